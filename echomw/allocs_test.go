@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/echomw"
-	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/test/gatetest"
 )
 
 // Under the race detector a sync.Pool drops some items.

@@ -8,7 +8,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/echomw"
-	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/test/gatetest"
 	"github.com/headgate/headgate/nethttp"
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/test/gatetest"
 	"github.com/headgate/headgate/limiter"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"github.com/headgate/headgate/fibermw"
-	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/test/gatetest"
 )
 
 // chain returns a function that sends one request to an app with the handlers.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/fibermw"
-	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/test/gatetest"
 	"github.com/headgate/headgate/limiter"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/fibermw"
-	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/test/gatetest"
 	"github.com/headgate/headgate/limiter"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/fibermw"
-	"github.com/headgate/headgate/internal/httpspec"
+	"github.com/headgate/headgate/internal/test/httpspec"
 	"github.com/headgate/headgate/limiter"
 )
 

@@ -1,6 +1,6 @@
 package ginmw_test
 
-import "github.com/headgate/headgate/internal/gatetest"
+import "github.com/headgate/headgate/internal/test/gatetest"
 
 var (
 	rule       = gatetest.Rule

@@ -9,7 +9,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/ginmw"
-	"github.com/headgate/headgate/internal/httpspec"
+	"github.com/headgate/headgate/internal/test/httpspec"
 	"github.com/headgate/headgate/limiter"
 )
 

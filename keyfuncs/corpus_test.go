@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/tally"
 )
 
 var (

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/tally"
 )
 
 // credentials are texts that differ, none of them empty or within space.

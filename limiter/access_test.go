@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // lists allow one network and one key, and deny others.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
 )
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 )
 
 func useUp(t *testing.T, l *limiter.Limiter, key string, n int) {

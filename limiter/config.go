@@ -7,9 +7,9 @@ import (
 	"reflect"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/store/memstore"
-	"github.com/headgate/headgate/topkeys"
 )
 
 // Defaults of [Config], for fields that are 0.

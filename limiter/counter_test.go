@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/store/failover"
 )
 

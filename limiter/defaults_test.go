@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/store/memstore"
 )
 

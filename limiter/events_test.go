@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // told keeps what an observer and hooks are told, as lines in order.

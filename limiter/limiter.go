@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/store/memstore"
 )
 

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/events"
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
 )

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // fields is a request of which only the headers in it are known.

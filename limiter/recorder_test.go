@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // recorder is an Observer that keeps what it gets.

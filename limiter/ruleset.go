@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // ruleSet is a checked list of rules with precomputed facts about them.

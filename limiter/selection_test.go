@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/gatetest"
+	"github.com/headgate/headgate/internal/test/gatetest"
 	"github.com/headgate/headgate/limiter"
 )
 

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // Status is what a limiter knows about its rules, its store and its troubles, for a page

@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // storeLog remembers the latest calls, errors and breaker changes that a store has told.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/observe/events"
 )
 
 var _ events.Inspector = (*Limiter)(nil)

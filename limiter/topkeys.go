@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate/events"
-	"github.com/headgate/headgate/topkeys"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/topkeys"
 )
 
 // TopKeys has the keys that a rule refused and admitted most often in the last minutes,

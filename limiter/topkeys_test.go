@@ -8,10 +8,10 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/store/memstore"
-	"github.com/headgate/headgate/topkeys"
 )
 
 // tops returns a line for each rule, such as "a: refused x 2, admitted x 1 y 1".

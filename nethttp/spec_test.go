@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/headgate/headgate/internal/httpspec"
+	"github.com/headgate/headgate/internal/test/httpspec"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 )
 
 const (

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store/memstore"
 )

@@ -80,11 +80,11 @@ func (s *sandbox) app(name, program string) (string, error) {
 
 // console installs the console, starts it on SQLite, and asks for its health.
 func (s *sandbox) console(ctx context.Context) error {
-	if err := s.steps(ctx, s.folder, "go install "+root+"/console@"+s.version); err != nil {
+	if err := s.steps(ctx, s.folder, "go install "+root+"/cmd/headgate-console@"+s.version); err != nil {
 		return err
 	}
 
-	binary := filepath.Join(s.folder, "bin", "console")
+	binary := filepath.Join(s.folder, "bin", "headgate-console")
 	if err := s.released(binary); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (s *sandbox) console(ctx context.Context) error {
 // gateway builds the gateway, starts it before a server, and asks it until it refuses a
 // request.
 func (s *sandbox) gateway(ctx context.Context) error {
-	const module = root + "/gateway"
+	const module = root + "/cmd/headgate-gateway"
 	dir, err := s.app("gateway", "package main\n\nfunc main() {}\n")
 	if err != nil {
 		return err
@@ -268,10 +268,10 @@ func (s *sandbox) quickstart(ctx context.Context) error {
 // the program, and runs the adapter's tests.
 func (s *sandbox) adapters(ctx context.Context, modules []*mod) error {
 	for _, m := range modules {
-		name := path.Base(m.path)
-		if !strings.HasSuffix(name, "mw") {
+		if !strings.HasPrefix(m.path, root+"/adapters/") {
 			continue
 		}
+		name := path.Base(m.path)
 		dir, err := s.app(name, fmt.Sprintf("package main\n\nimport _ %q\n\nfunc main() {}\n", m.path))
 		if err != nil {
 			return err

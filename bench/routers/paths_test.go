@@ -14,7 +14,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/echomw"
-	"github.com/headgate/headgate/internal/pathspec"
+	"github.com/headgate/headgate/internal/test/pathspec"
 	"github.com/headgate/headgate/nethttp"
 )
 

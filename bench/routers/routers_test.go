@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/echomw"
 	"github.com/headgate/headgate/fibermw"
 	"github.com/headgate/headgate/ginmw"
-	"github.com/headgate/headgate/internal/pathspec"
+	"github.com/headgate/headgate/internal/test/pathspec"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )

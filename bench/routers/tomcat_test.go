@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/pathspec"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/pathspec"
 	"github.com/headgate/headgate/nethttp"
 )
 

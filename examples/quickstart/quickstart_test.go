@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/redisstore"
 )

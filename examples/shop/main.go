@@ -1,6 +1,6 @@
 // Shop is a service whose limits come from the management page, as the application "shop":
 //
-//	go -C console run . -redis redis://127.0.0.1:6379
+//	go -C cmd/headgate-console run . -redis redis://127.0.0.1:6379
 //	go run ./examples/shop
 package main
 

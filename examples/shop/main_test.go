@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/store/redisstore"

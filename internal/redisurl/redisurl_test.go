@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/redisurl"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 )
 

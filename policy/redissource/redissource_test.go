@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"

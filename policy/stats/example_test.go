@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy/stats"
 	"github.com/redis/go-redis/v9"
 )

@@ -15,8 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/rediscall"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/internal/serverclock"
 	"github.com/redis/go-redis/v9"

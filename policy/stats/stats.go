@@ -53,8 +53,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/rediscall"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/redis/go-redis/v9"
 )
 

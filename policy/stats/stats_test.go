@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/events"
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy/stats"
 	"github.com/redis/go-redis/v9"
 )

@@ -14,7 +14,7 @@ import (
 
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/topkeys"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/redis/go-redis/v9"
 )
 

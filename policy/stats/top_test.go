@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy/stats"
-	"github.com/headgate/headgate/topkeys"
 	"github.com/redis/go-redis/v9"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // change is a change of a breaker's state.

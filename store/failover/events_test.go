@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/store/memstore"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/rediscall"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test/redistest"
 )
 
 func TestNewInstancesNamesEveryMistake(t *testing.T) {

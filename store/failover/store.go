@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // Store is a [core.Standby] over a primary and a fallback, made by [New]. It is

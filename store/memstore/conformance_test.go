@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/tally"
 	"github.com/headgate/headgate/store/storetest"
 )
 

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/observe/events"
 )
 
 func TestStatusSaysHowFullTheStoreIs(t *testing.T) {

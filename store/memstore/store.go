@@ -74,7 +74,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // DefaultMaxKeys is the maximum number of keys if [Options.MaxKeys] is 0.

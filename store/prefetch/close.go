@@ -7,7 +7,7 @@ import (
 	"errors"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // Held returns how many units are held of all keys.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/headgate/headgate/events"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/prefetch"
 )

@@ -17,8 +17,8 @@ import (
 	"unsafe"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/store/storetest"
 	"github.com/redis/go-redis/v9"
 )

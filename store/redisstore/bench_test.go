@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test/redistest"
 )
 
 // BenchmarkTake has callers that send the next step as soon as the last is answered,

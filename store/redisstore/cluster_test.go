@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/faultproxy"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test/faultproxy"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 )

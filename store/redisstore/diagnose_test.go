@@ -14,8 +14,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/freeport"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test/freeport"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/redis/go-redis/v9"
 )

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/internal/test/tally"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store/storetest"
 	"github.com/redis/go-redis/v9"

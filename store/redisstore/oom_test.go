@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/redistest"
 )
 
 // fullServer returns a store on a server without free memory, or skips the test if the

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/redis/go-redis/v9"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
 	"github.com/headgate/headgate/internal/rediscall"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/redis/go-redis/v9"
 )
 

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/events"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/redis/go-redis/v9"
 )
 

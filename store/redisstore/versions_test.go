@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store/storetest"
 	"github.com/redis/go-redis/v9"

@@ -1,0 +1,14 @@
+// Package caddymw is a module of Caddy that limits requests: the handler
+// http.handlers.headgate and the directive headgate of a Caddyfile. A Caddy with it is
+// built by
+//
+//	xcaddy build --with github.com/headgate/headgate/adapters/caddymw
+//
+// The limits are policies, which the handler follows in a file, or in Redis, where the
+// management page publishes them. It counts in memory, or in a Redis that all instances
+// share. docs/caddy.md has the directive.
+//
+// The address of a caller is the one that Caddy has determined by its own trusted_proxies,
+// the user is the one whom Caddy has authenticated, and the path is the one that the
+// client asked for, before any rewrite.
+package caddymw

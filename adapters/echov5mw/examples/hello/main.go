@@ -1,0 +1,25 @@
+// Hello is the smallest service on Echo v5 behind a limiter:
+//
+//	go -C adapters/echov5mw run ./examples/hello
+//	curl -i http://127.0.0.1:8080/
+//
+// The sixth curl within some seconds gets a 429.
+package main
+
+import (
+	"log"
+	"net/http"
+
+	"github.com/headgate/headgate/adapters/echov5mw"
+	"github.com/headgate/headgate/limiter"
+	"github.com/labstack/echo/v5"
+)
+
+func main() { log.Fatal(handler().Start("127.0.0.1:8080")) }
+
+func handler() *echo.Echo {
+	e := echo.New()
+	e.Use(echov5mw.New(limiter.PerIP("5/10s")))
+	e.GET("/", func(c *echo.Context) error { return c.String(http.StatusOK, "hello\n") })
+	return e
+}

@@ -1,0 +1,126 @@
+package echov5mw_test
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/labstack/echo/v5"
+
+	"github.com/headgate/headgate/adapters/echov5mw"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test/httpspec"
+	"github.com/headgate/headgate/limiter"
+)
+
+func TestSpecification(t *testing.T) {
+	fails := func(status int) httpspec.Answer {
+		return httpspec.Typed(status, "application/json", `{"message":"`+http.StatusText(status)+`"}`+"\n")
+	}
+	httpspec.Run(t, httpspec.Framework{
+		Package:   "echov5mw",
+		Serve:     serve,
+		Route:     "/login",
+		NoRequest: echov5mw.Request(nil),
+		User: echov5mw.Key(func(c *echo.Context) (string, bool) {
+			header := c.Request().Header
+			return header.Get("X-User"), header.Get("X-Exempt") == ""
+		}),
+		SameRoute: []string{"/login?a=b"},
+		SamePath:  []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
+		Fails:     fails,
+		Errs:      fails(500),
+		Panics:    fails(500),
+	})
+}
+
+func serve(t testing.TB, a httpspec.App) string {
+	e := echo.New()
+	e.Use(recovered(a.Recovered))
+	for _, o := range a.Around {
+		e.Use(echov5mw.New(o.Limiter, options(o)...))
+	}
+	limit := echov5mw.New(a.Limiter, options(a)...)
+	switch a.Paths {
+	case httpspec.Routed:
+		e.POST("/login", handle(a.Handler), limit)
+	case httpspec.Login:
+		e.Use(limit)
+		e.POST("/login", handle(a.Handler))
+	default:
+		e.Use(limit)
+		e.Any("/*", handle(a.Handler))
+	}
+	return httpspec.Listen(t, e)
+}
+
+// recovered works like Echo's own Recover, and calls seen with the values of panics.
+func recovered(seen func(any)) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) (err error) {
+			defer func() {
+				if v := recover(); v != nil {
+					if seen != nil {
+						seen(v)
+					}
+					err = fmt.Errorf("%v", v)
+				}
+			}()
+			return next(c)
+		}
+	}
+}
+
+// options returns the options of the app.
+func options(a httpspec.App) (list []echov5mw.Option) {
+	if a.Skip {
+		list = append(list, echov5mw.WithSkip(func(c *echo.Context) bool { return httpspec.Skips(c.Request().Header.Get("X-Skip")) }))
+	}
+	if a.Refused != nil {
+		list = append(list, echov5mw.WithRefused(answer(a.Refused)))
+	}
+	if a.Failed != nil {
+		list = append(list, echov5mw.WithFailed(answer(a.Failed)))
+	}
+	if a.Degraded != nil {
+		list = append(list, echov5mw.WithDegraded(handle(a.Degraded)))
+	}
+	if a.NilOptions {
+		list = append(list, nil, echov5mw.WithSkip(nil), echov5mw.WithRefused(nil), echov5mw.WithFailed(nil), echov5mw.WithDegraded(nil))
+	}
+	return list
+}
+
+func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(*echo.Context, *limiter.Admission) error {
+	return func(c *echo.Context, a *limiter.Admission) error { return f(newExchange(c), a) }
+}
+
+func handle(h httpspec.Handler) echo.HandlerFunc {
+	return func(c *echo.Context) error { return h(newExchange(c)) }
+}
+
+// exchange answers as Echo's users do where that differs from net/http.
+type exchange struct {
+	httpspec.Std
+	c *echo.Context
+}
+
+func newExchange(c *echo.Context) exchange {
+	return exchange{httpspec.Std{W: c.Response(), R: c.Request()}, c}
+}
+
+func (x exchange) Request() core.Request { return echov5mw.Request(x.c) }
+
+func (x exchange) Cookie(name string) string {
+	c, err := x.c.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+func (x exchange) Reply(status int, body string) error {
+	return x.c.Blob(status, httpspec.Plain, []byte(body))
+}
+
+func (exchange) Fail(status int) error { return echo.NewHTTPError(status, "") }

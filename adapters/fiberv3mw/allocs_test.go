@@ -1,0 +1,28 @@
+//go:build !race
+
+package fiberv3mw_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/adapters/fiberv3mw"
+	"github.com/headgate/headgate/internal/test/gatetest"
+)
+
+// Under the race detector a sync.Pool drops some items.
+
+func TestMiddlewareAllocations(t *testing.T) {
+	without, with := chain(), chain(fiberv3mw.New(gatetest.ByAddress(t, "1000000000/1m")))
+	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 1 {
+		t.Errorf("%v allocations more, want 1", got)
+	}
+}
+
+// An admission that is not recycled costs one more allocation.
+func TestRefusalRecycled(t *testing.T) {
+	refuse := chain(fiberv3mw.New(gatetest.ByAddress(t, "1/1h")))
+	refuse()
+	if got := testing.AllocsPerRun(1000, refuse); got != 1 {
+		t.Errorf("%v allocations, want 1", got)
+	}
+}

@@ -1,0 +1,24 @@
+// Hello is the smallest service on Fiber v3 behind a limiter:
+//
+//	go -C adapters/fiberv3mw run ./examples/hello
+//	curl -i http://127.0.0.1:8080/
+//
+// The sixth curl within some seconds gets a 429.
+package main
+
+import (
+	"log"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/headgate/headgate/adapters/fiberv3mw"
+	"github.com/headgate/headgate/limiter"
+)
+
+func main() { log.Fatal(app().Listen("127.0.0.1:8080")) }
+
+func app() *fiber.App {
+	app := fiber.New()
+	app.Use(fiberv3mw.New(limiter.PerIP("5/10s")))
+	app.Get("/", func(c fiber.Ctx) error { return c.SendString("hello\n") })
+	return app
+}

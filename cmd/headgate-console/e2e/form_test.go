@@ -1,0 +1,254 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/headgate/headgate/internal/test/redistest"
+)
+
+// TestFirstPolicy follows a stranger from the first start to a policy in force: from a template,
+// by way of what it saw in shadow. Then a key is banned, the ban is lifted, and the policy is
+// rolled back. With SQLite the stranger has a keyboard only, and with MariaDB a mouse.
+func TestFirstPolicy(t *testing.T) {
+	t.Parallel() // the tests wait for other programs most of the time
+	travel(t, "sqlite", []step{
+		{"from the first start to a policy in force", (*journey).firstPolicy},
+		{"a key is banned, the ban is lifted, and the policy is rolled back", (*journey).banAndRollBack},
+		{"who is refused most is shown, reset, and gets another limit or none", (*journey).who},
+		{"the preview stays in sight, and hides no field", (*journey).previewInSight},
+		{"mistakes are beside the fields and summed up above", (*journey).mistakesOfTheForm},
+		{"a policy from a template without JavaScript", (*journey).templateWithoutScripts},
+		{"an export restores an empty console as it is", (*journey).moveHouse},
+	})
+}
+
+// These are how many clicks and fields a stranger needs at most to a policy in force, and with a
+// ban, its end and a roll-back.
+const mostSteps, mostOfAll = 14, 25
+
+func (j *journey) firstPolicy() {
+	b, first := j.tab, j.console.await(0, oneTime)[1]
+	b.navigate(j.url("/"))
+	b.steps = 0
+	b.fill("Name", "admin")
+	b.fill("Password", first)
+	b.press("Sign in")
+	b.fill("One-time password", first)
+	b.fill("New password", password)
+	b.fill("New password again", password)
+	b.press("Change the password")
+	b.press("Applications")
+	b.fill("Name", "shop")
+	b.press("Add it")
+	b.press("New policy of shop")
+	j.fits(b)
+	b.press("Log-in")
+	b.reads("5 POST requests within any minute to /login for each address; others are counted and pass (shadow)")
+	j.fleet.follow("a policy from a template", func() { b.press("Create the policy") })
+	b.reads("In shadow: nothing is refused yet", "It has seen no request yet.")
+	j.logsIn(12, 12)
+	b.reads("It has seen 12 requests, of which 7 (58.3%) would have been refused")
+	j.logsIn(1, 1) // the page goes on to count by itself
+	b.reads("It has seen 13 requests, of which 8 (61.5%) would have been refused")
+	j.fits(b)
+	j.take(b, "shadow")
+	j.fleet.follow("Enforce now", func() { b.press("Enforce now") })
+	if strings.Contains(b.text(), "In shadow") {
+		j.t.Error("a policy in force is called one in shadow")
+	}
+	j.logsIn(10, 0)
+	j.t.Logf("from the first start to a policy in force took %d fields and clicks", b.steps)
+	if b.steps > mostSteps {
+		j.t.Errorf("from the first start to a policy in force took %d fields and clicks, want %d at most", b.steps, mostSteps)
+	}
+}
+
+// banAndRollBack goes on from the page of the policy.
+func (j *journey) banAndRollBack() {
+	b := j.tab
+	b.press("Look up a key")
+	b.fill("Key", "127.0.0.1")
+	b.press("Look it up")
+	b.shows("Left", "0 of 5")
+	b.press("Ban this key…")
+	b.press("Ban the key")
+	b.reads("The key was banned.")
+	b.until("the ban is listed", func() bool { // by itself
+		return eval[string](b, `document.querySelector("tbody th")?.textContent ?? ""`) == "127.0.0.1"
+	})
+	j.fits(b)
+	b.press("Lift…")
+	b.press("Lift the ban")
+	b.reads("The ban was lifted.", "No key is banned.")
+	b.press("login")
+	b.press("History")
+	b.press("Roll back to version 1")
+	b.reads("Roll back login to version 1?", "enforce", "shadow")
+	j.fleet.follow("a roll-back to shadow", func() { b.press("Roll back to version 1") })
+	b.reads("In shadow: nothing is refused yet")
+	j.logsIn(4, 4)
+	j.t.Logf("with a ban, its end and a roll-back it took %d fields and clicks", b.steps)
+	if b.steps > mostOfAll {
+		j.t.Errorf("with a ban, its end and a roll-back it took %d fields and clicks, want %d at most", b.steps, mostOfAll)
+	}
+}
+
+// logsIn tries n log-ins at the instances in turn, and checks how many of them pass.
+func (j *journey) logsIn(n, pass int) {
+	j.t.Helper()
+	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
+	defer client.CloseIdleConnections()
+	got := map[int]int{}
+	for i := range n {
+		r, err := client.Post("http://"+j.fleet.shops[i%len(j.fleet.shops)].address+"/login", "text/plain", nil)
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		r.Body.Close()
+		got[r.StatusCode]++
+	}
+	if got[http.StatusOK] != pass || got[http.StatusTooManyRequests] != n-pass {
+		j.t.Errorf("of %d log-ins these have each status: %v; want %d that pass and the others refused", n, got, pass)
+	}
+}
+
+// sight is a function that says what is wrong with where the focused element and the preview are,
+// or "".
+const sight = `(() => {
+	const at = (e) => { const r = e.getBoundingClientRect(); return { left: r.left, top: r.top, right: r.right, bottom: r.bottom }; };
+	const field = document.activeElement, preview = document.getElementById("preview"), save = document.querySelector(".save");
+	const whole = (e) => { const r = at(e); return r.top >= -1 && r.left >= -1 && r.right <= innerWidth + 1 && r.bottom <= innerHeight + 1 && r.bottom > r.top; };
+	const overlap = (a, b) => { a = at(a); b = at(b); return a.left < b.right && b.left < a.right && a.top < b.bottom - 1 && b.top < a.bottom - 1; };
+	const name = field.id || field.name || field.textContent.trim();
+	const faults = [];
+	if (!document.querySelector(".composer").contains(field)) return "";
+	if (!whole(preview.querySelector(".says > p")) || !whole(preview.querySelector("img"))) faults.push("the preview is out of sight: " + JSON.stringify([at(preview), at(preview.querySelector("img")), at(preview.querySelector(".says > p"))]));
+	if (at(field).bottom < 0 || at(field).top > innerHeight) faults.push("the field is out of sight");
+	if (!preview.contains(field) && overlap(field, preview)) faults.push("the preview covers the field: " + JSON.stringify([at(field), at(preview)]));
+	if (!save.contains(field) && overlap(field, save)) faults.push("the buttons cover the field: " + JSON.stringify([at(field), at(save)]));
+	return faults.length ? name + ": " + faults.join("; ") : "";
+})`
+
+// previewInSight goes through all fields by the keyboard, in small and large windows, forwards and
+// backwards. The page itself looks whenever a key is let go.
+func (j *journey) previewInSight() {
+	b := j.tab
+	for _, size := range [][2]int64{{phoneWidth, phoneHeight}, {width, height}, {700, 500}} {
+		for _, template := range []string{"none", "login", "plans"} {
+			b.resize(size[0], size[1])
+			b.navigate(j.url("/new?template=" + template))
+			eval[bool](b, `document.querySelectorAll("details").forEach((d) => { d.open = true; }), document.getElementById("name").focus(), true`)
+			eval[bool](b, `window.faults = [], window.met = new Set(), document.addEventListener("keyup", () => { const fault = `+sight+`(); if (fault) faults.push(fault); met.add(document.activeElement); }), true`)
+			b.reach(chromedp.Search(`//a[normalize-space()="Cancel"]`))
+			b.reach(control("Name"))
+			for _, fault := range eval[[]string](b, `faults`) {
+				j.t.Errorf("%d × %d, template %s: %s", size[0], size[1], template, fault)
+			}
+			n := eval[int](b, `met.size`)
+			if n < 40 {
+				j.t.Errorf("the keyboard reaches %d fields", n)
+			}
+			if w := eval[int](b, `document.documentElement.scrollWidth`); int64(w) > size[0] {
+				j.t.Errorf("the form is %d pixels wide in a window of %d", w, size[0])
+			}
+			j.t.Logf("%d × %d, template %s: the preview is in sight from %d fields", size[0], size[1], template, n)
+		}
+	}
+	b.resize(width, height)
+}
+
+// mistakesOfTheForm changes fields at the end of the form on a phone, with their mistakes.
+func (j *journey) mistakesOfTheForm() {
+	b := j.tab
+	b.resize(phoneWidth, phoneHeight)
+	b.navigate(j.url("/new?template=none&app=shop"))
+	b.fill("Requests", "7")
+	b.reads("7 requests a minute for each address")
+	j.take(b, "form-phone")
+	if fault := eval[string](b, sight+"()"); fault != "" {
+		j.t.Error(fault)
+	}
+	b.fill("in", "0")
+	b.until("the mistake is beside the field", func() bool {
+		return eval[string](b, `document.getElementById("period-error").textContent`) == `"0" is too short; write 1 or more`
+	})
+	b.reads("Still to fill in: Name, Period")
+	b.until("the unit agrees", func() bool {
+		return eval[string](b, `document.querySelector("[name=unit]").selectedOptions[0].text`) == "minutes"
+	})
+	if status := b.press("Create the policy"); status != http.StatusUnprocessableEntity {
+		j.t.Errorf("the form with mistakes has status %d", status)
+	}
+	b.refusedWith(http.StatusUnprocessableEntity)
+	b.reads("There are 2 mistakes, and nothing was saved")
+	if got := eval[string](b, `document.activeElement.getAttribute("role")`); got != "alert" {
+		j.t.Errorf("the focus is on %q and not on the summary", got)
+	}
+	b.do(b.hit(chromedp.Search(`//*[@role="alert"]//a[normalize-space()="Period"]`)))
+	b.until("the link leads to the field", func() bool {
+		return eval[bool](b, `(() => { const r = document.getElementById("period").getBoundingClientRect(), p = document.getElementById("preview").getBoundingClientRect(); return r.top >= p.bottom && r.bottom <= innerHeight; })()`)
+	})
+	b.fill("in", "1")
+	b.fill("Name", "seven")
+	b.until("the mistakes go away", func() bool {
+		return eval[string](b, `document.getElementById("period-error").textContent + document.getElementById("name-error").textContent`) == ""
+	})
+	if text := eval[string](b, `document.querySelector("[name=unit]").selectedOptions[0].text`); text != "minute" {
+		j.t.Errorf("the unit of 1 is %q", text)
+	}
+	b.resize(width, height)
+}
+
+// moveHouse exports the policies, and imports them into another console, which is empty.
+func (j *journey) moveHouse() {
+	b := j.tab
+	b.navigate(j.url("/import"))
+	name, file := b.download("Export as JSON")
+	if name != "policies.json" || strings.Count(file, `"name":`) != 2 {
+		j.t.Errorf("%s has the policies %s", name, file)
+	}
+	j.console = j.open(j.t).serve(j.binary, "-redis", "redis://"+redistest.Start(j.t).Addr)
+	b.navigate("about:blank") // the page of a console asks for news, for which the session would not do
+	j.signIn()
+	b.press("Import")
+	eval[bool](b, fmt.Sprintf(`document.getElementById("data").value = %q, true`, file))
+	b.choose("Format", "JSON")
+	b.press("Show what would change")
+	b.reads("It adds the applications shop.", "Created 2", "Deleted 0")
+	b.press("Do it")
+	b.press("Import")
+	_, again := b.download("Export as JSON")
+	if own := regexp.MustCompile(`"(created|updated)_at": "[^"]*"`); own.ReplaceAllString(again, "") != own.ReplaceAllString(file, "") {
+		j.t.Errorf("the policies\n%s\nbecame\n%s", file, again)
+	}
+	b.press("Policies")
+	b.press("login")
+	b.press("History")
+	b.reads("import by admin")
+}
+
+func (j *journey) templateWithoutScripts() {
+	b := j.tab.another()
+	b.withoutScripts()
+	b.focus()
+	b.navigate(j.url("/policies"))
+	b.press("New policy")
+	b.press("Expensive report")
+	b.press("Preview")
+	b.reads("2 requests at a time to /reports/ for each address")
+	j.fleet.follow("a template without JavaScript", func() { b.press("Create the policy") })
+	b.reads("In shadow: nothing is refused yet")
+	j.fleet.follow("Enforce now without JavaScript", func() { b.press("Enforce now") })
+	if strings.Contains(b.text(), "In shadow") {
+		j.t.Error("the policy is still in shadow")
+	}
+	b.quiet()
+	j.tab.focus()
+}

@@ -1,0 +1,532 @@
+package e2e
+
+import (
+	"encoding/csv"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/chromedp"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+var screenshots = flag.String("screenshots", "", "directory to write the pictures of the documentation to")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	programs.maria.Close()
+	os.RemoveAll(programs.dir)
+	test.Exit(code)
+}
+
+// journey is a user with a browser, and the programs that the browser uses.
+type journey struct {
+	t       *testing.T
+	binary  string                     // of the console
+	open    func(*testing.T) *database // that is empty
+	console *program
+	redis   *redistest.Server
+	fleet   *fleet
+	tab     *tab
+	version string // of the policies that were in force last
+	hooks   *receiver
+}
+
+// step is a part of a journey, which begins on the page where the one before ended.
+type step struct {
+	name string
+	do   func(*journey)
+}
+
+// travel takes the steps on each engine. The user of the one that is named has a keyboard only,
+// and the other one a mouse.
+func travel(t *testing.T, keyboard string, steps []step) {
+	browser := chromium(t)
+	console, shop := build(t)
+	for _, e := range engines() {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel() // the test mostly waits for other programs
+			d := e.open(t)
+			j := &journey{t: t, binary: console, open: e.open, redis: redistest.Start(t, permitted(t)...)}
+			j.fleet = openShops(t, shop, j.redis.Addr)
+			j.console = d.serve(console, "-redis", "redis://console:password@"+j.redis.Addr, "-webhook-allow", "127.0.0.0/8")
+			j.tab = browse(t, browser)
+			j.tab.keyboard = e.name == keyboard
+			for _, s := range steps {
+				j.walk(s)
+			}
+			j.deniedNothing()
+		})
+	}
+}
+
+// permitted returns arguments of a redis-server by which the user console has the permissions that
+// docs/redis.md lists for the management page, and no others.
+func permitted(t testing.TB) []string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/redis.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := regexp.MustCompile(`(?m)^    (\+eval [^~]*)(~\S+ &\S+)\n`).FindStringSubmatch(string(text))
+	more := regexp.MustCompile("(?m)^The management page, .* `(.*)`").FindStringSubmatch(string(text))
+	if all == nil || more == nil {
+		t.Fatal("docs/redis.md lists no permissions")
+	}
+	return slices.Concat([]string{"--user", "console", "on", ">password"}, strings.Fields(all[1]), strings.Fields(more[1]), strings.Fields(all[2]))
+}
+
+// deniedNothing checks that the console's user in Redis had all permissions that it needed.
+func (j *journey) deniedNothing() {
+	client := redis.NewClient(&redis.Options{Addr: j.redis.Addr})
+	defer client.Close()
+	if denied, err := client.Do(j.t.Context(), "ACL", "LOG").Slice(); err != nil || len(denied) != 0 {
+		j.t.Errorf("Redis denied %v, %v", denied, err)
+	}
+}
+
+// walk takes a step.
+func (j *journey) walk(s step) {
+	began := time.Now()
+	s.do(j)
+	j.tab.quiet()
+	j.t.Logf("%s: %s", s.name, time.Since(began).Round(time.Millisecond))
+	if j.t.Failed() {
+		j.t.Fatalf("this failed: %s", s.name)
+	}
+}
+
+// TestJourney follows one user through the console, from the first start: by the mouse with
+// SQLite, and by the keyboard with MariaDB.
+func TestJourney(t *testing.T) {
+	t.Parallel() // the tests wait for other programs most of the time
+	travel(t, "mariadb", []step{
+		{"the one-time password opens the console and has to be changed", (*journey).signIn},
+		{"an application is added", (*journey).addApp},
+		{"a policy that is created is in force at once, in all instances together", (*journey).create},
+		{"the page of counts shows what happened, and both instances", (*journey).watch},
+		{"the page of a policy shows its own counts, and in how many instances it is in force", (*journey).watchPolicy},
+		{"a request can be tried and a key looked up", (*journey).ask},
+		{"in shadow all pass and the counts say who would not", (*journey).shadow},
+		{"a rollback enforces again, and forgets no count", (*journey).rollBack},
+		{"the history has comments, and compares versions", (*journey).compare},
+		{"who edits an old version sees both and loses nothing", (*journey).collide},
+		{"a webhook is added, and gets a test message", (*journey).addWebhook},
+		{"the form tells mistakes while it is filled in", (*journey).mistake},
+		{"policies are created and edited without JavaScript", (*journey).withoutScripts},
+		{"a change can be undone, and is asked about if it takes protection away", (*journey).changeSafely},
+		{"a change is made for a time, at a time, or never", (*journey).schedule},
+		{"a policy is deleted and restored", (*journey).restore},
+		{"a second factor is set up, required, asked for and removed", (*journey).secondFactors},
+		{"a token serves a program that applies files, until it is revoked", (*journey).tokens},
+		{"the audit log is filtered and exported", (*journey).audit},
+		{"every page fits a phone", (*journey).shrink},
+		{"the list of many policies is found in, sorted, kept as a filter and changed together", (*journey).list},
+		{"the webhook was told what was refused", (*journey).alerted},
+		{"while Redis is away a banner says so, and afterwards the change is in force", (*journey).withoutRedis},
+	})
+}
+
+func (j *journey) url(path string) string { return "http://" + j.console.address + path }
+
+var oneTime = regexp.MustCompile(`^      ([a-z2-7]{26})$`)
+
+const password = "seven green canals in winter"
+
+func (j *journey) signIn() {
+	first := j.console.await(0, oneTime)[1]
+	b := j.tab
+	b.navigate(j.url("/"))
+	b.fill("Name", "admin")
+	b.fill("Password", first)
+	b.press("Sign in")
+	b.reads("Choose a password")
+	b.navigate(j.url("/policies"))
+	b.reads("Choose a password")
+	b.fill("One-time password", first)
+	b.fill("New password", password)
+	b.fill("New password again", password)
+	b.press("Change the password")
+	b.press("Policies")
+	b.reads("There are no policies yet")
+}
+
+func (j *journey) addApp() { j.addAppCalled("shop") }
+
+func (j *journey) addAppCalled(name string) {
+	b := j.tab
+	b.press("Applications")
+	b.fill("Name", name)
+	b.press("Add it")
+	b.reads("The application was added.", "New policy of "+name)
+}
+
+// create makes the policy of the other steps. Its limit is exact to the request for
+// as long as the test takes.
+func (j *journey) create() {
+	b := j.tab
+	b.press("Policies")
+	b.steps = 0
+	b.press("Create the first policy")
+	b.press("Start from nothing")
+	b.fill("Name", "visitors")
+	b.fill("Requests", "5")
+	b.choose("Unit of the period", "hour")
+	b.unfold("How requests are counted")
+	b.tick("Sliding log")
+	b.tick("Enforce")
+	b.reads("5 requests")
+	b.top()
+	j.take(b, "policy")
+	j.version, _ = j.fleet.follow("a new policy", func() { b.press("Create the policy") })
+	j.t.Logf("to create a policy took %d fields and clicks", b.steps)
+	if b.steps > 9 {
+		j.t.Errorf("to create a policy took %d fields and clicks, want 9 at most", b.steps)
+	}
+	b.reads("visitors", "5/1h sliding-log")
+	j.fleet.meets(10, 5)
+}
+
+func (j *journey) watch() {
+	b := j.tab
+	b.press("Traffic")
+	b.shows("Passed", "5")
+	b.shows("Refused", "5")
+	b.reads("Published: " + j.version)
+	if n := strings.Count(b.text(), "up to date"); n != len(j.fleet.shops) {
+		j.t.Errorf("%d instances are up to date, want %d\n%s", n, len(j.fleet.shops), b.text())
+	}
+	for _, s := range j.fleet.shops {
+		row := eval[string](b, fmt.Sprintf(`[...document.querySelectorAll("#fleet tbody tr")].map((row) => row.innerText.replace(/\s+/g, " ").trim()).find((text) => text.startsWith(%q))`, s.name+"@"+s.address))
+		if !strings.HasSuffix(row, " shop "+j.version+" right Redis up to date") {
+			j.t.Errorf("an instance has the row %q", row)
+		}
+	}
+	j.tellApart()
+	j.exact()
+	for _, r := range []struct{ words, step string }{
+		{"15 minutes", "a minute"}, {"6 hours", "5 minutes"}, {"24 hours", "30 minutes"}, {"7 days", "3 hours"}, {"30 days", "12 hours"}, {"1 hour", "a minute"},
+	} {
+		b.press(r.words)
+		if here := eval[string](b, `document.querySelector(".ranges [aria-current]").textContent`); here != r.words {
+			j.t.Errorf("the range is %q, want %s", here, r.words)
+		}
+		b.reads("each bar is " + r.step)
+		b.shows("Refused", "5")
+	}
+}
+
+// tellApart checks that the kinds of requests have different patterns, and different colours.
+func (j *journey) tellApart() {
+	j.t.Helper()
+	fills := eval[[]string](j.tab, `[...document.querySelectorAll("#tiles .swatch rect")].map((r) => {
+		const pattern = document.querySelector(r.getAttribute("fill").slice(4, -1));
+		return pattern.getAttribute("patternTransform") + pattern.innerHTML;
+	})`)
+	inks := eval[[]string](j.tab, `[...document.querySelectorAll("#tiles .swatch rect")].map((r) => getComputedStyle(document.querySelector(r.getAttribute("fill").slice(4, -1) + " .ink")).fill)`)
+	for _, list := range [][]string{fills, inks} {
+		different := map[string]bool{}
+		for _, s := range list {
+			different[s] = true
+		}
+		if len(list) != 5 || len(different) != len(list) {
+			j.t.Errorf("passed, degraded, shadow, refused and errors are drawn as %q", list)
+		}
+	}
+}
+
+// exact checks the numbers of the bars, which add up to five requests that passed and five that
+// were refused.
+func (j *journey) exact() {
+	j.t.Helper()
+	b := j.tab
+	if b.keyboard {
+		b.unfold("The numbers, by a minute")
+	}
+	sum := map[string]int{}
+	for _, minute := range eval[[]string](b, `[...document.querySelectorAll(".bar:has(rect)")].map((bar) => bar.id.replace("bar-", ""))`) {
+		for kind, n := range j.numbers(minute) {
+			sum[kind] += n
+		}
+	}
+	if sum["Passed"] != 5 || sum["Refused"] != 5 {
+		j.t.Errorf("the bars have the numbers %v", sum)
+	}
+}
+
+// numbers returns the numbers of a minute that are in sight: those beside its bar, on which the
+// mouse is, and with the keyboard those of the table.
+func (j *journey) numbers(minute string) map[string]int {
+	j.t.Helper()
+	b := j.tab
+	if b.keyboard {
+		return eval[map[string]int](b, fmt.Sprintf(`((row) => Object.fromEntries([...document.querySelectorAll("#numbers thead th")]
+			.flatMap((head, i) => row.checkVisibility() && i > 1 ? [[head.textContent, Number(row.children[i].textContent)]] : [])))(document.getElementById("row-%s"))`, minute))
+	}
+	var list map[string]int
+	b.until("the numbers of the bar below the mouse are in sight", func() bool { // which moves on at the end of a minute
+		at := eval[[2]float64](b, fmt.Sprintf(`((r) => [r.left + r.width / 2, r.bottom - 5])(document.getElementById("bar-%s").getBoundingClientRect())`, minute))
+		b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
+		list = eval[map[string]int](b, fmt.Sprintf(`Object.fromEntries([...document.querySelectorAll("#bar-%s .tip b")]
+			.flatMap((n) => n.checkVisibility() ? [[n.parentElement.innerText.match(/[A-Z][a-z]+/)[0], Number(n.textContent)]] : []))`, minute))
+		return len(list) > 0
+	})
+	return list
+}
+
+// watchPolicy looks at the counts of a policy, and follows the mark of its change.
+func (j *journey) watchPolicy() {
+	b := j.tab
+	if name, text := b.download("Download CSV"); name != "traffic.csv" {
+		j.t.Errorf("the file is called %q", name)
+	} else {
+		j.counted(text, "requests ", 5, 5)
+		j.counted(text, "decisions visitors", 5, 5)
+	}
+	mark := eval[string](b, `document.querySelector(".lane a").getAttribute("aria-label")`)
+	if !strings.HasSuffix(mark, " UTC: create of visitors to version 1 by admin") {
+		j.t.Errorf("the mark says %q", mark)
+	}
+	b.press(mark)
+	b.reads("History of visitors")
+	b.press("visitors")
+	b.reads("in force in 2 of 2 instances", "Passed 5", "Refused 5", "Share refused 50.0%")
+	j.green(b)
+	if got := eval[string](b, `[...document.querySelectorAll("#chart, main h2, img.drawing")].map((e) => e.id === "chart" || e.complete && e.naturalWidth ? e.id || e.alt : e.textContent).join("; ")`); !strings.HasPrefix(got, "Decisions a second; chart; What it lets through; Drawing of what 5/1h sliding-log lets through over time; Scheduled changes; What it does") {
+		j.t.Errorf("the page of a policy has the parts %q", got)
+	}
+	b.press("15 minutes")
+	b.reads("in force in 2 of 2 instances", "Passed 5", "Refused 5")
+	_, text := b.download("download CSV")
+	j.counted(text, "decisions visitors", 5, 5)
+}
+
+// green waits until the page of a policy says in green that all instances have it in force.
+func (j *journey) green(b *tab) {
+	j.t.Helper()
+	b.until("the policy is in force in green", func() bool {
+		return eval[string](b, `document.querySelector("#force .mode.enforce")?.textContent ?? ""`) == "in force in 2 of 2 instances"
+	})
+}
+
+// counted checks what the rows of a file of counts add up to for a series.
+func (j *journey) counted(file, series string, allowed, refused int) {
+	j.t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(file)).ReadAll()
+	if err != nil || len(rows) == 0 {
+		j.t.Fatalf("%v: %q", err, file)
+	}
+	column := func(row []string, name string) string { return row[slices.Index(rows[0], name)] }
+	sum := map[string]int{}
+	for _, row := range rows[1:] {
+		if column(row, "counted")+" "+column(row, "policy") != series {
+			continue
+		}
+		for _, name := range []string{"allowed", "refused"} {
+			n, err := strconv.Atoi(column(row, name))
+			if err != nil {
+				j.t.Fatal(err)
+			}
+			sum[name] += n
+		}
+	}
+	if sum["allowed"] != allowed || sum["refused"] != refused {
+		j.t.Errorf("the file has %d %s allowed and %d refused, want %d and %d:\n%s", sum["allowed"], series, sum["refused"], allowed, refused, file)
+	}
+}
+
+func (j *journey) ask() {
+	b := j.tab
+	b.press("Try a request")
+	b.press("Try it")
+	b.reads("1 policy matches", "it would pass: 5 of 5 are left")
+	b.fill("Caller's address", "127.0.0.1")
+	b.press("Try it")
+	b.reads("it is over the limit")
+	j.fits(b)
+	b.press("Look up this key")
+	b.reads("127.0.0.1 under visitors")
+	b.shows("Used", "5")
+	b.shows("Left", "0 of 5")
+	if got := eval[string](b, `document.querySelector("time[data-moment]").textContent`); regexp.MustCompile(`UTC|ago|second`).MatchString(got) || !strings.Contains(got, ":") {
+		j.t.Errorf("the key is fresh at %q, which is no time of the reader's clock", got)
+	}
+	j.fits(b)
+}
+
+func (j *journey) shadow() {
+	b := j.tab
+	b.press("Policies")
+	b.mark("visitors")
+	b.press("Shadow")
+	b.reads("Switch 1 policy to shadow?", "In force now: visitors. In the last 24 hours they refused 5 requests.")
+	j.fleet.follow("shadow", func() { b.press("Switch them to shadow") })
+	b.press("Traffic")
+	b.unfold("The numbers, by a minute")
+	const place = `Math.round(document.activeElement.getBoundingClientRect().top)`
+	before := eval[int](b, `scrollTo(0, 300), `+place)
+	j.fleet.meets(10, 10)
+	b.shows("Shadow", "10")
+	if now := eval[int](b, place); now != before {
+		j.t.Errorf("a refresh scrolls from %d to %d", before, now)
+	}
+	if !eval[bool](b, `document.activeElement.matches("#numbers[open] > summary")`) {
+		j.t.Error("a refresh loses the focus, or closes what was open")
+	}
+	if !eval[bool](b, `(times => times.length > 0 && times.every(t => / ago$|^now$/.test(t.textContent)))([...document.querySelectorAll("main time:not([data-moment])")])`) {
+		j.t.Error("after a refresh the times are not those of the reader")
+	}
+	b.unfold("The numbers, by a minute")
+	eval[bool](b, `document.activeElement.blur(), true`) // the picture has no focus ring
+	b.prefer("dark")
+	j.take(b, "traffic")
+	b.prefer("light")
+	b.shows("Passed", "5")
+	b.shows("Refused", "5")
+}
+
+func (j *journey) rollBack() {
+	b := j.tab
+	b.press("Policies")
+	b.press("visitors")
+	b.press("History")
+	b.press("Roll back to version 1")
+	b.reads("Roll back visitors to version 1?", "shadow", "enforce")
+	b.fill("Comment", "the night is over")
+	j.version, _ = j.fleet.follow("a rollback", func() { b.press("Roll back to version 1") })
+	b.reads("The policy was rolled back.", "enforce")
+	j.fleet.meets(10, 0)
+}
+
+// compare looks at the history and at what two versions differ in.
+func (j *journey) compare() {
+	b := j.tab
+	b.press("History")
+	steps := eval[string](b, `[...document.querySelectorAll(".history > li")].map((step) => [...step.querySelectorAll("h2, .by > strong, .comment, td, tbody th")].map((e) => e.textContent.trim()).join(" ")).join("\n")`)
+	want := "Version 3 newest admin the night is over Mode shadow enforce\nVersion 2 admin Mode enforce shadow\nVersion 1 admin "
+	if !strings.HasPrefix(steps, want) {
+		j.t.Errorf("the history is\n%s\nwant\n%s…", steps, want)
+	}
+	b.fill("Compare version", "1")
+	b.fill("with version", "2")
+	b.press("Compare")
+	b.reads("Compare versions of visitors")
+	if got := eval[string](b, `document.querySelector(".diff").innerText.replace(/\s+/g, " ").trim()`); got != "Field Before After Mode enforce shadow" {
+		j.t.Errorf("versions 1 and 2 differ in %q", got)
+	}
+	b.fill("with version", "3")
+	b.press("Compare")
+	b.reads("Nothing differs.")
+}
+
+// collide has two tabs edit the same version.
+func (j *journey) collide() {
+	b, other := j.tab, j.tab.another()
+	b.navigate(j.url("/policies/visitors/edit"))
+	other.navigate(j.url("/policies/visitors/edit"))
+	b.focus()
+	b.fill("Requests", "8")
+	j.fleet.follow("a higher limit", func() { b.press("Save the changes") })
+	j.fleet.meets(10, 3)
+	other.focus()
+	other.fill("Description", "Nobody reads the shop to pieces")
+	if status := other.press("Save the changes"); status != http.StatusConflict {
+		j.t.Errorf("to save an old version has status %d, want %d", status, http.StatusConflict)
+	}
+	other.reads("visitors was changed in the meantime", "Before (version 3)", "Yours", "Theirs (version 4)",
+		"5/1h sliding-log", "8/1h sliding-log", "Nobody reads the shop to pieces")
+	other.refusedWith(http.StatusConflict)
+	j.fits(other)
+	j.take(other, "conflict")
+	j.fleet.follow("mine on top", func() { other.press("Save mine on top of version 4") })
+	other.reads("5/1h sliding-log", "Nobody reads the shop to pieces")
+	other.quiet()
+	j.fleet.meets(10, 0)
+	b.focus()
+}
+
+func (j *journey) mistake() {
+	b := j.tab
+	b.navigate(j.url("/new?template=none"))
+	b.fill("Requests", "many")
+	b.reads("is not a whole number")
+	b.fill("Requests", "7")
+	b.until("the mistake goes away", func() bool { return !strings.Contains(b.text(), "is not a whole number") })
+	b.reads("7/1m")
+}
+
+func (j *journey) withoutScripts() {
+	b := j.tab.another()
+	b.withoutScripts()
+	b.focus()
+	b.navigate(j.url("/policies"))
+	b.press("New policy")
+	b.press("Start from nothing")
+	b.fill("Name", "search")
+	b.fill("Path", "/products/")
+	if _, n := j.fleet.follow("a policy without JavaScript", func() { b.press("Create the policy") }); n != "2" {
+		j.t.Errorf("%s policies are in force, want 2", n)
+	}
+	b.reads("search", "100/1m")
+	b.press("Edit")
+	b.fill("Requests", "50")
+	b.press("Preview")
+	b.reads("50 requests")
+	j.fleet.follow("an edit without JavaScript", func() { b.press("Save the changes") })
+	b.reads("50/1m")
+	b.press("Traffic")
+	b.reads("Refresh every 5 seconds") // which a script would hide
+	b.quiet()
+	j.tab.focus()
+}
+
+// shrink checks every page at the size of a phone.
+func (j *journey) shrink() {
+	b := j.tab
+	for _, path := range []string{"/policies", "/new", "/new?template=plans", "/policies/visitors", "/policies/visitors/edit", "/policies/visitors/history",
+		"/policies/visitors/delete", "/policies/visitors/diff", "/scheduled", "/deleted", "/", "/tester", "/keys", "/who", "/import", "/apps", "/users", "/users/admin", "/audit", "/settings", "/account", "/account/second-factor"} {
+		b.navigate(j.url(path))
+		j.fits(b)
+	}
+	b.navigate(j.url("/policies"))
+	b.resize(phoneWidth, phoneHeight)
+	eval[bool](b, `document.getElementById("count").scrollIntoView(), true`)
+	j.take(b, "phone")
+	b.navigate(j.url("/settings")) // the last tab
+	const inSight = `(() => { const r = document.querySelector(".top nav [aria-current]").getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth })()`
+	if !eval[bool](b, inSight) {
+		j.t.Error("on a phone the tab of the page is out of sight")
+	}
+	b.navigate(j.url("/policies/visitors"))
+	if text := eval[string](b, `document.querySelector("time").textContent`); !strings.Contains(text, "ago") && text != "now" {
+		j.t.Errorf("a time is shown as %q", text)
+	}
+	if title := eval[string](b, `document.querySelector("time").title`); !strings.HasSuffix(title, " UTC") || !strings.Contains(title, " · ") {
+		j.t.Errorf("the title of a time is %q", title)
+	}
+	b.resize(width, height)
+}
+
+// The window of a small phone.
+const phoneWidth, phoneHeight = 360, 740
+
+// fits checks that the page fits the width of a phone.
+func (j *journey) fits(b *tab) {
+	j.t.Helper()
+	b.resize(phoneWidth, phoneHeight)
+	if w := eval[int](b, `document.documentElement.scrollWidth`); w > phoneWidth {
+		j.t.Errorf("%s is %d pixels wide on a phone of %d", eval[string](b, `location.pathname`), w, phoneWidth)
+	}
+	b.resize(width, height)
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/app"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/trustedproxy"
+	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/redis/go-redis/v9"
+)
+
+// answer is a status and a Content-Type.
+type answer struct {
+	status int
+	kind   string
+}
+
+// open opens a console and returns its handler.
+func open(t *testing.T, c config.Config) http.Handler {
+	t.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	c.DB = "sqlite://" + filepath.Join(t.TempDir(), "console.db")
+	a, err := app.Open(t.Context(), c, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { a.Close() })
+	h, err := handler(a, c, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestHandlerServesPagesAPIAndHealth(t *testing.T) {
+	h := open(t, config.Config{})
+	for path, want := range map[string]answer{
+		"/healthz":      {200, "text/plain; charset=utf-8"},
+		"/login":        {200, "text/html; charset=utf-8"},
+		"/api/policies": {401, "application/problem+json"},
+		"/nowhere":      {404, "text/html; charset=utf-8"},
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
+		if got := (answer{w.Code, w.Header().Get("Content-Type")}); got != want {
+			t.Errorf("%s: the answer is %v, want %v", path, got, want)
+		}
+	}
+}
+
+func TestHandlerTrustsTheProxy(t *testing.T) {
+	f, err := trustedproxy.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := open(t, config.Config{Proxies: f, Secure: true})
+	for peer, want := range map[string]map[string]int{
+		"10.0.0.1:1":  {"/policies": 200, "/api/me": 200},
+		"192.0.2.1:1": {"/policies": 303, "/api/me": 401},
+	} {
+		for path, status := range want {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
+			r.RemoteAddr = peer
+			r.Header.Set("X-User", "admin")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != status {
+				t.Errorf("%s from %s: the status is %d and not %d", path, peer, w.Code, status)
+			}
+			if path == "/policies" && w.Header().Get("Strict-Transport-Security") == "" {
+				t.Error("browsers are not told to use TLS")
+			}
+		}
+	}
+}
+
+func TestHandlerResetsKeysInRedis(t *testing.T) {
+	f, err := trustedproxy.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := redistest.Start(t)
+	h := open(t, config.Config{Proxies: f, Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true}})
+	for _, ask := range []struct {
+		method, path, body string
+		status             int
+		answer             string
+	}{
+		{"PUT", "/api/apps/a", `{}`, 201, `"a"`},
+		{"PUT", "/api/policies/p", `{"apps":["a"],"limit":"5/1h","key":"ip"}`, 201, `"p"`},
+		{"POST", "/api/policies/p/key", `{"key":"192.0.2.1"}`, 200, `"remaining":5`},
+		{"POST", "/api/policies/p/key/reset", `{"key":"192.0.2.1"}`, 204, ""},
+		{"GET", "/api/audit?action=key.reset", "", 200, `"outcome":"done"`},
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), ask.method, ask.path, strings.NewReader(ask.body))
+		r.RemoteAddr = "10.0.0.1:1"
+		r.Header.Set("X-User", "admin")
+		if ask.method == http.MethodPut {
+			r.Header.Set("If-None-Match", "*")
+		}
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != ask.status || !strings.Contains(w.Body.String(), ask.answer) {
+			t.Errorf("%s %s: %d %s", ask.method, ask.path, w.Code, w.Body)
+		}
+	}
+}

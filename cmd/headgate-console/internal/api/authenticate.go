@@ -1,0 +1,87 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+// authenticate returns the actor of the request. A token in Authorization takes
+// precedence over the user that the proxy names, and that over the cookie.
+func (c *call) authenticate() (service.Actor, error) {
+	address := c.o.Proxies.Address(c.r)
+	if retryAfter := c.attempts.blocked(c.ctx(), address); retryAfter > 0 {
+		return service.Actor{}, &service.LimitedError{RetryAfter: retryAfter}
+	}
+	meta := service.Meta{Address: address, Agent: c.r.UserAgent(), RequestID: c.id()}
+	if name, named := c.o.Proxies.User(c.r); named && len(c.r.Header.Values("Authorization")) == 0 {
+		return c.proxied(name, meta)
+	}
+	actor, err := c.identify(meta)
+	guessed := errors.Is(err, service.ErrNotLoggedIn) && !errors.Is(err, service.ErrTokenExpired)
+	if guessed && presents(c.r, c.o.Cookie) {
+		c.attempts.failed(c.ctx(), address)
+	}
+	return actor, err
+}
+
+// proxied returns the user that the proxy names. It checks the origin, because a
+// browser sends the credentials for the proxy with requests of other sites too, like
+// cookies.
+func (c *call) proxied(name string, meta service.Meta) (service.Actor, error) {
+	if err := c.sameOrigin(); err != nil {
+		return service.Actor{}, err
+	}
+	return c.o.Service.AuthenticateByProxy(c.ctx(), name, meta)
+}
+
+func (c *call) identify(meta service.Meta) (service.Actor, error) {
+	if lines := c.r.Header.Values("Authorization"); len(lines) > 0 {
+		secret, ok := bearer(lines)
+		if !ok {
+			return service.Actor{}, service.ErrNotLoggedIn
+		}
+		return c.o.Service.AuthenticateToken(c.ctx(), secret, meta)
+	}
+	cookie := sessionCookie(c.r, c.o.Cookie)
+	if cookie == "" {
+		return service.Actor{}, service.ErrNotLoggedIn
+	}
+	if err := c.sameOrigin(); err != nil {
+		return service.Actor{}, err
+	}
+	return c.o.Service.Authenticate(c.ctx(), cookie, meta)
+}
+
+// sameOrigin refuses a change that a page of another origin requests.
+func (c *call) sameOrigin() error {
+	if err := c.protection.Check(c.r); err != nil {
+		return &problem{Status: http.StatusForbidden, Code: "cross-origin", Detail: "the request comes from a page of another origin"}
+	}
+	return nil
+}
+
+// bearer returns the token, if Authorization has one line of that form.
+func bearer(lines []string) (secret string, ok bool) {
+	scheme, secret, ok := strings.Cut(lines[0], " ")
+	secret = strings.TrimSpace(secret)
+	return secret, ok && len(lines) == 1 && strings.EqualFold(scheme, "Bearer") && secret != ""
+}
+
+func sessionCookie(r *http.Request, name string) string {
+	if name == "" {
+		return ""
+	}
+	cookie, err := r.Cookie(name)
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}
+
+// presents reports whether the request carries credentials, valid or not.
+func presents(r *http.Request, cookie string) bool {
+	return len(r.Header.Values("Authorization")) > 0 || sessionCookie(r, cookie) != ""
+}

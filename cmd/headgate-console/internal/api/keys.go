@@ -1,0 +1,96 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+const noCounts = "the console was started without Redis, so there are no counts"
+
+// countView is the decision that a request of one unit would get.
+type countView struct {
+	Allowed    bool  `json:"allowed"`
+	Banned     bool  `json:"banned"`
+	Remaining  int64 `json:"remaining"`
+	RetryAfter int64 `json:"retry_after_ms"` // -1 is never
+	ResetAfter int64 `json:"reset_after_ms"`
+
+	Limit string `json:"limit"` // that the key has, apart from plans
+	Own   bool   `json:"own"`   // it is a limit of the key's own
+}
+
+func countOf(d core.Decision, p policy.Policy, key string) countView {
+	_, own := p.Overrides[key]
+	v := countView{d.Allowed, d.Banned, d.Remaining, d.RetryAfter.Milliseconds(), d.ResetAfter.Milliseconds(), p.LimitOf(key).String(), own}
+	if d.RetryAfter == core.Never {
+		v.RetryAfter = -1
+	}
+	return v
+}
+
+// key reads the policy of the path and a key in its stored form. The key is in the
+// body and not in the path, because it may be the address of a person.
+func (c *call) key() (p policy.Policy, key string, err error) {
+	var in struct {
+		Key string `json:"key"`
+	}
+	if err := c.decode(&in); err != nil {
+		return p, "", err
+	}
+	if len(in.Key) > service.MaxKey {
+		return p, "", invalid(fault{Field: "key", Message: "it is too long"})
+	}
+	p, err = c.o.Service.Policy(c.ctx(), c.actor, c.path("name"))
+	return p, in.Key, err
+}
+
+func (c *call) peekKey() error {
+	p, key, err := c.key()
+	if err != nil {
+		return err
+	}
+	if c.o.Peek == nil {
+		return away(noCounts)
+	}
+	var d core.Decision
+	err = c.o.Service.LookUp(c.ctx(), c.actor, p.Name, key, func(ctx context.Context, p policy.Policy, key string) (err error) {
+		if d, err = c.o.Peek(ctx, p, key); err != nil {
+			return c.redisAway("key", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, countOf(d, p, key))
+}
+
+// resetKey makes a key fresh, for an actor who may edit the policy.
+func (c *call) resetKey() error { return c.changeKey(c.o.Reset, noCounts, c.o.Service.ResetKey) }
+
+// liftBan ends the ban of a key, for an actor who may edit the policy.
+func (c *call) liftBan() error { return c.changeKey(c.o.Lift, noBans, c.o.Service.LiftBan) }
+
+// onKey changes the state of a key in Redis.
+type onKey = func(ctx context.Context, p policy.Policy, key string) error
+
+// changeKey has the service change the key of the body. missing is said if there is no Redis.
+func (c *call) changeKey(change onKey, missing string, serve func(context.Context, service.Actor, string, string, onKey) error) error {
+	p, key, err := c.key()
+	if err != nil {
+		return err
+	}
+	if change == nil {
+		return away(missing)
+	}
+	return c.nothing(serve(c.ctx(), c.actor, p.Name, key, func(ctx context.Context, p policy.Policy, key string) error {
+		if err := change(ctx, p, key); err != nil {
+			return c.redisAway("key", err)
+		}
+		return nil
+	}))
+}

@@ -1,0 +1,91 @@
+package api
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/trustedproxy"
+)
+
+// proxied returns a world that trusts proxies in 10.0.0.0/8.
+func proxied(t *testing.T) *world {
+	t.Helper()
+	f, err := trustedproxy.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newWorld(t, func(o *Options) { o.Proxies = f })
+}
+
+// from sends a request from an address.
+func (w *world) from(peer, as string, r request) answer {
+	w.t.Helper()
+	req := r.build(w.cast[as])
+	req.RemoteAddr = peer
+	return w.send(req)
+}
+
+const (
+	proxy    = "10.0.0.1:1"
+	stranger = "192.0.2.1:1"
+)
+
+func TestProxyUserIsLoggedIn(t *testing.T) {
+	w := proxied(t)
+	me := func(headers ...string) request { return request{"GET", "/api/me", nil, headers} }
+	w.from(proxy, "nobody", me("X-User", "owner")).want(200).wantValue("owner", "user").wantValue(false, "token")
+	w.from(proxy, "nobody", me("X-User", "newcomer")).want(200).wantValue(false, "must_change_password")
+	w.from(proxy, "viewer", me("X-User", "owner")).want(200).wantValue("owner", "user") // not the user of the cookie
+	w.from(proxy, "read token", me("X-User", "viewer")).want(200).wantValue("owner", "user").wantValue(true, "token")
+	w.from(proxy, "owner", me()).want(200).wantValue("owner", "user")
+	for _, name := range []string{"none", "disabled", "owner, viewer", "Owner", "<x>"} {
+		w.from(proxy, "owner", me("X-User", name)).want(401)
+	}
+	twice := me("X-User", "owner").build(w.cast["owner"])
+	twice.RemoteAddr = proxy
+	twice.Header.Add("X-User", "owner")
+	w.send(twice).want(401)
+	w.from(stranger, "nobody", me("X-User", "owner", "X-Forwarded-For", "10.0.0.1")).want(401)
+	w.from(stranger, "viewer", me("X-User", "owner")).want(200).wantValue("viewer", "user")
+}
+
+func TestProxyChangeNeedsTheSameOrigin(t *testing.T) {
+	w := proxied(t)
+	change := func(headers ...string) request {
+		return request{"PUT", "/api/policies/p/mode", object{"mode": "shadow", "version": 1}, append(headers, "X-User", "owner")}
+	}
+	w.from(proxy, "nobody", change("Sec-Fetch-Site", "cross-site")).want(403).wantValue("cross-origin", "code")
+	w.from(proxy, "nobody", change("Origin", "https://evil.example")).want(403)
+	w.from(proxy, "nobody", change("X-Forwarded-For", "192.0.2.7")).want(200)
+	a := w.ask("administrator", "GET", "/api/audit?action=policy.update&outcome=done", nil).want(200)
+	entry := a.get("entries").([]any)[0].(map[string]any)
+	if entry["address"] != "192.0.2.7" || entry["via"] != "proxy" || entry["actor"] != "owner" {
+		t.Errorf("the audit log says %v", entry)
+	}
+}
+
+func TestProxyAddressLimitsWrongTokens(t *testing.T) {
+	w := proxied(t)
+	wrong := func(from string) request {
+		return request{"GET", "/api/me", nil, []string{"Authorization", "Bearer hgt_wrong", "X-Forwarded-For", from}}
+	}
+	for range wrongTokens {
+		w.from(proxy, "nobody", wrong("192.0.2.7")).want(401)
+		w.from(stranger, "nobody", wrong("192.0.2.8")).want(401)
+	}
+	w.from(proxy, "nobody", wrong("192.0.2.7")).want(429)
+	w.from(proxy, "nobody", wrong("192.0.2.9")).want(401)
+	w.from(stranger, "nobody", wrong("192.0.2.9")).want(429) // the header of a stranger is ignored
+}
+
+func TestProxyUnknownNameIsNoWrongToken(t *testing.T) {
+	w := proxied(t)
+	for range wrongTokens + 1 {
+		w.from(proxy, "owner", request{"GET", "/api/me", nil, []string{"X-User", "disabled"}}).want(401)
+	}
+	entries, err := w.Audit(t.Context(), w.administrator(), service.AuditQuery{Action: "session.login", Object: "user:disabled", Outcome: service.Refused, PerPage: service.MaxPerPage})
+	if err != nil || len(entries) != 60 {
+		t.Errorf("%d refusals are in the audit log, want as many as are written in an hour: %v", len(entries), err)
+	}
+}

@@ -1,0 +1,97 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
+)
+
+// The media types of sets of policies.
+const (
+	mediaJSON = "application/json"
+	mediaYAML = "application/yaml"
+)
+
+func (c *call) export() error {
+	q := &c.query
+	format, media, file := service.YAML, mediaYAML, "policies.yaml"
+	if q.text("format") == "json" {
+		format, media, file = service.JSON, mediaJSON, "policies.json"
+	} else if f := q.text("format"); f != "" && f != "yaml" {
+		q.note("format", "it is not yaml or json")
+	}
+	if err := q.err(); err != nil {
+		return err
+	}
+	data, err := c.o.Service.Export(c.ctx(), c.actor, format, q.text("app"))
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Content-Type", media)
+	c.w.Header().Set("Content-Disposition", `attachment; filename="`+file+`"`)
+	c.w.Write(data)
+	return nil
+}
+
+type planView struct {
+	Base   int64          `json:"base"`
+	Apps   []string       `json:"apps"`
+	Counts map[string]int `json:"counts"`
+	Steps  []stepView     `json:"steps"`
+	Left   []string       `json:"left"`
+}
+
+type stepView struct {
+	Name    string      `json:"name"`
+	Action  string      `json:"action"`
+	Before  *policyView `json:"before"`
+	After   *policyView `json:"after"`
+	Changes []change    `json:"changes"`
+}
+
+func stepOf(s service.PlanStep) stepView {
+	return stepView{s.Name, s.Action, viewOrNull(s.Before), viewOrNull(s.After), changesOf(s.Changes)}
+}
+
+func (c *call) planImport() error { return c.transfer(c.o.Service.PlanImport) }
+
+func (c *call) applyImport() error { return c.transfer(c.o.Service.Import) }
+
+func (c *call) transfer(do func(context.Context, service.Actor, service.Import) (service.Plan, error)) error {
+	q := &c.query
+	i := service.Import{Missing: service.Missing(q.text("missing"))}
+	actor := c.actor.Saying(q.text("comment"))
+	if apps := q.text("apps"); apps != "" {
+		i.Apps = strings.Split(apps, ",")
+	}
+	if q.text("base") != "" {
+		base := q.number("base")
+		i.Base = &base
+	}
+	switch q.text("compare") {
+	case "", "no":
+	case "yes":
+		i.Compare = true
+	default:
+		q.note("compare", "it is not yes or no")
+	}
+	if err := q.err(); err != nil {
+		return err
+	}
+	var media string
+	var err error
+	if i.Data, media, err = c.body(policy.MaxBytes, mediaYAML, mediaJSON); err != nil {
+		return err
+	}
+	if i.Format = service.JSON; media == mediaYAML {
+		i.Format = service.YAML
+	}
+	plan, err := do(c.ctx(), actor, i)
+	if err != nil {
+		return err
+	}
+	return c.send(http.StatusOK, planView{plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf), list(plan.Left)})
+}

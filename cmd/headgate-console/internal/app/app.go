@@ -1,0 +1,171 @@
+// Package app puts the parts of the console together.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/alert"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/collect"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/live"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/schedule"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
+	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/policy/stats"
+	"github.com/redis/go-redis/v9"
+)
+
+// App is the console without its pages.
+type App struct {
+	Service *service.Service
+
+	// These are nil without Redis.
+	Publisher *publish.Worker
+	Instances *redissource.Source // where the instances report
+	Redis     redis.UniversalClient
+	Collector *collect.Worker
+	Live      *live.View
+	Alerts    *alert.Worker
+
+	// OneTimePassword is the password of service.FirstUser if Open created that
+	// administrator, or "".
+	OneTimePassword string
+
+	db *store.DB
+
+	// scheduler is nil while a password is recovered. Its goroutine calls wake while Open
+	// still stores it.
+	scheduler atomic.Pointer[schedule.Worker]
+}
+
+// Open opens the database and creates the first administrator in an empty one. With
+// a Redis, which need not answer yet, it starts to publish.
+func Open(ctx context.Context, c config.Config, logger *slog.Logger) (*App, error) {
+	a := &App{}
+	if err := a.open(ctx, c, logger); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (err error) {
+	if a.db, err = store.Open(ctx, store.Options{URL: c.DB, Keys: c.Keys, Logger: logger}); err != nil {
+		return err
+	}
+	serving := c.Redis != nil && c.Recover == ""
+	o := service.Options{DB: a.db, Changed: a.wake, Sender: webhook.New(webhook.Options{Networks: c.Webhooks}), Logger: logger}
+	if serving {
+		if err := a.connect(c); err != nil {
+			return err
+		}
+		o.Fleet, o.Top, o.Reports = a.Live, a.Live.Top, reports{a.Live, a.Redis}
+	}
+	if a.Service, err = service.New(o); err != nil {
+		return err
+	}
+	if c.Recover == "" {
+		if a.OneTimePassword, err = a.Service.Bootstrap(ctx); err != nil {
+			return fmt.Errorf("the first administrator: %w", err)
+		}
+	}
+	if serving {
+		if err := a.start(c, logger); err != nil {
+			return err
+		}
+	}
+	if c.Recover != "" {
+		return nil
+	}
+	scheduler, err := schedule.Start(a.Service.Calendar(), logger)
+	if err != nil {
+		return err
+	}
+	a.scheduler.Store(scheduler)
+	a.Alerts, err = alert.Start(a.Service.Alarm(), logger)
+	return err
+}
+
+// reports is what alerts know of the instances and of Redis.
+type reports struct {
+	*live.View
+	client redis.UniversalClient
+}
+
+func (r reports) Memory(ctx context.Context) (used, limit int64, err error) {
+	return live.Memory(ctx, r.client)
+}
+
+// connect opens the client of Redis and what reads with it.
+func (a *App) connect(c config.Config) (err error) {
+	a.Redis = redis.NewUniversalClient(c.Redis)
+	if a.Instances, err = redissource.New(a.Redis, redissource.Options{Prefix: c.RedisPrefix}); err != nil {
+		return err
+	}
+	a.Live, err = live.New(a.counts(c), a.Instances, func(ctx context.Context, app string) (stats.Top, error) {
+		return stats.ReadTop(ctx, a.Redis, c.RedisPrefix, app)
+	})
+	return err
+}
+
+// counts returns the counts of the instances in Redis.
+func (a *App) counts(c config.Config) collect.Redis {
+	return collect.Redis{Client: a.Redis, Prefix: c.RedisPrefix}
+}
+
+// start starts the publisher and the collector. It runs before the first call of the service.
+func (a *App) start(c config.Config, logger *slog.Logger) (err error) {
+	a.Publisher, err = publish.Start(publish.Options{Source: a.Service.Outbox(), Publisher: a.Instances, Logger: logger})
+	if err != nil {
+		return err
+	}
+	a.Collector, err = collect.Start(collect.Options{Source: a.counts(c), Ledger: a.Service.Ledger(), Logger: logger})
+	return err
+}
+
+// wake makes the publisher and the scheduler look for a change.
+func (a *App) wake() {
+	if s := a.scheduler.Load(); s != nil {
+		s.Wake()
+	}
+	if a.Publisher != nil {
+		a.Publisher.Wake()
+	}
+}
+
+// Healthy returns an error while the database does not answer.
+func (a *App) Healthy(ctx context.Context) error { return a.db.Ping(ctx) }
+
+// Close stops everything that Open started. Changes that were not published yet
+// are published at the next start.
+func (a *App) Close() error {
+	var errs []error
+	if a.Alerts != nil {
+		errs = append(errs, a.Alerts.Close())
+	}
+	if s := a.scheduler.Load(); s != nil {
+		errs = append(errs, s.Close())
+	}
+	if a.Collector != nil {
+		errs = append(errs, a.Collector.Close())
+	}
+	if a.Publisher != nil {
+		errs = append(errs, a.Publisher.Close())
+	}
+	if a.Live != nil {
+		a.Live.Close()
+	}
+	if a.Redis != nil {
+		errs = append(errs, a.Redis.Close())
+	}
+	if a.db != nil {
+		errs = append(errs, a.db.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,186 @@
+package apply
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/policy"
+)
+
+// These environment variables hold the console's URL and the token, if the flags do not.
+const (
+	EnvURL   = "HEADGATE_CONSOLE_URL"
+	EnvToken = "HEADGATE_CONSOLE_TOKEN"
+)
+
+// The commands.
+const (
+	apply = "apply"
+	diff  = "diff"
+)
+
+// IsCommand reports whether the first argument of the program is a command of this package.
+func IsCommand(arg string) bool { return arg == apply || arg == diff }
+
+// options are a command line that was read.
+type options struct {
+	command string
+	paths   []string // files and directories
+	url     *url.URL // of the console
+	token   string
+	apps    []string // of whose policies the command is; nil means all
+	prune   bool     // policies of the applications that no file has are deleted
+	dryRun  bool
+	comment string
+	timeout time.Duration
+}
+
+// given holds the values of the command line.
+type given struct {
+	options
+	address   string
+	tokenFile string
+	insecure  bool
+}
+
+// parse reads a command line that begins with the command. Its errors name every mistake,
+// and no token. If the flags ask for help, it is written to usage, and the error is
+// flag.ErrHelp.
+func parse(args []string, env func(string) string, usage io.Writer) (options, error) {
+	g := given{options: options{command: args[0]}}
+	flags := g.flags(usage)
+	if err := flags.Parse(args[1:]); err != nil {
+		return options{}, err
+	}
+	var errs []error
+	note := func(name string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	if flags.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("the argument %q is not a flag", textform.Clip(flags.Arg(0))))
+	}
+	if len(g.paths) == 0 {
+		note("-f", errors.New("it is missing; name a directory or a file"))
+	}
+	for _, app := range g.apps {
+		note("-app", policy.CheckApp(app))
+	}
+	slices.Sort(g.apps)
+	g.apps = slices.Compact(g.apps)
+	note("-comment", textform.Check(g.comment, service.MaxComment))
+	if g.timeout <= 0 {
+		note("-timeout", errors.New("it is not above 0"))
+	}
+	note("-url", g.readURL(env))
+	note("-token-file", g.readToken(env))
+	return g.options, errors.Join(errs...)
+}
+
+func (g *given) flags(usage io.Writer) *flag.FlagSet {
+	f := flag.NewFlagSet("headgate-console "+g.command, flag.ContinueOnError)
+	f.SetOutput(usage)
+	f.Usage = func() {
+		fmt.Fprintf(usage, "Usage: headgate-console %s -f DIR -url URL [flags]\n\n%s\n\n", g.command, summaries[g.command])
+		f.PrintDefaults()
+	}
+	f.Func("f", "`directory` of YAML files with policies, or such a file; may be repeated", appendTo(&g.paths))
+	f.StringVar(&g.address, "url", "", "`URL` of the console, such as https://console.example.com; also in "+EnvURL)
+	f.StringVar(&g.tokenFile, "token-file", "", "`file` with an API token of the console; else the token comes from "+EnvToken)
+	f.Func("app", "`application` whose policies are meant; may be repeated, and without it all are", appendTo(&g.apps))
+	f.BoolVar(&g.prune, "prune", false, "delete the policies that are in no file, if all their applications are named by -app, or without it by the files")
+	f.DurationVar(&g.timeout, "timeout", 3*time.Minute, "give up after this `time`")
+	f.BoolVar(&g.insecure, "insecure-http", false, "send the token in the clear to another machine")
+	if g.command == apply {
+		f.BoolVar(&g.dryRun, "dry-run", false, "say what would be done, and do nothing")
+		f.StringVar(&g.comment, "comment", "", "`text` for the history and the audit log, such as the id of a commit")
+	}
+	return f
+}
+
+var summaries = map[string]string{
+	apply: "Writes the policies of the files to the console, all or none. It ends with 0 if the\nconsole is as the files say, and with 2 otherwise.",
+	diff:  "Shows how the policies of the console differ from the files. It ends with 0 if they do\nnot differ, with 1 if they do, and with 2 if that is unknown.",
+}
+
+func appendTo(list *[]string) func(string) error {
+	return func(s string) error {
+		if s == "" {
+			return errors.New("it is empty")
+		}
+		*list = append(*list, s)
+		return nil
+	}
+}
+
+// readURL does not repeat what was given, as it may hold a password.
+func (g *given) readURL(env func(string) string) error {
+	if g.address == "" {
+		g.address = env(EnvURL)
+	}
+	if g.address == "" {
+		return errors.New("it is missing, and so is " + EnvURL)
+	}
+	u, err := url.Parse(g.address)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("it is not of the form https://host")
+	case u.User != nil:
+		return errors.New("it holds a user; the console needs an API token")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return errors.New("it holds more than a host and a path")
+	case u.Scheme == "http" && !g.insecure && !isLoopback(u.Hostname()):
+		return errors.New("the token would travel in the clear: give an https URL, or -insecure-http")
+	}
+	g.url = u
+	return nil
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+// maxTokenFile is more than the length of any token.
+const maxTokenFile = 1024
+
+// readToken does not repeat what it finds.
+func (g *given) readToken(env func(string) string) error {
+	g.token = env(EnvToken)
+	if g.tokenFile != "" {
+		file, err := os.Open(g.tokenFile)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		data, err := io.ReadAll(io.LimitReader(file, maxTokenFile))
+		if err != nil {
+			return err
+		}
+		g.token = string(data)
+	}
+	if g.token = strings.TrimSpace(g.token); g.token == "" {
+		return errors.New("there is no token in it, nor in " + EnvToken)
+	}
+	// Another secret is not sent to the console.
+	odd := func(c rune) bool { return c <= ' ' || c > '~' }
+	if !strings.HasPrefix(g.token, auth.TokenPrefix) || strings.ContainsFunc(g.token, odd) {
+		return fmt.Errorf("it is not an API token, which begins with %s", auth.TokenPrefix)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+// Package config reads the command line and the environment of the console.
+package config
+
+import (
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/oidc"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/trustedproxy"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
+	"github.com/headgate/headgate/internal/redisurl"
+	"github.com/redis/go-redis/v9"
+)
+
+// These environment variables hold the values of -db, -redis and -oidc-secret, and the content of
+// -key-file, so that a password is not in the list of processes that other users of the machine see.
+const (
+	EnvKey   = "HEADGATE_CONSOLE_KEY"
+	EnvDB    = "HEADGATE_CONSOLE_DB"
+	EnvRedis = "HEADGATE_CONSOLE_REDIS"
+	EnvOIDC  = "HEADGATE_CONSOLE_OIDC_SECRET" // of -oidc-secret
+)
+
+// databaseFile is the name of the embedded database in the data directory.
+const databaseFile = "console.db"
+
+// Config is the configuration of the console. Parse returns only valid ones.
+type Config struct {
+	Listen      string                  // host:port
+	TLS         *tls.Config             // nil for plain HTTP
+	DB          string                  // the URL of the database
+	Keys        [][]byte                // that encrypt secrets in the database, as store.Options.Keys
+	Redis       *redis.UniversalOptions // nil for no Redis
+	RedisPrefix string                  // as redissource.Options.Prefix
+	Proxies     *trustedproxy.Proxies   // the proxies that are trusted; nil for none
+	Provider    *oidc.Provider          // at which people may log in; nil for none
+	Webhooks    *webhook.Networks       // the internal networks to which alerts may be sent; nil for none
+	Secure      bool                    // browsers send the cookies over TLS only
+	Recover     string                  // the user to make an administrator with a new password; "" to serve
+}
+
+// given holds the values of the command line.
+type given struct {
+	listen, data, db, redis, prefix, cert, key, recover string
+	keyFile                                             string
+	identity                                            string
+	proxies, webhooks                                   []string
+	oidc                                                oidc.Options
+	insecure, secureCookies                             bool
+}
+
+// Parse reads a command line without the program's name, and the environment
+// through env. If the flags ask for help, Parse writes it to usage and returns
+// flag.ErrHelp. Any other error names every mistake, and no password.
+func Parse(args []string, env func(string) string, usage io.Writer) (Config, error) {
+	var g given
+	flags := g.flags(usage)
+	if err := flags.Parse(args); err != nil {
+		return Config{}, err
+	}
+	if g.db == "" {
+		g.db = env(EnvDB)
+	}
+	if g.redis == "" {
+		g.redis = env(EnvRedis)
+	}
+	var errs []error
+	if flags.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("the argument %q is not a flag", flags.Arg(0)))
+	}
+	c := Config{Listen: g.listen, RedisPrefix: g.prefix, Recover: g.recover}
+	var err error
+	c.DB, err = g.database()
+	errs = append(errs, err)
+	c.Keys, err = g.secretKeys(env)
+	errs = append(errs, err)
+	c.Redis, err = g.redisOptions()
+	errs = append(errs, err)
+	c.TLS, err = g.tls()
+	errs = append(errs, err, g.checkListen(), g.checkPrefix())
+	c.Secure = c.TLS != nil || g.secureCookies
+	if g.oidc.Secret == "" {
+		g.oidc.Secret = env(EnvOIDC)
+	}
+	c.Provider, err = g.provider()
+	errs = append(errs, err)
+	c.Proxies, err = g.trustedProxies()
+	errs = append(errs, err)
+	c.Webhooks, err = g.webhookNetworks()
+	return c, errors.Join(append(errs, err)...)
+}
+
+func (g *given) flags(usage io.Writer) *flag.FlagSet {
+	f := flag.NewFlagSet("headgate-console", flag.ContinueOnError)
+	f.SetOutput(usage)
+	f.Usage = func() {
+		fmt.Fprintf(usage, "Usage: headgate-console [flags]\n       headgate-console apply -h\n       headgate-console diff -h\n\n")
+		f.PrintDefaults()
+	}
+	f.StringVar(&g.listen, "listen", "127.0.0.1:8080", "`address` to serve on; one that others can reach needs TLS, or -insecure-http")
+	f.StringVar(&g.data, "data", "headgate-data", "`directory` of the embedded database; it is created for its owner alone")
+	f.StringVar(&g.db, "db", "", "`URL` of a MySQL or MariaDB to use instead: mysql://user:password@host/database; also in "+EnvDB)
+	f.StringVar(&g.keyFile, "key-file", "", "`file` with the key that encrypts secrets in the database, 32 bytes in base64, such as openssl rand -base64 32 prints, and below it former keys; also in "+EnvKey)
+	f.StringVar(&g.redis, "redis", "", "`URL` of the Redis that the instances follow: redis://host:6379, redis+sentinel://host:26379,host/master or redis+cluster://host,host, with rediss for TLS; also in "+EnvRedis)
+	f.StringVar(&g.prefix, "redis-prefix", "", "`prefix` of the keys in Redis, if the instances use another than hg:")
+	f.StringVar(&g.cert, "tls-cert", "", "`file` with the certificate, in PEM")
+	f.StringVar(&g.key, "tls-key", "", "`file` with its key, in PEM")
+	f.BoolVar(&g.insecure, "insecure-http", false, "serve plain HTTP to others, say to a proxy that adds TLS")
+	f.BoolVar(&g.secureCookies, "secure-cookies", false, "send cookies by TLS alone, if a proxy adds TLS; not needed with -tls-cert")
+	f.Func("trusted-proxy", "`address or CIDR` of a proxy whose X-Forwarded-For is believed; may be repeated", func(s string) error {
+		g.proxies = append(g.proxies, s)
+		return nil
+	})
+	f.StringVar(&g.identity, "identity-header", "", "`name` of the header in which the trusted proxies name the user, who needs no password; they must remove it from requests of clients")
+	g.oidcFlags(f)
+	f.Func("webhook-allow", "internal `address or CIDR` to which webhooks may send alerts, such as 10.0.0.0/8; may be repeated", func(s string) error {
+		g.webhooks = append(g.webhooks, s)
+		return nil
+	})
+	f.StringVar(&g.recover, "recover", "", "make this `user` an administrator with a new password, print the password, and exit")
+	return f
+}
+
+func (g *given) database() (string, error) {
+	if g.db != "" {
+		if strings.HasPrefix(g.db, "mysql://") || strings.HasPrefix(g.db, "mariadb://") {
+			return g.db, nil
+		}
+		return "", errors.New("-db: it does not begin with mysql://")
+	}
+	if g.data == "" {
+		return "", errors.New("-data: it is empty")
+	}
+	path, err := filepath.Abs(filepath.Join(g.data, databaseFile))
+	if err != nil {
+		return "", fmt.Errorf("-data: %w", err)
+	}
+	return "sqlite://" + path, nil
+}
+
+func (g *given) redisOptions() (*redis.UniversalOptions, error) {
+	if g.redis == "" {
+		return nil, nil
+	}
+	o, err := redisurl.Parse(g.redis)
+	if err != nil {
+		return nil, fmt.Errorf("-redis: %w", err)
+	}
+	return o, nil
+}
+
+func (g *given) tls() (*tls.Config, error) {
+	switch {
+	case g.cert == "" && g.key == "":
+		return nil, nil
+	case g.cert == "" || g.key == "":
+		return nil, errors.New("-tls-cert and -tls-key: one is missing")
+	}
+	pair, err := tls.LoadX509KeyPair(g.cert, g.key)
+	if err != nil {
+		return nil, fmt.Errorf("-tls-cert and -tls-key: %w", err)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+}
+
+// checkListen refuses to send passwords in the clear over a network.
+func (g *given) checkListen() error {
+	host, _, err := net.SplitHostPort(g.listen)
+	if err != nil {
+		return fmt.Errorf("-listen: %q is not host:port", g.listen)
+	}
+	if g.insecure || g.cert != "" || isLoopback(host) {
+		return nil
+	}
+	return fmt.Errorf("-listen: others can reach %q, and passwords would travel in the clear: give -tls-cert and -tls-key, or -insecure-http if a proxy adds TLS", g.listen)
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}
+
+func (g *given) checkPrefix() error {
+	if strings.ContainsAny(g.prefix, "{}") {
+		return errors.New("-redis-prefix: it holds a brace")
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package service
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+)
+
+// Role is what a user may do with the policies of an application.
+type Role string
+
+// The roles.
+const (
+	NoRole Role = ""
+	Viewer Role = "viewer" // sees them
+	Owner  Role = "owner"  // sees, edits and deletes them
+)
+
+// Access holds the permissions of an actor at one time. Pages use it to leave out
+// buttons for forbidden actions; every method of Service checks again.
+type Access struct {
+	User               string
+	Administrator      bool // manages users and applications, and owns every application
+	MustChangePassword bool // before any other action
+
+	// MustSetUpSecondFactor reports that the user has to set up a second factor before any
+	// other action but a change of the password.
+	MustSetUpSecondFactor bool
+
+	ReadOnly bool // a token that may only read
+	Token    bool // a token, which manages neither users nor applications nor tokens
+
+	roles map[string]Role
+	only  []string // the applications that a token is for; nil means all
+}
+
+// Role returns the actor's role in an application.
+func (a Access) Role(app string) Role {
+	if a.only != nil && !slices.Contains(a.only, app) {
+		return NoRole
+	}
+	if a.Administrator {
+		return Owner
+	}
+	return a.roles[app]
+}
+
+// CanSee reports whether the actor sees policies that list these applications. A
+// role in one of them is enough.
+func (a Access) CanSee(apps []string) bool {
+	if a.seesAll() {
+		return true
+	}
+	return slices.ContainsFunc(apps, func(app string) bool { return a.Role(app) != NoRole })
+}
+
+// CanEdit reports whether the actor may write policies that list these
+// applications. The actor has to own all of them, and there must be at least one.
+func (a Access) CanEdit(apps []string) bool {
+	if a.ReadOnly || len(apps) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(apps, func(app string) bool { return a.Role(app) != Owner })
+}
+
+// CanManage reports whether the actor may manage users and applications, change the
+// settings and read the audit log.
+func (a Access) CanManage() bool { return a.Administrator && !a.Token }
+
+// seesAll reports whether the actor sees the policies of all applications.
+func (a Access) seesAll() bool { return a.Administrator && a.only == nil }
+
+// visible returns the applications whose policies the actor sees; nil means all.
+func (a Access) visible() []string {
+	switch {
+	case a.seesAll():
+		return nil
+	case a.Administrator:
+		return a.only
+	}
+	apps := []string{}
+	for _, app := range slices.Sorted(maps.Keys(a.roles)) {
+		if a.Role(app) != NoRole {
+			apps = append(apps, app)
+		}
+	}
+	return apps
+}
+
+// accessOf looks up the permissions of an actor. The error is ErrNotLoggedIn if it
+// has none.
+func accessOf(t *store.Tx, a Actor) (Access, error) {
+	u, err := t.User(a.user)
+	if errors.Is(err, store.ErrNotFound) {
+		return Access{}, ErrNotLoggedIn
+	}
+	if err != nil {
+		return Access{}, err
+	}
+	if u.Disabled || a.via == "" {
+		return Access{}, ErrNotLoggedIn
+	}
+	roles, err := t.RolesOf(u.Name)
+	if err != nil {
+		return Access{}, err
+	}
+	access := Access{User: u.Name, Administrator: u.Administrator, MustChangePassword: u.MustChange && a.via != viaProxy, roles: map[string]Role{}}
+	for _, r := range roles {
+		access.roles[r.App] = Role(r.Role)
+	}
+	if access.MustSetUpSecondFactor, err = mustSetUp(t, a, access); err != nil {
+		return Access{}, err
+	}
+	if a.token != nil {
+		access.Token, access.ReadOnly, access.only = true, a.token.readOnly, a.token.apps
+	}
+	return access, nil
+}

@@ -1,0 +1,157 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+)
+
+// action is one action of an actor in one transaction.
+type action struct {
+	*store.Tx
+	actor  Actor
+	access Access
+	now    int64 // µs
+	verb   string
+	object string
+
+	// These are set for a transaction that only reads, which may use again what others read.
+	ctx  context.Context // of the one call
+	sets *memo[struct{}, policySet]
+}
+
+// errUnchanged rolls back a transaction that has nothing to change. Methods return
+// nil instead of it.
+var errUnchanged = errors.New("unchanged")
+
+// refusalTime bounds the write of a refusal. The end of the request does not stop it.
+const refusalTime = 5 * time.Second
+
+// ask runs f in a read transaction.
+func (s *Service) ask(ctx context.Context, a Actor, verb, object string, f func(*action) error) error {
+	err := s.db.View(ctx, func(t *store.Tx) error {
+		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object, ctx: ctx, sets: s.sets}
+		return d.begin(f)
+	})
+	return s.ended(ctx, a, err)
+}
+
+// act runs f in a write transaction. The transaction raises the counter lock, so that
+// actions with the same counter run one after the other. f writes the rows of the
+// audit log.
+func (s *Service) act(ctx context.Context, a Actor, lock, verb, object string, f func(*action) error) error {
+	return s.actWith(ctx, a, []string{lock}, verb, object, f)
+}
+
+// actWith is act with several counters. All of them are raised before f reads anything, so that
+// f sees what earlier actions with any of them have written.
+func (s *Service) actWith(ctx context.Context, a Actor, locks []string, verb, object string, f func(*action) error) error {
+	err := s.db.Update(ctx, func(t *store.Tx) error {
+		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object}
+		for _, lock := range locks {
+			if err := t.RaiseCounter(lock, d.now); err != nil {
+				return err
+			}
+		}
+		return d.begin(f)
+	})
+	if err == nil && (slices.Contains(locks, store.CounterPolicies) || slices.Contains(locks, store.CounterScheduled)) {
+		s.changed()
+	}
+	return s.ended(ctx, a, err)
+}
+
+// ownFactor begins the actions of a user with the user's own second factor.
+const ownFactor = "second-factor."
+
+// begin looks up the actor's permissions and calls f.
+func (d *action) begin(f func(*action) error) error {
+	var err error
+	if d.access, err = accessOf(d.Tx, d.actor); err != nil {
+		return err
+	}
+	if d.access.MustChangePassword {
+		return ErrPasswordChange
+	}
+	if d.access.MustSetUpSecondFactor && !strings.HasPrefix(d.verb, ownFactor) {
+		return ErrSecondFactor
+	}
+	return f(d)
+}
+
+// ended returns the error of an action to the caller, and nil for errUnchanged. It
+// writes a refusal to the audit log.
+func (s *Service) ended(ctx context.Context, a Actor, err error) error {
+	var denied *DeniedError
+	var taken *takenError
+	switch {
+	case errors.Is(err, errUnchanged):
+		return nil
+	case errors.As(err, &taken):
+		s.noteRefusal(ctx, a, taken.refusal.Action, taken.refusal.Object, taken.refusal.Reason)
+	case errors.As(err, &denied):
+		s.noteRefusal(ctx, a, denied.Action, denied.Object, denied.Reason)
+	}
+	return err
+}
+
+// noteRefusal writes a refusal to the audit log in a separate transaction.
+func (s *Service) noteRefusal(ctx context.Context, a Actor, verb, object, reason string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTime)
+	defer cancel()
+	row := a.auditRow(s.now(), verb, object)
+	row.Outcome, row.Note = string(Refused), reason
+	if err := s.db.Update(ctx, func(t *store.Tx) error { return t.AddAudit(row) }); err != nil {
+		s.logger.ErrorContext(ctx, "a refusal could not be written to the audit log",
+			"actor", a.user, "action", verb, "object", object, "error", err)
+	}
+}
+
+// Refuse writes a refusal to the audit log and returns the DeniedError. It is for
+// pages that lead only to forbidden actions. An actor without any permissions gets
+// another error.
+func (s *Service) Refuse(ctx context.Context, a Actor, verb, object, reason string) error {
+	return s.ask(ctx, a, verb, object, func(d *action) error { return d.deny(reason) })
+}
+
+// deny refuses the action.
+func (d *action) deny(reason string) error {
+	return &DeniedError{Action: d.verb, Object: d.object, Reason: reason}
+}
+
+// hide refuses the action as if its object did not exist.
+func (d *action) hide() error {
+	return &DeniedError{Action: d.verb, Object: d.object, Reason: "the object is hidden from the actor", hidden: true}
+}
+
+// probe returns the refusal of a name that a hidden policy has.
+func (d *action) probe() *DeniedError {
+	return &DeniedError{Action: d.verb, Object: d.object, Reason: "the name is that of a policy that is hidden from the actor"}
+}
+
+// manage refuses the action unless the actor is an administrator.
+func (d *action) manage() error {
+	if !d.access.CanManage() {
+		return d.deny("it takes an administrator")
+	}
+	return nil
+}
+
+// person refuses tokens, for actions that require a log-in.
+func (d *action) person() error {
+	if d.access.Token {
+		return d.deny("a token may not do this")
+	}
+	return nil
+}
+
+// done writes the row of the audit log.
+func (d *action) done(before, after string) error {
+	row := d.actor.auditRow(d.now, d.verb, d.object)
+	row.Outcome, row.Before, row.After = string(Done), before, after
+	return d.AddAudit(row)
+}

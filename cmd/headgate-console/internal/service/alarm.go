@@ -1,0 +1,406 @@
+// This file has what checks the conditions of alerts.
+
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// Reports is what alerts know beyond a [Fleet]. Its methods are safe for concurrent use.
+type Reports interface {
+	// Version returns the label of the published version.
+	Version(ctx context.Context) (string, error)
+
+	// Memory returns how much memory the fullest server of Redis uses, and how much it may use;
+	// 0 means that it has no limit or does not tell.
+	Memory(ctx context.Context) (used, limit int64, err error)
+}
+
+const (
+	// checkPause is the shortest time between two checks, of all consoles of a database together.
+	checkPause = 10 * time.Second
+
+	// lookTime bounds the questions of a check. It is shorter than checkPause, so that a check
+	// ends before another console begins the next one.
+	lookTime = 8 * time.Second
+
+	// settleFleet is how long more instances than expected have to report until they are
+	// expected, so that those which run twice during a deployment are not missed afterwards, and
+	// forgetFleet how long fewer have to report until no more are expected.
+	settleFleet = 10 * time.Minute
+	forgetFleet = time.Hour
+)
+
+// Alarm checks the conditions of alerts and sends the messages. It is for the program itself, and
+// takes no actor. Several consoles may use one database at the same time, and one may be killed:
+// that an alert begins or ends is written, with its message, in one transaction, so that there is
+// one message. A message is sent again if a console is killed after it was sent and before that
+// was written; it has the same id then.
+type Alarm struct{ s *Service }
+
+// Alarm returns the alarm of the service.
+func (s *Service) Alarm() Alarm { return Alarm{s} }
+
+// Check looks at the conditions, unless a console has just done so, and writes which alerts begin,
+// stand and end, with their messages. Without Redis there is nothing to check. While Redis does
+// not answer, the alerts about the instances stay as they are.
+func (a Alarm) Check(ctx context.Context) error {
+	s := a.s
+	if s.fleet == nil || s.reports == nil {
+		return nil
+	}
+	turn, err := a.claim(ctx)
+	if err != nil || turn == 0 {
+		return err
+	}
+	var w alertWatch
+	err = s.db.View(ctx, func(t *store.Tx) (err error) {
+		w, err = alertWatchOf(t)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	v := s.look(ctx, w)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return s.db.Update(ctx, func(t *store.Tx) error { return s.note(t, v, turn) })
+}
+
+// claim returns the number of a new check, or 0 if the last one was just made.
+func (a Alarm) claim(ctx context.Context) (turn int64, err error) {
+	err = a.s.db.Update(ctx, func(t *store.Tx) error {
+		turn = 0
+		now := a.s.now()
+		last, err := t.Counter(store.CounterAlerts)
+		if err != nil {
+			return err
+		}
+		if past := now - last.At; past >= 0 && past < checkPause.Microseconds() {
+			return nil
+		}
+		if err := t.RaiseCounter(store.CounterAlerts, now); err != nil {
+			return err
+		}
+		last, err = t.Counter(store.CounterAlerts)
+		turn = last.Value
+		return err
+	})
+	return turn, err
+}
+
+// alertWatch is what the webhooks watch.
+type alertWatch struct {
+	hooks []Webhook // that are on
+	rows  map[string]store.Webhook
+	apps  []string // all that there are
+}
+
+func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
+	rows, err := t.Webhooks()
+	if err != nil {
+		return w, err
+	}
+	w.rows = map[string]store.Webhook{}
+	for _, row := range rows {
+		if !row.Enabled {
+			continue
+		}
+		hook, err := webhookOf(row)
+		if err != nil {
+			return w, err
+		}
+		w.hooks, w.rows[row.ID] = append(w.hooks, hook), row
+	}
+	apps, err := t.Apps()
+	for _, app := range apps {
+		w.apps = append(w.apps, app.Name)
+	}
+	return w, err
+}
+
+// of returns the applications that a webhook watches.
+func (w alertWatch) of(hook Webhook) []string {
+	if hook.All {
+		return w.apps
+	}
+	return slices.DeleteFunc(slices.Clone(hook.Apps), func(app string) bool { return !slices.Contains(w.apps, app) })
+}
+
+// places returns the applications for which a condition of a webhook is looked at; "" stands for
+// all together.
+func (w alertWatch) places(hook Webhook, c Condition) []string {
+	if alertKinds[rankOf(c.Kind)].Common {
+		return []string{""}
+	}
+	return w.of(hook)
+}
+
+// watched returns the applications for which some webhook has a condition of the kinds.
+func (w alertWatch) watched(kinds ...AlertKind) []string {
+	set := map[string]bool{}
+	for _, hook := range w.hooks {
+		if slices.ContainsFunc(hook.Conditions, func(c Condition) bool { return slices.Contains(kinds, c.Kind) }) {
+			for _, app := range w.of(hook) {
+				set[app] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+// look asks Redis for what the webhooks watch.
+func (s *Service) look(ctx context.Context, w alertWatch) *seen {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	v := &seen{instances: map[string][]policy.Instance{}, minutes: map[string][]stats.Minute{}, sums: map[sumKey]sumOfMinutes{}, expected: map[string]int64{}, found: map[conditionOf]finding{}}
+	if v.blind = len(w.hooks) == 0; v.blind {
+		return v
+	}
+	var all []policy.Instance
+	if v.label, v.away = s.reports.Version(ctx); v.away == nil {
+		all, v.away = s.fleet.Instances(ctx)
+	}
+	if v.away != nil {
+		s.logger.DebugContext(ctx, "alerts: Redis does not answer", "error", v.away) // the publisher warns
+		return v
+	}
+	for _, i := range all {
+		v.instances[i.App] = append(v.instances[i.App], i)
+	}
+	var err error
+	if v.used, v.limit, err = s.reports.Memory(ctx); err != nil {
+		v.limit = 0
+		s.logger.DebugContext(ctx, "alerts: Redis does not tell of its memory", "error", err)
+	}
+	v.minutes = s.minutesOf(ctx, w.watched(AlertRefused, AlertFailedOpen, AlertBanned))
+	for _, hook := range w.hooks { // now, so that the transaction is short
+		for _, c := range hook.Conditions {
+			for _, app := range w.places(hook, c) {
+				v.look(c, app)
+			}
+		}
+	}
+	return v
+}
+
+// minutesOf reads the last minutes of applications. It leaves out applications whose minutes cannot
+// be read.
+func (s *Service) minutesOf(ctx context.Context, apps []string) map[string][]stats.Minute {
+	var mu sync.Mutex
+	var reading sync.WaitGroup
+	minutes, free := map[string][]stats.Minute{}, make(chan struct{}, liveAtOnce)
+	for _, app := range apps {
+		free <- struct{}{}
+		reading.Go(func() {
+			defer func() { <-free }()
+			list, err := s.fleet.Minutes(ctx, app)
+			if err != nil {
+				s.logger.WarnContext(ctx, "alerts: the last counts cannot be read", "app", app, "error", err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			minutes[app] = list
+		})
+	}
+	reading.Wait()
+	return minutes
+}
+
+// alertKey names an alert.
+type alertKey struct {
+	webhook string
+	kind    AlertKind
+	app     string
+}
+
+// note writes what a check has seen, unless another check began since.
+func (s *Service) note(t *store.Tx, v *seen, turn int64) error {
+	now := s.now()
+	if err := t.RaiseCounter(store.CounterWebhooks, now); err != nil {
+		return err
+	}
+	if last, err := t.Counter(store.CounterAlerts); err != nil || last.Value != turn {
+		return err
+	}
+	w, err := alertWatchOf(t)
+	if err != nil {
+		return err
+	}
+	if err := noteFleets(t, v, w, now); err != nil {
+		return err
+	}
+	rows, err := t.Alerts()
+	if err != nil {
+		return err
+	}
+	known := map[alertKey]store.Alert{}
+	for _, row := range rows {
+		known[alertKey{row.Webhook, AlertKind(row.Kind), row.App}] = row
+	}
+	for _, hook := range w.hooks {
+		n := noting{Tx: t, hook: hook, row: w.rows[hook.ID], now: now}
+		for _, c := range hook.Conditions {
+			for _, app := range w.places(hook, c) {
+				key := alertKey{hook.ID, c.Kind, app}
+				row, there := known[key]
+				delete(known, key)
+				if err := n.note(c, app, v.look(c, app), row, there); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for _, row := range known { // not watched any more
+		n := noting{Tx: t, row: w.rows[row.Webhook], now: now}
+		if err := n.end(row, "It is not watched any more."); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noteFleets keeps how many instances are expected of the applications for which some webhook
+// watches that.
+func noteFleets(t *store.Tx, v *seen, w alertWatch, now int64) error {
+	rows, err := t.AlertFleets()
+	if err != nil {
+		return err
+	}
+	watched := w.watched(AlertLost)
+	known := map[string]store.AlertFleet{}
+	for _, row := range rows {
+		known[row.App] = row
+		if !slices.Contains(watched, row.App) {
+			if err := t.DeleteAlertFleet(row.App); err != nil {
+				return err
+			}
+		}
+	}
+	if v.away != nil || v.blind {
+		return nil
+	}
+	for _, app := range watched {
+		was, there := known[app]
+		n := int64(len(v.instances[app]))
+		if !there {
+			was = store.AlertFleet{App: app, Expected: n}
+		}
+		is := fleetNow(was, n, now)
+		v.expected[app] = is.Expected
+		if !there || is != was {
+			if err := t.SetAlertFleet(is); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fleetNow returns what is expected of a fleet of which n instances report.
+func fleetNow(f store.AlertFleet, n, now int64) store.AlertFleet {
+	switch {
+	case n > f.Expected && f.HigherAt == 0:
+		f.Higher, f.HigherAt, f.LowerAt = n, now, 0
+	case n > f.Expected:
+		f.Higher = min(f.Higher, n)
+		if now-f.HigherAt >= settleFleet.Microseconds() {
+			f.Expected, f.Higher, f.HigherAt = f.Higher, 0, 0
+		}
+	case n == f.Expected:
+		f.Higher, f.HigherAt, f.LowerAt = 0, 0, 0
+	case f.LowerAt == 0:
+		f.Higher, f.HigherAt, f.LowerAt = 0, 0, now
+	case now-f.LowerAt >= forgetFleet.Microseconds():
+		f.Expected, f.LowerAt = n, 0
+	}
+	return f
+}
+
+// noting writes what a check has seen for a webhook.
+type noting struct {
+	*store.Tx
+	hook Webhook
+	row  store.Webhook
+	now  int64
+}
+
+// note writes what was found of a condition.
+func (n noting) note(c Condition, app string, found finding, row store.Alert, there bool) error {
+	switch {
+	case !found.known:
+		return nil
+	case !found.holds && there:
+		return n.end(row, "")
+	case !found.holds:
+		return nil
+	}
+	was := row
+	if !there {
+		row = store.Alert{Webhook: n.hook.ID, Kind: string(c.Kind), App: app, FirstAt: n.now}
+	}
+	row.Detail = text(found)
+	if event := n.event(c, &row); event != "" {
+		if err := n.tell(event, c, row, found, ""); err != nil {
+			return err
+		}
+	}
+	switch {
+	case !there:
+		return n.InsertAlert(row)
+	case row != was:
+		return n.UpdateAlert(row)
+	}
+	return nil
+}
+
+// event returns what is to be told of an alert that holds, or "", and writes its times.
+func (n noting) event(c Condition, row *store.Alert) string {
+	held := time.Duration(c.Minutes) * time.Minute
+	if alertKinds[rankOf(c.Kind)].Counts {
+		held = 0 // the minutes are those that are counted
+	}
+	switch {
+	case row.Since == 0 && n.now-row.FirstAt >= held.Microseconds():
+		row.Since, row.ToldAt = n.now, n.now
+		return EventBegun
+	case row.Since != 0 && n.hook.RepeatAfter > 0 && n.now-row.ToldAt >= n.hook.RepeatAfter.Microseconds():
+		row.ToldAt = n.now
+		return EventStands
+	}
+	return ""
+}
+
+// end deletes an alert, and writes a message about it if it had begun.
+func (n noting) end(row store.Alert, why string) error {
+	if row.Since != 0 && n.row.ID != "" {
+		found, err := findingOf(row)
+		if err != nil {
+			return err
+		}
+		if err := n.tell(EventEnded, Condition{Kind: AlertKind(row.Kind)}, row, found, why); err != nil {
+			return err
+		}
+	}
+	return n.DeleteAlert(row)
+}
+
+// findingOf returns what was found last of an alert.
+func findingOf(row store.Alert) (f finding, err error) {
+	if err = json.Unmarshal([]byte(row.Detail), &f); err != nil {
+		err = fmt.Errorf("row of alert %s of %q: %w", row.Kind, row.App, err)
+	}
+	return f, err
+}

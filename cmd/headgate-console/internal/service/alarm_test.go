@@ -1,0 +1,693 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// loopback sends to this machine alone.
+func loopback(clock func() time.Time) *webhook.Sender {
+	return webhook.New(webhook.Options{Networks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}), Clock: clock})
+}
+
+// hookFor returns a webhook for applications, or for all, that watches refused requests.
+func hookFor(url string, apps ...string) WebhookDraft {
+	return WebhookDraft{Name: "ops", URL: url, Apps: apps, All: len(apps) == 0, Enabled: true, RepeatAfter: 4 * time.Hour,
+		Conditions: []Condition{{Kind: AlertRefused, Over: 20, AtLeast: 100, Minutes: 5}}}
+}
+
+// watch adds a webhook as the administrator.
+func (w *world) watch(url string, apps ...string) Webhook {
+	w.t.Helper()
+	h, _, err := w.CreateWebhook(w.t.Context(), w.admin, hookFor(url, apps...))
+	w.must(err)
+	return h
+}
+
+// watchFor adds a webhook with these conditions instead.
+func (w *world) watchFor(url string, apps []string, list ...Condition) Webhook {
+	w.t.Helper()
+	draft := hookFor(url, apps...)
+	draft.Conditions = list
+	h, _, err := w.CreateWebhook(w.t.Context(), w.admin, draft)
+	w.must(err)
+	return h
+}
+
+// receiver keeps the messages that it gets, and answers each with the next status, or with 200.
+type receiver struct {
+	*httptest.Server
+	mu       sync.Mutex
+	statuses []int
+	ids      []string
+	sent     []message
+	signed   []string
+}
+
+func newReceiver(t *testing.T, statuses ...int) *receiver {
+	t.Helper()
+	r := &receiver{statuses: statuses}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		var m message
+		if err := json.Unmarshal(body, &m); err != nil {
+			t.Errorf("the body %s: %v", body, err)
+		}
+		r.ids, r.sent = append(r.ids, q.Header.Get(webhook.HeaderID)), append(r.sent, m)
+		r.signed = append(r.signed, q.Header.Get(webhook.HeaderSignature))
+		if len(r.statuses) > 0 {
+			w.WriteHeader(r.statuses[0])
+			r.statuses = r.statuses[1:]
+		}
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// take returns the types and texts of the messages, and forgets them.
+func (r *receiver) take() (list []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.sent {
+		list = append(list, strings.TrimPrefix(m.Type, "alert.")+" "+m.Text)
+	}
+	r.ids, r.sent, r.signed = nil, nil, nil
+	return list
+}
+
+// refuse has an application refuse so many of 1000 requests in each of the last minutes.
+func (w *world) refuse(app string, refused int64) {
+	var list []stats.Minute
+	start := w.clock.now().Truncate(time.Minute)
+	for i := range stats.Minutes {
+		list = append(list, minuteWith(start.Add(time.Duration(i-stats.Minutes+1)*time.Minute), 1000-refused, refused))
+	}
+	list[stats.Minutes-1] = stats.Minute{Start: start}
+	w.fleet.set(func(f *fakeFleet) { f.minutes = map[string][]stats.Minute{app: list} })
+}
+
+func (f *fakeFleet) set(change func(*fakeFleet)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+// round checks, and sends what is due.
+func (w *world) round() {
+	w.t.Helper()
+	w.must(w.Alarm().Check(w.t.Context()))
+	w.deliver()
+}
+
+// deliver sends what is due.
+func (w *world) deliver() {
+	w.t.Helper()
+	for {
+		list, _, _, err := w.Alarm().Due(w.t.Context())
+		w.must(err)
+		if len(list) == 0 {
+			return
+		}
+		for _, d := range list {
+			w.must(w.Alarm().Deliver(w.t.Context(), d.ID))
+		}
+	}
+}
+
+// rounds makes so many rounds, one every 15 seconds.
+func (w *world) rounds(long time.Duration) {
+	w.t.Helper()
+	for range long / (15 * time.Second) {
+		w.clock.pass(15 * time.Second)
+		w.round()
+	}
+}
+
+// wantTexts fails unless these are the messages, in any order.
+func wantTexts(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: the messages are\n  %s\nwant\n  %s", what, strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+func TestAlertBeginsStandsAndEnds(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		r := newReceiver(t)
+		w.watch(r.URL, "a")
+		w.refuse("a", 200)
+		w.round()
+		wantTexts(t, "at 20 %", r.take())
+		w.refuse("a", 201)
+		w.rounds(time.Minute)
+		wantTexts(t, "above", r.take(), "begun a: 20.1 % of 5000 requests were refused in the last 5 minutes, more than 20 %.")
+		w.rounds(30 * time.Minute)
+		wantTexts(t, "while it stands", r.take())
+		list, err := w.Webhooks(t.Context(), w.admin)
+		w.must(err)
+		if s := list[0].Standing; len(s) != 1 || s[0].Kind != AlertRefused || s[0].App != "a" || !strings.HasPrefix(s[0].Text, "a: 20.1 %") || list[0].Deliveries[0].State != "done" {
+			t.Errorf("the webhook is %+v", list[0])
+		}
+		w.clock.pass(4*time.Hour - 31*time.Minute)
+		w.round()
+		wantTexts(t, "before it is told again", r.take())
+		w.clock.pass(time.Minute)
+		w.round()
+		wantTexts(t, "after four hours", r.take(), "stands For 4h0m45s: a: 20.1 % of 5000 requests were refused in the last 5 minutes, more than 20 %.")
+		w.refuse("a", 200)
+		w.rounds(time.Minute)
+		wantTexts(t, "after its end", r.take(), "ended Over after 4h1m: a: 20.1 % of 5000 requests were refused in the last 5 minutes, more than 20 %.")
+		w.rounds(time.Minute)
+		wantTexts(t, "later", r.take())
+		if h, err := w.Webhook(t.Context(), w.admin, list[0].ID); err != nil || len(h.Standing) != 0 || len(h.Deliveries) != 3 {
+			t.Errorf("%+v %v", h, err)
+		}
+	})
+}
+
+// instance returns an instance of the application a.
+func instance(id, version, decides string) policy.Instance {
+	return policy.Instance{ID: id, Process: id, App: "a", Version: version, Store: decides}
+}
+
+// A condition of instances has to hold at each check for its minutes.
+func TestAlertHasToHold(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	r := newReceiver(t)
+	w.watchFor(r.URL, []string{"a", "b"}, Condition{Kind: AlertBehind, Minutes: 5}, Condition{Kind: AlertBypassed})
+	old := []policy.Instance{instance("one", "v1", "store"), instance("two", label, "store")}
+	w.fleet.set(func(f *fakeFleet) { f.instances = old })
+	w.rounds(5 * time.Minute)
+	w.fleet.set(func(f *fakeFleet) { f.instances = old[1:] })
+	w.rounds(15 * time.Second)
+	w.fleet.set(func(f *fakeFleet) { f.instances = old })
+	w.rounds(5 * time.Minute)
+	wantTexts(t, "before five minutes", r.take())
+	w.rounds(15 * time.Second)
+	wantTexts(t, "after five minutes", r.take(), "begun a: 1 instance does not run the newest policies: one.")
+	three := instance("three", label, "local")
+	three.Refused = label
+	w.fleet.set(func(f *fakeFleet) { f.instances = []policy.Instance{old[1], three} })
+	w.rounds(15 * time.Second)
+	wantTexts(t, "with another", r.take(), "begun a: 1 instance decides without Redis: three.")
+	w.fleet.set(func(f *fakeFleet) { f.instances = old[1:] })
+	w.rounds(15 * time.Second)
+	wantTexts(t, "at the end", r.take(),
+		"ended Over after 30s: a: 1 instance does not run the newest policies: three.", "ended Over after 15s: a: 1 instance decides without Redis: three.")
+}
+
+// While Redis does not answer, what is known of the instances stays as it is.
+func TestAlertsStayWhileRedisIsAway(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	r := newReceiver(t)
+	w.watchFor(r.URL, []string{"a"}, Condition{Kind: AlertRefused, Over: 20, AtLeast: 1, Minutes: 1}, Condition{Kind: AlertBypassed},
+		Condition{Kind: AlertRedis, Minutes: 1}, Condition{Kind: AlertFull, Over: 90}, Condition{Kind: AlertLost})
+	w.refuse("a", 500)
+	w.fleet.set(func(f *fakeFleet) {
+		f.instances, f.used, f.limit = []policy.Instance{instance("one", label, "open")}, 905, 1000
+	})
+	w.round()
+	wantTexts(t, "at first", r.take(), "begun Redis uses 90.5 % of its memory, more than 90 %. When it is full it refuses writes.",
+		"begun a: 1 instance decides without Redis: one.", "begun a: 50.0 % of 1000 requests were refused in the last minute, more than 20 %.")
+	w.fleet.set(func(f *fakeFleet) { f.err = errors.New("away") })
+	w.rounds(time.Minute)
+	wantTexts(t, "for a minute", r.take())
+	w.rounds(30 * time.Second)
+	wantTexts(t, "for longer", r.take(), "begun Redis does not answer the console. What the instances do is not known.")
+	w.fleet.set(func(f *fakeFleet) { f.err, f.instances, f.used = nil, nil, 900 })
+	w.rounds(15 * time.Second)
+	wantTexts(t, "then", r.take(),
+		"begun a: 0 instances report, and there were 1.",
+		"ended Over after 1m45s: Redis uses 90.5 % of its memory, more than 90 %. When it is full it refuses writes.",
+		"ended Over after 1m45s: a: 1 instance decides without Redis: one.",
+		"ended Over after 30s: Redis does not answer the console. What the instances do is not known.")
+}
+
+func TestFleetsAreExpected(t *testing.T) {
+	f := store.AlertFleet{App: "a", Expected: 3}
+	now := int64(0)
+	for _, step := range []struct {
+		n    int64
+		pass time.Duration
+		want int64
+	}{
+		{3, time.Minute, 3}, {6, time.Minute, 3}, {5, 9 * time.Minute, 3}, {3, time.Minute, 3}, // a deployment
+		{5, 9 * time.Minute, 3}, {4, time.Minute, 3}, {5, time.Minute, 4}, {5, 10 * time.Minute, 4}, {5, 0, 5}, // more
+		{2, 59 * time.Minute, 5}, {4, time.Minute, 5}, {4, 0, 4}, // fewer
+		{1, time.Minute, 4}, {4, time.Hour, 4}, {1, time.Minute, 4}, {9, time.Minute, 4}, {1, time.Hour, 4}, {1, 0, 1},
+	} {
+		f = fleetNow(f, step.n, now)
+		if f.Expected != step.want {
+			t.Errorf("%d report: %+v, want %d", step.n, f, step.want)
+		}
+		now += step.pass.Microseconds()
+	}
+}
+
+// Counts that were made by hand meet the conditions, or miss them by one.
+func TestConditionsOfCounts(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"p", "q"} {
+			w.create(sample(name, "a"))
+		}
+		start := w.clock.now().Truncate(time.Minute)
+		at := func(ago int, requests stats.Counts, policies map[string]stats.Counts) stats.Minute {
+			return stats.Minute{Start: start.Add(-time.Duration(ago) * time.Minute), Requests: requests, Policies: policies}
+		}
+		// Requests: 3 + 4 refused of 40 in three minutes. The current minute does not count.
+		w.fleet.set(func(f *fakeFleet) {
+			f.minutes = map[string][]stats.Minute{"a": {
+				at(4, stats.Counts{events.Refused: 1000}, nil),
+				at(3, stats.Counts{events.Allowed: 10, events.FailedOpen: 2}, map[string]stats.Counts{"p": {events.Allowed: 12}}),
+				at(2, stats.Counts{events.Allowed: 8, events.Refused: 3, events.Banned: 2}, map[string]stats.Counts{"p": {events.Allowed: 3, events.Refused: 3}, "q": {events.Banned: 2, events.ShadowRefused: 9}}),
+				at(1, stats.Counts{events.Allowed: 13, events.Impossible: 1, events.QueueFull: 1}, map[string]stats.Counts{"p": {events.Impossible: 1, events.Overruled: 1}, "": {events.Banned: 5}}),
+				at(0, stats.Counts{events.Refused: 1000, events.FailedOpen: 1000, events.Banned: 1000}, nil),
+			}}
+		})
+		for _, row := range []struct {
+			c    Condition
+			want string // the beginning of the text, or "" for none
+		}{
+			{Condition{AlertRefused, 17, 40, 3, ""}, "a: 17.5 % of 40 requests were refused in the last 3 minutes, more than 17 %"},
+			{Condition{AlertRefused, 17, 41, 3, ""}, ""},
+			{Condition{AlertRefused, 18, 40, 3, ""}, ""},
+			{Condition{AlertRefused, 13, 15, 1, ""}, "a: 13.3 % of 15 requests were refused in the last minute"},
+			{Condition{AlertRefused, 14, 15, 1, ""}, ""},
+			{Condition{AlertRefused, 96, 1, 4, ""}, "a: 96.8 % of 1040 requests"},
+			{Condition{AlertRefused, 19, 20, 3, "p"}, "a: 1 policy refused more than 19 % of their requests in the last 3 minutes: p (20.0 % of 20)"},
+			{Condition{AlertRefused, 20, 20, 3, "p"}, ""},
+			{Condition{AlertRefused, 0, 1, 3, AnyPolicy}, "a: 2 policies refused more than 0 % of their requests in the last 3 minutes: p (20.0 % of 20), q (18.2 % of 11)"},
+			{Condition{AlertRefused, 18, 12, 3, AnyPolicy}, "a: 1 policy refused"},
+			{Condition{AlertFailedOpen, 0, 2, 3, ""}, "a: 2 requests passed without a decision in the last 3 minutes"},
+			{Condition{AlertFailedOpen, 0, 3, 3, ""}, ""},
+			{Condition{AlertFailedOpen, 0, 1, 2, ""}, ""},
+			{Condition{AlertBanned, 0, 2, 2, ""}, "a: 2 requests were refused because of bans in the last 2 minutes, under: q (2)"},
+			{Condition{AlertBanned, 0, 3, 2, ""}, ""},
+		} {
+			h := w.watchFor("http://127.0.0.1:1", []string{"a"}, row.c)
+			w.clock.pass(15 * time.Second)
+			w.must(w.Alarm().Check(t.Context()))
+			got, err := w.Webhook(t.Context(), w.admin, h.ID)
+			w.must(err)
+			text := ""
+			if len(got.Standing) > 0 {
+				text = got.Standing[0].Text
+			}
+			if (text == "") != (row.want == "") || !strings.HasPrefix(text, row.want) {
+				t.Errorf("%+v: %q, want %q", row.c, text, row.want)
+			}
+			w.must(w.DeleteWebhook(t.Context(), w.admin, h.ID))
+		}
+	})
+}
+
+// A receiver that fails gets the message again, with the same id, a bounded number of times.
+func TestMessagesAreTriedAgain(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		r := newReceiver(t, 500, 200, 500, 500, 500, 500, 500, 500)
+		h := w.watch(r.URL, "a")
+		w.refuse("a", 500)
+		w.round()
+		first := r.ids[0]
+		w.clock.pass(10*time.Second - 1)
+		w.deliver()
+		if len(r.ids) != 1 {
+			t.Errorf("%d messages before the pause has ended", len(r.ids))
+		}
+		w.clock.pass(1)
+		w.deliver()
+		if len(r.ids) != 2 || r.ids[1] != first {
+			t.Errorf("the ids are %q", r.ids)
+		}
+		r.take()
+		w.refuse("a", 0)
+		w.round()
+		began, tries := w.clock.now(), 1
+		try := func(after time.Duration) {
+			w.clock.pass(began.Add(after).Sub(w.clock.now()))
+			if w.deliver(); len(r.ids) != tries {
+				t.Errorf("tried %d times until %s, want %d", len(r.ids), after, tries)
+			}
+		}
+		for _, after := range []time.Duration{10 * time.Second, 40 * time.Second, 160 * time.Second, 760 * time.Second, 2560 * time.Second} {
+			try(after - 1)
+			tries++
+			try(after)
+		}
+		try(2 * time.Hour)
+		got, err := w.Webhook(t.Context(), w.admin, h.ID)
+		w.must(err)
+		for i, want := range []string{"alert.ended failed 6 500 true", "alert.begun done 2 200 false"} {
+			d := got.Deliveries[i]
+			if is := fmt.Sprint(d.Event, " ", d.State, " ", d.Attempts, " ", d.Status, " ", strings.Contains(d.Error, "500")); is != want {
+				t.Errorf("message %d is %s, want %s: %+v", i, is, want, d)
+			}
+		}
+	})
+}
+
+// The end of an alert is told after its beginning, also while that has to be tried again.
+func TestMessagesOfAnAlertAreInOrder(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	r := newReceiver(t, 500, 500)
+	w.watch(r.URL, "a")
+	w.refuse("a", 500)
+	w.round()
+	w.clock.pass(10 * time.Second)
+	w.deliver()
+	w.refuse("a", 0)
+	w.clock.pass(15 * time.Second)
+	w.round() // the beginning is tried again 30 seconds after the second attempt
+	if got := r.take(); len(got) != 2 || !strings.HasPrefix(got[0], "begun") || !strings.HasPrefix(got[1], "begun") {
+		t.Errorf("before: %q", got)
+	}
+	w.clock.pass(15 * time.Second)
+	w.deliver()
+	if got := r.take(); len(got) != 2 || !strings.HasPrefix(got[0], "begun") || !strings.HasPrefix(got[1], "ended") {
+		t.Errorf("then: %q", got)
+	}
+}
+
+// A console that is killed after it has claimed a message has another one send it.
+func TestMessageOfAKilledConsoleIsSent(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		r := newReceiver(t)
+		w.watch(r.URL, "a")
+		w.refuse("a", 500)
+		w.must(w.Alarm().Check(t.Context()))
+		due, _, _, err := w.Alarm().Due(t.Context())
+		w.must(err)
+		if len(due) != 1 {
+			t.Fatalf("%d messages", len(due))
+		}
+		other := w.another().Alarm()
+		_, _, err = other.claimDelivery(t.Context(), due[0].ID) // and it is killed
+		w.must(err)
+		w.deliver()
+		w.must(w.Alarm().Deliver(t.Context(), due[0].ID))
+		wantTexts(t, "while the other may send", r.take())
+		w.clock.pass(claimTime)
+		w.deliver()
+		w.deliver()
+		if got := r.take(); len(got) != 1 {
+			t.Errorf("%q", got)
+		}
+
+		// One that is killed between the sending and the note of it: at least once, with one id.
+		w.refuse("a", 0)
+		w.clock.pass(15 * time.Second)
+		w.must(w.Alarm().Check(t.Context()))
+		due, _, _, err = w.Alarm().Due(t.Context())
+		w.must(err)
+		hook, d, err := other.claimDelivery(t.Context(), due[0].ID)
+		w.must(err)
+		other.s.post(t.Context(), hook, &d, true)
+		w.clock.pass(claimTime)
+		w.deliver()
+		if len(r.ids) != 2 || r.ids[0] != r.ids[1] {
+			t.Errorf("the ids are %q", r.ids)
+		}
+	})
+}
+
+// A console that is killed in each attempt does not try for ever.
+func TestMessageOfConsolesThatAreKilledFails(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	r := newReceiver(t)
+	h := w.watch(r.URL, "a")
+	w.refuse("a", 500)
+	w.must(w.Alarm().Check(t.Context()))
+	for range MaxAttempts {
+		due, _, _, err := w.Alarm().Due(t.Context())
+		w.must(err)
+		_, _, err = w.Alarm().claimDelivery(t.Context(), due[0].ID)
+		w.must(err)
+		w.clock.pass(claimTime)
+	}
+	w.deliver()
+	got, err := w.Webhook(t.Context(), w.admin, h.ID)
+	w.must(err)
+	if d := got.Deliveries[0]; d.State != "failed" || d.Error == "" || len(r.ids) != 0 {
+		t.Errorf("%+v, %d sent", d, len(r.ids))
+	}
+}
+
+// Two consoles on a database check and send at the same time, and each alert is told once.
+func TestAlertsOfTwoConsolesAreToldOnce(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		r := newReceiver(t)
+		for range 3 {
+			w.watch(r.URL, "a")
+		}
+		consoles := []*Service{w.Service, w.another(), w.another()}
+		for step := range 6 {
+			w.refuse("a", int64(500*((step+1)%2)))
+			w.clock.pass(15 * time.Second)
+			var all sync.WaitGroup
+			for _, s := range consoles {
+				all.Go(func() {
+					if err := s.Alarm().Check(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			for _, s := range consoles {
+				all.Go(func() {
+					for {
+						due, _, _, err := s.Alarm().Due(t.Context())
+						if err != nil || len(due) == 0 {
+							return
+						}
+						for _, d := range due {
+							if err := s.Alarm().Deliver(t.Context(), d.ID); err != nil {
+								t.Error(err)
+							}
+						}
+					}
+				})
+			}
+			all.Wait()
+			ids := map[string]bool{}
+			for _, id := range r.ids {
+				ids[id] = true
+			}
+			if got := r.take(); len(got) != 3 || len(ids) != 3 || !strings.HasPrefix(got[0], []string{"begun", "ended"}[step%2]) {
+				t.Errorf("step %d: %q", step, got)
+			}
+		}
+	})
+}
+
+// What a console has seen before another one began a later check is not written.
+func TestAlertsOfALateCheckAreDropped(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	h := w.watch("http://127.0.0.1:1", "a")
+	w.refuse("a", 500)
+	turn, err := w.Alarm().claim(t.Context())
+	w.must(err)
+	var watch alertWatch
+	w.must(w.db.View(t.Context(), func(tx *store.Tx) (err error) { watch, err = alertWatchOf(tx); return err }))
+	late := w.look(t.Context(), watch)
+	w.refuse("a", 0)
+	if again, err := w.Alarm().claim(t.Context()); err != nil || again != 0 {
+		t.Errorf("a second check at once is number %d, %v", again, err)
+	}
+	w.clock.pass(15 * time.Second)
+	w.must(w.another().Alarm().Check(t.Context()))
+	w.must(w.db.Update(t.Context(), func(tx *store.Tx) error { return w.note(tx, late, turn) }))
+	if got, err := w.Webhook(t.Context(), w.admin, h.ID); err != nil || len(got.Standing) != 0 {
+		t.Errorf("%+v %v", got.Standing, err)
+	}
+	w.clock.pass(-time.Hour) // a clock that is behind checks all the same
+	if again, err := w.Alarm().claim(t.Context()); err != nil || again == 0 {
+		t.Errorf("behind: number %d, %v", again, err)
+	}
+}
+
+// A webhook that is turned off is quiet, and one that watches no more tells so.
+func TestWebhookTurnedOffIsQuiet(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	r := newReceiver(t)
+	h := w.watch(r.URL, "a")
+	w.refuse("a", 500)
+	w.must(w.Alarm().Check(t.Context()))
+	w.must(w.EnableWebhook(t.Context(), w.admin, h.ID, false))
+	w.rounds(time.Minute)
+	wantTexts(t, "off", r.take())
+	got, err := w.Webhook(t.Context(), w.admin, h.ID)
+	w.must(err)
+	if d := got.Deliveries[0]; d.State != "failed" || !strings.Contains(d.Error, "turned off") || len(got.Standing) != 0 {
+		t.Errorf("%+v", got)
+	}
+	w.must(w.EnableWebhook(t.Context(), w.admin, h.ID, true))
+	w.rounds(15 * time.Second)
+	if list := r.take(); len(list) != 1 {
+		t.Errorf("on again: %q", list)
+	}
+	draft := hookFor(r.URL, "b")
+	_, err = w.UpdateWebhook(t.Context(), w.admin, h.ID, draft)
+	w.must(err)
+	w.rounds(15 * time.Second)
+	if list := r.take(); len(list) != 1 || !strings.HasSuffix(list[0], "It is not watched any more.") {
+		t.Errorf("not watched: %q", list)
+	}
+	w.must(w.DeleteWebhook(t.Context(), w.admin, h.ID))
+	w.rounds(time.Minute)
+	wantTexts(t, "deleted", r.take())
+}
+
+// A webhook whose receiver is away keeps a bounded number of messages.
+func TestMessagesAreBounded(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	h := w.watch("http://127.0.0.1:1", "a")
+	for i := range 2 * maxWaiting {
+		w.refuse("a", int64(500*((i+1)%2)))
+		w.clock.pass(15 * time.Second)
+		w.must(w.Alarm().Check(t.Context()))
+	}
+	var waiting int64
+	w.must(w.db.View(t.Context(), func(tx *store.Tx) (err error) { waiting, err = tx.CountWaiting(h.ID); return err }))
+	if waiting != maxWaiting {
+		t.Errorf("%d messages wait", waiting)
+	}
+	for range KeptDeliveries + 5 {
+		_, err := w.TestWebhook(t.Context(), w.admin, h.ID)
+		w.must(err)
+		w.clock.pass(time.Microsecond)
+	}
+	var ended int
+	w.must(w.db.View(t.Context(), func(tx *store.Tx) error {
+		rows, err := tx.DeliveriesOf(h.ID, 1000)
+		ended = len(rows) - maxWaiting
+		return err
+	}))
+	if ended != KeptDeliveries {
+		t.Errorf("%d messages are kept", ended)
+	}
+}
+
+// Names that a receiver may take for markup or for people are only in the data.
+func TestMessagesOfHostileNames(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	r := newReceiver(t)
+	w.watchFor(r.URL, []string{"a"}, Condition{Kind: AlertBehind})
+	for _, name := range append(scripts(), append(injections(), "<!channel> @here [x](http://evil.example)", "a\x00\nb", strings.Repeat("é", 5000))...) {
+		w.fleet.set(func(f *fakeFleet) { f.instances = []policy.Instance{instance(name, "v1", "store")} })
+		w.rounds(15 * time.Second)
+		if len(r.sent) != 1 {
+			t.Fatalf("%d messages about %q", len(r.sent), name)
+		}
+		m := r.sent[0]
+		if _, said, _ := strings.Cut(m.Text, "policies: "); said == "" || len(m.Text) > 300 || strings.ContainsAny(said, "<>&@#*`[](){}!|\"'\\/\n\x00:") {
+			t.Errorf("the text is %q", m.Text)
+		}
+		if want := sanitize(name, policy.MaxText); len(m.Data.Subjects) != 1 || m.Data.Subjects[0].Name != want {
+			t.Errorf("the subjects are %q, want %q", m.Data.Subjects, want)
+		}
+		r.take()
+		w.fleet.set(func(f *fakeFleet) { f.instances = nil })
+		w.rounds(15 * time.Second)
+		r.take()
+	}
+}
+
+// TestAlertsAreQuick checks 10,000 policies in ten applications and 200 instances for 30 webhooks.
+func TestAlertsAreQuick(t *testing.T) {
+	test.Long(t, "it measures")
+	everyEngineOnDisk(t, func(t *testing.T, w *world) {
+		ctx := context.Background()
+		start := w.clock.now().Truncate(time.Minute)
+		w.fleet.minutes = map[string][]stats.Minute{}
+		apps := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
+		for n, app := range apps {
+			if n > 2 {
+				w.must(w.CreateApp(ctx, w.admin, app, ""))
+			}
+			for m := range stats.Minutes {
+				one := stats.Minute{Start: start.Add(time.Duration(m-stats.Minutes+1) * time.Minute), Requests: stats.Counts{1000, 5: 500}, Policies: map[string]stats.Counts{}}
+				for p := range 1000 {
+					one.Policies[fmt.Sprintf("p%d%03d", n, p)] = stats.Counts{events.Allowed: 100, events.Refused: int64(p % 50), events.Banned: 1}
+				}
+				w.fleet.minutes[app] = append(w.fleet.minutes[app], one)
+			}
+			for i := range 20 {
+				w.fleet.instances = append(w.fleet.instances, policy.Instance{ID: fmt.Sprint(app, i), Process: fmt.Sprint(app, i), App: app, Version: "v1", Store: "local"})
+			}
+		}
+		var all []Condition
+		for _, k := range AlertKinds() {
+			c := k.Default
+			if c.Kind == AlertRefused {
+				c.Policy = AnyPolicy
+			}
+			all = append(all, c)
+		}
+		for i := range 30 {
+			var only []string
+			if i >= 10 {
+				only = apps[i%10 : i%10+1]
+			}
+			w.watchFor("http://127.0.0.1:1", only, all...)
+		}
+		w.clock.pass(15 * time.Second)
+		began := time.Now()
+		w.must(w.Alarm().Check(ctx))
+		t.Logf("the first check, with all messages, took %s", time.Since(began).Round(time.Millisecond))
+		took := median(t, func() error {
+			w.clock.pass(15 * time.Second)
+			return w.Alarm().Check(ctx)
+		})
+		test.AtMost(t, "a check", took, quick)
+	})
+}
+
+// The message in the documentation is one that the console sends.
+func TestMessageIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/alerts.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(page), "```json\n")
+	block, _, _ = strings.Cut(block, "```")
+	var want bytes.Buffer
+	if err := json.Compact(&want, []byte(block)); err != nil {
+		t.Fatal(err)
+	}
+	var m message
+	if err := json.Unmarshal(want.Bytes(), &m); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.text(); got != want.String() {
+		t.Errorf("the documentation has\n%s\nand the console sends\n%s", &want, got)
+	}
+	for _, k := range alertKinds {
+		if !strings.Contains(string(page), "\n| `"+string(k.Kind)+"` |") {
+			t.Errorf("the documentation has no condition %s", k.Kind)
+		}
+	}
+}

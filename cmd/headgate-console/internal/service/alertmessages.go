@@ -1,0 +1,227 @@
+// This file has the messages of alerts, and what sends them.
+
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
+	"github.com/headgate/headgate/internal/textform"
+)
+
+const (
+	// claimTime is for how long a message belongs to the console that tries to send it, longer
+	// than an attempt lasts.
+	claimTime = time.Minute
+
+	// maxWaiting is how many messages of a webhook wait at most.
+	maxWaiting = 100
+)
+
+// pauses are the times between the attempts to send a message. After the last one it fails.
+var pauses = []time.Duration{10 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute}
+
+// MaxAttempts is how often a message is tried.
+const MaxAttempts = 6
+
+var _ = [1]struct{}{}[MaxAttempts-1-5] // the pauses
+
+// message is the body of a message.
+type message struct {
+	Version int         `json:"version"`
+	Type    string      `json:"type"`
+	At      time.Time   `json:"timestamp"`
+	Text    string      `json:"text"`
+	Data    messageData `json:"data"`
+}
+
+type messageData struct {
+	Webhook  messageHook `json:"webhook"`
+	Kind     AlertKind   `json:"condition,omitempty"`
+	App      string      `json:"app,omitempty"`
+	Since    time.Time   `json:"since,omitzero"`
+	Summary  string      `json:"summary,omitempty"`
+	Subjects []Subject   `json:"subjects,omitempty"`
+	More     int         `json:"more,omitempty"`
+	Limits   *Condition  `json:"limits,omitempty"`
+}
+
+type messageHook struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
+// messageVersion is the version of the form of messages.
+const messageVersion = 1
+
+// of completes a message to a webhook.
+func (m message) of(hook store.Webhook) message {
+	m.Version, m.Data.Webhook = messageVersion, messageHook{hook.ID, hook.Name}
+	return m
+}
+
+func (m message) text() string { return text(m) }
+
+// newMessageID returns the id of a message.
+func newMessageID() string { return "msg_" + auth.NewID() }
+
+// tell adds a message about an alert.
+func (n noting) tell(event string, c Condition, row store.Alert, found finding, why string) error {
+	began := instant(row.Since)
+	long := textform.Duration(instant(n.now).Sub(began).Truncate(time.Second))
+	m := message{Type: event, At: instant(n.now), Data: messageData{
+		Kind: AlertKind(row.Kind), App: row.App, Since: began, Summary: found.Text, Subjects: found.Subjects, More: found.More,
+	}}
+	switch event {
+	case EventBegun:
+		m.Text, m.Data.Limits = found.Text+".", &c
+	case EventStands:
+		m.Text, m.Data.Limits = fmt.Sprintf("For %s: %s.", long, found.Text), &c
+	default:
+		m.Text = fmt.Sprintf("Over after %s: %s.", long, found.Text)
+		if why != "" {
+			m.Text += " " + why
+		}
+	}
+	d := store.Delivery{
+		ID: newMessageID(), Webhook: n.row.ID, Event: event, Kind: row.Kind, App: row.App, Body: m.of(n.row).text(),
+		CreatedAt: n.now, State: store.StateWaiting, NextAt: n.now,
+	}
+	waiting, err := n.CountWaiting(n.row.ID)
+	if err != nil {
+		return err
+	}
+	if waiting >= maxWaiting {
+		d.State, d.Error, d.TriedAt = store.StateFailed, fmt.Sprintf("it was not sent, as %d messages wait", waiting), n.now
+	}
+	return n.InsertDelivery(d)
+}
+
+// Due is a message that is to be sent now.
+type Due struct {
+	ID      string
+	Webhook string
+}
+
+// Due returns the messages that are to be sent now, at most one of each webhook, and how long it
+// is until the next one is. waiting is false if none waits. Messages about one alert are sent in
+// their order.
+func (a Alarm) Due(ctx context.Context) (list []Due, wait time.Duration, waiting bool, err error) {
+	var rows []store.Delivery
+	err = a.s.db.View(ctx, func(t *store.Tx) (err error) {
+		rows, err = t.WaitingDeliveries()
+		return err
+	})
+	now := a.s.now()
+	earlier, chosen := map[alertKey]bool{}, map[string]bool{}
+	next := int64(0)
+	for _, row := range rows {
+		key := alertKey{row.Webhook, AlertKind(row.Kind), row.App}
+		if earlier[key] {
+			continue
+		}
+		earlier[key] = true
+		if row.NextAt > now {
+			if next == 0 || row.NextAt < next {
+				next = row.NextAt
+			}
+		} else if !chosen[row.Webhook] {
+			chosen[row.Webhook] = true
+			list = append(list, Due{row.ID, row.Webhook})
+		}
+	}
+	if next > 0 {
+		wait = instant(next).Sub(instant(now))
+	}
+	return list, wait, next > 0, err
+}
+
+// Deliver tries to send a message once, unless another console does. The message is claimed
+// before, and what became of it is written afterwards. The error is that of the database: what a
+// receiver does is written with the message.
+func (a Alarm) Deliver(ctx context.Context, id string) error {
+	hook, d, err := a.claimDelivery(ctx, id)
+	if errors.Is(err, errTaken) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.s.post(ctx, hook, &d, true)
+	if err := ctx.Err(); err != nil && d.State != store.StateDone { // the console ends; another one tries again, or the next
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTime)
+	defer cancel()
+	return a.s.db.Update(ctx, func(t *store.Tx) error {
+		err := t.EndAttempt(d)
+		if errors.Is(err, store.ErrStale) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return forgetDeliveries(t, d.Webhook)
+	})
+}
+
+// claimDelivery takes a message that is due. The error is errTaken if it is not.
+func (a Alarm) claimDelivery(ctx context.Context, id string) (hook store.Webhook, d store.Delivery, err error) {
+	err = a.s.db.Update(ctx, func(t *store.Tx) error {
+		now := a.s.now()
+		if d, err = t.Delivery(id); errors.Is(err, store.ErrNotFound) {
+			return errTaken
+		}
+		if err != nil {
+			return err
+		}
+		if d.State != store.StateWaiting || d.NextAt > now {
+			return errTaken
+		}
+		if hook, err = t.Webhook(d.Webhook); errors.Is(err, store.ErrNotFound) {
+			return errTaken
+		}
+		if err != nil {
+			return err
+		}
+		if d.Attempts >= MaxAttempts { // a console was killed in the last one
+			d.State, d.Error, d.TriedAt = store.StateFailed, cmp.Or(d.Error, "the console ended during the last attempt"), now
+			return t.EndAttempt(d)
+		}
+		if err := taken(t.ClaimDelivery(d, now+claimTime.Microseconds())); err != nil {
+			return err
+		}
+		d.Attempts++
+		return nil
+	})
+	if err == nil && d.State == store.StateFailed {
+		err = errTaken
+	}
+	return hook, d, err
+}
+
+// post sends a message, and writes into its row what became of it.
+func (s *Service) post(ctx context.Context, hook store.Webhook, d *store.Delivery, again bool) {
+	m := webhook.Message{ID: d.ID, URL: hook.URL, Secrets: []string{hook.Secret}, Body: []byte(d.Body)}
+	if hook.SecretBefore != "" && s.now()-hook.RenewedAt < bothSecrets.Microseconds() {
+		m.Secrets = append(m.Secrets, hook.SecretBefore)
+	}
+	status, err := s.sender.Send(ctx, m)
+	d.Status, d.TriedAt, d.Error = int64(status), s.now(), ""
+	switch {
+	case err == nil:
+		d.State, d.NextAt = store.StateDone, 0
+		return
+	case again && d.Attempts < MaxAttempts:
+		d.State, d.NextAt = store.StateWaiting, d.TriedAt+pauses[d.Attempts-1].Microseconds()
+	default:
+		d.State, d.NextAt = store.StateFailed, 0
+	}
+	d.Error = err.Error()
+}

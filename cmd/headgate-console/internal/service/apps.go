@@ -1,0 +1,157 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/policy"
+)
+
+// App is an application that policies list.
+type App struct {
+	Name        string
+	Description string
+	CreatedAt   time.Time
+	CreatedBy   string
+	Policies    int64 // the number of policies that list it
+	Role        Role  // of the actor
+}
+
+func appObject(name string) string { return "app:" + name }
+
+func appOf(r store.App, access Access) App {
+	return App{
+		Name: r.Name, Description: r.Description, CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy,
+		Policies: r.Policies, Role: access.Role(r.Name),
+	}
+}
+
+// Apps returns the applications in which the actor has a role, by name.
+func (s *Service) Apps(ctx context.Context, a Actor) (list []App, err error) {
+	err = s.ask(ctx, a, "app.list", "apps", func(d *action) error {
+		rows, err := d.Apps()
+		list = nil
+		for _, r := range rows {
+			if app := appOf(r, d.access); app.Role != NoRole {
+				list = append(list, app)
+			}
+		}
+		return err
+	})
+	return list, err
+}
+
+// CreateApp adds an application. It requires an administrator.
+func (s *Service) CreateApp(ctx context.Context, a Actor, name, description string) error {
+	return s.actOnApp(ctx, a, "app.create", name, func(d *action) error {
+		var f faults
+		f.note("name", policy.CheckApp(name))
+		f.note("description", textform.Check(description, MaxText))
+		if err := f.err(); err != nil {
+			return err
+		}
+		err := d.InsertApp(store.App{Name: name, Description: description, CreatedAt: d.now, CreatedBy: a.user})
+		if errors.Is(err, store.ErrExists) {
+			return invalid("name", "there is an application of that name")
+		}
+		if err != nil {
+			return err
+		}
+		return d.done("", appText(name, description))
+	})
+}
+
+// addApp adds an application that a policy lists.
+func (d *action) addApp(name string) error {
+	if err := d.InsertApp(store.App{Name: name, CreatedAt: d.now, CreatedBy: d.actor.user}); err != nil {
+		return err
+	}
+	row := d.actor.auditRow(d.now, "app.create", appObject(name))
+	row.Outcome, row.After, row.Note = string(Done), appText(name, ""), "by an import"
+	return d.AddAudit(row)
+}
+
+// DescribeApp changes the description of an application. It requires an
+// administrator.
+func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description string) error {
+	return s.actOnApp(ctx, a, "app.update", name, func(d *action) error {
+		if err := textform.Check(description, MaxText); err != nil {
+			return invalid("description", err.Error())
+		}
+		was, err := d.app(name)
+		if err != nil {
+			return err
+		}
+		if was.Description == description {
+			return errUnchanged
+		}
+		if err := d.Tx.DescribeApp(name, description); err != nil {
+			return err
+		}
+		return d.done(appText(name, was.Description), appText(name, description))
+	})
+}
+
+// DeleteApp removes an application and the roles in it. It requires an
+// administrator, and fails while a policy lists the application, or a webhook: the
+// next application of the name may be of others.
+func (s *Service) DeleteApp(ctx context.Context, a Actor, name string) error {
+	locks := []string{store.CounterUsers, store.CounterWebhooks} // so that no webhook for it is added meanwhile
+	return s.actWith(ctx, a, locks, "app.delete", appObject(name), func(d *action) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
+		was, err := d.app(name)
+		if err != nil {
+			return err
+		}
+		if was.Policies > 0 {
+			return invalid("name", fmt.Sprintf("the policies that list the application have to go first: %d", was.Policies))
+		}
+		hooks, err := d.webhooksFor(name)
+		if err != nil {
+			return err
+		}
+		if len(hooks) > 0 {
+			return invalid("name", "the webhooks that are for the application have to go first: "+strings.Join(hooks, ", "))
+		}
+		err = d.Tx.DeleteApp(name)
+		if errors.Is(err, store.ErrReferenced) {
+			return invalid("name", "the policies that list the application have to go first")
+		}
+		if err != nil {
+			return err
+		}
+		return d.done(appText(name, was.Description), "")
+	})
+}
+
+func (s *Service) actOnApp(ctx context.Context, a Actor, verb, name string, f func(*action) error) error {
+	return s.act(ctx, a, store.CounterUsers, verb, appObject(name), func(d *action) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
+		return f(d)
+	})
+}
+
+// app returns an application. It does not look up invalid names.
+func (d *action) app(name string) (store.App, error) {
+	if policy.CheckApp(name) != nil {
+		return store.App{}, ErrNotFound
+	}
+	return d.App(name)
+}
+
+// appText returns the form of an application in the audit log.
+func appText(name, description string) string {
+	return text(struct {
+		Name        string `json:"name"`
+		Description string `json:"description,omitempty"`
+	}{name, description})
+}

@@ -1,0 +1,124 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/internal/textform"
+)
+
+// Outcome is the outcome of an action.
+type Outcome string
+
+// The outcomes.
+const (
+	Done    Outcome = "done"
+	Refused Outcome = "refused"
+)
+
+// Entry is a row of the audit log. It is never changed, and holds no secret.
+type Entry struct {
+	ID        int64
+	At        time.Time
+	Actor     string // a user, or "" for the program itself or an unknown user
+	Via       string // "session", "oidc", "token:" and its id, "schedule:" and the id of a change, "proxy" or "console"
+	Action    string // such as "policy.update"
+	Object    string // such as "policy:login"
+	Outcome   Outcome
+	Before    string // JSON, or ""
+	After     string // JSON, or ""
+	RequestID string
+	Address   string
+	Note      string // such as the reason of a refusal
+}
+
+// AuditQuery selects a page of the audit log, the newest entries first. Empty
+// fields select all entries.
+type AuditQuery struct {
+	Actor   string
+	Object  string
+	Action  string // such as "policy.update", or "session." for all that begin with it
+	Outcome Outcome
+	Since   time.Time // inclusive
+	Until   time.Time // exclusive
+
+	// Before is the ID of the last entry of the page before, or 0.
+	Before int64
+
+	// PerPage is the number of entries, at most MaxPerPage; 0 means 50.
+	PerPage int
+}
+
+// Audit returns a page of the audit log. It requires an administrator.
+func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) (page []Entry, err error) {
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	err = s.ask(ctx, a, "audit.read", "audit", func(d *action) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
+		rows, err := d.FindAudit(store.AuditQuery{
+			Actor: q.Actor, Object: q.Object, Action: q.Action, Outcome: string(q.Outcome),
+			Since: microseconds(q.Since), Until: microseconds(q.Until), Before: q.Before, Limit: perPage(q.PerPage),
+		})
+		page = entriesOf(rows)
+		return err
+	})
+	return page, err
+}
+
+func (q *AuditQuery) check() error {
+	var f faults
+	f.note("actor", textform.Check(q.Actor, MaxSearch))
+	f.note("object", textform.Check(q.Object, MaxSearch))
+	f.note("action", textform.Check(q.Action, MaxSearch))
+	f.note("outcome", textform.Check(string(q.Outcome), MaxSearch))
+	return f.err()
+}
+
+func microseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func entriesOf(rows []store.Audit) []Entry {
+	list := make([]Entry, len(rows))
+	for i, r := range rows {
+		list[i] = Entry{
+			ID: r.ID, At: instant(r.At), Actor: r.Actor, Via: r.Via, Action: r.Action, Object: r.Object,
+			Outcome: Outcome(r.Outcome), Before: r.Before, After: r.After,
+			RequestID: r.RequestID, Address: r.Address, Note: r.Note,
+		}
+	}
+	return list
+}
+
+// maxObject is the largest number of bytes of an object's name in the audit log.
+const maxObject = 160
+
+// auditRow returns a row of the audit log with the actor and the action filled in.
+func (a Actor) auditRow(at int64, verb, object string) store.Audit {
+	via := a.via
+	if a.scheduled != "" {
+		via = viaSchedule + a.scheduled
+	}
+	return store.Audit{
+		At: at, Actor: a.user, Via: via, Action: verb, Object: sanitize(object, maxObject),
+		RequestID: a.meta.RequestID, Address: a.meta.Address,
+	}
+}
+
+// text returns the form of a value in the audit log, which is JSON. The value must
+// hold no secret.
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return string(b)
+}

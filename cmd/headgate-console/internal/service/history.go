@@ -1,0 +1,191 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/policy"
+)
+
+// Revision is one change of a policy.
+type Revision struct {
+	Policy    string
+	Version   int64 // the version that the change made
+	At        time.Time
+	Actor     string
+	Action    string // "create", "update", "delete", "rollback", "undo" or "import"
+	RequestID string
+	Note      string // of the console, such as "to version 2"
+	Comment   string // of the actor, see [Actor.Saying]
+
+	// Before is nil if the change created the policy, or if the policy was hidden
+	// from the actor before. After is nil if the change deleted the policy. Both
+	// have no version and no authors and times of changes.
+	Before *policy.Policy
+	After  *policy.Policy
+}
+
+// Changes returns the fields that differ between Before and After.
+func (r Revision) Changes() []Change {
+	var before, after policy.Policy
+	if r.Before != nil {
+		before = *r.Before
+	}
+	if r.After != nil {
+		after = *r.After
+	}
+	return Diff(before, after)
+}
+
+// History returns at most pageSize revisions of a policy, the newest first, that
+// are older than the version before, which is 0 for the newest. pageSize has the
+// meaning of Query.PerPage. A deleted policy has a history too. Revisions in which
+// the policy was hidden from the actor are left out.
+func (s *Service) History(ctx context.Context, a Actor, name string, before int64, pageSize int) (list []Revision, err error) {
+	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *action) error {
+		list = nil
+		if err := d.seesHistory(name); err != nil {
+			return err
+		}
+		rows, err := d.Revisions(name, before, perPage(pageSize))
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			r, err := d.revision(row)
+			if errors.Is(err, ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			list = append(list, r)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Revision returns the change that made a version of a policy, or ErrNotFound.
+func (s *Service) Revision(ctx context.Context, a Actor, name string, version int64) (r Revision, err error) {
+	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *action) error {
+		if err := d.seesHistory(name); err != nil {
+			return err
+		}
+		row, err := d.Tx.Revision(name, version)
+		if err != nil {
+			return err
+		}
+		r, err = d.revision(row)
+		return err
+	})
+	return r, err
+}
+
+// seesHistory refuses an actor who does not see the policy as it is, or as it was
+// when it was deleted.
+func (d *action) seesHistory(name string) error {
+	if !isPolicyName(name) {
+		return ErrNotFound
+	}
+	last, err := d.Revisions(name, 0, 1)
+	if err != nil {
+		return err
+	}
+	if len(last) == 0 {
+		return ErrNotFound
+	}
+	_, err = d.revision(last[0])
+	return err
+}
+
+// revision reads a row for the actor. The error hides a policy that the actor may
+// not see.
+func (d *action) revision(row store.Revision) (Revision, error) {
+	r := Revision{
+		Policy: row.Policy, Version: row.Version, At: instant(row.At), Actor: row.Actor,
+		Action: row.Action, RequestID: row.RequestID, Note: row.Note, Comment: row.Comment,
+	}
+	var err error
+	if r.Before, err = snapshot(row.Before); err != nil {
+		return r, err
+	}
+	if r.After, err = snapshot(row.After); err != nil {
+		return r, err
+	}
+	current := r.After
+	if current == nil {
+		current = r.Before
+	}
+	if current == nil || !d.access.CanSee(current.Apps) {
+		return r, d.hide()
+	}
+	if r.Before != nil && !d.access.CanSee(r.Before.Apps) {
+		r.Before = nil
+	}
+	return r, nil
+}
+
+func snapshot(body string) (*policy.Policy, error) {
+	if body == "" {
+		return nil, nil
+	}
+	p, err := contentOf(body)
+	return &p, err
+}
+
+// Rollback saves the content of the version to as the newest version of a policy,
+// and returns it. If base is not the current version, the error is a
+// ConflictError. Rollback restores a deleted policy; its current version is that
+// of the deletion. The actor needs the permissions for an update or a creation.
+func (s *Service) Rollback(ctx context.Context, a Actor, name string, to, base int64) (saved policy.Policy, err error) {
+	err = s.change(ctx, a, rolledBack, name, func(d *action) error {
+		if err := d.seesHistory(name); err != nil {
+			return err
+		}
+		p, err := d.contentAt(name, to)
+		if err != nil {
+			return err
+		}
+		p.Version = base
+		note := fmt.Sprintf("to version %d", to)
+		if _, err = d.anyPolicy(name); errors.Is(err, ErrNotFound) {
+			saved, err = d.revive(p, rolledBack, note)
+			return err
+		}
+		saved, err = d.update(p, rolledBack, note)
+		return err
+	})
+	return saved, err
+}
+
+// contentAt returns the content of a policy in a version.
+func (d *action) contentAt(name string, version int64) (policy.Policy, error) {
+	row, err := d.Tx.Revision(name, version)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	r, err := d.revision(row)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	if r.After == nil {
+		return policy.Policy{}, invalid("version", "the policy was deleted in this version")
+	}
+	return *r.After, d.valid(*r.After)
+}
+
+// revive creates again a policy that was deleted in version p.Version.
+func (d *action) revive(p policy.Policy, verb, note string) (policy.Policy, error) {
+	last, err := d.LastVersion(p.Name)
+	if err != nil {
+		return p, err
+	}
+	if p.Version != last {
+		return p, &ConflictError{Mine: p, Theirs: policy.Policy{Name: p.Name, Version: last}, Deleted: true}
+	}
+	return d.create(p, verb, note)
+}

@@ -1,0 +1,159 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/policy"
+)
+
+// MaxKey is the largest number of bytes of a key to look up or to change.
+const MaxKey = 1000
+
+// lookUp is the action of a look-up in the audit log.
+const lookUp = "key.look-up"
+
+// checkLength returns an error for a key that is too long.
+func checkLength(key string) error {
+	if len(key) > MaxKey {
+		return invalid("key", fmt.Sprintf("%d bytes are more than %d", len(key), MaxKey))
+	}
+	return nil
+}
+
+// LookUp calls peek to learn what a key has used under a policy that the actor sees. The key may
+// be the address or the name of a person, so LookUp writes a row to the audit log before it
+// calls peek; if the row cannot be written, it does not call peek.
+func (s *Service) LookUp(ctx context.Context, a Actor, name, key string, peek func(context.Context, policy.Policy, string) error) error {
+	if err := checkLength(key); err != nil {
+		return err
+	}
+	var p policy.Policy
+	err := s.act(ctx, a, store.CounterUsers, lookUp, policyObject(name), func(d *action) (err error) {
+		if p, err = d.policy(name); err != nil {
+			return err
+		}
+		return d.done("", keyText(key, p))
+	})
+	if err != nil {
+		return err
+	}
+	return peek(ctx, p, key)
+}
+
+// LookUpEach is [Service.LookUp] under each policy that the actor sees and that counts selects,
+// in the order of their names. One row of the audit log has the names of all of them. The service
+// calls peek for no more than most policies, and reports whether there are more. If counts
+// selects no policy, there is no row.
+func (s *Service) LookUpEach(ctx context.Context, a Actor, key string, most int, counts func(policy.Policy) bool,
+	peek func(context.Context, policy.Policy, string) error) (more bool, err error) {
+	if err := checkLength(key); err != nil {
+		return false, err
+	}
+	var list []policy.Policy
+	err = s.act(ctx, a, store.CounterUsers, lookUp, "policies", func(d *action) error {
+		if list, err = d.selected(counts); err != nil {
+			return err
+		}
+		more = len(list) > most
+		if list = list[:min(len(list), most)]; len(list) == 0 {
+			return errUnchanged
+		}
+		names := make([]string, len(list))
+		for i, p := range list {
+			names[i] = p.Name
+		}
+		return d.done("", with(keyText(key, list...), "policies", names))
+	})
+	if err != nil {
+		return false, err
+	}
+	for _, p := range list {
+		if err := peek(ctx, p, key); err != nil {
+			return more, err
+		}
+	}
+	return more, nil
+}
+
+// ResetKey calls reset to make a key of a policy fresh. The actor has to own every
+// application that the policy lists. ResetKey writes a row to the audit log before
+// it calls reset; if the row cannot be written, it does not call reset. If reset
+// fails, ResetKey writes a second row and returns the error.
+func (s *Service) ResetKey(ctx context.Context, a Actor, name, key string, reset func(context.Context, policy.Policy, string) error) error {
+	return s.changeKey(ctx, a, "key.reset", name, key, noteKey, reset)
+}
+
+// LiftBan is [Service.ResetKey] for lift, which ends the ban of a key.
+func (s *Service) LiftBan(ctx context.Context, a Actor, name, key string, lift func(context.Context, policy.Policy, string) error) error {
+	return s.changeKey(ctx, a, "ban.lift", name, key, noteKey, lift)
+}
+
+// noteKey returns what the audit log has of the change of a key.
+func noteKey(p policy.Policy, key string) (string, error) { return keyText(key, p), nil }
+
+// changeKey calls change after the audit log has the text that note returns. An error of note
+// refuses the change.
+func (s *Service) changeKey(ctx context.Context, a Actor, verb, name, key string, note func(policy.Policy, string) (string, error),
+	change func(context.Context, policy.Policy, string) error) error {
+	if err := checkLength(key); err != nil {
+		return err
+	}
+	var p policy.Policy
+	err := s.act(ctx, a, store.CounterUsers, verb, policyObject(name), func(d *action) (err error) {
+		if p, err = d.editable(name); err != nil {
+			return err
+		}
+		after, err := note(p, key)
+		if err != nil {
+			return err
+		}
+		return d.done("", after)
+	})
+	if err != nil {
+		return err
+	}
+	if err := change(ctx, p, key); err != nil {
+		s.noteRefusal(ctx, a, verb, policyObject(name), "it failed: the key may be as it was")
+		return err
+	}
+	return nil
+}
+
+// Banning returns the policies that the actor sees and that ban keys, by name.
+func (s *Service) Banning(ctx context.Context, a Actor) (list []policy.Policy, err error) {
+	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
+		list, err = d.selected(func(p policy.Policy) bool { return p.Ban != (policy.Ban{}) })
+		return err
+	})
+	return list, err
+}
+
+// keyText returns the form of a key in the audit log: its digest if the key may be a secret
+// under one of the policies.
+func keyText(key string, of ...policy.Policy) string {
+	if slices.ContainsFunc(of, func(p policy.Policy) bool { return holdsSecret(p.Key) }) {
+		return text(struct {
+			Digest string `json:"key_sha256"`
+		}{auth.Digest(key)})
+	}
+	return text(struct {
+		Key string `json:"key"`
+	}{key})
+}
+
+// holdsSecret reports whether a recipe counts by values that may be credentials.
+func holdsSecret(recipe string) bool {
+	for part := range strings.SplitSeq(recipe, "+") {
+		kind, _, _ := strings.Cut(part, ":")
+		switch kind {
+		case "api-key", "basic-auth", "header", "cookie":
+			return true
+		}
+	}
+	return false
+}

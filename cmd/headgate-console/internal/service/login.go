@@ -1,0 +1,291 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+)
+
+// Session is the result of a log-in.
+type Session struct {
+	Token   string    // the secret for the cookie, which is not stored
+	Expires time.Time // at the latest; an idle session ends earlier
+
+	// Device is the secret of a new device, for a cookie that outlives the session, or "".
+	Device string
+
+	// MustChangePassword reports that the user may only call
+	// [Service.ChangePassword] and [Service.Logout].
+	MustChangePassword bool
+
+	// Pending, if it is not "", is the secret of a log-in that waits for a code of the user's
+	// second factor until Expires, for [Service.LoginCode]. There is no session yet.
+	Pending string
+
+	// Recovered reports that a recovery code was used.
+	Recovered bool
+}
+
+// Login starts a session, or a log-in that waits for a code if the user has a second factor.
+// The error is a LimitedError after too many failed
+// attempts of the user or from the address, and ErrCredentials if the name or the
+// password is wrong or the user is disabled. It takes as long for a name that does
+// not exist.
+func (s *Service) Login(ctx context.Context, name, password string, m Meta) (Session, error) {
+	m = m.sanitized()
+	try, err := s.attempt(ctx, name, m, false)
+	if err != nil {
+		s.noteLimited(ctx, "session.login", name, m, err)
+		return Session{}, err
+	}
+	session, err := s.login(ctx, name, password, m)
+	if errors.Is(err, ErrCredentials) {
+		try.Failed()
+		reason := "the name or the password is wrong, or the user is disabled"
+		s.noteLogin(ctx, "session.login", name, m, viaSession, reason, try.Slowed)
+		return Session{}, err
+	}
+	s.refund(ctx, try)
+	return session, err
+}
+
+// refund ends an attempt with the right password or code.
+func (s *Service) refund(ctx context.Context, try auth.Try) {
+	if err := try.Succeeded(ctx); err != nil {
+		s.logger.WarnContext(ctx, "the cost of an attempt to log in could not be refunded", "error", err)
+	}
+}
+
+// attempt begins an attempt to log in. The error is a LimitedError if there were too many
+// failures. A new password, and Recover, begin new counts. All invalid names share one. With
+// code the attempt is one with a code after the right password.
+func (s *Service) attempt(ctx context.Context, name string, m Meta, code bool) (auth.Try, error) {
+	of := auth.Attempt{Address: m.Address, Code: code}
+	err := s.db.View(ctx, func(t *store.Tx) error {
+		epoch, err := t.Counter(store.CounterAttempts)
+		if err != nil {
+			return err
+		}
+		of.Epoch = epoch.Value
+		u, err := findUser(t, name)
+		if errors.Is(err, ErrNotFound) {
+			if CheckUser(name) == nil {
+				of.User = name
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		of.User = fmt.Sprint(u.Name, " ", u.PasswordAt)
+		of.Device, err = knownDevice(t, u.Name, m)
+		return err
+	})
+	if err != nil {
+		return auth.Try{}, err
+	}
+	try, retryAfter, ok := s.attempts.Begin(ctx, of)
+	if !ok {
+		return auth.Try{}, &LimitedError{RetryAfter: retryAfter}
+	}
+	return try, nil
+}
+
+func (s *Service) login(ctx context.Context, name, password string, m Meta) (Session, error) {
+	u, err := s.checkedUser(ctx, name, password)
+	if err != nil {
+		return Session{}, err
+	}
+	var session Session
+	a := Actor{user: u.Name, via: viaSession, meta: m}
+	err = s.db.Update(ctx, func(t *store.Tx) error {
+		now := s.now()
+		current, err := t.User(u.Name)
+		if err != nil {
+			return err
+		}
+		if current.Disabled || current.Password != u.Password { // since it was checked
+			return ErrCredentials
+		}
+		_, waits, err := confirmedFactor(t, u.Name)
+		if err != nil {
+			return err
+		}
+		verb := "session.login"
+		if waits {
+			verb = "session.password"
+			session, err = s.pend(t, current, now)
+		} else {
+			session, err = s.open(t, current, a, now)
+		}
+		if err != nil {
+			return err
+		}
+		row := a.auditRow(now, verb, userObject(u.Name))
+		row.Outcome = string(Done)
+		return t.AddAudit(row)
+	})
+	return session, err
+}
+
+// checkedUser returns the user if the password is right. It hashes the password in
+// any case. The transaction that follows checks whether the user is disabled.
+func (s *Service) checkedUser(ctx context.Context, name, password string) (store.User, error) {
+	var u store.User
+	err := s.db.View(ctx, func(t *store.Tx) (err error) {
+		u, err = findUser(t, name)
+		return err
+	})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return u, err
+	}
+	matches, err := s.passwords.Matches(ctx, u.Password, password)
+	if err != nil {
+		return u, err
+	}
+	if !matches {
+		return u, ErrCredentials
+	}
+	return u, nil
+}
+
+// open starts a session of an actor and deletes sessions that have ended.
+func (s *Service) open(t *store.Tx, u store.User, a Actor, now int64) (Session, error) {
+	m := a.meta
+	settings, err := settingsOf(t)
+	if err != nil {
+		return Session{}, err
+	}
+	if err := t.DeleteEndedSessions(now, now-settings.SessionIdle.Microseconds()); err != nil {
+		return Session{}, err
+	}
+	token := auth.NewSecret()
+	row := store.Session{
+		Hash: auth.Digest(token), User: u.Name, CreatedAt: now, SeenAt: now,
+		ExpiresAt: now + settings.SessionLife.Microseconds(), Address: m.Address, Agent: m.Agent, Provider: a.via == viaOIDC,
+	}
+	session := Session{Token: token, Expires: instant(row.ExpiresAt), MustChangePassword: u.MustChange}
+	if session.Device, err = noteDevice(t, u.Name, m, now); err != nil {
+		return Session{}, err
+	}
+	return session, t.InsertSession(row)
+}
+
+// tooMany is the reason of a refusal without a check of the password.
+const tooMany = "too many attempts"
+
+// noteLogin writes a failed attempt to the audit log. It writes a bounded number of
+// attempts each hour that may be a flood, and of attempts with names that do not exist. A
+// row never has the typed name, which may be a password.
+func (s *Service) noteLogin(ctx context.Context, verb, name string, m Meta, via, reason string, flood bool) {
+	object := userObject("?")
+	err := s.db.View(ctx, func(t *store.Tx) error {
+		u, err := findUser(t, name)
+		if err == nil {
+			object = userObject(u.Name)
+		}
+		return err
+	})
+	unbounded := err != nil || flood
+	if unbounded && !s.attempts.WorthNoting(ctx) {
+		return
+	}
+	s.noteRefusal(ctx, Actor{via: via, meta: m}, verb, object, reason)
+}
+
+// noteLimited writes an attempt to the audit log if err is its LimitedError.
+func (s *Service) noteLimited(ctx context.Context, verb, name string, m Meta, err error) {
+	var limited *LimitedError
+	if errors.As(err, &limited) {
+		s.noteLogin(ctx, verb, name, m, viaSession, tooMany, true)
+	}
+}
+
+// Logout ends the session of the actor. It does nothing if the session has ended.
+func (s *Service) Logout(ctx context.Context, a Actor) error {
+	return s.db.Update(ctx, func(t *store.Tx) error {
+		err := t.DeleteSession(a.user, a.session)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil // it has ended already
+		}
+		if err != nil {
+			return err
+		}
+		row := a.auditRow(s.now(), "session.logout", userObject(a.user))
+		row.Outcome = string(Done)
+		return t.AddAudit(row)
+	})
+}
+
+// ChangePassword sets the actor's own password, ends all of the actor's sessions
+// including this one, and starts a new one. The error is ErrCredentials if old is
+// not the current password, which counts as a failed attempt to log in, and an
+// InvalidError if the new password is not acceptable.
+func (s *Service) ChangePassword(ctx context.Context, a Actor, old, password string) (Session, error) {
+	if a.session == "" {
+		return Session{}, ErrNotLoggedIn
+	}
+	if err := s.checkNewPassword(a.user, old, password); err != nil {
+		return Session{}, err
+	}
+	try, err := s.attempt(ctx, a.user, a.meta, false)
+	if err != nil {
+		return Session{}, err
+	}
+	session, err := s.changePassword(ctx, a, old, password)
+	if errors.Is(err, ErrCredentials) {
+		try.Failed()
+		s.noteRefusal(ctx, a, "user.change-password", userObject(a.user), "the old password is wrong")
+		return Session{}, err
+	}
+	s.refund(ctx, try)
+	return session, err
+}
+
+func (s *Service) checkNewPassword(user, old, password string) error {
+	if err := auth.CheckPassword(user, password); err != nil {
+		return invalid("password", err.Error())
+	}
+	if old == password {
+		return invalid("password", "it is the old one")
+	}
+	return nil
+}
+
+func (s *Service) changePassword(ctx context.Context, a Actor, old, password string) (session Session, err error) {
+	u, err := s.checkedUser(ctx, a.user, old)
+	if err != nil {
+		return Session{}, err
+	}
+	hash, err := s.passwords.Hash(ctx, password)
+	if err != nil {
+		return Session{}, err
+	}
+	err = s.db.Update(ctx, func(t *store.Tx) error {
+		d := &action{Tx: t, actor: a, now: s.now(), verb: "user.change-password", object: userObject(a.user)}
+		current, err := d.user(a.user)
+		if err != nil {
+			return err
+		}
+		if current.Disabled || current.Password != u.Password { // since it was checked
+			return ErrCredentials
+		}
+		before := userText(current)
+		current.Password, current.MustChange, current.PasswordAt = hash, false, d.now
+		if err := d.UpdateUser(current); err != nil {
+			return err
+		}
+		if err := d.signOut(a.user); err != nil {
+			return err
+		}
+		if session, err = s.open(t, current, a, d.now); err != nil {
+			return err
+		}
+		return d.done(before, userText(current))
+	})
+	return session, err
+}

@@ -1,0 +1,379 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/policy"
+)
+
+// These name the changes of a policy in revisions and, with "policy." before them,
+// in the audit log.
+const (
+	created    = "create"
+	updated    = "update"
+	deleted    = "delete"
+	rolledBack = "rollback"
+	imported   = "import"
+	undone     = "undo"
+)
+
+func policyObject(name string) string { return "policy:" + name }
+
+// Policy returns a policy that the actor sees, or ErrNotFound.
+func (s *Service) Policy(ctx context.Context, a Actor, name string) (p policy.Policy, err error) {
+	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *action) error {
+		p, err = d.policy(name)
+		return err
+	})
+	return p, err
+}
+
+// PolicyToEdit returns a policy that the actor may change, for a page that is
+// shown before the change. The verb is "policy.update" or "policy.delete".
+func (s *Service) PolicyToEdit(ctx context.Context, a Actor, verb, name string) (p policy.Policy, err error) {
+	err = s.ask(ctx, a, verb, policyObject(name), func(d *action) error {
+		p, err = d.editable(name)
+		return err
+	})
+	return p, err
+}
+
+// maxNames is the largest number of names that FreeName tries.
+const maxNames = 20
+
+// FreeName returns a name for a new policy: the given one, or, if a policy that the actor sees
+// has it, that with "-2", "-3" and so on after it. A policy that is hidden from the actor may
+// have the name.
+func (s *Service) FreeName(ctx context.Context, a Actor, name string) (free string, err error) {
+	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
+		free = name
+		for n := 2; n <= maxNames; n++ {
+			p, err := d.anyPolicy(free)
+			if errors.Is(err, ErrNotFound) || err == nil && !d.access.CanSee(p.Apps) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			end := fmt.Sprintf("-%d", n)
+			free = name[:min(len(name), policy.MaxName-len(end))] + end
+		}
+		return nil
+	})
+	return free, err
+}
+
+// CreatePolicy adds a policy and returns it as stored. The actor has to own every
+// application that it lists. The version, authors and times in p are ignored. If a
+// policy that the actor sees has the same name, the error is a ConflictError.
+func (s *Service) CreatePolicy(ctx context.Context, a Actor, p policy.Policy) (saved policy.Policy, err error) {
+	p = content(p)
+	err = s.change(ctx, a, created, p.Name, func(d *action) error {
+		if err := d.valid(p); err != nil {
+			return err
+		}
+		saved, err = d.create(p, created, "")
+		return err
+	})
+	return saved, err
+}
+
+// UpdatePolicy writes a policy over the version that p.Version names, and returns
+// it as stored. The actor has to own every application that it listed before and
+// that it lists now. If p.Version is not the current version, the error is a
+// ConflictError. If nothing differs, UpdatePolicy changes nothing and returns the
+// current policy.
+func (s *Service) UpdatePolicy(ctx context.Context, a Actor, p policy.Policy) (saved policy.Policy, err error) {
+	err = s.change(ctx, a, updated, p.Name, func(d *action) error {
+		if err := d.valid(p); err != nil {
+			return err
+		}
+		saved, err = d.update(p, updated, "")
+		return err
+	})
+	return saved, err
+}
+
+// DeletePolicy deletes a policy. The actor has to own every application that it
+// lists. If version is not the current one, the error is a ConflictError. The
+// history stays, and [Service.Rollback] restores the policy.
+func (s *Service) DeletePolicy(ctx context.Context, a Actor, name string, version int64) error {
+	return s.change(ctx, a, deleted, name, func(d *action) error { return d.remove(name, version, deleted) })
+}
+
+// change runs f as an action that changes a policy.
+func (s *Service) change(ctx context.Context, a Actor, verb, name string, f func(*action) error) error {
+	return s.act(ctx, a, store.CounterPolicies, "policy."+verb, policyObject(name), f)
+}
+
+// valid returns the mistakes of a policy by itself.
+func (d *action) valid(p policy.Policy) error {
+	if list := faultsOf(p.Validate()); len(list) > 0 {
+		for i := range list {
+			list[i].Policy = ""
+		}
+		return &InvalidError{Faults: list}
+	}
+	return nil
+}
+
+// policy returns a policy that the actor sees.
+func (d *action) policy(name string) (policy.Policy, error) {
+	p, err := d.anyPolicy(name)
+	if err == nil && !d.access.CanSee(p.Apps) {
+		return policy.Policy{}, d.hide()
+	}
+	return p, err
+}
+
+// anyPolicy returns a policy without a check of permissions. It does not look up
+// invalid names.
+func (d *action) anyPolicy(name string) (policy.Policy, error) {
+	if !isPolicyName(name) {
+		return policy.Policy{}, ErrNotFound
+	}
+	row, err := d.Tx.Policy(name)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	return policyOf(row)
+}
+
+func isPolicyName(s string) bool {
+	p := policy.Policy{Name: s}
+	return !slices.ContainsFunc(faultsOf(p.Validate()), func(f Fault) bool { return f.Field == "name" })
+}
+
+// create adds a valid policy.
+func (d *action) create(p policy.Policy, verb, note string) (policy.Policy, error) {
+	if err := d.mayList(p.Apps); err != nil {
+		return p, err
+	}
+	theirs, err := d.anyPolicy(p.Name)
+	if err == nil {
+		return p, d.taken(p, theirs)
+	}
+	if !errors.Is(err, ErrNotFound) {
+		return p, err
+	}
+	if p, err = d.insert(p, verb, note); err != nil {
+		return p, err
+	}
+	return p, d.fits()
+}
+
+// insert stores p, which does not exist, as the next version of its name. An import of a name
+// that never was keeps its version.
+func (d *action) insert(p policy.Policy, verb, note string) (policy.Policy, error) {
+	last, err := d.LastVersion(p.Name)
+	if err != nil {
+		return p, err
+	}
+	if last > 0 || verb != imported || p.Version <= 0 {
+		p.Version = last + 1
+	}
+	p.CreatedAt, p.CreatedBy = instant(d.now), d.actor.user
+	p.UpdatedAt, p.UpdatedBy = p.CreatedAt, p.CreatedBy
+	row, err := rowOf(p)
+	if err != nil {
+		return p, err
+	}
+	if err := d.InsertPolicy(row); err != nil {
+		return p, err
+	}
+	if err := d.DropDeleted(p.Name); err != nil {
+		return p, err
+	}
+	return p, d.record(p.Name, p.Version, "", row.Body, verb, note)
+}
+
+// taken returns the error of creating mine while theirs has its name.
+func (d *action) taken(mine, theirs policy.Policy) error {
+	if !d.access.CanSee(theirs.Apps) {
+		return &takenError{InvalidError{Faults: []Fault{{Field: "name", Message: nameTaken}}}, d.probe()}
+	}
+	return &ConflictError{Mine: mine, Theirs: theirs}
+}
+
+// update writes a valid policy over the version that it names.
+func (d *action) update(p policy.Policy, verb, note string) (policy.Policy, error) {
+	theirs, err := d.owned(p.Name, p.Version)
+	if err != nil {
+		return p, withMine(err, p)
+	}
+	if err := d.mayList(p.Apps); err != nil {
+		return p, err
+	}
+	if p.Version != theirs.Version {
+		return p, &ConflictError{Mine: p, Theirs: theirs}
+	}
+	if len(Diff(theirs, p)) == 0 {
+		return theirs, errUnchanged
+	}
+	if p, err = d.overwrite(theirs, p, verb, note); err != nil {
+		return p, err
+	}
+	return p, d.fits()
+}
+
+// overwrite stores p as the version after theirs.
+func (d *action) overwrite(theirs, p policy.Policy, verb, note string) (policy.Policy, error) {
+	before, err := rowOf(theirs)
+	if err != nil {
+		return p, err
+	}
+	p.Version = theirs.Version + 1
+	p.CreatedAt, p.CreatedBy = theirs.CreatedAt, theirs.CreatedBy
+	p.UpdatedAt, p.UpdatedBy = instant(d.now), d.actor.user
+	row, err := rowOf(p)
+	if err != nil {
+		return p, err
+	}
+	if err := d.Tx.UpdatePolicy(row, theirs.Version); err != nil {
+		return p, err
+	}
+	return p, d.record(p.Name, p.Version, before.Body, row.Body, verb, note)
+}
+
+// remove deletes a version of a policy.
+func (d *action) remove(name string, version int64, verb string) error {
+	theirs, err := d.owned(name, version)
+	if err != nil {
+		return err
+	}
+	if version != theirs.Version {
+		return &ConflictError{Mine: policy.Policy{Name: name, Version: version}, Theirs: theirs}
+	}
+	return d.erase(theirs, verb, "")
+}
+
+// erase deletes the current version of a policy.
+func (d *action) erase(p policy.Policy, verb, note string) error {
+	before, err := rowOf(p)
+	if err != nil {
+		return err
+	}
+	if err := d.Tx.DeletePolicy(p.Name, p.Version); err != nil {
+		return err
+	}
+	if err := d.AddDeleted(store.DeletedPolicy{Policy: p.Name, Version: p.Version + 1, At: d.now}); err != nil {
+		return err
+	}
+	return d.record(p.Name, p.Version+1, before.Body, "", verb, note)
+}
+
+// owned returns a policy that the actor may write, for a change of the version
+// base. If the policy was deleted since, the error is a ConflictError for an actor
+// who could see it.
+func (d *action) owned(name string, base int64) (policy.Policy, error) {
+	p, err := d.editable(name)
+	if errors.Is(err, store.ErrNotFound) && isPolicyName(name) {
+		return p, d.goneSince(name, base, err)
+	}
+	return p, err
+}
+
+// editable returns a policy that the actor may write.
+func (d *action) editable(name string) (policy.Policy, error) {
+	p, err := d.policy(name)
+	if err == nil && !d.access.CanEdit(p.Apps) {
+		err = d.deny("it takes the owner of every application that the policy lists")
+	}
+	return p, err
+}
+
+// goneSince returns the error for a policy that does not exist: a ConflictError if
+// it was deleted after the version base, or else missing.
+func (d *action) goneSince(name string, base int64, missing error) error {
+	last, err := d.LastVersion(name)
+	if err != nil || base <= 0 || base >= last {
+		return errors.Join(err, missing)
+	}
+	r, err := d.Tx.Revision(name, last)
+	if err != nil || r.After != "" {
+		return errors.Join(err, missing)
+	}
+	was, err := contentOf(r.Before)
+	if err != nil || !d.access.CanSee(was.Apps) {
+		return errors.Join(err, missing)
+	}
+	gone := policy.Policy{Name: name, Version: last}
+	return &ConflictError{Mine: policy.Policy{Name: name, Version: base}, Theirs: gone, Deleted: true}
+}
+
+// withMine adds the policy to be saved to a conflict.
+func withMine(err error, p policy.Policy) error {
+	var conflict *ConflictError
+	if errors.As(err, &conflict) {
+		conflict.Mine = p
+	}
+	return err
+}
+
+// mayList refuses applications that the actor does not own. Its error names the
+// applications that do not exist.
+func (d *action) mayList(apps []string) error {
+	if !d.access.CanEdit(apps) {
+		return d.deny("it takes the owner of every application that the policy is to list")
+	}
+	var f faults
+	for _, app := range apps {
+		_, err := d.App(app)
+		if errors.Is(err, ErrNotFound) {
+			f.note("apps", fmt.Errorf("%q does not exist", app))
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return f.err()
+}
+
+// fits refuses a set that is too large to be published.
+func (d *action) fits() error {
+	n, bytes, err := d.Extent()
+	if err != nil {
+		return err
+	}
+	return extentFaults(n, bytes).err()
+}
+
+func extentFaults(n, bytes int64) (f faults) {
+	if n > policy.MaxPolicies {
+		f.note("", fmt.Errorf("there would be %d policies, more than %d", n, policy.MaxPolicies))
+	}
+	if bytes > policy.MaxBytes {
+		f.note("", fmt.Errorf("all policies together would have %d bytes, more than %d", bytes, policy.MaxBytes))
+	}
+	return f
+}
+
+// record writes a revision and its row in the audit log.
+func (d *action) record(name string, version int64, before, after, verb, note string) error {
+	if err := checkComment(d.actor.comment); err != nil {
+		return err
+	}
+	err := d.AddRevision(store.Revision{
+		Policy: name, Version: version, At: d.now, Actor: d.actor.user, Action: verb,
+		Before: before, After: after, RequestID: d.actor.meta.RequestID, Note: note, Comment: d.actor.comment,
+	})
+	if err != nil {
+		return err
+	}
+	row := d.actor.auditRow(d.now, "policy."+verb, policyObject(name))
+	row.Outcome, row.Before, row.After, row.Note = string(Done), before, after, joined(note, d.actor.comment)
+	return d.AddAudit(row)
+}
+
+// joined returns the note of the console and the comment of the actor as one text.
+func joined(note, comment string) string {
+	if note == "" || comment == "" {
+		return note + comment
+	}
+	return note + ": " + comment
+}

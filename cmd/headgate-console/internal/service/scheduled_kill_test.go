@@ -1,0 +1,127 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/policy"
+)
+
+// These tell the test binary to be another process that makes what is due: the database, and the
+// time of the clock in µs.
+const (
+	runsCalendar = "HEADGATE_TEST_CALENDAR"
+	runsAt       = "HEADGATE_TEST_CALENDAR_AT"
+)
+
+// runCalendar makes what is due in a database until the process is killed, or until its standard
+// input ends, as it does with the test.
+func runCalendar(url string) error {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // its end is all that counts
+		os.Exit(0)
+	}()
+	us, err := strconv.ParseInt(os.Getenv(runsAt), 10, 64)
+	if err != nil {
+		return err
+	}
+	db, err := store.Open(context.Background(), store.Options{URL: url, Timeout: patience})
+	if err != nil {
+		return err
+	}
+	s, err := New(Options{DB: db, Clock: func() time.Time { return time.UnixMicro(us) }, Passwords: cheap, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	for {
+		if _, _, err := s.Calendar().Run(context.Background()); err != nil {
+			return err
+		}
+	}
+}
+
+// made returns how many of the policies have the version that their scheduled change makes.
+func (w *world) made(n int) (made int) {
+	w.t.Helper()
+	list, err := w.PoliciesOf(w.t.Context(), w.admin, "a")
+	w.must(err)
+	if len(list) != n {
+		w.t.Fatalf("there are %d policies, want %d", len(list), n)
+	}
+	for _, p := range list {
+		if p.Version > 1 {
+			made++
+		}
+	}
+	return made
+}
+
+// killAt runs the calendar in another process, kills it with SIGKILL as soon as it has made so many
+// changes, and returns how many are made then.
+func (w *world) killAt(n, target int) int {
+	w.t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), runsCalendar+"="+w.url, runsAt+"="+strconv.FormatInt(w.clock.now().UnixMicro(), 10))
+	cmd.Stderr = os.Stderr
+	input, err := cmd.StdinPipe()
+	w.must(err)
+	defer input.Close()
+	w.must(cmd.Start())
+	for began := time.Now(); w.made(n) < target; {
+		if time.Since(began) > patience {
+			w.t.Error("the other process makes no changes")
+			break
+		}
+	}
+	w.must(cmd.Process.Kill())
+	_ = cmd.Wait() // it says that it was killed
+	return w.made(n)
+}
+
+// A console that is killed while it makes what is due, again and again, leaves each change to the
+// next one, which makes it once.
+func TestScheduledChangesAreMadeOnceThoughConsolesAreKilled(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		const n = 80
+		for i := range n {
+			w.later(w.admin, w.create(sample(fmt.Sprint("p", i), "a")), policy.Off, time.Hour)
+		}
+		w.clock.pass(time.Hour)
+		between := 0
+		for _, target := range []int{0, 1, 16, 32, 48, 64} {
+			if made := w.killAt(n, target); 0 < made && made < n {
+				between++
+			}
+		}
+		if between == 0 {
+			t.Error("no process was killed while some changes were made and others were not")
+		}
+		w.waits("after the last restart", 0)
+		if made := w.made(n); made != n {
+			t.Errorf("%d of %d changes were made", made, n)
+		}
+		for i := range n {
+			name := fmt.Sprint("p", i)
+			history, err := w.History(t.Context(), w.admin, name, 0, 0)
+			if err != nil || len(history) != 2 || history[0].After.Mode != policy.Off || !strings.HasPrefix(history[0].Note, "scheduled for") {
+				t.Errorf("%s has the history %+v, %v", name, history, err)
+			}
+			waiting, failed, err := w.ScheduledOf(t.Context(), w.admin, name)
+			if err != nil || len(waiting)+len(failed) > 0 {
+				t.Errorf("%s has %d changes that wait and %d that failed, %v", name, len(waiting), len(failed), err)
+			}
+		}
+		if rows := w.entries(AuditQuery{Action: "policy.update", Outcome: Done}); len(rows) != n {
+			t.Errorf("the audit log has %d changes, want %d", len(rows), n)
+		}
+	})
+}

@@ -1,0 +1,300 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+)
+
+const (
+	// PendingLife is how long a log-in waits for its code.
+	PendingLife = 5 * time.Minute
+
+	// setupLife is how long a second factor waits to be confirmed.
+	setupLife = 30 * time.Minute
+)
+
+// SecondFactor is the state of the actor's own second factor: codes of RFC 6238, which the
+// user's device computes from a secret and the time.
+type SecondFactor struct {
+	On            bool
+	Since         time.Time
+	RecoveryCodes int  // that were not used
+	Required      bool // by the settings
+	Elsewhere     bool // a provider or a proxy signs the user in, and is responsible for it
+}
+
+// FactorSetup is a second factor that waits to be confirmed.
+type FactorSetup struct {
+	Secret  string // in base32
+	Address string // of the form otpauth://totp/..., for a picture that a device reads
+}
+
+// SecondFactor returns the state of the actor's own second factor.
+func (s *Service) SecondFactor(ctx context.Context, a Actor) (state SecondFactor, err error) {
+	err = s.ask(ctx, a, "second-factor.read", userObject(a.user), func(d *action) error {
+		if err := d.person(); err != nil {
+			return err
+		}
+		settings, err := settingsOf(d.Tx)
+		if err != nil {
+			return err
+		}
+		state = SecondFactor{Required: settings.requires(d.access), Elsewhere: a.via != viaSession}
+		f, on, err := confirmedFactor(d.Tx, a.user)
+		if err != nil || !on {
+			return err
+		}
+		n, err := d.RecoveryCodes(a.user)
+		state.On, state.Since, state.RecoveryCodes = true, instant(f.ConfirmedAt), int(n)
+		return err
+	})
+	return state, err
+}
+
+// BeginSecondFactor makes a secret for the actor's own second factor. It counts from
+// ConfirmSecondFactor on, which has to come from the same session within half an hour. A
+// secret that was not confirmed ends. The error is ErrCredentials if the password is wrong,
+// which counts as a failed attempt to log in. It requires a session that began with a
+// password.
+func (s *Service) BeginSecondFactor(ctx context.Context, a Actor, password string) (FactorSetup, error) {
+	setup := FactorSetup{Secret: auth.NewFactor()}
+	err := s.withOwnPassword(ctx, a, "second-factor.begin", password, func(d *action) error {
+		if _, on, err := confirmedFactor(d.Tx, a.user); err != nil || on {
+			if on {
+				err = invalid("", "a second factor is in force already: turn it off first")
+			}
+			return err
+		}
+		if err := d.DeleteSecondFactor(a.user); err != nil {
+			return err
+		}
+		if err := d.InsertSecondFactor(store.SecondFactor{User: a.user, Secret: setup.Secret, Session: a.session, CreatedAt: d.now}); err != nil {
+			return err
+		}
+		return d.done("", "")
+	})
+	if err != nil {
+		return FactorSetup{}, err
+	}
+	setup.Address, err = auth.FactorAddress(a.user, setup.Secret)
+	return setup, err
+}
+
+// SecondFactorSetup returns the second factor that the actor's session sets up, or
+// ErrNotFound.
+func (s *Service) SecondFactorSetup(ctx context.Context, a Actor) (setup FactorSetup, err error) {
+	err = s.ask(ctx, a, "second-factor.setup", userObject(a.user), func(d *action) error {
+		if err := d.local(); err != nil {
+			return err
+		}
+		f, err := d.setup()
+		if err != nil {
+			return err
+		}
+		setup.Secret = f.Secret
+		setup.Address, err = auth.FactorAddress(a.user, f.Secret)
+		return err
+	})
+	return setup, err
+}
+
+// ConfirmSecondFactor puts the second factor that the actor's session sets up in force, and
+// returns the recovery codes, which are not stored. Each replaces one code at a log-in. It
+// ends all other sessions of the user, which began without a code, and forgets all other browsers,
+// because another person may have used the password there. The error is ErrCredentials if the code
+// is wrong, and ErrNotFound if there is nothing to confirm.
+func (s *Service) ConfirmSecondFactor(ctx context.Context, a Actor, code string) ([]string, error) {
+	codes, digests := auth.NewRecoveryCodes()
+	err := s.act(ctx, a, store.CounterUsers, "second-factor.confirm", userObject(a.user), func(d *action) error {
+		if err := d.local(); err != nil {
+			return err
+		}
+		f, err := d.setup()
+		if err != nil {
+			return err
+		}
+		step, right := auth.CodeStep(f.Secret, code, d.now, f.LastStep)
+		if !right {
+			return ErrCredentials
+		}
+		if err := d.Tx.ConfirmSecondFactor(f, d.now, step); err != nil {
+			return err
+		}
+		if err := d.SetRecoveryCodes(a.user, digests); err != nil {
+			return err
+		}
+		if err := d.DeleteOtherSessions(a.user, a.session); err != nil {
+			return err
+		}
+		device, err := knownDevice(d.Tx, a.user, a.meta)
+		if err != nil {
+			return err
+		}
+		if err := d.DeleteOtherDevices(a.user, device); err != nil {
+			return err
+		}
+		return d.done("", "")
+	})
+	if err != nil {
+		return nil, err
+	}
+	return codes, nil
+}
+
+// RenewRecoveryCodes replaces the recovery codes of the actor, and returns the new ones. The
+// error is ErrCredentials if the password is wrong, and ErrNotFound without a second factor.
+func (s *Service) RenewRecoveryCodes(ctx context.Context, a Actor, password string) ([]string, error) {
+	codes, digests := auth.NewRecoveryCodes()
+	err := s.withOwnPassword(ctx, a, "second-factor.renew-codes", password, func(d *action) error {
+		if _, on, err := confirmedFactor(d.Tx, a.user); err != nil || !on {
+			return missing(err)
+		}
+		if err := d.SetRecoveryCodes(a.user, digests); err != nil {
+			return err
+		}
+		return d.done("", "")
+	})
+	if err != nil {
+		return nil, err
+	}
+	return codes, nil
+}
+
+// DisableSecondFactor turns the actor's own second factor off. The error is ErrCredentials if
+// the password is wrong, and ErrNotFound without a second factor. If the settings require
+// one, the user has to set up another before any other action.
+func (s *Service) DisableSecondFactor(ctx context.Context, a Actor, password string) error {
+	return s.withOwnPassword(ctx, a, "second-factor.disable", password, func(d *action) error {
+		if _, on, err := confirmedFactor(d.Tx, a.user); err != nil || !on {
+			return missing(err)
+		}
+		if err := d.DeleteSecondFactor(a.user); err != nil {
+			return err
+		}
+		return d.done("", "")
+	})
+}
+
+// RemoveSecondFactor turns the second factor of another user off, who has lost the device and
+// the recovery codes, and ends all sessions of the user. It requires an administrator.
+func (s *Service) RemoveSecondFactor(ctx context.Context, a Actor, name string) error {
+	return s.manageUser(ctx, a, "user.remove-second-factor", name, func(d *action) error {
+		if _, err := d.user(name); err != nil {
+			return err
+		}
+		if name == a.user {
+			return invalid("name", "turn off your own second factor on the page of your account, with your password")
+		}
+		if _, on, err := confirmedFactor(d.Tx, name); err != nil || !on {
+			if err == nil {
+				err = errUnchanged
+			}
+			return err
+		}
+		if err := d.DeleteSecondFactor(name); err != nil {
+			return err
+		}
+		if err := d.signOut(name); err != nil {
+			return err
+		}
+		return d.done("", "")
+	})
+}
+
+// missing returns ErrNotFound unless there is another error.
+func missing(err error) error {
+	if err == nil {
+		err = ErrNotFound
+	}
+	return err
+}
+
+// local refuses all but a session that began with a password.
+func (d *action) local() error {
+	if err := d.person(); err != nil {
+		return err
+	}
+	switch d.actor.via {
+	case viaSession:
+		return nil
+	case viaOIDC:
+		return d.deny("the provider has signed the user in, and is responsible for a second factor")
+	}
+	return d.deny("the proxy has signed the user in, and is responsible for a second factor")
+}
+
+// withOwnPassword runs f if the password is the actor's own. A wrong one counts as a failed
+// attempt to log in.
+func (s *Service) withOwnPassword(ctx context.Context, a Actor, verb, password string, f func(*action) error) error {
+	object := userObject(a.user)
+	if err := s.ask(ctx, a, verb, object, (*action).local); err != nil {
+		return err
+	}
+	try, err := s.attempt(ctx, a.user, a.meta, false)
+	if err != nil {
+		return err
+	}
+	u, err := s.checkedUser(ctx, a.user, password)
+	if err == nil {
+		err = s.act(ctx, a, store.CounterUsers, verb, object, func(d *action) error {
+			if err := d.local(); err != nil {
+				return err
+			}
+			current, err := d.user(a.user)
+			if err != nil {
+				return err
+			}
+			if current.Password != u.Password { // since it was checked
+				return ErrCredentials
+			}
+			return f(d)
+		})
+	}
+	if errors.Is(err, ErrCredentials) {
+		try.Failed()
+		s.noteRefusal(ctx, a, verb, object, "the password is wrong")
+		return err
+	}
+	s.refund(ctx, try)
+	return err
+}
+
+// setup returns the second factor that the actor's session sets up, or ErrNotFound.
+func (d *action) setup() (store.SecondFactor, error) {
+	f, err := d.SecondFactor(d.actor.user)
+	if err != nil {
+		return f, err
+	}
+	if f.ConfirmedAt > 0 || f.Session != d.actor.session || d.now >= f.CreatedAt+setupLife.Microseconds() {
+		return f, ErrNotFound
+	}
+	return f, nil
+}
+
+// confirmedFactor returns the second factor of a user, if one is in force.
+func confirmedFactor(t *store.Tx, user string) (f store.SecondFactor, on bool, err error) {
+	f, err = t.SecondFactor(user)
+	if errors.Is(err, ErrNotFound) {
+		return f, false, nil
+	}
+	return f, err == nil && f.ConfirmedAt > 0, err
+}
+
+// mustSetUp reports whether an actor has to set up a second factor before anything else. A
+// token has none, and for other ways to sign in others are responsible. A password that has
+// to be changed comes first.
+func mustSetUp(t *store.Tx, a Actor, access Access) (bool, error) {
+	if a.via != viaSession || access.MustChangePassword {
+		return false, nil
+	}
+	settings, err := settingsOf(t)
+	if err != nil || !settings.requires(access) {
+		return false, err
+	}
+	_, on, err := confirmedFactor(t, a.user)
+	return !on, err
+}

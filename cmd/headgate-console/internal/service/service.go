@@ -1,0 +1,112 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// Options configure a [Service]. Only DB must be set.
+type Options struct {
+	DB *store.DB
+
+	// Changed, unless nil, is called after the commit of every change of the
+	// policies and of what is scheduled. It must return at once.
+	Changed func()
+
+	// Fleet is asked for what the instances report. Nil means that there is no Redis.
+	Fleet Fleet
+
+	// Top returns the top keys of the instances of an application. Nil means that there is
+	// no Redis.
+	Top func(ctx context.Context, app string) (stats.Top, error)
+
+	// Reports tells alerts more of what the instances report. Nil means that there is no Redis.
+	Reports Reports
+
+	// Sender sends the messages of alerts; nil means one that sends nothing to internal addresses.
+	Sender *webhook.Sender
+
+	// Clock returns the time; nil means time.Now.
+	Clock func() time.Time
+
+	// Passwords is the cost of hashing a password; zero means auth.DefaultCost.
+	Passwords auth.Cost
+
+	// Logger receives errors that no method returns; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// Service performs the actions of people and programs. It needs no Close, and does
+// not close the database.
+type Service struct {
+	db        *store.DB
+	changed   func()
+	clock     func() time.Time
+	fleet     Fleet
+	top       func(ctx context.Context, app string) (stats.Top, error)
+	reports   Reports
+	sender    *webhook.Sender
+	passwords *auth.Passwords
+	attempts  *auth.Attempts
+	logger    *slog.Logger
+	recent    *recentCounts
+	testing   sync.Map // the webhooks to which a test message is being sent
+
+	sets      *memo[struct{}, policySet]
+	totals    *memo[rangeKey, totals]
+	collected *memo[rangeKey, map[seriesMinute]store.Traffic]
+}
+
+// maxTotals is how many sums of a series in a range are kept, and maxCollected how many rows of a
+// series in a minute: some 200 bytes each.
+const (
+	maxTotals    = 100_000
+	maxCollected = 200_000
+)
+
+// New returns a service.
+func New(o Options) (*Service, error) {
+	if o.DB == nil {
+		return nil, errors.New("service: DB is nil")
+	}
+	s := &Service{recent: newRecentCounts(), sets: newMemo[struct{}, policySet](1), totals: newMemo[rangeKey, totals](maxTotals), collected: newMemo[rangeKey, map[seriesMinute]store.Traffic](maxCollected),
+		db: o.DB, changed: o.Changed, clock: o.Clock, fleet: o.Fleet, top: o.Top, logger: cmp.Or(o.Logger, slog.Default())}
+	if s.changed == nil {
+		s.changed = func() {}
+	}
+	if s.clock == nil {
+		s.clock = time.Now
+	}
+	if s.reports, s.sender = o.Reports, o.Sender; s.sender == nil {
+		s.sender = webhook.New(webhook.Options{})
+	}
+	var err error
+	if s.passwords, err = auth.NewPasswords(cmp.Or(o.Passwords, auth.DefaultCost)); err != nil {
+		return nil, fmt.Errorf("service: %w", err)
+	}
+	if s.attempts, err = auth.NewAttempts(s.now); err != nil {
+		return nil, fmt.Errorf("service: %w", err)
+	}
+	return s, nil
+}
+
+// now returns the time in microseconds since the Unix epoch.
+func (s *Service) now() int64 { return s.clock().UnixMicro() }
+
+// instant returns the time that a column holds; 0 is the zero time.
+func instant(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}

@@ -1,0 +1,166 @@
+package service
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// Seen is what a policy in shadow has seen of the requests of its applications.
+type Seen struct {
+	// Since is the instant from which on the counts are of the policy as it is now. It is zero
+	// if the policy is not in shadow.
+	Since time.Time
+
+	// Counts are the decisions of the policy since then. The verdict ShadowRefused has the
+	// requests over the limit, and those of callers whom the policy would refuse at once.
+	Counts stats.Counts
+
+	// Late reports whether the counts of the last two minutes may be missing.
+	Late bool
+}
+
+// Over returns how many requests the policy would not have let through as they are.
+func (s Seen) Over() int64 { return s.Counts[events.ShadowRefused] }
+
+// maxSteps is the largest number of changes of a policy in shadow that are gone through, to
+// find the one since which it decides as it does now.
+const maxSteps = 50
+
+// SeenInShadow returns what a policy has seen since it is in shadow as it is now. A change of
+// its description, priority or applications leaves the counts as they are; any other change
+// begins anew. Counts are kept by the minute, and after two days by the hour: if the policy
+// was in force before, or decided otherwise, counting begins with the first whole one.
+//
+// The actor has to see the policy. The counts are those of its applications in which the
+// actor has a role.
+func (s *Service) SeenInShadow(ctx context.Context, a Actor, name string) (seen Seen, err error) {
+	r := &reading{s: s, ctx: ctx}
+	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *action) error {
+		p, err := d.policy(name)
+		r.apps = d.mine(p.Apps)
+		return err
+	})
+	if err != nil {
+		return Seen{}, err
+	}
+	r.now = s.clock().UTC()
+	r.readLive()
+	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *action) error {
+		seen, r.action = Seen{}, d
+		p, err := d.policy(name)
+		if err != nil || p.Mode != policy.Shadow {
+			return err
+		}
+		r.apps = d.mine(p.Apps) // they may have changed since
+		seen, err = r.inShadow(p)
+		return err
+	})
+	return seen, err
+}
+
+// mine returns the applications in which the actor has a role.
+func (d *action) mine(apps []string) (list []string) {
+	for _, app := range apps {
+		if d.access.Role(app) != NoRole {
+			list = append(list, app)
+		}
+	}
+	return list
+}
+
+// inShadow adds up what a policy in shadow has seen.
+func (r *reading) inShadow(p policy.Policy) (Seen, error) {
+	start, err := r.shadowStart(p)
+	if err != nil {
+		return Seen{}, err
+	}
+	from := start.minute(minute(r.now))
+	seen := Seen{Since: atMinute(from), Late: r.late}
+	if seen.Since.Before(start.at) {
+		seen.Since = start.at
+	}
+	if r.span = (span{from: from, to: minute(r.now) + 1, step: 1, level: store.ByMinute, now: minute(r.now)}); r.span.from >= r.span.to {
+		return seen, nil
+	}
+	for _, app := range r.apps {
+		sum, err := r.total(app, p.Name)
+		if err != nil {
+			return seen, err
+		}
+		seen.Counts.Add(sum.Counts)
+	}
+	return seen, nil
+}
+
+// shadowStart is the change since which a policy decides as it does now.
+type shadowStart struct {
+	at time.Time
+
+	// before is when the policy began to decide nothing, if it did so until the change: the zero
+	// time if there was no policy of the name. busy reports whether it decided something.
+	before time.Time
+	busy   bool
+}
+
+// shadowStart finds the change since which a policy in shadow decides as it does now.
+func (d *action) shadowStart(p policy.Policy) (s shadowStart, err error) {
+	version := int64(0)
+	for range maxSteps {
+		rows, err := d.Revisions(p.Name, version, 2)
+		if err != nil || len(rows) == 0 {
+			return s, err
+		}
+		version = rows[0].Version
+		s = shadowStart{at: instant(rows[0].At), busy: true}
+		if len(rows) > 1 {
+			s.before = instant(rows[1].At)
+		}
+		if rows[0].Before == "" { // it was created, or restored
+			s.busy = false
+			return s, nil
+		}
+		was, err := contentOf(rows[0].Before)
+		if err != nil {
+			return s, err
+		}
+		if was.Mode == policy.Off {
+			s.busy = false
+			return s, nil
+		}
+		if decidesOtherwise(was, p) {
+			return s, nil
+		}
+	}
+	return s, nil
+}
+
+// decidesOtherwise reports whether two versions of a policy differ in more than what people
+// read and where it applies.
+func decidesOtherwise(a, b policy.Policy) bool {
+	return slices.ContainsFunc(Diff(a, b), func(c Change) bool {
+		return c.Field != "description" && c.Field != "priority" && c.Field != "apps"
+	})
+}
+
+// minute returns the first minute whose counts are of the policy as it is now.
+func (s shadowStart) minute(now int64) int64 {
+	at := minute(s.at)
+	by := int64(store.ByMinute) // the finest rows that are still kept
+	switch age := now - at; {
+	case age >= keepTenMinutes-store.ByHour:
+		by = store.ByHour
+	case age >= keepMinutes-store.ByHour:
+		by = store.ByTenMinutes
+	}
+	from := floorTo(at, by)
+	if s.busy || !s.before.IsZero() && minute(s.before) >= from {
+		from = floorTo(minute(s.at.Add(time.Minute-1))+by-1, by)
+	}
+	return max(from, floorTo(now-keepHours+store.ByHour, store.ByHour))
+}

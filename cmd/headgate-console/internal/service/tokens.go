@@ -1,0 +1,248 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/internal/textform"
+)
+
+// Scope restricts a token to some of its user's permissions.
+type Scope string
+
+// The scopes.
+const (
+	Read  Scope = "read"
+	Write Scope = "write" // includes Read
+)
+
+// MaxTokenLife is the longest life of a token that the settings may permit.
+const MaxTokenLife = 366 * 24 * time.Hour
+
+// maxTokens is the largest number of tokens of a user that have not ended.
+const maxTokens = 100
+
+// TokenDraft describes a token to create.
+type TokenDraft struct {
+	Label string // for people
+	Scope Scope
+	Apps  []string      // empty means all in which the user has a role
+	Life  time.Duration // at most that of the settings
+
+	// Expires, unless it is zero, is when the token ends, instead of Life.
+	Expires time.Time
+}
+
+// Token is an API token without its secret. It has the current permissions of its
+// user, within its scope and applications, and may not manage users, applications
+// or tokens.
+type Token struct {
+	ID        string
+	Label     string
+	Scope     Scope
+	Apps      []string // empty means all
+	CreatedAt time.Time
+	Expires   time.Time
+	UsedAt    time.Time // to the minute; zero means never
+	RevokedAt time.Time // zero means never
+}
+
+// tokenScope is the restriction of an actor with a token.
+type tokenScope struct {
+	readOnly bool
+	apps     []string // nil means all
+}
+
+func tokenObject(id string) string { return "token:" + id }
+
+// CreateToken creates a token for the actor, and returns its secret, which is not
+// stored. It requires a log-in.
+func (s *Service) CreateToken(ctx context.Context, a Actor, draft TokenDraft) (t Token, secret string, err error) {
+	secret = auth.TokenPrefix + auth.NewSecret()
+	id := auth.NewID()
+	err = s.act(ctx, a, store.CounterUsers, "token.create", tokenObject(id), func(d *action) error {
+		if err := d.person(); err != nil {
+			return err
+		}
+		if err := d.checkDraft(&draft); err != nil {
+			return err
+		}
+		life := draft.life(d.now)
+		row := store.Token{
+			ID: id, Hash: auth.Digest(secret), User: a.user, Label: draft.Label, Scope: string(draft.Scope),
+			Apps: text(draft.Apps), CreatedAt: d.now, ExpiresAt: d.now + life.Microseconds(),
+		}
+		if err := d.InsertToken(row); err != nil {
+			return err
+		}
+		t = tokenOf(row)
+		return d.done("", tokenText(t))
+	})
+	if err != nil {
+		return Token{}, "", err
+	}
+	return t, secret, nil
+}
+
+// life returns the life of a token that is made now.
+func (t *TokenDraft) life(now int64) time.Duration {
+	if t.Expires.IsZero() {
+		return t.Life
+	}
+	return t.Expires.Sub(instant(now))
+}
+
+func (d *action) checkDraft(draft *TokenDraft) error {
+	settings, err := settingsOf(d.Tx)
+	if err != nil {
+		return err
+	}
+	var f faults
+	if draft.Label == "" {
+		f.note("label", errors.New("it is empty"))
+	}
+	f.note("label", textform.Check(draft.Label, MaxLabel))
+	if draft.Scope != Read && draft.Scope != Write {
+		f.note("scope", errors.New("it is not read or write"))
+	}
+	if life := draft.life(d.now); life <= 0 || life > settings.TokenLife {
+		f.note("life", fmt.Errorf("it is not above 0 and at most %d days", settings.TokenLife/minTokenLife))
+	}
+	for _, app := range draft.Apps {
+		if _, err := d.app(app); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		} else if err != nil || d.access.Role(app) == NoRole {
+			f.note("apps", fmt.Errorf("%q is not an application of yours", clip(app, MaxUserName)))
+		}
+	}
+	rows, err := d.TokensOf(d.actor.user)
+	if err != nil {
+		return err
+	}
+	alive := slices.DeleteFunc(rows, func(r store.Token) bool { return r.RevokedAt != 0 || r.ExpiresAt <= d.now })
+	if len(alive) >= maxTokens {
+		f.note("", fmt.Errorf("there are %d tokens already: revoke some", len(alive)))
+	}
+	return f.err()
+}
+
+// Tokens returns the actor's own tokens, the newest first, including those that
+// have ended.
+func (s *Service) Tokens(ctx context.Context, a Actor) (list []Token, err error) {
+	err = s.ask(ctx, a, "token.list", userObject(a.user), func(d *action) error {
+		if err := d.person(); err != nil {
+			return err
+		}
+		rows, err := d.TokensOf(a.user)
+		list = make([]Token, len(rows))
+		for i, r := range rows {
+			list[i] = tokenOf(r)
+		}
+		return err
+	})
+	return list, err
+}
+
+// TokenLife returns the longest life of a new token.
+func (s *Service) TokenLife(ctx context.Context, a Actor) (life time.Duration, err error) {
+	err = s.ask(ctx, a, "token.list", userObject(a.user), func(d *action) error {
+		if err := d.person(); err != nil {
+			return err
+		}
+		settings, err := settingsOf(d.Tx)
+		life = settings.TokenLife
+		return err
+	})
+	return life, err
+}
+
+// RevokeToken ends one of the actor's own tokens at once. An administrator may end
+// any token. For a token that was revoked already it returns ErrNotFound.
+func (s *Service) RevokeToken(ctx context.Context, a Actor, id string) error {
+	return s.act(ctx, a, store.CounterUsers, "token.revoke", tokenObject(id), func(d *action) error {
+		if err := d.person(); err != nil {
+			return err
+		}
+		if strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" {
+			return ErrNotFound
+		}
+		row, err := d.Token(id)
+		if err != nil {
+			return err
+		}
+		if row.User != a.user && !d.access.CanManage() {
+			return d.hide()
+		}
+		if err := d.Tx.RevokeToken(id, d.now); err != nil {
+			return err
+		}
+		return d.done(tokenText(tokenOf(row)), "")
+	})
+}
+
+// AuthenticateToken returns the actor of a token's secret. The error is ErrTokenExpired if
+// the token would be right otherwise, and ErrNotLoggedIn for any other.
+func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) (Actor, error) {
+	hash, now := auth.Digest(secret), s.now()
+	var row store.Token
+	err := s.db.View(ctx, func(t *store.Tx) error {
+		var err error
+		if row, err = t.TokenByHash(hash); err != nil {
+			return err
+		}
+		if row.RevokedAt != 0 {
+			return ErrNotLoggedIn
+		}
+		if err := enabled(t, row.User); err != nil {
+			return err
+		}
+		if now >= row.ExpiresAt {
+			return ErrTokenExpired
+		}
+		return nil
+	})
+	if err != nil {
+		return Actor{}, unknown(err)
+	}
+	if now >= row.UsedAt+touchEvery.Microseconds() {
+		err = s.db.Update(ctx, func(t *store.Tx) error { return t.TouchToken(row.ID, now) })
+	}
+	return Actor{user: row.User, via: viaToken + row.ID, token: scopeOf(row), meta: m.sanitized()}, err
+}
+
+// scopeOf returns the restriction of an actor with a token.
+func scopeOf(r store.Token) *tokenScope {
+	scope := &tokenScope{readOnly: r.Scope != string(Write)}
+	if apps := tokenOf(r).Apps; len(apps) > 0 {
+		scope.apps = apps
+	}
+	return scope
+}
+
+func tokenOf(r store.Token) Token {
+	t := Token{
+		ID: r.ID, Label: r.Label, Scope: Scope(r.Scope), CreatedAt: instant(r.CreatedAt),
+		Expires: instant(r.ExpiresAt), UsedAt: instant(r.UsedAt), RevokedAt: instant(r.RevokedAt),
+	}
+	if json.Unmarshal([]byte(r.Apps), &t.Apps) != nil {
+		t.Apps = []string{""} // no application has this name, so the token may use none
+	}
+	return t
+}
+
+// tokenText returns the form of a token in the audit log, without its hash.
+func tokenText(t Token) string {
+	return text(struct {
+		Label   string    `json:"label"`
+		Scope   Scope     `json:"scope"`
+		Apps    []string  `json:"apps"`
+		Expires time.Time `json:"expires"`
+	}{t.Label, t.Scope, t.Apps, t.Expires})
+}

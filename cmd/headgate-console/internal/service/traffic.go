@@ -1,0 +1,648 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// Fleet is what the running instances report. Its methods are safe for concurrent use.
+type Fleet interface {
+	// Minutes returns the counts of an application in the last minutes by the server's
+	// clock, the current one last.
+	Minutes(ctx context.Context, app string) ([]stats.Minute, error)
+
+	// Instances returns the instances that have reported lately.
+	Instances(ctx context.Context) ([]policy.Instance, error)
+}
+
+// TrafficQuery selects counts.
+type TrafficQuery struct {
+	App    string // "" for all applications in which the actor has a role
+	Policy string // "" for requests; the name of a policy for its decisions
+
+	// From and To bound the range; To is not included. Both are widened to whole steps. A
+	// zero To stands for now, and a zero From for Last before To.
+	From, To time.Time
+
+	// Last is the length of a range without From; 0 means a quarter of an hour.
+	Last time.Duration
+
+	// Step is one of Steps, or 0 for a step that suits the range.
+	Step time.Duration
+}
+
+// Traffic is a series of counts.
+type Traffic struct {
+	From, To time.Time // in UTC
+	Step     time.Duration
+	Now      time.Time // by the server's clock, if Redis answers
+
+	// Points has one point for each step, the empty ones included.
+	Points []Point
+	Total  stats.Counts
+	Lost   int64 // requests whose counts were lost, see stats.Minute
+
+	// Late reports whether the counts of the last two minutes may be missing, because Redis
+	// does not answer or there are too many applications to ask for.
+	Late bool
+}
+
+// Point has the counts of one step.
+type Point struct {
+	At     time.Time
+	Counts stats.Counts
+	Lost   int64
+}
+
+// OtherPolicies stands in a Sum for policies that are not told apart.
+const OtherPolicies = store.OtherPolicies
+
+// Sum is the sum of the counts of a range.
+type Sum struct {
+	App    string
+	Policy string // "" for the requests
+	Counts stats.Counts
+	Lost   int64
+}
+
+// maxLive is the largest number of applications whose last minutes are read from Redis for
+// one answer.
+const maxLive = 20
+
+// Traffic returns the requests of an application or the decisions of a policy over time.
+// The actor needs a role in the application.
+func (s *Service) Traffic(ctx context.Context, a Actor, q TrafficQuery) (traffic Traffic, err error) {
+	err = s.readTraffic(ctx, a, q, func(r *reading) error {
+		traffic, err = r.chart(q.Policy)
+		return err
+	})
+	return traffic, err
+}
+
+// TrafficByPolicy returns the decisions in a range by policy, the busiest first. The actor
+// needs a role in the application, which must be given.
+func (s *Service) TrafficByPolicy(ctx context.Context, a Actor, q TrafficQuery) (list []Sum, err error) {
+	if q.App == "" {
+		return nil, invalid("app", "it is empty")
+	}
+	q.Policy = ""
+	err = s.readTraffic(ctx, a, q, func(r *reading) error {
+		sums, err := r.sums(q.App)
+		list = nil
+		for name, sum := range sums {
+			if name != store.RequestSeries {
+				list = append(list, sum)
+			}
+		}
+		slices.SortFunc(list, func(a, b Sum) int {
+			return cmp.Or(cmp.Compare(b.Counts.Total(), a.Counts.Total()), cmp.Compare(a.Policy, b.Policy))
+		})
+		return err
+	})
+	return list, err
+}
+
+// TrafficByApp returns the requests in a range, by application, of all those in which the
+// actor has a role. q.App and q.Policy are ignored.
+func (s *Service) TrafficByApp(ctx context.Context, a Actor, q TrafficQuery) (list []Sum, err error) {
+	q.App, q.Policy = "", ""
+	err = s.readTraffic(ctx, a, q, func(r *reading) error {
+		list = nil
+		for _, app := range r.apps {
+			t, err := r.total(app, store.RequestSeries)
+			if err != nil {
+				return err
+			}
+			list = append(list, t)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// span returns the range of the query at an instant.
+func (q TrafficQuery) span(now time.Time) (span, error) {
+	if q.From.IsZero() && q.Last != 0 {
+		if q.To.IsZero() {
+			q.To = now.Truncate(time.Minute).Add(time.Minute)
+		}
+		q.From = q.To.Add(-q.Last)
+	}
+	return spanOf(q.From, q.To, q.Step, now)
+}
+
+// reading reads counts in one transaction.
+type reading struct {
+	*action
+	s    *Service
+	ctx  context.Context // of the one call
+	span span
+	apps []string // in which the actor has a role, or the one of the query
+	all  bool     // apps are all applications
+
+	// live has the last minutes of each application. begin leaves only those of which the
+	// database may lack counts.
+	live map[string][]stats.Minute
+	now  time.Time
+	late bool
+}
+
+// readTraffic calls f in a read transaction, after it has read the last minutes from Redis.
+func (s *Service) readTraffic(ctx context.Context, a Actor, q TrafficQuery, f func(*reading) error) error {
+	if q.Policy != "" && !isRuleName(q.Policy) {
+		return ErrNotFound
+	}
+	verb, object := "traffic.read", "apps"
+	if q.App != "" {
+		object = appObject(q.App)
+	}
+	r := &reading{s: s, ctx: ctx}
+	err := s.ask(ctx, a, verb, object, func(d *action) (err error) {
+		r.apps, r.all, err = d.trafficApps(q.App)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.now = s.clock().UTC()
+	r.readLive()
+	if r.span, err = q.span(r.now); err != nil {
+		return err
+	}
+	return s.ask(ctx, a, verb, object, func(d *action) (err error) {
+		if err := r.begin(d); err != nil {
+			return err
+		}
+		if r.apps, r.all, err = d.trafficApps(q.App); err != nil { // they may have changed since
+			return err
+		}
+		return f(r)
+	})
+}
+
+// trafficApps returns the applications of a query, and whether they are all that there are.
+func (d *action) trafficApps(app string) (names []string, all bool, err error) {
+	if app != "" {
+		if _, err := d.app(app); err != nil {
+			return nil, false, err
+		}
+		if d.access.Role(app) == NoRole {
+			return nil, false, d.hide()
+		}
+		return []string{app}, false, nil
+	}
+	rows, err := d.Apps()
+	for _, r := range rows {
+		if d.access.Role(r.Name) != NoRole {
+			names = append(names, r.Name)
+		}
+	}
+	return names, d.access.seesAll(), err
+}
+
+// liveAtOnce is how many applications are read from Redis at the same time.
+const liveAtOnce = 4
+
+// readLive reads the last minutes of the applications from Redis.
+func (r *reading) readLive() {
+	r.live = map[string][]stats.Minute{}
+	if r.late = r.s.fleet == nil || len(r.apps) > maxLive; r.late {
+		return
+	}
+	type answer struct {
+		minutes []stats.Minute
+		err     error
+	}
+	answers := make([]answer, len(r.apps))
+	var reading sync.WaitGroup
+	free := make(chan struct{}, liveAtOnce)
+	for i, app := range r.apps {
+		free <- struct{}{}
+		reading.Go(func() {
+			answers[i].minutes, answers[i].err = r.s.fleet.Minutes(r.ctx, app)
+			<-free
+		})
+	}
+	reading.Wait()
+	for i, app := range r.apps {
+		minutes, err := answers[i].minutes, answers[i].err
+		if err != nil {
+			r.s.logger.WarnContext(r.ctx, "the last counts cannot be read", "app", app, "error", err)
+			r.late = true
+			return
+		}
+		r.live[app] = minutes
+		if n := len(minutes); n > 0 && minute(minutes[n-1].Start) != minute(r.now) {
+			r.now = minutes[n-1].Start // the server's clock is right
+		}
+	}
+}
+
+// begin takes the transaction in which the rows are read. It leaves out the last minutes of which
+// the database has every count, because to compare the two costs more than all else: they did
+// not change after the instant until which the collector has read every change.
+func (r *reading) begin(d *action) error {
+	r.action = d
+	if len(r.live) == 0 {
+		return nil
+	}
+	collected, err := d.CollectedOfAll()
+	if err != nil {
+		return err
+	}
+	for app, minutes := range r.live {
+		until := instant(collected[app])
+		if n := len(minutes); n == 0 || until.After(minutes[n-1].Start.Add(time.Minute)) {
+			continue // the server's clock was set back, and tells nothing
+		}
+		var rest []stats.Minute
+		for _, m := range minutes {
+			if m.Changed.IsZero() || !m.Changed.Before(until.Truncate(time.Millisecond)) {
+				rest = append(rest, m)
+			}
+		}
+		r.live[app] = rest
+	}
+	return nil
+}
+
+// series returns the ids of the series of a policy, or of the requests.
+func (r *reading) series(policy string) (ids []int64, err error) {
+	apps := r.apps
+	if r.all && policy == store.RequestSeries {
+		apps = []string{""}
+	}
+	rows, err := r.SeriesNamed(apps, policy)
+	for _, row := range rows {
+		ids = append(ids, row.ID)
+	}
+	return ids, err
+}
+
+// chart returns the counts of a policy, or of the requests, over time.
+func (r *reading) chart(policy string) (Traffic, error) {
+	s := r.span
+	t := Traffic{From: atMinute(s.from), To: atMinute(s.to), Step: time.Duration(s.step) * time.Minute, Now: r.now, Late: r.late}
+	t.Points = make([]Point, s.points())
+	for i := range t.Points {
+		t.Points[i].At = atMinute(s.from + int64(i)*s.step)
+	}
+	ids, err := r.series(policy)
+	if err != nil {
+		return t, err
+	}
+	add := func(row store.Traffic) {
+		p := &t.Points[(row.At-s.from)/s.step]
+		p.Counts.Add(countsOf(row.Counts))
+		p.Lost += row.Lost
+		t.Total.Add(countsOf(row.Counts))
+		t.Lost += row.Lost
+	}
+	for _, id := range ids {
+		rows, err := r.TrafficOf(int(s.level), id, s.from, s.to)
+		if err != nil {
+			return t, err
+		}
+		for _, row := range rows {
+			add(row)
+		}
+	}
+	for _, app := range r.apps {
+		rows, err := r.uncollected(app, policy)
+		if err != nil {
+			return t, err
+		}
+		for _, row := range rows {
+			add(row)
+		}
+	}
+	return t, nil
+}
+
+// uncollected returns the counts of the last minutes that are in Redis alone.
+func (r *reading) uncollected(app, policy string) (list []store.Traffic, err error) {
+	minutes := r.live[app]
+	if len(minutes) == 0 {
+		return nil, nil
+	}
+	known := map[int64]store.Traffic{}
+	rows, err := r.SeriesNamed([]string{app}, policy)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		first, last := minute(minutes[0].Start), minute(minutes[len(minutes)-1].Start)
+		collected, err := r.TrafficOf(store.ByMinute, row.ID, first, last+1)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range collected {
+			known[c.At] = c
+		}
+	}
+	for _, m := range minutes {
+		row := liveRow(m, policy)
+		if row.At < r.span.from || row.At >= r.span.to {
+			continue
+		}
+		if row.Reduce(known[row.At]); !row.Empty() {
+			list = append(list, row)
+		}
+	}
+	return list, nil
+}
+
+// liveRow returns the counts of a policy, or of the requests, in a minute.
+func liveRow(m stats.Minute, policy string) store.Traffic {
+	row := store.Traffic{At: minute(m.Start)}
+	switch policy {
+	case store.RequestSeries:
+		row.Counts, row.Lost = columnsOf(m.Requests), bounded(m.Lost)
+	case store.OtherPolicies:
+		var others stats.Counts
+		for name, c := range m.Policies {
+			if !isRuleName(name) {
+				others.Add(c)
+			}
+		}
+		row.Counts = columnsOf(others)
+	default:
+		row.Counts = columnsOf(m.Policies[policy])
+	}
+	return row
+}
+
+// total returns the sum of a policy of an application, or of its requests.
+func (r *reading) total(app, policy string) (Sum, error) {
+	sum := Sum{App: app, Policy: policy}
+	rows, err := r.SeriesNamed([]string{app}, policy)
+	if err != nil {
+		return sum, err
+	}
+	for _, s := range rows {
+		for _, p := range r.span.pieces() {
+			list, err := r.TrafficOf(int(p.level), s.ID, p.from, p.to)
+			if err != nil {
+				return sum, err
+			}
+			sum.add(list)
+		}
+	}
+	rest, err := r.uncollected(app, policy)
+	sum.add(rest)
+	return sum, err
+}
+
+func (s *Sum) add(rows []store.Traffic) {
+	for _, row := range rows {
+		s.Counts.Add(countsOf(row.Counts))
+		s.Lost += row.Lost
+	}
+}
+
+// sums returns the sums of an application by policy, with that of the requests.
+func (r *reading) sums(app string) (map[string]Sum, error) {
+	version, err := r.TrafficVersion(app)
+	if err != nil {
+		return nil, err
+	}
+	t, err := r.totals(app, version)
+	if err != nil {
+		return nil, err
+	}
+	sums := maps.Clone(t.sums)
+	return sums, r.addUncollected(app, version, t.ids, func(name string, row store.Traffic) {
+		sum := sums[name]
+		sum.App, sum.Policy = app, name
+		sum.add([]store.Traffic{row})
+		sums[name] = sum
+	})
+}
+
+// totals are the collected counts of an application in a range, by policy.
+type totals struct {
+	ids  map[string]int64 // of all series
+	sums map[string]Sum   // of those that have counts
+}
+
+// rangeKey names what is known of an application in a range of minutes.
+type rangeKey struct {
+	app      string
+	from, to int64 // to is not included
+}
+
+// totals returns the collected counts of an application. Its rows have the version.
+func (r *reading) totals(app string, version int64) (totals, error) {
+	pieces := r.span.pieces()
+	key := rangeKey{app, r.span.from, pieces[len(pieces)-1].to}
+	return r.s.totals.get(r.ctx, key, version, func() (t totals, weight int, err error) {
+		series, err := r.SeriesOf(app)
+		if err != nil {
+			return t, 0, err
+		}
+		t = totals{ids: map[string]int64{}, sums: map[string]Sum{}}
+		names, ids := map[int64]string{}, make([]int64, len(series))
+		for i, s := range series {
+			names[s.ID], t.ids[s.Policy], ids[i] = s.Policy, s.ID, s.ID
+		}
+		for _, p := range pieces {
+			rows, err := r.TrafficSums(int(p.level), ids, p.from, p.to)
+			if err != nil {
+				return t, 0, err
+			}
+			for _, row := range rows {
+				name := names[row.Series]
+				sum := t.sums[name]
+				sum.App, sum.Policy = app, name
+				sum.add([]store.Traffic{row})
+				t.sums[name] = sum
+			}
+		}
+		return t, len(series) + 1, nil
+	})
+}
+
+// seriesMinute is a minute of a series.
+type seriesMinute struct{ series, at int64 }
+
+// collected returns the rows of the series of an application in some minutes.
+func (r *reading) collected(app string, version int64, ids map[string]int64, from, to int64) (map[seriesMinute]store.Traffic, error) {
+	return r.s.collected.get(r.ctx, rangeKey{app, from, to}, version, func() (map[seriesMinute]store.Traffic, int, error) {
+		rows, err := r.TrafficWithin(store.ByMinute, slices.Sorted(maps.Values(ids)), from, to)
+		known := make(map[seriesMinute]store.Traffic, len(rows))
+		for _, row := range rows {
+			known[seriesMinute{row.Series, row.At}] = row
+		}
+		return known, len(rows) + 1, err
+	})
+}
+
+// addUncollected adds the counts of the last minutes that are in Redis alone.
+func (r *reading) addUncollected(app string, version int64, ids map[string]int64, add func(string, store.Traffic)) error {
+	live := slices.DeleteFunc(slices.Clone(r.live[app]), func(m stats.Minute) bool {
+		at := minute(m.Start)
+		return at < r.span.from || at >= r.span.to
+	})
+	if len(live) == 0 {
+		return nil
+	}
+	known, err := r.collected(app, version, ids, minute(live[0].Start), minute(live[len(live)-1].Start)+1)
+	if err != nil {
+		return err
+	}
+	for _, m := range live {
+		one := func(name string) {
+			row := liveRow(m, name)
+			if id, ok := ids[name]; ok {
+				row.Reduce(known[seriesMinute{id, row.At}])
+			}
+			if !row.Empty() {
+				add(name, row)
+			}
+		}
+		one(store.RequestSeries)
+		one(store.OtherPolicies)
+		for name := range m.Policies {
+			if name != store.OtherPolicies && isRuleName(name) {
+				one(name)
+			}
+		}
+	}
+	return nil
+}
+
+// Marker is a change of a policy, for the time axis of a chart.
+type Marker struct {
+	At      time.Time
+	Policy  string
+	Version int64
+	Action  string // as of Revision
+	Actor   string
+}
+
+// maxMarkers is the largest number of changes that are looked at for one answer.
+const maxMarkers = 500
+
+// Markers returns the changes of policies in the range of a query, the newest first, that
+// the actor sees. Of more than 500 changes it returns the newest.
+func (s *Service) Markers(ctx context.Context, a Actor, q TrafficQuery) (list []Marker, err error) {
+	if q.To.IsZero() {
+		q.To = s.clock().Add(time.Minute)
+	}
+	if q.From.IsZero() {
+		q.From = q.To.Add(-cmp.Or(q.Last, 15*time.Minute))
+	}
+	err = s.ask(ctx, a, "traffic.read", "apps", func(d *action) (err error) {
+		if q.App != "" {
+			if _, _, err := d.trafficApps(q.App); err != nil {
+				return err
+			}
+		}
+		list, _, err = d.markers(q, maxMarkers)
+		return err
+	})
+	return list, err
+}
+
+// markers looks at up to limit changes between q.From and q.To, the newest first. It returns those
+// that the actor sees, and whether there may be older ones.
+func (d *action) markers(q TrafficQuery, limit int) (list []Marker, more bool, err error) {
+	rows, err := d.RevisionsBetween(q.Policy, microseconds(q.From), microseconds(q.To), limit)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, row := range rows {
+		shown, err := d.marks(row, q.App)
+		if err != nil {
+			return nil, false, err
+		}
+		if shown {
+			list = append(list, Marker{instant(row.At), row.Policy, row.Version, row.Action, row.Actor})
+		}
+	}
+	return list, len(rows) == limit, nil
+}
+
+// marks reports whether the actor sees the policy of a revision, as [Service.Revision] has it,
+// and sees that it lists an application, before or afterwards. Every policy lists "". The rest
+// of the policy is not read.
+func (d *action) marks(row store.Revision, app string) (bool, error) {
+	before, err := appsOf(row.Before)
+	if err != nil {
+		return false, err
+	}
+	after, err := appsOf(row.After)
+	if err != nil {
+		return false, err
+	}
+	current := after
+	if row.After == "" {
+		current = before
+	}
+	if !d.access.CanSee(current) {
+		return false, nil
+	}
+	return app == "" || slices.Contains(after, app) || d.access.CanSee(before) && slices.Contains(before, app), nil
+}
+
+// appsOf returns the applications of a body, or none of "".
+func appsOf(body string) ([]string, error) {
+	if body == "" {
+		return nil, nil
+	}
+	var p struct {
+		Apps []string `json:"apps"`
+	}
+	err := json.Unmarshal([]byte(body), &p)
+	return p.Apps, err
+}
+
+// Instances returns the instances of the applications in which the actor has a role, or of
+// one of them. What they say of policies that the actor does not see is replaced in their errors;
+// see [Service.Reasons]. The error is ErrNoFleet or wraps it if Redis does not answer.
+func (s *Service) Instances(ctx context.Context, a Actor, app string) ([]policy.Instance, error) {
+	var access Access
+	err := s.ask(ctx, a, "instance.list", "instances", func(d *action) error {
+		access = d.access
+		if app != "" {
+			_, _, err := d.trafficApps(app)
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.fleet == nil {
+		return nil, ErrNoFleet
+	}
+	all, err := s.fleet.Instances(ctx)
+	if err != nil {
+		return nil, errors.Join(ErrNoFleet, err)
+	}
+	all = slices.DeleteFunc(all, func(i policy.Instance) bool {
+		return access.Role(i.App) == NoRole || app != "" && i.App != app
+	})
+	texts := make([]string, len(all))
+	for n, i := range all {
+		texts[n] = i.Error
+	}
+	reasons, err := s.Reasons(ctx, a, texts)
+	if err != nil {
+		return nil, err
+	}
+	for n := range all {
+		all[n].Error = reasons[n]
+	}
+	return all, nil
+}

@@ -1,0 +1,294 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+)
+
+// User is a person who may log in. Users are never deleted, so that a name in the
+// audit log always means the same person. They are disabled instead.
+type User struct {
+	Name               string
+	Administrator      bool
+	Disabled           bool
+	MustChangePassword bool
+	CreatedAt          time.Time
+	CreatedBy          string
+	PasswordAt         time.Time       // the time of the last change of the password
+	SecondFactor       bool            // one is in force
+	Roles              map[string]Role // by application
+}
+
+func userObject(name string) string { return "user:" + name }
+
+func userOf(r store.User, roles []store.Role) User {
+	u := User{
+		Name: r.Name, Administrator: r.Administrator, Disabled: r.Disabled, MustChangePassword: r.MustChange,
+		CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy, PasswordAt: instant(r.PasswordAt), Roles: map[string]Role{},
+	}
+	for _, role := range roles {
+		if role.User == r.Name {
+			u.Roles[role.App] = Role(role.Role)
+		}
+	}
+	return u
+}
+
+// Users returns all users by name. It requires an administrator.
+func (s *Service) Users(ctx context.Context, a Actor) (list []User, err error) {
+	err = s.ask(ctx, a, "user.list", "users", func(d *action) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
+		rows, err := d.Users()
+		if err != nil {
+			return err
+		}
+		roles, err := d.Roles()
+		byUser := map[string][]store.Role{}
+		for _, r := range roles {
+			byUser[r.User] = append(byUser[r.User], r)
+		}
+		if err != nil {
+			return err
+		}
+		factors, err := d.UsersWithSecondFactor()
+		list = make([]User, len(rows))
+		for i, r := range rows {
+			list[i] = userOf(r, byUser[r.Name])
+			_, list[i].SecondFactor = slices.BinarySearch(factors, r.Name)
+		}
+		return err
+	})
+	return list, err
+}
+
+// User returns a user. It requires an administrator or the same user.
+func (s *Service) User(ctx context.Context, a Actor, name string) (u User, err error) {
+	err = s.ask(ctx, a, "user.read", userObject(name), func(d *action) error {
+		if name != a.user || d.access.Token {
+			if err := d.manage(); err != nil {
+				return err
+			}
+		}
+		row, err := d.user(name)
+		if err != nil {
+			return err
+		}
+		roles, err := d.RolesOf(name)
+		if err != nil {
+			return err
+		}
+		u = userOf(row, roles)
+		_, u.SecondFactor, err = confirmedFactor(d.Tx, name)
+		return err
+	})
+	return u, err
+}
+
+// CreateUser adds a user without roles, and returns a password, which the user has
+// to change at the first log-in. It requires an administrator.
+func (s *Service) CreateUser(ctx context.Context, a Actor, name string) (password string, err error) {
+	return s.withPassword(ctx, func(_, hash string) error {
+		return s.manageUser(ctx, a, "user.create", name, func(d *action) error {
+			if err := CheckUser(name); err != nil {
+				return invalid("name", err.Error())
+			}
+			u := store.User{Name: name, Password: hash, MustChange: true, CreatedAt: d.now, CreatedBy: a.user, PasswordAt: d.now}
+			err := d.InsertUser(u)
+			if errors.Is(err, store.ErrExists) {
+				return invalid("name", "there is a user of that name")
+			}
+			if err != nil {
+				return err
+			}
+			return d.done("", userText(u))
+		})
+	})
+}
+
+// ResetPassword gives a user a new password, which the user has to change at the
+// next log-in, and ends all sessions of the user. The next person whom a provider gives the
+// name of the user becomes the user. It requires an administrator.
+func (s *Service) ResetPassword(ctx context.Context, a Actor, name string) (password string, err error) {
+	return s.withPassword(ctx, func(_, hash string) error {
+		return s.manageUser(ctx, a, "user.reset-password", name, func(d *action) error {
+			return d.resetPassword(name, hash)
+		})
+	})
+}
+
+// withPassword generates a password and calls f, which stores its hash.
+func (s *Service) withPassword(ctx context.Context, f func(password, hash string) error) (string, error) {
+	password := auth.NewSecret()
+	hash, err := s.passwords.Hash(ctx, password)
+	if err != nil {
+		return "", err
+	}
+	if err := f(password, hash); err != nil {
+		return "", err
+	}
+	return password, nil
+}
+
+func (d *action) resetPassword(name, hash string) error {
+	u, err := d.user(name)
+	if err != nil {
+		return err
+	}
+	before := userText(u)
+	u.Password, u.MustChange, u.PasswordAt = hash, true, d.now
+	if err := d.UpdateUser(u); err != nil {
+		return err
+	}
+	if err := d.DeleteIdentityOf(name); err != nil {
+		return err
+	}
+	if err := d.signOut(name); err != nil {
+		return err
+	}
+	return d.done(before, userText(u))
+}
+
+// signOut ends all sessions and pending log-ins of a user, and forgets the browsers of the
+// user.
+func (d *action) signOut(name string) error {
+	if _, err := d.DeleteSessionsOf(name); err != nil {
+		return err
+	}
+	if err := d.DeletePendingLoginsOf(name); err != nil {
+		return err
+	}
+	return d.DeleteOtherDevices(name, "")
+}
+
+// DisableUser ends all sessions of a user, and refuses the user and the user's
+// tokens until EnableUser. It requires an administrator. The last administrator
+// cannot be disabled.
+func (s *Service) DisableUser(ctx context.Context, a Actor, name string) error {
+	return s.changeUser(ctx, a, "user.disable", name, func(u *store.User) { u.Disabled = true })
+}
+
+// EnableUser lets a disabled user log in again. It requires an administrator.
+func (s *Service) EnableUser(ctx context.Context, a Actor, name string) error {
+	return s.changeUser(ctx, a, "user.enable", name, func(u *store.User) { u.Disabled = false })
+}
+
+// Promote makes a user an administrator. It requires an administrator.
+func (s *Service) Promote(ctx context.Context, a Actor, name string) error {
+	return s.changeUser(ctx, a, "user.promote", name, func(u *store.User) { u.Administrator = true })
+}
+
+// Demote makes an administrator a user with the roles that were assigned before.
+// It requires an administrator. The last administrator cannot be demoted.
+func (s *Service) Demote(ctx context.Context, a Actor, name string) error {
+	return s.changeUser(ctx, a, "user.demote", name, func(u *store.User) { u.Administrator = false })
+}
+
+func (s *Service) changeUser(ctx context.Context, a Actor, verb, name string, change func(*store.User)) error {
+	return s.manageUser(ctx, a, verb, name, func(d *action) error {
+		u, err := d.user(name)
+		if err != nil {
+			return err
+		}
+		was := u
+		if change(&u); u == was {
+			return errUnchanged
+		}
+		if err := d.UpdateUser(u); err != nil {
+			return err
+		}
+		n, err := d.Administrators()
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return invalid("name", "this is the last administrator: make another user one first")
+		}
+		if u.Disabled {
+			if err := d.signOut(name); err != nil {
+				return err
+			}
+		}
+		return d.done(userText(was), userText(u))
+	})
+}
+
+// SetRole gives a user a role in an application; NoRole removes it. It requires an
+// administrator.
+func (s *Service) SetRole(ctx context.Context, a Actor, user, app string, role Role) error {
+	return s.manageUser(ctx, a, "user.role", user, func(d *action) error {
+		if role != NoRole && role != Viewer && role != Owner {
+			return invalid("role", "it is not viewer, owner or nothing")
+		}
+		if _, err := d.user(user); err != nil {
+			return err
+		}
+		if _, err := d.app(app); err != nil {
+			return notField("app", "there is no application of that name", err)
+		}
+		roles, err := d.RolesOf(user)
+		if err != nil {
+			return err
+		}
+		was := userOf(store.User{Name: user}, roles).Roles[app]
+		if was == role {
+			return errUnchanged
+		}
+		if err := d.Tx.SetRole(store.Role{User: user, App: app, Role: string(role)}); err != nil {
+			return err
+		}
+		return d.done(roleText(app, was), roleText(app, role))
+	})
+}
+
+// notField returns the mistake of a field that names a missing object.
+func notField(field, message string, err error) error {
+	if errors.Is(err, ErrNotFound) {
+		return invalid(field, message)
+	}
+	return err
+}
+
+func (s *Service) manageUser(ctx context.Context, a Actor, verb, name string, f func(*action) error) error {
+	return s.act(ctx, a, store.CounterUsers, verb, userObject(name), func(d *action) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
+		return f(d)
+	})
+}
+
+// user returns a user. It does not look up invalid names.
+func (d *action) user(name string) (store.User, error) { return findUser(d.Tx, name) }
+
+func findUser(t *store.Tx, name string) (store.User, error) {
+	if CheckUser(name) != nil {
+		return store.User{}, ErrNotFound
+	}
+	return t.User(name)
+}
+
+// userText returns the form of a user in the audit log, without the hash of the
+// password.
+func userText(u store.User) string {
+	return text(struct {
+		Name          string    `json:"name"`
+		Administrator bool      `json:"administrator"`
+		Disabled      bool      `json:"disabled"`
+		MustChange    bool      `json:"must_change_password"`
+		PasswordAt    time.Time `json:"password_at"`
+	}{u.Name, u.Administrator, u.Disabled, u.MustChange, instant(u.PasswordAt)})
+}
+
+func roleText(app string, role Role) string {
+	if role == NoRole {
+		return ""
+	}
+	return text(map[string]string{"app": app, "role": string(role)})
+}

@@ -1,0 +1,536 @@
+// This file has the receivers of alerts: webhooks, and what people do with them.
+
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
+	"github.com/headgate/headgate/internal/textform"
+)
+
+// Bounds of webhooks.
+const (
+	MaxWebhooks    = 100 // of all users
+	MaxWebhookName = 100 // bytes
+	MaxWebhookApps = 100
+
+	// MinRepeat and MaxRepeat bound how often an alert is told again while it stands.
+	MinRepeat = 15 * time.Minute
+	MaxRepeat = 7 * 24 * time.Hour
+
+	// DefaultRepeat is how often a form proposes to tell it again.
+	DefaultRepeat = 4 * time.Hour
+
+	// KeptDeliveries is how many messages of a webhook are kept, apart from those that wait.
+	KeptDeliveries = 50
+
+	// bothSecrets is for how long messages are signed with the old secret, too, after a new one
+	// was made.
+	bothSecrets = 24 * time.Hour
+)
+
+// WebhookDraft is what people say about a webhook.
+type WebhookDraft struct {
+	Name string
+	URL  string // it may hold a secret of the receiver
+
+	// Apps are the applications whose alerts are sent. All means all of them, those included
+	// that are added later; Apps is empty then.
+	Apps []string
+	All  bool
+
+	Conditions []Condition // at most one of a kind
+
+	// RepeatAfter is when an alert that stands is told again; 0 means never.
+	RepeatAfter time.Duration
+
+	Enabled bool
+}
+
+// Webhook is a receiver of alerts, without its secret.
+type Webhook struct {
+	WebhookDraft
+	ID        string
+	CreatedAt time.Time
+	CreatedBy string
+	RenewedAt time.Time // of the secret; zero if it is the first
+
+	Standing   []Alert    // the alerts that stand, by kind and application
+	Deliveries []Delivery // the newest messages, the newest first; in a list only one
+
+	// CanEdit reports whether the actor may change it.
+	CanEdit bool
+}
+
+// Alert is a condition that holds.
+type Alert struct {
+	Kind  AlertKind
+	App   string // "" for what concerns all applications
+	Since time.Time
+	Text  string // in words
+}
+
+// Delivery is a message to a webhook.
+type Delivery struct {
+	ID        string
+	Event     string // EventBegun, EventStands, EventEnded or EventTest
+	Kind      AlertKind
+	App       string
+	CreatedAt time.Time
+	State     string // "waiting", "done" or "failed"
+	Attempts  int64
+	NextAt    time.Time // of a message that waits
+	Status    int64     // of the last answer, or 0
+	Error     string    // of the last attempt, or ""
+	TriedAt   time.Time // zero before the first attempt
+	Body      string    // JSON
+}
+
+// The events that a message is about.
+const (
+	EventBegun  = "alert.begun"
+	EventStands = "alert.stands" // it was told before
+	EventEnded  = "alert.ended"
+	EventTest   = "test"
+)
+
+func webhookObject(id string) string { return "webhook:" + sanitize(id, 32) }
+
+func (d *WebhookDraft) check(sender *webhook.Sender) (f faults) {
+	if d.Name == "" {
+		f.note("name", errors.New("it is empty"))
+	} else if strings.ContainsAny(d.Name, "\n\t") {
+		f.note("name", errors.New("it is more than one line"))
+	}
+	f.note("name", textform.Check(d.Name, MaxWebhookName))
+	f.note("url", sender.CheckURL(d.URL))
+	switch {
+	case d.All && len(d.Apps) > 0:
+		f.note("apps", errors.New("it is for all applications, and lists some"))
+	case !d.All && len(d.Apps) == 0:
+		f.note("apps", errors.New("choose an application"))
+	case len(d.Apps) > MaxWebhookApps:
+		f.note("apps", fmt.Errorf("%d are more than %d", len(d.Apps), MaxWebhookApps))
+	}
+	if d.RepeatAfter != 0 && (d.RepeatAfter < MinRepeat || d.RepeatAfter > MaxRepeat) {
+		f.note("repeat_after", fmt.Errorf("it is not 0, for never, or a time from %s to %d days", textform.Duration(MinRepeat), MaxRepeat/(24*time.Hour)))
+	}
+	if d.RepeatAfter%time.Second != 0 {
+		f.note("repeat_after", errors.New("it is not a whole number of seconds"))
+	}
+	checkConditions(&f, d.Conditions)
+	return f
+}
+
+// stored returns a draft in the form in which it is stored: applications and conditions in their
+// order.
+func (d WebhookDraft) stored() WebhookDraft {
+	d.Name = strings.TrimSpace(d.Name)
+	d.Apps = slices.Compact(slices.Sorted(slices.Values(d.Apps)))
+	d.Conditions = slices.Clone(d.Conditions)
+	slices.SortStableFunc(d.Conditions, func(a, b Condition) int { return rankOf(a.Kind) - rankOf(b.Kind) })
+	return d
+}
+
+// row writes a draft into a row.
+func (d WebhookDraft) row(w *store.Webhook) {
+	w.Name, w.URL, w.Apps, w.Conditions = d.Name, d.URL, text(append([]string{}, d.Apps...)), text(d.Conditions)
+	w.RepeatAfter, w.Enabled = d.RepeatAfter.Microseconds(), d.Enabled
+}
+
+func webhookOf(r store.Webhook) (w Webhook, err error) {
+	w = Webhook{ID: r.ID, CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy, RenewedAt: instant(r.RenewedAt)}
+	w.Name, w.URL, w.Enabled = r.Name, r.URL, r.Enabled
+	w.RepeatAfter = time.Duration(r.RepeatAfter) * time.Microsecond
+	err = errors.Join(json.Unmarshal([]byte(r.Apps), &w.Apps), json.Unmarshal([]byte(r.Conditions), &w.Conditions))
+	if err != nil {
+		return w, fmt.Errorf("row of webhook %q: %w", r.ID, err)
+	}
+	w.All = len(w.Apps) == 0
+	return w, nil
+}
+
+// text returns the form of a webhook in the audit log. Its URL may hold a secret, so that only
+// its host is there, and a digest that shows a change.
+func (d WebhookDraft) text() string {
+	return text(struct {
+		Name       string      `json:"name"`
+		To         string      `json:"to"`
+		Digest     string      `json:"url_sha256"`
+		Apps       []string    `json:"apps"`
+		All        bool        `json:"all,omitempty"`
+		Conditions []Condition `json:"conditions"`
+		Repeat     int64       `json:"repeat_after"`
+		Enabled    bool        `json:"enabled"`
+	}{d.Name, webhook.Place(d.URL), auth.Digest(d.URL), d.Apps, d.All, d.Conditions, int64(d.RepeatAfter / time.Second), d.Enabled})
+}
+
+func deliveryOf(r store.Delivery) Delivery {
+	d := Delivery{
+		ID: r.ID, Event: r.Event, Kind: AlertKind(r.Kind), App: r.App, CreatedAt: instant(r.CreatedAt), State: r.State,
+		Attempts: r.Attempts, Status: r.Status, Error: r.Error, TriedAt: instant(r.TriedAt), Body: r.Body,
+	}
+	if r.State == store.StateWaiting {
+		d.NextAt = instant(r.NextAt)
+	}
+	return d
+}
+
+// ownsAlerts reports whether the actor owns all that a webhook is told about.
+func (a Access) ownsAlerts(d WebhookDraft) bool {
+	if d.All {
+		return a.seesAll()
+	}
+	return !slices.ContainsFunc(d.Apps, func(app string) bool { return a.Role(app) != Owner })
+}
+
+// checkWebhook refuses a draft of an actor who does not own all of its applications, and reports
+// all mistakes in it.
+func (d *action) checkWebhook(draft WebhookDraft, sender *webhook.Sender) error {
+	if d.access.ReadOnly || !d.access.ownsAlerts(draft) {
+		return d.deny("it takes the owner of every application that the webhook is for, and for all of them an administrator")
+	}
+	f := draft.check(sender)
+	for _, app := range draft.Apps[:min(len(draft.Apps), MaxWebhookApps)] {
+		if _, err := d.app(app); errors.Is(err, ErrNotFound) {
+			f.note("apps", fmt.Errorf("there is no application %q", textform.Clip(app)))
+		} else if err != nil {
+			return err
+		}
+	}
+	for _, c := range draft.Conditions {
+		if c.Policy == "" || c.Policy == AnyPolicy || len(f) > 0 {
+			continue
+		}
+		p, err := d.policy(c.Policy)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		listed := func(app string) bool { return slices.Contains(draft.Apps, app) }
+		if err != nil || !draft.All && !slices.ContainsFunc(p.Apps, listed) {
+			f.note("conditions."+string(c.Kind)+".policy", fmt.Errorf("no policy %q lists one of the applications", textform.Clip(c.Policy)))
+		}
+	}
+	return f.err()
+}
+
+// webhook returns a webhook of which the actor owns all applications.
+func (d *action) webhook(id string) (store.Webhook, Webhook, error) {
+	if strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" {
+		return store.Webhook{}, Webhook{}, ErrNotFound
+	}
+	row, err := d.Tx.Webhook(id)
+	if err != nil {
+		return row, Webhook{}, err
+	}
+	w, err := webhookOf(row)
+	if err != nil {
+		return row, w, err
+	}
+	if !d.access.ownsAlerts(w.WebhookDraft) {
+		return row, w, d.hide()
+	}
+	w.CanEdit = !d.access.ReadOnly
+	return row, w, nil
+}
+
+// webhooksFor returns the quoted names of the webhooks that list an application.
+func (d *action) webhooksFor(app string) (names []string, err error) {
+	rows, err := d.Tx.Webhooks()
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		w, err := webhookOf(row)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(w.Apps, app) {
+			names = append(names, strconv.Quote(w.Name))
+		}
+	}
+	return names, nil
+}
+
+// webhookToEdit returns a webhook that the actor may change.
+func (d *action) webhookToEdit(id string) (store.Webhook, Webhook, error) {
+	row, w, err := d.webhook(id)
+	if err == nil && !w.CanEdit {
+		err = d.deny("the token may only read")
+	}
+	return row, w, err
+}
+
+// addState adds to a webhook which of the alerts stand, and its newest messages.
+func (d *action) addState(w *Webhook, alerts []store.Alert, limit int) error {
+	for _, row := range alerts {
+		if row.Webhook != w.ID || row.Since == 0 {
+			continue
+		}
+		found, err := findingOf(row)
+		if err != nil {
+			return err
+		}
+		w.Standing = append(w.Standing, Alert{Kind: AlertKind(row.Kind), App: row.App, Since: instant(row.Since), Text: found.Text})
+	}
+	rows, err := d.DeliveriesOf(w.ID, limit)
+	for _, row := range rows {
+		w.Deliveries = append(w.Deliveries, deliveryOf(row))
+	}
+	return err
+}
+
+// Webhooks returns the webhooks all of whose applications the actor owns, by name, each with its
+// last message.
+func (s *Service) Webhooks(ctx context.Context, a Actor) (list []Webhook, err error) {
+	err = s.ask(ctx, a, "webhook.list", "webhooks", func(d *action) error {
+		list = nil
+		rows, err := d.Tx.Webhooks()
+		if err != nil {
+			return err
+		}
+		alerts, err := d.Alerts()
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			w, err := webhookOf(row)
+			if err != nil {
+				return err
+			}
+			if !d.access.ownsAlerts(w.WebhookDraft) {
+				continue
+			}
+			w.CanEdit = !d.access.ReadOnly
+			if err := d.addState(&w, alerts, 1); err != nil {
+				return err
+			}
+			list = append(list, w)
+		}
+		return nil
+	})
+	return list, err
+}
+
+// Webhook returns a webhook with the alerts that stand and its last KeptDeliveries messages. The
+// actor has to own all of its applications; for all applications it takes an administrator.
+func (s *Service) Webhook(ctx context.Context, a Actor, id string) (w Webhook, err error) {
+	err = s.ask(ctx, a, "webhook.read", webhookObject(id), func(d *action) error {
+		if _, w, err = d.webhook(id); err != nil {
+			return err
+		}
+		alerts, err := d.Alerts()
+		if err != nil {
+			return err
+		}
+		return d.addState(&w, alerts, KeptDeliveries)
+	})
+	return w, err
+}
+
+// CreateWebhook adds a webhook, and returns its secret, which no other method returns. The actor
+// has to own all of its applications; for all applications it takes an administrator.
+func (s *Service) CreateWebhook(ctx context.Context, a Actor, draft WebhookDraft) (w Webhook, secret string, err error) {
+	id, secret, draft := auth.NewID(), webhook.NewSecret(), draft.stored()
+	err = s.act(ctx, a, store.CounterWebhooks, "webhook.create", webhookObject(id), func(d *action) error {
+		if err := d.checkWebhook(draft, s.sender); err != nil {
+			return err
+		}
+		rows, err := d.Tx.Webhooks()
+		if err != nil {
+			return err
+		}
+		if len(rows) >= MaxWebhooks {
+			return invalid("", fmt.Sprintf("there are %d webhooks already: delete some", len(rows)))
+		}
+		row := store.Webhook{ID: id, Secret: secret, CreatedAt: d.now, CreatedBy: a.user}
+		draft.row(&row)
+		if err := d.InsertWebhook(row); err != nil {
+			return err
+		}
+		if w, err = webhookOf(row); err != nil {
+			return err
+		}
+		w.CanEdit = true
+		return d.done("", draft.text())
+	})
+	if err != nil {
+		return Webhook{}, "", err
+	}
+	return w, secret, nil
+}
+
+// CheckWebhook returns the mistakes in a draft, and changes nothing. The actor has to own all of its
+// applications.
+func (s *Service) CheckWebhook(ctx context.Context, a Actor, draft WebhookDraft) error {
+	draft = draft.stored()
+	return s.ask(ctx, a, "webhook.create", "webhooks", func(d *action) error { return d.checkWebhook(draft, s.sender) })
+}
+
+// UpdateWebhook changes a webhook. An alert that stands and is not watched any more ends. The
+// actor has to own all of its applications, before and after.
+func (s *Service) UpdateWebhook(ctx context.Context, a Actor, id string, draft WebhookDraft) (w Webhook, err error) {
+	draft = draft.stored()
+	err = s.act(ctx, a, store.CounterWebhooks, "webhook.update", webhookObject(id), func(d *action) error {
+		row, was, err := d.webhookToEdit(id)
+		if err != nil {
+			return err
+		}
+		if err := d.checkWebhook(draft, s.sender); err != nil {
+			return err
+		}
+		draft.row(&row)
+		if w, err = webhookOf(row); err != nil {
+			return err
+		}
+		w.CanEdit = true
+		if was.text() == draft.text() {
+			return errUnchanged
+		}
+		if err := d.UpdateWebhook(row); err != nil {
+			return err
+		}
+		if err := d.quiet(was, draft.Enabled); err != nil {
+			return err
+		}
+		return d.done(was.text(), draft.text())
+	})
+	return w, err
+}
+
+// EnableWebhook turns a webhook on or off. One that is off sends nothing: its alerts are
+// forgotten, and messages that wait are not sent. The actor has to own all of its applications.
+func (s *Service) EnableWebhook(ctx context.Context, a Actor, id string, on bool) error {
+	return s.act(ctx, a, store.CounterWebhooks, "webhook.update", webhookObject(id), func(d *action) error {
+		row, was, err := d.webhookToEdit(id)
+		if err != nil {
+			return err
+		}
+		if row.Enabled == on {
+			return errUnchanged
+		}
+		row.Enabled = on
+		if err := d.UpdateWebhook(row); err != nil {
+			return err
+		}
+		if err := d.quiet(was, on); err != nil {
+			return err
+		}
+		becomes := was.WebhookDraft
+		becomes.Enabled = on
+		return d.done(was.text(), becomes.text())
+	})
+}
+
+// quiet forgets what a webhook that is turned off has to tell.
+func (d *action) quiet(was Webhook, on bool) error {
+	if on || !was.Enabled {
+		return nil
+	}
+	alerts, err := d.Alerts()
+	if err != nil {
+		return err
+	}
+	for _, row := range alerts {
+		if row.Webhook == was.ID {
+			if err := d.DeleteAlert(row); err != nil {
+				return err
+			}
+		}
+	}
+	return d.CancelDeliveries(was.ID, "the webhook was turned off before", d.now)
+}
+
+// RenewWebhookSecret makes a new secret for a webhook, and returns it. For a day messages are
+// signed with the old one, too. The actor has to own all of its applications.
+func (s *Service) RenewWebhookSecret(ctx context.Context, a Actor, id string) (secret string, err error) {
+	secret = webhook.NewSecret()
+	err = s.act(ctx, a, store.CounterWebhooks, "webhook.renew-secret", webhookObject(id), func(d *action) error {
+		row, was, err := d.webhookToEdit(id)
+		if err != nil {
+			return err
+		}
+		row.SecretBefore, row.Secret, row.RenewedAt = row.Secret, secret, d.now
+		if err := d.UpdateWebhook(row); err != nil {
+			return err
+		}
+		return d.done("", was.text())
+	})
+	if err != nil {
+		return "", err
+	}
+	return secret, nil
+}
+
+// DeleteWebhook deletes a webhook with its messages. The actor has to own all of its applications.
+func (s *Service) DeleteWebhook(ctx context.Context, a Actor, id string) error {
+	return s.act(ctx, a, store.CounterWebhooks, "webhook.delete", webhookObject(id), func(d *action) error {
+		_, was, err := d.webhookToEdit(id)
+		if err != nil {
+			return err
+		}
+		if err := d.Tx.DeleteWebhook(id); err != nil {
+			return err
+		}
+		return d.done(was.text(), "")
+	})
+}
+
+// TestWebhook sends a message at once, also if the webhook is off, and returns what became of it.
+// It is not tried again. The audit log has it before it is sent. While one is sent, another is
+// refused. The actor has to own all of its applications.
+func (s *Service) TestWebhook(ctx context.Context, a Actor, id string) (Delivery, error) {
+	_, busy := s.testing.LoadOrStore(id, true)
+	if !busy {
+		defer s.testing.Delete(id)
+	}
+	var row store.Webhook
+	err := s.act(ctx, a, store.CounterWebhooks, "webhook.test", webhookObject(id), func(d *action) (err error) {
+		var was Webhook
+		if row, was, err = d.webhookToEdit(id); err != nil {
+			return err
+		}
+		if busy {
+			return invalid("", "a test message is being sent already")
+		}
+		return d.done("", was.text())
+	})
+	if err != nil {
+		return Delivery{}, err
+	}
+	now := s.now()
+	sent := store.Delivery{
+		ID: newMessageID(), Webhook: row.ID, Event: EventTest, CreatedAt: now, Attempts: 1,
+		Body: message{Type: EventTest, At: instant(now), Text: fmt.Sprintf("This is a test of the webhook %q of headgate.", plain(row.Name))}.of(row).text(),
+	}
+	s.post(ctx, row, &sent, false)
+	err = s.db.Update(ctx, func(t *store.Tx) error {
+		if _, err := t.Webhook(row.ID); err != nil {
+			return err
+		}
+		if err := t.InsertDelivery(sent); err != nil {
+			return err
+		}
+		return forgetDeliveries(t, row.ID)
+	})
+	return deliveryOf(sent), err
+}
+
+// forgetDeliveries deletes the messages of a webhook beyond the newest.
+func forgetDeliveries(t *store.Tx, id string) error {
+	rows, err := t.DeliveriesOf(id, KeptDeliveries)
+	if err != nil || len(rows) < KeptDeliveries {
+		return err
+	}
+	return t.ForgetDeliveries(id, rows[len(rows)-1].CreatedAt)
+}

@@ -1,0 +1,171 @@
+// This file has who is refused and admitted most, and what may be done about a key.
+
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/topkeys"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// Top returns the keys that the policies of an application refuse and admit most often. The
+// actor needs a role in the application. The error is ErrNoFleet or wraps it if Redis does not
+// answer.
+func (s *Service) Top(ctx context.Context, a Actor, app string) (stats.Top, error) {
+	err := s.ask(ctx, a, "top.read", appObject(app), func(d *action) error {
+		if _, err := d.app(app); err != nil {
+			return err
+		}
+		if d.access.Role(app) == NoRole {
+			return d.hide()
+		}
+		return nil
+	})
+	if err != nil {
+		return stats.Top{}, err
+	}
+	if s.top == nil {
+		return stats.Top{}, ErrNoFleet
+	}
+	top, err := s.top(ctx, app)
+	if err != nil {
+		return stats.Top{}, errors.Join(ErrNoFleet, err)
+	}
+	return top, nil
+}
+
+// CheckBan returns an error if a key cannot be banned under the policy for the time.
+func CheckBan(p policy.Policy, span time.Duration) error {
+	ban := p.Ban.Core()
+	switch {
+	case ban == nil:
+		return invalid("ban", "the policy bans no keys: fill in “Ban after” in its form")
+	case p.Mode != policy.Enforce:
+		return invalid("ban", fmt.Sprintf("the policy bans no keys in the mode %s", p.Mode))
+	case span < time.Second || span > ban.Max || span%time.Millisecond != 0:
+		return invalid("for", fmt.Sprintf("it is not a time from 1s to %s, which the policy bans for at most", ban.Max))
+	}
+	return nil
+}
+
+// ImposeBan is [Service.ResetKey] for impose, which bans a key for a time from now on. The
+// error says so if the policy bans no keys, or only for a shorter time.
+func (s *Service) ImposeBan(ctx context.Context, a Actor, name, key string, span time.Duration, impose func(context.Context, policy.Policy, string, time.Duration) error) error {
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	note := func(p policy.Policy, key string) (string, error) {
+		return with(keyText(key, p), "for", span.String()), CheckBan(p, span)
+	}
+	return s.changeKey(ctx, a, "ban.impose", name, key, note, func(ctx context.Context, p policy.Policy, key string) error {
+		return impose(ctx, p, key, span)
+	})
+}
+
+// checkKey returns an error for a key that no request is counted by.
+func checkKey(key string) error {
+	if IsShortened(key) {
+		return invalid("key", "it is the beginning of a longer key and a digest, which the page of top keys shows in its place")
+	}
+	return checkLength(key)
+}
+
+// IsShortened reports whether a key of [Service.Top] stands for a longer one, which is not
+// known.
+func IsShortened(key string) bool { return topkeys.Shorten(key) != key && len(key) <= 80 }
+
+// with adds a field to the form of a key in the audit log.
+func with(key, field string, value any) string {
+	return key[:len(key)-1] + "," + text(field) + ":" + text(value) + "}"
+}
+
+// AllowKey puts a key on the list of those that a policy does not limit, and takes it from
+// the list of those that it denies. It is a change of the policy, with a version in its
+// history. The actor has to own every application that the policy lists. If version is not
+// the current one, the error is a ConflictError. A key that is listed already changes nothing.
+func (s *Service) AllowKey(ctx context.Context, a Actor, name, key string, version int64) (saved policy.Policy, err error) {
+	return s.changeForKey(ctx, a, name, key, version, "a key is allowed", func(p policy.Policy) (policy.Policy, error) {
+		if !slices.Contains(p.Access.Allow.Keys, key) {
+			p.Access.Allow.Keys = append(slices.Clone(p.Access.Allow.Keys), key)
+		}
+		p.Access.Deny.Keys = slices.DeleteFunc(slices.Clone(p.Access.Deny.Keys), func(k string) bool { return k == key })
+		if len(p.Access.Deny.Keys) == 0 {
+			p.Access.Deny.Keys = nil
+			if len(p.Access.Deny.Networks) == 0 && !p.Access.DenyOthers {
+				p.Access.DenyStatus = 0 // no caller would get it
+			}
+		}
+		return p, nil
+	})
+}
+
+// LimitKey is [Service.AllowKey] for a limit of its own that the key gets under the policy, in
+// place of the one that it had. A nil limit takes the key's own limit away.
+func (s *Service) LimitKey(ctx context.Context, a Actor, name, key string, limit *core.Limit, version int64) (saved policy.Policy, err error) {
+	note := "a key has a limit of its own"
+	if limit == nil {
+		note = "a key has no limit of its own any longer"
+	}
+	return s.changeForKey(ctx, a, name, key, version, note, func(p policy.Policy) (policy.Policy, error) {
+		return WithKeyLimit(p, key, limit)
+	})
+}
+
+// WithKeyLimit returns a valid policy as [Service.LimitKey] would make it. It does not change
+// the one that it is given. Its errors name the fields "key" and "limit".
+func WithKeyLimit(p policy.Policy, key string, limit *core.Limit) (policy.Policy, error) {
+	own := maps.Clone(p.Overrides)
+	if limit == nil {
+		delete(own, key)
+		if len(own) == 0 {
+			own = nil
+		}
+		p.Overrides = own
+		return p, nil
+	}
+	if err := p.CheckOverriddenKey(key); err != nil {
+		return p, invalid("key", err.Error())
+	}
+	if own == nil {
+		own = map[string]core.Limit{}
+	}
+	own[key] = *limit
+	p.Overrides = own
+	var f faults
+	for _, fault := range faultsOf(p.Validate()) {
+		f.note("limit", errors.New(fault.Message))
+	}
+	return p, f.err()
+}
+
+// changeForKey saves a policy with a change that is about a key. The note is for its history.
+func (s *Service) changeForKey(ctx context.Context, a Actor, name, key string, version int64, note string,
+	change func(policy.Policy) (policy.Policy, error)) (saved policy.Policy, err error) {
+	if err := checkKey(key); err != nil {
+		return saved, err
+	}
+	err = s.change(ctx, a, updated, name, func(d *action) error {
+		p, err := d.owned(name, version)
+		if err != nil {
+			return err
+		}
+		p.Version = version
+		if p, err = change(p); err != nil {
+			return err
+		}
+		if err := d.valid(p); err != nil {
+			return err
+		}
+		saved, err = d.update(p, updated, note)
+		return err
+	})
+	return saved, err
+}

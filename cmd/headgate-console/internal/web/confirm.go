@@ -1,0 +1,116 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
+)
+
+// confirmation is a page that says what a change does before it is made. It works without
+// JavaScript. A form without confirm=yes is answered with it.
+type confirmation struct {
+	Title        string           // "Delete the policy login?"
+	Key          string           // the key that it is about, or ""
+	Consequences []string         // one paragraph each, with numbers where there are some
+	Changes      []service.Change // the fields that differ after it, or nil
+	Action       string           // where the form is sent by POST, with confirm=yes
+	Fields       []hidden
+	Inputs       []input // further fields, which the user fills in
+	Asks         bool    // it only asks for the inputs: another page follows before the change
+	Button       string  // "Delete the policy"
+	Danger       bool
+	Back         string // the page to return to without the change
+	Comment      bool   // offer a comment on the change
+	Mistakes     mistakes
+}
+
+// input is a field of a confirmation.
+type input struct{ Name, Label, Value, Help string }
+
+// confirm answers with the page of a confirmation.
+func (v *request) confirm(c confirmation) error {
+	status := http.StatusOK
+	if c.Mistakes != nil {
+		status = http.StatusUnprocessableEntity
+	}
+	return v.show(status, "confirm", c.Title, c)
+}
+
+// confirmed reports whether the user has seen the page of the confirmation.
+func (v *request) confirmed() bool { return v.field("confirm") == "yes" }
+
+// saying returns the actor with the comment of the form.
+func (v *request) saying() service.Actor { return v.actor.Saying(v.field("comment")) }
+
+// keepComment has a confirmation keep the comment of the form before it, or else offer one.
+func (v *request) keepComment(c *confirmation) {
+	if text := v.field("comment"); text != "" {
+		c.Fields = append(c.Fields, hidden{"comment", text})
+		return
+	}
+	c.Comment = true
+}
+
+// commentMistake returns the mistake of an error that is about the comment alone, or nil.
+func commentMistake(err error) mistakes {
+	if m := mistakesOf(err); len(m) == 1 && m["comment"] != nil {
+		return m
+	}
+	return nil
+}
+
+// inForce says where a policy is in force.
+func inForce(p policy.Policy) string {
+	if len(p.Apps) == 1 {
+		return "the instances of " + p.Apps[0]
+	}
+	return "the instances of " + strings.Join(p.Apps[:len(p.Apps)-1], ", ") + " and " + p.Apps[len(p.Apps)-1]
+}
+
+// lately says what a policy did in the last hour.
+func (v *request) lately(p policy.Policy) (string, error) {
+	now := v.Clock()
+	seen, err := v.Service.Traffic(v.r.Context(), v.actor, service.TrafficQuery{Policy: p.Name, From: now.Add(-time.Hour), To: now})
+	if err != nil {
+		return "", err
+	}
+	f := figuresOf(seen.Total)
+	refused := f.Of("refused")
+	if p.Mode == policy.Shadow {
+		return fmt.Sprintf("It is in shadow. In the last hour it would have refused %s of %s requests.", digits(f.Of("shadow")), digits(f.All)), nil
+	}
+	if refused == 0 {
+		return fmt.Sprintf("In the last hour it refused none of %s requests.", digits(f.All)), nil
+	}
+	return fmt.Sprintf("In the last hour it refused %s of %s requests. Such requests will pass, unless another policy refuses them.", digits(refused), digits(f.All)), nil
+}
+
+// confirmOff asks before a policy is turned off. when says when, such as "now".
+func (v *request) confirmOff(p policy.Policy, when, action string, fields []hidden) error {
+	lately, err := v.lately(p)
+	if err != nil {
+		return err
+	}
+	c := confirmation{
+		Title:        "Turn off the policy " + p.Name + "?",
+		Consequences: []string{"From " + when + " " + inForce(p) + " do not apply it: it refuses no request, and counts none. Its settings and its history stay.", lately},
+		Action:       action, Fields: fields, Button: "Turn it off", Danger: true, Back: policyPath(p.Name),
+	}
+	v.keepComment(&c)
+	return v.confirm(c)
+}
+
+// sent returns the fields of the form without those that the page of the confirmation has itself; see keepComment.
+func (v *request) sent() []hidden {
+	var list []hidden
+	for _, h := range hiddenOf(v.r.PostForm) {
+		if h.Name != "confirm" && h.Name != "comment" {
+			list = append(list, h)
+		}
+	}
+	return list
+}

@@ -1,0 +1,95 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
+)
+
+// conflict is the page of a change that came after another one.
+type conflict struct {
+	Name     string
+	Theirs   policy.Policy
+	Deleted  bool
+	Deletion bool // the user wanted to delete it
+	Base     int64
+	Rows     []difference
+	Save     string // the address for saving mine on top
+	Edit     []hidden
+	HasBase  bool
+}
+
+// difference is a field in both versions.
+type difference struct {
+	Field, Before, Mine, Theirs string
+
+	IChanged, TheyChanged bool
+}
+
+// Clash reports whether both changed the field, to different values.
+func (d difference) Clash() bool { return d.IChanged && d.TheyChanged && d.Mine != d.Theirs }
+
+// ChangedBy names the authors of the change.
+func (d difference) ChangedBy() string {
+	switch {
+	case d.Clash():
+		return "both of you"
+	case d.IChanged && d.TheyChanged:
+		return "both, alike"
+	case d.IChanged:
+		return "you"
+	case d.TheyChanged:
+		return "the other"
+	}
+	return ""
+}
+
+// conflictOr shows both versions if the error is a conflict, or returns the error.
+func (v *request) conflictOr(err error) error {
+	var e *service.ConflictError
+	if !errors.As(err, &e) {
+		return err
+	}
+	c := conflict{Name: e.Mine.Name, Theirs: e.Theirs, Deleted: e.Deleted, Base: e.Mine.Version, Deletion: e.Mine.Limit.Quota == 0}
+	if c.Deletion && !c.Deleted {
+		return v.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
+	}
+	base, ok := v.base(e.Mine)
+	c.HasBase = ok
+	c.Rows = differences(base, e.Mine, e.Theirs, ok)
+	d := draftFrom(e.Mine)
+	d.Version = e.Theirs.Version
+	c.Save = policyPath(e.Mine.Name) + "/edit"
+	if e.Deleted {
+		d.Version, c.Save = 0, "/new"
+	}
+	c.Edit = append(hiddenOf(d.values()), hidden{"comment", v.field("comment")})
+	return v.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
+}
+
+// base returns the version that mine is based on, if the history has it.
+func (v *request) base(mine policy.Policy) (policy.Policy, bool) {
+	r, err := v.Service.Revision(v.r.Context(), v.actor, mine.Name, mine.Version)
+	if err != nil || r.After == nil {
+		return policy.Policy{}, false
+	}
+	return *r.After, true
+}
+
+func differences(base, mine, theirs policy.Policy, hasBase bool) []difference {
+	was, a, b := textsOf(base), textsOf(mine), textsOf(theirs)
+	var list []difference
+	for _, f := range policyFields() {
+		list = append(list, difference{
+			Field: f, Before: was[f], Mine: a[f], Theirs: b[f],
+			IChanged: hasBase && a[f] != was[f], TheyChanged: hasBase && b[f] != was[f],
+		})
+	}
+	return list
+}
+
+// VersionText returns the current version as text.
+func (c conflict) VersionText() string { return strconv.FormatInt(c.Theirs.Version, 10) }

@@ -1,0 +1,41 @@
+package web
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+// bin is the page of the policies that do not exist any more.
+type bin struct {
+	Deleted []gone
+	Next    int // the next page, or 0
+}
+
+// gone is a policy that was deleted, and whether the actor may restore it.
+type gone struct {
+	service.Revision
+	Last    int64 // the version to restore
+	CanBack bool
+}
+
+func deletedPage(v *request) error {
+	page, err := strconv.Atoi(v.query("page"))
+	if err != nil || page < 1 {
+		page = 1
+	}
+	list, more, err := v.Service.Deleted(v.r.Context(), v.actor, page, 0)
+	if err != nil {
+		return err
+	}
+	b := bin{}
+	for _, r := range list {
+		can := r.Before != nil && v.access.CanEdit(r.Before.Apps)
+		b.Deleted = append(b.Deleted, gone{r, r.Version - 1, can})
+	}
+	if more {
+		b.Next = page + 1
+	}
+	return v.show(http.StatusOK, "deleted", "Deleted policies", b)
+}

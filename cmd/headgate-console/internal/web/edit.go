@@ -1,0 +1,218 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
+)
+
+// newPage shows the templates, or the form of a new policy: from a template, from nothing, or
+// as a copy of another policy.
+func newPage(v *request) error {
+	apps, err := v.ownApps()
+	if err != nil {
+		return err
+	}
+	if len(apps) == 0 && v.access.CanManage() {
+		return v.show(http.StatusOK, "noapps", "New policy", nil)
+	}
+	if len(apps) == 0 {
+		return v.Service.Refuse(v.r.Context(), v.actor, "policy.create", "policies", "it takes the owner of an application")
+	}
+	if v.query("from") == "" && v.query("template") == "" {
+		return v.show(http.StatusOK, "begin", "New policy", v.begin())
+	}
+	d, needs, err := v.begun()
+	if err != nil {
+		return err
+	}
+	if len(d.Apps) == 0 {
+		d.Apps = appsToBegin(apps, v.query("app"))
+	}
+	f, err := v.form(d, nil, true)
+	if err != nil {
+		return err
+	}
+	f.Needs = needs
+	return v.show(http.StatusOK, "form", "New policy", f)
+}
+
+// appsToBegin returns the applications that a new policy begins with: the wanted one, or the only
+// one that there is.
+func appsToBegin(own []string, wanted string) []string {
+	switch {
+	case slices.Contains(own, wanted):
+		return []string{wanted}
+	case len(own) == 1:
+		return own
+	}
+	return nil
+}
+
+// begin is the page of the templates.
+type begin struct {
+	Kinds   []kindLink
+	Nothing string // the address of the form without a template
+}
+
+// kindLink leads to the form of a template.
+type kindLink struct {
+	kindOfUse
+	Link string
+}
+
+// begin returns the templates. Their forms have the application of the request.
+func (v *request) begin() begin {
+	link := func(template string) string {
+		u := url.Values{"template": {template}}
+		if app := v.query("app"); app != "" {
+			u.Set("app", app)
+		}
+		return "/new?" + u.Encode()
+	}
+	b := begin{Nothing: link(fromNothing)}
+	for _, k := range kindsOfUse() {
+		b.Kinds = append(b.Kinds, kindLink{k, link(k.Name)})
+	}
+	return b
+}
+
+// begun returns what the form of a new policy begins with, and what the program has to do for
+// it.
+func (v *request) begun() (d draft, needs string, err error) {
+	if from := v.query("from"); from != "" {
+		p, err := v.Service.Policy(v.r.Context(), v.actor, from)
+		if err != nil {
+			return d, "", err
+		}
+		p.Name, p.Version, p.Mode = copyName(p.Name), 0, policy.Shadow
+		d = draftFrom(p)
+	} else if k, ok := kindNamed(v.query("template")); ok {
+		d, needs = draftFrom(k.Policy), k.Needs
+	} else if v.query("template") == fromNothing {
+		return blank(), "", nil
+	} else {
+		return d, "", service.ErrNotFound
+	}
+	d.Name, err = v.Service.FreeName(v.r.Context(), v.actor, d.Name)
+	return d, needs, err
+}
+
+// ownApps returns the names of the applications that the actor owns.
+func (v *request) ownApps() (names []string, err error) {
+	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+	for _, a := range apps {
+		if a.Role == service.Owner {
+			names = append(names, a.Name)
+		}
+	}
+	return names, err
+}
+
+// copyName returns a name for a copy that is not too long.
+func copyName(name string) string {
+	const end = "-copy"
+	return name[:min(len(name), policy.MaxName-len(end))] + end
+}
+
+func create(v *request) error {
+	d := draftOf(v.r.PostForm)
+	p, m := d.policy()
+	if v.field("do") == "preview" {
+		return v.reshow(d, m, true, http.StatusOK)
+	}
+	if len(m) > 0 {
+		return v.reshow(d, m, true, http.StatusUnprocessableEntity)
+	}
+	saved, err := v.Service.CreatePolicy(v.r.Context(), v.saying(), p)
+	var conflict *service.ConflictError
+	if errors.As(err, &conflict) {
+		m.add("name", "there is a policy of that name; choose another")
+		return v.reshow(d, m, true, http.StatusConflict)
+	}
+	if err != nil {
+		return v.refused(err, d, true)
+	}
+	return v.seeOther(policyPath(saved.Name), "created")
+}
+
+func editPage(v *request) error {
+	p, err := v.Service.PolicyToEdit(v.r.Context(), v.actor, "policy.update", v.r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	f, err := v.form(draftFrom(p), nil, false)
+	if err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "form", "Edit "+p.Name, f)
+}
+
+func update(v *request) error {
+	d := draftOf(v.r.PostForm)
+	d.Name = v.r.PathValue("name")
+	p, m := d.policy()
+	if v.field("do") == "preview" {
+		return v.reshow(d, m, false, http.StatusOK)
+	}
+	if len(m) > 0 {
+		return v.reshow(d, m, false, http.StatusUnprocessableEntity)
+	}
+	if v.field("do") == "schedule" {
+		return v.scheduleEdit(d, p)
+	}
+	off, err := v.turnsOff(p)
+	if err != nil {
+		return err
+	}
+	if off && !v.confirmed() {
+		return v.confirmOff(p, "now on", policyPath(p.Name)+"/edit", v.sent())
+	}
+	saved, err := v.Service.UpdatePolicy(v.r.Context(), v.saying(), p)
+	if err != nil {
+		return v.refused(err, d, false)
+	}
+	return v.seeOther(policyPath(saved.Name), "saved")
+}
+
+// turnsOff reports whether an edit turns a policy off that the actor may change. The service
+// refuses other edits.
+func (v *request) turnsOff(p policy.Policy) (bool, error) {
+	if p.Mode != policy.Off {
+		return false, nil
+	}
+	now, err := v.Service.Policy(v.r.Context(), v.actor, p.Name)
+	if errors.Is(err, service.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && now.Mode != policy.Off && now.Version == p.Version && v.access.CanEdit(now.Apps) && v.access.CanEdit(p.Apps), err
+}
+
+// refused shows why the service did not save a policy.
+func (v *request) refused(err error, d draft, isNew bool) error {
+	var invalid *service.InvalidError
+	if errors.As(err, &invalid) {
+		m := mistakes{}
+		m.addFaults(invalid.Faults)
+		return v.reshow(d, m, isNew, http.StatusUnprocessableEntity)
+	}
+	return v.conflictOr(err)
+}
+
+// reshow shows the form as it was sent, with the mistakes in it.
+func (v *request) reshow(d draft, m mistakes, isNew bool, status int) error {
+	f, err := v.form(d, m, isNew)
+	if err != nil {
+		return err
+	}
+	f.Checked = true
+	title := "New policy"
+	if !isNew {
+		title = "Edit " + d.Name
+	}
+	return v.show(status, "form", title, f)
+}

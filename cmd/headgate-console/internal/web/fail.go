@@ -1,0 +1,133 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+var (
+	errBadForm = errors.New("the form cannot be read")
+	errForeign = errors.New("the form came from another site")
+	errMethod  = errors.New("the page has no such method")
+	errFleet   = errors.New("the Redis that the instances follow does not answer")
+	errNoFleet = errors.New("the console was started without Redis")
+)
+
+// foreign refuses a form that another site sent.
+func foreign(*request) error { return errForeign }
+
+// failure is the page of an error.
+type failure struct {
+	Status int
+	Title  string
+	Text   string
+	Again  string   // the address for sending Kept again, or ""
+	Kept   []hidden // the fields that were sent
+	Login  bool     // offer to log in
+}
+
+// fail answers with the page of an error. It logs faults of the program.
+func (v *request) fail(err error) {
+	switch {
+	case errors.Is(err, context.Canceled) && v.r.Context().Err() != nil:
+		return // the client has gone
+	case errors.Is(err, service.ErrPasswordChange):
+		v.seeOther("/account", "")
+		return
+	case errors.Is(err, service.ErrSecondFactor):
+		v.seeOther(factorPath, "")
+		return
+	case errors.Is(err, service.ErrNotLoggedIn) && v.r.Method == http.MethodGet:
+		v.seeOther("/login?next="+url.QueryEscape(v.r.URL.RequestURI()), "")
+		return
+	}
+	f := v.explain(err)
+	if f.Status >= http.StatusInternalServerError {
+		v.Logger.ErrorContext(v.r.Context(), "a page failed", "method", v.r.Method, "path", v.r.URL.Path, "status", f.Status,
+			"request_id", v.requestID(), "error", err)
+	}
+	v.show(f.Status, "failure", f.Title, f)
+}
+
+// explain returns an explanation of an error in plain words.
+func (v *request) explain(err error) failure {
+	var invalid *service.InvalidError
+	var limited *service.LimitedError
+	var large *http.MaxBytesError
+	switch {
+	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return v.again(failure{Status: 503, Title: "The database does not answer", Text: "Nothing was changed, unless the connection broke at the very end. " +
+			"The running instances go on with the policies that they have. Please try again in a moment."})
+	case errors.Is(err, service.ErrNotLoggedIn):
+		return v.again(failure{Status: 401, Title: "Your session has ended", Text: "Nothing was changed.", Login: true})
+	case errors.Is(err, service.ErrNotFound):
+		return failure{Status: 404, Title: "Not found", Text: "The page does not exist, or you may not see it."}
+	case errors.Is(err, service.ErrDenied):
+		return denied(err)
+	case errors.As(err, &limited):
+		v.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(limited.RetryAfter.Seconds()))))
+		return failure{Status: 429, Title: "Too many attempts", Text: limited.Error() + "."}
+	case errors.As(err, &large):
+		return failure{Status: 413, Title: "Too large", Text: "A form may have " + strconv.FormatInt(large.Limit, 10) + " bytes, and this one has more. Nothing was changed."}
+	case errors.As(err, &invalid):
+		return failure{Status: 422, Title: "That cannot be done", Text: invalid.Error()}
+	case errors.Is(err, errBadForm):
+		return failure{Status: 400, Title: "The form cannot be read", Text: "Nothing was changed."}
+	case errors.Is(err, errMethod):
+		return failure{Status: 405, Title: "Not possible", Text: "The page exists, and cannot be asked for in this way. Nothing was changed."}
+	case errors.Is(err, errForeign):
+		return failure{Status: 403, Title: "Refused", Text: "The form was sent by another site. Nothing was changed."}
+	case errors.Is(err, errFleet):
+		return v.again(failure{Status: 503, Title: "Redis does not answer", Text: "The counts of the instances cannot be read. Please try again in a moment."})
+	}
+	if f, ok := proxyFailure(err); ok {
+		return f
+	}
+	return failure{Status: 500, Title: "Something went wrong", Text: "See the log of the console."}
+}
+
+// denied returns an explanation of a refusal.
+func denied(err error) failure {
+	f := failure{Status: 403, Title: "Not permitted", Text: "You may not do this."}
+	var d *service.DeniedError
+	if errors.As(err, &d) {
+		f.Text = "You may not do this: " + d.Reason + "."
+	}
+	return f
+}
+
+// again keeps the fields that were sent, apart from secrets and files.
+func (v *request) again(f failure) failure {
+	if v.r.Method != http.MethodPost || v.r.PostForm == nil || strings.HasPrefix(v.r.URL.Path, "/login") {
+		return f
+	}
+	f.Again = v.r.URL.Path
+	f.Kept = hiddenOf(v.r.PostForm)
+	return f
+}
+
+// hidden is a hidden field of a form.
+type hidden struct{ Name, Value string }
+
+// hiddenOf returns the fields that were sent, in the order of their names.
+func hiddenOf(form url.Values) []hidden {
+	var list []hidden
+	for name, values := range form {
+		if name == "old" || name == "password" || name == "repeat" || name == "code" {
+			continue
+		}
+		for _, value := range values {
+			list = append(list, hidden{name, value})
+		}
+	}
+	slices.SortStableFunc(list, func(a, b hidden) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}

@@ -1,0 +1,215 @@
+package web
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
+)
+
+// form is the page for creating or editing a policy.
+type form struct {
+	draft
+	Action       string // the address to send it to
+	Back         string // the page to return to without saving
+	New          bool
+	Needs        string // what the program has to do for the policy, or ""
+	Mistakes     mistakes
+	Preview      preview
+	Checked      bool // the user asked for the preview
+	OwnApps      []appChoice
+	Algos        []choice
+	Recipes      []choice
+	OnLimits     []choice
+	FailureModes []choice
+	Modes        []choice
+	Units        []unit
+	Calendars    []string
+	Verbs        []appChoice
+	Comment      string
+	Later        moment // of an edit that is made later
+}
+
+// appChoice is a check box.
+type appChoice struct {
+	Name    string
+	Checked bool
+	Help    string
+}
+
+// preview describes the effect of a policy.
+type preview struct {
+	Describe string // "" while something that matters for it is wrong
+	Limit    string // its text, or "" while something is wrong with it
+	Drawing  string // the address of its drawing
+	Faults   []fault
+	Open     []fault // the first mistake of each field, shown or not
+}
+
+// fault is a mistake with the field that shows it.
+type fault struct{ Field, Words, Message string }
+
+// form completes a draft to a page.
+func (v *request) form(d draft, m mistakes, isNew bool) (form, error) {
+	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+	if err != nil {
+		return form{}, err
+	}
+	p, own := d.policy()
+	if m == nil {
+		m = mistakes{}
+	}
+	f := form{
+		draft: d, New: isNew, Mistakes: m, Preview: previewOf(p, own, m), Action: "/new", Back: "/new",
+		Algos: algorithms(), Recipes: recipes(), OnLimits: limitActions(), FailureModes: failureModes(), Modes: modes(), Units: units(), Calendars: calendarUnits(),
+	}
+	f.Comment, f.Later = v.field("comment"), moment{v.field("at"), cmp.Or(v.field("zone"), "UTC"), m}
+	if !isNew {
+		f.Back = policyPath(d.Name)
+		f.Action = f.Back + "/edit"
+	}
+	f.OwnApps = tick(apps, d.Apps)
+	for _, verb := range usualMethods() {
+		f.Verbs = append(f.Verbs, appChoice{Name: verb, Checked: slices.Contains(d.Methods, verb)})
+	}
+	if len(own["limit"]) == 0 && p.Limit.Validate() == nil {
+		f.draft.fillOther(p)
+	}
+	return f, nil
+}
+
+// fillOther fills in the form of the limit that the user did not choose, fields or
+// text, from the chosen one.
+func (d *draft) fillOther(p policy.Policy) {
+	if d.LimitBy != "text" {
+		d.LimitText = p.Limit.String()
+		return
+	}
+	text := d.LimitText
+	d.setLimit(p.Limit)
+	d.LimitBy, d.LimitText = "text", text
+}
+
+// tick lists the applications that may be chosen, and all that are chosen.
+func tick(apps []service.App, chosen []string) []appChoice {
+	var list []appChoice
+	for _, a := range apps {
+		if a.Role == service.Owner || slices.Contains(chosen, a.Name) {
+			list = append(list, appChoice{a.Name, slices.Contains(chosen, a.Name), a.Description})
+		}
+	}
+	for _, name := range chosen {
+		if !slices.ContainsFunc(list, func(c appChoice) bool { return c.Name == name }) {
+			list = append(list, appChoice{Name: name, Checked: true})
+		}
+	}
+	return list
+}
+
+// previewOf describes a policy with its own mistakes. It lists the mistakes in show, in the
+// order of the fields.
+func previewOf(p policy.Policy, own, show mistakes) preview {
+	out := preview{Describe: describe(p, own)}
+	if p.Limit.Validate() == nil {
+		out.Limit = p.Limit.String()
+		out.Drawing = drawingPath(out.Limit)
+	}
+	for _, name := range formFields() {
+		for _, text := range show[name] {
+			out.Faults = append(out.Faults, fault{name, fieldWords(name), text})
+		}
+		if len(own[name]) > 0 {
+			out.Open = append(out.Open, fault{name, fieldWords(name), own[name][0]})
+		}
+	}
+	return out
+}
+
+// describe says in words what a policy does, or returns "" if a mistake leaves that open. Its
+// name, its applications and its description do not matter for it.
+func describe(p policy.Policy, own mistakes) string {
+	for name, texts := range own {
+		if len(texts) > 0 && name != "name" && name != "apps" && name != "description" {
+			return ""
+		}
+	}
+	p.Name, p.Apps, p.Description = "any", []string{"any"}, ""
+	return p.Describe()
+}
+
+// formFields are the names of all fields in the order of the page.
+func formFields() []string {
+	return []string{
+		"", "name", "apps", "description", "methods", "path", "host", "key", "key_other", "quota", "period", "calendar", "tz", "start", "burst", "limit_fields", "limit",
+		"on_limit", "wait", "ban_after", "ban_for", "ban_max", "mode", "algorithm", "debt", "segments", "aligned", "plans", "plan_by", "overrides", "access", "on_store_error", "priority", "comment", "at", "zone",
+	}
+}
+
+// fieldNames are the names of fields of the form that no field of a policy has.
+var fieldNames = map[string]string{
+	"": "Policy", "quota": "Requests", "period": "Period", "calendar": "Calendar", "tz": "Time zone", "start": "First day",
+	"burst": "At once at most", "limit_fields": "Limit", "key_other": "Key", "wait": "Longest wait",
+	"ban_after": "Ban after", "ban_for": "Ban for", "ban_max": "Longest ban",
+	"algorithm": "Counted by", "debt": "In debt at most", "segments": "Segments", "aligned": "By the clock",
+	"methods": label("match.methods"), "host": label("match.host"), "path": label("match.path"),
+}
+
+// fieldWords returns the name of a field of the form for people.
+func fieldWords(name string) string {
+	if words, ok := fieldNames[name]; ok {
+		return words
+	}
+	return label(name)
+}
+
+// OneOfUnit reports whether the period is one unit, whose word has no "s" then.
+func (f form) OneOfUnit() bool {
+	n, err := strconv.ParseInt(f.Period, 10, 64)
+	return err == nil && n == 1
+}
+
+// Counting reports whether the limit is counted in an unusual way, or wrongly filled in there.
+func (f form) Counting() bool {
+	return f.LimitBy == "text" || f.Algorithm != "gcra" || f.Debt+f.Segments != "" || f.Aligned || f.Mistakes.in("algorithm", "debt", "segments", "aligned")
+}
+
+// Banning reports whether the form has a ban.
+func (f form) Banning() bool {
+	return f.BanAfter+f.BanFor+f.BanMax != "" || f.Mistakes.in("ban_after", "ban_for", "ban_max")
+}
+
+// Planned reports whether the form has plans, or limits of single keys.
+func (f form) Planned() bool {
+	return f.Plans+f.PlanBy+f.Overrides != "" || f.Mistakes.in("plans", "plan_by", "overrides")
+}
+
+// Excepting reports whether the form has exceptions.
+func (f form) Excepting() bool {
+	return f.AllowNetworks+f.AllowKeys+f.DenyNetworks+f.DenyKeys+f.DenyStatus != "" || f.DenyOthers || f.Mistakes.in("access")
+}
+
+// Failing reports whether the form says what happens if the store fails, or has a priority.
+func (f form) Failing() bool {
+	return f.OnStoreError != "" || f.Priority != "0" || f.Mistakes.in("on_store_error", "priority")
+}
+
+// in reports whether there are mistakes in some of the fields.
+func (m mistakes) in(fields ...string) bool {
+	return slices.ContainsFunc(fields, func(name string) bool { return len(m[name]) > 0 })
+}
+
+func policyPath(name string) string { return "/policies/" + url.PathEscape(name) }
+
+func drawingPath(limit string) string { return "/drawing.svg?limit=" + url.QueryEscape(limit) }
+
+// version reads the version that a change is based on; 0 is never current.
+func (v *request) version(field string) int64 {
+	n, err := strconv.ParseInt(v.field(field), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}

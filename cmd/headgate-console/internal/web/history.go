@@ -1,0 +1,152 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+// history is the page with the changes of a policy.
+type history struct {
+	Current int64 // the newest version
+	Steps   []step
+	Older   int64 // the version before which there is more, or 0
+	Live    bool  // the policy is there
+
+	comparison // of the newest version with the one before
+}
+
+// comparison is the form for comparing two versions, and what differs between them.
+type comparison struct {
+	Name     string
+	From, To string
+	Changes  []service.Change
+	Mistakes mistakes
+}
+
+// step is a change, and whether the actor may go back to its version.
+type step struct {
+	service.Revision
+	Fields  []service.Change
+	CanBack bool
+}
+
+// perHistory is how many changes are on a page.
+const perHistory = 25
+
+func historyPage(v *request) error {
+	name := v.r.PathValue("name")
+	before, err := strconv.ParseInt(v.query("before"), 10, 64)
+	if err != nil {
+		before = 0
+	}
+	newest, err := v.Service.History(v.r.Context(), v.actor, name, 0, 1)
+	if err != nil {
+		return err
+	}
+	if len(newest) == 0 {
+		return service.ErrNotFound
+	}
+	list, err := v.Service.History(v.r.Context(), v.actor, name, before, perHistory)
+	if err != nil {
+		return err
+	}
+	h := history{Current: newest[0].Version, Live: newest[0].After != nil}
+	h.comparison = comparison{Name: name, From: strconv.FormatInt(max(0, h.Current-1), 10), To: number(h.Current)}
+	for _, r := range list {
+		back := r.After != nil && r.Version != h.Current && v.access.CanEdit(r.After.Apps)
+		h.Steps = append(h.Steps, step{r, r.Changes(), back})
+	}
+	if len(list) == perHistory {
+		h.Older = list[len(list)-1].Version
+	}
+	return v.show(http.StatusOK, "history", "History of "+name, h)
+}
+
+// comparePage shows what differs between two versions of a policy. Version 0 is empty.
+func comparePage(v *request) error {
+	c := comparison{Name: v.r.PathValue("name"), From: v.query("from"), To: v.query("to"), Mistakes: mistakes{}}
+	if c.From == "" && c.To == "" {
+		newest, err := v.Service.History(v.r.Context(), v.actor, c.Name, 0, 1)
+		if err != nil {
+			return err
+		}
+		c.To = number(newest[0].Version)
+		c.From = strconv.FormatInt(max(0, newest[0].Version-1), 10)
+	}
+	from, to := readVersion(c.Mistakes, "from", c.From), readVersion(c.Mistakes, "to", c.To)
+	changes, err := v.Service.Compare(v.r.Context(), v.actor, c.Name, from, to)
+	if err != nil {
+		return err
+	}
+	if c.Changes = changes; len(c.Mistakes) > 0 {
+		return v.show(http.StatusUnprocessableEntity, "diff", "Compare versions of "+c.Name, c)
+	}
+	c.Mistakes = nil
+	return v.show(http.StatusOK, "diff", "Compare versions of "+c.Name, c)
+}
+
+// readVersion reads a version, and adds a mistake.
+func readVersion(m mistakes, field, text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		m.add(field, fmt.Sprintf("%q is not the number of a version", clip(text)))
+		return 0
+	}
+	return n
+}
+
+// rollback saves an earlier version of a policy as the newest one, or restores a policy that was
+// deleted. It asks for a confirmation first.
+func rollback(v *request) error {
+	name, to, base := v.r.PathValue("name"), v.version("to"), v.version("version")
+	if !v.confirmed() {
+		return v.confirmRollback(name, to, base, nil)
+	}
+	_, err := v.Service.Rollback(v.r.Context(), v.saying(), name, to, base)
+	if m := commentMistake(err); m != nil {
+		return v.confirmRollback(name, to, base, m)
+	}
+	if err != nil {
+		return v.conflictOr(err)
+	}
+	return v.seeOther(policyPath(name), "rolledback")
+}
+
+func (v *request) confirmRollback(name string, to, base int64, m mistakes) error {
+	r, err := v.Service.Revision(v.r.Context(), v.actor, name, to)
+	if err != nil {
+		return err
+	}
+	if r.After == nil {
+		return &service.InvalidError{Faults: []service.Fault{{Field: "version", Message: "the policy was deleted in this version"}}}
+	}
+	if !v.access.CanEdit(r.After.Apps) {
+		return v.Service.Refuse(v.r.Context(), v.actor, "policy.rollback", "policy:"+name, "it takes the owner of every application that the policy lists")
+	}
+	newest, err := v.Service.Revision(v.r.Context(), v.actor, name, base)
+	if err != nil {
+		return err
+	}
+	c := confirmation{
+		Title: fmt.Sprintf("Roll back %s to version %d?", name, to), Button: fmt.Sprintf("Roll back to version %d", to),
+		Consequences: []string{fmt.Sprintf("The content of version %d, by %s, becomes the newest version. The versions since stay in the history.", to, r.Actor)},
+		Action:       policyPath(name) + "/rollback", Fields: []hidden{{"to", number(to)}, {"version", number(base)}},
+		Back: policyPath(name) + "/history", Comment: true, Mistakes: m,
+	}
+	if newest.After == nil {
+		c.Title, c.Button = "Restore the policy "+name+"?", "Restore the policy"
+		c.Consequences = []string{r.After.Describe() + ".",
+			fmt.Sprintf("It comes back as it was in version %d, with its history. Within seconds %s follow it, in the mode %s.", to, inForce(*r.After), r.After.Mode)}
+		return v.confirm(c)
+	}
+	if c.Changes, err = v.Service.Compare(v.r.Context(), v.actor, name, base, to); err != nil {
+		return err
+	}
+	if len(c.Changes) == 0 {
+		c.Consequences = append(c.Consequences, "Nothing differs from the newest version.")
+	}
+	return v.confirm(c)
+}

@@ -1,0 +1,118 @@
+package web
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
+)
+
+// fleetView is what the instances report.
+type fleetView struct {
+	Away     bool   // Redis does not answer
+	Label    string // of the published version
+	Shown    []instance
+	All      int
+	Current  int // that run the published version
+	Troubled int // that need attention
+}
+
+// Further returns how many instances are not shown.
+func (f fleetView) Further() int { return f.All - len(f.Shown) }
+
+// instance is a program that follows the policies.
+type instance struct {
+	policy.Instance
+	Current bool // runs the published version
+}
+
+// wrongClock is how far a clock is off before the page warns of it.
+const wrongClock = time.Second
+
+// silent is the age of a report that the page tells.
+const silent = 5 * time.Second
+
+// Off says how far the clock of the instance is off, or "".
+func (i instance) Off() string {
+	switch d := i.ClockOffset.Round(100 * time.Millisecond); {
+	case d >= wrongClock:
+		return d.String() + " ahead"
+	case d <= -wrongClock:
+		return (-d).String() + " behind"
+	}
+	return ""
+}
+
+// Silent says for how long the instance has not reported, or "".
+func (i instance) Silent() string {
+	if i.Age < silent {
+		return ""
+	}
+	return i.Age.Truncate(time.Second).String()
+}
+
+// Decides says what decides for the instance.
+func (i instance) Decides() string {
+	switch i.Store {
+	case "store":
+		return "Redis"
+	case "local":
+		return "its memory: Redis is away"
+	case "open":
+		return "nothing: requests pass"
+	case "closed":
+		return "nothing: requests are refused"
+	}
+	return "not known"
+}
+
+// Alone reports whether the instance decides without its store.
+func (i instance) Alone() bool { return i.Store == "local" || i.Store == "open" || i.Store == "closed" }
+
+// troubled reports whether the instance needs attention.
+func (i instance) troubled() bool { return !i.Current || i.Off() != "" || i.Alone() }
+
+// maxInstances is the largest number of instances that are shown.
+const maxInstances = 50
+
+// fleetView reads the instances from Redis: of applications, or without any of all in which the
+// actor has a role. Those that need attention come first.
+func (v *request) fleetView(apps ...string) (f fleetView, err error) {
+	if v.Fleet == nil {
+		return f, nil
+	}
+	ctx := v.r.Context()
+	list, err := v.Service.Instances(ctx, v.actor, "")
+	if err != nil && !errors.Is(err, service.ErrNoFleet) {
+		return f, err
+	}
+	label, err2 := v.Fleet.Published(ctx)
+	if err := cmp.Or(err, err2); err != nil {
+		v.Logger.WarnContext(ctx, "the instances cannot be read", "error", err)
+		return fleetView{Away: true}, nil
+	}
+	f.Label = label
+	for _, i := range list {
+		if len(apps) > 0 && !slices.Contains(apps, i.App) {
+			continue
+		}
+		seen := instance{i, i.Version == label && i.Refused == ""}
+		f.Shown = append(f.Shown, seen)
+		if seen.Current {
+			f.Current++
+		}
+		if seen.troubled() {
+			f.Troubled++
+		}
+	}
+	f.All = len(f.Shown)
+	slices.SortStableFunc(f.Shown, func(a, b instance) int {
+		rank := map[bool]int{true: 0, false: 1}
+		return cmp.Compare(rank[a.troubled()], rank[b.troubled()])
+	})
+	f.Shown = f.Shown[:min(maxInstances, f.All)]
+	return f, nil
+}

@@ -1,0 +1,379 @@
+package web
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// Shown returns the key as people read it.
+func (k *keys) Shown() string { return readable(k.Counted) }
+
+// Sent returns the key as a form sends it.
+func (k *keys) Sent() string { return sentForm(k.Counted) }
+
+// CanBan reports whether the actor may ban the key under the policy.
+func (k *keys) CanBan() bool {
+	return k.CanReset && service.CheckBan(*k.Found, time.Second) == nil
+}
+
+// CanAllow reports whether the actor may put the key on a list of the policy.
+func (k *keys) CanAllow() bool {
+	return k.CanReset && !slices.Contains(k.Found.Access.Allow.Keys, k.Counted)
+}
+
+// CanLimit reports whether the actor may give the key a limit of its own.
+func (k *keys) CanLimit() bool { return k.CanReset && k.Found.CheckOverriddenKey(k.Counted) == nil }
+
+// Own returns the limit that the key itself has under the policy, in words, or "".
+func (k *keys) Own() string {
+	if own, ok := k.Found.Overrides[k.Counted]; ok {
+		return policy.DescribeLimit(own)
+	}
+	return ""
+}
+
+// exactKey reads the key of a form that the console has made itself. ok is false if the form
+// has a key that a person has typed.
+func (v *request) exactKey() (key string, ok bool, err error) {
+	sent, ok := v.r.PostForm["sent"]
+	if !ok {
+		return "", false, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(sent[0])
+	if err != nil {
+		return "", true, errBadForm
+	}
+	return string(text), true, nil
+}
+
+// keyAction is an action on a key that the user is asked about first.
+type keyAction struct {
+	// ask returns the question. Its Title, Consequences and what is special about it are
+	// enough.
+	ask func(*request, *keys) confirmation
+
+	// do acts, and returns the page that shows the result, with the name of its message.
+	do func(*request, *keys) (page, done string, err error)
+}
+
+// These are the actions on a key.
+var (
+	resetKey = keyAction{askReset, (*request).doReset}.answer
+	banKey   = keyAction{askBan, (*request).doBan}.answer
+	liftBan  = keyAction{askLift, (*request).doLift}.answer
+	allowKey = keyAction{askAllow, (*request).doAllow}.answer
+	limitKey = keyAction{askLimit, (*request).doLimit}.answer
+)
+
+// answer asks first, and then acts. The service refuses those who may not.
+func (a keyAction) answer(v *request) error {
+	k, err := v.sentKey()
+	if err != nil || k.Mistakes != nil {
+		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
+	}
+	if k.CanReset && !v.confirmed() {
+		return a.question(v, k, nil)
+	}
+	page, done, err := a.do(v, k)
+	var conflict *service.ConflictError
+	if errors.As(err, &conflict) && !conflict.Deleted {
+		return a.question(v, k, mistakes{"": {"the policy was changed since; this is how it is now"}})
+	}
+	if m := mistakesOf(err); m != nil {
+		return a.question(v, k, m)
+	}
+	if err != nil {
+		return err
+	}
+	if from, ok := v.origin(); ok {
+		page = from
+	}
+	return v.seeOther(page, done)
+}
+
+// question shows the page of the question.
+func (a keyAction) question(v *request, k *keys, m mistakes) error {
+	c := a.ask(v, k)
+	c.Key, c.Action, c.Back = k.Shown(), v.r.URL.Path, keysPath(k.Policy)
+	c.Fields = append(c.Fields, hidden{"policy", k.Policy}, hidden{"sent", k.Sent()}, hidden{"version", number(k.Found.Version)})
+	if from, ok := v.origin(); ok {
+		c.Back = from
+		c.Fields = append(c.Fields, hidden{"from", v.field("from")}, hidden{"here", v.field("here")})
+	}
+	if m != nil {
+		c.Mistakes = m
+	}
+	return v.confirm(c)
+}
+
+// keysPath returns the page for looking up another key of a policy.
+func keysPath(policy string) string { return "/keys?policy=" + url.QueryEscape(policy) }
+
+// origin returns the page with a list of keys that a form was sent from, if it was one.
+func (v *request) origin() (path string, ok bool) {
+	here, err := url.ParseQuery(v.field("here"))
+	if from := v.field("from"); err != nil || from != "who" && from != "bans" {
+		return "", false
+	}
+	here.Del("done")
+	return "/" + v.field("from") + "?" + here.Encode(), true
+}
+
+func askReset(_ *request, k *keys) confirmation {
+	return confirmation{
+		Title:        "Reset this key?",
+		Consequences: []string{"Under " + k.Policy + " the key will be fresh: its used units are forgotten."},
+		Button:       "Reset the key", Danger: true,
+	}
+}
+
+func (v *request) doReset(k *keys) (page, done string, err error) {
+	err = v.Service.ResetKey(v.r.Context(), v.actor, k.Policy, k.Counted, func(ctx context.Context, p policy.Policy, key string) error {
+		return fleetErr(v.Fleet.Reset(ctx, p, key))
+	})
+	return keysPath(k.Policy), "reset", err
+}
+
+func askLift(_ *request, k *keys) confirmation {
+	return confirmation{
+		Title:        "Lift the ban of this key?",
+		Consequences: []string{"Under " + k.Policy + " its requests are decided by the limit again. The bans before are forgotten; the units that the key has used stay used."},
+		Button:       "Lift the ban",
+	}
+}
+
+func (v *request) doLift(k *keys) (page, done string, err error) {
+	err = v.Service.LiftBan(v.r.Context(), v.actor, k.Policy, k.Counted, func(ctx context.Context, p policy.Policy, key string) error {
+		return fleetErr(v.Fleet.Lift(ctx, p, key))
+	})
+	return bansPath(k.Policy), "lifted", err
+}
+
+func askBan(v *request, k *keys) confirmation {
+	span := k.Found.Ban.For
+	if v.confirmed() {
+		span = v.field("for")
+	}
+	return confirmation{
+		Title:        "Ban this key?",
+		Consequences: []string{"Every request of the key will be refused under " + k.Policy + ", in all instances, until the ban ends or is lifted. A ban that it is under already is replaced."},
+		Inputs:       []input{{"for", "For", span, "such as 10m or 24h; the policy bans for " + k.Found.Ban.Max + " at most"}},
+		Button:       "Ban the key", Danger: true,
+	}
+}
+
+func (v *request) doBan(k *keys) (page, done string, err error) {
+	span, err := time.ParseDuration(strings.TrimSpace(v.field("for")))
+	if err != nil && k.CanReset {
+		return "", "", mistake("for", "it is not a time such as 10m or 24h")
+	}
+	err = v.Service.ImposeBan(v.r.Context(), v.actor, k.Policy, k.Counted, span, func(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
+		return fleetErr(v.Fleet.Impose(ctx, p, key, span))
+	})
+	return bansPath(k.Policy), "banned", err
+}
+
+func askAllow(_ *request, k *keys) confirmation {
+	return confirmation{
+		Title: "Never limit this key?",
+		Consequences: []string{k.Policy + " will not limit the key any longer: all of its requests pass, however many, and a ban does not stop them. " +
+			"This is a change of the policy, with a version in its history that can be rolled back."},
+		Button: "Never limit it", Danger: true, Comment: true,
+	}
+}
+
+func (v *request) doAllow(k *keys) (page, done string, err error) {
+	_, err = v.Service.AllowKey(v.r.Context(), v.saying(), k.Policy, k.Counted, v.version("version"))
+	return policyPath(k.Policy), "allowed", err
+}
+
+// askLimit asks for the limit, and then whether to set it.
+func askLimit(v *request, k *keys) confirmation {
+	was := ""
+	if own, ok := k.Found.Overrides[k.Counted]; ok {
+		was = own.String()
+	}
+	asked := confirmation{
+		Title:        "Which limit for this key?",
+		Consequences: []string{"Under " + k.Policy + " the limit of this key is now " + limitWords(k.Found.LimitOf(k.Counted)) + whose(k, was != "") + "."},
+		Inputs: []input{{"limit", "Limit of its own", was, "as text, such as " + k.Found.Limit.String() + ", with the algorithm of the policy; " +
+			"empty takes its own limit away"}},
+		Asks: true, Button: "Show what changes",
+	}
+	if _, sent := v.r.PostForm["limit"]; !sent {
+		return asked
+	}
+	asked.Inputs[0].Value = v.field("limit")
+	limit, err := readKeyLimit(v.field("limit"), was != "")
+	p := *k.Found
+	if err == nil {
+		p, err = service.WithKeyLimit(p, k.Counted, limit)
+	}
+	if asked.Mistakes = mistakesOf(err); asked.Mistakes != nil {
+		return asked
+	}
+	c := confirmation{
+		Title: "Give this key a limit of its own?", Button: "Give it this limit", Comment: true, Fields: []hidden{{"limit", v.field("limit")}},
+		Changes: []service.Change{{Field: "key_limit", Before: limitWords(k.Found.LimitOf(k.Counted)), After: limitWords(p.LimitOf(k.Counted))}},
+		Consequences: []string{"Under " + k.Policy + " it comes before the limit of a plan and that of all others. The units that the key has used stay used. " +
+			"This is a change of the policy, with a version in its history that can be rolled back."},
+	}
+	if limit == nil {
+		c.Title, c.Button = "Take the own limit of this key away?", "Take it away"
+		c.Consequences[0] = "Under " + k.Policy + " it has the limit of all others again" + whose(k, false) + ". The units that the key has used stay used. " +
+			"This is a change of the policy, with a version in its history that can be rolled back."
+	}
+	if slices.Contains(k.Found.Access.Allow.Keys, k.Counted) {
+		c.Consequences = append(c.Consequences, "The policy never limits this key now: it is among the exceptions. As long as it is there, its own limit has no effect.")
+	}
+	return c
+}
+
+// whose returns the end of a sentence about the limit of a key.
+func whose(k *keys, own bool) string {
+	switch {
+	case own:
+		return ", which is its own"
+	case k.Found.Plans != nil:
+		return ", or that of its plan"
+	}
+	return ""
+}
+
+// limitWords returns a limit as text and in words.
+func limitWords(l core.Limit) string { return l.String() + ": " + policy.DescribeLimit(l) }
+
+// readKeyLimit reads the limit of a key; nil takes away the one that it has.
+func readKeyLimit(text string, has bool) (*core.Limit, error) {
+	if strings.TrimSpace(text) == "" {
+		if !has {
+			return nil, mistake("limit", "it is empty, and the key has no limit of its own; write a limit such as 100/1m")
+		}
+		return nil, nil
+	}
+	l, err := core.ParseLimit(strings.TrimSpace(text))
+	if err != nil {
+		return nil, mistake("limit", err.Error())
+	}
+	return &l, nil
+}
+
+func (v *request) doLimit(k *keys) (page, done string, err error) {
+	limit, err := readKeyLimit(v.field("limit"), true)
+	if err != nil && k.CanReset {
+		return "", "", err
+	}
+	done = "ownlimit"
+	if limit == nil {
+		done = "nolimit"
+	}
+	_, err = v.Service.LimitKey(v.r.Context(), v.saying(), k.Policy, k.Counted, limit, v.version("version"))
+	return policyPath(k.Policy), done, err
+}
+
+// mistake returns the error of one field of a form.
+func mistake(field, text string) error {
+	return &service.InvalidError{Faults: []service.Fault{{Field: field, Message: text}}}
+}
+
+// fleetErr has a failure of Redis answered as one.
+func fleetErr(err error) error {
+	if err != nil {
+		return fmt.Errorf("%w: %w", errFleet, err)
+	}
+	return nil
+}
+
+// met is a policy under which a key counts, beside the one that was asked for.
+type met struct {
+	Policy string
+	Shown  string // the key as that policy counts it
+	Sent   string
+	*gauge
+}
+
+// maxMet is how many policies a key is looked up under at most.
+const maxMet = 50
+
+// lookUpEach finds the key under the policy that was asked for, and then under each other one
+// that counts its kind.
+func (v *request) lookUpEach(k *keys) error {
+	if k.Found != nil {
+		err := v.Service.LookUp(v.r.Context(), v.actor, k.Found.Name, k.Counted, func(ctx context.Context, p policy.Policy, key string) (err error) {
+			k.Gauge, err = v.peek(ctx, p, key)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	more, err := v.Service.LookUpEach(v.r.Context(), v.actor, k.typed(), maxMet, k.meets, func(ctx context.Context, p policy.Policy, key string) error {
+		key = counted(ctx, p, key)
+		g, err := v.peek(ctx, p, key)
+		k.Others = append(k.Others, met{p.Name, readable(key), sentForm(key), g})
+		return err
+	})
+	k.Further = more
+	// Of those with the same share of their limit used, the order is that of the names.
+	rank := func(m met) int {
+		if m.Banned {
+			return 101
+		}
+		return m.Percent
+	}
+	if err == nil {
+		slices.SortStableFunc(k.Others, func(a, b met) int { return rank(b) - rank(a) })
+	}
+	return err
+}
+
+// peek returns how much of its limit a key has used.
+func (v *request) peek(ctx context.Context, p policy.Policy, key string) (*gauge, error) {
+	d, err := v.Fleet.Peek(ctx, p, key)
+	if err != nil {
+		return nil, fleetErr(err)
+	}
+	return newGauge(p.LimitOf(key), d, v.Clock()), nil
+}
+
+// typed returns what was looked for.
+func (k *keys) typed() string {
+	if k.Key != "" {
+		return k.Key
+	}
+	return k.Counted
+}
+
+// meets reports whether the policy counts requests by keys of the same kind as the one that
+// was looked up: by the same recipe, or by addresses. If no policy was asked for, any kind will
+// do but that of addresses for a key that is none, and that of others for an address.
+func (k *keys) meets(p policy.Policy) bool {
+	if k.Found == nil {
+		return p.Key != "global" && isAddress(p.Key) == looksLikeAddress(k.typed())
+	}
+	shared := slices.ContainsFunc(p.Apps, func(app string) bool { return slices.Contains(k.Found.Apps, app) })
+	return shared && p.Name != k.Found.Name && (p.Key == k.Found.Key || isAddress(p.Key) && isAddress(k.Found.Key))
+}
+
+// isAddress reports whether a recipe counts by the address alone.
+func isAddress(recipe string) bool {
+	return (recipe == "ip" || strings.HasPrefix(recipe, "ip/")) && !strings.Contains(recipe, "+")
+}
+
+func looksLikeAddress(key string) bool {
+	_, err := netip.ParseAddr(strings.TrimSpace(key))
+	_, err2 := netip.ParsePrefix(strings.TrimSpace(key))
+	return err == nil || err2 == nil
+}

@@ -1,0 +1,156 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// keys is the page for looking up a key.
+type keys struct {
+	Policy, Key string
+
+	Mistakes mistakes
+	Redis    bool
+	Found    *policy.Policy
+	Counted  string // the key as it is counted
+	Gauge    *gauge
+	CanReset bool
+
+	Everywhere bool  // the key was looked up under all policies
+	Others     []met // the other policies under which it counts, the most used first
+	Further    bool  // there are more
+}
+
+// gauge shows how much of a limit a key has used.
+type gauge struct {
+	Used, Remaining, Capacity int64
+	Percent                   int
+	Passes                    bool // a request would pass now
+	Banned                    bool
+	After                     time.Duration
+	Never                     bool
+	ResetAfter                time.Duration
+	ResetAt                   time.Time
+}
+
+func newGauge(l core.Limit, d core.Decision, now time.Time) *gauge {
+	g := &gauge{
+		Remaining: max(0, d.Remaining), Capacity: l.Capacity(), Passes: d.Allowed, Banned: d.Banned, Never: d.RetryAfter == core.Never,
+		After: readableTime(d.RetryAfter), ResetAfter: readableTime(d.ResetAfter), ResetAt: now.Add(d.ResetAfter),
+	}
+	g.Used = max(0, g.Capacity-g.Remaining)
+	g.Percent = int(min(100, float64(g.Used)/float64(max(1, g.Capacity))*100))
+	return g
+}
+
+// readableTime rounds a time up: to seconds, or to milliseconds if it is less than one second.
+func readableTime(d time.Duration) time.Duration {
+	unit := time.Second
+	if d < unit {
+		unit = time.Millisecond
+	}
+	if d == core.Never || d%unit == 0 {
+		return d
+	}
+	return d.Truncate(unit) + unit
+}
+
+func keysPage(v *request) error {
+	return v.showKeys(&keys{Policy: v.query("policy")}, http.StatusOK)
+}
+
+func (v *request) showKeys(k *keys, status int) error {
+	k.Redis = v.Fleet != nil
+	return v.show(status, "keys", "Look up a key", k)
+}
+
+func lookUp(v *request) error {
+	k, err := v.keyToLookUp()
+	if err != nil || k.Mistakes != nil {
+		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
+	}
+	err = v.lookUpEach(k)
+	if k.Mistakes = mistakesOf(err); k.Mistakes != nil {
+		return v.showKeys(k, http.StatusUnprocessableEntity)
+	}
+	if err != nil {
+		return err
+	}
+	return v.showKeys(k, http.StatusOK)
+}
+
+func errOr(err error, otherwise func() error) error {
+	if err != nil {
+		return err
+	}
+	return otherwise()
+}
+
+// keyToLookUp is sentKey for a form that may leave the policy out.
+func (v *request) keyToLookUp() (*keys, error) {
+	if strings.TrimSpace(v.field("policy")) != "" || v.Fleet == nil {
+		return v.sentKey()
+	}
+	k := &keys{Key: v.field("key"), Everywhere: true}
+	if k.Counted = strings.TrimSpace(k.Key); k.Counted == "" {
+		k.Mistakes = mistakes{"policy": {"it is empty, and so is the key"}}
+	}
+	return k, nil
+}
+
+// sentKey reads the form, and finds the policy.
+func (v *request) sentKey() (*keys, error) {
+	k := &keys{Policy: strings.TrimSpace(v.field("policy")), Key: v.field("key")}
+	exact, isExact, err := v.exactKey()
+	if err != nil {
+		return nil, err
+	}
+	if v.Fleet == nil {
+		k.Mistakes = mistakes{"policy": {errNoFleet.Error()}}
+		return k, nil
+	}
+	p, err := v.Service.Policy(v.r.Context(), v.actor, k.Policy)
+	if errors.Is(err, service.ErrNotFound) {
+		k.Mistakes = mistakes{"policy": {"the policy does not exist, or you may not see it"}}
+		return k, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.Found, k.CanReset = &p, v.access.CanEdit(p.Apps)
+	if !isExact {
+		k.Counted = counted(v.r.Context(), p, k.Key)
+		return k, nil
+	}
+	if k.Counted = exact; readable(exact) == exact {
+		k.Key = exact
+	}
+	return k, nil
+}
+
+// counted returns the key of an address as the policy counts it, and any other key
+// unchanged.
+func counted(ctx context.Context, p policy.Policy, key string) string {
+	a, err := netip.ParseAddr(strings.TrimSpace(key))
+	if err != nil || !(p.Key == "ip" || strings.HasPrefix(p.Key, "ip/")) || strings.Contains(p.Key, "+") {
+		return key
+	}
+	p.Match, p.Mode, p.Plans, p.PlanBy = policy.Match{}, policy.Enforce, nil, ""
+	rules, err := policy.Compile(p.Apps[0], []policy.Policy{p}, policy.Bindings{})
+	if err != nil || len(rules) != 1 {
+		return key
+	}
+	text, ok := rules[0].Key(&sample{ctx: ctx, remote: netip.AddrPortFrom(a, 40000).String()})
+	if !ok {
+		return key
+	}
+	return text
+}

@@ -1,0 +1,270 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/drawing"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/policy"
+)
+
+// list is the page with all policies.
+type list struct {
+	Query    service.Query
+	Apps     []service.App
+	OwnApps  []service.App
+	Modes    []choice
+	Spans    []choice // of the last change
+	Filters  []savedFilter
+	Saved    string // the name of the user's filter that is shown, or ""
+	CanSave  bool
+	Rows     []listed
+	Total    int64
+	Page     int
+	Pages    int
+	Previous string // addresses of pages, or ""
+	Next     string
+	Columns  []column
+	Orders   []choice
+	Here     string // the query of this page
+	CanAdd   bool   // the actor owns some application
+	CanBulk  bool   // some row may be changed
+	Filtered bool
+	Late     bool
+	Wide     int // of a sparkline
+	Mistakes mistakes
+}
+
+// savedFilter is a link to a filter.
+type savedFilter struct {
+	Name, Link string
+	Own, Here  bool
+}
+
+// row is a policy in a list.
+type row struct {
+	policy.Policy
+	Describe string
+	CanEdit  bool
+}
+
+// listed is a policy in the list, in one line.
+type listed struct {
+	row
+	ForWhom, Match string
+	Whole, Part    string // paths of the sparkline
+	Words          string // for people who cannot see it
+	Refused        int64
+	Share          string // "" without requests
+}
+
+// Tick is the value of the box that selects the policy.
+func (l listed) Tick() string { return ticked(l.Name, l.Version) }
+
+// column is the head of a column. It has a Link if the list may be sorted by it.
+type column struct {
+	Words, Link, Order string // Order is the value of aria-sort
+}
+
+func listPage(v *request) error {
+	return v.showList(http.StatusOK, queryOf(v.r.URL.Query()), nil)
+}
+
+// showList shows a page of the list, with what was wrong with a change of it.
+func (v *request) showList(status int, q service.Query, m mistakes) error {
+	ctx := v.r.Context()
+	page, err := v.Service.List(ctx, v.actor, q)
+	if err != nil {
+		return err
+	}
+	apps, err := v.Service.Apps(ctx, v.actor)
+	if err != nil {
+		return err
+	}
+	l := list{
+		Query: q, Apps: apps, Modes: modes(), Spans: changeSpans(), Total: page.Total, Page: page.Page.Page, Pages: page.Pages,
+		Columns: columns(q), Orders: orders(), Here: listValues(q).Encode(), CanAdd: ownsSome(apps), Filtered: q.Search != "" || q.App != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
+		Late: page.Late && v.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
+	}
+	for _, a := range apps {
+		if v.access.CanEdit([]string{a.Name}) {
+			l.OwnApps = append(l.OwnApps, a)
+		}
+	}
+	if err := v.addFilters(&l); err != nil {
+		return err
+	}
+	for _, p := range page.Rows {
+		r := v.listedOf(p)
+		l.CanBulk = l.CanBulk || r.CanEdit
+		l.Rows = append(l.Rows, r)
+	}
+	if l.Page > 1 {
+		l.Previous = listPath(q, min(l.Page-1, l.Pages))
+	}
+	if l.Page < l.Pages {
+		l.Next = listPath(q, l.Page+1)
+	}
+	return v.show(status, "list", "Policies", l)
+}
+
+// addFilters adds the filters that everyone has, and those of the user.
+func (v *request) addFilters(l *list) error {
+	own, err := v.Service.Filters(v.r.Context(), v.actor)
+	if err != nil {
+		return err
+	}
+	here := listPath(l.Query, 1)
+	builtIn := false
+	for i, f := range slices.Concat(service.BuiltInFilters(), own) {
+		s := savedFilter{Name: f.Name, Link: listPath(f.Query, 1), Own: i >= len(service.BuiltInFilters())}
+		s.Here = s.Link == here
+		if s.Here && s.Own {
+			l.Saved = s.Name
+		}
+		builtIn = builtIn || s.Here && !s.Own
+		l.Filters = append(l.Filters, s)
+	}
+	l.CanSave = l.Saved == "" && !builtIn && here != listPath(service.Query{}, 1)
+	return nil
+}
+
+func (v *request) rowOf(p policy.Policy) row {
+	return row{p, p.Describe(), v.access.CanEdit(p.Apps)}
+}
+
+func (v *request) listedOf(p service.Listed) listed {
+	l := listed{row: v.rowOf(p.Policy), ForWhom: forWhom(p.Key), Match: matchWords(p.Match), Refused: p.Refused, Share: share(p.Refused, p.Total.Total())}
+	whole, part := make([]int64, len(p.Hours)), make([]int64, len(p.Hours))
+	highest := int64(0)
+	for i, h := range p.Hours {
+		f := figuresOf(h.Counts)
+		whole[i], part[i] = f.All, f.Of("refused")
+		highest = max(highest, f.All)
+	}
+	l.Whole, l.Part = drawing.Sparkline(whole, part)
+	if l.Words = "no requests in the last 24 hours"; highest > 0 {
+		l.Words = fmt.Sprintf("%s requests in the last 24 hours, at most %s in one, and %s refused", digits(p.Total.Total()), digits(highest), digits(p.Refused))
+		if n := p.Total[events.ShadowRefused]; n > 0 {
+			l.Words += ", and " + digits(n) + " that shadow would have refused"
+		}
+	}
+	return l
+}
+
+// forWhom says for whom a policy counts, in short.
+func forWhom(key string) string {
+	for _, r := range recipes() {
+		if r.Value == key {
+			return strings.ToLower(r.Words[:1]) + r.Words[1:]
+		}
+	}
+	return key
+}
+
+// matchWords says which requests a policy applies to, in short.
+func matchWords(m policy.Match) string {
+	var parts []string
+	if len(m.Methods) > 0 {
+		parts = append(parts, strings.Join(m.Methods, ", "))
+	}
+	if m.Host+m.Path != "" {
+		parts = append(parts, m.Host+m.Path)
+	}
+	if len(parts) == 0 {
+		return "all requests"
+	}
+	return strings.Join(parts, " ")
+}
+
+func ownsSome(apps []service.App) bool {
+	return slices.ContainsFunc(apps, func(a service.App) bool { return a.Role == service.Owner })
+}
+
+// changeSpans are the spans in which a policy was changed last.
+func changeSpans() []choice {
+	return []choice{{Value: "day", Words: "The last day"}, {Value: "week", Words: "The last week"}, {Value: "month", Words: "The last 30 days"}}
+}
+
+// queryOf reads the query of a list. The service refuses impossible values.
+func queryOf(u url.Values) service.Query {
+	page, err := strconv.Atoi(u.Get("page"))
+	if err != nil {
+		page = 1
+	}
+	return service.Query{
+		Search: u.Get("search"), App: u.Get("app"), Mode: u.Get("mode"), Changed: u.Get("changed"), Refusing: u.Get("refusing") != "",
+		Sort: u.Get("sort"), Page: page,
+	}
+}
+
+// listValues returns the query of a page of a list.
+func listValues(q service.Query) url.Values {
+	u := url.Values{}
+	for name, value := range map[string]string{"search": q.Search, "app": q.App, "mode": q.Mode, "changed": q.Changed, "sort": q.Sort} {
+		if value != "" && (name != "sort" || value != "name") {
+			u.Set(name, value)
+		}
+	}
+	if q.Refusing {
+		u.Set("refusing", "now")
+	}
+	if q.Page > 1 {
+		u.Set("page", strconv.Itoa(q.Page))
+	}
+	return u
+}
+
+func listPath(q service.Query, page int) string {
+	q.Page = page
+	path := "/policies?" + listValues(q).Encode()
+	return strings.TrimSuffix(path, "?")
+}
+
+// orders are the orders that the form offers, for screens without the heads of the columns.
+func orders() []choice {
+	return []choice{
+		{Value: "", Words: "Name"}, {Value: "-share", Words: "Share refused"}, {Value: "-refused", Words: "Number refused"},
+		{Value: "-updated", Words: "Changed last"}, {Value: "mode", Words: "Mode"}, {Value: "priority", Words: "Priority"},
+	}
+}
+
+// OtherOrder names the order of the list if the form does not offer it, or is "".
+func (l list) OtherOrder() string {
+	if l.Query.Sort == "name" || slices.ContainsFunc(l.Orders, func(c choice) bool { return c.Value == l.Query.Sort }) {
+		return ""
+	}
+	return "The other way round"
+}
+
+// columns returns the columns of a list. The link of the one by which it is sorted reverses
+// the order. Numbers and times begin with the highest.
+func columns(q service.Query) []column {
+	var list []column
+	for _, c := range []struct{ name, words string }{
+		{"name", "Name"}, {"", "Limit"}, {"", "For"}, {"", "Requests"}, {"", "Last 24 hours"}, {"-share", "Share refused"}, {"-refused", "Refused"},
+		{"mode", "Mode"}, {"priority", "Priority"}, {"-updated", "Changed"},
+	} {
+		if c.name == "" {
+			list = append(list, column{Words: c.words})
+			continue
+		}
+		name, order, to := strings.TrimPrefix(c.name, "-"), "none", c.name
+		switch {
+		case q.Sort == name || q.Sort == "" && name == "name":
+			order, to = "ascending", "-"+name
+		case q.Sort == "-"+name:
+			order, to = "descending", name
+		}
+		next := q
+		next.Sort = to
+		list = append(list, column{c.words, listPath(next, 1), order})
+	}
+	return list
+}

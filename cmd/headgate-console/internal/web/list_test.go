@@ -1,0 +1,230 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
+	"golang.org/x/net/html"
+)
+
+// ticks returns the values of the boxes of a list.
+func (a *answer) ticks() (list []string) {
+	a.each(func(n *html.Node) {
+		if n.Data == "input" && attr(n, "name") == "policy" && attr(n, "type") == "checkbox" {
+			list = append(list, attr(n, "value"))
+		}
+	})
+	return list
+}
+
+// linked returns the targets of links by their text.
+func (a *answer) linked() map[string]string {
+	list := map[string]string{}
+	a.each(func(n *html.Node) {
+		if n.Data == "a" {
+			list[words(n)] = attr(n, "href")
+		}
+	})
+	return list
+}
+
+// cells returns the texts of the line of a policy by the heads of their columns.
+func (a *answer) cells(name string) map[string]string {
+	row := a.byID("policy-" + name)
+	if row == nil {
+		a.t.Fatalf("there is no line of %s", name)
+	}
+	list := map[string]string{}
+	for n := range row.Descendants() {
+		if n.Type == html.ElementNode && has(n, "data-head") {
+			list[attr(n, "data-head")] = words(n)
+		}
+	}
+	return list
+}
+
+func TestListHasALineForEachPolicy(t *testing.T) {
+	w := newWorld(t)
+	w.policy("one", "100/1m burst=20")
+	p := w.policy("two", "5/1h sliding-log")
+	p.Match = policy.Match{Methods: []string{"POST", "PUT"}, Host: "api.example.com", Path: "/login"}
+	p.Key, p.Mode, p.Priority = "api-key+route", policy.Shadow, 7
+	_, err := w.UpdatePolicy(t.Context(), w.admin, p)
+	w.must(err)
+	got := w.as("admin").get("/policies").want(http.StatusOK)
+	one, two := got.cells("one"), got.cells("two")
+	for head, want := range map[string][2]string{
+		"Limit": {"100/1m burst=20", "5/1h sliding-log"}, "For": {"each address", "api-key+route"}, "Requests": {"all requests", "POST, PUT api.example.com/login"},
+		"Mode": {"enforce", "shadow"}, "Priority": {"0", "7"},
+	} {
+		if one[head] != want[0] || two[head] != want[1] {
+			t.Errorf("%s: %q and %q, want %q", head, one[head], two[head], want)
+		}
+	}
+	if two["Share refused"] != "–" || two["Refused"] != "0" {
+		t.Errorf("a policy without requests has %v", two)
+	}
+	for sort, want := range map[string]string{"Name": "/policies?sort=-name", "Share refused": "/policies?sort=-share", "Refused": "/policies?sort=-refused",
+		"Mode": "/policies?sort=mode", "Priority": "/policies?sort=priority", "Changed": "/policies?sort=-updated"} {
+		if link := got.linked()[sort]; link != want {
+			t.Errorf("the head %s leads to %q, want %q", sort, link, want)
+		}
+	}
+	sorted := w.as("admin").get("/policies?sort=-priority&search=o").want(http.StatusOK)
+	if text := sorted.text; strings.Index(text, `id="policy-two"`) > strings.Index(text, `id="policy-one"`) {
+		t.Error("the highest priority does not come first")
+	}
+	if link := sorted.linked()["Priority"]; link != "/policies?search=o&sort=priority" {
+		t.Errorf("the head of the order leads to %q", link)
+	}
+}
+
+func TestListFiltersAndSavesThem(t *testing.T) {
+	w := newWorld(t)
+	p := w.policy("one", "1/1s")
+	w.policy("two", "1/1s")
+	p.Mode = policy.Shadow
+	_, err := w.UpdatePolicy(t.Context(), w.admin, p)
+	w.must(err)
+	b := w.as("admin")
+	built := b.get("/policies").want(http.StatusOK).linked()
+	for _, f := range service.BuiltInFilters() {
+		got := b.get(built[f.Name]).want(http.StatusOK)
+		if n := got.byID("filter"); n != nil {
+			t.Errorf("%s can be saved", f.Name)
+		}
+	}
+	shadow := b.get(built["In shadow"])
+	if shadow.byID("policy-one") == nil || shadow.byID("policy-two") != nil {
+		t.Error("the filter of policies in shadow shows others")
+	}
+	page := "/policies?mode=shadow&search=on"
+	for _, name := range append(injections()[:40], "plain") {
+		if name = strings.TrimSpace(name[:min(len(name), service.MaxFilterName)]); strings.ContainsAny(name, "\n\t\x00\r") {
+			continue
+		}
+		b.submit(page, "/filters", url.Values{"filter": {name}}).goes("/policies?mode=shadow&search=on&done=filter")
+		got := b.get(page).want(http.StatusOK)
+		got.harmless("the list with the filter " + name)
+		if got.linked()[name] != page {
+			t.Fatalf("the filter %q is not shown as it is", name)
+		}
+		b.submit(page, "/filters/delete", nil).goes("/policies?mode=shadow&search=on&done=nofilter")
+		if _, ok := b.get(page).linked()[name]; ok {
+			t.Fatalf("the filter %q is still there", name)
+		}
+	}
+	wrong := b.submit(page, "/filters", url.Values{"filter": {strings.Repeat("x", 61)}}).want(http.StatusUnprocessableEntity)
+	if wrong.form("/filters") == nil || !strings.Contains(wrong.text, "61 bytes are more than 60") || !has(wrong.byID("filter"), "aria-invalid") {
+		t.Error("the mistake in the name is not shown")
+	}
+	b.post("/filters", url.Values{"filter": {"x"}, "here": {"%zz"}}).want(http.StatusBadRequest)
+	b.post("/filters/delete", url.Values{"filter": {"none"}}).want(http.StatusNotFound)
+	b.get("/policies?changed=year").want(http.StatusUnprocessableEntity)
+}
+
+func TestListBulkChangeAsksBeforeProtectionGoes(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"one", "two", "three"} {
+		w.policy(name, "1/1s")
+	}
+	b := w.as("admin")
+	page := "/policies?search=o&sort=-name"
+	ticked := url.Values{"policy": {"1:one", "1:two"}, "do": {"off"}}
+	asked := b.submit(page, "/policies/bulk", ticked).want(http.StatusOK)
+	if !strings.Contains(asked.text, "Switch 2 policies off?") || !strings.Contains(asked.text, "In force now: one, two. In the last 24 hours they refused 16 requests.") {
+		t.Errorf("the page asks %s", asked.text)
+	}
+	if p, err := w.Policy(t.Context(), w.admin, "one"); err != nil || p.Version != 1 {
+		t.Fatalf("it was changed before the confirmation: %+v %v", p, err)
+	}
+	form := asked.form("/policies/bulk")
+	b.post("/policies/bulk", form).goesTo("/policies?search=o&sort=-name&done=bulk&at=")
+	b.post("/policies/bulk", form).goes("/policies?search=o&sort=-name&done=unchanged")
+	for name, want := range map[string]policy.Mode{"one": policy.Off, "two": policy.Off, "three": policy.Enforce} {
+		if p, err := w.Policy(t.Context(), w.admin, name); err != nil || p.Mode != want {
+			t.Errorf("%s is %v, want %v (%v)", name, p.Mode, want, err)
+		}
+	}
+}
+
+func TestListBulkChangesAndTheirMistakes(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"one", "two", "three"} {
+		w.policy(name, "1/1s")
+	}
+	b := w.as("admin")
+	send := func(values url.Values) *answer { return b.submit("/policies", "/policies/bulk", values) }
+	send(url.Values{"policy": {"1:one", "1:two"}, "do": {"off"}, "confirm": {"yes"}}).goesTo("/policies?done=bulk&at=")
+	send(url.Values{"policy": {"2:one"}, "do": {"enforce"}}).goesTo("/policies?done=bulk&at=") // protects more, so there is no question
+	send(url.Values{"policy": {"3:one", "2:two"}, "do": {"add"}, "with": {"b"}}).goesTo("/policies?done=bulk&at=")
+	if !strings.Contains(send(url.Values{"policy": {"4:one", "3:two"}, "do": {"remove"}, "with": {"a"}}).want(http.StatusOK).text, "Take 2 policies from a?") {
+		t.Error("taking an application away is not asked about")
+	}
+	if !strings.Contains(send(url.Values{"policy": {"4:one"}, "do": {"shadow"}}).want(http.StatusOK).text, "Switch 1 policy to shadow?") {
+		t.Error("shadow is not asked about")
+	}
+	stale := send(url.Values{"policy": {"1:one", "1:three"}, "do": {"off"}}).want(http.StatusConflict)
+	if !strings.Contains(stale.text, "one was changed in the meantime") || strings.Contains(stale.text, "three was changed") || !slices.Contains(stale.ticks(), "4:one") {
+		t.Error("a conflict is not shown above the list as it is now")
+	}
+	for name, values := range map[string]url.Values{
+		"Tick the policies to change first.":         {"do": {"off"}},
+		"Choose what to do with the policies.":       {"policy": {"4:one"}, "do": {"explode"}},
+		"Choose an application.":                     {"policy": {"4:one"}, "do": {"add"}, "with": {""}},
+		"is not a version and a policy":              {"policy": {"one"}, "do": {"off"}},
+		"three: &#34;a&#34; is its only application": {"policy": {"1:three"}, "do": {"remove"}, "with": {"a"}},
+	} {
+		if got := send(values).want(http.StatusUnprocessableEntity); !strings.Contains(got.text, name) {
+			t.Errorf("the page does not say %q", name)
+		}
+	}
+	b.post("/policies/bulk", url.Values{"here": {"%zz"}}).want(http.StatusBadRequest)
+}
+
+func TestListTicksOnlyWhatMayBeChanged(t *testing.T) {
+	w := newWorld(t)
+	w.policy("mine", "1/1s")
+	p := w.policy("shared", "1/1s")
+	p.Apps = []string{"a", "b"}
+	_, err := w.UpdatePolicy(t.Context(), w.admin, p)
+	w.must(err)
+	w.person("owner", map[string]service.Role{"a": service.Owner})
+	w.person("viewer", map[string]service.Role{"a": service.Viewer, "b": service.Viewer})
+	for user, want := range map[string][]string{"owner": {"1:mine"}, "viewer": nil, "admin": {"1:mine", "2:shared"}} {
+		got := w.as(user).get("/policies").want(http.StatusOK)
+		if !slices.Equal(got.ticks(), want) {
+			t.Errorf("%s may tick %v, want %v", user, got.ticks(), want)
+		}
+		if form := got.form("/policies/bulk"); (form != nil && has(got.byID("bulk"), "method")) != true {
+			t.Errorf("%s has no list", user)
+		}
+		buttons := strings.Contains(got.text, `name="do"`)
+		if buttons != (want != nil) {
+			t.Errorf("%s has buttons for a change: %v", user, buttons)
+		}
+	}
+	w.as("owner").post("/policies/bulk", url.Values{"policy": {"1:mine", "2:shared"}, "do": {"off"}}).want(http.StatusForbidden)
+}
+
+// A page of fifty policies is small enough for a phone's connection.
+func TestListIsSmall(t *testing.T) {
+	w := newWorld(t)
+	for i := range 50 {
+		w.policy(fmt.Sprintf("policy-%02d", i), "100/1m burst=20")
+	}
+	got := w.as("admin").get("/policies").want(http.StatusOK)
+	if n := len(got.ticks()); n != 50 {
+		t.Errorf("%d lines, want 50", n)
+	}
+	if n := len(got.text); n > 100<<10 {
+		t.Errorf("the page has %d bytes", n)
+	}
+	t.Logf("50 policies: %d bytes", len(got.text))
+}

@@ -1,0 +1,35 @@
+package web
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/drawing"
+	"github.com/headgate/headgate/core"
+)
+
+// validate answers with the preview of a form that is being filled in, and with its
+// mistakes.
+func validate(v *request) error {
+	d := draftOf(v.r.URL.Query())
+	p, m := d.policy()
+	return v.fragment("form", "preview", previewOf(p, m, m))
+}
+
+// draw serves the drawing of a limit. Browsers may cache it.
+func draw(v *request) error {
+	l, err := core.ParseLimit(v.query("limit"))
+	var svg string
+	if err == nil {
+		svg, err = drawing.SVG(l)
+	}
+	if err != nil {
+		http.Error(v.w, err.Error(), http.StatusBadRequest)
+		return nil
+	}
+	h := v.w.Header()
+	h.Set("Content-Type", "image/svg+xml")
+	h.Set("Cache-Control", "private, max-age=3600")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'")
+	_, _ = v.w.Write([]byte(svg)) // the client may have gone
+	return nil
+}

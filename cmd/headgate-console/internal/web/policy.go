@@ -1,0 +1,161 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
+)
+
+// one is the page of a policy.
+type one struct {
+	row
+	Limit   string
+	Drawing string
+	Fields  []value
+	Modes   []choice
+	Traffic policyTraffic
+	Later   later
+}
+
+// policyTraffic is what a policy decides, and where it is in force.
+type policyTraffic struct {
+	Name     string
+	Query    string // of the page
+	Ranges   []rangeLink
+	From, To time.Time
+	Chart    chart
+	Total    figures
+	CSV      string // the address of the file
+	Redis    bool
+	Late     bool
+	Off      bool
+	Fleet    fleetView
+	Behind   bool // the newest policies are not published yet
+	Shadow   *watched
+}
+
+// InForce returns in how many instances the newest policies are in force.
+func (t policyTraffic) InForce() int {
+	if t.Behind {
+		return 0
+	}
+	return t.Fleet.Current
+}
+
+// traffic returns what a policy decided in the range of the request. shown is the version of the
+// page.
+func (v *request) traffic(p policy.Policy, shown int64) (t policyTraffic, err error) {
+	ctx := v.r.Context()
+	q, name, links := v.rangesOf(policyPath(p.Name), nil)
+	q.Policy = p.Name
+	t = policyTraffic{Name: p.Name, Ranges: links, Query: url.Values{"range": {name}, "version": {strconv.FormatInt(shown, 10)}}.Encode(), Redis: v.Fleet != nil, Off: p.Mode == policy.Off}
+	seen, err := v.Service.Traffic(ctx, v.actor, q)
+	if err != nil {
+		return t, err
+	}
+	changes, err := v.Service.Markers(ctx, v.actor, service.TrafficQuery{Policy: p.Name, From: seen.From, To: seen.To})
+	if err != nil {
+		return t, err
+	}
+	work, err := v.Service.Publishing(ctx, v.actor)
+	if err != nil {
+		return t, err
+	}
+	t.From, t.To, t.Late, t.Behind = seen.From, seen.To, seen.Late, work.Published < work.Version
+	t.Chart, t.Total, t.CSV = chartOf(seen, changes, "decisions"), figuresOf(seen.Total), csvPath("", p.Name, seen)
+	if t.Fleet, err = v.fleetView(p.Apps...); err != nil {
+		return t, err
+	}
+	t.Shadow, err = v.watched(p, shown)
+	return t, err
+}
+
+// livePolicy answers with the part of the page that the script reloads.
+func livePolicy(v *request) error {
+	p, err := v.Service.Policy(v.r.Context(), v.actor, v.r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	shown, _ := strconv.ParseInt(v.query("version"), 10, 64) // 0 is no version, and so stale
+	t, err := v.traffic(p, shown)
+	if err != nil {
+		return err
+	}
+	return v.fragment("policy", "live", t)
+}
+
+// value is a field of a policy with the text of its value.
+type value struct{ Field, Text string }
+
+func policyPage(v *request) error {
+	p, err := v.Service.Policy(v.r.Context(), v.actor, v.r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	return v.showPolicy(http.StatusOK, p, laterOf(p))
+}
+
+func (v *request) showPolicy(status int, p policy.Policy, l later) (err error) {
+	texts := textsOf(p)
+	page := one{row: v.rowOf(p), Limit: p.Limit.String(), Drawing: drawingPath(p.Limit.String()), Modes: modes()}
+	if page.Traffic, err = v.traffic(p, p.Version); err != nil {
+		return err
+	}
+	if err := v.complete(&l, p); err != nil {
+		return err
+	}
+	page.Later = l
+	for _, f := range policyFields() {
+		if f != "name" {
+			page.Fields = append(page.Fields, value{f, texts[f]})
+		}
+	}
+	return v.show(status, "policy", p.Name, page)
+}
+
+// setMode changes only the mode. It asks for a confirmation before it turns a policy off.
+func setMode(v *request) error {
+	p, err := v.Service.Policy(v.r.Context(), v.actor, v.r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	mine := p
+	mine.Version = v.version("version")
+	if err := mine.Mode.UnmarshalText([]byte(v.field("mode"))); err != nil {
+		return errBadForm
+	}
+	if mine.Mode == policy.Off && p.Mode != policy.Off && !v.confirmed() && v.access.CanEdit(p.Apps) {
+		return v.confirmOff(p, "now on", policyPath(p.Name)+"/mode", v.sent())
+	}
+	_, err = v.Service.UpdatePolicy(v.r.Context(), v.saying(), mine)
+	if m := commentMistake(err); m != nil {
+		l := laterOf(p)
+		l.Mistakes = m
+		return v.showPolicy(http.StatusUnprocessableEntity, p, l)
+	}
+	if err != nil {
+		return v.conflictOr(err)
+	}
+	return v.seeOther(policyPath(p.Name), "mode")
+}
+
+// textsOf returns the texts of all fields of a policy by their names.
+func textsOf(p policy.Policy) map[string]string {
+	texts := map[string]string{}
+	for _, c := range service.Diff(policy.Policy{}, p) {
+		texts[c.Field] = c.After
+	}
+	return texts
+}
+
+// policyFields are the fields that people edit, in the order of display.
+func policyFields() []string {
+	return []string{
+		"name", "description", "apps", "limit", "plans", "plan_by", "overrides", "key", "match.methods", "match.host", "match.path",
+		"access", "on_limit", "ban", "on_store_error", "mode", "priority",
+	}
+}

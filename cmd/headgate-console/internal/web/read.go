@@ -1,0 +1,313 @@
+package web
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// mistakes maps the name of a field to the mistakes that are shown there; "" is the
+// whole form.
+type mistakes map[string][]string
+
+func (m mistakes) add(field, text string) {
+	for _, there := range m[field] {
+		if there == text {
+			return
+		}
+	}
+	m[field] = append(m[field], text)
+}
+
+// addFaults adds the mistakes that the service found.
+func (m mistakes) addFaults(faults []service.Fault) {
+	for _, f := range faults {
+		m.addField(f.Field, f.Message)
+	}
+}
+
+// addField adds a mistake in a field of a policy.
+func (m mistakes) addField(field, text string) {
+	if plan, ok := strings.CutPrefix(field, "plans."); ok {
+		field, text = "plans", plan+": "+text
+	}
+	if key, ok := strings.CutPrefix(field, "overrides."); ok {
+		field, text = "overrides", key+": "+text
+	}
+	if strings.HasPrefix(field, "overrides[") { // which does not name a key that may be a secret
+		field = "overrides"
+	}
+	if name, _, _ := strings.Cut(text, " "); field == "ban" && (name == "for" || name == "max") {
+		field += "." + name
+	}
+	m.add(formField(field), text)
+}
+
+// formField returns the field of the form that shows a field of a policy.
+func formField(name string) string {
+	switch name {
+	case "match.methods":
+		return "methods"
+	case "match.host":
+		return "host"
+	case "match.path":
+		return "path"
+	case "ban":
+		return "ban_after"
+	case "ban.after", "ban.for", "ban.max":
+		return strings.Replace(name, ".", "_", 1)
+	}
+	return name
+}
+
+// policy reads the form. Without mistakes the policy is valid.
+func (d *draft) policy() (policy.Policy, mistakes) {
+	m := mistakes{}
+	p := policy.Policy{
+		Name: d.Name, Description: d.Description, Apps: d.Apps, Version: d.Version,
+		Limit: d.limit(m), Key: d.key(), OnLimit: d.onLimit(m), OnStoreError: d.OnStoreError,
+		Match: policy.Match{
+			Methods: append(append([]string(nil), d.Methods...), strings.FieldsFunc(strings.ToUpper(d.OtherMethods), isSeparator)...),
+			Host:    strings.ToLower(d.Host), Path: d.Path,
+		},
+	}
+	if err := p.Mode.UnmarshalText([]byte(d.Mode)); err != nil {
+		m.add("mode", err.Error())
+	}
+	p.Priority = int(d.count(m, "priority", d.Priority, math.MinInt32, math.MaxInt32))
+	p.Ban = policy.Ban{After: d.BanAfter, For: d.BanFor, Max: d.BanMax}
+	p.Plans, p.PlanBy, p.Overrides, p.Access = d.plans(m), d.PlanBy, d.overrides(m), d.access(m)
+	d.check(p, m)
+	return p, m
+}
+
+func isSeparator(c rune) bool { return c == ' ' || c == ',' || c == '\t' || c == '\r' || c == '\n' }
+
+// check adds the mistakes of the policy, unless a mistake in its text explains them
+// already.
+func (d *draft) check(p policy.Policy, m mistakes) {
+	explained := d.explained(m)
+	for _, err := range split(p.Validate()) {
+		var f *policy.FieldError
+		if !errors.As(err, &f) {
+			m.add("", err.Error())
+			continue
+		}
+		field, _, _ := strings.Cut(f.Field, ".")
+		field, _, _ = strings.Cut(field, "[")
+		switch {
+		case explained[field] && field == "limit" && d.LimitBy != "text":
+			m.period(f.Err)
+		case explained[field]:
+		case field == "limit" && d.LimitBy != "text":
+			m.limit(f.Err)
+		case field == "on_limit" && d.OnLimit == "wait":
+			m.add("wait", f.Err.Error())
+		case field == "key" && d.KeyBy == "other":
+			m.add("key_other", f.Err.Error())
+		default:
+			for _, e := range split(f.Err) {
+				m.addField(f.Field, e.Error())
+			}
+		}
+	}
+	d.tooShort(p.Limit, m)
+}
+
+// tooShort says in the words of the form that the period is not positive.
+func (d *draft) tooShort(l core.Limit, m mistakes) {
+	if l.Period <= 0 && strings.HasPrefix(strings.Join(m["period"], ""), "period") {
+		m["period"] = []string{fmt.Sprintf("%q is too short; write 1 or more", clip(d.Period))}
+	}
+}
+
+// explained returns the fields of a policy whose text has a mistake.
+func (d *draft) explained(m mistakes) map[string]bool {
+	return map[string]bool{
+		"limit":    m.in("limit", "quota", "period", "burst", "debt", "segments", "algorithm", "calendar", "tz", "start"),
+		"on_limit": m.in("wait"),
+		"plans":    m.in("plans"),
+		"plan_by":  m.in("plans"),
+		"access":   m.in("access"),
+
+		"overrides": m.in("overrides"),
+	}
+}
+
+// limit assigns each mistake of a limit to the field that it begins with.
+func (m mistakes) limit(err error) {
+	for _, e := range split(err) {
+		field := "limit_fields"
+		for _, name := range []string{"quota", "period", "burst", "debt", "segments", "aligned"} {
+			if strings.HasPrefix(e.Error(), name) {
+				field = name
+			}
+		}
+		m.add(field, e.Error())
+	}
+}
+
+// period adds the mistake of the period, which depends on no other field of the limit, unless
+// there is one already.
+func (m mistakes) period(err error) {
+	for _, e := range split(err) {
+		if strings.HasPrefix(e.Error(), "period") && len(m["period"]) == 0 && len(m["algorithm"]) == 0 {
+			m.add("period", e.Error())
+		}
+	}
+}
+
+// split returns the parts of a joined error.
+func split(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var list []error
+		for _, e := range joined.Unwrap() {
+			list = append(list, split(e)...)
+		}
+		return list
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
+}
+
+func (d *draft) limit(m mistakes) core.Limit {
+	if d.LimitBy == "text" {
+		l, err := core.ParseLimit(d.LimitText)
+		if err != nil {
+			for _, e := range split(errors.Unwrap(err)) {
+				m.add("limit", e.Error())
+			}
+		}
+		return l
+	}
+	l := core.Limit{
+		Quota:    d.count(m, "quota", d.Quota, math.MinInt64, math.MaxInt64),
+		Burst:    d.optional(m, "burst", d.Burst),
+		Debt:     d.optional(m, "debt", d.Debt),
+		Segments: int(d.optional(m, "segments", d.Segments)),
+		Aligned:  d.Aligned,
+	}
+	var known bool
+	if l.Algorithm, known = core.ParseAlgorithm(d.Algorithm); !known {
+		m.add("algorithm", "choose one of them")
+	}
+	if l.Algorithm == core.CalendarWindow {
+		l.Calendar = d.calendar(m)
+	} else {
+		l.Period = d.period(m)
+	}
+	return l
+}
+
+// calendar returns the text of the calendar. It reads one field after the other, so that each
+// mistake is shown beside its own.
+func (d *draft) calendar(m mistakes) string {
+	if !slices.Contains(calendarUnits(), d.Calendar) {
+		m.add("calendar", "choose one of them")
+		return ""
+	}
+	text := d.Calendar
+	for _, field := range []struct{ name, value string }{{"tz", d.Zone}, {"start", d.Start}} {
+		if field.value == "" {
+			continue
+		}
+		if strings.ContainsFunc(field.value, unicode.IsSpace) {
+			m.add(field.name, fmt.Sprintf("%q is more than one word", clip(field.value)))
+			continue
+		}
+		text += " " + field.name + "=" + field.value
+		_, err := core.ParseLimit("1/" + d.Calendar + " " + field.name + "=" + field.value)
+		for _, e := range split(errors.Unwrap(err)) {
+			m.add(field.name, cmp.Or(errors.Unwrap(e), e).Error())
+		}
+	}
+	l, _ := core.ParseLimit("1/" + text)
+	return l.Calendar
+}
+
+func (d *draft) period(m mistakes) time.Duration {
+	n := d.count(m, "period", d.Period, math.MinInt32, math.MaxInt32)
+	if n < 1 {
+		return 0 // which the check of the limit reports, beside the other mistakes in it
+	}
+	for _, u := range units() {
+		if u.Name != d.Unit {
+			continue
+		}
+		if n > int64(core.MaxPeriod/u.size) {
+			m.add("period", "it is above 400 days")
+			return 0
+		}
+		return time.Duration(n) * u.size
+	}
+	m.add("period", "choose a unit")
+	return 0
+}
+
+// count reads a whole number.
+func (d *draft) count(m mistakes, field, text string, low, high int64) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case text == "":
+		m.add(field, "it is empty; write a whole number")
+	case err != nil:
+		m.add(field, fmt.Sprintf("%q is not a whole number", clip(text)))
+	case n < low || n > high:
+		m.add(field, fmt.Sprintf("%d is out of range", n))
+	default:
+		return n
+	}
+	return 0
+}
+
+// optional reads a number above 0 that may be left out.
+func (d *draft) optional(m mistakes, field, text string) int64 {
+	if text == "" {
+		return 0
+	}
+	n := d.count(m, field, text, math.MinInt32, math.MaxInt64)
+	if n <= 0 && len(m[field]) == 0 {
+		m.add(field, fmt.Sprintf("%d is not positive; leave it empty for the default", n))
+	}
+	return n
+}
+
+// clip shortens a text for a message.
+func clip(s string) string {
+	if len(s) > 100 {
+		return strings.ToValidUTF8(s[:100], "") + "…"
+	}
+	return s
+}
+
+func (d *draft) key() string {
+	if d.KeyBy == "other" {
+		return d.KeyOther
+	}
+	return d.KeyBy
+}
+
+func (d *draft) onLimit(m mistakes) string {
+	switch d.OnLimit {
+	case "reject":
+		return ""
+	case "wait":
+		if d.Wait == "" {
+			m.add("wait", "it is empty; write how long at most, such as 500ms or 2s")
+		}
+		return "wait " + d.Wait
+	}
+	return d.OnLimit
+}

@@ -1,0 +1,230 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+//go:embed templates/*.html
+var sources embed.FS
+
+// page is a template with all of its parts.
+type page struct{ *template.Template }
+
+// parsePages reads all templates. A template whose name begins with "_" is part of
+// the others.
+func parsePages() (map[string]*page, error) {
+	names, err := fs.Glob(sources, "templates/*.html")
+	if err != nil {
+		return nil, err
+	}
+	pages := map[string]*page{}
+	for _, name := range names {
+		base := strings.TrimSuffix(path.Base(name), ".html")
+		if base[0] == '_' {
+			continue
+		}
+		t, err := template.New("_layout.html").Funcs(helpers()).ParseFS(sources, "templates/_*.html", name)
+		if err != nil {
+			return nil, fmt.Errorf("web: %w", err)
+		}
+		pages[base] = &page{t}
+	}
+	return pages, nil
+}
+
+// parsedPages is parsePages, once for all sites, as the templates do not change.
+var parsedPages = sync.OnceValues(parsePages)
+
+// frame is the layout around a page.
+type frame struct {
+	Title   string
+	Section string // the first segment of the path
+	User    string
+	Manager bool
+	Ready   bool // is logged in and has nothing to do first
+	Refresh int  // seconds until the browser asks again; 0 means never
+	Done    string
+	Undo    *undo
+	Banner  *banner
+	Body    any
+}
+
+// show answers with a page.
+func (v *request) show(status int, name, title string, body any) error {
+	f := v.frame(title)
+	f.Body = body
+	if f.Ready && f.Done != "" {
+		v.offerUndo(&f)
+	}
+	v.addBanner(&f, status)
+	if r, ok := body.(interface{ refresh() int }); ok {
+		f.Refresh = r.refresh()
+	}
+	return v.execute(status, name, "_layout.html", f)
+}
+
+// fragment answers with a part of a page.
+func (v *request) fragment(name, part string, body any) error {
+	return v.execute(http.StatusOK, name, part, body)
+}
+
+// execute answers with the output of a template, or returns its error before it
+// writes anything.
+func (v *request) execute(status int, name, part string, data any) error {
+	var b bytes.Buffer
+	if err := v.pages[name].ExecuteTemplate(&b, part, data); err != nil {
+		v.Logger.ErrorContext(v.r.Context(), "a template failed", "template", name, "error", err)
+		http.Error(v.w, "Something went wrong. See the log of the console.", http.StatusInternalServerError)
+		return nil
+	}
+	v.send(status, b.Bytes())
+	return nil
+}
+
+func (v *request) frame(title string) frame {
+	section, _, _ := strings.Cut(strings.TrimPrefix(v.r.URL.Path, "/"), "/")
+	return frame{
+		Title: title, Section: section, User: v.access.User, Manager: v.access.CanManage(),
+		Ready: v.access.User != "" && !v.access.MustChangePassword && !v.access.MustSetUpSecondFactor,
+		Done:  messages()[v.query("done")],
+	}
+}
+
+// messages returns the texts that confirm an action.
+func messages() map[string]string {
+	return map[string]string{
+		"created":    "The policy was created.",
+		"saved":      "The changes were saved.",
+		"deleted":    "The policy was deleted. It is among the deleted policies, and can be restored.",
+		"rolledback": "The policy was rolled back.",
+		"undone":     "The change was undone.",
+		"removed":    "The change was undone: the policy is deleted again.",
+		"until":      "The change was made, and ends by itself.",
+		"scheduled":  "The change was scheduled.",
+		"canceled":   "The scheduled change was canceled.",
+		"mode":       "The mode was changed.",
+		"bulk":       "The policies were changed.",
+		"unchanged":  "The policies are so already. Nothing was changed.",
+		"filter":     "The filter was saved.",
+		"nofilter":   "The filter was deleted.",
+		"imported":   "The import was carried out.",
+		"reset":      "The key was reset.",
+		"lifted":     "The ban was lifted.",
+		"banned":     "The key was banned. The list shows it in a moment.",
+		"allowed":    "The policy does not limit the key any longer.",
+		"ownlimit":   "The key has a limit of its own.",
+		"nolimit":    "The key has no limit of its own any longer.",
+		"app":        "The application was added.",
+		"appsaved":   "The description was saved.",
+		"appdeleted": "The application was deleted.",
+		"role":       "The role was saved.",
+		"status":     "The user was changed.",
+		"hook":       "The webhook was saved.",
+		"hookon":     "The webhook was turned on.",
+		"hookoff":    "The webhook was turned off. Messages that waited are not sent.",
+		"settings":   "The settings were saved.",
+		"password":   "Your password was changed. All your other sessions were ended.",
+		"ended":      "The session was ended.",
+		"setup":      "The set-up has ended. Please begin again.",
+		"factoroff":  "The second factor was turned off.",
+		"recovered":  "You are signed in with a recovery code, which does not work again.",
+
+		"factorremoved": "The second factor was removed, and all sessions of the user were ended.",
+
+		"hookdeleted": "The webhook was deleted.",
+
+		"revoked": "The token was revoked.",
+		"out":     "You are signed out.",
+	}
+}
+
+// helpers are the functions that templates may call.
+func helpers() template.FuncMap {
+	return template.FuncMap{
+		"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+		"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+		"clock":   func(t time.Time) string { return t.UTC().Format("2 Jan 15:04") },
+		"hour":    func(t time.Time) string { return t.UTC().Format("15:04") },
+		"digits":  digits,
+		"reversed": func(list []bar) []bar {
+			list = slices.Clone(list)
+			slices.Reverse(list)
+			return list
+		},
+		"known":   func(t time.Time) bool { return !t.IsZero() },
+		"label":   label,
+		"owner":   func(r service.Role) bool { return r == service.Owner },
+		"join":    strings.Join,
+		"words":   onLimitWords,
+		"at":      at,
+		"segment": url.PathEscape,
+
+		"whoTable": func(rule, title, word, query string, l whoList) whoTable {
+			return whoTable{rule, title, word, l, query}
+		},
+	}
+}
+
+// digits returns a number with its digits in groups of three: 1,234,567.
+func digits(n int64) string {
+	s, sign := strconv.FormatInt(n, 10), ""
+	if n < 0 {
+		s, sign = s[1:], "-"
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// remark holds the mistakes of a field, to be shown beside it.
+type remark struct {
+	Field string
+	Texts []string
+}
+
+// at returns the mistakes of a field.
+func at(m mistakes, field string) remark { return remark{field, m[field]} }
+
+// labels are the names of fields for people.
+var labels = map[string]string{
+	"name":           "Name",
+	"description":    "Description",
+	"apps":           "Applications",
+	"limit":          "Limit",
+	"plans":          "Plans",
+	"plan_by":        "Plan by",
+	"overrides":      "Limits of single keys",
+	"key":            "Counted for",
+	"key_limit":      "Limit of this key",
+	"match.methods":  "Methods",
+	"match.host":     "Host",
+	"match.path":     "Path",
+	"access":         "Exceptions",
+	"on_limit":       "Over the limit",
+	"ban":            "Ban",
+	"on_store_error": "If the store fails",
+	"mode":           "Mode",
+	"priority":       "Priority",
+	"comment":        "Comment",
+	"at":             "From",
+	"zone":           "Time zone",
+}
+
+// label returns the name of a field for people.
+func label(field string) string { return cmp.Or(labels[field], field) }

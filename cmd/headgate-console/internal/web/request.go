@@ -1,0 +1,150 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+// These are the largest numbers of bytes of a form. An import has at most 4 MiB of
+// policies.
+const (
+	maxForm   = 128 << 10
+	maxImport = 5 << 20
+)
+
+// request is one request for a page, and its actor.
+type request struct {
+	*site
+	w      http.ResponseWriter
+	r      *http.Request
+	actor  service.Actor
+	access service.Access // the zero value without a log-in
+
+	proxied bool // the proxy names the user, and there is no session
+}
+
+// public serves a page to all clients.
+func (s *site) public(answer func(*request) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := &request{site: s, w: w, r: r}
+		if err := v.read(maxForm); err != nil {
+			v.fail(err)
+			return
+		}
+		if err := answer(v); err != nil {
+			v.fail(err)
+		}
+	})
+}
+
+// private serves a page to users who are logged in.
+func (s *site) private(to route) http.Handler {
+	maxBytes := max(to.maxBytes, maxForm)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := &request{site: s, w: w, r: r}
+		err := v.read(maxBytes)
+		if err == nil {
+			err = v.authenticate()
+		}
+		if err == nil {
+			err = to.answer(v)
+		}
+		if err != nil {
+			v.fail(err)
+		}
+	})
+}
+
+// read reads the form, if there is one.
+func (v *request) read(maxBytes int64) error {
+	if v.r.Method != http.MethodPost {
+		return nil
+	}
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxBytes)
+	err := v.r.ParseForm()
+	if err == nil {
+		err = v.r.ParseMultipartForm(maxBytes)
+	}
+	if err == nil || errors.Is(err, http.ErrNotMultipart) {
+		return nil
+	}
+	var large *http.MaxBytesError
+	if errors.As(err, &large) {
+		return large
+	}
+	return errBadForm
+}
+
+// authenticate sets the actor and its permissions. The error is ErrPasswordChange or
+// ErrSecondFactor if the user must do that before seeing this page.
+func (v *request) authenticate() error {
+	var err error
+	if v.actor, err = v.identify(); err != nil {
+		return err
+	}
+	if v.access, err = v.Service.Access(v.r.Context(), v.actor); err != nil {
+		return err
+	}
+	if v.access.MustChangePassword && !strings.HasPrefix(v.r.URL.Path, "/account") && v.r.URL.Path != "/logout" {
+		return service.ErrPasswordChange
+	}
+	if v.access.MustSetUpSecondFactor && !leadsToFactor(v.r.URL.Path) {
+		return service.ErrSecondFactor
+	}
+	return nil
+}
+
+// leadsToFactor reports whether a page is for users who have to set up a second factor.
+func leadsToFactor(path string) bool {
+	return strings.HasPrefix(path, factorPath) || path == "/account/password" || path == "/logout"
+}
+
+// identify returns the user whom the proxy names, or else the user of the session.
+func (v *request) identify() (service.Actor, error) {
+	var name string
+	if name, v.proxied = v.Proxies.User(v.r); v.proxied {
+		a, err := v.Service.AuthenticateByProxy(v.r.Context(), name, v.meta())
+		if errors.Is(err, service.ErrNotLoggedIn) {
+			err = errStranger
+		}
+		return a, err
+	}
+	token := v.sessionToken()
+	if token == "" {
+		return service.Actor{}, service.ErrNotLoggedIn
+	}
+	return v.Service.Authenticate(v.r.Context(), token, v.meta())
+}
+
+// meta returns the description of the request for the audit log.
+func (v *request) meta() service.Meta {
+	return service.Meta{Address: v.Proxies.Address(v.r), Agent: v.r.UserAgent(), RequestID: v.requestID(), Device: v.device()}
+}
+
+func (v *request) requestID() string { return v.w.Header().Get(requestHeader) }
+
+// field returns a field of the form. It ignores the parameters of the URL.
+func (v *request) field(name string) string { return v.r.PostForm.Get(name) }
+
+// query returns a parameter of the URL.
+func (v *request) query(name string) string { return v.r.URL.Query().Get(name) }
+
+// seeOther redirects the browser to a page. done names the message to show there, or
+// is "".
+func (v *request) seeOther(path, done string) error {
+	if done != "" {
+		sep := "?"
+		if strings.Contains(path, "?") {
+			sep = "&"
+		}
+		if strings.HasSuffix(path, "?") {
+			sep = ""
+		}
+		path += sep + "done=" + done
+	}
+	http.Redirect(v.w, v.r, path, http.StatusSeeOther)
+	return nil
+}

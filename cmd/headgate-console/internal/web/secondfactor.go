@@ -1,0 +1,138 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/drawing"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+const factorPath = "/account/second-factor"
+
+// factor is the page of the user's second factor.
+type factor struct {
+	service.SecondFactor
+	Must     bool // the user has to set one up first
+	Mistakes mistakes
+}
+
+func factorPage(v *request) error { return v.showFactor(http.StatusOK, nil) }
+
+func (v *request) showFactor(status int, m mistakes) error {
+	state, err := v.Service.SecondFactor(v.r.Context(), v.actor)
+	if err != nil {
+		return err
+	}
+	return v.show(status, "secondfactor", "Second factor", factor{state, v.access.MustSetUpSecondFactor, m})
+}
+
+// factorSetup is the page that shows the secret of a second factor. It is an answer to a POST,
+// which is not compressed, so that its length tells nothing of the secret.
+type factorSetup struct {
+	Secret   string // in groups of four
+	QR       drawing.QR
+	Must     bool
+	Mistakes mistakes
+}
+
+func (v *request) showSetup(status int, setup service.FactorSetup, m mistakes) error {
+	code, err := drawing.NewQR(setup.Address)
+	if err != nil {
+		return err
+	}
+	var groups []string
+	for rest := setup.Secret; rest != ""; {
+		n := min(4, len(rest))
+		groups, rest = append(groups, rest[:n]), rest[n:]
+	}
+	return v.show(status, "factorsetup", "Set up a second factor", factorSetup{strings.Join(groups, " "), code, v.access.MustSetUpSecondFactor, m})
+}
+
+// notPassword is the mistake of a field that holds a wrong password.
+const notPassword = "it is not your password"
+
+func beginFactor(v *request) error {
+	setup, err := v.Service.BeginSecondFactor(v.r.Context(), v.actor, v.field("password"))
+	if m := factorMistakes(err, "password", notPassword); m != nil {
+		return v.showFactor(http.StatusUnprocessableEntity, m)
+	}
+	if err != nil {
+		return err
+	}
+	return v.showSetup(http.StatusOK, setup, nil)
+}
+
+func confirmFactor(v *request) error {
+	codes, err := v.Service.ConfirmSecondFactor(v.r.Context(), v.actor, v.field("code"))
+	switch {
+	case errors.Is(err, service.ErrCredentials):
+		setup, err := v.Service.SecondFactorSetup(v.r.Context(), v.actor)
+		if err != nil {
+			return err
+		}
+		return v.showSetup(http.StatusUnprocessableEntity, setup,
+			mistakes{"code": {"it is not the code of now; check that the clock of the device is right"}})
+	case errors.Is(err, service.ErrNotFound):
+		return v.seeOther(factorPath, "setup")
+	case err != nil:
+		return err
+	}
+	return v.showRecovery(codes)
+}
+
+// showRecovery shows new recovery codes, once.
+func (v *request) showRecovery(codes []string) error {
+	return v.show(http.StatusOK, "recovery", "Recovery codes", codes)
+}
+
+func renewRecovery(v *request) error {
+	codes, err := v.Service.RenewRecoveryCodes(v.r.Context(), v.actor, v.field("password"))
+	if m := factorMistakes(err, "password", notPassword); m != nil {
+		return v.showFactor(http.StatusUnprocessableEntity, m)
+	}
+	if err != nil {
+		return err
+	}
+	return v.showRecovery(codes)
+}
+
+func disableFactor(v *request) error {
+	err := v.Service.DisableSecondFactor(v.r.Context(), v.actor, v.field("password"))
+	if m := factorMistakes(err, "off", notPassword); m != nil {
+		return v.showFactor(http.StatusUnprocessableEntity, m)
+	}
+	if err != nil {
+		return err
+	}
+	return v.seeOther(factorPath, "factoroff")
+}
+
+// factorMistakes returns the mistakes of a form whose field holds a password, or nil.
+func factorMistakes(err error, field, wrong string) mistakes {
+	if errors.Is(err, service.ErrCredentials) {
+		return mistakes{field: {wrong}}
+	}
+	return mistakesOf(err)
+}
+
+// removeFactor removes the second factor of another user.
+func removeFactor(v *request) error {
+	name := v.r.PathValue("name")
+	if !v.confirmed() {
+		u, err := v.Service.User(v.r.Context(), v.actor, name)
+		if err != nil {
+			return err
+		}
+		return v.confirm(confirmation{
+			Title: "Remove the second factor of " + u.Name + "?",
+			Consequences: []string{
+				"From then on the password of " + u.Name + " is enough to sign in. All sessions of " + u.Name + " end.",
+				"Do it for a person who has lost the device and the recovery codes, and whom you know to be that person.",
+			},
+			Action: userPath(name) + "/second-factor", Button: "Remove the second factor", Danger: true, Back: userPath(name),
+		})
+	}
+	return v.changed(v.Service.RemoveSecondFactor(v.r.Context(), v.actor, name), "factorremoved")
+}

@@ -1,0 +1,102 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+// settings is the page of the settings that administrators may change.
+type settings struct {
+	Idle, Life string
+	Factor     string // who has to have a second factor
+	Days       string // of a token
+	Mistakes   mistakes
+}
+
+func settingsPage(v *request) error {
+	s, err := v.Service.Settings(v.r.Context(), v.actor)
+	if err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "settings", "Settings", settings{
+		Idle: short(s.SessionIdle), Life: short(s.SessionLife), Factor: string(s.SecondFactor), Days: strconv.Itoa(int(s.TokenLife / (24 * time.Hour))),
+	})
+}
+
+// short writes a duration without its zero units.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func saveSettings(v *request) error {
+	form := settings{
+		Idle: strings.TrimSpace(v.field("idle")), Life: strings.TrimSpace(v.field("life")), Factor: v.field("factor"),
+		Days: strings.TrimSpace(v.field("days")), Mistakes: mistakes{},
+	}
+	s := service.Settings{
+		SessionIdle: form.span("idle", form.Idle), SessionLife: form.span("life", form.Life),
+		SecondFactor: service.Requirement(form.Factor), TokenLife: form.days(),
+	}
+	if len(form.Mistakes) > 0 {
+		return v.show(http.StatusUnprocessableEntity, "settings", "Settings", form)
+	}
+	err := v.Service.SaveSettings(v.r.Context(), v.actor, s)
+	var invalid *service.InvalidError
+	if errors.As(err, &invalid) {
+		for _, f := range invalid.Faults {
+			form.Mistakes.add(settingField(f.Field), f.Message)
+		}
+		return v.show(http.StatusUnprocessableEntity, "settings", "Settings", form)
+	}
+	if err != nil {
+		return err
+	}
+	return v.seeOther("/settings", "settings")
+}
+
+// settingField returns the field of the form that shows a setting.
+func settingField(name string) string {
+	switch name {
+	case "session_idle":
+		return "idle"
+	case "session_life":
+		return "life"
+	case "second_factor":
+		return "factor"
+	case "token_life":
+		return "days"
+	}
+	return ""
+}
+
+// days returns the longest life of a token; 0, for an empty field, keeps what is in force.
+func (s *settings) days() time.Duration {
+	if s.Days == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(s.Days, 10, 15)
+	if err != nil || n == 0 {
+		s.Mistakes.add("days", "it is not a whole number of days")
+	}
+	return time.Duration(n) * 24 * time.Hour
+}
+
+func (s *settings) span(field, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		s.Mistakes.add(field, "it is not a time such as 30m or 12h")
+	}
+	return d
+}

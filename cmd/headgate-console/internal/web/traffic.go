@@ -1,0 +1,259 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+// ranges are the ranges of charts, each with a step that makes at most 73 bars.
+var ranges = []struct {
+	name, words string
+	long, step  time.Duration
+}{
+	{"15m", "15 minutes", 15 * time.Minute, time.Minute},
+	{"1h", "1 hour", time.Hour, time.Minute},
+	{"6h", "6 hours", 6 * time.Hour, 5 * time.Minute},
+	{"24h", "24 hours", 24 * time.Hour, 30 * time.Minute},
+	{"7d", "7 days", 7 * 24 * time.Hour, 3 * time.Hour},
+	{"30d", "30 days", 30 * 24 * time.Hour, 12 * time.Hour},
+}
+
+// usualRange is the index of the range without a choice.
+const usualRange = 1
+
+// rangeLink leads to a page with another range.
+type rangeLink struct {
+	Words, Link string
+	Here        bool
+}
+
+// rangesOf returns the query of the range that a request chooses, or of the usual one, and the
+// links to all ranges.
+func (v *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery, name string, links []rangeLink) {
+	chosen := usualRange
+	for i, r := range ranges {
+		if r.name == v.query("range") {
+			chosen = i
+		}
+	}
+	for i, r := range ranges {
+		u := url.Values{}
+		for field, values := range keep {
+			u[field] = values
+		}
+		u.Set("range", r.name)
+		links = append(links, rangeLink{r.words, path + "?" + u.Encode(), i == chosen})
+	}
+	r := ranges[chosen]
+	return service.TrafficQuery{Last: r.long, Step: r.step}, r.name, links
+}
+
+// overview is the page of what happens.
+type overview struct {
+	App    string
+	Apps   []service.App
+	Range  string
+	Ranges []rangeLink
+	Every  bool   // the browser reloads the page without JavaScript
+	Query  string // of this page
+	CanAdd bool   // the actor owns some application
+
+	Redis       bool // there is one
+	From, To    time.Time
+	Total       figures
+	Rate        string
+	Lost        int64
+	Late        bool
+	Chart       chart
+	ByApp       []line
+	ByPolicy    []line
+	More        int  // policies that are not shown
+	TooMany     bool // policies to show any
+	Changes     []service.Marker
+	MoreChanges bool
+	CSV         string // the address of the file
+	Fleet       fleetView
+	Work        work
+}
+
+// line has the counts of an application or of a policy.
+type line struct {
+	App, Policy string
+	Link        string // "" for policies that are not told apart
+	figures
+	Blocks []block // from left to right
+}
+
+// maxLines is the largest number of policies or applications that are shown, and maxMarked the
+// largest number of changes in the list below the chart.
+const (
+	maxLines  = 50
+	maxMarked = 20
+)
+
+// Empty reports whether there is nothing to show, and nothing was set up.
+func (o overview) Empty() bool { return o.Total.All == 0 && o.Work.Version == 0 }
+
+func (o overview) refresh() int { return reload(o.Every) }
+
+// reload returns after how many seconds a browser without JavaScript reloads a page.
+func reload(every bool) int {
+	if every {
+		return 5
+	}
+	return 0
+}
+
+func trafficPage(v *request) error {
+	o, err := v.overview()
+	if err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "traffic", "Traffic", o)
+}
+
+// liveTraffic answers with the part of the page that the script reloads.
+func liveTraffic(v *request) error {
+	o, err := v.overview()
+	if err != nil {
+		return err
+	}
+	return v.fragment("traffic", "live", o)
+}
+
+// oldStats leads from the former address to the page.
+func oldStats(v *request) error {
+	u := url.Values{}
+	if app := v.query("app"); app != "" {
+		u.Set("app", app)
+	}
+	return v.seeOther("/?"+u.Encode(), "")
+}
+
+func (v *request) overview() (o overview, err error) {
+	o = overview{App: v.query("app"), Every: v.query("refresh") != "", Redis: v.Fleet != nil}
+	ctx := v.r.Context()
+	if o.Apps, err = v.Service.Apps(ctx, v.actor); err != nil {
+		return o, err
+	}
+	if o.App != "" && !slices.ContainsFunc(o.Apps, func(a service.App) bool { return a.Name == o.App }) {
+		return o, service.ErrNotFound
+	}
+	if o.App == "" && len(o.Apps) == 1 {
+		o.App = o.Apps[0].Name
+	}
+	o.CanAdd = ownsSome(o.Apps)
+	keep := url.Values{}
+	if o.App != "" {
+		keep.Set("app", o.App)
+	}
+	var q service.TrafficQuery
+	q, o.Range, o.Ranges = v.rangesOf("/", keep)
+	keep.Set("range", o.Range)
+	o.Query = keep.Encode()
+	p, err := v.Service.Publishing(ctx, v.actor)
+	if err != nil {
+		return o, err
+	}
+	o.Work = v.work(p)
+	q.App = o.App
+	seen, err := v.Service.Overview(ctx, v.actor, q)
+	if err != nil {
+		return o, err
+	}
+	o.fill(seen)
+	o.Fleet, err = v.fleetView(keep["app"]...)
+	return o, err
+}
+
+// fill shows what the service has seen.
+func (o *overview) fill(seen service.Overview) {
+	t := seen.Traffic
+	o.From, o.To, o.Lost, o.Late = t.From, t.To, t.Lost, t.Late
+	o.Total = figuresOf(t.Total)
+	past := min(t.To.Sub(t.From), max(t.Now.Sub(t.From), time.Second))
+	o.Rate = rate(float64(o.Total.All) / past.Seconds())
+	o.Chart = chartOf(t, seen.Changes, "requests")
+	o.TooMany = seen.TooMany
+	o.Changes, o.MoreChanges = seen.Changes, seen.MoreChanges
+	if len(o.Changes) > maxMarked {
+		o.Changes, o.MoreChanges = o.Changes[:maxMarked], true
+	}
+	o.CSV = csvPath(o.App, "", t)
+	if o.App == "" {
+		for _, s := range seen.Apps[:min(maxLines, len(seen.Apps))] {
+			o.ByApp = append(o.ByApp, lineOf(s, "/?"+url.Values{"app": {s.App}, "range": {o.Range}}.Encode()))
+		}
+	}
+	for _, s := range seen.Policies {
+		if s.Counts.Total() == 0 {
+			continue
+		}
+		if len(o.ByPolicy) == maxLines {
+			o.More++
+			continue
+		}
+		link := ""
+		if s.Policy != service.OtherPolicies {
+			link = policyPath(s.Policy) + "?range=" + o.Range
+		}
+		o.ByPolicy = append(o.ByPolicy, lineOf(s, link))
+	}
+}
+
+// lineOf returns a line with a bar that is divided as its counts are.
+func lineOf(s service.Sum, link string) line {
+	l := line{App: s.App, Policy: s.Policy, Link: link, figures: figuresOf(s.Counts)}
+	at := 0.0
+	for _, p := range l.Parts {
+		if p.N == 0 {
+			continue
+		}
+		wide := float64(p.N) / float64(l.All) * 100
+		l.Blocks = append(l.Blocks, block{p.Class, percent(at), percent(max(slightest, wide))})
+		at += wide
+	}
+	return l
+}
+
+// csvPath returns the address of the file with the counts of a chart. An empty app stands for all,
+// and an empty policy for none.
+func csvPath(app, policy string, t service.Traffic) string {
+	u := url.Values{"from": {t.From.Format(time.RFC3339)}, "to": {t.To.Format(time.RFC3339)}}
+	if app != "" {
+		u.Set("app", app)
+	}
+	if policy != "" {
+		u.Set("policy", policy)
+	}
+	u.Set("step", stepNames[t.Step])
+	return "/api/traffic/csv?" + u.Encode()
+}
+
+// stepNames are the steps in addresses of the API.
+var stepNames = map[time.Duration]string{
+	time.Minute: "1m", 5 * time.Minute: "5m", 30 * time.Minute: "30m", 3 * time.Hour: "3h", 12 * time.Hour: "12h",
+}
+
+// work is the progress of publishing.
+type work struct {
+	service.Publishing
+	Pending int64 // versions that are not published yet
+	Failing bool
+	Since   time.Time
+	Runs    bool // there is a publisher
+}
+
+func (v *request) work(p service.Publishing) work {
+	w := work{Publishing: p, Pending: p.Version - p.Published, Runs: v.Publishing != nil}
+	if v.Publishing != nil {
+		var s publish.Status = v.Publishing()
+		w.Failing, w.Since = s.Err != nil, s.Since
+	}
+	return w
+}

@@ -1,0 +1,208 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+// transfer is the page of imports and exports.
+type transfer struct {
+	Data     string
+	Kept     string // names the data that the service keeps while the user looks at the plan
+	Format   string
+	Missing  bool // delete the policies that are not named
+	Faults   []service.Fault
+	Wrong    int  // mistakes, with those that are not in Faults
+	Cut      bool // the data is too long to be shown
+	Mistake  string
+	Mistakes mistakes // in the form of a plan
+	Plan     *service.Plan
+	Counts   map[string]int
+	Changing bool // the plan changes something
+	Steps    []service.PlanStep
+	More     int64  // changes that are not in Steps
+	Added    string // the applications that it adds, or ""
+}
+
+func importPage(v *request) error {
+	return v.show(http.StatusOK, "import", "Import and export", transfer{Format: string(service.YAML)})
+}
+
+func planImport(v *request) error {
+	t, err := v.sentImport()
+	if err != nil {
+		return err
+	}
+	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.forService(nil))
+	if err != nil {
+		return v.importRefused(t, err)
+	}
+	return v.showPlan(http.StatusOK, t, plan)
+}
+
+// showPlan shows what an import would do. The data stays here, as it may be large.
+func (v *request) showPlan(status int, t transfer, plan service.Plan) (err error) {
+	t.Plan, t.Counts = &plan, plan.Counts()
+	t.Changing = t.Counts["keep"] < len(plan.Steps)
+	if t.Changing && t.Kept == "" {
+		if t.Kept, err = v.Service.KeepImport(v.r.Context(), v.actor, []byte(t.Data)); err != nil {
+			return err
+		}
+	}
+	t.Steps = shownSteps(plan)
+	t.More = int64(len(plan.Steps) - t.Counts["keep"] - len(t.Steps))
+	t.Added = strings.Join(plan.Apps[:min(len(plan.Apps), maxAdded)], ", ")
+	if n := len(plan.Apps) - maxAdded; n > 0 {
+		t.Added += " and " + digits(int64(n)) + " more"
+	}
+	return v.show(status, "import", "What the import would do", t)
+}
+
+// Bounds of what a page of an import shows.
+const (
+	maxSteps    = 50_000 // bytes of all changes
+	maxValue    = 1000   // bytes of a value before or after a change
+	maxRepeated = 40_000 // bytes of a text that has mistakes
+	maxFaults   = 100
+	maxAdded    = 50 // applications
+
+	// These are about what the page adds to the values.
+	sizeOfStep, sizeOfChange = 250, 150
+)
+
+// shownSteps returns the changes of a plan that are shown, the deletions first.
+func shownSteps(plan service.Plan) (list []service.PlanStep) {
+	size := 0
+	for _, action := range []string{"delete", "update", "create"} {
+		for _, step := range plan.Steps {
+			if step.Action != action {
+				continue
+			}
+			step.Changes = slices.Clone(step.Changes)
+			size += sizeOfStep
+			for i := range step.Changes {
+				c := &step.Changes[i]
+				c.Before, c.After = shortened(c.Before), shortened(c.After)
+				size += sizeOfChange + len(html.EscapeString(c.Before+c.After))
+			}
+			if size > maxSteps && len(list) > 0 {
+				return list
+			}
+			list = append(list, step)
+		}
+	}
+	return list
+}
+
+// shortened returns the beginning of a long value.
+func shortened(s string) string {
+	if len(s) <= maxValue {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxValue], "") + "…"
+}
+
+func applyImport(v *request) error {
+	t := transfer{Kept: v.field("kept"), Format: v.field("format"), Missing: v.field("missing") == "remove"}
+	base, err := strconv.ParseInt(v.field("base"), 10, 64)
+	if err != nil || base < 0 || t.Kept == "" {
+		return errBadForm // the user has not confirmed a plan
+	}
+	_, err = v.Service.Import(v.r.Context(), v.saying(), t.forService(&base))
+	if errors.Is(err, service.ErrMoved) {
+		t.Mistake = "The policies were changed since the plan was made, so nothing was imported. This is the plan now."
+		return v.planAgain(t, http.StatusConflict)
+	}
+	if t.Mistakes = commentMistake(err); t.Mistakes != nil {
+		return v.planAgain(t, http.StatusUnprocessableEntity)
+	}
+	if err != nil {
+		return v.importRefused(t, err)
+	}
+	return v.seeOther("/policies", "imported")
+}
+
+// planAgain shows the current plan of the import.
+func (v *request) planAgain(t transfer, status int) error {
+	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.forService(nil))
+	if err != nil {
+		return v.importRefused(t, err)
+	}
+	return v.showPlan(status, t, plan)
+}
+
+// importRefused shows the mistakes of an import.
+func (v *request) importRefused(t transfer, err error) error {
+	var invalid *service.InvalidError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	t.Wrong = len(invalid.Faults)
+	t.Faults = invalid.Faults[:min(t.Wrong, maxFaults)]
+	if len(html.EscapeString(t.Data)) > maxRepeated {
+		t.Data, t.Cut = "", true
+	}
+	status := http.StatusUnprocessableEntity
+	if errors.Is(err, service.ErrDenied) {
+		status = http.StatusForbidden
+	}
+	return v.show(status, "import", "Import and export", t)
+}
+
+// sentImport reads the form. A file takes precedence over the text.
+func (v *request) sentImport() (transfer, error) {
+	t := transfer{Data: strings.ReplaceAll(v.field("data"), "\r\n", "\n"), Format: v.field("format"), Missing: v.field("missing") == "remove"}
+	f, head, err := v.r.FormFile("file")
+	switch {
+	case errors.Is(err, http.ErrMissingFile), errors.Is(err, http.ErrNotMultipart):
+		return t, nil
+	case err != nil:
+		return t, errBadForm
+	}
+	defer f.Close()
+	if head.Size == 0 {
+		return t, nil
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return t, errBadForm
+	}
+	t.Data = string(data)
+	if strings.HasSuffix(strings.ToLower(head.Filename), ".json") {
+		t.Format = string(service.JSON)
+	}
+	return t, nil
+}
+
+// forService returns the import for the service. A base is that of the plan that the
+// user has confirmed, or nil.
+func (t *transfer) forService(base *int64) service.Import {
+	i := service.Import{Data: []byte(t.Data), Kept: t.Kept, Format: service.Format(t.Format), Base: base}
+	if t.Missing {
+		i.Missing = service.RemoveMissing
+	}
+	return i
+}
+
+func export(v *request) error {
+	format, kind := service.YAML, "application/yaml"
+	if v.query("format") == "json" {
+		format, kind = service.JSON, "application/json"
+	}
+	data, err := v.Service.Export(v.r.Context(), v.actor, format, v.query("app"))
+	if err != nil {
+		return err
+	}
+	v.w.Header().Set("Content-Type", kind)
+	v.w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=policies.%s", format))
+	_, _ = v.w.Write(data) // the client may have gone
+	return nil
+}

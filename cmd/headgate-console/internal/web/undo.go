@@ -1,0 +1,108 @@
+package web
+
+import (
+	"errors"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+// undo is a change of a policy that may be taken back.
+type undo struct {
+	Name    string
+	Action  string // where the form is sent
+	Version int64  // that the change made
+
+	Policies []string // of a change of several: versions and names; Name is then their number
+}
+
+// undoFor is for how long after a change a page offers to take it back. The history offers it later.
+const undoFor = 10 * time.Minute
+
+// of returns the parameter of a page that offers to take back the newest change of a policy. The
+// page of a policy needs none.
+func of(name string) string { return "of=" + url.QueryEscape(name) }
+
+// undoable returns the newest change of the policy that a notice is about, if the actor has made it
+// lately and may take it back, or nil. Whether it is still the newest is decided by its version when
+// the form is sent.
+func (v *request) undoable() (*undo, error) {
+	if v.query("at") != "" {
+		return v.undoableTogether()
+	}
+	name := v.r.PathValue("name")
+	if v.query("of") != "" {
+		name = v.query("of")
+	}
+	if name == "" || !changes(v.query("done")) {
+		return nil, nil
+	}
+	list, err := v.Service.History(v.r.Context(), v.actor, name, 0, 1)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	r := list[0]
+	if r.Actor != v.actor.User() || v.Clock().Sub(r.At) > undoFor {
+		return nil, nil
+	}
+	if r.Before != nil && !v.access.CanEdit(r.Before.Apps) || r.After != nil && !v.access.CanEdit(r.After.Apps) {
+		return nil, nil
+	}
+	return &undo{Name: name, Action: policyPath(name) + "/undo", Version: r.Version}, nil
+}
+
+// undoableTogether is undoable for the policies that were changed together at the instant of the
+// request.
+func (v *request) undoableTogether() (*undo, error) {
+	us, err := strconv.ParseInt(v.query("at"), 10, 64)
+	at := time.UnixMicro(us)
+	if done := v.query("done"); err != nil || done != "bulk" && done != "undone" || v.Clock().Sub(at) > undoFor {
+		return nil, nil
+	}
+	list, err := v.Service.ChangedAt(v.r.Context(), v.actor, at)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	u := &undo{Name: policiesWords(len(list)), Action: "/policies/undo"}
+	for _, p := range list {
+		u.Policies = append(u.Policies, ticked(p.Name, p.Version))
+	}
+	return u, nil
+}
+
+// ticked returns a policy and its version as the form of the list sends them.
+func ticked(name string, version int64) string { return number(version) + ":" + name }
+
+// changes reports whether a notice is about a change of a policy that can be taken back.
+func changes(done string) bool {
+	switch done {
+	case "saved", "deleted", "rolledback", "mode", "undone", "removed", "until", "allowed", "ownlimit", "nolimit":
+		return true
+	}
+	return false
+}
+
+// takeBack takes back the newest change of a policy.
+func takeBack(v *request) error {
+	name := v.r.PathValue("name")
+	saved, err := v.Service.Undo(v.r.Context(), v.saying(), name, v.version("version"))
+	if err != nil {
+		return v.conflictOr(err)
+	}
+	if saved.Name == "" {
+		return v.seeOther("/policies", "removed&"+of(name))
+	}
+	return v.seeOther(policyPath(name), "undone")
+}
+
+// offerUndo adds to a frame what may be taken back. Without an answer of the service there is
+// nothing.
+func (v *request) offerUndo(f *frame) {
+	u, err := v.undoable()
+	if err != nil && !errors.Is(err, service.ErrNotFound) {
+		v.Logger.WarnContext(v.r.Context(), "a page cannot offer to undo", "error", err)
+	}
+	f.Undo = u
+}

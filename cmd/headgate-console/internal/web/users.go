@@ -1,0 +1,181 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+// people is a page of the users.
+type people struct {
+	Users    []service.User
+	Search   string // in their names
+	Name     string // of the user to be added
+	Mistakes mistakes
+	paging
+}
+
+func usersPage(v *request) error { return v.showUsers(http.StatusOK, people{}) }
+
+func (v *request) showUsers(status int, p people) error {
+	list, err := v.Service.Users(v.r.Context(), v.actor)
+	if err != nil {
+		return err
+	}
+	p.Search = v.query("search")
+	list = slices.DeleteFunc(list, func(u service.User) bool {
+		return !strings.Contains(strings.ToLower(u.Name), strings.ToLower(p.Search))
+	})
+	p.Users, p.paging = pageOf(v, list)
+	return v.show(status, "users", "Users", p)
+}
+
+func createUser(v *request) error {
+	p := people{Name: v.field("name")}
+	password, err := v.Service.CreateUser(v.r.Context(), v.actor, p.Name)
+	if p.Mistakes = mistakesOf(err); p.Mistakes != nil {
+		return v.showUsers(http.StatusUnprocessableEntity, p)
+	}
+	if err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "once", "A new user", once{User: p.Name, Secret: password, Back: userPath(p.Name)})
+}
+
+// once is the page of a secret that is shown only once.
+type once struct {
+	User   string // the owner of the one-time password, or ""
+	Hook   string // the webhook that the secret signs for, or "" for a token
+	Secret string
+	Back   string
+}
+
+func userPath(name string) string { return "/users/" + url.PathEscape(name) }
+
+// person is the page of one user.
+type person struct {
+	service.User
+	Self     bool
+	Roles    []appRole
+	Mistakes mistakes
+}
+
+// appRole is the role of a user in an application.
+type appRole struct {
+	App  string
+	Role service.Role
+}
+
+func userPage(v *request) error { return v.showUser(http.StatusOK, nil) }
+
+func (v *request) showUser(status int, m mistakes) error {
+	u, err := v.Service.User(v.r.Context(), v.actor, v.r.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	if !v.access.CanManage() {
+		return v.seeOther("/account", "")
+	}
+	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+	if err != nil {
+		return err
+	}
+	p := person{User: u, Self: u.Name == v.actor.User(), Mistakes: m}
+	for _, a := range apps {
+		p.Roles = append(p.Roles, appRole{a.Name, u.Roles[a.Name]})
+	}
+	return v.show(status, "user", u.Name, p)
+}
+
+// changed answers after a change of a user.
+func (v *request) changed(err error, done string) error {
+	if m := mistakesOf(err); m != nil {
+		return v.showUser(http.StatusUnprocessableEntity, m)
+	}
+	if err != nil {
+		return err
+	}
+	return v.seeOther(userPath(v.r.PathValue("name")), done)
+}
+
+func setRole(v *request) error {
+	err := v.Service.SetRole(v.r.Context(), v.actor, v.r.PathValue("name"), v.field("app"), service.Role(v.field("role")))
+	return v.changed(err, "role")
+}
+
+// setStatus promotes, demotes, disables or enables a user. It asks for a confirmation where the
+// change cannot simply be taken back.
+func setStatus(v *request) error {
+	name := v.r.PathValue("name")
+	if v.access.CanManage() && !v.confirmed() {
+		if c := statusConfirmation(name, v.field("do"), name == v.actor.User()); c.Title != "" {
+			if _, err := v.Service.User(v.r.Context(), v.actor, name); err != nil {
+				return err
+			}
+			c.Action, c.Back, c.Danger = userPath(name)+"/status", userPath(name), true
+			c.Fields = []hidden{{"do", v.field("do")}}
+			return v.confirm(c)
+		}
+	}
+	act := v.Service.EnableUser
+	switch v.field("do") {
+	case "promote":
+		act = v.Service.Promote
+	case "demote":
+		act = v.Service.Demote
+	case "disable":
+		act = v.Service.DisableUser
+	case "enable":
+	default:
+		return errBadForm
+	}
+	return v.changed(act(v.r.Context(), v.actor, name), "status")
+}
+
+// statusConfirmation returns what to ask before a change of a user, or the zero value.
+func statusConfirmation(name, do string, self bool) confirmation {
+	switch {
+	case do == "promote":
+		return confirmation{
+			Title: "Make " + name + " an administrator?", Button: "Make an administrator",
+			Consequences: []string{name + " will manage users, applications and settings, read the audit log, and own every application. " +
+				"An administrator can also take these permissions away from you."},
+		}
+	case do == "demote" && self:
+		return confirmation{
+			Title: "Give up being an administrator?", Button: "Make an ordinary user",
+			Consequences: []string{"You will manage users, applications and settings no more, and keep only the roles that you were given. Only another administrator can take this back."},
+		}
+	case do == "disable" && self:
+		return confirmation{
+			Title: "Disable yourself?", Button: "Disable",
+			Consequences: []string{"All your sessions end at once, this one included, and your tokens stop working. Only another administrator can enable you again."},
+		}
+	}
+	return confirmation{}
+}
+
+// resetPassword gives a user another one-time password.
+func resetPassword(v *request) error {
+	name := v.r.PathValue("name")
+	if v.access.CanManage() && !v.confirmed() {
+		u, err := v.Service.User(v.r.Context(), v.actor, name)
+		if err != nil {
+			return err
+		}
+		return v.confirm(confirmation{
+			Title: "Give " + u.Name + " a new one-time password?",
+			Consequences: []string{"The password of " + u.Name + " stops working, and all sessions of " + u.Name + " end at once. " +
+				"You are shown the new password once, to pass on, and " + u.Name + " has to change it at the next log-in."},
+			Action: userPath(name) + "/password", Button: "Give a new one-time password", Danger: true, Back: userPath(name),
+		})
+	}
+	password, err := v.Service.ResetPassword(v.r.Context(), v.actor, name)
+	if err != nil {
+		return v.changed(err, "")
+	}
+	return v.show(http.StatusOK, "once", "A new password", once{User: name, Secret: password, Back: userPath(name)})
+}

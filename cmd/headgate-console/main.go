@@ -1,0 +1,111 @@
+// Console is the management page of headgate: people with different permissions
+// view and edit the policies that the running instances follow. Its commands apply and
+// diff keep the policies of a running console in files. See -h, apply -h and diff -h.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	_ "time/tzdata" // for calendars, on a machine without time zones
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/api"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/app"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/apply"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/server"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/web"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if len(os.Args) > 1 && apply.IsCommand(os.Args[1]) {
+		code := apply.Main(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+		stop()
+		os.Exit(code)
+	}
+	c, err := config.Parse(os.Args[1:], os.Getenv, os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		err = run(ctx, c, os.Stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "console:", err)
+		os.Exit(1)
+	}
+}
+
+// run serves until ctx ends. It writes messages for people to w.
+func run(ctx context.Context, c config.Config, w io.Writer) (err error) {
+	logger := slog.New(slog.NewTextHandler(w, nil))
+	a, err := app.Open(ctx, c, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	if c.Recover != "" {
+		password, err := a.Service.Recover(ctx, c.Recover)
+		if err != nil {
+			return err
+		}
+		announce(w, c.Recover, password)
+		return nil
+	}
+	if a.OneTimePassword != "" {
+		announce(w, service.FirstUser, a.OneTimePassword)
+	}
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return err
+	}
+	logger.Info("serving", "address", l.Addr().String(), "tls", c.TLS != nil, "redis", c.Redis != nil)
+	h, err := handler(a, c, logger)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return server.Serve(ctx, l, c.TLS, h, logger)
+}
+
+// announce writes a one-time password to w. The console stores only its hash.
+func announce(w io.Writer, user, password string) {
+	fmt.Fprintf(w, "\n  The administrator %s has the one-time password\n\n      %s\n\n"+
+		"  It is not shown again, and has to be changed at the next log-in.\n\n", user, password)
+}
+
+// handler answers all requests.
+func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, error) {
+	pages := web.Options{Service: a.Service, Proxies: c.Proxies, Provider: c.Provider, Secure: c.Secure, Logger: logger}
+	programs := api.Options{Service: a.Service, Cookie: pages.Cookie(), Proxies: c.Proxies, Logger: logger}
+	if a.Redis != nil {
+		fleet, err := web.RedisFleet(a.Redis, a.Live, c.RedisPrefix)
+		if err != nil {
+			return nil, err
+		}
+		pages.Fleet, pages.Publishing = fleet, a.Publisher.Status
+		programs.Publishing, programs.Stats = a.Publisher.Status, a.Live.Minutes
+		programs.Peek, programs.Reset, programs.Bans, programs.Lift = fleet.Peek, fleet.Reset, fleet.Bans, fleet.Lift
+		programs.Impose = fleet.Impose
+	}
+	w, err := web.New(pages)
+	p, err2 := api.New(programs)
+	if err := errors.Join(err, err2); err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", server.Health(a.Healthy))
+	mux.Handle("/api/", p)
+	mux.Handle("/", w)
+	return server.Compress(mux)
+}

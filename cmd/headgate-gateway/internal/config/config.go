@@ -1,0 +1,201 @@
+// Package config reads the command line, the environment and the file of the gateway.
+package config
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
+	"github.com/headgate/headgate/internal/upgrades"
+	"github.com/redis/go-redis/v9"
+)
+
+// EnvRedis is the environment variable that holds the value of -redis, so that a URL with
+// a password is not in the list of processes that other users of the machine see.
+const EnvRedis = "HEADGATE_GATEWAY_REDIS"
+
+// EnvJSONSecret is the environment variable that holds the value of -json-secret.
+const EnvJSONSecret = "HEADGATE_GATEWAY_JSON_SECRET"
+
+// Config is the configuration of the gateway. Parse returns only valid ones.
+type Config struct {
+	// The addresses of the ports are host:port, and "" for none.
+	Listen      string // of the proxy, or else of forward-auth and JSON
+	APIListen   string // of forward-auth and JSON beside a proxy
+	AdminListen string
+	TopKeys     int
+	EnvoyListen string
+	SPOEListen  string
+
+	Upstream        *url.URL // nil for no proxy
+	UpstreamHost    string
+	UpstreamConnect time.Duration
+	UpstreamTimeout time.Duration
+	Upgrades        upgrades.Protocols
+
+	Apps     []string // the first is the default
+	Policies string   // the path of a file; "" means in Redis, or else the example
+	LastGood string   // a folder, or ""
+
+	Redis         *redis.UniversalOptions // nil for none
+	RedisPrefix   string
+	RedisTimeout  time.Duration
+	CacheRefusals int
+	Instances     int // as failover.InstancesOptions.Expected
+	MaxKeys       int
+
+	// These are as rls.Options.Config, Debit and ClosedAsError.
+	EnvoyLimits        string
+	EnvoyDebit         []string
+	EnvoyClosedAsError bool
+
+	// These are as jsonapi.Options.Secret, Clients and Keep.
+	JSONSecret  []byte
+	JSONClients map[[sha256.Size]byte]string
+	JSONKeep    time.Duration
+
+	Callers callers.Options
+
+	TLS         *tls.Config  // nil for plain HTTP
+	Certificate *Certificate // that TLS shows, or nil
+
+	MaxHeaderBytes  int
+	MaxBodyBytes    int64
+	MaxConnections  int
+	HeaderTimeout   time.Duration
+	PieceTimeout    time.Duration
+	IdleTimeout     time.Duration
+	ShutdownDelay   time.Duration
+	ShutdownTimeout time.Duration
+
+	LogJSON  bool
+	LogLevel slog.Level
+
+	Check   bool // check and exit
+	Version bool // print the version and exit
+}
+
+// Parse reads a command line without the program's name, the environment through env, and
+// the file that -config names. A flag takes precedence over the environment, and that over
+// the file. If the flags ask for help, Parse writes it to usage and returns flag.ErrHelp.
+// Any other error names every mistake, and no password.
+func Parse(args []string, env func(string) string, usage io.Writer) (Config, error) {
+	g := &given{}
+	flags := flag.NewFlagSet("headgate-gateway", flag.ContinueOnError)
+	flags.SetOutput(usage)
+	settings := g.settings()
+	for i := range settings {
+		settings[i].define(flags)
+	}
+	if err := flags.Parse(args); err != nil {
+		return Config{}, err
+	}
+	var errs []error
+	if flags.NArg() > 0 {
+		errs = append(errs, fmt.Errorf("the argument %q is not a flag", clip(flags.Arg(0))))
+	}
+	byName := map[string]*setting{}
+	for i := range settings {
+		s := &settings[i]
+		byName[s.name] = s
+		if s.env != "" && len(s.given) == 0 {
+			if text := env(s.env); text != "" {
+				s.given, s.from = []string{text}, s.env
+			}
+		}
+	}
+	if file := byName["config"]; len(file.given) > 0 {
+		errs = append(errs, readFile(file.given[len(file.given)-1], byName))
+	}
+	for i := range settings {
+		errs = append(errs, settings[i].apply())
+	}
+	if g.Version {
+		return Config{Version: true}, nil
+	}
+	return g.Config, errors.Join(append(errs, g.finish()...)...)
+}
+
+// given is what the settings say, before it is checked as a whole.
+type given struct {
+	Config
+
+	file                string
+	cert, key, clientCA string
+	insecure            bool
+}
+
+// finish checks what concerns several settings. Every setting by itself was checked
+// before.
+func (g *given) finish() []error {
+	var errs []error
+	note := func(err error) { errs = append(errs, err) }
+	if len(g.Apps) == 0 {
+		g.Apps = []string{DefaultApp}
+	}
+	var err error
+	g.TLS, err = g.tls()
+	note(err)
+	for _, p := range []struct{ name, address string }{
+		{"listen", g.Listen}, {"api-listen", g.APIListen}, {"envoy-listen", g.EnvoyListen},
+		{"spoe-listen", g.SPOEListen}, {"admin-listen", g.AdminListen},
+	} {
+		note(g.checkReach(p.name, p.address))
+	}
+	if g.APIListen != "" && g.Upstream == nil {
+		note(errors.New("-api-listen: without -upstream, forward-auth and JSON are at -listen"))
+	}
+	if g.EnvoyListen == "" && (g.EnvoyLimits != "" || g.EnvoyDebit != nil || g.EnvoyClosedAsError) {
+		note(errors.New("-envoy-limits, -envoy-debit and -envoy-closed-as-error: there is no -envoy-listen"))
+	}
+	if g.Upstream == nil && g.UpstreamHost != "" {
+		note(errors.New("-upstream-host: there is no -upstream"))
+	}
+	if g.Redis == nil && g.RedisPrefix != "" {
+		note(errors.New("-redis-prefix: there is no -redis"))
+	}
+	if g.ShutdownDelay >= g.ShutdownTimeout {
+		note(fmt.Errorf("-shutdown-delay: %s is not below -shutdown-timeout, which is %s", g.ShutdownDelay, g.ShutdownTimeout))
+	}
+	_, err = callers.New(g.Callers)
+	note(err)
+	return errs
+}
+
+// checkReach refuses an address that others can reach without TLS, as keys of callers
+// would travel in the clear, unless the administrator agrees. HAProxy speaks SPOE in the
+// clear, and the admin port tells nothing but the state of the gateway.
+func (g *given) checkReach(name, address string) error {
+	if address == "" {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil // found before
+	}
+	overTLS := g.cert != "" && name != "spoe-listen" && name != "admin-listen"
+	if g.insecure || overTLS || isLoopback(host) {
+		return nil
+	}
+	if name == "spoe-listen" || name == "admin-listen" {
+		return fmt.Errorf("-%s: others can reach %q, and this port has no TLS: give -insecure-http if the network is trusted", name, address)
+	}
+	return fmt.Errorf("-%s: others can reach %q: give -tls-cert and -tls-key, or -insecure-http if a proxy adds TLS", name, address)
+}
+
+func isLoopback(host string) bool {
+	if host == "localhost" {
+		return true
+	}
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsLoopback()
+}

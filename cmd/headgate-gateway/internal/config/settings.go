@@ -1,0 +1,340 @@
+// This file has the table of all settings, which are flags and names in the file.
+
+package config
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/jsonapi"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/proxy"
+	"github.com/headgate/headgate/internal/redisurl"
+	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/internal/upgrades"
+	"github.com/headgate/headgate/observe/topkeys"
+	"github.com/headgate/headgate/policy"
+	"github.com/redis/go-redis/v9"
+)
+
+// DefaultApp is the application of a gateway that names none.
+const DefaultApp = "default"
+
+// setting is one name and what it sets.
+type setting struct {
+	name     string
+	usage    string
+	standard string // the default; "" leaves the zero value
+	env      string // the environment variable with the value, or ""
+	isBool   bool
+	isList   bool // may be repeated
+	flagOnly bool // is not in the file
+
+	// set checks a text and keeps its value. Its error does not show the text of a
+	// setting with an env.
+	set func(text string) error
+
+	given []string
+	from  string // where the last of them comes from; "" for the command line
+}
+
+// settings returns all settings, in the order of the usage.
+func (g *given) settings() []setting {
+	c := &g.Config
+	return []setting{
+		{name: "config", flagOnly: true, usage: "YAML `file` with any of the settings below, by the same names", set: keep(&g.file)},
+		{name: "check", flagOnly: true, isBool: true, usage: "check the configuration and the policies, and exit", set: isTrue(&c.Check)},
+		{name: "version", flagOnly: true, isBool: true, usage: "print the version, and exit", set: isTrue(&c.Version)},
+
+		{name: "listen", standard: "127.0.0.1:8089", usage: "`address` of forward-auth (/auth) and JSON (/v1/), or of the proxy with -upstream; one that others can reach needs TLS, or -insecure-http", set: address(&c.Listen)},
+		{name: "upstream", usage: "`URL` of the server behind the proxy: http://host:port, https:// or h2c://", set: upstream(&c.Upstream)},
+		{name: "upstream-host", usage: "`host` that the upstream is asked for, instead of the client's", set: keep(&c.UpstreamHost)},
+		{name: "upstream-connect-timeout", standard: "5s", usage: "longest `time` for a connection to the upstream", set: span(&c.UpstreamConnect, time.Millisecond, 10*time.Minute)},
+		{name: "upstream-timeout", standard: "60s", usage: "longest `time` until the upstream begins its answer", set: span(&c.UpstreamTimeout, time.Millisecond, 24*time.Hour)},
+		{name: "upgrade", isList: true, usage: "`protocol` to which clients may switch a connection, which is then one request whatever is sent; may be repeated (default websocket)", set: protocol(&c.Upgrades)},
+		{name: "api-listen", usage: "`address` of forward-auth and JSON beside a proxy", set: address(&c.APIListen)},
+		{name: "envoy-listen", usage: "`address` of Envoy's rate limit service, over gRPC", set: address(&c.EnvoyListen)},
+		{name: "envoy-limits", usage: "`folder` of limits in the format of envoyproxy/ratelimit, which is followed", set: keep(&c.EnvoyLimits)},
+		{name: "envoy-debit", isList: true, usage: "`domain` in which Envoy sends hits_addend of a descriptor after the answer, so it is charged beyond the limit; may be repeated", set: more(&c.EnvoyDebit)},
+		{name: "envoy-closed-as-error", isBool: true, usage: "fail calls of Envoy with UNAVAILABLE where a limit fails closed, instead of OVER_LIMIT", set: isTrue(&c.EnvoyClosedAsError)},
+		{name: "spoe-listen", usage: "`address` of HAProxy's SPOE", set: address(&c.SPOEListen)},
+		{name: "admin-listen", usage: "`address` of /healthz, /readyz, /metrics and /debug/limits, such as 127.0.0.1:8090", set: address(&c.AdminListen)},
+		{name: "top-keys", standard: "20", usage: "`number` of callers under each policy that /debug/limits shows; 0 is none", set: number(&c.TopKeys, 0, topkeys.MaxTop)},
+
+		{name: "app", isList: true, usage: "`name` of an application whose policies apply; may be repeated, and the first is the default (default " + DefaultApp + ")", set: app(&c.Apps)},
+		{name: "policies", usage: "`file` of policies, in YAML or JSON; without it they are published in Redis", set: policies(&c.Policies)},
+		{name: "last-good", usage: "`folder` for the last good policies, from which the gateway starts if their source is away; each gateway needs its own", set: keep(&c.LastGood)},
+
+		{name: "redis", env: EnvRedis, usage: "`URL` of the Redis that keeps the counts of all gateways: redis://host:6379, redis+sentinel://host,host/master or redis+cluster://host,host, and rediss with TLS; without it each keeps its own in memory", set: redisURL(&c.Redis)},
+		{name: "redis-prefix", usage: "`prefix` of the keys in Redis (default hg:)", set: prefix(&c.RedisPrefix)},
+		{name: "redis-timeout", standard: "50ms", usage: "longest `time` of a call; requests wait for it while Redis hangs, until the gateway bypasses it", set: span(&c.RedisTimeout, time.Millisecond, 10*time.Second)},
+		{name: "instances", usage: "`number` of gateways to assume until Redis has answered", set: number(&c.Instances, 0, 1<<20)},
+		{name: "cache-refusals", usage: "`number` of refused keys to remember, whose requests are refused without Redis", set: number(&c.CacheRefusals, 0, 1<<24)},
+		{name: "max-keys", usage: "largest `number` of keys in memory (default 1048576)", set: number(&c.MaxKeys, 0, 1<<30)},
+
+		{name: "json-client", isList: true, usage: "`name:digest` of a program that may ask in JSON, the digest being the SHA-256 of its bearer token in hexadecimal; may be repeated, and without any, programs on this machine and those with a certificate may ask", set: client(&c.JSONClients)},
+		{name: "json-secret", env: EnvJSONSecret, usage: "`text` of at least 32 bytes that authenticates the tokens of takes, the same for all gateways; without it tokens are good at one gateway until its end", set: secret(&c.JSONSecret)},
+		{name: "json-keep", standard: "24h", usage: "`time` for which the tokens of takes are good", set: span(&c.JSONKeep, jsonapi.MinKeep, jsonapi.MaxKeep)},
+
+		{name: "trusted-proxy", isList: true, usage: "`address or CIDR` of a proxy whose headers about the caller are believed; may be repeated", set: more(&c.Callers.Trusted)},
+		{name: "address-header", usage: "`name` of the header in which the trusted proxies name the caller's address (default X-Forwarded-For)", set: keep(&c.Callers.AddressHeader)},
+		{name: "user-header", usage: "`name` of the header in which the trusted proxies name the user; they must remove it from requests of clients", set: keep(&c.Callers.UserHeader)},
+		{name: "plan-header", usage: "`name` of the header in which they name the plan, for policies with plan_by: " + `header`, set: keep(&c.Callers.PlanHeader)},
+		{name: "api-key-header", usage: "`name` of the header that the key api-key reads (default X-Api-Key)", set: keep(&c.Callers.APIKeyHeader)},
+
+		{name: "tls-cert", usage: "`file` with the certificate, in PEM", set: keep(&g.cert)},
+		{name: "tls-key", usage: "`file` with its key, in PEM", set: keep(&g.key)},
+		{name: "tls-client-ca", usage: "`file` with the authorities of clients, in PEM; every client then needs a certificate", set: keep(&g.clientCA)},
+		{name: "insecure-http", isBool: true, usage: "serve without TLS to others, say to a proxy that adds it", set: isTrue(&g.insecure)},
+
+		{name: "max-header-bytes", standard: "32768", usage: "largest header of a request, in `bytes`", set: number(&c.MaxHeaderBytes, 1024, 1<<20)},
+		{name: "max-body-bytes", standard: "0", usage: "largest body of a request to the upstream, in `bytes`; 0 is any", set: number(&c.MaxBodyBytes, 0, 1<<50)},
+		{name: "max-connections", standard: "10000", usage: "largest `number` of open connections of each port; others wait; 0 is any", set: number(&c.MaxConnections, 0, 1<<20)},
+		{name: "header-timeout", standard: "10s", usage: "longest `time` for the header of a request", set: span(&c.HeaderTimeout, time.Millisecond, time.Hour)},
+		{name: "piece-timeout", standard: "30s", usage: "longest `time` in which a client sends the next piece of a body, or accepts the next of an answer", set: span(&c.PieceTimeout, time.Millisecond, 24*time.Hour)},
+		{name: "idle-timeout", standard: "2m", usage: "longest `time` of a connection without a request", set: span(&c.IdleTimeout, time.Millisecond, 24*time.Hour)},
+		{name: "shutdown-delay", standard: "0s", usage: "`time` between /readyz answering 503 and the end of the ports", set: span(&c.ShutdownDelay, 0, time.Hour)},
+		{name: "shutdown-timeout", standard: "30s", usage: "longest `time` of the shutdown", set: span(&c.ShutdownTimeout, 100*time.Millisecond, 24*time.Hour)},
+
+		{name: "log-format", standard: "text", usage: "`text or json`", set: logFormat(&c.LogJSON)},
+		{name: "log-level", standard: "info", usage: "`debug, info, warn or error`", set: logLevel(&c.LogLevel)},
+	}
+}
+
+// define makes a flag of the setting.
+func (s *setting) define(flags *flag.FlagSet) {
+	usage := s.usage
+	if s.standard != "" {
+		usage += " (default " + s.standard + ")"
+	}
+	if s.env != "" {
+		usage += "; also in " + s.env
+	}
+	flags.Var((*flagValue)(s), s.name, usage)
+}
+
+// flagValue is a setting as a flag. It keeps the text, so that all mistakes are found.
+type flagValue setting
+
+// String implements flag.Value.
+func (v *flagValue) String() string { return "" }
+
+// Set implements flag.Value.
+func (v *flagValue) Set(text string) error {
+	if !v.isList {
+		v.given = nil
+	}
+	v.given = append(v.given, text)
+	return nil
+}
+
+// IsBoolFlag makes the flag package accept the flag without a value.
+func (v *flagValue) IsBoolFlag() bool { return v.isBool }
+
+// apply sets what was given, or else the default.
+func (s *setting) apply() error {
+	texts := s.given
+	if texts == nil && s.standard != "" {
+		texts = []string{s.standard}
+	}
+	var errs []error
+	for _, text := range texts {
+		if err := s.set(text); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", cmp.Or(s.from, "-"+s.name), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func clip(text string) string { return textform.Clip(text) }
+
+func keep(to *string) func(string) error {
+	return func(text string) error {
+		if text == "" {
+			return errors.New("it is empty")
+		}
+		*to = text
+		return nil
+	}
+}
+
+func more(to *[]string) func(string) error {
+	return func(text string) error {
+		if text == "" {
+			return errors.New("it is empty")
+		}
+		*to = append(*to, text)
+		return nil
+	}
+}
+
+func app(to *[]string) func(string) error {
+	return func(text string) error {
+		if err := policy.CheckApp(text); err != nil {
+			return err
+		}
+		if slices.Contains(*to, text) {
+			return fmt.Errorf("%q is named twice", clip(text))
+		}
+		if len(*to) == engine.MaxApps {
+			return fmt.Errorf("%q is one more than %d", clip(text), engine.MaxApps)
+		}
+		*to = append(*to, text)
+		return nil
+	}
+}
+
+func protocol(to *upgrades.Protocols) func(string) error {
+	return func(text string) error {
+		if err := upgrades.Check(text); err != nil {
+			return err
+		}
+		*to = append(*to, text)
+		return nil
+	}
+}
+
+func isTrue(to *bool) func(string) error {
+	return func(text string) (err error) {
+		if *to, err = strconv.ParseBool(text); err != nil {
+			return fmt.Errorf("%q is not true or false", clip(text))
+		}
+		return nil
+	}
+}
+
+func number[T int | int64](to *T, from, last int64) func(string) error {
+	return func(text string) error {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < from || n > last {
+			return fmt.Errorf("%q is not a number from %d to %d", clip(text), from, last)
+		}
+		*to = T(n)
+		return nil
+	}
+}
+
+func span(to *time.Duration, from, last time.Duration) func(string) error {
+	return func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < from || d > last {
+			return fmt.Errorf("%q is not a duration from %s to %s, such as 500ms or 2m", clip(text), textform.Duration(from), textform.Duration(last))
+		}
+		*to = d
+		return nil
+	}
+}
+
+func address(to *string) func(string) error {
+	return func(text string) error {
+		_, port, err := net.SplitHostPort(text)
+		if err == nil {
+			_, err = strconv.ParseUint(port, 10, 16)
+		}
+		if err != nil {
+			return fmt.Errorf("%q is not host:port", clip(text))
+		}
+		*to = text
+		return nil
+	}
+}
+
+func upstream(to **url.URL) func(string) error {
+	return func(text string) error {
+		u, err := url.Parse(text)
+		if err != nil { // its text may show a password
+			return errors.New("it is not a URL such as http://127.0.0.1:3000")
+		}
+		if err := proxy.CheckUpstream(u); err != nil {
+			return err
+		}
+		*to = u
+		return nil
+	}
+}
+
+func redisURL(to **redis.UniversalOptions) func(string) error {
+	return func(text string) (err error) {
+		*to, err = redisurl.Parse(text)
+		return err
+	}
+}
+
+func client(to *map[[sha256.Size]byte]string) func(string) error {
+	return func(text string) error {
+		name, hexed, _ := strings.Cut(text, ":")
+		digest, err := hex.DecodeString(hexed)
+		switch {
+		case name == "" || err != nil || len(digest) != sha256.Size:
+			// The text may be the token itself.
+			return fmt.Errorf("it is not a name, a colon and the %d hexadecimal digits of a SHA-256", 2*sha256.Size)
+		case (*to)[[sha256.Size]byte(digest)] != "":
+			return fmt.Errorf("%q has the token of %q", clip(name), clip((*to)[[sha256.Size]byte(digest)]))
+		case *to == nil:
+			*to = map[[sha256.Size]byte]string{}
+		}
+		(*to)[[sha256.Size]byte(digest)] = name
+		return nil
+	}
+}
+
+func secret(to *[]byte) func(string) error {
+	return func(text string) error {
+		if len(text) < jsonapi.MinSecret {
+			return fmt.Errorf("it has fewer than %d bytes", jsonapi.MinSecret)
+		}
+		*to = []byte(text)
+		return nil
+	}
+}
+
+func policies(to *string) func(string) error {
+	return func(text string) error {
+		for _, end := range []string{".yaml", ".yml", ".json"} {
+			if strings.HasSuffix(strings.ToLower(text), end) {
+				*to = text
+				return nil
+			}
+		}
+		return fmt.Errorf("%q does not end with .yaml, .yml or .json", clip(text))
+	}
+}
+
+func prefix(to *string) func(string) error {
+	return func(text string) error {
+		if strings.ContainsAny(text, "{}") {
+			return errors.New("it holds a brace")
+		}
+		return keep(to)(text)
+	}
+}
+
+func logFormat(isJSON *bool) func(string) error {
+	return func(text string) error {
+		if text != "text" && text != "json" {
+			return fmt.Errorf("%q is not text or json", clip(text))
+		}
+		*isJSON = text == "json"
+		return nil
+	}
+}
+
+func logLevel(to *slog.Level) func(string) error {
+	return func(text string) error {
+		if !slices.Contains([]string{"debug", "info", "warn", "error"}, text) {
+			return fmt.Errorf("%q is not debug, info, warn or error", clip(text))
+		}
+		return to.UnmarshalText([]byte(text))
+	}
+}

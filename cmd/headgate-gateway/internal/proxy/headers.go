@@ -1,0 +1,234 @@
+// This file makes the headers that the upstream and the client get.
+
+package proxy
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
+	"github.com/headgate/headgate/limiter"
+)
+
+// rewrite makes the request that the upstream gets.
+func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
+	target := *p.options.Upstream
+	if target.Scheme == "h2c" {
+		target.Scheme = "http"
+	}
+	r.SetURL(&target)
+	r.Out.URL.RawQuery = r.In.URL.RawQuery // no policy reads it, so no two readers can differ
+	r.Out.Host = r.In.Host
+	if p.options.Host != "" {
+		r.Out.Host = p.options.Host
+	}
+	p.keepUpgrade(r)
+	removeOtherSpellings(r.Out.Header)
+	p.forward(r)
+	r.Out.Header.Del(degradedHeader)
+	if limiter.Degraded(r.In.Context()) {
+		r.Out.Header.Set(degradedHeader, "1")
+	}
+	exchangeOf(r.In.Context()).keepTrailers(r, p.options.Callers)
+}
+
+// degradedHeader is set to 1 in the request that the upstream gets if it is over the limit of
+// a policy that degrades, and removed from all others.
+const degradedHeader = "Headgate-Degraded"
+
+// keepUpgrade removes the wish for another protocol, unless it is one that is allowed.
+func (p *Proxy) keepUpgrade(r *httputil.ProxyRequest) {
+	if p.options.Upgrades.Allow(r.In.Header) {
+		return
+	}
+	for _, name := range []string{"Upgrade", "Connection", "Http2-Settings"} {
+		r.Out.Header.Del(name)
+	}
+}
+
+// removeOtherSpellings removes the headers whose names have other bytes than letters, digits and
+// hyphens, as nginx does: programs that take headers from variables of their environment, by CGI,
+// WSGI or Rack, read X_User as X-User, and some read X.User so.
+func removeOtherSpellings(h http.Header) {
+	for name := range h {
+		if !isPlainName(name) {
+			delete(h, name)
+		}
+	}
+}
+
+func isPlainName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c != '-' && (c < '0' || c > '9') && (c|' ' < 'a' || c|' ' > 'z') {
+			return false
+		}
+	}
+	return true
+}
+
+// keepTrailers passes on the values of the trailers that the client has announced, which come
+// with the end of the body. No proxy writes its headers there, so those that one might write are
+// the client's.
+func (x *exchange) keepTrailers(r *httputil.ProxyRequest, c *callers.Callers) {
+	for name := range r.Out.Trailer {
+		if !isPlainName(name) || strings.HasPrefix(name, "X-Forwarded-") || name == degradedHeader || slices.Contains(claims, name) || c.Reads(name) {
+			delete(r.Out.Trailer, name)
+		}
+	}
+	x.trailer, x.passed = r.In.Trailer, r.Out.Trailer
+}
+
+// claims are headers about the client that proxies write. So are all headers that begin
+// with X-Forwarded-.
+var claims = []string{"Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip"}
+
+// forward sets the headers that tell the upstream about the client. It keeps those of a
+// trusted proxy and adds the proxy's address to the list, and it replaces those of any other
+// peer.
+func (p *Proxy) forward(r *httputil.ProxyRequest) {
+	trusted := p.options.Callers != nil && p.options.Callers.Trusts(r.In.RemoteAddr)
+	if trusted {
+		for _, name := range []string{"Forwarded", "X-Forwarded-For"} { // ReverseProxy has removed them
+			if lines := r.In.Header[name]; len(lines) > 0 {
+				r.Out.Header[name] = lines[:len(lines):len(lines)]
+			}
+		}
+	} else {
+		for name := range r.Out.Header {
+			if strings.HasPrefix(name, "X-Forwarded-") {
+				delete(r.Out.Header, name)
+			}
+		}
+		for _, name := range claims {
+			delete(r.Out.Header, name)
+		}
+	}
+	r.SetXForwarded()
+	if !trusted {
+		return
+	}
+	for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
+		if lines := r.In.Header[name]; len(lines) > 0 {
+			r.Out.Header[name] = lines
+		}
+	}
+	if lines := r.Out.Header["Forwarded"]; len(lines) > 0 {
+		r.Out.Header["Forwarded"] = append(lines, element(r.In))
+	}
+}
+
+// element returns the element of RFC 7239 for the peer of a request.
+func element(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	switch {
+	case err != nil:
+		return "for=unknown"
+	case strings.Contains(host, ":"):
+		return `for="[` + host + `]"`
+	}
+	return "for=" + host
+}
+
+// exchange is one request and its answer. It is also the body of the request.
+type exchange struct {
+	header http.Header // of the answer
+	kept   [12]field   // what the limiter has put there
+	n      int         // of kept
+	more   []field
+	limits bool // rate limit headers are among them
+
+	body    io.ReadCloser
+	bodyErr error // of the last read, or nil
+
+	trailer, passed http.Header // of the client's request, and of the upstream's
+}
+
+type field struct {
+	name  string
+	lines []string
+}
+
+type exchangeKey struct{}
+
+// exchangeOf returns the exchange of a request.
+func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
+
+// save notes the headers that the limiter has set, as an interim answer of the upstream
+// removes them.
+func (x *exchange) save() {
+	for name, lines := range x.header {
+		x.limits = x.limits || isLimit(name)
+		if x.n < len(x.kept) {
+			x.kept[x.n] = field{name, lines}
+			x.n++
+		} else {
+			x.more = append(x.more, field{name, lines})
+		}
+	}
+}
+
+// restore puts them back.
+func (x *exchange) restore() {
+	for _, f := range x.kept[:x.n] {
+		x.header[f.name] = f.lines
+	}
+	for _, f := range x.more {
+		x.header[f.name] = f.lines
+	}
+}
+
+// isLimit reports whether a header is about limits. Names are canonical.
+func isLimit(name string) bool {
+	return name == "Ratelimit" || name == "Ratelimit-Policy" || strings.HasPrefix(name, "X-Ratelimit-")
+}
+
+// answered chooses between the rate limit headers of the upstream and those of the
+// gateway, and so keeps ReverseProxy from sending both.
+func answered(res *http.Response) error {
+	x := exchangeOf(res.Request.Context())
+	x.restore()
+	if !x.limits {
+		return nil
+	}
+	from := res.Header
+	if res.StatusCode == http.StatusTooManyRequests && hasLimits(res.Header) {
+		from = x.header
+	}
+	for name := range from {
+		if isLimit(name) {
+			delete(from, name)
+		}
+	}
+	return nil
+}
+
+func hasLimits(h http.Header) bool {
+	for name := range h {
+		if isLimit(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Read implements io.Reader, for the body of the request.
+func (x *exchange) Read(b []byte) (int, error) {
+	n, err := x.body.Read(b)
+	switch {
+	case err == io.EOF:
+		for name := range x.passed {
+			x.passed[name] = x.trailer[name]
+		}
+	case err != nil:
+		x.bodyErr = err
+	}
+	return n, err
+}
+
+// Close implements io.Closer, for the body of the request.
+func (x *exchange) Close() error { return x.body.Close() }

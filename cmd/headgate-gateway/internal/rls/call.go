@@ -1,0 +1,227 @@
+package rls
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/rls/limitfile"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/limiter"
+)
+
+// budget is how long a decision may take, with the wait for its turn, before its answer says
+// that it came late.
+const budget = 50 * time.Millisecond
+
+// maxCost is the highest number of units that counts can hold. A higher one fits no limit
+// either.
+const maxCost = 1<<53 - 1
+
+// call is one call. Its memory is used again for later ones.
+type call struct {
+	requests  []described
+	parts     []limiter.Part
+	rates     []core.Limit
+	entries   []limitfile.Entry
+	decisions []limiter.RuleDecision
+	replaced  []string
+	late      bool // the decision took longer than its budget
+	debits    bool // the domain charges beyond limits
+}
+
+// ShouldRateLimit implements the service.
+func (s *Server) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
+	if err := check(r); err != nil {
+		return nil, err
+	}
+	l, files := s.limitsOf(r.GetDomain())
+	if l == nil {
+		s.noteUnknown(r.GetDomain())
+		return nil, status.Errorf(codes.NotFound, "the domain %q is not configured", textform.Clip(r.GetDomain()))
+	}
+	c := s.calls.Get().(*call)
+	defer s.recycle(c)
+	c.debits = slices.Contains(s.options.Debit, r.GetDomain())
+	if err := c.read(ctx, r); err != nil {
+		return nil, err
+	}
+	if files != nil {
+		c.findLimits(files.limits.Load())
+	}
+	from := time.Now()
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	a := l.AdmitParts(ctx, c.parts)
+	s.leave()
+	defer a.Done(0)
+	c.late = time.Since(from) > budget
+	if err := ctx.Err(); err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
+	if a.Outcome() == limiter.Failed && s.options.ClosedAsError {
+		return nil, status.Error(codes.Unavailable, "the store cannot decide, and a limit fails closed")
+	}
+	return c.answer(ctx, a), nil
+}
+
+// enter waits until fewer than MaxDecisions are under way, or ctx ends.
+func (s *Server) enter(ctx context.Context) error {
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// leave ends a decision.
+func (s *Server) leave() { <-s.slots }
+
+// recycle keeps the memory of c, without any data of the call.
+func (s *Server) recycle(c *call) {
+	clear(c.requests)
+	clear(c.parts)
+	clear(c.entries[:cap(c.entries)])
+	c.requests, c.parts, c.rates, c.replaced = c.requests[:0], c.parts[:0], c.rates[:0], c.replaced[:0]
+	s.calls.Put(c)
+}
+
+// check returns the status of a call that says nothing, or too much.
+func check(r *pb.RateLimitRequest) error {
+	n := len(r.GetDescriptors())
+	switch {
+	case r.GetDomain() == "":
+		return status.Error(codes.InvalidArgument, "the domain is empty")
+	case n == 0:
+		return status.Error(codes.InvalidArgument, "there are no descriptors")
+	case n > MaxDescriptors:
+		return status.Errorf(codes.InvalidArgument, "%d descriptors are more than %d", n, MaxDescriptors)
+	}
+	for i, d := range r.GetDescriptors() {
+		switch n := len(d.GetEntries()); {
+		case n == 0:
+			return status.Errorf(codes.InvalidArgument, "descriptor %d has no entries", i)
+		case n > MaxEntries:
+			return status.Errorf(codes.InvalidArgument, "descriptor %d has %d entries, more than %d", i, n, MaxEntries)
+		}
+		for _, e := range d.GetEntries() {
+			if e.GetKey() == "" {
+				return status.Errorf(codes.InvalidArgument, "an entry of descriptor %d has no key", i)
+			}
+		}
+	}
+	return nil
+}
+
+// read makes a part of each descriptor.
+func (c *call) read(ctx context.Context, r *pb.RateLimitRequest) error {
+	n := len(r.GetDescriptors())
+	c.requests, c.rates = slices.Grow(c.requests, n)[:n], slices.Grow(c.rates, n)[:n]
+	for i, d := range r.GetDescriptors() {
+		entries, marked := withoutMark(d.GetEntries())
+		c.requests[i] = described{ctx: ctx, entries: entries}
+		c.requests[i].withPlan()
+		p := limiter.Part{Request: &c.requests[i]}
+		p.Verb, p.Cost = c.charge(r, d, marked)
+		if d.GetLimit() != nil {
+			rate, err := rateOf(d.GetLimit())
+			if err != "" {
+				return status.Errorf(codes.InvalidArgument, "the limit of descriptor %d %s", i, err)
+			}
+			c.rates[i], c.requests[i].override = rate, true
+			p.Rate = &c.rates[i]
+		}
+		c.parts = append(c.parts, p)
+	}
+	return nil
+}
+
+// withoutMark returns the entries without the one that makes a debit of the descriptor, and
+// reports whether it was there.
+func withoutMark(entries []*ratelimit.RateLimitDescriptor_Entry) (rest []*ratelimit.RateLimitDescriptor_Entry, marked bool) {
+	isMark := func(e *ratelimit.RateLimitDescriptor_Entry) bool {
+		return e.GetKey() == markKey && e.GetValue() == markDebit
+	}
+	if !slices.ContainsFunc(entries, isMark) {
+		return entries, false
+	}
+	return slices.DeleteFunc(slices.Clone(entries), isMark), true
+}
+
+// charge returns what a descriptor does with how many units.
+func (c *call) charge(r *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor, marked bool) (core.Verb, int64) {
+	hits, own := uint64(max(1, r.GetHitsAddend())), d.GetHitsAddend() != nil
+	if own {
+		hits = d.GetHitsAddend().GetValue()
+	}
+	cost := int64(min(hits, maxCost))
+	switch {
+	case d.GetIsNegativeHits():
+		return core.Refund, cost
+	case cost == 0:
+		return core.Peek, 0
+	case marked, own && c.debits:
+		return core.Debit, cost
+	}
+	return core.Take, cost
+}
+
+// rateOf returns the quota and period of a limit that came with a descriptor, or what is
+// wrong with it.
+func rateOf(o *ratelimit.RateLimitDescriptor_RateLimitOverride) (rate core.Limit, fault string) {
+	span := limitfile.Unit(o.GetUnit()).Span()
+	if span == 0 {
+		return rate, "has no known unit"
+	}
+	n := int64(multiplierOf(o))
+	if n == 0 || n > int64(core.MaxPeriod/span) {
+		return rate, "has a unit_multiplier that is 0 or makes the period longer than 400 days"
+	}
+	rate.Quota, rate.Period = int64(o.GetRequestsPerUnit()), span*time.Duration(n)
+	return rate, ""
+}
+
+func multiplierOf(o *ratelimit.RateLimitDescriptor_RateLimitOverride) uint32 {
+	if o.GetUnitMultiplier() == nil {
+		return 1
+	}
+	return o.GetUnitMultiplier().GetValue()
+}
+
+// findLimits looks up the limit of each descriptor in a domain of the folder.
+func (c *call) findLimits(domain *limitfile.Domain) {
+	for i := range c.requests {
+		d := &c.requests[i]
+		c.entries = d.find(domain, c.entries[:0])
+		if d.limit != nil {
+			c.replaced = append(c.replaced, d.limit.Replaces...)
+		}
+	}
+	for i := range c.requests {
+		d := &c.requests[i]
+		if d.limit == nil || d.limit.Unlimited {
+			continue
+		}
+		if d.limit.Name != "" && slices.Contains(c.replaced, d.limit.Name) {
+			d.limit = nil
+			continue
+		}
+		if d.limit.Requests == 0 {
+			d.empty = d.limit.Quota && !d.limit.Shadow
+			c.parts[i].Rate = &core.Limit{Period: d.limit.Limit.Period}
+		}
+	}
+}

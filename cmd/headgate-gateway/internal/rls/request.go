@@ -1,0 +1,142 @@
+package rls
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	ratelimit "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/rls/limitfile"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// The entry that makes a debit of a descriptor.
+const (
+	markKey   = "headgate"
+	markDebit = "debit"
+)
+
+// described is a request as a descriptor describes it. It knows only some properties.
+type described struct {
+	ctx     context.Context
+	entries []*ratelimit.RateLimitDescriptor_Entry
+	lacked  bool
+
+	// In a domain of a folder: the limit, where it was found, and the key of its count.
+	limit    *limitfile.Limit
+	domain   *limitfile.Domain
+	key      string
+	override bool // the limit came with the call
+	empty    bool // the limit is in quota mode and of no requests, so it is exceeded
+}
+
+// Lacked reports whether a property was asked for since the last call that is not known.
+func (d *described) Lacked() bool {
+	was := d.lacked
+	d.lacked = false
+	return was
+}
+
+// property returns the value of the first entry that has one of the keys.
+func (d *described) property(key, pseudo string) (value string, ok bool) {
+	for _, e := range d.entries {
+		if e.GetKey() == key || pseudo != "" && e.GetKey() == pseudo {
+			return e.GetValue(), true
+		}
+	}
+	return "", false
+}
+
+// need is property, and notes that a value is not known.
+func (d *described) need(key, pseudo string) string {
+	value, ok := d.property(key, pseudo)
+	d.lacked = d.lacked || !ok
+	return value
+}
+
+func (d *described) Context() context.Context { return d.ctx }
+
+func (d *described) Method() string { return d.need("method", ":method") }
+
+// Path returns the decoded path.
+func (d *described) Path() string {
+	raw := d.RawPath()
+	if path, err := url.PathUnescape(raw); err == nil {
+		return path
+	}
+	return raw
+}
+
+// RawPath returns the path as the client encoded it, for policies with a path.
+func (d *described) RawPath() string {
+	path, _, _ := strings.Cut(d.need("path", ":path"), "?")
+	return path
+}
+
+func (d *described) Route() string { return d.need("route", "") }
+
+// RemoteAddr returns the address of the caller with the port 0.
+func (d *described) RemoteAddr() string {
+	addr := d.need("remote_address", "")
+	if addr == "" {
+		return ""
+	}
+	return net.JoinHostPort(addr, "0")
+}
+
+// Header returns the values of all entries of that name in any case.
+func (d *described) Header(name string) (lines []string) {
+	if name == "Host" {
+		if host := d.need("host", ":authority"); host != "" {
+			return []string{host}
+		}
+		return nil
+	}
+	for _, e := range d.entries {
+		if http.CanonicalHeaderKey(e.GetKey()) == name {
+			lines = append(lines, e.GetValue())
+		}
+	}
+	d.lacked = d.lacked || lines == nil
+	return lines
+}
+
+// bind returns the bindings of this face, which believe what Envoy says.
+func bind(b policy.Bindings) policy.Bindings {
+	b.IP, b.IPPrefix = nil, nil
+	b.User = func(r core.Request) (string, bool) {
+		d, ok := r.(*described)
+		if !ok {
+			return "", true
+		}
+		return d.need("user", ""), true
+	}
+	plans := map[string]policy.PlanFunc{callers.PlanBy: planOf}
+	for name, f := range b.Plans {
+		if name != callers.PlanBy {
+			plans[name] = f
+		}
+	}
+	b.Plans = plans
+	return b
+}
+
+type planKey struct{}
+
+// planOf returns the plan that the entry "plan" names.
+func planOf(ctx context.Context, _ string) (string, error) {
+	plan, _ := ctx.Value(planKey{}).(string)
+	return plan, nil
+}
+
+// withPlan puts the plan of the entries into the context.
+func (d *described) withPlan() {
+	if plan, ok := d.property("plan", ""); ok && plan != "" {
+		d.ctx = context.WithValue(d.ctx, planKey{}, plan)
+	}
+}

@@ -1,0 +1,173 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
+)
+
+// HTTPOptions bound what the clients of an HTTP port can take. A bound of 0 is none.
+type HTTPOptions struct {
+	// TLS is nil for plain HTTP. HTTP/2 is spoken in either case.
+	TLS *tls.Config
+
+	// HeaderBytes is the size of a request's header, and BodyBytes that of its body. A
+	// handler that reads more gets an *http.MaxBytesError.
+	HeaderBytes int
+	BodyBytes   int64
+
+	// HeaderTimeout is how long a request's header may take. PieceTimeout is how long the
+	// client may take to send the next piece of a body, or to accept the next piece of an
+	// answer. IdleTimeout is how long a connection may have no request.
+	HeaderTimeout, PieceTimeout, IdleTimeout time.Duration
+
+	// Log receives what clients cause, such as failed handshakes of TLS.
+	Log *everyminute.Log
+}
+
+// HTTP is a Service. Its Shutdown also waits for connections that handlers have taken
+// over, such as WebSockets. It breaks requests off by their context.
+type HTTP struct {
+	server  *http.Server
+	options HTTPOptions
+	ctx     context.Context // of all requests
+	cancel  context.CancelCauseFunc
+
+	mu      sync.Mutex
+	running int           // handlers
+	none    chan struct{} // closed when none runs; nil while no Shutdown waits
+}
+
+// errEnd is the cause of the end of requests that are broken off.
+var errEnd = errors.New("the gateway ends")
+
+// closeTime is how long the handlers of requests that are broken off may take to return.
+const closeTime = time.Second
+
+// NewHTTP returns a service that answers with h.
+func NewHTTP(h http.Handler, o HTTPOptions) *HTTP {
+	s := &HTTP{options: o}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s.server = &http.Server{
+		Handler:           s.count(bound(h, o)),
+		Protocols:         protocols,
+		ReadHeaderTimeout: o.HeaderTimeout,
+		IdleTimeout:       o.IdleTimeout,
+		MaxHeaderBytes:    o.HeaderBytes,
+		TLSConfig:         o.TLS,
+		BaseContext:       func(net.Listener) context.Context { return s.ctx },
+		ErrorLog:          log.New(errorLog{o.Log}, "", 0),
+		// A connection that a client has opened for HTTP/2 is pinged, and ends if the
+		// client has vanished.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: time.Minute, WriteByteTimeout: o.PieceTimeout},
+	}
+	return s
+}
+
+// Serve implements [Service].
+func (s *HTTP) Serve(l net.Listener) error {
+	var err error
+	if s.options.TLS != nil {
+		err = s.server.ServeTLS(l, "", "")
+	} else {
+		err = s.server.Serve(l)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Shutdown implements [Service]. Handlers that are broken off have a second to return.
+func (s *HTTP) Shutdown(ctx context.Context) error {
+	err := s.server.Shutdown(ctx)
+	if err == nil {
+		err = s.wait(ctx)
+	}
+	if err == nil {
+		return nil
+	}
+	s.cancel(errEnd)
+	late, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	return errors.Join(err, s.server.Close(), s.wait(late))
+}
+
+// wait waits until all handlers have returned.
+func (s *HTTP) wait(ctx context.Context) error {
+	s.mu.Lock()
+	if s.running == 0 {
+		s.mu.Unlock()
+		return nil
+	}
+	if s.none == nil {
+		s.none = make(chan struct{})
+	}
+	none := s.none
+	s.mu.Unlock()
+	select {
+	case <-none:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// count counts the handlers that run, which http.Server.Shutdown does not know of once
+// they have taken over their connections.
+func (s *HTTP) count(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		s.running++
+		s.mu.Unlock()
+		defer s.returned()
+		h.ServeHTTP(w, r)
+	})
+}
+
+// returned notes that a handler has returned.
+func (s *HTTP) returned() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running--
+	if s.running == 0 && s.none != nil {
+		close(s.none)
+		s.none = nil
+	}
+}
+
+// errorLog receives the lines of an http.Server, most of which clients cause.
+type errorLog struct{ events *everyminute.Log }
+
+// Write implements io.Writer. It gets one line.
+func (e errorLog) Write(line []byte) (int, error) {
+	text := slog.String("last", clip(line))
+	switch {
+	case bytes.HasPrefix(line, []byte("http: panic serving")):
+		e.events.Note(slog.LevelError, "a handler has panicked", slog.String("last", string(line)))
+	case bytes.HasPrefix(line, []byte("http: TLS handshake error")):
+		e.events.Note(slog.LevelDebug, "a TLS handshake has failed", text)
+	default:
+		e.events.Note(slog.LevelWarn, "a connection has failed", text)
+	}
+	return len(line), nil
+}
+
+// clip returns at most 200 bytes of a line, the end of the line cut.
+func clip(line []byte) string { return string(bytes.TrimSpace(line[:min(len(line), 200)])) }
+
+var _ io.Writer = errorLog{}

@@ -1,0 +1,208 @@
+// Headgate-gateway puts the limits of headgate on a port, for services in any language and
+// for sites behind other proxies. See -h.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	_ "time/tzdata" // for calendars, on a machine without time zones
+
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/collector"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/config"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/jsonapi"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/server"
+	"github.com/headgate/headgate/observe/prom"
+	"github.com/headgate/headgate/policy/policyyaml"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+)
+
+// example has the policies of a gateway that is started without any.
+//
+//go:embed limits.yaml
+var example []byte
+
+func main() {
+	collector.Relax()
+	soft, hard, stop := signals()
+	defer stop()
+	c, err := config.Parse(os.Args[1:], os.Getenv, os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err == nil {
+		err = run(soft, hard, c, os.Stdout, os.Stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "headgate-gateway:", err)
+		os.Exit(1)
+	}
+}
+
+// signals returns a context that ends with the first signal to end, and one that ends with
+// the second.
+func signals() (soft, hard context.Context, stop func()) {
+	soft, first := context.WithCancel(context.Background())
+	hard, second := context.WithCancel(context.Background())
+	received := make(chan os.Signal, 2)
+	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-received
+		first()
+		<-received
+		second()
+	}()
+	return soft, hard, func() { signal.Stop(received) }
+}
+
+// run checks, or serves until soft ends and then ends within the time-out, or at once when
+// hard ends. It writes answers to out, and the log to w.
+func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err error) {
+	if c.Version {
+		fmt.Fprintln(out, "headgate-gateway", version())
+		return nil
+	}
+	logger := newLogger(c, w)
+	events := everyminute.New(logger)
+	defer events.Close()
+	redis.SetLogger(redisLog{events})
+	if c.Certificate != nil {
+		c.Certificate.Report(func(err error) {
+			events.Note(slog.LevelWarn, "the certificate cannot be read anew, so the former is shown", slog.String("error", err.Error()))
+		})
+	}
+	g, err := open(soft, c, logger, events)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, g.close()) }()
+	if c.Check {
+		if err := g.engine.Ready(); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "the configuration and the policies are valid")
+		return nil
+	}
+	return server.Run(soft, hard, server.Options{
+		Ports: g.ports, Drain: g.engine, Health: g.health,
+		Delay: c.ShutdownDelay, Timeout: c.ShutdownTimeout, Logger: logger,
+		Started: func(addresses []string) { g.greet(w, addresses) },
+	})
+}
+
+func newLogger(c config.Config, w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: c.LogLevel}
+	if c.LogJSON {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// version returns the version that the module was released with, or the revision.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version + " " + info.GoVersion
+}
+
+// gateway is all that runs.
+type gateway struct {
+	config  config.Config
+	engine  *engine.Engine
+	callers *callers.Callers
+	health  *server.Health
+	metrics *prometheus.Registry // nil without an admin port
+	logger  *slog.Logger
+	events  *everyminute.Log
+	ports   []server.Port
+	closers []func()
+	example bool // the policies are those of the example
+}
+
+// open opens the engine and all ports that the configuration names.
+func open(ctx context.Context, c config.Config, logger *slog.Logger, events *everyminute.Log) (*gateway, error) {
+	g := &gateway{config: c, logger: logger, events: events}
+	var err error
+	if g.callers, err = callers.New(c.Callers); err != nil {
+		return nil, err
+	}
+	o := engine.Options{
+		Apps: c.Apps, Policies: c.Policies, LastGood: c.LastGood,
+		Redis: c.Redis, RedisPrefix: c.RedisPrefix, Timeout: c.RedisTimeout, CacheRefusals: c.CacheRefusals,
+		Expected: c.Instances, MaxKeys: c.MaxKeys, Bindings: g.callers.Bindings(), Check: c.Check, Logger: logger,
+	}
+	if c.AdminListen != "" {
+		o.Top = c.TopKeys
+		g.metrics = prometheus.NewRegistry()
+		m, err := prom.New(prom.Options{Registerer: g.metrics})
+		if err != nil {
+			return nil, err
+		}
+		o.Metrics = m.Install
+	}
+	if c.Policies == "" && c.Redis == nil {
+		if err := g.useExample(&o); err != nil {
+			return nil, err
+		}
+	}
+	if g.engine, err = engine.Open(ctx, o); err != nil {
+		return nil, err
+	}
+	g.health = server.NewHealth(g.engine.Ready)
+	if err := g.openPorts(); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	return g, nil
+}
+
+// useExample makes the policies of the example those of all applications.
+func (g *gateway) useExample(o *engine.Options) error {
+	set, err := policyyaml.Decode(example)
+	if err != nil {
+		return fmt.Errorf("limits.yaml: %w", err)
+	}
+	for i := range set {
+		set[i].Apps = o.Apps
+	}
+	o.Source, g.example = engine.Fixed(set), true
+	g.logger.Warn("the limits of the built-in example are in force; -policies names a file of others")
+	return nil
+}
+
+// close closes everything that open has opened, the last opened first.
+func (g *gateway) close() error {
+	for i := len(g.closers) - 1; i >= 0; i-- {
+		g.closers[i]()
+	}
+	return g.engine.Close()
+}
+
+// greet tells a person at the terminal what to try, if no policies were configured.
+func (g *gateway) greet(w io.Writer, addresses []string) {
+	if !g.example || g.config.LogJSON {
+		return
+	}
+	url := "http://" + addresses[0]
+	if g.ports[0].TLS {
+		url = "https://" + addresses[0]
+	}
+	command := "curl -i " + url + "/"
+	if g.config.Upstream == nil {
+		command = "curl -i " + url + jsonapi.Prefix + `take -H 'Content-Type: application/json' -d '{"request": {"method": "GET", "path": "/", "address": "192.0.2.7"}}'`
+	}
+	fmt.Fprintf(w, "\n  Try:  %s\n\n", command)
+}

@@ -1,0 +1,18 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
+)
+
+// redisLog receives what the client of Redis says, such as a line for each connection that
+// it cannot make.
+type redisLog struct{ events *everyminute.Log }
+
+// Printf implements the logging interface of go-redis.
+func (l redisLog) Printf(_ context.Context, format string, v ...any) {
+	l.events.Note(slog.LevelWarn, "the Redis client reports a problem", slog.String("last", fmt.Sprintf(format, v...)))
+}

@@ -1,0 +1,297 @@
+// Package layers holds the order of the packages: which of them a package may import, here and
+// elsewhere.
+package layers
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	module = "github.com/headgate/headgate"
+	root   = "../../.."
+)
+
+// order lists, for each package of the module and of the modules in adapters and observe, the
+// imports that its files other than tests may have besides the standard library: packages of
+// the repository by their folder, others by their path. A "*" stands for any one element. A
+// package that is not listed fails the test.
+var order = map[string][]string{
+	"core":               {"internal/textform"},
+	"lua":                {"core"},
+	"keyfuncs":           {"core", "internal/textform"},
+	"llmusage":           {},
+	"observe/events":     {"core", "internal/textform"},
+	"observe/eventlog":   {"core", "observe/events"},
+	"limiter":            {"core", "observe/events", "keyfuncs", "observe/topkeys", "store/memstore", "internal/textform"},
+	"observe/topkeys":    {},
+	"nethttp":            {"core", "limiter", "internal/marks", "internal/target"},
+	"transport":          {"core", "limiter", "internal/textform"},
+	"ginmw":              {"core", "limiter", "internal/marks", "internal/target", "github.com/gin-gonic/gin"},
+	"echomw":             {"core", "limiter", "internal/marks", "internal/target", "github.com/labstack/echo/v4"},
+	"fibermw":            {"core", "limiter", "internal/target", "github.com/gofiber/fiber/v2", "github.com/valyala/fasthttp"},
+	"adapters/echov5mw":  {"core", "limiter", "internal/marks", "internal/target", "github.com/labstack/echo/v5"},
+	"adapters/fiberv3mw": {"core", "limiter", "internal/target", "github.com/gofiber/fiber/v3", "github.com/valyala/fasthttp"},
+	"adapters/grpcmw": {"core", "limiter", "internal/rpc", "google.golang.org/grpc", "google.golang.org/grpc/codes", "google.golang.org/grpc/credentials",
+		"google.golang.org/grpc/metadata", "google.golang.org/grpc/peer", "google.golang.org/grpc/status",
+		"google.golang.org/genproto/googleapis/rpc/errdetails", "google.golang.org/protobuf/protoadapt", "google.golang.org/protobuf/types/known/durationpb"},
+	"adapters/connectmw": {"core", "limiter", "internal/rpc", "connectrpc.com/connect",
+		"google.golang.org/genproto/googleapis/rpc/errdetails", "google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/durationpb"},
+	"adapters/caddymw": {"core", "keyfuncs", "limiter", "policy", "policy/filesource", "policy/managed", "store/failover", "store/memstore", "store/redisstore",
+		"internal/findinglog", "internal/redisurl", "internal/upgrades", "github.com/redis/go-redis/v9", "github.com/caddyserver/caddy/v2", "github.com/caddyserver/caddy/v2/*",
+		"github.com/caddyserver/caddy/v2/*/*"},
+	"store/*":       {"core", "observe/events", "lua", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
+	"policy":        {"core", "observe/events", "keyfuncs", "limiter", "internal/textform"},
+	"policy/*":      {"core", "observe/events", "limiter", "policy", "policy/policyyaml", "policy/internal/*", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
+	"observe/debug": {"core", "observe/events", "limiter", "policy", "observe/topkeys"},
+
+	"observe/internal/meter": {"observe/events", "limiter"},
+	"observe/prom":           {"core", "observe/events", "limiter", "observe/internal/meter", "github.com/prometheus/client_golang/prometheus"},
+	"observe/otel": {"core", "observe/events", "limiter", "observe/internal/meter", "go.opentelemetry.io/otel", "go.opentelemetry.io/otel/attribute",
+		"go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/trace"},
+
+	"policy/internal/*": {"github.com/redis/go-redis/v9"},
+
+	"internal/textform":  {},
+	"internal/rpc":       {"core", "limiter"},
+	"internal/marks":     {"limiter"},
+	"internal/target":    {},
+	"internal/rediscall": {"github.com/redis/go-redis/v9"},
+	"internal/redisurl":  {"github.com/redis/go-redis/v9"},
+}
+
+// exceptions lists packages for which the pattern above does not hold.
+var exceptions = map[string][]string{
+	"store/memstore": {"core", "observe/events", "internal/textform"},
+	"store/redisstore": {"core", "observe/events", "lua", "store/failover", "store/memstore", "internal/rediscall", "internal/textform",
+		"github.com/redis/go-redis/v9"},
+	"store/prefetch":  {"core", "observe/events", "internal/textform"},
+	"store/storetest": {"core", "lua", "pgregory.net/rapid"},
+
+	"policy/managed": {"observe/events", "limiter", "policy", "policy/redissource", "policy/stats", "store/failover", "store/memstore",
+		"store/redisstore", "github.com/redis/go-redis/v9"},
+	"policy/stats":      {"core", "observe/events", "limiter", "policy", "policy/internal/*", "observe/topkeys", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
+	"policy/policyyaml": {"core", "policy", "internal/textform", "github.com/goccy/go-yaml", "github.com/goccy/go-yaml/*"},
+}
+
+// free are the folders whose packages only tests or readers use, as are the examples of
+// an adapter. They may import anything, and no package of the order may import them.
+var free = []string{"internal", "examples"}
+
+func TestImports(t *testing.T) {
+	seen := map[string]bool{}
+	walk(t, func(dir, file string, f *ast.File) {
+		may, listed := allowed(dir)
+		if !listed {
+			if !isFree(dir) && !seen[dir] {
+				t.Errorf("%s has no place in the order of packages", dir)
+			}
+			seen[dir] = true
+			return
+		}
+		for _, spec := range f.Imports {
+			if to := target(t, spec); to != "" && !slices.ContainsFunc(may, func(p string) bool { return matches(p, to) }) {
+				t.Errorf("%s imports %s, which is not below %s", file, to, dir)
+			}
+		}
+	})
+}
+
+// core must not depend on anything that differs from call to call or from machine to
+// machine, because its twins in Lua cannot.
+func TestCoreIsPure(t *testing.T) {
+	packages := []string{"sync", "sync/atomic", "log", "log/slog", "os", "os/*", "net", "net/*", "runtime", "runtime/*",
+		"math/rand", "math/rand/*", "crypto/*", "unsafe"}
+	clock := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
+	files := 0
+	walk(t, func(dir, file string, f *ast.File) {
+		if dir != "core" && dir != "internal/textform" {
+			return
+		}
+		files++
+		for _, spec := range f.Imports {
+			name, _ := strconv.Unquote(spec.Path.Value)
+			if slices.ContainsFunc(packages, func(p string) bool { return matches(p, name) }) {
+				t.Errorf("%s imports %s", file, name)
+			}
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.GoStmt:
+				t.Errorf("%s starts a goroutine", file)
+			case *ast.SelectorExpr:
+				if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && slices.Contains(clock, n.Sel.Name) {
+					t.Errorf("%s uses time.%s", file, n.Sel.Name)
+				}
+			}
+			return true
+		})
+	})
+	if files == 0 {
+		t.Error("core has no files")
+	}
+}
+
+// A program that imports html/template keeps all of its methods, because templates call them
+// by name. So only the page that a program may leave out imports it.
+func TestTemplatesAreOfTheDebugPage(t *testing.T) {
+	walk(t, func(dir, file string, f *ast.File) {
+		for _, spec := range f.Imports {
+			if name, _ := strconv.Unquote(spec.Path.Value); (name == "html/template" || name == "text/template") && dir != "observe/debug" && !isFree(dir) {
+				t.Errorf("%s imports %s", file, name)
+			}
+		}
+	})
+}
+
+// Each page of documentation is for one audience, and short enough to be read.
+func TestExportedNames(t *testing.T) {
+	most := map[string]int{"core": 65, "limiter": 80}
+	names := map[string][]string{}
+	walk(t, func(dir, _ string, f *ast.File) {
+		if _, counted := most[dir]; counted {
+			names[dir] = append(names[dir], exported(f)...)
+		}
+	})
+	for dir, n := range most {
+		if got := len(names[dir]); got == 0 || got > n {
+			slices.Sort(names[dir])
+			t.Errorf("%s exports %d names, want 1 to %d: %s", dir, got, n, strings.Join(names[dir], " "))
+		}
+	}
+}
+
+func exported(f *ast.File) (names []string) {
+	add := func(id *ast.Ident) {
+		if id.IsExported() {
+			names = append(names, id.Name)
+		}
+	}
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv == nil {
+				add(d.Name)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				switch spec := spec.(type) {
+				case *ast.TypeSpec:
+					add(spec.Name)
+				case *ast.ValueSpec:
+					for _, id := range spec.Names {
+						add(id)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// walk calls f for every Go file that is no test, in the module and in the modules of adapters
+// and observe.
+func walk(t *testing.T, f func(dir, file string, syntax *ast.File)) {
+	t.Helper()
+	walkBut(t, func(folder string) bool { return isModule(folder) && !inOrder(folder) }, f)
+}
+
+// walkAll is walk in all modules.
+func walkAll(t *testing.T, f func(dir, file string, syntax *ast.File)) {
+	t.Helper()
+	walkBut(t, func(string) bool { return false }, f)
+}
+
+// walkBut calls f for every Go file that is no test, but in the folders to be skipped.
+func walkBut(t *testing.T, skip func(folder string) bool, f func(dir, file string, syntax *ast.File)) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			if file != root && (skip(file) || e.Name() == "testdata" || e.Name() == "node_modules" || strings.HasPrefix(e.Name(), ".")) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			return err
+		}
+		name = filepath.ToSlash(name)
+		f(path.Dir(name), name, syntax)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inOrder reports whether the packages of a module in the folder have a place in the order.
+func inOrder(dir string) bool {
+	parent := path.Base(filepath.ToSlash(filepath.Dir(dir)))
+	return parent == "adapters" || parent == "observe"
+}
+
+// isModule reports whether the folder is a module of its own.
+func isModule(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, "go.mod"))
+	return err == nil
+}
+
+// target returns the target of an import: a folder of the module, the path of another
+// module's package, or "" for the standard library.
+func target(t *testing.T, spec *ast.ImportSpec) string {
+	t.Helper()
+	name, err := strconv.Unquote(spec.Path.Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir, ok := strings.CutPrefix(name, module+"/"); ok {
+		return dir
+	}
+	if first, _, _ := strings.Cut(name, "/"); strings.Contains(first, ".") {
+		return name
+	}
+	return ""
+}
+
+func allowed(dir string) (may []string, listed bool) {
+	if may, ok := exceptions[dir]; ok {
+		return may, true
+	}
+	for pattern, may := range order {
+		if matches(pattern, dir) {
+			return may, true
+		}
+	}
+	return nil, false
+}
+
+func matches(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}
+
+func isFree(dir string) bool {
+	top, rest, _ := strings.Cut(dir, "/")
+	_, inAdapter, _ := strings.Cut(rest, "/")
+	return slices.Contains(free, top) || top == "adapters" && strings.HasPrefix(inAdapter, "examples/")
+}

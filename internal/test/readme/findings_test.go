@@ -1,0 +1,51 @@
+package readme
+
+import (
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Every code of a finding that the program has is explained on the page of keys, and no other.
+func TestFindingsAreExplained(t *testing.T) {
+	constant := regexp.MustCompile(`\bCode[A-Z]\w*\s+(?:string\s+)?= "(HG\d{3})"`)
+	codes := map[string]string{}
+	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && strings.HasPrefix(d.Name(), ".") && len(d.Name()) > 2:
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, found := range constant.FindAllSubmatch(text, -1) {
+			if string(found[1]) == "HG000" { // which is for the limiter alone, and told to nobody
+				continue
+			}
+			code := string(found[1])
+			if other := codes[code]; other != "" {
+				t.Errorf("%s is in %s and in %s", code, other, path)
+			}
+			codes[code] = path
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var explained []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(HG\\d{3})` \\| .{20,} \\|$").FindAllStringSubmatch(read(t, "docs/keys.md"), -1) {
+		explained = append(explained, row[1])
+	}
+	if want := slices.Sorted(maps.Keys(codes)); len(want) < 20 || !slices.Equal(explained, want) {
+		t.Errorf("docs/keys.md explains\n%v, and the program has\n%v", explained, want)
+	}
+}
