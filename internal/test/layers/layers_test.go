@@ -1,5 +1,11 @@
-// Package layers holds the order of the packages: which of them a package may import, here and
-// elsewhere.
+// Package layers holds the rules of the folders and the order of the packages: which of them
+// a package may import, here and elsewhere.
+//
+//	the root       has the limiter and what the root module needs
+//	adapters       bring a dependency of their own, and so are modules of their own
+//	observe        is told, never asked
+//	cmd            has mains
+//	internal/test  is imported by tests alone
 package layers
 
 import (
@@ -86,6 +92,80 @@ var exceptions = map[string][]string{
 // free are the folders whose packages only tests or readers use, as are the examples of
 // an adapter. They may import anything, and no package of the order may import them.
 var free = []string{"internal", "examples"}
+
+// The root has the limiter, in reading order, and what the root module needs.
+func TestRoot(t *testing.T) {
+	want := strings.Fields("core lua keyfuncs store limiter nethttp ginmw echomw fibermw policy observe adapters transport llmusage " +
+		"cmd bench docs examples internal")
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var got []string
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
+			got = append(got, e.Name())
+		}
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("the folders of the root are %q, want %q", got, want)
+	}
+}
+
+// Adapters are modules, and a cmd is a main.
+func TestAdaptersAreModulesAndCommandsMains(t *testing.T) {
+	for _, dir := range folders(t, "adapters") {
+		if !isModule(dir) {
+			t.Errorf("%s is no module of its own: an adapter without a dependency of its own belongs to the root", dir)
+		}
+	}
+	for _, dir := range folders(t, "cmd") {
+		text, err := os.ReadFile(filepath.Join(dir, "main.go"))
+		if err != nil || !strings.Contains(string(text), "\npackage main\n") {
+			t.Errorf("%s has no main: %v", dir, err)
+		}
+	}
+}
+
+// folders returns the folders in one of the root.
+func folders(t *testing.T, in string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(root, in))
+	if err != nil || len(entries) == 0 {
+		t.Fatalf("%s: %d entries, %v", in, len(entries), err)
+	}
+	var list []string
+	for _, e := range entries {
+		list = append(list, filepath.Join(root, in, e.Name()))
+	}
+	return list
+}
+
+// What only tests need is in internal/test, or in a package whose name ends in test. Only such
+// packages and tests import it, in every module.
+func TestTestsAloneImportWhatIsForThem(t *testing.T) {
+	forTests := func(dir string) bool {
+		return dir == "internal/test" || strings.HasPrefix(dir, "internal/test/") || strings.HasSuffix(dir, "test")
+	}
+	imports := 0
+	walkAll(t, func(dir, file string, f *ast.File) {
+		for _, spec := range f.Imports {
+			to := target(t, spec)
+			if !forTests(to) || strings.Contains(strings.SplitN(to, "/", 2)[0], ".") {
+				continue
+			}
+			imports++
+			if !forTests(dir) {
+				t.Errorf("%s imports %s, which is for tests", file, to)
+			}
+		}
+	})
+	if imports == 0 {
+		t.Error("nothing imports a package for tests")
+	}
+}
 
 func TestImports(t *testing.T) {
 	seen := map[string]bool{}
