@@ -3,7 +3,7 @@ module github.com/headgate/headgate
 go 1.25.0
 
 // These are the oldest versions on which all tests pass, so that a program that
-// imports headgate keeps its own. .ci/newest.mod has the newest ones.
+// imports headgate keeps its own. .ci/newest has the newest ones.
 require (
 	github.com/alicebob/miniredis/v2 v2.36.0
 	github.com/anishathalye/porcupine v1.0.2

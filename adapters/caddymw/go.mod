@@ -2,7 +2,7 @@ module github.com/headgate/headgate/adapters/caddymw
 
 go 1.25.0
 
-// The oldest version on which all tests pass. .ci/newest.work has the newest one.
+// The oldest version on which all tests pass. .ci/newest has the newest one.
 require github.com/caddyserver/caddy/v2 v2.10.0
 
 require (

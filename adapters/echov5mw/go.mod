@@ -2,7 +2,7 @@ module github.com/headgate/headgate/adapters/echov5mw
 
 go 1.25.0
 
-// The oldest version on which all tests pass. .ci/newest.work has the newest one.
+// The oldest version on which all tests pass. .ci/newest has the newest one.
 require github.com/labstack/echo/v5 v5.0.4
 
 require github.com/headgate/headgate v0.1.0

@@ -2,7 +2,7 @@ module github.com/headgate/headgate/adapters/fiberv3mw
 
 go 1.25.0
 
-// The oldest version on which all tests pass. .ci/newest.work has the newest one.
+// The oldest version on which all tests pass. .ci/newest has the newest one.
 require github.com/gofiber/fiber/v3 v3.0.0
 
 require (
