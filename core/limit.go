@@ -3,9 +3,10 @@ package core
 import (
 	"errors"
 	"fmt"
-	"github.com/headgate/headgate/internal/textform"
 	"math/bits"
 	"time"
+
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // Bounds of the fields of a [Limit].

@@ -2,11 +2,12 @@ package core
 
 import (
 	"encoding/json"
-	"github.com/headgate/headgate/internal/textform"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/textform"
 )
 
 func TestLimitEqualLooksAtEveryField(t *testing.T) {

@@ -5,10 +5,11 @@ package core
 import (
 	"errors"
 	"fmt"
-	"github.com/headgate/headgate/internal/textform"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/textform"
 )
 
 // ParseLimit reads the text form of a limit: a quota and a period, then in any

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+	"pgregory.net/rapid"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/policyyaml"
-	"pgregory.net/rapid"
 )
 
 // full returns a policy with something in every field.

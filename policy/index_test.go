@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
-	"pgregory.net/rapid"
 )
 
 func index(t testing.TB, matches ...policy.Match) *policy.Index {

@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
-	"pgregory.net/rapid"
 )
 
 func TestValidateNamesPolicyAndField(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
@@ -18,7 +20,6 @@ import (
 	"github.com/headgate/headgate/policy/filesource"
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 // Config is the configuration of a [Handler]. App must be set, and Policies or Redis.

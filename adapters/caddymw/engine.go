@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/findinglog"
 	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/limiter"
@@ -16,7 +18,6 @@ import (
 	"github.com/headgate/headgate/policy/filesource"
 	"github.com/headgate/headgate/policy/managed"
 	"github.com/headgate/headgate/store/memstore"
-	"github.com/redis/go-redis/v9"
 )
 
 // Caddy makes the handlers of a new configuration before it ends those of the old one. What

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
 )

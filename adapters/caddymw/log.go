@@ -5,8 +5,9 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"github.com/headgate/headgate/store/redisstore"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // clientLog is where go-redis writes, which otherwise writes lines of its own between those of

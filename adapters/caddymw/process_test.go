@@ -13,13 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/crypto/bcrypt"
+
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
-	"github.com/redis/go-redis/v9"
-	"golang.org/x/crypto/bcrypt"
 )
 
 // count makes 200 requests, 100 to each of two addresses, and returns how many passed and

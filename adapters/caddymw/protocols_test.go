@@ -11,9 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quic-go/quic-go/http3"
+
 	"github.com/headgate/headgate/internal/test/gatetest"
 	"github.com/headgate/headgate/nethttp"
-	"github.com/quic-go/quic-go/http3"
 )
 
 // quic asks by HTTP/3.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/policy"

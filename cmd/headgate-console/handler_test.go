@@ -9,11 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/app"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/trustedproxy"
 	"github.com/headgate/headgate/internal/test/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 // answer is a status and a Content-Type.

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	my "github.com/go-sql-driver/mysql"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/app"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
@@ -23,7 +25,6 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/policy"
-	"github.com/redis/go-redis/v9"
 )
 
 // openBig fills a database and a Redis, and opens a console on them. The database is filled

@@ -16,6 +16,9 @@ import (
 	"syscall"
 	_ "time/tzdata" // for calendars, on a machine without time zones
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/collector"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/config"
@@ -25,8 +28,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/server"
 	"github.com/headgate/headgate/observe/prom"
 	"github.com/headgate/headgate/policy/policyyaml"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 )
 
 // example has the policies of a gateway that is started without any.

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/test/redistest"
-
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
+
+	"github.com/headgate/headgate/internal/test/redistest"
 )
 
 // file writes a file of policies for the application default.

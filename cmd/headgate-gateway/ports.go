@@ -5,6 +5,8 @@ package main
 import (
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/forwardauth"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/jsonapi"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/proxy"
@@ -12,7 +14,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/server"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/spoe"
 	"github.com/headgate/headgate/observe/debug"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // apiBodyBytes bounds a request of the JSON face, which may be a batch.

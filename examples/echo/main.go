@@ -10,9 +10,10 @@ import (
 	"log"
 	"net/http"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/headgate/headgate/echomw"
 	"github.com/headgate/headgate/limiter"
-	"github.com/labstack/echo/v4"
 )
 
 func main() { log.Fatal(handler().Start("127.0.0.1:8080")) }

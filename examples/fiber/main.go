@@ -10,6 +10,7 @@ import (
 	"log"
 
 	"github.com/gofiber/fiber/v2"
+
 	"github.com/headgate/headgate/fibermw"
 	"github.com/headgate/headgate/limiter"
 )

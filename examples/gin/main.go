@@ -11,6 +11,7 @@ import (
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+
 	"github.com/headgate/headgate/ginmw"
 	"github.com/headgate/headgate/limiter"
 )

@@ -15,11 +15,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/echomw"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
-	"github.com/labstack/echo/v4"
 )
 
 func main() { log.Fatal(http.ListenAndServe("127.0.0.1:8080", handler())) }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gofiber/fiber/v2"
 	"github.com/gofiber/fiber/v2/middleware/recover"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/fibermw"
 	"github.com/headgate/headgate/limiter"

@@ -15,12 +15,13 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/managed"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 func main() {

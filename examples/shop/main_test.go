@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }

@@ -15,6 +15,7 @@ import (
 	"net/http"
 
 	"github.com/gin-gonic/gin"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/ginmw"
 	"github.com/headgate/headgate/keyfuncs"

@@ -7,8 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/rediscall"
 )
 
 // timeout bounds the calls of the tests.

@@ -13,13 +13,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/html"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/debug"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/store/memstore"
-	"golang.org/x/net/html"
 )
 
 // ask returns the answer of the page to a GET from this machine, as changed.

@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/debug"
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 // operator knows of a program what its page says in JSON, and nothing else.

@@ -15,13 +15,14 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/observe/events"
-	"github.com/headgate/headgate/observe/internal/meter"
 	global "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/internal/meter"
 )
 
 const scope = "github.com/headgate/headgate/observe/otel"

@@ -11,18 +11,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/test/scenario"
-	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/observe/events"
-	"github.com/headgate/headgate/observe/internal/meter"
-	"github.com/headgate/headgate/observe/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test/scenario"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/internal/meter"
+	"github.com/headgate/headgate/observe/otel"
 )
 
 // collect returns the metrics of the package.

@@ -6,13 +6,14 @@ import (
 	"log"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/observe/prom"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // A program whose metrics Prometheus reads from /metrics.

@@ -18,11 +18,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/headgate/headgate/internal/test/scenario"
 	"github.com/headgate/headgate/observe/prom"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 const grafana = "../../docs/grafana/"

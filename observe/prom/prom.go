@@ -14,10 +14,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/observe/internal/meter"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Options are the options of Metrics. The zero value is ready for use.

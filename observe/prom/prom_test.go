@@ -15,6 +15,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/scenario"
@@ -22,10 +27,6 @@ import (
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/observe/internal/meter"
 	"github.com/headgate/headgate/observe/prom"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
 )
 
 // page returns what Prometheus reads.

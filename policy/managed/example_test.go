@@ -5,11 +5,12 @@ import (
 	"log"
 	"net/http"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/managed"
-	"github.com/redis/go-redis/v9"
 )
 
 // A service follows the policies for "shop", and starts with the last good ones if

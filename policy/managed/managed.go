@@ -18,6 +18,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
@@ -26,7 +28,6 @@ import (
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 // Options configure [Open]. App must be set.

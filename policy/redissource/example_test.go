@@ -4,12 +4,13 @@ import (
 	"context"
 	"log"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 // A service follows the published policies, starts with the last good ones if

@@ -8,8 +8,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate/policy"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/policy"
 )
 
 const (

@@ -6,8 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate/policy"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/policy"
 )
 
 // publish replaces the snapshot if it has the expected version.

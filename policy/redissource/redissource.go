@@ -25,10 +25,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/internal/serverclock"
-	"github.com/redis/go-redis/v9"
 )
 
 // Defaults of the zero Options.

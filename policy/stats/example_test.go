@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy/stats"
-	"github.com/redis/go-redis/v9"
 )
 
 // Each instance counts with a Recorder. Any program that reaches Redis can read the

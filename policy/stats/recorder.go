@@ -15,11 +15,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/internal/serverclock"
-	"github.com/redis/go-redis/v9"
 )
 
 // DefaultEvery is the time between two writes.

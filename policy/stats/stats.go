@@ -53,9 +53,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/observe/events"
-	"github.com/redis/go-redis/v9"
 )
 
 const (

@@ -15,11 +15,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy/stats"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }

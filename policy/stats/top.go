@@ -12,10 +12,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/topkeys"
-	"github.com/redis/go-redis/v9"
 )
 
 const (

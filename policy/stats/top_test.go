@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
@@ -21,7 +23,6 @@ import (
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy/stats"
-	"github.com/redis/go-redis/v9"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -14,8 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/rediscall"
 )
 
 // DefaultInstancesTTL stands for a TTL of 0 in [InstancesOptions].

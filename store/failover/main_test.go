@@ -4,8 +4,9 @@ import (
 	"context"
 	"testing"
 
-	"github.com/headgate/headgate/internal/test"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/test"
 )
 
 // quiet drops the Redis client's log lines about servers that tests stop.

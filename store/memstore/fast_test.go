@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
 )
 
 func TestFastPathLeavesOtherOpsToCore(t *testing.T) {

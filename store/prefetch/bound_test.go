@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/store/prefetch"
-	"pgregory.net/rapid"
 )
 
 // admission is units that were admitted at an instant.

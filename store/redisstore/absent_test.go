@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/faultproxy"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
-	"github.com/redis/go-redis/v9"
 )
 
 // absence is a way in which a server is not there yet.

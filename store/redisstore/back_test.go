@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/store/failover"
-	"github.com/redis/go-redis/v9"
 )
 
 // awaitInstances waits until n instances count as alive under the prefix.

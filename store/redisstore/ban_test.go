@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/store/storetest"
-	"github.com/redis/go-redis/v9"
 )
 
 // banned is a store with a fake clock, and takes under a ban of ten minutes after two strikes.

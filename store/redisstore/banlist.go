@@ -14,8 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
 )
 
 var _ core.BanLister = (*Store)(nil)

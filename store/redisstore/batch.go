@@ -7,8 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
 )
 
 // batch is the waiters whose steps are decided by one script call.

@@ -16,11 +16,12 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/store/storetest"
-	"github.com/redis/go-redis/v9"
 )
 
 // twins are two stores with the same keys under different prefixes: one gets

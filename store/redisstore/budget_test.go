@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
 )
 
 // The timeout is three round trips where these take longer than 50 ms, up to the maximum. Far

@@ -8,9 +8,10 @@ import (
 	"net"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/lua"
-	"github.com/redis/go-redis/v9"
 )
 
 func newCommand(ctx context.Context, name, script string, args []any) rediscall.Ints {

@@ -13,11 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 // TestMain draws fewer cases of each property than rapid does by default, unless the

@@ -11,8 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/internal/test"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/test"
 )
 
 func TestClientLoggerSaysEachKindOfLineOnceInTenSeconds(t *testing.T) {

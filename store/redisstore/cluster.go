@@ -10,8 +10,9 @@ import (
 	"net"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
 )
 
 // sharing is which steps may be decided by one script call.

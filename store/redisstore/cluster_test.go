@@ -15,11 +15,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"go.uber.org/goleak"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/faultproxy"
 	"github.com/headgate/headgate/internal/test/redistest"
-	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 )
 
 func TestClusterCallsHoldStepsOfOneSlot(t *testing.T) {

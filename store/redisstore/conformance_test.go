@@ -3,10 +3,11 @@ package redisstore
 import (
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/store/storetest"
-	"github.com/redis/go-redis/v9"
 )
 
 // stores makes stores in one Redis, each with keys of its own.

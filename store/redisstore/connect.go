@@ -8,8 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/rediscall"
 )
 
 const (

@@ -12,9 +12,10 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
-	"github.com/redis/go-redis/v9"
 )
 
 // Diagnose implements [core.Diagnoser]. It reports a store without a prefix, rules whose

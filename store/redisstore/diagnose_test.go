@@ -13,11 +13,12 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
-	"github.com/redis/go-redis/v9"
 )
 
 // codes returns the codes of the findings of a store on the client.

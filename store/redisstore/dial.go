@@ -14,9 +14,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
-	"github.com/redis/go-redis/v9"
 )
 
 // maxDials is how many dials of a store may be in progress.

@@ -18,8 +18,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
 )
 
 const ms = time.Millisecond

@@ -11,9 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
-	"github.com/redis/go-redis/v9"
 )
 
 // A door is between the calls of a store and the client's connections to one server.

@@ -8,9 +8,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
-	"github.com/redis/go-redis/v9"
 )
 
 // fake answers script calls in place of a server. Every step is of one plain

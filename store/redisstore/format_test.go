@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store/storetest"
-	"github.com/redis/go-redis/v9"
 )
 
 // formatOne lists what docs/upgrades.md says that a key holds, at storetest.Epoch. A change

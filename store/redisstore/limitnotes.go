@@ -13,9 +13,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
-	"github.com/redis/go-redis/v9"
 )
 
 const (

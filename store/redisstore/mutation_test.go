@@ -15,13 +15,14 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/internal/test/tally"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store/storetest"
-	"github.com/redis/go-redis/v9"
 )
 
 // comparison finds the comparisons in a line of Lua.

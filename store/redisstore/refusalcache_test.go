@@ -11,10 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/store/storetest"
-	"github.com/redis/go-redis/v9"
 )
 
 // calls counts the scripts that a client calls. Beside them a store may add bans to a list.

@@ -5,8 +5,9 @@ package redisstore
 import (
 	"context"
 
-	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/rediscall"
 )
 
 // shardError is the error of one shard, for a step on several.

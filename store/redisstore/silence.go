@@ -12,8 +12,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
 )
 
 // patienceParts are how many fifths of its budget a caller may wait behind a server that is

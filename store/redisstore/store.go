@@ -11,11 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/observe/events"
-	"github.com/redis/go-redis/v9"
 )
 
 const (

@@ -8,10 +8,11 @@ import (
 	"net"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/observe/events"
-	"github.com/redis/go-redis/v9"
 )
 
 var _ events.Source = (*Store)(nil)

@@ -14,10 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/observe/events"
-	"github.com/redis/go-redis/v9"
 )
 
 // callsTold keeps the calls that a store tells.

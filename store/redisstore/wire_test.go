@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
 )
 
 // listing prints a program: its rows as the number of steps and of operations,

@@ -25,6 +25,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/mariadbtest"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
@@ -33,7 +35,6 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/managed"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 // TestCountsEqualTheLoad has wrk send requests to two instances of one name and a third whose

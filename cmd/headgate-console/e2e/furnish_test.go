@@ -15,6 +15,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oauth2-proxy/mockoidc"
+	"github.com/pquerna/otp/totp"
+	"github.com/redis/go-redis/v9"
+	_ "modernc.org/sqlite"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
@@ -25,10 +30,6 @@ import (
 	"github.com/headgate/headgate/policy/managed"
 	"github.com/headgate/headgate/policy/stats"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/oauth2-proxy/mockoidc"
-	"github.com/pquerna/otp/totp"
-	"github.com/redis/go-redis/v9"
-	_ "modernc.org/sqlite"
 )
 
 // hostile is a text of a user that a page must not take for its own, and that is wider than a

@@ -15,9 +15,10 @@ import (
 
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 var screenshots = flag.String("screenshots", "", "directory to write the pictures of the documentation to")

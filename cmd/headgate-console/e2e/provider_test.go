@@ -5,8 +5,9 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/oauth2-proxy/mockoidc"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
 // TestProvider signs in at a provider of OpenID Connect: a user of the console gets to the page

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
@@ -16,7 +18,6 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/managed"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 // TestRedisOfSeveralServers has a console and an instance use a Redis Cluster, and a Redis whose

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/pquerna/otp/totp"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 )
 
 // form makes the fields of a form from names and values.

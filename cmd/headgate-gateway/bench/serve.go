@@ -16,11 +16,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/collector"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/rls"
 	"github.com/headgate/headgate/policy"
-	"github.com/redis/go-redis/v9"
 )
 
 // serve is the gateway's face on a Redis, until its input ends. It prints its address.

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/test/redistest"
 )
 
 // server is a redis-server whose clock the test moves.

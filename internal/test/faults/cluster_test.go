@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/test/redistest"
 )
 
 // openCluster starts three masters with a replica each, and a lane for each

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 const (

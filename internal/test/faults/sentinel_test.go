@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/test/redistest"
 )
 
 // failoverTime is the recovery time promised behind Sentinels: the 500 ms after which

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/test/faultproxy"
 	"github.com/headgate/headgate/internal/test/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 // password is a password that can be changed while a client is in use.

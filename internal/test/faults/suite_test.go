@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/headgate/headgate/internal/test"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/test"
 )
 
 // results holds the results of all runs; -count may ask for many.

@@ -4,9 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/test/faultproxy"
 	"github.com/headgate/headgate/internal/test/redistest"
-	"github.com/redis/go-redis/v9"
 )
 
 const (

@@ -167,6 +167,37 @@ func TestTestsAloneImportWhatIsForThem(t *testing.T) {
 	}
 }
 
+// Imports stand in groups: the standard library, others, ours.
+func TestImportGroups(t *testing.T) {
+	const standard, others, ours = 0, 1, 2
+	group := func(spec *ast.ImportSpec) int {
+		switch name, _ := strconv.Unquote(spec.Path.Value); {
+		case name == module || strings.HasPrefix(name, module+"/"):
+			return ours
+		case strings.Contains(strings.SplitN(name, "/", 2)[0], "."):
+			return others
+		}
+		return standard
+	}
+
+	walkFiles(t, func(string) bool { return false }, withTests, func(_, file string, f *ast.File) {
+		for i := 1; i < len(f.Imports); i++ {
+			before, spec := f.Imports[i-1], f.Imports[i]
+			last := fset.Position(before.End()).Line
+			first := fset.Position(spec.Pos()).Line
+			if spec.Doc != nil {
+				first = fset.Position(spec.Doc.Pos()).Line
+			}
+			switch apart := first > last+1; {
+			case group(before) > group(spec):
+				t.Errorf("%s imports %s after %s", file, spec.Path.Value, before.Path.Value)
+			case group(before) != group(spec) && !apart:
+				t.Errorf("%s has no blank line before the import of %s", file, spec.Path.Value)
+			}
+		}
+	})
+}
+
 func TestImports(t *testing.T) {
 	seen := map[string]bool{}
 	walk(t, func(dir, file string, f *ast.File) {
@@ -233,7 +264,7 @@ func TestTemplatesAreOfTheDebugPage(t *testing.T) {
 	})
 }
 
-// Each page of documentation is for one audience, and short enough to be read.
+// A user has to learn the names of core and limiter.
 func TestExportedNames(t *testing.T) {
 	most := map[string]int{"core": 65, "limiter": 80}
 	names := map[string][]string{}
@@ -282,17 +313,26 @@ func exported(f *ast.File) (names []string) {
 // and observe.
 func walk(t *testing.T, f func(dir, file string, syntax *ast.File)) {
 	t.Helper()
-	walkBut(t, func(folder string) bool { return isModule(folder) && !inOrder(folder) }, f)
+	walkFiles(t, func(folder string) bool { return isModule(folder) && !inOrder(folder) }, withoutTests, f)
 }
 
 // walkAll is walk in all modules.
 func walkAll(t *testing.T, f func(dir, file string, syntax *ast.File)) {
 	t.Helper()
-	walkBut(t, func(string) bool { return false }, f)
+	walkFiles(t, func(string) bool { return false }, withoutTests, f)
 }
 
-// walkBut calls f for every Go file that is no test, but in the folders to be skipped.
-func walkBut(t *testing.T, skip func(folder string) bool, f func(dir, file string, syntax *ast.File)) {
+// Whether a walk is over the files of tests too.
+const (
+	withoutTests = false
+	withTests    = true
+)
+
+// fset has the positions in all files that a walk has parsed.
+var fset = token.NewFileSet()
+
+// walkFiles calls f for every Go file outside of the folders to be skipped.
+func walkFiles(t *testing.T, skip func(folder string) bool, tests bool, f func(dir, file string, syntax *ast.File)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(file string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -304,10 +344,10 @@ func walkBut(t *testing.T, skip func(folder string) bool, f func(dir, file strin
 			}
 			return nil
 		}
-		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+		if !strings.HasSuffix(file, ".go") || !tests && strings.HasSuffix(file, "_test.go") {
 			return nil
 		}
-		syntax, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		syntax, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/faultproxy"
@@ -15,7 +17,6 @@ import (
 	"github.com/headgate/headgate/internal/test/tally"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/test/freeport"
 )
 
 // slots is the number of hash slots of a Redis Cluster.

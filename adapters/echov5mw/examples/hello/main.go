@@ -10,9 +10,10 @@ import (
 	"log"
 	"net/http"
 
+	"github.com/labstack/echo/v5"
+
 	"github.com/headgate/headgate/adapters/echov5mw"
 	"github.com/headgate/headgate/limiter"
-	"github.com/labstack/echo/v5"
 )
 
 func main() { log.Fatal(handler().Start("127.0.0.1:8080")) }

@@ -15,11 +15,12 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/labstack/echo/v5"
+
 	"github.com/headgate/headgate/adapters/echov5mw"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
-	"github.com/labstack/echo/v5"
 )
 
 func main() {

@@ -10,6 +10,7 @@ import (
 	"log"
 
 	"github.com/gofiber/fiber/v3"
+
 	"github.com/headgate/headgate/adapters/fiberv3mw"
 	"github.com/headgate/headgate/limiter"
 )

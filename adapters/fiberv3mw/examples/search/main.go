@@ -17,6 +17,7 @@ import (
 
 	"github.com/gofiber/fiber/v3"
 	"github.com/gofiber/fiber/v3/middleware/recover"
+
 	"github.com/headgate/headgate/adapters/fiberv3mw"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"

@@ -4,8 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/pquerna/otp/totp"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
 func TestSecondFactor(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"sync/atomic"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/alert"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/collect"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
@@ -19,7 +21,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
-	"github.com/redis/go-redis/v9"
 )
 
 // App is the console without its pages.

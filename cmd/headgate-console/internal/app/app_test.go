@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
@@ -14,7 +16,6 @@ import (
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }

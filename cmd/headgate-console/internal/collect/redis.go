@@ -4,8 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate/policy/stats"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/policy/stats"
 )
 
 // Redis is a [Source] in Redis.

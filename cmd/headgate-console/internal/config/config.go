@@ -12,11 +12,12 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/oidc"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/trustedproxy"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
 	"github.com/headgate/headgate/internal/redisurl"
-	"github.com/redis/go-redis/v9"
 )
 
 // These environment variables hold the values of -db, -redis and -oidc-secret, and the content of

@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
-	"github.com/redis/go-redis/v9"
 )
 
 // trips counts the round trips of a client.

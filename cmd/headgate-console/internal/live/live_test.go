@@ -12,12 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/collect"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
-	"github.com/redis/go-redis/v9"
 )
 
 // fake is a Redis in memory, whose clock is ahead by skew.

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	my "github.com/go-sql-driver/mysql"
+
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/freeport"
 )

@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pquerna/otp/totp"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/oidc"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
-	"github.com/pquerna/otp/totp"
 )
 
 // codeAt returns the code of a secret some time from now.

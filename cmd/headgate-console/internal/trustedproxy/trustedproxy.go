@@ -10,9 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
-	"golang.org/x/net/http/httpguts"
 )
 
 // Proxies is a set of trusted proxies. Nil trusts none. It is safe for concurrent

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"golang.org/x/net/html"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
 // hookValues is the form of a webhook for applications.

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/html"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/policy"
-	"golang.org/x/net/html"
 )
 
 // injections returns 200 texts that change a page that does not escape them in their

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"golang.org/x/net/html"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
 func TestDatabaseOutageKeepsInput(t *testing.T) {

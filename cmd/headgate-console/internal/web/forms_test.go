@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/html"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
-	"golang.org/x/net/html"
 )
 
 func TestFormNeedsOnlyNameAndApplication(t *testing.T) {

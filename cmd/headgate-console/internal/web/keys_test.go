@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
@@ -15,7 +17,6 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestReadableTimeRoundsUp(t *testing.T) {

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/html"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/policy"
-	"golang.org/x/net/html"
 )
 
 // ticks returns the values of the boxes of a list.

@@ -12,9 +12,10 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/oauth2-proxy/mockoidc"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/oidc"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
-	"github.com/oauth2-proxy/mockoidc"
 )
 
 // idp is a provider of OpenID Connect whose tokens a test may change.

@@ -12,10 +12,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/html"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/policy"
-	"golang.org/x/net/html"
 )
 
 // byClass returns the texts of the elements with a class.

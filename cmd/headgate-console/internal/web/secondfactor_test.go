@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/pquerna/otp/totp"
 	"golang.org/x/net/html"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
 // codeOf goes on to the next time step, and returns its code of a secret.

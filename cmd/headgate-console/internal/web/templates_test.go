@@ -8,10 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/html"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
-	"golang.org/x/net/html"
 )
 
 // Each template leads to a form that needs no more than an application, and then makes the policy

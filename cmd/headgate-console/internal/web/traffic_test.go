@@ -11,10 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/html"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy/stats"
-	"golang.org/x/net/html"
 )
 
 func TestTrafficNeedsARole(t *testing.T) {

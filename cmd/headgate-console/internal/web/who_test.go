@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/net/html"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
@@ -19,7 +21,6 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
 	"github.com/headgate/headgate/store/redisstore"
-	"golang.org/x/net/html"
 )
 
 func (f *fakeFleet) Impose(_ context.Context, p policy.Policy, key string, span time.Duration) error {

@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/net/html"
+
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
@@ -27,7 +29,6 @@ import (
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
-	"golang.org/x/net/html"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }

@@ -12,12 +12,13 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/policy"
-	"golang.org/x/net/http/httpguts"
 )
 
 // PlanBy is the name by which policies call the plan that a trusted proxy names.

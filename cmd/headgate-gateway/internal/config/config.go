@@ -14,9 +14,10 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/internal/upgrades"
-	"github.com/redis/go-redis/v9"
 )
 
 // EnvRedis is the environment variable that holds the value of -redis, so that a URL with

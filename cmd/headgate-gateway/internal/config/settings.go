@@ -17,6 +17,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/jsonapi"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/proxy"
@@ -25,7 +27,6 @@ import (
 	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
-	"github.com/redis/go-redis/v9"
 )
 
 // DefaultApp is the application of a gateway that names none.

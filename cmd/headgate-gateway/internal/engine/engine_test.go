@@ -13,11 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }

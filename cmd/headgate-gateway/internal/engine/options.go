@@ -10,12 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/filesource"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 // MaxApps is the maximum number of applications of a gateway. Each sends its own

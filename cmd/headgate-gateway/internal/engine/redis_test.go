@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/faultproxy"
 	"github.com/headgate/headgate/internal/test/redistest"
@@ -17,7 +19,6 @@ import (
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
 	"github.com/headgate/headgate/store/failover"
-	"github.com/redis/go-redis/v9"
 )
 
 func at(addr string) *redis.UniversalOptions { return &redis.UniversalOptions{Addrs: []string{addr}} }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/filesource"
@@ -15,7 +17,6 @@ import (
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
-	"github.com/redis/go-redis/v9"
 )
 
 // shared is what the gateway has in Redis. nil has nothing.

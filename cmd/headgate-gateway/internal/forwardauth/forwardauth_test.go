@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
@@ -20,7 +22,6 @@ import (
 	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
-	"github.com/redis/go-redis/v9"
 )
 
 func TestMain(m *testing.M) {

@@ -12,10 +12,11 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/nethttp"
-	"golang.org/x/net/http/httpguts"
 )
 
 // Bounds of a body.

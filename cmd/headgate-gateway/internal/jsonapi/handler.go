@@ -23,12 +23,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/debug"
-	"github.com/redis/go-redis/v9"
 )
 
 // Prefix is the path below which the handler serves.

@@ -11,14 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }
