@@ -6,6 +6,8 @@
 //	observe        is told, never asked
 //	cmd            has mains
 //	internal/test  is imported by tests alone
+//
+// TestFigures counts how much there is to hold in one hand.
 package layers
 
 import (
@@ -262,23 +264,6 @@ func TestTemplatesAreOfTheDebugPage(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A user has to learn the names of core and limiter.
-func TestExportedNames(t *testing.T) {
-	most := map[string]int{"core": 65, "limiter": 80}
-	names := map[string][]string{}
-	walk(t, func(dir, _ string, f *ast.File) {
-		if _, counted := most[dir]; counted {
-			names[dir] = append(names[dir], exported(f)...)
-		}
-	})
-	for dir, n := range most {
-		if got := len(names[dir]); got == 0 || got > n {
-			slices.Sort(names[dir])
-			t.Errorf("%s exports %d names, want 1 to %d: %s", dir, got, n, strings.Join(names[dir], " "))
-		}
-	}
 }
 
 func exported(f *ast.File) (names []string) {

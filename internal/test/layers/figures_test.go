@@ -1,0 +1,291 @@
+package layers
+
+import (
+	"go/ast"
+	"go/scanner"
+	"go/token"
+	"go/types"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// ceilings says how much there may be to hold in one hand. Each is what it is today: who lowers
+// a figure lowers its ceiling, and nobody raises one without a word why.
+var ceilings = map[string]int{
+	"lines of code": 64_400,
+
+	"files of limiter":                                 37,
+	"files of store/redisstore":                        28,
+	"references against the order in limiter":          51,
+	"references against the order in store/redisstore": 37,
+	"files that name an algorithm":                     20,
+
+	"methods of limiter.Result":         114,
+	"files of limiter.Result":           14,
+	"methods of store/redisstore.Store": 95,
+	"files of store/redisstore.Store":   20,
+	"methods of store/memstore.shard":   36,
+	"files of store/memstore.shard":     9,
+	"methods of store/failover.Store":   66,
+	"files of store/failover.Store":     9,
+	"methods of policy.Policy":          25,
+	"files of policy.Policy":            9,
+
+	"exported names of core":    65,
+	"exported names of limiter": 80,
+
+	"exported names of nethttp":            9,
+	"exported names of ginmw":              8,
+	"exported names of echomw":             8,
+	"exported names of fibermw":            8,
+	"exported names of adapters/echov5mw":  9,
+	"exported names of adapters/fiberv3mw": 8,
+
+	"lines of nethttp":            360,
+	"lines of ginmw":              305,
+	"lines of echomw":             276,
+	"lines of fibermw":            314,
+	"lines of adapters/echov5mw":  290,
+	"lines of adapters/fiberv3mw": 328,
+}
+
+// With -v it prints the figures.
+func TestFigures(t *testing.T) {
+	house := survey(t)
+	figures := map[string]int{"lines of code": house.lines, "files that name an algorithm": len(house.algorithms)}
+	for _, dir := range []string{"limiter", "store/redisstore"} {
+		r := house.room(dir)
+		figures["files of "+dir] = len(r.files)
+		figures["references against the order in "+dir] = r.against(t)
+	}
+	for _, dir := range []string{"limiter", "store/redisstore", "store/memstore", "store/failover", "policy"} {
+		name, methods, files := house.room(dir).largest()
+		figures["methods of "+dir+"."+name] = methods
+		figures["files of "+dir+"."+name] = files
+	}
+	for _, dir := range []string{"core", "limiter"} {
+		figures["exported names of "+dir] = len(house.room(dir).exported)
+	}
+	for _, dir := range []string{"nethttp", "ginmw", "echomw", "fibermw", "adapters/echov5mw", "adapters/fiberv3mw"} {
+		figures["exported names of "+dir] = len(house.room(dir).exported)
+		figures["lines of "+dir] = house.room(dir).lines
+	}
+
+	for _, of := range slices.Sorted(maps.Keys(figures)) {
+		is, ceiling := figures[of], ceilings[of]
+		t.Logf("%6d of at most %6d %s", is, ceiling, of)
+		if is == 0 || is > ceiling {
+			t.Errorf("%s: %d, want 1 to %d", of, is, ceiling)
+		}
+	}
+	for of := range ceilings {
+		if _, ok := figures[of]; !ok {
+			t.Errorf("%s: nothing is counted", of)
+		}
+	}
+	t.Logf("that name an algorithm: %s", strings.Join(house.algorithms, " "))
+}
+
+// A plan is what a survey of all modules has found. Tests are no part of it.
+type plan struct {
+	lines      int // of code, without blank lines and comments
+	rooms      map[string]*room
+	algorithms []string // files outside of core and lua that name an algorithm
+}
+
+// A room is a package.
+type room struct {
+	lines    int
+	exported []string
+	files    map[string]*ast.File
+	methods  map[string][]string // by receiver: the file of each
+}
+
+func (p *plan) room(dir string) *room {
+	if p.rooms[dir] == nil {
+		p.rooms[dir] = &room{files: map[string]*ast.File{}, methods: map[string][]string{}}
+	}
+	return p.rooms[dir]
+}
+
+func survey(t *testing.T) *plan {
+	t.Helper()
+	p := &plan{rooms: map[string]*room{}}
+	walkAll(t, func(dir, file string, f *ast.File) {
+		if isFree(dir) && !strings.HasPrefix(dir, "internal/") || strings.HasPrefix(dir, "internal/test") || strings.HasSuffix(dir, "test") {
+			return
+		}
+
+		r := p.room(dir)
+		n := linesOf(t, file)
+		p.lines += n
+		r.lines += n
+		r.files[path.Base(file)] = f
+		r.exported = append(r.exported, exported(f)...)
+		for _, d := range f.Decls {
+			if d, ok := d.(*ast.FuncDecl); ok && d.Recv != nil {
+				name := receiver(d)
+				r.methods[name] = append(r.methods[name], path.Base(file))
+			}
+		}
+		if dir != "lua" && namesAlgorithm(f) {
+			p.algorithms = append(p.algorithms, file)
+		}
+	})
+	return p
+}
+
+// linesOf returns the lines of a file that have a token which is no comment.
+func linesOf(t *testing.T, file string) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	var s scanner.Scanner
+	set := token.NewFileSet()
+	s.Init(set.AddFile(file, -1, len(text)), text, nil, 0)
+	lines := map[int]bool{}
+	for {
+		pos, tok, literal := s.Scan()
+		if tok == token.EOF {
+			return len(lines)
+		}
+		if tok == token.SEMICOLON && literal == "\n" {
+			continue
+		}
+		first := set.Position(pos).Line
+		for i := range 1 + strings.Count(literal, "\n") {
+			lines[first+i] = true
+		}
+	}
+}
+
+// receiver returns the name of the type of a method.
+func receiver(d *ast.FuncDecl) string {
+	e := d.Recv.List[0].Type
+	for {
+		switch x := e.(type) {
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.IndexListExpr:
+			e = x.X
+		case *ast.Ident:
+			return x.Name
+		}
+	}
+}
+
+// largest returns the type with the most methods, and in how many files they are.
+func (r *room) largest() (name string, methods, files int) {
+	for n, in := range r.methods {
+		if len(in) > methods || len(in) == methods && n < name {
+			slices.Sort(in)
+			name, methods, files = n, len(in), len(slices.Compact(slices.Clone(in)))
+		}
+	}
+	return name, methods, files
+}
+
+// against returns how many pairs of files there are of which the first uses a name that the
+// second declares, although it stands before it in the order of reading. The order is one in
+// which few are.
+func (r *room) against(t *testing.T) int {
+	t.Helper()
+	var files []*ast.File
+	for _, f := range r.files {
+		files = append(files, f)
+	}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	// What other packages declare is not known, and does not matter.
+	config := types.Config{Error: func(error) {}, Importer: nothing{}}
+	own, _ := config.Check("room", fset, files, info)
+
+	uses := map[[2]string]bool{}
+	for id, object := range info.Uses {
+		if object.Pkg() != own {
+			continue
+		}
+		from, to := fset.Position(id.Pos()).Filename, fset.Position(object.Pos()).Filename
+		if from != to {
+			uses[[2]string{from, to}] = true
+		}
+	}
+	if len(uses) == 0 {
+		t.Fatal("no file uses another")
+	}
+	return countAgainst(uses)
+}
+
+// nothing imports an empty package for every path.
+type nothing struct{}
+
+func (nothing) Import(name string) (*types.Package, error) {
+	p := types.NewPackage(name, path.Base(name))
+	p.MarkComplete()
+	return p, nil
+}
+
+// countAgainst puts the files into an order, those that are used before those that use them, and
+// returns how many arrows from a file to one that it uses run against it. It begins with
+// the order of their names, and moves one file after the other while that helps.
+func countAgainst(uses map[[2]string]bool) int {
+	var files []string
+	for arrow := range uses {
+		files = append(files, arrow[0], arrow[1])
+	}
+	slices.Sort(files)
+	files = slices.Compact(files)
+
+	count := func(order []string) (n int) {
+		at := map[string]int{}
+		for i, file := range order {
+			at[file] = i
+		}
+		for arrow := range uses {
+			if at[arrow[0]] < at[arrow[1]] {
+				n++
+			}
+		}
+		return n
+	}
+
+	fewest := count(files)
+	for better := true; better; {
+		better = false
+		for i := range files {
+			for j := range files {
+				order := slices.Clone(files)
+				file := order[i]
+				order = slices.Insert(slices.Delete(order, i, i+1), j, file)
+				if n := count(order); n < fewest {
+					files, fewest, better = order, n, true
+				}
+			}
+		}
+	}
+	return fewest
+}
+
+// namesOfAlgorithms are the constants of core.
+var namesOfAlgorithms = []string{"FixedWindow", "SlidingLog", "SlidingWindow", "TokenBucket", "GCRA", "CalendarWindow", "Concurrency"}
+
+// namesAlgorithm reports whether a file outside of core names an algorithm of it.
+func namesAlgorithm(f *ast.File) (is bool) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains(namesOfAlgorithms, s.Sel.Name) {
+			x, isName := s.X.(*ast.Ident)
+			is = is || isName && x.Name == "core"
+		}
+		return !is
+	})
+	return is
+}
