@@ -54,7 +54,7 @@ func (b Ban) check(r *Rule) []error {
 	if err := known.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("Ban: %w", err))
 	}
-	if r.OnLimit == Degrade || r.OnLimit > 0 {
+	if r.OnLimit == Degrade || r.OnLimit.kind == waits {
 		errs = append(errs, fmt.Errorf("Ban: only a rule that refuses requests can ban, and OnLimit is %s", r.OnLimit))
 	}
 	if err := b.checkLimit(&r.Limit); err != nil {

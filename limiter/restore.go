@@ -74,7 +74,7 @@ func appendText(b []byte, s string) []byte {
 func appendDecided(b []byte, op *core.Op, d *core.Decision, onLimit Action) []byte {
 	b = append(b, flag(flagAdmitted, d.Allowed)|flag(flagFallback, d.Fallback)|flag(flagLeased, op.Lease != ""))
 	b = appendText(appendText(appendText(b, op.Rule), op.Key), op.Limit.String())
-	b = binary.AppendVarint(b, int64(onLimit))
+	b = binary.AppendVarint(b, onLimit.number())
 	b = binary.AppendVarint(b, min(op.Cost, maxEncodedUnits)) // a Cost above it was refused
 	b = binary.AppendVarint(b, d.Taken)
 	b = binary.AppendVarint(b, d.At)
@@ -192,7 +192,7 @@ func (r *encoded) text() string {
 func (r *encoded) addDecided(res *Result, own bool) {
 	flags := r.byte()
 	name, key, text := r.text(), r.text(), r.text()
-	rule := &activeRule{Rule: Rule{Name: name, OnLimit: Action(r.number(int64(Shadow), int64(core.MaxBooking)))}}
+	rule := &activeRule{Rule: Rule{Name: name, OnLimit: r.action()}}
 	cost, taken := r.number(0, maxEncodedUnits), r.number(0, maxEncodedUnits)
 	d := core.Decision{Allowed: flags&flagAdmitted != 0, Fallback: flags&flagFallback != 0, Taken: taken,
 		At: r.number(0, maxEncodedUnits), ResetAfter: time.Duration(r.number(0, int64(core.Never)))}
@@ -221,6 +221,24 @@ func (r *encoded) addDecided(res *Result, own bool) {
 		op.Windows = rule.terms.windowsNow()
 	}
 	res.out[len(res.out)-1] = d
+}
+
+// number returns the action as a result is encoded with it: the longest wait in nanoseconds, or
+// 0, -1 or -2.
+func (a Action) number() int64 {
+	if a.kind == waits {
+		return int64(a.maxWait)
+	}
+	return -int64(a.kind)
+}
+
+// action reads the number of an action.
+func (r *encoded) action() Action {
+	n := r.number(-int64(shadows), int64(core.MaxBooking))
+	if n > 0 {
+		return Wait(time.Duration(n))
+	}
+	return Action{kind: actionKind(-n)}
 }
 
 // restore gives a rule that was encoded its limit and, if it is still in force, its ban.

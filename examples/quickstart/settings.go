@@ -125,7 +125,7 @@ func parseOver(text string) (limiter.Action, error) {
 	span, isWait := strings.CutPrefix(text, "wait:")
 	d, err := time.ParseDuration(span)
 	if !isWait || err != nil || d <= 0 || d > core.MaxBooking {
-		return 0, fmt.Errorf("%q is none of reject, degrade, shadow, wait:2s (above 0, at most 1h)", text)
+		return limiter.Action{}, fmt.Errorf("%q is none of reject, degrade, shadow, wait:2s (above 0, at most 1h)", text)
 	}
 	return limiter.Wait(d), nil
 }
