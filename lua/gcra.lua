@@ -122,7 +122,7 @@ local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y
     end
     used0 = min(used0, (floor(MAX_QUEUE / period0) + 4) * quota0) -- no more can be in use
     if mark0 > now then
-      used0, mark0, changed = min(used0, burst0), now, true
+      used0, mark0, changed, written_slot = min(used0, burst0), now, true, nil
     end
     local since = now - mark0
     if since < span(period0, quota0, used0) then

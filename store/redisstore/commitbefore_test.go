@@ -28,7 +28,7 @@ import (
 const repository = "../.."
 
 // folders are those that the store needs.
-var folders = []string{"core", "events", "internal", "lua", "store"}
+var folders = []string{"core", "internal", "lua", "observe", "store"}
 
 // service is the program that both versions run.
 const service = "store/redisstore/testdata/version"
