@@ -27,7 +27,10 @@ local function voids(step, lasting)
       at, till, begin = string.match(text, '^v(%d+) (%d+);()')
       at, till, inner = math.min(at or 0, NEVER), math.min(till or 0, NEVER), nil
       if begin then
-        inner = #text >= begin and string.sub(text, begin)
+        inner = string.sub(text, begin)
+        if inner == '' then
+          inner = false
+        end
       end
     end
     if till <= now then

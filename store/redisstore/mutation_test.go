@@ -159,6 +159,9 @@ func (m *mutant) difference(t *testing.T, c *redis.Client) string {
 		clock := storetest.NewClock()
 		found = remembered(t, factory(t, clock), clock)
 	}
+	if found == "" && m.file == "void.lua" {
+		found = struck(t, c, scripts)
+	}
 	if found == "" && m.file == "batch.lua" {
 		found = inBatches()
 	}
@@ -167,6 +170,9 @@ func (m *mutant) difference(t *testing.T, c *redis.Client) string {
 	}
 	if found == "" {
 		found = inBatches()
+	}
+	if found == "" {
+		found = storetest.Missed(t, factory)
 	}
 	if found == "" {
 		found = inHistories(20_000)
@@ -209,6 +215,44 @@ func misread(t *testing.T, c *redis.Client, store core.Store) string {
 		}
 	}
 	return ""
+}
+
+// struck tells what a refund gives back after a Reset by a store that has seen no ban, of a key
+// that another store has refused under one, if it gives anything back.
+func struck(t *testing.T, c *redis.Client, scripts *lua.Scripts) string {
+	t.Helper()
+	prefix, clock := redistest.Prefix(t), storetest.NewClock()
+	apply := func(op core.Op) core.Decision {
+		s := MustNew(c, Options{Prefix: prefix, Timeout: endless, Clock: clock.Now})
+		s.scripts = scripts
+		out := make([]core.Decision, 1)
+		if err := s.Apply(context.Background(), []core.Op{op}, out); err != nil {
+			t.Log(err)
+		}
+		return out[0]
+	}
+
+	take := core.Op{Rule: "r", Key: "k", Limit: limit(t, "2/1h"), Cost: 2}
+	taken := apply(take)
+	refused := take
+	refused.Ban = &core.Ban{Strikes: 9, Within: time.Hour, For: time.Hour, Max: time.Hour}
+	apply(refused)
+	reset := take
+	reset.Verb = core.Reset
+	apply(reset)
+	clock.Add(time.Second)
+	apply(take)
+	if d := apply(take.Refund(taken)); d.Remaining != 0 {
+		return fmt.Sprintf("%d units are left", d.Remaining)
+	}
+	return ""
+}
+
+func TestResetOfARefusedKeyMakesItsTakesVoid(t *testing.T) {
+	_, c := served(t)
+	if found := struck(t, c, &lua.Scripts{Files: scripts(t)}); found != "" {
+		t.Error(found)
+	}
 }
 
 // remembered tells how long a ban lasts that begins when the one before is forgotten, if not

@@ -4,6 +4,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -19,19 +20,51 @@ var files embed.FS
 // timelines/README.txt explains how they are written.
 func Timelines(t *testing.T, f Factory) {
 	t.Helper()
+	for _, name := range timelines(t) {
+		t.Run(strings.TrimSuffix(path.Base(name), ".txt"), func(t *testing.T) {
+			Play(t, f, name, timelineText(t, name))
+		})
+	}
+}
+
+// Missed plays the timelines for a test that expects a wrong answer: it returns the first, or
+// "" if all are right.
+func Missed(t testing.TB, f Factory) string {
+	t.Helper()
+	for _, name := range timelines(t) {
+		cases, err := parseTimelines(name, timelineText(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range cases {
+			if err := cases[i].play(t, f, name); err != nil {
+				return err.Error()
+			}
+		}
+	}
+	return ""
+}
+
+// timelines returns the names of the files.
+func timelines(t testing.TB) (names []string) {
+	t.Helper()
 	entries, err := files.ReadDir("timelines")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, entry := range entries {
-		text, err := files.ReadFile("timelines/" + entry.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Run(strings.TrimSuffix(entry.Name(), ".txt"), func(t *testing.T) {
-			Play(t, f, "timelines/"+entry.Name(), string(text))
-		})
+		names = append(names, "timelines/"+entry.Name())
 	}
+	return names
+}
+
+func timelineText(t testing.TB, name string) string {
+	t.Helper()
+	text, err := files.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // Play plays the cases of one timeline text, such as the one that [Diff]
@@ -42,17 +75,26 @@ func Play(t *testing.T, f Factory, name, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range cases {
-		t.Run(c.name, func(t *testing.T) {
-			clock := NewClock()
-			p := newPlayer(f(t, clock), clock, "")
-			for i := range c.steps {
-				if err := p.check(&c.steps[i]); err != nil {
-					t.Fatalf("%s:%d: %v", name, c.steps[i].line, err)
-				}
+	for i := range cases {
+		t.Run(cases[i].name, func(t *testing.T) {
+			if err := cases[i].play(t, f, name); err != nil {
+				t.Fatal(err)
 			}
 		})
 	}
+}
+
+// play plays a case on a new store. The error says in which line of the file what is wrong.
+func (c *scenario) play(t testing.TB, f Factory, name string) error {
+	t.Helper()
+	clock := NewClock()
+	p := newPlayer(f(t, clock), clock, "")
+	for i := range c.steps {
+		if err := p.check(&c.steps[i]); err != nil {
+			return fmt.Errorf("%s:%d: %w", name, c.steps[i].line, err)
+		}
+	}
+	return nil
 }
 
 // check plays the step as often as asked. The fields of the answer are compared
