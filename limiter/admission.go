@@ -89,7 +89,7 @@ func (a *Admission) Status() int {
 	case Pass:
 		return 0
 	case QueueFull:
-		return cmp.Or(a.result.limiter.queue.fullStatus, unavailableStatus)
+		return cmp.Or(a.result.limiter.queueFullStatus, unavailableStatus)
 	case Failed:
 		return unavailableStatus
 	}

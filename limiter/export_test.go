@@ -28,4 +28,4 @@ func (l *Limiter) AwaitReleases() {
 }
 
 // Lines is how many keys have a line.
-func (l *Limiter) Lines() int { return int(l.queue.lines.count.Load()) }
+func (l *Limiter) Lines() int { return l.queue.Lines() }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/internal/waitline"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/store/memstore"
 )
@@ -36,40 +37,41 @@ var ErrClosed = errors.New("headgate: the limiter is closed")
 // Limiter decides about requests by rules and keeps the counts in a store. It is
 // safe for concurrent use.
 type Limiter struct {
-	name           string // or ""
-	store          core.Store
-	release        func() // of the memory that the store brings
-	set            atomic.Pointer[ruleSet]
-	headers        HeaderStyle
-	customHeaders  func([]RuleDecision) []Header
-	refused        Template
-	failed         Template
-	degraded       Template
-	keepResult     bool
-	cancelOnLost   bool
-	skipPreflights bool
-	fallbacks      fallbacks
-	onError        func(context.Context, error)
-	observer       events.Observer
-	counter        events.Counter // the observer, nil unless it counts
-	hooks          *events.Hooks  // never nil
-	records        sync.Pool      // of *events.Request
-	bans           banLog
-	storeLog       storeLog
-	found          found
-	held           atomic.Int64 // leases
-	top            int          // Config.Top
-	closed         sync.Once
-	queue          waitQueue
-	leases         *leaseSource
-	releases       releaseQueue
-	background     *background // nil for a store in memory, which is asked at once
-	admissions     sync.Pool
-	warner         warner
-	failures       failureLog
-	mark           *Mark           // without a rule; no other limiter has it
-	life           context.Context // ends with Close
-	end            context.CancelFunc
+	name            string // or ""
+	store           core.Store
+	release         func() // of the memory that the store brings
+	set             atomic.Pointer[ruleSet]
+	headers         HeaderStyle
+	customHeaders   func([]RuleDecision) []Header
+	refused         Template
+	failed          Template
+	degraded        Template
+	keepResult      bool
+	cancelOnLost    bool
+	skipPreflights  bool
+	fallbacks       fallbacks
+	onError         func(context.Context, error)
+	observer        events.Observer
+	counter         events.Counter // the observer, nil unless it counts
+	hooks           *events.Hooks  // never nil
+	records         sync.Pool      // of *events.Request
+	bans            banLog
+	storeLog        storeLog
+	found           found
+	held            atomic.Int64 // leases
+	top             int          // Config.Top
+	closed          sync.Once
+	queue           waitline.Queue
+	queueFullStatus int // 0 means 503
+	leases          *leaseSource
+	releases        releaseQueue
+	background      *background // nil for a store in memory, which is asked at once
+	admissions      sync.Pool
+	warner          warner
+	failures        failureLog
+	mark            *Mark           // without a rule; no other limiter has it
+	life            context.Context // ends with Close
+	end             context.CancelFunc
 }
 
 // New returns a limiter, or an error that joins all mistakes in c; each mistake in
@@ -114,8 +116,8 @@ func New(c Config) (*Limiter, error) {
 	l.mark = newMark("", l.leases.next()[:16])
 	l.life, l.end = context.WithCancel(context.Background())
 	l.warner.start(c.Logger)
-	l.queue.start(cmp.Or(c.MaxWaiters, DefaultMaxWaiters), cmp.Or(c.MaxWaitersPerKey, DefaultMaxWaitersPerKey))
-	l.queue.fullStatus = c.QueueFullStatus
+	l.queue.Init(cmp.Or(c.MaxWaiters, DefaultMaxWaiters), cmp.Or(c.MaxWaitersPerKey, DefaultMaxWaitersPerKey))
+	l.queueFullStatus = c.QueueFullStatus
 
 	l.enforce(set)
 	l.listen(c.Hooks)
@@ -166,7 +168,7 @@ func (l *Limiter) enforce(set *ruleSet) {
 // request that waits is answered. [Limiter.Close] refuses them all instead. Shutdown may
 // be called again; the deadline of the first call counts.
 func (l *Limiter) Shutdown(ctx context.Context) error {
-	empty := l.queue.drain(ctx)
+	empty := l.queue.Drain(ctx)
 	defer l.Close()
 	select {
 	case <-empty:
@@ -463,7 +465,7 @@ func (l *Limiter) repay(ctx context.Context, undo []core.Op) []core.Decision {
 		l.report(ctx, err)
 		return nil
 	}
-	l.queue.noteReleases(undo)
+	l.queue.NoteReleases(undo)
 	return out
 }
 
@@ -498,7 +500,7 @@ func (l *Limiter) runReleases() {
 			l.releases.retry(l.runReleases)
 			return
 		}
-		l.queue.noteReleases([]core.Op{op})
+		l.queue.NoteReleases([]core.Op{op})
 		l.releases.done()
 	}
 }
@@ -569,7 +571,7 @@ func (l *Limiter) reportSharedKey(r *activeRule, key string, from origin) {
 func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	due, draining := time.Now().Add(d), l.queue.draining
+	due, draining := time.Now().Add(d), l.queue.Draining()
 	for {
 		select {
 		case <-timer.C:
@@ -579,7 +581,7 @@ func (l *Limiter) sleep(ctx context.Context, d time.Duration) error {
 		case <-l.life.Done():
 			return ErrClosed
 		case <-draining:
-			if l.queue.endsBy(due) {
+			if l.queue.EndsBy(due) {
 				return ErrClosed
 			}
 			draining = nil

@@ -404,7 +404,7 @@ func (res *Result) apply(ctx context.Context, verb core.Verb) error {
 	if err := res.limiter.apply(ctx, res.ops, res.out); err != nil {
 		return err
 	}
-	res.limiter.queue.noteReleases(res.ops)
+	res.limiter.queue.NoteReleases(res.ops)
 	return nil
 }
 
@@ -615,7 +615,7 @@ func (res *Result) applyRefunds(ctx context.Context, ops []core.Op, settled int)
 	if res.concluded { // or else it was never told that they were charged
 		res.limiter.tellUnits(ops, out, settled)
 	}
-	res.limiter.queue.noteReleases(ops)
+	res.limiter.queue.NoteReleases(ops)
 	return nil
 }
 

@@ -86,7 +86,7 @@ type Trouble struct {
 // Status returns the status of the limiter. It asks no server.
 func (l *Limiter) Status() Status {
 	st := Status{Name: l.name, At: time.Now(), Since: l.warner.started, Closed: l.isClosed(), Stores: l.Stores(),
-		MaxWaiting: l.queue.max, Leases: l.held.Load()}
+		MaxWaiting: l.queue.Max(), Leases: l.held.Load()}
 	for _, r := range l.set.Load().rules {
 		rule := RuleStatus{Rule: r.Rule, OnStoreError: r.failureMode}
 		if t := r.tally; t != nil {
@@ -98,9 +98,7 @@ func (l *Limiter) Status() Status {
 	if r, ok := l.store.(core.Remote); ok {
 		st.Calls.AtMost = r.MaxCall()
 	}
-	l.queue.mu.Lock()
-	st.Waiting = l.queue.waiting
-	l.queue.mu.Unlock()
+	st.Waiting = l.queue.Waiting()
 	l.failures.kinds.Range(func(_, value any) bool {
 		f := value.(*failures)
 		if t := f.trouble.status(st.At); !t.Last.IsZero() {

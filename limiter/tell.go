@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/waitline"
 	"github.com/headgate/headgate/observe/events"
 )
 
@@ -84,9 +85,9 @@ func (l *Limiter) tellRules(err error) {
 	}
 }
 
-func (l *Limiter) tellQueue(p waitKey, change int) {
+func (l *Limiter) tellQueue(k waitline.Key, change int) {
 	if l.hooks.Queue != nil {
-		l.hooks.Queue(events.Queue{Rule: p.rule, Change: change})
+		l.hooks.Queue(events.Queue{Rule: k.Rule, Change: change})
 	}
 }
 
@@ -480,21 +481,24 @@ func (res *Result) verdictOf(i int, all events.Verdict) events.Verdict {
 // maxBanLog is how many bans a limiter remembers to have told.
 const maxBanLog = 4096
 
+// bannedKey is a key under the ban of a rule.
+type bannedKey struct{ rule, key string }
+
 // banLog knows the bans that were told. The zero value is ready for use.
 type banLog struct {
 	mu    sync.Mutex
-	until map[waitKey]int64 // by the clock of the store
+	until map[bannedKey]int64 // by the clock of the store
 }
 
 // begins reports whether the ban is told for the first time.
-func (b *banLog) begins(k waitKey, now, until int64) bool {
+func (b *banLog) begins(k bannedKey, now, until int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if end, known := b.until[k]; known && now < end {
 		return false
 	}
 	if b.until == nil || len(b.until) >= maxBanLog {
-		b.until = map[waitKey]int64{}
+		b.until = map[bannedKey]int64{}
 	}
 	k.key = strings.Clone(k.key)
 	b.until[k] = until
@@ -502,7 +506,7 @@ func (b *banLog) begins(k waitKey, now, until int64) bool {
 }
 
 // ends forgets a ban, and reports whether it was told.
-func (b *banLog) ends(k waitKey) bool {
+func (b *banLog) ends(k bannedKey) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	_, known := b.until[k]
@@ -514,7 +518,7 @@ func (b *banLog) ends(k waitKey) bool {
 func (res *Result) tellBans() {
 	for i := range res.out {
 		op, d := &res.ops[i], &res.out[i]
-		if d.Banned && op.Ban != nil && res.limiter.bans.begins(waitKey{op.Rule, op.Key}, d.At, d.At+d.RetryAfter.Microseconds()) {
+		if d.Banned && op.Ban != nil && res.limiter.bans.begins(bannedKey{op.Rule, op.Key}, d.At, d.At+d.RetryAfter.Microseconds()) {
 			res.limiter.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, For: d.RetryAfter})
 		}
 	}
@@ -527,7 +531,7 @@ func (res *Result) tellLifted() {
 	}
 	for i := range res.ops {
 		op := &res.ops[i]
-		if op.Ban != nil && res.limiter.bans.ends(waitKey{op.Rule, op.Key}) {
+		if op.Ban != nil && res.limiter.bans.ends(bannedKey{op.Rule, op.Key}) {
 			res.limiter.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, Lifted: true})
 		}
 	}

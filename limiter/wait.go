@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/waitline"
 )
 
 const (
@@ -17,42 +18,26 @@ const (
 	// pollPause is the time between two questions about the leases of a key that other
 	// processes may hold. Releases in this process need no question.
 	pollPause = 50 * time.Millisecond
-
-	// drainMargin is how long before the deadline of a Shutdown requests stop waiting for
-	// leases, so that their answers are not cut off. No store can say when a lease is
-	// released.
-	drainMargin = 100 * time.Millisecond
 )
 
 // wait is the state of one request that may wait.
 type wait struct {
-	queue   *waitQueue
+	queue   *waitline.Queue
+	turn    waitline.Turn
 	start   time.Time
 	maxWait time.Duration // by the context's deadline
 	waited  time.Duration
-	key     waitKey // under which it is counted among those that wait
+	key     waitline.Key // under which it is counted among those that wait
 	queued  bool
 
-	arrival    arrival
 	interested bool   // in releases
 	released   uint64 // the releases of its keys before the last question
-	in         *waiter
-	line       waitKey       // of in
-	horizon    time.Duration // how far ahead it may book there
 
 	asked    bool // the last question was a Take
 	began    time.Time
 	answered time.Time
-	retry    time.Time // when to ask for leases again by the last answer
-	left     bool      // by the last answer the line's key has units left, or the store failed
-	slot     *slot     // that the last answer has booked, until the request is in its line
-
-	usedSlot bool // it was admitted by a slot
-	hopeless bool // it was refused when it came to its line
-
-	draining <-chan struct{} // nil once noticed
-	drains   bool            // a Shutdown has begun
-	drained  time.Time       // when the wait for a slot or lease ends because of it
+	retry    time.Time      // when to ask for leases again by the last answer
+	slot     *waitline.Slot // that the last answer has booked, until the request is in its line
 }
 
 // decide lets the store decide, and waits if mayWait is true and a rule says so.
@@ -61,7 +46,7 @@ func (res *Result) decide(ctx context.Context, mayWait bool) error {
 		return res.ask(ctx)
 	}
 	start, answered := time.Now(), time.Time{}
-	if res.lease == "" && res.limiter.queue.lines.count.Load() == 0 { // most requests end here
+	if res.lease == "" && res.limiter.queue.Lines() == 0 { // most requests end here
 		if err := res.ask(ctx); err != nil || res.allowed {
 			return err
 		}
@@ -74,7 +59,7 @@ func (res *Result) decide(ctx context.Context, mayWait bool) error {
 // answered, or is still to be asked if that is zero.
 func (res *Result) waitForTurn(ctx context.Context, start, answered time.Time) (err error) {
 	w := wait{queue: &res.limiter.queue, start: start, maxWait: core.MaxBooking}
-	w.arrival = arrival{start, noNumber}
+	w.turn = w.queue.Arrive(start)
 	if deadline, ok := ctx.Deadline(); ok {
 		// A turn at the very deadline would come too late.
 		w.maxWait = min(w.maxWait, deadline.Sub(start)-time.Microsecond)
@@ -109,13 +94,11 @@ func (w *wait) heed(ctx context.Context, res *Result) (again bool, err error) {
 	if res.allowed {
 		w.slot = res.newSlot(w.answered)
 	}
-	if res.notQueued = w.enter(res.limiter, keyOf(&res.ops[i])); res.notQueued != nil {
+	if res.notQueued = w.enter(res.limiter, waitline.KeyOf(&res.ops[i])); res.notQueued != nil {
 		return false, nil
 	}
 	return w.waitInLine(ctx, res, i, span)
 }
-
-func keyOf(op *core.Op) waitKey { return waitKey{op.Rule, op.Key} }
 
 // remaining returns the time for which the request may still wait for rule i.
 func (w *wait) remaining(res *Result, i int) time.Duration {
@@ -130,11 +113,8 @@ func (w *wait) remaining(res *Result, i int) time.Duration {
 func (w *wait) boundBookings(res *Result) {
 	for i := range res.ops {
 		res.ops[i].MaxWait = 0
-		if w.in != nil {
-			res.ops[i].MaxWait = w.remaining(res, i)
-			if keyOf(&res.ops[i]) == w.line {
-				res.ops[i].MaxWait = min(res.ops[i].MaxWait, w.horizon)
-			}
+		if w.turn.InLine() {
+			res.ops[i].MaxWait = min(w.remaining(res, i), w.turn.Horizon(waitline.KeyOf(&res.ops[i])))
 		}
 	}
 }
@@ -173,19 +153,22 @@ func (w *wait) reason(res *Result) (longest int, span time.Duration) {
 }
 
 // enter takes a place in the queue for the whole wait, or returns an error.
-func (w *wait) enter(l *Limiter, p waitKey) error {
+func (w *wait) enter(l *Limiter, k waitline.Key) error {
 	switch {
 	case w.queued:
 		return nil
 	case l.isClosed():
 		return ErrClosed
 	}
-	err := l.queue.enter(p)
-	if err == nil {
-		w.key, w.queued = p, true
-		l.tellQueue(p, 1)
+	switch l.queue.Enter(k) {
+	case waitline.ErrFull:
+		return ErrQueueFull
+	case waitline.ErrDrained:
+		return ErrClosed
 	}
-	return err
+	w.key, w.queued = k, true
+	l.tellQueue(k, 1)
+	return nil
 }
 
 // leave ends the wait.
@@ -193,10 +176,10 @@ func (w *wait) leave(ctx context.Context, res *Result) {
 	l := res.limiter
 	w.leaveLine(ctx, res)
 	if w.interested {
-		l.queue.lines.interested.Add(-1)
+		l.queue.Interested(-1)
 	}
 	if w.queued {
-		l.queue.leave(w.key)
+		l.queue.Exit(w.key)
 		l.tellQueue(w.key, -1)
 	}
 }
@@ -242,7 +225,7 @@ func (w *wait) waitsFor(res *Result, i int) bool {
 func (w *wait) countReleases(res *Result) {
 	if !w.interested {
 		w.interested = true
-		w.queue.lines.interested.Add(1)
+		w.queue.Interested(1)
 	}
 	w.released = w.releases(res)
 }
@@ -252,7 +235,7 @@ func (w *wait) countReleases(res *Result) {
 func (w *wait) releases(res *Result) (n uint64) {
 	for i := range res.ops {
 		if w.waitsForLease(res, i) {
-			n += w.queue.lines.counter(keyOf(&res.ops[i])).Load()
+			n += w.queue.Releases(waitline.KeyOf(&res.ops[i]))
 		}
 	}
 	return n
@@ -260,29 +243,18 @@ func (w *wait) releases(res *Result) (n uint64) {
 
 // isBehind reports whether an older request has to be served before this one.
 func (w *wait) isBehind(res *Result) bool {
-	q := w.queue
 	now := time.Now()
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for i := range res.ops {
-		if w.lineAheadLocked(res, i, now) != nil {
+		if w.isBehindAt(res, i, now) {
 			return true
 		}
 	}
 	return false
 }
 
-// lineAheadLocked returns the line of rule i if an older request in it has to be served before
-// this one, or else nil.
-func (w *wait) lineAheadLocked(res *Result, i int, now time.Time) *line {
-	if !w.waitsFor(res, i) {
-		return nil
-	}
-	n := w.queue.lines.of[keyOf(&res.ops[i])]
-	if n == nil || !n.isAhead(w.arrival, now) {
-		return nil
-	}
-	return n
+// isBehindAt reports whether an older request has to be served before this one under rule i.
+func (w *wait) isBehindAt(res *Result, i int, now time.Time) bool {
+	return w.waitsFor(res, i) && w.turn.IsBehind(waitline.KeyOf(&res.ops[i]), now)
 }
 
 // peek asks the store without taking units. Rules under which older requests have to be
@@ -311,12 +283,9 @@ func (w *wait) peek(ctx context.Context, res *Result) (again bool, err error) {
 // the answer is to be when the units come back, and not whether they can be booked.
 func (w *wait) beginPeek(res *Result) {
 	setVerbs(res, core.Peek)
-	q := w.queue
 	now := time.Now()
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for i := range res.ops {
-		if w.lineAheadLocked(res, i, now) != nil {
+		if w.isBehindAt(res, i, now) {
 			res.ops[i].MaxWait = 0
 		}
 	}
@@ -343,52 +312,24 @@ func (w *wait) isStruck(res *Result) bool {
 // putBehind makes the rules refuse under which older requests have to be served before, and
 // reports whether there are any.
 func (w *wait) putBehind(res *Result) (behind bool) {
-	q := w.queue
 	now := time.Now()
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	for i := range res.ops {
-		n := w.lineAheadLocked(res, i, now)
-		res.calls[i].behind = n != nil
-		if n != nil {
-			d := &res.out[i]
-			d.RetryAfter = max(minPause, w.turn(n, q.endsOfLocked(keyOf(&res.ops[i])), &res.ops[i], d, now))
-			d.Allowed, behind = false, true
+		d, c := &res.out[i], &res.calls[i]
+		c.behind = false
+		if !w.waitsFor(res, i) {
+			continue
+		}
+		var retry time.Duration
+		if retry, c.behind = w.turn.After(&res.ops[i], d, now); c.behind {
+			d.Allowed, d.RetryAfter, behind = false, max(minPause, retry), true
 		}
 	}
 	return behind
 }
 
-// turn returns the time until the turn of the request behind those in the line, as far as
-// that is known. d is the decision of a Peek.
-func (w *wait) turn(n *line, e *ends, op *core.Op, d *core.Decision, now time.Time) time.Duration {
-	if op.Limit.Leased() || d.RetryAfter == core.Never {
-		return d.RetryAfter
-	}
-	units := n.unitsBefore(w.arrival)
-	if x := n.asking; x != nil && op.Limit.Books() && x.slot == nil && x.arrival.before(w.arrival) {
-		units -= x.cost // the store may have booked for it already
-	}
-	before := e.expect(units)
-	if !op.Limit.Books() {
-		return max(d.RetryAfter, n.due.Add(periodsOf(&op.Limit, before+op.Cost)).Sub(now))
-	}
-	if d.Allowed {
-		before -= d.Remaining - op.Cost
-	}
-	return d.RetryAfter + spanOf(&op.Limit, before)
-}
-
 // askStore asks the store once, and notes what follows for the line.
 func (w *wait) askStore(ctx context.Context, res *Result) error {
-	q := w.queue
-	if w.in != nil && w.in.leased {
-		q.mu.Lock()
-		if n := q.lines.of[w.line]; n.waiters[0] == w.in { // or else an older one has come, and asks
-			n.free = false // units that come back from now on may not be in the answer
-		}
-		q.mu.Unlock()
-	}
+	w.turn.Ask()
 	w.began = time.Now()
 	err := res.ask(ctx)
 	w.answered = time.Now()
@@ -400,24 +341,14 @@ func (w *wait) askStore(ctx context.Context, res *Result) error {
 			}
 		}
 	}
-	if w.in == nil {
-		return err
-	}
-	w.left = err != nil || w.hasLeft(res, w.line)
-	if w.in.leased {
-		q.mu.Lock()
-		if n := q.lines.of[w.line]; n.waiters[0] == w.in {
-			n.due = w.retry
-		}
-		q.mu.Unlock()
-	}
+	w.turn.Answered(err != nil || w.hasLeft(res, w.turn.Key()), w.retry)
 	return err
 }
 
 // hasLeft reports whether units of the key are left by the last answer.
-func (w *wait) hasLeft(res *Result, k waitKey) bool {
+func (w *wait) hasLeft(res *Result, k waitline.Key) bool {
 	for i := range res.ops {
-		if k == keyOf(&res.ops[i]) {
+		if k == waitline.KeyOf(&res.ops[i]) {
 			return res.out[i].Remaining > 0
 		}
 	}

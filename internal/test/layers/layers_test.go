@@ -41,7 +41,7 @@ var order = map[string][]string{
 	"observe/events":   {"core", "internal/textform"},
 	"observe/eventlog": {"core", "observe/events"},
 	"limiter": {"core", "observe/events", "keyfuncs", "observe/topkeys", "store/memstore",
-		"internal/textform"},
+		"internal/textform", "internal/waitline"},
 	"observe/topkeys": {},
 	"nethttp":         {"core", "limiter", "internal/marks", "internal/target"},
 	"transport":       {"core", "limiter", "internal/textform"},
@@ -84,6 +84,7 @@ var order = map[string][]string{
 	"policy/internal/*": {"github.com/redis/go-redis/v9"},
 
 	"internal/textform":  {},
+	"internal/waitline":  {"core"},
 	"internal/rpc":       {"core", "limiter"},
 	"internal/marks":     {"limiter"},
 	"internal/target":    {},

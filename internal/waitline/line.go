@@ -1,25 +1,11 @@
-// This file keeps the requests that wait for one key of a rule in a line.
-//
-//	arrives --- an older one waits: peeks ---> the turn would come too late: refused
-//	   |                              |
-//	   | none does                    v
-//	   +----------> asks <-------- in line <-----------+
-//	                | | \     first, and due           |
-//	          taken | |  +--- no unit or lease yet ----+
-//	                v |
-//	           passes +--- booked ---> holds a slot ---> its instant: passes
-//	                                        |
-//	                                        +--- leaves: the slot goes to the next
+// This file has a line: the requests that wait for one key of a rule.
 
-package limiter
+package waitline
 
 import (
-	"hash/maphash"
 	"math"
 	"math/bits"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -46,16 +32,13 @@ const (
 	settleTime = 50 * time.Millisecond
 )
 
-// waitKey is a key of a rule for which requests wait.
-type waitKey struct{ rule, key string }
-
 // line is the requests that wait for one key of a rule, the oldest first. The first without
 // a slot asks the store, and those before it hold slots. A slot belongs to the line: it
 // moves to an older request, or to the next if its holder leaves. The lock of the queue
 // guards a line and its waiters.
 type line struct {
 	waiters   []*waiter
-	spare     []*slot       // that no request holds yet
+	spare     []*Slot       // that no request holds yet
 	asking    *waiter       // asks the store, or nil; none else asks meanwhile
 	canceling int           // how many are giving slots back; none asks meanwhile
 	free      bool          // units may have come back since the first last asked
@@ -75,7 +58,7 @@ type waiter struct {
 	leased    bool      // it waits for a lease
 	ops       []core.Op // of the request; they may change while it asks
 	notBefore time.Time // by the last answer it need not ask before
-	slot      *slot     // nil if it holds none
+	slot      *Slot     // nil if it holds none
 	end       time.Time // of its wait
 	wake      chan struct{}
 }
@@ -136,11 +119,11 @@ func (n *line) askAt(i int) time.Time {
 
 // slotAfter returns the instant at which x can have its units if the last that were booked are
 // those of s.
-func (n *line) slotAfter(s *slot, x *waiter) time.Time {
+func (n *line) slotAfter(s *Slot, x *waiter) time.Time {
 	if n.farAhead {
-		return s.due
+		return s.Due
 	}
-	return s.due.Add(spanOf(x.limit, x.cost))
+	return s.Due.Add(spanOf(x.limit, x.cost))
 }
 
 // ahead returns how long before its instant a slot is booked. A line that another process was
@@ -172,7 +155,7 @@ func (n *line) refused(x *waiter, comes time.Time, span time.Duration) {
 }
 
 // slotUsed has the request behind x, which uses s, ask when its units come.
-func (n *line) slotUsed(x *waiter, s *slot) {
+func (n *line) slotUsed(x *waiter, s *Slot) {
 	if n.waiters[0] == x && len(n.waiters) > 1 {
 		n.free = false
 		n.askBefore(n.waiters[1], n.slotAfter(s, n.waiters[1]))
@@ -207,7 +190,7 @@ func (n *line) isAhead(a arrival, now time.Time) bool {
 	if n.canceling > 0 {
 		return true
 	}
-	var last *slot
+	var last *Slot
 	for _, x := range n.waiters {
 		if !x.arrival.before(a) {
 			break
@@ -217,7 +200,7 @@ func (n *line) isAhead(a arrival, now time.Time) bool {
 		}
 		last = x.slot
 	}
-	return last != nil && last.due.Add(-n.lead).After(now)
+	return last != nil && last.Due.Add(-n.lead).After(now)
 }
 
 // moves reports whether requests are having their turn now.
@@ -226,7 +209,7 @@ func (n *line) moves(now time.Time) bool {
 	if i < 0 {
 		return n.asking != nil || n.canceling > 0
 	}
-	return !n.askAt(i).After(now) || i > 0 && !n.waiters[0].slot.due.After(now)
+	return !n.askAt(i).After(now) || i > 0 && !n.waiters[0].slot.Due.After(now)
 }
 
 // unitsBefore returns how many units the requests need that are older than a and hold no slot.
@@ -254,7 +237,7 @@ func (n *line) turnOf(x *waiter, e *ends, from time.Time) time.Time {
 			break
 		}
 		if y.slot != nil {
-			from = y.slot.due
+			from = y.slot.Due
 		}
 	}
 	return from.Add(spanOf(x.limit, units))
@@ -263,8 +246,8 @@ func (n *line) turnOf(x *waiter, e *ends, from time.Time) time.Time {
 // give hands a slot to the oldest request that it fits and that has none or a later one,
 // whose slot goes on to the next. It returns the slot that no request has a use for, or nil.
 // A request without a slot is not overtaken by another such request.
-func (n *line) give(s *slot) *slot {
-	if s.owner != nil {
+func (n *line) give(s *Slot) *Slot {
+	if s.Owner != nil {
 		return s
 	}
 	for _, x := range n.waiters {
@@ -272,7 +255,7 @@ func (n *line) give(s *slot) *slot {
 		case x == n.asking: // it compares this slot with its answer
 			n.spare = append(n.spare, s)
 			return nil
-		case s.due.After(x.end):
+		case s.Due.After(x.end):
 		case !s.fits(x.ops) || x.slot != nil && !x.slot.fits(x.ops):
 			if x.slot == nil {
 				return s
@@ -281,7 +264,7 @@ func (n *line) give(s *slot) *slot {
 			x.slot = s
 			x.call()
 			return nil
-		case s.due.Before(x.slot.due):
+		case s.Due.Before(x.slot.Due):
 			x.slot, s = s, x.slot
 			x.call()
 		}
@@ -290,17 +273,17 @@ func (n *line) give(s *slot) *slot {
 }
 
 // settle gives the spare slots to requests, and has the next one ask. It returns the slots
-// to give back, for which the caller calls [Limiter.cancelSlots].
-func (n *line) settle() (surplus []*slot) {
+// to give back, which the caller cancels.
+func (n *line) settle() (surplus []*Slot) {
 	spare, now := n.spare, time.Now()
 	n.spare = nil
 	for _, s := range spare {
-		if s.kept && !s.due.After(now) {
+		if s.Kept && !s.Due.After(now) {
 			continue
 		}
 		switch s = n.give(s); {
 		case s == nil:
-		case s.kept:
+		case s.Kept:
 			n.spare = append(n.spare, s)
 		default:
 			surplus = append(surplus, s)
@@ -309,36 +292,11 @@ func (n *line) settle() (surplus []*slot) {
 	if len(surplus) > 0 {
 		n.canceling++
 		// The store can give back a slot behind which none is booked.
-		slices.SortFunc(surplus, func(a, b *slot) int { return b.due.Compare(a.due) })
+		slices.SortFunc(surplus, func(a, b *Slot) int { return b.Due.Compare(a.Due) })
 	}
 	n.callNext()
 	return surplus
 }
-
-// lines are the lines of a limiter. The lock of the queue guards the map.
-type lines struct {
-	of    map[waitKey]*line
-	count atomic.Int64 // of lines, for requests that find none
-
-	arrivals uint64 // in all lines; the lock of the queue guards it
-
-	// interested is the number of requests that may wait for leases. If there are none, a
-	// release costs one atomic load more.
-	interested atomic.Int64
-
-	// released counts the releases, apart by the hash of the key. A request that is about
-	// to join a line compares it with the count before its question: a release between
-	// its answer and its place in the line would wake no request.
-	released [buckets]atomic.Uint64
-
-	// ends says, apart by the hash of the key, how requests in line have ended. The lock of
-	// the queue guards it.
-	ends [buckets]ends
-	seed maphash.Seed
-}
-
-// buckets is the number of hashes by which keys are told apart.
-const buckets = 64
 
 // ends is how many of the latest requests in line were served, and how many left before.
 type ends struct{ served, left int64 }
@@ -363,55 +321,6 @@ func (e *ends) expect(units int64) int64 {
 	}
 	share := float64(e.served+1) / float64(e.served+e.left+1)
 	return min(units, int64(math.Ceil(float64(units)*share)))
-}
-
-func (s *lines) bucket(k waitKey) int { return int(maphash.Comparable(s.seed, k) % buckets) }
-
-func (s *lines) counter(k waitKey) *atomic.Uint64 { return &s.released[s.bucket(k)] }
-
-// open returns the line for k, which it makes if there is none.
-func (s *lines) open(k waitKey, lead time.Duration) *line {
-	n := s.of[k]
-	if n != nil {
-		return n
-	}
-	k.key = strings.Clone(k.key) // the map may keep it longer than its request lives
-	if s.of == nil {
-		s.of = map[waitKey]*line{}
-	}
-	n = &line{lead: lead}
-	s.of[k] = n
-	s.count.Add(1)
-	return n
-}
-
-// closeEmpty forgets the line for k if nothing is left of it.
-func (s *lines) closeEmpty(k waitKey) {
-	if n := s.of[k]; n != nil && len(n.waiters)+len(n.spare)+n.canceling == 0 {
-		delete(s.of, k)
-		s.count.Add(-1)
-	}
-}
-
-// noteReleases makes the first request of each line ask whose units have come back by
-// the ops, which the store has carried out.
-func (q *waitQueue) noteReleases(ops []core.Op) {
-	if q.lines.interested.Load() == 0 {
-		return
-	}
-	for i := range ops {
-		if !ops[i].Limit.Leased() {
-			continue
-		}
-		k := waitKey{ops[i].Rule, ops[i].Key}
-		q.lines.counter(k).Add(1)
-		q.mu.Lock()
-		if n := q.lines.of[k]; n != nil {
-			n.free = true
-			n.callNext()
-		}
-		q.mu.Unlock()
-	}
 }
 
 // spanOf returns the time in which n units come back under the limit, rounded down.
