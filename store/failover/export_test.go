@@ -20,6 +20,9 @@ var (
 	Until           = until
 )
 
+// Racing reports whether the race detector is on.
+const Racing = racing
+
 // Patience bounds every wait.
 const Patience = patience
 
