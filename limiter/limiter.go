@@ -211,11 +211,12 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Result, er
 // refuses at once. Callers with one key are served in the order of arrival. Leases may be
 // released at any time, so it waits for them for as long as it may. If ctx ends while it
 // waits, or the limiter is closed, the result is a refusal, no units were taken, and the
-// error is the cause of ctx or [ErrClosed]. Under a rule with a Ban the error wraps [core.ErrOp], and nothing was taken:
-// such a rule refuses what is over its limit.
+// error is the cause of ctx or [ErrClosed]. Under a rule with a Ban the error wraps
+// [core.ErrOp], and nothing was taken: such a rule refuses what is over its limit.
 func (l *Limiter) TakeWithin(ctx context.Context, key string, cost int64, max time.Duration) (*Result, error) {
 	if max <= 0 || max > core.MaxBooking {
-		return &Result{}, fmt.Errorf("%w: the wait %s is not above 0 and at most %s", core.ErrOp, max, textform.Duration(core.MaxBooking))
+		return &Result{}, fmt.Errorf("%w: the wait %s is not above 0 and at most %s",
+			core.ErrOp, max, textform.Duration(core.MaxBooking))
 	}
 	return l.take(ctx, key, cost, max)
 }

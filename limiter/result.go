@@ -321,6 +321,7 @@ func (res *Result) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r 
 			err = rules[at].ruleError(panicked(v))
 		}
 	}()
+
 	for ; at < len(rules); at++ {
 		i := at
 		key, ok := rules[i].Key(r)
@@ -335,6 +336,7 @@ func (res *Result) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r 
 				continue
 			}
 		}
+
 		cost := int64(1)
 		switch {
 		case res.fixedCost != nil:
@@ -342,6 +344,7 @@ func (res *Result) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r 
 		case rules[i].Cost != nil && verb != core.Reset:
 			cost = rules[i].Cost(r)
 		}
+
 		t := rules[i].terms
 		if rules[i].Override != nil {
 			if t, err = rules[i].overridden(r.Context(), key); err != nil {
@@ -413,6 +416,7 @@ func (res *Result) ask(ctx context.Context) error {
 	if res.denied {
 		return nil
 	}
+
 	res.noteAsking()
 	if err := res.limiter.applyTo(ctx, res.set.store, res.ops, res.out); err != nil {
 		if err = res.fallbackDecide(ctx, err); err != nil {
@@ -420,6 +424,7 @@ func (res *Result) ask(ctx context.Context) error {
 			return err
 		}
 	}
+
 	res.allowed, res.degraded = true, false
 	for i := range res.ops {
 		if res.out[i].Fallback && !res.set.strict {
@@ -636,6 +641,7 @@ func (res *Result) renew(ctx context.Context) (held bool, taken []int, err error
 	if !res.allowed || res.released.Load() {
 		return false, nil, nil
 	}
+
 	var ops []core.Op
 	var indices []int
 	for i := range res.ops {
@@ -645,6 +651,7 @@ func (res *Result) renew(ctx context.Context) (held bool, taken []int, err error
 			ops, indices = append(ops, op), append(indices, i)
 		}
 	}
+
 	out := make([]core.Decision, len(ops)) // none for a result without leases
 	if err := res.limiter.apply(ctx, ops, out); err != nil {
 		return false, nil, err
@@ -652,6 +659,7 @@ func (res *Result) renew(ctx context.Context) (held bool, taken []int, err error
 	if res.released.Load() { // meanwhile: the renewal may have come second
 		return false, nil, res.releaseLeases(ctx)
 	}
+
 	for k, i := range indices {
 		if !out[k].Allowed {
 			taken = append(taken, i)
@@ -671,6 +679,7 @@ func (res *Result) end(ctx context.Context, status int, holding bool) {
 	if !holding {
 		undo = res.settleOps()
 	}
+
 	settled := len(undo)
 	for i := range res.ops {
 		switch {
@@ -684,6 +693,7 @@ func (res *Result) end(ctx context.Context, status int, holding bool) {
 			mayBeLate = false
 		}
 	}
+
 	switch {
 	case len(undo) == 0:
 	case mayBeLate:

@@ -266,6 +266,7 @@ func (l *Limiter) observe(ctx context.Context, res *Result) {
 			l.report(ctx, fmt.Errorf("the observer: %w", panicked(v)))
 		}
 	}()
+
 	v := res.verdict(ctx)
 	if l.counter != nil {
 		if p, ok := res.plain(v); ok {
@@ -274,6 +275,7 @@ func (l *Limiter) observe(ctx context.Context, res *Result) {
 			return
 		}
 	}
+
 	e := res.record
 	if e == nil {
 		e = l.records.Get().(*events.Request)
@@ -281,10 +283,12 @@ func (l *Limiter) observe(ctx context.Context, res *Result) {
 	res.event(v, e)
 	l.observer.Observe(ctx, e)
 	returned = true
+
 	for i := range e.Rules { // so that nothing of the client is kept
 		e.Rules[i].Key, e.Rules[i].Err = "", nil
 	}
 	e.Err, e.Rules = nil, e.Rules[:0]
+
 	switch {
 	case res.record != nil:
 	case res.pooled:
@@ -300,6 +304,7 @@ func (res *Result) event(v events.Verdict, e *events.Request) {
 	if e.Err == nil {
 		e.Err = res.skipped
 	}
+
 	if res.err != nil {
 		res.undecidedRules(e)
 	} else {
@@ -324,6 +329,7 @@ func (res *Result) event(v events.Verdict, e *events.Request) {
 				r.Charged = r.Decision.Taken
 			}
 		}
+
 		for i := len(res.calls); i < len(res.calls)+res.aside; i++ {
 			if res.decides(i) {
 				r := res.ruleEvent(e, i)
@@ -331,6 +337,7 @@ func (res *Result) event(v events.Verdict, e *events.Request) {
 			}
 		}
 	}
+
 	for i := range res.outside {
 		o := &res.outside[i]
 		r := events.Rule{Name: o.rule.Name, Key: o.key, Limit: &o.rule.Limit, Verdict: events.FailedOpen, Err: o.err}
@@ -374,6 +381,7 @@ func (res *Result) undecidedRules(e *events.Request) {
 		}
 		r := res.ruleEvent(e, i)
 		r.Decision = core.Decision{}
+
 		switch {
 		case about: // another rule failed before the store was asked
 			r.Verdict = events.Overruled
@@ -387,6 +395,7 @@ func (res *Result) undecidedRules(e *events.Request) {
 		}
 		r.Err = res.err
 	}
+
 	if about && of.Index < len(res.set.rules) {
 		r := res.set.rules[of.Index]
 		e.Rules = append(e.Rules, events.Rule{Name: r.Name, Limit: &r.Limit, Verdict: e.Verdict, Err: res.err})
@@ -405,6 +414,7 @@ func (res *Result) verdict(ctx context.Context) events.Verdict {
 	case res.err != nil, res.aside > 0:
 		return events.FailedOpen
 	}
+
 	shadow := false
 	for i := range res.outside {
 		if res.outside[i].err != nil {
@@ -418,6 +428,7 @@ func (res *Result) verdict(ctx context.Context) events.Verdict {
 	for i := 0; i < len(res.out) && !shadow; i++ {
 		shadow = !res.out[i].Allowed
 	}
+
 	switch {
 	case shadow:
 		return events.ShadowRefused

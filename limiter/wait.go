@@ -142,10 +142,12 @@ func (w *wait) reason(res *Result) (longest int, span time.Duration) {
 				return -1, 0
 			}
 		}
+
 		if pause > span {
 			longest, span = i, pause
 		}
 	}
+
 	if longest < 0 {
 		return lease, 0
 	}

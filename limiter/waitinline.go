@@ -17,6 +17,7 @@ func (w *wait) waitInLine(ctx context.Context, res *Result, i int, span time.Dur
 	if hopeless := w.join(ctx, res, i, span); hopeless {
 		return false, nil
 	}
+
 	before := w.waited
 	defer func(rule string) { res.noteWaited(rule, w.waited-before, w.waited) }(res.ops[i].Rule)
 	for slept := false; ; {
@@ -25,6 +26,7 @@ func (w *wait) waitInLine(ctx context.Context, res *Result, i int, span time.Dur
 		if slept { // or else the time of a question is no wait
 			w.waited = now.Sub(w.start)
 		}
+
 		switch next {
 		case waitline.Ask:
 			return true, nil
@@ -42,6 +44,7 @@ func (w *wait) waitInLine(ctx context.Context, res *Result, i int, span time.Dur
 			slept = true
 			res.stopped = w.sleepUntil(ctx, res.limiter, until.Sub(now))
 		}
+
 		if res.stopped != nil {
 			w.waited = time.Since(w.start)
 			w.leaveLine(ctx, res)

@@ -51,15 +51,18 @@ func mutants(t *testing.T) []mutant {
 	t.Helper()
 	all := scripts(t)
 	var list []mutant
+
 	for name, file := range all {
 		how, quick := twisted, "local function "+strings.TrimSuffix(name, ".lua")+"_quick("
 		lines := strings.SplitAfter(string(file.Data), "\n")
+
 		for i, line := range lines {
 			if strings.HasPrefix(line, quick) {
 				how = reversed
 			} else if line == "-- @slow\n" {
 				how = twisted
 			}
+
 			code, _, _ := strings.Cut(line, "--")
 			for _, at := range comparison.FindAllStringIndex(code, -1) {
 				broken := line[:at[0]] + how[line[at[0]:at[1]]] + line[at[1]:]
@@ -85,6 +88,7 @@ func TestMutationsOfScriptsAreNoticed(t *testing.T) {
 		t.Fatalf("only %d comparisons were found", len(list))
 	}
 	tally.Add(t, "comparisons in scripts, broken one at a time", int64(len(list)))
+
 	const servers = 2
 	var next atomic.Int64
 	for i := range servers {
@@ -139,10 +143,12 @@ func (m *mutant) difference(t *testing.T, c *redis.Client) string {
 		s.scripts = scripts
 		return s
 	}
+
 	found := immortal(t, c, factory(t, storetest.NewClock()))
 	if found == "" {
 		found = misread(t, c, factory(t, storetest.NewClock()))
 	}
+
 	inBatches := func() string {
 		return difference(t, c, 0, 40, func(s *Store) {
 			s.fixed, s.scripts = endless, scripts
@@ -155,6 +161,7 @@ func (m *mutant) difference(t *testing.T, c *redis.Client) string {
 		}
 		return storetest.Difference(t, n, storetest.Seed, storetest.NewModel, factory)
 	}
+
 	if found == "" && m.file == "ban.lua" {
 		clock := storetest.NewClock()
 		found = remembered(t, factory(t, clock), clock)
@@ -165,6 +172,7 @@ func (m *mutant) difference(t *testing.T, c *redis.Client) string {
 	if found == "" && m.file == "batch.lua" {
 		found = inBatches()
 	}
+
 	if found == "" {
 		found = inHistories(200) // which take less time than batches
 	}

@@ -242,14 +242,15 @@ func TestImports(t *testing.T) {
 // machine, because its twins in Lua cannot.
 func TestCoreIsPure(t *testing.T) {
 	packages := []string{"sync", "sync/atomic", "log", "log/slog", "os", "os/*", "net", "net/*", "runtime",
-		"runtime/*",
-		"math/rand", "math/rand/*", "crypto/*", "unsafe"}
+		"runtime/*", "math/rand", "math/rand/*", "crypto/*", "unsafe"}
 	clock := []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 	files := 0
+
 	walk(t, func(dir, file string, f *ast.File) {
 		if dir != "core" && dir != "internal/textform" {
 			return
 		}
+
 		files++
 		for _, spec := range f.Imports {
 			name, _ := strconv.Unquote(spec.Path.Value)
@@ -257,6 +258,7 @@ func TestCoreIsPure(t *testing.T) {
 				t.Errorf("%s imports %s", file, name)
 			}
 		}
+
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.GoStmt:
@@ -292,6 +294,7 @@ func exported(f *ast.File) (names []string) {
 			names = append(names, id.Name)
 		}
 	}
+
 	for _, d := range f.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
@@ -344,7 +347,9 @@ func walkFiles(t *testing.T, skip func(folder string) bool, tests bool, f func(d
 			return err
 		}
 		if e.IsDir() {
-			if file != root && (skip(file) || e.Name() == "testdata" || e.Name() == "node_modules" || strings.HasPrefix(e.Name(), ".")) {
+			name := e.Name()
+			skipped := skip(file) || name == "testdata" || name == "node_modules" || strings.HasPrefix(name, ".")
+			if file != root && skipped {
 				return fs.SkipDir
 			}
 			return nil
@@ -352,10 +357,12 @@ func walkFiles(t *testing.T, skip func(folder string) bool, tests bool, f func(d
 		if !strings.HasSuffix(file, ".go") || !tests && strings.HasSuffix(file, "_test.go") {
 			return nil
 		}
+
 		syntax, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			return err
 		}
+
 		name, err := filepath.Rel(root, file)
 		if err != nil {
 			return err
