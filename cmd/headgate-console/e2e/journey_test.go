@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	programs.maria.Close()
 	os.RemoveAll(programs.dir)
-	test.Exit(code)
+	test.Exit(code, test.SentinelLeak()...)
 }
 
 // journey is a user with a browser, and the programs that the browser uses.
