@@ -123,14 +123,16 @@ func parseAction(s string) (limiter.Action, error) {
 	}
 	span, waits := strings.CutPrefix(s, "wait ")
 	if !waits {
-		return limiter.Action{}, fmt.Errorf(`%q is not "reject", "degrade" or "wait" and a duration, as in "wait 500ms"`, textform.Clip(s))
+		return limiter.Action{}, fmt.Errorf(
+			`%q is not "reject", "degrade" or "wait" and a duration, as in "wait 500ms"`, textform.Clip(s))
 	}
 	d, err := time.ParseDuration(span)
 	if err != nil {
 		return limiter.Action{}, fmt.Errorf("%q is not a duration such as 500ms or 2s", textform.Clip(span))
 	}
 	if d <= 0 || d > core.MaxBooking {
-		return limiter.Action{}, fmt.Errorf("the longest wait %s is not above 0 and at most %s", textform.Clip(span), core.MaxBooking)
+		return limiter.Action{}, fmt.Errorf(
+			"the longest wait %s is not above 0 and at most %s", textform.Clip(span), core.MaxBooking)
 	}
 	return limiter.Wait(d), nil
 }

@@ -53,7 +53,8 @@ type member struct {
 // join has a request come that the store has refused for a second.
 func join(q *waitline.Queue) *member {
 	now := time.Now()
-	m := &member{Turn: q.Arrive(now), ops: []core.Op{{Rule: "r", Key: "k", Cost: 1, Limit: core.MustParseLimit("1/1s")}}}
+	m := &member{Turn: q.Arrive(now), ops: []core.Op{
+		{Rule: "r", Key: "k", Cost: 1, Limit: core.MustParseLimit("1/1s")}}}
 	m.answer = waitline.Answer{Op: &m.ops[0], Ops: m.ops, Limit: &m.ops[0].Limit, End: now.Add(time.Minute),
 		Asked: true, Began: now, Answered: now, Span: time.Second}
 	m.tell()

@@ -523,7 +523,7 @@ func heartbeats(t *testing.T, c *redis.Client, prefix string) sendBeat {
 		i := &Instances{client: c, calls: rediscall.NewCaller(c), prefix: prefix, key: prefix + "{instances}", id: id,
 			ttl: time.Hour, count: least}
 		i.live.Store(used)
-		a, err := i.beat(t.Context(), ttl)
+		a, err := i.beatWithin(t.Context(), ttl) // a busy machine has no answer within a second
 		if err != nil {
 			t.Fatal(err)
 		}

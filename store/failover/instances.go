@@ -198,7 +198,11 @@ type answer struct {
 func (i *Instances) beat(ctx context.Context, ttl time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(time.Second, i.ttl/3))
 	defer cancel()
+	return i.beatWithin(ctx, ttl)
+}
 
+// beatWithin is beat for as long as ctx lasts.
+func (i *Instances) beatWithin(ctx context.Context, ttl time.Duration) (answer, error) {
 	reply, err := i.send(ctx, "evalsha", beatScript.Hash(), ttl)
 	var refusal redis.Error
 	if errors.As(err, &refusal) {
