@@ -55,6 +55,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		errs = append(errs, d.Errf("headgate takes a block of options, not the argument %q", d.Val()))
 		d.RemainingArgs()
 	}
+
 	seen := map[string]bool{}
 	for d.NextBlock(0) {
 		name := d.Val()
@@ -70,6 +71,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		}
 		seen[name] = true
 	}
+
 	if err := h.checkNow(); err != nil {
 		errs = append(errs, fmt.Errorf("%w, at %s:%d", err, line.File, line.Line))
 	}
@@ -104,6 +106,7 @@ func (h *Handler) options() map[string]option {
 		"last_good":      text(&h.LastGood),
 		"timeout":        duration(&h.Timeout),
 		"poll":           duration(&h.Poll),
+
 		"expected": {1, func(args []string) (err error) {
 			if h.Expected, err = strconv.Atoi(args[0]); err != nil {
 				return errors.New("it is not a number")

@@ -102,6 +102,7 @@ func (c *Config) check() error {
 			errs = append(errs, fmt.Errorf("headgate: %s: %w", name, err))
 		}
 	}
+
 	note("app", policy.CheckApp(c.App))
 	if c.Policies == "" && c.Redis == "" {
 		note("policies", errors.New("neither a file nor a redis is named, so there are none"))
@@ -111,11 +112,13 @@ func (c *Config) check() error {
 		note("policies", err)
 	}
 	c.checkRedis(note)
+
 	if _, ok := failureModes[c.OnStoreError]; !ok {
 		note("on_store_error", fmt.Errorf("%q is none of open, closed and local", c.OnStoreError))
 	}
 	_, err := c.style()
 	note("headers", err)
+
 	for _, name := range c.Upgrades {
 		note("upgrades", upgrades.Check(name))
 	}
@@ -147,11 +150,13 @@ func (c *Config) checkRedis(note func(name string, err error)) {
 		}
 		return
 	}
+
 	o, err := redisurl.Parse(c.Redis)
 	note("redis", err)
 	if err != nil {
 		o = &redis.UniversalOptions{}
 	}
+
 	client := redis.NewUniversalClient(o) // which connects when it is used
 	defer client.Close()
 	_, err = redisstore.New(client, c.storeOptions())

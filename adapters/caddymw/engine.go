@@ -105,6 +105,7 @@ func (e *engine) inMemory(c *Config) error {
 		return err
 	}
 	e.parts = append(e.parts, closer(func() error { _, err := memories.Delete(c.App); return err }))
+
 	config := e.config(c)
 	config.Store = store.(memory).Store
 	if e.limiter, err = limiter.New(config); err != nil {

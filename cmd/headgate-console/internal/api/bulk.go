@@ -25,6 +25,7 @@ func (c *call) changePolicies() error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+
 	b := service.Bulk{AddApp: in.AddApp, RemoveApp: in.RemoveApp}
 	b.Policies = versionsOf(in.Policies)
 	if in.Mode != "" {
@@ -34,6 +35,7 @@ func (c *call) changePolicies() error {
 		}
 		b.Mode = &mode
 	}
+
 	plan, err := c.o.Service.ChangePolicies(c.ctx(), c.actor.Saying(in.Comment), b)
 	if err != nil {
 		return staleOr(err)

@@ -81,6 +81,7 @@ func (d *draft) policy() (policy.Policy, []fault) {
 		Match:   policy.Match{Methods: d.Match.Methods, Host: d.Match.Host, Path: d.Match.Path},
 		OnLimit: d.OnLimit, Ban: policy.Ban(d.Ban), OnStoreError: d.OnStoreError, Priority: d.Priority, Version: d.Version,
 	}
+
 	var list []fault
 	unread := map[string]bool{}
 	note := func(field string, err error) {
@@ -89,12 +90,14 @@ func (d *draft) policy() (policy.Policy, []fault) {
 			list = append(list, fault{Field: field, Message: err.Error()})
 		}
 	}
+
 	var err error
 	p.Limit, err = core.ParseLimit(d.Limit)
 	note("limit", err)
 	p.Plans = readLimits(d.Plans, func(name string, _ int, err error) { note("plans."+textform.Clip(name), err) })
 	p.Overrides = readLimits(d.Overrides, func(key string, i int, err error) { note(policy.OverrideField(d.Key, key, i), err) })
 	note("mode", p.Mode.UnmarshalText([]byte(d.Mode)))
+
 	for _, f := range fieldFaults(p.Validate()) {
 		if !unread[f.Field] {
 			list = append(list, f)

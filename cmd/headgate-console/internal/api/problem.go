@@ -32,6 +32,7 @@ func (p *problem) Error() string { return p.Detail }
 func (p *problem) write(w http.ResponseWriter, requestID string) {
 	answer := *p
 	answer.Type, answer.Title, answer.RequestID = "about:blank", http.StatusText(p.Status), requestID
+
 	h := w.Header()
 	h.Del("ETag")
 	h.Set("Content-Type", "application/problem+json")
@@ -48,6 +49,7 @@ func (p *problem) write(w http.ResponseWriter, requestID string) {
 		}
 		h.Set("WWW-Authenticate", challenge)
 	}
+
 	b, err := json.Marshal(answer)
 	if err != nil { // impossible for texts and numbers
 		b = []byte("{}")
