@@ -1,6 +1,7 @@
 package failover
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -41,11 +42,10 @@ type Options struct {
 	Failures int
 
 	// Slow is the time beyond which a call of the primary counts as a failure
-	// although its answer is used, from a millisecond to a minute; 0 means
-	// DefaultSlow, or twice the MaxCall of a primary that is a [core.Remote] if that is
-	// more, because such a store bounds its calls itself. A call is not counted while
-	// this process is late itself. Slow also bounds a probe, which gets at least MaxCall. It
-	// does not end calls; that is up to the primary.
+	// although its answer is used, from a millisecond to a minute. 0 means DefaultSlow, or
+	// that none counts if the primary is a [core.Remote], which bounds its calls itself. A
+	// call is not counted while this process is late itself. Slow also bounds a probe, which
+	// gets at least MaxCall. It does not end calls; that is up to the primary.
 	Slow time.Duration
 
 	// ProbeInterval is the longest pause between two probes, from a millisecond
@@ -68,12 +68,14 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// defaultSlow returns what a Slow of 0 means.
-func defaultSlow(primary core.Store) time.Duration {
-	if r, ok := primary.(core.Remote); ok {
-		return max(DefaultSlow, 2*r.MaxCall())
+// bounds returns the time beyond which a call of the primary counts as a failure, or 0 if none
+// does, and how long a probe may take. The primary ends a call after maxCall, unless that is 0.
+func (o *Options) bounds(maxCall time.Duration) (slow, patience time.Duration) {
+	if o.Slow == 0 && maxCall > 0 {
+		return 0, longest
 	}
-	return DefaultSlow
+	slow = cmp.Or(o.Slow, DefaultSlow)
+	return slow, max(slow, maxCall)
 }
 
 // faults returns an error that names every mistake in the options.

@@ -26,7 +26,7 @@ type Store struct {
 	ignore    func(error) bool
 	onChange  func(string, State)
 	log       *slog.Logger
-	slow      time.Duration
+	slow      time.Duration // beyond which a call counts as a failure, or 0
 	patience  time.Duration // for a probe, or another call in the background
 	interval  time.Duration
 	jitter    func() float64 // from 0 up to 1
@@ -61,16 +61,17 @@ func New(primary core.Store, o Options) (*Store, error) {
 	if err := o.faults(primary); err != nil {
 		return nil, err
 	}
+
 	s := &Store{
 		primary: primary, fallback: o.Fallback, instances: o.Instances,
 		ignore: o.Ignore, onChange: o.OnChange, log: o.Logger,
-		slow:     cmp.Or(o.Slow, defaultSlow(primary)),
 		interval: cmp.Or(o.ProbeInterval, DefaultProbeInterval),
 		jitter:   rand.Float64,
 		failures: int64(cmp.Or(o.Failures, DefaultFailures)),
 		depth:    1 + max(depth(primary), depth(o.Fallback)),
 	}
-	s.patience = max(s.slow, s.MaxCall())
+	s.slow, s.patience = o.bounds(s.MaxCall())
+
 	s.sharded, _ = primary.(Sharded)
 	s.breaker = s.newBreaker("")
 	s.owed.seed = maphash.MakeSeed()
@@ -137,10 +138,27 @@ func (s *Store) ask(ctx context.Context, r route, ops, sent []core.Op, out []cor
 	case isOpen(r.generation):
 		return r.refusal()
 	}
-	start := time.Now()
-	err := s.primary.Apply(ctx, sent, out)
-	if err != nil {
+
+	if err := s.askTimed(ctx, r, ops, sent, out); err != nil {
 		s.blame(ctx, r, ops, err)
+		return err
+	}
+	s.mirror(ctx, ops, out)
+	return nil
+}
+
+// askTimed has the primary decide, and counts a call that succeeded.
+func (s *Store) askTimed(ctx context.Context, r route, ops, sent []core.Op, out []core.Decision) error {
+	if s.slow == 0 {
+		err := s.primary.Apply(ctx, sent, out)
+		if err == nil {
+			r.succeed(out[0].At)
+		}
+		return err
+	}
+
+	start := time.Now()
+	if err := s.primary.Apply(ctx, sent, out); err != nil {
 		return err
 	}
 	switch took := time.Since(start); {
@@ -149,7 +167,6 @@ func (s *Store) ask(ctx context.Context, r route, ops, sent []core.Op, out []cor
 	case r.others == nil && s.punctuality.held(start, took): // else it is not known which shard is slow
 		s.count(r, ops, &slowError{took})
 	}
-	s.mirror(ctx, ops, out)
 	return nil
 }
 

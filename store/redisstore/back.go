@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/store/failover"
@@ -105,7 +104,6 @@ func (s *Store) newStandby() (*failover.Store, *failover.Instances) {
 	standby := failover.MustNew(s, failover.Options{
 		Fallback:  memstore.MustNew(memstore.Options{MaxKeys: b.memoryKeys, Clock: s.clock, Logger: b.log}),
 		Instances: instances.Live,
-		Slow:      time.Minute, // a call ends at its timeout, and only a late process takes longer
 		Ignore:    aboutKey,
 		Logger:    b.log,
 	})
