@@ -117,7 +117,7 @@ func (s *Store) serve(l *lane) {
 		// next call.
 		runtime.Gosched()
 		var more int
-		if more, ok = s.queue.refill(l, b, took); more > 0 {
+		if more, ok = s.queue.refill(l, b, took, s.connections()); more > 0 {
 			s.connect(more, nil)
 		}
 	}

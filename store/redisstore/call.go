@@ -84,7 +84,7 @@ func (s *Store) process(ctx context.Context, v *server, cmd rediscall.Ints) erro
 	hurried := end.Sub(begun) < v.budget()/2 && !v.isSilent(ended)
 	if hurried || s.noticedLate(ctx, v, ended, err) {
 		// That says nothing about the server, and the connection may be lost.
-		s.connect(s.queue.connections(), nil)
+		s.connect(s.connections(), nil)
 		err = s.explainLate(err)
 	} else {
 		err = s.causeOf(cmd, err)

@@ -49,7 +49,7 @@ func (s *Store) connect(n int, done *redis.Client) {
 		err := rediscall.Safely(ctx, func(ctx context.Context) error { return s.connectServers(ctx, n, done) })
 		ended, pause := time.Now(), reconnect
 		if err == nil {
-			s.queue.prepared(n)
+			s.prepared(n)
 			if ended.Sub(begun) <= s.budget() {
 				pause = max(pause, connectTimeouts*s.budget())
 			}
@@ -58,25 +58,39 @@ func (s *Store) connect(n int, done *redis.Client) {
 	}()
 }
 
+// connections returns for how many calls at a time the client has connections.
+func (s *Store) connections() int { return int(s.ready.Load()) }
+
+// prepared notes that the client has connections for n calls at a time. One round of connecting
+// at a time, and one trial, call it.
+func (s *Store) prepared(n int) {
+	for {
+		ready := s.ready.Load()
+		if int64(n) <= ready || s.ready.CompareAndSwap(ready, int64(n)) {
+			return
+		}
+	}
+}
+
 // connectServers has the client connect to each server that decides but for done.
 func (s *Store) connectServers(ctx context.Context, n int, done *redis.Client) error {
-	one := func(ctx context.Context, c *redis.Client) error {
-		if c == done {
+	one := func(ctx context.Context, server *redis.Client) error {
+		if server == done {
 			return nil
 		}
-		ready, err := connectOne(ctx, c, n)
+		ready, err := connectOne(ctx, server, n)
 		if ready < n {
 			return err
 		}
 		return nil
 	}
-	switch c := s.client.(type) {
+	switch client := s.client.(type) {
 	case *redis.ClusterClient:
-		return c.ForEachMaster(ctx, one)
+		return client.ForEachMaster(ctx, one)
 	case *redis.Ring:
-		return c.ForEachShard(ctx, one)
+		return client.ForEachShard(ctx, one)
 	case *redis.Client:
-		return one(ctx, c)
+		return one(ctx, client)
 	}
 	return nil
 }

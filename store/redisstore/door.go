@@ -275,7 +275,7 @@ func (s *Store) tryLocked(d *door, now time.Time) bool {
 // try tries whether the server answers. It makes as many connections as calls need; again,
 // after a trial that failed, it begins with one.
 func (s *Store) try(d *door, run *trialRun, server *redis.Client, again bool) {
-	begun, n := time.Now(), s.queue.connections()
+	begun, n := time.Now(), s.connections()
 	_ = s.dialBeside(context.Background(), server, 0, func(err error) { s.noteDial(d, run, err) })
 
 	var why error
@@ -375,7 +375,7 @@ func (s *Store) greet(server *redis.Client, n int) error {
 		}
 		ready, err := connectOne(ctx, server, n)
 		if ready == n {
-			s.queue.prepared(n)
+			s.prepared(n)
 		}
 		if ready > 0 {
 			return nil

@@ -106,7 +106,7 @@ func TestCallsBeginAGapApart(t *testing.T) {
 			return after(ctx, 20*ms)
 		}}
 		s := faked(t, f, Options{Batch: 4})
-		s.queue.ready = 12
+		s.ready.Store(12)
 		s.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, room: 12}
 		c.reset()
 		var all sync.WaitGroup
@@ -142,7 +142,7 @@ func TestCallsFollowADistanceThatIsGone(t *testing.T) {
 			defer c.fly()()
 			return after(ctx, ms/10)
 		}}, Options{})
-		s.queue.ready = 12
+		s.ready.Store(12)
 		s.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, room: 12}
 		crowded(t, s, 0, 100, 2)
 		c.reset()

@@ -62,7 +62,6 @@ type queue struct {
 	serve  func(*lane) // goes on with a batch that has begun
 
 	mu    sync.Mutex
-	ready int // for how many calls at a time the client has connections
 	whole lane
 	slots map[int]*lane
 }
@@ -217,14 +216,14 @@ func (q *queue) fill(l *lane, b *batch) bool {
 }
 
 // refill fills the batch anew if another call may begin now, and ends it otherwise. Its
-// call took so long, or failed if that is 0. more is for how many calls at a time the
-// client should have connections, or 0 if it has.
-func (q *queue) refill(l *lane, b *batch, took time.Duration) (more int, ok bool) {
+// call took so long, or failed if that is 0. The client has connections for so many calls at a
+// time as ready; more is for how many it should have, or 0 if it has.
+func (q *queue) refill(l *lane, b *batch, took time.Duration, ready int) (more int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
 	if took > 0 {
-		more = l.pace.note(took, b.among, q.ready, now)
+		more = l.pace.note(took, b.among, ready, now)
 	}
 	l.sent -= b.ops
 	l.rate.note(b.ops, l.first != nil, now)
@@ -257,20 +256,6 @@ func (q *queue) take(l *lane, b *batch) bool {
 		}
 	}
 	return true
-}
-
-// connections returns for how many calls at a time the client should have connections.
-func (q *queue) connections() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.ready
-}
-
-// prepared notes that the client has connections for n calls at a time.
-func (q *queue) prepared(n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.ready = max(q.ready, n)
 }
 
 // link puts w at the end of the lane's queue.

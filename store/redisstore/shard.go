@@ -37,7 +37,10 @@ func (s *Store) decidePart(ctx context.Context, p *part) error {
 // Shard implements failover.Sharded. In a Cluster or Ring it returns the address of the
 // server that has the key, in the table that the client has. In a Cluster that is "" until
 // a server has answered.
-func (s *Store) Shard(key string) string {
+func (s *Store) Shard(key string) string { return s.shard(key) }
+
+// shard returns the address of the server that has the key, as Shard does.
+func (s *Store) shard(key string) string {
 	var server *redis.Client
 	var err error
 	switch c := s.client.(type) {

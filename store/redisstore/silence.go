@@ -4,6 +4,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -402,7 +403,7 @@ func (s *Store) serverFor(subject string) *server {
 	if !s.sharded {
 		return &s.single
 	}
-	name := s.Shard(subject)
+	name := s.shard(subject)
 	if v, ok := s.servers.Load(name); ok {
 		return v.(*server)
 	}
@@ -418,6 +419,9 @@ func (s *Store) budget() time.Duration {
 	s.eachServer(func(v *server) { longest = max(longest, v.budget()) })
 	return longest
 }
+
+// maxCall returns the most that a call to a server may ever take.
+func (s *Store) maxCall() time.Duration { return cmp.Or(s.fixed, s.most) }
 
 // distanceStands is how long the distance of a server is known without a reply.
 const distanceStands = time.Minute
@@ -435,7 +439,7 @@ func (s *Store) reach() time.Duration {
 		known = known && v.knows(now)
 	})
 	if longest == 0 || !known {
-		return s.MaxCall()
+		return s.maxCall()
 	}
 	return longest
 }

@@ -156,6 +156,7 @@ type Store struct {
 	notes           limitNotes
 	shared          sharing
 	queue           queue
+	ready           atomic.Int64  // for how many calls at a time the client has connections
 	waiters         sync.Pool     // of *waiter
 	batches         sync.Pool     // of *batch
 	scratches       sync.Pool     // of *scratch
@@ -200,11 +201,12 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		shared:  shares(client, o),
 		back:    backing{expected: o.Instances, memoryKeys: o.MemoryKeys, log: o.Logger},
 	}
-	s.queue.maxOps, s.queue.serve, s.queue.ready = cmp.Or(o.Batch, DefaultBatch), s.serve, maxFull
+	s.queue.maxOps, s.queue.serve = cmp.Or(o.Batch, DefaultBatch), s.serve
+	s.ready.Store(maxFull)
 	traits := rediscall.TraitsOf(client)
 	s.sharded, s.heedsDeadline, s.ignoresDeadline = traits.Sharded, traits.HeedsDeadlines, traits.IgnoresDeadlines
 	if s.ignoresDeadline {
-		s.queue.ready = maxBatches + maxGaps // the client connects by itself
+		s.ready.Store(maxBatches + maxGaps) // the client connects by itself
 	}
 	s.single.begins(s.fixed, s.most)
 	patience{s.budget}.addTo(client)
@@ -298,7 +300,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 }
 
 // MaxCall implements [core.Remote]. It returns the timeout of the Options.
-func (s *Store) MaxCall() time.Duration { return cmp.Or(s.fixed, s.most) }
+func (s *Store) MaxCall() time.Duration { return s.maxCall() }
 
 // carryOut has Redis decide the step.
 func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision) error {
