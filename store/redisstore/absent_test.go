@@ -67,7 +67,7 @@ func startBefore(t *testing.T, start absence) {
 	if _, err := l.Take(context.Background(), "k", 1); err == nil {
 		t.Errorf("%s: a decision", start.name)
 	}
-	test.AtMost(t, "an error without a server", time.Since(begun), s.budget()+20*time.Millisecond)
+	test.AtMost(t, "an error without a server", time.Since(begun), s.servers.budget()+20*time.Millisecond)
 	proxy.Set(faultproxy.Fault{})
 	// A client whose connections have all been refused dials once a second.
 	test.AtMost(t, "a decision after the server came", eventually(t, s, "other"), time.Second+100*time.Millisecond)

@@ -144,7 +144,7 @@ func useEverything(t *testing.T, s *Store, admin *redis.Client) error {
 		return err
 	}
 	op := core.Op{Rule: "r", Key: "list", Limit: limit(t, "1/1h"), Cost: 1}
-	admin.RPush(ctx, string(s.key(nil, "list", "r", "g")), "x")
+	admin.RPush(ctx, string(s.wire.key(nil, "list", "r", "g")), "x")
 	err := s.Apply(ctx, []core.Op{op}, make([]core.Decision, 1))
 	if errors.Is(err, ErrUnreadable) {
 		return nil

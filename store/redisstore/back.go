@@ -95,14 +95,14 @@ func (s *Store) newStandby() (*failover.Store, *failover.Instances) {
 	b := &s.back
 
 	instances, err := failover.NewInstances(s.client, failover.InstancesOptions{
-		Prefix: s.prefix, Expected: b.expected, Logger: b.log,
+		Prefix: s.wire.prefix, Expected: b.expected, Logger: b.log,
 	})
 	if err != nil {
 		panic(err) // a mistake in the check of the Options, which has passed
 	}
 
 	standby := failover.MustNew(s, failover.Options{
-		Fallback:  memstore.MustNew(memstore.Options{MaxKeys: b.memoryKeys, Clock: s.clock, Logger: b.log}),
+		Fallback:  memstore.MustNew(memstore.Options{MaxKeys: b.memoryKeys, Clock: s.wire.clock, Logger: b.log}),
 		Instances: instances.Live,
 		Ignore:    aboutKey,
 		Logger:    b.log,

@@ -34,7 +34,7 @@ func TestUsesOfAStoreShareOneStandby(t *testing.T) {
 	if first != second {
 		t.Error("two uses have two standbys")
 	}
-	awaitInstances(t, c, s.prefix, 1)
+	awaitInstances(t, c, s.wire.prefix, 1)
 
 	releaseFirst()
 	releaseFirst()
@@ -43,12 +43,12 @@ func TestUsesOfAStoreShareOneStandby(t *testing.T) {
 		t.Error("a use beside another one has a standby of its own")
 	}
 	releaseThird()
-	if n := c.ZCard(t.Context(), s.prefix+"{instances}").Val(); n != 1 {
+	if n := c.ZCard(t.Context(), s.wire.prefix+"{instances}").Val(); n != 1 {
 		t.Errorf("%d instances beside a use", n)
 	}
 
 	releaseSecond()
-	if n := c.ZCard(t.Context(), s.prefix+"{instances}").Val(); n != 0 {
+	if n := c.ZCard(t.Context(), s.wire.prefix+"{instances}").Val(); n != 0 {
 		t.Errorf("%d instances after the last release", n)
 	}
 	again, release := s.Back()
@@ -56,21 +56,21 @@ func TestUsesOfAStoreShareOneStandby(t *testing.T) {
 	if again == first {
 		t.Error("the standby outlives its last use")
 	}
-	awaitInstances(t, c, s.prefix, 1)
+	awaitInstances(t, c, s.wire.prefix, 1)
 }
 
 // Two stores with one prefix are two instances, each of which grants half in an outage.
 func TestStoresWithOnePrefixAreTwoInstances(t *testing.T) {
 	t.Parallel()
 	s, c := fresh(t, redistest.Addr(t), Options{Timeout: patient})
-	other := MustNew(c, Options{Prefix: s.prefix, Timeout: patient})
+	other := MustNew(c, Options{Prefix: s.wire.prefix, Timeout: patient})
 	_, release := s.Back()
 	defer release()
-	awaitInstances(t, c, s.prefix, 1)
+	awaitInstances(t, c, s.wire.prefix, 1)
 
 	second, release := other.Back()
 	defer release()
-	awaitInstances(t, c, s.prefix, 2)
+	awaitInstances(t, c, s.wire.prefix, 2)
 	eventuallyTrue(t, "the second never learns of both", func() bool { return other.back.instances.Live() == 2 })
 	if got := grants(t, second.Fallback(), "10/1h"); got != 5 {
 		t.Errorf("the second admits %d of 10", got)
@@ -172,7 +172,7 @@ func TestValueThatCannotBeReadIsNoOutage(t *testing.T) {
 		s, c := fresh(t, redistest.Addr(t), Options{Timeout: patient, Logger: slog.New(slog.DiscardHandler)})
 		back, release := s.Back()
 		op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1000/1h"), Cost: 1}
-		key := string(s.key(nil, op.Key, op.Rule, op.Limit.Algorithm.Letter()))
+		key := string(s.wire.key(nil, op.Key, op.Rule, op.Limit.Algorithm.Letter()))
 		c.Set(t.Context(), key, value, 0)
 		for range 20 {
 			out := make([]core.Decision, 1)

@@ -143,7 +143,7 @@ func TestBanIsKeptByOperationsWithoutOne(t *testing.T) {
 				b.do(nil)
 			}
 			other := newBanned(t, addr, "3/1h fixed-window", Options{})
-			other.s.prefix, other.op.Key = b.s.prefix, b.op.Key
+			other.s.wire.prefix, other.op.Key = b.s.wire.prefix, b.op.Key
 			other.clock.Set(b.clock.Now())
 			refund := func(op *core.Op) { op.Verb, op.Ban = core.Refund, nil }
 			steps := []func(*core.Op){refund}

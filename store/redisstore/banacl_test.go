@@ -62,7 +62,7 @@ func TestBansHoldWithoutPermissionToListThem(t *testing.T) {
 				t.Errorf("the diagnosis made the list %v", got)
 			}
 
-			ban := banning(t, s, s.clock) // which fails if a step does
+			ban := banning(t, s, s.wire.clock) // which fails if a step does
 			ban("r", "a", time.Minute)
 			ban("r", "a", time.Minute)
 			_, err := s.Bans(t.Context(), []string{"r"}, 10)

@@ -56,7 +56,7 @@ func (s *Store) noteBan(op *core.Op, d *core.Decision) {
 	if op.Verb == core.Impose { // which asks for nothing that could be refused
 		left = op.Ban.For
 	}
-	if s.secret == nil && len(op.Key) <= listedKey && left > 0 && left != core.Never {
+	if s.wire.secret == nil && len(op.Key) <= listedKey && left > 0 && left != core.Never {
 		s.bans.note(s, banMember(op), d.At, d.At+left.Microseconds())
 	}
 }
@@ -90,7 +90,7 @@ func (l *banList) add(s *Store, now int64) {
 		if len(members) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), max(s.reach(), time.Second))
+		ctx, cancel := context.WithTimeout(context.Background(), max(s.servers.reach(), time.Second))
 		name := s.banListKey()
 		_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			p.ZAdd(ctx, name, members...)
@@ -111,7 +111,7 @@ func (l *banList) add(s *Store, now int64) {
 }
 
 // banListKey is the name of the sorted set. No state has it, as none is without a brace.
-func (s *Store) banListKey() string { return s.prefix + "bans" }
+func (s *Store) banListKey() string { return s.wire.prefix + "bans" }
 
 // banMember returns the member for the ban of the operation's key: the letter of the
 // algorithm, the rule, a zero byte and the key. No rule's name has a zero byte.
@@ -127,18 +127,18 @@ var errHidden = errors.New("redisstore: a store with a secret cannot list bans, 
 // these keys has a state of a later format, the error wraps [ErrFormat]. A ban is
 // listed a moment later, if the Redis user may run the commands that docs/bans.md names.
 func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
-	if s.secret != nil {
+	if s.wire.secret != nil {
 		return nil, errHidden
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.reach())
+	ctx, cancel := context.WithTimeout(ctx, s.servers.reach())
 	defer cancel()
 	now, err := s.now(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list bans: %w", s.explain(err))
+		return nil, fmt.Errorf("redisstore: list bans: %w", s.link.explain(err))
 	}
 	members, err := s.client.ZRevRangeByScore(ctx, s.banListKey(), &redis.ZRangeBy{Min: strconv.FormatInt(now, 10), Max: "+inf"}).Result()
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list bans: %w", s.explain(err))
+		return nil, fmt.Errorf("redisstore: list bans: %w", s.link.explain(err))
 	}
 	wanted := make(map[string]bool, len(rules))
 	for _, rule := range rules {
@@ -153,12 +153,12 @@ func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Bann
 				continue
 			}
 			list = append(list, core.Banned{Rule: rule[1:], Key: key})
-			states = append(states, p.GetRange(ctx, string(s.key(nil, key, rule[1:], rule[:1])), 0, banHead-1))
+			states = append(states, p.GetRange(ctx, string(s.wire.key(nil, key, rule[1:], rule[:1])), 0, banHead-1))
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list bans: %w", s.explain(err))
+		return nil, fmt.Errorf("redisstore: list bans: %w", s.link.explain(err))
 	}
 	for i, state := range states {
 		if err := laterFormat(state.Val()); err != nil {
@@ -173,8 +173,8 @@ func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Bann
 
 // now returns the store's clock.
 func (s *Store) now(ctx context.Context) (int64, error) {
-	if s.clock != nil {
-		return s.clock(), nil
+	if s.wire.clock != nil {
+		return s.wire.clock(), nil
 	}
 	t, err := s.client.Time(ctx).Result()
 	return t.UnixMicro(), err

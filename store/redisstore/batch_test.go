@@ -216,12 +216,12 @@ func (w *twins) play(steps []*step) string {
 	apart := make([]*step, len(steps))
 	for i, each := range steps {
 		apart[i] = newStep(each.ops)
-		if err := w.apart.decideTogether(ctx, apart[i:i+1]); err != nil {
+		if err := w.apart.dispatcher.decideTogether(ctx, apart[i:i+1]); err != nil {
 			w.t.Fatal(err)
 		}
 		w.learn(apart[i])
 	}
-	if err := w.together.decideTogether(ctx, steps); err != nil {
+	if err := w.together.dispatcher.decideTogether(ctx, steps); err != nil {
 		return err.Error()
 	}
 	for i, each := range steps {
@@ -296,7 +296,7 @@ func (w *twins) learn(s *step) {
 }
 
 func keyOf(s *Store, op *core.Op) string {
-	return string(s.key(nil, op.Key, op.Rule, op.Limit.Algorithm.Letter()))
+	return string(s.wire.key(nil, op.Key, op.Rule, op.Limit.Algorithm.Letter()))
 }
 
 // difference plays the histories of batches with the numbers from first to last-1, and
@@ -380,7 +380,7 @@ func TestBatchUnreadableKeyFailsOnlyItsStep(t *testing.T) {
 	for i, ops := range [][]core.Op{{good}, {bad}, {good, bad}, {good}, {bad}} {
 		steps[i] = &step{ops: ops, out: make([]core.Decision, len(ops))}
 	}
-	if err := s.decideTogether(context.Background(), steps); err != nil {
+	if err := s.dispatcher.decideTogether(context.Background(), steps); err != nil {
 		t.Fatal(err)
 	}
 	for i, wantErr := range []bool{false, true, true, false, true} {
@@ -402,7 +402,7 @@ func TestBatchMayHoldMoreThan256Keys(t *testing.T) {
 		op := core.Op{Rule: "r", Key: fmt.Sprint(i / 2), Limit: l, Cost: 1}
 		steps = append(steps, &step{ops: []core.Op{op}, out: make([]core.Decision, 1)})
 	}
-	if err := s.decideTogether(context.Background(), steps); err != nil {
+	if err := s.dispatcher.decideTogether(context.Background(), steps); err != nil {
 		t.Fatal(err)
 	}
 	for i, each := range steps {
@@ -418,7 +418,7 @@ func TestBatchDecidesNothingAfterTheEnd(t *testing.T) {
 	cancel()
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}
 	steps := []*step{{ops: []core.Op{op}, out: make([]core.Decision, 1)}, {ops: []core.Op{op}, out: make([]core.Decision, 1)}}
-	if err := s.decideTogether(ctx, steps); !errors.Is(err, context.Canceled) {
+	if err := s.dispatcher.decideTogether(ctx, steps); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if keys := keysOf(t, s, c); len(keys) != 0 {
@@ -504,9 +504,9 @@ func awaitBatches(t *testing.T, s *Store) {
 	deadline, tick := time.After(patient), time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		s.queue.mu.Lock()
-		n := s.queue.whole.batches
-		s.queue.mu.Unlock()
+		s.dispatcher.queue.mu.Lock()
+		n := s.dispatcher.queue.whole.batches
+		s.dispatcher.queue.mu.Unlock()
 		if n == maxBatches {
 			return
 		}
@@ -540,7 +540,7 @@ func TestBatchLostRepliesCountOnce(t *testing.T) {
 	}
 	all.Wait()
 	r.mute.Store(false)
-	reader := MustNew(direct, Options{Prefix: s.prefix, Timeout: patient})
+	reader := MustNew(direct, Options{Prefix: s.wire.prefix, Timeout: patient})
 	counted := 0
 	for i := range callers {
 		remaining := apply(t, reader, core.Op{Verb: core.Peek, Rule: "r", Key: fmt.Sprint(i), Limit: l})[0].Remaining

@@ -42,9 +42,9 @@ func TestTimeoutFollowsTheDistance(t *testing.T) {
 						failed++
 					}
 				}
-				if s.budget() != row.budget || s.MaxCall() != row.most || (failed == 0) != row.works {
+				if s.servers.budget() != row.budget || s.MaxCall() != row.most || (failed == 0) != row.works {
 					t.Errorf("%v of at most %v, %d of 20 calls failed; want %v of %v, works %v",
-						s.budget(), s.MaxCall(), failed, row.budget, row.most, row.works)
+						s.servers.budget(), s.MaxCall(), failed, row.budget, row.most, row.works)
 				}
 			})
 		})
@@ -66,11 +66,11 @@ func TestTimeoutFollowsTheDistanceOfEachServer(t *testing.T) {
 				time.Sleep(200 * ms)
 			}
 		}
-		if got := s.serverFor("a").budget(); got != 120*ms || there == "" {
+		if got := s.servers.serverFor("a").budget(); got != 120*ms || there == "" {
 			t.Errorf("%v, %q at another server", got, there)
 		}
-		if got := s.serverFor(there).budget(); got != 50*ms || s.budget() != 120*ms {
-			t.Errorf("%v of a server that was never asked, %v of all", got, s.budget())
+		if got := s.servers.serverFor(there).budget(); got != 50*ms || s.servers.budget() != 120*ms {
+			t.Errorf("%v of a server that was never asked, %v of all", got, s.servers.budget())
 		}
 	})
 }

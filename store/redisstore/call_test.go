@@ -101,12 +101,12 @@ func costsTheTimeout(t *testing.T, what string, s *Store) {
 	select {
 	case err := <-done:
 		took := time.Since(start)
-		if err == nil || took < s.budget() {
-			t.Errorf("%s: error %v after %v, want one after %v", what, err, took, s.budget())
+		if err == nil || took < s.servers.budget() {
+			t.Errorf("%s: error %v after %v, want one after %v", what, err, took, s.servers.budget())
 		}
-		test.AtMost(t, what+": an error", took, s.budget()+20*time.Millisecond)
+		test.AtMost(t, what+": an error", took, s.servers.budget()+20*time.Millisecond)
 	case <-time.After(patient):
-		t.Errorf("%s: no error after %v, want one after %v", what, patient, s.budget())
+		t.Errorf("%s: no error after %v, want one after %v", what, patient, s.servers.budget())
 	}
 }
 
@@ -119,8 +119,8 @@ func TestFrozenServerCostsAtMostTheTimeout(t *testing.T) {
 			ReadTimeout: time.Hour, DialTimeout: time.Hour,
 		})
 		s := MustNew(c, Options{Timeout: 30 * time.Millisecond})
-		if s.heedsDeadline != heeds {
-			t.Fatalf("ContextTimeoutEnabled %v was read as %v", heeds, s.heedsDeadline)
+		if s.link.heedsDeadline != heeds {
+			t.Fatalf("ContextTimeoutEnabled %v was read as %v", heeds, s.link.heedsDeadline)
 		}
 		costsTheTimeout(t, fmt.Sprint("ContextTimeoutEnabled ", heeds), s)
 		c.Close()
@@ -245,9 +245,9 @@ func TestTLSClientsOverstayUnderRESP3(t *testing.T) {
 			"ring": redis.NewRing(&redis.RingOptions{
 				Addrs: map[string]string{"a": addrs[0]}, TLSConfig: row.config, Protocol: row.protocol, ContextTimeoutEnabled: true}),
 		} {
-			if s := MustNew(c, Options{}); s.heedsDeadline == row.want || rediscall.TraitsOf(c).IgnoresDeadlines {
+			if s := MustNew(c, Options{}); s.link.heedsDeadline == row.want || rediscall.TraitsOf(c).IgnoresDeadlines {
 				t.Errorf("%s, TLS %t, protocol %d: heeds deadlines %t, is said to ignore them %t",
-					name, row.config != nil, row.protocol, s.heedsDeadline, rediscall.TraitsOf(c).IgnoresDeadlines)
+					name, row.config != nil, row.protocol, s.link.heedsDeadline, rediscall.TraitsOf(c).IgnoresDeadlines)
 			}
 			c.Close()
 		}

@@ -66,7 +66,7 @@ func TestClientDialsAServerThatRefusesOnlyForTheFirstCall(t *testing.T) {
 		c := clients["one server"](d.dial)
 		c.AddHook(client)
 		s := MustNew(c, Options{})
-		s.dials.proven.Store(true)
+		s.connector.dials.proven.Store(true)
 		for begun := time.Now(); time.Since(begun) < time.Minute; time.Sleep(ms) {
 			if _, err := takeOne(t.Context(), s, "k"); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Error(err)

@@ -1,4 +1,4 @@
-// This file maps keys to slots and keeps a client's view of a Cluster up to date.
+// This file decides steps whose keys are on several servers, part by part.
 
 package redisstore
 
@@ -6,74 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
 )
 
-// sharing is which steps may be decided by one script call.
-type sharing uint8
-
-const (
-	shareNone sharing = iota // it is not known which keys share a server
-	shareSlot                // steps whose keys are in one slot
-	shareAll
-)
-
-// shares returns which steps of a store may share a script call.
-func shares(client redis.UniversalClient, o Options) sharing {
-	if o.Batch == 1 {
-		return shareNone
-	}
-	if o.OneSlot {
-		return shareAll
-	}
-	switch client.(type) {
-	case *redis.Client:
-		return shareAll
-	case *redis.ClusterClient:
-		return shareSlot
-	}
-	return shareNone
-}
-
-// Slots besides those of a Cluster: one for steps that may share a call with
-// any other, and one for steps that may share with none.
-const (
-	anySlot = -1
-	noSlot  = -2
-)
-
-// slotOf returns the slot of a step whose keys share one, or anySlot or noSlot.
-func (s *Store) slotOf(ops []core.Op) int {
-	switch s.shared {
-	case shareAll:
-		return anySlot
-	case shareSlot:
-		var tag [2 * maxReadable]byte
-		return int(crc16(s.text(tag[:0], ops[0].Key)) % 16384)
-	}
-	return noSlot
-}
-
-// crc16 returns the CRC-16/XMODEM of text, from which a Cluster derives the
-// slot of a hash tag.
-func crc16(text []byte) (crc uint16) {
-	nibbles := [...]uint16{
-		0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
-		0x8108, 0x9129, 0xa14a, 0xb16b, 0xc18c, 0xd1ad, 0xe1ce, 0xf1ef,
-	}
-	for _, c := range text {
-		crc = crc<<4 ^ nibbles[crc>>12^uint16(c>>4)]
-		crc = crc<<4 ^ nibbles[crc>>12^uint16(c&15)]
-	}
-	return crc
-}
-
+// severalSubjects reports whether the operations are about more than one subject.
 func severalSubjects(ops []core.Op) bool {
 	for i := range ops {
 		if ops[i].Key != ops[0].Key {
@@ -146,7 +83,7 @@ func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.De
 // withdraw gives back the units that parts took and updates their decisions. A refund
 // that fails does not keep the others from being made.
 func (s *Store) withdraw(ctx context.Context, parts []*part) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.budget())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.servers.budget())
 	defer cancel()
 	var errs []error
 	for _, p := range parts {
@@ -210,45 +147,31 @@ func (s *Store) withdrawAfter(ctx context.Context, parts []*part, err error) err
 	return err
 }
 
-// relearn is the minimum pause between two requests to a client to reload the
-// topology.
-const relearn = 200 * time.Millisecond
-
-// learn makes the client of a Cluster reload the topology at once when an error
-// indicates that it may be out of date. By itself the client would go on asking
-// a dead node for up to a minute. It reloads in its own goroutine, one reload
-// at a time, but pauses only after a successful one. The pause here keeps callers
-// from overloading the remaining servers during an outage.
-func (s *Store) learn(ctx context.Context, err error) {
-	c, ok := s.client.(*redis.ClusterClient)
-	if !ok {
-		return
-	}
-	if err == nil && !s.mapped.Load() {
-		s.mapped.Store(true) // the client has a table, and keeps one
-	}
-	if err == nil || !doubtsTopology(err) {
-		return
-	}
-	now, last := time.Now().UnixMilli(), s.learned.Load()
-	if since := now - last; since >= 0 && since < relearn.Milliseconds() {
-		return
-	}
-	if s.learned.CompareAndSwap(last, now) {
-		c.ReloadState(ctx)
-		s.learnTable(ctx, c)
-	}
+// shardError is the error of one shard, for a step on several.
+type shardError struct {
+	shard string
+	err   error
 }
 
-// doubtsTopology reports whether the error may come from a node that is dead,
-// cut off, or no longer responsible.
-func doubtsTopology(err error) bool {
-	for _, prefix := range []string{"CLUSTERDOWN", "READONLY", "MASTERDOWN", "LOADING"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
+func (e *shardError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error of the shard.
+func (e *shardError) Unwrap() error { return e.err }
+
+// Shard returns the name of the shard that failed; see failover.Sharded.
+func (e *shardError) Shard() string { return e.shard }
+
+// decidePart carries out a part of a step. Its error names the shard that had the part
+// when it was asked.
+func (s *Store) decidePart(ctx context.Context, p *part) error {
+	shard := s.Shard(p.ops[0].Key)
+	if err := s.dispatcher.decide(ctx, p.ops, p.out); err != nil {
+		return &shardError{shard, err}
 	}
-	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout)
+	return nil
 }
+
+// Shard implements failover.Sharded. In a Cluster or Ring it returns the address of the
+// server that has the key, in the table that the client has. In a Cluster that is "" until
+// a server has answered.
+func (s *Store) Shard(key string) string { return s.topology.shard(key) }

@@ -41,7 +41,7 @@ func TestClusterCallsHoldStepsOfOneSlot(t *testing.T) {
 		{ring, Options{}, shareNone}, {ring, Options{OneSlot: true}, shareAll},
 		{wrapped{one}, Options{}, shareNone}, {wrapped{many}, Options{OneSlot: true}, shareAll},
 	} {
-		if got := MustNew(row.client, row.o).shared; got != row.want {
+		if got := MustNew(row.client, row.o).wire.shared; got != row.want {
 			t.Errorf("%T with %+v shares %d, not %d", row.client, row.o, got, row.want)
 		}
 	}
@@ -56,12 +56,12 @@ func TestSlotsAreThoseOfRedis(t *testing.T) {
 	for _, o := range []Options{{}, {Secret: []byte("sixteen bytes of it")}} {
 		s := MustNew(c, o)
 		for _, subject := range subjects {
-			key := string(s.key(nil, subject, "r", "g"))
+			key := string(s.wire.key(nil, subject, "r", "g"))
 			want, err := c.ClusterKeySlot(context.Background(), key).Result()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := s.slotOf([]core.Op{{Key: subject}}); int64(got) != want {
+			if got := s.wire.slotOf([]core.Op{{Key: subject}}); int64(got) != want {
 				t.Errorf("%q is in slot %d, not %d", key, want, got)
 			}
 		}
@@ -122,7 +122,7 @@ func TestClusterSlotsAreQueuedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{wait: slow}
 		s := faked(t, f, Options{})
-		s.shared = shareSlot
+		s.wire.shared = shareSlot
 		start := time.Now()
 		each(10, func(i int, _ string) {
 			ops := []core.Op{{Rule: fmt.Sprint(i), Key: string("ab"[i%2]), Limit: core.Limit{Quota: 1000, Period: 1e9}, Cost: 1}}
@@ -190,7 +190,7 @@ func TestClusterGivesBackIfALaterSubjectFails(t *testing.T) {
 	l := limit(t, "10/1h fixed-window")
 	a := core.Op{Rule: "r", Key: "a", Limit: l, Cost: 4}
 	b := core.Op{Rule: "r", Key: "b", Limit: l, Cost: 1}
-	if err := c.RPush(context.Background(), string(s.key(nil, "b", "r", "f")), "x").Err(); err != nil {
+	if err := c.RPush(context.Background(), string(s.wire.key(nil, "b", "r", "f")), "x").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Apply(context.Background(), []core.Op{a, b}, make([]core.Decision, 2)); err == nil {
@@ -212,7 +212,7 @@ func TestClusterGivesBackAfterAFailedRefund(t *testing.T) {
 	for _, p := range parts {
 		p.out = apply(t, s, p.ops...)
 	}
-	a := string(s.key(nil, "a", "r", "f"))
+	a := string(s.wire.key(nil, "a", "r", "f"))
 	if err := errors.Join(c.Del(context.Background(), a).Err(), c.RPush(context.Background(), a, "x").Err()); err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func TestClusterHealthyDoesNotReloadTheTopology(t *testing.T) {
 	}
 	admin.ScriptFlush(ctx)
 	apply(t, s, op) // NOSCRIPT
-	admin.RPush(ctx, string(s.key(nil, "list", "r", "g")), "x")
+	admin.RPush(ctx, string(s.wire.key(nil, "list", "r", "g")), "x")
 	list := op
 	list.Key = "list"
 	if err := s.Apply(ctx, []core.Op{list}, make([]core.Decision, 1)); !errors.Is(err, ErrUnreadable) {

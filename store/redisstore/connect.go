@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,6 +25,21 @@ const (
 	reconnect = 200 * time.Millisecond
 )
 
+// connector has the client connect, and finds out why it does not.
+type connector struct {
+	client          redis.UniversalClient
+	ignoresDeadline bool // the client
+
+	topology *topology
+	servers  *servers
+
+	ready      atomic.Int64 // for how many calls at a time the client has connections
+	connecting sync.Mutex   // held by a round of connecting
+	reconnect  time.Time    // when the next round may begin; guarded by connecting
+	dials      dialCheck
+	doors      doors
+}
+
 // connect has the client connect in the background, so that n calls at a time find a
 // connection to each server but done, which may be nil. By itself the client greets a server
 // under the deadline of the call that found no connection, and drops the connection if the
@@ -33,47 +49,47 @@ const (
 // that find no idle connection, and keeps what it has connected. There is one round at a
 // time, a pause between two, and none while a server is doubted: trials connect then. A
 // client that ignores deadlines does not drop connections.
-func (s *Store) connect(n int, done *redis.Client) {
-	if s.ignoresDeadline || s.dials.trust.Load() == mistaken || !s.connecting.TryLock() {
+func (c *connector) connect(n int, done *redis.Client) {
+	if c.ignoresDeadline || c.dials.trust.Load() == mistaken || !c.connecting.TryLock() {
 		return // a trial of a doubted server connects
 	}
 	begun := time.Now()
-	if begun.Before(s.reconnect) {
-		s.connecting.Unlock()
+	if begun.Before(c.reconnect) {
+		c.connecting.Unlock()
 		return
 	}
 	go func() {
-		defer s.connecting.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.reach())
+		defer c.connecting.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*c.servers.reach())
 		defer cancel()
-		err := rediscall.Safely(ctx, func(ctx context.Context) error { return s.connectServers(ctx, n, done) })
+		err := rediscall.Safely(ctx, func(ctx context.Context) error { return c.connectServers(ctx, n, done) })
 		ended, pause := time.Now(), reconnect
 		if err == nil {
-			s.prepared(n)
-			if ended.Sub(begun) <= s.budget() {
-				pause = max(pause, connectTimeouts*s.budget())
+			c.prepared(n)
+			if ended.Sub(begun) <= c.servers.budget() {
+				pause = max(pause, connectTimeouts*c.servers.budget())
 			}
 		}
-		s.reconnect = ended.Add(pause)
+		c.reconnect = ended.Add(pause)
 	}()
 }
 
 // connections returns for how many calls at a time the client has connections.
-func (s *Store) connections() int { return int(s.ready.Load()) }
+func (c *connector) connections() int { return int(c.ready.Load()) }
 
 // prepared notes that the client has connections for n calls at a time. One round of connecting
 // at a time, and one trial, call it.
-func (s *Store) prepared(n int) {
+func (c *connector) prepared(n int) {
 	for {
-		ready := s.ready.Load()
-		if int64(n) <= ready || s.ready.CompareAndSwap(ready, int64(n)) {
+		ready := c.ready.Load()
+		if int64(n) <= ready || c.ready.CompareAndSwap(ready, int64(n)) {
 			return
 		}
 	}
 }
 
 // connectServers has the client connect to each server that decides but for done.
-func (s *Store) connectServers(ctx context.Context, n int, done *redis.Client) error {
+func (c *connector) connectServers(ctx context.Context, n int, done *redis.Client) error {
 	one := func(ctx context.Context, server *redis.Client) error {
 		if server == done {
 			return nil
@@ -84,7 +100,7 @@ func (s *Store) connectServers(ctx context.Context, n int, done *redis.Client) e
 		}
 		return nil
 	}
-	switch client := s.client.(type) {
+	switch client := c.client.(type) {
 	case *redis.ClusterClient:
 		return client.ForEachMaster(ctx, one)
 	case *redis.Ring:

@@ -3,14 +3,18 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
+	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -33,18 +37,18 @@ func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 		found = append(found, core.Finding{Code: core.CodeNoPrefix, Text: "the store in Redis has no prefix, so services that use the " +
 			"same server share the counts of rules with the same name: set redisstore.Options.Prefix to the name of the service, such as \"shop:\""})
 	}
-	found = s.noteDistance(found)
-	banning := slices.IndexFunc(rules, func(op core.Op) bool { return op.Ban != nil && s.secret == nil })
+	found = s.servers.noteDistance(found)
+	banning := slices.IndexFunc(rules, func(op core.Op) bool { return op.Ban != nil && s.wire.secret == nil })
 	e := s.examine(ctx, banning >= 0)
 	if len(e.lacking) > 0 {
 		found = append(found, core.Finding{Code: core.CodePermission, Text: "the Redis user may not run " +
-			strings.Join(e.lacking, ", ") + ", which the limiter needs: " + rediscall.Remedy(s.client, s.prefix)})
+			strings.Join(e.lacking, ", ") + ", which the limiter needs: " + rediscall.Remedy(s.client, s.wire.prefix)})
 	}
 	if len(e.unlisted) > 0 {
 		rule := rules[banning].Rule
 		found = append(found, core.Finding{Code: core.CodeBanList, Rule: rule, Text: fmt.Sprintf("the Redis user may not run %s on %q, "+
 			"which the list of bans needs; the bans of the rule %s hold without it: %s",
-			strings.Join(e.unlisted, ", "), s.banListKey(), rule, rediscall.Remedy(s.client, s.prefix))})
+			strings.Join(e.unlisted, ", "), s.banListKey(), rule, rediscall.Remedy(s.client, s.wire.prefix))})
 	}
 	if e.evicts {
 		found = append(found, core.Finding{Code: core.CodeEviction, Text: "a Redis server evicts keys when its memory is full, " +
@@ -113,8 +117,8 @@ const trialKey = "{*}::"
 // server answered. A final error also answers whether the user may run evalsha.
 func (e *examination) trial(ctx context.Context, c redis.UniversalClient, s *Store, bans bool) bool {
 	sum := sha1.Sum([]byte(trial))
-	return e.try(ctx, c, &e.lacking, "evalsha", hex.EncodeToString(sum[:]), s.prefix+trialKey) &&
-		e.try(ctx, c, &e.lacking, "eval", trial, s.prefix+trialKey) &&
+	return e.try(ctx, c, &e.lacking, "evalsha", hex.EncodeToString(sum[:]), s.wire.prefix+trialKey) &&
+		e.try(ctx, c, &e.lacking, "eval", trial, s.wire.prefix+trialKey) &&
 		(!bans || e.try(ctx, c, &e.unlisted, "eval", banTrial, s.banListKey()))
 }
 
@@ -187,18 +191,127 @@ var ErrTooManyClients = errors.New("the server has no connection left for this c
 // tooManyClients begins the error of a server without a connection left.
 const tooManyClients = "max number of clients"
 
-// explain adds ErrCredentials, ErrPermission or ErrTooManyClients to an error that only an
-// administrator of the server can mend.
-func (s *Store) explain(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case redis.IsAuthError(err):
-		return fmt.Errorf("%w: %w", ErrCredentials, err)
-	case redis.HasErrorPrefix(err, tooManyClients), errors.Is(err, ErrTooManyClients):
-		return fmt.Errorf("%w: %w", ErrTooManyClients, err)
-	case rediscall.Forbids(err):
-		return fmt.Errorf("%w: %w; %s", ErrPermission, err, rediscall.Remedy(s.client, s.prefix))
+const (
+	// limitInUse is for how long a limit counts as in use after a process has noted it.
+	// Each process notes its limits once a minute while requests arrive.
+	limitInUse = 3 * time.Minute
+
+	// rollOut is for how long two limits of one count may be in use without a finding,
+	// because some processes have a new limit already and others do not.
+	rollOut = 5 * time.Minute
+
+	// maxNoted is the number of limits that one script call notes.
+	maxNoted = 128
+)
+
+// limitNotes remembers which other limits are in use on the counts of this process's
+// rules, and since when. The zero value is ready for use.
+type limitNotes struct {
+	mu    sync.Mutex
+	known map[limitAt]limitNote
+}
+
+// limitAt is a limit of this process. Several limiters may share a store.
+type limitAt struct{ key, limit string }
+
+type limitNote struct {
+	// Instants are in milliseconds since the Unix epoch.
+	seen   int64            // of the latest reply
+	others map[string]int64 // when each other limit in use was first noted
+}
+
+// lasting notes the reply of the script for a key. It returns another limit that has been
+// in use beside the one of this process for at least rollOut, or "".
+func (n *limitNotes) lasting(at limitAt, reply string, now int64) (lasting string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before := n.known[at]
+	if now-before.seen >= limitInUse.Milliseconds() { // this limit was not in use in between
+		before.others = nil
 	}
-	return err
+	after := limitNote{seen: now}
+	for line := range strings.Lines(reply) {
+		text, other, _ := strings.Cut(strings.TrimSpace(line), " ")
+		age, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			continue // not written by this package
+		}
+		first, known := before.others[other]
+		if !known {
+			first = now - age
+		}
+		if after.others == nil {
+			after.others = map[string]int64{}
+		}
+		after.others[other] = first
+		if now-age-first >= rollOut.Milliseconds() {
+			lasting = cmp.Or(lasting, other)
+		}
+	}
+	n.remember(at, after)
+	return lasting
+}
+
+// remember keeps the note of a limit if there are others on its counts, so that most
+// rules need no memory.
+func (n *limitNotes) remember(at limitAt, note limitNote) {
+	switch {
+	case note.others == nil:
+		delete(n.known, at)
+	case n.known == nil:
+		n.known = map[limitAt]limitNote{at: note}
+	case len(n.known) < maxLimits:
+		n.known[at] = note
+	}
+}
+
+//go:embed limits.lua
+var limitsScript string
+
+// noteLimits notes under which limits the rules count, and appends a finding if some of
+// their counts have also been under other limits for longer than a roll-out takes. It
+// reports whether Redis has answered.
+func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Finding) ([]core.Finding, bool) {
+	now, clock := time.Now().UnixMilli(), ""
+	if s.wire.clock != nil {
+		now = s.wire.clock() / 1000
+		clock = strconv.FormatInt(now, 10)
+	}
+	var texts []string
+	var first string
+	for some := range slices.Chunk(rules, maxNoted) {
+		args := []any{"eval", limitsScript, len(some)}
+		limits := []any{clock, limitInUse.Milliseconds()}
+		for i := range some {
+			args = append(args, s.noteKey(&some[i]))
+			limits = append(limits, some[i].Limit.String())
+		}
+		q := rediscall.Strings{StringSliceCmd: redis.NewStringSliceCmd(ctx, append(args, limits...)...)}
+		q.SetFirstKeyPos(3)
+		err := rediscall.Safely(ctx, func(ctx context.Context) error { return s.client.Process(ctx, q) })
+		if err != nil {
+			return found, answered(err)
+		}
+		for i, others := range q.Val() {
+			other := s.notes.lasting(limitAt{s.noteKey(&some[i]), some[i].Limit.String()}, others, now)
+			if other != "" {
+				first = cmp.Or(first, some[i].Rule)
+				texts = append(texts, fmt.Sprintf("%s under %s and under %q", some[i].Rule, some[i].Limit, other))
+			}
+		}
+	}
+	if len(texts) == 0 {
+		return found, true
+	}
+	return append(found, core.Finding{Code: core.CodeOtherLimit, Rule: first, Text: fmt.Sprintf("the same keys are counted by the rule %s, "+
+		"for %d minutes by now: if two services or limiters use the prefix %q, they share these counts, and need different prefixes or names of rules; "+
+		"otherwise a change of the limit has not reached all instances", strings.Join(texts, ", by the rule "),
+		int(rollOut.Minutes()), s.wire.prefix)}), true
+}
+
+// noteKey returns the key of the limits that a rule's counts are under. It is no key of
+// a count, because no subject is written as an asterisk.
+func (s *Store) noteKey(op *core.Op) string {
+	key := s.wire.ruleText([]byte(s.wire.prefix+"{*}:"), op.Rule)
+	return string(append(key, ":"+op.Limit.Algorithm.Letter()+":limits"...))
 }

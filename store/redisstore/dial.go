@@ -76,62 +76,11 @@ func (e *dialError) Error() string { return "no connection: " + e.err.Error() }
 // Unwrap returns the error of the dial.
 func (e *dialError) Unwrap() error { return e.err }
 
-// sendChecked sends the command as sendCommand does: for the first time with a dial beside,
-// and later only if the door to the server is not shut.
-func (s *Store) sendChecked(ctx context.Context, cmd rediscall.Ints) error {
-	if s.dials.trust.Load() == untried {
-		return s.sendFirst(ctx, cmd)
-	}
-
-	key := firstKey(cmd)
-	if err := s.pass(ctx, key); err != nil {
-		return err
-	}
-	err := s.sendCommand(ctx, cmd)
-	var reply redis.Error
-	if err == nil || errors.As(err, &reply) && !unwelcome(err) {
-		s.relieve(key)
-	}
-	return err
-}
-
-// sendFirst sends a command of a client that was not used before, and dials beside it.
-func (s *Store) sendFirst(ctx context.Context, cmd rediscall.Ints) error {
-	client, _ := s.client.(*redis.Client)
-	if client.PoolStats().TotalConns > 0 {
-		return s.noteFirst(s.sendCommand(ctx, cmd))
-	}
-
-	listening, end := context.WithCancel(ctx)
-	defer end()
-	found := make(chan error, 1)
-	go func() { found <- s.dialBeside(listening, client, s.reach(), func(error) {}) }()
-	err := s.noteFirst(s.sendCommand(ctx, cmd))
-	if !hidesCause(err) && !broken(err) {
-		return err
-	}
-	var said unasked
-	select {
-	case cause := <-found:
-		if errors.As(cause, &said) {
-			return &turnedAway{said, err}
-		}
-		if !hidesCause(err) {
-			return err
-		}
-		if cause != nil {
-			return &dialError{cause}
-		}
-	default:
-	}
-	return err
-}
-
 // noteFirst trusts the client if it was answered, and returns err.
-func (s *Store) noteFirst(err error) error {
+func (c *connector) noteFirst(err error) error {
 	var reply redis.Error
 	if err == nil || errors.As(err, &reply) && !unwelcome(err) {
-		s.dials.trust.CompareAndSwap(untried, trusted)
+		c.dials.trust.CompareAndSwap(untried, trusted)
 	}
 	return err
 }
@@ -148,7 +97,7 @@ func (e *lateError) Unwrap() error { return e.err }
 // an error that says why a command was late, or err. The client itself may only know the end
 // of the deadline: it dials a server that refuses connections again and again until then. A
 // server that hangs lets the store dial it.
-func (s *Store) causeOf(cmd rediscall.Ints, err error) error {
+func (c *connector) causeOf(cmd rediscall.Ints, err error) error {
 	var shut *shutError
 	if errors.As(err, &shut) || errors.Is(err, core.ErrOverload) {
 		return err
@@ -156,7 +105,7 @@ func (s *Store) causeOf(cmd rediscall.Ints, err error) error {
 	if !isLate(err) && !broken(err) && !errors.Is(err, context.Canceled) {
 		return err
 	}
-	run, began := s.doubt(firstKey(cmd), err)
+	run, began := c.doubt(firstKey(cmd), err)
 	if run != nil && began && isLate(err) {
 		run.await(maxWaitForCause)
 	}
@@ -169,7 +118,7 @@ func (s *Store) causeOf(cmd rediscall.Ints, err error) error {
 	if cause := run.cause(); cause != nil {
 		return &dialError{cause}
 	}
-	return s.explainLate(err)
+	return c.explainLate(err)
 }
 
 // await waits for at most d until the server was dialled.
@@ -196,12 +145,12 @@ func (r *trialRun) cause() error {
 }
 
 // explainLate returns an error that says why a call or a step was late, or err.
-func (s *Store) explainLate(err error) error {
+func (c *connector) explainLate(err error) error {
 	if !isLate(err) {
 		return err
 	}
-	if s.dials.trust.Load() == mistaken {
-		if known := s.doors.known(); known != nil {
+	if c.dials.trust.Load() == mistaken {
+		if known := c.doors.known(); known != nil {
 			return known
 		}
 	}
@@ -258,21 +207,21 @@ var errDialling = fmt.Errorf("%d dials are in progress: %w", maxDials, context.D
 // dialBeside calls dialled with why the server cannot be dialled, or nil, and returns that, or
 // what the server says in the time to hear, or until ctx ends. A dialler may go on after its
 // deadline, as that of the client does over TLS; dialBeside does not.
-func (s *Store) dialBeside(ctx context.Context, server *redis.Client, hear time.Duration, dialled func(error)) error {
+func (c *connector) dialBeside(ctx context.Context, server *redis.Client, hear time.Duration, dialled func(error)) error {
 	listening := ctx
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeouts*s.reach())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeouts*c.servers.reach())
 	defer cancel()
 	conns, errs := make(chan net.Conn, 1), make(chan error, 1)
 	select {
-	case s.dials.slots <- struct{}{}:
+	case c.dials.slots <- struct{}{}:
 		go func() {
-			defer func() { <-s.dials.slots }()
-			conn, err := dialOneOf(ctx, optionsOf(s.client, server))
+			defer func() { <-c.dials.slots }()
+			conn, err := dialOneOf(ctx, optionsOf(c.client, server))
 			if err != nil {
 				errs <- err
 				return
 			}
-			s.dials.proven.Store(true)
+			c.dials.proven.Store(true)
 			conns <- conn
 		}()
 	default:
@@ -339,28 +288,6 @@ func dialOneOf(ctx context.Context, list []*redis.Options) (conn net.Conn, err e
 	return nil, cmp.Or(err, errNoServer)
 }
 
-// serverOf returns the client of the server that has the key, and its address. They are nil
-// and empty while a Cluster has no table: the client would ask for one now.
-func (s *Store) serverOf(key string) (server *redis.Client, addr string) {
-	_ = rediscall.Safely(context.Background(), func(ctx context.Context) (err error) {
-		switch c := s.client.(type) {
-		case *redis.Client:
-			server = c
-		case *redis.ClusterClient:
-			if s.mapped.Load() {
-				server, err = c.MasterForKey(ctx, key)
-			}
-		case *redis.Ring:
-			server, err = c.GetShardClientForKey(key)
-		}
-		return err
-	})
-	if server == nil {
-		return nil, ""
-	}
-	return server, server.Options().Addr
-}
-
 // firstKey returns the first key of a script call.
 func firstKey(cmd rediscall.Ints) string {
 	if args := cmd.Args(); len(args) > 3 {
@@ -392,6 +319,6 @@ func isTLS(err error) bool {
 
 // refused reports whether the server is not there to be asked again. The client of
 // a Cluster may find another one.
-func (s *Store) refused(err error) bool {
-	return s.dials.single && errors.Is(err, syscall.ECONNREFUSED)
+func (c *connector) refused(err error) bool {
+	return c.dials.single && errors.Is(err, syscall.ECONNREFUSED)
 }

@@ -46,8 +46,8 @@ func TestDialRefusedIsReportedAtOnce(t *testing.T) {
 			c := redis.NewClient(&o)
 			defer c.Close()
 			s := MustNew(c, Options{Timeout: time.Minute})
-			s.dials.trust.Store(mistaken)
-			s.dials.proven.Store(true)
+			s.connector.dials.trust.Store(mistaken)
+			s.connector.dials.proven.Store(true)
 			for range 3 {
 				err := s.Apply(t.Context(), unit(), make([]core.Decision, 1))
 				if !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, context.DeadlineExceeded) {
@@ -79,7 +79,7 @@ func TestDialIsLeftOutWithAConnection(t *testing.T) {
 		if err := s.Apply(t.Context(), unit(), make([]core.Decision, 1)); err != nil {
 			t.Fatal(err)
 		}
-		s.dials.trust.Store(mistaken)
+		s.connector.dials.trust.Store(mistaken)
 	}
 	if n := dials.Load() - before; n != 0 {
 		t.Errorf("%d dials", n)
@@ -127,8 +127,8 @@ func TestDialRefusedIsTheCauseOfTheFirstFailure(t *testing.T) {
 				t.Errorf("%v after %v, want it after %v", err, took, want)
 			}
 		}
-		if trust := s.dials.trust.Load(); trust != mistaken || s.dials.proven.Load() {
-			t.Errorf("trust %d, proven %t", trust, s.dials.proven.Load())
+		if trust := s.connector.dials.trust.Load(); trust != mistaken || s.connector.dials.proven.Load() {
+			t.Errorf("trust %d, proven %t", trust, s.connector.dials.proven.Load())
 		}
 		time.Sleep(time.Minute) // ends the client's dials
 	})
@@ -145,12 +145,12 @@ func TestDialIsProvenByTheFirstCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range maxDials { // wait until the dial has ended
-		s.dials.slots <- struct{}{}
+		s.connector.dials.slots <- struct{}{}
 	}
 	for range maxDials {
-		<-s.dials.slots
+		<-s.connector.dials.slots
 	}
-	if !s.dials.proven.Load() {
+	if !s.connector.dials.proven.Load() {
 		t.Fatal("not proven")
 	}
 	server.Kill()

@@ -407,9 +407,9 @@ func TestConnectEndsWithItsClient(t *testing.T) {
 
 // isTrying reports whether a trial of a server is in progress.
 func isTrying(s *Store) bool {
-	s.doors.mu.Lock()
-	defer s.doors.mu.Unlock()
-	for _, d := range s.doors.to {
+	s.connector.doors.mu.Lock()
+	defer s.connector.doors.mu.Unlock()
+	for _, d := range s.connector.doors.to {
 		if d.trial != nil {
 			return true
 		}
@@ -421,7 +421,7 @@ func TestCallThatSucceedsNotesNothingOnTheHeap(t *testing.T) {
 	s := faked(t, &fake{}, Options{})
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(1000, func() {
-		s.learn(ctx, nil)
+		s.topology.learn(ctx, nil)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -126,9 +126,9 @@ func reasonOf(err error) error {
 }
 
 // pass returns nil once the server that has the key may be asked, or why it may not.
-func (s *Store) pass(ctx context.Context, key string) error {
-	server, addr := s.serverOf(key)
-	run, err := s.knock(server, addr)
+func (c *connector) pass(ctx context.Context, key string) error {
+	server, addr := c.topology.serverOf(key)
+	run, err := c.knock(server, addr)
 	if run == nil {
 		return err
 	}
@@ -138,25 +138,25 @@ func (s *Store) pass(ctx context.Context, key string) error {
 	case <-ctx.Done():
 	}
 	if run.cause() != nil {
-		return s.doors.shut(addr)
+		return c.doors.shut(addr)
 	}
 	select {
 	case <-run.ended:
-		return s.doors.shut(addr)
+		return c.doors.shut(addr)
 	case <-ctx.Done():
 	}
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return unsent(ctx.Err())
 	}
-	return cmp.Or(s.doors.shut(addr), error(&shutError{&lateError{ctx.Err()}}))
+	return cmp.Or(c.doors.shut(addr), error(&shutError{&lateError{ctx.Err()}}))
 }
 
 // knock returns the trial for which a call has to wait, or why it is not made. Both are nil
 // if the door is not shut.
-func (s *Store) knock(server *redis.Client, addr string) (*trialRun, error) {
-	s.doors.mu.Lock()
-	defer s.doors.mu.Unlock()
-	d, now := s.doors.to[addr], time.Now()
+func (c *connector) knock(server *redis.Client, addr string) (*trialRun, error) {
+	c.doors.mu.Lock()
+	defer c.doors.mu.Unlock()
+	d, now := c.doors.to[addr], time.Now()
 	if d == nil {
 		return nil, nil
 	}
@@ -165,7 +165,7 @@ func (s *Store) knock(server *redis.Client, addr string) (*trialRun, error) {
 	if d.why == nil {
 		return nil, nil
 	}
-	if s.tryLocked(d, now) || !d.failed && d.trial != nil {
+	if c.tryLocked(d, now) || !d.failed && d.trial != nil {
 		return d.trial, nil
 	}
 	return nil, &shutError{d.why}
@@ -196,19 +196,19 @@ func (d *doors) known() error {
 
 // doubt notes that a call about the key has failed with err. It returns the trial in progress,
 // or nil, and whether this call has begun it.
-func (s *Store) doubt(key string, err error) (run *trialRun, began bool) {
-	server, addr := s.serverOf(key)
-	s.doors.mu.Lock()
-	defer s.doors.mu.Unlock()
+func (c *connector) doubt(key string, err error) (run *trialRun, began bool) {
+	server, addr := c.topology.serverOf(key)
+	c.doors.mu.Lock()
+	defer c.doors.mu.Unlock()
 	now := time.Now()
-	d := s.doors.to[addr]
+	d := c.doors.to[addr]
 	if d == nil {
-		s.forgetLocked(now)
+		c.forgetLocked(now)
 		d = new(door)
-		s.doors.to[addr] = d
+		c.doors.to[addr] = d
 	}
 	d.server, d.asked, d.doubted = server, now, true
-	s.dials.trust.Store(mistaken)
+	c.dials.trust.Store(mistaken)
 
 	if isLate(err) {
 		d.late++
@@ -216,7 +216,7 @@ func (s *Store) doubt(key string, err error) (run *trialRun, began bool) {
 	if d.why == nil && (broken(err) || isLate(err) && (d.late >= maxLate || !d.connected())) {
 		d.why = reasonOf(err)
 	}
-	began = s.tryLocked(d, now)
+	began = c.tryLocked(d, now)
 	return d.trial, began
 }
 
@@ -224,41 +224,41 @@ func (s *Store) doubt(key string, err error) (run *trialRun, began bool) {
 func (d *door) connected() bool { return d.server != nil && d.server.PoolStats().TotalConns > 0 }
 
 // relieve notes that a call about the key was answered.
-func (s *Store) relieve(key string) {
-	_, addr := s.serverOf(key)
-	s.doors.mu.Lock()
-	defer s.doors.mu.Unlock()
-	if d := s.doors.to[addr]; d != nil {
+func (c *connector) relieve(key string) {
+	_, addr := c.topology.serverOf(key)
+	c.doors.mu.Lock()
+	defer c.doors.mu.Unlock()
+	if d := c.doors.to[addr]; d != nil {
 		d.open()
 	}
-	s.settleLocked(time.Now())
+	c.settleLocked(time.Now())
 }
 
 func (d *door) open() { d.doubted, d.late, d.why, d.failed = false, 0, nil, false }
 
 // settleLocked trusts the client again if no door is doubted that calls ask for. The caller
 // holds the mutex of the doors.
-func (s *Store) settleLocked(now time.Time) {
-	for _, d := range s.doors.to {
+func (c *connector) settleLocked(now time.Time) {
+	for _, d := range c.doors.to {
 		if d.doubted && now.Sub(d.asked) < forgotten {
 			return
 		}
 	}
-	s.dials.trust.Store(trusted)
+	c.dials.trust.Store(trusted)
 }
 
 // forgetLocked forgets doors that no call asks for. The caller holds the mutex of the doors.
-func (s *Store) forgetLocked(now time.Time) {
-	for addr, d := range s.doors.to {
+func (c *connector) forgetLocked(now time.Time) {
+	for addr, d := range c.doors.to {
 		if d.trial == nil && now.Sub(d.asked) >= forgotten {
-			delete(s.doors.to, addr)
+			delete(c.doors.to, addr)
 		}
 	}
 }
 
 // tryLocked begins a trial unless one is in progress or was a moment ago, and reports whether
 // it has. The caller holds the mutex of the doors.
-func (s *Store) tryLocked(d *door, now time.Time) bool {
+func (c *connector) tryLocked(d *door, now time.Time) bool {
 	due := d.due
 	if d.why != nil {
 		due = d.urgent
@@ -268,40 +268,40 @@ func (s *Store) tryLocked(d *door, now time.Time) bool {
 	}
 
 	d.trial = &trialRun{dialled: make(chan struct{}), ended: make(chan struct{})}
-	go s.try(d, d.trial, d.server, d.failed)
+	go c.try(d, d.trial, d.server, d.failed)
 	return true
 }
 
 // try tries whether the server answers. It makes as many connections as calls need; again,
 // after a trial that failed, it begins with one.
-func (s *Store) try(d *door, run *trialRun, server *redis.Client, again bool) {
-	begun, n := time.Now(), s.connections()
-	_ = s.dialBeside(context.Background(), server, 0, func(err error) { s.noteDial(d, run, err) })
+func (c *connector) try(d *door, run *trialRun, server *redis.Client, again bool) {
+	begun, n := time.Now(), c.connections()
+	_ = c.dialBeside(context.Background(), server, 0, func(err error) { c.noteDial(d, run, err) })
 
 	var why error
 	switch {
 	case run.found != nil:
 		why = whyUndialled(run.found)
-		if s.dials.mayUseClient(begun) && s.greet(server, 1) == nil {
+		if c.dials.mayUseClient(begun) && c.greet(server, 1) == nil {
 			why = nil
 		}
 	case again:
-		if why = silentOr(s.greet(server, 1), reasonOf); why == nil {
-			_ = s.greet(server, n) // one connection is enough to go on
+		if why = silentOr(c.greet(server, 1), reasonOf); why == nil {
+			_ = c.greet(server, n) // one connection is enough to go on
 		}
 	default:
-		why = silentOr(s.greet(server, n), reasonOf)
+		why = silentOr(c.greet(server, n), reasonOf)
 	}
 
 	if run.found == nil && why != nil && broken(why) && !unwelcome(why) {
 		// The server may have said why before it closed the connection.
-		if said := s.dialBeside(context.Background(), server, s.reach(), func(error) {}); unwelcome(said) {
+		if said := c.dialBeside(context.Background(), server, c.servers.reach(), func(error) {}); unwelcome(said) {
 			why = said
 		}
 	}
-	s.endTrial(d, run, begun, why)
-	if why == nil && !again && !s.dials.single {
-		s.connect(n, server) // the other servers are as far away
+	c.endTrial(d, run, begun, why)
+	if why == nil && !again && !c.dials.single {
+		c.connect(n, server) // the other servers are as far away
 	}
 }
 
@@ -311,9 +311,9 @@ func whyUndialled(err error) error {
 }
 
 // noteDial has the calls at a door that is shut fail at once if the server cannot be dialled.
-func (s *Store) noteDial(d *door, run *trialRun, err error) {
-	s.doors.mu.Lock()
-	defer s.doors.mu.Unlock()
+func (c *connector) noteDial(d *door, run *trialRun, err error) {
+	c.doors.mu.Lock()
+	defer c.doors.mu.Unlock()
 	run.found = err
 	if d.why != nil && err != nil {
 		d.why, d.failed = whyUndialled(err), true
@@ -334,9 +334,9 @@ func silentOr(err error, reason func(error) error) error {
 }
 
 // endTrial opens the door, or shuts it.
-func (s *Store) endTrial(d *door, run *trialRun, begun time.Time, why error) {
-	s.doors.mu.Lock()
-	defer s.doors.mu.Unlock()
+func (c *connector) endTrial(d *door, run *trialRun, begun time.Time, why error) {
+	c.doors.mu.Lock()
+	defer c.doors.mu.Unlock()
 	now, late := time.Now(), why != nil && isLate(why)
 	d.trial = nil
 	close(run.ended)
@@ -346,36 +346,36 @@ func (s *Store) endTrial(d *door, run *trialRun, begun time.Time, why error) {
 	var dead *unreachable
 	switch {
 	case why == nil:
-		if now.Sub(begun) <= s.budget() {
-			d.due = now.Add(max(reconnect, connectTimeouts*s.budget()))
+		if now.Sub(begun) <= c.servers.budget() {
+			d.due = now.Add(max(reconnect, connectTimeouts*c.servers.budget()))
 		}
 		d.open()
-		s.settleLocked(now)
+		c.settleLocked(now)
 	case late && !d.doubted: // calls were answered in the meantime
 	default:
 		d.doubted, d.why, d.failed = true, why, true
 		if !late && errors.As(why, &dead) {
 			d.urgent = now.Add(redial)
 		}
-		s.dials.trust.Store(mistaken)
+		c.dials.trust.Store(mistaken)
 	}
 }
 
 // greet has the client connect to the server, or to all of them if it is nil. It returns nil
 // if one connection is ready, of the n that calls need.
-func (s *Store) greet(server *redis.Client, n int) error {
-	if s.ignoresDeadline {
+func (c *connector) greet(server *redis.Client, n int) error {
+	if c.ignoresDeadline {
 		return nil // the client keeps the connections that it makes
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.reach())
+	ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*c.servers.reach())
 	defer cancel()
 	return rediscall.Safely(ctx, func(ctx context.Context) error {
 		if server == nil {
-			return s.connectServers(ctx, n, nil)
+			return c.connectServers(ctx, n, nil)
 		}
 		ready, err := connectOne(ctx, server, n)
 		if ready == n {
-			s.prepared(n)
+			c.prepared(n)
 		}
 		if ready > 0 {
 			return nil

@@ -181,7 +181,7 @@ func (m *meeting) meet(state string, left time.Duration) {
 	steps := []*step{
 		newStep([]core.Op{m.op}), newStep([]core.Op{other}), newStep([]core.Op{m.op, beside}), newStep([]core.Op{beside}),
 	}
-	if err := m.s.decideTogether(ctx, steps); err != nil {
+	if err := m.s.dispatcher.decideTogether(ctx, steps); err != nil {
 		m.t.Fatal(err)
 	}
 	m.unread("first of a call", state, left, steps[0].err)
@@ -246,7 +246,7 @@ func TestBansInALaterFormatAreNotListed(t *testing.T) {
 	now := storetest.Epoch
 	o := Options{Prefix: redistest.Prefix(t), Timeout: patient, Clock: func() int64 { return now }}
 	s := MustNew(connect(t, redistest.Addr(t)), o)
-	banning(t, s, s.clock)("r", "k", time.Minute)
+	banning(t, s, s.wire.clock)("r", "k", time.Minute)
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1/1s")}
 	s.client.Set(t.Context(), keyOf(s, &op), "\xfe\x02", 0)
 	_, err := s.Bans(context.Background(), []string{"r"}, 10)

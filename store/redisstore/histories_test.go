@@ -69,5 +69,5 @@ func TestQuickTakesAreDecidedAsByTheWholeAlgorithm(t *testing.T) {
 	}
 	files["gcra.lua"] = &fstest.MapFile{Data: []byte(before + head + "do return nil end\n" + after)}
 	whole := &lua.Scripts{Files: files}
-	batches(t, connect(t, redistest.Addr(t)), 100, func(s *Store) { s.scripts = whole })
+	batches(t, connect(t, redistest.Addr(t)), 100, func(s *Store) { s.wire.scripts = whole })
 }

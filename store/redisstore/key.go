@@ -1,4 +1,4 @@
-// This file names keys and leases.
+// This file names keys and leases, and says which keys share a server.
 
 package redisstore
 
@@ -6,6 +6,10 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
 )
 
 // maxReadable is the length of the longest subject or rule that is written out
@@ -16,12 +20,12 @@ const maxReadable = 64
 // few marks as they are, any other byte as %XX, and a longer text as a hash. No
 // two texts have the same form, no form is empty, and none has a brace, so a
 // client can choose neither a slot nor the key of another subject.
-func (s *Store) text(dst []byte, text string) []byte {
+func (w *wire) text(dst []byte, text string) []byte {
 	switch {
 	case text == "":
 		return append(dst, '%')
-	case s.secret != nil:
-		mac := hmac.New(sha256.New, s.secret)
+	case w.secret != nil:
+		mac := hmac.New(sha256.New, w.secret)
 		mac.Write([]byte(text))
 		return appendHash(dst, mac.Sum(nil))
 	case len(text) > maxReadable:
@@ -66,23 +70,23 @@ func readable(c byte) bool {
 //	<prefix>{<subject>}:<rule>:<letter>
 //
 // or, when all keys share a slot, <prefix>{*}<subject>:<rule>:<letter>.
-func (s *Store) key(dst []byte, subject, rule, letter string) []byte {
-	dst = append(dst, s.prefix...)
-	if s.oneSlot {
-		dst = s.text(append(dst, "{*}"...), subject)
+func (w *wire) key(dst []byte, subject, rule, letter string) []byte {
+	dst = append(dst, w.prefix...)
+	if w.oneSlot {
+		dst = w.text(append(dst, "{*}"...), subject)
 	} else {
-		dst = append(s.text(append(dst, '{'), subject), '}')
+		dst = append(w.text(append(dst, '{'), subject), '}')
 	}
 	dst = append(dst, ':')
 	if rule != "" {
-		dst = s.ruleText(dst, rule)
+		dst = w.ruleText(dst, rule)
 	}
 	dst = append(dst, ':')
 	return append(dst, letter...)
 }
 
 // ruleText appends a rule's name, which is not secret.
-func (s *Store) ruleText(dst []byte, rule string) []byte {
+func (w *wire) ruleText(dst []byte, rule string) []byte {
 	if len(rule) > maxReadable {
 		sum := sha256.Sum256([]byte(rule))
 		return appendHash(dst, sum[:])
@@ -97,4 +101,75 @@ func leaseID(lease string) string {
 	}
 	sum := sha256.Sum256([]byte(lease))
 	return string(sum[:16])
+}
+
+// tag returns the hash tag of the keys of a subject.
+func (w *wire) tag(subject string) string {
+	if w.oneSlot {
+		return "*"
+	}
+	var text [2 * maxReadable]byte
+	if tag := w.text(text[:0], subject); string(tag) != subject {
+		return string(tag)
+	}
+	return subject
+}
+
+// sharing is which steps may be decided by one script call.
+type sharing uint8
+
+const (
+	shareNone sharing = iota // it is not known which keys share a server
+	shareSlot                // steps whose keys are in one slot
+	shareAll
+)
+
+// shares returns which steps of a store may share a script call.
+func shares(client redis.UniversalClient, o Options) sharing {
+	if o.Batch == 1 {
+		return shareNone
+	}
+	if o.OneSlot {
+		return shareAll
+	}
+	switch client.(type) {
+	case *redis.Client:
+		return shareAll
+	case *redis.ClusterClient:
+		return shareSlot
+	}
+	return shareNone
+}
+
+// Slots besides those of a Cluster: one for steps that may share a call with
+// any other, and one for steps that may share with none.
+const (
+	anySlot = -1
+	noSlot  = -2
+)
+
+// slotOf returns the slot of a step whose keys share one, or anySlot or noSlot.
+func (w *wire) slotOf(ops []core.Op) int {
+	switch w.shared {
+	case shareAll:
+		return anySlot
+	case shareSlot:
+		var tag [2 * maxReadable]byte
+		return int(crc16(w.text(tag[:0], ops[0].Key)) % 16384)
+	}
+	return noSlot
+}
+
+// crc16 returns the CRC-16/XMODEM of text, from which a Cluster derives the
+// slot of a hash tag.
+func crc16(text []byte) (crc uint16) {
+	nibbles := [...]uint16{
+		0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
+		0x8108, 0x9129, 0xa14a, 0xb16b, 0xc18c, 0xd1ad, 0xe1ce, 0xf1ef,
+	}
+	for _, c := range text {
+		crc = crc<<4 ^ nibbles[crc>>12^uint16(c>>4)]
+		crc = crc<<4 ^ nibbles[crc>>12^uint16(c&15)]
+	}
+	return crc
 }

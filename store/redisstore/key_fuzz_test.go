@@ -18,7 +18,7 @@ func FuzzKey(f *testing.F) {
 	stores := []*Store{keyStore(f, Options{}), keyStore(f, Options{OneSlot: true}), keyStore(f, Options{Secret: []byte("0123456789abcdef")})}
 	f.Fuzz(func(t *testing.T, subject, rule, other, otherRule string) {
 		for _, s := range stores {
-			a, b := string(s.key(nil, subject, rule, "g")), string(s.key(nil, other, otherRule, "g"))
+			a, b := string(s.wire.key(nil, subject, rule, "g")), string(s.wire.key(nil, other, otherRule, "g"))
 			if (a == b) != (subject == other && rule == otherRule) {
 				t.Fatalf("%q of %q and %q, %q of %q and %q", a, subject, rule, b, other, otherRule)
 			}
@@ -30,10 +30,10 @@ func FuzzKey(f *testing.F) {
 					t.Fatalf("key %q", a)
 				}
 			}
-			if tag := slotTag(string(s.key(nil, subject, otherRule, "f"))); tag == "" || tag != slotTag(a) {
+			if tag := slotTag(string(s.wire.key(nil, subject, otherRule, "f"))); tag == "" || tag != slotTag(a) {
 				t.Fatalf("the rules of %q have the slots of %q and %q", subject, tag, slotTag(a))
 			}
-			if !s.oneSlot && (slotTag(a) == slotTag(b)) != (subject == other) {
+			if !s.wire.oneSlot && (slotTag(a) == slotTag(b)) != (subject == other) {
 				t.Fatalf("%q and %q", a, b)
 			}
 		}

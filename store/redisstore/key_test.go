@@ -48,7 +48,7 @@ func TestKeysAreReadable(t *testing.T) {
 		{long, "r", "hg:{~j5kLoLV3tRzwCeoEk2jBaw}:r:g"},
 		{"k", "", "hg:{k}::g"},
 	} {
-		if got := string(keyStore(t, Options{}).key(nil, row.subject, row.rule, "g")); got != row.want {
+		if got := string(keyStore(t, Options{}).wire.key(nil, row.subject, row.rule, "g")); got != row.want {
 			t.Errorf("subject %.20q, rule %q: %s, want %s", row.subject, row.rule, got, row.want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestKeysAreReadable(t *testing.T) {
 
 func TestOneSlotPutsEveryKeyIntoOne(t *testing.T) {
 	s := keyStore(t, Options{OneSlot: true, Prefix: "p:"})
-	if got := string(s.key(nil, "a", "r", "g")); got != "p:{*}a:r:g" {
+	if got := string(s.wire.key(nil, "a", "r", "g")); got != "p:{*}a:r:g" {
 		t.Error(got)
 	}
 }
@@ -64,8 +64,8 @@ func TestOneSlotPutsEveryKeyIntoOne(t *testing.T) {
 func TestSecretHidesTheSubject(t *testing.T) {
 	a := keyStore(t, Options{Secret: []byte("0123456789abcdef")})
 	b := keyStore(t, Options{Secret: []byte("fedcba9876543210")})
-	ka, kb := string(a.key(nil, "alice", "r", "g")), string(b.key(nil, "alice", "r", "g"))
-	if strings.Contains(ka, "alice") || ka == kb || ka != string(a.key(nil, "alice", "r", "g")) {
+	ka, kb := string(a.wire.key(nil, "alice", "r", "g")), string(b.wire.key(nil, "alice", "r", "g"))
+	if strings.Contains(ka, "alice") || ka == kb || ka != string(a.wire.key(nil, "alice", "r", "g")) {
 		t.Errorf("keys %s and %s", ka, kb)
 	}
 }
@@ -78,11 +78,11 @@ func TestKeysAreUniqueAndShareTheSubjectsSlot(t *testing.T) {
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[{}:%~*a]{0,5}`), rapid.StringN(60, 70, -1))
 		subject, rule := text.Draw(t, "subject"), text.Draw(t, "rule")
 		other, otherRule := text.Draw(t, "other"), text.Draw(t, "other rule")
-		a, b := string(s.key(nil, subject, rule, "g")), string(s.key(nil, other, otherRule, "g"))
+		a, b := string(s.wire.key(nil, subject, rule, "g")), string(s.wire.key(nil, other, otherRule, "g"))
 		if same := subject == other && rule == otherRule; (a == b) != same {
 			t.Fatalf("%q and %q", a, b)
 		}
-		if c := string(s.key(nil, subject, otherRule, "f")); slotTag(c) != slotTag(a) {
+		if c := string(s.wire.key(nil, subject, otherRule, "f")); slotTag(c) != slotTag(a) {
 			t.Fatalf("%q and %q are about one subject", a, c)
 		}
 		if (slotTag(a) == slotTag(b)) != (subject == other) {

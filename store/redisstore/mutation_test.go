@@ -140,7 +140,7 @@ func (m *mutant) difference(t *testing.T, c *redis.Client) string {
 	defer c.ScriptFlush(context.Background()) // many scripts slow a server down
 	factory := func(t testing.TB, clock *storetest.Clock) core.Store {
 		s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: endless, Clock: clock.Now})
-		s.scripts = scripts
+		s.wire.scripts = scripts
 		return s
 	}
 
@@ -151,8 +151,8 @@ func (m *mutant) difference(t *testing.T, c *redis.Client) string {
 
 	inBatches := func() string {
 		return difference(t, c, 0, 40, func(s *Store) {
-			s.fixed, s.scripts = endless, scripts
-			s.single.begins(endless, endless)
+			s.servers.fixed, s.wire.scripts = endless, scripts
+			s.servers.single.begins(endless, endless)
 		})
 	}
 	inHistories := func(n int) string {
@@ -193,7 +193,7 @@ func immortal(t *testing.T, c *redis.Client, store core.Store) string {
 	t.Helper()
 	ctx, s := context.Background(), store.(*Store)
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1/1h fixed-window"), Cost: 1}
-	key := string(s.key(nil, op.Key, op.Rule, "f"))
+	key := string(s.wire.key(nil, op.Key, op.Rule, "f"))
 	for range 2 {
 		if err := s.Apply(ctx, []core.Op{op}, make([]core.Decision, 1)); err != nil {
 			return err.Error()
@@ -232,7 +232,7 @@ func struck(t *testing.T, c *redis.Client, scripts *lua.Scripts) string {
 	prefix, clock := redistest.Prefix(t), storetest.NewClock()
 	apply := func(op core.Op) core.Decision {
 		s := MustNew(c, Options{Prefix: prefix, Timeout: endless, Clock: clock.Now})
-		s.scripts = scripts
+		s.wire.scripts = scripts
 		out := make([]core.Decision, 1)
 		if err := s.Apply(context.Background(), []core.Op{op}, out); err != nil {
 			t.Log(err)

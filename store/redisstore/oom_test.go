@@ -98,12 +98,12 @@ func TestRandomKeysOfOneCallerAreBoundedByAnotherRule(t *testing.T) {
 func TestOldServerIsAskedWithoutFlags(t *testing.T) {
 	m := mini(t)
 	s, _ := fresh(t, m.Addr(), Options{})
-	if s.plain.Load() {
+	if s.link.plain.Load() {
 		t.Fatal("nothing was asked yet")
 	}
 	op := core.Op{Rule: "rule", Key: "key", Limit: limit(t, "1/1h"), Cost: 1}
-	if d := apply(t, s, op)[0]; !d.Allowed || !s.plain.Load() {
-		t.Errorf("%+v, plain %t", d, s.plain.Load())
+	if d := apply(t, s, op)[0]; !d.Allowed || !s.link.plain.Load() {
+		t.Errorf("%+v, plain %t", d, s.link.plain.Load())
 	}
 	if d := apply(t, s, op)[0]; d.Allowed {
 		t.Errorf("%+v", d)
@@ -120,7 +120,7 @@ func TestFullServerRefusalDoesNotStopOtherSteps(t *testing.T) {
 		b.add(w)
 	}
 	callers := slices.Clone(b.waiters) // the batch drops waiters that have an answer
-	if err := s.send(context.Background(), b); err != nil {
+	if err := s.dispatcher.send(context.Background(), b); err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []bool{true, false, true} {

@@ -65,7 +65,7 @@ func TestRefusalCacheAnswersStepsOfSeveralRules(t *testing.T) {
 
 // waited has a step waited for, as await does.
 func waited(s *Store, came time.Time, ops []core.Op, out []core.Decision) {
-	s.overflow.remember(came, ops, out)
+	s.dispatcher.overflow.remember(came, ops, out)
 }
 
 // What was refused to steps that waited is the answer to the same step, as Redis gives it, as
@@ -87,19 +87,19 @@ func TestOverflowAnswersAsRedis(t *testing.T) {
 		apply(t, s, ops...)
 		refusal := apply(t, s, ops...)
 		got := make([]core.Decision, 2)
-		if s.recall(time.Now(), ops, got) {
+		if s.dispatcher.recall(time.Now(), ops, got) {
 			t.Errorf("%q: known, although no step has waited", row)
 		}
 		waited(s, time.Now(), ops, refusal)
 		for range 5 {
 			clock.Add(7 * time.Second)
 			want := apply(t, s, ops...)
-			if !s.recall(time.Now(), ops, got) || !slices.Equal(got, want) {
+			if !s.dispatcher.recall(time.Now(), ops, got) || !slices.Equal(got, want) {
 				t.Errorf("%q: %+v\nRedis says %+v", row, got, want)
 			}
 		}
 		clock.Add(refusal[0].RetryAfter)
-		if s.recall(time.Now(), ops, got) {
+		if s.dispatcher.recall(time.Now(), ops, got) {
 			t.Errorf("%q: %+v, although the refusal has ended", row, got)
 		}
 	}
@@ -136,10 +136,10 @@ func TestOverflowAnswersNoOtherSteps(t *testing.T) {
 			apply(t, s, ops...)
 			waited(s, came, ops, apply(t, s, ops...))
 			got := make([]core.Decision, 2)
-			if !s.recall(time.Now(), ops, got) {
+			if !s.dispatcher.recall(time.Now(), ops, got) {
 				t.Error("the step itself is not known")
 			}
-			if step := change(s, slices.Clone(ops)); s.recall(time.Now(), step, got) {
+			if step := change(s, slices.Clone(ops)); s.dispatcher.recall(time.Now(), step, got) {
 				t.Errorf("%+v is answered: %+v", step, got)
 			}
 		})
@@ -157,7 +157,7 @@ func TestOverflowSkipsAnswersFromBeforeAChange(t *testing.T) {
 	undo.Verb = core.Reset
 	apply(t, s, undo)
 	waited(s, came, ops, refusal)
-	if s.recall(time.Now(), ops, make([]core.Decision, 2)) {
+	if s.dispatcher.recall(time.Now(), ops, make([]core.Decision, 2)) {
 		t.Error("it is remembered")
 	}
 }
@@ -172,7 +172,7 @@ func TestOverflowAnswersForTheQueue(t *testing.T) {
 	other := slices.Clone(ops)
 	other[0].Key = "other"
 
-	l := &s.queue.whole
+	l := &s.dispatcher.queue.whole
 	l.batches = maxBatches // as if two calls were in flight
 	ask := func(what string) {
 		out := make([]core.Decision, 2)

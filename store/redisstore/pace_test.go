@@ -106,8 +106,8 @@ func TestCallsBeginAGapApart(t *testing.T) {
 			return after(ctx, 20*ms)
 		}}
 		s := faked(t, f, Options{Batch: 4})
-		s.ready.Store(12)
-		s.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, room: 12}
+		s.connector.ready.Store(12)
+		s.dispatcher.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, room: 12}
 		c.reset()
 		var all sync.WaitGroup
 		for i, at := range []time.Duration{0, 100, 200, 300, 2200, 3000, 3100, 3200, 3300, 9000, 9100} {
@@ -142,13 +142,13 @@ func TestCallsFollowADistanceThatIsGone(t *testing.T) {
 			defer c.fly()()
 			return after(ctx, ms/10)
 		}}, Options{})
-		s.ready.Store(12)
-		s.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, room: 12}
+		s.connector.ready.Store(12)
+		s.dispatcher.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, room: 12}
 		crowded(t, s, 0, 100, 2)
 		c.reset()
 		crowded(t, s, 0, 100, 20)
-		if c.most != maxBatches || s.queue.whole.pace.room != maxBatches {
-			t.Errorf("%d calls in flight, and room for %d", c.most, s.queue.whole.pace.room)
+		if c.most != maxBatches || s.dispatcher.queue.whole.pace.room != maxBatches {
+			t.Errorf("%d calls in flight, and room for %d", c.most, s.dispatcher.queue.whole.pace.room)
 		}
 	})
 }

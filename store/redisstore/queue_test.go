@@ -50,10 +50,10 @@ func each(n int, f func(i int, key string)) {
 func idle(t *testing.T, s *Store) {
 	t.Helper()
 	synctest.Wait()
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	if l := &s.queue.whole; l.batches != 0 || l.ops != 0 || l.first != nil || l.last != nil || len(s.queue.slots) != 0 {
-		t.Errorf("calls go on: %+v, %d slots", l, len(s.queue.slots))
+	s.dispatcher.queue.mu.Lock()
+	defer s.dispatcher.queue.mu.Unlock()
+	if l := &s.dispatcher.queue.whole; l.batches != 0 || l.ops != 0 || l.first != nil || l.last != nil || len(s.dispatcher.queue.slots) != 0 {
+		t.Errorf("calls go on: %+v, %d slots", l, len(s.dispatcher.queue.slots))
 	}
 }
 

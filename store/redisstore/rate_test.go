@@ -144,7 +144,7 @@ func slowRate() (r rate) {
 
 func TestTurningAwayAllocatesNothing(t *testing.T) {
 	s := faked(t, &fake{}, Options{})
-	l := &s.queue.whole
+	l := &s.dispatcher.queue.whole
 	l.batches, l.ops, l.rate = maxBatches, 1000, slowRate()
 	l.rate.last = time.Now().Add(time.Hour) // however long the test takes
 	ops, out := unit(), make([]core.Decision, 1)

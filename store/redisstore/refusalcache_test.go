@@ -290,7 +290,7 @@ func TestRefusalCacheSeesOtherProcessesAtItsEnd(t *testing.T) {
 		all.Cost = 10
 		apply(t, p.with, all)
 		end := p.clock.Now() + apply(t, p.with, op)[0].RetryAfter.Microseconds()
-		other := MustNew(p.with.client, Options{Prefix: p.with.prefix, Timeout: patient, Clock: p.clock.Now})
+		other := MustNew(p.with.client, Options{Prefix: p.with.wire.prefix, Timeout: patient, Clock: p.clock.Now})
 		apply(t, other, core.Op{Verb: verb, Rule: "r", Key: "k", Limit: l, Cost: 10})
 		for _, at := range []int64{end - 10e6, end - 1} {
 			p.clock.Set(at)

@@ -28,7 +28,7 @@ func TestShardIsTheMasterOfTheKey(t *testing.T) {
 		s := MustNew(c, o)
 		apply(t, s, core.Op{Rule: "r", Key: "k", Limit: limit(t, "3/1h"), Cost: 1})
 		for _, subject := range subjects {
-			key := string(s.key(nil, subject, "r", "g"))
+			key := string(s.wire.key(nil, subject, "r", "g"))
 			slot, err := c.ClusterKeySlot(t.Context(), key).Result()
 			if err != nil {
 				t.Fatal(err)
@@ -50,7 +50,7 @@ func TestShardIsTheServerOfTheRing(t *testing.T) {
 		s := MustNew(ring, o)
 		for _, subject := range subjects {
 			apply(t, s, core.Op{Rule: "r", Key: subject, Limit: limit(t, "3/1h"), Cost: 1})
-			key := string(s.key(nil, subject, "r", "g"))
+			key := string(s.wire.key(nil, subject, "r", "g"))
 			if n, err := connect(t, s.Shard(subject)).Exists(t.Context(), key).Result(); n != 1 || err != nil {
 				t.Errorf("%q is not at %s: %v", key, s.Shard(subject), err)
 			}
@@ -89,7 +89,7 @@ func TestShardAllocatesNothing(t *testing.T) {
 	server := redistest.Start(t)
 	c := mapped(t, server.Addr, new(atomic.Int64), redis.ClusterOptions{})
 	s := MustNew(c, Options{Timeout: patient})
-	s.mapped.Store(true)
+	s.topology.mapped.Store(true)
 	_ = s.Shard("k") // which loads the table
 	if got := testing.AllocsPerRun(1000, func() { _ = s.Shard("203.0.113.7") }); got != 0 {
 		t.Errorf("%v allocations", got)
@@ -169,7 +169,7 @@ func TestErrorsOfStepsNameTheShard(t *testing.T) {
 		}
 	}
 	hasty := MustNew(c, Options{Timeout: 5 * time.Second})
-	hasty.mapped.Store(true)
+	hasty.topology.mapped.Store(true)
 	for _, step := range [][]core.Op{{op(here), op(gone)}, {op(gone), op(here)}, {op(gone), op(beside)}} {
 		var at interface{ Shard() string }
 		err := hasty.Apply(t.Context(), step, make([]core.Decision, 2))

@@ -206,18 +206,18 @@ func TestWaiterWhoseTimerIsLateWaitsAgain(t *testing.T) {
 			ops := unit()
 			w := newWaiter().(*waiter)
 			w.own(ops)
-			s.queue.mu.Lock()
-			s.queue.link(&s.queue.whole, w)
-			s.queue.mu.Unlock()
+			s.dispatcher.queue.mu.Lock()
+			s.dispatcher.queue.link(&s.dispatcher.queue.whole, w)
+			s.dispatcher.queue.mu.Unlock()
 			time.AfterFunc(row.answered, func() {
 				b := new(batch)
-				if s.queue.fill(&s.queue.whole, b) {
-					s.deliver(b)
+				if s.dispatcher.queue.fill(&s.dispatcher.queue.whole, b) {
+					s.dispatcher.deliver(b)
 				}
 			})
 			synctest.Wait()
 			start := time.Now()
-			err := s.await(t.Context(), &s.single, w, start, start.Add(-row.late), ops, make([]core.Decision, 1))
+			err := s.dispatcher.await(t.Context(), &s.servers.single, w, start, start.Add(-row.late), ops, make([]core.Decision, 1))
 			if took := time.Since(start); took != row.took || (err == nil) != row.decided || err != nil && !errors.Is(err, core.ErrOverload) {
 				t.Errorf("late by %v: %v after %v, want %v after %v", row.late, err, took, row.decided, row.took)
 			}

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -16,7 +14,6 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/lua"
-	"github.com/headgate/headgate/observe/events"
 )
 
 const (
@@ -130,45 +127,21 @@ type Options struct {
 // Store is a core.Store in Redis. It is safe for concurrent use. It does not
 // own the client, which the caller closes.
 type Store struct {
-	client          redis.UniversalClient
-	prefix          string
-	fixed, most     time.Duration // of the options; fixed is 0 if the budget follows the distance
-	single          server        // unless the client has several
-	servers         sync.Map      // of *server, by their names
-	oneSlot         bool
-	sharded         bool
-	heedsDeadline   bool
-	ignoresDeadline bool
-	secret          []byte
-	clock           func() int64
-	scripts         *lua.Scripts
-	ran             sync.Map     // the scripts that have run, of *lua.Script
-	plain           atomic.Bool  // a server does not know the first line of scripts
-	learned         atomic.Int64 // when the client was last made to reload, in Unix milliseconds
-	mapped          atomic.Bool  // the client of a Cluster has its table of slots
-	mapping         atomic.Bool  // it is being found out
-	connecting      sync.Mutex   // held by a round of connecting
-	reconnect       time.Time    // when the next round may begin
-	dials           dialCheck
-	doors           doors
-	limits          limits
-	unnamed         bool // no prefix was given
-	notes           limitNotes
-	shared          sharing
-	queue           queue
-	ready           atomic.Int64  // for how many calls at a time the client has connections
-	waiters         sync.Pool     // of *waiter
-	batches         sync.Pool     // of *batch
-	scratches       sync.Pool     // of *scratch
-	refusals        *refusalCache // nil if no refusals are cached
-	overflow        *refusalCache // of steps that waited
-	lateAt          atomic.Int64  // when this process last noticed a deadline late; 0: never
-	lateBy          atomic.Int64  // by how much, in nanoseconds
-	struck          atomic.Bool   // all scripts have to know of bans
-	bans            banList
-	listeners       events.Listeners
-	cached          atomic.Uint64 // refusals that were answered without the server
-	back            backing
+	client  redis.UniversalClient
+	unnamed bool // no prefix was given
+
+	wire       wire
+	topology   topology
+	servers    servers
+	connector  connector
+	link       link
+	teller     teller
+	dispatcher dispatcher
+
+	refusals *refusalCache // nil if no refusals are cached
+	notes    limitNotes
+	bans     banList
+	back     backing
 }
 
 // stock holds the scripts of all stores.
@@ -188,32 +161,44 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	if err := o.check(client); err != nil {
 		return nil, err
 	}
-	s := &Store{
-		client:  client,
-		scripts: &stock,
-		prefix:  cmp.Or(o.Prefix, DefaultPrefix),
-		unnamed: o.Prefix == "",
-		fixed:   o.Timeout,
-		most:    max(DefaultTimeout, cmp.Or(o.MaxTimeout, DefaultMaxTimeout)),
-		oneSlot: o.OneSlot,
-		secret:  o.Secret,
-		clock:   o.Clock,
-		shared:  shares(client, o),
-		back:    backing{expected: o.Instances, memoryKeys: o.MemoryKeys, log: o.Logger},
-	}
-	s.queue.maxOps, s.queue.serve = cmp.Or(o.Batch, DefaultBatch), s.serve
-	s.ready.Store(maxFull)
+
 	traits := rediscall.TraitsOf(client)
-	s.sharded, s.heedsDeadline, s.ignoresDeadline = traits.Sharded, traits.HeedsDeadlines, traits.IgnoresDeadlines
-	if s.ignoresDeadline {
-		s.ready.Store(maxBatches + maxGaps) // the client connects by itself
+	s := &Store{
+		client: client, unnamed: o.Prefix == "",
+		back: backing{expected: o.Instances, memoryKeys: o.MemoryKeys, log: o.Logger},
 	}
-	s.single.begins(s.fixed, s.most)
-	patience{s.budget}.addTo(client)
-	s.dials.begin(client)
-	s.doors.to = map[string]*door{}
-	s.waiters.New, s.batches.New, s.scratches.New = newWaiter, newBatch, newScratch
-	s.overflow = newRefusalCache(maxOverflow, o.Clock)
+
+	w := &s.wire
+	w.prefix, w.oneSlot, w.secret, w.clock = cmp.Or(o.Prefix, DefaultPrefix), o.OneSlot, o.Secret, o.Clock
+	w.scripts, w.shared, w.scratches.New = &stock, shares(client, o), newScratch
+
+	s.topology.client, s.topology.wire = client, w
+
+	v := &s.servers
+	v.topology, v.sharded = &s.topology, traits.Sharded
+	v.fixed, v.most = o.Timeout, max(DefaultTimeout, cmp.Or(o.MaxTimeout, DefaultMaxTimeout))
+	v.single.begins(v.fixed, v.most)
+	patience{v.budget}.addTo(client)
+
+	c := &s.connector
+	c.client, c.topology, c.servers, c.ignoresDeadline = client, &s.topology, v, traits.IgnoresDeadlines
+	c.ready.Store(maxFull)
+	if c.ignoresDeadline {
+		c.ready.Store(maxBatches + maxGaps) // the client connects by itself
+	}
+	c.dials.begin(client)
+	c.doors.to = map[string]*door{}
+
+	l := &s.link
+	l.client, l.prefix, l.heedsDeadline = client, w.prefix, traits.HeedsDeadlines
+	l.topology, l.servers, l.connector = &s.topology, v, c
+
+	d := &s.dispatcher
+	d.wire, d.servers, d.connector, d.link, d.teller = w, v, c, l, &s.teller
+	d.queue.maxOps, d.queue.serve = cmp.Or(o.Batch, DefaultBatch), d.serve
+	d.waiters.New, d.batches.New = newWaiter, newBatch
+	d.overflow = newRefusalCache(maxOverflow, o.Clock)
+
 	if o.CacheRefusals > 0 {
 		s.refusals = newRefusalCache(o.CacheRefusals, o.Clock)
 	}
@@ -275,7 +260,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 		return err
 	}
 	for i := range ops {
-		if _, err := s.limits.of(&ops[i]); err != nil {
+		if _, err := s.wire.limits.of(&ops[i]); err != nil {
 			return err
 		}
 	}
@@ -291,7 +276,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	var q tickets
 	s.refusals.begin(&q, ops)
 	if s.refusals.answer(&q, ops, out) {
-		s.tellCached(&ops[0])
+		s.teller.tellCached(&ops[0])
 		return nil
 	}
 	err := s.carryOut(ctx, ops, out)
@@ -300,103 +285,25 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 }
 
 // MaxCall implements [core.Remote]. It returns the timeout of the Options.
-func (s *Store) MaxCall() time.Duration { return s.maxCall() }
+func (s *Store) MaxCall() time.Duration { return s.servers.maxCall() }
 
 // carryOut has Redis decide the step.
 func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	var err error
-	if s.sharded && !s.oneSlot && severalSubjects(ops) {
-		ctx, cancel := context.WithTimeout(ctx, s.budget())
+	if s.servers.sharded && !s.wire.oneSlot && severalSubjects(ops) {
+		ctx, cancel := context.WithTimeout(ctx, s.servers.budget())
 		defer cancel()
 		err = s.applyBySubject(ctx, ops, out)
 	} else {
-		err = s.decide(ctx, ops, out)
+		err = s.dispatcher.decide(ctx, ops, out)
 	}
-	s.overflow.forgetChanged(ops)
+	s.dispatcher.overflow.forgetChanged(ops)
 	if err == nil {
 		s.noteBans(ops, out)
 	}
 	return err
 }
 
-// maxLimits is the number of limits remembered as valid. Other limits are
-// checked each time.
-const maxLimits = 4096
-
-// terms is a valid limit in the form for scripts: its numbers as one text.
-type terms struct {
-	limit    core.Limit
-	text     any
-	shortCut bool // the script has a quick function for takes
-	long     bool // the state may have more than maxSmall records
-
-	windows atomic.Pointer[windowsText] // of a calendar, as they were last sent
-	lastBan atomic.Pointer[banText]     // the ban that was last sent
-}
-
-// windowsText is the windows of a calendar in the form for scripts.
-type windowsText struct {
-	of   core.Windows
-	text any
-}
-
-// boundaries returns the windows in the form for scripts.
-func (t *terms) boundaries(w *core.Windows) any {
-	if last := t.windows.Load(); last != nil && last.of == *w {
-		return last.text
-	}
-	text := strings.Trim(fmt.Sprint(*w), "[]")
-	t.windows.Store(&windowsText{*w, text})
-	return text
-}
-
 // maxSmall is the largest number of records in a state that is written although the
 // memory of the server is full. They take 448 bytes in a log and 1472 as leases.
 const maxSmall = 64
-
-// limits remembers valid limits. The zero value is ready for use.
-type limits struct {
-	recent [64]atomic.Pointer[terms] // each at the index of its numbers' hash
-	known  sync.Map                  // core.Limit to *terms
-	size   atomic.Int64
-}
-
-// of returns the terms of the operation's limit, or an error if the limit is
-// not valid.
-func (k *limits) of(op *core.Op) (*terms, error) {
-	l := &op.Limit
-	mix := (uint64(l.Quota)*31+uint64(l.Period))*31 + uint64(l.Burst)*31 + uint64(l.Algorithm)
-	recent := &k.recent[mix*0x9E3779B97F4A7C15>>58]
-	if t := recent.Load(); t != nil && t.limit.Equal(l) {
-		return t, nil
-	}
-	t, err := k.remember(op)
-	if err == nil {
-		recent.Store(t)
-	}
-	return t, err
-}
-
-func (k *limits) remember(op *core.Op) (*terms, error) {
-	if t, ok := k.known.Load(op.Limit); ok {
-		return t.(*terms), nil
-	}
-	if err := op.Limit.Validate(); err != nil {
-		return nil, fmt.Errorf("%w: rule %q: %w", core.ErrOp, op.Rule, err)
-	}
-	period, quota, extra := op.Limit.ScriptArgs()
-	t := &terms{
-		limit:    op.Limit,
-		text:     fmt.Sprintf("%d %d %d", period, quota, extra),
-		shortCut: lua.HasQuick(op.Limit.Algorithm, quota),
-		long:     lua.Grows(op.Limit.Algorithm) && op.Limit.MaxRecords() > maxSmall,
-	}
-	if k.size.Load() >= maxLimits {
-		return t, nil
-	}
-	kept, known := k.known.LoadOrStore(op.Limit, t)
-	if !known {
-		k.size.Add(1)
-	}
-	return kept.(*terms), nil
-}

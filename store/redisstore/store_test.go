@@ -72,8 +72,8 @@ func inWindows(s core.Store, ops ...core.Op) []core.Op {
 	ops = slices.Clone(ops)
 	for i := range ops {
 		now := time.Now().UnixMicro()
-		if s, ok := s.(*Store); ok && s.clock != nil {
-			now = s.clock()
+		if s, ok := s.(*Store); ok && s.wire.clock != nil {
+			now = s.wire.clock()
 		}
 		ops[i].Windows = ops[i].Limit.Windows(now)
 	}
@@ -91,7 +91,7 @@ func apply(t testing.TB, s core.Store, ops ...core.Op) []core.Decision {
 
 func keysOf(t testing.TB, s *Store, c *redis.Client) []string {
 	t.Helper()
-	keys, err := c.Keys(context.Background(), s.prefix+"*").Result()
+	keys, err := c.Keys(context.Background(), s.wire.prefix+"*").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -355,7 +355,7 @@ func TestStatesAreSmall(t *testing.T) {
 			apply(t, s, op)
 			now += l.Period.Microseconds() / l.Quota / 2
 		}
-		key := string(s.key(nil, op.Key, op.Rule, l.Algorithm.Letter()))
+		key := string(s.wire.key(nil, op.Key, op.Rule, l.Algorithm.Letter()))
 		if n, err := c.StrLen(context.Background(), key).Result(); n != want || err != nil {
 			t.Errorf("%s: %d bytes, want %d, %v", text, n, want, err)
 		}

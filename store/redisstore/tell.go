@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,11 +19,11 @@ import (
 var _ events.Source = (*Store)(nil)
 
 // Listen implements [events.Source].
-func (s *Store) Listen(h *events.Hooks) { s.listeners.Add(h) }
+func (s *Store) Listen(h *events.Hooks) { s.teller.listeners.Add(h) }
 
 // Status implements [events.Source].
 func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
-	return append(list, events.StoreStatus{Store: "redis", Of: s, Servers: serversOf(s.client), CachedRefusals: s.cached.Load()})
+	return append(list, events.StoreStatus{Store: "redis", Of: s, Servers: serversOf(s.client), CachedRefusals: s.teller.cached.Load()})
 }
 
 // serversOf returns how the client reaches its servers.
@@ -44,18 +45,24 @@ func serversOf(client redis.UniversalClient) string {
 // sentinelAddr is the address that go-redis gives a client of Sentinel.
 const sentinelAddr = "FailoverClient"
 
+// teller tells the hooks of a store what happens.
+type teller struct {
+	listeners events.Listeners
+	cached    atomic.Uint64 // refusals that were answered without the server
+}
+
 // tellCached tells of an op that was refused without the server.
-func (s *Store) tellCached(op *core.Op) {
-	s.cached.Add(1)
-	if f := s.listeners.Hooks().CachedRefusal; f != nil {
+func (t *teller) tellCached(op *core.Op) {
+	t.cached.Add(1)
+	if f := t.listeners.Hooks().CachedRefusal; f != nil {
 		f(op.Rule)
 	}
 }
 
 // tellCall tells of the call of a batch, which had steps and operations at first, and
 // ended with err. The steps may have errors of their own.
-func (s *Store) tellCall(b *batch, steps, ops int, took time.Duration, err error) {
-	f := s.listeners.Hooks().StoreCall
+func (t *teller) tellCall(b *batch, steps, ops int, took time.Duration, err error) {
+	f := t.listeners.Hooks().StoreCall
 	if f == nil {
 		return
 	}

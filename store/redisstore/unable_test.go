@@ -177,7 +177,7 @@ func askUnable(t *testing.T, row inability, proxy *faultproxy.Proxy, s *Store, o
 		err := s.Apply(context.Background(), []core.Op{op}, make([]core.Decision, 1))
 		took, sent := time.Since(start), proxy.Counts().Errors-before
 		t.Logf("sent %d times, %v: %v", sent, took, err)
-		test.AtMost(t, "an error", took, s.budget()+20*time.Millisecond)
+		test.AtMost(t, "an error", took, s.servers.budget()+20*time.Millisecond)
 		if err == nil {
 			t.Fatal("a step was decided")
 		}

@@ -26,10 +26,10 @@ var fates = map[string]struct {
 	unsent bool
 }{
 	"turned away": {before: func(s *Store) {
-		l := &s.queue.whole
+		l := &s.dispatcher.queue.whole
 		l.batches, l.ops, l.rate = maxBatches, 1000, slowRate()
 	}, unsent: true},
-	"left while it waited": {before: func(s *Store) { s.queue.lane(anySlot).batches = maxBatches }, unsent: true},
+	"left while it waited": {before: func(s *Store) { s.dispatcher.queue.lane(anySlot).batches = maxBatches }, unsent: true},
 	"left when it was sent": {wait: func(ctx context.Context, n int) error {
 		if n == 1 {
 			return after(ctx, 10*ms)
@@ -134,7 +134,7 @@ func TestStepOfSeveralSubjectsMayHaveBeenSentInPart(t *testing.T) {
 		return nil
 	}}
 	s := faked(t, f, Options{})
-	s.sharded = true
+	s.servers.sharded = true
 	ops := []core.Op{
 		{Verb: core.Refund, Rule: "r", Key: "a", Limit: limit(t, "1000/1s"), Cost: 1, At: 1 << 50},
 		{Verb: core.Refund, Rule: "r", Key: "b", Limit: limit(t, "1000/1s"), Cost: 1, At: 1 << 50},

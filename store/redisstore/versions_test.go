@@ -58,7 +58,7 @@ func sideBySide(t testing.TB, c redis.UniversalClient, clock *storetest.Clock) (
 	t.Helper()
 	o := Options{Prefix: redistest.Prefix(t), Timeout: patient, Clock: clock.Now}
 	old, present = MustNew(c, o), MustNew(c, o)
-	old.scripts = before()
+	old.wire.scripts = before()
 	return old, present
 }
 

@@ -7,11 +7,28 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/lua"
 )
+
+// wire writes steps as calls of scripts.
+type wire struct {
+	prefix  string
+	oneSlot bool
+	secret  []byte
+	clock   func() int64 // or nil
+	shared  sharing
+
+	scripts   *lua.Scripts
+	limits    limits
+	scratches sync.Pool   // of *scratch
+	struck    atomic.Bool // all scripts have to know of bans
+}
 
 // leadingArgs is how many arguments precede the keys: the command's name, the
 // script and the number of keys.
@@ -19,24 +36,24 @@ const leadingArgs = 3
 
 // call returns the script for steps and its arguments, after two places for the
 // command's name and the script.
-func (s *Store) call(steps []*step) (*lua.Script, []any) {
+func (w *wire) call(steps []*step) (*lua.Script, []any) {
 	if len(steps) == 1 && len(steps[0].ops) == 1 && !steps[0].ops[0].UpTo {
-		return s.callOne(&steps[0].ops[0])
+		return w.callOne(&steps[0].ops[0])
 	}
-	return s.callMany(steps)
+	return w.callMany(steps)
 }
 
 // callOne returns the script and the arguments for a step of one operation; see
 // lua/single.lua.
-func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
+func (w *wire) callOne(op *core.Op) (*lua.Script, []any) {
 	var name [128]byte
 	algorithm := op.Limit.Algorithm
-	t, _ := s.limits.of(op)
-	set := lua.Set(0).With(algorithm) | s.bansOf(op)
+	t, _ := w.limits.of(op)
+	set := lua.Set(0).With(algorithm) | w.bansOf(op)
 	args := make([]any, leadingArgs+3, leadingArgs+8)
 	args[2] = 1
-	args[3] = string(s.key(name[:0], op.Key, op.Rule, algorithm.Letter()))
-	args[4] = s.instant()
+	args[3] = string(w.key(name[:0], op.Key, op.Rule, algorithm.Letter()))
+	args[4] = w.instant()
 	args[5] = t.text
 	if set&lua.Bans != 0 {
 		args = append(args, t.ban(op).text)
@@ -45,12 +62,12 @@ func (s *Store) callOne(op *core.Op) (*lua.Script, []any) {
 		x, y := details(op, t)
 		args = append(args, op.Verb.String(), op.Cost, x, y)
 	}
-	return fitting(s.scripts.One(set), t.long), args
+	return fitting(w.scripts.One(set), t.long), args
 }
 
 // bansOf returns lua.Bans if the script for the operation needs it.
-func (s *Store) bansOf(op *core.Op) lua.Set {
-	if op.Ban != nil || op.Verb == core.Lift || s.struck.Load() {
+func (w *wire) bansOf(op *core.Op) lua.Set {
+	if op.Ban != nil || op.Verb == core.Lift || w.struck.Load() {
 		return lua.Bans
 	}
 	return 0
@@ -68,11 +85,11 @@ func fitting(script *lua.Script, long bool) *lua.Script {
 var zero any = "0"
 
 // instant returns the time argument of a script: 0 for the server's time.
-func (s *Store) instant() any {
-	if s.clock == nil {
+func (w *wire) instant() any {
+	if w.clock == nil {
 		return zero
 	}
-	return strconv.FormatInt(s.clock(), 10)
+	return strconv.FormatInt(w.clock(), 10)
 }
 
 // isSingleUnit reports whether the operation takes exactly one unit without a
@@ -164,9 +181,9 @@ func (d *scratch) clear() {
 
 // callMany returns the script and the arguments for any steps; see
 // lua/batch.lua.
-func (s *Store) callMany(steps []*step) (*lua.Script, []any) {
-	d := s.scratches.Get().(*scratch)
-	names := s.names(steps, d)
+func (w *wire) callMany(steps []*step) (*lua.Script, []any) {
+	d := w.scratches.Get().(*scratch)
+	names := w.names(steps, d)
 	n := len(d.ends)
 	p := &program{code: make([]byte, 0, (n+1)*opcodeLength), keys: make([]any, leadingArgs, leadingArgs+n+8)}
 	if n > few {
@@ -178,24 +195,24 @@ func (s *Store) callMany(steps []*step) (*lua.Script, []any) {
 		p.alike = true
 		for j := range each.ops {
 			op := &each.ops[j]
-			t, _ := s.limits.of(op)
+			t, _ := w.limits.of(op)
 			p.add(op, names[begin:d.ends[i]], t, j+1 < len(each.ops))
-			p.set |= s.bansOf(op)
+			p.set |= w.bansOf(op)
 			begin, i = d.ends[i], i+1
 		}
 		p.line(at)
 	}
 	d.clear()
-	s.scratches.Put(d)
-	return fitting(s.scripts.Many(p.set), p.long), p.args(s.instant())
+	w.scratches.Put(d)
+	return fitting(w.scripts.Many(p.set), p.long), p.args(w.instant())
 }
 
 // names returns the keys of all operations in one text.
-func (s *Store) names(steps []*step, d *scratch) string {
+func (w *wire) names(steps []*step, d *scratch) string {
 	for _, each := range steps {
 		for i := range each.ops {
 			op := &each.ops[i]
-			d.names = s.key(d.names, op.Key, op.Rule, op.Limit.Algorithm.Letter())
+			d.names = w.key(d.names, op.Key, op.Rule, op.Limit.Algorithm.Letter())
 			d.ends = append(d.ends, len(d.names))
 		}
 	}
@@ -435,3 +452,30 @@ func (a *answers) span() (time.Duration, error) {
 
 // micros returns n microseconds as a Duration.
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// meetsBan reports whether the error is that of a script which has met a key with strikes
+// and does not know of them. It has written nothing. From then on the store sends the
+// scripts that do. That happens where an operation without a Ban is about a key that was
+// banned under one: when a rule has lost its Ban, or not all processes have it yet.
+func (w *wire) meetsBan(err error) bool {
+	if err == nil || !strings.Contains(err.Error(), lua.NeedsBans) {
+		return false
+	}
+	w.struck.Store(true)
+	return true
+}
+
+// fullMemory returns the error of steps that a server without free memory refused, with
+// the rule for whose limit it did.
+func (w *wire) fullMemory(steps []*step, err error) error {
+	for _, each := range steps {
+		for i := range each.ops {
+			op := &each.ops[i]
+			if t, _ := w.limits.of(op); t.long {
+				return fmt.Errorf("redisstore: rule %q, %v: the server's memory is full, and only states of up to %d records are written then: %w",
+					op.Rule, op.Limit, maxSmall, err)
+			}
+		}
+	}
+	return fmt.Errorf("redisstore: the server's memory is full: %w", err)
+}

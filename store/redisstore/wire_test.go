@@ -68,7 +68,7 @@ func TestRowHoldsStepsThatAreAlike(t *testing.T) {
 			}
 			list = append(list, each)
 		}
-		_, args := s.callMany(list)
+		_, args := s.wire.callMany(list)
 		code := args[leadingArgs+args[2].(int)+1].([]byte)
 		if got := listing(code); got != want {
 			t.Errorf("%s is %s, not %s", steps, got, want)
@@ -85,7 +85,7 @@ func TestRowOfManySteps(t *testing.T) {
 	for i := range list {
 		list[i] = &step{ops: []core.Op{{Rule: "r", Key: fmt.Sprint(i), Limit: l, Cost: 1}}}
 	}
-	_, args := s.callMany(list)
+	_, args := s.wire.callMany(list)
 	got := listing(args[leadingArgs+args[2].(int)+1].([]byte))
 	if begin, end := "[70000x1] 0:1:1 0:2:1 ", " 0:70000:1"; !strings.HasPrefix(got, begin) || !strings.HasSuffix(got, end) {
 		t.Errorf("the program is %.40s ... %s", got, got[len(got)-20:])

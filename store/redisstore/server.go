@@ -4,11 +4,9 @@
 package redisstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -254,84 +252,6 @@ func (v *server) isSilent(now time.Time) bool {
 	return since != 0 && time.Duration(v.at(now)-since) >= patienceOf(v.budget())
 }
 
-// judged returns the error of a call, which began and was to end at the deadline. The
-// server is at fault unless the call had not its time: because its caller's ended before, or
-// because this process was late, for this call or while this one waited for a connection.
-func (s *Store) judged(v *server, begun, deadline time.Time, err error) error {
-	switch {
-	case errors.Is(err, context.Canceled):
-		return err
-	case !isLate(err):
-		return failedCall(err)
-	}
-
-	now, noticed, read := endOf(err)
-	late := time.Duration(0) // this process
-	if read || now.Sub(deadline)-noticed > onTime {
-		late = max(1, now.Sub(deadline))
-		s.noteLate(now, late)
-	} else if !waitedForReply(err) {
-		late = s.wasLate(now, patienceOf(v.budget()))
-	}
-	if late > 0 {
-		v.excuse(begun, now, late)
-	}
-	short := deadline.Sub(begun) < v.budget() && !now.Before(deadline)
-
-	e := failedCall(err)
-	if v.isSilent(now) {
-		e.silent = true
-		v.silent.Store(e)
-		return e
-	}
-	if late > 0 || short {
-		return &overloadError{err}
-	}
-	return e
-}
-
-// endOf returns when a call that was late ended, how late its last read was noticed, and
-// whether that is the fault of this process.
-func endOf(err error) (at time.Time, late time.Duration, ours bool) {
-	at = time.Now()
-	var ended *lateCall
-	if errors.As(err, &ended) {
-		at = ended.at
-	}
-	var read *lateRead
-	if errors.As(err, &read) {
-		late, ours = read.late, read.ours
-	}
-	return at, late, ours
-}
-
-// noticedLate reports whether this process was late to notice that a call, which ended with
-// err, had no time left, or was late while the call waited for a connection.
-func (s *Store) noticedLate(ctx context.Context, v *server, ended time.Time, err error) bool {
-	if end, ok := ctx.Deadline(); ok && ended.Sub(end) > onTime {
-		return true
-	}
-	return lateness(err) > 0 || !waitedForReply(err) && s.wasLate(ended, patienceOf(v.budget())) > 0
-}
-
-// waitedForReply reports whether a call that ended at its deadline was waiting for a reply then.
-// Otherwise it was waiting for a connection, for which this process has to do more than read.
-func waitedForReply(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
-
-// noteLate notes that this process has noticed a deadline late, by so much.
-func (s *Store) noteLate(now time.Time, late time.Duration) {
-	s.lateBy.Store(int64(late))
-	s.lateAt.Store(s.single.at(now))
-}
-
-// wasLate returns by how much this process was late within a time until now, or 0.
-func (s *Store) wasLate(now time.Time, within time.Duration) time.Duration {
-	if at := s.lateAt.Load(); at == 0 || s.single.at(now)-at >= int64(within) {
-		return 0
-	}
-	return time.Duration(s.lateBy.Load())
-}
-
 // ownTime returns the error of a caller whose context has ended.
 func ownTime(err error) error {
 	own := fmt.Errorf("redisstore: %w", err)
@@ -339,36 +259,6 @@ func ownTime(err error) error {
 		return own
 	}
 	return &overloadError{own}
-}
-
-// unserved returns the error of a waiter whose time ended with err. That is the failure of a
-// call, if there is one that no caller has got, or the server is silent. If the step is known
-// to be refused, it returns nil.
-func (s *Store) unserved(v *server, err error, ops []core.Op, out []core.Decision) error {
-	if errors.Is(err, context.Canceled) {
-		return ownTime(err)
-	}
-	if e := v.untold.Swap(nil); e != nil {
-		return e
-	}
-	if e := v.silent.Load(); e != nil {
-		return e
-	}
-	if s.recall(time.Now(), ops, out) {
-		return nil
-	}
-	return &overloadError{fmt.Errorf("redisstore: %w", s.explainLate(err))}
-}
-
-// leaveUntold keeps the failure of a batch whose waiters have all left, for the next caller.
-func (s *Store) leaveUntold(v *server, b *batch, err error) {
-	if err == nil || len(b.waiters) > 0 {
-		return
-	}
-	var e *callError
-	if errors.As(err, &e) {
-		v.untold.Store(e)
-	}
 }
 
 // lateness returns how late this process noticed the end of a call.
@@ -398,64 +288,9 @@ func (v *server) begins(fixed, most time.Duration) {
 	v.followLocked()
 }
 
-// serverFor returns what is known about the server that has the keys of a subject.
-func (s *Store) serverFor(subject string) *server {
-	if !s.sharded {
-		return &s.single
-	}
-	name := s.shard(subject)
-	if v, ok := s.servers.Load(name); ok {
-		return v.(*server)
-	}
-	v := new(server)
-	v.begins(s.fixed, s.most)
-	known, _ := s.servers.LoadOrStore(name, v)
-	return known.(*server)
-}
-
-// budget returns the longest that a call to any of the servers may take now.
-func (s *Store) budget() time.Duration {
-	longest := time.Duration(0)
-	s.eachServer(func(v *server) { longest = max(longest, v.budget()) })
-	return longest
-}
-
-// maxCall returns the most that a call to a server may ever take.
-func (s *Store) maxCall() time.Duration { return cmp.Or(s.fixed, s.most) }
-
-// distanceStands is how long the distance of a server is known without a reply.
-const distanceStands = time.Minute
-
-// reach returns how long a call may take to the farthest of the servers, for what has to reach
-// a server before its distance is known, such as a connection. It is the most that a call may
-// ever take if the distance of some server is not known, because the server may have moved.
-func (s *Store) reach() time.Duration {
-	longest, known, now := time.Duration(0), true, time.Now()
-	s.eachServer(func(v *server) {
-		if v == &s.single && s.sharded {
-			return
-		}
-		longest = max(longest, v.budget())
-		known = known && v.knows(now)
-	})
-	if longest == 0 || !known {
-		return s.maxCall()
-	}
-	return longest
-}
-
 // knows reports whether the distance of the server is known.
 func (v *server) knows(now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.distance.rtt() > 0 && now.Sub(v.replied) < distanceStands
-}
-
-// eachServer calls f for what is known about each server.
-func (s *Store) eachServer(f func(*server)) {
-	f(&s.single)
-	s.servers.Range(func(_, v any) bool {
-		f(v.(*server))
-		return true
-	})
 }

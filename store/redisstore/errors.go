@@ -1,12 +1,14 @@
-// This file tells the errors of steps that were not carried out from those of steps that may
-// have been, or will be.
+// This file has the errors of steps: of those that were not carried out, of those that may have
+// been, or will be, and of those that met a state of a later format.
 
 package redisstore
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/lua"
 )
 
 // stepError is the error of a step of which it is known whether it may have been carried out.
@@ -73,4 +75,30 @@ func ofCall(err error) error {
 		return unsent(err)
 	}
 	return err
+}
+
+// ErrFormat means that a newer version of this package wrote the value of a key, in a format
+// that this version does not read. The value stays as it is, with its time to live. The error
+// names the rule and both formats.
+var ErrFormat = errors.New("state of a later format")
+
+// aboutKey reports whether the error is about the value of a key, and says nothing about the
+// server.
+func aboutKey(err error) bool { return errors.Is(err, ErrUnreadable) || errors.Is(err, ErrFormat) }
+
+// formatError returns the error of a state of the format.
+func formatError(n int64) error {
+	return fmt.Errorf("%w: it is of format %d, and this version reads up to format %d", ErrFormat, n, lua.Format)
+}
+
+// laterMark is the first byte of a state of a later format. The number of the format follows
+// in another; see lua/prelude.lua.
+const laterMark = 254
+
+// laterFormat returns the error of a state that is of a later format, or nil.
+func laterFormat(state string) error {
+	if len(state) < 2 || state[0] != laterMark || state[1] <= lua.Format {
+		return nil
+	}
+	return formatError(int64(state[1]))
 }

@@ -1,0 +1,276 @@
+// This file sends script calls to the server.
+
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/rediscall"
+	"github.com/headgate/headgate/lua"
+)
+
+// link sends calls of scripts to the servers.
+type link struct {
+	client        redis.UniversalClient
+	prefix        string
+	heedsDeadline bool // the client
+
+	topology  *topology
+	servers   *servers
+	connector *connector
+
+	ran   sync.Map    // the scripts that have run, of *lua.Script
+	plain atomic.Bool // a server does not know the first line of scripts
+}
+
+func newCommand(ctx context.Context, name, script string, args []any) rediscall.Ints {
+	args[0], args[1] = name, script
+	c := rediscall.Ints{IntSliceCmd: redis.NewIntSliceCmd(ctx, args...)}
+	c.SetFirstKeyPos(3)
+	return c
+}
+
+// run calls the script. It omits the first line once a server has refused that
+// line. args has room in front for the command's name and the script.
+func (l *link) run(ctx context.Context, v *server, script *lua.Script, args []any) ([]int64, error) {
+	if script.Plain != nil && l.plain.Load() {
+		script = script.Plain
+	}
+	ints, err := l.runText(ctx, v, script, args)
+	if err != nil && script.Plain != nil && refusesFlags(err) {
+		l.plain.Store(true)
+		return l.runText(ctx, v, script.Plain, args)
+	}
+	return ints, err
+}
+
+// refusesFlags reports whether the error is that of a server before Redis 7,
+// which does not understand the first line of a script.
+func refusesFlags(err error) bool {
+	return redis.HasErrorPrefix(err, "Error compiling script")
+}
+
+// runText sends the text of a script that has not run yet, and its SHA-1 later. A server
+// that does not know a script says so after a round trip and gets the text in another;
+// it may know none, so that each of the others is sent as text once more.
+func (l *link) runText(ctx context.Context, v *server, script *lua.Script, args []any) ([]int64, error) {
+	name, text := "evalsha", script.SHA1
+	_, ran := l.ran.Load(script)
+	if !ran {
+		name, text = "eval", script.Text
+	}
+	cmd := newCommand(ctx, name, text, args)
+	err := l.process(ctx, v, cmd)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		l.ran.Clear()
+		ran = false
+		cmd = newCommand(ctx, "eval", script.Text, args)
+		err = l.process(ctx, v, cmd)
+	}
+	if err != nil {
+		return nil, l.explain(err)
+	}
+	if !ran {
+		l.ran.Store(script, nil)
+	}
+	return cmd.Val(), nil
+}
+
+// process sends the command to the server.
+func (l *link) process(ctx context.Context, v *server, cmd rediscall.Ints) error {
+	begun, ended, err := l.ask(ctx, v, cmd)
+	l.topology.learn(ctx, err)
+	if err == nil {
+		return nil
+	}
+
+	if !isLate(err) {
+		return l.connector.causeOf(cmd, err)
+	}
+
+	l.servers.measure(v, firstKey(cmd))
+	end, _ := ctx.Deadline()
+	hurried := end.Sub(begun) < v.budget()/2 && !v.isSilent(ended)
+	if hurried || l.servers.noticedLate(ctx, v, ended, err) {
+		// That says nothing about the server, and the connection may be lost.
+		l.connector.connect(l.connector.connections(), nil)
+		err = l.connector.explainLate(err)
+	} else {
+		err = l.connector.causeOf(cmd, err)
+	}
+	return &lateCall{err, ended}
+}
+
+// ask sends the command, and notes for how long the server was silent.
+func (l *link) ask(ctx context.Context, v *server, cmd rediscall.Ints) (begun, ended time.Time, err error) {
+	replied := false
+	begun = time.Now()
+	v.begin(begun)
+	defer func() { // a hook of the client may panic
+		if ended = time.Now(); replied {
+			v.heard(ended.Sub(begun), ended)
+		} else {
+			v.unheard(ended, lateness(err))
+		}
+	}()
+	if l.connector.dials.trust.Load() != trusted {
+		err = l.sendChecked(ctx, cmd)
+	} else {
+		err = l.sendCommand(ctx, cmd)
+	}
+	replied = isReply(err)
+	return begun, ended, err
+}
+
+// sendCommand has the client send the command. A client that ignores the
+// context's deadline runs in a goroutine, which its own timeouts end. There a panic of
+// the client, such as one of its hooks, is an error, as it would end the process.
+func (l *link) sendCommand(ctx context.Context, cmd rediscall.Ints) error {
+	if l.heedsDeadline {
+		return l.client.Process(ctx, cmd)
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- rediscall.Safely(ctx, func(ctx context.Context) error { return l.client.Process(ctx, cmd) })
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	return l.awaitLate(ctx, done)
+}
+
+// awaitLate returns the result of a client that ignores deadlines when ctx has ended, which
+// the process may have noticed late. Then the client has as long again.
+func (l *link) awaitLate(ctx context.Context, done chan error) error {
+	var late time.Duration
+	if end, ok := ctx.Deadline(); ok && ctx.Err() == context.DeadlineExceeded {
+		late = time.Since(end)
+	}
+	if late <= onTime {
+		select {
+		case err := <-done:
+			return err
+		default:
+			return ctx.Err()
+		}
+	}
+	timer := time.NewTimer(min(late, l.servers.budget()))
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return &lateRead{err: ctx.Err(), late: late + min(late, l.servers.budget())}
+	}
+}
+
+// neverRan reports whether the error proves that the script was not executed.
+func neverRan(err error) bool {
+	for _, prefix := range []string{
+		"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "BUSY",
+		"max number of clients reached",
+	} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	var beside *dialError
+	if errors.As(err, &beside) {
+		return false
+	}
+	var dial *net.OpError
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &dial) && dial.Op == "dial"
+}
+
+// sleep waits for d and reports whether ctx has not ended. If the deadline of ctx
+// comes first, it returns false at once.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
+		return false
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sendChecked sends the command as sendCommand does: for the first time with a dial beside,
+// and later only if the door to the server is not shut.
+func (l *link) sendChecked(ctx context.Context, cmd rediscall.Ints) error {
+	if l.connector.dials.trust.Load() == untried {
+		return l.sendFirst(ctx, cmd)
+	}
+
+	key := firstKey(cmd)
+	if err := l.connector.pass(ctx, key); err != nil {
+		return err
+	}
+	err := l.sendCommand(ctx, cmd)
+	var reply redis.Error
+	if err == nil || errors.As(err, &reply) && !unwelcome(err) {
+		l.connector.relieve(key)
+	}
+	return err
+}
+
+// sendFirst sends a command of a client that was not used before, and dials beside it.
+func (l *link) sendFirst(ctx context.Context, cmd rediscall.Ints) error {
+	client, _ := l.client.(*redis.Client)
+	if client.PoolStats().TotalConns > 0 {
+		return l.connector.noteFirst(l.sendCommand(ctx, cmd))
+	}
+
+	listening, end := context.WithCancel(ctx)
+	defer end()
+	found := make(chan error, 1)
+	go func() { found <- l.connector.dialBeside(listening, client, l.servers.reach(), func(error) {}) }()
+	err := l.connector.noteFirst(l.sendCommand(ctx, cmd))
+	if !hidesCause(err) && !broken(err) {
+		return err
+	}
+	var said unasked
+	select {
+	case cause := <-found:
+		if errors.As(cause, &said) {
+			return &turnedAway{said, err}
+		}
+		if !hidesCause(err) {
+			return err
+		}
+		if cause != nil {
+			return &dialError{cause}
+		}
+	default:
+	}
+	return err
+}
+
+// explain adds ErrCredentials, ErrPermission or ErrTooManyClients to an error that only an
+// administrator of the server can mend.
+func (l *link) explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case redis.IsAuthError(err):
+		return fmt.Errorf("%w: %w", ErrCredentials, err)
+	case redis.HasErrorPrefix(err, tooManyClients), errors.Is(err, ErrTooManyClients):
+		return fmt.Errorf("%w: %w", ErrTooManyClients, err)
+	case rediscall.Forbids(err):
+		return fmt.Errorf("%w: %w; %s", ErrPermission, err, rediscall.Remedy(l.client, l.prefix))
+	}
+	return err
+}
