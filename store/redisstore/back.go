@@ -3,8 +3,6 @@
 package redisstore
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 
@@ -34,21 +32,6 @@ type backing struct {
 	uses      int                 // guarded by mu
 	standby   *failover.Store     // guarded by mu, nil without a use
 	instances *failover.Instances // guarded by mu, nil without a use
-}
-
-// maxMemoryKeys is the largest Options.MemoryKeys, which is that of a memstore.
-const maxMemoryKeys = 1 << 30
-
-// checkMemory returns an error that names every mistake in the options of the memory.
-func (o *Options) checkMemory() error {
-	var errs []error
-	if o.Instances < 0 || o.Instances > failover.UnknownInstances {
-		errs = append(errs, fmt.Errorf("redisstore: %d instances are not within 0 to %d", o.Instances, failover.UnknownInstances))
-	}
-	if o.MemoryKeys < 0 || o.MemoryKeys > maxMemoryKeys {
-		errs = append(errs, fmt.Errorf("redisstore: a memory of %d keys is not within 0 to %d", o.MemoryKeys, maxMemoryKeys))
-	}
-	return errors.Join(errs...)
 }
 
 // Back implements [core.Backed]. The fallback is a memstore, which decides this instance's

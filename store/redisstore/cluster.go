@@ -50,7 +50,7 @@ func bySubject(ops []core.Op) []*part {
 // refuses, it gives back the takes before it and only peeks at the subjects
 // after it. UpTo Takes are an error: what one of them takes depends on the
 // subjects after it.
-func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.Decision) error {
+func (d *dispatcher) applyBySubject(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	for i := range ops {
 		if ops[i].UpTo {
 			return fmt.Errorf("redisstore: %w %d (rule %q): UpTo Takes of several keys need Options.OneSlot", core.ErrOp, i, ops[i].Rule)
@@ -58,16 +58,16 @@ func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.De
 	}
 	parts := bySubject(ops)
 	for n, p := range parts {
-		if err := s.decidePart(ctx, p); err != nil {
-			return s.withdrawAfter(ctx, parts[:n], err)
+		if err := d.decidePart(ctx, p); err != nil {
+			return d.withdrawAfter(ctx, parts[:n], err)
 		}
 		if core.Granted(p.ops, p.out) {
 			continue
 		}
-		if err := s.withdraw(ctx, parts[:n]); err != nil {
+		if err := d.withdraw(ctx, parts[:n]); err != nil {
 			return maybeSent(err)
 		}
-		if err := s.peek(ctx, parts[n+1:]); err != nil {
+		if err := d.peek(ctx, parts[n+1:]); err != nil {
 			return maybeSent(err)
 		}
 		break
@@ -82,8 +82,8 @@ func (s *Store) applyBySubject(ctx context.Context, ops []core.Op, out []core.De
 
 // withdraw gives back the units that parts took and updates their decisions. A refund
 // that fails does not keep the others from being made.
-func (s *Store) withdraw(ctx context.Context, parts []*part) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.servers.budget())
+func (d *dispatcher) withdraw(ctx context.Context, parts []*part) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.servers.budget())
 	defer cancel()
 	var errs []error
 	for _, p := range parts {
@@ -92,7 +92,7 @@ func (s *Store) withdraw(ctx context.Context, parts []*part) error {
 			continue
 		}
 		back := make([]core.Decision, len(undo))
-		if err := s.decidePart(ctx, &part{ops: undo, out: back}); err != nil {
+		if err := d.decidePart(ctx, &part{ops: undo, out: back}); err != nil {
 			errs = append(errs, fmt.Errorf("redisstore: refunding another subject of the step: %w", err))
 			continue
 		}
@@ -118,14 +118,14 @@ func (p *part) undo() (ops []core.Op, index []int) {
 
 // peek decides parts of a step that is refused already, so their Takes become
 // Peeks.
-func (s *Store) peek(ctx context.Context, parts []*part) error {
+func (d *dispatcher) peek(ctx context.Context, parts []*part) error {
 	for _, p := range parts {
 		for j := range p.ops {
 			if p.ops[j].Verb == core.Take {
 				p.ops[j].Verb = core.Peek
 			}
 		}
-		if err := s.decidePart(ctx, p); err != nil {
+		if err := d.decidePart(ctx, p); err != nil {
 			return err
 		}
 		for j := range p.out {
@@ -137,8 +137,8 @@ func (s *Store) peek(ctx context.Context, parts []*part) error {
 
 // withdrawAfter gives back the units that parts took before the step failed
 // with err.
-func (s *Store) withdrawAfter(ctx context.Context, parts []*part, err error) error {
-	if failed := s.withdraw(ctx, parts); failed != nil {
+func (d *dispatcher) withdrawAfter(ctx context.Context, parts []*part, err error) error {
+	if failed := d.withdraw(ctx, parts); failed != nil {
 		return maybeSent(fmt.Errorf("%w; %w", err, failed))
 	}
 	if len(parts) > 0 {
@@ -163,15 +163,10 @@ func (e *shardError) Shard() string { return e.shard }
 
 // decidePart carries out a part of a step. Its error names the shard that had the part
 // when it was asked.
-func (s *Store) decidePart(ctx context.Context, p *part) error {
-	shard := s.Shard(p.ops[0].Key)
-	if err := s.dispatcher.decide(ctx, p.ops, p.out); err != nil {
+func (d *dispatcher) decidePart(ctx context.Context, p *part) error {
+	shard := d.servers.topology.shard(p.ops[0].Key)
+	if err := d.decide(ctx, p.ops, p.out); err != nil {
 		return &shardError{shard, err}
 	}
 	return nil
 }
-
-// Shard implements failover.Sharded. In a Cluster or Ring it returns the address of the
-// server that has the key, in the table that the client has. In a Cluster that is "" until
-// a server has answered.
-func (s *Store) Shard(key string) string { return s.topology.shard(key) }

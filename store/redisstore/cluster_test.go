@@ -216,7 +216,7 @@ func TestClusterGivesBackAfterAFailedRefund(t *testing.T) {
 	if err := errors.Join(c.Del(context.Background(), a).Err(), c.RPush(context.Background(), a, "x").Err()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.withdraw(context.Background(), parts); err == nil || strings.Count(err.Error(), "refunding another subject") != 1 {
+	if err := s.dispatcher.withdraw(context.Background(), parts); err == nil || strings.Count(err.Error(), "refunding another subject") != 1 {
 		t.Errorf("%v, want one failed refund", err)
 	}
 	if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "r", Key: "b", Limit: l})[0]; d.Remaining != 10 {

@@ -176,21 +176,6 @@ func field(text, name string) string {
 	return ""
 }
 
-// ErrPermission means that the Redis user of the client lacks a permission that
-// the store needs. The text of the error contains the command that grants it.
-var ErrPermission = errors.New("no permission")
-
-// ErrCredentials means that Redis does not accept the user or the password of
-// the client.
-var ErrCredentials = errors.New("wrong user or password")
-
-// ErrTooManyClients means that Redis has as many connections as its maxclients allows, and
-// lets no further one in.
-var ErrTooManyClients = errors.New("the server has no connection left for this client")
-
-// tooManyClients begins the error of a server without a connection left.
-const tooManyClients = "max number of clients"
-
 const (
 	// limitInUse is for how long a limit counts as in use after a process has noted it.
 	// Each process notes its limits once a minute while requests arrive.

@@ -5,7 +5,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -66,15 +65,6 @@ func (c *dialCheck) mayUseClient(now time.Time) bool {
 	at, last := now.UnixMilli(), c.used.Load()
 	return !c.proven.Load() && at-last >= useAgain.Milliseconds() && c.used.CompareAndSwap(last, at)
 }
-
-// dialError is why no connection was made beside a call. The call itself may have
-// reached the server, if the server came back in that very moment.
-type dialError struct{ err error }
-
-func (e *dialError) Error() string { return "no connection: " + e.err.Error() }
-
-// Unwrap returns the error of the dial.
-func (e *dialError) Unwrap() error { return e.err }
 
 // noteFirst trusts the client if it was answered, and returns err.
 func (c *connector) noteFirst(err error) error {
@@ -294,27 +284,6 @@ func firstKey(cmd rediscall.Ints) string {
 		return fmt.Sprint(args[3])
 	}
 	return ""
-}
-
-// isLate reports whether a call ended at its deadline.
-func isLate(err error) bool {
-	var network net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &network) && network.Timeout()
-}
-
-// hidesCause reports whether a call ended before its client had an answer, or knew
-// why there was none.
-func hidesCause(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrPoolTimeout)
-}
-
-// isTLS reports whether the two ends of a connection do not agree on TLS, or one does not
-// trust the certificate of the other.
-func isTLS(err error) bool {
-	var untrusted *tls.CertificateVerificationError
-	var header tls.RecordHeaderError
-	var alert tls.AlertError
-	return errors.As(err, &untrusted) || errors.As(err, &header) || errors.As(err, &alert)
 }
 
 // refused reports whether the server is not there to be asked again. The client of

@@ -333,3 +333,38 @@ func (d *dispatcher) decideTogether(ctx context.Context, steps []*step) error {
 	}
 	return fmt.Errorf("redisstore: %w", err)
 }
+
+// leftAt returns the error of a waiter that has left at a stage, or nil if err is.
+func leftAt(was stage, err error, w *waiter, q *queue) error {
+	switch {
+	case err == nil:
+		return nil
+	case was == queued:
+		return unsent(err)
+	}
+	return &pendingError{err, w, q}
+}
+
+// pendingError is the error of a step that was sent, and whose answer its caller did not
+// wait for.
+type pendingError struct {
+	err    error
+	waiter *waiter
+	queue  *queue
+}
+
+func (e *pendingError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error.
+func (e *pendingError) Unwrap() error { return e.err }
+
+// Unsent reports whether the step was certainly not carried out.
+func (e *pendingError) Unsent() bool { return false }
+
+// WhenDecided has f called once with the decisions of the step if its answer comes yet, or is
+// here. f must not wait, and must not keep its arguments. Only one f can be set.
+func (e *pendingError) WhenDecided(f func(ops []core.Op, out []core.Decision)) {
+	if w := e.waiter; e.queue.follow(w, f) {
+		f(w.ops, w.out)
+	}
+}

@@ -4,12 +4,38 @@
 package redisstore
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/lua"
 )
+
+// ErrUnreadable means that the value of a key is not a state, such as the value
+// of another program. The value expires within a minute.
+var ErrUnreadable = errors.New("unreadable state")
+
+// ErrPermission means that the Redis user of the client lacks a permission that
+// the store needs. The text of the error contains the command that grants it.
+var ErrPermission = errors.New("no permission")
+
+// ErrCredentials means that Redis does not accept the user or the password of
+// the client.
+var ErrCredentials = errors.New("wrong user or password")
+
+// ErrTooManyClients means that Redis has as many connections as its maxclients allows, and
+// lets no further one in.
+var ErrTooManyClients = errors.New("the server has no connection left for this client")
+
+// tooManyClients begins the error of a server without a connection left.
+const tooManyClients = "max number of clients"
 
 // stepError is the error of a step of which it is known whether it may have been carried out.
 // The error in it may be that of another call, about which its own Unsent speaks.
@@ -31,41 +57,6 @@ func unsent(err error) error { return &stepError{err, true} }
 
 // maybeSent returns the error of a step that may have been carried out.
 func maybeSent(err error) error { return &stepError{err, false} }
-
-// leftAt returns the error of a waiter that has left at a stage, or nil if err is.
-func leftAt(was stage, err error, w *waiter, q *queue) error {
-	switch {
-	case err == nil:
-		return nil
-	case was == queued:
-		return unsent(err)
-	}
-	return &pendingError{err, w, q}
-}
-
-// pendingError is the error of a step that was sent, and whose answer its caller did not
-// wait for.
-type pendingError struct {
-	err    error
-	waiter *waiter
-	queue  *queue
-}
-
-func (e *pendingError) Error() string { return e.err.Error() }
-
-// Unwrap returns the error.
-func (e *pendingError) Unwrap() error { return e.err }
-
-// Unsent reports whether the step was certainly not carried out.
-func (e *pendingError) Unsent() bool { return false }
-
-// WhenDecided has f called once with the decisions of the step if its answer comes yet, or is
-// here. f must not wait, and must not keep its arguments. Only one f can be set.
-func (e *pendingError) WhenDecided(f func(ops []core.Op, out []core.Decision)) {
-	if w := e.waiter; e.queue.follow(w, f) {
-		f(w.ops, w.out)
-	}
-}
 
 // ofCall returns the error of the steps of a call. A call that was late may have been sent,
 // also if its server cannot be dialled now.
@@ -101,4 +92,104 @@ func laterFormat(state string) error {
 		return nil
 	}
 	return formatError(int64(state[1]))
+}
+
+// callNumber is the latest number of a call that failed.
+var callNumber atomic.Uint64
+
+// callError is the error of a call that failed. All steps of the call have the same.
+type callError struct {
+	err    error
+	number uint64
+	silent bool
+}
+
+func failedCall(err error) *callError { return &callError{err: err, number: callNumber.Add(1)} }
+
+func (e *callError) Error() string {
+	if e.silent {
+		return e.err.Error() + ": " + core.ErrSilent.Error()
+	}
+	return e.err.Error()
+}
+
+// Unwrap returns the error of the client, and ErrSilent if the server is.
+func (e *callError) Unwrap() []error {
+	if e.silent {
+		return []error{e.err, core.ErrSilent}
+	}
+	return []error{e.err}
+}
+
+// Call returns the number of the call in this process.
+func (e *callError) Call() uint64 { return e.number }
+
+// lateCall is the error of a call that ended at the instant: then the store may have looked
+// for the cause.
+type lateCall struct {
+	err error
+	at  time.Time
+}
+
+func (e *lateCall) Error() string { return e.err.Error() }
+
+// Unwrap returns the error.
+func (e *lateCall) Unwrap() error { return e.err }
+
+// overloadError is the error of a step for which this process had no time.
+type overloadError struct{ err error }
+
+func (e *overloadError) Error() string {
+	return e.err.Error() + ": " + core.ErrOverload.Error()
+}
+
+// Unwrap returns ErrOverload and what ended the time.
+func (e *overloadError) Unwrap() []error { return []error{core.ErrOverload, e.err} }
+
+// neverRan reports whether the error proves that the script was not executed.
+func neverRan(err error) bool {
+	for _, prefix := range []string{
+		"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "BUSY",
+		"max number of clients reached",
+	} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	var beside *dialError
+	if errors.As(err, &beside) {
+		return false
+	}
+	var dial *net.OpError
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &dial) && dial.Op == "dial"
+}
+
+// dialError is why no connection was made beside a call. The call itself may have
+// reached the server, if the server came back in that very moment.
+type dialError struct{ err error }
+
+func (e *dialError) Error() string { return "no connection: " + e.err.Error() }
+
+// Unwrap returns the error of the dial.
+func (e *dialError) Unwrap() error { return e.err }
+
+// isLate reports whether a call ended at its deadline.
+func isLate(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &network) && network.Timeout()
+}
+
+// hidesCause reports whether a call ended before its client had an answer, or knew
+// why there was none.
+func hidesCause(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrPoolTimeout)
+}
+
+// isTLS reports whether the two ends of a connection do not agree on TLS, or one does not
+// trust the certificate of the other.
+func isTLS(err error) bool {
+	var untrusted *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
+	var alert tls.AlertError
+	return errors.As(err, &untrusted) || errors.As(err, &header) || errors.As(err, &alert)
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -172,24 +171,6 @@ func (l *link) awaitLate(ctx context.Context, done chan error) error {
 	case <-timer.C:
 		return &lateRead{err: ctx.Err(), late: late + min(late, l.servers.budget())}
 	}
-}
-
-// neverRan reports whether the error proves that the script was not executed.
-func neverRan(err error) bool {
-	for _, prefix := range []string{
-		"LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "NOREPLICAS", "BUSY",
-		"max number of clients reached",
-	} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	var beside *dialError
-	if errors.As(err, &beside) {
-		return false
-	}
-	var dial *net.OpError
-	return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &dial) && dial.Op == "dial"
 }
 
 // sleep waits for d and reports whether ctx has not ended. If the deadline of ctx

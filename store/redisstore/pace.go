@@ -2,6 +2,22 @@ package redisstore
 
 import "time"
 
+// maxBatches is how many script calls of a lane are in flight at a time beside the
+// server. With two, one is on the wire while the next fills; more of them carry fewer
+// steps each, which gains nothing unless they are full. Up to maxFull full ones may be in
+// flight in all, so that a server need not wait for the next.
+//
+// Far from the server a step that waits for a call to end waits for a round trip. There
+// another call may begin a gap after the last: after a tenth of the round trip, but at
+// least minGap. So up to maxGaps more are in flight, and none where a round trip is
+// shorter than minGap.
+const (
+	maxBatches = 2
+	maxFull    = 4
+	maxGaps    = 10
+	minGap     = 250 * time.Microsecond
+)
+
 // pace is how many calls of a lane may be in flight. The zero value is that of a lane
 // whose distance is not known, and stands for maxBatches.
 //

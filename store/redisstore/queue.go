@@ -9,22 +9,6 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// maxBatches is how many script calls of a lane are in flight at a time beside the
-// server. With two, one is on the wire while the next fills; more of them carry fewer
-// steps each, which gains nothing unless they are full. Up to maxFull full ones may be in
-// flight in all, so that a server need not wait for the next.
-//
-// Far from the server a step that waits for a call to end waits for a round trip. There
-// another call may begin a gap after the last: after a tenth of the round trip, but at
-// least minGap. So up to maxGaps more are in flight, and none where a round trip is
-// shorter than minGap.
-const (
-	maxBatches = 2
-	maxFull    = 4
-	maxGaps    = 10
-	minGap     = 250 * time.Microsecond
-)
-
 // stage is the progress of a waiter.
 type stage uint8
 
@@ -386,4 +370,10 @@ func (w *waiter) wait(ctx context.Context, d time.Duration) (err error) {
 	}
 	w.timer.Stop()
 	return err
+}
+
+// shedsLocked reports whether a caller with so many operations is to be turned away, because
+// those before it and its own take longer than three quarters of the time that it has left.
+func (q *queue) shedsLocked(l *lane, ops int, left time.Duration, now time.Time) bool {
+	return l.ops > unshed*q.maxOps && !l.rate.within(l.sent+l.ops+ops, left*3/4, now)
 }

@@ -56,9 +56,3 @@ func (r *rate) within(ops int, d time.Duration, now time.Time) bool {
 	}
 	return float64(ops)*r.took <= r.ops*float64(d)
 }
-
-// shedsLocked reports whether a caller with so many operations is to be turned away, because
-// those before it and its own take longer than three quarters of the time that it has left.
-func (q *queue) shedsLocked(l *lane, ops int, left time.Duration, now time.Time) bool {
-	return l.ops > unshed*q.maxOps && !l.rate.within(l.sent+l.ops+ops, left*3/4, now)
-}

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/headgate/headgate/core"
 )
 
 // patienceParts are how many fifths of its budget a caller may wait behind a server that is
@@ -67,58 +65,6 @@ type server struct {
 	lateInTurn int       // calls without a reply for which this process was late, each begun after the last
 	lateAt     int64     // when it was last, as since
 }
-
-// callNumber is the latest number of a call that failed.
-var callNumber atomic.Uint64
-
-// callError is the error of a call that failed. All steps of the call have the same.
-type callError struct {
-	err    error
-	number uint64
-	silent bool
-}
-
-func failedCall(err error) *callError { return &callError{err: err, number: callNumber.Add(1)} }
-
-func (e *callError) Error() string {
-	if e.silent {
-		return e.err.Error() + ": " + core.ErrSilent.Error()
-	}
-	return e.err.Error()
-}
-
-// Unwrap returns the error of the client, and ErrSilent if the server is.
-func (e *callError) Unwrap() []error {
-	if e.silent {
-		return []error{e.err, core.ErrSilent}
-	}
-	return []error{e.err}
-}
-
-// Call returns the number of the call in this process.
-func (e *callError) Call() uint64 { return e.number }
-
-// lateCall is the error of a call that ended at the instant: then the store may have looked
-// for the cause.
-type lateCall struct {
-	err error
-	at  time.Time
-}
-
-func (e *lateCall) Error() string { return e.err.Error() }
-
-// Unwrap returns the error.
-func (e *lateCall) Unwrap() error { return e.err }
-
-// overloadError is the error of a step for which this process had no time.
-type overloadError struct{ err error }
-
-func (e *overloadError) Error() string {
-	return e.err.Error() + ": " + core.ErrOverload.Error()
-}
-
-// Unwrap returns ErrOverload and what ended the time.
-func (e *overloadError) Unwrap() []error { return []error{core.ErrOverload, e.err} }
 
 // at returns the instant in nanoseconds, above 0.
 func (v *server) at(now time.Time) int64 { return int64(now.Sub(v.made)) + 1 }
@@ -294,3 +240,6 @@ func (v *server) knows(now time.Time) bool {
 	defer v.mu.Unlock()
 	return v.distance.rtt() > 0 && now.Sub(v.replied) < distanceStands
 }
+
+// distanceStands is how long the distance of a server is known without a reply.
+const distanceStands = time.Minute

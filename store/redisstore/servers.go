@@ -65,9 +65,6 @@ func (s *servers) budget() time.Duration {
 	return longest
 }
 
-// distanceStands is how long the distance of a server is known without a reply.
-const distanceStands = time.Minute
-
 // reach returns how long a call may take to the farthest of the servers, for what has to reach
 // a server before its distance is known, such as a connection. It is the most that a call may
 // ever take if the distance of some server is not known, because the server may have moved.

@@ -16,16 +16,6 @@ import (
 	"github.com/headgate/headgate/observe/events"
 )
 
-var _ events.Source = (*Store)(nil)
-
-// Listen implements [events.Source].
-func (s *Store) Listen(h *events.Hooks) { s.teller.listeners.Add(h) }
-
-// Status implements [events.Source].
-func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
-	return append(list, events.StoreStatus{Store: "redis", Of: s, Servers: serversOf(s.client), CachedRefusals: s.teller.cached.Load()})
-}
-
 // serversOf returns how the client reaches its servers.
 func serversOf(client redis.UniversalClient) string {
 	switch c := client.(type) {
