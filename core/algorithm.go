@@ -1,6 +1,9 @@
 package core
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // Algorithm names one of the ways to count. Its zero value is GCRA.
 type Algorithm uint8
@@ -36,14 +39,15 @@ var algorithms = [algorithmCount]algorithm{
 // reading one takes no call.
 var traits = func() (all [algorithmCount]trait) {
 	for i, a := range algorithms {
-		all[i] = trait{a.letter(), a.leased(), a.books(), a.prefetchable()}
+		steady := a.steady(&Limit{Quota: 1, Period: time.Second}) != Steady{}
+		all[i] = trait{a.letter(), a.leased(), a.books(), a.prefetchable(), a.options().calendar, steady}
 	}
 	return all
 }()
 
 type trait struct {
-	letter                      string
-	leased, books, prefetchable bool
+	letter                                       string
+	leased, books, prefetchable, windows, steady bool
 }
 
 // known reports whether the algorithm is registered.

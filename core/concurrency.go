@@ -16,8 +16,8 @@ func (concurrency) letter() string   { return "c" }
 func (concurrency) options() options { return options{} }
 
 func (concurrency) check(l *Limit) error {
-	if l.Quota > MaxLeases {
-		return fmt.Errorf("quota %d is above %d, the most leases of a key", l.Quota, MaxLeases)
+	if l.Quota > maxLeases {
+		return fmt.Errorf("quota %d is above %d, the most leases of a key", l.Quota, maxLeases)
 	}
 	return nil
 }

@@ -16,15 +16,15 @@ const (
 	MinPeriod = time.Millisecond
 	MaxPeriod = 400 * 24 * time.Hour
 
-	// MaxLog is the highest Quota of a SlidingLog, which keeps every admitted
+	// maxLog is the highest Quota of a SlidingLog, which keeps every admitted
 	// unit.
-	MaxLog = 1000
+	maxLog = 1000
 
-	// MaxLeases is the highest Quota of Concurrency, which keeps every lease.
-	MaxLeases = 10000
+	// maxLeases is the highest Quota of Concurrency, which keeps every lease.
+	maxLeases = 10000
 
-	// MaxSegments is the highest number of Segments of a SlidingWindow.
-	MaxSegments = 360
+	// maxSegments is the highest number of Segments of a SlidingWindow.
+	maxSegments = 360
 
 	// MaxBooking is the longest Op.MaxWait: how far ahead a Take may book.
 	MaxBooking = time.Hour
@@ -152,8 +152,8 @@ func (l *Limit) checkOptions() []error {
 	if l.Burst > 0 && !has.burst {
 		errs = append(errs, fmt.Errorf("burst means nothing to %s", name))
 	}
-	if l.Segments < 0 || l.Segments > MaxSegments {
-		errs = append(errs, fmt.Errorf("segments %d is not within 1 to %d", l.Segments, MaxSegments))
+	if l.Segments < 0 || l.Segments > maxSegments {
+		errs = append(errs, fmt.Errorf("segments %d is not within 1 to %d", l.Segments, maxSegments))
 	}
 	if l.Segments != 0 && !has.segments {
 		errs = append(errs, fmt.Errorf("segments mean nothing to %s", name))
@@ -196,7 +196,7 @@ func (l *Limit) Equal(m *Limit) bool {
 // the rules of the time zone each time, so keep the result until its window 3 ends.
 func (l *Limit) Windows(at int64) *Windows {
 	c, err := parseCalendar(l.Calendar)
-	if l.Algorithm != CalendarWindow || err != nil {
+	if !l.NeedsWindows() || err != nil {
 		return nil
 	}
 	w := c.windows(at)
@@ -211,6 +211,10 @@ func (l *Limit) MaxRecords() int64 { return algorithms[l.Algorithm].maxRecords(l
 // Leased reports whether leases hold the units. Then a Take and its Refund need
 // Op.Lease, a lease may end at any time, and releasing one twice does no harm.
 func (l Limit) Leased() bool { return l.Algorithm.known() && traits[l.Algorithm].leased }
+
+// NeedsWindows reports whether operations need Op.Windows, which [Limit.Windows] returns: whether
+// the limit is that of a calendar.
+func (l Limit) NeedsWindows() bool { return l.Algorithm.known() && traits[l.Algorithm].windows }
 
 // Books reports whether a Take may book units that come back within its MaxWait.
 func (l Limit) Books() bool { return l.Algorithm.known() && traits[l.Algorithm].books }
@@ -229,6 +233,9 @@ func (l Limit) Prefetchable() bool {
 func (l *Limit) StillUsed(used, span int64) int64 {
 	return algorithms[l.Algorithm].stillUsed(l, used, span)
 }
+
+// MaySteady reports whether limits with the algorithm may have a [Steady].
+func (a Algorithm) MaySteady() bool { return a.known() && traits[a].steady }
 
 // Steady returns the fast arithmetic of the limit, or the zero value if there
 // is none. The limit must be valid.

@@ -158,7 +158,7 @@ func (l *Limit) parseWord(word, name, value string) (err error) {
 	case name == "segments":
 		var n int64
 		n, err = parseCount(name, value)
-		l.Segments = int(min(n, MaxSegments+1))
+		l.Segments = int(min(n, maxSegments+1))
 	case name == "tz" || name == "start":
 		if l.Calendar == "" {
 			return fmt.Errorf(`%s is for a day, week, month or year: "10000/month tz=Europe/Berlin start=15"`, name)

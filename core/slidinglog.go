@@ -17,8 +17,8 @@ func (slidingLog) letter() string   { return "l" }
 func (slidingLog) options() options { return options{} }
 
 func (slidingLog) check(l *Limit) error {
-	if l.Quota > MaxLog {
-		return fmt.Errorf("quota %d is above %d, the longest log; use a sliding-window", l.Quota, MaxLog)
+	if l.Quota > maxLog {
+		return fmt.Errorf("quota %d is above %d, the longest log; use a sliding-window", l.Quota, maxLog)
 	}
 	return nil
 }

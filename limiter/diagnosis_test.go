@@ -19,9 +19,9 @@ func TestDiagnosisIncompleteIsRepeatedAfterPauses(t *testing.T) {
 		s := &diagnosing{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
 			asked = append(asked, time.Since(start))
 			if len(asked) < 4 {
-				return []core.Finding{{Code: core.CodeUnanswered}, {Code: core.CodeDeadlineIgnored, Text: "a"}}
+				return []core.Finding{{Code: core.CodeUnanswered}, {Code: "HG006", Text: "a"}}
 			}
-			return []core.Finding{{Code: core.CodeEviction, Text: "b"}}
+			return []core.Finding{{Code: "HG007", Text: "b"}}
 		}}
 		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "500000/1h")}, Logger: j.logger()})
 		for time.Since(start) < 20*time.Second {
@@ -111,7 +111,7 @@ func TestDiagnosisIsRepeatedOnceAMinute(t *testing.T) {
 			if asked = append(asked, time.Since(start)); len(asked) < 3 {
 				return nil
 			}
-			return []core.Finding{{Code: core.CodeEviction, Text: "b"}}
+			return []core.Finding{{Code: "HG007", Text: "b"}}
 		}}
 		dark := withOnLimit(rule(t, "dark", "7/1h fixed-window"), limiter.Shadow)
 		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "500000/1h"), dark}, Logger: j.logger()})

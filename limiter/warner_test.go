@@ -354,7 +354,7 @@ func TestDiagnosisDelaysNoRequest(t *testing.T) {
 		j := &journal{}
 		s := &diagnosing{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
 			time.Sleep(time.Second)
-			return []core.Finding{{Code: core.CodeDeadlineIgnored, Text: "a"}, {Code: core.CodeEviction, Text: "b"}}
+			return []core.Finding{{Code: "HG006", Text: "a"}, {Code: "HG007", Text: "b"}}
 		}}
 		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "50/1h")}, Logger: j.logger()})
 		start := time.Now()

@@ -312,8 +312,8 @@ func probeOf(ops []core.Op) []core.Op {
 		if op.Limit.Leased() {
 			op.Lease = "probe"
 		}
-		if op.Limit.Algorithm == core.CalendarWindow {
-			op.Limit.Algorithm = core.FixedWindow // what it writes is gone before a day ends
+		if op.Limit.NeedsWindows() {
+			op.Limit = core.Limit{Quota: probeQuota, Period: probePeriod} // what it writes is soon gone
 		}
 		if v := ops[i].Verb; v == core.Peek || v == core.Take && ops[i].Cost == 0 {
 			op.Verb = core.Peek

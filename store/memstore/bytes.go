@@ -42,7 +42,7 @@ func bytesOf(key string, l *core.Limit, id classID) int64 {
 	if id == uninterned {
 		size += classBytes
 	}
-	if records > 0 || id == uninterned || l.Algorithm == core.CalendarWindow {
+	if records > 0 || id == uninterned || l.NeedsWindows() {
 		size += extStateBytes
 	}
 	if size > slotBytes {

@@ -158,7 +158,7 @@ func (s *Store) shardOf(keyHash uint64) uint32 { return uint32(keyHash & s.mask)
 func (s *Store) locationOf(v *limitClass, op *core.Op) location {
 	keyHash := s.keyHash(op.Key)
 	hash, shard := v.hash(keyHash), s.shardOf(keyHash)
-	if op.Limit.Algorithm != core.GCRA {
+	if !op.Limit.Algorithm.MaySteady() {
 		shard = s.shardOf(hash)
 	}
 	return location{shard, uint32(hash >> 32), v.id}

@@ -48,7 +48,7 @@ func TestBansHoldWithoutPermissionToListThem(t *testing.T) {
 
 			want := "the Redis user may not run " + row.lacks + ` on "hg:bans", which the list of bans needs; ` +
 				"the bans of the rule r hold without it: this command grants what is needed: " + remedyOfLimiter
-			finding := []core.Finding{{Code: core.CodeBanList, Rule: "r", Text: want}}
+			finding := []core.Finding{{Code: CodeBanList, Rule: "r", Text: want}}
 			if row.lacks == "" {
 				finding = nil
 			}

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/headgate/headgate/core"
 )
 
 // The timeout is three round trips where these take longer than 50 ms, up to the maximum. Far
@@ -95,7 +93,7 @@ func TestDiagnoseReportsATimeoutThatDoesNotFitTheDistance(t *testing.T) {
 			}
 			var got string
 			for _, each := range s.Diagnose(t.Context(), nil) {
-				if each.Code == core.CodeTooFar {
+				if each.Code == CodeTooFar {
 					got = each.Text
 				}
 			}

@@ -100,7 +100,7 @@ func isSingleUnit(op *core.Op) bool {
 
 // details returns the x and y of an operation under a limit; see lua/prelude.lua.
 func details(op *core.Op, t *terms) (x, y any) {
-	if op.Limit.Algorithm == core.CalendarWindow && op.Windows != nil && op.Verb != core.Refund {
+	if op.Limit.NeedsWindows() && op.Windows != nil && op.Verb != core.Refund {
 		x, y = zero, t.boundaries(op.Windows)
 		if op.Verb == core.Debit {
 			x = op.Limit.Capacity() + op.Limit.MaxDebt()
