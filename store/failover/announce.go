@@ -4,6 +4,7 @@ package failover
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -52,57 +53,68 @@ func (c *changes) next() (e change, ok bool) {
 	return e, true
 }
 
+// reporter tells the program what changes.
+type reporter struct {
+	log         *slog.Logger
+	onChange    func(string, State)
+	hasFallback bool
+	listeners   events.Listeners
+
+	lines   lines
+	changes changes
+}
+
 // announce has a change announced after those before it. Who changes a breaker holds its
 // lock, which keeps its changes in order.
-func (s *Store) announce(e change) {
-	if s.changes.add(e) {
-		go s.announceAll()
+func (r *reporter) announce(e change) {
+	if r.changes.add(e) {
+		go r.announceAll()
 	}
 }
 
-func (s *Store) announceAll() {
+func (r *reporter) announceAll() {
 	for {
-		e, ok := s.changes.next()
+		e, ok := r.changes.next()
 		if !ok {
 			return
 		}
-		s.announceOne(e)
+		r.announceOne(e)
 	}
 }
 
 // announceOne logs a change, and calls OnChange and the hooks.
-func (s *Store) announceOne(e change) {
-	s.logBounded(e)
+func (r *reporter) announceOne(e change) {
+	r.logBounded(e)
 	if e.expired {
 		return
 	}
 
-	if f := s.listeners.Hooks().Breaker; f != nil {
-		f(events.Breaker{Shard: e.shard, Open: e.state == Open, Fallback: s.fallback != nil, Cause: e.cause})
+	if f := r.listeners.Hooks().Breaker; f != nil {
+		f(events.Breaker{Shard: e.shard, Open: e.state == Open, Fallback: r.hasFallback, Cause: e.cause})
 	}
-	if s.onChange == nil {
+	if r.onChange == nil {
 		return
 	}
-	defer s.guard("OnChange")
-	s.onChange(e.shard, e.state)
+	defer r.guard("OnChange")
+	r.onChange(e.shard, e.state)
 }
 
 // logBounded logs a change at once, or at the end of the minute if there were too many.
-func (s *Store) logBounded(e change) {
-	expire := func() { s.announce(change{shard: e.shard, expired: true}) }
-	ask := s.lines.admit
+func (r *reporter) logBounded(e change) {
+	expire := func() { r.announce(change{shard: e.shard, expired: true}) }
+	ask := r.lines.admit
 	if e.expired {
-		ask = func(e change, expire func()) (change, int, bool) { return s.lines.expired(e.shard, expire) }
+		ask = func(e change, expire func()) (change, int, bool) { return r.lines.expired(e.shard, expire) }
 	}
 
 	if line, changes, ok := ask(e, expire); ok {
-		s.logChange(line, changes)
+		r.logChange(line, changes)
 	}
 }
 
 // logChange logs a change, what it means for requests, and how many changes there were since
 // the line before if there were several.
-func (s *Store) logChange(e change, changes int) {
+func (r *reporter) logChange(e change, changes int) {
 	subject, attrs := "the primary store", []slog.Attr(nil)
 	if e.shard != "" {
 		subject, attrs = "a shard of the primary store", []slog.Attr{slog.String("shard", e.shard)}
@@ -111,15 +123,15 @@ func (s *Store) logChange(e change, changes int) {
 		attrs = append(attrs, slog.Int("changes", changes))
 	}
 	if e.state == Closed {
-		s.write(slog.LevelInfo, "headgate: "+subject+" decides again", attrs...)
+		r.write(slog.LevelInfo, "headgate: "+subject+" decides again", attrs...)
 		return
 	}
 	meaning := "OnStoreError decides about requests until it answers again"
-	if s.fallback != nil {
+	if r.hasFallback {
 		meaning = "the fallback decides, each instance for its part of the limits, until it answers again"
 	}
-	attrs = append(attrs, slog.Bool("fallback", s.fallback != nil), slog.String("error", oneLine(e.cause)))
-	s.write(slog.LevelWarn, "headgate: "+subject+" fails and is bypassed: "+meaning, attrs...)
+	attrs = append(attrs, slog.Bool("fallback", r.hasFallback), slog.String("error", oneLine(e.cause)))
+	r.write(slog.LevelWarn, "headgate: "+subject+" fails and is bypassed: "+meaning, attrs...)
 }
 
 // oneLine returns the text of an error in one line.
@@ -127,11 +139,19 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 
 // write logs a line. A panic of the logger is dropped, because there is nothing to
 // report it to.
-func (s *Store) write(level slog.Level, text string, attrs ...slog.Attr) {
+func (r *reporter) write(level slog.Level, text string, attrs ...slog.Attr) {
 	defer func() { _ = recover() }()
-	logger := s.log
+	logger := r.log
 	if logger == nil {
 		logger = slog.Default()
 	}
 	logger.LogAttrs(context.Background(), level, text, attrs...)
+}
+
+// guard, deferred, logs a panic of one of the program's functions, which may be called in a
+// goroutine of the store.
+func (r *reporter) guard(function string) {
+	if v := recover(); v != nil {
+		r.write(slog.LevelError, "headgate: "+function+" of a failover store panicked", slog.String("panic", fmt.Sprint(v)))
+	}
 }

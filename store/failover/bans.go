@@ -12,9 +12,9 @@ var _ core.BanLister = (*Store)(nil)
 
 // Bans implements [core.BanLister]. It asks the primary: bans of the fallback are copies, or last as long as an outage does.
 func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
-	lister, ok := s.primary.(core.BanLister)
+	lister, ok := s.primary.store.(core.BanLister)
 	if !ok {
-		return nil, fmt.Errorf("failover: a %T cannot list bans: %w", s.primary, errors.ErrUnsupported)
+		return nil, fmt.Errorf("failover: a %T cannot list bans: %w", s.primary.store, errors.ErrUnsupported)
 	}
 	return lister.Bans(ctx, rules, most)
 }

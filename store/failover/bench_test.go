@@ -24,7 +24,7 @@ func (instant) Apply(_ context.Context, ops []core.Op, out []core.Decision) erro
 func stores(b testing.TB) map[string]core.Store {
 	three := func() int { return 3 }
 	open := over(b, &fake{Store: memory()}, Options{Fallback: memory(), Instances: three})
-	open.breaker.generation.Store(1)
+	open.primary.breaker.generation.Store(1)
 	return map[string]core.Store{
 		"0 primary":              instant{},
 		"1 breaker":              over(b, instant{}, Options{}),

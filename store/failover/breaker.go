@@ -57,10 +57,10 @@ type breaker struct {
 }
 
 // newBreaker returns a breaker for a shard. Its background work has not begun.
-func (s *Store) newBreaker(shard string) *breaker {
-	b := &breaker{shard: shard, max: s.failures}
-	b.waiting.lost = &s.lost
-	b.background = newBackground(func(ctx context.Context) bool { return s.backgroundStep(ctx, b) }, s.pause)
+func (p *primary) newBreaker(shard string) *breaker {
+	b := &breaker{shard: shard, max: p.failures}
+	b.waiting.lost = &p.lost
+	b.background = newBackground(func(ctx context.Context) bool { return p.backgroundStep(ctx, b) }, p.pause)
 	return b
 }
 
@@ -147,8 +147,8 @@ func callOf(err error) uint64 {
 
 // open bypasses the breaker's shard after a call with ops has failed with err. Of
 // several concurrent callers only one does so.
-func (s *Store) open(b *breaker, generation uint64, ops []core.Op, err error) {
-	if ops = s.on(b, ops); len(ops) == 0 || !b.changing.TryLock() {
+func (p *primary) open(b *breaker, generation uint64, ops []core.Op, err error) {
+	if ops = p.on(b, ops); len(ops) == 0 || !b.changing.TryLock() {
 		return
 	}
 	defer b.changing.Unlock()
@@ -163,9 +163,9 @@ func (s *Store) open(b *breaker, generation uint64, ops []core.Op, err error) {
 		b.noteSilenceLocked(time.Now())
 	}
 
-	b.generation.Store(s.generations.Add(2) + 1)
-	s.opened.Add(1)
-	s.announce(change{shard: b.shard, state: Open, cause: err})
+	b.generation.Store(p.generations.Add(2) + 1)
+	p.opened.Add(1)
+	p.reporter.announce(change{shard: b.shard, state: Open, cause: err})
 	if silence {
 		b.background.armNow()
 	} else {
@@ -184,12 +184,12 @@ func (b *breaker) noteSilenceLocked(now time.Time) {
 
 // close makes the breaker's shard decide again. The next failure reopens the breaker at
 // once, until enough calls have succeeded.
-func (s *Store) close(b *breaker) {
+func (p *primary) close(b *breaker) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	b.score.Store(b.max - 1)
-	b.generation.Store(s.generations.Add(2))
-	s.announce(change{shard: b.shard, state: Closed})
+	b.generation.Store(p.generations.Add(2))
+	p.reporter.announce(change{shard: b.shard, state: Closed})
 }
 
 // State is the state of a breaker, which determines the store that decides.
@@ -209,42 +209,6 @@ func (s State) String() string {
 		return "open"
 	}
 	return "unknown state"
-}
-
-// Stats are counters since the store was made.
-type Stats struct {
-	State  State
-	Away   []string // the shards that are bypassed now, in order; "" is the primary as a whole
-	Opened uint64   // how often a breaker opened
-	Probes uint64   // how often a probe asked the primary
-	Local  uint64   // steps that the fallback decided
-	Lost   uint64   // refunds dropped for lack of room to wait, after a failure, or by Close
-	Unowed uint64   // units that the fallback granted and that no key owes, for lack of room
-	Waits  int      // refunds that wait for the primary now
-}
-
-// State returns Open if a part of the primary is bypassed: see [Stats] for which.
-func (s *Store) State() State {
-	for _, b := range s.all() {
-		if b.state() == Open {
-			return Open
-		}
-	}
-	return Closed
-}
-
-// Stats returns the counters. They are not read at one instant.
-func (s *Store) Stats() Stats {
-	n := Stats{Opened: s.opened.Load(), Probes: s.probes.Load(), Local: s.local.Load(), Lost: s.lost.Load(),
-		Unowed: s.owed.forgotten.Load()}
-	for _, b := range s.all() {
-		n.Waits += b.waiting.len()
-		if b.state() == Open {
-			n.State, n.Away = Open, append(n.Away, b.shard)
-		}
-	}
-	slices.Sort(n.Away)
-	return n
 }
 
 // ErrOpen is wrapped by the error of a call that was not made because the
@@ -331,23 +295,23 @@ func probeOf(ops []core.Op) []core.Op {
 }
 
 // pause returns the time to wait before the next probe.
-func (s *Store) pause() time.Duration {
-	half := s.interval / 2
-	return s.interval - half + time.Duration(s.jitter()*float64(half))
+func (p *primary) pause() time.Duration {
+	half := p.interval / 2
+	return p.interval - half + time.Duration(p.jitter()*float64(half))
 }
 
 // backgroundStep probes the primary while the breaker is open, and sends it the
 // waiting operations once the breaker is closed. It reports whether there is
 // more to do.
-func (s *Store) backgroundStep(ctx context.Context, b *breaker) (more bool) {
+func (p *primary) backgroundStep(ctx context.Context, b *breaker) (more bool) {
 	if b.state() == Open {
 		b.changing.Lock()
 		probe, needed := b.probe, b.needed
 		b.changing.Unlock()
 		switch {
-		case len(s.on(b, probe)) < len(probe):
+		case len(p.on(b, probe)) < len(probe):
 			// Keys have moved, so the probe says nothing about this shard.
-		case !s.ping(ctx, b, probe):
+		case !p.ping(ctx, b, probe):
 			b.confirmed = 0
 			return true
 		default:
@@ -356,36 +320,36 @@ func (s *Store) backgroundStep(ctx context.Context, b *breaker) (more bool) {
 			}
 		}
 		b.confirmed = 0
-		s.close(b)
+		p.close(b)
 	}
-	s.sendWaiting(ctx, b)
+	p.sendWaiting(ctx, b)
 	return b.state() == Open || b.waiting.len() > 0
 }
 
 // ping reports whether a probe of the primary succeeded. Its error becomes the cause of the
 // outage, because it is newer than that for which the breaker opened: a server that did not
 // answer may by now refuse connections.
-func (s *Store) ping(ctx context.Context, b *breaker, ops []core.Op) bool {
-	s.probes.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, s.patience)
+func (p *primary) ping(ctx context.Context, b *breaker, ops []core.Op) bool {
+	p.probes.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
 
 	start := time.Now()
-	err := s.call(ctx, ops, make([]core.Decision, len(ops)))
+	err := p.call(ctx, ops, make([]core.Decision, len(ops)))
 	if err != nil && b.background.life.Err() == nil {
 		b.cause.Store(&cause{b.shard, err})
 	}
-	return err == nil && time.Since(start) <= s.patience
+	return err == nil && time.Since(start) <= p.patience
 }
 
 // call asks the primary outside of any request.
-func (s *Store) call(ctx context.Context, ops []core.Op, out []core.Decision) (err error) {
+func (p *primary) call(ctx context.Context, ops []core.Op, out []core.Decision) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("failover: the primary panicked: %v", v)
 		}
 	}()
-	return s.primary.Apply(ctx, ops, out)
+	return p.store.Apply(ctx, ops, out)
 }
 
 // blames reports whether the primary is at fault for the error. It is not if the program's

@@ -157,7 +157,7 @@ func TestBreakerOpenLetsOnlyProbesThrough(t *testing.T) {
 		s := over(t, f, Options{Fallback: memory()})
 		defer s.Close()
 		draws := []float64{0, 0.5, 1}
-		s.jitter = func() float64 {
+		s.primary.jitter = func() float64 {
 			d := draws[0]
 			draws = append(draws[1:], d)
 			return d
@@ -245,7 +245,7 @@ func TestBreakerStaysOpenForAFlappingPrimary(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory()})
 		defer s.Close()
-		s.jitter = func() float64 { return 0 } // one probe in 50 ms
+		s.primary.jitter = func() float64 { return 0 } // one probe in 50 ms
 		f.be(func(context.Context) error {
 			if time.Since(f.start)/(100*ms)%2 == 0 {
 				return errDown
@@ -523,8 +523,8 @@ func TestIgnoreThatPanics(t *testing.T) {
 		})
 		one(t, s, op)
 		synctest.Wait()
-		if s.breaker.score.Load() != 1 {
-			t.Errorf("the score is %d, want 1 of the payment", s.breaker.score.Load())
+		if s.primary.breaker.score.Load() != 1 {
+			t.Errorf("the score is %d, want 1 of the payment", s.primary.breaker.score.Load())
 		}
 		if n := strings.Count(log.String(), `Ignore of a failover store panicked" panic=hook`); n != 1 {
 			t.Errorf("%d lines say it:\n%s", n, &log)

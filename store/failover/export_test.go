@@ -28,12 +28,12 @@ const Patience = patience
 
 // Trusts reports whether the primary has no failure on record, and no key owes it anything,
 // so that no payment is on its way.
-func Trusts(s *Store) bool { return s.breaker.score.Load() == 0 && s.owes() == 0 }
+func Trusts(s *Store) bool { return s.primary.breaker.score.Load() == 0 && s.owes() == 0 }
 
 // owes returns the units that are owed.
 func (s *Store) owes() (units int64) {
-	for i := range s.owed.shards {
-		h := &s.owed.shards[i]
+	for i := range s.mirror.owed.shards {
+		h := &s.mirror.owed.shards[i]
 		h.mu.Lock()
 		for _, k := range h.keys {
 			units += k.units

@@ -110,7 +110,7 @@ func over(t testing.TB, f core.Store, o Options) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.jitter = func() float64 { return 1 }
+	s.primary.jitter = func() float64 { return 1 }
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -170,7 +170,7 @@ func remaining(t testing.TB, s core.Store, op core.Op) int64 {
 func openNow(t testing.TB, s *Store, f *fake) {
 	t.Helper()
 	f.fall()
-	for range s.breaker.max {
+	for range s.primary.breaker.max {
 		_, _ = try(s, take(t, "opener", "1000/1s", 1))
 	}
 	if s.State() != Open {

@@ -5,11 +5,26 @@ package failover
 import (
 	"context"
 	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
 )
+
+// mirror keeps the counts of the fallback as they are at the primary, and has it decide.
+type mirror struct {
+	primary   *primary
+	fallback  core.Store // or nil
+	instances func() int // or nil
+
+	shares   shares
+	copies   copies
+	owed     owed
+	payments payments
+	steps    sync.Pool // of *step
+	local    atomic.Uint64
+}
 
 // step is memory for the operations of one step in the form for the fallback.
 type step struct {
@@ -43,62 +58,62 @@ func (t *step) room(n int) []core.Decision {
 }
 
 // free clears the step and gives it back to the pool.
-func (s *Store) free(t *step) {
+func (m *mirror) free(t *step) {
 	clear(t.ops)
 	clear(t.sent)
 	clear(t.more)
 	clear(t.copies)
 	clear(t.paying)
 	t.ops, t.sent, t.index, t.more, t.copies = t.ops[:0], t.sent[:0], t.index[:0], t.more[:0], t.copies[:0]
-	s.steps.Put(t)
+	m.steps.Put(t)
 }
 
 // part returns the limit under which this instance may grant by itself.
-func (s *Store) part(l core.Limit) core.Limit {
-	if s.instances == nil {
+func (m *mirror) part(l core.Limit) core.Limit {
+	if m.instances == nil {
 		return l
 	}
-	return s.shares.part(l, s.instances())
+	return m.shares.part(l, m.instances())
 }
 
 // copied returns the limit under which the copies of the primary's charges are kept: the part,
 // or the whole limit while the number of instances is not known. The part will grow then, and
 // a count that ended at a part of one unit would be too low.
-func (s *Store) copied(l core.Limit) core.Limit {
-	if s.instances == nil {
+func (m *mirror) copied(l core.Limit) core.Limit {
+	if m.instances == nil {
 		return l
 	}
-	n := s.instances()
+	n := m.instances()
 	if n >= UnknownInstances {
 		return l
 	}
-	return s.shares.part(l, n)
+	return m.shares.part(l, n)
 }
 
 // decide makes the fallback carry out a step in the generation. Its Refunds are
 // of units that the primary granted.
-func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
-	t := s.steps.Get().(*step)
-	defer s.free(t)
+func (m *mirror) decide(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
+	t := m.steps.Get().(*step)
+	defer m.free(t)
 	for i := range ops {
 		op := ops[i]
 		if op.Verb == core.Refund {
-			op = s.refundOfCopy(&op)
+			op = m.refundOfCopy(&op)
 		}
-		op.Limit = s.part(op.Limit)
+		op.Limit = m.part(op.Limit)
 		t.ops = append(t.ops, op)
 	}
 
-	held := s.owed.begin(ops)
-	defer s.owed.end(held)
-	if err := s.fallback.Apply(ctx, t.ops, out); err != nil {
+	held := m.owed.begin(ops)
+	defer m.owed.end(held)
+	if err := m.fallback.Apply(ctx, t.ops, out); err != nil {
 		return err
 	}
 	if held != 0 {
-		s.owed.record(ops, out)
+		m.owed.record(ops, out)
 	}
 
-	s.local.Add(1)
+	m.local.Add(1)
 	for i := range ops {
 		out[i].Fallback = true
 		if charges(&ops[i]) {
@@ -112,13 +127,13 @@ func (s *Store) decide(ctx context.Context, generation uint64, ops []core.Op, ou
 // refunds at the primary, or a Peek if the fallback has no copy, or remembers it no
 // longer: then its count stays too high until time passes, never too low. The copies
 // of leases are known by the lease.
-func (s *Store) refundOfCopy(op *core.Op) core.Op {
+func (m *mirror) refundOfCopy(op *core.Op) core.Op {
 	c := *op
 	if c.Limit.Leased() {
 		c.At, c.ResetAfter, c.Origin = 0, 0, 0
 		return c
 	}
-	d, ok := s.copies.find(op)
+	d, ok := m.copies.find(op)
 	if !ok {
 		c.Verb, c.Cost = core.Peek, 0
 		c.At, c.ResetAfter, c.Origin = 0, 0, 0
@@ -128,31 +143,17 @@ func (s *Store) refundOfCopy(op *core.Op) core.Op {
 	return c.Refund(d)
 }
 
-// isLocal reports whether a refund concerns the fallback alone: units that it
-// granted, and leases of which the primary cannot know.
-func (s *Store) isLocal(op *core.Op) bool {
-	if op.Verb != core.Refund || s.fallback == nil {
-		return false
-	}
-	mark := op.Origin & marks
-	if op.Limit.Leased() {
-		generation := s.breakerOf(op.Key).generation.Load()
-		return isOpen(generation) && mark == fallbackMark(generation)
-	}
-	return mark >= byFallback
-}
-
 // takeBack refunds at the fallback the units that it granted itself.
-func (s *Store) takeBack(ctx context.Context, op core.Op, d *core.Decision) error {
-	t := s.steps.Get().(*step)
-	defer s.free(t)
-	if refund, ok := s.owed.lower(&op); ok {
-		_ = s.postpone([]core.Op{refund}, ErrOpen) // which counts what is lost
+func (m *mirror) takeBack(ctx context.Context, op core.Op, d *core.Decision) error {
+	t := m.steps.Get().(*step)
+	defer m.free(t)
+	if refund, ok := m.owed.lower(&op); ok {
+		_ = m.primary.postpone([]core.Op{refund}, ErrOpen) // which counts what is lost
 	}
-	op.Limit, op.Origin = s.part(op.Limit), op.Origin>>markBits
+	op.Limit, op.Origin = m.part(op.Limit), op.Origin>>markBits
 	t.ops = append(t.ops, op)
 	out := t.room(1)
-	err := s.fallback.Apply(ctx, t.ops, out)
+	err := m.fallback.Apply(ctx, t.ops, out)
 	*d = out[0]
 	d.Fallback = true
 	return err
@@ -195,35 +196,35 @@ func (s *shares) part(l core.Limit, n int) core.Limit {
 	return part
 }
 
-// mirror charges to the fallback the units that the primary has admitted, up to
+// record charges to the fallback the units that the primary has admitted, up to
 // this instance's part, and marks the primary's decisions with the copies. It then
 // removes the units by which a key has more left in the fallback than at the
 // primary. Errors are ignored: after one, the fallback only knows less of the
 // counts.
-func (s *Store) mirror(ctx context.Context, ops []core.Op, out []core.Decision) {
-	if s.fallback == nil || onlyPeeks(ops) {
+func (m *mirror) record(ctx context.Context, ops []core.Op, out []core.Decision) {
+	if m.fallback == nil || onlyPeeks(ops) {
 		return
 	}
-	t := s.steps.Get().(*step)
-	defer s.free(t)
+	t := m.steps.Get().(*step)
+	defer m.free(t)
 	granted := core.Granted(ops, out)
 	for i := range ops {
 		t.ops = append(t.ops, ops[i])
-		s.makeCopy(&t.ops[i], &out[i], granted)
+		m.makeCopy(&t.ops[i], &out[i], granted)
 	}
 	if !granted && len(ops) == 1 {
 		hasten(&t.ops[0], &ops[0], &out[0])
 	}
-	err := s.fallback.Apply(ctx, t.ops, t.room(len(ops)))
-	s.markCopies(t, out, err == nil && (granted || len(ops) > 1))
+	err := m.fallback.Apply(ctx, t.ops, t.room(len(ops)))
+	m.markCopies(t, out, err == nil && (granted || len(ops) > 1))
 	if err != nil {
 		return
 	}
 
 	// A unit that the fallback grants after the last look at busy is one of those that it
 	// was left.
-	if s.followPrimary(ctx, t, ops, out) || s.owed.busy.Load() {
-		s.gate(ctx, t, ops, out)
+	if m.followPrimary(ctx, t, ops, out) || m.owed.busy.Load() {
+		m.gate(ctx, t, ops, out)
 	}
 }
 
@@ -238,11 +239,11 @@ func hasten(c, op *core.Op, d *core.Decision) {
 
 // markCopies marks the primary's decisions about Takes with the copies in the
 // fallback, if they may have been carried out there.
-func (s *Store) markCopies(t *step, out []core.Decision, carriedOut bool) {
+func (m *mirror) markCopies(t *step, out []core.Decision, carriedOut bool) {
 	for i := range t.ops {
 		mark, op := uint32(0), &t.ops[i]
 		if carriedOut && charges(op) && op.Cost > 0 && t.out[i].Allowed && !op.Limit.Leased() {
-			mark = s.copies.add(op, out[i].At, &t.out[i])
+			mark = m.copies.add(op, out[i].At, &t.out[i])
 		}
 		out[i].Origin = marked(out[i].Origin, mark)
 	}
@@ -252,9 +253,9 @@ func (s *Store) markCopies(t *step, out []core.Decision, carriedOut bool) {
 // primary's decision. An UpTo Take becomes a Take of the units that the primary has taken, a
 // Debit becomes one of those, and a Take that was not charged becomes a Peek. A lease that the
 // primary has granted is held whatever the part is.
-func (s *Store) makeCopy(c *core.Op, d *core.Decision, granted bool) {
+func (m *mirror) makeCopy(c *core.Op, d *core.Decision, granted bool) {
 	if c.Verb == core.Refund {
-		*c = s.refundOfCopy(c)
+		*c = m.refundOfCopy(c)
 	} else {
 		if c.UpTo || c.Verb == core.Debit {
 			c.UpTo, c.Cost = false, d.Taken
@@ -266,15 +267,15 @@ func (s *Store) makeCopy(c *core.Op, d *core.Decision, granted bool) {
 	}
 
 	if !c.Limit.Leased() {
-		c.Limit = s.copied(c.Limit)
+		c.Limit = m.copied(c.Limit)
 	}
 }
 
 // followPrimary leaves keys no more units in the fallback than they have left at
 // the primary, and bans those that the primary has banned. Leases end by themselves. If it
 // reports true, gate has to do the former.
-func (s *Store) followPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) (busy bool) {
-	busy = s.owed.busy.Load()
+func (m *mirror) followPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) (busy bool) {
+	busy = m.owed.busy.Load()
 	more, of := t.more[:0], t.of[:0]
 	for i := range ops {
 		if out[i].Banned {
@@ -297,15 +298,15 @@ func (s *Store) followPrimary(ctx context.Context, t *step, ops []core.Op, out [
 		return busy
 	}
 	t.after = room(t.after, len(more))
-	if err := s.fallback.Apply(ctx, more, t.after); err == nil {
-		s.drainRefused(ctx, t, out)
+	if err := m.fallback.Apply(ctx, more, t.after); err == nil {
+		m.drainRefused(ctx, t, out)
 	}
 	return busy
 }
 
 // drainRefused takes from the fallback what followPrimary could not, because others have
 // taken some of it meanwhile.
-func (s *Store) drainRefused(ctx context.Context, t *step, out []core.Decision) {
+func (m *mirror) drainRefused(ctx context.Context, t *step, out []core.Decision) {
 	var surplus map[int]int64 // of the operations of the step, in the rare case
 	for n, i := range t.of {
 		d := &t.after[n]
@@ -318,7 +319,7 @@ func (s *Store) drainRefused(ctx context.Context, t *step, out []core.Decision) 
 	}
 
 	for i, n := range surplus {
-		s.drain(ctx, t, &t.ops[i], n)
+		m.drain(ctx, t, &t.ops[i], n)
 	}
 }
 
@@ -351,4 +352,12 @@ func onlyPeeks(ops []core.Op) bool {
 		}
 	}
 	return true
+}
+
+// forPrimary returns op with the origin that the primary has set itself.
+func (m *mirror) forPrimary(op core.Op) core.Op {
+	if m.fallback != nil {
+		op.Origin >>= markBits
+	}
+	return op
 }

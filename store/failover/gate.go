@@ -28,40 +28,40 @@ import (
 // gate turns the primary's admissions into refusals where its charges and the units that its
 // keys owe would exceed a limit together. t holds the copies of the step in the fallback, and
 // the fallback's decisions about them.
-func (s *Store) gate(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
+func (m *mirror) gate(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
 	t.over, t.paying, t.refused = t.over[:0], t.paying[:0], false
 	exceeds := false
 
 	for i := range ops {
-		over := s.compare(ctx, t, i, &ops[i], &out[i])
+		over := m.compare(ctx, t, i, &ops[i], &out[i])
 		t.over = append(t.over, over)
 		exceeds = exceeds || over
 		t.refused = t.refused || over && !ops[i].Soft
 	}
 
 	if exceeds {
-		s.withdraw(ctx, t, ops, out)
+		m.withdraw(ctx, t, ops, out)
 	}
 	for _, id := range t.paying { // what withdraw has not paid
-		s.payments.add(s, id)
+		m.payments.add(m, id)
 	}
-	s.owed.rest(t.out[0].At)
+	m.owed.rest(t.out[0].At)
 }
 
 // compare leaves the key of operation i no more units in the fallback than it has at the
 // primary, less those that it owes, and reports whether the primary has charged a Take that
 // leaves fewer there than the key owes. It reports of a lease that the primary has granted
 // whether the instance holds more than the quota with it.
-func (s *Store) compare(ctx context.Context, t *step, i int, op *core.Op, d *core.Decision) (over bool) {
-	h := s.owed.shardOf(op.Key)
+func (m *mirror) compare(ctx context.Context, t *step, i int, op *core.Op, d *core.Decision) (over bool) {
+	h := m.owed.shardOf(op.Key)
 	h.granting.Lock()
 	defer h.granting.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
-	s.owed.tidyLocked(h, t.out[i].At)
+	m.owed.tidyLocked(h, t.out[i].At)
 	if op.Verb == core.Reset {
-		s.owed.dropLocked(h, op.ID())
+		m.owed.dropLocked(h, op.ID())
 	}
 	k := h.keys[op.ID()]
 	took := op.Verb == core.Take && d.Taken > 0
@@ -71,12 +71,12 @@ func (s *Store) compare(ctx context.Context, t *step, i int, op *core.Op, d *cor
 	case op.Limit.Leased():
 		return k != nil && took && !t.out[i].Allowed
 	case k == nil:
-		s.drain(ctx, t, &t.ops[i], t.out[i].Remaining-d.Remaining)
+		m.drain(ctx, t, &t.ops[i], t.out[i].Remaining-d.Remaining)
 		return false
 	}
 
 	// What the copy of this step charged is known to the primary.
-	look := s.look(ctx, t, &t.ops[i])
+	look := m.look(ctx, t, &t.ops[i])
 	k.ageLocked(t.ops[i].Limit, &look, t.out[i].Taken)
 	unknown := k.unknownTo(d.At)
 	left := d.Remaining - unknown
@@ -85,51 +85,51 @@ func (s *Store) compare(ctx context.Context, t *step, i int, op *core.Op, d *cor
 	if over = took && left < 0; over {
 		left += d.Taken
 		if t.out[i].Taken > 0 {
-			look, _ = s.applyMore(ctx, t, t.ops[i].Refund(t.out[i]))
+			look, _ = m.applyMore(ctx, t, t.ops[i].Refund(t.out[i]))
 		}
 	}
-	s.drain(ctx, t, &t.ops[i], look.Remaining-max(0, left))
+	m.drain(ctx, t, &t.ops[i], look.Remaining-max(0, left))
 
 	if d.Remaining > 0 && k.mayPay() {
 		k.queued = true
 		t.paying = append(t.paying, core.ID{Rule: k.rule, Key: k.key, Algorithm: op.Limit.Algorithm})
 	}
 	if k.isClear() {
-		s.owed.dropLocked(h, op.ID())
+		m.owed.dropLocked(h, op.ID())
 	}
 	return over
 }
 
 // look returns what the fallback has left of the key of an operation in the form for it.
-func (s *Store) look(ctx context.Context, t *step, op *core.Op) core.Decision {
+func (m *mirror) look(ctx context.Context, t *step, op *core.Op) core.Decision {
 	peek := *op
 	peek.Verb, peek.UpTo, peek.Soft, peek.Ban, peek.MaxWait = core.Peek, false, false, nil, 0
-	d, _ := s.applyMore(ctx, t, peek)
+	d, _ := m.applyMore(ctx, t, peek)
 	return d
 }
 
 // drain takes n units of the key in the fallback if n is above 0, or all if it has fewer left.
-func (s *Store) drain(ctx context.Context, t *step, op *core.Op, n int64) {
+func (m *mirror) drain(ctx context.Context, t *step, op *core.Op, n int64) {
 	if n <= 0 {
 		return
 	}
 	take := *op
 	take.Verb, take.UpTo, take.Soft, take.Ban, take.MaxWait, take.Cost = core.Take, true, false, nil, 0, n
-	_, _ = s.applyMore(ctx, t, take) // see mirror
+	_, _ = m.applyMore(ctx, t, take) // see record
 }
 
 // applyMore carries out one more operation in the fallback.
-func (s *Store) applyMore(ctx context.Context, t *step, op core.Op) (core.Decision, error) {
+func (m *mirror) applyMore(ctx context.Context, t *step, op core.Op) (core.Decision, error) {
 	t.more = append(t.more[:0], op)
 	t.after = room(t.after, 1)
-	err := s.fallback.Apply(ctx, t.more, t.after)
+	err := m.fallback.Apply(ctx, t.more, t.after)
 	return t.after[0], err
 }
 
 // withdraw makes refusals of the operations that are over, and takes back the charges of the
 // others if the step is refused by that. The charge of one that is over pays for what its key
 // owes; what it need not pay goes back to the primary, and so do the other charges.
-func (s *Store) withdraw(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
+func (m *mirror) withdraw(ctx context.Context, t *step, ops []core.Op, out []core.Decision) {
 	copies := t.copies[:0]
 	t.sent = t.sent[:0]
 
@@ -141,30 +141,30 @@ func (s *Store) withdraw(ctx context.Context, t *step, ops []core.Op, out []core
 		}
 
 		if t.over[i] && !op.Limit.Leased() {
-			rest -= s.owed.pay(op, rest, d)
+			rest -= m.owed.pay(op, rest, d)
 		}
 		if rest > 0 {
-			undo := s.forPrimary(op.Refund(*d))
+			undo := m.forPrimary(op.Refund(*d))
 			undo.Cost = rest
 			t.sent = append(t.sent, undo)
 		}
 		if !t.over[i] && t.out[i].Taken > 0 {
 			copies = append(copies, t.ops[i].Refund(t.out[i]))
 		}
-		s.refuse(ctx, t, i, op, d)
+		m.refuse(ctx, t, i, op, d)
 	}
 
 	t.copies = copies
 	if len(copies) > 0 {
 		t.after = room(t.after, len(copies))
-		_ = s.fallback.Apply(ctx, copies, t.after) // see mirror
+		_ = m.fallback.Apply(ctx, copies, t.after) // see record
 	}
-	_ = s.postpone(t.sent, ErrOpen) // which counts what is lost
+	_ = m.primary.postpone(t.sent, ErrOpen) // which counts what is lost
 }
 
 // refuse turns a decision of the primary on operation i into that on a Take that did not
 // happen, and into a refusal if the operation itself is over.
-func (s *Store) refuse(ctx context.Context, t *step, i int, op *core.Op, d *core.Decision) {
+func (m *mirror) refuse(ctx context.Context, t *step, i int, op *core.Op, d *core.Decision) {
 	d.Remaining += d.Taken
 	d.Taken, d.Wait, d.Origin = 0, 0, 0
 	if !t.over[i] {
@@ -175,7 +175,7 @@ func (s *Store) refuse(ctx context.Context, t *step, i int, op *core.Op, d *core
 	if !op.Limit.Leased() {
 		again := t.ops[i]
 		again.Cost = op.Cost
-		look = s.look(ctx, t, &again)
+		look = m.look(ctx, t, &again)
 	}
 	d.Allowed = false
 	d.Remaining = min(d.Remaining, look.Remaining)

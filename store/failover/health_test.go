@@ -41,7 +41,7 @@ func TestOverloadIsNoFailureOfThePrimary(t *testing.T) {
 				t.Fatalf("%+v", d)
 			}
 		}
-		if got := s.Stats(); got.State != Closed || got.Local != 1000 || s.breaker.score.Load() != 0 {
+		if got := s.Stats(); got.State != Closed || got.Local != 1000 || s.primary.breaker.score.Load() != 0 {
 			t.Errorf("%+v", got)
 		}
 		if err := s.Cause(); !errors.Is(err, core.ErrFallback) || !errors.Is(err, core.ErrOverload) {
@@ -207,12 +207,12 @@ func TestSlowCallsCountUnlessThePrimaryBoundsThem(t *testing.T) {
 	}
 	for _, row := range rows {
 		s := over(t, remote{newFake(), row.max}, Options{Slow: row.slow})
-		if s.slow != row.wantSlow || s.patience != row.wantPatience {
-			t.Errorf("MaxCall %s, Slow %s: %s and %s", row.max, row.slow, s.slow, s.patience)
+		if s.primary.slow != row.wantSlow || s.primary.patience != row.wantPatience {
+			t.Errorf("MaxCall %s, Slow %s: %s and %s", row.max, row.slow, s.primary.slow, s.primary.patience)
 		}
 	}
-	if s := over(t, newFake(), Options{}); s.slow != DefaultSlow || s.patience != DefaultSlow {
-		t.Errorf("%s, %s", s.slow, s.patience)
+	if s := over(t, newFake(), Options{}); s.primary.slow != DefaultSlow || s.primary.patience != DefaultSlow {
+		t.Errorf("%s, %s", s.primary.slow, s.primary.patience)
 	}
 }
 
@@ -251,7 +251,7 @@ func TestStoppedProcessDoesNotBlameThePrimary(t *testing.T) {
 					one(t, s, take(t, "k", "100000/1s", 1))
 				}
 				// The timer of the process stands still with it.
-				s.punctuality.stop()
+				s.primary.punctuality.stop()
 				f.be(after(10*time.Second, nil))
 				var calls sync.WaitGroup
 				for range 1000 {
@@ -262,8 +262,8 @@ func TestStoppedProcessDoesNotBlameThePrimary(t *testing.T) {
 					})
 				}
 				calls.Wait()
-				if s.State() != Closed || s.breaker.score.Load() != 0 {
-					t.Errorf("%s, score %d", s.State(), s.breaker.score.Load())
+				if s.State() != Closed || s.primary.breaker.score.Load() != 0 {
+					t.Errorf("%s, score %d", s.State(), s.primary.breaker.score.Load())
 				}
 			})
 		})

@@ -185,7 +185,7 @@ func TestStoreOverAnother(t *testing.T) {
 		}
 		time.Sleep(time.Second) // refunds of units that were paid wait for the background
 		synctest.Wait()
-		if x, y, z := remaining(t, a, op), remaining(t, b, op), remaining(t, inner.fallback, op); x != 12 || y != 12 || z != 12 {
+		if x, y, z := remaining(t, a, op), remaining(t, b, op), remaining(t, inner.mirror.fallback, op); x != 12 || y != 12 || z != 12 {
 			t.Errorf("%d, %d and %d remain", x, y, z)
 		}
 	})
@@ -201,7 +201,7 @@ func TestStoreOverAnother(t *testing.T) {
 		one(t, outer, byInner)
 		comeBack(t, inner, a)
 		one(t, outer, byA)
-		if x, y, z := remaining(t, a, op), remaining(t, inner.fallback, op), remaining(t, outer.fallback, op); x != 12 || y != 12 || z != 12 {
+		if x, y, z := remaining(t, a, op), remaining(t, inner.mirror.fallback, op), remaining(t, outer.mirror.fallback, op); x != 12 || y != 12 || z != 12 {
 			t.Errorf("%d, %d and %d remain", x, y, z)
 		}
 	})

@@ -126,8 +126,8 @@ func TestNoPaymentWhileThePrimaryIsBypassed(t *testing.T) {
 		s := owing(t, f, op, 12)
 		defer s.Close()
 		openNow(t, s, f)
-		s.owed.shardOf("k").keys[op.ID()].queued = true
-		s.pay(op.ID())
+		s.mirror.owed.shardOf("k").keys[op.ID()].queued = true
+		s.mirror.pay(op.ID())
 		if len(f.seen()) != 0 || s.owes() != 12+5 { // and those of openNow
 			t.Errorf("%d are owed", s.owes())
 		}
@@ -444,14 +444,14 @@ func TestKeysThatOweAreBounded(t *testing.T) {
 		for i := range 3 * maxOwed * owedShards {
 			one(t, s, take(t, fmt.Sprint(i), "30/1h", 1))
 		}
-		if n := s.owed.keys.Load(); n != maxOwed*owedShards || s.owes() != n || s.owed.forgotten.Load() != uint64(2*n) {
-			t.Errorf("%d keys owe %d, %d are forgotten", n, s.owes(), s.owed.forgotten.Load())
+		if n := s.mirror.owed.keys.Load(); n != maxOwed*owedShards || s.owes() != n || s.mirror.owed.forgotten.Load() != uint64(2*n) {
+			t.Errorf("%d keys owe %d, %d are forgotten", n, s.owes(), s.mirror.owed.forgotten.Load())
 		}
 		time.Sleep(time.Hour)
 		for i := range 2 * owedShards { // those whose time is over make room
 			one(t, s, take(t, fmt.Sprint("new", i), "30/1h", 1))
 		}
-		if n := s.owed.keys.Load(); n >= maxOwed*owedShards || s.owed.forgotten.Load() != uint64(2*maxOwed*owedShards) {
+		if n := s.mirror.owed.keys.Load(); n >= maxOwed*owedShards || s.mirror.owed.forgotten.Load() != uint64(2*maxOwed*owedShards) {
 			t.Errorf("%d keys owe", n)
 		}
 	})
@@ -466,7 +466,7 @@ func TestGateRestsWhenNothingIsOwed(t *testing.T) {
 		other := take(t, "another", "30/1h", 1)
 		one(t, s, op) // and the payment
 		synctest.Wait()
-		if !s.owed.busy.Load() {
+		if !s.mirror.owed.busy.Load() {
 			t.Error("at rest at once")
 		}
 		time.Sleep(time.Minute)
@@ -475,8 +475,8 @@ func TestGateRestsWhenNothingIsOwed(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		one(t, s, other)
-		if s.owed.busy.Load() || s.owed.keys.Load() != 0 {
-			t.Errorf("%d keys owe", s.owed.keys.Load())
+		if s.mirror.owed.busy.Load() || s.mirror.owed.keys.Load() != 0 {
+			t.Errorf("%d keys owe", s.mirror.owed.keys.Load())
 		}
 	})
 }
@@ -499,7 +499,7 @@ func TestCloseEndsPayments(t *testing.T) {
 		synctest.Wait()
 		s.Close()
 		one(t, s, op)
-		if got := s.Stats(); got.State != Closed || s.breaker.score.Load() != 0 {
+		if got := s.Stats(); got.State != Closed || s.primary.breaker.score.Load() != 0 {
 			t.Errorf("%+v", got)
 		}
 	})

@@ -26,7 +26,7 @@ type payments struct {
 }
 
 // add has a key pay.
-func (p *payments) add(s *Store, id core.ID) {
+func (p *payments) add(m *mirror, id core.ID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
@@ -36,17 +36,17 @@ func (p *payments) add(s *Store, id core.ID) {
 	p.queue = append(p.queue, id)
 	if p.senders < maxPayments {
 		p.senders++
-		p.running.Go(func() { p.send(s) })
+		p.running.Go(func() { p.send(m) })
 	}
 }
 
-func (p *payments) send(s *Store) {
+func (p *payments) send(m *mirror) {
 	for {
 		id, ok := p.next()
 		if !ok {
 			return
 		}
-		s.pay(id)
+		m.pay(id)
 	}
 }
 
@@ -76,33 +76,33 @@ func (p *payments) close() {
 // pay charges to the primary what a key owes. What does not fit stays owed. If it is not known
 // whether the primary has charged it, it stays owed until time has paid it, and is not sent
 // again.
-func (s *Store) pay(id core.ID) {
-	op, ok := s.owed.beginPayment(id)
+func (m *mirror) pay(id core.ID) {
+	op, ok := m.owed.beginPayment(id)
 	if !ok {
 		return
 	}
 
-	b := s.breakerOf(id.Key)
+	b := m.primary.breakerOf(id.Key)
 	generation := b.generation.Load()
 	if isOpen(generation) {
-		_, _ = s.owed.endPayment(id, nil, ErrOpen)
+		_, _ = m.owed.endPayment(id, nil, ErrOpen)
 		return
 	}
 
 	op.Windows = op.Limit.Windows(time.Now().UnixMicro())
-	ctx, cancel := context.WithTimeout(b.background.life, s.patience)
+	ctx, cancel := context.WithTimeout(b.background.life, m.primary.patience)
 	defer cancel()
 	out := make([]core.Decision, 1)
-	err := s.call(ctx, []core.Op{op}, out)
-	if refund, ok := s.owed.endPayment(id, &out[0], err); ok {
-		_ = s.postpone([]core.Op{refund}, ErrOpen) // which counts what is lost
+	err := m.primary.call(ctx, []core.Op{op}, out)
+	if refund, ok := m.owed.endPayment(id, &out[0], err); ok {
+		_ = m.primary.postpone([]core.Op{refund}, ErrOpen) // which counts what is lost
 	}
 
 	switch {
 	case err == nil:
 		b.succeed(generation, out[0].At)
-	case b.background.life.Err() == nil && !errors.Is(err, core.ErrOp) && !s.excused(err) && b.fail(generation, err):
-		s.open(b, generation, []core.Op{op}, err)
+	case b.background.life.Err() == nil && !errors.Is(err, core.ErrOp) && !m.primary.excused(err) && b.fail(generation, err):
+		m.primary.open(b, generation, []core.Op{op}, err)
 	}
 }
 
@@ -163,19 +163,19 @@ func wasNotSent(err error) bool {
 
 // follow settles the charges of a step that the primary did not decide in time, if it decides
 // it yet. granted says whether the fallback has granted the step.
-func (s *Store) follow(err error, granted bool) {
+func (m *mirror) follow(err error, granted bool) {
 	var pending interface {
 		WhenDecided(func([]core.Op, []core.Decision))
 	}
 	if errors.As(err, &pending) {
-		pending.WhenDecided(func(ops []core.Op, out []core.Decision) { s.settleLate(ops, out, granted) })
+		pending.WhenDecided(func(ops []core.Op, out []core.Decision) { m.settleLate(ops, out, granted) })
 	}
 }
 
 // settleLate settles the primary's late decisions. Their charges pay for what the keys owe.
 // Nobody was served for the rest, which goes back. A lease that the fallback has granted
 // instead is the same one, and ends with its request.
-func (s *Store) settleLate(ops []core.Op, out []core.Decision, granted bool) {
+func (m *mirror) settleLate(ops []core.Op, out []core.Decision, granted bool) {
 	var undo []core.Op
 	for i := range ops {
 		op, d := &ops[i], &out[i]
@@ -185,7 +185,7 @@ func (s *Store) settleLate(ops []core.Op, out []core.Decision, granted bool) {
 
 		rest := d.Taken
 		if !op.Limit.Leased() {
-			rest -= s.owed.pay(op, rest, d)
+			rest -= m.owed.pay(op, rest, d)
 		}
 		if rest > 0 {
 			back := op.Refund(*d)
@@ -193,5 +193,5 @@ func (s *Store) settleLate(ops []core.Op, out []core.Decision, granted bool) {
 			undo = append(undo, back)
 		}
 	}
-	_ = s.postpone(undo, ErrOpen) // which counts what is lost
+	_ = m.primary.postpone(undo, ErrOpen) // which counts what is lost
 }

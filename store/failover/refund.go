@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,16 +51,16 @@ func (s *Store) refund(ctx context.Context, ops []core.Op, out []core.Decision) 
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
 	}
-	t := s.steps.Get().(*step)
-	defer s.free(t)
+	t := s.mirror.steps.Get().(*step)
+	defer s.mirror.free(t)
 	for i := range ops {
 		if s.isLocal(&ops[i]) {
-			if err := s.takeBack(ctx, ops[i], &out[i]); err != nil {
+			if err := s.mirror.takeBack(ctx, ops[i], &out[i]); err != nil {
 				return err
 			}
 			continue
 		}
-		t.ops, t.sent, t.index = append(t.ops, ops[i]), append(t.sent, s.forPrimary(ops[i])), append(t.index, i)
+		t.ops, t.sent, t.index = append(t.ops, ops[i]), append(t.sent, s.mirror.forPrimary(ops[i])), append(t.index, i)
 	}
 	if len(t.ops) == 0 {
 		return nil
@@ -76,36 +75,28 @@ func (s *Store) refund(ctx context.Context, ops []core.Op, out []core.Decision) 
 	return nil
 }
 
-// forPrimary returns op with the origin that the primary has set itself.
-func (s *Store) forPrimary(op core.Op) core.Op {
-	if s.fallback != nil {
-		op.Origin >>= markBits
-	}
-	return op
-}
-
 // refundAtPrimary carries out a step that concerns the primary. If the primary
 // cannot be asked, the Refunds and Resets wait. If it may have carried them
 // out, only the repeatable ones wait, and a step without a Take returns the error.
 func (s *Store) refundAtPrimary(ctx context.Context, t *step, out []core.Decision) error {
 	ops := t.ops
-	r := s.routeOf(ops)
+	r := s.primary.routeOf(ops)
 	err := s.ask(ctx, r, ops, t.sent, out)
 	if err == nil || !blames(ctx, err) {
 		return err
 	}
 	pure := onlyRefunds(ops)
-	if s.fallback == nil && !pure {
+	if s.mirror.fallback == nil && !pure {
 		return err
 	}
-	late := s.postpone(t.sent, err)
-	if s.fallback == nil {
+	late := s.primary.postpone(t.sent, err)
+	if s.mirror.fallback == nil {
 		for i := range ops {
 			out[i] = core.Decision{Allowed: true}
 		}
 		return late
 	}
-	if err := s.decide(ctx, r.generation, ops, out); err != nil {
+	if err := s.mirror.decide(ctx, r.generation, ops, out); err != nil {
 		return errors.Join(err, late)
 	}
 	if pure || !takes(ops) {
@@ -218,72 +209,16 @@ func repeatable(op *core.Op) bool {
 	return op.Verb == core.Refund && op.Limit.Leased()
 }
 
-// postpone makes the Refunds and Resets of a step wait after the primary failed
-// to carry them out with cause. If it may have carried them out, only the
-// repeatable ones wait. err wraps cause if some do not wait.
-func (s *Store) postpone(ops []core.Op, cause error) (err error) {
-	unsent := wasNotSent(cause)
-	for i := range ops {
-		op := ops[i]
-		switch {
-		case !mayWait(&op):
-			continue
-		case !unsent && !repeatable(&op):
-			err = cause
-			continue
-		}
-		op.Key, op.Lease = strings.Clone(op.Key), strings.Clone(op.Lease)
-		e := pendingOp{op: op}
-		if repeatable(&op) {
-			e.until = time.Now().Add(op.Limit.Period)
-		}
-		b := s.breakerOf(op.Key)
-		if lost := b.waiting.add(e); lost != nil {
-			err = fmt.Errorf("failover: %w: %w", lost, cause)
-		}
-		b.background.arm()
+// isLocal reports whether a refund concerns the fallback alone: units that it
+// granted, and leases of which the primary cannot know.
+func (s *Store) isLocal(op *core.Op) bool {
+	if op.Verb != core.Refund || s.mirror.fallback == nil {
+		return false
 	}
-	return err
-}
-
-// sendWaiting sends the operations that wait for the breaker's shard. An operation that
-// fails waits on if it is repeatable or was not sent, and is dropped otherwise, because the
-// primary may have carried it out. One whose key has moved waits for the other shard.
-func (s *Store) sendWaiting(ctx context.Context, b *breaker) {
-	for b.state() == Closed {
-		e, ok := b.waiting.oldest()
-		if !ok {
-			return
-		}
-		if to := s.breakerOf(e.op.Key); to != b {
-			b.waiting.removeOldest()
-			_ = to.waiting.add(e) // which counts what is lost
-			to.background.arm()
-			continue
-		}
-		generation := b.generation.Load()
-		within, cancel := context.WithTimeout(ctx, s.patience)
-		out := make([]core.Decision, 1)
-		err := s.call(within, []core.Op{e.op}, out)
-		cancel()
-		if err != nil && !errors.Is(err, core.ErrOp) {
-			s.noteUnconfirmed(ctx, b, generation, e, err)
-			return
-		}
-		b.waiting.removeOldest()
-		b.succeed(generation, out[0].At)
+	mark := op.Origin & marks
+	if op.Limit.Leased() {
+		generation := s.primary.breakerOf(op.Key).generation.Load()
+		return isOpen(generation) && mark == fallbackMark(generation)
 	}
-}
-
-// noteUnconfirmed handles an operation that the primary did not confirm.
-func (s *Store) noteUnconfirmed(ctx context.Context, b *breaker, generation uint64, e pendingOp, err error) {
-	if repeatable(&e.op) || wasNotSent(err) {
-		b.waiting.requeueOldest()
-	} else {
-		b.waiting.removeOldest()
-		s.lost.Add(1)
-	}
-	if ctx.Err() == nil && !s.excused(err) && b.fail(generation, err) {
-		s.open(b, generation, []core.Op{e.op}, err)
-	}
+	return mark >= byFallback
 }

@@ -55,24 +55,24 @@ func (k *shards) close() map[string]*breaker {
 }
 
 // breakerOf returns the breaker of the key's shard.
-func (s *Store) breakerOf(key string) *breaker {
-	if s.sharded == nil {
-		return s.breaker
+func (p *primary) breakerOf(key string) *breaker {
+	if p.sharded == nil {
+		return p.breaker
 	}
-	shard := s.sharded.Shard(key)
+	shard := p.sharded.Shard(key)
 	if shard == "" {
-		return s.breaker
+		return p.breaker
 	}
-	if b := s.shards.list()[shard]; b != nil {
+	if b := p.shards.list()[shard]; b != nil {
 		return b
 	}
-	return s.addShard(shard)
+	return p.addShard(shard)
 }
 
 // addShard returns the breaker of a shard that was not seen before. If there are too
 // many, it forgets those that are closed, which belong to shards that are well or gone.
-func (s *Store) addShard(shard string) *breaker {
-	k := &s.shards
+func (p *primary) addShard(shard string) *breaker {
+	k := &p.shards
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	list := k.list()
@@ -81,15 +81,15 @@ func (s *Store) addShard(shard string) *breaker {
 	}
 	next := maps.Clone(list)
 	if len(next) >= maxShards {
-		maps.DeleteFunc(next, func(_ string, b *breaker) bool { return s.retire(b) })
+		maps.DeleteFunc(next, func(_ string, b *breaker) bool { return p.retire(b) })
 	}
 	if next == nil {
 		next = map[string]*breaker{}
 	}
 	if len(next) >= maxShards {
-		return s.breaker
+		return p.breaker
 	}
-	b := s.newBreaker(shard)
+	b := p.newBreaker(shard)
 	if k.closed {
 		b.end()
 	}
@@ -100,33 +100,33 @@ func (s *Store) addShard(shard string) *breaker {
 
 // retire reports whether the breaker may be forgotten. If so, the calls in progress no
 // longer count.
-func (s *Store) retire(b *breaker) bool {
+func (p *primary) retire(b *breaker) bool {
 	b.changing.Lock()
 	defer b.changing.Unlock()
 	if b.state() == Open || b.waiting.len() > 0 {
 		return false
 	}
-	b.generation.Store(s.generations.Add(2))
+	b.generation.Store(p.generations.Add(2))
 	return true
 }
 
 // all returns all breakers.
-func (s *Store) all() []*breaker {
-	all := []*breaker{s.breaker}
-	for _, b := range s.shards.list() {
+func (p *primary) all() []*breaker {
+	all := []*breaker{p.breaker}
+	for _, b := range p.shards.list() {
 		all = append(all, b)
 	}
 	return all
 }
 
 // on returns the operations whose keys are on the breaker's shard.
-func (s *Store) on(b *breaker, ops []core.Op) []core.Op {
-	if s.sharded == nil {
+func (p *primary) on(b *breaker, ops []core.Op) []core.Op {
+	if p.sharded == nil {
 		return ops
 	}
 	var on []core.Op
 	for i := range ops {
-		if s.breakerOf(ops[i].Key) == b {
+		if p.breakerOf(ops[i].Key) == b {
 			on = append(on, ops[i])
 		}
 	}
@@ -144,14 +144,14 @@ type route struct {
 }
 
 // routeOf returns the route of a step.
-func (s *Store) routeOf(ops []core.Op) route {
-	if s.sharded == nil || len(ops) == 0 {
-		return routeTo(s.breaker)
+func (p *primary) routeOf(ops []core.Op) route {
+	if p.sharded == nil || len(ops) == 0 {
+		return routeTo(p.breaker)
 	}
-	r := routeTo(s.breakerOf(ops[0].Key))
+	r := routeTo(p.breakerOf(ops[0].Key))
 	for i := 1; i < len(ops); i++ {
 		if ops[i].Key != ops[i-1].Key {
-			r.join(s.breakerOf(ops[i].Key))
+			r.join(p.breakerOf(ops[i].Key))
 		}
 	}
 	return r

@@ -483,7 +483,7 @@ func TestShardsAreBounded(t *testing.T) {
 		one(t, s, undo(held, d)) // waits, and its breaker stays
 		for i := range 2 * maxShards {
 			one(t, s, take(t, fmt.Sprint(i, ":k"), "10/1h", 1))
-			if got := len(s.shards.list()); got > maxShards {
+			if got := len(s.primary.shards.list()); got > maxShards {
 				t.Fatalf("%d breakers", got)
 			}
 		}
