@@ -19,8 +19,6 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-var _ core.BanLister = (*Store)(nil)
-
 const (
 	// listedBans is how many bans the sorted set holds at most: those that last longest.
 	listedBans = 10_000
@@ -32,37 +30,41 @@ const (
 	listedKey = 1024
 )
 
-// banList adds the bans that the process meets to the sorted set. The zero value is ready
-// for use.
+// banList adds the bans that the process meets to the sorted set, and reads it.
 type banList struct {
-	mu      sync.Mutex
+	client  redis.UniversalClient
+	wire    *wire
+	servers *servers
+	link    *link
+
+	mu      sync.Mutex       // guards all below
 	known   map[string]int64 // when the ban of a member ends, by the latest decision
 	waiting []redis.Z        // members to add
 	adding  bool
 	idle    sync.WaitGroup // for tests
 }
 
-// noteBans has the bans that a step has met added, which are not in the set yet.
-func (s *Store) noteBans(ops []core.Op, out []core.Decision) {
+// meet has the bans that a step has met added, which are not in the set yet.
+func (l *banList) meet(ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		if out[i].Banned {
-			s.noteBan(&ops[i], &out[i])
+			l.meetOne(&ops[i], &out[i])
 		}
 	}
 }
 
-func (s *Store) noteBan(op *core.Op, d *core.Decision) {
+func (l *banList) meetOne(op *core.Op, d *core.Decision) {
 	left := d.RetryAfter
 	if op.Verb == core.Impose { // which asks for nothing that could be refused
 		left = op.Ban.For
 	}
-	if s.wire.secret == nil && len(op.Key) <= listedKey && left > 0 && left != core.Never {
-		s.bans.note(s, banMember(op), d.At, d.At+left.Microseconds())
+	if l.wire.secret == nil && len(op.Key) <= listedKey && left > 0 && left != core.Never {
+		l.note(banMember(op), d.At, d.At+left.Microseconds())
 	}
 }
 
 // note adds a member, unless the process has added it for as long a ban.
-func (l *banList) note(s *Store, member string, now, until int64) {
+func (l *banList) note(member string, now, until int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.known[member] >= until {
@@ -75,12 +77,12 @@ func (l *banList) note(s *Store, member string, now, until int64) {
 	l.waiting = append(l.waiting, redis.Z{Score: float64(until), Member: member})
 	if !l.adding {
 		l.adding = true
-		l.idle.Go(func() { l.add(s, now) })
+		l.idle.Go(func() { l.add(now) })
 	}
 }
 
 // add adds the members that wait, until none does.
-func (l *banList) add(s *Store, now int64) {
+func (l *banList) add(now int64) {
 	for {
 		l.mu.Lock()
 		members := l.waiting
@@ -90,9 +92,9 @@ func (l *banList) add(s *Store, now int64) {
 		if len(members) == 0 {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), max(s.servers.reach(), time.Second))
-		name := s.banListKey()
-		_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		ctx, cancel := context.WithTimeout(context.Background(), max(l.servers.reach(), time.Second))
+		name := l.key()
+		_, err := l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			p.ZAdd(ctx, name, members...)
 			p.ZRemRangeByScore(ctx, name, "-inf", strconv.FormatInt(now, 10))
 			p.ZRemRangeByRank(ctx, name, 0, -listedBans-1)
@@ -110,8 +112,8 @@ func (l *banList) add(s *Store, now int64) {
 	}
 }
 
-// banListKey is the name of the sorted set. No state has it, as none is without a brace.
-func (s *Store) banListKey() string { return s.wire.prefix + "bans" }
+// key is the name of the sorted set. No state has it, as none is without a brace.
+func (l *banList) key() string { return l.wire.prefix + "bans" }
 
 // banMember returns the member for the ban of the operation's key: the letter of the
 // algorithm, the rule, a zero byte and the key. No rule's name has a zero byte.
@@ -122,23 +124,20 @@ func banMember(op *core.Op) string {
 // errHidden is the error of a store that hides keys.
 var errHidden = errors.New("redisstore: a store with a secret cannot list bans, as it cannot read the keys: lift them by the key")
 
-// Bans implements [core.BanLister]. It finds the bans that were imposed, or have refused a
-// request since they began, at most 10,000 of all rules, and none of a key above 1 KiB. If one of
-// these keys has a state of a later format, the error wraps [ErrFormat]. A ban is
-// listed a moment later, if the Redis user may run the commands that docs/bans.md names.
-func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
-	if s.wire.secret != nil {
+// bans returns the bans of the rules, at most so many, as Store.Bans does.
+func (l *banList) bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
+	if l.wire.secret != nil {
 		return nil, errHidden
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.servers.reach())
+	ctx, cancel := context.WithTimeout(ctx, l.servers.reach())
 	defer cancel()
-	now, err := s.now(ctx)
+	now, err := l.now(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list bans: %w", s.link.explain(err))
+		return nil, fmt.Errorf("redisstore: list bans: %w", l.link.explain(err))
 	}
-	members, err := s.client.ZRevRangeByScore(ctx, s.banListKey(), &redis.ZRangeBy{Min: strconv.FormatInt(now, 10), Max: "+inf"}).Result()
+	members, err := l.client.ZRevRangeByScore(ctx, l.key(), &redis.ZRangeBy{Min: strconv.FormatInt(now, 10), Max: "+inf"}).Result()
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list bans: %w", s.link.explain(err))
+		return nil, fmt.Errorf("redisstore: list bans: %w", l.link.explain(err))
 	}
 	wanted := make(map[string]bool, len(rules))
 	for _, rule := range rules {
@@ -146,19 +145,19 @@ func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Bann
 	}
 	var list []core.Banned
 	var states []*redis.StringCmd
-	_, err = s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, member := range members {
 			rule, key, ok := strings.Cut(member, "\x00")
 			if !ok || rule == "" || !wanted[rule[1:]] {
 				continue
 			}
 			list = append(list, core.Banned{Rule: rule[1:], Key: key})
-			states = append(states, p.GetRange(ctx, string(s.wire.key(nil, key, rule[1:], rule[:1])), 0, banHead-1))
+			states = append(states, p.GetRange(ctx, string(l.wire.key(nil, key, rule[1:], rule[:1])), 0, banHead-1))
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list bans: %w", s.link.explain(err))
+		return nil, fmt.Errorf("redisstore: list bans: %w", l.link.explain(err))
 	}
 	for i, state := range states {
 		if err := laterFormat(state.Val()); err != nil {
@@ -172,11 +171,11 @@ func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Bann
 }
 
 // now returns the store's clock.
-func (s *Store) now(ctx context.Context) (int64, error) {
-	if s.wire.clock != nil {
-		return s.wire.clock(), nil
+func (l *banList) now(ctx context.Context) (int64, error) {
+	if l.wire.clock != nil {
+		return l.wire.clock(), nil
 	}
-	t, err := s.client.Time(ctx).Result()
+	t, err := l.client.Time(ctx).Result()
 	return t.UnixMicro(), err
 }
 

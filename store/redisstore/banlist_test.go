@@ -85,10 +85,10 @@ func TestBanListIsBounded(t *testing.T) {
 	const now = 1_700_000_000_000_000
 	s := MustNew(connect(t, redistest.Addr(t)), Options{Prefix: redistest.Prefix(t), Timeout: patient})
 	for i := range listedBans + 100 {
-		s.bans.note(s, fmt.Sprint("gr\x00", i), now, now+int64(i)+1)
+		s.bans.note(fmt.Sprint("gr\x00", i), now, now+int64(i)+1)
 	}
 	s.bans.idle.Wait()
-	name := s.banListKey()
+	name := s.bans.key()
 	if n := s.client.ZCard(t.Context(), name).Val(); n != listedBans {
 		t.Errorf("%d bans are listed", n)
 	}
@@ -98,7 +98,7 @@ func TestBanListIsBounded(t *testing.T) {
 	if n := len(s.bans.known); n > knownBans {
 		t.Errorf("the process remembers %d bans", n)
 	}
-	s.bans.note(s, "gr\x00late", now+listedBans, now+2*listedBans)
+	s.bans.note("gr\x00late", now+listedBans, now+2*listedBans)
 	s.bans.idle.Wait()
 	if n := s.client.ZCard(t.Context(), name).Val(); n != 101 {
 		t.Errorf("%d bans are listed after those that ended were dropped", n)
@@ -112,7 +112,7 @@ func TestBansThatCannotBeListed(t *testing.T) {
 	t.Parallel()
 	hidden := MustNew(connect(t, redistest.Addr(t)), Options{Prefix: redistest.Prefix(t), Timeout: patient, Secret: []byte("0123456789abcdef")})
 	banning(t, hidden, func() int64 { return 0 })("r", "k", time.Minute)
-	if n := hidden.client.Exists(t.Context(), hidden.banListKey()).Val(); n != 0 {
+	if n := hidden.client.Exists(t.Context(), hidden.bans.key()).Val(); n != 0 {
 		t.Error("a hidden key was listed")
 	}
 	if _, err := hidden.Bans(t.Context(), []string{"r"}, 1); !errors.Is(err, errHidden) {

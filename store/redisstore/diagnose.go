@@ -48,7 +48,7 @@ func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 		rule := rules[banning].Rule
 		found = append(found, core.Finding{Code: CodeBanList, Rule: rule, Text: fmt.Sprintf("the Redis user may not run %s on %q, "+
 			"which the list of bans needs; the bans of the rule %s hold without it: %s",
-			strings.Join(e.unlisted, ", "), s.banListKey(), rule, rediscall.Remedy(s.client, s.wire.prefix))})
+			strings.Join(e.unlisted, ", "), s.bans.key(), rule, rediscall.Remedy(s.client, s.wire.prefix))})
 	}
 	if e.evicts {
 		found = append(found, core.Finding{Code: CodeEviction, Text: "a Redis server evicts keys when its memory is full, " +
@@ -119,7 +119,7 @@ func (e *examination) trial(ctx context.Context, c redis.UniversalClient, s *Sto
 	sum := sha1.Sum([]byte(trial))
 	return e.try(ctx, c, &e.lacking, "evalsha", hex.EncodeToString(sum[:]), s.wire.prefix+trialKey) &&
 		e.try(ctx, c, &e.lacking, "eval", trial, s.wire.prefix+trialKey) &&
-		(!bans || e.try(ctx, c, &e.unlisted, "eval", banTrial, s.banListKey()))
+		(!bans || e.try(ctx, c, &e.unlisted, "eval", banTrial, s.bans.key()))
 }
 
 // try runs a trial on the key, adds the commands that it lacks to the list, and reports

@@ -88,6 +88,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	d.waiters.New, d.batches.New = newWaiter, newBatch
 	d.overflow = newRefusalCache(maxOverflow, o.Clock)
 
+	s.bans.client, s.bans.wire, s.bans.servers, s.bans.link = client, w, v, l
 	if o.CacheRefusals > 0 {
 		s.refusals = newRefusalCache(o.CacheRefusals, o.Clock)
 	}
@@ -151,7 +152,7 @@ func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision
 	}
 	s.dispatcher.overflow.forgetChanged(ops)
 	if err == nil {
-		s.noteBans(ops, out)
+		s.bans.meet(ops, out)
 	}
 	return err
 }
@@ -171,4 +172,14 @@ func (s *Store) Listen(h *events.Hooks) { s.teller.listeners.Add(h) }
 // Status implements [events.Source].
 func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
 	return append(list, events.StoreStatus{Store: "redis", Of: s, Servers: serversOf(s.client), CachedRefusals: s.teller.cached.Load()})
+}
+
+var _ core.BanLister = (*Store)(nil)
+
+// Bans implements [core.BanLister]. It finds the bans that were imposed, or have refused a
+// request since they began, at most 10,000 of all rules, and none of a key above 1 KiB. If one of
+// these keys has a state of a later format, the error wraps [ErrFormat]. A ban is
+// listed a moment later, if the Redis user may run the commands that docs/bans.md names.
+func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
+	return s.bans.bans(ctx, rules, most)
 }
