@@ -57,20 +57,3 @@ func bytesOf(key string, l *core.Limit, id classID) int64 {
 	}
 	return size + room*int64(unsafe.Sizeof(core.Entry{}))
 }
-
-// bytes returns bytesOf slot i, and what its aside takes.
-func (h *shard) bytes(i int) int64 {
-	size := bytesOf(h.longKey(i), &h.classOf(i).limit, h.slots[i].class&^marks)
-	if a := h.aside(i); a != nil {
-		size += asideBytes + int64(cap(a.Others))*otherBytes
-	}
-	return size
-}
-
-// longKey returns the key of slot i if it is kept in an ext, and "" otherwise.
-func (h *shard) longKey(i int) string {
-	if h.slots[i].size == long {
-		return h.exts[i].key
-	}
-	return ""
-}

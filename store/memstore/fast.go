@@ -1,4 +1,4 @@
-// This file has the paths for pinned keys and for quick Takes.
+// This file has the paths for a single op: on a pinned key, a quick Take, and on a known key.
 
 package memstore
 
@@ -399,4 +399,52 @@ func (c *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
 		}
 	}
 	return true
+}
+
+// decideKnown is decideStep for a single op on a key that the store holds: it
+// needs no room for the state. v is the op's class, or nil if it is not known yet.
+// It returns the instant of the search, and whether the store holds the key.
+func (s *Store) decideKnown(v *limitClass, ops []core.Op, out []core.Decision) (now int64, known bool, err error) {
+	if v == nil {
+		if v, err = s.classes.of(&ops[0]); err != nil {
+			return 0, false, err
+		}
+	}
+	p := s.locationOf(v, &ops[0])
+	now = s.clock()
+	known, due, err := s.shards[p.shard].decide(&p, ops, out, now)
+	if due {
+		s.tidy(now)
+	}
+	return now, known, err
+}
+
+// decide is the part of decideKnown that needs the lock.
+func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int64) (known, due bool, err error) {
+	h.lock()
+	defer h.mu.Unlock()
+	i := h.find(p, &ops[0])
+	if i < 0 {
+		return false, false, nil
+	}
+
+	if now < h.latest {
+		now = h.store.clock()
+	}
+	due = h.countStep(now)
+	if err := ops[0].CheckWindows(now); err != nil {
+		return true, due, err
+	}
+
+	h.load(i, &h.state)
+	if ops[0].Ban != nil && h.state.Conduct.None() && !h.store.roomForAside() {
+		op := ops[0]
+		dropBan(&op)
+		ops = []core.Op{op}
+	}
+
+	states := [1]*core.State{&h.state}
+	core.Decide(ops, states[:], now, out)
+	h.keep(i, &h.state, p.class, &ops[0], &out[0])
+	return true, due, nil
 }

@@ -143,46 +143,5 @@ type location struct {
 	class classID
 }
 
-// keyHash returns a hash of a key under the store's own seed, so that no client
-// can aim at a shard or a slot.
-func (s *Store) keyHash(key string) uint64 { return maphash.String(s.seed, key) }
-
 // hash returns the hash of a key, its rule and its algorithm.
 func (v *limitClass) hash(keyHash uint64) uint64 { return keyHash + v.salt }
-
-// shardOf returns the shard of a key whatever the rule, so that a step of
-// several rules about one key takes one lock.
-func (s *Store) shardOf(keyHash uint64) uint32 { return uint32(keyHash & s.mask) }
-
-// locationOf returns the location of an op of class v.
-func (s *Store) locationOf(v *limitClass, op *core.Op) location {
-	keyHash := s.keyHash(op.Key)
-	hash, shard := v.hash(keyHash), s.shardOf(keyHash)
-	if !op.Limit.Algorithm.MaySteady() {
-		shard = s.shardOf(hash)
-	}
-	return location{shard, uint32(hash >> 32), v.id}
-}
-
-// find returns the slot of the op's key, or -1.
-func (h *shard) find(p *location, op *core.Op) int {
-	i := h.seek(h.home(p.hash), p.hash, op.Key)
-	for i >= 0 && !h.counts(i, p, op) {
-		i = h.seek(h.next(i), p.hash, op.Key)
-	}
-	return i
-}
-
-// counts reports whether a slot of the op's key is of its rule and algorithm.
-func (h *shard) counts(i int, p *location, op *core.Op) bool {
-	id := h.slots[i].class &^ idle
-	if id == p.class && id != uninterned {
-		return true
-	}
-	return id&shared == 0 && h.classOf(i).counts(op)
-}
-
-// insert adds a slot for the op's key, with a copy of the key.
-func (h *shard) insert(p *location, op *core.Op) int {
-	return h.add(newEntry(p, op.Key))
-}

@@ -3,11 +3,7 @@
 package memstore
 
 import (
-	"context"
-	"log/slog"
 	"strconv"
-	"strings"
-	"sync/atomic"
 
 	"github.com/headgate/headgate/core"
 )
@@ -15,29 +11,7 @@ import (
 // maxBuckets is the maximum number of overflow buckets of a shard.
 const maxBuckets = 256
 
-// findBucket returns the slot of the overflow bucket of the op's shard and
-// class, or -1. A bucket belongs to one limit, because units taken under one
-// limit would come back sooner if they were read under another.
-func (h *shard) findBucket(p *location, op *core.Op) int {
-	if h.buckets == 0 {
-		return -1
-	}
-	hash := bucketHash(p.class)
-	for i := h.home(hash); h.tags[i] != free; i = h.next(i) {
-		if h.slots[i].class&^idle == p.class|shared && h.classOf(i).matches(op) {
-			return i
-		}
-	}
-	return -1
-}
-
 func bucketHash(id classID) uint32 { return uint32(uint64(id) * spread >> 32) }
-
-func (h *shard) insertBucket(p *location) int {
-	h.buckets++
-	h.store.overflowKeys.Add(1)
-	return h.add(entry{hash: bucketHash(p.class), class: p.class | shared}, ext{})
-}
 
 // enter counts op i in its overflow bucket, which is slot b or, if b is
 // negative, a new slot. If there is no room for one, it refuses the op.
@@ -138,36 +112,3 @@ func (t *step) strikes(s *Store, i int) bool {
 // leasesOf returns the prefix of the ids of the key's leases in an overflow
 // bucket. No other key has a prefix that begins with it.
 func leasesOf(key string) string { return strconv.Itoa(len(key)) + ":" + key }
-
-// leases reports whether the key holds a lease in the overflow bucket of slot b.
-func (h *shard) leases(b int, key string, now int64) bool {
-	m := h.extState(b)
-	if m == nil {
-		return false
-	}
-	prefix := leasesOf(key)
-	for i := range m.leases {
-		if l := &m.leases[i]; l.Expiry > now && strings.HasPrefix(l.ID, prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-// reportOverflow counts the Takes of new keys that had no room, and logs the first ones.
-// The caller holds no lock.
-func (s *Store) reportOverflow(t *step) {
-	s.countOverflow(&s.sharing, t.overflowed[overflowBucket], "the memory store is full, so new keys share limits with one another")
-	s.countOverflow(&s.refused, t.overflowed[noBucket], "the memory store is full and has too many limits to share, so new keys are refused")
-}
-
-func (s *Store) countOverflow(total *atomic.Int64, n int64, text string) {
-	if n == 0 || total.Add(n) != n {
-		return
-	}
-	logger := s.logger
-	if logger == nil {
-		logger = slog.Default()
-	}
-	logger.LogAttrs(context.Background(), slog.LevelWarn, "headgate: "+text, slog.Int64("max_keys", s.max))
-}

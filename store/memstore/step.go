@@ -7,54 +7,6 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// decideKnown is decideStep for a single op on a key that the store holds: it
-// needs no room for the state. v is the op's class, or nil if it is not known yet.
-// It returns the instant of the search, and whether the store holds the key.
-func (s *Store) decideKnown(v *limitClass, ops []core.Op, out []core.Decision) (now int64, known bool, err error) {
-	if v == nil {
-		if v, err = s.classes.of(&ops[0]); err != nil {
-			return 0, false, err
-		}
-	}
-	p := s.locationOf(v, &ops[0])
-	now = s.clock()
-	known, due, err := s.shards[p.shard].decide(&p, ops, out, now)
-	if due {
-		s.tidy(now)
-	}
-	return now, known, err
-}
-
-// decide is the part of decideKnown that needs the lock.
-func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int64) (known, due bool, err error) {
-	h.lock()
-	defer h.mu.Unlock()
-	i := h.find(p, &ops[0])
-	if i < 0 {
-		return false, false, nil
-	}
-
-	if now < h.latest {
-		now = h.store.clock()
-	}
-	due = h.countStep(now)
-	if err := ops[0].CheckWindows(now); err != nil {
-		return true, due, err
-	}
-
-	h.load(i, &h.state)
-	if ops[0].Ban != nil && h.state.Conduct.None() && !h.store.roomForAside() {
-		op := ops[0]
-		dropBan(&op)
-		ops = []core.Op{op}
-	}
-
-	states := [1]*core.State{&h.state}
-	core.Decide(ops, states[:], now, out)
-	h.keep(i, &h.state, p.class, &ops[0], &out[0])
-	return true, due, nil
-}
-
 // A holder is the place of the state of an op's key.
 type holder uint8
 
@@ -86,22 +38,6 @@ type step struct {
 
 	bookedBytes int64              // of these keys and buckets
 	overflowed  [holderCount]int64 // Takes by their holder, in overflowBucket and noBucket
-}
-
-// decideStep carries out ops that have passed CheckOps, as Apply promises.
-func (s *Store) decideStep(ops []core.Op, out []core.Decision, now int64) error {
-	t := s.steps.Get().(*step)
-	defer t.release(s)
-	if err := t.locate(s, ops); err != nil {
-		return err
-	}
-	t.now = now
-	due, err := t.run(s, ops, out)
-	if due {
-		s.tidy(t.now)
-	}
-	s.reportOverflow(t)
-	return err
 }
 
 // locate finds the locations of all ops, or returns an error for limits that

@@ -69,6 +69,7 @@ import (
 	"log/slog"
 	"math"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -331,4 +332,71 @@ func addUpTo(sum *atomic.Int64, n, bound int64) bool {
 			return true
 		}
 	}
+}
+
+// decideStep carries out ops that have passed CheckOps, as Apply promises.
+func (s *Store) decideStep(ops []core.Op, out []core.Decision, now int64) error {
+	t := s.steps.Get().(*step)
+	defer t.release(s)
+	if err := t.locate(s, ops); err != nil {
+		return err
+	}
+	t.now = now
+	due, err := t.run(s, ops, out)
+	if due {
+		s.tidy(t.now)
+	}
+	s.reportOverflow(t)
+	return err
+}
+
+// keyHash returns a hash of a key under the store's own seed, so that no client
+// can aim at a shard or a slot.
+func (s *Store) keyHash(key string) uint64 { return maphash.String(s.seed, key) }
+
+// shardOf returns the shard of a key whatever the rule, so that a step of
+// several rules about one key takes one lock.
+func (s *Store) shardOf(keyHash uint64) uint32 { return uint32(keyHash & s.mask) }
+
+// locationOf returns the location of an op of class v.
+func (s *Store) locationOf(v *limitClass, op *core.Op) location {
+	keyHash := s.keyHash(op.Key)
+	hash, shard := v.hash(keyHash), s.shardOf(keyHash)
+	if !op.Limit.Algorithm.MaySteady() {
+		shard = s.shardOf(hash)
+	}
+	return location{shard, uint32(hash >> 32), v.id}
+}
+
+// reportOverflow counts the Takes of new keys that had no room, and logs the first ones.
+// The caller holds no lock.
+func (s *Store) reportOverflow(t *step) {
+	s.countOverflow(&s.sharing, t.overflowed[overflowBucket], "the memory store is full, so new keys share limits with one another")
+	s.countOverflow(&s.refused, t.overflowed[noBucket], "the memory store is full and has too many limits to share, so new keys are refused")
+}
+
+func (s *Store) countOverflow(total *atomic.Int64, n int64, text string) {
+	if n == 0 || total.Add(n) != n {
+		return
+	}
+	logger := s.logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	logger.LogAttrs(context.Background(), slog.LevelWarn, "headgate: "+text, slog.Int64("max_keys", s.max))
+}
+
+var _ core.BanLister = (*Store)(nil)
+
+// Bans implements [core.BanLister]. It looks at every key, one shard at a time.
+func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
+	var list []core.Banned
+	for i := range s.shards {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		list = s.shards[i].appendBans(list, rules, s.clock())
+	}
+	slices.SortFunc(list, core.Banned.Compare)
+	return list[:min(len(list), max(0, most))], nil
 }

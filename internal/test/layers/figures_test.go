@@ -30,7 +30,7 @@ var ceilings = map[string]int{
 	"methods of a type of store/redisstore": 20,
 	"files of a type of store/redisstore":   3,
 	"methods of a type of store/memstore":   36,
-	"files of a type of store/memstore":     9,
+	"files of a type of store/memstore":     3,
 	"methods of a type of store/failover":   22,
 	"files of a type of store/failover":     3,
 	"methods of a type of policy":           25,

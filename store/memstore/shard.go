@@ -1,0 +1,364 @@
+// This file has the shards of a store, and what is in their slots.
+
+package memstore
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/headgate/headgate/core"
+)
+
+// shard is a part of the store with a lock of its own. The lock guards all
+// fields except earliest and pinned, which may be read without it.
+//
+// The fields for a decision on a known key come first, in two cache lines.
+type shard struct {
+	shardHead
+	_     [(cacheLine - (unsafe.Sizeof(shardHead{})+unsafe.Sizeof(probe{}))%cacheLine) % cacheLine]byte
+	probe probe
+}
+
+// cacheLine is the size of a cache line on nearly all machines, of which the size of a
+// shard is a multiple.
+const cacheLine = 64
+
+// shardHead is a shard without its probe.
+type shardHead struct {
+	mu sync.Mutex
+	table
+	latest  int64  // the instant of the last step
+	pending int64  // no slot that the sweep has passed is fresh before it
+	steps   uint32 // single steps carried out, to tidy now and then
+
+	recent uint32 // hash of the key that was asked for last
+	streak uint32 // how many times in a row
+
+	pinAfter uint32 // the streak after which a key is pinned; see the constant
+	pinned   atomic.Pointer[pinned]
+
+	earliest atomic.Int64 // no slot is fresh before it, see sweep
+	store    *Store
+	classes  *interner
+	buckets  int        // overflow buckets among the slots
+	cursor   int        // where the sweep continues
+	state    core.State // a copy of the state that is being decided
+}
+
+// probe is the memory for asking core about the state of a slot.
+type probe struct {
+	op    [1]core.Op
+	out   [1]core.Decision
+	state core.State
+
+	// Copies of what the state points to.
+	log    []core.Entry
+	leases []core.Lease
+}
+
+// never is an instant that does not come.
+const never = math.MaxInt64
+
+func (h *shard) open(s *Store) {
+	h.store, h.classes = s, s.classes
+	h.pending, h.pinAfter = never, pinAfter
+	h.earliest.Store(never)
+}
+
+// find returns the slot of the op's key, or -1.
+func (h *shard) find(p *location, op *core.Op) int {
+	i := h.seek(h.home(p.hash), p.hash, op.Key)
+	for i >= 0 && !h.counts(i, p, op) {
+		i = h.seek(h.next(i), p.hash, op.Key)
+	}
+	return i
+}
+
+// counts reports whether a slot of the op's key is of its rule and algorithm.
+func (h *shard) counts(i int, p *location, op *core.Op) bool {
+	id := h.slots[i].class &^ idle
+	if id == p.class && id != uninterned {
+		return true
+	}
+	return id&shared == 0 && h.classOf(i).counts(op)
+}
+
+// insert adds a slot for the op's key, with a copy of the key.
+func (h *shard) insert(p *location, op *core.Op) int {
+	return h.add(newEntry(p, op.Key))
+}
+
+// findBucket returns the slot of the overflow bucket of the op's shard and
+// class, or -1. A bucket belongs to one limit, because units taken under one
+// limit would come back sooner if they were read under another.
+func (h *shard) findBucket(p *location, op *core.Op) int {
+	if h.buckets == 0 {
+		return -1
+	}
+	hash := bucketHash(p.class)
+	for i := h.home(hash); h.tags[i] != free; i = h.next(i) {
+		if h.slots[i].class&^idle == p.class|shared && h.classOf(i).matches(op) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (h *shard) insertBucket(p *location) int {
+	h.buckets++
+	h.store.overflowKeys.Add(1)
+	return h.add(entry{hash: bucketHash(p.class), class: p.class | shared}, ext{})
+}
+
+// leases reports whether the key holds a lease in the overflow bucket of slot b.
+func (h *shard) leases(b int, key string, now int64) bool {
+	m := h.extState(b)
+	if m == nil {
+		return false
+	}
+	prefix := leasesOf(key)
+	for i := range m.leases {
+		if l := &m.leases[i]; l.Expiry > now && strings.HasPrefix(l.ID, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// keep stores slot i as a step has decided op, which is of class id. A slot of another
+// limit that the step has not changed stays, because it may be fresh under the limit of
+// op alone. Where there is no room to note which Takes are void, none is.
+func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Decision) {
+	if st.Void.Until != 0 && h.aside(i) == nil && !h.store.roomForAside() {
+		st.Void = core.Aside{}.Void
+	}
+	switch own := h.slots[i].class&^marks == id && id != uninterned; {
+	case d.ResetAfter == 0 && (st.Changed || own) && st.ForgetAfter(d) == 0:
+		h.remove(i)
+	case !st.Changed:
+		if st.ConductChanged {
+			h.keepConduct(i, st, op.Rule, d.At)
+		}
+	case st.Limit.Equal(&op.Limit):
+		h.save(i, st, id, op.Rule)
+		h.noteExpiry(freshAt(st, d))
+	default:
+		// The decision is under another limit than the state, under which the key
+		// may be fresh earlier or later.
+		h.save(i, st, h.slots[i].class&^marks, op.Rule)
+		h.noteExpiry(h.expiry(i, d.At))
+	}
+}
+
+// keepConduct stores the conduct of st in slot i and leaves the rest. st becomes the state
+// of the slot.
+func (h *shard) keepConduct(i int, st *core.State, rule string, now int64) {
+	conduct := st.Conduct
+	h.load(i, st)
+	st.Conduct = conduct
+	h.save(i, st, h.slots[i].class&^marks, rule)
+	h.noteExpiry(h.expiry(i, now))
+}
+
+// load copies the state of slot i into st. A log or leases are lent: a caller
+// that changes them has to save.
+func (h *shard) load(i int, st *core.State) {
+	c := &h.slots[i]
+	st.Limit = h.classOf(i).limit
+	st.Used, st.Mark, st.Changed, st.ConductChanged = c.used, c.mark, false, false
+	if m := h.extState(i); m != nil {
+		st.Log, st.Head, st.Leases, st.Over, st.Slot = m.log, m.head, m.leases, m.over, m.slot
+		st.Aside = core.Aside{}
+		if m.aside != nil {
+			st.Aside = *m.aside
+		}
+	} else if st.Log != nil || st.Leases != nil || st.Over|st.Slot != 0 || !st.Aside.None() {
+		st.Log, st.Head, st.Leases, st.Over, st.Slot = nil, 0, nil, 0, 0
+		st.Aside = core.Aside{}
+	}
+}
+
+// save copies st, written under the limit of class id, into slot i.
+func (h *shard) save(i int, st *core.State, id classID, rule string) {
+	c, m := &h.slots[i], h.extState(i)
+	old, before := c.class&^marks, int64(0)
+	switch same := old == id && id != uninterned; {
+	case same && m == nil && !extended(st): // nearly always
+		c.class = id | c.class&shared
+		c.used, c.mark = st.Used, st.Mark
+		return
+	case same && (m == nil || m.aside == nil) && st.Aside.None():
+		h.write(i, st, id, rule)
+		return
+	case old == uninterned && m == nil: // inserted, and so has no class yet, but is counted already
+		before = bytesOf(h.longKey(i), &st.Limit, uninterned)
+	default:
+		before = h.bytes(i)
+	}
+	h.write(i, st, id, rule)
+	h.store.bytes.Add(h.bytes(i) - before)
+}
+
+// write is save without the count of bytes.
+func (h *shard) write(i int, st *core.State, id classID, rule string) {
+	c := &h.slots[i]
+	c.class = id | c.class&shared
+	c.used, c.mark = st.Used, st.Mark
+
+	m := h.extState(i)
+	if id != uninterned && !extended(st) {
+		if m != nil {
+			h.exts[i].extState = nil
+		}
+		return
+	}
+
+	if m == nil {
+		m = new(extState)
+		h.putExt(i).extState = m
+	}
+	m.log, m.head, m.leases, m.over, m.slot = st.Log, st.Head, st.Leases, st.Over, st.Slot
+
+	if st.Aside.None() {
+		m.aside = nil
+	} else if m.aside == nil {
+		kept := st.Aside // a copy, so that st does not escape
+		m.aside = &kept
+	} else {
+		*m.aside = st.Aside
+	}
+
+	if id != uninterned {
+		m.class = nil
+	} else if m.class == nil || m.class.limit != st.Limit {
+		m.class = &limitClassKey{strings.Clone(rule), st.Limit}
+	}
+}
+
+// aside returns the aside of slot i, or nil.
+func (h *shard) aside(i int) *core.Aside {
+	if m := h.extState(i); m != nil {
+		return m.aside
+	}
+	return nil
+}
+
+// classOf returns the rule and the limit under which slot i was written.
+func (h *shard) classOf(i int) *limitClassKey {
+	id := h.slots[i].class &^ marks
+	if id == uninterned {
+		return h.extState(i).class
+	}
+	return &(*h.classes.list.Load())[id].limitClassKey
+}
+
+// keyOf returns the key of slot i.
+func (h *shard) keyOf(i int) string {
+	if c := &h.slots[i]; c.size != long {
+		return string(c.text[:c.size])
+	}
+	return h.exts[i].key
+}
+
+// bytes returns bytesOf slot i, and what its aside takes.
+func (h *shard) bytes(i int) int64 {
+	size := bytesOf(h.longKey(i), &h.classOf(i).limit, h.slots[i].class&^marks)
+	if a := h.aside(i); a != nil {
+		size += asideBytes + int64(cap(a.Others))*otherBytes
+	}
+	return size
+}
+
+// longKey returns the key of slot i if it is kept in an ext, and "" otherwise.
+func (h *shard) longKey(i int) string {
+	if h.slots[i].size == long {
+		return h.exts[i].key
+	}
+	return ""
+}
+
+// add puts a slot into the table.
+func (h *shard) add(c entry, a ext) int {
+	size := len(h.slots)
+	i := h.put(c, a)
+	if len(h.slots) != size {
+		h.restart()
+	}
+	return i
+}
+
+// remove forgets slot i.
+func (h *shard) remove(i int) {
+	h.state.Log, h.state.Head, h.state.Others, h.state.Leases = nil, 0, nil, nil // they may be those of the slot
+	if h.slots[i].class&shared != 0 {
+		h.buckets--
+		h.store.overflowKeys.Add(-1)
+	} else {
+		h.store.keys.Add(-1)
+	}
+	h.store.bytes.Add(-h.bytes(i))
+	h.cut(i, h.moved)
+	if h.sparse() {
+		h.resize(h.count)
+		h.restart()
+	}
+}
+
+// countStep notes a single step at now, and reports whether to tidy after it.
+func (h *shard) countStep(now int64) (due bool) {
+	h.observe(now)
+	h.steps++
+	return h.steps%tidyEvery == 0
+}
+
+// observe notes the time of a step. When the clock has stepped back, the noted
+// future instants are void.
+func (h *shard) observe(now int64) {
+	if now < h.latest {
+		h.lowerEarliest(min(h.earliest.Load(), now))
+		h.pending = min(h.pending, now)
+	}
+	h.latest = now
+}
+
+// noteExpiry notes when a slot will be fresh.
+func (h *shard) noteExpiry(at int64) {
+	if at >= h.pending { // which is not before h.earliest
+		return
+	}
+	h.pending = at
+	if at < h.earliest.Load() {
+		h.lowerEarliest(at)
+	}
+}
+
+// lowerEarliest lowers the instant before which no slot is fresh.
+func (h *shard) lowerEarliest(at int64) {
+	h.earliest.Store(at)
+	h.store.lowerEarliest(at)
+}
+
+// appendBans appends the bans of the shard's keys that have not ended.
+func (h *shard) appendBans(list []core.Banned, rules []string, now int64) []core.Banned {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range h.exts {
+		a := h.aside(i)
+		if a == nil || a.Conduct.Strikes > 0 || a.Conduct.Until <= now {
+			continue
+		}
+		if rule := h.classOf(i).rule; slices.Contains(rules, rule) {
+			list = append(list, core.Banned{Rule: rule, Key: strings.Clone(h.keyOf(i)), Until: a.Conduct.Until})
+		}
+	}
+	return list
+}
+
+// freshAt returns the instant at which the key of a state is fresh, as d has left it.
+func freshAt(st *core.State, d *core.Decision) int64 {
+	return d.At + st.ForgetAfter(d).Microseconds()
+}
