@@ -7,7 +7,7 @@ import (
 )
 
 // reject answers a refused or failed request. It calls own, the function of
-// WithRefused or WithFailed, and writes the answer of the Config if own is nil or
+// Config.Refused or Config.Failed, and writes the answer of the Config if own is nil or
 // writes nothing.
 func reject(c echo.Context, a *limiter.Admission, own func(echo.Context, *limiter.Admission) error) error {
 	defer a.Done(a.Status())
@@ -35,8 +35,8 @@ func answers(c echo.Context, a *limiter.Admission, own func(echo.Context, *limit
 
 // degrade returns a handler for a request over the limit of a Degrade rule.
 func (m *middleware) degrade(next echo.HandlerFunc, a *limiter.Admission) echo.HandlerFunc {
-	if m.degraded != nil {
-		return m.degraded
+	if m.config.Degraded != nil {
+		return m.config.Degraded
 	}
 	return func(c echo.Context) error {
 		if answer, ok := a.Answer(); ok {

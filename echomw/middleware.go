@@ -7,30 +7,38 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/marks"
+	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that asks l about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once is counted the first time; see [limiter.Limiter.Counted]. New
-// logs mistakes in l and in the options to the log of l; see
+// logs mistakes in l and in the Config to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
-func New(l *limiter.Limiter, opts ...Option) echo.MiddlewareFunc {
-	m := &middleware{options: newOptions(l, opts), limiter: l}
+func New(l *limiter.Limiter, config ...Config) echo.MiddlewareFunc {
+	m := &middleware{config: configOf(l, config), limiter: l}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error { return m.handle(c, next) }
 	}
 }
 
+// configOf returns the Config of New, and logs the mistakes in it.
+func configOf(l *limiter.Limiter, list []Config) Config {
+	config, err := setup.ConfigOf(l, list)
+	l.LogSetup("echomw.New", err)
+	return config
+}
+
 // middleware limits the requests to the handlers that it is put around.
 type middleware struct {
-	options
+	config   Config
 	limiter  *limiter.Limiter
 	requests sync.Pool // of *request
 }
 
 func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
-	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
+	if m.config.Skip != nil && m.limiter.Try("Config.Skip", func() bool { return m.config.Skip(c) }) {
 		return next(c)
 	}
 
@@ -53,15 +61,15 @@ func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
 		}
 		return pass(c, a, next)
 	case http.StatusServiceUnavailable:
-		return reject(c, a, m.failed)
+		return reject(c, a, m.config.Failed)
 	}
-	return reject(c, a, m.refused)
+	return reject(c, a, m.config.Refused)
 }
 
 // handler returns the handler of an admitted request.
 func (m *middleware) handler(next echo.HandlerFunc, degraded bool) echo.HandlerFunc {
-	if degraded && m.degraded != nil {
-		return m.degraded
+	if degraded && m.config.Degraded != nil {
+		return m.config.Degraded
 	}
 	return next
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // reject answers a refused or failed request. It calls own, the function of
-// WithRefused or WithFailed, and writes the answer of the Config if own is nil or
+// Config.Refused or Config.Failed, and writes the answer of the Config if own is nil or
 // writes nothing.
 func reject(c *gin.Context, a *limiter.Admission, own func(*gin.Context, *limiter.Admission)) {
 	defer a.Done(a.Status())

@@ -6,27 +6,35 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/headgate/headgate/internal/marks"
+	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that asks l about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once is counted the first time; see [limiter.Limiter.Counted].
-// New logs mistakes in l and in the options to the log of l; see
+// New logs mistakes in l and in the Config to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
-func New(l *limiter.Limiter, opts ...Option) gin.HandlerFunc {
-	return (&middleware{options: newOptions(l, opts), limiter: l}).handle
+func New(l *limiter.Limiter, config ...Config) gin.HandlerFunc {
+	return (&middleware{config: configOf(l, config), limiter: l}).handle
+}
+
+// configOf returns the Config of New, and logs the mistakes in it.
+func configOf(l *limiter.Limiter, list []Config) Config {
+	config, err := setup.ConfigOf(l, list)
+	l.LogSetup("ginmw.New", err)
+	return config
 }
 
 // middleware limits the requests to the handlers after it.
 type middleware struct {
-	options
+	config  Config
 	limiter *limiter.Limiter
 	trust   trust
 }
 
 func (m *middleware) handle(c *gin.Context) {
-	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
+	if m.config.Skip != nil && m.limiter.Try("Config.Skip", func() bool { return m.config.Skip(c) }) {
 		return
 	}
 	header, mark := c.Writer.Header(), marks.In(c.Request.Context())
@@ -44,9 +52,9 @@ func (m *middleware) handle(c *gin.Context) {
 		c.Request = marks.Leave(c.Writer, header, c.Request, a)
 		m.pass(c, a)
 	case http.StatusServiceUnavailable:
-		reject(c, a, m.failed)
+		reject(c, a, m.config.Failed)
 	default:
-		reject(c, a, m.refused)
+		reject(c, a, m.config.Refused)
 	}
 }
 
@@ -82,7 +90,7 @@ func statusOf(c *gin.Context, a *limiter.Admission, returned bool) int {
 
 // degrade answers a request over the limit of a Degrade rule.
 func (m *middleware) degrade(c *gin.Context, a *limiter.Admission) {
-	if m.degraded == nil {
+	if m.config.Degraded == nil {
 		if answer, ok := a.Answer(); ok {
 			c.Abort()
 			write(c, answer)
@@ -94,10 +102,10 @@ func (m *middleware) degrade(c *gin.Context, a *limiter.Admission) {
 
 // next calls the handlers, or the fallback for a degraded request if there is one.
 func (m *middleware) next(c *gin.Context, degraded bool) {
-	if !degraded || m.degraded == nil {
+	if !degraded || m.config.Degraded == nil {
 		c.Next()
 		return
 	}
 	c.Abort()
-	m.degraded(c)
+	m.config.Degraded(c)
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // reject answers a refused or failed request. It calls own, the function of
-// WithRefused or WithFailed, and writes the answer of the Config if own is nil or
+// Config.Refused or Config.Failed, and writes the answer of the Config if own is nil or
 // writes nothing.
 func reject(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
 	own func(http.ResponseWriter, *http.Request, *limiter.Admission)) {
@@ -29,7 +29,7 @@ func wrote(w http.ResponseWriter, r *http.Request, a *limiter.Admission,
 }
 
 // degradedHandler answers a request over the limit of a Degrade rule when there is
-// no handler of [WithDegraded].
+// no handler of [Config].
 type degradedHandler struct {
 	admission *limiter.Admission
 	next      http.Handler

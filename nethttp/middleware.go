@@ -8,23 +8,29 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/marks"
+	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that asks l about every request. It is safe for
 // concurrent use and may wrap any number of handlers. A request that meets l
 // more than once is counted the first time; see [limiter.Limiter.Counted]. New
-// logs mistakes in l and in the options to the log of l; see
+// logs mistakes in l and in the Config to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503. A nil handler is such a
 // mistake, and the requests that pass get 404.
-func New(l *limiter.Limiter, opts ...Option) func(http.Handler) http.Handler {
-	o := newOptions(l, opts)
+func New(l *limiter.Limiter, config ...Config) func(http.Handler) http.Handler {
+	c, err := setup.ConfigOf(l, config)
+	if c.Degraded != nil && isNil(c.Degraded) {
+		c.Degraded = nil
+		err = errors.Join(err, errNoFallback)
+	}
+	l.LogSetup("nethttp.New", err)
 	return func(next http.Handler) http.Handler {
 		if isNil(next) {
 			l.LogSetup("nethttp.New", errNoHandler)
 			next = http.NotFoundHandler()
 		}
-		return &middleware{options: o, limiter: l, next: next, outlived: endsEarly(next)}
+		return &middleware{config: c, limiter: l, next: next, outlived: endsEarly(next)}
 	}
 }
 
@@ -41,11 +47,20 @@ func (m *middleware) warnOutlived() {
 		"the place while its handler goes on: put the limit inside the TimeoutHandler"})
 }
 
-var errNoHandler = errors.New("the handler is nil, so requests that pass get 404")
+var (
+	errNoHandler  = errors.New("the handler is nil, so requests that pass get 404")
+	errNoFallback = errors.New("Config.Degraded is an http.HandlerFunc that is nil, and is ignored")
+)
+
+// isNil reports whether h is nil or an [http.HandlerFunc] that is nil.
+func isNil(h http.Handler) bool {
+	f, ok := h.(http.HandlerFunc)
+	return h == nil || ok && f == nil
+}
 
 // middleware limits the requests to one handler.
 type middleware struct {
-	options
+	config  Config
 	limiter *limiter.Limiter
 	next    http.Handler
 
@@ -54,7 +69,7 @@ type middleware struct {
 
 // ServeHTTP passes an admitted request to the handler and answers the others.
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(r) }) {
+	if m.config.Skip != nil && m.limiter.Try("Config.Skip", func() bool { return m.config.Skip(r) }) {
 		m.next.ServeHTTP(w, r)
 		return
 	}
@@ -72,23 +87,23 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case 0:
 		m.pass(w, marks.Leave(w, header, r, a), a)
 	case http.StatusServiceUnavailable:
-		reject(w, r, a, m.failed)
+		reject(w, r, a, m.config.Failed)
 	default:
-		reject(w, r, a, m.refused)
+		reject(w, r, a, m.config.Refused)
 	}
 }
 
 // handler returns the handler of an admitted request.
 func (m *middleware) handler(degraded bool) http.Handler {
-	if degraded && m.degraded != nil {
-		return m.degraded
+	if degraded && m.config.Degraded != nil {
+		return m.config.Degraded
 	}
 	return m.next
 }
 
 func (m *middleware) pass(w http.ResponseWriter, r *http.Request, a *limiter.Admission) {
 	next := m.handler(a.Degraded())
-	if a.Degraded() && m.degraded == nil {
+	if a.Degraded() && m.config.Degraded == nil {
 		next = degradedHandler{a, m.next}
 	}
 	if a.NeedsContext() {

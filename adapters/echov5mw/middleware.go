@@ -1,43 +1,43 @@
 package echov5mw
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/labstack/echo/v5"
 
 	"github.com/headgate/headgate/internal/marks"
+	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that asks l about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once is counted the first time; see [limiter.Limiter.Counted]. New
-// logs mistakes in l and in the options to the log of l; see
+// logs mistakes in l and in the Config to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
-func New(l *limiter.Limiter, opts ...Option) echo.MiddlewareFunc {
-	o, err := newOptions(l, opts)
+func New(l *limiter.Limiter, config ...Config) echo.MiddlewareFunc {
+	c, err := setup.ConfigOf(l, config)
+	if c.Limiter != nil && c.Limiter != l {
+		err = errors.Join(err, errLimiter)
+	}
 	l.LogSetup("echov5mw.New", err)
-	return around(l, o)
+	return around(l, c)
 }
 
-// Config is the middleware of [New] as an [echo.MiddlewareConfigurator], for programs that
-// shall not start with a mistake in it.
-type Config struct {
-	Limiter *limiter.Limiter
-	Options []Option
-}
+var errLimiter = errors.New("Config.Limiter is another limiter than that of New, and is ignored")
 
-// ToMiddleware returns the middleware, or an error with all mistakes that New would log.
+// ToMiddleware returns the middleware of Config.Limiter, or an error with the mistakes that New
+// would log.
 func (c Config) ToMiddleware() (echo.MiddlewareFunc, error) {
-	o, err := newOptions(c.Limiter, c.Options)
-	if err != nil {
+	if err := c.Limiter.CheckRequests(); err != nil {
 		return nil, err
 	}
-	return around(c.Limiter, o), nil
+	return around(c.Limiter, c), nil
 }
 
-func around(l *limiter.Limiter, o options) echo.MiddlewareFunc {
-	m := &middleware{options: o, limiter: l}
+func around(l *limiter.Limiter, config Config) echo.MiddlewareFunc {
+	m := &middleware{config: config, limiter: l}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c *echo.Context) error { return m.handle(c, next) }
 	}
@@ -45,12 +45,12 @@ func around(l *limiter.Limiter, o options) echo.MiddlewareFunc {
 
 // middleware limits the requests to the handlers that it is put around.
 type middleware struct {
-	options
+	config  Config
 	limiter *limiter.Limiter
 }
 
 func (m *middleware) handle(c *echo.Context, next echo.HandlerFunc) error {
-	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
+	if m.config.Skip != nil && m.limiter.Try("Config.Skip", func() bool { return m.config.Skip(c) }) {
 		return next(c)
 	}
 
@@ -73,15 +73,15 @@ func (m *middleware) handle(c *echo.Context, next echo.HandlerFunc) error {
 		}
 		return pass(c, a, next)
 	case http.StatusServiceUnavailable:
-		return reject(c, a, m.failed)
+		return reject(c, a, m.config.Failed)
 	}
-	return reject(c, a, m.refused)
+	return reject(c, a, m.config.Refused)
 }
 
 // handler returns the handler of an admitted request.
 func (m *middleware) handler(next echo.HandlerFunc, degraded bool) echo.HandlerFunc {
-	if degraded && m.degraded != nil {
-		return m.degraded
+	if degraded && m.config.Degraded != nil {
+		return m.config.Degraded
 	}
 	return next
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // reject answers a refused or failed request. It calls own, the function of
-// WithRefused or WithFailed, and writes the answer of the Config if own is nil or
+// Config.Refused or Config.Failed, and writes the answer of the Config if own is nil or
 // writes nothing.
 func (m *middleware) reject(c fiber.Ctx, a *limiter.Admission, own func(fiber.Ctx, *limiter.Admission) error) error {
 	defer a.Done(a.Status())
@@ -36,7 +36,7 @@ func (m *middleware) answers(c fiber.Ctx, a *limiter.Admission, own func(fiber.C
 	answer := &c.RequestCtx().Response
 	status := answer.StatusCode()
 	var err error
-	if !m.limiter.Try("WithRefused or WithFailed", func() bool { err = own(c, a); return true }) {
+	if !m.limiter.Try("Config.Refused or Config.Failed", func() bool { err = own(c, a); return true }) {
 		answer.ResetBody()
 		answer.SetStatusCode(status)
 		return false, nil
@@ -46,7 +46,7 @@ func (m *middleware) answers(c fiber.Ctx, a *limiter.Admission, own func(fiber.C
 
 // degrade answers a request over the limit of a Degrade rule.
 func (m *middleware) degrade(c fiber.Ctx, a *limiter.Admission) error {
-	if m.degraded == nil {
+	if m.config.Degraded == nil {
 		if answer, ok := a.Answer(); ok {
 			return write(c, answer)
 		}

@@ -6,27 +6,35 @@ import (
 
 	"github.com/gofiber/fiber/v3"
 
+	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that asks l about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once, also by fiber.Ctx.RestartRouting, is counted the first time.
-// New logs mistakes in l and in the options to the log of l; see
+// New logs mistakes in l and in the Config to the log of l; see
 // [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
-func New(l *limiter.Limiter, opts ...Option) fiber.Handler {
-	return (&middleware{options: newOptions(l, opts), limiter: l}).handle
+func New(l *limiter.Limiter, config ...Config) fiber.Handler {
+	return (&middleware{config: configOf(l, config), limiter: l}).handle
+}
+
+// configOf returns the Config of New, and logs the mistakes in it.
+func configOf(l *limiter.Limiter, list []Config) Config {
+	config, err := setup.ConfigOf(l, list)
+	l.LogSetup("fiberv3mw.New", err)
+	return config
 }
 
 // middleware limits the requests to the handlers after it.
 type middleware struct {
-	options
+	config   Config
 	limiter  *limiter.Limiter
 	requests sync.Pool // of *request
 }
 
 func (m *middleware) handle(c fiber.Ctx) error {
-	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
+	if m.config.Skip != nil && m.limiter.Try("Config.Skip", func() bool { return m.config.Skip(c) }) {
 		return c.Next()
 	}
 	mark, _ := c.RequestCtx().UserValue(markKey{}).(*limiter.Mark)
@@ -39,9 +47,9 @@ func (m *middleware) handle(c fiber.Ctx) error {
 	case 0:
 		return m.pass(c, a)
 	case fiber.StatusServiceUnavailable:
-		return m.reject(c, a, m.failed)
+		return m.reject(c, a, m.config.Failed)
 	}
-	return m.reject(c, a, m.refused)
+	return m.reject(c, a, m.config.Refused)
 }
 
 // admit gives the rules a view of the request that they must not keep.
@@ -82,8 +90,8 @@ func (m *middleware) pass(c fiber.Ctx, a *limiter.Admission) (err error) {
 
 // answer calls the handlers, or the fallback for a degraded request if there is one.
 func (m *middleware) answer(c fiber.Ctx, degraded bool) error {
-	if degraded && m.degraded != nil {
-		return m.degraded(c)
+	if degraded && m.config.Degraded != nil {
+		return m.config.Degraded(c)
 	}
 	return c.Next()
 }
