@@ -5,7 +5,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/headgate/headgate/internal/marks"
+	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
@@ -37,7 +37,7 @@ func (m *middleware) handle(c *gin.Context) {
 	if m.config.Skip != nil && m.limiter.Try("Config.Skip", func() bool { return m.config.Skip(c) }) {
 		return
 	}
-	header, mark := c.Writer.Header(), marks.In(c.Request.Context())
+	header, mark := c.Writer.Header(), httpexchange.In(c.Request.Context())
 	if m.limiter.Counted(header) || mark != nil && m.limiter.CountedBy(mark) {
 		m.next(c, limiter.Degraded(c.Request.Context()))
 		return
@@ -49,7 +49,7 @@ func (m *middleware) handle(c *gin.Context) {
 	a.SetHeaders(header)
 	switch a.Status() {
 	case 0:
-		c.Request = marks.Leave(c.Writer, header, c.Request, a)
+		c.Request = httpexchange.Leave(c.Writer, header, c.Request, a)
 		m.pass(c, a)
 	case http.StatusServiceUnavailable:
 		reject(c, a, m.config.Failed)

@@ -7,7 +7,7 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/marks"
+	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
@@ -73,7 +73,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.next.ServeHTTP(w, r)
 		return
 	}
-	header, mark := w.Header(), marks.In(r.Context())
+	header, mark := w.Header(), httpexchange.In(r.Context())
 	if m.limiter.Counted(header) || mark != nil && m.limiter.CountedBy(mark) {
 		m.handler(limiter.Degraded(r.Context())).ServeHTTP(w, r)
 		return
@@ -85,7 +85,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.SetHeaders(header)
 	switch a.Status() {
 	case 0:
-		m.pass(w, marks.Leave(w, header, r, a), a)
+		m.pass(w, httpexchange.Leave(w, header, r, a), a)
 	case http.StatusServiceUnavailable:
 		reject(w, r, a, m.config.Failed)
 	default:

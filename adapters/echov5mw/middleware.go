@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v5"
 
-	"github.com/headgate/headgate/internal/marks"
+	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
@@ -54,7 +54,7 @@ func (m *middleware) handle(c *echo.Context, next echo.HandlerFunc) error {
 		return next(c)
 	}
 
-	header, mark := c.Response().Header(), marks.In(c.Request().Context())
+	header, mark := c.Response().Header(), httpexchange.In(c.Request().Context())
 	if m.limiter.Counted(header) || mark != nil && m.limiter.CountedBy(mark) {
 		return m.handler(next, limiter.Degraded(c.Request().Context()))(c)
 	}
@@ -67,7 +67,7 @@ func (m *middleware) handle(c *echo.Context, next echo.HandlerFunc) error {
 
 	switch a.Status() {
 	case 0:
-		c.SetRequest(marks.Leave(c.Response(), header, c.Request(), a))
+		c.SetRequest(httpexchange.Leave(c.Response(), header, c.Request(), a))
 		if a.Degraded() {
 			next = m.degrade(next, a)
 		}

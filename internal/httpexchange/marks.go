@@ -1,7 +1,7 @@
-// Package marks keeps the mark of a request that a limiter has counted where nothing sends it:
+// Package httpexchange keeps the mark of a request that a limiter has counted where nothing sends it:
 // in the header map of the answer, if that is one of net/http's servers, and otherwise in the
 // request's context.
-package marks
+package httpexchange
 
 import (
 	"context"
