@@ -1,110 +1,122 @@
 package echomw
 
 import (
+	"context"
 	"net/http"
 	"sync"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/internal/marks"
+	"github.com/headgate/headgate/internal/exchange"
+	"github.com/headgate/headgate/internal/httpexchange"
+	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that asks l about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once is counted the first time; see [limiter.Limiter.Counted]. New
-// logs mistakes in l and in the options to the log of l; see
-// [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
-func New(l *limiter.Limiter, opts ...Option) echo.MiddlewareFunc {
-	m := &middleware{options: newOptions(l, opts), limiter: l}
+// takes one Config or none, and ignores any but the first. It logs mistakes in l and in the
+// Config to the log of l; see [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
+func New(l *limiter.Limiter, config ...Config) echo.MiddlewareFunc {
+	c, err := setup.ConfigOf(l, config)
+	l.LogSetup("echomw.New", err)
+
+	x := &exchange.Exchange[call]{Limiter: l, Framework: &framework{limiter: l}, Refused: own(c.Refused), Failed: own(c.Failed)}
+	if c.Skip != nil {
+		x.Skip = func(x call) bool { return c.Skip(x.Context) }
+	}
+	if c.Degraded != nil {
+		x.Degraded = func(x call) error { return c.Degraded(x.Context) }
+	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error { return m.handle(c, next) }
+		return func(c echo.Context) error { return x.Serve(call{Context: c, next: next}) }
 	}
 }
 
-// middleware limits the requests to the handlers that it is put around.
-type middleware struct {
-	options
+// call is a request with its answer.
+type call struct {
+	echo.Context
+	next   echo.HandlerFunc
+	writer *httpexchange.Writer // nil unless the call is watched
+}
+
+// own returns a function of the Config, or nil. It has answered if it has sent a status or
+// taken over the connection.
+func own(f func(echo.Context, *limiter.Admission) error) exchange.Own[call] {
+	if f == nil {
+		return nil
+	}
+	return func(x call, a *limiter.Admission) (answered bool, err error) {
+		answer := x.Response()
+		w := &httpexchange.Writer{ResponseWriter: answer.Writer, Admission: a}
+		answer.Writer = w
+		err = f(x.Context, a)
+		if x.Response().Writer == w {
+			x.Response().Writer = w.ResponseWriter
+		}
+		return x.Response().Committed || w.Hijacked, err
+	}
+}
+
+// framework is Echo around the handlers inside the middleware.
+type framework struct {
 	limiter  *limiter.Limiter
 	requests sync.Pool // of *request
 }
 
-func (m *middleware) handle(c echo.Context, next echo.HandlerFunc) error {
-	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
-		return next(c)
-	}
+func (*framework) Context(x call) context.Context { return x.Request().Context() }
 
-	header, mark := c.Response().Header(), marks.In(c.Request().Context())
-	if m.limiter.Counted(header) || mark != nil && m.limiter.CountedBy(mark) {
-		return m.handler(next, limiter.Degraded(c.Request().Context()))(c)
+func (f *framework) Ask(x call) (call, *limiter.Admission) {
+	w, r := x.Response(), x.Request()
+	met, counted := httpexchange.Meet(f.limiter, w, r)
+	if counted {
+		return x, nil
 	}
-
-	a := m.admit(c)
-	if mark != nil {
-		a.Merge(mark, header.Get)
-	}
-	a.SetHeaders(header)
-
-	switch a.Status() {
-	case 0:
-		c.SetRequest(marks.Leave(c.Response(), header, c.Request(), a))
-		if a.Degraded() {
-			next = m.degrade(next, a)
-		}
-		return pass(c, a, next)
-	case http.StatusServiceUnavailable:
-		return reject(c, a, m.failed)
-	}
-	return reject(c, a, m.refused)
-}
-
-// handler returns the handler of an admitted request.
-func (m *middleware) handler(next echo.HandlerFunc, degraded bool) echo.HandlerFunc {
-	if degraded && m.degraded != nil {
-		return m.degraded
-	}
-	return next
+	a := f.admit(x.Context)
+	x.SetRequest(met.Enter(w, r, a))
+	return x, a
 }
 
 // admit gives the rules a view of the request that they must not keep.
-func (m *middleware) admit(c echo.Context) *limiter.Admission {
-	r, ok := m.requests.Get().(*request)
+func (f *framework) admit(c echo.Context) *limiter.Admission {
+	r, ok := f.requests.Get().(*request)
 	if !ok {
 		r = &request{}
 	}
 	r.c = c
-	a := m.limiter.Admit(r)
+	a := f.limiter.Admit(r)
 	r.c = nil
-	m.requests.Put(r)
+	f.requests.Put(r)
 	return a
 }
 
-func pass(c echo.Context, a *limiter.Admission, next echo.HandlerFunc) error {
-	if a.NeedsContext() {
-		c.SetRequest(c.Request().WithContext(limiter.NewContext(c.Request().Context(), a)))
-	}
-	if !a.NeedsStatus() && !a.HoldsLeases() {
-		defer a.Done(http.StatusOK)
-		return next(c)
-	}
+func (*framework) Next(x call) error { return x.next(x.Context) }
 
-	status := http.StatusInternalServerError
-	defer func() {
-		if answer := c.Response(); answer.Committed {
-			status = answer.Status
-		}
-		a.Done(status)
-	}()
-	w := &writer{ResponseWriter: c.Response().Writer, admission: a}
-	c.Response().Writer = w
-	err := next(c)
-	switch { // not reached by a panic
-	case w.hijacked:
-		status = http.StatusSwitchingProtocols
+func (*framework) Watch(x call, a *limiter.Admission) call {
+	answer := x.Response()
+	x.writer = &httpexchange.Writer{ResponseWriter: answer.Writer, Admission: a}
+	answer.Writer = x.writer
+	return x
+}
+
+// End returns the status of the answer, or the one that Echo's default error handler sends for
+// err.
+func (*framework) End(x call, a *limiter.Admission, err error, returned bool) int {
+	switch answer := x.Response(); {
+	case answer.Committed:
+		return answer.Status
+	case !returned:
+		return http.StatusInternalServerError
+	case x.writer.Hijacked:
+		return http.StatusSwitchingProtocols
 	case err != nil:
-		status = statusOfError(err)
+		return statusOfError(err)
 	default:
-		status = a.Unanswered(c.Response().Status)
+		return a.Unanswered(answer.Status)
 	}
-	return err
+}
+
+func (*framework) Write(x call, a *limiter.Admission) (bool, error) {
+	return httpexchange.Write(x.Response(), a)
 }

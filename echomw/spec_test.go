@@ -38,9 +38,9 @@ func serve(t testing.TB, a httpspec.App) string {
 	e := echo.New()
 	e.Use(recovered(a.Recovered))
 	for _, o := range a.Around {
-		e.Use(echomw.New(o.Limiter, options(o)...))
+		e.Use(echomw.New(o.Limiter, configs(o)...))
 	}
-	limit := echomw.New(a.Limiter, options(a)...)
+	limit := echomw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
 	case httpspec.Routed:
 		e.POST("/login", handle(a.Handler), limit)
@@ -72,24 +72,25 @@ func recovered(seen func(any)) echo.MiddlewareFunc {
 	}
 }
 
-// options returns the options of the app.
-func options(a httpspec.App) (list []echomw.Option) {
+// configs returns what New is given for the app.
+func configs(a httpspec.App) []echomw.Config {
+	var c echomw.Config
 	if a.Skip {
-		list = append(list, echomw.WithSkip(func(c echo.Context) bool { return httpspec.Skips(c.Request().Header.Get("X-Skip")) }))
+		c.Skip = func(c echo.Context) bool { return httpspec.Skips(c.Request().Header.Get("X-Skip")) }
 	}
 	if a.Refused != nil {
-		list = append(list, echomw.WithRefused(answer(a.Refused)))
+		c.Refused = answer(a.Refused)
 	}
 	if a.Failed != nil {
-		list = append(list, echomw.WithFailed(answer(a.Failed)))
+		c.Failed = answer(a.Failed)
 	}
 	if a.Degraded != nil {
-		list = append(list, echomw.WithDegraded(handle(a.Degraded)))
+		c.Degraded = handle(a.Degraded)
 	}
-	if a.NilOptions {
-		list = append(list, nil, echomw.WithSkip(nil), echomw.WithRefused(nil), echomw.WithFailed(nil), echomw.WithDegraded(nil))
+	if a.SecondConfig {
+		return []echomw.Config{c, {Skip: func(echo.Context) bool { return true }}}
 	}
-	return list
+	return []echomw.Config{c}
 }
 
 func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(echo.Context, *limiter.Admission) error {

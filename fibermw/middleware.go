@@ -1,86 +1,83 @@
 package fibermw
 
 import (
+	"context"
 	"errors"
 
 	"github.com/gofiber/fiber/v2"
 
+	"github.com/headgate/headgate/internal/exchange"
+	"github.com/headgate/headgate/internal/fasthttpexchange"
+	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that asks l about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once, also by fiber.Ctx.RestartRouting, is counted the first time.
-// New logs mistakes in l and in the options to the log of l; see
-// [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
-func New(l *limiter.Limiter, opts ...Option) fiber.Handler {
-	return (&middleware{options: newOptions(l, opts), limiter: l}).handle
+// New takes one Config or none, and ignores any but the first. It logs mistakes in l and in the
+// Config to the log of l; see [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
+func New(l *limiter.Limiter, config ...Config) fiber.Handler {
+	c, err := setup.ConfigOf(l, config)
+	l.LogSetup("fibermw.New", err)
+
+	x := &exchange.Exchange[*fiber.Ctx]{Limiter: l, Framework: framework{l}, Skip: c.Skip,
+		Refused: own(l, c.Refused), Failed: own(l, c.Failed), Degraded: c.Degraded}
+	return x.Serve
 }
 
-// middleware limits the requests to the handlers after it.
-type middleware struct {
-	options
-	limiter *limiter.Limiter
+// own returns a function of the Config, or nil.
+func own(l *limiter.Limiter, f func(*fiber.Ctx, *limiter.Admission) error) exchange.Own[*fiber.Ctx] {
+	if f == nil {
+		return nil
+	}
+	return func(c *fiber.Ctx, a *limiter.Admission) (bool, error) {
+		return fasthttpexchange.Answered(l, c.Context(), func() error { return f(c, a) })
+	}
 }
 
-func (m *middleware) handle(c *fiber.Ctx) error {
-	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
-		return c.Next()
-	}
-	mark, _ := c.Context().UserValue(markKey{}).(*limiter.Mark)
-	if m.limiter.CountedBy(mark) {
-		return m.answer(c, limiter.Degraded(c.UserContext()))
-	}
-	a := m.limiter.Admit(request{c})
-	setHeaders(c, a, mark)
-	switch a.Status() {
-	case 0:
-		return m.pass(c, a)
-	case fiber.StatusServiceUnavailable:
-		return m.reject(c, a, m.failed)
-	}
-	return m.reject(c, a, m.refused)
-}
+// framework is Fiber around the handlers after the middleware.
+type framework struct{ limiter *limiter.Limiter }
 
-// markKey is the key of the mark among the values of a request.
-type markKey struct{}
+func (framework) Context(c *fiber.Ctx) context.Context { return c.UserContext() }
 
-func (m *middleware) pass(c *fiber.Ctx, a *limiter.Admission) (err error) {
-	c.Context().SetUserValue(markKey{}, a.Mark()) // until the request ends
-	status := fiber.StatusInternalServerError
-	defer func() { a.Done(status) }()
+func (f framework) Ask(c *fiber.Ctx) (*fiber.Ctx, *limiter.Admission) {
+	mark, counted := fasthttpexchange.Meet(f.limiter, c.Context())
+	if counted {
+		return c, nil
+	}
+	a := f.limiter.Admit(request{c})
+	fasthttpexchange.Enter(c.Context(), a, mark)
 	if a.NeedsContext() {
 		c.SetUserContext(limiter.NewContext(c.UserContext(), a))
 	}
-	if a.Degraded() {
-		err = m.degrade(c, a)
-	} else {
-		err = c.Next()
-	}
-	status = statusOf(c, err) // not reached by a panic
-	if a.HoldsLeases() && outlives(c) {
-		holdUntilSent(c, a)
-	}
-	return err
+	return c, a
 }
 
-// answer calls the handlers, or the fallback for a degraded request if there is one.
-func (m *middleware) answer(c *fiber.Ctx, degraded bool) error {
-	if degraded && m.degraded != nil {
-		return m.degraded(c)
-	}
-	return c.Next()
-}
+func (framework) Next(c *fiber.Ctx) error { return c.Next() }
 
-// statusOf returns the status of the answer after the handler has returned err. For
-// an error it is the status that Fiber's default error handler sends.
-func statusOf(c *fiber.Ctx, err error) int {
-	if err == nil {
-		return c.Context().Response.StatusCode()
+func (framework) Watch(c *fiber.Ctx, _ *limiter.Admission) *fiber.Ctx { return c }
+
+// End returns the status of the answer, or the one that Fiber's default error handler sends for
+// err.
+func (framework) End(c *fiber.Ctx, a *limiter.Admission, err error, returned bool) int {
+	if !returned {
+		return fiber.StatusInternalServerError
 	}
+	if a.HoldsLeases() && fasthttpexchange.Outlives(c.Context()) {
+		fasthttpexchange.HoldUntilSent(c.Context(), a)
+	}
+
 	var e *fiber.Error
-	if errors.As(err, &e) {
+	switch {
+	case err == nil:
+		return c.Context().Response.StatusCode()
+	case errors.As(err, &e):
 		return e.Code
 	}
 	return fiber.StatusInternalServerError
+}
+
+func (framework) Write(c *fiber.Ctx, a *limiter.Admission) (bool, error) {
+	return fasthttpexchange.Write(c.Context(), a), nil
 }

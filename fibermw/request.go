@@ -2,13 +2,13 @@ package fibermw
 
 import (
 	"context"
-	"net"
 	"net/netip"
 	"strings"
 
 	"github.com/gofiber/fiber/v2"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/fasthttpexchange"
 )
 
 // Request returns the view that the rules of a limiter have of c, for
@@ -45,49 +45,30 @@ func (r request) Method() string {
 	return strings.Clone(m)
 }
 
-// RemoteAddr returns the peer in the form that net/http gives it.
-func (r request) RemoteAddr() string {
-	if peer := r.RemoteAddrPort(); peer.IsValid() {
-		return peer.String()
-	}
-	return r.c.Context().RemoteAddr().String()
+// Path returns the path that Fiber routes by.
+func (r request) Path() string {
+	config := r.c.App().Config()
+	return fasthttpexchange.Path(r.c.Path(), config.StrictRouting, config.CaseSensitive)
 }
+
+// SentPath returns the path that the client sent if a handler has set another since, for
+// package policy.
+func (r request) SentPath() string { return fasthttpexchange.SentPath(r.c.Context(), r.c.Path()) }
+
+// RemoteAddr returns the peer in the form that net/http gives it.
+func (r request) RemoteAddr() string { return fasthttpexchange.RemoteAddr(r.c.Context()) }
 
 // RemoteAddrPort returns the peer of a TCP connection, so that package keyfuncs need
 // not parse its text.
 func (r request) RemoteAddrPort() netip.AddrPort {
-	tcp, ok := r.c.Context().RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPort{}
-	}
-	peer := tcp.AddrPort()
-	return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
+	return fasthttpexchange.RemoteAddrPort(r.c.Context())
 }
 
 func (r request) Header(name string) []string {
 	if name == "Host" {
-		return r.hosts()
+		return fasthttpexchange.Hosts(r.c.Context(), r.c.Hostname())
 	}
-	lines := r.c.Context().Request.Header.PeekAll(name)
-	if len(lines) == 0 {
-		return nil
-	}
-	copies := make([]string, len(lines))
-	for i, line := range lines {
-		copies[i] = string(line)
-	}
-	return copies
-}
-
-// hosts returns the host asked for; the host of the request line takes precedence. It
-// also returns that of fiber.Ctx.Hostname if that is another, as it is if Fiber
-// reads X-Forwarded-Host.
-func (r request) hosts() []string {
-	asked, read := string(r.c.Context().URI().Host()), r.c.Hostname()
-	if read == asked {
-		return []string{asked}
-	}
-	return []string{asked, strings.Clone(read)}
+	return fasthttpexchange.Header(r.c.Context(), name)
 }
 
 // Key returns a key function that calls f with the *fiber.Ctx of the request. f need

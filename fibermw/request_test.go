@@ -175,10 +175,10 @@ func TestAnswerThatPanicsIsThatOfTheLimiter(t *testing.T) {
 	l := limiter.MustNew(limiter.Config{Store: newStore(), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Rules: []limiter.Rule{gatetest.Rule("1/1m")}})
 	app := newApp(fiber.Config{})
-	app.Use(fibermw.New(l, fibermw.WithRefused(func(c *fiber.Ctx, _ *limiter.Admission) error {
+	app.Use(fibermw.New(l, fibermw.Config{Refused: func(c *fiber.Ctx, _ *limiter.Admission) error {
 		_ = c.Status(418).SendString("half of an answer")
 		panic("of the program")
-	})))
+	}}))
 	app.Get("/", func(c *fiber.Ctx) error { return c.SendString("ok") })
 	call(app, peer, "GET", "/")
 	answer := &call(app, peer, "GET", "/").Response
@@ -186,7 +186,7 @@ func TestAnswerThatPanicsIsThatOfTheLimiter(t *testing.T) {
 	if answer.StatusCode() != 429 || strings.Contains(string(answer.Body()), "half") || after != "60" {
 		t.Errorf("%d %s", answer.StatusCode(), answer.Body())
 	}
-	if !strings.Contains(log.String(), "WithRefused") {
+	if !strings.Contains(log.String(), "Config.Refused") {
 		t.Errorf("the log is %q", log.String())
 	}
 }

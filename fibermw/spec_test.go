@@ -40,9 +40,9 @@ func serve(t testing.TB, a httpspec.App) string {
 	app := fiber.New(fiber.Config{DisableStartupMessage: true})
 	app.Use(recover.New(recover.Config{EnableStackTrace: a.Recovered != nil, StackTraceHandler: func(_ *fiber.Ctx, v any) { a.Recovered(v) }}))
 	for _, o := range a.Around {
-		app.Use(fibermw.New(o.Limiter, options(o)...))
+		app.Use(fibermw.New(o.Limiter, configs(o)...))
 	}
-	limit := fibermw.New(a.Limiter, options(a)...)
+	limit := fibermw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
 	case httpspec.Routed:
 		app.Post("/login", limit, handle(a.Handler))
@@ -67,24 +67,25 @@ func listen(t testing.TB, app *fiber.App) string {
 	return l.Addr().String()
 }
 
-// options returns the options of the app.
-func options(a httpspec.App) (list []fibermw.Option) {
+// configs returns what New is given for the app.
+func configs(a httpspec.App) []fibermw.Config {
+	var c fibermw.Config
 	if a.Skip {
-		list = append(list, fibermw.WithSkip(func(c *fiber.Ctx) bool { return httpspec.Skips(c.Get("X-Skip")) }))
+		c.Skip = func(c *fiber.Ctx) bool { return httpspec.Skips(c.Get("X-Skip")) }
 	}
 	if a.Refused != nil {
-		list = append(list, fibermw.WithRefused(answer(a.Refused)))
+		c.Refused = answer(a.Refused)
 	}
 	if a.Failed != nil {
-		list = append(list, fibermw.WithFailed(answer(a.Failed)))
+		c.Failed = answer(a.Failed)
 	}
 	if a.Degraded != nil {
-		list = append(list, fibermw.WithDegraded(handle(a.Degraded)))
+		c.Degraded = handle(a.Degraded)
 	}
-	if a.NilOptions {
-		list = append(list, nil, fibermw.WithSkip(nil), fibermw.WithRefused(nil), fibermw.WithFailed(nil), fibermw.WithDegraded(nil))
+	if a.SecondConfig {
+		return []fibermw.Config{c, {Skip: func(*fiber.Ctx) bool { return true }}}
 	}
-	return list
+	return []fibermw.Config{c}
 }
 
 func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(*fiber.Ctx, *limiter.Admission) error {

@@ -1,75 +1,77 @@
 package ginmw
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/headgate/headgate/internal/marks"
+	"github.com/headgate/headgate/internal/exchange"
+	"github.com/headgate/headgate/internal/httpexchange"
+	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that asks l about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once is counted the first time; see [limiter.Limiter.Counted].
-// New logs mistakes in l and in the options to the log of l; see
-// [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
-func New(l *limiter.Limiter, opts ...Option) gin.HandlerFunc {
-	return (&middleware{options: newOptions(l, opts), limiter: l}).handle
+// New takes one Config or none, and ignores any but the first. It logs mistakes in l and in the
+// Config to the log of l; see [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
+func New(l *limiter.Limiter, config ...Config) gin.HandlerFunc {
+	c, err := setup.ConfigOf(l, config)
+	l.LogSetup("ginmw.New", err)
+
+	x := &exchange.Exchange[*gin.Context]{Limiter: l, Framework: &framework{limiter: l}, Skip: c.Skip,
+		Refused: own(c.Refused), Failed: own(c.Failed)}
+	if c.Degraded != nil {
+		x.Degraded = func(g *gin.Context) error { g.Abort(); c.Degraded(g); return nil }
+	}
+	return func(g *gin.Context) { _ = x.Serve(g) }
 }
 
-// middleware limits the requests to the handlers after it.
-type middleware struct {
-	options
+// own returns a function of the Config, or nil. It has answered if it has written, set a
+// status, or added an error that another middleware may answer.
+func own(f func(*gin.Context, *limiter.Admission)) exchange.Own[*gin.Context] {
+	if f == nil {
+		return nil
+	}
+	return func(c *gin.Context, a *limiter.Admission) (answered bool, err error) {
+		c.Abort()
+		status, errs := c.Writer.Status(), len(c.Errors)
+		f(c, a)
+		return c.Writer.Written() || c.Writer.Status() != status || len(c.Errors) > errs, nil
+	}
+}
+
+// framework is Gin around the handlers after the middleware.
+type framework struct {
 	limiter *limiter.Limiter
 	trust   trust
 }
 
-func (m *middleware) handle(c *gin.Context) {
-	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
-		return
+func (*framework) Context(c *gin.Context) context.Context { return c.Request.Context() }
+
+func (f *framework) Ask(c *gin.Context) (*gin.Context, *limiter.Admission) {
+	var w http.ResponseWriter = c.Writer
+	met, counted := httpexchange.Meet(f.limiter, w, c.Request)
+	if counted {
+		return c, nil
 	}
-	header, mark := c.Writer.Header(), marks.In(c.Request.Context())
-	if m.limiter.Counted(header) || mark != nil && m.limiter.CountedBy(mark) {
-		m.next(c, limiter.Degraded(c.Request.Context()))
-		return
-	}
-	a := m.limiter.Admit(m.view(c))
-	if mark != nil {
-		a.Merge(mark, header.Get)
-	}
-	a.SetHeaders(header)
-	switch a.Status() {
-	case 0:
-		c.Request = marks.Leave(c.Writer, header, c.Request, a)
-		m.pass(c, a)
-	case http.StatusServiceUnavailable:
-		reject(c, a, m.failed)
-	default:
-		reject(c, a, m.refused)
-	}
+	a := f.limiter.Admit(f.view(c))
+	c.Request = met.Enter(w, c.Request, a)
+	return c, a
 }
 
-func (m *middleware) pass(c *gin.Context, a *limiter.Admission) {
-	returned := false
-	defer func() { a.Done(statusOf(c, a, returned)) }()
-	if a.NeedsContext() {
-		c.Request = c.Request.WithContext(limiter.NewContext(c.Request.Context(), a))
-	}
-	if a.NeedsStatus() || a.HoldsLeases() {
-		c.Writer = &writer{ResponseWriter: c.Writer, admission: a}
-	}
-	if a.Degraded() {
-		m.degrade(c, a)
-	} else {
-		c.Next()
-	}
-	returned = true // not reached by a panic
+func (*framework) Next(c *gin.Context) error { c.Next(); return nil }
+
+func (*framework) Watch(c *gin.Context, a *limiter.Admission) *gin.Context {
+	c.Writer = &writer{ResponseWriter: c.Writer, admission: a}
+	return c
 }
 
-// statusOf returns the status of the answer. Without one, an error among those of the context
-// is for a middleware around this one to answer, by a status that is not known here.
-func statusOf(c *gin.Context, a *limiter.Admission, returned bool) int {
+// End returns the status of the answer. Without one, an error among those of the context is for
+// a middleware around this one to answer, by a status that is not known here.
+func (*framework) End(c *gin.Context, a *limiter.Admission, _ error, returned bool) int {
 	status := c.Writer.Status()
 	switch {
 	case c.Writer.Written():
@@ -80,24 +82,12 @@ func statusOf(c *gin.Context, a *limiter.Admission, returned bool) int {
 	return a.Unanswered(status)
 }
 
-// degrade answers a request over the limit of a Degrade rule.
-func (m *middleware) degrade(c *gin.Context, a *limiter.Admission) {
-	if m.degraded == nil {
-		if answer, ok := a.Answer(); ok {
-			c.Abort()
-			write(c, answer)
-			return
-		}
+// Write sends the header after the body, by which a writer that compresses decides whether it
+// does.
+func (*framework) Write(c *gin.Context, a *limiter.Admission) (ok bool, err error) {
+	if ok, err = httpexchange.Write(c.Writer, a); ok {
+		c.Abort()
+		c.Writer.WriteHeaderNow()
 	}
-	m.next(c, true)
-}
-
-// next calls the handlers, or the fallback for a degraded request if there is one.
-func (m *middleware) next(c *gin.Context, degraded bool) {
-	if !degraded || m.degraded == nil {
-		c.Next()
-		return
-	}
-	c.Abort()
-	m.degraded(c)
+	return ok, err
 }

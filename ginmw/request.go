@@ -7,6 +7,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/internal/target"
 )
 
@@ -41,10 +42,7 @@ func (r request) Route() string      { return r.c.FullPath() }
 func (r request) RemoteAddr() string { return r.c.Request.RemoteAddr }
 
 func (r request) Header(name string) []string {
-	if name == "Host" {
-		return []string{r.c.Request.Host}
-	}
-	return r.c.Request.Header[name]
+	return httpexchange.Header(r.c.Request, name)
 }
 
 // UnescapeCookie returns the value as gin.Context.Cookie does, for
@@ -63,7 +61,7 @@ func Key(f func(*gin.Context) (key string, ok bool)) core.KeyFunc {
 			return f(r.c)
 		case checkedRequest:
 			key, ok := f(r.c)
-			r.middleware.inspect(r.c, key)
+			r.framework.inspect(r.c, key)
 			return key, ok
 		}
 		return "", true

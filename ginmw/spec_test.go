@@ -42,9 +42,9 @@ func serve(t testing.TB, a httpspec.App) string {
 		c.AbortWithStatus(http.StatusInternalServerError)
 	}))
 	for _, o := range a.Around {
-		e.Use(ginmw.New(o.Limiter, options(o)...))
+		e.Use(ginmw.New(o.Limiter, configs(o)...))
 	}
-	limit := ginmw.New(a.Limiter, options(a)...)
+	limit := ginmw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
 	case httpspec.Routed:
 		e.POST("/login", limit, handle(a.Handler))
@@ -57,24 +57,25 @@ func serve(t testing.TB, a httpspec.App) string {
 	return httpspec.Listen(t, e)
 }
 
-// options returns the options of the app.
-func options(a httpspec.App) (list []ginmw.Option) {
+// configs returns what New is given for the app.
+func configs(a httpspec.App) []ginmw.Config {
+	var c ginmw.Config
 	if a.Skip {
-		list = append(list, ginmw.WithSkip(func(c *gin.Context) bool { return httpspec.Skips(c.GetHeader("X-Skip")) }))
+		c.Skip = func(c *gin.Context) bool { return httpspec.Skips(c.GetHeader("X-Skip")) }
 	}
 	if a.Refused != nil {
-		list = append(list, ginmw.WithRefused(answer(a.Refused)))
+		c.Refused = answer(a.Refused)
 	}
 	if a.Failed != nil {
-		list = append(list, ginmw.WithFailed(answer(a.Failed)))
+		c.Failed = answer(a.Failed)
 	}
 	if a.Degraded != nil {
-		list = append(list, ginmw.WithDegraded(handle(a.Degraded)))
+		c.Degraded = handle(a.Degraded)
 	}
-	if a.NilOptions {
-		list = append(list, nil, ginmw.WithSkip(nil), ginmw.WithRefused(nil), ginmw.WithFailed(nil), ginmw.WithDegraded(nil))
+	if a.SecondConfig {
+		return []ginmw.Config{c, {Skip: func(*gin.Context) bool { return true }}}
 	}
-	return list
+	return []ginmw.Config{c}
 }
 
 func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(*gin.Context, *limiter.Admission) {

@@ -18,54 +18,52 @@ const maxChecked = 1000
 // of gin.Context.ClientIP while the engine trusts every proxy, as it does by default.
 // Clients can forge such keys.
 type trust struct {
-	done  atomic.Bool
-	seen  atomic.Int64
-	known atomic.Bool // the engine trusts every proxy
+	seen        atomic.Int64
+	done, known atomic.Bool // known: the engine trusts every proxy
 }
 
 // checkedRequest makes [Key] pass its keys to inspect.
 type checkedRequest struct {
 	request
-	middleware *middleware
+	framework *framework
 }
 
 // view returns the view that rules have of the request.
-func (m *middleware) view(c *gin.Context) core.Request {
-	if m.trust.done.Load() || m.limiter == nil {
+func (f *framework) view(c *gin.Context) core.Request {
+	if f.trust.done.Load() || f.limiter == nil {
 		return request{c}
 	}
-	if m.trust.seen.Add(1) > maxChecked || !m.trustsAllProxies(c) {
-		m.trust.done.Store(true)
+	if f.trust.seen.Add(1) > maxChecked || !f.trustsAllProxies(c) {
+		f.trust.done.Store(true)
 		return request{c}
 	}
-	return checkedRequest{request{c}, m}
+	return checkedRequest{request{c}, f}
 }
 
 // trustsAllProxies reports whether the engine takes the address of a client from
 // headers that an unknown peer sent.
-func (m *middleware) trustsAllProxies(c *gin.Context) bool {
-	if m.trust.known.Load() {
+func (f *framework) trustsAllProxies(c *gin.Context) bool {
+	if f.trust.known.Load() {
 		return true
 	}
 	const peer, forged = "203.0.113.7", "198.51.100.9"
 	probe := c.Copy()
-	probe.Request = &http.Request{RemoteAddr: peer + ":1", Header: http.Header{
-		"X-Forwarded-For": {forged}, "X-Real-Ip": {forged},
-	}}
+	header := http.Header{"X-Forwarded-For": {forged}, "X-Real-Ip": {forged}}
+	probe.Request = &http.Request{RemoteAddr: peer + ":1", Header: header}
 	if probe.ClientIP() != forged {
 		return false
 	}
-	m.trust.known.Store(true)
+	f.trust.known.Store(true)
 	return true
 }
 
 // inspect warns of a key that contains an address from a header.
-func (m *middleware) inspect(c *gin.Context, key string) {
+func (f *framework) inspect(c *gin.Context, key string) {
 	ip := c.ClientIP()
 	if ip == "" || ip == c.RemoteIP() || !strings.Contains(key, ip) {
 		return
 	}
-	m.trust.done.Store(true)
-	m.limiter.Warn(core.Finding{Code: limiter.CodeGinTrustsAll, Text: "a key is the address of gin.Context.ClientIP, and the engine " +
+	f.trust.done.Store(true)
+	f.limiter.Warn(core.Finding{Code: limiter.CodeGinTrustsAll, Text: "a key is the address of gin.Context.ClientIP, and the engine " +
 		"trusts every proxy, so clients can choose it: call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -31,10 +32,7 @@ func (w *writer) Status() int {
 
 // Hijack takes over the connection. The leases are held until it is closed.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := w.ResponseWriter.Hijack()
-	if err != nil {
-		return conn, rw, err
-	}
-	w.hijacked = true
-	return w.admission.HoldConn(conn), rw, nil
+	conn, rw, err := httpexchange.Hijack(w.ResponseWriter, w.admission)
+	w.hijacked = w.hijacked || err == nil
+	return conn, rw, err
 }

@@ -46,14 +46,14 @@ type Config struct {
 
 	// Refused and Failed make the answers to requests that are refused, or that
 	// failed, for every framework. One of them also answers a request that finds no room
-	// to wait; see QueueFullStatus. nil means ProblemJSON. A handler given to an
-	// adapter's WithRefused or WithFailed takes precedence.
+	// to wait; see QueueFullStatus. nil means ProblemJSON. Refused or Failed of an
+	// adapter's Config takes precedence.
 	Refused, Failed Template
 
 	// Degraded, unless nil, answers requests over the limit of a Degrade rule
 	// instead of their handlers. It is a template such as those of [Fixed] and
-	// [Redirect]; [PlainText] and [JSON] have no text for a request that passes. A
-	// handler given to an adapter's WithDegraded takes precedence.
+	// [Redirect]; [PlainText] and [JSON] have no text for a request that passes.
+	// Degraded of an adapter's Config takes precedence.
 	Degraded Template
 
 	// KeepResult puts the Result of every request that passes into its context,

@@ -81,13 +81,13 @@ func ExampleKey() {
 }
 
 // Health checks pass uncounted.
-func ExampleWithSkip() {
+func ExampleConfig() {
 	l := limiter.MustNew(limiter.Config{
 		Store: memstore.MustNew(memstore.Options{}),
 		Rules: []limiter.Rule{{Name: "ip", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("1/1h fixed-window")}},
 	})
 	health := func(r *http.Request) bool { return r.URL.Path == "/" }
-	h := nethttp.New(l, nethttp.WithSkip(health))(greeting)
+	h := nethttp.New(l, nethttp.Config{Skip: health})(greeting)
 	for range 2 {
 		ask(h)
 	}

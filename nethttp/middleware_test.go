@@ -73,6 +73,17 @@ func benchmark(b *testing.B, c limiter.Config) {
 	}
 }
 
+func BenchmarkRefused(b *testing.B) {
+	h := nethttp.New(limited(b, "1/1h"))(http.HandlerFunc(hello))
+	w, req := serverWriter{&plainWriter{http.Header{}}}, httptest.NewRequest("GET", "/", nil)
+	h.ServeHTTP(w, req)
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.header)
+		h.ServeHTTP(w, req)
+	}
+}
+
 // A policy names the path that clients send, also if the middleware stands where another is
 // left of it.
 func TestPathInsideStripPrefix(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/internal/target"
 )
 
@@ -37,10 +38,7 @@ func (r request) Route() string      { return r.Pattern }
 func (r request) RemoteAddr() string { return r.Request.RemoteAddr }
 
 func (r request) Header(name string) []string {
-	if name == "Host" {
-		return []string{r.Host}
-	}
-	return r.Request.Header[name]
+	return httpexchange.Header(r.Request, name)
 }
 
 // Key returns a key function that calls f with the *http.Request of the request.

@@ -30,7 +30,7 @@ func TestSpecification(t *testing.T) {
 
 // serve serves a ServeMux with the middleware around it or inside it.
 func serve(t testing.TB, a httpspec.App) string {
-	limit := nethttp.New(a.Limiter, options(a)...)
+	limit := nethttp.New(a.Limiter, configs(a)...)
 	mux := http.NewServeMux()
 	switch a.Paths {
 	case httpspec.Routed:
@@ -43,29 +43,30 @@ func serve(t testing.TB, a httpspec.App) string {
 	}
 	h := limit(mux)
 	for _, o := range slices.Backward(a.Around) {
-		h = nethttp.New(o.Limiter, options(o)...)(h)
+		h = nethttp.New(o.Limiter, configs(o)...)(h)
 	}
 	return httpspec.Listen(t, recovered(h, a.Recovered))
 }
 
-// options returns the options of the app.
-func options(a httpspec.App) (list []nethttp.Option) {
+// configs returns what New is given for the app.
+func configs(a httpspec.App) []nethttp.Config {
+	var c nethttp.Config
 	if a.Skip {
-		list = append(list, nethttp.WithSkip(func(r *http.Request) bool { return httpspec.Skips(r.Header.Get("X-Skip")) }))
+		c.Skip = func(r *http.Request) bool { return httpspec.Skips(r.Header.Get("X-Skip")) }
 	}
 	if a.Refused != nil {
-		list = append(list, nethttp.WithRefused(answer(a.Refused)))
+		c.Refused = answer(a.Refused)
 	}
 	if a.Failed != nil {
-		list = append(list, nethttp.WithFailed(answer(a.Failed)))
+		c.Failed = answer(a.Failed)
 	}
 	if a.Degraded != nil {
-		list = append(list, nethttp.WithDegraded(handle(a.Degraded)))
+		c.Degraded = handle(a.Degraded)
 	}
-	if a.NilOptions {
-		list = append(list, nil, nethttp.WithSkip(nil), nethttp.WithRefused(nil), nethttp.WithFailed(nil), nethttp.WithDegraded(nil))
+	if a.SecondConfig {
+		return []nethttp.Config{c, {Skip: func(*http.Request) bool { return true }}}
 	}
-	return list
+	return []nethttp.Config{c}
 }
 
 func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(http.ResponseWriter, *http.Request, *limiter.Admission) {

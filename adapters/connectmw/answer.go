@@ -17,9 +17,9 @@ import (
 // reject returns the error of a call that does not pass, and ends its admission.
 func (i *interceptor) reject(c *Call, a *limiter.Admission) error {
 	defer a.Done(a.Status())
-	own := i.refused
+	own := i.config.Refused
 	if a.Status() == http.StatusServiceUnavailable {
-		own = i.failed
+		own = i.config.Failed
 	}
 	if own != nil {
 		if err := own(c, a); err != nil {

@@ -27,8 +27,8 @@ type Call struct {
 	// Header has the headers of the request, "Host" among them. It must not be changed.
 	Header http.Header
 
-	// Message is the request of a call with one, or the message that [WithMessages] asks
-	// about. It is nil for a stream.
+	// Message is the request of a call with one, or the message that Config.Messages is
+	// asked about. It is nil for a stream.
 	Message any
 }
 

@@ -284,12 +284,12 @@ func TestRequestInAnInterceptor(t *testing.T) {
 
 func TestProbes(t *testing.T) {
 	const check = "/grpc.health.v1.Health/Check"
-	for name, options := range map[string][]connectmw.Option{"are not counted": nil, "are counted WithProbes": {connectmw.WithProbes()}} {
+	for name, configs := range map[string][]connectmw.Config{"are not counted": nil, "are counted with Probes": {{Probes: true}}} {
 		t.Run(name, func(t *testing.T) {
 			l := newLimiter(t, &clock{}, rule("9/1h fixed-window"), limiter.Config{})
 			h := connect.NewUnaryHandler(check, func(context.Context, *connect.Request[value]) (*connect.Response[value], error) {
 				return connect.NewResponse(wrapperspb.String("")), nil
-			}, connect.WithInterceptors(connectmw.New(l, options...)))
+			}, connect.WithInterceptors(connectmw.New(l, configs...)))
 			resp, err := http.Post("http://"+listen(t, h)+check, "application/json", strings.NewReader(`""`))
 			if err != nil {
 				t.Fatal(err)
@@ -297,7 +297,7 @@ func TestProbes(t *testing.T) {
 			resp.Body.Close()
 			http.DefaultClient.CloseIdleConnections()
 			list, err := l.Peek(t.Context(), "127.0.0.1")
-			if err != nil || resp.StatusCode != 200 || list[0].Decision.Remaining != int64(9-len(options)) {
+			if err != nil || resp.StatusCode != 200 || list[0].Decision.Remaining != int64(9-len(configs)) {
 				t.Errorf("%d, %+v, %v", resp.StatusCode, list, err)
 			}
 		})

@@ -17,7 +17,7 @@
 // nethttp around a handler answers 429 without a code instead, which clients of Connect
 // take for unavailable.
 //
-// The health and reflection services are not limited; see [WithProbes].
+// The health and reflection services are not limited; see [Config].
 //
 // Put the interceptor behind [connect.WithRecover] and, for rules about users, behind what
 // authenticates them. A server answers calls of procedures without a handler uncounted.

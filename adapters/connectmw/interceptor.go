@@ -13,14 +13,14 @@ import (
 // New returns an interceptor for handlers that asks l about every call. It is safe for
 // concurrent use and may be given to any number of handlers; for clients it does nothing.
 // A call that meets l more than once is counted the first time. New logs mistakes in l and
-// in the options to the log of l; see [limiter.Limiter.CheckRequests]. Under a nil limiter
+// in the Config to the log of l; see [limiter.Limiter.CheckRequests]. Under a nil limiter
 // all calls end with unavailable.
-func New(l *limiter.Limiter, opts ...Option) connect.Interceptor {
-	return &interceptor{options: newOptions(l, opts), limiter: l}
+func New(l *limiter.Limiter, config ...Config) connect.Interceptor {
+	return &interceptor{config: configOf(l, config), limiter: l}
 }
 
 type interceptor struct {
-	options
+	config  Config
 	limiter *limiter.Limiter
 }
 
@@ -69,7 +69,7 @@ func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 		}
 		status := rpc.Internal.Status()
 		defer func() { a.Done(status) }()
-		if i.messages != nil && c.Spec.StreamType&connect.StreamTypeClient != 0 {
+		if i.config.Messages != nil && c.Spec.StreamType&connect.StreamTypeClient != 0 {
 			conn = &messageConn{conn, i, c}
 		}
 		err = next(contextOf(r, a), conn)
@@ -93,7 +93,10 @@ type outerKey struct{}
 
 // passes reports whether the call is not to be counted, or was counted before.
 func (i *interceptor) passes(c *Call) bool {
-	if !i.probes && rpc.IsProbe(c.Spec.Procedure) || i.skip != nil && i.limiter.Try("WithSkip", func() bool { return i.skip(c) }) {
+	if !i.config.Probes && rpc.IsProbe(c.Spec.Procedure) {
+		return true
+	}
+	if i.config.Skip != nil && i.limiter.Try("Config.Skip", func() bool { return i.config.Skip(c) }) {
 		return true
 	}
 	return i.limiter.CountedBy(markOf(c.Context))
@@ -135,12 +138,12 @@ type messageConn struct {
 	call        *Call
 }
 
-// Receive asks the limiter of [WithMessages] about each message.
+// Receive asks Config.Messages about each message.
 func (m *messageConn) Receive(message any) error {
 	if err := m.StreamingHandlerConn.Receive(message); err != nil {
 		return err
 	}
-	l, c := m.interceptor.messages, *m.call
+	l, c := m.interceptor.config.Messages, *m.call
 	c.Message = message
 	a := l.Admit(&request{Call: &c, method: http.MethodPost, limiter: l})
 	if a.Status() == 0 {

@@ -88,9 +88,9 @@ func (s texts) Recv() (string, error) {
 func interceptors(a rpcspec.App) connect.HandlerOption {
 	list := []connect.Interceptor{recovery{a}}
 	for _, around := range a.Around {
-		list = append(list, connectmw.New(around.Limiter, optionsOf(around)...))
+		list = append(list, connectmw.New(around.Limiter, configs(around)...))
 	}
-	return connect.WithInterceptors(append(list, connectmw.New(a.Limiter, optionsOf(a)...))...)
+	return connect.WithInterceptors(append(list, connectmw.New(a.Limiter, configs(a)...))...)
 }
 
 // recovery recovers from panics.
@@ -123,26 +123,25 @@ func (r recovery) recover(err *error) {
 	}
 }
 
-func optionsOf(a rpcspec.App) (list []connectmw.Option) {
+// configs returns what New is given for the app.
+func configs(a rpcspec.App) []connectmw.Config {
 	own := func(f func(context.Context, *limiter.Admission) error) func(*connectmw.Call, *limiter.Admission) error {
 		return func(c *connectmw.Call, admission *limiter.Admission) error { return f(c.Context, admission) }
 	}
-	if a.NilOptions {
-		list = append(list, nil, connectmw.WithSkip(nil), connectmw.WithRefused(nil), connectmw.WithFailed(nil), connectmw.WithMessages(nil))
-	}
+	c := connectmw.Config{Messages: a.Messages}
 	if a.Skip {
-		list = append(list, connectmw.WithSkip(func(c *connectmw.Call) bool { return rpcspec.Skips(c.Header.Get("X-Skip")) }))
+		c.Skip = func(c *connectmw.Call) bool { return rpcspec.Skips(c.Header.Get("X-Skip")) }
 	}
 	if a.Refused != nil {
-		list = append(list, connectmw.WithRefused(own(a.Refused)))
+		c.Refused = own(a.Refused)
 	}
 	if a.Failed != nil {
-		list = append(list, connectmw.WithFailed(own(a.Failed)))
+		c.Failed = own(a.Failed)
 	}
-	if a.Messages != nil {
-		list = append(list, connectmw.WithMessages(a.Messages))
+	if a.SecondConfig {
+		return []connectmw.Config{c, {Skip: func(*connectmw.Call) bool { return true }}}
 	}
-	return list
+	return []connectmw.Config{c}
 }
 
 // listen serves HTTP/1 and HTTP/2 on loopback until the end of the test. It takes headers

@@ -1,103 +1,106 @@
 package echov5mw
 
 import (
-	"net/http"
+	"context"
+	"errors"
 
 	"github.com/labstack/echo/v5"
 
-	"github.com/headgate/headgate/internal/marks"
+	"github.com/headgate/headgate/internal/exchange"
+	"github.com/headgate/headgate/internal/httpexchange"
+	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that asks l about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once is counted the first time; see [limiter.Limiter.Counted]. New
-// logs mistakes in l and in the options to the log of l; see
-// [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
-func New(l *limiter.Limiter, opts ...Option) echo.MiddlewareFunc {
-	o, err := newOptions(l, opts)
+// takes one Config or none, and ignores any but the first. It logs mistakes in l and in the
+// Config to the log of l; see [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
+func New(l *limiter.Limiter, config ...Config) echo.MiddlewareFunc {
+	c, err := setup.ConfigOf(l, config)
+	if c.Limiter != nil && c.Limiter != l {
+		err = errors.Join(err, errLimiter)
+	}
 	l.LogSetup("echov5mw.New", err)
-	return around(l, o)
+	return around(l, c)
 }
 
-// Config is the middleware of [New] as an [echo.MiddlewareConfigurator], for programs that
-// shall not start with a mistake in it.
-type Config struct {
-	Limiter *limiter.Limiter
-	Options []Option
-}
+var errLimiter = errors.New("Config.Limiter is another limiter than that of New, and is ignored")
 
-// ToMiddleware returns the middleware, or an error with all mistakes that New would log.
+// ToMiddleware returns the middleware of Config.Limiter, or an error with the mistakes that New
+// would log.
 func (c Config) ToMiddleware() (echo.MiddlewareFunc, error) {
-	o, err := newOptions(c.Limiter, c.Options)
-	if err != nil {
+	if err := c.Limiter.CheckRequests(); err != nil {
 		return nil, err
 	}
-	return around(c.Limiter, o), nil
+	return around(c.Limiter, c), nil
 }
 
-func around(l *limiter.Limiter, o options) echo.MiddlewareFunc {
-	m := &middleware{options: o, limiter: l}
+func around(l *limiter.Limiter, c Config) echo.MiddlewareFunc {
+	x := &exchange.Exchange[call]{Limiter: l, Framework: framework{l}, Refused: own(c.Refused), Failed: own(c.Failed)}
+	if c.Skip != nil {
+		x.Skip = func(x call) bool { return c.Skip(x.Context) }
+	}
+	if c.Degraded != nil {
+		x.Degraded = func(x call) error { return c.Degraded(x.Context) }
+	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c *echo.Context) error { return m.handle(c, next) }
+		return func(c *echo.Context) error { return x.Serve(call{Context: c, next: next}) }
 	}
 }
 
-// middleware limits the requests to the handlers that it is put around.
-type middleware struct {
-	options
-	limiter *limiter.Limiter
+// call is a request with its answer.
+type call struct {
+	*echo.Context
+	next   echo.HandlerFunc
+	writer *writer // nil unless the call is watched
 }
 
-func (m *middleware) handle(c *echo.Context, next echo.HandlerFunc) error {
-	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
-		return next(c)
+// own returns a function of the Config, or nil. It has answered if it has sent a status or
+// taken over the connection.
+func own(f func(*echo.Context, *limiter.Admission) error) exchange.Own[call] {
+	if f == nil {
+		return nil
 	}
-
-	header, mark := c.Response().Header(), marks.In(c.Request().Context())
-	if m.limiter.Counted(header) || mark != nil && m.limiter.CountedBy(mark) {
-		return m.handler(next, limiter.Degraded(c.Request().Context()))(c)
+	return func(x call, a *limiter.Admission) (answered bool, err error) {
+		w := wrap(x.Context, a)
+		err = f(x.Context, a)
+		w.unwrap(x.Context)
+		return w.answered(), err
 	}
-
-	a := m.limiter.Admit(request{c})
-	if mark != nil {
-		a.Merge(mark, header.Get)
-	}
-	a.SetHeaders(header)
-
-	switch a.Status() {
-	case 0:
-		c.SetRequest(marks.Leave(c.Response(), header, c.Request(), a))
-		if a.Degraded() {
-			next = m.degrade(next, a)
-		}
-		return pass(c, a, next)
-	case http.StatusServiceUnavailable:
-		return reject(c, a, m.failed)
-	}
-	return reject(c, a, m.refused)
 }
 
-// handler returns the handler of an admitted request.
-func (m *middleware) handler(next echo.HandlerFunc, degraded bool) echo.HandlerFunc {
-	if degraded && m.degraded != nil {
-		return m.degraded
+// framework is Echo around the handlers inside the middleware.
+type framework struct{ limiter *limiter.Limiter }
+
+func (framework) Context(x call) context.Context { return x.Request().Context() }
+
+func (f framework) Ask(x call) (call, *limiter.Admission) {
+	w, r := x.Response(), x.Request()
+	met, counted := httpexchange.Meet(f.limiter, w, r)
+	if counted {
+		return x, nil
 	}
-	return next
+	a := f.limiter.Admit(request{x.Context})
+	x.SetRequest(met.Enter(w, r, a))
+	return x, a
 }
 
-func pass(c *echo.Context, a *limiter.Admission, next echo.HandlerFunc) (err error) {
-	if a.NeedsContext() {
-		c.SetRequest(c.Request().WithContext(limiter.NewContext(c.Request().Context(), a)))
+func (framework) Next(x call) error { return x.next(x.Context) }
+
+func (framework) Watch(x call, a *limiter.Admission) call {
+	x.writer = wrap(x.Context, a)
+	return x
+}
+
+func (framework) End(x call, a *limiter.Admission, err error, returned bool) int {
+	if returned {
+		x.writer.unwrap(x.Context)
 	}
-	if !a.NeedsStatus() && !a.HoldsLeases() {
-		defer a.Done(http.StatusOK)
-		return next(c)
-	}
-	w, returned := wrap(c, a), false
-	defer func() { a.Done(statusOf(w, a, err, returned)) }()
-	err = next(c)
-	w.unwrap(c)
-	returned = true // not reached by a panic
-	return err
+	return statusOf(x.writer, a, err, returned)
+}
+
+func (framework) Write(x call, a *limiter.Admission) (bool, error) {
+	return httpexchange.Write(x.Response(), a)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/labstack/echo/v5"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/internal/target"
 )
 
@@ -40,10 +41,7 @@ func (r request) Route() string      { return r.c.Path() }
 func (r request) RemoteAddr() string { return r.c.Request().RemoteAddr }
 
 func (r request) Header(name string) []string {
-	if name == "Host" {
-		return []string{r.c.Request().Host}
-	}
-	return r.c.Request().Header[name]
+	return httpexchange.Header(r.c.Request(), name)
 }
 
 // Key returns a key function that calls f with the *echo.Context of the request.

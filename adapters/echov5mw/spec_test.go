@@ -38,9 +38,9 @@ func serve(t testing.TB, a httpspec.App) string {
 	e := echo.New()
 	e.Use(recovered(a.Recovered))
 	for _, o := range a.Around {
-		e.Use(echov5mw.New(o.Limiter, options(o)...))
+		e.Use(echov5mw.New(o.Limiter, configs(o)...))
 	}
-	limit := echov5mw.New(a.Limiter, options(a)...)
+	limit := echov5mw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
 	case httpspec.Routed:
 		e.POST("/login", handle(a.Handler), limit)
@@ -71,24 +71,25 @@ func recovered(seen func(any)) echo.MiddlewareFunc {
 	}
 }
 
-// options returns the options of the app.
-func options(a httpspec.App) (list []echov5mw.Option) {
+// configs returns what New is given for the app.
+func configs(a httpspec.App) []echov5mw.Config {
+	var c echov5mw.Config
 	if a.Skip {
-		list = append(list, echov5mw.WithSkip(func(c *echo.Context) bool { return httpspec.Skips(c.Request().Header.Get("X-Skip")) }))
+		c.Skip = func(c *echo.Context) bool { return httpspec.Skips(c.Request().Header.Get("X-Skip")) }
 	}
 	if a.Refused != nil {
-		list = append(list, echov5mw.WithRefused(answer(a.Refused)))
+		c.Refused = answer(a.Refused)
 	}
 	if a.Failed != nil {
-		list = append(list, echov5mw.WithFailed(answer(a.Failed)))
+		c.Failed = answer(a.Failed)
 	}
 	if a.Degraded != nil {
-		list = append(list, echov5mw.WithDegraded(handle(a.Degraded)))
+		c.Degraded = handle(a.Degraded)
 	}
-	if a.NilOptions {
-		list = append(list, nil, echov5mw.WithSkip(nil), echov5mw.WithRefused(nil), echov5mw.WithFailed(nil), echov5mw.WithDegraded(nil))
+	if a.SecondConfig {
+		return []echov5mw.Config{c, {Skip: func(*echo.Context) bool { return true }}}
 	}
-	return list
+	return []echov5mw.Config{c}
 }
 
 func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(*echo.Context, *limiter.Admission) error {

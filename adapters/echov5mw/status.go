@@ -13,7 +13,7 @@ import (
 // handler sends.
 func statusOf(w *writer, a *limiter.Admission, err error, returned bool) int {
 	switch {
-	case w.hijacked:
+	case w.Hijacked:
 		return http.StatusSwitchingProtocols
 	case w.status != 0:
 		return w.status

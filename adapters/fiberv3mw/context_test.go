@@ -172,7 +172,7 @@ func TestRequestThatFiberCannotReadIsCounted(t *testing.T) {
 func TestSkipPreflights(t *testing.T) {
 	l := newLimiter(t, newStore(), "9/1h")
 	app := fiber.New()
-	app.Use(fiberv3mw.New(l, fiberv3mw.WithSkip(fiber.Ctx.IsPreflight)))
+	app.Use(fiberv3mw.New(l, fiberv3mw.Config{Skip: fiber.Ctx.IsPreflight}))
 	call(app, peer, "OPTIONS", "/", "Origin", "https://a.example", "Access-Control-Request-Method", "PUT")
 	gatetest.WantLeft(t, l, 9)
 	call(app, peer, "OPTIONS", "/", "Origin", "https://a.example")

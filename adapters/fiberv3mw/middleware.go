@@ -1,102 +1,117 @@
 package fiberv3mw
 
 import (
+	"context"
 	"errors"
 	"sync"
 
 	"github.com/gofiber/fiber/v3"
+	"github.com/valyala/fasthttp"
 
+	"github.com/headgate/headgate/internal/exchange"
+	"github.com/headgate/headgate/internal/fasthttpexchange"
+	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
 )
 
 // New returns middleware that asks l about every request. It is safe for
 // concurrent use and may be used in any number of places. A request that meets
 // l more than once, also by fiber.Ctx.RestartRouting, is counted the first time.
-// New logs mistakes in l and in the options to the log of l; see
-// [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
-func New(l *limiter.Limiter, opts ...Option) fiber.Handler {
-	return (&middleware{options: newOptions(l, opts), limiter: l}).handle
+// New takes one Config or none, and ignores any but the first. It logs mistakes in l and in the
+// Config to the log of l; see [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
+func New(l *limiter.Limiter, config ...Config) fiber.Handler {
+	c, err := setup.ConfigOf(l, config)
+	l.LogSetup("fiberv3mw.New", err)
+
+	x := &exchange.Exchange[fiber.Ctx]{Limiter: l, Framework: &framework{limiter: l}, Skip: c.Skip,
+		Refused: own(l, c.Refused), Failed: own(l, c.Failed), Degraded: c.Degraded}
+	return x.Serve
 }
 
-// middleware limits the requests to the handlers after it.
-type middleware struct {
-	options
+// own returns a function of the Config, or nil.
+func own(l *limiter.Limiter, f func(fiber.Ctx, *limiter.Admission) error) exchange.Own[fiber.Ctx] {
+	if f == nil {
+		return nil
+	}
+	return func(c fiber.Ctx, a *limiter.Admission) (bool, error) {
+		return fasthttpexchange.Answered(l, c.RequestCtx(), func() error { return f(c, a) })
+	}
+}
+
+// framework is Fiber around the handlers after the middleware.
+type framework struct {
 	limiter  *limiter.Limiter
 	requests sync.Pool // of *request
 }
 
-func (m *middleware) handle(c fiber.Ctx) error {
-	if m.skip != nil && m.limiter.Try("WithSkip", func() bool { return m.skip(c) }) {
-		return c.Next()
-	}
-	mark, _ := c.RequestCtx().UserValue(markKey{}).(*limiter.Mark)
-	if m.limiter.CountedBy(mark) {
-		return m.answer(c, limiter.Degraded(c.Context()))
-	}
-	a := m.admit(c)
-	setHeaders(c, a, mark)
-	switch a.Status() {
-	case 0:
-		return m.pass(c, a)
-	case fiber.StatusServiceUnavailable:
-		return m.reject(c, a, m.failed)
-	}
-	return m.reject(c, a, m.refused)
-}
+func (*framework) Context(c fiber.Ctx) context.Context { return c.Context() }
 
-// admit gives the rules a view of the request that they must not keep.
-func (m *middleware) admit(c fiber.Ctx) *limiter.Admission {
-	r, ok := m.requests.Get().(*request)
-	if !ok {
-		r = &request{}
+func (f *framework) Ask(c fiber.Ctx) (fiber.Ctx, *limiter.Admission) {
+	mark, counted := fasthttpexchange.Meet(f.limiter, c.RequestCtx())
+	if counted {
+		return c, nil
 	}
-	r.c = c
-	a := m.limiter.Admit(r)
-	r.c = nil
-	m.requests.Put(r)
-	return a
-}
-
-// markKey is the key of the mark among the values of a request.
-type markKey struct{}
-
-func (m *middleware) pass(c fiber.Ctx, a *limiter.Admission) (err error) {
-	c.RequestCtx().SetUserValue(markKey{}, a.Mark()) // until the request ends
-	status := fiber.StatusInternalServerError
-	defer func() { a.Done(status) }()
+	a := f.admit(c)
+	fasthttpexchange.Enter(c.RequestCtx(), a, mark)
 	if a.NeedsContext() {
 		c.SetContext(limiter.NewContext(c.Context(), a))
 		c.RequestCtx().SetUserValue(a.ContextValue()) // for handlers that pass c as a context
 	}
-	if a.Degraded() {
-		err = m.degrade(c, a)
-	} else {
-		err = c.Next()
+	return c, a
+}
+
+// admit gives the rules a view of the request that they must not keep.
+func (f *framework) admit(c fiber.Ctx) *limiter.Admission {
+	r, ok := f.requests.Get().(*request)
+	if !ok {
+		r = &request{}
 	}
-	status = statusOf(c, err) // not reached by a panic
+	r.c = c
+	a := f.limiter.Admit(r)
+	r.c = nil
+	f.requests.Put(r)
+	return a
+}
+
+func (*framework) Next(c fiber.Ctx) error { return c.Next() }
+
+func (*framework) Watch(c fiber.Ctx, _ *limiter.Admission) fiber.Ctx { return c }
+
+// End returns the status of the answer, or the one that Fiber's default error handler sends for
+// err.
+func (*framework) End(c fiber.Ctx, a *limiter.Admission, err error, returned bool) int {
+	if !returned {
+		return fiber.StatusInternalServerError
+	}
 	if a.HoldsLeases() && outlives(c) {
-		holdUntilSent(c, a)
+		fasthttpexchange.HoldUntilSent(c.RequestCtx(), a)
 	}
-	return err
-}
 
-// answer calls the handlers, or the fallback for a degraded request if there is one.
-func (m *middleware) answer(c fiber.Ctx, degraded bool) error {
-	if degraded && m.degraded != nil {
-		return m.degraded(c)
-	}
-	return c.Next()
-}
-
-// statusOf returns the status of the answer after the handler has returned err. For
-// an error it is the status that Fiber's default error handler sends.
-func statusOf(c fiber.Ctx, err error) int {
-	if err == nil {
-		return answerOf(c).StatusCode()
-	}
 	var e *fiber.Error
-	if errors.As(err, &e) {
+	switch {
+	case err == nil:
+		return answerOf(c).StatusCode()
+	case errors.As(err, &e):
 		return e.Code
 	}
 	return fiber.StatusInternalServerError
+}
+
+func (*framework) Write(c fiber.Ctx, a *limiter.Admission) (bool, error) {
+	return fasthttpexchange.Write(c.RequestCtx(), a), nil
+}
+
+// outlives reports whether the answer is still sent after the handlers have returned.
+func outlives(c fiber.Ctx) bool {
+	ctx := c.RequestCtx()
+	return ctx.LastTimeoutErrorResponse() == nil && fasthttpexchange.Outlives(ctx)
+}
+
+// answerOf returns the answer that is sent. If timeout middleware has given up the
+// handlers, that is the one that it made. The handlers may still write the other.
+func answerOf(c fiber.Ctx) *fasthttp.Response {
+	if timeout := c.RequestCtx().LastTimeoutErrorResponse(); timeout != nil {
+		return timeout
+	}
+	return &c.RequestCtx().Response
 }

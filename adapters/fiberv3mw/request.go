@@ -2,13 +2,13 @@ package fiberv3mw
 
 import (
 	"context"
-	"net"
 	"net/netip"
 	"strings"
 
 	"github.com/gofiber/fiber/v3"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/fasthttpexchange"
 )
 
 // Request returns the view that the rules of a limiter have of c, for
@@ -37,49 +37,30 @@ func (r *request) Method() string { return r.c.Method() }
 // package policy.
 func (r *request) RouteMayBePrefix() bool { return true }
 
-// RemoteAddr returns the peer in the form that net/http gives it.
-func (r *request) RemoteAddr() string {
-	if peer := r.RemoteAddrPort(); peer.IsValid() {
-		return peer.String()
-	}
-	return r.c.RequestCtx().RemoteAddr().String()
+// Path returns the path that Fiber routes by.
+func (r *request) Path() string {
+	config := r.c.App().Config()
+	return fasthttpexchange.Path(r.c.Path(), config.StrictRouting, config.CaseSensitive)
 }
+
+// SentPath returns the path that the client sent if a handler has set another since, for
+// package policy.
+func (r *request) SentPath() string { return fasthttpexchange.SentPath(r.c.RequestCtx(), r.c.Path()) }
+
+// RemoteAddr returns the peer in the form that net/http gives it.
+func (r *request) RemoteAddr() string { return fasthttpexchange.RemoteAddr(r.c.RequestCtx()) }
 
 // RemoteAddrPort returns the peer of a TCP connection, so that package keyfuncs need
 // not parse its text.
 func (r *request) RemoteAddrPort() netip.AddrPort {
-	tcp, ok := r.c.RequestCtx().RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.AddrPort{}
-	}
-	peer := tcp.AddrPort()
-	return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
+	return fasthttpexchange.RemoteAddrPort(r.c.RequestCtx())
 }
 
 func (r *request) Header(name string) []string {
 	if name == "Host" {
-		return r.hosts()
+		return fasthttpexchange.Hosts(r.c.RequestCtx(), r.c.Host())
 	}
-	lines := r.c.RequestCtx().Request.Header.PeekAll(name)
-	if len(lines) == 0 {
-		return nil
-	}
-	copies := make([]string, len(lines))
-	for i, line := range lines {
-		copies[i] = string(line)
-	}
-	return copies
-}
-
-// hosts returns the host asked for; the host of the request line takes precedence. It
-// also returns that of fiber.Ctx.Host if that is another, as it is if Fiber
-// reads X-Forwarded-Host.
-func (r *request) hosts() []string {
-	asked, read := string(r.c.RequestCtx().URI().Host()), r.c.Host()
-	if read == asked {
-		return []string{asked}
-	}
-	return []string{asked, strings.Clone(read)}
+	return fasthttpexchange.Header(r.c.RequestCtx(), name)
 }
 
 // Key returns a key function that calls f with the fiber.Ctx of the request. f need

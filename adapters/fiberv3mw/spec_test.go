@@ -40,9 +40,9 @@ func serve(t testing.TB, a httpspec.App) string {
 	app := fiber.New()
 	app.Use(recover.New(recover.Config{EnableStackTrace: a.Recovered != nil, StackTraceHandler: func(_ fiber.Ctx, v any) { a.Recovered(v) }}))
 	for _, o := range a.Around {
-		app.Use(fiberv3mw.New(o.Limiter, options(o)...))
+		app.Use(fiberv3mw.New(o.Limiter, configs(o)...))
 	}
-	limit := fiberv3mw.New(a.Limiter, options(a)...)
+	limit := fiberv3mw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
 	case httpspec.Routed:
 		app.Post("/login", limit, handle(a.Handler))
@@ -67,24 +67,25 @@ func listen(t testing.TB, app *fiber.App) string {
 	return l.Addr().String()
 }
 
-// options returns the options of the app.
-func options(a httpspec.App) (list []fiberv3mw.Option) {
+// configs returns what New is given for the app.
+func configs(a httpspec.App) []fiberv3mw.Config {
+	var c fiberv3mw.Config
 	if a.Skip {
-		list = append(list, fiberv3mw.WithSkip(func(c fiber.Ctx) bool { return httpspec.Skips(c.Get("X-Skip")) }))
+		c.Skip = func(c fiber.Ctx) bool { return httpspec.Skips(c.Get("X-Skip")) }
 	}
 	if a.Refused != nil {
-		list = append(list, fiberv3mw.WithRefused(answer(a.Refused)))
+		c.Refused = answer(a.Refused)
 	}
 	if a.Failed != nil {
-		list = append(list, fiberv3mw.WithFailed(answer(a.Failed)))
+		c.Failed = answer(a.Failed)
 	}
 	if a.Degraded != nil {
-		list = append(list, fiberv3mw.WithDegraded(handle(a.Degraded)))
+		c.Degraded = handle(a.Degraded)
 	}
-	if a.NilOptions {
-		list = append(list, nil, fiberv3mw.WithSkip(nil), fiberv3mw.WithRefused(nil), fiberv3mw.WithFailed(nil), fiberv3mw.WithDegraded(nil))
+	if a.SecondConfig {
+		return []fiberv3mw.Config{c, {Skip: func(fiber.Ctx) bool { return true }}}
 	}
-	return list
+	return []fiberv3mw.Config{c}
 }
 
 func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(fiber.Ctx, *limiter.Admission) error {

@@ -29,13 +29,13 @@ func (s *Server) reject(c *Call, a *limiter.Admission, fields metadata.MD) error
 	defer a.Done(a.Status())
 	refusal := rpc.RefusalOf(a)
 	fields[pushback] = []string{refusal.Pushback()}
-	own := s.refused
+	own := s.config.Refused
 	if a.Status() == http.StatusServiceUnavailable {
-		own = s.failed
+		own = s.config.Failed
 	}
 	if own != nil {
 		var err error
-		s.limiter.Try("WithRefused or WithFailed", func() bool { // or a panic would end the process
+		s.limiter.Try("Config.Refused or Config.Failed", func() bool { // or a panic would end the process
 			err = own(c, a)
 			return true
 		})

@@ -24,8 +24,8 @@ type Call struct {
 	// FullMethod is the method in the form "/package.Service/Method".
 	FullMethod string
 
-	// Message is the request of a call with one, or the message that [WithMessages] asks
-	// about. It is nil for a stream.
+	// Message is the request of a call with one, or the message that Config.Messages is
+	// asked about. It is nil for a stream.
 	Message any
 }
 

@@ -18,7 +18,7 @@
 // service config has a retry policy retries a call only if it got no header. For such
 // clients a refusal has grpc-retry-pushback-ms.
 //
-// The health and reflection services are not limited; see [WithProbes].
+// The health and reflection services are not limited; see [Config].
 //
 // Put the interceptors behind those that recover from panics and, for rules about users,
 // behind those that authenticate them. Interceptors of gRPC run only for methods that are

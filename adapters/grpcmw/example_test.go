@@ -30,14 +30,14 @@ func ExampleNew() {
 }
 
 // A client may open ten streams a minute, and send fifty messages a second on them.
-func ExampleWithMessages() {
+func ExampleConfig() {
 	calls := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
 		{Name: "calls", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("10/1m")},
 	}})
 	messages := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
 		{Name: "messages", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("50/1s"), OnLimit: limiter.Wait(time.Second)},
 	}})
-	limit := grpcmw.New(calls, grpcmw.WithMessages(messages))
+	limit := grpcmw.New(calls, grpcmw.Config{Messages: messages})
 	fmt.Println(len(limit.Options()), "interceptors")
 	// Output: 2 interceptors
 }

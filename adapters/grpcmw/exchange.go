@@ -164,13 +164,13 @@ func (s *stream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// RecvMsg asks the limiter of [WithMessages] about each message.
+// RecvMsg asks Config.Messages about each message.
 func (s *stream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
 	if err != nil || s.server == nil {
 		return err
 	}
-	l := s.server.messages
+	l := s.server.config.Messages
 	c := &Call{Context: s.call.Context, FullMethod: s.call.FullMethod, Message: m}
 	a := l.Admit(&request{Call: c, known: s.exchange.known, limiter: l})
 	if a.Status() == 0 {

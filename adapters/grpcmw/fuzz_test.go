@@ -32,7 +32,7 @@ func FuzzCall(f *testing.F) {
 		r := rule("1/1h fixed-window")
 		r.Key = keyfuncs.Join(keys...)
 		l := newLimiter(t, &clock{}, r, limiter.Config{OnError: func(_ context.Context, err error) { t.Error(err) }})
-		limit := grpcmw.New(l, grpcmw.WithProbes())
+		limit := grpcmw.New(l, grpcmw.Config{Probes: true})
 		ctx := metadata.NewIncomingContext(t.Context(), metadata.MD{name: {value, again}})
 		ctx = peer.NewContext(ctx, &peer.Peer{Addr: oddAddr(addr)})
 		for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {

@@ -94,14 +94,14 @@ func TestBufconnHasNoAddress(t *testing.T) {
 func TestAnswerThatPanicsIsThatOfTheLimiter(t *testing.T) {
 	config, log := logging()
 	refuse := func(*grpcmw.Call, *limiter.Admission) error { panic("of the program") }
-	limit := grpcmw.New(newLimiter(t, &clock{}, rule("1/1h"), config), grpcmw.WithRefused(refuse))
+	limit := grpcmw.New(newLimiter(t, &clock{}, rule("1/1h"), config), grpcmw.Config{Refused: refuse})
 	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
 		_, err := limit.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a/B"}, func(context.Context, any) (any, error) { return nil, nil })
 		if got := status.Code(err); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if !strings.Contains(log.String(), "WithRefused") {
+	if !strings.Contains(log.String(), "Config.Refused") {
 		t.Errorf("the log is %q", log.String())
 	}
 }

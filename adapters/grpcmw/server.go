@@ -13,15 +13,15 @@ import (
 // number of servers. A call that meets the same limiter more than once is counted the
 // first time.
 type Server struct {
-	options
+	config  Config
 	limiter *limiter.Limiter
 }
 
 // New returns the interceptors that ask l about every call. It logs mistakes in l and in
-// the options to the log of l; see [limiter.Limiter.CheckRequests]. Under a nil limiter
+// the Config to the log of l; see [limiter.Limiter.CheckRequests]. Under a nil limiter
 // all calls end with Unavailable.
-func New(l *limiter.Limiter, opts ...Option) *Server {
-	return &Server{options: newOptions(l, opts), limiter: l}
+func New(l *limiter.Limiter, config ...Config) *Server {
+	return &Server{config: configOf(l, config), limiter: l}
 }
 
 // Options returns both interceptors for [grpc.NewServer], which runs interceptors in the
@@ -69,7 +69,7 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		return e.err
 	}
 	w := &stream{ServerStream: ss, ctx: x.contextOf(c, e.admission, outer), exchange: x, nested: outer}
-	if info.IsClientStream && s.messages != nil {
+	if info.IsClientStream && s.config.Messages != nil {
 		w.server, w.call = s, c
 	}
 	e.err = errPanicked
@@ -79,10 +79,10 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 
 // passes reports whether the call is not to be counted.
 func (s *Server) passes(c *Call) bool {
-	if !s.probes && rpc.IsProbe(c.FullMethod) {
+	if !s.config.Probes && rpc.IsProbe(c.FullMethod) {
 		return true
 	}
-	return s.skip != nil && s.limiter.Try("WithSkip", func() bool { return s.skip(c) })
+	return s.config.Skip != nil && s.limiter.Try("Config.Skip", func() bool { return s.config.Skip(c) })
 }
 
 // admit asks the limiter. Of a call that does not pass it returns the error, and the

@@ -21,10 +21,10 @@ import (
 )
 
 func TestProbes(t *testing.T) {
-	for name, options := range map[string][]grpcmw.Option{"are not counted": nil, "are counted WithProbes": {grpcmw.WithProbes()}} {
+	for name, configs := range map[string][]grpcmw.Config{"are not counted": nil, "are counted with Probes": {{Probes: true}}} {
 		t.Run(name, func(t *testing.T) {
 			l := newLimiter(t, &clock{}, rule("9/1h fixed-window"), limiter.Config{})
-			server := grpc.NewServer(grpcmw.New(l, options...).Options()...)
+			server := grpc.NewServer(grpcmw.New(l, configs...).Options()...)
 			healthpb.RegisterHealthServer(server, health.NewServer())
 			reflection.Register(server)
 			c := newClient(t, listen(t, server))
@@ -55,7 +55,7 @@ func TestProbes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := list[0].Decision.Remaining, int64(9-3*len(options)); got != want {
+			if got, want := list[0].Decision.Remaining, int64(9-3*len(configs)); got != want {
 				t.Errorf("%d left, want %d", got, want)
 			}
 		})
@@ -103,7 +103,7 @@ func TestMethodsHaveASlashBefore(t *testing.T) {
 func TestMessagesOfAServerStream(t *testing.T) {
 	messages := newLimiter(t, &clock{}, rule("1/1h fixed-window"), limiter.Config{})
 	calls := newLimiter(t, &clock{}, rule("9/1h fixed-window"), limiter.Config{})
-	server := grpc.NewServer(grpcmw.New(calls, grpcmw.WithMessages(messages)).Options()...)
+	server := grpc.NewServer(grpcmw.New(calls, grpcmw.Config{Messages: messages}).Options()...)
 	service := grpc.ServiceDesc{ServiceName: "headgate.test.Echo", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
 		StreamName: "Chat", ServerStreams: true,
 		Handler: func(_ any, s grpc.ServerStream) error {

@@ -105,9 +105,9 @@ func interceptors(a rpcspec.App) []grpc.ServerOption {
 		}),
 	}
 	for _, around := range a.Around {
-		options = append(options, grpcmw.New(around.Limiter, optionsOf(around)...).Options()...)
+		options = append(options, grpcmw.New(around.Limiter, configs(around)...).Options()...)
 	}
-	return append(options, grpcmw.New(a.Limiter, optionsOf(a)...).Options()...)
+	return append(options, grpcmw.New(a.Limiter, configs(a)...).Options()...)
 }
 
 func recovered(a rpcspec.App, err *error) {
@@ -119,28 +119,27 @@ func recovered(a rpcspec.App, err *error) {
 	}
 }
 
-func optionsOf(a rpcspec.App) (list []grpcmw.Option) {
+// configs returns what New is given for the app.
+func configs(a rpcspec.App) []grpcmw.Config {
 	own := func(f func(context.Context, *limiter.Admission) error) func(*grpcmw.Call, *limiter.Admission) error {
 		return func(c *grpcmw.Call, admission *limiter.Admission) error { return f(c.Context, admission) }
 	}
-	if a.NilOptions {
-		list = append(list, nil, grpcmw.WithSkip(nil), grpcmw.WithRefused(nil), grpcmw.WithFailed(nil), grpcmw.WithMessages(nil))
-	}
+	c := grpcmw.Config{Messages: a.Messages}
 	if a.Skip {
-		list = append(list, grpcmw.WithSkip(func(c *grpcmw.Call) bool {
+		c.Skip = func(c *grpcmw.Call) bool {
 			return rpcspec.Skips(strings.Join(metadata.ValueFromIncomingContext(c.Context, "x-skip"), ""))
-		}))
+		}
 	}
 	if a.Refused != nil {
-		list = append(list, grpcmw.WithRefused(own(a.Refused)))
+		c.Refused = own(a.Refused)
 	}
 	if a.Failed != nil {
-		list = append(list, grpcmw.WithFailed(own(a.Failed)))
+		c.Failed = own(a.Failed)
 	}
-	if a.Messages != nil {
-		list = append(list, grpcmw.WithMessages(a.Messages))
+	if a.SecondConfig {
+		return []grpcmw.Config{c, {Skip: func(*grpcmw.Call) bool { return true }}}
 	}
-	return list
+	return []grpcmw.Config{c}
 }
 
 // serve starts a server on loopback.

@@ -5,7 +5,7 @@
 //	curl -i http://127.0.0.1:8080/quote
 //	curl -i http://127.0.0.1:8080/page
 //
-// Three times in a minute the quote is new. Then WithDegraded lets another
+// Three times in a minute the quote is new. Then Config.Degraded lets another
 // handler answer: the last quote again, marked "X-Cache: hit". The page is one
 // handler that asks limiter.Degraded and leaves the expensive part out.
 package main
@@ -44,7 +44,7 @@ func handler() http.Handler {
 		fmt.Fprintf(w, "quote %d\n", latest.Load())
 	})
 	mux := http.NewServeMux()
-	mux.Handle("GET /quote", nethttp.New(l, nethttp.WithDegraded(cached))(fresh))
+	mux.Handle("GET /quote", nethttp.New(l, nethttp.Config{Degraded: cached})(fresh))
 	mux.Handle("GET /page", nethttp.New(l)(http.HandlerFunc(page)))
 	return mux
 }

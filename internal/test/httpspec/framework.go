@@ -53,7 +53,7 @@ type App struct {
 	Limiter *limiter.Limiter
 
 	// Around holds limiters around Limiter, the outermost first, each with its
-	// options. The same limiter may occur several times.
+	// Config. The same limiter may occur several times.
 	Around []App
 
 	// Paths says what is served and where the middleware stands.
@@ -61,16 +61,15 @@ type App struct {
 
 	Handler Handler
 
-	// Skip adds the option that skips requests with a header X-Skip.
+	// Skip has the Config skip requests with a header X-Skip.
 	Skip bool
 
-	// Refused, Failed and Degraded are the options of that name.
+	// Refused, Failed and Degraded are the fields of that name in the Config.
 	Refused, Failed func(Exchange, *limiter.Admission) error
 	Degraded        Handler
 
-	// NilOptions adds an option that is nil, and each option with a nil function,
-	// in the order of the fields.
-	NilOptions bool
+	// SecondConfig gives New a second Config, which skips every request.
+	SecondConfig bool
 
 	// Recovered, unless nil, is called with the value of each panic that the
 	// server recovers from.

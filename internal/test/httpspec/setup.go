@@ -11,7 +11,7 @@ import (
 )
 
 var setup = []spec{
-	{"an option without a function is ignored and logged", nilOptions},
+	{"a second Config is ignored and logged", secondConfig},
 	{"a limiter that cannot decide is logged and answers 503", noKey},
 	{"a limiter that is nil is logged and fails closed", nilLimiter},
 	{"the view of a nil request is nil", noRequest},
@@ -35,18 +35,17 @@ func (b *bench) mistake(text string) string {
 	return `level=ERROR msg="headgate: ` + b.Package + `.New was called with a mistake" error="` + text + "\"\n"
 }
 
-func nilOptions(b *bench) {
+func secondConfig(b *bench) {
 	log := &journal{}
 	b.serve(App{
-		Limiter:    b.configured(limiter.Config{Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")}, Logger: log.logger()}),
-		NilOptions: true,
+		Limiter:      b.configured(limiter.Config{Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")}, Logger: log.logger()}),
+		SecondConfig: true,
 	})
 	b.steps(
 		step{0, "GET /", Text(200, "ok").with(rate(0, 1, 0, 10))},
 		step{0, "GET /", refusal("a", 10).with(rate(0, 1, 0, 10))},
 	)
-	want := b.mistake("option 0 is nil and ignored; WithSkip was given nil and is ignored; WithRefused was given nil and is ignored; " +
-		"WithFailed was given nil and is ignored; WithDegraded was given nil and is ignored")
+	want := b.mistake("more than one Config was given, and all but the first are ignored")
 	if got := log.String(); got != want {
 		b.Errorf("logged\n%s\nwant\n%s", got, want)
 	}

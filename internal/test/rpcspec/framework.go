@@ -54,16 +54,15 @@ type App struct {
 	Say  func(ctx context.Context, text string) (string, error)
 	Chat func(ctx context.Context, s Stream) error
 
-	// Skip adds the option that skips calls with x-skip.
+	// Skip has the Config skip calls with x-skip.
 	Skip bool
 
-	// Refused, Failed and Messages are the options of that name.
+	// Refused, Failed and Messages are the fields of that name in the Config.
 	Refused, Failed func(context.Context, *limiter.Admission) error
 	Messages        *limiter.Limiter
 
-	// NilOptions adds an option that is nil, and each option with a nil value, in the
-	// order of the fields.
-	NilOptions bool
+	// SecondConfig gives New a second Config, which skips every call.
+	SecondConfig bool
 
 	// Recovered, unless nil, is called with the value of each panic.
 	Recovered func(value any)

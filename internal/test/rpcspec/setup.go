@@ -10,7 +10,7 @@ import (
 )
 
 var setup = []spec{
-	{"an option without a value is ignored and logged", nilOptions},
+	{"a second Config is ignored and logged", secondConfig},
 	{"a limiter that cannot decide is logged and answers Unavailable", noKey},
 	{"a limiter that is nil is logged and fails closed", nilLimiter},
 	{"the view of no call is nil", noRequest},
@@ -21,18 +21,17 @@ func (b *bench) mistake(text string) string {
 	return `level=ERROR msg="headgate: ` + b.Package + `.New was called with a mistake" error="` + text + "\"\n"
 }
 
-func nilOptions(b *bench) {
+func secondConfig(b *bench) {
 	log := &journal{}
 	b.serve(App{
-		Limiter:    b.configured(limiter.Config{Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")}, Logger: log.logger()}),
-		NilOptions: true,
+		Limiter:      b.configured(limiter.Config{Rules: []limiter.Rule{b.rule("a", "1/10s fixed-window")}, Logger: log.logger()}),
+		SecondConfig: true,
 	})
 	b.steps(
 		step{0, "", text("ok").with(rate(0, 1, 0, 10))},
 		step{0, "", refusal("a", ten).with(rate(0, 1, 0, 10))},
 	)
-	want := b.mistake("option 0 is nil and ignored; WithSkip was given nil and is ignored; WithRefused was given nil and is ignored; " +
-		"WithFailed was given nil and is ignored; WithMessages was given nil and is ignored")
+	want := b.mistake("more than one Config was given, and all but the first are ignored")
 	if got := log.String(); got != want {
 		b.Errorf("logged\n%s\nwant\n%s", got, want)
 	}

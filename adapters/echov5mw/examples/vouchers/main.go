@@ -39,7 +39,7 @@ func server() (*echo.Echo, error) {
 	if err != nil {
 		return nil, err
 	}
-	limit, err := echov5mw.Config{Limiter: l, Options: []echov5mw.Option{echov5mw.WithRefused(refuse)}}.ToMiddleware()
+	limit, err := echov5mw.Config{Limiter: l, Refused: refuse}.ToMiddleware()
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func newApp(find func(words string) string) *fiber.App {
 	}})
 	p := &products{find: find, found: map[string]string{}}
 	app := fiber.New()
-	app.Use(recover.New(), fiberv3mw.New(l, fiberv3mw.WithSkip(fiber.Ctx.IsPreflight)))
+	app.Use(recover.New(), fiberv3mw.New(l, fiberv3mw.Config{Skip: fiber.Ctx.IsPreflight}))
 	app.Get("/search", func(c fiber.Ctx) error { return c.SendString(p.search(c, c.Query("for"))) })
 	return app
 }

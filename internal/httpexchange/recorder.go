@@ -1,4 +1,4 @@
-package nethttp
+package httpexchange
 
 import (
 	"bufio"
@@ -9,47 +9,47 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// recorder records the status of an answer, and keeps leases when the handler takes
+// Recorder records the status of an answer, and keeps leases when the handler takes
 // over the connection. [http.ResponseController] reaches the writer underneath
 // through Unwrap.
-type recorder struct {
+type Recorder struct {
 	http.ResponseWriter
-	admission *limiter.Admission
-	sent      int // the final status that was sent, or 0
+	Admission *limiter.Admission
+	Sent      int // the final status that was sent, or 0
 }
 
-func (r *recorder) send(status int) {
+func (r *Recorder) send(status int) {
 	informs := status < 200 && status != http.StatusSwitchingProtocols
-	if r.sent == 0 && !informs {
-		r.sent = status
+	if r.Sent == 0 && !informs {
+		r.Sent = status
 	}
 }
 
 // Unwrap returns the writer underneath.
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+func (r *Recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // WriteHeader records the status and sends it.
-func (r *recorder) WriteHeader(status int) {
+func (r *Recorder) WriteHeader(status int) {
 	r.send(status)
 	r.ResponseWriter.WriteHeader(status)
 }
 
 // Write sends 200 if no status was sent before.
-func (r *recorder) Write(p []byte) (int, error) {
+func (r *Recorder) Write(p []byte) (int, error) {
 	r.send(http.StatusOK)
 	return r.ResponseWriter.Write(p)
 }
 
 // WriteString avoids the copy that Write needs if the writer underneath implements
 // [io.StringWriter].
-func (r *recorder) WriteString(s string) (int, error) {
+func (r *Recorder) WriteString(s string) (int, error) {
 	r.send(http.StatusOK)
 	return io.WriteString(r.ResponseWriter, s)
 }
 
 // CloseNotify implements [http.CloseNotifier], which Gin's Context.Stream calls without
 // a check. The channel never receives if the writer underneath does not implement it.
-func (r *recorder) CloseNotify() <-chan bool {
+func (r *Recorder) CloseNotify() <-chan bool {
 	//lint:ignore SA1019 handlers that need it without the recorder need it with the recorder
 	if n, ok := r.ResponseWriter.(http.CloseNotifier); ok {
 		return n.CloseNotify()
@@ -59,9 +59,9 @@ func (r *recorder) CloseNotify() <-chan bool {
 
 // flusher, hijacker and readerFrom are the recorder's optional methods.
 type (
-	flusher    struct{ r *recorder }
-	hijacker   struct{ r *recorder }
-	readerFrom struct{ r *recorder }
+	flusher    struct{ r *Recorder }
+	hijacker   struct{ r *Recorder }
+	readerFrom struct{ r *Recorder }
 )
 
 func (f flusher) Flush() { _ = f.FlushError() }
@@ -72,12 +72,11 @@ func (f flusher) FlushError() error {
 }
 
 func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(h.r.ResponseWriter).Hijack()
-	if err != nil {
-		return conn, rw, err
+	conn, rw, err := Hijack(h.r.ResponseWriter, h.r.Admission)
+	if err == nil {
+		h.r.send(http.StatusSwitchingProtocols)
 	}
-	h.r.send(http.StatusSwitchingProtocols)
-	return h.r.admission.HoldConn(conn), rw, nil
+	return conn, rw, err
 }
 
 func (f readerFrom) ReadFrom(src io.Reader) (int64, error) {

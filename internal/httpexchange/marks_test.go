@@ -1,4 +1,4 @@
-package marks
+package httpexchange
 
 import (
 	"net/http"

@@ -1,7 +1,7 @@
-// Package marks keeps the mark of a request that a limiter has counted where nothing sends it:
+// Package httpexchange keeps the mark of a request that a limiter has counted where nothing sends it:
 // in the header map of the answer, if that is one of net/http's servers, and otherwise in the
 // request's context.
-package marks
+package httpexchange
 
 import (
 	"context"
@@ -19,8 +19,8 @@ var inContexts atomic.Bool
 
 type contextKey struct{}
 
-// In returns the mark in a context, or nil.
-func In(ctx context.Context) *limiter.Mark {
+// in returns the mark in a context, or nil.
+func in(ctx context.Context) *limiter.Mark {
 	if !inContexts.Load() {
 		return nil
 	}
@@ -28,9 +28,9 @@ func In(ctx context.Context) *limiter.Mark {
 	return m
 }
 
-// Leave leaves the mark of a request that passes, whose headers are set, and returns the
+// leave leaves the mark of a request that passes, whose headers are set, and returns the
 // request for the handlers.
-func Leave(w http.ResponseWriter, header http.Header, r *http.Request, a *limiter.Admission) *http.Request {
+func leave(w http.ResponseWriter, header http.Header, r *http.Request, a *limiter.Admission) *http.Request {
 	if sendsNoEmptyList(w) {
 		a.LeaveMark(header)
 		return r

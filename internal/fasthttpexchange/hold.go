@@ -1,18 +1,16 @@
-package fibermw
+package fasthttpexchange
 
 import (
 	"net"
 	"runtime"
 
-	"github.com/gofiber/fiber/v2"
+	"github.com/valyala/fasthttp"
 
 	"github.com/headgate/headgate/limiter"
 )
 
-// outlives reports whether the answer is still sent after the handlers have returned.
-func outlives(c *fiber.Ctx) bool {
-	return c.Context().Response.IsBodyStream() || c.Context().Hijacked()
-}
+// Outlives reports whether the answer is still sent after the handlers have returned.
+func Outlives(ctx *fasthttp.RequestCtx) bool { return ctx.Response.IsBodyStream() || ctx.Hijacked() }
 
 // hold releases leases when it is closed.
 type hold struct {
@@ -20,14 +18,14 @@ type hold struct {
 	dropped runtime.Cleanup
 }
 
-// holdUntilSent makes fasthttp release the leases at the end of the request. fasthttp
-// closes the values of a request after its body stream has been sent, and after the
+// HoldUntilSent makes fasthttp release the leases of an admission at the end of the request.
+// fasthttp closes the values of a request after its body stream has been sent, and after the
 // handler of its hijacked connection has returned. If fasthttp drops the request
 // instead, the garbage collector releases the leases.
-func holdUntilSent(c *fiber.Ctx, a *limiter.Admission) {
-	h := &hold{lease: a.HoldConn(unclosed{c.Context().Conn()})}
+func HoldUntilSent(ctx *fasthttp.RequestCtx, a *limiter.Admission) {
+	h := &hold{lease: a.HoldConn(unclosed{ctx.Conn()})}
 	h.dropped = runtime.AddCleanup(h, func(lease net.Conn) { _ = lease.Close() }, h.lease)
-	c.Context().SetUserValue(h, h)
+	ctx.SetUserValue(h, h)
 }
 
 // Close releases the leases.

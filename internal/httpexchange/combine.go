@@ -1,4 +1,4 @@
-package nethttp
+package httpexchange
 
 import (
 	"io"
@@ -25,29 +25,29 @@ func canHijack(w http.ResponseWriter) bool {
 	}
 }
 
-// wrapped returns the recorder with the methods Flush, Hijack and ReadFrom that the
+// Wrapped returns the recorder with the methods Flush, Hijack and ReadFrom that the
 // writer underneath has, and without the others, so that type assertions have the same
 // result as without the recorder. Server push is not passed on, because browsers no
 // longer accept it.
-func (r *recorder) wrapped() http.ResponseWriter {
+func (r *Recorder) Wrapped() http.ResponseWriter {
 	_, reads := r.ResponseWriter.(io.ReaderFrom)
 	hijacks := canHijack(r.ResponseWriter)
 	if _, flushes := r.ResponseWriter.(http.Flusher); !flushes {
 		switch {
 		case hijacks && reads:
 			return struct {
-				*recorder
+				*Recorder
 				http.Hijacker
 				io.ReaderFrom
 			}{r, hijacker{r}, readerFrom{r}}
 		case hijacks:
 			return struct {
-				*recorder
+				*Recorder
 				http.Hijacker
 			}{r, hijacker{r}}
 		case reads:
 			return struct {
-				*recorder
+				*Recorder
 				io.ReaderFrom
 			}{r, readerFrom{r}}
 		}
@@ -56,26 +56,26 @@ func (r *recorder) wrapped() http.ResponseWriter {
 	switch {
 	case hijacks && reads:
 		return struct {
-			*recorder
+			*Recorder
 			errorFlusher
 			http.Hijacker
 			io.ReaderFrom
 		}{r, flusher{r}, hijacker{r}, readerFrom{r}}
 	case hijacks:
 		return struct {
-			*recorder
+			*Recorder
 			errorFlusher
 			http.Hijacker
 		}{r, flusher{r}, hijacker{r}}
 	case reads:
 		return struct {
-			*recorder
+			*Recorder
 			errorFlusher
 			io.ReaderFrom
 		}{r, flusher{r}, readerFrom{r}}
 	}
 	return struct {
-		*recorder
+		*Recorder
 		errorFlusher
 	}{r, flusher{r}}
 }

@@ -1,0 +1,138 @@
+// Package exchange is what the middleware of every framework does with a request, over what the
+// framework can do with it.
+package exchange
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/headgate/headgate/limiter"
+)
+
+// A Framework has what frameworks do in their own ways. C is a request with its answer. Its
+// methods are safe for concurrent use by different requests.
+type Framework[C any] interface {
+	// Context returns the context of the request.
+	Context(c C) context.Context
+
+	// Ask asks the limiter about the request, unless that has counted it before: then the
+	// admission is nil. It sets the headers of the limiter. Of a request that passes, it leaves
+	// the mark, and puts the result of an admission that needs the context there. It returns the
+	// request for the handlers.
+	Ask(c C) (C, *limiter.Admission)
+
+	// Next calls the handlers. Its error is that of frameworks whose handlers return one.
+	Next(c C) error
+
+	// Watch makes the answer tell its status, and hold the leases of a connection that outlives
+	// the handlers.
+	Watch(c C, a *limiter.Admission) C
+
+	// End ends a watch after the handlers, and returns the status of the answer. err is their
+	// error, and returned is false if they have panicked.
+	End(c C, a *limiter.Admission, err error, returned bool) (status int)
+
+	// Write writes the answer of an admission in place of the handlers', and reports whether it
+	// has one.
+	Write(c C, a *limiter.Admission) (ok bool, err error)
+}
+
+// An Exchange is the middleware of a limiter. Its fields do not change while it serves.
+type Exchange[C any] struct {
+	Limiter   *limiter.Limiter // nil answers 503
+	Framework Framework[C]
+
+	// What the program adds, in the form of the framework. Each may be nil.
+
+	Skip            func(C) bool
+	Refused, Failed Own[C]
+	Degraded        func(C) error
+}
+
+// Own is the program's own answer to a request that does not pass. It returns false and nil if
+// it has not answered.
+type Own[C any] func(c C, a *limiter.Admission) (answered bool, err error)
+
+// Serve has the handlers answer a request that passes or was counted before, and answers the
+// others. It returns the error of the handlers, or of the answer.
+func (x *Exchange[C]) Serve(c C) error {
+	if x.Skip != nil && x.skips(c) {
+		return x.Framework.Next(c)
+	}
+
+	c, a := x.Framework.Ask(c)
+	if a == nil {
+		return x.passAgain(c)
+	}
+
+	switch a.Status() {
+	case 0:
+		return x.pass(c, a)
+	case http.StatusServiceUnavailable:
+		return x.refuse(c, a, x.Failed)
+	}
+	return x.refuse(c, a, x.Refused)
+}
+
+// skips reports whether the program skips the request.
+func (x *Exchange[C]) skips(c C) bool {
+	return x.Limiter.Try("Config.Skip", func() bool { return x.Skip(c) })
+}
+
+// passAgain answers a request that the limiter has let pass before.
+func (x *Exchange[C]) passAgain(c C) error {
+	if x.Degraded != nil && limiter.Degraded(x.Framework.Context(c)) {
+		return x.Degraded(c)
+	}
+	return x.Framework.Next(c)
+}
+
+func (x *Exchange[C]) pass(c C, a *limiter.Admission) error {
+	if a.NeedsStatus() || a.HoldsLeases() {
+		return x.watch(c, a)
+	}
+
+	defer a.Done(http.StatusOK)
+	if a.Degraded() {
+		return x.degrade(c, a)
+	}
+	return x.Framework.Next(c)
+}
+
+// watch lets a request pass whose end counts.
+func (x *Exchange[C]) watch(c C, a *limiter.Admission) (err error) {
+	watched, returned := x.Framework.Watch(c, a), false
+	defer func() { a.Done(x.Framework.End(watched, a, err, returned)) }()
+
+	if a.Degraded() {
+		err = x.degrade(watched, a)
+	} else {
+		err = x.Framework.Next(watched)
+	}
+	returned = true // not reached by a panic
+	return err
+}
+
+// degrade answers a request over the limit of a Degrade rule.
+func (x *Exchange[C]) degrade(c C, a *limiter.Admission) error {
+	if x.Degraded != nil {
+		return x.Degraded(c)
+	}
+	if ok, err := x.Framework.Write(c, a); ok {
+		return err
+	}
+	return x.Framework.Next(c)
+}
+
+// refuse answers a refused or failed request by the program's own function, and as the limiter
+// says if there is none or it writes nothing.
+func (x *Exchange[C]) refuse(c C, a *limiter.Admission, own Own[C]) error {
+	defer a.Done(a.Status())
+	if own != nil {
+		if answered, err := own(c, a); answered || err != nil {
+			return err
+		}
+	}
+	_, err := x.Framework.Write(c, a)
+	return err
+}

@@ -1,0 +1,86 @@
+package fasthttpexchange
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/headgate/headgate/internal/target"
+)
+
+// Path returns the path that Fiber routes by, so that all spellings that reach one handler are
+// one path. It is a copy of path, which is that of Fiber's context.
+func Path(path string, strictRouting, caseSensitive bool) string {
+	if !strictRouting && len(path) > 1 {
+		path = strings.TrimRight(path, "/")
+	}
+	if caseSensitive {
+		return strings.Clone(path)
+	}
+	return lower(path)
+}
+
+// lower returns a copy with the letters A to Z in lower case. Fiber folds no other
+// letters.
+func lower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}
+
+// SentPath returns the path that the client sent if path is another, because a handler has set
+// it since, and "" otherwise.
+func SentPath(ctx *fasthttp.RequestCtx, path string) string {
+	sent := ctx.Request.Header.RequestURI()
+	if len(sent) >= len(path) && string(sent[:len(path)]) == path && (len(sent) == len(path) || sent[len(path)] == '?') {
+		return ""
+	}
+	return target.OtherThan(path, string(sent))
+}
+
+// RemoteAddr returns the peer in the form that net/http gives it.
+func RemoteAddr(ctx *fasthttp.RequestCtx) string {
+	if peer := RemoteAddrPort(ctx); peer.IsValid() {
+		return peer.String()
+	}
+	return ctx.RemoteAddr().String()
+}
+
+// RemoteAddrPort returns the peer of a TCP connection, and no address for another connection.
+func RemoteAddrPort(ctx *fasthttp.RequestCtx) netip.AddrPort {
+	tcp, ok := ctx.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	peer := tcp.AddrPort()
+	return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
+}
+
+// Header returns copies of the lines of a header other than Host.
+func Header(ctx *fasthttp.RequestCtx, name string) []string {
+	lines := ctx.Request.Header.PeekAll(name)
+	if len(lines) == 0 {
+		return nil
+	}
+	copies := make([]string, len(lines))
+	for i, line := range lines {
+		copies[i] = string(line)
+	}
+	return copies
+}
+
+// Hosts returns the host asked for; the host of the request line takes precedence. It also
+// returns that which Fiber read if that is another, as it is if Fiber reads X-Forwarded-Host.
+func Hosts(ctx *fasthttp.RequestCtx, read string) []string {
+	asked := string(ctx.URI().Host())
+	if read == asked {
+		return []string{asked}
+	}
+	return []string{asked, strings.Clone(read)}
+}

@@ -1,0 +1,29 @@
+package nethttp
+
+import (
+	"net/http"
+
+	"github.com/headgate/headgate/limiter"
+)
+
+// Config is what a program adds to the middleware of [New]. Each field may be nil.
+type Config struct {
+	// Skip makes the middleware ignore the requests for which it returns true: they reach the
+	// handlers uncounted. A request for which it panics is counted, and the panic is an error for
+	// OnError.
+	Skip func(*http.Request) bool
+
+	// Refused answers refused requests, and takes precedence over the Refused of the limiter's own
+	// Config. The headers of the limiter are set before the call. It must not keep the admission.
+	// If it writes nothing, the answer is that of the limiter's Config.
+	Refused func(http.ResponseWriter, *http.Request, *limiter.Admission)
+
+	// Failed is like Refused, for requests that get a 503 because the store could not decide and
+	// the limiter fails closed, or because too many requests wait already; see
+	// [limiter.Admission.Outcome]. It takes precedence over the Failed of the limiter's Config.
+	Failed func(http.ResponseWriter, *http.Request, *limiter.Admission)
+
+	// Degraded answers requests over the limit of a Degrade rule, instead of the handler, and
+	// takes precedence over the Degraded of the limiter's Config.
+	Degraded http.Handler
+}
