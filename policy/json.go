@@ -240,7 +240,7 @@ type entry struct {
 	Match        *matchEntry       `json:"match,omitempty" yaml:"match,omitempty"`
 	Access       *accessEntry      `json:"access,omitempty" yaml:"access,omitempty"`
 	OnLimit      string            `json:"on_limit,omitempty" yaml:"on_limit,omitempty"`
-	Ban          *banEntry         `json:"ban,omitempty" yaml:"ban,omitempty"`
+	Ban          BanText           `json:"ban,omitempty" yaml:"ban,omitempty"`
 	OnStoreError string            `json:"on_store_error,omitempty" yaml:"on_store_error,omitempty"`
 	Mode         string            `json:"mode,omitempty" yaml:"mode,omitempty"`
 	Priority     int               `json:"priority,omitempty" yaml:"priority,omitempty"`
@@ -254,14 +254,13 @@ type entry struct {
 type (
 	matchEntry  Match
 	accessEntry Access
-	banEntry    Ban
 )
 
 // entryOf returns the written form of a valid policy.
 func entryOf(p *Policy) entry {
 	e := entry{
 		Name: p.Name, Description: p.Description, Apps: p.Apps, Limit: p.Limit.String(), Key: p.Key,
-		PlanBy: p.PlanBy, OnLimit: p.OnLimit, OnStoreError: p.OnStoreError, Priority: p.Priority, Version: p.Version,
+		PlanBy: p.PlanBy, OnLimit: p.OnLimit, Ban: BanText(p.Ban.String()), OnStoreError: p.OnStoreError, Priority: p.Priority, Version: p.Version,
 		CreatedBy: p.CreatedBy, CreatedAt: timeText(p.CreatedAt),
 		UpdatedBy: p.UpdatedBy, UpdatedAt: timeText(p.UpdatedAt),
 	}
@@ -272,10 +271,6 @@ func entryOf(p *Policy) entry {
 	if !p.Access.isZero() {
 		a := accessEntry(p.Access)
 		e.Access = &a
-	}
-	if p.Ban != (Ban{}) {
-		b := banEntry(p.Ban)
-		e.Ban = &b
 	}
 	e.Plans, e.Overrides = textsOf(p.Plans), textsOf(p.Overrides)
 	if p.Mode != Enforce {
@@ -310,11 +305,7 @@ func (e *entry) policy() (Policy, error) {
 	note("limit", err)
 	p.Plans = readLimits(e.Plans, func(name string, _ int, err error) { note("plans."+textform.Clip(name), err) })
 	p.Overrides = readLimits(e.Overrides, func(key string, i int, err error) { note(OverrideField(e.Key, key, i), err) })
-	if e.Ban != nil {
-		if p.Ban = Ban(*e.Ban); p.Ban == (Ban{}) {
-			note("ban", errors.New("it is empty; it needs after, for and max"))
-		}
-	}
+	note("ban", p.Ban.UnmarshalText([]byte(e.Ban)))
 	note("mode", p.Mode.UnmarshalText([]byte(e.Mode)))
 	p.CreatedAt, err = parseTime(e.CreatedAt)
 	note("created_at", err)

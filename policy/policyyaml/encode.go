@@ -53,12 +53,7 @@ func (w *writer) policy(p *policy.Policy) {
 	}
 	w.access(&p.Access)
 	w.field("  on_limit", p.OnLimit)
-	if p.Ban != (policy.Ban{}) {
-		w.text = append(w.text, "  ban:\n"...)
-		w.field("    after", p.Ban.After)
-		w.field("    for", p.Ban.For)
-		w.field("    max", p.Ban.Max)
-	}
+	w.field("  ban", p.Ban.String())
 	w.field("  on_store_error", p.OnStoreError)
 	if p.Mode != policy.Enforce {
 		w.field("  mode", p.Mode.String())

@@ -17,13 +17,13 @@ import (
 // ceilings says how much there may be to hold in one hand. Each is what it is today: who lowers
 // a figure lowers its ceiling, and nobody raises one without a word why.
 var ceilings = map[string]int{
-	"lines of code": 64_400,
+	"lines of code": 64_430,
 
 	"files of limiter":                                 35,
 	"files of store/redisstore":                        28,
 	"references against the order in limiter":          46,
 	"references against the order in store/redisstore": 37,
-	"files that name an algorithm":                     20,
+	"files that name an algorithm":                     18,
 
 	"methods of limiter.Result":         114,
 	"files of limiter.Result":           14,
@@ -36,8 +36,8 @@ var ceilings = map[string]int{
 	"methods of policy.Policy":          25,
 	"files of policy.Policy":            9,
 
-	"exported names of core":    65,
-	"exported names of limiter": 80,
+	"exported names of core":    67,
+	"exported names of limiter": 79,
 
 	"exported names of nethttp":            9,
 	"exported names of ginmw":              8,

@@ -26,7 +26,7 @@ type draft struct {
 	Match        draftMatch        `json:"match"`
 	Access       draftAccess       `json:"access"`
 	OnLimit      string            `json:"on_limit"`
-	Ban          draftBan          `json:"ban"`
+	Ban          policy.BanText    `json:"ban"`
 	OnStoreError string            `json:"on_store_error"`
 	Mode         string            `json:"mode"`
 	Priority     int               `json:"priority"`
@@ -56,12 +56,6 @@ type draftAccess struct {
 	DenyStatus int          `json:"deny_status"`
 }
 
-type draftBan struct {
-	After string `json:"after"`
-	For   string `json:"for"`
-	Max   string `json:"max"`
-}
-
 type draftCallers struct {
 	Networks []string `json:"networks"`
 	Keys     []string `json:"keys"`
@@ -79,7 +73,7 @@ func (d *draft) policy() (policy.Policy, []fault) {
 		Name: d.Name, Description: d.Description, Apps: d.Apps, Key: d.Key,
 		PlanBy: d.PlanBy, Access: d.Access.access(),
 		Match:   policy.Match{Methods: d.Match.Methods, Host: d.Match.Host, Path: d.Match.Path},
-		OnLimit: d.OnLimit, Ban: policy.Ban(d.Ban), OnStoreError: d.OnStoreError, Priority: d.Priority, Version: d.Version,
+		OnLimit: d.OnLimit, OnStoreError: d.OnStoreError, Priority: d.Priority, Version: d.Version,
 	}
 
 	var list []fault
@@ -96,6 +90,7 @@ func (d *draft) policy() (policy.Policy, []fault) {
 	note("limit", err)
 	p.Plans = readLimits(d.Plans, func(name string, _ int, err error) { note("plans."+textform.Clip(name), err) })
 	p.Overrides = readLimits(d.Overrides, func(key string, i int, err error) { note(policy.OverrideField(d.Key, key, i), err) })
+	note("ban", p.Ban.UnmarshalText([]byte(d.Ban)))
 	note("mode", p.Mode.UnmarshalText([]byte(d.Mode)))
 
 	for _, f := range fieldFaults(p.Validate()) {

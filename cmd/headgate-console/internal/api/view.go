@@ -22,7 +22,7 @@ type policyView struct {
 	Match        matchView         `json:"match"`
 	Access       policy.Access     `json:"access,omitzero"`
 	OnLimit      string            `json:"on_limit"`
-	Ban          policy.Ban        `json:"ban,omitzero"`
+	Ban          core.Ban          `json:"ban,omitzero"`
 	OnStoreError string            `json:"on_store_error"`
 	Mode         string            `json:"mode"`
 	Priority     int               `json:"priority"`

@@ -44,7 +44,7 @@ func kindsOfUse() []kindOfUse {
 			Policy: policy.Policy{
 				Limit: core.Limit{Algorithm: core.SlidingLog, Quota: 5, Period: time.Minute}, Key: "ip",
 				Match: policy.Match{Methods: []string{"POST"}, Path: "/login"},
-				Ban:   policy.Ban{After: "20/1m", For: "10m", Max: "24h"}, OnStoreError: "local",
+				Ban:   core.MustParseBan("20/1m for 10m max 24h"), OnStoreError: "local",
 			},
 		},
 		{
