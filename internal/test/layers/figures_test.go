@@ -17,13 +17,13 @@ import (
 // ceilings says how much there may be to hold in one hand. Each is what it is today: who lowers
 // a figure lowers its ceiling, and nobody raises one without a word why.
 var ceilings = map[string]int{
-	"lines of code": 64_430,
+	"lines of code": 64_460,
 
 	"files of limiter":                                 35,
 	"files of store/redisstore":                        28,
 	"references against the order in limiter":          46,
 	"references against the order in store/redisstore": 37,
-	"files that name an algorithm":                     18,
+	"files that name an algorithm":                     8,
 
 	"methods of limiter.Result":         114,
 	"files of limiter.Result":           14,

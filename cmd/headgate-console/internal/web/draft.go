@@ -161,7 +161,7 @@ func (d *draft) setLimit(l core.Limit) {
 	d.LimitBy, d.LimitText = "text", l.String()
 	d.Algorithm, d.Quota, d.Aligned = l.Algorithm.String(), strconv.FormatInt(l.Quota, 10), l.Aligned
 	d.Burst, d.Debt, d.Segments = number(l.Burst), number(l.Debt), number(int64(l.Segments))
-	if d.Calendar = "month"; l.Algorithm == core.CalendarWindow {
+	if d.Calendar = "month"; l.NeedsWindows() {
 		d.setCalendar(l.Calendar)
 		return
 	}

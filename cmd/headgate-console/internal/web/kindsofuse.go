@@ -42,7 +42,7 @@ func kindsOfUse() []kindOfUse {
 		{
 			Name: "login", Title: "Log-in", About: "Against guessing passwords: few tries for each address, and a ban for those who go on. It works without Redis too.",
 			Policy: policy.Policy{
-				Limit: core.Limit{Algorithm: core.SlidingLog, Quota: 5, Period: time.Minute}, Key: "ip",
+				Limit: core.MustParseLimit("5/1m sliding-log"), Key: "ip",
 				Match: policy.Match{Methods: []string{"POST"}, Path: "/login"},
 				Ban:   core.MustParseBan("20/1m for 10m max 24h"), OnStoreError: "local",
 			},
@@ -50,7 +50,7 @@ func kindsOfUse() []kindOfUse {
 		{
 			Name: "report", Title: "Expensive report", About: "For reports, exports and searches: how many of them run at the same time for each caller, however long they take.",
 			Policy: policy.Policy{
-				Limit: core.Limit{Algorithm: core.Concurrency, Quota: 2, Period: 5 * time.Minute}, Key: "ip",
+				Limit: core.MustParseLimit("2 concurrent ttl=5m"), Key: "ip",
 				Match: policy.Match{Path: "/reports/"},
 			},
 		},

@@ -227,7 +227,7 @@ func (d *draft) limit(m mistakes) core.Limit {
 	if l.Algorithm, known = core.ParseAlgorithm(d.Algorithm); !known {
 		m.add("algorithm", "choose one of them")
 	}
-	if l.Algorithm == core.CalendarWindow {
+	if l.NeedsWindows() {
 		l.Calendar = d.calendar(m)
 	} else {
 		l.Period = d.period(m)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"sync/atomic"
-	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/rls/limitfile"
@@ -69,7 +68,7 @@ func rulesOf(domain *limitfile.Domain) []limiter.Rule {
 	for _, l := range domain.Limits {
 		rules = append(rules, limiter.Rule{Name: l.Rule, Limit: l.Limit, Key: foundKey, OnLimit: actionOf(l), DenyStatus: 429})
 	}
-	placeholder := core.Limit{Algorithm: core.FixedWindow, Aligned: true, Quota: 1, Period: time.Second}
+	placeholder := core.MustParseLimit("1/1s fixed-window aligned") // in place of which each request has its own
 	return append(rules, limiter.Rule{Name: domain.OverrideRule(), Limit: placeholder, Key: foundKey, DenyStatus: 429})
 }
 

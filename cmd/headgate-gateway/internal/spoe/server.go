@@ -46,7 +46,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
@@ -109,7 +108,7 @@ func Face() engine.Face {
 	return engine.Face{
 		Name: "spoe",
 		CannotKeep: func(p policy.Policy) string {
-			if p.Limit.Algorithm == core.Concurrency {
+			if p.Limit.Leased() {
 				return "HAProxy does not say when a request ends, so no lease would be released"
 			}
 			return ""
