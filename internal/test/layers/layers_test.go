@@ -84,6 +84,7 @@ var order = map[string][]string{
 	"policy/internal/*": {"github.com/redis/go-redis/v9"},
 
 	"internal/textform":  {},
+	"internal/quietlog":  {},
 	"internal/waitline":  {"core"},
 	"internal/rpc":       {"core", "limiter"},
 	"internal/marks":     {"limiter"},

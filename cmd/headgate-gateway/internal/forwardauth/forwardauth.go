@@ -34,7 +34,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
@@ -69,7 +69,7 @@ type Options struct {
 	Callers *callers.Callers
 
 	// Log receives what is wrong with requests.
-	Log *everyminute.Log
+	Log *quietlog.Log
 
 	// Upgrades are the protocols to which a client may switch by Upgrade. A request for
 	// another one is refused with 400, because this face cannot remove the wish.

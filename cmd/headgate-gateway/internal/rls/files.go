@@ -9,9 +9,9 @@ import (
 	"maps"
 	"sync/atomic"
 
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/rls/limitfile"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/events"
 )
@@ -124,7 +124,7 @@ func (d *described) find(domain *limitfile.Domain, room []limitfile.Entry) []lim
 }
 
 // shadows logs what limits in shadow mode would have refused.
-type shadows struct{ log *everyminute.Log }
+type shadows struct{ log *quietlog.Log }
 
 // Observe implements [events.Observer].
 func (s shadows) Observe(_ context.Context, r *events.Request) {

@@ -1,6 +1,6 @@
-// Package everyminute logs events that a client can cause: the first of a kind at once,
+// Package quietlog logs events that a client can cause: the first of a kind at once,
 // and then their number once a minute. So no client fills the log.
-package everyminute
+package quietlog
 
 import (
 	"context"
