@@ -39,7 +39,7 @@ var order = map[string][]string{
 	"keyfuncs":         {"core", "internal/textform"},
 	"llmusage":         {},
 	"observe/events":   {"core", "internal/textform"},
-	"observe/eventlog": {"core", "observe/events"},
+	"observe/eventlog": {"core", "observe/events", "internal/quietlog"},
 	"limiter": {"core", "observe/events", "keyfuncs", "observe/topkeys", "store/memstore",
 		"internal/textform", "internal/waitline"},
 	"observe/topkeys": {},
