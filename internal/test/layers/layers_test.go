@@ -107,7 +107,7 @@ var exceptions = map[string][]string{
 		"store/redisstore", "github.com/redis/go-redis/v9"},
 	"policy/stats": {"core", "observe/events", "limiter", "policy", "policy/internal/*",
 		"observe/topkeys", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
-	"policy/policyyaml": {"core", "policy", "internal/textform", "github.com/goccy/go-yaml",
+	"policy/policyyaml": {"policy", "internal/textform", "github.com/goccy/go-yaml",
 		"github.com/goccy/go-yaml/*"},
 }
 
