@@ -53,6 +53,14 @@ type trait struct {
 // known reports whether the algorithm is registered.
 func (a Algorithm) known() bool { return a < algorithmCount }
 
+// options returns the optional fields of a limit under the algorithm, none if it is not known.
+func (a Algorithm) options() options {
+	if !a.known() {
+		return options{}
+	}
+	return algorithms[a].options()
+}
+
 // String returns the name that the text form of a [Limit] uses.
 func (a Algorithm) String() string {
 	if a.known() {
@@ -139,6 +147,9 @@ type algorithm interface {
 
 	// prefetchable returns the result of Limit.Prefetchable.
 	prefetchable() bool
+
+	// rolling returns the result of Limit.Rolling.
+	rolling() bool
 
 	// stillUsed returns the result of Limit.StillUsed.
 	stillUsed(l *Limit, used, span int64) int64

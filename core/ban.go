@@ -10,7 +10,7 @@ import (
 )
 
 // Ban says when refusals of a key become a ban, and for how long. The zero value bans
-// no key.
+// no key. Its text form is that of [ParseBan], such as "20/1m for 10m max 24h".
 //
 // A Take that its own limit refuses is a strike against its key, unless it is Soft, its
 // cost never fits, or the key is banned. Strikes many of them, from the first on within
@@ -23,6 +23,14 @@ import (
 type Ban struct {
 	Strikes          int64
 	Within, For, Max time.Duration
+}
+
+// OrNil returns the ban as [Op] has it: nil for the zero value.
+func (b Ban) OrNil() *Ban {
+	if b == (Ban{}) {
+		return nil
+	}
+	return &b
 }
 
 // Banned is a key under a ban.

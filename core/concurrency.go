@@ -115,6 +115,7 @@ func (concurrency) maxRecords(l *Limit) int64            { return l.Quota }
 func (concurrency) leased() bool                         { return true }
 func (concurrency) books() bool                          { return false }
 func (concurrency) prefetchable() bool                   { return false }
+func (concurrency) rolling() bool                        { return false }
 func (concurrency) steady(*Limit) Steady                 { return Steady{} }
 func (concurrency) part(l *Limit, n int64) Limit         { return l.countPart(n) }
 func (concurrency) stillUsed(*Limit, int64, int64) int64 { return 0 }

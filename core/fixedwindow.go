@@ -84,6 +84,7 @@ func (fixedWindow) maxRecords(*Limit) int64      { return 0 }
 func (fixedWindow) leased() bool                 { return false }
 func (fixedWindow) books() bool                  { return false }
 func (fixedWindow) prefetchable() bool           { return true }
+func (fixedWindow) rolling() bool                { return false }
 func (fixedWindow) steady(*Limit) Steady         { return Steady{} }
 func (fixedWindow) part(l *Limit, n int64) Limit { return l.countPart(n) }
 

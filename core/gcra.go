@@ -339,6 +339,7 @@ func (gcra) maxRecords(*Limit) int64 { return 0 }
 func (gcra) leased() bool            { return false }
 func (gcra) books() bool             { return true }
 func (gcra) prefetchable() bool      { return true }
+func (gcra) rolling() bool           { return false }
 
 // stillUsed counts whole units. A unit that has come back in part would exceed
 // the burst together with the units that the store admits.

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -212,12 +213,29 @@ func (l *Limit) MaxRecords() int64 { return algorithms[l.Algorithm].maxRecords(l
 // Op.Lease, a lease may end at any time, and releasing one twice does no harm.
 func (l Limit) Leased() bool { return l.Algorithm.known() && traits[l.Algorithm].leased }
 
-// NeedsWindows reports whether operations need Op.Windows, which [Limit.Windows] returns: whether
-// the limit is that of a calendar.
+// NeedsWindows reports whether units count in the windows of a calendar, so that an operation
+// needs Op.Windows; see [Limit.Windows].
 func (l Limit) NeedsWindows() bool { return l.Algorithm.known() && traits[l.Algorithm].windows }
 
 // Books reports whether a Take may book units that come back within its MaxWait.
 func (l Limit) Books() bool { return l.Algorithm.known() && traits[l.Algorithm].books }
+
+// Rolling reports whether the units count that were admitted in the Period which ends now,
+// whenever that is, instead of those of a window or a bucket.
+func (l Limit) Rolling() bool { return l.Algorithm.known() && algorithms[l.Algorithm].rolling() }
+
+// Windowed reports whether units count in windows of a Period each, which Aligned puts by the
+// clock.
+func (l Limit) Windowed() bool { return l.Algorithm.options().aligned }
+
+// SegmentCount returns in how many parts of a Period units are counted, or 0 if the algorithm
+// has no Segments.
+func (l Limit) SegmentCount() int {
+	if !l.Algorithm.options().segments {
+		return 0
+	}
+	return cmp.Or(l.Segments, DefaultSegments)
+}
 
 // Prefetchable reports whether units may be taken ahead of their use: whether
 // the limit's worst case holds if units are used at any time before they are

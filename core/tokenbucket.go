@@ -164,6 +164,7 @@ func (tokenBucket) maxRecords(*Limit) int64      { return 0 }
 func (tokenBucket) leased() bool                 { return false }
 func (tokenBucket) books() bool                  { return false }
 func (tokenBucket) prefetchable() bool           { return true }
+func (tokenBucket) rolling() bool                { return false }
 func (tokenBucket) steady(*Limit) Steady         { return Steady{} }
 func (tokenBucket) part(l *Limit, n int64) Limit { return l.bucketPart(n) }
 

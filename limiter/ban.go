@@ -1,4 +1,4 @@
-// This file has the bans of rules, and lists and lifts them.
+// This file checks the bans of rules, and lists and lifts bans.
 
 package limiter
 
@@ -7,79 +7,33 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// Ban says how many refusals of a key begin a ban, and for how long the rule then turns
-// the key away. Its zero value bans no key.
-//
-// Each next ban of a key lasts twice as long as the one before, at most Max. A key that is
-// not banned again for Max after the end of a ban is as one that never was. A refusal
-// during a ban adds nothing to it. The store keeps bans with the counts of the rule, so
-// all instances know of a ban, and a restart ends none that Redis holds.
-type Ban struct {
-	// After is a fixed window that is not aligned, such as "20/1m fixed-window": the 20th
-	// refusal within a minute begins a ban. Its quota is at most 1<<31. Only refusals by
-	// the rule itself count, and a request that costs more than the limit can ever hold is
-	// none of them.
-	After core.Limit
-
-	// For is how long the first ban lasts, and Max how long any lasts at most. Both are
-	// from 1 ms to [core.MaxPeriod], in whole microseconds.
-	For, Max time.Duration
-}
-
-// op returns the ban as a store knows it, or nil for none.
-func (b Ban) op() *core.Ban {
-	if b == (Ban{}) {
+// checkBan returns every mistake in the ban of the rule.
+func (r *Rule) checkBan() []error {
+	if r.Ban == (core.Ban{}) {
 		return nil
 	}
-	return &core.Ban{Strikes: b.After.Quota, Within: b.After.Period, For: b.For, Max: b.Max}
-}
 
-// check returns every mistake in the ban of a rule.
-func (b Ban) check(r *Rule) []error {
-	known := b.op()
-	if known == nil {
-		return nil
-	}
 	var errs []error
-	if err := b.checkAfter(); err != nil {
-		errs = append(errs, err)
-		known.Strikes, known.Within = 1, time.Second // the other fields remain to be checked
-	}
-	if err := known.Validate(); err != nil {
+	if err := r.Ban.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("Ban: %w", err))
 	}
 	if r.OnLimit == Degrade || r.OnLimit.kind == waits {
 		errs = append(errs, fmt.Errorf("Ban: only a rule that refuses requests can ban, and OnLimit is %s", r.OnLimit))
 	}
-	if err := b.checkLimit(&r.Limit); err != nil {
+	if err := r.checkBanned(&r.Limit); err != nil {
 		errs = append(errs, err)
 	}
 	return errs
 }
 
-func (b *Ban) checkAfter() error {
-	const example = `such as "20/1m fixed-window"`
-	switch a := &b.After; {
-	case *a == (core.Limit{}):
-		return errors.New("Ban: After is missing: it says how many refusals begin a ban, " + example)
-	case a.Algorithm != core.FixedWindow || a.Aligned || a.Debt != 0:
-		return fmt.Errorf("Ban: After is %q, and has to be a fixed window, not aligned and without a debt, %s", a, example)
-	}
-	if err := b.After.Validate(); err != nil {
-		return fmt.Errorf("Ban: After: %w", err)
-	}
-	return nil
-}
-
-// checkLimit refuses limits whose keys cannot be banned.
-func (b *Ban) checkLimit(l *core.Limit) error {
-	if *b != (Ban{}) && l.Leased() {
+// checkBanned refuses limits whose keys the rule cannot ban.
+func (r *Rule) checkBanned(l *core.Limit) error {
+	if r.Ban != (core.Ban{}) && l.Leased() {
 		return errors.New("Ban: a concurrency limit cannot ban, because leases have to be renewed")
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 func banning(t testing.TB, name, text string) limiter.Rule {
 	t.Helper()
 	r := rule(t, name, text)
-	r.Key, r.Ban = byHeader, limiter.Ban{After: limit(t, "3/1m fixed-window"), For: 10 * time.Minute, Max: 15 * time.Minute}
+	r.Key, r.Ban = byHeader, core.MustParseBan("3/1m for 10m max 15m")
 	return r
 }
 
@@ -81,43 +81,36 @@ func TestBanIsPartOfTheStep(t *testing.T) {
 
 // A caller on a list is not counted, neither as a request nor as a refusal.
 func TestBanMistakes(t *testing.T) {
-	window := limit(t, "20/1m fixed-window")
-	const shape = ` and has to be a fixed window, not aligned and without a debt, such as "20/1m fixed-window"`
+	ban := func(span, longest time.Duration) core.Ban {
+		return core.Ban{Strikes: 20, Within: time.Minute, For: span, Max: longest}
+	}
 	rows := []struct {
 		name  string
-		ban   limiter.Ban
+		ban   core.Ban
 		rule  string
 		on    limiter.Action
 		wants []string
 	}{
-		{"no After", limiter.Ban{For: time.Minute, Max: time.Hour}, "1/1h", limiter.Reject,
-			[]string{`Ban: After is missing: it says how many refusals begin a ban, such as "20/1m fixed-window"`}},
-		{"another algorithm", limiter.Ban{After: limit(t, "20/1m"), For: time.Minute, Max: time.Hour}, "1/1h", limiter.Reject,
-			[]string{`Ban: After is "20/1m",` + shape}},
-		{"an aligned window", limiter.Ban{After: limit(t, "20/1m fixed-window aligned"), For: time.Minute, Max: time.Hour}, "1/1h", limiter.Reject,
-			[]string{`Ban: After is "20/1m fixed-window aligned",` + shape}},
-		{"a debt", limiter.Ban{After: limit(t, "20/1m fixed-window debt=5"), For: time.Minute, Max: time.Hour}, "1/1h", limiter.Reject,
-			[]string{`Ban: After is "20/1m fixed-window debt=5",` + shape}},
-		{"no quota", limiter.Ban{After: core.Limit{Algorithm: core.FixedWindow, Period: time.Minute}, For: time.Minute, Max: time.Hour}, "1/1h", limiter.Reject,
-			[]string{`Ban: After: quota 0 is not positive`}},
-		{"too many refusals", limiter.Ban{After: limit(t, "2147483649/1m fixed-window"), For: time.Minute, Max: time.Hour}, "1/1h", limiter.Reject,
+		{"no refusals", core.Ban{For: time.Minute, Max: time.Hour}, "1/1h", limiter.Reject,
+			[]string{"Ban: strikes 0 is not within 1 to 2147483648; within 0s is not within 1ms to 9600h0m0s"}},
+		{"too many refusals", core.Ban{Strikes: 2147483649, Within: time.Minute, For: time.Minute, Max: time.Hour}, "1/1h", limiter.Reject,
 			[]string{`Ban: strikes 2147483649 is not within 1 to 2147483648`}},
-		{"no For and no Max", limiter.Ban{After: window}, "1/1h", limiter.Reject,
+		{"no For and no Max", ban(0, 0), "1/1h", limiter.Reject,
 			[]string{"Ban: for 0s is not within 1ms to 9600h0m0s; max 0s is not within 1ms to 9600h0m0s"}},
-		{"For above Max", limiter.Ban{After: window, For: time.Hour, Max: time.Minute}, "1/1h", limiter.Reject,
+		{"For above Max", ban(time.Hour, time.Minute), "1/1h", limiter.Reject,
 			[]string{"Ban: for is above max"}},
-		{"nanoseconds", limiter.Ban{After: window, For: time.Minute + 1, Max: time.Hour}, "1/1h", limiter.Reject,
+		{"nanoseconds", ban(time.Minute+1, time.Hour), "1/1h", limiter.Reject,
 			[]string{"Ban: for 1m0.000000001s is not a whole number of microseconds"}},
-		{"a rule that waits", limiter.Ban{After: window, For: time.Minute, Max: time.Hour}, "1/1h", limiter.Wait(time.Second),
+		{"a rule that waits", ban(time.Minute, time.Hour), "1/1h", limiter.Wait(time.Second),
 			[]string{"Ban: only a rule that refuses requests can ban, and OnLimit is wait 1s"}},
-		{"a rule that degrades", limiter.Ban{After: window, For: time.Minute, Max: time.Hour}, "1/1h", limiter.Degrade,
+		{"a rule that degrades", ban(time.Minute, time.Hour), "1/1h", limiter.Degrade,
 			[]string{"Ban: only a rule that refuses requests can ban, and OnLimit is degrade"}},
-		{"leases", limiter.Ban{After: window, For: time.Minute, Max: time.Hour}, "5 concurrent ttl=1m", limiter.Reject,
+		{"leases", ban(time.Minute, time.Hour), "5 concurrent ttl=1m", limiter.Reject,
 			[]string{"Ban: a concurrency limit cannot ban, because leases have to be renewed"}},
-		{"all at once", limiter.Ban{For: time.Hour, Max: time.Minute}, "5 concurrent ttl=1m", limiter.Degrade,
-			[]string{`Ban: After is missing: it says how many refusals begin a ban, such as "20/1m fixed-window"`, "Ban: for is above max",
+		{"all at once", core.Ban{For: time.Hour, Max: time.Minute}, "5 concurrent ttl=1m", limiter.Degrade,
+			[]string{"Ban: strikes 0 is not within 1 to 2147483648; within 0s is not within 1ms to 9600h0m0s; for is above max",
 				"Ban: only a rule that refuses requests can ban, and OnLimit is degrade", "Ban: a concurrency limit cannot ban, because leases have to be renewed"}},
-		{"of a Shadow rule", limiter.Ban{}, "1/1h", limiter.Shadow, nil},
+		{"of a Shadow rule", core.Ban{}, "1/1h", limiter.Shadow, nil},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {

@@ -24,7 +24,7 @@ func ExampleRule_ban() {
 		Name:  "login",
 		Key:   keyfuncs.RemoteIP,
 		Limit: core.MustParseLimit("2/1m fixed-window"),
-		Ban:   limiter.Ban{After: core.MustParseLimit("3/5m fixed-window"), For: 10 * time.Minute, Max: 24 * time.Hour},
+		Ban:   core.MustParseBan("3/5m for 10m max 24h"),
 	}
 	l := limiter.MustNew(limiter.Config{
 		Store: memstore.MustNew(memstore.Options{Clock: func() int64 { return now.UnixMicro() }}),

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
@@ -108,7 +107,7 @@ func requestsUnder(t *testing.T, path string, action limiter.Action, text string
 	r := rule(t, "a", text)
 	r.OnLimit = action
 	if !r.Limit.Leased() && action == limiter.Reject {
-		r.Ban = limiter.Ban{After: core.MustParseLimit("2/1h fixed-window"), For: time.Minute, Max: time.Hour}
+		r.Ban = core.MustParseBan("2/1h for 1m max 1h")
 	}
 	c := limiter.Config{Store: s, Rules: []limiter.Rule{r}, OnStoreError: limiter.FailClosed,
 		Logger: slog.New(slog.NewTextHandler(&log, nil)), OnError: func(_ context.Context, err error) {

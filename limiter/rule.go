@@ -47,10 +47,15 @@ type Rule struct {
 	// OnLimit says what happens to a request over the limit; the zero value refuses it.
 	OnLimit Action
 
-	// Ban turns a key away for a while after many refusals. It needs an OnLimit that
-	// refuses, and a limit without leases; so do the limits that Override returns. A
-	// Shadow rule bans no key. Nor does it count callers whom Access lists.
-	Ban Ban
+	// Ban turns a key away for a while after many refusals, such as
+	// core.MustParseBan("20/1m for 10m max 24h"); the zero value bans no key. Only refusals by
+	// the rule itself count. A request that costs more than the limit can ever hold, or whose
+	// key is banned, is none of them. The store keeps bans with the counts of the rule, so all
+	// instances know of a ban, and a restart ends none that Redis holds.
+	//
+	// It needs an OnLimit that refuses, and a limit without leases; so do the limits that
+	// Override returns. A Shadow rule bans no key. Nor does it count callers whom Access lists.
+	Ban core.Ban
 
 	// OnStoreError says what happens when the store cannot decide under this rule;
 	// the zero value leaves that to Config.OnStoreError. If several rules apply
@@ -123,7 +128,7 @@ func (r *Rule) faults(f *fallbacks) []error {
 	if err := r.OnLimit.check(); err != nil {
 		errs = append(errs, err)
 	}
-	errs = append(errs, r.Ban.check(r)...)
+	errs = append(errs, r.checkBan()...)
 	if err := checkDenyStatus(r.DenyStatus); err != nil {
 		errs = append(errs, err)
 	}

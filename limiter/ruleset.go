@@ -135,7 +135,7 @@ func (r *activeRule) termsOf(limit core.Limit, source string) (*terms, error) {
 			return t, nil
 		}
 	}
-	if err := errors.Join(limit.Validate(), checkTTL(&limit, r.minTTL), r.Ban.checkLimit(&limit)); err != nil {
+	if err := errors.Join(limit.Validate(), checkTTL(&limit, r.minTTL), r.checkBanned(&limit)); err != nil {
 		return nil, r.ruleError(fmt.Errorf("%s: %w", source, err))
 	}
 	t := newTerms(&r.Rule, limit)
@@ -181,7 +181,7 @@ func newTerms(r *Rule, l core.Limit) *terms {
 		remaining: `"` + r.Name + `";r=`,
 	}
 	if r.OnLimit != Shadow {
-		t.take.Ban = r.Ban.op()
+		t.take.Ban = r.Ban.OrNil()
 	}
 	return t
 }

@@ -385,7 +385,7 @@ func TestWaitOfACrowdWithinAnInterval(t *testing.T) {
 func TestWaitBehindOthersCountsForABan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hard := rule(t, "hard", "1/1h fixed-window")
-		hard.Key, hard.Ban = byHeader, limiter.Ban{After: limit(t, "2/1m fixed-window"), For: 10 * time.Minute, Max: 15 * time.Minute}
+		hard.Key, hard.Ban = byHeader, core.MustParseBan("2/1m for 10m max 15m")
 		l := newLimiter(t, newTicking(), waiting(t, "smooth", "1/1s burst=1", time.Minute), hard)
 		q := newQueue(t)
 		q.send("a", l, keyed("a"), 0)

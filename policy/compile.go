@@ -107,7 +107,7 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 		return limiter.Rule{}, &FieldError{p.Name, "access", err}
 	}
 	return limiter.Rule{Name: p.Name, Limit: p.Limit, Key: key, OnLimit: action, OnStoreError: failure,
-		Ban: p.Ban.read(func(string, error) {}), Override: override, Access: access, DenyStatus: p.Access.DenyStatus}, nil
+		Ban: p.Ban, Override: override, Access: access, DenyStatus: p.Access.DenyStatus}, nil
 }
 
 // isAll reports whether the match has no condition.

@@ -28,7 +28,7 @@ func full(t testing.TB) policy.Policy {
 			Deny:  policy.Callers{Networks: []string{"192.0.2.0/24"}, Keys: []string{"mallory"}}, DenyOthers: true, DenyStatus: 429,
 		},
 		Match:   policy.Match{Methods: []string{"POST"}, Host: "*.example.com", Path: "/login/{step}"},
-		OnLimit: "reject", Ban: policy.Ban{After: "20/1m", For: "10m", Max: "24h"}, OnStoreError: "closed", Mode: policy.Shadow, Priority: -7, Version: 3,
+		OnLimit: "reject", Ban: core.MustParseBan("20/1m for 10m max 24h"), OnStoreError: "closed", Mode: policy.Shadow, Priority: -7, Version: 3,
 		CreatedBy: "ann", CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
 		UpdatedBy: "bob", UpdatedAt: time.Date(2026, 2, 2, 3, 4, 5, 0, time.UTC),
 	}
@@ -99,11 +99,7 @@ const fullJSON = `{
         "deny_status": 429
       },
       "on_limit": "reject",
-      "ban": {
-        "after": "20/1m",
-        "for": "10m",
-        "max": "24h"
-      },
+      "ban": "20/1m for 10m max 24h",
       "on_store_error": "closed",
       "mode": "shadow",
       "priority": -7,

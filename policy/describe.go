@@ -3,7 +3,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -61,13 +60,13 @@ func (p *Policy) amount() string {
 // volume returns, say, "100 requests a minute".
 func volume(l core.Limit, noun string) string {
 	n := strconv.FormatInt(l.Quota, 10) + " " + plural(l.Quota, noun)
-	switch a := l.Algorithm; {
+	switch {
 	case l.Leased():
 		return n + " at a time"
-	case a == core.CalendarWindow:
+	case l.NeedsWindows():
 		unit, _, _ := strings.Cut(l.Calendar, " ")
 		return n + " a " + unit
-	case a == core.SlidingLog || a == core.SlidingWindow:
+	case l.Rolling():
 		return n + " within any " + strings.TrimPrefix(span(l.Period), "1 ")
 	}
 	return n + " " + rate(l.Period)
@@ -135,14 +134,14 @@ func (c *Callers) count() string {
 // manner describes the limit apart from its rate.
 func manner(l core.Limit) string {
 	switch {
-	case l.Algorithm == core.CalendarWindow:
+	case l.NeedsWindows():
 		return calendar(strings.Fields(l.Calendar))
 	case l.Aligned:
 		return ", counted in windows by the clock"
-	case l.Algorithm == core.FixedWindow:
+	case l.Windowed():
 		return ", counted in windows that begin with a request"
-	case l.Algorithm == core.SlidingWindow:
-		n := int64(cmp.Or(l.Segments, core.DefaultSegments))
+	case l.SegmentCount() > 0:
+		n := int64(l.SegmentCount())
 		return fmt.Sprintf(", counted in %d %s", n, plural(n, "segment"))
 	case l.Burst == 0:
 		return ""

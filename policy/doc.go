@@ -65,10 +65,10 @@
 //	  apps: [shop]
 //	  limit: 5/1m
 //	  key: ip
-//	  ban: {after: 20/1m, for: 10m, max: 24h}
+//	  ban: 20/1m for 10m max 24h
 //
 // The key that is refused 20 times within a minute is banned for 10 minutes, and next time
-// for 20; see [Ban].
+// for 20; see core.Ban.
 //
 // # Matching
 //

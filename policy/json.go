@@ -8,13 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
 )
 
@@ -57,12 +53,12 @@ func readAll(raw []json.RawMessage) (Set, error) {
 	var errs []error
 	seen := make(map[string]bool, len(raw))
 	for i := range raw {
-		var e entry
+		var e Written
 		if err := strictly(raw[i], &e); err != nil {
 			errs = append(errs, fmt.Errorf("policy %d %q: %w", i, textform.Clip(e.Name), err))
 			continue
 		}
-		p, err := e.policy()
+		p, err := e.Policy()
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -217,166 +213,11 @@ func EncodeJSON(s Set) ([]byte, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	if err := e.Encode(map[string][]entry{"policies": entries}); err != nil {
+	if err := e.Encode(map[string][]Written{"policies": entries}); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
 	if b.Len() > MaxBytes {
 		return nil, fmt.Errorf("policy: %d bytes are more than %d", b.Len(), MaxBytes)
 	}
 	return b.Bytes(), nil
-}
-
-// entry is the written form of a policy. Its fields are texts where those of
-// Policy are values, so that all mistakes can be reported and not only the first.
-type entry struct {
-	Name         string            `json:"name" yaml:"name"`
-	Description  string            `json:"description,omitempty" yaml:"description,omitempty"`
-	Apps         []string          `json:"apps" yaml:"apps"`
-	Limit        string            `json:"limit" yaml:"limit"`
-	Plans        map[string]string `json:"plans,omitempty" yaml:"plans,omitempty"`
-	PlanBy       string            `json:"plan_by,omitempty" yaml:"plan_by,omitempty"`
-	Overrides    map[string]string `json:"overrides,omitempty" yaml:"overrides,omitempty"`
-	Key          string            `json:"key" yaml:"key"`
-	Match        *matchEntry       `json:"match,omitempty" yaml:"match,omitempty"`
-	Access       *accessEntry      `json:"access,omitempty" yaml:"access,omitempty"`
-	OnLimit      string            `json:"on_limit,omitempty" yaml:"on_limit,omitempty"`
-	Ban          *banEntry         `json:"ban,omitempty" yaml:"ban,omitempty"`
-	OnStoreError string            `json:"on_store_error,omitempty" yaml:"on_store_error,omitempty"`
-	Mode         string            `json:"mode,omitempty" yaml:"mode,omitempty"`
-	Priority     int               `json:"priority,omitempty" yaml:"priority,omitempty"`
-	Version      int64             `json:"version,omitempty" yaml:"version,omitempty"`
-	CreatedBy    string            `json:"created_by,omitempty" yaml:"created_by,omitempty"`
-	CreatedAt    string            `json:"created_at,omitempty" yaml:"created_at,omitempty"`
-	UpdatedBy    string            `json:"updated_by,omitempty" yaml:"updated_by,omitempty"`
-	UpdatedAt    string            `json:"updated_at,omitempty" yaml:"updated_at,omitempty"`
-}
-
-type (
-	matchEntry  Match
-	accessEntry Access
-	banEntry    Ban
-)
-
-// entryOf returns the written form of a valid policy.
-func entryOf(p *Policy) entry {
-	e := entry{
-		Name: p.Name, Description: p.Description, Apps: p.Apps, Limit: p.Limit.String(), Key: p.Key,
-		PlanBy: p.PlanBy, OnLimit: p.OnLimit, OnStoreError: p.OnStoreError, Priority: p.Priority, Version: p.Version,
-		CreatedBy: p.CreatedBy, CreatedAt: timeText(p.CreatedAt),
-		UpdatedBy: p.UpdatedBy, UpdatedAt: timeText(p.UpdatedAt),
-	}
-	if !p.Match.isAll() {
-		m := matchEntry(p.Match)
-		e.Match = &m
-	}
-	if !p.Access.isZero() {
-		a := accessEntry(p.Access)
-		e.Access = &a
-	}
-	if p.Ban != (Ban{}) {
-		b := banEntry(p.Ban)
-		e.Ban = &b
-	}
-	e.Plans, e.Overrides = textsOf(p.Plans), textsOf(p.Overrides)
-	if p.Mode != Enforce {
-		e.Mode = p.Mode.String()
-	}
-	return e
-}
-
-// policy reads the entry. Its error joins a [*FieldError] for every mistake.
-func (e *entry) policy() (Policy, error) {
-	p := Policy{
-		Name: e.Name, Description: e.Description, Apps: e.Apps, Key: e.Key,
-		PlanBy: e.PlanBy, OnLimit: e.OnLimit, OnStoreError: e.OnStoreError, Priority: e.Priority, Version: e.Version,
-		CreatedBy: e.CreatedBy, UpdatedBy: e.UpdatedBy,
-	}
-	if e.Match != nil {
-		p.Match = Match(*e.Match)
-	}
-	if e.Access != nil {
-		p.Access = Access(*e.Access)
-	}
-	unread := map[string]bool{}
-	var errs []error
-	note := func(field string, err error) {
-		if err != nil {
-			unread[field] = true
-			errs = append(errs, &FieldError{e.Name, field, err})
-		}
-	}
-	var err error
-	p.Limit, err = core.ParseLimit(e.Limit)
-	note("limit", err)
-	p.Plans = readLimits(e.Plans, func(name string, _ int, err error) { note("plans."+textform.Clip(name), err) })
-	p.Overrides = readLimits(e.Overrides, func(key string, i int, err error) { note(OverrideField(e.Key, key, i), err) })
-	if e.Ban != nil {
-		if p.Ban = Ban(*e.Ban); p.Ban == (Ban{}) {
-			note("ban", errors.New("it is empty; it needs after, for and max"))
-		}
-	}
-	note("mode", p.Mode.UnmarshalText([]byte(e.Mode)))
-	p.CreatedAt, err = parseTime(e.CreatedAt)
-	note("created_at", err)
-	p.UpdatedAt, err = parseTime(e.UpdatedAt)
-	note("updated_at", err)
-	for _, fault := range p.faults() {
-		if !unread[fault.Field] {
-			errs = append(errs, fault)
-		}
-	}
-	return p, errors.Join(errs...)
-}
-
-// textsOf returns the texts of limits, or nil for none.
-func textsOf(limits map[string]core.Limit) map[string]string {
-	if len(limits) == 0 {
-		return nil
-	}
-	texts := make(map[string]string, len(limits))
-	for name, limit := range limits {
-		texts[name] = limit.String()
-	}
-	return texts
-}
-
-// readLimits reads the texts of limits, and notes the mistakes in the i-th by name.
-func readLimits(texts map[string]string, note func(name string, i int, err error)) map[string]core.Limit {
-	if texts == nil {
-		return nil
-	}
-	limits := make(map[string]core.Limit, len(texts))
-	for i, name := range slices.Sorted(maps.Keys(texts)) {
-		var err error
-		limits[name], err = core.ParseLimit(texts[name])
-		note(name, i, err)
-	}
-	return limits
-}
-
-// checkTime refuses times that RFC 3339 cannot express.
-func checkTime(t time.Time) error {
-	if y := t.UTC().Year(); y < 1 || y > 9999 {
-		return fmt.Errorf("the year %d is not within 1 to 9999", y)
-	}
-	return nil
-}
-
-// timeText returns t in UTC, or "" for the zero time.
-func timeText(t time.Time) string {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339Nano)
-}
-
-func parseTime(s string) (time.Time, error) {
-	if s == "" {
-		return time.Time{}, nil
-	}
-	t, err := time.Parse(time.RFC3339Nano, s)
-	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is not a time such as 2026-01-31T12:00:00Z", textform.Clip(s))
-	}
-	return t.UTC(), nil
 }

@@ -59,9 +59,10 @@ type Policy struct {
 	// "wait" and the longest wait, as in "wait 500ms"; "" means "reject".
 	OnLimit string `json:"on_limit,omitempty" yaml:"on_limit,omitempty"`
 
-	// Ban turns a key away after many refusals. It needs an OnLimit that refuses, and a
-	// limit without leases.
-	Ban Ban `json:"ban,omitzero" yaml:"ban,omitempty"`
+	// Ban turns a key away for a while after many refusals; the zero value bans no key. It
+	// needs an OnLimit that refuses, and a limit without leases. In Shadow mode a policy
+	// bans no key.
+	Ban core.Ban `json:"ban,omitzero" yaml:"ban,omitempty"`
 
 	// OnStoreError is the failure mode for a request that the store cannot decide:
 	// "open", "closed" or "local"; "" means the limiter's own.

@@ -82,14 +82,14 @@ func (s Set) Rule(app, name string, bindings Bindings) (limiter.Rule, error) {
 }
 
 // entries returns the written form of the policies, ordered by name.
-func (s Set) entries() ([]entry, error) {
+func (s Set) entries() ([]Written, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	entries := make([]entry, len(s))
+	entries := make([]Written, len(s))
 	for i := range s {
-		entries[i] = entryOf(&s[i])
+		entries[i] = WrittenOf(&s[i])
 	}
-	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(entries, func(a, b Written) int { return cmp.Compare(a.Name, b.Name) })
 	return entries, nil
 }

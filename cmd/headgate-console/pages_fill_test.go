@@ -125,7 +125,7 @@ func (b *big) people() {
 			Description: fmt.Sprintf("Resource %d", i),
 			Match:       policy.Match{Path: fmt.Sprintf("/p/%05d", i)}, Mode: []policy.Mode{policy.Enforce, policy.Shadow}[i/manyApps%2]}
 		if i%50 == 0 {
-			p.Ban = policy.Ban{After: "5/1m", For: "1m", Max: "1h"}
+			p.Ban = core.MustParseBan("5/1m for 1m max 1h")
 		}
 		set = append(set, p)
 	}

@@ -23,9 +23,9 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/collector"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/jsonapi"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/server"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/observe/prom"
 	"github.com/headgate/headgate/policy/policyyaml"
 )
@@ -76,7 +76,7 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 		return nil
 	}
 	logger := newLogger(c, w)
-	events := everyminute.New(logger)
+	events := quietlog.New(logger)
 	defer events.Close()
 	redis.SetLogger(redisLog{events})
 	if c.Certificate != nil {
@@ -128,14 +128,14 @@ type gateway struct {
 	health  *server.Health
 	metrics *prometheus.Registry // nil without an admin port
 	logger  *slog.Logger
-	events  *everyminute.Log
+	events  *quietlog.Log
 	ports   []server.Port
 	closers []func()
 	example bool // the policies are those of the example
 }
 
 // open opens the engine and all ports that the configuration names.
-func open(ctx context.Context, c config.Config, logger *slog.Logger, events *everyminute.Log) (*gateway, error) {
+func open(ctx context.Context, c config.Config, logger *slog.Logger, events *quietlog.Log) (*gateway, error) {
 	g := &gateway{config: c, logger: logger, events: events}
 	var err error
 	if g.callers, err = callers.New(c.Callers); err != nil {

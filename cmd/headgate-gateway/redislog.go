@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
+	"github.com/headgate/headgate/internal/quietlog"
 )
 
 // redisLog receives what the client of Redis says, such as a line for each connection that
 // it cannot make.
-type redisLog struct{ events *everyminute.Log }
+type redisLog struct{ events *quietlog.Log }
 
 // Printf implements the logging interface of go-redis.
 func (l redisLog) Printf(_ context.Context, format string, v ...any) {

@@ -13,7 +13,6 @@ import (
 	"log"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -28,7 +27,7 @@ func main() { log.Fatal(http.ListenAndServe("127.0.0.1:8080", handler())) }
 func handler() http.Handler {
 	succeeded := func(status int) bool { return status == http.StatusOK }
 	account := echomw.Key(func(c echo.Context) (string, bool) { return c.Get("account").(string), true })
-	ban := limiter.Ban{After: core.MustParseLimit("20/15m fixed-window"), For: time.Hour, Max: 24 * time.Hour}
+	ban := core.MustParseBan("20/15m for 1h max 24h")
 	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
 		{Name: "account", Key: account, Limit: core.MustParseLimit("5/15m sliding-log"), RefundIf: succeeded},
 		{Name: "address", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("20/15m sliding-log"), RefundIf: succeeded, Ban: ban},

@@ -46,7 +46,7 @@ func TestRefusalOf(t *testing.T) {
 	const second = time.Second
 	rule := limiter.Rule{Name: "a", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("1/90500ms fixed-window")}
 	banning, costly, closed := rule, rule, rule
-	banning.Ban = limiter.Ban{After: core.MustParseLimit("1/1m fixed-window"), For: time.Hour, Max: time.Hour}
+	banning.Ban = core.MustParseBan("1/1m for 1h max 1h")
 	costly.Cost = func(core.Request) int64 { return 2 }
 	closed.Access = keyfuncs.MustAccess(keyfuncs.Lists{Deny: keyfuncs.Callers{Networks: []string{"192.0.2.1"}}})
 	failing := rule

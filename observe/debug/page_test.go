@@ -297,7 +297,7 @@ func text(t *testing.T, body string) string {
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, login := rules("2/1h burst=2")[0], limiter.Rule{Name: "login", Limit: core.MustParseLimit("1/1h fixed-window"),
-			Ban: limiter.Ban{After: core.MustParseLimit("3/5m fixed-window"), For: time.Minute, Max: time.Hour}, OnStoreError: limiter.FailClosed}
+			Ban: core.MustParseBan("3/5m for 1m max 1h"), OnStoreError: limiter.FailClosed}
 		l, err := limiter.New(limiter.Config{Top: 2, Rules: []limiter.Rule{api, login}, MaxWaiters: 7, Logger: discard})
 		if err != nil {
 			t.Fatal(err)

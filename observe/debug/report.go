@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/observe/topkeys"
@@ -238,11 +239,11 @@ func ruleOf(st *limiter.RuleStatus) Rule {
 }
 
 // banOf returns a ban in words.
-func banOf(b limiter.Ban) string {
-	if b == (limiter.Ban{}) {
+func banOf(b core.Ban) string {
+	if b == (core.Ban{}) {
 		return ""
 	}
-	return fmt.Sprintf("after %d refusals within %v, for %v, at most %v", b.After.Quota, b.After.Period, b.For, b.Max)
+	return fmt.Sprintf("after %d refusals within %v, for %v, at most %v", b.Strikes, b.Within, b.For, b.Max)
 }
 
 func keysOf(s topkeys.Summary) Keys {

@@ -15,10 +15,10 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/observe/events"
 )
 
@@ -52,8 +52,8 @@ type Log struct {
 	logged [events.Verdicts]bool
 
 	mu     sync.RWMutex
-	kinds  map[kind]*count
-	closed bool
+	kinds  map[kind]*quietlog.Repeats // guarded by mu
+	closed bool                       // guarded by mu
 }
 
 // kind is what a line is about.
@@ -62,20 +62,11 @@ type kind struct {
 	verdict events.Verdict
 }
 
-// count counts the requests of a kind since the last line.
-type count struct {
-	kind
-	since atomic.Int64
-
-	mu    sync.Mutex
-	timer *time.Timer // nil if the next request is logged at once
-}
-
 var _ events.Observer = (*Log)(nil)
 
 // New returns a log. An error names every mistake in the options.
 func New(o Options) (*Log, error) {
-	l := &Log{logger: o.Logger, every: cmp.Or(o.Every, defaultEvery), kinds: map[kind]*count{}}
+	l := &Log{logger: o.Logger, every: cmp.Or(o.Every, defaultEvery), kinds: map[kind]*quietlog.Repeats{}}
 	var errs []error
 	if l.every < time.Second {
 		errs = append(errs, fmt.Errorf("eventlog: Every is %s; want at least 1s, or 0 for %s", o.Every, defaultEvery))
@@ -123,53 +114,36 @@ func (l *Log) Observe(ctx context.Context, r *events.Request) {
 
 // note counts a request of the kind, and reports whether it is logged at once.
 func (l *Log) note(k kind) bool {
-	c := l.of(k)
-	if c == nil || c.since.Add(1) > 1 {
-		return false // the timer runs, or one who counts has yet to start it
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.timer != nil {
-		return false
-	}
-	c.since.Add(-1)
-	c.timer = time.AfterFunc(l.every, func() { l.report(c) })
-	return true
+	r := l.of(k)
+	return r != nil && r.Add()
 }
 
-// of returns the count of the kind, or nil after Close.
-func (l *Log) of(k kind) *count {
+// of returns what counts the kind, or nil after Close.
+func (l *Log) of(k kind) *quietlog.Repeats {
 	l.mu.RLock()
-	c, closed := l.kinds[k], l.closed
+	r, closed := l.kinds[k], l.closed
 	l.mu.RUnlock()
-	if c != nil || closed {
-		return c
+	if r != nil || closed {
+		return r
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.kinds) >= maxKinds {
 		k.rule = ""
 	}
-	if c = l.kinds[k]; c == nil && !l.closed {
-		c = &count{kind: kind{strings.Clone(k.rule), k.verdict}}
-		l.kinds[c.kind] = c
+	if r = l.kinds[k]; r == nil && !l.closed {
+		k.rule = strings.Clone(k.rule)
+		r = quietlog.NewRepeats(l.every, func(n int64) { l.report(k, n) })
+		l.kinds[k] = r
 	}
-	return c
+	return r
 }
 
-// report logs how many requests there were since the last line, and goes on until there are
-// none.
-func (l *Log) report(c *count) {
-	c.mu.Lock()
-	n := c.since.Swap(0)
-	if n > 0 && c.timer != nil {
-		c.timer.Reset(l.every)
-	} else {
-		c.timer = nil
-	}
-	c.mu.Unlock()
+// report logs how many requests there were since the last line, unless there were none.
+func (l *Log) report(k kind, n int64) {
 	if n > 0 {
-		l.write(context.Background(), c.kind, slog.Int64("times", n), slog.Duration("within", l.every))
+		l.write(context.Background(), k, slog.Int64("times", n), slog.Duration("within", l.every))
 	}
 }
 
@@ -179,14 +153,9 @@ func (l *Log) Close() error {
 	kinds := l.kinds
 	l.kinds, l.closed = nil, true
 	l.mu.Unlock()
-	for _, c := range kinds {
-		c.mu.Lock()
-		if c.timer != nil {
-			c.timer.Stop()
-			c.timer = nil
-		}
-		c.mu.Unlock()
-		l.report(c)
+
+	for _, r := range kinds {
+		r.Close()
 	}
 	return nil
 }

@@ -6,8 +6,8 @@
 //   - the follower of the policies
 //   - the counts that the page shows
 //
-// A service that needs other parts can put them together itself, with the packages
-// that this one imports.
+// A program with several limiters over one store has OpenStack. A service that needs other
+// parts can put them together itself, with the packages that this one imports.
 package managed
 
 import (
@@ -24,7 +24,6 @@ import (
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
-	"github.com/headgate/headgate/policy/stats"
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/redisstore"
@@ -128,27 +127,27 @@ func (o *Options) limiterFaults() error {
 }
 
 func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Options) error {
-	prefix := cmp.Or(o.Store.Prefix, redisstore.DefaultPrefix)
 	if o.Source == nil {
-		published, err := redissource.New(client, redissource.Options{Prefix: prefix, Clock: o.Clock})
+		published, err := redissource.New(client, redissource.Options{
+			Prefix: cmp.Or(o.Store.Prefix, redisstore.DefaultPrefix), Clock: o.Clock,
+		})
 		if err != nil {
 			return err
 		}
 		o.Source = published
 	}
-	recorder, err := stats.New(client, stats.Options{
-		App: o.App, Prefix: prefix, Clock: o.Clock, Logger: o.Limiter.Logger,
+
+	// The policies of one prefix have different names, so their counts are apart.
+	stack, err := OpenStack(client, StackOptions{
+		Apps: []string{o.App}, Store: o.Store, Expected: o.Expected, Clock: o.Clock, Logger: o.Limiter.Logger,
 	})
 	if err != nil {
 		return err
 	}
-	l.parts = append(l.parts, recorder)
-	o.Store.Prefix = prefix // the policies of one prefix have different names, so their counts are apart
-	store, err := l.store(client, o, prefix)
-	if err != nil {
-		return err
-	}
-	o.Limiter.Store, o.Limiter.Observer = store, events.Join(recorder, o.Limiter.Observer)
+	l.parts = append(l.parts, stack)
+
+	recorder := stack.Recorder(o.App)
+	o.Limiter.Store, o.Limiter.Observer = stack.Store, events.Join(recorder, o.Limiter.Observer)
 	if l.Limiter, err = limiter.New(o.Limiter); err != nil {
 		return err
 	}
@@ -156,6 +155,7 @@ func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Opti
 	if o.Limiter.Top > 0 {
 		recorder.PublishTop(l.Limiter.TopKeys)
 	}
+
 	if l.Follower, err = policy.Follow(ctx, l.Limiter, o.App, o.Bindings, o.Source, o.Follow); err != nil {
 		return err
 	}
@@ -163,42 +163,11 @@ func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Opti
 	return nil
 }
 
-// store opens the store in Redis with its fallback in memory.
-func (l *Limits) store(client redis.UniversalClient, o *Options, prefix string) (*failover.Store, error) {
-	primary, err := redisstore.New(client, o.Store)
-	if err != nil {
-		return nil, err
-	}
-	instances, err := failover.NewInstances(client, failover.InstancesOptions{
-		Prefix: prefix + o.App + ":", Expected: o.Expected, Logger: o.Limiter.Logger,
-	})
-	if err != nil {
-		return nil, err
-	}
-	l.parts = append(l.parts, instances)
-	store, err := failover.New(primary, failover.Options{
-		Fallback: memstore.MustNew(memstore.Options{Logger: o.Limiter.Logger}), Instances: instances.Live, Ignore: aboutKey, Logger: o.Limiter.Logger,
-	})
-	if err != nil {
-		return nil, err
-	}
-	l.parts = append(l.parts, store)
-	return store, nil
-}
-
-// aboutKey reports whether an error is about the value of a key, and says nothing about Redis.
-func aboutKey(err error) bool {
-	return errors.Is(err, redisstore.ErrUnreadable) || errors.Is(err, redisstore.ErrFormat)
-}
-
 // Close ends all parts, the last opened first. The policies are followed no longer,
 // waiting requests are refused, and the last counts are written. It returns the error
 // of that write, and may be called again.
 func (l *Limits) Close() error {
-	var errs []error
-	for i := len(l.parts) - 1; i >= 0; i-- {
-		errs = append(errs, l.parts[i].Close())
-	}
+	err := closeAll(l.parts)
 	l.parts = nil
-	return errors.Join(errs...)
+	return err
 }

@@ -1,139 +1,103 @@
 package policyyaml
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
-	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
 // Encode writes a valid set as YAML, ordered by name, so that equal sets have equal
 // texts. [Decode] reads it.
 func Encode(s policy.Set) ([]byte, error) {
-	if err := s.Validate(); err != nil {
-		return nil, err
-	}
 	if len(s) == 0 {
 		return []byte("policies: []\n"), nil
 	}
-	sorted := slices.SortedFunc(slices.Values(s), func(a, b policy.Policy) int { return cmp.Compare(a.Name, b.Name) })
-	w := writer{[]byte("policies:\n")}
-	for i := range sorted {
-		if w.policy(&sorted[i]); len(w.text) > MaxBytes {
-			return nil, fmt.Errorf("policy: they take more than %d bytes", MaxBytes)
-		}
+	text, err := policy.EncodeJSON(s)
+	if err != nil {
+		return nil, err
+	}
+
+	w := writer{json.NewDecoder(bytes.NewReader(text)), nil}
+	w.json.UseNumber()
+	if _, err = w.json.Token(); err == nil {
+		err = w.fields("", false)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	if len(w.text) > MaxBytes {
+		return nil, fmt.Errorf("policy: they take more than %d bytes", MaxBytes)
 	}
 	return w.text, nil
 }
 
-// writer writes YAML in block style, and quotes texts that a reader could take for
-// another type.
-type writer struct{ text []byte }
-
-func (w *writer) policy(p *policy.Policy) {
-	w.field("- name", p.Name)
-	w.field("  description", p.Description)
-	w.list("  apps", p.Apps)
-	w.field("  limit", p.Limit.String())
-	w.limits("  plans", p.Plans)
-	w.field("  plan_by", p.PlanBy)
-	w.limits("  overrides", p.Overrides)
-	w.field("  key", p.Key)
-	if m := p.Match; len(m.Methods) > 0 || m.Host != "" || m.Path != "" {
-		w.text = append(w.text, "  match:\n"...)
-		w.list("    methods", m.Methods)
-		w.field("    host", m.Host)
-		w.field("    path", m.Path)
-	}
-	w.access(&p.Access)
-	w.field("  on_limit", p.OnLimit)
-	if p.Ban != (policy.Ban{}) {
-		w.text = append(w.text, "  ban:\n"...)
-		w.field("    after", p.Ban.After)
-		w.field("    for", p.Ban.For)
-		w.field("    max", p.Ban.Max)
-	}
-	w.field("  on_store_error", p.OnStoreError)
-	if p.Mode != policy.Enforce {
-		w.field("  mode", p.Mode.String())
-	}
-	w.number("  priority", int64(p.Priority))
-	w.number("  version", p.Version)
-	w.field("  created_by", p.CreatedBy)
-	w.instant("  created_at", p.CreatedAt)
-	w.field("  updated_by", p.UpdatedBy)
-	w.instant("  updated_at", p.UpdatedAt)
+// writer turns the JSON of a set, in which no object and no list is empty, into YAML in block
+// style. It quotes texts that a reader could take for another type.
+type writer struct {
+	json *json.Decoder
+	text []byte
 }
 
-func (w *writer) access(a *policy.Access) {
-	from := len(w.text)
-	w.text = append(w.text, "  access:\n"...)
-	head := len(w.text)
-	w.callers("    allow", &a.Allow)
-	w.callers("    deny", &a.Deny)
-	if a.DenyOthers {
-		w.text = append(w.text, "    deny_others: true\n"...)
+// fields writes the rest of an object, each field in a line of its own, except that the first
+// one stands where the text ends if it is inLine.
+func (w *writer) fields(indent string, inLine bool) error {
+	for ; w.json.More(); inLine = false {
+		name, err := w.json.Token()
+		if err != nil {
+			return err
+		}
+		if !inLine {
+			w.text = append(w.text, indent...)
+		}
+		w.text = append(append(w.text, scalar(name.(string))...), ':') // JSON has no other names
+		if err := w.value(indent); err != nil {
+			return err
+		}
 	}
-	w.number("    deny_status", int64(a.DenyStatus))
-	if len(w.text) == head {
-		w.text = w.text[:from]
-	}
+	_, err := w.json.Token()
+	return err
 }
 
-func (w *writer) callers(name string, c *policy.Callers) {
-	if len(c.Networks)+len(c.Keys) > 0 {
-		w.text = append(append(w.text, name...), ":\n"...)
-		w.list("      networks", c.Networks)
-		w.list("      keys", c.Keys)
+// value writes the value of a field that stands at the indent.
+func (w *writer) value(indent string) error {
+	t, err := w.json.Token()
+	switch {
+	case err != nil:
+		return err
+	case t == json.Delim('{'):
+		w.text = append(w.text, '\n')
+		return w.fields(indent+"  ", false)
+	case t != json.Delim('['):
+		w.text = append(w.text, ' ')
+		w.leaf(t)
+		return nil
 	}
+
+	w.text = append(w.text, '\n')
+	for w.json.More() {
+		if t, err = w.json.Token(); err != nil {
+			return err
+		}
+		w.text = append(append(w.text, indent...), "- "...)
+		if t != json.Delim('{') {
+			w.leaf(t)
+		} else if err := w.fields(indent+"  ", true); err != nil {
+			return err
+		}
+	}
+	_, err = w.json.Token()
+	return err
 }
 
-// limits writes a table of limits.
-func (w *writer) limits(name string, limits map[string]core.Limit) {
-	if len(limits) == 0 {
-		return
+// leaf ends a line with a text, a number or a truth value.
+func (w *writer) leaf(t json.Token) {
+	if s, ok := t.(string); ok {
+		t = scalar(s)
 	}
-	w.text = append(append(w.text, name...), ":\n"...)
-	for _, key := range slices.Sorted(maps.Keys(limits)) {
-		w.field("    "+scalar(key), limits[key].String())
-	}
-}
-
-// field writes a text, unless it is empty.
-func (w *writer) field(name, value string) {
-	if value != "" {
-		w.text = fmt.Appendf(w.text, "%s: %s\n", name, scalar(value))
-	}
-}
-
-// instant writes t in UTC, unless it is the zero time.
-func (w *writer) instant(name string, t time.Time) {
-	if !t.IsZero() {
-		w.field(name, t.UTC().Format(time.RFC3339Nano))
-	}
-}
-
-func (w *writer) number(name string, n int64) {
-	if n != 0 {
-		w.text = fmt.Appendf(w.text, "%s: %d\n", name, n)
-	}
-}
-
-func (w *writer) list(name string, values []string) {
-	if len(values) == 0 {
-		return
-	}
-	indent := name[:len(name)-len(strings.TrimLeft(name, " "))]
-	w.text = append(append(w.text, name...), ":\n"...)
-	for _, v := range values {
-		w.text = fmt.Appendf(w.text, "%s- %s\n", indent, scalar(v))
-	}
+	w.text = fmt.Appendln(w.text, t)
 }
 
 // scalar returns the text unquoted if every version of YAML reads it as a text,

@@ -25,10 +25,7 @@ const fullYAML = `policies:
     - POST
     host: "*.example.com"
     path: /login/{step}
-  ban:
-    after: 20/1m
-    for: "10m"
-    max: "24h"
+  ban: 20/1m for 10m max 24h
   on_store_error: closed
   mode: shadow
   priority: -7

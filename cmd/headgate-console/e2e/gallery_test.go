@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
@@ -71,7 +72,7 @@ func (h *house) exhibit(first string) {
 	h.must(err)
 	h.must(h.s.DeletePolicy(h.ctx, h.admin.Saying("replaced by search"), "old-search", 1))
 	h.edit("login", "support says that 5 are too few on Mondays", func(p *policy.Policy) { p.Limit = h.limit("10/1m sliding-log") })
-	h.edit("login", "", func(p *policy.Policy) { p.Ban = policy.Ban{After: "20/1m", For: "30m", Max: "24h"} })
+	h.edit("login", "", func(p *policy.Policy) { p.Ban = core.MustParseBan("20/1m for 30m max 24h") })
 	p, err := h.s.Policy(h.ctx, ada, "login")
 	h.must(err)
 	p.Limit = h.limit("5/1m sliding-log")

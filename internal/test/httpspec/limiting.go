@@ -182,7 +182,7 @@ func shadow(b *bench) {
 // ban ends earlier if it is lifted.
 func banned(b *bench) {
 	r := b.rule("a", "1/10s fixed-window")
-	r.Ban = limiter.Ban{After: core.MustParseLimit("2/1m fixed-window"), For: 90 * time.Second, Max: 100 * time.Second}
+	r.Ban = core.MustParseBan("2/1m for 90s max 100s")
 	l := b.limiter(r)
 	b.serve(App{Limiter: l})
 	ok, second := Text(200, "ok"), time.Second

@@ -39,7 +39,7 @@ var order = map[string][]string{
 	"keyfuncs":         {"core", "internal/textform"},
 	"llmusage":         {},
 	"observe/events":   {"core", "internal/textform"},
-	"observe/eventlog": {"core", "observe/events"},
+	"observe/eventlog": {"core", "observe/events", "internal/quietlog"},
 	"limiter": {"core", "observe/events", "keyfuncs", "observe/topkeys", "store/memstore",
 		"internal/textform", "internal/waitline"},
 	"observe/topkeys": {},
@@ -86,6 +86,7 @@ var order = map[string][]string{
 	"policy/internal/*": {"github.com/redis/go-redis/v9"},
 
 	"internal/textform":         {},
+	"internal/quietlog":         {},
 	"internal/waitline":         {"core"},
 	"internal/rpc":              {"core", "limiter"},
 	"internal/exchange":         {"limiter"},
@@ -111,7 +112,7 @@ var exceptions = map[string][]string{
 		"store/redisstore", "github.com/redis/go-redis/v9"},
 	"policy/stats": {"core", "observe/events", "limiter", "policy", "policy/internal/*",
 		"observe/topkeys", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
-	"policy/policyyaml": {"core", "policy", "internal/textform", "github.com/goccy/go-yaml",
+	"policy/policyyaml": {"policy", "internal/textform", "github.com/goccy/go-yaml",
 		"github.com/goccy/go-yaml/*"},
 }
 

@@ -163,7 +163,7 @@ func degraded(b *bench) {
 // ban ends earlier if it is lifted.
 func banned(b *bench) {
 	r := b.rule("a", "1/10s fixed-window")
-	r.Ban = limiter.Ban{After: core.MustParseLimit("2/1m fixed-window"), For: 90 * second, Max: 100 * second}
+	r.Ban = core.MustParseBan("2/1m for 90s max 100s")
 	l := b.limiter(r)
 	b.serve(App{Limiter: l})
 	ok := text("ok")

@@ -155,7 +155,7 @@ func (p *play) limits() {
 	p.take(l, "mallory", 1, events.Denied)
 
 	l = p.open(limiter.Config{Rules: []limiter.Rule{{Name: "abuse", Limit: limit("1/1h fixed-window"),
-		Ban: limiter.Ban{After: limit("1/1m fixed-window"), For: time.Hour, Max: time.Hour}}}})
+		Ban: core.MustParseBan("1/1m for 1h max 1h")}}})
 	for _, key := range []string{"ann", "bob", "carol"} {
 		p.take(l, key, 1, events.Allowed)
 		p.take(l, key, 1, events.Banned)

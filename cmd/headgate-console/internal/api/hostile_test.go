@@ -90,7 +90,7 @@ func textFields() []textField {
 		{"match.path", "{" + rest + `,"match":{"path":`, "}}", []string{"match", "path"}},
 		{"on_limit", "{" + rest + `,"on_limit":`, "}", []string{"on_limit"}},
 		{"on_store_error", "{" + rest + `,"on_store_error":`, "}", []string{"on_store_error"}},
-		{"ban.after", "{" + rest + `,"ban":{"for":"10m","max":"24h","after":`, "}}", []string{"ban", "after"}},
+		{"ban", "{" + rest + `,"ban":`, "}", []string{"ban"}},
 		{"mode", "{" + rest + `,"mode":`, "}", []string{"mode"}},
 	}
 }

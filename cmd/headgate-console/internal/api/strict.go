@@ -8,6 +8,7 @@ import (
 	"io"
 	"reflect"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -114,8 +115,10 @@ func fill(b []byte, into reflect.Value, prefix string) (list []fault) {
 		return []fault{{Field: clip(prefix), Message: "it is not a JSON object"}}
 	}
 	fields := map[string]reflect.Value{}
-	for i := range into.NumField() {
-		fields[into.Type().Field(i).Tag.Get("json")] = into.Field(i)
+	for _, f := range reflect.VisibleFields(into.Type()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); !f.Anonymous {
+			fields[name] = into.FieldByIndex(f.Index)
+		}
 	}
 	for _, key := range sortedKeys(object) {
 		name, f := join(prefix, key), fields[key]

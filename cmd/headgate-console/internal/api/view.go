@@ -1,37 +1,21 @@
 package api
 
 import (
-	"time"
-
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
-// policyView is a policy in an answer. In a history it has no version and no authors
-// and times of changes.
+// policyView is a policy in an answer: its written form, of which some fields are there also if
+// they are empty. In a history it has no version and no authors and times of changes.
 type policyView struct {
-	Name         string            `json:"name"`
-	Description  string            `json:"description"`
-	Apps         []string          `json:"apps"`
-	Limit        string            `json:"limit"`
-	Plans        map[string]string `json:"plans,omitempty"`
-	PlanBy       string            `json:"plan_by,omitempty"`
-	Overrides    map[string]string `json:"overrides,omitempty"`
-	Key          string            `json:"key"`
-	Match        matchView         `json:"match"`
-	Access       policy.Access     `json:"access,omitzero"`
-	OnLimit      string            `json:"on_limit"`
-	Ban          policy.Ban        `json:"ban,omitzero"`
-	OnStoreError string            `json:"on_store_error"`
-	Mode         string            `json:"mode"`
-	Priority     int               `json:"priority"`
-	Sentence     string            `json:"sentence"`
-	Version      int64             `json:"version,omitempty"`
-	CreatedBy    string            `json:"created_by,omitempty"`
-	CreatedAt    time.Time         `json:"created_at,omitzero"`
-	UpdatedBy    string            `json:"updated_by,omitempty"`
-	UpdatedAt    time.Time         `json:"updated_at,omitzero"`
+	policy.Written
+	Description  string    `json:"description"`
+	Match        matchView `json:"match"`
+	OnLimit      string    `json:"on_limit"`
+	OnStoreError string    `json:"on_store_error"`
+	Mode         string    `json:"mode"`
+	Priority     int       `json:"priority"`
+	Sentence     string    `json:"sentence"`
 }
 
 type matchView struct {
@@ -41,23 +25,12 @@ type matchView struct {
 }
 
 func viewOf(p policy.Policy) policyView {
-	return policyView{
-		Name: p.Name, Description: p.Description, Apps: list(p.Apps), Limit: p.Limit.String(), Key: p.Key,
-		Plans: textsOf(p.Plans), PlanBy: p.PlanBy, Overrides: textsOf(p.Overrides), Access: p.Access,
-		Match:   matchView{list(p.Match.Methods), p.Match.Host, p.Match.Path},
-		OnLimit: p.OnLimit, Ban: p.Ban, OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: p.Priority,
-		Sentence: p.Describe(), Version: p.Version,
-		CreatedBy: p.CreatedBy, CreatedAt: p.CreatedAt, UpdatedBy: p.UpdatedBy, UpdatedAt: p.UpdatedAt,
+	v := policyView{
+		Written: policy.WrittenOf(&p), Description: p.Description, Match: matchView{list(p.Match.Methods), p.Match.Host, p.Match.Path},
+		OnLimit: p.OnLimit, OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: p.Priority, Sentence: p.Describe(),
 	}
-}
-
-// textsOf returns the texts of limits.
-func textsOf(limits map[string]core.Limit) map[string]string {
-	texts := make(map[string]string, len(limits))
-	for name, l := range limits {
-		texts[name] = l.String()
-	}
-	return texts
+	v.Apps = list(v.Apps)
+	return v
 }
 
 // viewOrNull returns the view of a policy, or nil, which JSON writes as null.

@@ -41,7 +41,7 @@ func follow(l core.Limit) (course, error) {
 	if err := l.Validate(); err != nil {
 		return course{}, err
 	}
-	if l.Algorithm == core.CalendarWindow {
+	if l.NeedsWindows() {
 		l = even(l)
 	}
 	c := course{span: periods * l.Period}
@@ -58,7 +58,9 @@ func follow(l core.Limit) (course, error) {
 func even(l core.Limit) core.Limit {
 	days := map[string]time.Duration{"day": 1, "week": 7, "month": 28, "year": 365}
 	unit, _, _ := strings.Cut(l.Calendar, " ")
-	return core.Limit{Algorithm: core.FixedWindow, Aligned: true, Quota: l.Quota, Debt: l.Debt, Period: days[unit] * 24 * time.Hour}
+	windows := core.MustParseLimit("1/1d fixed-window aligned")
+	windows.Quota, windows.Debt, windows.Period = l.Quota, l.Debt, days[unit]*24*time.Hour
+	return windows
 }
 
 // simulate takes all units as soon as they are available.

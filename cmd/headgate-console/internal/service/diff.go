@@ -40,7 +40,7 @@ var fields = []field{
 	{"match.path", func(p *policy.Policy) string { return p.Match.Path }, func(p, from *policy.Policy) { p.Match.Path = from.Match.Path }},
 	{"access", accessText, func(p, from *policy.Policy) { p.Access = from.Access }},
 	{"on_limit", func(p *policy.Policy) string { return p.OnLimit }, func(p, from *policy.Policy) { p.OnLimit = from.OnLimit }},
-	{"ban", banText, func(p, from *policy.Policy) { p.Ban = from.Ban }},
+	{"ban", func(p *policy.Policy) string { return p.Ban.String() }, func(p, from *policy.Policy) { p.Ban = from.Ban }},
 	{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError }, func(p, from *policy.Policy) { p.OnStoreError = from.OnStoreError }},
 	{"mode", modeText, func(p, from *policy.Policy) { p.Mode = from.Mode }},
 	{"priority", priorityText, func(p, from *policy.Policy) { p.Priority = from.Priority }},
@@ -88,14 +88,6 @@ func accessText(p *policy.Policy) string {
 		parts = append(parts, "status "+strconv.Itoa(a.DenyStatus))
 	}
 	return strings.Join(parts, "; ")
-}
-
-// banText returns, say, "after 20/1m for 10m, at most 24h".
-func banText(p *policy.Policy) string {
-	if p.Ban == (policy.Ban{}) {
-		return ""
-	}
-	return "after " + p.Ban.After + " for " + p.Ban.For + ", at most " + p.Ban.Max
 }
 
 func modeText(p *policy.Policy) string {

@@ -119,7 +119,7 @@ func TestDiffSeesEveryField(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[policy.Policy]()) {
 		changed := sample("p", "a")
 		values := []reflect.Value{reflect.ValueOf(&changed).Elem().FieldByIndex(f.Index)}
-		if f.Type == reflect.TypeFor[policy.Match]() || f.Type == reflect.TypeFor[policy.Access]() || f.Type == reflect.TypeFor[policy.Ban]() {
+		if f.Type == reflect.TypeFor[policy.Match]() || f.Type == reflect.TypeFor[policy.Access]() || f.Type == reflect.TypeFor[core.Ban]() {
 			values = values[:0]
 			for i := range f.Type.NumField() {
 				values = append(values, reflect.ValueOf(&changed).Elem().FieldByIndex(f.Index).Field(i))
@@ -156,6 +156,8 @@ func alterValue(t *testing.T, v reflect.Value) {
 		x.Quota++
 	case *policy.Mode:
 		*x = policy.Off
+	case *time.Duration:
+		*x += time.Second
 	case *time.Time:
 		*x = x.Add(time.Second)
 	default:

@@ -109,7 +109,6 @@ func policyTexts() map[string]func(*policy.Policy, string) {
 		"match.path":     func(p *policy.Policy, s string) { p.Match.Path = "/" + s },
 		"on_limit":       func(p *policy.Policy, s string) { p.OnLimit = s },
 		"on_store_error": func(p *policy.Policy, s string) { p.OnStoreError = s },
-		"ban.after":      func(p *policy.Policy, s string) { p.Ban = policy.Ban{After: s, For: "10m", Max: "24h"} },
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -127,7 +128,7 @@ func (s *Service) changeKey(ctx context.Context, a Actor, verb, name, key string
 // Banning returns the policies that the actor sees and that ban keys, by name.
 func (s *Service) Banning(ctx context.Context, a Actor) (list []policy.Policy, err error) {
 	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
-		list, err = d.selected(func(p policy.Policy) bool { return p.Ban != (policy.Ban{}) })
+		list, err = d.selected(func(p policy.Policy) bool { return p.Ban != (core.Ban{}) })
 		return err
 	})
 	return list, err

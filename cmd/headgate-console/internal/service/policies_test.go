@@ -1,9 +1,11 @@
 package service
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,6 +48,29 @@ func TestPolicyRoundTrip(t *testing.T) {
 			t.Errorf("read\n%+v, want\n%+v (%v)", got, want, err)
 		}
 	})
+}
+
+// A row from before bans had a text form has an object.
+func TestContentHasTheBanInEitherForm(t *testing.T) {
+	want := sample("p", "a")
+	want.Ban = core.MustParseBan("20/1m for 10m max 24h")
+	text, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ban = `"ban":"20/1m for 10m max 24h"`
+	if !strings.Contains(string(text), ban) {
+		t.Fatalf("the content is %s", text)
+	}
+	for _, form := range []string{ban, `"ban":{"after":"20/1m","for":"10m","max":"24h"}`} {
+		got, err := contentOf(strings.Replace(string(text), ban, form, 1))
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v", form, got, err)
+		}
+	}
+	if got, err := contentOf(strings.Replace(string(text), ban, `"ban":"20/1m"`, 1)); err == nil {
+		t.Errorf("half a ban: %+v", got)
+	}
 }
 
 func TestUpdatePolicyUnchangedChangesNothing(t *testing.T) {

@@ -81,7 +81,16 @@ func policiesOf(rows []store.Policy) ([]policy.Policy, error) {
 	return list, nil
 }
 
-// contentOf reads the body of a row or a revision.
-func contentOf(body string) (p policy.Policy, err error) {
-	return p, json.Unmarshal([]byte(body), &p)
+// contentOf reads the body of a row or a revision. Its ban may be an object, which is how bans
+// were written once.
+func contentOf(body string) (policy.Policy, error) {
+	var content struct {
+		policy.Policy
+		Ban policy.BanText `json:"ban"`
+	}
+	if err := json.Unmarshal([]byte(body), &content); err != nil {
+		return policy.Policy{}, err
+	}
+	err := content.Policy.Ban.UnmarshalText([]byte(content.Ban))
+	return content.Policy, err
 }

@@ -44,14 +44,13 @@ func (s *Service) Top(ctx context.Context, a Actor, app string) (stats.Top, erro
 
 // CheckBan returns an error if a key cannot be banned under the policy for the time.
 func CheckBan(p policy.Policy, span time.Duration) error {
-	ban := p.Ban.Core()
-	switch {
-	case ban == nil:
+	switch longest := p.Ban.Max; {
+	case longest == 0:
 		return invalid("ban", "the policy bans no keys: fill in “Ban after” in its form")
 	case p.Mode != policy.Enforce:
 		return invalid("ban", fmt.Sprintf("the policy bans no keys in the mode %s", p.Mode))
-	case span < time.Second || span > ban.Max || span%time.Millisecond != 0:
-		return invalid("for", fmt.Sprintf("it is not a time from 1s to %s, which the policy bans for at most", ban.Max))
+	case span < time.Second || span > longest || span%time.Millisecond != 0:
+		return invalid("for", fmt.Sprintf("it is not a time from 1s to %s, which the policy bans for at most", longest))
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (i *imposed) impose(_ context.Context, p policy.Policy, key string, span ti
 
 func banning(name, app string) policy.Policy {
 	p := sample(name, app)
-	p.Key, p.Ban = "user", policy.Ban{After: "20/1m", For: "10m", Max: "24h"}
+	p.Key, p.Ban = "user", core.MustParseBan("20/1m for 10m max 24h")
 	return p
 }
 

@@ -23,7 +23,7 @@ func bansWorld(t *testing.T) *world {
 	w := newWorld(t, func(o *Options) { o.Clock = func() time.Time { return midday } })
 	for name, app := range map[string]string{"p": "a", "q": "b"} {
 		_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: name, Apps: []string{app}, Limit: limit("5/1m"), Key: "user",
-			Ban: policy.Ban{After: "20/1m", For: "10m", Max: "24h"}})
+			Ban: core.MustParseBan("20/1m for 10m max 24h")})
 		w.must(err)
 	}
 	w.policy("plain", "5/1m")

@@ -119,7 +119,7 @@ func (d *draft) values() url.Values {
 func draftFrom(p policy.Policy) draft {
 	d := draft{
 		Version: p.Version, Name: p.Name, Description: p.Description, Apps: p.Apps,
-		Host: p.Match.Host, Path: p.Match.Path, BanAfter: p.Ban.After, BanFor: p.Ban.For, BanMax: p.Ban.Max,
+		Host: p.Match.Host, Path: p.Match.Path,
 		OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: strconv.Itoa(p.Priority),
 	}
 	d.setExceptions(&p)
@@ -127,7 +127,15 @@ func draftFrom(p policy.Policy) draft {
 	d.setKey(p.Key)
 	d.setMethods(p.Match.Methods)
 	d.setOnLimit(p.OnLimit)
+	d.setBan(p.Ban)
 	return d
+}
+
+// setBan fills in the fields of a ban, of which the text form names two.
+func (d *draft) setBan(b core.Ban) {
+	if words := strings.Fields(b.String()); len(words) == 5 {
+		d.BanAfter, d.BanFor, d.BanMax = words[0], words[2], words[4]
+	}
 }
 
 // unit is a unit of time that people choose.
@@ -153,7 +161,7 @@ func (d *draft) setLimit(l core.Limit) {
 	d.LimitBy, d.LimitText = "text", l.String()
 	d.Algorithm, d.Quota, d.Aligned = l.Algorithm.String(), strconv.FormatInt(l.Quota, 10), l.Aligned
 	d.Burst, d.Debt, d.Segments = number(l.Burst), number(l.Debt), number(int64(l.Segments))
-	if d.Calendar = "month"; l.Algorithm == core.CalendarWindow {
+	if d.Calendar = "month"; l.NeedsWindows() {
 		d.setCalendar(l.Calendar)
 		return
 	}

@@ -66,7 +66,7 @@ func RedisFleet(client redis.UniversalClient, reports Reports, prefix string) (F
 
 func (f *redisFleet) Peek(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
 	op := opOn(p, core.Peek, key)
-	op.Ban, op.Windows, op.Cost, op.Lease = p.Ban.Core(), op.Limit.Windows(time.Now().UnixMicro()), 1, "console"
+	op.Ban, op.Windows, op.Cost, op.Lease = p.Ban.OrNil(), op.Limit.Windows(time.Now().UnixMicro()), 1, "console"
 	return f.apply(ctx, op)
 }
 
@@ -94,7 +94,7 @@ func (f *redisFleet) Lift(ctx context.Context, p policy.Policy, key string) erro
 // Impose bans a key for a time from now on, whatever ban it was under.
 func (f *redisFleet) Impose(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
 	op := opOn(p, core.Impose, key)
-	if op.Ban = p.Ban.Core(); op.Ban == nil {
+	if op.Ban = p.Ban.OrNil(); op.Ban == nil {
 		return errors.New("the policy bans no keys")
 	}
 	op.Ban.For, op.Ban.Max = span, span

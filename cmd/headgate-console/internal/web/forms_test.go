@@ -49,7 +49,7 @@ func TestFormRoundTrip(t *testing.T) {
 		{Limit: limit("10000/month tz=Europe/Berlin start=15 debt=500"), Key: "user"},
 		{Limit: limit("9/year start=04-06"), Key: "user"},
 		{Limit: limit("3/day"), Key: "user"},
-		{Limit: limit("5/1m"), Key: "ip", Ban: policy.Ban{After: "20/1m", For: "10m", Max: "24h"}},
+		{Limit: limit("5/1m"), Key: "ip", Ban: core.MustParseBan("20/1m for 10m max 24h")},
 		{Limit: limit("1000/1m burst=200 debt=5000"), Key: "user"},
 		{Limit: limit("60/1h"), Key: "user", Plans: map[string]core.Limit{"pro": limit("9000/1h burst=20")}, PlanBy: "claim",
 			Access: policy.Access{Allow: policy.Callers{Networks: []string{"10.0.0.0/8", "192.0.2.7"}},
@@ -128,10 +128,12 @@ func TestFormOfABan(t *testing.T) {
 	b := w.as("admin")
 	w.policy("p", "5/1m")
 	for _, row := range []struct{ after, span, most, place, want string }{
-		{"", "10m", "24h", "ban_after", "it is missing; write how many refusals"},
+		{"", "10m", "24h", "ban_after", "it does not say how many refusals in how long"},
 		{"20/month", "10m", "24h", "ban_after", `"20/month" is not a number of refusals`},
-		{"20/1m", "soon", "24h", "ban_for", `"soon" is not a duration`},
-		{"20/1m", "10m", "", "ban_max", `"" is not a duration`},
+		{"20/1m", "soon", "24h", "ban_for", `for "soon" is not a duration`},
+		{"20/1m", "10m", "", "ban_max", "max is missing"},
+		{"20 / 1m", "10m", "24h", "ban_after", `"20 / 1m" is more than one word`},
+		{"20/1m", "10m max 12h", "24h", "ban_for", `"10m max 12h" is more than one word`},
 		{"20/1m", "25h", "24h", "ban_for", "for is above max"},
 		{"20/1m", "10m", "9999h", "ban_max", "max 9999h0m0s is not within"},
 	} {
@@ -149,10 +151,10 @@ func TestFormOfABan(t *testing.T) {
 	}
 	b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"ban_after": {" 20/1m "}, "ban_for": {"10m"}, "ban_max": {"24h"}}).goes("/policies/p?done=saved")
 	page := b.get("/policies/p").want(http.StatusOK)
-	if !page.shows("after 20/1m for 10m, at most 24h") || !page.links("/bans?policy=p") {
+	if !page.shows("20/1m for 10m max 24h") || !page.links("/bans?policy=p") {
 		t.Errorf("the page of the policy is %s", page.text)
 	}
-	if plain := b.get("/policies/p/history"); !strings.Contains(plain.text, "after 20/1m for 10m, at most 24h") {
+	if plain := b.get("/policies/p/history"); !strings.Contains(plain.text, "20/1m for 10m max 24h") {
 		t.Error("the history does not show the ban")
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -162,14 +163,14 @@ func (v *request) doLift(k *keys) (page, done string, err error) {
 }
 
 func askBan(v *request, k *keys) confirmation {
-	span := k.Found.Ban.For
+	span := textform.Duration(k.Found.Ban.For)
 	if v.confirmed() {
 		span = v.field("for")
 	}
 	return confirmation{
 		Title:        "Ban this key?",
 		Consequences: []string{"Every request of the key will be refused under " + k.Policy + ", in all instances, until the ban ends or is lifted. A ban that it is under already is replaced."},
-		Inputs:       []input{{"for", "For", span, "such as 10m or 24h; the policy bans for " + k.Found.Ban.Max + " at most"}},
+		Inputs:       []input{{"for", "For", span, "such as 10m or 24h; the policy bans for " + textform.Duration(k.Found.Ban.Max) + " at most"}},
 		Button:       "Ban the key", Danger: true,
 	}
 }

@@ -118,7 +118,7 @@ func TestRedisFleetFindsKeysOfInstances(t *testing.T) {
 
 // The console lists the bans of instances, and lifts them.
 func TestRedisFleetFindsBansOfInstances(t *testing.T) {
-	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("1/1h fixed-window"), Key: "api-key", Ban: policy.Ban{After: "2/1m", For: "2h", Max: "24h"}}
+	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("1/1h fixed-window"), Key: "api-key", Ban: core.MustParseBan("2/1m for 2h max 24h")}
 	fleet := banned(t, p)
 	digest := keyfuncs.Digest("s3cret")
 	var list []core.Banned

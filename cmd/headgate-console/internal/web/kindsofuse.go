@@ -42,15 +42,15 @@ func kindsOfUse() []kindOfUse {
 		{
 			Name: "login", Title: "Log-in", About: "Against guessing passwords: few tries for each address, and a ban for those who go on. It works without Redis too.",
 			Policy: policy.Policy{
-				Limit: core.Limit{Algorithm: core.SlidingLog, Quota: 5, Period: time.Minute}, Key: "ip",
+				Limit: core.MustParseLimit("5/1m sliding-log"), Key: "ip",
 				Match: policy.Match{Methods: []string{"POST"}, Path: "/login"},
-				Ban:   policy.Ban{After: "20/1m", For: "10m", Max: "24h"}, OnStoreError: "local",
+				Ban:   core.MustParseBan("20/1m for 10m max 24h"), OnStoreError: "local",
 			},
 		},
 		{
 			Name: "report", Title: "Expensive report", About: "For reports, exports and searches: how many of them run at the same time for each caller, however long they take.",
 			Policy: policy.Policy{
-				Limit: core.Limit{Algorithm: core.Concurrency, Quota: 2, Period: 5 * time.Minute}, Key: "ip",
+				Limit: core.MustParseLimit("2 concurrent ttl=5m"), Key: "ip",
 				Match: policy.Match{Path: "/reports/"},
 			},
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -192,7 +193,7 @@ func (w *world) peopled() {
 		w.policy(name, "5/1m")
 	}
 	_, err := w.CreatePolicy(w.t.Context(), w.admin, policy.Policy{Name: "banning", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "user",
-		Ban: policy.Ban{After: "20/1m", For: "10m", Max: "24h"}})
+		Ban: core.MustParseBan("20/1m for 10m max 24h")})
 	w.must(err)
 	p, err := w.Policy(w.t.Context(), w.admin, "back")
 	w.must(err)

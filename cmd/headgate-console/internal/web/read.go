@@ -64,7 +64,7 @@ func formField(name string) string {
 		return "path"
 	case "ban":
 		return "ban_after"
-	case "ban.after", "ban.for", "ban.max":
+	case "ban.for", "ban.max":
 		return strings.Replace(name, ".", "_", 1)
 	}
 	return name
@@ -85,7 +85,7 @@ func (d *draft) policy() (policy.Policy, mistakes) {
 		m.add("mode", err.Error())
 	}
 	p.Priority = int(d.count(m, "priority", d.Priority, math.MinInt32, math.MaxInt32))
-	p.Ban = policy.Ban{After: d.BanAfter, For: d.BanFor, Max: d.BanMax}
+	p.Ban = d.ban(m)
 	p.Plans, p.PlanBy, p.Overrides, p.Access = d.plans(m), d.PlanBy, d.overrides(m), d.access(m)
 	d.check(p, m)
 	return p, m
@@ -182,6 +182,30 @@ func split(err error) []error {
 	return []error{err}
 }
 
+// ban reads the fields of a ban, none of which is filled in without one.
+func (d *draft) ban(m mistakes) core.Ban {
+	text := ""
+	for _, field := range []struct{ name, word, value string }{
+		{"ban_after", "", d.BanAfter}, {"ban_for", " for ", d.BanFor}, {"ban_max", " max ", d.BanMax},
+	} {
+		if strings.ContainsFunc(field.value, unicode.IsSpace) {
+			m.add(field.name, fmt.Sprintf("%q is more than one word", clip(field.value)))
+		}
+		if field.value != "" {
+			text += field.word + field.value
+		}
+	}
+	if text == "" || m.in("ban_after", "ban_for", "ban_max") {
+		return core.Ban{}
+	}
+
+	ban, err := core.ParseBan(text)
+	for _, e := range split(errors.Unwrap(err)) {
+		m.addField("ban", e.Error())
+	}
+	return ban
+}
+
 func (d *draft) limit(m mistakes) core.Limit {
 	if d.LimitBy == "text" {
 		l, err := core.ParseLimit(d.LimitText)
@@ -203,7 +227,7 @@ func (d *draft) limit(m mistakes) core.Limit {
 	if l.Algorithm, known = core.ParseAlgorithm(d.Algorithm); !known {
 		m.add("algorithm", "choose one of them")
 	}
-	if l.Algorithm == core.CalendarWindow {
+	if l.NeedsWindows() {
 		l.Calendar = d.calendar(m)
 	} else {
 		l.Period = d.period(m)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
@@ -142,7 +143,7 @@ func (v *request) addBans(p *who) error {
 	known, banning := map[string]*policy.Policy{}, []string{}
 	for i, pol := range list {
 		known[pol.Name] = &list[i]
-		if pol.Ban != (policy.Ban{}) && (p.Policy == "" || p.Policy == pol.Name) {
+		if pol.Ban != (core.Ban{}) && (p.Policy == "" || p.Policy == pol.Name) {
 			banning = append(banning, pol.Name)
 		}
 	}

@@ -397,7 +397,7 @@ func fleetKnowsItsLimit(t *testing.T, algorithm string) {
 	const key = "192.0.2.7"
 	own := limit("7/1h" + algorithm)
 	p, err := service.WithKeyLimit(policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("2/1h" + algorithm), Key: "ip",
-		Ban: policy.Ban{After: "20/1m", For: "10m", Max: "24h"}}, key, &own)
+		Ban: core.MustParseBan("20/1m for 10m max 24h")}, key, &own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -517,7 +517,7 @@ func listedBans(t *testing.T, fleet Fleet) (list []core.Banned, err error) {
 // The console bans a key for just so long, and instances obey.
 func TestRedisFleetImposesBans(t *testing.T) {
 	fleet, _ := openFleet(t)
-	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1h fixed-window"), Key: "ip", Ban: policy.Ban{After: "20/1m", For: "10m", Max: "24h"}}
+	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1h fixed-window"), Key: "ip", Ban: core.MustParseBan("20/1m for 10m max 24h")}
 	for _, span := range []time.Duration{10 * time.Hour, 3 * time.Hour, 3 * time.Hour} {
 		if err := fleet.Impose(t.Context(), p, "k\x00", span); err != nil {
 			t.Fatal(err)
@@ -537,7 +537,7 @@ func TestRedisFleetImposesBans(t *testing.T) {
 	if d, err := fleet.Peek(t.Context(), p, "k\x00"); err != nil || d.Banned || d.Remaining != 5 {
 		t.Errorf("after the lift it is %+v, %v", d, err)
 	}
-	p.Ban = policy.Ban{}
+	p.Ban = core.Ban{}
 	if err := fleet.Impose(t.Context(), p, "k", time.Hour); err == nil {
 		t.Error("a policy without a ban has banned a key")
 	}

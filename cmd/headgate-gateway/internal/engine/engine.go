@@ -161,7 +161,7 @@ func (e *Engine) follow(app string, f Face) (*followed, error) {
 	if f.Configure != nil {
 		f.Configure(&c)
 	}
-	c.Store, c.Rules, c.Observer = e.store, nil, e.shared.observer(app)
+	c.Store, c.Rules, c.Observer = e.store, nil, e.shared.recorder(app)
 	if e.options.Metrics != nil {
 		e.options.Metrics(&c)
 	}

@@ -34,8 +34,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
@@ -70,7 +69,7 @@ type Options struct {
 	Callers *callers.Callers
 
 	// Log receives what is wrong with requests.
-	Log *everyminute.Log
+	Log *quietlog.Log
 
 	// Upgrades are the protocols to which a client may switch by Upgrade. A request for
 	// another one is refused with 400, because this face cannot remove the wish.
@@ -85,7 +84,7 @@ type Options struct {
 // Face returns the face for the engine.
 func Face() engine.Face {
 	return engine.Face{Name: "forward-auth", CannotKeep: func(p policy.Policy) string {
-		if p.Limit.Algorithm == core.Concurrency {
+		if p.Limit.Leased() {
 			return "a gateway that asks before a request does not say when it ends, so no lease would be released"
 		}
 		return ""

@@ -16,8 +16,8 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/headgate/headgate/limiter"
@@ -66,7 +66,7 @@ func open(t testing.TB, o Options, policies ...policy.Policy) (*face, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Callers, o.Log = c, everyminute.New(logger)
+	o.Callers, o.Log = c, quietlog.New(logger)
 	h, err := New(e, o)
 	if err != nil {
 		t.Fatal(err)
@@ -362,7 +362,7 @@ func TestFailsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	log := everyminute.New(slog.New(slog.DiscardHandler))
+	log := quietlog.New(slog.New(slog.DiscardHandler))
 	defer log.Close()
 	h, err := New(e, Options{Callers: c, Log: log})
 	if err != nil {

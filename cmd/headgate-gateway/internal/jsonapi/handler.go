@@ -27,7 +27,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/debug"
 )
@@ -58,7 +58,7 @@ var description []byte
 // Options configure the handler. Log must be set.
 type Options struct {
 	// Log receives what is wrong with requests, and failures of Redis.
-	Log *everyminute.Log
+	Log *quietlog.Log
 
 	// Secret authenticates the tokens, which are good at all gateways with the same one. It
 	// has at least MinSecret bytes; nil means a random one, so that tokens are good at this
@@ -132,7 +132,7 @@ func newHandler(e *engine.Engine, o Options) (*handler, error) {
 }
 
 type handler struct {
-	log      *everyminute.Log
+	log      *quietlog.Log
 	secret   []byte
 	clients  map[[sha256.Size]byte]string
 	ttl      time.Duration

@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/policy"
@@ -322,7 +322,7 @@ func (b *between) get(ctx context.Context, name string) (string, error) {
 // A renewal during which the leases are released does not keep them.
 func TestARenewalDoesNotUndoARelease(t *testing.T) {
 	e := openEngine(t, engine.Options{Source: engine.Fixed([]policy.Policy{one("jobs", "1 concurrent ttl=1m")})})
-	h, err := newHandler(e, Options{Log: everyminute.New(quiet)})
+	h, err := newHandler(e, Options{Log: quietlog.New(quiet)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -618,7 +618,7 @@ func FuzzBody(f *testing.F) {
 	for _, seed := range []string{`{"key":"a"}`, `{"items":[{"request":{"headers":{"a":["b"]}}}]}`, `{"token":"hg1_","used":{"a":1}}`} {
 		f.Add(seed)
 	}
-	h := &handler{log: everyminute.New(quiet), secret: make([]byte, MinSecret), ttl: DefaultKeep, now: time.Now}
+	h := &handler{log: quietlog.New(quiet), secret: make([]byte, MinSecret), ttl: DefaultKeep, now: time.Now}
 	f.Fuzz(func(t *testing.T, body string) {
 		list := &faults{}
 		v, err := parse([]byte(body), list)

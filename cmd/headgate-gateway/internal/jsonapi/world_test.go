@@ -16,8 +16,8 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 )
@@ -62,7 +62,7 @@ type api struct {
 
 func openAPI(t *testing.T, e *engine.Engine, change func(*Options)) api {
 	t.Helper()
-	log := everyminute.New(quiet)
+	log := quietlog.New(quiet)
 	t.Cleanup(log.Close)
 	o := Options{Log: log}
 	if change != nil {

@@ -12,7 +12,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -112,7 +112,7 @@ func write(w http.ResponseWriter, status int, detail string) {
 }
 
 // brokenOff receives the lines of ReverseProxy, which are about answers that end too soon.
-type brokenOff struct{ events *everyminute.Log }
+type brokenOff struct{ events *quietlog.Log }
 
 // Write implements io.Writer.
 func (b brokenOff) Write(line []byte) (int, error) {

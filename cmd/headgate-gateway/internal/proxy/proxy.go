@@ -16,7 +16,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
@@ -54,7 +54,7 @@ type Options struct {
 	Callers *callers.Callers
 
 	// Log receives why requests could not be passed on.
-	Log *everyminute.Log
+	Log *quietlog.Log
 }
 
 // Proxy is a http.Handler.

@@ -21,8 +21,8 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 )
@@ -99,7 +99,7 @@ func beforeURL(t *testing.T, upstream string, change func(*options)) *gate {
 	}
 	g := &gate{log: &logged{}}
 	logger := slog.New(slog.NewTextHandler(g.log, nil))
-	o.Log = everyminute.New(logger)
+	o.Log = quietlog.New(logger)
 	t.Cleanup(o.Log.Close)
 	co := callers.Options{Trusted: o.trusted, UserHeader: o.user}
 	if o.Callers, err = callers.New(co); err != nil {

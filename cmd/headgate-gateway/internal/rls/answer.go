@@ -240,7 +240,7 @@ var calendarUnits = map[string]limitfile.Unit{"day": limitfile.Day, "week": limi
 // month and a year, as they are for Envoy. A period that is not in whole seconds becomes the shortest multiple of it that is, if the numbers allow, and otherwise
 // is rounded up.
 func express(l *core.Limit) (quota uint32, unit limitfile.Unit, multiplier uint32) {
-	if l.Algorithm == core.CalendarWindow {
+	if l.NeedsWindows() {
 		name, _, _ := strings.Cut(l.Calendar, " ")
 		return clamp(l.Quota), calendarUnits[name], 1
 	}

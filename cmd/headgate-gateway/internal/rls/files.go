@@ -8,11 +8,10 @@ import (
 	"log/slog"
 	"maps"
 	"sync/atomic"
-	"time"
 
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/rls/limitfile"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/events"
 )
@@ -69,7 +68,7 @@ func rulesOf(domain *limitfile.Domain) []limiter.Rule {
 	for _, l := range domain.Limits {
 		rules = append(rules, limiter.Rule{Name: l.Rule, Limit: l.Limit, Key: foundKey, OnLimit: actionOf(l), DenyStatus: 429})
 	}
-	placeholder := core.Limit{Algorithm: core.FixedWindow, Aligned: true, Quota: 1, Period: time.Second}
+	placeholder := core.MustParseLimit("1/1s fixed-window aligned") // in place of which each request has its own
 	return append(rules, limiter.Rule{Name: domain.OverrideRule(), Limit: placeholder, Key: foundKey, DenyStatus: 429})
 }
 
@@ -125,7 +124,7 @@ func (d *described) find(domain *limitfile.Domain, room []limitfile.Entry) []lim
 }
 
 // shadows logs what limits in shadow mode would have refused.
-type shadows struct{ log *everyminute.Log }
+type shadows struct{ log *quietlog.Log }
 
 // Observe implements [events.Observer].
 func (s shadows) Observe(_ context.Context, r *events.Request) {

@@ -22,8 +22,8 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/rls/limitfile"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
@@ -104,7 +104,7 @@ type Server struct {
 
 	engine  *engine.Engine
 	options Options
-	log     *everyminute.Log
+	log     *quietlog.Log
 	apps    map[string]*limiter.Limiter
 	files   atomic.Pointer[map[string]*fileDomain]
 	folder  *limitfile.Folder // or nil
@@ -126,7 +126,7 @@ func New(e *engine.Engine, o Options) (*Server, error) {
 	}
 	o.Headers = cmp.Or(o.Headers, limiter.Draft8)
 	o.Debit = slices.Clone(o.Debit)
-	s := &Server{engine: e, options: o, log: everyminute.New(e.Logger()), apps: map[string]*limiter.Limiter{}}
+	s := &Server{engine: e, options: o, log: quietlog.New(e.Logger()), apps: map[string]*limiter.Limiter{}}
 	s.slots = make(chan struct{}, cmp.Or(o.MaxDecisions, DefaultMaxDecisions))
 	s.files.Store(&map[string]*fileDomain{})
 	s.calls.New = func() any { return &call{} }

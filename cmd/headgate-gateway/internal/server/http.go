@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
+	"github.com/headgate/headgate/internal/quietlog"
 )
 
 // HTTPOptions bound what the clients of an HTTP port can take. A bound of 0 is none.
@@ -32,7 +32,7 @@ type HTTPOptions struct {
 	HeaderTimeout, PieceTimeout, IdleTimeout time.Duration
 
 	// Log receives what clients cause, such as failed handshakes of TLS.
-	Log *everyminute.Log
+	Log *quietlog.Log
 }
 
 // HTTP is a Service. Its Shutdown also waits for connections that handlers have taken
@@ -151,7 +151,7 @@ func (s *HTTP) returned() {
 }
 
 // errorLog receives the lines of an http.Server, most of which clients cause.
-type errorLog struct{ events *everyminute.Log }
+type errorLog struct{ events *quietlog.Log }
 
 // Write implements io.Writer. It gets one line.
 func (e errorLog) Write(line []byte) (int, error) {

@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/test"
 )
 
@@ -27,7 +27,7 @@ func bounds() HTTPOptions {
 	return HTTPOptions{
 		HeaderBytes: 4096, BodyBytes: 1 << 20,
 		HeaderTimeout: 10 * time.Second, PieceTimeout: 30 * time.Second, IdleTimeout: time.Minute,
-		Log: everyminute.New(slog.New(slog.DiscardHandler)),
+		Log: quietlog.New(slog.New(slog.DiscardHandler)),
 	}
 }
 
@@ -360,7 +360,7 @@ func TestHTTPBoundsSizes(t *testing.T) {
 
 func TestHTTPLogsWhatClientsCauseInFewLines(t *testing.T) {
 	var b strings.Builder
-	events := everyminute.New(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	events := quietlog.New(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	e := errorLog{events}
 	for range 5 {
 		e.Write([]byte("http: TLS handshake error from 192.0.2.1:1: EOF\n"))

@@ -13,8 +13,8 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 )
@@ -42,7 +42,7 @@ func open(t testing.TB, logger *slog.Logger, f func(*callers.Options, *Options),
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := everyminute.New(logger)
+	log := quietlog.New(logger)
 	o.Callers, o.Log = c, log
 	s, err := New(e, o)
 	if err != nil {

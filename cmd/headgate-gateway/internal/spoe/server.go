@@ -45,8 +45,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/everyminute"
-	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
@@ -88,7 +87,7 @@ type Options struct {
 	Callers *callers.Callers
 
 	// Log receives what is wrong with requests.
-	Log *everyminute.Log
+	Log *quietlog.Log
 
 	// Upgrades are the protocols to which a client may switch by Upgrade. A request for
 	// another one is refused with 400, because this face cannot remove the wish.
@@ -109,7 +108,7 @@ func Face() engine.Face {
 	return engine.Face{
 		Name: "spoe",
 		CannotKeep: func(p policy.Policy) string {
-			if p.Limit.Algorithm == core.Concurrency {
+			if p.Limit.Leased() {
 				return "HAProxy does not say when a request ends, so no lease would be released"
 			}
 			return ""

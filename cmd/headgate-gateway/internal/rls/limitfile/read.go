@@ -4,6 +4,7 @@ package limitfile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -390,16 +391,14 @@ func (b *builder) limit(d *Domain, n *node, f map[string]*yaml.Node, to path) {
 
 // window makes the limit of unit and algorithm.
 func (b *builder) window(l *Limit, at, algorithm *yaml.Node) {
-	l.Limit = core.Limit{Algorithm: core.FixedWindow, Quota: max(1, int64(l.Requests))}
-	if name := b.text(algorithm); name != "" {
-		a, ok := core.ParseAlgorithm(name)
-		if !ok || a == core.Concurrency || a == core.CalendarWindow {
-			b.fail(algorithm, "the algorithm %s is not sliding-window, sliding-log, gcra, token-bucket or fixed-window", quote(name))
-			return
-		}
-		l.Limit.Algorithm = a
+	name := cmp.Or(b.text(algorithm), "fixed-window")
+	a, ok := core.ParseAlgorithm(name)
+	l.Limit = core.Limit{Algorithm: a, Quota: max(1, int64(l.Requests))}
+	if !ok || l.Limit.Leased() || l.Limit.NeedsWindows() {
+		b.fail(algorithm, "the algorithm %s is not sliding-window, sliding-log, gcra, token-bucket or fixed-window", quote(name))
+		return
 	}
-	l.Limit.Aligned = l.Limit.Algorithm == core.FixedWindow
+	l.Limit.Aligned = l.Limit.Windowed()
 	if l.Multiplier == 0 || int64(l.Multiplier) > int64(core.MaxPeriod/l.Unit.Span()) {
 		b.fail(at, "%d units of %s are not above 0 and at most %d days", l.Multiplier, units[l.Unit].name, core.MaxPeriod/day)
 		return

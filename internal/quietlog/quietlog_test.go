@@ -1,4 +1,4 @@
-package everyminute
+package quietlog
 
 import (
 	"fmt"

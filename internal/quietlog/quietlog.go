@@ -1,6 +1,6 @@
-// Package everyminute logs events that a client can cause: the first of a kind at once,
+// Package quietlog logs events that a client can cause: the first of a kind at once,
 // and then their number once a minute. So no client fills the log.
-package everyminute
+package quietlog
 
 import (
 	"context"
@@ -17,16 +17,15 @@ type Log struct {
 	logger *slog.Logger
 
 	mu     sync.Mutex
-	kinds  map[string]*kind
-	closed bool
+	kinds  map[string]*kind // guarded by mu, by the text
+	closed bool             // guarded by mu
 }
 
 // kind is what is to be said about the events of one text.
 type kind struct {
-	level slog.Level
-	count int // since the last line
-	attrs []slog.Attr
-	timer *time.Timer // runs while lines are held back
+	repeats *Repeats
+	level   slog.Level  // of the latest event, guarded by Log.mu
+	attrs   []slog.Attr // of the latest event, guarded by Log.mu
 }
 
 // New returns a Log that writes to the logger. The caller should call Close.
@@ -42,55 +41,38 @@ func (l *Log) Note(level slog.Level, text string, attrs ...slog.Attr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.kinds[text]
-	if k == nil {
+	if k == nil && !l.closed {
 		k = &kind{}
+		k.repeats = NewRepeats(every, func(n int64) { l.report(text, k, n) })
 		l.kinds[text] = k
 	}
-	if k.timer != nil {
-		k.level, k.attrs = level, attrs
-		k.count++
+
+	if l.closed || k.repeats.Add() {
+		l.logger.LogAttrs(context.Background(), level, text, attrs...)
 		return
 	}
-	l.logger.LogAttrs(context.Background(), level, text, attrs...)
-	if !l.closed {
-		k.timer = time.AfterFunc(every, func() { l.tick(text, k) })
-	}
+	k.level, k.attrs = level, attrs
 }
 
-// tick logs how many events have come within a minute. After a minute without one the
-// next is logged at once.
-func (l *Log) tick(text string, k *kind) {
+// report logs how many events of the kind have come, unless none has.
+func (l *Log) report(text string, k *kind, n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
-		return
+	if n > 0 {
+		all := append(k.attrs[:len(k.attrs):len(k.attrs)], slog.Int64("count", n))
+		l.logger.LogAttrs(context.Background(), k.level, text, all...)
 	}
-	if k.count == 0 {
-		k.timer, k.attrs = nil, nil
-		return
-	}
-	l.flush(text, k)
-	k.timer.Reset(every)
-}
-
-func (l *Log) flush(text string, k *kind) {
-	l.logger.LogAttrs(context.Background(), k.level, text, append(k.attrs[:len(k.attrs):len(k.attrs)], slog.Int("count", k.count))...)
-	k.count = 0
+	k.attrs = nil
 }
 
 // Close logs the numbers that are still to be told. Later events are logged at once.
 func (l *Log) Close() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	for text, k := range l.kinds {
-		if k.timer == nil {
-			continue
-		}
-		k.timer.Stop()
-		k.timer = nil
-		if k.count > 0 {
-			l.flush(text, k)
-		}
+	kinds := l.kinds
+	l.kinds, l.closed = nil, true
+	l.mu.Unlock()
+
+	for _, k := range kinds {
+		k.repeats.Close()
 	}
 }

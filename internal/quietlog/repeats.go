@@ -1,0 +1,70 @@
+package quietlog
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Repeats counts events of one kind, of which the first is told at once, and after it once in
+// a while how many came. It is safe for concurrent use. Use [NewRepeats].
+type Repeats struct {
+	every  time.Duration
+	report func(n int64)
+	since  atomic.Int64 // the last report
+
+	mu    sync.Mutex
+	timer *time.Timer // guarded by mu; nil if the next event is told at once
+}
+
+// NewRepeats returns a Repeats that calls report, at least so long after the first event and
+// then as often, with how many came since. A report of none is the last one, and the next event
+// is told at once again. No lock is held meanwhile.
+func NewRepeats(every time.Duration, report func(n int64)) *Repeats {
+	return &Repeats{every: every, report: report}
+}
+
+// Add counts an event, and reports whether the caller has to tell it at once.
+func (r *Repeats) Add() (first bool) {
+	if r.since.Add(1) > 1 {
+		return false // the timer runs, or the goroutine that counted 1 is about to start it
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.timer != nil {
+		return false
+	}
+	r.since.Add(-1)
+	r.timer = time.AfterFunc(r.every, r.tick)
+	return true
+}
+
+// tick reports how many events there were, and goes on until there are none.
+func (r *Repeats) tick() {
+	r.mu.Lock()
+	n := r.since.Swap(0)
+	if n > 0 && r.timer != nil {
+		r.timer.Reset(r.every)
+	} else {
+		r.timer = nil
+	}
+	r.mu.Unlock()
+
+	r.report(n)
+}
+
+// Close reports the events since the last report, unless there are none. Its caller calls Add
+// no more.
+func (r *Repeats) Close() {
+	r.mu.Lock()
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
+	r.mu.Unlock()
+
+	if n := r.since.Swap(0); n > 0 {
+		r.report(n)
+	}
+}

@@ -1,0 +1,75 @@
+package quietlog
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestRepeatsTellsTheFirstAndThenNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var got []string
+		tell := func(s string) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, s)
+		}
+		r := NewRepeats(time.Second, func(n int64) { tell(fmt.Sprint(n)) })
+		add := func(n int) {
+			for range n {
+				if r.Add() {
+					tell("first")
+				}
+			}
+		}
+		wait := func(d time.Duration) {
+			time.Sleep(d)
+			synctest.Wait()
+		}
+		add(3)
+		wait(time.Second)
+		add(1)
+		wait(2 * time.Second) // one with an event, and one without
+		add(1)
+		wait(time.Second)
+		add(2)
+		r.Close()
+		r.Close()
+		if want := []string{"first", "2", "1", "0", "first", "0", "first", "1"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
+// However many goroutines add at once, each event is told once: as a first one or in a number.
+func TestRepeatsLosesNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const goroutines, each = 8, 2000
+		var first, numbers atomic.Int64
+		r := NewRepeats(time.Second, func(n int64) { numbers.Add(n) })
+		var done sync.WaitGroup
+		for range goroutines {
+			done.Go(func() {
+				for i := range each {
+					if r.Add() {
+						first.Add(1)
+					}
+					if i%100 == 0 {
+						time.Sleep(time.Second) // until a report is due
+					}
+				}
+			})
+		}
+		done.Wait()
+		r.Close()
+		synctest.Wait()
+		if n := first.Load() + numbers.Load(); n != goroutines*each || first.Load() == 0 || numbers.Load() == 0 {
+			t.Errorf("%d of %d are told, %d of them at once", n, goroutines*each, first.Load())
+		}
+	})
+}
