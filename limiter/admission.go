@@ -411,7 +411,7 @@ func (a *Admission) appendQueueFull(b []byte) []byte {
 func (a *Admission) appendViolated(b []byte) []byte {
 	res, comma := &a.result, ""
 	b = append(b, '[')
-	for i := range res.calls {
+	for i := range res.asked {
 		if res.violates(i) {
 			b = append(append(b, comma...), '"')
 			b = append(append(b, res.calls[i].rule.Name...), '"')
@@ -531,7 +531,7 @@ func (a *Admission) cut(name string) {
 // rank puts the rules that clients may see in order, the most exhausted first.
 func (a *Admission) rank() {
 	res := &a.result
-	for i := range res.calls {
+	for i := range res.asked {
 		if res.calls[i].rule.OnLimit == Shadow {
 			continue
 		}
@@ -587,7 +587,7 @@ func (a *Admission) draft8() {
 		a.text = append(a.text, res.set.policy...)
 	} else {
 		comma := ""
-		for i := range res.calls {
+		for i := range res.asked {
 			if slices.Contains(a.order, i) {
 				a.text = append(append(a.text, comma...), res.calls[i].terms.policy...)
 				comma = ", "

@@ -26,6 +26,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/internal/waitline"
+	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/store/memstore"
 )
@@ -240,19 +241,6 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, maxWait time
 	return res, res.takeError(err)
 }
 
-// takeError returns the error of a Take that ended with err, which may be nil.
-func (res *Result) takeError(err error) error {
-	switch {
-	case err != nil:
-		return undecided(err)
-	case res.stopped == nil:
-		return undecided(res.skipped)
-	case res.skipped == nil:
-		return res.stopped
-	}
-	return fmt.Errorf("%w, and %w", res.stopped, undecided(res.skipped))
-}
-
 func checkCost(cost int64) error {
 	if cost < 0 {
 		return fmt.Errorf("%w: the cost %d is negative", core.ErrOp, cost)
@@ -285,7 +273,7 @@ func (l *Limiter) applyKey(ctx context.Context, verb core.Verb, key string) (*Re
 	}
 	err := res.apply(ctx, verb)
 	if err == nil && verb == core.Reset {
-		res.tellLifted()
+		l.tellLifted(res.ops[:res.asked])
 	}
 	return res, err
 }
@@ -384,7 +372,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 
 	res.conclude(a.ctx, err)
 	if res.HoldsLeases() {
-		a.renewal.start(a.ctx, res)
+		a.renewal.start(a.ctx, &res.course)
 	}
 	return a
 }
@@ -514,7 +502,7 @@ func (l *Limiter) checkSetup(r core.Request, res *Result) {
 		return
 	}
 	from := originOf(r)
-	for i := range res.ops {
+	for i := range res.asked {
 		rule, key := res.calls[i].rule, res.ops[i].Key
 		if from.isUnheededBy(key) {
 			l.Warn(core.Finding{Code: CodeUnheeded, Rule: rule.Name, Text: "a proxy forwards the addresses of callers, but the rule counts by the " +
@@ -686,4 +674,17 @@ func (l *Limiter) runDiagnosis(d core.Diagnoser) {
 	default:
 		l.warner.diagnoseAgain()
 	}
+}
+
+// PerIP returns a limiter for a first use: PerIP("100/1m") admits 100 requests a minute from
+// each address. It has one rule, "ip", under the limit of [core.ParseLimit] and the key
+// [keyfuncs.RemoteIP], and keeps its counts in the memory of the process. Behind a proxy the
+// address is that of the proxy: a log line warns of it, and [keyfuncs.ForwardedIP] is the key
+// to use with [New]. PerIP panics on a text that is no limit, so the text should be a constant.
+func PerIP(limit string) *Limiter {
+	l, err := core.ParseLimit(limit)
+	if err != nil {
+		panic(fmt.Errorf("limiter: PerIP: %w", err))
+	}
+	return MustNew(Config{Rules: []Rule{{Name: "ip", Key: keyfuncs.RemoteIP, Limit: l}}})
 }

@@ -45,14 +45,14 @@ func (res *Result) MarshalBinary() ([]byte, error) {
 		return []byte{encodingVersion, 0, 0, 0, 0}, nil
 	}
 	flags := flag(flagAllowed, res.allowed) | flag(flagDegraded, res.degraded) | flag(flagUndecided, res.Undecided())
-	b := append(make([]byte, 0, 64+96*len(res.ops)), encodingVersion, flags)
+	b := append(make([]byte, 0, 64+96*res.asked), encodingVersion, flags)
 	var issuer string
 	if res.limiter != nil {
 		issuer = res.limiter.mark.id()
 	}
 	b = appendText(appendText(b, issuer), res.lease)
-	b = binary.AppendUvarint(b, uint64(len(res.ops)))
-	for i := range res.ops {
+	b = binary.AppendUvarint(b, uint64(res.asked))
+	for i := range res.asked {
 		b = appendDecided(b, &res.ops[i], &res.out[i], res.calls[i].rule.OnLimit)
 	}
 	return b, nil
@@ -106,7 +106,8 @@ func (l *Limiter) Restore(data []byte) (*Result, error) {
 		return nil, fmt.Errorf("%w: the version %d of an encoded result is not known", core.ErrOp, version)
 	}
 	flags := r.byte()
-	res := &Result{allowed: flags&flagAllowed != 0, degraded: flags&flagDegraded != 0}
+	res := &Result{}
+	res.allowed, res.degraded = flags&flagAllowed != 0, flags&flagDegraded != 0
 	if flags&flagUndecided != 0 {
 		res.skipped = errElsewhere
 	}

@@ -3,7 +3,6 @@
 package limiter
 
 import (
-	"context"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -115,23 +114,5 @@ func (l *Limiter) keepTallies(set *ruleSet) {
 			}
 		}
 		r.tally = newTally(l.top)
-	}
-}
-
-// tally counts the request under each rule.
-func (res *Result) tally(ctx context.Context) {
-	all := res.verdict(ctx)
-	if res.err == nil && len(res.outside) == 0 && res.aside == 0 {
-		for i := range res.calls {
-			res.calls[i].rule.tally.note(res.verdictOf(i, all), res.ops[i].Key)
-		}
-		return
-	}
-	var e events.Request
-	res.event(all, &e)
-	for i := range e.Rules {
-		if r := res.set.named(e.Rules[i].Name); r != nil {
-			r.tally.note(e.Rules[i].Verdict, e.Rules[i].Key)
-		}
 	}
 }
