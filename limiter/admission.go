@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // Outcome is what the limiter does with a request.
@@ -77,7 +78,17 @@ func isPreflight(r core.Request) bool {
 }
 
 // Outcome returns what the limiter does with the request.
-func (a *Admission) Outcome() Outcome { return a.result.outcome() }
+func (a *Admission) Outcome() Outcome {
+	switch v := a.result.verdict; {
+	case v.Passes():
+		return Pass
+	case v == events.QueueFull:
+		return QueueFull
+	case a.result.err != nil:
+		return Failed
+	}
+	return Refused
+}
 
 // Status returns the HTTP status that the answer of the limiter has: 429, 503, that of a
 // denial, or 0 when the handler answers. It is 503 too for a request that costs more than this

@@ -18,7 +18,7 @@ func (c *course) tell(ctx context.Context) {
 		l.observe(ctx, c)
 	}
 	if l.top > 0 {
-		c.tally(ctx)
+		c.tally()
 	}
 	if c.lease != "" && c.err == nil {
 		l.held.Add(c.leaseCount())
@@ -32,16 +32,15 @@ func (c *course) tell(ctx context.Context) {
 }
 
 // tally counts the request under each rule.
-func (c *course) tally(ctx context.Context) {
-	all := c.verdict(ctx)
+func (c *course) tally() {
 	if c.err == nil && len(c.outside) == 0 && c.asked == len(c.calls) {
 		for i := range c.asked {
-			c.calls[i].rule.tally.note(c.verdictOf(i, all), c.ops[i].Key)
+			c.calls[i].rule.tally.note(c.verdictOf(i), c.ops[i].Key)
 		}
 		return
 	}
 	var e events.Request
-	c.event(all, &e)
+	c.event(&e)
 	for i := range e.Rules {
 		if r := c.set.named(e.Rules[i].Name); r != nil {
 			r.tally.note(e.Rules[i].Verdict, e.Rules[i].Key)
@@ -49,11 +48,12 @@ func (c *course) tally(ctx context.Context) {
 	}
 }
 
-// plain reports whether the request, which has the verdict, is plain as events.Counter defines
+// plain reports whether the request is plain as events.Counter defines
 // it and all of its rules have counters, and returns it as a counter gets it, but for the Rule.
 // A request with skipped rules is not plain: those that failed are outside, and where the store
 // did, the fallback decides under the others.
-func (c *course) plain(v events.Verdict) (p events.Plain, ok bool) {
+func (c *course) plain() (p events.Plain, ok bool) {
+	v := c.verdict
 	if v != events.Allowed && v != events.Refused || c.asked == 0 || len(c.outside) > 0 || c.waited > 0 {
 		return p, false
 	}
@@ -71,11 +71,9 @@ func (c *course) plain(v events.Verdict) (p events.Plain, ok bool) {
 // count passes a plain request to the counters of its rules, and to that of requests.
 func (c *course) count(ctx context.Context, p events.Plain) {
 	for i := range c.asked {
-		rule, v := c.calls[i].rule, p.Verdict
-		if v != events.Allowed { // or else every rule allows the request
-			if v = c.verdictOf(i, v); v == p.Verdict && p.Rule == "" {
-				p.Rule = rule.Name
-			}
+		rule, v := c.calls[i].rule, c.verdictOf(i)
+		if v != events.Allowed && v == p.Verdict && p.Rule == "" {
+			p.Rule = rule.Name
 		}
 		rule.counter.Count(ctx, v)
 	}
@@ -95,9 +93,8 @@ func (l *Limiter) observe(ctx context.Context, c *course) {
 		}
 	}()
 
-	v := c.verdict(ctx)
 	if l.counter != nil {
-		if p, ok := c.plain(v); ok {
+		if p, ok := c.plain(); ok {
 			c.count(ctx, p)
 			returned = true
 			return
@@ -108,7 +105,7 @@ func (l *Limiter) observe(ctx context.Context, c *course) {
 	if e == nil {
 		e = l.records.Get().(*events.Request)
 	}
-	c.event(v, e)
+	c.event(e)
 	l.observer.Observe(ctx, e)
 	returned = true
 
@@ -126,46 +123,33 @@ func (l *Limiter) observe(ctx context.Context, c *course) {
 	}
 }
 
-// event fills in what became of the request, which has the verdict, and of each rule.
-func (c *course) event(v events.Verdict, e *events.Request) {
-	e.Verdict, e.Fallback, e.Waited, e.Err = v, false, c.waited, c.err
+// event fills in what became of the request, and of each rule.
+func (c *course) event(e *events.Request) {
+	e.Verdict, e.Fallback, e.Waited, e.Err = c.verdict, false, c.waited, c.err
 	if e.Err == nil {
 		e.Err = c.skipped
 	}
 
-	if c.err != nil {
-		c.undecidedRules(e)
-	} else {
-		passes := e.Verdict.Passes()
-		for i := range c.asked {
-			if !c.decides(i) {
-				continue
-			}
-			r := c.ruleEvent(e, i)
-			r.Verdict = e.Verdict
-			copyDecision(&r.Decision, &c.out[i])
-			if e.Verdict != events.Allowed { // or else every rule allows the request
-				r.Verdict = c.verdictOf(i, e.Verdict)
-			}
-			if c.aged > 0 {
-				r.Decision = c.decision(i)
-			}
-			if r.Decision.Fallback {
-				e.Fallback = true
-			}
-			if passes && r.Decision.Allowed {
-				r.Charged = r.Decision.Taken
-			}
+	for i := range c.calls {
+		if !c.decides(i) {
+			continue
 		}
-
-		for i := c.asked; i < len(c.calls); i++ {
-			if c.decides(i) {
-				r := c.ruleEvent(e, i)
-				r.Verdict, r.Decision, r.Err = events.FailedOpen, core.Decision{}, c.skipped
-			}
+		r := c.ruleEvent(e, i)
+		switch {
+		case c.err != nil && r.Verdict != events.Overruled:
+			r.Decision, r.Err = core.Decision{}, c.err
+		case c.err != nil:
+			r.Decision = core.Decision{}
+		case i >= c.asked:
+			r.Decision, r.Err = core.Decision{}, c.skipped
+		default:
+			c.addDecision(e, r, i)
 		}
 	}
 
+	if c.err != nil {
+		c.addFailed(e)
+	}
 	for i := range c.outside {
 		o := &c.outside[i]
 		r := events.Rule{Name: o.rule.Name, Key: o.key, Limit: &o.rule.Limit, Verdict: events.FailedOpen, Err: o.err}
@@ -176,6 +160,29 @@ func (c *course) event(v events.Verdict, e *events.Request) {
 	}
 }
 
+// addFailed adds the rule that the error of the request is about, if there is one.
+func (c *course) addFailed(e *events.Request) {
+	var of *RuleError
+	if errors.As(c.err, &of) && of.Index < len(c.set.rules) {
+		r := c.set.rules[of.Index]
+		e.Rules = append(e.Rules, events.Rule{Name: r.Name, Limit: &r.Limit, Verdict: e.Verdict, Err: c.err})
+	}
+}
+
+// addDecision adds the decision on op i to the event of its rule.
+func (c *course) addDecision(e *events.Request, r *events.Rule, i int) {
+	copyDecision(&r.Decision, &c.out[i])
+	if c.aged > 0 {
+		r.Decision = c.decision(i)
+	}
+	if r.Decision.Fallback {
+		e.Fallback = true
+	}
+	if e.Verdict.Passes() && r.Decision.Allowed {
+		r.Charged = r.Decision.Taken
+	}
+}
+
 // copyDecision copies each field by itself. A copy of the whole takes three times as long right
 // after the store has written the fields, as the processor cannot forward several small writes
 // to one wide read.
@@ -183,37 +190,6 @@ func copyDecision(to, from *core.Decision) {
 	to.Allowed, to.Banned, to.Fallback, to.Origin = from.Allowed, from.Banned, from.Fallback, from.Origin
 	to.Taken, to.Remaining, to.Wait, to.RetryAfter = from.Taken, from.Remaining, from.Wait, from.RetryAfter
 	to.ResetAfter, to.At = from.ResetAfter, from.At
-}
-
-// undecidedRules appends the rules of a request that ended with an error.
-func (c *course) undecidedRules(e *events.Request) {
-	var of *RuleError
-	about := errors.As(c.err, &of)
-	for i := range c.calls {
-		if !c.decides(i) {
-			continue
-		}
-		r := c.ruleEvent(e, i)
-		r.Decision = core.Decision{}
-
-		switch {
-		case about: // another rule failed before the store was asked
-			r.Verdict = events.Overruled
-			continue
-		case e.Verdict == events.Canceled:
-			r.Verdict = events.Canceled
-		case c.calls[i].rule.failsClosed(&c.limiter.fallbacks):
-			r.Verdict = events.FailedClosed
-		default:
-			r.Verdict = events.FailedOpen
-		}
-		r.Err = c.err
-	}
-
-	if about && of.Index < len(c.set.rules) {
-		r := c.set.rules[of.Index]
-		e.Rules = append(e.Rules, events.Rule{Name: r.Name, Limit: &r.Limit, Verdict: e.Verdict, Err: c.err})
-	}
 }
 
 // tellBans tells of the bans that the request has met and that were not told yet.
@@ -239,8 +215,8 @@ func (l *Limiter) tellLifted(ops []core.Op) {
 	}
 }
 
-// ruleEvent appends the event of op i, which may be set aside. The verdict and the decision of
-// an earlier event in its place are still there.
+// ruleEvent appends the event of op i, which may be set aside. The decision of an earlier event
+// in its place is still there.
 func (c *course) ruleEvent(e *events.Request, i int) *events.Rule {
 	n := len(e.Rules)
 	if n < cap(e.Rules) {
@@ -250,5 +226,6 @@ func (c *course) ruleEvent(e *events.Request, i int) *events.Rule {
 	}
 	r, op, asked := &e.Rules[n], &c.ops[i], &c.calls[i]
 	r.Name, r.Key, r.Limit, r.Cost, r.Charged, r.Waited = asked.rule.Name, op.Key, &asked.terms.limit, op.Cost, 0, asked.waited
+	r.Verdict = c.verdictOf(i)
 	return r
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/events"
 )
 
 const (
@@ -65,25 +66,17 @@ func kindOf(err error) failureKind {
 	return failureKind{text: textStore}
 }
 
-// fate is what became of a request that met an error.
-type fate int
-
-const (
-	unknownFate    fate = iota // no request met it, or it has yet to be decided
-	passed                     // although not every rule was decided
-	turnedAway                 // because a rule fails closed
-	decidedLocally             // by the fallback
-	fates
-)
-
-// fateNames are the attributes of a line that count requests by their fate.
-var fateNames = [fates]string{passed: "passed", turnedAway: "refused", decidedLocally: "local"}
+// attributes are those of a line that count requests by what decided about them.
+var attributes = []struct {
+	by   events.Mode
+	name string
+}{{events.PassesUndecided, "passed"}, {events.FailsUndecided, "refused"}, {events.FallbackDecides, "local"}}
 
 // failures are the errors of a kind.
 type failures struct {
 	kind  failureKind
-	since atomic.Int64        // how many came since the last line
-	fates [fates]atomic.Int64 // of their requests
+	since atomic.Int64               // how many came since the last line
+	by    [events.Modes]atomic.Int64 // by what decided about their requests
 
 	trouble trouble // since the limiter was made
 
@@ -93,17 +86,18 @@ type failures struct {
 	latest error
 }
 
-// noteFailure logs err, or counts it. It was met by a request with the fate.
-func (l *Limiter) noteFailure(err error, met fate) {
+// noteFailure logs err, or counts it. It was met by a request that by decided about,
+// or by none if that is the store.
+func (l *Limiter) noteFailure(err error, by events.Mode) {
 	if errors.Is(err, errNoKey) { // of which warnNoKey tells
 		return
 	}
 	f := l.failures.of(kindOf(err))
-	f.trouble.note(err, met)
+	f.trouble.note(err, by)
 	if l.warner.off {
 		return
 	}
-	f.fates[met].Add(1)
+	f.by[by].Add(1)
 	if f.since.Add(1) > 1 {
 		// Others are waiting to be counted, so the timer runs.
 		if f.mu.TryLock() {
@@ -122,15 +116,15 @@ func (l *Limiter) noteFailure(err error, met fate) {
 	}
 	f.mu.Unlock()
 	if first {
-		l.logKind(slog.LevelWarn, f.kind, err, f.takeFates()...)
+		l.logKind(slog.LevelWarn, f.kind, err, f.takeCounts()...)
 	}
 }
 
-// takeFates returns the counts of requests by their fate, and resets them to 0.
-func (f *failures) takeFates() (attrs []slog.Attr) {
-	for i := passed; i < fates; i++ {
-		if n := f.fates[i].Swap(0); n > 0 {
-			attrs = append(attrs, slog.Int64(fateNames[i], n))
+// takeCounts returns the counts of requests by what decided about them, and resets them to 0.
+func (f *failures) takeCounts() (attrs []slog.Attr) {
+	for _, a := range attributes {
+		if n := f.by[a.by].Swap(0); n > 0 {
+			attrs = append(attrs, slog.Int64(a.name, n))
 		}
 	}
 	return attrs
@@ -163,7 +157,7 @@ func (l *Limiter) logFailures(f *failures) {
 	}
 	f.mu.Unlock()
 	if n > 0 {
-		l.logKind(slog.LevelWarn, f.kind, err, append([]slog.Attr{slog.Int64("times", n), slog.Duration("within", countEvery)}, f.takeFates()...)...)
+		l.logKind(slog.LevelWarn, f.kind, err, append([]slog.Attr{slog.Int64("times", n), slog.Duration("within", countEvery)}, f.takeCounts()...)...)
 	} else {
 		l.logKind(slog.LevelInfo, failureKind{"for a minute no more: " + f.kind.text, f.kind.rule}, nil)
 	}
@@ -181,7 +175,7 @@ func (l *Limiter) endFailures() {
 		f.active, f.timer, f.latest = false, nil, nil
 		f.mu.Unlock()
 		if n > 0 {
-			l.logKind(slog.LevelWarn, f.kind, err, append([]slog.Attr{slog.Int64("times", n)}, f.takeFates()...)...)
+			l.logKind(slog.LevelWarn, f.kind, err, append([]slog.Attr{slog.Int64("times", n)}, f.takeCounts()...)...)
 		}
 		return true
 	})
@@ -205,5 +199,5 @@ func (l *Limiter) reportFallback(ctx context.Context) {
 			err = cause
 		}
 	}
-	l.reportAs(ctx, err, decidedLocally)
+	l.reportAs(ctx, err, events.FallbackDecides)
 }

@@ -339,7 +339,7 @@ func (l *Limiter) WarnTwice() {
 func (l *Limiter) Admit(r core.Request) *Admission {
 	if l == nil {
 		a := &Admission{}
-		a.result.err = errNoLimiter
+		a.result.err, a.result.verdict = errNoLimiter, events.FailedClosed
 		return a
 	}
 
@@ -350,7 +350,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 
 	if l.skipPreflights && isPreflight(r) {
 		res.allowed = true
-		res.tell(r.Context())
+		res.conclude(r.Context(), nil)
 		return a
 	}
 
@@ -403,22 +403,22 @@ func (l *Limiter) newAdmission() *Admission {
 }
 
 // report logs or counts err and calls OnError.
-func (l *Limiter) report(ctx context.Context, err error) { l.reportAs(ctx, err, unknownFate) }
+func (l *Limiter) report(ctx context.Context, err error) { l.reportAs(ctx, err, events.StoreDecides) }
 
-// reportAs is report of an error with which a request met the fate.
-func (l *Limiter) reportAs(ctx context.Context, err error, f fate) {
+// reportAs is report of an error that a request met, about which by decided.
+func (l *Limiter) reportAs(ctx context.Context, err error, by events.Mode) {
 	if err == nil {
 		return
 	}
-	l.logFailure(ctx, err, f)
+	l.logFailure(ctx, err, by)
 	l.callOnError(ctx, err)
 }
 
 // logFailure logs or counts err. Errors after a client has left are not logged: they say
 // nothing about the store.
-func (l *Limiter) logFailure(ctx context.Context, err error, f fate) {
+func (l *Limiter) logFailure(ctx context.Context, err error, by events.Mode) {
 	if ctx == nil || ctx.Err() != context.Canceled {
-		l.noteFailure(err, f)
+		l.noteFailure(err, by)
 	}
 }
 

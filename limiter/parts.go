@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // Part describes a request, or some of its properties, to [Limiter.AdmitParts]. Envoy
@@ -55,7 +56,7 @@ type part struct{ from, to int } // in Admission.partCalls
 func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
 	if l == nil {
 		a := &Admission{}
-		a.result.err = errNoLimiter
+		a.result.err, a.result.verdict = errNoLimiter, events.FailedClosed
 		return a
 	}
 	a := l.newAdmission()

@@ -130,7 +130,7 @@ func (f *found) add(one core.Finding) {
 
 // trouble counts the errors of a kind since the limiter was made.
 type trouble struct {
-	fates [fates]atomic.Int64
+	by [events.Modes]atomic.Int64 // by what decided about their requests
 
 	mu          sync.Mutex
 	first, last time.Time // as in Trouble
@@ -138,8 +138,8 @@ type trouble struct {
 }
 
 // note counts an error. While another goroutine notes one, it is counted and no more.
-func (t *trouble) note(err error, met fate) {
-	t.fates[met].Add(1)
+func (t *trouble) note(err error, by events.Mode) {
+	t.by[by].Add(1)
 	if !t.mu.TryLock() {
 		return
 	}
@@ -152,8 +152,8 @@ func (t *trouble) note(err error, met fate) {
 }
 
 func (t *trouble) status(now time.Time) Trouble {
-	st := Trouble{Passed: t.fates[passed].Load(), Refused: t.fates[turnedAway].Load(), Local: t.fates[decidedLocally].Load(),
-		Other: t.fates[unknownFate].Load()}
+	st := Trouble{Passed: t.by[events.PassesUndecided].Load(), Refused: t.by[events.FailsUndecided].Load(),
+		Local: t.by[events.FallbackDecides].Load(), Other: t.by[events.StoreDecides].Load()}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if st.First, st.Last = t.first, t.last; t.latest != nil {

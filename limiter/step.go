@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // step is what one request asks a store, all at once, and what the store has answered.
@@ -178,7 +179,7 @@ func (s *step) setAside() {
 // them from being asked the last time is forgotten.
 func (s *step) takeBack(ctx context.Context) {
 	if s.unlogged != nil {
-		s.limiter.logFailure(ctx, s.unlogged, unknownFate)
+		s.limiter.logFailure(ctx, s.unlogged, events.StoreDecides)
 		s.unlogged = nil
 	}
 	for i := range s.calls {

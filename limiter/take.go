@@ -295,7 +295,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 		err := context.Cause(ctx)
 		res := &Result{}
 		res.limiter, res.stopped = l, err
-		res.tell(ctx)
+		res.conclude(ctx, nil)
 		return &WaitError{Err: err}
 	}
 	l.diagnoseOnce()

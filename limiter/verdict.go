@@ -17,6 +17,8 @@ type course struct {
 	notQueued error         // why no wait could begin
 	waited    time.Duration // in all
 
+	verdict events.Verdict // once it is concluded
+
 	pooled bool            // it is used again
 	record *events.Request // memory for the next event, or nil
 }
@@ -24,39 +26,39 @@ type course struct {
 // recycle makes the course that of no request.
 func (c *course) recycle() {
 	c.charges.recycle()
-	c.stopped, c.notQueued, c.waited = nil, nil, 0
+	c.stopped, c.notQueued, c.waited, c.verdict = nil, nil, 0, 0
 }
 
-func (c *course) outcome() Outcome {
-	switch {
-	case c.allowed:
-		return Pass
-	case c.err != nil:
-		return Failed
-	case c.notQueued == ErrQueueFull:
-		return QueueFull
+// conclude decides what became of a request that the store has answered, or that ended with err,
+// and reports it.
+func (c *course) conclude(ctx context.Context, err error) {
+	if err != nil {
+		c.err = err
+		c.allowed, c.degraded = c.failsOpen(ctx, err), false
 	}
-	return Refused
-}
+	c.verdict = c.judge(ctx)
 
-// fate returns what became of a request that not every rule has decided about.
-func (c *course) fate() fate {
-	if c.allowed {
-		return passed
+	if c.skipped != nil {
+		c.logSkipped(ctx)
 	}
-	return turnedAway
+	if err != nil {
+		c.limiter.reportAs(ctx, err, c.undecidedBy())
+	} else if c.local {
+		c.limiter.reportFallback(ctx)
+	}
+
+	c.tell(ctx)
+	if err != nil {
+		c.drop()
+	}
 }
 
-// verdict returns what became of the request.
-func (c *course) verdict(ctx context.Context) events.Verdict {
-	switch {
-	case c.err == nil && !c.allowed:
-		return c.refusal()
-	case !c.allowed && ctx.Err() == context.Canceled:
-		return events.Canceled
-	case !c.allowed:
-		return events.FailedClosed
-	case c.err != nil, c.asked < len(c.calls):
+// judge decides what became of the request. It is asked once; all else reads the verdict.
+func (c *course) judge(ctx context.Context) events.Verdict {
+	if !c.allowed {
+		return c.refusal(ctx)
+	}
+	if c.err != nil || c.asked < len(c.calls) {
 		return events.FailedOpen
 	}
 
@@ -83,9 +85,14 @@ func (c *course) verdict(ctx context.Context) events.Verdict {
 	return events.Allowed
 }
 
-// refusal returns why the request, about which there was no error, was refused.
-func (c *course) refusal() events.Verdict {
+// refusal is judge for a request that does not pass. Of several rules that refuse it, the one
+// whose verdict lasts longest, which is the greatest, decides.
+func (c *course) refusal(ctx context.Context) events.Verdict {
 	switch {
+	case c.err != nil && ctx.Err() == context.Canceled:
+		return events.Canceled
+	case c.err != nil:
+		return events.FailedClosed
 	case c.denied:
 		return events.Denied
 	case c.stopped != nil && !errors.Is(c.stopped, ErrClosed):
@@ -93,17 +100,18 @@ func (c *course) refusal() events.Verdict {
 	case c.notQueued == ErrQueueFull:
 		return events.QueueFull
 	}
+
 	v := events.Refused
 	for i := range c.asked {
 		if c.violates(i) {
-			v = max(v, c.refusalOf(i))
+			v = max(v, c.refusalBy(i))
 		}
 	}
 	return v
 }
 
-// refusalOf returns why rule i refused the request. The greatest verdict lasts longest.
-func (c *course) refusalOf(i int) events.Verdict {
+// refusalBy returns the verdict of a rule that refuses the request.
+func (c *course) refusalBy(i int) events.Verdict {
 	switch d := &c.out[i]; {
 	case d.RetryAfter == core.Never && !c.ops[i].UpTo && !c.exceedsPart(i):
 		return events.Impossible
@@ -113,45 +121,59 @@ func (c *course) refusalOf(i int) events.Verdict {
 	return events.Refused
 }
 
-// verdictOf returns what rule i says of a request that was decided.
-func (c *course) verdictOf(i int, all events.Verdict) events.Verdict {
-	switch d, action := &c.out[i], c.calls[i].rule.OnLimit; {
+// verdictOf returns the verdict of rule i, which follows from that on the request.
+func (c *course) verdictOf(i int) events.Verdict {
+	switch {
+	case c.verdict == events.Allowed: // by every rule
+		return events.Allowed
+	case c.err != nil:
+		return c.failureOf(i)
+	case i >= c.asked:
+		return events.FailedOpen
 	case c.denied:
 		return events.Denied
-	case d.Allowed && !all.Passes():
-		return events.Overruled
-	case d.Allowed && c.calls[i].waited > 0:
-		return events.Waited
-	case d.Allowed:
+	}
+
+	if c.out[i].Allowed {
+		switch {
+		case !c.verdict.Passes():
+			return events.Overruled
+		case c.calls[i].waited > 0:
+			return events.Waited
+		}
 		return events.Allowed
+	}
+
+	switch action := c.calls[i].rule.OnLimit; {
 	case action == Shadow:
 		return events.ShadowRefused
 	case action == Degrade:
 		return events.Degraded
-	case all == events.Canceled || all == events.QueueFull:
-		return all
+	case c.verdict == events.Canceled || c.verdict == events.QueueFull:
+		return c.verdict
 	}
-	return c.refusalOf(i)
+	return c.refusalBy(i)
 }
 
-// conclude derives the outcome from err and the answer of the store, and reports it.
-func (c *course) conclude(ctx context.Context, err error) {
-	if err != nil {
-		c.err = err
-		c.allowed, c.degraded = c.failsOpen(ctx, err), false
+// failureOf is verdictOf where no rule was decided.
+func (c *course) failureOf(i int) events.Verdict {
+	switch {
+	case ruleOf(c.err) != "": // another rule failed before the store was asked
+		return events.Overruled
+	case c.verdict == events.Canceled:
+		return events.Canceled
+	case c.calls[i].rule.failsClosed(&c.limiter.fallbacks):
+		return events.FailedClosed
 	}
-	if c.skipped != nil {
-		c.logSkipped(ctx)
+	return events.FailedOpen
+}
+
+// undecidedBy returns what decided about a request in place of rules that were not decided.
+func (c *course) undecidedBy() events.Mode {
+	if c.verdict.Passes() {
+		return events.PassesUndecided
 	}
-	if err != nil {
-		c.limiter.reportAs(ctx, err, c.fate())
-	} else if c.local {
-		c.limiter.reportFallback(ctx)
-	}
-	c.tell(ctx)
-	if err != nil {
-		c.drop()
-	}
+	return events.FailsUndecided
 }
 
 // failsOpen reports whether the request goes on although err kept all rules from
@@ -172,17 +194,17 @@ func (c *course) failsOpen(ctx context.Context, err error) bool {
 
 // logSkipped logs why rules were not decided, with what became of the request.
 func (c *course) logSkipped(ctx context.Context) {
-	f := c.fate()
+	by := c.undecidedBy()
 	for i := range c.outside {
 		if err := c.outside[i].err; err != nil {
-			c.limiter.logFailure(ctx, err, f)
+			c.limiter.logFailure(ctx, err, by)
 		}
 	}
 	if c.unlogged == nil {
 		return
 	}
 	if c.asked == len(c.calls) {
-		f = decidedLocally
+		by = events.FallbackDecides
 	}
-	c.limiter.logFailure(ctx, c.unlogged, f)
+	c.limiter.logFailure(ctx, c.unlogged, by)
 }
