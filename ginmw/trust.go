@@ -8,7 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // maxChecked is the number of requests whose keys are checked.
@@ -66,6 +66,6 @@ func (m *middleware) inspect(c *gin.Context, key string) {
 		return
 	}
 	m.trust.done.Store(true)
-	m.limiter.Warn(core.Finding{Code: limiter.CodeGinTrustsAll, Text: "a key is the address of gin.Context.ClientIP, and the engine " +
+	m.limiter.Warn(core.Finding{Code: findings.GinTrustsAll, Text: "a key is the address of gin.Context.ClientIP, and the engine " +
 		"trusts every proxy, so clients can choose it: call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
 }

@@ -4,23 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
 )
 
-// beginRequest makes the result ready for r. It returns an error if l cannot decide
-// about requests, or r is nil.
-func (s *step) beginRequest(l *Limiter, r core.Request) error {
+// beginRequest makes the result ready for r. It returns an error if there
+// is no limiter, if it cannot decide about requests, or if r is nil.
+func (s *step) beginRequest(e *engine, r core.Request) error {
 	switch {
-	case l == nil:
+	case e == nil:
 		return errNoLimiter
 	case r == nil:
 		return fmt.Errorf("%w: the request is nil", core.ErrOp)
 	}
-	s.begin(l)
+	s.begin(e)
 	return s.set.noKey
 }
 
@@ -133,7 +131,7 @@ func (s *step) addKeyTo(ctx context.Context, r *activeRule, verb core.Verb, key 
 // err, unless the rule fails closed, or the client has left: a function that heeds the
 // context fails then, and clients could avoid being counted by hanging up.
 func (s *step) skipRule(ctx context.Context, i int, err error) error {
-	if ctx.Err() != nil || s.set.rules[i].failsClosed(&s.limiter.fallbacks) {
+	if ctx.Err() != nil || s.set.rules[i].failsClosed(&s.engine.fallbacks) {
 		return err
 	}
 	s.noteSkipped(ctx, err)
@@ -166,7 +164,7 @@ func (s *step) selectRules(r core.Request) (rules []*activeRule, err error) {
 // selectionFailed returns err as an error of the first rule that fails closed, if any.
 func (s *step) selectionFailed(err error) error {
 	for _, r := range s.set.rules {
-		if r.failsClosed(&s.limiter.fallbacks) {
+		if r.failsClosed(&s.engine.fallbacks) {
 			return r.ruleError(err)
 		}
 	}
@@ -210,42 +208,9 @@ func (s *step) deny(verb core.Verb, rule *activeRule, key string) {
 	s.out[0], s.denied, s.lease = denial, true, ""
 }
 
-// bans reports whether some rule that was asked bans.
-func (s *step) bans() bool {
-	return slices.ContainsFunc(s.ops, func(op core.Op) bool { return op.Ban != nil })
-}
-
-// beginBooking lets the ops book their slots. It returns an error if one cannot.
-func (s *step) beginBooking() error {
-	if s.lease != "" {
-		return errLease
-	}
-	if s.bans() {
-		return errBan
-	}
-	for i := range s.asked {
-		op := &s.ops[i]
-		if op.Soft {
-			continue
-		}
-		if !op.Limit.Books() {
-			return fmt.Errorf("%w: rule %q: a %s limit books nothing", core.ErrOp, op.Rule, op.Limit.Algorithm)
-		}
-		op.MaxWait = core.MaxBooking
-	}
-	return nil
-}
-
-// beginWait lets the call wait at most max for every rule.
-func (s *step) beginWait(max time.Duration) {
-	for i := range s.asked {
-		s.calls[i].maxWait = max
-	}
-}
-
 // applyRequest carries out a Peek or Reset of r.
-func (s *step) applyRequest(l *Limiter, verb core.Verb, r core.Request) error {
-	if err := s.beginRequest(l, r); err != nil {
+func (s *step) applyRequest(e *engine, verb core.Verb, r core.Request) error {
+	if err := s.beginRequest(e, r); err != nil {
 		return err
 	}
 	if err := s.addRequest(verb, r); err != nil {
@@ -253,7 +218,18 @@ func (s *step) applyRequest(l *Limiter, verb core.Verb, r core.Request) error {
 	}
 	err := s.apply(r.Context(), verb)
 	if err == nil && verb == core.Reset {
-		l.tellLifted(s.ops[:s.asked])
+		e.tellLifted(s.ops[:s.asked])
 	}
 	return err
+}
+
+// checkSetup examines the request and the keys under which it is counted.
+func (s *step) checkSetup(r core.Request) {
+	e, ok := s.set.setup.Request(r)
+	if !ok {
+		return
+	}
+	for i := range s.asked {
+		e.Key(&s.calls[i].rule.keys, s.ops[i].Key)
+	}
 }

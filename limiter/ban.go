@@ -85,9 +85,6 @@ func (b *Ban) checkLimit(l *core.Limit) error {
 	return nil
 }
 
-// errBan is the error of calls that wait or book under a rule which bans.
-var errBan = fmt.Errorf("%w: a rule with a Ban refuses what is over its limit: use Take", core.ErrOp)
-
 // maxBans is how many bans [Limiter.Bans] returns at most.
 const maxBans = 10_000
 
@@ -125,7 +122,7 @@ func (l *Limiter) Bans(ctx context.Context) (list []core.Banned, err error) {
 // ban is left as it is. The error names a rule that is not in force.
 func (l *Limiter) Lift(ctx context.Context, rule, key string) error {
 	res := &Result{}
-	res.begin(l)
+	res.begin(&l.engine)
 	i := slices.IndexFunc(res.set.rules, func(r *activeRule) bool { return r.Name == rule })
 	if i < 0 {
 		return fmt.Errorf("headgate: there is no rule %q whose ban could be lifted", textform.Clip(rule))
@@ -139,3 +136,6 @@ func (l *Limiter) Lift(ctx context.Context, rule, key string) error {
 	l.tellLifted(res.ops[:res.asked])
 	return nil
 }
+
+// errBan is the error of calls that wait or book under a rule which bans.
+var errBan = fmt.Errorf("%w: a rule with a Ban refuses what is over its limit: use Take", core.ErrOp)

@@ -19,23 +19,32 @@ type charges struct {
 	step
 
 	refunded, released atomic.Bool
-	concluded          bool        // the observer was told that units were charged
 	leasesTold         atomic.Bool // that they have ended, or that there are none
+	ended              atomic.Bool // the end of an admission has come, but handlers may refer to it
 
 	settlement atomic.Pointer[settlement]
-	admitted   bool        // an Admission carries out the settlement at its end
-	ended      atomic.Bool // that has come, but handlers may still refer to the result
 }
+
+// settlement is what a caller has reported to [Result.Settle]: the units that were used,
+// by rule. It is never written.
+type settlement struct{ actual map[string]int64 }
 
 // recycle makes the charges those of no request.
 func (c *charges) recycle() {
 	c.step.recycle()
-	c.concluded = false
 	unset(&c.refunded)
 	unset(&c.released)
 	unset(&c.leasesTold)
-	if c.admitted = false; c.settlement.Load() != nil {
+	if c.settlement.Load() != nil {
 		c.settlement.Store(nil)
+	}
+}
+
+// unset makes b false. It writes only if b is true, because an atomic write is the most
+// expensive part of recycling.
+func unset(b *atomic.Bool) {
+	if b.Load() {
+		b.Store(false)
 	}
 }
 
@@ -47,16 +56,6 @@ func (c *charges) ask(ctx context.Context) error {
 		c.releaseUnanswered(ctx)
 	}
 	return err
-}
-
-// cleanupTimeout bounds the store calls at the end of a request. The end of its
-// context must not cut them short.
-const cleanupTimeout = time.Second
-
-// cleanupContext returns a context for calls that have to be made although ctx may
-// have ended.
-func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }
 
 // charged reports whether units were taken by op i.
@@ -79,6 +78,26 @@ func (c *charges) holdsLeases() bool {
 		}
 	}
 	return false
+}
+
+// leaseCount returns how many leaseCount the result was granted.
+func (c *charges) leaseCount() (n int64) {
+	for i := range c.asked {
+		if c.leased(i) {
+			n++
+		}
+	}
+	return n
+}
+
+// cleanupTimeout bounds the store calls at the end of a request. The end of its
+// context must not cut them short.
+const cleanupTimeout = time.Second
+
+// cleanupContext returns a context for calls that have to be made although ctx may
+// have ended.
+func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }
 
 // refundOp returns the op that undoes op i.
@@ -116,7 +135,7 @@ func (c *charges) release(ctx context.Context) error {
 // releaseLater settles what was reported and releases the leases, in the background.
 func (c *charges) releaseLater(ctx context.Context) {
 	c.ended.Store(true)
-	l, undo := c.limiter, c.settleOps()
+	l, undo := c.engine, c.settleOps()
 	settled := len(undo)
 	if c.endLeases() {
 		undo = append(undo, c.leaseRefunds()...)
@@ -136,7 +155,7 @@ func (c *charges) releaseUnanswered(ctx context.Context) {
 			undo = append(undo, c.refundOp(i))
 		}
 	}
-	l := c.limiter
+	l := c.engine
 	l.background.run(func() { l.giveBack(ctx, undo, 0) })
 }
 
@@ -160,13 +179,13 @@ func (c *charges) applyRefunds(ctx context.Context, ops []core.Op, settled int) 
 		return nil
 	}
 	out := make([]core.Decision, len(ops))
-	if err := c.limiter.apply(ctx, ops, out); err != nil {
+	if err := c.engine.apply(ctx, ops, out); err != nil {
 		return err
 	}
-	if c.concluded { // or else it was never told that they were charged
-		c.limiter.tellUnits(ops, out, settled)
+	if c.told { // or else it was never told that they were charged
+		c.engine.tellUnits(ops, out, settled)
 	}
-	c.limiter.queue.NoteReleases(ops)
+	c.engine.queue.NoteReleases(ops)
 	return nil
 }
 
@@ -187,7 +206,7 @@ func (c *charges) renew(ctx context.Context) (held bool, taken []int, err error)
 	}
 
 	out := make([]core.Decision, len(ops)) // none for a result without leases
-	if err := c.limiter.apply(ctx, ops, out); err != nil {
+	if err := c.engine.apply(ctx, ops, out); err != nil {
 		return false, nil, err
 	}
 	if c.released.Load() { // meanwhile: the renewal may have come second
@@ -208,7 +227,7 @@ func (c *charges) renew(ctx context.Context) (held bool, taken []int, err error)
 // the answer; settling and the release of leases alone do not delay it.
 func (c *charges) end(ctx context.Context, status int, holding bool) {
 	releasing := c.lease != "" && !holding && c.endLeases()
-	l, mayBeLate := c.limiter, true
+	l, mayBeLate := c.engine, true
 	var undo []core.Op
 	if !holding {
 		undo = c.settleOps()
@@ -249,7 +268,7 @@ func (c *charges) refunds(ctx context.Context, i, status int) (yes bool) {
 	defer func() {
 		if v := recover(); v != nil {
 			yes = false
-			c.limiter.report(ctx, r.ruleError(panicked(v)))
+			c.engine.report(ctx, r.ruleError(panicked(v)))
 		}
 	}()
 	return r.RefundIf(status)
@@ -268,14 +287,14 @@ func (c *charges) refundRefused(ctx context.Context, err error) {
 			c.out[i].Remaining = min(c.out[i].Remaining+op.Cost, op.Limit.Capacity())
 		}
 	}
-	c.limiter.repay(ctx, undo)
+	c.engine.repay(ctx, undo)
 }
 
 // cancelBooking turns a result whose booked slot will not be used into a refusal.
 func (c *charges) cancelBooking(ctx context.Context) {
 	tidy, cancel := cleanupContext(ctx)
 	defer cancel()
-	c.limiter.report(ctx, c.refund(tidy))
+	c.engine.report(ctx, c.refund(tidy))
 	c.refuseBooking()
 }
 
@@ -298,10 +317,6 @@ func (c *charges) renewAfterWait(ctx context.Context) error {
 	return nil
 }
 
-// settlement is what a caller has reported to [Result.Settle]: the units that were used,
-// by rule. It is never written.
-type settlement struct{ actual map[string]int64 }
-
 // settle is [Result.Settle].
 func (c *charges) settle(ctx context.Context, actual map[string]int64) error {
 	if err := c.checkActual(actual); err != nil {
@@ -320,7 +335,7 @@ func (c *charges) settle(ctx context.Context, actual map[string]int64) error {
 	defer cancel()
 	err := c.applyRefunds(ctx, ops, settled)
 	if err != nil {
-		c.limiter.addReleases(ops)
+		c.engine.addReleases(ops)
 	}
 	return err
 }
@@ -411,27 +426,17 @@ func (c *charges) endLeases() bool {
 	if !c.released.CompareAndSwap(false, true) {
 		return false
 	}
-	if c.concluded && c.lease != "" && c.leasesTold.CompareAndSwap(false, true) {
+	if c.told && c.lease != "" && c.leasesTold.CompareAndSwap(false, true) {
 		e := events.Lease{Ended: true}
 		if !c.leasesAsked.IsZero() { // or else another limiter took them
-			c.limiter.held.Add(-c.leaseCount())
+			c.engine.held.Add(-c.leaseCount())
 			e.Held = time.Since(c.leasesAsked)
 		}
-		if c.limiter.hooks.Lease != nil {
+		if c.engine.hooks.Lease != nil {
 			c.tellLeases(e)
 		}
 	}
 	return true
-}
-
-// leaseCount returns how many leaseCount the result was granted.
-func (c *charges) leaseCount() (n int64) {
-	for i := range c.asked {
-		if c.leased(i) {
-			n++
-		}
-	}
-	return n
 }
 
 // tellLeases tells of each lease of the result.
@@ -440,7 +445,7 @@ func (c *charges) tellLeases(e events.Lease) {
 		if c.leased(i) {
 			e.Rule, e.Key, e.Units = c.ops[i].Rule, c.ops[i].Key, c.ops[i].Cost
 			e.Lost = e.Ended && c.calls[i].isLeaseLost()
-			c.limiter.hooks.Lease(e)
+			c.engine.hooks.Lease(e)
 		}
 	}
 }
@@ -450,7 +455,7 @@ func (c *charges) tellLeases(e events.Lease) {
 func (c *charges) tellCorrections() {
 	for i := range c.asked {
 		if !c.decides(i) {
-			c.limiter.tellUnits(c.ops[i:i+1], c.out[i:i+1], 0)
+			c.engine.tellUnits(c.ops[i:i+1], c.out[i:i+1], 0)
 		}
 	}
 }

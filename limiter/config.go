@@ -105,7 +105,7 @@ type Config struct {
 	Hooks *events.Hooks
 
 	// Logger receives likely mistakes in the set-up of the limiter, such as
-	// CodeUnheeded, once for each code; see [core.Finding]. It also receives errors:
+	// findings.Unheeded, once for each code; see [core.Finding]. It also receives errors:
 	// the first of each kind at once, then their number once a minute, and a line
 	// after a minute without one. The lines say what became of the requests: how many
 	// passed, were refused, or were decided by the fallback. They hold nothing that a client sent. nil

@@ -7,7 +7,6 @@ import (
 	"context"
 	crand "crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -18,18 +17,6 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
-)
-
-// ErrLeaseLost is wrapped by the error about a lease that ended before its request did,
-// because it could not be renewed within its ttl. From then on others may hold its units,
-// so that more requests than the limit admits may run at once. The error goes to
-// Config.OnError and to the log, and is the cause of the handler's context under
-// Config.CancelOnLostLease.
-var ErrLeaseLost = errors.New("headgate: a lease ended before its request")
-
-var (
-	errNotRenewed = errors.New("it was not renewed in its ttl")
-	errTaken      = errors.New("others hold its units")
 )
 
 // renewal keeps the leases of a request from expiring for as long as it lasts,
@@ -98,7 +85,7 @@ func (r *renewal) renew() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), min(cleanupTimeout, r.left(start)))
 	defer cancel()
 	held, taken, err := res.renew(ctx)
-	res.limiter.report(ctx, err)
+	res.engine.report(ctx, err)
 	if r.failure = err; held || len(taken) > 0 {
 		r.noteEnds(time.Now()) // another may have held the units until this renewal
 		r.renewed = start
@@ -163,7 +150,7 @@ func (r *renewal) noteLost(i int, cause error) {
 	}
 	r.mu.Unlock()
 	if !ended {
-		r.result.limiter.report(context.WithoutCancel(r.ctx), err)
+		r.result.engine.report(context.WithoutCancel(r.ctx), err)
 	}
 }
 

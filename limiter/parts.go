@@ -1,14 +1,12 @@
 package limiter
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
-	"github.com/headgate/headgate/observe/events"
 )
 
 // Part describes a request, or some of its properties, to [Limiter.AdmitParts]. Envoy
@@ -41,49 +39,6 @@ type partial interface{ Lacked() bool }
 
 // part is where the calls of a part are.
 type part struct{ from, to int } // in Admission.partCalls
-
-// AdmitParts decides about the parts of one request in one step: either every part is
-// admitted, or none costs anything. A count that several parts of the same verb lead to is charged once,
-// with the highest cost, and under the limit of the first of them. AdmitParts does not
-// wait, so a Wait rule refuses what is over its limit, and it carries out no RefundIf. Otherwise it is like Admit: the caller must
-// call Done. [Admission.PartDecisions] returns the decisions about one part.
-//
-// A Debit or a Refund corrects an earlier charge, so it is carried out whether or not the other
-// parts are admitted. It is no decision: the Observer does not hear of it, and Hooks.Units does.
-//
-// Where a Peek refuses the request, what its other parts were charged is given back in a
-// second step.
-func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
-	if l == nil {
-		a := &Admission{}
-		a.result.err, a.result.verdict = errNoLimiter, events.FailedClosed
-		return a
-	}
-	a := l.newAdmission()
-	res := &a.result
-	res.begin(l)
-	res.admitted, res.inParts = true, true
-	l.diagnoseOnce()
-	a.ctx = ctx
-	err := res.set.noKey
-	if err != nil {
-		l.warnNoKey(err)
-	}
-	for i := 0; err == nil && i < len(parts) && !res.denied; i++ {
-		err = a.addPart(&parts[i])
-	}
-	if err == nil {
-		res.widenChecks()
-		err = res.decide(ctx, false)
-		res.narrowChecks()
-	}
-	res.refundRefused(ctx, err)
-	res.conclude(ctx, err)
-	if err == nil {
-		res.tellCorrections()
-	}
-	return a
-}
 
 // PartDecisions appends to into what the rules that apply to part i decided, in the order
 // of the rules. It appends nothing where no rule applies or none was decided. If a part is

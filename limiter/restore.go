@@ -47,8 +47,8 @@ func (res *Result) MarshalBinary() ([]byte, error) {
 	flags := flag(flagAllowed, res.allowed) | flag(flagDegraded, res.degraded) | flag(flagUndecided, res.Undecided())
 	b := append(make([]byte, 0, 64+96*res.asked), encodingVersion, flags)
 	var issuer string
-	if res.limiter != nil {
-		issuer = res.limiter.mark.id()
+	if res.engine != nil {
+		issuer = res.engine.id
 	}
 	b = appendText(appendText(b, issuer), res.lease)
 	b = binary.AppendUvarint(b, uint64(res.asked))
@@ -80,51 +80,6 @@ func appendDecided(b []byte, op *core.Op, d *core.Decision, onLimit Action) []by
 	b = binary.AppendVarint(b, d.At)
 	b = binary.AppendVarint(b, int64(d.ResetAfter))
 	return binary.AppendUvarint(b, uint64(d.Origin))
-}
-
-// Restore returns the result that [Result.MarshalBinary] has encoded, in this process or
-// in another one with the same store, or an error if data is not such an encoding. The
-// rules in force may have changed since: the result keeps the limits under which it was
-// taken. Its Decisions have only what was encoded of them: Allowed, Fallback, Taken, At and
-// ResetAfter.
-//
-// A restored result does not know what was done with the original, or with another that was
-// restored from the same data: a Refund or Settle of each is carried out. A program that
-// hands an encoding to others sees to it that one of these happens once, and checks that
-// data is its own, for instance by a message authentication code: a forged encoding gives
-// anyone units back.
-//
-// Units that the fallback of another limiter's store has granted are known to that store
-// alone. Restore leaves them out, so that they are neither refunded nor settled; such a
-// result is [Result.Undecided]. A lease is kept, as Renew takes it at the store that is asked then.
-func (l *Limiter) Restore(data []byte) (*Result, error) {
-	if l == nil {
-		return nil, errNoLimiter
-	}
-	r := encoded{rest: data}
-	if version := r.byte(); version != encodingVersion && r.err == nil {
-		return nil, fmt.Errorf("%w: the version %d of an encoded result is not known", core.ErrOp, version)
-	}
-	flags := r.byte()
-	res := &Result{}
-	res.allowed, res.degraded = flags&flagAllowed != 0, flags&flagDegraded != 0
-	if flags&flagUndecided != 0 {
-		res.skipped = errElsewhere
-	}
-	own := r.text() == l.mark.id()
-	res.lease = r.text()
-	res.begin(l)
-	res.concluded = true // the limiter that took it has told of it
-	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
-		r.addDecided(res, own)
-	}
-	if r.err == nil && len(r.rest) > 0 {
-		r.err = errors.New("more bytes follow")
-	}
-	if r.err != nil {
-		return nil, fmt.Errorf("%w: an encoded result is damaged: %w", core.ErrOp, r.err)
-	}
-	return res, nil
 }
 
 // encoded is the rest of an encoded result that is being read. After the first error it

@@ -2,12 +2,12 @@ package limiter
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"math/bits"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // Result is what the rules of a [Limiter] decided together. Its methods are
@@ -15,14 +15,6 @@ import (
 type Result struct {
 	course
 	outer *Result // of the limiter around this one
-}
-
-// RuleDecision is what one rule decided.
-type RuleDecision struct {
-	Rule     string
-	Limit    core.Limit
-	OnLimit  Action
-	Decision core.Decision
 }
 
 // Allowed reports whether the units were taken, except those of Degrade and
@@ -34,6 +26,25 @@ func (res *Result) Allowed() bool { return res != nil && res.allowed }
 // Allowed follows from OnStoreError of the rules, at least in part.
 func (res *Result) Undecided() bool {
 	return res != nil && res.isUndecided()
+}
+
+// Denied reports whether the request was refused because Rule.Access of a rule denies the
+// caller, and not because of a limit. Violated has the name of the rule.
+func (res *Result) Denied() bool { return res != nil && res.denied }
+
+// Banned reports whether the request was refused because of a ban, and not by a limit
+// alone. The request whose refusal begins a ban is the first of them. Violated has the
+// names of all rules that refused.
+func (res *Result) Banned() bool {
+	if res == nil {
+		return false
+	}
+	for i := range res.asked {
+		if res.out[i].Banned && res.violates(i) {
+			return true
+		}
+	}
+	return false
 }
 
 // Degraded reports whether the request passes although it is over the limit of a
@@ -91,96 +102,6 @@ func (res *Result) RetryAfter() time.Duration {
 		}
 	}
 	return longest
-}
-
-// knownWait returns the time until the rules that refused the request would admit it,
-// without those whose leases may be released at any time.
-func (res *Result) knownWait() (longest time.Duration) {
-	for i := range res.asked {
-		if res.violates(i) && !res.ops[i].Limit.Leased() {
-			longest = max(longest, res.out[i].RetryAfter)
-		}
-	}
-	return longest
-}
-
-func (res *Result) recycle() {
-	res.course.recycle()
-	res.outer = nil
-}
-
-// scarcest returns the most exhausted rule that clients may see, or -1.
-func (res *Result) scarcest() int {
-	first := -1
-	for i := range res.asked {
-		if res.calls[i].rule.OnLimit != Shadow && (first < 0 || res.scarcer(i, first)) {
-			first = i
-		}
-	}
-	return first
-}
-
-// scarcer reports whether rule i refuses the request and j does not, or is over its limit and
-// j is not, or bans the key and j does not, or has less left of its capacity.
-func (res *Result) scarcer(i, j int) bool {
-	if res.out[i].Allowed != res.out[j].Allowed {
-		return !res.out[i].Allowed
-	}
-	if refuses := res.violates(i); refuses != res.violates(j) {
-		return refuses
-	}
-	if res.out[i].Banned != res.out[j].Banned {
-		return res.out[i].Banned
-	}
-	hi1, lo1 := bits.Mul64(uint64(res.out[i].Remaining), uint64(res.ops[j].Limit.Capacity()))
-	hi2, lo2 := bits.Mul64(uint64(res.out[j].Remaining), uint64(res.ops[i].Limit.Capacity()))
-	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
-}
-
-// usesOwnLimits reports whether every rule that clients may see applies, under
-// the limit that it was configured with.
-func (res *Result) usesOwnLimits(shown int) bool {
-	for i := range res.asked {
-		if res.calls[i].terms != res.calls[i].rule.terms {
-			return false
-		}
-	}
-	return shown == res.set.shown && !res.inParts
-}
-
-// appendRemaining writes the item of RateLimit. It has no reset under a concurrency
-// limit, because the end of a lease is not known.
-func (res *Result) appendRemaining(b []byte, i int) []byte {
-	d := res.decision(i)
-	b = append(b, res.calls[i].terms.remaining...)
-	b = strconv.AppendInt(b, min(d.Remaining, maxInteger), 10)
-	if res.ops[i].Limit.Leased() {
-		return b
-	}
-	b = append(b, ";t="...)
-	return strconv.AppendInt(b, wholeSeconds(fullAfter(&d)), 10)
-}
-
-// errNoResult is the error of Settle on a nil Result.
-var errNoResult = fmt.Errorf("%w: there is no result to settle: set Config.KeepResult to find it in the context", core.ErrOp)
-
-// Denied reports whether the request was refused because Rule.Access of a rule denies the
-// caller, and not because of a limit. Violated has the name of the rule.
-func (res *Result) Denied() bool { return res != nil && res.denied }
-
-// Banned reports whether the request was refused because of a ban, and not by a limit
-// alone. The request whose refusal begins a ban is the first of them. Violated has the
-// names of all rules that refused.
-func (res *Result) Banned() bool {
-	if res == nil {
-		return false
-	}
-	for i := range res.asked {
-		if res.out[i].Banned && res.violates(i) {
-			return true
-		}
-	}
-	return false
 }
 
 // HoldsLeases reports whether the result holds leases, which have to be released.
@@ -246,4 +167,115 @@ func (res *Result) Settle(ctx context.Context, actual map[string]int64) error {
 		return errNoResult
 	}
 	return res.settle(ctx, actual)
+}
+
+// Outcome is what the limiter does with a request.
+type Outcome uint8
+
+const (
+	Pass      Outcome = iota // the handler answers
+	Refused                  // over a limit: 429; or denied, see [Result.Denied]
+	Failed                   // the store could not decide, and the limiter fails closed: 503
+	QueueFull                // would have to wait, and as many wait as may: 503, or Config.QueueFullStatus
+)
+
+// String returns "pass", "refused", "failed" or "queue_full".
+func (o Outcome) String() string {
+	switch o {
+	case Pass:
+		return "pass"
+	case Refused:
+		return "refused"
+	case Failed:
+		return "failed"
+	case QueueFull:
+		return "queue_full"
+	}
+	return "unknown outcome"
+}
+
+// outcome returns what the limiter does with the request.
+func (res *Result) outcome() Outcome {
+	switch v := res.verdict; {
+	case v.Passes():
+		return Pass
+	case v == events.QueueFull:
+		return QueueFull
+	case res.err != nil:
+		return Failed
+	}
+	return Refused
+}
+
+func (res *Result) retryAfterSeconds() int64 {
+	switch res.outcome() {
+	case Failed:
+		return max(1, wholeSeconds(retryAfter(res.err)))
+	case Refused:
+		if d := res.RetryAfter(); d != core.Never {
+			return max(1, wholeSeconds(d))
+		}
+	case QueueFull:
+		return max(1, wholeSeconds(res.knownWait()))
+	}
+	return 0
+}
+
+// retryAfter returns the time after which a new attempt is worthwhile, if err has a
+// method that returns it, and 0 otherwise.
+func retryAfter(err error) time.Duration {
+	var e interface{ RetryAfter() time.Duration }
+	if errors.As(err, &e) {
+		return e.RetryAfter()
+	}
+	return 0
+}
+
+// knownWait returns the time until the rules that refused the request would admit it,
+// without those whose leases may be released at any time.
+func (res *Result) knownWait() (longest time.Duration) {
+	for i := range res.asked {
+		if res.violates(i) && !res.ops[i].Limit.Leased() {
+			longest = max(longest, res.out[i].RetryAfter)
+		}
+	}
+	return longest
+}
+
+// wholeSeconds returns d in seconds, rounded up.
+func wholeSeconds(d time.Duration) int64 {
+	return int64(d/time.Second) + min(1, int64(d%time.Second))
+}
+
+// scarcest returns the most exhausted rule that clients may see, or -1.
+func (res *Result) scarcest() int {
+	first := -1
+	for i := range res.asked {
+		if res.calls[i].rule.OnLimit != Shadow && (first < 0 || res.scarcer(i, first)) {
+			first = i
+		}
+	}
+	return first
+}
+
+// scarcer reports whether rule i refuses the request and j does not, or is over its limit and
+// j is not, or bans the key and j does not, or has less left of its capacity.
+func (res *Result) scarcer(i, j int) bool {
+	if res.out[i].Allowed != res.out[j].Allowed {
+		return !res.out[i].Allowed
+	}
+	if refuses := res.violates(i); refuses != res.violates(j) {
+		return refuses
+	}
+	if res.out[i].Banned != res.out[j].Banned {
+		return res.out[i].Banned
+	}
+	hi1, lo1 := bits.Mul64(uint64(res.out[i].Remaining), uint64(res.ops[j].Limit.Capacity()))
+	hi2, lo2 := bits.Mul64(uint64(res.out[j].Remaining), uint64(res.ops[i].Limit.Capacity()))
+	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
+}
+
+func (res *Result) recycle() {
+	res.course.recycle()
+	res.outer = nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // step is what one request asks a store, all at once, and what the store has answered.
@@ -17,8 +18,8 @@ import (
 // Its calls are in the order of the rules. While the fallback decides in place of the store, the
 // rules that fail open are behind the others, and are not asked.
 type step struct {
-	limiter *Limiter
-	set     *ruleSet
+	engine *engine
+	set    *ruleSet
 
 	// calls, ops and out are parallel: one for each rule that applies. The first ones are asked.
 	calls []call
@@ -36,6 +37,8 @@ type step struct {
 	local    bool  // the fallback decided where the store would have been asked
 	denied   bool  // by the lists of the only rule in calls; no store was asked
 	inParts  bool  // a rule may have more calls than one
+	admitted bool  // an Admission carries out the settlement at its end
+	told     bool  // the observer and the hooks know of the request
 	err      error // why the store could not decide
 	skipped  error // why some rules could not be asked
 	ownFault error // the same, if it was an error of the rules themselves
@@ -70,6 +73,9 @@ type call struct {
 	corrected uint32 // 1 once the charge is refunded or settled, which is done once; atomic
 }
 
+// isLeaseLost reports whether the lease has ended before the request.
+func (c *call) isLeaseLost() bool { return atomic.LoadUint32(&c.leaseLost) != 0 }
+
 // outside is a rule that the store was not asked about: its functions failed and it fails
 // open, or it is a Shadow rule whose lists deny the caller.
 type outside struct {
@@ -78,9 +84,17 @@ type outside struct {
 	err  error // nil for a denial
 }
 
+// RuleDecision is what one rule decided.
+type RuleDecision struct {
+	Rule     string
+	Limit    core.Limit
+	OnLimit  Action
+	Decision core.Decision
+}
+
 // begin makes the result ready for the rules in force.
-func (s *step) begin(l *Limiter) {
-	s.limiter, s.set = l, l.set.Load()
+func (s *step) begin(e *engine) {
+	s.engine, s.set = e, e.set.Load()
 	switch n := len(s.set.rules); {
 	case s.calls != nil:
 	case n <= len(s.small.calls):
@@ -105,7 +119,7 @@ func (s *step) add(verb core.Verb, r *activeRule, t *terms, key string, cost int
 	}
 	if t.leased && verb == core.Take {
 		if s.lease == "" {
-			s.lease = s.limiter.leases.next()
+			s.lease = s.engine.leases.next()
 		}
 		// Renewal may outlive the request, and with it the key.
 		op.Lease, op.Key = s.lease, strings.Clone(key)
@@ -151,9 +165,60 @@ func (s *step) recycle() {
 	}
 	s.drop()
 	s.selected = s.selected[:0]
-	s.limiter, s.set, s.err, s.skipped, s.ownFault, s.unlogged = nil, nil, nil, nil, nil, nil
-	s.allowed, s.degraded, s.local, s.denied, s.inParts = false, false, false, false, false
+	s.engine, s.set, s.err, s.skipped, s.ownFault, s.unlogged = nil, nil, nil, nil, nil, nil
+	s.allowed, s.degraded, s.local, s.denied = false, false, false, false
+	s.inParts, s.admitted, s.told = false, false, false
 	s.aged, s.lease = 0, ""
+}
+
+// apply carries out a Peek, a Reset or a Lift. A Peek asks the same store as a Take, with or
+// without its fallback.
+func (s *step) apply(ctx context.Context, verb core.Verb) error {
+	if s.denied {
+		return nil
+	}
+	if verb == core.Peek {
+		return s.engine.applyTo(ctx, s.set.store, s.ops[:s.asked], s.out[:s.asked])
+	}
+	if err := s.engine.apply(ctx, s.ops[:s.asked], s.out[:s.asked]); err != nil {
+		return err
+	}
+	s.engine.queue.NoteReleases(s.ops[:s.asked])
+	return nil
+}
+
+// ask lets the store decide, unless the caller is denied.
+func (s *step) ask(ctx context.Context) error {
+	if s.denied {
+		return nil
+	}
+
+	s.noteAsking()
+	if err := s.engine.applyTo(ctx, s.set.store, s.ops[:s.asked], s.out[:s.asked]); err != nil {
+		if err = s.fallbackDecide(ctx, err); err != nil {
+			return err
+		}
+	}
+
+	s.allowed, s.degraded = true, false
+	for i := range s.asked {
+		if s.out[i].Fallback && !s.set.strict {
+			s.local = true
+		}
+		if s.out[i].Allowed {
+			continue
+		}
+		if s.out[i].RetryAfter == core.Never && !s.ops[i].UpTo && !s.exceedsPart(i) {
+			s.engine.findings.Add(core.Finding{Code: findings.TooCostly, Rule: s.ops[i].Rule, Text: "a request cost more than its limit can ever hold, and can never be admitted"})
+		}
+		switch {
+		case !s.ops[i].Soft:
+			s.allowed = false
+		case s.calls[i].rule.OnLimit == Degrade:
+			s.degraded = true
+		}
+	}
+	return nil
 }
 
 func (s *step) swap(i, j int) {
@@ -179,7 +244,7 @@ func (s *step) setAside() {
 // them from being asked the last time is forgotten.
 func (s *step) takeBack(ctx context.Context) {
 	if s.unlogged != nil {
-		s.limiter.logFailure(ctx, s.unlogged, events.StoreDecides)
+		s.engine.logFailure(ctx, s.unlogged, events.StoreDecides)
 		s.unlogged = nil
 	}
 	for i := range s.calls {
@@ -188,56 +253,6 @@ func (s *step) takeBack(ctx context.Context) {
 		}
 	}
 	s.asked, s.skipped = len(s.calls), s.ownFault
-}
-
-// apply carries out a Peek, a Reset or a Lift. A Peek asks the same store as a Take, with or
-// without its fallback.
-func (s *step) apply(ctx context.Context, verb core.Verb) error {
-	if s.denied {
-		return nil
-	}
-	if verb == core.Peek {
-		return s.limiter.applyTo(ctx, s.set.store, s.ops[:s.asked], s.out[:s.asked])
-	}
-	if err := s.limiter.apply(ctx, s.ops[:s.asked], s.out[:s.asked]); err != nil {
-		return err
-	}
-	s.limiter.queue.NoteReleases(s.ops[:s.asked])
-	return nil
-}
-
-// ask lets the store decide, unless the caller is denied.
-func (s *step) ask(ctx context.Context) error {
-	if s.denied {
-		return nil
-	}
-
-	s.noteAsking()
-	if err := s.limiter.applyTo(ctx, s.set.store, s.ops[:s.asked], s.out[:s.asked]); err != nil {
-		if err = s.fallbackDecide(ctx, err); err != nil {
-			return err
-		}
-	}
-
-	s.allowed, s.degraded = true, false
-	for i := range s.asked {
-		if s.out[i].Fallback && !s.set.strict {
-			s.local = true
-		}
-		if s.out[i].Allowed {
-			continue
-		}
-		if s.out[i].RetryAfter == core.Never && !s.ops[i].UpTo && !s.exceedsPart(i) {
-			s.limiter.Warn(core.Finding{Code: CodeTooCostly, Rule: s.ops[i].Rule, Text: "a request cost more than its limit can ever hold, and can never be admitted"})
-		}
-		switch {
-		case !s.ops[i].Soft:
-			s.allowed = false
-		case s.calls[i].rule.OnLimit == Degrade:
-			s.degraded = true
-		}
-	}
-	return nil
 }
 
 // noteAsking notes when the store is asked for leases.
@@ -251,7 +266,7 @@ func (s *step) noteAsking() {
 // has failed with err, and ignores the rules that fail open. It returns an error if
 // the request fails.
 func (s *step) fallbackDecide(ctx context.Context, err error) error {
-	f := &s.limiter.fallbacks
+	f := &s.engine.fallbacks
 	if ctx.Err() != nil || !s.set.strict || errors.Is(err, core.ErrOp) {
 		return err
 	}
@@ -261,7 +276,7 @@ func (s *step) fallbackDecide(ctx context.Context, err error) error {
 		}
 	}
 	s.setAside()
-	if again := s.limiter.applyTo(ctx, f.fallback, s.ops[:s.asked], s.out[:s.asked]); again != nil {
+	if again := s.engine.applyTo(ctx, f.fallback, s.ops[:s.asked], s.out[:s.asked]); again != nil {
 		return errors.Join(err, again)
 	}
 	s.noteSkipped(ctx, err)
@@ -273,7 +288,7 @@ func (s *step) fallbackDecide(ctx context.Context, err error) error {
 // becomes of the request.
 func (s *step) noteSkipped(ctx context.Context, err error) {
 	s.skipped = cmp.Or(s.skipped, err)
-	s.limiter.callOnError(ctx, err)
+	s.engine.callOnError(ctx, err)
 }
 
 // decision returns out[i] as it is after the wait.
@@ -303,33 +318,11 @@ func (s *step) exceedsPart(i int) bool {
 	return d.Fallback && d.RetryAfter == core.Never && !op.UpTo && op.Cost <= op.Limit.Capacity()
 }
 
-// awaitsStore reports whether the request can be admitted, but not before the store is back.
-func (s *step) awaitsStore() (awaits bool) {
-	for i := range s.asked {
-		if !s.violates(i) || s.out[i].RetryAfter != core.Never {
-			continue
-		}
-		if s.denied || !s.exceedsPart(i) {
-			return false
-		}
-		awaits = true
-	}
-	return awaits
-}
-
 // decides reports whether op i, which may be set aside, is a question that the store decides,
 // and not a correction.
 func (s *step) decides(i int) bool {
 	verb := s.ops[i].Verb
 	return verb != core.Refund && verb != core.Debit
-}
-
-// longestWait returns the time until the slots under all rules are reached.
-func (s *step) longestWait() (longest time.Duration) {
-	for i := range s.asked {
-		longest = max(longest, s.out[i].Wait)
-	}
-	return longest
 }
 
 // refuseBooking makes the result one that was refused where it had booked.
@@ -341,9 +334,6 @@ func (s *step) refuseBooking() {
 		}
 	}
 }
-
-// isLeaseLost reports whether the lease has ended before the request.
-func (c *call) isLeaseLost() bool { return atomic.LoadUint32(&c.leaseLost) != 0 }
 
 // isUndecided reports whether the store did not decide under every rule.
 func (s *step) isUndecided() bool { return s.err != nil || s.skipped != nil }

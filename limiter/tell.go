@@ -4,94 +4,44 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/telling"
 	"github.com/headgate/headgate/internal/waitline"
 	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/findings"
 )
 
-var _ events.Inspector = (*Limiter)(nil)
-
-// listen has the hooks told, by the store too.
-func (l *Limiter) listen(h *events.Hooks) {
-	var one events.Listeners
-	one.Add(h)
-	l.hooks = one.Hooks()
-	l.records.New = func() any { return new(events.Request) }
-	if s, ok := l.store.(events.Source); ok {
-		s.Listen(l.storeLog.hooks())
-		s.Listen(h)
-	}
-	if l.hooks.Open != nil {
-		l.hooks.Open(l)
-	}
+// teller tells the Observer and the Hooks.
+type teller struct {
+	observer events.Observer
+	counter  events.Counter // the observer, nil unless it counts
+	hooks    *events.Hooks  // never nil
+	records  sync.Pool      // of *events.Request
+	bans     banLog
+	top      int // Config.Top
 }
 
-// Hooks returns Config.Hooks in a form that is never nil and does not panic, for parts of a
-// program that tell more events.
-func (l *Limiter) Hooks() *events.Hooks { return l.hooks }
-
-// RuleNames returns the names of the rules in force, in order.
-func (l *Limiter) RuleNames() []string {
-	set := l.set.Load()
-	names := make([]string, len(set.rules))
-	for i, r := range set.rules {
-		names[i] = r.Name
-	}
-	return names
+func (t *teller) start(c *Config) {
+	t.observer, t.top = c.Observer, c.Top
+	t.counter, _ = c.Observer.(events.Counter)
+	t.records.New = func() any { return new(events.Request) }
 }
 
-// Stores implements [events.Inspector]. It lists the stores that are an [events.Source].
-func (l *Limiter) Stores() []events.StoreStatus {
-	s, ok := l.store.(events.Source)
-	if !ok {
-		return nil
-	}
-	list := s.Status(nil)
-	for i := range list {
-		if len(list[i].Away) > 0 {
-			list[i].Mode = l.fallbacks.mode(list[i].Mode)
-		}
-	}
-	return list
-}
-
-// mode returns what decides under a store that is away, where rules say nothing else.
-func (f *fallbacks) mode(byStore events.Mode) events.Mode {
-	switch {
-	case f.otherwise == FailClosed:
-		return events.FailsUndecided
-	case f.otherwise == FailOpen:
-		return events.PassesUndecided
-	}
-	return byStore
-}
-
-func (l *Limiter) tellClosed() {
-	if l.hooks.Closed != nil {
-		l.hooks.Closed(l)
-	}
-}
-
-func (l *Limiter) tellRules(err error) {
-	if l.hooks.Rules != nil {
-		l.hooks.Rules(events.Rules{Count: len(l.set.Load().rules), Err: err})
-	}
-}
-
-func (l *Limiter) tellQueue(k waitline.Key, change int) {
-	if l.hooks.Queue != nil {
-		l.hooks.Queue(events.Queue{Rule: k.Rule, Change: change})
+func (t *teller) tellQueue(k waitline.Key, change int) {
+	if t.hooks.Queue != nil {
+		t.hooks.Queue(events.Queue{Rule: k.Rule, Change: change})
 	}
 }
 
 // tellUnits tells of units that were given back or charged by ops, of which the first settle a
 // request.
-func (l *Limiter) tellUnits(ops []core.Op, out []core.Decision, settled int) {
-	if l.hooks.Units == nil {
+func (t *teller) tellUnits(ops []core.Op, out []core.Decision, settled int) {
+	if t.hooks.Units == nil {
 		return
 	}
 	for i := range ops {
@@ -105,28 +55,31 @@ func (l *Limiter) tellUnits(ops []core.Op, out []core.Decision, settled int) {
 		case i < settled:
 			e.Flow = events.Settled
 		}
-		l.hooks.Units(e)
+		t.hooks.Units(e)
 	}
 }
 
-// giveCounters gives each rule of the set what counts its decisions on plain requests, if the
-// Observer has that.
-func (l *Limiter) giveCounters(set *ruleSet) {
-	if l.counter != nil {
-		for _, r := range set.rules {
-			r.counter = l.counterOf(r.Name)
+// tellBans tells of the bans that the request has met and that were not told yet.
+func (t *teller) tellBans(ops []core.Op, out []core.Decision) {
+	for i := range ops {
+		op, d := &ops[i], &out[i]
+		if d.Banned && op.Ban != nil && t.bans.begins(bannedKey{op.Rule, op.Key}, d.At, d.At+d.RetryAfter.Microseconds()) {
+			t.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, For: d.RetryAfter})
 		}
 	}
 }
 
-// counterOf returns what counts the decisions of the rule on plain requests, nil after a panic.
-func (l *Limiter) counterOf(rule string) (counter events.RuleCounter) {
-	defer func() {
-		if v := recover(); v != nil {
-			l.report(context.Background(), fmt.Errorf("the observer: %w", panicked(v)))
+// tellLifted tells of the bans that ops have lifted.
+func (t *teller) tellLifted(ops []core.Op) {
+	if t.hooks.Ban == nil {
+		return
+	}
+	for i := range ops {
+		op := &ops[i]
+		if op.Ban != nil && t.bans.ends(bannedKey{op.Rule, op.Key}) {
+			t.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, Lifted: true})
 		}
-	}()
-	return l.counter.RuleCounter(rule)
+	}
 }
 
 // maxBanLog is how many bans a limiter remembers to have told.
@@ -163,4 +116,88 @@ func (b *banLog) ends(k bannedKey) bool {
 	_, known := b.until[k]
 	delete(b.until, k)
 	return known
+}
+
+// reports are where the errors and the findings of a limiter go: to its log, its Status and
+// Config.OnError.
+type reports struct {
+	onError  func(context.Context, error)
+	log      *telling.Log
+	findings *telling.Findings
+	failures *telling.Failures
+}
+
+func (r *reports) start(c *Config) {
+	r.onError = c.OnError
+	r.log = telling.NewLog(c.Logger, c.Name, func(v any) {
+		r.report(context.Background(), fmt.Errorf("log: %w", panicked(v)))
+	})
+	r.findings, r.failures = telling.NewFindings(r.log), telling.NewFailures(r.log)
+}
+
+// report logs or counts err and calls OnError.
+func (r *reports) report(ctx context.Context, err error) { r.reportAs(ctx, err, events.StoreDecides) }
+
+// reportAs is report of an error that a request met, about which by decided.
+func (r *reports) reportAs(ctx context.Context, err error, by events.Mode) {
+	if err == nil {
+		return
+	}
+	r.logFailure(ctx, err, by)
+	r.callOnError(ctx, err)
+}
+
+// logFailure logs or counts err. Errors after a client has left are not logged: they say
+// nothing about the store.
+func (r *reports) logFailure(ctx context.Context, err error, by events.Mode) {
+	left := ctx != nil && ctx.Err() == context.Canceled
+	if !left && !errors.Is(err, errNoKey) { // of which warnNoKey tells
+		r.failures.Note(kindOf(err), err, by)
+	}
+}
+
+// callOnError calls OnError. A panic of it is dropped, because there is no other function to
+// report it to.
+func (r *reports) callOnError(ctx context.Context, err error) {
+	if r.onError == nil {
+		return
+	}
+	defer func() { _ = recover() }()
+	r.onError(ctx, err)
+}
+
+// warnNoKey logs, once, that requests fail because a rule has no Key function.
+func (r *reports) warnNoKey(err error) {
+	r.findings.Add(core.Finding{Code: findings.NoKey, Rule: ruleOf(err), Text: "a rule has no Key function, so the limiter " +
+		"cannot decide about requests: each is answered with a 503; keyfuncs.RemoteIP counts by the address of the client"})
+}
+
+// The texts of the kinds.
+const (
+	textStore         = "the store cannot decide, so OnStoreError does"
+	textFallback      = "the store cannot decide, so its fallback does"
+	textOverload      = "more comes than the store decides in time, so OnStoreError decides the rest"
+	textOverloadLocal = "more comes than the store decides in time, so its fallback decides the rest"
+	textRule          = "a rule cannot be evaluated, so its OnStoreError decides"
+	textLease         = "a lease was not renewed in time, so its limit may be exceeded"
+	textPanic         = "a function of the program panicked"
+)
+
+func kindOf(err error) telling.Kind {
+	var panicked *PanicError
+	switch rule := ruleOf(err); {
+	case errors.Is(err, ErrLeaseLost):
+		return telling.Kind{Text: textLease, Rule: rule}
+	case rule != "":
+		return telling.Kind{Text: textRule, Rule: rule}
+	case errors.Is(err, core.ErrFallback) && errors.Is(err, core.ErrOverload):
+		return telling.Kind{Text: textOverloadLocal}
+	case errors.Is(err, core.ErrFallback):
+		return telling.Kind{Text: textFallback}
+	case errors.Is(err, core.ErrOverload):
+		return telling.Kind{Text: textOverload}
+	case errors.As(err, &panicked):
+		return telling.Kind{Text: textPanic}
+	}
+	return telling.Kind{Text: textStore}
 }

@@ -4,6 +4,7 @@ package limiter
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -42,6 +43,50 @@ type wait struct {
 	slot     *waitline.Slot // that the last answer has booked, until the request is in its line
 }
 
+// decide lets the store decide, and waits if mayWait is true and a rule says so.
+func (c *course) decide(ctx context.Context, mayWait bool) error {
+	if !mayWait {
+		return c.ask(ctx)
+	}
+	start, answered := time.Now(), time.Time{}
+	if c.lease == "" && c.engine.queue.Lines() == 0 { // most requests end here
+		if err := c.ask(ctx); err != nil || c.allowed {
+			return err
+		}
+		answered = time.Now()
+	}
+	return c.waitForTurn(ctx, start, answered)
+}
+
+// waitForTurn lets a request wait that came at start. The store has refused it at the instant
+// answered, or is still to be asked if that is zero.
+func (c *course) waitForTurn(ctx context.Context, start, answered time.Time) (err error) {
+	w := wait{queue: &c.engine.queue, start: start, maxWait: core.MaxBooking}
+	w.turn = w.queue.Arrive(start)
+	if deadline, ok := ctx.Deadline(); ok {
+		// A turn at the very deadline would come too late.
+		w.maxWait = min(w.maxWait, deadline.Sub(start)-time.Microsecond)
+	}
+	defer w.leave(ctx, c)
+
+	again := true
+	if !answered.IsZero() {
+		w.asked, w.began, w.answered = true, start, answered
+		again, err = w.heed(ctx, c)
+	}
+	for again {
+		if c.asked < len(c.calls) {
+			c.takeBack(ctx)
+		}
+		w.boundBookings(c)
+		if err := w.ask(ctx, c); err != nil {
+			return err
+		}
+		again, err = w.heed(ctx, c)
+	}
+	return err
+}
+
 // heed waits as the last answer says. again reports whether the store has to be asked once
 // more.
 func (w *wait) heed(ctx context.Context, c *course) (again bool, err error) {
@@ -52,10 +97,56 @@ func (w *wait) heed(ctx context.Context, c *course) (again bool, err error) {
 	if c.allowed {
 		w.slot = c.newSlot(w.answered)
 	}
-	if c.notQueued = w.enter(c.limiter, waitline.KeyOf(&c.ops[i])); c.notQueued != nil {
+	if c.notQueued = w.enter(c.engine, waitline.KeyOf(&c.ops[i])); c.notQueued != nil {
 		return false, nil
 	}
 	return w.waitInLine(ctx, c, i, span)
+}
+
+// ask lets the store decide. If older requests wait for a key of the request, it only
+// peeks: the request may have to be refused at once for another reason.
+func (w *wait) ask(ctx context.Context, c *course) error {
+	if c.lease != "" && w.wantsLease(c) {
+		w.countReleases(c)
+	}
+	if w.isBehind(c) {
+		if again, err := w.peek(ctx, c); !again || err != nil {
+			return err
+		}
+		if c.asked < len(c.calls) {
+			c.takeBack(ctx)
+		}
+	}
+	w.asked = true
+	return w.askStore(ctx, c)
+}
+
+// askStore asks the store once, and notes what follows for the line.
+func (w *wait) askStore(ctx context.Context, c *course) error {
+	w.turn.Ask()
+	w.began = time.Now()
+	err := c.ask(ctx)
+	w.answered = time.Now()
+	w.retry = w.began.Add(pollPause)
+	for i := range c.asked {
+		if d := &c.out[i]; err == nil && !d.Allowed && c.ops[i].Limit.Leased() && d.RetryAfter < pollPause {
+			if expiry := w.answered.Add(max(d.RetryAfter, minPause)); expiry.Before(w.retry) {
+				w.retry = expiry
+			}
+		}
+	}
+	w.turn.Answered(err != nil || w.hasLeft(c, w.turn.Key()), w.retry)
+	return err
+}
+
+// hasLeft reports whether units of the key are left by the last answer.
+func (w *wait) hasLeft(c *course, k waitline.Key) bool {
+	for i := range c.asked {
+		if k == waitline.KeyOf(&c.ops[i]) {
+			return c.out[i].Remaining > 0
+		}
+	}
+	return true // the store did not decide about it
 }
 
 // remaining returns the time for which the request may still wait for rule i.
@@ -113,7 +204,7 @@ func (w *wait) reason(c *course) (longest int, span time.Duration) {
 }
 
 // enter takes a place in the queue for the whole wait, or returns an error.
-func (w *wait) enter(l *Limiter, k waitline.Key) error {
+func (w *wait) enter(l *engine, k waitline.Key) error {
 	switch {
 	case w.queued:
 		return nil
@@ -133,7 +224,7 @@ func (w *wait) enter(l *Limiter, k waitline.Key) error {
 
 // leave ends the wait.
 func (w *wait) leave(ctx context.Context, c *course) {
-	l := c.limiter
+	l := c.engine
 	w.leaveLine(ctx, c)
 	if w.interested {
 		l.queue.Interested(-1)
@@ -144,22 +235,124 @@ func (w *wait) leave(ctx context.Context, c *course) {
 	}
 }
 
-// ask lets the store decide. If older requests wait for a key of the request, it only
-// peeks: the request may have to be refused at once for another reason.
-func (w *wait) ask(ctx context.Context, c *course) error {
-	if c.lease != "" && w.wantsLease(c) {
-		w.countReleases(c)
+// waitInLine waits in the line of rule i until the slot of the request comes, or until the
+// store is to be asked again, at the earliest after the span if that was the answer. again
+// is false if the wait has ended.
+func (w *wait) waitInLine(ctx context.Context, c *course, i int, span time.Duration) (again bool, err error) {
+	if hopeless := w.join(ctx, c, i, span); hopeless {
+		return false, nil
 	}
-	if w.isBehind(c) {
-		if again, err := w.peek(ctx, c); !again || err != nil {
-			return err
+
+	before := w.waited
+	defer func(rule string) { c.noteWaited(rule, w.waited-before, w.waited) }(c.ops[i].Rule)
+	for slept := false; ; {
+		now := time.Now()
+		next, until, s := w.turn.Next(now)
+		if slept { // or else the time of a question is no wait
+			w.waited = now.Sub(w.start)
 		}
-		if c.asked < len(c.calls) {
-			c.takeBack(ctx)
+
+		switch next {
+		case waitline.Ask:
+			return true, nil
+		case waitline.UseSlot:
+			c.use(s, now)
+			w.leaveLine(ctx, c)
+			return false, c.renewAfterWait(ctx)
+		case waitline.GiveUp:
+			w.age(c, now)
+			return false, nil
+		case waitline.Close:
+			c.stopped = ErrClosed
+			w.age(c, now)
+		default:
+			slept = true
+			c.stopped = w.sleepUntil(ctx, c.engine, until.Sub(now))
+		}
+
+		if c.stopped != nil {
+			w.waited = time.Since(w.start)
+			w.leaveLine(ctx, c)
+			c.refuseBooking()
+			return false, nil
 		}
 	}
-	w.asked = true
-	return w.askStore(ctx, c)
+}
+
+// join puts the request into the line of rule i, unless it is there, and adds what it has
+// learned from the last answer. It reports whether the turn would come too late, behind
+// requests that came while the store decided.
+func (w *wait) join(ctx context.Context, c *course, i int, span time.Duration) (hopeless bool) {
+	k := waitline.KeyOf(&c.ops[i])
+	if w.turn.InLine() && !w.turn.IsIn(k) {
+		w.leaveLine(ctx, c)
+	}
+
+	retry, hopeless, surplus := w.turn.Join(&waitline.Answer{
+		Op: &c.ops[i], Ops: c.ops[:c.asked], Limit: &c.calls[i].terms.limit,
+		Leased: w.waitsForLease(c, i), End: w.endOf(c, i),
+		Asked: w.asked, Behind: !w.asked && c.calls[i].behind, Began: w.began, Answered: w.answered,
+		Span: span, Retry: w.retry, Left: w.hasLeft(c, k), Slot: w.slot,
+	}, func() bool { return w.released != w.releases(c) })
+	w.slot = nil
+	if hopeless {
+		c.refuseBooking()
+		c.out[i].Allowed, c.out[i].RetryAfter = false, retry
+	}
+	c.engine.cancelSlots(ctx, k, surplus)
+	return hopeless
+}
+
+// leaveLine takes the request out of its line, if it is in one.
+func (w *wait) leaveLine(ctx context.Context, c *course) {
+	if w.turn.InLine() {
+		surplus := w.turn.Leave(c.allowed, w.asked)
+		c.engine.cancelSlots(ctx, w.turn.Key(), surplus)
+	}
+}
+
+// sleepUntil waits for d, or until the line may have changed for the request. It returns an
+// error if ctx or the limiter ends before.
+func (w *wait) sleepUntil(ctx context.Context, l *engine, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.turn.Wake():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.life.Done():
+		return ErrClosed
+	case <-w.turn.Draining():
+		w.turn.Drain()
+	}
+	return nil
+}
+
+// age makes the decisions of the last answer those of now.
+func (w *wait) age(c *course, now time.Time) {
+	c.aged = now.Sub(w.answered)
+	for i := range c.asked {
+		if d := &c.out[i]; !d.Allowed && d.RetryAfter != core.Never {
+			d.RetryAfter = max(minPause, d.RetryAfter-c.aged)
+		}
+	}
+}
+
+// endOf returns when the request stops waiting for rule i.
+func (w *wait) endOf(c *course, i int) time.Time {
+	return w.start.Add(min(w.maxWait, c.calls[i].maxWait))
+}
+
+// noteWaited notes how long the request has just waited for its turn under the rule, and how
+// long in all.
+func (c *course) noteWaited(rule string, now, all time.Duration) {
+	c.waited = all
+	for i := range c.calls {
+		if c.calls[i].rule.Name == rule {
+			c.calls[i].waited += now
+		}
+	}
 }
 
 // wantsLease reports whether the request may wait for a lease.
@@ -286,83 +479,6 @@ func (w *wait) putBehind(c *course) (behind bool) {
 	return behind
 }
 
-// askStore asks the store once, and notes what follows for the line.
-func (w *wait) askStore(ctx context.Context, c *course) error {
-	w.turn.Ask()
-	w.began = time.Now()
-	err := c.ask(ctx)
-	w.answered = time.Now()
-	w.retry = w.began.Add(pollPause)
-	for i := range c.asked {
-		if d := &c.out[i]; err == nil && !d.Allowed && c.ops[i].Limit.Leased() && d.RetryAfter < pollPause {
-			if expiry := w.answered.Add(max(d.RetryAfter, minPause)); expiry.Before(w.retry) {
-				w.retry = expiry
-			}
-		}
-	}
-	w.turn.Answered(err != nil || w.hasLeft(c, w.turn.Key()), w.retry)
-	return err
-}
-
-// hasLeft reports whether units of the key are left by the last answer.
-func (w *wait) hasLeft(c *course, k waitline.Key) bool {
-	for i := range c.asked {
-		if k == waitline.KeyOf(&c.ops[i]) {
-			return c.out[i].Remaining > 0
-		}
-	}
-	return true // the store did not decide about it
-}
-
-// endOf returns when the request stops waiting for rule i.
-func (w *wait) endOf(c *course, i int) time.Time {
-	return w.start.Add(min(w.maxWait, c.calls[i].maxWait))
-}
-
-// decide lets the store decide, and waits if mayWait is true and a rule says so.
-func (c *course) decide(ctx context.Context, mayWait bool) error {
-	if !mayWait {
-		return c.ask(ctx)
-	}
-	start, answered := time.Now(), time.Time{}
-	if c.lease == "" && c.limiter.queue.Lines() == 0 { // most requests end here
-		if err := c.ask(ctx); err != nil || c.allowed {
-			return err
-		}
-		answered = time.Now()
-	}
-	return c.waitForTurn(ctx, start, answered)
-}
-
-// waitForTurn lets a request wait that came at start. The store has refused it at the instant
-// answered, or is still to be asked if that is zero.
-func (c *course) waitForTurn(ctx context.Context, start, answered time.Time) (err error) {
-	w := wait{queue: &c.limiter.queue, start: start, maxWait: core.MaxBooking}
-	w.turn = w.queue.Arrive(start)
-	if deadline, ok := ctx.Deadline(); ok {
-		// A turn at the very deadline would come too late.
-		w.maxWait = min(w.maxWait, deadline.Sub(start)-time.Microsecond)
-	}
-	defer w.leave(ctx, c)
-
-	again := true
-	if !answered.IsZero() {
-		w.asked, w.began, w.answered = true, start, answered
-		again, err = w.heed(ctx, c)
-	}
-	for again {
-		if c.asked < len(c.calls) {
-			c.takeBack(ctx)
-		}
-		w.boundBookings(c)
-		if err := w.ask(ctx, c); err != nil {
-			return err
-		}
-		again, err = w.heed(ctx, c)
-	}
-	return err
-}
-
 // newSlot returns the slot that the last answer has booked.
 func (c *course) newSlot(booked time.Time) *waitline.Slot {
 	s := &waitline.Slot{Ops: slices.Clone(c.ops[:c.asked]), Out: slices.Clone(c.out[:c.asked]), Degraded: c.degraded,
@@ -387,7 +503,7 @@ func (c *course) use(s *waitline.Slot, now time.Time) {
 
 // cancelSlot gives the units back. A slot of a single rule is kept if the store cannot take
 // it back, because others have booked behind it: then the next request may use it.
-func (l *Limiter) cancelSlot(ctx context.Context, s *waitline.Slot) {
+func (e *engine) cancelSlot(ctx context.Context, s *waitline.Slot) {
 	if owner, ok := s.Owner.(*course); ok {
 		owner.cancelBooking(ctx)
 		return
@@ -399,7 +515,7 @@ func (l *Limiter) cancelSlot(ctx context.Context, s *waitline.Slot) {
 			undo = append(undo, s.Ops[i].Refund(s.Out[i]))
 		}
 	}
-	out := l.repay(ctx, undo)
+	out := e.repay(ctx, undo)
 	if len(s.Ops) != 1 || len(out) != 1 {
 		return
 	}
@@ -408,126 +524,52 @@ func (l *Limiter) cancelSlot(ctx context.Context, s *waitline.Slot) {
 }
 
 // cancelSlots gives back the surplus of the line for k.
-func (l *Limiter) cancelSlots(ctx context.Context, k waitline.Key, surplus []*waitline.Slot) {
+func (e *engine) cancelSlots(ctx context.Context, k waitline.Key, surplus []*waitline.Slot) {
 	for len(surplus) > 0 {
 		for _, s := range surplus {
-			l.cancelSlot(ctx, s)
+			e.cancelSlot(ctx, s)
 		}
-		surplus = l.queue.Canceled(k, surplus)
+		surplus = e.queue.Canceled(k, surplus)
 	}
 }
 
-// waitInLine waits in the line of rule i until the slot of the request comes, or until the
-// store is to be asked again, at the earliest after the span if that was the answer. again
-// is false if the wait has ended.
-func (w *wait) waitInLine(ctx context.Context, c *course, i int, span time.Duration) (again bool, err error) {
-	if hopeless := w.join(ctx, c, i, span); hopeless {
-		return false, nil
-	}
-
-	before := w.waited
-	defer func(rule string) { c.noteWaited(rule, w.waited-before, w.waited) }(c.ops[i].Rule)
-	for slept := false; ; {
-		now := time.Now()
-		next, until, s := w.turn.Next(now)
-		if slept { // or else the time of a question is no wait
-			w.waited = now.Sub(w.start)
-		}
-
-		switch next {
-		case waitline.Ask:
-			return true, nil
-		case waitline.UseSlot:
-			c.use(s, now)
-			w.leaveLine(ctx, c)
-			return false, c.renewAfterWait(ctx)
-		case waitline.GiveUp:
-			w.age(c, now)
-			return false, nil
-		case waitline.Close:
-			c.stopped = ErrClosed
-			w.age(c, now)
-		default:
-			slept = true
-			c.stopped = w.sleepUntil(ctx, c.limiter, until.Sub(now))
-		}
-
-		if c.stopped != nil {
-			w.waited = time.Since(w.start)
-			w.leaveLine(ctx, c)
-			c.refuseBooking()
-			return false, nil
-		}
+// beginWait lets the call wait at most max for every rule.
+func (c *course) beginWait(max time.Duration) {
+	for i := range c.asked {
+		c.calls[i].maxWait = max
 	}
 }
 
-// join puts the request into the line of rule i, unless it is there, and adds what it has
-// learned from the last answer. It reports whether the turn would come too late, behind
-// requests that came while the store decided.
-func (w *wait) join(ctx context.Context, c *course, i int, span time.Duration) (hopeless bool) {
-	k := waitline.KeyOf(&c.ops[i])
-	if w.turn.InLine() && !w.turn.IsIn(k) {
-		w.leaveLine(ctx, c)
+// beginBooking lets the ops book their slots. It returns an error if one cannot.
+func (c *course) beginBooking() error {
+	if c.lease != "" {
+		return errLease
 	}
-
-	retry, hopeless, surplus := w.turn.Join(&waitline.Answer{
-		Op: &c.ops[i], Ops: c.ops[:c.asked], Limit: &c.calls[i].terms.limit,
-		Leased: w.waitsForLease(c, i), End: w.endOf(c, i),
-		Asked: w.asked, Behind: !w.asked && c.calls[i].behind, Began: w.began, Answered: w.answered,
-		Span: span, Retry: w.retry, Left: w.hasLeft(c, k), Slot: w.slot,
-	}, func() bool { return w.released != w.releases(c) })
-	w.slot = nil
-	if hopeless {
-		c.refuseBooking()
-		c.out[i].Allowed, c.out[i].RetryAfter = false, retry
+	if c.bans() {
+		return errBan
 	}
-	c.limiter.cancelSlots(ctx, k, surplus)
-	return hopeless
-}
-
-// leaveLine takes the request out of its line, if it is in one.
-func (w *wait) leaveLine(ctx context.Context, c *course) {
-	if w.turn.InLine() {
-		surplus := w.turn.Leave(c.allowed, w.asked)
-		c.limiter.cancelSlots(ctx, w.turn.Key(), surplus)
-	}
-}
-
-// sleepUntil waits for d, or until the line may have changed for the request. It returns an
-// error if ctx or the limiter ends before.
-func (w *wait) sleepUntil(ctx context.Context, l *Limiter, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-w.turn.Wake():
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.life.Done():
-		return ErrClosed
-	case <-w.turn.Draining():
-		w.turn.Drain()
+	for i := range c.asked {
+		op := &c.ops[i]
+		if op.Soft {
+			continue
+		}
+		if !op.Limit.Books() {
+			return fmt.Errorf("%w: rule %q: a %c limit books nothing", core.ErrOp, op.Rule, op.Limit.Algorithm)
+		}
+		op.MaxWait = core.MaxBooking
 	}
 	return nil
 }
 
-// age makes the decisions of the last answer those of now.
-func (w *wait) age(c *course, now time.Time) {
-	c.aged = now.Sub(w.answered)
+// longestWait returns the time until the slots under all rules are reached.
+func (c *course) longestWait() (longest time.Duration) {
 	for i := range c.asked {
-		if d := &c.out[i]; !d.Allowed && d.RetryAfter != core.Never {
-			d.RetryAfter = max(minPause, d.RetryAfter-c.aged)
-		}
+		longest = max(longest, c.out[i].Wait)
 	}
+	return longest
 }
 
-// noteWaited notes how long the request has just waited for its turn under the rule, and how
-// long in all.
-func (c *course) noteWaited(rule string, now, all time.Duration) {
-	c.waited = all
-	for i := range c.calls {
-		if c.calls[i].rule.Name == rule {
-			c.calls[i].waited += now
-		}
-	}
+// bans reports whether some rule that was asked bans.
+func (c *course) bans() bool {
+	return slices.ContainsFunc(c.ops, func(op core.Op) bool { return op.Ban != nil })
 }
