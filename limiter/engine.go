@@ -47,7 +47,7 @@ func (e *engine) start(c *Config, f fallbacks, now time.Time) {
 
 	e.life, e.end = context.WithCancel(context.Background())
 	e.diagnosis.Start(now, e.log.Off())
-	e.queue.Init(cmp.Or(c.MaxWaiters, DefaultMaxWaiters), cmp.Or(c.MaxWaitersPerKey, DefaultMaxWaitersPerKey))
+	e.queue.Init(cmp.Or(c.MaxWaiters, defaultMaxWaiters), cmp.Or(c.MaxWaitersPerKey, defaultMaxWaitersPerKey))
 }
 
 // enforce puts a set of rules in force.

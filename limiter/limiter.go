@@ -370,7 +370,7 @@ func noteUnnamed(l *Limiter, store core.Store) {
 	runtime.AddCleanup(l, func(forget func()) { forget() }, forget)
 
 	if others > 0 {
-		l.Warn(core.Finding{Code: findings.SharedDefault, Rule: DefaultName, Text: "two limiters over one store have a rule without a name, " +
+		l.Warn(core.Finding{Code: findings.SharedDefault, Rule: defaultName, Text: "two limiters over one store have a rule without a name, " +
 			"so they share its counts: give each limiter a Name, or each rule"})
 	}
 }

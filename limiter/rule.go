@@ -20,7 +20,7 @@ type Rule struct {
 	// algorithm. Under another name every key starts fresh, and its old count ends
 	// with its time to live, so for one period a caller may get the limit twice. A Name
 	// has at most 64 bytes: a letter a to z, then letters, digits and "_", ".", "-". ""
-	// means Config.Name, or [DefaultName] without that, for a limiter's only rule.
+	// means Config.Name, or "default" without that, for a limiter's only rule.
 	Name string
 
 	// Limit is the limit of every key without one of its own. The Period of a
@@ -87,8 +87,8 @@ type Rule struct {
 	Override func(ctx context.Context, key string) (limit core.Limit, ok bool, err error)
 }
 
-// DefaultName is the name of a limiter's only rule if Rule.Name and Config.Name are "".
-const DefaultName = "default"
+// defaultName is the name of a limiter's only rule if Rule.Name and Config.Name are "".
+const defaultName = "default"
 
 // maxName is the length of the longest name of a rule, in bytes.
 const maxName = 64

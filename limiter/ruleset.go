@@ -62,7 +62,7 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 	var noKey []error
 	for i, r := range rules {
 		if r.Name == "" && len(rules) == 1 {
-			r.Name = cmp.Or(name, DefaultName)
+			r.Name = cmp.Or(name, defaultName)
 		}
 		for _, err := range r.faults(f) {
 			errs = append(errs, &RuleError{r.Name, i, err})

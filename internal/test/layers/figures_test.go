@@ -19,7 +19,7 @@ import (
 var ceilings = map[string]int{
 	"lines of code": 64_500,
 
-	"files of limiter":                                 21,
+	"files of limiter":                                 20,
 	"files of store/redisstore":                        28,
 	"references against the order in limiter":          21,
 	"references against the order in store/redisstore": 37,
@@ -37,7 +37,7 @@ var ceilings = map[string]int{
 	"files of policy.Policy":            9,
 
 	"exported names of core":    65,
-	"exported names of limiter": 64,
+	"exported names of limiter": 61,
 
 	"exported names of nethttp":            9,
 	"exported names of ginmw":              8,
