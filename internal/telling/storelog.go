@@ -65,7 +65,7 @@ func (s *StoreLog) noteCall(c events.StoreCall) {
 		s.errors[n-1].Times++
 		return
 	}
-	s.errors = appendLatest(s.errors, maxStoreErrors, events.StoreError{now, now, 1, c.Type, text})
+	s.errors = appendLatest(s.errors, maxStoreErrors, events.StoreError{First: now, Last: now, Times: 1, Type: c.Type, Text: text})
 }
 
 func (s *StoreLog) noteBreaker(b events.Breaker) {
