@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/fibermw"
 	"github.com/headgate/headgate/internal/test/gatetest"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // seeing returns an app with a rule that calls see for each request, and a function
@@ -164,7 +165,7 @@ func TestRestartRoutingCountsOnce(t *testing.T) {
 		t.Errorf("%s", got.Response.Body())
 	}
 	gatetest.WantLeft(t, l, 4)
-	if !strings.Contains(log.String(), "code="+limiter.CodeTwice) {
+	if !strings.Contains(log.String(), "code="+findings.Twice) {
 		t.Errorf("the log is %q", log.String())
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // maxChecked is the number of requests whose keys are checked.
@@ -64,6 +64,6 @@ func (f *framework) inspect(c *gin.Context, key string) {
 		return
 	}
 	f.trust.done.Store(true)
-	f.limiter.Warn(core.Finding{Code: limiter.CodeGinTrustsAll, Text: "a key is the address of gin.Context.ClientIP, and the engine " +
+	f.limiter.Warn(core.Finding{Code: findings.GinTrustsAll, Text: "a key is the address of gin.Context.ClientIP, and the engine " +
 		"trusts every proxy, so clients can choose it: call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
 }

@@ -39,29 +39,6 @@ func (r *Rule) checkBanned(l *core.Limit) error {
 	return nil
 }
 
-// errBan is the error of calls that wait or book under a rule which bans.
-var errBan = fmt.Errorf("%w: a rule with a Ban refuses what is over its limit: use Take", core.ErrOp)
-
-// bans reports whether some rule that was asked bans.
-func (res *Result) bans() bool {
-	return slices.ContainsFunc(res.ops, func(op core.Op) bool { return op.Ban != nil })
-}
-
-// Banned reports whether the request was refused because of a ban, and not by a limit
-// alone. The request whose refusal begins a ban is the first of them. Violated has the
-// names of all rules that refused.
-func (res *Result) Banned() bool {
-	if res == nil {
-		return false
-	}
-	for i := range res.out {
-		if res.out[i].Banned && res.violates(i) {
-			return true
-		}
-	}
-	return false
-}
-
 // maxBans is how many bans [Limiter.Bans] returns at most.
 const maxBans = 10_000
 
@@ -99,7 +76,7 @@ func (l *Limiter) Bans(ctx context.Context) (list []core.Banned, err error) {
 // ban is left as it is. The error names a rule that is not in force.
 func (l *Limiter) Lift(ctx context.Context, rule, key string) error {
 	res := &Result{}
-	res.begin(l)
+	res.begin(&l.engine)
 	i := slices.IndexFunc(res.set.rules, func(r *activeRule) bool { return r.Name == rule })
 	if i < 0 {
 		return fmt.Errorf("headgate: there is no rule %q whose ban could be lifted", textform.Clip(rule))
@@ -110,6 +87,9 @@ func (l *Limiter) Lift(ctx context.Context, rule, key string) error {
 	if err := res.apply(ctx, core.Lift); err != nil {
 		return err
 	}
-	res.tellLifted()
+	l.tellLifted(res.ops[:res.asked])
 	return nil
 }
+
+// errBan is the error of calls that wait or book under a rule which bans.
+var errBan = fmt.Errorf("%w: a rule with a Ban refuses what is over its limit: use Take", core.ErrOp)

@@ -12,10 +12,10 @@ import (
 	"github.com/headgate/headgate/store/memstore"
 )
 
-// Defaults of [Config], for fields that are 0.
+// Defaults of a Config, for fields that are 0.
 const (
-	DefaultMaxWaiters       = 1000
-	DefaultMaxWaitersPerKey = 100
+	defaultMaxWaiters       = 1000
+	defaultMaxWaitersPerKey = 100
 )
 
 // Config configures a [Limiter]. Its zero value is a limiter without rules, under
@@ -105,7 +105,7 @@ type Config struct {
 	Hooks *events.Hooks
 
 	// Logger receives likely mistakes in the set-up of the limiter, such as
-	// CodeUnheeded, once for each code; see [core.Finding]. It also receives errors:
+	// findings.Unheeded, once for each code; see [core.Finding]. It also receives errors:
 	// the first of each kind at once, then their number once a minute, and a line
 	// after a minute without one. The lines say what became of the requests: how many
 	// passed, were refused, or were decided by the fallback. They hold nothing that a client sent. nil
@@ -122,7 +122,7 @@ type Config struct {
 	Top int
 
 	// MaxWaiters and MaxWaitersPerKey bound how many requests wait at the same
-	// time, in all and for one key of one rule. 0 means the default. A request
+	// time, in all and for one key of one rule. 0 means 1000 and 100. A request
 	// that finds no room is not let in, and its outcome is QueueFull.
 	MaxWaiters       int
 	MaxWaitersPerKey int

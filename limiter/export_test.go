@@ -11,7 +11,7 @@ func (a *Admission) Renewing() bool {
 }
 
 // CheckingSetup reports whether requests are examined for mistakes in the set-up.
-func (l *Limiter) CheckingSetup() bool { return l.set.Load().setup.on.Load() }
+func (l *Limiter) CheckingSetup() bool { return l.set.Load().setup.On() }
 
 // AwaitReleases waits until no call is in progress in the background. No call may begin
 // meanwhile.

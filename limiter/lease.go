@@ -7,7 +7,6 @@ import (
 	"context"
 	crand "crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -18,18 +17,6 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
-)
-
-// ErrLeaseLost is wrapped by the error about a lease that ended before its request did,
-// because it could not be renewed within its ttl. From then on others may hold its units,
-// so that more requests than the limit admits may run at once. The error goes to
-// Config.OnError and to the log, and is the cause of the handler's context under
-// Config.CancelOnLostLease.
-var ErrLeaseLost = errors.New("headgate: a lease ended before its request")
-
-var (
-	errNotRenewed = errors.New("it was not renewed in its ttl")
-	errTaken      = errors.New("others hold its units")
 )
 
 // renewal keeps the leases of a request from expiring for as long as it lasts,
@@ -44,7 +31,7 @@ type renewal struct {
 
 	// These are set by start, and then used only by renew.
 	ctx     context.Context
-	result  *Result
+	result  *course
 	every   time.Duration
 	renewed time.Time // no later than the instant at which the store last renewed
 	failure error     // of the last attempt, or nil
@@ -77,16 +64,16 @@ func checkTTL(l *core.Limit, shortest time.Duration) error {
 		textform.Duration(l.Period), textform.Duration(shortest))
 }
 
-func (r *renewal) start(ctx context.Context, res *Result) {
+func (r *renewal) start(ctx context.Context, res *course) {
 	every := core.MaxPeriod
-	for i := range res.ops {
+	for i := range res.asked {
 		if res.leased(i) {
 			every = min(every, res.ops[i].Limit.Period/renewals)
 		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ctx, r.result, r.every, r.renewed = ctx, res, every, res.asked
+	r.ctx, r.result, r.every, r.renewed = ctx, res, every, res.leasesAsked
 	r.timer = time.AfterFunc(min(every, r.left(time.Now())), r.renew)
 }
 
@@ -98,11 +85,11 @@ func (r *renewal) renew() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), min(cleanupTimeout, r.left(start)))
 	defer cancel()
 	held, taken, err := res.renew(ctx)
-	res.limiter.report(ctx, err)
+	res.engine.report(ctx, err)
 	if r.failure = err; held || len(taken) > 0 {
 		r.noteEnds(time.Now()) // another may have held the units until this renewal
 		r.renewed = start
-		for i := range res.calls {
+		for i := range res.asked {
 			switch {
 			case slices.Contains(taken, i):
 				r.noteLost(i, errTaken)
@@ -124,7 +111,7 @@ func (r *renewal) left(now time.Time) time.Duration {
 	if r.result.released.Load() {
 		return left
 	}
-	for i := range r.result.ops {
+	for i := range r.result.asked {
 		if r.result.leased(i) && !r.result.calls[i].isLeaseLost() {
 			left = min(left, r.endOf(i).Sub(now))
 		}
@@ -137,7 +124,7 @@ func (r *renewal) endOf(i int) time.Time { return r.renewed.Add(r.result.ops[i].
 
 // noteEnds notes the leases that may have ended by now.
 func (r *renewal) noteEnds(now time.Time) {
-	for i := range r.result.ops {
+	for i := range r.result.asked {
 		if r.result.leased(i) && !now.Before(r.endOf(i)) {
 			r.noteLost(i, cmp.Or(r.failure, errNotRenewed))
 		}
@@ -163,12 +150,9 @@ func (r *renewal) noteLost(i int, cause error) {
 	}
 	r.mu.Unlock()
 	if !ended {
-		r.result.limiter.report(context.WithoutCancel(r.ctx), err)
+		r.result.engine.report(context.WithoutCancel(r.ctx), err)
 	}
 }
-
-// isLeaseLost reports whether the lease has ended before the request.
-func (c *call) isLeaseLost() bool { return atomic.LoadUint32(&c.leaseLost) != 0 }
 
 // handlerContext returns a context for the handler, which ends when a lease is lost or the
 // renewal ends.

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/memstore"
 )
@@ -46,7 +47,7 @@ func TestCostAboveThePartOfAnInstanceIsToldTruly(t *testing.T) {
 				seconds bool // there is a Retry-After
 			}{{40, 503, false}, {25, 0, false}, {25, 429, true}, {40, 503, false}, {101, 429, false}} {
 				cost = row.cost
-				if warned := strings.Contains(log.String(), limiter.CodeTooCostly); warned {
+				if warned := strings.Contains(log.String(), findings.TooCostly); warned {
 					t.Errorf("warned before cost %d: %s", cost, &log)
 				}
 				a := l.Admit(&test.Request{Ctx: context.Background(), Verb: http.MethodGet})
@@ -65,7 +66,7 @@ func TestCostAboveThePartOfAnInstanceIsToldTruly(t *testing.T) {
 					a.Done(a.Status())
 				}
 			}
-			if !strings.Contains(log.String(), limiter.CodeTooCostly) {
+			if !strings.Contains(log.String(), findings.TooCostly) {
 				t.Error("no warning of cost 101")
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

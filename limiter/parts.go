@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,49 +40,6 @@ type partial interface{ Lacked() bool }
 // part is where the calls of a part are.
 type part struct{ from, to int } // in Admission.partCalls
 
-// AdmitParts decides about the parts of one request in one step: either every part is
-// admitted, or none costs anything. A count that several parts of the same verb lead to is charged once,
-// with the highest cost, and under the limit of the first of them. AdmitParts does not
-// wait, so a Wait rule refuses what is over its limit, and it carries out no RefundIf. Otherwise it is like Admit: the caller must
-// call Done. [Admission.PartDecisions] returns the decisions about one part.
-//
-// A Debit or a Refund corrects an earlier charge, so it is carried out whether or not the other
-// parts are admitted. It is no decision: the Observer does not hear of it, and Hooks.Units does.
-//
-// Where a Peek refuses the request, what its other parts were charged is given back in a
-// second step.
-func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
-	if l == nil {
-		a := &Admission{}
-		a.result.err = errNoLimiter
-		return a
-	}
-	a := l.newAdmission()
-	res := &a.result
-	res.begin(l)
-	res.admitted, res.inParts = true, true
-	l.diagnoseOnce()
-	a.ctx = ctx
-	err := res.set.noKey
-	if err != nil {
-		l.warnNoKey(err)
-	}
-	for i := 0; err == nil && i < len(parts) && !res.denied; i++ {
-		err = a.addPart(&parts[i])
-	}
-	if err == nil {
-		res.widenChecks()
-		err = res.decide(ctx, false)
-		res.narrowChecks()
-	}
-	res.refundRefused(ctx, err)
-	res.conclude(ctx, err)
-	if err == nil {
-		res.tellCorrections()
-	}
-	return a
-}
-
 // PartDecisions appends to into what the rules that apply to part i decided, in the order
 // of the rules. It appends nothing where no rule applies or none was decided. If a part is
 // denied, that is the only decision about the request, whatever its part; see
@@ -94,7 +50,7 @@ func (a *Admission) PartDecisions(i int, into []RuleDecision) []RuleDecision {
 		return into
 	}
 	for _, id := range a.partCalls[a.parts[i].from:a.parts[i].to] {
-		at := slices.IndexFunc(res.calls, func(c call) bool { return c.id == id })
+		at := slices.IndexFunc(res.calls[:res.asked], func(c call) bool { return c.id == id })
 		if at >= 0 { // not so where the store could not decide
 			into = append(into, res.ruleDecision(at))
 		}
@@ -146,9 +102,21 @@ func (a *Admission) addPart(p *Part) error {
 	return nil
 }
 
+var errRate = errors.New("a limit of this kind cannot be replaced by a rate")
+
+// rated returns the terms of the limit of the rule with another quota and period.
+func (r *activeRule) rated(rate *core.Limit) (*terms, error) {
+	l := r.Limit
+	if l.Leased() || l.Algorithm == core.CalendarWindow {
+		return nil, r.ruleError(errRate)
+	}
+	l.Quota, l.Period, l.Burst, l.Debt = rate.Quota, rate.Period, 0, 0
+	return r.termsOf(l, "the rate of a part")
+}
+
 // addRuleOfPart adds the op of the rule, if it applies to the part, and returns the id of its
 // call, or 0.
-func (res *Result) addRuleOfPart(r *activeRule, p *Part, known partial) (id int, err error) {
+func (s *step) addRuleOfPart(r *activeRule, p *Part, known partial) (id int, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = r.ruleError(panicked(v))
@@ -162,23 +130,23 @@ func (res *Result) addRuleOfPart(r *activeRule, p *Part, known partial) (id int,
 		return 0, nil
 	}
 	if r.Access != nil {
-		if listed, err := res.applyAccessToPart(r, p, known, key); err != nil || listed {
+		if listed, err := s.applyAccessToPart(r, p, known, key); err != nil || listed {
 			return 0, err
 		}
 	}
-	t, err := res.termsOfPart(r, p, key)
+	t, err := s.termsOfPart(r, p, key)
 	if t == nil || err != nil {
 		return 0, err
 	}
-	return res.addOp(r, t, key, p)
+	return s.addOp(r, t, key, p)
 }
 
 // termsOfPart returns the terms of the rule for the part, or nil if the part is denied.
-func (res *Result) termsOfPart(r *activeRule, p *Part, key string) (t *terms, err error) {
+func (s *step) termsOfPart(r *activeRule, p *Part, key string) (t *terms, err error) {
 	t = r.terms
 	switch {
 	case p.Rate != nil && p.Rate.Quota == 0:
-		res.applyVerdict(keyfuncs.Denied, core.Take, r, key)
+		s.applyVerdict(keyfuncs.Denied, core.Take, r, key)
 		return nil, nil
 	case p.Rate != nil:
 		t, err = r.rated(p.Rate)
@@ -193,7 +161,7 @@ func (res *Result) termsOfPart(r *activeRule, p *Part, key string) (t *terms, er
 
 // applyAccessToPart applies the lists of the rule, and reports whether the rule does not
 // limit the part.
-func (res *Result) applyAccessToPart(r *activeRule, p *Part, known partial, key string) (listed bool, err error) {
+func (s *step) applyAccessToPart(r *activeRule, p *Part, known partial, key string) (listed bool, err error) {
 	verdict, err := r.Access.Of(p.Request, key)
 	if known != nil && known.Lacked() {
 		return true, nil
@@ -201,58 +169,46 @@ func (res *Result) applyAccessToPart(r *activeRule, p *Part, known partial, key 
 	if err != nil {
 		return false, r.ruleError(fmt.Errorf("the verdict of Access: %w", err))
 	}
-	return res.applyVerdict(verdict, core.Take, r, key), nil
+	return s.applyVerdict(verdict, core.Take, r, key), nil
 }
 
 // addOp adds an op, or raises the cost of the one of the same count and verb.
-func (res *Result) addOp(r *activeRule, t *terms, key string, p *Part) (id int, err error) {
+func (s *step) addOp(r *activeRule, t *terms, key string, p *Part) (id int, err error) {
 	cost := p.Cost
 	if r.CostAtMost {
 		cost = min(cost, t.limit.Capacity())
 	}
-	for i := range res.ops {
-		op := &res.ops[i]
-		if res.calls[i].rule != r || op.Key != key || op.Limit.Algorithm != t.limit.Algorithm {
+	for i := range s.asked {
+		op := &s.ops[i]
+		if s.calls[i].rule != r || op.Key != key || op.Limit.Algorithm != t.limit.Algorithm {
 			continue
 		}
-		t = res.calls[i].terms // a count has one limit in a step
+		t = s.calls[i].terms // a count has one limit in a step
 		if op.Verb == p.Verb || p.Verb == core.Peek && p.Cost == 0 {
 			op.Cost = max(op.Cost, cost)
-			return res.calls[i].id, nil
+			return s.calls[i].id, nil
 		}
 		if op.Verb == core.Peek && op.Cost == 0 {
 			op.Verb, op.Cost = p.Verb, cost
-			return res.calls[i].id, nil
+			return s.calls[i].id, nil
 		}
 	}
-	if err := res.add(core.Take, r, t, key, cost); err != nil {
+	if err := s.add(core.Take, r, t, key, cost); err != nil {
 		return 0, err
 	}
-	last := len(res.calls) - 1
-	res.ops[last].Verb = p.Verb
-	res.calls[last].id, res.calls[last].check = last+1, false
+	last := len(s.calls) - 1
+	s.ops[last].Verb = p.Verb
+	s.calls[last].id, s.calls[last].check = last+1, false
 	return last + 1, nil
-}
-
-var errRate = errors.New("a limit of this kind cannot be replaced by a rate")
-
-// rated returns the terms of the limit of the rule with another quota and period.
-func (r *activeRule) rated(rate *core.Limit) (*terms, error) {
-	l := r.Limit
-	if l.Leased() || l.Algorithm == core.CalendarWindow {
-		return nil, r.ruleError(errRate)
-	}
-	l.Quota, l.Period, l.Burst, l.Debt = rate.Quota, rate.Period, 0, 0
-	return r.termsOf(l, "the rate of a part")
 }
 
 // widenChecks turns each Peek of 0 units into one of 1 unit under a limit that holds one
 // more. It is allowed if and only if no more units are in use than the limit has, whereas
 // a Peek of 0 units always is.
-func (res *Result) widenChecks() {
-	for i := range res.ops {
-		op := &res.ops[i]
-		if op.Verb != core.Peek || op.Cost != 0 || op.Limit.MaxDebt() == 0 || res.sharesCount(i) {
+func (s *step) widenChecks() {
+	for i := range s.asked {
+		op := &s.ops[i]
+		if op.Verb != core.Peek || op.Cost != 0 || op.Limit.MaxDebt() == 0 || s.sharesCount(i) {
 			continue
 		}
 		wide := op.Limit
@@ -262,15 +218,15 @@ func (res *Result) widenChecks() {
 			wide.Quota++
 		}
 		if wide.Validate() == nil {
-			op.Limit, op.Cost, res.calls[i].check = wide, 1, true
+			op.Limit, op.Cost, s.calls[i].check = wide, 1, true
 		}
 	}
 }
 
 // sharesCount reports whether another op of the step is about the count of op i.
-func (res *Result) sharesCount(i int) bool {
-	for j := range res.ops {
-		if j != i && res.calls[j].rule == res.calls[i].rule && res.ops[j].Key == res.ops[i].Key {
+func (s *step) sharesCount(i int) bool {
+	for j := range s.asked {
+		if j != i && s.calls[j].rule == s.calls[i].rule && s.ops[j].Key == s.ops[i].Key {
 			return true
 		}
 	}
@@ -278,31 +234,13 @@ func (res *Result) sharesCount(i int) bool {
 }
 
 // narrowChecks undoes widenChecks, also in the decisions and in ops that are set aside.
-func (res *Result) narrowChecks() {
-	n := len(res.calls) + res.aside
-	calls, ops, out := res.calls[:n], res.ops[:n], res.out[:n]
-	for i := range calls {
-		if !calls[i].check {
+func (s *step) narrowChecks() {
+	for i := range s.calls {
+		if !s.calls[i].check {
 			continue
 		}
-		calls[i].check = false
-		ops[i].Limit, ops[i].Cost = calls[i].terms.limit, 0
-		out[i].Remaining = max(0, out[i].Remaining-1)
+		s.calls[i].check = false
+		s.ops[i].Limit, s.ops[i].Cost = s.calls[i].terms.limit, 0
+		s.out[i].Remaining = max(0, s.out[i].Remaining-1)
 	}
-}
-
-// refundRefused gives back what a step has charged that a Peek refuses, because a Peek
-// stops no Take.
-func (res *Result) refundRefused(ctx context.Context, err error) {
-	if err != nil || res.allowed || res.denied || !core.Granted(res.ops, res.out) {
-		return
-	}
-	var undo []core.Op
-	for i := range res.ops {
-		if op := &res.ops[i]; op.Verb == core.Take && res.out[i].Allowed && op.Cost > 0 {
-			undo = append(undo, res.refundOp(i))
-			res.out[i].Remaining = min(res.out[i].Remaining+op.Cost, op.Limit.Capacity())
-		}
-	}
-	res.limiter.repay(ctx, undo)
 }

@@ -2,8 +2,8 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
@@ -20,7 +20,7 @@ type Rule struct {
 	// algorithm. Under another name every key starts fresh, and its old count ends
 	// with its time to live, so for one period a caller may get the limit twice. A Name
 	// has at most 64 bytes: a letter a to z, then letters, digits and "_", ".", "-". ""
-	// means Config.Name, or [DefaultName] without that, for a limiter's only rule.
+	// means Config.Name, or "default" without that, for a limiter's only rule.
 	Name string
 
 	// Limit is the limit of every key without one of its own. The Period of a
@@ -92,23 +92,8 @@ type Rule struct {
 	Override func(ctx context.Context, key string) (limit core.Limit, ok bool, err error)
 }
 
-// RuleError is a mistake in one rule.
-type RuleError struct {
-	Rule  string // the rule's name
-	Index int    // its place in Config.Rules
-	Err   error
-}
-
-// Error names the rule and the mistake in one line.
-func (e *RuleError) Error() string {
-	return fmt.Sprintf("rule %d %q: %s", e.Index, textform.Clip(e.Rule), textform.Line(e.Err))
-}
-
-// Unwrap returns Err.
-func (e *RuleError) Unwrap() error { return e.Err }
-
-// DefaultName is the name of a limiter's only rule if Rule.Name and Config.Name are "".
-const DefaultName = "default"
+// defaultName is the name of a limiter's only rule if Rule.Name and Config.Name are "".
+const defaultName = "default"
 
 // maxName is the length of the longest name of a rule, in bytes.
 const maxName = 64
@@ -152,11 +137,118 @@ func nameIsValid(s string) bool {
 	return true
 }
 
-// ruleOf returns the name of the rule that err is about, or "".
-func ruleOf(err error) string {
-	var e *RuleError
-	if errors.As(err, &e) {
-		return e.Rule
+func checkDenyStatus(status int) error {
+	if status != 0 && denialTitles[status] == "" {
+		return fmt.Errorf("DenyStatus: %d is not %d or %d", status, forbidden, tooManyRequests)
 	}
-	return ""
+	return nil
 }
+
+// Action says what happens to a request over the limit of a rule. Its zero
+// value is [Reject]. Actions can be compared.
+type Action struct {
+	kind    actionKind
+	maxWait time.Duration // of waits
+}
+
+type actionKind uint8
+
+const (
+	rejects actionKind = iota
+	degrades
+	shadows
+	waits
+)
+
+var (
+	// Reject refuses the request.
+	Reject = Action{kind: rejects}
+	// Degrade lets the request pass, marked; see [Degraded].
+	Degrade = Action{kind: degrades}
+	// Shadow counts and reports the request and lets it pass; no client sees it.
+	Shadow = Action{kind: shadows}
+)
+
+// Wait makes the request wait for its turn, for at most max, which is above 0
+// and at most [core.MaxBooking]. Requests of one key are served in the order of their
+// arrival at the limiter, and one that leaves takes no units. A request is refused at once
+// if its turn would come later than max, or after its context's deadline, as far as the
+// limiter can know. A lease may be released at any time, so under a concurrency limit it
+// waits for as long as it may.
+func Wait(max time.Duration) Action { return Action{kind: waits, maxWait: max} }
+
+// MaxWait returns the longest time that a request may wait: 0 unless a is made by [Wait].
+func (a Action) MaxWait() time.Duration { return a.maxWait }
+
+// String returns "reject", "degrade", "shadow", or "wait" and the longest wait.
+func (a Action) String() string {
+	switch a.kind {
+	case degrades:
+		return "degrade"
+	case shadows:
+		return "shadow"
+	case waits:
+		return "wait " + textform.Duration(a.maxWait)
+	}
+	return "reject"
+}
+
+// soft reports whether a request over the limit passes.
+func (a Action) soft() bool { return a.kind == degrades || a.kind == shadows }
+
+func (a Action) check() error {
+	if a.kind == waits && (a.maxWait <= 0 || a.maxWait > core.MaxBooking) {
+		return fmt.Errorf("OnLimit: the longest wait must be above 0 and at most %s", textform.Duration(core.MaxBooking))
+	}
+	return nil
+}
+
+// FailureMode says what happens to a request when the store cannot decide under a rule:
+// the store failed, or a function of the rule panicked or returned an invalid
+// value.
+type FailureMode uint8
+
+const (
+	// FailDefault in a [Rule] means Config.OnStoreError. In a Config it means FailLocal if
+	// the store has a fallback, as one in Redis has, and FailOpen if it has none.
+	FailDefault FailureMode = iota
+
+	// FailOpen lets the request pass, as far as this rule is concerned. The
+	// fallback of the store, if any, is not asked. A client that floods the service until
+	// the store cannot decide in time is then not limited; see findings.FailsOpen.
+	FailOpen
+
+	// FailClosed answers with a 503, whatever other rules say. The fallback of
+	// the store, if any, is not asked.
+	FailClosed
+
+	// FailLocal lets the fallback of the store decide; the store must be a
+	// [core.Standby] or a [core.Backed]. If the fallback cannot decide either, Config.OnStoreError
+	// applies, and if that is FailLocal too, the request passes.
+	FailLocal
+)
+
+// String returns "default", "open", "closed" or "local".
+func (f FailureMode) String() string {
+	switch f {
+	case FailDefault:
+		return "default"
+	case FailOpen:
+		return "open"
+	case FailClosed:
+		return "closed"
+	case FailLocal:
+		return "local"
+	}
+	return "unknown failure mode"
+}
+
+// denialTitles are the reason phrases of the statuses for a caller who is denied.
+var denialTitles = map[int]string{forbidden: "Forbidden", tooManyRequests: "Too Many Requests"}
+
+// The statuses of answers.
+const (
+	forbidden         = 403
+	tooManyRequests   = 429
+	unavailableStatus = 503
+)

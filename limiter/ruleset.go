@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/telling"
 	"github.com/headgate/headgate/observe/events"
 )
 
@@ -25,7 +26,7 @@ type ruleSet struct {
 	refunds bool       // some rule gives units back
 	shown   int        // how many rules clients may see
 	policy  string     // the RateLimit-Policy of all of them under their own limits
-	setup   setupCheck
+	setup   telling.Setup
 	noKey   error // what Limiter.CheckRequests returns
 
 	selection Selection // nil asks every rule
@@ -38,8 +39,8 @@ type activeRule struct {
 	failureMode FailureMode // never FailDefault
 	minTTL      time.Duration
 	terms       *terms
-	keys        keyCheck
-	tally       *tally             // nil if Config.Top is 0
+	keys        telling.Keys
+	tally       *telling.Tally     // nil if Config.Top is 0
 	counter     events.RuleCounter // nil if the Observer gets the plain requests too
 
 	// others are the terms of limits that Override has returned, replaced as a
@@ -51,9 +52,6 @@ type activeRule struct {
 // It is enough for the plans and the single keys of a policy.
 const maxOthers = 128
 
-// errNoKey is why a rule cannot decide about requests.
-var errNoKey = errors.New("the Key function is nil, so no request can be counted")
-
 // newRuleSet checks and compiles the rules of a limiter of the name. Its error joins a [*RuleError] for
 // every mistake.
 func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
@@ -64,7 +62,7 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 	var noKey []error
 	for i, r := range rules {
 		if r.Name == "" && len(rules) == 1 {
-			r.Name = cmp.Or(name, DefaultName)
+			r.Name = cmp.Or(name, defaultName)
 		}
 		for _, err := range r.faults(f) {
 			errs = append(errs, &RuleError{r.Name, i, err})
@@ -75,7 +73,8 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 			first[r.Name] = i
 		}
 		t := newTerms(&r, r.Limit)
-		set.rules[i] = &activeRule{Rule: r, index: i, terms: t, minTTL: f.minTTL}
+		set.rules[i] = &activeRule{Rule: r, index: i, terms: t, minTTL: f.minTTL,
+			keys: telling.Keys{Rule: r.Name, Func: r.Key}}
 		set.mayWait = set.mayWait || r.OnLimit.MaxWait() > 0
 		set.refunds = set.refunds || r.RefundIf != nil
 		if r.Key == nil {
@@ -235,3 +234,70 @@ func (r *activeRule) failsClosed(f *fallbacks) bool {
 // must not keep into. If it panics or returns an index without a rule, the request
 // is turned away if any rule of the limiter fails closed, and passes otherwise.
 type Selection func(r core.Request, into []int) []int
+
+// fallbacks says what a limiter does when the store cannot decide, and how short the
+// leases in the store may be.
+type fallbacks struct {
+	store     core.Store // decides by its fallback if need be
+	strict    core.Store // the same without the fallback
+	fallback  core.Store // or nil
+	otherwise FailureMode
+	last      FailureMode // when the fallback cannot decide either
+	minTTL    time.Duration
+	asks      bool // the store asks a server, which may be away or too slow
+	named     bool // otherwise is the choice of the program
+}
+
+func newFallbacks(c *Config) fallbacks {
+	f := fallbacks{store: c.Store, strict: c.Store, otherwise: c.OnStoreError, last: FailOpen, minTTL: shortestTTL(c.Store),
+		named: c.OnStoreError != FailDefault}
+	if r, ok := c.Store.(core.Remote); ok {
+		f.asks = r.MaxCall() > 0
+	}
+	if s, ok := c.Store.(core.Standby); ok {
+		f.strict, f.fallback = s.Strict(), s.Fallback()
+	}
+	if f.otherwise == FailClosed {
+		f.last = FailClosed
+	}
+	if f.otherwise == FailDefault {
+		f.otherwise = FailOpen
+		if f.fallback != nil {
+			f.otherwise = FailLocal
+		}
+	}
+	return f
+}
+
+// check returns an error if a choice cannot be carried out.
+func (f *fallbacks) check(choice FailureMode) error {
+	switch {
+	case choice > FailLocal:
+		return fmt.Errorf("OnStoreError: %d is not known", choice)
+	case choice == FailLocal && f.fallback == nil:
+		return errors.New("OnStoreError: the store has no fallback that could decide")
+	}
+	return nil
+}
+
+// resolve gives every rule its failure mode and determines which store is asked
+// first: rules that want no decision of the fallback have to see the store fail.
+func (f *fallbacks) resolve(set *ruleSet) {
+	set.store = f.store
+	for _, r := range set.rules {
+		if r.failureMode = cmp.Or(r.OnStoreError, f.otherwise); r.failureMode != FailLocal {
+			set.store, set.strict = f.strict, f.fallback != nil
+		}
+	}
+}
+
+// mode returns what decides under a store that is away, where rules say nothing else.
+func (f *fallbacks) mode(byStore events.Mode) events.Mode {
+	switch {
+	case f.otherwise == FailClosed:
+		return events.FailsUndecided
+	case f.otherwise == FailOpen:
+		return events.PassesUndecided
+	}
+	return byStore
+}

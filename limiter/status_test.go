@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // tellingStore tells what the test has it tell.
@@ -36,7 +37,7 @@ func TestStatusOfTheStore(t *testing.T) {
 		if want := []events.StoreStatus{{Store: "telling", Keys: 7}}; !reflect.DeepEqual(st.Stores, want) || !st.Since.Equal(begun) {
 			t.Errorf("at first %+v", st)
 		}
-		wantCalls(t, l, limiter.StoreCalls{})
+		wantCalls(t, l, events.StoreCalls{})
 		tell := s.Hooks()
 		for i := range 100 {
 			tell.StoreCall(events.StoreCall{Store: "redis", Took: time.Duration(i+1) * time.Millisecond})
@@ -46,8 +47,8 @@ func TestStatusOfTheStore(t *testing.T) {
 			tell.StoreCall(events.StoreCall{Store: "redis", Took: time.Second, Err: errors.New("connection\nrefused"), Type: events.Dial})
 		}
 		now := time.Now()
-		want := limiter.StoreCalls{Calls: 103, Failed: 3, Recent: 103, Median: 52 * time.Millisecond, P99: time.Second, Max: time.Second, Last: now,
-			Errors: []limiter.StoreError{{First: now, Last: now, Times: 3, Type: events.Dial, Text: "connection; refused"}}}
+		want := events.StoreCalls{Calls: 103, Failed: 3, Recent: 103, Median: 52 * time.Millisecond, P99: time.Second, Max: time.Second, Last: now,
+			Errors: []events.StoreError{{First: now, Last: now, Times: 3, Type: events.Dial, Text: "connection; refused"}}}
 		wantCalls(t, l, want)
 		time.Sleep(31 * time.Second) // the first hundred are older than a minute
 		want.Recent, want.Median = 3, time.Second
@@ -58,7 +59,7 @@ func TestStatusOfTheStore(t *testing.T) {
 	})
 }
 
-func wantCalls(t *testing.T, l *limiter.Limiter, want limiter.StoreCalls) {
+func wantCalls(t *testing.T, l *limiter.Limiter, want events.StoreCalls) {
 	t.Helper()
 	if got := l.Status().Calls; !reflect.DeepEqual(got, want) {
 		t.Errorf("calls %+v, want %+v", got, want)
@@ -93,7 +94,7 @@ func TestStatusOfBreakers(t *testing.T) {
 		if want := map[string]time.Time{"a": begun}; !reflect.DeepEqual(st.Away, want) {
 			t.Errorf("away %v, want %v", st.Away, want)
 		}
-		want := []limiter.BreakerChange{{At: begun.Add(time.Second), Shard: "b"}, {At: begun, Shard: "a", Open: true, Cause: "gone"}, {At: begun, Shard: "b", Open: true, Cause: "frozen"}}
+		want := []events.BreakerChange{{At: begun.Add(time.Second), Shard: "b"}, {At: begun, Shard: "a", Open: true, Cause: "gone"}, {At: begun, Shard: "b", Open: true, Cause: "frozen"}}
 		if !reflect.DeepEqual(st.Breakers, want) {
 			t.Errorf("changes %+v, want %+v", st.Breakers, want)
 		}
@@ -118,9 +119,9 @@ func TestStatusTroubles(t *testing.T) {
 				_, _ = l.Take(t.Context(), "k", 1) // which fails, as the test wants
 				time.Sleep(40 * time.Second)
 			}
-			want := limiter.Trouble{What: "the store cannot decide, so OnStoreError does", Passed: 3, First: begun, Last: begun.Add(80 * time.Second),
+			want := events.Trouble{What: "the store cannot decide, so OnStoreError does", Passed: 3, First: begun, Last: begun.Add(80 * time.Second),
 				Active: true, Err: "first; line"}
-			if st := l.Status(); !reflect.DeepEqual(st.Troubles, []limiter.Trouble{want}) {
+			if st := l.Status(); !reflect.DeepEqual(st.Troubles, []events.Trouble{want}) {
 				t.Errorf("troubles %+v, want %+v", st.Troubles, want)
 			}
 			time.Sleep(20 * time.Second)
@@ -142,7 +143,7 @@ func TestStatusFindings(t *testing.T) {
 		for range 2 {
 			l.Warn(core.Finding{Code: "HG042", Rule: "a", Text: "it is odd"})
 		}
-		want := []limiter.FoundAt{{core.Finding{Code: "HG042", Rule: "a", Text: "it is odd"}, time.Now()}}
+		want := []findings.Found{{Finding: core.Finding{Code: "HG042", Rule: "a", Text: "it is odd"}, At: time.Now()}}
 		if got := l.Status().Findings; !reflect.DeepEqual(got, want) {
 			t.Errorf("findings %+v, want %+v", got, want)
 		}

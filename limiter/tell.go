@@ -6,95 +6,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/telling"
 	"github.com/headgate/headgate/internal/waitline"
 	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/findings"
 )
 
-var _ events.Inspector = (*Limiter)(nil)
-
-// listen has the hooks told, by the store too.
-func (l *Limiter) listen(h *events.Hooks) {
-	var one events.Listeners
-	one.Add(h)
-	l.hooks = one.Hooks()
-	l.records.New = func() any { return new(events.Request) }
-	if s, ok := l.store.(events.Source); ok {
-		s.Listen(l.storeLog.hooks())
-		s.Listen(h)
-	}
-	if l.hooks.Open != nil {
-		l.hooks.Open(l)
-	}
+// teller tells the Observer and the Hooks.
+type teller struct {
+	observer events.Observer
+	counter  events.Counter // the observer, nil unless it counts
+	hooks    *events.Hooks  // never nil
+	records  sync.Pool      // of *events.Request
+	bans     banLog
+	top      int // Config.Top
 }
 
-// Hooks returns Config.Hooks in a form that is never nil and does not panic, for parts of a
-// program that tell more events.
-func (l *Limiter) Hooks() *events.Hooks { return l.hooks }
-
-// RuleNames returns the names of the rules in force, in order.
-func (l *Limiter) RuleNames() []string {
-	set := l.set.Load()
-	names := make([]string, len(set.rules))
-	for i, r := range set.rules {
-		names[i] = r.Name
-	}
-	return names
+func (t *teller) start(c *Config) {
+	t.observer, t.top = c.Observer, c.Top
+	t.counter, _ = c.Observer.(events.Counter)
+	t.records.New = func() any { return new(events.Request) }
 }
 
-// Stores implements [events.Inspector]. It lists the stores that are an [events.Source].
-func (l *Limiter) Stores() []events.StoreStatus {
-	s, ok := l.store.(events.Source)
-	if !ok {
-		return nil
-	}
-	list := s.Status(nil)
-	for i := range list {
-		if len(list[i].Away) > 0 {
-			list[i].Mode = l.fallbacks.mode(list[i].Mode)
-		}
-	}
-	return list
-}
-
-// mode returns what decides under a store that is away, where rules say nothing else.
-func (f *fallbacks) mode(byStore events.Mode) events.Mode {
-	switch {
-	case f.otherwise == FailClosed:
-		return events.FailsUndecided
-	case f.otherwise == FailOpen:
-		return events.PassesUndecided
-	}
-	return byStore
-}
-
-func (l *Limiter) tellClosed() {
-	if l.hooks.Closed != nil {
-		l.hooks.Closed(l)
-	}
-}
-
-func (l *Limiter) tellRules(err error) {
-	if l.hooks.Rules != nil {
-		l.hooks.Rules(events.Rules{Count: len(l.set.Load().rules), Err: err})
-	}
-}
-
-func (l *Limiter) tellQueue(k waitline.Key, change int) {
-	if l.hooks.Queue != nil {
-		l.hooks.Queue(events.Queue{Rule: k.Rule, Change: change})
+func (t *teller) tellQueue(k waitline.Key, change int) {
+	if t.hooks.Queue != nil {
+		t.hooks.Queue(events.Queue{Rule: k.Rule, Change: change})
 	}
 }
 
 // tellUnits tells of units that were given back or charged by ops, of which the first settle a
 // request.
-func (l *Limiter) tellUnits(ops []core.Op, out []core.Decision, settled int) {
-	if l.hooks.Units == nil {
+func (t *teller) tellUnits(ops []core.Op, out []core.Decision, settled int) {
+	if t.hooks.Units == nil {
 		return
 	}
 	for i := range ops {
@@ -108,385 +55,31 @@ func (l *Limiter) tellUnits(ops []core.Op, out []core.Decision, settled int) {
 		case i < settled:
 			e.Flow = events.Settled
 		}
-		l.hooks.Units(e)
+		t.hooks.Units(e)
 	}
 }
 
-// tellCorrections tells of the units that the parts of the request have given back or charged
-// beyond their limits.
-func (res *Result) tellCorrections() {
-	for i := range res.ops {
-		if !res.decides(i) {
-			res.limiter.tellUnits(res.ops[i:i+1], res.out[i:i+1], 0)
-		}
-	}
-}
-
-// decides reports whether op i, which may be set aside, is a question that the store decides,
-// and not a correction.
-func (res *Result) decides(i int) bool {
-	verb := res.ops[:i+1][i].Verb
-	return verb != core.Refund && verb != core.Debit
-}
-
-// tell tells of a request that was decided.
-func (res *Result) tell(ctx context.Context) {
-	l := res.limiter
-	res.concluded = true
-	if l.observer != nil {
-		l.observe(ctx, res)
-	}
-	if l.top > 0 {
-		res.tally(ctx)
-	}
-	if res.lease != "" && res.err == nil {
-		l.held.Add(res.leases())
-		if l.hooks.Lease != nil {
-			res.tellLeases(events.Lease{})
-		}
-	}
-	if l.hooks.Ban != nil && res.err == nil {
-		res.tellBans()
-	}
-}
-
-// tellLeases tells of each lease of the result.
-func (res *Result) tellLeases(e events.Lease) {
-	for i := range res.ops {
-		if res.leased(i) {
-			e.Rule, e.Key, e.Units = res.ops[i].Rule, res.ops[i].Key, res.ops[i].Cost
-			e.Lost = e.Ended && res.calls[i].isLeaseLost()
-			res.limiter.hooks.Lease(e)
+// tellBans tells of the bans that the request has met and that were not told yet.
+func (t *teller) tellBans(ops []core.Op, out []core.Decision) {
+	for i := range ops {
+		op, d := &ops[i], &out[i]
+		if d.Banned && op.Ban != nil && t.bans.begins(bannedKey{op.Rule, op.Key}, d.At, d.At+d.RetryAfter.Microseconds()) {
+			t.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, For: d.RetryAfter})
 		}
 	}
 }
 
-// endLeases notes that the leases are released, and reports whether they were not before.
-func (res *Result) endLeases() bool {
-	if !res.released.CompareAndSwap(false, true) {
-		return false
+// tellLifted tells of the bans that ops have lifted.
+func (t *teller) tellLifted(ops []core.Op) {
+	if t.hooks.Ban == nil {
+		return
 	}
-	if res.concluded && res.lease != "" && res.leasesTold.CompareAndSwap(false, true) {
-		e := events.Lease{Ended: true}
-		if !res.asked.IsZero() { // or else another limiter took them
-			res.limiter.held.Add(-res.leases())
-			e.Held = time.Since(res.asked)
-		}
-		if res.limiter.hooks.Lease != nil {
-			res.tellLeases(e)
+	for i := range ops {
+		op := &ops[i]
+		if op.Ban != nil && t.bans.ends(bannedKey{op.Rule, op.Key}) {
+			t.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, Lifted: true})
 		}
 	}
-	return true
-}
-
-// leases returns how many leases the result was granted.
-func (res *Result) leases() (n int64) {
-	for i := range res.ops {
-		if res.leased(i) {
-			n++
-		}
-	}
-	return n
-}
-
-// noteWaited notes how long the request has just waited for its turn under the rule, and how
-// long in all.
-func (res *Result) noteWaited(rule string, now, all time.Duration) {
-	res.waited = all
-	calls := res.calls[:len(res.calls)+res.aside]
-	for i := range calls {
-		if calls[i].rule.Name == rule {
-			calls[i].waited += now
-		}
-	}
-}
-
-// giveCounters gives each rule of the set what counts its decisions on plain requests, if the
-// Observer has that.
-func (l *Limiter) giveCounters(set *ruleSet) {
-	if l.counter != nil {
-		for _, r := range set.rules {
-			r.counter = l.counterOf(r.Name)
-		}
-	}
-}
-
-// counterOf returns what counts the decisions of the rule on plain requests, nil after a panic.
-func (l *Limiter) counterOf(rule string) (counter events.RuleCounter) {
-	defer func() {
-		if v := recover(); v != nil {
-			l.report(context.Background(), fmt.Errorf("the observer: %w", panicked(v)))
-		}
-	}()
-	return l.counter.RuleCounter(rule)
-}
-
-// plain reports whether the request, which has the verdict, is plain as events.Counter defines
-// it and all of its rules have counters, and returns it as a counter gets it, but for the Rule.
-// A request with skipped rules is not plain: those that failed are outside, and where the store
-// did, the fallback decides under the others.
-func (res *Result) plain(v events.Verdict) (p events.Plain, ok bool) {
-	if v != events.Allowed && v != events.Refused || len(res.calls) == 0 || len(res.outside) > 0 || res.waited > 0 {
-		return p, false
-	}
-	p.Verdict, p.Remaining = v, math.MaxInt64
-	for i := range res.calls {
-		op, d := &res.ops[:i+1][i], &res.out[:i+1][i]
-		if res.calls[i].rule.counter == nil || op.Verb != core.Take || op.Cost != 1 || d.Wait != 0 || d.Fallback || v == events.Allowed && d.Taken != 1 {
-			return p, false
-		}
-		p.Remaining = min(p.Remaining, d.Remaining)
-	}
-	return p, true
-}
-
-// count passes a plain request to the counters of its rules, and to that of requests.
-func (res *Result) count(ctx context.Context, p events.Plain) {
-	for i := range res.calls {
-		rule, v := res.calls[i].rule, p.Verdict
-		if v != events.Allowed { // or else every rule allows the request
-			if v = res.verdictOf(i, v); v == p.Verdict && p.Rule == "" {
-				p.Rule = rule.Name
-			}
-		}
-		rule.counter.Count(ctx, v)
-	}
-	res.limiter.counter.CountRequest(ctx, p)
-}
-
-// observe passes the result to the Observer, which is not nil, or to its counters if the request
-// is plain. A result that is used again keeps the memory of the event.
-func (l *Limiter) observe(ctx context.Context, res *Result) {
-	returned := false
-	defer func() {
-		if returned { // a recover that finds nothing takes time
-			return
-		}
-		if v := recover(); v != nil {
-			l.report(ctx, fmt.Errorf("the observer: %w", panicked(v)))
-		}
-	}()
-
-	v := res.verdict(ctx)
-	if l.counter != nil {
-		if p, ok := res.plain(v); ok {
-			res.count(ctx, p)
-			returned = true
-			return
-		}
-	}
-
-	e := res.record
-	if e == nil {
-		e = l.records.Get().(*events.Request)
-	}
-	res.event(v, e)
-	l.observer.Observe(ctx, e)
-	returned = true
-
-	for i := range e.Rules { // so that nothing of the client is kept
-		e.Rules[i].Key, e.Rules[i].Err = "", nil
-	}
-	e.Err, e.Rules = nil, e.Rules[:0]
-
-	switch {
-	case res.record != nil:
-	case res.pooled:
-		res.record = e
-	default:
-		l.records.Put(e)
-	}
-}
-
-// event fills in what became of the request, which has the verdict, and of each rule.
-func (res *Result) event(v events.Verdict, e *events.Request) {
-	e.Verdict, e.Fallback, e.Waited, e.Err = v, false, res.waited, res.err
-	if e.Err == nil {
-		e.Err = res.skipped
-	}
-
-	if res.err != nil {
-		res.undecidedRules(e)
-	} else {
-		passes := e.Verdict.Passes()
-		for i := range res.calls {
-			if !res.decides(i) {
-				continue
-			}
-			r := res.ruleEvent(e, i)
-			r.Verdict = e.Verdict
-			copyDecision(&r.Decision, &res.out[i])
-			if e.Verdict != events.Allowed { // or else every rule allows the request
-				r.Verdict = res.verdictOf(i, e.Verdict)
-			}
-			if res.aged > 0 {
-				r.Decision = res.decision(i)
-			}
-			if r.Decision.Fallback {
-				e.Fallback = true
-			}
-			if passes && r.Decision.Allowed {
-				r.Charged = r.Decision.Taken
-			}
-		}
-
-		for i := len(res.calls); i < len(res.calls)+res.aside; i++ {
-			if res.decides(i) {
-				r := res.ruleEvent(e, i)
-				r.Verdict, r.Decision, r.Err = events.FailedOpen, core.Decision{}, res.skipped
-			}
-		}
-	}
-
-	for i := range res.outside {
-		o := &res.outside[i]
-		r := events.Rule{Name: o.rule.Name, Key: o.key, Limit: &o.rule.Limit, Verdict: events.FailedOpen, Err: o.err}
-		if o.err == nil {
-			r.Verdict, r.Decision = events.ShadowRefused, denial
-		}
-		e.Rules = append(e.Rules, r)
-	}
-}
-
-// ruleEvent appends the event of op i, which may be set aside. The verdict and the decision of
-// an earlier event in its place are still there.
-func (res *Result) ruleEvent(e *events.Request, i int) *events.Rule {
-	n := len(e.Rules)
-	if n < cap(e.Rules) {
-		e.Rules = e.Rules[:n+1]
-	} else {
-		e.Rules = append(e.Rules, events.Rule{})
-	}
-	r, op, c := &e.Rules[n], &res.ops[:i+1][i], &res.calls[:i+1][i]
-	r.Name, r.Key, r.Limit, r.Cost, r.Charged, r.Waited = c.rule.Name, op.Key, &c.terms.limit, op.Cost, 0, c.waited
-	return r
-}
-
-// copyDecision copies each field by itself. A copy of the whole takes three times as long right
-// after the store has written the fields, as the processor cannot forward several small writes
-// to one wide read.
-func copyDecision(to, from *core.Decision) {
-	to.Allowed, to.Banned, to.Fallback, to.Origin = from.Allowed, from.Banned, from.Fallback, from.Origin
-	to.Taken, to.Remaining, to.Wait, to.RetryAfter = from.Taken, from.Remaining, from.Wait, from.RetryAfter
-	to.ResetAfter, to.At = from.ResetAfter, from.At
-}
-
-// undecidedRules appends the rules of a request that ended with an error.
-func (res *Result) undecidedRules(e *events.Request) {
-	var of *RuleError
-	about := errors.As(res.err, &of)
-	for i := range len(res.calls) + res.aside {
-		if !res.decides(i) {
-			continue
-		}
-		r := res.ruleEvent(e, i)
-		r.Decision = core.Decision{}
-
-		switch {
-		case about: // another rule failed before the store was asked
-			r.Verdict = events.Overruled
-			continue
-		case e.Verdict == events.Canceled:
-			r.Verdict = events.Canceled
-		case res.calls[:i+1][i].rule.failsClosed(&res.limiter.fallbacks):
-			r.Verdict = events.FailedClosed
-		default:
-			r.Verdict = events.FailedOpen
-		}
-		r.Err = res.err
-	}
-
-	if about && of.Index < len(res.set.rules) {
-		r := res.set.rules[of.Index]
-		e.Rules = append(e.Rules, events.Rule{Name: r.Name, Limit: &r.Limit, Verdict: e.Verdict, Err: res.err})
-	}
-}
-
-// verdict returns what became of the request.
-func (res *Result) verdict(ctx context.Context) events.Verdict {
-	switch {
-	case res.err == nil && !res.allowed:
-		return res.refusal()
-	case !res.allowed && ctx.Err() == context.Canceled:
-		return events.Canceled
-	case !res.allowed:
-		return events.FailedClosed
-	case res.err != nil, res.aside > 0:
-		return events.FailedOpen
-	}
-
-	shadow := false
-	for i := range res.outside {
-		if res.outside[i].err != nil {
-			return events.FailedOpen
-		}
-		shadow = true
-	}
-	if res.degraded {
-		return events.Degraded
-	}
-	for i := 0; i < len(res.out) && !shadow; i++ {
-		shadow = !res.out[i].Allowed
-	}
-
-	switch {
-	case shadow:
-		return events.ShadowRefused
-	case res.waited > 0:
-		return events.Waited
-	}
-	return events.Allowed
-}
-
-// refusal returns why the request, about which there was no error, was refused.
-func (res *Result) refusal() events.Verdict {
-	switch {
-	case res.denied:
-		return events.Denied
-	case res.stopped != nil && !errors.Is(res.stopped, ErrClosed):
-		return events.Canceled
-	case res.notQueued == ErrQueueFull:
-		return events.QueueFull
-	}
-	v := events.Refused
-	for i := range res.out {
-		if res.violates(i) {
-			v = max(v, res.refusalOf(i))
-		}
-	}
-	return v
-}
-
-// refusalOf returns why rule i refused the request. The greatest verdict lasts longest.
-func (res *Result) refusalOf(i int) events.Verdict {
-	switch d := &res.out[i]; {
-	case d.RetryAfter == core.Never && !res.ops[i].UpTo && !res.exceedsPart(i):
-		return events.Impossible
-	case d.Banned:
-		return events.Banned
-	}
-	return events.Refused
-}
-
-// verdictOf returns what rule i says of a request that was decided.
-func (res *Result) verdictOf(i int, all events.Verdict) events.Verdict {
-	switch d, action := &res.out[i], res.calls[i].rule.OnLimit; {
-	case res.denied:
-		return events.Denied
-	case d.Allowed && !all.Passes():
-		return events.Overruled
-	case d.Allowed && res.calls[i].waited > 0:
-		return events.Waited
-	case d.Allowed:
-		return events.Allowed
-	case action == Shadow:
-		return events.ShadowRefused
-	case action == Degrade:
-		return events.Degraded
-	case all == events.Canceled || all == events.QueueFull:
-		return all
-	}
-	return res.refusalOf(i)
 }
 
 // maxBanLog is how many bans a limiter remembers to have told.
@@ -525,25 +118,86 @@ func (b *banLog) ends(k bannedKey) bool {
 	return known
 }
 
-// tellBans tells of the bans that the request has met and that were not told yet.
-func (res *Result) tellBans() {
-	for i := range res.out {
-		op, d := &res.ops[i], &res.out[i]
-		if d.Banned && op.Ban != nil && res.limiter.bans.begins(bannedKey{op.Rule, op.Key}, d.At, d.At+d.RetryAfter.Microseconds()) {
-			res.limiter.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, For: d.RetryAfter})
-		}
+// reports are where the errors and the findings of a limiter go: to its log, its Status and
+// Config.OnError.
+type reports struct {
+	onError  func(context.Context, error)
+	log      *telling.Log
+	findings *telling.Findings
+	failures *telling.Failures
+}
+
+func (r *reports) start(c *Config) {
+	r.onError = c.OnError
+	r.log = telling.NewLog(c.Logger, c.Name, func(v any) {
+		r.report(context.Background(), fmt.Errorf("log: %w", panicked(v)))
+	})
+	r.findings, r.failures = telling.NewFindings(r.log), telling.NewFailures(r.log)
+}
+
+// report logs or counts err and calls OnError.
+func (r *reports) report(ctx context.Context, err error) { r.reportAs(ctx, err, events.StoreDecides) }
+
+// reportAs is report of an error that a request met, about which by decided.
+func (r *reports) reportAs(ctx context.Context, err error, by events.Mode) {
+	if err == nil {
+		return
+	}
+	r.logFailure(ctx, err, by)
+	r.callOnError(ctx, err)
+}
+
+// logFailure logs or counts err. Errors after a client has left are not logged: they say
+// nothing about the store.
+func (r *reports) logFailure(ctx context.Context, err error, by events.Mode) {
+	left := ctx != nil && ctx.Err() == context.Canceled
+	if !left && !errors.Is(err, errNoKey) { // of which warnNoKey tells
+		r.failures.Note(kindOf(err), err, by)
 	}
 }
 
-// tellLifted tells of the bans that ops have lifted.
-func (res *Result) tellLifted() {
-	if res.limiter.hooks.Ban == nil {
+// callOnError calls OnError. A panic of it is dropped, because there is no other function to
+// report it to.
+func (r *reports) callOnError(ctx context.Context, err error) {
+	if r.onError == nil {
 		return
 	}
-	for i := range res.ops {
-		op := &res.ops[i]
-		if op.Ban != nil && res.limiter.bans.ends(bannedKey{op.Rule, op.Key}) {
-			res.limiter.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, Lifted: true})
-		}
+	defer func() { _ = recover() }()
+	r.onError(ctx, err)
+}
+
+// warnNoKey logs, once, that requests fail because a rule has no Key function.
+func (r *reports) warnNoKey(err error) {
+	r.findings.Add(core.Finding{Code: findings.NoKey, Rule: ruleOf(err), Text: "a rule has no Key function, so the limiter " +
+		"cannot decide about requests: each is answered with a 503; keyfuncs.RemoteIP counts by the address of the client"})
+}
+
+// The texts of the kinds.
+const (
+	textStore         = "the store cannot decide, so OnStoreError does"
+	textFallback      = "the store cannot decide, so its fallback does"
+	textOverload      = "more comes than the store decides in time, so OnStoreError decides the rest"
+	textOverloadLocal = "more comes than the store decides in time, so its fallback decides the rest"
+	textRule          = "a rule cannot be evaluated, so its OnStoreError decides"
+	textLease         = "a lease was not renewed in time, so its limit may be exceeded"
+	textPanic         = "a function of the program panicked"
+)
+
+func kindOf(err error) telling.Kind {
+	var panicked *PanicError
+	switch rule := ruleOf(err); {
+	case errors.Is(err, ErrLeaseLost):
+		return telling.Kind{Text: textLease, Rule: rule}
+	case rule != "":
+		return telling.Kind{Text: textRule, Rule: rule}
+	case errors.Is(err, core.ErrFallback) && errors.Is(err, core.ErrOverload):
+		return telling.Kind{Text: textOverloadLocal}
+	case errors.Is(err, core.ErrFallback):
+		return telling.Kind{Text: textFallback}
+	case errors.Is(err, core.ErrOverload):
+		return telling.Kind{Text: textOverload}
+	case errors.As(err, &panicked):
+		return telling.Kind{Text: textPanic}
 	}
+	return telling.Kind{Text: textStore}
 }

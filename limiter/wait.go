@@ -4,6 +4,9 @@ package limiter
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -41,80 +44,126 @@ type wait struct {
 }
 
 // decide lets the store decide, and waits if mayWait is true and a rule says so.
-func (res *Result) decide(ctx context.Context, mayWait bool) error {
+func (c *course) decide(ctx context.Context, mayWait bool) error {
 	if !mayWait {
-		return res.ask(ctx)
+		return c.ask(ctx)
 	}
 	start, answered := time.Now(), time.Time{}
-	if res.lease == "" && res.limiter.queue.Lines() == 0 { // most requests end here
-		if err := res.ask(ctx); err != nil || res.allowed {
+	if c.lease == "" && c.engine.queue.Lines() == 0 { // most requests end here
+		if err := c.ask(ctx); err != nil || c.allowed {
 			return err
 		}
 		answered = time.Now()
 	}
-	return res.waitForTurn(ctx, start, answered)
+	return c.waitForTurn(ctx, start, answered)
 }
 
 // waitForTurn lets a request wait that came at start. The store has refused it at the instant
 // answered, or is still to be asked if that is zero.
-func (res *Result) waitForTurn(ctx context.Context, start, answered time.Time) (err error) {
-	w := wait{queue: &res.limiter.queue, start: start, maxWait: core.MaxBooking}
+func (c *course) waitForTurn(ctx context.Context, start, answered time.Time) (err error) {
+	w := wait{queue: &c.engine.queue, start: start, maxWait: core.MaxBooking}
 	w.turn = w.queue.Arrive(start)
 	if deadline, ok := ctx.Deadline(); ok {
 		// A turn at the very deadline would come too late.
 		w.maxWait = min(w.maxWait, deadline.Sub(start)-time.Microsecond)
 	}
-	defer w.leave(ctx, res)
+	defer w.leave(ctx, c)
 
 	again := true
 	if !answered.IsZero() {
 		w.asked, w.began, w.answered = true, start, answered
-		again, err = w.heed(ctx, res)
+		again, err = w.heed(ctx, c)
 	}
 	for again {
-		if res.aside > 0 {
-			res.takeBack(ctx)
+		if c.asked < len(c.calls) {
+			c.takeBack(ctx)
 		}
-		w.boundBookings(res)
-		if err := w.ask(ctx, res); err != nil {
+		w.boundBookings(c)
+		if err := w.ask(ctx, c); err != nil {
 			return err
 		}
-		again, err = w.heed(ctx, res)
+		again, err = w.heed(ctx, c)
 	}
 	return err
 }
 
 // heed waits as the last answer says. again reports whether the store has to be asked once
 // more.
-func (w *wait) heed(ctx context.Context, res *Result) (again bool, err error) {
-	i, span := w.reason(res)
+func (w *wait) heed(ctx context.Context, c *course) (again bool, err error) {
+	i, span := w.reason(c)
 	if i < 0 {
 		return false, nil
 	}
-	if res.allowed {
-		w.slot = res.newSlot(w.answered)
+	if c.allowed {
+		w.slot = c.newSlot(w.answered)
 	}
-	if res.notQueued = w.enter(res.limiter, waitline.KeyOf(&res.ops[i])); res.notQueued != nil {
+	if c.notQueued = w.enter(c.engine, waitline.KeyOf(&c.ops[i])); c.notQueued != nil {
 		return false, nil
 	}
-	return w.waitInLine(ctx, res, i, span)
+	return w.waitInLine(ctx, c, i, span)
+}
+
+// ask lets the store decide. If older requests wait for a key of the request, it only
+// peeks: the request may have to be refused at once for another reason.
+func (w *wait) ask(ctx context.Context, c *course) error {
+	if c.lease != "" && w.wantsLease(c) {
+		w.countReleases(c)
+	}
+	if w.isBehind(c) {
+		if again, err := w.peek(ctx, c); !again || err != nil {
+			return err
+		}
+		if c.asked < len(c.calls) {
+			c.takeBack(ctx)
+		}
+	}
+	w.asked = true
+	return w.askStore(ctx, c)
+}
+
+// askStore asks the store once, and notes what follows for the line.
+func (w *wait) askStore(ctx context.Context, c *course) error {
+	w.turn.Ask()
+	w.began = time.Now()
+	err := c.ask(ctx)
+	w.answered = time.Now()
+	w.retry = w.began.Add(pollPause)
+	for i := range c.asked {
+		if d := &c.out[i]; err == nil && !d.Allowed && c.ops[i].Limit.Leased() && d.RetryAfter < pollPause {
+			if expiry := w.answered.Add(max(d.RetryAfter, minPause)); expiry.Before(w.retry) {
+				w.retry = expiry
+			}
+		}
+	}
+	w.turn.Answered(err != nil || w.hasLeft(c, w.turn.Key()), w.retry)
+	return err
+}
+
+// hasLeft reports whether units of the key are left by the last answer.
+func (w *wait) hasLeft(c *course, k waitline.Key) bool {
+	for i := range c.asked {
+		if k == waitline.KeyOf(&c.ops[i]) {
+			return c.out[i].Remaining > 0
+		}
+	}
+	return true // the store did not decide about it
 }
 
 // remaining returns the time for which the request may still wait for rule i.
-func (w *wait) remaining(res *Result, i int) time.Duration {
-	if res.ops[i].Soft || res.calls[i].maxWait == 0 {
+func (w *wait) remaining(c *course, i int) time.Duration {
+	if c.ops[i].Soft || c.calls[i].maxWait == 0 {
 		return 0
 	}
-	return max(0, min(w.maxWait, res.calls[i].maxWait)-w.waited)
+	return max(0, min(w.maxWait, c.calls[i].maxWait)-w.waited)
 }
 
 // boundBookings lets the store book slots for a request in a line, where it may wait for
 // them. A request that has just come books none: thousands may come while the store decides.
-func (w *wait) boundBookings(res *Result) {
-	for i := range res.ops {
-		res.ops[i].MaxWait = 0
+func (w *wait) boundBookings(c *course) {
+	for i := range c.asked {
+		c.ops[i].MaxWait = 0
 		if w.turn.InLine() {
-			res.ops[i].MaxWait = min(w.remaining(res, i), w.turn.Horizon(waitline.KeyOf(&res.ops[i])))
+			c.ops[i].MaxWait = min(w.remaining(c, i), w.turn.Horizon(waitline.KeyOf(&c.ops[i])))
 		}
 	}
 }
@@ -122,23 +171,23 @@ func (w *wait) boundBookings(res *Result) {
 // reason returns the rule for which the request has to wait longest, and for how long, or -1
 // if it has nothing to wait for or that would take too long. A lease may be released at any
 // time, so the request waits for one only if nothing else is missing.
-func (w *wait) reason(res *Result) (longest int, span time.Duration) {
+func (w *wait) reason(c *course) (longest int, span time.Duration) {
 	lease := -1
 	longest = -1
-	for i := range res.ops {
-		d := &res.out[i]
+	for i := range c.asked {
+		d := &c.out[i]
 		pause := d.Wait
-		if !res.allowed {
-			if res.ops[i].Soft || d.Allowed {
+		if !c.allowed {
+			if c.ops[i].Soft || d.Allowed {
 				continue
 			}
-			if w.waitsForLease(res, i) && d.RetryAfter != core.Never {
+			if w.waitsForLease(c, i) && d.RetryAfter != core.Never {
 				if lease < 0 {
 					lease = i
 				}
 				continue
 			}
-			if pause = max(d.RetryAfter, minPause); pause > w.remaining(res, i) {
+			if pause = max(d.RetryAfter, minPause); pause > w.remaining(c, i) {
 				return -1, 0
 			}
 		}
@@ -155,7 +204,7 @@ func (w *wait) reason(res *Result) (longest int, span time.Duration) {
 }
 
 // enter takes a place in the queue for the whole wait, or returns an error.
-func (w *wait) enter(l *Limiter, k waitline.Key) error {
+func (w *wait) enter(l *engine, k waitline.Key) error {
 	switch {
 	case w.queued:
 		return nil
@@ -174,9 +223,9 @@ func (w *wait) enter(l *Limiter, k waitline.Key) error {
 }
 
 // leave ends the wait.
-func (w *wait) leave(ctx context.Context, res *Result) {
-	l := res.limiter
-	w.leaveLine(ctx, res)
+func (w *wait) leave(ctx context.Context, c *course) {
+	l := c.engine
+	w.leaveLine(ctx, c)
 	if w.interested {
 		l.queue.Interested(-1)
 	}
@@ -186,68 +235,170 @@ func (w *wait) leave(ctx context.Context, res *Result) {
 	}
 }
 
-// ask lets the store decide. If older requests wait for a key of the request, it only
-// peeks: the request may have to be refused at once for another reason.
-func (w *wait) ask(ctx context.Context, res *Result) error {
-	if res.lease != "" && w.wantsLease(res) {
-		w.countReleases(res)
+// waitInLine waits in the line of rule i until the slot of the request comes, or until the
+// store is to be asked again, at the earliest after the span if that was the answer. again
+// is false if the wait has ended.
+func (w *wait) waitInLine(ctx context.Context, c *course, i int, span time.Duration) (again bool, err error) {
+	if hopeless := w.join(ctx, c, i, span); hopeless {
+		return false, nil
 	}
-	if w.isBehind(res) {
-		if again, err := w.peek(ctx, res); !again || err != nil {
-			return err
+
+	before := w.waited
+	defer func(rule string) { c.noteWaited(rule, w.waited-before, w.waited) }(c.ops[i].Rule)
+	for slept := false; ; {
+		now := time.Now()
+		next, until, s := w.turn.Next(now)
+		if slept { // or else the time of a question is no wait
+			w.waited = now.Sub(w.start)
 		}
-		if res.aside > 0 {
-			res.takeBack(ctx)
+
+		switch next {
+		case waitline.Ask:
+			return true, nil
+		case waitline.UseSlot:
+			c.use(s, now)
+			w.leaveLine(ctx, c)
+			return false, c.renewAfterWait(ctx)
+		case waitline.GiveUp:
+			w.age(c, now)
+			return false, nil
+		case waitline.Close:
+			c.stopped = ErrClosed
+			w.age(c, now)
+		default:
+			slept = true
+			c.stopped = w.sleepUntil(ctx, c.engine, until.Sub(now))
+		}
+
+		if c.stopped != nil {
+			w.waited = time.Since(w.start)
+			w.leaveLine(ctx, c)
+			c.refuseBooking()
+			return false, nil
 		}
 	}
-	w.asked = true
-	return w.askStore(ctx, res)
+}
+
+// join puts the request into the line of rule i, unless it is there, and adds what it has
+// learned from the last answer. It reports whether the turn would come too late, behind
+// requests that came while the store decided.
+func (w *wait) join(ctx context.Context, c *course, i int, span time.Duration) (hopeless bool) {
+	k := waitline.KeyOf(&c.ops[i])
+	if w.turn.InLine() && !w.turn.IsIn(k) {
+		w.leaveLine(ctx, c)
+	}
+
+	retry, hopeless, surplus := w.turn.Join(&waitline.Answer{
+		Op: &c.ops[i], Ops: c.ops[:c.asked], Limit: &c.calls[i].terms.limit,
+		Leased: w.waitsForLease(c, i), End: w.endOf(c, i),
+		Asked: w.asked, Behind: !w.asked && c.calls[i].behind, Began: w.began, Answered: w.answered,
+		Span: span, Retry: w.retry, Left: w.hasLeft(c, k), Slot: w.slot,
+	}, func() bool { return w.released != w.releases(c) })
+	w.slot = nil
+	if hopeless {
+		c.refuseBooking()
+		c.out[i].Allowed, c.out[i].RetryAfter = false, retry
+	}
+	c.engine.cancelSlots(ctx, k, surplus)
+	return hopeless
+}
+
+// leaveLine takes the request out of its line, if it is in one.
+func (w *wait) leaveLine(ctx context.Context, c *course) {
+	if w.turn.InLine() {
+		surplus := w.turn.Leave(c.allowed, w.asked)
+		c.engine.cancelSlots(ctx, w.turn.Key(), surplus)
+	}
+}
+
+// sleepUntil waits for d, or until the line may have changed for the request. It returns an
+// error if ctx or the limiter ends before.
+func (w *wait) sleepUntil(ctx context.Context, l *engine, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-w.turn.Wake():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.life.Done():
+		return ErrClosed
+	case <-w.turn.Draining():
+		w.turn.Drain()
+	}
+	return nil
+}
+
+// age makes the decisions of the last answer those of now.
+func (w *wait) age(c *course, now time.Time) {
+	c.aged = now.Sub(w.answered)
+	for i := range c.asked {
+		if d := &c.out[i]; !d.Allowed && d.RetryAfter != core.Never {
+			d.RetryAfter = max(minPause, d.RetryAfter-c.aged)
+		}
+	}
+}
+
+// endOf returns when the request stops waiting for rule i.
+func (w *wait) endOf(c *course, i int) time.Time {
+	return w.start.Add(min(w.maxWait, c.calls[i].maxWait))
+}
+
+// noteWaited notes how long the request has just waited for its turn under the rule, and how
+// long in all.
+func (c *course) noteWaited(rule string, now, all time.Duration) {
+	c.waited = all
+	for i := range c.calls {
+		if c.calls[i].rule.Name == rule {
+			c.calls[i].waited += now
+		}
+	}
 }
 
 // wantsLease reports whether the request may wait for a lease.
-func (w *wait) wantsLease(res *Result) bool {
-	for i := range res.ops {
-		if w.waitsForLease(res, i) {
+func (w *wait) wantsLease(c *course) bool {
+	for i := range c.asked {
+		if w.waitsForLease(c, i) {
 			return true
 		}
 	}
 	return false
 }
 
-func (w *wait) waitsForLease(res *Result, i int) bool {
-	return res.ops[i].Limit.Leased() && w.waitsFor(res, i)
+func (w *wait) waitsForLease(c *course, i int) bool {
+	return c.ops[i].Limit.Leased() && w.waitsFor(c, i)
 }
 
 // waitsFor reports whether the request may wait for its units under rule i.
-func (w *wait) waitsFor(res *Result, i int) bool {
-	return res.ops[i].Cost > 0 && w.remaining(res, i) > 0
+func (w *wait) waitsFor(c *course, i int) bool {
+	return c.ops[i].Cost > 0 && w.remaining(c, i) > 0
 }
 
 // countReleases notes how many releases of its keys the request has seen before it asks.
-func (w *wait) countReleases(res *Result) {
+func (w *wait) countReleases(c *course) {
 	if !w.interested {
 		w.interested = true
 		w.queue.Interested(1)
 	}
-	w.released = w.releases(res)
+	w.released = w.releases(c)
 }
 
 // releases returns a number that changes whenever units of a key that the request waits
 // for come back.
-func (w *wait) releases(res *Result) (n uint64) {
-	for i := range res.ops {
-		if w.waitsForLease(res, i) {
-			n += w.queue.Releases(waitline.KeyOf(&res.ops[i]))
+func (w *wait) releases(c *course) (n uint64) {
+	for i := range c.asked {
+		if w.waitsForLease(c, i) {
+			n += w.queue.Releases(waitline.KeyOf(&c.ops[i]))
 		}
 	}
 	return n
 }
 
 // isBehind reports whether an older request has to be served before this one.
-func (w *wait) isBehind(res *Result) bool {
+func (w *wait) isBehind(c *course) bool {
 	now := time.Now()
-	for i := range res.ops {
-		if w.isBehindAt(res, i, now) {
+	for i := range c.asked {
+		if w.isBehindAt(c, i, now) {
 			return true
 		}
 	}
@@ -255,27 +406,27 @@ func (w *wait) isBehind(res *Result) bool {
 }
 
 // isBehindAt reports whether an older request has to be served before this one under rule i.
-func (w *wait) isBehindAt(res *Result, i int, now time.Time) bool {
-	return w.waitsFor(res, i) && w.turn.IsBehind(waitline.KeyOf(&res.ops[i]), now)
+func (w *wait) isBehindAt(c *course, i int, now time.Time) bool {
+	return w.waitsFor(c, i) && w.turn.IsBehind(waitline.KeyOf(&c.ops[i]), now)
 }
 
 // peek asks the store without taking units. Rules under which older requests have to be
 // served before refuse then, until the turn of this one. again reports whether the store has
 // to be asked to take: no older one is left, or a ban has to count the refusal.
-func (w *wait) peek(ctx context.Context, res *Result) (again bool, err error) {
-	w.beginPeek(res)
-	err = w.askStore(ctx, res)
-	setVerbs(res, core.Take)
+func (w *wait) peek(ctx context.Context, c *course) (again bool, err error) {
+	w.beginPeek(c)
+	err = w.askStore(ctx, c)
+	setVerbs(c, core.Take)
 	w.asked = false
 	if err != nil {
 		return false, err
 	}
-	if w.isStruck(res) {
+	if w.isStruck(c) {
 		return true, nil
 	}
-	res.allowed, res.degraded = false, false
-	if !w.putBehind(res) {
-		w.boundBookings(res)
+	c.allowed, c.degraded = false, false
+	if !w.putBehind(c) {
+		w.boundBookings(c)
 		return true, nil
 	}
 	return false, nil
@@ -283,28 +434,27 @@ func (w *wait) peek(ctx context.Context, res *Result) (again bool, err error) {
 
 // beginPeek makes the ops Peeks. Under a rule where older requests have to be served before,
 // the answer is to be when the units come back, and not whether they can be booked.
-func (w *wait) beginPeek(res *Result) {
-	setVerbs(res, core.Peek)
+func (w *wait) beginPeek(c *course) {
+	setVerbs(c, core.Peek)
 	now := time.Now()
-	for i := range res.ops {
-		if w.isBehindAt(res, i, now) {
-			res.ops[i].MaxWait = 0
+	for i := range c.asked {
+		if w.isBehindAt(c, i, now) {
+			c.ops[i].MaxWait = 0
 		}
 	}
 }
 
 // setVerbs sets the verb of each op, also of those that were set aside.
-func setVerbs(res *Result, v core.Verb) {
-	ops := res.ops[:len(res.ops)+res.aside]
-	for i := range ops {
-		ops[i].Verb = v
+func setVerbs(c *course, v core.Verb) {
+	for i := range c.ops {
+		c.ops[i].Verb = v
 	}
 }
 
 // isStruck reports whether a rule refuses the request whose Ban counts that.
-func (w *wait) isStruck(res *Result) bool {
-	for i := range res.ops {
-		if op := &res.ops[i]; op.Ban != nil && !op.Soft && !res.out[i].Allowed {
+func (w *wait) isStruck(c *course) bool {
+	for i := range c.asked {
+		if op := &c.ops[i]; op.Ban != nil && !op.Soft && !c.out[i].Allowed {
 			return true
 		}
 	}
@@ -313,51 +463,113 @@ func (w *wait) isStruck(res *Result) bool {
 
 // putBehind makes the rules refuse under which older requests have to be served before, and
 // reports whether there are any.
-func (w *wait) putBehind(res *Result) (behind bool) {
+func (w *wait) putBehind(c *course) (behind bool) {
 	now := time.Now()
-	for i := range res.ops {
-		d, c := &res.out[i], &res.calls[i]
-		c.behind = false
-		if !w.waitsFor(res, i) {
+	for i := range c.asked {
+		d, asked := &c.out[i], &c.calls[i]
+		asked.behind = false
+		if !w.waitsFor(c, i) {
 			continue
 		}
 		var retry time.Duration
-		if retry, c.behind = w.turn.After(&res.ops[i], d, now); c.behind {
+		if retry, asked.behind = w.turn.After(&c.ops[i], d, now); asked.behind {
 			d.Allowed, d.RetryAfter, behind = false, max(minPause, retry), true
 		}
 	}
 	return behind
 }
 
-// askStore asks the store once, and notes what follows for the line.
-func (w *wait) askStore(ctx context.Context, res *Result) error {
-	w.turn.Ask()
-	w.began = time.Now()
-	err := res.ask(ctx)
-	w.answered = time.Now()
-	w.retry = w.began.Add(pollPause)
-	for i := range res.out {
-		if d := &res.out[i]; err == nil && !d.Allowed && res.ops[i].Limit.Leased() && d.RetryAfter < pollPause {
-			if expiry := w.answered.Add(max(d.RetryAfter, minPause)); expiry.Before(w.retry) {
-				w.retry = expiry
-			}
-		}
+// newSlot returns the slot that the last answer has booked.
+func (c *course) newSlot(booked time.Time) *waitline.Slot {
+	s := &waitline.Slot{Ops: slices.Clone(c.ops[:c.asked]), Out: slices.Clone(c.out[:c.asked]), Degraded: c.degraded,
+		Booked: booked, Due: booked.Add(c.longestWait())}
+	if c.lease != "" || c.local || c.asked < len(c.calls) {
+		s.Owner = c
 	}
-	w.turn.Answered(err != nil || w.hasLeft(res, w.turn.Key()), w.retry)
-	return err
+	for i := range s.Ops {
+		s.Ops[i].Key = strings.Clone(s.Ops[i].Key) // the line may keep it longer than the request lives
+	}
+	return s
 }
 
-// hasLeft reports whether units of the key are left by the last answer.
-func (w *wait) hasLeft(res *Result, k waitline.Key) bool {
-	for i := range res.ops {
-		if k == waitline.KeyOf(&res.ops[i]) {
-			return res.out[i].Remaining > 0
-		}
+// use makes the result that of the slot, whose instant has come.
+func (c *course) use(s *waitline.Slot, now time.Time) {
+	copy(c.out, s.Out)
+	c.allowed, c.degraded, c.aged = true, s.Degraded, now.Sub(s.Booked)
+	for i := range c.asked {
+		c.out[i].Wait = 0
 	}
-	return true // the store did not decide about it
 }
 
-// endOf returns when the request stops waiting for rule i.
-func (w *wait) endOf(res *Result, i int) time.Time {
-	return w.start.Add(min(w.maxWait, res.calls[i].maxWait))
+// cancelSlot gives the units back. A slot of a single rule is kept if the store cannot take
+// it back, because others have booked behind it: then the next request may use it.
+func (e *engine) cancelSlot(ctx context.Context, s *waitline.Slot) {
+	if owner, ok := s.Owner.(*course); ok {
+		owner.cancelBooking(ctx)
+		return
+	}
+
+	var undo []core.Op
+	for i := range s.Ops {
+		if s.Out[i].Allowed && s.Ops[i].Cost > 0 {
+			undo = append(undo, s.Ops[i].Refund(s.Out[i]))
+		}
+	}
+	out := e.repay(ctx, undo)
+	if len(s.Ops) != 1 || len(out) != 1 {
+		return
+	}
+	now, then := &out[0], &s.Out[0]
+	s.Kept = !now.Fallback && now.At+now.ResetAfter.Microseconds() > then.At+then.ResetAfter.Microseconds()
+}
+
+// cancelSlots gives back the surplus of the line for k.
+func (e *engine) cancelSlots(ctx context.Context, k waitline.Key, surplus []*waitline.Slot) {
+	for len(surplus) > 0 {
+		for _, s := range surplus {
+			e.cancelSlot(ctx, s)
+		}
+		surplus = e.queue.Canceled(k, surplus)
+	}
+}
+
+// beginWait lets the call wait at most max for every rule.
+func (c *course) beginWait(max time.Duration) {
+	for i := range c.asked {
+		c.calls[i].maxWait = max
+	}
+}
+
+// beginBooking lets the ops book their slots. It returns an error if one cannot.
+func (c *course) beginBooking() error {
+	if c.lease != "" {
+		return errLease
+	}
+	if c.bans() {
+		return errBan
+	}
+	for i := range c.asked {
+		op := &c.ops[i]
+		if op.Soft {
+			continue
+		}
+		if !op.Limit.Books() {
+			return fmt.Errorf("%w: rule %q: a %c limit books nothing", core.ErrOp, op.Rule, op.Limit.Algorithm)
+		}
+		op.MaxWait = core.MaxBooking
+	}
+	return nil
+}
+
+// longestWait returns the time until the slots under all rules are reached.
+func (c *course) longestWait() (longest time.Duration) {
+	for i := range c.asked {
+		longest = max(longest, c.out[i].Wait)
+	}
+	return longest
+}
+
+// bans reports whether some rule that was asked bans.
+func (c *course) bans() bool {
+	return slices.ContainsFunc(c.ops, func(op core.Op) bool { return op.Ban != nil })
 }

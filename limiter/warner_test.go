@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // journal is a log handler that keeps the code and the rule of each line.
@@ -258,7 +259,7 @@ func TestWarnOnceUnderConcurrency(t *testing.T) {
 		})
 	}
 	all.Wait()
-	for _, code := range []string{limiter.CodeUnheeded, limiter.CodeOneKey, limiter.CodeTwice} {
+	for _, code := range []string{findings.Unheeded, findings.OneKey, findings.Twice} {
 		if n := strings.Count(j.String(), "code="+code); n != 1 {
 			t.Errorf("%s came %d times", code, n)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/findinglog"
 	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/filesource"
 	"github.com/headgate/headgate/policy/managed"
@@ -27,17 +28,17 @@ var (
 	memories = caddy.NewUsagePool() // by the application
 )
 
-// findings are those of limiters in the words of Caddy.
-var findings = map[string]string{
-	limiter.CodeUnheeded: "a peer forwards the address of a caller, but the policy counts by the address of that peer: if it is a proxy, all of its " +
+// wordings are findings of limiters in the words of Caddy.
+var wordings = map[string]string{
+	findings.Unheeded: "a peer forwards the address of a caller, but the policy counts by the address of that peer: if it is a proxy, all of its " +
 		"callers share one limit, and the global option servers has to list it as a trusted proxy, and to be strict; a client may send such a header " +
 		"too, and then this is as it should be",
-	limiter.CodeOneKey: "the first 1000 requests all had one key: if they came through a proxy, it has to forward the addresses of callers, and " +
+	findings.OneKey: "the first 1000 requests all had one key: if they came through a proxy, it has to forward the addresses of callers, and " +
 		"the global option servers has to list it as a trusted proxy; if one count for all is meant, write the key global",
-	limiter.CodeNoAddress: "the policy counts by the address of the client, and Caddy knows none, as with a Unix socket: all such callers share its limit",
+	findings.NoAddress: "the policy counts by the address of the client, and Caddy knows none, as with a Unix socket: all such callers share its limit",
 }
 
-func newLogger(h slog.Handler) *slog.Logger { return slog.New(findinglog.New(h, findings)) }
+func newLogger(h slog.Handler) *slog.Logger { return slog.New(findinglog.New(h, wordings)) }
 
 // memory is a store in the pool.
 type memory struct{ *memstore.Store }

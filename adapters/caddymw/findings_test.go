@@ -8,20 +8,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 func TestFindingsNameTheOptionsOfCaddy(t *testing.T) {
 	var b bytes.Buffer
 	h := slog.NewTextHandler(&b, nil)
-	for code, text := range findings {
+	for code, text := range wordings {
 		if strings.Contains(text, "keyfuncs") {
 			t.Errorf("%s: %s", code, text)
 		}
 	}
 	e := &engine{log: newHandlers(h)}
 	e.logger = newLogger(e.log)
-	e.logger.Warn("use keyfuncs.ForwardedIP", "code", limiter.CodeUnheeded)
+	e.logger.Warn("use keyfuncs.ForwardedIP", "code", findings.Unheeded)
 	if got := b.String(); !strings.Contains(got, "global option servers") || strings.Contains(got, "keyfuncs") {
 		t.Error(got)
 	}

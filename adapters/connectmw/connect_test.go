@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/findings"
 	"github.com/headgate/headgate/store/memstore"
 )
 
@@ -175,7 +176,7 @@ func TestCallsWithoutAServer(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "code="+limiter.CodeNoAddress) {
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "code="+findings.NoAddress) {
 		t.Errorf("logged\n%s", text)
 	}
 	var none context.Context

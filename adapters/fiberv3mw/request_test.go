@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/gatetest"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -177,7 +178,7 @@ func TestRestartRoutingCountsOnce(t *testing.T) {
 		t.Errorf("%s", got.Response.Body())
 	}
 	gatetest.WantLeft(t, l, 4)
-	if !strings.Contains(log.String(), "code="+limiter.CodeTwice) {
+	if !strings.Contains(log.String(), "code="+findings.Twice) {
 		t.Errorf("the log is %q", log.String())
 	}
 }

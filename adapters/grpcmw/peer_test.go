@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/internal/test/rpcspec"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // logging returns a configuration with a log.
@@ -64,7 +65,7 @@ func TestPeersWithoutAnAddress(t *testing.T) {
 					t.Errorf("%s, want %s", got, want)
 				}
 			}
-			wantFinding(t, log, limiter.CodeNoAddress)
+			wantFinding(t, log, findings.NoAddress)
 		})
 	}
 }
@@ -87,7 +88,7 @@ func TestBufconnHasNoAddress(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	wantFinding(t, log, limiter.CodeNoAddress)
+	wantFinding(t, log, findings.NoAddress)
 }
 
 // A server of gRPC does not recover from a panic.

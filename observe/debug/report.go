@@ -254,7 +254,7 @@ func keysOf(s topkeys.Summary) Keys {
 	return k
 }
 
-func callsOf(c limiter.StoreCalls) Calls {
+func callsOf(c events.StoreCalls) Calls {
 	calls := Calls{Calls: c.Calls, Failed: c.Failed, Recent: c.Recent, Median: c.Median.Seconds(), P99: c.P99.Seconds(), Max: c.Max.Seconds(),
 		AtMost: c.AtMost.Seconds()}
 	if !c.Last.IsZero() {

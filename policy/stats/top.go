@@ -15,7 +15,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/rediscall"
-	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/topkeys"
 )
 
@@ -54,7 +53,7 @@ const (
 type Top struct {
 	// Rules has the rules in which some key was counted in the last minutes, by name. All
 	// times are of the server's clock.
-	Rules []limiter.TopKeys
+	Rules []topkeys.Rule
 
 	// Instances is how many instances were read. Unread is how many more there are whose
 	// lists were lost, are of another version, or are too many or too long to be read.
@@ -83,9 +82,9 @@ type omitted struct {
 
 // publication is the state of publishing top keys.
 type publication struct {
-	read  func() []limiter.TopKeys // nil if nothing is to be published
-	due   time.Time                // of the next write
-	shown bool                     // the last write had keys, which the next has to replace
+	read  func() []topkeys.Rule // nil if nothing is to be published
+	due   time.Time             // of the next write
+	shown bool                  // the last write had keys, which the next has to replace
 }
 
 // PublishTop makes the recorder publish what read returns, such as [limiter.Limiter.TopKeys],
@@ -97,7 +96,7 @@ type publication struct {
 // Keys that clients send, such as addresses, are then in Redis for as long as TopKept says,
 // and shown to all who may read it. read must be safe for concurrent use. Nil ends the
 // publication.
-func (r *Recorder) PublishTop(read func() []limiter.TopKeys) {
+func (r *Recorder) PublishTop(read func() []topkeys.Rule) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	r.top.read = read
@@ -139,7 +138,7 @@ const noTop = `{"rules":[]}`
 
 // topRules returns the rules that have counted keys, the busiest first, with times of a
 // clock that is ahead by d.
-func topRules(list []limiter.TopKeys, d time.Duration) []topRule {
+func topRules(list []topkeys.Rule, d time.Duration) []topRule {
 	var rules []topRule
 	for _, t := range list {
 		if t.Refused.Total == 0 && t.Admitted.Total == 0 {
@@ -368,12 +367,12 @@ func decode(text string) (t topText, err error) {
 func (m *merging) result() Top {
 	for name, of := range m.rules {
 		rest := func(all, mine int64) topkeys.Summary { return topkeys.Summary{Floor: all - mine} }
-		m.top.Rules = append(m.top.Rules, limiter.TopKeys{
+		m.top.Rules = append(m.top.Rules, topkeys.Rule{
 			Rule:     name,
 			Refused:  topkeys.Merge(MaxTop, append(of.refused, rest(m.omitted.Refused, of.omitted.Refused))...),
 			Admitted: topkeys.Merge(MaxTop, append(of.admitted, rest(m.omitted.Admitted, of.omitted.Admitted))...),
 		})
 	}
-	slices.SortFunc(m.top.Rules, func(a, b limiter.TopKeys) int { return cmp.Compare(a.Rule, b.Rule) })
+	slices.SortFunc(m.top.Rules, func(a, b topkeys.Rule) int { return cmp.Compare(a.Rule, b.Rule) })
 	return m.top
 }

@@ -38,7 +38,7 @@ func sum(floor int64, keys ...topkeys.Key) topkeys.Summary {
 }
 
 // publisher returns a recorder that publishes the lists, and knows of the server.
-func publisher(t testing.TB, client redis.UniversalClient, prefix string, read func() []limiter.TopKeys) *stats.Recorder {
+func publisher(t testing.TB, client redis.UniversalClient, prefix string, read func() []topkeys.Rule) *stats.Recorder {
 	t.Helper()
 	r := recorder(t, client, stats.Options{Prefix: prefix})
 	r.PublishTop(read)
@@ -47,8 +47,8 @@ func publisher(t testing.TB, client redis.UniversalClient, prefix string, read f
 	return r
 }
 
-func always(list ...limiter.TopKeys) func() []limiter.TopKeys {
-	return func() []limiter.TopKeys { return list }
+func always(list ...topkeys.Rule) func() []topkeys.Rule {
+	return func() []topkeys.Rule { return list }
 }
 
 func readTop(t testing.TB, client redis.UniversalClient, prefix string) stats.Top {
@@ -80,12 +80,12 @@ func wantKeys(t testing.TB, what string, got topkeys.Summary, total, floor int64
 func TestReadTopMergesInstances(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	one := publisher(t, client, prefix, always(
-		limiter.TopKeys{Rule: "p", Refused: sum(2, topkeys.Key{Key: "a", Count: 10}, topkeys.Key{Key: "b", Count: 5, Error: 1}), Admitted: sum(0, topkeys.Key{Key: "a", Count: 3})},
-		limiter.TopKeys{Rule: "idle"},
+		topkeys.Rule{Rule: "p", Refused: sum(2, topkeys.Key{Key: "a", Count: 10}, topkeys.Key{Key: "b", Count: 5, Error: 1}), Admitted: sum(0, topkeys.Key{Key: "a", Count: 3})},
+		topkeys.Rule{Rule: "idle"},
 	))
 	two := publisher(t, client, prefix, always(
-		limiter.TopKeys{Rule: "p", Refused: sum(4, topkeys.Key{Key: "c", Count: 9}, topkeys.Key{Key: "b", Count: 7})},
-		limiter.TopKeys{Rule: "q", Refused: sum(0, topkeys.Key{Key: "x", Count: 1})},
+		topkeys.Rule{Rule: "p", Refused: sum(4, topkeys.Key{Key: "c", Count: 9}, topkeys.Key{Key: "b", Count: 7})},
+		topkeys.Rule{Rule: "q", Refused: sum(0, topkeys.Key{Key: "x", Count: 1})},
 	))
 	flush(t, one)
 	flush(t, two)
@@ -131,7 +131,7 @@ func TestLimitersPublishTop(t *testing.T) {
 // The list of an instance that no longer writes ends. Those of the others stay.
 func TestTopOfADeadInstanceEnds(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
-	list := always(limiter.TopKeys{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})})
+	list := always(topkeys.Rule{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})})
 	dead, alive := publisher(t, client, prefix, list), publisher(t, client, prefix, list)
 	flush(t, dead)
 	names := client.Keys(t.Context(), prefix+"{stats:shop}:top:*").Val()
@@ -154,18 +154,18 @@ func TestTopOfADeadInstanceEnds(t *testing.T) {
 // An instance that counts no key any longer says so, once.
 func TestTopOfAnIdleInstanceIsReplaced(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
-	var list []limiter.TopKeys
-	r := publisher(t, client, prefix, func() []limiter.TopKeys { return list })
+	var list []topkeys.Rule
+	r := publisher(t, client, prefix, func() []topkeys.Rule { return list })
 	count := &calls{}
 	client.AddHook(count)
 	for i, row := range []struct {
-		list  []limiter.TopKeys
+		list  []topkeys.Rule
 		calls int
 		rules int
 	}{
 		{nil, 0, 0},
-		{[]limiter.TopKeys{{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}}, 1, 1},
-		{[]limiter.TopKeys{{Rule: "p"}}, 1, 0},
+		{[]topkeys.Rule{{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}}, 1, 1},
+		{[]topkeys.Rule{{Rule: "p"}}, 1, 0},
 		{nil, 0, 0},
 	} {
 		list, count.n = row.list, 0
@@ -184,7 +184,7 @@ func TestTopOfAnIdleInstanceIsReplaced(t *testing.T) {
 // Top keys are written in the call that writes the counts, and again if its answer was lost.
 func TestTopNeedsNoCallOfItsOwn(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
-	r := publisher(t, client, prefix, always(limiter.TopKeys{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
+	r := publisher(t, client, prefix, always(topkeys.Rule{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
 	count := &calls{}
 	client.AddHook(count)
 	count.lose = true
@@ -208,10 +208,10 @@ func TestTopHasTheServersTime(t *testing.T) {
 	for _, off := range []time.Duration{0, 5 * time.Hour, -90 * time.Second} {
 		now := func() time.Time { return time.Now().Add(off) }
 		r := recorder(t, client, stats.Options{Prefix: prefix, Clock: now})
-		r.PublishTop(func() []limiter.TopKeys {
+		r.PublishTop(func() []topkeys.Rule {
 			to := now()
 			s := topkeys.Summary{From: to.Add(-time.Minute), To: to, Total: 1, Keys: []topkeys.Key{{Key: "a", Count: 1, Since: to.Add(-time.Hour)}}}
-			return []limiter.TopKeys{{Rule: "p", Refused: s}}
+			return []topkeys.Rule{{Rule: "p", Refused: s}}
 		})
 		for range 2 {
 			observe(r, 1)
@@ -245,7 +245,7 @@ func TestTopOfHostileKeys(t *testing.T) {
 		sketch.Add(key)
 		want[topkeys.Shorten(key)] = true
 	}
-	r := publisher(t, client, prefix, always(limiter.TopKeys{Rule: "p", Refused: sketch.Summary()}))
+	r := publisher(t, client, prefix, always(topkeys.Rule{Rule: "p", Refused: sketch.Summary()}))
 	flush(t, r)
 	top := readTop(t, client, prefix)
 	if len(top.Rules) != 1 || top.Rules[0].Refused.Floor != 0 || len(top.Rules[0].Refused.Keys) != len(want) {
@@ -259,13 +259,13 @@ func TestTopOfHostileKeys(t *testing.T) {
 }
 
 // rules returns so many rules with so many keys each, which are as long as they can be.
-func rules(n, keys int) (list []limiter.TopKeys) {
+func rules(n, keys int) (list []topkeys.Rule) {
 	for i := range n {
 		var of []topkeys.Key
 		for j := range keys {
 			of = append(of, topkeys.Key{Key: fmt.Sprintf("%080d", j)[:20] + strings.Repeat("\x00", 40) + fmt.Sprintf("%020d", j), Count: int64(keys + i - j)})
 		}
-		list = append(list, limiter.TopKeys{Rule: fmt.Sprint("rule-", i), Refused: sum(0, of...), Admitted: sum(0, of...)})
+		list = append(list, topkeys.Rule{Rule: fmt.Sprint("rule-", i), Refused: sum(0, of...), Admitted: sum(0, of...)})
 	}
 	return list
 }
@@ -304,7 +304,7 @@ func TestTopIsBounded(t *testing.T) {
 			}
 			top := readTop(t, client, prefix)
 			for _, got := range top.Rules {
-				i := slices.IndexFunc(list, func(l limiter.TopKeys) bool { return l.Rule == got.Rule })
+				i := slices.IndexFunc(list, func(l topkeys.Rule) bool { return l.Rule == got.Rule })
 				wantCut(t, got, list[i])
 			}
 		})
@@ -312,7 +312,7 @@ func TestTopIsBounded(t *testing.T) {
 }
 
 // wantCut checks that got is want without keys that are not above its floor.
-func wantCut(t *testing.T, got, want limiter.TopKeys) {
+func wantCut(t *testing.T, got, want topkeys.Rule) {
 	t.Helper()
 	for i, k := range want.Refused.Keys {
 		if i < len(got.Refused.Keys) {
@@ -331,9 +331,9 @@ func wantCut(t *testing.T, got, want limiter.TopKeys) {
 // What an instance has left out raises the floor of the rules that others list.
 func TestTopOfOmittedRules(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
-	full := publisher(t, client, prefix, always(append(rules(2000, 3), limiter.TopKeys{Rule: "z", Refused: sum(0, topkeys.Key{Key: "x", Count: 1})})...))
+	full := publisher(t, client, prefix, always(append(rules(2000, 3), topkeys.Rule{Rule: "z", Refused: sum(0, topkeys.Key{Key: "x", Count: 1})})...))
 	flush(t, full)
-	small := publisher(t, client, prefix, always(limiter.TopKeys{Rule: "z", Refused: sum(0, topkeys.Key{Key: "y", Count: 5000})}))
+	small := publisher(t, client, prefix, always(topkeys.Rule{Rule: "z", Refused: sum(0, topkeys.Key{Key: "y", Count: 5000})}))
 	flush(t, small)
 	top := readTop(t, client, prefix)
 	for _, r := range top.Rules {
@@ -366,7 +366,7 @@ func TestTopOfManyInstances(t *testing.T) {
 	for i := range 20 {
 		keys = append(keys, topkeys.Key{Key: fmt.Sprint("192.0.2.", i), Count: int64(100 - i)})
 	}
-	r := publisher(t, client, prefix, always(limiter.TopKeys{Rule: "p", Refused: sum(0, keys...)}))
+	r := publisher(t, client, prefix, always(topkeys.Rule{Rule: "p", Refused: sum(0, keys...)}))
 	flush(t, r)
 	text := client.Get(t.Context(), client.Keys(t.Context(), prefix+"{stats:shop}:top:*").Val()[0]).Val()
 	if len(text) > stats.TopBudget/instances {
@@ -400,7 +400,7 @@ func TestTopOfManyInstances(t *testing.T) {
 // Texts of another version, or that no instance writes, are counted and left out.
 func TestTopOfAnotherVersionIsUnread(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
-	r := publisher(t, client, prefix, always(limiter.TopKeys{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
+	r := publisher(t, client, prefix, always(topkeys.Rule{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
 	flush(t, r)
 	for i, text := range []string{"[]", `{"rules":[{"name":"p","refused":{"total":-1,"keys":null}}]}`, `{"rules":[{"name":"p"},{"name":"p"}]}`,
 		`{"rules":[],"omitted":{"refused":-1}}`, `{"rules":[],"omitted":{"refused":9223372036854775807}}`, `{"rules":[],"x":"` + strings.Repeat("x", stats.MaxTopBytes) + `"}`} {
@@ -439,7 +439,7 @@ func TestReadTopIsBounded(t *testing.T) {
 		return metered{conn, &n}, err
 	}})
 	t.Cleanup(func() { client.Close() })
-	r := publisher(t, client, prefix, always(limiter.TopKeys{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
+	r := publisher(t, client, prefix, always(topkeys.Rule{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
 	flush(t, r)
 	const huge = 32 << 20
 	client.ZAdd(t.Context(), prefix+"{stats:shop}:writers", redis.Z{Score: 1e15, Member: "huge"})
@@ -465,7 +465,7 @@ func TestTopOnACluster(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)), ContextTimeoutEnabled: true})
 	t.Cleanup(func() { client.Close() })
 	for range 3 {
-		r := publisher(t, client, "", always(limiter.TopKeys{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
+		r := publisher(t, client, "", always(topkeys.Rule{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
 		flush(t, r)
 	}
 	wantKeys(t, "of three", readTop(t, client, "").Rules[0].Refused, 3, 0, topkeys.Key{Key: "a", Count: 3})

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 var setup = []spec{
@@ -58,7 +59,7 @@ func noKey(b *bench) {
 	b.steps(step{0, "GET /", failure()}, step{0, "GET /", failure()})
 	want := b.mistake(`rule 0 \"default\": the Key function is nil, so no request can be counted`)
 	rest, ok := strings.CutPrefix(log.String(), want)
-	if !ok || strings.Count(rest, "\n") != 1 || !strings.Contains(rest, "code="+limiter.CodeNoKey+" rule=default") {
+	if !ok || strings.Count(rest, "\n") != 1 || !strings.Contains(rest, "code="+findings.NoKey+" rule=default") {
 		b.Errorf("logged\n%s\nwant\n%sand a line about the first request", log, want)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 // Every code of a finding that the program has is explained on the page of keys, and no other.
 func TestFindingsAreExplained(t *testing.T) {
-	constant := regexp.MustCompile(`\bCode[A-Z]\w*\s+(?:string\s+)?= "(HG\d{3})"`)
+	constant := regexp.MustCompile(`\b[A-Z]\w*\s+(?:string\s+)?= "(HG\d{3})"`)
 	codes := map[string]string{}
 	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
 		switch {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 var nesting = []spec{
@@ -133,7 +134,7 @@ func meetThrice(b *bench, c limiter.Config, broken bool) {
 	if broken {
 		wantFailures = 1
 	}
-	warned := strings.Count(log.String(), "code="+limiter.CodeTwice)
+	warned := strings.Count(log.String(), "code="+findings.Twice)
 	if calls.Load() != 1 || failures.Load() != wantFailures || warned != 1 {
 		b.Errorf("%d calls, %d failures, logged\n%s", calls.Load(), failures.Load(), log)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 )
@@ -55,7 +54,7 @@ func topListOf(s topkeys.Summary) topListView {
 	return v
 }
 
-func topRuleOf(t limiter.TopKeys) topRuleView {
+func topRuleOf(t topkeys.Rule) topRuleView {
 	return topRuleView{t.Rule, topListOf(t.Refused), topListOf(t.Admitted)}
 }
 

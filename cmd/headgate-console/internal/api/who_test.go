@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
@@ -21,7 +20,7 @@ func topOf(_ context.Context, app string) (stats.Top, error) {
 	if app != "a" {
 		return stats.Top{}, errors.New("dial 10.0.0.1: refused")
 	}
-	return stats.Top{Instances: 2, Unread: 1, Rules: []limiter.TopKeys{{Rule: "p", Refused: topkeys.Summary{
+	return stats.Top{Instances: 2, Unread: 1, Rules: []topkeys.Rule{{Rule: "p", Refused: topkeys.Summary{
 		From: noon.Add(-5 * time.Minute), To: noon, Total: 30, Floor: 2, Keys: []topkeys.Key{
 			{Key: "<b>\x00", Count: 12, Error: 2, Since: noon}, {Key: "\xff", Count: 9, Since: noon}, {Key: longKey, Count: 3, Since: noon}},
 	}}}}, nil

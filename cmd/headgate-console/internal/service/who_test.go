@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
@@ -38,7 +37,7 @@ func TestTopIsOfOneApplication(t *testing.T) {
 	if _, err := w.Top(t.Context(), w.admin, "a"); !errors.Is(err, ErrNoFleet) {
 		t.Errorf("without Redis: %v", err)
 	}
-	want := stats.Top{Instances: 1, Rules: []limiter.TopKeys{{Rule: "p", Refused: topkeys.Summary{Total: 3}}}}
+	want := stats.Top{Instances: 1, Rules: []topkeys.Rule{{Rule: "p", Refused: topkeys.Summary{Total: 3}}}}
 	w.top = func(_ context.Context, app string) (stats.Top, error) {
 		if app != "a" {
 			t.Errorf("it asks for %q", app)

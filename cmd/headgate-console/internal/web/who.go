@@ -11,7 +11,6 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
@@ -174,8 +173,8 @@ func (v *request) addBans(p *who) error {
 // fill takes what is shown of the top keys.
 func (p *who) fill(top stats.Top) {
 	p.Instances, p.Unread = top.Instances, top.Unread
-	rules := slices.DeleteFunc(slices.Clone(top.Rules), func(r limiter.TopKeys) bool { return p.Policy != "" && r.Rule != p.Policy })
-	slices.SortStableFunc(rules, func(a, b limiter.TopKeys) int {
+	rules := slices.DeleteFunc(slices.Clone(top.Rules), func(r topkeys.Rule) bool { return p.Policy != "" && r.Rule != p.Policy })
+	slices.SortStableFunc(rules, func(a, b topkeys.Rule) int {
 		return cmp.Or(cmp.Compare(b.Refused.Total, a.Refused.Total), cmp.Compare(b.Admitted.Total, a.Admitted.Total))
 	})
 	most := maxWhoKeys

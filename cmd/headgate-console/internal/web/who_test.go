@@ -56,7 +56,7 @@ func TestWhoShowsKeysAndLeadsToThem(t *testing.T) {
 	if got := b.get("/who?app=a").want(http.StatusOK); !strings.Contains(got.text, "No instance of a publishes keys") {
 		t.Errorf("without keys: %s", got.text)
 	}
-	w.fleet.top = stats.Top{Instances: 2, Rules: []limiter.TopKeys{
+	w.fleet.top = stats.Top{Instances: 2, Rules: []topkeys.Rule{
 		{Rule: "plain", Admitted: summary(0, topkeys.Key{Key: "192.0.2.1", Count: 3})},
 		{Rule: "p", Refused: summary(4, topkeys.Key{Key: "eve", Count: 60}, topkeys.Key{Key: "bob", Count: 40, Error: 10})},
 	}}
@@ -93,7 +93,7 @@ func TestWhoShowsKeysAndLeadsToThem(t *testing.T) {
 // The page says what is banned, offers each action by one button, and comes back to itself.
 func TestWhoActsOnKeys(t *testing.T) {
 	w := bansWorld(t)
-	w.fleet.top = stats.Top{Instances: 1, Rules: []limiter.TopKeys{{Rule: "p", Refused: summary(0, topkeys.Key{Key: "eve", Count: 60}, topkeys.Key{Key: "bob", Count: 40})}}}
+	w.fleet.top = stats.Top{Instances: 1, Rules: []topkeys.Rule{{Rule: "p", Refused: summary(0, topkeys.Key{Key: "eve", Count: 60}, topkeys.Key{Key: "bob", Count: 40})}}}
 	w.ban("p", "eve", "mallory")
 	w.ban("q", "eve")
 	b := w.as("admin")
@@ -125,7 +125,7 @@ func TestWhoActsOnKeys(t *testing.T) {
 // The page comes to itself by its part that moves or without JavaScript, and shows viewers no button.
 func TestWhoRefreshes(t *testing.T) {
 	w := bansWorld(t)
-	w.fleet.top = stats.Top{Instances: 1, Rules: []limiter.TopKeys{{Rule: "p", Refused: summary(0, topkeys.Key{Key: "bob", Count: 40})}}}
+	w.fleet.top = stats.Top{Instances: 1, Rules: []topkeys.Rule{{Rule: "p", Refused: summary(0, topkeys.Key{Key: "bob", Count: 40})}}}
 	b := w.as("admin")
 	part := b.get("/who/live?app=a&policy=p").want(http.StatusOK)
 	if strings.Contains(part.text, "<html") || !strings.Contains(part.text, "bob") {
@@ -147,7 +147,7 @@ func TestWhoIsBounded(t *testing.T) {
 		of = append(of, topkeys.Key{Key: fmt.Sprint("k", i), Count: int64(100 - i)})
 	}
 	for i := range maxWhoRules + 5 {
-		w.fleet.top.Rules = append(w.fleet.top.Rules, limiter.TopKeys{Rule: fmt.Sprint("r", i), Refused: summary(0, slices.Clone(of)...)})
+		w.fleet.top.Rules = append(w.fleet.top.Rules, topkeys.Rule{Rule: fmt.Sprint("r", i), Refused: summary(0, slices.Clone(of)...)})
 	}
 	w.fleet.top.Instances, w.fleet.top.Unread = 1, 3
 	b := w.as("admin")
@@ -200,7 +200,7 @@ func TestWhoOfHostileKeys(t *testing.T) {
 	for _, key := range append(keys, long) {
 		of = append(of, topkeys.Key{Key: key, Count: 1})
 	}
-	w.fleet.top = stats.Top{Instances: 1, Rules: []limiter.TopKeys{{Rule: "p", Refused: summary(0, of[:100]...)}, {Rule: "q", Refused: summary(0, of[100:200]...)}, {Rule: "plain", Refused: summary(0, of[200:]...)}}}
+	w.fleet.top = stats.Top{Instances: 1, Rules: []topkeys.Rule{{Rule: "p", Refused: summary(0, of[:100]...)}, {Rule: "q", Refused: summary(0, of[100:200]...)}, {Rule: "plain", Refused: summary(0, of[200:]...)}}}
 	var forms []url.Values
 	for _, path := range []string{"/who?app=a", "/who?app=a&policy=p", "/who?app=a&policy=q", "/who?app=a&policy=plain"} {
 		got := b.get(path).want(http.StatusOK)

@@ -6,23 +6,23 @@ import (
 	"sync"
 
 	"github.com/headgate/headgate/internal/findinglog"
-	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 )
 
-// findings are those of limiters in the words of the gateway.
-var findings = map[string]string{
-	limiter.CodeUnheeded: "a peer forwards the address of a caller, but the policy counts by the address of that peer: if it is a proxy, all of its " +
+// wordings are findings of limiters in the words of the gateway.
+var wordings = map[string]string{
+	findings.Unheeded: "a peer forwards the address of a caller, but the policy counts by the address of that peer: if it is a proxy, all of its " +
 		"callers share one limit, and -trusted-proxy has to name it; a client may send such a header too, and then this is as it should be",
-	limiter.CodeOneKey: "the first 1000 requests all had one key: if they came through a proxy, it has to forward the addresses of callers, and " +
+	findings.OneKey: "the first 1000 requests all had one key: if they came through a proxy, it has to forward the addresses of callers, and " +
 		"-trusted-proxy has to name it; if one count for all is meant, write the key global",
-	limiter.CodeNoAddress: "the policy counts by the address of the peer, and a request has none: all such callers share its limit; the proxy that asks has " +
+	findings.NoAddress: "the policy counts by the address of the peer, and a request has none: all such callers share its limit; the proxy that asks has " +
 		"to tell the address of the client",
 }
 
 // newLogger returns the logger of the engine. Every face follows the policies of an
 // application by itself, and what it warns of in a version is logged once.
 func newLogger(l *slog.Logger) *slog.Logger {
-	return slog.New(once{findinglog.New(l.Handler(), findings), &told{}})
+	return slog.New(once{findinglog.New(l.Handler(), wordings), &told{}})
 }
 
 // once passes a warning about a version of an application's policies on once.

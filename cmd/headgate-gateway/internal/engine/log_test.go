@@ -47,7 +47,7 @@ func TestFindingsNameTheFlagsOfTheGateway(t *testing.T) {
 	if strings.Count(got, "code=HG001") != 1 || !strings.Contains(got, "-trusted-proxy has to name it") || strings.Contains(got, "keyfuncs") {
 		t.Errorf("logged\n%s", got)
 	}
-	for code, text := range findings {
+	for code, text := range wordings {
 		if strings.Contains(text, "keyfuncs") {
 			t.Errorf("%s: %s", code, text)
 		}

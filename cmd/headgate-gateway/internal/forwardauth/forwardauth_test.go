@@ -20,7 +20,6 @@ import (
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/freeport"
-	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -330,7 +329,7 @@ func TestActions(t *testing.T) {
 func TestTooManyWait(t *testing.T) {
 	slow := limit("slow", "6000/1m burst=1", "global", func(p *policy.Policy) { p.OnLimit = "wait 30s" })
 	in(t, Options{MaxWait: 30 * time.Second}, []policy.Policy{slow}, func(t *testing.T, f *face) {
-		const admitted = 1 + limiter.DefaultMaxWaitersPerKey
+		const admitted = 1 + 100 // which Config.MaxWaitersPerKey is by default
 		answers := make(chan int, admitted)
 		for range admitted {
 			go func() { answers <- f.ask("?deny_status=403", get("/", "192.0.2.1")...).Code }()

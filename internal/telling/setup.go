@@ -1,13 +1,15 @@
-package limiter
+package telling
 
 import (
 	"net/netip"
 	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 const (
@@ -27,33 +29,119 @@ const (
 )
 
 // setupCodes are the codes of what an examination can find.
-var setupCodes = []string{CodeUnheeded, CodeOneKey, CodeNoAddress, CodeNotForwarded}
+var setupCodes = []string{findings.Unheeded, findings.OneKey, findings.NoAddress, findings.NotForwarded}
 
-// setupCheck examines the first requests under a set of rules. Afterwards it costs a
-// request one atomic load.
-type setupCheck struct {
+// Setup examines the first requests under a set of rules for likely mistakes. Afterwards it costs a
+// request one atomic load. The zero value examines none.
+type Setup struct {
+	found     *Findings
 	on        atomic.Bool
 	left      atomic.Int64 // requests
 	undecided atomic.Int64 // rules
 }
 
-// keyCheck examines the first keys of one rule.
-type keyCheck struct {
+// Keys examines the first keys of one rule.
+type Keys struct {
+	Rule string
+	Func core.KeyFunc
+
 	seen    atomic.Int64
 	probes  atomic.Int64
 	first   atomic.Pointer[string]
 	several atomic.Bool
 }
 
-// begin starts the examination of n rules.
-func (c *setupCheck) begin(n int) {
+// Begin starts the examination of n rules, unless there is nothing more to find.
+func (c *Setup) Begin(n int, found *Findings) {
+	if !slices.ContainsFunc(setupCodes, func(code string) bool { return !found.Has(code) }) {
+		return
+	}
+	c.found = found
 	c.left.Store(maxSetupRequests)
 	c.undecided.Store(int64(n))
 	c.on.Store(n > 0)
 }
 
+// On reports whether requests are examined.
+func (c *Setup) On() bool { return c.on.Load() }
+
+// Request returns what to examine the keys of a request with. ok is false if enough requests were
+// examined.
+func (c *Setup) Request(r core.Request) (e Examination, ok bool) {
+	if c.left.Add(-1) < 0 {
+		c.on.Store(false)
+		return e, false
+	}
+	return Examination{c, r, originOf(r)}, true
+}
+
+// Examination is that of one request.
+type Examination struct {
+	setup *Setup
+	r     core.Request
+	from  origin
+}
+
+// Key examines the key of the request under a rule.
+func (e *Examination) Key(rule *Keys, key string) {
+	if e.from.isUnheededBy(key) {
+		e.add(findings.Unheeded, rule, "a proxy forwards the addresses of callers, but the rule counts by the "+
+			"address of the proxy: all callers share its limit; use keyfuncs.ForwardedIP, and name this peer in Trusted if it is a proxy")
+	}
+	if !e.from.peer.IsValid() || mentions(key, e.from.peer) {
+		e.checkAddress(rule)
+	}
+	if rule.record(key) {
+		e.reportSharedKey(rule, key)
+		if e.setup.undecided.Add(-1) == 0 {
+			e.setup.on.Store(false)
+		}
+	}
+}
+
+func (e *Examination) add(code string, rule *Keys, text string) {
+	e.setup.found.Add(core.Finding{Code: code, Rule: rule.Rule, Text: text})
+}
+
+// checkAddress warns if the rule counts a request by the address of the peer where it
+// cannot mean to: the peer is trusted to forward another address and forwards none, or
+// it has no address.
+func (e *Examination) checkAddress(rule *Keys) {
+	hasPeer := e.from.peer.IsValid()
+	if hasPeer && e.setup.found.Has(findings.NotForwarded) || rule.probes.Add(1) > maxProbes {
+		return
+	}
+
+	believes := &probe{Request: e.r}
+	if believes.changes(rule.Func) && believes.missing != "" {
+		e.add(findings.NotForwarded, rule, "a trusted proxy sent a request without "+believes.missing+
+			": unless that was a health check, the proxy does not write the header, so callers can write it and choose their keys; "+
+			"configure the proxy to set it")
+		return
+	}
+	if !hasPeer && (&probe{Request: e.r, peer: probedAddress + ":1"}).changes(rule.Func) {
+		e.add(findings.NoAddress, rule, "the rule counts by the address of the peer, and the connection has none, as with a "+
+			"Unix socket: all callers share its limit; if a proxy forwards their addresses, use keyfuncs.ForwardedIP with Hops")
+	}
+}
+
+// reportSharedKey warns if all first requests under a rule had one key by mistake.
+func (e *Examination) reportSharedKey(rule *Keys, key string) {
+	if rule.several.Load() {
+		return
+	}
+	switch {
+	case key == "" && !isGlobal(rule.Func):
+		e.add(findings.OneKey, rule, "the first 1000 requests all had the empty key: the key function could not tell "+
+			"callers apart; if one count for all is meant, use keyfuncs.Global")
+	case e.from.peer.IsValid() && mentions(key, e.from.peer):
+		e.add(findings.OneKey, rule, "the first 1000 requests all came from one address: if that is a proxy, it has to "+
+			"forward the addresses of callers, and keyfuncs.ForwardedIP has to trust it")
+	}
+}
+
 // record notes the key, and reports whether it was the last one to examine.
-func (c *keyCheck) record(key string) bool {
+func (c *Keys) record(key string) bool {
 	if c.seen.Load() >= setupRequests {
 		return false
 	}

@@ -1,4 +1,4 @@
-package limiter
+package telling
 
 import (
 	"maps"
@@ -10,14 +10,16 @@ import (
 	"github.com/headgate/headgate/observe/events"
 )
 
-// storeLog remembers the latest calls, errors and breaker changes that a store has told.
-type storeLog struct {
-	mu       sync.Mutex
+// StoreLog remembers the latest calls, errors and breaker changes that a store has told. The zero
+// value is ready for use.
+type StoreLog struct {
+	mu sync.Mutex // guards the rest
+
 	calls    uint64
 	failed   uint64
 	recent   [recentCalls]storeCall // the call n is at n % recentCalls
-	errors   []StoreError           // the latest last
-	breakers []BreakerChange        // the latest last
+	errors   []events.StoreError    // the latest last
+	breakers []events.BreakerChange // the latest last
 	away     map[string]time.Time   // the shards that are bypassed, and since when
 }
 
@@ -42,48 +44,12 @@ type storeCall struct {
 	took time.Duration
 }
 
-// StoreCalls are the calls that the store of a limiter has made to its server, for all
-// limiters that share it. A store in memory makes none.
-type StoreCalls struct {
-	Calls, Failed uint64 // since New
-
-	// Recent is how many calls the times are of: the latest of the last minute, up to 256,
-	// with those that failed. Median, P99 and Max are zero if there are none.
-	Recent           int
-	Median, P99, Max time.Duration
-
-	// AtMost is how long a call may take, or 0 if the store does not say; see [core.Remote].
-	AtMost time.Duration
-
-	Last time.Time // the end of the latest call, or zero
-
-	// Errors are the latest errors, the latest first, at most 16. Errors of one text in a
-	// row are one.
-	Errors []StoreError
-}
-
-// StoreError is an error of calls of a store.
-type StoreError struct {
-	First, Last time.Time
-	Times       int64
-	Type        events.ErrorType
-	Text        string // one line, the cause as the client of the server reports it
-}
-
-// BreakerChange is a change of a breaker's state.
-type BreakerChange struct {
-	At    time.Time
-	Shard string // of the store, or "" for all of it
-	Open  bool   // the store is bypassed since then
-	Cause string // one line, why it is; "" if Open is false
-}
-
-// hooks returns what the store is to tell.
-func (s *storeLog) hooks() *events.Hooks {
+// Hooks returns what the store is to tell.
+func (s *StoreLog) Hooks() *events.Hooks {
 	return &events.Hooks{StoreCall: s.noteCall, Breaker: s.noteBreaker}
 }
 
-func (s *storeLog) noteCall(c events.StoreCall) {
+func (s *StoreLog) noteCall(c events.StoreCall) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,11 +65,11 @@ func (s *storeLog) noteCall(c events.StoreCall) {
 		s.errors[n-1].Times++
 		return
 	}
-	s.errors = appendLatest(s.errors, maxStoreErrors, StoreError{now, now, 1, c.Type, text})
+	s.errors = appendLatest(s.errors, maxStoreErrors, events.StoreError{First: now, Last: now, Times: 1, Type: c.Type, Text: text})
 }
 
-func (s *storeLog) noteBreaker(b events.Breaker) {
-	e := BreakerChange{At: time.Now(), Shard: b.Shard, Open: b.Open}
+func (s *StoreLog) noteBreaker(b events.Breaker) {
+	e := events.BreakerChange{At: time.Now(), Shard: b.Shard, Open: b.Open}
 	if b.Cause != nil {
 		e.Cause = textform.Line(b.Cause)
 	}
@@ -130,22 +96,19 @@ func appendLatest[T any](list []T, max int, e T) []T {
 	return append(list, e)
 }
 
-// status fills in what the store has told.
-func (s *storeLog) status(st *Status) {
+// Calls returns the calls so far. Recent ones are those of the last minute before now.
+func (s *StoreLog) Calls(now time.Time) events.StoreCalls {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &st.Calls
-	c.Calls, c.Failed = s.calls, s.failed
-	c.Errors = latestFirst(s.errors)
-	st.Breakers = latestFirst(s.breakers)
-	st.Away = maps.Clone(s.away)
+	c := events.StoreCalls{Calls: s.calls, Failed: s.failed, Errors: latestFirst(s.errors)}
 	if s.calls == 0 {
-		return
+		return c
 	}
+
 	c.Last = s.recent[(s.calls-1)%recentCalls].at
 	var took []time.Duration
 	for _, call := range s.recent[:min(s.calls, recentCalls)] {
-		if st.At.Sub(call.at) <= recentWithin {
+		if now.Sub(call.at) <= recentWithin {
 			took = append(took, call.took)
 		}
 	}
@@ -153,6 +116,15 @@ func (s *storeLog) status(st *Status) {
 		slices.Sort(took)
 		c.Median, c.P99, c.Max = rank(took, 50), rank(took, 99), took[len(took)-1]
 	}
+	return c
+}
+
+// Breakers returns the latest changes of breakers, the latest first, and the shards that are
+// bypassed now, with since when.
+func (s *StoreLog) Breakers() (changes []events.BreakerChange, away map[string]time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return latestFirst(s.breakers), maps.Clone(s.away)
 }
 
 // rank returns the smallest value that percent of the sorted values do not exceed.

@@ -1,0 +1,221 @@
+package telling
+
+import (
+	"cmp"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/observe/events"
+)
+
+const (
+	// countEvery is the time between two lines about errors of one kind.
+	countEvery = time.Minute
+
+	// maxKinds is the maximum number of kinds of errors that are told apart. The
+	// errors of further rules are of one more kind.
+	maxKinds = 64
+)
+
+// Failures logs the first error of each kind at once. While more come, it logs
+// their number once in countEvery, and after a countEvery without one that they have
+// ended. It is made by NewFailures, and is safe for concurrent use.
+type Failures struct {
+	log   *Log
+	kinds sync.Map // of Kind to *failures
+	count atomic.Int64
+}
+
+// Kind is what an error is about.
+type Kind struct {
+	Text string
+	Rule string // or ""
+}
+
+// attributes are those of a line that count requests by what decided about them.
+var attributes = []struct {
+	by   events.Mode
+	name string
+}{{events.PassesUndecided, "passed"}, {events.FailsUndecided, "refused"}, {events.FallbackDecides, "local"}}
+
+// failures are the errors of a kind.
+type failures struct {
+	log   *Log
+	kind  Kind
+	since atomic.Int64               // how many came since the last line
+	by    [events.Modes]atomic.Int64 // by what decided about their requests
+
+	trouble trouble // since the limiter was made
+
+	mu     sync.Mutex
+	active bool        // guarded by mu: the timer runs
+	timer  *time.Timer // guarded by mu
+	latest error       // guarded by mu
+}
+
+// NewFailures returns Failures without any.
+func NewFailures(log *Log) *Failures { return &Failures{log: log} }
+
+// Note logs err, or counts it. It was met by a request that by decided about, or by none if that
+// is the store.
+func (c *Failures) Note(k Kind, err error, by events.Mode) {
+	f := c.of(k)
+	f.trouble.note(err, by)
+	if c.log.Off() {
+		return
+	}
+
+	f.by[by].Add(1)
+	if f.since.Add(1) > 1 {
+		// Others are waiting to be counted, so the timer runs.
+		if f.mu.TryLock() {
+			f.latest = err
+			f.mu.Unlock()
+		}
+		return
+	}
+
+	f.mu.Lock()
+	f.latest = err
+	first := !f.active
+	if first {
+		f.active = true
+		f.since.Store(0)
+		f.timer = time.AfterFunc(countEvery, f.logCount)
+	}
+	f.mu.Unlock()
+	if first {
+		f.write(slog.LevelWarn, f.kind, err, f.takeCounts()...)
+	}
+}
+
+// of returns the failures of the kind.
+func (c *Failures) of(k Kind) *failures {
+	if f, ok := c.kinds.Load(k); ok {
+		return f.(*failures)
+	}
+	if k.Rule != "" && c.count.Load() >= maxKinds {
+		k.Rule = ""
+	}
+	f, known := c.kinds.LoadOrStore(k, &failures{log: c.log, kind: k})
+	if !known {
+		c.count.Add(1)
+	}
+	return f.(*failures)
+}
+
+// End logs the errors that are not logged yet.
+func (c *Failures) End() {
+	c.kinds.Range(func(_, value any) bool {
+		f := value.(*failures)
+		f.mu.Lock()
+		if f.timer != nil {
+			f.timer.Stop()
+		}
+		n, err := f.since.Swap(0), f.latest
+		f.active, f.timer, f.latest = false, nil, nil
+		f.mu.Unlock()
+
+		if n > 0 {
+			f.write(slog.LevelWarn, f.kind, err, append([]slog.Attr{slog.Int64("times", n)}, f.takeCounts()...)...)
+		}
+		return true
+	})
+}
+
+// Troubles returns the kinds of errors that came so far, those of the last first.
+func (c *Failures) Troubles(now time.Time) (list []events.Trouble) {
+	c.kinds.Range(func(_, value any) bool {
+		f := value.(*failures)
+		if t := f.trouble.status(now); !t.Last.IsZero() {
+			t.What, t.Rule = f.kind.Text, f.kind.Rule
+			list = append(list, t)
+		}
+		return true
+	})
+	slices.SortFunc(list, func(a, b events.Trouble) int {
+		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.What, b.What), cmp.Compare(a.Rule, b.Rule))
+	})
+	return list
+}
+
+// takeCounts returns the counts of requests by what decided about them, and resets them to 0.
+func (f *failures) takeCounts() (attrs []slog.Attr) {
+	for _, a := range attributes {
+		if n := f.by[a.by].Swap(0); n > 0 {
+			attrs = append(attrs, slog.Int64(a.name, n))
+		}
+	}
+	return attrs
+}
+
+// logCount logs how many errors came in the last countEvery, or that there were
+// none: then the next one is logged at once again.
+func (f *failures) logCount() {
+	f.mu.Lock()
+	n, err := f.since.Swap(0), f.latest
+	if n > 0 {
+		f.timer.Reset(countEvery)
+	} else {
+		f.active, f.timer, f.latest = false, nil, nil
+	}
+	f.mu.Unlock()
+
+	if n > 0 {
+		attrs := []slog.Attr{slog.Int64("times", n), slog.Duration("within", countEvery)}
+		f.write(slog.LevelWarn, f.kind, err, append(attrs, f.takeCounts()...)...)
+	} else {
+		f.write(slog.LevelInfo, Kind{"for a minute no more: " + f.kind.Text, f.kind.Rule}, nil)
+	}
+}
+
+func (f *failures) write(level slog.Level, k Kind, err error, attrs ...slog.Attr) {
+	if k.Rule != "" {
+		attrs = append(attrs, slog.String("rule", k.Rule))
+	}
+	if err != nil {
+		attrs = append(attrs, slog.String("error", strings.ReplaceAll(err.Error(), "\n", "; ")))
+	}
+	f.log.Write(level, k.Text, attrs...)
+}
+
+// trouble counts the errors of a kind since the limiter was made.
+type trouble struct {
+	by [events.Modes]atomic.Int64 // by what decided about their requests
+
+	mu          sync.Mutex
+	first, last time.Time // as in events.Trouble; guarded by mu
+	latest      error     // guarded by mu
+}
+
+// note counts an error. While another goroutine notes one, it is counted and no more.
+func (t *trouble) note(err error, by events.Mode) {
+	t.by[by].Add(1)
+	if !t.mu.TryLock() {
+		return
+	}
+	defer t.mu.Unlock()
+
+	now := time.Now()
+	if now.Sub(t.last) >= countEvery {
+		t.first = now
+	}
+	t.last, t.latest = now, err
+}
+
+func (t *trouble) status(now time.Time) events.Trouble {
+	st := events.Trouble{Passed: t.by[events.PassesUndecided].Load(), Refused: t.by[events.FailsUndecided].Load(),
+		Local: t.by[events.FallbackDecides].Load(), Other: t.by[events.StoreDecides].Load()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if st.First, st.Last = t.first, t.last; t.latest != nil {
+		st.Err = textform.Line(t.latest)
+	}
+	st.Active = now.Sub(t.last) < countEvery
+	return st
+}

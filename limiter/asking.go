@@ -1,0 +1,235 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+)
+
+// beginRequest makes the result ready for r. It returns an error if there
+// is no limiter, if it cannot decide about requests, or if r is nil.
+func (s *step) beginRequest(e *engine, r core.Request) error {
+	switch {
+	case e == nil:
+		return errNoLimiter
+	case r == nil:
+		return fmt.Errorf("%w: the request is nil", core.ErrOp)
+	}
+	s.begin(e)
+	return s.set.noKey
+}
+
+// addRequest adds an op for the request under every rule that applies to it, among
+// all rules or those that are selected.
+func (s *step) addRequest(verb core.Verb, r core.Request) (err error) {
+	rules := s.set.rules
+	if s.set.selection != nil {
+		if rules, err = s.selectRules(r); err != nil {
+			return s.selectionFailed(err)
+		}
+	}
+	for i := 0; ; i++ {
+		if i, err = s.addRequestFrom(verb, rules, i, r); err == nil {
+			return nil
+		}
+		if verb != core.Take {
+			return err
+		}
+		if err = s.skipRule(r.Context(), rules[i].index, err); err != nil {
+			return err
+		}
+	}
+}
+
+// addRequestFrom adds the ops of rule i and those after it. With an error it returns
+// the index of the rule that failed.
+func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core.Request) (at int, err error) {
+	at = i
+	defer func() {
+		if v := recover(); v != nil {
+			err = rules[at].ruleError(panicked(v))
+		}
+	}()
+
+	for ; at < len(rules); at++ {
+		i := at
+		key, ok := rules[i].Key(r)
+		if !ok {
+			continue
+		}
+		if rules[i].Access != nil {
+			switch listed, err := s.applyAccess(verb, rules[i], r, key); {
+			case err != nil || s.denied:
+				return at, err
+			case listed:
+				continue
+			}
+		}
+
+		cost := int64(1)
+		switch {
+		case s.fixedCost != nil:
+			cost = *s.fixedCost
+		case rules[i].Cost != nil && verb != core.Reset:
+			cost = rules[i].Cost(r)
+		}
+
+		t := rules[i].terms
+		if rules[i].Override != nil {
+			if t, err = rules[i].overridden(r.Context(), key); err != nil {
+				return at, err
+			}
+		}
+		if err := s.add(verb, rules[i], t, key, cost); err != nil {
+			return at, err
+		}
+	}
+	return at, nil
+}
+
+// addKey makes every rule count key.
+func (s *step) addKey(ctx context.Context, verb core.Verb, key string, cost int64) error {
+	for _, r := range s.set.rules {
+		err := s.addKeyTo(ctx, r, verb, key, cost)
+		if s.denied {
+			return nil
+		}
+		if err != nil && verb == core.Take {
+			err = s.skipRule(ctx, r.index, err)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *step) addKeyTo(ctx context.Context, r *activeRule, verb core.Verb, key string, cost int64) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = r.ruleError(panicked(v))
+		}
+	}()
+	if r.Access != nil {
+		if listed, err := s.applyAccess(verb, r, nil, key); err != nil || listed {
+			return err
+		}
+	}
+	t := r.terms
+	if r.Override != nil {
+		if t, err = r.overridden(ctx, key); err != nil {
+			return err
+		}
+	}
+	return s.add(verb, r, t, key, cost)
+}
+
+// skipRule lets the request go on without rule i, whose own functions failed with
+// err, unless the rule fails closed, or the client has left: a function that heeds the
+// context fails then, and clients could avoid being counted by hanging up.
+func (s *step) skipRule(ctx context.Context, i int, err error) error {
+	if ctx.Err() != nil || s.set.rules[i].failsClosed(&s.engine.fallbacks) {
+		return err
+	}
+	s.noteSkipped(ctx, err)
+	s.outside = append(s.outside, outside{rule: s.set.rules[i], err: err})
+	s.ownFault = s.skipped
+	return nil
+}
+
+var errSelection = errors.New("headgate: the selection names a rule that does not exist, or a rule twice")
+
+// selectRules returns the rules that the selection names.
+func (s *step) selectRules(r core.Request) (rules []*activeRule, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			rules, err = nil, fmt.Errorf("selection: %w", panicked(v))
+		}
+	}()
+	s.indices = s.set.selection(r, s.indices[:0])
+	s.selected = s.selected[:0]
+	last := -1
+	for _, i := range s.indices {
+		if i <= last || i >= len(s.set.rules) {
+			return nil, errSelection
+		}
+		s.selected, last = append(s.selected, s.set.rules[i]), i
+	}
+	return s.selected, nil
+}
+
+// selectionFailed returns err as an error of the first rule that fails closed, if any.
+func (s *step) selectionFailed(err error) error {
+	for _, r := range s.set.rules {
+		if r.failsClosed(&s.engine.fallbacks) {
+			return r.ruleError(err)
+		}
+	}
+	return err
+}
+
+// denial is the decision about a caller whom a rule denies: to come again does not help.
+var denial = core.Decision{RetryAfter: core.Never}
+
+// applyAccess applies the lists of the rule, which has some, to the caller, and reports
+// whether the rule does not limit the request. If the rule denies it, nothing else
+// decides. r may be nil. A Reset and a Lift are for every key.
+func (s *step) applyAccess(verb core.Verb, rule *activeRule, r core.Request, key string) (listed bool, err error) {
+	if verb == core.Reset || verb == core.Lift {
+		return false, nil
+	}
+	verdict, err := rule.Access.Of(r, key)
+	if err != nil {
+		return false, rule.ruleError(fmt.Errorf("the verdict of Access: %w", err))
+	}
+	return s.applyVerdict(verdict, verb, rule, key), nil
+}
+
+// applyVerdict carries out the verdict of the lists of the rule, and reports whether the
+// rule does not limit the request.
+func (s *step) applyVerdict(verdict keyfuncs.Verdict, verb core.Verb, rule *activeRule, key string) (listed bool) {
+	switch {
+	case verdict == keyfuncs.Denied && rule.OnLimit == Shadow:
+		s.outside = append(s.outside, outside{rule, key, nil})
+	case verdict == keyfuncs.Denied:
+		s.deny(verb, rule, key)
+	}
+	return verdict != keyfuncs.Limited
+}
+
+// deny makes the result a refusal by the rule alone.
+func (s *step) deny(verb core.Verb, rule *activeRule, key string) {
+	s.drop()
+	op := s.room(rule, rule.terms)
+	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, 0, 0
+	s.out[0], s.denied, s.lease = denial, true, ""
+}
+
+// applyRequest carries out a Peek or Reset of r.
+func (s *step) applyRequest(e *engine, verb core.Verb, r core.Request) error {
+	if err := s.beginRequest(e, r); err != nil {
+		return err
+	}
+	if err := s.addRequest(verb, r); err != nil {
+		return err
+	}
+	err := s.apply(r.Context(), verb)
+	if err == nil && verb == core.Reset {
+		e.tellLifted(s.ops[:s.asked])
+	}
+	return err
+}
+
+// checkSetup examines the request and the keys under which it is counted.
+func (s *step) checkSetup(r core.Request) {
+	e, ok := s.set.setup.Request(r)
+	if !ok {
+		return
+	}
+	for i := range s.asked {
+		e.Key(&s.calls[i].rule.keys, s.ops[i].Key)
+	}
+}

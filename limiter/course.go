@@ -1,0 +1,424 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/events"
+)
+
+// course is how one request went: its charges, whether it waited, and what became of it.
+type course struct {
+	charges
+
+	stopped   error         // why the wait ended before its time
+	notQueued error         // why no wait could begin
+	waited    time.Duration // in all
+
+	verdict events.Verdict // once it is concluded
+
+	pooled bool            // it is used again
+	record *events.Request // memory for the next event, or nil
+}
+
+// recycle makes the course that of no request.
+func (c *course) recycle() {
+	c.charges.recycle()
+	c.stopped, c.notQueued, c.waited, c.verdict = nil, nil, 0, 0
+}
+
+// conclude decides what became of a request that the store has answered, or that ended with err,
+// and reports it.
+func (c *course) conclude(ctx context.Context, err error) {
+	if err != nil {
+		c.err = err
+		c.allowed, c.degraded = c.failsOpen(ctx, err), false
+	}
+	c.verdict = c.judge(ctx)
+
+	if c.skipped != nil {
+		c.logSkipped(ctx)
+	}
+	if err != nil {
+		c.engine.reportAs(ctx, err, c.undecidedBy())
+	} else if c.local {
+		c.engine.reportFallback(ctx)
+	}
+
+	c.tell(ctx)
+	if err != nil {
+		c.drop()
+	}
+}
+
+// failsOpen reports whether the request goes on although err kept all rules from
+// deciding. It returns false if the client has left, because clients could otherwise
+// avoid being counted by hanging up, and if err is about a single rule, because then
+// skipRule did not accept it.
+func (c *course) failsOpen(ctx context.Context, err error) bool {
+	if ctx.Err() != nil || ruleOf(err) != "" {
+		return false
+	}
+	for i := range c.asked {
+		if c.calls[i].rule.failsClosed(&c.engine.fallbacks) {
+			return false
+		}
+	}
+	return true
+}
+
+// judge decides what became of the request. It is asked once; all else reads the verdict.
+func (c *course) judge(ctx context.Context) events.Verdict {
+	if !c.allowed {
+		return c.refusal(ctx)
+	}
+	if c.err != nil || c.asked < len(c.calls) {
+		return events.FailedOpen
+	}
+
+	shadow := false
+	for i := range c.outside {
+		if c.outside[i].err != nil {
+			return events.FailedOpen
+		}
+		shadow = true
+	}
+	if c.degraded {
+		return events.Degraded
+	}
+	for i := 0; i < c.asked && !shadow; i++ {
+		shadow = !c.out[i].Allowed
+	}
+
+	switch {
+	case shadow:
+		return events.ShadowRefused
+	case c.waited > 0:
+		return events.Waited
+	}
+	return events.Allowed
+}
+
+// refusal is judge for a request that does not pass. Of several rules that refuse it, the one
+// whose verdict lasts longest, which is the greatest, decides.
+func (c *course) refusal(ctx context.Context) events.Verdict {
+	switch {
+	case c.err != nil && ctx.Err() == context.Canceled:
+		return events.Canceled
+	case c.err != nil:
+		return events.FailedClosed
+	case c.denied:
+		return events.Denied
+	case c.stopped != nil && !errors.Is(c.stopped, ErrClosed):
+		return events.Canceled
+	case c.notQueued == ErrQueueFull:
+		return events.QueueFull
+	}
+
+	v := events.Refused
+	for i := range c.asked {
+		if c.violates(i) {
+			v = max(v, c.refusalBy(i))
+		}
+	}
+	return v
+}
+
+// refusalBy returns the verdict of a rule that refuses the request.
+func (c *course) refusalBy(i int) events.Verdict {
+	switch d := &c.out[i]; {
+	case d.RetryAfter == core.Never && !c.ops[i].UpTo && !c.exceedsPart(i):
+		return events.Impossible
+	case d.Banned:
+		return events.Banned
+	}
+	return events.Refused
+}
+
+// verdictOf returns the verdict of rule i, which follows from that on the request.
+func (c *course) verdictOf(i int) events.Verdict {
+	switch {
+	case c.verdict == events.Allowed: // by every rule
+		return events.Allowed
+	case c.err != nil:
+		return c.failureOf(i)
+	case i >= c.asked:
+		return events.FailedOpen
+	case c.denied:
+		return events.Denied
+	}
+
+	if c.out[i].Allowed {
+		switch {
+		case !c.verdict.Passes():
+			return events.Overruled
+		case c.calls[i].waited > 0:
+			return events.Waited
+		}
+		return events.Allowed
+	}
+
+	switch action := c.calls[i].rule.OnLimit; {
+	case action == Shadow:
+		return events.ShadowRefused
+	case action == Degrade:
+		return events.Degraded
+	case c.verdict == events.Canceled || c.verdict == events.QueueFull:
+		return c.verdict
+	}
+	return c.refusalBy(i)
+}
+
+// failureOf is verdictOf where no rule was decided.
+func (c *course) failureOf(i int) events.Verdict {
+	switch {
+	case ruleOf(c.err) != "": // another rule failed before the store was asked
+		return events.Overruled
+	case c.verdict == events.Canceled:
+		return events.Canceled
+	case c.calls[i].rule.failsClosed(&c.engine.fallbacks):
+		return events.FailedClosed
+	}
+	return events.FailedOpen
+}
+
+// undecidedBy returns what decided about a request in place of rules that were not decided.
+func (c *course) undecidedBy() events.Mode {
+	if c.verdict.Passes() {
+		return events.PassesUndecided
+	}
+	return events.FailsUndecided
+}
+
+// logSkipped logs why rules were not decided, with what became of the request.
+func (c *course) logSkipped(ctx context.Context) {
+	by := c.undecidedBy()
+	for i := range c.outside {
+		if err := c.outside[i].err; err != nil {
+			c.engine.logFailure(ctx, err, by)
+		}
+	}
+	if c.unlogged == nil {
+		return
+	}
+	if c.asked == len(c.calls) {
+		by = events.FallbackDecides
+	}
+	c.engine.logFailure(ctx, c.unlogged, by)
+}
+
+// awaitsStore reports whether the request can be admitted, but not before the store is back.
+func (c *course) awaitsStore() (awaits bool) {
+	for i := range c.asked {
+		if !c.violates(i) || c.out[i].RetryAfter != core.Never {
+			continue
+		}
+		if c.denied || !c.exceedsPart(i) {
+			return false
+		}
+		awaits = true
+	}
+	return awaits
+}
+
+// tell tells of a request that was decided.
+func (c *course) tell(ctx context.Context) {
+	l := c.engine
+	c.told = true
+	if l.observer != nil {
+		c.observe(ctx)
+	}
+	if l.top > 0 {
+		c.tally()
+	}
+	if c.lease != "" && c.err == nil {
+		l.held.Add(c.leaseCount())
+		if l.hooks.Lease != nil {
+			c.tellLeases(events.Lease{})
+		}
+	}
+	if l.hooks.Ban != nil && c.err == nil {
+		l.tellBans(c.ops[:c.asked], c.out[:c.asked])
+	}
+}
+
+// observe passes the result to the Observer, which is not nil, or to its counters if the request
+// is plain. A result that is used again keeps the memory of the event.
+func (c *course) observe(ctx context.Context) {
+	l := c.engine
+	returned := false
+	defer func() {
+		if returned { // a recover that finds nothing takes time
+			return
+		}
+		if v := recover(); v != nil {
+			l.report(ctx, fmt.Errorf("the observer: %w", panicked(v)))
+		}
+	}()
+
+	if l.counter != nil {
+		if p, ok := c.plain(); ok {
+			c.count(ctx, p)
+			returned = true
+			return
+		}
+	}
+
+	e := c.record
+	if e == nil {
+		e = l.records.Get().(*events.Request)
+	}
+	c.event(e)
+	l.observer.Observe(ctx, e)
+	returned = true
+
+	for i := range e.Rules { // so that nothing of the client is kept
+		e.Rules[i].Key, e.Rules[i].Err = "", nil
+	}
+	e.Err, e.Rules = nil, e.Rules[:0]
+
+	switch {
+	case c.record != nil:
+	case c.pooled:
+		c.record = e
+	default:
+		l.records.Put(e)
+	}
+}
+
+// plain reports whether the request is plain as events.Counter defines
+// it and all of its rules have counters, and returns it as a counter gets it, but for the Rule.
+// A request with skipped rules is not plain: those that failed are outside, and where the store
+// did, the fallback decides under the others.
+func (c *course) plain() (p events.Plain, ok bool) {
+	v := c.verdict
+	if v != events.Allowed && v != events.Refused || c.asked == 0 || len(c.outside) > 0 || c.waited > 0 {
+		return p, false
+	}
+	p.Verdict, p.Remaining = v, math.MaxInt64
+	for i := range c.asked {
+		op, d := &c.ops[i], &c.out[i]
+		if c.calls[i].rule.counter == nil || op.Verb != core.Take || op.Cost != 1 || d.Wait != 0 || d.Fallback || v == events.Allowed && d.Taken != 1 {
+			return p, false
+		}
+		p.Remaining = min(p.Remaining, d.Remaining)
+	}
+	return p, true
+}
+
+// count passes a plain request to the counters of its rules, and to that of requests.
+func (c *course) count(ctx context.Context, p events.Plain) {
+	for i := range c.asked {
+		rule, v := c.calls[i].rule, c.verdictOf(i)
+		if v != events.Allowed && v == p.Verdict && p.Rule == "" {
+			p.Rule = rule.Name
+		}
+		rule.counter.Count(ctx, v)
+	}
+	c.engine.counter.CountRequest(ctx, p)
+}
+
+// event fills in what became of the request, and of each rule.
+func (c *course) event(e *events.Request) {
+	e.Verdict, e.Fallback, e.Waited, e.Err = c.verdict, false, c.waited, c.err
+	if e.Err == nil {
+		e.Err = c.skipped
+	}
+
+	for i := range c.calls {
+		if !c.decides(i) {
+			continue
+		}
+		r := c.ruleEvent(e, i)
+		switch {
+		case c.err != nil && r.Verdict != events.Overruled:
+			r.Decision, r.Err = core.Decision{}, c.err
+		case c.err != nil:
+			r.Decision = core.Decision{}
+		case i >= c.asked:
+			r.Decision, r.Err = core.Decision{}, c.skipped
+		default:
+			c.addDecision(e, r, i)
+		}
+	}
+
+	if c.err != nil {
+		c.addFailed(e)
+	}
+	for i := range c.outside {
+		o := &c.outside[i]
+		r := events.Rule{Name: o.rule.Name, Key: o.key, Limit: &o.rule.Limit, Verdict: events.FailedOpen, Err: o.err}
+		if o.err == nil {
+			r.Verdict, r.Decision = events.ShadowRefused, denial
+		}
+		e.Rules = append(e.Rules, r)
+	}
+}
+
+// ruleEvent appends the event of op i, which may be set aside. The decision of an earlier event
+// in its place is still there.
+func (c *course) ruleEvent(e *events.Request, i int) *events.Rule {
+	n := len(e.Rules)
+	if n < cap(e.Rules) {
+		e.Rules = e.Rules[:n+1]
+	} else {
+		e.Rules = append(e.Rules, events.Rule{})
+	}
+	r, op, asked := &e.Rules[n], &c.ops[i], &c.calls[i]
+	r.Name, r.Key, r.Limit, r.Cost, r.Charged, r.Waited = asked.rule.Name, op.Key, &asked.terms.limit, op.Cost, 0, asked.waited
+	r.Verdict = c.verdictOf(i)
+	return r
+}
+
+// addDecision adds the decision on op i to the event of its rule.
+func (c *course) addDecision(e *events.Request, r *events.Rule, i int) {
+	copyDecision(&r.Decision, &c.out[i])
+	if c.aged > 0 {
+		r.Decision = c.decision(i)
+	}
+	if r.Decision.Fallback {
+		e.Fallback = true
+	}
+	if e.Verdict.Passes() && r.Decision.Allowed {
+		r.Charged = r.Decision.Taken
+	}
+}
+
+// copyDecision copies each field by itself. A copy of the whole takes three times as long right
+// after the store has written the fields, as the processor cannot forward several small writes
+// to one wide read.
+func copyDecision(to, from *core.Decision) {
+	to.Allowed, to.Banned, to.Fallback, to.Origin = from.Allowed, from.Banned, from.Fallback, from.Origin
+	to.Taken, to.Remaining, to.Wait, to.RetryAfter = from.Taken, from.Remaining, from.Wait, from.RetryAfter
+	to.ResetAfter, to.At = from.ResetAfter, from.At
+}
+
+// addFailed adds the rule that the error of the request is about, if there is one.
+func (c *course) addFailed(e *events.Request) {
+	var of *RuleError
+	if errors.As(c.err, &of) && of.Index < len(c.set.rules) {
+		r := c.set.rules[of.Index]
+		e.Rules = append(e.Rules, events.Rule{Name: r.Name, Limit: &r.Limit, Verdict: e.Verdict, Err: c.err})
+	}
+}
+
+// tally counts the request under each rule.
+func (c *course) tally() {
+	if c.err == nil && len(c.outside) == 0 && c.asked == len(c.calls) {
+		for i := range c.asked {
+			c.calls[i].rule.tally.Note(c.verdictOf(i), c.ops[i].Key)
+		}
+		return
+	}
+	var e events.Request
+	c.event(&e)
+	for i := range e.Rules {
+		if r := c.set.named(e.Rules[i].Name); r != nil {
+			r.tally.Note(e.Rules[i].Verdict, e.Rules[i].Key)
+		}
+	}
+}

@@ -1,0 +1,339 @@
+package limiter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/findings"
+)
+
+// step is what one request asks a store, all at once, and what the store has answered.
+//
+// Its calls are in the order of the rules. While the fallback decides in place of the store, the
+// rules that fail open are behind the others, and are not asked.
+type step struct {
+	engine *engine
+	set    *ruleSet
+
+	// calls, ops and out are parallel: one for each rule that applies. The first ones are asked.
+	calls []call
+	ops   []core.Op
+	out   []core.Decision
+	asked int
+	small struct {
+		calls [1]call
+		ops   [1]core.Op
+		out   [1]core.Decision
+	}
+
+	allowed  bool
+	degraded bool
+	local    bool  // the fallback decided where the store would have been asked
+	denied   bool  // by the lists of the only rule in calls; no store was asked
+	inParts  bool  // a rule may have more calls than one
+	admitted bool  // an Admission carries out the settlement at its end
+	told     bool  // the observer and the hooks know of the request
+	err      error // why the store could not decide
+	skipped  error // why some rules could not be asked
+	ownFault error // the same, if it was an error of the rules themselves
+	unlogged error // of the store, and to be logged with what becomes of the request
+
+	aged        time.Duration // since the store decided
+	lease       string
+	leasesAsked time.Time // when the store was last asked for the leases, if there are any
+
+	fixedCost *int64 // of the request under every rule, or nil for the Cost of each
+
+	indices  []int         // of the rules that the selection has named
+	selected []*activeRule // those rules
+
+	outside []outside // rules that the store was not asked about
+}
+
+// call is one rule's part of a result.
+type call struct {
+	rule    *activeRule
+	terms   *terms
+	maxWait time.Duration // the longest wait for this rule
+
+	id    int  // 1 and up in the order of addition, for requests in parts
+	check bool // the op is a Peek under a limit that holds one unit more
+
+	waited time.Duration // for a turn under this rule
+	behind bool          // by the last Peek, older requests wait for the key
+
+	leaseLost uint32 // 1 if the lease has ended before the request, and was not taken anew; atomic
+
+	corrected uint32 // 1 once the charge is refunded or settled, which is done once; atomic
+}
+
+// isLeaseLost reports whether the lease has ended before the request.
+func (c *call) isLeaseLost() bool { return atomic.LoadUint32(&c.leaseLost) != 0 }
+
+// outside is a rule that the store was not asked about: its functions failed and it fails
+// open, or it is a Shadow rule whose lists deny the caller.
+type outside struct {
+	rule *activeRule
+	key  string
+	err  error // nil for a denial
+}
+
+// RuleDecision is what one rule decided.
+type RuleDecision struct {
+	Rule     string
+	Limit    core.Limit
+	OnLimit  Action
+	Decision core.Decision
+}
+
+// begin makes the result ready for the rules in force.
+func (s *step) begin(e *engine) {
+	s.engine, s.set = e, e.set.Load()
+	switch n := len(s.set.rules); {
+	case s.calls != nil:
+	case n <= len(s.small.calls):
+		s.calls, s.ops, s.out = s.small.calls[:0], s.small.ops[:0], s.small.out[:0]
+	default:
+		s.calls, s.ops, s.out = make([]call, 0, n), make([]core.Op, 0, n), make([]core.Decision, 0, n)
+	}
+}
+
+// add puts one more op under the terms into the step.
+func (s *step) add(verb core.Verb, r *activeRule, t *terms, key string, cost int64) error {
+	if cost < 0 {
+		return r.ruleError(errors.New("the cost is negative"))
+	}
+	if r.CostAtMost {
+		cost = min(cost, t.limit.Capacity())
+	}
+	op := s.room(r, t)
+	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, cost, 0
+	if t.limit.Algorithm == core.CalendarWindow {
+		op.Windows = t.windowsNow()
+	}
+	if t.leased && verb == core.Take {
+		if s.lease == "" {
+			s.lease = s.engine.leases.next()
+		}
+		// Renewal may outlive the request, and with it the key.
+		op.Lease, op.Key = s.lease, strings.Clone(key)
+	}
+	return nil
+}
+
+// room adds a call under the terms and returns its op. If an earlier request left an op
+// under the same terms in that place, room returns it instead of a new copy.
+func (s *step) room(r *activeRule, t *terms) *core.Op {
+	n := len(s.calls)
+	s.asked = n + 1
+	if n < cap(s.calls) {
+		s.calls = s.calls[:n+1]
+		if c := &s.calls[n]; c.terms == t {
+			c.corrected, c.waited = 0, 0
+			s.ops, s.out = s.ops[:n+1], s.out[:n+1]
+			s.out[n] = core.Decision{}
+			return &s.ops[n]
+		}
+		s.calls = s.calls[:n]
+	}
+
+	s.calls = append(s.calls, call{rule: r, terms: t, maxWait: r.OnLimit.MaxWait()})
+	s.ops = append(s.ops, t.take)
+	s.out = append(s.out, core.Decision{})
+	return &s.ops[n]
+}
+
+// drop empties the step.
+func (s *step) drop() { s.calls, s.ops, s.out, s.asked = s.calls[:0], s.ops[:0], s.out[:0], 0 }
+
+// recycle makes the step that of no request, and keeps its memory.
+func (s *step) recycle() {
+	ops := s.ops[:cap(s.ops)]
+	for i := range ops {
+		ops[i].Key, ops[i].Lease = "", ""
+	}
+	clear(s.selected)
+	if len(s.outside) > 0 {
+		clear(s.outside)
+		s.outside = s.outside[:0]
+	}
+	s.drop()
+	s.selected = s.selected[:0]
+	s.engine, s.set, s.err, s.skipped, s.ownFault, s.unlogged = nil, nil, nil, nil, nil, nil
+	s.allowed, s.degraded, s.local, s.denied = false, false, false, false
+	s.inParts, s.admitted, s.told = false, false, false
+	s.aged, s.lease = 0, ""
+}
+
+// apply carries out a Peek, a Reset or a Lift. A Peek asks the same store as a Take, with or
+// without its fallback.
+func (s *step) apply(ctx context.Context, verb core.Verb) error {
+	if s.denied {
+		return nil
+	}
+	if verb == core.Peek {
+		return s.engine.applyTo(ctx, s.set.store, s.ops[:s.asked], s.out[:s.asked])
+	}
+	if err := s.engine.apply(ctx, s.ops[:s.asked], s.out[:s.asked]); err != nil {
+		return err
+	}
+	s.engine.queue.NoteReleases(s.ops[:s.asked])
+	return nil
+}
+
+// ask lets the store decide, unless the caller is denied.
+func (s *step) ask(ctx context.Context) error {
+	if s.denied {
+		return nil
+	}
+
+	s.noteAsking()
+	if err := s.engine.applyTo(ctx, s.set.store, s.ops[:s.asked], s.out[:s.asked]); err != nil {
+		if err = s.fallbackDecide(ctx, err); err != nil {
+			return err
+		}
+	}
+
+	s.allowed, s.degraded = true, false
+	for i := range s.asked {
+		if s.out[i].Fallback && !s.set.strict {
+			s.local = true
+		}
+		if s.out[i].Allowed {
+			continue
+		}
+		if s.out[i].RetryAfter == core.Never && !s.ops[i].UpTo && !s.exceedsPart(i) {
+			s.engine.findings.Add(core.Finding{Code: findings.TooCostly, Rule: s.ops[i].Rule, Text: "a request cost more than its limit can ever hold, and can never be admitted"})
+		}
+		switch {
+		case !s.ops[i].Soft:
+			s.allowed = false
+		case s.calls[i].rule.OnLimit == Degrade:
+			s.degraded = true
+		}
+	}
+	return nil
+}
+
+func (s *step) swap(i, j int) {
+	s.calls[i], s.calls[j] = s.calls[j], s.calls[i]
+	s.ops[i], s.ops[j] = s.ops[j], s.ops[i]
+	s.out[i], s.out[j] = s.out[j], s.out[i]
+}
+
+// setAside moves the ops of rules that fail open behind the others, where the next
+// question finds them.
+func (s *step) setAside() {
+	local := 0
+	for i := range s.asked {
+		if s.calls[i].rule.failureMode == FailLocal {
+			s.swap(local, i)
+			local++
+		}
+	}
+	s.asked = local
+}
+
+// takeBack undoes setAside, so that every rule is asked again. An error that kept
+// them from being asked the last time is forgotten.
+func (s *step) takeBack(ctx context.Context) {
+	if s.unlogged != nil {
+		s.engine.logFailure(ctx, s.unlogged, events.StoreDecides)
+		s.unlogged = nil
+	}
+	for i := range s.calls {
+		for j := i; j > 0 && s.calls[j].rule.index < s.calls[j-1].rule.index; j-- {
+			s.swap(j, j-1)
+		}
+	}
+	s.asked, s.skipped = len(s.calls), s.ownFault
+}
+
+// noteAsking notes when the store is asked for leases.
+func (s *step) noteAsking() {
+	if s.lease != "" {
+		s.leasesAsked = time.Now()
+	}
+}
+
+// fallbackDecide lets the fallback decide for the rules that want it, after the store
+// has failed with err, and ignores the rules that fail open. It returns an error if
+// the request fails.
+func (s *step) fallbackDecide(ctx context.Context, err error) error {
+	f := &s.engine.fallbacks
+	if ctx.Err() != nil || !s.set.strict || errors.Is(err, core.ErrOp) {
+		return err
+	}
+	for i := range s.asked {
+		if r := s.calls[i].rule; r.failureMode == FailClosed && r.OnLimit != Shadow {
+			return err
+		}
+	}
+	s.setAside()
+	if again := s.engine.applyTo(ctx, f.fallback, s.ops[:s.asked], s.out[:s.asked]); again != nil {
+		return errors.Join(err, again)
+	}
+	s.noteSkipped(ctx, err)
+	s.unlogged = err
+	return nil
+}
+
+// noteSkipped notes that err kept some rules from being asked. It is logged later, with what
+// becomes of the request.
+func (s *step) noteSkipped(ctx context.Context, err error) {
+	s.skipped = cmp.Or(s.skipped, err)
+	s.engine.callOnError(ctx, err)
+}
+
+// decision returns out[i] as it is after the wait.
+func (s *step) decision(i int) core.Decision {
+	d := s.out[i]
+	if s.aged > 0 {
+		d.At += int64(s.aged / time.Microsecond)
+		d.ResetAfter = max(0, d.ResetAfter-s.aged)
+	}
+	return d
+}
+
+func (s *step) ruleDecision(i int) RuleDecision {
+	r := s.calls[i].rule
+	return RuleDecision{r.Name, s.ops[i].Limit, r.OnLimit, s.decision(i)}
+}
+
+// violates reports whether rule i is why the request was refused.
+func (s *step) violates(i int) bool {
+	return !s.allowed && !s.out[i].Allowed && (s.denied || !s.ops[i].Soft)
+}
+
+// exceedsPart reports whether the limit of rule i holds the cost, and the fallback of the
+// store refuses it because this instance's part of the limit never does.
+func (s *step) exceedsPart(i int) bool {
+	d, op := &s.out[i], &s.ops[i]
+	return d.Fallback && d.RetryAfter == core.Never && !op.UpTo && op.Cost <= op.Limit.Capacity()
+}
+
+// decides reports whether op i, which may be set aside, is a question that the store decides,
+// and not a correction.
+func (s *step) decides(i int) bool {
+	verb := s.ops[i].Verb
+	return verb != core.Refund && verb != core.Debit
+}
+
+// refuseBooking makes the result one that was refused where it had booked.
+func (s *step) refuseBooking() {
+	s.allowed = false
+	for i := range s.asked {
+		if d := &s.out[i]; d.Wait > 0 {
+			d.Allowed, d.RetryAfter, d.Wait = false, d.Wait, 0
+		}
+	}
+}
+
+// isUndecided reports whether the store did not decide under every rule.
+func (s *step) isUndecided() bool { return s.err != nil || s.skipped != nil }

@@ -1,0 +1,561 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/observe/events"
+)
+
+// Take counts cost units of key under every rule, whatever its Key function
+// says, and does not wait. A refusal is a result that is not Allowed, and no error.
+// If the store did not decide under some rule, the error wraps [ErrUndecided], also
+// where the rules fail open; see [Result.Undecided]. Allowed then follows from
+// OnStoreError of the rules. The result is never nil, and has to be released if it
+// holds leases.
+func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Result, error) {
+	return l.take(ctx, key, cost, 0)
+}
+
+// TakeWithin is [Limiter.Take], but waits at most max, which is above 0 and at most
+// [core.MaxBooking], until every rule that is not Degrade or Shadow admits. If that
+// would take longer behind those who wait, or longer than until the deadline of ctx, it
+// refuses at once. Callers with one key are served in the order of arrival. Leases may be
+// released at any time, so it waits for them for as long as it may. If ctx ends while it
+// waits, or the limiter is closed, the result is a refusal, no units were taken, and the
+// error is the cause of ctx or [ErrClosed]. Under a rule with a Ban the error wraps
+// [core.ErrOp], and nothing was taken: such a rule refuses what is over its limit.
+func (l *Limiter) TakeWithin(ctx context.Context, key string, cost int64, max time.Duration) (*Result, error) {
+	if max <= 0 || max > core.MaxBooking {
+		return &Result{}, fmt.Errorf("%w: the wait %s is not above 0 and at most %s",
+			core.ErrOp, max, textform.Duration(core.MaxBooking))
+	}
+	return l.take(ctx, key, cost, max)
+}
+
+func (l *Limiter) take(ctx context.Context, key string, cost int64, maxWait time.Duration) (*Result, error) {
+	if err := checkCost(cost); err != nil {
+		return &Result{}, err
+	}
+	l.diagnoseOnce()
+	res := &Result{}
+	res.begin(&l.engine)
+	err := res.addKey(ctx, core.Take, key, cost)
+	if err == nil && maxWait > 0 && res.bans() {
+		return &Result{}, errBan
+	}
+	res.beginWait(maxWait)
+	if err == nil {
+		err = res.decide(ctx, maxWait > 0)
+	}
+	res.conclude(ctx, err)
+	return res, res.takeError(err)
+}
+
+func checkCost(cost int64) error {
+	if cost < 0 {
+		return fmt.Errorf("%w: the cost %d is negative", core.ErrOp, cost)
+	}
+	return nil
+}
+
+// takeError returns the error of a Take that ended with err, which may be nil.
+func (res *Result) takeError(err error) error {
+	switch {
+	case err != nil:
+		return undecided(err)
+	case res.stopped == nil:
+		return undecided(res.skipped)
+	case res.skipped == nil:
+		return res.stopped
+	}
+	return fmt.Errorf("%w, and %w", res.stopped, undecided(res.skipped))
+}
+
+// Allow is [Limiter.Take] for a caller that needs no [Result], and allocates nothing
+// itself. It returns the decision of the most exhausted rule that is not Shadow, which
+// is also the rule of the X-RateLimit headers. But Allowed, Banned and RetryAfter are
+// those of all rules together. If no rule applies, only Allowed is set. The error is that of Take.
+// Under a rule with a concurrency limit, whose units would have to be released, the
+// error wraps [core.ErrOp], and nothing was taken.
+func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (core.Decision, error) {
+	if err := checkCost(cost); err != nil {
+		return core.Decision{}, err
+	}
+	l.diagnoseOnce()
+	a := l.newAdmission()
+	d, err := a.result.allow(ctx, &l.engine, key, cost)
+	a.recycle(l)
+	return d, err
+}
+
+func (res *Result) allow(ctx context.Context, e *engine, key string, cost int64) (core.Decision, error) {
+	res.begin(e)
+	err := res.addKey(ctx, core.Take, key, cost)
+	if err == nil && res.lease != "" {
+		return core.Decision{}, errLease
+	}
+	if err == nil {
+		err = res.decide(ctx, false)
+	}
+	res.conclude(ctx, err)
+	var d core.Decision
+	if i := res.scarcest(); i >= 0 {
+		d = res.out[i]
+	}
+	d.Allowed, d.Banned, d.RetryAfter = res.allowed, res.Banned(), res.RetryAfter()
+	if err != nil || res.stopped != nil || res.skipped != nil {
+		return d, res.takeError(err)
+	}
+	return d, nil
+}
+
+// TakeUpTo takes as many units of key as fit under every rule, at most max, and
+// returns how many. It decides in one atomic step, does not wait, and allocates
+// nothing itself. 0 units without an error mean that nothing fits. Degrade and
+// Shadow rules do not lower the number: they count the units if these fit.
+//
+// If the store did not decide under some rule, the error wraps [ErrUndecided]; n is
+// then as OnStoreError of the rules says, as the Allowed of [Limiter.Take] is. Under
+// a rule with a concurrency limit, and for a negative max, the error wraps
+// [core.ErrOp], and no units were taken.
+func (l *Limiter) TakeUpTo(ctx context.Context, key string, max int64) (n int64, err error) {
+	if err := checkCost(max); err != nil {
+		return 0, err
+	}
+	l.diagnoseOnce()
+	a := l.newAdmission()
+	n, err = a.result.takeUpTo(ctx, &l.engine, key, max)
+	a.recycle(l)
+	return n, err
+}
+
+func (res *Result) takeUpTo(ctx context.Context, e *engine, key string, max int64) (int64, error) {
+	res.begin(e)
+	err := res.addKey(ctx, core.Take, key, max)
+	if err == nil && res.lease != "" {
+		return 0, errLease
+	}
+	for i := range res.asked {
+		res.ops[i].UpTo, res.ops[i].Cost = true, max // CostAtMost may have lowered one
+	}
+	if err == nil {
+		err = res.decide(ctx, false)
+	}
+	res.conclude(ctx, err)
+	if !res.allowed {
+		return 0, res.takeError(err)
+	}
+	for i := range res.asked {
+		if !res.ops[i].Soft {
+			max = min(max, res.out[i].Taken)
+		}
+	}
+	return max, res.takeError(err)
+}
+
+// Wait takes n units of key under every rule, whatever its Key function says, and
+// waits until they may be used. It returns nil if they were taken, and only then.
+// It waits at most until the deadline of ctx and at most [core.MaxBooking], and
+// does not begin to wait if the units would come later. Callers with one key are served in
+// the order of arrival, and one whose ctx ends costs the others no unit. Degrade and Shadow
+// rules count, and make no call wait.
+//
+// The error is a [*WaitError]. If it wraps [ErrUndecided], units may have been
+// taken, also where the rules fail open; otherwise none were. Under a rule with a
+// concurrency limit, whose units would have to be released, under one with a Ban, which
+// refuses what is over its limit, and for a negative n, the error wraps [core.ErrOp]
+// instead, and no units were taken.
+func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
+	if err := checkCost(n); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		err := context.Cause(ctx)
+		res := &Result{}
+		res.engine, res.stopped = &l.engine, err
+		res.conclude(ctx, nil)
+		return &WaitError{Err: err}
+	}
+	l.diagnoseOnce()
+	res := &Result{}
+	res.begin(&l.engine)
+	err := res.addKey(ctx, core.Take, key, n)
+	if err == nil && res.lease != "" {
+		return errLease
+	}
+	if err == nil && res.bans() {
+		return errBan
+	}
+	res.beginWait(core.MaxBooking)
+	if err == nil {
+		err = res.decide(ctx, true)
+	}
+	res.conclude(ctx, err)
+	return res.waitError(err)
+}
+
+// waitError returns the error of a call that ended with err, or nil if all units
+// were taken.
+func (res *Result) waitError(err error) error {
+	e := &WaitError{RetryAfter: res.RetryAfter(), Rules: res.Violated()}
+	if res.awaitsStore() {
+		e.RetryAfter = 0
+	}
+	switch {
+	case err != nil:
+		e.Err, e.RetryAfter = undecided(err), retryAfter(err)
+	case res.stopped != nil: // some time after the decision
+		e.Err, e.RetryAfter = res.stopped, 0
+	case res.denied:
+		e.Err = ErrDenied
+	case !res.allowed && res.notQueued != nil:
+		e.Err = res.notQueued
+	case !res.allowed:
+		e.Err = ErrLimited
+	case res.skipped != nil:
+		e.Err = undecided(res.skipped)
+	default:
+		return nil
+	}
+	if err == nil && res.skipped != nil && !errors.Is(e.Err, ErrUndecided) {
+		e.Err = fmt.Errorf("%w, and %w", e.Err, undecided(res.skipped))
+	}
+	return e
+}
+
+// Peek returns what [Limiter.Take] of one unit would decide, rule by rule, and
+// changes nothing.
+func (l *Limiter) Peek(ctx context.Context, key string) ([]RuleDecision, error) {
+	res, err := l.applyKey(ctx, core.Peek, key)
+	if err != nil {
+		return nil, err
+	}
+	return res.Decisions(), nil
+}
+
+// Reset makes key fresh under every rule, also where it is banned. Refunds of what was taken
+// before give nothing back, so none gives back what is taken after it.
+func (l *Limiter) Reset(ctx context.Context, key string) error {
+	_, err := l.applyKey(ctx, core.Reset, key)
+	return err
+}
+
+func (l *Limiter) applyKey(ctx context.Context, verb core.Verb, key string) (*Result, error) {
+	res := &Result{}
+	res.begin(&l.engine)
+	if err := res.addKey(ctx, verb, key, 1); err != nil {
+		return nil, err
+	}
+	err := res.apply(ctx, verb)
+	if err == nil && verb == core.Reset {
+		l.tellLifted(res.ops[:res.asked])
+	}
+	return res, err
+}
+
+// TakeRequest counts r under every rule with the rule's own Key and Cost, as an
+// adapter does. Otherwise it is like [Limiter.Take]: it neither waits nor answers
+// the request. It counts every CORS preflight, and counts a request again that an
+// adapter has counted. Each adapter's Request function makes r from the framework's
+// request. A result that holds leases has to be released.
+func (l *Limiter) TakeRequest(r core.Request) (*Result, error) {
+	return l.takeRequest(r, &Result{})
+}
+
+// TakeRequestUnits is [Limiter.TakeRequest] for a request that costs so many units under
+// every rule, whatever the Cost of the rule says. CostAtMost applies.
+func (l *Limiter) TakeRequestUnits(r core.Request, cost int64) (*Result, error) {
+	if err := checkCost(cost); err != nil {
+		return &Result{}, err
+	}
+	res := &Result{}
+	res.fixedCost = &cost
+	return l.takeRequest(r, res)
+}
+
+func (l *Limiter) takeRequest(r core.Request, res *Result) (*Result, error) {
+	if err := res.beginRequest(l.shared(), r); err != nil {
+		return res, err
+	}
+	l.diagnoseOnce()
+	ctx := r.Context()
+	err := res.addRequest(core.Take, r)
+	if err == nil {
+		err = res.decide(ctx, false)
+	}
+	res.conclude(ctx, err)
+	return res, res.takeError(err)
+}
+
+// PeekRequest returns what [Limiter.TakeRequest] would decide about r, rule by
+// rule, and changes nothing. A rule that is not about r is left out.
+func (l *Limiter) PeekRequest(r core.Request) ([]RuleDecision, error) {
+	res := &Result{}
+	if err := res.applyRequest(l.shared(), core.Peek, r); err != nil {
+		return nil, err
+	}
+	return res.Decisions(), nil
+}
+
+// ResetRequest makes the key of r fresh under every rule that is about r. The
+// costs of the rules do not matter.
+func (l *Limiter) ResetRequest(r core.Request) error {
+	return (&Result{}).applyRequest(l.shared(), core.Reset, r)
+}
+
+// shared returns what the requests of l share, or nil for a nil Limiter.
+func (l *Limiter) shared() *engine {
+	if l == nil {
+		return nil
+	}
+	return &l.engine
+}
+
+// Reservation is a booked slot: units that were taken and may be used after a
+// delay. It is made by [Limiter.Reserve], and its methods are safe for concurrent
+// use.
+type Reservation struct {
+	result Result
+	due    time.Time
+}
+
+// Reserve takes n units of key under every rule now, although they may only be
+// used after the Delay of the reservation, which is at most [core.MaxBooking]. It
+// does not wait, and the deadline of ctx bounds only the call of the store. The slot is behind
+// those that are booked, and may be before callers who wait and have none. A caller that may
+// leave before its slot uses [Limiter.Wait], which can hand the slot on.
+// Degrade and Shadow rules count, and book nothing.
+//
+// The error wraps [core.ErrOp] for a negative n, under a rule with a concurrency
+// limit, under a rule with a Ban, and under one that refuses requests and whose limit does
+// not book (see [core.Limit.Books]). Other errors are a [*WaitError] that wraps [ErrLimited]
+// or [ErrUndecided]. With an error the reservation is nil, and what was booked is
+// given back, except that after ErrUndecided units may have been taken.
+func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservation, error) {
+	if err := checkCost(n); err != nil {
+		return nil, err
+	}
+	l.diagnoseOnce()
+	r := &Reservation{}
+	res := &r.result
+	res.begin(&l.engine)
+	err := res.addKey(ctx, core.Take, key, n)
+	if err == nil {
+		if err := res.beginBooking(); err != nil {
+			return nil, err
+		}
+		err = res.ask(ctx)
+	}
+	res.conclude(ctx, err)
+	if failed := res.waitError(err); failed != nil {
+		if res.allowed {
+			res.cancelBooking(ctx)
+		}
+		return nil, failed
+	}
+	r.due = time.Now().Add(res.longestWait())
+	return r, nil
+}
+
+// Delay returns how long to wait from now on before using the units. It is 0 if they
+// may be used at once, and for a nil Reservation.
+func (r *Reservation) Delay() time.Duration {
+	if r == nil {
+		return 0
+	}
+	return max(0, time.Until(r.due))
+}
+
+// Cancel gives the units back, so that others can take them; a second call does
+// nothing. Units that the passage of time has given back already are not given
+// back twice, and those of a slot behind which others have booked are kept,
+// because the others' slots cannot move. After an error some units may or may not
+// have been given back.
+func (r *Reservation) Cancel(ctx context.Context) error {
+	if r == nil {
+		return nil
+	}
+	return r.result.Refund(ctx)
+}
+
+// Restore returns the result that [Result.MarshalBinary] has encoded, in this process or
+// in another one with the same store, or an error if data is not such an encoding. The
+// rules in force may have changed since: the result keeps the limits under which it was
+// taken. Its Decisions have only what was encoded of them: Allowed, Fallback, Taken, At and
+// ResetAfter.
+//
+// A restored result does not know what was done with the original, or with another that was
+// restored from the same data: a Refund or Settle of each is carried out. A program that
+// hands an encoding to others sees to it that one of these happens once, and checks that
+// data is its own, for instance by a message authentication code: a forged encoding gives
+// anyone units back.
+//
+// Units that the fallback of another limiter's store has granted are known to that store
+// alone. Restore leaves them out, so that they are neither refunded nor settled; such a
+// result is [Result.Undecided]. A lease is kept, as Renew takes it at the store that is asked then.
+func (l *Limiter) Restore(data []byte) (*Result, error) {
+	if l == nil {
+		return nil, errNoLimiter
+	}
+	r := encoded{rest: data}
+	if version := r.byte(); version != encodingVersion && r.err == nil {
+		return nil, fmt.Errorf("%w: the version %d of an encoded result is not known", core.ErrOp, version)
+	}
+	flags := r.byte()
+	res := &Result{}
+	res.allowed, res.degraded = flags&flagAllowed != 0, flags&flagDegraded != 0
+	if flags&flagUndecided != 0 {
+		res.skipped = errElsewhere
+	}
+	own := r.text() == l.id
+	res.lease = r.text()
+	res.begin(&l.engine)
+	res.told = true // the limiter that took it has told of it
+	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
+		r.addDecided(res, own)
+	}
+	if r.err == nil && len(r.rest) > 0 {
+		r.err = errors.New("more bytes follow")
+	}
+	if r.err != nil {
+		return nil, fmt.Errorf("%w: an encoded result is damaged: %w", core.ErrOp, r.err)
+	}
+	return res, nil
+}
+
+// Admit decides about a request, and waits if rules say so. The caller must call
+// Done on the result exactly once, when the request has been answered. CORS
+// preflights count as other requests do, except under Config.SkipPreflights. A nil
+// Limiter fails closed, and so does a Limiter whose [Limiter.CheckRequests] returns an
+// error.
+func (l *Limiter) Admit(r core.Request) *Admission {
+	if l == nil {
+		return admitNone()
+	}
+
+	a := l.newAdmission()
+	res := &a.result
+	res.begin(&l.engine)
+	res.admitted = true
+
+	if l.skipPreflights && isPreflight(r) {
+		res.allowed = true
+		res.conclude(r.Context(), nil)
+		return a
+	}
+
+	l.diagnoseOnce()
+	a.ctx = r.Context()
+
+	err := res.set.noKey
+	if err == nil {
+		err = res.addRequest(core.Take, r)
+	} else {
+		l.warnNoKey(err)
+	}
+	if err == nil && res.set.setup.On() {
+		res.checkSetup(r)
+	}
+	if err == nil {
+		err = res.decide(a.ctx, res.set.mayWait)
+	}
+
+	res.conclude(a.ctx, err)
+	if res.HoldsLeases() {
+		a.renewal.start(a.ctx, &res.course)
+	}
+	return a
+}
+
+func (l *Limiter) newAdmission() *Admission {
+	a, ok := l.admissions.Get().(*Admission)
+	if !ok {
+		a = &Admission{}
+		a.result.pooled = true
+	}
+	a.limiter, a.headers.res, a.headers.answers = l, &a.result, &l.answers
+	return a
+}
+
+// admitNone returns the admission of a request that no limiter can decide about.
+func admitNone() *Admission {
+	a := &Admission{}
+	a.headers.res = &a.result
+	a.result.err, a.result.verdict = errNoLimiter, events.FailedClosed
+	return a
+}
+
+// AdmitParts decides about the parts of one request in one step: either every part is
+// admitted, or none costs anything. A count that several parts of the same verb lead to is charged once,
+// with the highest cost, and under the limit of the first of them. AdmitParts does not
+// wait, so a Wait rule refuses what is over its limit, and it carries out no RefundIf. Otherwise it is like Admit: the caller must
+// call Done. [Admission.PartDecisions] returns the decisions about one part.
+//
+// A Debit or a Refund corrects an earlier charge, so it is carried out whether or not the other
+// parts are admitted. It is no decision: the Observer does not hear of it, and Hooks.Units does.
+//
+// Where a Peek refuses the request, what its other parts were charged is given back in a
+// second step.
+func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
+	if l == nil {
+		return admitNone()
+	}
+	a := l.newAdmission()
+	res := &a.result
+	res.begin(&l.engine)
+	res.admitted, res.inParts = true, true
+	l.diagnoseOnce()
+	a.ctx = ctx
+	err := res.set.noKey
+	if err != nil {
+		l.warnNoKey(err)
+	}
+	for i := 0; err == nil && i < len(parts) && !res.denied; i++ {
+		err = a.addPart(&parts[i])
+	}
+	if err == nil {
+		res.widenChecks()
+		err = res.decide(ctx, false)
+		res.narrowChecks()
+	}
+	res.refundRefused(ctx, err)
+	res.conclude(ctx, err)
+	if err == nil {
+		res.tellCorrections()
+	}
+	return a
+}
+
+// CheckRequests returns an error if l cannot decide about requests: l is nil, or a
+// rule in force has no Key function. An adapter calls it at set-up and logs the
+// error.
+func (l *Limiter) CheckRequests() error {
+	if l == nil {
+		return errNoLimiter
+	}
+	return l.set.Load().noKey
+}
+
+// Counted reports whether l has decided about the request before, so that it
+// passes without being counted again. h is the header of its answer, in which
+// [Admission.LeaveMark] has left a mark.
+//
+// A middleware in between that gives the answer another header map, such as a copy or the
+// empty one of [net/http.TimeoutHandler], hides the mark. For a nil Limiter Counted returns
+// false.
+func (l *Limiter) Counted(h map[string][]string) bool { return l.CountedBy(&Mark{markIn(h)}) }
+
+// CountedBy is [Limiter.Counted] for an adapter that keeps the mark of a request in
+// another place than a header map.
+func (l *Limiter) CountedBy(m *Mark) bool {
+	if l == nil || m == nil || !m.has(l.id) {
+		return false
+	}
+	l.WarnTwice()
+	return true
+}
