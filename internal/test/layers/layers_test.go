@@ -69,7 +69,7 @@ var order = map[string][]string{
 		"github.com/caddyserver/caddy/v2/*/*"},
 	"store/*": {"core", "observe/events", "lua", "internal/rediscall", "internal/textform",
 		"github.com/redis/go-redis/v9"},
-	"policy": {"core", "observe/events", "keyfuncs", "limiter", "internal/textform"},
+	"policy": {"core", "observe/events", "keyfuncs", "limiter", "internal/strictjson", "internal/textform"},
 	"policy/*": {"core", "observe/events", "limiter", "policy", "policy/policyyaml",
 		"policy/internal/*", "internal/rediscall", "internal/textform", "github.com/redis/go-redis/v9"},
 	"observe/debug": {"core", "observe/events", "limiter", "policy", "observe/topkeys"},
@@ -83,14 +83,15 @@ var order = map[string][]string{
 
 	"policy/internal/*": {"github.com/redis/go-redis/v9"},
 
-	"internal/textform":  {},
-	"internal/quietlog":  {},
-	"internal/waitline":  {"core"},
-	"internal/rpc":       {"core", "limiter"},
-	"internal/marks":     {"limiter"},
-	"internal/target":    {},
-	"internal/rediscall": {"github.com/redis/go-redis/v9"},
-	"internal/redisurl":  {"github.com/redis/go-redis/v9"},
+	"internal/textform":   {},
+	"internal/quietlog":   {},
+	"internal/strictjson": {},
+	"internal/waitline":   {"core"},
+	"internal/rpc":        {"core", "limiter"},
+	"internal/marks":      {"limiter"},
+	"internal/target":     {},
+	"internal/rediscall":  {"github.com/redis/go-redis/v9"},
+	"internal/redisurl":   {"github.com/redis/go-redis/v9"},
 }
 
 // exceptions lists packages for which the pattern above does not hold.
