@@ -20,10 +20,10 @@ func (r *Rule) checkBan() []error {
 
 	var errs []error
 	if err := r.Ban.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("Ban: %w", err))
+		errs = append(errs, ofBan(err))
 	}
 	if r.OnLimit == Degrade || r.OnLimit.kind == waits {
-		errs = append(errs, fmt.Errorf("Ban: only a rule that refuses requests can ban, and OnLimit is %s", r.OnLimit))
+		errs = append(errs, ofBan(fmt.Errorf("only a rule that refuses requests can ban, and OnLimit is %s", r.OnLimit)))
 	}
 	if err := r.checkBanned(&r.Limit); err != nil {
 		errs = append(errs, err)
@@ -31,10 +31,13 @@ func (r *Rule) checkBan() []error {
 	return errs
 }
 
+// ofBan names the field of a mistake.
+func ofBan(err error) error { return fmt.Errorf("%s: %w", "Ban", err) }
+
 // checkBanned refuses limits whose keys the rule cannot ban.
 func (r *Rule) checkBanned(l *core.Limit) error {
 	if r.Ban != (core.Ban{}) && l.Leased() {
-		return errors.New("Ban: a concurrency limit cannot ban, because leases have to be renewed")
+		return ofBan(errors.New("a concurrency limit cannot ban, because leases have to be renewed"))
 	}
 	return nil
 }

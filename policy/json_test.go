@@ -29,7 +29,7 @@ func valueByTokens(d *json.Decoder, depth int, anyNames bool) error {
 		return nil
 	}
 	if depth == policy.MaxDepth {
-		return fmt.Errorf("the nesting is deeper than %d", depth)
+		return fmt.Errorf("the text is nested deeper than %d", depth)
 	}
 	var seen []string
 	for d.More() {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/headgate/headgate/internal/strictjson"
 	"github.com/headgate/headgate/internal/textform"
 )
 
@@ -27,7 +28,7 @@ func readLastGood(path, app string) (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	var k kept
-	if err := strictly(data, &k); err != nil {
+	if err := strictjson.Decode(data, &k); err != nil {
 		return Snapshot{}, err
 	}
 	if k.App != app {

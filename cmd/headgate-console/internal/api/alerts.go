@@ -1,12 +1,11 @@
 package api
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/http"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/internal/strictjson"
 )
 
 // conditions is a list of conditions of alerts. Objects with other fields are refused.
@@ -14,9 +13,7 @@ type conditions []service.Condition
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (c *conditions) UnmarshalJSON(b []byte) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	return d.Decode((*[]service.Condition)(c))
+	return strictjson.Decode(b, (*[]service.Condition)(c))
 }
 
 // webhookDraft is what people say about a webhook, with times in seconds.

@@ -1,16 +1,14 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"reflect"
 	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/strictjson"
 )
 
 // maxDepth is more than the depth of any valid body.
@@ -21,17 +19,17 @@ const maxDepth = 8
 // bytes that are not UTF-8, and anything after the end. It lists every wrong
 // field, not only the first.
 func decodeStrictly(b []byte, into any) error {
-	if !utf8.Valid(b) || halfCharacter(b) {
+	if halfCharacter(b) {
 		return malformed("the body is not UTF-8")
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
 	var repeated []fault
-	if err := walk(d, "", 0, &repeated); err != nil {
-		return malformed("the body is not JSON: " + err.Error())
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return malformed("there is data after the JSON value")
+	if err := strictjson.Check("the body", b, maxDepth, func(path []strictjson.Step, again bool) error {
+		if again {
+			repeated = append(repeated, fault{Field: clip(fieldAt(path)), Message: "it is repeated"})
+		}
+		return nil
+	}); err != nil {
+		return malformed(err.Error())
 	}
 	if list := append(repeated, fill(b, reflect.ValueOf(into).Elem(), "")...); len(list) > 0 {
 		return invalid(list...)
@@ -71,41 +69,14 @@ func escaped(b []byte) rune {
 	return rune(n)
 }
 
-// walk reads a value, and notes repeated fields.
-func walk(d *json.Decoder, field string, depth int, repeated *[]fault) error {
-	token, err := d.Token()
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	open, nested := token.(json.Delim)
-	if err != nil || !nested {
-		return err
-	}
-	if depth == maxDepth {
-		return fmt.Errorf("the nesting is deeper than %d", maxDepth)
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		inner := field
-		if open == '{' {
-			key, err := d.Token()
-			if err != nil {
-				return err
-			}
-			inner = join(field, key.(string)) // the decoder accepts no other type as a key
-			if seen[inner] {
-				*repeated = append(*repeated, fault{Field: clip(inner), Message: "it is repeated"})
-			}
-			seen[inner] = true
-		}
-		if err := walk(d, inner, depth+1, repeated); err != nil {
-			return err
+// fieldAt returns the name of the field at a path, without the places in lists.
+func fieldAt(path []strictjson.Step) (field string) {
+	for _, step := range path {
+		if step.Index < 0 {
+			field = join(field, step.Name)
 		}
 	}
-	if _, err = d.Token(); errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
+	return field
 }
 
 // fill decodes an object into a struct, and returns the mistakes in its fields.

@@ -80,7 +80,7 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 		}
 	}
 	for body, want := range map[string]string{
-		`{"key":"a"`: "unexpected EOF", `{"key":"a"} 1`: "goes on after", "": "unexpected EOF", deep: "deeper than 6",
+		`{"key":"a"`: "ends too early", `{"key":"a"} 1`: "goes on after", "": "ends too early", deep: "deeper than 6",
 		"{\"key\":\"\xff\"}": "not UTF-8", `{"key":tru}`: "invalid character",
 	} {
 		if got := a.call("take", body, nil); got.status != 400 || !strings.Contains(got.body, want) {

@@ -5,14 +5,14 @@ package jsonapi
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/headgate/headgate/internal/strictjson"
 )
 
 const (
@@ -48,70 +48,32 @@ func (f *faults) add(pointer, detail string) {
 
 // parse reads one JSON value into maps, slices, texts, json.Numbers, truth values and nil.
 // The error is about a body that is no JSON, or nested too deeply.
-func parse(b []byte, f *faults) (any, error) {
-	if !utf8.Valid(b) {
-		return nil, errors.New("the body is not UTF-8")
-	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	v, err := parseValue(d, "", 0, f)
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the body is not JSON: %w", err)
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("the body goes on after its JSON value")
-	}
-	return v, nil
-}
-
-func parseValue(d *json.Decoder, at string, depth int, f *faults) (any, error) {
-	token, err := d.Token()
+func parse(b []byte, f *faults) (v any, err error) {
+	err = strictjson.Check("the body", b, maxDepth, func(path []strictjson.Step, repeated bool) error {
+		if repeated {
+			f.add(pointerTo(path), "it is repeated")
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	open, nested := token.(json.Delim)
-	if !nested {
-		return token, nil
-	}
-	if depth == maxDepth {
-		return nil, fmt.Errorf("it is nested deeper than %d", maxDepth)
-	}
-	if open == '[' {
-		return parseArray(d, at, depth, f)
-	}
-	object := map[string]any{}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		name := key.(string) // the decoder accepts no other key
-		inner := at + "/" + escape(name)
-		if _, repeated := object[name]; repeated {
-			f.add(inner, "it is repeated")
-		}
-		if object[name], err = parseValue(d, inner, depth+1, f); err != nil {
-			return nil, err
-		}
-	}
-	_, err = d.Token()
-	return object, err
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	err = d.Decode(&v)
+	return v, err
 }
 
-func parseArray(d *json.Decoder, at string, depth int, f *faults) (any, error) {
-	list := []any{}
-	for d.More() {
-		v, err := parseValue(d, at+"/"+strconv.Itoa(len(list)), depth+1, f)
-		if err != nil {
-			return nil, err
+// pointerTo returns the path as a JSON pointer.
+func pointerTo(path []strictjson.Step) (pointer string) {
+	for _, step := range path {
+		if step.Index < 0 {
+			pointer += "/" + escape(step.Name)
+		} else {
+			pointer += "/" + strconv.Itoa(step.Index)
 		}
-		list = append(list, v)
 	}
-	_, err := d.Token()
-	return list, err
+	return pointer
 }
 
 // escape returns the name as a part of a JSON pointer.
