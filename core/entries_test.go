@@ -29,7 +29,7 @@ func (e *entry) end() int64 {
 
 // width is the microseconds of a segment.
 func (e *entry) width() int64 {
-	return e.limit.Period.Microseconds() / cmp.Or(int64(e.limit.Segments), core.DefaultSegments)
+	return e.limit.Period.Microseconds() / cmp.Or(int64(e.limit.Segments), 10)
 }
 
 // used returns the units that count at the instant: those of a log, and those of each

@@ -30,8 +30,8 @@ const (
 	// MaxBooking is the longest Op.MaxWait: how far ahead a Take may book.
 	MaxBooking = time.Hour
 
-	// DefaultSegments is the number of segments that Segments 0 stands for.
-	DefaultSegments = 10
+	// defaultSegments is the number of segments that Segments 0 stands for.
+	defaultSegments = 10
 )
 
 // exact is the end of the integers that a float64, and so Lua, counts exactly.
@@ -61,7 +61,7 @@ type Limit struct {
 	Burst int64
 
 	// Segments is, for SlidingWindow, the number of sub-windows of a Period; 0
-	// means DefaultSegments. It must divide the Period into whole microseconds.
+	// means defaultSegments. It must divide the Period into whole microseconds.
 	Segments int
 
 	// Calendar is, for CalendarWindow, what the windows begin with: day, week, month or
@@ -234,7 +234,7 @@ func (l Limit) SegmentCount() int {
 	if !l.Algorithm.options().segments {
 		return 0
 	}
-	return cmp.Or(l.Segments, DefaultSegments)
+	return cmp.Or(l.Segments, defaultSegments)
 }
 
 // Prefetchable reports whether units may be taken ahead of their use: whether
@@ -258,6 +258,16 @@ func (a Algorithm) MaySteady() bool { return a.known() && traits[a].steady }
 // Steady returns the fast arithmetic of the limit, or the zero value if there
 // is none. The limit must be valid.
 func (l *Limit) Steady() Steady { return algorithms[l.Algorithm].steady(l) }
+
+// Wider returns the limit with room for one unit more. It is not valid where l is the largest.
+func (l Limit) Wider() Limit {
+	if l.Algorithm.options().burst {
+		l.Burst = l.Capacity() + 1
+		return l
+	}
+	l.Quota++
+	return l
+}
 
 // Part returns the limit under which each of n stores may grant by itself, so
 // that all together grant no more than l. A part has at least one unit, so more

@@ -41,7 +41,7 @@ func (l *Limit) segments() int64 {
 	if l.Segments > 0 {
 		return int64(l.Segments)
 	}
-	return DefaultSegments
+	return defaultSegments
 }
 
 // width is the length of a segment in microseconds.

@@ -6,15 +6,6 @@ import "errors"
 // store in front of it could not. It is reported, and never returned by a store.
 var ErrFallback = errors.New("the fallback of the store decides")
 
-// Outage is a [Standby] that knows why its fallback decides.
-type Outage interface {
-	Standby
-
-	// Cause returns an error that wraps ErrFallback and the latest error for which
-	// the fallback decided, or nil if it never had to. It is fast.
-	Cause() error
-}
-
 // Standby is a [Store] over two others: its Apply has a fallback decide what
 // the first store cannot decide.
 //
@@ -30,6 +21,10 @@ type Standby interface {
 
 	// Fallback returns the fallback alone, or nil if there is none.
 	Fallback() Store
+
+	// Cause returns an error that wraps ErrFallback and the latest error for which
+	// the fallback decided, or nil if that is not known. It is fast.
+	Cause() error
 }
 
 // ErrOverload is wrapped by the error of a step that a store did not decide because this

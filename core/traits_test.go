@@ -23,7 +23,7 @@ func TestTraitsOfLimits(t *testing.T) {
 		"5/1m fixed-window aligned":      {windowed: true},
 		"5/month":                        {needsWindows: true},
 		"5/1m sliding-log":               {rolling: true},
-		"5/1m sliding-window":            {rolling: true, segments: core.DefaultSegments},
+		"5/1m sliding-window":            {rolling: true, segments: 10},
 		"5/1m sliding-window segments=6": {rolling: true, segments: 6},
 	} {
 		if got := of(core.MustParseLimit(text)); got != want {

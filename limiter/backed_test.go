@@ -40,6 +40,8 @@ func (remoteStandby) MaxCall() time.Duration { return time.Second }
 // backedStandby has a fallback, and brings a memory too.
 type backedStandby struct{ *backedStore }
 
+func (backedStandby) Cause() error { return nil }
+
 func (s backedStandby) Strict() core.Store   { return s.brokenStore }
 func (s backedStandby) Fallback() core.Store { return s.memory }
 

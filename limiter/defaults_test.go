@@ -20,6 +20,8 @@ func (s *pointerStore) Apply(ctx context.Context, ops []core.Op, out []core.Deci
 	return s.inner.Apply(ctx, ops, out)
 }
 
+func (*pointerStore) Cause() error { return nil }
+
 func (s *pointerStore) Strict() core.Store   { return s.inner }
 func (s *pointerStore) Fallback() core.Store { return s.inner }
 

@@ -158,7 +158,7 @@ func (e *engine) applyTo(ctx context.Context, s core.Store, ops []core.Op, out [
 // reportFallback reports that the fallback of the store made a decision.
 func (e *engine) reportFallback(ctx context.Context) {
 	err := core.ErrFallback
-	if s, ok := e.store.(core.Outage); ok {
+	if s, ok := e.store.(core.Standby); ok {
 		if cause := s.Cause(); cause != nil {
 			err = cause
 		}

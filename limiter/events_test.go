@@ -475,6 +475,8 @@ func (s *bypassed) Status(list []events.StoreStatus) []events.StoreStatus {
 // backed is such a store with a fallback.
 type backed struct{ bypassed }
 
+func (*backed) Cause() error { return nil }
+
 func (s *backed) Strict() core.Store   { return s.Store }
 func (s *backed) Fallback() core.Store { return s.Store }
 

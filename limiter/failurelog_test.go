@@ -201,6 +201,8 @@ func (s recovering) Apply(ctx context.Context, ops []core.Op, out []core.Decisio
 	}
 	return s.store.Apply(ctx, ops, out)
 }
+func (recovering) Cause() error { return nil }
+
 func (s recovering) Strict() core.Store   { return s }
 func (s recovering) Fallback() core.Store { return s.fallback }
 

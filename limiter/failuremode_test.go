@@ -96,6 +96,8 @@ var errFallback = errors.New("no fallback either")
 func (s standby) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	return s.fallback.Apply(ctx, ops, out)
 }
+func (standby) Cause() error { return nil }
+
 func (s standby) Strict() core.Store   { return brokenStore(func() error { return errDown }) }
 func (s standby) Fallback() core.Store { return s.fallback }
 

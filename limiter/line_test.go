@@ -541,6 +541,8 @@ type switching struct {
 
 func (s *switching) Fallback() core.Store { return s.fallback }
 
+func (*switching) Cause() error { return nil }
+
 func (s *switching) Strict() core.Store {
 	return storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
 		if s.down.Add(-1) >= 0 {

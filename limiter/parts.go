@@ -107,7 +107,7 @@ var errRate = errors.New("a limit of this kind cannot be replaced by a rate")
 // rated returns the terms of the limit of the rule with another quota and period.
 func (r *activeRule) rated(rate *core.Limit) (*terms, error) {
 	l := r.Limit
-	if l.Leased() || l.Algorithm == core.CalendarWindow {
+	if l.Leased() || l.NeedsWindows() {
 		return nil, r.ruleError(errRate)
 	}
 	l.Quota, l.Period, l.Burst, l.Debt = rate.Quota, rate.Period, 0, 0
@@ -211,13 +211,7 @@ func (s *step) widenChecks() {
 		if op.Verb != core.Peek || op.Cost != 0 || op.Limit.MaxDebt() == 0 || s.sharesCount(i) {
 			continue
 		}
-		wide := op.Limit
-		if wide.Algorithm == core.GCRA || wide.Algorithm == core.TokenBucket {
-			wide.Burst = wide.Capacity() + 1
-		} else {
-			wide.Quota++
-		}
-		if wide.Validate() == nil {
+		if wide := op.Limit.Wider(); wide.Validate() == nil {
 			op.Limit, op.Cost, s.calls[i].check = wide, 1, true
 		}
 	}

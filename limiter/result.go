@@ -444,7 +444,7 @@ func (r *encoded) addDecided(res *Result, own bool) {
 	if leased {
 		op.Lease = res.lease
 	}
-	if rule.terms.limit.Algorithm == core.CalendarWindow {
+	if rule.terms.limit.NeedsWindows() {
 		op.Windows = rule.terms.windowsNow()
 	}
 	res.out[len(res.out)-1] = d

@@ -210,7 +210,7 @@ func policyItem(rule string, l core.Limit) string {
 	switch {
 	case l.Leased():
 		b = append(b, `;qu="concurrent-requests"`...)
-	case l.Algorithm == core.CalendarWindow: // its windows differ in length
+	case l.NeedsWindows(): // its windows differ in length
 	case l.Period%time.Second == 0:
 		b = append(b, ";w="...)
 		b = strconv.AppendInt(b, int64(l.Period/time.Second), 10)

@@ -114,7 +114,7 @@ func (s *step) add(verb core.Verb, r *activeRule, t *terms, key string, cost int
 	}
 	op := s.room(r, t)
 	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, cost, 0
-	if t.limit.Algorithm == core.CalendarWindow {
+	if t.limit.NeedsWindows() {
 		op.Windows = t.windowsNow()
 	}
 	if t.leased && verb == core.Take {

@@ -13,7 +13,7 @@
 // about users, inside middleware that authenticates them.
 //
 // A lease ends when the handler returns. Put the middleware inside an http.TimeoutHandler,
-// which returns while its handler goes on; see [CodeEndsEarly].
+// which returns while its handler goes on; see findings.EndsEarly.
 //
 // An httputil.ReverseProxy adds the headers of its backend to those that are set. Where
 // the backend has a limiter too, set Config.Headers to limiter.NoHeaders on one of

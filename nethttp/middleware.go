@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/internal/setup"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // New returns middleware that asks l about every request. It is safe for
@@ -47,10 +48,6 @@ func isNil(h http.Handler) bool {
 	f, ok := h.(http.HandlerFunc)
 	return h == nil || ok && f == nil
 }
-
-// CodeEndsEarly: a lease ended with the answer of an http.TimeoutHandler, while the handler in
-// it may go on.
-const CodeEndsEarly = "HG020"
 
 // middleware limits the requests to one handler.
 type middleware struct{ exchange.Exchange[call] }
@@ -116,7 +113,7 @@ func (f *framework) Next(x call) error { f.next.ServeHTTP(x.w, x.r); return nil 
 
 func (f *framework) Watch(x call, a *limiter.Admission) call {
 	if f.outlived && a.HoldsLeases() {
-		f.limiter.Warn(core.Finding{Code: CodeEndsEarly, Text: "a concurrency limit is around an http.TimeoutHandler, whose answer frees " +
+		f.limiter.Warn(core.Finding{Code: findings.EndsEarly, Text: "a concurrency limit is around an http.TimeoutHandler, whose answer frees " +
 			"the place while its handler goes on: put the limit inside the TimeoutHandler"})
 	}
 	x.rec = &httpexchange.Recorder{ResponseWriter: x.w, Admission: a}

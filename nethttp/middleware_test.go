@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 func hello(w http.ResponseWriter, r *http.Request) {
@@ -127,7 +128,7 @@ func TestLeaseAroundATimeoutHandler(t *testing.T) {
 		for range 3 {
 			get(h, "/")
 		}
-		if n := strings.Count(log.String(), "code="+nethttp.CodeEndsEarly); n != row.want {
+		if n := strings.Count(log.String(), "code="+findings.EndsEarly); n != row.want {
 			t.Errorf("%s: %d lines, want %d:\n%s", name, n, row.want, &log)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package findings has the codes of the likely mistakes that a limiter finds in its set-up. Those
-// that a store finds are in package core. They do not change.
+// Package findings has the codes of the likely mistakes that a limiter, a store or an adapter
+// finds in its set-up. They do not change. docs/keys.md explains each.
 package findings
 
 import (
@@ -42,6 +42,31 @@ const (
 	// FailsOpen: the store asks a server, and requests pass uncounted under some rules
 	// while it cannot decide.
 	FailsOpen = "HG017"
+
+	// DeadlineIgnored: a Redis client without ContextTimeoutEnabled.
+	DeadlineIgnored = "HG006"
+
+	// Eviction: a Redis server may evict keys.
+	Eviction = "HG007"
+
+	// Permission: a Redis user may not do what the store needs.
+	Permission = "HG008"
+
+	// NoPrefix: a store in Redis was given no prefix, the name of its service.
+	NoPrefix = "HG012"
+
+	// OtherLimit: two limits are applied to the same counts.
+	OtherLimit = "HG013"
+
+	// BanList: a Redis user may not do what lists of bans need. Bans hold without it.
+	BanList = "HG014"
+
+	// TooFar: a server is too far for the time of a call.
+	TooFar = "HG016"
+
+	// EndsEarly: a lease ended with the answer of an http.TimeoutHandler, while the handler in
+	// it may go on.
+	EndsEarly = "HG020"
 
 	// SharedDefault: two limiters in use over one store have a rule without a name, and
 	// no Name, so their rules share the name "default" and its counts.

@@ -21,7 +21,7 @@ type Store struct {
 	depth    int // of Stores, one over another
 }
 
-var _ core.Outage = (*Store)(nil)
+var _ core.Standby = (*Store)(nil)
 
 // New returns a store over primary, or an error that names every mistake. It
 // calls neither store. Close the Store when it is no longer used.
@@ -118,7 +118,7 @@ func (s *Store) ask(ctx context.Context, r route, ops, sent []core.Op, out []cor
 	return nil
 }
 
-// Cause implements [core.Outage]. It wraps the latest error of the primary, or
+// Cause implements [core.Standby]. It wraps the latest error of the primary, or
 // what made a breaker open, and names the shard that it is about.
 func (s *Store) Cause() error {
 	if c := s.primary.latest.Load(); c != nil {

@@ -58,7 +58,7 @@ func startBefore(t *testing.T, start absence) {
 	if n := proxy.Counts().Connections; n != 0 {
 		t.Errorf("%s: New made %d connections", start.name, n)
 	}
-	w := &findings{done: make(chan struct{})}
+	w := &firstLine{done: make(chan struct{})}
 	l := limiter.MustNew(limiter.Config{Store: s, Logger: slog.New(slog.NewTextHandler(w, nil)), Rules: []limiter.Rule{{
 		Name: "r", OnStoreError: limiter.FailClosed, Limit: limit(t, "100000/1h"), Key: func(core.Request) (string, bool) { return "k", true },
 	}}})
@@ -75,7 +75,7 @@ func startBefore(t *testing.T, start absence) {
 }
 
 // awaitLogged sends requests until the first finding is logged.
-func awaitLogged(t *testing.T, l *limiter.Limiter, w *findings, want string) {
+func awaitLogged(t *testing.T, l *limiter.Limiter, w *firstLine, want string) {
 	t.Helper()
 	tick, end := time.NewTicker(5*time.Millisecond), time.After(patient)
 	defer tick.Stop()

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // documentedACL are the lines of docs/redis.md that name what a user needs.
@@ -96,7 +97,7 @@ func TestPermissionsAreAsDocumented(t *testing.T) {
 			lacks = "get, mget, exists, set, del, pttl, pexpire"
 		}
 		want := "the Redis user may not run " + lacks + ", which the limiter needs: this command grants what is needed: " + remedyOfLimiter
-		if len(found) != 1 || found[0].Code != CodePermission || found[0].Text != want {
+		if len(found) != 1 || found[0].Code != findings.Permission || found[0].Text != want {
 			t.Errorf("without %v: %v\nwant %s", left, found, want)
 		}
 	}
@@ -260,7 +261,7 @@ func TestPermissionLackedByOneClusterServerIsFound(t *testing.T) {
 	})
 	defer c.Close()
 	found := MustNew(c, Options{Prefix: DefaultPrefix}).Diagnose(context.Background(), nil)
-	if len(found) != 1 || found[0].Code != CodePermission || !strings.Contains(found[0].Text, "may not run pexpire, which") {
+	if len(found) != 1 || found[0].Code != findings.Permission || !strings.Contains(found[0].Text, "may not run pexpire, which") {
 		t.Errorf("%v", found)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // Without a permission that the list of bans needs, bans hold and no step fails. One finding
@@ -48,7 +49,7 @@ func TestBansHoldWithoutPermissionToListThem(t *testing.T) {
 
 			want := "the Redis user may not run " + row.lacks + ` on "hg:bans", which the list of bans needs; ` +
 				"the bans of the rule r hold without it: this command grants what is needed: " + remedyOfLimiter
-			finding := []core.Finding{{Code: CodeBanList, Rule: "r", Text: want}}
+			finding := []core.Finding{{Code: findings.BanList, Rule: "r", Text: want}}
 			if row.lacks == "" {
 				finding = nil
 			}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // The timeout is three round trips where these take longer than 50 ms, up to the maximum. Far
@@ -93,7 +95,7 @@ func TestDiagnoseReportsATimeoutThatDoesNotFitTheDistance(t *testing.T) {
 			}
 			var got string
 			for _, each := range s.Diagnose(t.Context(), nil) {
-				if each.Code == CodeTooFar {
+				if each.Code == findings.TooFar {
 					got = each.Text
 				}
 			}

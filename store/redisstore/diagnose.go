@@ -20,6 +20,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // Diagnose implements [core.Diagnoser]. It reports a store without a prefix, rules whose
@@ -30,28 +31,28 @@ import (
 func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	var found []core.Finding
 	if rediscall.TraitsOf(s.client).IgnoresDeadlines {
-		found = append(found, core.Finding{Code: CodeDeadlineIgnored, Text: "the Redis client ignores deadlines, so each " +
+		found = append(found, core.Finding{Code: findings.DeadlineIgnored, Text: "the Redis client ignores deadlines, so each " +
 			"call takes one more goroutine to end in time: set ContextTimeoutEnabled in its options"})
 	}
 	if s.unnamed {
-		found = append(found, core.Finding{Code: CodeNoPrefix, Text: "the store in Redis has no prefix, so services that use the " +
+		found = append(found, core.Finding{Code: findings.NoPrefix, Text: "the store in Redis has no prefix, so services that use the " +
 			"same server share the counts of rules with the same name: set redisstore.Options.Prefix to the name of the service, such as \"shop:\""})
 	}
 	found = s.servers.noteDistance(found)
 	banning := slices.IndexFunc(rules, func(op core.Op) bool { return op.Ban != nil && s.wire.secret == nil })
 	e := s.examine(ctx, banning >= 0)
 	if len(e.lacking) > 0 {
-		found = append(found, core.Finding{Code: CodePermission, Text: "the Redis user may not run " +
+		found = append(found, core.Finding{Code: findings.Permission, Text: "the Redis user may not run " +
 			strings.Join(e.lacking, ", ") + ", which the limiter needs: " + rediscall.Remedy(s.client, s.wire.prefix)})
 	}
 	if len(e.unlisted) > 0 {
 		rule := rules[banning].Rule
-		found = append(found, core.Finding{Code: CodeBanList, Rule: rule, Text: fmt.Sprintf("the Redis user may not run %s on %q, "+
+		found = append(found, core.Finding{Code: findings.BanList, Rule: rule, Text: fmt.Sprintf("the Redis user may not run %s on %q, "+
 			"which the list of bans needs; the bans of the rule %s hold without it: %s",
 			strings.Join(e.unlisted, ", "), s.bans.key(), rule, rediscall.Remedy(s.client, s.wire.prefix))})
 	}
 	if e.evicts {
-		found = append(found, core.Finding{Code: CodeEviction, Text: "a Redis server evicts keys when its memory is full, " +
+		found = append(found, core.Finding{Code: findings.Eviction, Text: "a Redis server evicts keys when its memory is full, " +
 			"and with them the counts of callers: set maxmemory-policy to noeviction"})
 	}
 	found, noted := s.noteLimits(ctx, rules, found)
@@ -288,7 +289,7 @@ func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Fi
 	if len(texts) == 0 {
 		return found, true
 	}
-	return append(found, core.Finding{Code: CodeOtherLimit, Rule: first, Text: fmt.Sprintf("the same keys are counted by the rule %s, "+
+	return append(found, core.Finding{Code: findings.OtherLimit, Rule: first, Text: fmt.Sprintf("the same keys are counted by the rule %s, "+
 		"for %d minutes by now: if two services or limiters use the prefix %q, they share these counts, and need different prefixes or names of rules; "+
 		"otherwise a change of the limit has not reached all instances", strings.Join(texts, ", by the rule "),
 		int(rollOut.Minutes()), s.wire.prefix)}), true

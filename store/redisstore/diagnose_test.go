@@ -175,15 +175,15 @@ func TestDiagnoseEndsWithFinalAnswers(t *testing.T) {
 	}
 }
 
-// findings is closed by the first line that is written.
-type findings struct {
+// firstLine is closed by the first line that is written.
+type firstLine struct {
 	once sync.Once
 	text bytes.Buffer
 	done chan struct{}
 }
 
 // Write keeps the first finding. Other lines are about errors of the store.
-func (w *findings) Write(p []byte) (int, error) {
+func (w *firstLine) Write(p []byte) (int, error) {
 	if !bytes.Contains(p, []byte("code=")) {
 		return len(p), nil
 	}
@@ -195,7 +195,7 @@ func TestDiagnoseFindingsReachTheLog(t *testing.T) {
 	m := miniredis.RunT(t)
 	c := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer c.Close()
-	w := &findings{done: make(chan struct{})}
+	w := &firstLine{done: make(chan struct{})}
 	l := limiter.MustNew(limiter.Config{Store: MustNew(c, Options{}), Logger: slog.New(slog.NewTextHandler(w, nil))})
 	defer l.Close()
 	if _, err := l.Take(context.Background(), "k", 1); err != nil {

@@ -11,13 +11,14 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 func TestDiagnoseFindsAStoreWithoutAPrefix(t *testing.T) {
 	c := connect(t, redistest.Start(t).Addr)
 	for prefix, want := range map[string]int{"": 1, DefaultPrefix: 0, "shop:": 0} {
 		found := MustNew(c, Options{Prefix: prefix}).Diagnose(t.Context(), nil)
-		if len(found) != want || want == 1 && (found[0].Code != CodeNoPrefix || !strings.Contains(found[0].Text, "set redisstore.Options.Prefix")) {
+		if len(found) != want || want == 1 && (found[0].Code != findings.NoPrefix || !strings.Contains(found[0].Text, "set redisstore.Options.Prefix")) {
 			t.Errorf("%q: %v", prefix, found)
 		}
 	}
@@ -107,7 +108,7 @@ func TestDiagnoseNamesTheRulesWithAnotherLimit(t *testing.T) {
 	want := `the same keys are counted by the rule api under 10/1m and under "100/1m burst=20", by the rule z under 5/1h fixed-window and under ` +
 		`"7/1h fixed-window", for 5 minutes by now: if two services or limiters use the prefix "a:", they share these counts, and need ` +
 		`different prefixes or names of rules; otherwise a change of the limit has not reached all instances`
-	if len(found) != 1 || found[0].Code != CodeOtherLimit || found[0].Rule != "api" || found[0].Text != want {
+	if len(found) != 1 || found[0].Code != findings.OtherLimit || found[0].Rule != "api" || found[0].Text != want {
 		t.Errorf("%v", found)
 	}
 }
@@ -202,7 +203,7 @@ func TestDiagnoseNotesLimitsInACluster(t *testing.T) {
 		found = a.Diagnose(t.Context(), rulesOf(t, []string{"api 10/1m"}))
 		now += 60e6
 	}
-	if len(found) != 1 || found[0].Code != CodeOtherLimit {
+	if len(found) != 1 || found[0].Code != findings.OtherLimit {
 		t.Errorf("%v", found)
 	}
 }

@@ -43,7 +43,7 @@ type Options struct {
 
 	// Timeout bounds every call, including the wait for a connection, up to a
 	// minute. Under two round trips to Redis, the call that finds a server without its
-	// scripts fails; a limiter then logs [CodeTooFar]. 0 means DefaultTimeout, and three
+	// scripts fails; a limiter then logs findings.TooFar. 0 means DefaultTimeout, and three
 	// round trips, as the store measures them, where these take longer: see MaxTimeout.
 	// Connections may take ten timeouts to become ready, and calls fail until one is.
 	//

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rediscall"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // servers is what the store knows about its servers: how far they are, and whether they are
@@ -214,7 +215,7 @@ func (s *servers) noteDistance(found []core.Finding) []core.Finding {
 	farthest := time.Duration(0)
 	s.eachServer(func(v *server) { farthest = max(farthest, v.roundTrip()) })
 	if longest := s.maxCall(); longest < 2*farthest {
-		found = append(found, core.Finding{Code: CodeTooFar, Text: fmt.Sprintf("a round trip to Redis takes %v, and a call may take %v: "+
+		found = append(found, core.Finding{Code: findings.TooFar, Text: fmt.Sprintf("a round trip to Redis takes %v, and a call may take %v: "+
 			"set redisstore.Options.%s to three round trips, or use a server that is nearer",
 			farthest.Round(time.Millisecond/10), longest, s.bound())})
 	}

@@ -181,8 +181,5 @@ func refill(l core.Limit) time.Duration {
 
 // width returns the length of a segment.
 func width(l core.Limit) time.Duration {
-	if l.Segments == 0 {
-		return l.Period / core.DefaultSegments
-	}
-	return l.Period / time.Duration(l.Segments)
+	return l.Period / time.Duration(l.SegmentCount())
 }

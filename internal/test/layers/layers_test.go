@@ -44,7 +44,7 @@ var order = map[string][]string{
 	"limiter": {"core", "observe/events", "observe/findings", "keyfuncs", "observe/topkeys",
 		"store/memstore", "internal/telling", "internal/textform", "internal/waitline"},
 	"observe/topkeys": {},
-	"nethttp": {"core", "limiter", "internal/exchange", "internal/httpexchange", "internal/setup",
+	"nethttp": {"core", "limiter", "observe/findings", "internal/exchange", "internal/httpexchange", "internal/setup",
 		"internal/target"},
 	"transport": {"core", "limiter", "internal/textform"},
 	"ginmw": {"core", "limiter", "observe/findings", "internal/exchange", "internal/httpexchange",
@@ -105,7 +105,7 @@ var order = map[string][]string{
 // exceptions lists packages for which the pattern above does not hold.
 var exceptions = map[string][]string{
 	"store/memstore": {"core", "observe/events", "internal/textform"},
-	"store/redisstore": {"core", "observe/events", "lua", "store/failover", "store/memstore",
+	"store/redisstore": {"core", "observe/events", "observe/findings", "lua", "store/failover", "store/memstore",
 		"internal/rediscall", "internal/textform",
 		"github.com/redis/go-redis/v9"},
 	"store/prefetch":  {"core", "observe/events", "internal/textform"},

@@ -221,6 +221,8 @@ type source struct {
 }
 
 func (s *source) Listen(*events.Hooks) {}
+func (*source) Cause() error           { return nil }
+
 func (s *source) Strict() core.Store   { return s.Store }
 func (s *source) Fallback() core.Store { return s.Store }
 
