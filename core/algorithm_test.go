@@ -16,7 +16,8 @@ func TestAlgorithmNamesAndLettersAreUnique(t *testing.T) {
 			t.Errorf("algorithm %d is %q with the letter %q", a, name, letter)
 		}
 		names[name], letters[letter] = true, true
-		if got, ok := core.ParseAlgorithm(name); got != a || !ok {
+		var got core.Algorithm
+		if ok := got.Parse(name); got != a || !ok {
 			t.Errorf("%q is read as algorithm %d, %v", name, got, ok)
 		}
 	}
@@ -27,7 +28,8 @@ func TestAlgorithmUnknownHasNoTraits(t *testing.T) {
 	if s, letter := l.Algorithm.String(), l.Algorithm.Letter(); s != "algorithm(7)" || letter != "" {
 		t.Errorf("%q with the letter %q", s, letter)
 	}
-	if a, ok := core.ParseAlgorithm("algorithm(7)"); a != 0 || ok {
+	a := core.SlidingLog
+	if ok := a.Parse("algorithm(7)"); a != core.SlidingLog || ok {
 		t.Errorf("algorithm %d, %v", a, ok)
 	}
 	if l.Leased() || l.Books() || l.Prefetchable() || l.Part(2) != l {

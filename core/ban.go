@@ -2,7 +2,6 @@ package core
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -39,19 +38,10 @@ type Banned struct {
 	Until     int64 // the instant at which the ban ends, in microseconds since the Unix epoch
 }
 
-// Compare orders bans as [BanLister] lists them: those that last longest first, and those
+// Compare orders bans as [Reporter] lists them: those that last longest first, and those
 // that end at one instant by rule and key.
 func (b Banned) Compare(c Banned) int {
 	return cmp.Or(cmp.Compare(c.Until, b.Until), cmp.Compare(b.Rule, c.Rule), cmp.Compare(b.Key, c.Key))
-}
-
-// BanLister is a [Store] that can list the keys that are banned.
-type BanLister interface {
-	Store
-
-	// Bans returns the bans of the rules that have not ended, those that last longest
-	// first, at most so many. It is a moment's view: keys are banned and lifted meanwhile.
-	Bans(ctx context.Context, rules []string, most int) ([]Banned, error)
 }
 
 // maxStrikes bounds Ban.Strikes, so that a count of them fits into a state.

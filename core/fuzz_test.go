@@ -70,7 +70,7 @@ func FuzzDecide(f *testing.F) {
 	f.Add(uint8(1), int64(2), int64(3*time.Second), int64(0), 1, int64(5), int64(time.Second), []byte("takes and refunds"))
 	f.Add(uint8(2), int64(1000), int64(time.Hour), int64(0), 0, int64(1), int64(time.Hour), []byte("\xc0\x40\x80\x00"))
 	f.Add(uint8(3), int64(240), int64(time.Hour), int64(0), 60, int64(9_007_199_254), int64(time.Hour), []byte("\x00\x01\x02\x03\x04"))
-	f.Add(uint8(4), int64(1<<51), int64(MinPeriod), int64(1<<51), 0, int64(3), int64(time.Hour), []byte("\x00\x80\x80\x80\x05"))
+	f.Add(uint8(4), int64(1<<51), int64(minPeriod), int64(1<<51), 0, int64(3), int64(time.Hour), []byte("\x00\x80\x80\x80\x05"))
 	f.Add(uint8(5), int64(10000), int64(MaxPeriod), int64(0), 0, int64(1), int64(time.Second), []byte("\x00\x11\x22\x33"))
 	f.Fuzz(func(t *testing.T, algorithm uint8, quota, period, burst int64, segments int, quota2, period2 int64, moves []byte) {
 		a := Algorithm(algorithm % uint8(algorithmCount))

@@ -12,9 +12,9 @@ import (
 
 // Bounds of the fields of a [Limit].
 const (
-	// MinPeriod and MaxPeriod bound Limit.Period, and MaxPeriod also bounds
+	// minPeriod and MaxPeriod bound Limit.Period, and MaxPeriod also bounds
 	// how long an empty bucket may take to fill.
-	MinPeriod = time.Millisecond
+	minPeriod = time.Millisecond
 	MaxPeriod = 400 * 24 * time.Hour
 
 	// maxLog is the highest Quota of a SlidingLog, which keeps every admitted
@@ -51,7 +51,7 @@ type Limit struct {
 	// at once.
 	Quota int64
 
-	// Period is in whole microseconds, from MinPeriod to MaxPeriod. For
+	// Period is in whole microseconds, from a millisecond to MaxPeriod. For
 	// Concurrency it is the time for which a lease is held unless it is
 	// renewed. CalendarWindow has none.
 	Period time.Duration
@@ -134,8 +134,8 @@ func (l *Limit) checkPeriod() error {
 		if l.Period != 0 {
 			return fmt.Errorf("period %v means nothing to %s", l.Period, l.Algorithm)
 		}
-	case l.Period < MinPeriod:
-		return fmt.Errorf("period %v is below %v", l.Period, MinPeriod)
+	case l.Period < minPeriod:
+		return fmt.Errorf("period %v is below %v", l.Period, minPeriod)
 	case l.Period > MaxPeriod:
 		return fmt.Errorf("period %s is above %s", textform.Duration(l.Period), textform.Duration(MaxPeriod))
 	case l.Period%time.Microsecond != 0:

@@ -55,7 +55,7 @@ func TestLimitTextRoundTrip(t *testing.T) {
 		{"5/day calendar", Limit{Algorithm: CalendarWindow, Quota: 5, Calendar: "day"}, "5/day"},
 		{"5/week tz=UTC start=01", Limit{Algorithm: CalendarWindow, Quota: 5, Calendar: "week"}, "5/week"},
 		{"5/year start=04-06", Limit{Algorithm: CalendarWindow, Quota: 5, Calendar: "year start=04-06"}, ""},
-		{"1/1ms", Limit{Quota: 1, Period: MinPeriod}, ""},
+		{"1/1ms", Limit{Quota: 1, Period: minPeriod}, ""},
 		{"1/9600h", Limit{Quota: 1, Period: MaxPeriod}, ""},
 		{"1/1h30m", Limit{Quota: 1, Period: 90 * time.Minute}, ""},
 		{"1/1.5s", Limit{Quota: 1, Period: 1500 * time.Millisecond}, ""},

@@ -73,7 +73,7 @@ func parseLimit(s string) (l Limit, errs []error) {
 	for _, w := range words[1:] {
 		name, value, _ := strings.Cut(w, "=")
 		kind := name
-		if _, ok := ParseAlgorithm(w); ok {
+		if new(Algorithm).Parse(w) {
 			kind = "algorithm"
 		}
 		if seen[kind] {
@@ -120,15 +120,16 @@ func (l *Limit) spanFault(first string, hasPeriod, hasTTL bool) error {
 	return nil
 }
 
-// ParseAlgorithm returns the algorithm of that name, the inverse of
-// [Algorithm.String]. ok is false if there is none.
-func ParseAlgorithm(name string) (a Algorithm, ok bool) {
+// Parse sets a to the algorithm of that name, the inverse of String, and reports whether there
+// is one. If there is none, it leaves a as it is.
+func (a *Algorithm) Parse(name string) bool {
 	for i := range algorithms {
 		if name == algorithms[i].name() {
-			return Algorithm(i), true
+			*a = Algorithm(i)
+			return true
 		}
 	}
-	return 0, false
+	return false
 }
 
 // algorithmNames returns the names of all algorithms, as a list in a sentence.
@@ -144,8 +145,7 @@ var errUnknownWord = errors.New("unknown word")
 
 // parseWord reads one word after the quota and period.
 func (l *Limit) parseWord(word, name, value string) (err error) {
-	if a, ok := ParseAlgorithm(word); ok {
-		l.Algorithm = a
+	if l.Algorithm.Parse(word) {
 		return nil
 	}
 	switch {

@@ -234,13 +234,3 @@ type Store interface {
 	// then out is not to be read, and a Take may or may not have been charged.
 	Apply(ctx context.Context, ops []Op, out []Decision) error
 }
-
-// Remote is a [Store] that asks a server. A limiter refuses a concurrency limit whose
-// leases would end before such a store could renew them.
-type Remote interface {
-	Store
-
-	// MaxCall returns the longest time that Apply waits for the server, 0 if it waits
-	// for none. It always returns the same, and is safe for concurrent use.
-	MaxCall() time.Duration
-}

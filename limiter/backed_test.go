@@ -35,6 +35,10 @@ func (s *backedStore) Back() (core.Standby, func()) {
 // remoteStandby asks a server, which is always down.
 type remoteStandby struct{ standby }
 
+func (remoteStandby) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
+
+func (remoteStandby) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
+
 func (remoteStandby) MaxCall() time.Duration { return time.Second }
 
 // backedStandby has a fallback, and brings a memory too.
@@ -105,6 +109,10 @@ func TestLimiterUsesTheMemoryOfItsStore(t *testing.T) {
 
 // remoteStore asks a server and brings no memory.
 type remoteStore struct{ brokenStore }
+
+func (remoteStore) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
+
+func (remoteStore) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
 
 func (remoteStore) MaxCall() time.Duration { return time.Second }
 

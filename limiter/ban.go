@@ -50,10 +50,10 @@ const maxBans = 10_000
 // secrets are digests; they hold whatever clients sent, and have to be escaped where they
 // are shown. The list is a view of a moment, and may lack a key that was banned just before.
 //
-// The store has to be a [core.BanLister]. For another the error says so, and wraps
+// The store has to be a [core.Reporter] that lists bans. For another the error says so, and wraps
 // [errors.ErrUnsupported].
 func (l *Limiter) Bans(ctx context.Context) (list []core.Banned, err error) {
-	s, ok := l.store.(core.BanLister)
+	s, ok := l.store.(core.Reporter)
 	if !ok {
 		return nil, fmt.Errorf("headgate: a %T cannot list bans: %w", l.store, errors.ErrUnsupported)
 	}

@@ -151,6 +151,10 @@ type listing struct {
 	list  func() ([]core.Banned, error)
 }
 
+func (*listing) MaxCall() time.Duration { return 0 }
+
+func (*listing) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
+
 func (s *listing) Bans(_ context.Context, rules []string, most int) ([]core.Banned, error) {
 	s.rules, s.most = rules, most
 	return s.list()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 func TestDiagnosisIncompleteIsRepeatedAfterPauses(t *testing.T) {
@@ -19,7 +20,7 @@ func TestDiagnosisIncompleteIsRepeatedAfterPauses(t *testing.T) {
 		s := &diagnosing{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
 			asked = append(asked, time.Since(start))
 			if len(asked) < 4 {
-				return []core.Finding{{Code: core.CodeUnanswered}, {Code: "HG006", Text: "a"}}
+				return []core.Finding{{Code: findings.Unanswered}, {Code: "HG006", Text: "a"}}
 			}
 			return []core.Finding{{Code: "HG007", Text: "b"}}
 		}}
@@ -42,7 +43,7 @@ func TestDiagnosisPauseIsAtMostAnHour(t *testing.T) {
 		var asked []time.Duration
 		s := &diagnosing{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
 			asked = append(asked, time.Since(start))
-			return []core.Finding{{Code: core.CodeUnanswered}}
+			return []core.Finding{{Code: findings.Unanswered}}
 		}}
 		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "500000/1h")}})
 		for time.Since(start) <= 5*time.Hour {
@@ -60,7 +61,7 @@ func TestDiagnosisPauseIsAtMostAnHour(t *testing.T) {
 func TestDiagnosisNeedsRequestsAndEndsWithClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &diagnosing{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
-			return []core.Finding{{Code: core.CodeUnanswered}}
+			return []core.Finding{{Code: findings.Unanswered}}
 		}}
 		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "50/1h")}})
 		send(l, caller("192.0.2.1:1"))
@@ -84,7 +85,7 @@ func TestDiagnosisNeedsRequestsAndEndsWithClose(t *testing.T) {
 func TestDiagnosisIsStartedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &diagnosing{mapStore: newTicking(), findings: func(context.Context) []core.Finding {
-			return []core.Finding{{Code: core.CodeUnanswered}}
+			return []core.Finding{{Code: findings.Unanswered}}
 		}}
 		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "50000/1h")}})
 		for want := 1; want <= 3; want++ {

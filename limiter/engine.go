@@ -265,12 +265,12 @@ func (e *engine) diagnoseIfDue() {
 	if !e.diagnosis.Begin() || e.isClosed() {
 		return
 	}
-	if d, ok := e.store.(core.Diagnoser); ok {
+	if d, ok := e.store.(core.Reporter); ok && e.background != nil {
 		go e.diagnose(d)
 	}
 }
 
-func (e *engine) diagnose(d core.Diagnoser) {
+func (e *engine) diagnose(d core.Reporter) {
 	defer func() {
 		if v := recover(); v != nil {
 			e.report(e.life, fmt.Errorf("diagnosis: %w", panicked(v)))

@@ -49,7 +49,7 @@ const (
 // shortestTTL returns the shortest Period for which leases can be held in s. After a
 // renewal that took the longest time of a call, the next one still comes in time.
 func shortestTTL(s core.Store) time.Duration {
-	if r, ok := s.(core.Remote); ok {
+	if r, ok := s.(core.Reporter); ok {
 		return max(minTTL, renewals*r.MaxCall())
 	}
 	return minTTL
@@ -57,7 +57,7 @@ func shortestTTL(s core.Store) time.Duration {
 
 // checkTTL returns an error if the leases of a limit would end between two renewals.
 func checkTTL(l *core.Limit, shortest time.Duration) error {
-	if !l.Leased() || l.Period < core.MinPeriod || l.Period >= shortest {
+	if !l.Leased() || l.Period < time.Millisecond || l.Period >= shortest {
 		return nil
 	}
 	return fmt.Errorf("ttl %s is below %s, so a lease could end before the store has renewed it",

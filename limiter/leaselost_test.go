@@ -239,6 +239,10 @@ type remote struct {
 	call time.Duration
 }
 
+func (remote) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
+
+func (remote) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
+
 func (r remote) MaxCall() time.Duration { return r.call }
 
 func TestLeaseTTLIsLongEnoughForRenewals(t *testing.T) {

@@ -288,7 +288,7 @@ func (l *Limiter) Status() Status {
 
 	st.Calls = l.storeLog.Calls(st.At)
 	st.Breakers, st.Away = l.storeLog.Breakers()
-	if r, ok := l.store.(core.Remote); ok {
+	if r, ok := l.store.(core.Reporter); ok {
 		st.Calls.AtMost = r.MaxCall()
 	}
 	st.Waiting = l.queue.Waiting()

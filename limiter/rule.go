@@ -25,7 +25,7 @@ type Rule struct {
 
 	// Limit is the limit of every key without one of its own. The Period of a
 	// concurrency limit is at least 100 ms, and at least three times as long as a call
-	// of the store may take (see [core.Remote]), because a lease is renewed three times
+	// of the store may take (see MaxCall of [core.Reporter]), because a lease is renewed three times
 	// in it.
 	Limit core.Limit
 

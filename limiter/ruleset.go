@@ -251,7 +251,7 @@ type fallbacks struct {
 func newFallbacks(c *Config) fallbacks {
 	f := fallbacks{store: c.Store, strict: c.Store, otherwise: c.OnStoreError, last: FailOpen, minTTL: shortestTTL(c.Store),
 		named: c.OnStoreError != FailDefault}
-	if r, ok := c.Store.(core.Remote); ok {
+	if r, ok := c.Store.(core.Reporter); ok {
 		f.asks = r.MaxCall() > 0
 	}
 	if s, ok := c.Store.(core.Standby); ok {

@@ -344,6 +344,10 @@ type diagnosing struct {
 	rules    []core.Op // of the latest call
 }
 
+func (*diagnosing) MaxCall() time.Duration { return 0 }
+
+func (*diagnosing) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
+
 func (s *diagnosing) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	s.asked++
 	s.rules = rules

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 const (
@@ -56,13 +57,13 @@ func (d *Diagnosis) Begin() bool {
 
 // Run asks the store about the rules, and adds what it finds to f. It ends with life or after
 // diagnosisTimeout.
-func (d *Diagnosis) Run(life context.Context, store core.Diagnoser, rules []core.Op, f *Findings) {
+func (d *Diagnosis) Run(life context.Context, store core.Reporter, rules []core.Op, f *Findings) {
 	ctx, cancel := context.WithTimeout(life, diagnosisTimeout)
 	defer cancel()
 
 	unanswered := false
 	for _, one := range store.Diagnose(ctx, rules) {
-		if one.Code == core.CodeUnanswered {
+		if one.Code == findings.Unanswered {
 			unanswered = true
 			continue
 		}

@@ -9,6 +9,10 @@ import (
 )
 
 const (
+	// Unanswered: a server did not answer a core.Reporter, so that its diagnosis is incomplete
+	// and no mistake. It is never reported to the user.
+	Unanswered = "HG000"
+
 	// Unheeded: a private or loopback peer sends X-Forwarded-For or
 	// Forwarded, and a rule counts by the address of that peer.
 	Unheeded = "HG001"

@@ -470,6 +470,10 @@ type diagnosed struct {
 	code string
 }
 
+func (diagnosed) MaxCall() time.Duration { return 0 }
+
+func (diagnosed) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
+
 func (d diagnosed) Diagnose(context.Context, []core.Op) []core.Finding {
 	return []core.Finding{{Code: d.code}}
 }
@@ -488,6 +492,10 @@ func TestBothStoresAreDiagnosed(t *testing.T) {
 
 // timed is a store that waits for a server.
 type timed struct{ core.Store }
+
+func (timed) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
+
+func (timed) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
 
 func (timed) MaxCall() time.Duration { return 7 * time.Second }
 

@@ -27,6 +27,10 @@ type remote struct {
 	max time.Duration
 }
 
+func (remote) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
+
+func (remote) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
+
 func (r remote) MaxCall() time.Duration { return r.max }
 
 func TestOverloadIsNoFailureOfThePrimary(t *testing.T) {

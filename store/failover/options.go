@@ -43,9 +43,10 @@ type Options struct {
 
 	// Slow is the time beyond which a call of the primary counts as a failure
 	// although its answer is used, from a millisecond to a minute. 0 means DefaultSlow, or
-	// that none counts if the primary is a [core.Remote], which bounds its calls itself. A
-	// call is not counted while this process is late itself. Slow also bounds a probe, which
-	// gets at least MaxCall. It does not end calls; that is up to the primary.
+	// that none counts if the primary is a [core.Reporter] with a MaxCall, as such a store
+	// bounds its calls itself. A call is not counted while this process is late itself. Slow
+	// also bounds a probe, which gets at least MaxCall. It does not end calls; that is up to
+	// the primary.
 	Slow time.Duration
 
 	// ProbeInterval is the longest pause between two probes, from a millisecond

@@ -127,20 +127,20 @@ func (s *Store) Cause() error {
 	return nil
 }
 
-// MaxCall implements [core.Remote]. It returns the MaxCall of the primary, or 0 if the
+// MaxCall implements [core.Reporter]. It returns the MaxCall of the primary, or 0 if the
 // primary asks no server.
 func (s *Store) MaxCall() time.Duration {
-	if r, ok := s.primary.store.(core.Remote); ok {
+	if r, ok := s.primary.store.(core.Reporter); ok {
 		return r.MaxCall()
 	}
 	return 0
 }
 
-// Diagnose implements [core.Diagnoser]. It returns the findings of both stores.
+// Diagnose implements [core.Reporter]. It returns the findings of both stores.
 func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	var found []core.Finding
 	for _, store := range []core.Store{s.primary.store, s.mirror.fallback} {
-		if d, ok := store.(core.Diagnoser); ok {
+		if d, ok := store.(core.Reporter); ok {
 			found = append(found, d.Diagnose(ctx, rules)...)
 		}
 	}

@@ -386,9 +386,15 @@ func (s *Store) countOverflow(total *atomic.Int64, n int64, text string) {
 	logger.LogAttrs(context.Background(), slog.LevelWarn, "headgate: "+text, slog.Int64("max_keys", s.max))
 }
 
-var _ core.BanLister = (*Store)(nil)
+var _ core.Reporter = (*Store)(nil)
 
-// Bans implements [core.BanLister]. It looks at every key, one shard at a time.
+// MaxCall implements [core.Reporter]. It returns 0, because the store asks no server.
+func (s *Store) MaxCall() time.Duration { return 0 }
+
+// Diagnose implements [core.Reporter]. The store finds no mistakes.
+func (s *Store) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
+
+// Bans implements [core.Reporter]. It looks at every key, one shard at a time.
 func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
 	var list []core.Banned
 	for i := range s.shards {

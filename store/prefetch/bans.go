@@ -8,11 +8,11 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-var _ core.BanLister = (*Store)(nil)
+var _ core.Reporter = (*Store)(nil)
 
-// Bans implements [core.BanLister]. It asks the store behind.
+// Bans implements [core.Reporter]. It asks the store behind.
 func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
-	lister, ok := s.store.(core.BanLister)
+	lister, ok := s.store.(core.Reporter)
 	if !ok {
 		return nil, fmt.Errorf("prefetch: a %T cannot list bans: %w", s.store, errors.ErrUnsupported)
 	}

@@ -579,6 +579,10 @@ func TestAheadFallsWhenAKeySlowsDown(t *testing.T) {
 // timed is a store that waits for a server.
 type timed struct{ core.Store }
 
+func (timed) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
+
+func (timed) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
+
 func (timed) MaxCall() time.Duration { return 7 * time.Second }
 
 func TestMaxCallIsThatOfTheStore(t *testing.T) {

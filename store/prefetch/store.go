@@ -212,10 +212,10 @@ func (h *shard) held(op *core.Op, now int64) int64 {
 	return held.left(now)
 }
 
-// MaxCall implements [core.Remote]. It returns the MaxCall of the store behind s, or 0 if
-// that is no [core.Remote].
+// MaxCall implements [core.Reporter]. It returns the MaxCall of the store behind s, or 0 if
+// that is no [core.Reporter].
 func (s *Store) MaxCall() time.Duration {
-	if r, ok := s.store.(core.Remote); ok {
+	if r, ok := s.store.(core.Reporter); ok {
 		return r.MaxCall()
 	}
 	return 0
@@ -230,9 +230,9 @@ func (s *Store) Shard(key string) string {
 	return ""
 }
 
-// Diagnose returns the findings of the store, if it is a [core.Diagnoser].
+// Diagnose returns the findings of the store, if it is a [core.Reporter].
 func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
-	if d, ok := s.store.(core.Diagnoser); ok {
+	if d, ok := s.store.(core.Reporter); ok {
 		return d.Diagnose(ctx, rules)
 	}
 	return nil

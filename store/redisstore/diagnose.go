@@ -23,7 +23,7 @@ import (
 	"github.com/headgate/headgate/observe/findings"
 )
 
-// Diagnose implements [core.Diagnoser]. It reports a store without a prefix, rules whose
+// Diagnose implements [core.Reporter]. It reports a store without a prefix, rules whose
 // counts are also under other limits, a client that ignores deadlines, a user without a
 // necessary permission on any server, or without one that lists of bans need if a rule has
 // a Ban, and servers that may evict keys when their memory is full, which loses counts. A
@@ -57,7 +57,7 @@ func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	}
 	found, noted := s.noteLimits(ctx, rules, found)
 	if e.unanswered || !noted {
-		found = append(found, core.Finding{Code: core.CodeUnanswered, Text: "a Redis server did not answer"})
+		found = append(found, core.Finding{Code: findings.Unanswered, Text: "a Redis server did not answer"})
 	}
 	return found
 }

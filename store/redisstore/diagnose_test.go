@@ -15,10 +15,10 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/freeport"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // codes returns the codes of the findings of a store on the client.
@@ -125,7 +125,7 @@ func TestDiagnoseReportsAServerThatDoesNotAnswer(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 			found := MustNew(c, Options{Prefix: DefaultPrefix}).Diagnose(ctx, nil)
 			cancel()
-			if len(found) != 1 || found[0].Code != core.CodeUnanswered {
+			if len(found) != 1 || found[0].Code != findings.Unanswered {
 				t.Errorf("%s %T: %v", name, c, found)
 			}
 			c.Close()
@@ -147,7 +147,7 @@ func TestDiagnoseReportsAServerThatARingLeavesOut(t *testing.T) {
 	}
 	down.Close()
 	eventuallyTrue(t, "the server is left out", func() bool { return c.Len() == 1 })
-	if got := codes(t, c); got != core.CodeUnanswered {
+	if got := codes(t, c); got != findings.Unanswered {
 		t.Errorf("%q without one", got)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // nobody returns an address of the loopback that refuses connections.
@@ -177,7 +178,7 @@ func TestPanicOfAHookIsAnError(t *testing.T) {
 	if err == nil || err.Error() != "redisstore: the Redis client panicked: a hook" {
 		t.Errorf("%v", err)
 	}
-	if found := s.Diagnose(t.Context(), nil); len(found) == 0 || found[len(found)-1].Code != core.CodeUnanswered {
+	if found := s.Diagnose(t.Context(), nil); len(found) == 0 || found[len(found)-1].Code != findings.Unanswered {
 		t.Errorf("found %v", found)
 	}
 }

@@ -137,7 +137,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 
 var _ events.Source = (*Store)(nil)
 
-// MaxCall implements [core.Remote]. It returns the timeout of the Options.
+// MaxCall implements [core.Reporter]. It returns the timeout of the Options.
 func (s *Store) MaxCall() time.Duration { return s.servers.maxCall() }
 
 // carryOut has Redis decide the step.
@@ -174,9 +174,9 @@ func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
 	return append(list, events.StoreStatus{Store: "redis", Of: s, Servers: serversOf(s.client), CachedRefusals: s.teller.cached.Load()})
 }
 
-var _ core.BanLister = (*Store)(nil)
+var _ core.Reporter = (*Store)(nil)
 
-// Bans implements [core.BanLister]. It finds the bans that were imposed, or have refused a
+// Bans implements [core.Reporter]. It finds the bans that were imposed, or have refused a
 // request since they began, at most 10,000 of all rules, and none of a key above 1 KiB. If one of
 // these keys has a state of a later format, the error wraps [ErrFormat]. A ban is
 // listed a moment later, if the Redis user may run the commands that docs/bans.md names.

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 func TestTLSStoreWorksAsItsOwnUser(t *testing.T) {
@@ -288,7 +289,7 @@ func TestPasswordWrongIsErrCredentials(t *testing.T) {
 		if !errors.Is(err, ErrCredentials) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", row.name, err)
 		}
-		if found := s.Diagnose(ctx, nil); len(found) != 1 || found[0].Code != core.CodeUnanswered {
+		if found := s.Diagnose(ctx, nil); len(found) != 1 || found[0].Code != findings.Unanswered {
 			t.Errorf("%s: %v", row.name, found)
 		}
 		if err := admin.Do(ctx, row.mend...).Err(); err != nil {

@@ -17,13 +17,13 @@ import (
 // ceilings says how much there may be to hold in one hand. Each is what it is today: who lowers
 // a figure lowers its ceiling, and nobody raises one without a word why.
 var ceilings = map[string]int{
-	"lines of code": 64_460,
+	"lines of code": 64_000,
 
 	"files of limiter":                                 20,
-	"files of store/redisstore":                        28,
+	"files of store/redisstore":                        27,
 	"references against the order in limiter":          21,
-	"references against the order in store/redisstore": 11,
-	"files that name an algorithm":                     16,
+	"references against the order in store/redisstore": 10,
+	"files that name an algorithm":                     0,
 
 	"methods of a type of limiter":          40,
 	"files of a type of limiter":            3,
@@ -36,10 +36,10 @@ var ceilings = map[string]int{
 	"methods of a type of policy":           25,
 	"files of a type of policy":             9,
 
-	"exported names of core":    55,
-	"exported names of limiter": 61,
+	"exported names of core":    50,
+	"exported names of limiter": 60,
 
-	"exported names of nethttp":            5,
+	"exported names of nethttp":            4,
 	"exported names of ginmw":              4,
 	"exported names of echomw":             4,
 	"exported names of fibermw":            4,
@@ -79,8 +79,8 @@ func TestFigures(t *testing.T) {
 	for _, of := range slices.Sorted(maps.Keys(figures)) {
 		is, ceiling := figures[of], ceilings[of]
 		t.Logf("%6d of at most %6d %s", is, ceiling, of)
-		if is == 0 || is > ceiling {
-			t.Errorf("%s: %d, want 1 to %d", of, is, ceiling)
+		if is == 0 && ceiling > 0 || is > ceiling {
+			t.Errorf("%s: %d, want at most %d", of, is, ceiling)
 		}
 	}
 	for of := range ceilings {

@@ -79,7 +79,7 @@ func (f *redisFleet) Reset(ctx context.Context, p policy.Policy, key string) err
 const maxListed = 10_000
 
 func (f *redisFleet) Bans(ctx context.Context, policies []string) ([]core.Banned, error) {
-	lister, ok := core.Store(f.store).(core.BanLister)
+	lister, ok := core.Store(f.store).(core.Reporter)
 	if !ok {
 		return nil, fmt.Errorf("a %T cannot list bans: %w", f.store, errors.ErrUnsupported)
 	}

@@ -223,8 +223,7 @@ func (d *draft) limit(m mistakes) core.Limit {
 		Segments: int(d.optional(m, "segments", d.Segments)),
 		Aligned:  d.Aligned,
 	}
-	var known bool
-	if l.Algorithm, known = core.ParseAlgorithm(d.Algorithm); !known {
+	if !l.Algorithm.Parse(d.Algorithm) {
 		m.add("algorithm", "choose one of them")
 	}
 	if l.NeedsWindows() {

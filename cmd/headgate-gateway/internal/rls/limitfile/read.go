@@ -392,9 +392,8 @@ func (b *builder) limit(d *Domain, n *node, f map[string]*yaml.Node, to path) {
 // window makes the limit of unit and algorithm.
 func (b *builder) window(l *Limit, at, algorithm *yaml.Node) {
 	name := cmp.Or(b.text(algorithm), "fixed-window")
-	a, ok := core.ParseAlgorithm(name)
-	l.Limit = core.Limit{Algorithm: a, Quota: max(1, int64(l.Requests))}
-	if !ok || l.Limit.Leased() || l.Limit.NeedsWindows() {
+	l.Limit = core.Limit{Quota: max(1, int64(l.Requests))}
+	if !l.Limit.Algorithm.Parse(name) || l.Limit.Leased() || l.Limit.NeedsWindows() {
 		b.fail(algorithm, "the algorithm %s is not sliding-window, sliding-log, gcra, token-bucket or fixed-window", quote(name))
 		return
 	}
