@@ -69,6 +69,7 @@ func parseLimit(s string) (l Limit, errs []error) {
 			errs = append(errs, err)
 		}
 	}
+
 	seen, listed := map[string]bool{}, false
 	for _, w := range words[1:] {
 		name, value, _ := strings.Cut(w, "=")
@@ -90,6 +91,7 @@ func parseLimit(s string) (l Limit, errs []error) {
 			errs = append(errs, err)
 		}
 	}
+
 	if l.Calendar != "" {
 		if c, err := parseCalendar(l.Calendar); err != nil {
 			errs = append(errs, err)
@@ -97,6 +99,7 @@ func parseLimit(s string) (l Limit, errs []error) {
 			l.Calendar = c.String()
 		}
 	}
+
 	if err := l.spanFault(words[0], hasPeriod, seen["ttl"]); err != nil {
 		errs = append(errs, err)
 	}
@@ -169,6 +172,7 @@ func (l *Limit) parseWord(word, name, value string) (err error) {
 	default:
 		err = fmt.Errorf("%w %q", errUnknownWord, textform.Clip(word))
 	}
+
 	return err
 }
 
@@ -215,6 +219,7 @@ func (l Limit) String() string {
 			b.WriteString(l.Algorithm.String())
 		}
 	}
+
 	if l.Aligned {
 		b.WriteString(" aligned")
 	}

@@ -22,7 +22,9 @@ func New(l *limiter.Limiter, config ...Config) echo.MiddlewareFunc {
 	c, err := setup.ConfigOf(l, config)
 	l.LogSetup("echomw.New", err)
 
-	x := &exchange.Exchange[call]{Limiter: l, Framework: &framework{limiter: l}, Refused: own(c.Refused), Failed: own(c.Failed)}
+	x := &exchange.Exchange[call]{
+		Limiter: l, Framework: &framework{limiter: l}, Refused: own(c.Refused), Failed: own(c.Failed),
+	}
 	if c.Skip != nil {
 		x.Skip = func(x call) bool { return c.Skip(x.Context) }
 	}

@@ -308,7 +308,8 @@ const maxTarpit = time.Minute
 func Tarpit(delay time.Duration, maxHeld int, then Template) (Template, error) {
 	var errs []error
 	if delay <= 0 || delay > maxTarpit {
-		errs = append(errs, fmt.Errorf("Tarpit: the delay %s is not above 0 and at most %s", delay, textform.Duration(maxTarpit)))
+		errs = append(errs, fmt.Errorf("Tarpit: the delay %s is not above 0 and at most %s",
+			delay, textform.Duration(maxTarpit)))
 	}
 	if maxHeld < 1 {
 		errs = append(errs, fmt.Errorf("Tarpit: maxHeld %d is below 1", maxHeld))

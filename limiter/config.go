@@ -199,5 +199,6 @@ func (c *Config) faults(f *fallbacks) []error {
 	default:
 		errs = append(errs, fmt.Errorf("QueueFullStatus: %d is neither 429 nor 503", c.QueueFullStatus))
 	}
+
 	return errs
 }

@@ -302,7 +302,9 @@ func (c *course) plain() (p events.Plain, ok bool) {
 	p.Verdict, p.Remaining = v, math.MaxInt64
 	for i := range c.asked {
 		op, d := &c.ops[i], &c.out[i]
-		if c.calls[i].rule.counter == nil || op.Verb != core.Take || op.Cost != 1 || d.Wait != 0 || d.Fallback || v == events.Allowed && d.Taken != 1 {
+		if c.calls[i].rule.counter == nil || op.Verb != core.Take || op.Cost != 1 || d.Wait != 0 || d.Fallback ||
+			v == events.Allowed && d.Taken != 1 {
+
 			return p, false
 		}
 		p.Remaining = min(p.Remaining, d.Remaining)
@@ -369,7 +371,8 @@ func (c *course) ruleEvent(e *events.Request, i int) *events.Rule {
 		e.Rules = append(e.Rules, events.Rule{})
 	}
 	r, op, asked := &e.Rules[n], &c.ops[i], &c.calls[i]
-	r.Name, r.Key, r.Limit, r.Cost, r.Charged, r.Waited = asked.rule.Name, op.Key, &asked.terms.limit, op.Cost, 0, asked.waited
+	r.Name, r.Key, r.Limit, r.Cost = asked.rule.Name, op.Key, &asked.terms.limit, op.Cost
+	r.Charged, r.Waited = 0, asked.waited
 	r.Verdict = c.verdictOf(i)
 	return r
 }

@@ -103,7 +103,8 @@ var errLease = fmt.Errorf("%w: the units of a concurrency limit have to be relea
 var errNoKey = errors.New("the Key function is nil, so no request can be counted")
 
 // errNoResult is the error of Settle on a nil Result.
-var errNoResult = fmt.Errorf("%w: there is no result to settle: set Config.KeepResult to find it in the context", core.ErrOp)
+var errNoResult = fmt.Errorf("%w: there is no result to settle: set Config.KeepResult to find it in the context",
+	core.ErrOp)
 
 var errNoLimiter = errors.New("headgate: the limiter is nil")
 

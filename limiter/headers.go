@@ -234,6 +234,7 @@ func (h *headers) draft8() {
 			}
 		}
 	}
+
 	if h.around != nil {
 		h.mergeList(from, h.around.policies, false)
 	}
@@ -244,6 +245,7 @@ func (h *headers) draft8() {
 		h.text = h.appendRemaining(h.text, i)
 		comma = ", "
 	}
+
 	if h.around != nil {
 		h.mergeList(from, h.around.rateLimit, true)
 	}

@@ -370,13 +370,15 @@ func noteUnnamed(l *Limiter, store core.Store) {
 	runtime.AddCleanup(l, func(forget func()) { forget() }, forget)
 
 	if others > 0 {
-		l.Warn(core.Finding{Code: findings.SharedDefault, Rule: defaultName, Text: "two limiters over one store have a rule without a name, " +
-			"so they share its counts: give each limiter a Name, or each rule"})
+		l.Warn(core.Finding{Code: findings.SharedDefault, Rule: defaultName,
+			Text: "two limiters over one store have a rule without a name, so they share its counts: " +
+				"give each limiter a Name, or each rule"})
 	}
 }
 
 // sharesDefault reports whether the only rule of a limiter gets the default name, in a store
 // that other limiters may use.
 func (c *Config) sharesDefault() bool {
-	return c.Store != nil && c.Name == "" && len(c.Rules) == 1 && c.Rules[0].Name == "" && reflect.TypeOf(c.Store).Comparable()
+	return c.Store != nil && c.Name == "" && len(c.Rules) == 1 && c.Rules[0].Name == "" &&
+		reflect.TypeOf(c.Store).Comparable()
 }

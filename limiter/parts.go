@@ -82,6 +82,7 @@ func (a *Admission) addPart(p *Part) error {
 			return res.selectionFailed(err)
 		}
 	}
+
 	known, _ := p.Request.(partial)
 	for _, rule := range rules {
 		id, err := res.addRuleOfPart(rule, p, known)
@@ -98,6 +99,7 @@ func (a *Admission) addPart(p *Part) error {
 			break
 		}
 	}
+
 	a.parts = append(a.parts, part{from, len(a.partCalls)})
 	return nil
 }
@@ -193,6 +195,7 @@ func (s *step) addOp(r *activeRule, t *terms, key string, p *Part) (id int, err 
 			return s.calls[i].id, nil
 		}
 	}
+
 	if err := s.add(core.Take, r, t, key, cost); err != nil {
 		return 0, err
 	}

@@ -432,6 +432,7 @@ func (r *encoded) addDecided(res *Result, own bool) {
 		r.fail(err)
 		return
 	}
+
 	if !own {
 		if d.Fallback && !leased {
 			res.skipped = errElsewhere
@@ -439,6 +440,7 @@ func (r *encoded) addDecided(res *Result, own bool) {
 		}
 		d.Origin = 0
 	}
+
 	op := res.room(rule, rule.terms)
 	op.Key, op.Cost = key, cost
 	if leased {

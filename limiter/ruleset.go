@@ -84,6 +84,7 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 			policy = append(policy, t.policy)
 		}
 	}
+
 	set.noKey = errors.Join(noKey...)
 	set.shown, set.policy = len(policy), strings.Join(policy, ", ")
 	f.resolve(set)
@@ -249,7 +250,8 @@ type fallbacks struct {
 }
 
 func newFallbacks(c *Config) fallbacks {
-	f := fallbacks{store: c.Store, strict: c.Store, otherwise: c.OnStoreError, last: FailOpen, minTTL: shortestTTL(c.Store),
+	f := fallbacks{
+		store: c.Store, strict: c.Store, otherwise: c.OnStoreError, last: FailOpen, minTTL: shortestTTL(c.Store),
 		named: c.OnStoreError != FailDefault}
 	if r, ok := c.Store.(core.Reporter); ok {
 		f.asks = r.MaxCall() > 0

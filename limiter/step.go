@@ -209,7 +209,8 @@ func (s *step) ask(ctx context.Context) error {
 			continue
 		}
 		if s.out[i].RetryAfter == core.Never && !s.ops[i].UpTo && !s.exceedsPart(i) {
-			s.engine.findings.Add(core.Finding{Code: findings.TooCostly, Rule: s.ops[i].Rule, Text: "a request cost more than its limit can ever hold, and can never be admitted"})
+			s.engine.findings.Add(core.Finding{Code: findings.TooCostly, Rule: s.ops[i].Rule,
+				Text: "a request cost more than its limit can ever hold, and can never be admitted"})
 		}
 		switch {
 		case !s.ops[i].Soft:

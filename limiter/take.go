@@ -181,6 +181,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 		res.conclude(ctx, nil)
 		return &WaitError{Err: err}
 	}
+
 	l.diagnoseOnce()
 	res := &Result{}
 	res.begin(&l.engine)
@@ -222,6 +223,7 @@ func (res *Result) waitError(err error) error {
 	default:
 		return nil
 	}
+
 	if err == nil && res.skipped != nil && !errors.Is(e.Err, ErrUndecided) {
 		e.Err = fmt.Errorf("%w, and %w", e.Err, undecided(res.skipped))
 	}
@@ -491,10 +493,11 @@ func admitNone() *Admission {
 }
 
 // AdmitParts decides about the parts of one request in one step: either every part is
-// admitted, or none costs anything. A count that several parts of the same verb lead to is charged once,
-// with the highest cost, and under the limit of the first of them. AdmitParts does not
-// wait, so a Wait rule refuses what is over its limit, and it carries out no RefundIf. Otherwise it is like Admit: the caller must
-// call Done. [Admission.PartDecisions] returns the decisions about one part.
+// admitted, or none costs anything. A count that several parts of the same verb lead to is
+// charged once, with the highest cost, and under the limit of the first of them. AdmitParts does
+// not wait, so a Wait rule refuses what is over its limit, and it carries out no RefundIf.
+// Otherwise it is like Admit: the caller must call Done. [Admission.PartDecisions] returns the
+// decisions about one part.
 //
 // A Debit or a Refund corrects an earlier charge, so it is carried out whether or not the other
 // parts are admitted. It is no decision: the Observer does not hear of it, and Hooks.Units does.
@@ -523,6 +526,7 @@ func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
 		err = res.decide(ctx, false)
 		res.narrowChecks()
 	}
+
 	res.refundRefused(ctx, err)
 	res.conclude(ctx, err)
 	if err == nil {

@@ -168,8 +168,9 @@ func (r *reports) callOnError(ctx context.Context, err error) {
 
 // warnNoKey logs, once, that requests fail because a rule has no Key function.
 func (r *reports) warnNoKey(err error) {
-	r.findings.Add(core.Finding{Code: findings.NoKey, Rule: ruleOf(err), Text: "a rule has no Key function, so the limiter " +
-		"cannot decide about requests: each is answered with a 503; keyfuncs.RemoteIP counts by the address of the client"})
+	r.findings.Add(core.Finding{Code: findings.NoKey, Rule: ruleOf(err), Text: "a rule has no Key function, so the " +
+		"limiter cannot decide about requests: each is answered with a 503; keyfuncs.RemoteIP counts by the " +
+		"address of the client"})
 }
 
 // The texts of the kinds.

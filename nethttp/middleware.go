@@ -113,8 +113,9 @@ func (f *framework) Next(x call) error { f.next.ServeHTTP(x.w, x.r); return nil 
 
 func (f *framework) Watch(x call, a *limiter.Admission) call {
 	if f.outlived && a.HoldsLeases() {
-		f.limiter.Warn(core.Finding{Code: findings.EndsEarly, Text: "a concurrency limit is around an http.TimeoutHandler, whose answer frees " +
-			"the place while its handler goes on: put the limit inside the TimeoutHandler"})
+		f.limiter.Warn(core.Finding{Code: findings.EndsEarly,
+			Text: "a concurrency limit is around an http.TimeoutHandler, whose answer frees the place while its handler " +
+				"goes on: put the limit inside the TimeoutHandler"})
 	}
 	x.rec = &httpexchange.Recorder{ResponseWriter: x.w, Admission: a}
 	x.w = x.rec.Wrapped()

@@ -75,6 +75,7 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 		fmt.Fprintln(out, "headgate-gateway", version())
 		return nil
 	}
+
 	logger := newLogger(c, w)
 	events := quietlog.New(logger)
 	defer events.Close()
@@ -84,6 +85,7 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 			events.Note(slog.LevelWarn, "the certificate cannot be read anew, so the former is shown", slog.String("error", err.Error()))
 		})
 	}
+
 	g, err := open(soft, c, logger, events)
 	if err != nil {
 		return err
@@ -96,6 +98,7 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 		fmt.Fprintln(out, "the configuration and the policies are valid")
 		return nil
 	}
+
 	return server.Run(soft, hard, server.Options{
 		Ports: g.ports, Drain: g.engine, Health: g.health,
 		Delay: c.ShutdownDelay, Timeout: c.ShutdownTimeout, Logger: logger,
@@ -146,6 +149,7 @@ func open(ctx context.Context, c config.Config, logger *slog.Logger, events *qui
 		Redis: c.Redis, RedisPrefix: c.RedisPrefix, Timeout: c.RedisTimeout, CacheRefusals: c.CacheRefusals,
 		Expected: c.Instances, MaxKeys: c.MaxKeys, Bindings: g.callers.Bindings(), Check: c.Check, Logger: logger,
 	}
+
 	if c.AdminListen != "" {
 		o.Top = c.TopKeys
 		g.metrics = prometheus.NewRegistry()
@@ -155,11 +159,13 @@ func open(ctx context.Context, c config.Config, logger *slog.Logger, events *qui
 		}
 		o.Metrics = m.Install
 	}
+
 	if c.Policies == "" && c.Redis == nil {
 		if err := g.useExample(&o); err != nil {
 			return nil, err
 		}
 	}
+
 	if g.engine, err = engine.Open(ctx, o); err != nil {
 		return nil, err
 	}

@@ -53,6 +53,7 @@ func (r *Recorder) Wrapped() http.ResponseWriter {
 		}
 		return r
 	}
+
 	switch {
 	case hijacks && reads:
 		return struct {
@@ -74,6 +75,7 @@ func (r *Recorder) Wrapped() http.ResponseWriter {
 			io.ReaderFrom
 		}{r, flusher{r}, readerFrom{r}}
 	}
+
 	return struct {
 		*Recorder
 		errorFlusher

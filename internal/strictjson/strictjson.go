@@ -88,6 +88,7 @@ func (w *walker) walk(text string) error {
 			i = end
 		}
 	}
+
 	return nil
 }
 

@@ -86,7 +86,8 @@ type Examination struct {
 func (e *Examination) Key(rule *Keys, key string) {
 	if e.from.isUnheededBy(key) {
 		e.add(findings.Unheeded, rule, "a proxy forwards the addresses of callers, but the rule counts by the "+
-			"address of the proxy: all callers share its limit; use keyfuncs.ForwardedIP, and name this peer in Trusted if it is a proxy")
+			"address of the proxy: all callers share its limit; use keyfuncs.ForwardedIP, and name this peer in Trusted "+
+			"if it is a proxy")
 	}
 	if !e.from.peer.IsValid() || mentions(key, e.from.peer) {
 		e.checkAddress(rule)
@@ -115,7 +116,8 @@ func (e *Examination) checkAddress(rule *Keys) {
 	believes := &probe{Request: e.r}
 	if believes.changes(rule.Func) && believes.missing != "" {
 		e.add(findings.NotForwarded, rule, "a trusted proxy sent a request without "+believes.missing+
-			": unless that was a health check, the proxy does not write the header, so callers can write it and choose their keys; "+
+			": unless that was a health check, the proxy does not write the header, so callers can write it and choose "+
+			"their keys; "+
 			"configure the proxy to set it")
 		return
 	}

@@ -65,7 +65,8 @@ func (s *StoreLog) noteCall(c events.StoreCall) {
 		s.errors[n-1].Times++
 		return
 	}
-	s.errors = appendLatest(s.errors, maxStoreErrors, events.StoreError{First: now, Last: now, Times: 1, Type: c.Type, Text: text})
+	latest := events.StoreError{First: now, Last: now, Times: 1, Type: c.Type, Text: text}
+	s.errors = appendLatest(s.errors, maxStoreErrors, latest)
 }
 
 func (s *StoreLog) noteBreaker(b events.Breaker) {

@@ -41,7 +41,9 @@ func (t *Tally) Note(v events.Verdict, key string) {
 	switch v {
 	case events.Allowed, events.Waited:
 		t.admitted.Add(key)
-	case events.Refused, events.Banned, events.Impossible, events.Denied, events.QueueFull, events.Degraded, events.ShadowRefused:
+	case events.Refused, events.Banned, events.Impossible, events.Denied, events.QueueFull, events.Degraded,
+		events.ShadowRefused:
+
 		t.refused.Add(key)
 	}
 }

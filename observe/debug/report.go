@@ -201,6 +201,7 @@ func reportOf(name string, st limiter.Status) Limiter {
 		l.Rules = append(l.Rules, ruleOf(&st.Rules[i]))
 		l.TopIsKept = l.TopIsKept || !st.Rules[i].Since.IsZero()
 	}
+
 	for i := range st.Stores {
 		l.Stores = append(l.Stores, storeOf(&st.Stores[i], st.Away))
 	}
@@ -211,10 +212,12 @@ func reportOf(name string, st limiter.Status) Limiter {
 		}
 		l.Breakers = append(l.Breakers, change)
 	}
+
 	for _, t := range st.Troubles {
 		l.Troubles = append(l.Troubles, Trouble{What: t.What, Rule: t.Rule, Active: t.Active, First: t.First.UTC(), Last: t.Last.UTC(),
 			Passed: t.Passed, Refused: t.Refused, Local: t.Local, Other: t.Other, Error: plain(t.Err)})
 	}
+
 	for _, f := range st.Findings {
 		l.Findings = append(l.Findings, Finding{f.At.UTC(), f.Code, f.Rule, plain(f.Text)})
 	}
@@ -278,6 +281,7 @@ func storeOf(st *events.StoreStatus, since map[string]time.Time) Store {
 		}
 		s.Away = append(s.Away, away)
 	}
+
 	if st.Cause != nil {
 		s.Cause = plain(st.Cause.Error())
 	}
@@ -291,6 +295,7 @@ func storeOf(st *events.StoreStatus, since map[string]time.Time) Store {
 			s.Counts[name] = n
 		}
 	}
+
 	return s
 }
 
@@ -328,6 +333,7 @@ func (l *Limiter) answerStore(a *Answers) {
 			break
 		}
 	}
+
 	if a.Store == "failing" && len(l.Calls.Errors) > 0 {
 		latest := &l.Calls.Errors[0]
 		a.Cause = latest.Error // as the client of the server reports it
@@ -335,6 +341,7 @@ func (l *Limiter) answerStore(a *Answers) {
 			a.Store = "unsteady"
 		}
 	}
+
 	for _, s := range l.Stores {
 		for _, away := range s.Away {
 			if a.Store != "away" || away.Since.Before(a.StoreSince) {

@@ -265,6 +265,7 @@ func ReadTop(ctx context.Context, client redis.UniversalClient, prefix, app stri
 		ids, err = topIDs.Run(ctx, client, []string{k.writers()}, TopKept.Milliseconds()).StringSlice()
 		return err
 	})
+
 	if err != nil {
 		return Top{}, fmt.Errorf("stats: %w", err)
 	}
@@ -293,6 +294,7 @@ func ReadTop(ctx context.Context, client redis.UniversalClient, prefix, app stri
 			}
 		}
 	}
+
 	m.top.Unread += left
 	return m.result(), nil
 }

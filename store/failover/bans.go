@@ -10,7 +10,8 @@ import (
 
 var _ core.Reporter = (*Store)(nil)
 
-// Bans implements [core.Reporter]. It asks the primary: bans of the fallback are copies, or last as long as an outage does.
+// Bans implements [core.Reporter]. It asks the primary: bans of the fallback are copies, or last
+// as long as an outage does.
 func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
 	lister, ok := s.primary.store.(core.Reporter)
 	if !ok {

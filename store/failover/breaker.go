@@ -291,6 +291,7 @@ func probeOf(ops []core.Op) []core.Op {
 			probe[at].Verb = core.Take
 		}
 	}
+
 	return probe
 }
 

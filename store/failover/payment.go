@@ -101,7 +101,8 @@ func (m *mirror) pay(id core.ID) {
 	switch {
 	case err == nil:
 		b.succeed(generation, out[0].At)
-	case b.background.life.Err() == nil && !errors.Is(err, core.ErrOp) && !m.primary.excused(err) && b.fail(generation, err):
+	case b.background.life.Err() != nil, errors.Is(err, core.ErrOp), m.primary.excused(err):
+	case b.fail(generation, err):
 		m.primary.open(b, generation, []core.Op{op}, err)
 	}
 }

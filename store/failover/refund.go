@@ -62,6 +62,7 @@ func (s *Store) refund(ctx context.Context, ops []core.Op, out []core.Decision) 
 		}
 		t.ops, t.sent, t.index = append(t.ops, ops[i]), append(t.sent, s.mirror.forPrimary(ops[i])), append(t.index, i)
 	}
+
 	if len(t.ops) == 0 {
 		return nil
 	}
@@ -96,6 +97,7 @@ func (s *Store) refundAtPrimary(ctx context.Context, t *step, out []core.Decisio
 		}
 		return late
 	}
+
 	if err := s.mirror.decide(ctx, r.generation, ops, out); err != nil {
 		return errors.Join(err, late)
 	}

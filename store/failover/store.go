@@ -163,7 +163,9 @@ func (s *Store) Listen(h *events.Hooks) {
 // that of the fallback.
 func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
 	n := s.Stats()
-	own := events.StoreStatus{Store: "failover", Of: s, Away: n.Away, Opened: n.Opened, Local: n.Local, Lost: n.Lost, Waiting: n.Waits}
+	own := events.StoreStatus{
+		Store: "failover", Of: s, Away: n.Away, Opened: n.Opened, Local: n.Local, Lost: n.Lost, Waiting: n.Waits,
+	}
 	if c := s.primary.latest.Load(); c != nil {
 		own.Cause = c.err
 	}
@@ -242,7 +244,8 @@ type Stats struct {
 
 // Stats returns the counters. They are not read at one instant.
 func (s *Store) Stats() Stats {
-	n := Stats{Opened: s.primary.opened.Load(), Probes: s.primary.probes.Load(), Local: s.mirror.local.Load(), Lost: s.primary.lost.Load(),
+	p := &s.primary
+	n := Stats{Opened: p.opened.Load(), Probes: p.probes.Load(), Local: s.mirror.local.Load(), Lost: p.lost.Load(),
 		Unowed: s.mirror.owed.forgotten.Load()}
 	for _, b := range s.primary.all() {
 		n.Waits += b.waiting.len()

@@ -299,10 +299,12 @@ func (c *fastTakes) locate(s *Store, ops []core.Op) bool {
 			}
 		}
 	}
+
 	if c.locks > 1 {
 		slices.Sort(c.shards[:c.locks])
 		c.locks = len(slices.Compact(c.shards[:c.locks]))
 	}
+
 	return true
 }
 

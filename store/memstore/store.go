@@ -103,8 +103,8 @@ type Options struct {
 	// were as large as its limit allows: about 100 bytes under GCRA, FixedWindow and
 	// TokenBucket, 490 under a SlidingWindow of ten segments, 150 more for a key of 64
 	// bytes, and up to 32 and 112 for each unit of a SlidingLog and of a Concurrency
-	// limit. A key with strikes or bans takes 164 more. So the memory stays below MaxBytes when the states grow. A GCRA key with
-	// booked units takes about 100 bytes that are not counted.
+	// limit. A key with strikes or bans takes 164 more. So the memory stays below MaxBytes when
+	// the states grow. A GCRA key with booked units takes about 100 bytes that are not counted.
 	//
 	// With MaxBytes a MaxKeys of 0 means as many keys as fit. An eighth of MaxBytes is
 	// for overflow buckets and strikes.
@@ -292,7 +292,8 @@ func (s *Store) Listen(*events.Hooks) {}
 // Status implements [events.Source].
 func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
 	shared, refused := s.Overflowed()
-	return append(list, events.StoreStatus{Store: "memory", Of: s, Keys: s.keys.Load(), Overflow: s.overflowKeys.Load(), Bytes: s.Bytes(),
+	return append(list, events.StoreStatus{
+		Store: "memory", Of: s, Keys: s.keys.Load(), Overflow: s.overflowKeys.Load(), Bytes: s.Bytes(),
 		Shared: shared, Refused: refused})
 }
 
@@ -371,8 +372,10 @@ func (s *Store) locationOf(v *limitClass, op *core.Op) location {
 // reportOverflow counts the Takes of new keys that had no room, and logs the first ones.
 // The caller holds no lock.
 func (s *Store) reportOverflow(t *step) {
-	s.countOverflow(&s.sharing, t.overflowed[overflowBucket], "the memory store is full, so new keys share limits with one another")
-	s.countOverflow(&s.refused, t.overflowed[noBucket], "the memory store is full and has too many limits to share, so new keys are refused")
+	s.countOverflow(&s.sharing, t.overflowed[overflowBucket],
+		"the memory store is full, so new keys share limits with one another")
+	s.countOverflow(&s.refused, t.overflowed[noBucket],
+		"the memory store is full and has too many limits to share, so new keys are refused")
 }
 
 func (s *Store) countOverflow(total *atomic.Int64, n int64, text string) {

@@ -152,6 +152,7 @@ func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision,
 			asked[i].Cost = max(0, op.Cost-n)
 		}
 	}
+
 	if err := s.store.Apply(ctx, asked, out); err != nil {
 		return err // units that were used come back in the store by themselves
 	}
@@ -171,6 +172,7 @@ func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision,
 		}
 		out[i].Remaining += n
 	}
+
 	return nil
 }
 

@@ -122,7 +122,8 @@ func banMember(op *core.Op) string {
 }
 
 // errHidden is the error of a store that hides keys.
-var errHidden = errors.New("redisstore: a store with a secret cannot list bans, as it cannot read the keys: lift them by the key")
+var errHidden = errors.New(
+	"redisstore: a store with a secret cannot list bans, as it cannot read the keys: lift them by the key")
 
 // bans returns the bans of the rules, at most so many, as Store.Bans does.
 func (l *banList) bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
@@ -135,7 +136,8 @@ func (l *banList) bans(ctx context.Context, rules []string, most int) ([]core.Ba
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: list bans: %w", l.link.explain(err))
 	}
-	members, err := l.client.ZRevRangeByScore(ctx, l.key(), &redis.ZRangeBy{Min: strconv.FormatInt(now, 10), Max: "+inf"}).Result()
+	from := &redis.ZRangeBy{Min: strconv.FormatInt(now, 10), Max: "+inf"}
+	members, err := l.client.ZRevRangeByScore(ctx, l.key(), from).Result()
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: list bans: %w", l.link.explain(err))
 	}
@@ -156,6 +158,7 @@ func (l *banList) bans(ctx context.Context, rules []string, most int) ([]core.Ba
 		}
 		return nil
 	})
+
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: list bans: %w", l.link.explain(err))
 	}
@@ -165,6 +168,7 @@ func (l *banList) bans(ctx context.Context, rules []string, most int) ([]core.Ba
 		}
 		list[i].Until = banUntil(state.Val())
 	}
+
 	list = slices.DeleteFunc(list, func(b core.Banned) bool { return b.Until <= now })
 	slices.SortFunc(list, core.Banned.Compare)
 	return list[:min(len(list), max(0, most))], nil

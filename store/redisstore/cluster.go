@@ -53,9 +53,11 @@ func bySubject(ops []core.Op) []*part {
 func (d *dispatcher) applyBySubject(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	for i := range ops {
 		if ops[i].UpTo {
-			return fmt.Errorf("redisstore: %w %d (rule %q): UpTo Takes of several keys need Options.OneSlot", core.ErrOp, i, ops[i].Rule)
+			return fmt.Errorf("redisstore: %w %d (rule %q): UpTo Takes of several keys need Options.OneSlot",
+				core.ErrOp, i, ops[i].Rule)
 		}
 	}
+
 	parts := bySubject(ops)
 	for n, p := range parts {
 		if err := d.decidePart(ctx, p); err != nil {
@@ -72,11 +74,13 @@ func (d *dispatcher) applyBySubject(ctx context.Context, ops []core.Op, out []co
 		}
 		break
 	}
+
 	for _, p := range parts {
 		for j, i := range p.index {
 			out[i] = p.out[j]
 		}
 	}
+
 	return nil
 }
 

@@ -31,13 +31,17 @@ import (
 func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	var found []core.Finding
 	if rediscall.TraitsOf(s.client).IgnoresDeadlines {
-		found = append(found, core.Finding{Code: findings.DeadlineIgnored, Text: "the Redis client ignores deadlines, so each " +
-			"call takes one more goroutine to end in time: set ContextTimeoutEnabled in its options"})
+		found = append(found, core.Finding{Code: findings.DeadlineIgnored, Text: "the Redis client ignores deadlines, " +
+			"so each call takes one more goroutine to end in time: set ContextTimeoutEnabled in its options"})
 	}
+
 	if s.unnamed {
-		found = append(found, core.Finding{Code: findings.NoPrefix, Text: "the store in Redis has no prefix, so services that use the " +
-			"same server share the counts of rules with the same name: set redisstore.Options.Prefix to the name of the service, such as \"shop:\""})
+		found = append(found, core.Finding{Code: findings.NoPrefix,
+			Text: "the store in Redis has no prefix, so services that " +
+				"use the same server share the counts of rules with the same name: set redisstore.Options.Prefix to the name " +
+				"of the service, such as \"shop:\""})
 	}
+
 	found = s.servers.noteDistance(found)
 	banning := slices.IndexFunc(rules, func(op core.Op) bool { return op.Ban != nil && s.wire.secret == nil })
 	e := s.examine(ctx, banning >= 0)
@@ -45,16 +49,20 @@ func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 		found = append(found, core.Finding{Code: findings.Permission, Text: "the Redis user may not run " +
 			strings.Join(e.lacking, ", ") + ", which the limiter needs: " + rediscall.Remedy(s.client, s.wire.prefix)})
 	}
+
 	if len(e.unlisted) > 0 {
 		rule := rules[banning].Rule
-		found = append(found, core.Finding{Code: findings.BanList, Rule: rule, Text: fmt.Sprintf("the Redis user may not run %s on %q, "+
-			"which the list of bans needs; the bans of the rule %s hold without it: %s",
-			strings.Join(e.unlisted, ", "), s.bans.key(), rule, rediscall.Remedy(s.client, s.wire.prefix))})
+		found = append(found, core.Finding{Code: findings.BanList, Rule: rule,
+			Text: fmt.Sprintf("the Redis user may not run "+
+				"%s on %q, which the list of bans needs; the bans of the rule %s hold without it: %s",
+				strings.Join(e.unlisted, ", "), s.bans.key(), rule, rediscall.Remedy(s.client, s.wire.prefix))})
 	}
+
 	if e.evicts {
-		found = append(found, core.Finding{Code: findings.Eviction, Text: "a Redis server evicts keys when its memory is full, " +
-			"and with them the counts of callers: set maxmemory-policy to noeviction"})
+		found = append(found, core.Finding{Code: findings.Eviction, Text: "a Redis server evicts keys when its memory is " +
+			"full, and with them the counts of callers: set maxmemory-policy to noeviction"})
 	}
+
 	found, noted := s.noteLimits(ctx, rules, found)
 	if e.unanswered || !noted {
 		found = append(found, core.Finding{Code: findings.Unanswered, Text: "a Redis server did not answer"})
@@ -125,7 +133,9 @@ func (e *examination) trial(ctx context.Context, c redis.UniversalClient, s *Sto
 
 // try runs a trial on the key, adds the commands that it lacks to the list, and reports
 // whether the server answered.
-func (e *examination) try(ctx context.Context, c redis.UniversalClient, list *[]string, command, script, key string) bool {
+func (e *examination) try(ctx context.Context, c redis.UniversalClient, list *[]string,
+	command, script, key string) bool {
+
 	q := rediscall.Strings{StringSliceCmd: redis.NewStringSliceCmd(ctx, command, script, 0, key)}
 	err := c.Process(ctx, q)
 	e.mu.Lock()
@@ -234,6 +244,7 @@ func (n *limitNotes) lasting(at limitAt, reply string, now int64) (lasting strin
 			lasting = cmp.Or(lasting, other)
 		}
 	}
+
 	n.remember(at, after)
 	return lasting
 }
@@ -263,6 +274,7 @@ func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Fi
 		now = s.wire.clock() / 1000
 		clock = strconv.FormatInt(now, 10)
 	}
+
 	var texts []string
 	var first string
 	for some := range slices.Chunk(rules, maxNoted) {
@@ -286,13 +298,16 @@ func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Fi
 			}
 		}
 	}
+
 	if len(texts) == 0 {
 		return found, true
 	}
-	return append(found, core.Finding{Code: findings.OtherLimit, Rule: first, Text: fmt.Sprintf("the same keys are counted by the rule %s, "+
-		"for %d minutes by now: if two services or limiters use the prefix %q, they share these counts, and need different prefixes or names of rules; "+
-		"otherwise a change of the limit has not reached all instances", strings.Join(texts, ", by the rule "),
-		int(rollOut.Minutes()), s.wire.prefix)}), true
+	return append(found, core.Finding{Code: findings.OtherLimit, Rule: first,
+		Text: fmt.Sprintf("the same keys are counted "+
+			"by the rule %s, for %d minutes by now: if two services or limiters use the prefix %q, they share these counts, "+
+			"and need different prefixes or names of rules; "+
+			"otherwise a change of the limit has not reached all instances", strings.Join(texts, ", by the rule "),
+			int(rollOut.Minutes()), s.wire.prefix)}), true
 }
 
 // noteKey returns the key of the limits that a rule's counts are under. It is no key of

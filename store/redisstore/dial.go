@@ -197,7 +197,9 @@ var errDialling = fmt.Errorf("%d dials are in progress: %w", maxDials, context.D
 // dialBeside calls dialled with why the server cannot be dialled, or nil, and returns that, or
 // what the server says in the time to hear, or until ctx ends. A dialler may go on after its
 // deadline, as that of the client does over TLS; dialBeside does not.
-func (c *connector) dialBeside(ctx context.Context, server *redis.Client, hear time.Duration, dialled func(error)) error {
+func (c *connector) dialBeside(ctx context.Context, server *redis.Client, hear time.Duration,
+	dialled func(error)) error {
+
 	listening := ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeouts*c.servers.reach())
 	defer cancel()
@@ -255,7 +257,9 @@ func optionsOf(client redis.UniversalClient, server *redis.Client) []*redis.Opti
 
 	var list []*redis.Options
 	for all, i := c.Options(), 0; i < len(all.Addrs); i++ {
-		o := &redis.Options{Network: "tcp", Addr: all.Addrs[i], Dialer: all.Dialer, TLSConfig: all.TLSConfig, DialTimeout: all.DialTimeout}
+		o := &redis.Options{
+			Network: "tcp", Addr: all.Addrs[i], Dialer: all.Dialer, TLSConfig: all.TLSConfig, DialTimeout: all.DialTimeout,
+		}
 		if o.Dialer == nil {
 			o.Dialer = redis.NewDialer(o)
 		}

@@ -52,6 +52,7 @@ func (d *dispatcher) decide(ctx context.Context, ops []core.Op, out []core.Decis
 		}
 		return errShed
 	}
+
 	if l == nil {
 		w := d.waiters.Get().(*waiter)
 		w.own(ops)
@@ -65,12 +66,15 @@ func (d *dispatcher) decide(ctx context.Context, ops []core.Op, out []core.Decis
 		l = own
 		d.waiters.Put(w)
 	}
+
 	defer d.handOver(l)
 	return d.decideAlone(ctx, v, now, deadline, ops, out)
 }
 
 // decideAlone sends the step, which began now, by itself, under its caller's context.
-func (d *dispatcher) decideAlone(ctx context.Context, v *server, now, deadline time.Time, ops []core.Op, out []core.Decision) error {
+func (d *dispatcher) decideAlone(ctx context.Context, v *server, now, deadline time.Time,
+	ops []core.Op, out []core.Decision) error {
+
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	w, b := d.waiters.Get().(*waiter), d.batches.Get().(*batch)
@@ -96,7 +100,9 @@ func (d *dispatcher) decideAlone(ctx context.Context, v *server, now, deadline t
 
 // await waits until w, which came now, is done, until the deadline and no longer than ctx
 // allows. A waiter is reused only when no batch refers to it any more.
-func (d *dispatcher) await(ctx context.Context, v *server, w *waiter, now, deadline time.Time, ops []core.Op, out []core.Decision) error {
+func (d *dispatcher) await(ctx context.Context, v *server, w *waiter, now, deadline time.Time,
+	ops []core.Op, out []core.Decision) error {
+
 	err := w.wait(ctx, deadline.Sub(now))
 	if err != nil && ctx.Err() == nil {
 		if now := time.Now(); now.Sub(deadline) > onTime {
@@ -192,6 +198,7 @@ func (d *dispatcher) serve(l *lane) {
 			d.connector.connect(more, nil)
 		}
 	}
+
 	d.batches.Put(b)
 }
 

@@ -176,13 +176,15 @@ func (e *dialError) Unwrap() error { return e.err }
 // isLate reports whether a call ended at its deadline.
 func isLate(err error) bool {
 	var network net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &network) && network.Timeout()
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, redis.ErrPoolTimeout) ||
+		errors.As(err, &network) && network.Timeout()
 }
 
 // hidesCause reports whether a call ended before its client had an answer, or knew
 // why there was none.
 func hidesCause(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, redis.ErrPoolTimeout)
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, redis.ErrPoolTimeout)
 }
 
 // isTLS reports whether the two ends of a connection do not agree on TLS, or one does not

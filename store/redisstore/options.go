@@ -132,7 +132,8 @@ func (o *Options) check(client redis.UniversalClient) error {
 		errs = append(errs, fmt.Errorf("redisstore: a batch of %d is not within 0 to %d", o.Batch, maxBatch))
 	}
 	if o.CacheRefusals < 0 || o.CacheRefusals > maxCachedRefusals {
-		errs = append(errs, fmt.Errorf("redisstore: a cache of %d refusals is not within 0 to %d", o.CacheRefusals, maxCachedRefusals))
+		errs = append(errs, fmt.Errorf("redisstore: a cache of %d refusals is not within 0 to %d",
+			o.CacheRefusals, maxCachedRefusals))
 	}
 	return errors.Join(append(errs, o.checkTimeouts(), o.checkMemory())...)
 }
@@ -147,10 +148,12 @@ func (o *Options) checkTimeouts() error {
 		errs = append(errs, fmt.Errorf("redisstore: the maximum timeout %v is not within 0 to %v", o.MaxTimeout, maxTimeout))
 	}
 	if o.Timeout > 0 && o.MaxTimeout > 0 {
-		errs = append(errs, fmt.Errorf("redisstore: the timeout %v is fixed, so there is no maximum timeout %v", o.Timeout, o.MaxTimeout))
+		errs = append(errs, fmt.Errorf("redisstore: the timeout %v is fixed, so there is no maximum timeout %v",
+			o.Timeout, o.MaxTimeout))
 	}
 	if o.MaxTimeout > 0 && o.MaxTimeout < DefaultTimeout {
-		errs = append(errs, fmt.Errorf("redisstore: the maximum timeout %v is below the least timeout, %v", o.MaxTimeout, DefaultTimeout))
+		errs = append(errs, fmt.Errorf("redisstore: the maximum timeout %v is below the least timeout, %v",
+			o.MaxTimeout, DefaultTimeout))
 	}
 	return errors.Join(errs...)
 }
@@ -162,7 +165,8 @@ const maxMemoryKeys = 1 << 30
 func (o *Options) checkMemory() error {
 	var errs []error
 	if o.Instances < 0 || o.Instances > failover.UnknownInstances {
-		errs = append(errs, fmt.Errorf("redisstore: %d instances are not within 0 to %d", o.Instances, failover.UnknownInstances))
+		errs = append(errs, fmt.Errorf("redisstore: %d instances are not within 0 to %d",
+			o.Instances, failover.UnknownInstances))
 	}
 	if o.MemoryKeys < 0 || o.MemoryKeys > maxMemoryKeys {
 		errs = append(errs, fmt.Errorf("redisstore: a memory of %d keys is not within 0 to %d", o.MemoryKeys, maxMemoryKeys))

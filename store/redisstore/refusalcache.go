@@ -358,7 +358,8 @@ func (r *refusalCache) keep(op *core.Op, d *core.Decision, asked, now int64) {
 
 // isFresh reports whether a newer answer d would say nothing new.
 func (f *refusal) isFresh(op *core.Op, d *core.Decision, now int64) bool {
-	return f != nil && now-f.answered < freshFor && f.cost == op.Cost && f.limit.Equal(&op.Limit) && sameBan(f.ban, op.Ban) &&
+	return f != nil && now-f.answered < freshFor && f.cost == op.Cost &&
+		f.limit.Equal(&op.Limit) && sameBan(f.ban, op.Ban) &&
 		f.decision.Allowed == d.Allowed && (d.Allowed || micros(now-f.asked) < f.decision.RetryAfter)
 }
 

@@ -215,8 +215,8 @@ func (s *servers) noteDistance(found []core.Finding) []core.Finding {
 	farthest := time.Duration(0)
 	s.eachServer(func(v *server) { farthest = max(farthest, v.roundTrip()) })
 	if longest := s.maxCall(); longest < 2*farthest {
-		found = append(found, core.Finding{Code: findings.TooFar, Text: fmt.Sprintf("a round trip to Redis takes %v, and a call may take %v: "+
-			"set redisstore.Options.%s to three round trips, or use a server that is nearer",
+		found = append(found, core.Finding{Code: findings.TooFar, Text: fmt.Sprintf("a round trip to Redis takes %v, and a "+
+			"call may take %v: set redisstore.Options.%s to three round trips, or use a server that is nearer",
 			farthest.Round(time.Millisecond/10), longest, s.bound())})
 	}
 	return found

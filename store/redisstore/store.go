@@ -115,6 +115,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 			return err
 		}
 	}
+
 	if len(ops) == 0 {
 		return nil
 	}
@@ -130,6 +131,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 		s.teller.tellCached(&ops[0])
 		return nil
 	}
+
 	err := s.carryOut(ctx, ops, out)
 	s.refusals.learn(&q, ops, out, err)
 	return err
@@ -171,7 +173,9 @@ func (s *Store) Listen(h *events.Hooks) { s.teller.listeners.Add(h) }
 
 // Status implements [events.Source].
 func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
-	return append(list, events.StoreStatus{Store: "redis", Of: s, Servers: serversOf(s.client), CachedRefusals: s.teller.cached.Load()})
+	return append(list, events.StoreStatus{
+		Store: "redis", Of: s, Servers: serversOf(s.client), CachedRefusals: s.teller.cached.Load(),
+	})
 }
 
 var _ core.Reporter = (*Store)(nil)

@@ -132,7 +132,9 @@ const (
 )
 
 // opcodeVerb holds the opcodes of the verbs.
-var opcodeVerb = [...]byte{core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4, core.Debit: 7, core.Lift: 8, core.Impose: 9}
+var opcodeVerb = [...]byte{
+	core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4, core.Debit: 7, core.Lift: 8, core.Impose: 9,
+}
 
 // program holds the arguments of lua/batch.lua while they are assembled.
 type program struct {
@@ -401,6 +403,7 @@ func (a *answers) decision(d *core.Decision, counted bool) (fault, err error) {
 		a.rest = a.rest[1:]
 		return fault, nil
 	}
+
 	if len(a.rest) < 2 {
 		return nil, errReply
 	}
@@ -418,6 +421,7 @@ func (a *answers) decision(d *core.Decision, counted bool) (fault, err error) {
 	case saysRetry:
 		d.RetryAfter, err = a.span()
 	}
+
 	if counted && err == nil {
 		d.Taken, err = a.next()
 	}
@@ -472,7 +476,8 @@ func (w *wire) fullMemory(steps []*step, err error) error {
 		for i := range each.ops {
 			op := &each.ops[i]
 			if t, _ := w.limits.of(op); t.long {
-				return fmt.Errorf("redisstore: rule %q, %v: the server's memory is full, and only states of up to %d records are written then: %w",
+				return fmt.Errorf("redisstore: rule %q, %v: the server's memory is full, "+
+					"and only states of up to %d records are written then: %w",
 					op.Rule, op.Limit, maxSmall, err)
 			}
 		}

@@ -91,6 +91,7 @@ func fill(b []byte, into reflect.Value, prefix string) (list []fault) {
 			fields[name] = into.FieldByIndex(f.Index)
 		}
 	}
+
 	for _, key := range sortedKeys(object) {
 		name, f := join(prefix, key), fields[key]
 		switch {
@@ -104,6 +105,7 @@ func fill(b []byte, into reflect.Value, prefix string) (list []fault) {
 			}
 		}
 	}
+
 	return list
 }
 

@@ -70,6 +70,7 @@ func (s *Service) LookUpEach(ctx context.Context, a Actor, key string, most int,
 		}
 		return d.done("", with(keyText(key, list...), "policies", names))
 	})
+
 	if err != nil {
 		return false, err
 	}
@@ -78,6 +79,7 @@ func (s *Service) LookUpEach(ctx context.Context, a Actor, key string, most int,
 			return more, err
 		}
 	}
+
 	return more, nil
 }
 

@@ -213,6 +213,7 @@ func askLimit(v *request, k *keys) confirmation {
 			"empty takes its own limit away"}},
 		Asks: true, Button: "Show what changes",
 	}
+
 	if _, sent := v.r.PostForm["limit"]; !sent {
 		return asked
 	}
@@ -231,11 +232,13 @@ func askLimit(v *request, k *keys) confirmation {
 		Consequences: []string{"Under " + k.Policy + " it comes before the limit of a plan and that of all others. The units that the key has used stay used. " +
 			"This is a change of the policy, with a version in its history that can be rolled back."},
 	}
+
 	if limit == nil {
 		c.Title, c.Button = "Take the own limit of this key away?", "Take it away"
 		c.Consequences[0] = "Under " + k.Policy + " it has the limit of all others again" + whose(k, false) + ". The units that the key has used stay used. " +
 			"This is a change of the policy, with a version in its history that can be rolled back."
 	}
+
 	if slices.Contains(k.Found.Access.Allow.Keys, k.Counted) {
 		c.Consequences = append(c.Consequences, "The policy never limits this key now: it is among the exceptions. As long as it is there, its own limit has no effect.")
 	}
@@ -320,12 +323,14 @@ func (v *request) lookUpEach(k *keys) error {
 			return err
 		}
 	}
+
 	more, err := v.Service.LookUpEach(v.r.Context(), v.actor, k.typed(), maxMet, k.meets, func(ctx context.Context, p policy.Policy, key string) error {
 		key = counted(ctx, p, key)
 		g, err := v.peek(ctx, p, key)
 		k.Others = append(k.Others, met{p.Name, readable(key), sentForm(key), g})
 		return err
 	})
+
 	k.Further = more
 	// Of those with the same share of their limit used, the order is that of the names.
 	rank := func(m met) int {
@@ -334,6 +339,7 @@ func (v *request) lookUpEach(k *keys) error {
 		}
 		return m.Percent
 	}
+
 	if err == nil {
 		slices.SortStableFunc(k.Others, func(a, b met) int { return rank(b) - rank(a) })
 	}

@@ -79,6 +79,7 @@ func kindsOfUse() []kindOfUse {
 			},
 		},
 	}
+
 	for i := range list {
 		list[i].Policy.Name, list[i].Policy.Mode = list[i].Name, policy.Shadow
 	}

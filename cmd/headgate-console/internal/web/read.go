@@ -121,6 +121,7 @@ func (d *draft) check(p policy.Policy, m mistakes) {
 			}
 		}
 	}
+
 	d.tooShort(p.Limit, m)
 }
 
@@ -216,6 +217,7 @@ func (d *draft) limit(m mistakes) core.Limit {
 		}
 		return l
 	}
+
 	l := core.Limit{
 		Quota:    d.count(m, "quota", d.Quota, math.MinInt64, math.MaxInt64),
 		Burst:    d.optional(m, "burst", d.Burst),
@@ -223,6 +225,7 @@ func (d *draft) limit(m mistakes) core.Limit {
 		Segments: int(d.optional(m, "segments", d.Segments)),
 		Aligned:  d.Aligned,
 	}
+
 	if !l.Algorithm.Parse(d.Algorithm) {
 		m.add("algorithm", "choose one of them")
 	}
@@ -231,6 +234,7 @@ func (d *draft) limit(m mistakes) core.Limit {
 	} else {
 		l.Period = d.period(m)
 	}
+
 	return l
 }
 

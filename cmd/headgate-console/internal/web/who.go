@@ -127,6 +127,7 @@ func (v *request) who() (*who, error) {
 		v.Logger.WarnContext(v.r.Context(), "the top keys cannot be read", "app", p.App, "error", err)
 		p.Away = true
 	}
+
 	if !p.Redis || p.Away {
 		return p, nil
 	}
@@ -146,11 +147,13 @@ func (v *request) addBans(p *who) error {
 			banning = append(banning, pol.Name)
 		}
 	}
+
 	bans, err := v.recentBans(banning)
 	if err != nil {
 		v.Logger.WarnContext(v.r.Context(), "the bans cannot be read", "error", err)
 		p.NoBans = true
 	}
+
 	p.Banned = len(bans)
 	banned := map[[2]string]bool{}
 	for _, b := range bans {
@@ -167,6 +170,7 @@ func (v *request) addBans(p *who) error {
 			}
 		}
 	}
+
 	return nil
 }
 

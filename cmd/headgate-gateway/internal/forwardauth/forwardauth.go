@@ -131,6 +131,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		deny(w, http.StatusForbidden, 0, untrusted)
 		return
 	}
+
 	asked := original{bounded: bounded{r.Context(), time.Now().Add(h.options.MaxWait)}}
 	about, f := asked.request(r, h.options.Callers)
 	if f == "" && !h.options.Upgrades.AllowMethod(about.Method, about.Header) {
@@ -143,12 +144,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		deny(w, http.StatusBadRequest, 0, err.Error())
 		return
 	}
+
 	if f != "" {
 		h.options.Log.Note(slog.LevelWarn, "forward-auth was asked about a request that it cannot read",
 			slog.String("peer", r.RemoteAddr), slog.String("reason", string(f)))
 		deny(w, http.StatusBadRequest, q.deny, string(f))
 		return
 	}
+
 	answer(w, q.limiter.Admit(nethttp.Request(about)), q.deny)
 }
 

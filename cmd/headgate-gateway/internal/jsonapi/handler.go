@@ -98,6 +98,7 @@ func newHandler(e *engine.Engine, o Options) (*handler, error) {
 		log: o.Log, secret: o.Secret, clients: o.Clients, ttl: cmp.Or(o.Keep, DefaultKeep),
 		limiters: map[string]*limiter.Limiter{}, now: time.Now, patience: cmp.Or(o.Timeout, defaultTimeout) * 3 / 10,
 	}
+
 	var errs []error
 	if o.Log == nil {
 		errs = append(errs, errors.New("jsonapi: Log must be set"))
@@ -116,6 +117,7 @@ func newHandler(e *engine.Engine, o Options) (*handler, error) {
 			h.limiters[""] = l
 		}
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -124,6 +126,7 @@ func newHandler(e *engine.Engine, o Options) (*handler, error) {
 		_, _ = rand.Read(h.secret) // never fails, as its contract says
 		e.Logger().Warn("tokens of the JSON face are good at this gateway only, until it ends; -json-secret is one for all gateways")
 	}
+
 	h.records = &memoryRecords{max: maxMemory}
 	if o.Redis != nil {
 		h.records = &redisRecords{client: o.Redis, prefix: o.Prefix + "json:", timeout: cmp.Or(o.Timeout, defaultTimeout)}
@@ -307,6 +310,7 @@ func readBody(w http.ResponseWriter, r *http.Request, read func(*object) item) (
 		}
 		return nil, false, &problem{Status: http.StatusBadRequest, Detail: "the body cannot be read"}
 	}
+
 	f := &faults{}
 	v, err := parse(b, f)
 	if err != nil {
@@ -319,6 +323,7 @@ func readBody(w http.ResponseWriter, r *http.Request, read func(*object) item) (
 		items = []item{read(o)}
 		items[0].same = sameness(o)
 	}
+
 	readIdempotencyKey(r, items, batch, f)
 	if len(f.list) > 0 {
 		detail := "the body has mistakes"
@@ -327,6 +332,7 @@ func readBody(w http.ResponseWriter, r *http.Request, read func(*object) item) (
 		}
 		return nil, batch, &problem{Status: http.StatusBadRequest, Detail: detail, Errors: f.list}
 	}
+
 	return items, batch, nil
 }
 

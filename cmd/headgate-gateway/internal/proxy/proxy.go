@@ -138,6 +138,7 @@ func transport(o *Options) *http.Transport {
 	default:
 		protocols.SetHTTP1(true)
 	}
+
 	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 30 * time.Second}
 	return &http.Transport{
 		DialContext:           dialer.DialContext,

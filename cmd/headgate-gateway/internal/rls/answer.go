@@ -61,16 +61,19 @@ func (c *call) answer(ctx context.Context, a *limiter.Admission) *pb.RateLimitRe
 		c.describe(a, i, e, s)
 		s.answer.Statuses[i] = &e.status
 	}
+
 	if a.Outcome() != limiter.Pass {
 		s.answer.OverallCode = over
 		s.refused = append(s.refused, a.Violated()...)
 		s.answer.RawBody = a.Problem()
 	}
+
 	s.headers(a)
 	if s.quotas > 0 && s.exceeded == s.quotas && s.answer.OverallCode == ok {
 		_ = a.Result().Refund(ctx) // what is not given back comes back with time
 		s.refuseByQuota()
 	}
+
 	if s.degraded && s.answer.OverallCode == ok {
 		s.answer.RequestHeadersToAdd = []*corepb.HeaderValue{{Key: strings.ToLower(DegradedHeader), Value: "1"}}
 	}
@@ -101,6 +104,7 @@ func (c *call) describe(a *limiter.Admission, i int, e *element, s *state) {
 		}
 		return
 	}
+
 	c.decisions = a.PartDecisions(i, c.decisions[:0])
 	shown := -1
 	for j := range c.decisions {
@@ -109,6 +113,7 @@ func (c *call) describe(a *limiter.Admission, i int, e *element, s *state) {
 			shown = j
 		}
 	}
+
 	if shown >= 0 {
 		c.show(d, &c.decisions[shown], e)
 	}
@@ -244,6 +249,7 @@ func express(l *core.Limit) (quota uint32, unit limitfile.Unit, multiplier uint3
 		name, _, _ := strings.Cut(l.Calendar, " ")
 		return clamp(l.Quota), calendarUnits[name], 1
 	}
+
 	q, period := l.Quota, l.Period
 	if period%time.Second != 0 {
 		n := int64(time.Second) / gcd(int64(period), int64(time.Second))
@@ -253,16 +259,19 @@ func express(l *core.Limit) (quota uint32, unit limitfile.Unit, multiplier uint3
 			period = (period + time.Second - 1).Truncate(time.Second)
 		}
 	}
+
 	for _, u := range []limitfile.Unit{limitfile.Week, limitfile.Month, limitfile.Year} {
 		if period == u.Span() {
 			return clamp(q), u, 1
 		}
 	}
+
 	for _, u := range []limitfile.Unit{limitfile.Day, limitfile.Hour, limitfile.Minute} {
 		if period%u.Span() == 0 {
 			return clamp(q), u, uint32(period / u.Span())
 		}
 	}
+
 	return clamp(q), limitfile.Second, uint32(period / time.Second)
 }
 

@@ -138,6 +138,7 @@ func New(e *engine.Engine, o Options) (*Server, error) {
 		}
 		s.apps[app] = l
 	}
+
 	if o.Config != "" {
 		var err error
 		s.folder, err = limitfile.Follow(o.Config, limitfile.FolderOptions{Poll: o.Poll, Logger: e.Logger()}, s.useFiles)
@@ -146,6 +147,7 @@ func New(e *engine.Engine, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
+
 	s.serveGRPC()
 	return s, nil
 }

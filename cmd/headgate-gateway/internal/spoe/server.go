@@ -156,6 +156,7 @@ func New(e *engine.Engine, o Options) (*Server, error) {
 			s.limiters[""] = l
 		}
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -259,6 +260,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.idle = idle
 	}
 	s.mu.Unlock()
+
 	for _, c := range conns {
 		c.drain()
 	}
@@ -370,6 +372,7 @@ func (c *conn) next(ctx context.Context, r *bufio.Reader) error {
 			return err
 		}
 	}
+
 	if !c.await(frameTimeout) {
 		return errDisconnected
 	}
@@ -387,11 +390,13 @@ func (c *conn) next(ctx context.Context, r *bufio.Reader) error {
 	default: // may be skipped
 		return nil
 	}
+
 	c.pending <- struct{}{}
 	c.done.Go(func() {
 		defer func() { <-c.pending }()
 		c.send(c.server.answer(ctx, f, c.max))
 	})
+
 	return nil
 }
 
@@ -452,6 +457,7 @@ func readHello(f frame) (h hello, err error) {
 	}); err != nil {
 		return h, err
 	}
+
 	switch {
 	case !seen["supported-versions"]:
 		return h, &fault{noVersion, "the versions are missing"}
@@ -464,6 +470,7 @@ func readHello(f frame) (h hello, err error) {
 	case h.maxFrame < minFrame:
 		return h, &fault{badFrameSize, "the size of frames is below 256"}
 	}
+
 	return h, nil
 }
 

@@ -104,10 +104,12 @@ func (b *builder) file(f File) {
 		b.errs = append(b.errs, fmt.Errorf("%s: %w", f.Name, err))
 		return
 	}
+
 	if !b.countNodes(doc, 0) {
 		b.fail(doc, "there are more than %d values in it, or they are nested more than %d deep", maxNodes, 4*maxDepth)
 		return
 	}
+
 	fields := b.mapping(doc, "a file", "domain", "descriptors")
 	if fields == nil {
 		return
@@ -117,11 +119,13 @@ func (b *builder) file(f File) {
 		b.fail(doc, "the domain is empty")
 		return
 	}
+
 	d := b.config.domains[name]
 	if d == nil {
 		d = &Domain{Name: name}
 		b.config.domains[name] = d
 	}
+
 	b.descriptors(d, &d.root, fields["descriptors"], path{}, 1)
 }
 
@@ -294,6 +298,7 @@ func (b *builder) descriptor(d *Domain, parent *node, item *yaml.Node, from path
 		b.fail(item, "a descriptor has no key")
 		return
 	}
+
 	if strings.Contains(e.Key, "*") {
 		b.fail(f["key"], `the key %s has a "*", which only a value may have`, quote(e.Key))
 	}
@@ -308,6 +313,7 @@ func (b *builder) descriptor(d *Domain, parent *node, item *yaml.Node, from path
 		b.fail(item, "the descriptor %s is there already, at %s:%d", describe(e), at.file, at.line)
 		return
 	}
+
 	b.at[n] = position{b.name, resolve(item).Line}
 	to := from.to(e)
 	b.limit(d, n, f, to)
@@ -347,6 +353,7 @@ func (n *node) add(e Entry, child *node) (earlier *node) {
 		}
 		n.values[e] = child
 	}
+
 	return nil
 }
 
@@ -374,10 +381,12 @@ func (b *builder) limit(d *Domain, n *node, f map[string]*yaml.Node, to path) {
 		}
 		return
 	}
+
 	if l.Unit == 0 {
 		b.fail(at, "the unit %s is not second, minute, hour, day, week, month or year", quote(unit))
 		return
 	}
+
 	l.Requests = b.number(r["requests_per_unit"], 0)
 	l.Multiplier = b.number(r["unit_multiplier"], 1)
 	b.window(l, at, r["algorithm"])
@@ -385,6 +394,7 @@ func (b *builder) limit(d *Domain, n *node, f map[string]*yaml.Node, to path) {
 		b.fail(at, "the domain has more than %d limits", maxLimits)
 		return
 	}
+
 	d.Limits = append(d.Limits, l)
 	b.paths[d.Name] = append(b.paths[d.Name], to)
 }
@@ -457,6 +467,7 @@ func (b *builder) value(n *yaml.Node) any {
 		}
 		return list
 	}
+
 	switch n.Tag {
 	case "!!null":
 		return nil
@@ -468,5 +479,6 @@ func (b *builder) value(n *yaml.Node) any {
 			return v
 		}
 	}
+
 	return n.Value
 }
