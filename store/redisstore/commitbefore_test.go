@@ -116,8 +116,11 @@ type order struct {
 	Verb              core.Verb
 	Cost              int64
 	N, Callers        int
-	Ban               *core.Ban
+	Ban               *plainBan
 }
+
+// plainBan is a core.Ban whose form in JSON is that of its fields in every version.
+type plainBan core.Ban
 
 type report struct {
 	Allowed, Banned, Errors, Taken int
@@ -256,7 +259,7 @@ func shareBans(t *testing.T, text string, first, second *version) {
 	t.Helper()
 	most := int(core.MustParseLimit(text).Capacity())
 	o := order{Limit: text, Key: "banned by the " + first.name + text, Cost: 1, N: most + 100, Callers: 16,
-		Ban: &core.Ban{Strikes: 50, Within: time.Hour, For: time.Hour, Max: time.Hour}}
+		Ban: &plainBan{Strikes: 50, Within: time.Hour, For: time.Hour, Max: time.Hour}}
 	sum := atOnce(o, first, second)
 	if sum.Allowed != most || sum.Banned != 2*o.N-most-49 {
 		t.Errorf("%s: %d admitted and %d banned, want %d and %d", text, sum.Allowed, sum.Banned, most, 2*o.N-most-49)

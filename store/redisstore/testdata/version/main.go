@@ -20,13 +20,19 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
+// ban is a core.Ban whose form in JSON is that of its fields in every version.
+type ban struct {
+	Strikes          int64
+	Within, For, Max time.Duration
+}
+
 // order is what the test asks for: N calls by so many callers.
 type order struct {
 	Limit, Key, Lease string
 	Verb              core.Verb
 	Cost              int64
 	N, Callers        int
-	Ban               *core.Ban
+	Ban               *ban
 }
 
 // report counts the decisions on the calls of an order.
@@ -77,7 +83,7 @@ func carryOut(s *redisstore.Store, o *order, now int64) *report {
 	for range o.Callers {
 		all.Go(func() {
 			for i := next.Add(1) - 1; i < int64(o.N); i = next.Add(1) - 1 {
-				op := core.Op{Verb: o.Verb, Rule: "r", Key: o.Key, Limit: l, Windows: l.Windows(now), Cost: o.Cost, Ban: o.Ban}
+				op := core.Op{Verb: o.Verb, Rule: "r", Key: o.Key, Limit: l, Windows: l.Windows(now), Cost: o.Cost, Ban: (*core.Ban)(o.Ban)}
 				if l.Leased() {
 					op.Lease = fmt.Sprint(o.Lease, i)
 				}
