@@ -61,7 +61,7 @@ type Limit struct {
 	Burst int64
 
 	// Segments is, for SlidingWindow, the number of sub-windows of a Period; 0
-	// means defaultSegments. It must divide the Period into whole microseconds.
+	// means ten. It must divide the Period into whole microseconds.
 	Segments int
 
 	// Calendar is, for CalendarWindow, what the windows begin with: day, week, month or

@@ -82,11 +82,15 @@ func (*framework) End(c *gin.Context, a *limiter.Admission, _ error, returned bo
 	return a.Unanswered(status)
 }
 
-// Write sends the header after the body, by which a writer that compresses decides whether it
-// does.
+// Write leaves it to the writer when the header goes out before a body: one that compresses
+// decides by the body whether it does.
 func (*framework) Write(c *gin.Context, a *limiter.Admission) (ok bool, err error) {
-	if ok, err = httpexchange.Write(c.Writer, a); ok {
+	answer, ok := a.Answer()
+	if ok {
 		c.Abort()
+		err = httpexchange.Send(c.Writer, answer)
+	}
+	if ok && len(answer.Body) == 0 {
 		c.Writer.WriteHeaderNow()
 	}
 	return ok, err

@@ -217,3 +217,40 @@ func TestRefusalInsideACompressor(t *testing.T) {
 		}
 	}
 }
+
+// buffering keeps the body until the handlers have returned, as a writer that makes an ETag does.
+type buffering struct {
+	gin.ResponseWriter
+	body []byte
+	now  int // calls of WriteHeaderNow before the body
+}
+
+func (w *buffering) Write(p []byte) (int, error) {
+	w.body = append(w.body, p...)
+	return len(p), nil
+}
+
+func (w *buffering) WriteHeaderNow() { w.now++ }
+
+// A writer that buffers sends its own header before the body of a refusal.
+func TestRefusalInsideABuffer(t *testing.T) {
+	e := gin.New()
+	e.Use(func(c *gin.Context) {
+		w := &buffering{ResponseWriter: c.Writer}
+		c.Writer = w
+		c.Next()
+		if w.now > 0 {
+			t.Errorf("the header was sent %d times before the body", w.now)
+		}
+		w.Header().Set("Etag", `"1"`)
+		_, _ = w.ResponseWriter.Write(w.body)
+	}, ginmw.New(newLimiter(t, limiter.Config{Rules: []limiter.Rule{rule("1/1h")}})))
+	e.GET("/", func(c *gin.Context) { c.String(200, "hello") })
+	for _, want := range []int{200, 429} {
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if w.Code != want || w.Header().Get("Etag") != `"1"` || w.Body.Len() == 0 {
+			t.Errorf("%d with %v, want %d", w.Code, w.Header(), want)
+		}
+	}
+}

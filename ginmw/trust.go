@@ -50,20 +50,15 @@ func (f *framework) trustsAllProxies(c *gin.Context) bool {
 	probe := c.Copy()
 	header := http.Header{"X-Forwarded-For": {forged}, "X-Real-Ip": {forged}}
 	probe.Request = &http.Request{RemoteAddr: peer + ":1", Header: header}
-	if probe.ClientIP() != forged {
-		return false
-	}
-	f.trust.known.Store(true)
-	return true
+	f.trust.known.Store(probe.ClientIP() == forged)
+	return f.trust.known.Load()
 }
 
 // inspect warns of a key that contains an address from a header.
 func (f *framework) inspect(c *gin.Context, key string) {
-	ip := c.ClientIP()
-	if ip == "" || ip == c.RemoteIP() || !strings.Contains(key, ip) {
-		return
+	if ip := c.ClientIP(); ip != "" && ip != c.RemoteIP() && strings.Contains(key, ip) {
+		f.trust.done.Store(true)
+		f.limiter.Warn(core.Finding{Code: findings.GinTrustsAll, Text: "a key is the address of gin.Context.ClientIP, and the engine " +
+			"trusts every proxy, so clients can choose it: call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
 	}
-	f.trust.done.Store(true)
-	f.limiter.Warn(core.Finding{Code: findings.GinTrustsAll, Text: "a key is the address of gin.Context.ClientIP, and " +
-		"the engine trusts every proxy, so clients can choose it: call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
 }

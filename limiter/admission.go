@@ -74,7 +74,7 @@ func (a *Admission) NeedsStatus() bool {
 	if !a.result.mayRefund() {
 		return false
 	}
-	for i := range a.result.calls {
+	for i := range a.result.asked {
 		if a.result.calls[i].rule.RefundIf != nil && a.result.charged(i) {
 			return true
 		}

@@ -80,7 +80,7 @@ func (c *charges) holdsLeases() bool {
 	return false
 }
 
-// leaseCount returns how many leaseCount the result was granted.
+// leaseCount returns how many leases the result was granted.
 func (c *charges) leaseCount() (n int64) {
 	for i := range c.asked {
 		if c.leased(i) {

@@ -146,14 +146,14 @@ func (res *Result) Renew(ctx context.Context) (held bool, err error) {
 // used, by the names of rules. Units that were not used are given back, except those that
 // the passage of time has given back already. Units beyond the charge are charged too, if
 // need be beyond the limit; see [core.Debit] and [core.Limit.MaxDebt]. Rules that are not
-// named keep their charge, and so do all if settle is never called. Only the first call
+// named keep their charge, and so do all if Settle is never called. Only the first call
 // counts; later ones return nil and do nothing, and a named rule is then not refunded by
 // Rule.RefundIf or by Refund. A rule that one of these has refunded before is not settled.
 //
 // All rules are settled in one step of the store, which also releases the leases. The step
 // of a request that an adapter admitted is carried out when the handler has ended, however
 // it ends, or with the connection that it has taken over. It does not delay the answer, and
-// its error goes to Config.OnError. In all other cases settle carries it out before it
+// its error goes to Config.OnError. In all other cases Settle carries it out before it
 // returns, whether or not ctx has ended. After an error of the store the units are those
 // charged or those used, and the leases are released later.
 //

@@ -554,7 +554,7 @@ func (c *course) beginBooking() error {
 			continue
 		}
 		if !op.Limit.Books() {
-			return fmt.Errorf("%w: rule %q: a %c limit books nothing", core.ErrOp, op.Rule, op.Limit.Algorithm)
+			return fmt.Errorf("%w: rule %q: a %s limit books nothing", core.ErrOp, op.Rule, op.Limit.Algorithm)
 		}
 		op.MaxWait = core.MaxBooking
 	}

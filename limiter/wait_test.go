@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -563,4 +564,13 @@ func TestQueueFullBehindABigRequest(t *testing.T) {
 		}
 		q.want("a pass at 0s", "b pass at 10ms")
 	})
+}
+
+// The error names the rule and its limit.
+func TestReserveUnderALimitWithoutBookings(t *testing.T) {
+	l := newLimiter(t, newStore(), rule(t, "r", "5/1h fixed-window"))
+	_, err := l.Reserve(t.Context(), "k", 1)
+	if want := `rule "r": a fixed-window limit books nothing`; !errors.Is(err, core.ErrOp) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
 }

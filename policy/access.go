@@ -38,10 +38,11 @@ type Callers struct {
 	Keys []string `json:"keys,omitempty" yaml:"keys,omitempty"`
 }
 
-func (c *Callers) isEmpty() bool { return len(c.Networks) == 0 && len(c.Keys) == 0 }
+// IsZero reports whether c lists no caller, so that nothing of it is written.
+func (c Callers) IsZero() bool { return len(c.Networks) == 0 && len(c.Keys) == 0 }
 
 // isEmpty reports whether no caller is on a list.
-func (a *Access) isEmpty() bool { return a.Allow.isEmpty() && a.Deny.isEmpty() && !a.DenyOthers }
+func (a *Access) isEmpty() bool { return a.Allow.IsZero() && a.Deny.IsZero() && !a.DenyOthers }
 
 // isZero reports whether nothing of it is written.
 func (a *Access) isZero() bool { return a.isEmpty() && a.DenyStatus == 0 }
@@ -59,7 +60,7 @@ func (a *Access) check(key string) error {
 	switch {
 	case a.DenyStatus != 0 && a.DenyStatus != 403 && a.DenyStatus != 429:
 		errs = append(errs, fmt.Errorf("deny_status: %d is not 403 or 429", a.DenyStatus))
-	case a.DenyStatus != 0 && a.Deny.isEmpty() && !a.DenyOthers:
+	case a.DenyStatus != 0 && a.Deny.IsZero() && !a.DenyOthers:
 		errs = append(errs, errors.New("deny_status: no caller is denied"))
 	}
 	return errors.Join(errs...)

@@ -101,7 +101,7 @@ func (p *Policy) byKey() string {
 // byList describes the lists of callers.
 func (p *Policy) byList() string {
 	s := ""
-	if !p.Access.Allow.isEmpty() {
+	if !p.Access.Allow.IsZero() {
 		s += "; not limited: " + p.Access.Allow.count()
 	}
 	denied := "; refused at once: "
@@ -111,7 +111,7 @@ func (p *Policy) byList() string {
 	switch {
 	case p.Access.DenyOthers:
 		s += denied + "all other callers"
-	case !p.Access.Deny.isEmpty():
+	case !p.Access.Deny.IsZero():
 		s += denied + p.Access.Deny.count()
 	}
 	return s

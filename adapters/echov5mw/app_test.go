@@ -1,6 +1,7 @@
 package echov5mw_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/echov5mw"
 	"github.com/headgate/headgate/internal/test/gatetest"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
@@ -34,6 +36,30 @@ func TestHeadersAroundAndInsideEcho(t *testing.T) {
 			if limit, left := w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"); limit != "2" || left != want {
 				t.Errorf("%s: %d, limit %s, %s left, want %s", limits, w.Code, limit, left, want)
 			}
+		}
+	}
+}
+
+type userKey struct{}
+
+// A request that a function of a rule sets is that of the handlers.
+func TestRequestSetByAKeyFunction(t *testing.T) {
+	user := echov5mw.Key(func(c *echo.Context) (string, bool) {
+		r := c.Request()
+		c.SetRequest(r.WithContext(context.WithValue(r.Context(), userKey{}, "u")))
+		return "u", true
+	})
+	e := echo.New()
+	e.Use(echov5mw.New(limited(t, "1/1h", func(r *limiter.Rule) { r.Key = user })))
+	e.GET("/", func(c *echo.Context) error {
+		if got := c.Request().Context().Value(userKey{}); got != "u" {
+			t.Errorf("the context has the user %v", got)
+		}
+		return c.String(200, "hello")
+	})
+	for _, want := range []int{200, 429} {
+		if w := call(e, "/"); w.Code != want {
+			t.Errorf("%d, want %d", w.Code, want)
 		}
 	}
 }

@@ -77,13 +77,12 @@ type framework struct{ limiter *limiter.Limiter }
 func (framework) Context(x call) context.Context { return x.Request().Context() }
 
 func (f framework) Ask(x call) (call, *limiter.Admission) {
-	w, r := x.Response(), x.Request()
-	met, counted := httpexchange.Meet(f.limiter, w, r)
+	met, counted := httpexchange.Meet(f.limiter, x.Response(), x.Request())
 	if counted {
 		return x, nil
 	}
 	a := f.limiter.Admit(request{x.Context})
-	x.SetRequest(met.Enter(w, r, a))
+	x.SetRequest(met.Enter(x.Response(), x.Request(), a)) // functions of rules may have set another
 	return x, a
 }
 

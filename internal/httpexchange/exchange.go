@@ -42,9 +42,14 @@ func (m Meeting) Enter(w http.ResponseWriter, r *http.Request, a *limiter.Admiss
 // the body: the client may have left.
 func Write(w http.ResponseWriter, a *limiter.Admission) (ok bool, err error) {
 	answer, ok := a.Answer()
-	if !ok {
-		return false, nil
+	if ok {
+		err = Send(w, answer)
 	}
+	return ok, err
+}
+
+// Send writes an answer.
+func Send(w http.ResponseWriter, answer limiter.Answer) (err error) {
 	for _, h := range answer.Headers {
 		w.Header()[h.Name] = []string{h.Value}
 	}
@@ -52,5 +57,5 @@ func Write(w http.ResponseWriter, a *limiter.Admission) (ok bool, err error) {
 	if len(answer.Body) > 0 {
 		_, err = w.Write(answer.Body)
 	}
-	return true, err
+	return err
 }

@@ -61,6 +61,7 @@ func (l *Log) report(text string, k *kind, n int64) {
 	if n > 0 {
 		all := append(k.attrs[:len(k.attrs):len(k.attrs)], slog.Int64("count", n))
 		l.logger.LogAttrs(context.Background(), k.level, text, all...)
+		return
 	}
 	k.attrs = nil
 }

@@ -164,3 +164,17 @@ policies:
 		t.Errorf("%v\n%+v", err, set)
 	}
 }
+
+// A list without callers is as none.
+func TestEncodeLeavesOutEmptyLists(t *testing.T) {
+	s := policy.Set{{
+		Name: "p", Apps: []string{"a"}, Limit: core.MustParseLimit("5/1m"), Key: "ip",
+		Access: policy.Access{Deny: policy.Callers{Networks: []string{}}, DenyOthers: true, Allow: policy.Callers{Networks: []string{"10.0.0.0/8"}}},
+	}}
+	text, err := policyyaml.Encode(s)
+	s[0].Access.Deny = policy.Callers{}
+	without, again := policyyaml.Encode(s)
+	if err != nil || again != nil || string(text) != string(without) || strings.Contains(string(text), "deny:") {
+		t.Errorf("%v, %v:\n%s\nwithout:\n%s", err, again, text, without)
+	}
+}

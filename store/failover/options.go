@@ -73,7 +73,7 @@ type Options struct {
 // does, and how long a probe may take. The primary ends a call after maxCall, unless that is 0.
 func (o *Options) bounds(maxCall time.Duration) (slow, patience time.Duration) {
 	if o.Slow == 0 && maxCall > 0 {
-		return 0, longest
+		return 0, max(DefaultSlow, 2*maxCall)
 	}
 	slow = cmp.Or(o.Slow, DefaultSlow)
 	return slow, max(slow, maxCall)
