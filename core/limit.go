@@ -147,24 +147,28 @@ func (l *Limit) checkPeriod() error {
 func (l *Limit) checkOptions() []error {
 	var errs []error
 	name, has := l.Algorithm.String(), algorithms[l.Algorithm].options()
+
 	if l.Burst < 0 {
 		errs = append(errs, fmt.Errorf("burst %d is negative", l.Burst))
 	}
 	if l.Burst > 0 && !has.burst {
 		errs = append(errs, fmt.Errorf("burst means nothing to %s", name))
 	}
+
 	if l.Segments < 0 || l.Segments > maxSegments {
 		errs = append(errs, fmt.Errorf("segments %d is not within 1 to %d", l.Segments, maxSegments))
 	}
 	if l.Segments != 0 && !has.segments {
 		errs = append(errs, fmt.Errorf("segments mean nothing to %s", name))
 	}
+
 	if l.Debt < 0 {
 		errs = append(errs, fmt.Errorf("debt %d is negative", l.Debt))
 	}
 	if l.Debt > 0 && !has.debt {
 		errs = append(errs, fmt.Errorf("debt means nothing to %s", name))
 	}
+
 	if l.Aligned && !has.aligned {
 		errs = append(errs, fmt.Errorf("aligned means nothing to %s", name))
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Reporter is a [Store] that tells more than decisions. A store over others tells what they
-// tell. The methods are safe for concurrent use.
+// Reporter is a [Store] that also knows how long its calls may take, what is wrong with its
+// set-up, and which keys are banned. A store over others reports what they do. The methods are safe for concurrent use.
 type Reporter interface {
 	Store
 

@@ -439,7 +439,7 @@ func (c *charges) endLeases() bool {
 	return true
 }
 
-// tellLeases tells of each lease of the result.
+// tellLeases reports each lease of the result to the hooks.
 func (c *charges) tellLeases(e events.Lease) {
 	for i := range c.asked {
 		if c.leased(i) {
@@ -450,7 +450,7 @@ func (c *charges) tellLeases(e events.Lease) {
 	}
 }
 
-// tellCorrections tells of the units that the parts of the request have given back or charged
+// tellCorrections reports to the hooks the units that the parts of the request have given back or charged
 // beyond their limits.
 func (c *charges) tellCorrections() {
 	for i := range c.asked {

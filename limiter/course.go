@@ -225,7 +225,7 @@ func (c *course) awaitsStore() (awaits bool) {
 	return awaits
 }
 
-// tell tells of a request that was decided.
+// tell reports a request that was decided to the Observer and the hooks.
 func (c *course) tell(ctx context.Context) {
 	l := c.engine
 	c.told = true

@@ -408,12 +408,14 @@ func (l *Limiter) Restore(data []byte) (*Result, error) {
 	if version := r.byte(); version != encodingVersion && r.err == nil {
 		return nil, fmt.Errorf("%w: the version %d of an encoded result is not known", core.ErrOp, version)
 	}
+
 	flags := r.byte()
 	res := &Result{}
 	res.allowed, res.degraded = flags&flagAllowed != 0, flags&flagDegraded != 0
 	if flags&flagUndecided != 0 {
 		res.skipped = errElsewhere
 	}
+
 	own := r.text() == l.id
 	res.lease = r.text()
 	res.begin(&l.engine)
@@ -421,6 +423,7 @@ func (l *Limiter) Restore(data []byte) (*Result, error) {
 	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
 		r.addDecided(res, own)
 	}
+
 	if r.err == nil && len(r.rest) > 0 {
 		r.err = errors.New("more bytes follow")
 	}

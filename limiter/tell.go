@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/observe/findings"
 )
 
-// teller tells the Observer and the Hooks.
+// teller reports to the Observer and the Hooks.
 type teller struct {
 	observer events.Observer
 	counter  events.Counter // the observer, nil unless it counts
@@ -38,7 +38,7 @@ func (t *teller) tellQueue(k waitline.Key, change int) {
 	}
 }
 
-// tellUnits tells of units that were given back or charged by ops, of which the first settle a
+// tellUnits reports to the hooks units that were given back or charged by ops, of which the first settle a
 // request.
 func (t *teller) tellUnits(ops []core.Op, out []core.Decision, settled int) {
 	if t.hooks.Units == nil {
@@ -59,7 +59,7 @@ func (t *teller) tellUnits(ops []core.Op, out []core.Decision, settled int) {
 	}
 }
 
-// tellBans tells of the bans that the request has met and that were not told yet.
+// tellBans reports to the hooks the bans that the request has met and that were not reported yet.
 func (t *teller) tellBans(ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		op, d := &ops[i], &out[i]
@@ -69,7 +69,7 @@ func (t *teller) tellBans(ops []core.Op, out []core.Decision) {
 	}
 }
 
-// tellLifted tells of the bans that ops have lifted.
+// tellLifted reports to the hooks the bans that ops have lifted.
 func (t *teller) tellLifted(ops []core.Op) {
 	if t.hooks.Ban == nil {
 		return

@@ -87,6 +87,7 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 	if err := p.checkNetworks(parts, bindings); err != nil {
 		return limiter.Rule{}, err
 	}
+
 	action, err := parseAction(p.OnLimit)
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "on_limit", err}
@@ -98,6 +99,7 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "on_store_error", err}
 	}
+
 	override, err := p.override(bindings)
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "plan_by", err}
@@ -106,6 +108,7 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "access", err}
 	}
+
 	return limiter.Rule{Name: p.Name, Limit: p.Limit, Key: key, OnLimit: action, OnStoreError: failure,
 		Ban: p.Ban, Override: override, Access: access, DenyStatus: p.Access.DenyStatus}, nil
 }

@@ -1,4 +1,4 @@
-// Package telling keeps and logs what a limiter tells of itself: its findings, the errors that it
+// Package telling keeps and logs what a limiter reports of itself: its findings, the errors that it
 // meets, the calls of its store, and the keys that its rules refuse and admit.
 package telling
 

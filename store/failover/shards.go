@@ -79,6 +79,7 @@ func (p *primary) addShard(shard string) *breaker {
 	if b := list[shard]; b != nil {
 		return b
 	}
+
 	next := maps.Clone(list)
 	if len(next) >= maxShards {
 		maps.DeleteFunc(next, func(_ string, b *breaker) bool { return p.retire(b) })
@@ -89,6 +90,7 @@ func (p *primary) addShard(shard string) *breaker {
 	if len(next) >= maxShards {
 		return p.breaker
 	}
+
 	b := p.newBreaker(shard)
 	if k.closed {
 		b.end()

@@ -92,6 +92,7 @@ func (l *banList) add(now int64) {
 		if len(members) == 0 {
 			return
 		}
+
 		ctx, cancel := context.WithTimeout(context.Background(), max(l.servers.reach(), time.Second))
 		name := l.key()
 		_, err := l.client.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -35,7 +35,7 @@ func serversOf(client redis.UniversalClient) string {
 // sentinelAddr is the address that go-redis gives a client of Sentinel.
 const sentinelAddr = "FailoverClient"
 
-// teller tells the hooks of a store what happens.
+// teller reports to the hooks of a store.
 type teller struct {
 	listeners events.Listeners
 	cached    atomic.Uint64 // refusals that were answered without the server

@@ -102,6 +102,7 @@ func presets(b *bench) {
 	delta := map[string]string{"x-ratelimit-limit": "1", "x-ratelimit-remaining": "0", "x-ratelimit-reset": "10"}
 	draft := map[string]string{"ratelimit-policy": `"a";q=1;w=10`, "ratelimit": `"a";r=0;t=10`}
 	own := func([]limiter.RuleDecision) []limiter.Header { return []limiter.Header{{Name: "X-Own", Value: "a, b"}} }
+
 	rows := []struct {
 		name   string
 		config limiter.Config

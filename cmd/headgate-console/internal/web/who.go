@@ -177,10 +177,12 @@ func (v *request) addBans(p *who) error {
 // fill takes what is shown of the top keys.
 func (p *who) fill(top stats.Top) {
 	p.Instances, p.Unread = top.Instances, top.Unread
-	rules := slices.DeleteFunc(slices.Clone(top.Rules), func(r topkeys.Rule) bool { return p.Policy != "" && r.Rule != p.Policy })
+	others := func(r topkeys.Rule) bool { return p.Policy != "" && r.Rule != p.Policy }
+	rules := slices.DeleteFunc(slices.Clone(top.Rules), others)
 	slices.SortStableFunc(rules, func(a, b topkeys.Rule) int {
 		return cmp.Or(cmp.Compare(b.Refused.Total, a.Refused.Total), cmp.Compare(b.Admitted.Total, a.Admitted.Total))
 	})
+
 	most := maxWhoKeys
 	if p.Policy != "" {
 		most = stats.MaxTop

@@ -128,6 +128,7 @@ func (e *Engine) Limiter(app string, f Face) (*limiter.Limiter, error) {
 	if err := checkFace(f.Name); err != nil {
 		return nil, err
 	}
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped {
@@ -137,6 +138,7 @@ func (e *Engine) Limiter(app string, f Face) (*limiter.Limiter, error) {
 	if l := e.limiters[key]; l != nil {
 		return l.limiter, nil
 	}
+
 	l, err := e.follow(app, f)
 	if err != nil {
 		return nil, fmt.Errorf("engine: the policies of %q for the face %s: %w", textform.Clip(app), f.Name, err)

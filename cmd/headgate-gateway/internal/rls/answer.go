@@ -337,6 +337,7 @@ func (s *state) metadata(a *limiter.Admission) *structpb.Struct {
 	if !s.fallback && !undecided && !s.late && !refused && s.shadow == nil && s.within == nil {
 		return nil
 	}
+
 	f := map[string]*structpb.Value{}
 	if s.fallback {
 		f["fallback"] = structpb.NewBoolValue(true)

@@ -173,6 +173,7 @@ func (s *Server) Serve(l net.Listener) error {
 	if !s.track(l) {
 		return ErrClosed
 	}
+
 	var pause time.Duration
 	for {
 		nc, err := l.Accept()
@@ -189,6 +190,7 @@ func (s *Server) Serve(l net.Listener) error {
 			time.Sleep(pause)
 			continue
 		}
+
 		pause = 0
 		c := &conn{server: s, net: nc, pending: make(chan struct{}, maxPending)}
 		if !s.add(c) {

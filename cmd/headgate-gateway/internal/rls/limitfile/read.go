@@ -404,7 +404,8 @@ func (b *builder) window(l *Limit, at, algorithm *yaml.Node) {
 	name := cmp.Or(b.text(algorithm), "fixed-window")
 	l.Limit = core.Limit{Quota: max(1, int64(l.Requests))}
 	if !l.Limit.Algorithm.Parse(name) || l.Limit.Leased() || l.Limit.NeedsWindows() {
-		b.fail(algorithm, "the algorithm %s is not sliding-window, sliding-log, gcra, token-bucket or fixed-window", quote(name))
+		b.fail(algorithm, "the algorithm %s is not sliding-window, sliding-log, gcra, token-bucket or fixed-window",
+			quote(name))
 		return
 	}
 	l.Limit.Aligned = l.Limit.Windowed()
