@@ -142,11 +142,11 @@ func (c *conduct) strike(b *Ban, now int64) {
 	if c.Strikes++; c.Strikes < b.Strikes {
 		return
 	}
-	c.begin(b, max(b.For.Microseconds(), 2*c.Span), now)
+	c.impose(b, max(b.For.Microseconds(), 2*c.Span), now)
 }
 
-// begin begins a ban of at most the span. A ban that ends later stays.
-func (c *conduct) begin(b *Ban, span, now int64) {
+// impose begins a ban of at most the span. A ban that ends later stays.
+func (c *conduct) impose(b *Ban, span, now int64) {
 	left, longest := c.delay(now), b.Max.Microseconds()
 	c.Strikes, c.Span = 0, max(left, min(span, longest))
 	c.Until = now + c.Span

@@ -54,7 +54,7 @@ func parseBan(words []string) (b Ban, errs []error) {
 				value, words = words[0], words[1:]
 			}
 		}
-		if err := b.parsePart(name, value, seen[name]); err != nil {
+		if err := b.parseTerm(name, value, seen[name]); err != nil {
 			errs = append(errs, err)
 		}
 		seen[name] = true
@@ -71,8 +71,8 @@ func parseBan(words []string) (b Ban, errs []error) {
 	return b, errs
 }
 
-// parsePart reads the value after "for" or "max", or, without a name, the refusals.
-func (b *Ban) parsePart(name, value string, again bool) (err error) {
+// parseTerm reads the value after "for" or "max", or, without a name, the refusals.
+func (b *Ban) parseTerm(name, value string, again bool) (err error) {
 	switch {
 	case again && name == "":
 		return fmt.Errorf("%q is one word too many", textform.Clip(value))

@@ -182,15 +182,15 @@ func (w *Windows) at(now int64) (begin, end int64, ok bool) {
 // windows returns the window that holds the instant at, in microseconds since the Unix
 // epoch, between the three before and the three after it.
 func (c *calendar) windows(at int64) (w Windows) {
-	first := c.first(at)
-	w[present] = c.begin(first)
+	first := c.firstDayAt(at)
+	w[present] = c.startOf(first)
 	for n, i := 1, present+1; i < len(w); n++ {
-		if w[i] = c.begin(c.add(first, n)); w[i] > w[i-1] {
+		if w[i] = c.startOf(c.add(first, n)); w[i] > w[i-1] {
 			i++
 		}
 	}
 	for n, i := -1, present-1; i >= 0; n-- {
-		if w[i] = c.begin(c.add(first, n)); w[i] < w[i+1] {
+		if w[i] = c.startOf(c.add(first, n)); w[i] < w[i+1] {
 			i--
 		}
 	}
@@ -202,18 +202,18 @@ type date = time.Time
 
 func newDate(y int, m time.Month, d int) date { return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
 
-// first returns the first day of the window that holds the instant.
-func (c *calendar) first(at int64) date {
-	d := c.start(newDate(time.UnixMicro(at).In(c.zone).Date()))
+// firstDayAt returns the first day of the window that holds the instant.
+func (c *calendar) firstDayAt(at int64) date {
+	d := c.firstDayOf(newDate(time.UnixMicro(at).In(c.zone).Date()))
 	// A clock that was set back may show a day of the window before.
-	for next := c.add(d, 1); c.begin(next) <= at; next = c.add(d, 1) {
+	for next := c.add(d, 1); c.startOf(next) <= at; next = c.add(d, 1) {
 		d = next
 	}
 	return d
 }
 
-// start returns the first day of the window that holds the day.
-func (c *calendar) start(d date) date {
+// firstDayOf returns the first day of the window that holds the day.
+func (c *calendar) firstDayOf(d date) date {
 	switch c.unit {
 	case week:
 		return d.AddDate(0, 0, -(int(d.Weekday())+7-c.day)%7)
@@ -246,10 +246,10 @@ func (c *calendar) add(d date, n int) date {
 // farthest is more than a clock in any zone differs from UTC.
 const farthest = 48 * time.Hour
 
-// begin returns the first instant at which a clock in the zone shows that day or a later
+// startOf returns the first instant at which a clock in the zone shows that day or a later
 // one. It looks at the spans of equal time one after another, because a clock that is set
 // ahead may never show midnight, and one that is set back may show it twice.
-func (c *calendar) begin(d date) int64 {
+func (c *calendar) startOf(d date) int64 {
 	t := d.Add(-farthest).In(c.zone)
 	for {
 		_, offset := t.Zone()

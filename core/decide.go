@@ -30,21 +30,21 @@ var ErrOp = errors.New("invalid operation")
 // and Leases.
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	if len(ops) == 1 && ops[0].plain(states[0]) {
-		ops[0].decide(states[0], now, &out[0])
+		ops[0].decidePlain(states[0], now, &out[0])
 		return
 	}
 
 	share := int64(0)
-	if begin(ops, states, now, out) {
+	if prepare(ops, states, now, out) {
 		share = shareOf(ops, states, now)
 	}
 
 	for i := range ops {
 		n := ops[i].units(share)
 		if slices.Contains(states[:i], states[i]) {
-			n = onTop(ops[:i+1], states, out, n, share)
+			n = withEarlierTakes(ops[:i+1], states, out, n, share)
 		}
-		verdict(&ops[i], states[i], now, n, &out[i])
+		decideOp(&ops[i], states[i], now, n, &out[i])
 	}
 
 	granted := Granted(ops, out)
@@ -74,15 +74,15 @@ func (op *Op) plain(s *State) bool {
 	return op.Verb <= Peek && !op.UpTo && op.Ban == nil && op.Windows == nil && s.unitsOnly()
 }
 
-// decide carries out a plain operation, as the only one of its step. Nearly all steps are
+// decidePlain carries out a plain operation, as the only one of its step. Nearly all steps are
 // of this kind, and by the general way a step in memory takes a seventh longer.
-func (op *Op) decide(s *State, now int64, d *Decision) {
+func (op *Op) decidePlain(s *State, now int64, d *Decision) {
 	a := algorithms[op.Limit.Algorithm]
 	if a.settle(s, &op.Limit, now) {
 		s.Changed = true
 	}
 	*d = Decision{}
-	verdict(op, s, now, op.Cost, d)
+	decideOp(op, s, now, op.Cost, d)
 	switch {
 	case op.Verb == Peek:
 		d.Wait = 0
@@ -100,22 +100,22 @@ func charge(ops []Op, states []*State, now, share int64, out []Decision) {
 		op, s := &ops[i], states[i]
 		if n := op.units(share); op.Verb == Take && out[i].Allowed && n > 0 {
 			algorithms[op.Limit.Algorithm].take(s, &op.Limit, now, n, op.Lease)
-			s.Void.end(now)
+			s.Void.exclude(now)
 			s.Changed = true
 			out[i].Taken = n
 		}
 	}
 }
 
-// begin carries out all but the Takes and Peeks of a step, and then settles the states of
+// prepare carries out all but the Takes and Peeks of a step, and then settles the states of
 // those. It reports whether one of them is UpTo.
-func begin(ops []Op, states []*State, now int64, out []Decision) (upTo bool) {
+func prepare(ops []Op, states []*State, now int64, out []Decision) (upTo bool) {
 	for i := range ops {
 		op := &ops[i]
 		out[i] = Decision{}
 		upTo = upTo || op.UpTo
 		if op.Verb >= Refund {
-			precede(op, states[i], now, &out[i])
+			applyFirst(op, states[i], now, &out[i])
 		}
 	}
 	for i := range ops {
@@ -142,9 +142,9 @@ func settle(op *Op, s *State, now int64) {
 	}
 }
 
-// precede carries out an operation that is neither a Take nor a Peek, all of which it
+// applyFirst carries out an operation that is neither a Take nor a Peek, all of which it
 // precedes.
-func precede(op *Op, s *State, now int64, d *Decision) {
+func applyFirst(op *Op, s *State, now int64, d *Decision) {
 	if op.Verb == Reset {
 		s.voidTakes(op, now)
 		s.Conduct = conduct{}
@@ -162,7 +162,7 @@ func precede(op *Op, s *State, now int64, d *Decision) {
 
 	switch op.Verb {
 	case Impose:
-		s.Conduct.begin(op.Ban, op.Ban.For.Microseconds(), now)
+		s.Conduct.impose(op.Ban, op.Ban.For.Microseconds(), now)
 		s.ConductChanged = true
 	case Refund:
 		if s.Void.covers(op, now) {
@@ -179,7 +179,7 @@ func precede(op *Op, s *State, now int64, d *Decision) {
 		room := op.Limit.Capacity() + op.Limit.MaxDebt() - a.inUse(s, &op.Limit, now)
 		if d.Taken = max(0, min(op.Cost, room)); d.Taken > 0 {
 			a.debit(s, &op.Limit, now, d.Taken)
-			s.Void.end(now)
+			s.Void.exclude(now)
 			s.Changed = true
 		}
 	}
@@ -214,16 +214,16 @@ func shareOf(ops []Op, states []*State, now int64) (n int64) {
 			n, none = op.Cost, false
 		}
 		if !op.Soft && n > 1 {
-			n = max(1, min(n, left(ops, states, i, now)))
+			n = max(1, min(n, availableTo(ops, states, i, now)))
 		}
 	}
 	return n
 }
 
-// left returns how many units UpTo Take i can charge if those before it on the same
+// availableTo returns how many units UpTo Take i can charge if those before it on the same
 // state charge as many. Ops with different IDs share a state where a store counts
 // several keys in one.
-func left(ops []Op, states []*State, i int, now int64) int64 {
+func availableTo(ops []Op, states []*State, i int, now int64) int64 {
 	op := &ops[i]
 	if op.banned(states[i], now) > 0 {
 		return 0
@@ -251,9 +251,9 @@ func (op *Op) units(share int64) int64 {
 	return op.Cost
 }
 
-// onTop returns n, the units of the last op, and those that earlier Takes of the step on the
+// withEarlierTakes returns n, the units of the last op, and those that earlier Takes of the step on the
 // same key are about to charge. It stops adding beyond the capacity.
-func onTop(ops []Op, states []*State, out []Decision, n, share int64) int64 {
+func withEarlierTakes(ops []Op, states []*State, out []Decision, n, share int64) int64 {
 	last := len(ops) - 1
 	capacity := ops[last].Limit.Capacity()
 	for j := 0; j < last && n <= capacity; j++ {
@@ -264,8 +264,8 @@ func onTop(ops []Op, states []*State, out []Decision, n, share int64) int64 {
 	return n
 }
 
-// verdict decides an op for which n units have to fit.
-func verdict(op *Op, s *State, now, n int64, d *Decision) {
+// decideOp decides an op for which n units have to fit.
+func decideOp(op *Op, s *State, now, n int64, d *Decision) {
 	switch {
 	case op.Cost == 0 || op.Verb >= Refund:
 		d.Allowed = true

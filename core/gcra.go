@@ -272,9 +272,9 @@ func (r rate) rounds(n int64) int64 {
 	return exact - 1
 }
 
-// most is at least the number of units in use at once: those that come back within
+// maxInUse is at least the number of units in use at once: those that come back within
 // MaxPeriod, and those that are booked.
-func (r rate) most() int64 {
+func (r rate) maxInUse() int64 {
 	return r.rounds(int64(MaxPeriod/time.Microsecond)/r.every + r.maxRounds())
 }
 
@@ -295,7 +295,7 @@ func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
 		return
 	}
 	r, lost := s.Limit.rate(), max(0, now-op.At)
-	cost := min(op.Cost, r.most())
+	cost := min(op.Cost, r.maxInUse())
 	end := s.Mark + r.span(s.Used)
 	upto := op.At + int64(op.ResetAfter/time.Microsecond)
 	switch behind := s.Slot != 0 && upto < end; {

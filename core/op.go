@@ -143,10 +143,10 @@ func (op *Op) Foretell(cost int64, d *Decision, since int64, answer *Decision) b
 	case d.Allowed || d.RetryAfter == Never || later < 0 || later >= d.RetryAfter:
 		return false
 	}
-	switch stands := algorithms[l.Algorithm].foretells(refusal{cost, d.Remaining, op.Cost}); {
+	switch stillRefused := algorithms[l.Algorithm].foretells(refusal{cost, d.Remaining, op.Cost}); {
 	case d.Banned != (op.ban() != nil):
 		return false
-	case d.Banned && d.RetryAfter <= d.ResetAfter, !d.Banned && !stands:
+	case d.Banned && d.RetryAfter <= d.ResetAfter, !d.Banned && !stillRefused:
 		return false
 	}
 	*answer = Decision{

@@ -76,8 +76,8 @@ type Lease struct {
 // back all that was in use. The zero value is of a key that was not reset.
 type void struct{ At, Until int64 }
 
-// end excludes the instant of the Reset, when units were taken at that instant after it.
-func (v *void) end(now int64) {
+// exclude excludes the instant of the Reset, when units were taken at that instant after it.
+func (v *void) exclude(now int64) {
 	if v.At == now {
 		v.At--
 	}
