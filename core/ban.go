@@ -53,11 +53,13 @@ func (b Ban) Validate() error {
 	if b.Strikes < 1 || b.Strikes > maxStrikes {
 		errs = append(errs, fmt.Errorf("strikes %d is not within 1 to %d", b.Strikes, maxStrikes))
 	}
+
 	for _, err := range [...]error{spanFault("within", b.Within), spanFault("for", b.For), spanFault("max", b.Max)} {
 		if err != nil {
 			errs = append(errs, err)
 		}
 	}
+
 	if b.For > b.Max {
 		errs = append(errs, errors.New("for is above max"))
 	}
@@ -116,6 +118,7 @@ func (c *conduct) pullBack(b *Ban, now int64) (changed bool) {
 		until = now + b.Within.Microseconds()
 	}
 
+	// Forget is a whole Max after the end of the ban, and so follows the end that was just moved.
 	if c.Until > until {
 		c.Until, changed = until, true
 	}
@@ -211,9 +214,12 @@ func (op *Op) banFault() string {
 		}
 		return ""
 	}
+
 	if op.Limit.Leased() {
 		return "a renewal of a lease must not be refused, so a leased limit has no ban"
 	}
+
+	// The text of an operation's fault is one line.
 	if err := op.Ban.Validate(); err != nil {
 		return "the ban is not valid: " + strings.ReplaceAll(err.Error(), "\n", ", ")
 	}

@@ -47,6 +47,7 @@ func parseBan(words []string) (b Ban, errs []error) {
 
 	seen := map[string]bool{}
 	for len(words) > 0 {
+		// The words for and max take the word after them, also if that is missing.
 		name, value := "", words[0]
 		words = words[1:]
 		if value == "for" || value == "max" {
@@ -60,6 +61,7 @@ func parseBan(words []string) (b Ban, errs []error) {
 		seen[name] = true
 	}
 
+	// All that is missing is named at once, and not the first alone.
 	if !seen[""] {
 		errs = append(errs, errors.New("it does not say how many refusals in how long begin a ban, such as 20/1m"))
 	}
@@ -86,6 +88,8 @@ func (b *Ban) parseTerm(name, value string, again bool) (err error) {
 		return err
 	}
 
+	// Either half may be wrong. The text is shown as a whole, because the mistake may be the
+	// missing slash.
 	strikes, within, _ := strings.Cut(value, "/")
 	var bad error
 	if b.Strikes, err = strconv.ParseInt(strikes, 10, 64); err == nil {

@@ -66,12 +66,16 @@ func parseCalendar(text string) (*calendar, error) {
 	if len(words) == 0 {
 		return nil, errors.New(`calendar: it is empty; write, say, "month"`)
 	}
+
+	// The unit is read first, because start= means something else under each. After an unknown
+	// unit the options are still read, so that the error names their mistakes too.
 	c := &calendar{month: time.January, day: 1, zone: time.UTC}
 	var known bool
 	var errs []error
 	if c.unit, known = parseUnit(words[0]); !known {
 		errs = append(errs, fmt.Errorf("unit %q is not day, week, month or year", textform.Clip(words[0])))
 	}
+
 	seen := map[string]bool{}
 	for _, w := range words[1:] {
 		name, value, _ := strings.Cut(w, "=")
@@ -91,6 +95,7 @@ func parseCalendar(text string) (*calendar, error) {
 			errs = append(errs, err)
 		}
 	}
+
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("calendar %q: %w", textform.Clip(text), errors.Join(errs...))
 	}
@@ -105,7 +110,9 @@ func parseZone(name string) (*time.Location, error) {
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, fmt.Errorf("tz %q is not in the time zone database of this machine; a program that imports time/tzdata brings its own", textform.Clip(name))
+		return nil, fmt.Errorf("tz %q is not in the time zone database of this machine; "+
+			"a program that imports time/tzdata brings its own",
+			textform.Clip(name))
 	}
 	return zone, nil
 }
@@ -120,6 +127,8 @@ func (c *calendar) parseStart(s string) error {
 	case month:
 		return c.parseDay(s, "each month", 28)
 	}
+
+	// No window may begin on a day that some years do not have.
 	at, err := time.Parse("01-02", s) // in the year 0, which is a leap year
 	switch {
 	case err != nil:
@@ -184,11 +193,15 @@ func (w *Windows) at(now int64) (begin, end int64, ok bool) {
 func (c *calendar) windows(at int64) (w Windows) {
 	first := c.firstDayAt(at)
 	w[present] = c.startOf(first)
+
+	// A zone that skipped a day makes two windows begin at one instant. The first of them does
+	// not exist, so its place is taken by the next.
 	for n, i := 1, present+1; i < len(w); n++ {
 		if w[i] = c.startOf(c.add(first, n)); w[i] > w[i-1] {
 			i++
 		}
 	}
+
 	for n, i := -1, present-1; i >= 0; n-- {
 		if w[i] = c.startOf(c.add(first, n)); w[i] < w[i+1] {
 			i--
@@ -216,12 +229,14 @@ func (c *calendar) firstDayAt(at int64) date {
 func (c *calendar) firstDayOf(d date) date {
 	switch c.unit {
 	case week:
+		// The days since the window began: 0 to 6.
 		return d.AddDate(0, 0, -(int(d.Weekday())+7-c.day)%7)
 	case month, year:
 		first := newDate(d.Year(), d.Month(), c.day)
 		if c.unit == year {
 			first = newDate(d.Year(), c.month, c.day)
 		}
+		// The window of this month or year has not begun on that day.
 		if first.After(d) {
 			return c.add(first, -1)
 		}
@@ -254,6 +269,7 @@ func (c *calendar) startOf(d date) int64 {
 	for {
 		_, offset := t.Zone()
 		midnight := d.Add(-time.Duration(offset) * time.Second)
+
 		_, end := t.ZoneBounds()
 		if !end.IsZero() && !end.After(t) {
 			// Go 1.26 takes December 31 of a leap year for the year after where a zone's
@@ -261,6 +277,7 @@ func (c *calendar) startOf(d date) int64 {
 			// a clock on that day.
 			end = t.Add(24 * time.Hour)
 		}
+
 		if midnight.Before(t) {
 			midnight = t // the change with which the span begins has passed it
 		}

@@ -35,6 +35,9 @@ func (concurrency) settle(s *State, l *Limit, now int64) bool {
 		s.Limit = *l
 		return false
 	}
+
+	// Only a clock that was set back leaves a lease that lasts longer than the longest period
+	// allows. A store may keep the old list, so the pulled back ones go to a new one.
 	latest := now + s.Limit.period()
 	if s.Leases[len(s.Leases)-1].Expiry <= latest {
 		return false
@@ -65,13 +68,17 @@ func (concurrency) held(s *State) int64 {
 }
 
 func (c concurrency) delay(s *State, l *Limit, now, n, _ int64, lease string) int64 {
+	// A renewal needs no units: the lease holds them already.
 	if c.find(s, lease) >= 0 {
 		return 0
 	}
+
 	excess := c.held(s) + n - l.Quota
 	if excess <= 0 {
 		return 0
 	}
+
+	// Leases are in the order of their expiry, so these are the first units to come back.
 	for i := range s.Leases {
 		if excess -= s.Leases[i].Units; excess <= 0 {
 			return s.Leases[i].Expiry - now
@@ -81,6 +88,8 @@ func (c concurrency) delay(s *State, l *Limit, now, n, _ int64, lease string) in
 }
 
 func (c concurrency) take(s *State, l *Limit, now, n int64, lease string) {
+	// A renewed lease keeps its units whatever the cost, and moves to its new place. The id of a
+	// new one is copied, because the text of a request may not outlive it.
 	next := Lease{Expiry: now + l.period(), Units: n}
 	if i := c.find(s, lease); i >= 0 {
 		next.ID, next.Units = s.Leases[i].ID, s.Leases[i].Units
@@ -88,9 +97,11 @@ func (c concurrency) take(s *State, l *Limit, now, n int64, lease string) {
 	} else {
 		next.ID = strings.Clone(lease)
 	}
+
 	if len(s.Leases) == 0 || s.Limit.period() < l.period() {
 		s.Limit = *l
 	}
+
 	i := len(s.Leases)
 	for i > 0 && s.Leases[i-1].Expiry > next.Expiry {
 		i--

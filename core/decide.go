@@ -34,11 +34,14 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 		return
 	}
 
+	// What is not a Take or a Peek comes first, because the Takes are decided by what it leaves.
 	share := int64(0)
 	if prepare(ops, states, now, out) {
 		share = shareOf(ops, states, now)
 	}
 
+	// No Take has charged anything yet, so one is decided on top of what those before it on the
+	// same key will charge.
 	for i := range ops {
 		n := ops[i].units(share)
 		if slices.Contains(states[:i], states[i]) {
@@ -47,6 +50,8 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 		decideOp(&ops[i], states[i], now, n, &out[i])
 	}
 
+	// Takes are charged together or not at all. In a step that is granted only Soft Takes can
+	// have been refused, and those are no strikes.
 	granted := Granted(ops, out)
 	if granted {
 		charge(ops, states, now, share, out)
@@ -54,15 +59,18 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 		strike(ops, states, now, out)
 	}
 
+	// The reports come last: each describes its key as the whole step leaves it.
 	for i := range ops {
 		op, s := &ops[i], states[i]
 		report(op, s, now, &out[i])
 		if op.Ban != nil {
 			op.reportBan(s, now, &out[i])
 		}
+		// Nobody waits for units that were not booked.
 		if !granted || op.Verb != Take {
 			out[i].Wait = 0
 		}
+		// The state outlives the step and must not keep its windows.
 		if op.Windows != nil {
 			s.windows = nil
 		}
@@ -81,8 +89,10 @@ func (op *Op) decidePlain(s *State, now int64, d *Decision) {
 	if a.settle(s, &op.Limit, now) {
 		s.Changed = true
 	}
+
 	*d = Decision{}
 	decideOp(op, s, now, op.Cost, d)
+
 	switch {
 	case op.Verb == Peek:
 		d.Wait = 0
@@ -91,6 +101,7 @@ func (op *Op) decidePlain(s *State, now int64, d *Decision) {
 		s.Changed = true
 		d.Taken = op.Cost
 	}
+
 	report(op, s, now, d)
 }
 
@@ -118,6 +129,8 @@ func prepare(ops []Op, states []*State, now int64, out []Decision) (upTo bool) {
 			applyFirst(op, states[i], now, &out[i])
 		}
 	}
+
+	// Only now: a state that one of them has renewed, say, is settled as it is afterwards.
 	for i := range ops {
 		if ops[i].Verb < Refund {
 			settle(&ops[i], states[i], now)
@@ -145,6 +158,8 @@ func settle(op *Op, s *State, now int64) {
 // applyFirst carries out an operation that is neither a Take nor a Peek, all of which it
 // precedes.
 func applyFirst(op *Op, s *State, now int64, d *Decision) {
+	// The Takes are made void before their units are dropped, because how long a refund may
+	// still come depends on when those would have been back.
 	if op.Verb == Reset {
 		s.voidTakes(op, now)
 		s.Conduct = conduct{}
@@ -165,6 +180,8 @@ func applyFirst(op *Op, s *State, now int64, d *Decision) {
 		s.Conduct.impose(op.Ban, op.Ban.For.Microseconds(), now)
 		s.ConductChanged = true
 	case Refund:
+		// A Reset has dropped the units of this Take, and others must not pay for them. What
+		// settling has done to the conduct is kept, as after any other Refund.
 		if s.Void.covers(op, now) {
 			s.ConductChanged = s.ConductChanged || struck
 			return
@@ -176,6 +193,7 @@ func applyFirst(op *Op, s *State, now int64, d *Decision) {
 			s.renew(&op.Limit) // as in a store that forgets the key between two operations
 		}
 	case Debit:
+		// A Debit charges what fits below the debt. It has happened already, so it is not refused.
 		room := op.Limit.Capacity() + op.Limit.MaxDebt() - a.inUse(s, &op.Limit, now)
 		if d.Taken = max(0, min(op.Cost, room)); d.Taken > 0 {
 			a.debit(s, &op.Limit, now, d.Taken)
@@ -213,6 +231,8 @@ func shareOf(ops []Op, states []*State, now int64) (n int64) {
 		if none {
 			n, none = op.Cost, false
 		}
+
+		// A soft one that has less is refused by itself, and lowers no one else's share.
 		if !op.Soft && n > 1 {
 			n = max(1, min(n, availableTo(ops, states, i, now)))
 		}
@@ -228,7 +248,10 @@ func availableTo(ops []Op, states []*State, i int, now int64) int64 {
 	if op.banned(states[i], now) > 0 {
 		return 0
 	}
+
 	remaining, _ := algorithms[op.Limit.Algorithm].gauge(states[i], &op.Limit, now)
+
+	// The state shows nothing of the Takes before this one, because none has been charged yet.
 	takes := int64(1)
 	for j := range i {
 		switch {
@@ -239,6 +262,7 @@ func availableTo(ops []Op, states []*State, i int, now int64) int64 {
 			remaining -= min(remaining, ops[j].Cost)
 		}
 	}
+
 	return remaining / takes
 }
 
@@ -251,8 +275,8 @@ func (op *Op) units(share int64) int64 {
 	return op.Cost
 }
 
-// withEarlierTakes returns n, the units of the last op, and those that earlier Takes of the step on the
-// same key are about to charge. It stops adding beyond the capacity.
+// withEarlierTakes returns n, the units of the last op, and those that earlier Takes of the step on
+// the same key are about to charge. It stops adding beyond the capacity.
 func withEarlierTakes(ops []Op, states []*State, out []Decision, n, share int64) int64 {
 	last := len(ops) - 1
 	capacity := ops[last].Limit.Capacity()
@@ -275,6 +299,7 @@ func decideOp(op *Op, s *State, now, n int64, d *Decision) {
 		return
 	}
 
+	// A ban refuses also what could be booked, so the delay is asked for without a booking.
 	a := algorithms[op.Limit.Algorithm]
 	if op.Ban != nil {
 		if left := op.banned(s, now); left > 0 {
@@ -309,6 +334,7 @@ func CheckOps(ops []Op, out []Decision) error {
 	if len(out) < len(ops) {
 		return fmt.Errorf("%w: room for %d decisions on %d operations", ErrOp, len(out), len(ops))
 	}
+
 	var errs []error
 	for i := range ops {
 		if what := ops[i].fault(); what != "" {
@@ -316,10 +342,12 @@ func CheckOps(ops []Op, out []Decision) error {
 		}
 		for j := range i {
 			if what := ops[i].clash(&ops[j]); what != "" {
-				errs = append(errs, fmt.Errorf("%w %d (%s, rule %q): operation %d %s", ErrOp, i, ops[i].Verb, ops[i].Rule, j, what))
+				errs = append(errs, fmt.Errorf("%w %d (%s, rule %q): operation %d %s",
+					ErrOp, i, ops[i].Verb, ops[i].Rule, j, what))
 			}
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -331,6 +359,7 @@ func (op *Op) clash(earlier *Op) string {
 		return "has another limit for the same key"
 	case same && op.Ban.contradicts(earlier.Ban):
 		return "has another ban for the same key"
+	// What follows is about UpTo Takes, which charge one number of units that they all agree on.
 	case !op.UpTo && !earlier.UpTo:
 		return ""
 	case same && op.Verb == Take && earlier.Verb == Take:
@@ -371,11 +400,14 @@ func (op *Op) fault() string {
 	case op.At < 0 || op.At >= exact || op.ResetAfter < 0:
 		return fmt.Sprintf("At %d or ResetAfter %s is not of a decision", op.At, op.ResetAfter)
 	}
+
+	// Few operations need what follows, and the others are spared the call.
 	if op.Ban != nil || op.Verb > Reset || op.Limit.Algorithm == CalendarWindow {
 		if what := op.rareFault(); what != "" {
 			return what
 		}
 	}
+
 	return op.upToFault()
 }
 

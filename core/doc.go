@@ -1,6 +1,9 @@
 // Package core defines limits, operations and the store contract, and the
 // arithmetic that decides them.
 //
+// Most programs use package limiter and meet only [ParseLimit] here. The example of
+// [Decide] shows the package by itself.
+//
 // A [Limit] is data: an algorithm and its numbers. A [Store] keeps the counts and
 // has one method, [Store.Apply], which carries out any mix of operations as one
 // atomic step: either every Take is admitted or none of them costs anything.

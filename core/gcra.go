@@ -15,8 +15,7 @@ import (
 // State.Used units were taken since the instant Mark, when the queue was empty. Takes
 // move Mark on by whole rounds, and peeks and refusals leave it. The queue is empty
 // again at Mark + Used·Period/Quota, which is the TAT, the theoretical arrival time, of
-// the literature. The state is exact: it never
-// holds a rounded fraction. Units beyond Burst are booked by Takes or in debt by Debits.
+// the literature. The state is exact: it never holds a rounded fraction. Units beyond Burst are booked by Takes or in debt by Debits.
 // State.Over is how many they were when the state was written: if they are more later,
 // the clock has stepped back, and settle leaves a full bucket. State.Slot is the instant
 // that the latest booking waits for. A debt moves no slot, as it follows them in the queue.
@@ -74,8 +73,10 @@ func (gcra) check(l *Limit) error {
 	}
 	r := l.rate()
 	hi, lo := bits.Mul64(uint64(l.Capacity()), uint64(r.every))
-	if longest := uint64(MaxPeriod / time.Microsecond); hi >= uint64(r.units) || quotient(hi, lo, r.units) > longest {
-		return fmt.Errorf("an empty bucket of %d takes longer than %s to fill", l.Capacity(), textform.Duration(MaxPeriod))
+	longest := uint64(MaxPeriod / time.Microsecond)
+	if hi >= uint64(r.units) || quotient(hi, lo, r.units) > longest {
+		return fmt.Errorf("an empty bucket of %d takes longer than %s to fill",
+			l.Capacity(), textform.Duration(MaxPeriod))
 	}
 	if err := checkExact("units that can be booked", r.units, r.maxRounds()); err != nil {
 		return err
@@ -106,16 +107,24 @@ func (gcra) settle(s *State, l *Limit, now int64) bool {
 		s.Limit = *l
 		return false
 	}
+
 	r := s.Limit.rate()
+
+	// The clock was set back before Mark. At most a full bucket stays in use, so that no caller
+	// waits for an instant that may be far ahead.
 	changed := s.Mark > now
 	if changed {
 		s.Mark, s.Used, s.Over, s.Slot = now, min(s.Used, s.Limit.Capacity()), 0, 0
 	}
+
 	since := now - s.Mark
 	if since >= r.span(s.Used) {
 		s.Limit, s.Used, s.Mark, s.Over, s.Slot = *l, 0, 0, 0, 0
 		return changed
 	}
+
+	// The clock was set back, but not before Mark: more units are in use than when the state
+	// was written.
 	if n := r.back(since); s.Used-n > s.Limit.Capacity()+s.Over {
 		s.Used, s.Over, s.Slot, changed = n+s.Limit.Capacity(), 0, 0, true
 	}
@@ -177,10 +186,12 @@ func (gcra) delay(s *State, l *Limit, now, n, ahead int64, _ string) int64 {
 	if s.Used == 0 {
 		return l.rate().span(missing)
 	}
+
 	wait := max(0, s.Mark+s.pace(l).span(missing)-now)
 	if wait == 0 || ahead == 0 || s.Limit.rate() == l.rate() {
 		return wait
 	}
+
 	booked, r := *s, l.rate()
 	booked.convert(l, now)
 	if over := booked.Used + n - l.Capacity(); over <= r.back(now+ahead-booked.Mark) {
@@ -198,6 +209,8 @@ func (s *State) convert(l *Limit, now int64) {
 		}
 		return
 	}
+
+	// Under the old rate until the first unit after Mark, and under the faster one from then on.
 	p := s.pace(l)
 	n := p.back(now-s.Mark, s.Used)
 	if n == s.Used {
@@ -260,7 +273,8 @@ func (gcra) inUse(s *State, l *Limit, now int64) int64 {
 // than Lua can count beside those that are booked.
 func (gcra) maxDebt(l *Limit) int64 {
 	r := l.rate()
-	return min(r.rounds(int64(MaxPeriod/time.Microsecond)/r.every)-l.Capacity(), (exact-1)/max(1, r.every%r.units)-r.maxUsed(l))
+	return min(r.rounds(int64(MaxPeriod/time.Microsecond)/r.every)-l.Capacity(),
+		(exact-1)/max(1, r.every%r.units)-r.maxUsed(l))
 }
 
 // rounds returns the units that come back in n rounds, or the largest number that Lua
@@ -294,16 +308,19 @@ func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
 		s.Used = max(0, s.Used-op.Cost)
 		return
 	}
+
 	r, lost := s.Limit.rate(), max(0, now-op.At)
 	cost := min(op.Cost, r.maxInUse())
 	end := s.Mark + r.span(s.Used)
 	upto := op.At + int64(op.ResetAfter/time.Microsecond)
+
 	switch behind := s.Slot != 0 && upto < end; {
 	case behind && s.Slot > now:
 		cost = 0
 	case s.Slot >= now && upto == end, r.units == 1 && op.At > s.Mark && !behind:
 		lost = 0
 	}
+
 	if lost == 0 {
 		s.Used = max(0, s.Used-cost)
 		return
@@ -325,11 +342,13 @@ func (gcra) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
 	if s.Used == 0 {
 		return l.Capacity(), 0
 	}
+
 	if s.Limit.sameRate(l) { // a quicker way to the result of pace
 		r := l.rate()
 		used := s.Used - r.back(now-s.Mark)
 		return max(0, l.Capacity()-used), s.Mark + r.span(s.Used) - now
 	}
+
 	p := s.pace(l)
 	used := s.Used - p.back(now-s.Mark, s.Used)
 	return max(0, l.Capacity()-used), max(0, s.Mark+p.span(s.Used)-now)

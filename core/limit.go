@@ -94,6 +94,7 @@ func (l Limit) Validate() error {
 	if !l.Algorithm.known() {
 		return fmt.Errorf("algorithm %d is not known", l.Algorithm)
 	}
+
 	var errs []error
 	if l.Quota <= 0 {
 		errs = append(errs, fmt.Errorf("quota %d is not positive", l.Quota))
@@ -103,6 +104,8 @@ func (l Limit) Validate() error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+
+	// An algorithm computes with the numbers, so each is in range by itself before it is asked.
 	a := algorithms[l.Algorithm]
 	if err := a.check(&l); err != nil {
 		return err
@@ -276,8 +279,8 @@ func (l Limit) Wider() Limit {
 // Part returns the limit under which each of n stores may grant by itself, so
 // that all together grant no more than l. A part has at least one unit, so more
 // stores than units grant more than l together. Where rounding makes a bucket
-// take too long to fill, the part is smaller, and so is its debt. An invalid limit is returned as it
-// is.
+// take too long to fill, the part is smaller, and so is its debt. An invalid limit
+// is returned as it is.
 func (l Limit) Part(n int64) Limit {
 	if n <= 1 || l.Validate() != nil {
 		return l
@@ -308,6 +311,9 @@ func (l *Limit) bucketPart(n int64) Limit {
 	if part.Validate() == nil {
 		return part
 	}
+
+	// Rounding the quota down may make the bucket take too long to fill. The burst is given up
+	// first, and then the quota.
 	part.Burst = min(part.Burst, 1)
 	if part.Validate() == nil {
 		return part

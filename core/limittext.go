@@ -57,12 +57,15 @@ func parseLimit(s string) (l Limit, errs []error) {
 	if len(words) == 0 {
 		return l, []error{errors.New(`it is empty; write, say, "100/1m"`)}
 	}
+
 	quota, period, hasPeriod := strings.Cut(words[0], "/")
 	var err error
 	if l.Quota, err = strconv.ParseInt(quota, 10, 64); err != nil {
 		errs = append(errs, fmt.Errorf("quota %q is not a whole number", textform.Clip(quota)))
 	}
+
 	if hasPeriod {
+		// The name of a unit alone decides the algorithm: no other counts by the calendar.
 		if _, named := parseUnit(period); named {
 			l.Algorithm, l.Calendar = CalendarWindow, period
 		} else if l.Period, err = parsePeriod("period", period); err != nil {
@@ -70,10 +73,12 @@ func parseLimit(s string) (l Limit, errs []error) {
 		}
 	}
 
+	// A word that is not known lists those that are, and only the first such word.
 	seen, listed := map[string]bool{}, false
 	for _, w := range words[1:] {
 		name, value, _ := strings.Cut(w, "=")
 		kind := name
+		// Two algorithms are a contradiction, whatever their names.
 		if new(Algorithm).Parse(w) {
 			kind = "algorithm"
 		}
@@ -82,9 +87,11 @@ func parseLimit(s string) (l Limit, errs []error) {
 			continue
 		}
 		seen[kind] = true
+
 		err = l.parseWord(w, name, value)
 		if errors.Is(err, errUnknownWord) && !listed {
-			err = fmt.Errorf("%w; the words are %s, aligned, burst=, debt=, segments=, start=, ttl= and tz=", err, algorithmNames())
+			err = fmt.Errorf("%w; the words are %s, aligned, burst=, debt=, segments=, start=, ttl= and tz=",
+				err, algorithmNames())
 			listed = true
 		}
 		if err != nil {
@@ -92,6 +99,8 @@ func parseLimit(s string) (l Limit, errs []error) {
 		}
 	}
 
+	// The options of a calendar may have come in any order. What is kept is its one text form,
+	// because limits are compared by it.
 	if l.Calendar != "" {
 		if c, err := parseCalendar(l.Calendar); err != nil {
 			errs = append(errs, err)
@@ -114,7 +123,8 @@ func (l *Limit) spanFault(first string, hasPeriod, hasTTL bool) error {
 	case held && hasPeriod:
 		return errors.New(`a concurrent limit has a ttl instead of a period: "20 concurrent ttl=30s"`)
 	case held && !hasTTL:
-		return fmt.Errorf(`a concurrent limit needs a ttl, how long an unrenewed lease stays held; write, say, "%s concurrent ttl=30s"`, textform.Clip(first))
+		return fmt.Errorf(`a concurrent limit needs a ttl, how long an unrenewed lease stays held; write, say, `+
+			`"%s concurrent ttl=30s"`, textform.Clip(first))
 	case !held && hasTTL:
 		return fmt.Errorf("ttl means nothing to %s", l.Algorithm)
 	case !held && !hasPeriod:
@@ -151,6 +161,7 @@ func (l *Limit) parseWord(word, name, value string) (err error) {
 	if l.Algorithm.Parse(word) {
 		return nil
 	}
+
 	switch {
 	case word == "aligned":
 		l.Aligned = true
@@ -161,8 +172,10 @@ func (l *Limit) parseWord(word, name, value string) (err error) {
 	case name == "segments":
 		var n int64
 		n, err = parseCount(name, value)
+		// Beyond the highest number Validate refuses it, and a larger one might not fit an int.
 		l.Segments = int(min(n, maxSegments+1))
 	case name == "tz" || name == "start":
+		// The options follow the unit until the whole text is parsed as a calendar.
 		if l.Calendar == "" {
 			return fmt.Errorf(`%s is for a day, week, month or year: "10000/month tz=Europe/Berlin start=15"`, name)
 		}
@@ -185,10 +198,13 @@ func parseCount(name, value string) (int64, error) {
 }
 
 func parsePeriod(name, s string) (time.Duration, error) {
+	// A unit alone stands for one of it, as in 5/s.
 	text := s
 	if text != "" && text[0] != '.' && (text[0] < '0' || text[0] > '9') {
 		text = "1" + text
 	}
+
+	// time.ParseDuration knows no days. The bound keeps the product within a Duration.
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseInt(days, 10, 64)
 		if err != nil || n < 0 || n > int64(MaxPeriod/(24*time.Hour)) {
@@ -196,6 +212,7 @@ func parsePeriod(name, s string) (time.Duration, error) {
 		}
 		return time.Duration(n) * 24 * time.Hour, nil
 	}
+
 	d, err := time.ParseDuration(text)
 	if err != nil {
 		return 0, fmt.Errorf("%s %q is not a duration such as 10s, 1m or 24h", name, textform.Clip(s))
@@ -209,6 +226,7 @@ func (l Limit) String() string {
 	if l.Leased() {
 		fmt.Fprintf(&b, "%d %s ttl=%s", l.Quota, l.Algorithm, textform.Duration(l.Period))
 	} else {
+		// The default algorithm and that of a calendar follow from the rest of the text.
 		span := l.Calendar
 		if span == "" {
 			span = textform.Duration(l.Period)

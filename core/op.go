@@ -143,12 +143,16 @@ func (op *Op) Foretell(cost int64, d *Decision, since int64, answer *Decision) b
 	case d.Allowed || d.RetryAfter == Never || later < 0 || later >= d.RetryAfter:
 		return false
 	}
+
+	// Under a ban every cost is refused until the ban ends. RetryAfter is that end only if all
+	// units are back before it.
 	switch stillRefused := algorithms[l.Algorithm].foretells(refusal{cost, d.Remaining, op.Cost}); {
 	case d.Banned != (op.ban() != nil):
 		return false
 	case d.Banned && d.RetryAfter <= d.ResetAfter, !d.Banned && !stillRefused:
 		return false
 	}
+
 	*answer = Decision{
 		Banned:     d.Banned,
 		Remaining:  d.Remaining,

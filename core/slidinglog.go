@@ -47,12 +47,16 @@ func clampLog(s *State, latest int64) bool {
 	if i == len(live) {
 		return false
 	}
+
+	// A store may hold the same entries, so those that stay go to a new list.
 	moved := live[i:]
 	s.Log, s.Head = slices.Clone(live[:i]), 0
+
 	var n int64
 	for _, e := range moved {
 		n += e.N
 	}
+
 	s.push(latest, n)
 	return true
 }

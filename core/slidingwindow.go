@@ -61,9 +61,12 @@ func (slidingWindow) settle(s *State, l *Limit, now int64) bool {
 			s.Head++
 		}
 	}
+
 	if len(s.Others) > 0 && s.settleOthers(now) {
 		changed = true
 	}
+
+	// The state keeps the limit under which the log was written while its segments differ.
 	if len(s.live())|len(s.Others) == 0 || s.Limit.sameSegments(l) {
 		s.Limit = *l
 	}
@@ -73,6 +76,8 @@ func (slidingWindow) settle(s *State, l *Limit, now int64) bool {
 // settleOthers forgets the segments that no longer count, and moves those that lie after now,
 // where only a clock that stepped back can have left them, to that of now.
 func (s *State) settleOthers(now int64) (changed bool) {
+	// A list that only loses segments need not be written, so a store may keep the old one. It is
+	// copied before it changes, and not at all if nothing does.
 	settled := true
 	for _, g := range s.Others {
 		changed = changed || g.At > now/g.Width
@@ -81,8 +86,11 @@ func (s *State) settleOthers(now int64) (changed bool) {
 	if settled && !changed {
 		return false
 	}
+
 	before := s.Others
 	s.Others = make([]segment, 0, len(before))
+
+	// Segments that end up at one place become one.
 	for _, g := range before {
 		g.At = min(g.At, now/g.Width)
 		if i := len(s.Others) - 1; i >= 0 && s.Others[i].sameAs(&g) {
@@ -144,9 +152,12 @@ func (w slidingWindow) delay(s *State, l *Limit, now, n, _ int64, _ string) int6
 	if over <= 0 {
 		return 0
 	}
+
+	// Segments of several widths overlap, so that no order in which they end helps.
 	if len(s.Others) > 0 {
 		return w.search(s, now, l.Quota-n) - now
 	}
+
 	c := s.Limit.scale()
 	for _, e := range s.live() {
 		weight := c.weight(e.N, c.overlap(&s.Limit, e.At, now))
@@ -201,8 +212,11 @@ func (s *State) regroup(l *Limit) {
 	for _, e := range s.live() {
 		kept = append(kept, segment{e.At, e.N, width, count})
 	}
+
 	before := s.Others
 	s.Log, s.Head = nil, 0
+
+	// These count by the segments of l again, and a later Take may add to them.
 	for _, g := range before {
 		if g.Width == l.width() && g.Count == l.segments() {
 			s.insert(g.At, g.N)
@@ -223,6 +237,8 @@ func (w slidingWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, no
 // known, in its segment.
 func (slidingWindow) refund(s *State, l *Limit, _ int64, op *Op) {
 	left, segment := op.Cost, op.At/l.width()
+
+	// From the latest segment backwards: the units of a Take that is not known are the latest.
 	if s.Limit.sameSegments(l) {
 		for i := len(s.live()) - 1; i >= 0 && left > 0; i-- {
 			if op.At == 0 || s.live()[i].At == segment {
@@ -232,6 +248,8 @@ func (slidingWindow) refund(s *State, l *Limit, _ int64, op *Op) {
 		s.prune()
 		return
 	}
+
+	// The state has segments of another limit by now, and those of l lie among the others.
 	kept := s.Others[:0]
 	for _, g := range s.Others {
 		if g.Width == l.width() && g.Count == l.segments() && (op.At == 0 || g.At == segment) {

@@ -76,7 +76,8 @@ type Lease struct {
 // back all that was in use. The zero value is of a key that was not reset.
 type void struct{ At, Until int64 }
 
-// exclude excludes the instant of the Reset, when units were taken at that instant after it.
+// exclude makes the Takes at the instant of the Reset valid, when units were taken at now, after
+// it. A refund cannot tell the Takes of one instant apart.
 func (v *void) exclude(now int64) {
 	if v.At == now {
 		v.At--

@@ -17,17 +17,22 @@ type Steady struct {
 // mark. It returns the used and mark to keep if the Take is allowed. If ok is
 // false, Decide has to decide, and d must not be read.
 func (g Steady) Take(used, mark, now, n int64, d *Decision) (newUsed, newMark int64, ok bool) {
+	// Between two units that come back nothing has changed, and the division is spared.
 	since := now - mark
 	if since >= g.Every {
 		back := min(since/g.Every, used)
 		used, mark = used-back, mark+back*g.Every
 	}
+
+	// The clock was set back, or units are booked or owed: the key is for Decide.
 	if since < 0 || used > g.Capacity {
 		return 0, 0, false
 	}
+
 	if used == 0 {
 		mark = now
 	}
+
 	*d = Decision{At: now}
 	switch missing := used + n - g.Capacity; {
 	case n > g.Capacity:
@@ -38,6 +43,8 @@ func (g Steady) Take(used, mark, now, n int64, d *Decision) (newUsed, newMark in
 		d.Allowed, d.Taken = true, n
 		used += n
 	}
+
+	// Both hold for a refusal too, which has charged nothing.
 	d.Remaining = g.Capacity - used
 	d.ResetAfter = micros(mark + used*g.Every - now)
 	return used, mark, true
