@@ -16,7 +16,7 @@ import (
 // The two kinds of callers share one limit. For tiers with a limit each, see
 // [When].
 func First(keys ...core.KeyFunc) core.KeyFunc {
-	keys = known(keys)
+	keys = withoutNil(keys)
 	places := make([]string, len(keys))
 	for i := range places {
 		places[i] = strconv.Itoa(i) + ":"

@@ -64,7 +64,7 @@ func TestJoinInjective(t *testing.T) {
 		if slices.Equal(a, b) != (keyA == keyB) {
 			t.Fatalf("%q has key %q, %q has key %q", a, keyA, b, keyB)
 		}
-		if len(keyA) > longest {
+		if len(keyA) > maxReadable {
 			t.Fatalf("%q has a key of %d bytes", a, len(keyA))
 		}
 	})

@@ -22,10 +22,10 @@ import (
 func APIKey(header string) core.KeyFunc {
 	name := textproto.CanonicalMIMEHeaderKey(header)
 	if name != "Authorization" && name != "Proxy-Authorization" {
-		return func(r core.Request) (string, bool) { return conceal(line(r, name)), true }
+		return func(r core.Request) (string, bool) { return conceal(singleLine(r, name)), true }
 	}
 	return func(r core.Request) (string, bool) {
-		value := line(r, name)
+		value := singleLine(r, name)
 		if _, credential := cutScheme(value); credential != "" {
 			value = credential
 		}
@@ -38,7 +38,7 @@ func APIKey(header string) core.KeyFunc {
 // bearer token the key is "". As with [APIKey], check the token before the
 // limiter runs.
 func BearerToken(r core.Request) (key string, ok bool) {
-	scheme, token := cutScheme(line(r, "Authorization"))
+	scheme, token := cutScheme(singleLine(r, "Authorization"))
 	if !strings.EqualFold(scheme, "Bearer") {
 		return "", true
 	}
@@ -51,7 +51,7 @@ func BearerToken(r core.Request) (key string, ok bool) {
 // and expect that any client can use up the limit of any name. Without a name
 // the key is "".
 func BasicUser(r core.Request) (key string, ok bool) {
-	scheme, text := cutScheme(line(r, "Authorization"))
+	scheme, text := cutScheme(singleLine(r, "Authorization"))
 	if !strings.EqualFold(scheme, "Basic") {
 		return "", true
 	}

@@ -9,11 +9,11 @@ import (
 )
 
 const (
-	// longest is the number of bytes up to which a text is kept as it is.
-	longest = 128
+	// maxReadable is the number of bytes up to which a text is kept as it is.
+	maxReadable = 128
 
-	// mark begins the key of a text that was replaced by its digest.
-	mark = "sha256:"
+	// digestPrefix begins the key of a text that was replaced by its digest.
+	digestPrefix = "sha256:"
 
 	// digestSize is the number of bytes used of a digest. 128 bits are enough:
 	// finding another text with a given digest takes 2^128 attempts.
@@ -23,12 +23,12 @@ const (
 var encoding = base64.RawURLEncoding
 
 // shorten bounds the length of a key. It is injective: a short text that begins
-// with mark is replaced by its digest too.
+// with digestPrefix is replaced by its digest too.
 func shorten(s string) string {
-	if len(s) <= longest && !strings.HasPrefix(s, mark) {
+	if len(s) <= maxReadable && !strings.HasPrefix(s, digestPrefix) {
 		return s
 	}
-	return digest(s, mark)
+	return digest(s, digestPrefix)
 }
 
 // Digest returns the key of a credential, as [APIKey], [BearerToken] and [BasicUser]
@@ -61,6 +61,6 @@ func digest(s, prefix string) string {
 }
 
 func encode(sum []byte, prefix string) string {
-	var buf [len(mark) + (digestSize*8+5)/6]byte
+	var buf [len(digestPrefix) + (digestSize*8+5)/6]byte
 	return string(encoding.AppendEncode(append(buf[:0], prefix...), sum[:digestSize]))
 }

@@ -86,17 +86,17 @@ func ForwardedIP(p Proxies) (core.KeyFunc, error) {
 	}
 	var errs []error
 	if err := checkBits(f.bits); err != nil {
-		errs = append(errs, in("IPv6Prefix", err))
+		errs = append(errs, inField("IPv6Prefix", err))
 	}
 	f.trusted, errs = parseTrusted(p.Trusted, errs)
 	errs = f.readHeader(p.Header, errs)
 	switch {
 	case p.Hops < 0 || p.Hops > maxHops:
-		errs = append(errs, in("Hops", fmt.Errorf("%d is not within 1 to %d", p.Hops, maxHops)))
+		errs = append(errs, inField("Hops", fmt.Errorf("%d is not within 1 to %d", p.Hops, maxHops)))
 	case p.Hops > 0 && len(p.Trusted) > 0:
-		errs = append(errs, in("Hops", errors.New("not together with Trusted; one of them must decide")))
+		errs = append(errs, inField("Hops", errors.New("not together with Trusted; one of them must decide")))
 	case p.Hops == 0 && len(p.Trusted) == 0:
-		errs = append(errs, in("Trusted", errors.New("no proxy is listed; without proxies use RemoteIP")))
+		errs = append(errs, inField("Trusted", errors.New("no proxy is listed; without proxies use RemoteIP")))
 	}
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("keyfuncs: Proxies: %w", errors.Join(errs...))
@@ -108,8 +108,8 @@ func ForwardedIP(p Proxies) (core.KeyFunc, error) {
 // panics on an error.
 func MustForwardedIP(p Proxies) core.KeyFunc { return must(ForwardedIP(p)) }
 
-// in names the field of Proxies that the error is about.
-func in(field string, err error) error { return fmt.Errorf("%s: %w", field, err) }
+// inField names the field of Proxies that the error is about.
+func inField(field string, err error) error { return fmt.Errorf("%s: %w", field, err) }
 
 // forwarded is a valid Proxies.
 type forwarded struct {
@@ -125,7 +125,7 @@ func (f *forwarded) readHeader(name string, errs []error) []error {
 		name = "X-Forwarded-For"
 	}
 	if !isToken(name) {
-		return append(errs, in("Header", fmt.Errorf("%q is not the name of a header", textform.Clip(name))))
+		return append(errs, inField("Header", fmt.Errorf("%q is not the name of a header", textform.Clip(name))))
 	}
 	f.header = textproto.CanonicalMIMEHeaderKey(name)
 	switch f.header {
@@ -135,7 +135,7 @@ func (f *forwarded) readHeader(name string, errs []error) []error {
 		f.list = &rfc7239
 	default:
 		if f.hops > 0 {
-			return append(errs, in("Header", fmt.Errorf("%s is not a list, so Hops means nothing to it", f.header)))
+			return append(errs, inField("Header", fmt.Errorf("%s is not a list, so Hops means nothing to it", f.header)))
 		}
 	}
 	return errs
@@ -146,19 +146,19 @@ func (f *forwarded) key(r core.Request) (string, bool) {
 	caller := peer
 	switch {
 	case f.hops > 0:
-		caller = f.hop(peer, r.Header(f.header))
+		caller = f.atHop(peer, r.Header(f.header))
 	case !known || !f.trusts(peer):
 	case f.list != nil:
-		caller = f.walk(peer, r.Header(f.header))
+		caller = f.firstUntrusted(peer, r.Header(f.header))
 	default:
-		caller = single(peer, r.Header(f.header))
+		caller = singleEntry(peer, r.Header(f.header))
 	}
 	return caller.key(f.bits), true
 }
 
-// walk returns the first address from the right that is not trusted, or the
+// firstUntrusted returns the first address from the right that is not trusted, or the
 // last one that could be read.
-func (f *forwarded) walk(peer address, lines []string) address {
+func (f *forwarded) firstUntrusted(peer address, lines []string) address {
 	t := trail{lines: lines}
 	for f.trusts(peer) {
 		entry, ok := t.previous(f.list)
@@ -170,8 +170,8 @@ func (f *forwarded) walk(peer address, lines []string) address {
 	return peer
 }
 
-// hop returns the entry at the given place from the right.
-func (f *forwarded) hop(peer address, lines []string) address {
+// atHop returns the entry at the given place from the right.
+func (f *forwarded) atHop(peer address, lines []string) address {
 	t := trail{lines: lines}
 	caller := peer
 	for range f.hops {
@@ -184,8 +184,8 @@ func (f *forwarded) hop(peer address, lines []string) address {
 	return caller
 }
 
-// single returns the one address of a header that holds one.
-func single(peer address, lines []string) address {
+// singleEntry returns the one address of a header that holds one.
+func singleEntry(peer address, lines []string) address {
 	if len(lines) != 1 {
 		return peer
 	}

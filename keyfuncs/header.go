@@ -14,11 +14,11 @@ import (
 // For credentials use [APIKey], which stores a digest.
 func Header(name string) core.KeyFunc {
 	name = textproto.CanonicalMIMEHeaderKey(name)
-	return func(r core.Request) (string, bool) { return shorten(line(r, name)), true }
+	return func(r core.Request) (string, bool) { return shorten(singleLine(r, name)), true }
 }
 
-// line returns the value of a header that came in exactly one line, or "".
-func line(r core.Request, name string) string {
+// singleLine returns the value of a header that came in exactly one line, or "".
+func singleLine(r core.Request, name string) string {
 	lines := r.Header(name)
 	if len(lines) != 1 {
 		return ""

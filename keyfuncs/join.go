@@ -14,10 +14,10 @@ import (
 // Where one key is "", the others still distinguish callers. So put [First]
 // into a Join, not a Join into a First.
 func Join(keys ...core.KeyFunc) core.KeyFunc {
-	keys = known(keys)
+	keys = withoutNil(keys)
 	return func(r core.Request) (string, bool) {
-		var room [longest]byte
-		b := room[:0]
+		var buf [maxReadable]byte
+		b := buf[:0]
 		for i, k := range keys {
 			key, ok := k(r)
 			if !ok {
@@ -42,8 +42,8 @@ func appendEscaped(b []byte, s string) []byte {
 	return b
 }
 
-// known returns a copy of the list in which unknown replaces nil functions.
-func known(keys []core.KeyFunc) []core.KeyFunc {
+// withoutNil returns a copy of the list in which unknown replaces nil functions.
+func withoutNil(keys []core.KeyFunc) []core.KeyFunc {
 	keys = slices.Clone(keys)
 	for i, k := range keys {
 		keys[i] = orUnknown(k)

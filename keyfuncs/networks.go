@@ -77,7 +77,7 @@ func (t *networks) of(p netip.Prefix, others Verdict) (Verdict, error) {
 	return t.verdicts[i], nil
 }
 
-// build fills the table with the networks of one family, and notes what is wrong with
+// build fills the table with the networks of one family, and adds what is wrong with
 // them.
 func (t *networks) build(list []network, others Verdict, family string, m *mistakes) {
 	slices.SortStableFunc(list, func(a, b network) int {
@@ -88,7 +88,7 @@ func (t *networks) build(list []network, others Verdict, family string, m *mista
 	}
 	t.starts, t.verdicts = make([]number, 0, 2*len(list)), make([]Verdict, 0, 2*len(list))
 	var open []*network // those that hold the current address, the longest prefix last
-	end := func() {
+	closeInnermost := func() {
 		last := open[len(open)-1].last
 		open = open[:len(open)-1]
 		around := others
@@ -96,32 +96,32 @@ func (t *networks) build(list []network, others Verdict, family string, m *mista
 			around = open[len(open)-1].verdict
 		}
 		if next := last.next(); next != (number{}) {
-			t.begin(next, around)
+			t.addRange(next, around)
 		}
 	}
 	for i := range list {
 		n := &list[i]
 		for len(open) > 0 && open[len(open)-1].last.compare(n.first) < 0 {
-			end()
+			closeInnermost()
 		}
 		if len(open) > 0 {
-			if err := n.within(open[len(open)-1]); err != nil {
+			if err := n.conflictWith(open[len(open)-1]); err != nil {
 				m.add(err)
 				continue
 			}
 		}
 		t.longest = max(t.longest, n.bits)
-		t.begin(n.first, n.verdict)
+		t.addRange(n.first, n.verdict)
 		open = append(open, n)
 	}
 	for len(open) > 0 {
-		end()
+		closeInnermost()
 	}
 	t.checkReach(others, family, m)
 }
 
-// begin lets a range with the verdict begin at n, unless the range before has it too.
-func (t *networks) begin(n number, v Verdict) {
+// addRange begins a range with the verdict at n, unless the range before it has the same.
+func (t *networks) addRange(n number, v Verdict) {
 	if last := len(t.starts) - 1; last >= 0 && t.starts[last] == n { // a range without an address
 		t.starts, t.verdicts = t.starts[:last], t.verdicts[:last]
 	}
@@ -131,8 +131,8 @@ func (t *networks) begin(n number, v Verdict) {
 	t.starts, t.verdicts = append(t.starts, n), append(t.verdicts, v)
 }
 
-// within returns what is wrong with a network that lies in another or is equal to it.
-func (n *network) within(m *network) error {
+// conflictWith returns what is wrong with a network that lies in another or is equal to it.
+func (n *network) conflictWith(m *network) error {
 	text := textform.Clip(n.text)
 	switch {
 	case n.bits == m.bits && n.verdict != m.verdict:

@@ -42,7 +42,7 @@ const maxHost = 253
 // around a name do not matter. A host that is neither a name nor an address has the
 // key "". A caller can request any host: count by it only where unknown hosts are
 // refused before, or in a [Join] with the caller.
-func Host(r core.Request) (key string, ok bool) { return HostKey(line(r, "Host")), true }
+func Host(r core.Request) (key string, ok bool) { return HostKey(singleLine(r, "Host")), true }
 
 // HostKey returns the key of [Host] for a Host header with this text.
 func HostKey(text string) string {

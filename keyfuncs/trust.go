@@ -33,7 +33,7 @@ func parseTrusted(list []string, errs []error) ([]netip.Prefix, []error) {
 			err = errors.New("trusts every address")
 		}
 		if err != nil {
-			errs = append(errs, in(fmt.Sprintf("Trusted[%d]", i), fmt.Errorf("%q %w", textform.Clip(s), err)))
+			errs = append(errs, inField(fmt.Sprintf("Trusted[%d]", i), fmt.Errorf("%q %w", textform.Clip(s), err)))
 			continue
 		}
 		trusted = append(trusted, p)
