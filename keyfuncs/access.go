@@ -86,8 +86,11 @@ func NewAccess(l Lists) (*Access, error) {
 	if l.DenyOthers {
 		a.others = Denied
 	}
+
+	// Both kinds of mistakes are collected apart, so that many of one hide none of the other.
 	keys, networks := &mistakes{}, &mistakes{}
 	a.keys = readKeys(&l, keys)
+
 	var v4, v6 []network
 	for _, list := range []struct {
 		verdict Verdict
@@ -105,8 +108,10 @@ func NewAccess(l Lists) (*Access, error) {
 			}
 		}
 	}
+
 	a.v4.build(v4, a.others, "IPv4", networks)
 	a.v6.build(v6, a.others, "IPv6", networks)
+
 	if err := errors.Join(append(keys.list(), networks.list()...)...); err != nil {
 		return nil, fmt.Errorf("keyfuncs: Lists: %w", err)
 	}
@@ -129,12 +134,16 @@ func (a *Access) Of(r core.Request, key string) (Verdict, error) {
 	if a == nil {
 		return Limited, nil
 	}
+	// A key is more specific than any network.
 	if v, listed := a.keys[key]; listed {
 		return v, nil
 	}
+
+	// Without networks the address of the caller does not matter and is not determined.
 	if r == nil || len(a.v4.starts) == 0 && len(a.v6.starts) == 0 {
 		return a.others, nil
 	}
+
 	p, err := a.callerOf(r)
 	switch {
 	case err != nil || !p.IsValid():
@@ -154,10 +163,14 @@ func (a *Access) callerOf(r core.Request) (netip.Prefix, error) {
 		ip := peerOf(r)
 		return netip.PrefixFrom(ip, ip.BitLen()), nil
 	}
+
+	// What KeyFuncs return for an unknown caller, or a request to which they do not apply.
 	key, ok := a.address(r)
 	if key == "" || !ok {
 		return netip.Prefix{}, nil
 	}
+
+	// An address may have a port, as from a key function of the program's own.
 	text, length, isNetwork := strings.Cut(key, "/")
 	if !isNetwork {
 		a, known := parseAddress(text)
@@ -166,6 +179,8 @@ func (a *Access) callerOf(r core.Request) (netip.Prefix, error) {
 		}
 		return unmap(netip.PrefixFrom(a.ip, a.ip.BitLen())), nil
 	}
+
+	// A network is compared as a whole later: it has one verdict, or the function has failed.
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
 		return netip.Prefix{}, errNoAddress
@@ -174,6 +189,7 @@ func (a *Access) callerOf(r core.Request) (netip.Prefix, error) {
 	if err != nil {
 		return netip.Prefix{}, errNoAddress
 	}
+
 	p := netip.PrefixFrom(ip.WithZone(""), bits)
 	if !p.IsValid() {
 		return p, errNoAddress
@@ -188,6 +204,7 @@ func peerOf(r core.Request) netip.Addr {
 	if r, ok := r.(addressed); ok {
 		ip = r.RemoteAddrPort().Addr()
 	}
+
 	if !ip.IsValid() {
 		peer, _ := parseAddress(r.RemoteAddr()) // the zero address without one
 		ip = peer.ip
@@ -195,6 +212,7 @@ func peerOf(r core.Request) netip.Addr {
 	if !ip.IsValid() {
 		return ip
 	}
+
 	ip = ip.WithZone("")
 	return unmap(netip.PrefixFrom(ip, ip.BitLen())).Addr()
 }
@@ -204,6 +222,7 @@ func readKeys(l *Lists, m *mistakes) map[string]Verdict {
 	keys := make(map[string]Verdict, len(l.Allow.Keys)+len(l.Deny.Keys))
 	read := func(list []string, v Verdict) {
 		for _, key := range list {
+			// The key is kept also after a mistake, so that a third entry is noticed.
 			before, listed := keys[key]
 			switch {
 			case key == "":
@@ -216,6 +235,7 @@ func readKeys(l *Lists, m *mistakes) map[string]Verdict {
 			keys[key] = v
 		}
 	}
+
 	read(l.Allow.Keys, Allowed)
 	read(l.Deny.Keys, Denied)
 	return keys

@@ -61,6 +61,8 @@ func parseIPv4(s string) (address, bool) {
 			digits++
 			continue
 		}
+
+		// A dot ends one of the first three octets, and a colon only the fourth.
 		ip = ip<<8 | n
 		switch {
 		case digits == 0:
@@ -88,12 +90,15 @@ func splitPort(s string) (host, port string, ok bool) {
 		if end < 0 || strings.IndexByte(s[:end], ':') < 0 {
 			return "", "", false
 		}
+
 		host, port = s[1:end], s[end+1:]
 		if port == "" {
 			return host, "", true
 		}
 		return host, port[1:], port[0] == ':' && port != ":"
 	}
+
+	// Two colons without brackets are those of an IPv6 address, which has no port then.
 	i := strings.LastIndexByte(s, ':')
 	if i < 0 || strings.IndexByte(s[:i], ':') >= 0 {
 		return s, "", true
@@ -122,6 +127,7 @@ func parseHost(s string) (address, bool) {
 		}
 		s = s[:i]
 	}
+
 	ip, err := netip.ParseAddr(s)
 	if err != nil {
 		return address{}, false

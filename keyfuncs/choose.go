@@ -17,11 +17,15 @@ import (
 // [When].
 func First(keys ...core.KeyFunc) core.KeyFunc {
 	keys = withoutNil(keys)
+
+	// The prefixes are made once, and not for each request.
 	places := make([]string, len(keys))
 	for i := range places {
 		places[i] = strconv.Itoa(i) + ":"
 	}
+
 	return func(r core.Request) (string, bool) {
+		// An empty list applies to each request, as a list of nil functions does.
 		applies := len(keys) == 0
 		for i, k := range keys {
 			key, ok := k(r)

@@ -55,10 +55,13 @@ func BasicUser(r core.Request) (key string, ok bool) {
 	if !strings.EqualFold(scheme, "Basic") {
 		return "", true
 	}
+
+	// Some handlers accept base64 without padding, so a name is one caller with and without it.
 	plain, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
 	if err != nil {
 		return "", true
 	}
+
 	user, _, found := strings.Cut(string(plain), ":")
 	if !found {
 		return "", true

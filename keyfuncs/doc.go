@@ -1,6 +1,13 @@
 // Package keyfuncs determines the key under which a request is counted.
 //
-// Every function here is a [core.KeyFunc] or makes one:
+// A rule has such a function as its Key. These count by the user if there is one and else by
+// the address, and by the address and the route:
+//
+//	keyfuncs.First(user, keyfuncs.RemoteIP)
+//	keyfuncs.Join(keyfuncs.RemoteIP, keyfuncs.Route)
+//
+// Behind a proxy, [ForwardedIP] takes the place of [RemoteIP]. Every function here is a
+// [core.KeyFunc] or makes one:
 //
 //	the caller      RemoteIP, ForwardedIP, UserID, APIKey, BearerToken, BasicUser, Cookie, Header
 //	the target      Route, Method, Path, Host, Global

@@ -84,12 +84,16 @@ func ForwardedIP(p Proxies) (core.KeyFunc, error) {
 	if f.bits == 0 {
 		f.bits = defaultBits
 	}
+
 	var errs []error
 	if err := checkBits(f.bits); err != nil {
 		errs = append(errs, inField("IPv6Prefix", err))
 	}
+
 	f.trusted, errs = parseTrusted(p.Trusted, errs)
 	errs = f.readHeader(p.Header, errs)
+
+	// Exactly one of Hops and Trusted says which entries to believe.
 	switch {
 	case p.Hops < 0 || p.Hops > maxHops:
 		errs = append(errs, inField("Hops", fmt.Errorf("%d is not within 1 to %d", p.Hops, maxHops)))
@@ -98,6 +102,7 @@ func ForwardedIP(p Proxies) (core.KeyFunc, error) {
 	case p.Hops == 0 && len(p.Trusted) == 0:
 		errs = append(errs, inField("Trusted", errors.New("no proxy is listed; without proxies use RemoteIP")))
 	}
+
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("keyfuncs: Proxies: %w", errors.Join(errs...))
 	}
@@ -127,6 +132,7 @@ func (f *forwarded) readHeader(name string, errs []error) []error {
 	if !isToken(name) {
 		return append(errs, inField("Header", fmt.Errorf("%q is not the name of a header", textform.Clip(name))))
 	}
+
 	f.header = textproto.CanonicalMIMEHeaderKey(name)
 	switch f.header {
 	case "X-Forwarded-For":
@@ -134,6 +140,7 @@ func (f *forwarded) readHeader(name string, errs []error) []error {
 	case "Forwarded":
 		f.list = &rfc7239
 	default:
+		// Another header holds one address, so there is no entry to count from the right.
 		if f.hops > 0 {
 			return append(errs, inField("Header", fmt.Errorf("%s is not a list, so Hops means nothing to it", f.header)))
 		}
@@ -143,6 +150,8 @@ func (f *forwarded) readHeader(name string, errs []error) []error {
 
 func (f *forwarded) key(r core.Request) (string, bool) {
 	peer, known := parseAddress(r.RemoteAddr())
+
+	// With Hops the peer may have no address, so it is not asked for trust.
 	caller := peer
 	switch {
 	case f.hops > 0:
@@ -153,6 +162,7 @@ func (f *forwarded) key(r core.Request) (string, bool) {
 	default:
 		caller = singleEntry(peer, r.Header(f.header))
 	}
+
 	return caller.key(f.bits), true
 }
 

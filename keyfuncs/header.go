@@ -94,12 +94,17 @@ func cookie(r core.Request, name string) string {
 			if !ok || trimSpace(k) != name {
 				continue
 			}
+
+			// Handlers differ about which of two cookies they read, so neither identifies the
+			// caller.
 			if found {
 				return ""
 			}
 			value, found = trimSpace(v), true
 		}
 	}
+
+	// Quotes around a value are no part of it to some handlers.
 	if n := len(value); n >= 2 && value[0] == '"' && value[n-1] == '"' {
 		return value[1 : n-1]
 	}

@@ -16,6 +16,7 @@ import (
 func Join(keys ...core.KeyFunc) core.KeyFunc {
 	keys = withoutNil(keys)
 	return func(r core.Request) (string, bool) {
+		// Most tuples fit, so that the only allocation is the text of the key.
 		var buf [maxReadable]byte
 		b := buf[:0]
 		for i, k := range keys {
@@ -28,6 +29,7 @@ func Join(keys ...core.KeyFunc) core.KeyFunc {
 			}
 			b = appendEscaped(b, key)
 		}
+
 		return shorten(string(b)), true
 	}
 }

@@ -59,8 +59,8 @@ func (n number) next() number {
 	return n
 }
 
-var errPartOfNetwork = errors.New("the Address function of the lists returned a network, of which only a part is listed: " +
-	"it has to return whole addresses")
+var errPartOfNetwork = errors.New("the Address function of the lists returned a network, " +
+	"of which only a part is listed: it has to return whole addresses")
 
 // of returns the verdict on an address, or on a network in which all have the same.
 func (t *networks) of(p netip.Prefix, others Verdict) (Verdict, error) {
@@ -80,14 +80,20 @@ func (t *networks) of(p netip.Prefix, others Verdict) (Verdict, error) {
 // build fills the table with the networks of one family, and adds what is wrong with
 // them.
 func (t *networks) build(list []network, others Verdict, family string, m *mistakes) {
+	// In this order a network comes after those that hold it, so those form a stack.
 	slices.SortStableFunc(list, func(a, b network) int {
 		return cmp.Or(a.first.compare(b.first), cmp.Compare(a.bits, b.bits))
 	})
 	if len(list) == 0 {
 		return
 	}
+
 	t.starts, t.verdicts = make([]number, 0, 2*len(list)), make([]Verdict, 0, 2*len(list))
-	var open []*network // those that hold the current address, the longest prefix last
+
+	// open are the networks that hold the current address, the longest prefix last. Where one
+	// ends, the verdict is that of the network around it. Behind the last address there is
+	// nothing.
+	var open []*network
 	closeInnermost := func() {
 		last := open[len(open)-1].last
 		open = open[:len(open)-1]
@@ -99,21 +105,27 @@ func (t *networks) build(list []network, others Verdict, family string, m *mista
 			t.addRange(next, around)
 		}
 	}
+
 	for i := range list {
 		n := &list[i]
+		// Those that end before n begins do not hold it.
 		for len(open) > 0 && open[len(open)-1].last.compare(n.first) < 0 {
 			closeInnermost()
 		}
+
+		// A network in conflict with the one around it is left out, and named.
 		if len(open) > 0 {
 			if err := n.conflictWith(open[len(open)-1]); err != nil {
 				m.add(err)
 				continue
 			}
 		}
+
 		t.longest = max(t.longest, n.bits)
 		t.addRange(n.first, n.verdict)
 		open = append(open, n)
 	}
+
 	for len(open) > 0 {
 		closeInnermost()
 	}

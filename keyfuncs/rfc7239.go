@@ -40,9 +40,12 @@ func parseElement(element string) (a address, ok bool) {
 		if name, value, rest, more, ok = cutPair(rest); !ok {
 			return address{}, false
 		}
+
 		if !strings.EqualFold(name, "for") {
 			continue
 		}
+
+		// With two pairs it is not clear which of them the proxy has written.
 		if found {
 			return address{}, false
 		}
@@ -62,10 +65,12 @@ func cutPair(s string) (name, value, rest string, more, ok bool) {
 	if s[0] == ';' {
 		return "", "", s[1:], true, true
 	}
+
 	name, s, ok = strings.Cut(s, "=")
 	if !ok || !isToken(name) || s == "" {
 		return "", "", "", false, false
 	}
+
 	if s[0] == '"' {
 		value, s, ok = cutQuoted(s[1:])
 	} else {
@@ -76,10 +81,13 @@ func cutPair(s string) (name, value, rest string, more, ok bool) {
 		value, s = strings.TrimRight(s[:i], " \t"), s[i:]
 		ok = isUnquoted(value)
 	}
+
+	// Behind the value only the next pair may follow.
 	s = trimSpace(s)
 	if !ok || s != "" && s[0] != ';' {
 		return "", "", "", false, false
 	}
+
 	if s == "" {
 		return name, value, "", false, true
 	}

@@ -46,6 +46,7 @@ func Host(r core.Request) (key string, ok bool) { return HostKey(singleLine(r, "
 
 // HostKey returns the key of [Host] for a Host header with this text.
 func HostKey(text string) string {
+	// Only an address has a colon without a port behind it.
 	host := cutHost(trimSpace(text))
 	if strings.IndexByte(host, ':') >= 0 {
 		a, ok := parseHost(host)
@@ -54,6 +55,7 @@ func HostKey(text string) string {
 		}
 		return a.ip.String()
 	}
+
 	host = strings.TrimSuffix(host, ".")
 	if !isHostName(host) {
 		return ""
@@ -71,6 +73,8 @@ func cutHost(s string) string {
 		}
 		return ""
 	}
+
+	// Several colons are an address if they can be, and otherwise a host with a strange port.
 	host, port, found := strings.Cut(s, ":")
 	if found && strings.IndexByte(port, ':') >= 0 {
 		if _, ok := parseHost(s); ok {

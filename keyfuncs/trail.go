@@ -26,9 +26,9 @@ func cutLast(line string) (before, entry string, more bool) {
 // reads no more of the text than it needs: text to the left of an entry cannot
 // change that entry.
 type trail struct {
-	lines []string // lines not yet begun
-	line  string   // the rest of the current line
-	more  bool     // entries are left in line
+	lines []string // those of which nothing has been read
+	line  string   // what has not been read of the line after them
+	more  bool     // line has at least one entry, which may be empty
 }
 
 // previous returns the entry before the one that it returned last. ok is false

@@ -32,6 +32,7 @@ func parseTrusted(list []string, errs []error) ([]netip.Prefix, []error) {
 		if err == nil && p.Bits() == 0 {
 			err = errors.New("trusts every address")
 		}
+
 		if err != nil {
 			errs = append(errs, inField(fmt.Sprintf("Trusted[%d]", i), fmt.Errorf("%q %w", textform.Clip(s), err)))
 			continue
@@ -44,6 +45,7 @@ func parseTrusted(list []string, errs []error) ([]netip.Prefix, []error) {
 // parsePrefix reads an address or a CIDR prefix and unmaps it, because
 // addresses are unmapped before they are compared.
 func parsePrefix(s string) (netip.Prefix, error) {
+	// An address is a network of one. A zone means something only on the host that wrote it.
 	if !strings.Contains(s, "/") {
 		ip, err := netip.ParseAddr(s)
 		if err != nil || ip.Zone() != "" {
@@ -52,13 +54,17 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		ip = ip.Unmap()
 		return netip.PrefixFrom(ip, ip.BitLen()), nil
 	}
+
 	p, err := netip.ParsePrefix(s)
 	if err != nil {
 		return netip.Prefix{}, errors.New("is not a CIDR prefix")
 	}
+
+	// Bits behind the length are a slip: of the length, or of the address.
 	if p.Masked() != p {
 		return netip.Prefix{}, fmt.Errorf("has bits set beyond its length; %s or %s is meant", p.Masked(), p.Addr())
 	}
+
 	if p.Addr().Is4In6() {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}
