@@ -42,12 +42,15 @@ func bytesOf(key string, l *core.Limit, id classID) int64 {
 	if id == uninterned {
 		size += classBytes
 	}
+
+	// The slot alone holds a short key and a state of two numbers. Anything more is in an ext.
 	if records > 0 || id == uninterned || l.NeedsWindows() {
 		size += extStateBytes
 	}
 	if size > slotBytes {
 		size += extBytes
 	}
+
 	if records == 0 {
 		return size
 	}

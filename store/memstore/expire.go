@@ -34,7 +34,9 @@ func (h *shard) sweep(now int64, n int, m secondChance) int {
 	if now < h.earliest.Load() {
 		return 0
 	}
+
 	for done := range n {
+		// A round has ended, and with it pending has become the earliest instant of all slots.
 		if h.cursor >= len(h.slots) {
 			h.lowerEarliest(h.pending)
 			h.restart()
@@ -42,6 +44,8 @@ func (h *shard) sweep(now int64, n int, m secondChance) int {
 				return done
 			}
 		}
+
+		// After a removal another slot may lie at this place, and is looked at next.
 		if len(h.slots) == 0 || !h.expire(h.cursor, now, m) {
 			h.cursor++
 		}
@@ -55,6 +59,7 @@ func (h *shard) expire(i int, now int64, m secondChance) bool {
 	if h.tags[i] == free {
 		return false
 	}
+
 	c, at := &h.slots[i], h.expiry(i, now)
 	switch {
 	case at > now:
@@ -65,6 +70,7 @@ func (h *shard) expire(i int, now int64, m secondChance) bool {
 		h.noteExpiry(now)
 		return false
 	}
+
 	h.remove(i)
 	return true
 }
@@ -90,9 +96,11 @@ func (h *shard) expiryByCore(i int, now int64) int64 {
 	q.log = append(q.log[:0], q.state.Log...)
 	q.leases = append(q.leases[:0], q.state.Leases...)
 	q.state.Log, q.state.Leases = q.log, q.leases
+
 	q.op[0] = core.Op{Verb: core.Peek, Limit: q.state.Limit}
 	states := [1]*core.State{&q.state}
 	core.Decide(q.op[:], states[:], now, q.out[:])
+
 	clear(q.leases) // the probe must not retain their ids
 	q.state.Log, q.state.Head, q.state.Others, q.state.Leases = nil, 0, nil, nil
 	return freshAt(&q.state, &q.out[0])
@@ -138,16 +146,21 @@ func (s *Store) makeRoom(t *step, n int, size int64) {
 	if t.now < s.earliest.Load() {
 		return
 	}
+
 	left := sweepRoom
 	for _, i := range t.locked {
 		left -= s.shards[i].sweep(t.now, left, forgetAtOnce)
 	}
+
 	for range roomShards {
 		if left <= 0 || s.keys.Load()+int64(n) <= s.max && s.bytes.Load() <= s.keyBytes-size {
 			return
 		}
 		left -= s.sweepNext(t.now, left, forgetAtOnce)
 	}
+
+	// No shard had a slot to look at, so s.earliest may be too early. To find it again reads every
+	// shard, so it is done once for each time that all shards were asked in turn.
 	if left == sweepRoom && s.nextShard.Load()&s.mask < roomShards {
 		s.rescan()
 	}

@@ -20,16 +20,20 @@ import (
 // so that the lock is held for a short time. The instant counts unless another
 // step has used a later one.
 func (s *Store) take(v *limitClass, op *core.Op, d *core.Decision) (now int64, looked, done bool) {
+	// The key of the class that was pinned last is known by itself, so no hash is needed.
 	if r := v.pinned.Load(); r != nil && r.key == op.Key {
 		now = s.clock()
 		if r.take(v, op, now, d) {
 			s.tidySometimes(now)
 			return now, true, true
 		}
+
 		hash, h := s.shardFor(op.Key, v)
 		looked, done = h.take(hash, v, op, now, d)
 		return now, looked, done
 	}
+
+	// Another key of the class may have been pinned later, in another shard.
 	hash, h := s.shardFor(op.Key, v)
 	r := h.pinned.Load()
 	now = s.clock()
@@ -37,6 +41,7 @@ func (s *Store) take(v *limitClass, op *core.Op, d *core.Decision) (now int64, l
 		s.tidySometimes(now)
 		return now, true, true
 	}
+
 	looked, done = h.take(hash, v, op, now, d)
 	return now, looked, done
 }
@@ -58,22 +63,31 @@ func (s *Store) tidySometimes(now int64) {
 // take is the part of Store.take that needs the lock.
 func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core.Decision) (looked, done bool) {
 	h.mu.Lock()
+	// The count of a pinned key is not in its slot. Another key of the shard with the same hash
+	// unpins it too, which costs only time.
 	if r := h.pinned.Load(); r != nil && r.hash == uint32(hash>>32) {
 		h.unpin()
 	}
+
+	// Another step has used a later instant, and time must not go back for a key. The general
+	// path reads the clock again.
 	if now < h.latest {
 		h.mu.Unlock()
 		return false, false
 	}
+
 	i := h.seek(h.home(uint32(hash>>32)), uint32(hash>>32), op.Key)
 	if i < 0 || !h.commit(i, v, op, now, d) {
 		h.mu.Unlock()
 		return true, false
 	}
+
 	h.latest = now
 	h.steps++
 	due := h.steps%tidyEvery == 0
 	h.mu.Unlock()
+
+	// Only now, because a tidy may take the lock of this shard too.
 	if due {
 		h.store.tidy(now)
 	}
@@ -81,13 +95,14 @@ func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core
 }
 
 // commit carries out a quick Take on slot i if the slot is of class v, has no
-// extState and stays in use, and the Take is no strike. It notes no expiry: a Take only makes the slot fresh
-// later than was noted before.
+// extState and stays in use, and the Take is no strike. It notes no expiry: a
+// Take only makes the slot fresh later than was noted before.
 func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Decision) bool {
 	c := &h.slots[i]
 	if c.class&^idle != v.id || h.extState(i) != nil {
 		return false
 	}
+
 	used, mark, good := v.steady.Take(c.used, c.mark, now, op.Cost, d)
 	switch {
 	case !good || d.ResetAfter == 0:
@@ -97,6 +112,7 @@ func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Dec
 	case op.Ban != nil:
 		return false
 	}
+
 	h.countHit(i, v)
 	return true
 }
@@ -157,9 +173,11 @@ func (r *pinned) is(hash uint64, v *limitClass, key string) bool {
 // take carries out a quick Take of the key, which is of class v, at now, if
 // core.Steady can decide it and the key stays in use.
 func (r *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (done bool) {
+	// The mark would not fit into its bits.
 	if (now-r.base)>>(r.bits&63) != 0 {
 		return false
 	}
+
 	for {
 		w := r.state.Load()
 		used, mark := r.unpack(w)
@@ -167,9 +185,11 @@ func (r *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (
 		if !good {
 			return false
 		}
+		// A refusal writes nothing: it neither changes the count nor needs the newest one.
 		if !d.Allowed {
 			return d.ResetAfter > 0 && op.Ban == nil
 		}
+		// It fails if another Take of the key came in between, or a step that unpinned it.
 		if r.state.CompareAndSwap(w, r.pack(used, mark)) {
 			return true
 		}
@@ -183,10 +203,13 @@ func (h *shard) countHit(i int, v *limitClass) {
 	if h.recent != c.hash {
 		h.recent, h.streak = c.hash, 0
 	}
+
+	// A count and a mark share a word, so a large capacity leaves no room for a mark.
 	left := bits.LeadingZeros64(uint64(v.steady.Capacity) + 1)
 	if h.streak++; h.streak != h.pinAfter || left < minMarkBits {
 		return
 	}
+
 	h.unpin()
 	r := &pinned{base: c.mark, bits: uint8(left), hash: c.hash, class: v.id}
 	if c.size == long {
@@ -194,6 +217,7 @@ func (h *shard) countHit(i int, v *limitClass) {
 	} else {
 		r.key = string(c.text[:c.size])
 	}
+
 	r.state.Store(r.pack(c.used, c.mark))
 	h.pinned.Store(r)
 	v.pinned.Store(r)
@@ -205,13 +229,19 @@ func (h *shard) unpin() {
 	if r == nil {
 		return
 	}
+
 	h.pinned.Store(nil)
 	(*h.classes.list.Load())[r.class].pinned.CompareAndSwap(r, nil)
 	h.streak = 0
+
+	// The slot is still there: no slot moves or is removed while a key of its shard is pinned.
 	i := h.seek(h.home(r.hash), r.hash, r.key)
 	for h.slots[i].class&^idle != r.class {
 		i = h.seek(h.next(i), r.hash, r.key)
 	}
+
+	// A Take that still holds r reads more units than the limit allows from here on, and leaves
+	// the key to core.Decide.
 	c := &h.slots[i]
 	c.used, c.mark = r.unpack(r.state.Swap(unpinned))
 	h.latest = max(h.latest, c.mark)
@@ -255,21 +285,27 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, read, do
 	if len(ops) > min(maxFastTakes, len(out)) {
 		return 0, false, false
 	}
+
 	var c fastTakes
 	if !c.locate(s, ops) {
 		return 0, false, false
 	}
+
+	// Before the locks, which are then held for a shorter time.
 	now = s.clock()
 	for _, i := range c.shards[:c.locks] {
 		s.shards[i].lock()
 	}
+
 	due := false
 	if !c.overtaken(s, now) && c.decide(s, ops, out, now) {
 		due, done = c.countSteps(s, now), true
 	}
+
 	for _, i := range c.shards[:c.locks] {
 		s.shards[i].mu.Unlock()
 	}
+
 	if due {
 		s.tidy(now)
 	}
@@ -286,13 +322,18 @@ func (c *fastTakes) locate(s *Store, ops []core.Op) bool {
 		if v == nil || v.steady.Every == 0 || !quick(op) || !v.matches(op) {
 			return false
 		}
+
+		// Rules about one caller have the same key and so the same shard.
 		if i == 0 || op.Key != ops[i-1].Key {
 			keyHash = s.keyHash(op.Key)
 			c.shards[c.locks] = s.shardOf(keyHash)
 			c.locks++
 		}
+
 		p := &c.of[i]
 		p.class, p.hash, p.shard = v, v.hash(keyHash), s.shardOf(keyHash)
+
+		// Takes on one key would have to be decided one upon the other.
 		for j := range i {
 			if c.of[j].hash == p.hash {
 				return false
@@ -300,6 +341,7 @@ func (c *fastTakes) locate(s *Store, ops []core.Op) bool {
 		}
 	}
 
+	// In ascending order, as every step takes its locks.
 	if c.locks > 1 {
 		slices.Sort(c.shards[:c.locks])
 		c.locks = len(slices.Compact(c.shards[:c.locks]))
@@ -341,9 +383,11 @@ func (c *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int
 		}
 		known = known && p.at != absent
 	}
+
 	if !core.Granted(ops, out) {
 		return c.undoRefused(ops, out)
 	}
+
 	if known {
 		c.commit(s, ops, out)
 	}
@@ -362,10 +406,12 @@ func (p *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) 
 		_, _, good = p.class.steady.Take(0, 0, now, op.Cost, d)
 		return good && h.buckets == 0 && s.keys.Load() <= s.max-maxFastTakes
 	}
+
 	c := &h.slots[i]
 	if c.class&^idle != p.class.id || h.extState(i) != nil {
 		return false
 	}
+
 	p.at = int32(i)
 	p.used, p.mark, good = p.class.steady.Take(c.used, c.mark, now, op.Cost, d)
 	return good && d.ResetAfter > 0
@@ -395,6 +441,8 @@ func (c *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
 		if !d.Allowed {
 			continue
 		}
+
+		// A key without a slot needs none for a Take that did not happen.
 		p.class.steady.Untake(d, n)
 		if d.ResetAfter == 0 && p.at != absent {
 			return false
@@ -439,6 +487,7 @@ func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int6
 	}
 
 	h.load(i, &h.state)
+	// A key gets its first strike only where there is room to keep it.
 	if ops[0].Ban != nil && h.state.Conduct.None() && !h.store.roomForAside() {
 		op := ops[0]
 		dropBan(&op)

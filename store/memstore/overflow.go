@@ -17,6 +17,8 @@ func bucketHash(id classID) uint32 { return uint32(uint64(id) * spread >> 32) }
 // negative, a new slot. If there is no room for one, it refuses the op.
 func (t *step) enter(h *shard, b int, ops []core.Op, i int) {
 	t.holders[i] = overflowBucket
+
+	// A bucket is of one rule and limit, so two keys of the step may have the same.
 	for j := range i {
 		if t.holders[j] == overflowBucket && t.locations[i].shard == t.locations[j].shard &&
 			ops[i].Rule == ops[j].Rule && ops[i].Limit == ops[j].Limit {
@@ -24,6 +26,7 @@ func (t *step) enter(h *shard, b int, ops []core.Op, i int) {
 			return
 		}
 	}
+
 	switch {
 	case b >= 0:
 		h.load(b, t.shares[i])
@@ -65,9 +68,12 @@ func (t *step) useOverflow(s *Store, ops []core.Op) []core.Op {
 		if !inBucket && !banless {
 			continue
 		}
+
+		// The ops are the caller's, so a copy is changed.
 		if len(t.changed) == 0 {
 			t.changed = append(t.changed, ops...)
 		}
+
 		if banless {
 			dropBan(&t.changed[i])
 		}
@@ -75,6 +81,7 @@ func (t *step) useOverflow(s *Store, ops []core.Op) []core.Op {
 			t.shareBucket(&t.changed[i], holder)
 		}
 	}
+
 	if len(t.changed) == 0 {
 		return ops
 	}
@@ -89,6 +96,7 @@ func (t *step) shareBucket(op *core.Op, bucket holder) {
 	if op.Verb == core.Reset || bucket == noBucket && (op.Verb == core.Refund || op.Verb == core.Debit) {
 		op.Verb, op.Cost = core.Peek, 0
 	}
+
 	if bucket == noBucket {
 		op.MaxWait = 0
 	}

@@ -13,8 +13,25 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// shard is a part of the store with a lock of its own. The lock guards all
-// fields except earliest and pinned, which may be read without it.
+// shard is a part of the store with a lock of its own. mu guards all fields
+// except earliest and pinned, which may be read without it.
+//
+// A key is held by a slot of its shard:
+//
+//	           it is charged,              64 quick Takes in a row
+//	           and there is room             ------------------>
+//	no slot -----------------------> held                          pinned
+//	   ^                             |  ^    <------------------
+//	   |               a sweep finds |  |    any other step on the shard but
+//	   |                    it fresh v  |    a quick Take of another key
+//	   +---------------------------- idle  (back to held when it is written)
+//	     the next sweep finds it fresh
+//
+// The count of a held or idle key is in the slot, and that of a pinned one in a
+// word beside it. A step that leaves a held key fresh forgets it at once, and so
+// does a sweep of a full store. The slot of an overflow bucket lives as a held
+// one and is never pinned. Slots are added, moved and removed under mu, after
+// the key of the shard was unpinned.
 //
 // The fields for a decision on a known key come first, in two cache lines.
 type shard struct {
@@ -136,6 +153,9 @@ func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Dec
 	if st.Void.Until != 0 && h.aside(i) == nil && !h.store.roomForAside() {
 		st.Void = core.Aside{}.Void
 	}
+
+	// A decision under another limit than the slot's says nothing about the slot, unless the step
+	// has changed it.
 	switch own := h.slots[i].class&^marks == id && id != uninterned; {
 	case d.ResetAfter == 0 && (st.Changed || own) && st.ForgetAfter(d) == 0:
 		h.remove(i)
@@ -170,6 +190,9 @@ func (h *shard) load(i int, st *core.State) {
 	c := &h.slots[i]
 	st.Limit = h.classOf(i).limit
 	st.Used, st.Mark, st.Changed, st.ConductChanged = c.used, c.mark, false, false
+
+	// The state is reused from step to step, so what the slot has none of is cleared. Nearly
+	// always there is nothing to clear, and the writes are spared.
 	if m := h.extState(i); m != nil {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = m.log, m.head, m.leases, m.over, m.slot
 		st.Aside = core.Aside{}
@@ -186,6 +209,7 @@ func (h *shard) load(i int, st *core.State) {
 func (h *shard) save(i int, st *core.State, id classID, rule string) {
 	c, m := &h.slots[i], h.extState(i)
 	old, before := c.class&^marks, int64(0)
+
 	switch same := old == id && id != uninterned; {
 	case same && m == nil && !extended(st): // nearly always
 		c.class = id | c.class&shared
@@ -199,6 +223,7 @@ func (h *shard) save(i int, st *core.State, id classID, rule string) {
 	default:
 		before = h.bytes(i)
 	}
+
 	h.write(i, st, id, rule)
 	h.store.bytes.Add(h.bytes(i) - before)
 }
@@ -209,6 +234,7 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 	c.class = id | c.class&shared
 	c.used, c.mark = st.Used, st.Mark
 
+	// A slot that needs no more gives its extState back.
 	m := h.extState(i)
 	if id != uninterned && !extended(st) {
 		if m != nil {
@@ -232,6 +258,7 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 		*m.aside = st.Aside
 	}
 
+	// Without a class the slot has to say itself what it is of.
 	if id != uninterned {
 		m.class = nil
 	} else if m.class == nil || m.class.limit != st.Limit {
@@ -294,6 +321,7 @@ func (h *shard) add(c entry, a ext) int {
 // remove forgets slot i.
 func (h *shard) remove(i int) {
 	h.state.Log, h.state.Head, h.state.Others, h.state.Leases = nil, 0, nil, nil // they may be those of the slot
+
 	if h.slots[i].class&shared != 0 {
 		h.buckets--
 		h.store.overflowKeys.Add(-1)
@@ -301,6 +329,8 @@ func (h *shard) remove(i int) {
 		h.store.keys.Add(-1)
 	}
 	h.store.bytes.Add(-h.bytes(i))
+
+	// A table of another size puts the slots into other places, so the sweep begins anew.
 	h.cut(i, h.moved)
 	if h.sparse() {
 		h.resize(h.count)
@@ -346,11 +376,14 @@ func (h *shard) lowerEarliest(at int64) {
 func (h *shard) appendBans(list []core.Banned, rules []string, now int64) []core.Banned {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
+	// A key under a ban has an aside, so a shard without exts has none.
 	for i := range h.exts {
 		a := h.aside(i)
 		if a == nil || a.Conduct.Strikes > 0 || a.Conduct.Until <= now {
 			continue
 		}
+
 		if rule := h.classOf(i).rule; slices.Contains(rules, rule) {
 			list = append(list, core.Banned{Rule: rule, Key: strings.Clone(h.keyOf(i)), Until: a.Conduct.Until})
 		}

@@ -49,6 +49,7 @@ func (t *step) locate(s *Store, ops []core.Op) error {
 	t.first = slices.Grow(t.first[:0], n)[:n]
 	t.states = slices.Grow(t.states[:0], n)[:n]
 	t.shares = slices.Grow(t.shares[:0], n)[:n]
+
 	var errs []error
 	for i := range ops {
 		v, err := s.classes.of(&ops[i])
@@ -60,6 +61,7 @@ func (t *step) locate(s *Store, ops []core.Op) error {
 		t.locations[i] = s.locationOf(v, &ops[i])
 		t.locked = append(t.locked, t.locations[i].shard)
 	}
+
 	slices.Sort(t.locked)
 	t.locked = slices.Compact(t.locked)
 	return errors.Join(errs...)
@@ -74,6 +76,8 @@ func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err 
 
 	defer t.unlock(s)
 
+	// Another step may have used a later instant before the locks were taken, and time must not
+	// go back for any key. Under the locks the clock is the latest.
 	for _, i := range t.locked {
 		if t.now < s.shards[i].latest {
 			t.now = s.clock()
@@ -136,6 +140,7 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 		case ownEntry:
 			at = h.find(p, op)
 		case ownEntryToCome, ownEntryOfBucket:
+			// A key that is fresh after all needs no slot, and cancel gives its room back.
 			if lasts(st, &out[i]) {
 				st.Changed = true // there is nothing else of the key
 				at = h.insert(p, op)
@@ -191,9 +196,12 @@ func (t *step) findStates(s *Store, ops []core.Op) error {
 	if err != errNoRoom {
 		return err
 	}
+
+	// The first try may have reserved room and lent states of slots that are about to move.
 	t.cancel(s)
 	t.full = true
 	clear(t.states)
+
 	size := int64(0)
 	for i := range ops {
 		size += bytesOf(ops[i].Key, &ops[i].Limit, t.locations[i].class)
@@ -209,6 +217,7 @@ func (t *step) tryFindStates(s *Store, ops []core.Op) error {
 			t.join(i, j)
 			continue
 		}
+
 		t.first[i], t.shares[i] = i, &t.states[i]
 		h, op := &s.shards[t.locations[i].shard], &ops[i]
 		if n := h.find(&t.locations[i], op); n >= 0 {
@@ -216,6 +225,7 @@ func (t *step) tryFindStates(s *Store, ops []core.Op) error {
 			t.holders[i] = ownEntry
 			continue
 		}
+
 		if err := t.admit(s, h, ops, i); err != nil {
 			return err
 		}
@@ -247,6 +257,9 @@ func (t *step) join(i, j int) {
 func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	op, p := &ops[i], &t.locations[i]
 	leased := op.Limit.Leased()
+
+	// Leases that were taken in a bucket stay there. Other units that it has counted come with a
+	// key that is given room, as if all of them were the key's.
 	b := h.findBucket(p, op)
 	counted := b >= 0 && (!leased || h.leases(b, op.Key, t.now))
 	stays := counted && leased
@@ -260,6 +273,7 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 		if counted {
 			t.holders[i] = ownEntryOfBucket
 			h.load(b, t.shares[i])
+			// The bucket keeps its own lists, which the step would change.
 			t.shares[i].Log, t.shares[i].Others = slices.Clone(t.shares[i].Log), slices.Clone(t.shares[i].Others)
 		}
 	case charged && !stays && !t.full:

@@ -8,13 +8,16 @@
 //
 // # How a step is decided
 //
-//	path     when                                             cost
-//	pinned   a Take of the key that its shard was asked for   no lock: one compare-and-swap, and a hash
-//	         64 times in a row, and no other since            unless the key was pinned last of its limit
-//	quick    Takes on up to 16 keys, all held, or of a step   a hash for each key, a lock for each shard,
-//	         that is refused                                  at most one division for each Take
-//	general  every other step                                 as quick, and core.Decide on copies of the
-//	                                                          states; new keys are inserted and others swept
+//	path     when                            cost
+//	pinned   a Take of the key that its      no lock: one compare-and-swap, and a hash
+//	         shard was asked for 64 times    unless the key was pinned last of its
+//	         in a row, and no other since    limit
+//	quick    Takes on up to 16 keys, all     a hash for each key, a lock for each
+//	         held, or of a step that is      shard, at most one division for each
+//	         refused                         Take
+//	general  every other step                as quick, and core.Decide on copies of
+//	                                         the states; new keys are inserted and
+//	                                         others swept
 //
 // The first two paths are for Takes of at least one unit that book nothing and
 // are not UpTo, under GCRA limits whose units come back every whole number of
@@ -161,6 +164,7 @@ func New(o Options) (*Store, error) {
 	if o.Clock == nil {
 		o.Clock = monotonic()
 	}
+
 	n := shardsFor(o.MaxKeys)
 	s := &Store{
 		clock:   o.Clock,
@@ -176,9 +180,11 @@ func New(o Options) (*Store, error) {
 
 		struckBytes: o.MaxBytes - o.MaxBytes/bucketShare/2,
 	}
+
 	s.bytes.Store(int64(n) * shardBytes)
 	s.earliest.Store(never)
 	s.steps.New = func() any { return new(step) }
+
 	for i := range s.shards {
 		s.shards[i].open(s)
 	}
@@ -194,6 +200,8 @@ func (o *Options) complete() error {
 	if o.MaxBytes < 0 || o.MaxBytes > 0 && o.MaxBytes < MinBytes {
 		errs = append(errs, fmt.Errorf("memstore: MaxBytes %d is neither 0 nor at least %d", o.MaxBytes, MinBytes))
 	}
+
+	// Without MaxKeys the number of keys is bounded too, by as many of the smallest as fit.
 	switch {
 	case o.MaxBytes == 0:
 		o.MaxBytes = math.MaxInt64
@@ -236,6 +244,7 @@ func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 		return s.applySeveral(ops, out)
 	}
 
+	// Nearly all steps end here, without a check of the operation: quick has found no fault in it.
 	op := &ops[0]
 	v := s.classes.lookup(op).Load()
 	if v == nil || !v.matches(op) {
@@ -245,6 +254,7 @@ func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 		if done {
 			return nil
 		}
+		// The key is new, or core has to decide. The clock is not read again for that.
 		if looked {
 			return s.decideStep(ops, out, now)
 		}
@@ -267,9 +277,11 @@ func (s *Store) applySeveral(ops []core.Op, out []core.Decision) error {
 	if done {
 		return nil
 	}
+
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
 	}
+
 	if !read {
 		now = s.clock()
 	}
@@ -342,6 +354,9 @@ func (s *Store) decideStep(ops []core.Op, out []core.Decision, now int64) error 
 	if err := t.locate(s, ops); err != nil {
 		return err
 	}
+
+	// A tidy takes the lock of another shard, and a logger may take long, so both wait until the
+	// locks of the step are given back.
 	t.now = now
 	due, err := t.run(s, ops, out)
 	if due {

@@ -94,10 +94,14 @@ func (t *table) putExt(i int) *ext {
 // their homes, and calls moved for each.
 func (t *table) cut(i int, moved func(from, to int)) {
 	t.count--
+
+	// Every slot up to the next free place may have been displaced by this one. One whose home
+	// comes after the hole has to stay, or a search from its home would not find it.
 	for j := t.next(i); t.tags[j] != free; j = t.next(j) {
 		if !t.between(t.home(t.slots[j].hash), i, j) {
 			continue
 		}
+
 		t.tags[i], t.slots[i] = t.tags[j], t.slots[j]
 		if t.exts != nil {
 			t.exts[i] = t.exts[j]
@@ -132,6 +136,8 @@ func (t *table) resize(n int) {
 	t.slots = slices.Grow([]entry(nil), roomFor(n))
 	t.slots = t.slots[:cap(t.slots)]
 	t.tags, t.exts = make([]uint8, len(t.slots)), nil
+
+	// The slots come in the order of their homes, so both tables are read and written once.
 	for k, tag := range old.tags {
 		switch {
 		case tag == free:
