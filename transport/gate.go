@@ -38,21 +38,21 @@ type gate struct {
 	refs       int   // guarded by the table
 	prev, next *gate // of those without refs; guarded by the table
 
-	mu     sync.Mutex
-	quotas []quota
-	last   time.Time // when a request has passed
+	mu         sync.Mutex
+	quotas     []quota
+	lastPassed time.Time // when a request has passed
 
-	opened     time.Time     // nothing passes before
-	span       time.Duration // of the wait until then
-	refusals   int           // in a row
-	generation uint64
-	out        int       // requests of the generation that are under way
-	before     int       // the same of the one before
-	passed     int       // requests of the generation that the server did not refuse
-	since      time.Time // when the first request of the generation has passed
-	wary       bool      // the server may refuse requests and say no more than Retry-After
-	learned    int       // how many such a server is likely to answer after the wait
-	abreast    int       // how many of them may be under way, 0 if it is not likely any longer
+	opensAt        time.Time     // nothing passes before
+	closedFor      time.Duration // of the wait until then
+	refusals       int           // in a row
+	generation     uint64
+	underWay       int       // requests of the generation that are under way
+	underWayBefore int       // the same of the one before
+	passed         int       // requests of the generation that the server did not refuse
+	firstSent      time.Time // when the first request of the generation has passed
+	wary           bool      // the server may refuse requests and say no more than Retry-After
+	learned        int       // how many such a server is likely to answer after the wait
+	abreast        int       // how many of them may be under way, 0 if it is not likely any longer
 
 	ended uint64 // requests that were sent and are under way no longer
 
@@ -96,16 +96,16 @@ func newGate(key string, spread bool) *gate {
 func (g *gate) enter(now, latest time.Time) (p pass, passed bool, w *waiter, closed time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.expire(now)
-	if g.queue.Len() == 0 && !g.due(now).After(now) {
-		return g.let(now), true, nil, 0
+	g.expireLocked(now)
+	if g.queue.Len() == 0 && !g.dueLocked(now).After(now) {
+		return g.letPassLocked(now), true, nil, 0
 	}
-	if at := g.bound(now, g.queue.Len()); at.After(latest) {
+	if at := g.earliestLocked(now, g.queue.Len()); at.After(latest) {
 		return pass{}, false, nil, at.Sub(now)
 	}
 	w = &waiter{latest: latest, ready: make(chan struct{})}
 	w.place = g.queue.PushBack(w)
-	g.dispatch(now)
+	g.dispatchLocked(now)
 	return pass{}, false, w, 0
 }
 
@@ -114,30 +114,30 @@ func (g *gate) enter(now, latest time.Time) (p pass, passed bool, w *waiter, clo
 func (g *gate) leave(w *waiter, now time.Time) (p pass, passed bool, closed time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.dispatch(now) // its turn may come at this very instant
+	g.dispatchLocked(now) // its turn may come at this very instant
 	if w.place != nil {
-		g.remove(w.place)
-		g.dispatch(now)
+		g.removeLocked(w.place)
+		g.dispatchLocked(now)
 	}
 	if w.passed {
 		return w.pass, true, 0
 	}
-	return pass{}, false, max(0, g.bound(now, g.queue.Len()).Sub(now))
+	return pass{}, false, max(0, g.earliestLocked(now, g.queue.Len()).Sub(now))
 }
 
-// begin notes that a request that has passed is sent now. It returns false if the gate has been
-// closed since. Then the request must not be sent, and cancel has to be called.
-func (g *gate) begin(p *pass, now time.Time) bool {
+// startSending notes that a request that has passed is sent now. It returns false if the gate has
+// been closed since. Then the request must not be sent, and cancel has to be called.
+func (g *gate) startSending(p *pass, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.opened.After(now) {
+	if g.opensAt.After(now) {
 		return false
 	}
 	p.ended = g.ended
 	return true
 }
 
-// cancel takes back that a request has passed, before begin or after it has returned false.
+// cancel takes back that a request has passed, before startSending or after it has returned false.
 func (g *gate) cancel(p pass) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -147,17 +147,17 @@ func (g *gate) cancel(p pass) {
 			q.left++
 		}
 	}
-	g.end(p)
-	g.dispatch(now)
+	g.endLocked(p)
+	g.dispatchLocked(now)
 }
 
 // lost notes that a request was sent and got no answer. It may have been counted.
 func (g *gate) lost(p pass) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.end(p)
+	g.endLocked(p)
 	g.ended++
-	g.dispatch(time.Now())
+	g.dispatchLocked(time.Now())
 }
 
 // answered notes what the answer to a request says. It returns how long the gate is closed if
@@ -165,25 +165,25 @@ func (g *gate) lost(p pass) {
 func (g *gate) answered(p pass, r *report, now time.Time) (closed time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.expire(now)
+	g.expireLocked(now)
 	ofNow := p.generation == g.generation
-	g.end(p)
-	g.learn(p, r, now)
+	g.endLocked(p)
+	g.learnLocked(p, r, now)
 	g.ended++
 	switch {
 	case r.refusal != none:
-		g.close(r, ofNow, now)
-		closed = g.opened.Sub(now)
+		g.closeLocked(r, ofNow, now)
+		closed = g.opensAt.Sub(now)
 	case ofNow && !r.open:
 		g.passed++
 		g.refusals = 0
-		if g.wary && now.Sub(g.opened) > trustAfter*g.span {
+		if g.wary && now.Sub(g.opensAt) > trustAfter*g.closedFor {
 			g.wary = false
-			g.renew() // as many as are due by now would be refused together
+			g.newGenerationLocked() // as many as are due by now would be refused together
 		}
 	}
-	g.refuse(now)
-	g.dispatch(now)
+	g.refuseLateLocked(now)
+	g.dispatchLocked(now)
 	return closed
 }
 
@@ -191,49 +191,49 @@ func (g *gate) answered(p pass, r *report, now time.Time) (closed time.Duration)
 func (g *gate) secondary(p pass, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.close(&report{refusal: secondary}, p.generation == g.generation, now)
-	g.refuse(now)
-	g.dispatch(now)
+	g.closeLocked(&report{refusal: secondary}, p.generation == g.generation, now)
+	g.refuseLateLocked(now)
+	g.dispatchLocked(now)
 }
 
-// end notes that a request is under way no longer.
-func (g *gate) end(p pass) {
+// endLocked notes that a request is under way no longer.
+func (g *gate) endLocked(p pass) {
 	switch p.generation {
 	case g.generation:
-		g.out--
+		g.underWay--
 	case g.generation - 1:
-		g.before--
+		g.underWayBefore--
 	}
 }
 
-// learn takes over the quotas of an answer. The order in which the server has counted requests
-// is not known. It may have counted those that are under way, or not yet, and also those that
-// have ended since this one was sent. So what it has left has a lower and an upper bound, and
+// learnLocked takes over the quotas of an answer. The order in which the server has counted
+// requests is not known. It may have counted those that are under way, or not yet, and also those
+// that have ended since this one was sent. So what it has left has a lower and an upper bound, and
 // what was known before stays if it lies between them. When no request is under way, the lowest
 // number is that of the request that was counted last.
-func (g *gate) learn(p pass, r *report, now time.Time) {
-	under := int64(g.out + g.before)
-	for _, word := range r.quotas[:r.n] {
-		if r.refusal != none && word.left == 0 {
-			g.drop(word.name) // the wait of the refusal counts
+func (g *gate) learnLocked(p pass, r *report, now time.Time) {
+	under := int64(g.underWay + g.underWayBefore)
+	for _, stated := range r.quotas[:r.n] {
+		if r.refusal != none && stated.left == 0 {
+			g.dropLocked(stated.name) // the wait of the refusal counts
 			continue
 		}
-		q := g.quota(word.name)
-		q.lowest = min(q.lowest, word.left)
-		most := word.left - under
+		q := g.quotaLocked(stated.name)
+		q.lowest = min(q.lowest, stated.left)
+		most := stated.left - under
 		least := most - int64(g.ended-p.ended)
 		if q.left = max(0, min(most, max(q.left, least))); under == 0 {
 			q.left, q.lowest = q.lowest, math.MaxInt64
 		}
-		q.until = now.Add(word.after + jitter(word.after))
-		q.every = word.after / time.Duration(word.left+1)
+		q.until = now.Add(stated.after + jitter(stated.after))
+		q.every = stated.after / time.Duration(stated.left+1)
 		q.generation = g.generation
 	}
 }
 
-// quota returns the quota of a name, a new one in the place of that with the most units if there
-// are too many.
-func (g *gate) quota(name string) *quota {
+// quotaLocked returns the quota of a name, a new one in the place of that with the most units if
+// there are too many.
+func (g *gate) quotaLocked(name string) *quota {
 	most := 0
 	for i := range g.quotas {
 		if g.quotas[i].name == name {
@@ -251,14 +251,14 @@ func (g *gate) quota(name string) *quota {
 	return &g.quotas[most]
 }
 
-// drop forgets a quota.
-func (g *gate) drop(name string) {
+// dropLocked forgets a quota.
+func (g *gate) dropLocked(name string) {
 	g.quotas = slices.DeleteFunc(g.quotas, func(q quota) bool { return q.name == name })
 }
 
-// close closes the gate after a refusal. Refusals of requests that were sent before the latest
-// one was known can only make it last longer.
-func (g *gate) close(r *report, first bool, now time.Time) {
+// closeLocked closes the gate after a refusal. Refusals of requests that were sent before the
+// latest one was known can only make it last longer.
+func (g *gate) closeLocked(r *report, first bool, now time.Time) {
 	if first {
 		g.refusals++
 	}
@@ -271,25 +271,25 @@ func (g *gate) close(r *report, first bool, now time.Time) {
 		wait = unit << min(max(0, g.refusals-1), maxDoublings)
 	}
 	if first {
-		g.estimate(r, wait, now)
-		g.span = wait
-		g.renew()
+		g.estimateLocked(r, wait, now)
+		g.closedFor = wait
+		g.newGenerationLocked()
 	}
-	if at := now.Add(wait + jitter(wait)); at.After(g.opened) {
-		g.opened = at
+	if at := now.Add(wait + jitter(wait)); at.After(g.opensAt) {
+		g.opensAt = at
 	}
 }
 
-// estimate sets how many requests are likely to come through when the gate opens: as many as in
-// the time of the wait, at the rate since the gate last closed. A server may give units back
+// estimateLocked sets how many requests are likely to come through when the gate opens: as many as
+// in the time of the wait, at the rate since the gate last closed. A server may give units back
 // otherwise, such as one by one at the times at which they were taken. So with each wait one more
 // of them may be under way, until one of them is refused.
-func (g *gate) estimate(r *report, wait time.Duration, now time.Time) {
+func (g *gate) estimateLocked(r *report, wait time.Duration, now time.Time) {
 	if silent := r.refusal == limited && r.n == 0 && len(g.quotas) == 0; !silent {
 		g.wary = false
 		return
 	}
-	elapsed := g.span + now.Sub(g.opened)
+	elapsed := g.closedFor + now.Sub(g.opensAt)
 	if !g.wary || elapsed <= 0 {
 		g.wary, g.learned, g.abreast = true, 0, 1
 		return
@@ -303,51 +303,51 @@ func (g *gate) estimate(r *report, wait time.Duration, now time.Time) {
 	g.learned = int(float64(g.passed) * min(1, float64(wait)/float64(elapsed)))
 }
 
-// renew begins a generation.
-func (g *gate) renew() {
+// newGenerationLocked begins a generation.
+func (g *gate) newGenerationLocked() {
 	g.generation++
-	g.before, g.out, g.passed, g.since = g.out, 0, 0, time.Time{}
+	g.underWayBefore, g.underWay, g.passed, g.firstSent = g.underWay, 0, 0, time.Time{}
 }
 
-// expire drops the quotas that are used up and over. The others stay: their next window has no
-// fewer units than are left of the last.
-func (g *gate) expire(now time.Time) {
+// expireLocked drops the quotas that are used up and over. The others stay: their next window has
+// no fewer units than are left of the last.
+func (g *gate) expireLocked(now time.Time) {
 	n := len(g.quotas)
 	g.quotas = slices.DeleteFunc(g.quotas, func(q quota) bool { return q.left <= 0 && !q.until.After(now) })
 	if len(g.quotas) < n {
-		g.renew()
+		g.newGenerationLocked()
 	}
 }
 
-// room returns how many requests may be under way without a quota that bounds them. In the
-// first second of a generation that is one. The number doubles with each second, because
+// maxUnderWayLocked returns how many requests may be under way without a quota that bounds them.
+// In the first second of a generation that is one. The number doubles with each second, because
 // answers may take long, and is an eighth of those that were answered, if that is more. After
 // refusals that say nothing else it is one, but more among those that are likely to come through.
-func (g *gate) room(now time.Time) int {
-	doubled := 1 << min(g.seconds(now), 20)
+func (g *gate) maxUnderWayLocked(now time.Time) int {
+	doubled := 1 << min(g.secondsLocked(now), 20)
 	switch {
 	case g.passed == 0 || doubled == 1 && !g.wary:
 		return doubled
 	case g.wary:
-		return max(min(g.abreast, g.learned-g.passed), 1+int(now.Sub(g.opened)/(oneMoreAfter*g.span)))
+		return max(min(g.abreast, g.learned-g.passed), 1+int(now.Sub(g.opensAt)/(oneMoreAfter*g.closedFor)))
 	}
 	return max(doubled, 1+g.passed/8)
 }
 
-// seconds returns for how many whole seconds the generation has sent requests.
-func (g *gate) seconds(now time.Time) int {
-	if g.since.IsZero() {
+// secondsLocked returns for how many whole seconds the generation has sent requests.
+func (g *gate) secondsLocked(now time.Time) int {
+	if g.firstSent.IsZero() {
 		return 0
 	}
-	return int(now.Sub(g.since) / time.Second)
+	return int(now.Sub(g.firstSent) / time.Second)
 }
 
-// bound returns an instant before which no request passes that has ahead others before it, as
-// far as is known, and now if there is none.
-func (g *gate) bound(now time.Time, ahead int) time.Time {
+// earliestLocked returns an instant before which no request passes that has ahead others before
+// it, as far as is known, and now if there is none.
+func (g *gate) earliestLocked(now time.Time, ahead int) time.Time {
 	at := now
-	if g.opened.After(at) {
-		at = g.opened
+	if g.opensAt.After(at) {
+		at = g.opensAt
 	}
 	for i := range g.quotas {
 		q := &g.quotas[i]
@@ -355,7 +355,7 @@ func (g *gate) bound(now time.Time, ahead int) time.Time {
 		if q.left > int64(ahead) {
 			turn = at
 			if g.spread {
-				turn = g.last.Add(time.Duration(ahead+1) * q.every)
+				turn = g.lastPassed.Add(time.Duration(ahead+1) * q.every)
 			}
 		}
 		if turn.After(at) {
@@ -365,61 +365,61 @@ func (g *gate) bound(now time.Time, ahead int) time.Time {
 	return at
 }
 
-// due returns when the first request of the queue passes if no answer comes before, and now or
-// earlier if it passes at once.
-func (g *gate) due(now time.Time) time.Time {
-	at := g.bound(now, 0)
-	if at.After(now) || len(g.quotas) > 0 && g.passed > 0 || g.out < g.room(now) {
+// dueLocked returns when the first request of the queue passes if no answer comes before, and now
+// or earlier if it passes at once.
+func (g *gate) dueLocked(now time.Time) time.Time {
+	at := g.earliestLocked(now, 0)
+	if at.After(now) || len(g.quotas) > 0 && g.passed > 0 || g.underWay < g.maxUnderWayLocked(now) {
 		return at
 	}
-	return g.since.Add(time.Duration(g.seconds(now)+1) * time.Second)
+	return g.firstSent.Add(time.Duration(g.secondsLocked(now)+1) * time.Second)
 }
 
-// let lets a request pass.
-func (g *gate) let(now time.Time) pass {
-	if g.since.IsZero() {
-		g.since = now
+// letPassLocked lets a request pass.
+func (g *gate) letPassLocked(now time.Time) pass {
+	if g.firstSent.IsZero() {
+		g.firstSent = now
 	}
-	g.out++
-	g.last = now
+	g.underWay++
+	g.lastPassed = now
 	for i := range g.quotas {
 		g.quotas[i].left--
 	}
 	return pass{generation: g.generation}
 }
 
-// dispatch lets those pass whose turn has come, in the order of arrival.
-func (g *gate) dispatch(now time.Time) {
+// dispatchLocked lets those pass whose turn has come, in the order of arrival.
+func (g *gate) dispatchLocked(now time.Time) {
 	for first := g.queue.Front(); first != nil; first = g.queue.Front() {
-		g.expire(now)
-		if at := g.due(now); at.After(now) {
-			g.wake(at.Sub(now))
+		g.expireLocked(now)
+		if at := g.dueLocked(now); at.After(now) {
+			g.wakeAfterLocked(at.Sub(now))
 			return
 		}
-		w := g.remove(first)
-		w.pass, w.passed = g.let(now), true
+		w := g.removeLocked(first)
+		w.pass, w.passed = g.letPassLocked(now), true
 	}
 	if g.timer != nil {
 		g.timer.Stop()
 	}
 }
 
-// wake has dispatch called after d.
-func (g *gate) wake(d time.Duration) {
+// wakeAfterLocked has dispatch called after d.
+func (g *gate) wakeAfterLocked(d time.Duration) {
 	if g.timer == nil {
 		g.timer = time.AfterFunc(d, func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
-			g.dispatch(time.Now())
+			g.dispatchLocked(time.Now())
 		})
 		return
 	}
 	g.timer.Reset(d)
 }
 
-// refuse ends the waits that would be too long.
-func (g *gate) refuse(now time.Time) {
-	at := g.bound(now, 0)
+// refuseLateLocked ends the waits that would be too long.
+func (g *gate) refuseLateLocked(now time.Time) {
+	at := g.earliestLocked(now, 0)
 	if !at.After(g.cutoff) {
 		return
 	}
@@ -428,14 +428,14 @@ func (g *gate) refuse(now time.Time) {
 		w := e.Value.(*waiter)
 		next := e.Next()
 		if at.After(w.latest) {
-			g.remove(e)
+			g.removeLocked(e)
 		}
 		e = next
 	}
 }
 
-// remove takes a waiter out of the queue and wakes it.
-func (g *gate) remove(e *list.Element) *waiter {
+// removeLocked takes a waiter out of the queue and wakes it.
+func (g *gate) removeLocked(e *list.Element) *waiter {
 	w := g.queue.Remove(e).(*waiter)
 	w.place = nil
 	close(w.ready)
@@ -446,7 +446,7 @@ func (g *gate) remove(e *list.Element) *waiter {
 func (g *gate) opens(now time.Time) time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.bound(now, 0)
+	return g.earliestLocked(now, 0)
 }
 
 // jitter returns a random part of a wait, to be added to it, so that the clients of a server do

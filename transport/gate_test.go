@@ -14,7 +14,7 @@ func at(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond
 // saysLeft is an answer with one quota.
 func saysLeft(left int64, after time.Duration) *report {
 	r := &report{n: 1}
-	r.quotas[0] = word{"a", left, after}
+	r.quotas[0] = statedQuota{"a", left, after}
 	return r
 }
 
@@ -23,7 +23,7 @@ func passes(t *testing.T, g *gate, now time.Time, n int) (all []pass) {
 	t.Helper()
 	for range n {
 		p, passed, _, _ := g.enter(now, now)
-		if !passed || !g.begin(&p, now) {
+		if !passed || !g.startSending(&p, now) {
 			t.Fatalf("after %d no more pass", len(all))
 		}
 		all = append(all, p)
@@ -112,7 +112,7 @@ func TestGateSendsOneFirstWhenOneOfTwoQuotasIsOver(t *testing.T) {
 	withJitter(t, 0)
 	g := newGate("k", false)
 	r := saysLeft(0, time.Second)
-	r.quotas[1], r.n = word{"daily", 5000, time.Hour}, 2
+	r.quotas[1], r.n = statedQuota{"daily", 5000, time.Hour}, 2
 	g.answered(passes(t, g, at(0), 1)[0], r, at(0))
 	passes(t, g, at(1000), 1)
 	stays(t, g, at(1000))
@@ -154,7 +154,7 @@ func TestGateTakesAPassBack(t *testing.T) {
 	g.answered(passes(t, g, at(0), 1)[0], saysLeft(2, time.Hour), at(0))
 	p, _, _, _ := g.enter(at(0), at(0))
 	g.answered(passes(t, g, at(0), 1)[0], &report{refusal: limited, wait: time.Second}, at(0))
-	if g.begin(&p, at(500)) {
+	if g.startSending(&p, at(500)) {
 		t.Error("a request is sent while the gate is closed")
 	}
 	g.cancel(p)

@@ -17,7 +17,7 @@ const (
 	// maxName bounds the name of a quota, in bytes.
 	maxName = 64
 
-	// believed is how long a server's word holds at most.
+	// believed is how long a server is believed at most.
 	believed = 24 * time.Hour
 
 	// plausible is how far a date may be from that of the answer.
@@ -40,12 +40,12 @@ type report struct {
 	wait    time.Duration // of a refusal, 0 if the answer does not say it
 	open    bool          // the body of a 403 says whether it is a refusal; see body.go
 	n       int           // of quotas
-	quotas  [maxQuotas]word
+	quotas  [maxQuotas]statedQuota
 }
 
-// word is what an answer says about one quota: left requests may follow until after has
+// statedQuota is what an answer says about one quota: left requests may follow until after has
 // passed, which is above 0.
-type word struct {
+type statedQuota struct {
 	name  string
 	left  int64
 	after time.Duration
@@ -129,9 +129,9 @@ func (r *report) readDraft(lines, policyLines []string) bool {
 	ok := parse(lines, func(m member) {
 		switch {
 		case m.key == "remaining":
-			left = m.whole()
+			left = m.wholeNumber()
 		case m.key == "reset":
-			reset = m.whole()
+			reset = m.wholeNumber()
 		case m.key != "":
 		case m.value.kind != text && m.value.kind != token, m.params.bad, m.params.r < 0:
 			bad = true
@@ -151,8 +151,8 @@ func (r *report) readDraft(lines, policyLines []string) bool {
 	return r.n > 0
 }
 
-// whole returns the value of a Dictionary's member that is an Integer, and else -1.
-func (m *member) whole() int64 {
+// wholeNumber returns the value of a Dictionary's member that is an Integer, and else -1.
+func (m *member) wholeNumber() int64 {
 	if m.value.kind != integer {
 		return -1
 	}
@@ -209,15 +209,15 @@ func (r *report) add(name string, left int64, after time.Duration, units bool) {
 	if after == 0 || units && left > 0 {
 		return
 	}
-	said := word{name[:min(len(name), maxName)], left, min(after, believed)}
+	stated := statedQuota{name[:min(len(name), maxName)], left, min(after, believed)}
 	for i := range r.n {
-		if q := &r.quotas[i]; q.name == said.name {
-			q.left, q.after = min(q.left, said.left), max(q.after, said.after)
+		if q := &r.quotas[i]; q.name == stated.name {
+			q.left, q.after = min(q.left, stated.left), max(q.after, stated.after)
 			return
 		}
 	}
 	if r.n < maxQuotas {
-		r.quotas[r.n] = said
+		r.quotas[r.n] = stated
 		r.n++
 		return
 	}
@@ -227,8 +227,8 @@ func (r *report) add(name string, left int64, after time.Duration, units bool) {
 			most = i
 		}
 	}
-	if said.left < r.quotas[most].left {
-		r.quotas[most] = said
+	if stated.left < r.quotas[most].left {
+		r.quotas[most] = stated
 	}
 }
 
@@ -246,7 +246,7 @@ func (r *report) readRefusal(resp *http.Response, now time.Time) {
 			wait, said = max(wait, d), true
 		}
 	}
-	over := r.over()
+	over := r.usedUpFor()
 	switch {
 	case resp.StatusCode == http.StatusServiceUnavailable && said:
 		r.refusal = overloaded
@@ -269,8 +269,8 @@ func (r *report) readRefusal(resp *http.Response, now time.Time) {
 	}
 }
 
-// over returns the time until no quota is used up, 0 if none is.
-func (r *report) over() (longest time.Duration) {
+// usedUpFor returns the time until no quota is used up, 0 if none is.
+func (r *report) usedUpFor() (longest time.Duration) {
 	for i := range r.n {
 		if r.quotas[i].left == 0 {
 			longest = max(longest, r.quotas[i].after)
@@ -314,10 +314,10 @@ func until(s string, h http.Header, now time.Time) (d time.Duration, ok bool) {
 	}
 	if n, nanos, ok := decimal(s); ok {
 		if n < 1e8 {
-			return max(seconds(n), whole(nanos)) + nanos, true
+			return max(seconds(n), shortest(nanos)) + nanos, true
 		}
 		at, ok := epoch(n, nanos)
-		return since(at, h, now, ok)
+		return fromAnswer(at, h, now, ok)
 	}
 	if c := s[len(s)-1]; isDigit(s[0]) && (c == 's' || c == 'm' || c == 'h') {
 		d, err := time.ParseDuration(s)
@@ -329,7 +329,7 @@ func until(s string, h http.Header, now time.Time) (d time.Duration, ok bool) {
 			at, err = time.Parse(layout, s)
 		}
 	}
-	return since(at, h, now, err == nil)
+	return fromAnswer(at, h, now, err == nil)
 }
 
 // epoch returns the instant that n names, in a unit that its size gives away: no unit makes a
@@ -349,8 +349,8 @@ func epoch(n int64, nanos time.Duration) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// since returns the time from the answer to the instant at.
-func since(at time.Time, h http.Header, now time.Time, ok bool) (time.Duration, bool) {
+// fromAnswer returns the time from the answer to the instant at.
+func fromAnswer(at time.Time, h http.Header, now time.Time, ok bool) (time.Duration, bool) {
 	if !ok {
 		return 0, false
 	}
@@ -363,7 +363,7 @@ func since(at time.Time, h http.Header, now time.Time, ok bool) (time.Duration, 
 	if d > plausible || d < -plausible {
 		return 0, false
 	}
-	return max(d, whole(time.Duration(at.Nanosecond()))), true
+	return max(d, shortest(time.Duration(at.Nanosecond()))), true
 }
 
 // parseDate returns what http.ParseTime does. For an IMF-fixdate, which servers send, it takes a
@@ -391,8 +391,8 @@ func hasColumns(s string) bool {
 	return len(s) == len(http.TimeFormat) && s[3:5] == ", " && s[7] == ' ' && s[11] == ' ' && s[16] == ' ' && s[19] == ':' && s[22] == ':' && s[25:] == " GMT"
 }
 
-// whole returns the shortest time that a number of seconds with this fraction means.
-func whole(fraction time.Duration) time.Duration {
+// shortest returns the shortest time that a number of seconds with this fraction means.
+func shortest(fraction time.Duration) time.Duration {
 	if fraction == 0 {
 		return time.Second
 	}

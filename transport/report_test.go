@@ -266,7 +266,7 @@ func passThrice(t *testing.T, g *gate, r *report) {
 		if !passed {
 			t.Fatalf("after %s: no request passes, %+v", now.Sub(noon), w)
 		}
-		if !g.begin(&p, now) {
+		if !g.startSending(&p, now) {
 			t.Fatal("closed while a request passes")
 		}
 		g.answered(p, r, now)

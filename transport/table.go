@@ -13,7 +13,7 @@ type table struct {
 	root  gate // of the ring of gates without refs, the one that was used last first
 }
 
-func (t *table) start(max int, spread bool) {
+func (t *table) init(max int, spread bool) {
 	t.max, t.spread, t.gates = max, spread, map[string]*gate{}
 	t.root.prev, t.root.next = &t.root, &t.root
 }
@@ -28,7 +28,7 @@ func (t *table) hold(key string) *gate {
 		g = newGate(key, t.spread)
 		t.gates[g.key] = g
 	case g.refs == 0:
-		t.unlink(g)
+		t.unlinkLocked(g)
 	}
 	g.refs++
 	return g
@@ -44,12 +44,12 @@ func (t *table) release(g *gate) {
 	g.prev.next, g.next.prev = g, g
 	if t.idle++; t.idle > t.max {
 		oldest := t.root.prev
-		t.unlink(oldest)
+		t.unlinkLocked(oldest)
 		delete(t.gates, oldest.key)
 	}
 }
 
-func (t *table) unlink(g *gate) {
+func (t *table) unlinkLocked(g *gate) {
 	g.prev.next, g.next.prev = g.next, g.prev
 	t.idle--
 }

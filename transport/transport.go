@@ -107,7 +107,7 @@ func New(c Config) (*Transport, error) {
 	if c.MaxKeys == 0 {
 		c.MaxKeys = DefaultMaxKeys
 	}
-	t.gates.start(c.MaxKeys, c.Pace == Spread)
+	t.gates.init(c.MaxKeys, c.Pace == Spread)
 	return t, nil
 }
 
@@ -179,8 +179,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// next returns the round tripper that sends the requests.
-func (t *Transport) next() http.RoundTripper {
+// roundTripper returns the round tripper that sends the requests.
+func (t *Transport) roundTripper() http.RoundTripper {
 	if t.base == nil {
 		return http.DefaultTransport
 	}
@@ -189,7 +189,7 @@ func (t *Transport) next() http.RoundTripper {
 
 // CloseIdleConnections calls that of Base, if it has one, as [http.Client] does.
 func (t *Transport) CloseIdleConnections() {
-	if base, ok := t.next().(interface{ CloseIdleConnections() }); ok {
+	if base, ok := t.roundTripper().(interface{ CloseIdleConnections() }); ok {
 		base.CloseIdleConnections()
 	}
 }
@@ -202,8 +202,8 @@ type exchange struct {
 	key  string
 	try  int
 
-	waited time.Duration // before all attempts
-	said   refusal       // of the latest answer
+	waited  time.Duration // before all attempts
+	refusal refusal       // of the latest answer
 }
 
 // latest returns the instant until which the request may wait. The wait for an answer does not
@@ -238,7 +238,7 @@ func (x *exchange) attempt() (*http.Response, error) {
 		holdUntilRead(resp, func() { own.Release(ctx) })
 	}
 	e := Event{Outcome: Answered, Status: resp.StatusCode, Waited: x.waited - waited}
-	if x.said != none {
+	if x.refusal != none {
 		e.Outcome, e.RetryAfter = Refused, closed
 	}
 	x.observe(e)
@@ -255,14 +255,14 @@ func (x *exchange) send(pass pass, own *limiter.Result) (resp *http.Response, cl
 			own.Release(context.WithoutCancel(x.req.Context()))
 		}
 	}()
-	if resp, err = x.t.next().RoundTrip(x.req); err != nil || resp == nil {
+	if resp, err = x.t.roundTripper().RoundTrip(x.req); err != nil || resp == nil {
 		return resp, 0, err
 	}
 	var r report
 	now := time.Now()
 	r.read(resp, now)
 	answered = true
-	x.said = r.refusal
+	x.refusal = r.refusal
 	closed = x.gate.answered(pass, &r, now)
 	if r.open {
 		g := x.gate
@@ -290,7 +290,7 @@ func (x *exchange) admit() (pass, *limiter.Result, error) {
 		if x.waited > waited {
 			now = time.Now()
 		}
-		if x.gate.begin(&p, now) {
+		if x.gate.startSending(&p, now) {
 			return p, own, nil
 		}
 		// The server has refused another request while this one waited for its own limits.
@@ -360,13 +360,13 @@ func (x *exchange) takeOwn() (*limiter.Result, error) {
 
 // mayRetry reports whether the request is to be sent again after its latest answer.
 func (x *exchange) mayRetry() bool {
-	if x.said == none || x.try >= x.t.retries {
+	if x.refusal == none || x.try >= x.t.retries {
 		return false
 	}
 	if x.req.Body != nil && x.req.Body != http.NoBody && x.req.GetBody == nil {
 		return false
 	}
-	if x.said == overloaded && !idempotent(x.req) {
+	if x.refusal == overloaded && !idempotent(x.req) {
 		return false
 	}
 	now := time.Now()
