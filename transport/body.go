@@ -25,7 +25,8 @@ func (s *sniffer) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
 	if s.found != nil && len(s.seen) < maxSniffed {
 		s.seen = append(s.seen, p[:min(n, maxSniffed-len(s.seen))]...)
-		if bytes.Contains(s.seen, []byte("secondary rate limit")) || bytes.Contains(s.seen, []byte("secondary-rate-limits")) {
+		if bytes.Contains(s.seen, []byte("secondary rate limit")) ||
+			bytes.Contains(s.seen, []byte("secondary-rate-limits")) {
 			s.found()
 			s.found, s.seen = nil, nil
 		}

@@ -1,6 +1,11 @@
 // Package transport paces the requests of an HTTP client, so that servers need not refuse
 // them.
 //
+//	client := &http.Client{Transport: transport.MustNew(transport.Config{})}
+//
+// [Config] has all that can be set. A request that is not sent has a [*LimitedError], and an
+// [Observer] receives what became of each.
+//
 // A [Transport] is an [net/http.RoundTripper] around another. It has one state for each
 // key, which is the host unless [Config.Key] says otherwise, for all goroutines. Before it
 // sends a request it waits until the limits of its own admit it (see [Config.Limiter]) and

@@ -33,7 +33,8 @@ func (e *LimitedError) Error() string {
 	if e.Own {
 		by = "by own limits"
 	}
-	text := fmt.Sprintf("transport: a request to %q was not sent, %s: %s", textform.Clip(e.Key), by, textform.Line(e.Err))
+	text := fmt.Sprintf("transport: a request to %q was not sent, %s: %s",
+		textform.Clip(e.Key), by, textform.Line(e.Err))
 	switch e.RetryAfter {
 	case 0:
 		return text

@@ -32,18 +32,31 @@ const (
 // It knows a number of quotas, and an instant before which nothing passes. A generation begins
 // where that knowledge ends: when the gate closes, and when a quota that was used up is over.
 // Its first requests find out anew.
+//
+//	                   answers without a refusal
+//	one at a time ----------------------------------> more with each second or answer
+//	   ^     ^                                                 |
+//	   |     |  it has reset                                   | no units are left of a quota
+//	   |     +-------------------- used up <-------------------+
+//	   |
+//	   |  opensAt has come
+//	   +-------------------- closed <-------------------- a refusal, in any state
+//
+// While it is closed nothing passes before opensAt, and while a quota is used up nothing before
+// its until. Requests that cannot wait that long are refused at once; the others wait in queue,
+// and the timer is set for the first of them.
 type gate struct {
 	key        string
 	spread     bool
 	refs       int   // guarded by the table
 	prev, next *gate // of those without refs; guarded by the table
 
-	mu         sync.Mutex
+	mu         sync.Mutex // guards what follows
 	quotas     []quota
 	lastPassed time.Time // when a request has passed
 
 	opensAt        time.Time     // nothing passes before
-	closedFor      time.Duration // of the wait until then
+	closedFor      time.Duration // the wait until then
 	refusals       int           // in a row
 	generation     uint64
 	underWay       int       // requests of the generation that are under way
@@ -52,7 +65,7 @@ type gate struct {
 	firstSent      time.Time // when the first request of the generation has passed
 	wary           bool      // the server may refuse requests and say no more than Retry-After
 	learned        int       // how many such a server is likely to answer after the wait
-	abreast        int       // how many of them may be under way, 0 if it is not likely any longer
+	abreast        int       // how many of them may be under way together, 0 after a wrong guess
 
 	ended uint64 // requests that were sent and are under way no longer
 
@@ -96,13 +109,17 @@ func newGate(key string, spread bool) *gate {
 func (g *gate) enter(now, latest time.Time) (p pass, passed bool, w *waiter, closed time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	g.expireLocked(now)
 	if g.queue.Len() == 0 && !g.dueLocked(now).After(now) {
 		return g.letPassLocked(now), true, nil, 0
 	}
+
+	// Where the gate is known to stay closed for too long, the wait would be in vain.
 	if at := g.earliestLocked(now, g.queue.Len()); at.After(latest) {
 		return pass{}, false, nil, at.Sub(now)
 	}
+
 	w = &waiter{latest: latest, ready: make(chan struct{})}
 	w.place = g.queue.PushBack(w)
 	g.dispatchLocked(now)
@@ -119,6 +136,7 @@ func (g *gate) leave(w *waiter, now time.Time) (p pass, passed bool, closed time
 		g.removeLocked(w.place)
 		g.dispatchLocked(now)
 	}
+
 	if w.passed {
 		return w.pass, true, 0
 	}
@@ -165,16 +183,22 @@ func (g *gate) lost(p pass) {
 func (g *gate) answered(p pass, r *report, now time.Time) (closed time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+
 	g.expireLocked(now)
 	ofNow := p.generation == g.generation
 	g.endLocked(p)
+
+	// Only then does the request count as ended: the others that have ended since it was sent are
+	// those that the server may not have counted.
 	g.learnLocked(p, r, now)
 	g.ended++
+
 	switch {
 	case r.refusal != none:
 		g.closeLocked(r, ofNow, now)
 		closed = g.opensAt.Sub(now)
 	case ofNow && !r.open:
+		// Answers to requests of a generation that is over say nothing about this one.
 		g.passed++
 		g.refusals = 0
 		if g.wary && now.Sub(g.opensAt) > trustAfter*g.closedFor {
@@ -182,6 +206,8 @@ func (g *gate) answered(p pass, r *report, now time.Time) (closed time.Duration)
 			g.newGenerationLocked() // as many as are due by now would be refused together
 		}
 	}
+
+	// What was learned may make waits too long, or end them.
 	g.refuseLateLocked(now)
 	g.dispatchLocked(now)
 	return closed
@@ -218,6 +244,7 @@ func (g *gate) learnLocked(p pass, r *report, now time.Time) {
 			g.dropLocked(stated.name) // the wait of the refusal counts
 			continue
 		}
+
 		q := g.quotaLocked(stated.name)
 		q.lowest = min(q.lowest, stated.left)
 		most := stated.left - under
@@ -225,6 +252,7 @@ func (g *gate) learnLocked(p pass, r *report, now time.Time) {
 		if q.left = max(0, min(most, max(q.left, least))); under == 0 {
 			q.left, q.lowest = q.lowest, math.MaxInt64
 		}
+
 		q.until = now.Add(stated.after + jitter(stated.after))
 		q.every = stated.after / time.Duration(stated.left+1)
 		q.generation = g.generation
@@ -243,10 +271,13 @@ func (g *gate) quotaLocked(name string) *quota {
 			most = i
 		}
 	}
+
 	if len(g.quotas) < maxQuotas {
 		most = len(g.quotas)
 		g.quotas = append(g.quotas, quota{})
 	}
+
+	// The name is part of the header, which would stay in memory with it.
 	g.quotas[most] = quota{name: strings.Clone(name), lowest: math.MaxInt64}
 	return &g.quotas[most]
 }
@@ -262,6 +293,8 @@ func (g *gate) closeLocked(r *report, first bool, now time.Time) {
 	if first {
 		g.refusals++
 	}
+
+	// A refusal that does not say how long to wait is followed by longer and longer ones.
 	wait := r.wait
 	if wait == 0 {
 		unit := backoff
@@ -270,11 +303,15 @@ func (g *gate) closeLocked(r *report, first bool, now time.Time) {
 		}
 		wait = unit << min(max(0, g.refusals-1), maxDoublings)
 	}
+
+	// The refusals that follow are of requests that were sent before this one was known. They say
+	// nothing about how many the server admits.
 	if first {
 		g.estimateLocked(r, wait, now)
 		g.closedFor = wait
 		g.newGenerationLocked()
 	}
+
 	if at := now.Add(wait + jitter(wait)); at.After(g.opensAt) {
 		g.opensAt = at
 	}
@@ -285,21 +322,26 @@ func (g *gate) closeLocked(r *report, first bool, now time.Time) {
 // otherwise, such as one by one at the times at which they were taken. So with each wait one more
 // of them may be under way, until one of them is refused.
 func (g *gate) estimateLocked(r *report, wait time.Duration, now time.Time) {
+	// A server that says what is left needs no guess.
 	if silent := r.refusal == limited && r.n == 0 && len(g.quotas) == 0; !silent {
 		g.wary = false
 		return
 	}
+
+	// The first refusal of its kind, so nothing is known of the rate yet.
 	elapsed := g.closedFor + now.Sub(g.opensAt)
 	if !g.wary || elapsed <= 0 {
 		g.wary, g.learned, g.abreast = true, 0, 1
 		return
 	}
+
 	switch {
 	case g.passed < g.learned:
 		g.abreast = 0
 	case g.abreast > 0:
 		g.abreast++
 	}
+
 	g.learned = int(float64(g.passed) * min(1, float64(wait)/float64(elapsed)))
 }
 
@@ -349,8 +391,12 @@ func (g *gate) earliestLocked(now time.Time, ahead int) time.Time {
 	if g.opensAt.After(at) {
 		at = g.opensAt
 	}
+
 	for i := range g.quotas {
 		q := &g.quotas[i]
+
+		// Units are left for this request and those before it, so it passes at once or, if they are
+		// spread, in its turn. Otherwise it waits until the quota resets.
 		turn := q.until
 		if q.left > int64(ahead) {
 			turn = at
@@ -358,6 +404,7 @@ func (g *gate) earliestLocked(now time.Time, ahead int) time.Time {
 				turn = g.lastPassed.Add(time.Duration(ahead+1) * q.every)
 			}
 		}
+
 		if turn.After(at) {
 			at = turn
 		}
@@ -392,13 +439,17 @@ func (g *gate) letPassLocked(now time.Time) pass {
 func (g *gate) dispatchLocked(now time.Time) {
 	for first := g.queue.Front(); first != nil; first = g.queue.Front() {
 		g.expireLocked(now)
+
+		// One timer is enough: no other passes before the first.
 		if at := g.dueLocked(now); at.After(now) {
 			g.wakeAfterLocked(at.Sub(now))
 			return
 		}
+
 		w := g.removeLocked(first)
 		w.pass, w.passed = g.letPassLocked(now), true
 	}
+
 	if g.timer != nil {
 		g.timer.Stop()
 	}
@@ -419,10 +470,12 @@ func (g *gate) wakeAfterLocked(d time.Duration) {
 
 // refuseLateLocked ends the waits that would be too long.
 func (g *gate) refuseLateLocked(now time.Time) {
+	// The waiters were checked against every earlier instant, and the queue may be long.
 	at := g.earliestLocked(now, 0)
 	if !at.After(g.cutoff) {
 		return
 	}
+
 	g.cutoff = at
 	for e := g.queue.Front(); e != nil; {
 		w := e.Value.(*waiter)

@@ -88,8 +88,10 @@ var families = [...]family{
 		remaining: "X-Ratelimit-Remaining", resets: [2]string{"X-Ratelimit-Reset-After", "X-Ratelimit-Reset"},
 		name: [2]string{"X-Ratelimit-Resource", "X-Ratelimit-Bucket"}, // of GitHub and Discord
 	},
-	{remaining: "X-Rate-Limit-Remaining", resets: [2]string{"X-Rate-Limit-Reset"}},                             // of X and Okta
-	{remaining: "X-Ratelimit-Remaining-Requests", resets: [2]string{"X-Ratelimit-Reset-Requests"}, more: true}, // of OpenAI
+	// Those of X and Okta.
+	{remaining: "X-Rate-Limit-Remaining", resets: [2]string{"X-Rate-Limit-Reset"}},
+	// Those of OpenAI.
+	{remaining: "X-Ratelimit-Remaining-Requests", resets: [2]string{"X-Ratelimit-Reset-Requests"}, more: true},
 	{remaining: "X-Ratelimit-Remaining-Tokens", resets: [2]string{"X-Ratelimit-Reset-Tokens"}, units: true},
 }
 
@@ -99,14 +101,20 @@ func (r *report) readFamily(h http.Header, f *family, left string, now time.Time
 	if !ok {
 		return false
 	}
+
 	reset := first(h, f.resets[0])
 	if reset == "" && f.resets[1] != "" {
 		reset = first(h, f.resets[1])
 	}
+
+	// Without a time the number says nothing: the units may be those of any window.
 	after, ok := until(reset, h, now)
 	if !ok {
 		return false
 	}
+
+	// Servers with several quotas name the one that the answer is about. Of two names the last
+	// one counts.
 	name := f.remaining
 	for _, field := range f.name {
 		if field == "" {
@@ -116,6 +124,7 @@ func (r *report) readFamily(h http.Header, f *family, left string, now time.Time
 			name = v
 		}
 	}
+
 	r.add(name, n, after, f.units)
 	return true
 }
@@ -124,6 +133,8 @@ func (r *report) readFamily(h http.Header, f *family, left string, now time.Time
 // reports whether RateLimit has its form and says anything. Source:
 // draft-ietf-httpapi-ratelimit-headers-11, 4, and draft 07, 3, where it is a Dictionary.
 func (r *report) readDraft(lines, policyLines []string) bool {
+	// The members with keys are those of draft 07, which is a Dictionary, and all others those of
+	// the later drafts, which are a List. A field that is not as it should be says nothing at all.
 	policies := policies{lines: policyLines}
 	left, reset, bad := int64(-1), int64(-1), false
 	ok := parse(lines, func(m member) {
@@ -141,10 +152,12 @@ func (r *report) readDraft(lines, policyLines []string) bool {
 			}
 		}
 	})
+
 	if !ok || bad {
 		r.n = 0
 		return false
 	}
+
 	if left >= 0 && reset >= 0 {
 		r.add("Ratelimit", left, max(seconds(reset), time.Second), false)
 	}
@@ -188,10 +201,13 @@ func (p *policies) read() {
 // of returns the seconds until the quota of a member resets, at most its window, and -1 if
 // neither is known. units reports whether it does not count requests.
 func (p *policies) of(m *member) (after int64, units bool) {
+	// The policies are parsed only for what RateLimit does not say: the time, or units other than
+	// requests. Most answers need neither.
 	after = m.params.t
 	if after < 0 || slices.ContainsFunc(p.lines, func(line string) bool { return strings.Contains(line, "qu") }) {
 		p.read()
 	}
+
 	for i := range p.n {
 		if q := &p.list[i]; q.name == m.value.text {
 			units = q.units
@@ -200,6 +216,7 @@ func (p *policies) of(m *member) (after int64, units bool) {
 			}
 		}
 	}
+
 	return after, units
 }
 
@@ -209,6 +226,8 @@ func (r *report) add(name string, left int64, after time.Duration, units bool) {
 	if after == 0 || units && left > 0 {
 		return
 	}
+
+	// Two quotas with one name are read as the stricter of both.
 	stated := statedQuota{name[:min(len(name), maxName)], left, min(after, believed)}
 	for i := range r.n {
 		if q := &r.quotas[i]; q.name == stated.name {
@@ -216,17 +235,21 @@ func (r *report) add(name string, left int64, after time.Duration, units bool) {
 			return
 		}
 	}
+
 	if r.n < maxQuotas {
 		r.quotas[r.n] = stated
 		r.n++
 		return
 	}
+
+	// Those with the fewest units matter, so one with more gives way.
 	most := 0
 	for i := range r.quotas {
 		if r.quotas[i].left > r.quotas[most].left {
 			most = i
 		}
 	}
+
 	if stated.left < r.quotas[most].left {
 		r.quotas[most] = stated
 	}
@@ -240,12 +263,16 @@ func (r *report) readRefusal(resp *http.Response, now time.Time) {
 	default:
 		return
 	}
+
+	// Of several waits the longest holds.
 	wait, said := time.Duration(0), false
 	for _, line := range resp.Header["Retry-After"] {
 		if d, ok := until(strings.TrimSpace(line), resp.Header, now); ok {
 			wait, said = max(wait, d), true
 		}
 	}
+
+	// A 503 without Retry-After has another cause. A 403 that names no limit may be a refusal.
 	over := r.usedUpFor()
 	switch {
 	case resp.StatusCode == http.StatusServiceUnavailable && said:
@@ -255,10 +282,14 @@ func (r *report) readRefusal(resp *http.Response, now time.Time) {
 	case resp.StatusCode != http.StatusForbidden:
 		return // it is no refusal
 	}
+
 	if wait == 0 {
 		wait = over
 	}
 	r.wait = min(wait, believed)
+
+	// GitHub's secondary limit is recognised by what is missing: no wait, and no quota that is
+	// used up. Where the status does not say that it is a limit, the body may.
 	if ofGitHub := first(resp.Header, "X-Ratelimit-Resource") != ""; ofGitHub && wait == 0 {
 		switch r.refusal {
 		case limited:
@@ -312,6 +343,8 @@ func until(s string, h http.Header, now time.Time) (d time.Duration, ok bool) {
 	if s == "" || len(s) > 40 {
 		return 0, false
 	}
+
+	// A number is a span or an instant, which its size decides.
 	if n, nanos, ok := decimal(s); ok {
 		if n < 1e8 {
 			return max(seconds(n), shortest(nanos)) + nanos, true
@@ -319,10 +352,12 @@ func until(s string, h http.Header, now time.Time) (d time.Duration, ok bool) {
 		at, ok := epoch(n, nanos)
 		return fromAnswer(at, h, now, ok)
 	}
+
 	if c := s[len(s)-1]; isDigit(s[0]) && (c == 's' || c == 'm' || c == 'h') {
 		d, err := time.ParseDuration(s)
 		return d, err == nil && d >= 0
 	}
+
 	at, err := parseDate(s)
 	for _, layout := range []string{time.RFC3339, "Mon, 02 Jan 2006 15:04:05 UTC"} {
 		if err != nil {
@@ -354,11 +389,14 @@ func fromAnswer(at time.Time, h http.Header, now time.Time, ok bool) (time.Durat
 	if !ok {
 		return 0, false
 	}
+
+	// Both times are the server's, so its clock may be wrong.
 	if date := first(h, "Date"); date != "" {
 		if t, err := parseDate(date); err == nil {
 			now = t
 		}
 	}
+
 	d := at.Sub(now)
 	if d > plausible || d < -plausible {
 		return 0, false
@@ -374,10 +412,15 @@ func parseDate(s string) (time.Time, error) {
 		return http.ParseTime(s)
 	}
 	weekday, month := strings.Index(days, s[:3]), strings.Index(months, s[8:11])
-	day, year, hour, minute, second := number(s[5:7]), number(s[12:16]), number(s[17:19]), number(s[20:22]), number(s[23:25])
-	if min(weekday, month) < 0 || weekday%3+month%3 != 0 || min(day, year, hour, minute, second) < 0 || max(minute, second) > 59 {
+	day, year := number(s[5:7]), number(s[12:16])
+	hour, minute, second := number(s[17:19]), number(s[20:22]), number(s[23:25])
+
+	// strings.Index may find a name across two of the list.
+	if min(weekday, month) < 0 || weekday%3+month%3 != 0 ||
+		min(day, year, hour, minute, second) < 0 || max(minute, second) > 59 {
 		return http.ParseTime(s)
 	}
+
 	t := time.Date(int(year), time.Month(month/3+1), int(day), int(hour), int(minute), int(second), 0, time.UTC)
 	if t.Day() != int(day) { // the month does not have it, or the day not that hour
 		return http.ParseTime(s)
@@ -388,7 +431,8 @@ func parseDate(s string) (time.Time, error) {
 // hasColumns reports whether s has the length of an IMF-fixdate, and its signs between the
 // numbers and names.
 func hasColumns(s string) bool {
-	return len(s) == len(http.TimeFormat) && s[3:5] == ", " && s[7] == ' ' && s[11] == ' ' && s[16] == ' ' && s[19] == ':' && s[22] == ':' && s[25:] == " GMT"
+	return len(s) == len(http.TimeFormat) && s[3:5] == ", " && s[7] == ' ' && s[11] == ' ' &&
+		s[16] == ' ' && s[19] == ':' && s[22] == ':' && s[25:] == " GMT"
 }
 
 // shortest returns the shortest time that a number of seconds with this fraction means.
@@ -415,6 +459,7 @@ func decimal(s string) (n int64, nanos time.Duration, ok bool) {
 	if n < 0 || has && (fraction == "" || !digits(fraction)) {
 		return 0, 0, false
 	}
+
 	unit := time.Second
 	for i := range len(fraction) {
 		if unit /= 10; unit == 0 {

@@ -52,10 +52,12 @@ func parse(lines []string, f func(member)) bool {
 	if size > maxField {
 		return false
 	}
+
 	members, form := 0, form(0)
 	for _, line := range lines {
 		p := parser{s: line}
 		p.skip(" ")
+
 		for {
 			var m member
 			if !p.member(&m) || !form.holds(&m) {
@@ -63,6 +65,8 @@ func parse(lines []string, f func(member)) bool {
 			}
 			f(m)
 			members++
+
+			// The lines are parts of one field, so each ends after a member.
 			p.skip(" \t")
 			if p.done() {
 				break
@@ -154,6 +158,7 @@ func (p *parser) params(to *params) bool {
 		if !ok {
 			return false
 		}
+
 		value := bareItem{kind: other} // true
 		if p.accept('=') && !p.bare(&value) {
 			return false
@@ -168,6 +173,7 @@ func (p *params) set(key string, value *bareItem) {
 	if value.kind == integer {
 		n = value.n
 	}
+
 	switch key {
 	case "r":
 		p.r = n
@@ -212,6 +218,7 @@ func (p *parser) bare(to *bareItem) bool {
 		to.kind = other
 		return p.accept('0') || p.accept('1')
 	case c == '@':
+		// A Date is an Integer after the sign.
 		p.i++
 		ok := p.number(to) && to.kind == integer
 		to.kind = other
@@ -259,6 +266,7 @@ func (p *parser) text(to *bareItem) bool {
 			p.i++
 			return true
 		case c == '\\':
+			// Only a quote and a backslash may be escaped.
 			if p.i++; p.next() != '"' && p.next() != '\\' {
 				return false
 			}
@@ -298,6 +306,8 @@ func (p *parser) display(to *bareItem) bool {
 	if p.i++; !p.accept('"') {
 		return false
 	}
+
+	// It is decoded only to find out whether it is UTF-8, which is part of the form.
 	var decoded []byte
 	for !p.done() {
 		c := p.s[p.i]

@@ -7,7 +7,7 @@ type table struct {
 	max    int
 	spread bool
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards what follows, and refs, prev and next of the gates
 	gates map[string]*gate
 	idle  int
 	root  gate // of the ring of gates without refs, the one that was used last first

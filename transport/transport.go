@@ -90,6 +90,7 @@ func New(c Config) (*Transport, error) {
 	if err := errors.Join(c.faults()...); err != nil {
 		return nil, err
 	}
+
 	t := &Transport{
 		base:     c.Base,
 		limiter:  c.Limiter,
@@ -98,6 +99,7 @@ func New(c Config) (*Transport, error) {
 		retries:  c.Retries,
 		observer: c.Observer,
 	}
+
 	if t.key == nil {
 		t.key = host
 	}
@@ -107,6 +109,7 @@ func New(c Config) (*Transport, error) {
 	if c.MaxKeys == 0 {
 		c.MaxKeys = DefaultMaxKeys
 	}
+
 	t.gates.init(c.MaxKeys, c.Pace == Spread)
 	return t, nil
 }
@@ -128,6 +131,7 @@ func (c *Config) faults() []error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
+
 	fault(holdsNil(c.Base), "the Base is a nil %T; leave it out for http.DefaultTransport", c.Base)
 	fault(holdsNil(c.Observer), "the Observer is a nil %T; leave it out for none", c.Observer)
 	fault(c.MaxWait < 0, "MaxWait: %s is negative", c.MaxWait)
@@ -162,6 +166,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	g := t.gates.hold(x.key)
 	defer t.gates.release(g)
 	x.gate = g
+
 	for {
 		resp, err := x.attempt()
 		if err != nil || resp == nil || !x.mayRetry() {
@@ -171,6 +176,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil {
 			return resp, nil // the answer is worth more than the error of GetBody
 		}
+
 		resp.Body.Close() // unread: a server could make reading it last
 		again := *x.req   // as Request.WithContext copies it
 		again.Body = body
@@ -228,15 +234,20 @@ func (x *exchange) attempt() (*http.Response, error) {
 		x.observe(Event{Outcome: notSent(err), Waited: x.waited - waited, RetryAfter: retryAfter(err), Err: err})
 		return nil, err
 	}
+
 	resp, closed, err := x.send(pass, own)
 	if err != nil || resp == nil {
 		x.observe(Event{Outcome: Failed, Waited: x.waited - waited, Err: err})
 		return resp, err
 	}
+
+	// The program may read the body after the context of the request has ended, and the lease has
+	// to be given back also then.
 	if own.HoldsLeases() {
 		ctx := context.WithoutCancel(x.req.Context())
 		holdUntilRead(resp, func() { own.Release(ctx) })
 	}
+
 	e := Event{Outcome: Answered, Status: resp.StatusCode, Waited: x.waited - waited}
 	if x.refusal != none {
 		e.Outcome, e.RetryAfter = Refused, closed
@@ -248,6 +259,8 @@ func (x *exchange) attempt() (*http.Response, error) {
 // send sends the request and notes what its answer says about limits. If it is a refusal,
 // closed is how long no request of the key is sent.
 func (x *exchange) send(pass pass, own *limiter.Result) (resp *http.Response, closed time.Duration, err error) {
+	// Without an answer the request stays counted, by the server and by the program's own limits,
+	// because it may have been carried out. Only its leases end.
 	answered := false
 	defer func() {
 		if !answered { // also after a panic
@@ -255,15 +268,19 @@ func (x *exchange) send(pass pass, own *limiter.Result) (resp *http.Response, cl
 			own.Release(context.WithoutCancel(x.req.Context()))
 		}
 	}()
+
 	if resp, err = x.t.roundTripper().RoundTrip(x.req); err != nil || resp == nil {
 		return resp, 0, err
 	}
+
 	var r report
 	now := time.Now()
 	r.read(resp, now)
 	answered = true
 	x.refusal = r.refusal
 	closed = x.gate.answered(pass, &r, now)
+
+	// Whether it is a refusal is in the body, which only the program reads.
 	if r.open {
 		g := x.gate
 		resp.Body = &sniffer{ReadCloser: resp.Body, found: func() { g.secondary(pass, time.Now()) }}
@@ -277,16 +294,21 @@ func (x *exchange) admit() (pass, *limiter.Result, error) {
 		if x.req.Context().Err() != nil {
 			return pass{}, nil, context.Cause(x.req.Context())
 		}
+
+		// The server comes first: a unit of the program's own limits is not held while the request
+		// waits for the server.
 		waited, now := x.waited, time.Now()
 		p, err := x.enter(now)
 		if err != nil {
 			return pass{}, nil, err
 		}
+
 		own, err := x.takeOwn()
 		if err != nil {
 			x.gate.cancel(p)
 			return pass{}, nil, err
 		}
+
 		if x.waited > waited {
 			now = time.Now()
 		}
@@ -308,9 +330,11 @@ func (x *exchange) enter(now time.Time) (pass, error) {
 	case w == nil:
 		return pass{}, &LimitedError{Key: x.key, RetryAfter: after, Err: limiter.ErrLimited}
 	}
+
 	ctx := x.req.Context()
 	timer := time.NewTimer(w.latest.Sub(now))
 	defer timer.Stop()
+
 	var ended error
 	select {
 	case <-w.ready:
@@ -318,8 +342,11 @@ func (x *exchange) enter(now time.Time) (pass, error) {
 	case <-ctx.Done():
 		ended = context.Cause(ctx)
 	}
+
+	// The turn may have come at the same instant at which the wait has ended.
 	p, passed, after = x.gate.leave(w, time.Now())
 	x.waited += time.Since(now)
+
 	switch {
 	case ended != nil && passed:
 		x.gate.cancel(p)
@@ -338,6 +365,8 @@ func (x *exchange) takeOwn() (*limiter.Result, error) {
 	if x.t.limiter == nil {
 		return nil, nil
 	}
+
+	// A limiter that may wait no longer still decides at once.
 	ctx, most := x.req.Context(), min(x.t.maxWait-x.waited, core.MaxBooking)
 	var own *limiter.Result
 	var err error
@@ -346,6 +375,7 @@ func (x *exchange) takeOwn() (*limiter.Result, error) {
 	} else {
 		own, err = x.t.limiter.Take(ctx, x.key, 1)
 	}
+
 	x.waited += own.Waited()
 	switch {
 	case own.Allowed():
