@@ -7,18 +7,18 @@ import "bytes"
 // scanner does not get the ends of lines, because no string or number of
 // JSON goes on in the next line.
 type lines struct {
-	part part
+	in   linePart
 	name int  // how many bytes of the field's name match that of data
 	cr   bool // the last byte was a CR, so an LF belongs to it
 }
 
-// part is the part of a line that the next byte belongs to.
-type part uint8
+// linePart is the part of a line that the next byte belongs to.
+type linePart uint8
 
 const (
-	name   part = iota // the name of the field
-	value              // the value of the field data
-	passed             // a comment, or another field
+	name    linePart = iota // the name of the field
+	value                   // the value of the field data
+	skipped                 // a comment, or another field
 )
 
 const dataField = "data"
@@ -32,28 +32,28 @@ func (l *lines) split(p []byte, s *scanner) {
 		l.cr = false
 		end := bytes.IndexAny(p, "\r\n")
 		if end < 0 {
-			l.read(p, s)
+			l.readLine(p, s)
 			return
 		}
-		l.read(p[:end], s)
-		l.end(s)
+		l.readLine(p[:end], s)
+		l.endLine(s)
 		l.cr = p[end] == '\r'
 		p = p[end+1:]
 	}
 }
 
-// read reads the next bytes of a line.
-func (l *lines) read(p []byte, s *scanner) {
+// readLine reads the next bytes of a line.
+func (l *lines) readLine(p []byte, s *scanner) {
 	for i, c := range p {
 		switch {
-		case l.part == name && c == ':' && l.name == len(dataField):
-			l.part = value
-		case l.part == name && l.name < len(dataField) && c == dataField[l.name]:
+		case l.in == name && c == ':' && l.name == len(dataField):
+			l.in = value
+		case l.in == name && l.name < len(dataField) && c == dataField[l.name]:
 			l.name++
-		case l.part == name:
-			l.part = passed
+		case l.in == name:
+			l.in = skipped
 			return
-		case l.part == passed:
+		case l.in == skipped:
 			return
 		default:
 			s.scan(p[i:])
@@ -62,10 +62,10 @@ func (l *lines) read(p []byte, s *scanner) {
 	}
 }
 
-// end ends a line. An empty line ends the event.
-func (l *lines) end(s *scanner) {
-	if l.part == name && l.name == 0 {
+// endLine ends a line. An empty line ends the event.
+func (l *lines) endLine(s *scanner) {
+	if l.in == name && l.name == 0 {
 		s.reset()
 	}
-	l.part, l.name = name, 0
+	l.in, l.name = name, 0
 }

@@ -83,11 +83,11 @@ type Usage struct {
 // Meter reads the usage from the bytes of one answer. Its zero value is ready for use.
 // It is not safe for concurrent use.
 type Meter struct {
-	form  form
-	mark  int  // how many bytes of a byte order mark were read
-	moved bool // the present line begins with a space
-	lines lines
-	json  scanner
+	form     form
+	marked   int  // how many bytes of a byte order mark were read
+	indented bool // the present line begins with a space
+	lines    lines
+	json     scanner
 }
 
 // form is the form of an answer, by its first bytes.
@@ -107,7 +107,7 @@ const byteOrderMark = "\xef\xbb\xbf"
 func (m *Meter) Write(p []byte) (int, error) {
 	n := len(p)
 	for m.form == unknown && len(p) > 0 {
-		if m.begin(p[0]) {
+		if m.readStart(p[0]) {
 			p = p[1:]
 		}
 	}
@@ -120,36 +120,36 @@ func (m *Meter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// begin reads c if it precedes the text of the answer, and reports whether it has.
+// readStart reads c if it precedes the text of the answer, and reports whether it has.
 // Otherwise the form of the answer begins with c.
-func (m *Meter) begin(c byte) bool {
-	if m.mark < len(byteOrderMark) {
-		if c == byteOrderMark[m.mark] {
-			m.mark++
+func (m *Meter) readStart(c byte) bool {
+	if m.marked < len(byteOrderMark) {
+		if c == byteOrderMark[m.marked] {
+			m.marked++
 			return true
 		}
-		if m.mark > 0 {
-			m.moved = true // a part of a mark is the name of no field
+		if m.marked > 0 {
+			m.indented = true // a part of a mark is the name of no field
 		} else if c == 0x1f {
 			m.form = compressed
 			return false
 		}
-		m.mark = len(byteOrderMark)
+		m.marked = len(byteOrderMark)
 	}
 	switch c {
 	case ' ', '\t':
-		m.moved = true
+		m.indented = true
 		return true
 	case '\r', '\n':
-		m.moved = false
+		m.indented = false
 		return true
 	case '{':
 		m.form = object
 		return false
 	}
 	m.form = events
-	if m.moved {
-		m.lines.part = passed
+	if m.indented {
+		m.lines.in = skipped
 	}
 	return false
 }
@@ -169,10 +169,10 @@ func (m *Meter) Usage() (Usage, error) {
 	}
 }
 
-// end returns what an answer has reported that came to its end, or was left before. At its
+// usageAtEnd returns what an answer has reported that came to its end, or was left before. At its
 // end the last usage is that of the whole answer, also if no event has said so. Of a stream
 // that was left before, it is only if an event has said so.
-func (m *Meter) end(ended bool) (Usage, error) {
+func (m *Meter) usageAtEnd(ended bool) (Usage, error) {
 	u, err := m.Usage()
 	switch {
 	case ended && m.json.final && errors.Is(err, ErrPartial):
@@ -226,7 +226,7 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error {
 	err := b.ReadCloser.Close()
 	b.mu.Lock()
-	u, reported := b.meter.end(b.ended)
+	u, reported := b.meter.usageAtEnd(b.ended)
 	done := b.done
 	b.done = nil
 	b.mu.Unlock()

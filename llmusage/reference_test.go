@@ -10,7 +10,7 @@ import (
 )
 
 // countKeys are the paths of counts in a usage.
-var countKeys = map[string]word{
+var countKeys = map[string]meaning{
 	"prompt_tokens":                              prompt,
 	"input_tokens":                               input,
 	"completion_tokens":                          output,

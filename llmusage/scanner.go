@@ -7,16 +7,16 @@ package llmusage
 // It does not check the syntax. In text that is not JSON it may read less, and at
 // the end of an event it begins anew.
 type scanner struct {
-	path    [5]word // the open objects and arrays that are read, outermost first
-	open    int     // how many those are
-	skipped int     // brackets that are open inside of the last of them
+	path    [5]meaning // the open objects and arrays that are read, outermost first
+	open    int        // how many those are
+	skipped int        // brackets that are open inside of the last of them
 
-	text    bool // inside a string
-	escape  bool // after a backslash in a string
-	letters [len("cache_creation_input_tokens") + 1]byte
-	length  int // how many letters of it are kept: all, or none more if it cannot be a key
+	inString bool // inside a string
+	escaped  bool // after a backslash in a string
+	letters  [len("cache_creation_input_tokens") + 1]byte
+	length   int // how many letters of it are kept: all, or none more if it cannot be a key
 
-	member word // the present member of path's last object
+	member meaning // the present member of path's last object
 	number number
 	n      int64 // the number's value
 
@@ -39,11 +39,11 @@ type event struct {
 	choice  bool // the list is not empty
 }
 
-// word is a key that leads to a count, by its meaning.
-type word uint8
+// meaning is what a key on the way to a count means.
+type meaning uint8
 
 const (
-	other word = iota
+	other meaning = iota
 
 	// The keys of objects.
 	document // the outermost object, which has no key
@@ -80,11 +80,11 @@ const (
 	besideOutput
 	besideRead
 	besideWrite
-	words
+	meaningCount
 )
 
-// meaning returns the meaning of a key in an object.
-func meaning(object word, key []byte) word {
+// meaningOf returns the meaning of a key in an object.
+func meaningOf(object meaning, key []byte) meaning {
 	switch object {
 	case document:
 		return documentMeaning(key)
@@ -101,7 +101,7 @@ func meaning(object word, key []byte) word {
 }
 
 // within are the meanings of keys in objects that have few.
-var within = map[word]map[string]word{
+var within = map[meaning]map[string]meaning{
 	response:      {"usage": usage, "status": status},
 	message:       {"usage": usage},
 	inputDetails:  {"cached_tokens": cached},
@@ -111,7 +111,7 @@ var within = map[word]map[string]word{
 }
 
 // documentMeaning returns the meaning of a key in a document.
-func documentMeaning(key []byte) word {
+func documentMeaning(key []byte) meaning {
 	switch string(key) {
 	case "usage":
 		return usage // chat completions, messages, message_delta
@@ -128,7 +128,7 @@ func documentMeaning(key []byte) word {
 }
 
 // iterationMeaning returns the meaning of a key in an iteration of a usage.
-func iterationMeaning(key []byte) word {
+func iterationMeaning(key []byte) meaning {
 	if string(key) == "type" {
 		return kind
 	}
@@ -139,7 +139,7 @@ func iterationMeaning(key []byte) word {
 }
 
 // usageMeaning returns the meaning of a key in a usage.
-func usageMeaning(key []byte) word {
+func usageMeaning(key []byte) meaning {
 	switch string(key) {
 	case "prompt_tokens":
 		return prompt
@@ -173,7 +173,7 @@ const (
 	digits         // it may have further digits
 	whole          // a space follows it
 	invalid        // it is no count: null, a fraction, below 0, or 2^53 and above
-	text           // it is a text, which letters holds
+	isText         // it is a text, which letters holds
 )
 
 // maxCount is the largest count, as in the rest of headgate.
@@ -189,7 +189,7 @@ func (s *scanner) scan(p []byte) {
 	for len(p) > 0 {
 		n := 1
 		switch {
-		case s.text:
+		case s.inString:
 			n = s.scanText(p)
 		case s.open == 0 || s.skipped > 0:
 			n = s.skip(p)
@@ -204,13 +204,13 @@ func (s *scanner) scan(p []byte) {
 func (s *scanner) scanText(p []byte) int {
 	for i, c := range p {
 		switch {
-		case s.escape:
-			s.escape = false
+		case s.escaped:
+			s.escaped = false
 		case c == '"':
-			s.text = false
+			s.inString = false
 			return i + 1
 		case c == '\\':
-			s.escape = true
+			s.escaped = true
 			s.length = len(s.letters) // no key of a count has an escape
 		case s.length < len(s.letters):
 			s.letters[s.length] = c
@@ -226,7 +226,7 @@ func (s *scanner) skip(p []byte) int {
 	for i, c := range p {
 		switch c {
 		case '"':
-			s.text, s.length = true, len(s.letters)
+			s.inString, s.length = true, len(s.letters)
 			return i + 1
 		case '{':
 			if s.open == 0 && s.skipped == 0 {
@@ -251,12 +251,12 @@ func (s *scanner) scanMember(c byte) {
 	top := s.path[s.open-1]
 	switch c {
 	case '"':
-		s.text, s.length = true, 0
+		s.inString, s.length = true, 0
 		if s.member != other {
-			s.number = text
+			s.number = isText
 		}
 	case ':':
-		s.member, s.number = meaning(top, s.letters[:s.length]), none
+		s.member, s.number = meaningOf(top, s.letters[:s.length]), none
 	case ',':
 		s.endMember()
 	case '{':
@@ -286,7 +286,7 @@ func (s *scanner) scanMember(c byte) {
 }
 
 // beginObject begins an object in top, the last object or array of the path.
-func (s *scanner) beginObject(top word) {
+func (s *scanner) beginObject(top meaning) {
 	switch {
 	case top == choices:
 		s.enter(choice)
@@ -318,7 +318,7 @@ func (s *scanner) scanNumber(c byte) {
 // endMember takes the count or the text that a member holds.
 func (s *scanner) endMember() {
 	switch {
-	case s.number == text:
+	case s.number == isText:
 		s.endText(string(s.letters[:s.length]))
 	case s.member < prompt || s.number != digits && s.number != whole:
 	case s.path[s.open-1] == iteration:
@@ -346,7 +346,7 @@ func (s *scanner) endText(value string) {
 }
 
 // enter begins an object or array that is on the path.
-func (s *scanner) enter(w word) {
+func (s *scanner) enter(w meaning) {
 	s.path[s.open] = w
 	s.open++
 	s.member, s.number = other, none
@@ -396,12 +396,12 @@ func (s *scanner) leave() {
 type counts struct {
 	named bool // a count of the input or of the output was given
 	stale bool // the total is that of an earlier usage than the other counts
-	n     [words - prompt]int64
+	n     [meaningCount - prompt]int64
 }
 
-func (c *counts) of(w word) int64 { return c.n[w-prompt] }
+func (c *counts) of(w meaning) int64 { return c.n[w-prompt] }
 
-func (c *counts) set(w word, n int64) {
+func (c *counts) set(w meaning, n int64) {
 	c.named = c.named || w == prompt || w == input || w == output
 	if n > 0 {
 		c.n[w-prompt] = n
@@ -409,7 +409,7 @@ func (c *counts) set(w word, n int64) {
 }
 
 // reported reports whether a usage has a count above 0.
-func (c *counts) reported() bool { return c.named && c.n != [words - prompt]int64{} }
+func (c *counts) reported() bool { return c.named && c.n != [meaningCount - prompt]int64{} }
 
 // merge replaces counts by later ones.
 func (c *counts) merge(later *counts) {
@@ -420,7 +420,7 @@ func (c *counts) merge(later *counts) {
 	case later.reported():
 		c.stale = true
 	}
-	for w := prompt; w < words; w++ {
+	for w := prompt; w < meaningCount; w++ {
 		c.set(w, later.of(w))
 	}
 }
@@ -428,7 +428,7 @@ func (c *counts) merge(later *counts) {
 // addBeside adds the counts of a call that the other counts do not include.
 func (c *counts) addBeside(call *counts) {
 	c.named = c.named || call.named
-	for _, pair := range [...][2]word{
+	for _, pair := range [...][2]meaning{
 		{besideInput, input}, {besideOutput, output}, {besideRead, cacheRead}, {besideWrite, cacheWrite},
 	} {
 		c.set(pair[0], min(c.of(pair[0])+call.of(pair[1]), maxCount))
