@@ -26,15 +26,18 @@ const dataField = "data"
 // split reads the next bytes of a stream.
 func (l *lines) split(p []byte, s *scanner) {
 	for len(p) > 0 {
+		// After a CR the LF is part of the same end, also if it comes in the next piece.
 		if l.cr && p[0] == '\n' {
 			p = p[1:]
 		}
+
 		l.cr = false
 		end := bytes.IndexAny(p, "\r\n")
 		if end < 0 {
 			l.readLine(p, s)
 			return
 		}
+
 		l.readLine(p[:end], s)
 		l.endLine(s)
 		l.cr = p[end] == '\r'
@@ -50,6 +53,8 @@ func (l *lines) readLine(p []byte, s *scanner) {
 			l.in = value
 		case l.in == name && l.name < len(dataField) && c == dataField[l.name]:
 			l.name++
+
+		// The name is another than data, or the line a comment: nothing of it matters.
 		case l.in == name:
 			l.in = skipped
 			return

@@ -5,8 +5,13 @@
 //
 // A [Meter] is an [io.Writer] that takes the bytes of one answer in pieces of any
 // size and keeps none of them: its memory is fixed. [Watch] puts one into the body of an
-// answer, which fits [net/http/httputil.ReverseProxy.ModifyResponse]. A handler that
-// copies an answer by itself has [io.TeeReader] or [io.MultiWriter].
+// answer, such as in [net/http/httputil.ReverseProxy.ModifyResponse]:
+//
+//	llmusage.Watch(resp, func(u llmusage.Usage, err error) {
+//		charge(u.Total)
+//	})
+//
+// A handler that copies an answer by itself has [io.TeeReader] or [io.MultiWriter].
 //
 // # Streams
 //
@@ -106,11 +111,13 @@ const byteOrderMark = "\xef\xbb\xbf"
 // Write reads the next bytes of the answer. It does not keep p, and it never fails.
 func (m *Meter) Write(p []byte) (int, error) {
 	n := len(p)
+	// The form may be known only after several pieces.
 	for m.form == unknown && len(p) > 0 {
 		if m.readStart(p[0]) {
 			p = p[1:]
 		}
 	}
+
 	switch m.form {
 	case object:
 		m.json.scan(p)
@@ -123,11 +130,13 @@ func (m *Meter) Write(p []byte) (int, error) {
 // readStart reads c if it precedes the text of the answer, and reports whether it has.
 // Otherwise the form of the answer begins with c.
 func (m *Meter) readStart(c byte) bool {
+	// A byte order mark may come first. A part of one is no mark but the beginning of a line.
 	if m.marked < len(byteOrderMark) {
 		if c == byteOrderMark[m.marked] {
 			m.marked++
 			return true
 		}
+
 		if m.marked > 0 {
 			m.indented = true // a part of a mark is the name of no field
 		} else if c == 0x1f {
@@ -136,6 +145,8 @@ func (m *Meter) readStart(c byte) bool {
 		}
 		m.marked = len(byteOrderMark)
 	}
+
+	// Space may precede an object. In a stream it begins a line that is no field.
 	switch c {
 	case ' ', '\t':
 		m.indented = true
@@ -147,6 +158,8 @@ func (m *Meter) readStart(c byte) bool {
 		m.form = object
 		return false
 	}
+
+	// Whatever else comes first is taken for a stream, in which lines without data are passed.
 	m.form = events
 	if m.indented {
 		m.lines.in = skipped
@@ -196,6 +209,7 @@ func Watch(resp *http.Response, done func(Usage, error)) {
 		done(Usage{}, ErrNoUsage)
 		return
 	}
+
 	b := &body{ReadCloser: resp.Body, done: done}
 	if e := resp.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		b.meter.form = compressed
@@ -230,6 +244,8 @@ func (b *body) Close() error {
 	done := b.done
 	b.done = nil
 	b.mu.Unlock()
+
+	// Without the lock, because done is the program's and may take long.
 	if done != nil {
 		done(u, reported)
 	}

@@ -6,6 +6,16 @@ package llmusage
 //
 // It does not check the syntax. In text that is not JSON it may read less, and at
 // the end of an event it begins anew.
+//
+// The next bytes are read by one of three functions:
+//
+//	scanText    inString: up to the end of the string
+//	skip        open is 0, or skipped above 0: up to a string, the beginning of a
+//	            document, or the end of what holds no usage
+//	scanMember  otherwise: one byte of the last object or array of path
+//
+// enter and leave make path longer and shorter, and the counts of a usage become valid
+// when it is left.
 type scanner struct {
 	path    [5]meaning // the open objects and arrays that are read, outermost first
 	open    int        // how many those are
@@ -85,6 +95,7 @@ const (
 
 // meaningOf returns the meaning of a key in an object.
 func meaningOf(object meaning, key []byte) meaning {
+	// The objects with many keys are read without a map, which every key of an answer would ask.
 	switch object {
 	case document:
 		return documentMeaning(key)
@@ -115,10 +126,13 @@ func documentMeaning(key []byte) meaning {
 	switch string(key) {
 	case "usage":
 		return usage // chat completions, messages, message_delta
+
 	case "response":
 		return response // events of OpenAI's responses
 	case "message":
 		return message // message_start
+
+	// What says whether the answer goes on.
 	case "choices":
 		return choices
 	case "delta":
@@ -141,6 +155,7 @@ func iterationMeaning(key []byte) meaning {
 // usageMeaning returns the meaning of a key in a usage.
 func usageMeaning(key []byte) meaning {
 	switch string(key) {
+	// A prompt includes the tokens of caches, and an input of Anthropic does not.
 	case "prompt_tokens":
 		return prompt
 	case "input_tokens":
@@ -149,10 +164,12 @@ func usageMeaning(key []byte) meaning {
 		return output
 	case "total_tokens":
 		return total
+
 	case "cache_read_input_tokens":
 		return cacheRead
 	case "cache_creation_input_tokens":
 		return cacheWrite
+
 	case "prompt_tokens_details", "input_tokens_details":
 		return inputDetails
 	case "completion_tokens_details", "output_tokens_details":
@@ -217,6 +234,7 @@ func (s *scanner) scanText(p []byte) int {
 			s.length++
 		}
 	}
+
 	return len(p)
 }
 
@@ -226,8 +244,10 @@ func (s *scanner) skip(p []byte) int {
 	for i, c := range p {
 		switch c {
 		case '"':
+			// A string that is passed is no key, so none of its letters are kept.
 			s.inString, s.length = true, len(s.letters)
 			return i + 1
+
 		case '{':
 			if s.open == 0 && s.skipped == 0 {
 				s.enter(document)
@@ -237,6 +257,7 @@ func (s *scanner) skip(p []byte) int {
 		case '[':
 			s.skipped++
 		case '}', ']':
+			// A bracket that was never opened is passed too: the text is not JSON.
 			s.skipped = max(0, s.skipped-1)
 			if s.skipped == 0 {
 				return i + 1
@@ -251,6 +272,7 @@ func (s *scanner) scanMember(c byte) {
 	top := s.path[s.open-1]
 	switch c {
 	case '"':
+		// A key or a value: only the value comes after a key with a meaning.
 		s.inString, s.length = true, 0
 		if s.member != other {
 			s.number = isText
@@ -259,6 +281,8 @@ func (s *scanner) scanMember(c byte) {
 		s.member, s.number = meaningOf(top, s.letters[:s.length]), none
 	case ',':
 		s.endMember()
+
+	// Only the objects and arrays that lead to a usage are on the path.
 	case '{':
 		s.beginObject(top)
 	case '[':
@@ -270,6 +294,7 @@ func (s *scanner) scanMember(c byte) {
 	case '}':
 		s.endMember()
 		s.leave()
+
 	case ' ', '\t', '\r', '\n':
 		if s.number == digits {
 			s.number = whole
@@ -279,6 +304,8 @@ func (s *scanner) scanMember(c byte) {
 			s.leave()
 			return
 		}
+
+		// No array of the path has ended, so the text is not JSON.
 		s.number = invalid
 	default:
 		s.scanNumber(c)
@@ -308,6 +335,7 @@ func (s *scanner) scanNumber(c byte) {
 	case s.number == none:
 		s.n = 0
 	}
+
 	s.number = digits
 	s.n = 10*s.n + int64(c-'0')
 	if s.n > maxCount {
@@ -350,6 +378,8 @@ func (s *scanner) enter(w meaning) {
 	s.path[s.open] = w
 	s.open++
 	s.member, s.number = other, none
+
+	// Nothing of an earlier object of the kind counts for this one.
 	switch w {
 	case document:
 		s.event = event{}
@@ -374,13 +404,18 @@ func (s *scanner) leave() {
 		if s.beside {
 			s.present.addBeside(&s.entry)
 		}
+
 	case usage:
+		// Without a count of the input or the output it is the usage of something else.
 		if !s.present.named {
 			return
 		}
 		s.counts.merge(&s.present)
 		s.event.reports = s.present.reported()
+
+		// A message_start comes at the beginning, and its usage is not the last.
 		s.final = s.final || s.path[s.open-1] != message
+
 	case document:
 		if !s.event.reports {
 			return
@@ -420,6 +455,7 @@ func (c *counts) merge(later *counts) {
 	case later.reported():
 		c.stale = true
 	}
+
 	for w := prompt; w < meaningCount; w++ {
 		c.set(w, later.of(w))
 	}
@@ -444,6 +480,8 @@ func (c *counts) usage() Usage {
 		CacheWrite: c.of(cacheWrite),
 		Reasoning:  c.of(reasoning),
 	}
+
+	// Anthropic reports the parts of the input apart, and the others the whole.
 	if u.Input == 0 {
 		u.Input = c.of(input) + u.CacheRead + u.CacheWrite
 	}
@@ -451,6 +489,7 @@ func (c *counts) usage() Usage {
 		u.CacheRead = n
 	}
 
+	// Calls that a usage does not include are added to its counts.
 	added := c.includeReasoning(&u) + c.of(besideOutput)
 	u.Output += c.of(besideOutput)
 	if n := c.of(besideInput) + c.of(besideRead) + c.of(besideWrite); n > 0 {
@@ -477,6 +516,7 @@ func (c *counts) includeReasoning(u *Usage) int64 {
 	case hasTotal && u.Output == 0 && u.Input > 0:
 		n = max(0, u.Total-u.Input)
 	}
+
 	u.Output += n
 	return n
 }
