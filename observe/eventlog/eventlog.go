@@ -98,28 +98,28 @@ func MustNew(o Options) *Log {
 
 // Observe implements [events.Observer].
 func (l *Log) Observe(ctx context.Context, r *events.Request) {
-	told := false
+	logged := false
 	for i := range r.Rules {
 		if d := &r.Rules[i]; l.logged[d.Verdict] {
-			told = true
-			if l.note(kind{d.Name, d.Verdict}) {
-				l.write(ctx, kind{d.Name, d.Verdict}, details(d)...)
+			logged = true
+			if l.count(kind{d.Name, d.Verdict}) {
+				l.write(ctx, kind{d.Name, d.Verdict}, attrsOf(d)...)
 			}
 		}
 	}
-	if k := (kind{verdict: r.Verdict}); !told && l.logged[r.Verdict] && l.note(k) {
-		l.write(ctx, k, reason(nil, r.Err)...)
+	if k := (kind{verdict: r.Verdict}); !logged && l.logged[r.Verdict] && l.count(k) {
+		l.write(ctx, k, withError(nil, r.Err)...)
 	}
 }
 
-// note counts a request of the kind, and reports whether it is logged at once.
-func (l *Log) note(k kind) bool {
-	r := l.of(k)
+// count counts a request of the kind, and reports whether it is logged at once.
+func (l *Log) count(k kind) bool {
+	r := l.repeatsOf(k)
 	return r != nil && r.Add()
 }
 
-// of returns what counts the kind, or nil after Close.
-func (l *Log) of(k kind) *quietlog.Repeats {
+// repeatsOf returns what counts the kind, or nil after Close.
+func (l *Log) repeatsOf(k kind) *quietlog.Repeats {
 	l.mu.RLock()
 	r, closed := l.kinds[k], l.closed
 	l.mu.RUnlock()
@@ -134,14 +134,14 @@ func (l *Log) of(k kind) *quietlog.Repeats {
 	}
 	if r = l.kinds[k]; r == nil && !l.closed {
 		k.rule = strings.Clone(k.rule)
-		r = quietlog.NewRepeats(l.every, func(n int64) { l.report(k, n) })
+		r = quietlog.NewRepeats(l.every, func(n int64) { l.logRepeats(k, n) })
 		l.kinds[k] = r
 	}
 	return r
 }
 
-// report logs how many requests there were since the last line, unless there were none.
-func (l *Log) report(k kind, n int64) {
+// logRepeats logs how many requests there were since the last line, unless there were none.
+func (l *Log) logRepeats(k kind, n int64) {
 	if n > 0 {
 		l.write(context.Background(), k, slog.Int64("times", n), slog.Duration("within", l.every))
 	}
@@ -183,8 +183,8 @@ func (l *Log) write(ctx context.Context, k kind, attrs ...slog.Attr) {
 	logger.LogAttrs(ctx, level, text, append(all, attrs...)...)
 }
 
-// details returns what is said of the first request.
-func details(r *events.Rule) []slog.Attr {
+// attrsOf returns what a line says of the first request.
+func attrsOf(r *events.Rule) []slog.Attr {
 	attrs := []slog.Attr{slog.String("limit", r.Limit.String()), slog.Int64("cost", r.Cost)}
 	if r.Waited > 0 {
 		attrs = append(attrs, slog.Duration("waited", r.Waited))
@@ -195,11 +195,11 @@ func details(r *events.Rule) []slog.Attr {
 	if r.Decision.Fallback {
 		attrs = append(attrs, slog.Bool("fallback", true))
 	}
-	return reason(attrs, r.Err)
+	return withError(attrs, r.Err)
 }
 
-// reason appends the error, unless it is nil, in one line.
-func reason(attrs []slog.Attr, err error) []slog.Attr {
+// withError appends the error, unless it is nil, in one line.
+func withError(attrs []slog.Attr, err error) []slog.Attr {
 	if err == nil {
 		return attrs
 	}

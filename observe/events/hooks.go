@@ -59,8 +59,8 @@ type Hooks struct {
 	self   *Hooks
 }
 
-// parts returns the hooks that were joined to h, or h.
-func (h *Hooks) parts() []*Hooks {
+// components returns the hooks that were joined to h, or h.
+func (h *Hooks) components() []*Hooks {
 	if h.self == h {
 		return h.joined
 	}
@@ -227,18 +227,18 @@ func JoinHooks(hooks ...*Hooks) *Hooks {
 		if h == nil {
 			continue
 		}
-		all.joined = append(all.joined, h.parts()...)
-		all.Open, all.Closed = both(all.Open, h.Open), both(all.Closed, h.Closed)
-		all.Queue, all.Lease = both(all.Queue, h.Queue), both(all.Lease, h.Lease)
-		all.Units, all.Ban = both(all.Units, h.Units), both(all.Ban, h.Ban)
-		all.StoreCall, all.Breaker = both(all.StoreCall, h.StoreCall), both(all.Breaker, h.Breaker)
-		all.CachedRefusal = both(all.CachedRefusal, h.CachedRefusal)
-		all.Rules, all.Policy = both(all.Rules, h.Rules), both(all.Policy, h.Policy)
+		all.joined = append(all.joined, h.components()...)
+		all.Open, all.Closed = joinFuncs(all.Open, h.Open), joinFuncs(all.Closed, h.Closed)
+		all.Queue, all.Lease = joinFuncs(all.Queue, h.Queue), joinFuncs(all.Lease, h.Lease)
+		all.Units, all.Ban = joinFuncs(all.Units, h.Units), joinFuncs(all.Ban, h.Ban)
+		all.StoreCall, all.Breaker = joinFuncs(all.StoreCall, h.StoreCall), joinFuncs(all.Breaker, h.Breaker)
+		all.CachedRefusal = joinFuncs(all.CachedRefusal, h.CachedRefusal)
+		all.Rules, all.Policy = joinFuncs(all.Rules, h.Rules), joinFuncs(all.Policy, h.Policy)
 	}
 	return all
 }
 
-func both[T any](a, b func(T)) func(T) {
+func joinFuncs[T any](a, b func(T)) func(T) {
 	switch {
 	case a == nil:
 		return b
@@ -268,10 +268,10 @@ func (l *Listeners) Add(h *Hooks) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, part := range h.parts() {
-		if !slices.Contains(l.added, part) {
-			l.added = append(l.added, part)
-			l.all.Store(JoinHooks(l.all.Load(), guarded(part)))
+	for _, one := range h.components() {
+		if !slices.Contains(l.added, one) {
+			l.added = append(l.added, one)
+			l.all.Store(JoinHooks(l.all.Load(), guarded(one)))
 		}
 	}
 }

@@ -65,7 +65,7 @@ var _ events.Counter = (*Metrics)(nil)
 func New(o Options) (*Metrics, error) {
 	m := &Metrics{counters: map[*meter.Instrument]metric.Int64Counter{}, histograms: map[*meter.Instrument]metric.Float64Histogram{},
 		gauges: map[*meter.Instrument]metric.Int64Observable{}, sets: map[series]metric.MeasurementOption{}}
-	m.refused = m.add
+	m.refused = m.addAtOnce
 	if o.MeterProvider == nil {
 		o.MeterProvider = global.GetMeterProvider()
 	}
@@ -138,7 +138,7 @@ func (m *Metrics) CountRequest(ctx context.Context, r events.Plain) {
 	var refused func(context.Context, *meter.Cell)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		refused = m.refused
-		span.SetAttributes(attribute.String(meter.Result, r.Verdict.String()), remains(r.Remaining))
+		span.SetAttributes(attribute.String(meter.Result, r.Verdict.String()), remainingAttribute(r.Remaining))
 		if r.Rule != "" {
 			span.SetAttributes(attribute.String(meter.Rule, r.Rule))
 		}
@@ -166,7 +166,7 @@ func (c *ruleCounter) Count(ctx context.Context, v events.Verdict) {
 	c.rule.Count(ctx, v, refused)
 }
 
-func remains(n int64) attribute.KeyValue { return attribute.Int64("headgate.remaining", n) }
+func remainingAttribute(n int64) attribute.KeyValue { return attribute.Int64("headgate.remaining", n) }
 
 // describe sets the attributes of the request on its span.
 func describe(span trace.Span, r *events.Request) {
@@ -186,18 +186,18 @@ func describe(span trace.Span, r *events.Request) {
 		}
 	}
 	if known {
-		list = append(list, remains(remaining))
+		list = append(list, remainingAttribute(remaining))
 	}
 	span.SetAttributes(list...)
 }
 
-// add counts one at once, so that the SDK sees the context of the request.
-func (m *Metrics) add(ctx context.Context, c *meter.Cell) {
-	m.counters[c.Instrument].Add(ctx, 1, m.set(c.Instrument, values(c.Values)))
+// addAtOnce counts one at once, so that the SDK sees the context of the request.
+func (m *Metrics) addAtOnce(ctx context.Context, c *meter.Cell) {
+	m.counters[c.Instrument].Add(ctx, 1, m.attributesOf(c.Instrument, values(c.Values)))
 }
 
 func (m *Metrics) record(ctx context.Context, i *meter.Instrument, values [2]string, v float64) {
-	m.histograms[i].Record(ctx, v, m.set(i, values))
+	m.histograms[i].Record(ctx, v, m.attributesOf(i, values))
 }
 
 func values(list []string) (v [2]string) {
@@ -205,8 +205,8 @@ func values(list []string) (v [2]string) {
 	return v
 }
 
-// set returns the attributes of a series. An attribute without a value is absent.
-func (m *Metrics) set(i *meter.Instrument, values [2]string) metric.MeasurementOption {
+// attributesOf returns the attributes of a series. An attribute without a value is absent.
+func (m *Metrics) attributesOf(i *meter.Instrument, values [2]string) metric.MeasurementOption {
 	key := series{i, values}
 	m.mu.RLock()
 	set, known := m.sets[key]
@@ -232,11 +232,11 @@ func (m *Metrics) collect(ctx context.Context, o metric.Observer) error {
 	m.meter.Cells(func(c *meter.Cell) {
 		n := c.Take()
 		if n > 0 || c.ShowsZero() {
-			m.counters[c.Instrument].Add(ctx, int64(n), m.set(c.Instrument, values(c.Values)))
+			m.counters[c.Instrument].Add(ctx, int64(n), m.attributesOf(c.Instrument, values(c.Values)))
 		}
 	})
 	m.meter.Gauges(func(i *meter.Instrument, v float64, list ...string) {
-		o.ObserveInt64(m.gauges[i], int64(v), m.set(i, values(list)))
+		o.ObserveInt64(m.gauges[i], int64(v), m.attributesOf(i, values(list)))
 	})
 	return nil
 }

@@ -115,7 +115,7 @@ func New(o Options) (*Sketch, error) {
 	}
 	s.shift = uint8(64 - bits.Len(uint((perKey*o.Top-1)/ways)))
 	s.asleep.Store(true)
-	s.push()
+	s.pushWindowLocked()
 	return s, nil
 }
 
@@ -127,7 +127,7 @@ func (s *Sketch) Add(key string) {
 		return
 	}
 	s.wake()
-	w.enter(i, tag, key)
+	w.addKey(i, tag, key)
 	// rotate looks at the counters after it has set asleep, so that it sees the key or the
 	// key sees asleep.
 	s.wake()
@@ -148,7 +148,7 @@ func (s *Sketch) wake() {
 		return
 	}
 	s.asleep.Store(false)
-	s.current.Load().begin(time.Now())
+	s.current.Load().startAt(time.Now())
 	if s.timer == nil {
 		s.timer = time.AfterFunc(s.length, s.rotate)
 	} else {
@@ -162,17 +162,17 @@ func (s *Sketch) rotate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asleep.Store(true)
-	if s.isEmpty() {
+	if s.isEmptyLocked() {
 		s.windows = append([]*window(nil), s.current.Load())
 		s.current.Load().before.Store(nil)
 		return
 	}
 	s.asleep.Store(false)
-	s.push()
+	s.pushWindowLocked()
 	s.timer.Reset(s.length)
 }
 
-func (s *Sketch) isEmpty() bool {
+func (s *Sketch) isEmptyLocked() bool {
 	for _, w := range s.windows {
 		if !w.isEmpty() {
 			return false
@@ -181,10 +181,10 @@ func (s *Sketch) isEmpty() bool {
 	return true
 }
 
-// push makes an empty window the current one. It uses the memory of the oldest again if there
-// are as many as may be. A key that is being counted in that one at the moment, a whole span
-// after it was the current one, then counts in the new window.
-func (s *Sketch) push() {
+// pushWindowLocked makes an empty window the current one. It uses the memory of the oldest again
+// if there are as many as may be. A key that is being counted in that one at the moment, a whole
+// span after it was the current one, then counts in the new window.
+func (s *Sketch) pushWindowLocked() {
 	var w *window
 	if len(s.windows) == s.max {
 		w = s.windows[0]
@@ -195,7 +195,7 @@ func (s *Sketch) push() {
 	} else {
 		w = &window{sets: make([]atomic.Pointer[set], 1<<(64-s.shift))}
 	}
-	w.begin(time.Now())
+	w.startAt(time.Now())
 	w.before.Store(s.current.Load())
 	s.windows = append(s.windows, w)
 	s.current.Store(w)

@@ -156,7 +156,7 @@ func TestSketchBounds(t *testing.T) {
 		}
 		checkBounds(t, s.Summary(), exact)
 		for i := range s.current.Load().sets {
-			part := s.summaryOf(i)
+			part := s.summaryOfSetLocked(i)
 			for _, k := range part.Keys {
 				if k.Error > part.Total/ways {
 					t.Errorf("an error of %d in a set that has counted %d", k.Error, part.Total)

@@ -130,12 +130,12 @@ func (s *Sketch) Summary() Summary {
 	}
 	all := Summary{From: time.UnixMilli(s.windows[0].start.Load()).UTC(), To: time.Now().UTC()}
 	for i := range s.current.Load().sets {
-		part := s.summaryOf(i)
+		part := s.summaryOfSetLocked(i)
 		all.Total += part.Total
 		all.Floor = max(all.Floor, part.Floor)
 		all.Keys = append(all.Keys, part.Keys...)
 	}
-	all.cut(s.top)
+	all.keepTop(s.top)
 	return all
 }
 
@@ -146,8 +146,8 @@ type listed struct {
 	text                 string
 }
 
-// summaryOf returns the summary of set i over all windows.
-func (s *Sketch) summaryOf(i int) (part Summary) {
+// summaryOfSetLocked returns the summary of set i over all windows.
+func (s *Sketch) summaryOfSetLocked(i int) (part Summary) {
 	keys := map[uint32]*listed{}
 	for _, w := range s.windows {
 		set := w.sets[i].Load()
@@ -196,8 +196,8 @@ func (s *set) list(keys map[uint32]*listed) (total, floor int64) {
 	return total, floor
 }
 
-// cut orders the keys and keeps the first n.
-func (s *Summary) cut(n int) {
+// keepTop orders the keys and keeps the first n.
+func (s *Summary) keepTop(n int) {
 	slices.SortFunc(s.Keys, func(a, b Key) int {
 		return cmp.Or(cmp.Compare(b.Least(), a.Least()), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Key, b.Key))
 	})
@@ -234,7 +234,7 @@ func Merge(n int, summaries ...Summary) Summary {
 		count := sum.count + all.Floor - sum.floors
 		all.Keys = append(all.Keys, Key{key, count, count - sum.least, time.UnixMilli(sum.since).UTC()})
 	}
-	all.cut(max(n, 0))
+	all.keepTop(max(n, 0))
 	return all
 }
 

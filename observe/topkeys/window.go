@@ -17,7 +17,7 @@ type window struct {
 	sets   []atomic.Pointer[set] // nil until a key falls into them
 }
 
-func (w *window) begin(now time.Time) { w.start.Store(now.UnixMilli()) }
+func (w *window) startAt(now time.Time) { w.start.Store(now.UnixMilli()) }
 
 // set is some counters, and the keys that hold them.
 type set struct {
@@ -69,8 +69,8 @@ func (s *set) find(tag uint32) (i int, v uint64, found bool) {
 	return i, v, false
 }
 
-// enter counts a key that had no counter in set i a moment ago.
-func (w *window) enter(i uint64, tag uint32, key string) {
+// addKey counts a key that had no counter in set i a moment ago.
+func (w *window) addKey(i uint64, tag uint32, key string) {
 	s := w.sets[i].Load()
 	for s == nil {
 		w.sets[i].CompareAndSwap(nil, new(set))

@@ -60,7 +60,7 @@ type Meter struct {
 	limiters  []events.Inspector
 	stores    map[string]*[events.ErrorTypes]Cell
 	bans      map[ban]time.Time
-	bansEnded time.Time // when endBans was last called
+	bansEnded time.Time // when endBansLocked was last called
 	revision  float64
 	followed  bool // a policy was applied or refused
 	inForce   bool // a revision is
@@ -115,8 +115,8 @@ func newRule(label string) *rule {
 	return r
 }
 
-// fold moves what is in r.single to the cells that it stands for.
-func (r *rule) fold() {
+// foldSingle moves what is in r.single to the cells that it stands for.
+func (r *rule) foldSingle() {
 	n := r.single.Swap(0)
 	r.decisions[events.Allowed].Add(n)
 	r.units[charged].Add(n)
@@ -179,7 +179,7 @@ type RuleCounter struct {
 // found are the counts of a rule, as long as the meter has these rules.
 type found struct {
 	*rule
-	among *map[string]*rule
+	rules *map[string]*rule
 }
 
 // RuleCounter returns the counter of the rule. The rule has no place among the rules of the meter
@@ -189,7 +189,7 @@ func (m *Meter) RuleCounter(name string) *RuleCounter { return &RuleCounter{mete
 // Count counts a decision. refused is as in [Meter.Observe].
 func (c *RuleCounter) Count(ctx context.Context, v events.Verdict, refused func(context.Context, *Cell)) {
 	f := c.found.Load()
-	if f == nil || f.among != c.meter.rules.Load() {
+	if f == nil || f.rules != c.meter.rules.Load() {
 		f = c.find()
 	}
 	switch {
@@ -204,9 +204,9 @@ func (c *RuleCounter) Count(ctx context.Context, v events.Verdict, refused func(
 
 func (c *RuleCounter) find() *found {
 	for {
-		among := c.meter.rules.Load()
-		f := &found{c.meter.of(c.name), among}
-		if c.meter.rules.Load() == among { // or else the rule may have been added or removed
+		rules := c.meter.rules.Load()
+		f := &found{c.meter.ruleOf(c.name), rules}
+		if c.meter.rules.Load() == rules { // or else the rule may have been added or removed
 			c.found.Store(f)
 			return f
 		}
@@ -219,7 +219,7 @@ func (m *Meter) Observe(ctx context.Context, e *events.Request, refused func(con
 	m.CountRequest(ctx, e.Verdict, refused)
 	for i := range e.Rules {
 		d := &e.Rules[i]
-		r := m.of(d.Name)
+		r := m.ruleOf(d.Name)
 		switch {
 		case d.Verdict == events.Allowed && d.Charged == 1:
 			r.single.Add(1)
@@ -237,16 +237,16 @@ func (m *Meter) Observe(ctx context.Context, e *events.Request, refused func(con
 	}
 }
 
-// of returns the counts of the rule.
-func (m *Meter) of(name string) *rule {
+// ruleOf returns the counts of the rule.
+func (m *Meter) ruleOf(name string) *rule {
 	if r := (*m.rules.Load())[name]; r != nil {
 		return r
 	}
-	return m.add(name)
+	return m.addRule(name)
 }
 
-// add adds a rule, or returns the one of all rules for which there is no room.
-func (m *Meter) add(name string) *rule {
+// addRule adds a rule, or returns the one of all rules for which there is no room.
+func (m *Meter) addRule(name string) *rule {
 	if len(*m.rules.Load()) >= m.o.MaxRules || !utf8.ValidString(name) {
 		return m.useOther()
 	}
@@ -260,7 +260,7 @@ func (m *Meter) add(name string) *rule {
 		return m.useOther()
 	}
 	r := newRule(name)
-	m.replace(func(rules map[string]*rule) { rules[name] = r })
+	m.replaceRulesLocked(func(rules map[string]*rule) { rules[name] = r })
 	return r
 }
 
@@ -272,8 +272,8 @@ func (m *Meter) useOther() *rule {
 	return m.other
 }
 
-// replace replaces the rules by changed ones. The caller holds mu.
-func (m *Meter) replace(change func(map[string]*rule)) {
+// replaceRulesLocked replaces the rules by changed ones.
+func (m *Meter) replaceRulesLocked(change func(map[string]*rule)) {
 	rules := make(map[string]*rule, len(*m.rules.Load())+1)
 	for name, r := range *m.rules.Load() {
 		rules[name] = r
@@ -301,17 +301,17 @@ func (m *Meter) closed(l events.Inspector) {
 	}
 }
 
-// open returns the limiters that are open.
-func (m *Meter) open() []events.Inspector {
+// openLimiters returns the limiters that are open.
+func (m *Meter) openLimiters() []events.Inspector {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]events.Inspector(nil), m.limiters...)
 }
 
-func (m *Meter) queue(e events.Queue) { m.of(e.Rule).queued.add(int64(e.Change)) }
+func (m *Meter) queue(e events.Queue) { m.ruleOf(e.Rule).queued.add(int64(e.Change)) }
 
 func (m *Meter) lease(e events.Lease) {
-	r := m.of(e.Rule)
+	r := m.ruleOf(e.Rule)
 	if !e.Ended {
 		r.leases.add(1)
 		return
@@ -322,12 +322,12 @@ func (m *Meter) lease(e events.Lease) {
 
 func (m *Meter) flow(e events.Units) {
 	if e.Units > 0 && int(e.Flow) < charged {
-		m.of(e.Rule).units[e.Flow].Add(uint64(e.Units))
+		m.ruleOf(e.Rule).units[e.Flow].Add(uint64(e.Units))
 	}
 }
 
 func (m *Meter) ban(e events.Ban) {
-	k := ban{m.of(e.Rule), maphash.String(m.seed, e.Key)}
+	k := ban{m.ruleOf(e.Rule), maphash.String(m.seed, e.Key)}
 	k.rule.bans.used.Store(true)
 	now := time.Now()
 	m.mu.Lock()
@@ -337,15 +337,15 @@ func (m *Meter) ban(e events.Ban) {
 		return
 	}
 	if len(m.bans) >= maxBans && now.Sub(m.bansEnded) >= time.Second {
-		m.endBans(now)
+		m.endBansLocked(now)
 	}
 	if _, known := m.bans[k]; known || len(m.bans) < maxBans {
 		m.bans[k] = now.Add(e.For)
 	}
 }
 
-// endBans removes the bans that have ended. The caller holds mu.
-func (m *Meter) endBans(now time.Time) {
+// endBansLocked removes the bans that have ended.
+func (m *Meter) endBansLocked(now time.Time) {
 	m.bansEnded = now
 	for k, until := range m.bans {
 		if !now.Before(until) {
@@ -396,7 +396,7 @@ func (m *Meter) breaker(e events.Breaker) {
 }
 
 func (m *Meter) worstMode() (mode events.Mode) {
-	for _, l := range m.open() {
+	for _, l := range m.openLimiters() {
 		mode = max(mode, modeOf(l.Stores()))
 	}
 	return mode
@@ -410,7 +410,7 @@ func modeOf(stores []events.StoreStatus) (mode events.Mode) {
 	return mode
 }
 
-func (m *Meter) cachedRefusal(rule string) { m.of(rule).cached.Add(1) }
+func (m *Meter) cachedRefusal(rule string) { m.ruleOf(rule).cached.Add(1) }
 
 func (m *Meter) policy(e events.Policy) {
 	if e.Change > events.PolicyRefused {

@@ -8,10 +8,10 @@ import (
 
 // Cells calls f for each cell of a counter that is shown, the rules in no order.
 func (m *Meter) Cells(f func(*Cell)) {
-	m.knowRules()
-	rules := m.shown()
+	m.syncRules()
+	rules := m.shownRules()
 	for _, r := range rules {
-		r.fold()
+		r.foldSingle()
 	}
 	for i := range m.requests {
 		f(&m.requests[i])
@@ -47,8 +47,8 @@ func (m *Meter) Cells(f func(*Cell)) {
 	}
 }
 
-// shown returns all rules, and the one of the others if there are any.
-func (m *Meter) shown() []*rule {
+// shownRules returns all rules, and the one of the others if there are any.
+func (m *Meter) shownRules() []*rule {
 	known := *m.rules.Load()
 	list := make([]*rule, 0, len(known)+1)
 	for _, r := range known {
@@ -63,14 +63,14 @@ func (m *Meter) shown() []*rule {
 // namer is a limiter, which can name its rules.
 type namer interface{ RuleNames() []string }
 
-// knowRules adds the rules in force, so that their series begin at zero, and removes those
+// syncRules adds the rules in force, so that their series begin at zero, and removes those
 // that have not been in force for some time. Where there is no room for all of them, those that
 // come first have it.
-func (m *Meter) knowRules() {
+func (m *Meter) syncRules() {
 	m.forgetter.Lock()
 	defer m.forgetter.Unlock()
 	var names []string
-	for _, l := range m.open() {
+	for _, l := range m.openLimiters() {
 		if n, ok := l.(namer); ok {
 			names = append(names, n.RuleNames()...)
 		}
@@ -79,7 +79,7 @@ func (m *Meter) knowRules() {
 		m.removeRules(names, time.Now())
 	}
 	for _, name := range names {
-		m.of(name)
+		m.ruleOf(name)
 	}
 }
 
@@ -104,7 +104,7 @@ func (m *Meter) removeRules(names []string, now time.Time) {
 		return
 	}
 	m.mu.Lock()
-	m.replace(func(rules map[string]*rule) {
+	m.replaceRulesLocked(func(rules map[string]*rule) {
 		for _, name := range gone {
 			delete(rules, name)
 		}
@@ -118,7 +118,7 @@ func (m *Meter) removeRules(names []string, now time.Time) {
 // Gauges calls f for each value that goes up and down, with the values of the attributes.
 func (m *Meter) Gauges(f func(i *Instrument, v float64, values ...string)) {
 	bans := m.countBans()
-	for _, r := range m.shown() {
+	for _, r := range m.shownRules() {
 		if r.queued.used.Load() {
 			f(Queued, float64(r.queued.n.Load()), r.label)
 		}
@@ -141,7 +141,7 @@ func (m *Meter) Gauges(f func(i *Instrument, v float64, values ...string)) {
 func (m *Meter) countBans() map[*rule]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.endBans(time.Now())
+	m.endBansLocked(time.Now())
 	count := map[*rule]int{}
 	for k := range m.bans {
 		count[k.rule]++
@@ -149,9 +149,9 @@ func (m *Meter) countBans() map[*rule]int {
 	return count
 }
 
-// storeGauges tells of the stores of all limiters.
+// storeGauges reports the stores of all limiters.
 func (m *Meter) storeGauges(f func(i *Instrument, v float64, values ...string)) {
-	limiters := m.open()
+	limiters := m.openLimiters()
 	var modes [events.Modes]float64
 	var stores []events.StoreStatus
 	for _, l := range limiters {
