@@ -4,7 +4,7 @@
 //	mux.Handle("/debug/limits", debug.Handler(l))
 //
 // The page is HTML without scripts. With ?format=json, or for a client that accepts JSON
-// and no HTML, it is JSON; see [Report]. It shows keys, which tell who the callers are, so by
+// and no HTML, it is JSON; see [Report]. It shows keys, which say who the callers are, so by
 // default it answers only clients on the same machine; see [Local]. Set
 // limiter.Config.Top to see keys and counts of verdicts.
 //
@@ -49,14 +49,16 @@ type Page struct {
 func Handler(limiters ...*limiter.Limiter) http.Handler { return &Page{Limiters: limiters} }
 
 // forwarding are the headers by which proxies say that a request is not their own.
-var forwarding = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "X-Client-Ip",
-	"True-Client-Ip", "Cf-Connecting-Ip", "Fly-Client-Ip", "Via"}
+var forwarding = []string{
+	"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "X-Client-Ip",
+	"True-Client-Ip", "Cf-Connecting-Ip", "Fly-Client-Ip", "Via",
+}
 
 // Local reports whether r comes from the same machine and was not forwarded: its peer is a
 // loopback address, its Host is one too or localhost, and no header says that a proxy has
 // passed it on. The Host keeps out the pages of others whose names resolve to this
 // machine (DNS rebinding). A proxy on this machine that adds no header and sends a Host such
-// as localhost cannot be told from a client here; set [Page.Allow] behind one.
+// as localhost cannot be distinguished from a client here; set [Page.Allow] behind one.
 func Local(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !peer.Addr().Unmap().IsLoopback() || !isLocalHost(r.Host) {
@@ -92,8 +94,8 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"seconds": seconds, "clock": clock, "style": func() template.CSS { return template.CSS(style) },
 }).Parse(pageText))
 
-// securityPolicy is the Content-Security-Policy of the page: it loads nothing, and its style is the one
-// that it holds.
+// securityPolicy is the Content-Security-Policy of the page: it loads nothing, and its style is
+// the one that it holds.
 var securityPolicy = func() string {
 	sum := sha256.Sum256([]byte(style))
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
@@ -106,6 +108,7 @@ const refusal = "This page answers requests from the same machine only. " +
 
 // ServeHTTP implements [http.Handler].
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// Refusals and errors have these headers too.
 	h := w.Header()
 	h.Set("Content-Security-Policy", securityPolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -113,10 +116,12 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
+
 	allow := p.Allow
 	if allow == nil {
 		allow = Local
 	}
+
 	switch {
 	case !allow(r):
 		http.Error(w, strings.TrimSuffix(refusal, "\n"), http.StatusForbidden)
@@ -126,6 +131,8 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "The page is only read.", http.StatusMethodNotAllowed)
 		return
 	}
+
+	// The page is made as a whole before anything is sent, so that an error has a status.
 	var err error
 	var text bytes.Buffer
 	switch format := r.URL.Query().Get("format"); {
@@ -141,10 +148,12 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `The format is neither "html" nor "json".`, http.StatusBadRequest)
 		return
 	}
+
 	if err != nil {
 		http.Error(w, "The page cannot be made: "+quote(err.Error()), http.StatusInternalServerError)
 		return
 	}
+
 	h.Add("Vary", "Accept")
 	_, _ = w.Write(text.Bytes()) // the client may have left
 }

@@ -184,6 +184,7 @@ func (p *Page) Report() Report {
 		if l == nil {
 			continue
 		}
+
 		st, name := l.Status(), ""
 		if i < len(p.Names) {
 			name = p.Names[i]
@@ -195,8 +196,11 @@ func (p *Page) Report() Report {
 }
 
 func reportOf(name string, st limiter.Status) Limiter {
-	l := Limiter{Name: name, Since: st.Since.UTC(), Closed: st.Closed, Rules: []Rule{}, Waiting: st.Waiting, MayWait: st.MaxWaiting,
-		Leases: st.Leases, Calls: callsOf(st.Calls)}
+	l := Limiter{
+		Name: name, Since: st.Since.UTC(), Closed: st.Closed, Rules: []Rule{},
+		Waiting: st.Waiting, MayWait: st.MaxWaiting, Leases: st.Leases, Calls: callsOf(st.Calls),
+	}
+
 	for i := range st.Rules {
 		l.Rules = append(l.Rules, ruleOf(&st.Rules[i]))
 		l.TopIsKept = l.TopIsKept || !st.Rules[i].Since.IsZero()
@@ -205,6 +209,7 @@ func reportOf(name string, st limiter.Status) Limiter {
 	for i := range st.Stores {
 		l.Stores = append(l.Stores, storeOf(&st.Stores[i], st.Away))
 	}
+
 	for _, c := range st.Breakers {
 		change := Change{At: c.At.UTC(), Shard: plain(c.Shard), State: "closed", Cause: plain(c.Cause)}
 		if c.Open {
@@ -214,24 +219,34 @@ func reportOf(name string, st limiter.Status) Limiter {
 	}
 
 	for _, t := range st.Troubles {
-		l.Troubles = append(l.Troubles, Trouble{What: t.What, Rule: t.Rule, Active: t.Active, First: t.First.UTC(), Last: t.Last.UTC(),
-			Passed: t.Passed, Refused: t.Refused, Local: t.Local, Other: t.Other, Error: plain(t.Err)})
+		l.Troubles = append(l.Troubles, Trouble{
+			What: t.What, Rule: t.Rule, Active: t.Active, First: t.First.UTC(), Last: t.Last.UTC(),
+			Passed: t.Passed, Refused: t.Refused, Local: t.Local, Other: t.Other, Error: plain(t.Err),
+		})
 	}
 
 	for _, f := range st.Findings {
 		l.Findings = append(l.Findings, Finding{f.At.UTC(), f.Code, f.Rule, plain(f.Text)})
 	}
+
+	// The answers are derived from all of the above.
 	l.Answers = l.answer()
 	return l
 }
 
 func ruleOf(st *limiter.RuleStatus) Rule {
-	r := Rule{Name: st.Rule.Name, Limit: st.Rule.Limit.String(), Words: policy.DescribeLimit(st.Rule.Limit), OnLimit: st.Rule.OnLimit.String(),
-		OnStoreError: st.OnStoreError.String(), Ban: banOf(st.Rule.Ban), Own: st.Rule.Override != nil, Lists: st.Rule.Access != nil,
-		Refused: keysOf(st.Top.Refused), Admitted: keysOf(st.Top.Admitted)}
+	r := Rule{
+		Name: st.Rule.Name, Limit: st.Rule.Limit.String(), Words: policy.DescribeLimit(st.Rule.Limit),
+		OnLimit: st.Rule.OnLimit.String(), OnStoreError: st.OnStoreError.String(), Ban: banOf(st.Rule.Ban),
+		Own: st.Rule.Override != nil, Lists: st.Rule.Access != nil,
+		Refused: keysOf(st.Top.Refused), Admitted: keysOf(st.Top.Admitted),
+	}
+
+	// Without Top nothing is counted, and zeros would look like a rule that nobody meets.
 	if st.Since.IsZero() {
 		return r
 	}
+
 	r.CountedSince, r.Verdicts = st.Since.UTC(), map[string]int64{}
 	for v, n := range st.Verdicts {
 		if n > 0 {
@@ -258,22 +273,28 @@ func keysOf(s topkeys.Summary) Keys {
 }
 
 func callsOf(c events.StoreCalls) Calls {
-	calls := Calls{Calls: c.Calls, Failed: c.Failed, Recent: c.Recent, Median: c.Median.Seconds(), P99: c.P99.Seconds(), Max: c.Max.Seconds(),
-		AtMost: c.AtMost.Seconds()}
+	calls := Calls{
+		Calls: c.Calls, Failed: c.Failed, Recent: c.Recent, Median: c.Median.Seconds(),
+		P99: c.P99.Seconds(), Max: c.Max.Seconds(), AtMost: c.AtMost.Seconds(),
+	}
 	if !c.Last.IsZero() {
 		calls.Last = c.Last.UTC()
 	}
 	for _, e := range c.Errors {
-		calls.Errors = append(calls.Errors, StoreError{e.First.UTC(), e.Last.UTC(), e.Times, e.Type.String(), plain(e.Text)})
+		calls.Errors = append(calls.Errors,
+			StoreError{e.First.UTC(), e.Last.UTC(), e.Times, e.Type.String(), plain(e.Text)})
 	}
 	return calls
 }
 
 func storeOf(st *events.StoreStatus, since map[string]time.Time) Store {
 	s := Store{Store: st.Store, Servers: st.Servers, Held: st.Held, Counts: map[string]int64{}}
+
+	// Only a store with a breaker has something else that may decide.
 	if st.Store == "failover" {
 		s.Decides = st.Mode.String()
 	}
+
 	for _, shard := range st.Away {
 		away := Away{Shard: plain(shard)}
 		if at, known := since[shard]; known {
@@ -288,9 +309,14 @@ func storeOf(st *events.StoreStatus, since map[string]time.Time) Store {
 	if st.Store == "memory" {
 		s.Counts["keys"] = st.Keys
 	}
-	for name, n := range map[string]int64{"overflow_buckets": st.Overflow, "bytes": st.Bytes, "counted_in_overflow": st.Shared,
-		"refused_for_lack_of_room": st.Refused, "cached_refusals": int64(st.CachedRefusals), "breaker_opened": int64(st.Opened),
-		"decided_by_fallback": int64(st.Local), "refunds_waiting": int64(st.Waiting), "refunds_lost": int64(st.Lost)} {
+
+	// Most counts are of stores of another kind, and zero.
+	for name, n := range map[string]int64{
+		"overflow_buckets": st.Overflow, "bytes": st.Bytes, "counted_in_overflow": st.Shared,
+		"refused_for_lack_of_room": st.Refused, "cached_refusals": int64(st.CachedRefusals),
+		"breaker_opened": int64(st.Opened), "decided_by_fallback": int64(st.Local),
+		"refunds_waiting": int64(st.Waiting), "refunds_lost": int64(st.Lost),
+	} {
 		if n > 0 {
 			s.Counts[name] = n
 		}
@@ -302,15 +328,19 @@ func storeOf(st *events.StoreStatus, since map[string]time.Time) Store {
 // answer derives the answers from the rest.
 func (l *Limiter) answer() Answers {
 	a := Answers{Store: "ok"}
+
 	for i := range l.Rules {
 		r := &l.Rules[i]
 		if r.Refused.Requests == 0 {
 			continue
 		}
+
+		// The keys are in the order of their counts. The one refused longest may be any of them.
 		first := slices.MinFunc(r.Refused.Keys, func(x, y Key) int { return x.Since.Compare(y.Since) })
 		a.Refusing = append(a.Refusing, Refusing{r.Name, r.Refused.Requests, first.Since, r.Refused.Keys[0].Key})
 	}
 	slices.SortStableFunc(a.Refusing, func(x, y Refusing) int { return cmp.Compare(y.Requests, x.Requests) })
+
 	for i := range l.Troubles {
 		t := &l.Troubles[i]
 		a.FailedOpen, a.FailedClosed, a.Local = a.FailedOpen+t.Passed, a.FailedClosed+t.Refused, a.Local+t.Local
@@ -318,12 +348,14 @@ func (l *Limiter) answer() Answers {
 			a.OpenFirst, a.OpenLast = t.First, t.Last
 		}
 	}
+
 	l.answerStore(&a)
 	return a
 }
 
 // answerStore says how the store is.
 func (l *Limiter) answerStore(a *Answers) {
+	// What is found later takes precedence: away over failing, and failing over slow.
 	if l.Calls.AtMost > 0 && l.Calls.Median > l.Calls.AtMost/2 {
 		a.Store = "slow"
 	}

@@ -25,7 +25,7 @@ import (
 const (
 	defaultEvery = time.Minute
 
-	// maxKinds is the maximum number of rules and verdicts that are told apart. Further
+	// maxKinds is the maximum number of rules and verdicts that are counted apart. Further
 	// ones have lines without the name of a rule.
 	maxKinds = 1000
 )
@@ -71,6 +71,7 @@ func New(o Options) (*Log, error) {
 	if l.every < time.Second {
 		errs = append(errs, fmt.Errorf("eventlog: Every is %s; want at least 1s, or 0 for %s", o.Every, defaultEvery))
 	}
+
 	for v := range events.Verdict(events.Verdicts) {
 		l.logged[v] = o.Verdicts == nil && (!v.Passes() || v == events.FailedOpen)
 	}
@@ -81,6 +82,7 @@ func New(o Options) (*Log, error) {
 		}
 		l.logged[v] = true
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -129,10 +131,15 @@ func (l *Log) repeatsOf(k kind) *quietlog.Repeats {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
+	// Beyond the maximum the lines of a verdict have no rule, and share one count.
 	if len(l.kinds) >= maxKinds {
 		k.rule = ""
 	}
+
+	// Another request may have added the kind between the two locks.
 	if r = l.kinds[k]; r == nil && !l.closed {
+		// An observer must not keep what a request refers to.
 		k.rule = strings.Clone(k.rule)
 		r = quietlog.NewRepeats(l.every, func(n int64) { l.logRepeats(k, n) })
 		l.kinds[k] = r
@@ -168,6 +175,7 @@ func (l *Log) write(ctx context.Context, k kind, attrs ...slog.Attr) {
 	if logger == nil {
 		logger = slog.Default()
 	}
+
 	level, text := slog.LevelInfo, "headgate: a request did not pass"
 	if k.verdict.Passes() && k.verdict != events.Overruled {
 		text = "headgate: a request passed"
@@ -175,6 +183,7 @@ func (l *Log) write(ctx context.Context, k kind, attrs ...slog.Attr) {
 	if k.verdict == events.FailedOpen || k.verdict == events.FailedClosed {
 		level = slog.LevelWarn
 	}
+
 	all := make([]slog.Attr, 0, 8)
 	all = append(all, slog.String("result", k.verdict.String()))
 	if k.rule != "" {

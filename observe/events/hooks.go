@@ -12,11 +12,11 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-// Hooks are functions that hear of what is not a decision about a request. Each is nil or
+// Hooks are functions that receive what is not a decision about a request. Each is nil or
 // safe for concurrent use, and must be quick: some are called in the goroutine of a request,
 // others in one of a store, and none while a lock is held. A hook that is nil costs nothing.
 // Hooks are not changed once they are in use. Later versions may have more of them, and more
-// fields in what they are told.
+// fields in what they receive.
 type Hooks struct {
 	// Open is called by limiter.New, before it returns, with what can be asked of the new
 	// limiter at any time, and Closed once, when the limiter is closed.
@@ -227,6 +227,8 @@ func JoinHooks(hooks ...*Hooks) *Hooks {
 		if h == nil {
 			continue
 		}
+
+		// Those of a joined h are kept one by one, so that Listeners finds each of them again.
 		all.joined = append(all.joined, h.components()...)
 		all.Open, all.Closed = joinFuncs(all.Open, h.Open), joinFuncs(all.Closed, h.Closed)
 		all.Queue, all.Lease = joinFuncs(all.Queue, h.Queue), joinFuncs(all.Lease, h.Lease)
@@ -235,6 +237,7 @@ func JoinHooks(hooks ...*Hooks) *Hooks {
 		all.CachedRefusal = joinFuncs(all.CachedRefusal, h.CachedRefusal)
 		all.Rules, all.Policy = joinFuncs(all.Rules, h.Rules), joinFuncs(all.Policy, h.Policy)
 	}
+
 	return all
 }
 
@@ -252,7 +255,7 @@ func joinFuncs[T any](a, b func(T)) func(T) {
 // store, and each adds its hooks. The zero value is ready for use.
 type Listeners struct {
 	mu    sync.Mutex
-	added []*Hooks
+	added []*Hooks // guarded by mu
 	all   atomic.Pointer[Hooks]
 }
 
@@ -288,9 +291,12 @@ func (l *Listeners) Hooks() *Hooks {
 func guarded(h *Hooks) *Hooks {
 	once := &sync.Once{}
 	return &Hooks{
-		Open: guard(once, h.Open), Closed: guard(once, h.Closed), Queue: guard(once, h.Queue), Lease: guard(once, h.Lease),
-		Units: guard(once, h.Units), Ban: guard(once, h.Ban), StoreCall: guard(once, h.StoreCall), Breaker: guard(once, h.Breaker),
-		CachedRefusal: guard(once, h.CachedRefusal), Rules: guard(once, h.Rules), Policy: guard(once, h.Policy),
+		Open: guard(once, h.Open), Closed: guard(once, h.Closed),
+		Queue: guard(once, h.Queue), Lease: guard(once, h.Lease),
+		Units: guard(once, h.Units), Ban: guard(once, h.Ban),
+		StoreCall: guard(once, h.StoreCall), Breaker: guard(once, h.Breaker),
+		CachedRefusal: guard(once, h.CachedRefusal),
+		Rules:         guard(once, h.Rules), Policy: guard(once, h.Policy),
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Observer hears of requests, for metrics and logs. It is called once for each request that
+// Observer receives requests, for metrics and logs. It is called once for each request that
 // a limiter decides about, in the goroutine of the request, when the decision is known. It
 // must be quick and safe for concurrent use. A panic is an error of the limiter, and no
 // request suffers from it.
@@ -137,12 +137,15 @@ func Join(observers ...Observer) Observer {
 			list = append(list, o)
 		}
 	}
+
 	switch len(list) {
 	case 0:
 		return nil
 	case 1:
 		return list[0]
 	}
+
+	// The result is a Counter only if each of them is: plain requests go to Observe otherwise.
 	for _, o := range list {
 		if _, ok := o.(Counter); !ok {
 			return list

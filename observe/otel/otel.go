@@ -32,7 +32,7 @@ type Options struct {
 	// MeterProvider makes the instruments. nil means the global one.
 	MeterProvider metric.MeterProvider
 
-	// MaxRules is the maximum number of rules that are told apart while the program runs.
+	// MaxRules is the maximum number of rules that are counted apart while the program runs.
 	// Further ones are counted together as the rule "_other". 0 means 200. The SDK keeps the
 	// series of a counter forever, and by default at most 2000 of each instrument.
 	MaxRules int
@@ -49,7 +49,7 @@ type Metrics struct {
 	callback   metric.Registration
 
 	mu   sync.RWMutex
-	sets map[series]metric.MeasurementOption
+	sets map[series]metric.MeasurementOption // guarded by mu
 }
 
 // series is one of an instrument.
@@ -63,17 +63,23 @@ var _ events.Counter = (*Metrics)(nil)
 // New returns metrics of the meter provider. All limiters of a program share them. An error
 // names every mistake in the options, and each instrument that cannot be made.
 func New(o Options) (*Metrics, error) {
-	m := &Metrics{counters: map[*meter.Instrument]metric.Int64Counter{}, histograms: map[*meter.Instrument]metric.Float64Histogram{},
-		gauges: map[*meter.Instrument]metric.Int64Observable{}, sets: map[series]metric.MeasurementOption{}}
+	m := &Metrics{
+		counters:   map[*meter.Instrument]metric.Int64Counter{},
+		histograms: map[*meter.Instrument]metric.Float64Histogram{},
+		gauges:     map[*meter.Instrument]metric.Int64Observable{},
+		sets:       map[series]metric.MeasurementOption{},
+	}
 	m.refused = m.addAtOnce
 	if o.MeterProvider == nil {
 		o.MeterProvider = global.GetMeterProvider()
 	}
+
 	var errs []error
 	var err error
 	if m.meter, err = meter.New(meter.Options{MaxRules: o.MaxRules, Record: m.record}); err != nil {
 		errs = append(errs, err)
 	}
+
 	from := o.MeterProvider.Meter(scope)
 	for _, i := range meter.Instruments {
 		errs = append(errs, m.newInstrument(from, i))
@@ -81,10 +87,13 @@ func New(o Options) (*Metrics, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("otel: %w", err)
 	}
+
 	observed := make([]metric.Observable, 0, len(m.gauges))
 	for _, g := range m.gauges {
 		observed = append(observed, g)
 	}
+
+	// The SDK calls collect when it reads the metrics. Until then requests count in cells.
 	if m.callback, err = from.RegisterCallback(m.collect, observed...); err != nil {
 		return nil, fmt.Errorf("otel: %w", err)
 	}
@@ -106,7 +115,8 @@ func (m *Metrics) newInstrument(from metric.Meter, i *meter.Instrument) (err err
 	case meter.Counter:
 		m.counters[i], err = from.Int64Counter(i.Name, help, unit)
 	case meter.Histogram:
-		m.histograms[i], err = from.Float64Histogram(i.Name, help, unit, metric.WithExplicitBucketBoundaries(i.Buckets...))
+		buckets := metric.WithExplicitBucketBoundaries(i.Buckets...)
+		m.histograms[i], err = from.Float64Histogram(i.Name, help, unit, buckets)
 	case meter.UpDown:
 		m.gauges[i], err = from.Int64ObservableUpDownCounter(i.Name, help, unit)
 	case meter.Gauge:
@@ -175,16 +185,22 @@ func describe(span trace.Span, r *events.Request) {
 	if r.Verdict == events.FailedOpen {
 		list = append(list, attribute.Bool("headgate.fail_open", true))
 	}
+
 	remaining, known := int64(0), false
 	for i := range r.Rules {
 		d := &r.Rules[i]
+
+		// The span has the first rule that turned the request away, as CountRequest has it.
 		if d.Verdict == r.Verdict && !r.Verdict.Passes() && len(list) == 1 {
 			list = append(list, attribute.String(meter.Rule, d.Name))
 		}
+
+		// A rule that denied the request has asked no store, so nothing is known to remain.
 		if d.Err == nil && d.Verdict != events.Denied && (!known || d.Decision.Remaining < remaining) {
 			remaining, known = d.Decision.Remaining, true
 		}
 	}
+
 	if known {
 		list = append(list, remainingAttribute(remaining))
 	}
@@ -214,6 +230,8 @@ func (m *Metrics) attributesOf(i *meter.Instrument, values [2]string) metric.Mea
 	if known {
 		return set
 	}
+
+	// Two requests may make the same set at once. The last one stays, which does no harm.
 	var list []attribute.KeyValue
 	for n, name := range i.Attributes {
 		if values[n] != "" {
@@ -221,6 +239,7 @@ func (m *Metrics) attributesOf(i *meter.Instrument, values [2]string) metric.Mea
 		}
 	}
 	set = metric.WithAttributeSet(attribute.NewSet(list...))
+
 	m.mu.Lock()
 	m.sets[key] = set
 	m.mu.Unlock()

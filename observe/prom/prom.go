@@ -28,7 +28,7 @@ type Options struct {
 	// prometheus.WrapRegistererWith.
 	Registerer prometheus.Registerer
 
-	// MaxRules is the maximum number of rules that are told apart at a time. Further ones
+	// MaxRules is the maximum number of rules that are counted apart at a time. Further ones
 	// are counted together as the rule "_other". The series of a rule that is no longer in
 	// force are deleted after 15 minutes. 0 means 200.
 	MaxRules int
@@ -57,27 +57,40 @@ var (
 // New returns metrics, and registers them. All limiters of a program share them. An error
 // names every mistake in the options, or why the metrics cannot be registered.
 func New(o Options) (*Metrics, error) {
-	m := &Metrics{exemplar: o.Exemplar, descs: map[*meter.Instrument]*prometheus.Desc{}, histograms: map[*meter.Instrument]*prometheus.HistogramVec{}}
+	m := &Metrics{
+		exemplar:   o.Exemplar,
+		descs:      map[*meter.Instrument]*prometheus.Desc{},
+		histograms: map[*meter.Instrument]*prometheus.HistogramVec{},
+	}
 	if o.Exemplar != nil {
 		m.refused = m.addWithExemplar
 	}
+
+	// Histograms are kept by the client library. Everything else is read from the meter, and needs
+	// no more than its description.
 	for _, i := range meter.Instruments {
 		if i.Kind == meter.Histogram {
-			m.histograms[i] = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: i.Prometheus(), Help: i.Help, Buckets: i.Buckets}, i.Labels())
+			opts := prometheus.HistogramOpts{Name: i.Prometheus(), Help: i.Help, Buckets: i.Buckets}
+			m.histograms[i] = prometheus.NewHistogramVec(opts, i.Labels())
 		} else {
 			m.descs[i] = prometheus.NewDesc(i.Prometheus(), i.Help, i.Labels(), nil)
 		}
 	}
+
 	var err error
 	if m.meter, err = meter.New(meter.Options{MaxRules: o.MaxRules, Record: m.record, Forget: m.forget}); err != nil {
 		return nil, fmt.Errorf("prom: %w", err)
 	}
+
 	if o.Registerer == nil {
 		o.Registerer = prometheus.DefaultRegisterer
 	}
+
+	// It fails for a second Metrics, as the series of both would have the same names.
 	if err := o.Registerer.Register(m); err != nil {
 		if errors.As(err, &prometheus.AlreadyRegisteredError{}) {
-			err = errors.New("the registerer has metrics of headgate already; install one Metrics in the config of every limiter")
+			err = errors.New("the registerer has metrics of headgate already; " +
+				"install one Metrics in the config of every limiter")
 		}
 		return nil, fmt.Errorf("prom: %w", err)
 	}
@@ -156,7 +169,8 @@ func (m *Metrics) Describe(out chan<- *prometheus.Desc) {
 func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 	m.meter.Cells(func(c *meter.Cell) {
 		if n := c.Value(); n > 0 || c.ShowsZero() {
-			out <- withExemplar(c, prometheus.MustNewConstMetric(m.descs[c.Instrument], prometheus.CounterValue, float64(n), c.Values...))
+			out <- withExemplar(c, prometheus.MustNewConstMetric(
+				m.descs[c.Instrument], prometheus.CounterValue, float64(n), c.Values...))
 		}
 	})
 	m.meter.Gauges(func(i *meter.Instrument, v float64, values ...string) {

@@ -96,7 +96,7 @@ type Sketch struct {
 	current atomic.Pointer[window]
 	asleep  atomic.Bool // the timer does not run, because all windows are empty
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	timer   *time.Timer
 	windows []*window // the oldest first; the last is the current one
 }
@@ -106,6 +106,7 @@ func New(o Options) (*Sketch, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+
 	s := &Sketch{top: o.Top, length: o.Window, max: o.Windows, seed: maphash.MakeSeed()}
 	if s.length == 0 {
 		s.length = DefaultWindow
@@ -113,9 +114,11 @@ func New(o Options) (*Sketch, error) {
 	if s.max == 0 {
 		s.max = DefaultWindows
 	}
+
+	// As many sets as give each key of a summary perKey counters, rounded up to a power of two.
 	s.shift = uint8(64 - bits.Len(uint((perKey*o.Top-1)/ways)))
 	s.asleep.Store(true)
-	s.pushWindowLocked()
+	s.pushWindowLocked() // nobody else has the sketch yet
 	return s, nil
 }
 
@@ -136,19 +139,31 @@ func (s *Sketch) Add(key string) {
 // tagOf returns the part of the hash that stands for the key within its set. It is not 0.
 func tagOf(hash uint64) uint32 { return uint32(hash) | 1 }
 
+// The timer runs while a sketch is awake:
+//
+//	          a key without a counter is added
+//	asleep ------------------------------------> awake ---+ a window ends, and some window
+//	   ^                                           |  ^   | has keys
+//	   +-------------------------------------------+  +---+
+//	          a window ends, and all are empty
+
 // wake starts the timer if it does not run. Add calls it only for a key that has no counter,
 // as none has while the timer does not run.
 func (s *Sketch) wake() {
 	if !s.asleep.Load() {
 		return
 	}
+
+	// Under the lock it is asked again, because another Add may have started the timer.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.asleep.Load() {
 		return
 	}
+
 	s.asleep.Store(false)
 	s.current.Load().startAt(time.Now())
+
 	if s.timer == nil {
 		s.timer = time.AfterFunc(s.length, s.rotate)
 	} else {
@@ -195,6 +210,8 @@ func (s *Sketch) pushWindowLocked() {
 	} else {
 		w = &window{sets: make([]atomic.Pointer[set], 1<<(64-s.shift))}
 	}
+
+	// The window is complete before it is the current one, because Add takes no lock.
 	w.startAt(time.Now())
 	w.before.Store(s.current.Load())
 	s.windows = append(s.windows, w)

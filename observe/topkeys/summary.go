@@ -75,16 +75,19 @@ func (k *Key) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &form); err != nil {
 		return err
 	}
+
 	switch {
 	case (form.Key == nil) == (form.Bytes == nil):
 		return errors.New("topkeys: a key has not one of \"key\" and \"bytes\"")
 	case form.Count < 1 || form.Count > maxCount || form.Error < 0 || form.Error >= form.Count:
 		return fmt.Errorf("topkeys: a count of %d with an error of %d is not one", form.Count, form.Error)
 	}
+
 	*k = Key{Key: string(form.Bytes), Count: form.Count, Error: form.Error, Since: form.Since}
 	if form.Key != nil {
 		k.Key = *form.Key
 	}
+
 	if len(k.Key) > maxText {
 		return fmt.Errorf("topkeys: a key of %d bytes is longer than %d", len(k.Key), maxText)
 	}
@@ -96,11 +99,13 @@ const maxCount = math.MaxInt64 / (1 << 20)
 
 // UnmarshalJSON implements [json.Unmarshaler]. It refuses what no summary contains.
 func (s *Summary) UnmarshalJSON(text []byte) error {
+	// A type without this method, or it would call itself.
 	type form Summary
 	var f form
 	if err := json.Unmarshal(text, &f); err != nil {
 		return err
 	}
+
 	switch {
 	case len(f.Keys) > MaxTop:
 		return fmt.Errorf("topkeys: %d keys are more than %d", len(f.Keys), MaxTop)
@@ -109,6 +114,8 @@ func (s *Summary) UnmarshalJSON(text []byte) error {
 	case f.Floor < 0 || f.Floor > maxCount:
 		return fmt.Errorf("topkeys: the floor %d is not within 0 to %d", f.Floor, int64(maxCount))
 	}
+
+	// A key that is there twice would be added to itself in Merge.
 	seen := map[string]bool{}
 	for _, k := range f.Keys {
 		if seen[k.Key] {
@@ -116,6 +123,7 @@ func (s *Summary) UnmarshalJSON(text []byte) error {
 		}
 		seen[k.Key] = true
 	}
+
 	*s = Summary(f)
 	return nil
 }
@@ -128,13 +136,17 @@ func (s *Sketch) Summary() Summary {
 	if s.asleep.Load() {
 		return Summary{}
 	}
+
 	all := Summary{From: time.UnixMilli(s.windows[0].start.Load()).UTC(), To: time.Now().UTC()}
+
+	// Each key is in one set, so the floors of the sets do not add up.
 	for i := range s.current.Load().sets {
 		part := s.summaryOfSetLocked(i)
 		all.Total += part.Total
 		all.Floor = max(all.Floor, part.Floor)
 		all.Keys = append(all.Keys, part.Keys...)
 	}
+
 	all.keepTop(s.top)
 	return all
 }
@@ -154,10 +166,12 @@ func (s *Sketch) summaryOfSetLocked(i int) (part Summary) {
 		if set == nil {
 			continue
 		}
+
 		total, floor := set.list(keys)
 		part.Total += total
 		part.Floor += floor
 	}
+
 	for _, k := range keys {
 		// floors has the floor of each window that lists the key.
 		count := k.count + part.Floor - k.floors
@@ -171,6 +185,8 @@ func (s *Sketch) summaryOfSetLocked(i int) (part Summary) {
 func (s *set) list(keys map[uint32]*listed) (total, floor int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
+	// The counters go on counting meanwhile, so each is read once.
 	floor = math.MaxUint32
 	var counters [ways]uint64
 	for j := range counters {
@@ -178,16 +194,19 @@ func (s *set) list(keys map[uint32]*listed) (total, floor int64) {
 		total += int64(uint32(counters[j]))
 		floor = min(floor, int64(uint32(counters[j])))
 	}
+
 	for j, v := range counters {
 		if v == 0 {
 			continue
 		}
+
 		h, tag := &s.holders[j], uint32(v>>32)
 		k := keys[tag]
 		if k == nil {
 			k = &listed{text: string(h.text[:h.size])}
 			keys[tag] = k
 		}
+
 		k.count += int64(uint32(v))
 		k.least += int64(uint32(v) - h.over)
 		k.floors += floor
@@ -229,11 +248,14 @@ func Merge(n int, summaries ...Summary) Summary {
 			sum.since = min(sum.since, k.Since.UnixMilli())
 		}
 	}
+
+	// A key that a summary lacks may have been counted as often as its floor there.
 	for _, key := range slices.Collect(maps.Keys(keys)) {
 		sum := keys[key]
 		count := sum.count + all.Floor - sum.floors
 		all.Keys = append(all.Keys, Key{key, count, count - sum.least, time.UnixMilli(sum.since).UTC()})
 	}
+
 	all.keepTop(max(n, 0))
 	return all
 }

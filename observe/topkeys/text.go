@@ -47,10 +47,13 @@ func copyText(text *[maxText]byte, key string) int {
 	}
 	var sum [sha256.Size]byte
 	digest(&sum, key)
+
+	// A rune is not cut in two. Bytes that are no UTF-8 are cut anywhere.
 	n := min(len(key), maxText-len(ellipsis)-digestText)
 	for end := n; n > end-utf8.UTFMax && n > 0 && n < len(key) && !utf8.RuneStart(key[n]); {
 		n--
 	}
+
 	n = copy(text[:], key[:n])
 	n += copy(text[n:], ellipsis)
 	encoding.Encode(text[n:n+digestText], sum[:digestSize])

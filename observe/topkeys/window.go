@@ -76,21 +76,28 @@ func (w *window) addKey(i uint64, tag uint32, key string) {
 		w.sets[i].CompareAndSwap(nil, new(set))
 		s = w.sets[i].Load()
 	}
+
+	// Before the lock is taken, because since takes the lock of another set.
 	since := w.start.Load()
 	if before := w.before.Load(); before != nil {
 		since = before.since(i, tag, since)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	for {
 		j, v, found := s.find(tag)
 		n := uint32(v)
 		if n == math.MaxUint32 {
 			return // it is, or all are, as high as they can be
 		}
+
+		// Keys with a counter are counted without the lock, so the value may have changed.
 		if !s.counters[j].CompareAndSwap(v, uint64(tag)<<32|uint64(n+1)) {
 			continue
 		}
+
 		if !found {
 			h := &s.holders[j]
 			h.over, h.since = n, since

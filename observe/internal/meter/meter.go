@@ -1,4 +1,4 @@
-// Package meter counts what limiters tell, for the packages of metrics. Counters are cells,
+// Package meter counts what limiters report, for the packages of metrics. Counters are cells,
 // which a request adds to without a lock, and which are read when metrics are collected.
 // Histograms are recorded by the package of metrics at once, as only requests that wait,
 // leases and calls of a server have a duration.
@@ -44,7 +44,7 @@ type Options struct {
 	Forget func(rule string)
 }
 
-// Meter counts what the limiters tell in which it is installed.
+// Meter counts what the limiters report in which it is installed.
 type Meter struct {
 	o         Options
 	requests  [events.Verdicts]Cell
@@ -54,9 +54,9 @@ type Meter struct {
 	otherUsed atomic.Bool
 	rules     atomic.Pointer[map[string]*rule] // replaced under mu
 	seed      maphash.Seed
-	hooks     *events.Hooks // the same in every config, so that a shared store tells once
+	hooks     *events.Hooks // the same in every config, so that a shared store reports once
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards what follows, up to forgetter
 	limiters  []events.Inspector
 	stores    map[string]*[events.ErrorTypes]Cell
 	bans      map[ban]time.Time
@@ -64,7 +64,8 @@ type Meter struct {
 	revision  float64
 	followed  bool // a policy was applied or refused
 	inForce   bool // a revision is
-	forgetter sync.Mutex
+
+	forgetter sync.Mutex // guards the removal of rules
 }
 
 // ban is a ban of a key, of which only a hash is kept.
@@ -130,12 +131,19 @@ func New(o Options) (*Meter, error) {
 	if o.MaxRules == 0 {
 		o.MaxRules = defaultMaxRules
 	}
-	m := &Meter{o: o, other: newRule(Other), seed: maphash.MakeSeed(), stores: map[string]*[events.ErrorTypes]Cell{}, bans: map[ban]time.Time{}}
+
+	m := &Meter{
+		o: o, other: newRule(Other), seed: maphash.MakeSeed(),
+		stores: map[string]*[events.ErrorTypes]Cell{}, bans: map[ban]time.Time{},
+	}
+	m.rules.Store(&map[string]*rule{})
 	m.hooks = &events.Hooks{
 		Open: m.opened, Closed: m.closed, Queue: m.queue, Lease: m.lease, Units: m.flow, Ban: m.ban,
 		StoreCall: m.storeCall, Breaker: m.breaker, CachedRefusal: m.cachedRefusal, Policy: m.policy,
 	}
-	m.rules.Store(&map[string]*rule{})
+
+	// Verdicts and modes are few, so their series are shown from the beginning. No request has the
+	// verdict of a rule alone.
 	for v := range events.Verdict(events.Verdicts) {
 		m.requests[v].init(Requests, v != events.Overruled, v.String())
 	}
@@ -148,8 +156,8 @@ func New(o Options) (*Meter, error) {
 	return m, nil
 }
 
-// Install has the limiters of the config tell the observer and the meter, besides whatever
-// the config names already.
+// Install has the limiters of the config report to the observer and the meter, besides
+// whatever the config names already.
 func (m *Meter) Install(c *limiter.Config, o events.Observer) {
 	c.Observer = events.Join(c.Observer, o)
 	if c.Hooks == nil {
@@ -217,9 +225,12 @@ func (c *RuleCounter) find() *found {
 // count that the request does not pass.
 func (m *Meter) Observe(ctx context.Context, e *events.Request, refused func(context.Context, *Cell)) {
 	m.CountRequest(ctx, e.Verdict, refused)
+
 	for i := range e.Rules {
 		d := &e.Rules[i]
 		r := m.ruleOf(d.Name)
+
+		// Nearly all decisions are of the first kind, and count in one number instead of two.
 		switch {
 		case d.Verdict == events.Allowed && d.Charged == 1:
 			r.single.Add(1)
@@ -231,6 +242,7 @@ func (m *Meter) Observe(ctx context.Context, e *events.Request, refused func(con
 				r.units[charged].n.Add(uint64(d.Charged))
 			}
 		}
+
 		if d.Waited > 0 {
 			m.o.Record(ctx, TimeInQueue, [2]string{r.label, d.Verdict.String()}, d.Waited.Seconds())
 		}
@@ -250,8 +262,11 @@ func (m *Meter) addRule(name string) *rule {
 	if len(*m.rules.Load()) >= m.o.MaxRules || !utf8.ValidString(name) {
 		return m.useOther()
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
+	// Another request may have added the rule, or taken the last place, before the lock.
 	old := *m.rules.Load()
 	if r := old[name]; r != nil {
 		return r
@@ -259,6 +274,7 @@ func (m *Meter) addRule(name string) *rule {
 	if len(old) >= m.o.MaxRules {
 		return m.useOther()
 	}
+
 	r := newRule(name)
 	m.replaceRulesLocked(func(rules map[string]*rule) { rules[name] = r })
 	return r
@@ -330,15 +346,20 @@ func (m *Meter) ban(e events.Ban) {
 	k := ban{m.ruleOf(e.Rule), maphash.String(m.seed, e.Key)}
 	k.rule.bans.used.Store(true)
 	now := time.Now()
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	if e.Lifted {
 		delete(m.bans, k)
 		return
 	}
+
+	// A full list is cleared of the bans that have ended, at most once a second.
 	if len(m.bans) >= maxBans && now.Sub(m.bansEnded) >= time.Second {
 		m.endBansLocked(now)
 	}
+
 	if _, known := m.bans[k]; known || len(m.bans) < maxBans {
 		m.bans[k] = now.Add(e.For)
 	}
@@ -368,9 +389,12 @@ func (m *Meter) storeCall(e events.StoreCall) {
 func (m *Meter) storeErrors(kind string) (string, *[events.ErrorTypes]Cell) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
+	// The kind is a text of the store, of which there may be any number.
 	if m.stores[kind] == nil && len(m.stores) >= maxStores {
 		kind = Other
 	}
+
 	errs := m.stores[kind]
 	if errs == nil {
 		errs = &[events.ErrorTypes]Cell{}
@@ -379,6 +403,7 @@ func (m *Meter) storeErrors(kind string) (string, *[events.ErrorTypes]Cell) {
 		}
 		m.stores[kind] = errs
 	}
+
 	return kind, errs
 }
 

@@ -9,16 +9,20 @@ import (
 // Cells calls f for each cell of a counter that is shown, the rules in no order.
 func (m *Meter) Cells(f func(*Cell)) {
 	m.syncRules()
+
 	rules := m.shownRules()
 	for _, r := range rules {
 		r.foldSingle()
 	}
+
 	for i := range m.requests {
 		f(&m.requests[i])
 	}
 	for i := range m.changes {
 		f(&m.changes[i])
 	}
+
+	// f is called without the lock, so the list of stores is copied.
 	m.mu.Lock()
 	followed := m.followed
 	var stores []*[events.ErrorTypes]Cell
@@ -26,16 +30,19 @@ func (m *Meter) Cells(f func(*Cell)) {
 		stores = append(stores, errs)
 	}
 	m.mu.Unlock()
+
 	for i := range m.reloads {
 		if followed {
 			f(&m.reloads[i])
 		}
 	}
+
 	for _, errs := range stores {
 		for i := range errs[events.NoError+1:] {
 			f(&errs[events.NoError+1:][i])
 		}
 	}
+
 	for _, r := range rules {
 		for i := range r.decisions {
 			f(&r.decisions[i])
@@ -69,15 +76,19 @@ type namer interface{ RuleNames() []string }
 func (m *Meter) syncRules() {
 	m.forgetter.Lock()
 	defer m.forgetter.Unlock()
+
 	var names []string
 	for _, l := range m.openLimiters() {
 		if n, ok := l.(namer); ok {
 			names = append(names, n.RuleNames()...)
 		}
 	}
+
+	// Those that are gone make room for the new ones.
 	if m.o.Forget != nil {
 		m.removeRules(names, time.Now())
 	}
+
 	for _, name := range names {
 		m.ruleOf(name)
 	}
@@ -89,6 +100,8 @@ func (m *Meter) removeRules(names []string, now time.Time) {
 	for _, name := range names {
 		inForce[name] = true
 	}
+
+	// A rule with requests that wait or hold leases is still needed, for the end of these.
 	var gone []string
 	for name, r := range *m.rules.Load() {
 		switch {
@@ -100,6 +113,7 @@ func (m *Meter) removeRules(names []string, now time.Time) {
 			gone = append(gone, name)
 		}
 	}
+
 	if len(gone) == 0 {
 		return
 	}
@@ -110,6 +124,8 @@ func (m *Meter) removeRules(names []string, now time.Time) {
 		}
 	})
 	m.mu.Unlock()
+
+	// Without the lock, because Forget is a function of the package of metrics.
 	for _, name := range gone {
 		m.o.Forget(name)
 	}
@@ -117,6 +133,7 @@ func (m *Meter) removeRules(names []string, now time.Time) {
 
 // Gauges calls f for each value that goes up and down, with the values of the attributes.
 func (m *Meter) Gauges(f func(i *Instrument, v float64, values ...string)) {
+	// A rule has a series of each kind from its first change on, so that most have none.
 	bans := m.countBans()
 	for _, r := range m.shownRules() {
 		if r.queued.used.Load() {
@@ -129,9 +146,11 @@ func (m *Meter) Gauges(f func(i *Instrument, v float64, values ...string)) {
 			f(Bans, float64(bans[r]), r.label)
 		}
 	}
+
 	m.mu.Lock()
 	revision, inForce := m.revision, m.inForce
 	m.mu.Unlock()
+
 	if inForce {
 		f(PolicyRevision, revision)
 	}
@@ -152,6 +171,7 @@ func (m *Meter) countBans() map[*rule]int {
 // storeGauges reports the stores of all limiters.
 func (m *Meter) storeGauges(f func(i *Instrument, v float64, values ...string)) {
 	limiters := m.openLimiters()
+
 	var modes [events.Modes]float64
 	var stores []events.StoreStatus
 	for _, l := range limiters {
@@ -159,16 +179,20 @@ func (m *Meter) storeGauges(f func(i *Instrument, v float64, values ...string)) 
 		modes[modeOf(list)] = 1
 		stores = append(stores, list...)
 	}
+
+	// Without a limiter nothing decides, and no mode is shown.
 	if len(limiters) > 0 {
 		for mode := range events.Mode(events.Modes) {
 			f(StoreMode, modes[mode], mode.String())
 		}
 	}
+
 	s := m.sum(stores)
 	if s.memory {
 		f(Keys, float64(s.keys), "memory")
 		f(KeysOverflow, float64(s.overflow), "memory")
 	}
+
 	for r, n := range s.held {
 		f(PrefetchHeld, float64(n), r.label)
 	}
@@ -190,10 +214,13 @@ func (m *Meter) sum(stores []events.StoreStatus) sums {
 			continue
 		}
 		seen[of] = true
+
 		if stores[i].Store == "memory" {
 			s.memory = true
 			s.keys, s.overflow = s.keys+stores[i].Keys, s.overflow+stores[i].Overflow
 		}
+
+		// Rules that the meter has no room for are counted together.
 		for name, n := range stores[i].Held {
 			r := known[name]
 			if r == nil {
