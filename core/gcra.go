@@ -12,13 +12,13 @@ import (
 // gcra is the generic cell rate algorithm (ITU-T I.371, annex A) as a virtual
 // queue: a bucket of Burst units that gets one unit back every Period/Quota.
 //
-// State.Used units were taken since the instant Mark, when the queue was empty. Takes
-// move Mark on by whole rounds, and peeks and refusals leave it. The queue is empty
-// again at Mark + Used·Period/Quota, which is the TAT, the theoretical arrival time, of
-// the literature. The state is exact: it never holds a rounded fraction. Units beyond Burst are booked by Takes or in debt by Debits.
-// State.Over is how many they were when the state was written: if they are more later,
-// the clock has stepped back, and settle leaves a full bucket. State.Slot is the instant
-// that the latest booking waits for. A debt moves no slot, as it follows them in the queue.
+// State.Used units were taken since the instant Mark, when the queue was empty. Takes move Mark on
+// by whole rounds, and peeks and refusals leave it. The queue is empty again at Mark +
+// Used·Period/Quota, which is the TAT, the theoretical arrival time, of the literature. The state
+// is exact: it never holds a rounded fraction. Units beyond Burst are booked by Takes or in debt
+// by Debits. State.Over is how many they were when the state was written: if they are more later,
+// the clock has stepped back, and settle leaves a full bucket. State.Slot is the instant that the
+// latest booking waits for. A debt moves no slot, as it follows them in the queue.
 //
 // A state keeps the limit under which it was written until the next Take. Under
 // another limit its units come back at the faster of both rates (see pace), so a

@@ -142,7 +142,8 @@ func (f *forwarded) readHeader(name string, errs []error) []error {
 	default:
 		// Another header holds one address, so there is no entry to count from the right.
 		if f.hops > 0 {
-			return append(errs, inField("Header", fmt.Errorf("%s is not a list, so Hops means nothing to it", f.header)))
+			err := fmt.Errorf("%s is not a list, so Hops means nothing to it", f.header)
+			return append(errs, inField("Header", err))
 		}
 	}
 	return errs

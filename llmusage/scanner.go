@@ -307,6 +307,7 @@ func (s *scanner) scanMember(c byte) {
 
 		// No array of the path has ended, so the text is not JSON.
 		s.number = invalid
+
 	default:
 		s.scanNumber(c)
 	}
