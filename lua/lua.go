@@ -121,18 +121,20 @@ type Scripts struct {
 type part struct{ above, below string }
 
 // One returns the script for steps of one operation under the one algorithm in the set.
-func (c *Scripts) One(set Set) *Script {
-	if s, ok := c.one.Load(set); ok {
-		return s.(*Script)
+func (s *Scripts) One(set Set) *Script {
+	if script, ok := s.one.Load(set); ok {
+		return script.(*Script)
 	}
+
 	twin, quick := set.twins()[0], "nil"
 	if twin.quick {
 		quick = twin.file + "_quick"
 	}
-	s := c.assemble(set, "single",
+	script := s.assemble(set, "single",
 		fmt.Sprintf("local quick = %s\n", quick),
 		fmt.Sprintf("local step = %s\n", set.step(twin)))
-	kept, _ := c.one.LoadOrStore(set, s)
+
+	kept, _ := s.one.LoadOrStore(set, script)
 	return kept.(*Script)
 }
 
@@ -147,10 +149,12 @@ func (s Set) step(t twin) string {
 
 // Many returns the script for any number of steps of any number of operations under the
 // algorithms in the set.
-func (c *Scripts) Many(set Set) *Script {
-	if s, ok := c.many.Load(set); ok {
-		return s.(*Script)
+func (s *Scripts) Many(set Set) *Script {
+	if script, ok := s.many.Load(set); ok {
+		return script.(*Script)
 	}
+
+	// The functions are in tables, because each operation of a batch names its algorithm.
 	var steps, quicks strings.Builder
 	for _, twin := range set.twins() {
 		fmt.Fprintf(&steps, " %s = %s,", twin.letter, set.step(twin))
@@ -158,17 +162,21 @@ func (c *Scripts) Many(set Set) *Script {
 			fmt.Fprintf(&quicks, " %s = %s_quick,", twin.letter, twin.file)
 		}
 	}
-	s := c.assemble(set, "batch",
+	script := s.assemble(set, "batch",
 		fmt.Sprintf("local quicks = {%s }\n", &quicks),
 		fmt.Sprintf("local steps = {%s }\n", &steps))
-	kept, _ := c.many.LoadOrStore(set, s)
+
+	// Two callers may assemble one at once. They get the same, so that it is cached once.
+	kept, _ := s.many.LoadOrStore(set, script)
 	return kept.(*Script)
 }
 
 // assemble joins the parts above the slow line of each file, then the parts below. The
 // driver comes last in both, each part after a line that names the functions which it
 // calls.
-func (c *Scripts) assemble(set Set, driver, quick, slow string) *Script {
+func (s *Scripts) assemble(set Set, driver, quick, slow string) *Script {
+	// The order of the files is part of the contract in prelude.lua: each uses only what comes
+	// before it.
 	files := []string{"prelude", "key"}
 	if set&(growing|Bans) != 0 {
 		files = append(files, "records")
@@ -179,46 +187,54 @@ func (c *Scripts) assemble(set Set, driver, quick, slow string) *Script {
 	if files = append(files, "reply", "void"); set&Bans != 0 {
 		files = append(files, "ban")
 	}
-	c.once.Do(c.read)
+
+	s.once.Do(s.read)
 	var above, below strings.Builder
 	for _, file := range files {
-		above.WriteString(c.parts[file].above)
-		below.WriteString(c.parts[file].below)
+		above.WriteString(s.parts[file].above)
+		below.WriteString(s.parts[file].below)
 	}
-	last := c.parts[driver]
+
+	// The constants of bans differ from script to script, so they are replaced here and not in
+	// read.
+	last := s.parts[driver]
 	text := above.String() + quick + last.above + below.String() + slow + last.below
-	plain := newScript(inline(text, ofBans[set&Bans != 0]))
-	s := newScript(allowOOM + plain.Text)
-	s.Plain = plain
-	return s
+	plain := newScript(inline(text, banConstants[set&Bans != 0]))
+	script := newScript(allowOOM + plain.Text)
+	script.Plain = plain
+	return script
 }
 
 // read reads the parts of all scripts. It leaves out comments, indentation and blank lines,
 // which Redis does not need, and puts values in the place of constants.
-func (c *Scripts) read() {
+func (s *Scripts) read() {
 	var from fs.FS = files
-	if c.Files != nil {
-		from = c.Files
+	if s.Files != nil {
+		from = s.Files
 	}
+
 	paths, err := fs.Glob(from, "*.lua")
 	if err != nil {
 		panic("headgate: " + err.Error())
 	}
-	c.parts = make(map[string]*part, len(paths))
+
+	s.parts = make(map[string]*part, len(paths))
 	values := map[string]string{"FORMAT": strconv.Itoa(Format)}
 	for _, path := range paths {
 		text, err := fs.ReadFile(from, path)
 		if err != nil {
 			panic("headgate: " + err.Error())
 		}
-		c.parts[strings.TrimSuffix(path, ".lua")] = newPart(string(text), values)
+		s.parts[strings.TrimSuffix(path, ".lua")] = newPart(string(text), values)
 	}
-	for _, p := range c.parts {
+
+	// Only now, because a file may use a constant of one that is read later.
+	for _, p := range s.parts {
 		p.above, p.below = inline(p.above, values), inline(p.below, values)
 	}
 }
 
-// newPart reads a file, and notes the values of its constants.
+// newPart reads a file, and adds the values of its constants to values.
 func newPart(text string, values map[string]string) *part {
 	var above, below strings.Builder
 	into := &above
@@ -226,6 +242,8 @@ func newPart(text string, values map[string]string) *part {
 		if strings.TrimSpace(line) == "-- @slow" {
 			into = &below
 		}
+
+		// No text in the files holds two hyphens.
 		code, _, _ := strings.Cut(line, "--")
 		code = strings.TrimSpace(code)
 		if found := constant.FindStringSubmatch(code); found != nil {
@@ -235,6 +253,7 @@ func newPart(text string, values map[string]string) *part {
 			into.WriteByte('\n')
 		}
 	}
+
 	return &part{above.String(), below.String()}
 }
 
@@ -244,9 +263,9 @@ var (
 	capitals = regexp.MustCompile(`\b[A-Z_]+\b`)
 )
 
-// ofBans are the constants whose values depend on whether a script has ban.lua; see
+// banConstants are the constants whose values depend on whether a script has ban.lua; see
 // prelude.lua.
-var ofBans = map[bool]map[string]string{
+var banConstants = map[bool]map[string]string{
 	false: {"BANS": "false", "BAN": "nil", "FIRST": "3"},
 	true:  {"BANS": "true", "BAN": "ARGV[3]", "FIRST": "4"},
 }
