@@ -344,6 +344,8 @@ func (l *Limiter) answer() Answers {
 	for i := range l.Troubles {
 		t := &l.Troubles[i]
 		a.FailedOpen, a.FailedClosed, a.Local = a.FailedOpen+t.Passed, a.FailedClosed+t.Refused, a.Local+t.Local
+
+		// The times are those of the latest errors under which requests passed.
 		if t.Passed > 0 && t.Last.After(a.OpenLast) {
 			a.OpenFirst, a.OpenLast = t.First, t.Last
 		}
