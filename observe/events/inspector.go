@@ -10,9 +10,9 @@ type Source interface {
 	Status(list []StoreStatus) []StoreStatus
 }
 
-// Inspector answers questions about what is not reported by itself. A limiter is one. Its methods
-// are safe for concurrent use, take no longer than some microseconds and a walk over the units
-// that are held ahead, and ask no server.
+// Inspector answers what is asked, not told. A limiter is one. Its methods are safe for
+// concurrent use, take no longer than some microseconds and a walk over the units that are
+// held ahead, and ask no server.
 type Inspector interface {
 	// Stores returns the status of each store of the limiter, the outermost first.
 	Stores() []StoreStatus
