@@ -45,6 +45,7 @@ var traits = func() (all [algorithmCount]trait) {
 	return all
 }()
 
+// trait is what one algorithm is, whatever the numbers of the limit.
 type trait struct {
 	letter                                       string
 	leased, books, prefetchable, windows, steady bool

@@ -40,6 +40,8 @@ func MustParseBan(s string) Ban {
 	return b
 }
 
+// parseBan reads the words of a ban, and returns every mistake in them. It does not validate the
+// numbers.
 func parseBan(words []string) (b Ban, errs []error) {
 	if len(words) == 0 {
 		return b, []error{errors.New(`it is empty; write, say, "20/1m for 10m max 24h"`)}

@@ -24,6 +24,7 @@ type calendar struct {
 	zone  *time.Location
 }
 
+// unit is what the windows of a calendar begin with.
 type unit uint8
 
 const (
@@ -213,6 +214,7 @@ func (c *calendar) windows(at int64) (w Windows) {
 // A date is the beginning of a day in UTC, which stands for the day of any zone.
 type date = time.Time
 
+// newDate returns the date of a day.
 func newDate(y int, m time.Month, d int) date { return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
 
 // firstDayAt returns the first day of the window that holds the instant.

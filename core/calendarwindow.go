@@ -68,6 +68,7 @@ func (op *Op) CheckWindows(now int64) error {
 	return op.checkWindows(now)
 }
 
+// checkWindows is CheckWindows for an operation under a calendar.
 func (op *Op) checkWindows(now int64) error {
 	if _, _, ok := op.Windows.at(now); ok || !op.needsWindows() {
 		return nil
@@ -77,6 +78,7 @@ func (op *Op) checkWindows(now int64) error {
 		ErrWindows, op.Verb, op.Rule, clockText(now), clockText(w[present]), clockText(w[present+1]))
 }
 
+// clockText writes an instant for readers of errors.
 func clockText(at int64) string { return time.UnixMicro(at).UTC().Format(time.RFC3339) }
 
 // needsWindows reports whether an operation under a calendar needs Op.Windows.

@@ -59,6 +59,7 @@ func (concurrency) find(s *State, id string) int {
 	return -1
 }
 
+// held returns the units of all leases that are held.
 func (concurrency) held(s *State) int64 {
 	var n int64
 	for i := range s.Leases {

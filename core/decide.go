@@ -319,11 +319,13 @@ func decideOp(op *Op, s *State, now, n int64, d *Decision) {
 	}
 }
 
+// report completes a decision with what is left of the key after the step.
 func report(op *Op, s *State, now int64, d *Decision) {
 	remaining, reset := algorithms[op.Limit.Algorithm].gauge(s, &op.Limit, now)
 	d.Remaining, d.ResetAfter, d.At = remaining, micros(reset), now
 }
 
+// micros returns n microseconds.
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 // CheckOps returns an error that names every operation that is invalid whatever

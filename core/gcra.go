@@ -35,6 +35,7 @@ type rate struct {
 	units int64 // that come back in that time
 }
 
+// rate returns the rate at which units come back under the limit.
 func (l *Limit) rate() rate {
 	a, b := l.period(), l.Quota
 	if a%b == 0 {
@@ -92,6 +93,7 @@ func (r rate) maxRounds() int64 { return int64(MaxBooking/time.Microsecond)/r.ev
 // rate is r.
 func (r rate) maxUsed(l *Limit) int64 { return l.Capacity() + r.units*r.maxRounds() }
 
+// quotient returns hi·2^64 + lo divided by by, which has to be above hi.
 func quotient(hi, lo uint64, by int64) uint64 {
 	q, _ := bits.Div64(hi, lo, uint64(by))
 	return q

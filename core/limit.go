@@ -131,6 +131,7 @@ func (l *Limit) MaxDebt() int64 {
 	return max(0, min(l.Capacity(), a.maxDebt(l)))
 }
 
+// checkPeriod returns the mistake in the period, or nil. The algorithm is known.
 func (l *Limit) checkPeriod() error {
 	switch {
 	case algorithms[l.Algorithm].options().calendar:
@@ -147,6 +148,7 @@ func (l *Limit) checkPeriod() error {
 	return nil
 }
 
+// checkOptions returns every mistake in the optional fields. The algorithm is known.
 func (l *Limit) checkOptions() []error {
 	var errs []error
 	name, has := l.Algorithm.String(), algorithms[l.Algorithm].options()

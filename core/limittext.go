@@ -52,6 +52,7 @@ func MustParseLimit(s string) Limit {
 	return l
 }
 
+// parseLimit reads a limit, and returns every mistake in its form. It does not validate the limit.
 func parseLimit(s string) (l Limit, errs []error) {
 	words := strings.Fields(s)
 	if len(words) == 0 {
@@ -189,6 +190,7 @@ func (l *Limit) parseWord(word, name, value string) (err error) {
 	return err
 }
 
+// parseCount reads the value of an option that is a positive number.
 func parseCount(name, value string) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n <= 0 {
@@ -197,6 +199,7 @@ func parseCount(name, value string) (int64, error) {
 	return n, nil
 }
 
+// parsePeriod reads a period; see [ParseLimit]. It may be 0 or negative, which Validate refuses.
 func parsePeriod(name, s string) (time.Duration, error) {
 	// A unit alone stands for one of it, as in 5/s.
 	text := s

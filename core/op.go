@@ -182,7 +182,7 @@ type Decision struct {
 	Fallback bool
 
 	// Origin is an opaque mark by which a store over several others recognises
-	// the one that decided, and what it noted about the decision. It is repeated
+	// the one that decided, and what it keeps about the decision. It is repeated
 	// in the Refund, as At and ResetAfter are. Other stores leave it 0, and a
 	// store that forwards the decisions of another keeps it.
 	Origin uint32

@@ -37,6 +37,7 @@ func (slidingWindow) scriptArgs(l *Limit) (period, quota, extra int64) {
 	return l.period(), l.Quota, l.segments()
 }
 
+// segments returns how many segments make a period.
 func (l *Limit) segments() int64 {
 	if l.Segments > 0 {
 		return int64(l.Segments)
@@ -120,6 +121,7 @@ func (g *segment) weight(now int64) int64 {
 // Lua can multiply by that.
 type scale struct{ width, most int64 }
 
+// scale returns what the segments under the limit count by.
 func (l *Limit) scale() scale {
 	width := l.width()
 	return scale{width, (exact - 1) / width}

@@ -78,6 +78,7 @@ func parseIPv4(s string) (address, bool) {
 	return ipv4(ip<<8|n, s), dots == 3 && digits > 0
 }
 
+// ipv4 returns the address of a number, whose dotted form is text.
 func ipv4(ip uint32, text string) address {
 	return address{netip.AddrFrom4([4]byte{byte(ip >> 24), byte(ip >> 16), byte(ip >> 8), byte(ip)}), text}
 }

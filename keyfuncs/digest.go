@@ -60,6 +60,7 @@ func digest(s, prefix string) string {
 	return encode(h.Sum(piece[:0]), prefix)
 }
 
+// encode returns the prefix and the first bytes of a digest in base64url.
 func encode(sum []byte, prefix string) string {
 	var buf [len(digestPrefix) + (digestSize*8+5)/6]byte
 	return string(encoding.AppendEncode(append(buf[:0], prefix...), sum[:digestSize]))

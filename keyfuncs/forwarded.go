@@ -125,6 +125,7 @@ type forwarded struct {
 	bits    int
 }
 
+// readHeader reads Proxies.Header and appends its mistakes to errs.
 func (f *forwarded) readHeader(name string, errs []error) []error {
 	if name == "" {
 		name = "X-Forwarded-For"
@@ -149,6 +150,7 @@ func (f *forwarded) readHeader(name string, errs []error) []error {
 	return errs
 }
 
+// key is the KeyFunc that ForwardedIP returns.
 func (f *forwarded) key(r core.Request) (string, bool) {
 	peer, known := parseAddress(r.RemoteAddr())
 
@@ -207,6 +209,7 @@ func singleEntry(peer address, lines []string) address {
 	return caller
 }
 
+// trusts reports whether the address is that of a listed proxy.
 func (f *forwarded) trusts(a address) bool {
 	for i := range f.trusted {
 		if f.trusted[i].Contains(a.ip) {

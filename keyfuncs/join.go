@@ -34,6 +34,7 @@ func Join(keys ...core.KeyFunc) core.KeyFunc {
 	}
 }
 
+// appendEscaped appends a key of a tuple, with "|" and "\" escaped.
 func appendEscaped(b []byte, s string) []byte {
 	for i := range len(s) {
 		if s[i] == '|' || s[i] == '\\' {

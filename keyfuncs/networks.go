@@ -31,12 +31,14 @@ type network struct {
 	text        string // as listed
 }
 
+// newNetwork returns a prefix that is listed as text.
 func newNetwork(p netip.Prefix, v Verdict, text string) network {
 	n := network{first: numberOf(p.Addr()), bits: p.Bits(), verdict: v, text: text}
 	n.last = number{n.first.high | ^uint64(0)>>min(n.bits, 64), n.first.low | ^uint64(0)>>max(0, n.bits-64)}
 	return n
 }
 
+// numberOf returns an address as a number.
 func numberOf(ip netip.Addr) number {
 	if ip.Is4() {
 		b := ip.As4()
@@ -46,6 +48,7 @@ func numberOf(ip netip.Addr) number {
 	return number{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
+// compare returns -1, 0 or 1 where n is less than, equal to or greater than m.
 func (n number) compare(m number) int {
 	return cmp.Or(cmp.Compare(n.high, m.high), cmp.Compare(n.low, m.low))
 }

@@ -37,6 +37,7 @@ func MustRemoteIPPrefix(bits int) core.KeyFunc { return must(RemoteIPPrefix(bits
 // form, which saves formatting and parsing it.
 type addressed interface{ RemoteAddrPort() netip.AddrPort }
 
+// remoteIP returns the key of the peer, with IPv6 counted by its first bits.
 func remoteIP(r core.Request, bits int) string {
 	if r, ok := r.(addressed); ok {
 		if ip := r.RemoteAddrPort().Addr(); ip.IsValid() {
@@ -50,6 +51,7 @@ func remoteIP(r core.Request, bits int) string {
 	return peer.key(bits)
 }
 
+// checkBits returns an error if the number of bits of an IPv6 prefix is not within its bounds.
 func checkBits(bits int) error {
 	if bits < 32 || bits > 128 {
 		return fmt.Errorf("an IPv6 prefix of %d bits is not within 32 to 128", bits)
@@ -57,6 +59,7 @@ func checkBits(bits int) error {
 	return nil
 }
 
+// must returns k, and panics on an error.
 func must(k core.KeyFunc, err error) core.KeyFunc {
 	if err != nil {
 		panic(err)

@@ -124,6 +124,7 @@ func isUnquoted(s string) bool {
 // "unknown" and obfuscated nodes are not addresses.
 func parseNode(s string) (address, bool) { return parseHostPort(s, isNodePort) }
 
+// isNodePort reports whether s is a port of a node.
 func isNodePort(s string) bool { return isPort(s) || isObfuscated(s) }
 
 // isObfuscated reports whether s is an obfuscated identifier, such as "_edge".

@@ -14,6 +14,7 @@ type notation struct {
 // xForwardedFor is the customary list: "192.0.2.1, 2001:db8::1".
 var xForwardedFor = notation{cut: cutLast, parse: parseAddress}
 
+// cutLast cuts at the last comma.
 func cutLast(line string) (before, entry string, more bool) {
 	i := strings.LastIndexByte(line, ',')
 	if i < 0 {

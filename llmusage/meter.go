@@ -228,6 +228,7 @@ type body struct {
 	done  func(Usage, error) // nil after the first Close
 }
 
+// Read reads from the body, and has the meter read the same.
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
@@ -237,6 +238,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close closes the body, and calls done if it is the first Close.
 func (b *body) Close() error {
 	err := b.ReadCloser.Close()
 	b.mu.Lock()

@@ -435,8 +435,10 @@ type counts struct {
 	n     [meaningCount - prompt]int64
 }
 
+// of returns the count that a key means.
 func (c *counts) of(w meaning) int64 { return c.n[w-prompt] }
 
+// set sets a count, unless n is 0.
 func (c *counts) set(w meaning, n int64) {
 	c.named = c.named || w == prompt || w == input || w == output
 	if n > 0 {
@@ -472,6 +474,7 @@ func (c *counts) addBeside(call *counts) {
 	}
 }
 
+// usage returns the counts in the terms of Usage.
 func (c *counts) usage() Usage {
 	u := Usage{
 		Input:      c.of(prompt),

@@ -21,6 +21,7 @@ import (
 //go:embed *.lua
 var files embed.FS
 
+// twin is what is known of the file of an algorithm.
 type twin struct {
 	file   string
 	quick  bool   // the file has a quick function
@@ -70,6 +71,7 @@ const growing = Set(1<<core.SlidingLog | 1<<core.Concurrency)
 // admitted.
 func Grows(a core.Algorithm) bool { return growing&(1<<a) != 0 }
 
+// newScript returns a script with its hash, and no Plain.
 func newScript(text string) *Script {
 	sum := sha1.Sum([]byte(text))
 	return &Script{Text: text, SHA1: hex.EncodeToString(sum[:])}

@@ -21,6 +21,7 @@ type sniffer struct {
 	found func()
 }
 
+// Read reads from the body, and searches what was read.
 func (s *sniffer) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
 	if s.found != nil && len(s.seen) < maxSniffed {
@@ -48,6 +49,7 @@ func holdUntilRead(resp *http.Response, release func()) {
 	resp.Body = b
 }
 
+// body is a body that calls release at its end.
 type body struct {
 	io.ReadCloser
 	release func()

@@ -100,6 +100,7 @@ type waiter struct {
 	place  *list.Element // nil when it has left the queue
 }
 
+// newGate returns an open gate, of which nothing is known. It copies the key.
 func newGate(key string, spread bool) *gate {
 	return &gate{key: strings.Clone(key), spread: spread}
 }

@@ -73,6 +73,7 @@ func notSent(err error) Outcome {
 	return Canceled
 }
 
+// observe hands an event to the observer, with the key and the attempt that it is of.
 func (x *exchange) observe(e Event) {
 	if x.t.observer == nil {
 		return

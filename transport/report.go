@@ -179,6 +179,7 @@ type policies struct {
 	list  [maxQuotas]policy
 }
 
+// policy is one member of RateLimit-Policy.
 type policy struct {
 	name   string
 	window int64 // in seconds, -1 if it has none
@@ -486,6 +487,7 @@ func number(s string) (n int64) {
 	return n
 }
 
+// digits reports whether s has no bytes but digits.
 func digits(s string) bool {
 	for i := range len(s) {
 		if !isDigit(s[i]) {

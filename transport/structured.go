@@ -35,6 +35,7 @@ const (
 	other
 )
 
+// bareItem is the value of an Item or a parameter. Only the field of its kind is set.
 type bareItem struct {
 	kind kind
 	text string // of a String or Token
@@ -101,6 +102,7 @@ type parser struct {
 	i int
 }
 
+// done reports whether the line has been read to its end.
 func (p *parser) done() bool { return p.i == len(p.s) }
 
 // next returns the next byte, and 0 at the end. No field value holds a 0.
@@ -111,6 +113,7 @@ func (p *parser) next() byte {
 	return p.s[p.i]
 }
 
+// accept reads the byte c, and reports whether it came next.
 func (p *parser) accept(c byte) bool {
 	if p.next() != c || p.done() {
 		return false
@@ -126,6 +129,7 @@ func (p *parser) skip(set string) {
 	}
 }
 
+// member reads a member with its parameters.
 func (p *parser) member(m *member) bool {
 	m.params = params{r: -1, t: -1, w: -1}
 	begin := p.i
@@ -168,6 +172,7 @@ func (p *parser) params(to *params) bool {
 	return true
 }
 
+// set takes over a parameter that has a meaning.
 func (p *params) set(key string, value *bareItem) {
 	n := int64(-1)
 	if value.kind == integer {
@@ -191,6 +196,7 @@ func (p *params) set(key string, value *bareItem) {
 	p.bad = p.bad || n < 0
 }
 
+// key reads a key of a Dictionary, or the name of a parameter.
 func (p *parser) key() (string, bool) {
 	begin := p.i
 	if c := p.next(); !isLower(c) && c != '*' {
@@ -256,6 +262,7 @@ func (p *parser) digits(n *int64) (count int) {
 	return count
 }
 
+// text reads a String, and leaves its escapes as they are.
 func (p *parser) text(to *bareItem) bool {
 	p.i++
 	begin := p.i
@@ -277,6 +284,7 @@ func (p *parser) text(to *bareItem) bool {
 	return false
 }
 
+// token reads a Token, whose first byte has been checked.
 func (p *parser) token(to *bareItem) bool {
 	begin := p.i
 	for isTokenByte(p.next()) {
@@ -348,6 +356,7 @@ func (p *parser) hex() (byte, bool) {
 func isLower(c byte) bool { return c >= 'a' && c <= 'z' }
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
+// isTokenByte reports whether a Token may have the byte behind its first.
 func isTokenByte(c byte) bool {
 	switch c {
 	case '!', '#', '$', '%', '&', '\'', '*', '+', '-', '.', '^', '_', '`', '|', '~', ':', '/':

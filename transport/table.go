@@ -13,6 +13,7 @@ type table struct {
 	root  gate // of the ring of gates without refs, the one that was used last first
 }
 
+// init makes the table ready for use. max is how many gates it keeps that no request uses.
 func (t *table) init(max int, spread bool) {
 	t.max, t.spread, t.gates = max, spread, map[string]*gate{}
 	t.root.prev, t.root.next = &t.root, &t.root
@@ -34,6 +35,7 @@ func (t *table) hold(key string) *gate {
 	return g
 }
 
+// release ends a use of the gate. Beyond max the gate that was not used for longest is forgotten.
 func (t *table) release(g *gate) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,6 +51,7 @@ func (t *table) release(g *gate) {
 	}
 }
 
+// unlinkLocked takes a gate out of the ring of those without refs.
 func (t *table) unlinkLocked(g *gate) {
 	g.prev.next, g.next.prev = g.next, g.prev
 	t.idle--

@@ -195,6 +195,7 @@ func (p *Page) Report() Report {
 	return r
 }
 
+// reportOf returns the report of one limiter.
 func reportOf(name string, st limiter.Status) Limiter {
 	l := Limiter{
 		Name: name, Since: st.Since.UTC(), Closed: st.Closed, Rules: []Rule{},
@@ -234,6 +235,7 @@ func reportOf(name string, st limiter.Status) Limiter {
 	return l
 }
 
+// ruleOf returns the report of a rule.
 func ruleOf(st *limiter.RuleStatus) Rule {
 	r := Rule{
 		Name: st.Rule.Name, Limit: st.Rule.Limit.String(), Words: policy.DescribeLimit(st.Rule.Limit),
@@ -264,6 +266,7 @@ func banOf(b core.Ban) string {
 	return fmt.Sprintf("after %d refusals within %v, for %v, at most %v", b.Strikes, b.Within, b.For, b.Max)
 }
 
+// keysOf returns the report of keys, which are quoted.
 func keysOf(s topkeys.Summary) Keys {
 	k := Keys{From: s.From, Requests: s.Total, Others: s.Floor}
 	for _, one := range s.Keys {
@@ -272,6 +275,7 @@ func keysOf(s topkeys.Summary) Keys {
 	return k
 }
 
+// callsOf returns the report of the calls of a store.
 func callsOf(c events.StoreCalls) Calls {
 	calls := Calls{
 		Calls: c.Calls, Failed: c.Failed, Recent: c.Recent, Median: c.Median.Seconds(),
@@ -287,6 +291,7 @@ func callsOf(c events.StoreCalls) Calls {
 	return calls
 }
 
+// storeOf returns the report of a store. since is when each shard began to be bypassed.
 func storeOf(st *events.StoreStatus, since map[string]time.Time) Store {
 	s := Store{Store: st.Store, Servers: st.Servers, Held: st.Held, Counts: map[string]int64{}}
 
@@ -410,6 +415,7 @@ func plain(s string) string {
 	return q[1:len(q)-1] + cut
 }
 
+// quote returns s inert: quoted, in ASCII.
 func quote(s string) string { return strconv.QuoteToASCII(s) }
 
 // seconds writes a number of seconds for readers.

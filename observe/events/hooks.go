@@ -241,6 +241,7 @@ func JoinHooks(hooks ...*Hooks) *Hooks {
 	return all
 }
 
+// joinFuncs returns a function that calls a and then b, either of which may be nil.
 func joinFuncs[T any](a, b func(T)) func(T) {
 	switch {
 	case a == nil:
@@ -300,6 +301,7 @@ func guarded(h *Hooks) *Hooks {
 	}
 }
 
+// guard returns f without its panics. once is for the log of the first.
 func guard[T any](once *sync.Once, f func(T)) func(T) {
 	if f == nil {
 		return nil
@@ -314,6 +316,7 @@ func guard[T any](once *sync.Once, f func(T)) func(T) {
 	}
 }
 
+// logPanic logs the value of a panic.
 func logPanic(value any) {
 	defer func() { _ = recover() }() // of the logger
 	slog.LogAttrs(context.Background(), slog.LevelError, "headgate: a hook panicked",

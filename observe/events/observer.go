@@ -154,6 +154,7 @@ func Join(observers ...Observer) Observer {
 	return counters{list}
 }
 
+// several are observers that are called in turn.
 type several []Observer
 
 // Observe calls each observer.
@@ -184,6 +185,7 @@ func (c counters) RuleCounter(rule string) RuleCounter {
 	return list
 }
 
+// ruleCounters are counters of one rule that are called in turn.
 type ruleCounters []RuleCounter
 
 // Count calls each counter.

@@ -109,6 +109,7 @@ func MustNew(o Options) *Metrics {
 	return m
 }
 
+// newInstrument makes an instrument of the SDK.
 func (m *Metrics) newInstrument(from metric.Meter, i *meter.Instrument) (err error) {
 	help, unit := metric.WithDescription(i.Help), metric.WithUnit(i.Unit)
 	switch i.Kind {
@@ -176,6 +177,7 @@ func (c *ruleCounter) Count(ctx context.Context, v events.Verdict) {
 	c.rule.Count(ctx, v, refused)
 }
 
+// remainingAttribute returns the attribute of a span for the units that remain.
 func remainingAttribute(n int64) attribute.KeyValue { return attribute.Int64("headgate.remaining", n) }
 
 // describe sets the attributes of the request on its span.
@@ -212,10 +214,12 @@ func (m *Metrics) addAtOnce(ctx context.Context, c *meter.Cell) {
 	m.counters[c.Instrument].Add(ctx, 1, m.attributesOf(c.Instrument, values(c.Values)))
 }
 
+// record is the Record of the meter.
 func (m *Metrics) record(ctx context.Context, i *meter.Instrument, values [2]string, v float64) {
 	m.histograms[i].Record(ctx, v, m.attributesOf(i, values))
 }
 
+// values returns the values of a cell, of which it has at most two, as a key of a map.
 func values(list []string) (v [2]string) {
 	copy(v[:], list)
 	return v

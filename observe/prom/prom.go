@@ -142,10 +142,12 @@ func (m *Metrics) addWithExemplar(ctx context.Context, c *meter.Cell) {
 	}
 }
 
+// record is the Record of the meter.
 func (m *Metrics) record(_ context.Context, i *meter.Instrument, values [2]string, v float64) {
 	m.histograms[i].WithLabelValues(values[:len(i.Attributes)]...).Observe(v)
 }
 
+// forget is the Forget of the meter: it deletes the histograms of a rule.
 func (m *Metrics) forget(rule string) {
 	for i, h := range m.histograms {
 		if len(i.Attributes) > 0 && i.Attributes[0] == meter.Rule {

@@ -187,6 +187,7 @@ func (s *Sketch) rotate() {
 	s.timer.Reset(s.length)
 }
 
+// isEmptyLocked reports whether no window has a key.
 func (s *Sketch) isEmptyLocked() bool {
 	for _, w := range s.windows {
 		if !w.isEmpty() {

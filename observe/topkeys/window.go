@@ -17,6 +17,7 @@ type window struct {
 	sets   []atomic.Pointer[set] // nil until a key falls into them
 }
 
+// startAt sets the beginning of the window.
 func (w *window) startAt(now time.Time) { w.start.Store(now.UnixMilli()) }
 
 // set is some counters, and the keys that hold them.

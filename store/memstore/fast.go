@@ -160,6 +160,7 @@ func (r *pinned) pack(used, mark int64) uint64 {
 	return uint64(used)<<(r.bits&63) | uint64(mark-r.base)
 }
 
+// unpack is the inverse of pack.
 func (r *pinned) unpack(w uint64) (used, mark int64) {
 	used = int64(w >> (r.bits & 63))
 	return used, r.base + int64(w-uint64(used)<<(r.bits&63))

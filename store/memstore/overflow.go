@@ -11,6 +11,7 @@ import (
 // maxBuckets is the maximum number of overflow buckets of a shard.
 const maxBuckets = 256
 
+// bucketHash returns the hash of the overflow bucket of a class.
 func bucketHash(id classID) uint32 { return uint32(uint64(id) * spread >> 32) }
 
 // enter counts op i in its overflow bucket, which is slot b or, if b is

@@ -80,6 +80,7 @@ type probe struct {
 // never is an instant that does not come.
 const never = math.MaxInt64
 
+// open makes the zero value an empty shard of the store.
 func (h *shard) open(s *Store) {
 	h.store, h.classes = s, s.classes
 	h.pending, h.pinAfter = never, pinAfter
@@ -125,6 +126,7 @@ func (h *shard) findBucket(p *location, op *core.Op) int {
 	return -1
 }
 
+// insertBucket adds the slot of an overflow bucket.
 func (h *shard) insertBucket(p *location) int {
 	h.buckets++
 	h.store.overflowKeys.Add(1)

@@ -109,6 +109,7 @@ func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err 
 	return due, nil
 }
 
+// unlock gives back what was reserved and not used, and then the locks.
 func (t *step) unlock(s *Store) {
 	t.cancel(s)
 	for _, i := range t.locked {

@@ -393,6 +393,7 @@ func (s *Store) reportOverflow(t *step) {
 		"the memory store is full and has too many limits to share, so new keys are refused")
 }
 
+// countOverflow adds n to total, and logs the text if these are the first.
 func (s *Store) countOverflow(total *atomic.Int64, n int64, text string) {
 	if n == 0 || total.Add(n) != n {
 		return

@@ -18,6 +18,7 @@ type table struct {
 
 const free uint8 = 0
 
+// tagOf returns the tag of a hash, which is not free.
 func tagOf(hash uint32) uint8 { return max(1, uint8(hash)) }
 
 // minSlots is the minimum size of a table. A table is resized when more than
@@ -33,6 +34,7 @@ func (t *table) home(hash uint32) int {
 	return int(uint64(hash) * uint64(len(t.tags)) >> 32)
 }
 
+// next returns the place after i, which is the first after the last.
 func (t *table) next(i int) int {
 	if i++; i == len(t.tags) {
 		return 0

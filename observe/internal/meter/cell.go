@@ -14,6 +14,7 @@ type Cell struct {
 	showZero bool
 }
 
+// init makes the zero value a series of the instrument.
 func (c *Cell) init(i *Instrument, showZero bool, values ...string) {
 	c.Instrument, c.showZero, c.Values = i, showZero, values
 }

@@ -33,7 +33,7 @@ const (
 
 // Options are the options of a Meter.
 type Options struct {
-	// MaxRules is the maximum number of rules that are told apart. 0 means 200.
+	// MaxRules is the maximum number of rules that are counted apart. 0 means 200.
 	MaxRules int
 
 	// Record records a value of a histogram.
@@ -98,11 +98,13 @@ type gauge struct {
 	used atomic.Bool
 }
 
+// add changes the value by n.
 func (g *gauge) add(n int64) {
 	g.used.Store(true)
 	g.n.Add(n)
 }
 
+// newRule returns a rule of which nothing has been counted, under the label that it is shown by.
 func newRule(label string) *rule {
 	r := &rule{label: label}
 	for v := range events.Verdict(events.Verdicts) {
@@ -210,6 +212,7 @@ func (c *RuleCounter) Count(ctx context.Context, v events.Verdict, refused func(
 	}
 }
 
+// find finds the counts of the rule among the rules that the meter has now.
 func (c *RuleCounter) find() *found {
 	for {
 		rules := c.meter.rules.Load()
@@ -298,12 +301,16 @@ func (m *Meter) replaceRulesLocked(change func(map[string]*rule)) {
 	m.rules.Store(&rules)
 }
 
+// What follows are the hooks of the meter.
+
+// opened adds a limiter to those that are read.
 func (m *Meter) opened(l events.Inspector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.limiters = append(m.limiters, l)
 }
 
+// closed removes a limiter. Its counts stay.
 func (m *Meter) closed(l events.Inspector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -324,8 +331,10 @@ func (m *Meter) openLimiters() []events.Inspector {
 	return append([]events.Inspector(nil), m.limiters...)
 }
 
+// queue counts a request that begins to wait, or ceases to.
 func (m *Meter) queue(e events.Queue) { m.ruleOf(e.Rule).queued.add(int64(e.Change)) }
 
+// lease counts a lease that begins or ends.
 func (m *Meter) lease(e events.Lease) {
 	r := m.ruleOf(e.Rule)
 	if !e.Ended {
@@ -336,12 +345,14 @@ func (m *Meter) lease(e events.Lease) {
 	m.o.Record(context.Background(), LeaseDuration, [2]string{r.label}, e.Held.Seconds())
 }
 
+// flow counts units that were given back or charged after the decision.
 func (m *Meter) flow(e events.Units) {
 	if e.Units > 0 && int(e.Flow) < charged {
 		m.ruleOf(e.Rule).units[e.Flow].Add(uint64(e.Units))
 	}
 }
 
+// ban keeps a ban until it ends or is lifted, as far as there is room.
 func (m *Meter) ban(e events.Ban) {
 	k := ban{m.ruleOf(e.Rule), maphash.String(m.seed, e.Key)}
 	k.rule.bans.used.Store(true)
@@ -375,6 +386,7 @@ func (m *Meter) endBansLocked(now time.Time) {
 	}
 }
 
+// storeCall counts a call of a store.
 func (m *Meter) storeCall(e events.StoreCall) {
 	ctx := context.Background()
 	kind, errs := m.storeErrors(strings.ToValidUTF8(e.Store, "?"))
@@ -407,6 +419,7 @@ func (m *Meter) storeErrors(kind string) (string, *[events.ErrorTypes]Cell) {
 	return kind, errs
 }
 
+// breaker counts a change of a breaker by what decides afterwards.
 func (m *Meter) breaker(e events.Breaker) {
 	mode := events.StoreDecides
 	if e.Open {
@@ -420,6 +433,7 @@ func (m *Meter) breaker(e events.Breaker) {
 	m.changes[mode].Add(1)
 }
 
+// worstMode returns the mode of the limiter that is worst off.
 func (m *Meter) worstMode() (mode events.Mode) {
 	for _, l := range m.openLimiters() {
 		mode = max(mode, modeOf(l.Stores()))
@@ -435,8 +449,10 @@ func modeOf(stores []events.StoreStatus) (mode events.Mode) {
 	return mode
 }
 
+// cachedRefusal counts a refusal without a call of the store.
 func (m *Meter) cachedRefusal(rule string) { m.ruleOf(rule).cached.Add(1) }
 
+// policy counts a revision that was put in force or refused.
 func (m *Meter) policy(e events.Policy) {
 	if e.Change > events.PolicyRefused {
 		return

@@ -157,6 +157,7 @@ func (m *Meter) Gauges(f func(i *Instrument, v float64, values ...string)) {
 	m.storeGauges(f)
 }
 
+// countBans returns the bans that have not ended, by rule.
 func (m *Meter) countBans() map[*rule]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -205,6 +206,7 @@ type sums struct {
 	held           map[*rule]int64
 }
 
+// sum adds up what the stores report.
 func (m *Meter) sum(stores []events.StoreStatus) sums {
 	known, seen := *m.rules.Load(), map[events.Source]bool{}
 	s := sums{held: map[*rule]int64{}}
