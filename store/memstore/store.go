@@ -1,31 +1,15 @@
 // Package memstore keeps the counts of a single process in its memory.
 //
+//	store := memstore.MustNew(memstore.Options{MaxKeys: 100_000})
+//
+// A limiter without a store makes one of its own. [Options] say how much memory a [Store] may
+// take, and [Store.Overflowed] whether that was enough.
+//
 // Keys are compared as they are, never by a hash alone, and are copied when they
 // are first kept, so that a caller may reuse its memory. Keys of up to 39
 // bytes lie next to their counts. There is no goroutine and nothing to close: the
 // decisions themselves look at a few keys at a time, forget the fresh ones and give
 // their memory back. A store that is no longer called keeps its memory.
-//
-// # How a step is decided
-//
-//	path     when                            cost
-//	pinned   a Take of the key that its      no lock: one compare-and-swap, and a hash
-//	         shard was asked for 64 times    unless the key was pinned last of its
-//	         in a row, and no other since    limit
-//	quick    Takes on up to 16 keys, all     a hash for each key, a lock for each
-//	         held, or of a step that is      shard, at most one division for each
-//	         refused                         Take
-//	general  every other step                as quick, and core.Decide on copies of
-//	                                         the states; new keys are inserted and
-//	                                         others swept
-//
-// The first two paths are for Takes of at least one unit that book nothing and
-// are not UpTo, under GCRA limits whose units come back every whole number of
-// microseconds (see [core.Steady]), and for keys without strikes or bans. They leave
-// refusals under a [core.Ban] to the general path. No path allocates for a key that is
-// held, except for a few bytes when a key is pinned or gets its first strike, and for the
-// logs and leases of some algorithms. Steps on keys of one shard wait for each other. A step that
-// is not quick, on a pinned key, takes the lock and unpins the key.
 //
 // # When the store is full
 //
@@ -61,6 +45,27 @@
 // The store logs once when new keys begin to share buckets, and once when new keys
 // begin to be refused for lack of one; see [Options.Logger]. [Store.Overflowed] counts
 // both.
+//
+// # How a step is decided
+//
+//	path     when                            cost
+//	pinned   a Take of the key that its      no lock: one compare-and-swap, and a hash
+//	         shard was asked for 64 times    unless the key was pinned last of its
+//	         in a row, and no other since    limit
+//	quick    Takes on up to 16 keys, all     a hash for each key, a lock for each
+//	         held, or of a step that is      shard, at most one division for each
+//	         refused                         Take
+//	general  every other step                as quick, and core.Decide on copies of
+//	                                         the states; new keys are inserted and
+//	                                         others swept
+//
+// The first two paths are for Takes of at least one unit that book nothing and
+// are not UpTo, under GCRA limits whose units come back every whole number of
+// microseconds (see [core.Steady]), and for keys without strikes or bans. They leave
+// refusals under a [core.Ban] to the general path. No path allocates for a key that is
+// held, except for a few bytes when a key is pinned or gets its first strike, and for the
+// logs and leases of some algorithms. Steps on keys of one shard wait for each other. A step that
+// is not quick, on a pinned key, takes the lock and unpins the key.
 package memstore
 
 import (
