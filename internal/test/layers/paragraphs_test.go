@@ -101,18 +101,9 @@ internal/test/tally
 internal/test/tally/print
 internal/upgrades
 internal/waitline
-keyfuncs
 limiter
-llmusage
-lua
 nethttp
-observe/debug
-observe/eventlog
 observe/events
-observe/internal/meter
-observe/otel
-observe/prom
-observe/topkeys
 policy
 policy/filesource
 policy/managed
@@ -120,11 +111,9 @@ policy/policyyaml
 policy/redissource
 policy/stats
 store/failover
-store/memstore
 store/prefetch
 store/redisstore
 store/storetest
-transport
 `)
 
 // TestParagraphs holds that a function longer than a dozen lines reads as a text: of the lines
