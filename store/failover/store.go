@@ -123,8 +123,8 @@ func (s *Store) Back() (core.Standby, func()) {
 	return core.Standby{Store: s, Strict: s.Strict(), Fallback: s.Fallback(), Cause: s.Cause}, nil
 }
 
-// Cause returns why the fallback decided; see [core.Standby]. It wraps the latest error of the primary, or
-// what made a breaker open, and names the shard that it is about.
+// Cause returns why the fallback decided; see [core.Standby]. It wraps the latest error of the
+// primary, or what made a breaker open, and names the shard that it is about.
 func (s *Store) Cause() error {
 	if c := s.primary.latest.Load(); c != nil {
 		return c
@@ -194,8 +194,8 @@ func (s strict) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	return s.store.ask(ctx, s.store.primary.routeOf(ops), ops, ops, out)
 }
 
-// Fallback is a side of [Store.Back], or nil if there is no fallback. It returns a store that asks the fallback
-// alone, for this instance's part of the limits.
+// Fallback is a side of [Store.Back], or nil if there is no fallback. It returns a store that
+// asks the fallback alone, for this instance's part of the limits.
 func (s *Store) Fallback() core.Store {
 	if s.mirror.fallback == nil {
 		return nil
