@@ -1,3 +1,6 @@
+// This file has what a store may be besides: Backed or Sharded. A store that tells of itself is an
+// events.Reporter too.
+
 package core
 
 import "errors"
@@ -6,25 +9,51 @@ import "errors"
 // store in front of it could not. It is reported, and never returned by a store.
 var ErrFallback = errors.New("the fallback of the store decides")
 
-// Standby is a [Store] over two others: its Apply has a fallback decide what
-// the first store cannot decide.
+// Standby are the sides of a store with a fallback.
 //
-// Decisions of the fallback have [Decision.Fallback] set, whichever of the
-// methods led to it. Apply also refunds decisions of Strict and Fallback, and
-// sends each refund to the store that decided.
-type Standby interface {
+// Decisions of the fallback have [Decision.Fallback] set, whichever side led to it. Apply of
+// Store also refunds decisions of Strict and Fallback, and sends each refund to the side that
+// decided.
+type Standby struct {
+	// Store has the fallback decide what Strict cannot decide. It is not nil.
+	Store Store
+
+	// Strict fails where Store would use the fallback. It is not nil.
+	Strict Store
+
+	// Fallback is the fallback alone, or nil if there is none.
+	Fallback Store
+
+	// Cause returns an error that wraps [ErrFallback] and the latest error for which the
+	// fallback decided, or nil if that is not known. It is fast and safe for concurrent use.
+	// nil is a Cause that knows none.
+	Cause func() error
+}
+
+// Backed is a [Store] with a fallback, such as a store that asks a server and brings a memory,
+// which decides what the server does not decide in time. A limiter over it uses its [Standby]
+// without being told.
+type Backed interface {
 	Store
 
-	// Strict returns the first store, which fails where Apply would use the
-	// fallback.
-	Strict() Store
+	// Back begins a use of the sides of the store. All uses share one Standby, whose Store may
+	// be the store itself. Background work that it needs begins with the first use and ends
+	// when the last is released. release may be called more than once, and may be nil.
+	Back() (s Standby, release func())
+}
 
-	// Fallback returns the fallback alone, or nil if there is none.
-	Fallback() Store
+// Sharded is a [Store] whose keys lie on shards that fail by themselves, such as the masters
+// of a Redis Cluster.
+//
+// The error of a step whose keys lie on several shards wraps an error with a method Shard,
+// which returns the name of the one that failed.
+type Sharded interface {
+	Store
 
-	// Cause returns an error that wraps ErrFallback and the latest error for which
-	// the fallback decided, or nil if that is not known. It is fast.
-	Cause() error
+	// Shard returns the name of the shard that holds the key of operations, as far as the
+	// store knows now, or "" if it does not know. A shard that takes the place of another has
+	// another name. Shard is fast and asks no server.
+	Shard(key string) string
 }
 
 // ErrOverload is wrapped by the error of a step that a store did not decide because this
@@ -38,15 +67,3 @@ var ErrOverload = errors.New("more than can be decided in time")
 // it has not answered, as it has answered no other call for longer than a call may take. A
 // breaker need not wait for another such error.
 var ErrSilent = errors.New("the server is silent")
-
-// Backed is a store that asks a server and brings a memory, which decides what the server
-// does not decide in time. A limiter over it has that memory behind it without being told.
-type Backed interface {
-	Store
-
-	// Back begins a use of the Standby that the store brings: the store itself behind a
-	// breaker, and a fallback in memory that decides this process's part of each limit.
-	// All uses of a store share one. Its background work begins with the first use and
-	// ends when the last is released; release may be called more than once.
-	Back() (s Standby, release func())
-}

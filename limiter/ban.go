@@ -50,13 +50,9 @@ const maxBans = 10_000
 // secrets are digests; they hold whatever clients sent, and have to be escaped where they
 // are shown. The list is a view of a moment, and may lack a key that was banned just before.
 //
-// The store has to be a [core.Reporter] that lists bans. For another the error says so, and wraps
-// [errors.ErrUnsupported].
+// The events.Report of the store has to list bans. For another store the error says so, and
+// wraps [errors.ErrUnsupported].
 func (l *Limiter) Bans(ctx context.Context) (list []core.Banned, err error) {
-	s, ok := l.store.(core.Reporter)
-	if !ok {
-		return nil, fmt.Errorf("headgate: a %T cannot list bans: %w", l.store, errors.ErrUnsupported)
-	}
 	var rules []string
 	for _, r := range l.set.Load().rules {
 		if r.terms.take.Ban != nil {
@@ -71,7 +67,7 @@ func (l *Limiter) Bans(ctx context.Context) (list []core.Banned, err error) {
 			err = fmt.Errorf("store: %w", panicked(v))
 		}
 	}()
-	return s.Bans(ctx, rules, maxBans)
+	return l.fallbacks.report.Bans(ctx, rules, maxBans)
 }
 
 // Lift ends the ban of a key under a rule, and forgets its refusals and its earlier bans. The

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // banning returns a rule under which the third refusal within a minute is a ban.
@@ -151,11 +152,9 @@ type listing struct {
 	list  func() ([]core.Banned, error)
 }
 
-func (*listing) MaxCall() time.Duration { return 0 }
+func (s *listing) Report() events.Report { return events.Report{Bans: s.bans} }
 
-func (*listing) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
-
-func (s *listing) Bans(_ context.Context, rules []string, most int) ([]core.Banned, error) {
+func (s *listing) bans(_ context.Context, rules []string, most int) ([]core.Banned, error) {
 	s.rules, s.most = rules, most
 	return s.list()
 }

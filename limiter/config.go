@@ -31,7 +31,7 @@ type Config struct {
 	// Store that holds a nil value, such as a nil pointer, is a mistake.
 	//
 	// A [core.Backed], such as a store in Redis, has its memory behind it: that decides
-	// what the store does not decide in time. A [core.Standby] is used as it is.
+	// what the store does not decide in time.
 	Store core.Store
 
 	Rules []Rule
@@ -157,17 +157,25 @@ func holdsNil(v any) bool {
 	return false
 }
 
-// useMemory has the memory of a Store that brings one decide what the Store does not. The
-// caller calls release when it uses the Store no longer.
-func (c *Config) useMemory() (release func()) {
-	if _, wired := c.Store.(core.Standby); wired {
-		return func() {}
+// useFallback has the fallback of a Store that brings one decide what the Store does not, and
+// returns the sides of the Store. The caller calls release when it uses them no longer.
+func (c *Config) useFallback() (sides core.Standby, release func(), err error) {
+	given, none := c.Store, func() {}
+	b, ok := given.(core.Backed)
+	if !ok {
+		return core.Standby{Store: given, Strict: given}, none, nil
 	}
-	if b, ok := c.Store.(core.Backed); ok {
-		c.Store, release = b.Back()
-		return release
+
+	sides, release = b.Back()
+	if release == nil {
+		release = none
 	}
-	return func() {}
+	if sides.Store == nil || sides.Strict == nil {
+		err = fmt.Errorf("the Store is a %T whose Back returns no Store or no Strict", given)
+		sides = core.Standby{Store: given, Strict: given}
+	}
+	c.Store = sides.Store
+	return sides, release, err
 }
 
 // faults returns every mistake outside of the rules.

@@ -20,10 +20,9 @@ func (s *pointerStore) Apply(ctx context.Context, ops []core.Op, out []core.Deci
 	return s.inner.Apply(ctx, ops, out)
 }
 
-func (*pointerStore) Cause() error { return nil }
-
-func (s *pointerStore) Strict() core.Store   { return s.inner }
-func (s *pointerStore) Fallback() core.Store { return s.inner }
+func (s *pointerStore) Back() (core.Standby, func()) {
+	return core.Standby{Store: s, Strict: s.inner, Fallback: s.inner}, nil
+}
 
 func TestConfigStore(t *testing.T) {
 	t.Run("nil is a store in memory", func(t *testing.T) {

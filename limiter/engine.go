@@ -158,8 +158,8 @@ func (e *engine) applyTo(ctx context.Context, s core.Store, ops []core.Op, out [
 // reportFallback reports that the fallback of the store made a decision.
 func (e *engine) reportFallback(ctx context.Context) {
 	err := core.ErrFallback
-	if s, ok := e.store.(core.Standby); ok {
-		if cause := s.Cause(); cause != nil {
+	if f := e.fallbacks.cause; f != nil {
+		if cause := f(); cause != nil {
 			err = cause
 		}
 	}
@@ -265,18 +265,18 @@ func (e *engine) diagnoseIfDue() {
 	if !e.diagnosis.Begin() || e.isClosed() {
 		return
 	}
-	if d, ok := e.store.(core.Reporter); ok && e.background != nil {
-		go e.diagnose(d)
+	if e.background != nil {
+		go e.diagnose()
 	}
 }
 
-func (e *engine) diagnose(d core.Reporter) {
+func (e *engine) diagnose() {
 	defer func() {
 		if v := recover(); v != nil {
 			e.report(e.life, fmt.Errorf("diagnosis: %w", panicked(v)))
 		}
 	}()
-	e.diagnosis.Run(e.life, d, e.set.Load().takes(), e.findings)
+	e.diagnosis.Run(e.life, e.fallbacks.report.Diagnose, e.set.Load().takes(), e.findings)
 }
 
 // background runs the calls of the store that no answer waits for. A nil background

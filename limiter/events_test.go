@@ -467,18 +467,21 @@ type bypassed struct {
 	told []*events.Hooks
 }
 
-func (s *bypassed) Listen(h *events.Hooks) { s.told = append(s.told, h) }
-func (s *bypassed) Status(list []events.StoreStatus) []events.StoreStatus {
-	return append(list, events.StoreStatus{Store: "failover", Mode: s.mode, Away: []string{""}}, events.StoreStatus{Store: "redis"})
+func (s *bypassed) Report() events.Report {
+	return events.Report{
+		Listen: func(h *events.Hooks) { s.told = append(s.told, h) },
+		Status: func(list []events.StoreStatus) []events.StoreStatus {
+			return append(list, events.StoreStatus{Store: "failover", Mode: s.mode, Away: []string{""}}, events.StoreStatus{Store: "redis"})
+		},
+	}
 }
 
 // backed is such a store with a fallback.
 type backed struct{ bypassed }
 
-func (*backed) Cause() error { return nil }
-
-func (s *backed) Strict() core.Store   { return s.Store }
-func (s *backed) Fallback() core.Store { return s.Store }
+func (s *backed) Back() (core.Standby, func()) {
+	return core.Standby{Store: s, Strict: s.Store, Fallback: s.Store}, nil
+}
 
 // The limiter knows what decides while its store is away, and hands its hooks on.
 func TestStoresOfALimiter(t *testing.T) {

@@ -201,10 +201,10 @@ func (s recovering) Apply(ctx context.Context, ops []core.Op, out []core.Decisio
 	}
 	return s.store.Apply(ctx, ops, out)
 }
-func (recovering) Cause() error { return nil }
 
-func (s recovering) Strict() core.Store   { return s }
-func (s recovering) Fallback() core.Store { return s.fallback }
+func (s recovering) Back() (core.Standby, func()) {
+	return core.Standby{Store: s, Strict: s, Fallback: s.fallback}, nil
+}
 
 // The store comes back while a request waits for a slot of the fallback. When the
 // request asks again, every rule counts it, also those that fail open.

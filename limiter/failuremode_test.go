@@ -96,10 +96,10 @@ var errFallback = errors.New("no fallback either")
 func (s standby) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	return s.fallback.Apply(ctx, ops, out)
 }
-func (standby) Cause() error { return nil }
 
-func (s standby) Strict() core.Store   { return brokenStore(func() error { return errDown }) }
-func (s standby) Fallback() core.Store { return s.fallback }
+func (s standby) Back() (core.Standby, func()) {
+	return core.Standby{Store: s, Strict: brokenStore(func() error { return errDown }), Fallback: s.fallback}, nil
+}
 
 // Each row has the failure modes of the limiter and of its rules, which admit one
 // request each, and the outcomes of two requests.

@@ -46,14 +46,9 @@ const (
 	minTTL = 100 * time.Millisecond
 )
 
-// shortestTTL returns the shortest Period for which leases can be held in s. After a
-// renewal that took the longest time of a call, the next one still comes in time.
-func shortestTTL(s core.Store) time.Duration {
-	if r, ok := s.(core.Reporter); ok {
-		return max(minTTL, renewals*r.MaxCall())
-	}
-	return minTTL
-}
+// shortestTTL returns the shortest Period for which leases can be held in a store whose calls
+// take at most maxCall. After a renewal that took so long, the next one still comes in time.
+func shortestTTL(maxCall time.Duration) time.Duration { return max(minTTL, renewals*maxCall) }
 
 // checkTTL returns an error if the leases of a limit would end between two renewals.
 func checkTTL(l *core.Limit, shortest time.Duration) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // losses notes when a limiter reported a lost lease, and the texts.
@@ -239,11 +240,7 @@ type remote struct {
 	call time.Duration
 }
 
-func (remote) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
-
-func (remote) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
-
-func (r remote) MaxCall() time.Duration { return r.call }
+func (r remote) Report() events.Report { return events.Report{MaxCall: r.call} }
 
 func TestLeaseTTLIsLongEnoughForRenewals(t *testing.T) {
 	for _, row := range []struct {

@@ -52,11 +52,11 @@ type Limiter struct {
 func New(c Config) (*Limiter, error) {
 	given, shares := c.Store, c.sharesDefault()
 	badStore := c.useStore()
-	release := c.useMemory()
-	failing := newFallbacks(&c)
+	sides, release, badSides := c.useFallback()
+	failing := newFallbacks(&c, sides)
 	set, badRules := newRuleSet(c.Rules, c.Name, &failing)
 
-	errs := append([]error{badStore}, c.faults(&failing)...)
+	errs := append([]error{badStore, badSides}, c.faults(&failing)...)
 	if err := errors.Join(append(errs, badRules)...); err != nil {
 		release()
 		return nil, err
@@ -102,10 +102,8 @@ func (l *Limiter) listen(h *events.Hooks) {
 	var one events.Listeners
 	one.Add(h)
 	l.hooks = one.Hooks()
-	if s, ok := l.store.(events.Source); ok {
-		s.Listen(l.storeLog.Hooks())
-		s.Listen(h)
-	}
+	l.fallbacks.report.Listen(l.storeLog.Hooks())
+	l.fallbacks.report.Listen(h)
 	if l.hooks.Open != nil {
 		l.hooks.Open(l)
 	}
@@ -187,13 +185,9 @@ func (l *Limiter) RuleNames() []string {
 	return names
 }
 
-// Stores implements [events.Inspector]. It lists the stores that are an [events.Source].
+// Stores implements [events.Inspector]. It lists the stores whose report has a status.
 func (l *Limiter) Stores() []events.StoreStatus {
-	s, ok := l.store.(events.Source)
-	if !ok {
-		return nil
-	}
-	list := s.Status(nil)
+	list := l.fallbacks.report.Status(nil)
 	for i := range list {
 		if len(list[i].Away) > 0 {
 			list[i].Mode = l.fallbacks.mode(list[i].Mode)
@@ -237,7 +231,7 @@ type Status struct {
 
 	Rules []RuleStatus // in the order of the rules
 
-	// Stores has the status of each store that is an [events.Source], the outermost first.
+	// Stores has the status of each store whose [events.Report] has one, the outermost first.
 	Stores []events.StoreStatus
 
 	// Calls are those of the stores, and Breakers the latest changes of their breakers, the
@@ -288,9 +282,7 @@ func (l *Limiter) Status() Status {
 
 	st.Calls = l.storeLog.Calls(st.At)
 	st.Breakers, st.Away = l.storeLog.Breakers()
-	if r, ok := l.store.(core.Reporter); ok {
-		st.Calls.AtMost = r.MaxCall()
-	}
+	st.Calls.AtMost = l.fallbacks.report.MaxCall
 	st.Waiting = l.queue.Waiting()
 	st.Troubles = l.failures.Troubles(st.At)
 	st.Findings = l.findings.List()

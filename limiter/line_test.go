@@ -539,11 +539,11 @@ type switching struct {
 	fallback core.Store
 }
 
-func (s *switching) Fallback() core.Store { return s.fallback }
+func (s *switching) Back() (core.Standby, func()) {
+	return core.Standby{Store: s, Strict: s.strict(), Fallback: s.fallback}, nil
+}
 
-func (*switching) Cause() error { return nil }
-
-func (s *switching) Strict() core.Store {
+func (s *switching) strict() core.Store {
 	return storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
 		if s.down.Add(-1) >= 0 {
 			return errDown

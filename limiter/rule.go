@@ -25,8 +25,8 @@ type Rule struct {
 
 	// Limit is the limit of every key without one of its own. The Period of a
 	// concurrency limit is at least 100 ms, and at least three times as long as a call
-	// of the store may take (see MaxCall of [core.Reporter]), because a lease is renewed three times
-	// in it.
+	// of the store may take (see MaxCall of events.Report), because a lease is renewed three
+	// times in it.
 	Limit core.Limit
 
 	// Key returns the key under which the request is counted. It may be nil in a
@@ -222,9 +222,9 @@ const (
 	// the store, if any, is not asked.
 	FailClosed
 
-	// FailLocal lets the fallback of the store decide; the store must be a
-	// [core.Standby] or a [core.Backed]. If the fallback cannot decide either, Config.OnStoreError
-	// applies, and if that is FailLocal too, the request passes.
+	// FailLocal lets the fallback of the store decide; the store must be a [core.Backed] that
+	// has one. If the fallback cannot decide either, Config.OnStoreError applies, and if that
+	// is FailLocal too, the request passes.
 	FailLocal
 )
 

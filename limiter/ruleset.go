@@ -239,9 +239,11 @@ type Selection func(r core.Request, into []int) []int
 // fallbacks says what a limiter does when the store cannot decide, and how short the
 // leases in the store may be.
 type fallbacks struct {
-	store     core.Store // decides by its fallback if need be
-	strict    core.Store // the same without the fallback
-	fallback  core.Store // or nil
+	store     core.Store    // decides by its fallback if need be
+	strict    core.Store    // the same without the fallback
+	fallback  core.Store    // or nil
+	cause     func() error  // of the fallback's decisions, or nil
+	report    events.Report // of the store
 	otherwise FailureMode
 	last      FailureMode // when the fallback cannot decide either
 	minTTL    time.Duration
@@ -249,16 +251,12 @@ type fallbacks struct {
 	named     bool // otherwise is the choice of the program
 }
 
-func newFallbacks(c *Config) fallbacks {
+func newFallbacks(c *Config, sides core.Standby) fallbacks {
+	report := events.ReportOf(sides.Store)
 	f := fallbacks{
-		store: c.Store, strict: c.Store, otherwise: c.OnStoreError, last: FailOpen, minTTL: shortestTTL(c.Store),
+		store: sides.Store, strict: sides.Strict, fallback: sides.Fallback, cause: sides.Cause, report: report,
+		otherwise: c.OnStoreError, last: FailOpen, minTTL: shortestTTL(report.MaxCall), asks: report.MaxCall > 0,
 		named: c.OnStoreError != FailDefault}
-	if r, ok := c.Store.(core.Reporter); ok {
-		f.asks = r.MaxCall() > 0
-	}
-	if s, ok := c.Store.(core.Standby); ok {
-		f.strict, f.fallback = s.Strict(), s.Fallback()
-	}
 	if f.otherwise == FailClosed {
 		f.last = FailClosed
 	}

@@ -21,9 +21,9 @@ type tellingStore struct {
 	events.Listeners
 }
 
-func (s *tellingStore) Listen(h *events.Hooks) { s.Add(h) }
+func (s *tellingStore) Report() events.Report { return events.Report{Listen: s.Add, Status: s.status} }
 
-func (s *tellingStore) Status(list []events.StoreStatus) []events.StoreStatus {
+func (s *tellingStore) status(list []events.StoreStatus) []events.StoreStatus {
 	return append(list, events.StoreStatus{Store: "telling", Keys: 7})
 }
 

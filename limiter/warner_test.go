@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/observe/findings"
 )
 
@@ -344,11 +345,9 @@ type diagnosing struct {
 	rules    []core.Op // of the latest call
 }
 
-func (*diagnosing) MaxCall() time.Duration { return 0 }
+func (s *diagnosing) Report() events.Report { return events.Report{Diagnose: s.diagnose} }
 
-func (*diagnosing) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
-
-func (s *diagnosing) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
+func (s *diagnosing) diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	s.asked++
 	s.rules = rules
 	return s.findings(ctx)

@@ -55,14 +55,16 @@ func (d *Diagnosis) Begin() bool {
 	return d.next.CompareAndSwap(due, noDiagnosis)
 }
 
-// Run asks the store about the rules, and adds what it finds to f. It ends with life or after
+// Run asks diagnose about the rules, and adds what it finds to f. It ends with life or after
 // diagnosisTimeout.
-func (d *Diagnosis) Run(life context.Context, store core.Reporter, rules []core.Op, f *Findings) {
+func (d *Diagnosis) Run(
+	life context.Context, diagnose func(context.Context, []core.Op) []core.Finding, rules []core.Op, f *Findings,
+) {
 	ctx, cancel := context.WithTimeout(life, diagnosisTimeout)
 	defer cancel()
 
 	unanswered := false
-	for _, one := range store.Diagnose(ctx, rules) {
+	for _, one := range diagnose(ctx, rules) {
 		if one.Code == findings.Unanswered {
 			unanswered = true
 			continue

@@ -240,9 +240,9 @@ type telling struct {
 	events.Listeners
 }
 
-func (s *telling) Listen(h *events.Hooks) { s.Add(h) }
+func (s *telling) Report() events.Report { return events.Report{Listen: s.Add, Status: s.status} }
 
-func (s *telling) Status(list []events.StoreStatus) []events.StoreStatus {
+func (s *telling) status(list []events.StoreStatus) []events.StoreStatus {
 	return append(list, events.StoreStatus{Store: "failover", Mode: events.PassesUndecided, Away: []string{s.err.Error()}, Cause: s.err})
 }
 

@@ -1,14 +1,6 @@
 package events
 
-// Source is a store that tells events and says how it is. Stores over others hand both on.
-type Source interface {
-	// Listen has the store tell the hooks, which may be nil, from now on. Hooks that are
-	// given a second time are not told twice.
-	Listen(h *Hooks)
-
-	// Status appends the status of the store to list, and that of each store under it.
-	Status(list []StoreStatus) []StoreStatus
-}
+import "github.com/headgate/headgate/core"
 
 // Inspector answers what is asked, not told. A limiter is one. Its methods are safe for
 // concurrent use, take no longer than some microseconds and a walk over the units that are
@@ -58,7 +50,7 @@ type StoreStatus struct {
 
 	// Of is the store, so that one that several limiters share is counted once. Its value
 	// can be compared. nil if the store does not say.
-	Of Source
+	Of core.Store
 
 	// Keys is how many keys a store in memory holds, and Overflow how many overflow buckets
 	// beside them. Bytes estimates the memory of both. Shared and Refused are how many takes

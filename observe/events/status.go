@@ -12,7 +12,7 @@ type StoreCalls struct {
 	Recent           int
 	Median, P99, Max time.Duration
 
-	// AtMost is how long a call may take, or 0 if the store does not say; see MaxCall of core.Reporter.
+	// AtMost is how long a call may take, or 0 if the store does not say; see [Report].
 	AtMost time.Duration
 
 	Last time.Time // the end of the latest call, or zero

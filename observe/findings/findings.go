@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// Unanswered: a server did not answer a core.Reporter, so that its diagnosis is incomplete
-	// and no mistake. It is never reported to the user.
+	// Unanswered: a server did not answer Diagnose of an events.Report, so that its diagnosis is
+	// incomplete and no mistake. It is never reported to the user.
 	Unanswered = "HG000"
 
 	// Unheeded: a private or loopback peer sends X-Forwarded-For or

@@ -233,7 +233,7 @@ func (e *openError) Error() string {
 	return text + ": " + e.cause.Error()
 }
 
-// Shard returns the name of the shard that is bypassed, or ""; see [Sharded].
+// Shard returns the name of the shard that is bypassed, or ""; see [core.Sharded].
 func (e *openError) Shard() string { return e.shard }
 
 // at names a shard after what is said about it.

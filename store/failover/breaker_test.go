@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/events"
 )
 
 const ms = time.Millisecond
@@ -470,21 +471,17 @@ type diagnosed struct {
 	code string
 }
 
-func (diagnosed) MaxCall() time.Duration { return 0 }
-
-func (diagnosed) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
-
-func (d diagnosed) Diagnose(context.Context, []core.Op) []core.Finding {
-	return []core.Finding{{Code: d.code}}
+func (d diagnosed) Report() events.Report {
+	return events.Report{Diagnose: func(context.Context, []core.Op) []core.Finding { return []core.Finding{{Code: d.code}} }}
 }
 
 func TestBothStoresAreDiagnosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := over(t, diagnosed{memory(), "1"}, Options{Fallback: diagnosed{memory(), "2"}})
-		if got := s.Diagnose(context.Background(), nil); len(got) != 2 || got[0].Code != "1" || got[1].Code != "2" {
+		if got := s.Report().Diagnose(context.Background(), nil); len(got) != 2 || got[0].Code != "1" || got[1].Code != "2" {
 			t.Errorf("%v", got)
 		}
-		if got := over(t, memory(), Options{}).Diagnose(context.Background(), nil); got != nil {
+		if got := over(t, memory(), Options{}).Report().Diagnose(context.Background(), nil); got != nil {
 			t.Errorf("%v", got)
 		}
 	})
@@ -493,18 +490,14 @@ func TestBothStoresAreDiagnosed(t *testing.T) {
 // timed is a store that waits for a server.
 type timed struct{ core.Store }
 
-func (timed) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
-
-func (timed) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
-
-func (timed) MaxCall() time.Duration { return 7 * time.Second }
+func (timed) Report() events.Report { return events.Report{MaxCall: 7 * time.Second} }
 
 func TestMaxCallIsThatOfThePrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if got := over(t, timed{memory()}, Options{Fallback: memory()}).MaxCall(); got != 7*time.Second {
+		if got := over(t, timed{memory()}, Options{Fallback: memory()}).Report().MaxCall; got != 7*time.Second {
 			t.Errorf("%v", got)
 		}
-		if got := over(t, memory(), Options{Fallback: timed{memory()}}).MaxCall(); got != 0 {
+		if got := over(t, memory(), Options{Fallback: timed{memory()}}).Report().MaxCall; got != 0 {
 			t.Errorf("%v without a server", got)
 		}
 	})

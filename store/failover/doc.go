@@ -36,7 +36,7 @@
 //
 // # A primary of several shards
 //
-// If the primary is a [Sharded], as a redisstore.Store over a Cluster or Ring is, each
+// If the primary is a [core.Sharded], as a redisstore.Store over a Cluster or Ring is, each
 // shard has a breaker of its own. While a master is away, the fallback decides about its
 // keys, and the primary goes on deciding about all others. A shard is known by its name,
 // so a master that takes the place of another is asked at once, and so are keys that

@@ -27,9 +27,9 @@ func TestEventsOfTheBreaker(t *testing.T) {
 				s := over(t, f, o)
 				defer s.Close()
 				h := &events.Hooks{Breaker: func(e events.Breaker) { told = append(told, fmt.Sprintf("%+v", e)) }}
-				s.Listen(h)
-				s.Listen(h) // a second limiter with the same hooks
-				s.Listen(nil)
+				s.Report().Listen(h)
+				s.Report().Listen(h) // a second limiter with the same hooks
+				s.Report().Listen(nil)
 				wantStatus(t, s, events.StoreStatus{Store: "failover", Of: s})
 				openNow(t, s, f)
 				synctest.Wait()
@@ -55,7 +55,7 @@ func TestEventsOfTheBreaker(t *testing.T) {
 // wantStatus checks the status of s itself.
 func wantStatus(t *testing.T, s *Store, want events.StoreStatus) {
 	t.Helper()
-	if got := s.Status(nil)[0]; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
+	if got := s.Report().Status(nil)[0]; fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -66,7 +66,7 @@ func TestStatusOfTheStoresUnderAStore(t *testing.T) {
 	defer s.Close()
 	one(t, s, take(t, "k", "5/1s", 1))
 	var kinds []string
-	for _, st := range s.Status(nil) {
+	for _, st := range s.Report().Status(nil) {
 		kinds = append(kinds, fmt.Sprint(st.Store, " ", st.Keys))
 	}
 	if want := []string{"failover 0", "memory 1", "memory 1"}; !slices.Equal(kinds, want) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/events"
 )
 
 // callError is the error of all steps that shared a call.
@@ -27,11 +28,7 @@ type remote struct {
 	max time.Duration
 }
 
-func (remote) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
-
-func (remote) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
-
-func (r remote) MaxCall() time.Duration { return r.max }
+func (r remote) Report() events.Report { return events.Report{MaxCall: r.max} }
 
 func TestOverloadIsNoFailureOfThePrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ func TestLinesOfAFlappingBreakerAreBounded(t *testing.T) {
 			Logger: slog.New(slog.NewTextHandler(&log, nil)), OnChange: func(string, State) { changes++ },
 		})
 		defer s.Close()
-		s.Listen(&events.Hooks{Breaker: func(events.Breaker) { told++ }})
+		s.Report().Listen(&events.Hooks{Breaker: func(events.Breaker) { told++ }})
 		flap := func() { // takes 10 s
 			openNow(t, s, f)
 			f.rise()

@@ -43,7 +43,7 @@ type Options struct {
 
 	// Slow is the time beyond which a call of the primary counts as a failure
 	// although its answer is used, from a millisecond to a minute. 0 means DefaultSlow, or
-	// that none counts if the primary is a [core.Reporter] with a MaxCall, as such a store
+	// that none counts if the events.Report of the primary has a MaxCall, as such a store
 	// bounds its calls itself. A call is not counted while this process is late itself. Slow
 	// also bounds a probe, which gets at least MaxCall. It does not end calls; that is up to
 	// the primary.
@@ -59,7 +59,7 @@ type Options struct {
 	Ignore func(error) bool
 
 	// OnChange, unless nil, is called with the new state of a shard once for each
-	// change, in order. The shard is "" if the primary is not a [Sharded], or did
+	// change, in order. The shard is "" if the primary is not a [core.Sharded], or did
 	// not know the shard of a key. OnChange must return quickly.
 	OnChange func(shard string, state State)
 

@@ -16,7 +16,7 @@ import (
 // primary is the primary store behind its breakers.
 type primary struct {
 	store    core.Store
-	sharded  Sharded // the store, or nil
+	sharded  core.Sharded // the store, or nil
 	reporter *reporter
 
 	ignore   func(error) bool

@@ -11,20 +11,6 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// Sharded is a [core.Store] whose keys lie on shards that fail by themselves, such as the
-// masters of a Redis Cluster.
-//
-// The error of a step whose keys lie on several shards wraps an error with a method
-// Shard, which returns the name of the one that failed.
-type Sharded interface {
-	core.Store
-
-	// Shard returns the name of the shard that holds the key of operations, as far as
-	// the store knows now, or "" if it does not know. A shard that takes the place of
-	// another has another name. Shard is fast and asks no server.
-	Shard(key string) string
-}
-
 // maxShards is how many shards have a breaker of their own. The keys of others share
 // that of the keys whose shard is not known.
 const maxShards = 1024
@@ -193,7 +179,7 @@ func (r *route) succeed(at int64) {
 	}
 }
 
-// shardOf returns the shard that an error names; see [Sharded].
+// shardOf returns the shard that an error names; see [core.Sharded].
 func shardOf(err error) (shard string, named bool) {
 	var at interface{ Shard() string }
 	if errors.As(err, &at) {

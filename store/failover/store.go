@@ -6,13 +6,12 @@ import (
 	"hash/maphash"
 	"math/rand/v2"
 	"slices"
-	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/observe/events"
 )
 
-// Store is a [core.Standby] over a primary and a fallback, made by [New]. It is
+// Store is a [core.Backed] over a primary and a fallback, made by [New]. It is
 // safe for concurrent use.
 type Store struct {
 	primary  primary
@@ -21,7 +20,7 @@ type Store struct {
 	depth    int // of Stores, one over another
 }
 
-var _ core.Standby = (*Store)(nil)
+var _ core.Backed = (*Store)(nil)
 
 // New returns a store over primary, or an error that names every mistake. It
 // calls neither store. Close the Store when it is no longer used.
@@ -37,10 +36,10 @@ func New(primary core.Store, o Options) (*Store, error) {
 
 	p := &s.primary
 	p.store, p.reporter, p.ignore = primary, r, o.Ignore
-	p.sharded, _ = primary.(Sharded)
+	p.sharded, _ = primary.(core.Sharded)
 	p.interval, p.jitter = cmp.Or(o.ProbeInterval, DefaultProbeInterval), rand.Float64
 	p.failures = int64(cmp.Or(o.Failures, DefaultFailures))
-	p.slow, p.patience = o.bounds(s.MaxCall())
+	p.slow, p.patience = o.bounds(events.ReportOf(primary).MaxCall)
 	p.breaker = p.newBreaker("")
 
 	m := &s.mirror
@@ -118,8 +117,14 @@ func (s *Store) ask(ctx context.Context, r route, ops, sent []core.Op, out []cor
 	return nil
 }
 
-// Cause implements [core.Standby]. It wraps the latest error of the primary, or
-// what made a breaker open, and names the shard that it is about.
+// Back implements [core.Backed]. All uses share s, and there is nothing to release: [Store.Close]
+// ends s.
+func (s *Store) Back() (core.Standby, func()) {
+	return core.Standby{Store: s, Strict: s.Strict(), Fallback: s.Fallback(), Cause: s.Cause}, nil
+}
+
+// Cause returns why the fallback decided; see [core.Standby]. It wraps the latest error of the
+// primary, or what made a breaker open, and names the shard that it is about.
 func (s *Store) Cause() error {
 	if c := s.primary.latest.Load(); c != nil {
 		return c
@@ -127,41 +132,32 @@ func (s *Store) Cause() error {
 	return nil
 }
 
-// MaxCall implements [core.Reporter]. It returns the MaxCall of the primary, or 0 if the
-// primary asks no server.
-func (s *Store) MaxCall() time.Duration {
-	if r, ok := s.primary.store.(core.Reporter); ok {
-		return r.MaxCall()
-	}
-	return 0
-}
+var _ events.Reporter = (*Store)(nil)
 
-// Diagnose implements [core.Reporter]. It returns the findings of both stores.
-func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
-	var found []core.Finding
-	for _, store := range []core.Store{s.primary.store, s.mirror.fallback} {
-		if d, ok := store.(core.Reporter); ok {
-			found = append(found, d.Diagnose(ctx, rules)...)
-		}
-	}
-	return found
-}
-
-var _ events.Source = (*Store)(nil)
-
-// Listen implements [events.Source]. Both stores tell the hooks too.
-func (s *Store) Listen(h *events.Hooks) {
-	s.reporter.listeners.Add(h)
-	for _, store := range []core.Store{s.primary.store, s.mirror.fallback} {
-		if under, ok := store.(events.Source); ok {
-			under.Listen(h)
-		}
+// Report implements [events.Reporter]. MaxCall is that of the primary, and so are the bans: those
+// of the fallback are copies, or last as long as an outage does. Both stores are diagnosed and
+// tell the hooks. The status of the primary follows that of s, and then that of the fallback.
+func (s *Store) Report() events.Report {
+	primary, fallback := events.ReportOf(s.primary.store), events.ReportOf(s.mirror.fallback)
+	return events.Report{
+		MaxCall: primary.MaxCall,
+		Bans:    primary.Bans,
+		Diagnose: func(ctx context.Context, rules []core.Op) []core.Finding {
+			return append(primary.Diagnose(ctx, rules), fallback.Diagnose(ctx, rules)...)
+		},
+		Listen: func(h *events.Hooks) {
+			s.reporter.listeners.Add(h)
+			primary.Listen(h)
+			fallback.Listen(h)
+		},
+		Status: func(list []events.StoreStatus) []events.StoreStatus {
+			return fallback.Status(primary.Status(append(list, s.status())))
+		},
 	}
 }
 
-// Status implements [events.Source]. The status of the primary follows that of s, and then
-// that of the fallback.
-func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
+// status returns the status of s itself.
+func (s *Store) status() events.StoreStatus {
 	n := s.Stats()
 	own := events.StoreStatus{
 		Store: "failover", Of: s, Away: n.Away, Opened: n.Opened, Local: n.Local, Lost: n.Lost, Waiting: n.Waits,
@@ -175,16 +171,10 @@ func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
 			own.Mode = events.FallbackDecides
 		}
 	}
-	list = append(list, own)
-	for _, store := range []core.Store{s.primary.store, s.mirror.fallback} {
-		if under, ok := store.(events.Source); ok {
-			list = under.Status(list)
-		}
-	}
-	return list
+	return own
 }
 
-// Shard implements [Sharded]. It returns the Shard of the primary, or "" if the primary
+// Shard implements [core.Sharded]. It returns the Shard of the primary, or "" if the primary
 // has no shards.
 func (s *Store) Shard(key string) string {
 	if s.primary.sharded == nil {
@@ -193,7 +183,7 @@ func (s *Store) Shard(key string) string {
 	return s.primary.sharded.Shard(key)
 }
 
-// Strict implements [core.Standby]. It returns a store that asks the primary
+// Strict is a side of [Store.Back]. It returns a store that asks the primary
 // alone, through the same breaker.
 func (s *Store) Strict() core.Store { return strict{s} }
 
@@ -204,8 +194,8 @@ func (s strict) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	return s.store.ask(ctx, s.store.primary.routeOf(ops), ops, ops, out)
 }
 
-// Fallback implements [core.Standby]. It returns a store that asks the fallback
-// alone, for this instance's part of the limits.
+// Fallback is a side of [Store.Back], or nil if there is no fallback. It returns a store that
+// asks the fallback alone, for this instance's part of the limits.
 func (s *Store) Fallback() core.Store {
 	if s.mirror.fallback == nil {
 		return nil

@@ -28,7 +28,7 @@ func TestBansAreListed(t *testing.T) {
 	short, _ := ban("r", "short", time.Second), ban("other", "a", time.Minute)
 	lists := func(rules []string, most int, want ...core.Banned) {
 		t.Helper()
-		if got, err := s.Bans(t.Context(), rules, most); err != nil || !slices.Equal(got, want) {
+		if got, err := s.Report().Bans(t.Context(), rules, most); err != nil || !slices.Equal(got, want) {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}
 	}
@@ -47,7 +47,7 @@ func TestBansAreListed(t *testing.T) {
 	lists([]string{"r"}, 10, b)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Bans(ctx, []string{"r"}, 1); !errors.Is(err, context.Canceled) {
+	if _, err := s.Report().Bans(ctx, []string{"r"}, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v after the caller has left", err)
 	}
 }

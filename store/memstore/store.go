@@ -301,13 +301,14 @@ func (s *Store) Bytes() int64 { return s.bytes.Load() }
 // keys count until the store finds and forgets them.
 func (s *Store) Len() int { return int(s.keys.Load() + s.overflowKeys.Load()) }
 
-var _ events.Source = (*Store)(nil)
+var _ events.Reporter = (*Store)(nil)
 
-// Listen implements [events.Source]. The store tells no events.
-func (s *Store) Listen(*events.Hooks) {}
+// Report implements [events.Reporter]. The store waits for no server, finds no mistakes and tells
+// no events.
+func (s *Store) Report() events.Report { return events.Report{Bans: s.bans, Status: s.status} }
 
-// Status implements [events.Source].
-func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
+// status appends the status of the store to list.
+func (s *Store) status(list []events.StoreStatus) []events.StoreStatus {
 	shared, refused := s.Overflowed()
 	return append(list, events.StoreStatus{
 		Store: "memory", Of: s, Keys: s.keys.Load(), Overflow: s.overflowKeys.Load(), Bytes: s.Bytes(),
@@ -410,16 +411,8 @@ func (s *Store) countOverflow(total *atomic.Int64, n int64, text string) {
 	logger.LogAttrs(context.Background(), slog.LevelWarn, "headgate: "+text, slog.Int64("max_keys", s.max))
 }
 
-var _ core.Reporter = (*Store)(nil)
-
-// MaxCall implements [core.Reporter]. It returns 0, because the store asks no server.
-func (s *Store) MaxCall() time.Duration { return 0 }
-
-// Diagnose implements [core.Reporter]. The store finds no mistakes.
-func (s *Store) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
-
-// Bans implements [core.Reporter]. It looks at every key, one shard at a time.
-func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
+// bans lists bans for the report. It looks at every key, one shard at a time.
+func (s *Store) bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
 	var list []core.Banned
 	for i := range s.shards {
 		if err := ctx.Err(); err != nil {

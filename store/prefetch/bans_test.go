@@ -22,14 +22,14 @@ func TestBansAreThoseOfTheStoreBehind(t *testing.T) {
 	if err := primary.Apply(t.Context(), []core.Op{op}, make([]core.Decision, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Bans(t.Context(), []string{"r"}, 1); err != nil || !slices.Equal(got, []core.Banned{{Rule: "r", Key: "k", Until: 61_000_000}}) {
+	if got, err := s.Report().Bans(t.Context(), []string{"r"}, 1); err != nil || !slices.Equal(got, []core.Banned{{Rule: "r", Key: "k", Until: 61_000_000}}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	plain, err := New(struct{ core.Store }{primary}, Options{Units: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plain.Bans(t.Context(), []string{"r"}, 1); !errors.Is(err, errors.ErrUnsupported) {
+	if _, err := plain.Report().Bans(t.Context(), []string{"r"}, 1); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("error %v", err)
 	}
 }

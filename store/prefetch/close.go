@@ -18,22 +18,17 @@ func (s *Store) Held() (n int64) {
 	return n
 }
 
-var _ events.Source = (*Store)(nil)
+var _ events.Reporter = (*Store)(nil)
 
-// Listen implements [events.Source]. The store under this one tells the hooks.
-func (s *Store) Listen(h *events.Hooks) {
-	if under, ok := s.store.(events.Source); ok {
-		under.Listen(h)
+// Report implements [events.Reporter]. It is the report of the store behind s, whose status
+// follows that of s.
+func (s *Store) Report() events.Report {
+	r := events.ReportOf(s.store)
+	under := r.Status
+	r.Status = func(list []events.StoreStatus) []events.StoreStatus {
+		return under(append(list, events.StoreStatus{Store: "prefetch", Of: s, Held: s.heldByRule()}))
 	}
-}
-
-// Status implements [events.Source].
-func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
-	list = append(list, events.StoreStatus{Store: "prefetch", Of: s, Held: s.heldByRule()})
-	if under, ok := s.store.(events.Source); ok {
-		list = under.Status(list)
-	}
-	return list
+	return r
 }
 
 // heldByRule returns how many units are held, by rule.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/prefetch"
 	"github.com/headgate/headgate/store/storetest"
@@ -579,11 +580,7 @@ func TestAheadFallsWhenAKeySlowsDown(t *testing.T) {
 // timed is a store that waits for a server.
 type timed struct{ core.Store }
 
-func (timed) Diagnose(context.Context, []core.Op) []core.Finding { return nil }
-
-func (timed) Bans(context.Context, []string, int) ([]core.Banned, error) { return nil, nil }
-
-func (timed) MaxCall() time.Duration { return 7 * time.Second }
+func (timed) Report() events.Report { return events.Report{MaxCall: 7 * time.Second} }
 
 func TestMaxCallIsThatOfTheStore(t *testing.T) {
 	memory := memstore.MustNew(memstore.Options{})
@@ -592,7 +589,7 @@ func TestMaxCallIsThatOfTheStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.MaxCall(); got != want {
+		if got := s.Report().MaxCall; got != want {
 			t.Errorf("%v, want %v", got, want)
 		}
 	}

@@ -15,13 +15,17 @@ type listening struct {
 	told []*events.Hooks
 }
 
-func (l *listening) Listen(h *events.Hooks) { l.told = append(l.told, h) }
+func (l *listening) Report() events.Report {
+	r := l.Store.Report()
+	r.Listen = func(h *events.Hooks) { l.told = append(l.told, h) }
+	return r
+}
 
 func TestStatusSaysHowMuchIsHeldByRule(t *testing.T) {
 	w := newWorld(t)
 	s := w.instance(64)
 	held := w.makeBusy(s, limit(t, "100000/1h"))
-	got := s.Status(nil)
+	got := s.Report().Status(nil)
 	if len(got) != 1 || got[0].Store != "prefetch" || fmt.Sprint(got[0].Held) != fmt.Sprintf("map[%s:%d]", take(limit(t, "1/1s"), 1).Rule, held) {
 		t.Errorf("%+v, want %d units held", got, held)
 	}
@@ -31,10 +35,10 @@ func TestStatusSaysHowMuchIsHeldByRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &events.Hooks{}
-	if over.Listen(h); len(under.told) != 1 || under.told[0] != h {
+	if over.Report().Listen(h); len(under.told) != 1 || under.told[0] != h {
 		t.Errorf("%d hooks reached the store", len(under.told))
 	}
-	if list := over.Status(nil); len(list) != 2 || list[1].Store != "memory" {
+	if list := over.Report().Status(nil); len(list) != 2 || list[1].Store != "memory" {
 		t.Errorf("%+v", list)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/headgate/headgate/core"
 )
@@ -214,28 +213,13 @@ func (h *shard) held(op *core.Op, now int64) int64 {
 	return held.left(now)
 }
 
-// MaxCall implements [core.Reporter]. It returns the MaxCall of the store behind s, or 0 if
-// that is no [core.Reporter].
-func (s *Store) MaxCall() time.Duration {
-	if r, ok := s.store.(core.Reporter); ok {
-		return r.MaxCall()
-	}
-	return 0
-}
+var _ core.Sharded = (*Store)(nil)
 
-// Shard implements failover.Sharded. It returns that of the store, or "" if the store has
+// Shard implements [core.Sharded]. It returns that of the store, or "" if the store has
 // no shards.
 func (s *Store) Shard(key string) string {
-	if r, ok := s.store.(interface{ Shard(string) string }); ok {
+	if r, ok := s.store.(core.Sharded); ok {
 		return r.Shard(key)
 	}
 	return ""
-}
-
-// Diagnose returns the findings of the store, if it is a [core.Reporter].
-func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
-	if d, ok := s.store.(core.Reporter); ok {
-		return d.Diagnose(ctx, rules)
-	}
-	return nil
 }

@@ -73,7 +73,7 @@ func TestPermissionsAreAsDocumented(t *testing.T) {
 		setUser(t, admin, granted...)
 		c := asUser(t, server.Addr)
 		s := MustNew(c, Options{Prefix: DefaultPrefix, Timeout: patient})
-		found := s.Diagnose(ctx, nil)
+		found := s.Report().Diagnose(ctx, nil)
 		if n := admin.DBSize(ctx).Val(); n != 0 {
 			t.Errorf("the diagnosis left %d keys", n)
 		}
@@ -202,7 +202,7 @@ func TestPermissionRemedyGrantsOnlyThePrefix(t *testing.T) {
 			continue
 		}
 		apply(t, s, op)
-		if found := s.Diagnose(ctx, nil); len(found) != 0 {
+		if found := s.Report().Diagnose(ctx, nil); len(found) != 0 {
 			t.Errorf("%q: %v", prefix, found)
 		}
 		if err := c.Get(ctx, foreign).Err(); !redis.IsPermissionError(err) {
@@ -260,7 +260,7 @@ func TestPermissionLackedByOneClusterServerIsFound(t *testing.T) {
 		Addrs: redistest.Addrs(nodes), Username: "limiter", Password: "password", ContextTimeoutEnabled: true,
 	})
 	defer c.Close()
-	found := MustNew(c, Options{Prefix: DefaultPrefix}).Diagnose(context.Background(), nil)
+	found := MustNew(c, Options{Prefix: DefaultPrefix}).Report().Diagnose(context.Background(), nil)
 	if len(found) != 1 || found[0].Code != findings.Permission || !strings.Contains(found[0].Text, "may not run pexpire, which") {
 		t.Errorf("%v", found)
 	}

@@ -54,7 +54,8 @@ func (s *Store) Back() (core.Standby, func()) {
 	}
 	b.uses++
 
-	return b.standby, sync.OnceFunc(b.release)
+	sides, _ := b.standby.Back()
+	return sides, sync.OnceFunc(b.release)
 }
 
 // release ends a use.

@@ -31,7 +31,7 @@ func TestUsesOfAStoreShareOneStandby(t *testing.T) {
 
 	first, releaseFirst := s.Back()
 	second, releaseSecond := s.Back()
-	if first != second {
+	if first.Store != second.Store {
 		t.Error("two uses have two standbys")
 	}
 	awaitInstances(t, c, s.wire.prefix, 1)
@@ -39,7 +39,7 @@ func TestUsesOfAStoreShareOneStandby(t *testing.T) {
 	releaseFirst()
 	releaseFirst()
 	third, releaseThird := s.Back()
-	if third != first {
+	if third.Store != first.Store {
 		t.Error("a use beside another one has a standby of its own")
 	}
 	releaseThird()
@@ -53,7 +53,7 @@ func TestUsesOfAStoreShareOneStandby(t *testing.T) {
 	}
 	again, release := s.Back()
 	defer release()
-	if again == first {
+	if again.Store == first.Store {
 		t.Error("the standby outlives its last use")
 	}
 	awaitInstances(t, c, s.wire.prefix, 1)
@@ -72,7 +72,7 @@ func TestStoresWithOnePrefixAreTwoInstances(t *testing.T) {
 	defer release()
 	awaitInstances(t, c, s.wire.prefix, 2)
 	eventuallyTrue(t, "the second never learns of both", func() bool { return other.back.instances.Live() == 2 })
-	if got := grants(t, second.Fallback(), "10/1h"); got != 5 {
+	if got := grants(t, second.Fallback, "10/1h"); got != 5 {
 		t.Errorf("the second admits %d of 10", got)
 	}
 }
@@ -103,22 +103,22 @@ func TestMemoryKnowsWhatRedisGranted(t *testing.T) {
 	defer release()
 	ops := []core.Op{{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 4}}
 	out := make([]core.Decision, 1)
-	if err := back.Apply(t.Context(), ops, out); err != nil || out[0].Remaining != 6 || out[0].Fallback {
+	if err := back.Store.Apply(t.Context(), ops, out); err != nil || out[0].Remaining != 6 || out[0].Fallback {
 		t.Fatalf("%+v, %v", out[0], err)
 	}
 	granted := out[0]
 
 	server.Kill()
-	if got := grants(t, back, "10/1h"); got != 6 {
+	if got := grants(t, back.Store, "10/1h"); got != 6 {
 		t.Errorf("%d units are granted of 6 that are left", got)
 	}
 
 	eventuallyTrue(t, "Redis is never bypassed", func() bool {
-		_ = grants(t, back, "10/1h")
-		return back.(*failover.Store).State() == failover.Open
+		_ = grants(t, back.Store, "10/1h")
+		return back.Store.(*failover.Store).State() == failover.Open
 	})
 	release() // a refund that would have to wait for Redis would be lost
-	if err := back.Apply(t.Context(), []core.Op{ops[0].Refund(granted)}, out); !errors.Is(err, failover.ErrClosed) {
+	if err := back.Store.Apply(t.Context(), []core.Op{ops[0].Refund(granted)}, out); !errors.Is(err, failover.ErrClosed) {
 		t.Errorf("a refund after the last release: %v", err)
 	}
 }
@@ -140,10 +140,10 @@ func TestInstancesWithoutPermission(t *testing.T) {
 			t.Errorf("the log is\n%swant %s", text, part)
 		}
 	}
-	if err := back.Apply(t.Context(), []core.Op{{Rule: "r", Key: "other", Limit: limit(t, "10/1h"), Cost: 1}}, make([]core.Decision, 1)); err != nil {
+	if err := back.Store.Apply(t.Context(), []core.Op{{Rule: "r", Key: "other", Limit: limit(t, "10/1h"), Cost: 1}}, make([]core.Decision, 1)); err != nil {
 		t.Error(err)
 	}
-	if got := grants(t, back.Fallback(), "10/1h"); got != 1 {
+	if got := grants(t, back.Fallback, "10/1h"); got != 1 {
 		t.Errorf("the memory grants %d units", got)
 	}
 }
@@ -160,7 +160,7 @@ func TestOptionsOfTheMemory(t *testing.T) {
 
 	ops := []core.Op{{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}}
 	out := make([]core.Decision, 1)
-	if err := back.Apply(t.Context(), ops, out); err != nil || out[0].At != now || out[0].Remaining != 4 {
+	if err := back.Store.Apply(t.Context(), ops, out); err != nil || out[0].At != now || out[0].Remaining != 4 {
 		t.Errorf("%+v, %v", out[0], err)
 	}
 }
@@ -176,11 +176,11 @@ func TestValueThatCannotBeReadIsNoOutage(t *testing.T) {
 		c.Set(t.Context(), key, value, 0)
 		for range 20 {
 			out := make([]core.Decision, 1)
-			if err := back.Apply(t.Context(), []core.Op{op}, out); err != nil || !out[0].Fallback {
+			if err := back.Store.Apply(t.Context(), []core.Op{op}, out); err != nil || !out[0].Fallback {
 				t.Errorf("%q: %+v, %v", value, out[0], err)
 			}
 		}
-		if n := back.(*failover.Store).Stats(); n.Opened != 0 {
+		if n := back.Store.(*failover.Store).Stats(); n.Opened != 0 {
 			t.Errorf("%q: %+v", value, n)
 		}
 		release()

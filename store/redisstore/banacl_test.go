@@ -53,10 +53,10 @@ func TestBansHoldWithoutPermissionToListThem(t *testing.T) {
 			if row.lacks == "" {
 				finding = nil
 			}
-			if found := s.Diagnose(t.Context(), rules); !slices.Equal(found, finding) {
+			if found := s.Report().Diagnose(t.Context(), rules); !slices.Equal(found, finding) {
 				t.Errorf("%v, want %v", found, finding)
 			}
-			if found := s.Diagnose(t.Context(), rules[:1]); len(found) != 0 {
+			if found := s.Report().Diagnose(t.Context(), rules[:1]); len(found) != 0 {
 				t.Errorf("without a ban: %v", found)
 			}
 			if got := admin.ZRangeWithScores(t.Context(), "hg:bans", 0, -1).Val(); !slices.Equal(got, []redis.Z{listed}) {
@@ -66,7 +66,7 @@ func TestBansHoldWithoutPermissionToListThem(t *testing.T) {
 			ban := banning(t, s, s.wire.clock) // which fails if a step does
 			ban("r", "a", time.Minute)
 			ban("r", "a", time.Minute)
-			_, err := s.Bans(t.Context(), []string{"r"}, 10)
+			_, err := s.Report().Bans(t.Context(), []string{"r"}, 10)
 			if errors.Is(err, ErrPermission) != row.refused || err != nil && !strings.HasSuffix(err.Error(), remedyOfLimiter) {
 				t.Errorf("error %v", err)
 			}
@@ -77,11 +77,11 @@ func TestBansHoldWithoutPermissionToListThem(t *testing.T) {
 			if err := admin.Do(t.Context(), append([]any{"ACL", "SETUSER"}, words(t, line)...)...).Err(); err != nil {
 				t.Fatal(err)
 			}
-			if found := s.Diagnose(t.Context(), rules); len(found) != 0 {
+			if found := s.Report().Diagnose(t.Context(), rules); len(found) != 0 {
 				t.Errorf("with the permission: %v", found)
 			}
 			b := ban("r", "a", time.Minute)
-			if got, err := s.Bans(t.Context(), []string{"r"}, 10); err != nil || !slices.Equal(got, []core.Banned{b}) {
+			if got, err := s.Report().Bans(t.Context(), []string{"r"}, 10); err != nil || !slices.Equal(got, []core.Banned{b}) {
 				t.Errorf("with the permission: %v, %v", got, err)
 			}
 		})

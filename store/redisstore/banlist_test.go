@@ -54,7 +54,7 @@ func TestBansAreListed(t *testing.T) {
 			lists := func(rules []string, most int, want ...core.Banned) {
 				t.Helper()
 				for i, s := range []*Store{s, other} {
-					if got, err := s.Bans(t.Context(), rules, most); err != nil || !slices.Equal(got, want) {
+					if got, err := s.Report().Bans(t.Context(), rules, most); err != nil || !slices.Equal(got, want) {
 						t.Errorf("store %d: %+v, %v, want %+v", i+1, got, err, want)
 					}
 				}
@@ -115,13 +115,13 @@ func TestBansThatCannotBeListed(t *testing.T) {
 	if n := hidden.client.Exists(t.Context(), hidden.bans.key()).Val(); n != 0 {
 		t.Error("a hidden key was listed")
 	}
-	if _, err := hidden.Bans(t.Context(), []string{"r"}, 1); !errors.Is(err, errHidden) {
+	if _, err := hidden.Report().Bans(t.Context(), []string{"r"}, 1); !errors.Is(err, errHidden) {
 		t.Errorf("error %v", err)
 	}
 	server := redistest.Start(t)
 	gone := MustNew(connect(t, server.Addr), Options{Timeout: patient})
 	server.Kill()
-	if _, err := gone.Bans(t.Context(), []string{"r"}, 1); err == nil || !strings.HasPrefix(err.Error(), "redisstore: list bans: ") {
+	if _, err := gone.Report().Bans(t.Context(), []string{"r"}, 1); err == nil || !strings.HasPrefix(err.Error(), "redisstore: list bans: ") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -42,9 +42,9 @@ func TestTimeoutFollowsTheDistance(t *testing.T) {
 						failed++
 					}
 				}
-				if s.servers.budget() != row.budget || s.MaxCall() != row.most || (failed == 0) != row.works {
+				if s.servers.budget() != row.budget || s.Report().MaxCall != row.most || (failed == 0) != row.works {
 					t.Errorf("%v of at most %v, %d of 20 calls failed; want %v of %v, works %v",
-						s.servers.budget(), s.MaxCall(), failed, row.budget, row.most, row.works)
+						s.servers.budget(), s.Report().MaxCall, failed, row.budget, row.most, row.works)
 				}
 			})
 		})
@@ -94,7 +94,7 @@ func TestDiagnoseReportsATimeoutThatDoesNotFitTheDistance(t *testing.T) {
 				time.Sleep(200 * ms)
 			}
 			var got string
-			for _, each := range s.Diagnose(t.Context(), nil) {
+			for _, each := range s.Report().Diagnose(t.Context(), nil) {
 				if each.Code == findings.TooFar {
 					got = each.Text
 				}

@@ -162,7 +162,7 @@ func (e *shardError) Error() string { return e.err.Error() }
 // Unwrap returns the error of the shard.
 func (e *shardError) Unwrap() error { return e.err }
 
-// Shard returns the name of the shard that failed; see failover.Sharded.
+// Shard returns the name of the shard that failed; see [core.Sharded].
 func (e *shardError) Shard() string { return e.shard }
 
 // decidePart carries out a part of a step. Its error names the shard that had the part

@@ -23,12 +23,8 @@ import (
 	"github.com/headgate/headgate/observe/findings"
 )
 
-// Diagnose implements [core.Reporter]. It reports a store without a prefix, rules whose
-// counts are also under other limits, a client that ignores deadlines, a user without a
-// necessary permission on any server, or without one that lists of bans need if a rule has
-// a Ban, and servers that may evict keys when their memory is full, which loses counts. A
-// server that does not answer, or does not let the client in, is asked again.
-func (s *Store) Diagnose(ctx context.Context, rules []core.Op) []core.Finding {
+// diagnose looks for the mistakes that [Store.Report] lists.
+func (s *Store) diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	var found []core.Finding
 	if rediscall.TraitsOf(s.client).IgnoresDeadlines {
 		found = append(found, core.Finding{Code: findings.DeadlineIgnored, Text: "the Redis client ignores deadlines, " +

@@ -27,7 +27,7 @@ func codes(t testing.TB, c redis.UniversalClient) string {
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	var list []string
-	for _, f := range MustNew(c, Options{Prefix: DefaultPrefix}).Diagnose(ctx, nil) {
+	for _, f := range MustNew(c, Options{Prefix: DefaultPrefix}).Report().Diagnose(ctx, nil) {
 		list = append(list, f.Code)
 	}
 	return strings.Join(list, " ")
@@ -123,7 +123,7 @@ func TestDiagnoseReportsAServerThatDoesNotAnswer(t *testing.T) {
 		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}, ContextTimeoutEnabled: true})
 		for _, c := range []redis.UniversalClient{single, cluster, ring} {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
-			found := MustNew(c, Options{Prefix: DefaultPrefix}).Diagnose(ctx, nil)
+			found := MustNew(c, Options{Prefix: DefaultPrefix}).Report().Diagnose(ctx, nil)
 			cancel()
 			if len(found) != 1 || found[0].Code != findings.Unanswered {
 				t.Errorf("%s %T: %v", name, c, found)

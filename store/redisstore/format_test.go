@@ -249,7 +249,7 @@ func TestBansInALaterFormatAreNotListed(t *testing.T) {
 	banning(t, s, s.wire.clock)("r", "k", time.Minute)
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1/1s")}
 	s.client.Set(t.Context(), keyOf(s, &op), "\xfe\x02", 0)
-	_, err := s.Bans(context.Background(), []string{"r"}, 10)
+	_, err := s.Report().Bans(context.Background(), []string{"r"}, 10)
 	if !errors.Is(err, ErrFormat) || !strings.HasPrefix(err.Error(), `redisstore: list bans: rule "r": `) {
 		t.Errorf("error %v", err)
 	}

@@ -17,7 +17,7 @@ import (
 func TestDiagnoseFindsAStoreWithoutAPrefix(t *testing.T) {
 	c := connect(t, redistest.Start(t).Addr)
 	for prefix, want := range map[string]int{"": 1, DefaultPrefix: 0, "shop:": 0} {
-		found := MustNew(c, Options{Prefix: prefix}).Diagnose(t.Context(), nil)
+		found := MustNew(c, Options{Prefix: prefix}).Report().Diagnose(t.Context(), nil)
 		if len(found) != want || want == 1 && (found[0].Code != findings.NoPrefix || !strings.Contains(found[0].Text, "set redisstore.Options.Prefix")) {
 			t.Errorf("%q: %v", prefix, found)
 		}
@@ -71,7 +71,7 @@ func TestDiagnoseFindsAnotherLimitOnTheSameCount(t *testing.T) {
 					if minute < p.from || minute > p.to {
 						continue
 					}
-					if found := stores[i].Diagnose(t.Context(), rulesOf(t, p.rules)); len(found) > 0 {
+					if found := stores[i].Report().Diagnose(t.Context(), rulesOf(t, p.rules)); len(found) > 0 {
 						got[i] = append(got[i], minute)
 					}
 				}
@@ -101,8 +101,8 @@ func TestDiagnoseNamesTheRulesWithAnotherLimit(t *testing.T) {
 	ofA, ofB := rulesOf(t, []string{"x 1/1s", "api 10/1m", "z 5/1h fixed-window"}), rulesOf(t, []string{"x 1/1s", "api 100/1m burst=20", "z 7/1h fixed-window"})
 	var found []core.Finding
 	for range 6 {
-		b.Diagnose(t.Context(), ofB)
-		found = a.Diagnose(t.Context(), ofA)
+		b.Report().Diagnose(t.Context(), ofB)
+		found = a.Report().Diagnose(t.Context(), ofA)
 		now += 60e6
 	}
 	want := `the same keys are counted by the rule api under 10/1m and under "100/1m burst=20", by the rule z under 5/1h fixed-window and under ` +
@@ -123,7 +123,7 @@ func TestDiagnoseFindsTwoLimitsOfOneProcess(t *testing.T) {
 			if limit == "20/1m" && minute > 7 && minute < 12 {
 				continue // it is out of use for a while, and begins anew
 			}
-			if len(s.Diagnose(t.Context(), rulesOf(t, []string{"default " + limit}))) > 0 {
+			if len(s.Report().Diagnose(t.Context(), rulesOf(t, []string{"default " + limit}))) > 0 {
 				found[limit] = append(found[limit], minute)
 			}
 		}
@@ -144,7 +144,7 @@ func TestDiagnoseForgetsLimitsThatAreNotInUse(t *testing.T) {
 	s := MustNew(c, Options{Prefix: "a:", Timeout: patient, Clock: func() int64 { return now }})
 	note := func(limit string) (kept int) {
 		t.Helper()
-		s.Diagnose(t.Context(), rulesOf(t, []string{"api " + limit}))
+		s.Report().Diagnose(t.Context(), rulesOf(t, []string{"api " + limit}))
 		text, err := c.Get(t.Context(), "a:{*}:api:g:limits").Result()
 		if err != nil || !strings.HasPrefix(text, fmt.Sprintf("%d %s", now/1000, limit)) {
 			t.Errorf("%q, %v", text, err)
@@ -174,7 +174,7 @@ func TestDiagnoseNotesTheLimitsOfManyRules(t *testing.T) {
 	for i := range 1000 {
 		rules = append(rules, fmt.Sprintf("r%d 10/1m", i))
 	}
-	if found := s.Diagnose(t.Context(), rulesOf(t, rules)); len(found) != 0 {
+	if found := s.Report().Diagnose(t.Context(), rulesOf(t, rules)); len(found) != 0 {
 		t.Error(found)
 	}
 	ctx, keys := context.Background(), 0
@@ -199,8 +199,8 @@ func TestDiagnoseNotesLimitsInACluster(t *testing.T) {
 	a, b := MustNew(c, o), MustNew(c, o)
 	var found []core.Finding
 	for range 6 {
-		b.Diagnose(t.Context(), rulesOf(t, []string{"api 20/1m"}))
-		found = a.Diagnose(t.Context(), rulesOf(t, []string{"api 10/1m"}))
+		b.Report().Diagnose(t.Context(), rulesOf(t, []string{"api 20/1m"}))
+		found = a.Report().Diagnose(t.Context(), rulesOf(t, []string{"api 10/1m"}))
 		now += 60e6
 	}
 	if len(found) != 1 || found[0].Code != findings.OtherLimit {

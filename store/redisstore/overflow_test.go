@@ -191,7 +191,7 @@ func TestOverflowAnswersForTheQueue(t *testing.T) {
 	ask("a step whose time ends")
 	l.ops, l.rate = 1000, slowRate()
 	ask("a step that is turned away")
-	if n := s.Status(nil)[0].CachedRefusals; n != 2 {
+	if n := s.Report().Status(nil)[0].CachedRefusals; n != 2 {
 		t.Errorf("%d are told", n)
 	}
 	l.batches, l.ops = 0, 0

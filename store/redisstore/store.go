@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -137,11 +136,6 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	return err
 }
 
-var _ events.Source = (*Store)(nil)
-
-// MaxCall implements [core.Reporter]. It returns the timeout of the Options.
-func (s *Store) MaxCall() time.Duration { return s.servers.maxCall() }
-
 // carryOut has Redis decide the step.
 func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	var err error
@@ -163,27 +157,34 @@ func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision
 // memory of the server is full. They take 448 bytes in a log and 1472 as leases.
 const maxSmall = 64
 
-// Shard implements failover.Sharded. In a Cluster or Ring it returns the address of the
+var _ core.Sharded = (*Store)(nil)
+
+// Shard implements [core.Sharded]. In a Cluster or Ring it returns the address of the
 // server that has the key, in the table that the client has. In a Cluster that is "" until
 // a server has answered.
 func (s *Store) Shard(key string) string { return s.topology.shard(key) }
 
-// Listen implements [events.Source].
-func (s *Store) Listen(h *events.Hooks) { s.teller.listeners.Add(h) }
+var _ events.Reporter = (*Store)(nil)
 
-// Status implements [events.Source].
-func (s *Store) Status(list []events.StoreStatus) []events.StoreStatus {
-	return append(list, events.StoreStatus{
-		Store: "redis", Of: s, Servers: serversOf(s.client), CachedRefusals: s.teller.cached.Load(),
-	})
-}
-
-var _ core.Reporter = (*Store)(nil)
-
-// Bans implements [core.Reporter]. It finds the bans that were imposed, or have refused a
-// request since they began, at most 10,000 of all rules, and none of a key above 1 KiB. If one of
-// these keys has a state of a later format, the error wraps [ErrFormat]. A ban is
-// listed a moment later, if the Redis user may run the commands that docs/bans.md names.
-func (s *Store) Bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
-	return s.bans.bans(ctx, rules, most)
+// Report implements [events.Reporter]. MaxCall is the Timeout or MaxTimeout of the Options.
+//
+// Diagnose reports a store without a prefix, rules whose counts are also under other limits, a
+// client that ignores deadlines, a user without a necessary permission on any server, or without
+// one that lists of bans need if a rule has a Ban, and servers that may evict keys when their
+// memory is full, which loses counts. A server that does not answer, or does not let the client
+// in, is asked again.
+//
+// Bans finds the bans that were imposed, or have refused a request since they began, at most
+// 10,000 of all rules, and none of a key above 1 KiB. If one of these keys has a state of a later
+// format, the error wraps [ErrFormat]. A ban is listed a moment later, if the Redis user may run
+// the commands that docs/bans.md names.
+func (s *Store) Report() events.Report {
+	return events.Report{
+		MaxCall: s.servers.maxCall(), Diagnose: s.diagnose, Bans: s.bans.bans, Listen: s.teller.listeners.Add,
+		Status: func(list []events.StoreStatus) []events.StoreStatus {
+			return append(list, events.StoreStatus{
+				Store: "redis", Of: s, Servers: serversOf(s.client), CachedRefusals: s.teller.cached.Load(),
+			})
+		},
+	}
 }

@@ -48,7 +48,7 @@ func TestStoreCallsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told callsTold
 		s := faked(t, &fake{wait: slow}, Options{Batch: 4})
-		s.Listen(told.hooks())
+		s.Report().Listen(told.hooks())
 		each(9, func(_ int, key string) {
 			if _, err := takeOne(t.Context(), s, key); err != nil {
 				t.Error(err)
@@ -73,7 +73,7 @@ func TestStoreCallErrorsAreTold(t *testing.T) {
 		full := fault("OOM command not allowed when used memory > 'maxmemory'.")
 		f := &fake{wait: func(context.Context, int) error { return full }}
 		s := faked(t, f, Options{})
-		s.Listen(told.hooks())
+		s.Report().Listen(told.hooks())
 		err := s.Apply(t.Context(), unit(), make([]core.Decision, 1))
 		want := []events.StoreCall{{Store: "redis", Steps: 1, Ops: 1, Err: err, Type: events.OOM}}
 		if got := told.take(); !errors.Is(err, full) || !reflect.DeepEqual(got, want) {
@@ -135,7 +135,7 @@ func (deadlineError) Timeout() bool { return true }
 func TestCachedRefusalsAreTold(t *testing.T) {
 	s, _ := fresh(t, redistest.Addr(t), Options{CacheRefusals: 10})
 	var told []string
-	s.Listen(&events.Hooks{CachedRefusal: func(rule string) { told = append(told, rule) }})
+	s.Report().Listen(&events.Hooks{CachedRefusal: func(rule string) { told = append(told, rule) }})
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1/1h"), Cost: 1}
 	for range 4 {
 		apply(t, s, op)
@@ -143,7 +143,7 @@ func TestCachedRefusalsAreTold(t *testing.T) {
 	if want := []string{"r", "r"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
-	if got, want := s.Status(nil), []events.StoreStatus{{Store: "redis", Of: s, Servers: "standalone", CachedRefusals: 2}}; !reflect.DeepEqual(got, want) {
+	if got, want := s.Report().Status(nil), []events.StoreStatus{{Store: "redis", Of: s, Servers: "standalone", CachedRefusals: 2}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -168,7 +168,7 @@ func TestErrorOfADeadServerHasItsCause(t *testing.T) {
 			defer c.Close()
 			s := MustNew(c, Options{Prefix: redistest.Prefix(t)})
 			var told callsTold
-			s.Listen(told.hooks())
+			s.Report().Listen(told.hooks())
 			eventually(t, s, "k")
 			server.Kill()
 			err := core.ErrOverload

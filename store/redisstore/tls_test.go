@@ -39,7 +39,7 @@ func TestTLSStoreWorksAsItsOwnUser(t *testing.T) {
 			t.Errorf("take %d: %+v", n, d)
 		}
 	}
-	if found := s.Diagnose(context.Background(), nil); len(found) != 0 {
+	if found := s.Report().Diagnose(context.Background(), nil); len(found) != 0 {
 		t.Errorf("%v", found)
 	}
 
@@ -227,7 +227,7 @@ func TestSentinelLeadsAUserOfItsOwnToTheMaster(t *testing.T) {
 	if _, err := takeOne(context.Background(), s, "k"); err != nil {
 		t.Error(err)
 	}
-	if found := s.Diagnose(context.Background(), nil); len(found) != 0 {
+	if found := s.Report().Diagnose(context.Background(), nil); len(found) != 0 {
 		t.Errorf("%v", found)
 	}
 	options.Password = "wrong"
@@ -289,7 +289,7 @@ func TestPasswordWrongIsErrCredentials(t *testing.T) {
 		if !errors.Is(err, ErrCredentials) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", row.name, err)
 		}
-		if found := s.Diagnose(ctx, nil); len(found) != 1 || found[0].Code != findings.Unanswered {
+		if found := s.Report().Diagnose(ctx, nil); len(found) != 1 || found[0].Code != findings.Unanswered {
 			t.Errorf("%s: %v", row.name, found)
 		}
 		if err := admin.Do(ctx, row.mend...).Err(); err != nil {

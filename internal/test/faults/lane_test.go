@@ -17,7 +17,6 @@ import (
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
-	"github.com/headgate/headgate/store/failover"
 	"github.com/headgate/headgate/store/redisstore"
 )
 
@@ -160,7 +159,7 @@ func (n noting) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 }
 
 // Shard returns the master of a key.
-func (n noting) Shard(key string) string { return n.Store.(failover.Sharded).Shard(key) }
+func (n noting) Shard(key string) string { return n.Store.(core.Sharded).Shard(key) }
 
 func (tr *trace) note(err error) {
 	tr.mu.Lock()

@@ -114,7 +114,7 @@ func (p *play) open(c limiter.Config) *limiter.Limiter {
 	return l
 }
 
-// apply is a store that is no events.Source.
+// apply is a store that is no events.Reporter.
 type apply func(ctx context.Context, ops []core.Op, out []core.Decision) error
 
 func (f apply) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
@@ -220,14 +220,12 @@ type source struct {
 	list []events.StoreStatus
 }
 
-func (s *source) Listen(*events.Hooks) {}
-func (*source) Cause() error           { return nil }
+func (s *source) Back() (core.Standby, func()) {
+	return core.Standby{Store: s, Strict: s.Store, Fallback: s.Store}, nil
+}
 
-func (s *source) Strict() core.Store   { return s.Store }
-func (s *source) Fallback() core.Store { return s.Store }
-
-func (s *source) Status(list []events.StoreStatus) []events.StoreStatus {
-	return append(list, s.list...)
+func (s *source) Report() events.Report {
+	return events.Report{Status: func(list []events.StoreStatus) []events.StoreStatus { return append(list, s.list...) }}
 }
 
 // stores tells what stores and followers of policies do. Two limiters share the stores.

@@ -208,7 +208,7 @@ type sums struct {
 
 // sum adds up what the stores report.
 func (m *Meter) sum(stores []events.StoreStatus) sums {
-	known, seen := *m.rules.Load(), map[events.Source]bool{}
+	known, seen := *m.rules.Load(), map[any]bool{}
 	s := sums{held: map[*rule]int64{}}
 	for i := range stores {
 		of := stores[i].Of

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -79,11 +78,7 @@ func (f *redisFleet) Reset(ctx context.Context, p policy.Policy, key string) err
 const maxListed = 10_000
 
 func (f *redisFleet) Bans(ctx context.Context, policies []string) ([]core.Banned, error) {
-	lister, ok := core.Store(f.store).(core.Reporter)
-	if !ok {
-		return nil, fmt.Errorf("a %T cannot list bans: %w", f.store, errors.ErrUnsupported)
-	}
-	return lister.Bans(ctx, policies, maxListed)
+	return f.store.Report().Bans(ctx, policies, maxListed)
 }
 
 func (f *redisFleet) Lift(ctx context.Context, p policy.Policy, key string) error {
