@@ -239,11 +239,12 @@ func (f *Follower) enforce(s Snapshot) (err error) {
 	if err != nil {
 		return err
 	}
-	rules, index, err := CompileIndexed(f.app, set, f.bindings)
+	compiled, err := Compile(f.app, set, f.bindings)
 	if err != nil {
 		return err
 	}
-	if err := f.limiter.SetSelectedRules(rules, index.Select); err != nil {
+	rules, selection := compiled.Selected()
+	if err := f.limiter.SetSelectedRules(rules, selection); err != nil {
 		return err
 	}
 	f.mu.Lock()

@@ -74,11 +74,11 @@ func (s Set) Rule(app, name string, bindings Bindings) (limiter.Rule, error) {
 	case s[i].Mode == Off:
 		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w", textform.Clip(name), textform.Clip(app), ErrOff)
 	}
-	rules, err := Compile(app, s[i:i+1], bindings)
+	compiled, err := Compile(app, s[i:i+1], bindings)
 	if err != nil {
 		return limiter.Rule{}, err
 	}
-	return rules[0], nil
+	return compiled.Rules()[0], nil
 }
 
 // entries returns the written form of the policies, ordered by name.
