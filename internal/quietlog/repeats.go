@@ -57,6 +57,14 @@ func (r *Repeats) tick() {
 // Close reports the events since the last report, unless there are none. Its caller calls Add
 // no more.
 func (r *Repeats) Close() {
+	if n := r.Stop(); n > 0 {
+		r.report(n)
+	}
+}
+
+// Stop is Close for a caller who reports the last events in words of their own: it returns how
+// many there were, and calls report for none.
+func (r *Repeats) Stop() (n int64) {
 	r.mu.Lock()
 	if r.timer != nil {
 		r.timer.Stop()
@@ -64,7 +72,5 @@ func (r *Repeats) Close() {
 	}
 	r.mu.Unlock()
 
-	if n := r.since.Swap(0); n > 0 {
-		r.report(n)
-	}
+	return r.since.Swap(0)
 }
