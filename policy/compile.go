@@ -41,6 +41,7 @@ func Compile(app string, policies []Policy, bindings Bindings) (*Compiled, error
 		return nil, err
 	}
 
+	// From here the policies are valid, and what is missing is a binding of the program.
 	c := &Compiled{policies: mine, rules: make([]limiter.Rule, len(mine))}
 	for i := range mine {
 		rule, err := mine[i].compile(&bindings)
@@ -102,9 +103,11 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "on_limit", err}
 	}
+	// A shadow policy passes requests, whatever it would do with them if it were in force.
 	if p.Mode == Shadow {
 		action = limiter.Shadow
 	}
+
 	failure, err := parseFailure(p.OnStoreError)
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "on_store_error", err}
@@ -134,15 +137,19 @@ func parseAction(s string) (limiter.Action, error) {
 	case "degrade":
 		return limiter.Degrade, nil
 	}
+
 	span, waits := strings.CutPrefix(s, "wait ")
 	if !waits {
 		return limiter.Action{}, fmt.Errorf(
 			`%q is not "reject", "degrade" or "wait" and a duration, as in "wait 500ms"`, textform.Clip(s))
 	}
+
 	d, err := time.ParseDuration(span)
 	if err != nil {
 		return limiter.Action{}, fmt.Errorf("%q is not a duration such as 500ms or 2s", textform.Clip(span))
 	}
+
+	// No store books further ahead.
 	if d <= 0 || d > core.MaxBooking {
 		return limiter.Action{}, fmt.Errorf(
 			"the longest wait %s is not above 0 and at most %s", textform.Clip(span), core.MaxBooking)
