@@ -18,7 +18,7 @@ const (
 	// countEvery is the time between two lines about errors of one kind.
 	countEvery = time.Minute
 
-	// maxKinds is the maximum number of kinds of errors that are told apart. The
+	// maxKinds is the maximum number of kinds of errors that are counted apart. The
 	// errors of further rules are of one more kind.
 	maxKinds = 64
 )
@@ -82,9 +82,11 @@ func (c *Failures) of(k Kind) *failures {
 	if f, ok := c.kinds.Load(k); ok {
 		return f.(*failures)
 	}
+
 	if k.Rule != "" && c.count.Load() >= maxKinds {
 		k.Rule = ""
 	}
+
 	f, known := c.kinds.LoadOrStore(k, newFailures(c.log, k))
 	if !known {
 		c.count.Add(1)
@@ -114,6 +116,8 @@ func (c *Failures) Troubles(now time.Time) (list []events.Trouble) {
 		}
 		return true
 	})
+
+	// Kinds with one instant are ordered by their texts, so that two calls have one order.
 	slices.SortFunc(list, func(a, b events.Trouble) int {
 		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.What, b.What), cmp.Compare(a.Rule, b.Rule))
 	})
