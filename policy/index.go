@@ -298,18 +298,18 @@ func (s *search) walk(n *node, path string, prefix bool) {
 		return
 	}
 
-	segment, rest := path, ""
+	segment, below := path, ""
 	if i := strings.IndexByte(path, '/'); i >= 0 {
-		segment, rest = path[:i], path[i:]
+		segment, below = path[:i], path[i:]
 	}
 
 	// Both ways apply: a literal does not take precedence over a wildcard, as all policies that
 	// match are decided together.
 	if next := n.literals[segment]; next != nil {
-		s.walk(next, rest, prefix)
+		s.walk(next, below, prefix)
 	}
 	if n.wild != nil {
-		s.walk(n.wild, rest, prefix)
+		s.walk(n.wild, below, prefix)
 	}
 }
 
