@@ -33,7 +33,9 @@ type Compiled struct {
 // The error joins everything that is wrong with the bindings and with the
 // policies of the application, each mistake of a policy as a [*FieldError]. A
 // policy that needs a binding which is missing, such as "user" where
-// Bindings.User is nil, is a mistake too.
+// Bindings.User is nil, is a mistake too, and so are more than 63 different
+// methods; see [NewIndex]. The lists and maps of the policies must not change
+// as long as the result is in use.
 func Compile(app string, policies []Policy, bindings Bindings) (*Compiled, error) {
 	mine := Set(policies).For(app)
 	errs := []error{checkApp(app), bindings.Validate(), mine.Validate()}
