@@ -52,11 +52,18 @@ func (a *Access) check(key string) error {
 	if a.isZero() {
 		return nil
 	}
+
+	// The entries are checked as they are compiled, whatever the address is that they are looked up
+	// in.
 	_, err := a.compile(nil)
 	errs := []error{err, checkEncoding("allow", a.Allow.Keys), checkEncoding("deny", a.Deny.Keys)}
+
+	// A recipe with a mistake is reported by itself. Keys of joined recipes are not checked here,
+	// but doubted; see doubtJoinedKey.
 	if parts, bad := parseRecipe(key); bad == nil && len(parts) == 1 {
 		errs = append(errs, checkKeys("allow", a.Allow.Keys, parts[0]), checkKeys("deny", a.Deny.Keys, parts[0]))
 	}
+
 	switch {
 	case a.DenyStatus != 0 && a.DenyStatus != 403 && a.DenyStatus != 429:
 		errs = append(errs, fmt.Errorf("deny_status: %d is not 403 or 429", a.DenyStatus))
@@ -85,6 +92,9 @@ func (p *Policy) access(b *Bindings) (*keyfuncs.Access, error) {
 	if p.Access.isEmpty() {
 		return nil, nil
 	}
+
+	// Behind proxies the peer is a proxy, so networks need the function of the program that reads
+	// whole addresses.
 	var address core.KeyFunc // nil is the peer
 	if len(p.Access.Allow.Networks)+len(p.Access.Deny.Networks) > 0 && (b.IP != nil || b.IPPrefix != nil) {
 		if b.IPPrefix == nil {
@@ -95,12 +105,13 @@ func (p *Policy) access(b *Bindings) (*keyfuncs.Access, error) {
 			return nil, err
 		}
 	}
+
 	return p.Access.compile(address)
 }
 
 // isDigest reports whether the keys of the recipe are digests.
-func (p part) isDigest() bool {
-	switch p.kind {
+func (r recipePart) isDigest() bool {
+	switch r.kind {
 	case "header", "cookie", "api-key", "basic-auth":
 		return true
 	}
@@ -118,7 +129,7 @@ func checkEncoding(list string, keys []string) error {
 }
 
 // checkKeys refuses keys that no caller can have.
-func checkKeys(list string, keys []string, p part) error {
+func checkKeys(list string, keys []string, p recipePart) error {
 	for i, key := range keys {
 		if key == "" || !utf8.ValidString(key) {
 			continue // which is a mistake by itself

@@ -33,11 +33,11 @@ func admit(b *testing.B, l *limiter.Limiter) {
 
 func BenchmarkAdmitUnderAThousand(b *testing.B) {
 	l := newLimiter(b)
-	rules, err := policy.Compile("shop", many(b), policy.Bindings{})
+	compiled, err := policy.Compile("shop", many(b), policy.Bindings{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := l.SetRules(rules); err != nil {
+	if err := l.SetRules(compiled.Rules()); err != nil {
 		b.Fatal(err)
 	}
 	admit(b, l)
@@ -45,11 +45,11 @@ func BenchmarkAdmitUnderAThousand(b *testing.B) {
 
 func BenchmarkAdmitUnderAThousandIndexed(b *testing.B) {
 	l := newLimiter(b)
-	rules, index, err := policy.CompileIndexed("shop", many(b), policy.Bindings{})
+	compiled, err := policy.Compile("shop", many(b), policy.Bindings{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := l.SetSelectedRules(rules, index.Select); err != nil {
+	if err := l.SetSelectedRules(compiled.Selected()); err != nil {
 		b.Fatal(err)
 	}
 	admit(b, l)
@@ -57,10 +57,11 @@ func BenchmarkAdmitUnderAThousandIndexed(b *testing.B) {
 
 func BenchmarkAdmitUnderOne(b *testing.B) {
 	l := newLimiter(b)
-	rules, err := policy.Compile("shop", []policy.Policy{valid(b, "a")}, policy.Bindings{})
+	compiled, err := policy.Compile("shop", []policy.Policy{valid(b, "a")}, policy.Bindings{})
 	if err != nil {
 		b.Fatal(err)
 	}
+	rules := compiled.Rules()
 	rules[0].Limit = limit(b, "1000000000/1s")
 	if err := l.SetRules(rules); err != nil {
 		b.Fatal(err)

@@ -14,18 +14,18 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// checkBan notes what is wrong with the ban of the policy.
-func (p *Policy) checkBan(note func(field string, err error)) {
+// checkBan reports what is wrong with the ban of the policy.
+func (p *Policy) checkBan(mistake func(field string, err error)) {
 	if p.Ban == (core.Ban{}) {
 		return
 	}
 
-	note("ban", p.Ban.Validate())
+	mistake("ban", p.Ban.Validate())
 	if action, err := parseAction(p.OnLimit); err == nil && action != limiter.Reject {
-		note("ban", fmt.Errorf("only a policy that refuses requests can ban, and on_limit is %q", p.OnLimit))
+		mistake("ban", fmt.Errorf("only a policy that refuses requests can ban, and on_limit is %q", p.OnLimit))
 	}
 	if p.Limit.Leased() {
-		note("ban", errors.New("a concurrency limit cannot ban, because leases have to be renewed"))
+		mistake("ban", errors.New("a concurrency limit cannot ban, because leases have to be renewed"))
 	}
 }
 

@@ -33,22 +33,23 @@ func TestBanOfAPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := policy.Compile("shop", set, policy.Bindings{})
+	compiled, err := policy.Compile("shop", set, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	rules := compiled.Rules()
 	want := core.Ban{Strikes: 20, Within: time.Minute, For: 10 * time.Minute, Max: 24 * time.Hour}
 	if rules[0].Ban != want {
 		t.Errorf("%+v", rules[0].Ban)
 	}
-	if rules, err := policy.Compile("shop", policy.Set{valid(t, "a")}, policy.Bindings{}); err != nil || rules[0].Ban != (core.Ban{}) {
-		t.Errorf("without a ban: %+v, %v", rules, err)
+	if c, err := policy.Compile("shop", policy.Set{valid(t, "a")}, policy.Bindings{}); err != nil || c.Rules()[0].Ban != (core.Ban{}) {
+		t.Errorf("without a ban: %+v, %v", c, err)
 	}
 	shadow := banned(t, want)
 	shadow.Mode = policy.Shadow
-	rules, err = policy.Compile("shop", policy.Set{shadow}, policy.Bindings{})
-	if err != nil || rules[0].OnLimit != limiter.Shadow {
-		t.Errorf("in shadow: %+v, %v", rules, err)
+	compiled, err = policy.Compile("shop", policy.Set{shadow}, policy.Bindings{})
+	if err != nil || compiled.Rules()[0].OnLimit != limiter.Shadow {
+		t.Errorf("in shadow: %+v, %v", compiled, err)
 	}
 }
 

@@ -42,7 +42,8 @@ type Bindings struct {
 // Validate returns what is wrong with the bindings, or nil.
 func (b *Bindings) Validate() error {
 	if !isToken(b.apiKeyHeader()) {
-		return fmt.Errorf("policy: Bindings.APIKeyHeader: %q is not the name of a header", textform.Clip(b.APIKeyHeader))
+		return fmt.Errorf("policy: Bindings.APIKeyHeader: %q is not the name of a header",
+			textform.Clip(b.APIKeyHeader))
 	}
 	if err := checkReadable(b.apiKeyHeader()); err != nil {
 		return fmt.Errorf("policy: Bindings.APIKeyHeader: %w", err)
@@ -68,7 +69,7 @@ func (b *Bindings) addressFunc(bits int) (core.KeyFunc, error) {
 }
 
 // keyFunc compiles the parts of a recipe.
-func (b *Bindings) keyFunc(parts []part) (core.KeyFunc, error) {
+func (b *Bindings) keyFunc(parts []recipePart) (core.KeyFunc, error) {
 	var errs []error
 	keys := make([]core.KeyFunc, len(parts))
 	for i, p := range parts {
@@ -78,16 +79,19 @@ func (b *Bindings) keyFunc(parts []part) (core.KeyFunc, error) {
 		}
 		keys[i] = key
 	}
+
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+
+	// A single key stays as its function returns it: Join would escape it.
 	if len(keys) == 1 {
 		return keys[0], nil
 	}
 	return keyfuncs.Join(keys...), nil
 }
 
-func (b *Bindings) partFunc(p part) (core.KeyFunc, error) {
+func (b *Bindings) partFunc(p recipePart) (core.KeyFunc, error) {
 	switch p.kind {
 	case "ip":
 		return b.addressFunc(p.bits)

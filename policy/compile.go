@@ -5,6 +5,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,16 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
+// Compiled holds the rules of the policies of one application, as [Compile] makes them. It does
+// not change and is safe for concurrent use. There are two forms of the rules, which decide
+// equally: [Compiled.Rules] are complete by themselves, and [Compiled.Selected] is faster for
+// many policies.
+type Compiled struct {
+	policies Set            // in the order of the rules
+	rules    []limiter.Rule // without conditions: their policies' Match is in the index alone
+	index    *Index
+}
+
 // Compile makes rules of the policies that name the application, in the order
 // of [Set.For]. It leaves out policies that are Off, and gives policies in Shadow
 // the action limiter.Shadow. Each rule applies only to requests that meet the
@@ -22,56 +33,58 @@ import (
 // The error joins everything that is wrong with the bindings and with the
 // policies of the application, each mistake of a policy as a [*FieldError]. A
 // policy that needs a binding which is missing, such as "user" where
-// Bindings.User is nil, is a mistake too.
-func Compile(app string, policies []Policy, bindings Bindings) ([]limiter.Rule, error) {
-	mine, rules, err := compileAll(app, policies, bindings)
-	if err != nil {
+// Bindings.User is nil, is a mistake too, and so are more than 63 different
+// methods; see [NewIndex]. The lists and maps of the policies must not change
+// as long as the result is in use.
+func Compile(app string, policies []Policy, bindings Bindings) (*Compiled, error) {
+	mine := Set(policies).For(app)
+	errs := []error{checkApp(app), bindings.Validate(), mine.Validate()}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	for i := range mine {
-		if mine[i].Match.isAll() {
-			continue
-		}
-		x, err := NewIndex(mine[i : i+1])
-		if err != nil {
-			return nil, err
-		}
-		rules[i].Key = keyfuncs.When(x.meets, rules[i].Key)
-	}
-	return rules, nil
-}
 
-// CompileIndexed is [Compile] for many policies: the rules carry no conditions,
-// and the index's Select is their limiter.Selection.
-func CompileIndexed(app string, policies []Policy, bindings Bindings) ([]limiter.Rule, *Index, error) {
-	mine, rules, err := compileAll(app, policies, bindings)
-	if err != nil {
-		return nil, nil, err
-	}
-	x, err := NewIndex(mine)
-	return rules, x, err
-}
-
-// compileAll makes a rule without conditions of each policy of the application.
-func compileAll(app string, policies []Policy, bindings Bindings) (Set, []limiter.Rule, error) {
-	errs := []error{checkApp(app), bindings.Validate()}
-	mine := Set(policies).For(app)
-	errs = append(errs, mine.Validate())
-	if err := errors.Join(errs...); err != nil {
-		return nil, nil, err
-	}
-	rules := make([]limiter.Rule, len(mine))
+	// From here the policies are valid, and what is missing is a binding of the program.
+	c := &Compiled{policies: mine, rules: make([]limiter.Rule, len(mine))}
 	for i := range mine {
 		rule, err := mine[i].compile(&bindings)
 		if err != nil {
 			errs = append(errs, err)
 		}
-		rules[i] = rule
+		c.rules[i] = rule
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return mine, rules, nil
+
+	var err error
+	if c.index, err = NewIndex(mine); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Rules returns the rules with their conditions, as limiter.Config.Rules takes them. Each examines
+// every request. The caller may change the list.
+func (c *Compiled) Rules() []limiter.Rule {
+	rules := slices.Clone(c.rules)
+	for i := range rules {
+		if c.policies[i].Match.isAll() {
+			continue
+		}
+
+		// Not the index of all, which would search among the others too. It has no mistake, as
+		// that of all has none.
+		own, _ := NewIndex(c.policies[i : i+1])
+		rules[i].Key = keyfuncs.When(own.meets, rules[i].Key)
+	}
+	return rules
+}
+
+// Selected returns the rules without conditions, and the selection among them by an [Index], both
+// as limiter.SetSelectedRules takes them. Without the selection each rule would apply to all
+// requests. The caller may change the list, but not its order.
+func (c *Compiled) Selected() ([]limiter.Rule, limiter.Selection) {
+	return slices.Clone(c.rules), c.index.Select
 }
 
 // compile makes a rule of a valid policy, without its Match.
@@ -92,9 +105,11 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "on_limit", err}
 	}
+	// A shadow policy passes requests, whatever it would do with them if it were in force.
 	if p.Mode == Shadow {
 		action = limiter.Shadow
 	}
+
 	failure, err := parseFailure(p.OnStoreError)
 	if err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "on_store_error", err}
@@ -124,15 +139,19 @@ func parseAction(s string) (limiter.Action, error) {
 	case "degrade":
 		return limiter.Degrade, nil
 	}
+
 	span, waits := strings.CutPrefix(s, "wait ")
 	if !waits {
 		return limiter.Action{}, fmt.Errorf(
 			`%q is not "reject", "degrade" or "wait" and a duration, as in "wait 500ms"`, textform.Clip(s))
 	}
+
 	d, err := time.ParseDuration(span)
 	if err != nil {
 		return limiter.Action{}, fmt.Errorf("%q is not a duration such as 500ms or 2s", textform.Clip(span))
 	}
+
+	// No store books further ahead.
 	if d <= 0 || d > core.MaxBooking {
 		return limiter.Action{}, fmt.Errorf(
 			"the longest wait %s is not above 0 and at most %s", textform.Clip(span), core.MaxBooking)

@@ -32,10 +32,11 @@ func TestCompileMakesRulesOfTheApplicationInOrder(t *testing.T) {
 		p("z", 0, policy.Enforce, "b"), p("a", 0, policy.Shadow, "a", "b"), p("y", 5, policy.Enforce, "b"), p("x", -5, policy.Enforce, "b"),
 		p("off", 9, policy.Off, "b"), p("other", 9, policy.Enforce, "ab.c"), p("case", 9, policy.Enforce, "B"), p("longer", 9, policy.Enforce, "b/c"),
 	}
-	rules, err := policy.Compile("b", set, policy.Bindings{})
+	compiled, err := policy.Compile("b", set, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	rules := compiled.Rules()
 	if got, want := ruleNames(rules), []string{"y", "a", "z", "x"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
@@ -48,17 +49,17 @@ func TestCompileKeepsTheLimitAndItsActions(t *testing.T) {
 	for text, want := range map[string]limiter.Action{"": limiter.Reject, "reject": limiter.Reject, "degrade": limiter.Degrade, "wait 1m30s": limiter.Wait(90 * time.Second)} {
 		p := valid(t, "a")
 		p.OnLimit, p.Limit = text, limit(t, "7/1h fixed-window aligned")
-		rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
-		if err != nil || rules[0].OnLimit != want || rules[0].Limit != p.Limit {
-			t.Errorf("%q: %v, %+v", text, err, rules)
+		c, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
+		if err != nil || c.Rules()[0].OnLimit != want || c.Rules()[0].Limit != p.Limit {
+			t.Errorf("%q: %v, %+v", text, err, c)
 		}
 	}
 	for text, want := range map[string]limiter.FailureMode{"": limiter.FailDefault, "open": limiter.FailOpen, "closed": limiter.FailClosed, "local": limiter.FailLocal} {
 		p := valid(t, "a")
 		p.OnStoreError = text
-		rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
-		if err != nil || rules[0].OnStoreError != want {
-			t.Errorf("%q: %v, %+v", text, err, rules)
+		c, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
+		if err != nil || c.Rules()[0].OnStoreError != want {
+			t.Errorf("%q: %v, %+v", text, err, c)
 		}
 	}
 }
@@ -84,11 +85,11 @@ func keyOf(t *testing.T, recipe string, b policy.Bindings, r core.Request) strin
 	t.Helper()
 	p := valid(t, "a")
 	p.Key = recipe
-	rules, err := policy.Compile("shop", policy.Set{p}, b)
+	compiled, err := policy.Compile("shop", policy.Set{p}, b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, ok := rules[0].Key(r)
+	key, ok := compiled.Rules()[0].Key(r)
 	if !ok {
 		t.Errorf("%s: the rule does not apply to the request", recipe)
 	}
@@ -142,10 +143,11 @@ func TestRecipeIPReadsHeadersOnlyByBinding(t *testing.T) {
 func TestCompileRestrictsRulesToTheirMatch(t *testing.T) {
 	p := valid(t, "a")
 	p.Match = policy.Match{Methods: []string{"POST"}, Path: "/login", Host: "shop.example"}
-	rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
+	compiled, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	rules := compiled.Rules()
 	r := &test.Request{Verb: "POST", URLPath: "/login", Peer: "192.0.2.1:1", Headers: map[string][]string{"Host": {"shop.example"}}}
 	if key, ok := rules[0].Key(r); !ok || key != "192.0.2.1" {
 		t.Errorf("%q, %v", key, ok)
@@ -182,6 +184,37 @@ func TestCompileRefusesMissingBindings(t *testing.T) {
 	wantError(t, err, `policy "a": limit: quota 0 is not positive`)
 }
 
+// Both forms of the rules are of the same policies, and only the complete ones have conditions.
+func TestCompiledRulesAreTheSelectedOnesWithConditions(t *testing.T) {
+	a, b := valid(t, "a"), valid(t, "b")
+	a.Match.Path = "/a"
+	compiled, err := policy.Compile("shop", policy.Set{b, a}, policy.Bindings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	rules := compiled.Rules()
+	selected, selection := compiled.Selected()
+	if got, want := ruleNames(rules), []string{"a", "b"}; !reflect.DeepEqual(got, want) || !reflect.DeepEqual(ruleNames(selected), want) {
+		t.Errorf("%v and %v, want %v", got, ruleNames(selected), want)
+	}
+	for path, want := range map[string][]int{"/a": {0, 1}, "/b": {1}} {
+		r := get(path)
+		var apply []int
+		for i := range rules {
+			if _, ok := rules[i].Key(r); ok {
+				apply = append(apply, i)
+			}
+			if _, ok := selected[i].Key(r); !ok {
+				t.Errorf("%s: the selected rule %d has a condition", path, i)
+			}
+		}
+		if got := selection(r, nil); !reflect.DeepEqual(got, want) || !reflect.DeepEqual(apply, want) {
+			t.Errorf("%s: %v are selected and %v apply, want %v", path, got, apply, want)
+		}
+	}
+}
+
 func TestSetRuleMustNameTheApplication(t *testing.T) {
 	p, off := valid(t, "login"), valid(t, "off")
 	off.Mode = policy.Off
@@ -210,11 +243,12 @@ func TestSetRuleMustNameTheApplication(t *testing.T) {
 func TestMatchAllocatesNothing(t *testing.T) {
 	p := valid(t, "a")
 	p.Key, p.Match = "global", policy.Match{Methods: []string{"GET"}, Path: "/users/{id}"}
-	rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
+	compiled, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := get("/users/7")
+	rules := compiled.Rules()
 	if n := testing.AllocsPerRun(1000, func() { rules[0].Key(r) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -23,7 +23,9 @@ func (p Policy) Describe() string {
 	if err != nil {
 		return "not a valid policy"
 	}
-	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + p.byPlan() + p.byKey() + p.otherwise() + p.banned() + p.withoutStore() + p.byList()
+
+	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit)
+	s += p.byPlan() + p.byKey() + p.otherwise() + p.banned() + p.withoutStore() + p.byList()
 	if p.Mode == Off {
 		s += " (switched off)"
 	}
@@ -45,6 +47,7 @@ func (p *Policy) amount() string {
 	if len(p.Match.Methods) > 0 {
 		noun = list(p.Match.Methods, "or") + " request"
 	}
+
 	n := volume(p.Limit, noun)
 	if p.Match.Path != "" {
 		n += " to " + p.Match.Path
@@ -104,10 +107,13 @@ func (p *Policy) byList() string {
 	if !p.Access.Allow.IsZero() {
 		s += "; not limited: " + p.Access.Allow.count()
 	}
+
 	denied := "; refused at once: "
 	if p.Access.DenyStatus == 429 {
 		denied = "; refused at once with 429: "
 	}
+
+	// All others include those on the list of the denied.
 	switch {
 	case p.Access.DenyOthers:
 		s += denied + "all other callers"
@@ -158,6 +164,9 @@ func calendar(words []string) string {
 			zone = value
 			continue
 		}
+
+		// The start of a year is a month and a day, that of a week a day from 1 for Monday, and
+		// that of a month a day of it.
 		start = ", each from day " + value + " on"
 		if day, err := strconv.Atoi(value); err == nil && words[0] == "week" {
 			start = ", each from " + time.Weekday(day%7).String() + " on"
@@ -166,6 +175,7 @@ func calendar(words []string) string {
 			start = ", each from " + at.Format("January 2") + " on"
 		}
 	}
+
 	return ", by the calendar of " + zone + start
 }
 
@@ -203,7 +213,7 @@ func (p *Policy) withoutStore() string {
 }
 
 // whom returns, say, " for each API key".
-func whom(parts []part) string {
+func whom(parts []recipePart) string {
 	if parts[0].kind == "global" {
 		return " for all callers together"
 	}
@@ -214,23 +224,23 @@ func whom(parts []part) string {
 	return " for each " + list(nouns, "and")
 }
 
-func (p part) noun() string {
-	switch p.kind {
+func (r recipePart) noun() string {
+	switch r.kind {
 	case "ip":
-		if p.bits > 0 {
-			return fmt.Sprintf("address (IPv6 by /%d network)", p.bits)
+		if r.bits > 0 {
+			return fmt.Sprintf("address (IPv6 by /%d network)", r.bits)
 		}
 		return "address"
 	case "header":
-		return "value of the header " + p.name
+		return "value of the header " + r.name
 	case "cookie":
-		return "value of the cookie " + p.name
+		return "value of the cookie " + r.name
 	case "api-key":
 		return "API key"
 	case "basic-auth":
 		return "name of a Basic login"
 	}
-	return p.kind
+	return r.kind
 }
 
 // rate returns, say, "a minute" or "every 10 seconds".
@@ -253,11 +263,16 @@ func span(d time.Duration) string {
 	for _, unit := range []struct {
 		size time.Duration
 		name string
-	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}, {time.Millisecond, "millisecond"}} {
+	}{
+		{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"},
+		{time.Millisecond, "millisecond"},
+	} {
 		if n := int64(d / unit.size); d%unit.size == 0 {
 			return fmt.Sprintf("%d %s", n, plural(n, unit.name))
 		}
 	}
+
+	// No limit has a smaller unit.
 	n := int64(d / time.Microsecond)
 	return fmt.Sprintf("%d %s", n, plural(n, "microsecond"))
 }

@@ -18,6 +18,16 @@
 //	  on_limit: wait 500ms
 //	  mode: shadow
 //
+// A program of the application "shop" that has the policies in a file follows them so:
+//
+//	l := limiter.MustNew(limiter.Config{})
+//	source, err := filesource.New("limits.yaml")
+//	...
+//	follower, err := policy.Follow(ctx, l, "shop", policy.Bindings{}, source, policy.Options{})
+//
+// Package managed opens the limiter and the source as well, for policies that are published in
+// Redis. [Compile] makes rules of policies once, for a program that follows none.
+//
 // # Keys
 //
 // The recipe of a key determines whom a request is counted against:

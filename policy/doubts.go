@@ -31,33 +31,42 @@ var knownMethods = []string{
 // doubts returns the parts of a valid policy that no request may ever meet.
 func (p *Policy) doubts() []*FieldError {
 	var doubts []*FieldError
-	note := func(field string, err error) {
+	mistake := func(field string, err error) {
 		if err != nil {
 			doubts = append(doubts, &FieldError{p.Name, field, err})
 		}
 	}
+
 	for _, m := range p.Match.Methods {
 		if !slices.Contains(knownMethods, m) {
-			note("match.methods", fmt.Errorf("%q is no method of HTTP, WebDAV or caches", textform.Clip(m)))
+			mistake("match.methods", fmt.Errorf("%q is no method of HTTP, WebDAV or caches", textform.Clip(m)))
 		}
 	}
+
+	// A text that is decoded once is a path like any other. One that decodes further was encoded by
+	// the writer and by a program.
 	if once, err := url.PathUnescape(p.Match.Path); err == nil && once != p.Match.Path {
 		if twice, err := url.PathUnescape(once); err == nil && twice != once {
-			note("match.path", fmt.Errorf("%q is encoded twice; that of a request is decoded once", textform.Clip(p.Match.Path)))
+			mistake("match.path", fmt.Errorf("%q is encoded twice; that of a request is decoded once",
+				textform.Clip(p.Match.Path)))
 		}
 	}
+
+	// Those of a single recipe are checked by Validate, and cause no doubt.
 	parts, _ := parseRecipe(p.Key)
 	for i, key := range slices.Sorted(maps.Keys(p.Overrides)) {
-		note(OverrideField(p.Key, key, i), doubtJoinedKey(parts, key))
+		mistake(OverrideField(p.Key, key, i), doubtJoinedKey(parts, key))
 	}
+
 	for _, list := range []struct {
 		field string
 		keys  []string
 	}{{"access.allow", p.Access.Allow.Keys}, {"access.deny", p.Access.Deny.Keys}} {
 		for i, key := range list.keys {
-			note(fmt.Sprintf("%s.keys[%d]", list.field, i), doubtJoinedKey(parts, key))
+			mistake(fmt.Sprintf("%s.keys[%d]", list.field, i), doubtJoinedKey(parts, key))
 		}
 	}
+
 	return doubts
 }
 
@@ -67,11 +76,12 @@ func (p *Policy) doubts() []*FieldError {
 func (f *Follower) warn(s Snapshot, before int) {
 	switch names := s.Policies.apps(); {
 	case len(names) == 0 && before > 0:
-		f.find(CodeNoPolicies, "headgate: all policies are gone, so nothing is limited any more", s, slog.Int("before", before))
+		f.logFinding(CodeNoPolicies, "headgate: all policies are gone, so nothing is limited any more", s,
+			slog.Int("before", before))
 	case len(names) == 0:
-		f.find(CodeNoPolicies, "headgate: there are no policies, so nothing is limited", s)
+		f.logFinding(CodeNoPolicies, "headgate: there are no policies, so nothing is limited", s)
 	case !slices.Contains(names, f.app):
-		f.find(CodeNoPolicies, "headgate: no policy names this application, so nothing is limited", s,
+		f.logFinding(CodeNoPolicies, "headgate: no policy names this application, so nothing is limited", s,
 			slog.String("named", listed(names)), slog.Int("policies", len(s.Policies)), slog.Int("before", before))
 	}
 
@@ -83,14 +93,15 @@ func (f *Follower) warn(s Snapshot, before int) {
 		}
 	}
 	if len(doubts) > 0 {
-		f.find(CodeDoubt, "headgate: a part of these policies may never apply", s,
+		f.logFinding(CodeDoubt, "headgate: a part of these policies may never apply", s,
 			slog.String("doubt", clipped(strings.Join(doubts, "; "))))
 	}
 }
 
-// find logs a finding about a version.
-func (f *Follower) find(code, text string, s Snapshot, attrs ...slog.Attr) {
-	f.log(slog.LevelWarn, text, append([]slog.Attr{slog.String("code", code), slog.String("version", s.Version)}, attrs...)...)
+// logFinding logs a finding about a version.
+func (f *Follower) logFinding(code, text string, s Snapshot, attrs ...slog.Attr) {
+	first := []slog.Attr{slog.String("code", code), slog.String("version", s.Version)}
+	f.log(slog.LevelWarn, text, append(first, attrs...)...)
 }
 
 // apps returns the applications that the policies name, in alphabetic order.
@@ -110,6 +121,7 @@ func listed(names []string) string {
 	for _, name := range names[:min(len(names), most)] {
 		first = append(first, textform.Clip(name))
 	}
+
 	text := strings.Join(first, ", ")
 	if more := len(names) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)

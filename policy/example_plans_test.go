@@ -47,12 +47,12 @@ func ExampleBindings_plans() {
 		fmt.Println(err)
 		return
 	}
-	rules, err := policy.Compile("shop", set, bindings)
+	compiled, err := policy.Compile("shop", set, bindings)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	l := limiter.MustNew(limiter.Config{Rules: rules, Headers: limiter.XRateLimit})
+	l := limiter.MustNew(limiter.Config{Rules: compiled.Rules(), Headers: limiter.XRateLimit})
 	server := nethttp.New(l)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	ask := func(user, address string) {
 		r := httptest.NewRequest("GET", "/", nil).WithContext(context.WithValue(context.Background(), signedIn{}, user))

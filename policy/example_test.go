@@ -36,12 +36,12 @@ func ExampleCompile() {
 		fmt.Println(err)
 		return
 	}
-	rules, err := policy.Compile("shop", set, policy.Bindings{IP: proxied})
+	compiled, err := policy.Compile("shop", set, policy.Bindings{IP: proxied})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for _, r := range rules {
+	for _, r := range compiled.Rules() {
 		fmt.Println(r.Name, r.Limit, r.OnLimit)
 	}
 	// Output:

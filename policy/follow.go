@@ -29,6 +29,16 @@ const (
 
 // Follower keeps the rules of a limiter equal to the policies of a source. It is
 // safe for concurrent use.
+//
+// It polls the source after each pause, and soon after a notification:
+//
+//	unchanged             nothing happens
+//	a valid revision      it is in force from now on         enforce
+//	another revision      it is refused, the last one stays  refuse
+//	an error              the last one stays                 sourceFailed
+//
+// A revision is seen when the source has returned it, whatever became of it, and is not read again.
+// One goroutine polls, so the limiter gets one revision after the other.
 type Follower struct {
 	limiter  *limiter.Limiter
 	app      string
@@ -39,11 +49,12 @@ type Follower struct {
 	id       string
 	process  string // random, see Instance
 
+	// Used only by the goroutine that polls, which is that of Follow until it returns.
 	seen     string    // the version that the source returned last
 	reportAt time.Time // when the next report is due
 
 	mu    sync.Mutex
-	state state
+	state state // guarded by mu
 
 	wakeup chan struct{}
 	end    context.CancelFunc
@@ -53,13 +64,15 @@ type Follower struct {
 // Follow puts the policies of the source that name the application in force on
 // the limiter, and does so again whenever they change, until Close or until ctx
 // ends. It returns once the first policies are in force. If there are none,
-// Options.OnMissing decides. If ctx ends before, Follow returns the cause. The limiter's counts survive every change, as
-// [limiter.Limiter.SetRules] documents. Nothing but the follower may set the
-// limiter's rules from then on.
+// Options.OnMissing decides. If ctx ends before, Follow returns the cause. The
+// limiter's counts survive every change, as [limiter.Limiter.SetRules] documents.
+// Nothing but the follower may set the limiter's rules from then on.
 //
 // A revision that cannot be put in force is refused as a whole, and the one
 // before stays in force. It also stays while the source is away or empty.
-func Follow(ctx context.Context, l *limiter.Limiter, app string, bindings Bindings, source Source, o Options) (*Follower, error) {
+func Follow(
+	ctx context.Context, l *limiter.Limiter, app string, bindings Bindings, source Source, o Options,
+) (*Follower, error) {
 	errs := []error{checkApp(app), bindings.Validate(), o.Validate()}
 	if l == nil {
 		errs = append(errs, errors.New("policy: the limiter is nil"))
@@ -70,11 +83,17 @@ func Follow(ctx context.Context, l *limiter.Limiter, app string, bindings Bindin
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	f := &Follower{limiter: l, app: app, bindings: bindings, source: source, options: o, logger: o.Logger,
-		id: cmp.Or(o.Instance, NewInstance()), process: cmp.Or(o.Process, strings.ToLower(crand.Text()[:16])), wakeup: make(chan struct{}, 1)}
+
+	f := &Follower{
+		limiter: l, app: app, bindings: bindings, source: source, options: o, logger: o.Logger,
+		id: cmp.Or(o.Instance, NewInstance()), process: cmp.Or(o.Process, strings.ToLower(crand.Text()[:16])),
+		wakeup: make(chan struct{}, 1),
+	}
 	if err := f.start(ctx); err != nil {
 		return nil, err
 	}
+
+	// The caller may end the start by ctx, and later the following by ctx or Close.
 	ctx, f.end = context.WithCancel(ctx)
 	f.done.Go(func() { f.run(ctx) })
 	if n, ok := source.(Notifier); ok {
@@ -110,6 +129,9 @@ func (f *Follower) start(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("policy: no policies are in force: %w", context.Cause(ctx))
 	}
+
+	// The source has no policies, cannot be asked, or has only policies that are refused. LastGood
+	// may help in all three cases.
 	status := f.Status()
 	err := errors.Join(status.SourceErr, status.RefusedErr)
 	if f.options.LastGood != "" {
@@ -119,6 +141,7 @@ func (f *Follower) start(ctx context.Context) error {
 		}
 		err = errors.Join(err, lastErr)
 	}
+
 	if f.options.OnMissing == OnMissingWait {
 		return nil
 	}
@@ -134,7 +157,9 @@ func (f *Follower) restore() error {
 	if err != nil {
 		return fmt.Errorf("policy: Options.LastGood: %w", err)
 	}
-	f.log(slog.LevelWarn, "headgate: the last good policies are in force, as their source cannot be used", slog.String("version", s.Version))
+
+	f.log(slog.LevelWarn, "headgate: the last good policies are in force, as their source cannot be used",
+		slog.String("version", s.Version))
 	return nil
 }
 
@@ -149,6 +174,9 @@ func (f *Follower) run(ctx context.Context) {
 			return
 		case <-f.wakeup:
 			timer.Stop()
+
+			// The poll comes sooner, and not at once: each instance of the fleet is woken by the
+			// same notification.
 			if soon := time.Now().Add(rand.N(spread)); soon.Before(due) {
 				due = soon
 			}
@@ -176,25 +204,30 @@ func (f *Follower) wake() {
 // check polls the source once and acts on its answer.
 func (f *Follower) check(ctx context.Context) {
 	s, err := f.load(ctx)
+
+	// The end of ctx ends the call too, which says nothing about the source.
 	if ctx.Err() != nil {
 		return
 	}
+
 	var bad *RevisionError
 	switch {
 	case errors.Is(err, ErrUnchanged):
-		f.answered()
+		f.sourceAnswered()
 	case errors.As(err, &bad):
+		// Its version counts as seen, so that it is not read and refused again at every poll.
 		f.seen = bad.Version
-		f.answered()
+		f.sourceAnswered()
 		f.refuse(bad)
 	case err != nil:
-		f.lost(err)
+		f.sourceFailed(err)
 		return
 	default:
 		f.seen = s.Version
-		f.answered()
-		f.put(s)
+		f.sourceAnswered()
+		f.apply(s)
 	}
+
 	f.report(ctx)
 }
 
@@ -205,20 +238,25 @@ func (f *Follower) load(ctx context.Context) (s Snapshot, err error) {
 	return f.source.Load(ctx, f.seen)
 }
 
-// put puts a snapshot in force, or notes why it is refused.
-func (f *Follower) put(s Snapshot) {
+// apply puts a snapshot in force, or refuses it.
+func (f *Follower) apply(s Snapshot) {
 	if err := f.enforce(s); err != nil {
 		f.refuse(&RevisionError{s.Version, err})
 		return
 	}
+
 	f.log(slog.LevelInfo, "headgate: policies are in force", slog.String("version", s.Version),
 		slog.Int("policies", f.Status().Policies))
+
 	if f.options.LastGood == "" {
 		return
 	}
+
+	// Policies that cannot be kept stay in force: only a later start may miss them.
 	err := writeLastGood(f.options.LastGood, f.app, s)
 	if err != nil {
-		f.log(slog.LevelWarn, "headgate: the policies in force cannot be kept on disk", slog.String("error", reason(err)))
+		f.log(slog.LevelWarn, "headgate: the policies in force cannot be kept on disk",
+			slog.String("error", reason(err)))
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -239,20 +277,25 @@ func (f *Follower) enforce(s Snapshot) (err error) {
 	if err != nil {
 		return err
 	}
-	rules, index, err := CompileIndexed(f.app, set, f.bindings)
+
+	compiled, err := Compile(f.app, set, f.bindings)
 	if err != nil {
 		return err
 	}
-	if err := f.limiter.SetSelectedRules(rules, index.Select); err != nil {
+	rules, selection := compiled.Selected()
+	if err := f.limiter.SetSelectedRules(rules, selection); err != nil {
 		return err
 	}
+
+	// The report of the new version is due at once.
 	f.mu.Lock()
 	before := f.state.Policies
 	f.state.Version, f.state.Policies, f.state.Since = s.Version, len(rules), time.Now()
 	f.state.Refused, f.state.RefusedErr = "", nil
 	f.reportAt = time.Time{}
 	f.mu.Unlock()
-	f.tell(events.Policy{Change: events.PolicyApplied, Version: s.Version, Policies: len(rules)})
+
+	f.callHook(events.Policy{Change: events.PolicyApplied, Version: s.Version, Policies: len(rules)})
 	f.warn(s, before)
 	return nil
 }
@@ -272,11 +315,11 @@ func (f *Follower) adapt(s Set) (set Set, err error) {
 	return f.options.Adapt(mine), nil
 }
 
-// tell tells the hooks of the limiter.
-func (f *Follower) tell(e events.Policy) {
-	if told := f.limiter.Hooks().Policy; told != nil {
+// callHook passes an event to the hook of the limiter, if it has one.
+func (f *Follower) callHook(e events.Policy) {
+	if hook := f.limiter.Hooks().Policy; hook != nil {
 		e.App = f.app
-		told(e)
+		hook(e)
 	}
 }
 
@@ -287,31 +330,35 @@ func (f *Follower) refuse(bad *RevisionError) {
 	f.state.Refused, f.state.RefusedErr = bad.Version, bad
 	f.reportAt = time.Time{}
 	f.mu.Unlock()
-	f.tell(events.Policy{Change: events.PolicyRefused, Version: bad.Version, Err: bad.Err})
+	f.callHook(events.Policy{Change: events.PolicyRefused, Version: bad.Version, Err: bad.Err})
 }
 
-// answered notes that the source has answered.
-func (f *Follower) answered() {
+// sourceAnswered records that the source has answered.
+func (f *Follower) sourceAnswered() {
 	f.mu.Lock()
 	was := f.state.SourceErr
 	f.state.SourceErr, f.state.answered = nil, time.Now()
 	f.mu.Unlock()
+
+	// The way back is logged once, however often the source answers.
 	if was != nil {
 		f.log(slog.LevelInfo, "headgate: the source of policies is back")
-		f.tell(events.Policy{Change: events.PolicySourceBack})
+		f.callHook(events.Policy{Change: events.PolicySourceBack})
 	}
 }
 
-// lost notes that the source has not answered.
-func (f *Follower) lost(err error) {
+// sourceFailed records that the source has not answered.
+func (f *Follower) sourceFailed(err error) {
 	f.mu.Lock()
 	was := f.state.SourceErr
 	f.state.SourceErr = err
 	f.mu.Unlock()
+
+	// Of an outage only the first error is logged.
 	if was == nil {
 		f.log(slog.LevelWarn, "headgate: the source of policies cannot be used, and the policies in force stay",
 			slog.String("error", reason(err)))
-		f.tell(events.Policy{Change: events.PolicySourceAway, Err: err})
+		f.callHook(events.Policy{Change: events.PolicySourceAway, Err: err})
 	}
 }
 
@@ -321,12 +368,17 @@ func (f *Follower) report(ctx context.Context) {
 	if !ok || time.Now().Before(f.reportAt) {
 		return
 	}
+
 	s := f.Status()
 	ctx, cancel := context.WithTimeout(ctx, f.options.timeout())
 	defer cancel()
 	err := r.Report(ctx, Instance{ID: f.id, Process: f.process, App: f.app, Version: s.Version, Refused: s.Refused,
 		Error: reason(s.RefusedErr), Store: storeMode(f.limiter)})
+
+	// A report that has failed is not repeated sooner: polls are frequent, and each would wait for
+	// one more call that fails.
 	f.reportAt = time.Now().Add(reportEvery - rand.N(reportEvery/5))
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.state.ReportErr = err

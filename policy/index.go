@@ -45,20 +45,23 @@ func NewIndex(policies []Policy) (*Index, error) {
 }
 
 func (x *Index) add(i int, p *Policy) (errs []error) {
-	note := func(field string, err error) {
+	mistake := func(field string, err error) {
 		if err != nil {
 			errs = append(errs, &FieldError{p.Name, field, err})
 		}
 	}
+
 	pattern, err := parsePattern(p.Match.Path)
-	note("match.path", err)
-	note("match.host", checkHost(p.Match.Host))
-	note("match.methods", checkMethods(p.Match.Methods))
+	mistake("match.path", err)
+	mistake("match.host", checkHost(p.Match.Host))
+	mistake("match.methods", checkMethods(p.Match.Methods))
 	if len(errs) > 0 {
 		return errs
 	}
+
+	// The methods get their bits last, so that no bit is spent on a policy with a mistake.
 	set, err := x.methodSet(p.Match.Methods)
-	note("match.methods", err)
+	mistake("match.methods", err)
 	x.tree(p.Match.Host).add(pattern, entryAt{i, set})
 	return errs
 }
@@ -68,6 +71,7 @@ func (x *Index) methodSet(names []string) (methods, error) {
 	if len(names) == 0 {
 		return allMethods, nil
 	}
+
 	var set methods
 	for _, name := range names {
 		name = canonicalMethod(name)
@@ -87,11 +91,13 @@ func (x *Index) tree(host string) *node {
 	if host == "" {
 		return &x.anyHost
 	}
+
 	name, wild := strings.CutPrefix(host, "*.")
 	trees := x.hosts
 	if wild {
 		trees = x.below
 	}
+
 	if trees[name] == nil {
 		trees[name] = &node{}
 	}
@@ -122,17 +128,21 @@ func (x *Index) find(s *search, r core.Request) {
 	if m := x.methods[canonicalMethod(r.Method())]; m != 0 {
 		s.method = m
 	}
-	s.ask(r)
-	s.in(&x.anyHost)
+
+	s.addSpellings(r)
+	s.searchTree(&x.anyHost)
+
 	if len(x.hosts) == 0 && len(x.below) == 0 {
 		return
 	}
 	for _, text := range r.Header("Host") { // more than one if readers may disagree
 		host := keyfuncs.HostKey(text)
-		s.in(x.hosts[host])
+		s.searchTree(x.hosts[host])
+
+		// A policy for all hosts below a name applies under any number of labels before the name.
 		for len(x.below) > 0 && host != "" {
 			_, host, _ = strings.Cut(host, ".")
-			s.in(x.below[host])
+			s.searchTree(x.below[host])
 		}
 	}
 }
@@ -171,20 +181,25 @@ type sentPathed interface{ SentPath() string }
 // the pattern of a handler.
 type prefixRouted interface{ RouteMayBePrefix() bool }
 
-// ask collects the spellings of the path.
-func (s *search) ask(r core.Request) {
+// addSpellings collects the spellings of the path.
+func (s *search) addSpellings(r core.Request) {
 	asked := r.Path()
 	s.addPath(asked)
+
 	if r, ok := r.(rawPathed); ok {
 		if text := splitAsSent(r.RawPath()); text != "" {
 			s.addPath(text)
 		}
 	}
+
+	// A proxy or a middleware may have rewritten the path since.
 	if r, ok := r.(sentPathed); ok {
 		if text := r.SentPath(); text != "" {
 			s.addPath(text)
 		}
 	}
+
+	// A route may begin with a method and a host. It counts only where it says more than the path.
 	route := r.Route()
 	if i := strings.IndexByte(route, '/'); i >= 0 && route[i:] != asked {
 		route, prefix := cutCatchAll(route[i:])
@@ -248,6 +263,7 @@ func cutCatchAll(route string) (before string, catches bool) {
 	if text, exact := strings.CutSuffix(route, "/{$}"); exact {
 		return text, false
 	}
+
 	if i := strings.IndexAny(route, "*+"); i >= 0 {
 		route = route[:i]
 	} else if !strings.HasSuffix(route, "/") && !strings.HasSuffix(route, "...}") {
@@ -256,7 +272,7 @@ func cutCatchAll(route string) (before string, catches bool) {
 	return route[:strings.LastIndexByte(route, '/')+1], true
 }
 
-func (s *search) in(tree *node) {
+func (s *search) searchTree(tree *node) {
 	if tree == nil {
 		return
 	}
@@ -270,6 +286,8 @@ func (s *search) in(tree *node) {
 // below it.
 func (s *search) walk(n *node, path string, prefix bool) {
 	s.collect(n.subtree)
+
+	// Slashes that are doubled, or at the end, do not count.
 	for path != "" && path[0] == '/' {
 		path = path[1:]
 	}
@@ -279,15 +297,19 @@ func (s *search) walk(n *node, path string, prefix bool) {
 		}
 		return
 	}
-	segment, rest := path, ""
+
+	segment, below := path, ""
 	if i := strings.IndexByte(path, '/'); i >= 0 {
-		segment, rest = path[:i], path[i:]
+		segment, below = path[:i], path[i:]
 	}
+
+	// Both ways apply: a literal does not take precedence over a wildcard, as all policies that
+	// match are decided together.
 	if next := n.literals[segment]; next != nil {
-		s.walk(next, rest, prefix)
+		s.walk(next, below, prefix)
 	}
 	if n.wild != nil {
-		s.walk(n.wild, rest, prefix)
+		s.walk(n.wild, below, prefix)
 	}
 }
 
@@ -336,6 +358,7 @@ func (n *node) child(segment string) *node {
 		}
 		return n.wild
 	}
+
 	if n.literals[segment] == nil {
 		if n.literals == nil {
 			n.literals = map[string]*node{}

@@ -33,10 +33,14 @@ func DecodeJSON(data []byte) (Set, error) {
 	if err := checkJSON(data); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
+
+	// Each policy is decoded by itself, so that a mistake in one does not hide those of the others.
 	var d document
 	if err := strictjson.Decode(data, &d); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
+
+	// A file without its list is more likely broken than meant to end all limits.
 	if d.Policies == nil {
 		return nil, errors.New(`policy: there is no list of "policies"; write [] for none`)
 	}
@@ -56,6 +60,7 @@ func readAll(raw []json.RawMessage) (Set, error) {
 			errs = append(errs, fmt.Errorf("policy %d %q: %w", i, textform.Clip(e.Name), err))
 			continue
 		}
+
 		p, err := e.Policy()
 		if err != nil {
 			errs = append(errs, err)
@@ -66,6 +71,7 @@ func readAll(raw []json.RawMessage) (Set, error) {
 		seen[p.Name] = true
 		set = append(set, p)
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -90,9 +96,13 @@ func checkField(path []strictjson.Step, repeated bool) error {
 	if repeated {
 		return fmt.Errorf("the field %q is repeated", textform.Clip(name))
 	}
+
+	// A name in a table is chosen by the writer, so any is known here.
 	if isTable(path[:last]) {
 		return nil
 	}
+
+	// A name in other letters would reach the field whose name it has in another case.
 	for i := range len(name) {
 		if (name[i] < 'a' || name[i] > 'z') && name[i] != '_' {
 			return fmt.Errorf("the field %q is not known", textform.Clip(name))
@@ -118,6 +128,7 @@ func EncodeJSON(s Set) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -125,6 +136,8 @@ func EncodeJSON(s Set) ([]byte, error) {
 	if err := e.Encode(map[string][]Written{"policies": entries}); err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
+
+	// What DecodeJSON would not read is not written either.
 	if b.Len() > MaxBytes {
 		return nil, fmt.Errorf("policy: %d bytes are more than %d", b.Len(), MaxBytes)
 	}

@@ -23,14 +23,17 @@ var errNotDigest = errors.New("the key is not a digest as keyfuncs.Digest return
 
 // doubtJoinedKey returns why no caller can have the key under recipes that are joined, or
 // nil. The error does not repeat a key that may be a secret.
-func doubtJoinedKey(parts []part, key string) error {
+func doubtJoinedKey(parts []recipePart, key string) error {
 	if len(parts) == 1 || strings.HasPrefix(key, digestedKey) {
 		return nil
 	}
+
 	texts := splitKey(key)
 	if len(texts) != len(parts) {
-		return fmt.Errorf(`the key has %d parts, and the recipe %d; write a part for each, with "|" between them`, len(texts), len(parts))
+		return fmt.Errorf(`the key has %d parts, and the recipe %d; write a part for each, with "|" between them`,
+			len(texts), len(parts))
 	}
+
 	for i, p := range parts {
 		if texts[i] == "" { // unknown
 			continue
@@ -62,10 +65,10 @@ func splitKey(key string) []string {
 }
 
 // checkKey returns why no caller can have the key under one recipe.
-func (p part) checkKey(key string) error {
-	switch p.kind {
+func (r recipePart) checkKey(key string) error {
+	switch r.kind {
 	case "ip":
-		return p.checkAddress(key)
+		return r.checkAddress(key)
 	case "host":
 		if host := keyfuncs.HostKey(key); host != key {
 			return notKey(key, "the host of a request", strings.TrimPrefix(meantHost(key), "*."))
@@ -83,7 +86,8 @@ func (p part) checkKey(key string) error {
 			return errGlobalKey
 		}
 	}
-	if p.isDigest() && !isDigestText(key) {
+
+	if r.isDigest() && !isDigestText(key) {
 		return errNotDigest
 	}
 	return nil
@@ -110,8 +114,8 @@ func methodKey(text string) string {
 
 // checkAddress returns why no caller has the key of an address. Where the policy does not
 // say how many bits of an IPv6 address count, the program may.
-func (p part) checkAddress(key string) error {
-	bits := p.bits
+func (r recipePart) checkAddress(key string) error {
+	bits := r.bits
 	if bits == 0 {
 		bits = defaultBits
 	}
@@ -119,10 +123,14 @@ func (p part) checkAddress(key string) error {
 	if err != nil {
 		return err
 	}
+
+	// An address that counts under its own text is a key.
 	meant, _ := byPeer(peer{addr: key})
 	if meant == key {
 		return nil
 	}
+
+	// What follows is either a network that counts IPv6 addresses, or a mistake.
 	network, err := netip.ParsePrefix(key)
 	if err != nil || network.Addr().Is4() {
 		if err == nil {
@@ -130,25 +138,32 @@ func (p part) checkAddress(key string) error {
 		}
 		return notKey(key, "an address", meant)
 	}
-	if network.Masked().String() == key && (network.Bits() == bits || p.bits == 0 && network.Bits() >= 32) {
+
+	if network.Masked().String() == key && (network.Bits() == bits || r.bits == 0 && network.Bits() >= 32) {
 		return nil
 	}
-	return fmt.Errorf("%q is not a network as it is counted: that of an IPv6 address has %d bits, and none set beyond them", textform.Clip(key), bits)
+	return fmt.Errorf(
+		"%q is not a network as it is counted: that of an IPv6 address has %d bits, and none set beyond them",
+		textform.Clip(key), bits)
 }
 
 // checkNetworks refuses keys that are networks of another size than those that the program
 // counts by. Validate accepts any size under "ip", as the program may choose it.
-func (p *Policy) checkNetworks(parts []part, b *Bindings) error {
+func (p *Policy) checkNetworks(parts []recipePart, b *Bindings) error {
 	if len(parts) != 1 || parts[0].kind != "ip" || parts[0].bits != 0 || b.IP != nil {
 		return nil
 	}
-	own := part{kind: "ip", bits: defaultBits}
+
+	// The program counts by the default.
+	own := recipePart{kind: "ip", bits: defaultBits}
 	for i, key := range slices.Sorted(maps.Keys(p.Overrides)) {
 		if err := own.checkKey(key); err != nil {
 			return &FieldError{p.Name, OverrideField(p.Key, key, i), err}
 		}
 	}
-	if err := errors.Join(checkKeys("allow", p.Access.Allow.Keys, own), checkKeys("deny", p.Access.Deny.Keys, own)); err != nil {
+
+	err := errors.Join(checkKeys("allow", p.Access.Allow.Keys, own), checkKeys("deny", p.Access.Deny.Keys, own))
+	if err != nil {
 		return &FieldError{p.Name, "access", err}
 	}
 	return nil

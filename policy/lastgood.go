@@ -31,12 +31,16 @@ func readLastGood(path, app string) (Snapshot, error) {
 	if err := strictjson.Decode(data, &k); err != nil {
 		return Snapshot{}, err
 	}
+
+	// Every process needs its own file. One of another application is a mistake of the set-up, and
+	// its policies are not ours.
 	if k.App != app {
 		return Snapshot{}, fmt.Errorf("it holds the policies of %q", textform.Clip(k.App))
 	}
 	if k.Version == "" {
 		return Snapshot{}, errors.New("it names no version")
 	}
+
 	set, err := DecodeJSON(k.Set)
 	return Snapshot{k.Version, set}, err
 }
@@ -50,11 +54,15 @@ func readBounded(path string, bound int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a regular file")
 	}
+
+	// It is checked before it is opened, as opening a pipe may wait for its writer for ever.
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
+
+	// One byte more is asked for, to know whether there are more.
 	data, err := io.ReadAll(io.LimitReader(file, bound+1))
 	if err == nil && int64(len(data)) > bound {
 		err = fmt.Errorf("it has more than %d bytes", bound)
@@ -82,10 +90,14 @@ func replaceFile(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
+
+	// The content is on the disk before the name points to it. Otherwise a crash could leave an
+	// empty file under the name.
 	_, err = file.Write(data)
 	if err == nil {
 		err = file.Sync()
 	}
+
 	err = errors.Join(err, file.Close())
 	if err == nil {
 		err = os.Rename(file.Name(), path)
@@ -93,6 +105,7 @@ func replaceFile(path string, data []byte) error {
 	if err != nil {
 		return errors.Join(err, os.Remove(file.Name()))
 	}
+
 	return syncDir(filepath.Dir(path))
 }
 

@@ -88,15 +88,19 @@ func (o *Options) Validate() error {
 	if o.Timeout < 0 || o.Timeout > maxPoll {
 		errs = append(errs, fmt.Errorf("policy: Options.Timeout: %s is not within 0 to %s", o.Timeout, maxPoll))
 	}
+
 	if o.OnMissing > OnMissingWait {
 		errs = append(errs, fmt.Errorf("policy: Options.OnMissing: %d is not known", o.OnMissing))
 	}
 	if len(o.Instance) > maxInstance || !isPrintable(o.Instance) {
-		errs = append(errs, fmt.Errorf("policy: Options.Instance: %q is not at most %d printable bytes", textform.Clip(o.Instance), maxInstance))
+		errs = append(errs, fmt.Errorf("policy: Options.Instance: %q is not at most %d printable bytes",
+			textform.Clip(o.Instance), maxInstance))
 	}
 	if len(o.Process) > maxProcess || !isPrintable(o.Process) {
-		errs = append(errs, fmt.Errorf("policy: Options.Process: %q is not at most %d printable bytes", textform.Clip(o.Process), maxProcess))
+		errs = append(errs, fmt.Errorf("policy: Options.Process: %q is not at most %d printable bytes",
+			textform.Clip(o.Process), maxProcess))
 	}
+
 	return errors.Join(errs...)
 }
 

@@ -23,32 +23,36 @@ const (
 	maxOverriddenKey = 512
 )
 
-// checkOverrides notes what is wrong with the limits of single keys.
-func (p *Policy) checkOverrides(note func(field string, err error)) {
+// checkOverrides reports what is wrong with the limits of single keys.
+func (p *Policy) checkOverrides(mistake func(field string, err error)) {
 	switch {
 	case p.Overrides == nil:
 		return
 	case len(p.Overrides) == 0:
-		note("overrides", errors.New("the table is empty"))
+		mistake("overrides", errors.New("the table is empty"))
 		return
 	case len(p.Overrides) > MaxOverrides:
-		note("overrides", fmt.Errorf("%d keys are more than %d; give callers plans instead", len(p.Overrides), MaxOverrides))
+		mistake("overrides", fmt.Errorf("%d keys are more than %d; give callers plans instead", len(p.Overrides),
+			MaxOverrides))
 		return
 	}
+
 	parts, err := parseRecipe(p.Key)
 	if err == nil && parts[0].kind == "global" {
-		note("overrides", errGlobalKey)
+		mistake("overrides", errGlobalKey)
 		return
 	}
+
+	// A limit that is not valid is not compared: the comparison would repeat its mistakes.
 	for i, key := range slices.Sorted(maps.Keys(p.Overrides)) {
 		field := OverrideField(p.Key, key, i)
-		note(field, p.CheckOverriddenKey(key))
+		mistake(field, p.CheckOverriddenKey(key))
 		l := p.Overrides[key]
 		if err := l.Validate(); err != nil {
-			note(field, err)
+			mistake(field, err)
 			continue
 		}
-		note(field, p.checkBeside(&l))
+		mistake(field, p.checkBeside(&l))
 	}
 }
 
@@ -86,18 +90,23 @@ func (p *Policy) LimitOf(key string) core.Limit {
 // Policy.Overrides in alphabetic order, from 0. It does not repeat a key that may be a secret.
 func OverrideField(recipe, key string, i int) string {
 	parts, err := parseRecipe(recipe)
-	if err != nil || slices.ContainsFunc(parts, part.isDigest) {
+	if err != nil || slices.ContainsFunc(parts, recipePart.isDigest) {
 		return fmt.Sprintf("overrides[%d]", i)
 	}
 	return "overrides." + textform.Clip(key)
 }
 
+// limitFunc is the function of limiter.Rule.Override.
+type limitFunc = func(ctx context.Context, key string) (core.Limit, bool, error)
+
 // withOverrides returns the function that finds the limit of a caller: that of the key before
 // that of the plan.
-func (p *Policy) withOverrides(planned func(context.Context, string) (core.Limit, bool, error)) func(context.Context, string) (core.Limit, bool, error) {
+func (p *Policy) withOverrides(planned limitFunc) limitFunc {
 	if p.Overrides == nil {
 		return planned
 	}
+
+	// The rule must not change when the policy does.
 	own := maps.Clone(p.Overrides)
 	return func(ctx context.Context, key string) (core.Limit, bool, error) {
 		if limit, ok := own[key]; ok || planned == nil {

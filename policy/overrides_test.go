@@ -43,11 +43,11 @@ func TestOverridesChooseTheLimit(t *testing.T) {
 					},
 				}}
 				rules := func() []limiter.Rule {
-					rules, err := policy.Compile("shop", policy.Set{p}, bindings)
+					compiled, err := policy.Compile("shop", policy.Set{p}, bindings)
 					if err != nil {
 						t.Fatal(err)
 					}
-					return rules
+					return compiled.Rules()
 				}
 				l := limiter.MustNew(limiter.Config{Rules: rules(), Store: open(t)})
 				t.Cleanup(func() { l.Close() })
@@ -128,11 +128,11 @@ func TestOverridesTakeNoMemoryForARequest(t *testing.T) {
 	for i := range policy.MaxOverrides {
 		p.Overrides[fmt.Sprintf("user:%d", i)] = limit(t, fmt.Sprintf("%d/1m", i+1000000))
 	}
-	rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{User: keyfuncs.UserID(userOf)})
+	compiled, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{User: keyfuncs.UserID(userOf)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := t.Context()
+	ctx, rules := t.Context(), compiled.Rules()
 	for _, key := range []string{"user:0", "user:63", "another"} {
 		if n := testing.AllocsPerRun(1000, func() { rules[0].Override(ctx, key) }); n != 0 {
 			t.Errorf("%s: %v allocations", key, n)

@@ -38,15 +38,19 @@ func readPattern(s string) (pattern, error) {
 	case s == "":
 		return pattern{subtree: true}, nil
 	case strings.Contains(s, "://"):
-		return pattern{}, fmt.Errorf("%q is a URL; write its host in match.host, and here what begins with the slash after it", textform.Clip(s))
+		return pattern{}, fmt.Errorf("%q is a URL; write its host in match.host, "+
+			"and here what begins with the slash after it", textform.Clip(s))
 	case s[0] != '/':
 		return pattern{}, fmt.Errorf("%q does not begin with a slash", textform.Clip(s))
 	case len(s) > maxPattern:
 		return pattern{}, fmt.Errorf("%d bytes are more than %d", len(s), maxPattern)
 	}
+
 	if err := textform.Check(s, maxPattern); err != nil {
 		return pattern{}, err
 	}
+
+	// The end decides whether the pattern covers what is below. It is no segment itself.
 	texts := strings.Split(s[1:], "/")
 	last := len(texts) - 1
 	p := pattern{}
@@ -62,6 +66,7 @@ func readPattern(s string) (pattern, error) {
 		}
 		p.subtree, texts = true, texts[:last]
 	}
+
 	if len(texts) > maxSegments {
 		return pattern{}, fmt.Errorf("%d segments are more than %d", len(texts), maxSegments)
 	}
@@ -83,6 +88,9 @@ func parseSegment(text string, names map[string]bool) (string, error) {
 	if err := checkNotation(text); err != nil {
 		return "", err
 	}
+
+	// The literal is compared with decoded paths, so what a decoded path cannot have in one segment
+	// is a mistake.
 	literal, err := url.PathUnescape(text)
 	switch {
 	case err != nil:
@@ -94,10 +102,12 @@ func parseSegment(text string, names map[string]bool) (string, error) {
 	case strings.TrimSpace(literal) != literal:
 		return "", fmt.Errorf("the segment %q has space at an end", textform.Clip(text))
 	case strings.Contains(literal, "/"):
-		return "", fmt.Errorf("the segment %q has an encoded slash, which may be a slash to one router and a part of a segment to another; "+
+		return "", fmt.Errorf("the segment %q has an encoded slash, "+
+			"which may be a slash to one router and a part of a segment to another; "+
 			"write a slash, or a wildcard such as {id}", textform.Clip(text))
 	case strings.ContainsAny(literal, "{}"):
-		return "", fmt.Errorf("the segment %q is neither a literal nor a whole wildcard such as {id}", textform.Clip(text))
+		return "", fmt.Errorf("the segment %q is neither a literal nor a whole wildcard such as {id}",
+			textform.Clip(text))
 	}
 	return fold(literal), nil
 }
@@ -109,9 +119,11 @@ func wildcard(text string, names map[string]bool) error {
 	for i := range len(name) {
 		valid = valid && (isAlphanumeric(name[i]) || name[i] == '_')
 	}
+
 	if !valid {
 		return fmt.Errorf("%q is not a wildcard such as {id}, or {rest...} at the end", textform.Clip(text))
 	}
+
 	if names[name] {
 		return fmt.Errorf("the wildcard {%s} is repeated", textform.Clip(name))
 	}

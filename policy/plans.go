@@ -27,25 +27,28 @@ const MaxPlans = 64
 // It is called for every request, from many goroutines. Let it look up what is in memory.
 type PlanFunc func(ctx context.Context, key string) (plan string, err error)
 
-// checkPlans notes what is wrong with the table of plans, and with the choice among them.
-func (p *Policy) checkPlans(note func(field string, err error)) {
+// checkPlans reports what is wrong with the table of plans, and with the choice among them.
+func (p *Policy) checkPlans(mistake func(field string, err error)) {
 	switch {
 	case p.Plans != nil && len(p.Plans) == 0:
-		note("plans", errors.New("the table is empty"))
+		mistake("plans", errors.New("the table is empty"))
 	case len(p.Plans) > MaxPlans:
-		note("plans", fmt.Errorf("%d plans are more than %d", len(p.Plans), MaxPlans))
+		mistake("plans", fmt.Errorf("%d plans are more than %d", len(p.Plans), MaxPlans))
 	default:
 		for _, name := range p.planNames() {
-			note("plans."+textform.Clip(name), p.checkPlan(name))
+			mistake("plans."+textform.Clip(name), p.checkPlan(name))
 		}
 	}
+
+	// The table and the choice need each other.
 	switch {
 	case p.Plans == nil && p.PlanBy != "":
-		note("plan_by", errors.New("there are no plans to choose from"))
+		mistake("plan_by", errors.New("there are no plans to choose from"))
 	case p.Plans != nil && p.PlanBy == "":
-		note("plan_by", errors.New("it is empty; it has to name the function in Bindings.Plans that knows the plan of a caller"))
+		mistake("plan_by", errors.New(
+			"it is empty; it has to name the function in Bindings.Plans that knows the plan of a caller"))
 	case p.Plans != nil:
-		note("plan_by", checkName(p.PlanBy))
+		mistake("plan_by", checkName(p.PlanBy))
 	}
 }
 
@@ -64,7 +67,8 @@ func (p *Policy) checkBeside(l *core.Limit) error {
 	case p.Limit.Validate() != nil:
 		return nil
 	case l.Algorithm != p.Limit.Algorithm:
-		return fmt.Errorf("its algorithm is %s, and that of the limit %s: only under one algorithm does an upgrade keep what was used",
+		return fmt.Errorf("its algorithm is %s, and that of the limit %s: "+
+			"only under one algorithm does an upgrade keep what was used",
 			l.Algorithm, p.Limit.Algorithm)
 	case l.Leased() && l.Period != p.Limit.Period:
 		return fmt.Errorf("its ttl is %s, and that of the limit %s: all have to have one",
@@ -78,14 +82,16 @@ func (p *Policy) planNames() []string { return slices.Sorted(maps.Keys(p.Plans))
 
 // override returns the function that finds the limit of a caller, or nil for a policy without
 // plans and limits of single keys.
-func (p *Policy) override(b *Bindings) (func(context.Context, string) (core.Limit, bool, error), error) {
+func (p *Policy) override(b *Bindings) (limitFunc, error) {
 	if p.Plans == nil {
 		return p.withOverrides(nil), nil
 	}
+
 	planOf := b.Plans[p.PlanBy]
 	if planOf == nil {
 		return nil, fmt.Errorf("%q cannot be used here: %s", p.PlanBy, b.knownPlans())
 	}
+
 	plans := maps.Clone(p.Plans)
 	return p.withOverrides(func(ctx context.Context, key string) (core.Limit, bool, error) {
 		plan, err := planOf(ctx, key)

@@ -40,11 +40,11 @@ func TestPlansChooseTheLimit(t *testing.T) {
 			bindings := policy.Bindings{User: keyfuncs.UserID(userOf), Plans: map[string]policy.PlanFunc{
 				"user": func(_ context.Context, key string) (string, error) { return plans[key], nil },
 			}}
-			rules, err := policy.Compile("shop", policy.Set{planned(t, algorithm)}, bindings)
+			compiled, err := policy.Compile("shop", policy.Set{planned(t, algorithm)}, bindings)
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := limiter.MustNew(limiter.Config{Rules: rules})
+			l := limiter.MustNew(limiter.Config{Rules: compiled.Rules()})
 			take := func(user string) string {
 				res, err := l.TakeRequest(&test.Request{Ctx: as(user)})
 				if err != nil {
@@ -78,7 +78,7 @@ func TestPlansMayFail(t *testing.T) {
 	for mode, want := range map[string]limiter.Outcome{"open": limiter.Pass, "closed": limiter.Failed} {
 		var reported []error
 		p.OnStoreError = mode
-		rules, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{User: keyfuncs.UserID(userOf), Plans: map[string]policy.PlanFunc{
+		compiled, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{User: keyfuncs.UserID(userOf), Plans: map[string]policy.PlanFunc{
 			"user": func(ctx context.Context, key string) (string, error) {
 				if user, _ := userOf(ctx); user != key {
 					t.Errorf("key %q of %q", key, user)
@@ -92,7 +92,7 @@ func TestPlansMayFail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := limiter.MustNew(limiter.Config{Rules: rules, OnError: func(_ context.Context, err error) { reported = append(reported, err) }})
+		l := limiter.MustNew(limiter.Config{Rules: compiled.Rules(), OnError: func(_ context.Context, err error) { reported = append(reported, err) }})
 		for _, user := range []string{"alice", "bob"} {
 			a := l.Admit(&test.Request{Ctx: as(user)})
 			if a.Outcome() != want {
@@ -178,7 +178,7 @@ func TestAccessDecidesByAddressAndKey(t *testing.T) {
 		} {
 			p := listing(t)
 			p.Access.DenyStatus = 429
-			rules, err := policy.Compile("shop", policy.Set{p}, b)
+			compiled, err := policy.Compile("shop", policy.Set{p}, b)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +186,7 @@ func TestAccessDecidesByAddressAndKey(t *testing.T) {
 			if b.IP != nil {
 				r.Peer, r.Headers = "192.0.2.1:80", map[string][]string{"X-Forwarded-For": {row.address}}
 			}
-			a := limiter.MustNew(limiter.Config{Rules: rules}).Admit(r)
+			a := limiter.MustNew(limiter.Config{Rules: compiled.Rules()}).Admit(r)
 			answer, answered := a.Answer()
 			if answered != (row.want != 200) || answered && answer.Status != row.want || a.Result().Denied() != answered {
 				t.Errorf("%s: %s from %s: %d", name, row.user, row.address, answer.Status)

@@ -36,11 +36,11 @@ type Policy struct {
 
 	// Overrides are the limits of single keys, which come before plans and Limit. A key is
 	// written as the policy counts it: under "ip" it is an IPv4 address or an IPv6 network, such
-	// as "2001:db8::/64", under "host" and "method" what keyfuncs.Host and keyfuncs.Method return,
-	// and under "api-key", "basic-auth", "header:NAME" and "cookie:NAME" it is a digest, as
-	// keyfuncs.Digest returns it. A key that no caller can have is a mistake. All have the algorithm of
-	// Limit, and a concurrency limit its ttl too, so used units stay used when the limit of a
-	// key changes. There are at most MaxOverrides.
+	// as "2001:db8::/64", under "host" and "method" what keyfuncs.Host and keyfuncs.Method
+	// return, and under "api-key", "basic-auth", "header:NAME" and "cookie:NAME" it is a digest,
+	// as keyfuncs.Digest returns it. A key that no caller can have is a mistake. All have the
+	// algorithm of Limit, and a concurrency limit its ttl too, so used units stay used when the
+	// limit of a key changes. There are at most MaxOverrides.
 	Overrides map[string]core.Limit `json:"overrides,omitempty" yaml:"overrides,omitempty"`
 
 	// Key is the recipe that determines whom a request is counted against, such

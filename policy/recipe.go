@@ -15,29 +15,33 @@ import (
 // maxParts is the maximum number of parts of a recipe.
 const maxParts = 6
 
-// part is one of the recipes that "+" joins.
-type part struct {
+// recipePart is one of the recipes that "+" joins.
+type recipePart struct {
 	kind string // the text before ":" or "/"
 	name string // of a header, in canonical form, or of a cookie
 	bits int    // of ip/56
 }
 
 // parseRecipe reads Policy.Key. Its error names everything that is wrong.
-func parseRecipe(s string) ([]part, error) {
+func parseRecipe(s string) ([]recipePart, error) {
 	if s == "" {
 		return nil, errors.New(`it is empty; write, say, "ip", or "global" for one count for all`)
 	}
+
 	texts := strings.Split(s, "+")
 	if len(texts) > maxParts {
 		return nil, fmt.Errorf("%d recipes joined are more than %d", len(texts), maxParts)
 	}
+
 	var errs []error
-	parts := make([]part, len(texts))
+	parts := make([]recipePart, len(texts))
 	for i, text := range texts {
-		p, err := parsePart(text)
+		p, err := parseRecipePart(text)
 		if err == nil && p.kind == "global" && len(texts) > 1 {
 			err = errors.New(`"global" joined to another recipe means nothing`)
 		}
+
+		// A part that has a mistake already is not compared: each part has at most one.
 		for _, other := range parts[:i] {
 			if err == nil && other == p {
 				err = fmt.Errorf("%q is repeated", textform.Clip(text))
@@ -51,32 +55,35 @@ func parseRecipe(s string) ([]part, error) {
 	return parts, errors.Join(errs...)
 }
 
-func parsePart(text string) (part, error) {
+func parseRecipePart(text string) (recipePart, error) {
 	switch text {
 	case "ip", "user", "api-key", "basic-auth", "route", "method", "path", "host", "global":
-		return part{kind: text}, nil
+		return recipePart{kind: text}, nil
 	}
+
 	if bits, ok := strings.CutPrefix(text, "ip/"); ok {
 		n, err := strconv.Atoi(bits)
 		if err != nil || n < 32 || n > 128 || strconv.Itoa(n) != bits {
-			return part{}, fmt.Errorf("%q: the IPv6 prefix is not a number within 32 to 128", textform.Clip(text))
+			return recipePart{}, fmt.Errorf("%q: the IPv6 prefix is not a number within 32 to 128", textform.Clip(text))
 		}
-		return part{kind: "ip", bits: n}, nil
+		return recipePart{kind: "ip", bits: n}, nil
 	}
+
 	if name, ok := strings.CutPrefix(text, "header:"); ok {
-		return part{"header", textproto.CanonicalMIMEHeaderKey(name), 0}, checkHeader(name)
+		return recipePart{"header", textproto.CanonicalMIMEHeaderKey(name), 0}, checkHeader(name)
 	}
 	if name, ok := strings.CutPrefix(text, "cookie:"); ok {
 		if !isToken(name) {
-			return part{}, fmt.Errorf("%q is not the name of a cookie", textform.Clip(name))
+			return recipePart{}, fmt.Errorf("%q is not the name of a cookie", textform.Clip(name))
 		}
-		return part{"cookie", name, 0}, nil
+		return recipePart{"cookie", name, 0}, nil
 	}
+
 	err := fmt.Errorf("the recipe %q is not known", textform.Clip(text))
 	if meant := meantRecipe(text); meant != "" {
 		err = fmt.Errorf("%w; write %q", err, meant)
 	}
-	return part{}, err
+	return recipePart{}, err
 }
 
 // meantRecipe returns the recipe of a text that has other letters, or the name that it has
@@ -84,6 +91,7 @@ func parsePart(text string) (part, error) {
 func meantRecipe(text string) string {
 	kind, name, named := strings.Cut(strings.TrimSpace(text), ":")
 	kind = strings.ReplaceAll(strings.ToLower(kind), "_", "-")
+
 	switch kind {
 	case "address", "addr", "client-ip", "remote-ip", "remote-addr":
 		kind = "ip"
@@ -100,13 +108,16 @@ func meantRecipe(text string) string {
 	case "all", "any", "none", "*":
 		kind = "global"
 	}
+
 	if named {
 		kind += ":" + strings.TrimSpace(name)
 	}
+
+	// A guess is worth saying only if it is right.
 	if kind == text {
 		return ""
 	}
-	if _, err := parsePart(kind); err != nil {
+	if _, err := parseRecipePart(kind); err != nil {
 		return ""
 	}
 	return kind
@@ -118,6 +129,7 @@ func checkHeader(name string) error {
 	if !isToken(name) {
 		return fmt.Errorf("%q is not the name of a header", textform.Clip(name))
 	}
+
 	switch textproto.CanonicalMIMEHeaderKey(name) {
 	case "X-Forwarded-For", "X-Original-Forwarded-For", "Forwarded", "Forwarded-For", "X-Forwarded",
 		"X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "X-Cluster-Client-Ip", "Cf-Connecting-Ip",
@@ -128,6 +140,7 @@ func checkHeader(name string) error {
 	case "Cookie":
 		return errors.New(`the header Cookie holds all cookies; write, say, "cookie:sid"`)
 	}
+
 	return checkReadable(name)
 }
 

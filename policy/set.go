@@ -31,6 +31,7 @@ func (s Set) Validate() error {
 	if len(s) > MaxPolicies {
 		return fmt.Errorf("policy: %d policies are more than %d", len(s), MaxPolicies)
 	}
+
 	var errs []error
 	seen := make(map[string]bool, len(s))
 	for i := range s {
@@ -55,6 +56,7 @@ func (s Set) For(app string) Set {
 			mine = append(mine, s[i])
 		}
 	}
+
 	slices.SortStableFunc(mine, func(a, b Policy) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
 	})
@@ -68,17 +70,21 @@ func (s Set) Rule(app, name string, bindings Bindings) (limiter.Rule, error) {
 	i := slices.IndexFunc(s, func(p Policy) bool { return p.Name == name })
 	switch {
 	case i < 0:
-		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w: there is no such policy", textform.Clip(name), textform.Clip(app), ErrNotConfigured)
+		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w: there is no such policy",
+			textform.Clip(name), textform.Clip(app), ErrNotConfigured)
 	case !slices.Contains(s[i].Apps, app):
-		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w: the policy does not name the application", textform.Clip(name), textform.Clip(app), ErrNotConfigured)
+		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w: the policy does not name the application",
+			textform.Clip(name), textform.Clip(app), ErrNotConfigured)
 	case s[i].Mode == Off:
-		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w", textform.Clip(name), textform.Clip(app), ErrOff)
+		return limiter.Rule{}, fmt.Errorf("policy %q of application %q: %w", textform.Clip(name), textform.Clip(app),
+			ErrOff)
 	}
-	rules, err := Compile(app, s[i:i+1], bindings)
+
+	compiled, err := Compile(app, s[i:i+1], bindings)
 	if err != nil {
 		return limiter.Rule{}, err
 	}
-	return rules[0], nil
+	return compiled.Rules()[0], nil
 }
 
 // entries returns the written form of the policies, ordered by name.

@@ -25,47 +25,56 @@ func (p *Policy) Validate() error {
 
 func (p *Policy) faults() []*FieldError {
 	var faults []*FieldError
-	note := func(field string, err error) {
+	mistake := func(field string, err error) {
 		if err != nil {
 			faults = append(faults, &FieldError{p.Name, field, err})
 		}
 	}
-	note("name", checkName(p.Name))
-	note("description", textform.Check(p.Description, MaxText))
-	note("apps", checkApps(p.Apps))
-	note("limit", p.Limit.Validate())
-	p.checkPlans(note)
-	p.checkOverrides(note)
+
+	// In the order of the fields, which is the order in which people read the mistakes.
+	mistake("name", checkName(p.Name))
+	mistake("description", textform.Check(p.Description, MaxText))
+	mistake("apps", checkApps(p.Apps))
+	mistake("limit", p.Limit.Validate())
+
+	p.checkPlans(mistake)
+	p.checkOverrides(mistake)
+
 	_, err := parseRecipe(p.Key)
-	note("key", err)
-	note("match.methods", checkMethods(p.Match.Methods))
-	note("match.host", checkHost(p.Match.Host))
+	mistake("key", err)
+
+	mistake("match.methods", checkMethods(p.Match.Methods))
+	mistake("match.host", checkHost(p.Match.Host))
 	_, err = parsePattern(p.Match.Path)
-	note("match.path", err)
-	note("access", p.Access.check(p.Key))
+	mistake("match.path", err)
+
+	mistake("access", p.Access.check(p.Key))
 	_, err = parseAction(p.OnLimit)
-	note("on_limit", err)
-	p.checkBan(note)
+	mistake("on_limit", err)
+	p.checkBan(mistake)
 	_, err = parseFailure(p.OnStoreError)
-	note("on_store_error", err)
+	mistake("on_store_error", err)
+
 	_, err = p.Mode.MarshalText()
-	note("mode", err)
-	p.checkHistory(note)
+	mistake("mode", err)
+	p.checkHistory(mistake)
+
 	return faults
 }
 
 // checkHistory checks the fields without influence on decisions.
-func (p *Policy) checkHistory(note func(field string, err error)) {
+func (p *Policy) checkHistory(mistake func(field string, err error)) {
 	if p.Priority < -MaxPriority || p.Priority > MaxPriority {
-		note("priority", fmt.Errorf("%d is not within -%d to %d", p.Priority, MaxPriority, MaxPriority))
+		mistake("priority", fmt.Errorf("%d is not within -%d to %d", p.Priority, MaxPriority, MaxPriority))
 	}
 	if p.Version < 0 {
-		note("version", fmt.Errorf("%d is negative", p.Version))
+		mistake("version", fmt.Errorf("%d is negative", p.Version))
 	}
-	note("created_by", textform.Check(p.CreatedBy, maxPerson))
-	note("created_at", checkTime(p.CreatedAt))
-	note("updated_by", textform.Check(p.UpdatedBy, maxPerson))
-	note("updated_at", checkTime(p.UpdatedAt))
+
+	mistake("created_by", textform.Check(p.CreatedBy, maxPerson))
+	mistake("created_at", checkTime(p.CreatedAt))
+	mistake("updated_by", textform.Check(p.UpdatedBy, maxPerson))
+	mistake("updated_at", checkTime(p.UpdatedAt))
 }
 
 func checkApps(apps []string) error {
@@ -75,6 +84,7 @@ func checkApps(apps []string) error {
 	if len(apps) > MaxApps {
 		return fmt.Errorf("%d applications are more than %d", len(apps), MaxApps)
 	}
+
 	var errs []error
 	seen := map[string]bool{}
 	for _, app := range apps {
@@ -149,7 +159,8 @@ func CheckApp(s string) error {
 		valid = valid && (isAlphanumeric(c) || c == '_' || c == '.' || c == '-' || c == '/')
 	}
 	if !valid {
-		return fmt.Errorf("%q is not 1 to %d letters, digits, _, ., - and /, a letter or digit first", textform.Clip(s), MaxName)
+		return fmt.Errorf("%q is not 1 to %d letters, digits, _, ., - and /, a letter or digit first", textform.Clip(s),
+			MaxName)
 	}
 	return nil
 }
@@ -173,10 +184,13 @@ func checkMethods(methods []string) error {
 	if len(methods) > maxMethods {
 		return fmt.Errorf("%d methods are more than %d", len(methods), maxMethods)
 	}
+
 	var errs []error
 	seen := map[string]bool{}
 	for _, m := range methods {
 		switch {
+		// Writers of other programs mean all methods by these. As a method one would match no
+		// request.
 		case m == "*" || strings.EqualFold(m, "any") || strings.EqualFold(m, "all"):
 			errs = append(errs, fmt.Errorf("%q is not a method; leave match.methods out for all", textform.Clip(m)))
 		case !isMethod(m):
@@ -230,9 +244,11 @@ func checkHost(host string) error {
 	if err == nil {
 		return nil
 	}
+
 	if host == "*" || host == "*:*" {
 		return fmt.Errorf("%w; leave match.host out for every host", err)
 	}
+
 	if meant := meantHost(host); meant != "" && readHost(meant) == nil {
 		return fmt.Errorf("%w; write %s", err, meant)
 	}
@@ -243,21 +259,26 @@ func readHost(host string) error {
 	if host == "" {
 		return nil
 	}
+
+	// An address is compared as a text, so it needs the form that keys of requests have.
 	if a, err := netip.ParseAddr(host); err == nil {
 		if a.Unmap().WithZone("").String() != host {
 			return fmt.Errorf("%q is not in its shortest form", textform.Clip(host))
 		}
 		return nil
 	}
+
 	name, below := strings.CutPrefix(host, "*.")
 	if _, err := netip.ParseAddr(name); below && err == nil {
 		return fmt.Errorf("%q is not the name of a host: no host is below an address", textform.Clip(host))
 	}
+
 	for i := range len(name) {
 		if !inName(name[i]) {
 			return fmt.Errorf("%q is not a name in lower case without a port, or an address", textform.Clip(host))
 		}
 	}
+
 	valid := len(host) <= maxHost
 	for label := range strings.SplitSeq(name, ".") {
 		valid = valid && label != "" && len(label) <= maxLabel
@@ -276,8 +297,11 @@ func meantHost(text string) string {
 		text = rest
 	}
 	text, _, _ = strings.Cut(text, "/")
+
+	// A cookie's ".example.com" means what "*.example.com" does here.
 	name, below := strings.CutPrefix(strings.TrimPrefix(text, "*."), ".")
 	below = below || strings.HasPrefix(text, "*.")
+
 	host := keyfuncs.HostKey(name) // as that of a request, without a port and a dot
 	if host == "" || !below {
 		return host

@@ -73,7 +73,7 @@ func (w *Written) Policy() (Policy, error) {
 
 	unread := map[string]bool{}
 	var errs []error
-	note := func(field string, err error) {
+	mistake := func(field string, err error) {
 		if err != nil {
 			unread[field] = true
 			errs = append(errs, &FieldError{w.Name, field, err})
@@ -82,15 +82,19 @@ func (w *Written) Policy() (Policy, error) {
 
 	var err error
 	p.Limit, err = core.ParseLimit(w.Limit)
-	note("limit", err)
-	p.Plans = readLimits(w.Plans, func(name string, _ int, err error) { note("plans."+textform.Clip(name), err) })
-	p.Overrides = readLimits(w.Overrides, func(key string, i int, err error) { note(OverrideField(w.Key, key, i), err) })
-	note("ban", p.Ban.UnmarshalText([]byte(w.Ban)))
-	note("mode", p.Mode.UnmarshalText([]byte(w.Mode)))
+	mistake("limit", err)
+	p.Plans = readLimits(w.Plans, func(name string, _ int, err error) {
+		mistake("plans."+textform.Clip(name), err)
+	})
+	p.Overrides = readLimits(w.Overrides, func(key string, i int, err error) {
+		mistake(OverrideField(w.Key, key, i), err)
+	})
+	mistake("ban", p.Ban.UnmarshalText([]byte(w.Ban)))
+	mistake("mode", p.Mode.UnmarshalText([]byte(w.Mode)))
 	p.CreatedAt, err = parseTime(w.CreatedAt)
-	note("created_at", err)
+	mistake("created_at", err)
 	p.UpdatedAt, err = parseTime(w.UpdatedAt)
-	note("updated_at", err)
+	mistake("updated_at", err)
 
 	// A field that could not be read is not checked.
 	for _, fault := range p.faults() {
@@ -114,7 +118,7 @@ func textsOf(limits map[string]core.Limit) map[string]string {
 }
 
 // readLimits reads the texts of limits, and notes the mistakes in the i-th by name.
-func readLimits(texts map[string]string, note func(name string, i int, err error)) map[string]core.Limit {
+func readLimits(texts map[string]string, mistake func(name string, i int, err error)) map[string]core.Limit {
 	if texts == nil {
 		return nil
 	}
@@ -122,7 +126,7 @@ func readLimits(texts map[string]string, note func(name string, i int, err error
 	for i, name := range slices.Sorted(maps.Keys(texts)) {
 		var err error
 		limits[name], err = core.ParseLimit(texts[name])
-		note(name, i, err)
+		mistake(name, i, err)
 	}
 	return limits
 }

@@ -14,12 +14,16 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Handler))
-	httpcaddyfile.RegisterHandlerDirective("headgate", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-		handler := new(Handler)
-		return handler, handler.UnmarshalCaddyfile(h.Dispenser)
-	})
+	httpcaddyfile.RegisterHandlerDirective("headgate", readDirective)
+
 	// Behind the authentication, which knows the user, and before all that answers.
 	httpcaddyfile.RegisterDirectiveOrder("headgate", httpcaddyfile.After, "forward_auth")
+}
+
+// readDirective reads the directive of a Caddyfile as a handler.
+func readDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+	handler := new(Handler)
+	return handler, handler.UnmarshalCaddyfile(h.Dispenser)
 }
 
 var (
@@ -50,7 +54,7 @@ var (
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	var errs []error
 	d.Next() // the name of the directive
-	line := d.Token()
+	directive := d.Token()
 	if d.NextArg() {
 		errs = append(errs, d.Errf("headgate takes a block of options, not the argument %q", d.Val()))
 		d.RemainingArgs()
@@ -63,6 +67,8 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		if err := h.set(name, args); err != nil {
 			errs = append(errs, d.WrapErr(err))
 		}
+
+		// Each plan is an option of its own.
 		if name == "plan" && len(args) > 0 {
 			name += " " + args[0]
 		}
@@ -72,8 +78,9 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		seen[name] = true
 	}
 
+	// These mistakes may be of several options together, so they are reported for the directive.
 	if err := h.checkNow(); err != nil {
-		errs = append(errs, fmt.Errorf("%w, at %s:%d", err, line.File, line.Line))
+		errs = append(errs, fmt.Errorf("%w, at %s:%d", err, directive.File, directive.Line))
 	}
 	return errors.Join(errs...)
 }
@@ -155,9 +162,11 @@ func (h *Handler) set(name string, args []string) error {
 	if !known {
 		return fmt.Errorf("headgate has no option %s", quoted(name))
 	}
+
 	if o.args >= 0 && len(args) != o.args || o.args < 0 && len(args) == 0 {
 		return fmt.Errorf("headgate: %s: it does not take %d arguments", name, len(args))
 	}
+
 	if err := o.set(args); err != nil {
 		return fmt.Errorf("headgate: %s: %w", name, err)
 	}

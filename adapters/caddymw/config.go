@@ -84,7 +84,10 @@ func (c Config) replaced(r *caddy.Replacer) (Config, error) {
 	for _, field := range []struct {
 		name string
 		text *string
-	}{{"app", &c.App}, {"policies", &c.Policies}, {"redis", &c.Redis}, {"prefix", &c.Prefix}, {"last_good", &c.LastGood}} {
+	}{
+		{"app", &c.App}, {"policies", &c.Policies}, {"redis", &c.Redis}, {"prefix", &c.Prefix},
+		{"last_good", &c.LastGood},
+	} {
 		value, err := r.ReplaceOrErr(*field.text, true, true)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("headgate: %s: a placeholder is unknown or empty", field.name))
@@ -97,62 +100,66 @@ func (c Config) replaced(r *caddy.Replacer) (Config, error) {
 // check returns an error that names every mistake.
 func (c *Config) check() error {
 	var errs []error
-	note := func(name string, err error) {
+	mistake := func(name string, err error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("headgate: %s: %w", name, err))
 		}
 	}
 
-	note("app", policy.CheckApp(c.App))
+	mistake("app", policy.CheckApp(c.App))
 	if c.Policies == "" && c.Redis == "" {
-		note("policies", errors.New("neither a file nor a redis is named, so there are none"))
+		mistake("policies", errors.New("neither a file nor a redis is named, so there are none"))
 	}
 	if c.Policies != "" {
 		_, err := filesource.New(c.Policies)
-		note("policies", err)
+		mistake("policies", err)
 	}
-	c.checkRedis(note)
+	c.checkRedis(mistake)
 
 	if _, ok := failureModes[c.OnStoreError]; !ok {
-		note("on_store_error", fmt.Errorf("%q is none of open, closed and local", c.OnStoreError))
+		mistake("on_store_error", fmt.Errorf("%q is none of open, closed and local", c.OnStoreError))
 	}
 	_, err := c.style()
-	note("headers", err)
+	mistake("headers", err)
 
 	for _, name := range c.Upgrades {
-		note("upgrades", upgrades.Check(name))
+		mistake("upgrades", upgrades.Check(name))
 	}
+
+	// A plan is what a placeholder holds: a plain text would give all callers one plan.
 	for _, name := range slices.Sorted(maps.Keys(c.Plans)) {
 		if !isPlaceholder(c.Plans[name]) {
-			note("plan "+name, fmt.Errorf("%q is not a placeholder, such as {http.auth.user.plan}", c.Plans[name]))
+			mistake("plan "+name, fmt.Errorf("%q is not a placeholder, such as {http.auth.user.plan}", c.Plans[name]))
 		}
 	}
+
 	follow := policy.Options{Poll: time.Duration(c.Poll)}
-	note("poll", follow.Validate())
+	mistake("poll", follow.Validate())
 	return errors.Join(errs...)
 }
 
-// checkRedis notes the mistakes of what is about Redis.
-func (c *Config) checkRedis(note func(name string, err error)) {
+// checkRedis reports the mistakes in what is about Redis.
+func (c *Config) checkRedis(mistake func(name string, err error)) {
 	if c.Redis == "" {
 		without := errors.New("it is for a redis, which is not named")
 		if c.Prefix != "" {
-			note("prefix", without)
+			mistake("prefix", without)
 		}
 		if c.Timeout != 0 {
-			note("timeout", without)
+			mistake("timeout", without)
 		}
 		if c.Expected != 0 {
-			note("expected", without)
+			mistake("expected", without)
 		}
 		if c.OnStoreError == "local" {
-			note("on_store_error local", without)
+			mistake("on_store_error local", without)
 		}
 		return
 	}
 
+	// The other options are checked as well if the URL is wrong, so that one error names all.
 	o, err := redisurl.Parse(c.Redis)
-	note("redis", err)
+	mistake("redis", err)
 	if err != nil {
 		o = &redis.UniversalOptions{}
 	}
@@ -160,9 +167,10 @@ func (c *Config) checkRedis(note func(name string, err error)) {
 	client := redis.NewUniversalClient(o) // which connects when it is used
 	defer client.Close()
 	_, err = redisstore.New(client, c.storeOptions())
-	note("prefix or timeout", err)
+	mistake("prefix or timeout", err)
+
 	if c.Expected < 0 || c.Expected > failover.UnknownInstances {
-		note("expected", fmt.Errorf("%d is not within 0 to %d", c.Expected, failover.UnknownInstances))
+		mistake("expected", fmt.Errorf("%d is not within 0 to %d", c.Expected, failover.UnknownInstances))
 	}
 }
 
@@ -189,6 +197,7 @@ func (c *Config) style() (s limiter.HeaderStyle, err error) {
 		}
 		s |= one
 	}
+
 	if s&limiter.NoHeaders != 0 && s != limiter.NoHeaders {
 		errs = append(errs, errors.New("none combines with nothing"))
 	}

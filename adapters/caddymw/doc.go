@@ -4,6 +4,18 @@
 //
 //	xcaddy build --with github.com/headgate/headgate/adapters/caddymw
 //
+// A site with the limits of a file:
+//
+//	example.com {
+//	    headgate {
+//	        app      shop
+//	        policies /etc/caddy/limits.yaml
+//	    }
+//	    reverse_proxy 127.0.0.1:8080
+//	}
+//
+// [Handler] is the handler, and [Config] has the options.
+//
 // The limits are policies, which the handler follows in a file, or in Redis, where the
 // management page publishes them. It counts in memory, or in a Redis that all instances
 // share. docs/caddy.md has the directive.

@@ -30,12 +30,14 @@ var (
 
 // wordings are findings of limiters in the words of Caddy.
 var wordings = map[string]string{
-	findings.Unheeded: "a peer forwards the address of a caller, but the policy counts by the address of that peer: if it is a proxy, all of its " +
-		"callers share one limit, and the global option servers has to list it as a trusted proxy, and to be strict; a client may send such a header " +
-		"too, and then this is as it should be",
-	findings.OneKey: "the first 1000 requests all had one key: if they came through a proxy, it has to forward the addresses of callers, and " +
-		"the global option servers has to list it as a trusted proxy; if one count for all is meant, write the key global",
-	findings.NoAddress: "the policy counts by the address of the client, and Caddy knows none, as with a Unix socket: all such callers share its limit",
+	findings.Unheeded: "a peer forwards the address of a caller, but the policy counts by the address of that " +
+		"peer: if it is a proxy, all of its callers share one limit, and the global option servers has to list it " +
+		"as a trusted proxy, and to be strict; a client may send such a header too, and then this is as it should be",
+	findings.OneKey: "the first 1000 requests all had one key: if they came through a proxy, it has to forward the " +
+		"addresses of callers, and the global option servers has to list it as a trusted proxy; if one count for " +
+		"all is meant, write the key global",
+	findings.NoAddress: "the policy counts by the address of the client, and Caddy knows none, as with a Unix " +
+		"socket: all such callers share its limit",
 }
 
 func newLogger(h slog.Handler) *slog.Logger { return slog.New(findinglog.New(h, wordings)) }
@@ -80,12 +82,15 @@ func open(c Config, key string, log slog.Handler) (*engine, error) {
 	e := &engine{key: key, log: newHandlers(log)}
 	e.logger = newLogger(e.log)
 	e.ctx, e.end = context.WithCancel(context.Background())
+
 	var err error
 	if c.Redis == "" {
 		err = e.inMemory(&c)
 	} else {
 		err = e.inRedis(&c)
 	}
+
+	// What was opened before the mistake is closed again.
 	if err != nil {
 		return nil, errors.Join(err, e.Destruct())
 	}
@@ -98,6 +103,9 @@ func (e *engine) inMemory(c *Config) error {
 	if err != nil {
 		return err
 	}
+
+	// The counts stay in the pool while any configuration has the application, also one with other
+	// policies.
 	store, _, err := memories.LoadOrNew(c.App, func() (caddy.Destructor, error) {
 		s, err := memstore.New(memstore.Options{Logger: e.logger})
 		return memory{s}, err
@@ -113,6 +121,7 @@ func (e *engine) inMemory(c *Config) error {
 		return err
 	}
 	e.parts = append(e.parts, e.limiter)
+
 	follower, err := policy.Follow(e.ctx, e.limiter, c.App, bindings(c.Plans), source, e.follow(c))
 	if err != nil {
 		return err
@@ -127,8 +136,10 @@ func (e *engine) inRedis(c *Config) error {
 	if err != nil {
 		return err
 	}
+
 	client := redis.NewUniversalClient(options)
 	e.parts = append(e.parts, client)
+
 	o := managed.Options{App: c.App, Bindings: bindings(c.Plans), Follow: e.follow(c), Store: c.storeOptions(),
 		Expected: c.Expected, Limiter: e.config(c)}
 	if c.Policies == "" {
@@ -136,11 +147,14 @@ func (e *engine) inRedis(c *Config) error {
 	} else if o.Source, err = filesource.New(c.Policies); err != nil {
 		return err
 	}
+
 	limits, err := managed.Open(e.ctx, client, o)
 	if err != nil {
 		return err
 	}
 	e.parts, e.limiter = append(e.parts, limits), limits.Limiter
+
+	// It is no error: the policies may be published later, and Redis may come back.
 	if limits.Follower.Status().Version == "" {
 		e.logger.Warn("headgate: no policies are in force yet, and all requests pass", "app", c.App)
 	}

@@ -69,24 +69,33 @@ func (h *Handler) Cleanup() error {
 // ServeHTTP passes an admitted request to the next handler and answers the others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	l, ctx := h.engine.limiter, r.Context()
+
+	// A handler of the same limits has counted the request already.
 	mark, _ := caddyhttp.GetVar(ctx, markVar).(*limiter.Mark)
 	if l.CountedBy(mark) {
 		return next.ServeHTTP(w, r)
 	}
+
+	// Only a request shows how the site is configured. The load comes first: it is the cheap part.
 	if !h.engine.warned.Load() && believesAnyone(r) && !h.engine.warned.Swap(true) {
-		h.engine.logger.Warn("headgate: clients can choose the address that they are counted by: trusted_proxies is set " +
-			"without trusted_proxies_strict, so Caddy believes the first address of a forwarded header, also one that the client has put there")
+		h.engine.logger.Warn("headgate: clients can choose the address that they are counted by: " +
+			"trusted_proxies is set without trusted_proxies_strict, so Caddy believes the first address of a " +
+			"forwarded header, also one that the client has put there")
 	}
+
 	a := l.Admit(newRequest(r))
 	a.Merge(mark, w.Header().Get)
 	setHeaders(w.Header(), a.Headers())
 	if a.Status() != 0 {
 		return h.refuse(w, a)
 	}
+
+	// The request passes, and handlers and matchers behind this one see how.
 	caddyhttp.SetVar(ctx, markVar, a.Mark())
 	if a.Degraded() {
 		caddyhttp.SetVar(ctx, degradedVar, "true")
 	}
+
 	h.keepUpgrade(r.Header)
 	return pass(w, r, next, a)
 }
@@ -121,12 +130,14 @@ var (
 func (h *Handler) refuse(w http.ResponseWriter, a *limiter.Admission) error {
 	status := a.Status()
 	defer a.Done(status)
+
 	if h.HandleErrors {
 		if status == http.StatusServiceUnavailable {
 			return caddyhttp.Error(status, errFailed)
 		}
 		return caddyhttp.Error(status, errRefused)
 	}
+
 	answer, _ := a.Answer()
 	setHeaders(w.Header(), answer.Headers)
 	w.WriteHeader(answer.Status)
@@ -139,13 +150,18 @@ func pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, a *lim
 	if a.NeedsContext() {
 		r = r.WithContext(limiter.NewContext(r.Context(), a))
 	}
+
+	// Most requests need no recorder, which would cost each of them an allocation.
 	if !a.NeedsStatus() && !a.HoldsLeases() {
 		defer a.Done(http.StatusOK)
 		return next.ServeHTTP(w, r)
 	}
+
+	// The status of the answer, or that of the error, is known at the end. A panic is a 500 too.
 	rec := &recorder{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, admission: a}
 	status := http.StatusInternalServerError
 	defer func() { a.Done(cmp.Or(rec.sent, status)) }()
+
 	err := next.ServeHTTP(rec, r)
 	if status = statusOfError(err); err == nil { // not reached by a panic
 		status = a.Unanswered(status)

@@ -186,13 +186,13 @@ func TestRestartRoutingCountsOnce(t *testing.T) {
 // The route of a group's middleware is the prefix of the group, which is no path that the
 // request has asked for.
 func TestPolicyOfAPrefixIsNotThatOfTheGroup(t *testing.T) {
-	rules, err := policy.Compile("shop", []policy.Policy{{Name: "docs", Apps: []string{"shop"}, Limit: core.MustParseLimit("1/1h"),
+	compiled, err := policy.Compile("shop", []policy.Policy{{Name: "docs", Apps: []string{"shop"}, Limit: core.MustParseLimit("1/1h"),
 		Key: "global", Match: policy.Match{Path: "/docs"}}}, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	app := fiber.New()
-	docs := app.Group("/docs", fiberv3mw.New(gatetest.Limiter(t, limiter.Config{Store: newStore(), Rules: rules})))
+	docs := app.Group("/docs", fiberv3mw.New(gatetest.Limiter(t, limiter.Config{Store: newStore(), Rules: compiled.Rules()})))
 	docs.Get("/", func(c fiber.Ctx) error { return nil })
 	docs.Get("/a", func(c fiber.Ctx) error { return nil })
 	for i, row := range []struct {

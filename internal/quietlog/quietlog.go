@@ -1,5 +1,6 @@
 // Package quietlog logs events that a client can cause: the first of a kind at once,
-// and then their number once a minute. So no client fills the log.
+// and then their number once a minute. So no client fills the log. [Log] writes the lines;
+// [Repeats] only counts, for a log with lines of its own.
 package quietlog
 
 import (
@@ -21,11 +22,11 @@ type Log struct {
 	closed bool             // guarded by mu
 }
 
-// kind is what is to be said about the events of one text.
+// kind holds what the next line about the events of one text needs.
 type kind struct {
 	repeats *Repeats
-	level   slog.Level  // of the latest event, guarded by Log.mu
-	attrs   []slog.Attr // of the latest event, guarded by Log.mu
+	level   slog.Level  // of the latest event; guarded by Log.mu
+	attrs   []slog.Attr // of the latest event; guarded by Log.mu
 }
 
 // New returns a Log that writes to the logger. The caller should call Close.
@@ -40,6 +41,7 @@ func New(logger *slog.Logger) *Log {
 func (l *Log) Note(level slog.Level, text string, attrs ...slog.Attr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	k := l.kinds[text]
 	if k == nil && !l.closed {
 		k = &kind{}
@@ -51,6 +53,8 @@ func (l *Log) Note(level slog.Level, text string, attrs ...slog.Attr) {
 		l.logger.LogAttrs(context.Background(), level, text, attrs...)
 		return
 	}
+
+	// The line of the next report has the attributes of the latest event.
 	k.level, k.attrs = level, attrs
 }
 
@@ -66,7 +70,7 @@ func (l *Log) report(text string, k *kind, n int64) {
 	k.attrs = nil
 }
 
-// Close logs the numbers that are still to be told. Later events are logged at once.
+// Close logs the numbers that are not logged yet. Later events are logged at once.
 func (l *Log) Close() {
 	l.mu.Lock()
 	kinds := l.kinds

@@ -6,25 +6,30 @@ import (
 	"time"
 )
 
-// Repeats counts events of one kind, of which the first is told at once, and after it once in
-// a while how many came. It is safe for concurrent use. Use [NewRepeats].
+// Repeats counts events of one kind, of which the first is reported at once, and after it once in
+// a while how many came:
+//
+//	quiet   timer is nil      Add returns true, and starts the timer
+//	active  the timer runs    Add counts; tick reports the count, and all is quiet if it is 0
+//
+// It is safe for concurrent use. Use [NewRepeats].
 type Repeats struct {
 	every  time.Duration
 	report func(n int64)
 	since  atomic.Int64 // the last report
 
 	mu    sync.Mutex
-	timer *time.Timer // guarded by mu; nil if the next event is told at once
+	timer *time.Timer // guarded by mu; nil if the next event is reported at once
 }
 
 // NewRepeats returns a Repeats that calls report, at least so long after the first event and
 // then as often, with how many came since. A report of none is the last one, and the next event
-// is told at once again. No lock is held meanwhile.
+// is reported at once again. No lock is held meanwhile.
 func NewRepeats(every time.Duration, report func(n int64)) *Repeats {
 	return &Repeats{every: every, report: report}
 }
 
-// Add counts an event, and reports whether the caller has to tell it at once.
+// Add counts an event, and reports whether the caller has to report it at once.
 func (r *Repeats) Add() (first bool) {
 	if r.since.Add(1) > 1 {
 		return false // the timer runs, or the goroutine that counted 1 is about to start it
@@ -57,6 +62,14 @@ func (r *Repeats) tick() {
 // Close reports the events since the last report, unless there are none. Its caller calls Add
 // no more.
 func (r *Repeats) Close() {
+	if n := r.Stop(); n > 0 {
+		r.report(n)
+	}
+}
+
+// Stop is Close for a caller who reports the last events in words of their own: it returns how
+// many there were, and calls report for none.
+func (r *Repeats) Stop() (n int64) {
 	r.mu.Lock()
 	if r.timer != nil {
 		r.timer.Stop()
@@ -64,7 +77,5 @@ func (r *Repeats) Close() {
 	}
 	r.mu.Unlock()
 
-	if n := r.since.Swap(0); n > 0 {
-		r.report(n)
-	}
+	return r.since.Swap(0)
 }

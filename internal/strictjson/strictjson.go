@@ -62,8 +62,10 @@ type container struct {
 }
 
 func (w *walker) walk(text string) error {
+	// The text is valid, so every sign has its counterpart and no index is out of range.
 	for i := 0; i < len(text); i++ {
-		last := len(w.open) - 1
+		last := len(w.open) - 1 // -1 outside of the whole value
+
 		switch text[i] {
 		case '{', '[':
 			if len(w.open) == w.depth {
@@ -79,6 +81,8 @@ func (w *walker) walk(text string) error {
 				w.open[last].next = true
 			}
 		case '"':
+			// A text is the name of a field or a value. Either may hold any of the signs above, so
+			// it is skipped as a whole.
 			end := quoteAfter(text, i)
 			if last >= 0 && w.open[last].next {
 				if err := w.name(text[i : end+1]); err != nil {
@@ -105,6 +109,8 @@ func (w *walker) push(object bool) {
 // name takes the name of the next field, as it is written.
 func (w *walker) name(quoted string) error {
 	name := quoted[1 : len(quoted)-1]
+
+	// Two spellings of one name are one name, as for encoding/json.
 	if strings.Contains(quoted, `\`) {
 		var plain string // of its own, so that other names need no memory
 		if err := json.Unmarshal([]byte(quoted), &plain); err != nil {

@@ -27,7 +27,14 @@ const (
 	noDiagnosis = math.MaxInt64
 )
 
-// Diagnosis has a store look for mistakes in its set-up, again and again.
+// Diagnosis has a store look for mistakes in its set-up, again and again:
+//
+//	due      next is 0 or past    one request sets noDiagnosis, and runs it
+//	running  next is noDiagnosis  until Run ends
+//	paused   next is to come      after an incomplete diagnosis; requests read the clock
+//	asleep   next is noDiagnosis  after a complete one; a timer makes it due
+//
+// While it is running or asleep, it costs a request one load of next.
 type Diagnosis struct {
 	started time.Time
 	next    atomic.Int64  // when the store is to be asked, in nanoseconds since started
@@ -72,6 +79,7 @@ func (d *Diagnosis) Run(
 		f.Add(one)
 	}
 
+	// A limiter that is closed gets no further diagnosis.
 	switch {
 	case life.Err() != nil:
 	case unanswered:

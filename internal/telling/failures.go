@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/observe/events"
 )
@@ -17,7 +18,7 @@ const (
 	// countEvery is the time between two lines about errors of one kind.
 	countEvery = time.Minute
 
-	// maxKinds is the maximum number of kinds of errors that are told apart. The
+	// maxKinds is the maximum number of kinds of errors that are counted apart. The
 	// errors of further rules are of one more kind.
 	maxKinds = 64
 )
@@ -45,17 +46,17 @@ var attributes = []struct {
 
 // failures are the errors of a kind.
 type failures struct {
-	log   *Log
-	kind  Kind
-	since atomic.Int64               // how many came since the last line
-	by    [events.Modes]atomic.Int64 // by what decided about their requests
+	log     *Log
+	kind    Kind
+	repeats *quietlog.Repeats          // decides which error is logged at once
+	by      [events.Modes]atomic.Int64 // since the last line, by what decided about their requests
+	trouble trouble                    // since the limiter was made
+}
 
-	trouble trouble // since the limiter was made
-
-	mu     sync.Mutex
-	active bool        // guarded by mu: the timer runs
-	timer  *time.Timer // guarded by mu
-	latest error       // guarded by mu
+func newFailures(log *Log, k Kind) *failures {
+	f := &failures{log: log, kind: k}
+	f.repeats = quietlog.NewRepeats(countEvery, f.report)
+	return f
 }
 
 // NewFailures returns Failures without any.
@@ -65,31 +66,13 @@ func NewFailures(log *Log) *Failures { return &Failures{log: log} }
 // is the store.
 func (c *Failures) Note(k Kind, err error, by events.Mode) {
 	f := c.of(k)
-	f.trouble.note(err, by)
+	f.trouble.record(err, by)
 	if c.log.Off() {
 		return
 	}
 
 	f.by[by].Add(1)
-	if f.since.Add(1) > 1 {
-		// Others are waiting to be counted, so the timer runs.
-		if f.mu.TryLock() {
-			f.latest = err
-			f.mu.Unlock()
-		}
-		return
-	}
-
-	f.mu.Lock()
-	f.latest = err
-	first := !f.active
-	if first {
-		f.active = true
-		f.since.Store(0)
-		f.timer = time.AfterFunc(countEvery, f.logCount)
-	}
-	f.mu.Unlock()
-	if first {
+	if f.repeats.Add() {
 		f.write(slog.LevelWarn, f.kind, err, f.takeCounts()...)
 	}
 }
@@ -99,10 +82,12 @@ func (c *Failures) of(k Kind) *failures {
 	if f, ok := c.kinds.Load(k); ok {
 		return f.(*failures)
 	}
+
 	if k.Rule != "" && c.count.Load() >= maxKinds {
 		k.Rule = ""
 	}
-	f, known := c.kinds.LoadOrStore(k, &failures{log: c.log, kind: k})
+
+	f, known := c.kinds.LoadOrStore(k, newFailures(c.log, k))
 	if !known {
 		c.count.Add(1)
 	}
@@ -113,16 +98,9 @@ func (c *Failures) of(k Kind) *failures {
 func (c *Failures) End() {
 	c.kinds.Range(func(_, value any) bool {
 		f := value.(*failures)
-		f.mu.Lock()
-		if f.timer != nil {
-			f.timer.Stop()
-		}
-		n, err := f.since.Swap(0), f.latest
-		f.active, f.timer, f.latest = false, nil, nil
-		f.mu.Unlock()
-
-		if n > 0 {
-			f.write(slog.LevelWarn, f.kind, err, append([]slog.Attr{slog.Int64("times", n)}, f.takeCounts()...)...)
+		if n := f.repeats.Stop(); n > 0 {
+			f.write(slog.LevelWarn, f.kind, f.trouble.latestError(),
+				append([]slog.Attr{slog.Int64("times", n)}, f.takeCounts()...)...)
 		}
 		return true
 	})
@@ -138,6 +116,8 @@ func (c *Failures) Troubles(now time.Time) (list []events.Trouble) {
 		}
 		return true
 	})
+
+	// Kinds with one instant are ordered by their texts, so that two calls have one order.
 	slices.SortFunc(list, func(a, b events.Trouble) int {
 		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.What, b.What), cmp.Compare(a.Rule, b.Rule))
 	})
@@ -154,24 +134,16 @@ func (f *failures) takeCounts() (attrs []slog.Attr) {
 	return attrs
 }
 
-// logCount logs how many errors came in the last countEvery, or that there were
-// none: then the next one is logged at once again.
-func (f *failures) logCount() {
-	f.mu.Lock()
-	n, err := f.since.Swap(0), f.latest
-	if n > 0 {
-		f.timer.Reset(countEvery)
-	} else {
-		f.active, f.timer, f.latest = false, nil, nil
-	}
-	f.mu.Unlock()
-
-	if n > 0 {
-		attrs := []slog.Attr{slog.Int64("times", n), slog.Duration("within", countEvery)}
-		f.write(slog.LevelWarn, f.kind, err, append(attrs, f.takeCounts()...)...)
-	} else {
+// report logs how many errors came in the last countEvery, or that there were none: then the next
+// one is logged at once again.
+func (f *failures) report(n int64) {
+	if n == 0 {
 		f.write(slog.LevelInfo, Kind{"for a minute no more: " + f.kind.Text, f.kind.Rule}, nil)
+		return
 	}
+
+	attrs := []slog.Attr{slog.Int64("times", n), slog.Duration("within", countEvery)}
+	f.write(slog.LevelWarn, f.kind, f.trouble.latestError(), append(attrs, f.takeCounts()...)...)
 }
 
 func (f *failures) write(level slog.Level, k Kind, err error, attrs ...slog.Attr) {
@@ -193,8 +165,8 @@ type trouble struct {
 	latest      error     // guarded by mu
 }
 
-// note counts an error. While another goroutine notes one, it is counted and no more.
-func (t *trouble) note(err error, by events.Mode) {
+// record counts an error, and keeps it as the latest, unless another goroutine is keeping one.
+func (t *trouble) record(err error, by events.Mode) {
 	t.by[by].Add(1)
 	if !t.mu.TryLock() {
 		return
@@ -208,6 +180,14 @@ func (t *trouble) note(err error, by events.Mode) {
 	t.last, t.latest = now, err
 }
 
+// latestError returns the latest error that was recorded, or nil if there was none.
+func (t *trouble) latestError() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.latest
+}
+
+// status returns what came so far. The kind is not known to t.
 func (t *trouble) status(now time.Time) events.Trouble {
 	st := events.Trouble{Passed: t.by[events.PassesUndecided].Load(), Refused: t.by[events.FailsUndecided].Load(),
 		Local: t.by[events.FallbackDecides].Load(), Other: t.by[events.StoreDecides].Load()}

@@ -1,5 +1,8 @@
 // Package telling keeps and logs what a limiter reports of itself: its findings, the errors that it
 // meets, the calls of its store, and the keys that its rules refuse and admit.
+//
+// All lines go through a [Log]. [Findings] and [Failures] decide which there are, and [Setup] and
+// [Diagnosis] look for findings.
 package telling
 
 import (

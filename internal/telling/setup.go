@@ -36,8 +36,8 @@ var setupCodes = []string{findings.Unheeded, findings.OneKey, findings.NoAddress
 type Setup struct {
 	found     *Findings
 	on        atomic.Bool
-	left      atomic.Int64 // requests
-	undecided atomic.Int64 // rules
+	remaining atomic.Int64 // requests to examine
+	undecided atomic.Int64 // rules with fewer than setupRequests requests
 }
 
 // Keys examines the first keys of one rule.
@@ -57,7 +57,7 @@ func (c *Setup) Begin(n int, found *Findings) {
 		return
 	}
 	c.found = found
-	c.left.Store(maxSetupRequests)
+	c.remaining.Store(maxSetupRequests)
 	c.undecided.Store(int64(n))
 	c.on.Store(n > 0)
 }
@@ -68,7 +68,7 @@ func (c *Setup) On() bool { return c.on.Load() }
 // Request returns what to examine the keys of a request with. ok is false if enough requests were
 // examined.
 func (c *Setup) Request(r core.Request) (e Examination, ok bool) {
-	if c.left.Add(-1) < 0 {
+	if c.remaining.Add(-1) < 0 {
 		c.on.Store(false)
 		return e, false
 	}
@@ -86,12 +86,17 @@ type Examination struct {
 func (e *Examination) Key(rule *Keys, key string) {
 	if e.from.isUnheededBy(key) {
 		e.add(findings.Unheeded, rule, "a proxy forwards the addresses of callers, but the rule counts by the "+
-			"address of the proxy: all callers share its limit; use keyfuncs.ForwardedIP, and name this peer in Trusted "+
-			"if it is a proxy")
+			"address of the proxy: all callers share its limit; use keyfuncs.ForwardedIP, and name this peer in "+
+			"Trusted if it is a proxy")
 	}
+
+	// A probe calls the key function again, so only requests are probed whose key may be of the
+	// peer.
 	if !e.from.peer.IsValid() || mentions(key, e.from.peer) {
 		e.checkAddress(rule)
 	}
+
+	// The last of the first requests decides for all of them.
 	if rule.record(key) {
 		e.reportSharedKey(rule, key)
 		if e.setup.undecided.Add(-1) == 0 {
@@ -113,17 +118,21 @@ func (e *Examination) checkAddress(rule *Keys) {
 		return
 	}
 
+	// The rule reads a forwarding header that the request lacks. It would believe one of the
+	// caller.
 	believes := &probe{Request: e.r}
 	if believes.changes(rule.Func) && believes.missing != "" {
 		e.add(findings.NotForwarded, rule, "a trusted proxy sent a request without "+believes.missing+
-			": unless that was a health check, the proxy does not write the header, so callers can write it and choose "+
-			"their keys; "+
-			"configure the proxy to set it")
+			": unless that was a health check, the proxy does not write the header, so callers can write it and "+
+			"choose their keys; configure the proxy to set it")
 		return
 	}
+
+	// Without an address of the peer, a made-up one shows whether the rule counts by it.
 	if !hasPeer && (&probe{Request: e.r, peer: probedAddress + ":1"}).changes(rule.Func) {
-		e.add(findings.NoAddress, rule, "the rule counts by the address of the peer, and the connection has none, as with a "+
-			"Unix socket: all callers share its limit; if a proxy forwards their addresses, use keyfuncs.ForwardedIP with Hops")
+		e.add(findings.NoAddress, rule, "the rule counts by the address of the peer, and the connection has none, "+
+			"as with a Unix socket: all callers share its limit; if a proxy forwards their addresses, use "+
+			"keyfuncs.ForwardedIP with Hops")
 	}
 }
 
@@ -132,21 +141,23 @@ func (e *Examination) reportSharedKey(rule *Keys, key string) {
 	if rule.several.Load() {
 		return
 	}
+
 	switch {
 	case key == "" && !isGlobal(rule.Func):
 		e.add(findings.OneKey, rule, "the first 1000 requests all had the empty key: the key function could not tell "+
 			"callers apart; if one count for all is meant, use keyfuncs.Global")
 	case e.from.peer.IsValid() && mentions(key, e.from.peer):
-		e.add(findings.OneKey, rule, "the first 1000 requests all came from one address: if that is a proxy, it has to "+
-			"forward the addresses of callers, and keyfuncs.ForwardedIP has to trust it")
+		e.add(findings.OneKey, rule, "the first 1000 requests all came from one address: if that is a proxy, it "+
+			"has to forward the addresses of callers, and keyfuncs.ForwardedIP has to trust it")
 	}
 }
 
-// record notes the key, and reports whether it was the last one to examine.
+// record counts the key, and reports whether it was the last one to examine.
 func (c *Keys) record(key string) bool {
 	if c.seen.Load() >= setupRequests {
 		return false
 	}
+
 	key = key[:min(len(key), maxCompared)]
 	if !c.several.Load() {
 		if c.first.Load() == nil {
@@ -155,6 +166,7 @@ func (c *Keys) record(key string) bool {
 		}
 		c.several.CompareAndSwap(false, *c.first.Load() != key)
 	}
+
 	return c.seen.Add(1) == setupRequests
 }
 
@@ -187,6 +199,9 @@ func originOf(r core.Request) origin {
 	if !from.peer.IsPrivate() && !from.peer.IsLoopback() && !from.peer.IsLinkLocalUnicast() {
 		return from
 	}
+
+	// A peer in a private network may be a proxy. The last address of its header is the one that it
+	// has seen itself.
 	for _, last := range []core.KeyFunc{wholeForwardedFor, wholeForwarded7239} {
 		// Without an address in the header, the key is the peer's.
 		if a := addressBy(last, r); a != from.peer {
@@ -214,15 +229,16 @@ func (o origin) isUnheededBy(key string) bool {
 
 // mentions reports whether the address, or its IPv6 network, stands in the key.
 func mentions(key string, a netip.Addr) bool {
-	var room [len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128")]byte
-	if containsAddress(key, string(a.AppendTo(room[:0])), a) {
+	var buffer [len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128")]byte
+	if containsAddress(key, string(a.AppendTo(buffer[:0])), a) {
 		return true
 	}
+
 	if !a.Is6() {
 		return false
 	}
 	network, _ := a.Prefix(64) // an error for IPv4 alone
-	return containsAddress(key, string(network.AppendTo(room[:0])), a)
+	return containsAddress(key, string(network.AppendTo(buffer[:0])), a)
 }
 
 // containsAddress reports whether the text is in the key and not a part of another
@@ -234,6 +250,7 @@ func containsAddress(key, text string, a netip.Addr) bool {
 			return false
 		}
 		from += at
+
 		end := from + len(text)
 		if (from == 0 || !inAddress(key[from-1], a)) && (end == len(key) || !inAddress(key[end], a)) {
 			return true
@@ -290,6 +307,7 @@ func (p *probe) Header(name string) []string {
 	if p.peer != "" || len(lines) > 0 {
 		return lines
 	}
+
 	switch {
 	case name == "X-Forwarded-For":
 		lines = probedForwardedFor
@@ -300,6 +318,7 @@ func (p *probe) Header(name string) []string {
 	default:
 		return nil
 	}
+
 	p.missing = name
 	return lines
 }

@@ -10,11 +10,12 @@ import (
 	"github.com/headgate/headgate/observe/events"
 )
 
-// StoreLog remembers the latest calls, errors and breaker changes that a store has told. The zero
-// value is ready for use.
+// StoreLog remembers the latest calls, errors and breaker changes that a store has reported. The
+// zero value is ready for use.
 type StoreLog struct {
-	mu sync.Mutex // guards the rest
+	mu sync.Mutex
 
+	// Guarded by mu.
 	calls    uint64
 	failed   uint64
 	recent   [recentCalls]storeCall // the call n is at n % recentCalls
@@ -44,21 +45,25 @@ type storeCall struct {
 	took time.Duration
 }
 
-// Hooks returns what the store is to tell.
+// Hooks returns hooks by which s hears of the store.
 func (s *StoreLog) Hooks() *events.Hooks {
-	return &events.Hooks{StoreCall: s.noteCall, Breaker: s.noteBreaker}
+	return &events.Hooks{StoreCall: s.recordCall, Breaker: s.recordBreaker}
 }
 
-func (s *StoreLog) noteCall(c events.StoreCall) {
+func (s *StoreLog) recordCall(c events.StoreCall) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.recent[s.calls%recentCalls] = storeCall{now, c.Took}
 	s.calls++
+
 	if c.Err == nil {
 		return
 	}
 	s.failed++
+
+	// An outage is one error that happens often, and not many that push the others out.
 	text := textform.Line(c.Err)
 	if n := len(s.errors); n > 0 && s.errors[n-1].Text == text {
 		s.errors[n-1].Last = now
@@ -69,14 +74,18 @@ func (s *StoreLog) noteCall(c events.StoreCall) {
 	s.errors = appendLatest(s.errors, maxStoreErrors, latest)
 }
 
-func (s *StoreLog) noteBreaker(b events.Breaker) {
+func (s *StoreLog) recordBreaker(b events.Breaker) {
 	e := events.BreakerChange{At: time.Now(), Shard: b.Shard, Open: b.Open}
 	if b.Cause != nil {
 		e.Cause = textform.Line(b.Cause)
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.breakers = appendLatest(s.breakers, maxBreakerChanges, e)
+
+	// A shard that is bypassed already stays so since the first report.
 	switch _, known := s.away[b.Shard]; {
 	case !b.Open:
 		delete(s.away, b.Shard)
@@ -113,6 +122,7 @@ func (s *StoreLog) Calls(now time.Time) events.StoreCalls {
 			took = append(took, call.took)
 		}
 	}
+
 	if c.Recent = len(took); c.Recent > 0 {
 		slices.Sort(took)
 		c.Median, c.P99, c.Max = rank(took, 50), rank(took, 99), took[len(took)-1]

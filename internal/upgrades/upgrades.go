@@ -22,8 +22,9 @@ type Protocols []string
 func Check(name string) error {
 	lower := strings.ToLower(name)
 	protocol, _, _ := strings.Cut(lower, "/")
+	other := strings.Trim(strings.Replace(lower, "/", "", 1), "abcdefghijklmnopqrstuvwxyz0123456789-._")
 	switch {
-	case lower == "" || strings.Trim(strings.Replace(lower, "/", "", 1), "abcdefghijklmnopqrstuvwxyz0123456789-._") != "":
+	case lower == "" || other != "":
 		return fmt.Errorf("%q is not the name of a protocol, such as websocket", textform.Clip(name))
 	case slices.Contains([]string{"h2c", "h2", "h3", "http", "tls"}, protocol):
 		return errors.New("it carries requests, which would not be counted")

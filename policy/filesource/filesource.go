@@ -1,4 +1,10 @@
-// Package filesource reads policies from a file.
+// Package filesource reads policies from a file, which may be replaced while a program follows it:
+//
+//	source, err := filesource.New("/etc/shop/limits.yaml")
+//	...
+//	follower, err := policy.Follow(ctx, l, "shop", policy.Bindings{}, source, policy.Options{})
+//
+// [Source] says when the file is read again.
 package filesource
 
 import (
@@ -42,9 +48,9 @@ type Source struct {
 	max    int64 // bytes
 
 	mu      sync.Mutex
-	info    fs.FileInfo // of the last read
-	readAt  time.Time
-	version string // of the last read
+	info    fs.FileInfo // of the last read; guarded by mu
+	readAt  time.Time   // guarded by mu
+	version string      // of the last read; guarded by mu
 }
 
 // New returns the source at the path, which ends with .json, .yaml or .yml. The
@@ -69,6 +75,7 @@ func (s *Source) Load(ctx context.Context, known string) (policy.Snapshot, error
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	info, err := os.Stat(s.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -78,19 +85,26 @@ func (s *Source) Load(ctx context.Context, known string) (policy.Snapshot, error
 	case !info.Mode().IsRegular():
 		return policy.Snapshot{}, fmt.Errorf("filesource: %s is not a regular file", s.path)
 	}
+
+	// The common poll ends here, without reading the file. A caller who has no version yet does not
+	// wait for a file that may grow.
 	now := time.Now()
-	if known != "" && known == s.version && (s.isSame(info, now) || mayGrow(info, now)) {
+	if known != "" && known == s.version && (s.isSameLocked(info, now) || mayGrow(info, now)) {
 		return policy.Snapshot{}, policy.ErrUnchanged
 	}
+
 	data, err := s.read()
 	if err != nil {
 		return policy.Snapshot{}, fmt.Errorf("filesource: %w", err)
 	}
+
+	// The version is known even if the policies cannot be decoded, so that they are refused once.
 	sum := sha256.Sum256(data)
 	s.info, s.readAt, s.version = info, now, hex.EncodeToString(sum[:8])
 	if s.version == known {
 		return policy.Snapshot{}, policy.ErrUnchanged
 	}
+
 	set, err := s.decode(data)
 	if err != nil {
 		return policy.Snapshot{}, &policy.RevisionError{Version: s.version, Err: err}
@@ -98,8 +112,8 @@ func (s *Source) Load(ctx context.Context, known string) (policy.Snapshot, error
 	return policy.Snapshot{Version: s.version, Policies: set}, nil
 }
 
-// isSame reports whether the file has not been touched since it was read.
-func (s *Source) isSame(info fs.FileInfo, now time.Time) bool {
+// isSameLocked reports whether the file has not been touched since it was read.
+func (s *Source) isSameLocked(info fs.FileInfo, now time.Time) bool {
 	return now.Sub(s.readAt) < reread && os.SameFile(s.info, info) &&
 		s.info.ModTime().Equal(info.ModTime()) && s.info.Size() == info.Size()
 }

@@ -6,6 +6,13 @@
 //   - the follower of the policies
 //   - the counts that the page shows
 //
+// A service needs [Open] and the Limiter of the [Limits] that it returns:
+//
+//	limits, err := managed.Open(ctx, client, managed.Options{App: "shop"})
+//	...
+//	defer limits.Close()
+//	handler := nethttp.New(limits.Limiter)(mux)
+//
 // A program with several limiters over one store has OpenStack. A service that needs other
 // parts can put them together itself, with the packages that this one imports.
 package managed
@@ -88,10 +95,13 @@ func Open(ctx context.Context, client redis.UniversalClient, o Options) (*Limits
 	if err := o.faults(client); err != nil {
 		return nil, err
 	}
+
 	o.Follow.Instance = cmp.Or(o.Follow.Instance, policy.NewInstance())
 	if o.Follow.Logger == nil {
 		o.Follow.Logger = o.Limiter.Logger
 	}
+
+	// What was opened before a failure is closed again.
 	l := &Limits{}
 	if err := l.open(ctx, client, &o); err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -109,8 +119,11 @@ func (o *Options) faults(client redis.UniversalClient) error {
 		errs = append(errs, errors.New("managed: Options.Limiter.Store is not nil, but the store is in Redis"))
 	}
 	if o.Expected < 0 || o.Expected > failover.UnknownInstances {
-		errs = append(errs, fmt.Errorf("managed: Options.Expected: %d is not within 0 to %d", o.Expected, failover.UnknownInstances))
+		errs = append(errs, fmt.Errorf("managed: Options.Expected: %d is not within 0 to %d", o.Expected,
+			failover.UnknownInstances))
 	}
+
+	// These packages check their own options. Nothing is connected yet.
 	_, err := redisstore.New(client, o.Store)
 	errs = append(errs, err, o.Bindings.Validate(), o.Follow.Validate(), o.limiterFaults())
 	return errors.Join(errs...)
@@ -118,7 +131,8 @@ func (o *Options) faults(client redis.UniversalClient) error {
 
 // limiterFaults tries the limiter's options on a store of the same kind in memory.
 func (o *Options) limiterFaults() error {
-	store := failover.MustNew(memstore.MustNew(memstore.Options{}), failover.Options{Fallback: memstore.MustNew(memstore.Options{})})
+	store := failover.MustNew(memstore.MustNew(memstore.Options{}),
+		failover.Options{Fallback: memstore.MustNew(memstore.Options{})})
 	defer store.Close()
 	config := o.Limiter
 	config.Store = store

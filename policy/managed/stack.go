@@ -81,6 +81,8 @@ func (s *Stack) open(client redis.UniversalClient, o *StackOptions) error {
 	if err != nil {
 		return err
 	}
+
+	// An error about the value of one key is no reason to bypass Redis for all others.
 	s.Store, err = failover.New(primary, failover.Options{
 		Fallback: memory, Instances: s.live, Ignore: aboutKey, Logger: o.Logger,
 	})
@@ -102,6 +104,8 @@ func (s *Stack) count(app string, client redis.UniversalClient, o *StackOptions)
 	s.recorders[app] = recorder
 	s.parts = append(s.parts, recorder)
 
+	// The instances of each application are counted apart, as its limits are shared among them
+	// alone.
 	instances, err := failover.NewInstances(client, failover.InstancesOptions{
 		Prefix: o.Store.Prefix + app + ":", Expected: o.Expected, Logger: o.Logger,
 	})

@@ -1,5 +1,11 @@
-// Package policyyaml reads and writes policies in YAML. It is a package of its own
-// so that package policy does not depend on a parser of YAML.
+// Package policyyaml reads and writes policies in YAML:
+//
+//	set, err := policyyaml.Decode(text)
+//	...
+//	text, err = policyyaml.Encode(set)
+//
+// [DecodeLines] also says in which lines of the text the policies and the mistakes are. It is a
+// package of its own so that package policy does not depend on a parser of YAML.
 package policyyaml
 
 import (
@@ -34,6 +40,7 @@ func Decode(data []byte) (policy.Set, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("policy: the text is not UTF-8")
 	}
+
 	value, err := readYAML(strings.TrimPrefix(string(data), "\ufeff"))
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
@@ -49,6 +56,7 @@ func readYAML(text string) (value []byte, err error) {
 			err = errors.New("the text cannot be read as YAML")
 		}
 	}()
+
 	body, err := parse(text)
 	if err != nil {
 		return nil, err
@@ -62,10 +70,12 @@ func parse(text string) (ast.Node, error) {
 	if err := checkTokens(tokens); err != nil {
 		return nil, err
 	}
+
 	file, err := parser.Parse(tokens, 0)
 	if err != nil {
 		return nil, errors.New(yaml.FormatError(err, false, false))
 	}
+
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
 		return nil, errors.New("there is nothing in it")
 	}
@@ -108,10 +118,14 @@ func appendMapping(b []byte, pairs []*ast.MappingValueNode) (_ []byte, err error
 		if i > 0 {
 			b = append(b, ',')
 		}
+
+		// Every field of a policy has a name that YAML reads as a text.
 		key, ok := pair.Key.(*ast.StringNode)
 		if !ok {
-			return nil, at(pair.Key.GetToken(), fmt.Errorf("the field %q is not known", textform.Clip(pair.Key.GetToken().Value)))
+			return nil, at(pair.Key.GetToken(), fmt.Errorf("the field %q is not known",
+				textform.Clip(pair.Key.GetToken().Value)))
 		}
+
 		if b, err = appendText(b, key.Value); err != nil {
 			return nil, err
 		}

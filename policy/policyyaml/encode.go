@@ -22,12 +22,15 @@ func Encode(s policy.Set) ([]byte, error) {
 
 	w := writer{json.NewDecoder(bytes.NewReader(text)), nil}
 	w.json.UseNumber()
+
+	// The brace of the whole set has no counterpart in block style.
 	if _, err = w.json.Token(); err == nil {
 		err = w.fields("", false)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
+
 	if len(w.text) > MaxBytes {
 		return nil, fmt.Errorf("policy: they take more than %d bytes", MaxBytes)
 	}
@@ -52,11 +55,14 @@ func (w *writer) fields(indent string, inLine bool) error {
 		if !inLine {
 			w.text = append(w.text, indent...)
 		}
+
 		w.text = append(append(w.text, scalar(name.(string))...), ':') // JSON has no other names
 		if err := w.value(indent); err != nil {
 			return err
 		}
 	}
+
+	// The brace that ends the object.
 	_, err := w.json.Token()
 	return err
 }
@@ -81,6 +87,9 @@ func (w *writer) value(indent string) error {
 		if t, err = w.json.Token(); err != nil {
 			return err
 		}
+
+		// An entry stands at the indent of its field, and the fields of an object below its first
+		// one.
 		w.text = append(append(w.text, indent...), "- "...)
 		if t != json.Delim('{') {
 			w.leaf(t)
@@ -88,6 +97,7 @@ func (w *writer) value(indent string) error {
 			return err
 		}
 	}
+
 	_, err = w.json.Token()
 	return err
 }
@@ -118,13 +128,18 @@ func isPlain(s string) bool {
 			return false
 		}
 	}
+
+	// A text without a letter may be a number, a date or a sign.
 	if !strings.ContainsFunc(s, isLetter) {
 		return false
 	}
+
+	// One that begins with a digit may be a number, as 1e3 is, unless it holds what no number does.
 	first := s[0]
 	if first >= '0' && first <= '9' {
 		return strings.Contains(s, "/") || strings.Contains(s, " ")
 	}
+
 	switch strings.ToLower(s) {
 	case "true", "false", "yes", "no", "on", "off", "y", "n", "null":
 		return false

@@ -65,8 +65,8 @@ func (l *Lines) Line(i int, field string) int {
 }
 
 // DecodeLines is [Decode] for texts in which people look for mistakes: its error joins a
-// [*LineError] for each of them, in the order of the lines. The lines are those of all policies that could be found,
-// also if there is an error.
+// [*LineError] for each of them, in the order of the lines. The lines are those of all policies
+// that could be found, also if there is an error.
 func DecodeLines(data []byte) (policy.Set, *Lines, error) {
 	set, err := Decode(data)
 	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")) // the parser counts CRLF twice in places
@@ -74,12 +74,16 @@ func DecodeLines(data []byte) (policy.Set, *Lines, error) {
 	if err == nil {
 		return set, lines, nil
 	}
+
+	// The text has no policies to look into, so its mistake is one of the whole: that of Decode.
+	// Its position must be one of the text with plain line ends.
 	if len(mistakes) == 0 {
 		if _, plain := Decode(data); plain != nil {
 			err = plain
 		}
 		mistakes = []error{atLine(err)}
 	}
+
 	slices.SortStableFunc(mistakes, func(a, b error) int { return a.(*LineError).Line - b.(*LineError).Line })
 	return nil, lines, errors.Join(mistakes...)
 }
@@ -91,24 +95,30 @@ func locate(data []byte) (lines *Lines, mistakes []error) {
 	if len(data) > MaxBytes || !utf8.Valid(data) {
 		return lines, nil
 	}
+
 	defer func() {
 		if v := recover(); v != nil { // no text may end the program that reads it
 			lines, mistakes = &Lines{}, nil
 		}
 	}()
+
+	// Without a tree nothing can be located, and Decode reports the mistake.
 	body, err := parse(strings.TrimPrefix(string(data), "\ufeff"))
 	if err != nil {
 		return lines, nil
 	}
+
 	for _, pair := range pairsOf(body) {
 		list, ok := pair.Value.(*ast.SequenceNode)
 		if name := pair.Key.GetToken().Value; name != "policies" {
-			mistakes = append(mistakes, &LineError{lineOf(pair.Key), fmt.Errorf("the field %q is not known", textform.Clip(name))})
+			unknown := fmt.Errorf("the field %q is not known", textform.Clip(name))
+			mistakes = append(mistakes, &LineError{lineOf(pair.Key), unknown})
 			continue
 		}
 		if !ok {
 			continue
 		}
+
 		seen := map[string]bool{}
 		for _, node := range list.Values {
 			mistakes = append(mistakes, lines.add(node, seen)...)
@@ -123,9 +133,13 @@ func (l *Lines) add(node ast.Node, seen map[string]bool) (mistakes []error) {
 	for _, pair := range pairsOf(node) {
 		p.line = min(p.line, lineOf(pair.Key))
 	}
+
 	p.collect("", node)
 	l.policies = append(l.policies, p)
 	i := len(l.policies) - 1
+
+	// The policy is decoded as a set of its own, so that its mistakes are not mixed with those of
+	// others.
 	entry, err := appendNode([]byte(`{"policies":[`), node)
 	if err != nil {
 		return []error{atLine(err)}
@@ -134,16 +148,21 @@ func (l *Lines) add(node ast.Node, seen map[string]bool) (mistakes []error) {
 	for _, e := range split(err) {
 		mistakes = append(mistakes, l.mistake(i, e))
 	}
+
+	// Only the whole list shows that a name is repeated.
 	name := nameOf(node, set)
 	if l.policies[i].name = name; seen[name] {
 		mistakes = append(mistakes, &LineError{l.Line(i, "name"),
 			&policy.FieldError{Policy: name, Field: "name", Err: errors.New("another policy has the same name")}})
 	}
+
 	seen[name] = name != ""
 	return mistakes
 }
 
-var unknownField = regexp.MustCompile(`unknown field "(.*)"|the field "(.*)" is|^json: (\S+): unexpected|^(\S+): unexpected`)
+// unknownField finds the field in the mistakes of package strictjson and of encoding/json.
+var unknownField = regexp.MustCompile(
+	`unknown field "(.*)"|the field "(.*)" is|^json: (\S+): unexpected|^(\S+): unexpected`)
 
 // mistake returns a mistake in the i-th policy with its line.
 func (l *Lines) mistake(i int, err error) error {
@@ -151,9 +170,11 @@ func (l *Lines) mistake(i int, err error) error {
 	if errors.As(err, &field) {
 		return &LineError{l.Line(i, field.Field), field}
 	}
+
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner // without the place in a list of one
 	}
+
 	line := l.policies[i].line
 	if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
 		line = l.Line(i, strings.Join(m[1:], ""))
@@ -161,7 +182,7 @@ func (l *Lines) mistake(i int, err error) error {
 	return &LineError{line, errors.New(strings.TrimPrefix(err.Error(), "json: "))}
 }
 
-// collect notes the lines of the fields of a node.
+// collect keeps the lines of the fields of a node.
 func (p *place) collect(path string, node ast.Node) {
 	for _, pair := range pairsOf(node) {
 		name := path + pair.Key.GetToken().Value

@@ -32,6 +32,7 @@ func checkTokens(tokens token.Tokens) error {
 		if t.Type == token.CommentType {
 			continue
 		}
+
 		err := s.take(t)
 		switch {
 		case err != nil:
@@ -40,6 +41,7 @@ func checkTokens(tokens token.Tokens) error {
 		case s.depth > maxDepth || t.Position.IndentNum > maxIndent:
 			err = fmt.Errorf("the nesting is deeper than %d", maxDepth)
 		}
+
 		if err != nil {
 			return at(t, err)
 		}
@@ -69,6 +71,7 @@ func (s *scan) take(t *token.Token) error {
 	if s.endsEmpty(t) {
 		return errNoValue
 	}
+
 	switch t.Type {
 	case token.DocumentHeaderType:
 		if !s.first {
@@ -94,6 +97,7 @@ func (s *scan) take(t *token.Token) error {
 		s.key, s.valued[s.depth] = s.last, true
 		s.fields++
 	}
+
 	s.last = t
 	return nil
 }
@@ -107,9 +111,13 @@ func (s *scan) endsEmpty(t *token.Token) bool {
 		return s.before == token.MappingValueType ||
 			s.object[s.depth] && !s.valued[s.depth] && s.before != token.MappingStartType
 	}
+
+	// In block style a field is empty if the next token stands in a later line and no deeper.
 	if s.before != token.MappingValueType || s.key == nil || t.Position.Line == s.key.Position.Line {
 		return false
 	}
+
+	// A list may stand at the same column as its field.
 	list := t.Type == token.SequenceEntryType
 	return t.Position.Column < s.key.Position.Column || t.Position.Column == s.key.Position.Column && !list
 }

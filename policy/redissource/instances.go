@@ -61,11 +61,13 @@ type reportOf struct {
 
 // Report implements [policy.Reporter].
 func (s *Source) Report(ctx context.Context, i policy.Instance) error {
+	// The first report needs the server's time, which only an answer brings.
 	if _, known := s.server.At(time.Now()); !known {
 		if err := s.send(ctx, "", nil); err != nil {
 			return err
 		}
 	}
+
 	server, _ := s.server.At(time.Now())
 	text, err := json.Marshal(reportOf{i, s.clock().Round(0).Sub(server).Microseconds()})
 	if err != nil {
@@ -97,7 +99,8 @@ func (s *Source) send(ctx context.Context, process string, text []byte) error {
 var running = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local list = redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%d', now - ARGV[1]), '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+local list = redis.call('ZRANGEBYSCORE', KEYS[1], string.format('(%d', now - ARGV[1]), '+inf', 'WITHSCORES',
+  'LIMIT', 0, ARGV[2])
 for i = 2, #list, 2 do
   list[i] = string.format('%d', math.max(0, now - list[i]))
 end
@@ -116,14 +119,17 @@ func (s *Source) Instances(ctx context.Context) ([]policy.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// The reports are read in pages, so that no reply keeps the server from other calls for long.
 	list := []policy.Instance{}
-	for part := range slices.Chunk(names, 2*page) {
-		more, err := s.reports(ctx, part)
+	for some := range slices.Chunk(names, 2*page) {
+		more, err := s.reports(ctx, some)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, more...)
 	}
+
 	slices.SortFunc(list, func(a, b policy.Instance) int {
 		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Process, b.Process))
 	})
@@ -151,6 +157,7 @@ func (s *Source) reports(ctx context.Context, names []string) (list []policy.Ins
 	for at := 0; at+1 < len(names); at += 2 {
 		args = append(args, names[at])
 	}
+
 	var texts []string
 	err = s.do(ctx, func(ctx context.Context) (err error) {
 		texts, err = short.Run(ctx, s.client, []string{s.instances}, args...).StringSlice()
@@ -159,6 +166,7 @@ func (s *Source) reports(ctx context.Context, names []string) (list []policy.Ins
 	if err != nil {
 		return nil, err
 	}
+
 	for i, text := range texts {
 		var r reportOf
 		if json.Unmarshal([]byte(text), &r) != nil {

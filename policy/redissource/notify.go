@@ -8,6 +8,7 @@ func (s *Source) Notify(ctx context.Context, wake func()) {
 	p := s.client.Subscribe(ctx, s.channel)
 	defer p.Close()
 	messages := p.Channel()
+
 	for {
 		select {
 		case <-ctx.Done():

@@ -52,6 +52,7 @@ func (s *Source) Publish(ctx context.Context, set policy.Set, expected string) (
 	if err != nil {
 		return "", err
 	}
+
 	sum := digest(data)
 	var fields []any
 	err = s.do(ctx, func(ctx context.Context) (err error) {
@@ -61,6 +62,9 @@ func (s *Source) Publish(ctx context.Context, set policy.Set, expected string) (
 	if err != nil {
 		return "", err
 	}
+
+	// A call that the client has repeated finds the version that it has published itself. The
+	// number and the digest say so: another set that follows the expected one has another digest.
 	current, _ := fields[0].(string)
 	if fields[1] == int64(1) || current != "" && current == successor(expected, sum) {
 		return current, nil

@@ -1,5 +1,13 @@
 // Package redissource publishes policies in Redis to all instances that follow
-// them, and lists which instance runs which version.
+// them, and lists which instance runs which version. A [Source] serves both sides:
+//
+//	source, err := redissource.New(client, redissource.Options{})
+//	...
+//	version, err := source.Publish(ctx, set, "")
+//	...
+//	follower, err := policy.Follow(ctx, l, "shop", policy.Bindings{}, source, policy.Options{})
+//
+// # In Redis
 //
 // The keys begin with the prefix and "{policies}:", so they share a slot of a
 // Cluster:
@@ -64,7 +72,7 @@ type Source struct {
 	clock   func() time.Time
 	server  serverclock.Clock
 
-	snapshot, reported, instances, channel string
+	snapshot, reported, instances, channel string // the keys, and the channel of changes
 }
 
 // New returns a source that uses the client, which may be for a server, a Cluster
@@ -87,9 +95,11 @@ func New(client redis.UniversalClient, o Options) (*Source, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
+
 	prefix := cmp.Or(o.Prefix, DefaultPrefix) + "{policies}:"
 	return &Source{
 		client:    client,
@@ -115,6 +125,7 @@ func (s *Source) do(ctx context.Context, f func(context.Context) error) error {
 
 // Load implements [policy.Source].
 func (s *Source) Load(ctx context.Context, known string) (policy.Snapshot, error) {
+	// Almost every poll finds the version that it knows, and is spared the data.
 	version, err := s.Version(ctx)
 	switch {
 	case err != nil:
@@ -124,6 +135,7 @@ func (s *Source) Load(ctx context.Context, known string) (policy.Snapshot, error
 	case version == known:
 		return policy.Snapshot{}, policy.ErrUnchanged
 	}
+
 	var fields []any
 	err = s.do(ctx, func(ctx context.Context) (err error) {
 		fields, err = s.client.HMGet(ctx, s.snapshot, "version", "data").Result()
@@ -132,14 +144,20 @@ func (s *Source) Load(ctx context.Context, known string) (policy.Snapshot, error
 	if err != nil {
 		return policy.Snapshot{}, err
 	}
+
+	// The version may have changed between the two calls, and that of the data counts.
 	version, _ = fields[0].(string)
 	data, _ := fields[1].(string)
 	if version == "" {
 		return policy.Snapshot{}, fmt.Errorf("redissource: %w", policy.ErrMissing)
 	}
+
+	// Another program may have written one of the fields.
 	if !strings.HasSuffix(version, "."+digest([]byte(data))) {
-		return policy.Snapshot{}, &policy.RevisionError{Version: version, Err: errors.New("the data is not what was published")}
+		return policy.Snapshot{}, &policy.RevisionError{Version: version,
+			Err: errors.New("the data is not what was published")}
 	}
+
 	set, err := policy.DecodeJSON([]byte(data))
 	if err != nil {
 		return policy.Snapshot{}, &policy.RevisionError{Version: version, Err: err}

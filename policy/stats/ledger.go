@@ -24,6 +24,14 @@ const (
 )
 
 // ledger holds the counts that are to be written and those that were written lately.
+//
+//	waiting --batch--> next --written--> sent --after repeatable--> forgotten
+//	   ^                |                 |
+//	   +----- rewind, if the server has lost it -----+
+//
+// There is at most one batch in next, which the server may have added or not: it is sent as it is
+// until that is known. The numbers of batches count up from 1 under each id, so that the server
+// adds none twice and leaves none out.
 type ledger struct {
 	id      string   // under which the server knows the batches
 	number  int64    // of the last batch
@@ -59,7 +67,9 @@ func newLedger() ledger { return ledger{id: rand.Text(), unit: early} }
 
 // of returns the counts of a minute that wait.
 func (l *ledger) of(minute int64) *tally {
-	i, found := slices.BinarySearchFunc(l.waiting, minute, func(t *tally, m int64) int { return cmp.Compare(t.minute, m) })
+	i, found := slices.BinarySearchFunc(l.waiting, minute, func(t *tally, m int64) int {
+		return cmp.Compare(t.minute, m)
+	})
 	if !found {
 		l.waiting = slices.Insert(l.waiting, i, &tally{minute: minute, policies: map[string]Counts{}})
 	}
@@ -122,12 +132,15 @@ func (l *ledger) batch() *batch {
 	if l.next != nil || len(l.waiting) == 0 {
 		return l.next
 	}
+
 	l.number++
 	b := &batch{number: l.number}
 	for len(l.waiting) > 0 && b.pairs < maxBatch {
 		t := l.waiting[0]
-		if part := t.split(maxBatch - b.pairs); part != nil {
-			t = part
+
+		// A minute that does not fit is split, and the rest of it waits for the next batch.
+		if piece := t.split(maxBatch - b.pairs); piece != nil {
+			t = piece
 		} else {
 			l.waiting = slices.Delete(l.waiting, 0, 1)
 		}
@@ -135,6 +148,9 @@ func (l *ledger) batch() *batch {
 		b.pairs += len(t.policies)
 		l.pairs -= len(t.policies)
 	}
+
+	// Until it is known to be added, it is sent again as it is: counts that come meanwhile must not
+	// join it.
 	l.next = b
 	return b
 }
@@ -145,23 +161,27 @@ func (t *tally) split(n int) *tally {
 	if len(t.policies) <= n {
 		return nil
 	}
-	part := &tally{minute: t.minute, requests: t.requests, lost: t.lost, policies: make(map[string]Counts, n)}
+
+	// The first piece takes what is not of single policies, which must not be added twice.
+	piece := &tally{minute: t.minute, requests: t.requests, lost: t.lost, policies: make(map[string]Counts, n)}
 	t.requests, t.lost = Counts{}, 0
+
 	for name, c := range t.policies {
-		if len(part.policies) == n {
+		if len(piece.policies) == n {
 			break
 		}
-		part.policies[name] = c
+		piece.policies[name] = c
 		delete(t.policies, name)
 	}
-	return part
+	return piece
 }
 
-// written notes that the batch was added, and forgets those that were added long ago.
+// written records that the batch was added, and forgets those that were added long ago.
 func (l *ledger) written(now time.Time) {
 	l.next.at = now
 	l.sent, l.kept = append(l.sent, l.next), l.kept+l.next.pairs
 	l.next = nil
+
 	for len(l.sent) > 0 && (now.Sub(l.sent[0].at) > repeatable || l.kept > maxRepeatable) {
 		l.kept -= l.sent[0].pairs
 		l.sent = slices.Delete(l.sent, 0, 1)
@@ -176,7 +196,9 @@ func (l *ledger) rewind(last int64) {
 	if l.next != nil {
 		written = append(written, l.next)
 	}
+
 	l.id, l.number, l.next, l.sent, l.kept = rand.Text(), 0, nil, nil, 0
+
 	for _, b := range written {
 		if b.number <= last {
 			continue
@@ -197,6 +219,7 @@ func (t *tally) fields() (list []any) {
 	if t.lost != 0 {
 		list = append(list, lostField, t.lost)
 	}
+
 	for name, c := range t.policies {
 		for v, n := range c {
 			if n != 0 {

@@ -81,7 +81,9 @@ type Recorder struct {
 	seed     maphash.Seed
 	shards   [shards]shard
 
-	writing sync.Mutex // guards what follows
+	writing sync.Mutex
+
+	// Guarded by writing. Methods that use them need it.
 	ledger  ledger
 	clock   serverclock.Clock
 	born    time.Time     // by this process's clock
@@ -125,14 +127,18 @@ func New(client redis.UniversalClient, o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
+
 	now := time.Now()
 	r := &Recorder{
-		options: o, client: client, calls: rediscall.NewCaller(client), keys: keysOf(o.Prefix, o.App), seed: maphash.MakeSeed(),
-		ledger: newLedger(), id: crand.Text(), born: now, wall: o.Clock(), pause: cmp.Or(o.Every, DefaultEvery),
+		options: o, client: client, calls: rediscall.NewCaller(client), keys: keysOf(o.Prefix, o.App),
+		seed: maphash.MakeSeed(), ledger: newLedger(), id: crand.Text(), born: now, wall: o.Clock(),
+		pause: cmp.Or(o.Every, DefaultEvery),
 	}
+
 	ctx, end := context.WithCancel(context.Background())
 	r.end = end
 	r.done.Go(func() { r.run(ctx) })
@@ -194,6 +200,7 @@ func (r *Recorder) counter(name string) *counter {
 func (s *shard) add(name string, most int) *counter {
 	s.adding.Lock()
 	defer s.adding.Unlock()
+
 	next := map[string]*counter{}
 	if known := s.counters.Load(); known != nil {
 		if c := (*known)[name]; c != nil || len(*known) >= most {
@@ -201,6 +208,8 @@ func (s *shard) add(name string, most int) *counter {
 		}
 		next = maps.Clone(*known)
 	}
+
+	// Names of rules may be parts of larger texts, which a key of the map would keep in memory.
 	c := &counter{}
 	next[strings.Clone(name)] = c
 	s.counters.Store(&next)
@@ -221,6 +230,7 @@ func (r *Recorder) run(ctx context.Context) {
 		r.writing.Lock()
 		pause := r.pause
 		r.writing.Unlock()
+
 		timer := time.NewTimer(pause - rand.N(pause/5+1))
 		select {
 		case <-ctx.Done():
@@ -240,6 +250,8 @@ func (r *Recorder) Close() error {
 	if err := r.Flush(context.Background()); err != nil {
 		return err
 	}
+
+	// The last top keys are due now, whenever those before them were written.
 	r.writing.Lock()
 	r.topFailed()
 	r.writing.Unlock()
@@ -251,6 +263,8 @@ func (r *Recorder) Close() error {
 func (r *Recorder) Flush(ctx context.Context) error {
 	r.writing.Lock()
 	defer r.writing.Unlock()
+
+	// Counts are collected even if the server cannot be asked, so that each is in its minute.
 	err := r.learnTime(ctx)
 	r.collect()
 	for top := r.topNow(); err == nil; top = "" {
@@ -268,6 +282,7 @@ func (r *Recorder) learnTime(ctx context.Context) error {
 	if _, known := r.clock.At(time.Now()); known {
 		return nil
 	}
+
 	reply, err := r.ask(ctx, askTime, []string{r.keys.changed()})
 	if err != nil {
 		return err
@@ -275,7 +290,10 @@ func (r *Recorder) learnTime(ctx context.Context) error {
 	if len(reply) != 2 {
 		return errors.New("the server did not say its time")
 	}
+
 	r.clock.Note(r.asked, r.answered, time.Unix(reply[0], reply[1]*1000))
+
+	// What waits was counted by this process's clock, which may be wrong.
 	server, _ := r.clock.At(r.born)
 	r.ledger.learn(server.Sub(r.wall))
 	return nil
@@ -296,10 +314,13 @@ func (r *Recorder) collect() {
 	if !known {
 		now = r.wall.Add(local.Sub(r.born))
 	}
+
 	minute := r.ledger.slot(now)
 	if n := r.requests.empty(); n != (Counts{}) {
 		r.ledger.addRequests(minute, n)
 	}
+
+	// A counter that another goroutine adds meanwhile is collected next time.
 	for i := range r.shards {
 		known := r.shards[i].counters.Load()
 		if known == nil {
@@ -311,6 +332,7 @@ func (r *Recorder) collect() {
 			}
 		}
 	}
+
 	r.ledger.bound()
 }
 
@@ -359,6 +381,8 @@ func (r *Recorder) write(ctx context.Context, b *batch, top string) error {
 	if b == nil {
 		b = &batch{}
 	}
+
+	// In the order that the script expects: the fields of each minute follow its number.
 	keys := []string{r.keys.writer(r.ledger.id), r.keys.writers(), r.keys.changed(), r.keys.top(r.id)}
 	args := []any{r.id, b.number, Keep.Milliseconds(), TopKept.Milliseconds(), top}
 	fields := 0
@@ -367,6 +391,7 @@ func (r *Recorder) write(ctx context.Context, b *batch, top string) error {
 		keys, args = append(keys, r.keys.minute(m.minute)), append(args, m.minute, len(list)/2)
 		args, fields = append(args, list...), fields+len(list)/2
 	}
+
 	reply, err := r.ask(ctx, add, keys, args...)
 	if err == nil && len(reply) != 4 {
 		err = errors.New("the server's answer is not of this version")
@@ -375,9 +400,13 @@ func (r *Recorder) write(ctx context.Context, b *batch, top string) error {
 		r.topFailed()
 		return err
 	}
+
 	r.clock.Note(r.asked, r.answered, time.Unix(reply[1], reply[2]*1000))
 	r.pause, r.writers = r.pauseFor(fields, reply[3]), reply[3]
 	r.topWritten(top)
+
+	// The server adds a batch only after the one before. If its last one is older, it has lost
+	// some, and this batch was not added.
 	switch {
 	case b.number == 0:
 	case reply[0] < b.number-1:
@@ -400,8 +429,10 @@ func (r *Recorder) pauseFor(fields int, writers int64) time.Duration {
 	return min(max(every, needed), time.Minute)
 }
 
-// ask runs a script, and notes when it was sent and answered.
-func (r *Recorder) ask(ctx context.Context, script *redis.Script, keys []string, args ...any) (reply []int64, err error) {
+// ask runs a script, and keeps when it was sent and answered.
+func (r *Recorder) ask(
+	ctx context.Context, script *redis.Script, keys []string, args ...any,
+) (reply []int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.options.Timeout, DefaultTimeout))
 	defer cancel()
 	r.asked = time.Now()
@@ -420,10 +451,12 @@ func (r *Recorder) note(err error) {
 		return
 	}
 	r.failing = failing
+
 	logger := r.options.Logger
 	if logger == nil {
 		logger = slog.Default()
 	}
+
 	if failing {
 		logger.Warn("headgate: the counts of policies cannot be written", slog.String("error", err.Error()))
 	} else {

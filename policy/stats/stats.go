@@ -7,6 +7,12 @@
 // one of the server's clock, so that an instance whose clock is wrong counts in the right
 // one. Its counts are kept for [Keep] after the last change of them.
 //
+//	recorder, err := stats.New(client, stats.Options{App: "shop"})
+//	...
+//	l := limiter.MustNew(limiter.Config{Rules: rules, Observer: recorder})
+//	...
+//	minutes, err := stats.Read(ctx, client, "", "shop")
+//
 // # In Redis
 //
 // All keys of an application begin with "<prefix>{stats:<app>}:" and share a slot of a
@@ -38,9 +44,9 @@
 //
 // A process that is killed without [Recorder.Close] loses what it has counted since its
 // last write: at most a second, or longer in a fleet that is large enough to write less
-// often; see [Options.Every]. While Redis is away a recorder keeps 60
-// minutes and 100,000 counts; beyond either the oldest minute is dropped, and its requests are counted
-// as lost: [Minute.Lost].
+// often; see [Options.Every]. While Redis is away a recorder keeps 60 minutes and 100,000
+// counts; beyond either the oldest minute is dropped, and its requests are counted as lost:
+// [Minute.Lost].
 package stats
 
 import (
@@ -130,10 +136,12 @@ func (m *Minute) add(field string, n int64) {
 		m.Lost += n
 		return
 	}
+
 	v := slices.Index(letters[:], letter)
 	if v < 0 {
 		return
 	}
+
 	if !decision {
 		m.Requests[v] += n
 		return
@@ -167,10 +175,13 @@ func (k keys) top(id string) string    { return k.base + "top:" + id }
 func Read(ctx context.Context, client redis.UniversalClient, prefix, app string) ([]Minute, error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
+
+	// No minute has changed since the far future: only the server's clock is asked for.
 	_, now, err := Changed(ctx, client, prefix, app, time.Unix(1<<40, 0))
 	if err != nil {
 		return nil, err
 	}
+
 	wanted := make([]time.Time, Minutes)
 	for i := range wanted {
 		wanted[i] = now.Truncate(time.Minute).Add(time.Duration(i-Minutes+1) * time.Minute)
@@ -194,9 +205,12 @@ return reply
 // of the server's clock, that of the last change last, and the server's clock.
 // A caller that reads the counts of these minutes afterwards, and asks later for the changes
 // since the time that was returned, misses none.
-func Changed(ctx context.Context, client redis.UniversalClient, prefix, app string, since time.Time) (minutes []time.Time, now time.Time, err error) {
+func Changed(
+	ctx context.Context, client redis.UniversalClient, prefix, app string, since time.Time,
+) (minutes []time.Time, now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
+
 	var reply []string
 	err = rediscall.NewCaller(client).Do(ctx, func(ctx context.Context) (err error) {
 		reply, err = changes.Run(ctx, client, []string{keysOf(prefix, app).changed()}, since.UnixMilli()).StringSlice()
@@ -208,6 +222,8 @@ func Changed(ctx context.Context, client redis.UniversalClient, prefix, app stri
 	if len(reply) < 2 {
 		return nil, time.Time{}, errors.New("stats: the server did not say its time")
 	}
+
+	// What is no number was written by another program, and is left out.
 	for _, text := range reply[2:] {
 		if m, err := strconv.ParseInt(text, 10, 64); err == nil {
 			minutes = append(minutes, startOf(m))
@@ -239,19 +255,26 @@ const (
 // are given. One that the server does not have is empty. Each reply of the server is small,
 // however many policies there are. Of a minute with more fields than all instances write,
 // ReadMinutes reads a part.
-func ReadMinutes(ctx context.Context, client redis.UniversalClient, prefix, app string, wanted []time.Time) ([]Minute, error) {
+func ReadMinutes(
+	ctx context.Context, client redis.UniversalClient, prefix, app string, wanted []time.Time,
+) ([]Minute, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*DefaultTimeout)
 	defer cancel()
 	calls, k := rediscall.NewCaller(client), keysOf(prefix, app)
+
 	fields, numbers := make([]map[string]int64, len(wanted)), make([]string, len(wanted))
 	cursors := map[int]uint64{}
 	for i := range wanted {
 		fields[i], cursors[i] = map[string]int64{}, 0
 		numbers[i] = strconv.FormatInt(minuteOf(wanted[i]), 10)
 	}
-	var changed *redis.FloatSliceCmd // read before the counts
+
+	// The times of changes are read before the counts: what changes in between is a later change.
+	var changed *redis.FloatSliceCmd
 	for len(cursors) > 0 {
 		replies := map[int]*redis.ScanCmd{}
+
+		// One round trip has the next page of each minute that is not read to its end.
 		err := calls.Do(ctx, func(ctx context.Context) error {
 			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 				if changed == nil || changed.Err() != nil {
@@ -267,6 +290,7 @@ func ReadMinutes(ctx context.Context, client redis.UniversalClient, prefix, app 
 		if err != nil {
 			return nil, fmt.Errorf("stats: %w", err)
 		}
+
 		for i, reply := range replies {
 			page, cursor := reply.Val()
 			for at := 0; at+1 < len(page); at += 2 {
@@ -279,9 +303,12 @@ func ReadMinutes(ctx context.Context, client redis.UniversalClient, prefix, app 
 			}
 		}
 	}
+
 	minutes := make([]Minute, len(wanted))
 	for i := range minutes {
-		minutes[i] = Minute{Start: startOf(minuteOf(wanted[i])), Changed: changeOf(changed.Val(), i), Policies: map[string]Counts{}}
+		minutes[i] = Minute{
+			Start: startOf(minuteOf(wanted[i])), Changed: changeOf(changed.Val(), i), Policies: map[string]Counts{},
+		}
 		for field, n := range fields[i] {
 			minutes[i].add(field, n)
 		}
@@ -289,8 +316,8 @@ func ReadMinutes(ctx context.Context, client redis.UniversalClient, prefix, app 
 	return minutes, nil
 }
 
-// changeOf returns the time of a score in the sorted set of changes. A minute that is not in the set
-// has 0.
+// changeOf returns the time of a score in the sorted set of changes. A minute that is not in the
+// set has 0.
 func changeOf(scores []float64, i int) time.Time {
 	if i >= len(scores) || !(scores[i] > 0 && scores[i] < 1<<53) {
 		return time.Time{}

@@ -80,7 +80,7 @@ type omitted struct {
 	Admitted int64 `json:"admitted"`
 }
 
-// publication is the state of publishing top keys.
+// publication is the state of publishing top keys, guarded by Recorder.writing.
 type publication struct {
 	read  func() []topkeys.Rule // nil if nothing is to be published
 	due   time.Time             // of the next write
@@ -105,25 +105,31 @@ func (r *Recorder) PublishTop(read func() []topkeys.Rule) {
 // topNow returns the text to publish in a call that is about to be made, or "" if none is
 // due. It needs to know how many recorders share the budget.
 func (r *Recorder) topNow() string {
-	begun := time.Now()
-	if r.top.read == nil || r.writers == 0 || begun.Before(r.top.due) {
+	start := time.Now()
+	if r.top.read == nil || r.writers == 0 || start.Before(r.top.due) {
 		return ""
 	}
-	server, known := r.clock.At(begun)
+
+	server, known := r.clock.At(start)
 	if !known {
 		return ""
 	}
+
 	rules := topRules(r.top.read(), server.Sub(r.options.Clock()))
 	text := textOf(rules, int(min(maxTopBytes, topBudget/r.writers)))
-	took := time.Since(begun)
-	r.top.due = begun.Add(min(max(topEvery, topShare*took), topPause))
+
+	// To sum the keys up may take long: the pause is then longer too.
+	took := time.Since(start)
+	r.top.due = start.Add(min(max(topEvery, topShare*took), topPause))
+
+	// An instance without keys writes nothing, unless it has to replace keys that it wrote.
 	if len(rules) == 0 && !r.top.shown {
 		return ""
 	}
 	return text
 }
 
-// topWritten notes that a text that topNow returned was written.
+// topWritten records that a text that topNow returned was written.
 func (r *Recorder) topWritten(text string) {
 	if text != "" {
 		r.top.shown = text != noTop
@@ -146,6 +152,7 @@ func topRules(list []topkeys.Rule, d time.Duration) []topRule {
 		}
 		rules = append(rules, topRule{t.Rule, moved(t.Refused, d), moved(t.Admitted, d)})
 	}
+
 	slices.SortStableFunc(rules, func(a, b topRule) int {
 		return cmp.Or(cmp.Compare(b.Refused.Total, a.Refused.Total), cmp.Compare(b.Admitted.Total, a.Admitted.Total))
 	})
@@ -160,6 +167,8 @@ func moved(s topkeys.Summary, d time.Duration) topkeys.Summary {
 		}
 		return t.Add(d).UTC().Truncate(time.Second)
 	}
+
+	// The keys of the caller stay as they are.
 	s.From, s.To, s.Keys = move(s.From), move(s.To), slices.Clone(s.Keys)
 	for i := range s.Keys {
 		s.Keys[i].Since = move(s.Keys[i].Since)
@@ -174,11 +183,14 @@ func textOf(rules []topRule, most int) string {
 	for _, t := range rules {
 		n = max(n, len(t.Refused.Keys), len(t.Admitted.Keys))
 	}
+
 	for n = min(n, most/minKeyBytes/max(1, len(rules))); n > 0; n /= 2 {
 		if text := encode(cutTo(rules, n), nil); len(text) <= most {
 			return text
 		}
 	}
+
+	// One key of each list is too much already, so rules have to go.
 	bare := cutTo(rules, 0)
 	for kept := len(bare); ; kept = kept * 3 / 4 {
 		if text := encode(bare[:kept], omittedOf(bare[kept:])); len(text) <= most || kept == 0 {
@@ -260,25 +272,29 @@ func ReadTop(ctx context.Context, client redis.UniversalClient, prefix, app stri
 	ctx, cancel := context.WithTimeout(ctx, 10*DefaultTimeout)
 	defer cancel()
 	calls, k := rediscall.NewCaller(client), keysOf(prefix, app)
+
 	var ids []string
 	err := calls.Do(ctx, func(ctx context.Context) (err error) {
 		ids, err = topIDs.Run(ctx, client, []string{k.writers()}, TopKept.Milliseconds()).StringSlice()
 		return err
 	})
-
 	if err != nil {
 		return Top{}, fmt.Errorf("stats: %w", err)
 	}
+
 	var m merging
-	bytes, left := 0, len(ids)
+	bytes, unread := 0, len(ids)
 	for page := range slices.Chunk(ids[:min(len(ids), maxTops)], topPage) {
+		// The instances beyond the budget are reported as unread.
 		if bytes >= readBudget {
 			break
 		}
+
 		names := make([]string, len(page))
 		for i, id := range page {
 			names[i] = k.top(id)
 		}
+
 		var texts []string
 		err := calls.Do(ctx, func(ctx context.Context) (err error) {
 			texts, err = topTexts.Run(ctx, client, names, maxTopBytes).StringSlice()
@@ -287,7 +303,8 @@ func ReadTop(ctx context.Context, client redis.UniversalClient, prefix, app stri
 		if err != nil {
 			return Top{}, fmt.Errorf("stats: %w", err)
 		}
-		left -= len(page)
+
+		unread -= len(page)
 		for _, text := range texts {
 			if bytes += len(text); text != "" {
 				m.add(text)
@@ -295,7 +312,7 @@ func ReadTop(ctx context.Context, client redis.UniversalClient, prefix, app stri
 		}
 	}
 
-	m.top.Unread += left
+	m.top.Unread += unread
 	return m.result(), nil
 }
 
@@ -319,11 +336,13 @@ func (m *merging) add(text string) {
 		m.top.Unread++
 		return
 	}
+
 	m.top.Instances++
 	m.omitted.add(t.Omitted)
 	if m.rules == nil {
 		m.rules = map[string]*lists{}
 	}
+
 	for _, r := range t.Rules {
 		of := m.rules[r.Name]
 		if of == nil {
@@ -351,6 +370,8 @@ func decode(text string) (t topText, err error) {
 	if err := json.Unmarshal([]byte(text), &t); err != nil {
 		return t, err
 	}
+
+	// A rule that occurs twice would count an instance twice.
 	names := map[string]bool{}
 	for _, r := range t.Rules {
 		if names[r.Name] {
@@ -358,6 +379,7 @@ func decode(text string) (t topText, err error) {
 		}
 		names[r.Name] = true
 	}
+
 	if o := t.Omitted; o != nil && (min(o.Refused, o.Admitted) < 0 || max(o.Refused, o.Admitted) > maxOmitted) {
 		return t, errors.New("a count is not one")
 	}
@@ -368,13 +390,14 @@ func decode(text string) (t topText, err error) {
 // belongs to the floor of the rule.
 func (m *merging) result() Top {
 	for name, of := range m.rules {
-		rest := func(all, mine int64) topkeys.Summary { return topkeys.Summary{Floor: all - mine} }
+		unlisted := func(all, listed int64) topkeys.Summary { return topkeys.Summary{Floor: all - listed} }
 		m.top.Rules = append(m.top.Rules, topkeys.Rule{
 			Rule:     name,
-			Refused:  topkeys.Merge(MaxTop, append(of.refused, rest(m.omitted.Refused, of.omitted.Refused))...),
-			Admitted: topkeys.Merge(MaxTop, append(of.admitted, rest(m.omitted.Admitted, of.omitted.Admitted))...),
+			Refused:  topkeys.Merge(MaxTop, append(of.refused, unlisted(m.omitted.Refused, of.omitted.Refused))...),
+			Admitted: topkeys.Merge(MaxTop, append(of.admitted, unlisted(m.omitted.Admitted, of.omitted.Admitted))...),
 		})
 	}
+
 	slices.SortFunc(m.top.Rules, func(a, b topkeys.Rule) int { return cmp.Compare(a.Rule, b.Rule) })
 	return m.top
 }

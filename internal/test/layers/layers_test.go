@@ -87,7 +87,7 @@ var order = map[string][]string{
 	"policy/internal/*": {"github.com/redis/go-redis/v9"},
 
 	"internal/telling": {"core", "keyfuncs", "observe/events", "observe/findings", "observe/topkeys",
-		"internal/textform"},
+		"internal/quietlog", "internal/textform"},
 	"internal/textform":         {},
 	"internal/quietlog":         {},
 	"internal/strictjson":       {},

@@ -67,12 +67,12 @@ func Counting(t testing.TB) (*limiter.Limiter, *Counter) {
 		list = append(list, policy.Policy{Name: fmt.Sprintf("p%d", i), Apps: []string{"shop"}, Limit: core.MustParseLimit("1000000/1h"), Key: "global",
 			Match: policy.Match{Path: m}})
 	}
-	rules, err := policy.Compile("shop", list, policy.Bindings{})
+	compiled, err := policy.Compile("shop", list, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &Counter{}
-	return limiter.MustNew(limiter.Config{Rules: rules, Observer: c}), c
+	return limiter.MustNew(limiter.Config{Rules: compiled.Rules(), Observer: c}), c
 }
 
 // plain are paths in their usual spelling, and exactly the policies that apply to them.

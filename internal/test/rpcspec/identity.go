@@ -111,12 +111,12 @@ func policies(b *bench) {
 	of := func(name, path, limit string) policy.Policy {
 		return policy.Policy{Name: name, Apps: []string{"app"}, Limit: core.MustParseLimit(limit), Key: "ip", Match: policy.Match{Path: path}}
 	}
-	rules, err := policy.Compile("app", []policy.Policy{of("method", SayMethod, "2/10s fixed-window"),
+	compiled, err := policy.Compile("app", []policy.Policy{of("method", SayMethod, "2/10s fixed-window"),
 		of("service", "/headgate.test.Echo/", "3/10s fixed-window"), of("other", "/headgate.test.Other/", "1/10s fixed-window")}, policy.Bindings{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.serve(App{Limiter: b.configured(limiter.Config{Rules: rules, Headers: limiter.NoHeaders})})
+	b.serve(App{Limiter: b.configured(limiter.Config{Rules: compiled.Rules(), Headers: limiter.NoHeaders})})
 	b.steps(step{0, "", text("ok")}, step{0, "", text("ok")}, step{0, "", refusal("method", ten)})
 	for _, want := range []Answer{text(""), refusal("service", ten)} {
 		s := b.chat(b.Context(), "")

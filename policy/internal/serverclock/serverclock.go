@@ -14,7 +14,9 @@ const drift = 5000
 // concurrent use. Instants of this process are from time.Now, so a step of its own clock
 // changes nothing.
 type Clock struct {
-	mu     sync.Mutex
+	mu sync.Mutex
+
+	// Guarded by mu.
 	known  bool
 	local  time.Time     // an instant of this process
 	server time.Time     // the server's clock at that instant
@@ -27,15 +29,20 @@ type Clock struct {
 func (c *Clock) Note(sent, received, server time.Time) {
 	half := received.Sub(sent) / 2
 	middle := sent.Add(half)
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
+	// The server read its clock at some instant between the two: the middle is wrong by at most
+	// half of the time between them.
 	if c.known {
-		wrong := c.errorAt(middle)
-		apart := c.at(middle).Sub(server).Abs()
+		wrong := c.errorAtLocked(middle)
+		apart := c.atLocked(middle).Sub(server).Abs()
 		if apart <= wrong+half && wrong <= half {
 			return
 		}
 	}
+
 	c.known, c.local, c.server, c.error = true, middle, server, half
 }
 
@@ -44,11 +51,11 @@ func (c *Clock) Note(sent, received, server time.Time) {
 func (c *Clock) At(local time.Time) (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.at(local), c.known
+	return c.atLocked(local), c.known
 }
 
-func (c *Clock) at(local time.Time) time.Time { return c.server.Add(local.Sub(c.local)) }
+func (c *Clock) atLocked(local time.Time) time.Time { return c.server.Add(local.Sub(c.local)) }
 
-func (c *Clock) errorAt(local time.Time) time.Duration {
+func (c *Clock) errorAtLocked(local time.Time) time.Duration {
 	return c.error + local.Sub(c.local).Abs()/drift
 }

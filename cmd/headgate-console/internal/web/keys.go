@@ -144,8 +144,12 @@ func counted(ctx context.Context, p policy.Policy, key string) string {
 		return key
 	}
 	p.Match, p.Mode, p.Plans, p.PlanBy = policy.Match{}, policy.Enforce, nil, ""
-	rules, err := policy.Compile(p.Apps[0], []policy.Policy{p}, policy.Bindings{})
-	if err != nil || len(rules) != 1 {
+	compiled, err := policy.Compile(p.Apps[0], []policy.Policy{p}, policy.Bindings{})
+	if err != nil {
+		return key
+	}
+	rules := compiled.Rules()
+	if len(rules) != 1 {
 		return key
 	}
 	text, ok := rules[0].Key(&sample{ctx: ctx, remote: netip.AddrPortFrom(a, 40000).String()})

@@ -90,11 +90,11 @@ func openFleet(t *testing.T) (Fleet, *redis.Client) {
 func TestRedisFleetFindsKeysOfInstances(t *testing.T) {
 	fleet, client := openFleet(t)
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("5/1h sliding-log"), Key: "ip"}
-	rules, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
+	compiled, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{Timeout: 10 * time.Second}), Rules: rules})
+	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{Timeout: 10 * time.Second}), Rules: compiled.Rules()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,11 +150,11 @@ func TestRedisFleetFindsBansOfInstances(t *testing.T) {
 func banned(t *testing.T, p policy.Policy) Fleet {
 	t.Helper()
 	fleet, client := openFleet(t)
-	rules, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
+	compiled, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{Timeout: 10 * time.Second}), Rules: rules})
+	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{Timeout: 10 * time.Second}), Rules: compiled.Rules()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func follows(t *testing.T, p policy.Policy) {
 		User:  func(core.Request) (string, bool) { return "ada", true },
 		Plans: map[string]policy.PlanFunc{"user": func(context.Context, string) (string, error) { return "", nil }},
 	}
-	if _, _, err := policy.CompileIndexed("b", []policy.Policy{p}, bindings); err != nil {
+	if _, err := policy.Compile("b", []policy.Policy{p}, bindings); err != nil {
 		t.Error(err)
 	}
 	if _, err := policy.Compile("b", []policy.Policy{p}, policy.Bindings{}); (err != nil) != (p.Name == "plans") {

@@ -84,12 +84,12 @@ func (v *request) match(t *tester, r *sample) error {
 	for i := range bare {
 		bare[i].Plans, bare[i].PlanBy = nil, "" // only the program knows plans, and they change no key
 	}
-	rules, err := policy.Compile(t.App, bare, policy.Bindings{User: r.userKey})
+	compiled, err := policy.Compile(t.App, bare, policy.Bindings{User: r.userKey})
 	if err != nil {
 		return fmt.Errorf("the policies of %q: %w", t.App, err)
 	}
 	keys := map[string]core.KeyFunc{}
-	for _, rule := range rules {
+	for _, rule := range compiled.Rules() {
 		keys[rule.Name] = rule.Key
 	}
 	x, err := policy.NewIndex(all)

@@ -401,11 +401,11 @@ func fleetKnowsItsLimit(t *testing.T, algorithm string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rules, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
+	compiled, err := policy.Compile("a", []policy.Policy{p}, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := limiter.MustNew(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{Timeout: 10 * time.Second}), Rules: rules})
+	l := limiter.MustNew(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{Timeout: 10 * time.Second}), Rules: compiled.Rules()})
 	defer l.Close()
 	passes := func(remote string, n int) int { return passing(t, l, remote, n) }
 	if own, other := passes(key, 5), passes("192.0.2.8", 5); own != 5 || other != 2 {

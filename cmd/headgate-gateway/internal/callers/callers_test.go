@@ -45,11 +45,11 @@ func keys(t *testing.T, c *Callers, r core.Request, recipes ...string) string {
 	t.Helper()
 	var out []string
 	for _, recipe := range recipes {
-		rules, err := policy.Compile("shop", []policy.Policy{{Name: "x", Apps: []string{"shop"}, Limit: core.MustParseLimit("1/1s"), Key: recipe}}, c.Bindings())
+		compiled, err := policy.Compile("shop", []policy.Policy{{Name: "x", Apps: []string{"shop"}, Limit: core.MustParseLimit("1/1s"), Key: recipe}}, c.Bindings())
 		if err != nil {
 			t.Fatal(err)
 		}
-		key, ok := rules[0].Key(r)
+		key, ok := compiled.Rules()[0].Key(r)
 		if !ok {
 			t.Errorf("%s does not apply", recipe)
 		}
@@ -92,13 +92,13 @@ func TestBindingsHaveNoUserWithoutItsHeader(t *testing.T) {
 
 func TestHandlerPutsThePlanIntoTheContext(t *testing.T) {
 	c := callers(t, Options{Trusted: []string{"10.0.0.0/8"}, PlanHeader: "X-Plan", UserHeader: "X-User", AddressHeader: "X-Caller"})
-	rules, err := policy.Compile("shop", []policy.Policy{{Name: "x", Apps: []string{"shop"}, Key: "global", Limit: core.MustParseLimit("1/1h"),
+	compiled, err := policy.Compile("shop", []policy.Policy{{Name: "x", Apps: []string{"shop"}, Key: "global", Limit: core.MustParseLimit("1/1h"),
 		Plans: map[string]core.Limit{"pro": core.MustParseLimit("5/1h")}, PlanBy: PlanBy}}, c.Bindings())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var seen http.Header
-	h := c.Handler(nethttp.New(limiter.MustNew(limiter.Config{Rules: rules, Headers: limiter.XRateLimit}))(
+	h := c.Handler(nethttp.New(limiter.MustNew(limiter.Config{Rules: compiled.Rules(), Headers: limiter.XRateLimit}))(
 		http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.Header })))
 	limit := func(peer string, plans ...string) string {
 		r := httptest.NewRequest("GET", "/", nil)
