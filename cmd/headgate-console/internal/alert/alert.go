@@ -147,7 +147,8 @@ func (w *Worker) deliver(ctx context.Context, d service.Due) {
 	w.work.Go(func() {
 		err := bounded(ctx, func(ctx context.Context) error { return w.alarm.Deliver(ctx, d.ID) })
 		if err != nil && ctx.Err() == nil {
-			w.logger.WarnContext(ctx, "what became of a message of an alert cannot be written", "id", d.ID, "error", err)
+			w.logger.WarnContext(ctx, "what became of a message of an alert cannot be written",
+				"id", d.ID, "error", err)
 		}
 
 		// The webhook is free again before the look, or else its next message would wait for a

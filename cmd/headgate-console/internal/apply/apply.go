@@ -81,7 +81,8 @@ func (o *options) run(ctx context.Context, out, bad io.Writer) (int, error) {
 // console's.
 func (o *options) choose(r *reader) error {
 	r.set = slices.DeleteFunc(r.set, func(p policy.Policy) bool {
-		return o.apps != nil && !slices.ContainsFunc(p.Apps, func(app string) bool { return slices.Contains(o.apps, app) })
+		meant := func(app string) bool { return slices.Contains(o.apps, app) }
+		return o.apps != nil && !slices.ContainsFunc(p.Apps, meant)
 	})
 	if len(r.set) == 0 && o.apps != nil {
 		return fmt.Errorf("no policy in the files is of %s", strings.Join(o.apps, " or "))

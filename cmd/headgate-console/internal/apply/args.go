@@ -104,13 +104,15 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	f.SetOutput(usage)
 
 	f.Usage = func() {
-		fmt.Fprintf(usage, "Usage: headgate-console %s -f DIR -url URL [flags]\n\n%s\n\n", g.command, summaries[g.command])
+		fmt.Fprintf(usage, "Usage: headgate-console %s -f DIR -url URL [flags]\n\n%s\n\n",
+			g.command, summaries[g.command])
 		f.PrintDefaults()
 	}
 
 	f.Func("f", "`directory` of YAML files with policies, or such a file; may be repeated", appendTo(&g.paths))
 	f.StringVar(&g.address, "url", "", "`URL` of the console, such as https://console.example.com; also in "+EnvURL)
-	f.StringVar(&g.tokenFile, "token-file", "", "`file` with an API token of the console; else the token comes from "+EnvToken)
+	f.StringVar(&g.tokenFile, "token-file", "",
+		"`file` with an API token of the console; else the token comes from "+EnvToken)
 	f.Func("app", "`application` whose policies are meant; may be repeated, and without it all are", appendTo(&g.apps))
 	f.BoolVar(&g.prune, "prune", false, "delete the policies that are in no file, "+
 		"if all their applications are named by -app, or without it by the files")
@@ -201,6 +203,7 @@ func (g *given) readToken(env func(string) string) error {
 	if g.token = strings.TrimSpace(g.token); g.token == "" {
 		return errors.New("there is no token in it, nor in " + EnvToken)
 	}
+
 	// A mistaken name of a file must not send another secret to the console.
 	odd := func(c rune) bool { return c <= ' ' || c > '~' }
 	if !strings.HasPrefix(g.token, auth.TokenPrefix) || strings.ContainsFunc(g.token, odd) {

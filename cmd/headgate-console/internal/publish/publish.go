@@ -92,8 +92,8 @@ type Worker struct {
 	status Status // Guarded by mu.
 }
 
-// Start starts a worker, which publishes pending changes at once. Close stops it. The error joins all
-// mistakes of the options.
+// Start starts a worker, which publishes pending changes at once. Close stops it. The error joins
+// all mistakes of the options.
 func Start(o Options) (*Worker, error) {
 	var errs []error
 	if o.Source == nil {

@@ -104,6 +104,7 @@ func (q *PolicyQuery) where() (string, []any) {
 		conditions = append(conditions, condition)
 		args = append(args, values...)
 	}
+
 	// A policy that lists App is visible if App is.
 	if q.Visible != nil && !slices.Contains(q.Visible, q.App) {
 		add(listsApp+"IN ("+placeholders(len(q.Visible))+"))", values(q.Visible)...)
@@ -115,6 +116,7 @@ func (q *PolicyQuery) where() (string, []any) {
 	if q.Mode != "" {
 		add("mode = ?", q.Mode)
 	}
+
 	// The text of a search is a value like any other: what LIKE takes for a pattern is escaped in
 	// it.
 	if q.Search != "" {

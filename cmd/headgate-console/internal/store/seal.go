@@ -107,6 +107,7 @@ func (t *Tx) renewSecrets() error {
 	if err != nil {
 		return err
 	}
+
 	// The text before is a condition of the update, so that a secret that another process has just
 	// replaced is not lost.
 	for _, f := range factors {

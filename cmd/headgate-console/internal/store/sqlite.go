@@ -110,6 +110,7 @@ func (sqlite) kind(err error) kind {
 	case codes.SQLITE_CONSTRAINT_FOREIGNKEY:
 		return kindReferenced
 	}
+
 	// The lowest byte is the kind of an error, and the others are its detail.
 	switch e.Code() & 0xff {
 	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED:
