@@ -35,7 +35,7 @@ const refusalTime = 5 * time.Second
 func (s *Service) ask(ctx context.Context, a Actor, verb, object string, f func(*action) error) error {
 	err := s.db.View(ctx, func(t *store.Tx) error {
 		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object, ctx: ctx, sets: s.sets}
-		return d.begin(f)
+		return d.run(f)
 	})
 	return s.ended(ctx, a, err)
 }
@@ -57,7 +57,7 @@ func (s *Service) actWith(ctx context.Context, a Actor, locks []string, verb, ob
 				return err
 			}
 		}
-		return d.begin(f)
+		return d.run(f)
 	})
 	if err == nil && (slices.Contains(locks, store.CounterPolicies) || slices.Contains(locks, store.CounterScheduled)) {
 		s.changed()
@@ -68,8 +68,8 @@ func (s *Service) actWith(ctx context.Context, a Actor, locks []string, verb, ob
 // ownFactor begins the actions of a user with the user's own second factor.
 const ownFactor = "second-factor."
 
-// begin looks up the actor's permissions and calls f.
-func (d *action) begin(f func(*action) error) error {
+// run looks up the actor's permissions and calls f.
+func (d *action) run(f func(*action) error) error {
 	var err error
 	if d.access, err = accessOf(d.Tx, d.actor); err != nil {
 		return err
@@ -92,15 +92,15 @@ func (s *Service) ended(ctx context.Context, a Actor, err error) error {
 	case errors.Is(err, errUnchanged):
 		return nil
 	case errors.As(err, &taken):
-		s.noteRefusal(ctx, a, taken.refusal.Action, taken.refusal.Object, taken.refusal.Reason)
+		s.auditRefusal(ctx, a, taken.refusal.Action, taken.refusal.Object, taken.refusal.Reason)
 	case errors.As(err, &denied):
-		s.noteRefusal(ctx, a, denied.Action, denied.Object, denied.Reason)
+		s.auditRefusal(ctx, a, denied.Action, denied.Object, denied.Reason)
 	}
 	return err
 }
 
-// noteRefusal writes a refusal to the audit log in a separate transaction.
-func (s *Service) noteRefusal(ctx context.Context, a Actor, verb, object, reason string) {
+// auditRefusal writes a refusal to the audit log in a separate transaction.
+func (s *Service) auditRefusal(ctx context.Context, a Actor, verb, object, reason string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTime)
 	defer cancel()
 	row := a.auditRow(s.now(), verb, object)

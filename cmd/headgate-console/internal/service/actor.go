@@ -49,7 +49,7 @@ func (a Actor) Saying(comment string) Actor {
 // checkComment returns the mistake in a comment.
 func checkComment(comment string) error {
 	var f faults
-	f.note("comment", textform.Check(comment, MaxComment))
+	f.add("comment", textform.Check(comment, MaxComment))
 	return f.err()
 }
 

@@ -75,7 +75,7 @@ func (a Alarm) Check(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.db.Update(ctx, func(t *store.Tx) error { return s.note(t, v, turn) })
+	return s.db.Update(ctx, func(t *store.Tx) error { return s.writeCheck(t, v, turn) })
 }
 
 // claim returns the number of a new check, or 0 if the last one was just made.
@@ -226,8 +226,8 @@ type alertKey struct {
 	app     string
 }
 
-// note writes what a check has seen, unless another check began since.
-func (s *Service) note(t *store.Tx, v *seen, turn int64) error {
+// writeCheck writes what a check has seen, unless another check began since.
+func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 	now := s.now()
 	if err := t.RaiseCounter(store.CounterWebhooks, now); err != nil {
 		return err
@@ -239,7 +239,7 @@ func (s *Service) note(t *store.Tx, v *seen, turn int64) error {
 	if err != nil {
 		return err
 	}
-	if err := noteFleets(t, v, w, now); err != nil {
+	if err := writeFleets(t, v, w, now); err != nil {
 		return err
 	}
 	rows, err := t.Alerts()
@@ -251,30 +251,30 @@ func (s *Service) note(t *store.Tx, v *seen, turn int64) error {
 		known[alertKey{row.Webhook, AlertKind(row.Kind), row.App}] = row
 	}
 	for _, hook := range w.hooks {
-		n := noting{Tx: t, hook: hook, row: w.rows[hook.ID], now: now}
+		f := findingWriter{Tx: t, hook: hook, row: w.rows[hook.ID], now: now}
 		for _, c := range hook.Conditions {
 			for _, app := range w.places(hook, c) {
 				key := alertKey{hook.ID, c.Kind, app}
 				row, there := known[key]
 				delete(known, key)
-				if err := n.note(c, app, v.look(c, app), row, there); err != nil {
+				if err := f.write(c, app, v.look(c, app), row, there); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	for _, row := range known { // not watched any more
-		n := noting{Tx: t, row: w.rows[row.Webhook], now: now}
-		if err := n.end(row, "It is not watched any more."); err != nil {
+		f := findingWriter{Tx: t, row: w.rows[row.Webhook], now: now}
+		if err := f.end(row, "It is not watched any more."); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// noteFleets keeps how many instances are expected of the applications for which some webhook
+// writeFleets keeps how many instances are expected of the applications for which some webhook
 // watches that.
-func noteFleets(t *store.Tx, v *seen, w alertWatch, now int64) error {
+func writeFleets(t *store.Tx, v *seen, w alertWatch, now int64) error {
 	rows, err := t.AlertFleets()
 	if err != nil {
 		return err
@@ -329,72 +329,72 @@ func fleetNow(f store.AlertFleet, n, now int64) store.AlertFleet {
 	return f
 }
 
-// noting writes what a check has seen for a webhook.
-type noting struct {
+// findingWriter writes what a check has seen for a webhook.
+type findingWriter struct {
 	*store.Tx
 	hook Webhook
 	row  store.Webhook
 	now  int64
 }
 
-// note writes what was found of a condition.
-func (n noting) note(c Condition, app string, found finding, row store.Alert, there bool) error {
+// write writes what was found of a condition.
+func (f findingWriter) write(c Condition, app string, found finding, row store.Alert, there bool) error {
 	switch {
 	case !found.known:
 		return nil
 	case !found.holds && there:
-		return n.end(row, "")
+		return f.end(row, "")
 	case !found.holds:
 		return nil
 	}
 	was := row
 	if !there {
-		row = store.Alert{Webhook: n.hook.ID, Kind: string(c.Kind), App: app, FirstAt: n.now}
+		row = store.Alert{Webhook: f.hook.ID, Kind: string(c.Kind), App: app, FirstAt: f.now}
 	}
 	row.Detail = text(found)
-	if event := n.event(c, &row); event != "" {
-		if err := n.tell(event, c, row, found, ""); err != nil {
+	if event := f.event(c, &row); event != "" {
+		if err := f.addMessage(event, c, row, found, ""); err != nil {
 			return err
 		}
 	}
 	switch {
 	case !there:
-		return n.InsertAlert(row)
+		return f.InsertAlert(row)
 	case row != was:
-		return n.UpdateAlert(row)
+		return f.UpdateAlert(row)
 	}
 	return nil
 }
 
 // event returns what is to be told of an alert that holds, or "", and writes its times.
-func (n noting) event(c Condition, row *store.Alert) string {
+func (f findingWriter) event(c Condition, row *store.Alert) string {
 	held := time.Duration(c.Minutes) * time.Minute
 	if alertKinds[rankOf(c.Kind)].Counts {
 		held = 0 // the minutes are those that are counted
 	}
 	switch {
-	case row.Since == 0 && n.now-row.FirstAt >= held.Microseconds():
-		row.Since, row.ToldAt = n.now, n.now
+	case row.Since == 0 && f.now-row.FirstAt >= held.Microseconds():
+		row.Since, row.ToldAt = f.now, f.now
 		return EventBegun
-	case row.Since != 0 && n.hook.RepeatAfter > 0 && n.now-row.ToldAt >= n.hook.RepeatAfter.Microseconds():
-		row.ToldAt = n.now
+	case row.Since != 0 && f.hook.RepeatAfter > 0 && f.now-row.ToldAt >= f.hook.RepeatAfter.Microseconds():
+		row.ToldAt = f.now
 		return EventStands
 	}
 	return ""
 }
 
 // end deletes an alert, and writes a message about it if it had begun.
-func (n noting) end(row store.Alert, why string) error {
-	if row.Since != 0 && n.row.ID != "" {
+func (f findingWriter) end(row store.Alert, why string) error {
+	if row.Since != 0 && f.row.ID != "" {
 		found, err := findingOf(row)
 		if err != nil {
 			return err
 		}
-		if err := n.tell(EventEnded, Condition{Kind: AlertKind(row.Kind)}, row, found, why); err != nil {
+		if err := f.addMessage(EventEnded, Condition{Kind: AlertKind(row.Kind)}, row, found, why); err != nil {
 			return err
 		}
 	}
-	return n.DeleteAlert(row)
+	return f.DeleteAlert(row)
 }
 
 // findingOf returns what was found last of an alert.

@@ -71,11 +71,11 @@ func (m message) text() string { return text(m) }
 // newMessageID returns the id of a message.
 func newMessageID() string { return "msg_" + auth.NewID() }
 
-// tell adds a message about an alert.
-func (n noting) tell(event string, c Condition, row store.Alert, found finding, why string) error {
+// addMessage adds a message about an alert.
+func (f findingWriter) addMessage(event string, c Condition, row store.Alert, found finding, why string) error {
 	began := instant(row.Since)
-	long := textform.Duration(instant(n.now).Sub(began).Truncate(time.Second))
-	m := message{Type: event, At: instant(n.now), Data: messageData{
+	long := textform.Duration(instant(f.now).Sub(began).Truncate(time.Second))
+	m := message{Type: event, At: instant(f.now), Data: messageData{
 		Kind: AlertKind(row.Kind), App: row.App, Since: began, Summary: found.Text, Subjects: found.Subjects, More: found.More,
 	}}
 	switch event {
@@ -90,17 +90,17 @@ func (n noting) tell(event string, c Condition, row store.Alert, found finding, 
 		}
 	}
 	d := store.Delivery{
-		ID: newMessageID(), Webhook: n.row.ID, Event: event, Kind: row.Kind, App: row.App, Body: m.of(n.row).text(),
-		CreatedAt: n.now, State: store.StateWaiting, NextAt: n.now,
+		ID: newMessageID(), Webhook: f.row.ID, Event: event, Kind: row.Kind, App: row.App, Body: m.of(f.row).text(),
+		CreatedAt: f.now, State: store.StateWaiting, NextAt: f.now,
 	}
-	waiting, err := n.CountWaiting(n.row.ID)
+	waiting, err := f.CountWaiting(f.row.ID)
 	if err != nil {
 		return err
 	}
 	if waiting >= maxWaiting {
-		d.State, d.Error, d.TriedAt = store.StateFailed, fmt.Sprintf("it was not sent, as %d messages wait", waiting), n.now
+		d.State, d.Error, d.TriedAt = store.StateFailed, fmt.Sprintf("it was not sent, as %d messages wait", waiting), f.now
 	}
-	return n.InsertDelivery(d)
+	return f.InsertDelivery(d)
 }
 
 // Due is a message that is to be sent now.

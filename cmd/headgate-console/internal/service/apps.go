@@ -50,8 +50,8 @@ func (s *Service) Apps(ctx context.Context, a Actor) (list []App, err error) {
 func (s *Service) CreateApp(ctx context.Context, a Actor, name, description string) error {
 	return s.actOnApp(ctx, a, "app.create", name, func(d *action) error {
 		var f faults
-		f.note("name", policy.CheckApp(name))
-		f.note("description", textform.Check(description, MaxText))
+		f.add("name", policy.CheckApp(name))
+		f.add("description", textform.Check(description, MaxText))
 		if err := f.err(); err != nil {
 			return err
 		}

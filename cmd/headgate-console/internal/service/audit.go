@@ -72,10 +72,10 @@ func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) (page []Entr
 
 func (q *AuditQuery) check() error {
 	var f faults
-	f.note("actor", textform.Check(q.Actor, MaxSearch))
-	f.note("object", textform.Check(q.Object, MaxSearch))
-	f.note("action", textform.Check(q.Action, MaxSearch))
-	f.note("outcome", textform.Check(string(q.Outcome), MaxSearch))
+	f.add("actor", textform.Check(q.Actor, MaxSearch))
+	f.add("object", textform.Check(q.Object, MaxSearch))
+	f.add("action", textform.Check(q.Action, MaxSearch))
+	f.add("outcome", textform.Check(string(q.Outcome), MaxSearch))
 	return f.err()
 }
 

@@ -130,15 +130,15 @@ func (s *Service) ChangePolicies(ctx context.Context, a Actor, b Bulk) (plan Bul
 func (b *Bulk) check() error {
 	f := checkVersions(b.Policies)
 	if b.Mode == nil && b.AddApp == "" && b.RemoveApp == "" {
-		f.note("", errors.New("there is nothing to change"))
+		f.add("", errors.New("there is nothing to change"))
 	}
 	for _, c := range []struct{ field, app string }{{"add_app", b.AddApp}, {"remove_app", b.RemoveApp}} {
 		if c.app != "" {
-			f.note(c.field, policy.CheckApp(c.app))
+			f.add(c.field, policy.CheckApp(c.app))
 		}
 	}
 	if b.AddApp != "" && b.AddApp == b.RemoveApp {
-		f.note("remove_app", errors.New("it is the one to add"))
+		f.add("remove_app", errors.New("it is the one to add"))
 	}
 	return f.err()
 }
@@ -148,15 +148,15 @@ func checkVersions(list []PolicyVersion) (f faults) {
 	seen := map[string]bool{}
 	for _, p := range list {
 		if seen[p.Name] {
-			f.note("policies", fmt.Errorf("%.100q is named twice", p.Name))
+			f.add("policies", fmt.Errorf("%.100q is named twice", p.Name))
 		}
 		seen[p.Name] = true
 	}
 	switch n := len(list); {
 	case n == 0:
-		f.note("policies", errors.New("there are none: choose some"))
+		f.add("policies", errors.New("there are none: choose some"))
 	case n > MaxBulk:
-		f.note("policies", fmt.Errorf("%d are more than %d", n, MaxBulk))
+		f.add("policies", fmt.Errorf("%d are more than %d", n, MaxBulk))
 	}
 	return f
 }

@@ -29,7 +29,7 @@ func (s *Service) LoginCode(ctx context.Context, pending, code string, m Meta) (
 	}
 	try, err := s.attempt(ctx, user, m, auth.IsCode(code))
 	if err != nil {
-		s.noteLimited(ctx, "session.code", user, m, err)
+		s.auditLimited(ctx, "session.code", user, m, err)
 		return Session{}, err
 	}
 	session, err := s.loginCode(ctx, hash, code, m)
@@ -39,7 +39,7 @@ func (s *Service) LoginCode(ctx context.Context, pending, code string, m Meta) (
 		if errors.Is(err, errCodeUsed) {
 			reason = "the code was used before"
 		}
-		s.noteLogin(ctx, "session.code", user, m, viaSession, reason, try.Slowed)
+		s.auditLogin(ctx, "session.code", user, m, viaSession, reason, try.Slowed)
 		return Session{}, ErrCredentials
 	}
 	s.refund(ctx, try)

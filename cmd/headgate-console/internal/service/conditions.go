@@ -95,17 +95,17 @@ func rankOf(kind AlertKind) int {
 
 func checkConditions(f *faults, list []Condition) {
 	if len(list) == 0 {
-		f.note("conditions", errors.New("choose one"))
+		f.add("conditions", errors.New("choose one"))
 	}
 	seen := map[AlertKind]bool{}
 	for _, c := range list {
 		i := rankOf(c.Kind)
 		if i == len(alertKinds) {
-			f.note("conditions", fmt.Errorf("there is no condition %q", clip(string(c.Kind), MaxUserName)))
+			f.add("conditions", fmt.Errorf("there is no condition %q", clip(string(c.Kind), MaxUserName)))
 			continue
 		}
 		if seen[c.Kind] {
-			f.note("conditions", fmt.Errorf("%s is listed twice", c.Kind))
+			f.add("conditions", fmt.Errorf("%s is listed twice", c.Kind))
 		}
 		seen[c.Kind] = true
 		c.check(f, alertKinds[i])
@@ -117,9 +117,9 @@ func (c Condition) check(f *faults, kind KindOfAlert) {
 	bound := func(name string, there bool, n, least, most int64) {
 		switch {
 		case !there && n != 0:
-			f.note(field(name), errors.New("the condition has none"))
+			f.add(field(name), errors.New("the condition has none"))
 		case there && (n < least || n > most):
-			f.note(field(name), fmt.Errorf("it is not a number from %d to %d", least, most))
+			f.add(field(name), fmt.Errorf("it is not a number from %d to %d", least, most))
 		}
 	}
 	bound("over", kind.Share, int64(c.Over), 0, 99)
@@ -132,9 +132,9 @@ func (c Condition) check(f *faults, kind KindOfAlert) {
 	switch {
 	case c.Policy == "":
 	case !kind.Policy:
-		f.note(field("policy"), errors.New("the condition has none"))
+		f.add(field("policy"), errors.New("the condition has none"))
 	case c.Policy != AnyPolicy && (len(c.Policy) > policy.MaxName || !isRuleName(c.Policy)):
-		f.note(field("policy"), errors.New("it is not the name of a policy"))
+		f.add(field("policy"), errors.New("it is not the name of a policy"))
 	}
 }
 

@@ -30,9 +30,9 @@ func knownDevice(t *store.Tx, user string, m Meta) (string, error) {
 	return d.Hash, err
 }
 
-// noteDevice makes the device of a log-in known. It returns the secret of a new one, or ""
+// rememberDevice makes the device of a log-in known. It returns the secret of a new one, or ""
 // if the device was known before. It forgets old devices.
-func noteDevice(t *store.Tx, user string, m Meta, now int64) (secret string, err error) {
+func rememberDevice(t *store.Tx, user string, m Meta, now int64) (secret string, err error) {
 	hash, err := knownDevice(t, user, m)
 	if err != nil {
 		return "", err

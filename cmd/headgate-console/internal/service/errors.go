@@ -177,8 +177,8 @@ func faultsOf(err error) []Fault {
 // faults collects mistakes. The zero value has none.
 type faults []Fault
 
-// note adds a mistake in a field, unless err is nil.
-func (f *faults) note(field string, err error) {
+// add adds a mistake in a field, unless err is nil.
+func (f *faults) add(field string, err error) {
 	if err != nil {
 		*f = append(*f, Fault{Field: field, Message: err.Error()})
 	}

@@ -138,7 +138,7 @@ func (s *Service) DeleteFilter(ctx context.Context, a Actor, name string) error 
 
 func (f *Filter) check() error {
 	var list faults
-	list.note("name", checkFilterName(f.Name))
+	list.add("name", checkFilterName(f.Name))
 	var wrong *InvalidError
 	if _, err := f.Query.check(); errors.As(err, &wrong) {
 		list = append(list, wrong.Faults...)

@@ -319,7 +319,7 @@ func (p *planner) checkApps(after policy.Policy) {
 func (p *planner) checkScope(apps []string) {
 	for _, app := range apps {
 		if !p.adds && (!p.apps[app] || p.d.access.Role(app) == NoRole) {
-			p.faults.note("apps", fmt.Errorf("%q is not an application of yours", textform.Clip(app)))
+			p.faults.add("apps", fmt.Errorf("%q is not an application of yours", textform.Clip(app)))
 		}
 	}
 }

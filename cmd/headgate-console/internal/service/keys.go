@@ -88,16 +88,16 @@ func (s *Service) LookUpEach(ctx context.Context, a Actor, key string, most int,
 // it calls reset; if the row cannot be written, it does not call reset. If reset
 // fails, ResetKey writes a second row and returns the error.
 func (s *Service) ResetKey(ctx context.Context, a Actor, name, key string, reset func(context.Context, policy.Policy, string) error) error {
-	return s.changeKey(ctx, a, "key.reset", name, key, noteKey, reset)
+	return s.changeKey(ctx, a, "key.reset", name, key, keyEntry, reset)
 }
 
 // LiftBan is [Service.ResetKey] for lift, which ends the ban of a key.
 func (s *Service) LiftBan(ctx context.Context, a Actor, name, key string, lift func(context.Context, policy.Policy, string) error) error {
-	return s.changeKey(ctx, a, "ban.lift", name, key, noteKey, lift)
+	return s.changeKey(ctx, a, "ban.lift", name, key, keyEntry, lift)
 }
 
-// noteKey returns what the audit log has of the change of a key.
-func noteKey(p policy.Policy, key string) (string, error) { return keyText(key, p), nil }
+// keyEntry returns what the audit log has of the change of a key.
+func keyEntry(p policy.Policy, key string) (string, error) { return keyText(key, p), nil }
 
 // changeKey calls change after the audit log has the text that note returns. An error of note
 // refuses the change.
@@ -121,7 +121,7 @@ func (s *Service) changeKey(ctx context.Context, a Actor, verb, name, key string
 		return err
 	}
 	if err := change(ctx, p, key); err != nil {
-		s.noteRefusal(ctx, a, verb, policyObject(name), "it failed: the key may be as it was")
+		s.auditRefusal(ctx, a, verb, policyObject(name), "it failed: the key may be as it was")
 		return err
 	}
 	return nil

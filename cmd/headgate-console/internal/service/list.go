@@ -117,18 +117,18 @@ func (s *Service) Policies(ctx context.Context, a Actor, q Query) (page Page, er
 
 func (q *Query) check() (store.PolicyQuery, error) {
 	var f faults
-	f.note("search", textform.Check(q.Search, MaxSearch))
+	f.add("search", textform.Check(q.Search, MaxSearch))
 	if q.App != "" {
-		f.note("app", policy.CheckApp(q.App))
+		f.add("app", policy.CheckApp(q.App))
 	}
 	var mode policy.Mode
-	f.note("mode", mode.UnmarshalText([]byte(q.Mode)))
+	f.add("mode", mode.UnmarshalText([]byte(q.Mode)))
 	if _, ok := changedDays[q.Changed]; !ok {
-		f.note("changed", errors.New("it is not day, week or month"))
+		f.add("changed", errors.New("it is not day, week or month"))
 	}
 	sort, ok := sorts[q.Sort]
 	if !ok && !slices.Contains(byTraffic, q.Sort) {
-		f.note("sort", errors.New("it is not name, mode, priority, updated, refused or share, with - before it for the other direction"))
+		f.add("sort", errors.New("it is not name, mode, priority, updated, refused or share, with - before it for the other direction"))
 	}
 	return store.PolicyQuery{
 		App: q.App, Mode: q.Mode, Search: strings.ToLower(q.Search), Sort: sort,
@@ -322,7 +322,7 @@ func (s *Service) lastDay(ctx context.Context, a Actor, policies []policy.Policy
 	r.readLive()
 	r.span = day(minute(r.now))
 	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) (err error) {
-		if err = r.begin(d); err == nil {
+		if err = r.attach(d); err == nil {
 			seen, err = r.hours(names)
 		}
 		return err

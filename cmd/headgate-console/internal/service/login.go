@@ -39,14 +39,14 @@ func (s *Service) Login(ctx context.Context, name, password string, m Meta) (Ses
 	m = m.sanitized()
 	try, err := s.attempt(ctx, name, m, false)
 	if err != nil {
-		s.noteLimited(ctx, "session.login", name, m, err)
+		s.auditLimited(ctx, "session.login", name, m, err)
 		return Session{}, err
 	}
 	session, err := s.login(ctx, name, password, m)
 	if errors.Is(err, ErrCredentials) {
 		try.Failed()
 		reason := "the name or the password is wrong, or the user is disabled"
-		s.noteLogin(ctx, "session.login", name, m, viaSession, reason, try.Slowed)
+		s.auditLogin(ctx, "session.login", name, m, viaSession, reason, try.Slowed)
 		return Session{}, err
 	}
 	s.refund(ctx, try)
@@ -169,7 +169,7 @@ func (s *Service) open(t *store.Tx, u store.User, a Actor, now int64) (Session, 
 		ExpiresAt: now + settings.SessionLife.Microseconds(), Address: m.Address, Agent: m.Agent, Provider: a.via == viaOIDC,
 	}
 	session := Session{Token: token, Expires: instant(row.ExpiresAt), MustChangePassword: u.MustChange}
-	if session.Device, err = noteDevice(t, u.Name, m, now); err != nil {
+	if session.Device, err = rememberDevice(t, u.Name, m, now); err != nil {
 		return Session{}, err
 	}
 	return session, t.InsertSession(row)
@@ -178,10 +178,10 @@ func (s *Service) open(t *store.Tx, u store.User, a Actor, now int64) (Session, 
 // tooMany is the reason of a refusal without a check of the password.
 const tooMany = "too many attempts"
 
-// noteLogin writes a failed attempt to the audit log. It writes a bounded number of
+// auditLogin writes a failed attempt to the audit log. It writes a bounded number of
 // attempts each hour that may be a flood, and of attempts with names that do not exist. A
 // row never has the typed name, which may be a password.
-func (s *Service) noteLogin(ctx context.Context, verb, name string, m Meta, via, reason string, flood bool) {
+func (s *Service) auditLogin(ctx context.Context, verb, name string, m Meta, via, reason string, flood bool) {
 	object := userObject("?")
 	err := s.db.View(ctx, func(t *store.Tx) error {
 		u, err := findUser(t, name)
@@ -194,14 +194,14 @@ func (s *Service) noteLogin(ctx context.Context, verb, name string, m Meta, via,
 	if unbounded && !s.attempts.WorthNoting(ctx) {
 		return
 	}
-	s.noteRefusal(ctx, Actor{via: via, meta: m}, verb, object, reason)
+	s.auditRefusal(ctx, Actor{via: via, meta: m}, verb, object, reason)
 }
 
-// noteLimited writes an attempt to the audit log if err is its LimitedError.
-func (s *Service) noteLimited(ctx context.Context, verb, name string, m Meta, err error) {
+// auditLimited writes an attempt to the audit log if err is its LimitedError.
+func (s *Service) auditLimited(ctx context.Context, verb, name string, m Meta, err error) {
 	var limited *LimitedError
 	if errors.As(err, &limited) {
-		s.noteLogin(ctx, verb, name, m, viaSession, tooMany, true)
+		s.auditLogin(ctx, verb, name, m, viaSession, tooMany, true)
 	}
 }
 
@@ -239,7 +239,7 @@ func (s *Service) ChangePassword(ctx context.Context, a Actor, old, password str
 	session, err := s.changePassword(ctx, a, old, password)
 	if errors.Is(err, ErrCredentials) {
 		try.Failed()
-		s.noteRefusal(ctx, a, "user.change-password", userObject(a.user), "the old password is wrong")
+		s.auditRefusal(ctx, a, "user.change-password", userObject(a.user), "the old password is wrong")
 		return Session{}, err
 	}
 	s.refund(ctx, try)

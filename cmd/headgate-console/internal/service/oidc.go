@@ -27,7 +27,7 @@ func (s *Service) LoginByProvider(ctx context.Context, who oidc.Identity, own Ac
 		if errors.Is(err, ErrOwnPassword) {
 			reason = "the provider names a user who has a password, and is not signed in with it"
 		}
-		s.noteLogin(ctx, "session.login", who.User, m, viaOIDC, reason, true)
+		s.auditLogin(ctx, "session.login", who.User, m, viaOIDC, reason, true)
 	}
 	return session, err
 }
@@ -35,7 +35,7 @@ func (s *Service) LoginByProvider(ctx context.Context, who oidc.Identity, own Ac
 // RefuseProvider writes to the audit log that a log-in at the provider has failed. It writes a
 // bounded number of them an hour.
 func (s *Service) RefuseProvider(ctx context.Context, reason error, m Meta) {
-	s.noteLogin(ctx, "session.login", "", m.sanitized(), viaOIDC, reason.Error(), true)
+	s.auditLogin(ctx, "session.login", "", m.sanitized(), viaOIDC, reason.Error(), true)
 }
 
 func (s *Service) loginByProvider(ctx context.Context, who oidc.Identity, own Actor, m Meta) (session Session, err error) {

@@ -31,7 +31,7 @@ type Overview struct {
 }
 
 const (
-	maxTold    = 1000 // series of several applications that are added up for an overview
+	maxSummed  = 1000 // series of several applications that are added up for an overview
 	maxChanges = 100  // that an overview looks at
 )
 
@@ -60,7 +60,7 @@ func (o *Overview) addUp(r *reading) error {
 	if err != nil {
 		return err
 	}
-	o.TooMany = len(r.apps) > 1 && n > maxTold
+	o.TooMany = len(r.apps) > 1 && n > maxSummed
 	for _, app := range r.apps {
 		sum := Sum{App: app}
 		if o.TooMany {

@@ -324,7 +324,7 @@ func (d *action) mayList(apps []string) error {
 	for _, app := range apps {
 		_, err := d.App(app)
 		if errors.Is(err, ErrNotFound) {
-			f.note("apps", fmt.Errorf("%q does not exist", app))
+			f.add("apps", fmt.Errorf("%q does not exist", app))
 			continue
 		}
 		if err != nil {
@@ -345,10 +345,10 @@ func (d *action) fits() error {
 
 func extentFaults(n, bytes int64) (f faults) {
 	if n > policy.MaxPolicies {
-		f.note("", fmt.Errorf("there would be %d policies, more than %d", n, policy.MaxPolicies))
+		f.add("", fmt.Errorf("there would be %d policies, more than %d", n, policy.MaxPolicies))
 	}
 	if bytes > policy.MaxBytes {
-		f.note("", fmt.Errorf("all policies together would have %d bytes, more than %d", bytes, policy.MaxBytes))
+		f.add("", fmt.Errorf("all policies together would have %d bytes, more than %d", bytes, policy.MaxBytes))
 	}
 	return f
 }

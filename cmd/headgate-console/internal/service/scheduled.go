@@ -147,7 +147,7 @@ func (d *action) schedule(before, after policy.Policy, at time.Time) (c Schedule
 	case at.After(now.Add(MaxAhead)):
 		return c, invalid("at", "it is more than a year ahead")
 	}
-	if err := d.roomToSchedule(before.Name); err != nil {
+	if err := d.checkScheduleBounds(before.Name); err != nil {
 		return c, err
 	}
 	was, err := rowOf(before)
@@ -174,8 +174,8 @@ func (d *action) schedule(before, after policy.Policy, at time.Time) (c Schedule
 	return c, d.AddAudit(note)
 }
 
-// roomToSchedule refuses a change of a policy by the actor if one of the bounds is reached.
-func (d *action) roomToSchedule(policy string) error {
+// checkScheduleBounds refuses a change of a policy by the actor if one of the bounds is reached.
+func (d *action) checkScheduleBounds(policy string) error {
 	n, err := d.CountScheduled(policy, d.actor.user)
 	if err != nil {
 		return err
@@ -422,7 +422,7 @@ func (c Calendar) carryOut(ctx context.Context, row store.Scheduled) error {
 			return err
 		}
 		d := &action{Tx: t, actor: actor, now: now, verb: "policy." + updated, object: policyObject(row.Policy)}
-		return d.begin(func(d *action) error { return d.makeDue(row) })
+		return d.run(func(d *action) error { return d.makeDue(row) })
 	})
 	switch {
 	case err == nil:

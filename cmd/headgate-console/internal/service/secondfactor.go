@@ -256,7 +256,7 @@ func (s *Service) withOwnPassword(ctx context.Context, a Actor, verb, password s
 	}
 	if errors.Is(err, ErrCredentials) {
 		try.Failed()
-		s.noteRefusal(ctx, a, verb, object, "the password is wrong")
+		s.auditRefusal(ctx, a, verb, object, "the password is wrong")
 		return err
 	}
 	s.refund(ctx, try)

@@ -56,7 +56,7 @@ func (s *Service) AuthenticateByProxy(ctx context.Context, name string, m Meta) 
 		return enabled(t, name)
 	})
 	if err = unknown(err); errors.Is(err, ErrNotLoggedIn) {
-		s.noteLogin(ctx, "session.login", name, m, viaProxy, "the proxy names a user who does not exist or is disabled", true)
+		s.auditLogin(ctx, "session.login", name, m, viaProxy, "the proxy names a user who does not exist or is disabled", true)
 	}
 	if err != nil {
 		return Actor{}, err

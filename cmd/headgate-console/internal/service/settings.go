@@ -64,14 +64,14 @@ func (s Settings) check() error {
 		value time.Duration
 	}{{"session_idle", s.SessionIdle}, {"session_life", s.SessionLife}} {
 		if b.value < minSession || b.value > maxSession {
-			f.note(b.field, fmt.Errorf("%s is not within %s to %s", b.value, minSession, maxSession))
+			f.add(b.field, fmt.Errorf("%s is not within %s to %s", b.value, minSession, maxSession))
 		}
 	}
 	if s.SecondFactor != ForNobody && s.SecondFactor != ForAdministrators && s.SecondFactor != ForEveryone {
-		f.note("second_factor", errors.New("it is not nobody, administrators or everyone"))
+		f.add("second_factor", errors.New("it is not nobody, administrators or everyone"))
 	}
 	if s.TokenLife < minTokenLife || s.TokenLife > MaxTokenLife {
-		f.note("token_life", fmt.Errorf("it is not within 1 to %d days", MaxTokenLife/minTokenLife))
+		f.add("token_life", fmt.Errorf("it is not within 1 to %d days", MaxTokenLife/minTokenLife))
 	}
 	return f.err()
 }

@@ -76,10 +76,10 @@ func spanOf(from, to time.Time, step time.Duration, now time.Time) (span, error)
 	}
 	var f faults
 	if !from.Before(to) {
-		f.note("to", errors.New("it is not after from"))
+		f.add("to", errors.New("it is not after from"))
 	}
 	if step != 0 && !slices.Contains(Steps, step) {
-		f.note("step", errors.New("it is not 1, 5, 10 or 30 minutes, or 1, 3, 6, 12 or 24 hours"))
+		f.add("step", errors.New("it is not 1, 5, 10 or 30 minutes, or 1, 3, 6, 12 or 24 hours"))
 	}
 	if err := f.err(); err != nil {
 		return span{}, err

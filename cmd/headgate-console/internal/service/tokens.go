@@ -106,20 +106,20 @@ func (d *action) checkDraft(draft *TokenDraft) error {
 	}
 	var f faults
 	if draft.Label == "" {
-		f.note("label", errors.New("it is empty"))
+		f.add("label", errors.New("it is empty"))
 	}
-	f.note("label", textform.Check(draft.Label, MaxLabel))
+	f.add("label", textform.Check(draft.Label, MaxLabel))
 	if draft.Scope != Read && draft.Scope != Write {
-		f.note("scope", errors.New("it is not read or write"))
+		f.add("scope", errors.New("it is not read or write"))
 	}
 	if life := draft.life(d.now); life <= 0 || life > settings.TokenLife {
-		f.note("life", fmt.Errorf("it is not above 0 and at most %d days", settings.TokenLife/minTokenLife))
+		f.add("life", fmt.Errorf("it is not above 0 and at most %d days", settings.TokenLife/minTokenLife))
 	}
 	for _, app := range draft.Apps {
 		if _, err := d.app(app); err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		} else if err != nil || d.access.Role(app) == NoRole {
-			f.note("apps", fmt.Errorf("%q is not an application of yours", clip(app, MaxUserName)))
+			f.add("apps", fmt.Errorf("%q is not an application of yours", clip(app, MaxUserName)))
 		}
 	}
 	rows, err := d.TokensOf(d.actor.user)
@@ -128,7 +128,7 @@ func (d *action) checkDraft(draft *TokenDraft) error {
 	}
 	alive := slices.DeleteFunc(rows, func(r store.Token) bool { return r.RevokedAt != 0 || r.ExpiresAt <= d.now })
 	if len(alive) >= maxTokens {
-		f.note("", fmt.Errorf("there are %d tokens already: revoke some", len(alive)))
+		f.add("", fmt.Errorf("there are %d tokens already: revoke some", len(alive)))
 	}
 	return f.err()
 }

@@ -150,7 +150,7 @@ type reading struct {
 	apps []string // in which the actor has a role, or the one of the query
 	all  bool     // apps are all applications
 
-	// live has the last minutes of each application. begin leaves only those of which the
+	// live has the last minutes of each application. attach leaves only those of which the
 	// database may lack counts.
 	live map[string][]stats.Minute
 	now  time.Time
@@ -180,7 +180,7 @@ func (s *Service) readTraffic(ctx context.Context, a Actor, q TrafficQuery, f fu
 		return err
 	}
 	return s.ask(ctx, a, verb, object, func(d *action) (err error) {
-		if err := r.begin(d); err != nil {
+		if err := r.attach(d); err != nil {
 			return err
 		}
 		if r.apps, r.all, err = d.trafficApps(q.App); err != nil { // they may have changed since
@@ -248,10 +248,10 @@ func (r *reading) readLive() {
 	}
 }
 
-// begin takes the transaction in which the rows are read. It leaves out the last minutes of which
+// attach takes the transaction in which the rows are read. It leaves out the last minutes of which
 // the database has every count, because to compare the two costs more than all else: they did
 // not change after the instant until which the collector has read every change.
-func (r *reading) begin(d *action) error {
+func (r *reading) attach(d *action) error {
 	r.action = d
 	if len(r.live) == 0 {
 		return nil
@@ -562,7 +562,7 @@ func (d *action) markers(q TrafficQuery, limit int) (list []Marker, more bool, e
 		return nil, false, err
 	}
 	for _, row := range rows {
-		shown, err := d.marks(row, q.App)
+		shown, err := d.showsMarker(row, q.App)
 		if err != nil {
 			return nil, false, err
 		}
@@ -573,10 +573,10 @@ func (d *action) markers(q TrafficQuery, limit int) (list []Marker, more bool, e
 	return list, len(rows) == limit, nil
 }
 
-// marks reports whether the actor sees the policy of a revision, as [Service.Revision] has it,
+// showsMarker reports whether the actor sees the policy of a revision, as [Service.Revision] has it,
 // and sees that it lists an application, before or afterwards. Every policy lists "". The rest
 // of the policy is not read.
-func (d *action) marks(row store.Revision, app string) (bool, error) {
+func (d *action) showsMarker(row store.Revision, app string) (bool, error) {
 	before, err := appsOf(row.Before)
 	if err != nil {
 		return false, err

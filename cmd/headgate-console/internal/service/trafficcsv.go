@@ -21,7 +21,7 @@ import (
 // gets a row before anything is written to w, and TrafficCSV returns an error of that kind alone
 // before; what it returns later cuts the file short.
 func (s *Service) TrafficCSV(ctx context.Context, a Actor, q TrafficQuery, w io.Writer) error {
-	if err := s.noteExport(ctx, a, q); err != nil {
+	if err := s.auditExport(ctx, a, q); err != nil {
 		return err
 	}
 	var apps, names []string
@@ -62,8 +62,8 @@ func (s *Service) TrafficCSV(ctx context.Context, a Actor, q TrafficQuery, w io.
 	return out.Error()
 }
 
-// noteExport writes the row of the audit log, if the query is valid and permitted.
-func (s *Service) noteExport(ctx context.Context, a Actor, q TrafficQuery) error {
+// auditExport writes the row of the audit log, if the query is valid and permitted.
+func (s *Service) auditExport(ctx context.Context, a Actor, q TrafficQuery) error {
 	if q.Policy != "" && !isRuleName(q.Policy) {
 		return ErrNotFound
 	}

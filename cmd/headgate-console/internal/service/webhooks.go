@@ -108,25 +108,25 @@ func webhookObject(id string) string { return "webhook:" + sanitize(id, 32) }
 
 func (d *WebhookDraft) check(sender *webhook.Sender) (f faults) {
 	if d.Name == "" {
-		f.note("name", errors.New("it is empty"))
+		f.add("name", errors.New("it is empty"))
 	} else if strings.ContainsAny(d.Name, "\n\t") {
-		f.note("name", errors.New("it is more than one line"))
+		f.add("name", errors.New("it is more than one line"))
 	}
-	f.note("name", textform.Check(d.Name, MaxWebhookName))
-	f.note("url", sender.CheckURL(d.URL))
+	f.add("name", textform.Check(d.Name, MaxWebhookName))
+	f.add("url", sender.CheckURL(d.URL))
 	switch {
 	case d.All && len(d.Apps) > 0:
-		f.note("apps", errors.New("it is for all applications, and lists some"))
+		f.add("apps", errors.New("it is for all applications, and lists some"))
 	case !d.All && len(d.Apps) == 0:
-		f.note("apps", errors.New("choose an application"))
+		f.add("apps", errors.New("choose an application"))
 	case len(d.Apps) > MaxWebhookApps:
-		f.note("apps", fmt.Errorf("%d are more than %d", len(d.Apps), MaxWebhookApps))
+		f.add("apps", fmt.Errorf("%d are more than %d", len(d.Apps), MaxWebhookApps))
 	}
 	if d.RepeatAfter != 0 && (d.RepeatAfter < MinRepeat || d.RepeatAfter > MaxRepeat) {
-		f.note("repeat_after", fmt.Errorf("it is not 0, for never, or a time from %s to %d days", textform.Duration(MinRepeat), MaxRepeat/(24*time.Hour)))
+		f.add("repeat_after", fmt.Errorf("it is not 0, for never, or a time from %s to %d days", textform.Duration(MinRepeat), MaxRepeat/(24*time.Hour)))
 	}
 	if d.RepeatAfter%time.Second != 0 {
-		f.note("repeat_after", errors.New("it is not a whole number of seconds"))
+		f.add("repeat_after", errors.New("it is not a whole number of seconds"))
 	}
 	checkConditions(&f, d.Conditions)
 	return f
@@ -203,7 +203,7 @@ func (d *action) checkWebhook(draft WebhookDraft, sender *webhook.Sender) error 
 	f := draft.check(sender)
 	for _, app := range draft.Apps[:min(len(draft.Apps), MaxWebhookApps)] {
 		if _, err := d.app(app); errors.Is(err, ErrNotFound) {
-			f.note("apps", fmt.Errorf("there is no application %q", textform.Clip(app)))
+			f.add("apps", fmt.Errorf("there is no application %q", textform.Clip(app)))
 		} else if err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (d *action) checkWebhook(draft WebhookDraft, sender *webhook.Sender) error 
 		}
 		listed := func(app string) bool { return slices.Contains(draft.Apps, app) }
 		if err != nil || !draft.All && !slices.ContainsFunc(p.Apps, listed) {
-			f.note("conditions."+string(c.Kind)+".policy", fmt.Errorf("no policy %q lists one of the applications", textform.Clip(c.Policy)))
+			f.add("conditions."+string(c.Kind)+".policy", fmt.Errorf("no policy %q lists one of the applications", textform.Clip(c.Policy)))
 		}
 	}
 	return f.err()

@@ -140,7 +140,7 @@ func WithKeyLimit(p policy.Policy, key string, limit *core.Limit) (policy.Policy
 	p.Overrides = own
 	var f faults
 	for _, fault := range faultsOf(p.Validate()) {
-		f.note("limit", errors.New(fault.Message))
+		f.add("limit", errors.New(fault.Message))
 	}
 	return p, f.err()
 }
