@@ -49,7 +49,9 @@ func (s *Service) act(ctx context.Context, a Actor, lock, verb, object string, f
 
 // actWith is act with several counters. All of them are raised before f reads anything, so that
 // f sees what earlier actions with any of them have written.
-func (s *Service) actWith(ctx context.Context, a Actor, locks []string, verb, object string, f func(*action) error) error {
+func (s *Service) actWith(
+	ctx context.Context, a Actor, locks []string, verb, object string, f func(*action) error,
+) error {
 	err := s.db.Update(ctx, func(t *store.Tx) error {
 		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object}
 		for _, lock := range locks {
@@ -57,11 +59,15 @@ func (s *Service) actWith(ctx context.Context, a Actor, locks []string, verb, ob
 				return err
 			}
 		}
+
 		return d.run(f)
 	})
+
+	// After the commit and not in it, because the transaction may run again.
 	if err == nil && (slices.Contains(locks, store.CounterPolicies) || slices.Contains(locks, store.CounterScheduled)) {
 		s.changed()
 	}
+
 	return s.ended(ctx, a, err)
 }
 
@@ -88,6 +94,7 @@ func (d *action) run(f func(*action) error) error {
 func (s *Service) ended(ctx context.Context, a Actor, err error) error {
 	var denied *DeniedError
 	var taken *takenError
+
 	switch {
 	case errors.Is(err, errUnchanged):
 		return nil
@@ -130,7 +137,10 @@ func (d *action) hide() error {
 
 // probe returns the refusal of a name that a hidden policy has.
 func (d *action) probe() *DeniedError {
-	return &DeniedError{Action: d.verb, Object: d.object, Reason: "the name is that of a policy that is hidden from the actor"}
+	return &DeniedError{
+		Action: d.verb, Object: d.object,
+		Reason: "the name is that of a policy that is hidden from the actor",
+	}
 }
 
 // manage refuses the action unless the actor is an administrator.

@@ -22,7 +22,10 @@ const (
 )
 
 func (m Meta) sanitized() Meta {
-	return Meta{sanitize(m.Address, maxAddress), sanitize(m.Agent, maxAgent), sanitize(m.RequestID, maxRequestID), m.Device}
+	return Meta{
+		Address: sanitize(m.Address, maxAddress), Agent: sanitize(m.Agent, maxAgent),
+		RequestID: sanitize(m.RequestID, maxRequestID), Device: m.Device,
+	}
 }
 
 // Actor identifies the user or the token that makes a request.

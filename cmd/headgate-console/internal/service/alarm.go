@@ -59,10 +59,14 @@ func (a Alarm) Check(ctx context.Context) error {
 	if s.fleet == nil || s.reports == nil {
 		return nil
 	}
+
+	// Of several consoles one makes the check. Its number shows at the end whether another check
+	// has begun since.
 	turn, err := a.claim(ctx)
 	if err != nil || turn == 0 {
 		return err
 	}
+
 	var w alertWatch
 	err = s.db.View(ctx, func(t *store.Tx) (err error) {
 		w, err = alertWatchOf(t)
@@ -71,28 +75,37 @@ func (a Alarm) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
+	// Redis is asked between two transactions, because its answers may take seconds.
 	v := s.look(ctx, w)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+
+	// The webhooks are read again there, as they may have been changed while Redis was asked.
 	return s.db.Update(ctx, func(t *store.Tx) error { return s.writeCheck(t, v, turn) })
 }
 
 // claim returns the number of a new check, or 0 if the last one was just made.
 func (a Alarm) claim(ctx context.Context) (turn int64, err error) {
 	err = a.s.db.Update(ctx, func(t *store.Tx) error {
-		turn = 0
+		turn = 0 // the transaction may run again
 		now := a.s.now()
 		last, err := t.Counter(store.CounterAlerts)
 		if err != nil {
 			return err
 		}
+
+		// A clock that was set back does not stop the checks.
 		if past := now - last.At; past >= 0 && past < checkPause.Microseconds() {
 			return nil
 		}
+
 		if err := t.RaiseCounter(store.CounterAlerts, now); err != nil {
 			return err
 		}
+
+		// The value that this transaction has given to the counter is the number of the check.
 		last, err = t.Counter(store.CounterAlerts)
 		turn = last.Value
 		return err
@@ -112,6 +125,7 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 	if err != nil {
 		return w, err
 	}
+
 	w.rows = map[string]store.Webhook{}
 	for _, row := range rows {
 		if !row.Enabled {
@@ -123,6 +137,8 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 		}
 		w.hooks, w.rows[row.ID] = append(w.hooks, hook), row
 	}
+
+	// A webhook for all applications watches those that are added later, too.
 	apps, err := t.Apps()
 	for _, app := range apps {
 		w.apps = append(w.apps, app.Name)
@@ -164,10 +180,16 @@ func (w alertWatch) watched(kinds ...AlertKind) []string {
 func (s *Service) look(ctx context.Context, w alertWatch) *seen {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	v := &seen{instances: map[string][]policy.Instance{}, minutes: map[string][]stats.Minute{}, sums: map[sumKey]sumOfMinutes{}, expected: map[string]int64{}, found: map[conditionOf]finding{}}
+	v := &seen{
+		instances: map[string][]policy.Instance{}, minutes: map[string][]stats.Minute{},
+		sums: map[sumKey]sumOfMinutes{}, expected: map[string]int64{}, found: map[conditionOf]finding{},
+	}
+
+	// Without a webhook Redis is not asked, and nothing is known.
 	if v.blind = len(w.hooks) == 0; v.blind {
 		return v
 	}
+
 	var all []policy.Instance
 	if v.label, v.away = s.reports.Version(ctx); v.away == nil {
 		all, v.away = s.fleet.Instances(ctx)
@@ -176,22 +198,28 @@ func (s *Service) look(ctx context.Context, w alertWatch) *seen {
 		s.logger.DebugContext(ctx, "alerts: Redis does not answer", "error", v.away) // the publisher warns
 		return v
 	}
+
 	for _, i := range all {
 		v.instances[i.App] = append(v.instances[i.App], i)
 	}
+
+	// A server may refuse to say how full it is. Then that condition alone is not known.
 	var err error
 	if v.used, v.limit, err = s.reports.Memory(ctx); err != nil {
 		v.limit = 0
 		s.logger.DebugContext(ctx, "alerts: Redis does not tell of its memory", "error", err)
 	}
+
 	v.minutes = s.minutesOf(ctx, w.watched(AlertRefused, AlertFailedOpen, AlertBanned))
-	for _, hook := range w.hooks { // now, so that the transaction is short
+	// What holds is found out now, and kept, so that the transaction that writes it is short.
+	for _, hook := range w.hooks {
 		for _, c := range hook.Conditions {
 			for _, app := range w.places(hook, c) {
 				v.look(c, app)
 			}
 		}
 	}
+
 	return v
 }
 
@@ -201,6 +229,8 @@ func (s *Service) minutesOf(ctx context.Context, apps []string) map[string][]sta
 	var mu sync.Mutex
 	var reading sync.WaitGroup
 	minutes, free := map[string][]stats.Minute{}, make(chan struct{}, liveAtOnce)
+
+	// At most liveAtOnce applications are read at a time: free has a token for each.
 	for _, app := range apps {
 		free <- struct{}{}
 		reading.Go(func() {
@@ -215,6 +245,7 @@ func (s *Service) minutesOf(ctx context.Context, apps []string) map[string][]sta
 			minutes[app] = list
 		})
 	}
+
 	reading.Wait()
 	return minutes
 }
@@ -232,24 +263,32 @@ func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 	if err := t.RaiseCounter(store.CounterWebhooks, now); err != nil {
 		return err
 	}
+
+	// A check that began later has seen what is newer, and writes that.
 	if last, err := t.Counter(store.CounterAlerts); err != nil || last.Value != turn {
 		return err
 	}
+
 	w, err := alertWatchOf(t)
 	if err != nil {
 		return err
 	}
+
 	if err := writeFleets(t, v, w, now); err != nil {
 		return err
 	}
+
 	rows, err := t.Alerts()
 	if err != nil {
 		return err
 	}
+
 	known := map[alertKey]store.Alert{}
 	for _, row := range rows {
 		known[alertKey{row.Webhook, AlertKind(row.Kind), row.App}] = row
 	}
+
+	// Each alert that is watched is taken from the known ones.
 	for _, hook := range w.hooks {
 		f := findingWriter{Tx: t, hook: hook, row: w.rows[hook.ID], now: now}
 		for _, c := range hook.Conditions {
@@ -263,7 +302,9 @@ func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 			}
 		}
 	}
-	for _, row := range known { // not watched any more
+
+	// The ones that remain are not watched any more, and end whatever holds.
+	for _, row := range known {
 		f := findingWriter{Tx: t, row: w.rows[row.Webhook], now: now}
 		if err := f.end(row, "It is not watched any more."); err != nil {
 			return err
@@ -279,25 +320,31 @@ func writeFleets(t *store.Tx, v *seen, w alertWatch, now int64) error {
 	if err != nil {
 		return err
 	}
+
 	watched := w.watched(AlertLost)
 	known := map[string]store.AlertFleet{}
 	for _, row := range rows {
 		known[row.App] = row
+		// An application that is watched again later begins anew.
 		if !slices.Contains(watched, row.App) {
 			if err := t.DeleteAlertFleet(row.App); err != nil {
 				return err
 			}
 		}
 	}
+
+	// Without an answer from Redis nobody knows how many run, and what was expected stays.
 	if v.away != nil || v.blind {
 		return nil
 	}
+
 	for _, app := range watched {
 		was, there := known[app]
 		n := int64(len(v.instances[app]))
 		if !there {
 			was = store.AlertFleet{App: app, Expected: n}
 		}
+
 		is := fleetNow(was, n, now)
 		v.expected[app] = is.Expected
 		if !there || is != was {
@@ -312,17 +359,22 @@ func writeFleets(t *store.Tx, v *seen, w alertWatch, now int64) error {
 // fleetNow returns what is expected of a fleet of which n instances report.
 func fleetNow(f store.AlertFleet, n, now int64) store.AlertFleet {
 	switch {
+	// A higher number is expected only once it has lasted: during a deployment old and new
+	// instances run side by side.
 	case n > f.Expected && f.HigherAt == 0:
 		f.Higher, f.HigherAt, f.LowerAt = n, now, 0
 	case n > f.Expected:
+		// The smallest number of this time is what has lasted.
 		f.Higher = min(f.Higher, n)
 		if now-f.HigherAt >= settleFleet.Microseconds() {
 			f.Expected, f.Higher, f.HigherAt = f.Higher, 0, 0
 		}
 	case n == f.Expected:
 		f.Higher, f.HigherAt, f.LowerAt = 0, 0, 0
+	// Instances are missed from now on.
 	case f.LowerAt == 0:
 		f.Higher, f.HigherAt, f.LowerAt = 0, 0, now
+	// They have been missed for so long that they were taken away on purpose.
 	case now-f.LowerAt >= forgetFleet.Microseconds():
 		f.Expected, f.LowerAt = n, 0
 	}
@@ -347,16 +399,22 @@ func (f findingWriter) write(c Condition, app string, found finding, row store.A
 	case !found.holds:
 		return nil
 	}
+
 	was := row
 	if !there {
 		row = store.Alert{Webhook: f.hook.ID, Kind: string(c.Kind), App: app, FirstAt: f.now}
 	}
+
 	row.Detail = text(found)
+
+	// An alert may hold for a while before it is reported, and is reported again from time to time.
 	if event := f.event(c, &row); event != "" {
 		if err := f.addMessage(event, c, row, found, ""); err != nil {
 			return err
 		}
 	}
+
+	// Most checks find what the one before has found, and write nothing.
 	switch {
 	case !there:
 		return f.InsertAlert(row)
@@ -366,12 +424,14 @@ func (f findingWriter) write(c Condition, app string, found finding, row store.A
 	return nil
 }
 
-// event returns what is to be told of an alert that holds, or "", and writes its times.
+// event returns what is to be reported of an alert that holds, or "", and writes its times.
+// FirstAt says since when the condition holds, and Since, unless it is 0, when that was reported.
 func (f findingWriter) event(c Condition, row *store.Alert) string {
 	held := time.Duration(c.Minutes) * time.Minute
 	if alertKinds[rankOf(c.Kind)].Counts {
 		held = 0 // the minutes are those that are counted
 	}
+
 	switch {
 	case row.Since == 0 && f.now-row.FirstAt >= held.Microseconds():
 		row.Since, row.ToldAt = f.now, f.now

@@ -56,10 +56,12 @@ func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) (page []Entr
 	if err := q.check(); err != nil {
 		return nil, err
 	}
+
 	err = s.ask(ctx, a, "audit.read", "audit", func(d *action) error {
 		if err := d.manage(); err != nil {
 			return err
 		}
+
 		rows, err := d.FindAudit(store.AuditQuery{
 			Actor: q.Actor, Object: q.Object, Action: q.Action, Outcome: string(q.Outcome),
 			Since: microseconds(q.Since), Until: microseconds(q.Until), Before: q.Before, Limit: perPage(q.PerPage),
@@ -67,6 +69,7 @@ func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) (page []Entr
 		page = entriesOf(rows)
 		return err
 	})
+
 	return page, err
 }
 

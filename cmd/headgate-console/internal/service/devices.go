@@ -37,15 +37,20 @@ func rememberDevice(t *store.Tx, user string, m Meta, now int64) (secret string,
 	if err != nil {
 		return "", err
 	}
+
+	// A known device gets the time of this log-in.
 	if hash == "" {
 		secret = auth.NewSecret()
 		hash = auth.Digest(secret)
 	} else if err := t.DeleteDevice(user, hash); err != nil {
 		return "", err
 	}
+
 	if err := t.InsertDevice(store.Device{Hash: hash, User: user, SeenAt: now}); err != nil {
 		return "", err
 	}
+
+	// The newest come first. What is too old or too much is forgotten.
 	list, err := t.DevicesOf(user)
 	kept := 1
 	for _, d := range list {
@@ -60,5 +65,6 @@ func rememberDevice(t *store.Tx, user string, m Meta, now int64) (secret string,
 			return "", err
 		}
 	}
+
 	return secret, err
 }

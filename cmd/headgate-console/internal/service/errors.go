@@ -160,6 +160,8 @@ func faultsOf(err error) []Fault {
 	if err == nil {
 		return nil
 	}
+
+	// A validation joins its mistakes, of which each may be several.
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var list []Fault
 		for _, e := range joined.Unwrap() {
@@ -167,6 +169,7 @@ func faultsOf(err error) []Fault {
 		}
 		return list
 	}
+
 	var f *policy.FieldError
 	if errors.As(err, &f) {
 		return []Fault{{Policy: f.Policy, Field: f.Field, Message: f.Err.Error()}}
