@@ -47,7 +47,14 @@ type Shared[K comparable, V any] struct {
 	closed  bool            // Guarded by mu.
 }
 
-// entry is what is known of a key.
+// entry is what is known of a key:
+//
+//	new     -> reading  Get asks for the key
+//	reading -> read     with a value, or with an error beside the value before
+//	read    -> reading  Get asks for it, and Every has passed since the last reading began
+//	read    -> dropped  nobody has asked for a while, or others need the place
+//
+// All callers who need the reading that goes on wait for the same done.
 type entry[V any] struct {
 	value V         // the last one that was read
 	at    time.Time // when its reading began; zero if there is none

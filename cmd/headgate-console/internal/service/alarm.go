@@ -46,6 +46,17 @@ const (
 // that an alert begins or ends is written, with its message, in one transaction, so that there is
 // one message. A message is sent again if a console is killed after it was sent and before that
 // was written; it has the same id then.
+//
+// An alert is a row for a condition of a webhook in an application, see [store.Alert]:
+//
+//	none     -> pending   the condition holds
+//	pending  -> none      it does not hold any more; nobody hears of it
+//	pending  -> standing  it has held for its minutes: a message that it has begun
+//	standing -> standing  it holds for RepeatAfter more: a message that it stands
+//	standing -> none      it does not hold, or is not watched any more: a message of the end
+//	any      -> none      the webhook is turned off, without a message
+//
+// While a condition is not known, because Redis does not answer, its alert stays as it is.
 type Alarm struct{ s *Service }
 
 // Alarm returns the alarm of the service.

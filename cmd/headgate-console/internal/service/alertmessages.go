@@ -32,7 +32,15 @@ const MaxAttempts = 6
 
 var _ = [1]struct{}{}[MaxAttempts-1-5] // the pauses
 
-// message is the body of a message.
+// message is the body of a message. What becomes of it is in its row, see [store.Delivery]:
+//
+//	waiting -> waiting  claimed: tried by one console, and due again after claimTime
+//	waiting -> waiting  an attempt has failed: due again after a pause
+//	waiting -> done     the receiver has accepted it
+//	waiting -> failed   the last attempt has failed, or the webhook was turned off
+//
+// One that would wait behind maxWaiting others is failed from the beginning. Nothing changes a
+// message that does not wait.
 type message struct {
 	Version int         `json:"version"`
 	Type    string      `json:"type"`

@@ -407,6 +407,12 @@ func (s *Service) CancelScheduled(ctx context.Context, a Actor, id string) (c Sc
 // Calendar makes the scheduled changes that are due. It is for the program itself, and takes no
 // actor. Several consoles may use it at the same time, and one may be killed: each change is made
 // in the transaction that takes it from the list.
+//
+//	waiting -> done      it is due and made, or nothing is left to change
+//	waiting -> failed    it is due and cannot be made: Reason says why
+//	waiting -> canceled  a person has canceled it
+//
+// While the database is away it waits. Nothing changes one that does not wait.
 type Calendar struct{ s *Service }
 
 // Calendar returns the calendar of the service.
