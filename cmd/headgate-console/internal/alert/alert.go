@@ -48,8 +48,9 @@ type Worker struct {
 	stop   context.CancelFunc
 	work   sync.WaitGroup
 
-	mu   sync.Mutex
-	busy map[string]bool // the webhooks to which a message is being sent
+	mu sync.Mutex
+	// busy has the webhooks to which a message is being sent. Guarded by mu.
+	busy map[string]bool
 }
 
 // Start starts a worker. A nil logger means slog.Default().
@@ -57,8 +58,12 @@ func Start(a Alarm, logger *slog.Logger) (*Worker, error) {
 	if a == nil {
 		return nil, errors.New("alert: the alarm is nil")
 	}
+
 	ctx, stop := context.WithCancel(context.Background())
-	w := &Worker{alarm: a, logger: cmp.Or(logger, slog.Default()), wake: make(chan struct{}, 1), stop: stop, busy: map[string]bool{}}
+	w := &Worker{
+		alarm: a, logger: cmp.Or(logger, slog.Default()),
+		wake: make(chan struct{}, 1), stop: stop, busy: map[string]bool{},
+	}
 	w.work.Go(func() { w.check(ctx) })
 	w.work.Go(func() { w.send(ctx) })
 	return w, nil
@@ -80,7 +85,10 @@ func (w *Worker) check(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+
 		failures(err)
+
+		// What the check has found is sent at once, and not at the end of a pause.
 		w.look()
 		sleep(ctx, every, nil)
 	}
@@ -105,13 +113,19 @@ func (w *Worker) send(ctx context.Context) {
 			due, wait, waiting, err = w.alarm.Due(ctx)
 			return err
 		})
+
+		// A failure because the worker is being closed is none.
 		if ctx.Err() != nil {
 			return
 		}
 		failures(err)
+
+		// Nothing waits for a message here: a slow receiver holds up only what is sent to itself.
 		for _, d := range due {
 			w.deliver(ctx, d)
 		}
+
+		// Another console may leave a message at any time, and does not wake this worker.
 		if !waiting || err != nil || wait > pause {
 			wait = pause
 		}
@@ -123,15 +137,22 @@ func (w *Worker) send(ctx context.Context) {
 func (w *Worker) deliver(ctx context.Context, d service.Due) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
+	// Due names the message again once the one before it has arrived or failed.
 	if w.busy[d.Webhook] {
 		return
 	}
+
 	w.busy[d.Webhook] = true
 	w.work.Go(func() {
 		err := bounded(ctx, func(ctx context.Context) error { return w.alarm.Deliver(ctx, d.ID) })
 		if err != nil && ctx.Err() == nil {
-			w.logger.WarnContext(ctx, "what became of a message of an alert cannot be written", "id", d.ID, "error", err)
+			w.logger.WarnContext(ctx, "what became of a message of an alert cannot be written",
+				"id", d.ID, "error", err)
 		}
+
+		// The webhook is free again before the look, or else its next message would wait for a
+		// pause.
 		w.mu.Lock()
 		delete(w.busy, d.Webhook)
 		w.mu.Unlock()

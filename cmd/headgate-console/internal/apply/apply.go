@@ -33,32 +33,41 @@ func Main(ctx context.Context, args []string, env func(string) string, out, bad 
 	if errors.Is(err, flag.ErrHelp) {
 		return same
 	}
+
 	code := failed
+	// The time limit begins after the command line, which names it.
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, o.timeout)
 		defer cancel()
 		code, err = o.run(ctx, out, bad)
 	}
+
+	// An error may have a line of each mistake, and texts of the console, which are not trusted.
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {
 			fmt.Fprintf(bad, "%s: %s\n", args[0], printable(strings.TrimSuffix(line, "\n")))
 		}
 		return failed
 	}
+
 	return code
 }
 
 func (o *options) run(ctx context.Context, out, bad io.Writer) (int, error) {
+	// What was left out is said before any mistake: it may be the reason of one.
 	r, err := read(o.paths)
 	for _, name := range r.skipped {
 		fmt.Fprintf(bad, "%s: %s is not read: policies are kept in .yaml or .yml files\n", o.command, printable(name))
 	}
+
 	if err != nil {
 		return failed, err
 	}
+
 	if err := o.choose(r); err != nil {
 		return failed, err
 	}
+
 	c := newConsole(o)
 	defer c.close()
 	w := &worker{options: o, reader: r, console: c, out: out}
@@ -72,7 +81,8 @@ func (o *options) run(ctx context.Context, out, bad io.Writer) (int, error) {
 // console's.
 func (o *options) choose(r *reader) error {
 	r.set = slices.DeleteFunc(r.set, func(p policy.Policy) bool {
-		return o.apps != nil && !slices.ContainsFunc(p.Apps, func(app string) bool { return slices.Contains(o.apps, app) })
+		meant := func(app string) bool { return slices.Contains(o.apps, app) }
+		return o.apps != nil && !slices.ContainsFunc(p.Apps, meant)
 	})
 	if len(r.set) == 0 && o.apps != nil {
 		return fmt.Errorf("no policy in the files is of %s", strings.Join(o.apps, " or "))
@@ -80,6 +90,9 @@ func (o *options) choose(r *reader) error {
 	if len(r.set) == 0 && o.prune {
 		return errors.New("there is no policy in the files, and -prune would delete all")
 	}
+
+	// The files may be an export: then they have versions and authors, which would be taken for
+	// those that a change is based on.
 	for i := range r.set {
 		p := &r.set[i]
 		p.Version = 0
@@ -100,6 +113,8 @@ type worker struct {
 // query returns the parameters that a plan and its import have in common.
 func (w *worker) query() url.Values {
 	q := url.Values{}
+	// Without -app the applications are those of the files, so that policies of others are never
+	// deleted.
 	if w.prune {
 		apps := w.apps
 		if apps == nil {
@@ -108,12 +123,14 @@ func (w *worker) query() url.Values {
 		q.Set("missing", "remove")
 		q.Set("apps", strings.Join(apps, ","))
 	}
+
 	if w.comment != "" {
 		q.Set("comment", w.comment)
 	}
 	return q
 }
 
+// plan asks the console what an import would do.
 func (w *worker) plan(ctx context.Context) (*plan, error) {
 	q := w.query()
 	if w.command == diff {
@@ -123,15 +140,18 @@ func (w *worker) plan(ctx context.Context) (*plan, error) {
 	return p, w.placed(err)
 }
 
+// diff writes how the console differs from the files, and returns the exit code.
 func (w *worker) diff(ctx context.Context) (int, error) {
 	p, err := w.plan(ctx)
 	if err != nil {
 		return failed, err
 	}
+
 	printed := &printer{w: w.out}
 	for i := range p.Steps {
 		printed.difference(&p.Steps[i])
 	}
+
 	if printed.err != nil {
 		return failed, printed.err
 	}
@@ -141,38 +161,48 @@ func (w *worker) diff(ctx context.Context) (int, error) {
 	return same, nil
 }
 
+// apply writes the policies of the files to the console, unless it is a dry run.
 func (w *worker) apply(ctx context.Context) error {
 	p, err := w.plan(ctx)
 	if err != nil {
 		return err
 	}
+
 	printed := &printer{w: w.out}
 	printed.summary(p)
+
+	// Nothing is changed if the output is broken: what is done has to be seen.
 	if printed.err != nil {
-		return printed.err // what is done has to be seen
+		return printed.err
 	}
+
 	if p.changes() && !w.dryRun {
 		if err := w.carryOut(ctx, p); err != nil {
 			return err
 		}
 	}
+
 	for i := range p.Steps {
 		printed.result(&p.Steps[i], w.dryRun)
 	}
 	for _, name := range p.Left {
 		printed.line("%-9s  %s, which is of other applications too", "left", name)
 	}
+
 	if !p.changes() {
 		printed.line("Nothing to change.")
 	}
 	return printed.err
 }
 
-var errConflict = errors.New("the policies were changed in the console since the plan was made: nothing was written; run it again")
+var errConflict = errors.New(
+	"the policies were changed in the console since the plan was made: nothing was written; run it again")
 
 // carryOut makes the changes of a plan. If the policies were changed since, it goes on only
 // if the plan from the new versions is the same: a change of other policies does no harm.
 func (w *worker) carryOut(ctx context.Context, p *plan) error {
+	// A change of other policies moves the set too, so the plan is made again and compared with
+	// the one that was shown.
 	for range maxAttempts {
 		q := w.query()
 		q.Set("base", strconv.FormatInt(p.Base, 10))
@@ -180,10 +210,12 @@ func (w *worker) carryOut(ctx context.Context, p *plan) error {
 		if !isMoved(err) {
 			return w.unknown(w.placed(err))
 		}
+
 		again, err := w.plan(ctx)
 		if err != nil {
 			return err
 		}
+
 		if !again.isSame(p) {
 			return errConflict
 		}
@@ -198,7 +230,8 @@ func (w *worker) unknown(err error) error {
 	if err == nil || errors.As(err, &answered) && answered.Status < 500 {
 		return err
 	}
-	return fmt.Errorf("%w\nthe console has written either all policies or none; %s changes no policy twice, so run it again", err, w.command)
+	return fmt.Errorf("%w\nthe console has written either all policies or none; "+
+		"%s changes no policy twice, so run it again", err, w.command)
 }
 
 // placed names the file and the line of each mistake that the console has found.
@@ -207,6 +240,7 @@ func (w *worker) placed(err error) error {
 	if !errors.As(err, &p) || len(p.Errors) == 0 {
 		return err
 	}
+
 	lines := []error{p}
 	for _, f := range p.Errors {
 		text := f.Message
@@ -219,7 +253,9 @@ func (w *worker) placed(err error) error {
 		if s, ok := w.reader.sources[f.Policy]; ok {
 			text = s.at(f.Field) + ": " + text
 		}
+
 		lines = append(lines, errors.New(text))
 	}
+
 	return errors.Join(lines...)
 }

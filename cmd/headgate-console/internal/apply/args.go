@@ -63,56 +63,76 @@ func parse(args []string, env func(string) string, usage io.Writer) (options, er
 	if err := flags.Parse(args[1:]); err != nil {
 		return options{}, err
 	}
+
+	// All mistakes are collected, so that one run shows them all.
 	var errs []error
-	note := func(name string, err error) {
+	check := func(name string, err error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
 	}
+
 	if flags.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("the argument %q is not a flag", textform.Clip(flags.Arg(0))))
 	}
 	if len(g.paths) == 0 {
-		note("-f", errors.New("it is missing; name a directory or a file"))
+		check("-f", errors.New("it is missing; name a directory or a file"))
 	}
+
 	for _, app := range g.apps {
-		note("-app", policy.CheckApp(app))
+		check("-app", policy.CheckApp(app))
 	}
+
 	slices.Sort(g.apps)
 	g.apps = slices.Compact(g.apps)
-	note("-comment", textform.Check(g.comment, service.MaxComment))
+
+	check("-comment", textform.Check(g.comment, service.MaxComment))
 	if g.timeout <= 0 {
-		note("-timeout", errors.New("it is not above 0"))
+		check("-timeout", errors.New("it is not above 0"))
 	}
-	note("-url", g.readURL(env))
-	note("-token-file", g.readToken(env))
+
+	// They say only what is wrong, and never the value: a log of a build may show them.
+	check("-url", g.readURL(env))
+	check("-token-file", g.readToken(env))
+
 	return g.options, errors.Join(errs...)
 }
 
+// flags returns the flags of the command, which write to g.
 func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("headgate-console "+g.command, flag.ContinueOnError)
 	f.SetOutput(usage)
+
 	f.Usage = func() {
-		fmt.Fprintf(usage, "Usage: headgate-console %s -f DIR -url URL [flags]\n\n%s\n\n", g.command, summaries[g.command])
+		fmt.Fprintf(usage, "Usage: headgate-console %s -f DIR -url URL [flags]\n\n%s\n\n",
+			g.command, summaries[g.command])
 		f.PrintDefaults()
 	}
+
 	f.Func("f", "`directory` of YAML files with policies, or such a file; may be repeated", appendTo(&g.paths))
 	f.StringVar(&g.address, "url", "", "`URL` of the console, such as https://console.example.com; also in "+EnvURL)
-	f.StringVar(&g.tokenFile, "token-file", "", "`file` with an API token of the console; else the token comes from "+EnvToken)
+	f.StringVar(&g.tokenFile, "token-file", "",
+		"`file` with an API token of the console; else the token comes from "+EnvToken)
 	f.Func("app", "`application` whose policies are meant; may be repeated, and without it all are", appendTo(&g.apps))
-	f.BoolVar(&g.prune, "prune", false, "delete the policies that are in no file, if all their applications are named by -app, or without it by the files")
+	f.BoolVar(&g.prune, "prune", false, "delete the policies that are in no file, "+
+		"if all their applications are named by -app, or without it by the files")
 	f.DurationVar(&g.timeout, "timeout", 3*time.Minute, "give up after this `time`")
 	f.BoolVar(&g.insecure, "insecure-http", false, "send the token in the clear to another machine")
+
+	// These are for a command that writes.
 	if g.command == apply {
 		f.BoolVar(&g.dryRun, "dry-run", false, "say what would be done, and do nothing")
 		f.StringVar(&g.comment, "comment", "", "`text` for the history and the audit log, such as the id of a commit")
 	}
+
 	return f
 }
 
 var summaries = map[string]string{
-	apply: "Writes the policies of the files to the console, all or none. It ends with 0 if the\nconsole is as the files say, and with 2 otherwise.",
-	diff:  "Shows how the policies of the console differ from the files. It ends with 0 if they do\nnot differ, with 1 if they do, and with 2 if that is unknown.",
+	apply: "Writes the policies of the files to the console, all or none. It ends with 0 if the\n" +
+		"console is as the files say, and with 2 otherwise.",
+	diff: "Shows how the policies of the console differ from the files. It ends with 0 if they do\n" +
+		"not differ, with 1 if they do, and with 2 if that is unknown.",
 }
 
 func appendTo(list *[]string) func(string) error {
@@ -130,9 +150,11 @@ func (g *given) readURL(env func(string) string) error {
 	if g.address == "" {
 		g.address = env(EnvURL)
 	}
+
 	if g.address == "" {
 		return errors.New("it is missing, and so is " + EnvURL)
 	}
+
 	u, err := url.Parse(g.address)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
@@ -144,6 +166,7 @@ func (g *given) readURL(env func(string) string) error {
 	case u.Scheme == "http" && !g.insecure && !isLoopback(u.Hostname()):
 		return errors.New("the token would travel in the clear: give an https URL, or -insecure-http")
 	}
+
 	g.url = u
 	return nil
 }
@@ -162,22 +185,26 @@ const maxTokenFile = 1024
 // readToken does not repeat what it finds.
 func (g *given) readToken(env func(string) string) error {
 	g.token = env(EnvToken)
+	// A file that was named wins over the environment.
 	if g.tokenFile != "" {
 		file, err := os.Open(g.tokenFile)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
+
 		data, err := io.ReadAll(io.LimitReader(file, maxTokenFile))
 		if err != nil {
 			return err
 		}
 		g.token = string(data)
 	}
+
 	if g.token = strings.TrimSpace(g.token); g.token == "" {
 		return errors.New("there is no token in it, nor in " + EnvToken)
 	}
-	// Another secret is not sent to the console.
+
+	// A mistaken name of a file must not send another secret to the console.
 	odd := func(c rune) bool { return c <= ' ' || c > '~' }
 	if !strings.HasPrefix(g.token, auth.TokenPrefix) || strings.ContainsFunc(g.token, odd) {
 		return fmt.Errorf("it is not an API token, which begins with %s", auth.TokenPrefix)

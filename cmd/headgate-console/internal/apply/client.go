@@ -121,20 +121,26 @@ func (c *console) post(ctx context.Context, set policy.Set, query url.Values, pa
 	if err != nil {
 		return nil, err
 	}
+
 	u := c.url.JoinPath(path...)
 	u.RawQuery = query.Encode()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
+
 	r.Header.Set("Authorization", "Bearer "+c.token)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json")
+
 	answer, err := c.http.Do(r)
 	if err != nil {
 		return nil, err
 	}
 	defer answer.Body.Close()
+
+	// A console that answers too much is cut off, and is not this program's to trust: nothing is
+	// read beyond the bound.
 	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:
@@ -144,10 +150,14 @@ func (c *console) post(ctx context.Context, set policy.Set, query url.Values, pa
 	case answer.StatusCode != http.StatusOK:
 		return nil, problemOf(answer, data)
 	}
-	var p plan
-	if media, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")); media != "application/json" {
+
+	// A proxy or another site may answer 200 with a page of its own.
+	media, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if media != "application/json" {
 		return nil, fmt.Errorf("%s does not answer as a console does", u.Host)
 	}
+
+	var p plan
 	if err := json.Unmarshal(data, &p); err != nil {
 		return nil, fmt.Errorf("%s does not answer as a console does: %w", u.Host, err)
 	}
@@ -157,17 +167,22 @@ func (c *console) post(ctx context.Context, set policy.Set, query url.Values, pa
 // problemOf returns the error of an answer.
 func problemOf(answer *http.Response, data []byte) error {
 	host := answer.Request.URL.Host
+	// Redirects are not followed, so that the token goes nowhere else. Mostly http was given for
+	// https.
 	if to := answer.Header.Get("Location"); answer.StatusCode/100 == 3 && to != "" {
 		return fmt.Errorf("%s redirects to %s; give the URL of the console itself", host, strconv.Quote(clip(to)))
 	}
+
 	p := &problem{Status: answer.StatusCode}
 	media, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type"))
 	if media != "application/problem+json" || json.Unmarshal(data, p) != nil || p.Detail == "" {
 		return fmt.Errorf("%s answers %q, and not as a console does", host, answer.Status)
 	}
+
 	if p.Code == "not-logged-in" {
 		p.Detail = "the token is not known, has expired or was revoked"
 	}
+
 	return p
 }
 

@@ -2,6 +2,6 @@
 // say in a Git repository, are compared with those of a console or written to it.
 //
 // The console decides who may do what, and writes all changes in one transaction: see
-// [github.com/headgate/headgate/cmd/headgate-console/internal/service.Service.Import]. The files are the
-// source of truth: the versions, authors and times of an export in them are ignored.
+// [service.Service.Import]. The files are the source of truth: the versions, authors and
+// times of an export in them are ignored.
 package apply

@@ -49,12 +49,15 @@ func read(paths []string) (*reader, error) {
 	for _, path := range paths {
 		r.errs = append(r.errs, r.path(path))
 	}
+
 	if err := errors.Join(r.errs...); err != nil {
 		return r, err
 	}
+
 	if r.files == 0 {
 		return r, fmt.Errorf("there is no .yaml or .yml file in %s", strings.Join(paths, ", "))
 	}
+
 	slices.SortFunc(r.set, func(a, b policy.Policy) int { return cmp.Compare(a.Name, b.Name) })
 	return r, nil
 }
@@ -69,6 +72,8 @@ func (r *reader) path(path string) error {
 	if !info.IsDir() {
 		return r.file(path)
 	}
+
+	// An error of one entry is collected, and the walk goes on to find the others.
 	return filepath.WalkDir(path, func(name string, d fs.DirEntry, err error) error {
 		hidden := strings.HasPrefix(d.Name(), ".") && name != path
 		switch {
@@ -79,10 +84,13 @@ func (r *reader) path(path string) error {
 			return fs.SkipDir
 		case d.IsDir() || hidden:
 			return nil
+		// WalkDir does not follow links: the policies behind this one would be missed in silence.
 		case d.Type()&fs.ModeSymlink != 0 && isDirectory(name):
 			r.errs = append(r.errs, fmt.Errorf("%s is a link to a directory; name that by -f", name))
 			return nil
 		}
+
+		// Another format is not read, but it may be meant to be: the caller says so.
 		switch strings.ToLower(filepath.Ext(name)) {
 		case ".json":
 			r.skipped = append(r.skipped, name)
@@ -98,21 +106,28 @@ func isDirectory(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// file reads a file. It notes mistakes in it, and returns an error that ends the reading.
+// file reads a file. It collects the mistakes in it, and returns an error that ends the reading.
 func (r *reader) file(path string) error {
 	if r.files++; r.files > maxFiles {
 		return fmt.Errorf("there are more than %d files", maxFiles)
 	}
+
 	data, err := readFile(path)
 	if err != nil {
 		r.errs = append(r.errs, err)
 		return nil
 	}
+
+	// The bounds are of all files together, and end the reading.
 	if r.bytes += int64(len(data)); r.bytes > maxBytes {
 		return fmt.Errorf("the files have more than %d bytes", maxBytes)
 	}
+
 	set, lines, err := policyyaml.DecodeLines(data)
-	r.note(path, err)
+	r.addFileErrors(path, err)
+
+	// Names are unique among all files, as they are in the console. The policies of a file with
+	// mistakes count too.
 	for i, name := range lines.Names() {
 		here := source{path, lines, i}
 		first, exists := r.sources[name]
@@ -120,11 +135,13 @@ func (r *reader) file(path string) error {
 		case name == "":
 			continue
 		case exists && first.path != path: // in one file it is a mistake already
-			r.errs = append(r.errs, fmt.Errorf("%s: policy %q: name: the policy of %s has the same name", here.at("name"), name, first.at("name")))
+			r.errs = append(r.errs, fmt.Errorf("%s: policy %q: name: the policy of %s has the same name",
+				here.at("name"), name, first.at("name")))
 		case !exists:
 			r.sources[name] = here
 		}
 	}
+
 	r.set = append(r.set, set...)
 	return nil
 }
@@ -138,6 +155,7 @@ func readFile(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file", path) // to open a pipe would not end
 	}
+
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -146,11 +164,12 @@ func readFile(path string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, policyyaml.MaxBytes+1))
 }
 
-// note adds the mistakes of a file.
-func (r *reader) note(path string, err error) {
+// addFileErrors adds the mistakes of a file, each with its line where it has one.
+func (r *reader) addFileErrors(path string, err error) {
 	if err == nil {
 		return
 	}
+
 	for _, e := range err.(interface{ Unwrap() []error }).Unwrap() {
 		var line *policyyaml.LineError
 		if errors.As(e, &line) {

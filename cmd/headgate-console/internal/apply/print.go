@@ -25,6 +25,7 @@ func (p *printer) difference(s *step) {
 		return
 	}
 	p.line("%s %s", s.Action, s.Name)
+
 	for _, c := range s.Changes {
 		if c.Before != "" {
 			p.line("  - %s: %s", c.Field, c.Before)
@@ -39,9 +40,11 @@ func (p *printer) difference(s *step) {
 func (p *printer) summary(plan *plan) {
 	p.line("To create: %d, to change: %d, to delete: %d, unchanged: %d.",
 		plan.count(create), plan.count(update), plan.count(remove), plan.count(keep))
+
 	if len(plan.Apps) > 0 {
 		p.line("Applications to add: %s.", strings.Join(plan.Apps, ", "))
 	}
+
 	for i := range plan.Steps {
 		p.difference(&plan.Steps[i])
 	}

@@ -84,7 +84,7 @@ type Worker struct {
 	last int64 // the series that was pruned last; used by run only
 
 	mu     sync.Mutex
-	status Status
+	status Status // Guarded by mu.
 }
 
 // Start starts a worker, which collects at once what is missing. Close stops it.
@@ -99,11 +99,14 @@ func Start(o Options) (*Worker, error) {
 	if o.Timeout < 0 {
 		errs = append(errs, errors.New("collect: Timeout is negative"))
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+
 	o.Timeout = cmp.Or(o.Timeout, time.Minute)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+
 	ctx, stop := context.WithCancel(context.Background())
 	w := &Worker{o: o, stop: stop, done: make(chan struct{})}
 	go w.run(ctx)
@@ -125,22 +128,31 @@ func (w *Worker) Close() error {
 	return nil
 }
 
+// run collects until ctx ends.
 func (w *Worker) run(ctx context.Context) {
 	defer close(w.done)
+
+	// What the database has is added up before Redis is asked, so that no page waits for either.
 	w.o.Ledger.AddUp(ctx)
+
 	pause := retry
 	for ctx.Err() == nil {
 		now, err := w.collect(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		w.note(err)
+		w.setStatus(err)
+
+		// After a failure too: other applications may have been collected.
 		w.o.Ledger.AddUp(ctx)
 		if err != nil {
 			sleep(ctx, pause/2+rand.N(pause/2))
 			pause = min(2*pause, time.Minute)
 			continue
 		}
+
+		// The next minute is collected soon after its end by the clock of Redis, not by that of
+		// this machine.
 		pause = retry
 		sleep(ctx, now.Truncate(time.Minute).Add(time.Minute+settle+rand.N(spread)).Sub(now))
 	}
@@ -162,6 +174,8 @@ func (w *Worker) collect(ctx context.Context) (now time.Time, err error) {
 	if err != nil {
 		return now, err
 	}
+
+	// A failure with one application does not hold up the others.
 	var errs []error
 	for _, app := range apps {
 		at, err := w.collectApp(ctx, app)
@@ -171,9 +185,12 @@ func (w *Worker) collect(ctx context.Context) (now time.Time, err error) {
 		}
 		now = at
 	}
+
 	if now.IsZero() { // there are no applications, or no answers
 		return time.Now(), errors.Join(errs...)
 	}
+
+	// Pruning is spread over the collections, a few series each, so that none takes long.
 	for range parts {
 		if w.last, err = w.o.Ledger.Prune(ctx, now, w.last); err != nil || w.last == 0 {
 			errs = append(errs, err)
@@ -187,10 +204,13 @@ func (w *Worker) collect(ctx context.Context) (now time.Time, err error) {
 func (w *Worker) collectApp(ctx context.Context, app string) (now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.o.Timeout)
 	defer cancel()
+
 	until, err := w.o.Ledger.Collected(ctx, app)
 	if err != nil {
 		return now, err
 	}
+
+	// A minute that was collected before is among those that have changed if it has grown since.
 	minutes, now, err := w.o.Source.Changed(ctx, app, until)
 	if err == nil && until.After(now) { // the server's clock was set back
 		until = time.Time{}
@@ -199,6 +219,8 @@ func (w *Worker) collectApp(ctx context.Context, app string) (now time.Time, err
 	if err != nil {
 		return now, err
 	}
+
+	// The current minute still grows, and is left to the next collection.
 	current := now.Truncate(time.Minute)
 	finished := minutes[:0]
 	for _, m := range minutes {
@@ -206,6 +228,7 @@ func (w *Worker) collectApp(ctx context.Context, app string) (now time.Time, err
 			finished = append(finished, m)
 		}
 	}
+
 	for len(finished) > 0 {
 		n := min(atOnce, len(finished))
 		if err := w.record(ctx, app, finished[:n]); err != nil {
@@ -213,17 +236,22 @@ func (w *Worker) collectApp(ctx context.Context, app string) (now time.Time, err
 		}
 		finished = finished[n:]
 	}
+
+	// The instant is written last: a collection that was cut short is made again, and what it has
+	// recorded is not counted twice.
 	if next := current.Add(-overlap); !next.Equal(until) {
 		return now, w.o.Ledger.SetCollected(ctx, app, next)
 	}
 	return now, nil
 }
 
+// record adds the counts of minutes to those in the database.
 func (w *Worker) record(ctx context.Context, app string, wanted []time.Time) error {
 	minutes, err := w.o.Source.Read(ctx, app, wanted)
 	if err != nil {
 		return err
 	}
+
 	for _, m := range minutes {
 		if err := w.o.Ledger.Record(ctx, app, m); err != nil {
 			return err
@@ -232,12 +260,14 @@ func (w *Worker) record(ctx context.Context, app string, wanted []time.Time) err
 	return nil
 }
 
-// note stores the result of a collection, and logs a change between success and failure.
-func (w *Worker) note(err error) {
+// setStatus stores the result of a collection, and logs a change between success and failure.
+func (w *Worker) setStatus(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	before := w.status
 	w.status = Status{At: time.Now(), Err: err}
+
 	switch {
 	case err == nil && before.Err != nil:
 		w.o.Logger.Info("counts are collected again")

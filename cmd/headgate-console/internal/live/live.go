@@ -67,6 +67,7 @@ func New(counts Counts, reports Reports, top TopKeys) (*View, error) {
 	if counts == nil || reports == nil || top == nil {
 		return nil, errors.New("live: a source is nil")
 	}
+
 	v := &View{counts: counts}
 	v.minutes = NewShared(Options[string, window]{Read: v.read, Every: every, Timeout: timeout})
 	v.instances = NewShared(Options[struct{}, []policy.Instance]{Every: every, Timeout: timeout,
@@ -123,14 +124,19 @@ type window struct {
 
 // read reads those of the last minutes that have changed since before, or that it lacks.
 func (v *View) read(ctx context.Context, app string, before window) (window, error) {
+	// A reading that fails leaves the window as it was: the next one asks for what changed since
+	// then.
 	changed, now, err := v.counts.Changed(ctx, app, before.since())
 	if err != nil {
 		return before, err
 	}
+
 	if now.Before(before.now) { // the server's clock was set back
 		before = window{}
 	}
 	w := window{make([]stats.Minute, stats.Minutes), now}
+
+	// The window moves with the clock. A minute is read if it is new in the window, or has changed.
 	var wanted []time.Time
 	var places []int
 	for i := range w.minutes {
@@ -142,10 +148,12 @@ func (v *View) read(ctx context.Context, app string, before window) (window, err
 		}
 		w.minutes[i] = *known
 	}
+
 	read, err := v.counts.Read(ctx, app, wanted)
 	if err != nil {
 		return before, err
 	}
+
 	for i, m := range read {
 		w.minutes[places[i]] = m
 	}

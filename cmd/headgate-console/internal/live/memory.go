@@ -18,11 +18,14 @@ func Memory(ctx context.Context, client redis.UniversalClient) (used, limit int6
 		used, limit = memoryOf(text)
 		return used, limit, err
 	}
+
 	var mu sync.Mutex
+	// The servers are asked at the same time, so what they answer is guarded by mu.
 	err = cluster.ForEachMaster(ctx, func(ctx context.Context, server *redis.Client) error {
 		text, err := server.Info(ctx, "memory").Result()
 		mu.Lock()
 		defer mu.Unlock()
+		// The fullest server uses the greatest share of its limit, and not the most bytes.
 		if u, l := memoryOf(text); l > 0 && (limit == 0 || float64(u)/float64(l) > float64(used)/float64(limit)) {
 			used, limit = u, l
 		}
@@ -45,6 +48,8 @@ func memoryOf(info string) (used, limit int64) {
 			evicts = strings.HasPrefix(value, "allkeys-")
 		}
 	}
+
+	// A server that evicts keys makes room by itself, and never becomes full.
 	if evicts {
 		limit = 0
 	}

@@ -42,12 +42,19 @@ type Shared[K comparable, V any] struct {
 	ctx  context.Context // of all readings
 
 	mu      sync.Mutex
-	entries map[K]*entry[V]
-	reading sync.WaitGroup
-	closed  bool
+	entries map[K]*entry[V] // Guarded by mu, as what they point to is.
+	reading sync.WaitGroup  // begins to count under mu, so that Close misses none
+	closed  bool            // Guarded by mu.
 }
 
-// entry is what is known of a key.
+// entry is what is known of a key:
+//
+//	new     -> reading  Get asks for the key
+//	reading -> read     with a value, or with an error beside the value before
+//	read    -> reading  Get asks for it, and Every has passed since the last reading began
+//	read    -> dropped  nobody has asked for a while, or others need the place
+//
+// All callers who need the reading that goes on wait for the same done.
 type entry[V any] struct {
 	value V         // the last one that was read
 	at    time.Time // when its reading began; zero if there is none
@@ -83,33 +90,42 @@ func (s *Shared[K, V]) Get(ctx context.Context, key K) (V, error) {
 		var none V
 		return none, context.Canceled
 	}
+
 	now := time.Now()
-	e := s.entry(key, now)
+	e := s.entryLocked(key, now)
 	if e.done == nil && (e.tried.IsZero() || now.Sub(e.tried) >= s.o.Every) {
-		s.start(key, e, now)
+		s.startLocked(key, e, now)
 	}
+
+	// A value that is fresh, or not too stale, is returned while a newer one is being read; an
+	// error never is.
 	done := e.done
 	if done == nil || e.err == nil && !e.at.IsZero() && now.Sub(e.at) < s.o.Stale {
 		defer s.mu.Unlock()
 		return e.value, e.err
 	}
+
+	// The caller waits without the lock. The reading is for all callers, so it does not end with
+	// this one's context.
 	s.mu.Unlock()
+
 	select {
 	case <-done:
 	case <-ctx.Done():
 		var none V
 		return none, ctx.Err()
 	}
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return e.value, e.err
 }
 
-// entry returns the entry of a key, and drops those that are too old or too many.
-func (s *Shared[K, V]) entry(key K, now time.Time) *entry[V] {
+// entryLocked returns the entry of a key, and drops those that are too old or too many.
+func (s *Shared[K, V]) entryLocked(key K, now time.Time) *entry[V] {
 	e := s.entries[key]
 	if e == nil {
-		s.tidy(now)
+		s.tidyLocked(now)
 		e = &entry[V]{}
 		s.entries[key] = e
 	}
@@ -117,37 +133,43 @@ func (s *Shared[K, V]) entry(key K, now time.Time) *entry[V] {
 	return e
 }
 
-// tidy drops entries that no caller has asked for lately, and one more if there is no room.
-func (s *Shared[K, V]) tidy(now time.Time) {
+// tidyLocked drops entries that no caller has asked for lately, and one more if there is no room.
+func (s *Shared[K, V]) tidyLocked(now time.Time) {
 	var oldest K
 	var first *entry[V]
 	for key, e := range s.entries {
 		switch {
-		case e.done != nil:
+		case e.done != nil: // a reading that goes on writes to its entry
 		case now.Sub(e.asked) > idle:
 			delete(s.entries, key)
 		case first == nil || e.asked.Before(first.asked):
 			oldest, first = key, e
 		}
 	}
+
 	if len(s.entries) >= maxKept && first != nil {
 		delete(s.entries, oldest)
 	}
 }
 
-// start begins a reading.
-func (s *Shared[K, V]) start(key K, e *entry[V], now time.Time) {
+// startLocked begins a reading.
+func (s *Shared[K, V]) startLocked(key K, e *entry[V], now time.Time) {
 	e.tried, e.done = now, make(chan struct{})
+
 	before := e.value
 	s.reading.Go(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, s.o.Timeout)
 		defer cancel()
+
 		value, err := s.o.Read(ctx, key, before)
+
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		// A failure keeps the value before: it is what the next reading starts from.
 		if e.err = err; err == nil {
 			e.value, e.at = value, now
 		}
+
 		close(e.done)
 		e.done = nil
 	})

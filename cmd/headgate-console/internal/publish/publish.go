@@ -89,10 +89,11 @@ type Worker struct {
 	done chan struct{}
 
 	mu     sync.Mutex
-	status Status
+	status Status // Guarded by mu.
 }
 
-// Start starts a worker, which publishes pending changes at once. Close stops it.
+// Start starts a worker, which publishes pending changes at once. Close stops it. The error joins
+// all mistakes of the options.
 func Start(o Options) (*Worker, error) {
 	var errs []error
 	if o.Source == nil {
@@ -104,14 +105,18 @@ func Start(o Options) (*Worker, error) {
 	if min(o.Check, o.MinPause, o.MaxPause, o.Timeout) < 0 {
 		errs = append(errs, errors.New("publish: a duration is negative"))
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+
 	o.Check = cmp.Or(o.Check, DefaultCheck)
 	o.MinPause = cmp.Or(o.MinPause, DefaultMinPause)
+	// A first pause above the longest one would make the pauses shorter with each failure.
 	o.MaxPause = max(o.MinPause, cmp.Or(o.MaxPause, DefaultMaxPause))
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+
 	ctx, stop := context.WithCancel(context.Background())
 	w := &Worker{o: o, wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
 	go w.run(ctx)
@@ -141,20 +146,27 @@ func (w *Worker) Close() error {
 	return nil
 }
 
+// run publishes what is pending until ctx ends.
 func (w *Worker) run(ctx context.Context) {
 	defer close(w.done)
+
 	pause := w.o.MinPause
 	for ctx.Err() == nil {
 		published, err := w.attempt(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		w.note(published, err)
+		w.setStatus(published, err)
+
+		// Success is followed by a look at regular times, which Wake brings forward.
 		if err == nil {
 			pause = w.o.MinPause
 			sleep(ctx, w.o.Check, w.wake)
 			continue
 		}
+
+		// Waking does not shorten a pause after a failure. Half of it is random, so that several
+		// consoles do not try again together.
 		sleep(ctx, pause/2+rand.N(pause/2+1), nil)
 		pause = min(2*pause, w.o.MaxPause)
 	}
@@ -177,32 +189,43 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.o.Timeout)
 	defer cancel()
-	there, err := w.o.Publisher.Version(ctx)
+
+	// Only the label that was read first may be replaced.
+	label, err := w.o.Publisher.Version(ctx)
 	if err != nil {
 		return 0, err
 	}
-	version, published, label, err := w.o.Source.Pending(ctx)
+
+	version, published, known, err := w.o.Source.Pending(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if version == 0 || published == version && label == there {
+
+	// The version alone does not show that a set was published again by others, or lost with Redis:
+	// then the label differs.
+	if version == 0 || published == version && known == label {
 		return published, nil
 	}
+
+	// The set may be newer by now than the version that was pending. What is written down is the
+	// version of the set itself.
 	set, version, err := w.o.Source.Snapshot(ctx)
 	if err != nil {
 		return published, err
 	}
-	if label, err = w.o.Publisher.Publish(ctx, set, there); err != nil {
+	if known, err = w.o.Publisher.Publish(ctx, set, label); err != nil {
 		return published, fmt.Errorf("version %d: %w", version, err)
 	}
-	return version, w.o.Source.Published(ctx, version, label)
+
+	return version, w.o.Source.Published(ctx, version, known)
 }
 
-// note stores the result of an attempt, and logs a change between success and
+// setStatus stores the result of an attempt, and logs a change between success and
 // failure.
-func (w *Worker) note(published int64, err error) {
+func (w *Worker) setStatus(published int64, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	now := time.Now()
 	before := w.status
 	w.status = Status{At: now, Published: published}
@@ -212,8 +235,12 @@ func (w *Worker) note(published int64, err error) {
 		}
 		return
 	}
+
+	// An attempt that failed early has not read what is published; the version that was published
+	// before it still is.
 	w.status.Published = max(published, before.Published)
 	w.status.Err, w.status.Failures, w.status.Since = err, before.Failures+1, before.Since
+
 	if before.Failures == 0 {
 		w.status.Since = now
 		w.o.Logger.Warn("publishing fails; trying again until it works", "error", err)

@@ -42,8 +42,12 @@ func Start(c Calendar, logger *slog.Logger) (*Worker, error) {
 	if c == nil {
 		return nil, errors.New("schedule: the calendar is nil")
 	}
+
 	ctx, stop := context.WithCancel(context.Background())
-	w := &Worker{calendar: c, logger: cmp.Or(logger, slog.Default()), wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{})}
+	w := &Worker{
+		calendar: c, logger: cmp.Or(logger, slog.Default()),
+		wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
+	}
 	go w.run(ctx)
 	return w, nil
 }
@@ -64,14 +68,19 @@ func (w *Worker) Close() error {
 	return nil
 }
 
+// run makes what is due until ctx ends.
 func (w *Worker) run(ctx context.Context) {
 	defer close(w.done)
+
 	failing := false
 	for ctx.Err() == nil {
 		wait, err := w.once(ctx)
 		if ctx.Err() != nil {
 			return
 		}
+
+		// A failure is logged when it begins and when it ends: between them it is the same every
+		// two seconds.
 		if err != nil && !failing {
 			w.logger.Warn("scheduled changes cannot be made; trying again until it works", "error", err)
 		}
@@ -79,6 +88,7 @@ func (w *Worker) run(ctx context.Context) {
 			w.logger.Info("scheduled changes are made again")
 		}
 		failing = err != nil
+
 		w.sleep(ctx, wait)
 	}
 }
@@ -87,6 +97,7 @@ func (w *Worker) run(ctx context.Context) {
 func (w *Worker) once(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+
 	wait, waiting, err := w.calendar.Run(ctx)
 	switch {
 	case err != nil:

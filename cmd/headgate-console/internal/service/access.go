@@ -80,6 +80,8 @@ func (a Access) visible() []string {
 	case a.Administrator:
 		return a.only
 	}
+
+	// A token sees no more than its user does: Role looks at both.
 	apps := []string{}
 	for _, app := range slices.Sorted(maps.Keys(a.roles)) {
 		if a.Role(app) != NoRole {
@@ -92,6 +94,8 @@ func (a Access) visible() []string {
 // accessOf looks up the permissions of an actor. The error is ErrNotLoggedIn if it
 // has none.
 func accessOf(t *store.Tx, a Actor) (Access, error) {
+	// The user and the roles are read in each transaction, so that what was taken from a user has
+	// effect at once.
 	u, err := t.User(a.user)
 	if errors.Is(err, store.ErrNotFound) {
 		return Access{}, ErrNotLoggedIn
@@ -99,22 +103,33 @@ func accessOf(t *store.Tx, a Actor) (Access, error) {
 	if err != nil {
 		return Access{}, err
 	}
+
+	// The zero Actor has no way in which it was authenticated.
 	if u.Disabled || a.via == "" {
 		return Access{}, ErrNotLoggedIn
 	}
+
 	roles, err := t.RolesOf(u.Name)
 	if err != nil {
 		return Access{}, err
 	}
-	access := Access{User: u.Name, Administrator: u.Administrator, MustChangePassword: u.MustChange && a.via != viaProxy, roles: map[string]Role{}}
+
+	access := Access{
+		User: u.Name, Administrator: u.Administrator, roles: map[string]Role{},
+		MustChangePassword: u.MustChange && a.via != viaProxy,
+	}
 	for _, r := range roles {
 		access.roles[r.App] = Role(r.Role)
 	}
+
 	if access.MustSetUpSecondFactor, err = mustSetUp(t, a, access); err != nil {
 		return Access{}, err
 	}
+
+	// A token narrows what its user may do, and never widens it.
 	if a.token != nil {
 		access.Token, access.ReadOnly, access.only = true, a.token.readOnly, a.token.apps
 	}
+
 	return access, nil
 }

@@ -35,7 +35,7 @@ const refusalTime = 5 * time.Second
 func (s *Service) ask(ctx context.Context, a Actor, verb, object string, f func(*action) error) error {
 	err := s.db.View(ctx, func(t *store.Tx) error {
 		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object, ctx: ctx, sets: s.sets}
-		return d.begin(f)
+		return d.run(f)
 	})
 	return s.ended(ctx, a, err)
 }
@@ -49,7 +49,9 @@ func (s *Service) act(ctx context.Context, a Actor, lock, verb, object string, f
 
 // actWith is act with several counters. All of them are raised before f reads anything, so that
 // f sees what earlier actions with any of them have written.
-func (s *Service) actWith(ctx context.Context, a Actor, locks []string, verb, object string, f func(*action) error) error {
+func (s *Service) actWith(
+	ctx context.Context, a Actor, locks []string, verb, object string, f func(*action) error,
+) error {
 	err := s.db.Update(ctx, func(t *store.Tx) error {
 		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object}
 		for _, lock := range locks {
@@ -57,19 +59,23 @@ func (s *Service) actWith(ctx context.Context, a Actor, locks []string, verb, ob
 				return err
 			}
 		}
-		return d.begin(f)
+
+		return d.run(f)
 	})
+
+	// After the commit and not in it, because the transaction may run again.
 	if err == nil && (slices.Contains(locks, store.CounterPolicies) || slices.Contains(locks, store.CounterScheduled)) {
 		s.changed()
 	}
+
 	return s.ended(ctx, a, err)
 }
 
 // ownFactor begins the actions of a user with the user's own second factor.
 const ownFactor = "second-factor."
 
-// begin looks up the actor's permissions and calls f.
-func (d *action) begin(f func(*action) error) error {
+// run looks up the actor's permissions and calls f.
+func (d *action) run(f func(*action) error) error {
 	var err error
 	if d.access, err = accessOf(d.Tx, d.actor); err != nil {
 		return err
@@ -88,19 +94,20 @@ func (d *action) begin(f func(*action) error) error {
 func (s *Service) ended(ctx context.Context, a Actor, err error) error {
 	var denied *DeniedError
 	var taken *takenError
+
 	switch {
 	case errors.Is(err, errUnchanged):
 		return nil
 	case errors.As(err, &taken):
-		s.noteRefusal(ctx, a, taken.refusal.Action, taken.refusal.Object, taken.refusal.Reason)
+		s.auditRefusal(ctx, a, taken.refusal.Action, taken.refusal.Object, taken.refusal.Reason)
 	case errors.As(err, &denied):
-		s.noteRefusal(ctx, a, denied.Action, denied.Object, denied.Reason)
+		s.auditRefusal(ctx, a, denied.Action, denied.Object, denied.Reason)
 	}
 	return err
 }
 
-// noteRefusal writes a refusal to the audit log in a separate transaction.
-func (s *Service) noteRefusal(ctx context.Context, a Actor, verb, object, reason string) {
+// auditRefusal writes a refusal to the audit log in a separate transaction.
+func (s *Service) auditRefusal(ctx context.Context, a Actor, verb, object, reason string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTime)
 	defer cancel()
 	row := a.auditRow(s.now(), verb, object)
@@ -130,7 +137,10 @@ func (d *action) hide() error {
 
 // probe returns the refusal of a name that a hidden policy has.
 func (d *action) probe() *DeniedError {
-	return &DeniedError{Action: d.verb, Object: d.object, Reason: "the name is that of a policy that is hidden from the actor"}
+	return &DeniedError{
+		Action: d.verb, Object: d.object,
+		Reason: "the name is that of a policy that is hidden from the actor",
+	}
 }
 
 // manage refuses the action unless the actor is an administrator.

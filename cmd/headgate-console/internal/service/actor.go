@@ -22,7 +22,10 @@ const (
 )
 
 func (m Meta) sanitized() Meta {
-	return Meta{sanitize(m.Address, maxAddress), sanitize(m.Agent, maxAgent), sanitize(m.RequestID, maxRequestID), m.Device}
+	return Meta{
+		Address: sanitize(m.Address, maxAddress), Agent: sanitize(m.Agent, maxAgent),
+		RequestID: sanitize(m.RequestID, maxRequestID), Device: m.Device,
+	}
 }
 
 // Actor identifies the user or the token that makes a request.
@@ -49,7 +52,7 @@ func (a Actor) Saying(comment string) Actor {
 // checkComment returns the mistake in a comment.
 func checkComment(comment string) error {
 	var f faults
-	f.note("comment", textform.Check(comment, MaxComment))
+	f.add("comment", textform.Check(comment, MaxComment))
 	return f.err()
 }
 

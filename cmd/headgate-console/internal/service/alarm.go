@@ -46,6 +46,17 @@ const (
 // that an alert begins or ends is written, with its message, in one transaction, so that there is
 // one message. A message is sent again if a console is killed after it was sent and before that
 // was written; it has the same id then.
+//
+// An alert is a row for a condition of a webhook in an application, see [store.Alert]:
+//
+//	none     -> pending   the condition holds
+//	pending  -> none      it does not hold any more; nobody hears of it
+//	pending  -> standing  it has held for its minutes: a message that it has begun
+//	standing -> standing  it holds for RepeatAfter more: a message that it stands
+//	standing -> none      it does not hold, or is not watched any more: a message of the end
+//	any      -> none      the webhook is turned off, without a message
+//
+// While a condition is not known, because Redis does not answer, its alert stays as it is.
 type Alarm struct{ s *Service }
 
 // Alarm returns the alarm of the service.
@@ -59,10 +70,14 @@ func (a Alarm) Check(ctx context.Context) error {
 	if s.fleet == nil || s.reports == nil {
 		return nil
 	}
+
+	// Of several consoles one makes the check. Its number shows at the end whether another check
+	// has begun since.
 	turn, err := a.claim(ctx)
 	if err != nil || turn == 0 {
 		return err
 	}
+
 	var w alertWatch
 	err = s.db.View(ctx, func(t *store.Tx) (err error) {
 		w, err = alertWatchOf(t)
@@ -71,28 +86,37 @@ func (a Alarm) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
+	// Redis is asked between two transactions, because its answers may take seconds.
 	v := s.look(ctx, w)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.db.Update(ctx, func(t *store.Tx) error { return s.note(t, v, turn) })
+
+	// The webhooks are read again there, as they may have been changed while Redis was asked.
+	return s.db.Update(ctx, func(t *store.Tx) error { return s.writeCheck(t, v, turn) })
 }
 
 // claim returns the number of a new check, or 0 if the last one was just made.
 func (a Alarm) claim(ctx context.Context) (turn int64, err error) {
 	err = a.s.db.Update(ctx, func(t *store.Tx) error {
-		turn = 0
+		turn = 0 // the transaction may run again
 		now := a.s.now()
 		last, err := t.Counter(store.CounterAlerts)
 		if err != nil {
 			return err
 		}
+
+		// A clock that was set back does not stop the checks.
 		if past := now - last.At; past >= 0 && past < checkPause.Microseconds() {
 			return nil
 		}
+
 		if err := t.RaiseCounter(store.CounterAlerts, now); err != nil {
 			return err
 		}
+
+		// The value that this transaction has given to the counter is the number of the check.
 		last, err = t.Counter(store.CounterAlerts)
 		turn = last.Value
 		return err
@@ -112,6 +136,7 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 	if err != nil {
 		return w, err
 	}
+
 	w.rows = map[string]store.Webhook{}
 	for _, row := range rows {
 		if !row.Enabled {
@@ -123,6 +148,8 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 		}
 		w.hooks, w.rows[row.ID] = append(w.hooks, hook), row
 	}
+
+	// A webhook for all applications watches those that are added later, too.
 	apps, err := t.Apps()
 	for _, app := range apps {
 		w.apps = append(w.apps, app.Name)
@@ -164,10 +191,16 @@ func (w alertWatch) watched(kinds ...AlertKind) []string {
 func (s *Service) look(ctx context.Context, w alertWatch) *seen {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	v := &seen{instances: map[string][]policy.Instance{}, minutes: map[string][]stats.Minute{}, sums: map[sumKey]sumOfMinutes{}, expected: map[string]int64{}, found: map[conditionOf]finding{}}
+	v := &seen{
+		instances: map[string][]policy.Instance{}, minutes: map[string][]stats.Minute{},
+		sums: map[sumKey]sumOfMinutes{}, expected: map[string]int64{}, found: map[conditionOf]finding{},
+	}
+
+	// Without a webhook Redis is not asked, and nothing is known.
 	if v.blind = len(w.hooks) == 0; v.blind {
 		return v
 	}
+
 	var all []policy.Instance
 	if v.label, v.away = s.reports.Version(ctx); v.away == nil {
 		all, v.away = s.fleet.Instances(ctx)
@@ -176,22 +209,28 @@ func (s *Service) look(ctx context.Context, w alertWatch) *seen {
 		s.logger.DebugContext(ctx, "alerts: Redis does not answer", "error", v.away) // the publisher warns
 		return v
 	}
+
 	for _, i := range all {
 		v.instances[i.App] = append(v.instances[i.App], i)
 	}
+
+	// A server may refuse to say how full it is. Then that condition alone is not known.
 	var err error
 	if v.used, v.limit, err = s.reports.Memory(ctx); err != nil {
 		v.limit = 0
 		s.logger.DebugContext(ctx, "alerts: Redis does not tell of its memory", "error", err)
 	}
+
 	v.minutes = s.minutesOf(ctx, w.watched(AlertRefused, AlertFailedOpen, AlertBanned))
-	for _, hook := range w.hooks { // now, so that the transaction is short
+	// What holds is found out now, and kept, so that the transaction that writes it is short.
+	for _, hook := range w.hooks {
 		for _, c := range hook.Conditions {
 			for _, app := range w.places(hook, c) {
 				v.look(c, app)
 			}
 		}
 	}
+
 	return v
 }
 
@@ -201,6 +240,8 @@ func (s *Service) minutesOf(ctx context.Context, apps []string) map[string][]sta
 	var mu sync.Mutex
 	var reading sync.WaitGroup
 	minutes, free := map[string][]stats.Minute{}, make(chan struct{}, liveAtOnce)
+
+	// At most liveAtOnce applications are read at a time: free has a token for each.
 	for _, app := range apps {
 		free <- struct{}{}
 		reading.Go(func() {
@@ -215,6 +256,7 @@ func (s *Service) minutesOf(ctx context.Context, apps []string) map[string][]sta
 			minutes[app] = list
 		})
 	}
+
 	reading.Wait()
 	return minutes
 }
@@ -226,78 +268,94 @@ type alertKey struct {
 	app     string
 }
 
-// note writes what a check has seen, unless another check began since.
-func (s *Service) note(t *store.Tx, v *seen, turn int64) error {
+// writeCheck writes what a check has seen, unless another check began since.
+func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 	now := s.now()
 	if err := t.RaiseCounter(store.CounterWebhooks, now); err != nil {
 		return err
 	}
+
+	// A check that began later has seen what is newer, and writes that.
 	if last, err := t.Counter(store.CounterAlerts); err != nil || last.Value != turn {
 		return err
 	}
+
 	w, err := alertWatchOf(t)
 	if err != nil {
 		return err
 	}
-	if err := noteFleets(t, v, w, now); err != nil {
+
+	if err := writeFleets(t, v, w, now); err != nil {
 		return err
 	}
+
 	rows, err := t.Alerts()
 	if err != nil {
 		return err
 	}
+
 	known := map[alertKey]store.Alert{}
 	for _, row := range rows {
 		known[alertKey{row.Webhook, AlertKind(row.Kind), row.App}] = row
 	}
+
+	// Each alert that is watched is taken from the known ones.
 	for _, hook := range w.hooks {
-		n := noting{Tx: t, hook: hook, row: w.rows[hook.ID], now: now}
+		f := findingWriter{Tx: t, hook: hook, row: w.rows[hook.ID], now: now}
 		for _, c := range hook.Conditions {
 			for _, app := range w.places(hook, c) {
 				key := alertKey{hook.ID, c.Kind, app}
 				row, there := known[key]
 				delete(known, key)
-				if err := n.note(c, app, v.look(c, app), row, there); err != nil {
+				if err := f.write(c, app, v.look(c, app), row, there); err != nil {
 					return err
 				}
 			}
 		}
 	}
-	for _, row := range known { // not watched any more
-		n := noting{Tx: t, row: w.rows[row.Webhook], now: now}
-		if err := n.end(row, "It is not watched any more."); err != nil {
+
+	// The ones that remain are not watched any more, and end whatever holds.
+	for _, row := range known {
+		f := findingWriter{Tx: t, row: w.rows[row.Webhook], now: now}
+		if err := f.end(row, "It is not watched any more."); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// noteFleets keeps how many instances are expected of the applications for which some webhook
+// writeFleets keeps how many instances are expected of the applications for which some webhook
 // watches that.
-func noteFleets(t *store.Tx, v *seen, w alertWatch, now int64) error {
+func writeFleets(t *store.Tx, v *seen, w alertWatch, now int64) error {
 	rows, err := t.AlertFleets()
 	if err != nil {
 		return err
 	}
+
 	watched := w.watched(AlertLost)
 	known := map[string]store.AlertFleet{}
 	for _, row := range rows {
 		known[row.App] = row
+		// An application that is watched again later begins anew.
 		if !slices.Contains(watched, row.App) {
 			if err := t.DeleteAlertFleet(row.App); err != nil {
 				return err
 			}
 		}
 	}
+
+	// Without an answer from Redis nobody knows how many run, and what was expected stays.
 	if v.away != nil || v.blind {
 		return nil
 	}
+
 	for _, app := range watched {
 		was, there := known[app]
 		n := int64(len(v.instances[app]))
 		if !there {
 			was = store.AlertFleet{App: app, Expected: n}
 		}
+
 		is := fleetNow(was, n, now)
 		v.expected[app] = is.Expected
 		if !there || is != was {
@@ -312,89 +370,102 @@ func noteFleets(t *store.Tx, v *seen, w alertWatch, now int64) error {
 // fleetNow returns what is expected of a fleet of which n instances report.
 func fleetNow(f store.AlertFleet, n, now int64) store.AlertFleet {
 	switch {
+	// A higher number is expected only once it has lasted: during a deployment old and new
+	// instances run side by side.
 	case n > f.Expected && f.HigherAt == 0:
 		f.Higher, f.HigherAt, f.LowerAt = n, now, 0
 	case n > f.Expected:
+		// The smallest number of this time is what has lasted.
 		f.Higher = min(f.Higher, n)
 		if now-f.HigherAt >= settleFleet.Microseconds() {
 			f.Expected, f.Higher, f.HigherAt = f.Higher, 0, 0
 		}
 	case n == f.Expected:
 		f.Higher, f.HigherAt, f.LowerAt = 0, 0, 0
+	// Instances are missed from now on.
 	case f.LowerAt == 0:
 		f.Higher, f.HigherAt, f.LowerAt = 0, 0, now
+	// They have been missed for so long that they were taken away on purpose.
 	case now-f.LowerAt >= forgetFleet.Microseconds():
 		f.Expected, f.LowerAt = n, 0
 	}
 	return f
 }
 
-// noting writes what a check has seen for a webhook.
-type noting struct {
+// findingWriter writes what a check has seen for a webhook.
+type findingWriter struct {
 	*store.Tx
 	hook Webhook
 	row  store.Webhook
 	now  int64
 }
 
-// note writes what was found of a condition.
-func (n noting) note(c Condition, app string, found finding, row store.Alert, there bool) error {
+// write writes what was found of a condition.
+func (f findingWriter) write(c Condition, app string, found finding, row store.Alert, there bool) error {
 	switch {
 	case !found.known:
 		return nil
 	case !found.holds && there:
-		return n.end(row, "")
+		return f.end(row, "")
 	case !found.holds:
 		return nil
 	}
+
 	was := row
 	if !there {
-		row = store.Alert{Webhook: n.hook.ID, Kind: string(c.Kind), App: app, FirstAt: n.now}
+		row = store.Alert{Webhook: f.hook.ID, Kind: string(c.Kind), App: app, FirstAt: f.now}
 	}
+
 	row.Detail = text(found)
-	if event := n.event(c, &row); event != "" {
-		if err := n.tell(event, c, row, found, ""); err != nil {
+
+	// An alert may hold for a while before it is reported, and is reported again from time to time.
+	if event := f.event(c, &row); event != "" {
+		if err := f.addMessage(event, c, row, found, ""); err != nil {
 			return err
 		}
 	}
+
+	// Most checks find what the one before has found, and write nothing.
 	switch {
 	case !there:
-		return n.InsertAlert(row)
+		return f.InsertAlert(row)
 	case row != was:
-		return n.UpdateAlert(row)
+		return f.UpdateAlert(row)
 	}
 	return nil
 }
 
-// event returns what is to be told of an alert that holds, or "", and writes its times.
-func (n noting) event(c Condition, row *store.Alert) string {
+// event returns what is to be reported of an alert that holds, or "", and writes its times.
+// FirstAt says since when the condition holds, and Since, unless it is 0, when that was reported.
+func (f findingWriter) event(c Condition, row *store.Alert) string {
 	held := time.Duration(c.Minutes) * time.Minute
 	if alertKinds[rankOf(c.Kind)].Counts {
 		held = 0 // the minutes are those that are counted
 	}
+
 	switch {
-	case row.Since == 0 && n.now-row.FirstAt >= held.Microseconds():
-		row.Since, row.ToldAt = n.now, n.now
+	case row.Since == 0 && f.now-row.FirstAt >= held.Microseconds():
+		row.Since, row.ToldAt = f.now, f.now
 		return EventBegun
-	case row.Since != 0 && n.hook.RepeatAfter > 0 && n.now-row.ToldAt >= n.hook.RepeatAfter.Microseconds():
-		row.ToldAt = n.now
+	case row.Since != 0 && f.hook.RepeatAfter > 0 && f.now-row.ToldAt >= f.hook.RepeatAfter.Microseconds():
+		row.ToldAt = f.now
 		return EventStands
 	}
 	return ""
 }
 
 // end deletes an alert, and writes a message about it if it had begun.
-func (n noting) end(row store.Alert, why string) error {
-	if row.Since != 0 && n.row.ID != "" {
+func (f findingWriter) end(row store.Alert, why string) error {
+	if row.Since != 0 && f.row.ID != "" {
 		found, err := findingOf(row)
 		if err != nil {
 			return err
 		}
-		if err := n.tell(EventEnded, Condition{Kind: AlertKind(row.Kind)}, row, found, why); err != nil {
+		if err := f.addMessage(EventEnded, Condition{Kind: AlertKind(row.Kind)}, row, found, why); err != nil {
 			return err
 		}
 	}
-	return n.DeleteAlert(row)
+	return f.DeleteAlert(row)
 }
 
 // findingOf returns what was found last of an alert.

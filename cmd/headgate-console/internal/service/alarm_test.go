@@ -519,7 +519,7 @@ func TestAlertsOfALateCheckAreDropped(t *testing.T) {
 	}
 	w.clock.pass(15 * time.Second)
 	w.must(w.another().Alarm().Check(t.Context()))
-	w.must(w.db.Update(t.Context(), func(tx *store.Tx) error { return w.note(tx, late, turn) }))
+	w.must(w.db.Update(t.Context(), func(tx *store.Tx) error { return w.writeCheck(tx, late, turn) }))
 	if got, err := w.Webhook(t.Context(), w.admin, h.ID); err != nil || len(got.Standing) != 0 {
 		t.Errorf("%+v %v", got.Standing, err)
 	}

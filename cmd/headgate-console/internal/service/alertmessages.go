@@ -32,7 +32,15 @@ const MaxAttempts = 6
 
 var _ = [1]struct{}{}[MaxAttempts-1-5] // the pauses
 
-// message is the body of a message.
+// message is the body of a message. What becomes of it is in its row, see [store.Delivery]:
+//
+//	waiting -> waiting  claimed: tried by one console, and due again after claimTime
+//	waiting -> waiting  an attempt has failed: due again after a pause
+//	waiting -> done     the receiver has accepted it
+//	waiting -> failed   the last attempt has failed, or the webhook was turned off
+//
+// One that would wait behind maxWaiting others is failed from the beginning. Nothing changes a
+// message that does not wait.
 type message struct {
 	Version int         `json:"version"`
 	Type    string      `json:"type"`
@@ -71,13 +79,16 @@ func (m message) text() string { return text(m) }
 // newMessageID returns the id of a message.
 func newMessageID() string { return "msg_" + auth.NewID() }
 
-// tell adds a message about an alert.
-func (n noting) tell(event string, c Condition, row store.Alert, found finding, why string) error {
+// addMessage adds a message about an alert.
+func (f findingWriter) addMessage(event string, c Condition, row store.Alert, found finding, why string) error {
 	began := instant(row.Since)
-	long := textform.Duration(instant(n.now).Sub(began).Truncate(time.Second))
-	m := message{Type: event, At: instant(n.now), Data: messageData{
-		Kind: AlertKind(row.Kind), App: row.App, Since: began, Summary: found.Text, Subjects: found.Subjects, More: found.More,
+	long := textform.Duration(instant(f.now).Sub(began).Truncate(time.Second))
+	m := message{Type: event, At: instant(f.now), Data: messageData{
+		Kind: AlertKind(row.Kind), App: row.App, Since: began,
+		Summary: found.Text, Subjects: found.Subjects, More: found.More,
 	}}
+
+	// The text is for people. Programs read the same in the data.
 	switch event {
 	case EventBegun:
 		m.Text, m.Data.Limits = found.Text+".", &c
@@ -89,18 +100,24 @@ func (n noting) tell(event string, c Condition, row store.Alert, found finding, 
 			m.Text += " " + why
 		}
 	}
+
 	d := store.Delivery{
-		ID: newMessageID(), Webhook: n.row.ID, Event: event, Kind: row.Kind, App: row.App, Body: m.of(n.row).text(),
-		CreatedAt: n.now, State: store.StateWaiting, NextAt: n.now,
+		ID: newMessageID(), Webhook: f.row.ID, Event: event, Kind: row.Kind, App: row.App, Body: m.of(f.row).text(),
+		CreatedAt: f.now, State: store.StateWaiting, NextAt: f.now,
 	}
-	waiting, err := n.CountWaiting(n.row.ID)
+
+	// A receiver that is away for long does not fill the database. The message fails, so that its
+	// list shows that some are missing.
+	waiting, err := f.CountWaiting(f.row.ID)
 	if err != nil {
 		return err
 	}
 	if waiting >= maxWaiting {
-		d.State, d.Error, d.TriedAt = store.StateFailed, fmt.Sprintf("it was not sent, as %d messages wait", waiting), n.now
+		d.State, d.TriedAt = store.StateFailed, f.now
+		d.Error = fmt.Sprintf("it was not sent, as %d messages wait", waiting)
 	}
-	return n.InsertDelivery(d)
+
+	return f.InsertDelivery(d)
 }
 
 // Due is a message that is to be sent now.
@@ -118,15 +135,19 @@ func (a Alarm) Due(ctx context.Context) (list []Due, wait time.Duration, waiting
 		rows, err = t.WaitingDeliveries()
 		return err
 	})
+
 	now := a.s.now()
 	earlier, chosen := map[alertKey]bool{}, map[string]bool{}
 	next := int64(0)
 	for _, row := range rows {
+		// Of the messages about one alert only the oldest is looked at, so that no end comes before
+		// its beginning.
 		key := alertKey{row.Webhook, AlertKind(row.Kind), row.App}
 		if earlier[key] {
 			continue
 		}
 		earlier[key] = true
+
 		if row.NextAt > now {
 			if next == 0 || row.NextAt < next {
 				next = row.NextAt
@@ -136,6 +157,7 @@ func (a Alarm) Due(ctx context.Context) (list []Due, wait time.Duration, waiting
 			list = append(list, Due{row.ID, row.Webhook})
 		}
 	}
+
 	if next > 0 {
 		wait = instant(next).Sub(instant(now))
 	}
@@ -153,14 +175,22 @@ func (a Alarm) Deliver(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
+
+	// No transaction is open while the receiver answers, which may take long.
 	a.s.post(ctx, hook, &d, true)
-	if err := ctx.Err(); err != nil && d.State != store.StateDone { // the console ends; another one tries again, or the next
+
+	// The console ends. The message stays claimed until another console tries again, or the next.
+	if err := ctx.Err(); err != nil && d.State != store.StateDone {
 		return err
 	}
+
+	// A message that has arrived is written down even while the console ends, or it would be sent
+	// twice.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), refusalTime)
 	defer cancel()
 	return a.s.db.Update(ctx, func(t *store.Tx) error {
 		err := t.EndAttempt(d)
+		// This attempt took so long that another one has begun, whose result counts.
 		if errors.Is(err, store.ErrStale) {
 			return nil
 		}
@@ -181,25 +211,34 @@ func (a Alarm) claimDelivery(ctx context.Context, id string) (hook store.Webhook
 		if err != nil {
 			return err
 		}
+
 		if d.State != store.StateWaiting || d.NextAt > now {
 			return errTaken
 		}
+
 		if hook, err = t.Webhook(d.Webhook); errors.Is(err, store.ErrNotFound) {
 			return errTaken
 		}
 		if err != nil {
 			return err
 		}
-		if d.Attempts >= MaxAttempts { // a console was killed in the last one
-			d.State, d.Error, d.TriedAt = store.StateFailed, cmp.Or(d.Error, "the console ended during the last attempt"), now
+
+		// The last attempt has no result, because the console that made it was killed.
+		if d.Attempts >= MaxAttempts {
+			d.State, d.TriedAt = store.StateFailed, now
+			d.Error = cmp.Or(d.Error, "the console ended during the last attempt")
 			return t.EndAttempt(d)
 		}
+
+		// From the commit on no other console sends the message, for claimTime.
 		if err := taken(t.ClaimDelivery(d, now+claimTime.Microseconds())); err != nil {
 			return err
 		}
 		d.Attempts++
 		return nil
 	})
+
+	// A message that was ended here is committed, and is not to be sent.
 	if err == nil && d.State == store.StateFailed {
 		err = errTaken
 	}
@@ -209,11 +248,15 @@ func (a Alarm) claimDelivery(ctx context.Context, id string) (hook store.Webhook
 // post sends a message, and writes into its row what became of it.
 func (s *Service) post(ctx context.Context, hook store.Webhook, d *store.Delivery, again bool) {
 	m := webhook.Message{ID: d.ID, URL: hook.URL, Secrets: []string{hook.Secret}, Body: []byte(d.Body)}
+	// For a day after a renewal a message has both signatures, so that its receiver can follow in
+	// its own time.
 	if hook.SecretBefore != "" && s.now()-hook.RenewedAt < bothSecrets.Microseconds() {
 		m.Secrets = append(m.Secrets, hook.SecretBefore)
 	}
+
 	status, err := s.sender.Send(ctx, m)
 	d.Status, d.TriedAt, d.Error = int64(status), s.now(), ""
+
 	switch {
 	case err == nil:
 		d.State, d.NextAt = store.StateDone, 0
@@ -223,5 +266,6 @@ func (s *Service) post(ctx context.Context, hook store.Webhook, d *store.Deliver
 	default:
 		d.State, d.NextAt = store.StateFailed, 0
 	}
+
 	d.Error = err.Error()
 }

@@ -50,11 +50,12 @@ func (s *Service) Apps(ctx context.Context, a Actor) (list []App, err error) {
 func (s *Service) CreateApp(ctx context.Context, a Actor, name, description string) error {
 	return s.actOnApp(ctx, a, "app.create", name, func(d *action) error {
 		var f faults
-		f.note("name", policy.CheckApp(name))
-		f.note("description", textform.Check(description, MaxText))
+		f.add("name", policy.CheckApp(name))
+		f.add("description", textform.Check(description, MaxText))
 		if err := f.err(); err != nil {
 			return err
 		}
+
 		err := d.InsertApp(store.App{Name: name, Description: description, CreatedAt: d.now, CreatedBy: a.user})
 		if errors.Is(err, store.ErrExists) {
 			return invalid("name", "there is an application of that name")
@@ -62,6 +63,7 @@ func (s *Service) CreateApp(ctx context.Context, a Actor, name, description stri
 		if err != nil {
 			return err
 		}
+
 		return d.done("", appText(name, description))
 	})
 }
@@ -83,13 +85,17 @@ func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description st
 		if err := textform.Check(description, MaxText); err != nil {
 			return invalid("description", err.Error())
 		}
+
 		was, err := d.app(name)
 		if err != nil {
 			return err
 		}
+
+		// Nothing to change leaves no row in the audit log.
 		if was.Description == description {
 			return errUnchanged
 		}
+
 		if err := d.Tx.DescribeApp(name, description); err != nil {
 			return err
 		}
@@ -101,25 +107,33 @@ func (s *Service) DescribeApp(ctx context.Context, a Actor, name, description st
 // administrator, and fails while a policy lists the application, or a webhook: the
 // next application of the name may be of others.
 func (s *Service) DeleteApp(ctx context.Context, a Actor, name string) error {
-	locks := []string{store.CounterUsers, store.CounterWebhooks} // so that no webhook for it is added meanwhile
+	// The lock of the webhooks keeps others from adding one for the application meanwhile.
+	locks := []string{store.CounterUsers, store.CounterWebhooks}
 	return s.actWith(ctx, a, locks, "app.delete", appObject(name), func(d *action) error {
 		if err := d.manage(); err != nil {
 			return err
 		}
+
 		was, err := d.app(name)
 		if err != nil {
 			return err
 		}
+
 		if was.Policies > 0 {
-			return invalid("name", fmt.Sprintf("the policies that list the application have to go first: %d", was.Policies))
+			return invalid("name",
+				fmt.Sprintf("the policies that list the application have to go first: %d", was.Policies))
 		}
+
 		hooks, err := d.webhooksFor(name)
 		if err != nil {
 			return err
 		}
 		if len(hooks) > 0 {
-			return invalid("name", "the webhooks that are for the application have to go first: "+strings.Join(hooks, ", "))
+			return invalid("name",
+				"the webhooks that are for the application have to go first: "+strings.Join(hooks, ", "))
 		}
+
+		// A policy may list it since they were counted, as policies have another lock.
 		err = d.Tx.DeleteApp(name)
 		if errors.Is(err, store.ErrReferenced) {
 			return invalid("name", "the policies that list the application have to go first")
@@ -127,6 +141,7 @@ func (s *Service) DeleteApp(ctx context.Context, a Actor, name string) error {
 		if err != nil {
 			return err
 		}
+
 		return d.done(appText(name, was.Description), "")
 	})
 }

@@ -56,10 +56,12 @@ func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) (page []Entr
 	if err := q.check(); err != nil {
 		return nil, err
 	}
+
 	err = s.ask(ctx, a, "audit.read", "audit", func(d *action) error {
 		if err := d.manage(); err != nil {
 			return err
 		}
+
 		rows, err := d.FindAudit(store.AuditQuery{
 			Actor: q.Actor, Object: q.Object, Action: q.Action, Outcome: string(q.Outcome),
 			Since: microseconds(q.Since), Until: microseconds(q.Until), Before: q.Before, Limit: perPage(q.PerPage),
@@ -67,15 +69,16 @@ func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) (page []Entr
 		page = entriesOf(rows)
 		return err
 	})
+
 	return page, err
 }
 
 func (q *AuditQuery) check() error {
 	var f faults
-	f.note("actor", textform.Check(q.Actor, MaxSearch))
-	f.note("object", textform.Check(q.Object, MaxSearch))
-	f.note("action", textform.Check(q.Action, MaxSearch))
-	f.note("outcome", textform.Check(string(q.Outcome), MaxSearch))
+	f.add("actor", textform.Check(q.Actor, MaxSearch))
+	f.add("object", textform.Check(q.Object, MaxSearch))
+	f.add("action", textform.Check(q.Action, MaxSearch))
+	f.add("outcome", textform.Check(string(q.Outcome), MaxSearch))
 	return f.err()
 }
 

@@ -17,28 +17,39 @@ func (s *Service) AuditCSV(ctx context.Context, a Actor, q AuditQuery, w io.Writ
 	if err := q.check(); err != nil {
 		return err
 	}
+
 	q.Before, q.PerPage = 0, MaxPerPage
+
 	err := s.act(ctx, a, store.CounterUsers, "audit.export", "audit", func(d *action) error {
 		if err := d.manage(); err != nil {
 			return err
 		}
 		return d.done("", text(map[string]any{
-			"actor": q.Actor, "object": q.Object, "action": q.Action, "outcome": q.Outcome, "since": q.Since, "until": q.Until,
+			"actor": q.Actor, "object": q.Object, "action": q.Action, "outcome": q.Outcome,
+			"since": q.Since, "until": q.Until,
 		}))
 	})
 	if err != nil {
 		return err
 	}
+
 	out := csv.NewWriter(w)
-	err = out.Write([]string{"id", "at", "actor", "via", "action", "object", "outcome", "before", "after", "request_id", "address", "note"})
+	err = out.Write([]string{
+		"id", "at", "actor", "via", "action", "object", "outcome",
+		"before", "after", "request_id", "address", "note",
+	})
+	// Each page is read in a transaction that asks for the permission again: an administrator who
+	// is demoted meanwhile gets no more.
 	for err == nil {
 		var page []Entry
 		if page, err = s.Audit(ctx, a, q); err != nil {
 			break
 		}
+
 		for _, e := range page {
 			err = out.Write([]string{
-				strconv.FormatInt(e.ID, 10), e.At.Format(time.RFC3339Nano), inert(e.Actor), inert(e.Via), inert(e.Action), inert(e.Object), string(e.Outcome),
+				strconv.FormatInt(e.ID, 10), e.At.Format(time.RFC3339Nano), inert(e.Actor), inert(e.Via),
+				inert(e.Action), inert(e.Object), string(e.Outcome),
 				inert(e.Before), inert(e.After), inert(e.RequestID), inert(e.Address), inert(e.Note),
 			})
 			if err != nil {
@@ -46,10 +57,12 @@ func (s *Service) AuditCSV(ctx context.Context, a Actor, q AuditQuery, w io.Writ
 			}
 			q.Before = e.ID
 		}
+
 		if len(page) < q.PerPage {
 			break
 		}
 	}
+
 	out.Flush()
 	if err != nil {
 		return err

@@ -15,10 +15,13 @@ const FirstUser = "admin"
 // returns "". If several programs call it at the same time, only one gets a
 // password.
 func (s *Service) Bootstrap(ctx context.Context) (password string, err error) {
+	// Mostly there are users, and no password has to be made.
 	users, err := s.userCount(ctx)
 	if err != nil || users > 0 {
 		return "", err
 	}
+
+	// Another program may be faster, so the transaction looks again.
 	password, err = s.withPassword(ctx, func(_, hash string) error {
 		return s.asConsole(ctx, "user.create", FirstUser, func(d *action) error {
 			list, err := d.Users()
@@ -47,18 +50,20 @@ func (s *Service) userCount(ctx context.Context) (n int, err error) {
 }
 
 // Recover makes a user an enabled administrator, creates the user if necessary,
-// ends all sessions of the user and the second factor, and returns a password, which has to be changed at
-// the next log-in. Failed log-ins before it do not count any more. It takes no actor, because an operator who can start the program
-// on the database has full access anyway.
+// ends all sessions of the user and the second factor, and returns a password, which has to be
+// changed at the next log-in. Failed log-ins before it do not count any more. It takes no actor,
+// because an operator who can start the program on the database has full access anyway.
 func (s *Service) Recover(ctx context.Context, name string) (password string, err error) {
 	if err := CheckUser(name); err != nil {
 		return "", invalid("name", err.Error())
 	}
 	return s.withPassword(ctx, func(_, hash string) error {
 		return s.asConsole(ctx, "user.recover", name, func(d *action) error {
-			if err := d.RaiseCounter(store.CounterAttempts, d.now); err != nil { // in every console on this database
+			// Every console on this database begins to count failed log-ins anew.
+			if err := d.RaiseCounter(store.CounterAttempts, d.now); err != nil {
 				return err
 			}
+
 			u, err := d.user(name)
 			if errors.Is(err, ErrNotFound) {
 				return d.newAdministrator(name, hash)
@@ -66,20 +71,27 @@ func (s *Service) Recover(ctx context.Context, name string) (password string, er
 			if err != nil {
 				return err
 			}
+
 			u.Administrator, u.Disabled = true, false
 			if err := d.UpdateUser(u); err != nil {
 				return err
 			}
+
+			// The device of the second factor may be lost, or in the hands of another.
 			if err := d.DeleteSecondFactor(name); err != nil {
 				return err
 			}
+
 			return d.resetPassword(name, hash)
 		})
 	})
 }
 
 func (d *action) newAdministrator(name, hash string) error {
-	u := store.User{Name: name, Password: hash, Administrator: true, MustChange: true, CreatedAt: d.now, PasswordAt: d.now}
+	u := store.User{
+		Name: name, Password: hash, Administrator: true, MustChange: true,
+		CreatedAt: d.now, PasswordAt: d.now,
+	}
 	if err := d.InsertUser(u); err != nil {
 		return err
 	}

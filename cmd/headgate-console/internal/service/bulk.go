@@ -50,7 +50,9 @@ func (s BulkStep) Unprotects() bool {
 	if s.Before.Mode != policy.Enforce {
 		return false
 	}
-	return s.After.Mode != policy.Enforce || slices.ContainsFunc(s.Before.Apps, func(app string) bool { return !slices.Contains(s.After.Apps, app) })
+
+	gone := func(app string) bool { return !slices.Contains(s.After.Apps, app) }
+	return s.After.Mode != policy.Enforce || slices.ContainsFunc(s.Before.Apps, gone)
 }
 
 // ConflictsError means that policies have changed since the versions that a Bulk is based on.
@@ -72,6 +74,7 @@ func (s *Service) PlanBulk(ctx context.Context, a Actor, b Bulk) (plan BulkPlan,
 	if err := b.check(); err != nil {
 		return BulkPlan{}, err
 	}
+
 	err = s.ask(ctx, a, "policy.update", "policies", func(d *action) error {
 		plan, err = d.planBulk(b)
 		return err
@@ -79,12 +82,15 @@ func (s *Service) PlanBulk(ctx context.Context, a Actor, b Bulk) (plan BulkPlan,
 	if err != nil {
 		return BulkPlan{}, err
 	}
+
+	// Only what loses its protection is counted, since the number is a warning.
 	var lose []policy.Policy
 	for _, step := range plan.Steps {
 		if step.Unprotects() {
 			lose = append(lose, step.Before)
 		}
 	}
+
 	seen, _, err := s.lastDay(ctx, a, lose)
 	for _, hours := range seen {
 		for _, h := range hours {
@@ -104,6 +110,7 @@ func (s *Service) ChangePolicies(ctx context.Context, a Actor, b Bulk) (plan Bul
 	if err := b.check(); err != nil {
 		return BulkPlan{}, err
 	}
+
 	err = s.act(ctx, a, store.CounterPolicies, "policy.update", "policies", func(d *action) error {
 		if plan, err = d.planBulk(b); err != nil {
 			return err
@@ -111,17 +118,23 @@ func (s *Service) ChangePolicies(ctx context.Context, a Actor, b Bulk) (plan Bul
 		if len(plan.Steps) == 0 {
 			return errUnchanged
 		}
+
+		// The history of each policy says that it was not changed alone.
 		note := ""
 		if n := len(plan.Steps); n > 1 {
 			note = fmt.Sprintf("one of %d policies that were changed together", n)
 		}
+
 		plan.At = instant(d.now)
 		for i, step := range plan.Steps {
+			// Refusals and the rows of the audit log name the policy, and not the set.
 			d.object = policyObject(step.Before.Name)
 			if plan.Steps[i].After, err = d.overwrite(step.Before, step.After, updated, note); err != nil {
 				return err
 			}
 		}
+
+		// The extent is checked once, with all changes made.
 		return d.fits()
 	})
 	return plan, err
@@ -130,15 +143,17 @@ func (s *Service) ChangePolicies(ctx context.Context, a Actor, b Bulk) (plan Bul
 func (b *Bulk) check() error {
 	f := checkVersions(b.Policies)
 	if b.Mode == nil && b.AddApp == "" && b.RemoveApp == "" {
-		f.note("", errors.New("there is nothing to change"))
+		f.add("", errors.New("there is nothing to change"))
 	}
+
 	for _, c := range []struct{ field, app string }{{"add_app", b.AddApp}, {"remove_app", b.RemoveApp}} {
 		if c.app != "" {
-			f.note(c.field, policy.CheckApp(c.app))
+			f.add(c.field, policy.CheckApp(c.app))
 		}
 	}
+
 	if b.AddApp != "" && b.AddApp == b.RemoveApp {
-		f.note("remove_app", errors.New("it is the one to add"))
+		f.add("remove_app", errors.New("it is the one to add"))
 	}
 	return f.err()
 }
@@ -148,27 +163,30 @@ func checkVersions(list []PolicyVersion) (f faults) {
 	seen := map[string]bool{}
 	for _, p := range list {
 		if seen[p.Name] {
-			f.note("policies", fmt.Errorf("%.100q is named twice", p.Name))
+			f.add("policies", fmt.Errorf("%.100q is named twice", p.Name))
 		}
 		seen[p.Name] = true
 	}
+
 	switch n := len(list); {
 	case n == 0:
-		f.note("policies", errors.New("there are none: choose some"))
+		f.add("policies", errors.New("there are none: choose some"))
 	case n > MaxBulk:
-		f.note("policies", fmt.Errorf("%d are more than %d", n, MaxBulk))
+		f.add("policies", fmt.Errorf("%d are more than %d", n, MaxBulk))
 	}
 	return f
 }
 
 // planBulk returns what a change does, and checks the permissions for each policy.
 func (d *action) planBulk(b Bulk) (plan BulkPlan, err error) {
+	// A refusal names the policy that it is about. Afterwards the action is about the set again.
 	object := d.object
 	defer func() {
 		if err == nil {
 			d.object = object
 		}
 	}()
+
 	var conflicts []*ConflictError
 	var f faults
 	for _, v := range b.Policies {
@@ -176,6 +194,8 @@ func (d *action) planBulk(b Bulk) (plan BulkPlan, err error) {
 		step, err := d.bulkStep(b, v)
 		var conflict *ConflictError
 		var invalid *InvalidError
+		// Conflicts and mistakes of all policies are collected. Another error, such as a refusal,
+		// ends the plan.
 		switch {
 		case errors.As(err, &conflict):
 			conflicts = append(conflicts, conflict)
@@ -192,6 +212,8 @@ func (d *action) planBulk(b Bulk) (plan BulkPlan, err error) {
 			plan.Steps = append(plan.Steps, step)
 		}
 	}
+
+	// Mistakes may be due to a change of others, so the conflicts are shown first.
 	if len(conflicts) > 0 {
 		return BulkPlan{}, &ConflictsError{conflicts}
 	}
@@ -204,20 +226,26 @@ func (d *action) bulkStep(b Bulk, v PolicyVersion) (step BulkStep, err error) {
 	if err != nil {
 		return step, err
 	}
+
 	mine := b.apply(theirs)
 	if len(mine.Apps) == 0 {
 		return step, invalid("apps", fmt.Sprintf("%q is its only application", b.RemoveApp))
 	}
+
 	if err := d.mayList(mine.Apps); err != nil {
 		return step, err
 	}
+
+	// What is like this already is no conflict in any version, so that a change may be repeated.
 	if len(Diff(theirs, mine)) == 0 {
 		return step, errUnchanged
 	}
+
 	if v.Version != theirs.Version {
 		mine.Version = v.Version
 		return step, &ConflictError{Mine: mine, Theirs: theirs}
 	}
+
 	return BulkStep{theirs, mine}, d.valid(mine)
 }
 
@@ -226,6 +254,7 @@ func (b *Bulk) apply(p policy.Policy) policy.Policy {
 	if b.Mode != nil {
 		p.Mode = *b.Mode
 	}
+
 	p.Apps = slices.Clone(p.Apps)
 	if b.AddApp != "" && !slices.Contains(p.Apps, b.AddApp) {
 		p.Apps = append(p.Apps, b.AddApp)

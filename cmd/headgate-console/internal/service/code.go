@@ -18,6 +18,7 @@ import (
 func (s *Service) LoginCode(ctx context.Context, pending, code string, m Meta) (Session, error) {
 	m = m.sanitized()
 	hash := auth.Digest(pending)
+
 	var user string
 	err := s.db.View(ctx, func(t *store.Tx) error {
 		p, err := s.pendingLogin(t, hash)
@@ -27,11 +28,14 @@ func (s *Service) LoginCode(ctx context.Context, pending, code string, m Meta) (
 	if err != nil {
 		return Session{}, unknown(err)
 	}
+
+	// The attempt counts before the code is looked at, so that guesses in parallel count too.
 	try, err := s.attempt(ctx, user, m, auth.IsCode(code))
 	if err != nil {
-		s.noteLimited(ctx, "session.code", user, m, err)
+		s.auditLimited(ctx, "session.code", user, m, err)
 		return Session{}, err
 	}
+
 	session, err := s.loginCode(ctx, hash, code, m)
 	if errors.Is(err, ErrCredentials) {
 		try.Failed()
@@ -39,9 +43,10 @@ func (s *Service) LoginCode(ctx context.Context, pending, code string, m Meta) (
 		if errors.Is(err, errCodeUsed) {
 			reason = "the code was used before"
 		}
-		s.noteLogin(ctx, "session.code", user, m, viaSession, reason, try.Slowed)
+		s.auditLogin(ctx, "session.code", user, m, viaSession, reason, try.Slowed)
 		return Session{}, ErrCredentials
 	}
+
 	s.refund(ctx, try)
 	return session, unknown(err)
 }
@@ -64,7 +69,10 @@ func (s *Service) pend(t *store.Tx, u store.User, now int64) (Session, error) {
 		return Session{}, err
 	}
 	secret := auth.NewSecret()
-	p := store.PendingLogin{Hash: auth.Digest(secret), User: u.Name, PasswordAt: u.PasswordAt, ExpiresAt: now + PendingLife.Microseconds()}
+	p := store.PendingLogin{
+		Hash: auth.Digest(secret), User: u.Name, PasswordAt: u.PasswordAt,
+		ExpiresAt: now + PendingLife.Microseconds(),
+	}
 	return Session{Pending: secret, Expires: instant(p.ExpiresAt)}, t.InsertPendingLogin(p)
 }
 
@@ -74,29 +82,39 @@ func (s *Service) loginCode(ctx context.Context, hash, code string, m Meta) (ses
 		if err != nil {
 			return err
 		}
+
 		now := s.now()
 		u, err := t.User(p.User)
 		if err != nil {
 			return err
 		}
+
 		f, on, err := confirmedFactor(t, p.User)
 		if err != nil {
 			return err
 		}
-		if u.Disabled || u.PasswordAt != p.PasswordAt || !on { // since the password was right
+
+		// The right password was given for the user as it was then.
+		if u.Disabled || u.PasswordAt != p.PasswordAt || !on {
 			return ErrNotLoggedIn
 		}
+
 		note, err := useCode(t, f, code, now)
 		if err != nil {
 			return err
 		}
-		if err := t.DeletePendingLogin(hash); err != nil { // another request was first
+
+		// Of two requests with one code the second one finds no log-in that waits.
+		if err := t.DeletePendingLogin(hash); err != nil {
 			return err
 		}
+
 		if session, err = s.open(t, u, Actor{user: u.Name, via: viaSession, meta: m}, now); err != nil {
 			return err
 		}
+
 		session.Recovered = note != withCode
+
 		row := Actor{user: u.Name, via: viaSession, meta: m}.auditRow(now, "session.login", userObject(u.Name))
 		row.Outcome, row.Note = string(Done), note
 		return t.AddAudit(row)
@@ -110,6 +128,7 @@ const withCode = "with a code"
 // useCode uses a code or a recovery code up, and returns what the audit log says of it. The
 // error is ErrCredentials if it is wrong. Of two transactions with one code one gets it.
 func useCode(t *store.Tx, f store.SecondFactor, code string, now int64) (note string, err error) {
+	// A recovery code is known by its form.
 	if !auth.IsCode(code) {
 		err := t.UseRecoveryCode(f.User, auth.RecoveryDigest(code))
 		if errors.Is(err, store.ErrNotFound) {
@@ -118,9 +137,11 @@ func useCode(t *store.Tx, f store.SecondFactor, code string, now int64) (note st
 		if err != nil {
 			return "", err
 		}
-		left, err := t.RecoveryCodes(f.User)
-		return fmt.Sprintf("with a recovery code; %d are left", left), err
+
+		remaining, err := t.RecoveryCodes(f.User)
+		return fmt.Sprintf("with a recovery code; %d are left", remaining), err
 	}
+
 	step, right := auth.CodeStep(f.Secret, code, now, f.LastStep)
 	switch {
 	case right:
@@ -129,9 +150,12 @@ func useCode(t *store.Tx, f store.SecondFactor, code string, now int64) (note st
 	default:
 		return "", ErrCredentials
 	}
+
+	// Another transaction may have used the same code since the second factor was read.
 	err = t.UseStep(f, step)
 	if errors.Is(err, store.ErrStale) {
 		return "", errCodeUsed
 	}
+
 	return withCode, err
 }

@@ -18,8 +18,8 @@ import (
 // AlertKind is a kind of condition.
 type AlertKind string
 
-// The kinds. Conditions of counts are about the last whole minutes of an application; the others hold
-// if they were seen at each check for some minutes.
+// The kinds. Conditions of counts are about the last whole minutes of an application; the others
+// hold if they were seen at each check for some minutes.
 const (
 	AlertRefused    AlertKind = "refused"     // a share of the requests is refused
 	AlertFailedOpen AlertKind = "failed-open" // requests pass without a decision
@@ -75,14 +75,20 @@ type KindOfAlert struct {
 func AlertKinds() []KindOfAlert { return slices.Clone(alertKinds) }
 
 var alertKinds = []KindOfAlert{
-	{Kind: AlertRefused, Words: "Many requests are refused", Share: true, Counts: true, Policy: true, Default: Condition{AlertRefused, 20, 100, 5, ""}},
-	{Kind: AlertFailedOpen, Words: "Requests pass without a decision", Counts: true, Default: Condition{AlertFailedOpen, 0, 1, 1, ""}},
-	{Kind: AlertBanned, Words: "Requests are refused because of a ban", Counts: true, Default: Condition{AlertBanned, 0, 1, 1, ""}},
+	{Kind: AlertRefused, Words: "Many requests are refused", Share: true, Counts: true, Policy: true,
+		Default: Condition{AlertRefused, 20, 100, 5, ""}},
+	{Kind: AlertFailedOpen, Words: "Requests pass without a decision", Counts: true,
+		Default: Condition{AlertFailedOpen, 0, 1, 1, ""}},
+	{Kind: AlertBanned, Words: "Requests are refused because of a ban", Counts: true,
+		Default: Condition{AlertBanned, 0, 1, 1, ""}},
 	{Kind: AlertBypassed, Words: "An instance decides without Redis", Default: Condition{AlertBypassed, 0, 0, 1, ""}},
-	{Kind: AlertBehind, Words: "An instance does not run the newest policies", Default: Condition{AlertBehind, 0, 0, 5, ""}},
+	{Kind: AlertBehind, Words: "An instance does not run the newest policies",
+		Default: Condition{AlertBehind, 0, 0, 5, ""}},
 	{Kind: AlertLost, Words: "Fewer instances report than before", Default: Condition{AlertLost, 0, 0, 2, ""}},
-	{Kind: AlertRedis, Words: "Redis does not answer the console", Common: true, Default: Condition{AlertRedis, 0, 0, 1, ""}},
-	{Kind: AlertFull, Words: "The memory of Redis is nearly full", Share: true, Common: true, Default: Condition{AlertFull, 90, 0, 1, ""}},
+	{Kind: AlertRedis, Words: "Redis does not answer the console", Common: true,
+		Default: Condition{AlertRedis, 0, 0, 1, ""}},
+	{Kind: AlertFull, Words: "The memory of Redis is nearly full", Share: true, Common: true,
+		Default: Condition{AlertFull, 90, 0, 1, ""}},
 }
 
 // rankOf returns the place of a kind in alertKinds, or a greater number.
@@ -95,18 +101,21 @@ func rankOf(kind AlertKind) int {
 
 func checkConditions(f *faults, list []Condition) {
 	if len(list) == 0 {
-		f.note("conditions", errors.New("choose one"))
+		f.add("conditions", errors.New("choose one"))
 	}
+
 	seen := map[AlertKind]bool{}
 	for _, c := range list {
 		i := rankOf(c.Kind)
 		if i == len(alertKinds) {
-			f.note("conditions", fmt.Errorf("there is no condition %q", clip(string(c.Kind), MaxUserName)))
+			f.add("conditions", fmt.Errorf("there is no condition %q", clip(string(c.Kind), MaxUserName)))
 			continue
 		}
+
 		if seen[c.Kind] {
-			f.note("conditions", fmt.Errorf("%s is listed twice", c.Kind))
+			f.add("conditions", fmt.Errorf("%s is listed twice", c.Kind))
 		}
+
 		seen[c.Kind] = true
 		c.check(f, alertKinds[i])
 	}
@@ -114,27 +123,31 @@ func checkConditions(f *faults, list []Condition) {
 
 func (c Condition) check(f *faults, kind KindOfAlert) {
 	field := func(name string) string { return "conditions." + string(c.Kind) + "." + name }
+	// there reports whether conditions of this kind have the number.
 	bound := func(name string, there bool, n, least, most int64) {
 		switch {
 		case !there && n != 0:
-			f.note(field(name), errors.New("the condition has none"))
+			f.add(field(name), errors.New("the condition has none"))
 		case there && (n < least || n > most):
-			f.note(field(name), fmt.Errorf("it is not a number from %d to %d", least, most))
+			f.add(field(name), fmt.Errorf("it is not a number from %d to %d", least, most))
 		}
 	}
+
 	bound("over", kind.Share, int64(c.Over), 0, 99)
 	bound("at_least", kind.Counts, c.AtLeast, 1, maxAtLeast)
+
 	if kind.Counts {
 		bound("minutes", true, int64(c.Minutes), 1, MaxCounted)
 	} else {
 		bound("minutes", true, int64(c.Minutes), 0, MaxHeld)
 	}
+
 	switch {
 	case c.Policy == "":
 	case !kind.Policy:
-		f.note(field("policy"), errors.New("the condition has none"))
+		f.add(field("policy"), errors.New("the condition has none"))
 	case c.Policy != AnyPolicy && (len(c.Policy) > policy.MaxName || !isRuleName(c.Policy)):
-		f.note(field("policy"), errors.New("it is not the name of a policy"))
+		f.add(field("policy"), errors.New("it is not the name of a policy"))
 	}
 }
 
@@ -179,6 +192,7 @@ func (f *finding) names() string {
 		}
 		list = append(list, name)
 	}
+
 	if f.More > 0 {
 		list = append(list, fmt.Sprintf("%d more", f.More))
 	}
@@ -237,15 +251,20 @@ func (v *seen) sum(app string, minutes int) (sumOfMinutes, bool) {
 	if known, ok := v.sums[key]; ok {
 		return known, true
 	}
+
 	all, ok := v.minutes[app]
 	if !ok || len(all) == 0 {
 		return sumOfMinutes{}, false
 	}
-	whole := all[:len(all)-1] // the last one has not ended
+
+	// The last minute has not ended, and would lower each number and shift each share.
+	whole := all[:len(all)-1]
 	whole = whole[max(0, len(whole)-minutes):]
+
 	var s sumOfMinutes
 	s.requests, _ = stats.Requests(whole)
 	s.policies = stats.Total(whole)
+
 	v.sums[key] = s
 	return s, true
 }
@@ -255,9 +274,13 @@ func (v *seen) look(c Condition, app string) finding {
 	if v.blind {
 		return finding{}
 	}
-	if c.Kind == AlertLost { // what is expected is learned last
+
+	// How many instances are expected is read at the end of a check, so that it is not kept here.
+	if c.Kind == AlertLost {
 		return v.lookLost(app)
 	}
+
+	// Many webhooks have the same conditions, which are looked at once.
 	key := conditionOf{c, app}
 	f, ok := v.found[key]
 	if !ok {
@@ -270,7 +293,10 @@ func (v *seen) look(c Condition, app string) finding {
 func (v *seen) lookAt(c Condition, app string) finding {
 	switch c.Kind {
 	case AlertRedis:
-		return finding{known: true, holds: v.away != nil, Text: "Redis does not answer the console. What the instances do is not known"}
+		return finding{
+			known: true, holds: v.away != nil,
+			Text: "Redis does not answer the console. What the instances do is not known",
+		}
 	case AlertFull:
 		return v.lookFull(c)
 	case AlertRefused, AlertFailedOpen, AlertBanned:
@@ -288,7 +314,8 @@ func (v *seen) lookFull(c Condition) finding {
 	}
 	return finding{
 		known: true, holds: float64(v.used) > float64(v.limit)*float64(c.Over)/100,
-		Text: fmt.Sprintf("Redis uses %s of its memory, more than %d %%. When it is full it refuses writes", percent(v.used, v.limit), c.Over),
+		Text: fmt.Sprintf("Redis uses %s of its memory, more than %d %%. When it is full it refuses writes",
+			percent(v.used, v.limit), c.Over),
 	}
 }
 
@@ -299,7 +326,8 @@ func (v *seen) lookLost(app string) finding {
 	have, want := int64(len(v.instances[app])), v.expected[app]
 	return finding{
 		known: true, holds: have < want,
-		Text: fmt.Sprintf("%s: %s, and there were %d", app, counted(have, "instance reports", "instances report"), want),
+		Text: fmt.Sprintf("%s: %s, and there were %d",
+			app, counted(have, "instance reports", "instances report"), want),
 	}
 }
 
@@ -314,6 +342,7 @@ func (v *seen) lookInstances(c Condition, app string) finding {
 	f := finding{known: true}
 	var list []Subject
 	for _, i := range v.instances[app] {
+		// An instance is behind if it has another version, or has refused a newer one.
 		bad := i.Version != v.label || i.Refused != ""
 		if c.Kind == AlertBypassed {
 			bad = i.Store == "local" || i.Store == "open" || i.Store == "closed"
@@ -322,11 +351,14 @@ func (v *seen) lookInstances(c Condition, app string) finding {
 			list = append(list, Subject{Name: sanitize(i.ID, policy.MaxText)})
 		}
 	}
+
 	f.list(list)
+
 	what := counted(int64(len(list)), "instance does not run", "instances do not run") + " the newest policies"
 	if c.Kind == AlertBypassed {
 		what = counted(int64(len(list)), "instance decides", "instances decide") + " without Redis"
 	}
+
 	f.Text = fmt.Sprintf("%s: %s: %s", app, what, f.names())
 	return f
 }
@@ -337,11 +369,13 @@ func (v *seen) lookCounts(c Condition, app string) finding {
 	if !ok {
 		return finding{}
 	}
+
 	f := finding{known: true}
 	within := "in the last minute"
 	if c.Minutes > 1 {
 		within = fmt.Sprintf("in the last %d minutes", c.Minutes)
 	}
+
 	switch c.Kind {
 	case AlertRefused:
 		v.lookRefused(&f, c, app, s, within)
@@ -349,19 +383,25 @@ func (v *seen) lookCounts(c Condition, app string) finding {
 	case AlertFailedOpen:
 		n := s.requests[events.FailedOpen]
 		f.holds = n >= c.AtLeast
-		f.Text = fmt.Sprintf("%s: %s without a decision %s", app, counted(n, "request passed", "requests passed"), within)
+		f.Text = fmt.Sprintf("%s: %s without a decision %s",
+			app, counted(n, "request passed", "requests passed"), within)
 		return f
 	}
+
+	// Of bans the number of requests decides. The subjects are the policies that ban.
 	var list []Subject
 	for name, counts := range s.policies {
 		if n := counts[events.Banned]; n > 0 && isRuleName(name) {
 			list = append(list, Subject{Name: name, Count: n})
 		}
 	}
+
 	f.list(list)
+
 	sum := s.requests[events.Banned]
 	f.holds = sum >= c.AtLeast
-	f.Text = fmt.Sprintf("%s: %s because of bans %s, under: %s", app, counted(sum, "request was refused", "requests were refused"), within, f.names())
+	f.Text = fmt.Sprintf("%s: %s because of bans %s, under: %s",
+		app, counted(sum, "request was refused", "requests were refused"), within, f.names())
 	return f
 }
 
@@ -370,22 +410,28 @@ func (v *seen) lookRefused(f *finding, c Condition, app string, s sumOfMinutes, 
 		all := counts.Total()
 		return all >= c.AtLeast && 100*refusedOf(counts) > int64(c.Over)*all
 	}
+
 	if c.Policy == "" {
 		n, all := refusedOf(s.requests), s.requests.Total()
 		f.holds = over(s.requests)
-		f.Text = fmt.Sprintf("%s: %s of %d requests were refused %s, more than %d %%", app, percent(n, max(all, 1)), all, within, c.Over)
+		f.Text = fmt.Sprintf("%s: %s of %d requests were refused %s, more than %d %%",
+			app, percent(n, max(all, 1)), all, within, c.Over)
 		return
 	}
+
+	// With a policy its decisions count, and not the requests.
 	named := s.policies
 	if c.Policy != AnyPolicy {
 		named = map[string]stats.Counts{c.Policy: s.policies[c.Policy]}
 	}
+
 	var list []Subject
 	for name, counts := range named {
 		if over(counts) && isRuleName(name) {
 			list = append(list, Subject{Name: name, Count: refusedOf(counts), Of: counts.Total()})
 		}
 	}
+
 	f.list(list)
 	f.Text = fmt.Sprintf("%s: %s more than %d %% of their requests %s: %s", app,
 		counted(int64(len(list)), "policy refused", "policies refused"), c.Over, within, f.names())

@@ -14,6 +14,7 @@ func (s *Service) Deleted(ctx context.Context, a Actor, page, pageSize int) (lis
 	limit := perPage(pageSize)
 	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
 		list, more = nil, false
+		// One row more than the page has shows whether there are further pages.
 		rows, err := d.Tx.Deleted((min(max(page, 1), maxPage)-1)*limit, limit+1)
 		if err != nil {
 			return err
@@ -21,8 +22,10 @@ func (s *Service) Deleted(ctx context.Context, a Actor, page, pageSize int) (lis
 		if more = len(rows) > limit; more {
 			rows = rows[:limit]
 		}
+
 		for _, row := range rows {
 			r, err := d.revision(row)
+			// What the actor may not see is left out, so that a page may be shorter.
 			if errors.Is(err, ErrNotFound) {
 				continue
 			}

@@ -30,22 +30,27 @@ func knownDevice(t *store.Tx, user string, m Meta) (string, error) {
 	return d.Hash, err
 }
 
-// noteDevice makes the device of a log-in known. It returns the secret of a new one, or ""
+// rememberDevice makes the device of a log-in known. It returns the secret of a new one, or ""
 // if the device was known before. It forgets old devices.
-func noteDevice(t *store.Tx, user string, m Meta, now int64) (secret string, err error) {
+func rememberDevice(t *store.Tx, user string, m Meta, now int64) (secret string, err error) {
 	hash, err := knownDevice(t, user, m)
 	if err != nil {
 		return "", err
 	}
+
+	// A known device gets the time of this log-in.
 	if hash == "" {
 		secret = auth.NewSecret()
 		hash = auth.Digest(secret)
 	} else if err := t.DeleteDevice(user, hash); err != nil {
 		return "", err
 	}
+
 	if err := t.InsertDevice(store.Device{Hash: hash, User: user, SeenAt: now}); err != nil {
 		return "", err
 	}
+
+	// The newest come first. What is too old or too much is forgotten.
 	list, err := t.DevicesOf(user)
 	kept := 1
 	for _, d := range list {
@@ -60,5 +65,6 @@ func noteDevice(t *store.Tx, user string, m Meta, now int64) (secret string, err
 			return "", err
 		}
 	}
+
 	return secret, err
 }

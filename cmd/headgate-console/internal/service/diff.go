@@ -28,20 +28,28 @@ type field struct {
 // fields are all fields that people edit, in the order of display.
 var fields = []field{
 	{"name", func(p *policy.Policy) string { return p.Name }, func(p, from *policy.Policy) { p.Name = from.Name }},
-	{"description", func(p *policy.Policy) string { return p.Description }, func(p, from *policy.Policy) { p.Description = from.Description }},
-	{"apps", func(p *policy.Policy) string { return strings.Join(p.Apps, ", ") }, func(p, from *policy.Policy) { p.Apps = from.Apps }},
+	{"description", func(p *policy.Policy) string { return p.Description },
+		func(p, from *policy.Policy) { p.Description = from.Description }},
+	{"apps", func(p *policy.Policy) string { return strings.Join(p.Apps, ", ") },
+		func(p, from *policy.Policy) { p.Apps = from.Apps }},
 	{"limit", limitText, func(p, from *policy.Policy) { p.Limit = from.Limit }},
 	{"plans", plansText, func(p, from *policy.Policy) { p.Plans = from.Plans }},
-	{"plan_by", func(p *policy.Policy) string { return p.PlanBy }, func(p, from *policy.Policy) { p.PlanBy = from.PlanBy }},
+	{"plan_by", func(p *policy.Policy) string { return p.PlanBy },
+		func(p, from *policy.Policy) { p.PlanBy = from.PlanBy }},
 	{"overrides", overridesText, func(p, from *policy.Policy) { p.Overrides = from.Overrides }},
 	{"key", func(p *policy.Policy) string { return p.Key }, func(p, from *policy.Policy) { p.Key = from.Key }},
-	{"match.methods", func(p *policy.Policy) string { return strings.Join(p.Match.Methods, ", ") }, func(p, from *policy.Policy) { p.Match.Methods = from.Match.Methods }},
-	{"match.host", func(p *policy.Policy) string { return p.Match.Host }, func(p, from *policy.Policy) { p.Match.Host = from.Match.Host }},
-	{"match.path", func(p *policy.Policy) string { return p.Match.Path }, func(p, from *policy.Policy) { p.Match.Path = from.Match.Path }},
+	{"match.methods", func(p *policy.Policy) string { return strings.Join(p.Match.Methods, ", ") },
+		func(p, from *policy.Policy) { p.Match.Methods = from.Match.Methods }},
+	{"match.host", func(p *policy.Policy) string { return p.Match.Host },
+		func(p, from *policy.Policy) { p.Match.Host = from.Match.Host }},
+	{"match.path", func(p *policy.Policy) string { return p.Match.Path },
+		func(p, from *policy.Policy) { p.Match.Path = from.Match.Path }},
 	{"access", accessText, func(p, from *policy.Policy) { p.Access = from.Access }},
-	{"on_limit", func(p *policy.Policy) string { return p.OnLimit }, func(p, from *policy.Policy) { p.OnLimit = from.OnLimit }},
+	{"on_limit", func(p *policy.Policy) string { return p.OnLimit },
+		func(p, from *policy.Policy) { p.OnLimit = from.OnLimit }},
 	{"ban", func(p *policy.Policy) string { return p.Ban.String() }, func(p, from *policy.Policy) { p.Ban = from.Ban }},
-	{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError }, func(p, from *policy.Policy) { p.OnStoreError = from.OnStoreError }},
+	{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError },
+		func(p, from *policy.Policy) { p.OnStoreError = from.OnStoreError }},
 	{"mode", modeText, func(p, from *policy.Policy) { p.Mode = from.Mode }},
 	{"priority", priorityText, func(p, from *policy.Policy) { p.Priority = from.Priority }},
 }
@@ -72,21 +80,24 @@ func limitsText(limits map[string]core.Limit) string {
 func accessText(p *policy.Policy) string {
 	a := &p.Access
 	var parts []string
-	part := func(word string, list []string) {
+	add := func(word string, list []string) {
 		if len(list) > 0 {
 			parts = append(parts, word+" "+strings.Join(list, ", "))
 		}
 	}
-	part("allow", a.Allow.Networks)
-	part("allow key", a.Allow.Keys)
-	part("deny", a.Deny.Networks)
-	part("deny key", a.Deny.Keys)
+
+	add("allow", a.Allow.Networks)
+	add("allow key", a.Allow.Keys)
+	add("deny", a.Deny.Networks)
+	add("deny key", a.Deny.Keys)
+
 	if a.DenyOthers {
 		parts = append(parts, "deny others")
 	}
 	if a.DenyStatus != 0 {
 		parts = append(parts, "status "+strconv.Itoa(a.DenyStatus))
 	}
+
 	return strings.Join(parts, "; ")
 }
 

@@ -160,6 +160,8 @@ func faultsOf(err error) []Fault {
 	if err == nil {
 		return nil
 	}
+
+	// A validation joins its mistakes, of which each may be several.
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var list []Fault
 		for _, e := range joined.Unwrap() {
@@ -167,6 +169,7 @@ func faultsOf(err error) []Fault {
 		}
 		return list
 	}
+
 	var f *policy.FieldError
 	if errors.As(err, &f) {
 		return []Fault{{Policy: f.Policy, Field: f.Field, Message: f.Err.Error()}}
@@ -177,8 +180,8 @@ func faultsOf(err error) []Fault {
 // faults collects mistakes. The zero value has none.
 type faults []Fault
 
-// note adds a mistake in a field, unless err is nil.
-func (f *faults) note(field string, err error) {
+// add adds a mistake in a field, unless err is nil.
+func (f *faults) add(field string, err error) {
 	if err != nil {
 		*f = append(*f, Fault{Field: field, Message: err.Error()})
 	}

@@ -27,10 +27,12 @@ func (s *Service) Export(ctx context.Context, a Actor, f Format, app string) ([]
 	if f != YAML && f != JSON {
 		return nil, invalid("format", "it is not yaml or json")
 	}
+
 	object := "policies"
 	if app != "" {
 		object = appObject(app)
 	}
+
 	var set policy.Set
 	err := s.ask(ctx, a, "policy.export", object, func(d *action) (err error) {
 		set = nil
@@ -38,26 +40,33 @@ func (s *Service) Export(ctx context.Context, a Actor, f Format, app string) ([]
 			if _, err := d.app(app); err != nil {
 				return err
 			}
+
+			// To an actor without a role the application does not exist.
 			if d.access.Role(app) == NoRole {
 				return d.hide()
 			}
 		}
+
 		set, err = d.selected(func(p policy.Policy) bool { return app == "" || slices.Contains(p.Apps, app) })
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
+
+	// A set that is too large fails here, before the audit log says that it was exported.
 	data, err := encoded(set, f)
 	if err != nil {
 		return nil, err
 	}
+
 	err = s.act(ctx, a, store.CounterUsers, "policy.export", object, func(d *action) error {
 		return d.done("", text(map[string]any{"format": f, "policies": len(set)}))
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return data, nil
 }
 
@@ -71,9 +80,12 @@ func encoded(set policy.Set, f Format) ([]byte, error) {
 	if err == nil {
 		return data, nil
 	}
+
+	// JSON may have more bytes than YAML, and one application has less than all.
 	reason := fmt.Sprintf("the policies cannot be written as %s: %v; ", f, err)
 	if f == YAML {
 		reason += fmt.Sprintf("export them as json, which may have %d bytes, or ", policy.MaxBytes)
 	}
+
 	return nil, invalid("format", reason+"export one application at a time")
 }

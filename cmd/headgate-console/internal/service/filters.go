@@ -61,6 +61,7 @@ func (s *Service) Filters(ctx context.Context, a Actor) (list []Filter, err erro
 		if err := d.person(); err != nil {
 			return err
 		}
+
 		rows, err := d.FiltersOf(a.user)
 		for _, row := range rows {
 			var q storedQuery
@@ -83,13 +84,17 @@ func (s *Service) SaveFilter(ctx context.Context, a Actor, f Filter) error {
 		if err := d.person(); err != nil {
 			return err
 		}
+
 		if err := f.check(); err != nil {
 			return err
 		}
+
 		rows, err := d.FiltersOf(a.user)
 		if err != nil {
 			return err
 		}
+
+		// The bound is for new names: a filter that has the name already is replaced.
 		before, body := "", f.Query.stored()
 		i := slices.IndexFunc(rows, func(row store.Filter) bool { return row.Name == f.Name })
 		switch {
@@ -103,9 +108,11 @@ func (s *Service) SaveFilter(ctx context.Context, a Actor, f Filter) error {
 		case len(rows) >= MaxFilters:
 			return invalid("name", fmt.Sprintf("you have %d filters already; delete one first", MaxFilters))
 		}
+
 		if err := d.InsertFilter(store.Filter{User: a.user, Name: f.Name, Query: body, CreatedAt: d.now}); err != nil {
 			return err
 		}
+
 		return d.done(before, body)
 	})
 }
@@ -118,9 +125,12 @@ func (s *Service) DeleteFilter(ctx context.Context, a Actor, name string) error 
 		if err := d.person(); err != nil {
 			return err
 		}
+
 		if checkFilterName(name) != nil {
 			return ErrNotFound
 		}
+
+		// The audit log gets the query that is deleted, so that it is read first.
 		rows, err := d.FiltersOf(a.user)
 		if err != nil {
 			return err
@@ -129,16 +139,18 @@ func (s *Service) DeleteFilter(ctx context.Context, a Actor, name string) error 
 		if i < 0 {
 			return ErrNotFound
 		}
+
 		if err := d.Tx.DeleteFilter(a.user, name); err != nil {
 			return err
 		}
+
 		return d.done(rows[i].Query, "")
 	})
 }
 
 func (f *Filter) check() error {
 	var list faults
-	list.note("name", checkFilterName(f.Name))
+	list.add("name", checkFilterName(f.Name))
 	var wrong *InvalidError
 	if _, err := f.Query.check(); errors.As(err, &wrong) {
 		list = append(list, wrong.Faults...)

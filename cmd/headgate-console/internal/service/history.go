@@ -44,18 +44,23 @@ func (r Revision) Changes() []Change {
 // are older than the version before, which is 0 for the newest. pageSize has the
 // meaning of Query.PerPage. A deleted policy has a history too. Revisions in which
 // the policy was hidden from the actor are left out.
-func (s *Service) History(ctx context.Context, a Actor, name string, before int64, pageSize int) (list []Revision, err error) {
+func (s *Service) History(
+	ctx context.Context, a Actor, name string, before int64, pageSize int,
+) (list []Revision, err error) {
 	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *action) error {
 		list = nil
 		if err := d.seesHistory(name); err != nil {
 			return err
 		}
+
 		rows, err := d.Revisions(name, before, perPage(pageSize))
 		if err != nil {
 			return err
 		}
+
 		for _, row := range rows {
 			r, err := d.revision(row)
+			// The policy may have been hidden from the actor in some versions.
 			if errors.Is(err, ErrNotFound) {
 				continue
 			}
@@ -109,6 +114,7 @@ func (d *action) revision(row store.Revision) (Revision, error) {
 		Policy: row.Policy, Version: row.Version, At: instant(row.At), Actor: row.Actor,
 		Action: row.Action, RequestID: row.RequestID, Note: row.Note, Comment: row.Comment,
 	}
+
 	var err error
 	if r.Before, err = snapshot(row.Before); err != nil {
 		return r, err
@@ -116,6 +122,9 @@ func (d *action) revision(row store.Revision) (Revision, error) {
 	if r.After, err = snapshot(row.After); err != nil {
 		return r, err
 	}
+
+	// The actor has to see the policy as the change left it, or else as it was before it was
+	// deleted.
 	current := r.After
 	if current == nil {
 		current = r.Before
@@ -123,6 +132,8 @@ func (d *action) revision(row store.Revision) (Revision, error) {
 	if current == nil || !d.access.CanSee(current.Apps) {
 		return r, d.hide()
 	}
+
+	// The content before may be hidden from an actor who sees the change.
 	if r.Before != nil && !d.access.CanSee(r.Before.Apps) {
 		r.Before = nil
 	}
@@ -146,12 +157,15 @@ func (s *Service) Rollback(ctx context.Context, a Actor, name string, to, base i
 		if err := d.seesHistory(name); err != nil {
 			return err
 		}
+
 		p, err := d.contentAt(name, to)
 		if err != nil {
 			return err
 		}
+
 		p.Version = base
 		note := fmt.Sprintf("to version %d", to)
+		// A deleted policy is created again, which takes the permissions of a creation.
 		if _, err = d.anyPolicy(name); errors.Is(err, ErrNotFound) {
 			saved, err = d.revive(p, rolledBack, note)
 			return err
@@ -168,10 +182,12 @@ func (d *action) contentAt(name string, version int64) (policy.Policy, error) {
 	if err != nil {
 		return policy.Policy{}, err
 	}
+
 	r, err := d.revision(row)
 	if err != nil {
 		return policy.Policy{}, err
 	}
+
 	if r.After == nil {
 		return policy.Policy{}, invalid("version", "the policy was deleted in this version")
 	}

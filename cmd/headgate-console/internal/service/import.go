@@ -91,10 +91,12 @@ func (s *Service) PlanImport(ctx context.Context, a Actor, i Import) (plan Plan,
 	if err := checkComment(a.comment); err != nil {
 		return Plan{}, err
 	}
+
 	set, err := s.decode(ctx, a, i)
 	if err != nil {
 		return Plan{}, err
 	}
+
 	err = s.ask(ctx, a, "policy.import", "policies", func(d *action) error {
 		c, err := d.Counter(store.CounterPolicies)
 		if err != nil {
@@ -117,29 +119,39 @@ func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err
 	if err := checkComment(a.comment); err != nil {
 		return Plan{}, err
 	}
+
 	set, err := s.decode(ctx, a, i)
 	if err != nil {
 		return Plan{}, err
 	}
+
+	// To write many policies takes longer than the usual bound of a transaction.
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, importTimeout)
 		defer cancel()
 	}
+
 	if i.Compare {
 		return Plan{}, invalid("compare", "it is for a plan")
 	}
+
 	err = s.act(ctx, a, store.CounterPolicies, "policy.import", "policies", func(d *action) error {
 		c, err := d.Counter(store.CounterPolicies)
 		if err != nil {
 			return err
 		}
-		if plan, err = d.plan(i, set, c.Value-1); err != nil { // this transaction has raised the counter
+
+		// This transaction has raised the counter, and the plan starts from the version before it.
+		if plan, err = d.plan(i, set, c.Value-1); err != nil {
 			return err
 		}
+
 		if err := d.carryOut(plan); err != nil || i.Kept == "" {
 			return err
 		}
+
+		// The data was kept for this import alone.
 		return d.ForgetUploads(a.user, 0)
 	})
 	return plan, err
@@ -162,6 +174,7 @@ func (i *Import) decode() (policy.Set, error) {
 	if i.Apps != nil && i.Missing != RemoveMissing {
 		return nil, invalid("apps", "without the removal of missing policies it has no effect")
 	}
+
 	var set policy.Set
 	var err error
 	switch i.Format {
@@ -199,43 +212,57 @@ func (d *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
 	if i.Base != nil && *i.Base != version {
 		return Plan{}, ErrMoved
 	}
+
 	p, err := d.planner()
 	if err != nil {
 		return Plan{}, err
 	}
 	p.compares = i.Compare
+
 	plan := Plan{Base: version}
 	named := map[string]bool{}
 	for _, after := range set {
 		named[after.Name] = true
 		plan.Steps = append(plan.Steps, p.write(after))
 	}
+
 	if i.Missing == RemoveMissing {
 		p.checkScope(i.Apps)
 		plan.Steps = append(plan.Steps, p.removeBut(named, i.Apps)...)
 	}
+
+	// The order of the data does not matter: steps are by name.
 	slices.SortFunc(plan.Steps, func(a, b PlanStep) int { return strings.Compare(a.Name, b.Name) })
 	plan.Apps = slices.Sorted(maps.Keys(p.added))
 	slices.Sort(p.left)
 	plan.Left = p.left
+
+	// The extent is that after all steps.
 	p.faults = append(p.faults, extentFaults(p.policies, p.bytes)...)
 	return plan, p.err()
 }
 
 func (d *action) planner() (*planner, error) {
 	p := &planner{d: d, apps: map[string]bool{}, added: map[string]bool{}}
+
 	var err error
 	if p.have, err = d.policies(); err != nil {
 		return nil, err
 	}
+
+	// The steps add to the extent that there is now, and take from it.
 	for _, size := range p.have.sizes {
 		p.bytes += int64(size)
 	}
 	p.policies = int64(len(p.have.list))
+
 	apps, err := d.Apps()
 	for _, a := range apps {
 		p.apps[a.Name] = true
 	}
+
+	// Only a console without applications takes them from the data, so that an export can restore
+	// it.
 	p.adds = len(apps) == 0 && d.access.CanManage()
 	return p, err
 }
@@ -245,25 +272,31 @@ func (p *planner) write(after policy.Policy) PlanStep {
 	before, exists := p.have.find(after.Name)
 	changes := Diff(before, after)
 	p.check(after, before, exists, len(changes) > 0)
+
 	if len(changes) == 0 {
 		return PlanStep{Name: after.Name, Action: keep, Before: &before, After: &after}
 	}
+
+	// A step counts in the extent by the difference of the two forms.
 	size, err := publishedSize(after)
 	if err != nil {
 		p.fault(after.Name, "", err)
 	}
 	p.bytes += int64(size)
+
 	if !exists {
 		p.policies++
 		return PlanStep{Name: after.Name, Action: created, After: &after, Changes: changes}
 	}
+
 	p.bytes -= int64(p.have.sizes[p.have.at[before.Name]])
 	return PlanStep{Name: after.Name, Action: updated, Before: &before, After: &after, Changes: changes}
 }
 
-// check notes the mistakes of writing after over before, which does not exist or may differ.
+// check collects the mistakes of writing after over before, which does not exist or may differ.
 func (p *planner) check(after, before policy.Policy, exists, differs bool) {
 	switch {
+	// Nothing else is said of a hidden policy.
 	case exists && !p.d.access.CanSee(before.Apps):
 		p.fault(after.Name, "name", errors.New(nameTaken))
 		p.taken = true
@@ -271,10 +304,14 @@ func (p *planner) check(after, before policy.Policy, exists, differs bool) {
 	case exists && differs && !p.may(before.Apps):
 		p.deny(after.Name, "it takes the owner of every application that the policy lists")
 	case exists && after.Version > 0 && after.Version != before.Version:
-		p.fault(after.Name, "version", fmt.Errorf("it is based on version %d, and the policy has version %d", after.Version, before.Version))
+		p.fault(after.Name, "version", fmt.Errorf("it is based on version %d, and the policy has version %d",
+			after.Version, before.Version))
 	case !exists && after.Version > 0 && p.was(after.Name):
-		p.fault(after.Name, "version", fmt.Errorf("it is based on version %d, and the policy was deleted", after.Version))
+		p.fault(after.Name, "version",
+			fmt.Errorf("it is based on version %d, and the policy was deleted", after.Version))
 	}
+
+	// A policy that stays as it is may list what it lists.
 	if differs {
 		p.checkApps(after)
 	}
@@ -304,8 +341,10 @@ func (p *planner) checkApps(after policy.Policy) {
 		p.deny(after.Name, "it takes the owner of every application that the policy is to list")
 		return
 	}
+
 	for _, app := range after.Apps {
 		switch {
+		// A comparison does not say whether an application exists in which the actor has no role.
 		case p.apps[app], p.compares && p.d.access.Role(app) == NoRole && !p.d.access.seesAll():
 		case p.adds:
 			p.added[app] = true
@@ -315,11 +354,12 @@ func (p *planner) checkApps(after policy.Policy) {
 	}
 }
 
-// checkScope notes applications that do not exist, or in which the actor has no role.
+// checkScope adds a mistake for each application that does not exist, or in which the actor has no
+// role.
 func (p *planner) checkScope(apps []string) {
 	for _, app := range apps {
 		if !p.adds && (!p.apps[app] || p.d.access.Role(app) == NoRole) {
-			p.faults.note("apps", fmt.Errorf("%q is not an application of yours", textform.Clip(app)))
+			p.faults.add("apps", fmt.Errorf("%q is not an application of yours", textform.Clip(app)))
 		}
 	}
 }
@@ -329,21 +369,27 @@ func (p *planner) checkScope(apps []string) {
 func (p *planner) removeBut(named map[string]bool, apps []string) []PlanStep {
 	var steps []PlanStep
 	within := func(app string) bool { return slices.Contains(apps, app) }
+
 	for i, before := range p.have.list {
 		name := before.Name
 		if named[name] || !p.d.access.CanSee(before.Apps) || apps != nil && !slices.ContainsFunc(before.Apps, within) {
 			continue
 		}
+
+		// The policy is of other applications too, which the import is not about.
 		if apps != nil && slices.ContainsFunc(before.Apps, func(app string) bool { return !within(app) }) {
 			p.left = append(p.left, name)
 			continue
 		}
+
 		if !p.may(before.Apps) {
 			p.deny(name, "it takes the owner of every application that the policy lists")
 		}
+
 		p.policies--
 		p.bytes -= int64(p.have.sizes[i])
-		steps = append(steps, PlanStep{Name: name, Action: deleted, Before: &before, Changes: Diff(before, policy.Policy{})})
+		changes := Diff(before, policy.Policy{})
+		steps = append(steps, PlanStep{Name: name, Action: deleted, Before: &before, Changes: changes})
 	}
 	return steps
 }
@@ -370,11 +416,13 @@ func (p *planner) err() error {
 
 // carryOut makes the changes of a plan.
 func (d *action) carryOut(plan Plan) error {
+	// The applications come first, because policies refer to them.
 	for _, app := range plan.Apps {
 		if err := d.addApp(app); err != nil {
 			return err
 		}
 	}
+
 	done := 0
 	for _, step := range plan.Steps {
 		var err error
@@ -388,11 +436,14 @@ func (d *action) carryOut(plan Plan) error {
 		case deleted:
 			err = d.erase(*step.Before, imported, "")
 		}
+
 		if err != nil {
 			return err
 		}
 		done++
 	}
+
+	// An import without a change makes no new version of the set.
 	if done == 0 {
 		return errUnchanged
 	}

@@ -29,10 +29,13 @@ func checkLength(key string) error {
 // LookUp calls peek to learn what a key has used under a policy that the actor sees. The key may
 // be the address or the name of a person, so LookUp writes a row to the audit log before it
 // calls peek; if the row cannot be written, it does not call peek.
-func (s *Service) LookUp(ctx context.Context, a Actor, name, key string, peek func(context.Context, policy.Policy, string) error) error {
+func (s *Service) LookUp(
+	ctx context.Context, a Actor, name, key string, peek func(context.Context, policy.Policy, string) error,
+) error {
 	if err := checkLength(key); err != nil {
 		return err
 	}
+
 	var p policy.Policy
 	err := s.act(ctx, a, store.CounterUsers, lookUp, policyObject(name), func(d *action) (err error) {
 		if p, err = d.policy(name); err != nil {
@@ -43,6 +46,7 @@ func (s *Service) LookUp(ctx context.Context, a Actor, name, key string, peek fu
 	if err != nil {
 		return err
 	}
+
 	return peek(ctx, p, key)
 }
 
@@ -87,31 +91,39 @@ func (s *Service) LookUpEach(ctx context.Context, a Actor, key string, most int,
 // application that the policy lists. ResetKey writes a row to the audit log before
 // it calls reset; if the row cannot be written, it does not call reset. If reset
 // fails, ResetKey writes a second row and returns the error.
-func (s *Service) ResetKey(ctx context.Context, a Actor, name, key string, reset func(context.Context, policy.Policy, string) error) error {
-	return s.changeKey(ctx, a, "key.reset", name, key, noteKey, reset)
+func (s *Service) ResetKey(
+	ctx context.Context, a Actor, name, key string, reset func(context.Context, policy.Policy, string) error,
+) error {
+	return s.changeKey(ctx, a, "key.reset", name, key, keyEntry, reset)
 }
 
 // LiftBan is [Service.ResetKey] for lift, which ends the ban of a key.
-func (s *Service) LiftBan(ctx context.Context, a Actor, name, key string, lift func(context.Context, policy.Policy, string) error) error {
-	return s.changeKey(ctx, a, "ban.lift", name, key, noteKey, lift)
+func (s *Service) LiftBan(
+	ctx context.Context, a Actor, name, key string, lift func(context.Context, policy.Policy, string) error,
+) error {
+	return s.changeKey(ctx, a, "ban.lift", name, key, keyEntry, lift)
 }
 
-// noteKey returns what the audit log has of the change of a key.
-func noteKey(p policy.Policy, key string) (string, error) { return keyText(key, p), nil }
+// keyEntry returns what the audit log has of the change of a key.
+func keyEntry(p policy.Policy, key string) (string, error) { return keyText(key, p), nil }
 
-// changeKey calls change after the audit log has the text that note returns. An error of note
+// changeKey calls change after the audit log has the text that entry returns. An error of entry
 // refuses the change.
-func (s *Service) changeKey(ctx context.Context, a Actor, verb, name, key string, note func(policy.Policy, string) (string, error),
-	change func(context.Context, policy.Policy, string) error) error {
+func (s *Service) changeKey(
+	ctx context.Context, a Actor, verb, name, key string, entry func(policy.Policy, string) (string, error),
+	change func(context.Context, policy.Policy, string) error,
+) error {
 	if err := checkLength(key); err != nil {
 		return err
 	}
+
 	var p policy.Policy
 	err := s.act(ctx, a, store.CounterUsers, verb, policyObject(name), func(d *action) (err error) {
 		if p, err = d.editable(name); err != nil {
 			return err
 		}
-		after, err := note(p, key)
+
+		after, err := entry(p, key)
 		if err != nil {
 			return err
 		}
@@ -120,8 +132,10 @@ func (s *Service) changeKey(ctx context.Context, a Actor, verb, name, key string
 	if err != nil {
 		return err
 	}
+
+	// The audit log has the change already. A second row says that it failed.
 	if err := change(ctx, p, key); err != nil {
-		s.noteRefusal(ctx, a, verb, policyObject(name), "it failed: the key may be as it was")
+		s.auditRefusal(ctx, a, verb, policyObject(name), "it failed: the key may be as it was")
 		return err
 	}
 	return nil

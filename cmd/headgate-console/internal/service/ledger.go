@@ -19,8 +19,9 @@ var _ = [1]struct{}{}[store.Verdicts-events.Verdicts]
 
 // columnOf has the column of each verdict. Columns keep their order, and verdicts need not.
 var columnOf = [events.Verdicts]int{
-	events.Allowed: 0, events.Waited: 1, events.Degraded: 2, events.ShadowRefused: 3, events.FailedOpen: 4, events.Refused: 5,
-	events.Banned: 6, events.Impossible: 7, events.Denied: 8, events.QueueFull: 9, events.Canceled: 10, events.FailedClosed: 11,
+	events.Allowed: 0, events.Waited: 1, events.Degraded: 2, events.ShadowRefused: 3, events.FailedOpen: 4,
+	events.Refused: 5, events.Banned: 6, events.Impossible: 7, events.Denied: 8, events.QueueFull: 9,
+	events.Canceled: 10, events.FailedClosed: 11,
 	events.Overruled: 12,
 }
 
@@ -112,7 +113,10 @@ func (l Ledger) Record(ctx context.Context, app string, m stats.Minute) error {
 	if err != nil {
 		return err
 	}
+
 	entries := []entry{{app, store.RequestSeries, columnsOf(m.Requests), bounded(m.Lost)}}
+
+	// The policies without a series of their own are added up in one.
 	var others stats.Counts
 	for _, name := range slices.Sorted(maps.Keys(m.Policies)) {
 		if !apart[name] {
@@ -121,11 +125,14 @@ func (l Ledger) Record(ctx context.Context, app string, m stats.Minute) error {
 		}
 		entries = append(entries, entry{app, name, columnsOf(m.Policies[name]), 0})
 	}
+
 	if others != (stats.Counts{}) {
 		entries = append(entries, entry{app, store.OtherPolicies, columnsOf(others), 0})
 	}
-	for part := range slices.Chunk(entries, recorded) {
-		if err := l.record(ctx, minute(m.Start), part); err != nil {
+
+	// Each chunk is a transaction of its own.
+	for some := range slices.Chunk(entries, recorded) {
+		if err := l.record(ctx, minute(m.Start), some); err != nil {
 			return err
 		}
 	}
@@ -137,32 +144,38 @@ func (l Ledger) Record(ctx context.Context, app string, m stats.Minute) error {
 func (l Ledger) apart(ctx context.Context, app string, policies map[string]stats.Counts) (map[string]bool, error) {
 	apart := map[string]bool{}
 	var fresh []string
+	// Only names that this console has not met yet need a place.
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		_, known := l.ids.Load([2]string{app, name})
 		if apart[name] = isRuleName(name) && name != store.OtherPolicies; apart[name] && !known {
 			fresh = append(fresh, name)
 		}
 	}
+
 	if len(fresh) == 0 {
 		return apart, nil
 	}
+
 	err := l.s.db.View(ctx, func(t *store.Tx) error {
 		n, err := t.SeriesCount([]string{app})
 		if err != nil || n+int64(len(fresh)) <= int64(l.most) {
 			return err
 		}
+
+		// Series that exist, made by another console or before the start, have their place already.
 		series, err := t.SeriesOf(app)
 		exists := map[string]bool{}
 		for _, s := range series {
 			exists[s.Policy] = true
 		}
-		room := l.most - len(series)
+
+		free := l.most - len(series)
 		for _, name := range fresh {
 			if exists[name] {
 				continue
 			}
-			apart[name] = room > 0
-			room--
+			apart[name] = free > 0
+			free--
 		}
 		return err
 	})
@@ -196,27 +209,35 @@ func (l Ledger) record(ctx context.Context, at int64, entries []entry) error {
 		if err := t.RaiseTrafficVersion(entries[0].app); err != nil {
 			return err
 		}
+
 		for i, e := range entries {
 			var err error
 			if ids[i], err = l.id(t, e.app, e.policy); err != nil {
 				return err
 			}
 		}
+
 		known, err := t.TrafficAt(store.ByMinute, at, ids)
 		if err != nil {
 			return err
 		}
+
 		before := map[int64]store.Traffic{}
 		for _, r := range known {
 			before[r.Series] = r
 		}
+
 		return l.grow(t, at, ids, entries, before)
 	})
-	if err == nil { // an id of a transaction that failed may be another's later
+
+	// The ids are kept after the commit only: one of a transaction that failed may be another's
+	// later.
+	if err == nil {
 		for i, e := range entries {
 			l.ids.Store([2]string{e.app, e.policy}, ids[i])
 		}
 	}
+
 	return err
 }
 
@@ -236,6 +257,7 @@ func (l Ledger) grow(t *store.Tx, at int64, ids []int64, entries []entry, before
 			continue
 		}
 		rows = append(rows, r)
+		// Requests also count in the series of all applications together.
 		if e.policy == store.RequestSeries {
 			everywhere, err := t.SeriesID("", store.RequestSeries)
 			if err != nil {
@@ -245,6 +267,8 @@ func (l Ledger) grow(t *store.Tx, at int64, ids []int64, entries []entry, before
 			rows = append(rows, r)
 		}
 	}
+
+	// The growth goes into one row of each level: that of the span in which the minute lies.
 	for _, level := range levels {
 		for i := range rows {
 			rows[i].At = floorTo(at, level)
@@ -267,12 +291,14 @@ const pruned = 20
 func (l Ledger) Prune(ctx context.Context, now time.Time, last int64) (next int64, err error) {
 	err = l.s.db.Update(ctx, func(t *store.Tx) error {
 		ids, err := t.SeriesAfter(last, pruned)
+		// A full page may be followed by another one.
 		if next = 0; len(ids) == pruned {
 			next = ids[pruned-1]
 		}
 		if err != nil {
 			return err
 		}
+
 		for _, level := range levels {
 			if err := t.ForgetTraffic(int(level), ids, floorTo(minute(now)-prunedMinutes(level), level)); err != nil {
 				return err

@@ -58,8 +58,10 @@ type Page struct {
 // decide, and not a column.
 var (
 	sorts = map[string]store.PolicySort{
-		"": store.ByName, "name": store.ByName, "-name": store.ByNameDown, "mode": store.ByMode, "-mode": store.ByModeDown,
-		"priority": store.ByPriority, "-priority": store.ByPriorityDown, "updated": store.ByUpdate, "-updated": store.ByUpdateDown,
+		"": store.ByName, "name": store.ByName, "-name": store.ByNameDown,
+		"mode": store.ByMode, "-mode": store.ByModeDown,
+		"priority": store.ByPriority, "-priority": store.ByPriorityDown,
+		"updated": store.ByUpdate, "-updated": store.ByUpdateDown,
 	}
 	byTraffic = []string{"refused", "-refused", "share", "-share"}
 )
@@ -84,22 +86,28 @@ func (s *Service) Policies(ctx context.Context, a Actor, q Query) (page Page, er
 	if err != nil {
 		return Page{}, err
 	}
+
 	now := s.clock()
 	if days := changedDays[q.Changed]; days > 0 {
 		ask.Since = now.AddDate(0, 0, -days).UnixMicro()
 	}
+
+	// No transaction is open while Redis answers.
 	live := &reading{}
 	if q.Refusing {
 		if live, err = s.liveOfAll(ctx, a); err != nil {
 			return Page{}, err
 		}
 	}
+
 	page = Page{Page: min(max(q.Page, 1), maxPage), PerPage: ask.Limit}
 	ask.Offset = (page.Page - 1) * page.PerPage
 	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) (err error) {
 		ask := ask
 		ask.Visible = d.access.visible()
 		var rows []store.Policy
+
+		// The database alone can neither order nor select by counts, some of which are in Redis.
 		if q.Refusing || slices.Contains(byTraffic, q.Sort) {
 			rows, page.Total, err = d.byCounts(s.recent, q, ask, live)
 		} else {
@@ -108,28 +116,35 @@ func (s *Service) Policies(ctx context.Context, a Actor, q Query) (page Page, er
 		if err != nil {
 			return err
 		}
+
 		page.Policies, err = policiesOf(rows)
 		return err
 	})
+
 	page.Pages = max(1, int((page.Total+int64(page.PerPage)-1)/int64(page.PerPage)))
 	return page, err
 }
 
 func (q *Query) check() (store.PolicyQuery, error) {
 	var f faults
-	f.note("search", textform.Check(q.Search, MaxSearch))
+	f.add("search", textform.Check(q.Search, MaxSearch))
 	if q.App != "" {
-		f.note("app", policy.CheckApp(q.App))
+		f.add("app", policy.CheckApp(q.App))
 	}
+
 	var mode policy.Mode
-	f.note("mode", mode.UnmarshalText([]byte(q.Mode)))
+	f.add("mode", mode.UnmarshalText([]byte(q.Mode)))
+
 	if _, ok := changedDays[q.Changed]; !ok {
-		f.note("changed", errors.New("it is not day, week or month"))
+		f.add("changed", errors.New("it is not day, week or month"))
 	}
+
 	sort, ok := sorts[q.Sort]
 	if !ok && !slices.Contains(byTraffic, q.Sort) {
-		f.note("sort", errors.New("it is not name, mode, priority, updated, refused or share, with - before it for the other direction"))
+		f.add("sort", errors.New("it is not name, mode, priority, updated, refused or share, "+
+			"with - before it for the other direction"))
 	}
+
 	return store.PolicyQuery{
 		App: q.App, Mode: q.Mode, Search: strings.ToLower(q.Search), Sort: sort,
 		Limit: perPage(q.PerPage),
@@ -155,15 +170,19 @@ func (s *Service) liveOfAll(ctx context.Context, a Actor) (*reading, error) {
 
 // byCounts returns the page of a query that the counts decide, and the number of policies on all
 // pages. ask is the rest of the query.
-func (d *action) byCounts(known *recentCounts, q Query, ask store.PolicyQuery, live *reading) ([]store.Policy, int64, error) {
+func (d *action) byCounts(
+	known *recentCounts, q Query, ask store.PolicyQuery, live *reading,
+) ([]store.Policy, int64, error) {
 	names, err := d.PolicyNames(ask)
 	if err != nil {
 		return nil, 0, err
 	}
+
 	recent, err := known.read(d, recentLife)
 	if err != nil {
 		return nil, 0, err
 	}
+
 	if q.Refusing {
 		refusing := d.refusing(recent, live)
 		names = slices.DeleteFunc(names, func(name string) bool { return !refusing[name] })
@@ -171,12 +190,15 @@ func (d *action) byCounts(known *recentCounts, q Query, ask store.PolicyQuery, l
 	if slices.Contains(byTraffic, q.Sort) {
 		d.order(names, q.Sort, recent)
 	}
+
+	// Only the rows of the page are read, which the database returns in an order of its own.
 	from := min(ask.Offset, len(names))
 	wanted := names[from:min(from+ask.Limit, len(names))]
 	rows, err := d.PoliciesNamed(wanted)
 	slices.SortFunc(rows, func(a, b store.Policy) int {
 		return cmp.Compare(slices.Index(wanted, a.Name), slices.Index(wanted, b.Name))
 	})
+
 	return rows, int64(len(names)), err
 }
 
@@ -185,11 +207,14 @@ func (d *action) byCounts(known *recentCounts, q Query, ask store.PolicyQuery, l
 func (d *action) refusing(recent *recent, live *reading) map[string]bool {
 	first := floorTo(minute(instant(d.now))-refusingMinutes, store.ByTenMinutes)
 	names := map[string]bool{}
+
 	for _, s := range recent.series {
 		if s.refusedAt >= first && d.access.Role(s.app) != NoRole {
 			names[s.policy] = true
 		}
 	}
+
+	// The newest minutes are in Redis alone.
 	for app, minutes := range live.live {
 		if d.access.Role(app) == NoRole { // the role may have gone since
 			continue
@@ -205,6 +230,7 @@ func (d *action) refusing(recent *recent, live *reading) map[string]bool {
 			}
 		}
 	}
+
 	return names
 }
 
@@ -219,10 +245,13 @@ func (d *action) order(names []string, sort string, recent *recent) {
 			sums[s.policy] = sum
 		}
 	}
+
 	keys := make(map[string]float64, len(names))
 	for _, name := range names {
 		keys[name] = orderKey(sort, sums[name].refused, sums[name].decided)
 	}
+
+	// Equal policies stay in the order of their names, and are reversed with the others.
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(keys[a], keys[b]) })
 	if sort[0] == '-' {
 		slices.Reverse(names)
@@ -284,13 +313,16 @@ func (s *Service) List(ctx context.Context, a Actor, q Query) (list List, err er
 		return List{}, err
 	}
 	list.Page = page
+
 	seen, late, err := s.lastDay(ctx, a, page.Policies)
 	if err != nil {
 		return List{}, err
 	}
+
 	for _, p := range page.Policies {
 		list.Rows = append(list.Rows, Listed{Policy: p})
 	}
+
 	for i := range list.Rows {
 		row := &list.Rows[i]
 		row.Hours = seen[row.Name]
@@ -299,18 +331,23 @@ func (s *Service) List(ctx context.Context, a Actor, q Query) (list List, err er
 		}
 		row.Refused = refusedOf(row.Total)
 	}
+
 	list.Late = late
+	// The page was chosen by counts that may be older than those in its rows.
 	list.settle(q.Sort)
 	return list, nil
 }
 
 // lastDay returns what policies decided in each of the hours that a list shows, by name, and
 // whether the last minutes may be missing.
-func (s *Service) lastDay(ctx context.Context, a Actor, policies []policy.Policy) (seen map[string][]Point, late bool, err error) {
+func (s *Service) lastDay(
+	ctx context.Context, a Actor, policies []policy.Policy,
+) (seen map[string][]Point, late bool, err error) {
 	names := make([]string, len(policies))
 	for i, p := range policies {
 		names[i] = p.Name
 	}
+
 	r := &reading{s: s, ctx: ctx, now: s.clock().UTC()}
 	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) error {
 		r.apps = d.appsOfAll(policies)
@@ -319,14 +356,17 @@ func (s *Service) lastDay(ctx context.Context, a Actor, policies []policy.Policy
 	if err != nil {
 		return nil, false, err
 	}
+
+	// Redis is asked between two transactions, and the second one looks at the roles again.
 	r.readLive()
 	r.span = day(minute(r.now))
 	err = s.ask(ctx, a, "policy.list", "policies", func(d *action) (err error) {
-		if err = r.begin(d); err == nil {
+		if err = r.attach(d); err == nil {
 			seen, err = r.hours(names)
 		}
 		return err
 	})
+
 	return seen, r.late, err
 }
 
@@ -348,6 +388,7 @@ func (l *List) settle(sort string) {
 	if !slices.Contains(byTraffic, sort) {
 		return
 	}
+
 	slices.SortStableFunc(l.Rows, func(a, b Listed) int {
 		order := cmp.Compare(orderKey(sort, a.Refused, a.Total.Total()), orderKey(sort, b.Refused, b.Total.Total()))
 		if sort[0] == '-' {
@@ -355,6 +396,7 @@ func (l *List) settle(sort string) {
 		}
 		return order
 	})
+
 	for i, r := range l.Rows {
 		l.Policies[i] = r.Policy
 	}
@@ -363,6 +405,7 @@ func (l *List) settle(sort string) {
 // hours returns what policies decided in each step of the span, the steps without any included.
 func (r *reading) hours(names []string) (map[string][]Point, error) {
 	s, seen := r.span, map[string][]Point{}
+	// Each policy has a point for each hour, also without counts.
 	for _, name := range names {
 		points := make([]Point, s.points())
 		for i := range points {
@@ -370,23 +413,29 @@ func (r *reading) hours(names []string) (map[string][]Point, error) {
 		}
 		seen[name] = points
 	}
+
 	all, err := r.SeriesOfPolicies(names)
 	if err != nil {
 		return nil, err
 	}
+
+	// The series of applications in which the actor has no role are left out.
 	series, ids := map[int64]store.Series{}, []int64{}
 	for _, one := range all {
 		if r.access.Role(one.App) != NoRole {
 			series[one.ID], ids = one, append(ids, one.ID)
 		}
 	}
+
 	rows, err := r.TrafficWithin(int(s.level), ids, s.from, s.to)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, row := range rows {
 		seen[series[row.Series].Policy][(row.At-s.from)/s.step].Counts.Add(countsOf(row.Counts))
 	}
+
 	return seen, r.addLive(names, series, ids, seen)
 }
 
@@ -399,26 +448,34 @@ func (r *reading) addLive(names []string, series map[int64]store.Series, ids []i
 			first, last = min(first, minute(m.Start)), max(last, minute(m.Start))
 		}
 	}
+
 	if first > last {
 		return nil
 	}
+
+	// The database may have counted a part of these minutes, which is taken away from what Redis
+	// has.
 	type cell struct {
 		app, policy string
 		at          int64
 	}
+
 	rows, err := r.TrafficWithin(store.ByMinute, ids, first, last+1)
 	if err != nil {
 		return err
 	}
+
 	known := map[cell]store.Traffic{}
 	for _, row := range rows {
 		s := series[row.Series]
 		known[cell{s.App, s.Policy, row.At}] = row
 	}
+
 	for app, minutes := range r.live {
 		if r.access.Role(app) == NoRole { // the role may have gone since
 			continue
 		}
+
 		for _, m := range minutes {
 			at := minute(m.Start)
 			if at < r.span.from || at >= r.span.to {

@@ -37,18 +37,23 @@ type Session struct {
 // not exist.
 func (s *Service) Login(ctx context.Context, name, password string, m Meta) (Session, error) {
 	m = m.sanitized()
+
+	// The attempt counts before the password is looked at, so that guesses in parallel count too.
 	try, err := s.attempt(ctx, name, m, false)
 	if err != nil {
-		s.noteLimited(ctx, "session.login", name, m, err)
+		s.auditLimited(ctx, "session.login", name, m, err)
 		return Session{}, err
 	}
+
 	session, err := s.login(ctx, name, password, m)
 	if errors.Is(err, ErrCredentials) {
 		try.Failed()
 		reason := "the name or the password is wrong, or the user is disabled"
-		s.noteLogin(ctx, "session.login", name, m, viaSession, reason, try.Slowed)
+		s.auditLogin(ctx, "session.login", name, m, viaSession, reason, try.Slowed)
 		return Session{}, err
 	}
+
+	// A right password gives back what the attempt has cost.
 	s.refund(ctx, try)
 	return session, err
 }
@@ -71,8 +76,11 @@ func (s *Service) attempt(ctx context.Context, name string, m Meta, code bool) (
 			return err
 		}
 		of.Epoch = epoch.Value
+
 		u, err := findUser(t, name)
 		if errors.Is(err, ErrNotFound) {
+			// A user who does not exist is counted like one who does, so that no answer shows the
+			// difference.
 			if CheckUser(name) == nil {
 				of.User = name
 			}
@@ -81,6 +89,8 @@ func (s *Service) attempt(ctx context.Context, name string, m Meta, code bool) (
 		if err != nil {
 			return err
 		}
+
+		// A new password has another time, and so begins a new count.
 		of.User = fmt.Sprint(u.Name, " ", u.PasswordAt)
 		of.Device, err = knownDevice(t, u.Name, m)
 		return err
@@ -88,6 +98,7 @@ func (s *Service) attempt(ctx context.Context, name string, m Meta, code bool) (
 	if err != nil {
 		return auth.Try{}, err
 	}
+
 	try, retryAfter, ok := s.attempts.Begin(ctx, of)
 	if !ok {
 		return auth.Try{}, &LimitedError{RetryAfter: retryAfter}
@@ -100,6 +111,7 @@ func (s *Service) login(ctx context.Context, name, password string, m Meta) (Ses
 	if err != nil {
 		return Session{}, err
 	}
+
 	var session Session
 	a := Actor{user: u.Name, via: viaSession, meta: m}
 	err = s.db.Update(ctx, func(t *store.Tx) error {
@@ -108,13 +120,17 @@ func (s *Service) login(ctx context.Context, name, password string, m Meta) (Ses
 		if err != nil {
 			return err
 		}
-		if current.Disabled || current.Password != u.Password { // since it was checked
+
+		// The password was checked outside of this transaction.
+		if current.Disabled || current.Password != u.Password {
 			return ErrCredentials
 		}
+
 		_, waits, err := confirmedFactor(t, u.Name)
 		if err != nil {
 			return err
 		}
+
 		verb := "session.login"
 		if waits {
 			verb = "session.password"
@@ -125,6 +141,7 @@ func (s *Service) login(ctx context.Context, name, password string, m Meta) (Ses
 		if err != nil {
 			return err
 		}
+
 		row := a.auditRow(now, verb, userObject(u.Name))
 		row.Outcome = string(Done)
 		return t.AddAudit(row)
@@ -143,10 +160,13 @@ func (s *Service) checkedUser(ctx context.Context, name, password string) (store
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return u, err
 	}
+
+	// Also without such a user, so that the time of an answer does not show who exists.
 	matches, err := s.passwords.Matches(ctx, u.Password, password)
 	if err != nil {
 		return u, err
 	}
+
 	if !matches {
 		return u, ErrCredentials
 	}
@@ -163,25 +183,29 @@ func (s *Service) open(t *store.Tx, u store.User, a Actor, now int64) (Session, 
 	if err := t.DeleteEndedSessions(now, now-settings.SessionIdle.Microseconds()); err != nil {
 		return Session{}, err
 	}
+
 	token := auth.NewSecret()
 	row := store.Session{
 		Hash: auth.Digest(token), User: u.Name, CreatedAt: now, SeenAt: now,
-		ExpiresAt: now + settings.SessionLife.Microseconds(), Address: m.Address, Agent: m.Agent, Provider: a.via == viaOIDC,
+		ExpiresAt: now + settings.SessionLife.Microseconds(),
+		Address:   m.Address, Agent: m.Agent, Provider: a.via == viaOIDC,
 	}
+
 	session := Session{Token: token, Expires: instant(row.ExpiresAt), MustChangePassword: u.MustChange}
-	if session.Device, err = noteDevice(t, u.Name, m, now); err != nil {
+	if session.Device, err = rememberDevice(t, u.Name, m, now); err != nil {
 		return Session{}, err
 	}
+
 	return session, t.InsertSession(row)
 }
 
 // tooMany is the reason of a refusal without a check of the password.
 const tooMany = "too many attempts"
 
-// noteLogin writes a failed attempt to the audit log. It writes a bounded number of
+// auditLogin writes a failed attempt to the audit log. It writes a bounded number of
 // attempts each hour that may be a flood, and of attempts with names that do not exist. A
 // row never has the typed name, which may be a password.
-func (s *Service) noteLogin(ctx context.Context, verb, name string, m Meta, via, reason string, flood bool) {
+func (s *Service) auditLogin(ctx context.Context, verb, name string, m Meta, via, reason string, flood bool) {
 	object := userObject("?")
 	err := s.db.View(ctx, func(t *store.Tx) error {
 		u, err := findUser(t, name)
@@ -190,18 +214,21 @@ func (s *Service) noteLogin(ctx context.Context, verb, name string, m Meta, via,
 		}
 		return err
 	})
+
+	// A user whose password was guessed wrongly is written in any case, apart from a flood.
 	unbounded := err != nil || flood
 	if unbounded && !s.attempts.WorthNoting(ctx) {
 		return
 	}
-	s.noteRefusal(ctx, Actor{via: via, meta: m}, verb, object, reason)
+
+	s.auditRefusal(ctx, Actor{via: via, meta: m}, verb, object, reason)
 }
 
-// noteLimited writes an attempt to the audit log if err is its LimitedError.
-func (s *Service) noteLimited(ctx context.Context, verb, name string, m Meta, err error) {
+// auditLimited writes an attempt to the audit log if err is its LimitedError.
+func (s *Service) auditLimited(ctx context.Context, verb, name string, m Meta, err error) {
 	var limited *LimitedError
 	if errors.As(err, &limited) {
-		s.noteLogin(ctx, verb, name, m, viaSession, tooMany, true)
+		s.auditLogin(ctx, verb, name, m, viaSession, tooMany, true)
 	}
 }
 
@@ -232,16 +259,20 @@ func (s *Service) ChangePassword(ctx context.Context, a Actor, old, password str
 	if err := s.checkNewPassword(a.user, old, password); err != nil {
 		return Session{}, err
 	}
+
+	// A wrong old password is a failed attempt to log in.
 	try, err := s.attempt(ctx, a.user, a.meta, false)
 	if err != nil {
 		return Session{}, err
 	}
+
 	session, err := s.changePassword(ctx, a, old, password)
 	if errors.Is(err, ErrCredentials) {
 		try.Failed()
-		s.noteRefusal(ctx, a, "user.change-password", userObject(a.user), "the old password is wrong")
+		s.auditRefusal(ctx, a, "user.change-password", userObject(a.user), "the old password is wrong")
 		return Session{}, err
 	}
+
 	s.refund(ctx, try)
 	return session, err
 }
@@ -261,30 +292,40 @@ func (s *Service) changePassword(ctx context.Context, a Actor, old, password str
 	if err != nil {
 		return Session{}, err
 	}
+
+	// To hash takes long, so that it is done before the transaction.
 	hash, err := s.passwords.Hash(ctx, password)
 	if err != nil {
 		return Session{}, err
 	}
+
 	err = s.db.Update(ctx, func(t *store.Tx) error {
 		d := &action{Tx: t, actor: a, now: s.now(), verb: "user.change-password", object: userObject(a.user)}
 		current, err := d.user(a.user)
 		if err != nil {
 			return err
 		}
-		if current.Disabled || current.Password != u.Password { // since it was checked
+
+		// The password was checked outside of this transaction.
+		if current.Disabled || current.Password != u.Password {
 			return ErrCredentials
 		}
+
 		before := userText(current)
 		current.Password, current.MustChange, current.PasswordAt = hash, false, d.now
 		if err := d.UpdateUser(current); err != nil {
 			return err
 		}
+
+		// Another person may have known the old password, so that every session ends, and this one
+		// begins anew.
 		if err := d.signOut(a.user); err != nil {
 			return err
 		}
 		if session, err = s.open(t, current, a, d.now); err != nil {
 			return err
 		}
+
 		return d.done(before, userText(current))
 	})
 	return session, err

@@ -12,12 +12,14 @@ type memo[K comparable, V any] struct {
 	most int // the largest sum of the weights of what is kept
 
 	mu      sync.Mutex
-	entries map[K]*kept[V]
+	entries map[K]*kept[V] // Guarded by mu, as weight and turn are.
 	weight  int
 	turn    int64
 }
 
-// kept is a value that may be used again.
+// kept is a value that may be used again. value, version and weight are written by the holder of
+// busy's token with memo.mu held, so that either is enough to read them. used is guarded by
+// memo.mu.
 type kept[V any] struct {
 	busy    chan struct{} // holds a token while the value is made
 	value   V
@@ -33,25 +35,33 @@ func newMemo[K comparable, V any](most int) *memo[K, V] {
 // get returns the value of a key at a version, which read makes if it is not known. While one
 // caller makes it, the others wait. A value that weighs 0 or too much is not kept. Callers must
 // not change the value.
-func (m *memo[K, V]) get(ctx context.Context, key K, version int64, read func() (value V, weight int, err error)) (value V, err error) {
+func (m *memo[K, V]) get(
+	ctx context.Context, key K, version int64, read func() (value V, weight int, err error),
+) (value V, err error) {
 	e := m.entry(key)
+	// Unlike a mutex, a channel can be waited for until a context ends.
 	select {
 	case e.busy <- struct{}{}:
 	case <-ctx.Done():
 		return value, ctx.Err()
 	}
 	defer func() { <-e.busy }()
+
 	if e.weight > 0 && e.version == version {
 		return e.value, nil
 	}
+
 	value, weight, err := read()
 	if err != nil {
 		m.drop(key, e)
 		return value, err
 	}
-	if version >= e.version { // a transaction that began long ago leaves the newer value
+
+	// A transaction that began long ago may see an older version, and leaves the newer value.
+	if version >= e.version {
 		m.keep(key, e, value, version, weight)
 	}
+
 	return value, nil
 }
 
@@ -74,13 +84,17 @@ func (m *memo[K, V]) keep(key K, e *kept[V], value V, version int64, weight int)
 		m.drop(key, e)
 		return
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.entries[key] != e { // it was dropped meanwhile
 		return
 	}
+
 	m.weight += weight - e.weight
 	e.value, e.version, e.weight = value, version, weight
+
+	// The new value stays, since it weighs no more than all may together.
 	for m.weight > m.most {
 		oldest := key
 		for k, other := range m.entries {

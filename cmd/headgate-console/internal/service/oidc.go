@@ -27,7 +27,7 @@ func (s *Service) LoginByProvider(ctx context.Context, who oidc.Identity, own Ac
 		if errors.Is(err, ErrOwnPassword) {
 			reason = "the provider names a user who has a password, and is not signed in with it"
 		}
-		s.noteLogin(ctx, "session.login", who.User, m, viaOIDC, reason, true)
+		s.auditLogin(ctx, "session.login", who.User, m, viaOIDC, reason, true)
 	}
 	return session, err
 }
@@ -35,18 +35,22 @@ func (s *Service) LoginByProvider(ctx context.Context, who oidc.Identity, own Ac
 // RefuseProvider writes to the audit log that a log-in at the provider has failed. It writes a
 // bounded number of them an hour.
 func (s *Service) RefuseProvider(ctx context.Context, reason error, m Meta) {
-	s.noteLogin(ctx, "session.login", "", m.sanitized(), viaOIDC, reason.Error(), true)
+	s.auditLogin(ctx, "session.login", "", m.sanitized(), viaOIDC, reason.Error(), true)
 }
 
-func (s *Service) loginByProvider(ctx context.Context, who oidc.Identity, own Actor, m Meta) (session Session, err error) {
+func (s *Service) loginByProvider(
+	ctx context.Context, who oidc.Identity, own Actor, m Meta,
+) (session Session, err error) {
 	if who.Issuer == "" || who.Subject == "" {
 		return Session{}, ErrNotLoggedIn
 	}
+
 	err = s.db.Update(ctx, func(t *store.Tx) error {
 		now := s.now()
 		if err := t.RaiseCounter(store.CounterUsers, now); err != nil {
 			return err
 		}
+
 		u, note, err := person(t, who, own, now)
 		if err != nil {
 			return err
@@ -54,16 +58,21 @@ func (s *Service) loginByProvider(ctx context.Context, who oidc.Identity, own Ac
 		if u.Disabled {
 			return ErrNotLoggedIn
 		}
+
+		// The one-time password ends, since the provider lets the user in: from now on no password
+		// is right.
 		if u.MustChange {
-			u.Password, u.MustChange, u.PasswordAt = "", false, now // no password is right
+			u.Password, u.MustChange, u.PasswordAt = "", false, now
 			if err := t.UpdateUser(u); err != nil {
 				return err
 			}
 		}
+
 		a := Actor{user: u.Name, via: viaOIDC, meta: m}
 		if session, err = s.open(t, u, a, now); err != nil {
 			return err
 		}
+
 		row := a.auditRow(now, "session.login", userObject(u.Name))
 		row.Outcome, row.Note = string(Done), note
 		return t.AddAudit(row)
@@ -73,6 +82,7 @@ func (s *Service) loginByProvider(ctx context.Context, who oidc.Identity, own Ac
 
 // person returns the user that a person is. At the first log-in it stores that, and note says so.
 func person(t *store.Tx, who oidc.Identity, own Actor, now int64) (u store.User, note string, err error) {
+	// With the length in front no other issuer and subject have the same text.
 	hash := auth.Digest(strconv.Itoa(len(who.Issuer)) + " " + who.Issuer + " " + who.Subject)
 	known, err := t.Identity(hash)
 	if err == nil {
@@ -82,6 +92,8 @@ func person(t *store.Tx, who oidc.Identity, own Actor, now int64) (u store.User,
 	if !errors.Is(err, store.ErrNotFound) {
 		return u, "", err
 	}
+
+	// The person is new, and becomes the user of the name, unless another person has.
 	if u, err = findUser(t, who.User); err != nil {
 		return u, "", err
 	}
@@ -91,13 +103,18 @@ func person(t *store.Tx, who oidc.Identity, own Actor, now int64) (u store.User,
 		}
 		return u, "", err
 	}
+
 	if u.Disabled {
 		return u, "", ErrNotLoggedIn
 	}
+
+	// A name is no proof for a user who has a password.
 	if err := mayBecome(t, u, own); err != nil {
 		return u, "", err
 	}
-	return u, "the person at the provider becomes the user", t.InsertIdentity(store.Identity{Hash: hash, User: u.Name, At: now})
+
+	identity := store.Identity{Hash: hash, User: u.Name, At: now}
+	return u, "the person at the provider becomes the user", t.InsertIdentity(identity)
 }
 
 // mayBecome returns ErrOwnPassword if a user has chosen a password, and has not signed in with it.

@@ -33,7 +33,9 @@ func (o Outbox) Pending(ctx context.Context) (version, published int64, label st
 		if err != nil {
 			return err
 		}
+
 		version, published = c.Value, p.Value
+		// A set that was never published has no label.
 		if label, err = t.Setting(publishedName); errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
@@ -50,14 +52,17 @@ func (o Outbox) Snapshot(ctx context.Context) (set policy.Set, version int64, er
 		if err != nil {
 			return err
 		}
+
 		rows, err := t.Policies()
 		if err != nil {
 			return err
 		}
+
 		list, err := policiesOf(rows)
 		for i := range list {
 			list[i] = publishable(list[i])
 		}
+
 		set, version = list, c.Value
 		return err
 	})

@@ -31,7 +31,7 @@ type Overview struct {
 }
 
 const (
-	maxTold    = 1000 // series of several applications that are added up for an overview
+	maxSummed  = 1000 // series of several applications that are added up for an overview
 	maxChanges = 100  // that an overview looks at
 )
 
@@ -44,9 +44,12 @@ func (s *Service) Overview(ctx context.Context, a Actor, q TrafficQuery) (o Over
 		if o.Traffic, err = r.chart(store.RequestSeries); err != nil {
 			return err
 		}
+
 		if err := o.addUp(r); err != nil {
 			return err
 		}
+
+		// The chart has widened the range to whole steps, and the changes are those in it.
 		q.From, q.To = o.Traffic.From, o.Traffic.To
 		o.Changes, o.MoreChanges, err = r.markers(q, maxChanges)
 		return err
@@ -60,7 +63,10 @@ func (o *Overview) addUp(r *reading) error {
 	if err != nil {
 		return err
 	}
-	o.TooMany = len(r.apps) > 1 && n > maxTold
+
+	// If there are too many series, only those of the requests are added up.
+	o.TooMany = len(r.apps) > 1 && n > maxSummed
+
 	for _, app := range r.apps {
 		sum := Sum{App: app}
 		if o.TooMany {
@@ -70,6 +76,7 @@ func (o *Overview) addUp(r *reading) error {
 			o.Apps = append(o.Apps, sum)
 			continue
 		}
+
 		sums, err := r.sums(app)
 		if err != nil {
 			return err
@@ -83,11 +90,13 @@ func (o *Overview) addUp(r *reading) error {
 		}
 		o.Apps = append(o.Apps, sum)
 	}
+
 	slices.SortStableFunc(o.Apps, func(a, b Sum) int { return cmp.Compare(b.Counts.Total(), a.Counts.Total()) })
 	slices.SortFunc(o.Policies, func(a, b Sum) int {
 		return cmp.Or(cmp.Compare(b.refused(), a.refused()), cmp.Compare(b.Counts.Total(), a.Counts.Total()),
 			cmp.Compare(a.App, b.App), cmp.Compare(a.Policy, b.Policy))
 	})
+
 	return nil
 }
 

@@ -70,7 +70,7 @@ func TestOverviewIsBounded(t *testing.T) {
 	now := w.clock.now().Truncate(time.Minute)
 	w.must(w.Ledger().Record(ctx, "b", stats.Minute{Start: now, Requests: stats.Counts{events.Refused: 3}, Policies: map[string]stats.Counts{"x": {events.Refused: 3}}}))
 	w.must(w.db.Update(ctx, func(t *store.Tx) error {
-		for i := range maxTold - 2 { // two are there
+		for i := range maxSummed - 2 { // two are there
 			if _, err := t.SeriesID("a", fmt.Sprint("p", i)); err != nil {
 				return err
 			}

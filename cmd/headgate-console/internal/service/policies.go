@@ -59,6 +59,8 @@ func (s *Service) FreeName(ctx context.Context, a Actor, name string) (free stri
 			if err != nil {
 				return err
 			}
+
+			// The number has its place also after the longest name.
 			end := fmt.Sprintf("-%d", n)
 			free = name[:min(len(name), policy.MaxName-len(end))] + end
 		}
@@ -153,6 +155,7 @@ func (d *action) create(p policy.Policy, verb, note string) (policy.Policy, erro
 	if err := d.mayList(p.Apps); err != nil {
 		return p, err
 	}
+
 	theirs, err := d.anyPolicy(p.Name)
 	if err == nil {
 		return p, d.taken(p, theirs)
@@ -160,9 +163,12 @@ func (d *action) create(p policy.Policy, verb, note string) (policy.Policy, erro
 	if !errors.Is(err, ErrNotFound) {
 		return p, err
 	}
+
 	if p, err = d.insert(p, verb, note); err != nil {
 		return p, err
 	}
+
+	// The extent is that with the policy in it. If it is too large, nothing is changed.
 	return p, d.fits()
 }
 
@@ -173,11 +179,14 @@ func (d *action) insert(p policy.Policy, verb, note string) (policy.Policy, erro
 	if err != nil {
 		return p, err
 	}
+
 	if last > 0 || verb != imported || p.Version <= 0 {
 		p.Version = last + 1
 	}
+
 	p.CreatedAt, p.CreatedBy = instant(d.now), d.actor.user
 	p.UpdatedAt, p.UpdatedBy = p.CreatedAt, p.CreatedBy
+
 	row, err := rowOf(p)
 	if err != nil {
 		return p, err
@@ -185,9 +194,12 @@ func (d *action) insert(p policy.Policy, verb, note string) (policy.Policy, erro
 	if err := d.InsertPolicy(row); err != nil {
 		return p, err
 	}
+
+	// A name in the list of deleted policies may be taken again.
 	if err := d.DropDeleted(p.Name); err != nil {
 		return p, err
 	}
+
 	return p, d.record(p.Name, p.Version, "", row.Body, verb, note)
 }
 
@@ -208,15 +220,19 @@ func (d *action) update(p policy.Policy, verb, note string) (policy.Policy, erro
 	if err := d.mayList(p.Apps); err != nil {
 		return p, err
 	}
+
+	// The permissions come before the version, because a conflict shows the policy as it is.
 	if p.Version != theirs.Version {
 		return p, &ConflictError{Mine: p, Theirs: theirs}
 	}
 	if len(Diff(theirs, p)) == 0 {
 		return theirs, errUnchanged
 	}
+
 	if p, err = d.overwrite(theirs, p, verb, note); err != nil {
 		return p, err
 	}
+
 	return p, d.fits()
 }
 
@@ -226,6 +242,7 @@ func (d *action) overwrite(theirs, p policy.Policy, verb, note string) (policy.P
 	if err != nil {
 		return p, err
 	}
+
 	p.Version = theirs.Version + 1
 	p.CreatedAt, p.CreatedBy = theirs.CreatedAt, theirs.CreatedBy
 	p.UpdatedAt, p.UpdatedBy = instant(d.now), d.actor.user
@@ -233,9 +250,11 @@ func (d *action) overwrite(theirs, p policy.Policy, verb, note string) (policy.P
 	if err != nil {
 		return p, err
 	}
+
 	if err := d.Tx.UpdatePolicy(row, theirs.Version); err != nil {
 		return p, err
 	}
+
 	return p, d.record(p.Name, p.Version, before.Body, row.Body, verb, note)
 }
 
@@ -297,10 +316,13 @@ func (d *action) goneSince(name string, base int64, missing error) error {
 	if err != nil || r.After != "" {
 		return errors.Join(err, missing)
 	}
+
+	// Only an actor who could see the policy learns that it was deleted.
 	was, err := contentOf(r.Before)
 	if err != nil || !d.access.CanSee(was.Apps) {
 		return errors.Join(err, missing)
 	}
+
 	gone := policy.Policy{Name: name, Version: last}
 	return &ConflictError{Mine: policy.Policy{Name: name, Version: base}, Theirs: gone, Deleted: true}
 }
@@ -320,17 +342,19 @@ func (d *action) mayList(apps []string) error {
 	if !d.access.CanEdit(apps) {
 		return d.deny("it takes the owner of every application that the policy is to list")
 	}
+
 	var f faults
 	for _, app := range apps {
 		_, err := d.App(app)
 		if errors.Is(err, ErrNotFound) {
-			f.note("apps", fmt.Errorf("%q does not exist", app))
+			f.add("apps", fmt.Errorf("%q does not exist", app))
 			continue
 		}
 		if err != nil {
 			return err
 		}
 	}
+
 	return f.err()
 }
 
@@ -345,10 +369,10 @@ func (d *action) fits() error {
 
 func extentFaults(n, bytes int64) (f faults) {
 	if n > policy.MaxPolicies {
-		f.note("", fmt.Errorf("there would be %d policies, more than %d", n, policy.MaxPolicies))
+		f.add("", fmt.Errorf("there would be %d policies, more than %d", n, policy.MaxPolicies))
 	}
 	if bytes > policy.MaxBytes {
-		f.note("", fmt.Errorf("all policies together would have %d bytes, more than %d", bytes, policy.MaxBytes))
+		f.add("", fmt.Errorf("all policies together would have %d bytes, more than %d", bytes, policy.MaxBytes))
 	}
 	return f
 }
@@ -358,6 +382,7 @@ func (d *action) record(name string, version int64, before, after, verb, note st
 	if err := checkComment(d.actor.comment); err != nil {
 		return err
 	}
+
 	err := d.AddRevision(store.Revision{
 		Policy: name, Version: version, At: d.now, Actor: d.actor.user, Action: verb,
 		Before: before, After: after, RequestID: d.actor.meta.RequestID, Note: note, Comment: d.actor.comment,
@@ -365,6 +390,8 @@ func (d *action) record(name string, version int64, before, after, verb, note st
 	if err != nil {
 		return err
 	}
+
+	// The revision is for all who see the policy, and the row for administrators.
 	row := d.actor.auditRow(d.now, "policy."+verb, policyObject(name))
 	row.Outcome, row.Before, row.After, row.Note = string(Done), before, after, joined(note, d.actor.comment)
 	return d.AddAudit(row)

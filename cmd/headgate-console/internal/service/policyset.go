@@ -39,10 +39,12 @@ func readPolicies(t *store.Tx) (policySet, int, error) {
 	if err != nil {
 		return policySet{}, 0, err
 	}
+
 	set := policySet{list, make([]int, len(rows)), make(map[string]int, len(rows))}
 	for i, row := range rows {
 		set.sizes[i], set.at[row.Name] = row.Size, i
 	}
+
 	return set, 1, nil
 }
 

@@ -34,26 +34,32 @@ func (d *action) reason(text string) (string, error) {
 	if text == "" || d.access.seesAll() {
 		return text, nil
 	}
+
+	// The text names one policy after the other. What it says of one ends where it names the next.
 	const other = "a policy of another application is not valid for this instance"
 	var parts []string
 	at := policyInText.FindAllStringSubmatchIndex(text, -1)
 	if len(at) == 0 {
 		return text, nil
 	}
+
 	for i, m := range at {
 		end := len(text)
 		if i+1 < len(at) {
 			end = at[i+1][0]
 		}
+
 		p, err := d.anyPolicy(text[m[2]:m[3]])
 		switch {
 		case err != nil && !errors.Is(err, ErrNotFound):
 			return "", err
 		case err == nil && d.access.CanSee(p.Apps):
 			parts = append(parts, strings.TrimRight(text[m[0]:end], "; "))
+		// Hidden policies in a row are one part.
 		case len(parts) == 0 || parts[len(parts)-1] != other:
 			parts = append(parts, other)
 		}
 	}
+
 	return strings.Join(parts, "; "), nil
 }

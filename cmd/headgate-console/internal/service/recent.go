@@ -54,26 +54,32 @@ func newRecentCounts() *recentCounts {
 	return &recentCounts{add: addUp, most: maxRecent, busy: make(chan struct{}, 1)}
 }
 
-// read returns what was added up within the last age, and else adds up what has changed since. While
-// one transaction does that, the others wait.
+// read returns what was added up within the last age, and else adds up what has changed since.
+// While one transaction does that, the others wait.
 func (c *recentCounts) read(d *action, age time.Duration) (*recent, error) {
 	if last := c.last.Load(); last.younger(age, d.now) {
 		return last, nil
 	}
+
 	select {
 	case c.busy <- struct{}{}:
 	case <-d.ctx.Done():
 		return nil, d.ctx.Err()
 	}
 	defer func() { <-c.busy }()
+
+	// Another transaction may have added up while this one waited.
 	last := c.last.Load()
 	if last.younger(age, d.now) {
 		return last, nil
 	}
+
 	version, err := recentVersion(d.Tx)
 	if err != nil {
 		return nil, err
 	}
+
+	// What was added up is right until a count, a policy or the hour changes.
 	hours := day(minute(instant(d.now)))
 	now := &recent{at: d.now, version: version, hour: hours.from}
 	if last != nil && last.version == now.version && last.hour == now.hour {
@@ -81,6 +87,8 @@ func (c *recentCounts) read(d *action, age time.Duration) (*recent, error) {
 	} else if now.series, err = c.add(d.Tx, hours); err != nil {
 		return nil, err
 	}
+
+	// Too many series are not kept, which bounds the memory.
 	if len(now.series) <= c.most {
 		c.last.Store(now)
 	}
@@ -109,14 +117,18 @@ func addUp(t *store.Tx, hours span) ([]recentSeries, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	ids, known := make([]int64, len(all)), make(map[int64]store.Series, len(all))
 	for i, s := range all {
 		ids[i], known[s.ID] = s.ID, s
 	}
+
 	sums, err := t.SumRefusals(int(hours.level), ids, hours.from, hours.to)
 	if err != nil {
 		return nil, err
 	}
+
+	// When it refused last is asked only of a series that refused a request.
 	list, places, refusing := make([]recentSeries, len(sums)), map[int64]int{}, []int64{}
 	for i, row := range sums {
 		s := known[row.Series]
@@ -125,6 +137,7 @@ func addUp(t *store.Tx, hours span) ([]recentSeries, error) {
 			places[s.ID], refusing = i, append(refusing, s.ID)
 		}
 	}
+
 	first := floorTo(hours.now-refusingMinutes, store.ByTenMinutes)
 	last, err := t.LastRefusals(store.ByTenMinutes, refusing, first, hours.now+1)
 	for _, row := range last {
@@ -144,12 +157,16 @@ func (l Ledger) AddUp(ctx context.Context) {
 		_, err := s.recent.read(&action{Tx: t, now: s.now(), ctx: bounded}, 0)
 		return err
 	})
+
+	// That the program ends is no failure.
 	if ctx.Err() != nil {
 		return
 	}
+
 	switch failed := s.recent.failing.Swap(err != nil); {
 	case err != nil && !failed:
-		s.logger.WarnContext(ctx, "the counts of policies cannot be added up; trying again until it works", "error", err)
+		s.logger.WarnContext(ctx, "the counts of policies cannot be added up; trying again until it works",
+			"error", err)
 	case err == nil && failed:
 		s.logger.InfoContext(ctx, "the counts of policies are added up again")
 	}

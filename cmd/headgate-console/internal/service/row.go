@@ -25,10 +25,12 @@ func rowOf(p policy.Policy) (store.Policy, error) {
 	if err != nil {
 		return store.Policy{}, err
 	}
+
 	size, err := publishedSize(p)
 	if err != nil {
 		return store.Policy{}, err
 	}
+
 	return store.Policy{
 		Name: p.Name, Version: p.Version, Mode: p.Mode.String(), Priority: p.Priority, Apps: p.Apps,
 		Size: size, Search: searchable(p), Body: string(body),

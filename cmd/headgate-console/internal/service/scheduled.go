@@ -44,8 +44,8 @@ const (
 )
 
 // Scheduled is a change of a policy that is made at a time. It changes only the fields in Changes,
-// so it can be made after other changes of the policy; if one of them touched the same fields, it is
-// not made. It is made with the permissions that By has then.
+// so it can be made after other changes of the policy; if one of them touched the same fields,
+// it is not made. It is made with the permissions that By has then.
 type Scheduled struct {
 	ID        string
 	Policy    string
@@ -90,16 +90,22 @@ func (s *Service) Schedule(ctx context.Context, a Actor, p policy.Policy, at tim
 
 // ChangeFor changes a policy at once, as UpdatePolicy does, and schedules a change back after a
 // time from MinSpan to MaxAhead.
-func (s *Service) ChangeFor(ctx context.Context, a Actor, p policy.Policy, span time.Duration) (saved policy.Policy, c Scheduled, err error) {
+func (s *Service) ChangeFor(
+	ctx context.Context, a Actor, p policy.Policy, span time.Duration,
+) (saved policy.Policy, c Scheduled, err error) {
+	// One transaction has both changes, so that none is made without the way back.
 	locks := []string{store.CounterPolicies, store.CounterScheduled}
 	err = s.actWith(ctx, a, locks, "policy."+updated, policyObject(p.Name), func(d *action) error {
 		if span < MinSpan || span > MaxAhead {
-			return invalid("for", fmt.Sprintf("it is not a time from %s to %d days", textform.Duration(MinSpan), MaxAhead/(24*time.Hour)))
+			return invalid("for", fmt.Sprintf("it is not a time from %s to %d days",
+				textform.Duration(MinSpan), MaxAhead/(24*time.Hour)))
 		}
+
 		before, err := d.changeable(p)
 		if err != nil {
 			return err
 		}
+
 		at := instant(d.now).Add(span)
 		saved, err = d.update(p, updated, "until "+minuteText(at))
 		if errors.Is(err, errUnchanged) {
@@ -108,6 +114,8 @@ func (s *Service) ChangeFor(ctx context.Context, a Actor, p policy.Policy, span 
 		if err != nil {
 			return err
 		}
+
+		// The way back is based on the version that was saved just now.
 		c, err = d.schedule(saved, before, at)
 		return err
 	})
@@ -122,6 +130,7 @@ func (d *action) changeable(p policy.Policy) (policy.Policy, error) {
 	if err := d.valid(p); err != nil {
 		return p, err
 	}
+
 	theirs, err := d.owned(p.Name, p.Version)
 	if err != nil {
 		return p, withMine(err, p)
@@ -129,9 +138,11 @@ func (d *action) changeable(p policy.Policy) (policy.Policy, error) {
 	if err := d.mayList(p.Apps); err != nil {
 		return p, err
 	}
+
 	if p.Version != theirs.Version {
 		return p, &ConflictError{Mine: p, Theirs: theirs}
 	}
+
 	return theirs, nil
 }
 
@@ -141,15 +152,20 @@ func (d *action) schedule(before, after policy.Policy, at time.Time) (c Schedule
 	if err := checkComment(d.actor.comment); err != nil {
 		return c, err
 	}
+
 	switch now := instant(d.now); {
 	case !at.After(now):
 		return c, invalid("at", "it is not in the future")
 	case at.After(now.Add(MaxAhead)):
 		return c, invalid("at", "it is more than a year ahead")
 	}
-	if err := d.roomToSchedule(before.Name); err != nil {
+
+	if err := d.checkScheduleBounds(before.Name); err != nil {
 		return c, err
 	}
+
+	// What the change changes is the difference of two bodies. The policy may have others when it
+	// is due.
 	was, err := rowOf(before)
 	if err != nil {
 		return c, err
@@ -158,28 +174,33 @@ func (d *action) schedule(before, after policy.Policy, at time.Time) (c Schedule
 	if err != nil {
 		return c, err
 	}
+
 	row := store.Scheduled{
-		ID: auth.NewID(), Policy: before.Name, Base: before.Version, Before: was.Body, After: becomes.Body, Due: at.UnixMicro(),
+		ID: auth.NewID(), Policy: before.Name, Base: before.Version,
+		Before: was.Body, After: becomes.Body, Due: at.UnixMicro(),
 		User: d.actor.user, Via: d.actor.via, CreatedAt: d.now, Comment: d.actor.comment, State: store.StateWaiting,
 	}
 	if err := d.AddScheduled(row); err != nil {
 		return c, err
 	}
+
 	if c, err = scheduledOf(row); err != nil {
 		return c, err
 	}
+
 	c.CanCancel = true
-	note := d.actor.auditRow(d.now, "policy.schedule", policyObject(row.Policy))
-	note.Outcome, note.After, note.Note = string(Done), c.text(), d.actor.comment
-	return c, d.AddAudit(note)
+	entry := d.actor.auditRow(d.now, "policy.schedule", policyObject(row.Policy))
+	entry.Outcome, entry.After, entry.Note = string(Done), c.text(), d.actor.comment
+	return c, d.AddAudit(entry)
 }
 
-// roomToSchedule refuses a change of a policy by the actor if one of the bounds is reached.
-func (d *action) roomToSchedule(policy string) error {
+// checkScheduleBounds refuses a change of a policy by the actor if one of the bounds is reached.
+func (d *action) checkScheduleBounds(policy string) error {
 	n, err := d.CountScheduled(policy, d.actor.user)
 	if err != nil {
 		return err
 	}
+
 	for _, bound := range []struct {
 		n, most int64
 		which   string
@@ -189,9 +210,11 @@ func (d *action) roomToSchedule(policy string) error {
 		{n.All, MaxScheduled, "of all policies"},
 	} {
 		if bound.n >= bound.most {
-			return invalid("", fmt.Sprintf("%d changes %s wait, and at most %d may: cancel some first", bound.n, bound.which, bound.most))
+			return invalid("", fmt.Sprintf("%d changes %s wait, and at most %d may: cancel some first",
+				bound.n, bound.which, bound.most))
 		}
 	}
+
 	return nil
 }
 
@@ -202,10 +225,12 @@ func (c Scheduled) text() string {
 		Before string `json:"before"`
 		After  string `json:"after"`
 	}
+
 	var changes []field
 	for _, change := range c.Changes {
 		changes = append(changes, field(change))
 	}
+
 	return text(struct {
 		ID      string    `json:"id"`
 		At      time.Time `json:"at"`
@@ -251,7 +276,9 @@ func (s *Service) Coming(ctx context.Context, a Actor) (list []Scheduled, err er
 		if err != nil {
 			return err
 		}
+
 		for _, row := range rows {
+			// An actor who sees the policy as it is now learns of the change.
 			apps, err := d.appsOf(row)
 			if err != nil {
 				return err
@@ -259,10 +286,12 @@ func (s *Service) Coming(ctx context.Context, a Actor) (list []Scheduled, err er
 			if !d.access.CanSee(apps) {
 				continue
 			}
+
 			c, err := scheduledOf(row.Scheduled)
 			if err != nil {
 				return err
 			}
+
 			c = d.shown(c)
 			c.CanCancel = d.access.CanEdit(apps)
 			list = append(list, c)
@@ -309,15 +338,20 @@ func (d *action) scheduledOf(p policy.Policy, state string, since int64, limit i
 	if err != nil {
 		return nil, err
 	}
+
 	var list []Scheduled
 	for _, row := range rows {
 		c, err := scheduledOf(row)
 		if err != nil {
 			return nil, err
 		}
+
+		// A change that waits is shown even if its content is hidden, because the actor will see
+		// what it does.
 		if c = d.shown(c); c.Hidden && state == store.StateFailed {
 			continue
 		}
+
 		c.CanCancel = state == store.StateWaiting && d.access.CanEdit(p.Apps)
 		list = append(list, c)
 	}
@@ -328,13 +362,17 @@ func (d *action) scheduledOf(p policy.Policy, state string, since int64, limit i
 // policy lists, or listed when it was deleted.
 func (s *Service) CancelScheduled(ctx context.Context, a Actor, id string) (c Scheduled, err error) {
 	err = s.act(ctx, a, store.CounterScheduled, "policy.unschedule", "scheduled:"+id, func(d *action) error {
+		// An id of other characters cannot exist, and is not looked up.
 		if strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" {
 			return ErrNotFound
 		}
+
 		row, err := d.Tx.Scheduled(id)
 		if err != nil {
 			return err
 		}
+
+		// From here on the action is about the policy, which a refusal names.
 		d.object = policyObject(row.Policy)
 		apps, err := d.appsOf(store.Coming{Scheduled: row})
 		switch {
@@ -345,10 +383,13 @@ func (s *Service) CancelScheduled(ctx context.Context, a Actor, id string) (c Sc
 		case !d.access.CanEdit(apps):
 			return d.deny("it takes the owner of every application that the policy lists")
 		}
+
 		whole, err := scheduledOf(row)
 		if err != nil {
 			return err
 		}
+
+		// The actor gets what they may see, and the audit log has the whole change.
 		c = d.shown(whole)
 		err = d.EndScheduled(id, store.StateCanceled, "", d.now)
 		if errors.Is(err, store.ErrStale) {
@@ -357,6 +398,7 @@ func (s *Service) CancelScheduled(ctx context.Context, a Actor, id string) (c Sc
 		if err != nil {
 			return err
 		}
+
 		return d.done(whole.text(), "")
 	})
 	return c, err
@@ -365,6 +407,12 @@ func (s *Service) CancelScheduled(ctx context.Context, a Actor, id string) (c Sc
 // Calendar makes the scheduled changes that are due. It is for the program itself, and takes no
 // actor. Several consoles may use it at the same time, and one may be killed: each change is made
 // in the transaction that takes it from the list.
+//
+//	waiting -> done      it is due and made, or nothing is left to change
+//	waiting -> failed    it is due and cannot be made: Reason says why
+//	waiting -> canceled  a person has canceled it
+//
+// While the database is away it waits. Nothing changes one that does not wait.
 type Calendar struct{ s *Service }
 
 // Calendar returns the calendar of the service.
@@ -386,9 +434,11 @@ func (c Calendar) Run(ctx context.Context) (wait time.Duration, waiting bool, er
 		if err != nil {
 			return 0, false, err
 		}
-		if left := instant(next.Due).Sub(instant(c.s.now())); left > 0 {
-			return left, true, nil
+
+		if wait := instant(next.Due).Sub(instant(c.s.now())); wait > 0 {
+			return wait, true, nil
 		}
+
 		if err := c.carryOut(ctx, next); err != nil {
 			return 0, false, err
 		}
@@ -403,7 +453,7 @@ type unmade string
 
 func (u unmade) Error() string { return string(u) }
 
-// carryOut makes a change that is due, or notes why it cannot be made.
+// carryOut makes a change that is due, or writes why it cannot be made.
 func (c Calendar) carryOut(ctx context.Context, row store.Scheduled) error {
 	s := c.s
 	err := s.db.Update(ctx, func(t *store.Tx) error {
@@ -411,19 +461,28 @@ func (c Calendar) carryOut(ctx context.Context, row store.Scheduled) error {
 		if err := t.RaiseCounter(store.CounterPolicies, now); err != nil {
 			return err
 		}
+
+		// The transaction that takes the change from the list is the one that makes it.
 		if err := taken(t.EndScheduled(row.ID, store.StateDone, "", now)); err != nil {
 			return err
 		}
+
 		if err := t.ForgetScheduled(now - keptScheduled.Microseconds()); err != nil {
 			return err
 		}
+
+		// The change is made as its user would make it now.
 		actor, err := scheduler(t, row, now)
 		if err != nil {
 			return err
 		}
+
 		d := &action{Tx: t, actor: actor, now: now, verb: "policy." + updated, object: policyObject(row.Policy)}
-		return d.begin(func(d *action) error { return d.makeDue(row) })
+		return d.run(func(d *action) error { return d.makeDue(row) })
 	})
+
+	// A failure has put the change back into the list. What became of it is written in another
+	// transaction.
 	switch {
 	case err == nil:
 		s.changed()
@@ -432,9 +491,11 @@ func (c Calendar) carryOut(ctx context.Context, row store.Scheduled) error {
 		return nil
 	case errors.Is(err, errUnchanged):
 		return c.end(ctx, row, store.StateDone, Done, "nothing was left to change")
+	// The database is away, or the program ends: the change stays in the list.
 	case errors.Is(err, ErrUnavailable), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
+
 	return c.end(ctx, row, store.StateFailed, Refused, s.unmadeReason(ctx, row, err))
 }
 
@@ -471,6 +532,8 @@ func (d *action) makeDue(row store.Scheduled) error {
 	if err != nil {
 		return err
 	}
+
+	// A field that was changed since is not written over.
 	since, err := d.RevisionsSince(row.Policy, row.Base, mostSince+1)
 	if err != nil {
 		return err
@@ -482,13 +545,18 @@ func (d *action) makeDue(row store.Scheduled) error {
 	if err != nil {
 		return err
 	}
+
 	merged, clashes := merge(before, after, current, touched)
 	if len(clashes) > 0 {
-		return unmade(fmt.Sprintf("%s changed since version %d, on which it is based", strings.Join(clashes, ", "), row.Base))
+		return unmade(fmt.Sprintf("%s changed since version %d, on which it is based",
+			strings.Join(clashes, ", "), row.Base))
 	}
+
+	// The content is new, and may be invalid although both that it is made of are valid.
 	if err := d.valid(merged); err != nil {
 		return err
 	}
+
 	_, err = d.update(merged, updated, scheduledNote(row, d.now))
 	return err
 }
@@ -500,17 +568,22 @@ func touchedBy(list []store.Revision) (map[string]bool, error) {
 		if r.After == "" {
 			return nil, unmade("the policy was deleted in the meantime")
 		}
+
 		after, err := contentOf(r.After)
 		if err != nil {
 			return nil, err
 		}
-		if r.Before == "" { // restored, after a deletion that is in the list too
+
+		// A policy that was restored was deleted before, in a revision that is in the list too.
+		if r.Before == "" {
 			continue
 		}
+
 		before, err := contentOf(r.Before)
 		if err != nil {
 			return nil, err
 		}
+
 		for _, change := range Diff(before, after) {
 			touched[change.Field] = true
 		}
@@ -523,7 +596,8 @@ func scheduledNote(row store.Scheduled, now int64) string {
 	due := instant(row.Due)
 	note := "scheduled for " + minuteText(due)
 	if late := instant(now).Sub(due); late >= lateness {
-		note += fmt.Sprintf(", made %s late, as no console was running or the database was away", textform.Duration(late.Truncate(time.Second)))
+		note += fmt.Sprintf(", made %s late, as no console was running or the database was away",
+			textform.Duration(late.Truncate(time.Second)))
 	}
 	return note
 }
@@ -533,6 +607,7 @@ func (s *Service) unmadeReason(ctx context.Context, row store.Scheduled, err err
 	var reason unmade
 	var denied *DeniedError
 	var invalid *InvalidError
+
 	switch {
 	case errors.As(err, &reason):
 		return string(reason)
@@ -551,11 +626,13 @@ func (s *Service) unmadeReason(ctx context.Context, row store.Scheduled, err err
 	case errors.As(err, &invalid):
 		return textform.Line(invalid)
 	}
+
+	// Any other error is a fault of the program, whose text is not for people.
 	s.logger.ErrorContext(ctx, "a scheduled change failed", "policy", row.Policy, "id", row.ID, "error", err)
 	return "it failed: see the log of the console"
 }
 
-// end notes what became of a change that changed nothing, unless another console did.
+// end writes what became of a change that changed nothing, unless another console did.
 func (c Calendar) end(ctx context.Context, row store.Scheduled, state string, outcome Outcome, reason string) error {
 	err := c.s.db.Update(ctx, func(t *store.Tx) error {
 		now := c.s.now()
@@ -565,13 +642,14 @@ func (c Calendar) end(ctx context.Context, row store.Scheduled, state string, ou
 		if err := taken(t.EndScheduled(row.ID, state, reason, now)); err != nil {
 			return err
 		}
+
 		a := Actor{user: row.User, via: row.Via, scheduled: row.ID}
-		note := a.auditRow(now, "policy."+updated, policyObject(row.Policy))
-		note.Outcome, note.Note = string(outcome), scheduledNote(row, now)+": "+reason
+		entry := a.auditRow(now, "policy."+updated, policyObject(row.Policy))
+		entry.Outcome, entry.Note = string(outcome), scheduledNote(row, now)+": "+reason
 		if change, err := scheduledOf(row); err == nil {
-			note.After = change.text()
+			entry.After = change.text()
 		}
-		return t.AddAudit(note)
+		return t.AddAudit(entry)
 	})
 	if errors.Is(err, errTaken) {
 		return nil

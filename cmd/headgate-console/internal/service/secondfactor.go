@@ -43,11 +43,14 @@ func (s *Service) SecondFactor(ctx context.Context, a Actor) (state SecondFactor
 		if err != nil {
 			return err
 		}
+
 		state = SecondFactor{Required: settings.requires(d.access), Elsewhere: a.via != viaSession}
+
 		f, on, err := confirmedFactor(d.Tx, a.user)
 		if err != nil || !on {
 			return err
 		}
+
 		n, err := d.RecoveryCodes(a.user)
 		state.On, state.Since, state.RecoveryCodes = true, instant(f.ConfirmedAt), int(n)
 		return err
@@ -63,23 +66,30 @@ func (s *Service) SecondFactor(ctx context.Context, a Actor) (state SecondFactor
 func (s *Service) BeginSecondFactor(ctx context.Context, a Actor, password string) (FactorSetup, error) {
 	setup := FactorSetup{Secret: auth.NewFactor()}
 	err := s.withOwnPassword(ctx, a, "second-factor.begin", password, func(d *action) error {
+		// A second factor that is in force has to be turned off first, which ends its recovery
+		// codes too.
 		if _, on, err := confirmedFactor(d.Tx, a.user); err != nil || on {
 			if on {
 				err = invalid("", "a second factor is in force already: turn it off first")
 			}
 			return err
 		}
+
+		// One that was not confirmed ends.
 		if err := d.DeleteSecondFactor(a.user); err != nil {
 			return err
 		}
-		if err := d.InsertSecondFactor(store.SecondFactor{User: a.user, Secret: setup.Secret, Session: a.session, CreatedAt: d.now}); err != nil {
+		f := store.SecondFactor{User: a.user, Secret: setup.Secret, Session: a.session, CreatedAt: d.now}
+		if err := d.InsertSecondFactor(f); err != nil {
 			return err
 		}
+
 		return d.done("", "")
 	})
 	if err != nil {
 		return FactorSetup{}, err
 	}
+
 	setup.Address, err = auth.FactorAddress(a.user, setup.Secret)
 	return setup, err
 }
@@ -91,10 +101,12 @@ func (s *Service) SecondFactorSetup(ctx context.Context, a Actor) (setup FactorS
 		if err := d.local(); err != nil {
 			return err
 		}
+
 		f, err := d.setup()
 		if err != nil {
 			return err
 		}
+
 		setup.Secret = f.Secret
 		setup.Address, err = auth.FactorAddress(a.user, f.Secret)
 		return err
@@ -113,23 +125,30 @@ func (s *Service) ConfirmSecondFactor(ctx context.Context, a Actor, code string)
 		if err := d.local(); err != nil {
 			return err
 		}
+
 		f, err := d.setup()
 		if err != nil {
 			return err
 		}
+
+		// A right code shows that the device has the secret. It counts as used.
 		step, right := auth.CodeStep(f.Secret, code, d.now, f.LastStep)
 		if !right {
 			return ErrCredentials
 		}
+
 		if err := d.Tx.ConfirmSecondFactor(f, d.now, step); err != nil {
 			return err
 		}
 		if err := d.SetRecoveryCodes(a.user, digests); err != nil {
 			return err
 		}
+
+		// Sessions and browsers without a code may be those of another person.
 		if err := d.DeleteOtherSessions(a.user, a.session); err != nil {
 			return err
 		}
+
 		device, err := knownDevice(d.Tx, a.user, a.meta)
 		if err != nil {
 			return err
@@ -137,11 +156,13 @@ func (s *Service) ConfirmSecondFactor(ctx context.Context, a Actor, code string)
 		if err := d.DeleteOtherDevices(a.user, device); err != nil {
 			return err
 		}
+
 		return d.done("", "")
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return codes, nil
 }
 
@@ -153,6 +174,7 @@ func (s *Service) RenewRecoveryCodes(ctx context.Context, a Actor, password stri
 		if _, on, err := confirmedFactor(d.Tx, a.user); err != nil || !on {
 			return missing(err)
 		}
+
 		if err := d.SetRecoveryCodes(a.user, digests); err != nil {
 			return err
 		}
@@ -161,6 +183,7 @@ func (s *Service) RenewRecoveryCodes(ctx context.Context, a Actor, password stri
 	if err != nil {
 		return nil, err
 	}
+
 	return codes, nil
 }
 
@@ -186,21 +209,26 @@ func (s *Service) RemoveSecondFactor(ctx context.Context, a Actor, name string) 
 		if _, err := d.user(name); err != nil {
 			return err
 		}
+
+		// One's own takes the password, so that a stolen session is not enough.
 		if name == a.user {
 			return invalid("name", "turn off your own second factor on the page of your account, with your password")
 		}
+
 		if _, on, err := confirmedFactor(d.Tx, name); err != nil || !on {
 			if err == nil {
 				err = errUnchanged
 			}
 			return err
 		}
+
 		if err := d.DeleteSecondFactor(name); err != nil {
 			return err
 		}
 		if err := d.signOut(name); err != nil {
 			return err
 		}
+
 		return d.done("", "")
 	})
 }
@@ -231,13 +259,16 @@ func (d *action) local() error {
 // attempt to log in.
 func (s *Service) withOwnPassword(ctx context.Context, a Actor, verb, password string, f func(*action) error) error {
 	object := userObject(a.user)
+	// A refusal costs no attempt.
 	if err := s.ask(ctx, a, verb, object, (*action).local); err != nil {
 		return err
 	}
+
 	try, err := s.attempt(ctx, a.user, a.meta, false)
 	if err != nil {
 		return err
 	}
+
 	u, err := s.checkedUser(ctx, a.user, password)
 	if err == nil {
 		err = s.act(ctx, a, store.CounterUsers, verb, object, func(d *action) error {
@@ -248,17 +279,22 @@ func (s *Service) withOwnPassword(ctx context.Context, a Actor, verb, password s
 			if err != nil {
 				return err
 			}
-			if current.Password != u.Password { // since it was checked
+
+			// The password was checked outside of this transaction.
+			if current.Password != u.Password {
 				return ErrCredentials
 			}
+
 			return f(d)
 		})
 	}
+
 	if errors.Is(err, ErrCredentials) {
 		try.Failed()
-		s.noteRefusal(ctx, a, verb, object, "the password is wrong")
+		s.auditRefusal(ctx, a, verb, object, "the password is wrong")
 		return err
 	}
+
 	s.refund(ctx, try)
 	return err
 }

@@ -62,6 +62,7 @@ type Service struct {
 	recent    *recentCounts
 	testing   sync.Map // the webhooks to which a test message is being sent
 
+	// What was read is kept by the version of its rows.
 	sets      *memo[struct{}, policySet]
 	totals    *memo[rangeKey, totals]
 	collected *memo[rangeKey, map[seriesMinute]store.Traffic]
@@ -79,24 +80,35 @@ func New(o Options) (*Service, error) {
 	if o.DB == nil {
 		return nil, errors.New("service: DB is nil")
 	}
-	s := &Service{recent: newRecentCounts(), sets: newMemo[struct{}, policySet](1), totals: newMemo[rangeKey, totals](maxTotals), collected: newMemo[rangeKey, map[seriesMinute]store.Traffic](maxCollected),
-		db: o.DB, changed: o.Changed, clock: o.Clock, fleet: o.Fleet, top: o.Top, logger: cmp.Or(o.Logger, slog.Default())}
+
+	s := &Service{
+		db: o.DB, changed: o.Changed, clock: o.Clock, logger: cmp.Or(o.Logger, slog.Default()),
+		fleet: o.Fleet, top: o.Top, reports: o.Reports, sender: o.Sender, recent: newRecentCounts(),
+		sets: newMemo[struct{}, policySet](1), totals: newMemo[rangeKey, totals](maxTotals),
+		collected: newMemo[rangeKey, map[seriesMinute]store.Traffic](maxCollected),
+	}
+
+	// Nothing but the database has to be given.
 	if s.changed == nil {
 		s.changed = func() {}
 	}
 	if s.clock == nil {
 		s.clock = time.Now
 	}
-	if s.reports, s.sender = o.Reports, o.Sender; s.sender == nil {
+	if s.sender == nil {
 		s.sender = webhook.New(webhook.Options{})
 	}
+
 	var err error
 	if s.passwords, err = auth.NewPasswords(cmp.Or(o.Passwords, auth.DefaultCost)); err != nil {
 		return nil, fmt.Errorf("service: %w", err)
 	}
+
+	// Failed attempts are counted by the clock of the service.
 	if s.attempts, err = auth.NewAttempts(s.now); err != nil {
 		return nil, fmt.Errorf("service: %w", err)
 	}
+
 	return s, nil
 }
 

@@ -22,10 +22,12 @@ func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor
 		if session, err = t.Session(hash); err != nil {
 			return err
 		}
+
 		settings, err := settingsOf(t)
 		if err != nil {
 			return err
 		}
+
 		if now >= session.ExpiresAt || now >= session.SeenAt+settings.SessionIdle.Microseconds() {
 			return ErrNotLoggedIn
 		}
@@ -34,13 +36,17 @@ func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor
 	if err != nil {
 		return Actor{}, unknown(err)
 	}
+
+	// The last use is written once a minute, or each request would be a write.
 	if now >= session.SeenAt+touchEvery.Microseconds() {
 		err = s.db.Update(ctx, func(t *store.Tx) error { return t.TouchSession(hash, now) })
 	}
+
 	a := Actor{user: session.User, via: viaSession, session: hash, meta: m.sanitized()}
 	if session.Provider {
 		a.via = viaOIDC
 	}
+
 	return a, err
 }
 
@@ -56,11 +62,14 @@ func (s *Service) AuthenticateByProxy(ctx context.Context, name string, m Meta) 
 		return enabled(t, name)
 	})
 	if err = unknown(err); errors.Is(err, ErrNotLoggedIn) {
-		s.noteLogin(ctx, "session.login", name, m, viaProxy, "the proxy names a user who does not exist or is disabled", true)
+		reason := "the proxy names a user who does not exist or is disabled"
+		s.auditLogin(ctx, "session.login", name, m, viaProxy, reason, true)
 	}
+
 	if err != nil {
 		return Actor{}, err
 	}
+
 	return Actor{user: name, via: viaProxy, meta: m}, nil
 }
 
@@ -108,13 +117,16 @@ func (s *Service) Sessions(ctx context.Context, a Actor) (list []OpenSession, er
 		if err := d.person(); err != nil {
 			return err
 		}
+
 		settings, err := settingsOf(d.Tx)
 		if err != nil {
 			return err
 		}
+
 		rows, err := d.SessionsOf(a.user)
 		list = nil
 		for _, r := range rows {
+			// Sessions that have ended stay in the table until somebody logs in.
 			if d.now >= r.ExpiresAt || d.now >= r.SeenAt+settings.SessionIdle.Microseconds() {
 				continue
 			}

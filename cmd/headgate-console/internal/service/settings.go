@@ -43,7 +43,9 @@ func (s Settings) requires(a Access) bool {
 }
 
 // DefaultSettings are in force until others are saved.
-var DefaultSettings = Settings{SessionIdle: time.Hour, SessionLife: 12 * time.Hour, SecondFactor: ForNobody, TokenLife: MaxTokenLife}
+var DefaultSettings = Settings{
+	SessionIdle: time.Hour, SessionLife: 12 * time.Hour, SecondFactor: ForNobody, TokenLife: MaxTokenLife,
+}
 
 // These bound the settings. The last use of a session is stored to the precision of
 // touchEvery, so minSession is longer.
@@ -64,15 +66,18 @@ func (s Settings) check() error {
 		value time.Duration
 	}{{"session_idle", s.SessionIdle}, {"session_life", s.SessionLife}} {
 		if b.value < minSession || b.value > maxSession {
-			f.note(b.field, fmt.Errorf("%s is not within %s to %s", b.value, minSession, maxSession))
+			f.add(b.field, fmt.Errorf("%s is not within %s to %s", b.value, minSession, maxSession))
 		}
 	}
+
 	if s.SecondFactor != ForNobody && s.SecondFactor != ForAdministrators && s.SecondFactor != ForEveryone {
-		f.note("second_factor", errors.New("it is not nobody, administrators or everyone"))
+		f.add("second_factor", errors.New("it is not nobody, administrators or everyone"))
 	}
+
 	if s.TokenLife < minTokenLife || s.TokenLife > MaxTokenLife {
-		f.note("token_life", fmt.Errorf("it is not within 1 to %d days", MaxTokenLife/minTokenLife))
+		f.add("token_life", fmt.Errorf("it is not within 1 to %d days", MaxTokenLife/minTokenLife))
 	}
+
 	return f.err()
 }
 
@@ -114,27 +119,35 @@ func (s *Service) SaveSettings(ctx context.Context, a Actor, v Settings) error {
 		if err := d.manage(); err != nil {
 			return err
 		}
+
 		was, err := settingsOf(d.Tx)
 		if err != nil {
 			return err
 		}
+
 		v := v // a transaction may run again
 		v.SecondFactor, v.TokenLife = cmp.Or(v.SecondFactor, was.SecondFactor), cmp.Or(v.TokenLife, was.TokenLife)
 		if err := v.check(); err != nil {
 			return err
 		}
+
 		if was == v {
 			return errUnchanged
 		}
+
 		if err := d.SetSetting(settingsName, text(v)); err != nil {
 			return err
 		}
+
+		// The settings are in force in this transaction, so that administrators cannot lock
+		// themselves out.
 		if must, err := mustSetUp(d.Tx, a, d.access); err != nil || must {
 			if must {
 				err = invalid("second_factor", "set up a second factor of your own first")
 			}
 			return err
 		}
+
 		return d.done(text(was), text(v))
 	})
 }

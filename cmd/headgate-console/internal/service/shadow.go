@@ -49,14 +49,18 @@ func (s *Service) SeenInShadow(ctx context.Context, a Actor, name string) (seen 
 	if err != nil {
 		return Seen{}, err
 	}
+
+	// Redis is asked between two transactions, and the second one looks at the permission again.
 	r.now = s.clock().UTC()
 	r.readLive()
 	err = s.ask(ctx, a, "policy.read", policyObject(name), func(d *action) error {
 		seen, r.action = Seen{}, d
+
 		p, err := d.policy(name)
 		if err != nil || p.Mode != policy.Shadow {
 			return err
 		}
+
 		r.apps = d.mine(p.Apps) // they may have changed since
 		seen, err = r.inShadow(p)
 		return err
@@ -80,14 +84,20 @@ func (r *reading) inShadow(p policy.Policy) (Seen, error) {
 	if err != nil {
 		return Seen{}, err
 	}
+
 	from := start.minute(minute(r.now))
 	seen := Seen{Since: atMinute(from), Late: r.late}
+	// The first minute may have begun before the change, while the policy decided nothing.
 	if seen.Since.Before(start.at) {
 		seen.Since = start.at
 	}
-	if r.span = (span{from: from, to: minute(r.now) + 1, step: 1, level: store.ByMinute, now: minute(r.now)}); r.span.from >= r.span.to {
+
+	// There is nothing to add up before the first whole minute.
+	r.span = span{from: from, to: minute(r.now) + 1, step: 1, level: store.ByMinute, now: minute(r.now)}
+	if r.span.from >= r.span.to {
 		return seen, nil
 	}
+
 	for _, app := range r.apps {
 		sum, err := r.total(app, p.Name)
 		if err != nil {
@@ -110,33 +120,41 @@ type shadowStart struct {
 
 // shadowStart finds the change since which a policy in shadow decides as it does now.
 func (d *action) shadowStart(p policy.Policy) (s shadowStart, err error) {
+	// Each revision is looked at with the one before it, from the newest on.
 	version := int64(0)
 	for range maxSteps {
 		rows, err := d.Revisions(p.Name, version, 2)
 		if err != nil || len(rows) == 0 {
 			return s, err
 		}
+
 		version = rows[0].Version
 		s = shadowStart{at: instant(rows[0].At), busy: true}
 		if len(rows) > 1 {
 			s.before = instant(rows[1].At)
 		}
+
 		if rows[0].Before == "" { // it was created, or restored
 			s.busy = false
 			return s, nil
 		}
+
 		was, err := contentOf(rows[0].Before)
 		if err != nil {
 			return s, err
 		}
+
 		if was.Mode == policy.Off {
 			s.busy = false
 			return s, nil
 		}
+
 		if decidesOtherwise(was, p) {
 			return s, nil
 		}
 	}
+
+	// After so many changes the oldest that was looked at will do.
 	return s, nil
 }
 
@@ -152,15 +170,19 @@ func decidesOtherwise(a, b policy.Policy) bool {
 func (s shadowStart) minute(now int64) int64 {
 	at := minute(s.at)
 	by := int64(store.ByMinute) // the finest rows that are still kept
+
 	switch age := now - at; {
 	case age >= keepTenMinutes-store.ByHour:
 		by = store.ByHour
 	case age >= keepMinutes-store.ByHour:
 		by = store.ByTenMinutes
 	}
+
 	from := floorTo(at, by)
+	// Counts of the first span may be of another content. Then the next whole span is the first.
 	if s.busy || !s.before.IsZero() && minute(s.before) >= from {
 		from = floorTo(minute(s.at.Add(time.Minute-1))+by-1, by)
 	}
+
 	return max(from, floorTo(now-keepHours+store.ByHour, store.ByHour))
 }

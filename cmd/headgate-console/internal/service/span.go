@@ -74,20 +74,26 @@ func spanOf(from, to time.Time, step time.Duration, now time.Time) (span, error)
 	if from.IsZero() {
 		from = to.Add(-15 * time.Minute)
 	}
+
 	var f faults
 	if !from.Before(to) {
-		f.note("to", errors.New("it is not after from"))
+		f.add("to", errors.New("it is not after from"))
 	}
 	if step != 0 && !slices.Contains(Steps, step) {
-		f.note("step", errors.New("it is not 1, 5, 10 or 30 minutes, or 1, 3, 6, 12 or 24 hours"))
+		f.add("step", errors.New("it is not 1, 5, 10 or 30 minutes, or 1, 3, 6, 12 or 24 hours"))
 	}
+
 	if err := f.err(); err != nil {
 		return span{}, err
 	}
+
+	// A range in the future, or before what is kept, is cut to what there may be.
 	s := span{now: minute(now)}
 	end := s.now + 1
 	first, last := max(minute(from), end-keepHours), min(minute(to.Add(time.Minute-1)), end)
 	last = max(last, first+1)
+
+	// The finest step is taken whose rows are kept, and whose points are not too many.
 	for _, d := range Steps {
 		if step != 0 && d != step {
 			continue
@@ -97,7 +103,8 @@ func spanOf(from, to time.Time, step time.Duration, now time.Time) (span, error)
 			return s, nil
 		}
 	}
-	return s, invalid("step", fmt.Sprintf("%s is too fine for the range; rows of so small a span are kept for %d hours, and a chart has at most %d",
+	return s, invalid("step", fmt.Sprintf("%s is too fine for the range; "+
+		"rows of so small a span are kept for %d hours, and a chart has at most %d",
 		step, keptMinutes(s.level)/60, maxRows))
 }
 
@@ -131,20 +138,25 @@ func (s span) pieces() (list []piece) {
 	if to > s.now {
 		to = floorTo(to+store.ByTenDays-1, store.ByTenDays)
 	}
+
 	for at := s.from; at < to; {
+		// The coarsest level is taken that begins here and ends in the span.
 		for _, level := range levels {
 			if at%level != 0 || at+level > to {
 				continue
 			}
+
 			if n := len(list); n > 0 && list[n-1].level == level {
 				list[n-1].to += level
 			} else {
 				list = append(list, piece{level, at, at + level})
 			}
+
 			at += level
 			break
 		}
 	}
+
 	return list
 }
 

@@ -65,8 +65,10 @@ func tokenObject(id string) string { return "token:" + id }
 // CreateToken creates a token for the actor, and returns its secret, which is not
 // stored. It requires a log-in.
 func (s *Service) CreateToken(ctx context.Context, a Actor, draft TokenDraft) (t Token, secret string, err error) {
+	// The secret and the id are made here, because the transaction may run again.
 	secret = auth.TokenPrefix + auth.NewSecret()
 	id := auth.NewID()
+
 	err = s.act(ctx, a, store.CounterUsers, "token.create", tokenObject(id), func(d *action) error {
 		if err := d.person(); err != nil {
 			return err
@@ -74,14 +76,17 @@ func (s *Service) CreateToken(ctx context.Context, a Actor, draft TokenDraft) (t
 		if err := d.checkDraft(&draft); err != nil {
 			return err
 		}
+
 		life := draft.life(d.now)
 		row := store.Token{
 			ID: id, Hash: auth.Digest(secret), User: a.user, Label: draft.Label, Scope: string(draft.Scope),
 			Apps: text(draft.Apps), CreatedAt: d.now, ExpiresAt: d.now + life.Microseconds(),
 		}
+
 		if err := d.InsertToken(row); err != nil {
 			return err
 		}
+
 		t = tokenOf(row)
 		return d.done("", tokenText(t))
 	})
@@ -104,32 +109,39 @@ func (d *action) checkDraft(draft *TokenDraft) error {
 	if err != nil {
 		return err
 	}
+
 	var f faults
 	if draft.Label == "" {
-		f.note("label", errors.New("it is empty"))
+		f.add("label", errors.New("it is empty"))
 	}
-	f.note("label", textform.Check(draft.Label, MaxLabel))
+	f.add("label", textform.Check(draft.Label, MaxLabel))
+
 	if draft.Scope != Read && draft.Scope != Write {
-		f.note("scope", errors.New("it is not read or write"))
+		f.add("scope", errors.New("it is not read or write"))
 	}
+
 	if life := draft.life(d.now); life <= 0 || life > settings.TokenLife {
-		f.note("life", fmt.Errorf("it is not above 0 and at most %d days", settings.TokenLife/minTokenLife))
+		f.add("life", fmt.Errorf("it is not above 0 and at most %d days", settings.TokenLife/minTokenLife))
 	}
+
 	for _, app := range draft.Apps {
 		if _, err := d.app(app); err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		} else if err != nil || d.access.Role(app) == NoRole {
-			f.note("apps", fmt.Errorf("%q is not an application of yours", clip(app, MaxUserName)))
+			f.add("apps", fmt.Errorf("%q is not an application of yours", clip(app, MaxUserName)))
 		}
 	}
+
+	// Tokens that have ended stay in the table, and do not count.
 	rows, err := d.TokensOf(d.actor.user)
 	if err != nil {
 		return err
 	}
 	alive := slices.DeleteFunc(rows, func(r store.Token) bool { return r.RevokedAt != 0 || r.ExpiresAt <= d.now })
 	if len(alive) >= maxTokens {
-		f.note("", fmt.Errorf("there are %d tokens already: revoke some", len(alive)))
+		f.add("", fmt.Errorf("there are %d tokens already: revoke some", len(alive)))
 	}
+
 	return f.err()
 }
 
@@ -170,19 +182,26 @@ func (s *Service) RevokeToken(ctx context.Context, a Actor, id string) error {
 		if err := d.person(); err != nil {
 			return err
 		}
+
+		// An id of other characters cannot exist, and is not looked up.
 		if strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" {
 			return ErrNotFound
 		}
+
 		row, err := d.Token(id)
 		if err != nil {
 			return err
 		}
+
+		// The tokens of others do not exist for the actor.
 		if row.User != a.user && !d.access.CanManage() {
 			return d.hide()
 		}
+
 		if err := d.Tx.RevokeToken(id, d.now); err != nil {
 			return err
 		}
+
 		return d.done(tokenText(tokenOf(row)), "")
 	})
 }
@@ -200,9 +219,13 @@ func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) 
 		if row.RevokedAt != 0 {
 			return ErrNotLoggedIn
 		}
+
 		if err := enabled(t, row.User); err != nil {
 			return err
 		}
+
+		// The end is looked at last, because only a token that is right otherwise has an error of
+		// its own.
 		if now >= row.ExpiresAt {
 			return ErrTokenExpired
 		}
@@ -211,9 +234,12 @@ func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) 
 	if err != nil {
 		return Actor{}, unknown(err)
 	}
+
+	// The last use is written once a minute, or each request would be a write.
 	if now >= row.UsedAt+touchEvery.Microseconds() {
 		err = s.db.Update(ctx, func(t *store.Tx) error { return t.TouchToken(row.ID, now) })
 	}
+
 	return Actor{user: row.User, via: viaToken + row.ID, token: scopeOf(row), meta: m.sanitized()}, err
 }
 

@@ -95,6 +95,7 @@ func (s *Service) TrafficByPolicy(ctx context.Context, a Actor, q TrafficQuery) 
 	if q.App == "" {
 		return nil, invalid("app", "it is empty")
 	}
+
 	q.Policy = ""
 	err = s.readTraffic(ctx, a, q, func(r *reading) error {
 		sums, err := r.sums(q.App)
@@ -104,6 +105,7 @@ func (s *Service) TrafficByPolicy(ctx context.Context, a Actor, q TrafficQuery) 
 				list = append(list, sum)
 			}
 		}
+
 		slices.SortFunc(list, func(a, b Sum) int {
 			return cmp.Or(cmp.Compare(b.Counts.Total(), a.Counts.Total()), cmp.Compare(a.Policy, b.Policy))
 		})
@@ -150,7 +152,7 @@ type reading struct {
 	apps []string // in which the actor has a role, or the one of the query
 	all  bool     // apps are all applications
 
-	// live has the last minutes of each application. begin leaves only those of which the
+	// live has the last minutes of each application. attach leaves only those of which the
 	// database may lack counts.
 	live map[string][]stats.Minute
 	now  time.Time
@@ -162,10 +164,13 @@ func (s *Service) readTraffic(ctx context.Context, a Actor, q TrafficQuery, f fu
 	if q.Policy != "" && !isRuleName(q.Policy) {
 		return ErrNotFound
 	}
+
 	verb, object := "traffic.read", "apps"
 	if q.App != "" {
 		object = appObject(q.App)
 	}
+
+	// Redis is asked between two transactions, with the applications of the first one.
 	r := &reading{s: s, ctx: ctx}
 	err := s.ask(ctx, a, verb, object, func(d *action) (err error) {
 		r.apps, r.all, err = d.trafficApps(q.App)
@@ -174,18 +179,23 @@ func (s *Service) readTraffic(ctx context.Context, a Actor, q TrafficQuery, f fu
 	if err != nil {
 		return err
 	}
+
 	r.now = s.clock().UTC()
 	r.readLive()
 	if r.span, err = q.span(r.now); err != nil {
 		return err
 	}
+
 	return s.ask(ctx, a, verb, object, func(d *action) (err error) {
-		if err := r.begin(d); err != nil {
+		if err := r.attach(d); err != nil {
 			return err
 		}
-		if r.apps, r.all, err = d.trafficApps(q.App); err != nil { // they may have changed since
+
+		// The roles may have changed since.
+		if r.apps, r.all, err = d.trafficApps(q.App); err != nil {
 			return err
 		}
+
 		return f(r)
 	})
 }
@@ -201,6 +211,7 @@ func (d *action) trafficApps(app string) (names []string, all bool, err error) {
 		}
 		return []string{app}, false, nil
 	}
+
 	rows, err := d.Apps()
 	for _, r := range rows {
 		if d.access.Role(r.Name) != NoRole {
@@ -216,9 +227,11 @@ const liveAtOnce = 4
 // readLive reads the last minutes of the applications from Redis.
 func (r *reading) readLive() {
 	r.live = map[string][]stats.Minute{}
+	// Redis is not asked for too many applications: their last minutes come with the collection.
 	if r.late = r.s.fleet == nil || len(r.apps) > maxLive; r.late {
 		return
 	}
+
 	type answer struct {
 		minutes []stats.Minute
 		err     error
@@ -226,6 +239,7 @@ func (r *reading) readLive() {
 	answers := make([]answer, len(r.apps))
 	var reading sync.WaitGroup
 	free := make(chan struct{}, liveAtOnce)
+	// At most liveAtOnce applications are read at a time.
 	for i, app := range r.apps {
 		free <- struct{}{}
 		reading.Go(func() {
@@ -234,6 +248,7 @@ func (r *reading) readLive() {
 		})
 	}
 	reading.Wait()
+
 	for i, app := range r.apps {
 		minutes, err := answers[i].minutes, answers[i].err
 		if err != nil {
@@ -241,38 +256,45 @@ func (r *reading) readLive() {
 			r.late = true
 			return
 		}
+
 		r.live[app] = minutes
+		// The minutes are those of the server's clock.
 		if n := len(minutes); n > 0 && minute(minutes[n-1].Start) != minute(r.now) {
-			r.now = minutes[n-1].Start // the server's clock is right
+			r.now = minutes[n-1].Start
 		}
 	}
 }
 
-// begin takes the transaction in which the rows are read. It leaves out the last minutes of which
+// attach takes the transaction in which the rows are read. It leaves out the last minutes of which
 // the database has every count, because to compare the two costs more than all else: they did
 // not change after the instant until which the collector has read every change.
-func (r *reading) begin(d *action) error {
+func (r *reading) attach(d *action) error {
 	r.action = d
 	if len(r.live) == 0 {
 		return nil
 	}
+
 	collected, err := d.CollectedOfAll()
 	if err != nil {
 		return err
 	}
+
 	for app, minutes := range r.live {
 		until := instant(collected[app])
+		// A server whose clock was set back says nothing of what was collected.
 		if n := len(minutes); n == 0 || until.After(minutes[n-1].Start.Add(time.Minute)) {
-			continue // the server's clock was set back, and tells nothing
+			continue
 		}
-		var rest []stats.Minute
+
+		var changed []stats.Minute
 		for _, m := range minutes {
 			if m.Changed.IsZero() || !m.Changed.Before(until.Truncate(time.Millisecond)) {
-				rest = append(rest, m)
+				changed = append(changed, m)
 			}
 		}
-		r.live[app] = rest
+		r.live[app] = changed
 	}
+
 	return nil
 }
 
@@ -292,15 +314,20 @@ func (r *reading) series(policy string) (ids []int64, err error) {
 // chart returns the counts of a policy, or of the requests, over time.
 func (r *reading) chart(policy string) (Traffic, error) {
 	s := r.span
-	t := Traffic{From: atMinute(s.from), To: atMinute(s.to), Step: time.Duration(s.step) * time.Minute, Now: r.now, Late: r.late}
+	t := Traffic{
+		From: atMinute(s.from), To: atMinute(s.to), Step: time.Duration(s.step) * time.Minute,
+		Now: r.now, Late: r.late,
+	}
 	t.Points = make([]Point, s.points())
 	for i := range t.Points {
 		t.Points[i].At = atMinute(s.from + int64(i)*s.step)
 	}
+
 	ids, err := r.series(policy)
 	if err != nil {
 		return t, err
 	}
+
 	add := func(row store.Traffic) {
 		p := &t.Points[(row.At-s.from)/s.step]
 		p.Counts.Add(countsOf(row.Counts))
@@ -308,6 +335,7 @@ func (r *reading) chart(policy string) (Traffic, error) {
 		t.Total.Add(countsOf(row.Counts))
 		t.Lost += row.Lost
 	}
+
 	for _, id := range ids {
 		rows, err := r.TrafficOf(int(s.level), id, s.from, s.to)
 		if err != nil {
@@ -317,6 +345,8 @@ func (r *reading) chart(policy string) (Traffic, error) {
 			add(row)
 		}
 	}
+
+	// Counts that were not collected yet are in Redis alone.
 	for _, app := range r.apps {
 		rows, err := r.uncollected(app, policy)
 		if err != nil {
@@ -326,6 +356,7 @@ func (r *reading) chart(policy string) (Traffic, error) {
 			add(row)
 		}
 	}
+
 	return t, nil
 }
 
@@ -335,11 +366,13 @@ func (r *reading) uncollected(app, policy string) (list []store.Traffic, err err
 	if len(minutes) == 0 {
 		return nil, nil
 	}
+
 	known := map[int64]store.Traffic{}
 	rows, err := r.SeriesNamed([]string{app}, policy)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, row := range rows {
 		first, last := minute(minutes[0].Start), minute(minutes[len(minutes)-1].Start)
 		collected, err := r.TrafficOf(store.ByMinute, row.ID, first, last+1)
@@ -350,6 +383,8 @@ func (r *reading) uncollected(app, policy string) (list []store.Traffic, err err
 			known[c.At] = c
 		}
 	}
+
+	// A minute may have been collected in part, which is taken away from what Redis has.
 	for _, m := range minutes {
 		row := liveRow(m, policy)
 		if row.At < r.span.from || row.At >= r.span.to {
@@ -359,6 +394,7 @@ func (r *reading) uncollected(app, policy string) (list []store.Traffic, err err
 			list = append(list, row)
 		}
 	}
+
 	return list, nil
 }
 
@@ -369,6 +405,7 @@ func liveRow(m stats.Minute, policy string) store.Traffic {
 	case store.RequestSeries:
 		row.Counts, row.Lost = columnsOf(m.Requests), bounded(m.Lost)
 	case store.OtherPolicies:
+		// What cannot have a series of its own is in that of the others, as in the ledger.
 		var others stats.Counts
 		for name, c := range m.Policies {
 			if !isRuleName(name) {
@@ -379,6 +416,7 @@ func liveRow(m stats.Minute, policy string) store.Traffic {
 	default:
 		row.Counts = columnsOf(m.Policies[policy])
 	}
+
 	return row
 }
 
@@ -389,6 +427,7 @@ func (r *reading) total(app, policy string) (Sum, error) {
 	if err != nil {
 		return sum, err
 	}
+
 	for _, s := range rows {
 		for _, p := range r.span.pieces() {
 			list, err := r.TrafficOf(int(p.level), s.ID, p.from, p.to)
@@ -398,8 +437,9 @@ func (r *reading) total(app, policy string) (Sum, error) {
 			sum.add(list)
 		}
 	}
-	rest, err := r.uncollected(app, policy)
-	sum.add(rest)
+
+	live, err := r.uncollected(app, policy)
+	sum.add(live)
 	return sum, err
 }
 
@@ -416,10 +456,13 @@ func (r *reading) sums(app string) (map[string]Sum, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	t, err := r.totals(app, version)
 	if err != nil {
 		return nil, err
 	}
+
+	// The sums are kept for other readers too, and must not be changed.
 	sums := maps.Clone(t.sums)
 	return sums, r.addUncollected(app, version, t.ids, func(name string, row store.Traffic) {
 		sum := sums[name]
@@ -445,16 +488,20 @@ type rangeKey struct {
 func (r *reading) totals(app string, version int64) (totals, error) {
 	pieces := r.span.pieces()
 	key := rangeKey{app, r.span.from, pieces[len(pieces)-1].to}
+
 	return r.s.totals.get(r.ctx, key, version, func() (t totals, weight int, err error) {
 		series, err := r.SeriesOf(app)
 		if err != nil {
 			return t, 0, err
 		}
+
 		t = totals{ids: map[string]int64{}, sums: map[string]Sum{}}
 		names, ids := map[int64]string{}, make([]int64, len(series))
 		for i, s := range series {
 			names[s.ID], t.ids[s.Policy], ids[i] = s.Policy, s.ID, s.ID
 		}
+
+		// Each piece is read from the rows of its level, for all series with one statement.
 		for _, p := range pieces {
 			rows, err := r.TrafficSums(int(p.level), ids, p.from, p.to)
 			if err != nil {
@@ -468,6 +515,8 @@ func (r *reading) totals(app string, version int64) (totals, error) {
 				t.sums[name] = sum
 			}
 		}
+
+		// An application without a series weighs something too, or its sums would not be kept.
 		return t, len(series) + 1, nil
 	})
 }
@@ -476,8 +525,11 @@ func (r *reading) totals(app string, version int64) (totals, error) {
 type seriesMinute struct{ series, at int64 }
 
 // collected returns the rows of the series of an application in some minutes.
-func (r *reading) collected(app string, version int64, ids map[string]int64, from, to int64) (map[seriesMinute]store.Traffic, error) {
-	return r.s.collected.get(r.ctx, rangeKey{app, from, to}, version, func() (map[seriesMinute]store.Traffic, int, error) {
+func (r *reading) collected(
+	app string, version int64, ids map[string]int64, from, to int64,
+) (map[seriesMinute]store.Traffic, error) {
+	key := rangeKey{app, from, to}
+	return r.s.collected.get(r.ctx, key, version, func() (map[seriesMinute]store.Traffic, int, error) {
 		rows, err := r.TrafficWithin(store.ByMinute, slices.Sorted(maps.Values(ids)), from, to)
 		known := make(map[seriesMinute]store.Traffic, len(rows))
 		for _, row := range rows {
@@ -488,18 +540,24 @@ func (r *reading) collected(app string, version int64, ids map[string]int64, fro
 }
 
 // addUncollected adds the counts of the last minutes that are in Redis alone.
-func (r *reading) addUncollected(app string, version int64, ids map[string]int64, add func(string, store.Traffic)) error {
+func (r *reading) addUncollected(
+	app string, version int64, ids map[string]int64, add func(string, store.Traffic),
+) error {
 	live := slices.DeleteFunc(slices.Clone(r.live[app]), func(m stats.Minute) bool {
 		at := minute(m.Start)
 		return at < r.span.from || at >= r.span.to
 	})
+
 	if len(live) == 0 {
 		return nil
 	}
+
 	known, err := r.collected(app, version, ids, minute(live[0].Start), minute(live[len(live)-1].Start)+1)
 	if err != nil {
 		return err
 	}
+
+	// A minute may have been collected in part, which is taken away from what Redis has.
 	for _, m := range live {
 		one := func(name string) {
 			row := liveRow(m, name)
@@ -510,6 +568,7 @@ func (r *reading) addUncollected(app string, version int64, ids map[string]int64
 				add(name, row)
 			}
 		}
+
 		one(store.RequestSeries)
 		one(store.OtherPolicies)
 		for name := range m.Policies {
@@ -542,6 +601,7 @@ func (s *Service) Markers(ctx context.Context, a Actor, q TrafficQuery) (list []
 	if q.From.IsZero() {
 		q.From = q.To.Add(-cmp.Or(q.Last, 15*time.Minute))
 	}
+
 	err = s.ask(ctx, a, "traffic.read", "apps", func(d *action) (err error) {
 		if q.App != "" {
 			if _, _, err := d.trafficApps(q.App); err != nil {
@@ -561,8 +621,9 @@ func (d *action) markers(q TrafficQuery, limit int) (list []Marker, more bool, e
 	if err != nil {
 		return nil, false, err
 	}
+
 	for _, row := range rows {
-		shown, err := d.marks(row, q.App)
+		shown, err := d.showsMarker(row, q.App)
 		if err != nil {
 			return nil, false, err
 		}
@@ -573,10 +634,10 @@ func (d *action) markers(q TrafficQuery, limit int) (list []Marker, more bool, e
 	return list, len(rows) == limit, nil
 }
 
-// marks reports whether the actor sees the policy of a revision, as [Service.Revision] has it,
-// and sees that it lists an application, before or afterwards. Every policy lists "". The rest
+// showsMarker reports whether the actor sees the policy of a revision, as [Service.Revision] has
+// it, and sees that it lists an application, before or afterwards. Every policy lists "". The rest
 // of the policy is not read.
-func (d *action) marks(row store.Revision, app string) (bool, error) {
+func (d *action) showsMarker(row store.Revision, app string) (bool, error) {
 	before, err := appsOf(row.Before)
 	if err != nil {
 		return false, err
@@ -585,13 +646,17 @@ func (d *action) marks(row store.Revision, app string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+
 	current := after
 	if row.After == "" {
 		current = before
 	}
+
 	if !d.access.CanSee(current) {
 		return false, nil
 	}
+
+	// An actor who did not see the policy before the change does not learn what it listed then.
 	return app == "" || slices.Contains(after, app) || d.access.CanSee(before) && slices.Contains(before, app), nil
 }
 
@@ -623,16 +688,21 @@ func (s *Service) Instances(ctx context.Context, a Actor, app string) ([]policy.
 	if err != nil {
 		return nil, err
 	}
+
 	if s.fleet == nil {
 		return nil, ErrNoFleet
 	}
+
 	all, err := s.fleet.Instances(ctx)
 	if err != nil {
 		return nil, errors.Join(ErrNoFleet, err)
 	}
+
 	all = slices.DeleteFunc(all, func(i policy.Instance) bool {
 		return access.Role(i.App) == NoRole || app != "" && i.App != app
 	})
+
+	// An error names policies, which the actor may not see.
 	texts := make([]string, len(all))
 	for n, i := range all {
 		texts[n] = i.Error
@@ -641,6 +711,7 @@ func (s *Service) Instances(ctx context.Context, a Actor, app string) ([]policy.
 	if err != nil {
 		return nil, err
 	}
+
 	for n := range all {
 		all[n].Error = reasons[n]
 	}

@@ -21,18 +21,22 @@ import (
 // gets a row before anything is written to w, and TrafficCSV returns an error of that kind alone
 // before; what it returns later cuts the file short.
 func (s *Service) TrafficCSV(ctx context.Context, a Actor, q TrafficQuery, w io.Writer) error {
-	if err := s.noteExport(ctx, a, q); err != nil {
+	if err := s.auditExport(ctx, a, q); err != nil {
 		return err
 	}
+
 	var apps, names []string
 	err := s.readTraffic(ctx, a, q, func(r *reading) error {
-		if q.To.IsZero() { // all series have the same end
+		// All series have the same end, though each is read in a transaction of its own.
+		if q.To.IsZero() {
 			q.To = r.now
 		}
+
 		apps, names = r.apps, []string{q.Policy}
 		if q.App == "" || q.Policy != "" {
 			return nil
 		}
+
 		sums, err := r.sums(q.App)
 		names = sortedPolicies(sums)
 		return err
@@ -40,13 +44,18 @@ func (s *Service) TrafficCSV(ctx context.Context, a Actor, q TrafficQuery, w io.
 	if err != nil {
 		return err
 	}
+
 	out := csv.NewWriter(w)
 	if err := out.Write(csvHead()); err != nil {
 		return err
 	}
+
+	// Each series is written before the next one is read, so that the size of the file does not
+	// matter.
 	for _, app := range apps {
 		for _, name := range names {
-			err := s.readTraffic(ctx, a, TrafficQuery{App: app, From: q.From, To: q.To, Last: q.Last, Step: q.Step}, func(r *reading) error {
+			one := TrafficQuery{App: app, From: q.From, To: q.To, Last: q.Last, Step: q.Step}
+			err := s.readTraffic(ctx, a, one, func(r *reading) error {
 				t, err := r.chart(name)
 				if err != nil {
 					return err
@@ -58,23 +67,27 @@ func (s *Service) TrafficCSV(ctx context.Context, a Actor, q TrafficQuery, w io.
 			}
 		}
 	}
+
 	out.Flush()
 	return out.Error()
 }
 
-// noteExport writes the row of the audit log, if the query is valid and permitted.
-func (s *Service) noteExport(ctx context.Context, a Actor, q TrafficQuery) error {
+// auditExport writes the row of the audit log, if the query is valid and permitted.
+func (s *Service) auditExport(ctx context.Context, a Actor, q TrafficQuery) error {
 	if q.Policy != "" && !isRuleName(q.Policy) {
 		return ErrNotFound
 	}
+
 	span, err := q.span(s.clock())
 	if err != nil {
 		return err
 	}
+
 	object := "apps"
 	if q.App != "" {
 		object = appObject(q.App)
 	}
+
 	return s.act(ctx, a, store.CounterUsers, "traffic.export", object, func(d *action) error {
 		if _, _, err := d.trafficApps(q.App); err != nil {
 			return err
@@ -114,11 +127,15 @@ func writeCSV(out *csv.Writer, app, name string, t Traffic) error {
 	if name == store.RequestSeries {
 		counted = "requests"
 	}
+
 	for _, p := range t.Points {
 		if p.Counts.Total() == 0 && p.Lost == 0 {
 			continue
 		}
-		row := []string{p.At.Format(time.RFC3339), strconv.Itoa(int(t.Step / time.Minute)), inert(app), counted, inert(name)}
+
+		row := []string{
+			p.At.Format(time.RFC3339), strconv.Itoa(int(t.Step / time.Minute)), inert(app), counted, inert(name),
+		}
 		for _, n := range p.Counts {
 			row = append(row, strconv.FormatInt(n, 10))
 		}
@@ -126,6 +143,8 @@ func writeCSV(out *csv.Writer, app, name string, t Traffic) error {
 			return err
 		}
 	}
+
+	// If the reader has gone, no further series is read.
 	out.Flush()
 	return out.Error()
 }

@@ -28,16 +28,21 @@ func (s *Service) Undo(ctx context.Context, a Actor, name string, version int64)
 // none, and returns the versions that are the newest then. The error is a ConflictsError if any of
 // them is not the current one, and names all of these. A refusal names the first policy that the
 // actor may not change.
-func (s *Service) UndoPolicies(ctx context.Context, a Actor, list []PolicyVersion) (now []PolicyVersion, at time.Time, err error) {
+func (s *Service) UndoPolicies(
+	ctx context.Context, a Actor, list []PolicyVersion,
+) (now []PolicyVersion, at time.Time, err error) {
 	if err := checkVersions(list).err(); err != nil {
 		return nil, at, err
 	}
+
 	err = s.act(ctx, a, store.CounterPolicies, "policy."+undone, "policies", func(d *action) error {
 		now, at = nil, instant(d.now)
 		var conflicts []*ConflictError
 		for _, p := range list {
 			d.object = policyObject(p.Name)
 			_, err := d.undo(p.Name, p.Version)
+
+			// All conflicts are collected. Another error, such as a refusal, ends the action.
 			var conflict *ConflictError
 			switch {
 			case errors.As(err, &conflict):
@@ -50,6 +55,7 @@ func (s *Service) UndoPolicies(ctx context.Context, a Actor, list []PolicyVersio
 				now = append(now, PolicyVersion{p.Name, p.Version + 1})
 			}
 		}
+
 		if len(conflicts) > 0 {
 			return &ConflictsError{conflicts}
 		}
@@ -64,20 +70,26 @@ func (s *Service) UndoPolicies(ctx context.Context, a Actor, list []PolicyVersio
 func (s *Service) ChangedAt(ctx context.Context, a Actor, at time.Time) (list []PolicyVersion, err error) {
 	err = s.ask(ctx, a, "policy.history", "policies", func(d *action) error {
 		list = nil
+		// One row more than may be taken back shows that there are too many.
 		rows, err := d.RevisionsBetween("", at.UnixMicro(), at.UnixMicro()+1, MaxBulk+1)
 		if err != nil {
 			return err
 		}
+
 		slices.Reverse(rows) // by name
 		for _, row := range rows {
 			r, err := d.revision(row)
-			if errors.Is(err, ErrNotFound) || err == nil && (row.Actor != a.user || len(rows) > MaxBulk || !d.mayUndo(r)) {
+
+			// One change that is hidden, another's or not to be taken back leaves none.
+			hidden := errors.Is(err, ErrNotFound)
+			if hidden || err == nil && (row.Actor != a.user || len(rows) > MaxBulk || !d.mayUndo(r)) {
 				list = nil
 				return nil
 			}
 			if err != nil {
 				return err
 			}
+
 			list = append(list, PolicyVersion{r.Policy, r.Version})
 		}
 		return nil
@@ -95,25 +107,34 @@ func (d *action) undo(name string, version int64) (policy.Policy, error) {
 	if err := d.seesHistory(name); err != nil {
 		return policy.Policy{}, err
 	}
+
 	row, err := d.Tx.Revision(name, version)
 	if err != nil {
 		return policy.Policy{}, err
 	}
+
 	r, err := d.revision(row)
 	if err != nil {
 		return policy.Policy{}, err
 	}
+
+	// Without a content before, the change created or restored the policy.
 	if row.Before == "" {
 		return policy.Policy{}, d.remove(r.Policy, r.Version, undone)
 	}
+
+	// What was hidden before the change is not shown by taking it back.
 	if r.Before == nil {
 		return policy.Policy{}, d.hide()
 	}
+
 	p, note := *r.Before, fmt.Sprintf("of version %d", r.Version)
 	if err := d.valid(p); err != nil {
 		return p, err
 	}
+
 	p.Version = r.Version
+	// The change may have deleted the policy.
 	if _, err := d.anyPolicy(r.Policy); errors.Is(err, store.ErrNotFound) {
 		return d.revive(p, undone, note)
 	}
@@ -121,17 +142,19 @@ func (d *action) undo(name string, version int64) (policy.Policy, error) {
 }
 
 // Compare returns the fields that differ between two versions of a policy. A version that deleted
-// the policy is empty, and so is version 0. The error is ErrNotFound if there is no such version, or
-// if the policy was hidden from the actor in it.
+// the policy is empty, and so is version 0. The error is ErrNotFound if there is no such version,
+// or if the policy was hidden from the actor in it.
 func (s *Service) Compare(ctx context.Context, a Actor, name string, from, to int64) (list []Change, err error) {
 	err = s.ask(ctx, a, "policy.history", policyObject(name), func(d *action) error {
 		if err := d.seesHistory(name); err != nil {
 			return err
 		}
+
 		before, err := d.contentIn(name, from)
 		if err != nil {
 			return err
 		}
+
 		after, err := d.contentIn(name, to)
 		list = Diff(before, after)
 		return err

@@ -29,7 +29,8 @@ func userObject(name string) string { return "user:" + name }
 func userOf(r store.User, roles []store.Role) User {
 	u := User{
 		Name: r.Name, Administrator: r.Administrator, Disabled: r.Disabled, MustChangePassword: r.MustChange,
-		CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy, PasswordAt: instant(r.PasswordAt), Roles: map[string]Role{},
+		CreatedAt: instant(r.CreatedAt), CreatedBy: r.CreatedBy, PasswordAt: instant(r.PasswordAt),
+		Roles: map[string]Role{},
 	}
 	for _, role := range roles {
 		if role.User == r.Name {
@@ -45,18 +46,22 @@ func (s *Service) Users(ctx context.Context, a Actor) (list []User, err error) {
 		if err := d.manage(); err != nil {
 			return err
 		}
+
 		rows, err := d.Users()
 		if err != nil {
 			return err
 		}
+
 		roles, err := d.Roles()
+		if err != nil {
+			return err
+		}
+
 		byUser := map[string][]store.Role{}
 		for _, r := range roles {
 			byUser[r.User] = append(byUser[r.User], r)
 		}
-		if err != nil {
-			return err
-		}
+
 		factors, err := d.UsersWithSecondFactor()
 		list = make([]User, len(rows))
 		for i, r := range rows {
@@ -76,14 +81,17 @@ func (s *Service) User(ctx context.Context, a Actor, name string) (u User, err e
 				return err
 			}
 		}
+
 		row, err := d.user(name)
 		if err != nil {
 			return err
 		}
+
 		roles, err := d.RolesOf(name)
 		if err != nil {
 			return err
 		}
+
 		u = userOf(row, roles)
 		_, u.SecondFactor, err = confirmedFactor(d.Tx, name)
 		return err
@@ -99,7 +107,11 @@ func (s *Service) CreateUser(ctx context.Context, a Actor, name string) (passwor
 			if err := CheckUser(name); err != nil {
 				return invalid("name", err.Error())
 			}
-			u := store.User{Name: name, Password: hash, MustChange: true, CreatedAt: d.now, CreatedBy: a.user, PasswordAt: d.now}
+
+			u := store.User{
+				Name: name, Password: hash, MustChange: true,
+				CreatedAt: d.now, CreatedBy: a.user, PasswordAt: d.now,
+			}
 			err := d.InsertUser(u)
 			if errors.Is(err, store.ErrExists) {
 				return invalid("name", "there is a user of that name")
@@ -107,6 +119,7 @@ func (s *Service) CreateUser(ctx context.Context, a Actor, name string) (passwor
 			if err != nil {
 				return err
 			}
+
 			return d.done("", userText(u))
 		})
 	})
@@ -141,17 +154,21 @@ func (d *action) resetPassword(name, hash string) error {
 	if err != nil {
 		return err
 	}
+
 	before := userText(u)
 	u.Password, u.MustChange, u.PasswordAt = hash, true, d.now
 	if err := d.UpdateUser(u); err != nil {
 		return err
 	}
+
+	// The next person whom a provider gives the name becomes the user.
 	if err := d.DeleteIdentityOf(name); err != nil {
 		return err
 	}
 	if err := d.signOut(name); err != nil {
 		return err
 	}
+
 	return d.done(before, userText(u))
 }
 
@@ -196,13 +213,17 @@ func (s *Service) changeUser(ctx context.Context, a Actor, verb, name string, ch
 		if err != nil {
 			return err
 		}
+
 		was := u
 		if change(&u); u == was {
 			return errUnchanged
 		}
+
 		if err := d.UpdateUser(u); err != nil {
 			return err
 		}
+
+		// They are counted after the change, so that the last administrator cannot go.
 		n, err := d.Administrators()
 		if err != nil {
 			return err
@@ -210,11 +231,13 @@ func (s *Service) changeUser(ctx context.Context, a Actor, verb, name string, ch
 		if n == 0 {
 			return invalid("name", "this is the last administrator: make another user one first")
 		}
+
 		if u.Disabled {
 			if err := d.signOut(name); err != nil {
 				return err
 			}
 		}
+
 		return d.done(userText(was), userText(u))
 	})
 }
@@ -226,23 +249,28 @@ func (s *Service) SetRole(ctx context.Context, a Actor, user, app string, role R
 		if role != NoRole && role != Viewer && role != Owner {
 			return invalid("role", "it is not viewer, owner or nothing")
 		}
+
 		if _, err := d.user(user); err != nil {
 			return err
 		}
 		if _, err := d.app(app); err != nil {
 			return notField("app", "there is no application of that name", err)
 		}
+
 		roles, err := d.RolesOf(user)
 		if err != nil {
 			return err
 		}
+
 		was := userOf(store.User{Name: user}, roles).Roles[app]
 		if was == role {
 			return errUnchanged
 		}
+
 		if err := d.Tx.SetRole(store.Role{User: user, App: app, Role: string(role)}); err != nil {
 			return err
 		}
+
 		return d.done(roleText(app, was), roleText(app, role))
 	})
 }

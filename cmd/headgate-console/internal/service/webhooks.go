@@ -24,11 +24,11 @@ const (
 	MaxWebhookName = 100 // bytes
 	MaxWebhookApps = 100
 
-	// MinRepeat and MaxRepeat bound how often an alert is told again while it stands.
+	// MinRepeat and MaxRepeat bound how often an alert is reported again while it stands.
 	MinRepeat = 15 * time.Minute
 	MaxRepeat = 7 * 24 * time.Hour
 
-	// DefaultRepeat is how often a form proposes to tell it again.
+	// DefaultRepeat is how often a form proposes to report it again.
 	DefaultRepeat = 4 * time.Hour
 
 	// KeptDeliveries is how many messages of a webhook are kept, apart from those that wait.
@@ -51,7 +51,7 @@ type WebhookDraft struct {
 
 	Conditions []Condition // at most one of a kind
 
-	// RepeatAfter is when an alert that stands is told again; 0 means never.
+	// RepeatAfter is when an alert that stands is reported again; 0 means never.
 	RepeatAfter time.Duration
 
 	Enabled bool
@@ -99,7 +99,7 @@ type Delivery struct {
 // The events that a message is about.
 const (
 	EventBegun  = "alert.begun"
-	EventStands = "alert.stands" // it was told before
+	EventStands = "alert.stands" // it was reported before
 	EventEnded  = "alert.ended"
 	EventTest   = "test"
 )
@@ -108,26 +108,30 @@ func webhookObject(id string) string { return "webhook:" + sanitize(id, 32) }
 
 func (d *WebhookDraft) check(sender *webhook.Sender) (f faults) {
 	if d.Name == "" {
-		f.note("name", errors.New("it is empty"))
+		f.add("name", errors.New("it is empty"))
 	} else if strings.ContainsAny(d.Name, "\n\t") {
-		f.note("name", errors.New("it is more than one line"))
+		f.add("name", errors.New("it is more than one line"))
 	}
-	f.note("name", textform.Check(d.Name, MaxWebhookName))
-	f.note("url", sender.CheckURL(d.URL))
+	f.add("name", textform.Check(d.Name, MaxWebhookName))
+	f.add("url", sender.CheckURL(d.URL))
+
 	switch {
 	case d.All && len(d.Apps) > 0:
-		f.note("apps", errors.New("it is for all applications, and lists some"))
+		f.add("apps", errors.New("it is for all applications, and lists some"))
 	case !d.All && len(d.Apps) == 0:
-		f.note("apps", errors.New("choose an application"))
+		f.add("apps", errors.New("choose an application"))
 	case len(d.Apps) > MaxWebhookApps:
-		f.note("apps", fmt.Errorf("%d are more than %d", len(d.Apps), MaxWebhookApps))
+		f.add("apps", fmt.Errorf("%d are more than %d", len(d.Apps), MaxWebhookApps))
 	}
+
 	if d.RepeatAfter != 0 && (d.RepeatAfter < MinRepeat || d.RepeatAfter > MaxRepeat) {
-		f.note("repeat_after", fmt.Errorf("it is not 0, for never, or a time from %s to %d days", textform.Duration(MinRepeat), MaxRepeat/(24*time.Hour)))
+		f.add("repeat_after", fmt.Errorf("it is not 0, for never, or a time from %s to %d days",
+			textform.Duration(MinRepeat), MaxRepeat/(24*time.Hour)))
 	}
 	if d.RepeatAfter%time.Second != 0 {
-		f.note("repeat_after", errors.New("it is not a whole number of seconds"))
+		f.add("repeat_after", errors.New("it is not a whole number of seconds"))
 	}
+
 	checkConditions(&f, d.Conditions)
 	return f
 }
@@ -172,7 +176,10 @@ func (d WebhookDraft) text() string {
 		Conditions []Condition `json:"conditions"`
 		Repeat     int64       `json:"repeat_after"`
 		Enabled    bool        `json:"enabled"`
-	}{d.Name, webhook.Place(d.URL), auth.Digest(d.URL), d.Apps, d.All, d.Conditions, int64(d.RepeatAfter / time.Second), d.Enabled})
+	}{
+		d.Name, webhook.Place(d.URL), auth.Digest(d.URL), d.Apps, d.All, d.Conditions,
+		int64(d.RepeatAfter / time.Second), d.Enabled,
+	})
 }
 
 func deliveryOf(r store.Delivery) Delivery {
@@ -186,7 +193,7 @@ func deliveryOf(r store.Delivery) Delivery {
 	return d
 }
 
-// ownsAlerts reports whether the actor owns all that a webhook is told about.
+// ownsAlerts reports whether the actor owns all applications whose alerts a webhook gets.
 func (a Access) ownsAlerts(d WebhookDraft) bool {
 	if d.All {
 		return a.seesAll()
@@ -198,48 +205,62 @@ func (a Access) ownsAlerts(d WebhookDraft) bool {
 // all mistakes in it.
 func (d *action) checkWebhook(draft WebhookDraft, sender *webhook.Sender) error {
 	if d.access.ReadOnly || !d.access.ownsAlerts(draft) {
-		return d.deny("it takes the owner of every application that the webhook is for, and for all of them an administrator")
+		return d.deny("it takes the owner of every application that the webhook is for, " +
+			"and for all of them an administrator")
 	}
+
 	f := draft.check(sender)
 	for _, app := range draft.Apps[:min(len(draft.Apps), MaxWebhookApps)] {
 		if _, err := d.app(app); errors.Is(err, ErrNotFound) {
-			f.note("apps", fmt.Errorf("there is no application %q", textform.Clip(app)))
+			f.add("apps", fmt.Errorf("there is no application %q", textform.Clip(app)))
 		} else if err != nil {
 			return err
 		}
 	}
+
+	// The policies are looked up only for a draft without other mistakes, since those may be about
+	// the applications.
 	for _, c := range draft.Conditions {
 		if c.Policy == "" || c.Policy == AnyPolicy || len(f) > 0 {
 			continue
 		}
+
 		p, err := d.policy(c.Policy)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
+
 		listed := func(app string) bool { return slices.Contains(draft.Apps, app) }
 		if err != nil || !draft.All && !slices.ContainsFunc(p.Apps, listed) {
-			f.note("conditions."+string(c.Kind)+".policy", fmt.Errorf("no policy %q lists one of the applications", textform.Clip(c.Policy)))
+			f.add("conditions."+string(c.Kind)+".policy",
+				fmt.Errorf("no policy %q lists one of the applications", textform.Clip(c.Policy)))
 		}
 	}
+
 	return f.err()
 }
 
 // webhook returns a webhook of which the actor owns all applications.
 func (d *action) webhook(id string) (store.Webhook, Webhook, error) {
+	// An id of other characters cannot exist, and is not looked up.
 	if strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" {
 		return store.Webhook{}, Webhook{}, ErrNotFound
 	}
+
 	row, err := d.Tx.Webhook(id)
 	if err != nil {
 		return row, Webhook{}, err
 	}
+
 	w, err := webhookOf(row)
 	if err != nil {
 		return row, w, err
 	}
+
 	if !d.access.ownsAlerts(w.WebhookDraft) {
 		return row, w, d.hide()
 	}
+
 	w.CanEdit = !d.access.ReadOnly
 	return row, w, nil
 }
@@ -250,6 +271,7 @@ func (d *action) webhooksFor(app string) (names []string, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for _, row := range rows {
 		w, err := webhookOf(row)
 		if err != nil {
@@ -281,8 +303,11 @@ func (d *action) addState(w *Webhook, alerts []store.Alert, limit int) error {
 		if err != nil {
 			return err
 		}
-		w.Standing = append(w.Standing, Alert{Kind: AlertKind(row.Kind), App: row.App, Since: instant(row.Since), Text: found.Text})
+		w.Standing = append(w.Standing, Alert{
+			Kind: AlertKind(row.Kind), App: row.App, Since: instant(row.Since), Text: found.Text,
+		})
 	}
+
 	rows, err := d.DeliveriesOf(w.ID, limit)
 	for _, row := range rows {
 		w.Deliveries = append(w.Deliveries, deliveryOf(row))
@@ -303,14 +328,18 @@ func (s *Service) Webhooks(ctx context.Context, a Actor) (list []Webhook, err er
 		if err != nil {
 			return err
 		}
+
 		for _, row := range rows {
 			w, err := webhookOf(row)
 			if err != nil {
 				return err
 			}
+
+			// Webhooks of others do not exist for the actor.
 			if !d.access.ownsAlerts(w.WebhookDraft) {
 				continue
 			}
+
 			w.CanEdit = !d.access.ReadOnly
 			if err := d.addState(&w, alerts, 1); err != nil {
 				return err
@@ -340,12 +369,15 @@ func (s *Service) Webhook(ctx context.Context, a Actor, id string) (w Webhook, e
 
 // CreateWebhook adds a webhook, and returns its secret, which no other method returns. The actor
 // has to own all of its applications; for all applications it takes an administrator.
-func (s *Service) CreateWebhook(ctx context.Context, a Actor, draft WebhookDraft) (w Webhook, secret string, err error) {
+func (s *Service) CreateWebhook(
+	ctx context.Context, a Actor, draft WebhookDraft,
+) (w Webhook, secret string, err error) {
 	id, secret, draft := auth.NewID(), webhook.NewSecret(), draft.stored()
 	err = s.act(ctx, a, store.CounterWebhooks, "webhook.create", webhookObject(id), func(d *action) error {
 		if err := d.checkWebhook(draft, s.sender); err != nil {
 			return err
 		}
+
 		rows, err := d.Tx.Webhooks()
 		if err != nil {
 			return err
@@ -353,6 +385,7 @@ func (s *Service) CreateWebhook(ctx context.Context, a Actor, draft WebhookDraft
 		if len(rows) >= MaxWebhooks {
 			return invalid("", fmt.Sprintf("there are %d webhooks already: delete some", len(rows)))
 		}
+
 		row := store.Webhook{ID: id, Secret: secret, CreatedAt: d.now, CreatedBy: a.user}
 		draft.row(&row)
 		if err := d.InsertWebhook(row); err != nil {
@@ -361,6 +394,7 @@ func (s *Service) CreateWebhook(ctx context.Context, a Actor, draft WebhookDraft
 		if w, err = webhookOf(row); err != nil {
 			return err
 		}
+
 		w.CanEdit = true
 		return d.done("", draft.text())
 	})
@@ -370,8 +404,8 @@ func (s *Service) CreateWebhook(ctx context.Context, a Actor, draft WebhookDraft
 	return w, secret, nil
 }
 
-// CheckWebhook returns the mistakes in a draft, and changes nothing. The actor has to own all of its
-// applications.
+// CheckWebhook returns the mistakes in a draft, and changes nothing. The actor has to own all of
+// its applications.
 func (s *Service) CheckWebhook(ctx context.Context, a Actor, draft WebhookDraft) error {
 	draft = draft.stored()
 	return s.ask(ctx, a, "webhook.create", "webhooks", func(d *action) error { return d.checkWebhook(draft, s.sender) })
@@ -386,23 +420,29 @@ func (s *Service) UpdateWebhook(ctx context.Context, a Actor, id string, draft W
 		if err != nil {
 			return err
 		}
+
+		// The applications after the change have to be the actor's, too.
 		if err := d.checkWebhook(draft, s.sender); err != nil {
 			return err
 		}
+
 		draft.row(&row)
 		if w, err = webhookOf(row); err != nil {
 			return err
 		}
 		w.CanEdit = true
+
 		if was.text() == draft.text() {
 			return errUnchanged
 		}
+
 		if err := d.UpdateWebhook(row); err != nil {
 			return err
 		}
 		if err := d.quiet(was, draft.Enabled); err != nil {
 			return err
 		}
+
 		return d.done(was.text(), draft.text())
 	})
 	return w, err
@@ -416,9 +456,11 @@ func (s *Service) EnableWebhook(ctx context.Context, a Actor, id string, on bool
 		if err != nil {
 			return err
 		}
+
 		if row.Enabled == on {
 			return errUnchanged
 		}
+
 		row.Enabled = on
 		if err := d.UpdateWebhook(row); err != nil {
 			return err
@@ -426,17 +468,19 @@ func (s *Service) EnableWebhook(ctx context.Context, a Actor, id string, on bool
 		if err := d.quiet(was, on); err != nil {
 			return err
 		}
+
 		becomes := was.WebhookDraft
 		becomes.Enabled = on
 		return d.done(was.text(), becomes.text())
 	})
 }
 
-// quiet forgets what a webhook that is turned off has to tell.
+// quiet forgets the alerts of a webhook that is turned off, and cancels the messages that wait.
 func (d *action) quiet(was Webhook, on bool) error {
 	if on || !was.Enabled {
 		return nil
 	}
+
 	alerts, err := d.Alerts()
 	if err != nil {
 		return err
@@ -448,6 +492,7 @@ func (d *action) quiet(was Webhook, on bool) error {
 			}
 		}
 	}
+
 	return d.CancelDeliveries(was.ID, "the webhook was turned off before", d.now)
 }
 
@@ -460,10 +505,13 @@ func (s *Service) RenewWebhookSecret(ctx context.Context, a Actor, id string) (s
 		if err != nil {
 			return err
 		}
+
+		// The secret before is kept, because messages are signed with both for a while.
 		row.SecretBefore, row.Secret, row.RenewedAt = row.Secret, secret, d.now
 		if err := d.UpdateWebhook(row); err != nil {
 			return err
 		}
+
 		return d.done("", was.text())
 	})
 	if err != nil {
@@ -490,31 +538,43 @@ func (s *Service) DeleteWebhook(ctx context.Context, a Actor, id string) error {
 // It is not tried again. The audit log has it before it is sent. While one is sent, another is
 // refused. The actor has to own all of its applications.
 func (s *Service) TestWebhook(ctx context.Context, a Actor, id string) (Delivery, error) {
+	// Only one test message of a webhook is sent at a time.
 	_, busy := s.testing.LoadOrStore(id, true)
 	if !busy {
 		defer s.testing.Delete(id)
 	}
+
 	var row store.Webhook
 	err := s.act(ctx, a, store.CounterWebhooks, "webhook.test", webhookObject(id), func(d *action) (err error) {
 		var was Webhook
 		if row, was, err = d.webhookToEdit(id); err != nil {
 			return err
 		}
+
+		// An actor who may not change the webhook does not learn that one is being sent.
 		if busy {
 			return invalid("", "a test message is being sent already")
 		}
+
 		return d.done("", was.text())
 	})
 	if err != nil {
 		return Delivery{}, err
 	}
+
 	now := s.now()
 	sent := store.Delivery{
 		ID: newMessageID(), Webhook: row.ID, Event: EventTest, CreatedAt: now, Attempts: 1,
-		Body: message{Type: EventTest, At: instant(now), Text: fmt.Sprintf("This is a test of the webhook %q of headgate.", plain(row.Name))}.of(row).text(),
+		Body: message{
+			Type: EventTest, At: instant(now),
+			Text: fmt.Sprintf("This is a test of the webhook %q of headgate.", plain(row.Name)),
+		}.of(row).text(),
 	}
+
+	// No transaction is open while the receiver answers.
 	s.post(ctx, row, &sent, false)
 	err = s.db.Update(ctx, func(t *store.Tx) error {
+		// The webhook may have been deleted since.
 		if _, err := t.Webhook(row.ID); err != nil {
 			return err
 		}

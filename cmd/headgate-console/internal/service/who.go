@@ -32,9 +32,11 @@ func (s *Service) Top(ctx context.Context, a Actor, app string) (stats.Top, erro
 	if err != nil {
 		return stats.Top{}, err
 	}
+
 	if s.top == nil {
 		return stats.Top{}, ErrNoFleet
 	}
+
 	top, err := s.top(ctx, app)
 	if err != nil {
 		return stats.Top{}, errors.Join(ErrNoFleet, err)
@@ -57,22 +59,26 @@ func CheckBan(p policy.Policy, span time.Duration) error {
 
 // ImposeBan is [Service.ResetKey] for impose, which bans a key for a time from now on. The
 // error says so if the policy bans no keys, or only for a shorter time.
-func (s *Service) ImposeBan(ctx context.Context, a Actor, name, key string, span time.Duration, impose func(context.Context, policy.Policy, string, time.Duration) error) error {
+func (s *Service) ImposeBan(
+	ctx context.Context, a Actor, name, key string, span time.Duration,
+	impose func(context.Context, policy.Policy, string, time.Duration) error,
+) error {
 	if err := checkKey(key); err != nil {
 		return err
 	}
-	note := func(p policy.Policy, key string) (string, error) {
+
+	entry := func(p policy.Policy, key string) (string, error) {
 		return with(keyText(key, p), "for", span.String()), CheckBan(p, span)
 	}
-	return s.changeKey(ctx, a, "ban.impose", name, key, note, func(ctx context.Context, p policy.Policy, key string) error {
-		return impose(ctx, p, key, span)
-	})
+	ban := func(ctx context.Context, p policy.Policy, key string) error { return impose(ctx, p, key, span) }
+	return s.changeKey(ctx, a, "ban.impose", name, key, entry, ban)
 }
 
 // checkKey returns an error for a key that no request is counted by.
 func checkKey(key string) error {
 	if IsShortened(key) {
-		return invalid("key", "it is the beginning of a longer key and a digest, which the page of top keys shows in its place")
+		return invalid("key", "it is the beginning of a longer key and a digest, "+
+			"which the page of top keys shows in its place")
 	}
 	return checkLength(key)
 }
@@ -90,12 +96,17 @@ func with(key, field string, value any) string {
 // the list of those that it denies. It is a change of the policy, with a version in its
 // history. The actor has to own every application that the policy lists. If version is not
 // the current one, the error is a ConflictError. A key that is listed already changes nothing.
-func (s *Service) AllowKey(ctx context.Context, a Actor, name, key string, version int64) (saved policy.Policy, err error) {
+func (s *Service) AllowKey(
+	ctx context.Context, a Actor, name, key string, version int64,
+) (saved policy.Policy, err error) {
 	return s.changeForKey(ctx, a, name, key, version, "a key is allowed", func(p policy.Policy) (policy.Policy, error) {
+		// The lists are shared with the policy as it was, and are cloned before a change.
 		if !slices.Contains(p.Access.Allow.Keys, key) {
 			p.Access.Allow.Keys = append(slices.Clone(p.Access.Allow.Keys), key)
 		}
-		p.Access.Deny.Keys = slices.DeleteFunc(slices.Clone(p.Access.Deny.Keys), func(k string) bool { return k == key })
+
+		same := func(k string) bool { return k == key }
+		p.Access.Deny.Keys = slices.DeleteFunc(slices.Clone(p.Access.Deny.Keys), same)
 		if len(p.Access.Deny.Keys) == 0 {
 			p.Access.Deny.Keys = nil
 			if len(p.Access.Deny.Networks) == 0 && !p.Access.DenyOthers {
@@ -108,7 +119,9 @@ func (s *Service) AllowKey(ctx context.Context, a Actor, name, key string, versi
 
 // LimitKey is [Service.AllowKey] for a limit of its own that the key gets under the policy, in
 // place of the one that it had. A nil limit takes the key's own limit away.
-func (s *Service) LimitKey(ctx context.Context, a Actor, name, key string, limit *core.Limit, version int64) (saved policy.Policy, err error) {
+func (s *Service) LimitKey(
+	ctx context.Context, a Actor, name, key string, limit *core.Limit, version int64,
+) (saved policy.Policy, err error) {
 	note := "a key has a limit of its own"
 	if limit == nil {
 		note = "a key has no limit of its own any longer"
@@ -130,17 +143,21 @@ func WithKeyLimit(p policy.Policy, key string, limit *core.Limit) (policy.Policy
 		p.Overrides = own
 		return p, nil
 	}
+
 	if err := p.CheckOverriddenKey(key); err != nil {
 		return p, invalid("key", err.Error())
 	}
+
 	if own == nil {
 		own = map[string]core.Limit{}
 	}
 	own[key] = *limit
 	p.Overrides = own
+
+	// A limit may be wrong only together with the others of the policy.
 	var f faults
 	for _, fault := range faultsOf(p.Validate()) {
-		f.note("limit", errors.New(fault.Message))
+		f.add("limit", errors.New(fault.Message))
 	}
 	return p, f.err()
 }
@@ -151,11 +168,13 @@ func (s *Service) changeForKey(ctx context.Context, a Actor, name, key string, v
 	if err := checkKey(key); err != nil {
 		return saved, err
 	}
+
 	err = s.change(ctx, a, updated, name, func(d *action) error {
 		p, err := d.owned(name, version)
 		if err != nil {
 			return err
 		}
+
 		p.Version = version
 		if p, err = change(p); err != nil {
 			return err
@@ -163,6 +182,7 @@ func (s *Service) changeForKey(ctx context.Context, a Actor, name, key string, v
 		if err := d.valid(p); err != nil {
 			return err
 		}
+
 		saved, err = d.update(p, updated, note)
 		return err
 	})

@@ -18,7 +18,8 @@ type Audit struct {
 	Note      string
 }
 
-const auditColumns = "SELECT id, at, actor, via, action, object, outcome, body_before, body_after, request_id, address, note FROM audit"
+const auditColumns = "SELECT id, at, actor, via, action, object, outcome, body_before, body_after, " +
+	"request_id, address, note FROM audit"
 
 func scanAudit(s scanner) (a Audit, err error) {
 	return a, s.Scan(&a.ID, &a.At, &a.Actor, &a.Via, &a.Action, &a.Object, &a.Outcome,
@@ -27,9 +28,11 @@ func scanAudit(s scanner) (a Audit, err error) {
 
 // AddAudit writes a row.
 func (t *Tx) AddAudit(a Audit) error {
-	const q = "INSERT INTO audit (at, actor, via, action, object, outcome, body_before, body_after, request_id, address, note) " +
+	const q = "INSERT INTO audit " +
+		"(at, actor, via, action, object, outcome, body_before, body_after, request_id, address, note) " +
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	_, err := t.exec(q, a.At, a.Actor, a.Via, a.Action, a.Object, a.Outcome, a.Before, a.After, a.RequestID, a.Address, a.Note)
+	_, err := t.exec(q, a.At, a.Actor, a.Via, a.Action, a.Object, a.Outcome,
+		a.Before, a.After, a.RequestID, a.Address, a.Note)
 	return err
 }
 
@@ -52,6 +55,8 @@ func (t *Tx) FindAudit(q AuditQuery) ([]Audit, error) {
 	return all(t, scanAudit, auditColumns+where+" ORDER BY id DESC LIMIT ?", append(args, q.Limit)...)
 }
 
+// where returns the conditions of q, made of constants and placeholders, and the values of the
+// placeholders.
 func (q *AuditQuery) where() (string, []any) {
 	var conditions []string
 	var args []any
@@ -65,11 +70,16 @@ func (q *AuditQuery) where() (string, []any) {
 			conditions, args = append(conditions, c.condition), append(args, c.text)
 		}
 	}
+
+	// A group of actions is a range, so that the index of the column serves it. The range ends
+	// before "/", which is the character after ".".
 	if group, ok := strings.CutSuffix(q.Action, "."); ok {
-		conditions, args = append(conditions, "action >= ?", "action < ?"), append(args, q.Action, group+"/") // "/" follows "."
+		conditions = append(conditions, "action >= ?", "action < ?")
+		args = append(args, q.Action, group+"/")
 	} else if q.Action != "" {
 		conditions, args = append(conditions, "action = ?"), append(args, q.Action)
 	}
+
 	for _, c := range []struct {
 		condition string
 		number    int64
@@ -80,6 +90,7 @@ func (q *AuditQuery) where() (string, []any) {
 			conditions, args = append(conditions, c.condition), append(args, c.number)
 		}
 	}
+
 	if len(conditions) == 0 {
 		return "", nil
 	}

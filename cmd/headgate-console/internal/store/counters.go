@@ -35,5 +35,6 @@ func (t *Tx) RaiseCounter(name string, at int64) error {
 // AdvanceCounter sets a counter at the time at in µs, or returns ErrStale if that
 // would lower it.
 func (t *Tx) AdvanceCounter(name string, value, at int64) error {
-	return t.execOne(ErrStale, "UPDATE counters SET value = ?, at = ? WHERE name = ? AND value <= ?", value, at, name, value)
+	const q = "UPDATE counters SET value = ?, at = ? WHERE name = ? AND value <= ?"
+	return t.execOne(ErrStale, q, value, at, name, value)
 }

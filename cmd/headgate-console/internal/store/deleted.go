@@ -7,13 +7,13 @@ type DeletedPolicy struct {
 	At      int64 // µs
 }
 
-// AddDeleted notes that a revision deleted a policy.
+// AddDeleted stores that a revision deleted a policy.
 func (t *Tx) AddDeleted(d DeletedPolicy) error {
 	_, err := t.exec("INSERT INTO deleted_policies (policy, version, at) VALUES (?, ?, ?)", d.Policy, d.Version, d.At)
 	return err
 }
 
-// DropDeleted notes that a policy exists.
+// DropDeleted stores that a policy exists.
 func (t *Tx) DropDeleted(policy string) error {
 	_, err := t.exec("DELETE FROM deleted_policies WHERE policy = ?", policy)
 	return err

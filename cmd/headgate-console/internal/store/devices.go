@@ -7,18 +7,20 @@ type Device struct {
 	SeenAt int64 // µs; the last log-in
 }
 
+const deviceColumns = "SELECT hash, user_name, seen_at FROM devices"
+
 func scanDevice(s scanner) (d Device, err error) {
 	return d, s.Scan(&d.Hash, &d.User, &d.SeenAt)
 }
 
 // Device returns a device of a user, or ErrNotFound.
 func (t *Tx) Device(user, hash string) (Device, error) {
-	return one(t, scanDevice, "SELECT hash, user_name, seen_at FROM devices WHERE user_name = ? AND hash = ?", user, hash)
+	return one(t, scanDevice, deviceColumns+" WHERE user_name = ? AND hash = ?", user, hash)
 }
 
 // DevicesOf returns the devices of a user, the newest first.
 func (t *Tx) DevicesOf(user string) ([]Device, error) {
-	return all(t, scanDevice, "SELECT hash, user_name, seen_at FROM devices WHERE user_name = ? ORDER BY seen_at DESC, hash", user)
+	return all(t, scanDevice, deviceColumns+" WHERE user_name = ? ORDER BY seen_at DESC, hash", user)
 }
 
 // InsertDevice adds a device.

@@ -48,9 +48,14 @@ func (d *DB) translate(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return ErrNotFound
 	}
+
+	// A context of the caller that ended early is not the database's fault, and is returned as it
+	// is. A deadline is: it bounds how long the database may take.
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, sql.ErrConnDone) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+
+	// What is contended has been tried again for as long as there was time.
 	switch d.engine.kind(err) {
 	case kindUnavailable, kindContended:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)

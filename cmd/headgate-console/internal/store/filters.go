@@ -14,12 +14,14 @@ func scanFilter(s scanner) (f Filter, err error) {
 
 // FiltersOf returns the filters of a user by name.
 func (t *Tx) FiltersOf(user string) ([]Filter, error) {
-	return all(t, scanFilter, "SELECT user_name, name, query, created_at FROM filters WHERE user_name = ? ORDER BY name", user)
+	const q = "SELECT user_name, name, query, created_at FROM filters WHERE user_name = ? ORDER BY name"
+	return all(t, scanFilter, q, user)
 }
 
 // InsertFilter adds a filter, or returns ErrExists if the user has one of that name.
 func (t *Tx) InsertFilter(f Filter) error {
-	_, err := t.exec("INSERT INTO filters (user_name, name, query, created_at) VALUES (?, ?, ?, ?)", f.User, f.Name, f.Query, f.CreatedAt)
+	const q = "INSERT INTO filters (user_name, name, query, created_at) VALUES (?, ?, ?, ?)"
+	_, err := t.exec(q, f.User, f.Name, f.Query, f.CreatedAt)
 	return err
 }
 

@@ -44,19 +44,27 @@ func (d *DB) migrateTo(ctx context.Context, r runner, files []string, s *stage) 
 	if _, err := r.ExecContext(ctx, table); err != nil {
 		return err
 	}
+
 	var have int
 	if err := r.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM migrations").Scan(&have); err != nil {
 		return err
 	}
+
+	// A newer program has changed the tables, and this one does not know how they are meant.
 	if have > len(files) {
-		return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program", have, len(files))
+		return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program",
+			have, len(files))
 	}
+
 	for i, file := range files[have:] {
 		s.logger.InfoContext(ctx, "migrating the database", "file", path.Base(file), "step", have+i+1, "of", len(files))
 		s.doing("the migration " + path.Base(file))
 		if err := d.runFile(ctx, r, file); err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
+
+		// It is written after each file, so that a start that is interrupted goes on with the one
+		// that it was at.
 		const done = "INSERT INTO migrations (version, at) VALUES (?, ?)"
 		if _, err := r.ExecContext(ctx, done, have+i+1, time.Now().UnixMicro()); err != nil {
 			return err

@@ -36,27 +36,38 @@ func newMySQL(text string) (engine, error) {
 	if err != nil { // the text of err would show the password
 		return nil, errors.New("database: the URL is not of the form mysql://user:password@host:port/database")
 	}
+
 	c := my.NewConfig()
 	c.Net = "tcp"
 	c.User = u.User.Username()
 	c.Passwd, _ = u.User.Password()
 	c.DBName = strings.TrimPrefix(u.Path, "/")
 	if c.DBName == "" || u.Hostname() == "" {
-		return nil, errors.New("database: the URL names no host or no database: mysql://user:password@host:port/database")
+		return nil, errors.New("database: the URL names no host or no database: " +
+			"mysql://user:password@host:port/database")
 	}
+
 	c.Addr = u.Host
 	if u.Port() == "" {
 		c.Addr = net.JoinHostPort(u.Hostname(), mysqlPort)
 	}
+
 	if err := mysqlParameters(c, u.Query()); err != nil {
 		return nil, err
 	}
+
+	// Names are compared as SQLite compares them: byte by byte.
 	c.Collation = "utf8mb4_bin"
 	c.Timeout = mysqlDial
+	// A row that is written as it was counts too, as it does in SQLite: it exists.
 	c.ClientFoundRows = true
 	c.InterpolateParams = true // one round trip for a statement instead of three
+	// A server that was demoted is left, so that the next connection finds the one that can write.
 	c.RejectReadOnly = true
 	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"}
+
+	// The driver's own log would not be in the console's form. What it has to say comes as errors
+	// too.
 	c.Logger = &my.NopLogger{}
 	return mysql{config: c}, nil
 }
@@ -95,13 +106,17 @@ func (mysql) alone(ctx context.Context, db *sql.DB, f func(runner) error) error 
 		return err
 	}
 	defer conn.Close()
+
 	var got sql.NullInt64
-	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", migrationLock, migrationPatience).Scan(&got); err != nil {
+	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", migrationLock, migrationPatience).Scan(&got)
+	if err != nil {
 		return err
 	}
 	if got.Int64 != 1 {
 		return errors.New("another console is still migrating the database")
 	}
+
+	// The connection goes back to the pool, so the lock is released even if ctx has ended.
 	defer conn.ExecContext(context.WithoutCancel(ctx), "SELECT RELEASE_LOCK(?)", migrationLock)
 	return f(conn)
 }

@@ -74,20 +74,26 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	d := &DB{engine: e, timeout: cmp.Or(o.Timeout, DefaultTimeout)}
 	if d.seal, err = newSeal(o.Keys); err != nil {
 		return nil, fmt.Errorf("database: %w", err)
 	}
+
 	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("engine", e.name())
 	logger.InfoContext(ctx, "opening the database")
 	stage := newStage(logger, cmp.Or(o.remind, 10*time.Second))
 	defer stage.end()
+
+	// What is opened is closed again if the rest fails.
 	if d.read, d.write, err = e.open(); err != nil {
 		return nil, fmt.Errorf("database: %w", err)
 	}
 	if err := d.migrate(ctx, stage); err != nil {
 		return nil, errors.Join(fmt.Errorf("database: %w", d.translate(err)), d.Close())
 	}
+
+	// All secrets are read now, so that a wrong key is found at the start and not at a log-in.
 	check := d.View
 	if len(o.Keys) > 0 {
 		check = d.Update // without a key there is nothing to write
@@ -95,6 +101,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if err := check(ctx, (*Tx).renewSecrets); err != nil {
 		return nil, errors.Join(fmt.Errorf("database: %w", err), d.Close())
 	}
+
 	logger.InfoContext(ctx, "the database is open", "took", time.Since(stage.began).Round(time.Millisecond))
 	return d, nil
 }
@@ -107,7 +114,8 @@ func engineOf(url string) (engine, error) {
 	case ok && (scheme == "mysql" || scheme == "mariadb"):
 		return newMySQL("mysql://" + rest)
 	}
-	return nil, errors.New("database: the URL is neither sqlite:///path/of/file nor mysql://user:password@host/database")
+	return nil, errors.New(
+		"database: the URL is neither sqlite:///path/of/file nor mysql://user:password@host/database")
 }
 
 // Close ends all connections.

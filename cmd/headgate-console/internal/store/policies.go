@@ -16,7 +16,8 @@ type Policy struct {
 	UpdatedBy string
 }
 
-const policyColumns = "SELECT name, version, mode, priority, size, search, body, created_at, created_by, updated_at, updated_by FROM policies"
+const policyColumns = "SELECT name, version, mode, priority, size, search, body, " +
+	"created_at, created_by, updated_at, updated_by FROM policies"
 
 func scanPolicy(s scanner) (p Policy, err error) {
 	return p, s.Scan(&p.Name, &p.Version, &p.Mode, &p.Priority, &p.Size, &p.Search, &p.Body,
@@ -36,9 +37,11 @@ func (t *Tx) Policies() ([]Policy, error) {
 // InsertPolicy adds a policy. It returns ErrExists if there is one of that name,
 // and ErrReferenced if an application does not exist.
 func (t *Tx) InsertPolicy(p Policy) error {
-	const q = "INSERT INTO policies (name, version, mode, priority, size, search, body, created_at, created_by, updated_at, updated_by) " +
+	const q = "INSERT INTO policies " +
+		"(name, version, mode, priority, size, search, body, created_at, created_by, updated_at, updated_by) " +
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	_, err := t.exec(q, p.Name, p.Version, p.Mode, p.Priority, p.Size, p.Search, p.Body, p.CreatedAt, p.CreatedBy, p.UpdatedAt, p.UpdatedBy)
+	_, err := t.exec(q, p.Name, p.Version, p.Mode, p.Priority, p.Size, p.Search, p.Body,
+		p.CreatedAt, p.CreatedBy, p.UpdatedAt, p.UpdatedBy)
 	if err != nil {
 		return err
 	}
@@ -47,9 +50,11 @@ func (t *Tx) InsertPolicy(p Policy) error {
 
 // UpdatePolicy writes a policy over the version base, or returns ErrStale.
 func (t *Tx) UpdatePolicy(p Policy, base int64) error {
-	const q = "UPDATE policies SET version = ?, mode = ?, priority = ?, size = ?, search = ?, body = ?, updated_at = ?, updated_by = ? " +
+	const q = "UPDATE policies SET " +
+		"version = ?, mode = ?, priority = ?, size = ?, search = ?, body = ?, updated_at = ?, updated_by = ? " +
 		"WHERE name = ? AND version = ?"
-	err := t.execOne(ErrStale, q, p.Version, p.Mode, p.Priority, p.Size, p.Search, p.Body, p.UpdatedAt, p.UpdatedBy, p.Name, base)
+	err := t.execOne(ErrStale, q, p.Version, p.Mode, p.Priority, p.Size, p.Search, p.Body,
+		p.UpdatedAt, p.UpdatedBy, p.Name, base)
 	if err != nil {
 		return err
 	}

@@ -104,21 +104,28 @@ func (q *PolicyQuery) where() (string, []any) {
 		conditions = append(conditions, condition)
 		args = append(args, values...)
 	}
-	if q.Visible != nil && !slices.Contains(q.Visible, q.App) { // otherwise App implies it
+
+	// A policy that lists App is visible if App is.
+	if q.Visible != nil && !slices.Contains(q.Visible, q.App) {
 		add(listsApp+"IN ("+placeholders(len(q.Visible))+"))", values(q.Visible)...)
 	}
 	if q.App != "" {
 		add(listsApp+"= ?)", q.App)
 	}
+
 	if q.Mode != "" {
 		add("mode = ?", q.Mode)
 	}
+
+	// The text of a search is a value like any other: what LIKE takes for a pattern is escaped in
+	// it.
 	if q.Search != "" {
 		add("search LIKE ? ESCAPE '!'", like(q.Search))
 	}
 	if q.Since != 0 {
 		add("updated_at >= ?", q.Since)
 	}
+
 	if len(conditions) == 0 {
 		return "", nil
 	}

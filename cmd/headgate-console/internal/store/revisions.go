@@ -14,13 +14,15 @@ type Revision struct {
 	Comment   string // of the author
 }
 
-const revisionFields = "r.policy, r.version, r.at, r.actor, r.action, r.body_before, r.body_after, r.request_id, r.note, " +
+const revisionFields = "r.policy, r.version, r.at, r.actor, r.action, " +
+	"r.body_before, r.body_after, r.request_id, r.note, " +
 	"COALESCE((SELECT c.comment FROM comments c WHERE c.policy = r.policy AND c.version = r.version), '')"
 
 const revisionColumns = "SELECT " + revisionFields + " FROM revisions r"
 
 func scanRevision(s scanner) (r Revision, err error) {
-	return r, s.Scan(&r.Policy, &r.Version, &r.At, &r.Actor, &r.Action, &r.Before, &r.After, &r.RequestID, &r.Note, &r.Comment)
+	return r, s.Scan(&r.Policy, &r.Version, &r.At, &r.Actor, &r.Action,
+		&r.Before, &r.After, &r.RequestID, &r.Note, &r.Comment)
 }
 
 // AddRevision writes a revision, or returns ErrExists if the policy has one of
@@ -44,7 +46,8 @@ func (t *Tx) Revision(policy string, version int64) (Revision, error) {
 // RevisionsSince returns at most limit revisions of a policy that are newer than a version, the
 // oldest first.
 func (t *Tx) RevisionsSince(policy string, version int64, limit int) ([]Revision, error) {
-	return all(t, scanRevision, revisionColumns+" WHERE r.policy = ? AND r.version > ? ORDER BY r.version LIMIT ?", policy, version, limit)
+	const q = revisionColumns + " WHERE r.policy = ? AND r.version > ? ORDER BY r.version LIMIT ?"
+	return all(t, scanRevision, q, policy, version, limit)
 }
 
 // Revisions returns at most limit revisions of a policy, the newest first, that
@@ -64,7 +67,10 @@ func (t *Tx) LastVersion(policy string) (int64, error) {
 // order of the index: by name, the last one first.
 func (t *Tx) RevisionsBetween(policy string, from, to int64, limit int) ([]Revision, error) {
 	if policy != "" {
-		return all(t, scanRevision, revisionColumns+" WHERE policy = ? AND at >= ? AND at < ? ORDER BY version DESC LIMIT ?", policy, from, to, limit)
+		const q = revisionColumns + " WHERE policy = ? AND at >= ? AND at < ? ORDER BY version DESC LIMIT ?"
+		return all(t, scanRevision, q, policy, from, to, limit)
 	}
-	return all(t, scanRevision, revisionColumns+" WHERE at >= ? AND at < ? ORDER BY at DESC, policy DESC, version DESC LIMIT ?", from, to, limit)
+
+	const q = revisionColumns + " WHERE at >= ? AND at < ? ORDER BY at DESC, policy DESC, version DESC LIMIT ?"
+	return all(t, scanRevision, q, from, to, limit)
 }

@@ -22,9 +22,11 @@ func (t *Tx) RolesOf(user string) ([]Role, error) {
 // SetRole gives a user a role in an application, or returns ErrReferenced if one of
 // them does not exist. The role "" removes the user's role.
 func (t *Tx) SetRole(r Role) error {
-	if _, err := t.exec("DELETE FROM roles WHERE user_name = ? AND app = ?", r.User, r.App); err != nil || r.Role == "" {
+	_, err := t.exec("DELETE FROM roles WHERE user_name = ? AND app = ?", r.User, r.App)
+	if err != nil || r.Role == "" {
 		return err
 	}
-	_, err := t.exec("INSERT INTO roles (user_name, app, role) VALUES (?, ?, ?)", r.User, r.App, r.Role)
+
+	_, err = t.exec("INSERT INTO roles (user_name, app, role) VALUES (?, ?, ?)", r.User, r.App, r.Role)
 	return err
 }

@@ -25,21 +25,25 @@ type Scheduled struct {
 	Reason    string
 }
 
-const scheduledFields = "s.id, s.policy, s.base, s.body_before, s.body_after, s.due_at, s.user_name, s.via, s.created_at, s.comment, s.state, s.ended_at, s.reason"
+const scheduledFields = "s.id, s.policy, s.base, s.body_before, s.body_after, s.due_at, s.user_name, s.via, " +
+	"s.created_at, s.comment, s.state, s.ended_at, s.reason"
 
 const scheduledColumns = "SELECT " + scheduledFields + " FROM scheduled s"
 
 func (c *Scheduled) scanned() []any {
-	return []any{&c.ID, &c.Policy, &c.Base, &c.Before, &c.After, &c.Due, &c.User, &c.Via, &c.CreatedAt, &c.Comment, &c.State, &c.EndedAt, &c.Reason}
+	return []any{&c.ID, &c.Policy, &c.Base, &c.Before, &c.After, &c.Due, &c.User, &c.Via,
+		&c.CreatedAt, &c.Comment, &c.State, &c.EndedAt, &c.Reason}
 }
 
 func scanScheduled(s scanner) (c Scheduled, err error) { return c, s.Scan(c.scanned()...) }
 
 // AddScheduled adds a change that waits.
 func (t *Tx) AddScheduled(c Scheduled) error {
-	const q = "INSERT INTO scheduled (id, policy, base, body_before, body_after, due_at, user_name, via, created_at, comment, state, ended_at, reason) " +
+	const q = "INSERT INTO scheduled (id, policy, base, body_before, body_after, due_at, user_name, via, " +
+		"created_at, comment, state, ended_at, reason) " +
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, '')"
-	_, err := t.exec(q, c.ID, c.Policy, c.Base, c.Before, c.After, c.Due, c.User, c.Via, c.CreatedAt, c.Comment, StateWaiting)
+	_, err := t.exec(q, c.ID, c.Policy, c.Base, c.Before, c.After, c.Due, c.User, c.Via,
+		c.CreatedAt, c.Comment, StateWaiting)
 	return err
 }
 
@@ -53,10 +57,11 @@ func (t *Tx) NextScheduled() (Scheduled, error) {
 	return one(t, scanScheduled, scheduledColumns+" WHERE s.state = ? ORDER BY s.due_at, s.id LIMIT 1", StateWaiting)
 }
 
-// EndScheduled notes at an instant in µs what became of a waiting change, or returns ErrStale
+// EndScheduled stores at an instant in µs what became of a waiting change, or returns ErrStale
 // if it waits no more.
 func (t *Tx) EndScheduled(id, state, reason string, at int64) error {
-	return t.execOne(ErrStale, "UPDATE scheduled SET state = ?, reason = ?, ended_at = ? WHERE id = ? AND state = ?", state, reason, at, id, StateWaiting)
+	const q = "UPDATE scheduled SET state = ?, reason = ?, ended_at = ? WHERE id = ? AND state = ?"
+	return t.execOne(ErrStale, q, state, reason, at, id, StateWaiting)
 }
 
 // Coming is a waiting change with the body of its policy as it is, or "" if it was deleted.
@@ -68,7 +73,8 @@ type Coming struct {
 // Coming returns at most limit changes that wait, those that are due first first.
 func (t *Tx) Coming(limit int) ([]Coming, error) {
 	scan := func(s scanner) (c Coming, err error) { return c, s.Scan(append(c.scanned(), &c.Body)...) }
-	const q = "SELECT " + scheduledFields + ", COALESCE(p.body, '') FROM scheduled s LEFT JOIN policies p ON p.name = s.policy " +
+	const q = "SELECT " + scheduledFields + ", COALESCE(p.body, '') " +
+		"FROM scheduled s LEFT JOIN policies p ON p.name = s.policy " +
 		"WHERE s.state = ? ORDER BY s.due_at, s.id LIMIT ?"
 	return all(t, scan, q, StateWaiting, limit)
 }
@@ -76,7 +82,8 @@ func (t *Tx) Coming(limit int) ([]Coming, error) {
 // ScheduledOf returns at most limit changes of a policy in a state that ended at an instant in
 // µs or later, those that are due first first. The instant is 0 for changes that wait.
 func (t *Tx) ScheduledOf(policy, state string, since int64, limit int) ([]Scheduled, error) {
-	const q = scheduledColumns + " WHERE s.policy = ? AND s.state = ? AND s.ended_at >= ? ORDER BY s.due_at, s.id LIMIT ?"
+	const q = scheduledColumns +
+		" WHERE s.policy = ? AND s.state = ? AND s.ended_at >= ? ORDER BY s.due_at, s.id LIMIT ?"
 	return all(t, scanScheduled, q, policy, state, since, limit)
 }
 
@@ -85,6 +92,7 @@ type ScheduledCount struct{ OfPolicy, OfUser, All int64 }
 
 // CountScheduled returns how many changes wait, of a policy, of a user and of all.
 func (t *Tx) CountScheduled(policy, user string) (n ScheduledCount, err error) {
+	// There are three statements, because each bound is counted in another index.
 	for _, c := range []struct {
 		n     *int64
 		where string
@@ -98,6 +106,7 @@ func (t *Tx) CountScheduled(policy, user string) (n ScheduledCount, err error) {
 			return n, err
 		}
 	}
+
 	return n, nil
 }
 

@@ -23,8 +23,8 @@ var (
 	errWrongKey = errors.New("secrets in the database are encrypted with another key")
 )
 
-// seal encrypts secrets with the first of its keys, and decrypts those of all. Without keys it leaves
-// them as they are.
+// seal encrypts secrets with the first of its keys, and decrypts those of all. Without keys it
+// leaves them as they are.
 type seal []cipher.AEAD
 
 // newSeal returns a seal with keys.
@@ -64,13 +64,18 @@ func (s seal) opened(stored, place string) (string, error) {
 	if !sealed {
 		return stored, nil
 	}
+
 	if len(s) == 0 {
 		return "", errNoKey
 	}
+
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		return "", errWrongKey
 	}
+
+	// The text does not name its key. A former one is tried after the current one; each that does
+	// not fit is found out by the tag of GCM.
 	for _, key := range s {
 		if n := key.NonceSize(); len(b) >= n {
 			if secret, err := key.Open(nil, b[:n], b[n:], []byte(place)); err == nil {
@@ -78,6 +83,7 @@ func (s seal) opened(stored, place string) (string, error) {
 			}
 		}
 	}
+
 	return "", errWrongKey
 }
 
@@ -101,36 +107,47 @@ func (t *Tx) renewSecrets() error {
 	if err != nil {
 		return err
 	}
+
+	// The text before is a condition of the update, so that a secret that another process has just
+	// replaced is not lost.
 	for _, f := range factors {
 		secret, err := t.db.seal.renewed(f.stored, f.place())
 		if err != nil {
 			return err
 		}
+
 		if secret == f.stored {
 			continue
 		}
-		if _, err := t.exec("UPDATE second_factors SET secret = ? WHERE user_name = ? AND secret = ?", secret, f.User, f.stored); err != nil {
+		const q = "UPDATE second_factors SET secret = ? WHERE user_name = ? AND secret = ?"
+		if _, err := t.exec(q, secret, f.User, f.stored); err != nil {
 			return err
 		}
 	}
+
 	hooks, err := all(t, scanWebhook, webhookColumns)
 	if err != nil {
 		return err
 	}
 	for _, w := range hooks {
 		before := w
+		// A webhook has three secrets, each encrypted for its own column. All are written together.
 		for column, text := range w.secrets() {
 			if *text, err = t.db.seal.renewed(*text, w.place(column)); err != nil {
 				return err
 			}
 		}
+
 		if w == before {
 			continue
 		}
-		const q = "UPDATE webhooks SET url = ?, secret = ?, secret_before = ? WHERE id = ? AND url = ? AND secret = ? AND secret_before = ?"
-		if _, err := t.exec(q, w.URL, w.Secret, w.SecretBefore, w.ID, before.URL, before.Secret, before.SecretBefore); err != nil {
+		const q = "UPDATE webhooks SET url = ?, secret = ?, secret_before = ? " +
+			"WHERE id = ? AND url = ? AND secret = ? AND secret_before = ?"
+		_, err := t.exec(q, w.URL, w.Secret, w.SecretBefore, w.ID, before.URL, before.Secret, before.SecretBefore)
+		if err != nil {
 			return err
 		}
 	}
+
 	return nil
 }

@@ -37,22 +37,26 @@ func (t *Tx) UsersWithSecondFactor() ([]string, error) {
 
 // InsertSecondFactor adds a second factor, or returns ErrExists if the user has one.
 func (t *Tx) InsertSecondFactor(f SecondFactor) error {
-	const q = "INSERT INTO second_factors (user_name, secret, session, created_at, confirmed_at, last_step) VALUES (?, ?, ?, ?, ?, ?)"
-	_, err := t.exec(q, f.User, t.db.seal.closed(f.Secret, f.place()), f.Session, f.CreatedAt, f.ConfirmedAt, f.LastStep)
+	const q = "INSERT INTO second_factors (user_name, secret, session, created_at, confirmed_at, last_step) " +
+		"VALUES (?, ?, ?, ?, ?, ?)"
+	secret := t.db.seal.closed(f.Secret, f.place())
+	_, err := t.exec(q, f.User, secret, f.Session, f.CreatedAt, f.ConfirmedAt, f.LastStep)
 	return err
 }
 
-// ConfirmSecondFactor puts a second factor in force at a time in µs, and notes the time step of
+// ConfirmSecondFactor puts a second factor in force at a time in µs, and stores the time step of
 // its first code. The error is ErrNotFound if the user has another one, or it is in force.
 func (t *Tx) ConfirmSecondFactor(f SecondFactor, at, step int64) error {
-	const q = "UPDATE second_factors SET confirmed_at = ?, last_step = ? WHERE user_name = ? AND secret = ? AND confirmed_at = 0"
+	const q = "UPDATE second_factors SET confirmed_at = ?, last_step = ? " +
+		"WHERE user_name = ? AND secret = ? AND confirmed_at = 0"
 	return t.execOne(ErrNotFound, q, at, step, f.User, f.stored)
 }
 
-// UseStep notes that a code of a time step was accepted. The error is ErrStale if one of this
+// UseStep stores that a code of a time step was accepted. The error is ErrStale if one of this
 // step or a later one was accepted before, or the user has another second factor.
 func (t *Tx) UseStep(f SecondFactor, step int64) error {
-	const q = "UPDATE second_factors SET last_step = ? WHERE user_name = ? AND secret = ? AND confirmed_at > 0 AND last_step < ?"
+	const q = "UPDATE second_factors SET last_step = ? " +
+		"WHERE user_name = ? AND secret = ? AND confirmed_at > 0 AND last_step < ?"
 	return t.execOne(ErrStale, q, step, f.User, f.stored, step)
 }
 
@@ -103,7 +107,8 @@ func scanPendingLogin(s scanner) (p PendingLogin, err error) {
 
 // PendingLogin returns a pending log-in, or ErrNotFound.
 func (t *Tx) PendingLogin(hash string) (PendingLogin, error) {
-	return one(t, scanPendingLogin, "SELECT hash, user_name, password_at, expires_at FROM pending_logins WHERE hash = ?", hash)
+	const q = "SELECT hash, user_name, password_at, expires_at FROM pending_logins WHERE hash = ?"
+	return one(t, scanPendingLogin, q, hash)
 }
 
 // InsertPendingLogin adds a pending log-in.

@@ -21,7 +21,8 @@ func scanSession(s scanner) (v Session, err error) {
 
 // InsertSession adds a session.
 func (t *Tx) InsertSession(v Session) error {
-	const q = "INSERT INTO sessions (hash, user_name, created_at, seen_at, expires_at, address, agent) VALUES (?, ?, ?, ?, ?, ?, ?)"
+	const q = "INSERT INTO sessions (hash, user_name, created_at, seen_at, expires_at, address, agent) " +
+		"VALUES (?, ?, ?, ?, ?, ?, ?)"
 	_, err := t.exec(q, v.Hash, v.User, v.CreatedAt, v.SeenAt, v.ExpiresAt, v.Address, v.Agent)
 	if err == nil && v.Provider {
 		_, err = t.exec("INSERT INTO provider_sessions (hash) VALUES (?)", v.Hash)

@@ -35,6 +35,8 @@ func (s sqlite) open() (read, write *sql.DB, err error) {
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return nil, nil, err
 	}
+
+	// The file is made here, because SQLite would make it readable for everyone.
 	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, nil, err
@@ -42,13 +44,18 @@ func (s sqlite) open() (read, write *sql.DB, err error) {
 	if err := f.Close(); err != nil {
 		return nil, nil, err
 	}
+
+	// A transaction that is to write takes the lock when it begins, and not at its first write:
+	// then it never has to give up what it has read.
 	if write, err = sql.Open("sqlite", s.dsn("_txlock=immediate", sqliteWriteWait)); err != nil {
 		return nil, nil, err
 	}
 	write.SetMaxOpenConns(1)
+
 	if read, err = sql.Open("sqlite", s.dsn("_pragma=query_only(1)", sqliteReadWait)); err != nil {
 		return nil, nil, errors.Join(err, write.Close())
 	}
+
 	read.SetMaxOpenConns(sqliteReaders)
 	read.SetMaxIdleConns(sqliteReaders)
 	return read, write, nil
@@ -96,13 +103,16 @@ func (sqlite) kind(err error) kind {
 	if !errors.As(err, &e) {
 		return kindOther
 	}
+
 	switch e.Code() {
 	case codes.SQLITE_CONSTRAINT_UNIQUE, codes.SQLITE_CONSTRAINT_PRIMARYKEY:
 		return kindExists
 	case codes.SQLITE_CONSTRAINT_FOREIGNKEY:
 		return kindReferenced
 	}
-	switch e.Code() & 0xff { // the rest of an extended code is its detail
+
+	// The lowest byte is the kind of an error, and the others are its detail.
+	switch e.Code() & 0xff {
 	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED:
 		return kindContended
 	case codes.SQLITE_CANTOPEN, codes.SQLITE_FULL, codes.SQLITE_IOERR, codes.SQLITE_READONLY,

@@ -15,7 +15,7 @@ type stage struct {
 	done   chan struct{}
 
 	mu   sync.Mutex
-	what string
+	what string // Guarded by mu.
 }
 
 // newStage returns a stage that reminds until end is called.
@@ -25,6 +25,7 @@ func newStage(logger *slog.Logger, every time.Duration) *stage {
 	return s
 }
 
+// remind logs what is being done, again and again, until end is called.
 func (s *stage) remind(every time.Duration) {
 	defer close(s.done)
 	ticker := time.NewTicker(every)
@@ -34,7 +35,8 @@ func (s *stage) remind(every time.Duration) {
 		case <-s.stop:
 			return
 		case <-ticker.C:
-			s.logger.Info("the database is not ready yet", "waiting_for", s.doing(""), "since", time.Since(s.began).Round(time.Second))
+			s.logger.Info("the database is not ready yet", "waiting_for", s.doing(""),
+				"since", time.Since(s.began).Round(time.Second))
 		}
 	}
 }

@@ -14,15 +14,18 @@ type Token struct {
 	RevokedAt int64  // µs; 0 means never
 }
 
-const tokenColumns = "SELECT id, hash, user_name, label, scope, apps, created_at, expires_at, used_at, revoked_at FROM tokens"
+const tokenColumns = "SELECT id, hash, user_name, label, scope, apps, " +
+	"created_at, expires_at, used_at, revoked_at FROM tokens"
 
 func scanToken(s scanner) (v Token, err error) {
-	return v, s.Scan(&v.ID, &v.Hash, &v.User, &v.Label, &v.Scope, &v.Apps, &v.CreatedAt, &v.ExpiresAt, &v.UsedAt, &v.RevokedAt)
+	return v, s.Scan(&v.ID, &v.Hash, &v.User, &v.Label, &v.Scope, &v.Apps,
+		&v.CreatedAt, &v.ExpiresAt, &v.UsedAt, &v.RevokedAt)
 }
 
 // InsertToken adds a token.
 func (t *Tx) InsertToken(v Token) error {
-	const q = "INSERT INTO tokens (id, hash, user_name, label, scope, apps, created_at, expires_at, used_at, revoked_at) " +
+	const q = "INSERT INTO tokens " +
+		"(id, hash, user_name, label, scope, apps, created_at, expires_at, used_at, revoked_at) " +
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 	_, err := t.exec(q, v.ID, v.Hash, v.User, v.Label, v.Scope, v.Apps, v.CreatedAt, v.ExpiresAt, v.UsedAt, v.RevokedAt)
 	return err

@@ -77,10 +77,13 @@ const (
 
 func scanTraffic(s scanner) (r Traffic, err error) {
 	c := &r.Counts
-	return r, s.Scan(&r.Series, &r.At, &c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7], &c[8], &c[9], &c[10], &c[11], &c[12], &r.Lost)
+	return r, s.Scan(&r.Series, &r.At, &c[0], &c[1], &c[2], &c[3], &c[4], &c[5], &c[6], &c[7],
+		&c[8], &c[9], &c[10], &c[11], &c[12], &r.Lost)
 }
 
 func scanSeries(s scanner) (r Series, err error) { return r, s.Scan(&r.ID, &r.App, &r.Policy) }
+
+const seriesColumns = "SELECT id, app, policy FROM traffic_series"
 
 // chunk is how many rows or values a statement of traffic has at most.
 const chunk = 100
@@ -104,13 +107,14 @@ func (t *Tx) SeriesID(app, policy string) (int64, error) {
 
 // SeriesOf returns the series of an application by policy: first that of the requests.
 func (t *Tx) SeriesOf(app string) ([]Series, error) {
-	return all(t, scanSeries, "SELECT id, app, policy FROM traffic_series WHERE app = ? ORDER BY policy", app)
+	return all(t, scanSeries, seriesColumns+" WHERE app = ? ORDER BY policy", app)
 }
 
 // SeriesOfPolicies returns the series of policies in all applications, by id.
 func (t *Tx) SeriesOfPolicies(policies []string) (list []Series, err error) {
-	for part := range slices.Chunk(policies, chunk) {
-		series, err := all(t, scanSeries, "SELECT id, app, policy FROM traffic_series WHERE policy IN ("+placeholders(len(part))+") ORDER BY id", values(part)...)
+	for some := range slices.Chunk(policies, chunk) {
+		q := seriesColumns + " WHERE policy IN (" + placeholders(len(some)) + ") ORDER BY id"
+		series, err := all(t, scanSeries, q, values(some)...)
 		if err != nil {
 			return nil, err
 		}
@@ -121,17 +125,18 @@ func (t *Tx) SeriesOfPolicies(policies []string) (list []Series, err error) {
 
 // SeriesOfAllPolicies returns the series of all policies that exist, by id.
 func (t *Tx) SeriesOfAllPolicies() ([]Series, error) {
-	return all(t, scanSeries, "SELECT s.id, s.app, s.policy FROM traffic_series s JOIN policies p ON p.name = s.policy ORDER BY s.id")
+	const q = "SELECT s.id, s.app, s.policy FROM traffic_series s JOIN policies p ON p.name = s.policy ORDER BY s.id"
+	return all(t, scanSeries, q)
 }
 
 // SeriesNamed returns the series of a policy in each of the applications.
 func (t *Tx) SeriesNamed(apps []string, policy string) (list []Series, err error) {
 	for len(apps) > 0 && err == nil {
 		n := min(chunk, len(apps))
-		var part []Series
-		part, err = all(t, scanSeries, "SELECT id, app, policy FROM traffic_series WHERE policy = ? AND app IN ("+placeholders(n)+") ORDER BY app",
-			append([]any{policy}, values(apps[:n])...)...)
-		list, apps = append(list, part...), apps[n:]
+		var some []Series
+		q := seriesColumns + " WHERE policy = ? AND app IN (" + placeholders(n) + ") ORDER BY app"
+		some, err = all(t, scanSeries, q, append([]any{policy}, values(apps[:n])...)...)
+		list, apps = append(list, some...), apps[n:]
 	}
 	return list, err
 }
@@ -139,12 +144,13 @@ func (t *Tx) SeriesNamed(apps []string, policy string) (list []Series, err error
 // SeriesCount returns the number of series of applications.
 func (t *Tx) SeriesCount(apps []string) (n int64, err error) {
 	for len(apps) > 0 {
-		part := min(chunk, len(apps))
-		count, err := one(t, scanCount, "SELECT COUNT(*) FROM traffic_series WHERE app IN ("+placeholders(part)+")", values(apps[:part])...)
+		most := min(chunk, len(apps))
+		q := "SELECT COUNT(*) FROM traffic_series WHERE app IN (" + placeholders(most) + ")"
+		count, err := one(t, scanCount, q, values(apps[:most])...)
 		if err != nil {
 			return 0, err
 		}
-		n, apps = n+count, apps[part:]
+		n, apps = n+count, apps[most:]
 	}
 	return n, nil
 }
@@ -157,9 +163,12 @@ func (t *Tx) SeriesAfter(id int64, limit int) ([]int64, error) {
 // AddTraffic adds counts to the rows of a level. Rows that do not exist are created.
 func (t *Tx) AddTraffic(level int, rows []Traffic) error {
 	for len(rows) > 0 {
+		// Rows are added up by the database itself, in one statement: those that exist are neither
+		// read nor written twice.
 		n := min(chunk, len(rows))
 		q := "INSERT INTO traffic (level, series, at, " + trafficColumns + ") VALUES " +
 			strings.TrimSuffix(strings.Repeat(trafficRow+", ", n), ", ") + t.db.engine.addUp()
+
 		args := make([]any, 0, 17*n)
 		for _, r := range rows[:n] {
 			args = append(args, level, r.Series, r.At)
@@ -168,9 +177,11 @@ func (t *Tx) AddTraffic(level int, rows []Traffic) error {
 			}
 			args = append(args, r.Lost)
 		}
+
 		if _, err := t.exec(q, args...); err != nil {
 			return err
 		}
+
 		rows = rows[n:]
 	}
 	return nil
@@ -180,10 +191,11 @@ func (t *Tx) AddTraffic(level int, rows []Traffic) error {
 func (t *Tx) TrafficAt(level int, at int64, series []int64) (list []Traffic, err error) {
 	for len(series) > 0 && err == nil {
 		n := min(chunk, len(series))
-		var part []Traffic
-		part, err = all(t, scanTraffic, "SELECT series, at, "+trafficColumns+" FROM traffic WHERE level = ? AND at = ? AND series IN ("+placeholders(n)+")",
-			append([]any{level, at}, numbers(series[:n])...)...)
-		list, series = append(list, part...), series[n:]
+		var some []Traffic
+		q := "SELECT series, at, " + trafficColumns + " FROM traffic WHERE level = ? AND at = ? " +
+			"AND series IN (" + placeholders(n) + ")"
+		some, err = all(t, scanTraffic, q, append([]any{level, at}, numbers(series[:n])...)...)
+		list, series = append(list, some...), series[n:]
 	}
 	return list, err
 }
@@ -218,7 +230,8 @@ const (
 // included. It costs less than TrafficSums.
 func (t *Tx) SumRefusals(level int, series []int64, from, to int64) ([]Refusals, error) {
 	scan := func(s scanner) (r Refusals, err error) { return r, s.Scan(&r.Series, &r.Refused, &r.Others) }
-	return ofSeries(t, scan, "series, SUM("+refusedCounts+"), SUM("+otherCounts+")", " GROUP BY series", level, series, from, to)
+	const columns = "series, SUM(" + refusedCounts + "), SUM(" + otherCounts + ")"
+	return ofSeries(t, scan, columns, " GROUP BY series", level, series, from, to)
 }
 
 // Refusal is the last row of a series with a refused request.
@@ -234,11 +247,13 @@ func (t *Tx) LastRefusals(level int, series []int64, from, to int64) ([]Refusal,
 // ofSeries reads columns of the rows of series in a range. The series are named one by one, and
 // not joined, because then every engine looks up the range of each one in the primary key. A
 // join makes MySQL and MariaDB read all rows that a series has in the level.
-func ofSeries[T any](t *Tx, scan func(scanner) (T, error), columns, end string, level int, series []int64, from, to int64) (list []T, err error) {
-	for part := range slices.Chunk(series, manyChunk) {
+func ofSeries[T any](
+	t *Tx, scan func(scanner) (T, error), columns, end string, level int, series []int64, from, to int64,
+) (list []T, err error) {
+	for some := range slices.Chunk(series, manyChunk) {
 		rows, err := all(t, scan, "SELECT "+columns+" FROM traffic"+t.db.engine.byPrimaryKey()+
-			" WHERE level = ? AND series IN ("+placeholders(len(part))+") AND at >= ? AND at < ?"+end,
-			append(append([]any{level}, numbers(part)...), from, to)...)
+			" WHERE level = ? AND series IN ("+placeholders(len(some))+") AND at >= ? AND at < ?"+end,
+			append(append([]any{level}, numbers(some)...), from, to)...)
 		if err != nil {
 			return nil, err
 		}
@@ -250,7 +265,8 @@ func ofSeries[T any](t *Tx, scan func(scanner) (T, error), columns, end string, 
 // ForgetTraffic deletes the rows of a level and of some series before a minute.
 func (t *Tx) ForgetTraffic(level int, series []int64, before int64) error {
 	for _, id := range series {
-		if _, err := t.exec("DELETE FROM traffic WHERE level = ? AND series = ? AND at < ?", level, id, before); err != nil {
+		const q = "DELETE FROM traffic WHERE level = ? AND series = ? AND at < ?"
+		if _, err := t.exec(q, level, id, before); err != nil {
 			return err
 		}
 	}
@@ -272,7 +288,7 @@ func (t *Tx) TrafficVersions() (int64, error) {
 	return one(t, scanCount, "SELECT COALESCE(SUM(version), 0) FROM traffic_versions")
 }
 
-// RaiseTrafficVersion notes that the rows of an application are changed.
+// RaiseTrafficVersion stores that the rows of an application are changed.
 func (t *Tx) RaiseTrafficVersion(app string) error {
 	n, err := t.exec("UPDATE traffic_versions SET version = version + 1 WHERE app = ?", app)
 	if err != nil || n > 0 {
@@ -299,7 +315,9 @@ func (t *Tx) CollectedOfAll() (map[string]int64, error) {
 		app   string
 		until int64
 	}
-	rows, err := all(t, func(s scanner) (r row, err error) { return r, s.Scan(&r.app, &r.until) }, "SELECT app, until FROM traffic_collected")
+	scan := func(s scanner) (r row, err error) { return r, s.Scan(&r.app, &r.until) }
+	rows, err := all(t, scan, "SELECT app, until FROM traffic_collected")
+
 	until := make(map[string]int64, len(rows))
 	for _, r := range rows {
 		until[r.app] = r.until

@@ -48,10 +48,13 @@ func (d *DB) Update(ctx context.Context, f func(*Tx) error) error {
 	defer cancel()
 	pause := backoff
 	for i := 1; ; i++ {
+		// Each attempt is a transaction of its own: what the one before has read may have changed.
 		err := d.once(ctx, d.write, nil, f)
 		if err == nil || i == attempts || d.engine.kind(err) != kindContended {
 			return err
 		}
+
+		// The pauses are random, so that two transactions that conflict do not meet again.
 		if !wait(ctx, rand.N(pause)) {
 			return err
 		}
@@ -121,6 +124,8 @@ func (t *Tx) exec(query string, args ...any) (int64, error) {
 	if err != nil {
 		return 0, t.db.translate(err)
 	}
+
+	// A query that the transaction repeats is prepared, so that the database reads its text once.
 	var r sql.Result
 	if s != nil {
 		r, err = s.ExecContext(t.ctx, args...)
@@ -130,6 +135,7 @@ func (t *Tx) exec(query string, args ...any) (int64, error) {
 	if err != nil {
 		return 0, t.db.translate(err)
 	}
+
 	n, err := r.RowsAffected()
 	return n, t.db.translate(err)
 }
@@ -149,6 +155,7 @@ type scanner interface{ Scan(dest ...any) error }
 
 // one reads the row that a query finds, or returns ErrNotFound.
 func one[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any) (T, error) {
+	// A query that the transaction repeats is prepared, as in exec.
 	var row *sql.Row
 	s, err := t.statement(query)
 	if err != nil {
@@ -160,6 +167,7 @@ func one[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any)
 	} else {
 		row = t.tx.QueryRowContext(t.ctx, query, args...)
 	}
+
 	v, err := scan(row)
 	return v, t.db.translate(err)
 }
@@ -171,6 +179,7 @@ func all[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any)
 		return nil, t.db.translate(err)
 	}
 	defer rows.Close()
+
 	var list []T
 	for rows.Next() {
 		v, err := scan(rows)
@@ -179,6 +188,7 @@ func all[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any)
 		}
 		list = append(list, v)
 	}
+
 	return list, t.db.translate(errors.Join(rows.Err(), rows.Close()))
 }
 

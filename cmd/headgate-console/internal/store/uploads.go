@@ -8,8 +8,8 @@ type Upload struct {
 	Data   []byte
 }
 
-// Upload returns the upload of a user that has a digest and was made at an instant in µs or later, or
-// ErrNotFound.
+// Upload returns the upload of a user that has a digest and was made at an instant in µs or later,
+// or ErrNotFound.
 func (t *Tx) Upload(user, digest string, since int64) ([]byte, error) {
 	scan := func(s scanner) (data []byte, err error) { return data, s.Scan(&data) }
 	return one(t, scan, "SELECT data FROM uploads WHERE user_name = ? AND digest = ? AND at >= ?", user, digest, since)
@@ -17,7 +17,8 @@ func (t *Tx) Upload(user, digest string, since int64) ([]byte, error) {
 
 // InsertUpload adds an upload, of which a user has one.
 func (t *Tx) InsertUpload(u Upload) error {
-	_, err := t.exec("INSERT INTO uploads (user_name, digest, at, data) VALUES (?, ?, ?, ?)", u.User, u.Digest, u.At, u.Data)
+	const q = "INSERT INTO uploads (user_name, digest, at, data) VALUES (?, ?, ?, ?)"
+	_, err := t.exec(q, u.User, u.Digest, u.At, u.Data)
 	return err
 }
 

@@ -12,10 +12,12 @@ type User struct {
 	PasswordAt    int64 // µs
 }
 
-const userColumns = "SELECT name, password, administrator, disabled, must_change, created_at, created_by, password_at FROM users"
+const userColumns = "SELECT name, password, administrator, disabled, must_change, " +
+	"created_at, created_by, password_at FROM users"
 
 func scanUser(s scanner) (u User, err error) {
-	return u, s.Scan(&u.Name, &u.Password, &u.Administrator, &u.Disabled, &u.MustChange, &u.CreatedAt, &u.CreatedBy, &u.PasswordAt)
+	return u, s.Scan(&u.Name, &u.Password, &u.Administrator, &u.Disabled, &u.MustChange,
+		&u.CreatedAt, &u.CreatedBy, &u.PasswordAt)
 }
 
 // Users returns all users by name.
@@ -28,16 +30,19 @@ func (t *Tx) User(name string) (User, error) {
 
 // InsertUser adds a user, or returns ErrExists.
 func (t *Tx) InsertUser(u User) error {
-	const q = "INSERT INTO users (name, password, administrator, disabled, must_change, created_at, created_by, password_at) " +
+	const q = "INSERT INTO users " +
+		"(name, password, administrator, disabled, must_change, created_at, created_by, password_at) " +
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-	_, err := t.exec(q, u.Name, u.Password, u.Administrator, u.Disabled, u.MustChange, u.CreatedAt, u.CreatedBy, u.PasswordAt)
+	_, err := t.exec(q, u.Name, u.Password, u.Administrator, u.Disabled, u.MustChange,
+		u.CreatedAt, u.CreatedBy, u.PasswordAt)
 	return err
 }
 
 // UpdateUser writes all fields of a user but Name, CreatedAt and CreatedBy, or
 // returns ErrNotFound.
 func (t *Tx) UpdateUser(u User) error {
-	const q = "UPDATE users SET password = ?, administrator = ?, disabled = ?, must_change = ?, password_at = ? WHERE name = ?"
+	const q = "UPDATE users SET " +
+		"password = ?, administrator = ?, disabled = ?, must_change = ?, password_at = ? WHERE name = ?"
 	return t.execOne(ErrNotFound, q, u.Password, u.Administrator, u.Disabled, u.MustChange, u.PasswordAt, u.Name)
 }
 

@@ -16,10 +16,12 @@ type Webhook struct {
 	CreatedBy    string
 }
 
-const webhookColumns = "SELECT id, name, url, apps, conditions, repeat_after, enabled, secret, secret_before, renewed_at, created_at, created_by FROM webhooks"
+const webhookColumns = "SELECT id, name, url, apps, conditions, repeat_after, enabled, secret, secret_before, " +
+	"renewed_at, created_at, created_by FROM webhooks"
 
 func scanWebhook(s scanner) (w Webhook, err error) {
-	return w, s.Scan(&w.ID, &w.Name, &w.URL, &w.Apps, &w.Conditions, &w.RepeatAfter, &w.Enabled, &w.Secret, &w.SecretBefore, &w.RenewedAt, &w.CreatedAt, &w.CreatedBy)
+	return w, s.Scan(&w.ID, &w.Name, &w.URL, &w.Apps, &w.Conditions, &w.RepeatAfter, &w.Enabled,
+		&w.Secret, &w.SecretBefore, &w.RenewedAt, &w.CreatedAt, &w.CreatedBy)
 }
 
 // secrets returns what is secret in a row, by column. The URL of a receiver often is.
@@ -73,17 +75,21 @@ func (t *Tx) Webhook(id string) (Webhook, error) {
 // InsertWebhook adds a webhook.
 func (t *Tx) InsertWebhook(w Webhook) error {
 	w = t.closed(w)
-	const q = "INSERT INTO webhooks (id, name, url, apps, conditions, repeat_after, enabled, secret, secret_before, renewed_at, created_at, created_by) " +
+	const q = "INSERT INTO webhooks (id, name, url, apps, conditions, repeat_after, enabled, secret, secret_before, " +
+		"renewed_at, created_at, created_by) " +
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	_, err := t.exec(q, w.ID, w.Name, w.URL, w.Apps, w.Conditions, w.RepeatAfter, w.Enabled, w.Secret, w.SecretBefore, w.RenewedAt, w.CreatedAt, w.CreatedBy)
+	_, err := t.exec(q, w.ID, w.Name, w.URL, w.Apps, w.Conditions, w.RepeatAfter, w.Enabled,
+		w.Secret, w.SecretBefore, w.RenewedAt, w.CreatedAt, w.CreatedBy)
 	return err
 }
 
 // UpdateWebhook writes all columns of a webhook but those of its creation, or returns ErrNotFound.
 func (t *Tx) UpdateWebhook(w Webhook) error {
 	w = t.closed(w)
-	const q = "UPDATE webhooks SET name = ?, url = ?, apps = ?, conditions = ?, repeat_after = ?, enabled = ?, secret = ?, secret_before = ?, renewed_at = ? WHERE id = ?"
-	return t.execOne(ErrNotFound, q, w.Name, w.URL, w.Apps, w.Conditions, w.RepeatAfter, w.Enabled, w.Secret, w.SecretBefore, w.RenewedAt, w.ID)
+	const q = "UPDATE webhooks SET name = ?, url = ?, apps = ?, conditions = ?, repeat_after = ?, enabled = ?, " +
+		"secret = ?, secret_before = ?, renewed_at = ? WHERE id = ?"
+	return t.execOne(ErrNotFound, q, w.Name, w.URL, w.Apps, w.Conditions, w.RepeatAfter, w.Enabled,
+		w.Secret, w.SecretBefore, w.RenewedAt, w.ID)
 }
 
 // DeleteWebhook removes a webhook with its alerts and its deliveries, or returns ErrNotFound.
@@ -127,7 +133,8 @@ func (t *Tx) InsertAlert(a Alert) error {
 
 // UpdateAlert writes the times and the detail of an alert.
 func (t *Tx) UpdateAlert(a Alert) error {
-	const q = "UPDATE alerts SET first_at = ?, since = ?, told_at = ?, detail = ? WHERE webhook = ? AND kind = ? AND app = ?"
+	const q = "UPDATE alerts SET first_at = ?, since = ?, told_at = ?, detail = ? " +
+		"WHERE webhook = ? AND kind = ? AND app = ?"
 	return t.execOne(ErrNotFound, q, a.FirstAt, a.Since, a.ToldAt, a.Detail, a.Webhook, a.Kind, a.App)
 }
 
@@ -154,17 +161,21 @@ type Delivery struct {
 	TriedAt   int64 // µs; the end of the last attempt, or 0
 }
 
-const deliveryColumns = "SELECT id, webhook, event, kind, app, body, created_at, state, attempts, next_at, status, error, tried_at FROM deliveries"
+const deliveryColumns = "SELECT id, webhook, event, kind, app, body, created_at, " +
+	"state, attempts, next_at, status, error, tried_at FROM deliveries"
 
 func scanDelivery(s scanner) (d Delivery, err error) {
-	return d, s.Scan(&d.ID, &d.Webhook, &d.Event, &d.Kind, &d.App, &d.Body, &d.CreatedAt, &d.State, &d.Attempts, &d.NextAt, &d.Status, &d.Error, &d.TriedAt)
+	return d, s.Scan(&d.ID, &d.Webhook, &d.Event, &d.Kind, &d.App, &d.Body, &d.CreatedAt,
+		&d.State, &d.Attempts, &d.NextAt, &d.Status, &d.Error, &d.TriedAt)
 }
 
 // InsertDelivery adds a message.
 func (t *Tx) InsertDelivery(d Delivery) error {
-	const q = "INSERT INTO deliveries (id, webhook, event, kind, app, body, created_at, state, attempts, next_at, status, error, tried_at) " +
+	const q = "INSERT INTO deliveries (id, webhook, event, kind, app, body, created_at, " +
+		"state, attempts, next_at, status, error, tried_at) " +
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-	_, err := t.exec(q, d.ID, d.Webhook, d.Event, d.Kind, d.App, d.Body, d.CreatedAt, d.State, d.Attempts, d.NextAt, d.Status, d.Error, d.TriedAt)
+	_, err := t.exec(q, d.ID, d.Webhook, d.Event, d.Kind, d.App, d.Body, d.CreatedAt,
+		d.State, d.Attempts, d.NextAt, d.Status, d.Error, d.TriedAt)
 	return err
 }
 
@@ -180,7 +191,8 @@ func (t *Tx) WaitingDeliveries() ([]Delivery, error) {
 
 // DeliveriesOf returns at most limit messages of a webhook, the newest first.
 func (t *Tx) DeliveriesOf(webhook string, limit int) ([]Delivery, error) {
-	return all(t, scanDelivery, deliveryColumns+" WHERE webhook = ? ORDER BY created_at DESC, id DESC LIMIT ?", webhook, limit)
+	const q = deliveryColumns + " WHERE webhook = ? ORDER BY created_at DESC, id DESC LIMIT ?"
+	return all(t, scanDelivery, q, webhook, limit)
 }
 
 // CountWaiting returns how many messages of a webhook wait.
@@ -192,26 +204,29 @@ func (t *Tx) CountWaiting(webhook string) (int64, error) {
 // is tried again if no program says what became of this attempt. It returns ErrStale if another
 // program has claimed it.
 func (t *Tx) ClaimDelivery(d Delivery, next int64) error {
-	return t.execOne(ErrStale, "UPDATE deliveries SET attempts = attempts + 1, next_at = ? WHERE id = ? AND state = ? AND attempts = ?",
-		next, d.ID, StateWaiting, d.Attempts)
+	const q = "UPDATE deliveries SET attempts = attempts + 1, next_at = ? WHERE id = ? AND state = ? AND attempts = ?"
+	return t.execOne(ErrStale, q, next, d.ID, StateWaiting, d.Attempts)
 }
 
 // EndAttempt writes what became of an attempt, or returns ErrStale if it is not the last one.
 func (t *Tx) EndAttempt(d Delivery) error {
-	return t.execOne(ErrStale, "UPDATE deliveries SET state = ?, next_at = ?, status = ?, error = ?, tried_at = ? WHERE id = ? AND state = ? AND attempts = ?",
-		d.State, d.NextAt, d.Status, d.Error, d.TriedAt, d.ID, StateWaiting, d.Attempts)
+	const q = "UPDATE deliveries SET state = ?, next_at = ?, status = ?, error = ?, tried_at = ? " +
+		"WHERE id = ? AND state = ? AND attempts = ?"
+	return t.execOne(ErrStale, q, d.State, d.NextAt, d.Status, d.Error, d.TriedAt, d.ID, StateWaiting, d.Attempts)
 }
 
 // CancelDeliveries makes the messages of a webhook that wait fail for a reason.
 func (t *Tx) CancelDeliveries(webhook, reason string, at int64) error {
-	_, err := t.exec("UPDATE deliveries SET state = ?, error = ?, tried_at = ? WHERE webhook = ? AND state = ?", StateFailed, reason, at, webhook, StateWaiting)
+	const q = "UPDATE deliveries SET state = ?, error = ?, tried_at = ? WHERE webhook = ? AND state = ?"
+	_, err := t.exec(q, StateFailed, reason, at, webhook, StateWaiting)
 	return err
 }
 
 // ForgetDeliveries deletes the messages of a webhook that do not wait, apart from those that were
 // made at an instant in µs or later.
 func (t *Tx) ForgetDeliveries(webhook string, before int64) error {
-	_, err := t.exec("DELETE FROM deliveries WHERE webhook = ? AND state <> ? AND created_at < ?", webhook, StateWaiting, before)
+	const q = "DELETE FROM deliveries WHERE webhook = ? AND state <> ? AND created_at < ?"
+	_, err := t.exec(q, webhook, StateWaiting, before)
 	return err
 }
 
@@ -234,11 +249,14 @@ func (t *Tx) AlertFleets() ([]AlertFleet, error) {
 
 // SetAlertFleet writes the row of an application.
 func (t *Tx) SetAlertFleet(f AlertFleet) error {
-	n, err := t.exec("UPDATE alert_fleets SET expected = ?, higher = ?, higher_at = ?, lower_at = ? WHERE app = ?", f.Expected, f.Higher, f.HigherAt, f.LowerAt, f.App)
+	const update = "UPDATE alert_fleets SET expected = ?, higher = ?, higher_at = ?, lower_at = ? WHERE app = ?"
+	n, err := t.exec(update, f.Expected, f.Higher, f.HigherAt, f.LowerAt, f.App)
 	if err != nil || n > 0 {
 		return err
 	}
-	_, err = t.exec("INSERT INTO alert_fleets (app, expected, higher, higher_at, lower_at) VALUES (?, ?, ?, ?, ?)", f.App, f.Expected, f.Higher, f.HigherAt, f.LowerAt)
+
+	const insert = "INSERT INTO alert_fleets (app, expected, higher, higher_at, lower_at) VALUES (?, ?, ?, ?, ?)"
+	_, err = t.exec(insert, f.App, f.Expected, f.Higher, f.HigherAt, f.LowerAt)
 	return err
 }
 
