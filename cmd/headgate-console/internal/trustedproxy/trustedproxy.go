@@ -32,10 +32,14 @@ func New(trusted []netip.Prefix, header string) (*Proxies, error) {
 	for i, p := range trusted {
 		texts[i] = p.String()
 	}
+
+	// People are told apart by whole addresses here, not by the networks of IPv6 that limits count
+	// by default.
 	client, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: texts, IPv6Prefix: 128})
 	if header != "" {
 		err = errors.Join(err, CheckHeader(header))
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("trustedproxy: %w", err)
 	}
@@ -48,8 +52,9 @@ func CheckHeader(name string) error {
 		return fmt.Errorf("%q is not the name of a header", name)
 	}
 	switch http.CanonicalHeaderKey(name) {
-	case "Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Forwarded", "Host", "Origin", "Referer",
-		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Request-Id":
+	case "Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie",
+		"Forwarded", "Host", "Origin", "Referer", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Request-Id":
 		return fmt.Errorf("the header %s has another meaning", http.CanonicalHeaderKey(name))
 	}
 	return nil
