@@ -25,15 +25,18 @@ func deletedPage(v *request) error {
 	if err != nil || page < 1 {
 		page = 1
 	}
+
 	list, more, err := v.Service.Deleted(v.r.Context(), v.actor, page, 0)
 	if err != nil {
 		return err
 	}
+
 	b := bin{}
 	for _, r := range list {
 		can := r.Before != nil && v.access.CanEdit(r.Before.Apps)
 		b.Deleted = append(b.Deleted, gone{r, r.Version - 1, can})
 	}
+
 	if more {
 		b.Next = page + 1
 	}

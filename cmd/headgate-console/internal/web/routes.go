@@ -12,7 +12,8 @@ type route struct {
 
 // routes are all routes of the pages, apart from files.
 func routes() []route {
-	return slices.Concat(entryRoutes(), policyRoutes(), keyRoutes(), alertRoutes(), transferRoutes(), managementRoutes(), accountRoutes())
+	return slices.Concat(entryRoutes(), policyRoutes(), keyRoutes(), alertRoutes(), transferRoutes(),
+		managementRoutes(), accountRoutes())
 }
 
 // entryRoutes are the routes of the traffic, and of the way in and out.
