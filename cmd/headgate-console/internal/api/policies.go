@@ -89,8 +89,8 @@ func (c *call) save(p policy.Policy, b base, comment string) error {
 		write, status = c.o.Service.CreatePolicy, http.StatusCreated
 	}
 
-	// A conflict with an equal policy becomes a success. The policy exists already then, and nothing
-	// is created.
+	// A conflict with an equal policy becomes a success. The policy exists already then, and
+	// nothing is created.
 	saved, err := write(c.ctx(), c.actor.Saying(comment), p)
 	if err != nil {
 		status = http.StatusOK

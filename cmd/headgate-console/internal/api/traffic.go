@@ -120,7 +120,8 @@ func (c *call) csv(name string, write func(io.Writer) error) error {
 
 	err := write(w)
 
-	if err != nil && w.begun { // the status is sent, so that only a broken connection can tell
+	// Once the status is sent, only a broken connection shows that the file is not whole.
+	if err != nil && w.begun {
 		c.o.Logger.ErrorContext(c.ctx(), "an export broke off", "request_id", c.id(), "error", err)
 		panic(http.ErrAbortHandler)
 	}

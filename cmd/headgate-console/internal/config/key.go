@@ -18,7 +18,7 @@ const maxKeyFile = 4096
 func (g *given) secretKeys(env func(string) string) (keys [][]byte, err error) {
 	name, text := EnvKey, env(EnvKey)
 	if g.keyFile != "" {
-		// A flag comes before the variable, which is not even read then.
+		// A flag comes before the variable.
 		file, err := os.Open(g.keyFile)
 		if err != nil {
 			return nil, fmt.Errorf("-key-file: %w", err)

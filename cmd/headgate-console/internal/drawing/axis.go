@@ -15,8 +15,7 @@ func Ticks(highest float64) []float64 {
 		return []float64{0, 1}
 	}
 
-	// From a tenth of the highest power of ten upwards, the first step that needs at most five of
-	// itself.
+	// The step is the smallest round number of which highest is at most five times as large.
 	unit := math.Pow(10, math.Floor(math.Log10(highest))-1)
 	step := unit
 	for _, n := range []float64{2, 5, 10, 20, 50} {

@@ -126,7 +126,6 @@ func (s *Server) launch(t testing.TB) {
 		"--innodb-buffer-pool-size=64M")...)
 	cmd.SysProcAttr = dieWithParent()
 
-	// done is closed on both ways out, so that Kill does not wait for a process that never ran.
 	started, done := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()

@@ -56,8 +56,11 @@ type Provider struct {
 	o      Options
 	client *http.Client
 
-	mu    sync.Mutex
-	known *discovery // nil until the provider is asked for its addresses, and after a failure
+	mu sync.Mutex
+
+	// known is nil until the provider is asked for its addresses, and after a failure. Guarded
+	// by mu.
+	known *discovery
 }
 
 // discovery is a question for the addresses of the provider, and its answer.

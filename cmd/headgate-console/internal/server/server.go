@@ -38,7 +38,6 @@ func Serve(ctx context.Context, l net.Listener, c *tls.Config, h http.Handler, l
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 
-	// The buffer lets the goroutine end even if nobody receives.
 	ended := make(chan error, 1)
 	go func() {
 		if c != nil {
@@ -64,6 +63,7 @@ func Serve(ctx context.Context, l net.Listener, c *tls.Config, h http.Handler, l
 		err = errors.Join(err, s.Close())
 	}
 
+	// The goroutine has ended when Serve returns.
 	<-ended
 	return err
 }

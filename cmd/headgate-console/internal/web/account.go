@@ -41,14 +41,14 @@ type token struct {
 const endsSoon = 14 * 24 * time.Hour
 
 func (v *request) tokenOf(t service.Token) token {
-	left := t.Expires.Sub(v.Clock())
+	remaining := t.Expires.Sub(v.Clock())
 	switch {
 	case !t.RevokedAt.IsZero():
 		return token{t, "revoked", false}
-	case left <= 0:
+	case remaining <= 0:
 		return token{t, "expired", false}
 	}
-	return token{t, "", left <= endsSoon}
+	return token{t, "", remaining <= endsSoon}
 }
 
 // Ending returns the tokens that end soon.

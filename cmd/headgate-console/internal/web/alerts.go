@@ -53,7 +53,7 @@ func (h hook) Further(n int) int { return max(0, len(h.Standing)-n) }
 // Place returns the scheme and the host of the URL. The rest may be a secret.
 func (h hook) Place() string { return webhook.Place(h.URL) }
 
-// Repeats returns how often an alert is told again, or "" for never.
+// Repeats returns how often an alert is reported again, or "" for never.
 func (h hook) Repeats() string {
 	if h.RepeatAfter == 0 {
 		return ""
@@ -61,7 +61,7 @@ func (h hook) Repeats() string {
 	return short(h.RepeatAfter)
 }
 
-// Watches returns what the webhook is told, in words.
+// Watches returns what is reported to the webhook, in words.
 func (h hook) Watches() (list []string) {
 	for _, k := range service.AlertKinds() {
 		for _, c := range h.Conditions {

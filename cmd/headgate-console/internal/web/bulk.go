@@ -48,7 +48,7 @@ func bulkChange(v *request) error {
 		return v.seeOther(listPath(q, q.Page), "unchanged")
 	}
 
-	return v.seeOther(listPath(q, q.Page), "bulk&"+together(plan.At))
+	return v.seeOther(listPath(q, q.Page), "bulk&"+undoAt(plan.At))
 }
 
 // undoBulk takes back the changes of several policies, all or none.
@@ -63,12 +63,12 @@ func undoBulk(v *request) error {
 		return v.bulkRefused(err, service.Query{Page: 1})
 	}
 
-	return v.seeOther("/policies", "undone&"+together(at))
+	return v.seeOther("/policies", "undone&"+undoAt(at))
 }
 
-// together returns the parameter of a page that offers to take back what was changed at an
+// undoAt returns the parameter of a page that offers to take back what was changed at an
 // instant.
-func together(at time.Time) string { return "at=" + number(at.UnixMicro()) }
+func undoAt(at time.Time) string { return "at=" + number(at.UnixMicro()) }
 
 // ticked reads the policies of a form, and their versions.
 func (v *request) ticked() (list []service.PolicyVersion, m mistakes) {

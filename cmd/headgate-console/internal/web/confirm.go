@@ -71,8 +71,8 @@ func inForce(p policy.Policy) string {
 	return "the instances of " + strings.Join(p.Apps[:len(p.Apps)-1], ", ") + " and " + p.Apps[len(p.Apps)-1]
 }
 
-// lately says what a policy did in the last hour.
-func (v *request) lately(p policy.Policy) (string, error) {
+// lastHour says what a policy did in the last hour.
+func (v *request) lastHour(p policy.Policy) (string, error) {
 	now := v.Clock()
 	seen, err := v.Service.Traffic(v.r.Context(), v.actor, service.TrafficQuery{
 		Policy: p.Name, From: now.Add(-time.Hour), To: now,
@@ -99,14 +99,14 @@ func (v *request) lately(p policy.Policy) (string, error) {
 
 // confirmOff asks before a policy is turned off. when says when, such as "now".
 func (v *request) confirmOff(p policy.Policy, when, action string, fields []hidden) error {
-	lately, err := v.lately(p)
+	lastHour, err := v.lastHour(p)
 	if err != nil {
 		return err
 	}
 	c := confirmation{
 		Title: "Turn off the policy " + p.Name + "?",
 		Consequences: []string{"From " + when + " " + inForce(p) + " do not apply it: it refuses no request, " +
-			"and counts none. Its settings and its history stay.", lately},
+			"and counts none. Its settings and its history stay.", lastHour},
 		Action: action, Fields: fields, Button: "Turn it off", Danger: true, Back: policyPath(p.Name),
 	}
 	v.keepComment(&c)

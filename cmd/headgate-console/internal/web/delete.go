@@ -11,7 +11,7 @@ func deletePage(v *request) error {
 }
 
 func (v *request) confirmDeletion(p policy.Policy, version int64, m mistakes) error {
-	lately, err := v.lately(p)
+	lastHour, err := v.lastHour(p)
 	if err != nil {
 		return err
 	}
@@ -19,7 +19,7 @@ func (v *request) confirmDeletion(p policy.Policy, version int64, m mistakes) er
 	return v.confirm(confirmation{
 		Title: "Delete the policy " + p.Name + "?",
 		Consequences: []string{p.Describe() + ".",
-			"Within seconds " + inForce(p) + " do not apply it any more. " + lately,
+			"Within seconds " + inForce(p) + " do not apply it any more. " + lastHour,
 			"It goes to the deleted policies with its history, and can be restored from there."},
 		Action: policyPath(p.Name) + "/delete", Fields: []hidden{{"version", number(version)}},
 		Button: "Delete the policy", Danger: true, Back: policyPath(p.Name), Comment: true, Mistakes: m,
@@ -47,5 +47,5 @@ func remove(v *request) error {
 	if err != nil {
 		return v.conflictOr(err)
 	}
-	return v.seeOther("/policies", "deleted&"+of(name))
+	return v.seeOther("/policies", "deleted&"+undoOf(name))
 }

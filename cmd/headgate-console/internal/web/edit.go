@@ -28,10 +28,10 @@ func newPage(v *request) error {
 	}
 
 	if v.query("from") == "" && v.query("template") == "" {
-		return v.show(http.StatusOK, "begin", "New policy", v.begin())
+		return v.show(http.StatusOK, "begin", "New policy", v.templates())
 	}
 
-	d, needs, err := v.begun()
+	d, needs, err := v.newDraft()
 	if err != nil {
 		return err
 	}
@@ -60,8 +60,8 @@ func appsToBegin(own []string, wanted string) []string {
 	return nil
 }
 
-// begin is the page of the templates.
-type begin struct {
+// templateList is the page of the templates.
+type templateList struct {
 	Kinds   []kindLink
 	Nothing string // the address of the form without a template
 }
@@ -72,8 +72,8 @@ type kindLink struct {
 	Link string
 }
 
-// begin returns the templates. Their forms have the application of the request.
-func (v *request) begin() begin {
+// templates returns the templates. Their forms have the application of the request.
+func (v *request) templates() templateList {
 	link := func(template string) string {
 		u := url.Values{"template": {template}}
 		if app := v.query("app"); app != "" {
@@ -82,16 +82,16 @@ func (v *request) begin() begin {
 		return "/new?" + u.Encode()
 	}
 
-	b := begin{Nothing: link(fromNothing)}
+	b := templateList{Nothing: link(fromNothing)}
 	for _, k := range kindsOfUse() {
 		b.Kinds = append(b.Kinds, kindLink{k, link(k.Name)})
 	}
 	return b
 }
 
-// begun returns what the form of a new policy begins with, and what the program has to do for
+// newDraft returns what the form of a new policy begins with, and what the program has to do for
 // it.
-func (v *request) begun() (d draft, needs string, err error) {
+func (v *request) newDraft() (d draft, needs string, err error) {
 	// A copy begins in shadow, as every new policy does, whatever the mode of its original is.
 	if from := v.query("from"); from != "" {
 		p, err := v.Service.Policy(v.r.Context(), v.actor, from)

@@ -112,7 +112,7 @@ func tick(apps []service.App, chosen []string) []appChoice {
 		}
 	}
 
-	// An application in which the actor is no owner stays ticked: the edit must not take it away.
+	// An application that the actor does not see stays ticked: the edit must not take it away.
 	for _, name := range chosen {
 		if !slices.ContainsFunc(list, func(c appChoice) bool { return c.Name == name }) {
 			list = append(list, appChoice{Name: name, Checked: true})

@@ -32,7 +32,7 @@ type instance struct {
 // wrongClock is how far a clock is off before the page warns of it.
 const wrongClock = time.Second
 
-// silent is the age of a report that the page tells.
+// silent is the age from which on the page shows how old a report is.
 const silent = 5 * time.Second
 
 // Off says how far the clock of the instance is off, or "".

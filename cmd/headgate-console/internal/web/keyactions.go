@@ -232,7 +232,7 @@ func askLimit(v *request, k *keys) confirmation {
 	asked := confirmation{
 		Title: "Which limit for this key?",
 		Consequences: []string{"Under " + k.Policy + " the limit of this key is now " +
-			limitWords(k.Found.LimitOf(k.Counted)) + whose(k, was != "") + "."},
+			limitWords(k.Found.LimitOf(k.Counted)) + limitSource(k, was != "") + "."},
 		Inputs: []input{{"limit", "Limit of its own", was, "as text, such as " + k.Found.Limit.String() +
 			", with the algorithm of the policy; " +
 			"empty takes its own limit away"}},
@@ -270,7 +270,7 @@ func askLimit(v *request, k *keys) confirmation {
 	if limit == nil {
 		c.Title, c.Button = "Take the own limit of this key away?", "Take it away"
 		c.Consequences[0] = "Under " + k.Policy + " it has the limit of all others again" +
-			whose(k, false) + ". The units that the key has used stay used. " +
+			limitSource(k, false) + ". The units that the key has used stay used. " +
 			"This is a change of the policy, with a version in its history that can be rolled back."
 	}
 
@@ -282,8 +282,8 @@ func askLimit(v *request, k *keys) confirmation {
 	return c
 }
 
-// whose returns the end of a sentence about the limit of a key.
-func whose(k *keys, own bool) string {
+// limitSource returns the end of a sentence about the limit of a key.
+func limitSource(k *keys, own bool) string {
 	switch {
 	case own:
 		return ", which is its own"
@@ -338,16 +338,16 @@ func fleetErr(err error) error {
 	return nil
 }
 
-// met is a policy under which a key counts, beside the one that was asked for.
-type met struct {
+// otherPolicy is a policy under which a key counts, beside the one that was asked for.
+type otherPolicy struct {
 	Policy string
 	Shown  string // the key as that policy counts it
 	Sent   string
 	*gauge
 }
 
-// maxMet is how many policies a key is looked up under at most.
-const maxMet = 50
+// maxOthers is how many policies a key is looked up under at most.
+const maxOthers = 50
 
 // lookUpEach finds the key under the policy that was asked for, and then under each other one
 // that counts its kind.
@@ -363,17 +363,17 @@ func (v *request) lookUpEach(k *keys) error {
 		}
 	}
 
-	more, err := v.Service.LookUpEach(v.r.Context(), v.actor, k.typed(), maxMet, k.meets,
+	more, err := v.Service.LookUpEach(v.r.Context(), v.actor, k.typed(), maxOthers, k.meets,
 		func(ctx context.Context, p policy.Policy, key string) error {
 			key = counted(ctx, p, key)
 			g, err := v.peek(ctx, p, key)
-			k.Others = append(k.Others, met{p.Name, readable(key), sentForm(key), g})
+			k.Others = append(k.Others, otherPolicy{p.Name, readable(key), sentForm(key), g})
 			return err
 		})
 
 	k.Further = more
 	// Of those with the same share of their limit used, the order is that of the names.
-	rank := func(m met) int {
+	rank := func(m otherPolicy) int {
 		if m.Banned {
 			return 101
 		}
@@ -381,7 +381,7 @@ func (v *request) lookUpEach(k *keys) error {
 	}
 
 	if err == nil {
-		slices.SortStableFunc(k.Others, func(a, b met) int { return rank(b) - rank(a) })
+		slices.SortStableFunc(k.Others, func(a, b otherPolicy) int { return rank(b) - rank(a) })
 	}
 	return err
 }

@@ -24,9 +24,9 @@ type keys struct {
 	Gauge    *gauge
 	CanReset bool
 
-	Everywhere bool  // the key was looked up under all policies
-	Others     []met // the other policies under which it counts, the most used first
-	Further    bool  // there are more
+	Everywhere bool          // the key was looked up under all policies
+	Others     []otherPolicy // the other policies under which it counts, the most used first
+	Further    bool          // there are more
 }
 
 // gauge shows how much of a limit a key has used.

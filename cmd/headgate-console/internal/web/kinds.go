@@ -32,15 +32,15 @@ var kinds = [...]kind{
 	{"left", "Left", "the caller left while it waited", []events.Verdict{events.Canceled}},
 }
 
-// part is how many requests are of a kind.
-type part struct {
+// kindCount is how many requests are of a kind.
+type kindCount struct {
 	kind
 	N int64
 }
 
 // figures are counts by kind.
 type figures struct {
-	Parts []part // one for each kind, in order
+	Parts []kindCount // one for each kind, in order
 	All   int64
 	stats.Counts
 }
@@ -48,7 +48,7 @@ type figures struct {
 func figuresOf(c stats.Counts) figures {
 	f := figures{All: c.Total(), Counts: c}
 	for _, k := range kinds {
-		p := part{kind: k}
+		p := kindCount{kind: k}
 		for _, v := range k.verdicts {
 			p.N += c[v]
 		}

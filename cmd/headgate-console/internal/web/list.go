@@ -65,7 +65,7 @@ type listed struct {
 }
 
 // Tick is the value of the box that selects the policy.
-func (l listed) Tick() string { return ticked(l.Name, l.Version) }
+func (l listed) Tick() string { return tickValue(l.Name, l.Version) }
 
 // column is the head of a column. It has a Link if the list may be sorted by it.
 type column struct {

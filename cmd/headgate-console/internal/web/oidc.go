@@ -66,8 +66,8 @@ func oidcEnd(v *request) error {
 		return v.oidcFailed(err)
 	}
 
-	// A user who is logged in here already, with a password, connects this identity with the own
-	// name by it.
+	// A user with a password is asked for it at the first log-in by the provider: own is the user
+	// of the session that the browser has.
 	own, err := v.Service.Authenticate(v.r.Context(), v.sessionToken(), v.meta())
 	if err != nil && !errors.Is(err, service.ErrNotLoggedIn) {
 		return err

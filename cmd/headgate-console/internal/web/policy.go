@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// one is the page of a policy.
-type one struct {
+// policyDetail is the page of a policy.
+type policyDetail struct {
 	row
 	Limit   string
 	Drawing string
@@ -111,7 +111,9 @@ func policyPage(v *request) error {
 
 func (v *request) showPolicy(status int, p policy.Policy, l later) (err error) {
 	texts := textsOf(p)
-	page := one{row: v.rowOf(p), Limit: p.Limit.String(), Drawing: drawingPath(p.Limit.String()), Modes: modes()}
+	page := policyDetail{
+		row: v.rowOf(p), Limit: p.Limit.String(), Drawing: drawingPath(p.Limit.String()), Modes: modes(),
+	}
 
 	if page.Traffic, err = v.traffic(p, p.Version); err != nil {
 		return err

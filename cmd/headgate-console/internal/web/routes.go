@@ -41,7 +41,7 @@ func policyRoutes() []route {
 		{pattern: "POST /filters", answer: saveFilter},
 		{pattern: "POST /filters/delete", answer: deleteFilter},
 		{pattern: "GET /deleted", answer: deletedPage},
-		{pattern: "GET /scheduled", answer: comingPage},
+		{pattern: "GET /scheduled", answer: scheduledPage},
 		{pattern: "POST /scheduled/cancel", answer: cancelScheduled},
 		{pattern: "GET /banner", answer: liveBanner},
 		{pattern: "GET /new", answer: newPage},

@@ -191,18 +191,18 @@ func (v *request) scheduleEdit(d draft, p policy.Policy) error {
 	return v.seeOther(policyPath(p.Name), "scheduled")
 }
 
-// coming is a page of the changes that wait.
-type coming struct {
+// scheduledList is a page of the changes that wait.
+type scheduledList struct {
 	List []service.Scheduled
 	paging
 }
 
-func comingPage(v *request) error {
+func scheduledPage(v *request) error {
 	list, err := v.Service.Coming(v.r.Context(), v.actor)
 	if err != nil {
 		return err
 	}
-	c := coming{}
+	c := scheduledList{}
 	c.List, c.paging = pageOf(v, list)
 	return v.show(http.StatusOK, "scheduled", "Scheduled changes", c)
 }

@@ -29,7 +29,7 @@ func (v *request) showFactor(status int, m mistakes) error {
 }
 
 // factorSetup is the page that shows the secret of a second factor. It is an answer to a POST,
-// which is not compressed, so that its length tells nothing of the secret.
+// which is not compressed, so that its length reveals nothing of the secret.
 type factorSetup struct {
 	Secret   string // in groups of four
 	QR       drawing.QR

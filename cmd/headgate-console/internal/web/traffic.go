@@ -73,8 +73,8 @@ type overview struct {
 	Lost        int64
 	Late        bool
 	Chart       chart
-	ByApp       []line
-	ByPolicy    []line
+	ByApp       []sumRow
+	ByPolicy    []sumRow
 	More        int  // policies that are not shown
 	TooMany     bool // policies to show any
 	Changes     []service.Marker
@@ -84,18 +84,18 @@ type overview struct {
 	Work        work
 }
 
-// line has the counts of an application or of a policy.
-type line struct {
+// sumRow has the counts of an application or of a policy.
+type sumRow struct {
 	App, Policy string
 	Link        string // "" for policies that are not told apart
 	figures
 	Blocks []block // from left to right
 }
 
-// maxLines is the largest number of policies or applications that are shown, and maxMarked the
+// maxSums is the largest number of policies or applications that are shown, and maxMarked the
 // largest number of changes in the list below the chart.
 const (
-	maxLines  = 50
+	maxSums   = 50
 	maxMarked = 20
 )
 
@@ -200,8 +200,8 @@ func (o *overview) fill(seen service.Overview) {
 
 	o.CSV = csvPath(o.App, "", t)
 	if o.App == "" {
-		for _, s := range seen.Apps[:min(maxLines, len(seen.Apps))] {
-			o.ByApp = append(o.ByApp, lineOf(s, "/?"+url.Values{"app": {s.App}, "range": {o.Range}}.Encode()))
+		for _, s := range seen.Apps[:min(maxSums, len(seen.Apps))] {
+			o.ByApp = append(o.ByApp, sumRowOf(s, "/?"+url.Values{"app": {s.App}, "range": {o.Range}}.Encode()))
 		}
 	}
 
@@ -210,7 +210,7 @@ func (o *overview) fill(seen service.Overview) {
 		if s.Counts.Total() == 0 {
 			continue
 		}
-		if len(o.ByPolicy) == maxLines {
+		if len(o.ByPolicy) == maxSums {
 			o.More++
 			continue
 		}
@@ -220,13 +220,13 @@ func (o *overview) fill(seen service.Overview) {
 			link = policyPath(s.Policy) + "?range=" + o.Range
 		}
 
-		o.ByPolicy = append(o.ByPolicy, lineOf(s, link))
+		o.ByPolicy = append(o.ByPolicy, sumRowOf(s, link))
 	}
 }
 
-// lineOf returns a line with a bar that is divided as its counts are.
-func lineOf(s service.Sum, link string) line {
-	l := line{App: s.App, Policy: s.Policy, Link: link, figures: figuresOf(s.Counts)}
+// sumRowOf returns a row with a bar that is divided as its counts are.
+func sumRowOf(s service.Sum, link string) sumRow {
+	l := sumRow{App: s.App, Policy: s.Policy, Link: link, figures: figuresOf(s.Counts)}
 	at := 0.0
 	for _, p := range l.Parts {
 		if p.N == 0 {

@@ -22,9 +22,9 @@ type undo struct {
 // later.
 const undoFor = 10 * time.Minute
 
-// of returns the parameter of a page that offers to take back the newest change of a policy. The
-// page of a policy needs none.
-func of(name string) string { return "of=" + url.QueryEscape(name) }
+// undoOf returns the parameter of a page that offers to take back the newest change of a policy.
+// The page of a policy needs none.
+func undoOf(name string) string { return "of=" + url.QueryEscape(name) }
 
 // undoable returns the newest change of the policy that a notice is about, if the actor has made
 // it lately and may take it back, or nil. Whether it is still the newest is decided by its version
@@ -76,13 +76,13 @@ func (v *request) undoableTogether() (*undo, error) {
 
 	u := &undo{Name: policiesWords(len(list)), Action: "/policies/undo"}
 	for _, p := range list {
-		u.Policies = append(u.Policies, ticked(p.Name, p.Version))
+		u.Policies = append(u.Policies, tickValue(p.Name, p.Version))
 	}
 	return u, nil
 }
 
-// ticked returns a policy and its version as the form of the list sends them.
-func ticked(name string, version int64) string { return number(version) + ":" + name }
+// tickValue returns a policy and its version as the form of the list sends them.
+func tickValue(name string, version int64) string { return number(version) + ":" + name }
 
 // changes reports whether a notice is about a change of a policy that can be taken back.
 func changes(done string) bool {
@@ -101,7 +101,7 @@ func takeBack(v *request) error {
 		return v.conflictOr(err)
 	}
 	if saved.Name == "" {
-		return v.seeOther("/policies", "removed&"+of(name))
+		return v.seeOther("/policies", "removed&"+undoOf(name))
 	}
 	return v.seeOther(policyPath(name), "undone")
 }

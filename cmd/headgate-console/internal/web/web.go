@@ -2,6 +2,10 @@
 // one script only adds live updates.
 //
 // The package makes no decision about permissions: the service does.
+//
+// A route names a function of a [request], which has the actor and the form. The function answers
+// with a page (show), with a question before a change (confirm) or with another page (seeOther), or
+// it returns an error, which fail answers with.
 package web
 
 import (
