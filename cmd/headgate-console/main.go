@@ -29,15 +29,20 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+
+	// These commands talk to a console that runs elsewhere. os.Exit runs no deferred call, so stop
+	// is called before.
 	if len(os.Args) > 1 && apply.IsCommand(os.Args[1]) {
 		code := apply.Main(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 		stop()
 		os.Exit(code)
 	}
+
 	c, err := config.Parse(os.Args[1:], os.Getenv, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
+
 	if err == nil {
 		err = run(ctx, c, os.Stderr)
 	}
@@ -55,6 +60,9 @@ func run(ctx context.Context, c config.Config, w io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, a.Close()) }()
+
+	// The password is the only thing that this run does: a console that serves beside it keeps its
+	// port.
 	if c.Recover != "" {
 		password, err := a.Service.Recover(ctx, c.Recover)
 		if err != nil {
@@ -66,11 +74,15 @@ func run(ctx context.Context, c config.Config, w io.Writer) (err error) {
 	if a.OneTimePassword != "" {
 		announce(w, service.FirstUser, a.OneTimePassword)
 	}
+
+	// The address is taken before the handler is made, so that the log names the port that -listen
+	// :0 got.
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return err
 	}
 	logger.Info("serving", "address", l.Addr().String(), "tls", c.TLS != nil, "redis", c.Redis != nil)
+
 	h, err := handler(a, c, logger)
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -86,8 +98,12 @@ func announce(w io.Writer, user, password string) {
 
 // handler answers all requests.
 func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, error) {
-	pages := web.Options{Service: a.Service, Proxies: c.Proxies, Provider: c.Provider, Secure: c.Secure, Logger: logger}
+	pages := web.Options{
+		Service: a.Service, Proxies: c.Proxies, Provider: c.Provider, Secure: c.Secure, Logger: logger,
+	}
 	programs := api.Options{Service: a.Service, Cookie: pages.Cookie(), Proxies: c.Proxies, Logger: logger}
+
+	// Without a Redis these stay nil, and the pages and the API say that the console has none.
 	if a.Redis != nil {
 		fleet, err := web.RedisFleet(a.Redis, a.Live, c.RedisPrefix)
 		if err != nil {
@@ -98,11 +114,14 @@ func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, er
 		programs.Peek, programs.Reset, programs.Bans, programs.Lift = fleet.Peek, fleet.Reset, fleet.Bans, fleet.Lift
 		programs.Impose = fleet.Impose
 	}
+
+	// Both are made before either error is returned, so that one start names all mistakes.
 	w, err := web.New(pages)
 	p, err2 := api.New(programs)
 	if err := errors.Join(err, err2); err != nil {
 		return nil, err
 	}
+
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", server.Health(a.Healthy))
 	mux.Handle("/api/", p)

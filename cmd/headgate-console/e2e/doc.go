@@ -3,11 +3,11 @@
 // application.
 //
 // It needs chromium, redis-server, wrk and axe-core (npm ci --ignore-scripts in this directory),
-// and mariadbd if HEADGATE_LONG is 1. Without them
-// a test is left out, or fails if HEADGATE_REQUIRE is 1. The browser connects to
-// 127.0.0.1 only.
+// and mariadbd if HEADGATE_LONG is 1. Without them a test is left out, or fails if
+// HEADGATE_REQUIRE is 1. The browser connects to 127.0.0.1 only.
 //
-//	go test ./e2e -run '(Journey|FirstPolicy)/sqlite|Accessible/pages/shown' -screenshots ../../../docs/console
+//	go test ./e2e -run '(Journey|FirstPolicy)/sqlite|Accessible/pages/shown' \
+//	    -screenshots ../../../docs/console
 //
 // rewrites the pictures of the documentation.
 package e2e

@@ -29,7 +29,8 @@ type webhookDraft struct {
 
 func (d webhookDraft) draft() service.WebhookDraft {
 	return service.WebhookDraft{
-		Name: d.Name, URL: d.URL, Apps: d.Apps, All: d.All, Conditions: d.Conditions, RepeatAfter: duration(d.RepeatAfter), Enabled: !d.Disabled,
+		Name: d.Name, URL: d.URL, Apps: d.Apps, All: d.All, Conditions: d.Conditions,
+		RepeatAfter: duration(d.RepeatAfter), Enabled: !d.Disabled,
 	}
 }
 
@@ -65,13 +66,15 @@ type deliveryView struct {
 }
 
 func deliveryOf(d service.Delivery) deliveryView {
-	return deliveryView{d.ID, d.Event, string(d.Kind), d.App, d.CreatedAt, d.State, d.Attempts, d.NextAt, d.TriedAt, d.Status, d.Error}
+	return deliveryView{d.ID, d.Event, string(d.Kind), d.App, d.CreatedAt, d.State, d.Attempts, d.NextAt,
+		d.TriedAt, d.Status, d.Error}
 }
 
 func webhookOf(w service.Webhook) webhookView {
 	return webhookView{
 		ID: w.ID, CreatedAt: w.CreatedAt, CreatedBy: w.CreatedBy, RenewedAt: w.RenewedAt,
-		webhookDraft: webhookDraft{w.Name, w.URL, list(w.Apps), w.All, list(w.Conditions), int64(w.RepeatAfter / time.Second), !w.Enabled},
+		webhookDraft: webhookDraft{w.Name, w.URL, list(w.Apps), w.All, list(w.Conditions),
+			int64(w.RepeatAfter / time.Second), !w.Enabled},
 		Standing: mapped(w.Standing, func(a service.Alert) alertView {
 			return alertView{string(a.Kind), a.App, a.Since, a.Text}
 		}),
@@ -103,10 +106,12 @@ func (c *call) createWebhook() error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+
 	w, secret, err := c.o.Service.CreateWebhook(c.ctx(), c.actor, in.draft())
 	if err != nil {
 		return err
 	}
+
 	return c.send(http.StatusCreated, struct {
 		Webhook webhookView `json:"webhook"`
 		Secret  string      `json:"secret"`

@@ -76,11 +76,14 @@ func New(o Options) (*API, error) {
 		return nil, errors.New("api: Service is nil")
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+
 	a := &API{o: o, mux: http.NewServeMux(), protection: http.NewCrossOriginProtection()}
+
 	var err error
 	if a.attempts, err = newAttempts(o.Clock); err != nil {
 		return nil, fmt.Errorf("api: %w", err)
 	}
+
 	for _, route := range routes() {
 		a.mux.HandleFunc(route.pattern, func(w http.ResponseWriter, r *http.Request) { a.answer(w, r, route) })
 	}
@@ -89,12 +92,14 @@ func New(o Options) (*API, error) {
 
 // ServeHTTP implements [http.Handler].
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// Answers of http.ServeMux, and problems, have these headers, too.
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Request-Id", requestID(r))
+
 	if err := a.unrouted(r); err != nil {
 		(&call{API: a, w: w, r: r}).fail(err)
 		return

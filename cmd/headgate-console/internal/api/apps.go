@@ -61,6 +61,8 @@ func (c *call) saveApp() error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+
+	// Most of the applications that are saved exist, so a description is tried first.
 	name, status := c.path("app"), http.StatusOK
 	err := c.o.Service.DescribeApp(c.ctx(), c.actor, name, in.Description)
 	if errors.Is(err, service.ErrNotFound) {
@@ -70,6 +72,7 @@ func (c *call) saveApp() error {
 	if err != nil {
 		return err
 	}
+
 	a, err := c.app(name)
 	if err != nil {
 		return err

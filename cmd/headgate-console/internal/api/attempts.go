@@ -32,7 +32,9 @@ func newAttempts(clock func() time.Time) (*attempts, error) {
 	if err != nil {
 		return nil, err
 	}
-	rule := limiter.Rule{Name: "wrong-tokens", Limit: core.Limit{Quota: wrongTokens, Period: wrongPer}, Key: keyfuncs.RemoteIP}
+	rule := limiter.Rule{
+		Name: "wrong-tokens", Limit: core.Limit{Quota: wrongTokens, Period: wrongPer}, Key: keyfuncs.RemoteIP,
+	}
 	l, err := limiter.New(limiter.Config{Store: store, Rules: []limiter.Rule{rule}})
 	return &attempts{l}, err
 }

@@ -26,7 +26,8 @@ type entryView struct {
 func entryOf(e service.Entry) entryView {
 	return entryView{
 		ID: e.ID, At: e.At, Actor: e.Actor, Via: e.Via, Action: e.Action, Object: e.Object, Outcome: string(e.Outcome),
-		Before: rawOrNull(e.Before), After: rawOrNull(e.After), RequestID: e.RequestID, Address: e.Address, Note: e.Note,
+		Before: rawOrNull(e.Before), After: rawOrNull(e.After), RequestID: e.RequestID, Address: e.Address,
+		Note: e.Note,
 	}
 }
 
@@ -45,8 +46,9 @@ var auditParams = []string{"actor", "object", "action", "outcome", "since", "unt
 func (c *call) auditQuery() (service.AuditQuery, error) {
 	q := &c.query
 	ask := service.AuditQuery{
-		Actor: q.text("actor"), Object: q.text("object"), Action: q.text("action"), Outcome: service.Outcome(q.text("outcome")),
-		Since: q.instant("since"), Until: q.instant("until"), Before: q.number("before"), PerPage: q.small("per_page"),
+		Actor: q.text("actor"), Object: q.text("object"), Action: q.text("action"),
+		Outcome: service.Outcome(q.text("outcome")), Since: q.instant("since"), Until: q.instant("until"),
+		Before: q.number("before"), PerPage: q.small("per_page"),
 	}
 	return ask, q.err()
 }

@@ -11,19 +11,25 @@ import (
 // authenticate returns the actor of the request. A token in Authorization takes
 // precedence over the user that the proxy names, and that over the cookie.
 func (c *call) authenticate() (service.Actor, error) {
+	// An address that guesses is refused before anything is looked up in the database.
 	address := c.o.Proxies.Address(c.r)
 	if retryAfter := c.attempts.blocked(c.ctx(), address); retryAfter > 0 {
 		return service.Actor{}, &service.LimitedError{RetryAfter: retryAfter}
 	}
+
 	meta := service.Meta{Address: address, Agent: c.r.UserAgent(), RequestID: c.id()}
 	if name, named := c.o.Proxies.User(c.r); named && len(c.r.Header.Values("Authorization")) == 0 {
 		return c.proxied(name, meta)
 	}
+
+	// An expired token was a right one once, so it is no guess. Neither is a request without
+	// credentials.
 	actor, err := c.identify(meta)
 	guessed := errors.Is(err, service.ErrNotLoggedIn) && !errors.Is(err, service.ErrTokenExpired)
 	if guessed && presents(c.r, c.o.Cookie) {
 		c.attempts.failed(c.ctx(), address)
 	}
+
 	return actor, err
 }
 
@@ -45,6 +51,8 @@ func (c *call) identify(meta service.Meta) (service.Actor, error) {
 		}
 		return c.o.Service.AuthenticateToken(c.ctx(), secret, meta)
 	}
+
+	// A browser sends a cookie with requests of other sites, too, so the origin is checked before.
 	cookie := sessionCookie(c.r, c.o.Cookie)
 	if cookie == "" {
 		return service.Actor{}, service.ErrNotLoggedIn
@@ -58,7 +66,7 @@ func (c *call) identify(meta service.Meta) (service.Actor, error) {
 // sameOrigin refuses a change that a page of another origin requests.
 func (c *call) sameOrigin() error {
 	if err := c.protection.Check(c.r); err != nil {
-		return &problem{Status: http.StatusForbidden, Code: "cross-origin", Detail: "the request comes from a page of another origin"}
+		return newProblem(http.StatusForbidden, "cross-origin", "the request comes from a page of another origin")
 	}
 	return nil
 }

@@ -18,20 +18,26 @@ func (c *call) body(maxBytes int64, types ...string) ([]byte, string, error) {
 	media, parameters, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	charset, named := parameters["charset"]
 	if err != nil || !slices.Contains(types, media) || named && !strings.EqualFold(charset, "utf-8") {
-		return nil, "", &problem{Status: http.StatusUnsupportedMediaType, Code: "media-type",
-			Detail: "the Content-Type of the body has to be " + strings.Join(types, " or ") + ", in UTF-8"}
+		return nil, "", newProblem(http.StatusUnsupportedMediaType, "media-type",
+			"the Content-Type of the body has to be "+strings.Join(types, " or ")+", in UTF-8")
 	}
+
+	// A small body could become a large one when it is unpacked.
 	if encoding := c.r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return nil, "", &problem{Status: http.StatusUnsupportedMediaType, Code: "media-type", Detail: "the body must not be compressed"}
+		return nil, "", newProblem(http.StatusUnsupportedMediaType, "media-type", "the body must not be compressed")
 	}
+
+	// A body that is cut off is refused, even if what has arrived could be read.
 	b, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, maxBytes))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return nil, "", &problem{Status: http.StatusRequestEntityTooLarge, Code: "too-large", Detail: fmt.Sprintf("the body has more than %d bytes", maxBytes)}
+		return nil, "", newProblem(http.StatusRequestEntityTooLarge, "too-large",
+			fmt.Sprintf("the body has more than %d bytes", maxBytes))
 	}
 	if err != nil {
 		return nil, "", malformed("the body ends too early")
 	}
+
 	return b, media, nil
 }
 
@@ -45,5 +51,5 @@ func (c *call) decode(into any) error {
 }
 
 func malformed(detail string) *problem {
-	return &problem{Status: http.StatusBadRequest, Code: "malformed", Detail: detail}
+	return newProblem(http.StatusBadRequest, "malformed", detail)
 }

@@ -36,6 +36,7 @@ func (c *call) changePolicies() error {
 		b.Mode = &mode
 	}
 
+	// Policies that are so already stay as they are, and are named in the answer.
 	plan, err := c.o.Service.ChangePolicies(c.ctx(), c.actor.Saying(in.Comment), b)
 	if err != nil {
 		return staleOr(err)
@@ -44,7 +45,8 @@ func (c *call) changePolicies() error {
 		Changed   []policyVersion `json:"changed"`
 		Unchanged []string        `json:"unchanged"`
 	}{
-		mapped(plan.Steps, func(s service.BulkStep) policyVersion { return policyVersion{s.After.Name, s.After.Version} }),
+		mapped(plan.Steps,
+			func(s service.BulkStep) policyVersion { return policyVersion{s.After.Name, s.After.Version} }),
 		list(plan.Unchanged),
 	})
 }
@@ -59,10 +61,12 @@ func (c *call) undoPolicies() error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+
 	now, _, err := c.o.Service.UndoPolicies(c.ctx(), c.actor.Saying(in.Comment), versionsOf(in.Policies))
 	if err != nil {
 		return staleOr(err)
 	}
+
 	return c.send(http.StatusOK, struct {
 		Changed []policyVersion `json:"changed"`
 	}{mapped(now, func(p service.PolicyVersion) policyVersion { return policyVersion(p) })})
@@ -78,7 +82,10 @@ func staleOr(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	p := &problem{Status: http.StatusConflict, Code: "stale", Detail: fmt.Sprintf("%d of the policies were changed in the meantime; nothing was changed", len(e.Conflicts))}
+
+	p := newProblem(http.StatusConflict, "stale", fmt.Sprintf("%d of the policies were changed in the "+
+		"meantime; nothing was changed", len(e.Conflicts)))
+
 	for _, c := range e.Conflicts {
 		text := fmt.Sprintf("it has version %d", c.Theirs.Version)
 		if c.Deleted {
@@ -86,6 +93,7 @@ func staleOr(err error) error {
 		}
 		p.Errors = append(p.Errors, fault{Policy: c.Mine.Name, Field: "version", Message: text})
 	}
+
 	return p
 }
 
@@ -132,12 +140,14 @@ func (c *call) saveFilter() error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+
 	if in.Refusing != "" && in.Refusing != refusingNow {
 		return invalid(fault{Field: "refusing", Message: "it is not now"})
 	}
-	return c.nothing(c.o.Service.SaveFilter(c.ctx(), c.actor, service.Filter{Name: c.path("filter"), Query: service.Query{
+	q := service.Query{
 		Search: in.Search, App: in.App, Mode: in.Mode, Changed: in.Changed, Refusing: in.Refusing != "", Sort: in.Sort,
-	}}))
+	}
+	return c.nothing(c.o.Service.SaveFilter(c.ctx(), c.actor, service.Filter{Name: c.path("filter"), Query: q}))
 }
 
 func (c *call) deleteFilter() error {

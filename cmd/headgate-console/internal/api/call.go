@@ -61,6 +61,8 @@ func requestID(r *http.Request) string {
 	if id == "" || len(id) > maxRequestID {
 		return auth.NewID()
 	}
+
+	// The id goes to the log, so it has no character that could mean something there.
 	for i := range len(id) {
 		b := id[i]
 		if !('a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '-' || b == '_' || b == '.') {

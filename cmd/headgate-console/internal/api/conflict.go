@@ -19,20 +19,24 @@ type clash struct {
 }
 
 func conflictProblem(status int, e *service.ConflictError) *problem {
+	// A deletion has no policy of its own to show. Its conflict has a name and a version alone.
 	c := &clash{BasedOn: e.Mine.Version, Current: e.Theirs.Version, Deleted: e.Deleted}
 	if len(e.Mine.Apps) > 0 {
 		c.Mine = viewOrNull(&e.Mine)
 	}
+
 	what := "changed"
 	if e.Deleted {
 		what = "deleted"
 	} else {
 		c.Theirs = viewOrNull(&e.Theirs)
 	}
+
 	detail := fmt.Sprintf("the policy was %s in the meantime: it has version %d", what, c.Current)
 	if c.BasedOn == 0 {
 		detail = fmt.Sprintf("there is a policy of that name: it has version %d", c.Current)
 	}
+
 	return &problem{Status: status, Code: "stale", Detail: detail, Conflict: c}
 }
 

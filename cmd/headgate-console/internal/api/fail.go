@@ -17,14 +17,16 @@ const awayRetry = 2
 func (c *call) fail(err error) {
 	p := problemOf(err)
 	if p == nil {
+		// The error is a consequence of the end of the request, and no fault.
 		if c.ctx().Err() != nil {
 			p = away("the request took too long")
 		} else {
 			c.o.Logger.ErrorContext(c.ctx(), "a request failed", "method", c.r.Method, "path", c.r.URL.Path,
 				"request_id", c.id(), "error", err)
-			p = &problem{Status: http.StatusInternalServerError, Code: "internal", Detail: "the console failed; see its log"}
+			p = newProblem(http.StatusInternalServerError, "internal", "the console failed; see its log")
 		}
 	}
+
 	p.write(c.w, c.id())
 }
 
@@ -33,11 +35,16 @@ func problemOf(err error) *problem {
 	var p *problem
 	var limited *service.LimitedError
 	var conflict *service.ConflictError
+
+	// What has details of its own comes first.
 	switch {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &limited):
-		return &problem{Status: http.StatusTooManyRequests, Code: "limited", Detail: "too many attempts", retry: wholeSeconds(limited.RetryAfter)}
+		return &problem{
+			Status: http.StatusTooManyRequests, Code: "limited", Detail: "too many attempts",
+			retry: wholeSeconds(limited.RetryAfter),
+		}
 	case errors.As(err, &conflict):
 		return conflictProblem(http.StatusConflict, conflict)
 	case errors.Is(err, service.ErrDenied):
@@ -45,6 +52,7 @@ func problemOf(err error) *problem {
 	case isInvalid(err):
 		return invalid(faultsOf(err)...)
 	}
+
 	return plainProblem(err)
 }
 
@@ -52,17 +60,18 @@ func problemOf(err error) *problem {
 func plainProblem(err error) *problem {
 	switch {
 	case errors.Is(err, service.ErrNotFound):
-		return &problem{Status: http.StatusNotFound, Code: "not-found", Detail: "the object does not exist, or you may not see it"}
+		return newProblem(http.StatusNotFound, "not-found", "the object does not exist, or you may not see it")
 	case errors.Is(err, service.ErrTokenExpired):
-		return &problem{Status: http.StatusUnauthorized, Code: "token-expired", Detail: "the token has expired; make another on the page of your account"}
+		return newProblem(http.StatusUnauthorized, "token-expired", "the token has expired; "+
+			"make another on the page of your account")
 	case errors.Is(err, service.ErrNotLoggedIn):
-		return &problem{Status: http.StatusUnauthorized, Code: "not-logged-in", Detail: "send a token that is valid, or log in"}
+		return newProblem(http.StatusUnauthorized, "not-logged-in", "send a token that is valid, or log in")
 	case errors.Is(err, service.ErrPasswordChange):
-		return &problem{Status: http.StatusForbidden, Code: "password-change", Detail: "the password has to be changed first"}
+		return newProblem(http.StatusForbidden, "password-change", "the password has to be changed first")
 	case errors.Is(err, service.ErrSecondFactor):
-		return &problem{Status: http.StatusForbidden, Code: "second-factor", Detail: "a second factor has to be set up first"}
+		return newProblem(http.StatusForbidden, "second-factor", "a second factor has to be set up first")
 	case errors.Is(err, service.ErrMoved):
-		return &problem{Status: http.StatusConflict, Code: "moved", Detail: "the policies were changed since the plan was made"}
+		return newProblem(http.StatusConflict, "moved", "the policies were changed since the plan was made")
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return away("the database does not answer")
 	}
@@ -86,7 +95,10 @@ func denied(err error) *problem {
 
 // invalid returns a problem that lists all mistakes in a request.
 func invalid(list ...fault) *problem {
-	return &problem{Status: http.StatusUnprocessableEntity, Code: "invalid", Detail: "the request has mistakes", Errors: list}
+	return &problem{
+		Status: http.StatusUnprocessableEntity, Code: "invalid", Detail: "the request has mistakes",
+		Errors: list,
+	}
 }
 
 func isInvalid(err error) bool {

@@ -23,7 +23,8 @@ type revisionView struct {
 
 func revisionOf(r service.Revision) revisionView {
 	return revisionView{
-		Version: r.Version, At: r.At, By: r.Actor, Action: r.Action, RequestID: r.RequestID, Note: r.Note, Comment: r.Comment,
+		Version: r.Version, At: r.At, By: r.Actor, Action: r.Action, RequestID: r.RequestID,
+		Note: r.Note, Comment: r.Comment,
 		Before: viewOrNull(r.Before), After: viewOrNull(r.After), Changes: changesOf(r.Changes()),
 	}
 }
@@ -34,10 +35,12 @@ func (c *call) history() error {
 	if err := q.err(); err != nil {
 		return err
 	}
+
 	revisions, err := c.o.Service.History(c.ctx(), c.actor, c.path("name"), before, perPage)
 	if err != nil {
 		return err
 	}
+
 	return c.sendTagged(struct {
 		Revisions []revisionView `json:"revisions"`
 	}{mapped(revisions, revisionOf)}, "")
@@ -63,13 +66,17 @@ func (c *call) diff() error {
 	if err := q.err(); err != nil {
 		return err
 	}
+
+	// from may be left out: version 0 is empty, and so everything is new.
 	if to == 0 {
 		return invalid(fault{Field: "to", Message: "say which version to compare"})
 	}
+
 	changes, err := c.o.Service.Compare(c.ctx(), c.actor, c.path("name"), from, to)
 	if err != nil {
 		return err
 	}
+
 	return c.sendTagged(struct {
 		From    int64    `json:"from"`
 		To      int64    `json:"to"`
@@ -83,10 +90,13 @@ func (c *call) rollback() error {
 		Version int64  `json:"version"`
 		Comment string `json:"comment"`
 	}
+
 	return c.change(&in, &in.Version, &in.Comment, func(a service.Actor, version int64) (policy.Policy, error) {
 		if in.To <= 0 {
 			return policy.Policy{}, invalid(fault{Field: "to", Message: "say which version to go back to"})
 		}
+
+		// The service calls the version to go back to "version", which names the base here.
 		p, err := c.o.Service.Rollback(c.ctx(), a, c.path("name"), in.To, version)
 		return p, renamed(err, "version", "to")
 	})

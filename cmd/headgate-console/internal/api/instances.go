@@ -21,7 +21,8 @@ type instanceView struct {
 }
 
 func instanceOf(i policy.Instance) instanceView {
-	return instanceView{i.ID, i.Process, i.App, i.Version, i.Refused, i.Error, i.Store, i.Age.Milliseconds(), i.ClockOffset.Milliseconds()}
+	return instanceView{i.ID, i.Process, i.App, i.Version, i.Refused, i.Error, i.Store, i.Age.Milliseconds(),
+		i.ClockOffset.Milliseconds()}
 }
 
 // instances lists the instances of applications in which the actor has a role.

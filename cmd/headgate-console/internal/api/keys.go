@@ -25,7 +25,8 @@ type countView struct {
 
 func countOf(d core.Decision, p policy.Policy, key string) countView {
 	_, own := p.Overrides[key]
-	v := countView{d.Allowed, d.Banned, d.Remaining, d.RetryAfter.Milliseconds(), d.ResetAfter.Milliseconds(), p.LimitOf(key).String(), own}
+	v := countView{d.Allowed, d.Banned, d.Remaining, d.RetryAfter.Milliseconds(), d.ResetAfter.Milliseconds(),
+		p.LimitOf(key).String(), own}
 	if d.RetryAfter == core.Never {
 		v.RetryAfter = -1
 	}
@@ -41,9 +42,11 @@ func (c *call) key() (p policy.Policy, key string, err error) {
 	if err := c.decode(&in); err != nil {
 		return p, "", err
 	}
+
 	if len(in.Key) > service.MaxKey {
 		return p, "", invalid(fault{Field: "key", Message: "it is too long"})
 	}
+
 	p, err = c.o.Service.Policy(c.ctx(), c.actor, c.path("name"))
 	return p, in.Key, err
 }
@@ -53,19 +56,25 @@ func (c *call) peekKey() error {
 	if err != nil {
 		return err
 	}
+
 	if c.o.Peek == nil {
 		return away(noCounts)
 	}
+
+	// The service looks the policy up again, and records the look-up of a key, which may be a
+	// person's.
 	var d core.Decision
-	err = c.o.Service.LookUp(c.ctx(), c.actor, p.Name, key, func(ctx context.Context, p policy.Policy, key string) (err error) {
-		if d, err = c.o.Peek(ctx, p, key); err != nil {
-			return c.redisAway("key", err)
-		}
-		return nil
-	})
+	err = c.o.Service.LookUp(c.ctx(), c.actor, p.Name, key,
+		func(ctx context.Context, p policy.Policy, key string) (err error) {
+			if d, err = c.o.Peek(ctx, p, key); err != nil {
+				return c.redisAway("key", err)
+			}
+			return nil
+		})
 	if err != nil {
 		return err
 	}
+
 	return c.send(http.StatusOK, countOf(d, p, key))
 }
 
@@ -79,14 +88,19 @@ func (c *call) liftBan() error { return c.changeKey(c.o.Lift, noBans, c.o.Servic
 type onKey = func(ctx context.Context, p policy.Policy, key string) error
 
 // changeKey has the service change the key of the body. missing is said if there is no Redis.
-func (c *call) changeKey(change onKey, missing string, serve func(context.Context, service.Actor, string, string, onKey) error) error {
+func (c *call) changeKey(
+	change onKey, missing string,
+	serve func(context.Context, service.Actor, string, string, onKey) error,
+) error {
 	p, key, err := c.key()
 	if err != nil {
 		return err
 	}
+
 	if change == nil {
 		return away(missing)
 	}
+
 	return c.nothing(serve(c.ctx(), c.actor, p.Name, key, func(ctx context.Context, p policy.Policy, key string) error {
 		if err := change(ctx, p, key); err != nil {
 			return c.redisAway("key", err)

@@ -18,23 +18,28 @@ type policyList struct {
 func (c *call) listPolicies() error {
 	q := &c.query
 	ask := service.Query{
-		Search: q.text("search"), App: q.text("app"), Mode: q.text("mode"), Changed: q.text("changed"), Sort: q.text("sort"),
-		Page: q.small("page"), PerPage: q.small("per_page"),
+		Search: q.text("search"), App: q.text("app"), Mode: q.text("mode"), Changed: q.text("changed"),
+		Sort: q.text("sort"), Page: q.small("page"), PerPage: q.small("per_page"),
 	}
+
 	switch q.text("refusing") {
 	case "":
 	case refusingNow:
 		ask.Refusing = true
 	default:
-		q.note("refusing", "it is not now")
+		q.addFault("refusing", "it is not now")
 	}
+
+	// All mistakes of the query are reported at once.
 	if err := q.err(); err != nil {
 		return err
 	}
+
 	page, err := c.o.Service.Policies(c.ctx(), c.actor, ask)
 	if err != nil {
 		return err
 	}
+
 	return c.sendTagged(policyList{mapped(page.Policies, viewOf), page.Total, page.Page, page.Pages, page.PerPage}, "")
 }
 
@@ -51,21 +56,28 @@ func (c *call) savePolicy() error {
 	if err := c.decode(&d); err != nil {
 		return err
 	}
+
 	b, err := c.base(d.Version)
 	if err != nil {
 		return err
 	}
+
+	// The path names the policy. A client that sends back what it has read names it twice, and
+	// cannot rename it in this way.
 	name := c.path("name")
 	if d.Name == "" {
 		d.Name = name
 	}
+
 	p, faults := d.policy()
 	if d.Name != name {
 		faults = append(faults, fault{Field: "name", Message: "it is not the one of the path"})
 	}
+
 	if len(faults) > 0 {
 		return invalid(faults...)
 	}
+
 	return c.save(p, b, d.Comment)
 }
 
@@ -76,9 +88,12 @@ func (c *call) save(p policy.Policy, b base, comment string) error {
 	if b.version == 0 {
 		write, status = c.o.Service.CreatePolicy, http.StatusCreated
 	}
+
+	// A conflict with an equal policy becomes a success. The policy exists already then, and
+	// nothing is created.
 	saved, err := write(c.ctx(), c.actor.Saying(comment), p)
 	if err != nil {
-		status = http.StatusOK // the policy exists already
+		status = http.StatusOK
 	}
 	if saved, err = acceptRepeat(saved, err, b); err != nil {
 		return err
@@ -98,10 +113,13 @@ func (c *call) deletePolicy() error {
 	if err := q.err(); err != nil {
 		return err
 	}
+
 	b, err := c.base(version)
 	if err != nil {
 		return err
 	}
+
+	// A deletion has no content that could be there already. This gives its conflict the status.
 	err = c.o.Service.DeletePolicy(c.ctx(), c.actor.Saying(comment), c.path("name"), b.version)
 	_, err = acceptRepeat(policy.Policy{}, err, b)
 	return c.nothing(err)
@@ -113,15 +131,20 @@ func (c *call) switchMode() error {
 		Version int64  `json:"version"`
 		Comment string `json:"comment"`
 	}
+
 	return c.change(&in, &in.Version, &in.Comment, func(a service.Actor, version int64) (policy.Policy, error) {
 		mode, err := readMode(in.Mode)
 		if err != nil {
 			return policy.Policy{}, err
 		}
+
 		p, err := c.o.Service.Policy(c.ctx(), a, c.path("name"))
 		if err != nil {
 			return p, err
 		}
+
+		// The rest is that of the current version. If the client's is another, the service refuses
+		// it.
 		p.Mode, p.Version = mode, version
 		return c.o.Service.UpdatePolicy(c.ctx(), a, p)
 	})
@@ -138,20 +161,27 @@ func readMode(s string) (mode policy.Mode, err error) {
 // change makes a change of a policy that exists, and answers with the policy, or with nothing if
 // it is gone. in points to the body, and version and comment to the fields of it that all changes
 // have.
-func (c *call) change(in any, version *int64, comment *string, do func(a service.Actor, version int64) (policy.Policy, error)) error {
+func (c *call) change(
+	in any, version *int64, comment *string,
+	do func(a service.Actor, version int64) (policy.Policy, error),
+) error {
 	if err := c.decode(in); err != nil {
 		return err
 	}
+
 	b, err := c.base(*version)
 	if err != nil {
 		return err
 	}
+
 	saved, err := do(c.actor.Saying(*comment), b.version)
 	if saved, err = acceptRepeat(saved, err, b); err != nil {
 		return err
 	}
+
 	if saved.Name == "" {
 		return c.nothing(nil)
 	}
+
 	return c.sendPolicy(http.StatusOK, saved)
 }

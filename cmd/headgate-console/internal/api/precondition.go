@@ -13,6 +13,9 @@ func tag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `
 // If-None-Match: * where creation is permitted, or else from the body or query.
 func (c *call) base(version int64) (base, error) {
 	match, none := c.r.Header.Values("If-Match"), c.r.Header.Values("If-None-Match")
+
+	// If-Match with * or with a list is refused: it would permit to overwrite what the client has
+	// not seen.
 	switch {
 	case len(match)+len(none) > 1:
 		return base{}, badPrecondition("more than one precondition")
@@ -29,8 +32,9 @@ func (c *call) base(version int64) (base, error) {
 	case version > 0:
 		return base{version: version}, nil
 	}
-	return base{}, &problem{Status: http.StatusPreconditionRequired, Code: "precondition-required",
-		Detail: `say which version the change is based on: If-Match: "3", or If-None-Match: * for a new policy`}
+
+	return base{}, newProblem(http.StatusPreconditionRequired, "precondition-required",
+		`say which version the change is based on: If-Match: "3", or If-None-Match: * for a new policy`)
 }
 
 // agreed returns the version of a header, or an error if the body names another.
@@ -42,7 +46,7 @@ func (c *call) agreed(header, version int64) (base, error) {
 }
 
 func badPrecondition(detail string) *problem {
-	return &problem{Status: http.StatusBadRequest, Code: "precondition", Detail: detail}
+	return newProblem(http.StatusBadRequest, "precondition", detail)
 }
 
 // untag reads the output of tag. It refuses weak tags, which do not protect a
@@ -55,9 +59,11 @@ func untag(s string) (int64, bool) {
 
 // unchanged reports whether r reads what the client has: whether If-None-Match lists the tag.
 func unchanged(r *http.Request, tag string) bool {
+	// A change is never answered with 304.
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
+
 	for _, line := range r.Header.Values("If-None-Match") {
 		for have := range strings.SplitSeq(line, ",") {
 			have = strings.TrimSpace(have)

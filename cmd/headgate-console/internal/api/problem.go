@@ -26,6 +26,11 @@ type fault struct {
 	Message string `json:"message"`
 }
 
+// newProblem returns a problem that has no more to say than a sentence.
+func newProblem(status int, code, detail string) *problem {
+	return &problem{Status: status, Code: code, Detail: detail}
+}
+
 func (p *problem) Error() string { return p.Detail }
 
 // write answers with the problem.
@@ -33,6 +38,7 @@ func (p *problem) write(w http.ResponseWriter, requestID string) {
 	answer := *p
 	answer.Type, answer.Title, answer.RequestID = "about:blank", http.StatusText(p.Status), requestID
 
+	// The tag is that of an answer which is not given.
 	h := w.Header()
 	h.Del("ETag")
 	h.Set("Content-Type", "application/problem+json")
@@ -42,6 +48,7 @@ func (p *problem) write(w http.ResponseWriter, requestID string) {
 	if p.retry > 0 {
 		h.Set("Retry-After", seconds(p.retry))
 	}
+
 	if p.Status == http.StatusUnauthorized {
 		challenge := `Bearer realm="headgate console"`
 		if p.Code == "token-expired" {
@@ -50,8 +57,9 @@ func (p *problem) write(w http.ResponseWriter, requestID string) {
 		h.Set("WWW-Authenticate", challenge)
 	}
 
+	// Texts and numbers can always be written, so this cannot fail.
 	b, err := json.Marshal(answer)
-	if err != nil { // impossible for texts and numbers
+	if err != nil {
 		b = []byte("{}")
 	}
 	w.WriteHeader(p.Status)

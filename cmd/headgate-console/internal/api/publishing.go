@@ -24,21 +24,28 @@ func (c *call) publishing() error {
 	if err != nil {
 		return err
 	}
+
 	v := publishingView{
 		Version: p.Version, ChangedAt: p.ChangedAt, Published: p.Published, PublishedAt: p.At,
 		Pending: p.Published < p.Version, Redis: c.o.Publishing != nil,
 	}
+
 	if c.o.Publishing == nil {
 		return c.send(http.StatusOK, v)
 	}
+
+	// The database knows what was published, and the publisher why the rest was not.
 	status := c.o.Publishing()
 	v.Failures, v.FailedSince = status.Failures, status.Since
+
 	access, err := c.access()
 	if err != nil {
 		return err
 	}
+
 	if status.Err != nil && access.CanManage() {
 		v.Error = status.Err.Error()
 	}
+
 	return c.send(http.StatusOK, v)
 }

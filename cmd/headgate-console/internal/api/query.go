@@ -20,19 +20,22 @@ func (c *call) readQuery(known []string) error {
 	if err != nil {
 		return malformed("the query cannot be read")
 	}
+
+	// In the order of the names, so that the same query has the same answer.
 	c.query = query{values: values}
 	for _, name := range sortedKeys(values) {
 		switch {
 		case !slices.Contains(known, name):
-			c.query.note(name, "the parameter is not known")
+			c.query.addFault(name, "the parameter is not known")
 		case len(values[name]) > 1:
-			c.query.note(name, "it is repeated")
+			c.query.addFault(name, "it is repeated")
 		}
 	}
 	return c.query.err()
 }
 
-func (q *query) note(name, message string) {
+// addFault adds a mistake in a parameter.
+func (q *query) addFault(name, message string) {
 	q.faults = append(q.faults, fault{Field: clip(name), Message: message})
 }
 
@@ -47,7 +50,7 @@ func (q *query) number(name string) int64 {
 	}
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil || n < 0 {
-		q.note(name, "it is not a whole number, 0 or more")
+		q.addFault(name, "it is not a whole number, 0 or more")
 	}
 	return n
 }
@@ -66,7 +69,7 @@ func (q *query) instant(name string) time.Time {
 	}
 	at, err := time.Parse(time.RFC3339, s)
 	if err != nil || at.Year() < 1970 || at.Year() > 9999 {
-		q.note(name, "it is not a time such as 2026-01-31T12:00:00Z")
+		q.addFault(name, "it is not a time such as 2026-01-31T12:00:00Z")
 		return time.Time{}
 	}
 	return at

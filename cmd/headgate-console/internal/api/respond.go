@@ -26,15 +26,19 @@ func (c *call) sendTagged(v any, tag string) error {
 	if err != nil {
 		return err
 	}
+
+	// A digest is that of the JSON, and the answer may be compressed, so the tag is a weak one.
 	if tag == "" {
 		sum := sha256.Sum256(b)
 		tag = `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
 	}
+
 	c.w.Header().Set("ETag", tag)
 	if unchanged(c.r, tag) {
 		c.w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
+
 	return c.send(http.StatusOK, json.RawMessage(b))
 }
 

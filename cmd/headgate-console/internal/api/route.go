@@ -12,12 +12,14 @@ type route struct {
 
 // routes returns all routes.
 func routes() []route {
-	return slices.Concat(policyRoutes(), setRoutes(), appRoutes(), userRoutes(), ownRoutes(), alertRoutes(), consoleRoutes())
+	return slices.Concat(policyRoutes(), setRoutes(), appRoutes(), userRoutes(), ownRoutes(), alertRoutes(),
+		consoleRoutes())
 }
 
 func policyRoutes() []route {
 	return []route{
-		{pattern: "GET /api/policies", serve: (*call).listPolicies, params: []string{"search", "app", "mode", "changed", "refusing", "sort", "page", "per_page"}},
+		{pattern: "GET /api/policies", serve: (*call).listPolicies,
+			params: []string{"search", "app", "mode", "changed", "refusing", "sort", "page", "per_page"}},
 		{pattern: "PATCH /api/policies", serve: (*call).changePolicies},
 		{pattern: "POST /api/policies/undo", serve: (*call).undoPolicies},
 		{pattern: "GET /api/policies/{name}", serve: (*call).readPolicy},
@@ -50,8 +52,10 @@ func policyRoutes() []route {
 func setRoutes() []route {
 	return []route{
 		{pattern: "GET /api/export", serve: (*call).export, params: []string{"app", "format"}},
-		{pattern: "POST /api/import/plan", serve: (*call).planImport, params: []string{"missing", "apps", "comment", "compare", "base"}},
-		{pattern: "POST /api/import", serve: (*call).applyImport, params: []string{"missing", "apps", "comment", "base"}},
+		{pattern: "POST /api/import/plan", serve: (*call).planImport,
+			params: []string{"missing", "apps", "comment", "compare", "base"}},
+		{pattern: "POST /api/import", serve: (*call).applyImport,
+			params: []string{"missing", "apps", "comment", "base"}},
 	}
 }
 
@@ -120,11 +124,13 @@ func consoleRoutes() []route {
 		{pattern: "GET /api/openapi.json", serve: (*call).description, open: true},
 		{pattern: "GET /api/settings", serve: (*call).readSettings},
 		{pattern: "PUT /api/settings", serve: (*call).saveSettings},
-		{pattern: "GET /api/audit", serve: (*call).audit, params: append(slices.Clone(auditParams), "before", "per_page")},
+		{pattern: "GET /api/audit", serve: (*call).audit,
+			params: append(slices.Clone(auditParams), "before", "per_page")},
 		{pattern: "GET /api/audit/csv", serve: (*call).auditCSV, params: auditParams},
 		{pattern: "GET /api/publishing", serve: (*call).publishing},
 		{pattern: "GET /api/traffic", serve: (*call).traffic, params: trafficParams},
-		{pattern: "GET /api/traffic/policies", serve: (*call).trafficByPolicy, params: []string{"app", "from", "to", "step"}},
+		{pattern: "GET /api/traffic/policies", serve: (*call).trafficByPolicy,
+			params: []string{"app", "from", "to", "step"}},
 		{pattern: "GET /api/traffic/apps", serve: (*call).trafficByApp, params: []string{"from", "to", "step"}},
 		{pattern: "GET /api/traffic/csv", serve: (*call).trafficCSV, params: trafficParams},
 		{pattern: "GET /api/traffic/changes", serve: (*call).markers, params: trafficParams},

@@ -24,7 +24,8 @@ type scheduledView struct {
 }
 
 func scheduledOf(c service.Scheduled) scheduledView {
-	return scheduledView{c.ID, c.Policy, c.Base, c.At, c.By, c.CreatedAt, c.Comment, changesOf(c.Changes), c.Hidden, c.Reason, c.EndedAt}
+	return scheduledView{c.ID, c.Policy, c.Base, c.At, c.By, c.CreatedAt, c.Comment, changesOf(c.Changes),
+		c.Hidden, c.Reason, c.EndedAt}
 }
 
 func (c *call) coming() error {
@@ -62,10 +63,13 @@ func (c *call) schedule() error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+
 	b, err := c.base(in.Version)
 	if err != nil {
 		return err
 	}
+
+	// What can be wrong with the body alone is reported at once, before a policy is looked up.
 	at, faults := readMoment(in.At, in.For)
 	if (in.Mode == "") == (len(in.Policy) == 0) {
 		faults = append(faults, fault{Field: "mode", Message: "give either a mode or a policy"})
@@ -73,11 +77,13 @@ func (c *call) schedule() error {
 	if len(faults) > 0 {
 		return invalid(faults...)
 	}
+
 	p, err := c.wanted(in.Mode, in.Policy)
 	if err != nil {
 		return err
 	}
 	p.Version = b.version
+
 	actor := c.actor.Saying(in.Comment)
 	var s service.Scheduled
 	if in.For != 0 {
@@ -88,9 +94,12 @@ func (c *call) schedule() error {
 	if _, err = acceptRepeat(policy.Policy{}, err, b); err != nil {
 		return err
 	}
-	if s.ID == "" { // a repeated request, which has been carried out
+
+	// The request is a repeated one, which has been carried out.
+	if s.ID == "" {
 		return invalid(fault{Message: "the policy is like this already"})
 	}
+
 	return c.send(http.StatusCreated, scheduledOf(s))
 }
 
@@ -99,12 +108,15 @@ func readMoment(at string, span int64) (t time.Time, list []fault) {
 	if (at == "") == (span == 0) {
 		return t, []fault{{Field: "at", Message: "give either at or for"}}
 	}
+
 	if at != "" {
 		var err error
 		if t, err = time.Parse(time.RFC3339, at); err != nil {
-			return t, []fault{{Field: "at", Message: "it is not a time with its zone as of RFC 3339, such as 2030-01-31T09:00:00Z"}}
+			return t, []fault{{Field: "at", Message: "it is not a time with its zone as of RFC 3339, " +
+				"such as 2030-01-31T09:00:00Z"}}
 		}
 	}
+
 	if span < 0 || span > int64(service.MaxAhead/time.Second) {
 		return t, []fault{{Field: "for", Message: "it is not a number of seconds above 0 and of at most a year"}}
 	}
@@ -114,6 +126,8 @@ func readMoment(at string, span int64) (t time.Time, list []fault) {
 // wanted returns the policy of the path with another mode, or as the body has it.
 func (c *call) wanted(mode string, body []byte) (policy.Policy, error) {
 	name := c.path("name")
+
+	// The current policy is the base. If the client's version is another, the service refuses it.
 	if mode != "" {
 		p, err := c.o.Service.Policy(c.ctx(), c.actor, name)
 		if err == nil {
@@ -121,6 +135,7 @@ func (c *call) wanted(mode string, body []byte) (policy.Policy, error) {
 		}
 		return p, err
 	}
+
 	var d draft
 	if err := decodeStrictly(body, &d); err != nil {
 		return policy.Policy{}, err
@@ -128,6 +143,7 @@ func (c *call) wanted(mode string, body []byte) (policy.Policy, error) {
 	if d.Name == "" {
 		d.Name = name
 	}
+
 	p, faults := d.policy()
 	if d.Name != name {
 		faults = append(faults, fault{Field: "name", Message: "it is not the one of the path"})
@@ -135,6 +151,7 @@ func (c *call) wanted(mode string, body []byte) (policy.Policy, error) {
 	if len(faults) > 0 {
 		return p, invalid(faults...)
 	}
+
 	return p, nil
 }
 

@@ -20,7 +20,8 @@ func (c *call) readSettings() error {
 		return err
 	}
 	return c.sendTagged(settingsView{
-		int64(s.SessionIdle / time.Second), int64(s.SessionLife / time.Second), string(s.SecondFactor), int64(s.TokenLife / time.Second),
+		int64(s.SessionIdle / time.Second), int64(s.SessionLife / time.Second), string(s.SecondFactor),
+		int64(s.TokenLife / time.Second),
 	}, "")
 }
 

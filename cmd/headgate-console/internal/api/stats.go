@@ -33,13 +33,16 @@ func (c *call) stats() error {
 	if err != nil {
 		return err
 	}
+
 	if c.o.Stats == nil {
 		return away("the console was started without Redis, so there are no counts")
 	}
+
 	minutes, err := c.o.Stats(c.ctx(), a.Name)
 	if err != nil {
 		return c.redisAway("counts", err)
 	}
+
 	return c.send(http.StatusOK, struct {
 		Minutes []minuteView `json:"minutes"`
 	}{mapped(minutes, minuteOf)})

@@ -22,6 +22,8 @@ func decodeStrictly(b []byte, into any) error {
 	if halfCharacter(b) {
 		return malformed("the body is not UTF-8")
 	}
+
+	// Fields that are repeated are collected here: encoding/json would take the last one.
 	var repeated []fault
 	if err := strictjson.Check("the body", b, maxDepth, func(path []strictjson.Step, again bool) error {
 		if again {
@@ -31,6 +33,7 @@ func decodeStrictly(b []byte, into any) error {
 	}); err != nil {
 		return malformed(err.Error())
 	}
+
 	if list := append(repeated, fill(b, reflect.ValueOf(into).Elem(), "")...); len(list) > 0 {
 		return invalid(list...)
 	}
@@ -44,14 +47,20 @@ func halfCharacter(b []byte) bool {
 		if b[i] != '\\' {
 			continue
 		}
+
+		// The character behind a backslash is skipped: of two backslashes the second begins no
+		// escape.
 		i++
 		first := escaped(b[i:])
 		if !utf16.IsSurrogate(first) {
 			continue
 		}
+
+		// The second half has to follow at once, as an escape of its own.
 		if i+5 >= len(b) || b[i+5] != '\\' || utf16.DecodeRune(first, escaped(b[i+6:])) == utf8.RuneError {
 			return true
 		}
+
 		i += 10
 	}
 	return false
@@ -85,6 +94,7 @@ func fill(b []byte, into reflect.Value, prefix string) (list []fault) {
 	if err := json.Unmarshal(b, &object); err != nil || object == nil {
 		return []fault{{Field: clip(prefix), Message: "it is not a JSON object"}}
 	}
+
 	fields := map[string]reflect.Value{}
 	for _, f := range reflect.VisibleFields(into.Type()) {
 		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); !f.Anonymous {
@@ -93,6 +103,8 @@ func fill(b []byte, into reflect.Value, prefix string) (list []fault) {
 	}
 
 	for _, key := range sortedKeys(object) {
+		// An object within is read in the same strict way. Any other value is left to
+		// encoding/json.
 		name, f := join(prefix, key), fields[key]
 		switch {
 		case !f.IsValid():

@@ -36,14 +36,17 @@ func (s *sample) Header(name string) []string {
 func (s *sample) check() error {
 	var faults []fault
 	s.Verb = cmp.Or(s.Verb, http.MethodGet)
+
 	if !strings.HasPrefix(s.URL, "/") {
 		faults = append(faults, fault{Field: "path", Message: "it does not begin with /"})
 	}
+
 	if s.App != "" {
 		if err := policy.CheckApp(s.App); err != nil {
 			faults = append(faults, fault{Field: "app", Message: err.Error()})
 		}
 	}
+
 	if len(faults) > 0 {
 		return invalid(faults...)
 	}
@@ -60,18 +63,23 @@ func (c *call) test() error {
 	if err := in.check(); err != nil {
 		return err
 	}
+
 	set, err := c.visible(in.App)
 	if err != nil {
 		return err
 	}
+
+	// The index is the one of the instances, so that the answer is what they do.
 	index, err := policy.NewIndex(set)
 	if err != nil {
 		return invalid(fieldFaults(err)...)
 	}
+
 	views := []policyView{}
 	for _, i := range index.Select(&in, nil) {
 		views = append(views, viewOf(set[i]))
 	}
+
 	return c.send(http.StatusOK, struct {
 		Policies []policyView `json:"policies"`
 	}{views})
@@ -86,6 +94,8 @@ func (c *call) visible(app string) (policy.Set, error) {
 	}
 	set := policy.Set(all)
 	set = slices.DeleteFunc(set, func(p policy.Policy) bool { return p.Mode == policy.Off })
+
+	// This is the order in which an instance asks its rules.
 	slices.SortStableFunc(set, func(a, b policy.Policy) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
 	})

@@ -44,8 +44,14 @@ func (c *call) createToken() error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+
 	const day = 24 * time.Hour
-	draft := service.TokenDraft{Label: in.Label, Scope: service.Scope(in.Scope), Apps: in.Apps, Life: time.Duration(in.Days) * day}
+	draft := service.TokenDraft{
+		Label: in.Label, Scope: service.Scope(in.Scope), Apps: in.Apps, Life: time.Duration(in.Days) * day,
+	}
+
+	// A life in days and an end exclude each other. field is the one that the service's mistakes
+	// are about.
 	field := "days"
 	if in.Expires != "" {
 		field = "expires"
@@ -57,10 +63,12 @@ func (c *call) createToken() error {
 	} else if in.Days < 1 || in.Days > int64(service.MaxTokenLife/day) {
 		return invalid(fault{Field: field, Message: "it is not a number from 1 to 366"})
 	}
+
 	t, secret, err := c.o.Service.CreateToken(c.ctx(), c.actor, draft)
 	if err != nil {
 		return renamed(err, "life", field)
 	}
+
 	return c.send(http.StatusCreated, struct {
 		Token  tokenView `json:"token"`
 		Secret string    `json:"secret"`

@@ -52,9 +52,11 @@ func (c *call) trafficQuery() (service.TrafficQuery, error) {
 	q := &c.query
 	step, ok := steps[q.text("step")]
 	if !ok {
-		q.note("step", "it is not 1m, 5m, 10m, 30m, 1h, 3h, 6h, 12h or 24h")
+		q.addFault("step", "it is not 1m, 5m, 10m, 30m, 1h, 3h, 6h, 12h or 24h")
 	}
-	t := service.TrafficQuery{App: q.text("app"), Policy: q.text("policy"), From: q.instant("from"), To: q.instant("to"), Step: step}
+	t := service.TrafficQuery{
+		App: q.text("app"), Policy: q.text("policy"), From: q.instant("from"), To: q.instant("to"), Step: step,
+	}
 	return t, q.err()
 }
 
@@ -63,10 +65,12 @@ func (c *call) traffic() error {
 	if err != nil {
 		return err
 	}
+
 	t, err := c.o.Service.Traffic(c.ctx(), c.actor, q)
 	if err != nil {
 		return err
 	}
+
 	return c.send(http.StatusOK, struct {
 		From   time.Time   `json:"from"`
 		To     time.Time   `json:"to"`
@@ -107,13 +111,17 @@ func (c *call) trafficCSV() error {
 
 // csv answers with a file that write writes, or with the error if it has written nothing.
 func (c *call) csv(name string, write func(io.Writer) error) error {
+	// The headers are set with the first line: before it, an error can still be answered as one.
 	h := c.w.Header()
 	w := &lateWriter{ResponseWriter: c.w, begin: func() {
 		h.Set("Content-Type", "text/csv; charset=utf-8")
 		h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
 	}}
+
 	err := write(w)
-	if err != nil && w.begun { // the status is sent, so that only a broken connection can tell
+
+	// Once the status is sent, only a broken connection shows that the file is not whole.
+	if err != nil && w.begun {
 		c.o.Logger.ErrorContext(c.ctx(), "an export broke off", "request_id", c.id(), "error", err)
 		panic(http.ErrAbortHandler)
 	}
@@ -179,10 +187,12 @@ func (c *call) deleted() error {
 	if err := q.err(); err != nil {
 		return err
 	}
+
 	list, more, err := c.o.Service.Deleted(c.ctx(), c.actor, page, perPage)
 	if err != nil {
 		return err
 	}
+
 	return c.send(http.StatusOK, struct {
 		Deleted []deletedView `json:"deleted"`
 		More    bool          `json:"more"`
@@ -195,10 +205,13 @@ func (c *call) shadow() error {
 	if err != nil {
 		return err
 	}
+
+	// null says that the policy is not in shadow.
 	var since *time.Time
 	if !s.Since.IsZero() {
 		since = &s.Since
 	}
+
 	return c.send(http.StatusOK, struct {
 		Since  *time.Time `json:"since"`
 		Seen   int64      `json:"seen"`

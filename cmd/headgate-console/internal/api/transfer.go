@@ -21,15 +21,19 @@ func (c *call) export() error {
 	if q.text("format") == "json" {
 		format, media, file = service.JSON, mediaJSON, "policies.json"
 	} else if f := q.text("format"); f != "" && f != "yaml" {
-		q.note("format", "it is not yaml or json")
+		q.addFault("format", "it is not yaml or json")
 	}
+
 	if err := q.err(); err != nil {
 		return err
 	}
+
 	data, err := c.o.Service.Export(c.ctx(), c.actor, format, q.text("app"))
 	if err != nil {
 		return err
 	}
+
+	// Browsers save the answer as a file instead of showing it.
 	c.w.Header().Set("Content-Type", media)
 	c.w.Header().Set("Content-Disposition", `attachment; filename="`+file+`"`)
 	c.w.Write(data)
@@ -64,23 +68,30 @@ func (c *call) transfer(do func(context.Context, service.Actor, service.Import) 
 	q := &c.query
 	i := service.Import{Missing: service.Missing(q.text("missing"))}
 	actor := c.actor.Saying(q.text("comment"))
+
 	if apps := q.text("apps"); apps != "" {
 		i.Apps = strings.Split(apps, ",")
 	}
+
+	// Without a base the import is of the policies as they are. 0 is one: there were no policies.
 	if q.text("base") != "" {
 		base := q.number("base")
 		i.Base = &base
 	}
+
 	switch q.text("compare") {
 	case "", "no":
 	case "yes":
 		i.Compare = true
 	default:
-		q.note("compare", "it is not yes or no")
+		q.addFault("compare", "it is not yes or no")
 	}
+
 	if err := q.err(); err != nil {
 		return err
 	}
+
+	// The body is read last, as it may be large.
 	var media string
 	var err error
 	if i.Data, media, err = c.body(policy.MaxBytes, mediaYAML, mediaJSON); err != nil {
@@ -89,9 +100,12 @@ func (c *call) transfer(do func(context.Context, service.Actor, service.Import) 
 	if i.Format = service.JSON; media == mediaYAML {
 		i.Format = service.YAML
 	}
+
 	plan, err := do(c.ctx(), actor, i)
 	if err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, planView{plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf), list(plan.Left)})
+
+	return c.send(http.StatusOK,
+		planView{plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf), list(plan.Left)})
 }

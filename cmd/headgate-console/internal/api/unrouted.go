@@ -10,18 +10,24 @@ import (
 func (a *API) unrouted(r *http.Request) error {
 	escaped := r.URL.EscapedPath()
 	if path.Clean(escaped) != escaped {
-		return &problem{Status: http.StatusNotFound, Code: "not-found", Detail: "there is no such route"}
+		return newProblem(http.StatusNotFound, "not-found", "there is no such route")
 	}
+
 	h, pattern := a.mux.Handler(r)
 	if pattern != "" {
 		return nil
 	}
+
+	// http.ServeMux knows which methods a path has, and says so only in its own answer.
 	var probe probe
 	h.ServeHTTP(&probe, r)
 	if probe.status == http.StatusMethodNotAllowed {
-		return &problem{Status: probe.status, Code: "method-not-allowed", Detail: "the route has no such method", allow: probe.header.Get("Allow")}
+		return &problem{
+			Status: probe.status, Code: "method-not-allowed", Detail: "the route has no such method",
+			allow: probe.header.Get("Allow"),
+		}
 	}
-	return &problem{Status: http.StatusNotFound, Code: "not-found", Detail: "there is no such route"}
+	return newProblem(http.StatusNotFound, "not-found", "there is no such route")
 }
 
 // probe records the answer that http.ServeMux gives by itself.

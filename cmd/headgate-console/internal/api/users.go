@@ -28,11 +28,14 @@ type roleView struct {
 func userOf(u service.User) userView {
 	v := userView{
 		Name: u.Name, Administrator: u.Administrator, Disabled: u.Disabled, MustChangePassword: u.MustChangePassword,
-		CreatedAt: u.CreatedAt, CreatedBy: u.CreatedBy, PasswordAt: u.PasswordAt, SecondFactor: u.SecondFactor, Roles: []roleView{},
+		CreatedAt: u.CreatedAt, CreatedBy: u.CreatedBy, PasswordAt: u.PasswordAt, SecondFactor: u.SecondFactor,
+		Roles: []roleView{},
 	}
+
 	for _, app := range sortedKeys(u.Roles) {
 		v.Roles = append(v.Roles, roleView{app, string(u.Roles[app])})
 	}
+
 	return v
 }
 

@@ -16,17 +16,23 @@ func (c *call) validate() error {
 	if err != nil {
 		return err
 	}
+
 	var d draft
 	if err := c.decode(&d); err != nil {
 		return err
 	}
+
+	// Mistakes are the answer here, and no failure.
 	p, faults := d.policy()
 	v := verdict{Valid: len(faults) == 0, Errors: list(faults), MaySave: access.CanEdit(p.Apps)}
+
+	// The limit may be right while other fields are not.
 	if p.Limit.Validate() == nil {
 		v.Limit = p.Limit.String()
 	}
 	if v.Valid {
 		v.Sentence = p.Describe()
 	}
+
 	return c.send(http.StatusOK, v)
 }

@@ -26,8 +26,10 @@ type matchView struct {
 
 func viewOf(p policy.Policy) policyView {
 	v := policyView{
-		Written: policy.WrittenOf(&p), Description: p.Description, Match: matchView{list(p.Match.Methods), p.Match.Host, p.Match.Path},
-		OnLimit: p.OnLimit, OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: p.Priority, Sentence: p.Describe(),
+		Written: policy.WrittenOf(&p), Description: p.Description,
+		Match:   matchView{list(p.Match.Methods), p.Match.Host, p.Match.Path},
+		OnLimit: p.OnLimit, OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: p.Priority,
+		Sentence: p.Describe(),
 	}
 	v.Apps = list(v.Apps)
 	return v

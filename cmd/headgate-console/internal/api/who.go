@@ -80,16 +80,20 @@ func (c *call) imposeBan() error {
 	if err := c.decode(&in); err != nil {
 		return err
 	}
+
 	span, err := time.ParseDuration(in.For)
 	if err != nil {
 		return invalid(fault{Field: "for", Message: "it is not a time such as 10m or 24h"})
 	}
+
+	// The policy is looked up first: who may not see it does not learn whether there is a Redis.
 	if _, err := c.o.Service.Policy(c.ctx(), c.actor, c.path("name")); err != nil {
 		return err
 	}
 	if c.o.Impose == nil {
 		return away(noBans)
 	}
+
 	return c.nothing(c.o.Service.ImposeBan(c.ctx(), c.actor, c.path("name"), in.Key, span, c.impose))
 }
 
@@ -123,6 +127,7 @@ func (c *call) limitKey() error {
 		Version int64  `json:"version"`
 		Comment string `json:"comment"`
 	}
+
 	return c.change(&in, &in.Version, &in.Comment, func(a service.Actor, version int64) (policy.Policy, error) {
 		var own *core.Limit
 		if in.Limit != noLimit {
@@ -130,6 +135,7 @@ func (c *call) limitKey() error {
 			if err != nil {
 				return policy.Policy{}, invalid(fault{Field: "limit", Message: err.Error()})
 			}
+
 			own = &l
 		}
 		return c.o.Service.LimitKey(c.ctx(), a, c.path("name"), in.Key, own, version)

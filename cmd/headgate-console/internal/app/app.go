@@ -57,25 +57,37 @@ func Open(ctx context.Context, c config.Config, logger *slog.Logger) (*App, erro
 }
 
 func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (err error) {
-	if a.db, err = store.Open(ctx, store.Options{URL: c.DB, Keys: c.Keys, Logger: logger}); err != nil {
+	a.db, err = store.Open(ctx, store.Options{URL: c.DB, Keys: c.Keys, Logger: logger})
+	if err != nil {
 		return err
 	}
+
 	serving := c.Redis != nil && c.Recover == ""
-	o := service.Options{DB: a.db, Changed: a.wake, Sender: webhook.New(webhook.Options{Networks: c.Webhooks}), Logger: logger}
+	o := service.Options{
+		DB: a.db, Changed: a.wake, Logger: logger,
+		Sender: webhook.New(webhook.Options{Networks: c.Webhooks}),
+	}
 	if serving {
 		if err := a.connect(c); err != nil {
 			return err
 		}
 		o.Fleet, o.Top, o.Reports = a.Live, a.Live.Top, reports{a.Live, a.Redis}
 	}
+
 	if a.Service, err = service.New(o); err != nil {
 		return err
 	}
+
+	// A recovery makes its own administrator. The first start of an empty database makes the first
+	// one.
 	if c.Recover == "" {
 		if a.OneTimePassword, err = a.Service.Bootstrap(ctx); err != nil {
 			return fmt.Errorf("the first administrator: %w", err)
 		}
 	}
+
+	// From here on changes of policies are published. The service is ready for the workers'
+	// questions.
 	if serving {
 		if err := a.start(c, logger); err != nil {
 			return err
@@ -84,6 +96,7 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 	if c.Recover != "" {
 		return nil
 	}
+
 	scheduler, err := schedule.Start(a.Service.Calendar(), logger)
 	if err != nil {
 		return err
@@ -122,7 +135,9 @@ func (a *App) counts(c config.Config) collect.Redis {
 
 // start starts the publisher and the collector. It runs before the first call of the service.
 func (a *App) start(c config.Config, logger *slog.Logger) (err error) {
-	a.Publisher, err = publish.Start(publish.Options{Source: a.Service.Outbox(), Publisher: a.Instances, Logger: logger})
+	a.Publisher, err = publish.Start(publish.Options{
+		Source: a.Service.Outbox(), Publisher: a.Instances, Logger: logger,
+	})
 	if err != nil {
 		return err
 	}
@@ -146,27 +161,34 @@ func (a *App) Healthy(ctx context.Context) error { return a.db.Ping(ctx) }
 // Close stops everything that Open started. Changes that were not published yet
 // are published at the next start.
 func (a *App) Close() error {
+	// What uses something is closed before what it uses: the workers first, Redis and the database
+	// last.
 	var errs []error
 	if a.Alerts != nil {
 		errs = append(errs, a.Alerts.Close())
 	}
+
 	if s := a.scheduler.Load(); s != nil {
 		errs = append(errs, s.Close())
 	}
+
 	if a.Collector != nil {
 		errs = append(errs, a.Collector.Close())
 	}
 	if a.Publisher != nil {
 		errs = append(errs, a.Publisher.Close())
 	}
+
 	if a.Live != nil {
 		a.Live.Close()
 	}
 	if a.Redis != nil {
 		errs = append(errs, a.Redis.Close())
 	}
+
 	if a.db != nil {
 		errs = append(errs, a.db.Close())
 	}
+
 	return errors.Join(errs...)
 }

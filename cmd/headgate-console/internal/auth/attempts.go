@@ -37,6 +37,7 @@ func NewAttempts(clock func() int64) (*Attempts, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	pair := keyfuncs.Join(attemptUser, attemptAddress)
 	a := &Attempts{}
 	for _, l := range []struct {
@@ -44,12 +45,21 @@ func NewAttempts(clock func() int64) (*Attempts, error) {
 		rules []limiter.Rule
 	}{
 		{&a.device, []limiter.Rule{
-			{Name: "login-device", Limit: core.Limit{Quota: 5, Period: 5 * time.Minute}, Key: keyfuncs.Join(attemptUser, attemptDevice)},
+			{
+				Name: "login-device", Limit: core.Limit{Quota: 5, Period: 5 * time.Minute},
+				Key: keyfuncs.Join(attemptUser, attemptDevice),
+			},
 		}},
+
+		// The last rule refuses nobody: beyond it the attempt is degraded, which Begin answers with
+		// the slow limiter.
 		{&a.unknown, []limiter.Rule{
 			{Name: "login-pair", Limit: core.Limit{Quota: 5, Period: 5 * time.Minute}, Key: pair},
 			{Name: "login-address", Limit: core.Limit{Quota: 30, Period: 15 * time.Minute}, Key: attemptAddress},
-			{Name: "login-user", Limit: core.Limit{Quota: 100, Period: time.Hour}, Key: attemptUser, OnLimit: limiter.Degrade},
+			{
+				Name: "login-user", Limit: core.Limit{Quota: 100, Period: time.Hour}, Key: attemptUser,
+				OnLimit: limiter.Degrade,
+			},
 		}},
 		{&a.slow, []limiter.Rule{
 			{Name: "login-slow", Limit: core.Limit{Quota: 2, Period: 10 * time.Minute}, Key: pair},
@@ -61,10 +71,12 @@ func NewAttempts(clock func() int64) (*Attempts, error) {
 			{Name: "login-note", Limit: core.Limit{Quota: 60, Period: time.Hour}, Key: keyfuncs.Global},
 		}},
 	} {
-		if *l.to, err = limiter.New(limiter.Config{Store: store, Rules: l.rules, OnStoreError: limiter.FailClosed}); err != nil {
+		*l.to, err = limiter.New(limiter.Config{Store: store, Rules: l.rules, OnStoreError: limiter.FailClosed})
+		if err != nil {
 			return nil, err
 		}
 	}
+
 	return a, nil
 }
 
@@ -96,22 +108,29 @@ type Try struct {
 // time until the next one is.
 func (a *Attempts) Begin(ctx context.Context, of Attempt) (t Try, retryAfter time.Duration, ok bool) {
 	r := attempt{ctx: ctx, Attempt: of}
+
+	// A known browser that has used up its own limit goes on as an unknown one.
 	if of.Device != "" && t.add(a.device.Admit(r)) == 0 {
 		return t, 0, true
 	}
+
 	if retryAfter = t.add(a.unknown.Admit(r)); retryAfter > 0 {
 		return Try{}, retryAfter, false
 	}
+
+	// The further limits apply in addition. Each is asked only if those before it have admitted.
 	if t.Slowed = t.admissions[0].Degraded(); t.Slowed {
 		retryAfter = t.add(a.slow.Admit(r))
 	}
 	if of.Code && retryAfter == 0 {
 		retryAfter = t.add(a.code.Admit(r))
 	}
+
 	if retryAfter > 0 {
 		_ = t.Succeeded(ctx) // nothing is checked, so the attempt does not count
 		return Try{}, retryAfter, false
 	}
+
 	return t, 0, true
 }
 

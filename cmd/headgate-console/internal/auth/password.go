@@ -62,7 +62,8 @@ type Passwords struct {
 // and one pass.
 func NewPasswords(cost Cost) (*Passwords, error) {
 	if cost.Memory < 8 || cost.Memory > maxMemory || cost.Time < 1 || cost.Time > maxTime {
-		return nil, fmt.Errorf("the cost %d KiB and %d passes is not within 8 to %d and 1 to %d", cost.Memory, cost.Time, maxMemory, maxTime)
+		return nil, fmt.Errorf("the cost %d KiB and %d passes is not within 8 to %d and 1 to %d",
+			cost.Memory, cost.Time, maxMemory, maxTime)
 	}
 	p := &Passwords{cost: cost, slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	var err error
@@ -97,11 +98,14 @@ func guessable(user, password string) bool {
 	if len(distinct) < minDistinct { // zxcvbn sees bytes, and no repetition of other scripts
 		return true
 	}
+
 	beginning := password
 	if len(beginning) > maxEstimate {
 		beginning = strings.ToValidUTF8(beginning[:maxEstimate], "")
 	}
-	return zxcvbn.PasswordStrength(beginning, append(strings.FieldsFunc(user, isSeparator), user, "headgate", "console")).Score < minScore
+
+	ownWords := append(strings.FieldsFunc(user, isSeparator), user, "headgate", "console")
+	return zxcvbn.PasswordStrength(beginning, ownWords).Score < minScore
 }
 
 func isSeparator(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) }
@@ -121,21 +125,26 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 // Matches reports whether a password is the one whose hash was stored. With the
 // hash "", for a user who does not exist, it returns false and takes as long.
 func (p *Passwords) Matches(ctx context.Context, stored, password string) (bool, error) {
+	// A user who does not exist takes as long as one who does, so that the time reveals no names.
 	known := stored != ""
 	if !known {
 		stored = p.dummy
 	}
+
 	if len(password) > MaxPassword {
 		return false, nil
 	}
+
 	cost, salt, want, err := decodeHash(stored)
 	if err != nil {
 		return false, err
 	}
+
 	got, err := p.sum(ctx, password, salt, cost, uint32(len(want)))
 	if err != nil {
 		return false, err
 	}
+
 	return subtle.ConstantTimeCompare(got, want) == 1 && known, nil
 }
 
@@ -165,19 +174,25 @@ func decodeHash(s string) (c Cost, salt, sum []byte, err error) {
 	if len(parts) != 6 || parts[1] != "argon2id" {
 		return c, nil, nil, errHash
 	}
+
 	var version int
 	if _, err := fmt.Sscanf(parts[2], "v=%d", &version); err != nil || version != argon2.Version {
 		return c, nil, nil, errHash
 	}
+
+	// The bounds keep a hash that somebody wrote into the database from using up the memory or the
+	// time.
 	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=1", &c.Memory, &c.Time); err != nil ||
 		c.Memory > maxMemory || c.Time < 1 || c.Time > maxTime {
 		return c, nil, nil, errHash
 	}
+
 	if salt, err = hashEncoding.DecodeString(parts[4]); err != nil {
 		return c, nil, nil, errHash
 	}
 	if sum, err = hashEncoding.DecodeString(parts[5]); err != nil || len(sum) != hashSize {
 		return c, nil, nil, errHash
 	}
+
 	return c, salt, sum, nil
 }

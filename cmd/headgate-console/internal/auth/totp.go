@@ -53,7 +53,8 @@ func CodeStep(secret, code string, at, used int64) (step int64, ok bool) {
 	code = plain(code)
 	now := at / stepLife
 	for step = max(now-skew, used+1); step <= now+skew; step++ {
-		right, err := hotp.ValidateCustom(code, uint64(step), secret, hotp.ValidateOpts{Digits: otp.DigitsSix, Algorithm: otp.AlgorithmSHA1})
+		right, err := hotp.ValidateCustom(code, uint64(step), secret,
+			hotp.ValidateOpts{Digits: otp.DigitsSix, Algorithm: otp.AlgorithmSHA1})
 		if err == nil && right {
 			return step, true
 		}

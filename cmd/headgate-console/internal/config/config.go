@@ -21,7 +21,8 @@ import (
 )
 
 // These environment variables hold the values of -db, -redis and -oidc-secret, and the content of
-// -key-file, so that a password is not in the list of processes that other users of the machine see.
+// -key-file, so that a password is not in the list of processes that other users of the machine
+// see.
 const (
 	EnvKey   = "HEADGATE_CONSOLE_KEY"
 	EnvDB    = "HEADGATE_CONSOLE_DB"
@@ -66,16 +67,21 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 	if err := flags.Parse(args); err != nil {
 		return Config{}, err
 	}
+
+	// A flag comes before its variable.
 	if g.db == "" {
 		g.db = env(EnvDB)
 	}
 	if g.redis == "" {
 		g.redis = env(EnvRedis)
 	}
+
+	// From here on every mistake is kept, and the next value is read nevertheless.
 	var errs []error
 	if flags.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("the argument %q is not a flag", flags.Arg(0)))
 	}
+
 	c := Config{Listen: g.listen, RedisPrefix: g.prefix, Recover: g.recover}
 	var err error
 	c.DB, err = g.database()
@@ -86,12 +92,14 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 	errs = append(errs, err)
 	c.TLS, err = g.tls()
 	errs = append(errs, err, g.checkListen(), g.checkPrefix())
+
 	c.Secure = c.TLS != nil || g.secureCookies
 	if g.oidc.Secret == "" {
 		g.oidc.Secret = env(EnvOIDC)
 	}
 	c.Provider, err = g.provider()
 	errs = append(errs, err)
+
 	c.Proxies, err = g.trustedProxies()
 	errs = append(errs, err)
 	c.Webhooks, err = g.webhookNetworks()
@@ -102,30 +110,56 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("headgate-console", flag.ContinueOnError)
 	f.SetOutput(usage)
 	f.Usage = func() {
-		fmt.Fprintf(usage, "Usage: headgate-console [flags]\n       headgate-console apply -h\n       headgate-console diff -h\n\n")
+		fmt.Fprintf(usage, "Usage: headgate-console [flags]\n"+
+			"       headgate-console apply -h\n       headgate-console diff -h\n\n")
 		f.PrintDefaults()
 	}
-	f.StringVar(&g.listen, "listen", "127.0.0.1:8080", "`address` to serve on; one that others can reach needs TLS, or -insecure-http")
-	f.StringVar(&g.data, "data", "headgate-data", "`directory` of the embedded database; it is created for its owner alone")
-	f.StringVar(&g.db, "db", "", "`URL` of a MySQL or MariaDB to use instead: mysql://user:password@host/database; also in "+EnvDB)
-	f.StringVar(&g.keyFile, "key-file", "", "`file` with the key that encrypts secrets in the database, 32 bytes in base64, such as openssl rand -base64 32 prints, and below it former keys; also in "+EnvKey)
-	f.StringVar(&g.redis, "redis", "", "`URL` of the Redis that the instances follow: redis://host:6379, redis+sentinel://host:26379,host/master or redis+cluster://host,host, with rediss for TLS; also in "+EnvRedis)
-	f.StringVar(&g.prefix, "redis-prefix", "", "`prefix` of the keys in Redis, if the instances use another than hg:")
+
+	// Where to serve, and from which database.
+	f.StringVar(&g.listen, "listen", "127.0.0.1:8080",
+		"`address` to serve on; one that others can reach needs TLS, or -insecure-http")
+	f.StringVar(&g.data, "data", "headgate-data",
+		"`directory` of the embedded database; it is created for its owner alone")
+	f.StringVar(&g.db, "db", "",
+		"`URL` of a MySQL or MariaDB to use instead: mysql://user:password@host/database; also in "+EnvDB)
+	f.StringVar(&g.keyFile, "key-file", "",
+		"`file` with the key that encrypts secrets in the database, 32 bytes in base64, "+
+			"such as openssl rand -base64 32 prints, and below it former keys; also in "+EnvKey)
+
+	// The Redis of the instances, which a console for policies alone goes without.
+	f.StringVar(&g.redis, "redis", "",
+		"`URL` of the Redis that the instances follow: redis://host:6379, "+
+			"redis+sentinel://host:26379,host/master or redis+cluster://host,host, "+
+			"with rediss for TLS; also in "+EnvRedis)
+	f.StringVar(&g.prefix, "redis-prefix", "",
+		"`prefix` of the keys in Redis, if the instances use another than hg:")
+
 	f.StringVar(&g.cert, "tls-cert", "", "`file` with the certificate, in PEM")
 	f.StringVar(&g.key, "tls-key", "", "`file` with its key, in PEM")
-	f.BoolVar(&g.insecure, "insecure-http", false, "serve plain HTTP to others, say to a proxy that adds TLS")
-	f.BoolVar(&g.secureCookies, "secure-cookies", false, "send cookies by TLS alone, if a proxy adds TLS; not needed with -tls-cert")
-	f.Func("trusted-proxy", "`address or CIDR` of a proxy whose X-Forwarded-For is believed; may be repeated", func(s string) error {
+	f.BoolVar(&g.insecure, "insecure-http", false,
+		"serve plain HTTP to others, say to a proxy that adds TLS")
+	f.BoolVar(&g.secureCookies, "secure-cookies", false,
+		"send cookies by TLS alone, if a proxy adds TLS; not needed with -tls-cert")
+
+	// Who names the user, other than the console's own log-in.
+	f.Func("trusted-proxy", "`address or CIDR` of a proxy whose X-Forwarded-For is believed; "+
+		"may be repeated", func(s string) error {
 		g.proxies = append(g.proxies, s)
 		return nil
 	})
-	f.StringVar(&g.identity, "identity-header", "", "`name` of the header in which the trusted proxies name the user, who needs no password; they must remove it from requests of clients")
+	f.StringVar(&g.identity, "identity-header", "",
+		"`name` of the header in which the trusted proxies name the user, who needs no password; "+
+			"they must remove it from requests of clients")
 	g.oidcFlags(f)
-	f.Func("webhook-allow", "internal `address or CIDR` to which webhooks may send alerts, such as 10.0.0.0/8; may be repeated", func(s string) error {
+
+	f.Func("webhook-allow", "internal `address or CIDR` to which webhooks may send alerts, "+
+		"such as 10.0.0.0/8; may be repeated", func(s string) error {
 		g.webhooks = append(g.webhooks, s)
 		return nil
 	})
-	f.StringVar(&g.recover, "recover", "", "make this `user` an administrator with a new password, print the password, and exit")
+
+	f.StringVar(&g.recover, "recover", "",
+		"make this `user` an administrator with a new password, print the password, and exit")
 	return f
 }
 
@@ -136,9 +170,11 @@ func (g *given) database() (string, error) {
 		}
 		return "", errors.New("-db: it does not begin with mysql://")
 	}
+
 	if g.data == "" {
 		return "", errors.New("-data: it is empty")
 	}
+
 	path, err := filepath.Abs(filepath.Join(g.data, databaseFile))
 	if err != nil {
 		return "", fmt.Errorf("-data: %w", err)
@@ -164,6 +200,7 @@ func (g *given) tls() (*tls.Config, error) {
 	case g.cert == "" || g.key == "":
 		return nil, errors.New("-tls-cert and -tls-key: one is missing")
 	}
+
 	pair, err := tls.LoadX509KeyPair(g.cert, g.key)
 	if err != nil {
 		return nil, fmt.Errorf("-tls-cert and -tls-key: %w", err)
@@ -180,7 +217,8 @@ func (g *given) checkListen() error {
 	if g.insecure || g.cert != "" || isLoopback(host) {
 		return nil
 	}
-	return fmt.Errorf("-listen: others can reach %q, and passwords would travel in the clear: give -tls-cert and -tls-key, or -insecure-http if a proxy adds TLS", g.listen)
+	return fmt.Errorf("-listen: others can reach %q, and passwords would travel in the clear: "+
+		"give -tls-cert and -tls-key, or -insecure-http if a proxy adds TLS", g.listen)
 }
 
 func isLoopback(host string) bool {

@@ -9,13 +9,20 @@ import (
 )
 
 func (g *given) oidcFlags(f *flag.FlagSet) {
+	// The provider, and the console as its client.
 	f.StringVar(&g.oidc.Issuer, "oidc-issuer", "", "`URL` of a provider of OpenID Connect at which people may log in")
 	f.StringVar(&g.oidc.ClientID, "oidc-client", "", "`id` of the console at the provider")
 	f.StringVar(&g.oidc.Secret, "oidc-secret", "", "`secret` of the console at the provider; better in "+EnvOIDC)
-	f.StringVar(&g.oidc.PublicURL, "public-url", "", "`URL` of the console as browsers see it, such as https://console.example.com; the provider sends them to "+oidc.CallbackPath)
-	f.StringVar(&g.oidc.UserClaim, "oidc-user-claim", "preferred_username", "`claim` that names the user; email has to be verified")
+	f.StringVar(&g.oidc.PublicURL, "public-url", "",
+		"`URL` of the console as browsers see it, such as https://console.example.com; "+
+			"the provider sends them to "+oidc.CallbackPath)
+
+	// Who may log in, and under which name.
+	f.StringVar(&g.oidc.UserClaim, "oidc-user-claim", "preferred_username",
+		"`claim` that names the user; email has to be verified")
 	f.StringVar(&g.oidc.GroupsClaim, "oidc-groups-claim", "groups", "`claim` with the groups of the user")
-	f.Func("oidc-group", "`group` whose members may log in; may be repeated, and without it all users of the console may", func(s string) error {
+	f.Func("oidc-group", "`group` whose members may log in; may be repeated, "+
+		"and without it all users of the console may", func(s string) error {
 		g.oidc.Groups = append(g.oidc.Groups, s)
 		return nil
 	})
@@ -30,6 +37,7 @@ func (g *given) provider() (*oidc.Provider, error) {
 		}
 		return nil, nil
 	}
+
 	p, err := oidc.New(o)
 	if err != nil {
 		return nil, fmt.Errorf("-oidc-issuer, -oidc-client, -oidc-secret or -public-url: %w", err)

@@ -21,6 +21,8 @@ func (g *given) trustedProxies() (*trustedproxy.Proxies, error) {
 		}
 		trusted = append(trusted, p)
 	}
+
+	// A header that nobody may set would be a mistake that shows only at the first log-in.
 	if g.identity != "" {
 		if err := trustedproxy.CheckHeader(g.identity); err != nil {
 			errs = append(errs, fmt.Errorf("-identity-header: %w", err))
@@ -29,6 +31,7 @@ func (g *given) trustedProxies() (*trustedproxy.Proxies, error) {
 			errs = append(errs, errors.New("-identity-header: without -trusted-proxy it is ignored"))
 		}
 	}
+
 	if len(errs) > 0 || len(trusted) == 0 {
 		return nil, errors.Join(errs...)
 	}
@@ -37,6 +40,7 @@ func (g *given) trustedProxies() (*trustedproxy.Proxies, error) {
 
 // parseNetwork reads an address or a CIDR prefix.
 func parseNetwork(s string) (netip.Prefix, error) {
+	// An address is the network that has it alone.
 	if !strings.Contains(s, "/") {
 		ip, err := netip.ParseAddr(s)
 		if err != nil || ip.Zone() != "" {
@@ -45,6 +49,9 @@ func parseNetwork(s string) (netip.Prefix, error) {
 		ip = ip.Unmap()
 		return netip.PrefixFrom(ip, ip.BitLen()), nil
 	}
+
+	// A prefix that is written differently from what it means would trust more, or others, than its
+	// author meant.
 	p, err := netip.ParsePrefix(s)
 	switch {
 	case err != nil:
@@ -70,6 +77,7 @@ func (g *given) webhookNetworks() (*webhook.Networks, error) {
 		}
 		allowed = append(allowed, p)
 	}
+
 	if len(errs) > 0 || len(allowed) == 0 {
 		return nil, errors.Join(errs...)
 	}

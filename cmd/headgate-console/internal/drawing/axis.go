@@ -10,9 +10,12 @@ import (
 // multiples of 1, 2 or 5 times a power of ten. The last is the end of the axis. An axis of
 // nothing ends at 1.
 func Ticks(highest float64) []float64 {
+	// The condition is written so that it holds for NaN, too.
 	if !(highest > 0) || math.IsInf(highest, 0) {
 		return []float64{0, 1}
 	}
+
+	// The step is the smallest round number of which highest is at most five times as large.
 	unit := math.Pow(10, math.Floor(math.Log10(highest))-1)
 	step := unit
 	for _, n := range []float64{2, 5, 10, 20, 50} {
@@ -21,6 +24,7 @@ func Ticks(highest float64) []float64 {
 		}
 		step = n * unit
 	}
+
 	list := []float64{0}
 	for i := 1; list[len(list)-1] < highest; i++ {
 		list = append(list, float64(i)*step)
@@ -54,8 +58,12 @@ func round(v float64) float64 {
 // and that duration. Those of an hour and more are in UTC.
 func TimeTicks(from, to time.Time) ([]time.Time, time.Duration) {
 	const day = 24 * time.Hour
-	steps := []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
-		time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 12 * time.Hour, day, 2 * day, 5 * day, 10 * day, 30 * day, 60 * day}
+	steps := []time.Duration{
+		time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
+		time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 12 * time.Hour,
+		day, 2 * day, 5 * day, 10 * day, 30 * day, 60 * day,
+	}
+
 	step := steps[len(steps)-1]
 	for _, s := range steps {
 		if to.Sub(from)/s <= 6 {
@@ -63,6 +71,8 @@ func TimeTicks(from, to time.Time) ([]time.Time, time.Duration) {
 			break
 		}
 	}
+
+	// The first tick is the first multiple of the step that is not before from.
 	var list []time.Time
 	seconds := int64(step / time.Second)
 	for at := (from.Unix() + seconds - 1) / seconds * seconds; at <= to.Unix(); at += seconds {

@@ -41,9 +41,13 @@ func follow(l core.Limit) (course, error) {
 	if err := l.Validate(); err != nil {
 		return course{}, err
 	}
+
 	if l.NeedsWindows() {
 		l = even(l)
 	}
+
+	// The course of leases, and of a limit whose units come back one by one, is known without a
+	// simulation.
 	c := course{span: periods * l.Period}
 	if l.Leased() {
 		return c.leases(l), nil
@@ -68,6 +72,8 @@ func (c course) simulate(l core.Limit) course {
 	// An aligned window begins at a multiple of its Period.
 	const epoch = int64(400*24*time.Hour/time.Microsecond) * 16
 	start := epoch - epoch%l.Period.Microseconds()
+
+	// The state is kept here instead of in a store, so that a drawing needs no clock.
 	var state core.State
 	op := [1]core.Op{{Limit: l}}
 	states := [1]*core.State{&state}
@@ -77,6 +83,8 @@ func (c course) simulate(l core.Limit) course {
 		core.Decide(op[:], states[:], start+at.Microseconds(), out[:])
 		return out[0]
 	}
+
+	// The client takes all that remains, and then asks again at the instant that the answer names.
 	c.points = append(c.points, point{0, 0})
 	for at := l.Period / lead; at <= c.span; {
 		if n := decide(at, 0).Remaining; n > 0 {
@@ -85,6 +93,7 @@ func (c course) simulate(l core.Limit) course {
 		}
 		at += decide(at, 1).RetryAfter
 	}
+
 	c.points = append(c.points, point{c.span, c.max})
 	return c
 }
@@ -95,13 +104,15 @@ func (c course) smooth(l core.Limit) course {
 	from := l.Period / lead
 	c.points = append(c.points, point{0, 0})
 	c.add(from, l.Capacity())
-	rest := c.span - from
-	all := scale(int64(rest), l.Quota, int64(l.Period))
+
+	// Where there are more units than points, a point stands for several of them.
+	all := scale(int64(c.span-from), l.Quota, int64(l.Period))
 	for n, i := min(all, maxPoints), int64(1); i <= n; i++ {
 		units := scale(all, i, n)
 		after := time.Duration(scale(units, int64(l.Period), l.Quota))
 		c.add(from+after, l.Capacity()+units-c.max)
 	}
+
 	c.points = append(c.points, point{c.span, c.max})
 	return c
 }
@@ -139,5 +150,6 @@ func (c *course) inWords(l core.Limit) string {
 	if l.Leased() {
 		return fmt.Sprintf("At most %d at the same time, however fast they come.", l.Quota)
 	}
-	return fmt.Sprintf("A caller that never stops asking gets %d at once and %d in %s.", l.Capacity(), c.max, l.Period*periods-l.Period/lead)
+	return fmt.Sprintf("A caller that never stops asking gets %d at once and %d in %s.",
+		l.Capacity(), c.max, l.Period*periods-l.Period/lead)
 }

@@ -23,10 +23,13 @@ func NewQR(text string) (QR, error) {
 	if err != nil {
 		return QR{}, err
 	}
+
 	var b strings.Builder
 	side := code.Bounds().Dx()
 	for y := range side {
 		for x := 0; x < side; x++ {
+			// Dark modules side by side are one rectangle, which makes the path a few times
+			// shorter.
 			from := x
 			for x < side && code.At(x, y) == color.Black {
 				x++
@@ -36,5 +39,6 @@ func NewQR(text string) (QR, error) {
 			}
 		}
 	}
+
 	return QR{Size: side + 2*quiet, Path: b.String()}, nil
 }

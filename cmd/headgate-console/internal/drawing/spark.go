@@ -25,6 +25,7 @@ func Sparkline(whole, part []int64) (wholes, parts string) {
 	for _, n := range whole {
 		highest = max(highest, n)
 	}
+
 	var w, p sparkPath
 	for i, n := range whole {
 		high := sparkHigh(n, highest)
@@ -33,6 +34,7 @@ func Sparkline(whole, part []int64) (wholes, parts string) {
 			p.bar(i, min(high, sparkHigh(part[i], highest)))
 		}
 	}
+
 	return w.String(), p.String()
 }
 
@@ -55,12 +57,14 @@ func (p *sparkPath) bar(i, tenths int) {
 	if tenths == 0 {
 		return
 	}
+
 	x := i * sparkStep
 	if p.Len() == 0 {
 		fmt.Fprintf(p, "M%d %d", x, SparkHeight)
 	} else {
 		fmt.Fprintf(p, "h%d", x-p.at)
 	}
+
 	top := strconv.FormatFloat(float64(SparkHeight*10-tenths)/10, 'f', -1, 64)
 	fmt.Fprintf(p, "V%sh%dV%d", top, sparkBar, SparkHeight)
 	p.at = x + sparkBar

@@ -19,8 +19,10 @@ const (
 
 // style makes the drawing readable in light and dark colour schemes.
 const style = `text{font:12px system-ui,sans-serif;fill:#374151}.grid{stroke:#d1d5db;stroke-width:1}` +
-	`.line{fill:none;stroke:#0f62a8;stroke-width:2}.area{fill:#0f62a8;fill-opacity:.12}.rate{stroke:#b45309;stroke-width:1.5;stroke-dasharray:5 4}` +
-	`@media(prefers-color-scheme:dark){text{fill:#d1d5db}.grid{stroke:#4b5563}.line{stroke:#7cc4ff}.area{fill:#7cc4ff}.rate{stroke:#fbbf24}}`
+	`.line{fill:none;stroke:#0f62a8;stroke-width:2}.area{fill:#0f62a8;fill-opacity:.12}` +
+	`.rate{stroke:#b45309;stroke-width:1.5;stroke-dasharray:5 4}` +
+	`@media(prefers-color-scheme:dark){text{fill:#d1d5db}.grid{stroke:#4b5563}` +
+	`.line{stroke:#7cc4ff}.area{fill:#7cc4ff}.rate{stroke:#fbbf24}}`
 
 // SVG returns a drawing of the limit as a complete document, or the mistake in the
 // limit. All of its text is numbers, spans and constants.
@@ -29,15 +31,22 @@ func SVG(l core.Limit) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
+	// The title and the description come first, as what a screen reader says in place of the
+	// picture.
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-labelledby="t d">`, width, height)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-labelledby="t d">`,
+		width, height)
 	fmt.Fprintf(&b, `<title id="t">%s</title><desc id="d">%s</desc><style>%s</style>`,
 		html.EscapeString("Requests that "+l.String()+" admits over time"), html.EscapeString(c.inWords(l)), style)
+
+	// A lease is held and given back, so a rate would mean nothing for it.
 	c.axes(&b, l)
-	c.line(&b)
+	c.steps(&b)
 	if !l.Leased() {
 		c.rate(&b, l)
 	}
+
 	b.WriteString(`</svg>`)
 	return b.String(), nil
 }
@@ -72,23 +81,31 @@ func (c *course) axes(b *strings.Builder, l core.Limit) {
 		what = "held at once"
 	}
 	fmt.Fprintf(b, `<text x="%d" y="16">%s</text>`, 8, what)
+
 	for i := range periods + 1 {
 		at := time.Duration(i) * l.Period
-		fmt.Fprintf(b, `<line class="grid" x1="%[1]s" x2="%[1]s" y1="%[2]d" y2="%[3]d"/>`, c.x(at), top, height-bottom)
+		fmt.Fprintf(b, `<line class="grid" x1="%[1]s" x2="%[1]s" y1="%[2]d" y2="%[3]d"/>`,
+			c.x(at), top, height-bottom)
+
+		// The last word would leave the picture if it stood in the middle of its line.
 		anchor := "middle"
 		if i == periods {
 			anchor = "end"
 		}
-		fmt.Fprintf(b, `<text x="%s" y="%d" text-anchor="%s">%s</text>`, c.x(at), height-bottom+18, anchor, span(at))
+		fmt.Fprintf(b, `<text x="%s" y="%d" text-anchor="%s">%s</text>`,
+			c.x(at), height-bottom+18, anchor, span(at))
 	}
+
 	for n := int64(0); n <= c.max; n += gridStep(c.max) {
-		fmt.Fprintf(b, `<line class="grid" x1="%d" x2="%d" y1="%[3]s" y2="%[3]s"/>`, left, width-right, c.y(float64(n)))
-		fmt.Fprintf(b, `<text x="%d" y="%s" dy="4" text-anchor="end">%s</text>`, left-6, c.y(float64(n)), short(n))
+		fmt.Fprintf(b, `<line class="grid" x1="%d" x2="%d" y1="%[3]s" y2="%[3]s"/>`,
+			left, width-right, c.y(float64(n)))
+		fmt.Fprintf(b, `<text x="%d" y="%s" dy="4" text-anchor="end">%s</text>`,
+			left-6, c.y(float64(n)), short(n))
 	}
 }
 
-// line draws the course as steps.
-func (c *course) line(b *strings.Builder) {
+// steps draws the course as a line of steps, and the area under it.
+func (c *course) steps(b *strings.Builder) {
 	var path strings.Builder
 	for i, p := range c.points {
 		if i == 0 {
@@ -97,7 +114,10 @@ func (c *course) line(b *strings.Builder) {
 		}
 		fmt.Fprintf(&path, "H%sV%s", c.x(p.at), c.y(float64(p.units)))
 	}
-	fmt.Fprintf(b, `<path class="area" d="%sH%sV%[3]sH%[4]sZ"/>`, path.String(), c.x(c.span), c.y(0), c.x(0))
+
+	// The area goes back along the ground to where the line began.
+	fmt.Fprintf(b, `<path class="area" d="%sH%sV%[3]sH%[4]sZ"/>`,
+		path.String(), c.x(c.span), c.y(0), c.x(0))
 	fmt.Fprintf(b, `<path class="line" d="%s"/>`, path.String())
 }
 
@@ -105,8 +125,10 @@ func (c *course) line(b *strings.Builder) {
 func (c *course) rate(b *strings.Builder, l core.Limit) {
 	from := l.Period / lead
 	end := float64(l.Quota) * float64(c.span-from) / float64(l.Period)
-	fmt.Fprintf(b, `<line class="rate" x1="%s" y1="%s" x2="%s" y2="%s"/>`, c.x(from), c.y(0), c.x(c.span), c.y(min(end, float64(c.max))))
-	fmt.Fprintf(b, `<text x="%d" y="16" text-anchor="end">dashed: %s each %s</text>`, width-right, short(l.Quota), span(l.Period))
+	fmt.Fprintf(b, `<line class="rate" x1="%s" y1="%s" x2="%s" y2="%s"/>`,
+		c.x(from), c.y(0), c.x(c.span), c.y(min(end, float64(c.max))))
+	fmt.Fprintf(b, `<text x="%d" y="16" text-anchor="end">dashed: %s each %s</text>`,
+		width-right, short(l.Quota), span(l.Period))
 }
 
 // span writes a duration without its zero units.

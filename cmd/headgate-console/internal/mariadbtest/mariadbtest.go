@@ -50,6 +50,9 @@ func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{path: program(t, "mariadbd"), dir: t.TempDir(), password: rand.Text()}
 	s.install(t, program(t, "mariadb-install-db"))
+
+	// A free port may be taken before the server has it, and the server ends then. Ten in a row
+	// mean another reason.
 	t.Cleanup(s.Kill)
 	for range 10 {
 		s.Addr = freeport.Addr(t)
@@ -58,6 +61,7 @@ func Start(t testing.TB) *Server {
 			return s
 		}
 	}
+
 	t.Fatalf("mariadbd does not start:\n%s", s.log())
 	return nil
 }
@@ -83,6 +87,8 @@ func (s *Server) install(t testing.TB, path string) {
 	if err != nil {
 		t.Fatalf("mariadb-install-db: %v\n%s", err, out)
 	}
+
+	// Every start runs this file, a restart on the same data too.
 	text := "CREATE USER IF NOT EXISTS '" + user + "'@'127.0.0.1' IDENTIFIED BY '" + s.password + "';\n" +
 		"GRANT ALL ON *.* TO '" + user + "'@'127.0.0.1';\n"
 	if err := os.WriteFile(filepath.Join(s.dir, "init.sql"), []byte(text), 0o600); err != nil {
@@ -119,6 +125,7 @@ func (s *Server) launch(t testing.TB) {
 		"--init-file="+filepath.Join(s.dir, "init.sql"), "--log-error="+filepath.Join(s.dir, "log"),
 		"--innodb-buffer-pool-size=64M")...)
 	cmd.SysProcAttr = dieWithParent()
+
 	started, done := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
@@ -130,6 +137,7 @@ func (s *Server) launch(t testing.TB) {
 			cmd.Wait()
 		}
 	}()
+
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +151,8 @@ func (s *Server) await(t testing.TB) bool {
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+
+	// The server does not say when it is ready, so it is asked again and again.
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for db.PingContext(ctx) != nil {
@@ -240,10 +250,14 @@ type Shared struct {
 func (s *Shared) Server(t testing.TB) *Server {
 	t.Helper()
 	program(t, "mariadbd")
+
+	// The server outlives the test that is the first to need it, so that test must not clean up.
 	s.once.Do(func() {
 		s.owner = &owner{TB: t}
 		s.server = Start(s.owner)
 	})
+
+	// Start has ended the earlier test, and once does not run again.
 	if s.server == nil {
 		t.Fatal("mariadbd did not start for an earlier test")
 	}

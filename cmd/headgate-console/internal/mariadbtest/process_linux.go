@@ -25,6 +25,7 @@ func (s *Server) Freeze(t testing.TB) {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Thaw)
+
 	for deadline := time.Now().Add(patience); !s.stopped(t); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("mariadbd does not stop within %s", patience)
@@ -43,11 +44,14 @@ func (s *Server) stopped(t testing.TB) bool {
 	if err != nil || len(threads) == 0 {
 		t.Fatalf("mariadbd has no threads: %v", err)
 	}
+
 	for _, path := range threads {
 		text, err := os.ReadFile(path)
 		if err != nil { // the thread has just ended
 			return false
 		}
+
+		// The program's name may hold a bracket itself, so the last one counts.
 		if end := bytes.LastIndexByte(text, ')'); !bytes.HasPrefix(text[end+1:], []byte(" T ")) {
 			return false
 		}

@@ -56,8 +56,11 @@ type Provider struct {
 	o      Options
 	client *http.Client
 
-	mu    sync.Mutex
-	known *discovery // nil until the provider is asked for its addresses, and after a failure
+	mu sync.Mutex
+
+	// known is nil until the provider is asked for its addresses, and after a failure. Guarded
+	// by mu.
+	known *discovery
 }
 
 // discovery is a question for the addresses of the provider, and its answer.
@@ -75,15 +78,19 @@ func New(o Options) (*Provider, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", u.name, err))
 		}
 	}
+
 	if p, err := url.Parse(o.PublicURL); err == nil && p.Path != "" {
 		errs = append(errs, errors.New("PublicURL: it has a path"))
 	}
+
 	if o.ClientID == "" {
 		errs = append(errs, errors.New("ClientID: it is empty"))
 	}
 	if o.Secret == "" {
 		errs = append(errs, errors.New("no Secret"))
 	}
+
+	// All mistakes are known now, and the defaults follow.
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("oidc: %w", err)
 	}
@@ -96,7 +103,9 @@ func New(o Options) (*Provider, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
-	return &Provider{o: o, client: &http.Client{Timeout: answerTime, Transport: bounded{http.DefaultTransport}}}, nil
+
+	client := &http.Client{Timeout: answerTime, Transport: bounded{http.DefaultTransport}}
+	return &Provider{o: o, client: client}, nil
 }
 
 // checkURL returns an error unless a URL keeps what is sent from being read on the way.
@@ -105,7 +114,10 @@ func checkURL(text string) error {
 	if err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		return errors.New("it is not of the form https://host")
 	}
-	if host := u.Hostname(); u.Scheme != "https" && (u.Scheme != "http" || host != "localhost" && host != "127.0.0.1" && host != "::1") {
+
+	host := u.Hostname()
+	loopback := host == "localhost" || host == "127.0.0.1" || host == "::1"
+	if u.Scheme != "https" && (u.Scheme != "http" || !loopback) {
 		return errors.New("it does not begin with https://")
 	}
 	return nil
@@ -164,6 +176,7 @@ func (p *Provider) Begin(ctx context.Context) (f Flow, address string, err error
 // Finish checks what the provider sent the browser back with, exchanges the code, and checks
 // the token. The error wraps ErrAway, ErrRefused or ErrGroup, and holds no secret.
 func (p *Provider) Finish(ctx context.Context, f Flow, query url.Values) (Identity, error) {
+	// What can be refused without the provider is refused first: the code goes to nobody then.
 	if f.State == "" || subtle.ConstantTimeCompare([]byte(f.State), []byte(query.Get("state"))) != 1 {
 		return Identity{}, refused("it is for another log-in")
 	}
@@ -173,12 +186,17 @@ func (p *Provider) Finish(ctx context.Context, f Flow, query url.Values) (Identi
 	if query.Get("error") != "" || query.Get("code") == "" {
 		return Identity{}, refused("it has no code")
 	}
+
 	config, verifier, err := p.discover(ctx)
 	if err != nil {
 		return Identity{}, err
 	}
+
 	ctx = oidc.ClientContext(ctx, p.client)
 	answer, err := config.Exchange(ctx, query.Get("code"), oauth2.VerifierOption(f.Verifier))
+
+	// An answer of 500 and above, like none, may be another one in a moment. Below that the
+	// provider has refused the code.
 	var denied *oauth2.RetrieveError
 	switch {
 	case errors.As(err, &denied) && denied.Response.StatusCode < http.StatusInternalServerError:
@@ -186,11 +204,14 @@ func (p *Provider) Finish(ctx context.Context, f Flow, query url.Values) (Identi
 	case err != nil:
 		return Identity{}, ErrAway
 	}
+
+	// Without a token the text is empty, which is not a valid one.
 	raw, _ := answer.Extra("id_token").(string)
 	token, err := verifier.Verify(ctx, raw)
 	if err != nil {
 		return Identity{}, refused("its token is not valid: " + reasonOf(err))
 	}
+
 	return p.identity(f, token)
 }
 
@@ -200,10 +221,13 @@ func (p *Provider) identity(f Flow, token *oidc.IDToken) (Identity, error) {
 	if err := token.Claims(&claims); err != nil {
 		return Identity{}, refused("its token has no claims")
 	}
+
 	now := p.o.Clock()
 	user, _ := claims[p.o.UserClaim].(string)
 	azp, named := claims["azp"].(string)
 	verified, _ := claims["email_verified"].(bool)
+
+	// The nonce is compared first: a token of another log-in reveals nothing about its claims.
 	switch {
 	case subtle.ConstantTimeCompare([]byte(token.Nonce), []byte(f.Nonce)) != 1:
 		return Identity{}, refused("its token is for another log-in")
@@ -226,9 +250,12 @@ func (p *Provider) member(claim any) bool {
 	if len(p.o.Groups) == 0 {
 		return true
 	}
+
+	// Some providers send a single group as a text instead of a list.
 	if one, ok := claim.(string); ok {
 		return slices.Contains(p.o.Groups, one)
 	}
+
 	list, _ := claim.([]any)
 	return slices.ContainsFunc(list, func(g any) bool {
 		name, ok := g.(string)
@@ -244,12 +271,15 @@ func (p *Provider) discover(ctx context.Context) (*oauth2.Config, *oidc.IDTokenV
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
 	}
+
 	if d.err != nil {
 		return nil, nil, ErrAway
 	}
+
 	return &oauth2.Config{
 		ClientID: p.o.ClientID, ClientSecret: p.o.Secret, Endpoint: d.found.Endpoint(),
-		RedirectURL: p.o.PublicURL + CallbackPath, Scopes: []string{oidc.ScopeOpenID, "profile", "email", "groups"}[:p.scopes()],
+		RedirectURL: p.o.PublicURL + CallbackPath,
+		Scopes:      []string{oidc.ScopeOpenID, "profile", "email", "groups"}[:p.scopes()],
 	}, d.found.Verifier(&oidc.Config{ClientID: p.o.ClientID, Now: p.o.Clock}), nil
 }
 
@@ -261,17 +291,24 @@ func (p *Provider) discovery(ctx context.Context) *discovery {
 	if p.known != nil {
 		return p.known
 	}
+
 	d := &discovery{done: make(chan struct{})}
 	p.known = d
+
+	// The log-in that is the first to ask may be given up, and others wait for the same answer. So
+	// the question does not end with it.
 	go func() {
 		defer close(d.done)
 		d.found, d.err = oidc.NewProvider(oidc.ClientContext(context.WithoutCancel(ctx), p.client), p.o.Issuer)
+
+		// The next log-in asks again. Those that wait have the error in d.
 		if d.err != nil {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.known = nil
 		}
 	}()
+
 	return d
 }
 

@@ -18,11 +18,15 @@ func Health(healthy func(context.Context) error) http.Handler {
 			http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 			return
 		}
+
 		ctx, cancel := context.WithTimeout(r.Context(), healthTime)
 		defer cancel()
+
+		// What a cache says about the database may be long past.
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
+
 		if healthy(ctx) != nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			w.Write([]byte("the database is not available\n"))

@@ -37,6 +37,7 @@ func Serve(ctx context.Context, l net.Listener, c *tls.Config, h http.Handler, l
 		TLSConfig:         c,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
+
 	ended := make(chan error, 1)
 	go func() {
 		if c != nil {
@@ -45,17 +46,24 @@ func Serve(ctx context.Context, l net.Listener, c *tls.Config, h http.Handler, l
 		}
 		ended <- s.Serve(l)
 	}()
+
+	// Without ctx it ends only by a failure, such as of the listener.
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
+
+	// ctx has ended, so the time for the requests in progress is counted without it.
 	deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
+
 	err := s.Shutdown(deadline)
 	if err != nil {
 		err = errors.Join(err, s.Close())
 	}
+
+	// The goroutine has ended when Serve returns.
 	<-ended
 	return err
 }

@@ -32,10 +32,14 @@ func New(trusted []netip.Prefix, header string) (*Proxies, error) {
 	for i, p := range trusted {
 		texts[i] = p.String()
 	}
+
+	// People are told apart by whole addresses here, not by the networks of IPv6 that limits count
+	// by default.
 	client, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: texts, IPv6Prefix: 128})
 	if header != "" {
 		err = errors.Join(err, CheckHeader(header))
 	}
+
 	if err != nil {
 		return nil, fmt.Errorf("trustedproxy: %w", err)
 	}
@@ -48,8 +52,9 @@ func CheckHeader(name string) error {
 		return fmt.Errorf("%q is not the name of a header", name)
 	}
 	switch http.CanonicalHeaderKey(name) {
-	case "Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Forwarded", "Host", "Origin", "Referer",
-		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Request-Id":
+	case "Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie",
+		"Forwarded", "Host", "Origin", "Referer", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+		"User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Request-Id":
 		return fmt.Errorf("the header %s has another meaning", http.CanonicalHeaderKey(name))
 	}
 	return nil
@@ -57,22 +62,22 @@ func CheckHeader(name string) error {
 
 // Address returns the address of the client, "ip" or "ip:port": the peer's, or the
 // one that a trusted peer names.
-func (f *Proxies) Address(r *http.Request) string {
-	if !f.trusts(r) {
+func (p *Proxies) Address(r *http.Request) string {
+	if !p.trusts(r) {
 		return r.RemoteAddr
 	}
-	address, _ := f.client(request{r})
+	address, _ := p.client(request{r})
 	return strings.TrimSuffix(address, "/128")
 }
 
 // User returns the user that a trusted peer names. named is false if it names none,
 // and for every other peer. The name is unchanged, and "" if there is more than
 // one.
-func (f *Proxies) User(r *http.Request) (name string, named bool) {
-	if f == nil || f.header == "" || !f.trusts(r) {
+func (p *Proxies) User(r *http.Request) (name string, named bool) {
+	if p == nil || p.header == "" || !p.trusts(r) {
 		return "", false
 	}
-	lines := r.Header.Values(f.header)
+	lines := r.Header.Values(p.header)
 	switch {
 	case len(lines) == 0 || len(lines) == 1 && lines[0] == "":
 		return "", false
@@ -83,8 +88,8 @@ func (f *Proxies) User(r *http.Request) (name string, named bool) {
 }
 
 // trusts reports whether the peer is one of the proxies.
-func (f *Proxies) trusts(r *http.Request) bool {
-	if f == nil {
+func (p *Proxies) trusts(r *http.Request) bool {
+	if p == nil {
 		return false
 	}
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -92,5 +97,5 @@ func (f *Proxies) trusts(r *http.Request) bool {
 		return false
 	}
 	ip := peer.Addr().Unmap().WithZone("")
-	return slices.ContainsFunc(f.trusted, func(p netip.Prefix) bool { return p.Contains(ip) })
+	return slices.ContainsFunc(p.trusted, func(n netip.Prefix) bool { return n.Contains(ip) })
 }

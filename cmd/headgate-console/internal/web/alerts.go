@@ -53,7 +53,7 @@ func (h hook) Further(n int) int { return max(0, len(h.Standing)-n) }
 // Place returns the scheme and the host of the URL. The rest may be a secret.
 func (h hook) Place() string { return webhook.Place(h.URL) }
 
-// Repeats returns how often an alert is told again, or "" for never.
+// Repeats returns how often an alert is reported again, or "" for never.
 func (h hook) Repeats() string {
 	if h.RepeatAfter == 0 {
 		return ""
@@ -61,7 +61,7 @@ func (h hook) Repeats() string {
 	return short(h.RepeatAfter)
 }
 
-// Watches returns what the webhook is told, in words.
+// Watches returns what is reported to the webhook, in words.
 func (h hook) Watches() (list []string) {
 	for _, k := range service.AlertKinds() {
 		for _, c := range h.Conditions {
@@ -84,6 +84,7 @@ func limitsOf(c service.Condition, k service.KindOfAlert) string {
 	} else if c.Minutes > 0 {
 		parts = append(parts, "for "+minutesWords(c.Minutes))
 	}
+
 	switch c.Policy {
 	case "":
 	case service.AnyPolicy:
@@ -91,6 +92,7 @@ func limitsOf(c service.Condition, k service.KindOfAlert) string {
 	default:
 		parts = append(parts, "by the policy "+c.Policy)
 	}
+
 	if len(parts) == 0 {
 		return ""
 	}
@@ -158,10 +160,12 @@ func alertsPage(v *request) error {
 	if err != nil {
 		return err
 	}
+
 	apps, err := v.ownApps()
 	if err != nil {
 		return err
 	}
+
 	page := alerts{CanAdd: len(apps) > 0 || v.access.CanManage(), Redis: v.Fleet != nil}
 	for _, h := range hooks {
 		page.Hooks = append(page.Hooks, hook{Webhook: h})
@@ -174,10 +178,15 @@ func hookPage(v *request) error {
 	if err != nil {
 		return err
 	}
+
 	h := hook{Webhook: w}
+
+	// The address alone proves nothing: the newest message may be an alert that came after the
+	// test.
 	if last := h.Last(); v.query("tested") != "" && last != nil && last.Event == service.EventTest {
 		h.Tested = last
 	}
+
 	return v.show(http.StatusOK, "alert", w.Name, h)
 }
 
@@ -231,37 +240,53 @@ func (k kindChoice) MinutesLabel() string {
 
 // kindHelp explains each kind of condition.
 var kindHelp = map[service.AlertKind]string{
-	service.AlertRefused:    "The share of the requests that are refused, in whole minutes. Shadow policies refuse none.",
-	service.AlertFailedOpen: "Neither Redis nor a fallback decided, or a function of the program failed, and the policy lets requests pass then.",
-	service.AlertBanned:     "The console sees the refusals, and not the keys.",
-	service.AlertBypassed:   "It counts in its own memory, or it passes or refuses all requests, as Redis does not answer it.",
-	service.AlertBehind:     "It runs an older version of the policies, or does not accept the newest.",
-	service.AlertLost:       "An instance ended, was killed or has lost Redis. It cannot be told which. After an hour the smaller number is what is expected.",
-	service.AlertRedis:      "Nothing is known of the instances then. This concerns all applications.",
-	service.AlertFull:       "Of the limit maxmemory, where Redis refuses writes at it. This concerns all applications.",
+	service.AlertRefused: "The share of the requests that are refused, in whole minutes. " +
+		"Shadow policies refuse none.",
+	service.AlertFailedOpen: "Neither Redis nor a fallback decided, or a function of the program failed, " +
+		"and the policy lets requests pass then.",
+	service.AlertBanned: "The console sees the refusals, and not the keys.",
+	service.AlertBypassed: "It counts in its own memory, or it passes or refuses all requests, " +
+		"as Redis does not answer it.",
+	service.AlertBehind: "It runs an older version of the policies, or does not accept the newest.",
+	service.AlertLost: "An instance ended, was killed or has lost Redis. It cannot be told which. " +
+		"After an hour the smaller number is what is expected.",
+	service.AlertRedis: "Nothing is known of the instances then. This concerns all applications.",
+	service.AlertFull: "Of the limit maxmemory, where Redis refuses writes at it. " +
+		"This concerns all applications.",
 }
 
 // showHookForm answers with the form of a webhook.
-func (v *request) showHookForm(status int, id string, d service.WebhookDraft, repeat string, fields map[string]string, m mistakes) error {
+func (v *request) showHookForm(
+	status int, id string, d service.WebhookDraft, repeat string, fields map[string]string, m mistakes,
+) error {
 	own, err := v.ownApps()
 	if err != nil {
 		return err
 	}
 	if len(own) == 0 && !v.access.CanManage() {
-		return v.Service.Refuse(v.r.Context(), v.actor, "webhook.create", "webhooks", "it takes the owner of an application")
+		return v.Service.Refuse(v.r.Context(), v.actor, "webhook.create", "webhooks",
+			"it takes the owner of an application")
 	}
-	f := hookForm{New: id == "", Action: "/alerts", Back: "/alerts", Name: d.Name, URL: d.URL, All: d.All, CanAll: v.access.CanManage(), Repeat: repeat, Mistakes: m}
+
+	f := hookForm{
+		New: id == "", Action: "/alerts", Back: "/alerts", Name: d.Name, URL: d.URL, All: d.All,
+		CanAll: v.access.CanManage(), Repeat: repeat, Mistakes: m,
+	}
+
+	// A webhook without an id does not exist yet.
 	title := "New webhook"
 	if !f.New {
 		f.Back, title = hookPath(id), "Edit "+d.Name
 		f.Action = f.Back + "/edit"
 	}
+
 	apps, err := v.Service.Apps(v.r.Context(), v.actor)
 	if err != nil {
 		return err
 	}
 	f.Apps = tick(apps, d.Apps)
 	for _, k := range service.AlertKinds() {
+		// A condition that is not in the draft is shown with its usual numbers, unticked.
 		choice := kindChoice{KindOfAlert: k, Help: kindHelp[k.Kind], Mistakes: m}
 		c := k.Default
 		for _, given := range d.Conditions {
@@ -269,14 +294,23 @@ func (v *request) showHookForm(status int, id string, d service.WebhookDraft, re
 				c, choice.Checked = given, true
 			}
 		}
-		choice.Over, choice.AtLeast, choice.Minutes, choice.Policy = strconv.Itoa(c.Over), strconv.FormatInt(c.AtLeast, 10), strconv.Itoa(c.Minutes), c.Policy
-		for name, field := range map[string]*string{"over": &choice.Over, "at_least": &choice.AtLeast, "minutes": &choice.Minutes, "policy": &choice.Policy} {
+
+		choice.Over, choice.AtLeast = strconv.Itoa(c.Over), strconv.FormatInt(c.AtLeast, 10)
+		choice.Minutes, choice.Policy = strconv.Itoa(c.Minutes), c.Policy
+
+		// What was typed is shown again as it was, even if it is no number.
+		shown := map[string]*string{
+			"over": &choice.Over, "at_least": &choice.AtLeast, "minutes": &choice.Minutes, "policy": &choice.Policy,
+		}
+		for name, field := range shown {
 			if text, sent := fields[choice.Field(name)]; sent {
 				*field = text
 			}
 		}
+
 		f.Kinds = append(f.Kinds, choice)
 	}
+
 	return v.show(status, "alertform", title, f)
 }
 
@@ -302,10 +336,16 @@ func editHookPage(v *request) error {
 func (v *request) hookDraft() (d service.WebhookDraft, repeat string, fields map[string]string, m mistakes) {
 	m, fields = mistakes{}, map[string]string{}
 	repeat = strings.TrimSpace(v.field("repeat"))
-	d = service.WebhookDraft{Name: v.field("name"), URL: strings.TrimSpace(v.field("url")), Apps: v.r.PostForm["apps"], All: v.field("all") == "yes", Enabled: true}
+	d = service.WebhookDraft{
+		Name: v.field("name"), URL: strings.TrimSpace(v.field("url")), Apps: v.r.PostForm["apps"],
+		All: v.field("all") == "yes", Enabled: true,
+	}
+
+	// A webhook for all applications is for those that are added later, too, so it lists none.
 	if d.All {
 		d.Apps = nil
 	}
+
 	var err error
 	if d.RepeatAfter, err = time.ParseDuration(repeat); err != nil {
 		m.add("repeat", "it is not a time such as 30m or 4h, or 0 for never")
@@ -313,6 +353,9 @@ func (v *request) hookDraft() (d service.WebhookDraft, repeat string, fields map
 	for _, k := range service.AlertKinds() {
 		c := service.Condition{Kind: k.Kind}
 		checked := slices.Contains(v.r.PostForm["kinds"], string(k.Kind))
+
+		// Every text is kept for the form. Only those of a ticked condition that has the number are
+		// read, and may be wrong.
 		read := func(name string, there bool) (n int) {
 			field := string(k.Kind) + "_" + name
 			fields[field] = v.field(field)
@@ -324,16 +367,19 @@ func (v *request) hookDraft() (d service.WebhookDraft, repeat string, fields map
 			}
 			return n
 		}
+
 		c.Over, c.AtLeast, c.Minutes = read("over", k.Share), int64(read("at_least", k.Counts)), read("minutes", true)
 		if k.Policy {
 			field := string(k.Kind) + "_policy"
 			fields[field] = v.field(field)
 			c.Policy = strings.TrimSpace(fields[field])
 		}
+
 		if checked {
 			d.Conditions = append(d.Conditions, c)
 		}
 	}
+
 	return d, repeat, fields, m
 }
 
@@ -343,6 +389,7 @@ func hookMistakes(err error) mistakes {
 	if found == nil {
 		return nil
 	}
+
 	m := mistakes{}
 	for field, texts := range found {
 		switch field {
@@ -351,12 +398,16 @@ func hookMistakes(err error) mistakes {
 		case "repeat_after":
 			field = "repeat"
 		}
+
+		// The service names a number within a condition by a dot, and the form by an underscore.
 		if inner, ok := strings.CutPrefix(field, "conditions."); ok {
 			kind, name, _ := strings.Cut(inner, ".")
 			field = kind + "_" + name
 		}
+
 		m[field] = append(m[field], texts...)
 	}
+
 	return m
 }
 
@@ -364,6 +415,7 @@ func createHook(v *request) error {
 	d, repeat, fields, m := v.hookDraft()
 	var w service.Webhook
 	var secret string
+
 	err := v.tryHook(d, m, func() (err error) {
 		w, secret, err = v.Service.CreateWebhook(v.r.Context(), v.actor, d)
 		return err
@@ -371,6 +423,7 @@ func createHook(v *request) error {
 	if err != nil {
 		return err
 	}
+
 	if len(m) > 0 {
 		return v.showHookForm(http.StatusUnprocessableEntity, "", d, repeat, fields, m)
 	}
@@ -383,8 +436,11 @@ func updateHook(v *request) error {
 	if err != nil {
 		return err
 	}
+
+	// The form does not turn a webhook on or off, so an edit keeps what is.
 	d, repeat, fields, m := v.hookDraft()
 	d.Enabled = was.Enabled
+
 	err = v.tryHook(d, m, func() error {
 		_, err := v.Service.UpdateWebhook(v.r.Context(), v.actor, id, d)
 		return err
@@ -392,6 +448,7 @@ func updateHook(v *request) error {
 	if err != nil {
 		return err
 	}
+
 	if len(m) > 0 {
 		return v.showHookForm(http.StatusUnprocessableEntity, id, d, repeat, fields, m)
 	}
@@ -404,13 +461,16 @@ func (v *request) tryHook(d service.WebhookDraft, m mistakes, save func() error)
 	if len(m) > 0 {
 		save = func() error { return v.Service.CheckWebhook(v.r.Context(), v.actor, d) }
 	}
+
 	err := save()
 	found := hookMistakes(err)
 	for field, texts := range found {
+		// A field that could not be read was checked with a zero, and its own mistake says more.
 		if m[field] == nil {
 			m[field] = texts
 		}
 	}
+
 	if found != nil {
 		return nil
 	}
@@ -435,13 +495,16 @@ func renewHook(v *request) error {
 	if err != nil {
 		return err
 	}
+
 	if !v.confirmed() {
 		return v.confirm(confirmation{
-			Title:        "Make a new secret for the webhook " + w.Name + "?",
-			Consequences: []string{"The receiver needs the new secret within a day. Until then messages are signed with both."},
-			Action:       hookPath(id) + "/secret", Button: "Make a new secret", Back: hookPath(id),
+			Title: "Make a new secret for the webhook " + w.Name + "?",
+			Consequences: []string{"The receiver needs the new secret within a day. " +
+				"Until then messages are signed with both."},
+			Action: hookPath(id) + "/secret", Button: "Make a new secret", Back: hookPath(id),
 		})
 	}
+
 	secret, err := v.Service.RenewWebhookSecret(v.r.Context(), v.actor, id)
 	if err != nil {
 		return err
@@ -466,11 +529,13 @@ func deleteHook(v *request) error {
 			return err
 		}
 		return v.confirm(confirmation{
-			Title:        "Delete the webhook " + w.Name + "?",
-			Consequences: []string{"It is told no alerts any more, and messages that wait are not sent. Its messages and its secret cannot be restored."},
-			Action:       hookPath(id) + "/delete", Button: "Delete the webhook", Danger: true, Back: hookPath(id),
+			Title: "Delete the webhook " + w.Name + "?",
+			Consequences: []string{"It is told no alerts any more, and messages that wait are not sent. " +
+				"Its messages and its secret cannot be restored."},
+			Action: hookPath(id) + "/delete", Button: "Delete the webhook", Danger: true, Back: hookPath(id),
 		})
 	}
+
 	if err := v.Service.DeleteWebhook(v.r.Context(), v.actor, id); err != nil {
 		return err
 	}

@@ -48,6 +48,7 @@ func mistakesOf(err error) mistakes {
 	if !errors.As(err, &invalid) {
 		return nil
 	}
+
 	m := mistakes{}
 	for _, f := range invalid.Faults {
 		m.add(f.Field, f.Message)
@@ -68,6 +69,7 @@ func (v *request) confirmAppDeletion(name string, m mistakes) error {
 	if !v.access.CanManage() {
 		return v.Service.Refuse(v.r.Context(), v.actor, "app.delete", "app:"+name, "it takes an administrator")
 	}
+
 	apps, err := v.Service.Apps(v.r.Context(), v.actor)
 	if err != nil {
 		return err
@@ -76,15 +78,20 @@ func (v *request) confirmAppDeletion(name string, m mistakes) error {
 		if a.Name != name {
 			continue
 		}
+
+		// The service refuses to delete an application that is in use. The page says so before it
+		// is asked.
 		consequence := "The roles in it are deleted too. Webhooks that are for it have to go first."
 		if a.Policies > 0 {
 			consequence = fmt.Sprintf("Policies that list it, %s of them, have to go first.", digits(int64(a.Policies)))
 		}
 		return v.confirm(confirmation{
-			Title: "Delete the application " + name + "?", Consequences: []string{consequence}, Action: "/apps/delete", Fields: []hidden{{"name", name}},
+			Title: "Delete the application " + name + "?", Consequences: []string{consequence},
+			Action: "/apps/delete", Fields: []hidden{{"name", name}},
 			Button: "Delete the application", Danger: true, Back: "/apps", Mistakes: m,
 		})
 	}
+
 	return service.ErrNotFound
 }
 
@@ -93,6 +100,7 @@ func deleteApp(v *request) error {
 	if !v.confirmed() {
 		return v.confirmAppDeletion(name, nil)
 	}
+
 	err := v.Service.DeleteApp(v.r.Context(), v.actor, name)
 	if m := mistakesOf(err); m != nil {
 		return v.confirmAppDeletion(name, m)

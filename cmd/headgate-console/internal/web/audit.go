@@ -42,10 +42,14 @@ func exportAudit(v *request) error {
 	if len(a.Mistakes) > 0 {
 		return v.show(http.StatusUnprocessableEntity, "audit", "Audit log", a)
 	}
+
 	file := &download{v: v, name: "audit.csv"}
 	err := v.Service.AuditCSV(v.r.Context(), v.actor, q, file)
+
+	// The status is sent already. Only a connection that breaks says that the file is not whole.
 	if err != nil && file.begun {
-		v.Logger.ErrorContext(v.r.Context(), "the export of the audit log was cut short", "request_id", v.requestID(), "error", err)
+		v.Logger.ErrorContext(v.r.Context(), "the export of the audit log was cut short",
+			"request_id", v.requestID(), "error", err)
 		panic(http.ErrAbortHandler) // the client sees that the file is not whole
 	}
 	return err
@@ -72,17 +76,23 @@ func auditPage(v *request) error {
 	if before, err := strconv.ParseInt(v.query("before"), 10, 64); err == nil {
 		q.Before = before
 	}
+
 	list, err := v.Service.Audit(v.r.Context(), v.actor, q)
 	if m := mistakesOf(err); m != nil {
 		a.Mistakes = m
 	} else if err != nil {
 		return err
 	}
+
 	a.Entries = list
 	a.Export = "/audit/export?" + a.values().Encode()
+
+	// A full page may be the last one. Its link then leads to an empty page, which costs less than
+	// a look ahead.
 	if len(list) == perAudit {
 		a.Older = a.link(list[len(list)-1].ID)
 	}
+
 	status := http.StatusOK
 	if len(a.Mistakes) > 0 {
 		status = http.StatusUnprocessableEntity
@@ -113,7 +123,8 @@ func (a *audit) link(before int64) string {
 func (a *audit) values() url.Values {
 	u := url.Values{}
 	for name, value := range map[string]string{
-		"actor": a.Actor, "object": a.Object, "action": a.Action, "outcome": a.Outcome, "since": a.Since, "until": a.Until,
+		"actor": a.Actor, "object": a.Object, "action": a.Action, "outcome": a.Outcome, "since": a.Since,
+		"until": a.Until,
 	} {
 		if value != "" {
 			u.Set(name, value)

@@ -27,11 +27,13 @@ func (v *request) bannerOf() (*banner, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	status := v.Publishing()
 	b := &banner{Failing: status.Err != nil, Since: status.Since, Pending: work.Published < work.Version}
 	if !b.Failing && !b.Pending {
 		return nil, nil
 	}
+
 	b.Away = noAnswer(status.Err)
 	if b.Failing && v.access.CanManage() {
 		b.Reason = status.Err.Error()

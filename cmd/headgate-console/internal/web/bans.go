@@ -45,7 +45,9 @@ const maxBans = 500
 func (b *bans) refresh() int { return reload(b.Every) }
 
 func bansPage(v *request) error {
-	b, err := v.bans(func(ctx context.Context, names []string) ([]core.Banned, error) { return v.Fleet.Bans(ctx, names) })
+	b, err := v.bans(func(ctx context.Context, names []string) ([]core.Banned, error) {
+		return v.Fleet.Bans(ctx, names)
+	})
 	if err != nil {
 		return err
 	}
@@ -67,10 +69,13 @@ func (v *request) bans(read func(context.Context, []string) ([]core.Banned, erro
 	if b.Policy != "" {
 		b.Query = url.Values{"policy": {b.Policy}}.Encode()
 	}
+
 	banning, err := v.Service.Banning(v.r.Context(), v.actor)
 	if err != nil {
 		return nil, err
 	}
+
+	// The page asks for the bans of policies that the actor may see, and for no others.
 	known := map[string]policy.Policy{}
 	var names []string
 	for _, p := range banning {
@@ -78,10 +83,12 @@ func (v *request) bans(read func(context.Context, []string) ([]core.Banned, erro
 			known[p.Name], names = p, append(names, p.Name)
 		}
 	}
+
 	b.Some = len(names) > 0
 	if b.Redis && b.Some {
 		v.readBans(b, names, known, read)
 	}
+
 	return b, nil
 }
 
@@ -106,7 +113,10 @@ func (v *request) recentBans(names []string) ([]core.Banned, error) {
 
 // readBans reads the bans of the policies from Redis. If Redis does not answer, the page
 // says so.
-func (v *request) readBans(b *bans, names []string, known map[string]policy.Policy, read func(context.Context, []string) ([]core.Banned, error)) {
+func (v *request) readBans(
+	b *bans, names []string, known map[string]policy.Policy,
+	read func(context.Context, []string) ([]core.Banned, error),
+) {
 	list, err := read(v.r.Context(), names)
 	if err != nil {
 		v.Logger.WarnContext(v.r.Context(), "the bans cannot be read", "error", err)
@@ -118,6 +128,7 @@ func (v *request) readBans(b *bans, names []string, known map[string]policy.Poli
 			b.More++
 			continue
 		}
+
 		until := time.UnixMicro(banned.Until)
 		b.Bans = append(b.Bans, ban{
 			Policy: banned.Rule, Key: readable(banned.Key), Sent: sentForm(banned.Key),
@@ -130,7 +141,8 @@ func (v *request) readBans(b *bans, names []string, known map[string]policy.Poli
 // if it holds what cannot be seen.
 func readable(key string) string {
 	hidden := func(r rune) bool { return !strconv.IsPrint(r) }
-	if key == "" || key[0] == '"' || !utf8.ValidString(key) || strings.ContainsFunc(key, hidden) || strings.TrimSpace(key) != key {
+	unlikeText := key == "" || key[0] == '"' || !utf8.ValidString(key)
+	if unlikeText || strings.ContainsFunc(key, hidden) || strings.TrimSpace(key) != key {
 		return strconv.Quote(key)
 	}
 	return key

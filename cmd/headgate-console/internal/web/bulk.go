@@ -21,10 +21,14 @@ func bulkChange(v *request) error {
 		return errBadForm
 	}
 	q := queryOf(here)
+
 	b, m := v.bulk()
 	if len(m) > 0 {
 		return v.showList(http.StatusUnprocessableEntity, q, m)
 	}
+
+	// The plan is made for the question alone. It is made again with the change, of the policies as
+	// they are then.
 	if !v.confirmed() {
 		plan, err := v.Service.PlanBulk(v.r.Context(), v.actor, b)
 		if err != nil {
@@ -34,14 +38,17 @@ func bulkChange(v *request) error {
 			return v.confirm(c)
 		}
 	}
+
 	plan, err := v.Service.ChangePolicies(v.r.Context(), v.saying(), b)
 	if err != nil {
 		return v.bulkRefused(err, q)
 	}
+
 	if len(plan.Steps) == 0 {
 		return v.seeOther(listPath(q, q.Page), "unchanged")
 	}
-	return v.seeOther(listPath(q, q.Page), "bulk&"+together(plan.At))
+
+	return v.seeOther(listPath(q, q.Page), "bulk&"+undoAt(plan.At))
 }
 
 // undoBulk takes back the changes of several policies, all or none.
@@ -50,16 +57,18 @@ func undoBulk(v *request) error {
 	if len(m) > 0 {
 		return v.showList(http.StatusUnprocessableEntity, service.Query{Page: 1}, m)
 	}
+
 	_, at, err := v.Service.UndoPolicies(v.r.Context(), v.saying(), list)
 	if err != nil {
 		return v.bulkRefused(err, service.Query{Page: 1})
 	}
-	return v.seeOther("/policies", "undone&"+together(at))
+
+	return v.seeOther("/policies", "undone&"+undoAt(at))
 }
 
-// together returns the parameter of a page that offers to take back what was changed at an
+// undoAt returns the parameter of a page that offers to take back what was changed at an
 // instant.
-func together(at time.Time) string { return "at=" + number(at.UnixMicro()) }
+func undoAt(at time.Time) string { return "at=" + number(at.UnixMicro()) }
 
 // ticked reads the policies of a form, and their versions.
 func (v *request) ticked() (list []service.PolicyVersion, m mistakes) {
@@ -71,11 +80,14 @@ func (v *request) ticked() (list []service.PolicyVersion, m mistakes) {
 			m.add("", fmt.Sprintf("%q is not a version and a policy", clip(value)))
 			continue
 		}
+
 		list = append(list, service.PolicyVersion{Name: name, Version: n})
 	}
+
 	if len(list) == 0 && len(m) == 0 {
 		m.add("", "Tick the policies to change first.")
 	}
+
 	return list, m
 }
 
@@ -83,6 +95,7 @@ func (v *request) ticked() (list []service.PolicyVersion, m mistakes) {
 func (v *request) bulk() (b service.Bulk, m mistakes) {
 	b.Policies, m = v.ticked()
 	app := v.field("with")
+
 	switch do := v.field("do"); do {
 	case "enforce", "shadow", "off":
 		var mode policy.Mode
@@ -95,9 +108,12 @@ func (v *request) bulk() (b service.Bulk, m mistakes) {
 	default:
 		m.add("", "Choose what to do with the policies.")
 	}
+
+	// Without a mode it is a change of applications, which has to name one.
 	if b.Mode == nil && app == "" && len(m) == 0 {
 		m.add("with", "Choose an application.")
 	}
+
 	return b, m
 }
 
@@ -106,6 +122,7 @@ func (v *request) bulkRefused(err error, q service.Query) error {
 	m := mistakes{}
 	var conflicts *service.ConflictsError
 	var invalid *service.InvalidError
+
 	switch {
 	case errors.As(err, &conflicts):
 		for _, c := range conflicts.Conflicts {
@@ -113,23 +130,29 @@ func (v *request) bulkRefused(err error, q service.Query) error {
 			if c.Deleted {
 				what = "was deleted"
 			}
-			m.add("", fmt.Sprintf("%s %s in the meantime, so nothing was changed. Look at it first.", c.Mine.Name, what))
+			m.add("", fmt.Sprintf("%s %s in the meantime, so nothing was changed. Look at it first.",
+				c.Mine.Name, what))
 		}
 		return v.showList(http.StatusConflict, q, m)
 	case errors.As(err, &invalid):
 		for _, f := range invalid.Faults {
+			// The list has a field for the comment alone. Other mistakes stand above it, with the
+			// name of their policy.
 			text := f.Message
 			if f.Policy != "" {
 				text = f.Policy + ": " + text
 			}
+
 			field := ""
 			if f.Field == "comment" {
 				field = f.Field
 			}
+
 			m.add(field, text)
 		}
 		return v.showList(http.StatusUnprocessableEntity, q, m)
 	}
+
 	return err
 }
 
@@ -146,18 +169,24 @@ func (v *request) bulkConfirmation(b service.Bulk, plan service.BulkPlan, q serv
 			}
 		}
 	}
+
+	// Switching off is asked about even if nothing is lost now: a policy in shadow counts, and one
+	// that is off does not.
 	off := b.Mode != nil && *b.Mode == policy.Off && len(plan.Steps) > 0
 	if lose == 0 && !off {
 		return confirmation{}, false
 	}
+
 	c := confirmation{
 		Action: "/policies/bulk", Danger: true, Back: listPath(q, q.Page),
 		Fields: []hidden{{"here", v.field("here")}, {"do", v.field("do")}, {"with", v.field("with")}},
 	}
+
 	v.keepComment(&c)
 	for _, value := range v.r.PostForm["policy"] {
 		c.Fields = append(c.Fields, hidden{"policy", value})
 	}
+
 	count := policiesWords(len(plan.Steps))
 	switch {
 	case b.RemoveApp != "":
@@ -170,17 +199,22 @@ func (v *request) bulkConfirmation(b service.Bulk, plan service.BulkPlan, q serv
 		c.Title, c.Button = "Switch "+count+" to shadow?", "Switch them to shadow"
 		c.Consequences = append(c.Consequences, "A policy in shadow counts and refuses nothing.")
 	}
+
 	if lose > 0 {
 		more := ""
 		if lose > len(names) {
 			more = fmt.Sprintf(" and %s more", digits(int64(lose-len(names))))
 		}
-		c.Consequences = append(c.Consequences, fmt.Sprintf("In force now: %s%s. In the last 24 hours they refused %s requests.",
+
+		c.Consequences = append(c.Consequences, fmt.Sprintf("In force now: %s%s. "+
+			"In the last 24 hours they refused %s requests.",
 			strings.Join(names, ", "), more, digits(plan.Refused)))
 	}
+
 	if n := len(plan.Unchanged); n > 0 {
 		c.Consequences = append(c.Consequences, policiesWords(n)+" stay as they are.")
 	}
+
 	return c, true
 }
 
@@ -197,6 +231,8 @@ func saveFilter(v *request) error {
 	if err != nil {
 		return errBadForm
 	}
+
+	// A filter has no page, and begins with its first.
 	q := queryOf(here)
 	q.Page = 0
 	err = v.Service.SaveFilter(v.r.Context(), v.actor, service.Filter{Name: v.field("filter"), Query: q})
@@ -212,6 +248,7 @@ func saveFilter(v *request) error {
 	if err != nil {
 		return err
 	}
+
 	return v.seeOther(listPath(q, 1), "filter")
 }
 
@@ -221,9 +258,11 @@ func deleteFilter(v *request) error {
 	if err != nil {
 		return errBadForm
 	}
+
 	if err := v.Service.DeleteFilter(v.r.Context(), v.actor, v.field("filter")); err != nil {
 		return err
 	}
+
 	q := queryOf(here)
 	return v.seeOther(listPath(q, q.Page), "nofilter")
 }

@@ -71,40 +71,50 @@ func inForce(p policy.Policy) string {
 	return "the instances of " + strings.Join(p.Apps[:len(p.Apps)-1], ", ") + " and " + p.Apps[len(p.Apps)-1]
 }
 
-// lately says what a policy did in the last hour.
-func (v *request) lately(p policy.Policy) (string, error) {
+// lastHour says what a policy did in the last hour.
+func (v *request) lastHour(p policy.Policy) (string, error) {
 	now := v.Clock()
-	seen, err := v.Service.Traffic(v.r.Context(), v.actor, service.TrafficQuery{Policy: p.Name, From: now.Add(-time.Hour), To: now})
+	seen, err := v.Service.Traffic(v.r.Context(), v.actor, service.TrafficQuery{
+		Policy: p.Name, From: now.Add(-time.Hour), To: now,
+	})
 	if err != nil {
 		return "", err
 	}
+
 	f := figuresOf(seen.Total)
 	refused := f.Of("refused")
+
 	if p.Mode == policy.Shadow {
-		return fmt.Sprintf("It is in shadow. In the last hour it would have refused %s of %s requests.", digits(f.Of("shadow")), digits(f.All)), nil
+		return fmt.Sprintf("It is in shadow. In the last hour it would have refused %s of %s requests.",
+			digits(f.Of("shadow")), digits(f.All)), nil
 	}
+
 	if refused == 0 {
 		return fmt.Sprintf("In the last hour it refused none of %s requests.", digits(f.All)), nil
 	}
-	return fmt.Sprintf("In the last hour it refused %s of %s requests. Such requests will pass, unless another policy refuses them.", digits(refused), digits(f.All)), nil
+
+	return fmt.Sprintf("In the last hour it refused %s of %s requests. Such requests will pass, "+
+		"unless another policy refuses them.", digits(refused), digits(f.All)), nil
 }
 
 // confirmOff asks before a policy is turned off. when says when, such as "now".
 func (v *request) confirmOff(p policy.Policy, when, action string, fields []hidden) error {
-	lately, err := v.lately(p)
+	lastHour, err := v.lastHour(p)
 	if err != nil {
 		return err
 	}
 	c := confirmation{
-		Title:        "Turn off the policy " + p.Name + "?",
-		Consequences: []string{"From " + when + " " + inForce(p) + " do not apply it: it refuses no request, and counts none. Its settings and its history stay.", lately},
-		Action:       action, Fields: fields, Button: "Turn it off", Danger: true, Back: policyPath(p.Name),
+		Title: "Turn off the policy " + p.Name + "?",
+		Consequences: []string{"From " + when + " " + inForce(p) + " do not apply it: it refuses no request, " +
+			"and counts none. Its settings and its history stay.", lastHour},
+		Action: action, Fields: fields, Button: "Turn it off", Danger: true, Back: policyPath(p.Name),
 	}
 	v.keepComment(&c)
 	return v.confirm(c)
 }
 
-// sent returns the fields of the form without those that the page of the confirmation has itself; see keepComment.
+// sent returns the fields of the form without those that the page of the confirmation has
+// itself; see keepComment.
 func (v *request) sent() []hidden {
 	var list []hidden
 	for _, h := range hiddenOf(v.r.PostForm) {

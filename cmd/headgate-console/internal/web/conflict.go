@@ -53,19 +53,30 @@ func (v *request) conflictOr(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	c := conflict{Name: e.Mine.Name, Theirs: e.Theirs, Deleted: e.Deleted, Base: e.Mine.Version, Deletion: e.Mine.Limit.Quota == 0}
+
+	c := conflict{
+		Name: e.Mine.Name, Theirs: e.Theirs, Deleted: e.Deleted, Base: e.Mine.Version,
+		Deletion: e.Mine.Limit.Quota == 0,
+	}
+
+	// A deletion has no version of its own to compare. Its policy comes without a limit.
 	if c.Deletion && !c.Deleted {
 		return v.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
 	}
+
 	base, ok := v.base(e.Mine)
 	c.HasBase = ok
 	c.Rows = differences(base, e.Mine, e.Theirs, ok)
+
+	// Mine is saved on top of theirs, so the form has their version. A policy that was deleted is
+	// made anew.
 	d := draftFrom(e.Mine)
 	d.Version = e.Theirs.Version
 	c.Save = policyPath(e.Mine.Name) + "/edit"
 	if e.Deleted {
 		d.Version, c.Save = 0, "/new"
 	}
+
 	c.Edit = append(hiddenOf(d.values()), hidden{"comment", v.field("comment")})
 	return v.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
 }

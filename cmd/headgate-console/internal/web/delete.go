@@ -11,13 +11,15 @@ func deletePage(v *request) error {
 }
 
 func (v *request) confirmDeletion(p policy.Policy, version int64, m mistakes) error {
-	lately, err := v.lately(p)
+	lastHour, err := v.lastHour(p)
 	if err != nil {
 		return err
 	}
+
 	return v.confirm(confirmation{
 		Title: "Delete the policy " + p.Name + "?",
-		Consequences: []string{p.Describe() + ".", "Within seconds " + inForce(p) + " do not apply it any more. " + lately,
+		Consequences: []string{p.Describe() + ".",
+			"Within seconds " + inForce(p) + " do not apply it any more. " + lastHour,
 			"It goes to the deleted policies with its history, and can be restored from there."},
 		Action: policyPath(p.Name) + "/delete", Fields: []hidden{{"version", number(version)}},
 		Button: "Delete the policy", Danger: true, Back: policyPath(p.Name), Comment: true, Mistakes: m,
@@ -33,6 +35,7 @@ func remove(v *request) error {
 		}
 		return v.confirmDeletion(p, version, nil)
 	}
+
 	err := v.Service.DeletePolicy(v.r.Context(), v.saying(), name, version)
 	if m := commentMistake(err); m != nil {
 		p, err := v.Service.Policy(v.r.Context(), v.actor, name)
@@ -44,5 +47,5 @@ func remove(v *request) error {
 	if err != nil {
 		return v.conflictOr(err)
 	}
-	return v.seeOther("/policies", "deleted&"+of(name))
+	return v.seeOther("/policies", "deleted&"+undoOf(name))
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
-// bin is the page of the policies that do not exist any more.
-type bin struct {
-	Deleted []gone
+// deletedList is the page of the policies that do not exist any more.
+type deletedList struct {
+	Deleted []deletedPolicy
 	Next    int // the next page, or 0
 }
 
-// gone is a policy that was deleted, and whether the actor may restore it.
-type gone struct {
+// deletedPolicy is a policy that was deleted, and whether the actor may restore it.
+type deletedPolicy struct {
 	service.Revision
 	Last    int64 // the version to restore
 	CanBack bool
@@ -25,15 +25,18 @@ func deletedPage(v *request) error {
 	if err != nil || page < 1 {
 		page = 1
 	}
+
 	list, more, err := v.Service.Deleted(v.r.Context(), v.actor, page, 0)
 	if err != nil {
 		return err
 	}
-	b := bin{}
+
+	b := deletedList{}
 	for _, r := range list {
 		can := r.Before != nil && v.access.CanEdit(r.Before.Apps)
-		b.Deleted = append(b.Deleted, gone{r, r.Version - 1, can})
+		b.Deleted = append(b.Deleted, deletedPolicy{r, r.Version - 1, can})
 	}
+
 	if more {
 		b.Next = page + 1
 	}

@@ -69,8 +69,8 @@ type draft struct {
 // before it does.
 func blank() draft {
 	return draft{
-		LimitBy: "fields", Algorithm: "gcra", Quota: "100", Period: "1", Unit: "m", Calendar: "month", LimitText: "100/1m",
-		KeyBy: "ip", OnLimit: "reject", Mode: "shadow", Priority: "0",
+		LimitBy: "fields", Algorithm: "gcra", Quota: "100", Period: "1", Unit: "m", Calendar: "month",
+		LimitText: "100/1m", KeyBy: "ip", OnLimit: "reject", Mode: "shadow", Priority: "0",
 	}
 }
 
@@ -78,18 +78,22 @@ func blank() draft {
 func draftOf(f url.Values) draft {
 	text := func(name string) string { return strings.TrimSpace(f.Get(name)) }
 	version, _ := strconv.ParseInt(f.Get("version"), 10, 64) // 0 is no version, and so stale
+
 	return draft{
 		Version: version, Name: text("name"), Apps: f["apps"],
 		Description: strings.TrimSpace(strings.ReplaceAll(f.Get("description"), "\r\n", "\n")),
-		LimitBy:     text("limit_by"), Algorithm: text("algorithm"), Quota: text("quota"), Period: text("period"), Unit: text("unit"),
+		LimitBy:     text("limit_by"), Algorithm: text("algorithm"), Quota: text("quota"),
+		Period: text("period"), Unit: text("unit"),
 		Calendar: text("calendar"), Zone: text("tz"), Start: text("start"),
-		Burst: text("burst"), Debt: text("debt"), Segments: text("segments"), Aligned: f.Get("aligned") != "", LimitText: text("limit"),
-		KeyBy: text("key"), KeyOther: text("key_other"),
+		Burst: text("burst"), Debt: text("debt"), Segments: text("segments"), Aligned: f.Get("aligned") != "",
+		LimitText: text("limit"), KeyBy: text("key"), KeyOther: text("key_other"),
 		Methods: f["methods"], OtherMethods: text("other_methods"), Host: text("host"), Path: text("path"),
-		Plans: text("plans"), PlanBy: text("plan_by"), Overrides: text("overrides"), AllowNetworks: text("allow_networks"), AllowKeys: text("allow_keys"),
-		DenyNetworks: text("deny_networks"), DenyKeys: text("deny_keys"), DenyOthers: f.Get("deny_others") != "", DenyStatus: text("deny_status"),
-		OnLimit: text("on_limit"), Wait: text("wait"), BanAfter: text("ban_after"), BanFor: text("ban_for"), BanMax: text("ban_max"),
-		OnStoreError: text("on_store_error"), Mode: text("mode"), Priority: text("priority"),
+		Plans: text("plans"), PlanBy: text("plan_by"), Overrides: text("overrides"),
+		AllowNetworks: text("allow_networks"), AllowKeys: text("allow_keys"),
+		DenyNetworks: text("deny_networks"), DenyKeys: text("deny_keys"),
+		DenyOthers: f.Get("deny_others") != "", DenyStatus: text("deny_status"),
+		OnLimit: text("on_limit"), Wait: text("wait"), BanAfter: text("ban_after"), BanFor: text("ban_for"),
+		BanMax: text("ban_max"), OnStoreError: text("on_store_error"), Mode: text("mode"), Priority: text("priority"),
 	}
 }
 
@@ -99,19 +103,24 @@ func (d *draft) values() url.Values {
 		"version": {strconv.FormatInt(d.Version, 10)}, "name": {d.Name}, "description": {d.Description}, "apps": d.Apps,
 		"limit_by": {d.LimitBy}, "algorithm": {d.Algorithm}, "quota": {d.Quota}, "period": {d.Period}, "unit": {d.Unit},
 		"calendar": {d.Calendar}, "tz": {d.Zone}, "start": {d.Start},
-		"burst": {d.Burst}, "debt": {d.Debt}, "segments": {d.Segments}, "limit": {d.LimitText}, "key": {d.KeyBy}, "key_other": {d.KeyOther},
+		"burst": {d.Burst}, "debt": {d.Debt}, "segments": {d.Segments}, "limit": {d.LimitText},
+		"key": {d.KeyBy}, "key_other": {d.KeyOther},
 		"methods": d.Methods, "other_methods": {d.OtherMethods}, "host": {d.Host}, "path": {d.Path},
-		"plans": {d.Plans}, "plan_by": {d.PlanBy}, "overrides": {d.Overrides}, "allow_networks": {d.AllowNetworks}, "allow_keys": {d.AllowKeys},
+		"plans": {d.Plans}, "plan_by": {d.PlanBy}, "overrides": {d.Overrides},
+		"allow_networks": {d.AllowNetworks}, "allow_keys": {d.AllowKeys},
 		"deny_networks": {d.DenyNetworks}, "deny_keys": {d.DenyKeys}, "deny_status": {d.DenyStatus},
-		"on_limit": {d.OnLimit}, "wait": {d.Wait}, "ban_after": {d.BanAfter}, "ban_for": {d.BanFor}, "ban_max": {d.BanMax},
-		"on_store_error": {d.OnStoreError}, "mode": {d.Mode}, "priority": {d.Priority},
+		"on_limit": {d.OnLimit}, "wait": {d.Wait}, "ban_after": {d.BanAfter}, "ban_for": {d.BanFor},
+		"ban_max": {d.BanMax}, "on_store_error": {d.OnStoreError}, "mode": {d.Mode}, "priority": {d.Priority},
 	}
+
+	// A box that is not ticked is not sent, and so has no value here.
 	if d.Aligned {
 		f.Set("aligned", "yes")
 	}
 	if d.DenyOthers {
 		f.Set("deny_others", "yes")
 	}
+
 	return f
 }
 
@@ -122,6 +131,8 @@ func draftFrom(p policy.Policy) draft {
 		Host: p.Match.Host, Path: p.Match.Path,
 		OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: strconv.Itoa(p.Priority),
 	}
+
+	// Some fields are written in more than one way, or are several fields of the form.
 	d.setExceptions(&p)
 	d.setLimit(p.Limit)
 	d.setKey(p.Key)
@@ -158,13 +169,17 @@ func calendarUnits() []string { return []string{"day", "week", "month", "year"} 
 // setLimit fills in the fields and the text of the limit. A period that is not a
 // whole number of any unit has only the text.
 func (d *draft) setLimit(l core.Limit) {
+	// The text can write every limit, so it is the choice until the fields turn out to suffice.
 	d.LimitBy, d.LimitText = "text", l.String()
 	d.Algorithm, d.Quota, d.Aligned = l.Algorithm.String(), strconv.FormatInt(l.Quota, 10), l.Aligned
 	d.Burst, d.Debt, d.Segments = number(l.Burst), number(l.Debt), number(int64(l.Segments))
+
 	if d.Calendar = "month"; l.NeedsWindows() {
 		d.setCalendar(l.Calendar)
 		return
 	}
+
+	// The largest unit that divides the period makes the shortest number.
 	for _, u := range slices.Backward(units()) {
 		if l.Period%u.size == 0 {
 			d.LimitBy, d.Period, d.Unit = "fields", strconv.FormatInt(int64(l.Period/u.size), 10), u.Name
@@ -214,6 +229,7 @@ func (d *draft) setMethods(methods []string) {
 		}
 		others = append(others, m)
 	}
+
 	d.OtherMethods = strings.Join(others, " ")
 }
 

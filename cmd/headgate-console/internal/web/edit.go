@@ -17,22 +17,29 @@ func newPage(v *request) error {
 	if err != nil {
 		return err
 	}
+
+	// A manager can add the application that is missing. Others have to be given one.
 	if len(apps) == 0 && v.access.CanManage() {
 		return v.show(http.StatusOK, "noapps", "New policy", nil)
 	}
 	if len(apps) == 0 {
-		return v.Service.Refuse(v.r.Context(), v.actor, "policy.create", "policies", "it takes the owner of an application")
+		return v.Service.Refuse(v.r.Context(), v.actor, "policy.create", "policies",
+			"it takes the owner of an application")
 	}
+
 	if v.query("from") == "" && v.query("template") == "" {
-		return v.show(http.StatusOK, "begin", "New policy", v.begin())
+		return v.show(http.StatusOK, "begin", "New policy", v.templates())
 	}
-	d, needs, err := v.begun()
+
+	d, needs, err := v.newDraft()
 	if err != nil {
 		return err
 	}
+
 	if len(d.Apps) == 0 {
 		d.Apps = appsToBegin(apps, v.query("app"))
 	}
+
 	f, err := v.form(d, nil, true)
 	if err != nil {
 		return err
@@ -53,8 +60,8 @@ func appsToBegin(own []string, wanted string) []string {
 	return nil
 }
 
-// begin is the page of the templates.
-type begin struct {
+// templateList is the page of the templates.
+type templateList struct {
 	Kinds   []kindLink
 	Nothing string // the address of the form without a template
 }
@@ -65,8 +72,8 @@ type kindLink struct {
 	Link string
 }
 
-// begin returns the templates. Their forms have the application of the request.
-func (v *request) begin() begin {
+// templates returns the templates. Their forms have the application of the request.
+func (v *request) templates() templateList {
 	link := func(template string) string {
 		u := url.Values{"template": {template}}
 		if app := v.query("app"); app != "" {
@@ -74,16 +81,18 @@ func (v *request) begin() begin {
 		}
 		return "/new?" + u.Encode()
 	}
-	b := begin{Nothing: link(fromNothing)}
+
+	b := templateList{Nothing: link(fromNothing)}
 	for _, k := range kindsOfUse() {
 		b.Kinds = append(b.Kinds, kindLink{k, link(k.Name)})
 	}
 	return b
 }
 
-// begun returns what the form of a new policy begins with, and what the program has to do for
+// newDraft returns what the form of a new policy begins with, and what the program has to do for
 // it.
-func (v *request) begun() (d draft, needs string, err error) {
+func (v *request) newDraft() (d draft, needs string, err error) {
+	// A copy begins in shadow, as every new policy does, whatever the mode of its original is.
 	if from := v.query("from"); from != "" {
 		p, err := v.Service.Policy(v.r.Context(), v.actor, from)
 		if err != nil {
@@ -98,6 +107,8 @@ func (v *request) begun() (d draft, needs string, err error) {
 	} else {
 		return d, "", service.ErrNotFound
 	}
+
+	// The name of the original, or of the template, is often taken, and then gets a number.
 	d.Name, err = v.Service.FreeName(v.r.Context(), v.actor, d.Name)
 	return d, needs, err
 }
@@ -122,12 +133,15 @@ func copyName(name string) string {
 func create(v *request) error {
 	d := draftOf(v.r.PostForm)
 	p, m := d.policy()
+
+	// A preview shows mistakes, too, and is not a failure.
 	if v.field("do") == "preview" {
 		return v.reshow(d, m, true, http.StatusOK)
 	}
 	if len(m) > 0 {
 		return v.reshow(d, m, true, http.StatusUnprocessableEntity)
 	}
+
 	saved, err := v.Service.CreatePolicy(v.r.Context(), v.saying(), p)
 	var conflict *service.ConflictError
 	if errors.As(err, &conflict) {
@@ -156,15 +170,19 @@ func update(v *request) error {
 	d := draftOf(v.r.PostForm)
 	d.Name = v.r.PathValue("name")
 	p, m := d.policy()
+
 	if v.field("do") == "preview" {
 		return v.reshow(d, m, false, http.StatusOK)
 	}
 	if len(m) > 0 {
 		return v.reshow(d, m, false, http.StatusUnprocessableEntity)
 	}
+
 	if v.field("do") == "schedule" {
 		return v.scheduleEdit(d, p)
 	}
+
+	// An edit may turn the policy off among other things, which is asked about as if it were all.
 	off, err := v.turnsOff(p)
 	if err != nil {
 		return err
@@ -172,6 +190,7 @@ func update(v *request) error {
 	if off && !v.confirmed() {
 		return v.confirmOff(p, "now on", policyPath(p.Name)+"/edit", v.sent())
 	}
+
 	saved, err := v.Service.UpdatePolicy(v.r.Context(), v.saying(), p)
 	if err != nil {
 		return v.refused(err, d, false)
@@ -189,7 +208,10 @@ func (v *request) turnsOff(p policy.Policy) (bool, error) {
 	if errors.Is(err, service.ErrNotFound) {
 		return false, nil
 	}
-	return err == nil && now.Mode != policy.Off && now.Version == p.Version && v.access.CanEdit(now.Apps) && v.access.CanEdit(p.Apps), err
+	if err != nil || now.Mode == policy.Off || now.Version != p.Version {
+		return false, err
+	}
+	return v.access.CanEdit(now.Apps) && v.access.CanEdit(p.Apps), nil
 }
 
 // refused shows why the service did not save a policy.
@@ -209,7 +231,9 @@ func (v *request) reshow(d draft, m mistakes, isNew bool, status int) error {
 	if err != nil {
 		return err
 	}
+
 	f.Checked = true
+
 	title := "New policy"
 	if !isNew {
 		title = "Edit " + d.Name

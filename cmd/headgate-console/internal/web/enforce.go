@@ -42,12 +42,15 @@ func (v *request) watched(p policy.Policy, shown int64) (*watched, error) {
 	if p.Mode != policy.Shadow {
 		return nil, nil
 	}
+
 	seen, err := v.Service.SeenInShadow(v.r.Context(), v.actor, p.Name)
 	if err != nil || seen.Since.IsZero() { // it was changed since
 		return nil, err
 	}
+
 	return &watched{
-		Name: p.Name, Since: seen.Since, Begins: seen.Since.After(v.Clock()), Seen: seen.Counts.Total(), Over: seen.Over(), OnLimit: p.OnLimit, Counted: v.Fleet != nil,
+		Name: p.Name, Since: seen.Since, Begins: seen.Since.After(v.Clock()), Seen: seen.Counts.Total(),
+		Over: seen.Over(), OnLimit: p.OnLimit, Counted: v.Fleet != nil,
 		CanEdit: v.access.CanEdit(p.Apps), Version: shown, Stale: shown != p.Version,
 	}, nil
 }

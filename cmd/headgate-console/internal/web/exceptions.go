@@ -12,16 +12,19 @@ import (
 
 // setExceptions fills in the plans and the lists of callers.
 func (d *draft) setExceptions(p *policy.Policy) {
+	// The tables are sorted, so that a form that is opened twice shows no difference.
 	var plans []string
 	for _, name := range slices.Sorted(maps.Keys(p.Plans)) {
 		plans = append(plans, name+": "+p.Plans[name].String())
 	}
 	d.Plans, d.PlanBy = strings.Join(plans, "\n"), p.PlanBy
+
 	var own []string
 	for _, key := range slices.Sorted(maps.Keys(p.Overrides)) {
 		own = append(own, quotedKey(key)+": "+p.Overrides[key].String())
 	}
 	d.Overrides = strings.Join(own, "\n")
+
 	a := &p.Access
 	d.AllowNetworks, d.AllowKeys = unlines(a.Allow.Networks), unlines(a.Allow.Keys)
 	d.DenyNetworks, d.DenyKeys = unlines(a.Deny.Networks), unlines(a.Deny.Keys)
@@ -50,17 +53,25 @@ func limitTable(m mistakes, field, table, form string) (limits map[string]core.L
 			m.add(field, strconv.Quote(clip(line))+" is not "+form)
 			continue
 		}
+
+		// A key that is written in quotes is meant without them. One that only begins with a quote
+		// is meant as it is.
 		name := strings.TrimSpace(line[:colon])
 		if s, err := strconv.Unquote(name); err == nil && name[0] == '"' {
 			name = s
 		}
+
 		if _, twice := limits[name]; twice {
 			m.add(field, clip(name)+": it is in the table twice")
 		}
+
 		l, err := core.ParseLimit(strings.TrimSpace(line[colon+1:]))
 		if err != nil {
 			m.add(field, clip(name)+": "+err.Error())
 		}
+
+		// The entry is kept in spite of a mistake, so that the policy is checked for the others,
+		// too.
 		if limits == nil {
 			limits = map[string]core.Limit{}
 		}
@@ -80,10 +91,13 @@ func quotedKey(key string) string {
 // access reads the lists of callers.
 func (d *draft) access(m mistakes) policy.Access {
 	a := policy.Access{
-		Allow:      policy.Callers{Networks: strings.FieldsFunc(d.AllowNetworks, isSeparator), Keys: lines(d.AllowKeys)},
+		Allow: policy.Callers{
+			Networks: strings.FieldsFunc(d.AllowNetworks, isSeparator), Keys: lines(d.AllowKeys),
+		},
 		Deny:       policy.Callers{Networks: strings.FieldsFunc(d.DenyNetworks, isSeparator), Keys: lines(d.DenyKeys)},
 		DenyOthers: d.DenyOthers,
 	}
+
 	if d.DenyStatus != "" {
 		a.DenyStatus = int(d.count(m, "access", d.DenyStatus, 100, 999))
 	}
@@ -110,6 +124,7 @@ func lines(text string) (list []string) {
 		if line == "" {
 			continue
 		}
+
 		if s, err := strconv.Unquote(line); err == nil && line[0] == '"' {
 			line = s
 		}

@@ -36,6 +36,7 @@ type failure struct {
 
 // fail answers with the page of an error. It logs faults of the program.
 func (v *request) fail(err error) {
+	// Some errors only lead elsewhere, and nothing has failed.
 	switch {
 	case errors.Is(err, context.Canceled) && v.r.Context().Err() != nil:
 		return // the client has gone
@@ -49,11 +50,14 @@ func (v *request) fail(err error) {
 		v.seeOther("/login?next="+url.QueryEscape(v.r.URL.RequestURI()), "")
 		return
 	}
+
 	f := v.explain(err)
 	if f.Status >= http.StatusInternalServerError {
-		v.Logger.ErrorContext(v.r.Context(), "a page failed", "method", v.r.Method, "path", v.r.URL.Path, "status", f.Status,
+		v.Logger.ErrorContext(v.r.Context(), "a page failed",
+			"method", v.r.Method, "path", v.r.URL.Path, "status", f.Status,
 			"request_id", v.requestID(), "error", err)
 	}
+
 	v.show(f.Status, "failure", f.Title, f)
 }
 
@@ -62,35 +66,53 @@ func (v *request) explain(err error) failure {
 	var invalid *service.InvalidError
 	var limited *service.LimitedError
 	var large *http.MaxBytesError
+
 	switch {
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return v.again(failure{Status: 503, Title: "The database does not answer", Text: "Nothing was changed, unless the connection broke at the very end. " +
-			"The running instances go on with the policies that they have. Please try again in a moment."})
+		return v.again(failure{
+			Status: 503, Title: "The database does not answer",
+			Text: "Nothing was changed, unless the connection broke at the very end. " +
+				"The running instances go on with the policies that they have. Please try again in a moment.",
+		})
 	case errors.Is(err, service.ErrNotLoggedIn):
 		return v.again(failure{Status: 401, Title: "Your session has ended", Text: "Nothing was changed.", Login: true})
 	case errors.Is(err, service.ErrNotFound):
 		return failure{Status: 404, Title: "Not found", Text: "The page does not exist, or you may not see it."}
 	case errors.Is(err, service.ErrDenied):
 		return denied(err)
+
 	case errors.As(err, &limited):
 		v.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(limited.RetryAfter.Seconds()))))
 		return failure{Status: 429, Title: "Too many attempts", Text: limited.Error() + "."}
 	case errors.As(err, &large):
-		return failure{Status: 413, Title: "Too large", Text: "A form may have " + strconv.FormatInt(large.Limit, 10) + " bytes, and this one has more. Nothing was changed."}
+		return failure{
+			Status: 413, Title: "Too large",
+			Text: "A form may have " + strconv.FormatInt(large.Limit, 10) + " bytes, and this one has more. " +
+				"Nothing was changed.",
+		}
 	case errors.As(err, &invalid):
 		return failure{Status: 422, Title: "That cannot be done", Text: invalid.Error()}
 	case errors.Is(err, errBadForm):
 		return failure{Status: 400, Title: "The form cannot be read", Text: "Nothing was changed."}
 	case errors.Is(err, errMethod):
-		return failure{Status: 405, Title: "Not possible", Text: "The page exists, and cannot be asked for in this way. Nothing was changed."}
+		return failure{
+			Status: 405, Title: "Not possible",
+			Text: "The page exists, and cannot be asked for in this way. Nothing was changed.",
+		}
 	case errors.Is(err, errForeign):
 		return failure{Status: 403, Title: "Refused", Text: "The form was sent by another site. Nothing was changed."}
 	case errors.Is(err, errFleet):
-		return v.again(failure{Status: 503, Title: "Redis does not answer", Text: "The counts of the instances cannot be read. Please try again in a moment."})
+		return v.again(failure{
+			Status: 503, Title: "Redis does not answer",
+			Text: "The counts of the instances cannot be read. Please try again in a moment.",
+		})
 	}
+
 	if f, ok := proxyFailure(err); ok {
 		return f
 	}
+
+	// What went wrong may name hosts or files, so it goes to the log alone.
 	return failure{Status: 500, Title: "Something went wrong", Text: "See the log of the console."}
 }
 

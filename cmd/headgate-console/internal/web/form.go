@@ -58,26 +58,36 @@ func (v *request) form(d draft, m mistakes, isNew bool) (form, error) {
 	if err != nil {
 		return form{}, err
 	}
+
+	// The preview describes the draft with its own mistakes, whether the page shows them or not.
 	p, own := d.policy()
 	if m == nil {
 		m = mistakes{}
 	}
+
 	f := form{
 		draft: d, New: isNew, Mistakes: m, Preview: previewOf(p, own, m), Action: "/new", Back: "/new",
-		Algos: algorithms(), Recipes: recipes(), OnLimits: limitActions(), FailureModes: failureModes(), Modes: modes(), Units: units(), Calendars: calendarUnits(),
+		Algos: algorithms(), Recipes: recipes(), OnLimits: limitActions(), FailureModes: failureModes(),
+		Modes: modes(), Units: units(), Calendars: calendarUnits(),
 	}
+
+	// These fields are of the edit, and not of the policy that it makes.
 	f.Comment, f.Later = v.field("comment"), moment{v.field("at"), cmp.Or(v.field("zone"), "UTC"), m}
+
 	if !isNew {
 		f.Back = policyPath(d.Name)
 		f.Action = f.Back + "/edit"
 	}
+
 	f.OwnApps = tick(apps, d.Apps)
 	for _, verb := range usualMethods() {
 		f.Verbs = append(f.Verbs, appChoice{Name: verb, Checked: slices.Contains(d.Methods, verb)})
 	}
+
 	if len(own["limit"]) == 0 && p.Limit.Validate() == nil {
 		f.draft.fillOther(p)
 	}
+
 	return f, nil
 }
 
@@ -101,11 +111,14 @@ func tick(apps []service.App, chosen []string) []appChoice {
 			list = append(list, appChoice{a.Name, slices.Contains(chosen, a.Name), a.Description})
 		}
 	}
+
+	// An application that the actor does not see stays ticked: the edit must not take it away.
 	for _, name := range chosen {
 		if !slices.ContainsFunc(list, func(c appChoice) bool { return c.Name == name }) {
 			list = append(list, appChoice{Name: name, Checked: true})
 		}
 	}
+
 	return list
 }
 
@@ -117,6 +130,7 @@ func previewOf(p policy.Policy, own, show mistakes) preview {
 		out.Limit = p.Limit.String()
 		out.Drawing = drawingPath(out.Limit)
 	}
+
 	for _, name := range formFields() {
 		for _, text := range show[name] {
 			out.Faults = append(out.Faults, fault{name, fieldWords(name), text})
@@ -125,6 +139,7 @@ func previewOf(p policy.Policy, own, show mistakes) preview {
 			out.Open = append(out.Open, fault{name, fieldWords(name), own[name][0]})
 		}
 	}
+
 	return out
 }
 
@@ -143,14 +158,18 @@ func describe(p policy.Policy, own mistakes) string {
 // formFields are the names of all fields in the order of the page.
 func formFields() []string {
 	return []string{
-		"", "name", "apps", "description", "methods", "path", "host", "key", "key_other", "quota", "period", "calendar", "tz", "start", "burst", "limit_fields", "limit",
-		"on_limit", "wait", "ban_after", "ban_for", "ban_max", "mode", "algorithm", "debt", "segments", "aligned", "plans", "plan_by", "overrides", "access", "on_store_error", "priority", "comment", "at", "zone",
+		"", "name", "apps", "description", "methods", "path", "host", "key", "key_other", "quota", "period",
+		"calendar", "tz", "start", "burst", "limit_fields", "limit",
+		"on_limit", "wait", "ban_after", "ban_for", "ban_max", "mode", "algorithm", "debt", "segments",
+		"aligned", "plans", "plan_by", "overrides", "access", "on_store_error", "priority", "comment", "at",
+		"zone",
 	}
 }
 
 // fieldNames are the names of fields of the form that no field of a policy has.
 var fieldNames = map[string]string{
-	"": "Policy", "quota": "Requests", "period": "Period", "calendar": "Calendar", "tz": "Time zone", "start": "First day",
+	"": "Policy", "quota": "Requests", "period": "Period", "calendar": "Calendar", "tz": "Time zone",
+	"start": "First day",
 	"burst": "At once at most", "limit_fields": "Limit", "key_other": "Key", "wait": "Longest wait",
 	"ban_after": "Ban after", "ban_for": "Ban for", "ban_max": "Longest ban",
 	"algorithm": "Counted by", "debt": "In debt at most", "segments": "Segments", "aligned": "By the clock",
@@ -173,7 +192,8 @@ func (f form) OneOfUnit() bool {
 
 // Counting reports whether the limit is counted in an unusual way, or wrongly filled in there.
 func (f form) Counting() bool {
-	return f.LimitBy == "text" || f.Algorithm != "gcra" || f.Debt+f.Segments != "" || f.Aligned || f.Mistakes.in("algorithm", "debt", "segments", "aligned")
+	return f.LimitBy == "text" || f.Algorithm != "gcra" || f.Debt+f.Segments != "" || f.Aligned ||
+		f.Mistakes.in("algorithm", "debt", "segments", "aligned")
 }
 
 // Banning reports whether the form has a ban.
@@ -188,7 +208,8 @@ func (f form) Planned() bool {
 
 // Excepting reports whether the form has exceptions.
 func (f form) Excepting() bool {
-	return f.AllowNetworks+f.AllowKeys+f.DenyNetworks+f.DenyKeys+f.DenyStatus != "" || f.DenyOthers || f.Mistakes.in("access")
+	return f.AllowNetworks+f.AllowKeys+f.DenyNetworks+f.DenyKeys+f.DenyStatus != "" || f.DenyOthers ||
+		f.Mistakes.in("access")
 }
 
 // Failing reports whether the form says what happens if the store fails, or has a priority.

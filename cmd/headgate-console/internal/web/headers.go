@@ -25,9 +25,12 @@ func (s *site) headers(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
+
+		// A browser that has once come by TLS comes by nothing else for a year.
 		if s.Secure {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
+
 		h.Set(requestHeader, rand.Text())
 		next.ServeHTTP(w, r)
 	})

@@ -42,6 +42,8 @@ func historyPage(v *request) error {
 	if err != nil {
 		before = 0
 	}
+
+	// The newest change says what the policy is now, whichever page of the history is shown.
 	newest, err := v.Service.History(v.r.Context(), v.actor, name, 0, 1)
 	if err != nil {
 		return err
@@ -49,19 +51,24 @@ func historyPage(v *request) error {
 	if len(newest) == 0 {
 		return service.ErrNotFound
 	}
+
 	list, err := v.Service.History(v.r.Context(), v.actor, name, before, perHistory)
 	if err != nil {
 		return err
 	}
+
 	h := history{Current: newest[0].Version, Live: newest[0].After != nil}
 	h.comparison = comparison{Name: name, From: strconv.FormatInt(max(0, h.Current-1), 10), To: number(h.Current)}
+
 	for _, r := range list {
 		back := r.After != nil && r.Version != h.Current && v.access.CanEdit(r.After.Apps)
 		h.Steps = append(h.Steps, step{r, r.Changes(), back})
 	}
+
 	if len(list) == perHistory {
 		h.Older = list[len(list)-1].Version
 	}
+
 	return v.show(http.StatusOK, "history", "History of "+name, h)
 }
 
@@ -69,6 +76,7 @@ func historyPage(v *request) error {
 func comparePage(v *request) error {
 	c := comparison{Name: v.r.PathValue("name"), From: v.query("from"), To: v.query("to"), Mistakes: mistakes{}}
 	if c.From == "" && c.To == "" {
+		// Without a choice the newest version is compared with the one before.
 		newest, err := v.Service.History(v.r.Context(), v.actor, c.Name, 0, 1)
 		if err != nil {
 			return err
@@ -76,11 +84,13 @@ func comparePage(v *request) error {
 		c.To = number(newest[0].Version)
 		c.From = strconv.FormatInt(max(0, newest[0].Version-1), 10)
 	}
+
 	from, to := readVersion(c.Mistakes, "from", c.From), readVersion(c.Mistakes, "to", c.To)
 	changes, err := v.Service.Compare(v.r.Context(), v.actor, c.Name, from, to)
 	if err != nil {
 		return err
 	}
+
 	if c.Changes = changes; len(c.Mistakes) > 0 {
 		return v.show(http.StatusUnprocessableEntity, "diff", "Compare versions of "+c.Name, c)
 	}
@@ -105,6 +115,7 @@ func rollback(v *request) error {
 	if !v.confirmed() {
 		return v.confirmRollback(name, to, base, nil)
 	}
+
 	_, err := v.Service.Rollback(v.r.Context(), v.saying(), name, to, base)
 	if m := commentMistake(err); m != nil {
 		return v.confirmRollback(name, to, base, m)
@@ -120,33 +131,44 @@ func (v *request) confirmRollback(name string, to, base int64, m mistakes) error
 	if err != nil {
 		return err
 	}
+
 	if r.After == nil {
-		return &service.InvalidError{Faults: []service.Fault{{Field: "version", Message: "the policy was deleted in this version"}}}
+		return mistake("version", "the policy was deleted in this version")
 	}
 	if !v.access.CanEdit(r.After.Apps) {
-		return v.Service.Refuse(v.r.Context(), v.actor, "policy.rollback", "policy:"+name, "it takes the owner of every application that the policy lists")
+		return v.Service.Refuse(v.r.Context(), v.actor, "policy.rollback", "policy:"+name,
+			"it takes the owner of every application that the policy lists")
 	}
+
 	newest, err := v.Service.Revision(v.r.Context(), v.actor, name, base)
 	if err != nil {
 		return err
 	}
+
 	c := confirmation{
 		Title: fmt.Sprintf("Roll back %s to version %d?", name, to), Button: fmt.Sprintf("Roll back to version %d", to),
-		Consequences: []string{fmt.Sprintf("The content of version %d, by %s, becomes the newest version. The versions since stay in the history.", to, r.Actor)},
-		Action:       policyPath(name) + "/rollback", Fields: []hidden{{"to", number(to)}, {"version", number(base)}},
+		Consequences: []string{fmt.Sprintf("The content of version %d, by %s, becomes the newest version. "+
+			"The versions since stay in the history.", to, r.Actor)},
+		Action: policyPath(name) + "/rollback", Fields: []hidden{{"to", number(to)}, {"version", number(base)}},
 		Back: policyPath(name) + "/history", Comment: true, Mistakes: m,
 	}
+
+	// A policy that does not exist has nothing that could change: the page describes what comes
+	// back.
 	if newest.After == nil {
 		c.Title, c.Button = "Restore the policy "+name+"?", "Restore the policy"
 		c.Consequences = []string{r.After.Describe() + ".",
-			fmt.Sprintf("It comes back as it was in version %d, with its history. Within seconds %s follow it, in the mode %s.", to, inForce(*r.After), r.After.Mode)}
+			fmt.Sprintf("It comes back as it was in version %d, with its history. "+
+				"Within seconds %s follow it, in the mode %s.", to, inForce(*r.After), r.After.Mode)}
 		return v.confirm(c)
 	}
+
 	if c.Changes, err = v.Service.Compare(v.r.Context(), v.actor, name, base, to); err != nil {
 		return err
 	}
 	if len(c.Changes) == 0 {
 		c.Consequences = append(c.Consequences, "Nothing differs from the newest version.")
 	}
+
 	return v.confirm(c)
 }

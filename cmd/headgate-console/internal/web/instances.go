@@ -32,7 +32,7 @@ type instance struct {
 // wrongClock is how far a clock is off before the page warns of it.
 const wrongClock = time.Second
 
-// silent is the age of a report that the page tells.
+// silent is the age from which on the page shows how old a report is.
 const silent = 5 * time.Second
 
 // Off says how far the clock of the instance is off, or "".
@@ -84,23 +84,29 @@ func (v *request) fleetView(apps ...string) (f fleetView, err error) {
 	if v.Fleet == nil {
 		return f, nil
 	}
+
 	ctx := v.r.Context()
 	list, err := v.Service.Instances(ctx, v.actor, "")
 	if err != nil && !errors.Is(err, service.ErrNoFleet) {
 		return f, err
 	}
 	label, err2 := v.Fleet.Published(ctx)
+
+	// A page without the instances says more than an error: all else on it comes from the database.
 	if err := cmp.Or(err, err2); err != nil {
 		v.Logger.WarnContext(ctx, "the instances cannot be read", "error", err)
 		return fleetView{Away: true}, nil
 	}
+
 	f.Label = label
 	for _, i := range list {
 		if len(apps) > 0 && !slices.Contains(apps, i.App) {
 			continue
 		}
+
 		seen := instance{i, i.Version == label && i.Refused == ""}
 		f.Shown = append(f.Shown, seen)
+
 		if seen.Current {
 			f.Current++
 		}
@@ -108,11 +114,15 @@ func (v *request) fleetView(apps ...string) (f fleetView, err error) {
 			f.Troubled++
 		}
 	}
+
+	// Those that need attention come first, so that none of them is cut off for one that needs
+	// none.
 	f.All = len(f.Shown)
 	slices.SortStableFunc(f.Shown, func(a, b instance) int {
 		rank := map[bool]int{true: 0, false: 1}
 		return cmp.Compare(rank[a.troubled()], rank[b.troubled()])
 	})
+
 	f.Shown = f.Shown[:min(maxInstances, f.All)]
 	return f, nil
 }

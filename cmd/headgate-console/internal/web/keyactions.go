@@ -84,10 +84,14 @@ func (a keyAction) answer(v *request) error {
 	if err != nil || k.Mistakes != nil {
 		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
 	}
+
+	// Those who may not act are not asked. The service refuses them, and records it.
 	if k.CanReset && !v.confirmed() {
 		return a.question(v, k, nil)
 	}
+
 	page, done, err := a.do(v, k)
+	// What was asked about is no longer so. The question is asked again, with the policy of now.
 	var conflict *service.ConflictError
 	if errors.As(err, &conflict) && !conflict.Deleted {
 		return a.question(v, k, mistakes{"": {"the policy was changed since; this is how it is now"}})
@@ -98,6 +102,7 @@ func (a keyAction) answer(v *request) error {
 	if err != nil {
 		return err
 	}
+
 	if from, ok := v.origin(); ok {
 		page = from
 	}
@@ -108,11 +113,17 @@ func (a keyAction) answer(v *request) error {
 func (a keyAction) question(v *request, k *keys, m mistakes) error {
 	c := a.ask(v, k)
 	c.Key, c.Action, c.Back = k.Shown(), v.r.URL.Path, keysPath(k.Policy)
-	c.Fields = append(c.Fields, hidden{"policy", k.Policy}, hidden{"sent", k.Sent()}, hidden{"version", number(k.Found.Version)})
+
+	// The key is sent in the form of the console's own, which keeps every byte of it.
+	c.Fields = append(c.Fields, hidden{"policy", k.Policy}, hidden{"sent", k.Sent()},
+		hidden{"version", number(k.Found.Version)})
+
+	// The way back, and the way on after the action, lead to the list that the key was seen in.
 	if from, ok := v.origin(); ok {
 		c.Back = from
 		c.Fields = append(c.Fields, hidden{"from", v.field("from")}, hidden{"here", v.field("here")})
 	}
+
 	if m != nil {
 		c.Mistakes = m
 	}
@@ -128,6 +139,8 @@ func (v *request) origin() (path string, ok bool) {
 	if from := v.field("from"); err != nil || from != "who" && from != "bans" {
 		return "", false
 	}
+
+	// The notice of an earlier action is not shown again.
 	here.Del("done")
 	return "/" + v.field("from") + "?" + here.Encode(), true
 }
@@ -141,24 +154,27 @@ func askReset(_ *request, k *keys) confirmation {
 }
 
 func (v *request) doReset(k *keys) (page, done string, err error) {
-	err = v.Service.ResetKey(v.r.Context(), v.actor, k.Policy, k.Counted, func(ctx context.Context, p policy.Policy, key string) error {
-		return fleetErr(v.Fleet.Reset(ctx, p, key))
-	})
+	err = v.Service.ResetKey(v.r.Context(), v.actor, k.Policy, k.Counted,
+		func(ctx context.Context, p policy.Policy, key string) error {
+			return fleetErr(v.Fleet.Reset(ctx, p, key))
+		})
 	return keysPath(k.Policy), "reset", err
 }
 
 func askLift(_ *request, k *keys) confirmation {
 	return confirmation{
-		Title:        "Lift the ban of this key?",
-		Consequences: []string{"Under " + k.Policy + " its requests are decided by the limit again. The bans before are forgotten; the units that the key has used stay used."},
-		Button:       "Lift the ban",
+		Title: "Lift the ban of this key?",
+		Consequences: []string{"Under " + k.Policy + " its requests are decided by the limit again. " +
+			"The bans before are forgotten; the units that the key has used stay used."},
+		Button: "Lift the ban",
 	}
 }
 
 func (v *request) doLift(k *keys) (page, done string, err error) {
-	err = v.Service.LiftBan(v.r.Context(), v.actor, k.Policy, k.Counted, func(ctx context.Context, p policy.Policy, key string) error {
-		return fleetErr(v.Fleet.Lift(ctx, p, key))
-	})
+	err = v.Service.LiftBan(v.r.Context(), v.actor, k.Policy, k.Counted,
+		func(ctx context.Context, p policy.Policy, key string) error {
+			return fleetErr(v.Fleet.Lift(ctx, p, key))
+		})
 	return bansPath(k.Policy), "lifted", err
 }
 
@@ -167,11 +183,14 @@ func askBan(v *request, k *keys) confirmation {
 	if v.confirmed() {
 		span = v.field("for")
 	}
+
 	return confirmation{
-		Title:        "Ban this key?",
-		Consequences: []string{"Every request of the key will be refused under " + k.Policy + ", in all instances, until the ban ends or is lifted. A ban that it is under already is replaced."},
-		Inputs:       []input{{"for", "For", span, "such as 10m or 24h; the policy bans for " + textform.Duration(k.Found.Ban.Max) + " at most"}},
-		Button:       "Ban the key", Danger: true,
+		Title: "Ban this key?",
+		Consequences: []string{"Every request of the key will be refused under " + k.Policy + ", " +
+			"in all instances, until the ban ends or is lifted. A ban that it is under already is replaced."},
+		Inputs: []input{{"for", "For", span, "such as 10m or 24h; the policy bans for " +
+			textform.Duration(k.Found.Ban.Max) + " at most"}},
+		Button: "Ban the key", Danger: true,
 	}
 }
 
@@ -180,16 +199,19 @@ func (v *request) doBan(k *keys) (page, done string, err error) {
 	if err != nil && k.CanReset {
 		return "", "", mistake("for", "it is not a time such as 10m or 24h")
 	}
-	err = v.Service.ImposeBan(v.r.Context(), v.actor, k.Policy, k.Counted, span, func(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
-		return fleetErr(v.Fleet.Impose(ctx, p, key, span))
-	})
+
+	err = v.Service.ImposeBan(v.r.Context(), v.actor, k.Policy, k.Counted, span,
+		func(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
+			return fleetErr(v.Fleet.Impose(ctx, p, key, span))
+		})
 	return bansPath(k.Policy), "banned", err
 }
 
 func askAllow(_ *request, k *keys) confirmation {
 	return confirmation{
 		Title: "Never limit this key?",
-		Consequences: []string{k.Policy + " will not limit the key any longer: all of its requests pass, however many, and a ban does not stop them. " +
+		Consequences: []string{k.Policy + " will not limit the key any longer: all of its requests pass, " +
+			"however many, and a ban does not stop them. " +
 			"This is a change of the policy, with a version in its history that can be rolled back."},
 		Button: "Never limit it", Danger: true, Comment: true,
 	}
@@ -206,47 +228,62 @@ func askLimit(v *request, k *keys) confirmation {
 	if own, ok := k.Found.Overrides[k.Counted]; ok {
 		was = own.String()
 	}
+
 	asked := confirmation{
-		Title:        "Which limit for this key?",
-		Consequences: []string{"Under " + k.Policy + " the limit of this key is now " + limitWords(k.Found.LimitOf(k.Counted)) + whose(k, was != "") + "."},
-		Inputs: []input{{"limit", "Limit of its own", was, "as text, such as " + k.Found.Limit.String() + ", with the algorithm of the policy; " +
+		Title: "Which limit for this key?",
+		Consequences: []string{"Under " + k.Policy + " the limit of this key is now " +
+			limitWords(k.Found.LimitOf(k.Counted)) + limitSource(k, was != "") + "."},
+		Inputs: []input{{"limit", "Limit of its own", was, "as text, such as " + k.Found.Limit.String() +
+			", with the algorithm of the policy; " +
 			"empty takes its own limit away"}},
 		Asks: true, Button: "Show what changes",
 	}
 
+	// The first page asks for the limit. The second says what the limit would change.
 	if _, sent := v.r.PostForm["limit"]; !sent {
 		return asked
 	}
 	asked.Inputs[0].Value = v.field("limit")
+
 	limit, err := readKeyLimit(v.field("limit"), was != "")
 	p := *k.Found
 	if err == nil {
 		p, err = service.WithKeyLimit(p, k.Counted, limit)
 	}
+
 	if asked.Mistakes = mistakesOf(err); asked.Mistakes != nil {
 		return asked
 	}
+
 	c := confirmation{
-		Title: "Give this key a limit of its own?", Button: "Give it this limit", Comment: true, Fields: []hidden{{"limit", v.field("limit")}},
-		Changes: []service.Change{{Field: "key_limit", Before: limitWords(k.Found.LimitOf(k.Counted)), After: limitWords(p.LimitOf(k.Counted))}},
-		Consequences: []string{"Under " + k.Policy + " it comes before the limit of a plan and that of all others. The units that the key has used stay used. " +
+		Title: "Give this key a limit of its own?", Button: "Give it this limit", Comment: true,
+		Fields: []hidden{{"limit", v.field("limit")}},
+		Changes: []service.Change{{
+			Field: "key_limit", Before: limitWords(k.Found.LimitOf(k.Counted)), After: limitWords(p.LimitOf(k.Counted)),
+		}},
+		Consequences: []string{"Under " + k.Policy + " it comes before the limit of a plan and that of all " +
+			"others. The units that the key has used stay used. " +
 			"This is a change of the policy, with a version in its history that can be rolled back."},
 	}
 
+	// An empty limit takes the own one away.
 	if limit == nil {
 		c.Title, c.Button = "Take the own limit of this key away?", "Take it away"
-		c.Consequences[0] = "Under " + k.Policy + " it has the limit of all others again" + whose(k, false) + ". The units that the key has used stay used. " +
+		c.Consequences[0] = "Under " + k.Policy + " it has the limit of all others again" +
+			limitSource(k, false) + ". The units that the key has used stay used. " +
 			"This is a change of the policy, with a version in its history that can be rolled back."
 	}
 
+	// The list of exceptions comes before every limit.
 	if slices.Contains(k.Found.Access.Allow.Keys, k.Counted) {
-		c.Consequences = append(c.Consequences, "The policy never limits this key now: it is among the exceptions. As long as it is there, its own limit has no effect.")
+		c.Consequences = append(c.Consequences, "The policy never limits this key now: "+
+			"it is among the exceptions. As long as it is there, its own limit has no effect.")
 	}
 	return c
 }
 
-// whose returns the end of a sentence about the limit of a key.
-func whose(k *keys, own bool) string {
+// limitSource returns the end of a sentence about the limit of a key.
+func limitSource(k *keys, own bool) string {
 	switch {
 	case own:
 		return ", which is its own"
@@ -263,7 +300,8 @@ func limitWords(l core.Limit) string { return l.String() + ": " + policy.Describ
 func readKeyLimit(text string, has bool) (*core.Limit, error) {
 	if strings.TrimSpace(text) == "" {
 		if !has {
-			return nil, mistake("limit", "it is empty, and the key has no limit of its own; write a limit such as 100/1m")
+			return nil, mistake("limit", "it is empty, and the key has no limit of its own; "+
+				"write a limit such as 100/1m")
 		}
 		return nil, nil
 	}
@@ -300,40 +338,42 @@ func fleetErr(err error) error {
 	return nil
 }
 
-// met is a policy under which a key counts, beside the one that was asked for.
-type met struct {
+// otherPolicy is a policy under which a key counts, beside the one that was asked for.
+type otherPolicy struct {
 	Policy string
 	Shown  string // the key as that policy counts it
 	Sent   string
 	*gauge
 }
 
-// maxMet is how many policies a key is looked up under at most.
-const maxMet = 50
+// maxOthers is how many policies a key is looked up under at most.
+const maxOthers = 50
 
 // lookUpEach finds the key under the policy that was asked for, and then under each other one
 // that counts its kind.
 func (v *request) lookUpEach(k *keys) error {
 	if k.Found != nil {
-		err := v.Service.LookUp(v.r.Context(), v.actor, k.Found.Name, k.Counted, func(ctx context.Context, p policy.Policy, key string) (err error) {
-			k.Gauge, err = v.peek(ctx, p, key)
-			return err
-		})
+		err := v.Service.LookUp(v.r.Context(), v.actor, k.Found.Name, k.Counted,
+			func(ctx context.Context, p policy.Policy, key string) (err error) {
+				k.Gauge, err = v.peek(ctx, p, key)
+				return err
+			})
 		if err != nil {
 			return err
 		}
 	}
 
-	more, err := v.Service.LookUpEach(v.r.Context(), v.actor, k.typed(), maxMet, k.meets, func(ctx context.Context, p policy.Policy, key string) error {
-		key = counted(ctx, p, key)
-		g, err := v.peek(ctx, p, key)
-		k.Others = append(k.Others, met{p.Name, readable(key), sentForm(key), g})
-		return err
-	})
+	more, err := v.Service.LookUpEach(v.r.Context(), v.actor, k.typed(), maxOthers, k.meets,
+		func(ctx context.Context, p policy.Policy, key string) error {
+			key = counted(ctx, p, key)
+			g, err := v.peek(ctx, p, key)
+			k.Others = append(k.Others, otherPolicy{p.Name, readable(key), sentForm(key), g})
+			return err
+		})
 
 	k.Further = more
 	// Of those with the same share of their limit used, the order is that of the names.
-	rank := func(m met) int {
+	rank := func(m otherPolicy) int {
 		if m.Banned {
 			return 101
 		}
@@ -341,7 +381,7 @@ func (v *request) lookUpEach(k *keys) error {
 	}
 
 	if err == nil {
-		slices.SortStableFunc(k.Others, func(a, b met) int { return rank(b) - rank(a) })
+		slices.SortStableFunc(k.Others, func(a, b otherPolicy) int { return rank(b) - rank(a) })
 	}
 	return err
 }

@@ -24,9 +24,9 @@ type keys struct {
 	Gauge    *gauge
 	CanReset bool
 
-	Everywhere bool  // the key was looked up under all policies
-	Others     []met // the other policies under which it counts, the most used first
-	Further    bool  // there are more
+	Everywhere bool          // the key was looked up under all policies
+	Others     []otherPolicy // the other policies under which it counts, the most used first
+	Further    bool          // there are more
 }
 
 // gauge shows how much of a limit a key has used.
@@ -43,9 +43,11 @@ type gauge struct {
 
 func newGauge(l core.Limit, d core.Decision, now time.Time) *gauge {
 	g := &gauge{
-		Remaining: max(0, d.Remaining), Capacity: l.Capacity(), Passes: d.Allowed, Banned: d.Banned, Never: d.RetryAfter == core.Never,
+		Remaining: max(0, d.Remaining), Capacity: l.Capacity(), Passes: d.Allowed, Banned: d.Banned,
+		Never: d.RetryAfter == core.Never,
 		After: readableTime(d.RetryAfter), ResetAfter: readableTime(d.ResetAfter), ResetAt: now.Add(d.ResetAfter),
 	}
+
 	g.Used = max(0, g.Capacity-g.Remaining)
 	g.Percent = int(min(100, float64(g.Used)/float64(max(1, g.Capacity))*100))
 	return g
@@ -77,6 +79,7 @@ func lookUp(v *request) error {
 	if err != nil || k.Mistakes != nil {
 		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
 	}
+
 	err = v.lookUpEach(k)
 	if k.Mistakes = mistakesOf(err); k.Mistakes != nil {
 		return v.showKeys(k, http.StatusUnprocessableEntity)
@@ -99,6 +102,7 @@ func (v *request) keyToLookUp() (*keys, error) {
 	if strings.TrimSpace(v.field("policy")) != "" || v.Fleet == nil {
 		return v.sentKey()
 	}
+
 	k := &keys{Key: v.field("key"), Everywhere: true}
 	if k.Counted = strings.TrimSpace(k.Key); k.Counted == "" {
 		k.Mistakes = mistakes{"policy": {"it is empty, and so is the key"}}
@@ -113,10 +117,12 @@ func (v *request) sentKey() (*keys, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	if v.Fleet == nil {
 		k.Mistakes = mistakes{"policy": {errNoFleet.Error()}}
 		return k, nil
 	}
+
 	p, err := v.Service.Policy(v.r.Context(), v.actor, k.Policy)
 	if errors.Is(err, service.ErrNotFound) {
 		k.Mistakes = mistakes{"policy": {"the policy does not exist, or you may not see it"}}
@@ -125,11 +131,17 @@ func (v *request) sentKey() (*keys, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	k.Found, k.CanReset = &p, v.access.CanEdit(p.Apps)
+
+	// What a person types may be an address, which is counted as its network.
 	if !isExact {
 		k.Counted = counted(v.r.Context(), p, k.Key)
 		return k, nil
 	}
+
+	// A key of the console's own form is taken as it is. It is typed for the user only if it can be
+	// read.
 	if k.Counted = exact; readable(exact) == exact {
 		k.Key = exact
 	}
@@ -143,6 +155,9 @@ func counted(ctx context.Context, p policy.Policy, key string) string {
 	if err != nil || !(p.Key == "ip" || strings.HasPrefix(p.Key, "ip/")) || strings.Contains(p.Key, "+") {
 		return key
 	}
+
+	// The policy itself says what it counts an address as. It is compiled without all that does not
+	// matter for the key, and might fail here: the program's own functions are not known.
 	p.Match, p.Mode, p.Plans, p.PlanBy = policy.Match{}, policy.Enforce, nil, ""
 	compiled, err := policy.Compile(p.Apps[0], []policy.Policy{p}, policy.Bindings{})
 	if err != nil {
@@ -152,6 +167,7 @@ func counted(ctx context.Context, p policy.Policy, key string) string {
 	if len(rules) != 1 {
 		return key
 	}
+
 	text, ok := rules[0].Key(&sample{ctx: ctx, remote: netip.AddrPortFrom(a, 40000).String()})
 	if !ok {
 		return key

@@ -21,22 +21,26 @@ type kind struct {
 var kinds = [...]kind{
 	{"passed", "Passed", "within the limit, at once or after a wait", []events.Verdict{events.Allowed, events.Waited}},
 	{"degraded", "Degraded", "over the limit, passed with a cheaper answer", []events.Verdict{events.Degraded}},
-	{"shadow", "Shadow", "passed, and would have been refused by a policy in shadow", []events.Verdict{events.ShadowRefused}},
-	{"overruled", "Refused by others", "within this policy's limit, refused by another one", []events.Verdict{events.Overruled}},
-	{"refused", "Refused", "over the limit, banned or denied", []events.Verdict{events.Refused, events.Banned, events.Denied, events.Impossible, events.QueueFull}},
-	{"failed", "Errors", "not decided, and let through or turned away", []events.Verdict{events.FailedOpen, events.FailedClosed}},
+	{"shadow", "Shadow", "passed, and would have been refused by a policy in shadow",
+		[]events.Verdict{events.ShadowRefused}},
+	{"overruled", "Refused by others", "within this policy's limit, refused by another one",
+		[]events.Verdict{events.Overruled}},
+	{"refused", "Refused", "over the limit, banned or denied",
+		[]events.Verdict{events.Refused, events.Banned, events.Denied, events.Impossible, events.QueueFull}},
+	{"failed", "Errors", "not decided, and let through or turned away",
+		[]events.Verdict{events.FailedOpen, events.FailedClosed}},
 	{"left", "Left", "the caller left while it waited", []events.Verdict{events.Canceled}},
 }
 
-// part is how many requests are of a kind.
-type part struct {
+// kindCount is how many requests are of a kind.
+type kindCount struct {
 	kind
 	N int64
 }
 
 // figures are counts by kind.
 type figures struct {
-	Parts []part // one for each kind, in order
+	Parts []kindCount // one for each kind, in order
 	All   int64
 	stats.Counts
 }
@@ -44,7 +48,7 @@ type figures struct {
 func figuresOf(c stats.Counts) figures {
 	f := figures{All: c.Total(), Counts: c}
 	for _, k := range kinds {
-		p := part{kind: k}
+		p := kindCount{kind: k}
 		for _, v := range k.verdicts {
 			p.N += c[v]
 		}
@@ -75,11 +79,15 @@ func (f figures) Why() string {
 	for _, w := range []struct {
 		v     events.Verdict
 		words string
-	}{{events.Banned, "banned"}, {events.Denied, "denied"}, {events.Impossible, "too costly"}, {events.QueueFull, "queue full"}} {
+	}{
+		{events.Banned, "banned"}, {events.Denied, "denied"}, {events.Impossible, "too costly"},
+		{events.QueueFull, "queue full"},
+	} {
 		if n := f.Counts[w.v]; n > 0 {
 			list = append(list, digits(n)+" "+w.words)
 		}
 	}
+
 	return strings.Join(list, ", ")
 }
 
@@ -101,7 +109,10 @@ func share(n, all int64) string {
 	if all <= 0 {
 		return ""
 	}
+
 	v := float64(n) / float64(all) * 100
+
+	// More digits near both ends, where the difference between little and nothing matters.
 	switch {
 	case n == 0:
 		return "0%"

@@ -65,7 +65,7 @@ type listed struct {
 }
 
 // Tick is the value of the box that selects the policy.
-func (l listed) Tick() string { return ticked(l.Name, l.Version) }
+func (l listed) Tick() string { return tickValue(l.Name, l.Version) }
 
 // column is the head of a column. It has a Link if the list may be sorted by it.
 type column struct {
@@ -83,34 +83,43 @@ func (v *request) showList(status int, q service.Query, m mistakes) error {
 	if err != nil {
 		return err
 	}
+
 	apps, err := v.Service.Apps(ctx, v.actor)
 	if err != nil {
 		return err
 	}
+
 	l := list{
-		Query: q, Apps: apps, Modes: modes(), Spans: changeSpans(), Total: page.Total, Page: page.Page.Page, Pages: page.Pages,
-		Columns: columns(q), Orders: orders(), Here: listValues(q).Encode(), CanAdd: ownsSome(apps), Filtered: q.Search != "" || q.App != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
-		Late: page.Late && v.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
+		Query: q, Apps: apps, Modes: modes(), Spans: changeSpans(), Total: page.Total, Page: page.Page.Page,
+		Pages: page.Pages, Columns: columns(q), Orders: orders(), Here: listValues(q).Encode(), CanAdd: ownsSome(apps),
+		Filtered: q.Search != "" || q.App != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
+		Late:     page.Late && v.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
 	}
+
 	for _, a := range apps {
 		if v.access.CanEdit([]string{a.Name}) {
 			l.OwnApps = append(l.OwnApps, a)
 		}
 	}
+
 	if err := v.addFilters(&l); err != nil {
 		return err
 	}
+
 	for _, p := range page.Rows {
 		r := v.listedOf(p)
 		l.CanBulk = l.CanBulk || r.CanEdit
 		l.Rows = append(l.Rows, r)
 	}
+
+	// A page beyond the end leads back to the last one that there is.
 	if l.Page > 1 {
 		l.Previous = listPath(q, min(l.Page-1, l.Pages))
 	}
 	if l.Page < l.Pages {
 		l.Next = listPath(q, l.Page+1)
 	}
+
 	return v.show(status, "list", "Policies", l)
 }
 
@@ -120,7 +129,10 @@ func (v *request) addFilters(l *list) error {
 	if err != nil {
 		return err
 	}
+
+	// A filter is the one that is shown if it leads to this very list, whichever page of it.
 	here := listPath(l.Query, 1)
+
 	builtIn := false
 	for i, f := range slices.Concat(service.BuiltInFilters(), own) {
 		s := savedFilter{Name: f.Name, Link: listPath(f.Query, 1), Own: i >= len(service.BuiltInFilters())}
@@ -131,6 +143,8 @@ func (v *request) addFilters(l *list) error {
 		builtIn = builtIn || s.Here && !s.Own
 		l.Filters = append(l.Filters, s)
 	}
+
+	// A list without any filter, or with one that has a name, needs no new one.
 	l.CanSave = l.Saved == "" && !builtIn && here != listPath(service.Query{}, 1)
 	return nil
 }
@@ -140,21 +154,30 @@ func (v *request) rowOf(p policy.Policy) row {
 }
 
 func (v *request) listedOf(p service.Listed) listed {
-	l := listed{row: v.rowOf(p.Policy), ForWhom: forWhom(p.Key), Match: matchWords(p.Match), Refused: p.Refused, Share: share(p.Refused, p.Total.Total())}
+	l := listed{
+		row: v.rowOf(p.Policy), ForWhom: forWhom(p.Key), Match: matchWords(p.Match), Refused: p.Refused,
+		Share: share(p.Refused, p.Total.Total()),
+	}
+
 	whole, part := make([]int64, len(p.Hours)), make([]int64, len(p.Hours))
 	highest := int64(0)
+
 	for i, h := range p.Hours {
 		f := figuresOf(h.Counts)
 		whole[i], part[i] = f.All, f.Of("refused")
 		highest = max(highest, f.All)
 	}
+
+	// The words say what the sparkline shows.
 	l.Whole, l.Part = drawing.Sparkline(whole, part)
 	if l.Words = "no requests in the last 24 hours"; highest > 0 {
-		l.Words = fmt.Sprintf("%s requests in the last 24 hours, at most %s in one, and %s refused", digits(p.Total.Total()), digits(highest), digits(p.Refused))
+		l.Words = fmt.Sprintf("%s requests in the last 24 hours, at most %s in one, "+
+			"and %s refused", digits(p.Total.Total()), digits(highest), digits(p.Refused))
 		if n := p.Total[events.ShadowRefused]; n > 0 {
 			l.Words += ", and " + digits(n) + " that shadow would have refused"
 		}
 	}
+
 	return l
 }
 
@@ -177,6 +200,7 @@ func matchWords(m policy.Match) string {
 	if m.Host+m.Path != "" {
 		parts = append(parts, m.Host+m.Path)
 	}
+
 	if len(parts) == 0 {
 		return "all requests"
 	}
@@ -189,7 +213,8 @@ func ownsSome(apps []service.App) bool {
 
 // changeSpans are the spans in which a policy was changed last.
 func changeSpans() []choice {
-	return []choice{{Value: "day", Words: "The last day"}, {Value: "week", Words: "The last week"}, {Value: "month", Words: "The last 30 days"}}
+	return []choice{{Value: "day", Words: "The last day"}, {Value: "week", Words: "The last week"},
+		{Value: "month", Words: "The last 30 days"}}
 }
 
 // queryOf reads the query of a list. The service refuses impossible values.
@@ -198,26 +223,31 @@ func queryOf(u url.Values) service.Query {
 	if err != nil {
 		page = 1
 	}
+
 	return service.Query{
-		Search: u.Get("search"), App: u.Get("app"), Mode: u.Get("mode"), Changed: u.Get("changed"), Refusing: u.Get("refusing") != "",
-		Sort: u.Get("sort"), Page: page,
+		Search: u.Get("search"), App: u.Get("app"), Mode: u.Get("mode"), Changed: u.Get("changed"),
+		Refusing: u.Get("refusing") != "", Sort: u.Get("sort"), Page: page,
 	}
 }
 
 // listValues returns the query of a page of a list.
 func listValues(q service.Query) url.Values {
+	// What is usual is left out, so that one list has one address.
 	u := url.Values{}
-	for name, value := range map[string]string{"search": q.Search, "app": q.App, "mode": q.Mode, "changed": q.Changed, "sort": q.Sort} {
+	for name, value := range map[string]string{"search": q.Search, "app": q.App, "mode": q.Mode,
+		"changed": q.Changed, "sort": q.Sort} {
 		if value != "" && (name != "sort" || value != "name") {
 			u.Set(name, value)
 		}
 	}
+
 	if q.Refusing {
 		u.Set("refusing", "now")
 	}
 	if q.Page > 1 {
 		u.Set("page", strconv.Itoa(q.Page))
 	}
+
 	return u
 }
 
@@ -230,8 +260,9 @@ func listPath(q service.Query, page int) string {
 // orders are the orders that the form offers, for screens without the heads of the columns.
 func orders() []choice {
 	return []choice{
-		{Value: "", Words: "Name"}, {Value: "-share", Words: "Share refused"}, {Value: "-refused", Words: "Number refused"},
-		{Value: "-updated", Words: "Changed last"}, {Value: "mode", Words: "Mode"}, {Value: "priority", Words: "Priority"},
+		{Value: "", Words: "Name"}, {Value: "-share", Words: "Share refused"},
+		{Value: "-refused", Words: "Number refused"}, {Value: "-updated", Words: "Changed last"},
+		{Value: "mode", Words: "Mode"}, {Value: "priority", Words: "Priority"},
 	}
 }
 
@@ -248,13 +279,17 @@ func (l list) OtherOrder() string {
 func columns(q service.Query) []column {
 	var list []column
 	for _, c := range []struct{ name, words string }{
-		{"name", "Name"}, {"", "Limit"}, {"", "For"}, {"", "Requests"}, {"", "Last 24 hours"}, {"-share", "Share refused"}, {"-refused", "Refused"},
+		{"name", "Name"}, {"", "Limit"}, {"", "For"}, {"", "Requests"}, {"", "Last 24 hours"},
+		{"-share", "Share refused"}, {"-refused", "Refused"},
 		{"mode", "Mode"}, {"priority", "Priority"}, {"-updated", "Changed"},
 	} {
 		if c.name == "" {
 			list = append(list, column{Words: c.words})
 			continue
 		}
+
+		// The first click sorts as the column does by default, and the next one the other way
+		// round.
 		name, order, to := strings.TrimPrefix(c.name, "-"), "none", c.name
 		switch {
 		case q.Sort == name || q.Sort == "" && name == "name":
@@ -262,6 +297,7 @@ func columns(q service.Query) []column {
 		case q.Sort == "-"+name:
 			order, to = "descending", name
 		}
+
 		next := q
 		next.Sort = to
 		list = append(list, column{c.words, listPath(next, 1), order})

@@ -27,8 +27,11 @@ func login(v *request) error {
 	if _, named := v.Proxies.User(v.r); named {
 		return v.seeOther(local(v.field("next")), "") // the proxy replaces the session
 	}
+
 	form := loginForm{Name: v.field("name"), Next: v.field("next"), Provider: v.Provider != nil}
 	session, err := v.Service.Login(v.r.Context(), form.Name, v.field("password"), v.meta())
+
+	// What a person can do something about is shown in the form, with the name that was typed.
 	var limited *service.LimitedError
 	switch {
 	case errors.Is(err, service.ErrCredentials):
@@ -44,10 +47,13 @@ func login(v *request) error {
 	case err != nil:
 		return err
 	}
+
+	// The password was right, and a code is asked for next. The cookie is no session yet.
 	if session.Pending != "" {
 		v.setCookie(&http.Cookie{Name: v.pendingCookie(), Value: session.Pending, Expires: session.Expires})
 		return v.seeOther("/login/code?next="+url.QueryEscape(local(form.Next)), "")
 	}
+
 	return v.enter(session, form.Next)
 }
 
@@ -82,13 +88,15 @@ func loginCode(v *request) error {
 	if c, err := v.r.Cookie(v.pendingCookie()); err == nil {
 		pending = c.Value
 	}
+
 	session, err := v.Service.LoginCode(v.r.Context(), pending, v.field("code"), v.meta())
 	var limited *service.LimitedError
 	switch {
 	case errors.Is(err, service.ErrNotLoggedIn):
 		v.setCookie(&http.Cookie{Name: v.pendingCookie(), MaxAge: -1})
 		return v.show(http.StatusUnauthorized, "login", "Sign in", loginForm{
-			Next: form.Next, Provider: v.Provider != nil, Mistake: "The sign-in took too long, or has ended. Please begin again.",
+			Next: form.Next, Provider: v.Provider != nil,
+			Mistake: "The sign-in took too long, or has ended. Please begin again.",
 		})
 	case errors.Is(err, service.ErrCredentials):
 		form.Mistake = "The code is wrong, or was used before. Wait for the next one."

@@ -21,6 +21,8 @@ func pageOf[T any](v *request, list []T) ([]T, paging) {
 	if last := max(1, (len(list)+perPage-1)/perPage); err != nil || page < 1 || page > last {
 		page = 1
 	}
+
+	// The other pages keep the search, which has made the list what it is.
 	at := func(page int) string {
 		q := url.Values{}
 		if search := v.query("search"); search != "" {
@@ -29,6 +31,7 @@ func pageOf[T any](v *request, list []T) ([]T, paging) {
 		q.Set("page", strconv.Itoa(page))
 		return v.r.URL.Path + "?" + q.Encode()
 	}
+
 	p := paging{All: int64(len(list))}
 	if page > 1 {
 		p.Previous = at(page - 1)
@@ -36,5 +39,6 @@ func pageOf[T any](v *request, list []T) ([]T, paging) {
 	if page*perPage < len(list) {
 		p.Next = at(page + 1)
 	}
+
 	return list[(page-1)*perPage : min(page*perPage, len(list))], p
 }

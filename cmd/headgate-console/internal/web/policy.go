@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// one is the page of a policy.
-type one struct {
+// policyDetail is the page of a policy.
+type policyDetail struct {
 	row
 	Limit   string
 	Drawing string
@@ -52,21 +52,31 @@ func (v *request) traffic(p policy.Policy, shown int64) (t policyTraffic, err er
 	ctx := v.r.Context()
 	q, name, links := v.rangesOf(policyPath(p.Name), nil)
 	q.Policy = p.Name
-	t = policyTraffic{Name: p.Name, Ranges: links, Query: url.Values{"range": {name}, "version": {strconv.FormatInt(shown, 10)}}.Encode(), Redis: v.Fleet != nil, Off: p.Mode == policy.Off}
+	t = policyTraffic{
+		Name: p.Name, Ranges: links,
+		Query: url.Values{"range": {name}, "version": {strconv.FormatInt(shown, 10)}}.Encode(),
+		Redis: v.Fleet != nil, Off: p.Mode == policy.Off,
+	}
+
 	seen, err := v.Service.Traffic(ctx, v.actor, q)
 	if err != nil {
 		return t, err
 	}
+
+	// The changes are asked for in the range that was counted, which ends with a whole step.
 	changes, err := v.Service.Markers(ctx, v.actor, service.TrafficQuery{Policy: p.Name, From: seen.From, To: seen.To})
 	if err != nil {
 		return t, err
 	}
+
 	work, err := v.Service.Publishing(ctx, v.actor)
 	if err != nil {
 		return t, err
 	}
+
 	t.From, t.To, t.Late, t.Behind = seen.From, seen.To, seen.Late, work.Published < work.Version
 	t.Chart, t.Total, t.CSV = chartOf(seen, changes, "decisions"), figuresOf(seen.Total), csvPath("", p.Name, seen)
+
 	if t.Fleet, err = v.fleetView(p.Apps...); err != nil {
 		return t, err
 	}
@@ -101,19 +111,25 @@ func policyPage(v *request) error {
 
 func (v *request) showPolicy(status int, p policy.Policy, l later) (err error) {
 	texts := textsOf(p)
-	page := one{row: v.rowOf(p), Limit: p.Limit.String(), Drawing: drawingPath(p.Limit.String()), Modes: modes()}
+	page := policyDetail{
+		row: v.rowOf(p), Limit: p.Limit.String(), Drawing: drawingPath(p.Limit.String()), Modes: modes(),
+	}
+
 	if page.Traffic, err = v.traffic(p, p.Version); err != nil {
 		return err
 	}
+
 	if err := v.complete(&l, p); err != nil {
 		return err
 	}
 	page.Later = l
+
 	for _, f := range policyFields() {
 		if f != "name" {
 			page.Fields = append(page.Fields, value{f, texts[f]})
 		}
 	}
+
 	return v.show(status, "policy", p.Name, page)
 }
 
@@ -123,14 +139,19 @@ func setMode(v *request) error {
 	if err != nil {
 		return err
 	}
+
+	// The version of the page is sent along, so that a change by somebody else in between is a
+	// conflict.
 	mine := p
 	mine.Version = v.version("version")
 	if err := mine.Mode.UnmarshalText([]byte(v.field("mode"))); err != nil {
 		return errBadForm
 	}
+
 	if mine.Mode == policy.Off && p.Mode != policy.Off && !v.confirmed() && v.access.CanEdit(p.Apps) {
 		return v.confirmOff(p, "now on", policyPath(p.Name)+"/mode", v.sent())
 	}
+
 	_, err = v.Service.UpdatePolicy(v.r.Context(), v.saying(), mine)
 	if m := commentMistake(err); m != nil {
 		l := laterOf(p)
@@ -155,7 +176,8 @@ func textsOf(p policy.Policy) map[string]string {
 // policyFields are the fields that people edit, in the order of display.
 func policyFields() []string {
 	return []string{
-		"name", "description", "apps", "limit", "plans", "plan_by", "overrides", "key", "match.methods", "match.host", "match.path",
+		"name", "description", "apps", "limit", "plans", "plan_by", "overrides", "key", "match.methods",
+		"match.host", "match.path",
 		"access", "on_limit", "ban", "on_store_error", "mode", "priority",
 	}
 }

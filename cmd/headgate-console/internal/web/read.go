@@ -41,15 +41,20 @@ func (m mistakes) addField(field, text string) {
 	if plan, ok := strings.CutPrefix(field, "plans."); ok {
 		field, text = "plans", plan+": "+text
 	}
+
 	if key, ok := strings.CutPrefix(field, "overrides."); ok {
 		field, text = "overrides", key+": "+text
 	}
+
 	if strings.HasPrefix(field, "overrides[") { // which does not name a key that may be a secret
 		field = "overrides"
 	}
+
+	// A ban is one field of a policy, and three of the form. The text begins with what is wrong.
 	if name, _, _ := strings.Cut(text, " "); field == "ban" && (name == "for" || name == "max") {
 		field += "." + name
 	}
+
 	m.add(formField(field), text)
 }
 
@@ -77,16 +82,20 @@ func (d *draft) policy() (policy.Policy, mistakes) {
 		Name: d.Name, Description: d.Description, Apps: d.Apps, Version: d.Version,
 		Limit: d.limit(m), Key: d.key(), OnLimit: d.onLimit(m), OnStoreError: d.OnStoreError,
 		Match: policy.Match{
-			Methods: append(append([]string(nil), d.Methods...), strings.FieldsFunc(strings.ToUpper(d.OtherMethods), isSeparator)...),
-			Host:    strings.ToLower(d.Host), Path: d.Path,
+			Methods: append(append([]string(nil), d.Methods...),
+				strings.FieldsFunc(strings.ToUpper(d.OtherMethods), isSeparator)...),
+			Host: strings.ToLower(d.Host), Path: d.Path,
 		},
 	}
+
 	if err := p.Mode.UnmarshalText([]byte(d.Mode)); err != nil {
 		m.add("mode", err.Error())
 	}
 	p.Priority = int(d.count(m, "priority", d.Priority, math.MinInt32, math.MaxInt32))
+
 	p.Ban = d.ban(m)
 	p.Plans, p.PlanBy, p.Overrides, p.Access = d.plans(m), d.PlanBy, d.overrides(m), d.access(m)
+
 	d.check(p, m)
 	return p, m
 }
@@ -103,8 +112,11 @@ func (d *draft) check(p policy.Policy, m mistakes) {
 			m.add("", err.Error())
 			continue
 		}
+
+		// The first name of a path such as plans.pro or overrides[2] is that of the field.
 		field, _, _ := strings.Cut(f.Field, ".")
 		field, _, _ = strings.Cut(field, "[")
+
 		switch {
 		case explained[field] && field == "limit" && d.LimitBy != "text":
 			m.period(f.Err)
@@ -135,7 +147,8 @@ func (d *draft) tooShort(l core.Limit, m mistakes) {
 // explained returns the fields of a policy whose text has a mistake.
 func (d *draft) explained(m mistakes) map[string]bool {
 	return map[string]bool{
-		"limit":    m.in("limit", "quota", "period", "burst", "debt", "segments", "algorithm", "calendar", "tz", "start"),
+		"limit": m.in("limit", "quota", "period", "burst", "debt", "segments", "algorithm", "calendar",
+			"tz", "start"),
 		"on_limit": m.in("wait"),
 		"plans":    m.in("plans"),
 		"plan_by":  m.in("plans"),
@@ -154,6 +167,7 @@ func (m mistakes) limit(err error) {
 				field = name
 			}
 		}
+
 		m.add(field, e.Error())
 	}
 }
@@ -177,6 +191,7 @@ func split(err error) []error {
 		}
 		return list
 	}
+
 	if err == nil {
 		return nil
 	}
@@ -192,10 +207,14 @@ func (d *draft) ban(m mistakes) core.Ban {
 		if strings.ContainsFunc(field.value, unicode.IsSpace) {
 			m.add(field.name, fmt.Sprintf("%q is more than one word", clip(field.value)))
 		}
+
 		if field.value != "" {
 			text += field.word + field.value
 		}
 	}
+
+	// The fields are put together to the text form only if each is one word, or a field could fill
+	// in the next one.
 	if text == "" || m.in("ban_after", "ban_for", "ban_max") {
 		return core.Ban{}
 	}
@@ -215,6 +234,7 @@ func (d *draft) limit(m mistakes) core.Limit {
 				m.add("limit", e.Error())
 			}
 		}
+
 		return l
 	}
 
@@ -245,21 +265,26 @@ func (d *draft) calendar(m mistakes) string {
 		m.add("calendar", "choose one of them")
 		return ""
 	}
+
 	text := d.Calendar
 	for _, field := range []struct{ name, value string }{{"tz", d.Zone}, {"start", d.Start}} {
 		if field.value == "" {
 			continue
 		}
+
 		if strings.ContainsFunc(field.value, unicode.IsSpace) {
 			m.add(field.name, fmt.Sprintf("%q is more than one word", clip(field.value)))
 			continue
 		}
+
+		// Each field is tried alone, so that its mistake is not that of another.
 		text += " " + field.name + "=" + field.value
 		_, err := core.ParseLimit("1/" + d.Calendar + " " + field.name + "=" + field.value)
 		for _, e := range split(errors.Unwrap(err)) {
 			m.add(field.name, cmp.Or(errors.Unwrap(e), e).Error())
 		}
 	}
+
 	l, _ := core.ParseLimit("1/" + text)
 	return l.Calendar
 }
@@ -269,6 +294,7 @@ func (d *draft) period(m mistakes) time.Duration {
 	if n < 1 {
 		return 0 // which the check of the limit reports, beside the other mistakes in it
 	}
+
 	for _, u := range units() {
 		if u.Name != d.Unit {
 			continue
@@ -279,6 +305,7 @@ func (d *draft) period(m mistakes) time.Duration {
 		}
 		return time.Duration(n) * u.size
 	}
+
 	m.add("period", "choose a unit")
 	return 0
 }
@@ -296,6 +323,7 @@ func (d *draft) count(m mistakes, field, text string, low, high int64) int64 {
 	default:
 		return n
 	}
+
 	return 0
 }
 

@@ -32,18 +32,23 @@ func parsePages() (map[string]*page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	pages := map[string]*page{}
 	for _, name := range names {
 		base := strings.TrimSuffix(path.Base(name), ".html")
 		if base[0] == '_' {
 			continue
 		}
+
+		// Every page has its own copy of the shared parts, so that it may define what the layout
+		// leaves open.
 		t, err := template.New("_layout.html").Funcs(helpers()).ParseFS(sources, "templates/_*.html", name)
 		if err != nil {
 			return nil, fmt.Errorf("web: %w", err)
 		}
 		pages[base] = &page{t}
 	}
+
 	return pages, nil
 }
 
@@ -68,13 +73,18 @@ type frame struct {
 func (v *request) show(status int, name, title string, body any) error {
 	f := v.frame(title)
 	f.Body = body
+
+	// Only a notice of what was done can offer to take it back.
 	if f.Ready && f.Done != "" {
 		v.offerUndo(&f)
 	}
+
 	v.addBanner(&f, status)
+
 	if r, ok := body.(interface{ refresh() int }); ok {
 		f.Refresh = r.refresh()
 	}
+
 	return v.execute(status, name, "_layout.html", f)
 }
 
@@ -186,6 +196,7 @@ func digits(n int64) string {
 	if n < 0 {
 		s, sign = s[1:], "-"
 	}
+
 	for i := len(s) - 3; i > 0; i -= 3 {
 		s = s[:i] + "," + s[i:]
 	}

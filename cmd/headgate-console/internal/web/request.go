@@ -45,6 +45,9 @@ func (s *site) private(to route) http.Handler {
 	maxBytes := max(to.maxBytes, maxForm)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := &request{site: s, w: w, r: r}
+
+		// The form is read before the log-in is looked up: a form that is too large costs the
+		// database nothing.
 		err := v.read(maxBytes)
 		if err == nil {
 			err = v.authenticate()
@@ -63,14 +66,18 @@ func (v *request) read(maxBytes int64) error {
 	if v.r.Method != http.MethodPost {
 		return nil
 	}
+
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxBytes)
 	err := v.r.ParseForm()
 	if err == nil {
 		err = v.r.ParseMultipartForm(maxBytes)
 	}
+
+	// A form without files is not of the kind that the second call reads.
 	if err == nil || errors.Is(err, http.ErrNotMultipart) {
 		return nil
 	}
+
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
 		return large
@@ -85,9 +92,12 @@ func (v *request) authenticate() error {
 	if v.actor, err = v.identify(); err != nil {
 		return err
 	}
+
 	if v.access, err = v.Service.Access(v.r.Context(), v.actor); err != nil {
 		return err
 	}
+
+	// The pages that a user needs for it, and the way out, stay open.
 	if v.access.MustChangePassword && !strings.HasPrefix(v.r.URL.Path, "/account") && v.r.URL.Path != "/logout" {
 		return service.ErrPasswordChange
 	}
@@ -104,6 +114,7 @@ func leadsToFactor(path string) bool {
 
 // identify returns the user whom the proxy names, or else the user of the session.
 func (v *request) identify() (service.Actor, error) {
+	// The proxy is trusted more than a cookie, which may be of whoever sat here before.
 	var name string
 	if name, v.proxied = v.Proxies.User(v.r); v.proxied {
 		a, err := v.Service.AuthenticateByProxy(v.r.Context(), name, v.meta())
@@ -112,6 +123,7 @@ func (v *request) identify() (service.Actor, error) {
 		}
 		return a, err
 	}
+
 	token := v.sessionToken()
 	if token == "" {
 		return service.Actor{}, service.ErrNotLoggedIn
@@ -121,7 +133,9 @@ func (v *request) identify() (service.Actor, error) {
 
 // meta returns the description of the request for the audit log.
 func (v *request) meta() service.Meta {
-	return service.Meta{Address: v.Proxies.Address(v.r), Agent: v.r.UserAgent(), RequestID: v.requestID(), Device: v.device()}
+	return service.Meta{
+		Address: v.Proxies.Address(v.r), Agent: v.r.UserAgent(), RequestID: v.requestID(), Device: v.device(),
+	}
 }
 
 func (v *request) requestID() string { return v.w.Header().Get(requestHeader) }
@@ -145,6 +159,7 @@ func (v *request) seeOther(path, done string) error {
 		}
 		path += sep + "done=" + done
 	}
+
 	http.Redirect(v.w, v.r, path, http.StatusSeeOther)
 	return nil
 }

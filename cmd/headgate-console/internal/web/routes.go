@@ -12,7 +12,8 @@ type route struct {
 
 // routes are all routes of the pages, apart from files.
 func routes() []route {
-	return slices.Concat(entryRoutes(), policyRoutes(), keyRoutes(), alertRoutes(), transferRoutes(), managementRoutes(), accountRoutes())
+	return slices.Concat(entryRoutes(), policyRoutes(), keyRoutes(), alertRoutes(), transferRoutes(),
+		managementRoutes(), accountRoutes())
 }
 
 // entryRoutes are the routes of the traffic, and of the way in and out.
@@ -40,7 +41,7 @@ func policyRoutes() []route {
 		{pattern: "POST /filters", answer: saveFilter},
 		{pattern: "POST /filters/delete", answer: deleteFilter},
 		{pattern: "GET /deleted", answer: deletedPage},
-		{pattern: "GET /scheduled", answer: comingPage},
+		{pattern: "GET /scheduled", answer: scheduledPage},
 		{pattern: "POST /scheduled/cancel", answer: cancelScheduled},
 		{pattern: "GET /banner", answer: liveBanner},
 		{pattern: "GET /new", answer: newPage},

@@ -36,7 +36,8 @@ type moment struct {
 
 // Zones are proposals for the zone.
 func (moment) Zones() []string {
-	return []string{"UTC", "Europe/London", "Europe/Berlin", "America/New_York", "America/Los_Angeles", "Asia/Kolkata", "Asia/Shanghai", "Asia/Tokyo", "Australia/Sydney"}
+	return []string{"UTC", "Europe/London", "Europe/Berlin", "America/New_York", "America/Los_Angeles",
+		"Asia/Kolkata", "Asia/Shanghai", "Asia/Tokyo", "Australia/Sydney"}
 }
 
 // Typed reports whether there is something to show.
@@ -47,7 +48,10 @@ var spans = map[string]time.Duration{"minutes": time.Minute, "hours": time.Hour,
 
 // laterOf returns the forms before anything was typed.
 func laterOf(p policy.Policy) later {
-	l := later{Name: p.Name, Version: p.Version, Modes: modes(), Mode: "enforce", ForMode: "off", For: "2", Unit: "hours", moment: moment{Zone: "UTC"}}
+	l := later{
+		Name: p.Name, Version: p.Version, Modes: modes(), Mode: "enforce", ForMode: "off", For: "2",
+		Unit: "hours", moment: moment{Zone: "UTC"},
+	}
 	if p.Mode == policy.Enforce {
 		l.Mode = "off"
 	}
@@ -84,6 +88,9 @@ func readTime(m mistakes, text, zone string) time.Time {
 		if err != nil {
 			continue
 		}
+
+		// Twice a year a clock skips an hour, or shows one twice. Go picks an instant in both
+		// cases, and the user has to say which one is meant.
 		switch {
 		case t.Format(layout) != text:
 			m.add("at", "the clocks of this time zone skip this time; choose another")
@@ -92,6 +99,7 @@ func readTime(m mistakes, text, zone string) time.Time {
 		}
 		return t
 	}
+
 	m.add("at", "it is not a date and a time, such as 2030-01-31T09:00")
 	return time.Time{}
 }
@@ -102,8 +110,11 @@ func scheduleMode(v *request) error {
 	if err != nil {
 		return err
 	}
+
 	l, mine, m := laterOf(p), p, mistakes{}
 	mine.Version = v.version("version")
+
+	// The form is read now. act makes the change, once the user has been asked.
 	var act func() error
 	var when, done string
 	if v.field("do") == "for" {
@@ -113,13 +124,16 @@ func scheduleMode(v *request) error {
 		act, done = v.scheduleAt(&l, &mine, m), "scheduled"
 		when = l.At + " (" + l.Zone + ")"
 	}
+
 	if len(m) == 0 && mine.Mode == policy.Off && v.access.CanEdit(p.Apps) && !v.confirmed() {
 		return v.confirmOff(p, when, policyPath(p.Name)+"/schedule", v.sent())
 	}
+
 	if len(m) == 0 {
 		err = act()
 		m = mistakesOf(err)
 	}
+
 	if len(m) > 0 {
 		l.Mistakes = m
 		return v.showPolicy(http.StatusUnprocessableEntity, p, l)
@@ -136,6 +150,7 @@ func (v *request) scheduleAt(l *later, mine *policy.Policy, m mistakes) func() e
 	if err := mine.Mode.UnmarshalText([]byte(l.Mode)); err != nil || l.Mode == "" {
 		m.add("mode", "choose one of them")
 	}
+
 	at := readTime(m, l.At, l.Zone)
 	return func() error {
 		_, err := v.Service.Schedule(v.r.Context(), v.saying(), *mine, at)
@@ -149,11 +164,13 @@ func (v *request) scheduleFor(l *later, mine *policy.Policy, m mistakes) func() 
 	if err := mine.Mode.UnmarshalText([]byte(l.ForMode)); err != nil || l.ForMode == "" {
 		m.add("for_mode", "choose one of them")
 	}
+
 	n, err := strconv.ParseInt(l.For, 10, 32)
 	unit, known := spans[l.Unit]
 	if err != nil || !known || n <= 0 || n > int64(service.MaxAhead/unit) {
 		m.add("for", "write a whole number above 0, of at most a year")
 	}
+
 	return func() error {
 		_, _, err := v.Service.ChangeFor(v.r.Context(), v.saying(), *mine, time.Duration(n)*unit)
 		return err
@@ -167,24 +184,25 @@ func (v *request) scheduleEdit(d draft, p policy.Policy) error {
 	if len(m) > 0 {
 		return v.reshow(d, m, false, http.StatusUnprocessableEntity)
 	}
+
 	if _, err := v.Service.Schedule(v.r.Context(), v.saying(), p, at); err != nil {
 		return v.refused(err, d, false)
 	}
 	return v.seeOther(policyPath(p.Name), "scheduled")
 }
 
-// coming is a page of the changes that wait.
-type coming struct {
+// scheduledList is a page of the changes that wait.
+type scheduledList struct {
 	List []service.Scheduled
 	paging
 }
 
-func comingPage(v *request) error {
+func scheduledPage(v *request) error {
 	list, err := v.Service.Coming(v.r.Context(), v.actor)
 	if err != nil {
 		return err
 	}
-	c := coming{}
+	c := scheduledList{}
 	c.List, c.paging = pageOf(v, list)
 	return v.show(http.StatusOK, "scheduled", "Scheduled changes", c)
 }
@@ -195,14 +213,19 @@ func cancelScheduled(v *request) error {
 	if err != nil {
 		return err
 	}
+
 	if v.field("back") == "policy" {
 		_, err := v.Service.Policy(v.r.Context(), v.actor, c.Policy)
 		if err == nil {
 			return v.seeOther(policyPath(c.Policy), "canceled")
 		}
+
+		// The policy may have been deleted since. Its page is not there then, and the list of
+		// changes is.
 		if !errors.Is(err, service.ErrNotFound) {
 			return err
 		}
 	}
+
 	return v.seeOther("/scheduled", "canceled")
 }

@@ -29,7 +29,7 @@ func (v *request) showFactor(status int, m mistakes) error {
 }
 
 // factorSetup is the page that shows the secret of a second factor. It is an answer to a POST,
-// which is not compressed, so that its length tells nothing of the secret.
+// which is not compressed, so that its length reveals nothing of the secret.
 type factorSetup struct {
 	Secret   string // in groups of four
 	QR       drawing.QR
@@ -42,12 +42,15 @@ func (v *request) showSetup(status int, setup service.FactorSetup, m mistakes) e
 	if err != nil {
 		return err
 	}
+
 	var groups []string
-	for rest := setup.Secret; rest != ""; {
-		n := min(4, len(rest))
-		groups, rest = append(groups, rest[:n]), rest[n:]
+	for remaining := setup.Secret; remaining != ""; {
+		n := min(4, len(remaining))
+		groups, remaining = append(groups, remaining[:n]), remaining[n:]
 	}
-	return v.show(status, "factorsetup", "Set up a second factor", factorSetup{strings.Join(groups, " "), code, v.access.MustSetUpSecondFactor, m})
+
+	return v.show(status, "factorsetup", "Set up a second factor",
+		factorSetup{strings.Join(groups, " "), code, v.access.MustSetUpSecondFactor, m})
 }
 
 // notPassword is the mistake of a field that holds a wrong password.
@@ -66,8 +69,10 @@ func beginFactor(v *request) error {
 
 func confirmFactor(v *request) error {
 	codes, err := v.Service.ConfirmSecondFactor(v.r.Context(), v.actor, v.field("code"))
+
 	switch {
 	case errors.Is(err, service.ErrCredentials):
+		// The same secret is shown again: the device has it already, and only the code was wrong.
 		setup, err := v.Service.SecondFactorSetup(v.r.Context(), v.actor)
 		if err != nil {
 			return err
@@ -79,6 +84,7 @@ func confirmFactor(v *request) error {
 	case err != nil:
 		return err
 	}
+
 	return v.showRecovery(codes)
 }
 
@@ -125,14 +131,18 @@ func removeFactor(v *request) error {
 		if err != nil {
 			return err
 		}
+
 		return v.confirm(confirmation{
 			Title: "Remove the second factor of " + u.Name + "?",
 			Consequences: []string{
 				"From then on the password of " + u.Name + " is enough to sign in. All sessions of " + u.Name + " end.",
-				"Do it for a person who has lost the device and the recovery codes, and whom you know to be that person.",
+				"Do it for a person who has lost the device and the recovery codes, " +
+					"and whom you know to be that person.",
 			},
-			Action: userPath(name) + "/second-factor", Button: "Remove the second factor", Danger: true, Back: userPath(name),
+			Action: userPath(name) + "/second-factor", Button: "Remove the second factor", Danger: true,
+			Back: userPath(name),
 		})
 	}
+
 	return v.changed(v.Service.RemoveSecondFactor(v.r.Context(), v.actor, name), "factorremoved")
 }

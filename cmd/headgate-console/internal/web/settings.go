@@ -24,7 +24,8 @@ func settingsPage(v *request) error {
 		return err
 	}
 	return v.show(http.StatusOK, "settings", "Settings", settings{
-		Idle: short(s.SessionIdle), Life: short(s.SessionLife), Factor: string(s.SecondFactor), Days: strconv.Itoa(int(s.TokenLife / (24 * time.Hour))),
+		Idle: short(s.SessionIdle), Life: short(s.SessionLife), Factor: string(s.SecondFactor),
+		Days: strconv.Itoa(int(s.TokenLife / (24 * time.Hour))),
 	})
 }
 
@@ -45,13 +46,17 @@ func saveSettings(v *request) error {
 		Idle: strings.TrimSpace(v.field("idle")), Life: strings.TrimSpace(v.field("life")), Factor: v.field("factor"),
 		Days: strings.TrimSpace(v.field("days")), Mistakes: mistakes{},
 	}
+
 	s := service.Settings{
 		SessionIdle: form.span("idle", form.Idle), SessionLife: form.span("life", form.Life),
 		SecondFactor: service.Requirement(form.Factor), TokenLife: form.days(),
 	}
+
+	// What cannot be read is not sent to the service, which would take it for a zero.
 	if len(form.Mistakes) > 0 {
 		return v.show(http.StatusUnprocessableEntity, "settings", "Settings", form)
 	}
+
 	err := v.Service.SaveSettings(v.r.Context(), v.actor, s)
 	var invalid *service.InvalidError
 	if errors.As(err, &invalid) {

@@ -14,6 +14,7 @@ var files embed.FS
 // revalidate them.
 func static() http.Handler {
 	tags := map[string]string{}
+
 	list, _ := files.ReadDir("static") // an embedded file can always be read
 	for _, f := range list {
 		data, _ := files.ReadFile("static/" + f.Name())
@@ -21,6 +22,7 @@ func static() http.Handler {
 		tags[f.Name()] = `W/"` + // weak, as the file may be compressed
 			hex.EncodeToString(sum[:8]) + `"`
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.PathValue("file")
 		tag, known := tags[name]
@@ -28,6 +30,9 @@ func static() http.Handler {
 			http.NotFound(w, r)
 			return
 		}
+
+		// no-cache means that the browser asks each time, and gets a 304 while the file is the
+		// same. A new version is in use at once.
 		w.Header().Set("Cache-Control", "no-cache")
 		w.Header().Set("ETag", tag)
 		http.ServeFileFS(w, r, files, "static/"+name)

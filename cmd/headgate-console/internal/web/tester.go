@@ -55,17 +55,21 @@ func (v *request) showTester(t *tester, status int) error {
 
 func try(v *request) error {
 	t := tester{
-		App: v.field("app"), Verb: strings.ToUpper(strings.TrimSpace(v.field("method"))), Path: strings.TrimSpace(v.field("path")),
+		App: v.field("app"), Verb: strings.ToUpper(strings.TrimSpace(v.field("method"))),
+		Path: strings.TrimSpace(v.field("path")),
 		Host: strings.TrimSpace(v.field("host")), Route: strings.TrimSpace(v.field("route")), Who: v.field("user"),
 		Address: strings.TrimSpace(v.field("address")), Headers: v.field("headers"),
 	}
+
 	r, m := t.request(v.r.Context())
 	if policy.CheckApp(t.App) != nil {
 		m.add("app", "choose an application")
 	}
+
 	if t.Mistakes = m; len(m) > 0 {
 		return v.showTester(&t, http.StatusUnprocessableEntity)
 	}
+
 	if err := v.match(&t, r); err != nil {
 		return err
 	}
@@ -80,22 +84,28 @@ func (v *request) match(t *tester, r *sample) error {
 	if err != nil {
 		return err
 	}
+
 	bare := slices.Clone(all)
 	for i := range bare {
 		bare[i].Plans, bare[i].PlanBy = nil, "" // only the program knows plans, and they change no key
 	}
+
 	compiled, err := policy.Compile(t.App, bare, policy.Bindings{User: r.userKey})
 	if err != nil {
 		return fmt.Errorf("the policies of %q: %w", t.App, err)
 	}
+
 	keys := map[string]core.KeyFunc{}
 	for _, rule := range compiled.Rules() {
 		keys[rule.Name] = rule.Key
 	}
+
+	// Policies that are off have no rule. The index has them, as the page shows what would match.
 	x, err := policy.NewIndex(all)
 	if err != nil {
 		return err
 	}
+
 	places := x.Select(r, nil)
 	t.Others = len(all) - len(places)
 	for _, i := range places {
@@ -105,8 +115,10 @@ func (v *request) match(t *tester, r *sample) error {
 			h.Unknown = h.Key == ""
 			h.Gauge = v.gaugeOf(all[i], h.Key)
 		}
+
 		t.Hits = append(t.Hits, h)
 	}
+
 	return nil
 }
 
@@ -117,6 +129,7 @@ func (v *request) policiesOf(app string) (policy.Set, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	set := policy.Set(all)
 	list := set.For(app)
 	for _, p := range set {
@@ -132,11 +145,13 @@ func (v *request) gaugeOf(p policy.Policy, key string) *gauge {
 	if v.Fleet == nil {
 		return nil
 	}
+
 	var g *gauge
-	err := v.Service.LookUp(v.r.Context(), v.actor, p.Name, key, func(ctx context.Context, p policy.Policy, key string) (err error) {
-		g, err = v.peek(ctx, p, key)
-		return err
-	})
+	err := v.Service.LookUp(v.r.Context(), v.actor, p.Name, key,
+		func(ctx context.Context, p policy.Policy, key string) (err error) {
+			g, err = v.peek(ctx, p, key)
+			return err
+		})
 	if err != nil {
 		return nil // the page shows what it knows
 	}
@@ -169,12 +184,15 @@ func (t *tester) request(ctx context.Context) (*sample, mistakes) {
 	if !strings.HasPrefix(t.Path, "/") {
 		m.add("path", "it does not begin with a slash")
 	}
+
 	a, err := netip.ParseAddr(t.Address)
 	if err != nil {
 		m.add("address", fmt.Sprintf("%q is not an IPv4 or IPv6 address", clip(t.Address)))
 	} else {
 		s.remote = netip.AddrPortFrom(a, 40000).String()
 	}
+
+	// A line of any length that a form can hold is read whole.
 	lines := bufio.NewScanner(strings.NewReader(t.Headers))
 	lines.Buffer(nil, maxForm)
 	for n := 1; lines.Scan(); n++ {
@@ -189,8 +207,11 @@ func (t *tester) request(ctx context.Context) (*sample, mistakes) {
 			s.header[name] = append(s.header[name], strings.TrimSpace(value))
 		}
 	}
+
+	// The field comes last, so that it counts more than a header of that name.
 	if t.Host != "" {
 		s.header["Host"] = []string{t.Host}
 	}
+
 	return s, m
 }

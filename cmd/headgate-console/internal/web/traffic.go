@@ -36,12 +36,14 @@ type rangeLink struct {
 // links to all ranges.
 func (v *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery, name string, links []rangeLink) {
 	chosen := usualRange
+
 	for i, r := range ranges {
 		if r.name == v.query("range") {
 			chosen = i
 		}
 	}
 	for i, r := range ranges {
+		// The map of the caller is not written to: every link has a range of its own.
 		u := url.Values{}
 		for field, values := range keep {
 			u[field] = values
@@ -49,6 +51,7 @@ func (v *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery
 		u.Set("range", r.name)
 		links = append(links, rangeLink{r.words, path + "?" + u.Encode(), i == chosen})
 	}
+
 	r := ranges[chosen]
 	return service.TrafficQuery{Last: r.long, Step: r.step}, r.name, links
 }
@@ -70,8 +73,8 @@ type overview struct {
 	Lost        int64
 	Late        bool
 	Chart       chart
-	ByApp       []line
-	ByPolicy    []line
+	ByApp       []sumRow
+	ByPolicy    []sumRow
 	More        int  // policies that are not shown
 	TooMany     bool // policies to show any
 	Changes     []service.Marker
@@ -81,18 +84,18 @@ type overview struct {
 	Work        work
 }
 
-// line has the counts of an application or of a policy.
-type line struct {
+// sumRow has the counts of an application or of a policy.
+type sumRow struct {
 	App, Policy string
 	Link        string // "" for policies that are not told apart
 	figures
 	Blocks []block // from left to right
 }
 
-// maxLines is the largest number of policies or applications that are shown, and maxMarked the
+// maxSums is the largest number of policies or applications that are shown, and maxMarked the
 // largest number of changes in the list below the chart.
 const (
-	maxLines  = 50
+	maxSums   = 50
 	maxMarked = 20
 )
 
@@ -141,31 +144,38 @@ func (v *request) overview() (o overview, err error) {
 	if o.Apps, err = v.Service.Apps(ctx, v.actor); err != nil {
 		return o, err
 	}
+
+	// An application that the actor may not see is as one that does not exist.
 	if o.App != "" && !slices.ContainsFunc(o.Apps, func(a service.App) bool { return a.Name == o.App }) {
 		return o, service.ErrNotFound
 	}
 	if o.App == "" && len(o.Apps) == 1 {
 		o.App = o.Apps[0].Name
 	}
+
 	o.CanAdd = ownsSome(o.Apps)
 	keep := url.Values{}
 	if o.App != "" {
 		keep.Set("app", o.App)
 	}
+
 	var q service.TrafficQuery
 	q, o.Range, o.Ranges = v.rangesOf("/", keep)
 	keep.Set("range", o.Range)
 	o.Query = keep.Encode()
+
 	p, err := v.Service.Publishing(ctx, v.actor)
 	if err != nil {
 		return o, err
 	}
 	o.Work = v.work(p)
 	q.App = o.App
+
 	seen, err := v.Service.Overview(ctx, v.actor, q)
 	if err != nil {
 		return o, err
 	}
+
 	o.fill(seen)
 	o.Fleet, err = v.fleetView(keep["app"]...)
 	return o, err
@@ -176,44 +186,55 @@ func (o *overview) fill(seen service.Overview) {
 	t := seen.Traffic
 	o.From, o.To, o.Lost, o.Late = t.From, t.To, t.Lost, t.Late
 	o.Total = figuresOf(t.Total)
+
+	// A range that reaches into the future is averaged over the part that has passed.
 	past := min(t.To.Sub(t.From), max(t.Now.Sub(t.From), time.Second))
 	o.Rate = rate(float64(o.Total.All) / past.Seconds())
 	o.Chart = chartOf(t, seen.Changes, "requests")
+
 	o.TooMany = seen.TooMany
 	o.Changes, o.MoreChanges = seen.Changes, seen.MoreChanges
 	if len(o.Changes) > maxMarked {
 		o.Changes, o.MoreChanges = o.Changes[:maxMarked], true
 	}
+
 	o.CSV = csvPath(o.App, "", t)
 	if o.App == "" {
-		for _, s := range seen.Apps[:min(maxLines, len(seen.Apps))] {
-			o.ByApp = append(o.ByApp, lineOf(s, "/?"+url.Values{"app": {s.App}, "range": {o.Range}}.Encode()))
+		for _, s := range seen.Apps[:min(maxSums, len(seen.Apps))] {
+			o.ByApp = append(o.ByApp, sumRowOf(s, "/?"+url.Values{"app": {s.App}, "range": {o.Range}}.Encode()))
 		}
 	}
+
+	// The policies that decided most come first. Those beyond the last row are only counted.
 	for _, s := range seen.Policies {
 		if s.Counts.Total() == 0 {
 			continue
 		}
-		if len(o.ByPolicy) == maxLines {
+		if len(o.ByPolicy) == maxSums {
 			o.More++
 			continue
 		}
+
 		link := ""
 		if s.Policy != service.OtherPolicies {
 			link = policyPath(s.Policy) + "?range=" + o.Range
 		}
-		o.ByPolicy = append(o.ByPolicy, lineOf(s, link))
+
+		o.ByPolicy = append(o.ByPolicy, sumRowOf(s, link))
 	}
 }
 
-// lineOf returns a line with a bar that is divided as its counts are.
-func lineOf(s service.Sum, link string) line {
-	l := line{App: s.App, Policy: s.Policy, Link: link, figures: figuresOf(s.Counts)}
+// sumRowOf returns a row with a bar that is divided as its counts are.
+func sumRowOf(s service.Sum, link string) sumRow {
+	l := sumRow{App: s.App, Policy: s.Policy, Link: link, figures: figuresOf(s.Counts)}
 	at := 0.0
 	for _, p := range l.Parts {
 		if p.N == 0 {
 			continue
 		}
+
+		// A block that is too narrow to be seen is drawn wider, and the next one begins where it
+		// should nevertheless.
 		wide := float64(p.N) / float64(l.All) * 100
 		l.Blocks = append(l.Blocks, block{p.Class, percent(at), percent(max(slightest, wide))})
 		at += wide
@@ -225,12 +246,14 @@ func lineOf(s service.Sum, link string) line {
 // and an empty policy for none.
 func csvPath(app, policy string, t service.Traffic) string {
 	u := url.Values{"from": {t.From.Format(time.RFC3339)}, "to": {t.To.Format(time.RFC3339)}}
+
 	if app != "" {
 		u.Set("app", app)
 	}
 	if policy != "" {
 		u.Set("policy", policy)
 	}
+
 	u.Set("step", stepNames[t.Step])
 	return "/api/traffic/csv?" + u.Encode()
 }

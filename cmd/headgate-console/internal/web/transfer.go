@@ -52,17 +52,22 @@ func planImport(v *request) error {
 func (v *request) showPlan(status int, t transfer, plan service.Plan) (err error) {
 	t.Plan, t.Counts = &plan, plan.Counts()
 	t.Changing = t.Counts["keep"] < len(plan.Steps)
+
+	// A plan that changes nothing is not carried out, and one that is shown again is kept already.
 	if t.Changing && t.Kept == "" {
 		if t.Kept, err = v.Service.KeepImport(v.r.Context(), v.actor, []byte(t.Data)); err != nil {
 			return err
 		}
 	}
+
 	t.Steps = shownSteps(plan)
 	t.More = int64(len(plan.Steps) - t.Counts["keep"] - len(t.Steps))
+
 	t.Added = strings.Join(plan.Apps[:min(len(plan.Apps), maxAdded)], ", ")
 	if n := len(plan.Apps) - maxAdded; n > 0 {
 		t.Added += " and " + digits(int64(n)) + " more"
 	}
+
 	return v.show(status, "import", "What the import would do", t)
 }
 
@@ -86,6 +91,8 @@ func shownSteps(plan service.Plan) (list []service.PlanStep) {
 			if step.Action != action {
 				continue
 			}
+
+			// The plan keeps its values: they are shortened in a copy.
 			step.Changes = slices.Clone(step.Changes)
 			size += sizeOfStep
 			for i := range step.Changes {
@@ -93,6 +100,8 @@ func shownSteps(plan service.Plan) (list []service.PlanStep) {
 				c.Before, c.After = shortened(c.Before), shortened(c.After)
 				size += sizeOfChange + len(html.EscapeString(c.Before+c.After))
 			}
+
+			// The first step is shown whatever its size, so that a page is never empty.
 			if size > maxSteps && len(list) > 0 {
 				return list
 			}
@@ -116,11 +125,13 @@ func applyImport(v *request) error {
 	if err != nil || base < 0 || t.Kept == "" {
 		return errBadForm // the user has not confirmed a plan
 	}
+
 	_, err = v.Service.Import(v.r.Context(), v.saying(), t.forService(&base))
 	if errors.Is(err, service.ErrMoved) {
 		t.Mistake = "The policies were changed since the plan was made, so nothing was imported. This is the plan now."
 		return v.planAgain(t, http.StatusConflict)
 	}
+
 	if t.Mistakes = commentMistake(err); t.Mistakes != nil {
 		return v.planAgain(t, http.StatusUnprocessableEntity)
 	}
@@ -145,11 +156,15 @@ func (v *request) importRefused(t transfer, err error) error {
 	if !errors.As(err, &invalid) {
 		return err
 	}
+
 	t.Wrong = len(invalid.Faults)
 	t.Faults = invalid.Faults[:min(t.Wrong, maxFaults)]
+
+	// A long text is not sent back in the page. The user has it in a file, or in the clipboard.
 	if len(html.EscapeString(t.Data)) > maxRepeated {
 		t.Data, t.Cut = "", true
 	}
+
 	status := http.StatusUnprocessableEntity
 	if errors.Is(err, service.ErrDenied) {
 		status = http.StatusForbidden
@@ -159,22 +174,33 @@ func (v *request) importRefused(t transfer, err error) error {
 
 // sentImport reads the form. A file takes precedence over the text.
 func (v *request) sentImport() (transfer, error) {
-	t := transfer{Data: strings.ReplaceAll(v.field("data"), "\r\n", "\n"), Format: v.field("format"), Missing: v.field("missing") == "remove"}
+	t := transfer{
+		Data: strings.ReplaceAll(v.field("data"), "\r\n", "\n"), Format: v.field("format"),
+		Missing: v.field("missing") == "remove",
+	}
+
 	f, head, err := v.r.FormFile("file")
+
 	switch {
 	case errors.Is(err, http.ErrMissingFile), errors.Is(err, http.ErrNotMultipart):
 		return t, nil
 	case err != nil:
 		return t, errBadForm
 	}
+
 	defer f.Close()
+
+	// A field for a file that was left empty is sent as a file without a name.
 	if head.Size == 0 {
 		return t, nil
 	}
+
 	data, err := io.ReadAll(f)
 	if err != nil {
 		return t, errBadForm
 	}
+
+	// The name of a file says its format better than the choice beside it, which people forget.
 	t.Data = string(data)
 	if strings.HasSuffix(strings.ToLower(head.Filename), ".json") {
 		t.Format = string(service.JSON)
@@ -197,10 +223,12 @@ func export(v *request) error {
 	if v.query("format") == "json" {
 		format, kind = service.JSON, "application/json"
 	}
+
 	data, err := v.Service.Export(v.r.Context(), v.actor, format, v.query("app"))
 	if err != nil {
 		return err
 	}
+
 	v.w.Header().Set("Content-Type", kind)
 	v.w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=policies.%s", format))
 	_, _ = v.w.Write(data) // the client may have gone

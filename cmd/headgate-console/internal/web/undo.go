@@ -18,20 +18,22 @@ type undo struct {
 	Policies []string // of a change of several: versions and names; Name is then their number
 }
 
-// undoFor is for how long after a change a page offers to take it back. The history offers it later.
+// undoFor is for how long after a change a page offers to take it back. The history offers it
+// later.
 const undoFor = 10 * time.Minute
 
-// of returns the parameter of a page that offers to take back the newest change of a policy. The
-// page of a policy needs none.
-func of(name string) string { return "of=" + url.QueryEscape(name) }
+// undoOf returns the parameter of a page that offers to take back the newest change of a policy.
+// The page of a policy needs none.
+func undoOf(name string) string { return "of=" + url.QueryEscape(name) }
 
-// undoable returns the newest change of the policy that a notice is about, if the actor has made it
-// lately and may take it back, or nil. Whether it is still the newest is decided by its version when
-// the form is sent.
+// undoable returns the newest change of the policy that a notice is about, if the actor has made
+// it lately and may take it back, or nil. Whether it is still the newest is decided by its version
+// when the form is sent.
 func (v *request) undoable() (*undo, error) {
 	if v.query("at") != "" {
 		return v.undoableTogether()
 	}
+
 	name := v.r.PathValue("name")
 	if v.query("of") != "" {
 		name = v.query("of")
@@ -39,17 +41,22 @@ func (v *request) undoable() (*undo, error) {
 	if name == "" || !changes(v.query("done")) {
 		return nil, nil
 	}
+
 	list, err := v.Service.History(v.r.Context(), v.actor, name, 0, 1)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
+
 	r := list[0]
 	if r.Actor != v.actor.User() || v.Clock().Sub(r.At) > undoFor {
 		return nil, nil
 	}
+
+	// The applications before and after the change both matter, as for the change itself.
 	if r.Before != nil && !v.access.CanEdit(r.Before.Apps) || r.After != nil && !v.access.CanEdit(r.After.Apps) {
 		return nil, nil
 	}
+
 	return &undo{Name: name, Action: policyPath(name) + "/undo", Version: r.Version}, nil
 }
 
@@ -61,19 +68,21 @@ func (v *request) undoableTogether() (*undo, error) {
 	if done := v.query("done"); err != nil || done != "bulk" && done != "undone" || v.Clock().Sub(at) > undoFor {
 		return nil, nil
 	}
+
 	list, err := v.Service.ChangedAt(v.r.Context(), v.actor, at)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
+
 	u := &undo{Name: policiesWords(len(list)), Action: "/policies/undo"}
 	for _, p := range list {
-		u.Policies = append(u.Policies, ticked(p.Name, p.Version))
+		u.Policies = append(u.Policies, tickValue(p.Name, p.Version))
 	}
 	return u, nil
 }
 
-// ticked returns a policy and its version as the form of the list sends them.
-func ticked(name string, version int64) string { return number(version) + ":" + name }
+// tickValue returns a policy and its version as the form of the list sends them.
+func tickValue(name string, version int64) string { return number(version) + ":" + name }
 
 // changes reports whether a notice is about a change of a policy that can be taken back.
 func changes(done string) bool {
@@ -92,7 +101,7 @@ func takeBack(v *request) error {
 		return v.conflictOr(err)
 	}
 	if saved.Name == "" {
-		return v.seeOther("/policies", "removed&"+of(name))
+		return v.seeOther("/policies", "removed&"+undoOf(name))
 	}
 	return v.seeOther(policyPath(name), "undone")
 }

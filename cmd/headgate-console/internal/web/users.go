@@ -25,10 +25,12 @@ func (v *request) showUsers(status int, p people) error {
 	if err != nil {
 		return err
 	}
+
 	p.Search = v.query("search")
 	list = slices.DeleteFunc(list, func(u service.User) bool {
 		return !strings.Contains(strings.ToLower(u.Name), strings.ToLower(p.Search))
 	})
+
 	p.Users, p.paging = pageOf(v, list)
 	return v.show(status, "users", "Users", p)
 }
@@ -76,13 +78,17 @@ func (v *request) showUser(status int, m mistakes) error {
 	if err != nil {
 		return err
 	}
+
+	// The service shows everyone the own user, whose page is that of the account.
 	if !v.access.CanManage() {
 		return v.seeOther("/account", "")
 	}
+
 	apps, err := v.Service.Apps(v.r.Context(), v.actor)
 	if err != nil {
 		return err
 	}
+
 	p := person{User: u, Self: u.Name == v.actor.User(), Mistakes: m}
 	for _, a := range apps {
 		p.Roles = append(p.Roles, appRole{a.Name, u.Roles[a.Name]})
@@ -102,7 +108,8 @@ func (v *request) changed(err error, done string) error {
 }
 
 func setRole(v *request) error {
-	err := v.Service.SetRole(v.r.Context(), v.actor, v.r.PathValue("name"), v.field("app"), service.Role(v.field("role")))
+	err := v.Service.SetRole(v.r.Context(), v.actor, v.r.PathValue("name"), v.field("app"),
+		service.Role(v.field("role")))
 	return v.changed(err, "role")
 }
 
@@ -112,6 +119,7 @@ func setStatus(v *request) error {
 	name := v.r.PathValue("name")
 	if v.access.CanManage() && !v.confirmed() {
 		if c := statusConfirmation(name, v.field("do"), name == v.actor.User()); c.Title != "" {
+			// A user who does not exist is not asked about.
 			if _, err := v.Service.User(v.r.Context(), v.actor, name); err != nil {
 				return err
 			}
@@ -120,6 +128,7 @@ func setStatus(v *request) error {
 			return v.confirm(c)
 		}
 	}
+
 	act := v.Service.EnableUser
 	switch v.field("do") {
 	case "promote":
@@ -132,6 +141,7 @@ func setStatus(v *request) error {
 	default:
 		return errBadForm
 	}
+
 	return v.changed(act(v.r.Context(), v.actor, name), "status")
 }
 
@@ -141,18 +151,21 @@ func statusConfirmation(name, do string, self bool) confirmation {
 	case do == "promote":
 		return confirmation{
 			Title: "Make " + name + " an administrator?", Button: "Make an administrator",
-			Consequences: []string{name + " will manage users, applications and settings, read the audit log, and own every application. " +
+			Consequences: []string{name + " will manage users, applications and settings, " +
+				"read the audit log, and own every application. " +
 				"An administrator can also take these permissions away from you."},
 		}
 	case do == "demote" && self:
 		return confirmation{
 			Title: "Give up being an administrator?", Button: "Make an ordinary user",
-			Consequences: []string{"You will manage users, applications and settings no more, and keep only the roles that you were given. Only another administrator can take this back."},
+			Consequences: []string{"You will manage users, applications and settings no more, " +
+				"and keep only the roles that you were given. Only another administrator can take this back."},
 		}
 	case do == "disable" && self:
 		return confirmation{
 			Title: "Disable yourself?", Button: "Disable",
-			Consequences: []string{"All your sessions end at once, this one included, and your tokens stop working. Only another administrator can enable you again."},
+			Consequences: []string{"All your sessions end at once, this one included, " +
+				"and your tokens stop working. Only another administrator can enable you again."},
 		}
 	}
 	return confirmation{}
@@ -166,16 +179,22 @@ func resetPassword(v *request) error {
 		if err != nil {
 			return err
 		}
+
 		return v.confirm(confirmation{
 			Title: "Give " + u.Name + " a new one-time password?",
-			Consequences: []string{"The password of " + u.Name + " stops working, and all sessions of " + u.Name + " end at once. " +
-				"You are shown the new password once, to pass on, and " + u.Name + " has to change it at the next log-in."},
-			Action: userPath(name) + "/password", Button: "Give a new one-time password", Danger: true, Back: userPath(name),
+			Consequences: []string{"The password of " + u.Name + " stops working, " +
+				"and all sessions of " + u.Name + " end at once. " +
+				"You are shown the new password once, to pass on, " +
+				"and " + u.Name + " has to change it at the next log-in."},
+			Action: userPath(name) + "/password", Button: "Give a new one-time password", Danger: true,
+			Back: userPath(name),
 		})
 	}
+
 	password, err := v.Service.ResetPassword(v.r.Context(), v.actor, name)
 	if err != nil {
 		return v.changed(err, "")
 	}
+
 	return v.show(http.StatusOK, "once", "A new password", once{User: name, Secret: password, Back: userPath(name)})
 }

@@ -2,6 +2,10 @@
 // one script only adds live updates.
 //
 // The package makes no decision about permissions: the service does.
+//
+// A route names a function of a [request], which has the actor and the form. The function answers
+// with a page (show), with a question before a change (confirm) or with another page (seeOther), or
+// it returns an error, which fail answers with.
 package web
 
 import (
@@ -64,11 +68,15 @@ func New(o Options) (http.Handler, error) {
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
+
 	pages, err := parsedPages()
 	if err != nil {
 		return nil, err
 	}
+
 	s := &site{Options: o, pages: pages, recent: newBans(o.Fleet)}
+
+	// The guard is inside of the headers, so that its refusal is a page like all others.
 	guard := http.NewCrossOriginProtection()
 	guard.SetDenyHandler(s.public(foreign))
 	return s.headers(guard.Handler(s.mux())), nil
@@ -86,11 +94,15 @@ func (s *site) mux() http.Handler {
 		mux.Handle(r.pattern, s.private(r))
 	}
 	mux.Handle("GET /static/{file}", static())
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, pattern := mux.Handler(r); pattern != "" {
 			mux.ServeHTTP(w, r)
 			return
 		}
+
+		// http.ServeMux would answer in plain text, which people who mistyped an address should not
+		// see.
 		s.public(func(v *request) error { return unrouted(mux, v) }).ServeHTTP(w, r)
 	})
 }
@@ -99,9 +111,11 @@ func (s *site) mux() http.Handler {
 func unrouted(mux *http.ServeMux, v *request) error {
 	answer := probe{header: http.Header{}}
 	mux.ServeHTTP(&answer, v.r)
+
 	if answer.status != http.StatusMethodNotAllowed {
 		return service.ErrNotFound
 	}
+
 	v.w.Header().Set("Allow", answer.header.Get("Allow"))
 	return errMethod
 }

@@ -106,23 +106,28 @@ func (v *request) who() (*who, error) {
 	if p.Apps, err = v.Service.Apps(v.r.Context(), v.actor); err != nil {
 		return nil, err
 	}
+
 	if p.App == "" && len(p.Apps) > 0 {
 		p.App = p.Apps[0].Name
 	}
 	if p.App == "" {
 		return p, nil
 	}
+
 	keep := url.Values{"app": {p.App}}
 	if p.Policy != "" {
 		keep.Set("policy", p.Policy)
 	}
 	p.Query = keep.Encode()
+
 	top, err := v.Service.Top(v.r.Context(), v.actor, p.App)
 	switch {
 	case err == nil:
 		p.fill(top)
 	case !errors.Is(err, service.ErrNoFleet):
 		return nil, err
+
+	// Without a Redis there is nothing to warn of: the page says that the console has none.
 	case p.Redis:
 		v.Logger.WarnContext(v.r.Context(), "the top keys cannot be read", "app", p.App, "error", err)
 		p.Away = true
@@ -140,6 +145,7 @@ func (v *request) addBans(p *who) error {
 	if err != nil {
 		return err
 	}
+
 	known, banning := map[string]*policy.Policy{}, []string{}
 	for i, pol := range list {
 		known[pol.Name] = &list[i]
@@ -164,6 +170,9 @@ func (v *request) addBans(p *who) error {
 			for i := range l.Keys {
 				k := &l.Keys[i]
 				k.ID, k.Banned = word+"-"+r.Name+"-"+k.Sent, banned[[2]string{r.Name, k.key}]
+
+				// A key that was cut in reports is not the one that is counted, so nothing can be
+				// done to it.
 				if found := known[r.Name]; found != nil && !k.Cut && v.access.CanEdit(found.Apps) {
 					k.On = &keys{Policy: r.Name, Counted: k.key, Found: found, CanReset: true}
 				}
@@ -177,12 +186,14 @@ func (v *request) addBans(p *who) error {
 // fill takes what is shown of the top keys.
 func (p *who) fill(top stats.Top) {
 	p.Instances, p.Unread = top.Instances, top.Unread
+
 	others := func(r topkeys.Rule) bool { return p.Policy != "" && r.Rule != p.Policy }
 	rules := slices.DeleteFunc(slices.Clone(top.Rules), others)
 	slices.SortStableFunc(rules, func(a, b topkeys.Rule) int {
 		return cmp.Or(cmp.Compare(b.Refused.Total, a.Refused.Total), cmp.Compare(b.Admitted.Total, a.Admitted.Total))
 	})
 
+	// A page about one policy has room for all of its keys.
 	most := maxWhoKeys
 	if p.Policy != "" {
 		most = stats.MaxTop
@@ -192,7 +203,10 @@ func (p *who) fill(top stats.Top) {
 			p.More = len(rules) - i
 			break
 		}
+
 		p.Rules = append(p.Rules, whoRule{r.Rule, listOf(r.Refused, most), listOf(r.Admitted, most)})
+
+		// The page names the time that all lists together are about.
 		for _, s := range []topkeys.Summary{r.Refused, r.Admitted} {
 			if p.From.IsZero() || !s.From.IsZero() && s.From.Before(p.From) {
 				p.From = s.From
@@ -208,11 +222,16 @@ func listOf(s topkeys.Summary, most int) whoList {
 	l := whoList{Total: s.Total, Floor: s.Floor, More: max(0, len(s.Keys)-most)}
 	for _, k := range s.Keys[:min(len(s.Keys), most)] {
 		key := whoKey{
-			key: k.Key, Shown: readable(k.Key), Sent: sentForm(k.Key), Cut: service.IsShortened(k.Key), Count: k.Count, Error: k.Error, Since: k.Since,
+			key: k.Key, Shown: readable(k.Key), Sent: sentForm(k.Key), Cut: service.IsShortened(k.Key),
+			Count: k.Count, Error: k.Error, Since: k.Since,
 		}
+
+		// Only what the key has certainly made counts, so the shares of all keys are at most the
+		// whole.
 		if s.Total > 0 {
 			key.Share = min(100, int64(float64(k.Least())/float64(s.Total)*100))
 		}
+
 		l.Keys = append(l.Keys, key)
 	}
 	return l

@@ -92,6 +92,9 @@ func New(o Options) *Sender {
 		o.Clock = time.Now
 	}
 	o.Timeout = cmp.Or(o.Timeout, Timeout)
+
+	// A redirect would carry the message to an address that nobody gave. Without kept connections,
+	// control sees the address of every attempt.
 	s := &Sender{o: o}
 	dialer := &net.Dialer{Control: s.control, Resolver: o.Resolver}
 	s.client = &http.Client{
@@ -101,6 +104,7 @@ func New(o Options) *Sender {
 			MaxResponseHeaderBytes: maxHeader,
 		},
 	}
+
 	return s
 }
 
@@ -119,6 +123,7 @@ func (s *Sender) CheckURL(text string) error {
 	if len(text) > MaxURL {
 		return fmt.Errorf("%d bytes are more than %d", len(text), MaxURL)
 	}
+
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Opaque != "":
@@ -130,6 +135,8 @@ func (s *Sender) CheckURL(text string) error {
 	case u.Port() != "" && !isPort(u.Port()):
 		return errors.New("its port is not a number from 1 to 65535")
 	}
+
+	// A name is checked when it has been looked up for an attempt; see control.
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
 		return s.o.Networks.Check(ip)
 	}
@@ -158,6 +165,7 @@ func Sign(secrets []string, id string, at time.Time, body []byte) (string, error
 		if err != nil {
 			return "", errors.New("webhook: the secret is not of base64")
 		}
+
 		sum := hmac.New(sha256.New, key)
 		fmt.Fprintf(sum, "%s.%d.", id, at.Unix())
 		sum.Write(body)
@@ -172,6 +180,7 @@ func Sign(secrets []string, id string, at time.Time, body []byte) (string, error
 func (s *Sender) Send(ctx context.Context, m Message) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.Timeout)
 	defer cancel()
+
 	if err := s.CheckURL(m.URL); err != nil {
 		return 0, fmt.Errorf("the URL cannot be used: %w", err)
 	}
@@ -179,22 +188,30 @@ func (s *Sender) Send(ctx context.Context, m Message) (status int, err error) {
 	if err != nil {
 		return 0, errors.New("the URL cannot be used")
 	}
+
+	// The time is part of what is signed, so that a receiver can refuse a message that is sent
+	// again later.
 	now := s.o.Clock()
 	signature, err := Sign(m.Secrets, m.ID, now, m.Body)
 	if err != nil {
 		return 0, err
 	}
+
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "headgate-console")
 	r.Header.Set(HeaderID, m.ID)
 	r.Header.Set(HeaderTimestamp, strconv.FormatInt(now.Unix(), 10))
 	r.Header.Set(HeaderSignature, signature)
+
 	answer, err := s.client.Do(r)
 	if err != nil {
 		return 0, s.reason(err)
 	}
 	defer answer.Body.Close()
+
+	// The reason that a receiver gives is at the beginning of its answer.
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
+
 	switch code := answer.StatusCode; {
 	case code/100 == 2: // the receiver has the message, and another attempt would repeat it
 		return code, nil
@@ -212,6 +229,7 @@ const maxShown = 200
 
 // shown returns the beginning of an answer in one line.
 func shown(text string) string {
+	// Nothing of an answer may move the cursor or break the line of a log or a page.
 	text = strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {
 			return ' '
@@ -231,6 +249,7 @@ func (s *Sender) reason(err error) error {
 	if errors.As(err, &u) {
 		err = u.Err
 	}
+
 	var dns *net.DNSError
 	var unknown x509.UnknownAuthorityError
 	switch {
