@@ -91,11 +91,9 @@ internal/telling
 internal/test
 internal/test/faultproxy
 internal/test/freeport
-internal/test/httpspec
 internal/test/load
 internal/test/pathspec
 internal/test/redistest
-internal/test/rpcspec
 internal/test/scenario
 internal/test/tally
 internal/test/tally/print
