@@ -41,6 +41,7 @@ func failureModes(b *bench) {
 		r.OnStoreError = failure
 		return r
 	}
+
 	// Every request meets the rule open, and the other two by its fields.
 	open, closed, local := rule(limiter.FailOpen), rule(limiter.FailClosed), rule(limiter.FailLocal)
 	closed.Key, local.Key = ifHas("X-Closed", closed.Key), ifHas("X-Local", local.Key)

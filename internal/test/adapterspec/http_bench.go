@@ -78,11 +78,14 @@ func httpApp(a app) HTTPApp {
 		}
 		return func(x Exchange, admission *limiter.Admission) error { return f(httpTurn{x}, admission) }
 	}
+
 	h := HTTPApp{Limiter: a.limiter, Skip: a.skip, Refused: own(a.refused), Failed: own(a.failed),
 		SecondConfig: a.secondConfig, Recovered: a.recovered}
 	if a.handler != nil {
 		h.Handler = func(x Exchange) error { return a.handler(httpTurn{x}) }
 	}
+
+	// Those around have no handler of their own, as requests only pass through them.
 	for _, around := range a.around {
 		h.Around = append(h.Around, httpApp(around))
 	}
@@ -125,7 +128,9 @@ func (o *overHTTP) openEndless(l *limiter.Limiter, end func(context.Context)) (l
 		if len(x.Request().Header("X-Stream")) == 0 {
 			return x.Reply(200, "ok")
 		}
-		ctx := x.Context() // the exchange may not outlive the handler, as the stream does
+
+		// The stream may outlive the handler, and the exchange does not.
+		ctx := x.Context()
 		return x.Stream("text/event-stream", func(send func(string) error) error {
 			if end != nil {
 				defer end(ctx)
@@ -151,6 +156,8 @@ func (o *overHTTP) request(text string) *http.Request {
 	o.t.Helper()
 	first, lines, _ := strings.Cut(text, "\n")
 	method, path, _ := strings.Cut(first, " ")
+
+	// Without a first line of its own the text has headers alone.
 	if text == "" || strings.HasSuffix(method, ":") {
 		method, path, lines = "GET", "/", text
 	}

@@ -43,6 +43,8 @@ func requestSeen(b *httpBench) {
 			r.Header("Host"), r.Header("X-Forwarded-For"), r.Header("X-None"), r.Context() != nil)
 		return "", true
 	}
+
+	// The connection is known here, so that the address of the client is.
 	b.serve(HTTPApp{Limiter: b.limiter(r), Paths: Routed})
 	request := b.request("POST /login?a=b\nX-Forwarded-For: 6.6.6.6\nX-Forwarded-For: 7.7.7.7")
 	request.Host = "api.example"
@@ -77,6 +79,7 @@ func spelled(b *httpBench, r limiter.Rule, same []string, paths Paths) {
 	// A handler that is reached once more has been reached past the limit.
 	passes, refused := Text(200, "ok").with(rate(0, 1, 0, 10)), b.refusal("a", ten).with(rate(0, 1, 0, 10))
 	b.steps(step{0, "POST /login", passes}, step{0, "POST /login", refused})
+
 	for _, path := range spellings {
 		got := b.send("POST " + path)
 		if slices.Contains(same, path) {
@@ -85,6 +88,7 @@ func spelled(b *httpBench, r limiter.Rule, same []string, paths Paths) {
 			b.Errorf("%s: counts as /login, which the driver does not say", path)
 		}
 	}
+
 	if n := reached.Load(); n != 1 {
 		b.Errorf("the handler was reached %d times by way of %s", n, strings.Join(spellings, " "))
 	}
@@ -121,6 +125,7 @@ func session(b *httpBench) {
 	for at := range len(id) {
 		escapes = append(escapes, 1<<at)
 	}
+
 	for _, i := range escapes {
 		value := ""
 		for at := range len(id) {
@@ -167,7 +172,8 @@ func hostRead(b *httpBench) {
 			want = ""
 		}
 		if key := await(b, "a key", views); key != want {
-			b.Errorf("X-Forwarded-Host %q: the handler reads %q, and the key is %q, want %q", forwarded, got.Body, key, want)
+			b.Errorf("X-Forwarded-Host %q: the handler reads %q, and the key is %q, want %q",
+				forwarded, got.Body, key, want)
 		}
 	}
 }

@@ -50,12 +50,15 @@ func heldByServerStream(b *httpBench) {
 		b.steps(step{0, "GET /", b.busy()})
 		g.leave <- struct{}{}
 
+		// Its headers were sent before its length was known.
 		second, err := io.ReadAll(response.Body)
 		if err != nil {
 			b.Fatal(err)
 		}
 		want := Typed(200, contentType, "data: 1\n\ndata: 2\n\n").streamed().with(leaseHeaders(0))
 		b.equal(answerOf(response, string(first)+string(second)), want, "the stream")
+
+		// The lease is free when the stream has ended.
 		b.released()
 		next <- replyOK
 		b.steps(step{0, "GET /", b.free()})

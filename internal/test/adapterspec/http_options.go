@@ -62,6 +62,7 @@ var fixedHeaders = map[string]string{"Retry-After": "77", "X-Own": "a, b"}
 func templates(b *httpBench) {
 	limited, failed := b.comeAgain(ten), b.comeAgain(second)
 	noStatus := limiter.Answer{Body: []byte("no"), Headers: []limiter.Header{{Name: "Content-Type", Value: Plain}}}
+
 	rows := []struct {
 		name            string
 		template        limiter.Template
@@ -71,7 +72,8 @@ func templates(b *httpBench) {
 			Text(429, "Too many requests. Retry after 10 seconds.\n").with(limited),
 			Text(503, "Service unavailable.\n").with(failed)},
 		{"JSON", limiter.JSON,
-			Typed(429, "application/json", `{"error":"too_many_requests","retry_after":10,"rules":["a"]}`).with(limited),
+			Typed(429, "application/json", `{"error":"too_many_requests","retry_after":10,"rules":["a"]}`).
+				with(limited),
 			Typed(503, "application/json", `{"error":"service_unavailable","retry_after":1}`).with(failed)},
 		{"ProblemJSON", limiter.ProblemJSON, b.refusal("a", ten), b.failure(second)},
 		{"MustRedirect", limiter.MustRedirect("/busy"),
@@ -97,6 +99,7 @@ func templates(b *httpBench) {
 				step{0, "GET /", row.refused.with(rate(0, 1, 0, 10))},
 				step{0, "HEAD /", row.refused.with(rate(0, 1, 0, 10)).forHEAD()},
 			)
+
 			b.store.broken.Store(true)
 			b.steps(step{0, "GET /", row.failed})
 		})
@@ -126,11 +129,13 @@ func ownBeforeTemplate(b *httpBench) {
 	soft, hard := b.rule("a", "1/10s fixed-window"), b.rule("b", "2/10s fixed-window")
 	soft.OnLimit = limiter.Degrade
 	full := limiter.Fixed(fixed)
+
 	explain := func(status int) func(Exchange, *limiter.Admission) error {
 		return func(x Exchange, a *limiter.Admission) error {
 			return x.Reply(status, a.Outcome().String()+" by "+strings.Join(a.Violated(), " and "))
 		}
 	}
+
 	b.serve(HTTPApp{
 		Limiter: b.configured(limiter.Config{OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{soft, hard},
 			Headers: limiter.NoHeaders, Refused: full, Failed: full, Degraded: full}),
@@ -145,6 +150,7 @@ func ownBeforeTemplate(b *httpBench) {
 		step{0, "GET /", Text(203, "from the cache")},
 		step{0, "GET /", Text(420, "refused by b").with(b.comeAgain(ten))},
 	)
+
 	b.store.broken.Store(true)
 	b.steps(step{0, "GET /", Text(521, "failed by ").with(b.comeAgain(second))})
 }
@@ -152,8 +158,9 @@ func ownBeforeTemplate(b *httpBench) {
 func silentHandlers(b *httpBench) {
 	nothing := func(Exchange, *limiter.Admission) error { return nil }
 	rules := []limiter.Rule{b.rule("a", "1/10s fixed-window")}
+	c := limiter.Config{OnStoreError: limiter.FailClosed, Rules: rules, Failed: limiter.PlainText}
 	b.serve(HTTPApp{
-		Limiter: b.configured(limiter.Config{OnStoreError: limiter.FailClosed, Rules: rules, Failed: limiter.PlainText}),
+		Limiter: b.configured(c),
 		Refused: nothing,
 		Failed:  nothing,
 	})

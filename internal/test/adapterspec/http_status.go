@@ -63,6 +63,7 @@ func statusSeen(b *httpBench) {
 	// The request asks for whatever one of the handlers may do: a range, or another protocol.
 	for name, h := range b.kinds() {
 		b.serve(HTTPApp{Limiter: l, Handler: h})
+
 		conn := b.dial()
 		if err := b.request("GET /\nRange: bytes=2-3\nConnection: Upgrade\nUpgrade: echo").Write(conn); err != nil {
 			b.Fatal(err)
@@ -111,6 +112,8 @@ func clientLeft(b *httpBench) {
 						return err
 					}
 				}
+
+				// The server has noticed that the client is away when the context ends.
 				close(came)
 				<-ctx.Done()
 				return row.after(x)
@@ -120,6 +123,7 @@ func clientLeft(b *httpBench) {
 			if err := b.request("GET /").Write(conn); err != nil {
 				b.Fatal(err)
 			}
+
 			await(b, "the request", came)
 			conn.Close()
 			if got := await(b, "a status", statuses); got != row.want {

@@ -74,6 +74,8 @@ func (s Std) Hijack(serve func(net.Conn)) error {
 	if err != nil {
 		return err
 	}
+
+	// The handler returns, and the connection is served for as long as it lasts.
 	go func() {
 		defer conn.Close()
 		serve(conn)

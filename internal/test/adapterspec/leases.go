@@ -21,6 +21,7 @@ var leases = []spec{
 func heldByHandler(b *bench) {
 	g := newGate()
 	b.serve(app{limiter: b.one(), handler: g.handler()})
+
 	for range 2 {
 		first := b.later(b.Context(), "")
 		await(b, "the handler", g.entered)
@@ -35,6 +36,8 @@ func heldByHandler(b *bench) {
 func freed(b *bench, e ending) {
 	next := make(chan handler, 1)
 	b.serve(app{limiter: b.one(), handler: func(x turn) error { return (<-next)(x) }})
+
+	// How a framework answers its own errors in the other forms is not known.
 	for range 3 {
 		for _, f := range b.forms() {
 			if !f.ownErrors {

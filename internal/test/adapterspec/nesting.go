@@ -29,6 +29,8 @@ func nested(b *bench) {
 	}})
 
 	headers := limits(1, 0, 10, `"a";q=1;w=10, "lease";q=1;qu="concurrent-requests"`, `"a";r=0;t=10, "lease";r=0`)
+
+	// The lease of the inner one shows beside the outer one's units.
 	for _, want := range []string{"good", "cheap"} {
 		b.steps(step{0, "", b.passed(want).with(headers)})
 		b.released()
@@ -45,6 +47,8 @@ func merged(b *bench) {
 	headers := func(quota, left, reset int, list string) map[string]string {
 		return limits(quota, left, reset, `"service";q=10;w=60, "route";q=3;w=10`, list)
 	}
+
+	// X-RateLimit states the rule with the fewest units left, wherever it stands.
 	ok := b.passed("ok")
 	b.steps(
 		step{0, "", ok.with(headers(3, 2, 10, `"route";r=2;t=10, "service";r=9;t=60`))},
@@ -60,12 +64,15 @@ func merged(b *bench) {
 func interleaved(b *bench) {
 	for name, style := range map[string]limiter.HeaderStyle{"default": 0, "NoHeaders": limiter.NoHeaders} {
 		b.row(name, func(b *bench) {
-			one := b.configured(limiter.Config{Rules: []limiter.Rule{b.rule("one", "5/1m fixed-window")}, Headers: style})
-			two, three := b.limiter(b.rule("two", "9/1m fixed-window")), b.limiter(b.rule("three", "7/1m fixed-window"))
-			b.serve(app{
-				around:  []app{{limiter: one}, {limiter: two}, {limiter: one}, {limiter: three}, {limiter: two}, {limiter: three}},
-				limiter: one,
-			})
+			first := []limiter.Rule{b.rule("one", "5/1m fixed-window")}
+			one := b.configured(limiter.Config{Rules: first, Headers: style})
+			two := b.limiter(b.rule("two", "9/1m fixed-window"))
+			three := b.limiter(b.rule("three", "7/1m fixed-window"))
+			var around []app
+			for _, l := range []*limiter.Limiter{one, two, one, three, two, three} {
+				around = append(around, app{limiter: l})
+			}
+			b.serve(app{around: around, limiter: one})
 
 			// Each counts the request once, wherever it stands.
 			b.send("")
@@ -83,9 +90,9 @@ func twice(b *bench) {
 		statuses <- status
 		return false
 	}
+
 	l := b.limiter(r)
 	b.serve(app{around: []app{{limiter: l}}, limiter: l})
-
 	b.steps(
 		step{0, "", b.passed("ok").with(rate(0, 4, 3, 10))},
 		step{0, "", b.passed("ok").with(rate(0, 4, 2, 10))},
@@ -102,6 +109,7 @@ func twice(b *bench) {
 }
 
 func thrice(b *bench) {
+	// The limiter knows a request again by its headers, its leases or what it keeps of it.
 	hard, dark := b.rule("a", "5/10s fixed-window"), b.rule("a", "5/10s fixed-window")
 	dark.OnLimit = limiter.Shadow
 	lease, refunding := b.rule("a", "5 concurrent ttl=1m"), b.rule("a", "5 concurrent ttl=1m")
@@ -118,7 +126,6 @@ func thrice(b *bench) {
 		"leases with RefundIf": {config: limiter.Config{Rules: []limiter.Rule{refunding}}},
 		"failing open":         {config: limiter.Config{Rules: []limiter.Rule{hard}}, broken: true},
 	} {
-		// The limiter knows a request again by its headers, its leases or what it keeps of it.
 		b.row(name, func(b *bench) { meetThrice(b, row.config, row.broken) })
 	}
 }

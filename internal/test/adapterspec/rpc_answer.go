@@ -64,7 +64,8 @@ func (o *overRPC) failure(after time.Duration) Answer {
 
 func (o *overRPC) queueFull(rule string, status int) Answer {
 	code := map[int]rpc.Code{429: rpc.ResourceExhausted}[status]
-	return o.again(callError(cmp.Or(code, rpc.Unavailable), "too many requests wait already for %q", rule), second, rule)
+	full := callError(cmp.Or(code, rpc.Unavailable), "too many requests wait already for %q", rule)
+	return o.again(full, second, rule)
 }
 
 var ownCodes = map[ownAnswer]rpc.Code{ownRefused: 9, ownFailed: 10}

@@ -87,6 +87,7 @@ func (o *overRPC) rpcApp(a app) RPCApp {
 		err := h(x)
 		return x.text, err
 	}
+
 	own := func(f func(turn, *limiter.Admission) error) func(context.Context, *limiter.Admission) error {
 		if f == nil {
 			return nil
@@ -108,6 +109,8 @@ func (o *overRPC) rpcApp(a app) RPCApp {
 			return s.Send(text)
 		},
 	}
+
+	// Those around have no use for their handlers, as calls only pass through them.
 	for _, around := range a.around {
 		r.Around = append(r.Around, o.rpcApp(around))
 	}
@@ -141,7 +144,9 @@ func (o *overRPC) ask(ctx context.Context, lines string) Answer {
 func (o *overRPC) forms() []form {
 	same := func(a Answer) Answer { return a }
 	return []form{
-		{name: "a call", as: same, ownErrors: true, ask: func(fields string) Answer { return o.ask(o.t.Context(), fields) }},
+		{name: "a call", as: same, ownErrors: true, ask: func(fields string) Answer {
+			return o.ask(o.t.Context(), fields)
+		}},
 		{name: "a stream", as: same, ownErrors: true, ask: func(fields string) Answer {
 			return o.chat(o.t.Context(), fields).End()
 		}},
@@ -157,6 +162,8 @@ func (o *overRPC) openEndless(l *limiter.Limiter, end func(context.Context)) (le
 		if end != nil {
 			defer end(ctx)
 		}
+
+		// Sending fails when the client is away and what HTTP/2 lets the server send is used up.
 		for {
 			if err := s.Send(data); err != nil {
 				return err

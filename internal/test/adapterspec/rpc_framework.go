@@ -41,8 +41,8 @@ type RPCFramework struct {
 	RefundIf func(func(rpc.Code) bool) func(status int) bool
 }
 
-// An RPCApp is a server in terms that every framework for calls has. It recovers from panics, outside of
-// the limiters, and answers with Internal and "panic".
+// An RPCApp is a server in terms that every framework for calls has. It recovers from panics,
+// outside of the limiters, and answers with Internal and "panic".
 type RPCApp struct {
 	Limiter *limiter.Limiter
 

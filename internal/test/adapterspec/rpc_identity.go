@@ -65,6 +65,7 @@ func policies(b *rpcBench) {
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	b.serve(RPCApp{Limiter: b.configured(limiter.Config{Rules: rules, Headers: limiter.NoHeaders})})
 
 	// A call that the method refuses takes no unit of the service, which has one left.
@@ -141,6 +142,7 @@ func hostile(b *rpcBench) {
 	// Each value passes once and is refused when it comes again.
 	l := b.configured(limiter.Config{Rules: []limiter.Rule{plain, binary}, Headers: limiter.NoHeaders})
 	b.serve(RPCApp{Limiter: l})
+
 	for name, metadata := range map[string][]string{
 		"long": {"x-key", long}, "long with another end": {"x-key", long + "x"},
 		"repeated": {"x-key", "a", "x-key", "b"}, "braces": {"x-key", "{a}:b"}, "quotes": {"x-key", `"; drop`},

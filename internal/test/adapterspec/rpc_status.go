@@ -24,6 +24,8 @@ func codeSeen(b *rpcBench) {
 		codes <- c
 		return false
 	})
+
+	// A stream has sent a message when it ends.
 	b.serve(RPCApp{
 		Limiter: b.limiter(r),
 		Say:     func(_ context.Context, text string) (string, error) { return text, (<-ends)(&rpcTurn{}) },

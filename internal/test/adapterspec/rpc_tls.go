@@ -27,7 +27,8 @@ type Authority struct {
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, pool: x509.NewCertPool()}
-	made := a.issue(&x509.Certificate{Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true})
+	name := pkix.Name{CommonName: "authority"}
+	made := a.issue(&x509.Certificate{Subject: name, IsCA: true, BasicConstraintsValid: true})
 	a.cert, a.private = made.Leaf, made.PrivateKey.(*ecdsa.PrivateKey)
 	a.pool.AddCert(a.cert)
 	return a
@@ -39,6 +40,8 @@ func (a *Authority) issue(c *x509.Certificate) tls.Certificate {
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
+	// The authority's own certificate is the first, and signs itself.
 	a.serial++
 	c.SerialNumber = big.NewInt(a.serial)
 	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
@@ -46,6 +49,7 @@ func (a *Authority) issue(c *x509.Certificate) tls.Certificate {
 	if parent == nil {
 		parent, signer = c, private
 	}
+
 	public, err := x509.CreateCertificate(rand.Reader, c, parent, private.Public(), signer)
 	if err != nil {
 		a.t.Fatal(err)
@@ -62,7 +66,8 @@ func (a *Authority) issue(c *x509.Certificate) tls.Certificate {
 func (a *Authority) Server() *tls.Config {
 	a.t.Helper()
 	cert := a.issue(&x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
-	return &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: a.pool, ClientAuth: tls.VerifyClientCertIfGiven}
+	return &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: a.pool,
+		ClientAuth: tls.VerifyClientCertIfGiven}
 }
 
 // Client returns the configuration of a client. It has a certificate for the SPIFFE ID,

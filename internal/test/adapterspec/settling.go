@@ -53,9 +53,12 @@ func settled(b *bench, e ending, used int64) {
 		if !f.ownErrors || left < 5 {
 			continue
 		}
+
+		// Only the charge shows before the request ends, not what was reported.
 		within <- left - 5
 		f.ask("")
 		left -= used
+
 		b.released()
 		b.wantLeft(l, left)
 		select {

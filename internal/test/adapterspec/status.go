@@ -8,6 +8,7 @@ func login(b *bench) {
 	r.RefundIf = b.refundIf(success)
 	next := make(chan ending, 1)
 	b.serve(app{limiter: b.limiter(r), handler: func(x turn) error { return (<-next).handler(x) }})
+
 	try := func(e ending, left int) {
 		b.Helper()
 		next <- e

@@ -68,12 +68,16 @@ func (w *observedStore) Apply(ctx context.Context, ops []core.Op, out []core.Dec
 	if err := w.Store.Apply(context.WithoutCancel(ctx), ops, out); err != nil {
 		return err
 	}
+
+	// Somebody who waits asks again and again: one signal is enough.
 	if !core.Granted(ops, out) {
 		select {
 		case w.refused <- struct{}{}:
 		default:
 		}
 	}
+
+	// One signal stands for the step, however many of its operations are of the kind.
 	for i := range ops {
 		if ops[i].Verb == core.Refund {
 			w.refunded <- struct{}{}

@@ -29,6 +29,7 @@ func booked(b *bench) {
 	slots := limits(1, 0, 1, `"a";q=1`, `"a";r=0;t=1`)
 	b.steps(step{0, "", b.passed("ok").with(slots)})
 	b.reserve(l)
+
 	start := time.Now()
 	b.steps(step{0, "", b.passed("ok").with(slots)})
 	if took := time.Since(start); took < 2*period {
@@ -89,6 +90,7 @@ func leaving(b *bench) {
 	await(b, "the booking", b.store.booked)
 	b.wantWait(l, 30*time.Minute)
 
+	// A slot that is not given back would keep the next one waiting for ten minutes more.
 	leave()
 	await(b, "the end of the request", waits)
 	if b.blindToLeaving() {
