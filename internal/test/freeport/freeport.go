@@ -34,6 +34,7 @@ var claims struct {
 // Listen listens on a free loopback port, which no other test gets.
 func Listen() (net.Listener, error) {
 	var failures []error
+
 	for range 100 {
 		// Two processes that draw the same number differ in who has its UDP port.
 		addr := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1))

@@ -19,7 +19,8 @@ type Route struct{ Pattern, Name string }
 
 // Routes are served by every router. The name of a handler is its pattern.
 var Routes = []Route{
-	{"/{$}", "/{$}"}, {"/about", "/about"}, {"/login", "/login"}, {"/files/{name}", "/files/{name}"}, {"/docs/", "/docs/"},
+	{"/{$}", "/{$}"}, {"/about", "/about"}, {"/login", "/login"}, {"/files/{name}", "/files/{name}"},
+	{"/docs/", "/docs/"},
 }
 
 // one is served by every router, too.
@@ -99,12 +100,13 @@ var plain = []struct {
 
 // Spellings are ways to write paths that some router takes for others.
 var Spellings = []string{
-	"/LOGIN", "/Login", "/login/", "/login//", "//login", "///login", "/./login",
-	"/x/../login", "/x/%2e%2e/login", "/login/.", "/login/..", "/%6cogin",
-	"/%6C%6F%67%69%6E", "/login%2F", "/%2Flogin", "/login?a=b", "/login;a=b", "/login%20", "/login%00", `/\login`,
-	"/files/a%2Fb", "/files/a%2fb", "/files/%2F", "/Files/A", "/files//a", "/files/a/", "/files/./a", "/files/a/..", "/x/../files/a%2Fb", "/files/..%2Flogin",
-	"/files%2Fa",
-	"/docs", "/docs/a%2Fb", "/DOCS/a", "/docs//a", "/docs/../login", "/docs/..%2Flogin", "/docs%2Fa", "//", "/.", "/%2F", "/about/../", "/?",
+	"/LOGIN", "/Login", "/login/", "/login//", "//login", "///login", "/./login", "/x/../login",
+	"/x/%2e%2e/login", "/login/.", "/login/..", "/%6cogin", "/%6C%6F%67%69%6E", "/login%2F",
+	"/%2Flogin", "/login?a=b", "/login;a=b", "/login%20", "/login%00", `/\login`, "/files/a%2Fb",
+	"/files/a%2fb", "/files/%2F", "/Files/A", "/files//a", "/files/a/", "/files/./a", "/files/a/..",
+	"/x/../files/a%2Fb", "/files/..%2Flogin", "/files%2Fa", "/docs", "/docs/a%2Fb", "/DOCS/a",
+	"/docs//a", "/docs/../login", "/docs/..%2Flogin", "/docs%2Fa", "//", "/.", "/%2F", "/about/../",
+	"/?",
 }
 
 // Run holds the router to the specification.
@@ -122,6 +124,7 @@ func (r Router) countsPlainPathsAlone(t *testing.T) {
 		for _, list := range [][]Route{Routes, one} {
 			l, c := Counting(t)
 			ask := r.Make(l, at, list)
+
 			for _, p := range plain {
 				c.Counted = nil
 				served := ask(p.path)

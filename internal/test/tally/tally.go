@@ -1,6 +1,7 @@
 // Package tally counts the inputs that tests have tried, for docs/tried.md:
 //
-//	HEADGATE_TALLY=/tmp/tally bash .ci/run && go run ./internal/test/tally/print < /tmp/tally > docs/tried.md
+//	HEADGATE_TALLY=/tmp/tally bash .ci/run
+//	go run ./internal/test/tally/print < /tmp/tally > docs/tried.md
 package tally
 
 import (
