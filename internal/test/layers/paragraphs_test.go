@@ -88,15 +88,6 @@ internal/redisurl
 internal/rpc
 internal/strictjson
 internal/telling
-internal/test
-internal/test/faultproxy
-internal/test/freeport
-internal/test/load
-internal/test/pathspec
-internal/test/redistest
-internal/test/scenario
-internal/test/tally
-internal/test/tally/print
 internal/upgrades
 internal/waitline
 keyfuncs
@@ -121,7 +112,6 @@ store/failover
 store/memstore
 store/prefetch
 store/redisstore
-store/storetest
 transport
 `)
 
