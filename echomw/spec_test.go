@@ -9,15 +9,15 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/echomw"
-	"github.com/headgate/headgate/internal/test/httpspec"
+	"github.com/headgate/headgate/internal/test/adapterspec"
 	"github.com/headgate/headgate/limiter"
 )
 
 func TestSpecification(t *testing.T) {
-	fails := func(status int) httpspec.Answer {
-		return httpspec.Typed(status, "application/json", `{"message":"`+http.StatusText(status)+`"}`+"\n")
+	fails := func(status int) adapterspec.Answer {
+		return adapterspec.Typed(status, "application/json", `{"message":"`+http.StatusText(status)+`"}`+"\n")
 	}
-	httpspec.Run(t, httpspec.Framework{
+	adapterspec.RunHTTP(t, adapterspec.HTTPFramework{
 		Package:   "echomw",
 		Serve:     serve,
 		Route:     "/login",
@@ -34,7 +34,7 @@ func TestSpecification(t *testing.T) {
 	})
 }
 
-func serve(t testing.TB, a httpspec.App) string {
+func serve(t testing.TB, a adapterspec.HTTPApp) string {
 	e := echo.New()
 	e.Use(recovered(a.Recovered))
 	for _, o := range a.Around {
@@ -42,16 +42,16 @@ func serve(t testing.TB, a httpspec.App) string {
 	}
 	limit := echomw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
-	case httpspec.Routed:
+	case adapterspec.Routed:
 		e.POST("/login", handle(a.Handler), limit)
-	case httpspec.Login:
+	case adapterspec.Login:
 		e.Use(limit)
 		e.POST("/login", handle(a.Handler))
 	default:
 		e.Use(limit)
 		e.Any("/*", handle(a.Handler))
 	}
-	return httpspec.Listen(t, e)
+	return adapterspec.Listen(t, e)
 }
 
 // recovered works like Echo's own Recover, which needs another module, and calls seen
@@ -73,10 +73,10 @@ func recovered(seen func(any)) echo.MiddlewareFunc {
 }
 
 // configs returns what New is given for the app.
-func configs(a httpspec.App) []echomw.Config {
+func configs(a adapterspec.HTTPApp) []echomw.Config {
 	var c echomw.Config
 	if a.Skip {
-		c.Skip = func(c echo.Context) bool { return httpspec.Skips(c.Request().Header.Get("X-Skip")) }
+		c.Skip = func(c echo.Context) bool { return adapterspec.Skips(c.Request().Header.Get("X-Skip")) }
 	}
 	if a.Refused != nil {
 		c.Refused = answer(a.Refused)
@@ -93,22 +93,22 @@ func configs(a httpspec.App) []echomw.Config {
 	return []echomw.Config{c}
 }
 
-func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(echo.Context, *limiter.Admission) error {
+func answer(f func(adapterspec.Exchange, *limiter.Admission) error) func(echo.Context, *limiter.Admission) error {
 	return func(c echo.Context, a *limiter.Admission) error { return f(newExchange(c), a) }
 }
 
-func handle(h httpspec.Handler) echo.HandlerFunc {
+func handle(h adapterspec.Handler) echo.HandlerFunc {
 	return func(c echo.Context) error { return h(newExchange(c)) }
 }
 
 // exchange answers as Echo's users do where that differs from net/http.
 type exchange struct {
-	httpspec.Std
+	adapterspec.Std
 	c echo.Context
 }
 
 func newExchange(c echo.Context) exchange {
-	return exchange{httpspec.Std{W: c.Response(), R: c.Request()}, c}
+	return exchange{adapterspec.Std{W: c.Response(), R: c.Request()}, c}
 }
 
 func (x exchange) Request() core.Request { return echomw.Request(x.c) }
@@ -122,7 +122,7 @@ func (x exchange) Cookie(name string) string {
 }
 
 func (x exchange) Reply(status int, body string) error {
-	return x.c.Blob(status, httpspec.Plain, []byte(body))
+	return x.c.Blob(status, adapterspec.Plain, []byte(body))
 }
 
 func (exchange) Fail(status int) error { return echo.NewHTTPError(status) }

@@ -9,13 +9,13 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/ginmw"
-	"github.com/headgate/headgate/internal/test/httpspec"
+	"github.com/headgate/headgate/internal/test/adapterspec"
 	"github.com/headgate/headgate/limiter"
 )
 
 func TestSpecification(t *testing.T) {
 	gin.SetMode(gin.ReleaseMode)
-	httpspec.Run(t, httpspec.Framework{
+	adapterspec.RunHTTP(t, adapterspec.HTTPFramework{
 		Package:   "ginmw",
 		Serve:     serve,
 		Route:     "/login",
@@ -25,15 +25,15 @@ func TestSpecification(t *testing.T) {
 		}),
 		SameRoute: []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
 		SamePath:  []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
-		Fails: func(status int) httpspec.Answer {
-			return httpspec.Typed(status, "application/json; charset=utf-8", `{"error":"`+http.StatusText(status)+`"}`)
+		Fails: func(status int) adapterspec.Answer {
+			return adapterspec.Typed(status, "application/json; charset=utf-8", `{"error":"`+http.StatusText(status)+`"}`)
 		},
-		Errs:   httpspec.Bare(500),
-		Panics: httpspec.Bare(500),
+		Errs:   adapterspec.Bare(500),
+		Panics: adapterspec.Bare(500),
 	})
 }
 
-func serve(t testing.TB, a httpspec.App) string {
+func serve(t testing.TB, a adapterspec.HTTPApp) string {
 	e := gin.New()
 	e.Use(gin.CustomRecoveryWithWriter(io.Discard, func(c *gin.Context, v any) {
 		if a.Recovered != nil {
@@ -46,22 +46,22 @@ func serve(t testing.TB, a httpspec.App) string {
 	}
 	limit := ginmw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
-	case httpspec.Routed:
+	case adapterspec.Routed:
 		e.POST("/login", limit, handle(a.Handler))
-	case httpspec.Login:
+	case adapterspec.Login:
 		e.Use(limit).POST("/login", handle(a.Handler))
 	default:
 		e.Use(limit)
 		e.Any("/*path", handle(a.Handler))
 	}
-	return httpspec.Listen(t, e)
+	return adapterspec.Listen(t, e)
 }
 
 // configs returns what New is given for the app.
-func configs(a httpspec.App) []ginmw.Config {
+func configs(a adapterspec.HTTPApp) []ginmw.Config {
 	var c ginmw.Config
 	if a.Skip {
-		c.Skip = func(c *gin.Context) bool { return httpspec.Skips(c.GetHeader("X-Skip")) }
+		c.Skip = func(c *gin.Context) bool { return adapterspec.Skips(c.GetHeader("X-Skip")) }
 	}
 	if a.Refused != nil {
 		c.Refused = answer(a.Refused)
@@ -78,11 +78,11 @@ func configs(a httpspec.App) []ginmw.Config {
 	return []ginmw.Config{c}
 }
 
-func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(*gin.Context, *limiter.Admission) {
+func answer(f func(adapterspec.Exchange, *limiter.Admission) error) func(*gin.Context, *limiter.Admission) {
 	return func(c *gin.Context, a *limiter.Admission) { report(c, f(newExchange(c), a)) }
 }
 
-func handle(h httpspec.Handler) gin.HandlerFunc {
+func handle(h adapterspec.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) { report(c, h(newExchange(c))) }
 }
 
@@ -94,12 +94,12 @@ func report(c *gin.Context, err error) {
 
 // exchange answers as Gin's users do where that differs from net/http.
 type exchange struct {
-	httpspec.Std
+	adapterspec.Std
 	c *gin.Context
 }
 
 func newExchange(c *gin.Context) exchange {
-	return exchange{httpspec.Std{W: c.Writer, R: c.Request}, c}
+	return exchange{adapterspec.Std{W: c.Writer, R: c.Request}, c}
 }
 
 func (x exchange) Request() core.Request { return ginmw.Request(x.c) }

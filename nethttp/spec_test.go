@@ -5,14 +5,14 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/headgate/headgate/internal/test/httpspec"
+	"github.com/headgate/headgate/internal/test/adapterspec"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
 )
 
 func TestSpecification(t *testing.T) {
-	broken := httpspec.Text(500, "Internal Server Error")
-	httpspec.Run(t, httpspec.Framework{
+	broken := adapterspec.Text(500, "Internal Server Error")
+	adapterspec.RunHTTP(t, adapterspec.HTTPFramework{
 		Package:   "nethttp",
 		Serve:     serve,
 		Route:     "POST /login",
@@ -22,21 +22,21 @@ func TestSpecification(t *testing.T) {
 		}),
 		SameRoute: []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
 		SamePath:  []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
-		Fails:     func(status int) httpspec.Answer { return httpspec.Text(status, http.StatusText(status)) },
+		Fails:     func(status int) adapterspec.Answer { return adapterspec.Text(status, http.StatusText(status)) },
 		Errs:      broken,
 		Panics:    broken,
 	})
 }
 
 // serve serves a ServeMux with the middleware around it or inside it.
-func serve(t testing.TB, a httpspec.App) string {
+func serve(t testing.TB, a adapterspec.HTTPApp) string {
 	limit := nethttp.New(a.Limiter, configs(a)...)
 	mux := http.NewServeMux()
 	switch a.Paths {
-	case httpspec.Routed:
+	case adapterspec.Routed:
 		mux.Handle("POST /login", limit(handle(a.Handler)))
-		return httpspec.Listen(t, recovered(mux, a.Recovered))
-	case httpspec.Login:
+		return adapterspec.Listen(t, recovered(mux, a.Recovered))
+	case adapterspec.Login:
 		mux.Handle("/login", handle(a.Handler))
 	default:
 		mux.Handle("/", handle(a.Handler))
@@ -45,14 +45,14 @@ func serve(t testing.TB, a httpspec.App) string {
 	for _, o := range slices.Backward(a.Around) {
 		h = nethttp.New(o.Limiter, configs(o)...)(h)
 	}
-	return httpspec.Listen(t, recovered(h, a.Recovered))
+	return adapterspec.Listen(t, recovered(h, a.Recovered))
 }
 
 // configs returns what New is given for the app.
-func configs(a httpspec.App) []nethttp.Config {
+func configs(a adapterspec.HTTPApp) []nethttp.Config {
 	var c nethttp.Config
 	if a.Skip {
-		c.Skip = func(r *http.Request) bool { return httpspec.Skips(r.Header.Get("X-Skip")) }
+		c.Skip = func(r *http.Request) bool { return adapterspec.Skips(r.Header.Get("X-Skip")) }
 	}
 	if a.Refused != nil {
 		c.Refused = answer(a.Refused)
@@ -69,20 +69,20 @@ func configs(a httpspec.App) []nethttp.Config {
 	return []nethttp.Config{c}
 }
 
-func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(http.ResponseWriter, *http.Request, *limiter.Admission) {
+func answer(f func(adapterspec.Exchange, *limiter.Admission) error) func(http.ResponseWriter, *http.Request, *limiter.Admission) {
 	return func(w http.ResponseWriter, r *http.Request, a *limiter.Admission) {
-		report(w, r, f(httpspec.Std{W: w, R: r}, a))
+		report(w, r, f(adapterspec.Std{W: w, R: r}, a))
 	}
 }
 
-func handle(h httpspec.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { report(w, r, h(httpspec.Std{W: w, R: r})) })
+func handle(h adapterspec.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { report(w, r, h(adapterspec.Std{W: w, R: r})) })
 }
 
 // report answers an error as most programs do.
 func report(w http.ResponseWriter, r *http.Request, err error) {
 	if err != nil {
-		_ = httpspec.Std{W: w, R: r}.Fail(http.StatusInternalServerError)
+		_ = adapterspec.Std{W: w, R: r}.Fail(http.StatusInternalServerError)
 	}
 }
 
@@ -94,7 +94,7 @@ func recovered(next http.Handler, seen func(any)) http.Handler {
 				if seen != nil {
 					seen(v)
 				}
-				_ = httpspec.Std{W: w, R: r}.Fail(http.StatusInternalServerError)
+				_ = adapterspec.Std{W: w, R: r}.Fail(http.StatusInternalServerError)
 			}
 		}()
 		next.ServeHTTP(w, r)

@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/adapters/connectmw"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
-	"github.com/headgate/headgate/internal/test/rpcspec"
+	"github.com/headgate/headgate/internal/test/adapterspec"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/nethttp"
@@ -58,12 +58,12 @@ func rule(limit string) limiter.Rule {
 }
 
 // app returns an App with handlers that send back what they get, unless it has some.
-func app(a rpcspec.App) rpcspec.App {
+func app(a adapterspec.RPCApp) adapterspec.RPCApp {
 	if a.Say == nil {
 		a.Say = func(_ context.Context, text string) (string, error) { return text, nil }
 	}
 	if a.Chat == nil {
-		a.Chat = func(_ context.Context, s rpcspec.Stream) error { return s.Send("ok") }
+		a.Chat = func(_ context.Context, s adapterspec.Stream) error { return s.Send("ok") }
 	}
 	return a
 }
@@ -76,8 +76,8 @@ func TestRefusalHasACode(t *testing.T) {
 		handler http.Handler
 		want    connect.Code
 	}{
-		"connectmw": {mux(app(rpcspec.App{Limiter: newRule()})), connect.CodeResourceExhausted},
-		"nethttp": {nethttp.New(newRule())(mux(app(rpcspec.App{Limiter: newLimiter(t, &clock{}, rule("9/1h"), limiter.Config{})}))),
+		"connectmw": {mux(app(adapterspec.RPCApp{Limiter: newRule()})), connect.CodeResourceExhausted},
+		"nethttp": {nethttp.New(newRule())(mux(app(adapterspec.RPCApp{Limiter: newLimiter(t, &clock{}, rule("9/1h"), limiter.Config{})}))),
 			connect.CodeUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestRefusalHasACode(t *testing.T) {
 func post(t *testing.T, addr string) (status int, header http.Header, body string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Post("http://"+addr+rpcspec.SayMethod, "application/json", strings.NewReader(`"ok"`))
+	resp, err := client.Post("http://"+addr+adapterspec.SayMethod, "application/json", strings.NewReader(`"ok"`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestGet(t *testing.T) {
 	r := rule("1/1h fixed-window")
 	r.Key = func(r core.Request) (string, bool) { return r.Method() + r.Path(), true }
 	l := newLimiter(t, &clock{}, r, limiter.Config{})
-	h := connect.NewUnaryHandler(rpcspec.SayMethod, func(ctx context.Context, req *connect.Request[value]) (*connect.Response[value], error) {
+	h := connect.NewUnaryHandler(adapterspec.SayMethod, func(ctx context.Context, req *connect.Request[value]) (*connect.Response[value], error) {
 		if got := connectmw.Request(ctx).Method(); got != req.HTTPMethod() {
 			t.Errorf("the handler sees %s, want %s", got, req.HTTPMethod())
 		}
@@ -188,7 +188,7 @@ func TestCallsWithoutAServer(t *testing.T) {
 // The interceptors leave the other side alone.
 func TestInterceptorsOfOneSide(t *testing.T) {
 	l := newLimiter(t, &clock{}, rule("1/1h"), limiter.Config{})
-	addr := listen(t, mux(app(rpcspec.App{Limiter: newLimiter(t, &clock{}, rule("9/1h"), limiter.Config{})})))
+	addr := listen(t, mux(app(adapterspec.RPCApp{Limiter: newLimiter(t, &clock{}, rule("9/1h"), limiter.Config{})})))
 	c := newClient(t, addr, connect.WithInterceptors(connectmw.New(l)))
 	for range 2 {
 		if got := c.Say(t.Context(), nil, "ok"); got.Code != 0 {
@@ -203,7 +203,7 @@ func TestInterceptorsOfOneSide(t *testing.T) {
 		}
 	}
 	calls := 0
-	h := connect.NewUnaryHandler(rpcspec.SayMethod, func(context.Context, *connect.Request[value]) (*connect.Response[value], error) {
+	h := connect.NewUnaryHandler(adapterspec.SayMethod, func(context.Context, *connect.Request[value]) (*connect.Response[value], error) {
 		calls++
 		return nil, refused(t)
 	}, connect.WithInterceptors(connectmw.MustRetry(connectmw.Retry{})))
@@ -259,11 +259,11 @@ func TestRequestInAnInterceptor(t *testing.T) {
 	l := newLimiter(t, &clock{}, rule("9/1h fixed-window"), limiter.Config{})
 	options := connect.WithInterceptors(connectmw.New(l), inside{l})
 	mux := http.NewServeMux()
-	mux.Handle(rpcspec.SayMethod, connect.NewUnaryHandler(rpcspec.SayMethod,
+	mux.Handle(adapterspec.SayMethod, connect.NewUnaryHandler(adapterspec.SayMethod,
 		func(_ context.Context, r *connect.Request[value]) (*connect.Response[value], error) {
 			return connect.NewResponse(r.Msg), nil
 		}, options))
-	mux.Handle(rpcspec.ChatMethod, connect.NewBidiStreamHandler(rpcspec.ChatMethod,
+	mux.Handle(adapterspec.ChatMethod, connect.NewBidiStreamHandler(adapterspec.ChatMethod,
 		func(_ context.Context, s *connect.BidiStream[value, value]) error {
 			return s.Send(wrapperspb.String("ok"))
 		}, options))
@@ -306,11 +306,11 @@ func TestProbes(t *testing.T) {
 }
 
 func TestTLSIdentity(t *testing.T) {
-	authority, log := rpcspec.NewAuthority(t), &test.Log{}
+	authority, log := adapterspec.NewAuthority(t), &test.Log{}
 	r := rule("1/1h")
 	r.Key = connectmw.TLSIdentity
 	l := newLimiter(t, &clock{}, r, limiter.Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
-	addr := listenTLS(t, connectmw.Handler(mux(app(rpcspec.App{Limiter: l}))), authority.Server())
+	addr := listenTLS(t, connectmw.Handler(mux(app(adapterspec.RPCApp{Limiter: l}))), authority.Server())
 	for _, step := range []struct {
 		id   string
 		want connect.Code
@@ -319,7 +319,7 @@ func TestTLSIdentity(t *testing.T) {
 		{"", 0}, {"", connect.CodeResourceExhausted},
 	} {
 		transport := &http.Transport{TLSClientConfig: authority.Client(step.id), ForceAttemptHTTP2: true}
-		c := connect.NewClient[value, value](&http.Client{Transport: transport}, "https://"+addr+rpcspec.SayMethod)
+		c := connect.NewClient[value, value](&http.Client{Transport: transport}, "https://"+addr+adapterspec.SayMethod)
 		_, err := c.CallUnary(t.Context(), connect.NewRequest(wrapperspb.String("ok")))
 		transport.CloseIdleConnections()
 		if err == nil && step.want != 0 || err != nil && connect.CodeOf(err) != step.want {
@@ -353,7 +353,7 @@ func TestTLSIdentityWithoutTLS(t *testing.T) {
 	r := rule("1/1h")
 	r.Key = connectmw.TLSIdentity
 	l := newLimiter(t, &clock{}, r, limiter.Config{Logger: slog.New(slog.NewTextHandler(log, nil))})
-	c := newClient(t, listen(t, connectmw.Handler(mux(app(rpcspec.App{Limiter: l})))))
+	c := newClient(t, listen(t, connectmw.Handler(mux(app(adapterspec.RPCApp{Limiter: l})))))
 	for _, want := range []connect.Code{0, connect.CodeResourceExhausted} {
 		if got := connect.Code(c.Say(t.Context(), nil, "ok").Code); got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -407,7 +407,7 @@ func TestNewRetry(t *testing.T) {
 		for protocol, option := range protocols {
 			t.Run(name+"/"+protocol, func(t *testing.T) {
 				o := &ticking{clock: &clock{}}
-				addr := listen(t, mux(app(rpcspec.App{Limiter: newLimiter(t, o.clock, rule(row.limit), limiter.Config{Observer: o})})))
+				addr := listen(t, mux(app(adapterspec.RPCApp{Limiter: newLimiter(t, o.clock, rule(row.limit), limiter.Config{Observer: o})})))
 				c := newClient(t, addr, option, connect.WithInterceptors(connectmw.MustRetry(row.retry)))
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
@@ -423,7 +423,7 @@ func TestNewRetry(t *testing.T) {
 
 func TestNewRetryEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	addr := listen(t, mux(app(rpcspec.App{Limiter: newLimiter(t, &clock{}, rule("1/1h"), limiter.Config{})})))
+	addr := listen(t, mux(app(adapterspec.RPCApp{Limiter: newLimiter(t, &clock{}, rule("1/1h"), limiter.Config{})})))
 	canceler := connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 			resp, err := next(ctx, req)
@@ -443,7 +443,7 @@ func TestNewRetryEndsWithItsContext(t *testing.T) {
 
 func TestNewRetryReturnsOtherErrors(t *testing.T) {
 	calls := 0
-	h := connect.NewUnaryHandler(rpcspec.SayMethod, func(context.Context, *connect.Request[value]) (*connect.Response[value], error) {
+	h := connect.NewUnaryHandler(adapterspec.SayMethod, func(context.Context, *connect.Request[value]) (*connect.Response[value], error) {
 		calls++
 		return nil, connect.NewError(connect.CodeResourceExhausted, errors.New("no details"))
 	})

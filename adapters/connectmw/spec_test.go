@@ -16,20 +16,20 @@ import (
 	"github.com/headgate/headgate/adapters/connectmw"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rpc"
-	"github.com/headgate/headgate/internal/test/rpcspec"
+	"github.com/headgate/headgate/internal/test/adapterspec"
 	"github.com/headgate/headgate/limiter"
 )
 
 func TestSpec(t *testing.T) {
-	t.Run("Connect", func(t *testing.T) { rpcspec.Run(t, framework(connect.WithClientOptions())) })
-	t.Run("gRPC", func(t *testing.T) { rpcspec.RunInMemory(t, framework(connect.WithGRPC())) })
-	t.Run("gRPC-Web", func(t *testing.T) { rpcspec.RunInMemory(t, framework(connect.WithGRPCWeb())) })
+	t.Run("Connect", func(t *testing.T) { adapterspec.RunRPC(t, framework(connect.WithClientOptions())) })
+	t.Run("gRPC", func(t *testing.T) { adapterspec.RunRPCInMemory(t, framework(connect.WithGRPC())) })
+	t.Run("gRPC-Web", func(t *testing.T) { adapterspec.RunRPCInMemory(t, framework(connect.WithGRPCWeb())) })
 }
 
-func framework(protocol connect.ClientOption) rpcspec.Framework {
-	return rpcspec.Framework{
+func framework(protocol connect.ClientOption) adapterspec.RPCFramework {
+	return adapterspec.RPCFramework{
 		Package: "connectmw",
-		Serve: func(t testing.TB, a rpcspec.App) rpcspec.Client {
+		Serve: func(t testing.TB, a adapterspec.RPCApp) adapterspec.Client {
 			return newClient(t, listen(t, mux(a)), protocol)
 		},
 		User: connectmw.Key(func(c *connectmw.Call) (string, bool) {
@@ -51,9 +51,9 @@ func framework(protocol connect.ClientOption) rpcspec.Framework {
 type value = wrapperspb.StringValue
 
 // mux serves the service of an app.
-func mux(a rpcspec.App) *http.ServeMux {
+func mux(a adapterspec.RPCApp) *http.ServeMux {
 	m, options := http.NewServeMux(), interceptors(a)
-	m.Handle(rpcspec.SayMethod, connect.NewUnaryHandler(rpcspec.SayMethod,
+	m.Handle(adapterspec.SayMethod, connect.NewUnaryHandler(adapterspec.SayMethod,
 		func(ctx context.Context, req *connect.Request[value]) (*connect.Response[value], error) {
 			text, err := a.Say(ctx, req.Msg.Value)
 			if err != nil {
@@ -61,7 +61,7 @@ func mux(a rpcspec.App) *http.ServeMux {
 			}
 			return connect.NewResponse(wrapperspb.String(text)), nil
 		}, options))
-	m.Handle(rpcspec.ChatMethod, connect.NewBidiStreamHandler(rpcspec.ChatMethod,
+	m.Handle(adapterspec.ChatMethod, connect.NewBidiStreamHandler(adapterspec.ChatMethod,
 		func(ctx context.Context, s *connect.BidiStream[value, value]) error { return a.Chat(ctx, texts{s}) }, options))
 	return m
 }
@@ -85,7 +85,7 @@ func (s texts) Recv() (string, error) {
 }
 
 // interceptors returns those of an app, the outermost first.
-func interceptors(a rpcspec.App) connect.HandlerOption {
+func interceptors(a adapterspec.RPCApp) connect.HandlerOption {
 	list := []connect.Interceptor{recovery{a}}
 	for _, around := range a.Around {
 		list = append(list, connectmw.New(around.Limiter, configs(around)...))
@@ -94,7 +94,7 @@ func interceptors(a rpcspec.App) connect.HandlerOption {
 }
 
 // recovery recovers from panics.
-type recovery struct{ rpcspec.App }
+type recovery struct{ adapterspec.RPCApp }
 
 func (r recovery) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (_ connect.AnyResponse, err error) {
@@ -124,13 +124,13 @@ func (r recovery) recover(err *error) {
 }
 
 // configs returns what New is given for the app.
-func configs(a rpcspec.App) []connectmw.Config {
+func configs(a adapterspec.RPCApp) []connectmw.Config {
 	own := func(f func(context.Context, *limiter.Admission) error) func(*connectmw.Call, *limiter.Admission) error {
 		return func(c *connectmw.Call, admission *limiter.Admission) error { return f(c.Context, admission) }
 	}
 	c := connectmw.Config{Messages: a.Messages}
 	if a.Skip {
-		c.Skip = func(c *connectmw.Call) bool { return rpcspec.Skips(c.Header.Get("X-Skip")) }
+		c.Skip = func(c *connectmw.Call) bool { return adapterspec.Skips(c.Header.Get("X-Skip")) }
 	}
 	if a.Refused != nil {
 		c.Refused = own(a.Refused)
@@ -189,8 +189,8 @@ func newClient(t testing.TB, addr string, options ...connect.ClientOption) *clie
 	t.Cleanup(transport.CloseIdleConnections)
 	h := &http.Client{Transport: transport}
 	options = append(options, connect.WithAcceptCompression("gzip", nil, nil)) // none, so that sent data fills buffers
-	c.say = connect.NewClient[value, value](h, "http://"+addr+rpcspec.SayMethod, options...)
-	c.chat = connect.NewClient[value, value](h, "http://"+addr+rpcspec.ChatMethod, options...)
+	c.say = connect.NewClient[value, value](h, "http://"+addr+adapterspec.SayMethod, options...)
+	c.chat = connect.NewClient[value, value](h, "http://"+addr+adapterspec.ChatMethod, options...)
 	return c
 }
 
@@ -213,7 +213,7 @@ func setHeader(h http.Header, md []string) {
 	}
 }
 
-func (c *client) Say(ctx context.Context, md []string, text string) rpcspec.Answer {
+func (c *client) Say(ctx context.Context, md []string, text string) adapterspec.Answer {
 	req := connect.NewRequest(wrapperspb.String(text))
 	setHeader(req.Header(), md)
 	resp, err := c.say.CallUnary(ctx, req)
@@ -223,7 +223,7 @@ func (c *client) Say(ctx context.Context, md []string, text string) rpcspec.Answ
 	return answerOf(nil, resp.Msg.Value, resp.Header(), resp.Trailer())
 }
 
-func (c *client) Chat(ctx context.Context, md []string) (rpcspec.ClientStream, error) {
+func (c *client) Chat(ctx context.Context, md []string) (adapterspec.ClientStream, error) {
 	s := c.chat.CallBidiStream(ctx)
 	setHeader(s.RequestHeader(), md)
 	// A client of net/http does not look at its context while the request has more to come.
@@ -244,7 +244,7 @@ func (s clientStream) Recv() (string, error)    { return s.texts.Recv() }
 func (s clientStream) CloseSend() error         { return s.CloseRequest() }
 func (s clientStream) Receive() (*value, error) { return s.BidiStreamForClient.Receive() }
 
-func (s clientStream) End() rpcspec.Answer {
+func (s clientStream) End() adapterspec.Answer {
 	defer s.CloseResponse()
 	last := ""
 	for {
@@ -262,8 +262,8 @@ func (s clientStream) End() rpcspec.Answer {
 
 // answerOf returns the end of a call as a client sees it. The headers of an error are in
 // the error.
-func answerOf(err error, text string, fields ...http.Header) rpcspec.Answer {
-	a := rpcspec.Answer{Text: text}
+func answerOf(err error, text string, fields ...http.Header) adapterspec.Answer {
+	a := adapterspec.Answer{Body: text}
 	var coded *connect.Error
 	if errors.As(err, &coded) {
 		a.Code, a.Message = rpc.Code(coded.Code()), coded.Message()

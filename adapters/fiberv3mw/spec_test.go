@@ -12,13 +12,13 @@ import (
 
 	"github.com/headgate/headgate/adapters/fiberv3mw"
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/test/httpspec"
+	"github.com/headgate/headgate/internal/test/adapterspec"
 	"github.com/headgate/headgate/limiter"
 )
 
 func TestSpecification(t *testing.T) {
 	same := []string{"/LOGIN", "/Login", "/login/", "/LOGIN/", "/login//", "/login?a=b"}
-	httpspec.Run(t, httpspec.Framework{
+	adapterspec.RunHTTP(t, adapterspec.HTTPFramework{
 		Package:   "fiberv3mw",
 		Serve:     serve,
 		Route:     "/login",
@@ -28,15 +28,15 @@ func TestSpecification(t *testing.T) {
 		}),
 		SameRoute:      same,
 		SamePath:       same,
-		Fails:          func(status int) httpspec.Answer { return httpspec.Text(status, http.StatusText(status)) },
-		Errs:           httpspec.Text(500, "boom"),
-		Panics:         httpspec.Text(500, "boom"),
+		Fails:          func(status int) adapterspec.Answer { return adapterspec.Text(status, http.StatusText(status)) },
+		Errs:           adapterspec.Text(500, "boom"),
+		Panics:         adapterspec.Text(500, "boom"),
 		BlindToLeaving: true,
 		NoRanges:       true,
 	})
 }
 
-func serve(t testing.TB, a httpspec.App) string {
+func serve(t testing.TB, a adapterspec.HTTPApp) string {
 	app := fiber.New()
 	app.Use(recover.New(recover.Config{EnableStackTrace: a.Recovered != nil, StackTraceHandler: func(_ fiber.Ctx, v any) { a.Recovered(v) }}))
 	for _, o := range a.Around {
@@ -44,9 +44,9 @@ func serve(t testing.TB, a httpspec.App) string {
 	}
 	limit := fiberv3mw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
-	case httpspec.Routed:
+	case adapterspec.Routed:
 		app.Post("/login", limit, handle(a.Handler))
-	case httpspec.Login:
+	case adapterspec.Login:
 		app.Use(limit).Post("/login", handle(a.Handler))
 	default:
 		app.Use(limit, handle(a.Handler))
@@ -57,7 +57,7 @@ func serve(t testing.TB, a httpspec.App) string {
 // listen serves the app on loopback until the test ends.
 func listen(t testing.TB, app *fiber.App) string {
 	t.Helper()
-	l := httpspec.Listener(t)
+	l := adapterspec.Listener(t)
 	done := make(chan error, 1)
 	go func() { done <- app.Listener(l, fiber.ListenConfig{DisableStartupMessage: true}) }()
 	t.Cleanup(func() {
@@ -68,10 +68,10 @@ func listen(t testing.TB, app *fiber.App) string {
 }
 
 // configs returns what New is given for the app.
-func configs(a httpspec.App) []fiberv3mw.Config {
+func configs(a adapterspec.HTTPApp) []fiberv3mw.Config {
 	var c fiberv3mw.Config
 	if a.Skip {
-		c.Skip = func(c fiber.Ctx) bool { return httpspec.Skips(c.Get("X-Skip")) }
+		c.Skip = func(c fiber.Ctx) bool { return adapterspec.Skips(c.Get("X-Skip")) }
 	}
 	if a.Refused != nil {
 		c.Refused = answer(a.Refused)
@@ -88,11 +88,11 @@ func configs(a httpspec.App) []fiberv3mw.Config {
 	return []fiberv3mw.Config{c}
 }
 
-func answer(f func(httpspec.Exchange, *limiter.Admission) error) func(fiber.Ctx, *limiter.Admission) error {
+func answer(f func(adapterspec.Exchange, *limiter.Admission) error) func(fiber.Ctx, *limiter.Admission) error {
 	return func(c fiber.Ctx, a *limiter.Admission) error { return f(exchange{c}, a) }
 }
 
-func handle(h httpspec.Handler) fiber.Handler {
+func handle(h adapterspec.Handler) fiber.Handler {
 	return func(c fiber.Ctx) error { return h(exchange{c}) }
 }
 

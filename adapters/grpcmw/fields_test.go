@@ -16,7 +16,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/grpcmw"
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/test/rpcspec"
+	"github.com/headgate/headgate/internal/test/adapterspec"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/memstore"
@@ -51,12 +51,12 @@ func rule(limit string) limiter.Rule {
 }
 
 // app returns an App with handlers that send back what they get, unless it has some.
-func app(a rpcspec.App) rpcspec.App {
+func app(a adapterspec.RPCApp) adapterspec.RPCApp {
 	if a.Say == nil {
 		a.Say = func(_ context.Context, text string) (string, error) { return text, nil }
 	}
 	if a.Chat == nil {
-		a.Chat = func(_ context.Context, s rpcspec.Stream) error { return s.Send("ok") }
+		a.Chat = func(_ context.Context, s adapterspec.Stream) error { return s.Send("ok") }
 	}
 	return a
 }
@@ -81,10 +81,10 @@ func TestFieldsAreInHeaderOrTrailer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLimiter(t, &clock{}, rule(row.limit), limiter.Config{})
-			c := serve(t, app(rpcspec.App{Limiter: l, Say: row.say})).(*client)
+			c := serve(t, app(adapterspec.RPCApp{Limiter: l, Say: row.say})).(*client)
 			for range 2 {
 				var header, trailer metadata.MD
-				_ = c.Invoke(t.Context(), rpcspec.SayMethod, wrapperspb.String("ok"), &wrapperspb.StringValue{}, grpc.Header(&header), grpc.Trailer(&trailer))
+				_ = c.Invoke(t.Context(), adapterspec.SayMethod, wrapperspb.String("ok"), &wrapperspb.StringValue{}, grpc.Header(&header), grpc.Trailer(&trailer))
 				if row.limit != "9/1h" && len(trailer["retry-after"]) == 0 {
 					continue // the first, which passes
 				}
@@ -128,7 +128,7 @@ func TestFieldsOfAStream(t *testing.T) {
 				StreamName: "Chat", ServerStreams: true, ClientStreams: true,
 				Handler: func(_ any, s grpc.ServerStream) error { return row.chat(s) }}}}
 			server := grpc.NewServer(grpcmw.New(l).Options()...)
-			server.RegisterService(&service, app(rpcspec.App{}))
+			server.RegisterService(&service, app(adapterspec.RPCApp{}))
 			s, err := newClient(t, listen(t, server)).Chat(t.Context(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -150,9 +150,9 @@ func TestFieldsThatCannotBeSentAreLeftOut(t *testing.T) {
 		return []limiter.Header{{Name: "X Own", Value: "1"}, {Name: "X-Text", Value: "grün"}, {Name: "Grpc-Status", Value: "0"},
 			{Name: ":Path", Value: "/"}, {Name: "", Value: "1"}, {Name: "X-Fine", Value: "1"}}
 	}})
-	c := serve(t, app(rpcspec.App{Limiter: l})).(*client)
+	c := serve(t, app(adapterspec.RPCApp{Limiter: l})).(*client)
 	var header metadata.MD
-	if err := c.Invoke(t.Context(), rpcspec.SayMethod, wrapperspb.String("ok"), &wrapperspb.StringValue{}, grpc.Header(&header)); err != nil {
+	if err := c.Invoke(t.Context(), adapterspec.SayMethod, wrapperspb.String("ok"), &wrapperspb.StringValue{}, grpc.Header(&header)); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"x own", "x-text", "grpc-status", ":path", ""} {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/grpcmw"
 	"github.com/headgate/headgate/internal/test"
-	"github.com/headgate/headgate/internal/test/rpcspec"
+	"github.com/headgate/headgate/internal/test/adapterspec"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/findings"
@@ -75,7 +75,7 @@ func TestBufconnHasNoAddress(t *testing.T) {
 	l := newLimiter(t, &clock{}, rule("1/1h"), config)
 	listener := bufconn.Listen(1 << 16)
 	server := grpc.NewServer(grpcmw.New(l).Options()...)
-	server.RegisterService(&echoService, app(rpcspec.App{}))
+	server.RegisterService(&echoService, app(adapterspec.RPCApp{}))
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -128,13 +128,13 @@ func TestMetadataOfTheProgram(t *testing.T) {
 }
 
 func TestTLSIdentity(t *testing.T) {
-	authority := rpcspec.NewAuthority(t)
+	authority := adapterspec.NewAuthority(t)
 	config, log := logging()
 	r := rule("1/1h")
 	r.Key = grpcmw.TLSIdentity
 	l := newLimiter(t, &clock{}, r, config)
 	server := grpc.NewServer(append(grpcmw.New(l).Options(), grpc.Creds(credentials.NewTLS(authority.Server())))...)
-	server.RegisterService(&echoService, app(rpcspec.App{}))
+	server.RegisterService(&echoService, app(adapterspec.RPCApp{}))
 	addr := listen(t, server)
 	for _, step := range []struct {
 		id   string
@@ -160,7 +160,7 @@ func TestTLSIdentityWithoutTLS(t *testing.T) {
 	config, log := logging()
 	r := rule("1/1h")
 	r.Key = grpcmw.TLSIdentity
-	c := serve(t, app(rpcspec.App{Limiter: newLimiter(t, &clock{}, r, config)}))
+	c := serve(t, app(adapterspec.RPCApp{Limiter: newLimiter(t, &clock{}, r, config)}))
 	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
 		if got := codes.Code(c.Say(t.Context(), nil, "ok").Code); got != want {
 			t.Errorf("%s, want %s", got, want)

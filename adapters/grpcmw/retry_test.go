@@ -14,7 +14,7 @@ import (
 
 	"github.com/headgate/headgate/adapters/grpcmw"
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/test/rpcspec"
+	"github.com/headgate/headgate/internal/test/adapterspec"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/events"
 )
@@ -68,7 +68,7 @@ func TestRetryPolicyHeedsRefusals(t *testing.T) {
 			o := &ticking{clock: &clock{}}
 			l := newLimiter(t, o.clock, row.rule, limiter.Config{Observer: o})
 			server := grpc.NewServer(grpcmw.New(l).Options()...)
-			server.RegisterService(&echoService, app(rpcspec.App{}))
+			server.RegisterService(&echoService, app(adapterspec.RPCApp{}))
 			c := newClient(t, listen(t, server), withPolicy(row.backoff))
 			for _, want := range row.codes {
 				if got := codes.Code(c.Say(t.Context(), nil, "ok").Code); got != want {
@@ -94,9 +94,9 @@ func TestRetryPolicyHeedsFailuresBehindALimiter(t *testing.T) {
 	}
 	l := newLimiter(t, &clock{}, rule("99/1h"), limiter.Config{})
 	server := grpc.NewServer(grpcmw.New(l).Options()...)
-	server.RegisterService(&echoService, app(rpcspec.App{
+	server.RegisterService(&echoService, app(adapterspec.RPCApp{
 		Say: func(_ context.Context, text string) (string, error) { return text, flaky() },
-		Chat: func(_ context.Context, s rpcspec.Stream) error {
+		Chat: func(_ context.Context, s adapterspec.Stream) error {
 			if err := flaky(); err != nil {
 				return err
 			}
@@ -114,7 +114,7 @@ func TestRetryPolicyHeedsFailuresBehindALimiter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.End(); got.Code != 0 || got.Text != "ok" || len(calls) != 3 {
+	if got := s.End(); got.Code != 0 || got.Body != "ok" || len(calls) != 3 {
 		t.Errorf("%d streams, got\n%s", len(calls), got)
 	}
 }
@@ -134,7 +134,7 @@ func TestNewRetry(t *testing.T) {
 			o := &ticking{clock: &clock{}}
 			l := newLimiter(t, o.clock, row.rule, limiter.Config{Observer: o})
 			server := grpc.NewServer(grpcmw.New(l).Options()...)
-			server.RegisterService(&echoService, app(rpcspec.App{}))
+			server.RegisterService(&echoService, app(adapterspec.RPCApp{}))
 			c := newClient(t, listen(t, server), grpc.WithUnaryInterceptor(grpcmw.MustRetry(row.retry)))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/headgate/headgate/adapters/grpcmw"
-	"github.com/headgate/headgate/internal/test/rpcspec"
+	"github.com/headgate/headgate/internal/test/adapterspec"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 )
@@ -68,7 +68,7 @@ func TestUnknownServicesShareOneRoute(t *testing.T) {
 	r.Key = keyfuncs.Route
 	server := grpc.NewServer(append(grpcmw.New(newLimiter(t, &clock{}, r, limiter.Config{})).Options(),
 		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return s.SendMsg(wrapperspb.String("ok")) }))...)
-	server.RegisterService(&echoService, app(rpcspec.App{}))
+	server.RegisterService(&echoService, app(adapterspec.RPCApp{}))
 	c := newClient(t, listen(t, server))
 	for i, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted, codes.ResourceExhausted} {
 		err := c.Invoke(t.Context(), fmt.Sprintf("/made.up/Method%d", i), wrapperspb.String(""), &wrapperspb.StringValue{})
@@ -113,7 +113,7 @@ func TestMessagesOfAServerStream(t *testing.T) {
 			}
 			return s.SendMsg(m)
 		}}}}
-	server.RegisterService(&service, app(rpcspec.App{}))
+	server.RegisterService(&service, app(adapterspec.RPCApp{}))
 	c := newClient(t, listen(t, server))
 	for range 3 {
 		s, err := c.Chat(t.Context(), nil)
@@ -126,7 +126,7 @@ func TestMessagesOfAServerStream(t *testing.T) {
 		if err := s.CloseSend(); err != nil {
 			t.Error(err)
 		}
-		if got := s.End(); got.Code != 0 || got.Text != "ok" {
+		if got := s.End(); got.Code != 0 || got.Body != "ok" {
 			t.Errorf("got\n%s", got)
 		}
 	}

@@ -19,12 +19,12 @@ import (
 	"github.com/headgate/headgate/adapters/grpcmw"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/rpc"
-	"github.com/headgate/headgate/internal/test/rpcspec"
+	"github.com/headgate/headgate/internal/test/adapterspec"
 	"github.com/headgate/headgate/limiter"
 )
 
 func TestSpec(t *testing.T) {
-	rpcspec.Run(t, rpcspec.Framework{
+	adapterspec.RunRPC(t, adapterspec.RPCFramework{
 		Package: "grpcmw",
 		Serve:   serve,
 		User: grpcmw.Key(func(c *grpcmw.Call) (string, bool) {
@@ -63,17 +63,17 @@ func say(srv any, ctx context.Context, decode func(any) error, interceptor grpc.
 		return nil, err
 	}
 	handler := func(ctx context.Context, req any) (any, error) {
-		out, err := srv.(rpcspec.App).Say(ctx, req.(*wrapperspb.StringValue).Value)
+		out, err := srv.(adapterspec.RPCApp).Say(ctx, req.(*wrapperspb.StringValue).Value)
 		return wrapperspb.String(out), err
 	}
 	if interceptor == nil {
 		return handler(ctx, in)
 	}
-	return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: rpcspec.SayMethod}, handler)
+	return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: adapterspec.SayMethod}, handler)
 }
 
 func chat(srv any, ss grpc.ServerStream) error {
-	return srv.(rpcspec.App).Chat(ss.Context(), texts{ss})
+	return srv.(adapterspec.RPCApp).Chat(ss.Context(), texts{ss})
 }
 
 // texts is a stream of texts on either side.
@@ -93,7 +93,7 @@ func (s texts) Recv() (string, error) {
 }
 
 // interceptors returns those of an app, the outermost first.
-func interceptors(a rpcspec.App) []grpc.ServerOption {
+func interceptors(a adapterspec.RPCApp) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
 			defer recovered(a, &err)
@@ -110,7 +110,7 @@ func interceptors(a rpcspec.App) []grpc.ServerOption {
 	return append(options, grpcmw.New(a.Limiter, configs(a)...).Options()...)
 }
 
-func recovered(a rpcspec.App, err *error) {
+func recovered(a adapterspec.RPCApp, err *error) {
 	if v := recover(); v != nil {
 		*err = status.Error(codes.Internal, "panic")
 		if a.Recovered != nil {
@@ -120,14 +120,14 @@ func recovered(a rpcspec.App, err *error) {
 }
 
 // configs returns what New is given for the app.
-func configs(a rpcspec.App) []grpcmw.Config {
+func configs(a adapterspec.RPCApp) []grpcmw.Config {
 	own := func(f func(context.Context, *limiter.Admission) error) func(*grpcmw.Call, *limiter.Admission) error {
 		return func(c *grpcmw.Call, admission *limiter.Admission) error { return f(c.Context, admission) }
 	}
 	c := grpcmw.Config{Messages: a.Messages}
 	if a.Skip {
 		c.Skip = func(c *grpcmw.Call) bool {
-			return rpcspec.Skips(strings.Join(metadata.ValueFromIncomingContext(c.Context, "x-skip"), ""))
+			return adapterspec.Skips(strings.Join(metadata.ValueFromIncomingContext(c.Context, "x-skip"), ""))
 		}
 	}
 	if a.Refused != nil {
@@ -143,7 +143,7 @@ func configs(a rpcspec.App) []grpcmw.Config {
 }
 
 // serve starts a server on loopback.
-func serve(t testing.TB, a rpcspec.App) rpcspec.Client {
+func serve(t testing.TB, a adapterspec.RPCApp) adapterspec.Client {
 	t.Helper()
 	server := grpc.NewServer(interceptors(a)...)
 	server.RegisterService(&echoService, a)
@@ -204,16 +204,16 @@ func (c *client) Addr() string {
 	return c.addr
 }
 
-func (c *client) Say(ctx context.Context, md []string, text string) rpcspec.Answer {
+func (c *client) Say(ctx context.Context, md []string, text string) adapterspec.Answer {
 	var header, trailer metadata.MD
 	out := &wrapperspb.StringValue{}
-	err := c.Invoke(metadata.AppendToOutgoingContext(ctx, md...), rpcspec.SayMethod, wrapperspb.String(text), out,
+	err := c.Invoke(metadata.AppendToOutgoingContext(ctx, md...), adapterspec.SayMethod, wrapperspb.String(text), out,
 		grpc.Header(&header), grpc.Trailer(&trailer))
 	return answerOf(err, out.Value, header, trailer)
 }
 
-func (c *client) Chat(ctx context.Context, md []string) (rpcspec.ClientStream, error) {
-	s, err := c.NewStream(metadata.AppendToOutgoingContext(ctx, md...), &echoService.Streams[0], rpcspec.ChatMethod)
+func (c *client) Chat(ctx context.Context, md []string) (adapterspec.ClientStream, error) {
+	s, err := c.NewStream(metadata.AppendToOutgoingContext(ctx, md...), &echoService.Streams[0], adapterspec.ChatMethod)
 	return clientStream{texts{s}, s}, err
 }
 
@@ -222,7 +222,7 @@ type clientStream struct {
 	grpc.ClientStream
 }
 
-func (s clientStream) End() rpcspec.Answer {
+func (s clientStream) End() adapterspec.Answer {
 	last := ""
 	for {
 		text, err := s.Recv()
@@ -238,11 +238,11 @@ func (s clientStream) End() rpcspec.Answer {
 }
 
 // answerOf returns the end of a call as a client sees it.
-func answerOf(err error, text string, fields ...metadata.MD) rpcspec.Answer {
+func answerOf(err error, text string, fields ...metadata.MD) adapterspec.Answer {
 	s := status.Convert(err)
-	a := rpcspec.Answer{Code: rpc.Code(s.Code()), Message: s.Message()}
+	a := adapterspec.Answer{CallStatus: adapterspec.CallStatus{Code: rpc.Code(s.Code()), Message: s.Message()}}
 	if err == nil {
-		a.Text = text
+		a.Body = text
 	}
 	for _, detail := range s.Details() {
 		switch d := detail.(type) {

@@ -41,7 +41,10 @@ func removeAbandoned(parent string) {
 	list, _ := filepath.Glob(filepath.Join(parent, memoryPrefix+"*")) // the pattern is right
 	for _, dir := range list {
 		info, err := os.Lstat(dir)
-		if err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() || time.Since(info.ModTime()) < time.Minute {
+		if err != nil || time.Since(info.ModTime()) < time.Minute {
+			continue
+		}
+		if int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
 			continue
 		}
 		if held, err := lock(dir); err == nil {

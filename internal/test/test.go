@@ -40,7 +40,9 @@ func Exit(code int, options ...goleak.Option) {
 // SentinelLeak ignores the goroutines that a client of Sentinel leaves if it is closed while
 // it connects: go-redis then listens to the sentinel for ever.
 func SentinelLeak() (options []goleak.Option) {
-	for _, name := range []string{"(*sentinelFailover).listen", "(*channel).initMsgChan.func1", "(*channel).initHealthCheck.func1"} {
+	for _, name := range []string{
+		"(*sentinelFailover).listen", "(*channel).initMsgChan.func1", "(*channel).initHealthCheck.func1",
+	} {
 		options = append(options, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9."+name))
 	}
 	return options
@@ -113,6 +115,8 @@ func AtMost(t testing.TB, what string, got, bound time.Duration) {
 	if got > bound {
 		verdict = "OVER"
 	}
+
+	// With -v the figure is also on record where no file keeps it.
 	line := fmt.Sprintf("%-4s  %10s  at most %10s  %s: %s\n", verdict, rounded(got), rounded(bound), t.Name(), what)
 	t.Logf("measured: %s", line)
 	if Measures() {

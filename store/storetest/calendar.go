@@ -25,6 +25,7 @@ func spansOf(l *core.Limit) (shortest, longest time.Duration) {
 	if l.Algorithm != core.CalendarWindow {
 		return l.Period, l.Period
 	}
+
 	const day = 24 * time.Hour
 	switch l.Calendar[0] {
 	case 'd':
@@ -87,6 +88,8 @@ func drawTurn(t *rapid.T) int64 {
 // drawCalendar draws a limit with a calendar.
 func drawCalendar(t *rapid.T) core.Limit {
 	text := rapid.SampledFrom([]string{"day", "day", "week", "month", "year"}).Draw(t, "unit")
+
+	// A week begins on a day of seven, and a month on one that every month has.
 	start := 1
 	switch text {
 	case "week":
@@ -97,7 +100,9 @@ func drawCalendar(t *rapid.T) core.Limit {
 	if start > 1 {
 		text += fmt.Sprint(" start=", start)
 	}
-	zone := rapid.SampledFrom([]string{"UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe"}).Draw(t, "zone")
+
+	zones := []string{"UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Australia/Lord_Howe"}
+	zone := rapid.SampledFrom(zones).Draw(t, "zone")
 	quota := rapid.Int64Range(1, 20).Draw(t, "quota")
 	l := limits(fmt.Sprintf("%d/%s tz=%s", quota, text, zone))[0]
 	l.Debt = rapid.Int64Range(0, 30).Draw(t, "debt")
@@ -107,23 +112,29 @@ func drawCalendar(t *rapid.T) core.Limit {
 // calendars are the families of limits with a calendar.
 func calendars() [][]core.Limit {
 	return [][]core.Limit{
-		limits("5/day", "7/day tz=Europe/Berlin", "5/day debt=2", "3/week start=6 tz=America/New_York", "9/month start=5 tz=Asia/Kathmandu", "9/year start=10-05"),
-		limits("4/month", "4/month tz=Europe/Berlin start=28", "6/week tz=Australia/Lord_Howe", "2/day tz=America/New_York", "8/year tz=Europe/Berlin", "3/month start=15 debt=7"),
+		limits("5/day", "7/day tz=Europe/Berlin", "5/day debt=2", "3/week start=6 tz=America/New_York",
+			"9/month start=5 tz=Asia/Kathmandu", "9/year start=10-05"),
+		limits("4/month", "4/month tz=Europe/Berlin start=28", "6/week tz=Australia/Lord_Howe",
+			"2/day tz=America/New_York", "8/year tz=Europe/Berlin", "3/month start=15 debt=7"),
 	}
 }
 
 // turn returns an instant within two days before or a day after a turn.
 func (h *history) turn() time.Duration {
-	return pick(h.r, turns) - 48*time.Hour + time.Duration(h.r.Int64N(int64(72*time.Hour/time.Microsecond)))*time.Microsecond
+	around := h.r.Int64N(int64(72 * time.Hour / time.Microsecond))
+	return pick(h.r, turns) - 48*time.Hour + time.Duration(around)*time.Microsecond
 }
 
 // byCalendar reports whether a rule of the history has a calendar.
 func (h *history) byCalendar() bool {
-	return slices.ContainsFunc(h.rules, func(r ruleOfHistory) bool { return r.limit.Algorithm == core.CalendarWindow })
+	return slices.ContainsFunc(h.rules, func(r ruleOfHistory) bool {
+		return r.limit.Algorithm == core.CalendarWindow
+	})
 }
 
 // skew returns by how much the clock of a client is off. Days are the shortest windows, of
 // which a client sends three before and after its own.
 func (h *history) skew() time.Duration {
-	return pick(h.r, []time.Duration{0, 0, time.Second, -time.Hour, 24 * time.Hour, -24 * time.Hour, 48 * time.Hour, -48 * time.Hour})
+	const day = 24 * time.Hour
+	return pick(h.r, []time.Duration{0, 0, time.Second, -time.Hour, day, -day, 2 * day, -2 * day})
 }

@@ -25,12 +25,15 @@ func Contention(t *testing.T, f Factory) {
 	} {
 		t.Run(text, func(t *testing.T) { contend(t, f, limits(text), 0) })
 	}
+
+	// The scarcest of several rules decides, and the others lose no more than it admits.
 	t.Run("three rules", func(t *testing.T) {
 		contend(t, f, limits("60/1h", "37/1h sliding-log", "50/1h fixed-window"), 0)
 	})
 	t.Run("a minute, a day and a month", func(t *testing.T) {
 		contend(t, f, limits("60/1m sliding-log", "37/day", "50/month tz=America/New_York"), 0)
 	})
+
 	t.Run("three rules and a soft one", func(t *testing.T) {
 		contend(t, f, limits("60/1h", "37/1h token-bucket", "50 concurrent ttl=1h", "20/1h fixed-window"), 3)
 	})
@@ -56,6 +59,8 @@ func contend(t *testing.T, f Factory, ls []core.Limit, soft int) {
 	s := f(t, clock)
 	var admitted, errs atomic.Int64
 	admittedBy := make([]atomic.Int64, len(ls))
+
+	// Under a lease's limit each taker has a lease of its own.
 	var wg sync.WaitGroup
 	for i := range takers {
 		wg.Go(func() {
@@ -65,6 +70,8 @@ func contend(t *testing.T, f Factory, ls []core.Limit, soft int) {
 				errs.Add(1)
 				return
 			}
+
+			// A soft rule refuses nobody, and charges those that it allows.
 			for j := range out {
 				if !out[j].Allowed && !ops[j].Soft {
 					return
@@ -79,9 +86,11 @@ func contend(t *testing.T, f Factory, ls []core.Limit, soft int) {
 		})
 	}
 	wg.Wait()
+
 	if errs.Load() != 0 || admitted.Load() != quota {
 		t.Fatalf("%d of %d admitted and %d errors, not %d and 0", admitted.Load(), takers, errs.Load(), quota)
 	}
+
 	for j, op := range contenders(ls, soft, "peeker") {
 		op.Verb = core.Peek
 		left := op.Limit.Quota - admittedBy[j].Load()

@@ -41,8 +41,10 @@ func DiffEach(t *testing.T, histories int, seed uint64, factories ...Factory) {
 			all = append(all, a)
 		}
 	}
+
+	each := max(1, histories/len(all))
 	for _, a := range all {
-		if report := difference(t, familiesOf(a), max(1, histories/len(all)), seed, factories, (*differ).report); report != "" {
+		if report := difference(t, familiesOf(a), each, seed, factories, (*differ).report); report != "" {
 			t.Errorf("%s: %s", a, report)
 		}
 	}
@@ -67,12 +69,15 @@ func familiesOf(a core.Algorithm) [][]core.Limit {
 	return slices.DeleteFunc(families(), func(family []core.Limit) bool { return family[0].Algorithm != a })
 }
 
-// reporter writes a difference down, which the last of the steps shows.
+// A reporter writes a difference down, which the last of the steps shows.
 type reporter func(d *differ, steps []step, difference string) string
 
 func briefly(_ *differ, _ []step, difference string) string { return difference }
 
-func difference(t testing.TB, families [][]core.Limit, histories int, seed uint64, factories []Factory, report reporter) string {
+// difference plays the histories and returns the first difference that is found, or "".
+func difference(t testing.TB, families [][]core.Limit, histories int, seed uint64, factories []Factory,
+	report reporter) string {
+
 	t.Helper()
 	var next atomic.Int64
 	var found atomic.Pointer[string]
@@ -80,12 +85,15 @@ func difference(t testing.TB, families [][]core.Limit, histories int, seed uint6
 	for w := range workers {
 		d := newDiffer(t, families, seed, fmt.Sprintf("w%d", w), factories)
 		d.write = report
+
+		// A worker takes the next number when it is done, since histories differ in length.
 		wg.Go(func() {
 			for found.Load() == nil {
 				n := next.Add(1) - 1
 				if n >= int64(histories) {
 					return
 				}
+
 				if report := d.run(uint64(n)); report != "" {
 					next.Store(int64(histories)) // no other begins a history
 					report = fmt.Sprintf("seed %d, history %d: %s", seed, n, report)
@@ -95,13 +103,14 @@ func difference(t testing.TB, families [][]core.Limit, histories int, seed uint6
 		})
 	}
 	wg.Wait()
+
 	if report := found.Load(); report != nil {
 		return *report
 	}
 	return ""
 }
 
-// differ compares stores that share a clock.
+// A differ compares stores that share a clock.
 type differ struct {
 	seed     uint64
 	families [][]core.Limit
@@ -137,6 +146,8 @@ func (d *differ) run(n uint64) string {
 	h := newHistory(d.families, d.seed, n)
 	h.forward, h.fixed = d.forward, d.fixed
 	ps := d.players()
+
+	// A step follows from the answers before: its instant often is one that they have named.
 	var steps []step
 	for range 20 + h.r.IntN(20) {
 		steps = append(steps, h.next())
@@ -169,6 +180,7 @@ func compare(ps []*player, s *step) (want []core.Decision, difference string) {
 // report shortens the steps, of which the last is answered differently, and
 // writes them as a timeline.
 func (d *differ) report(steps []step, difference string) string {
+	// Whatever can be left out is left out, until each step is needed to show a difference.
 	shortest := steps
 	for shorten := true; shorten; {
 		shorten = false
@@ -183,6 +195,8 @@ func (d *differ) report(steps []step, difference string) string {
 			}
 		}
 	}
+
+	// A difference that depends on the time that calls take may not come again.
 	differs, answers, again := d.replay(shortest)
 	if differs > 0 {
 		difference = again
@@ -198,6 +212,7 @@ func without(steps []step, i int) []step {
 	for _, c := range steps[i].ops {
 		gone[c.label] = c.label != ""
 	}
+
 	var kept []step
 	for j, s := range steps {
 		if j == i {

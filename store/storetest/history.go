@@ -18,20 +18,27 @@ func families() [][]core.Limit { return slices.Clone(parsedFamilies()) }
 var parsedFamilies = sync.OnceValue(func() [][]core.Limit {
 	return append([][]core.Limit{
 		limits("1/1ms", "7/1s", "7/1s debt=3", "60/1s", "3/7s burst=5", "3/5s burst=5", "61/1s burst=60"),
-		limits("999983/24h", "123457/720h", "123457/720h burst=11", "999983/24h burst=1000", "1000000000/1s", "1000000000/1s burst=999"),
+		limits("999983/24h", "123457/720h", "123457/720h burst=11", "999983/24h burst=1000",
+			"1000000000/1s", "1000000000/1s burst=999"),
 		limits("240/1h", "5/1m", "5/1m burst=1", "1/1m burst=7", "7/1m burst=3"),
-		limits("2/3s fixed-window", "5/3s fixed-window", "5/3s fixed-window debt=2", "5/7s fixed-window aligned", "1/1ms fixed-window", "1000000007/24h fixed-window"),
-		limits("5/1m fixed-window aligned", "7/1m fixed-window aligned", "4/1h fixed-window", "3/7ms fixed-window aligned"),
+		limits("2/3s fixed-window", "5/3s fixed-window", "5/3s fixed-window debt=2", "5/7s fixed-window aligned",
+			"1/1ms fixed-window", "1000000007/24h fixed-window"),
+		limits("5/1m fixed-window aligned", "7/1m fixed-window aligned", "4/1h fixed-window",
+			"3/7ms fixed-window aligned"),
 		limits("1/1s sliding-log", "5/7s sliding-log", "8/3s sliding-log", "1/1ms sliding-log", "37/1h sliding-log"),
-		limits("4/4s sliding-window segments=4", "10/10s sliding-window", "4/4s sliding-window segments=4 debt=9", "7/3s sliding-window segments=3", "9/4s sliding-window segments=8"),
-		limits("240/1h sliding-window segments=60", "7/1h sliding-window segments=360", "999983/24h sliding-window", "3/1ms sliding-window"),
-		limits("4/10s token-bucket burst=9", "1/100ms token-bucket burst=10", "4/10s token-bucket burst=9 debt=1", "7/1s token-bucket burst=3", "13/11s token-bucket"),
-		limits("999983/24h token-bucket burst=123457", "1/1ms token-bucket", "3/1h token-bucket burst=17", "1000000007/1s token-bucket"),
+		limits("4/4s sliding-window segments=4", "10/10s sliding-window", "4/4s sliding-window segments=4 debt=9",
+			"7/3s sliding-window segments=3", "9/4s sliding-window segments=8"),
+		limits("240/1h sliding-window segments=60", "7/1h sliding-window segments=360",
+			"999983/24h sliding-window", "3/1ms sliding-window"),
+		limits("4/10s token-bucket burst=9", "1/100ms token-bucket burst=10", "4/10s token-bucket burst=9 debt=1",
+			"7/1s token-bucket burst=3", "13/11s token-bucket"),
+		limits("999983/24h token-bucket burst=123457", "1/1ms token-bucket", "3/1h token-bucket burst=17",
+			"1000000007/1s token-bucket"),
 		limits("2 concurrent ttl=3s", "5 concurrent ttl=30s", "1 concurrent ttl=1ms", "9 concurrent ttl=7s"),
 	}, calendars()...)
 })
 
-// history makes up the steps of one history, one by one, because the next
+// A history makes up the steps of one history, one by one, because the next
 // instant often is one that the decisions so far have named.
 //
 // A store forgets a key that a step changes and leaves fresh, and may forget a key
@@ -93,12 +100,16 @@ func bansOf(family []core.Limit) []*core.Ban {
 
 // newHistory starts history number n of the seed.
 func newHistory(families [][]core.Limit, seed, n uint64) *history {
-	h := &history{r: rand.New(rand.NewPCG(seed, n)), resets: map[subject]reset{}, struck: map[subject]bool{}, names: map[subject]int{}}
+	h := &history{r: rand.New(rand.NewPCG(seed, n)),
+		resets: map[subject]reset{}, struck: map[subject]bool{}, names: map[subject]int{}}
 	h.at = time.Duration(h.r.Int64N(int64(48*time.Hour/time.Microsecond))) * time.Microsecond
 	for i := range 1 + h.r.IntN(4) {
 		family := families[h.r.IntN(len(families))]
-		h.rules = append(h.rules, ruleOfHistory{fmt.Sprintf("r%d", i), family, pick(h.r, family), pick(h.r, bansOf(family))})
+		h.rules = append(h.rules,
+			ruleOfHistory{fmt.Sprintf("r%d", i), family, pick(h.r, family), pick(h.r, bansOf(family))})
 	}
+
+	// Most windows of a calendar end far away from a random instant.
 	if h.byCalendar() && h.r.IntN(4) > 0 {
 		h.at = max(0, h.turn())
 	}
@@ -127,12 +138,15 @@ func (h *history) next() step {
 		live = h.retire()
 	}
 	h.high = max(h.high, h.at)
+
+	// A rule is edited now and then, and keeps its ban as often as not.
 	if h.r.IntN(8) == 0 && !h.fixed {
 		rule := &h.rules[h.r.IntN(len(h.rules))]
 		rule.limit = pick(h.r, rule.family)
 		rule.ban = pick(h.r, append(bansOf(rule.family), rule.ban, rule.ban))
 	}
 	h.retireChanged()
+
 	s := step{at: h.at}
 	for range pick(h.r, []int{1, 1, 1, 2, 3, 4}) {
 		s.ops = append(s.ops, h.call())
@@ -140,6 +154,9 @@ func (h *history) next() step {
 	if h.r.IntN(4) == 0 {
 		h.shareUnits(s.ops)
 	}
+
+	// Takes of this step can be undone in later ones. The peeks at the end read what a step back
+	// has left of the keys that are in use.
 	for i := range s.ops {
 		if s.ops[i].label != "" {
 			h.labels = append(h.labels, s.ops[i])
@@ -148,6 +165,7 @@ func (h *history) next() step {
 	for _, l := range live {
 		s.ops = append(s.ops, h.peek(l))
 	}
+
 	h.count++
 	h.last = s
 	return s
@@ -160,6 +178,7 @@ func (h *history) retire() (live []subject) {
 		for _, key := range h.keys() {
 			s := subject{rule.name, key}
 			_, used := h.resets[s]
+
 			switch {
 			case h.mayBeForgotten(s):
 				h.renew(s)
@@ -168,6 +187,8 @@ func (h *history) retire() (live []subject) {
 			}
 		}
 	}
+
+	// From here on keys become fresh anew, at instants that have been before.
 	h.high = h.at
 	return live
 }
@@ -218,6 +239,7 @@ func (h *history) rule(name string) *ruleOfHistory {
 // not fresh yet.
 func (h *history) instant() time.Duration {
 	at := h.at
+
 	switch n := h.r.IntN(20); {
 	case n < 6 && len(h.freed) > 0 && !h.forward:
 		at -= time.Microsecond
@@ -226,7 +248,7 @@ func (h *history) instant() time.Duration {
 		if at < h.at && (h.forward || h.r.IntN(4) > 0) {
 			at = h.at
 		}
-	case n < 14:
+	case n < 14: // the same again
 	case n < 18:
 		limit := pick(h.r, h.rules).limit
 		period := periodOf(&limit)
@@ -236,22 +258,27 @@ func (h *history) instant() time.Duration {
 	case !h.forward:
 		at -= pick(h.r, []time.Duration{time.Microsecond, 3 * time.Millisecond, time.Second, time.Hour})
 	}
+
 	return max(0, at.Truncate(time.Microsecond))
 }
 
 func (h *history) call() call {
 	rule := pick(h.r, h.rules)
 	l := rule.limit
-	c := call{Op: core.Op{Rule: rule.name, Key: h.key(subject{rule.name, h.keys()[h.r.IntN(3)/2]}), Limit: l, Cost: h.cost(&l)}}
+	key := h.key(subject{rule.name, h.keys()[h.r.IntN(3)/2]}) // twice as often the first
+	c := call{Op: core.Op{Rule: rule.name, Key: key, Limit: l, Cost: h.cost(&l)}}
 	if h.r.IntN(8) > 0 {
 		c.Ban = rule.ban
 	}
+
 	switch l.Algorithm {
 	case core.CalendarWindow:
 		c.skew = h.skew()
 	case core.Concurrency:
 		c.Lease = pick(h.r, []string{"u", "v", "w", "x", "y"})
 	}
+
+	// Takes are most of the calls, since only they meet a limit.
 	switch n := h.r.IntN(20); {
 	case n < 13:
 		c.Verb = core.Take
@@ -271,6 +298,7 @@ func (h *history) call() call {
 			c.Verb = pick(h.r, []core.Verb{core.Lift, core.Lift, core.Impose})
 		}
 	}
+
 	if c.Verb < core.Refund && h.r.IntN(3) == 0 {
 		c.MaxWait = h.wait(&l)
 	}
@@ -307,6 +335,8 @@ func (h *history) undo(c *call) {
 	if h.r.IntN(4) == 0 || len(h.labels) == 0 {
 		return
 	}
+
+	// A refund goes by the limit that its rule has now, which may not be that of the take.
 	take := h.labels[max(len(h.labels)-1-h.r.IntN(6), 0)]
 	rule := h.rule(take.Rule)
 	c.Limit, c.Ban = rule.limit, rule.ban
@@ -319,16 +349,18 @@ func (h *history) undo(c *call) {
 
 func (h *history) cost(l *core.Limit) int64 {
 	capacity := l.Capacity()
-	return pick(h.r, []int64{0, 1, 1, 1, 1, 2, capacity, capacity, capacity + 1, capacity / 2, 1 + h.r.Int64N(capacity)})
+	return pick(h.r, []int64{0, 1, 1, 1, 1, 2, capacity, capacity, capacity + 1, capacity / 2,
+		1 + h.r.Int64N(capacity)})
 }
 
 func (h *history) wait(l *core.Limit) time.Duration {
 	period := periodOf(l)
-	d := pick(h.r, []time.Duration{0, time.Microsecond, period, period / 2, time.Duration(h.r.Int64N(int64(period) + 1)), core.MaxBooking})
+	d := pick(h.r, []time.Duration{0, time.Microsecond, period, period / 2,
+		time.Duration(h.r.Int64N(int64(period) + 1)), core.MaxBooking})
 	return min(d, core.MaxBooking).Truncate(time.Microsecond)
 }
 
-// learn notes the instants named by the decisions on the last step.
+// learn keeps the instants named by the decisions on the last step.
 func (h *history) learn(out []core.Decision) {
 	h.freed = h.freed[:0]
 	for i, d := range out {
@@ -336,26 +368,30 @@ func (h *history) learn(out []core.Decision) {
 		if c.Verb == core.Refund && d.ResetAfter == 0 {
 			h.freed = append(h.freed, subject{c.Rule, c.Key[:1]})
 		}
-		h.noteReset(c, &d)
+		h.learnReset(c, &d)
+
 		for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter, d.Wait} {
 			if span > 0 && span != core.Never {
 				h.named = append(h.named, h.at+span)
 			}
 		}
-		if d.Banned && d.RetryAfter > 0 && d.RetryAfter != core.Never { // when the ban is forgotten
+		// A ban is remembered for its longest span after its end, so that the next one is longer.
+		if d.Banned && d.RetryAfter > 0 && d.RetryAfter != core.Never {
 			h.named = append(h.named, h.at+d.RetryAfter+c.Ban.Max)
 		}
 	}
-	h.named = h.named[max(0, len(h.named)-12):]
+
+	h.named = h.named[max(0, len(h.named)-12):] // the latest
 }
 
-// noteReset notes when the key of a call may be fresh. Only a call that has written the
+// learnReset keeps when the key of a call may be fresh. Only a call that has written the
 // key changes that, or the first one after the clock has stepped back.
-func (h *history) noteReset(c *call, d *core.Decision) {
+func (h *history) learnReset(c *call, d *core.Decision) {
 	s := subject{c.Rule, c.Key[:1]}
 	before, used := h.resets[s]
 	written := c.Verb == core.Refund || c.Verb == core.Reset || d.Taken > 0
-	at := h.noteBan(s, c, d)
+	at := h.learnBan(s, c, d)
+
 	switch {
 	case d.ResetAfter == 0 && (h.struck[s] || c.Verb == core.Lift):
 		// It is not certain until when the strikes are kept, or whether there were any.
@@ -375,15 +411,16 @@ func (h *history) noteReset(c *call, d *core.Decision) {
 // keepsLimit reports whether an op with the verb writes a state under the limit that it had.
 func keepsLimit(v core.Verb) bool { return v == core.Refund || v == core.Lift || v == core.Impose }
 
-// noteBan notes whether the key of a call may have strikes or a ban. It returns an instant
+// learnBan keeps whether the key of a call may have strikes or a ban. It returns an instant
 // until which the decision says that the key is kept.
-func (h *history) noteBan(s subject, c *call, d *core.Decision) time.Duration {
+func (h *history) learnBan(s subject, c *call, d *core.Decision) time.Duration {
 	switch {
 	case c.Verb == core.Reset, c.Verb == core.Lift:
 		delete(h.struck, s)
 	case c.Verb == core.Take && c.Ban != nil && !c.Soft && !d.Allowed, c.Verb == core.Impose:
 		h.struck[s] = true
 	}
+
 	switch before, used := h.resets[s]; {
 	case used && before.at <= h.at && d.ResetAfter == 0:
 		// A store may have forgotten the units before, and a strike leaves them as they are.

@@ -30,6 +30,7 @@ func Kept(t *testing.T, histories int, seed uint64, f Factory) {
 		t.Run(a.String(), func(t *testing.T) {
 			clock := NewClock()
 			s := f(t, clock)
+
 			for n := 0; n < histories; n += together {
 				var all []*kept
 				for i := range min(together, histories-n) {
@@ -51,11 +52,14 @@ func playKept(t *testing.T, all []*kept, clock *Clock, r *rand.Rand) {
 	clock.Set(Epoch + r.Int64N(1e9))
 	for range 10 + r.IntN(50) {
 		back := moveKept(clock, r, pick(r, all).named)
+
+		// All take their step at the same instant.
 		var steps sync.WaitGroup
 		for _, k := range all {
 			steps.Go(func() { k.step(back) })
 		}
 		steps.Wait()
+
 		for _, k := range all {
 			if k.fault != "" {
 				t.Fatalf("%s: %s\n%s", k.op.Key, k.fault, k.steps())
@@ -107,14 +111,18 @@ type keptTake struct {
 func newKept(s core.Store, clock *Clock, a core.Algorithm, seed, n uint64) *kept {
 	k := &kept{r: rand.New(rand.NewPCG(seed, n)), store: s, clock: clock}
 	k.op = core.Op{Rule: "kept", Key: fmt.Sprint(a, seed, "-", n)}
+
+	// Limits that share the first one's period differ in quota, burst and debt alone.
 	periods := []time.Duration{time.Millisecond, 7 * time.Millisecond, time.Second, 10 * time.Second}
 	for len(k.limits) < 1+int(n%3) {
-		l := core.Limit{Algorithm: a, Quota: 1 + k.r.Int64N(12), Period: pick(k.r, periods), Burst: k.r.Int64N(15), Debt: k.r.Int64N(8)}
+		l := core.Limit{Algorithm: a, Quota: 1 + k.r.Int64N(12), Period: pick(k.r, periods),
+			Burst: k.r.Int64N(15), Debt: k.r.Int64N(8)}
 		if len(k.limits) == 0 || k.r.IntN(2) == 0 {
 			l.Period = time.Second
 		}
 		k.limits = append(k.limits, l)
 	}
+
 	k.op.Limit = k.limits[0]
 	return k
 }
@@ -124,6 +132,7 @@ func (k *kept) step(back bool) {
 	if back {
 		k.first = len(k.taken)
 	}
+
 	k.op.Limit = pick(k.r, k.limits)
 	op := k.op
 	switch n := k.r.IntN(9); {
@@ -135,12 +144,15 @@ func (k *kept) step(back bool) {
 	case n == 4:
 		op.Verb = core.Debit
 	}
+
 	op.Cost = 1 + k.r.Int64N(pick(k.r, []int64{1, 3, op.Limit.Capacity()}))
 	op.UpTo = op.Verb == core.Take && k.r.IntN(8) == 0
 	d := k.do(op)
 	if d.Taken == 0 {
 		return
 	}
+
+	// Only units that were charged may exceed the bound.
 	if n := len(k.taken); n > 0 && k.taken[n-1].op.Limit != op.Limit {
 		k.changed = n
 	}
@@ -153,6 +165,8 @@ func (k *kept) do(op core.Op) core.Decision {
 	if err := k.store.Apply(context.Background(), []core.Op{op}, out); err != nil {
 		k.fault = err.Error()
 	}
+
+	// The latest instants at which something changes are where the clock goes next.
 	d := out[0]
 	for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter} {
 		if span > 0 && span != core.Never {
@@ -181,6 +195,8 @@ func (k *kept) refund() {
 	if len(recent) == 0 {
 		return
 	}
+
+	// A part of the units leaves the others to a later refund.
 	t := &recent[k.r.IntN(len(recent))]
 	op := t.op.Refund(t.d)
 	op.Limit, op.Cost = k.op.Limit, t.n

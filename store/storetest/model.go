@@ -18,7 +18,7 @@ type Model struct {
 	clock *Clock
 
 	mu     sync.Mutex
-	states map[core.ID]core.State
+	states map[core.ID]core.State // Guarded by mu.
 }
 
 // NewModel is the [Factory] of Models.
@@ -41,6 +41,7 @@ func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 		return err
 	}
 
+	// Steps are decided one after the other, at the instant at which each begins.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock.Now()
@@ -50,32 +51,34 @@ func (m *Model) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 		}
 	}
 
+	// Ops on one key share one copy of its state.
 	states := make([]*core.State, len(ops))
 	loaded := map[core.ID]*core.State{}
 	for i := range ops {
 		id := ops[i].ID()
 		if loaded[id] == nil {
-			loaded[id] = m.load(id)
+			loaded[id] = m.loadLocked(id)
 		}
 		states[i] = loaded[id]
 	}
 
 	core.Decide(ops, states, now, out)
 	for i := range ops {
-		m.keep(ops[i].ID(), states[i], &out[i])
+		m.keepLocked(ops[i].ID(), states[i], &out[i])
 	}
 	return nil
 }
 
-// load returns a copy of the state, so that only keep changes the kept state.
-func (m *Model) load(id core.ID) *core.State {
+// loadLocked returns a copy of the state, so that only keepLocked changes the kept state.
+func (m *Model) loadLocked(id core.ID) *core.State {
 	s := m.states[id]
 	s.Log, s.Others, s.Leases = slices.Clone(s.Log), slices.Clone(s.Others), slices.Clone(s.Leases)
 	s.Changed, s.ConductChanged = false, false
 	return &s
 }
 
-func (m *Model) keep(id core.ID, s *core.State, d *core.Decision) {
+// keepLocked keeps what a step has changed of a state.
+func (m *Model) keepLocked(id core.ID, s *core.State, d *core.Decision) {
 	switch {
 	case !s.Changed && s.ConductChanged:
 		old := m.states[id]

@@ -38,7 +38,7 @@ type answer struct {
 	banned       bool
 }
 
-// parser reads a timeline file.
+// A parser reads a timeline file.
 type parser struct {
 	rules  map[string]core.Limit
 	bans   map[string]*core.Ban
@@ -58,21 +58,24 @@ func parseTimelines(file, text string) ([]scenario, error) {
 		if len(words) == 0 {
 			continue
 		}
-		if err := p.line(i+1, words); err != nil {
+
+		// A mistake does not keep those in later lines from being found.
+		if err := p.parseLine(i+1, words); err != nil {
 			errs = append(errs, fmt.Errorf("%s:%d: %w", file, i+1, err))
 		}
 	}
 	return p.cases, errors.Join(errs...)
 }
 
-func (p *parser) line(number int, words []string) error {
+// parseLine reads a line that is not empty.
+func (p *parser) parseLine(number int, words []string) error {
 	switch {
 	case words[0] == "case" && len(words) > 1:
-		p.begin(strings.Join(words[1:], " "))
+		p.beginCase(strings.Join(words[1:], " "))
 		return nil
 	case words[0] == "rule" && len(words) > 2:
 		if p.cases == nil {
-			p.begin("timeline")
+			p.beginCase("timeline") // the only case of a text may have no name
 		}
 		limit, err := core.ParseLimit(strings.Join(words[2:], " "))
 		p.rules[words[1]] = limit
@@ -81,6 +84,7 @@ func (p *parser) line(number int, words []string) error {
 		ban, err := parseBan(words[2:])
 		p.bans[words[1]] = ban
 		return err
+	// A step is kept even if it is wrong, for the error names its line and the parsing goes on.
 	case words[0] == "at" && len(words) > 2 && p.cases != nil:
 		e := expectation{times: 1}
 		e.line = number
@@ -89,10 +93,12 @@ func (p *parser) line(number int, words []string) error {
 		c.steps = append(c.steps, e)
 		return err
 	}
+
 	return fmt.Errorf("%q is not a case, a rule, a ban or a step", strings.Join(words, " "))
 }
 
-func (p *parser) begin(name string) {
+// beginCase begins a case, which knows no rules yet.
+func (p *parser) beginCase(name string) {
 	p.rules, p.bans = map[string]core.Limit{}, map[string]*core.Ban{}
 	p.labels, p.at = map[string]bool{}, 0
 	p.cases = append(p.cases, scenario{name: name})
@@ -103,6 +109,7 @@ func parseBan(words []string) (*core.Ban, error) {
 	if len(words) == 1 && words[0] == "none" {
 		return nil, nil
 	}
+
 	var within, span, most string
 	var b core.Ban
 	text := strings.NewReplacer("/", " ").Replace(strings.Join(words, " "))
@@ -110,11 +117,13 @@ func parseBan(words []string) (*core.Ban, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for into, text := range map[*time.Duration]string{&b.Within: within, &b.For: span, &b.Max: most} {
 		if *into, _, err = parseSpan(text); err != nil {
 			return nil, err
 		}
 	}
+
 	return &b, nil
 }
 
@@ -132,12 +141,15 @@ func (p *parser) step(e *expectation, at string, words []string) error {
 		span += p.at
 	}
 	p.at, e.at = span, span
+
 	if len(words) > 2 && words[1] == "times" {
 		if e.times, err = strconv.Atoi(words[0]); err != nil || e.times < 1 {
 			return fmt.Errorf("%q is not a number of times", words[0])
 		}
 		words = words[2:]
 	}
+
+	// Ops stand before the arrow, with a plus between them, and answers behind it.
 	arrow := slices.Index(words, "->")
 	if arrow < 0 {
 		return errors.New(`no "->" before an answer`)
@@ -167,6 +179,7 @@ func (p *parser) calls(e *expectation, words []string) error {
 	if len(words) > 0 && strings.HasSuffix(words[0], ":") {
 		c.label, words = strings.TrimSuffix(words[0], ":"), words[1:]
 	}
+
 	if len(words) < 2 {
 		return errors.New("an op needs a verb and a rule")
 	}
@@ -175,12 +188,16 @@ func (p *parser) calls(e *expectation, words []string) error {
 		return fmt.Errorf("unknown verb %q", words[0])
 	}
 	c.Verb = verb
+
+	// A call cannot undo itself: its label is known only after its words.
 	if err := p.words(&c, words[2:]); err != nil {
 		return err
 	}
 	if c.label != "" {
 		p.labels[c.label] = true
 	}
+
+	// The rules of one call differ in nothing but their limits and bans.
 	for _, rule := range strings.Split(words[1], "+") {
 		limit, ok := p.rules[rule]
 		if !ok {
@@ -195,10 +212,12 @@ func (p *parser) calls(e *expectation, words []string) error {
 	return nil
 }
 
-var verbs = map[string]core.Verb{"take": core.Take, "peek": core.Peek, "refund": core.Refund, "reset": core.Reset, "debit": core.Debit, "lift": core.Lift, "impose": core.Impose}
+var verbs = map[string]core.Verb{"take": core.Take, "peek": core.Peek, "refund": core.Refund, "reset": core.Reset,
+	"debit": core.Debit, "lift": core.Lift, "impose": core.Impose}
 
 func (p *parser) words(c *call, words []string) (err error) {
 	cost := false
+
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
 		switch {
@@ -228,6 +247,8 @@ func (p *parser) words(c *call, words []string) (err error) {
 			return err
 		}
 	}
+
+	// A refund without a cost gives back all that its take was charged.
 	c.whole = c.of != "" && !cost
 	return nil
 }
@@ -235,6 +256,7 @@ func (p *parser) words(c *call, words []string) (err error) {
 // parseSpan reads "3s", "3s-1us" or, relative to the step before, "+1us".
 func parseSpan(s string) (d time.Duration, relative bool, err error) {
 	relative = strings.HasPrefix(s, "+") || strings.HasPrefix(s, "-")
+
 	for rest := s; rest != ""; {
 		end := strings.IndexAny(rest[1:], "+-") + 1
 		if end == 0 {
@@ -257,6 +279,7 @@ func (e *expectation) parseAnswers(words []string) error {
 		e.fault = errorAnswers[words[0]]
 		return nil
 	}
+
 	text := strings.ReplaceAll(strings.Join(words, " "), ",", " , ")
 	for _, part := range split(strings.Fields(text), ",") {
 		a, err := parseAnswer(part)
@@ -268,7 +291,10 @@ func (e *expectation) parseAnswers(words []string) error {
 	if len(e.answers) == len(e.ops) {
 		return nil
 	}
-	if a := &e.answers[0]; len(e.answers) > 1 || a.remaining != nil || a.reset != nil || a.allowed != (a.refused == nil) {
+
+	// One answer to several ops says of a no which rules refuse, and nothing of a single rule.
+	a := &e.answers[0]
+	if len(e.answers) > 1 || a.remaining != nil || a.reset != nil || a.allowed != (a.refused == nil) {
 		return fmt.Errorf("%d answers to %d ops", len(e.answers), len(e.ops))
 	}
 	return nil
@@ -276,6 +302,7 @@ func (e *expectation) parseAnswers(words []string) error {
 
 func parseAnswer(words []string) (a answer, err error) {
 	text := strings.Join(words, " ")
+
 	if before, rest, ok := strings.Cut(text, "("); ok {
 		rules, after, closed := strings.Cut(rest, ")")
 		if !closed {
@@ -284,6 +311,7 @@ func parseAnswer(words []string) (a answer, err error) {
 		a.refused = strings.Fields(rules)
 		words = strings.Fields(before + after)
 	}
+
 	if len(words) == 0 || words[0] != "yes" && words[0] != "no" {
 		return a, fmt.Errorf("answer %q is neither yes nor no", text)
 	}
@@ -293,6 +321,7 @@ func parseAnswer(words []string) (a answer, err error) {
 			return a, err
 		}
 	}
+
 	if a.allowed == (a.retry != nil) {
 		return a, fmt.Errorf("answer %q: a no needs a retry, and a yes has none", text)
 	}
@@ -318,6 +347,8 @@ func (a *answer) field(word string) error {
 		a.taken = &n
 		return err
 	}
+
+	// The others are spans of time.
 	d, _, err := parseSpan(value)
 	switch name {
 	case "reset":

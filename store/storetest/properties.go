@@ -14,10 +14,12 @@ import (
 func Properties(t *testing.T, f Factory) {
 	buckets := []core.Algorithm{core.GCRA, core.TokenBucket}
 	exact := []core.Algorithm{core.GCRA, core.SlidingLog, core.SlidingWindow}
-	noLeases := append(buckets, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.CalendarWindow)
+	noLeases := windowed()
+	debts := append(buckets, core.FixedWindow, core.SlidingWindow, core.CalendarWindow)
 	run := func(name string, property func(*world), of ...core.Algorithm) {
 		t.Run(name, func(t *testing.T) { every(t, f, property, of...) })
 	}
+
 	run("no span of a period admits more than the worst case", boundedInAnySpan, noLeases...)
 	run("no more than the quota is ever held", heldWithinQuota, core.Concurrency)
 	run("a refusal changes nothing", refusalChangesNothing)
@@ -25,14 +27,17 @@ func Properties(t *testing.T, f Factory) {
 	run("a ban begins with its last strike and ends at RetryAfter", banIsExact, noLeases...)
 	run("what remains can be taken, and not a unit more", remainingIsExact)
 	run("an UpTo take gets all units that fit, and not one more", upToIsExact, noLeases...)
-	run("a debit charges up to the debt, and a refund of it restores every field", debitIsExact, append(buckets, core.FixedWindow, core.SlidingWindow, core.CalendarWindow)...)
-	run("the order of settlements does not matter", settledInAnyOrder, append(buckets, core.FixedWindow, core.SlidingWindow, core.CalendarWindow)...)
+	run("a debit charges up to the debt, and a refund of it restores every field", debitIsExact, debts...)
+	run("the order of settlements does not matter", settledInAnyOrder, debts...)
 	run("the UpTo takes of a step charge the same number", upToIsShared, noLeases...)
+
+	// What a take has charged comes back, and no more than that.
 	run("a key is fresh at ResetAfter and not before", resetIsExact)
 	run("a refund right after a take restores every field", refundRestores)
 	run("refunds never lift a key above its capacity", refundsAreBounded)
 	run("a refund leaves no more than if the take had not been made", refundGivesNoExtra, exact...)
 	run("a cost of n is n costs of one", costsAddUp, noLeases...)
+
 	run("changes of a limit keep its bounds", changesKeepBounds)
 	run("peeks and refusals under other limits change nothing", peeksChangeNothing)
 	run("a clock that steps back gives nothing and locks out for one refill", backwardsIsBounded)
@@ -43,8 +48,12 @@ func banIsExact(w *world) {
 	w.arrive(10)
 	spans := rapid.Int64Range(1_000, 2*w.limit.Period.Microseconds()+1_000)
 	span := func(name string) time.Duration { return time.Duration(spans.Draw(w.t, name)) * time.Microsecond }
-	w.ban = &core.Ban{Strikes: rapid.Int64Range(1, 4).Draw(w.t, "strikes"), Within: span("within"), For: span("for")}
+	strikes := rapid.Int64Range(1, 4).Draw(w.t, "strikes")
+	w.ban = &core.Ban{Strikes: strikes, Within: span("within"), For: span("for")}
 	w.ban.Max = 4 * w.ban.For
+
+	// While a take of the capacity is in use, the next one is a strike. Only the last strike
+	// begins a ban.
 	capacity, d := w.limit.Capacity(), core.Decision{}
 	for n := int64(1); n <= w.ban.Strikes; n++ {
 		if d.Banned {
@@ -57,9 +66,12 @@ func banIsExact(w *world) {
 	if !d.Banned || d.Allowed || d.Remaining != 0 || d.RetryAfter < w.ban.For {
 		w.t.Fatalf("after %d strikes: %+v", w.ban.Strikes, d)
 	}
+
 	if again := w.take(capacity); again != d {
 		w.t.Fatalf("banned: %+v, and a moment later %+v", d, again)
 	}
+
+	// RetryAfter of a banned key is no sooner than when its units are back.
 	end := d.At + d.RetryAfter.Microseconds()
 	w.clock.Set(end - 1)
 	if d := w.peek(capacity); d.Allowed || d.RetryAfter != time.Microsecond {
@@ -76,6 +88,8 @@ func boundedInAnySpan(w *world) {
 	bound := worstCase(w.limit, admitted)
 	span, _ := spansOf(&w.limit)
 	period := span.Microseconds()
+
+	// The span ends with each admission in turn, and begins a period before it.
 	first, sum := 0, int64(0)
 	for _, a := range admitted {
 		sum += a.n
@@ -98,6 +112,7 @@ func worstCase(l core.Limit, admitted []admission) int64 {
 	case core.SlidingLog:
 		return l.Quota
 	case core.SlidingWindow:
+		// The oldest segment may leave as a whole while most of it is within the span.
 		segments := map[int64]int64{}
 		var largest int64
 		for _, a := range admitted {
@@ -119,12 +134,14 @@ func heldWithinQuota(w *world) {
 		if rapid.IntRange(0, 3).Draw(w.t, "release") == 0 {
 			op.Verb = core.Refund
 		}
+
 		d := w.do(op)
 		for id, l := range held {
 			if l.Expiry <= d.At {
 				delete(held, id)
 			}
 		}
+		// A take with a lease that is held renews it, and leaves its units as they are.
 		switch {
 		case op.Verb == core.Refund:
 			delete(held, op.Lease)
@@ -135,6 +152,7 @@ func heldWithinQuota(w *world) {
 			}
 			held[op.Lease] = core.Lease{Expiry: d.At + w.limit.Period.Microseconds(), Units: units}
 		}
+
 		var sum int64
 		for _, l := range held {
 			sum += l.Units
@@ -163,10 +181,12 @@ func refusalChangesNothing(w *world) {
 func retryIsExact(w *world) {
 	w.arrive(30)
 	w.move()
+
 	// The units of a sliding-window of another width move at the end of a segment.
 	if w.limit.Algorithm != core.SlidingWindow && rapid.Bool().Draw(w.t, "change") {
 		w.limit = drawLimit(w.t, w.limit.Algorithm)
 	}
+
 	cost := w.cost()
 	d := w.take(cost)
 	if d.Allowed {
@@ -175,6 +195,8 @@ func retryIsExact(w *world) {
 	if d.RetryAfter <= 0 || d.RetryAfter > d.ResetAfter {
 		w.t.Fatalf("retry after %s, fresh after %s", d.RetryAfter, d.ResetAfter)
 	}
+
+	// A store that rounded to milliseconds would be found here.
 	w.clock.Set(d.At + d.RetryAfter.Microseconds() - 1)
 	if early := w.peek(cost); early.Allowed || early.RetryAfter != time.Microsecond {
 		w.t.Fatalf("a microsecond before %s has passed: %+v", d.RetryAfter, early)
@@ -189,6 +211,7 @@ func remainingIsExact(w *world) {
 	w.arrive(30)
 	w.move()
 	w.limit = drawLimit(w.t, w.limit.Algorithm)
+
 	n := w.peek(0).Remaining
 	if n < 0 || n > w.limit.Capacity() {
 		w.t.Fatalf("%d of %d remain", n, w.limit.Capacity())
@@ -206,11 +229,14 @@ func upToIsExact(w *world) {
 	w.move()
 	op := w.op(core.Take, w.cost()+rapid.Int64Range(-1, 1).Draw(w.t, "more"))
 	op.UpTo = true
+
+	// Peeks say how much fits, which the take then has to charge.
 	before := w.peek(0).Remaining
 	want := min(op.Cost, before)
 	if !w.peek(want).Allowed || want < op.Cost && w.peek(want+1).Allowed {
 		w.t.Fatalf("%s: %d are not all that fit of %d", w.limit, want, op.Cost)
 	}
+
 	d := w.do(op)
 	if d.Taken != want || d.Allowed != (want > 0 || op.Cost == 0) || d.Wait != 0 || d.Remaining != before-want {
 		w.t.Fatalf("%s: of %d fit %d, and the take got %+v", w.limit, op.Cost, want, d)
@@ -231,19 +257,24 @@ func debitIsExact(w *world) {
 	if before.Remaining == 0 {
 		return
 	}
-	room := before.Remaining + w.limit.MaxDebt()
-	first := w.op(core.Debit, rapid.Int64Range(0, room+2).Draw(w.t, "cost"))
+
+	// The first debit charges what is left and the debt, and never more.
+	most := before.Remaining + w.limit.MaxDebt()
+	first := w.op(core.Debit, rapid.Int64Range(0, most+2).Draw(w.t, "cost"))
 	d := w.do(first)
-	want := min(first.Cost, room)
-	if !d.Allowed || d.Taken != want || d.Remaining != max(0, before.Remaining-want) || d.Wait != 0 || d.RetryAfter != 0 {
-		w.t.Fatalf("%s: a debit of %d where %d fit: %+v", w.limit, first.Cost, room, d)
+	want := min(first.Cost, most)
+	charged := d.Allowed && d.Taken == want && d.Remaining == max(0, before.Remaining-want)
+	if !charged || d.Wait != 0 || d.RetryAfter != 0 {
+		w.t.Fatalf("%s: a debit of %d where %d fit: %+v", w.limit, first.Cost, most, d)
 	}
-	rest := w.op(core.Debit, room)
-	e := w.do(rest)
-	if e.Taken != room-want || e.Remaining != 0 {
-		w.t.Fatalf("%s: after %d of %d, a debit gives %+v", w.limit, want, room, e)
+
+	second := w.op(core.Debit, most)
+	e := w.do(second)
+	if e.Taken != most-want || e.Remaining != 0 {
+		w.t.Fatalf("%s: after %d of %d, a debit gives %+v", w.limit, want, most, e)
 	}
-	w.do(rest.Refund(e))
+
+	w.do(second.Refund(e))
 	if after := w.do(first.Refund(d)); after != before {
 		w.t.Fatalf("%s: before the debits %+v, after their refunds %+v", w.limit, before, after)
 	}
@@ -256,6 +287,7 @@ func settledInAnyOrder(w *world) {
 	moves := w.limit.Algorithm == core.FixedWindow || w.limit.Algorithm == core.SlidingWindow
 	one, other := w.key+" in order", w.key+" in another"
 	settled, sum := w.settlements(moves, one, other)
+
 	for _, ops := range settled {
 		w.doOn(one, ops[0])
 	}
@@ -264,10 +296,13 @@ func settledInAnyOrder(w *world) {
 			w.doOn(other, ops[1])
 		}
 	}
+
 	peek := w.op(core.Peek, 1)
 	if moves {
 		peek.Limit.Quota += 1000 // a debt is seen under a larger limit
 	}
+
+	// Without a move all units are still in use.
 	d, e := w.doOn(one, peek), w.doOn(other, peek)
 	if moves { // a window may have ended for a key whose units were all given back
 		d, e = core.Decision{Remaining: d.Remaining}, core.Decision{Remaining: e.Remaining}
@@ -281,7 +316,7 @@ func settledInAnyOrder(w *world) {
 // them, each for one key and the other, and the sum of what they have used, which is within
 // the debt of the limit.
 func (w *world) settlements(moves bool, one, other string) (settled [][2]core.Op, sum int64) {
-	room := w.limit.MaxDebt()
+	debt := w.limit.MaxDebt() // that the settlements may still make
 	for range rapid.IntRange(1, 8).Draw(w.t, "takes") {
 		if moves {
 			w.move()
@@ -294,7 +329,9 @@ func (w *world) settlements(moves bool, one, other string) (settled [][2]core.Op
 		if !d.Allowed {
 			continue
 		}
-		used := rapid.Int64Range(0, take.Cost+room).Draw(w.t, "used")
+
+		// What was used less is refunded, and what was used more is debited.
+		used := rapid.Int64Range(0, take.Cost+debt).Draw(w.t, "used")
 		ops := [2]core.Op{take.Refund(d), take.Refund(e)}
 		for i := range ops {
 			if ops[i].Cost -= used; ops[i].Cost < 0 {
@@ -302,7 +339,8 @@ func (w *world) settlements(moves bool, one, other string) (settled [][2]core.Op
 				ops[i].Verb, ops[i].Cost = core.Debit, used-take.Cost
 			}
 		}
-		room -= max(0, used-take.Cost)
+
+		debt -= max(0, used-take.Cost)
 		settled, sum = append(settled, ops), sum+used
 	}
 	if moves {
@@ -324,7 +362,7 @@ func upToIsShared(w *world) {
 	for i := range ops {
 		ops[i] = w.op(core.Take, 1)
 		if i > 0 {
-			a := rapid.SampledFrom([]core.Algorithm{core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.CalendarWindow}).Draw(w.t, "algorithm")
+			a := rapid.SampledFrom(windowed()).Draw(w.t, "algorithm")
 			ops[i].Rule, ops[i].Limit = []string{"", "second", "third"}[i], drawLimit(w.t, a)
 			ops[i].Cost = rapid.Int64Range(0, ops[i].Limit.Capacity()).Draw(w.t, "used before")
 			w.do(ops[i])
@@ -332,6 +370,8 @@ func upToIsShared(w *world) {
 		peeks[i] = ops[i]
 		peeks[i].Verb, peeks[i].Cost = core.Peek, 0
 	}
+
+	// The scarcest rule that is not soft says how many units the step charges under each.
 	ops[2].Soft = rapid.Bool().Draw(w.t, "soft")
 	before := w.apply(peeks...)
 	cost := rapid.Int64Range(0, 1+before[0].Remaining+before[1].Remaining).Draw(w.t, "cost")
@@ -342,6 +382,8 @@ func upToIsShared(w *world) {
 			want = min(want, before[i].Remaining)
 		}
 	}
+
+	// A soft rule that has too few left charges nothing, and the others still do.
 	out := w.apply(ops...)
 	for i, after := range w.apply(peeks...) {
 		taken := want
@@ -357,16 +399,20 @@ func upToIsShared(w *world) {
 
 func resetIsExact(w *world) {
 	w.arrive(30)
+
 	d := w.take(1)
 	if d.ResetAfter == 0 {
 		w.t.Fatalf("fresh right after a take: %+v", d)
 	}
+
+	// Whoever keeps a key for ResetAfter, and no longer, loses nothing.
 	w.clock.Set(d.At + d.ResetAfter.Microseconds() - 1)
 	if early := w.peek(0); early.ResetAfter != time.Microsecond {
 		w.t.Fatalf("a microsecond before %s has passed: %+v", d.ResetAfter, early)
 	}
 	w.clock.Add(time.Microsecond)
-	if late := w.peek(w.limit.Capacity()); late.ResetAfter != 0 || !late.Allowed || late.Remaining != w.limit.Capacity() {
+	late := w.peek(w.limit.Capacity())
+	if late.ResetAfter != 0 || !late.Allowed || late.Remaining != w.limit.Capacity() {
 		w.t.Fatalf("after %s: %+v", d.ResetAfter, late)
 	}
 }
@@ -391,6 +437,8 @@ func refundsAreBounded(w *world) {
 		d  core.Decision
 	}
 	var all []taken
+
+	// The same take may be refunded many times, and with more than it was charged.
 	for range rapid.IntRange(1, 40).Draw(w.t, "steps") {
 		w.move()
 		op := w.op(core.Take, w.cost())
@@ -399,11 +447,14 @@ func refundsAreBounded(w *world) {
 			op = g.op.Refund(g.d)
 			op.Cost = rapid.Int64Range(0, 2*op.Cost).Draw(w.t, "back")
 		}
+
 		before := w.peek(0)
 		d := w.do(op)
-		if d.Remaining < 0 || d.Remaining > w.limit.Capacity() || (d.ResetAfter == 0) != (d.Remaining == w.limit.Capacity()) {
+		full := d.Remaining == w.limit.Capacity()
+		if d.Remaining < 0 || d.Remaining > w.limit.Capacity() || (d.ResetAfter == 0) != full {
 			w.t.Fatalf("%s after %s of %d: %+v", w.limit, op.Verb, op.Cost, d)
 		}
+
 		maxBack := op.Cost
 		if w.limit.Algorithm == core.Concurrency {
 			maxBack = w.limit.Quota // a release gives all of its lease back
@@ -411,6 +462,7 @@ func refundsAreBounded(w *world) {
 		if op.Verb == core.Refund && (d.Remaining < before.Remaining || d.Remaining > before.Remaining+maxBack) {
 			w.t.Fatalf("%s: a refund of %d took %d to %d", w.limit, op.Cost, before.Remaining, d.Remaining)
 		}
+
 		if op.Verb == core.Take && d.Allowed {
 			all = append(all, taken{op, d})
 		}
@@ -428,6 +480,7 @@ func refundGivesNoExtra(w *world) {
 	if !d.Allowed {
 		return
 	}
+
 	// The takes before are not repeated: the key without starts fresh, which
 	// can only give it more.
 	for range rapid.IntRange(0, 8).Draw(w.t, "later takes") {
@@ -437,6 +490,7 @@ func refundGivesNoExtra(w *world) {
 			w.t.Fatalf("%s: a key with less use refuses", w.limit)
 		}
 	}
+
 	with.move()
 	got, want := with.do(extra.Refund(d)).Remaining, without.peek(0).Remaining
 	if got > want {
@@ -453,6 +507,8 @@ func costsAddUp(w *world) {
 		if !one.peek(n).Allowed {
 			continue
 		}
+
+		// The last of the single takes leaves the key as the one of n does.
 		want := one.take(n)
 		var got core.Decision
 		var taken int64
@@ -477,10 +533,13 @@ func changesKeepBounds(w *world) {
 			w.move()
 			w.take(w.cost())
 		}
+
 		unchanged := w.peek(1)
 		if again := w.peek(1); again != unchanged {
 			w.t.Fatalf("%s: %+v, and again %+v", w.limit, unchanged, again)
 		}
+
+		// Another limit of the same algorithm goes on with the units as they are.
 		w.limit = drawLimit(w.t, w.limit.Algorithm)
 		d, bound := w.peek(1), max(longest, refill(w.limit))
 		if w.limit.Algorithm == core.TokenBucket {
@@ -504,6 +563,8 @@ func peeksChangeNothing(w *world) {
 		if used && last.peek(0).ResetAfter == 0 {
 			return
 		}
+
+		// Other callers have another limit, under which they peek and are refused.
 		limit := drawLimit(w.t, w.limit.Algorithm)
 		if rapid.Bool().Draw(w.t, "peek") {
 			watched.limit = limit
@@ -515,6 +576,7 @@ func peeksChangeNothing(w *world) {
 			}
 			continue
 		}
+
 		w.limit = limit
 		op := w.op(core.Take, w.cost())
 		alone.named, watched.named = nil, nil
@@ -524,6 +586,7 @@ func peeksChangeNothing(w *world) {
 		if got := watched.do(op); !same(got, want) {
 			w.t.Fatalf("under %s, %+v without peeks and refusals, and %+v with them", limit, want, got)
 		}
+
 		w.named = append(w.named, alone.named...)
 		if want.Taken > 0 {
 			used, last.limit = true, limit
@@ -536,12 +599,16 @@ func backwardsIsBounded(w *world) {
 		w.move()
 		w.take(w.cost())
 	}
+
 	before := w.peek(1)
-	w.clock.Add(-time.Duration(rapid.Int64Range(1, 3*3600*1e6).Draw(w.t, "back")) * time.Microsecond)
+	back := rapid.Int64Range(1, 3*3600*1e6).Draw(w.t, "back")
+	w.clock.Add(-time.Duration(back) * time.Microsecond)
 	after := w.peek(1)
 	if after.Remaining > before.Remaining {
 		w.t.Fatalf("%s: the clock steps back and %d become %d", w.limit, before.Remaining, after.Remaining)
 	}
+
+	// What was charged at instants that are to come yet counts as charged now.
 	if bound := refill(w.limit); after.RetryAfter > bound {
 		w.t.Fatalf("%s: locked out for %s, more than %s", w.limit, after.RetryAfter, bound)
 	}
@@ -553,13 +620,15 @@ func allOrNothing(w *world) {
 	for i := range ops {
 		ops[i] = w.op(core.Take, w.cost())
 		if i > 0 {
-			a := rapid.SampledFrom([]core.Algorithm{core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency, core.CalendarWindow}).Draw(w.t, "algorithm")
+			a := rapid.SampledFrom(append(windowed(), core.Concurrency)).Draw(w.t, "algorithm")
 			ops[i].Rule, ops[i].Limit = []string{"", "second", "third"}[i], drawLimit(w.t, a)
 			ops[i].Cost = rapid.Int64Range(1, ops[i].Limit.Capacity()+1).Draw(w.t, "cost of another")
 		}
 		peeks[i] = ops[i]
 		peeks[i].Verb = core.Peek
 	}
+
+	// Peeks before and after show what the step has changed under each rule.
 	before := w.apply(peeks...)
 	out := w.apply(ops...)
 	granted := out[0].Allowed && out[1].Allowed && out[2].Allowed

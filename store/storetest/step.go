@@ -29,7 +29,7 @@ type call struct {
 	skew time.Duration // by which the program's clock, which has the windows, is ahead
 }
 
-// player plays steps on a store and remembers the calls that have a label.
+// A player plays steps on a store and remembers the calls that have a label.
 type player struct {
 	store  core.Store
 	clock  *Clock
@@ -68,8 +68,10 @@ func (p *player) play(s *step) ([]core.Decision, error) {
 	for i := range s.ops {
 		p.ops = append(p.ops, p.resolve(&s.ops[i]))
 		// A store has to overwrite every field of out.
-		p.out = append(p.out, core.Decision{Allowed: true, Banned: true, Taken: -7, Remaining: -7, Wait: -7, RetryAfter: -7, ResetAfter: -7, At: -7, Origin: unset, Fallback: true})
+		p.out = append(p.out, core.Decision{Allowed: true, Banned: true, Taken: -7, Remaining: -7, Wait: -7,
+			RetryAfter: -7, ResetAfter: -7, At: -7, Origin: unset, Fallback: true})
 	}
+
 	if err := p.store.Apply(context.Background(), p.ops, p.out); err != nil {
 		return nil, err
 	}
@@ -88,6 +90,8 @@ func (p *player) resolve(c *call) core.Op {
 	if c.of == "" {
 		return op
 	}
+
+	// The refund of a decision has the instant and the units that the store has to know.
 	g := p.given[c.of]
 	op = op.Refund(g.decision)
 	op.Key, op.Lease, op.Windows = g.op.Key, g.op.Lease, nil
@@ -106,6 +110,7 @@ func timeline(steps []step, answers [][]core.Decision) string {
 		calls := make([]string, len(steps[i].ops))
 		for j := range steps[i].ops {
 			c := &steps[i].ops[j]
+			// A rule is declared anew before the step by which it has changed.
 			if limits[c.Rule] != c.Limit {
 				limits[c.Rule] = c.Limit
 				fmt.Fprintf(&b, "rule %s %s\n", c.Rule, c.Limit)
@@ -116,6 +121,7 @@ func timeline(steps []step, answers [][]core.Decision) string {
 			}
 			calls[j] = c.text()
 		}
+
 		fmt.Fprintf(&b, "at %s %s", steps[i].at, strings.Join(calls, " + "))
 		if i < len(answers) {
 			fmt.Fprintf(&b, " -> %s", decisionsText(answers[i]))
@@ -137,6 +143,8 @@ func (c *call) text() string {
 	} else {
 		fmt.Fprintf(&b, " key=%s", c.Key)
 	}
+
+	// What has its default is left out.
 	if !c.whole && c.Verb != core.Reset {
 		fmt.Fprintf(&b, " cost=%d", c.Cost)
 	}
@@ -149,6 +157,7 @@ func (c *call) text() string {
 	if c.Lease != "" && c.of == "" {
 		fmt.Fprintf(&b, " lease=%s", c.Lease)
 	}
+
 	if c.Soft {
 		b.WriteString(" soft")
 	}
@@ -182,6 +191,7 @@ func decisionText(d core.Decision) string {
 	if d.Banned {
 		text += " banned"
 	}
+
 	text += fmt.Sprintf(" remaining=%d reset=%s", d.Remaining, d.ResetAfter)
 	if d.Wait != 0 {
 		text += " wait=" + d.Wait.String()
@@ -189,6 +199,8 @@ func decisionText(d core.Decision) string {
 	if d.Taken != 0 {
 		text += fmt.Sprintf(" taken=%d", d.Taken)
 	}
+
+	// A timeline cannot expect these two, which only a difference shows.
 	if d.Fallback {
 		text += " by a fallback"
 	}

@@ -70,7 +70,7 @@ func (k *keeper) Apply(_ context.Context, ops []core.Op, out []core.Decision) er
 	for i, op := range ops {
 		id := op.ID()
 		if loaded[id] == nil {
-			loaded[id] = m.load(id)
+			loaded[id] = m.loadLocked(id)
 		}
 		states[i] = loaded[id]
 	}

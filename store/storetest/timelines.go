@@ -36,6 +36,7 @@ func Missed(t testing.TB, f Factory) string {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for i := range cases {
 			if err := cases[i].play(t, f, name); err != nil {
 				return err.Error()
@@ -106,8 +107,9 @@ func (p *player) check(e *expectation) error {
 			if e.fault == nil || !errors.Is(err, e.fault) {
 				return fmt.Errorf("error %v, want %v", err, e.fault)
 			}
-			continue
+			continue // an error has no decisions
 		}
+
 		if what := e.compare(out, n == e.times); what != "" {
 			return fmt.Errorf("%s (time %d of %d): got %s", what, n, e.times, decisionsText(out))
 		}
@@ -119,10 +121,12 @@ func (p *player) check(e *expectation) error {
 func (e *expectation) compare(out []core.Decision, last bool) string {
 	whole := len(e.answers) != len(e.ops)
 	for i := range out {
+		// A step that is answered as a whole says only which rules refuse.
 		a := &e.answers[0]
 		if !whole {
 			a = &e.answers[i]
 		}
+
 		allowed := a.allowed || whole && !slices.Contains(a.refused, e.ops[i].Rule)
 		switch {
 		case out[i].Allowed != allowed:
@@ -136,6 +140,7 @@ func (e *expectation) compare(out []core.Decision, last bool) string {
 			return fmt.Sprintf("op %d: another field", i+1)
 		}
 	}
+
 	if whole && last && !e.answers[0].allowed {
 		return e.compareRetry(out)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// world is one key under one limit, used by one property.
+// A world is one key under one limit, used by one property.
 type world struct {
 	t     *rapid.T
 	store core.Store
@@ -28,13 +28,16 @@ type world struct {
 func every(t *testing.T, f Factory, property func(w *world), of ...core.Algorithm) {
 	t.Helper()
 	if len(of) == 0 {
-		of = []core.Algorithm{core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency, core.CalendarWindow}
+		of = append(windowed(), core.Concurrency)
 	}
+
+	// Each run has a key of its own, so that none sees the units of another.
 	for _, a := range of {
 		t.Run(a.String(), func(t *testing.T) {
 			clock := NewClock()
 			s := f(t, clock)
 			runs := 0
+
 			rapid.Check(t, func(rt *rapid.T) {
 				runs++
 				if a == core.CalendarWindow {
@@ -42,10 +45,17 @@ func every(t *testing.T, f Factory, property func(w *world), of ...core.Algorith
 				} else {
 					clock.Set(Epoch + rapid.Int64Range(0, 48*3600*1e6).Draw(rt, "start"))
 				}
-				property(&world{t: rt, store: s, clock: clock, limit: drawLimit(rt, a), key: fmt.Sprint("k", runs)})
+				property(&world{t: rt, store: s, clock: clock, limit: drawLimit(rt, a),
+					key: fmt.Sprint("k", runs)})
 			})
 		})
 	}
+}
+
+// windowed returns all algorithms but that of leases.
+func windowed() []core.Algorithm {
+	return []core.Algorithm{core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket,
+		core.CalendarWindow}
 }
 
 // drawLimit draws a valid limit of the algorithm, in some cases one of the
@@ -63,9 +73,14 @@ func drawLimit(t *rapid.T, a core.Algorithm) core.Limit {
 	if a == core.CalendarWindow {
 		return drawCalendar(t)
 	}
+
+	// Few periods, so that a limit often changes to one of the same period.
 	made := rapid.Custom(func(t *rapid.T) core.Limit {
-		periods := []time.Duration{time.Millisecond, 7 * time.Millisecond, time.Second, 7 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
-		l := core.Limit{Algorithm: a, Quota: rapid.Int64Range(1, 20).Draw(t, "quota"), Period: rapid.SampledFrom(periods).Draw(t, "period")}
+		periods := []time.Duration{time.Millisecond, 7 * time.Millisecond, time.Second, 7 * time.Second,
+			time.Minute, time.Hour, 24 * time.Hour}
+		l := core.Limit{Algorithm: a, Quota: rapid.Int64Range(1, 20).Draw(t, "quota"),
+			Period: rapid.SampledFrom(periods).Draw(t, "period")}
+
 		switch a {
 		case core.GCRA, core.TokenBucket:
 			l.Burst = rapid.Int64Range(0, 30).Draw(t, "burst")
@@ -74,6 +89,7 @@ func drawLimit(t *rapid.T, a core.Algorithm) core.Limit {
 		case core.FixedWindow:
 			l.Aligned = rapid.Bool().Draw(t, "aligned")
 		}
+
 		if l.MaxDebt() > 0 {
 			l.Debt = rapid.Int64Range(0, 30).Draw(t, "debt")
 		}
@@ -85,7 +101,8 @@ func drawLimit(t *rapid.T, a core.Algorithm) core.Limit {
 // op returns an op on the key, with a new lease.
 func (w *world) op(verb core.Verb, cost int64) core.Op {
 	w.lease++
-	return core.Op{Verb: verb, Rule: "rule", Key: w.key, Limit: w.limit, Ban: w.ban, Cost: cost, Lease: fmt.Sprint(w.key, "-", w.lease)}
+	return core.Op{Verb: verb, Rule: "rule", Key: w.key, Limit: w.limit, Ban: w.ban, Cost: cost,
+		Lease: fmt.Sprint(w.key, "-", w.lease)}
 }
 
 // apply carries out ops, with the windows of their calendars.
@@ -148,6 +165,7 @@ func (w *world) arrive(n int) (admitted []admission) {
 		if w.limit.MaxDebt() > 0 && rapid.IntRange(0, 9).Draw(w.t, "debit") == 0 {
 			w.do(w.op(core.Debit, 3*w.cost()))
 		}
+
 		op := w.op(core.Take, w.cost())
 		if rapid.IntRange(0, 3).Draw(w.t, "waits") == 0 {
 			wait := rapid.Int64Range(0, periodOf(&w.limit).Microseconds()).Draw(w.t, "wait")
@@ -157,6 +175,8 @@ func (w *world) arrive(n int) (admitted []admission) {
 			admitted = append(admitted, admission{d.At + d.Wait.Microseconds(), op.Cost})
 		}
 	}
+
+	// A take that waits is used after those which came later and did not.
 	sort.SliceStable(admitted, func(i, j int) bool { return admitted[i].at < admitted[j].at })
 	return admitted
 }
@@ -170,11 +190,12 @@ func refill(l core.Limit) time.Duration {
 	case core.GCRA:
 		period, quota, _ := l.ScriptArgs()
 		whole := l.Capacity() / quota * period
-		part := l.Capacity() % quota
+		part := l.Capacity() % quota // in two steps, as the product may not fit
 		return time.Duration(whole+ceilMulDiv(part, period, quota)) * time.Microsecond
 	case core.SlidingWindow:
 		return l.Period + width(l)
 	}
+
 	_, longest := spansOf(&l)
 	return longest
 }

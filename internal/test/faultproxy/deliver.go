@@ -55,11 +55,13 @@ func (l *link) trickle(data []byte) bool {
 	for len(data) > 0 {
 		n, rate := len(data), l.proxy.current().Rate
 		if rate > 0 {
+			// A hundredth of a second at a time, so that the link ends soon when it is cut.
 			n = min(n, max(1, rate/100))
 			if !l.wait(time.Duration(n) * time.Second / time.Duration(rate)) {
 				return false
 			}
 		}
+
 		part, whole := l.spend(data[:n])
 		if _, err := l.client.Write(part); err != nil || !whole {
 			return false

@@ -58,9 +58,12 @@ func (p *Proxy) open() error {
 	if err := p.listen(backlog); err != nil {
 		return err
 	}
+
+	// A pause has left a deadline in the past.
 	ln, done := p.door.listener, make(chan struct{})
 	ln.SetDeadline(time.Time{})
 	p.door.done = done
+
 	p.running.Go(func() {
 		defer close(done)
 		p.accept(ln)
@@ -84,10 +87,12 @@ func (p *Proxy) jam() error {
 	if len(p.door.jam) > 0 {
 		return nil
 	}
+
 	p.pause()
 	if err := p.listen(0); err != nil {
 		return err
 	}
+
 	for unanswered := 0; unanswered < 3; {
 		c, err := net.DialTimeout("tcp", p.Addr, 10*time.Millisecond)
 		if err != nil {
@@ -100,13 +105,15 @@ func (p *Proxy) jam() error {
 	return nil
 }
 
-// listen makes the port listen with room for queue clients.
+// listen makes the port listen with a queue of so many clients.
 func (p *Proxy) listen(queue int) error {
 	if p.door.listener == nil {
 		if err := p.bind(); err != nil {
 			return err
 		}
 	}
+
+	// Listening again on a socket that listens changes the length of its queue.
 	raw, err := p.door.listener.SyscallConn()
 	if err != nil {
 		return err
@@ -134,6 +141,7 @@ func (p *Proxy) listenAgain() (net.Listener, error) {
 	if p.Addr == "" {
 		return freeport.Listen()
 	}
+
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(30 * time.Second); ; <-tick.C {
@@ -151,6 +159,8 @@ func (p *Proxy) accept(ln *net.TCPListener) {
 		if err != nil {
 			return
 		}
+
+		// Without linger a close sends a reset.
 		l := p.register(client)
 		if l == nil {
 			client.SetLinger(0)

@@ -25,6 +25,9 @@ func readFrame(r *bufio.Reader, dst []byte) ([]byte, error) {
 			return dst, err
 		}
 		dst = append(dst, line...)
+
+		// An aggregate says how many values are in it: two for each pair of a map, and with an
+		// attribute also the value that it is about.
 		n := 0
 		switch line[0] {
 		case '$', '!', '=':
@@ -44,7 +47,8 @@ func readFrame(r *bufio.Reader, dst []byte) ([]byte, error) {
 		if err != nil {
 			return dst, err
 		}
-		values += max(0, n)
+
+		values += max(0, n) // the null of RESP2 has the length -1
 	}
 	return dst, nil
 }

@@ -8,22 +8,32 @@ import (
 	"time"
 )
 
-// link is the connection of one client and its counterpart at the server.
+// A link is the connection of one client and its counterpart at the server.
+//
+//	attached ── requests: client to server ─┐
+//	         ── replies: server to out      ├─ any end, cut or sever ── severed
+//	         ── deliver: out to client ─────┘
+//
+// A mute link is not attached if it was mute from the beginning. It reads what comes and passes
+// nothing, until its client gives up. A severed link has both connections closed, and stays so.
+//
+// requests appends a call for each command, and replies takes one for each reply, in the same
+// order: that is how a reply is known to belong to a script.
 type link struct {
 	proxy  *Proxy
 	client *net.TCPConn
 	mute   atomic.Bool   // for ever
-	left   atomic.Int64  // how many bytes may still pass
+	budget atomic.Int64  // how many bytes may still pass
 	done   chan struct{} // closed when the link is cut
 	out    chan parcel
 
 	mu      sync.Mutex
-	server  net.Conn
-	severed bool
-	pending []call // calls whose replies are still to come, the oldest first
+	server  net.Conn // Guarded by mu until the link is attached.
+	severed bool     // Guarded by mu.
+	pending []call   // Guarded by mu. Calls whose replies are still to come, the oldest first.
 }
 
-// call is a command and its treatment.
+// A call is a command and its treatment.
 type call struct {
 	script bool
 	stream bool // replies and commands no longer come in pairs after it
@@ -31,7 +41,7 @@ type call struct {
 	fault  Fault // in force when it came
 }
 
-// parcel is bytes on their way to the client.
+// A parcel is bytes on their way to the client.
 type parcel struct {
 	data []byte
 	due  time.Time
@@ -47,11 +57,14 @@ func (l *link) serve() {
 		l.swallow()
 		return
 	}
+
+	// A client whose server is away is reset, as if the server had been.
 	server, err := net.DialTimeout("tcp", l.proxy.upstream(), time.Second)
 	if err != nil || !l.attach(server) {
 		l.sever(true)
 		return
 	}
+
 	var pumps sync.WaitGroup
 	pumps.Go(l.requests)
 	pumps.Go(func() { l.replies(server) })
@@ -78,11 +91,14 @@ func (l *link) sever(abort bool) {
 	if l.severed {
 		return
 	}
+
 	l.severed = true
 	close(l.done)
 	if abort {
 		l.client.SetLinger(0)
 	}
+
+	// Closing ends the reads and writes that are under way.
 	l.client.Close()
 	if l.server != nil {
 		l.server.Close()
@@ -91,9 +107,9 @@ func (l *link) sever(abort bool) {
 
 // swallow reads until the client leaves or the link is cut.
 func (l *link) swallow() {
-	var room [4096]byte
+	var buffer [4096]byte
 	for {
-		if _, err := l.client.Read(room[:]); err != nil {
+		if _, err := l.client.Read(buffer[:]); err != nil {
 			return
 		}
 	}
@@ -107,12 +123,15 @@ func (l *link) requests() {
 		l.upload(r)
 		return
 	}
+
 	for {
 		command, err := readCommand(r)
 		if err != nil {
 			return
 		}
-		c := l.proxy.note(command)
+
+		// After a command such as SUBSCRIBE the client may send what is no command.
+		c := l.proxy.classify(command)
 		if !l.request(c, command) {
 			return
 		}
@@ -128,12 +147,15 @@ func (l *link) request(c call, command []byte) bool {
 	if l.mute.Load() {
 		return true
 	}
+
 	cut := c.picked && c.fault.CutRequest != 0
 	part := command
 	if cut {
 		part = c.fault.CutRequest.of(command)
 		c.fault.Drop = true // also if the server is faster than the cut
 	}
+
+	// The call is expected before it is sent, as the reply may come at once.
 	part, whole := l.spend(part)
 	if c.script && len(part) == len(command) {
 		l.proxy.passed()
@@ -150,24 +172,25 @@ func (l *link) request(c call, command []byte) bool {
 // all of it.
 func (l *link) spend(data []byte) (part []byte, whole bool) {
 	n := int64(len(data))
-	if left := l.left.Add(-n); left < 0 {
-		return data[:max(0, n+left)], false
+	if rest := l.budget.Add(-n); rest < 0 {
+		return data[:max(0, n+rest)], false
 	}
 	return data, true
 }
 
 // upload passes the bytes that a client sends in a stream.
 func (l *link) upload(r *bufio.Reader) {
-	var room [4096]byte
+	var buffer [4096]byte
 	for {
-		n, err := r.Read(room[:])
+		n, err := r.Read(buffer[:])
 		if err != nil {
 			return
 		}
 		if l.mute.Load() {
 			continue
 		}
-		part, whole := l.spend(room[:n])
+
+		part, whole := l.spend(buffer[:n])
 		if _, err := l.server.Write(part); err != nil || !whole {
 			return
 		}
@@ -202,11 +225,14 @@ func (l *link) replies(server net.Conn) {
 		l.download(r, due)
 		return
 	}
+
 	for {
 		first, err := r.Peek(1)
 		if err != nil {
 			return
 		}
+
+		// A push of RESP3 answers no call.
 		var c call
 		if first[0] != '>' {
 			c = l.answered()
@@ -215,6 +241,7 @@ func (l *link) replies(server net.Conn) {
 			l.download(r, due)
 			return
 		}
+
 		reply, err := readFrame(r, nil)
 		if err != nil {
 			return
@@ -223,6 +250,7 @@ func (l *link) replies(server net.Conn) {
 		if !ok {
 			continue
 		}
+
 		p.due = l.proxy.due(due)
 		if c.picked {
 			p.due = p.due.Add(c.fault.Late)
@@ -242,10 +270,12 @@ func (l *link) reply(c call, reply []byte) (p parcel, ok bool) {
 	if l.mute.Load() {
 		return p, false
 	}
+
 	p.data = reply
 	if !c.picked {
 		return p, true
 	}
+
 	switch f := &c.fault; {
 	case f.Drop:
 		return p, false
@@ -261,16 +291,17 @@ func (l *link) reply(c call, reply []byte) (p parcel, ok bool) {
 // are.
 func (l *link) download(r *bufio.Reader, due time.Time) {
 	for {
-		room := make([]byte, 16<<10)
-		n, err := r.Read(room)
+		buffer := make([]byte, 16<<10)
+		n, err := r.Read(buffer)
 		if err != nil {
 			return
 		}
 		if l.mute.Load() {
 			continue
 		}
+
 		due = l.proxy.due(due)
-		if !l.send(parcel{data: room[:n], due: due}) {
+		if !l.send(parcel{data: buffer[:n], due: due}) {
 			return
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/test"
 )
 
-// Proxy passes commands and replies between clients and one server, and has one
+// A Proxy passes commands and replies between clients and one server, and has one
 // [Fault] at a time. It is safe for concurrent use.
 type Proxy struct {
 	// Addr is the address to which clients connect. It stays the same while
@@ -19,9 +19,11 @@ type Proxy struct {
 	Addr string
 
 	t        testing.TB
-	changing sync.Mutex // held while the fault is changed
-	door     door
-	raw      bool // the traffic is not parsed
+	changing sync.Mutex // held while the fault is changed, and taken before mu
+	door     door       // Guarded by changing.
+	raw      bool       // the traffic is not parsed
+
+	// Guarded by mu.
 
 	mu     sync.Mutex
 	server string
@@ -57,17 +59,17 @@ type Counts struct {
 // New starts a proxy in front of the server at the address. It ends with the test.
 func New(t testing.TB, server string) *Proxy {
 	t.Helper()
-	return begin(&Proxy{t: t, server: server})
+	return launch(&Proxy{t: t, server: server})
 }
 
 // Raw starts a proxy as [New] does, for traffic that it cannot read, such as
 // TLS. It picks and counts no calls of scripts, so faults of calls have no effect.
 func Raw(t testing.TB, server string) *Proxy {
 	t.Helper()
-	return begin(&Proxy{t: t, server: server, raw: true})
+	return launch(&Proxy{t: t, server: server, raw: true})
 }
 
-func begin(p *Proxy) *Proxy {
+func launch(p *Proxy) *Proxy {
 	p.t.Helper()
 	p.links, p.random = map[*link]struct{}{}, rand.New(rand.NewPCG(1, 2))
 	p.changing.Lock()
@@ -87,11 +89,14 @@ func (p *Proxy) Set(f Fault) {
 	if f.Blackhole && !canBlackhole {
 		test.Skip(p.t, "Windows answers every attempt to connect")
 	}
+
+	// New connections meet the fault before the open ones are ended by it.
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	if !p.enforce(f) {
 		return
 	}
+
 	if err := p.setDoor(f); err != nil {
 		p.t.Errorf("faultproxy: %v", err)
 	}
@@ -109,13 +114,13 @@ func (p *Proxy) enforce(f Fault) bool {
 		if f.mute() {
 			l.mute.Store(true)
 		}
-		l.left.Store(p.life())
+		l.budget.Store(p.lifeLocked())
 	}
 	return !p.closed
 }
 
-// life draws how many bytes a connection may pass.
-func (p *Proxy) life() int64 {
+// lifeLocked draws how many bytes a connection may pass.
+func (p *Proxy) lifeLocked() int64 {
 	if p.fault.Life == 0 {
 		return math.MaxInt64
 	}
@@ -130,6 +135,7 @@ func (p *Proxy) Flap(every time.Duration, faults ...Fault) (stop func()) {
 		defer close(done)
 		tick := time.NewTicker(every)
 		defer tick.Stop()
+
 		for i := 0; ; i++ {
 			p.Set(faults[i%len(faults)])
 			select {
@@ -140,6 +146,7 @@ func (p *Proxy) Flap(every time.Duration, faults ...Fault) (stop func()) {
 			}
 		}
 	}()
+
 	return sync.OnceFunc(func() {
 		close(end)
 		<-done
@@ -167,6 +174,8 @@ func (p *Proxy) Counts() Counts {
 func (p *Proxy) Close() {
 	p.changing.Lock()
 	defer p.changing.Unlock()
+
+	// No link is registered after this, so that those which are ended now are all.
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
@@ -194,7 +203,7 @@ func (p *Proxy) register(client *net.TCPConn) *link {
 	}
 	l := &link{proxy: p, client: client, done: make(chan struct{}), out: make(chan parcel, 256)}
 	l.mute.Store(p.fault.mute())
-	l.left.Store(p.life())
+	l.budget.Store(p.lifeLocked())
 	p.links[l] = struct{}{}
 	p.counts.Connections++
 	return l
@@ -219,15 +228,19 @@ func (p *Proxy) upstream() string {
 	return p.server
 }
 
-// note classifies a command of a client.
-func (p *Proxy) note(command []byte) call {
+// classify returns the call of a command. The fault in force picks it or not.
+func (p *Proxy) classify(command []byte) call {
 	name := commandName(command)
+
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := call{script: isScript(name), stream: isStream(name), fault: p.fault}
 	if !c.script || p.fault.mute() {
 		return c
 	}
+
+	// Only scripts are counted, so that the commands by which clients open connections shift
+	// nothing.
 	p.calls++
 	p.counts.Request = len(command)
 	if c.picked = p.fault.picks(p.calls); c.picked {

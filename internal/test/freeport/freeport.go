@@ -28,13 +28,15 @@ const (
 // claims are the UDP ports that stand for the ports of this process.
 var claims struct {
 	sync.Mutex
-	held []net.PacketConn
+	held []net.PacketConn // Guarded by the mutex.
 }
 
 // Listen listens on a free loopback port, which no other test gets.
 func Listen() (net.Listener, error) {
 	var failures []error
+
 	for range 100 {
+		// Two processes that draw the same number differ in who has its UDP port.
 		addr := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1))
 		claim, err := net.ListenPacket("udp", addr)
 		if err == nil {
@@ -47,6 +49,7 @@ func Listen() (net.Listener, error) {
 			}
 			claim.Close()
 		}
+
 		failures = append(failures, err)
 	}
 	return nil, fmt.Errorf("no free port: %w", errors.Join(failures...))

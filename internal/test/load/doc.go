@@ -6,8 +6,9 @@
 // Each service is the test binary as a process of its own, so that it is starved and stopped
 // as a service is. The tests are run as
 //
-//	HEADGATE_LONG=1 go test ./internal/load
-//	HEADGATE_LONG=1 go test ./internal/load -run Connections -count=10 -args -conns 500,4000 -span 4s
+//	HEADGATE_LONG=1 go test ./internal/test/load
+//	HEADGATE_LONG=1 go test ./internal/test/load -run Connections -count=10 \
+//	    -args -conns 500,4000 -span 4s
 //
 // and need redis-server, and open files for as many connections.
 package load

@@ -47,8 +47,12 @@ func clockLibrary(t testing.TB) string {
 	if err := os.WriteFile(source, clockSource, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl").CombinedOutput(); err != nil {
-		test.Missing(t, fmt.Sprintf("no library to move the clock with: %v; the Debian package libc6-dev may be missing\n%s", err, out))
+
+	// A compiler without the headers of C is as good as none.
+	compile := exec.Command("cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl")
+	if out, err := compile.CombinedOutput(); err != nil {
+		test.Missing(t, fmt.Sprintf("no library to move the clock with: %v; "+
+			"the Debian package libc6-dev may be missing\n%s", err, out))
 	}
 	return library
 }
@@ -75,6 +79,8 @@ func (c *Clock) write(offset, micros int64) {
 		c.t.Fatal(err)
 	}
 	defer file.Close()
+
+	// The server maps both numbers, also before they are written.
 	if err := file.Truncate(16); err != nil {
 		c.t.Fatal(err)
 	}

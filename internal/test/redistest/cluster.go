@@ -40,11 +40,15 @@ func form(t testing.TB, n int) []*Server {
 		nodes[i], buses[i] = startNode(t)
 		clients[i] = dial(t, nodes[i].Addr)
 	}
+
+	// The slots are given out before the nodes meet, while none has to be agreed on.
 	for i, c := range clients {
 		if err := c.ClusterAddSlotsRange(context.Background(), i*slots/n, (i+1)*slots/n-1).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
+
+	// Each node has to see the others itself: what one knows reaches another by gossip.
 	met := meeting{}
 	for _, c := range clients {
 		until(t, "cluster", func(ctx context.Context) bool {
@@ -80,6 +84,8 @@ func Join(t testing.TB, others []*Server) *Server {
 	joined, bus := startNode(t)
 	id := dial(t, joined.Addr).ClusterMyID(context.Background()).Val()
 	first := dial(t, others[0].Addr)
+
+	// All nodes are asked, the new one too: the others may know it before it knows them.
 	met := meeting{}
 	for _, s := range append(others[:len(others):len(others)], joined) {
 		c := dial(t, s.Addr)
@@ -101,8 +107,9 @@ func startNode(t testing.TB) (s *Server, bus string) {
 	t.Helper()
 	s = start(t, func() []string {
 		_, bus, _ = net.SplitHostPort(freeport.Addr(t))
-		return append(transient(), "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
-			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+		return append(transient(), "--cluster-enabled", "yes",
+			"--cluster-port", bus, "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0",
+			"--repl-ping-replica-period", "1")
 	})
 	return s, bus
 }

@@ -42,12 +42,14 @@ func checkProgram(path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("the path is not absolute, and tests run in the folders of their packages")
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
 		return fmt.Errorf("the program does not run: %w", err)
 	}
+
 	line, _, _ := strings.Cut(string(out), "\n")
 	if !strings.Contains(line, " server v=") {
 		return fmt.Errorf("the program is no Redis server: asked for its --version, it says %q", line)

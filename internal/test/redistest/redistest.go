@@ -49,6 +49,7 @@ func until(t testing.TB, what string, done func(ctx context.Context) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !done(ctx) {
@@ -62,7 +63,8 @@ func until(t testing.TB, what string, done func(ctx context.Context) bool) {
 
 // dial returns a client that tries once and ends with the test.
 func dial(t testing.TB, addr string) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, ReadTimeout: patience, DisableIdentity: true})
+	c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, ReadTimeout: patience,
+		DisableIdentity: true})
 	t.Cleanup(func() { c.Close() })
 	return c
 }

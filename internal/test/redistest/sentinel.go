@@ -29,6 +29,8 @@ func Sentinel(t testing.TB) *Watched {
 	w := &Watched{Master: Start(t, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")}
 	host, port, _ := net.SplitHostPort(w.Master.Addr)
 	w.Replica = Start(t, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")
+
+	// The replica says when it has its copy, and the master when it sends it all writes.
 	replica := dial(t, w.Replica.Addr)
 	until(t, "replica", func(ctx context.Context) bool {
 		role, err := replica.Do(ctx, "ROLE").Slice()
@@ -36,6 +38,8 @@ func Sentinel(t testing.TB) *Watched {
 	})
 	master := dial(t, w.Master.Addr)
 	until(t, "replica", func(ctx context.Context) bool { return Feeds(master.Info(ctx, "replication").Val()) })
+
+	// Sentinels learn of each other by way of the master.
 	for range 3 {
 		w.Sentinels = append(w.Sentinels, startSentinel(t, host, port))
 	}
@@ -49,9 +53,14 @@ func Sentinel(t testing.TB) *Watched {
 // steady keeps a sentinel from doing nothing for half a minute after each time that the
 // machine has let it wait for two seconds. Before Redis 7 there is no such setting.
 func steady(s *Server) {
-	c := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true})
+	c := redis.NewClient(options(s))
 	defer c.Close()
 	_ = c.Do(context.Background(), "SENTINEL", "DEBUG", "tilt-trigger", 600_000).Err()
+}
+
+// options are those of a client of a sentinel, which tries once.
+func options(s *Server) *redis.Options {
+	return &redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true}
 }
 
 // Keep makes the sentinels replace the master only after ten minutes of silence,
@@ -59,7 +68,7 @@ func steady(s *Server) {
 func (w *Watched) Keep(t testing.TB) {
 	t.Helper()
 	for _, s := range w.Sentinels {
-		c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true})
+		c := redis.NewSentinelClient(options(s))
 		err := c.Set(context.Background(), MasterName, "down-after-milliseconds", "600000").Err()
 		c.Close()
 		if err != nil {
@@ -81,7 +90,7 @@ func startSentinel(t testing.TB, host, port string) *Server {
 
 // informed reports whether the sentinel knows the replica and both its peers.
 func informed(ctx context.Context, s *Server) bool {
-	c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true})
+	c := redis.NewSentinelClient(options(s))
 	defer c.Close()
 	master, err := c.Master(ctx, MasterName).Result()
 	return err == nil && master["num-slaves"] == "1" && master["num-other-sentinels"] == "2"

@@ -49,6 +49,7 @@ func start(t testing.TB, args func() []string) *Server {
 	t.Helper()
 	s := &Server{t: t, path: program(t), dir: t.TempDir()}
 	t.Cleanup(s.Kill)
+
 	for range 10 {
 		s.Addr, s.args = freeport.Addr(t), args()
 		s.launch()
@@ -68,6 +69,8 @@ func (s *Server) launch() {
 	_, port, _ := net.SplitHostPort(s.Addr)
 	args := append(s.args[:len(s.args):len(s.args)],
 		"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", filepath.Join(s.dir, "log"))
+
+	// What a server writes before it opens its log goes to a file too.
 	cmd := exec.Command(s.path, args...)
 	cmd.SysProcAttr = dieWithParent()
 	output, err := os.Create(filepath.Join(s.dir, "output"))
@@ -76,6 +79,7 @@ func (s *Server) launch() {
 	}
 	defer output.Close()
 	cmd.Stdout, cmd.Stderr = output, output
+
 	started, done := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread()
@@ -87,6 +91,7 @@ func (s *Server) launch() {
 			cmd.Wait()
 		}
 	}()
+
 	if err := <-started; err != nil {
 		s.t.Fatal(err)
 	}
@@ -99,6 +104,8 @@ func (s *Server) await() bool {
 	s.t.Helper()
 	c := dial(s.t, s.Addr)
 	defer c.Close()
+
+	// Another process may have taken the port, so that the one which answers has to be this.
 	mine := fmt.Sprintf("process_id:%d\r\n", s.process.Pid)
 	alive := true
 	until(s.t, s.Addr, func(ctx context.Context) bool {
@@ -108,6 +115,8 @@ func (s *Server) await() bool {
 			return true
 		default:
 		}
+
+		// A client of Redis would dial again and again where nobody listens yet.
 		conn, err := net.Dial("tcp", s.Addr)
 		if err != nil {
 			return false

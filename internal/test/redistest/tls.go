@@ -42,6 +42,8 @@ func certificate(t testing.TB) (cert, key string, pool *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// The certificate is its own authority.
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "headgate test"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -55,6 +57,7 @@ func certificate(t testing.TB) (cert, key string, pool *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	for path, block := range map[string]*pem.Block{
@@ -64,6 +67,7 @@ func certificate(t testing.TB) (cert, key string, pool *x509.CertPool) {
 			t.Fatal(err)
 		}
 	}
+
 	made, err := x509.ParseCertificate(public)
 	if err != nil {
 		t.Fatal(err)

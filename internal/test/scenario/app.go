@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/observe/events"
 )
 
-// App tells a package of metrics what a program under load does, without a limiter. Whatever
-// can happen happens at each Tick, unless the app is healthy.
+// An App reports to a package of metrics what a program under load does, without a limiter.
+// Whatever can happen happens at each Tick, unless the app is healthy.
 type App struct {
 	Config   limiter.Config // in which metrics are installed
 	Healthy  bool
@@ -26,7 +26,8 @@ func (a *App) Stores() []events.StoreStatus {
 		return []events.StoreStatus{{Store: "failover"}, {Store: "redis"}, {Store: "memory", Keys: 70}}
 	}
 	return []events.StoreStatus{{Store: "failover", Mode: events.FallbackDecides, Away: []string{""}},
-		{Store: "prefetch", Held: map[string]int64{"visitors": 40}}, {Store: "redis"}, {Store: "memory", Keys: 70, Overflow: 3}}
+		{Store: "prefetch", Held: map[string]int64{"visitors": 40}}, {Store: "redis"},
+		{Store: "memory", Keys: 70, Overflow: 3}}
 }
 
 // RuleNames returns the rules in force.
@@ -38,23 +39,25 @@ func (a *App) Open() {
 	a.Config.Hooks.Policy(events.Policy{Change: events.PolicyApplied, Version: a.Revision})
 }
 
-// Tick tells once what happens.
+// Tick reports once what happens.
 func (a *App) Tick(ctx context.Context) {
-	rest := Requests
+	allowed := Requests
 	if !a.Healthy {
+		// Overruled is the last verdict, and that of no request.
 		for v := range events.Overruled {
 			a.request(ctx, v)
-			rest--
+			allowed--
 		}
-		a.trouble()
+		a.incidents()
 	}
-	for range rest {
+
+	for range allowed {
 		a.request(ctx, events.Allowed)
 	}
 	a.Config.Hooks.StoreCall(events.StoreCall{Store: "redis", Steps: 3, Ops: 5, Took: 200 * time.Microsecond})
 }
 
-// request tells of one request, which is charged a unit if it passes.
+// request reports one request, which is charged a unit if it passes.
 func (a *App) request(ctx context.Context, v events.Verdict) {
 	e := &events.Request{Verdict: v, Rules: []events.Rule{{Name: "visitors", Verdict: v, Cost: 1}}}
 	if v.Passes() {
@@ -67,10 +70,12 @@ func (a *App) request(ctx context.Context, v events.Verdict) {
 	a.Config.Observer.Observe(ctx, e)
 }
 
-// trouble tells everything that is no request.
-func (a *App) trouble() {
+// incidents reports everything that is no request.
+func (a *App) incidents() {
 	h := a.Config.Hooks
 	h.Queue(events.Queue{Rule: "visitors", Change: 1})
+
+	// Two leases begin, and one ends.
 	for range 2 {
 		h.Lease(events.Lease{Rule: "uploads", Units: 1})
 	}
@@ -78,10 +83,12 @@ func (a *App) trouble() {
 	for f := events.Refunded; f <= events.Debited; f++ {
 		h.Units(events.Units{Rule: "uploads", Flow: f, Units: 3})
 	}
+
 	h.Ban(events.Ban{Rule: "visitors", Key: "ann", For: time.Hour})
 	for e := range events.ErrorType(events.ErrorTypes) {
 		h.StoreCall(events.StoreCall{Store: "redis", Steps: 3, Ops: 5, Took: 60 * time.Millisecond, Type: e})
 	}
+
 	h.Breaker(events.Breaker{Open: true, Fallback: true})
 	h.Breaker(events.Breaker{})
 	h.CachedRefusal("visitors")

@@ -23,14 +23,17 @@ import (
 // was removed gives its place to another.
 func Differ(t *testing.T, start func(t *testing.T) (install func(*limiter.Config), read func() []string)) {
 	for seed := range uint64(20) {
+		// Whoever observes every request is not asked to count plain ones.
 		counted, asked := random(t, seed, start, false)
 		observed, none := random(t, seed, start, true)
 		if asked == 0 || none != 0 {
 			t.Fatalf("seed %d: %d and %d plain requests were counted without an event", seed, asked, none)
 		}
+
 		for i := range counted {
 			if !slices.Equal(counted[i], observed[i]) {
-				t.Fatalf("seed %d, reading %d: with RuleCounter instead of Observe\n%s", seed, i, difference(counted[i], observed[i]))
+				t.Fatalf("seed %d, reading %d: with RuleCounter instead of Observe\n%s",
+					seed, i, difference(counted[i], observed[i]))
 			}
 		}
 	}
@@ -38,28 +41,35 @@ func Differ(t *testing.T, start func(t *testing.T) (install func(*limiter.Config
 
 // random plays random requests, and returns what each reading said, and how many requests were
 // plain and counted.
-func random(t *testing.T, seed uint64, start func(t *testing.T) (func(*limiter.Config), func() []string), observe bool) (readings [][]string, plain int) {
+func random(t *testing.T, seed uint64, start func(t *testing.T) (func(*limiter.Config), func() []string),
+	observe bool) (readings [][]string, plain int) {
+
 	synctest.Test(t, func(t *testing.T) {
 		install, read := start(t)
 		d := &dice{Rand: rand.New(rand.NewPCG(seed, 0))}
 		memory := memstore.MustNew(memstore.Options{Logger: slog.New(slog.DiscardHandler)})
+		store := apply(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
+			if d.down {
+				return errors.New("down")
+			}
+			return memory.Apply(ctx, ops, out)
+		})
+
 		var limiters [3]*limiter.Limiter
 		for i := range limiters {
-			c := limiter.Config{Logger: slog.New(slog.DiscardHandler), Rules: d.rules(), Store: apply(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
-				if d.down {
-					return errors.New("down")
-				}
-				return memory.Apply(ctx, ops, out)
-			})}
+			c := limiter.Config{Logger: slog.New(slog.DiscardHandler), Rules: d.rules(), Store: store}
 			install(&c)
+
+			// A Func observes requests and counts none, whatever the observer in it can do.
 			if observe {
 				c.Observer = events.Func(c.Observer.Observe)
 			} else {
-				c.Observer = noting{c.Observer.(events.Counter), &plain}
+				c.Observer = counting{c.Observer.(events.Counter), &plain}
 			}
 			limiters[i] = limiter.MustNew(c)
 			defer limiters[i].Close()
 		}
+
 		for range 600 {
 			d.step(t, limiters[d.IntN(len(limiters))])
 			if d.IntN(20) == 0 {
@@ -67,6 +77,8 @@ func random(t *testing.T, seed uint64, start func(t *testing.T) (func(*limiter.C
 				readings = append(readings, sorted(read()))
 			}
 		}
+
+		// Leases that are held at the last reading end after it.
 		for _, end := range d.ends {
 			end()
 		}
@@ -79,15 +91,15 @@ func sorted(list []string) []string {
 	return list
 }
 
-// noting is a Counter that notes how often it counts.
-type noting struct {
+// counting is a Counter that also counts how often it is called.
+type counting struct {
 	events.Counter
 	n *int
 }
 
-func (o noting) CountRequest(ctx context.Context, r events.Plain) {
-	*o.n++
-	o.Counter.CountRequest(ctx, r)
+func (c counting) CountRequest(ctx context.Context, r events.Plain) {
+	*c.n++
+	c.Counter.CountRequest(ctx, r)
 }
 
 // dice says what happens.
@@ -101,8 +113,8 @@ type dice struct {
 func (d *dice) rules() (list []limiter.Rule) {
 	names := d.Perm(6)
 	for _, n := range names[:1+d.IntN(3)*d.IntN(2)] {
-		r := limiter.Rule{Name: fmt.Sprint("r", n), OnStoreError: limiter.FailOpen,
-			Limit: limit([]string{"2/10s", "3/1m fixed-window", "100/1m burst=50", "2 concurrent ttl=1h"}[d.IntN(4)])}
+		texts := []string{"2/10s", "3/1m fixed-window", "100/1m burst=50", "2 concurrent ttl=1h"}
+		r := limiter.Rule{Name: fmt.Sprint("r", n), OnStoreError: limiter.FailOpen, Limit: limit(texts[d.IntN(4)])}
 		if !r.Limit.Leased() {
 			r.OnLimit = []limiter.Action{limiter.Reject, limiter.Shadow, limiter.Degrade}[d.IntN(3)]
 		}
@@ -135,6 +147,8 @@ func (d *dice) step(t *testing.T, l *limiter.Limiter) {
 		time.Sleep(time.Duration(d.IntN(10)) * time.Second)
 	default:
 		res, _ := l.Take(ctx, d.key(), []int64{0, 1, 1, 1, 1, 2}[d.IntN(6)])
+
+		// A lease is released some requests later.
 		if res.HoldsLeases() {
 			d.ends = append(d.ends, func() { _ = res.Release(context.Background()) })
 		}

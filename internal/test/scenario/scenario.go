@@ -58,18 +58,23 @@ func Play(t *testing.T, start func(t *testing.T) (install func(*limiter.Config),
 	synctest.Test(t, func(t *testing.T) {
 		install, read := start(t)
 		p := &play{t: t, install: install}
+
 		p.limits()
 		p.waits()
 		p.corrections()
 		p.stores()
+
+		// The second reading shows that the first has changed nothing.
 		synctest.Wait()
-		for range 2 { // reading changes nothing
+		for range 2 {
 			got, want := read(), strings.Split(strings.TrimSpace(Counted), "\n")
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
 				t.Errorf("counted\n%s", difference(got, want))
 			}
 		}
+
+		// Leases and waits end before the limiters that they belong to.
 		slices.Reverse(p.ends)
 		for _, end := range p.ends {
 			end()
@@ -143,10 +148,12 @@ func (p *play) limits() {
 	p.take(l, "bob", 2, events.Allowed)
 	p.take(l, "bob", 3, events.Impossible)
 
-	l = p.open(limiter.Config{Rules: []limiter.Rule{{Name: "soft", Limit: limit("1/1h fixed-window"), OnLimit: limiter.Degrade}}})
+	// A rule that does not reject says what it has found of those over its limit.
+	one := limit("1/1h fixed-window")
+	l = p.open(limiter.Config{Rules: []limiter.Rule{{Name: "soft", Limit: one, OnLimit: limiter.Degrade}}})
 	p.take(l, "ann", 1, events.Allowed)
 	p.take(l, "ann", 1, events.Degraded)
-	l = p.open(limiter.Config{Rules: []limiter.Rule{{Name: "trial", Limit: limit("1/1h fixed-window"), OnLimit: limiter.Shadow}}})
+	l = p.open(limiter.Config{Rules: []limiter.Rule{{Name: "trial", Limit: one, OnLimit: limiter.Shadow}}})
 	p.take(l, "ann", 1, events.Allowed)
 	p.take(l, "ann", 1, events.ShadowRefused)
 
@@ -154,8 +161,9 @@ func (p *play) limits() {
 	l = p.open(limiter.Config{Rules: []limiter.Rule{{Name: "listed", Limit: limit("1/1h"), Access: lists}}})
 	p.take(l, "mallory", 1, events.Denied)
 
-	l = p.open(limiter.Config{Rules: []limiter.Rule{{Name: "abuse", Limit: limit("1/1h fixed-window"),
-		Ban: core.MustParseBan("1/1m for 1h max 1h")}}})
+	// Three are banned, and one of them is let in again.
+	ban := core.MustParseBan("1/1m for 1h max 1h")
+	l = p.open(limiter.Config{Rules: []limiter.Rule{{Name: "abuse", Limit: one, Ban: ban}}})
 	for _, key := range []string{"ann", "bob", "carol"} {
 		p.take(l, key, 1, events.Allowed)
 		p.take(l, key, 1, events.Banned)
@@ -166,8 +174,11 @@ func (p *play) limits() {
 	}
 
 	broken := apply(func(context.Context, []core.Op, []core.Decision) error { return errors.New("down") })
-	for mode, want := range map[limiter.FailureMode]events.Verdict{limiter.FailOpen: events.FailedOpen, limiter.FailClosed: events.FailedClosed} {
-		p.take(p.open(limiter.Config{Store: broken, Rules: []limiter.Rule{{Name: "outage", Limit: limit("1/1h"), OnStoreError: mode}}}), "ann", 1, want)
+	for mode, want := range map[limiter.FailureMode]events.Verdict{
+		limiter.FailOpen: events.FailedOpen, limiter.FailClosed: events.FailedClosed,
+	} {
+		rules := []limiter.Rule{{Name: "outage", Limit: limit("1/1h"), OnStoreError: mode}}
+		p.take(p.open(limiter.Config{Store: broken, Rules: rules}), "ann", 1, want)
 	}
 }
 
@@ -181,11 +192,14 @@ func (p *play) waits() {
 	if err := l.Wait(ctx, "ann", 1); err != nil { // 10 s
 		p.t.Error(err)
 	}
+
 	leaves, leave := context.WithCancel(ctx)
 	time.AfterFunc(3*time.Second, leave)
 	if err := l.Wait(leaves, "ann", 1); err == nil {
 		p.t.Error("a canceled wait was admitted")
 	}
+
+	// One waits until the end of the scenario, and fills the queue for the next.
 	waits, end := context.WithCancel(ctx)
 	p.ends = append(p.ends, end)
 	go func() { _ = l.Wait(waits, "ann", 1) }()
@@ -204,6 +218,7 @@ func (p *play) corrections() {
 	for _, used := range []int64{4, 15} {
 		err = errors.Join(err, p.take(l, "ann", 10, events.Allowed).Settle(ctx, map[string]int64{"tokens": used}))
 	}
+
 	jobs := p.open(limiter.Config{Rules: []limiter.Rule{{Name: "jobs", Limit: limit("2 concurrent ttl=1h")}}})
 	held, job := p.take(jobs, "ann", 1, events.Allowed), p.take(jobs, "ann", 1, events.Allowed)
 	time.Sleep(2 * time.Second)
@@ -228,26 +243,32 @@ func (s *source) Report() events.Report {
 	return events.Report{Status: func(list []events.StoreStatus) []events.StoreStatus { return append(list, s.list...) }}
 }
 
-// stores tells what stores and followers of policies do. Two limiters share the stores.
+// stores reports what stores and followers of policies do. Two limiters share the stores.
 func (p *play) stores() {
 	s := &source{Store: apply(memstore.MustNew(memstore.Options{Logger: slog.New(slog.DiscardHandler)}).Apply)}
 	s.list = []events.StoreStatus{{Store: "failover", Of: s, Mode: events.FallbackDecides, Away: []string{""}},
 		{Store: "prefetch", Of: &source{}, Held: map[string]int64{"visitors": 40, "day": 3, "gone": 2}},
 		{Store: "redis", Of: &source{}}, {Store: "memory", Of: &source{}, Keys: 70, Overflow: 3}}
+
+	// What a store says of itself counts once, however many limiters ask it.
 	l := p.open(limiter.Config{Store: s})
 	p.open(limiter.Config{Store: s})
 	h := l.Hooks()
 	h.StoreCall(events.StoreCall{Store: "redis", Steps: 1, Ops: 1, Took: 80 * time.Microsecond})
 	h.StoreCall(events.StoreCall{Store: "redis", Steps: 20, Ops: 48, Took: 3 * time.Millisecond})
 	for e := events.Timeout; int(e) < events.ErrorTypes; e++ {
-		h.StoreCall(events.StoreCall{Store: "redis", Steps: 1, Ops: 2, Took: time.Second, Err: errors.New(e.String()), Type: e})
+		h.StoreCall(events.StoreCall{Store: "redis", Steps: 1, Ops: 2, Took: time.Second,
+			Err: errors.New(e.String()), Type: e})
 	}
+
 	h.Breaker(events.Breaker{Open: true, Fallback: true, Cause: errors.New("down")})
 	h.Breaker(events.Breaker{})
 	h.Breaker(events.Breaker{Open: true, Fallback: true, Cause: errors.New("down")})
+
 	for range 5 {
 		h.CachedRefusal("visitors")
 	}
+
 	h.Policy(events.Policy{App: "shop", Change: events.PolicyApplied, Version: "12", Policies: 3})
 	h.Policy(events.Policy{App: "shop", Change: events.PolicyApplied, Version: "13", Policies: 3})
 	h.Policy(events.Policy{App: "shop", Change: events.PolicyRefused, Version: "14", Err: errors.New("bad")})

@@ -27,6 +27,8 @@ func Table(r io.Reader) (string, error) {
 	if err := lines.Err(); err != nil {
 		return "", err
 	}
+
+	// Equal numbers stand in the order of what was tried, so that the table is always the same.
 	var b strings.Builder
 	b.WriteString("| tried | of |\n|--:|---|\n")
 	for _, what := range slices.SortedFunc(maps.Keys(sums), func(a, b string) int {
@@ -34,6 +36,7 @@ func Table(r io.Reader) (string, error) {
 	}) {
 		fmt.Fprintf(&b, "| %s | %s |\n", grouped(sums[what]), what)
 	}
+
 	return b.String(), nil
 }
 

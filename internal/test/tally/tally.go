@@ -1,6 +1,7 @@
 // Package tally counts the inputs that tests have tried, for docs/tried.md:
 //
-//	HEADGATE_TALLY=/tmp/tally bash .ci/run && go run ./internal/tally/print < /tmp/tally > docs/tried.md
+//	HEADGATE_TALLY=/tmp/tally bash .ci/run
+//	go run ./internal/test/tally/print < /tmp/tally > docs/tried.md
 package tally
 
 import (
@@ -19,11 +20,13 @@ func Add(t testing.TB, what string, n int64) {
 	if path == "" || n == 0 {
 		return
 	}
+
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
+
 	// One write of a line stays in one piece, also beside other processes.
 	if _, err := fmt.Fprintf(file, "%d\t%s\n", n, what); err != nil {
 		t.Fatal(err)

@@ -15,5 +15,6 @@ func main() {
 		os.Exit(1)
 	}
 	fmt.Printf("# What was tried\n\nThe tests themselves have counted this, in one run of all of them:\n\n"+
-		"```sh\nHEADGATE_TALLY=/tmp/tally bash .ci/run\ngo run ./internal/tally/print < /tmp/tally > docs/tried.md\n```\n\n%s", table)
+		"```sh\nHEADGATE_TALLY=/tmp/tally bash .ci/run\n"+
+		"go run ./internal/test/tally/print < /tmp/tally > docs/tried.md\n```\n\n%s", table)
 }
