@@ -137,7 +137,7 @@ func (l *line) slotAfter(s *Slot, w *waiter) time.Time {
 	return s.Due.Add(spanOf(w.limit, w.cost))
 }
 
-// ahead returns how long before its instant a slot is booked. A line that another process was
+// bookingLead returns how long before its instant a slot is booked. A line that another process was
 // faster than asks earlier the next time, so that they take turns.
 func (l *line) bookingLead() time.Duration {
 	return min(l.lead+time.Duration(l.lost)*leadStep, maxLead)
@@ -226,7 +226,7 @@ func (l *line) isAhead(a arrival, now time.Time) bool {
 	return last != nil && last.Due.Add(-l.lead).After(now)
 }
 
-// moves reports whether requests are having their turn now.
+// isServing reports whether requests are having their turn now.
 func (l *line) isServing(now time.Time) bool {
 	i := l.asker()
 	if i < 0 {
@@ -338,7 +338,7 @@ func (l *line) settle() (surplus []*Slot) {
 // ends is how many of the latest requests in line were served, and how many left before.
 type ends struct{ served, abandoned int64 }
 
-// note adds a request. Older ones count for less and less.
+// add counts a request. Older ones count for less and less.
 func (e *ends) add(served bool) {
 	if e.served+e.abandoned >= 64 {
 		e.served, e.abandoned = e.served/2, e.abandoned/2
