@@ -109,6 +109,8 @@ func (b *background) close() {
 	b.end()
 
 	b.mu.Lock()
+
+	// A timer that was stopped in time starts no run, which the wait below would be for.
 	if b.timer != nil && b.timer.Stop() {
 		b.running.Done()
 		b.timer = nil

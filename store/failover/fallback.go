@@ -163,6 +163,7 @@ func (m *mirror) takeBack(ctx context.Context, op core.Op, d *core.Decision) err
 	t := m.steps.Get().(*step)
 	defer m.free(t)
 
+	// The primary was charged for units that were paid, so it gives those back too.
 	if refund, ok := m.owed.lower(&op); ok {
 		_ = m.primary.postpone([]core.Op{refund}, ErrOpen) // which counts what is lost
 	}

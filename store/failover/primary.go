@@ -45,6 +45,7 @@ func (p *primary) askTimed(ctx context.Context, r route, ops, sent []core.Op, ou
 		return err
 	}
 
+	// The clock is read only where there is a bound to compare with.
 	start := time.Now()
 	if err := p.store.Apply(ctx, sent, out); err != nil {
 		return err
