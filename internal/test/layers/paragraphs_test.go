@@ -100,7 +100,6 @@ internal/test/scenario
 internal/test/tally
 internal/test/tally/print
 internal/upgrades
-internal/waitline
 keyfuncs
 limiter
 llmusage
@@ -121,8 +120,6 @@ policy/redissource
 policy/stats
 store/failover
 store/memstore
-store/prefetch
-store/redisstore
 store/storetest
 transport
 `)
