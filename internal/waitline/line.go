@@ -32,19 +32,30 @@ const (
 	settleTime = 50 * time.Millisecond
 )
 
-// line is the requests that wait for one key of a rule, the oldest first. The first without
-// a slot asks the store, and those before it hold slots. A slot belongs to the line: it
-// moves to an older request, or to the next if its holder leaves. The lock of the queue
-// guards a line and its waiters.
+// line is the requests that wait for one key of a rule, the oldest first. A slot belongs to the
+// line: it moves to an older request, or to the next if its holder leaves. The mutex of the queue
+// guards a line and its waiters, and all their methods need it.
+//
+//	waiters   hold slots ..., the asker, have none ...
+//
+//	          due, or units may have come back
+//	nobody asks ------------------------------> the asker asks
+//	   ^   ^                                      |
+//	   |   +--- it has a slot, or asks later -----+   one slot at a time is booked
+//	   |
+//	   +------- slots are given back: nobody asks until they are (canceling)
+//
+//	another was faster    lost + 1: the line asks earlier; from maxLost on it books far ahead
+//	a slot was booked     won + 1, lost = 0: from maxLost on the line has no rival
 type line struct {
 	waiters   []*waiter
 	spare     []*Slot       // that no request holds yet
 	asking    *waiter       // asks the store, or nil; none else asks meanwhile
 	canceling int           // how many are giving slots back; none asks meanwhile
-	free      bool          // units may have come back since the first last asked
+	askNow    bool          // units may have come back since the first last asked
 	due       time.Time     // when the first asks if no units come back before
 	lead      time.Duration // how long before its instant a slot is booked
-	comes     time.Time     // when the units of the first come, if they are to be booked; zero if unknown
+	unitsAt   time.Time     // when the units of the first come, if they are to be booked; zero if unknown
 	lost      int           // how often in a row another process was faster to book
 	won       int           // how many slots in a row it has booked
 	farAhead  bool          // the first books far ahead of need, because others do
@@ -76,250 +87,278 @@ func (a arrival) before(b arrival) bool {
 	return a.at.Before(b.at) || a.at.Equal(b.at) && a.number < b.number
 }
 
-// call makes the request look at its line.
-func (x *waiter) call() {
+// notify makes the request look at its line.
+func (w *waiter) notify() {
 	select {
-	case x.wake <- struct{}{}:
+	case w.wake <- struct{}{}:
 	default: // it will look
 	}
 }
 
 // insert puts a request into the line.
-func (n *line) insert(x *waiter) {
-	at := len(n.waiters)
-	for at > 0 && x.arrival.before(n.waiters[at-1].arrival) {
+func (l *line) insert(w *waiter) {
+	at := len(l.waiters)
+	for at > 0 && w.arrival.before(l.waiters[at-1].arrival) {
 		at--
 	}
-	n.waiters = slices.Insert(n.waiters, at, x)
+	l.waiters = slices.Insert(l.waiters, at, w)
 }
 
 // asker returns the index of the request that may ask, or -1. While a request asks none may,
 // even an older one that has come meanwhile: each would book a slot.
-func (n *line) asker() int {
-	if n.asking != nil || n.canceling > 0 {
+func (l *line) asker() int {
+	if l.asking != nil || l.canceling > 0 {
 		return -1
 	}
-	return slices.IndexFunc(n.waiters, func(x *waiter) bool { return x.slot == nil })
+	return slices.IndexFunc(l.waiters, func(w *waiter) bool { return w.slot == nil })
 }
 
 // askAt returns when the asker i is to ask.
-func (n *line) askAt(i int) time.Time {
+func (l *line) askAt(i int) time.Time {
 	switch {
-	case i == 0 && n.free:
+	case i == 0 && l.askNow:
 		return time.Time{}
 	case i == 0:
-		return n.due
+		return l.due
 	}
-	at := n.slotAfter(n.waiters[i-1].slot, n.waiters[i]).Add(-n.ahead())
-	if n.waiters[i].notBefore.After(at) {
-		return n.waiters[i].notBefore
+	at := l.slotAfter(l.waiters[i-1].slot, l.waiters[i]).Add(-l.bookingLead())
+	if l.waiters[i].notBefore.After(at) {
+		return l.waiters[i].notBefore
 	}
 	return at
 }
 
-// slotAfter returns the instant at which x can have its units if the last that were booked are
-// those of s.
-func (n *line) slotAfter(s *Slot, x *waiter) time.Time {
-	if n.farAhead {
+// slotAfter returns the instant at which w can have its units if the last units that were
+// booked are those of s.
+func (l *line) slotAfter(s *Slot, w *waiter) time.Time {
+	if l.farAhead {
 		return s.Due
 	}
-	return s.Due.Add(spanOf(x.limit, x.cost))
+	return s.Due.Add(spanOf(w.limit, w.cost))
 }
 
-// ahead returns how long before its instant a slot is booked. A line that another process was
+// bookingLead returns how long before its instant a slot is booked. A line that another process was
 // faster than asks earlier the next time, so that they take turns.
-func (n *line) ahead() time.Duration {
-	return min(n.lead+time.Duration(n.lost)*leadStep, maxLead)
+func (l *line) bookingLead() time.Duration {
+	return min(l.lead+time.Duration(l.lost)*leadStep, maxLead)
 }
 
-// ask makes x the one that asks, and returns how far ahead it may book. A slot that is booked
-// far ahead is lost if the clients of this process leave before and another has booked behind.
-func (n *line) ask(x *waiter) (horizon time.Duration) {
-	n.asking = x
+// startAsk makes w the one that asks, and returns how far ahead it may book. A slot that is
+// booked far ahead is lost if the clients of this process leave before and another has booked
+// behind.
+func (l *line) startAsk(w *waiter) (horizon time.Duration) {
+	l.asking = w
+
 	switch {
-	case n.farAhead:
+	case l.farAhead:
 		return core.MaxBooking
-	case n.won >= maxLost:
+	case l.won >= maxLost:
 		return 2 * maxLead
 	}
-	return 2 * n.ahead() // the store may be nearer than it was
+	return 2 * l.bookingLead() // the store may be nearer than it was
 }
 
-// refused notes that the store has not booked for x, the first, and when its units come.
-func (n *line) refused(x *waiter, comes time.Time, span time.Duration) {
-	n.farAhead = x.limit.Books() && (n.lost >= maxLost || span > spanOf(x.limit, x.cost)+maxLead)
-	n.free, n.due = n.farAhead, comes
-	if x.limit.Books() {
-		n.askBefore(x, comes)
+// noteRefusal records that the store has not booked for w, the first, and when its units come.
+func (l *line) noteRefusal(w *waiter, unitsAt time.Time, span time.Duration) {
+	// Units that come later than one span of w say that others have booked before it.
+	l.farAhead = w.limit.Books() && (l.lost >= maxLost || span > spanOf(w.limit, w.cost)+maxLead)
+
+	// Who books far ahead may ask at once: the instant of its units does not matter to the store.
+	l.askNow, l.due = l.farAhead, unitsAt
+
+	if w.limit.Books() {
+		l.askBefore(w, unitsAt)
 	}
 }
 
-// slotUsed has the request behind x, which uses s, ask when its units come.
-func (n *line) slotUsed(x *waiter, s *Slot) {
-	if n.waiters[0] == x && len(n.waiters) > 1 {
-		n.free = false
-		n.askBefore(n.waiters[1], n.slotAfter(s, n.waiters[1]))
+// slotUsed makes the request behind w, which uses s, ask when its units come.
+func (l *line) slotUsed(w *waiter, s *Slot) {
+	if l.waiters[0] == w && len(l.waiters) > 1 {
+		l.askNow = false
+		l.askBefore(l.waiters[1], l.slotAfter(s, l.waiters[1]))
 	}
 }
 
-// askBefore has the first, x, ask before its units come. A line that has lost no slot lately has
-// no rival, so it books one slot ahead: then it loses none if its timers run late.
-func (n *line) askBefore(x *waiter, comes time.Time) {
-	ahead := n.ahead()
-	if n.won >= maxLost {
-		ahead = max(ahead, min(spanOf(x.limit, x.cost), maxLead))
+// askBefore makes the first, w, ask before its units come. A line that has lost no slot lately
+// has no rival, so it books one slot ahead: then it loses none if its timers run late.
+func (l *line) askBefore(w *waiter, unitsAt time.Time) {
+	ahead := l.bookingLead()
+	if l.won >= maxLost {
+		ahead = max(ahead, min(spanOf(w.limit, w.cost), maxLead))
 	}
-	n.comes, n.due = comes, comes.Add(-ahead)
+
+	l.unitsAt, l.due = unitsAt, unitsAt.Add(-ahead)
 }
 
-// callNext makes the next request ask, and wakes those whose waits should have ended.
-func (n *line) callNext() {
-	if i := n.asker(); i >= 0 {
-		n.waiters[i].call()
+// wakeNext makes the next request ask, and wakes those whose waits should have ended.
+func (l *line) wakeNext() {
+	if i := l.asker(); i >= 0 {
+		l.waiters[i].notify()
 	}
+
 	now := time.Now()
-	for _, x := range n.waiters {
-		if x.slot == nil && !x.end.After(now) {
-			x.call()
+	for _, w := range l.waiters {
+		if w.slot == nil && !w.end.After(now) {
+			w.notify()
 		}
 	}
 }
 
 // isAhead reports whether a request of the line has to be served before one that arrived at a.
-func (n *line) isAhead(a arrival, now time.Time) bool {
-	if n.canceling > 0 {
+func (l *line) isAhead(a arrival, now time.Time) bool {
+	if l.canceling > 0 {
 		return true
 	}
+
 	var last *Slot
-	for _, x := range n.waiters {
-		if !x.arrival.before(a) {
+	for _, w := range l.waiters {
+		if !w.arrival.before(a) {
 			break
 		}
-		if x.slot == nil {
+		// An older request that holds no slot has still to ask, and its units come first.
+		if w.slot == nil {
 			return true
 		}
-		last = x.slot
+		last = w.slot
 	}
-	return last != nil && last.Due.Add(-n.lead).After(now)
+
+	// All older ones hold slots: a comes after them once the last of these is due within the lead.
+	return last != nil && last.Due.Add(-l.lead).After(now)
 }
 
-// moves reports whether requests are having their turn now.
-func (n *line) moves(now time.Time) bool {
-	i := n.asker()
+// isServing reports whether requests are having their turn now.
+func (l *line) isServing(now time.Time) bool {
+	i := l.asker()
 	if i < 0 {
-		return n.asking != nil || n.canceling > 0
+		return l.asking != nil || l.canceling > 0
 	}
-	return !n.askAt(i).After(now) || i > 0 && !n.waiters[0].slot.Due.After(now)
+	return !l.askAt(i).After(now) || i > 0 && !l.waiters[0].slot.Due.After(now)
 }
 
 // unitsBefore returns how many units the requests need that are older than a and hold no slot.
-func (n *line) unitsBefore(a arrival) (units int64) {
-	for _, x := range n.waiters {
-		if x.slot == nil && x.arrival.before(a) {
-			units += x.cost
+func (l *line) unitsBefore(a arrival) (units int64) {
+	for _, w := range l.waiters {
+		if w.slot == nil && w.arrival.before(a) {
+			units += w.cost
 		}
 	}
 	return units
 }
 
-// turnOf returns the earliest instant at which x, which has no slot, can have its turn if
-// requests end as lately. If no slot is booked the units come back one after another from then on.
-func (n *line) turnOf(x *waiter, e *ends, from time.Time) time.Time {
-	units := e.expect(n.unitsBefore(x.arrival)) + x.cost
-	if !x.limit.Books() {
-		return n.due.Add(periodsOf(x.limit, units))
+// turnOf returns the earliest instant at which w, which has no slot, can have its turn if
+// requests end as those of late did. If no slot is booked the units come back one after
+// another from that instant on.
+func (l *line) turnOf(w *waiter, e *ends, from time.Time) time.Time {
+	units := e.expect(l.unitsBefore(w.arrival)) + w.cost
+	if !w.limit.Books() {
+		return l.due.Add(periodsOf(w.limit, units))
 	}
-	if first := n.waiters[0]; first.slot == nil && !n.comes.IsZero() {
-		from = n.comes.Add(-spanOf(first.limit, first.cost))
+
+	// The units come back one span after another from the first instant that is known: that of the
+	// first request's units, or else that of the last slot before w.
+	if first := l.waiters[0]; first.slot == nil && !l.unitsAt.IsZero() {
+		from = l.unitsAt.Add(-spanOf(first.limit, first.cost))
 	}
-	for _, y := range n.waiters {
-		if y == x {
+	for _, other := range l.waiters {
+		if other == w {
 			break
 		}
-		if y.slot != nil {
-			from = y.slot.Due
+		if other.slot != nil {
+			from = other.slot.Due
 		}
 	}
-	return from.Add(spanOf(x.limit, units))
+
+	return from.Add(spanOf(w.limit, units))
 }
 
 // give hands a slot to the oldest request that it fits and that has none or a later one,
 // whose slot goes on to the next. It returns the slot that no request has a use for, or nil.
 // A request without a slot is not overtaken by another such request.
-func (n *line) give(s *Slot) *Slot {
+func (l *line) give(s *Slot) *Slot {
 	if s.Owner != nil {
 		return s
 	}
-	for _, x := range n.waiters {
+
+	// The oldest comes first. An exchange leaves a later slot in s, which goes on down the line.
+	for _, w := range l.waiters {
 		switch {
-		case x == n.asking: // it compares this slot with its answer
-			n.spare = append(n.spare, s)
+		case w == l.asking: // it compares this slot with its answer
+			l.spare = append(l.spare, s)
 			return nil
-		case s.Due.After(x.end):
-		case !s.fits(x.ops) || x.slot != nil && !x.slot.fits(x.ops):
-			if x.slot == nil {
+		case s.Due.After(w.end):
+		case !s.fits(w.ops) || w.slot != nil && !w.slot.fits(w.ops):
+			// A request without a slot is not overtaken, even if the slot does not fit it.
+			if w.slot == nil {
 				return s
 			}
-		case x.slot == nil:
-			x.slot = s
-			x.call()
+		case w.slot == nil:
+			w.slot = s
+			w.notify()
 			return nil
-		case s.Due.Before(x.slot.Due):
-			x.slot, s = s, x.slot
-			x.call()
+		case s.Due.Before(w.slot.Due):
+			w.slot, s = s, w.slot
+			w.notify()
 		}
 	}
+
 	return s
 }
 
 // settle gives the spare slots to requests, and has the next one ask. It returns the slots
 // to give back, which the caller cancels.
-func (n *line) settle() (surplus []*Slot) {
-	spare, now := n.spare, time.Now()
-	n.spare = nil
+func (l *line) settle() (surplus []*Slot) {
+	spare, now := l.spare, time.Now()
+	l.spare = nil
 	for _, s := range spare {
+		// A kept slot was kept for a request that comes before its instant. None came.
 		if s.Kept && !s.Due.After(now) {
 			continue
 		}
-		switch s = n.give(s); {
+
+		switch s = l.give(s); {
 		case s == nil:
 		case s.Kept:
-			n.spare = append(n.spare, s)
+			l.spare = append(l.spare, s)
 		default:
 			surplus = append(surplus, s)
 		}
 	}
+
+	// While slots are given back the store's answers would be out of date, so none asks.
 	if len(surplus) > 0 {
-		n.canceling++
+		l.canceling++
 		// The store can give back a slot behind which none is booked.
 		slices.SortFunc(surplus, func(a, b *Slot) int { return b.Due.Compare(a.Due) })
 	}
-	n.callNext()
+
+	l.wakeNext()
 	return surplus
 }
 
 // ends is how many of the latest requests in line were served, and how many left before.
-type ends struct{ served, left int64 }
+type ends struct{ served, abandoned int64 }
 
-// note adds a request. Older ones count for less and less.
-func (e *ends) note(served bool) {
-	if e.served+e.left >= 64 {
-		e.served, e.left = e.served/2, e.left/2
+// add counts a request. Older ones count for less and less.
+func (e *ends) add(served bool) {
+	if e.served+e.abandoned >= 64 {
+		e.served, e.abandoned = e.served/2, e.abandoned/2
 	}
 	if served {
 		e.served++
 	} else {
-		e.left++
+		e.abandoned++
 	}
 }
 
 // expect returns how many of the units that requests in line need will be used, if as many
 // of them leave as did lately.
 func (e *ends) expect(units int64) int64 {
-	if e.left == 0 || units <= 0 {
+	if e.abandoned == 0 || units <= 0 {
 		return units
 	}
-	share := float64(e.served+1) / float64(e.served+e.left+1)
+
+	// The share is taken as if one more had been served, so that it is never zero.
+	share := float64(e.served+1) / float64(e.served+e.abandoned+1)
 	return min(units, int64(math.Ceil(float64(units)*share)))
 }
 
@@ -328,10 +367,13 @@ func spanOf(l *core.Limit, n int64) time.Duration {
 	if n <= 0 {
 		return 0
 	}
+
+	// The product may have more than 64 bits. A span that does not fit is longer than any wait.
 	hi, lo := bits.Mul64(uint64(l.Period), uint64(n))
 	if hi >= uint64(l.Quota) {
 		return math.MaxInt64 / 4
 	}
+
 	span, _ := bits.Div64(hi, lo, uint64(l.Quota))
 	return time.Duration(min(span, math.MaxInt64/4))
 }
@@ -344,5 +386,6 @@ func periodsOf(l *core.Limit, n int64) time.Duration {
 	if missing <= 0 || l.Period == 0 {
 		return 0
 	}
+
 	return time.Duration(min((missing-1)/quota+1, int64(core.MaxBooking/l.Period)+1)) * l.Period
 }

@@ -58,9 +58,9 @@ type Queue struct {
 	released [buckets]atomic.Uint64
 	seed     maphash.Seed
 
-	mu       sync.Mutex // guards all below, and the lines
-	waiting  int
-	at       map[Key]int
+	mu       sync.Mutex    // guards all below, and the lines
+	waiting  int           // requests that have entered
+	at       map[Key]int   // of these, those that wait for a key first
 	empty    chan struct{} // closed when no request waits; nil before Drain
 	lines    map[Key]*line
 	arrivals uint64 // in all lines
@@ -97,12 +97,14 @@ func (q *Queue) Lines() int { return int(q.count.Load()) }
 func (q *Queue) Drain(ctx context.Context) (empty <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if q.empty == nil {
 		q.empty = make(chan struct{})
 		q.deadline, _ = ctx.Deadline()
 		close(q.draining)
 		q.reportEmptyLocked()
 	}
+
 	return q.empty
 }
 
@@ -142,6 +144,7 @@ func (q *Queue) Enter(k Key) error {
 	if n == 0 { // the map keeps this key, maybe longer than its request lives
 		k.Key = strings.Clone(k.Key)
 	}
+
 	q.at[k] = n + 1
 	q.waiting++
 	return nil
@@ -151,6 +154,7 @@ func (q *Queue) Enter(k Key) error {
 func (q *Queue) Exit(k Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	q.waiting--
 	if q.at[k]--; q.at[k] <= 0 {
 		delete(q.at, k)
@@ -180,12 +184,15 @@ func (q *Queue) NoteReleases(ops []core.Op) {
 		if !ops[i].Limit.Leased() {
 			continue
 		}
+
 		k := KeyOf(&ops[i])
 		q.counter(k).Add(1)
+
+		// The count above comes first: a request that joins after this looks at the count itself.
 		q.mu.Lock()
-		if n := q.lines[k]; n != nil {
-			n.free = true
-			n.callNext()
+		if l := q.lines[k]; l != nil {
+			l.askNow = true
+			l.wakeNext()
 		}
 		q.mu.Unlock()
 	}
@@ -193,24 +200,24 @@ func (q *Queue) NoteReleases(ops []core.Op) {
 
 // openLocked returns the line for k, which it makes if there is none.
 func (q *Queue) openLocked(k Key, lead time.Duration) *line {
-	n := q.lines[k]
-	if n != nil {
-		return n
+	l := q.lines[k]
+	if l != nil {
+		return l
 	}
 
 	k.Key = strings.Clone(k.Key) // the map may keep it longer than its request lives
 	if q.lines == nil {
 		q.lines = map[Key]*line{}
 	}
-	n = &line{lead: lead}
-	q.lines[k] = n
+	l = &line{lead: lead}
+	q.lines[k] = l
 	q.count.Add(1)
-	return n
+	return l
 }
 
 // closeEmptyLocked forgets the line for k if nothing is left of it.
 func (q *Queue) closeEmptyLocked(k Key) {
-	if n := q.lines[k]; n != nil && len(n.waiters)+len(n.spare)+n.canceling == 0 {
+	if l := q.lines[k]; l != nil && len(l.waiters)+len(l.spare)+l.canceling == 0 {
 		delete(q.lines, k)
 		q.count.Add(-1)
 	}

@@ -32,6 +32,7 @@ func (s *Slot) fits(ops []core.Op) bool {
 	if s.Owner != nil || len(ops) != len(s.Ops) {
 		return false
 	}
+
 	for i := range ops {
 		a, b := &ops[i], &s.Ops[i]
 		same := a.Rule == b.Rule && a.Key == b.Key && a.Cost == b.Cost && a.Soft == b.Soft && a.Limit.Equal(&b.Limit)
@@ -47,18 +48,21 @@ func (s *Slot) fits(ops []core.Op) bool {
 func (q *Queue) Canceled(k Key, slots []*Slot) (surplus []*Slot) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := q.lines[k]
-	n.canceling--
-	n.free = true
+
+	l := q.lines[k]
+	l.canceling--
+	l.askNow = true
 
 	for _, s := range slots {
+		// A slot that the store could not take back is of use until its instant. It keeps its line,
+		// so there is a bound.
 		if s.Kept && q.Lines() <= q.max {
-			n.spare = append(n.spare, s)
+			l.spare = append(l.spare, s)
 			own := Key{k.Rule, strings.Clone(k.Key)}
 			time.AfterFunc(time.Until(s.Due), func() { q.dropSpare(own) })
 		}
 	}
-	surplus = n.settle()
+	surplus = l.settle()
 	q.closeEmptyLocked(k)
 	return surplus
 }
@@ -67,12 +71,13 @@ func (q *Queue) Canceled(k Key, slots []*Slot) (surplus []*Slot) {
 func (q *Queue) dropSpare(k Key) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := q.lines[k]
-	if n == nil {
+
+	l := q.lines[k]
+	if l == nil {
 		return
 	}
 
 	now := time.Now()
-	n.spare = slices.DeleteFunc(n.spare, func(s *Slot) bool { return s.Kept && !s.Due.After(now) })
+	l.spare = slices.DeleteFunc(l.spare, func(s *Slot) bool { return s.Kept && !s.Due.After(now) })
 	q.closeEmptyLocked(k)
 }

@@ -20,27 +20,27 @@ type Turn struct {
 	queue   *Queue
 	arrival arrival
 
-	in      *waiter // nil while it is in no line
-	key     Key     // of its line
-	horizon time.Duration
-	left    bool // by the last answer the line's key has units left, or the store failed
+	waiter    *waiter // nil while it is in no line
+	key       Key     // of its line
+	horizon   time.Duration
+	unitsLeft bool // by the last answer the line's key has units left, or the store failed
 
 	usedSlot bool // it was admitted by a slot
 	hopeless bool // it was refused when it came to its line
 
 	draining <-chan struct{} // nil once noticed
 	drains   bool            // the queue is drained
-	drained  time.Time       // when the wait for a slot or lease ends because of it
+	drainEnd time.Time       // when the wait for a slot or lease ends because of it
 }
 
 // Arrive returns the turn of a request that came at an instant.
 func (q *Queue) Arrive(at time.Time) Turn { return Turn{queue: q, arrival: arrival{at, noNumber}} }
 
 // InLine reports whether the request is in a line.
-func (t *Turn) InLine() bool { return t.in != nil }
+func (t *Turn) InLine() bool { return t.waiter != nil }
 
 // IsIn reports whether the request is in the line for k.
-func (t *Turn) IsIn(k Key) bool { return t.in != nil && t.key == k }
+func (t *Turn) IsIn(k Key) bool { return t.waiter != nil && t.key == k }
 
 // Key returns the key of the line that the request is in, or was in last.
 func (t *Turn) Key() Key { return t.key }
@@ -55,7 +55,7 @@ func (t *Turn) Horizon(k Key) time.Duration {
 
 // Wake returns the channel that is sent to when the line may have changed for the request,
 // which is in one.
-func (t *Turn) Wake() <-chan struct{} { return t.in.wake }
+func (t *Turn) Wake() <-chan struct{} { return t.waiter.wake }
 
 // Draining returns the channel that is closed when the queue is drained, or nil once
 // [Turn.Drain] was called.
@@ -75,11 +75,11 @@ func (t *Turn) IsBehind(k Key, now time.Time) bool {
 // aheadLocked returns the line for k if an older request in it has to be served before this
 // one, or else nil.
 func (t *Turn) aheadLocked(k Key, now time.Time) *line {
-	n := t.queue.lines[k]
-	if n == nil || !n.isAhead(t.arrival, now) {
+	l := t.queue.lines[k]
+	if l == nil || !l.isAhead(t.arrival, now) {
 		return nil
 	}
-	return n
+	return l
 }
 
 // After returns the time until the turn of the request behind those in the line of the op's key,
@@ -88,22 +88,28 @@ func (t *Turn) After(op *core.Op, d *core.Decision, now time.Time) (retry time.D
 	q, k := t.queue, KeyOf(op)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := t.aheadLocked(k, now)
-	if n == nil {
+
+	l := t.aheadLocked(k, now)
+	if l == nil {
 		return 0, false
 	}
+
+	// A lease comes back when its holder ends, which no line can foresee.
 	if op.Limit.Leased() || d.RetryAfter == core.Never {
 		return d.RetryAfter, true
 	}
 
-	units := n.unitsBefore(t.arrival)
-	if x := n.asking; x != nil && op.Limit.Books() && x.slot == nil && x.arrival.before(t.arrival) {
-		units -= x.cost // the store may have booked for it already
+	units := l.unitsBefore(t.arrival)
+	if w := l.asking; w != nil && op.Limit.Books() && w.slot == nil && w.arrival.before(t.arrival) {
+		units -= w.cost // the store may have booked for it already
 	}
+
 	before := q.endsOfLocked(k).expect(units)
 	if !op.Limit.Books() {
-		return max(d.RetryAfter, n.due.Add(periodsOf(&op.Limit, before+op.Cost)).Sub(now)), true
+		return max(d.RetryAfter, l.due.Add(periodsOf(&op.Limit, before+op.Cost)).Sub(now)), true
 	}
+
+	// The units that the store has left go to the older requests first.
 	if d.Allowed {
 		before -= d.Remaining - op.Cost
 	}
@@ -112,32 +118,35 @@ func (t *Turn) After(op *core.Op, d *core.Decision, now time.Time) (retry time.D
 
 // Ask notes that the request is about to ask the store.
 func (t *Turn) Ask() {
-	if t.in == nil || !t.in.leased {
+	if t.waiter == nil || !t.waiter.leased {
 		return
 	}
+
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n := q.lines[t.key]; n.waiters[0] == t.in { // or else an older one has come, and asks
-		n.free = false // units that come back from now on may not be in the answer
+	if l := q.lines[t.key]; l.waiters[0] == t.waiter { // or else an older one has come, and asks
+		l.askNow = false // units that come back from now on may not be in the answer
 	}
 }
 
 // Answered notes the answer of the store: whether units of the line's key are left, and when to ask
 // for leases again.
-func (t *Turn) Answered(left bool, retry time.Time) {
-	if t.in == nil {
+func (t *Turn) Answered(unitsLeft bool, retry time.Time) {
+	if t.waiter == nil {
 		return
 	}
-	t.left = left
-	if !t.in.leased {
+
+	t.unitsLeft = unitsLeft
+	if !t.waiter.leased {
 		return
 	}
+
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n := q.lines[t.key]; n.waiters[0] == t.in {
-		n.due = retry
+	if l := q.lines[t.key]; l.waiters[0] == t.waiter {
+		l.due = retry
 	}
 }
 
@@ -160,9 +169,9 @@ type Answer struct {
 
 // Join puts the request into the line of the answer's key, unless it is there, and adds what it has
 // learned. It is in no other line. released reports whether leases of the request have come back
-// since the question; it is called with the queue locked. hopeless reports that the turn would come too late, after the
-// time retry, behind requests that came while the store decided. The caller gives the surplus
-// back and calls [Queue.Canceled].
+// since the question; it is called with the queue locked. hopeless reports that the turn would
+// come too late, after the time retry, behind requests that came while the store decided. The
+// caller gives the surplus back and calls [Queue.Canceled].
 func (t *Turn) Join(a *Answer, released func() bool) (retry time.Duration, hopeless bool, surplus []*Slot) {
 	q, k := t.queue, KeyOf(a.Op)
 	lead := min(a.Answered.Sub(a.Began)+minLead, maxLead)
@@ -170,86 +179,99 @@ func (t *Turn) Join(a *Answer, released func() bool) (retry time.Duration, hopel
 
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := q.openLocked(k, lead)
-	n.lead = lead
-	isNew := t.in == nil
+	l := q.openLocked(k, lead)
+	l.lead = lead
+
+	// Only a request that is new takes a place. One that has asked again keeps its own.
+	isNew := t.waiter == nil
 	if isNew {
 		if t.arrival.number == noNumber {
 			q.arrivals++
 			t.arrival.number = q.arrivals
 		}
-		t.in = &waiter{arrival: t.arrival, wake: make(chan struct{}, 1)}
-		t.key, t.left = k, a.Left
-		n.insert(t.in)
+		t.waiter = &waiter{arrival: t.arrival, wake: make(chan struct{}, 1)}
+		t.key, t.unitsLeft = k, a.Left
+		l.insert(t.waiter)
 	}
 
-	t.learnLocked(n, a, isNew, released)
-	if isNew && t.in != n.waiters[0] && t.in.slot == nil && !t.in.leased {
+	t.learnLocked(l, a, isNew, released)
+
+	// A request is hopeless only when it comes, before it has waited. With a slot it knows its
+	// instant, and nobody knows that of a lease.
+	if isNew && t.waiter != l.waiters[0] && t.waiter.slot == nil && !t.waiter.leased {
 		now := time.Now()
 		from := now
 		if at := a.Answered.Add(a.Span - spanOf(&a.Op.Limit, a.Op.Cost)); at.Before(now) {
 			from = at // a part of the first interval is over
 		}
-		if turn := n.turnOf(t.in, q.endsOfLocked(k), from); turn.After(t.in.end) {
+		if turn := l.turnOf(t.waiter, q.endsOfLocked(k), from); turn.After(t.waiter.end) {
 			hopeless, t.hopeless = true, true
 			retry = turn.Sub(now)
 		}
 	}
-	return retry, hopeless, n.settle()
+
+	return retry, hopeless, l.settle()
 }
 
-// learnLocked tells the line what the request has learned from the last answer: a slot, or when
-// to ask again.
-func (t *Turn) learnLocked(n *line, a *Answer, isNew bool, released func() bool) {
-	x := t.in
-	x.ops, x.cost, x.limit, x.end, x.leased = a.Ops, a.Op.Cost, a.Limit, a.End, a.Leased
-	if n.asking == x {
-		n.asking = nil
+// learnLocked updates the line by what the request has learned from the last answer: a slot,
+// or when to ask again.
+func (t *Turn) learnLocked(l *line, a *Answer, isNew bool, released func() bool) {
+	w := t.waiter
+	w.ops, w.cost, w.limit, w.end, w.leased = a.Ops, a.Op.Cost, a.Limit, a.End, a.Leased
+
+	if l.asking == w {
+		l.asking = nil
 	}
 
-	first := n.waiters[0] == x
+	first := l.waiters[0] == w
 	switch {
 	case a.Slot != nil:
-		n.lost, n.won, n.farAhead, n.comes = 0, n.won+1, false, time.Time{}
-		t.placeLocked(n, a.Slot)
-	case x.leased && first:
-		n.due = a.Retry
-		n.free = n.free || isNew && (!a.Asked || released())
-	case x.leased:
+		l.lost, l.won, l.farAhead, l.unitsAt = 0, l.won+1, false, time.Time{}
+		t.placeLocked(l, a.Slot)
+	case w.leased && first:
+		l.due = a.Retry
+		l.askNow = l.askNow || isNew && (!a.Asked || released())
+	case w.leased:
 	case a.Behind, isNew && !first && a.Op.Limit.Books():
 		// It may book as soon as it is the first.
-		x.notBefore = time.Time{}
-		n.free = n.free || first
+		w.notBefore = time.Time{}
+		l.askNow = l.askNow || first
 	default:
-		t.learnSpanLocked(n, a, isNew, first)
+		t.learnSpanLocked(l, a, isNew, first)
 	}
 }
 
-// learnSpanLocked tells the line that the store has no units for the request yet.
-func (t *Turn) learnSpanLocked(n *line, a *Answer, isNew, first bool) {
-	x, books := t.in, a.Op.Limit.Books()
-	if !isNew && !n.comes.IsZero() && !a.Began.Before(n.comes.Add(-n.ahead())) {
-		n.lost, n.won = n.lost+1, 0
+// learnSpanLocked updates the line by an answer that has no units for the request yet.
+func (t *Turn) learnSpanLocked(l *line, a *Answer, isNew, first bool) {
+	w, books := t.waiter, a.Op.Limit.Books()
+
+	// The request asked in time for units that were to come, and has not got them: another
+	// process was faster.
+	if !isNew && !l.unitsAt.IsZero() && !a.Began.Before(l.unitsAt.Add(-l.bookingLead())) {
+		l.lost, l.won = l.lost+1, 0
 	}
 
-	comes := a.Answered.Add(a.Span)
-	if x.notBefore = comes; books {
-		x.notBefore = comes.Add(-n.ahead())
+	unitsAt := a.Answered.Add(a.Span)
+	if w.notBefore = unitsAt; books {
+		w.notBefore = unitsAt.Add(-l.bookingLead())
 	}
+
 	if first {
-		n.refused(x, comes, a.Span)
+		l.noteRefusal(w, unitsAt, a.Span)
 	}
 }
 
 // placeLocked gives the slot that the request has just booked to the line, and so to this request
 // or an older one.
-func (t *Turn) placeLocked(n *line, booked *Slot) {
-	s := n.give(booked)
-	if s != nil && t.in.slot == nil {
-		t.in.slot, s = s, nil
+func (t *Turn) placeLocked(l *line, booked *Slot) {
+	s := l.give(booked)
+
+	// The line has no use for it that is better than this request's own.
+	if s != nil && t.waiter.slot == nil {
+		t.waiter.slot, s = s, nil
 	}
 	if s != nil {
-		n.spare = append(n.spare, s)
+		l.spare = append(l.spare, s)
 	}
 }
 
@@ -257,33 +279,40 @@ func (t *Turn) placeLocked(n *line, booked *Slot) {
 // last question was a Take. A slot that it has not used goes to those behind it, and the next of
 // them asks. The caller gives the surplus back and calls [Queue.Canceled].
 func (t *Turn) Leave(admitted, asked bool) (surplus []*Slot) {
-	x, q := t.in, t.queue
-	if x == nil {
+	w, q := t.waiter, t.queue
+	if w == nil {
 		return nil
 	}
+
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := q.lines[t.key]
+	l := q.lines[t.key]
+
 	if admitted {
-		n.lost = 0
-	}
-	if !t.hopeless {
-		q.endsOfLocked(t.key).note(admitted)
+		l.lost = 0
 	}
 
-	at := slices.Index(n.waiters, x)
-	n.waiters = slices.Delete(n.waiters, at, at+1)
-	if x.slot != nil {
-		n.spare = append(n.spare, x.slot)
+	// A request that was refused when it came has not waited, so it says nothing about how waits
+	// end.
+	if !t.hopeless {
+		q.endsOfLocked(t.key).add(admitted)
 	}
-	if at == 0 && len(n.waiters) > 0 {
-		n.free = n.free || t.freesNext(n.waiters[0], admitted, asked)
+
+	at := slices.Index(l.waiters, w)
+	l.waiters = slices.Delete(l.waiters, at, at+1)
+	if w.slot != nil {
+		l.spare = append(l.spare, w.slot)
 	}
-	if n.asking == x {
-		n.asking = nil
+
+	if at == 0 && len(l.waiters) > 0 {
+		l.askNow = l.askNow || t.freesNext(l.waiters[0], admitted, asked)
 	}
-	t.in, x.slot = nil, nil
-	surplus = n.settle()
+	if l.asking == w {
+		l.asking = nil
+	}
+	t.waiter, w.slot = nil, nil
+
+	surplus = l.settle()
 	q.closeEmptyLocked(t.key)
 	return surplus
 }
@@ -291,10 +320,10 @@ func (t *Turn) Leave(admitted, asked bool) (surplus []*Slot) {
 // freesNext reports whether the next of the line is to ask at once when this request, the
 // first, leaves: unless the answer to this one, or its slot, says when the units of the next come.
 func (t *Turn) freesNext(next *waiter, admitted, asked bool) bool {
-	if t.in.leased {
-		return t.left
+	if t.waiter.leased {
+		return t.unitsLeft
 	}
-	return admitted && !t.usedSlot || !asked || next.cost != t.in.cost
+	return admitted && !t.usedSlot || !asked || next.cost != t.waiter.cost
 }
 
 // Do is what a request in a line does next.
@@ -314,17 +343,18 @@ func (t *Turn) Next(now time.Time) (next Do, until time.Time, s *Slot) {
 	q := t.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n, x := q.lines[t.key], t.in
+	l, w := q.lines[t.key], t.waiter
 
-	if s = x.slot; s == nil {
-		next, until = t.withoutSlotLocked(n, now)
+	if s = w.slot; s == nil {
+		next, until = t.withoutSlotLocked(l, now)
 		return next, until, nil
 	}
+
 	switch {
 	case !s.Due.After(now):
-		x.slot = nil
+		w.slot = nil
 		t.usedSlot = true
-		n.slotUsed(x, s)
+		l.slotUsed(w, s)
 		return UseSlot, now, s
 	case t.drains && q.EndsBy(s.Due):
 		return Close, now, nil
@@ -333,23 +363,25 @@ func (t *Turn) Next(now time.Time) (next Do, until time.Time, s *Slot) {
 }
 
 // withoutSlotLocked is Next of a request that has no slot.
-func (t *Turn) withoutSlotLocked(n *line, now time.Time) (next Do, until time.Time) {
-	x := t.in
-	end, atEnd := t.endLocked(n, now)
+func (t *Turn) withoutSlotLocked(l *line, now time.Time) (next Do, until time.Time) {
+	w := t.waiter
+	end, atEnd := t.endLocked(l, now)
 	late := !end.After(now)
 	until = end
 
-	if i := n.asker(); i >= 0 && n.waiters[i] == x {
-		at := n.askAt(i)
+	if i := l.asker(); i >= 0 && l.waiters[i] == w {
+		at := l.askAt(i)
 		// A timer that runs late does not take a turn away. A lease has no turn to be late for.
-		if !at.After(now) && (!late || !x.leased && atEnd == GiveUp && !at.After(end)) {
-			t.horizon = n.ask(x)
+		if !at.After(now) && (!late || !w.leased && atEnd == GiveUp && !at.After(end)) {
+			t.horizon = l.startAsk(w)
 			return Ask, now
 		}
 		if at.Before(end) {
 			until = at
 		}
-	} else if last := end.Add(settleTime); late && !x.leased && last.After(now) && n.moves(now) {
+	} else if last := end.Add(settleTime); late && !w.leased && last.After(now) && l.isServing(now) {
+		// Those before it are having their turn, which may have come late. Its own may follow at
+		// once.
 		return Sleep, last
 	}
 
@@ -360,29 +392,32 @@ func (t *Turn) withoutSlotLocked(n *line, now time.Time) (next Do, until time.Ti
 }
 
 // endLocked returns when the request, which has no slot, stops waiting, and what it does then.
-func (t *Turn) endLocked(n *line, now time.Time) (end time.Time, then Do) {
+func (t *Turn) endLocked(l *line, now time.Time) (end time.Time, then Do) {
 	q := t.queue
+	// A drain without a deadline ends no wait before its time.
 	if !t.drains || q.deadline.IsZero() {
-		return t.in.end, GiveUp
+		return t.waiter.end, GiveUp
 	}
 
-	if t.drained.IsZero() {
-		t.drained = t.drainEndLocked(n, q.endsOfLocked(t.key), now, q.deadline)
+	if t.drainEnd.IsZero() {
+		t.drainEnd = t.drainEndLocked(l, q.endsOfLocked(t.key), now, q.deadline)
 	}
-	if t.drained.Before(t.in.end) {
-		return t.drained, Close
+	if t.drainEnd.Before(t.waiter.end) {
+		return t.drainEnd, Close
 	}
-	return t.in.end, GiveUp
+	return t.waiter.end, GiveUp
 }
 
 // drainEndLocked returns when the request, which has no slot, stops waiting because of a drain
 // that ends at the deadline: at once if its turn does not come before.
-func (t *Turn) drainEndLocked(n *line, e *ends, now, deadline time.Time) time.Time {
+func (t *Turn) drainEndLocked(l *line, e *ends, now, deadline time.Time) time.Time {
 	margin := deadline.Add(-drainMargin)
-	if t.in.leased {
+	if t.waiter.leased {
 		return margin
 	}
-	turn := n.turnOf(t.in, e, now)
+
+	turn := l.turnOf(t.waiter, e, now)
+
 	switch {
 	case !turn.Before(deadline):
 		return now

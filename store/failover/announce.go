@@ -53,7 +53,7 @@ func (c *changes) next() (e change, ok bool) {
 	return e, true
 }
 
-// reporter tells the program what changes.
+// reporter reports to the program what changes: to its log, to OnChange and to the hooks.
 type reporter struct {
 	log         *slog.Logger
 	onChange    func(string, State)
@@ -119,17 +119,21 @@ func (r *reporter) logChange(e change, changes int) {
 	if e.shard != "" {
 		subject, attrs = "a shard of the primary store", []slog.Attr{slog.String("shard", e.shard)}
 	}
+
 	if changes > 1 {
 		attrs = append(attrs, slog.Int("changes", changes))
 	}
+
 	if e.state == Closed {
 		r.write(slog.LevelInfo, "headgate: "+subject+" decides again", attrs...)
 		return
 	}
+
 	meaning := "OnStoreError decides about requests until it answers again"
 	if r.hasFallback {
 		meaning = "the fallback decides, each instance for its part of the limits, until it answers again"
 	}
+
 	attrs = append(attrs, slog.Bool("fallback", r.hasFallback), slog.String("error", oneLine(e.cause)))
 	r.write(slog.LevelWarn, "headgate: "+subject+" fails and is bypassed: "+meaning, attrs...)
 }
@@ -141,6 +145,7 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 // report it to.
 func (r *reporter) write(level slog.Level, text string, attrs ...slog.Attr) {
 	defer func() { _ = recover() }()
+
 	logger := r.log
 	if logger == nil {
 		logger = slog.Default()
@@ -152,6 +157,7 @@ func (r *reporter) write(level slog.Level, text string, attrs ...slog.Attr) {
 // goroutine of the store.
 func (r *reporter) guard(function string) {
 	if v := recover(); v != nil {
-		r.write(slog.LevelError, "headgate: "+function+" of a failover store panicked", slog.String("panic", fmt.Sprint(v)))
+		r.write(slog.LevelError, "headgate: "+function+" of a failover store panicked",
+			slog.String("panic", fmt.Sprint(v)))
 	}
 }

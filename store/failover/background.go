@@ -9,6 +9,14 @@ import (
 
 // background runs do again and again as long as there is more to do, never
 // twice at a time. Between two runs there is a timer and no goroutine.
+//
+//	        arm                 the pause is over
+//	idle ---------> scheduled ---------------------> running
+//	 ^                  ^                              |  |
+//	 |                  |  more to do, or armed        |  |
+//	 |                  +------------------------------+  |
+//	 |                            nothing to do           |
+//	 +----------------------------------------------------+
 type background struct {
 	do    func(context.Context) (more bool)
 	pause func() time.Duration
@@ -79,7 +87,10 @@ func (b *background) run() {
 	b.mu.Lock()
 	b.asked = false
 	b.mu.Unlock()
+
+	// What is asked for from here on may be missed by this run, so it makes another.
 	more := b.do(b.life)
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.timer = nil
@@ -96,11 +107,15 @@ func (b *background) wait() time.Duration {
 // close prevents further runs and waits for one in progress.
 func (b *background) close() {
 	b.end()
+
 	b.mu.Lock()
+
+	// A timer that was stopped in time starts no run, which the wait below would be for.
 	if b.timer != nil && b.timer.Stop() {
 		b.running.Done()
 		b.timer = nil
 	}
 	b.mu.Unlock()
+
 	b.running.Wait()
 }

@@ -148,17 +148,23 @@ func callOf(err error) uint64 {
 // open bypasses the breaker's shard after a call with ops has failed with err. Of
 // several concurrent callers only one does so.
 func (p *primary) open(b *breaker, generation uint64, ops []core.Op, err error) {
-	if ops = p.on(b, ops); len(ops) == 0 || !b.changing.TryLock() {
+	if ops = p.opsOn(b, ops); len(ops) == 0 || !b.changing.TryLock() {
 		return
 	}
 	defer b.changing.Unlock()
+
+	// The breaker has changed since the call was made, so the call says nothing about it now.
 	if b.generation.Load() != generation {
 		return
 	}
+
+	// All that a probe and a refused call read is there before the breaker is open.
 	b.probe = probeOf(ops)
 	b.cause.Store(&cause{b.shard, err})
 	b.needed = confirmations
+
 	silence := errors.Is(err, core.ErrSilent)
+
 	if silence {
 		b.noteSilenceLocked(time.Now())
 	}
@@ -166,6 +172,8 @@ func (p *primary) open(b *breaker, generation uint64, ops []core.Op, err error) 
 	b.generation.Store(p.generations.Add(2) + 1)
 	p.opened.Add(1)
 	p.reporter.announce(change{shard: b.shard, state: Open, cause: err})
+
+	// A silence is mostly short, so the first probe need not wait.
 	if silence {
 		b.background.armNow()
 	} else {
@@ -187,6 +195,8 @@ func (b *breaker) noteSilenceLocked(now time.Time) {
 func (p *primary) close(b *breaker) {
 	b.changing.Lock()
 	defer b.changing.Unlock()
+
+	// The score comes first: a call of the new generation that fails opens the breaker again.
 	b.score.Store(b.max - 1)
 	b.generation.Store(p.generations.Add(2))
 	p.reporter.announce(change{shard: b.shard, state: Closed})
@@ -273,15 +283,21 @@ func probeOf(ops []core.Op) []core.Op {
 			Verb: core.Take, Soft: true, Rule: probeRule, Key: ops[i].Key, Cost: 1,
 			Limit: core.Limit{Algorithm: ops[i].Limit.Algorithm, Quota: probeQuota, Period: probePeriod},
 		}
+
 		if op.Limit.Leased() {
 			op.Lease = "probe"
 		}
+
+		// What a probe of a calendar writes would stay until the window ends.
 		if op.Limit.NeedsWindows() {
-			op.Limit = core.Limit{Quota: probeQuota, Period: probePeriod} // what it writes is soon gone
+			op.Limit = core.Limit{Quota: probeQuota, Period: probePeriod}
 		}
+
 		if v := ops[i].Verb; v == core.Peek || v == core.Take && ops[i].Cost == 0 {
 			op.Verb = core.Peek
 		}
+
+		// One operation a key and algorithm is enough. It writes if any of them does.
 		same := func(o core.Op) bool { return o.ID() == op.ID() }
 		switch at := slices.IndexFunc(probe, same); {
 		case at < 0:
@@ -309,8 +325,9 @@ func (p *primary) backgroundStep(ctx context.Context, b *breaker) (more bool) {
 		b.changing.Lock()
 		probe, needed := b.probe, b.needed
 		b.changing.Unlock()
+
 		switch {
-		case len(p.on(b, probe)) < len(probe):
+		case len(p.opsOn(b, probe)) < len(probe):
 			// Keys have moved, so the probe says nothing about this shard.
 		case !p.ping(ctx, b, probe):
 			b.confirmed = 0
@@ -323,6 +340,7 @@ func (p *primary) backgroundStep(ctx context.Context, b *breaker) (more bool) {
 		b.confirmed = 0
 		p.close(b)
 	}
+
 	p.sendWaiting(ctx, b)
 	return b.state() == Open || b.waiting.len() > 0
 }
@@ -353,8 +371,8 @@ func (p *primary) call(ctx context.Context, ops []core.Op, out []core.Decision) 
 	return p.store.Apply(ctx, ops, out)
 }
 
-// blames reports whether the primary is at fault for the error. It is not if the program's
+// isPrimaryFault reports whether the primary is at fault for the error. It is not if the program's
 // clock gave it other windows of a calendar.
-func blames(ctx context.Context, err error) bool {
+func isPrimaryFault(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && !errors.Is(err, core.ErrOp) && !errors.Is(err, core.ErrWindows)
 }

@@ -12,7 +12,19 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// mirror keeps the counts of the fallback as they are at the primary, and has it decide.
+// mirror keeps the counts of the fallback as they are at the primary, and has it decide. A unit
+// of a key has one of these states:
+//
+//	      the primary admits: record copies the charge
+//	free ------------------------------------------------> in use in both
+//	 | ^                                                         ^
+//	 | |  time, a Refund or a Reset                              |  a charge of the primary
+//	 | +-----------------------------+                           |  pays for it: see payment
+//	 |    the fallback grants: decide |                          |
+//	 +-----------------------------> owed -----------------------+
+//
+//	owed   is in debt.units: gate refuses what would exceed the limit together with it
+//	paid   is in debt.paid for a minute: answers on their way do not know of the charge yet
 type mirror struct {
 	primary   *primary
 	fallback  core.Store // or nil
@@ -33,9 +45,9 @@ type step struct {
 	out   []core.Decision
 	index []int // their indices in the caller's step
 
-	more  []core.Op       // operations that follow in the fallback
-	after []core.Decision // on them
-	of    []int           // the indices in ops of what they follow
+	more     []core.Op       // operations that follow in the fallback
+	after    []core.Decision // on them
+	followed []int           // the indices in ops of what they follow
 
 	copies  []core.Op // refunds of charges in the fallback
 	over    []bool    // for each operation, whether it is refused by the gate
@@ -43,17 +55,17 @@ type step struct {
 	paying  []core.ID // keys that are to pay, with memory of their own
 }
 
-// room returns space for n decisions, in list if it is large enough.
-func room(list []core.Decision, n int) []core.Decision {
+// resized returns space for n decisions, in list if it is large enough.
+func resized(list []core.Decision, n int) []core.Decision {
 	if cap(list) < n {
 		list = make([]core.Decision, n)
 	}
 	return list[:n]
 }
 
-// room returns space for n decisions.
-func (t *step) room(n int) []core.Decision {
-	t.out = room(t.out, n)
+// outFor returns space for the decisions on n operations.
+func (t *step) outFor(n int) []core.Decision {
+	t.out = resized(t.out, n)
 	return t.out
 }
 
@@ -95,6 +107,7 @@ func (m *mirror) copied(l core.Limit) core.Limit {
 func (m *mirror) decide(ctx context.Context, generation uint64, ops []core.Op, out []core.Decision) error {
 	t := m.steps.Get().(*step)
 	defer m.free(t)
+
 	for i := range ops {
 		op := ops[i]
 		if op.Verb == core.Refund {
@@ -104,13 +117,14 @@ func (m *mirror) decide(ctx context.Context, generation uint64, ops []core.Op, o
 		t.ops = append(t.ops, op)
 	}
 
-	held := m.owed.begin(ops)
-	defer m.owed.end(held)
+	// The shards are held until the grants are recorded: gate must not miss one.
+	held := m.owed.hold(ops)
+	defer m.owed.release(held)
 	if err := m.fallback.Apply(ctx, t.ops, out); err != nil {
 		return err
 	}
 	if held != 0 {
-		m.owed.record(ops, out)
+		m.owed.recordGranted(ops, out)
 	}
 
 	m.local.Add(1)
@@ -133,6 +147,7 @@ func (m *mirror) refundOfCopy(op *core.Op) core.Op {
 		c.At, c.ResetAfter, c.Origin = 0, 0, 0
 		return c
 	}
+
 	d, ok := m.copies.find(op)
 	if !ok {
 		c.Verb, c.Cost = core.Peek, 0
@@ -147,12 +162,16 @@ func (m *mirror) refundOfCopy(op *core.Op) core.Op {
 func (m *mirror) takeBack(ctx context.Context, op core.Op, d *core.Decision) error {
 	t := m.steps.Get().(*step)
 	defer m.free(t)
+
+	// The primary was charged for units that were paid, so it gives those back too.
 	if refund, ok := m.owed.lower(&op); ok {
 		_ = m.primary.postpone([]core.Op{refund}, ErrOpen) // which counts what is lost
 	}
+
+	// The fallback has set its half of the origin itself, and knows no marks.
 	op.Limit, op.Origin = m.part(op.Limit), op.Origin>>markBits
 	t.ops = append(t.ops, op)
-	out := t.room(1)
+	out := t.outFor(1)
 	err := m.fallback.Apply(ctx, t.ops, out)
 	*d = out[0]
 	d.Fallback = true
@@ -177,12 +196,15 @@ func (s *shares) part(l core.Limit, n int) core.Limit {
 	if n <= 1 {
 		return l
 	}
+
 	p := s.known.Load()
 	if p != nil && p.instances == n {
 		if part, ok := p.of[l]; ok {
 			return part
 		}
 	}
+
+	// The table is copied for each new limit. There are few, and a reader needs no lock.
 	part := l.Part(int64(n))
 	next := &parts{instances: n, of: map[core.Limit]core.Limit{}}
 	if p != nil && p.instances == n {
@@ -191,6 +213,7 @@ func (s *shares) part(l core.Limit, n int) core.Limit {
 		}
 		next.of = maps.Clone(p.of)
 	}
+
 	next.of[l] = part
 	s.known.CompareAndSwap(p, next)
 	return part
@@ -205,17 +228,21 @@ func (m *mirror) record(ctx context.Context, ops []core.Op, out []core.Decision)
 	if m.fallback == nil || onlyPeeks(ops) {
 		return
 	}
+
 	t := m.steps.Get().(*step)
 	defer m.free(t)
+
 	granted := core.Granted(ops, out)
 	for i := range ops {
 		t.ops = append(t.ops, ops[i])
 		m.makeCopy(&t.ops[i], &out[i], granted)
 	}
+
 	if !granted && len(ops) == 1 {
 		hasten(&t.ops[0], &ops[0], &out[0])
 	}
-	err := m.fallback.Apply(ctx, t.ops, t.room(len(ops)))
+
+	err := m.fallback.Apply(ctx, t.ops, t.outFor(len(ops)))
 	m.markCopies(t, out, err == nil && (granted || len(ops) > 1))
 	if err != nil {
 		return
@@ -276,7 +303,7 @@ func (m *mirror) makeCopy(c *core.Op, d *core.Decision, granted bool) {
 // reports true, gate has to do the former.
 func (m *mirror) followPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) (busy bool) {
 	busy = m.owed.busy.Load()
-	more, of := t.more[:0], t.of[:0]
+	more, of := t.more[:0], t.followed[:0]
 	for i := range ops {
 		if out[i].Banned {
 			if more = banCopy(more, &t.ops[i], &t.out[i], &out[i]); len(more) > len(of) {
@@ -284,20 +311,24 @@ func (m *mirror) followPrimary(ctx context.Context, t *step, ops []core.Op, out 
 			}
 			continue
 		}
+
+		// While keys owe, gate compares what remains, and takes away less.
 		surplus := t.out[i].Remaining - out[i].Remaining
 		if !charges(&ops[i]) || ops[i].Limit.Leased() || surplus <= 0 || busy {
 			continue
 		}
+
 		op := t.ops[i]
 		op.Verb, op.Ban, op.Cost, op.MaxWait = core.Take, nil, surplus, 0
 		more, of = append(more, op), append(of, i)
 	}
 
-	t.more, t.of = more, of
+	t.more, t.followed = more, of
 	if len(more) == 0 {
 		return busy
 	}
-	t.after = room(t.after, len(more))
+
+	t.after = resized(t.after, len(more))
 	if err := m.fallback.Apply(ctx, more, t.after); err == nil {
 		m.drainRefused(ctx, t, out)
 	}
@@ -308,7 +339,7 @@ func (m *mirror) followPrimary(ctx context.Context, t *step, ops []core.Op, out 
 // taken some of it meanwhile.
 func (m *mirror) drainRefused(ctx context.Context, t *step, out []core.Decision) {
 	var surplus map[int]int64 // of the operations of the step, in the rare case
-	for n, i := range t.of {
+	for n, i := range t.followed {
 		d := &t.after[n]
 		if left := d.Remaining - out[i].Remaining; !d.Allowed && left > 0 && t.more[n].Verb == core.Take {
 			if surplus == nil {

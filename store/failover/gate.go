@@ -45,7 +45,7 @@ func (m *mirror) gate(ctx context.Context, t *step, ops []core.Op, out []core.De
 	for _, id := range t.paying { // what withdraw has not paid
 		m.payments.add(m, id)
 	}
-	m.owed.rest(t.out[0].At)
+	m.owed.checkIdle(t.out[0].At)
 }
 
 // compare leaves the key of operation i no more units in the fallback than it has at the
@@ -63,14 +63,18 @@ func (m *mirror) compare(ctx context.Context, t *step, i int, op *core.Op, d *co
 	if op.Verb == core.Reset {
 		m.owed.dropLocked(h, op.ID())
 	}
+
 	k := h.keys[op.ID()]
 	took := op.Verb == core.Take && d.Taken > 0
+
 	switch {
 	case !charges(op), d.Banned:
 		return false
 	case op.Limit.Leased():
+		// The fallback holds the leases of both stores, and the copy did not fit beside them.
 		return k != nil && took && !t.out[i].Allowed
 	case k == nil:
+		// It owes nothing, so the fallback is only left what the primary has.
 		m.drain(ctx, t, &t.ops[i], t.out[i].Remaining-d.Remaining)
 		return false
 	}
@@ -90,6 +94,7 @@ func (m *mirror) compare(ctx context.Context, t *step, i int, op *core.Op, d *co
 	}
 	m.drain(ctx, t, &t.ops[i], look.Remaining-max(0, left))
 
+	// The rest is paid in the background: the request does not wait for that.
 	if d.Remaining > 0 && k.mayPay() {
 		k.queued = true
 		t.paying = append(t.paying, core.ID{Rule: k.rule, Key: k.key, Algorithm: op.Limit.Algorithm})
@@ -121,7 +126,7 @@ func (m *mirror) drain(ctx context.Context, t *step, op *core.Op, n int64) {
 // applyMore carries out one more operation in the fallback.
 func (m *mirror) applyMore(ctx context.Context, t *step, op core.Op) (core.Decision, error) {
 	t.more = append(t.more[:0], op)
-	t.after = room(t.after, 1)
+	t.after = resized(t.after, 1)
 	err := m.fallback.Apply(ctx, t.more, t.after)
 	return t.after[0], err
 }
@@ -135,17 +140,17 @@ func (m *mirror) withdraw(ctx context.Context, t *step, ops []core.Op, out []cor
 
 	for i := range ops {
 		op, d := &ops[i], &out[i]
-		rest := d.Taken
-		if op.Verb != core.Take || rest == 0 || !t.over[i] && !t.refused {
+		unpaid := d.Taken
+		if op.Verb != core.Take || unpaid == 0 || !t.over[i] && !t.refused {
 			continue
 		}
 
 		if t.over[i] && !op.Limit.Leased() {
-			rest -= m.owed.pay(op, rest, d)
+			unpaid -= m.owed.pay(op, unpaid, d)
 		}
-		if rest > 0 {
+		if unpaid > 0 {
 			undo := m.forPrimary(op.Refund(*d))
-			undo.Cost = rest
+			undo.Cost = unpaid
 			t.sent = append(t.sent, undo)
 		}
 		if !t.over[i] && t.out[i].Taken > 0 {
@@ -156,7 +161,7 @@ func (m *mirror) withdraw(ctx context.Context, t *step, ops []core.Op, out []cor
 
 	t.copies = copies
 	if len(copies) > 0 {
-		t.after = room(t.after, len(copies))
+		t.after = resized(t.after, len(copies))
 		_ = m.fallback.Apply(ctx, copies, t.after) // see record
 	}
 	_ = m.primary.postpone(t.sent, ErrOpen) // which counts what is lost
@@ -171,12 +176,16 @@ func (m *mirror) refuse(ctx context.Context, t *step, i int, op *core.Op, d *cor
 		return
 	}
 
+	// The copy of an UpTo Take has the cost that was granted, so the fallback is asked with the
+	// full one.
 	look := t.out[i]
 	if !op.Limit.Leased() {
 		again := t.ops[i]
 		again.Cost = op.Cost
 		look = m.look(ctx, t, &again)
 	}
+
+	// The refusal holds for the store that refuses longer. It may end sooner than both are fresh.
 	d.Allowed = false
 	d.Remaining = min(d.Remaining, look.Remaining)
 	d.ResetAfter = max(d.ResetAfter, look.ResetAfter)

@@ -288,7 +288,7 @@ func TestPunctualityOfEachCall(t *testing.T) {
 		var p punctuality
 		defer p.close()
 		zero := time.Now()
-		if p.held(zero.Add(-200*ms), 200*ms) {
+		if p.wasPunctual(zero.Add(-200*ms), 200*ms) {
 			t.Error("the first slow call counts")
 		}
 		time.Sleep(time.Second - tick/2)
@@ -305,12 +305,12 @@ func TestPunctualityOfEachCall(t *testing.T) {
 		}{
 			{zero.Add(-1), false}, {zero, false}, {late.Add(-1), false}, {late, true}, {late.Add(800 * ms), true},
 		} {
-			if got := p.held(row.start, time.Since(row.start)); got != row.want {
+			if got := p.wasPunctual(row.start, time.Since(row.start)); got != row.want {
 				t.Errorf("a call that began at %s: %t", row.start.Sub(zero), got)
 			}
 		}
 		time.Sleep(watched + 2*tick)
-		if p.held(time.Now().Add(-150*ms), 150*ms) {
+		if p.wasPunctual(time.Now().Add(-150*ms), 150*ms) {
 			t.Error("the first slow call in a while counts")
 		}
 	})

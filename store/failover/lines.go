@@ -37,22 +37,24 @@ func (l *lines) admit(e change, expire func()) (line change, changes int, ok boo
 
 	f := l.of[e.shard]
 	if f == nil {
-		f = l.beginLocked(e.shard, expire)
+		f = l.startMinuteLocked(e.shard, expire)
 	}
 	if f.written < maxLines || l.closed {
 		f.written++
 		return e, 1, true
 	}
+
 	f.held++
 	f.last = e
 	return e, 0, false
 }
 
-// beginLocked begins a minute.
-func (l *lines) beginLocked(shard string, expire func()) *shardLines {
+// startMinuteLocked begins the minute of a shard, which ends with a call of expire.
+func (l *lines) startMinuteLocked(shard string, expire func()) *shardLines {
 	if l.of == nil {
 		l.of = map[string]*shardLines{}
 	}
+
 	f := &shardLines{}
 	if !l.closed {
 		f.timer = time.AfterFunc(linesEvery, expire)
@@ -72,7 +74,7 @@ func (l *lines) expired(shard string, expire func()) (line change, changes int, 
 	if f == nil || f.held == 0 {
 		return line, 0, false
 	}
-	l.beginLocked(shard, expire).written = 1
+	l.startMinuteLocked(shard, expire).written = 1
 	return f.last, f.held, true
 }
 

@@ -73,7 +73,7 @@ type charge struct {
 	decision core.Decision // of the fallback
 }
 
-func (c *copies) begin() {
+func (c *copies) allocate() {
 	c.seed, c.list = maphash.MakeSeed(), make([]charge, maxCopies)
 }
 
@@ -81,12 +81,14 @@ func (c *copies) begin() {
 // made at the instant, and returns its mark. It never waits: if another goroutine
 // is at the same place, the copy is not remembered.
 func (c *copies) add(op *core.Op, at int64, d *core.Decision) (mark uint32) {
-	c.once.Do(c.begin)
+	c.once.Do(c.allocate)
+
 	n := c.latest.Add(1) % maxCopies
 	e := &c.list[n]
 	if !e.busy.CompareAndSwap(false, true) {
 		return 0
 	}
+
 	e.key, e.at, e.decision = maphash.String(c.seed, op.Key), at, *d
 	e.busy.Store(false)
 	return 1 + n
@@ -100,11 +102,14 @@ func (c *copies) find(op *core.Op) (d core.Decision, ok bool) {
 	if mark == 0 || mark > maxCopies {
 		return d, false
 	}
-	c.once.Do(c.begin)
+
+	c.once.Do(c.allocate)
 	e := &c.list[mark-1]
 	if !e.busy.CompareAndSwap(false, true) {
 		return d, false
 	}
+
+	// Its place may hold a later copy by now. The key and the instant prove that it does not.
 	if ok = e.at == op.At && e.key == maphash.String(c.seed, op.Key); ok {
 		d = e.decision
 	}

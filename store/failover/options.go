@@ -64,8 +64,8 @@ type Options struct {
 	OnChange func(shard string, state State)
 
 	// Logger receives a record for each change, at once, but of each shard at most two
-	// in a minute. If there are more changes, the record at the end of the minute tells
-	// of their number and of the state that holds. nil means slog.Default() at the time.
+	// in a minute. If there are more changes, the record at the end of the minute reports
+	// their number and the state that holds. nil means slog.Default() at the time.
 	Logger *slog.Logger
 }
 
@@ -86,7 +86,8 @@ func (o *Options) faults(primary core.Store) error {
 		errs = append(errs, errors.New("failover: the primary is nil"))
 	}
 	if d := 1 + max(depth(primary), depth(o.Fallback)); d > maxDepth {
-		errs = append(errs, fmt.Errorf("failover: %d stores of this package are one over another, more than %d", d, maxDepth))
+		errs = append(errs, fmt.Errorf("failover: %d stores of this package are one over another, more than %d",
+			d, maxDepth))
 	}
 	if o.Failures < 0 || o.Failures > maxFailures {
 		errs = append(errs, fmt.Errorf("failover: Failures %d is not within 0 to %d", o.Failures, maxFailures))

@@ -86,9 +86,9 @@ func grants(op *core.Op) bool {
 	return (op.Verb == core.Take || op.Verb == core.Debit) && op.Cost > 0 || op.Verb == core.Reset
 }
 
-// begin holds the shards of the keys to which the fallback may grant units in a step, and
-// returns them as bits. It must be followed by end.
-func (o *owed) begin(ops []core.Op) (held uint64) {
+// hold holds the shards of the keys to which the fallback may grant units in a step, and
+// returns them as bits. It must be followed by release.
+func (o *owed) hold(ops []core.Op) (held uint64) {
 	for i := range ops {
 		if grants(&ops[i]) {
 			held |= 1 << o.number(ops[i].Key)
@@ -98,8 +98,10 @@ func (o *owed) begin(ops []core.Op) (held uint64) {
 		return 0
 	}
 
-	for rest := held; rest != 0; rest &= rest - 1 {
-		o.shards[bits.TrailingZeros64(rest)].granting.RLock()
+	// A shard is a bit, so keys that share one hold it once, and all steps hold the shards in one
+	// order.
+	for bit := held; bit != 0; bit &= bit - 1 {
+		o.shards[bits.TrailingZeros64(bit)].granting.RLock()
 	}
 	if !o.busy.Load() {
 		o.busy.Store(true)
@@ -107,15 +109,15 @@ func (o *owed) begin(ops []core.Op) (held uint64) {
 	return held
 }
 
-// end releases the shards.
-func (o *owed) end(held uint64) {
-	for rest := held; rest != 0; rest &= rest - 1 {
-		o.shards[bits.TrailingZeros64(rest)].granting.RUnlock()
+// release ends a hold of shards.
+func (o *owed) release(held uint64) {
+	for bit := held; bit != 0; bit &= bit - 1 {
+		o.shards[bits.TrailingZeros64(bit)].granting.RUnlock()
 	}
 }
 
-// record notes what the fallback granted in a step. Its shards are held.
-func (o *owed) record(ops []core.Op, out []core.Decision) {
+// recordGranted records what the fallback granted in a step. Its shards are held.
+func (o *owed) recordGranted(ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		op, d := &ops[i], &out[i]
 		switch {
@@ -135,6 +137,8 @@ func (o *owed) add(op *core.Op, d *core.Decision) {
 	defer h.mu.Unlock()
 
 	k := h.keys[op.ID()]
+
+	// Nothing of what the key owed is in use any longer. A payment on its way still has to end.
 	if k != nil && d.At >= k.until {
 		*k = debt{rule: k.rule, key: k.key, queued: k.queued, sending: k.sending, back: k.back}
 	}
@@ -145,6 +149,7 @@ func (o *owed) add(op *core.Op, d *core.Decision) {
 		}
 	}
 
+	// The debt lasts until the latest of its units has come back to the fallback.
 	k.limit = op.Limit
 	k.units += min(d.Taken, math.MaxInt64-k.units)
 	k.until = max(k.until, d.At+int64(d.ResetAfter/time.Microsecond))
@@ -154,6 +159,7 @@ func (o *owed) add(op *core.Op, d *core.Decision) {
 
 // newDebtLocked returns the debt of a key that owes nothing yet, or nil if there is no room.
 func (o *owed) newDebtLocked(h *owedShard, op *core.Op, now int64) *debt {
+	// Keys that owe nothing any longer make room for others.
 	if len(h.keys) >= maxOwed {
 		o.tidyLocked(h, now)
 	}
@@ -229,6 +235,9 @@ func (o *owed) lower(op *core.Op) (refund core.Op, ok bool) {
 	if k == nil || op.Limit.Leased() {
 		return refund, false
 	}
+
+	// Units that are not on their way to the primary are owed no longer. The others may be charged
+	// there, so they are given back once that is known.
 	n := min(op.Cost, k.units-min(k.sending, k.units))
 	k.units -= n
 
@@ -240,7 +249,10 @@ func (o *owed) lower(op *core.Op) (refund core.Op, ok bool) {
 // refundLocked returns the refund of units that the key has paid, unless there are none.
 func (k *debt) refundLocked(n int64) (refund core.Op, ok bool) {
 	k.paid -= n
-	return core.Op{Verb: core.Refund, Rule: k.rule, Key: k.key, Limit: k.limit, Cost: n, At: k.paidAt, ResetAfter: k.paidReset}, n > 0
+	refund = core.Op{
+		Verb: core.Refund, Rule: k.rule, Key: k.key, Limit: k.limit, Cost: n, At: k.paidAt, ResetAfter: k.paidReset,
+	}
+	return refund, n > 0
 }
 
 // pay makes a charge of the primary pay for what the key owes, and returns how many of its
@@ -254,6 +266,7 @@ func (o *owed) pay(op *core.Op, units int64, d *core.Decision) int64 {
 	if k == nil {
 		return 0
 	}
+
 	defer func() { h.next = min(h.next, k.end()) }()
 	return k.payLocked(min(units, k.units-k.sending), d)
 }
@@ -293,8 +306,9 @@ func (k *debt) ageLocked(part core.Limit, look *core.Decision, own int64) {
 	}
 }
 
-// rest makes busy false if no key owes any longer. It looks now and then.
-func (o *owed) rest(now int64) {
+// checkIdle makes busy false if no key owes any longer. It looks now and then, because it has to
+// wait for all shards.
+func (o *owed) checkIdle(now int64) {
 	h := &o.shards[o.visited.Add(1)%owedShards]
 	if h.mu.TryLock() {
 		o.tidyLocked(h, now)
@@ -305,6 +319,8 @@ func (o *owed) rest(now int64) {
 	if o.keys.Load() > 0 || now < due || !o.idle.CompareAndSwap(due, now+idleEvery) {
 		return
 	}
+
+	// With all shards held alone the fallback grants nothing, so no key can begin to owe.
 	for i := range o.shards {
 		o.shards[i].granting.Lock()
 	}

@@ -1,4 +1,16 @@
 // This file charges to the primary what its keys owe, and has its late charges pay for that.
+//
+//	        gate: it owes             pay: beginPayment
+//	idle ------------------> queued ---------------------> on its way
+//	 ^                                                      |  |
+//	 |  decided: units that were charged are paid           |  |
+//	 +------------------------------------------------------+  |  it may have been charged,
+//	 |  it was not sent: all is owed still                  |  |  or may not
+//	 +------------------------------------------------------+  v
+//	                                                         final: it is not sent again,
+//	                                                         and owed until time has paid it
+//
+// The fields queued, sending, back and final of a debt say which state it has.
 
 package failover
 
@@ -136,6 +148,7 @@ func (o *owed) endPayment(id core.ID, d *core.Decision, err error) (refund core.
 	if k == nil {
 		return refund, false
 	}
+
 	n, back := k.sending, k.back
 	k.queued, k.sending, k.back = false, 0, 0
 
@@ -184,13 +197,13 @@ func (m *mirror) settleLate(ops []core.Op, out []core.Decision, granted bool) {
 			continue
 		}
 
-		rest := d.Taken
+		unpaid := d.Taken
 		if !op.Limit.Leased() {
-			rest -= m.owed.pay(op, rest, d)
+			unpaid -= m.owed.pay(op, unpaid, d)
 		}
-		if rest > 0 {
+		if unpaid > 0 {
 			back := op.Refund(*d)
-			back.Cost = rest
+			back.Cost = unpaid
 			undo = append(undo, back)
 		}
 	}

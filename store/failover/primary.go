@@ -45,28 +45,34 @@ func (p *primary) askTimed(ctx context.Context, r route, ops, sent []core.Op, ou
 		return err
 	}
 
+	// The clock is read only where there is a bound to compare with.
 	start := time.Now()
 	if err := p.store.Apply(ctx, sent, out); err != nil {
 		return err
 	}
+
 	switch took := time.Since(start); {
 	case took <= p.slow:
 		r.succeed(out[0].At)
-	case r.others == nil && p.punctuality.held(start, took): // else it is not known which shard is slow
+	case r.others == nil && p.punctuality.wasPunctual(start, took): // else it is not known which shard is slow
 		p.count(r, ops, &slowError{took})
 	}
 	return nil
 }
 
-// blame counts an error of the primary against the shards that are at fault.
-func (p *primary) blame(ctx context.Context, r route, ops []core.Op, err error) {
-	if !blames(ctx, err) {
+// recordFailure counts an error of the primary against the shards that are at fault.
+func (p *primary) recordFailure(ctx context.Context, r route, ops []core.Op, err error) {
+	if !isPrimaryFault(ctx, err) {
 		return
 	}
+
 	shard, named := shardOf(err)
+
 	if r.others == nil {
 		shard = r.shard
 	}
+
+	// The cause is stored of an excused error too: it is why the fallback decides.
 	p.latest.Store(&cause{shard, err})
 	if p.excused(err) {
 		return
@@ -99,8 +105,8 @@ func (p *primary) count(r route, ops []core.Op, err error) {
 	}
 }
 
-// excuse makes the cause for which the breaker opened the latest.
-func (p *primary) excuse(b *breaker) {
+// restoreCause makes the cause for which the breaker opened the latest.
+func (p *primary) restoreCause(b *breaker) {
 	if c := b.cause.Load(); p.latest.Load() != c {
 		p.latest.Store(c)
 	}
@@ -138,11 +144,14 @@ func (p *primary) postpone(ops []core.Op, cause error) (err error) {
 			err = cause
 			continue
 		}
+
+		// The operation outlives its request, whose memory the texts may be.
 		op.Key, op.Lease = strings.Clone(op.Key), strings.Clone(op.Lease)
 		e := pendingOp{op: op}
 		if repeatable(&op) {
 			e.until = time.Now().Add(op.Limit.Period)
 		}
+
 		b := p.breakerOf(op.Key)
 		if lost := b.waiting.add(e); lost != nil {
 			err = fmt.Errorf("failover: %w: %w", lost, cause)
@@ -161,17 +170,21 @@ func (p *primary) sendWaiting(ctx context.Context, b *breaker) {
 		if !ok {
 			return
 		}
+
 		if to := p.breakerOf(e.op.Key); to != b {
 			b.waiting.removeOldest()
 			_ = to.waiting.add(e) // which counts what is lost
 			to.background.arm()
 			continue
 		}
+
 		generation := b.generation.Load()
 		within, cancel := context.WithTimeout(ctx, p.patience)
 		out := make([]core.Decision, 1)
 		err := p.call(within, []core.Op{e.op}, out)
 		cancel()
+
+		// An operation that the primary calls invalid is removed: it would fail again.
 		if err != nil && !errors.Is(err, core.ErrOp) {
 			p.noteUnconfirmed(ctx, b, generation, e, err)
 			return
@@ -189,6 +202,8 @@ func (p *primary) noteUnconfirmed(ctx context.Context, b *breaker, generation ui
 		b.waiting.removeOldest()
 		p.lost.Add(1)
 	}
+
+	// A store that is being closed ends the call itself, which says nothing about the primary.
 	if ctx.Err() == nil && !p.excused(err) && b.fail(generation, err) {
 		p.open(b, generation, []core.Op{e.op}, err)
 	}

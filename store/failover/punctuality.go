@@ -28,15 +28,15 @@ type punctuality struct {
 	closed bool
 }
 
-// held reports whether this process was punctual for the whole of a slow call. Of the first
+// wasPunctual reports whether this process was punctual for the whole of a slow call. Of the first
 // slow call in a while it is not known.
-func (p *punctuality) held(start time.Time, took time.Duration) bool {
+func (p *punctuality) wasPunctual(start time.Time, took time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	now := start.Add(took)
 	if p.until.IsZero() {
-		p.beginLocked(now)
+		p.startTimerLocked(now)
 		return false
 	}
 
@@ -45,8 +45,8 @@ func (p *punctuality) held(start time.Time, took time.Duration) bool {
 	return !start.Before(p.since)
 }
 
-// beginLocked starts the timer.
-func (p *punctuality) beginLocked(now time.Time) {
+// startTimerLocked starts the timer.
+func (p *punctuality) startTimerLocked(now time.Time) {
 	if p.closed {
 		return
 	}

@@ -53,6 +53,7 @@ func (s *Store) refund(ctx context.Context, ops []core.Op, out []core.Decision) 
 	}
 	t := s.mirror.steps.Get().(*step)
 	defer s.mirror.free(t)
+
 	for i := range ops {
 		if s.isLocal(&ops[i]) {
 			if err := s.mirror.takeBack(ctx, ops[i], &out[i]); err != nil {
@@ -66,12 +67,13 @@ func (s *Store) refund(ctx context.Context, ops []core.Op, out []core.Decision) 
 	if len(t.ops) == 0 {
 		return nil
 	}
-	rest := t.room(len(t.ops))
-	if err := s.refundAtPrimary(ctx, t, rest); err != nil {
+	decided := t.outFor(len(t.ops))
+	if err := s.refundAtPrimary(ctx, t, decided); err != nil {
 		return err
 	}
+
 	for n, i := range t.index {
-		out[i] = rest[n]
+		out[i] = decided[n]
 	}
 	return nil
 }
@@ -83,13 +85,15 @@ func (s *Store) refundAtPrimary(ctx context.Context, t *step, out []core.Decisio
 	ops := t.ops
 	r := s.primary.routeOf(ops)
 	err := s.ask(ctx, r, ops, t.sent, out)
-	if err == nil || !blames(ctx, err) {
+	if err == nil || !isPrimaryFault(ctx, err) {
 		return err
 	}
+
 	pure := onlyRefunds(ops)
 	if s.mirror.fallback == nil && !pure {
 		return err
 	}
+
 	late := s.primary.postpone(t.sent, err)
 	if s.mirror.fallback == nil {
 		for i := range ops {
@@ -101,6 +105,9 @@ func (s *Store) refundAtPrimary(ctx context.Context, t *step, out []core.Decisio
 	if err := s.mirror.decide(ctx, r.generation, ops, out); err != nil {
 		return errors.Join(err, late)
 	}
+
+	// A caller that waits for the decision on a Take has it from the fallback. Others learn what is
+	// lost.
 	if pure || !takes(ops) {
 		return late
 	}
@@ -145,6 +152,7 @@ var errFull = fmt.Errorf("%d operations wait already", maxWaiting)
 func (w *waiting) add(e pendingOp) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	switch {
 	case w.closed:
 		w.lost.Add(1)
@@ -153,6 +161,7 @@ func (w *waiting) add(e pendingOp) error {
 		w.lost.Add(1)
 		return errFull
 	}
+
 	w.list = append(w.list, e)
 	return nil
 }
@@ -172,12 +181,13 @@ func (w *waiting) close() {
 func (w *waiting) oldest() (e pendingOp, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	for len(w.list) > 0 {
 		e = w.list[0]
 		if e.until.IsZero() || time.Now().Before(e.until) {
 			return e, true
 		}
-		w.drop()
+		w.dropLocked()
 	}
 	return pendingOp{}, false
 }
@@ -186,7 +196,7 @@ func (w *waiting) oldest() (e pendingOp, ok bool) {
 func (w *waiting) removeOldest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.drop()
+	w.dropLocked()
 }
 
 // requeueOldest moves the first operation behind all others.
@@ -194,11 +204,11 @@ func (w *waiting) requeueOldest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.list = append(w.list, w.list[0])
-	w.drop()
+	w.dropLocked()
 }
 
-// drop removes the first entry. The caller holds the lock.
-func (w *waiting) drop() {
+// dropLocked removes the first operation.
+func (w *waiting) dropLocked() {
 	w.list[0] = pendingOp{}
 	if w.list = w.list[1:]; len(w.list) == 0 {
 		w.list = nil
@@ -217,6 +227,7 @@ func (s *Store) isLocal(op *core.Op) bool {
 	if op.Verb != core.Refund || s.mirror.fallback == nil {
 		return false
 	}
+
 	mark := op.Origin & marks
 	if op.Limit.Leased() {
 		generation := s.primary.breakerOf(op.Key).generation.Load()

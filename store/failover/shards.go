@@ -45,10 +45,12 @@ func (p *primary) breakerOf(key string) *breaker {
 	if p.sharded == nil {
 		return p.breaker
 	}
+
 	shard := p.sharded.Shard(key)
 	if shard == "" {
 		return p.breaker
 	}
+
 	if b := p.shards.list()[shard]; b != nil {
 		return b
 	}
@@ -61,11 +63,14 @@ func (p *primary) addShard(shard string) *breaker {
 	k := &p.shards
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
+	// Another step may have added it since this one looked.
 	list := k.list()
 	if b := list[shard]; b != nil {
 		return b
 	}
 
+	// Readers have no lock, so the table is copied and replaced as a whole.
 	next := maps.Clone(list)
 	if len(next) >= maxShards {
 		maps.DeleteFunc(next, func(_ string, b *breaker) bool { return p.retire(b) })
@@ -94,6 +99,7 @@ func (p *primary) retire(b *breaker) bool {
 	if b.state() == Open || b.waiting.len() > 0 {
 		return false
 	}
+
 	b.generation.Store(p.generations.Add(2))
 	return true
 }
@@ -107,11 +113,12 @@ func (p *primary) all() []*breaker {
 	return all
 }
 
-// on returns the operations whose keys are on the breaker's shard.
-func (p *primary) on(b *breaker, ops []core.Op) []core.Op {
+// opsOn returns the operations whose keys are on the breaker's shard.
+func (p *primary) opsOn(b *breaker, ops []core.Op) []core.Op {
 	if p.sharded == nil {
 		return ops
 	}
+
 	var on []core.Op
 	for i := range ops {
 		if p.breakerOf(ops[i].Key) == b {
@@ -136,6 +143,7 @@ func (p *primary) routeOf(ops []core.Op) route {
 	if p.sharded == nil || len(ops) == 0 {
 		return routeTo(p.breaker)
 	}
+
 	r := routeTo(p.breakerOf(ops[0].Key))
 	for i := 1; i < len(ops); i++ {
 		if ops[i].Key != ops[i-1].Key {
@@ -152,16 +160,21 @@ func (r *route) join(b *breaker) {
 	if b == r.breaker {
 		return
 	}
+
 	for i := range r.others {
 		if r.others[i].breaker == b {
 			return
 		}
 	}
+
 	if r.others == nil {
 		r.others = []route{{breaker: r.breaker, generation: r.generation}}
 	}
+
 	one := routeTo(b)
 	r.others = append(r.others, one)
+
+	// The first breaker that is open decides for the step, so that its refusal names that shard.
 	if !isOpen(r.generation) && isOpen(one.generation) {
 		r.breaker, r.generation = one.breaker, one.generation
 	}

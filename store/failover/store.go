@@ -70,7 +70,11 @@ func (s *Store) Close() error {
 		b.end()
 	}
 	s.primary.breaker.end()
+
+	// The calls of payments have ended with the breakers whose context they use.
 	s.mirror.payments.close()
+
+	// The log ends with the state that holds.
 	for _, shard := range s.reporter.lines.close() {
 		s.reporter.announce(change{shard: shard, expired: true})
 	}
@@ -85,15 +89,20 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if hasRefunds(ops) {
 		return s.refund(ctx, ops, out)
 	}
+
 	r := s.primary.routeOf(ops)
 	if isOpen(r.generation) && s.mirror.fallback != nil {
-		s.primary.excuse(r.breaker)
+		s.primary.restoreCause(r.breaker)
 		return s.mirror.decide(ctx, r.generation, ops, out)
 	}
+
 	err := s.ask(ctx, r, ops, ops, out)
-	if err == nil || s.mirror.fallback == nil || !blames(ctx, err) {
+	if err == nil || s.mirror.fallback == nil || !isPrimaryFault(ctx, err) {
 		return err
 	}
+
+	// The fallback decides. The primary may still decide the same step, whose charges must not
+	// count twice.
 	local := s.mirror.decide(ctx, r.generation, ops, out)
 	s.mirror.follow(err, local == nil && core.Granted(ops, out))
 	return local
@@ -110,7 +119,7 @@ func (s *Store) ask(ctx context.Context, r route, ops, sent []core.Op, out []cor
 	}
 
 	if err := s.primary.askTimed(ctx, r, ops, sent, out); err != nil {
-		s.primary.blame(ctx, r, ops, err)
+		s.primary.recordFailure(ctx, r, ops, err)
 		return err
 	}
 	s.mirror.record(ctx, ops, out)
@@ -237,12 +246,14 @@ func (s *Store) Stats() Stats {
 	p := &s.primary
 	n := Stats{Opened: p.opened.Load(), Probes: p.probes.Load(), Local: s.mirror.local.Load(), Lost: p.lost.Load(),
 		Unowed: s.mirror.owed.forgotten.Load()}
+
 	for _, b := range s.primary.all() {
 		n.Waits += b.waiting.len()
 		if b.state() == Open {
 			n.State, n.Away = Open, append(n.Away, b.shard)
 		}
 	}
+
 	slices.Sort(n.Away)
 	return n
 }

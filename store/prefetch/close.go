@@ -37,8 +37,9 @@ func (s *Store) heldByRule() map[string]int64 {
 	for i := range s.shards {
 		h := &s.shards[i]
 		h.mu.Lock()
-		for id, of := range h.holds {
-			if n := of.left(now); n > 0 {
+
+		for id, hold := range h.holds {
+			if n := hold.stillHeld(now); n > 0 {
 				held[id.Rule] += n
 			}
 		}
@@ -55,6 +56,8 @@ func (s *Store) Close(ctx context.Context) error {
 	now := s.clock()
 	var errs []error
 	var out [1]core.Decision
+
+	// A shard that is shut opens no hold, so what it returns is all that it will ever hold.
 	for i := range s.shards {
 		for _, op := range s.shards[i].shut(now) {
 			if err := s.store.Apply(ctx, []core.Op{op}, out[:]); err != nil {
@@ -66,16 +69,18 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 // shut drops all holds and returns the refunds of what they held.
-func (h *shard) shut(now int64) []core.Op {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (s *shard) shut(now int64) []core.Op {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var ops []core.Op
-	for id, held := range h.holds {
-		if n := held.left(now); n > 0 {
+
+	for id, held := range s.holds {
+		if n := held.stillHeld(now); n > 0 {
 			ops = append(ops, held.refund(id, n))
 		}
 	}
-	clear(h.holds)
-	h.max = 0
+
+	clear(s.holds)
+	s.max = 0
 	return ops
 }

@@ -15,13 +15,13 @@ import (
 const maxTries = 4
 
 // overtaken reports whether a step that the store has refused may be granted
-// now, because units of its keys have moved since rounds was counted. The store
-// counts units as used while another call brings them or is about to give them
-// back. overtaken waits for such calls.
+// now, because units of its keys have moved since rounds was counted. It waits for calls that
+// move such units: meanwhile the store counts them as used.
 func (s *Store) overtaken(ctx context.Context, ops []core.Op, out []core.Decision, rounds int64) bool {
 	if core.Granted(ops, out) || slices.ContainsFunc(out[:len(ops)], func(d core.Decision) bool { return d.Banned }) {
 		return false
 	}
+
 	var sum int64
 	for i := range ops {
 		sum += s.shardOf(s.hash(&ops[i])).awaitRounds(ctx, &ops[i])
@@ -31,20 +31,24 @@ func (s *Store) overtaken(ctx context.Context, ops []core.Op, out []core.Decisio
 
 // awaitRounds waits for the call that moves units of the op's key, if there is one,
 // and returns the rounds of the key.
-func (h *shard) awaitRounds(ctx context.Context, op *core.Op) int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	held := h.holds[op.ID()]
+func (s *shard) awaitRounds(ctx context.Context, op *core.Op) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.holds[op.ID()]
 	if held == nil {
 		return 0
 	}
+
+	// The call that moves units needs the lock to end. The hold may be replaced meanwhile, but its
+	// rounds still say that units have moved.
 	if moving := held.moving; moving != nil {
-		h.mu.Unlock()
+		s.mu.Unlock()
 		select {
 		case <-moving:
 		case <-ctx.Done():
 		}
-		h.mu.Lock()
+		s.mu.Lock()
 	}
+
 	return held.rounds
 }

@@ -29,24 +29,34 @@ type fill struct {
 // ahead are Soft, so they never make the store refuse. It returns the rounds of
 // the keys as of the time at which it asked. If the step is asked for again, its refusal is
 // counted already.
-func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, now int64, again bool) (rounds int64, err error) {
+func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, now int64,
+	again bool) (rounds int64, err error) {
+
 	t := s.steps.Get().(*step)
 	defer s.release(t)
 	t.ops = append(t.ops, ops...)
+
 	for i := range ops {
 		hash := s.hash(&ops[i])
 		busy := s.takes.add(hash, now)
-		s.shardOf(hash).ask(t, i, now, s.units, busy)
+		s.shardOf(hash).addFill(t, i, now, s.units, busy)
+
+		// The first try has counted the strike.
 		if again {
 			t.ops[i].Ban = nil
 		}
 	}
+
 	t.out = slices.Grow(t.out, len(t.ops))[:len(t.ops)]
+
+	// The fills end after an error too, or no later step could fill these holds.
 	err = s.store.Apply(ctx, t.ops, t.out)
 	s.endFills(t, now, err)
 	if err != nil {
 		return 0, err
 	}
+
+	// Units that were taken ahead are used in the store, but the caller may still have them.
 	copy(out, t.out[:len(ops)])
 	for _, f := range t.fills {
 		out[f.asked].Remaining += t.granted(f)
@@ -54,72 +64,84 @@ func (s *Store) fetch(ctx context.Context, ops []core.Op, out []core.Decision, n
 	return t.rounds, nil
 }
 
-// ask adds to the step an op that takes units of op i's key ahead, if the key
+// addFill adds to the step an op that takes units of op i's key ahead, if the key
 // is busy and no other call does so already. Units that are still held go back,
 // because units of two calls could not be told apart.
-func (h *shard) ask(t *step, i int, now, ceiling int64, busy bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (s *shard) addFill(t *step, i int, now, ceiling int64, busy bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	op := t.ops[i]
-	if held := h.holds[op.ID()]; held != nil {
+	if held := s.holds[op.ID()]; held != nil {
 		t.rounds += held.rounds
 	}
-	held := h.open(&op, now, busy)
+
+	held := s.holdFor(&op, now, busy)
 	if held == nil || held.filling {
 		return
 	}
-	n, ahead := held.left(now), int64(0)
+
+	n, ahead := held.stillHeld(now), int64(0)
 	if !op.UpTo { // an UpTo Take takes what is left by itself
 		ahead = held.ahead(now, ceiling)
 	}
+
+	// The refund comes before the Take ahead in the step, so that it may take these units anew.
 	if n > 0 {
 		t.ops = append(t.ops, held.refund(op.ID(), n))
 	}
+
 	held.units, held.filling = 0, true
 	if n > 0 || ahead > 0 {
 		held.moving = make(chan struct{})
 		held.rounds++
 		t.rounds += 2 // the step will have ended when the rounds are compared
 	}
+
 	f := fill{held, i, i}
 	if ahead > 0 {
 		f.ahead = len(t.ops)
-		t.ops = append(t.ops, core.Op{Verb: core.Take, Soft: true, Rule: op.Rule, Key: op.Key, Limit: op.Limit, Windows: op.Windows, Cost: ahead})
+		t.ops = append(t.ops, core.Op{
+			Verb: core.Take, Soft: true, Rule: op.Rule, Key: op.Key, Limit: op.Limit, Windows: op.Windows, Cost: ahead,
+		})
 	}
 	t.fills = append(t.fills, f)
 }
 
-// open returns the hold of the op's key, or nil if the key is not busy or there
+// holdFor returns the hold of the op's key, or nil if the key is not busy or there
 // is no room for it.
-func (h *shard) open(op *core.Op, now int64, busy bool) *hold {
+func (s *shard) holdFor(op *core.Op, now int64, busy bool) *hold {
 	id := op.ID()
-	held := h.holds[id]
+	held := s.holds[id]
 	switch {
-	case !busy && (held == nil || now-held.filled > rest):
+	case !busy && (held == nil || now-held.filled > maxQuiet):
 		return nil
-	case held != nil && held.of(op):
+	case held != nil && held.fits(op):
 		return held
 	case held != nil && held.filling:
+		// It is for another limit, and its call has still to end.
 		return nil
-	case held == nil && !h.hasRoom(now):
+	case held == nil && !s.hasRoom(now):
 		return nil
 	}
+
+	// The map keeps the texts longer than the request lives.
 	id.Rule, id.Key = strings.Clone(id.Rule), strings.Clone(id.Key)
 	held = &hold{limit: op.Limit, ban: op.Ban, size: 1}
-	h.holds[id] = held
+	s.holds[id] = held
 	return held
 }
 
 // hasRoom reports whether the shard has room for another key. If it is full,
 // hasRoom looks at a few keys and drops one that is no longer busy.
-func (h *shard) hasRoom(now int64) bool {
-	if len(h.holds) < h.max {
+func (s *shard) hasRoom(now int64) bool {
+	if len(s.holds) < s.max {
 		return true
 	}
+
 	tries := 4
-	for id, held := range h.holds {
-		if !held.filling && held.left(now) == 0 && now-held.filled > rest {
-			delete(h.holds, id)
+	for id, held := range s.holds {
+		if !held.filling && held.stillHeld(now) == 0 && now-held.filled > maxQuiet {
+			delete(s.holds, id)
 			return true
 		}
 		if tries--; tries == 0 {
@@ -136,10 +158,14 @@ func (s *Store) endFills(t *step, sent int64, err error) {
 		op := &t.ops[f.asked]
 		h := s.shardOf(s.hash(op))
 		h.mu.Lock()
+
 		f.hold.filling = false
 		if err == nil {
 			f.hold.refill(t.granted(f), sent, &t.out[f.ahead])
 		}
+
+		// Steps that were refused meanwhile wait for this, and ask again if the rounds have
+		// changed.
 		if f.hold.moving != nil {
 			close(f.hold.moving)
 			f.hold.moving = nil

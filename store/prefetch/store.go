@@ -39,8 +39,10 @@ func New(store core.Store, o Options) (*Store, error) {
 		return nil, err
 	}
 	o.complete()
+
 	s := &Store{store: store, units: o.Units, clock: o.Clock, seed: maphash.MakeSeed()}
 	s.steps.New = func() any { return new(step) }
+
 	for i := range s.shards {
 		s.shards[i].holds = make(map[core.ID]*hold)
 		s.shards[i].max = (o.MaxKeys + shards - 1) / shards
@@ -57,11 +59,15 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if !servable(ops) {
 		return s.forward(ctx, ops, out, s.clock())
 	}
+
+	// A refusal stands only if no other call moved units of the keys meanwhile: the store counts
+	// units as used that such a call may give back.
 	for try := range maxTries {
 		now := s.clock()
 		if s.handOut(ops, out, now) {
 			return nil
 		}
+
 		rounds, err := s.fetch(ctx, ops, out, now, try > 0)
 		if err != nil || !s.overtaken(ctx, ops, out, rounds) {
 			return err
@@ -77,6 +83,8 @@ func servable(ops []core.Op) bool {
 		if op.Verb != core.Take || op.Cost == 0 || op.MaxWait > 0 || !op.Limit.Prefetchable() {
 			return false
 		}
+
+		// Two Takes of one key would have to be counted together.
 		for j := range i {
 			if ops[j].ID() == op.ID() {
 				return false
@@ -92,6 +100,8 @@ func (s *Store) handOut(ops []core.Op, out []core.Decision, now int64) bool {
 		if s.shardOf(s.hash(&ops[i])).take(&ops[i], now, &out[i]) {
 			continue
 		}
+
+		// A step takes all or nothing.
 		for j := range i {
 			s.shardOf(s.hash(&ops[j])).putBack(&ops[j], now, &out[j])
 		}
@@ -106,28 +116,28 @@ func (s *Store) hash(op *core.Op) uint64 {
 
 func (s *Store) shardOf(hash uint64) *shard { return &s.shards[hash>>32%shards] }
 
-func (h *shard) take(op *core.Op, now int64, d *core.Decision) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	held := h.holds[op.ID()]
+func (s *shard) take(op *core.Op, now int64, d *core.Decision) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.holds[op.ID()]
 	return held != nil && held.take(op, now, d)
 }
 
 // putBack undoes a take with decision d, unless the hold was dropped or
 // replaced since: then the units come back in the store by themselves.
-func (h *shard) putBack(op *core.Op, now int64, d *core.Decision) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	held := h.holds[op.ID()]
-	if held != nil && held.of(op) && !held.filling && held.last.At+now-held.filled == d.At {
+func (s *shard) putBack(op *core.Op, now int64, d *core.Decision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.holds[op.ID()]
+	if held != nil && held.fits(op) && !held.filling && held.last.At+now-held.filled == d.At {
 		held.units += op.Cost
 	}
 }
 
-// forward has the store carry out a step for which no units are taken ahead. It
-// drops the units held of a key that the step resets or bans, or finds banned. The units held of a key that
-// the step peeks at count as units that remain, as they do for a Take, and those of a
-// key that it debits are charged first: the store is asked for the rest of the cost.
+// forward has the store carry out a step for which no units are taken ahead. It drops the
+// units held of a key that the step resets or bans, or finds banned. The units held of a key
+// that the step peeks at count as units that remain, as they do for a Take. Those of a key
+// that it debits are charged first: the store is asked for the rest of the cost.
 func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision, now int64) error {
 	asked, held := ops, []int64(nil)
 	for i := range ops {
@@ -140,12 +150,16 @@ func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision,
 		case core.Debit:
 			n = s.shardOf(s.hash(op)).use(op, now)
 		}
+
 		if n == 0 {
 			continue
 		}
+
+		// The caller's ops stay as they are. Most steps need no copy.
 		if held == nil {
 			asked, held = slices.Clone(ops), make([]int64, len(ops))
 		}
+
 		held[i] = n
 		if op.Verb == core.Debit || op.Cost <= op.Limit.Capacity() { // a higher cost of a Peek is never allowed
 			asked[i].Cost = max(0, op.Cost-n)
@@ -159,10 +173,13 @@ func (s *Store) forward(ctx context.Context, ops []core.Op, out []core.Decision,
 		if n == 0 {
 			continue
 		}
+
+		// The held units that the Debit has used do not remain. What is held now does.
 		if ops[i].Verb == core.Debit {
 			out[i].Taken += n
 			n = s.shardOf(s.hash(&ops[i])).held(&ops[i], now)
 		}
+
 		if out[i].Banned {
 			if err := s.dropBanned(ctx, ops[i:i+1], out[i:i+1]); err != nil {
 				return err
@@ -186,31 +203,31 @@ func (s *Store) dropBanned(ctx context.Context, op []core.Op, d []core.Decision)
 }
 
 // use takes up to op.Cost of the units that are held of the op's key under its limit.
-func (h *shard) use(op *core.Op, now int64) (n int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if held := h.holds[op.ID()]; held != nil && held.of(op) {
-		n = min(held.left(now), op.Cost)
+func (s *shard) use(op *core.Op, now int64) (n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if held := s.holds[op.ID()]; held != nil && held.fits(op) {
+		n = min(held.stillHeld(now), op.Cost)
 		held.units -= n
 	}
 	return n
 }
 
-func (h *shard) forget(op *core.Op) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.holds, op.ID())
+func (s *shard) forget(op *core.Op) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.holds, op.ID())
 }
 
 // held returns how many units of the op's key are held under its limit.
-func (h *shard) held(op *core.Op, now int64) int64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	held := h.holds[op.ID()]
-	if held == nil || !held.of(op) {
+func (s *shard) held(op *core.Op, now int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.holds[op.ID()]
+	if held == nil || !held.fits(op) {
 		return 0
 	}
-	return held.left(now)
+	return held.stillHeld(now)
 }
 
 var _ core.Sharded = (*Store)(nil)

@@ -7,8 +7,8 @@ const (
 	// last.
 	horizon = 100_000
 
-	// rest is how long, in microseconds, a key may be quiet and still be busy.
-	rest = 4 * horizon
+	// maxQuiet is how long, in microseconds, a key may be quiet and still be busy.
+	maxQuiet = 4 * horizon
 
 	// busyTakes is how many Takes within a horizon make a key busy.
 	busyTakes = 8

@@ -59,20 +59,22 @@ func (l *banList) meetOne(op *core.Op, d *core.Decision) {
 		left = op.Ban.For
 	}
 	if l.wire.secret == nil && len(op.Key) <= listedKey && left > 0 && left != core.Never {
-		l.note(banMember(op), d.At, d.At+left.Microseconds())
+		l.remember(banMember(op), d.At, d.At+left.Microseconds())
 	}
 }
 
-// note adds a member, unless the process has added it for as long a ban.
-func (l *banList) note(member string, now, until int64) {
+// remember has a member added, unless the process has added it for as long a ban.
+func (l *banList) remember(member string, now, until int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.known[member] >= until {
 		return
 	}
+
 	if l.known == nil || len(l.known) >= knownBans {
 		l.known = map[string]int64{} // a member that is added again stays as it is
 	}
+
 	l.known[member] = until
 	l.waiting = append(l.waiting, redis.Z{Score: float64(until), Member: member})
 	if !l.adding {
@@ -93,6 +95,8 @@ func (l *banList) add(now int64) {
 			return
 		}
 
+		// The set forgets bans that have ended, and then those that end first, so its size is
+		// bounded.
 		ctx, cancel := context.WithTimeout(context.Background(), max(l.servers.reach(), time.Second))
 		name := l.key()
 		_, err := l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -131,21 +135,28 @@ func (l *banList) bans(ctx context.Context, rules []string, most int) ([]core.Ba
 	if l.wire.secret != nil {
 		return nil, errHidden
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, l.servers.reach())
 	defer cancel()
 	now, err := l.now(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: list bans: %w", l.link.explain(err))
 	}
+
+	// Bans that have ended stay in the set until the next is added.
 	from := &redis.ZRangeBy{Min: strconv.FormatInt(now, 10), Max: "+inf"}
 	members, err := l.client.ZRevRangeByScore(ctx, l.key(), from).Result()
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: list bans: %w", l.link.explain(err))
 	}
+
 	wanted := make(map[string]bool, len(rules))
 	for _, rule := range rules {
 		wanted[rule] = true
 	}
+
+	// A member only says that there was a ban. The state of the key says whether there is, and
+	// until when.
 	var list []core.Banned
 	var states []*redis.StringCmd
 	_, err = l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -163,6 +174,7 @@ func (l *banList) bans(ctx context.Context, rules []string, most int) ([]core.Ba
 	if err != nil {
 		return nil, fmt.Errorf("redisstore: list bans: %w", l.link.explain(err))
 	}
+
 	for i, state := range states {
 		if err := laterFormat(state.Val()); err != nil {
 			return nil, fmt.Errorf("redisstore: list bans: rule %q: %w", list[i].Rule, err)

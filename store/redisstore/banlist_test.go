@@ -85,7 +85,7 @@ func TestBanListIsBounded(t *testing.T) {
 	const now = 1_700_000_000_000_000
 	s := MustNew(connect(t, redistest.Addr(t)), Options{Prefix: redistest.Prefix(t), Timeout: patient})
 	for i := range listedBans + 100 {
-		s.bans.note(fmt.Sprint("gr\x00", i), now, now+int64(i)+1)
+		s.bans.remember(fmt.Sprint("gr\x00", i), now, now+int64(i)+1)
 	}
 	s.bans.idle.Wait()
 	name := s.bans.key()
@@ -98,7 +98,7 @@ func TestBanListIsBounded(t *testing.T) {
 	if n := len(s.bans.known); n > knownBans {
 		t.Errorf("the process remembers %d bans", n)
 	}
-	s.bans.note("gr\x00late", now+listedBans, now+2*listedBans)
+	s.bans.remember("gr\x00late", now+listedBans, now+2*listedBans)
 	s.bans.idle.Wait()
 	if n := s.client.ZCard(t.Context(), name).Val(); n != 101 {
 		t.Errorf("%d bans are listed after those that ended were dropped", n)

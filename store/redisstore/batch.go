@@ -35,13 +35,13 @@ func (b *batch) clear() {
 	b.waiters, b.steps, b.failure = b.waiters[:0], b.steps[:0], nil
 }
 
-// dropLeft removes the waiters that have left. The caller holds the queue's
-// mutex.
-func (b *batch) dropLeft() {
-	hasLeft := func(w *waiter) bool { return w.stage >= left }
+// dropAbandoned removes the waiters whose callers have left. The caller holds the queue's mutex.
+func (b *batch) dropAbandoned() {
+	hasLeft := func(w *waiter) bool { return w.stage >= abandoned }
 	if !slices.ContainsFunc(b.waiters, hasLeft) {
 		return
 	}
+
 	b.waiters = slices.DeleteFunc(b.waiters, hasLeft)
 	clear(b.steps)
 	b.steps = b.steps[:0]
@@ -54,6 +54,7 @@ func (b *batch) dropLeft() {
 func (b *batch) split(to *batch) {
 	all := b.waiters
 	b.waiters, b.steps = b.waiters[:0], b.steps[:0]
+
 	for _, w := range all {
 		if neverRan(w.err) {
 			b.add(w)
@@ -61,6 +62,8 @@ func (b *batch) split(to *batch) {
 			to.add(w)
 		}
 	}
+
+	// The places behind the rest must not keep waiters alive.
 	clear(all[len(b.waiters):])
 	clear(b.steps[len(b.steps):len(all)])
 }

@@ -26,8 +26,8 @@ type ClientLogger struct {
 
 // kindOfLine is what is known of the lines with one format.
 type kindOfLine struct {
-	said time.Time // the last that was passed on
-	left int       // how many were left out since
+	said    time.Time // the last that was passed on
+	omitted int       // how many were left out since
 }
 
 // NewClientLogger returns a logger that writes warnings to log, or to the default logger of
@@ -54,15 +54,17 @@ func (c *ClientLogger) Printf(ctx context.Context, format string, args ...any) {
 func (c *ClientLogger) due(format string, now time.Time) (times int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	k := c.kinds[format]
 	if k == nil {
 		k = new(kindOfLine)
 		c.kinds[format] = k
 	} else if now.Sub(k.said) < sayAgain {
-		k.left++
+		k.omitted++
 		return 0, false
 	}
-	times = k.left + 1
-	k.said, k.left = now, 0
+
+	times = k.omitted + 1
+	k.said, k.omitted = now, 0
 	return times, true
 }

@@ -32,6 +32,7 @@ type part struct {
 func bySubject(ops []core.Op) []*part {
 	var parts []*part
 	of := map[string]*part{}
+
 	for i := range ops {
 		p := of[ops[i].Key]
 		if p == nil {
@@ -39,6 +40,7 @@ func bySubject(ops []core.Op) []*part {
 			of[ops[i].Key] = p
 			parts = append(parts, p)
 		}
+
 		p.index = append(p.index, i)
 		p.ops = append(p.ops, ops[i])
 		p.out = append(p.out, core.Decision{})
@@ -63,9 +65,12 @@ func (d *dispatcher) applyBySubject(ctx context.Context, ops []core.Op, out []co
 		if err := d.decidePart(ctx, p); err != nil {
 			return d.withdrawAfter(ctx, parts[:n], err)
 		}
+
 		if core.Granted(p.ops, p.out) {
 			continue
 		}
+
+		// The step is refused here. What came before goes back, and what follows is only looked at.
 		if err := d.withdraw(ctx, parts[:n]); err != nil {
 			return maybeSent(err)
 		}
@@ -76,6 +81,7 @@ func (d *dispatcher) applyBySubject(ctx context.Context, ops []core.Op, out []co
 	}
 
 	for _, p := range parts {
+		// The parts are in the order of subjects, and the decisions in that of the operations.
 		for j, i := range p.index {
 			out[i] = p.out[j]
 		}
@@ -84,22 +90,26 @@ func (d *dispatcher) applyBySubject(ctx context.Context, ops []core.Op, out []co
 	return nil
 }
 
-// withdraw gives back the units that parts took and updates their decisions. A refund
-// that fails does not keep the others from being made.
+// withdraw gives back the units that parts took and updates their decisions. A refund that
+// fails does not keep the others from being made.
 func (d *dispatcher) withdraw(ctx context.Context, parts []*part) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.servers.budget())
 	defer cancel()
+
+	// The caller's time may be over, but its units still have to go back.
 	var errs []error
 	for _, p := range parts {
 		undo, index := p.undo()
 		if len(undo) == 0 {
 			continue
 		}
+
 		back := make([]core.Decision, len(undo))
 		if err := d.decidePart(ctx, &part{ops: undo, out: back}); err != nil {
 			errs = append(errs, fmt.Errorf("redisstore: refunding another subject of the step: %w", err))
 			continue
 		}
+
 		for k, j := range index {
 			d := &p.out[j]
 			d.Taken, d.Wait, d.Remaining, d.ResetAfter, d.At = 0, 0, back[k].Remaining, back[k].ResetAfter, back[k].At
@@ -129,9 +139,11 @@ func (d *dispatcher) peek(ctx context.Context, parts []*part) error {
 				p.ops[j].Verb = core.Peek
 			}
 		}
+
 		if err := d.decidePart(ctx, p); err != nil {
 			return err
 		}
+
 		for j := range p.out {
 			p.out[j].Wait = 0
 		}

@@ -25,7 +25,16 @@ const (
 	reconnect = 200 * time.Millisecond
 )
 
-// connector has the client connect, and finds out why it does not.
+// connector has the client connect, and finds out why it does not. A call meets three parts of
+// it, in this order:
+//
+//	dials   trust says whether any server is doubted. While none is, a call costs one load.
+//	doors   a door that is shut keeps calls from its server; a trial opens it.
+//	connect after a call that was late, or while more calls are in flight than before, a
+//	        round of connecting prepares connections:
+//
+//	        connect                      connected, or its time is over
+//	idle ------------> a round ------------------------------------------> pause ---> idle
 type connector struct {
 	client          redis.UniversalClient
 	ignoresDeadline bool // the client
@@ -53,16 +62,21 @@ func (c *connector) connect(n int, done *redis.Client) {
 	if c.ignoresDeadline || c.dials.trust.Load() == mistaken || !c.connecting.TryLock() {
 		return // a trial of a doubted server connects
 	}
+
 	begun := time.Now()
 	if begun.Before(c.reconnect) {
 		c.connecting.Unlock()
 		return
 	}
+
 	go func() {
 		defer c.connecting.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*c.servers.reach())
 		defer cancel()
 		err := rediscall.Safely(ctx, func(ctx context.Context) error { return c.connectServers(ctx, n, done) })
+
+		// A round that failed may be repeated soon. After one that was quick the calls have their
+		// connections, so the next waits longer.
 		ended, pause := time.Now(), reconnect
 		if err == nil {
 			c.prepared(n)
@@ -100,6 +114,7 @@ func (c *connector) connectServers(ctx context.Context, n int, done *redis.Clien
 		}
 		return nil
 	}
+
 	switch client := c.client.(type) {
 	case *redis.ClusterClient:
 		return client.ForEachMaster(ctx, one)
@@ -117,6 +132,8 @@ func (c *connector) connectServers(ctx context.Context, n int, done *redis.Clien
 func connectOne(ctx context.Context, c *redis.Client, n int) (ready int, err error) {
 	errs := make([]error, n)
 	var all sync.WaitGroup
+
+	// All commands are in progress at once: each needs a connection of its own.
 	for i := range errs {
 		all.Go(func() {
 			err := rediscall.Safely(ctx, func(ctx context.Context) error {

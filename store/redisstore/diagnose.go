@@ -27,18 +27,20 @@ import (
 func (s *Store) diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	var found []core.Finding
 	if rediscall.TraitsOf(s.client).IgnoresDeadlines {
-		found = append(found, core.Finding{Code: findings.DeadlineIgnored, Text: "the Redis client ignores deadlines, " +
-			"so each call takes one more goroutine to end in time: set ContextTimeoutEnabled in its options"})
+		found = append(found, core.Finding{Code: findings.DeadlineIgnored, Text: "the Redis client ignores deadlines" +
+			", so each call takes one more goroutine to end in time: set ContextTimeoutEnabled in its options"})
 	}
 
 	if s.unnamed {
 		found = append(found, core.Finding{Code: findings.NoPrefix,
 			Text: "the store in Redis has no prefix, so services that " +
-				"use the same server share the counts of rules with the same name: set redisstore.Options.Prefix to the name " +
-				"of the service, such as \"shop:\""})
+				"use the same server share the counts of rules with the same name: " +
+				"set redisstore.Options.Prefix to the name of the service, such as \"shop:\""})
 	}
 
 	found = s.servers.noteDistance(found)
+
+	// Only rules with a Ban need what lists of bans need, and only where keys can be read.
 	banning := slices.IndexFunc(rules, func(op core.Op) bool { return op.Ban != nil && s.wire.secret == nil })
 	e := s.examine(ctx, banning >= 0)
 	if len(e.lacking) > 0 {
@@ -55,8 +57,8 @@ func (s *Store) diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	}
 
 	if e.evicts {
-		found = append(found, core.Finding{Code: findings.Eviction, Text: "a Redis server evicts keys when its memory is " +
-			"full, and with them the counts of callers: set maxmemory-policy to noeviction"})
+		found = append(found, core.Finding{Code: findings.Eviction, Text: "a Redis server evicts keys when its " +
+			"memory is full, and with them the counts of callers: set maxmemory-policy to noeviction"})
 	}
 
 	found, noted := s.noteLimits(ctx, rules, found)
@@ -86,6 +88,7 @@ type examination struct {
 // examine asks every server. With bans it also asks for what lists of bans need.
 func (s *Store) examine(ctx context.Context, bans bool) *examination {
 	e := &examination{}
+
 	ask := func(ctx context.Context, c *redis.Client) error {
 		return rediscall.Safely(ctx, func(ctx context.Context) error {
 			if e.trial(ctx, c, s, bans) {
@@ -94,12 +97,14 @@ func (s *Store) examine(ctx context.Context, bans bool) *examination {
 			return nil
 		})
 	}
+
 	switch c := s.client.(type) {
 	case *redis.Client:
 		e.unanswered = ask(ctx, c) != nil || e.unanswered
 	case *redis.ClusterClient:
 		e.unanswered = c.ForEachMaster(ctx, ask) != nil || e.unanswered
 	case *redis.Ring:
+		// A Ring does not ask the servers that it takes for dead, so they are counted.
 		e.unanswered = c.ForEachShard(ctx, ask) != nil || c.Len() < len(c.Options().Addrs) || e.unanswered
 	default:
 		e.trial(ctx, c, s, bans)
@@ -133,22 +138,25 @@ func (e *examination) try(ctx context.Context, c redis.UniversalClient, list *[]
 	command, script, key string) bool {
 
 	q := rediscall.Strings{StringSliceCmd: redis.NewStringSliceCmd(ctx, command, script, 0, key)}
+
 	err := c.Process(ctx, q)
+
+	// Several servers answer at a time.
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case rediscall.Forbids(err):
-		note(&e.lacking, command)
+		addMissing(&e.lacking, command)
 	case !answered(err):
 		e.unanswered = true
 		return false
 	}
-	note(list, q.Val()...)
+	addMissing(list, q.Val()...)
 	return true
 }
 
-// note adds commands to the list that are not in it yet.
-func note(list *[]string, commands ...string) {
+// addMissing adds commands to the list that are not in it yet.
+func addMissing(list *[]string, commands ...string) {
 	for _, name := range commands {
 		if !slices.Contains(*list, name) {
 			*list = append(*list, name)
@@ -164,10 +172,11 @@ func (e *examination) eviction(ctx context.Context, c *redis.Client) {
 	err := c.Process(ctx, q)
 	text, _ := q.Text()
 	bytes, policy := field(text, "maxmemory"), field(text, "maxmemory_policy")
+
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if rediscall.Forbids(err) {
-		note(&e.lacking, "info")
+		addMissing(&e.lacking, "info")
 	}
 	e.unanswered = e.unanswered || !answered(err)
 	e.evicts = e.evicts || bytes != "" && bytes != "0" && policy != "" && policy != "noeviction"
@@ -217,10 +226,12 @@ type limitNote struct {
 func (n *limitNotes) lasting(at limitAt, reply string, now int64) (lasting string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+
 	before := n.known[at]
 	if now-before.seen >= limitInUse.Milliseconds() { // this limit was not in use in between
 		before.others = nil
 	}
+
 	after := limitNote{seen: now}
 	for line := range strings.Lines(reply) {
 		text, other, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -228,10 +239,14 @@ func (n *limitNotes) lasting(at limitAt, reply string, now int64) (lasting strin
 		if err != nil {
 			continue // not written by this package
 		}
+
+		// A limit that this process sees for the first time has been noted by another since its
+		// age.
 		first, known := before.others[other]
 		if !known {
 			first = now - age
 		}
+
 		if after.others == nil {
 			after.others = map[string]int64{}
 		}
@@ -280,12 +295,14 @@ func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Fi
 			args = append(args, s.noteKey(&some[i]))
 			limits = append(limits, some[i].Limit.String())
 		}
+
 		q := rediscall.Strings{StringSliceCmd: redis.NewStringSliceCmd(ctx, append(args, limits...)...)}
 		q.SetFirstKeyPos(3)
 		err := rediscall.Safely(ctx, func(ctx context.Context) error { return s.client.Process(ctx, q) })
 		if err != nil {
 			return found, answered(err)
 		}
+
 		for i, others := range q.Val() {
 			other := s.notes.lasting(limitAt{s.noteKey(&some[i]), some[i].Limit.String()}, others, now)
 			if other != "" {
@@ -300,8 +317,8 @@ func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Fi
 	}
 	return append(found, core.Finding{Code: findings.OtherLimit, Rule: first,
 		Text: fmt.Sprintf("the same keys are counted "+
-			"by the rule %s, for %d minutes by now: if two services or limiters use the prefix %q, they share these counts, "+
-			"and need different prefixes or names of rules; "+
+			"by the rule %s, for %d minutes by now: if two services or limiters use the prefix %q, "+
+			"they share these counts, and need different prefixes or names of rules; "+
 			"otherwise a change of the limit has not reached all instances", strings.Join(texts, ", by the rule "),
 			int(rollOut.Minutes()), s.wire.prefix)}), true
 }

@@ -28,6 +28,12 @@ const maxDials = 8
 //
 // It never ends a call unless it has reached the server itself before: a hook of the
 // client may dial in another way, or answer without a server.
+//
+//	          the first call is answered              a call has no answer
+//	untried ------------------------------> trusted ----------------------> mistaken
+//	   |                                       ^                              |   ^
+//	   |                                       +--- no door is doubted -------+   |
+//	   +--- the first call has no answer -----------------------------------------+
 type dialCheck struct {
 	trust  atomic.Int32
 	proven atomic.Bool   // the check has reached the server
@@ -51,8 +57,8 @@ const (
 	mistaken        // a server is doubted
 )
 
-// begin makes the check ready for use.
-func (c *dialCheck) begin(client redis.UniversalClient) {
+// init makes the check ready for use.
+func (c *dialCheck) init(client redis.UniversalClient) {
 	c.slots = make(chan struct{}, maxDials)
 	if _, c.single = client.(*redis.Client); c.single {
 		c.trust.Store(untried)
@@ -88,13 +94,18 @@ func (e *lateError) Unwrap() error { return e.err }
 // of the deadline: it dials a server that refuses connections again and again until then. A
 // server that hangs lets the store dial it.
 func (c *connector) causeOf(cmd rediscall.Ints, err error) error {
+	// The call was not made, or this process had no time for it: neither says anything new about
+	// the server.
 	var shut *shutError
 	if errors.As(err, &shut) || errors.Is(err, core.ErrOverload) {
 		return err
 	}
+
 	if !isLate(err) && !broken(err) && !errors.Is(err, context.Canceled) {
 		return err
 	}
+
+	// Only the call that begins the trial waits for it: a moment later the others know the cause.
 	run, began := c.doubt(firstKey(cmd), err)
 	if run != nil && began && isLate(err) {
 		run.await(maxWaitForCause)
@@ -105,6 +116,7 @@ func (c *connector) causeOf(cmd rediscall.Ints, err error) error {
 	if !isLate(err) || errors.As(err, &beside) || errors.As(err, &turned) {
 		return err
 	}
+
 	if cause := run.cause(); cause != nil {
 		return &dialError{cause}
 	}
@@ -179,6 +191,7 @@ func listen(conn net.Conn, d time.Duration) error {
 	if d == 0 || conn.SetReadDeadline(time.Now().Add(d)) != nil {
 		return nil
 	}
+
 	text := make([]byte, 512)
 	n, _ := conn.Read(text)
 	line, _, _ := strings.Cut(string(text[:n]), "\r\n")
@@ -203,7 +216,10 @@ func (c *connector) dialBeside(ctx context.Context, server *redis.Client, hear t
 	listening := ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeouts*c.servers.reach())
 	defer cancel()
+
+	// A slot is held until its dial has ended, also where that is after the deadline.
 	conns, errs := make(chan net.Conn, 1), make(chan error, 1)
+
 	select {
 	case c.dials.slots <- struct{}{}:
 		go func() {
@@ -258,7 +274,8 @@ func optionsOf(client redis.UniversalClient, server *redis.Client) []*redis.Opti
 	var list []*redis.Options
 	for all, i := c.Options(), 0; i < len(all.Addrs); i++ {
 		o := &redis.Options{
-			Network: "tcp", Addr: all.Addrs[i], Dialer: all.Dialer, TLSConfig: all.TLSConfig, DialTimeout: all.DialTimeout,
+			Network: "tcp", Addr: all.Addrs[i], Dialer: all.Dialer,
+			TLSConfig: all.TLSConfig, DialTimeout: all.DialTimeout,
 		}
 		if o.Dialer == nil {
 			o.Dialer = redis.NewDialer(o)
@@ -275,10 +292,12 @@ func dialOneOf(ctx context.Context, list []*redis.Options) (conn net.Conn, err e
 			conn, err = o.Dialer(ctx, o.Network, o.Addr)
 			return err
 		})
+
 		if err == nil {
 			return conn, nil
 		}
 	}
+
 	return nil, cmp.Or(err, errNoServer)
 }
 

@@ -41,10 +41,12 @@ func (d *dispatcher) decide(ctx context.Context, ops []core.Op, out []core.Decis
 	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
 		deadline = end
 	}
+
 	slot := d.wire.slotOf(ops)
 	if slot == noSlot {
 		return d.decideAlone(ctx, v, now, deadline, ops, out)
 	}
+
 	l, shed := d.queue.start(slot, len(ops), deadline.Sub(now), now)
 	if shed {
 		if d.recall(now, ops, out) {
@@ -57,12 +59,16 @@ func (d *dispatcher) decide(ctx context.Context, ops []core.Op, out []core.Decis
 		w := d.waiters.Get().(*waiter)
 		w.own(ops)
 		own, theirs, full := d.queue.enter(slot, w, now)
+
+		// The batch is that of others, which wait already. A goroutine serves it.
 		if theirs != nil {
 			go d.gather(theirs, full)
 		}
 		if own == nil {
 			return d.await(ctx, v, w, now, deadline, ops, out)
 		}
+
+		// A call has ended since start, so the step goes alone after all.
 		l = own
 		d.waiters.Put(w)
 	}
@@ -77,19 +83,25 @@ func (d *dispatcher) decideAlone(ctx context.Context, v *server, now, deadline t
 
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
+
+	// It is a batch of one, which no other waiter can join or see.
 	w, b := d.waiters.Get().(*waiter), d.batches.Get().(*batch)
 	w.step, w.stage = step{ops: ops, out: out}, filled
 	b.add(w)
+
 	err := d.send(ctx, b)
+
 	if err != nil {
 		err = d.servers.judged(v, now, deadline, err)
 	}
+
 	if d.teller.listeners.Hooks().StoreCall != nil {
 		d.teller.tellCall(b, 1, len(ops), time.Since(now), err)
 	}
 	if err != nil {
 		return err
 	}
+
 	err = w.err
 	w.step = step{}
 	b.clear()
@@ -105,6 +117,8 @@ func (d *dispatcher) await(ctx context.Context, v *server, w *waiter, now, deadl
 
 	err := w.wait(ctx, deadline.Sub(now))
 	if err != nil && ctx.Err() == nil {
+		// The end of the time was noticed late, so the answer may be here. The caller gets as much
+		// longer as this process was late.
 		if now := time.Now(); now.Sub(deadline) > onTime {
 			late := now.Sub(deadline)
 			d.servers.noteLate(now, late)
@@ -115,11 +129,14 @@ func (d *dispatcher) await(ctx context.Context, v *server, w *waiter, now, deadl
 		if was := d.queue.leave(w); was != done {
 			return leftAt(was, d.unserved(v, err, ops, out), w, &d.queue)
 		}
+
+		// It was decided at the last moment.
 		<-w.ready
 	}
 	if w.err != nil {
 		return w.err
 	}
+
 	copy(out, w.out)
 	d.waiters.Put(w)
 	d.overflow.remember(now, ops, out)
@@ -178,8 +195,11 @@ func (d *dispatcher) serve(l *lane) {
 	b := d.batches.Get().(*batch)
 	for ok := d.queue.fill(l, b); ok; {
 		begun, took := time.Now(), time.Duration(0)
+
 		steps, ops := b.size()
+
 		v := d.servers.serverFor(b.waiters[0].ops[0].Key)
+
 		err := d.sendTogether(b, v, begun)
 		ended := time.Since(begun)
 		if err != nil {
@@ -187,12 +207,15 @@ func (d *dispatcher) serve(l *lane) {
 		} else {
 			took = ended
 		}
+
+		// Results are delivered before the next batch is filled: who is woken may be in it.
 		d.teller.tellCall(b, steps, ops, ended, err)
 		d.deliver(b)
 		d.leaveUntold(v, b, err)
 		// A caller that is woken now may ask again at once, and then shares the
 		// next call.
 		runtime.Gosched()
+
 		var more int
 		if more, ok = d.queue.refill(l, b, took, d.connector.connections()); more > 0 {
 			d.connector.connect(more, nil)
@@ -235,9 +258,11 @@ func (d *dispatcher) sendTogether(b *batch, v *server, begun time.Time) (err err
 			err = fmt.Errorf("redisstore: panic: %v", v)
 		}
 	}()
+
 	deadline := begun.Add(patienceOf(v.budget()))
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
+
 	if err = d.send(ctx, b); err != nil {
 		err = d.servers.judged(v, begun, deadline, err)
 	}
@@ -250,18 +275,23 @@ func (d *dispatcher) send(ctx context.Context, b *batch) error {
 	var before error
 	for pause := time.Millisecond; ; pause *= 2 {
 		err := d.decideTogether(ctx, b.steps)
+
+		// The error before says why there was no answer. The end of the time does not.
 		if before != nil && isLate(err) {
 			err = &retryError{err, before}
 		}
+
 		if err != nil && len(b.steps) > 1 && dividing(err) {
 			d.sendOneByOne(ctx, b)
 			return nil
 		}
+
 		if err == nil || !neverRan(err) || d.connector.refused(err) || !sleep(ctx, pause) {
 			return ofCall(err)
 		}
+
 		before = err
-		if d.queue.dropLeft(b); len(b.waiters) == 0 {
+		if d.queue.dropAbandoned(b); len(b.waiters) == 0 {
 			return nil
 		}
 	}
@@ -290,7 +320,8 @@ func dividing(err error) bool {
 // waiter whose step is decided does not wait for them.
 func (d *dispatcher) sendOneByOne(ctx context.Context, b *batch) {
 	for pause := time.Millisecond; ; pause *= 2 {
-		d.queue.dropLeft(b)
+		d.queue.dropAbandoned(b)
+
 		for i, each := range b.steps {
 			each.err = nil
 			if err := d.decideTogether(ctx, b.steps[i:i+1]); err != nil {
@@ -300,6 +331,7 @@ func (d *dispatcher) sendOneByOne(ctx context.Context, b *batch) {
 				}
 			}
 		}
+
 		d.deliverDecided(b)
 		if len(b.waiters) == 0 || !sleep(ctx, pause) {
 			return
@@ -325,13 +357,17 @@ func (d *dispatcher) decideTogether(ctx context.Context, steps []*step) error {
 	if err := ctx.Err(); err != nil {
 		return unsent(err)
 	}
+
 	v := d.servers.serverFor(steps[0].ops[0].Key)
 	script, args := d.wire.call(steps)
 	ints, err := d.link.run(ctx, v, script, args)
+
+	// The script has written nothing. From now on the store sends those that know of bans.
 	if d.wire.meetsBan(err) {
 		script, args = d.wire.call(steps)
 		ints, err = d.link.run(ctx, v, script, args)
 	}
+
 	switch {
 	case err == nil:
 		return decode(steps, ints)

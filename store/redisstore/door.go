@@ -137,6 +137,8 @@ func (c *connector) pass(ctx context.Context, key string) error {
 	case <-run.dialled:
 	case <-ctx.Done():
 	}
+
+	// A server that cannot be dialled needs no wait for the end of the trial.
 	if run.cause() != nil {
 		return c.doors.shut(addr)
 	}
@@ -145,6 +147,7 @@ func (c *connector) pass(ctx context.Context, key string) error {
 		return c.doors.shut(addr)
 	case <-ctx.Done():
 	}
+
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return unsent(ctx.Err())
 	}
@@ -156,6 +159,7 @@ func (c *connector) pass(ctx context.Context, key string) error {
 func (c *connector) knock(server *redis.Client, addr string) (*trialRun, error) {
 	c.doors.mu.Lock()
 	defer c.doors.mu.Unlock()
+
 	d, now := c.doors.to[addr], time.Now()
 	if d == nil {
 		return nil, nil
@@ -165,6 +169,9 @@ func (c *connector) knock(server *redis.Client, addr string) (*trialRun, error) 
 	if d.why == nil {
 		return nil, nil
 	}
+
+	// The first trial since the door was shut may end soon and well, so calls wait for it. After
+	// one that failed they do not.
 	if c.tryLocked(d, now) || !d.failed && d.trial != nil {
 		return d.trial, nil
 	}
@@ -200,22 +207,29 @@ func (c *connector) doubt(key string, err error) (run *trialRun, began bool) {
 	server, addr := c.topology.serverOf(key)
 	c.doors.mu.Lock()
 	defer c.doors.mu.Unlock()
+
 	now := time.Now()
+
 	d := c.doors.to[addr]
 	if d == nil {
 		c.forgetLocked(now)
 		d = new(door)
 		c.doors.to[addr] = d
 	}
+
 	d.server, d.asked, d.doubted = server, now, true
 	c.dials.trust.Store(mistaken)
 
 	if isLate(err) {
 		d.late++
 	}
+
+	// One late call proves little while there are connections. A broken connection does, and so do
+	// several late calls.
 	if d.why == nil && (broken(err) || isLate(err) && (d.late >= maxLate || !d.connected())) {
 		d.why = reasonOf(err)
 	}
+
 	began = c.tryLocked(d, now)
 	return d.trial, began
 }
@@ -299,6 +313,7 @@ func (c *connector) try(d *door, run *trialRun, server *redis.Client, again bool
 			why = said
 		}
 	}
+
 	c.endTrial(d, run, begun, why)
 	if why == nil && !again && !c.dials.single {
 		c.connect(n, server) // the other servers are as far away
@@ -314,10 +329,13 @@ func whyUndialled(err error) error {
 func (c *connector) noteDial(d *door, run *trialRun, err error) {
 	c.doors.mu.Lock()
 	defer c.doors.mu.Unlock()
+
 	run.found = err
 	if d.why != nil && err != nil {
 		d.why, d.failed = whyUndialled(err), true
 	}
+
+	// It is closed last, because who waits for it reads what was found.
 	close(run.dialled)
 }
 
@@ -337,9 +355,11 @@ func silentOr(err error, reason func(error) error) error {
 func (c *connector) endTrial(d *door, run *trialRun, begun time.Time, why error) {
 	c.doors.mu.Lock()
 	defer c.doors.mu.Unlock()
+
 	now, late := time.Now(), why != nil && isLate(why)
 	d.trial = nil
 	close(run.ended)
+
 	d.urgent = now.Add(reconnect)
 	d.due = d.urgent
 
@@ -367,16 +387,20 @@ func (c *connector) greet(server *redis.Client, n int) error {
 	if c.ignoresDeadline {
 		return nil // the client keeps the connections that it makes
 	}
+
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*c.servers.reach())
 	defer cancel()
 	return rediscall.Safely(ctx, func(ctx context.Context) error {
 		if server == nil {
 			return c.connectServers(ctx, n, nil)
 		}
+
 		ready, err := connectOne(ctx, server, n)
 		if ready == n {
 			c.prepared(n)
 		}
+
+		// Calls can go on with one connection. The client makes the others for them.
 		if ready > 0 {
 			return nil
 		}

@@ -156,10 +156,14 @@ func neverRan(err error) bool {
 			return true
 		}
 	}
+
+	// A dial beside the call says nothing about the call itself, which may have found the server
+	// back.
 	var beside *dialError
 	if errors.As(err, &beside) {
 		return false
 	}
+
 	var dial *net.OpError
 	return errors.Is(err, redis.ErrPoolTimeout) || errors.As(err, &dial) && dial.Op == "dial"
 }

@@ -77,6 +77,7 @@ func (w *wire) key(dst []byte, subject, rule, letter string) []byte {
 	} else {
 		dst = append(w.text(append(dst, '{'), subject), '}')
 	}
+
 	dst = append(dst, ':')
 	if rule != "" {
 		dst = w.ruleText(dst, rule)
@@ -108,6 +109,7 @@ func (w *wire) tag(subject string) string {
 	if w.oneSlot {
 		return "*"
 	}
+
 	var text [2 * maxReadable]byte
 	if tag := w.text(text[:0], subject); string(tag) != subject {
 		return string(tag)
@@ -129,9 +131,12 @@ func shares(client redis.UniversalClient, o Options) sharing {
 	if o.Batch == 1 {
 		return shareNone
 	}
+
 	if o.OneSlot {
 		return shareAll
 	}
+
+	// How another client spreads its keys over servers is not known.
 	switch client.(type) {
 	case *redis.Client:
 		return shareAll

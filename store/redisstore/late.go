@@ -57,6 +57,7 @@ func withPatience(c net.Conn, budget func() time.Duration) net.Conn {
 	if _, is := c.(interface{ isPatient() }); is {
 		return c
 	}
+
 	p := &patientConn{Conn: c, budget: budget, made: time.Now().UnixNano()}
 	switch under := c.(type) {
 	case syscall.Conn:
@@ -132,21 +133,29 @@ func (c *patientConn) readOn(p []byte, err error) (int, error) {
 		if left <= 0 || late <= 0 || !given.ours && given.err != nil {
 			break
 		}
+
+		// The read gets as long as its deadline was noticed late, and at least a look at what has
+		// arrived.
 		more := max(min(late, left), look)
 		if given.ours {
 			given.late += late + more
 		}
+
 		left -= more
 		end = now.Add(more).UnixNano()
+
 		if failed := c.Conn.SetReadDeadline(now.Add(more)); failed != nil {
 			return 0, failed
 		}
+
 		n, again := c.Conn.Read(p)
 		if again == nil || n > 0 || !errors.Is(again, os.ErrDeadlineExceeded) {
 			return n, again
 		}
+
 		given.err = again
 	}
+
 	if given.late == 0 {
 		return 0, err
 	}
@@ -159,11 +168,14 @@ func (c *patientConn) Write(p []byte) (int, error) {
 	if err == nil || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
+
+	// Nothing of the text was written, so all of it may be written again.
 	now, end := time.Now(), c.writing.Load()
 	late := time.Duration(now.UnixNano() - end)
 	if end <= c.made || late <= onTime {
 		return n, err
 	}
+
 	if failed := c.Conn.SetWriteDeadline(now.Add(min(late, c.budget()))); failed != nil {
 		return 0, failed
 	}
@@ -196,6 +208,7 @@ func (patience) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // one of go-redis's own: there a reply that is read late is lost.
 func (p patience) addTo(client redis.UniversalClient) {
 	add := func(c *redis.Client) { c.AddHook(p) }
+
 	switch c := client.(type) {
 	case *redis.Client:
 		add(c)

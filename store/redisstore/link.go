@@ -43,6 +43,7 @@ func (l *link) run(ctx context.Context, v *server, script *lua.Script, args []an
 	if script.Plain != nil && l.plain.Load() {
 		script = script.Plain
 	}
+
 	ints, err := l.runText(ctx, v, script, args)
 	if err != nil && script.Plain != nil && refusesFlags(err) {
 		l.plain.Store(true)
@@ -66,14 +67,18 @@ func (l *link) runText(ctx context.Context, v *server, script *lua.Script, args 
 	if !ran {
 		name, text = "eval", script.Text
 	}
+
 	cmd := newCommand(ctx, name, text, args)
+
 	err := l.process(ctx, v, cmd)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		// A server that does not know this script has been restarted, and knows none.
 		l.ran.Clear()
 		ran = false
 		cmd = newCommand(ctx, "eval", script.Text, args)
 		err = l.process(ctx, v, cmd)
 	}
+
 	if err != nil {
 		return nil, l.explain(err)
 	}
@@ -86,6 +91,8 @@ func (l *link) runText(ctx context.Context, v *server, script *lua.Script, args 
 // process sends the command to the server.
 func (l *link) process(ctx context.Context, v *server, cmd rediscall.Ints) error {
 	begun, ended, err := l.ask(ctx, v, cmd)
+
+	// The error may be that of a server which has the keys no longer.
 	l.topology.learn(ctx, err)
 	if err == nil {
 		return nil
@@ -96,6 +103,9 @@ func (l *link) process(ctx context.Context, v *server, cmd rediscall.Ints) error
 	}
 
 	l.servers.measure(v, firstKey(cmd))
+
+	// A call that began with little time left says nothing about the server, as long as others are
+	// answered.
 	end, _ := ctx.Deadline()
 	hurried := end.Sub(begun) < v.budget()/2 && !v.isSilent(ended)
 	if hurried || l.servers.noticedLate(ctx, v, ended, err) {
@@ -112,7 +122,7 @@ func (l *link) process(ctx context.Context, v *server, cmd rediscall.Ints) error
 func (l *link) ask(ctx context.Context, v *server, cmd rediscall.Ints) (begun, ended time.Time, err error) {
 	replied := false
 	begun = time.Now()
-	v.begin(begun)
+	v.callBegins(begun)
 	defer func() { // a hook of the client may panic
 		if ended = time.Now(); replied {
 			v.heard(ended.Sub(begun), ended)
@@ -136,10 +146,12 @@ func (l *link) sendCommand(ctx context.Context, cmd rediscall.Ints) error {
 	if l.heedsDeadline {
 		return l.client.Process(ctx, cmd)
 	}
+
 	done := make(chan error, 1)
 	go func() {
 		done <- rediscall.Safely(ctx, func(ctx context.Context) error { return l.client.Process(ctx, cmd) })
 	}()
+
 	select {
 	case err := <-done:
 		return err
@@ -155,6 +167,7 @@ func (l *link) awaitLate(ctx context.Context, done chan error) error {
 	if end, ok := ctx.Deadline(); ok && ctx.Err() == context.DeadlineExceeded {
 		late = time.Since(end)
 	}
+
 	if late <= onTime {
 		select {
 		case err := <-done:
@@ -163,6 +176,7 @@ func (l *link) awaitLate(ctx context.Context, done chan error) error {
 			return ctx.Err()
 		}
 	}
+
 	timer := time.NewTimer(min(late, l.servers.budget()))
 	defer timer.Stop()
 	select {
@@ -179,6 +193,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
 		return false
 	}
+
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -200,7 +215,10 @@ func (l *link) sendChecked(ctx context.Context, cmd rediscall.Ints) error {
 	if err := l.connector.pass(ctx, key); err != nil {
 		return err
 	}
+
 	err := l.sendCommand(ctx, cmd)
+
+	// Any answer opens the door, but for one that lets no client in.
 	var reply redis.Error
 	if err == nil || errors.As(err, &reply) && !unwelcome(err) {
 		l.connector.relieve(key)
@@ -211,6 +229,8 @@ func (l *link) sendChecked(ctx context.Context, cmd rediscall.Ints) error {
 // sendFirst sends a command of a client that was not used before, and dials beside it.
 func (l *link) sendFirst(ctx context.Context, cmd rediscall.Ints) error {
 	client, _ := l.client.(*redis.Client)
+
+	// The client has connected already, so there is nothing to find out.
 	if client.PoolStats().TotalConns > 0 {
 		return l.connector.noteFirst(l.sendCommand(ctx, cmd))
 	}
@@ -219,16 +239,21 @@ func (l *link) sendFirst(ctx context.Context, cmd rediscall.Ints) error {
 	defer end()
 	found := make(chan error, 1)
 	go func() { found <- l.connector.dialBeside(listening, client, l.servers.reach(), func(error) {}) }()
+
+	// The dial beside finds out what the client hides behind the end of its deadline.
 	err := l.connector.noteFirst(l.sendCommand(ctx, cmd))
+
 	if !hidesCause(err) && !broken(err) {
 		return err
 	}
+
 	var said unasked
 	select {
 	case cause := <-found:
 		if errors.As(cause, &said) {
 			return &turnedAway{said, err}
 		}
+
 		if !hidesCause(err) {
 			return err
 		}

@@ -152,7 +152,7 @@ func (m *mutant) difference(t *testing.T, c *redis.Client) string {
 	inBatches := func() string {
 		return difference(t, c, 0, 40, func(s *Store) {
 			s.servers.fixed, s.wire.scripts = endless, scripts
-			s.servers.single.begins(endless, endless)
+			s.servers.single.init(endless, endless)
 		})
 	}
 	inHistories := func(n int) string {

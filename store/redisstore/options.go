@@ -125,6 +125,7 @@ func (o *Options) check(client redis.UniversalClient) error {
 	if strings.ContainsAny(o.Prefix, "{}") {
 		errs = append(errs, fmt.Errorf("redisstore: the prefix %q holds a brace", o.Prefix))
 	}
+
 	if o.Secret != nil && len(o.Secret) < 16 {
 		errs = append(errs, fmt.Errorf("redisstore: a secret of %d bytes is shorter than 16", len(o.Secret)))
 	}
@@ -135,6 +136,7 @@ func (o *Options) check(client redis.UniversalClient) error {
 		errs = append(errs, fmt.Errorf("redisstore: a cache of %d refusals is not within 0 to %d",
 			o.CacheRefusals, maxCachedRefusals))
 	}
+
 	return errors.Join(append(errs, o.checkTimeouts(), o.checkMemory())...)
 }
 
@@ -145,8 +147,10 @@ func (o *Options) checkTimeouts() error {
 		errs = append(errs, fmt.Errorf("redisstore: the timeout %v is not within 0 to %v", o.Timeout, maxTimeout))
 	}
 	if o.MaxTimeout < 0 || o.MaxTimeout > maxTimeout {
-		errs = append(errs, fmt.Errorf("redisstore: the maximum timeout %v is not within 0 to %v", o.MaxTimeout, maxTimeout))
+		errs = append(errs, fmt.Errorf("redisstore: the maximum timeout %v is not within 0 to %v",
+			o.MaxTimeout, maxTimeout))
 	}
+
 	if o.Timeout > 0 && o.MaxTimeout > 0 {
 		errs = append(errs, fmt.Errorf("redisstore: the timeout %v is fixed, so there is no maximum timeout %v",
 			o.Timeout, o.MaxTimeout))
@@ -169,7 +173,8 @@ func (o *Options) checkMemory() error {
 			o.Instances, failover.UnknownInstances))
 	}
 	if o.MemoryKeys < 0 || o.MemoryKeys > maxMemoryKeys {
-		errs = append(errs, fmt.Errorf("redisstore: a memory of %d keys is not within 0 to %d", o.MemoryKeys, maxMemoryKeys))
+		errs = append(errs, fmt.Errorf("redisstore: a memory of %d keys is not within 0 to %d",
+			o.MemoryKeys, maxMemoryKeys))
 	}
 	return errors.Join(errs...)
 }

@@ -29,7 +29,7 @@ const (
 // and half as many if it took longer.
 type pace struct {
 	distance
-	room int // how many calls may be in flight, if more than maxBatches
+	maxCalls int // how many calls may be in flight, if more than maxBatches
 }
 
 // distance is the round trip to a server. The zero value stands for one that is not known.
@@ -63,9 +63,11 @@ func (p *pace) gap() time.Duration { return max(p.rtt()/maxGaps, minGap) }
 
 // remember takes the time of a call into the round trip.
 func (d *distance) remember(took time.Duration, now time.Time) {
+	// The shortest call of the period before counts on, until this one has its own.
 	if d.calls >= minCalls && now.Sub(d.since) >= period {
 		d.before, d.latest, d.calls = d.latest, 0, 0
 	}
+
 	if d.calls == 0 {
 		d.latest, d.since = took, now
 	}
@@ -73,21 +75,25 @@ func (d *distance) remember(took time.Duration, now time.Time) {
 	d.calls++
 }
 
-// note notes a call that has ended now: how long it took, and among how many calls in
+// record counts a call that has ended now: how long it took, and among how many calls in
 // flight it began. ready is for how many calls the client has connections. If the distance
-// allows for more, note returns for how many.
-func (p *pace) note(took time.Duration, among, ready int, now time.Time) (more int) {
+// allows for more, record returns for how many.
+func (p *pace) record(took time.Duration, among, ready int, now time.Time) (more int) {
 	p.remember(took, now)
-	rtt, room := p.rtt(), max(p.room, maxBatches)
+
+	rtt, calls := p.rtt(), max(p.maxCalls, maxBatches)
 	switch quick := took <= rtt+max(rtt/slack, minGap); {
-	case quick && among >= room:
-		room *= 2
-	case !quick && among <= room: // a call among more says nothing about fewer
-		room /= 2
+	case quick && among >= calls:
+		calls *= 2
+	case !quick && among <= calls: // a call among more says nothing about fewer
+		calls /= 2
 	}
+
+	// More calls than the client has connections for would wait for one.
 	most := maxBatches + int(min(rtt/minGap, maxGaps))
-	p.room = max(maxBatches, min(room, most, ready))
-	if most > ready && p.room == ready {
+	p.maxCalls = max(maxBatches, min(calls, most, ready))
+
+	if most > ready && p.maxCalls == ready {
 		return most
 	}
 	return 0

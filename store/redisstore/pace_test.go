@@ -107,7 +107,7 @@ func TestCallsBeginAGapApart(t *testing.T) {
 		}}
 		s := faked(t, f, Options{Batch: 4})
 		s.connector.ready.Store(12)
-		s.dispatcher.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, room: 12}
+		s.dispatcher.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, maxCalls: 12}
 		c.reset()
 		var all sync.WaitGroup
 		for i, at := range []time.Duration{0, 100, 200, 300, 2200, 3000, 3100, 3200, 3300, 9000, 9100} {
@@ -143,12 +143,12 @@ func TestCallsFollowADistanceThatIsGone(t *testing.T) {
 			return after(ctx, ms/10)
 		}}, Options{})
 		s.connector.ready.Store(12)
-		s.dispatcher.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, room: 12}
+		s.dispatcher.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, maxCalls: 12}
 		crowded(t, s, 0, 100, 2)
 		c.reset()
 		crowded(t, s, 0, 100, 20)
-		if c.most != maxBatches || s.dispatcher.queue.whole.pace.room != maxBatches {
-			t.Errorf("%d calls in flight, and room for %d", c.most, s.dispatcher.queue.whole.pace.room)
+		if c.most != maxBatches || s.dispatcher.queue.whole.pace.maxCalls != maxBatches {
+			t.Errorf("%d calls in flight, and room for %d", c.most, s.dispatcher.queue.whole.pace.maxCalls)
 		}
 	})
 }
@@ -228,9 +228,9 @@ func TestPaceFollowsTheShortestCalls(t *testing.T) {
 		{ms / 10, 2, 12, 2, 0},  // the distance is gone
 		{20 * ms, 2, 12, 2, 0},  // it is not believed to be back
 	} {
-		more := p.note(row.took, row.among, row.ready, now)
-		if p.room != row.room || more != row.more {
-			t.Errorf("call %d: room for %d, more %d; want %d, %d", i, p.room, more, row.room, row.more)
+		more := p.record(row.took, row.among, row.ready, now)
+		if p.maxCalls != row.room || more != row.more {
+			t.Errorf("call %d: room for %d, more %d; want %d, %d", i, p.maxCalls, more, row.room, row.more)
 		}
 	}
 }

@@ -10,6 +10,12 @@ import (
 )
 
 // stage is the progress of a waiter.
+//
+//	queued ---- fill ----> filled ---- markDone ----> done: it is woken
+//	   |                     |
+//	   +------- leave -------+---> abandoned ---- decided all the same ----> missed
+//
+// A waiter that leaves while it is queued was never sent.
 type stage uint8
 
 const (
@@ -19,16 +25,26 @@ const (
 
 	// The caller has left.
 
-	left   // left; its result goes to who follows it
-	missed // decided after it had left
+	abandoned // left; its result goes to who follows it
+	missed    // decided after it had left
 )
 
 // lane is the waiters whose steps may share a script call. They wait only while
 // maxBatches are in flight, and for no longer than a gap while more may be.
+//
+//	a step comes --- fewer than maxBatches ---> its call begins at once, alone
+//	   |
+//	   +--- else ---> it waits ---> a batch of waiters begins
+//	                                  when a call ends (end, refill),
+//	                                  when the gap is over (resume), or
+//	                                  when the waiters fill a batch (enter)
+//
+// A batch counts in batches from its begin to its end, before it is filled and while its call is
+// in flight. So whoever has begun one fills it and sends it, or ends it.
 type lane struct {
 	slot        int
-	batches     int
-	begun       time.Time // the last of them
+	batches     int       // that have begun and have not ended
+	begun       time.Time // when the last of them did
 	pace        pace
 	rate        rate
 	ops         int // of the waiters
@@ -45,17 +61,18 @@ type queue struct {
 	maxOps int         // the maximum number of operations of a batch of several waiters
 	serve  func(*lane) // goes on with a batch that has begun
 
-	mu    sync.Mutex
-	whole lane
-	slots map[int]*lane
+	mu    sync.Mutex    // guards all below, and the lanes
+	whole lane          // of all slots, where they may share a call
+	slots map[int]*lane // that have a batch
 }
 
-// lane returns the lane of a slot, for a caller that begins a batch in it or
+// laneLocked returns the lane of a slot, for a caller that begins a batch in it or
 // waits for one.
-func (q *queue) lane(slot int) *lane {
+func (q *queue) laneLocked(slot int) *lane {
 	if slot == anySlot {
 		return &q.whole
 	}
+
 	l := q.slots[slot]
 	if l == nil {
 		if q.slots == nil {
@@ -73,7 +90,7 @@ func (l *lane) due(now time.Time) (pause time.Duration, ok bool) {
 	switch {
 	case l.batches < maxBatches:
 		return 0, true
-	case l.batches >= l.pace.room:
+	case l.batches >= l.pace.maxCalls:
 		return 0, false
 	}
 	return max(0, l.pace.gap()-now.Sub(l.begun)), true
@@ -85,9 +102,9 @@ func (l *lane) begin(now time.Time) {
 	l.begun = now
 }
 
-// isFull reports whether the waiters fill a batch that may begin.
-func (q *queue) isFull(l *lane) bool {
-	return l.ops >= q.maxOps && l.batches < max(maxFull, l.pace.room)
+// isFullLocked reports whether the waiters fill a batch that may begin.
+func (q *queue) isFullLocked(l *lane) bool {
+	return l.ops >= q.maxOps && l.batches < max(maxFull, l.pace.maxCalls)
 }
 
 // start begins a batch, or returns nil if maxBatches are in flight. Then it reports whether
@@ -95,10 +112,12 @@ func (q *queue) isFull(l *lane) bool {
 func (q *queue) start(slot, ops int, left time.Duration, now time.Time) (l *lane, shed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l = q.lane(slot)
+
+	l = q.laneLocked(slot)
 	if l.batches >= maxBatches {
 		return nil, q.shedsLocked(l, ops, left, now)
 	}
+
 	l.begin(now)
 	return l, false
 }
@@ -109,37 +128,44 @@ func (q *queue) start(slot, ops int, left time.Duration, now time.Time) (l *lane
 func (q *queue) enter(slot int, w *waiter, now time.Time) (own, theirs *lane, full bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.lane(slot)
+
+	l := q.laneLocked(slot)
+
+	// A call may have ended since start.
 	if l.batches < maxBatches {
 		l.begin(now)
 		return l, nil, false
 	}
-	q.link(l, w)
-	if !q.goOn(l, now) {
+
+	q.linkLocked(l, w)
+
+	if !q.goOnLocked(l, now) {
 		return nil, nil, false
 	}
 	return nil, l, l.ops >= q.maxOps
 }
 
-// goOn begins a batch of the waiters if one may begin now, or sets the timer for it. The
-// caller holds the mutex.
-func (q *queue) goOn(l *lane, now time.Time) bool {
+// goOnLocked begins a batch of the waiters if one may begin now, or sets the timer for it.
+func (q *queue) goOnLocked(l *lane, now time.Time) bool {
 	if l.first == nil {
 		return false
 	}
+
 	pause, ok := l.due(now)
-	if ok && pause == 0 || q.isFull(l) {
+	if ok && pause == 0 || q.isFullLocked(l) {
 		l.begin(now)
 		return true
 	}
+
+	// Nothing else would begin the batch when the gap is over.
 	if ok && !l.timed {
-		q.wait(l, pause)
+		q.setTimerLocked(l, pause)
 	}
 	return false
 }
 
-// wait sets the timer of the lane.
-func (q *queue) wait(l *lane, pause time.Duration) {
+// setTimerLocked sets the timer of the lane.
+func (q *queue) setTimerLocked(l *lane, pause time.Duration) {
 	l.timed = true
 	if l.timer == nil {
 		l.timer = time.AfterFunc(pause, func() { q.resume(l) })
@@ -152,7 +178,7 @@ func (q *queue) wait(l *lane, pause time.Duration) {
 func (q *queue) resume(l *lane) {
 	q.mu.Lock()
 	l.timed = false
-	begun := q.goOn(l, time.Now())
+	begun := q.goOnLocked(l, time.Now())
 	q.mu.Unlock()
 	if begun {
 		q.serve(l)
@@ -164,26 +190,29 @@ func (q *queue) resume(l *lane) {
 func (q *queue) end(l *lane) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if l.first == nil {
-		q.close(l)
+		q.closeLocked(l)
 		return false
 	}
-	return q.next(l, time.Now())
+	return q.endLocked(l, time.Now())
 }
 
-// next is end with the mutex held.
-func (q *queue) next(l *lane, now time.Time) bool {
+// endLocked ends a batch, as end does, of a lane that may have waiters.
+func (q *queue) endLocked(l *lane, now time.Time) bool {
 	l.batches--
-	if q.goOn(l, now) {
+	if q.goOnLocked(l, now) {
 		return true
 	}
+
+	// No batch may begin, so this one still has to be ended.
 	l.batches++
-	q.close(l)
+	q.closeLocked(l)
 	return false
 }
 
-// close ends a batch of a lane. The caller holds the mutex.
-func (q *queue) close(l *lane) {
+// closeLocked ends a batch of a lane, and forgets a lane that has no other.
+func (q *queue) closeLocked(l *lane) {
 	l.batches--
 	if l.batches == 0 && l != &q.whole {
 		delete(q.slots, l.slot)
@@ -196,7 +225,7 @@ func (q *queue) close(l *lane) {
 func (q *queue) fill(l *lane, b *batch) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.take(l, b)
+	return q.takeLocked(l, b)
 }
 
 // refill fills the batch anew if another call may begin now, and ends it otherwise. Its
@@ -205,68 +234,83 @@ func (q *queue) fill(l *lane, b *batch) bool {
 func (q *queue) refill(l *lane, b *batch, took time.Duration, ready int) (more int, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	now := time.Now()
+
+	// The batch still counts as in flight here, so the pace learns among how many it was.
 	if took > 0 {
-		more = l.pace.note(took, b.among, ready, now)
+		more = l.pace.record(took, b.among, ready, now)
 	}
+
 	l.sent -= b.ops
-	l.rate.note(b.ops, l.first != nil, now)
+	l.rate.record(b.ops, l.first != nil, now)
+
 	b.clear()
-	return more, q.next(l, now) && q.take(l, b)
+	return more, q.endLocked(l, now) && q.takeLocked(l, b)
 }
 
-// take is fill with the mutex held.
-func (q *queue) take(l *lane, b *batch) bool {
+// takeLocked moves the oldest waiters into the batch, as fill does.
+func (q *queue) takeLocked(l *lane, b *batch) bool {
 	ops := 0
 	for l.first != nil {
+		// The first step goes however many operations it has.
 		w := l.first
 		if ops+len(w.ops) > q.maxOps && ops > 0 {
 			break
 		}
+
 		ops += len(w.ops)
-		q.unlink(w)
+		q.unlinkLocked(w)
 		w.stage = filled
 		b.add(w)
 	}
+
 	if len(b.waiters) == 0 {
-		q.close(l)
+		q.closeLocked(l)
 		return false
 	}
+
 	b.among, b.ops = l.batches, ops
 	l.sent += ops
+
+	// Those that are left need a call of their own, which a gap may have to come before.
 	if l.first != nil && !l.timed {
 		if pause, ok := l.due(l.begun); ok {
-			q.wait(l, pause)
+			q.setTimerLocked(l, pause)
 		}
 	}
 	return true
 }
 
-// link puts w at the end of the lane's queue.
-func (q *queue) link(l *lane, w *waiter) {
+// linkLocked puts w at the end of the lane's queue.
+func (q *queue) linkLocked(l *lane, w *waiter) {
 	w.lane, w.stage, w.prev, w.next = l, queued, l.last, nil
 	if l.last == nil {
 		l.first = w
 	} else {
 		l.last.next = w
 	}
+
 	l.last = w
 	l.ops += len(w.ops)
 }
 
-func (q *queue) unlink(w *waiter) {
+func (q *queue) unlinkLocked(w *waiter) {
 	l := w.lane
 	l.ops -= len(w.ops)
+
 	if w.prev == nil {
 		l.first = w.next
 	} else {
 		w.prev.next = w.next
 	}
+
 	if w.next == nil {
 		l.last = w.prev
 	} else {
 		w.next.prev = w.prev
 	}
+
 	w.prev, w.next = nil, nil
 }
 
@@ -275,13 +319,14 @@ func (q *queue) unlink(w *waiter) {
 func (q *queue) leave(w *waiter) stage {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	was := w.stage
 	switch was {
 	case queued:
-		q.unlink(w)
-		w.stage = left
+		q.unlinkLocked(w)
+		w.stage = abandoned
 	case filled:
-		w.stage = left
+		w.stage = abandoned
 	}
 	return was
 }
@@ -291,18 +336,22 @@ func (q *queue) leave(w *waiter) stage {
 func (q *queue) markDone(b *batch) (followed []*waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	for _, w := range b.waiters {
 		switch {
-		case w.stage != left:
+		case w.stage != abandoned:
 			w.stage = done
 		case w.err == nil:
+			// It is charged although its caller has left, who may follow what becomes of it.
 			w.stage = missed
+
 			if w.follower != nil {
 				followed = append(followed, w)
 			}
 		}
 	}
-	b.dropLeft()
+
+	b.dropAbandoned()
 	return followed
 }
 
@@ -315,11 +364,11 @@ func (q *queue) follow(w *waiter, f func([]core.Op, []core.Decision)) (here bool
 	return w.stage == missed
 }
 
-// dropLeft removes the waiters of the batch that have left.
-func (q *queue) dropLeft(b *batch) {
+// dropAbandoned removes the waiters of the batch that have left.
+func (q *queue) dropAbandoned(b *batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	b.dropLeft()
+	b.dropAbandoned()
 }
 
 // waiter is a step that waits to be decided together with others. It owns the
@@ -348,10 +397,13 @@ func newWaiter() any {
 // own makes the step a copy of ops, whose texts may be memory of the caller.
 func (w *waiter) own(ops []core.Op) {
 	w.ownOps = append(w.ownOps[:0], ops...)
+
+	// The caller may use its memory again once it has left.
 	for i := range w.ownOps {
 		op := &w.ownOps[i]
 		op.Key, op.Lease = strings.Clone(op.Key), strings.Clone(op.Lease)
 	}
+
 	if cap(w.ownOut) < len(ops) {
 		w.ownOut = make([]core.Decision, len(ops))
 	}
@@ -361,6 +413,7 @@ func (w *waiter) own(ops []core.Op) {
 // wait waits until w is done, for at most d and no longer than ctx allows.
 func (w *waiter) wait(ctx context.Context, d time.Duration) (err error) {
 	w.timer.Reset(d)
+
 	select {
 	case <-w.ready:
 	case <-ctx.Done():
@@ -368,6 +421,7 @@ func (w *waiter) wait(ctx context.Context, d time.Duration) (err error) {
 	case <-w.timer.C:
 		err = context.DeadlineExceeded
 	}
+
 	w.timer.Stop()
 	return err
 }

@@ -34,17 +34,20 @@ type rate struct {
 	going bool      // others waited then, so the time from the last end to the next counts
 }
 
-// note notes that a batch of so many operations ended now, and whether others wait.
-func (r *rate) note(ops int, waiting bool, now time.Time) {
+// record counts a batch of so many operations that ended now. waiting says whether others wait.
+func (r *rate) record(ops int, waiting bool, now time.Time) {
 	since := now.Sub(r.last)
 	if since > rateStands {
 		*r = rate{}
 	}
+
+	// A time in which nothing waited says nothing about what the lane can do.
 	if r.going {
 		r.ops += float64(ops) - r.ops/4
 		r.took += float64(since) - r.took/4
 		r.ends++
 	}
+
 	r.last, r.going = now, waiting
 }
 

@@ -20,7 +20,7 @@ func TestQueueTurnsAwayWhomItCannotServe(t *testing.T) {
 	busy := func() rate {
 		var r rate
 		for i := range 20 {
-			r.note(10, true, now.Add(time.Duration(i-19)*10*ms))
+			r.record(10, true, now.Add(time.Duration(i-19)*10*ms))
 		}
 		return r
 	}
@@ -55,7 +55,7 @@ func TestRateCountsOnlyTheTimeInWhichOthersWait(t *testing.T) {
 	var r rate
 	end := func(after time.Duration, ops int, waiting bool) {
 		now = now.Add(after)
-		r.note(ops, waiting, now)
+		r.record(ops, waiting, now)
 	}
 	end(0, 10, true)
 	for range 10 {
@@ -137,7 +137,7 @@ func TestNobodyIsTurnedAwayBeforeItsTime(t *testing.T) {
 func slowRate() (r rate) {
 	now := time.Now()
 	for i := range 11 {
-		r.note(1, true, now.Add(time.Duration(i-10)*50*ms))
+		r.record(1, true, now.Add(time.Duration(i-10)*50*ms))
 	}
 	return r
 }

@@ -38,6 +38,17 @@ type refusal struct {
 
 // refusalCache remembers refused keys until they can next be allowed. An entry is
 // read without a lock and replaced as a whole.
+//
+//	          a step is refused, and no other has changed the key since it began
+//	no entry -------------------------------------------------------------------> refused
+//	  ^                                                                             |
+//	  |  its RetryAfter has passed, a step that ended may have changed the key,     |
+//	  |  the limit or the ban is another, the clock has stepped back, or another    |
+//	  |  key needs the entry                                                        |
+//	  +-----------------------------------------------------------------------------+
+//
+// The cache of Options.CacheRefusals is asked before each step (begin, answer, learn). That of
+// steps which waited is asked when there is no time for the server (recall, remember).
 type refusalCache struct {
 	clock   func() int64 // or nil, then instants count from start
 	start   time.Time
@@ -104,6 +115,7 @@ func (r *refusalCache) begin(q *tickets, ops []core.Op) {
 	if len(ops) > maxCachedOps {
 		return
 	}
+
 	now := r.now()
 	generation := r.generation.Load()
 	for i := range ops {
@@ -130,6 +142,7 @@ func (r *refusalCache) answer(q *tickets, ops []core.Op, out []core.Decision) bo
 	if len(ops) > maxCachedOps {
 		return false
 	}
+
 	for i := range ops {
 		f := r.known(q[i].hash, q[i].generation, &ops[i])
 		if f == nil || !f.answer(&ops[i], q[i].now, &out[i]) {
@@ -175,6 +188,7 @@ func (r *refusalCache) learn(q *tickets, ops []core.Op, out []core.Decision, err
 			r.forgetOtherLimit(&ops[i])
 		}
 	}
+
 	if err != nil || len(ops) > maxCachedOps {
 		return
 	}
@@ -198,15 +212,21 @@ func (r *refusalCache) add(q ticket, op *core.Op, d *core.Decision) {
 	if len(op.Key) > maxCachedKey {
 		return
 	}
+
+	// Only refusals whose end can be foretold are worth an entry.
 	var unused core.Decision
 	if !op.Foretell(op.Cost, d, 0, &unused) {
 		return
 	}
+
 	f := &refusal{
 		id: op.ID(), limit: op.Limit, ban: op.Ban, generation: q.generation,
 		cost: op.Cost, decision: *d, asked: q.now, answered: r.now(),
 	}
 	f.id.Key = strings.Clone(op.Key)
+
+	// A step that has ended since the question may have changed the key, so the answer may be out
+	// of date.
 	s := r.stripe(q.hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,12 +240,16 @@ func (r *refusalCache) add(q ticket, op *core.Op, d *core.Decision) {
 func (r *refusalCache) entry(hash uint64, generation int64, op *core.Op, now int64) *atomic.Pointer[refusal] {
 	entries := r.waysOf(hash)
 	best, soonest := &entries[0], int64(-1)
+
 	for i := range entries {
 		f := entries[i].Load()
 		if f.of(op) {
 			return &entries[i]
 		}
+
 		end := now
+
+		// A refusal of an older generation is never read again, so it counts as ended.
 		if f != nil && f.generation == generation {
 			end = max(now, f.asked+f.decision.RetryAfter.Microseconds())
 		}
@@ -233,6 +257,7 @@ func (r *refusalCache) entry(hash uint64, generation int64, op *core.Op, now int
 			best, soonest = &entries[i], end
 		}
 	}
+
 	return best
 }
 
@@ -242,8 +267,11 @@ func (r *refusalCache) forget(op *core.Op) {
 	s := r.stripe(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
+	// The answer to an older question is not added once the count has changed.
 	s.changes.Add(1)
 	s.changed.Store(r.now())
+
 	entries := r.waysOf(hash)
 	for i := range entries {
 		if f := entries[i].Load(); f.of(op) {
@@ -289,6 +317,7 @@ func (r *refusalCache) recall(now time.Time, ops []core.Op, out []core.Decision)
 		f := r.known(r.hash(op), generation, op)
 		switch {
 		case f == nil:
+			// A step is not refused by halves: each of its decisions has to be known.
 			return false
 		case f.answer(op, at, &out[i]):
 			refused = refused || !op.Soft
@@ -306,6 +335,7 @@ func (f *refusal) age(op *core.Op, now int64, d *core.Decision) bool {
 		!f.limit.Equal(&op.Limit) || !sameBan(f.ban, op.Ban) {
 		return false
 	}
+
 	since := max(0, now-f.answered)
 	*d = f.decision
 	d.ResetAfter = max(0, d.ResetAfter-micros(since))
@@ -324,12 +354,14 @@ func (r *refusalCache) remember(came time.Time, ops []core.Op, out []core.Decisi
 	if core.Granted(ops, out) {
 		return
 	}
+
 	now := r.now()
 	asked := came.Sub(r.start).Microseconds()
 	for i := range ops {
 		if r.clock != nil {
 			asked = out[i].At
 		}
+
 		if remembers(&ops[i]) {
 			r.keep(&ops[i], &out[i], asked, now)
 		}
@@ -343,11 +375,15 @@ func (r *refusalCache) keep(op *core.Op, d *core.Decision, asked, now int64) {
 	if r.known(hash, generation, op).isFresh(op, d, now) {
 		return
 	}
+
 	f := &refusal{
 		id: op.ID(), limit: op.Limit, ban: op.Ban, generation: generation,
 		cost: op.Cost, decision: *d, asked: asked, answered: now,
 	}
 	f.id.Key = strings.Clone(op.Key)
+
+	// A step that waited has no ticket: its answer is kept if no key of the stripe was changed
+	// after the step came.
 	s := r.stripe(hash)
 	s.mu.Lock()
 	defer s.mu.Unlock()

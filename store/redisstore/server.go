@@ -82,14 +82,18 @@ func (v *server) deadline(now time.Time) (time.Time, error) {
 	if since == 0 {
 		return now.Add(budget), nil
 	}
+
+	// A failure that no caller has got goes to one of them.
 	if e := v.untold.Load(); e != nil && e.silent && v.untold.CompareAndSwap(e, nil) {
 		return now, e
 	}
+
 	left := patienceOf(budget) - time.Duration(v.at(now)-since)
 	alone := v.calls.Load() == 0
 	if left > 0 && (!alone || v.canAnswerIn(left)) {
 		return now.Add(min(budget, left)), nil
 	}
+
 	if e := v.silent.Load(); e != nil && !alone {
 		return now, e
 	}
@@ -102,12 +106,15 @@ func (v *server) canAnswerIn(d time.Duration) bool {
 	return trip > 0 && 2*trip <= d
 }
 
-// begin notes that a call begins.
-func (v *server) begin(now time.Time) {
+// callBegins counts a call that begins, and starts a silence unless one is in progress.
+func (v *server) callBegins(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	at := v.at(now)
 	first := v.calls.Add(1) == 1
+
+	// A server that was asked nothing for a while may have come back, so its silence begins anew.
 	if v.since.Load() == 0 || first && at-v.ended > int64(silenceStands) {
 		v.since.Store(at)
 		v.lateInTurn = 0
@@ -127,11 +134,14 @@ func (v *server) heard(took time.Duration, now time.Time) {
 // repliedLocked notes a reply, which took so long. The silence is over, and another begins if
 // calls are in flight.
 func (v *server) repliedLocked(took time.Duration, now time.Time) {
+	// A reply says nothing about the calls that are in flight yet. Every caller reads these fields,
+	// so they are written only where they change.
 	if v.calls.Load() > 0 {
 		v.since.Store(v.at(now))
 	} else if v.since.Load() != 0 {
 		v.since.Store(0)
 	}
+
 	v.replied, v.lateInTurn = now, 0
 	if v.silent.Load() != nil {
 		v.silent.Store(nil)
@@ -139,6 +149,7 @@ func (v *server) repliedLocked(took time.Duration, now time.Time) {
 	if v.untold.Load() != nil {
 		v.untold.Store(nil)
 	}
+
 	v.distance.remember(took, now)
 	v.followLocked()
 }
@@ -156,6 +167,7 @@ func (v *server) followLocked() {
 	if span == 0 {
 		span = min(max(DefaultTimeout, roundTrips*v.distance.rtt()), v.most)
 	}
+
 	if int64(span) != v.span.Load() {
 		v.span.Store(int64(span))
 	}
@@ -166,8 +178,10 @@ func (v *server) followLocked() {
 func (v *server) unheard(now time.Time, late time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	v.calls.Add(-1)
 	v.ended = v.at(now)
+
 	if late > 0 && v.since.Load() != 0 {
 		v.since.Store(min(v.ended, v.since.Load()+int64(late)))
 	}
@@ -180,13 +194,18 @@ func (v *server) unheard(now time.Time, late time.Duration) {
 func (v *server) excuse(begun, now time.Time, late time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+
 	at := v.at(now)
+
+	// Calls that were in flight together were late together, and count once.
 	if v.at(begun) >= v.lateAt {
 		v.lateInTurn, v.lateAt = v.lateInTurn+1, at
 	}
+
 	if v.lateInTurn <= maxExcused {
 		late *= excuses
 	}
+
 	if since := v.since.Load(); since != 0 {
 		v.since.Store(min(at, since+int64(max(0, late))))
 	}
@@ -228,8 +247,8 @@ func isReply(err error) bool {
 	return errors.As(err, &reply)
 }
 
-// begins makes the server ready for use, with the timeouts of the options.
-func (v *server) begins(fixed, most time.Duration) {
+// init makes the server ready for use, with the timeouts of the options.
+func (v *server) init(fixed, most time.Duration) {
 	v.fixed, v.most, v.made = fixed, most, time.Now()
 	v.followLocked()
 }

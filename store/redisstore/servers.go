@@ -37,12 +37,14 @@ func (s *servers) serverFor(subject string) *server {
 	if !s.sharded {
 		return &s.single
 	}
+
 	name := s.topology.shard(subject)
 	if v, ok := s.byName.Load(name); ok {
 		return v.(*server)
 	}
+
 	v := new(server)
-	v.begins(s.fixed, s.most)
+	v.init(s.fixed, s.most)
 	known, _ := s.byName.LoadOrStore(name, v)
 	return known.(*server)
 }
@@ -78,6 +80,7 @@ func (s *servers) reach() time.Duration {
 		longest = max(longest, v.budget())
 		known = known && v.knows(now)
 	})
+
 	if longest == 0 || !known {
 		return s.maxCall()
 	}
@@ -95,6 +98,8 @@ func (s *servers) judged(v *server, begun, deadline time.Time, err error) error 
 		return failedCall(err)
 	}
 
+	// What a read was late has been made up for by a longer wait. The rest is the fault of this
+	// process.
 	now, noticed, read := endOf(err)
 	late := time.Duration(0) // this process
 	if read || now.Sub(deadline)-noticed > onTime {
@@ -106,14 +111,19 @@ func (s *servers) judged(v *server, begun, deadline time.Time, err error) error 
 	if late > 0 {
 		v.excuse(begun, now, late)
 	}
+
 	short := deadline.Sub(begun) < v.budget() && !now.Before(deadline)
 
 	e := failedCall(err)
+
+	// A silence counts before the lateness of this process, which the silence has been moved by
+	// already.
 	if v.isSilent(now) {
 		e.silent = true
 		v.silent.Store(e)
 		return e
 	}
+
 	if late > 0 || short {
 		return &overloadError{err}
 	}
@@ -176,9 +186,11 @@ func (s *servers) measure(v *server, key string) {
 	due := far && !v.measuring && now.Sub(v.measured) >= remeasure
 	v.measuring = v.measuring || due
 	v.mu.Unlock()
+
 	if !due {
 		return
 	}
+
 	go func() {
 		took, ok := s.roundTrip(key)
 		v.mu.Lock()
@@ -197,11 +209,13 @@ func (s *servers) measure(v *server, key string) {
 func (s *servers) roundTrip(key string) (took time.Duration, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.reach())
 	defer cancel()
+
 	err := rediscall.Safely(ctx, func(ctx context.Context) error {
 		c, err := s.topology.clientOf(ctx, key)
 		if err != nil || c == nil || c.PoolStats().IdleConns == 0 {
 			return err
 		}
+
 		begun := time.Now()
 		err = c.Process(ctx, rediscall.Reply{Cmd: redis.NewCmd(ctx, "time")})
 		took, ok = time.Since(begun), isReply(err)
@@ -215,8 +229,8 @@ func (s *servers) noteDistance(found []core.Finding) []core.Finding {
 	farthest := time.Duration(0)
 	s.eachServer(func(v *server) { farthest = max(farthest, v.roundTrip()) })
 	if longest := s.maxCall(); longest < 2*farthest {
-		found = append(found, core.Finding{Code: findings.TooFar, Text: fmt.Sprintf("a round trip to Redis takes %v, and a "+
-			"call may take %v: set redisstore.Options.%s to three round trips, or use a server that is nearer",
+		found = append(found, core.Finding{Code: findings.TooFar, Text: fmt.Sprintf("a round trip to Redis takes %v, "+
+			"and a call may take %v: set redisstore.Options.%s to three round trips, or use a server that is nearer",
 			farthest.Round(time.Millisecond/10), longest, s.bound())})
 	}
 	return found

@@ -207,7 +207,7 @@ func TestWaiterWhoseTimerIsLateWaitsAgain(t *testing.T) {
 			w := newWaiter().(*waiter)
 			w.own(ops)
 			s.dispatcher.queue.mu.Lock()
-			s.dispatcher.queue.link(&s.dispatcher.queue.whole, w)
+			s.dispatcher.queue.linkLocked(&s.dispatcher.queue.whole, w)
 			s.dispatcher.queue.mu.Unlock()
 			time.AfterFunc(row.answered, func() {
 				b := new(batch)

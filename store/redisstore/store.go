@@ -56,6 +56,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		back: backing{expected: o.Instances, memoryKeys: o.MemoryKeys, log: o.Logger},
 	}
 
+	// The parts are set up in this order because each uses those before it.
 	w := &s.wire
 	w.prefix, w.oneSlot, w.secret, w.clock = cmp.Or(o.Prefix, DefaultPrefix), o.OneSlot, o.Secret, o.Clock
 	w.scripts, w.shared, w.scratches.New = &stock, shares(client, o), newScratch
@@ -65,7 +66,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	v := &s.servers
 	v.topology, v.sharded = &s.topology, traits.Sharded
 	v.fixed, v.most = o.Timeout, max(DefaultTimeout, cmp.Or(o.MaxTimeout, DefaultMaxTimeout))
-	v.single.begins(v.fixed, v.most)
+	v.single.init(v.fixed, v.most)
 	patience{v.budget}.addTo(client)
 
 	c := &s.connector
@@ -74,7 +75,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	if c.ignoresDeadline {
 		c.ready.Store(maxBatches + maxGaps) // the client connects by itself
 	}
-	c.dials.begin(client)
+	c.dials.init(client)
 	c.doors.to = map[string]*door{}
 
 	l := &s.link
@@ -118,12 +119,15 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if len(ops) == 0 {
 		return nil
 	}
+
 	if err := ctx.Err(); err != nil {
 		return unsent(ownTime(err))
 	}
+
 	if s.refusals == nil {
 		return s.carryOut(ctx, ops, out)
 	}
+
 	var q tickets
 	s.refusals.begin(&q, ops)
 	if s.refusals.answer(&q, ops, out) {
@@ -146,6 +150,8 @@ func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision
 	} else {
 		err = s.dispatcher.decide(ctx, ops, out)
 	}
+
+	// A step that failed may have changed its keys too.
 	s.dispatcher.overflow.forgetChanged(ops)
 	if err == nil {
 		s.bans.meet(ops, out)

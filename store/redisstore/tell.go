@@ -1,4 +1,4 @@
-// This file tells events, and the status of the store.
+// This file reports events, and the status of the store.
 
 package redisstore
 
@@ -41,7 +41,7 @@ type teller struct {
 	cached    atomic.Uint64 // refusals that were answered without the server
 }
 
-// tellCached tells of an op that was refused without the server.
+// tellCached reports an op that was refused without the server.
 func (t *teller) tellCached(op *core.Op) {
 	t.cached.Add(1)
 	if f := t.listeners.Hooks().CachedRefusal; f != nil {
@@ -49,19 +49,21 @@ func (t *teller) tellCached(op *core.Op) {
 	}
 }
 
-// tellCall tells of the call of a batch, which had steps and operations at first, and
+// tellCall reports the call of a batch, which had steps and operations at first, and
 // ended with err. The steps may have errors of their own.
 func (t *teller) tellCall(b *batch, steps, ops int, took time.Duration, err error) {
 	f := t.listeners.Hooks().StoreCall
 	if f == nil {
 		return
 	}
+
 	if err == nil {
 		err = b.failure
 	}
 	for i := 0; err == nil && i < len(b.steps); i++ {
 		err = b.steps[i].err
 	}
+
 	f(events.StoreCall{Store: "redis", Steps: steps, Ops: ops, Took: took, Err: err, Type: typeOf(err)})
 }
 
@@ -69,7 +71,8 @@ func (t *teller) tellCall(b *batch, steps, ops int, took time.Duration, err erro
 var types = map[string]events.ErrorType{
 	"OOM": events.OOM,
 
-	"READONLY": events.ReadOnly, "MISCONF": events.ReadOnly, "NOREPLICAS": events.ReadOnly, "MASTERDOWN": events.ReadOnly,
+	"READONLY": events.ReadOnly, "MISCONF": events.ReadOnly,
+	"NOREPLICAS": events.ReadOnly, "MASTERDOWN": events.ReadOnly,
 
 	"NOSCRIPT": events.Script, "BUSY": events.Script, "Error compiling script": events.Script,
 	"Error running script": events.Script, "UNKILLABLE": events.Script, "WRONGTYPE": events.Script,
@@ -79,6 +82,8 @@ var types = map[string]events.ErrorType{
 func typeOf(err error) events.ErrorType {
 	var network net.Error
 	var dial *net.OpError
+
+	// The errors of this package come first: the replies that they wrap may begin with other words.
 	switch {
 	case err == nil:
 		return events.NoError
@@ -88,10 +93,11 @@ func typeOf(err error) events.ErrorType {
 		return events.Script
 	case errors.As(err, &dial) && dial.Op == "dial" && !dial.Timeout():
 		return events.Dial
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, redis.ErrPoolTimeout),
-		errors.As(err, &network) && network.Timeout():
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled),
+		errors.Is(err, redis.ErrPoolTimeout), errors.As(err, &network) && network.Timeout():
 		return events.Timeout
 	}
+
 	for prefix, t := range types {
 		if redis.HasErrorPrefix(err, prefix) {
 			return t

@@ -39,6 +39,7 @@ func (t *topology) shard(key string) string {
 	default:
 		return ""
 	}
+
 	if err != nil {
 		return ""
 	}
@@ -61,6 +62,7 @@ func (t *topology) serverOf(key string) (server *redis.Client, addr string) {
 		}
 		return err
 	})
+
 	if server == nil {
 		return nil, ""
 	}
@@ -129,12 +131,14 @@ func (t *topology) learnTable(ctx context.Context, c *redis.ClusterClient) {
 	if t.mapped.Load() || !t.mapping.CompareAndSwap(false, true) {
 		return
 	}
+
 	go func() {
 		defer t.mapping.Store(false)
 		err := rediscall.Safely(context.WithoutCancel(ctx), func(ctx context.Context) error {
 			_, err := c.MasterForKey(ctx, "*")
 			return err
 		})
+
 		if err == nil {
 			t.mapped.Store(true)
 		}

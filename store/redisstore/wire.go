@@ -49,17 +49,23 @@ func (w *wire) callOne(op *core.Op) (*lua.Script, []any) {
 	var name [128]byte
 	algorithm := op.Limit.Algorithm
 	t, _ := w.limits.of(op)
+
 	set := lua.Set(0).With(algorithm) | w.bansOf(op)
+
 	args := make([]any, leadingArgs+3, leadingArgs+8)
 	args[2] = 1
 	args[3] = string(w.key(name[:0], op.Key, op.Rule, algorithm.Letter()))
 	args[4] = w.instant()
 	args[5] = t.text
+
+	// The script looks at its arguments from the left: the ban is there if the script knows of
+	// bans, and the rest unless the operation takes one unit.
 	if set&lua.Bans != 0 {
 		args = append(args, t.ban(op).text)
 	}
+
 	if !isSingleUnit(op) {
-		x, y := details(op, t)
+		x, y := scriptXY(op, t)
 		args = append(args, op.Verb.String(), op.Cost, x, y)
 	}
 	return fitting(w.scripts.One(set), t.long), args
@@ -95,11 +101,12 @@ func (w *wire) instant() any {
 // isSingleUnit reports whether the operation takes exactly one unit without a
 // MaxWait, without a lease and without the windows of a calendar.
 func isSingleUnit(op *core.Op) bool {
-	return op.Verb == core.Take && op.Cost == 1 && op.MaxWait == 0 && !op.UpTo && !op.Limit.Leased() && op.Windows == nil
+	return op.Verb == core.Take && op.Cost == 1 && op.MaxWait == 0 && !op.UpTo &&
+		!op.Limit.Leased() && op.Windows == nil
 }
 
-// details returns the x and y of an operation under a limit; see lua/prelude.lua.
-func details(op *core.Op, t *terms) (x, y any) {
+// scriptXY returns the x and y of an operation under a limit; see lua/prelude.lua.
+func scriptXY(op *core.Op, t *terms) (x, y any) {
 	if op.Limit.NeedsWindows() && op.Windows != nil && op.Verb != core.Refund {
 		x, y = zero, t.boundaries(op.Windows)
 		if op.Verb == core.Debit {
@@ -107,6 +114,7 @@ func details(op *core.Op, t *terms) (x, y any) {
 		}
 		return x, y
 	}
+
 	switch {
 	case op.Limit.Leased():
 		return zero, leaseID(op.Lease)
@@ -158,8 +166,8 @@ type row struct {
 	width int // bytes of a step
 }
 
-// few is the number of keys up to which a linear search is faster than a map.
-const few = 8
+// linearSearchMax is the number of keys up to which a linear search is faster than a map.
+const linearSearchMax = 8
 
 // scratch is memory that a program needs only while it is assembled.
 type scratch struct {
@@ -187,10 +195,13 @@ func (w *wire) callMany(steps []*step) (*lua.Script, []any) {
 	d := w.scratches.Get().(*scratch)
 	names := w.names(steps, d)
 	n := len(d.ends)
+
 	p := &program{code: make([]byte, 0, (n+1)*opcodeLength), keys: make([]any, leadingArgs, leadingArgs+n+8)}
-	if n > few {
+	if n > linearSearchMax {
 		p.places = d.places
 	}
+
+	// The names are parts of one text, in the order of the operations.
 	begin, i := 0, 0
 	for _, each := range steps {
 		at := len(p.code)
@@ -202,8 +213,9 @@ func (w *wire) callMany(steps []*step) (*lua.Script, []any) {
 			p.set |= w.bansOf(op)
 			begin, i = d.ends[i], i+1
 		}
-		p.line(at)
+		p.joinRow(at)
 	}
+
 	d.clear()
 	w.scratches.Put(d)
 	return fitting(w.scripts.Many(p.set), p.long), p.args(w.instant())
@@ -233,32 +245,38 @@ func (p *program) add(op *core.Op, key string, t *terms, more bool) {
 	if more {
 		opcode += opcodeMore
 	}
+
 	if !isSingleUnit(op) {
 		opcode += opcodeValues
-		x, y := details(op, t)
+		x, y := scriptXY(op, t)
 		p.values = append(p.values, op.Cost, x, y)
 	}
+
+	// A row is of steps that take one unit of keys that the program meets for the first time.
 	fresh := len(p.keys) - leadingArgs + 1
 	k, l := p.key(key), p.limit(op, banTerms{t, t.ban(op)})
 	p.alike = p.alike && t.shortCut && k == fresh && opcode&^opcodeMore == opcodeVerb[core.Take]
+
 	at := len(p.code)
 	p.code = append(p.code, opcode, 0, 0, 0, 0, 0, 0)
 	putPlace(p.code[at+1:], k)
 	putPlace(p.code[at+4:], l)
 }
 
-// line puts the step that begins at p.code[at] into the last row, if the steps
+// joinRow puts the step that begins at p.code[at] into the last row, if the steps
 // there have the same limits, or into a new one.
-func (p *program) line(at int) {
+func (p *program) joinRow(at int) {
 	if !p.alike {
 		p.row = row{}
 		return
 	}
+
 	if width := len(p.code) - at; width != p.row.width || !p.sameLimits(at) {
 		p.row = row{at: at, width: width}
 		p.code = slices.Insert(p.code, at, opcodeRow, 0, 0, 0, 0, 0, 0)
 		putPlace(p.code[at+4:], width/opcodeLength)
 	}
+
 	p.row.steps++
 	putPlace(p.code[p.row.at+1:], p.row.steps)
 }
@@ -289,6 +307,7 @@ func (p *program) key(name string) int {
 		p.keys = append(p.keys, name)
 		return len(p.keys) - leadingArgs
 	}
+
 	k, known := p.places[name]
 	if !known {
 		p.keys = append(p.keys, name)
@@ -341,8 +360,8 @@ var errReply = errors.New("redisstore: the reply does not fit the operations")
 
 // answers is the integers of a reply that are still to be read.
 type answers struct {
-	at   int64
-	rest []int64
+	at     int64
+	unread []int64
 }
 
 // decode reads the reply to steps and puts into each its decisions or its error.
@@ -351,6 +370,7 @@ func decode(steps []*step, ints []int64) error {
 	if len(ints) == 0 {
 		return errReply
 	}
+
 	a := answers{ints[0], ints[1:]}
 	for _, each := range steps {
 		var err error
@@ -358,15 +378,17 @@ func decode(steps []*step, ints []int64) error {
 			return err
 		}
 	}
-	if len(a.rest) > 0 {
+
+	// Integers that belong to no operation prove that the reply is of another script.
+	if len(a.unread) > 0 {
 		return errReply
 	}
 	return nil
 }
 
 // step reads the decisions on the operations of a step. unreadable is the error of a step
-// with an unreadable key or one of a later format, or with windows of a calendar that do not hold the
-// server's instant. The script charges nothing to such a window.
+// with an unreadable key or one of a later format, or with windows of a calendar that do not hold
+// the server's instant. The script charges nothing to such a window.
 func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err error) {
 	for i := range ops {
 		fault, err := a.decision(&out[i], ops[i].UpTo || ops[i].Verb == core.Debit)
@@ -377,9 +399,12 @@ func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err erro
 			unreadable = fmt.Errorf("redisstore: rule %q: %w", ops[i].Rule, fault)
 		}
 	}
+
+	// A decision by windows that do not hold the server's instant is none.
 	for i := 0; i < len(ops) && unreadable == nil; i++ {
 		unreadable = ops[i].CheckWindows(a.at)
 	}
+
 	if core.Granted(ops, out) {
 		noteTaken(ops, out)
 	}
@@ -400,19 +425,23 @@ func noteTaken(ops []core.Op, out []core.Decision) {
 // script could not decide.
 func (a *answers) decision(d *core.Decision, counted bool) (fault, err error) {
 	if fault = a.fault(); fault != nil {
-		a.rest = a.rest[1:]
+		a.unread = a.unread[1:]
 		return fault, nil
 	}
 
-	if len(a.rest) < 2 {
+	if len(a.unread) < 2 {
 		return nil, errReply
 	}
-	remaining, reset, says := a.rest[0], a.rest[1]>>2, a.rest[1]&3
-	a.rest = a.rest[2:]
+
+	// The two lowest bits of the second integer are the code.
+	remaining, reset, says := a.unread[0], a.unread[1]>>2, a.unread[1]&3
+	a.unread = a.unread[2:]
+
 	*d = core.Decision{Allowed: says <= saysWait, Remaining: remaining, ResetAfter: micros(reset), At: a.at}
 	if remaining == saysBanned {
 		d.Banned, d.Remaining = true, 0
 	}
+
 	switch says {
 	case saysNever:
 		d.RetryAfter = core.Never
@@ -431,20 +460,20 @@ func (a *answers) decision(d *core.Decision, counted bool) (fault, err error) {
 // fault returns the error that stands in place of the next decision, or nil.
 func (a *answers) fault() error {
 	switch {
-	case len(a.rest) == 0 || a.rest[0] > saysFormat && a.rest[0] != saysUnreadable:
+	case len(a.unread) == 0 || a.unread[0] > saysFormat && a.unread[0] != saysUnreadable:
 		return nil
-	case a.rest[0] == saysUnreadable:
+	case a.unread[0] == saysUnreadable:
 		return ErrUnreadable
 	}
-	return formatError(saysFormat - a.rest[0])
+	return formatError(saysFormat - a.unread[0])
 }
 
 // next reads one integer.
 func (a *answers) next() (n int64, err error) {
-	if len(a.rest) == 0 {
+	if len(a.unread) == 0 {
 		return 0, errReply
 	}
-	n, a.rest = a.rest[0], a.rest[1:]
+	n, a.unread = a.unread[0], a.unread[1:]
 	return n, nil
 }
 
