@@ -68,8 +68,11 @@ func (c *charges) charged(i int) bool {
 func (c *charges) leased(i int) bool { return c.ops[i].Lease != "" && c.charged(i) }
 
 // holdsLeases is [Result.HoldsLeases].
-func (c *charges) holdsLeases() bool {
-	if c.lease == "" || c.released.Load() {
+func (c *charges) holdsLeases() bool { return c.lease != "" && c.holdsGranted() }
+
+// holdsGranted reports whether the store has granted a lease that is not released.
+func (c *charges) holdsGranted() bool {
+	if c.released.Load() {
 		return false
 	}
 	for i := range c.asked {

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,31 @@ import (
 	"github.com/headgate/headgate/observe/events"
 )
 
+// Outcome is what the limiter does with a request.
+type Outcome uint8
+
+const (
+	Pass      Outcome = iota // the handler answers
+	Refused                  // over a limit: 429; or denied, see [Result.Denied]
+	Failed                   // the store could not decide, and the limiter fails closed: 503
+	QueueFull                // would have to wait, and as many wait as may: 503, or Config.QueueFullStatus
+)
+
+// String returns "pass", "refused", "failed" or "queue_full".
+func (o Outcome) String() string {
+	switch o {
+	case Pass:
+		return "pass"
+	case Refused:
+		return "refused"
+	case Failed:
+		return "failed"
+	case QueueFull:
+		return "queue_full"
+	}
+	return "unknown outcome"
+}
+
 // course is how one request went: its charges, whether it waited, and what became of it.
 type course struct {
 	charges
@@ -20,6 +46,8 @@ type course struct {
 	waited    time.Duration // in all
 
 	verdict events.Verdict // once it is concluded
+	outcome Outcome        // follows from the verdict
+	status  int16          // of the answer that the limiter gives, or 0 if the handler answers
 
 	pooled bool            // it is used again
 	record *events.Request // memory for the next event, or nil
@@ -28,7 +56,8 @@ type course struct {
 // recycle makes the course that of no request.
 func (c *course) recycle() {
 	c.charges.recycle()
-	c.stopped, c.notQueued, c.waited, c.verdict = nil, nil, 0, 0
+	c.stopped, c.notQueued, c.waited = nil, nil, 0
+	c.verdict, c.outcome, c.status = events.Allowed, Pass, 0
 }
 
 // conclude decides what became of a request that the store has answered, or that ended with err,
@@ -39,6 +68,9 @@ func (c *course) conclude(ctx context.Context, err error) {
 		c.allowed, c.degraded = c.failsOpen(ctx, err), false
 	}
 	c.verdict = c.judge(ctx)
+	if !c.verdict.Passes() {
+		c.outcome, c.status = c.answer()
+	}
 
 	if c.skipped != nil {
 		c.logSkipped(ctx)
@@ -78,6 +110,12 @@ func (c *course) judge(ctx context.Context) events.Verdict {
 	}
 	if c.err != nil || c.asked < len(c.calls) {
 		return events.FailedOpen
+	}
+	if !c.over && len(c.outside) == 0 { // nearly all requests
+		if c.waited > 0 {
+			return events.Waited
+		}
+		return events.Allowed
 	}
 
 	shadow := false
@@ -126,6 +164,21 @@ func (c *course) refusal(ctx context.Context) events.Verdict {
 		}
 	}
 	return v
+}
+
+// answer returns the outcome and the status of a request that does not pass.
+func (c *course) answer() (Outcome, int16) {
+	switch {
+	case c.verdict == events.QueueFull:
+		return QueueFull, c.engine.queueFullStatus
+	case c.err != nil:
+		return Failed, unavailableStatus
+	case c.denied:
+		return Refused, int16(cmp.Or(c.calls[0].rule.DenyStatus, forbidden))
+	case c.awaitsStore():
+		return Refused, unavailableStatus
+	}
+	return Refused, tooManyRequests
 }
 
 // refusalBy returns the verdict of a rule that refuses the request.

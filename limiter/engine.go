@@ -21,6 +21,7 @@ import (
 type engine struct {
 	reports
 	teller
+	answers
 
 	id         string // of the limiter; no other has it
 	store      core.Store
@@ -34,11 +35,16 @@ type engine struct {
 	background *background     // nil for a store in memory, which is asked at once
 	life       context.Context // ends with Close
 	end        context.CancelFunc
+
+	queueFullStatus int16 // of the answer to a request that finds no room to wait
 }
 
 func (e *engine) start(c *Config, f fallbacks, now time.Time) {
 	e.reports.start(c)
 	e.teller.start(c)
+	e.answers = answers{cmp.Or(c.Headers, XRateLimit|Draft8), c.CustomHeaders, c.Refused, c.Failed, c.Degraded,
+		c.KeepResult, c.CancelOnLostLease}
+	e.queueFullStatus = int16(cmp.Or(c.QueueFullStatus, unavailableStatus))
 	e.store, e.fallbacks, e.leases = c.Store, f, newLeaseSource()
 	e.id = e.leases.next()[:16]
 	if _, inMemory := e.store.(*memstore.Store); !inMemory {

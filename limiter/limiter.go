@@ -34,7 +34,6 @@ import (
 // safe for concurrent use.
 type Limiter struct {
 	engine
-	answers
 
 	name       string // or ""
 	started    time.Time
@@ -64,7 +63,6 @@ func New(c Config) (*Limiter, error) {
 
 	l := &Limiter{name: c.Name, started: time.Now(), release: release, skipPreflights: c.SkipPreflights}
 	l.engine.start(&c, failing, l.started)
-	l.answers.start(&c)
 	l.mark = newMark("", l.id)
 	l.enforce(set)
 	l.listen(c.Hooks)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/observe/events"
 )
 
 // Result is what the rules of a [Limiter] decided together. Its methods are
@@ -171,46 +170,8 @@ func (res *Result) Settle(ctx context.Context, actual map[string]int64) error {
 	return res.settle(ctx, actual)
 }
 
-// Outcome is what the limiter does with a request.
-type Outcome uint8
-
-const (
-	Pass      Outcome = iota // the handler answers
-	Refused                  // over a limit: 429; or denied, see [Result.Denied]
-	Failed                   // the store could not decide, and the limiter fails closed: 503
-	QueueFull                // would have to wait, and as many wait as may: 503, or Config.QueueFullStatus
-)
-
-// String returns "pass", "refused", "failed" or "queue_full".
-func (o Outcome) String() string {
-	switch o {
-	case Pass:
-		return "pass"
-	case Refused:
-		return "refused"
-	case Failed:
-		return "failed"
-	case QueueFull:
-		return "queue_full"
-	}
-	return "unknown outcome"
-}
-
-// outcome returns what the limiter does with the request.
-func (res *Result) outcome() Outcome {
-	switch v := res.verdict; {
-	case v.Passes():
-		return Pass
-	case v == events.QueueFull:
-		return QueueFull
-	case res.err != nil:
-		return Failed
-	}
-	return Refused
-}
-
 func (res *Result) retryAfterSeconds() int64 {
-	switch res.outcome() {
+	switch res.outcome {
 	case Failed:
 		return max(1, wholeSeconds(retryAfter(res.err)))
 	case Refused:

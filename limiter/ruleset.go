@@ -162,6 +162,7 @@ func (r *activeRule) remember(known *map[core.Limit]*terms, t *terms) {
 type terms struct {
 	limit     core.Limit
 	leased    bool    // limit.Leased()
+	windowed  bool    // limit.NeedsWindows()
 	take      core.Op // of no key and no cost yet
 	capacity  string
 	policy    string // the item of RateLimit-Policy
@@ -175,6 +176,7 @@ func newTerms(r *Rule, l core.Limit) *terms {
 	t := &terms{
 		limit:     l,
 		leased:    l.Leased(),
+		windowed:  l.NeedsWindows(),
 		take:      core.Op{Verb: core.Take, Soft: r.OnLimit.soft(), Rule: r.Name, Limit: l},
 		capacity:  strconv.FormatInt(l.Capacity(), 10),
 		policy:    policyItem(r.Name, l),

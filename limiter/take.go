@@ -482,8 +482,9 @@ func (l *Limiter) newAdmission() *Admission {
 	if !ok {
 		a = &Admission{}
 		a.result.pooled = true
+		a.headers.res = &a.result
 	}
-	a.limiter, a.headers.res, a.headers.answers = l, &a.result, &l.answers
+	a.limiter = l
 	return a
 }
 
@@ -491,7 +492,8 @@ func (l *Limiter) newAdmission() *Admission {
 func admitNone() *Admission {
 	a := &Admission{}
 	a.headers.res = &a.result
-	a.result.err, a.result.verdict = errNoLimiter, events.FailedClosed
+	a.result.err = errNoLimiter
+	a.result.verdict, a.result.outcome, a.result.status = events.FailedClosed, Failed, unavailableStatus
 	return a
 }
 
