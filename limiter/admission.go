@@ -115,17 +115,25 @@ func (a *Admission) Done(status int) {
 	if l == nil {
 		return
 	}
+
+	// A proxy answers 502 to a client that has left: that is the client's doing, not the handler's.
 	if status >= 500 {
 		status = a.Unanswered(status)
 	}
+
+	// A connection that the handler has taken over holds the leases beyond this end.
 	holding := a.result.lease != "" && a.renewal.end()
 	kept := a.NeedsContext()
 	if kept && !holding {
 		a.result.ended.Store(true)
 	}
+
+	// Most requests are charged for good, and have nothing to give back.
 	if a.result.allowed && (a.result.lease != "" || a.result.mayRefund() || a.result.settlement.Load() != nil) {
 		a.result.end(a.ctx, status, holding)
 	}
+
+	// A handler may keep its context, and so the result, for longer than the request lasts.
 	if kept {
 		a.handOnBuffers(l)
 	} else {
@@ -207,9 +215,12 @@ func (a *Admission) Answer() (answer Answer, ok bool) {
 			}
 		}
 	}
+
 	if a.Outcome() == Pass {
 		return Answer{}, false
 	}
+
+	// This is ProblemJSON, without its allocation.
 	p := a.problem()
 	a.body = p.append(a.body[:0]) // as ProblemJSON, without an allocation
 	return Answer{a.Status(), problemHeaders, a.body}, true

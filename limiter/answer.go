@@ -70,6 +70,7 @@ func PlainText(a *Admission) Answer {
 	default:
 		b = p.appendDetail(append(b, "Too many requests. "...))
 	}
+
 	return typed(a, "text/plain; charset=utf-8", append(b, '\n'))
 }
 
@@ -91,12 +92,15 @@ func JSON(a *Admission) Answer {
 	default:
 		b = append(b, `{"error":"too_many_requests"`...)
 	}
+
+	// A client that can never succeed is told no time to come again.
 	if n := a.RetryAfter(); n > 0 {
 		b = strconv.AppendInt(append(b, `,"retry_after":`...), n, 10)
 	}
 	if o := a.Outcome(); o == Refused || o == QueueFull {
 		b = p.appendViolated(append(b, `,"rules":`...))
 	}
+
 	return typed(a, "application/json", append(b, '}'))
 }
 
@@ -135,6 +139,8 @@ func checkTarget(target string) error {
 			return fmt.Errorf("the target holds the byte %#x", c)
 		}
 	}
+
+	// Browsers take "//host" for another site, so one slash alone begins a path.
 	u, err := url.Parse(target)
 	switch {
 	case err != nil:
@@ -196,6 +202,8 @@ func (p *problem) append(b []byte) []byte {
 	case QueueFull:
 		return p.appendQueueFull(b)
 	}
+
+	// Of the refusals, a denial has no quota to name.
 	if p.res.denied {
 		return p.appendDenied(b)
 	}
@@ -293,6 +301,7 @@ func Tarpit(delay time.Duration, maxHeld int, then Template) (Template, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+
 	t := &tarpit{delay: delay, max: int64(maxHeld), then: then}
 	return t.answer, nil
 }

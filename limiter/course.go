@@ -72,6 +72,7 @@ func (c *course) conclude(ctx context.Context, err error) {
 		c.outcome, c.status = c.answer()
 	}
 
+	// What the log says depends on the verdict, so it comes after it.
 	if c.skipped != nil {
 		c.logSkipped(ctx)
 	}
@@ -125,6 +126,8 @@ func (c *course) judge(ctx context.Context) events.Verdict {
 		}
 		shadow = true
 	}
+
+	// A marked request is worth more to know about than one that a Shadow rule would refuse.
 	if c.degraded {
 		return events.Degraded
 	}
@@ -215,6 +218,7 @@ func (c *course) verdictOf(i int) events.Verdict {
 		return events.Allowed
 	}
 
+	// Below are the rules that are over their limits.
 	switch action := c.calls[i].rule.OnLimit; {
 	case action == Shadow:
 		return events.ShadowRefused
@@ -255,9 +259,12 @@ func (c *course) logSkipped(ctx context.Context) {
 			c.engine.logFailure(ctx, err, by)
 		}
 	}
+
+	// The error of the store is logged once, and not for each rule that it concerns.
 	if c.unlogged == nil {
 		return
 	}
+
 	if c.asked == len(c.calls) {
 		by = events.FallbackDecides
 	}
@@ -288,12 +295,14 @@ func (c *course) tell(ctx context.Context) {
 	if l.top > 0 {
 		c.tally()
 	}
+
 	if c.lease != "" && c.err == nil {
 		l.held.Add(c.leaseCount())
 		if l.hooks.Lease != nil {
 			c.tellLeases(events.Lease{})
 		}
 	}
+
 	if l.hooks.Ban != nil && c.err == nil {
 		l.tellBans(c.ops[:c.asked], c.out[:c.asked])
 	}
@@ -313,6 +322,7 @@ func (c *course) observe(ctx context.Context) {
 		}
 	}()
 
+	// Counters take a plain request without an event, which is most of the cost.
 	if l.counter != nil {
 		if p, ok := c.plain(); ok {
 			c.count(ctx, p)
@@ -334,6 +344,7 @@ func (c *course) observe(ctx context.Context) {
 	}
 	e.Err, e.Rules = nil, e.Rules[:0]
 
+	// A pooled result has its own memory for the next event.
 	switch {
 	case c.record != nil:
 	case c.pooled:
@@ -352,7 +363,9 @@ func (c *course) plain() (p events.Plain, ok bool) {
 	if v != events.Allowed && v != events.Refused || c.asked == 0 || len(c.outside) > 0 || c.waited > 0 {
 		return p, false
 	}
+
 	p.Verdict, p.Remaining = v, math.MaxInt64
+
 	for i := range c.asked {
 		op, d := &c.ops[i], &c.out[i]
 		if c.calls[i].rule.counter == nil || op.Verb != core.Take || op.Cost != 1 || d.Wait != 0 || d.Fallback ||
@@ -401,6 +414,7 @@ func (c *course) event(e *events.Request) {
 		}
 	}
 
+	// A rule that failed before the store was asked has no call.
 	if c.err != nil {
 		c.addFailed(e)
 	}
@@ -470,6 +484,8 @@ func (c *course) tally() {
 		}
 		return
 	}
+
+	// Rules without a call count too, and the event lists them.
 	var e events.Request
 	c.event(&e)
 	for i := range e.Rules {

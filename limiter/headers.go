@@ -94,6 +94,7 @@ func (h *headers) render(ctx context.Context) {
 		return
 	}
 
+	// The limiter that is most exhausted has the X-RateLimit headers for itself.
 	style := e.headers
 	if style&(XRateLimit|XRateLimitDelta) != 0 && (h.around == nil || h.isScarcerThan(h.around.shown)) {
 		h.xRateLimit(style)
@@ -137,6 +138,8 @@ func (h *headers) rank() {
 			h.order[j], h.order[j-1] = h.order[j-1], h.order[j]
 		}
 	}
+
+	// A rule may have a call for each part, and clients see one of them.
 	if res.inParts {
 		h.order = h.firstOfRules(h.order)
 	}
@@ -231,6 +234,8 @@ func (h *headers) xRateLimit(style HeaderStyle) {
 // exhausted rule first.
 func (h *headers) draft8() {
 	res, from := h.res, len(h.text)
+
+	// The text of the usual case is ready; the order of a policy never changes.
 	if h.usesOwnLimits(len(h.order)) {
 		h.text = append(h.text, res.set.policy...)
 	} else {
@@ -446,6 +451,7 @@ func (h *headers) isScarcerThan(other share) bool {
 // items come first if ranked is true.
 func (h *headers) mergeList(from int, outer string, ranked bool) {
 	inner := string(h.text[from:])
+
 	scarcer := h.isScarcerThan(h.around.listed)
 	if scarcer {
 		outer = without(outer, inner)
@@ -455,6 +461,7 @@ func (h *headers) mergeList(from int, outer string, ranked bool) {
 	if scarcer && ranked {
 		outer, inner = inner, outer
 	}
+
 	h.text = append(h.text[:from], outer...)
 	if outer != "" && inner != "" {
 		h.text = append(h.text, ", "...)

@@ -278,10 +278,13 @@ func (res *Result) MarshalBinary() ([]byte, error) {
 	}
 	flags := flag(flagAllowed, res.allowed) | flag(flagDegraded, res.degraded) | flag(flagUndecided, res.Undecided())
 	b := append(make([]byte, 0, 64+96*res.asked), encodingVersion, flags)
+
+	// The issuer is encoded, as the fallback of another limiter knows nothing of the units.
 	var issuer string
 	if res.engine != nil {
 		issuer = res.engine.id
 	}
+
 	b = appendText(appendText(b, issuer), res.lease)
 	b = binary.AppendUvarint(b, uint64(res.asked))
 	for i := range res.asked {
@@ -388,12 +391,14 @@ func (r *encoded) addDecided(res *Result, own bool) {
 	if r.err != nil {
 		return
 	}
+
 	leased := flags&flagLeased != 0
 	if err := rule.restore(text, res, leased); err != nil {
 		r.fail(err)
 		return
 	}
 
+	// Units of a fallback are known to the limiter alone whose fallback it is.
 	if !own {
 		if d.Fallback && !leased {
 			res.skipped = errElsewhere
@@ -440,6 +445,8 @@ func (r *activeRule) restore(text string, res *Result, leased bool) error {
 	if leased && (!limit.Leased() || res.lease == "") {
 		return errors.New("a lease without a limit or name")
 	}
+
+	// The limit is the one of then; a ban is the one of now, as a refund has to find its state.
 	r.Limit = limit
 	if now := res.set.named(r.Name); now != nil && !limit.Leased() {
 		r.Ban = now.Ban

@@ -65,6 +65,7 @@ func (x *Exchange[C]) Serve(c C) error {
 		return x.passAgain(c)
 	}
 
+	// The program may answer failures of the limiter otherwise than refusals.
 	if a.Outcome() == limiter.Pass {
 		return x.pass(c, a)
 	}

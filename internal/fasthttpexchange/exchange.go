@@ -38,6 +38,7 @@ func Write(ctx *fasthttp.RequestCtx, a *limiter.Admission) (ok bool) {
 	if !ok {
 		return false
 	}
+
 	response := &ctx.Response
 	response.SetStatusCode(answer.Status)
 	for _, h := range answer.Headers {
@@ -47,6 +48,7 @@ func Write(ctx *fasthttp.RequestCtx, a *limiter.Admission) (ok bool) {
 		}
 		response.Header.Set(h.Name, h.Value)
 	}
+
 	response.SetBody(answer.Body)
 	return true
 }

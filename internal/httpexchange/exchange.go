@@ -30,6 +30,8 @@ func (m Meeting) Enter(w http.ResponseWriter, r *http.Request, a *limiter.Admiss
 		a.Merge(m.mark, m.header.Get)
 	}
 	a.SetHeaders(m.header)
+
+	// Of what the handlers do not answer, no other limiter has to know.
 	if a.Outcome() != limiter.Pass {
 		return r
 	}

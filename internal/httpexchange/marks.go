@@ -49,10 +49,12 @@ func sendsNoEmptyList(w http.ResponseWriter) bool {
 		}
 		w = wrapper.Unwrap()
 	}
+
 	if w == nil {
 		return false
 	}
 
+	// What matters is the innermost writer, which sends the header.
 	t := reflect.TypeOf(w)
 	if last := lastServer.Load(); last != nil && *last == t {
 		return true
