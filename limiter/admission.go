@@ -26,7 +26,7 @@ type Admission struct {
 }
 
 // Outcome returns what the limiter does with the request.
-func (a *Admission) Outcome() Outcome { return a.result.outcome() }
+func (a *Admission) Outcome() Outcome { return a.result.outcome }
 
 // isPreflight reports whether r is a CORS preflight request.
 func isPreflight(r core.Request) bool {
@@ -39,15 +39,12 @@ func isPreflight(r core.Request) bool {
 // instance's part of a limit, while the fallback of the store decides. An adapter calls the
 // handler for 0, the program's own handler for failed requests for 503, and that for refused
 // ones for any other.
-func (a *Admission) Status() int {
-	if a.limiter == nil {
-		return unavailableStatus
-	}
-	return a.limiter.status(&a.result)
-}
+func (a *Admission) Status() int { return int(a.result.status) }
 
 // Degraded returns [Result.Degraded] of the result.
-func (a *Admission) Degraded() bool { return a.result.Degraded() }
+func (a *Admission) Degraded() bool {
+	return (a.result.degraded || a.result.outer != nil) && a.result.Degraded()
+}
 
 // Result returns what the rules decided. The result must not be used after Done unless
 // NeedsContext is true.
@@ -60,7 +57,12 @@ func (a *Admission) Violated() []string { return a.result.Violated() }
 // least 1 for a refusal or a failure, and 0 for a request that passes, that is denied or
 // that can never be admitted, or not before the store is back. Where the queue for leases is
 // full it is 1, as they may be released at any time.
-func (a *Admission) RetryAfter() int64 { return a.headers.retryAfter() }
+func (a *Admission) RetryAfter() int64 {
+	if a.headers.rendered {
+		return a.headers.retryAfter
+	}
+	return a.headers.mergedRetryAfter()
+}
 
 // NeedsContext reports whether the handler may ask for the result, so that the
 // adapter has to put it into the request's context with [NewContext].
@@ -70,10 +72,10 @@ func (a *Admission) NeedsContext() bool {
 }
 
 // NeedsStatus reports whether Done needs the true status.
-func (a *Admission) NeedsStatus() bool {
-	if !a.result.mayRefund() {
-		return false
-	}
+func (a *Admission) NeedsStatus() bool { return a.result.mayRefund() && a.refundsIf() }
+
+// refundsIf reports whether a rule that has charged the request has a RefundIf.
+func (a *Admission) refundsIf() bool {
 	for i := range a.result.asked {
 		if a.result.calls[i].rule.RefundIf != nil && a.result.charged(i) {
 			return true
@@ -113,17 +115,25 @@ func (a *Admission) Done(status int) {
 	if l == nil {
 		return
 	}
+
+	// A proxy answers 502 to a client that has left: that is the client's doing, not the handler's.
 	if status >= 500 {
 		status = a.Unanswered(status)
 	}
+
+	// A connection that the handler has taken over holds the leases beyond this end.
 	holding := a.result.lease != "" && a.renewal.end()
 	kept := a.NeedsContext()
 	if kept && !holding {
 		a.result.ended.Store(true)
 	}
+
+	// Most requests are charged for good, and have nothing to give back.
 	if a.result.allowed && (a.result.lease != "" || a.result.mayRefund() || a.result.settlement.Load() != nil) {
 		a.result.end(a.ctx, status, holding)
 	}
+
+	// A handler may keep its context, and so the result, for longer than the request lasts.
 	if kept {
 		a.handOnBuffers(l)
 	} else {
@@ -134,8 +144,8 @@ func (a *Admission) Done(status int) {
 // recycle keeps the memory of the admission for another one, without any data of
 // the request.
 func (a *Admission) recycle(l *Limiter) {
-	a.result.recycle()
 	a.headers.empty()
+	a.result.recycle()
 	a.limiter, a.ctx = nil, nil
 	a.parts, a.partCalls = a.parts[:0], a.partCalls[:0]
 	l.admissions.Put(a)
@@ -144,9 +154,9 @@ func (a *Admission) recycle(l *Limiter) {
 // handOnBuffers keeps the buffers of the admission for another one, but not the
 // admission itself, because the handler may still refer to its result.
 func (a *Admission) handOnBuffers(l *Limiter) {
+	a.headers.empty()
 	next := &Admission{headers: a.headers, body: a.body}
-	next.headers.empty()
-	next.headers.res = nil
+	next.headers.res = &next.result
 	next.result.pooled, next.result.record, a.result.record = true, a.result.record, nil
 	a.headers, a.body = headers{}, nil
 	l.admissions.Put(next)
@@ -205,15 +215,18 @@ func (a *Admission) Answer() (answer Answer, ok bool) {
 			}
 		}
 	}
+
 	if a.Outcome() == Pass {
 		return Answer{}, false
 	}
+
+	// This is ProblemJSON, without its allocation.
 	p := a.problem()
 	a.body = p.append(a.body[:0]) // as ProblemJSON, without an allocation
-	return Answer{p.status, problemHeaders, a.body}, true
+	return Answer{a.Status(), problemHeaders, a.body}, true
 }
 
-func (a *Admission) problem() problem { return problem{&a.result, a.Status(), a.RetryAfter()} }
+func (a *Admission) problem() problem { return problem{&a.result, a.RetryAfter()} }
 
 // fill returns the answer of a template, unless that panics.
 func (a *Admission) fill(t Template) (answer Answer, ok bool) {
@@ -273,6 +286,7 @@ func (a *Admission) HoldConn(c net.Conn) net.Conn {
 	if !a.HoldsLeases() {
 		return c
 	}
+
 	a.renewal.mu.Lock()
 	defer a.renewal.mu.Unlock()
 	a.renewal.held = true

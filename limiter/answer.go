@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,45 +31,20 @@ type Template func(a *Admission) Answer
 
 // answers are how a limiter answers in place of handlers, and which headers it sends.
 type answers struct {
-	headers         HeaderStyle
-	customHeaders   func([]RuleDecision) []Header
-	refused         Template
-	failed          Template
-	degraded        Template
-	queueFullStatus int // 0 means 503
-	keepResult      bool
-	cancelOnLost    bool
-}
-
-func (w *answers) start(c *Config) {
-	*w = answers{cmp.Or(c.Headers, XRateLimit|Draft8), c.CustomHeaders, c.Refused, c.Failed, c.Degraded,
-		c.QueueFullStatus, c.KeepResult, c.CancelOnLostLease}
-}
-
-// status returns the status of the answer, as [Admission.Status] does.
-func (w *answers) status(res *Result) int {
-	switch res.outcome() {
-	case Pass:
-		return 0
-	case QueueFull:
-		return cmp.Or(w.queueFullStatus, unavailableStatus)
-	case Failed:
-		return unavailableStatus
-	}
-	if res.denied {
-		return cmp.Or(res.calls[0].rule.DenyStatus, forbidden)
-	}
-	if res.awaitsStore() {
-		return unavailableStatus
-	}
-	return tooManyRequests
+	headers       HeaderStyle
+	customHeaders func([]RuleDecision) []Header
+	refused       Template
+	failed        Template
+	degraded      Template
+	keepResult    bool
+	cancelOnLost  bool
 }
 
 // template returns the template of the Config for the answer, or nil.
 func (w *answers) template(res *Result) Template {
 	switch {
-	case res.outcome() == Pass:
-	case w.status(res) == unavailableStatus:
+	case res.outcome == Pass:
+	case res.status == unavailableStatus:
 		return w.failed
 	default:
 		return w.refused
@@ -96,6 +70,7 @@ func PlainText(a *Admission) Answer {
 	default:
 		b = p.appendDetail(append(b, "Too many requests. "...))
 	}
+
 	return typed(a, "text/plain; charset=utf-8", append(b, '\n'))
 }
 
@@ -117,12 +92,15 @@ func JSON(a *Admission) Answer {
 	default:
 		b = append(b, `{"error":"too_many_requests"`...)
 	}
+
+	// A client that can never succeed is told no time to come again.
 	if n := a.RetryAfter(); n > 0 {
 		b = strconv.AppendInt(append(b, `,"retry_after":`...), n, 10)
 	}
 	if o := a.Outcome(); o == Refused || o == QueueFull {
 		b = p.appendViolated(append(b, `,"rules":`...))
 	}
+
 	return typed(a, "application/json", append(b, '}'))
 }
 
@@ -161,6 +139,8 @@ func checkTarget(target string) error {
 			return fmt.Errorf("the target holds the byte %#x", c)
 		}
 	}
+
+	// Browsers take "//host" for another site, so one slash alone begins a path.
 	u, err := url.Parse(target)
 	switch {
 	case err != nil:
@@ -212,21 +192,22 @@ const (
 // problem is what the body of an answer says to a request that does not pass.
 type problem struct {
 	res     *Result
-	status  int
 	seconds int64 // Retry-After, or 0
 }
 
 func (p *problem) append(b []byte) []byte {
-	switch p.res.outcome() {
+	switch p.res.outcome {
 	case Failed:
 		return append(b, unavailable...)
 	case QueueFull:
 		return p.appendQueueFull(b)
 	}
+
+	// Of the refusals, a denial has no quota to name.
 	if p.res.denied {
 		return p.appendDenied(b)
 	}
-	if p.res.awaitsStore() {
+	if p.res.status == unavailableStatus {
 		return append(b, storeAway...)
 	}
 	return p.appendRefusal(b)
@@ -249,7 +230,7 @@ func (p *problem) appendRefusal(b []byte) []byte {
 func (p *problem) appendQueueFull(b []byte) []byte {
 	b = append(b, `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",`+
 		`"title":"Request cannot be satisfied due to temporary server capacity constraints","status":`...)
-	b = strconv.AppendInt(b, int64(p.status), 10)
+	b = strconv.AppendInt(b, int64(p.res.status), 10)
 	b = p.appendDetail(append(b, `,"detail":"`...))
 	b = p.appendViolated(append(b, `","violated-policies":`...))
 	return append(b, '}')
@@ -258,7 +239,7 @@ func (p *problem) appendQueueFull(b []byte) []byte {
 // appendDenied writes a problem without a registered type, because there is no quota that
 // it could be about.
 func (p *problem) appendDenied(b []byte) []byte {
-	status := p.status
+	status := int(p.res.status)
 	b = fmt.Appendf(b, `{"type":"about:blank","title":"%s","status":%d,"violated-policies":`, denialTitles[status], status)
 	return append(p.appendViolated(b), '}')
 }
@@ -280,7 +261,7 @@ func (p *problem) appendViolated(b []byte) []byte {
 // appendDetail writes the sentence about when to try again.
 func (p *problem) appendDetail(b []byte) []byte {
 	seconds := p.seconds
-	if p.res.outcome() == QueueFull {
+	if p.res.outcome == QueueFull {
 		b = append(b, "Too many requests wait already. "...)
 	}
 	if seconds == 0 {
@@ -320,6 +301,7 @@ func Tarpit(delay time.Duration, maxHeld int, then Template) (Template, error) {
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
+
 	t := &tarpit{delay: delay, max: int64(maxHeld), then: then}
 	return t.answer, nil
 }

@@ -31,6 +31,8 @@ func (s *step) addRequest(verb core.Verb, r core.Request) (err error) {
 			return s.selectionFailed(err)
 		}
 	}
+
+	// A rule whose own functions fail is skipped if it fails open, and the rest goes on.
 	for i := 0; ; i++ {
 		if i, err = s.addRequestFrom(verb, rules, i, r); err == nil {
 			return nil
@@ -54,6 +56,7 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 		}
 	}()
 
+	// at is of the function too, so that a panic is known to be of that rule.
 	for ; at < len(rules); at++ {
 		i := at
 		key, ok := rules[i].Key(r)
@@ -83,6 +86,7 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 				return at, err
 			}
 		}
+
 		if err := s.add(verb, rules[i], t, key, cost); err != nil {
 			return at, err
 		}
@@ -97,6 +101,8 @@ func (s *step) addKey(ctx context.Context, verb core.Verb, key string, cost int6
 		if s.denied {
 			return nil
 		}
+
+		// Only a Take is worth going on with: a Peek or a Reset of some rules would mislead.
 		if err != nil && verb == core.Take {
 			err = s.skipRule(ctx, r.index, err)
 		}
@@ -113,11 +119,13 @@ func (s *step) addKeyTo(ctx context.Context, r *activeRule, verb core.Verb, key 
 			err = r.ruleError(panicked(v))
 		}
 	}()
+
 	if r.Access != nil {
 		if listed, err := s.applyAccess(verb, r, nil, key); err != nil || listed {
 			return err
 		}
 	}
+
 	t := r.terms
 	if r.Override != nil {
 		if t, err = r.overridden(ctx, key); err != nil {
@@ -149,8 +157,11 @@ func (s *step) selectRules(r core.Request) (rules []*activeRule, err error) {
 			rules, err = nil, fmt.Errorf("selection: %w", panicked(v))
 		}
 	}()
+
 	s.indices = s.set.selection(r, s.indices[:0])
 	s.selected = s.selected[:0]
+
+	// The order is checked, as a rule that is named twice would be charged twice.
 	last := -1
 	for _, i := range s.indices {
 		if i <= last || i >= len(s.set.rules) {

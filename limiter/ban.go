@@ -22,6 +22,8 @@ func (r *Rule) checkBan() []error {
 	if err := r.Ban.Validate(); err != nil {
 		errs = append(errs, ofBan(err))
 	}
+
+	// A request that passes or waits over the limit is no refusal that could be counted.
 	if r.OnLimit == Degrade || r.OnLimit.kind == waits {
 		errs = append(errs, ofBan(fmt.Errorf("only a rule that refuses requests can ban, and OnLimit is %s", r.OnLimit)))
 	}
@@ -62,6 +64,7 @@ func (l *Limiter) Bans(ctx context.Context) (list []core.Banned, err error) {
 	if rules == nil {
 		return nil, nil
 	}
+
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("store: %w", panicked(v))
@@ -80,12 +83,14 @@ func (l *Limiter) Lift(ctx context.Context, rule, key string) error {
 	if i < 0 {
 		return fmt.Errorf("headgate: there is no rule %q whose ban could be lifted", textform.Clip(rule))
 	}
+
 	if err := res.addKeyTo(ctx, res.set.rules[i], core.Lift, key, 0); err != nil {
 		return err
 	}
 	if err := res.apply(ctx, core.Lift); err != nil {
 		return err
 	}
+
 	l.tellLifted(res.ops[:res.asked])
 	return nil
 }

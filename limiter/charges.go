@@ -68,8 +68,11 @@ func (c *charges) charged(i int) bool {
 func (c *charges) leased(i int) bool { return c.ops[i].Lease != "" && c.charged(i) }
 
 // holdsLeases is [Result.HoldsLeases].
-func (c *charges) holdsLeases() bool {
-	if c.lease == "" || c.released.Load() {
+func (c *charges) holdsLeases() bool { return c.lease != "" && c.holdsGranted() }
+
+// holdsGranted reports whether the store has granted a lease that is not released.
+func (c *charges) holdsGranted() bool {
+	if c.released.Load() {
 		return false
 	}
 	for i := range c.asked {
@@ -109,6 +112,7 @@ func (c *charges) refund(ctx context.Context) error {
 		return nil
 	}
 	leases := c.endLeases()
+
 	var undo []core.Op
 	for i := range c.asked {
 		switch {
@@ -304,10 +308,13 @@ func (c *charges) renewAfterWait(ctx context.Context) error {
 		return nil
 	}
 	c.noteAsking()
+
 	held, _, err := c.renew(ctx)
 	if err != nil || held {
 		return err
 	}
+
+	// Another holds the units by now, so the request is refused as if it had just come.
 	c.cancelBooking(ctx)
 	for i := range c.asked {
 		if d := &c.out[i]; c.ops[i].Lease != "" {
@@ -322,15 +329,20 @@ func (c *charges) settle(ctx context.Context, actual map[string]int64) error {
 	if err := c.checkActual(actual); err != nil {
 		return err
 	}
+
+	// An adapter settles at the end of the request, in the step that also releases its leases.
 	s := &settlement{actual: maps.Clone(actual)}
 	if !c.settlement.CompareAndSwap(nil, s) || c.admitted && !c.ended.Load() {
 		return nil
 	}
+
 	ops := c.settleOps()
 	settled := len(ops)
 	if c.lease != "" && c.endLeases() {
 		ops = append(ops, c.leaseRefunds()...)
 	}
+
+	// What was used has been used, also where the caller has left.
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	err := c.applyRefunds(ctx, ops, settled)
@@ -357,6 +369,7 @@ func (c *charges) actualFault(rule string, n int64) string {
 	for i >= 0 && c.calls[i].rule.Name != rule {
 		i--
 	}
+
 	switch {
 	case n < 0:
 		return fmt.Sprintf("%d units cannot be used", n)
@@ -401,11 +414,14 @@ func (c *charges) settleOps() (ops []core.Op) {
 	if s == nil {
 		return nil
 	}
+
 	for i := range c.asked {
 		used, named := s.actual[c.calls[i].rule.Name]
 		if !named || !c.charged(i) || !c.correct(i) {
 			continue
 		}
+
+		// A refund of what was not used becomes a debit of what was used beyond the charge.
 		op := c.refundOp(i)
 		if op.Cost -= used; op.Cost < 0 {
 			op = c.ops[i]
@@ -414,6 +430,7 @@ func (c *charges) settleOps() (ops []core.Op) {
 				op.Windows = c.calls[i].terms.windowsNow() // the request may have begun in another window
 			}
 		}
+
 		if op.Cost > 0 {
 			ops = append(ops, op)
 		}
@@ -426,6 +443,8 @@ func (c *charges) endLeases() bool {
 	if !c.released.CompareAndSwap(false, true) {
 		return false
 	}
+
+	// A lease that was never reported as taken is not reported as ended.
 	if c.told && c.lease != "" && c.leasesTold.CompareAndSwap(false, true) {
 		e := events.Lease{Ended: true}
 		if !c.leasesAsked.IsZero() { // or else another limiter took them

@@ -190,18 +190,21 @@ func (c *Config) faults(f *fallbacks) []error {
 	if err := f.check(c.OnStoreError); err != nil {
 		errs = append(errs, err)
 	}
+
 	if c.Observer != nil && holdsNil(c.Observer) {
 		errs = append(errs, fmt.Errorf("the Observer is a nil %T; leave it out for none", c.Observer))
 	}
 	if c.Top < 0 || c.Top > topkeys.MaxTop {
 		errs = append(errs, fmt.Errorf("Top: %d is not within 0 to %d", c.Top, topkeys.MaxTop))
 	}
+
 	if c.MaxWaiters < 0 {
 		errs = append(errs, fmt.Errorf("MaxWaiters: %d is negative", c.MaxWaiters))
 	}
 	if c.MaxWaitersPerKey < 0 {
 		errs = append(errs, fmt.Errorf("MaxWaitersPerKey: %d is negative", c.MaxWaitersPerKey))
 	}
+
 	switch c.QueueFullStatus {
 	case 0, 429, 503:
 	default:

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,31 @@ import (
 	"github.com/headgate/headgate/observe/events"
 )
 
+// Outcome is what the limiter does with a request.
+type Outcome uint8
+
+const (
+	Pass      Outcome = iota // the handler answers
+	Refused                  // over a limit: 429; or denied, see [Result.Denied]
+	Failed                   // the store could not decide, and the limiter fails closed: 503
+	QueueFull                // would have to wait, and as many wait as may: 503, or Config.QueueFullStatus
+)
+
+// String returns "pass", "refused", "failed" or "queue_full".
+func (o Outcome) String() string {
+	switch o {
+	case Pass:
+		return "pass"
+	case Refused:
+		return "refused"
+	case Failed:
+		return "failed"
+	case QueueFull:
+		return "queue_full"
+	}
+	return "unknown outcome"
+}
+
 // course is how one request went: its charges, whether it waited, and what became of it.
 type course struct {
 	charges
@@ -20,6 +46,8 @@ type course struct {
 	waited    time.Duration // in all
 
 	verdict events.Verdict // once it is concluded
+	outcome Outcome        // follows from the verdict
+	status  int16          // of the answer that the limiter gives, or 0 if the handler answers
 
 	pooled bool            // it is used again
 	record *events.Request // memory for the next event, or nil
@@ -28,7 +56,8 @@ type course struct {
 // recycle makes the course that of no request.
 func (c *course) recycle() {
 	c.charges.recycle()
-	c.stopped, c.notQueued, c.waited, c.verdict = nil, nil, 0, 0
+	c.stopped, c.notQueued, c.waited = nil, nil, 0
+	c.verdict, c.outcome, c.status = events.Allowed, Pass, 0
 }
 
 // conclude decides what became of a request that the store has answered, or that ended with err,
@@ -39,7 +68,11 @@ func (c *course) conclude(ctx context.Context, err error) {
 		c.allowed, c.degraded = c.failsOpen(ctx, err), false
 	}
 	c.verdict = c.judge(ctx)
+	if !c.verdict.Passes() {
+		c.outcome, c.status = c.answer()
+	}
 
+	// What the log says depends on the verdict, so it comes after it.
 	if c.skipped != nil {
 		c.logSkipped(ctx)
 	}
@@ -79,6 +112,12 @@ func (c *course) judge(ctx context.Context) events.Verdict {
 	if c.err != nil || c.asked < len(c.calls) {
 		return events.FailedOpen
 	}
+	if !c.over && len(c.outside) == 0 { // nearly all requests
+		if c.waited > 0 {
+			return events.Waited
+		}
+		return events.Allowed
+	}
 
 	shadow := false
 	for i := range c.outside {
@@ -87,6 +126,8 @@ func (c *course) judge(ctx context.Context) events.Verdict {
 		}
 		shadow = true
 	}
+
+	// A marked request is worth more to know about than one that a Shadow rule would refuse.
 	if c.degraded {
 		return events.Degraded
 	}
@@ -128,6 +169,21 @@ func (c *course) refusal(ctx context.Context) events.Verdict {
 	return v
 }
 
+// answer returns the outcome and the status of a request that does not pass.
+func (c *course) answer() (Outcome, int16) {
+	switch {
+	case c.verdict == events.QueueFull:
+		return QueueFull, c.engine.queueFullStatus
+	case c.err != nil:
+		return Failed, unavailableStatus
+	case c.denied:
+		return Refused, int16(cmp.Or(c.calls[0].rule.DenyStatus, forbidden))
+	case c.awaitsStore():
+		return Refused, unavailableStatus
+	}
+	return Refused, tooManyRequests
+}
+
 // refusalBy returns the verdict of a rule that refuses the request.
 func (c *course) refusalBy(i int) events.Verdict {
 	switch d := &c.out[i]; {
@@ -162,6 +218,7 @@ func (c *course) verdictOf(i int) events.Verdict {
 		return events.Allowed
 	}
 
+	// Below are the rules that are over their limits.
 	switch action := c.calls[i].rule.OnLimit; {
 	case action == Shadow:
 		return events.ShadowRefused
@@ -202,9 +259,12 @@ func (c *course) logSkipped(ctx context.Context) {
 			c.engine.logFailure(ctx, err, by)
 		}
 	}
+
+	// The error of the store is logged once, and not for each rule that it concerns.
 	if c.unlogged == nil {
 		return
 	}
+
 	if c.asked == len(c.calls) {
 		by = events.FallbackDecides
 	}
@@ -235,12 +295,14 @@ func (c *course) tell(ctx context.Context) {
 	if l.top > 0 {
 		c.tally()
 	}
+
 	if c.lease != "" && c.err == nil {
 		l.held.Add(c.leaseCount())
 		if l.hooks.Lease != nil {
 			c.tellLeases(events.Lease{})
 		}
 	}
+
 	if l.hooks.Ban != nil && c.err == nil {
 		l.tellBans(c.ops[:c.asked], c.out[:c.asked])
 	}
@@ -260,6 +322,7 @@ func (c *course) observe(ctx context.Context) {
 		}
 	}()
 
+	// Counters take a plain request without an event, which is most of the cost.
 	if l.counter != nil {
 		if p, ok := c.plain(); ok {
 			c.count(ctx, p)
@@ -281,6 +344,7 @@ func (c *course) observe(ctx context.Context) {
 	}
 	e.Err, e.Rules = nil, e.Rules[:0]
 
+	// A pooled result has its own memory for the next event.
 	switch {
 	case c.record != nil:
 	case c.pooled:
@@ -299,7 +363,9 @@ func (c *course) plain() (p events.Plain, ok bool) {
 	if v != events.Allowed && v != events.Refused || c.asked == 0 || len(c.outside) > 0 || c.waited > 0 {
 		return p, false
 	}
+
 	p.Verdict, p.Remaining = v, math.MaxInt64
+
 	for i := range c.asked {
 		op, d := &c.ops[i], &c.out[i]
 		if c.calls[i].rule.counter == nil || op.Verb != core.Take || op.Cost != 1 || d.Wait != 0 || d.Fallback ||
@@ -348,6 +414,7 @@ func (c *course) event(e *events.Request) {
 		}
 	}
 
+	// A rule that failed before the store was asked has no call.
 	if c.err != nil {
 		c.addFailed(e)
 	}
@@ -417,6 +484,8 @@ func (c *course) tally() {
 		}
 		return
 	}
+
+	// Rules without a call count too, and the event lists them.
 	var e events.Request
 	c.event(&e)
 	for i := range e.Rules {

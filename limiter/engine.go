@@ -21,6 +21,7 @@ import (
 type engine struct {
 	reports
 	teller
+	answers
 
 	id         string // of the limiter; no other has it
 	store      core.Store
@@ -34,11 +35,17 @@ type engine struct {
 	background *background     // nil for a store in memory, which is asked at once
 	life       context.Context // ends with Close
 	end        context.CancelFunc
+
+	queueFullStatus int16 // of the answer to a request that finds no room to wait
 }
 
 func (e *engine) start(c *Config, f fallbacks, now time.Time) {
 	e.reports.start(c)
 	e.teller.start(c)
+	e.answers = answers{cmp.Or(c.Headers, XRateLimit|Draft8), c.CustomHeaders, c.Refused, c.Failed, c.Degraded,
+		c.KeepResult, c.CancelOnLostLease}
+	e.queueFullStatus = int16(cmp.Or(c.QueueFullStatus, unavailableStatus))
+
 	e.store, e.fallbacks, e.leases = c.Store, f, newLeaseSource()
 	e.id = e.leases.next()[:16]
 	if _, inMemory := e.store.(*memstore.Store); !inMemory {
@@ -68,6 +75,7 @@ func (e *engine) keepTallies(set *ruleSet) {
 		return
 	}
 	before := e.set.Load()
+
 	for _, r := range set.rules {
 		if before != nil {
 			if old := before.named(r.Name); old != nil {
@@ -119,6 +127,7 @@ func (e *engine) warnFailsOpen(set *ruleSet) {
 		return
 	}
 
+	// The program may not know: it is the default where the store has no fallback.
 	text := "requests pass uncounted while the store cannot decide in time, as under load, under " + list(names)
 	if !chosen {
 		text += ": the store has no fallback; set OnStoreError, or put store/failover before the store"
@@ -173,7 +182,10 @@ func (e *engine) isClosed() bool { return e.life.Err() != nil }
 func (e *engine) sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	due, draining := time.Now().Add(d), e.queue.Draining()
+
+	// A limiter that is being shut down lets those wait on whose turn comes before its end.
 	for {
 		select {
 		case <-timer.C:
@@ -205,14 +217,17 @@ func (e *engine) repay(ctx context.Context, undo []core.Op) []core.Decision {
 	if len(undo) == 0 {
 		return nil
 	}
+
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
+
 	out := make([]core.Decision, len(undo))
 	if err := e.apply(ctx, undo, out); err != nil {
 		e.addReleases(undo)
 		e.report(ctx, err)
 		return nil
 	}
+
 	e.queue.NoteReleases(undo)
 	return out
 }
@@ -222,12 +237,15 @@ func (e *engine) addReleases(ops []core.Op) {
 	q := &e.releases
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
+	// The queue is bounded, and a lease that finds no room ends with its period.
 	now := time.Now()
 	for _, op := range ops {
 		if op.Lease != "" && len(q.queued) < maxReleases {
 			q.queued = append(q.queued, queuedRelease{op, now.Add(op.Limit.Period)})
 		}
 	}
+
 	if len(q.queued) > 0 && !q.busy {
 		q.busy, q.pause = true, minReleasePause
 		time.AfterFunc(q.pause, e.runReleases)
@@ -241,9 +259,12 @@ func (e *engine) runReleases() {
 		if !ok {
 			return
 		}
+
+		// One at a time: the store has just failed, and may be busy.
 		ctx, cancel := context.WithTimeout(e.life, cleanupTimeout)
 		err := e.apply(ctx, []core.Op{op}, make([]core.Decision, 1))
 		cancel()
+
 		if err != nil {
 			e.releases.retry(e.runReleases)
 			return
@@ -300,6 +321,8 @@ func (b *background) run(f func()) {
 		f()
 		return
 	}
+
+	// Without a slot the caller pays, which bounds the goroutines and slows down what makes them.
 	select {
 	case b.slots <- struct{}{}:
 		go func() {
@@ -320,6 +343,8 @@ func (b *background) end(d time.Duration) {
 	b.once.Do(func() {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
+
+		// Each slot that is free is taken, so no call is in progress once all are.
 		for range maxBackground {
 			select {
 			case b.slots <- struct{}{}:

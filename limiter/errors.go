@@ -56,6 +56,7 @@ func (e *WaitError) Error() string {
 	if len(e.Rules) > 0 {
 		text += " (" + strings.Join(e.Rules, ", ") + ")"
 	}
+
 	switch e.RetryAfter {
 	case 0:
 		return text

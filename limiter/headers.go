@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/headgate/headgate/core"
 )
 
 // HeaderStyle names the rate limit headers of an answer. Values combine with
@@ -54,9 +52,9 @@ type Header struct{ Name, Value string }
 
 // headers are those of one answer, from a result that they read, in one buffer.
 type headers struct {
-	res      *Result
-	answers  *answers // nil without a limiter
-	rendered bool
+	res        *Result // without an engine if there is no limiter
+	rendered   bool
+	retryAfter int64 // in seconds, once rendered; 0 for none
 
 	fields []field
 	text   []byte
@@ -79,41 +77,48 @@ func (h *headers) render(ctx context.Context) {
 	}
 	h.rendered = true
 
-	outcome := h.res.outcome()
-	if outcome != Pass {
-		if n := h.retryAfter(); n > 0 {
-			h.text = strconv.AppendInt(h.text, n, 10)
-			h.endHeader("Retry-After")
-		}
-		h.fixed("Cache-Control", "no-store")
+	if h.res.outcome != Pass {
+		h.refusal()
 	}
 
+	e := h.res.engine
 	switch {
 	case h.res.denied: // no count was read
 		return
-	case h.answers == nil, h.answers.headers == NoHeaders && h.answers.customHeaders == nil:
+	case e == nil, e.headers == NoHeaders && e.customHeaders == nil:
 		return
-	case outcome == QueueFull: // what is left under the limits is not why
+	case h.res.outcome == QueueFull: // what is left under the limits is not why
 		return
 	}
 	if h.rank(); len(h.order) == 0 {
 		return
 	}
 
-	style := h.answers.headers
+	// The limiter that is most exhausted has the X-RateLimit headers for itself.
+	style := e.headers
 	if style&(XRateLimit|XRateLimitDelta) != 0 && (h.around == nil || h.isScarcerThan(h.around.shown)) {
 		h.xRateLimit(style)
 	}
 	if style&Draft8 != 0 {
 		h.draft8()
 	}
-	if h.answers.customHeaders != nil {
+	if e.customHeaders != nil {
 		h.custom(ctx)
 	}
 }
 
-// retryAfter returns the Retry-After of the answer, as [Admission.RetryAfter] does.
-func (h *headers) retryAfter() int64 {
+// refusal adds the headers of an answer in place of the handler's.
+func (h *headers) refusal() {
+	h.retryAfter = h.mergedRetryAfter()
+	if h.retryAfter > 0 {
+		h.text = strconv.AppendInt(h.text, h.retryAfter, 10)
+		h.fields = append(h.fields, field{"Retry-After", len(h.text)})
+	}
+	h.fixed("Cache-Control", "no-store")
+}
+
+// mergedRetryAfter returns the Retry-After of all limiters that have turned the request away, or 0.
+func (h *headers) mergedRetryAfter() int64 {
 	n := h.res.retryAfterSeconds()
 	if n > 0 && h.around != nil {
 		n = max(n, h.around.retryAfter)
@@ -133,6 +138,8 @@ func (h *headers) rank() {
 			h.order[j], h.order[j-1] = h.order[j-1], h.order[j]
 		}
 	}
+
+	// A rule may have a call for each part, and clients see one of them.
 	if res.inParts {
 		h.order = h.firstOfRules(h.order)
 	}
@@ -141,11 +148,11 @@ func (h *headers) rank() {
 // empty removes all data of the request from the buffers.
 func (h *headers) empty() {
 	clear(h.list)
-	if h.answers != nil && h.answers.customHeaders != nil {
+	if e := h.res.engine; e != nil && e.customHeaders != nil {
 		clear(h.fields)
 	}
 	h.fields, h.text, h.list, h.order = h.fields[:0], h.text[:0], h.list[:0], h.order[:0]
-	h.rendered, h.around = false, nil
+	h.rendered, h.retryAfter, h.around = false, 0, nil
 }
 
 // all returns the headers as text, once they are rendered.
@@ -162,13 +169,14 @@ func (h *headers) all() []Header {
 
 // put adds the headers to those in m.
 func (h *headers) put(m map[string][]string) {
-	n := len(h.fields)
-	if n == 0 {
+	fields := h.fields
+	if len(fields) == 0 {
 		return
 	}
-	values := make([]string, n)
+	values := make([]string, len(fields))
 	text, from := string(h.text), 0
-	for i, f := range h.fields {
+	for i := range values {
+		f := &fields[i]
 		values[i], from = text[from:f.end], f.end
 		m[f.name] = values[i : i+1 : i+1]
 	}
@@ -177,11 +185,6 @@ func (h *headers) put(m map[string][]string) {
 // fixed adds a header with the value.
 func (h *headers) fixed(name, value string) {
 	h.text = append(h.text, value...)
-	h.endHeader(name)
-}
-
-// endHeader ends the value of a header in the buffer.
-func (h *headers) endHeader(name string) {
 	h.fields = append(h.fields, field{name, len(h.text)})
 }
 
@@ -197,32 +200,42 @@ func (h *headers) firstOfRules(order []int) []int {
 	return kept
 }
 
-// fullAfter returns the time until the key may use its whole limit, which is not before a
-// ban ends.
-func fullAfter(d *core.Decision) time.Duration {
+// fullAfter returns the time until the key of rule i may use its whole limit, which is not before
+// a ban ends.
+func (h *headers) fullAfter(i int) time.Duration {
+	d := &h.res.out[i]
+	after := max(0, d.ResetAfter-h.res.aged)
 	if d.Banned {
-		return max(d.ResetAfter, d.RetryAfter)
+		after = max(after, d.RetryAfter)
 	}
-	return d.ResetAfter
+	return after
 }
 
+// xRateLimit adds the headers about the most exhausted rule.
 func (h *headers) xRateLimit(style HeaderStyle) {
-	i := h.order[0]
-	d := h.res.decision(i)
-	h.fixed("X-Ratelimit-Limit", h.res.calls[i].terms.capacity)
-	h.text = strconv.AppendInt(h.text, d.Remaining, 10)
-	h.endHeader("X-Ratelimit-Remaining")
-	after := fullAfter(&d)
+	res, i := h.res, h.order[0]
+	after := h.fullAfter(i)
 	reset := wholeSeconds(after)
 	if style&XRateLimit != 0 {
-		reset = wholeSeconds(time.Duration(d.At%1e6)*time.Microsecond+after) + d.At/1e6
+		at := res.out[i].At + int64(res.aged/time.Microsecond)
+		reset = wholeSeconds(time.Duration(at%1e6)*time.Microsecond+after) + at/1e6
 	}
-	h.text = strconv.AppendInt(h.text, reset, 10)
-	h.endHeader("X-Ratelimit-Reset")
+
+	b := append(h.text, res.calls[i].terms.capacity...)
+	limit := len(b)
+	b = strconv.AppendInt(b, res.out[i].Remaining, 10)
+	remaining := len(b)
+	h.text = strconv.AppendInt(b, reset, 10)
+	h.fields = append(h.fields, field{"X-Ratelimit-Limit", limit},
+		field{"X-Ratelimit-Remaining", remaining}, field{"X-Ratelimit-Reset", len(h.text)})
 }
 
+// draft8 adds RateLimit-Policy, with the rules in their own order, and RateLimit, with the most
+// exhausted rule first.
 func (h *headers) draft8() {
 	res, from := h.res, len(h.text)
+
+	// The text of the usual case is ready; the order of a policy never changes.
 	if h.usesOwnLimits(len(h.order)) {
 		h.text = append(h.text, res.set.policy...)
 	} else {
@@ -234,22 +247,21 @@ func (h *headers) draft8() {
 			}
 		}
 	}
-
 	if h.around != nil {
 		h.mergeList(from, h.around.policies, false)
 	}
-	h.endHeader("Ratelimit-Policy")
-	comma, from := "", len(h.text)
+	from = len(h.text)
+
+	b, comma := h.text, ""
 	for _, i := range h.order {
-		h.text = append(h.text, comma...)
-		h.text = h.appendRemaining(h.text, i)
+		b = h.appendRemaining(append(b, comma...), i)
 		comma = ", "
 	}
-
+	h.text = b
 	if h.around != nil {
 		h.mergeList(from, h.around.rateLimit, true)
 	}
-	h.endHeader("Ratelimit")
+	h.fields = append(h.fields, field{"Ratelimit-Policy", from}, field{"Ratelimit", len(h.text)})
 }
 
 // oneLine replaces line breaks, which would end the header that a value is in.
@@ -267,7 +279,7 @@ func (h *headers) custom(ctx context.Context) {
 	for n, i := range h.order {
 		list[n] = h.res.ruleDecision(i)
 	}
-	for _, one := range h.answers.customHeaders(list) {
+	for _, one := range h.res.engine.customHeaders(list) {
 		h.fixed(textproto.CanonicalMIMEHeaderKey(one.Name), oneLine.Replace(one.Value))
 	}
 }
@@ -286,14 +298,13 @@ func (h *headers) usesOwnLimits(shown int) bool {
 // appendRemaining writes the item of RateLimit. It has no reset under a concurrency
 // limit, because the end of a lease is not known.
 func (h *headers) appendRemaining(b []byte, i int) []byte {
-	d := h.res.decision(i)
 	b = append(b, h.res.calls[i].terms.remaining...)
-	b = strconv.AppendInt(b, min(d.Remaining, maxInteger), 10)
+	b = strconv.AppendInt(b, min(h.res.out[i].Remaining, maxInteger), 10)
 	if h.res.ops[i].Limit.Leased() {
 		return b
 	}
 	b = append(b, ";t="...)
-	return strconv.AppendInt(b, wholeSeconds(fullAfter(&d)), 10)
+	return strconv.AppendInt(b, wholeSeconds(h.fullAfter(i)), 10)
 }
 
 // markName is the entry of a [Mark] in the header map of an answer. Its list is empty, so
@@ -325,12 +336,17 @@ func (h *headers) mark(mark *Mark) *Mark {
 	if len(h.order) > 0 {
 		mark = h.res.calls[h.order[0]].terms.mark
 	}
-	o := h.around
-	if o == nil {
+	if h.around == nil {
 		return mark
 	}
+	return h.mergedMark(mark)
+}
+
+// mergedMark returns the mark of the limiter together with those of the limiters around it.
+func (h *headers) mergedMark(mark *Mark) *Mark {
+	o := h.around
 	capacity := o.mark.values[0]
-	if h.answers.headers&Draft8 != 0 && h.isScarcerThan(o.listed) {
+	if h.res.engine.headers&Draft8 != 0 && h.isScarcerThan(o.listed) {
 		capacity = mark.values[0]
 	}
 	return &Mark{slices.Clip(slices.Concat([]string{capacity}, o.mark.values[1:], mark.values[1:]))}
@@ -421,7 +437,7 @@ func (h *headers) isScarcerThan(other share) bool {
 	switch {
 	case len(h.order) == 0:
 		return false
-	case other.capacity == 0 || h.res.outcome() == Refused:
+	case other.capacity == 0 || h.res.outcome == Refused:
 		return true
 	}
 	d, l := &h.res.out[h.order[0]], &h.res.ops[h.order[0]].Limit
@@ -435,6 +451,7 @@ func (h *headers) isScarcerThan(other share) bool {
 // items come first if ranked is true.
 func (h *headers) mergeList(from int, outer string, ranked bool) {
 	inner := string(h.text[from:])
+
 	scarcer := h.isScarcerThan(h.around.listed)
 	if scarcer {
 		outer = without(outer, inner)
@@ -444,6 +461,7 @@ func (h *headers) mergeList(from int, outer string, ranked bool) {
 	if scarcer && ranked {
 		outer, inner = inner, outer
 	}
+
 	h.text = append(h.text[:from], outer...)
 	if outer != "" && inner != "" {
 		h.text = append(h.text, ", "...)

@@ -79,8 +79,10 @@ func (r *renewal) renew() {
 	r.noteEnds(start)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), min(cleanupTimeout, r.left(start)))
 	defer cancel()
+
 	held, taken, err := res.renew(ctx)
 	res.engine.report(ctx, err)
+
 	if r.failure = err; held || len(taken) > 0 {
 		r.noteEnds(time.Now()) // another may have held the units until this renewal
 		r.renewed = start
@@ -93,6 +95,8 @@ func (r *renewal) renew() {
 			}
 		}
 	}
+
+	// The end of the request stops the timer, and then no renewal follows.
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.timer != nil {
@@ -133,8 +137,11 @@ func (r *renewal) noteLost(i int, cause error) {
 	if c.isLeaseLost() || r.result.released.Load() {
 		return
 	}
+
 	atomic.StoreUint32(&c.leaseLost, 1)
 	err := c.rule.ruleError(fmt.Errorf("%w: %w", ErrLeaseLost, cause))
+
+	// A request that is over has nobody left who could act on the loss.
 	r.mu.Lock()
 	ended := r.timer == nil
 	if !ended && !c.rule.OnLimit.soft() {

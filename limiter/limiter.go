@@ -34,7 +34,6 @@ import (
 // safe for concurrent use.
 type Limiter struct {
 	engine
-	answers
 
 	name       string // or ""
 	started    time.Time
@@ -56,6 +55,7 @@ func New(c Config) (*Limiter, error) {
 	failing := newFallbacks(&c, sides)
 	set, badRules := newRuleSet(c.Rules, c.Name, &failing)
 
+	// Every mistake is reported at once, and the memory that the store has brought is given back.
 	errs := append([]error{badStore, badSides}, c.faults(&failing)...)
 	if err := errors.Join(append(errs, badRules)...); err != nil {
 		release()
@@ -64,7 +64,7 @@ func New(c Config) (*Limiter, error) {
 
 	l := &Limiter{name: c.Name, started: time.Now(), release: release, skipPreflights: c.SkipPreflights}
 	l.engine.start(&c, failing, l.started)
-	l.answers.start(&c)
+
 	l.mark = newMark("", l.id)
 	l.enforce(set)
 	l.listen(c.Hooks)
@@ -347,6 +347,7 @@ func noteUnnamed(l *Limiter, store core.Store) {
 	others := unnamed.in[store] - 1
 	unnamed.mu.Unlock()
 
+	// A limiter that is dropped without Close is forgotten by the garbage collector.
 	forget := sync.OnceFunc(func() {
 		unnamed.mu.Lock()
 		defer unnamed.mu.Unlock()

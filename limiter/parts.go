@@ -74,6 +74,7 @@ func (a *Admission) addPart(p *Part) error {
 	if err := checkCost(p.Cost); err != nil {
 		return err
 	}
+
 	res := &a.result
 	from := len(a.partCalls)
 	rules, err := res.set.rules, error(nil)
@@ -83,6 +84,7 @@ func (a *Admission) addPart(p *Part) error {
 		}
 	}
 
+	// A part may lack what a rule asks for; such a rule is not about the part.
 	known, _ := p.Request.(partial)
 	for _, rule := range rules {
 		id, err := res.addRuleOfPart(rule, p, known)
@@ -92,6 +94,7 @@ func (a *Admission) addPart(p *Part) error {
 			}
 			continue
 		}
+
 		if id > 0 {
 			a.partCalls = append(a.partCalls, id)
 		}
@@ -124,6 +127,7 @@ func (s *step) addRuleOfPart(r *activeRule, p *Part, known partial) (id int, err
 			err = r.ruleError(panicked(v))
 		}
 	}()
+
 	if known != nil {
 		known.Lacked()
 	}
@@ -131,11 +135,13 @@ func (s *step) addRuleOfPart(r *activeRule, p *Part, known partial) (id int, err
 	if !ok || known != nil && known.Lacked() {
 		return 0, nil
 	}
+
 	if r.Access != nil {
 		if listed, err := s.applyAccessToPart(r, p, known, key); err != nil || listed {
 			return 0, err
 		}
 	}
+
 	t, err := s.termsOfPart(r, p, key)
 	if t == nil || err != nil {
 		return 0, err
@@ -155,6 +161,7 @@ func (s *step) termsOfPart(r *activeRule, p *Part, key string) (t *terms, err er
 	case r.Override != nil:
 		t, err = r.overridden(p.Request.Context(), key)
 	}
+
 	if err == nil && p.Verb == core.Debit && t.limit.MaxDebt() == 0 {
 		err = r.ruleError(fmt.Errorf("a %s limit has no debt, so units cannot be charged after their use", t.limit.Algorithm))
 	}
@@ -180,6 +187,8 @@ func (s *step) addOp(r *activeRule, t *terms, key string, p *Part) (id int, err 
 	if r.CostAtMost {
 		cost = min(cost, t.limit.Capacity())
 	}
+
+	// A count is charged once in a step, with the highest cost of the parts that lead to it.
 	for i := range s.asked {
 		op := &s.ops[i]
 		if s.calls[i].rule != r || op.Key != key || op.Limit.Algorithm != t.limit.Algorithm {
@@ -190,6 +199,8 @@ func (s *step) addOp(r *activeRule, t *terms, key string, p *Part) (id int, err 
 			op.Cost = max(op.Cost, cost)
 			return s.calls[i].id, nil
 		}
+
+		// A Peek of no units asks nothing that the charge does not answer.
 		if op.Verb == core.Peek && op.Cost == 0 {
 			op.Verb, op.Cost = p.Verb, cost
 			return s.calls[i].id, nil

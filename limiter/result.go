@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/observe/events"
 )
 
 // Result is what the rules of a [Limiter] decided together. Its methods are
@@ -171,46 +170,8 @@ func (res *Result) Settle(ctx context.Context, actual map[string]int64) error {
 	return res.settle(ctx, actual)
 }
 
-// Outcome is what the limiter does with a request.
-type Outcome uint8
-
-const (
-	Pass      Outcome = iota // the handler answers
-	Refused                  // over a limit: 429; or denied, see [Result.Denied]
-	Failed                   // the store could not decide, and the limiter fails closed: 503
-	QueueFull                // would have to wait, and as many wait as may: 503, or Config.QueueFullStatus
-)
-
-// String returns "pass", "refused", "failed" or "queue_full".
-func (o Outcome) String() string {
-	switch o {
-	case Pass:
-		return "pass"
-	case Refused:
-		return "refused"
-	case Failed:
-		return "failed"
-	case QueueFull:
-		return "queue_full"
-	}
-	return "unknown outcome"
-}
-
-// outcome returns what the limiter does with the request.
-func (res *Result) outcome() Outcome {
-	switch v := res.verdict; {
-	case v.Passes():
-		return Pass
-	case v == events.QueueFull:
-		return QueueFull
-	case res.err != nil:
-		return Failed
-	}
-	return Refused
-}
-
 func (res *Result) retryAfterSeconds() int64 {
-	switch res.outcome() {
+	switch res.outcome {
 	case Failed:
 		return max(1, wholeSeconds(retryAfter(res.err)))
 	case Refused:
@@ -317,10 +278,13 @@ func (res *Result) MarshalBinary() ([]byte, error) {
 	}
 	flags := flag(flagAllowed, res.allowed) | flag(flagDegraded, res.degraded) | flag(flagUndecided, res.Undecided())
 	b := append(make([]byte, 0, 64+96*res.asked), encodingVersion, flags)
+
+	// The issuer is encoded, as the fallback of another limiter knows nothing of the units.
 	var issuer string
 	if res.engine != nil {
 		issuer = res.engine.id
 	}
+
 	b = appendText(appendText(b, issuer), res.lease)
 	b = binary.AppendUvarint(b, uint64(res.asked))
 	for i := range res.asked {
@@ -427,12 +391,14 @@ func (r *encoded) addDecided(res *Result, own bool) {
 	if r.err != nil {
 		return
 	}
+
 	leased := flags&flagLeased != 0
 	if err := rule.restore(text, res, leased); err != nil {
 		r.fail(err)
 		return
 	}
 
+	// Units of a fallback are known to the limiter alone whose fallback it is.
 	if !own {
 		if d.Fallback && !leased {
 			res.skipped = errElsewhere
@@ -479,6 +445,8 @@ func (r *activeRule) restore(text string, res *Result, leased bool) error {
 	if leased && (!limit.Leased() || res.lease == "") {
 		return errors.New("a lease without a limit or name")
 	}
+
+	// The limit is the one of then; a ban is the one of now, as a refund has to find its state.
 	r.Limit = limit
 	if now := res.set.named(r.Name); now != nil && !limit.Leased() {
 		r.Ban = now.Ban

@@ -104,6 +104,7 @@ func (r *Rule) faults(f *fallbacks) []error {
 	if !nameIsValid(r.Name) {
 		errs = append(errs, fmt.Errorf("the name is not 1 to %d of a-z, 0-9, _, . and -, a letter first", maxName))
 	}
+
 	if err := r.Limit.Validate(); err != nil {
 		errs = append(errs, err)
 	}
@@ -113,6 +114,7 @@ func (r *Rule) faults(f *fallbacks) []error {
 	if err := r.OnLimit.check(); err != nil {
 		errs = append(errs, err)
 	}
+
 	errs = append(errs, r.checkBan()...)
 	if err := checkDenyStatus(r.DenyStatus); err != nil {
 		errs = append(errs, err)

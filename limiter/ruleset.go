@@ -61,9 +61,11 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 	var policy []string
 	var noKey []error
 	for i, r := range rules {
+		// A program with one rule need not think of a name.
 		if r.Name == "" && len(rules) == 1 {
 			r.Name = cmp.Or(name, defaultName)
 		}
+
 		for _, err := range r.faults(f) {
 			errs = append(errs, &RuleError{r.Name, i, err})
 		}
@@ -72,11 +74,14 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 		} else {
 			first[r.Name] = i
 		}
+
 		t := newTerms(&r, r.Limit)
 		set.rules[i] = &activeRule{Rule: r, index: i, terms: t, minTTL: f.minTTL,
 			keys: telling.Keys{Rule: r.Name, Func: r.Key}}
 		set.mayWait = set.mayWait || r.OnLimit.MaxWait() > 0
 		set.refunds = set.refunds || r.RefundIf != nil
+
+		// Take and Wait are given keys; an adapter finds this out when it is made.
 		if r.Key == nil {
 			noKey = append(noKey, &RuleError{r.Name, i, errNoKey})
 		}
@@ -129,15 +134,18 @@ func (r *activeRule) termsOf(limit core.Limit, source string) (*terms, error) {
 	if limit == r.Limit {
 		return r.terms, nil
 	}
+
 	known := r.others.Load()
 	if known != nil {
 		if t := (*known)[limit]; t != nil {
 			return t, nil
 		}
 	}
+
 	if err := errors.Join(limit.Validate(), checkTTL(&limit, r.minTTL), r.checkBanned(&limit)); err != nil {
 		return nil, r.ruleError(fmt.Errorf("%s: %w", source, err))
 	}
+
 	t := newTerms(&r.Rule, limit)
 	t.mark = newMark(t.capacity, r.terms.mark.id())
 	r.remember(known, t)
@@ -162,6 +170,7 @@ func (r *activeRule) remember(known *map[core.Limit]*terms, t *terms) {
 type terms struct {
 	limit     core.Limit
 	leased    bool    // limit.Leased()
+	windowed  bool    // limit.NeedsWindows()
 	take      core.Op // of no key and no cost yet
 	capacity  string
 	policy    string // the item of RateLimit-Policy
@@ -175,11 +184,14 @@ func newTerms(r *Rule, l core.Limit) *terms {
 	t := &terms{
 		limit:     l,
 		leased:    l.Leased(),
+		windowed:  l.NeedsWindows(),
 		take:      core.Op{Verb: core.Take, Soft: r.OnLimit.soft(), Rule: r.Name, Limit: l},
 		capacity:  strconv.FormatInt(l.Capacity(), 10),
 		policy:    policyItem(r.Name, l),
 		remaining: `"` + r.Name + `";r=`,
 	}
+
+	// A Shadow rule refuses nobody, so it has no refusals to count.
 	if r.OnLimit != Shadow {
 		t.take.Ban = r.Ban.OrNil()
 	}
@@ -208,6 +220,7 @@ func policyItem(rule string, l core.Limit) string {
 	b = append(b, rule...)
 	b = append(b, `";q=`...)
 	b = strconv.AppendInt(b, min(l.Quota, maxInteger), 10)
+
 	switch {
 	case l.Leased():
 		b = append(b, `;qu="concurrent-requests"`...)
@@ -257,9 +270,12 @@ func newFallbacks(c *Config, sides core.Standby) fallbacks {
 		store: sides.Store, strict: sides.Strict, fallback: sides.Fallback, cause: sides.Cause, report: report,
 		otherwise: c.OnStoreError, last: FailOpen, minTTL: shortestTTL(report.MaxCall), asks: report.MaxCall > 0,
 		named: c.OnStoreError != FailDefault}
+
 	if f.otherwise == FailClosed {
 		f.last = FailClosed
 	}
+
+	// Who has not chosen gets the fallback of the store, and an open door without one.
 	if f.otherwise == FailDefault {
 		f.otherwise = FailOpen
 		if f.fallback != nil {

@@ -34,6 +34,7 @@ type step struct {
 
 	allowed  bool
 	degraded bool
+	over     bool  // some rule would not admit
 	local    bool  // the fallback decided where the store would have been asked
 	denied   bool  // by the lists of the only rule in calls; no store was asked
 	inParts  bool  // a rule may have more calls than one
@@ -112,11 +113,13 @@ func (s *step) add(verb core.Verb, r *activeRule, t *terms, key string, cost int
 	if r.CostAtMost {
 		cost = min(cost, t.limit.Capacity())
 	}
+
 	op := s.room(r, t)
 	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, cost, 0
-	if t.limit.NeedsWindows() {
+	if t.windowed {
 		op.Windows = t.windowsNow()
 	}
+
 	if t.leased && verb == core.Take {
 		if s.lease == "" {
 			s.lease = s.engine.leases.next()
@@ -158,15 +161,22 @@ func (s *step) recycle() {
 	for i := range ops {
 		ops[i].Key, ops[i].Lease = "", ""
 	}
+
 	clear(s.selected)
 	if len(s.outside) > 0 {
 		clear(s.outside)
 		s.outside = s.outside[:0]
 	}
+
+	// Most requests were decided, and to clear what is clear costs writes.
+	if s.isUndecided() {
+		s.err, s.skipped, s.ownFault, s.unlogged = nil, nil, nil, nil
+	}
 	s.drop()
 	s.selected = s.selected[:0]
-	s.engine, s.set, s.err, s.skipped, s.ownFault, s.unlogged = nil, nil, nil, nil, nil, nil
-	s.allowed, s.degraded, s.local, s.denied = false, false, false, false
+	s.engine, s.set = nil, nil
+
+	s.allowed, s.degraded, s.over, s.local, s.denied = false, false, false, false, false
 	s.inParts, s.admitted, s.told = false, false, false
 	s.aged, s.lease = 0, ""
 }
@@ -200,7 +210,7 @@ func (s *step) ask(ctx context.Context) error {
 		}
 	}
 
-	s.allowed, s.degraded = true, false
+	s.allowed, s.degraded, s.over = true, false, false
 	for i := range s.asked {
 		if s.out[i].Fallback && !s.set.strict {
 			s.local = true
@@ -208,6 +218,9 @@ func (s *step) ask(ctx context.Context) error {
 		if s.out[i].Allowed {
 			continue
 		}
+		s.over = true
+
+		// A cost that no time makes fit is a mistake of the set-up, and worth a line in the log.
 		if s.out[i].RetryAfter == core.Never && !s.ops[i].UpTo && !s.exceedsPart(i) {
 			s.engine.findings.Add(core.Finding{Code: findings.TooCostly, Rule: s.ops[i].Rule,
 				Text: "a request cost more than its limit can ever hold, and can never be admitted"})
@@ -271,11 +284,14 @@ func (s *step) fallbackDecide(ctx context.Context, err error) error {
 	if ctx.Err() != nil || !s.set.strict || errors.Is(err, core.ErrOp) {
 		return err
 	}
+
+	// One rule that fails closed turns the request away, whatever the others would let pass.
 	for i := range s.asked {
 		if r := s.calls[i].rule; r.failureMode == FailClosed && r.OnLimit != Shadow {
 			return err
 		}
 	}
+
 	s.setAside()
 	if again := s.engine.applyTo(ctx, f.fallback, s.ops[:s.asked], s.out[:s.asked]); again != nil {
 		return errors.Join(err, again)

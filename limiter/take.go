@@ -42,12 +42,14 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, maxWait time
 		return &Result{}, err
 	}
 	l.diagnoseOnce()
+
 	res := &Result{}
 	res.begin(&l.engine)
 	err := res.addKey(ctx, core.Take, key, cost)
 	if err == nil && maxWait > 0 && res.bans() {
 		return &Result{}, errBan
 	}
+
 	res.beginWait(maxWait)
 	if err == nil {
 		err = res.decide(ctx, maxWait > 0)
@@ -99,15 +101,19 @@ func (res *Result) allow(ctx context.Context, e *engine, key string, cost int64)
 	if err == nil && res.lease != "" {
 		return core.Decision{}, errLease
 	}
+
 	if err == nil {
 		err = res.decide(ctx, false)
 	}
 	res.conclude(ctx, err)
+
+	// The caller sees one rule, and whether and when all of them let it pass.
 	var d core.Decision
 	if i := res.scarcest(); i >= 0 {
 		d = res.out[i]
 	}
 	d.Allowed, d.Banned, d.RetryAfter = res.allowed, res.Banned(), res.RetryAfter()
+
 	if err != nil || res.stopped != nil || res.skipped != nil {
 		return d, res.takeError(err)
 	}
@@ -143,10 +149,13 @@ func (res *Result) takeUpTo(ctx context.Context, e *engine, key string, max int6
 	for i := range res.asked {
 		res.ops[i].UpTo, res.ops[i].Cost = true, max // CostAtMost may have lowered one
 	}
+
 	if err == nil {
 		err = res.decide(ctx, false)
 	}
 	res.conclude(ctx, err)
+
+	// Under several rules the store has taken what fits under each; the least of them counts.
 	if !res.allowed {
 		return 0, res.takeError(err)
 	}
@@ -174,6 +183,8 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	if err := checkCost(n); err != nil {
 		return err
 	}
+
+	// A call that is over before it begins is reported as one that waited and left.
 	if ctx.Err() != nil {
 		err := context.Cause(ctx)
 		res := &Result{}
@@ -192,6 +203,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	if err == nil && res.bans() {
 		return errBan
 	}
+
 	res.beginWait(core.MaxBooking)
 	if err == nil {
 		err = res.decide(ctx, true)
@@ -207,6 +219,7 @@ func (res *Result) waitError(err error) error {
 	if res.awaitsStore() {
 		e.RetryAfter = 0
 	}
+
 	switch {
 	case err != nil:
 		e.Err, e.RetryAfter = undecided(err), retryAfter(err)
@@ -343,6 +356,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservatio
 		return nil, err
 	}
 	l.diagnoseOnce()
+
 	r := &Reservation{}
 	res := &r.result
 	res.begin(&l.engine)
@@ -353,7 +367,10 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservatio
 		}
 		err = res.ask(ctx)
 	}
+
 	res.conclude(ctx, err)
+
+	// Rules that were asked may have booked although another was not decided.
 	if failed := res.waitError(err); failed != nil {
 		if res.allowed {
 			res.cancelBooking(ctx)
@@ -448,6 +465,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	res.begin(&l.engine)
 	res.admitted = true
 
+	// A browser sends a preflight before the request that is to be counted.
 	if l.skipPreflights && isPreflight(r) {
 		res.allowed = true
 		res.conclude(r.Context(), nil)
@@ -457,6 +475,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	l.diagnoseOnce()
 	a.ctx = r.Context()
 
+	// A rule without a Key function cannot decide, and the request fails as if the store could not.
 	err := res.set.noKey
 	if err == nil {
 		err = res.addRequest(core.Take, r)
@@ -482,8 +501,9 @@ func (l *Limiter) newAdmission() *Admission {
 	if !ok {
 		a = &Admission{}
 		a.result.pooled = true
+		a.headers.res = &a.result
 	}
-	a.limiter, a.headers.res, a.headers.answers = l, &a.result, &l.answers
+	a.limiter = l
 	return a
 }
 
@@ -491,7 +511,8 @@ func (l *Limiter) newAdmission() *Admission {
 func admitNone() *Admission {
 	a := &Admission{}
 	a.headers.res = &a.result
-	a.result.err, a.result.verdict = errNoLimiter, events.FailedClosed
+	a.result.err = errNoLimiter
+	a.result.verdict, a.result.outcome, a.result.status = events.FailedClosed, Failed, unavailableStatus
 	return a
 }
 
@@ -515,12 +536,15 @@ func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
 	res := &a.result
 	res.begin(&l.engine)
 	res.admitted, res.inParts = true, true
+
 	l.diagnoseOnce()
 	a.ctx = ctx
+
 	err := res.set.noKey
 	if err != nil {
 		l.warnNoKey(err)
 	}
+
 	for i := 0; err == nil && i < len(parts) && !res.denied; i++ {
 		err = a.addPart(&parts[i])
 	}

@@ -44,9 +44,12 @@ func (t *teller) tellUnits(ops []core.Op, out []core.Decision, settled int) {
 	if t.hooks.Units == nil {
 		return
 	}
+
 	for i := range ops {
 		op := &ops[i]
 		e := events.Units{Rule: op.Rule, Key: op.Key, Flow: events.Refunded, Units: op.Cost}
+
+		// A lease has an event of its own.
 		switch {
 		case op.Limit.Leased():
 			continue

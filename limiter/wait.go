@@ -74,6 +74,7 @@ func (c *course) waitForTurn(ctx context.Context, start, answered time.Time) (er
 		w.asked, w.began, w.answered = true, start, answered
 		again, err = w.heed(ctx, c)
 	}
+
 	for again {
 		if c.asked < len(c.calls) {
 			c.takeBack(ctx)
@@ -109,6 +110,7 @@ func (w *wait) ask(ctx context.Context, c *course) error {
 	if c.lease != "" && w.wantsLease(c) {
 		w.countReleases(c)
 	}
+
 	if w.isBehind(c) {
 		if again, err := w.peek(ctx, c); !again || err != nil {
 			return err
@@ -117,6 +119,7 @@ func (w *wait) ask(ctx context.Context, c *course) error {
 			c.takeBack(ctx)
 		}
 	}
+
 	w.asked = true
 	return w.askStore(ctx, c)
 }
@@ -128,6 +131,8 @@ func (w *wait) askStore(ctx context.Context, c *course) error {
 	err := c.ask(ctx)
 	w.answered = time.Now()
 	w.retry = w.began.Add(pollPause)
+
+	// A lease may end before the next poll, and then the store is asked as soon as it has.
 	for i := range c.asked {
 		if d := &c.out[i]; err == nil && !d.Allowed && c.ops[i].Limit.Leased() && d.RetryAfter < pollPause {
 			if expiry := w.answered.Add(max(d.RetryAfter, minPause)); expiry.Before(w.retry) {
@@ -135,6 +140,7 @@ func (w *wait) askStore(ctx context.Context, c *course) error {
 			}
 		}
 	}
+
 	w.turn.Answered(err != nil || w.hasLeft(c, w.turn.Key()), w.retry)
 	return err
 }
@@ -176,11 +182,14 @@ func (w *wait) reason(c *course) (longest int, span time.Duration) {
 	longest = -1
 	for i := range c.asked {
 		d := &c.out[i]
+
 		pause := d.Wait
 		if !c.allowed {
 			if c.ops[i].Soft || d.Allowed {
 				continue
 			}
+
+			// What is refused for good, or for longer than the request may wait, ends the search.
 			if w.waitsForLease(c, i) && d.RetryAfter != core.Never {
 				if lease < 0 {
 					lease = i
@@ -211,12 +220,14 @@ func (w *wait) enter(l *engine, k waitline.Key) error {
 	case l.isClosed():
 		return ErrClosed
 	}
+
 	switch l.queue.Enter(k) {
 	case waitline.ErrFull:
 		return ErrQueueFull
 	case waitline.ErrDrained:
 		return ErrClosed
 	}
+
 	w.key, w.queued = k, true
 	l.tellQueue(k, 1)
 	return nil
@@ -270,6 +281,7 @@ func (w *wait) waitInLine(ctx context.Context, c *course, i int, span time.Durat
 			c.stopped = w.sleepUntil(ctx, c.engine, until.Sub(now))
 		}
 
+		// The caller or the limiter has ended: what was booked is given to those behind.
 		if c.stopped != nil {
 			w.waited = time.Since(w.start)
 			w.leaveLine(ctx, c)
@@ -295,6 +307,7 @@ func (w *wait) join(ctx context.Context, c *course, i int, span time.Duration) (
 		Span: span, Retry: w.retry, Left: w.hasLeft(c, k), Slot: w.slot,
 	}, func() bool { return w.released != w.releases(c) })
 	w.slot = nil
+
 	if hopeless {
 		c.refuseBooking()
 		c.out[i].Allowed, c.out[i].RetryAfter = false, retry
@@ -316,6 +329,7 @@ func (w *wait) leaveLine(ctx context.Context, c *course) {
 func (w *wait) sleepUntil(ctx context.Context, l *engine, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+
 	select {
 	case <-timer.C:
 	case <-w.turn.Wake():
@@ -421,9 +435,12 @@ func (w *wait) peek(ctx context.Context, c *course) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+
 	if w.isStruck(c) {
 		return true, nil
 	}
+
+	// A Peek has taken nothing, so the request is not admitted whatever the answer was.
 	c.allowed, c.degraded = false, false
 	if !w.putBehind(c) {
 		w.boundBookings(c)
@@ -471,6 +488,7 @@ func (w *wait) putBehind(c *course) (behind bool) {
 		if !w.waitsFor(c, i) {
 			continue
 		}
+
 		var retry time.Duration
 		if retry, asked.behind = w.turn.After(&c.ops[i], d, now); asked.behind {
 			d.Allowed, d.RetryAfter, behind = false, max(minPause, retry), true
@@ -496,6 +514,7 @@ func (c *course) newSlot(booked time.Time) *waitline.Slot {
 func (c *course) use(s *waitline.Slot, now time.Time) {
 	copy(c.out, s.Out)
 	c.allowed, c.degraded, c.aged = true, s.Degraded, now.Sub(s.Booked)
+	c.over = true // by a Shadow rule, perhaps: each decision is looked at
 	for i := range c.asked {
 		c.out[i].Wait = 0
 	}
@@ -515,10 +534,13 @@ func (e *engine) cancelSlot(ctx context.Context, s *waitline.Slot) {
 			undo = append(undo, s.Ops[i].Refund(s.Out[i]))
 		}
 	}
+
 	out := e.repay(ctx, undo)
 	if len(s.Ops) != 1 || len(out) != 1 {
 		return
 	}
+
+	// The store has kept the slot if the key is in use for longer than it was with it.
 	now, then := &out[0], &s.Out[0]
 	s.Kept = !now.Fallback && now.At+now.ResetAfter.Microseconds() > then.At+then.ResetAfter.Microseconds()
 }
@@ -548,11 +570,13 @@ func (c *course) beginBooking() error {
 	if c.bans() {
 		return errBan
 	}
+
 	for i := range c.asked {
 		op := &c.ops[i]
 		if op.Soft {
 			continue
 		}
+
 		if !op.Limit.Books() {
 			return fmt.Errorf("%w: rule %q: a %s limit books nothing", core.ErrOp, op.Rule, op.Limit.Algorithm)
 		}

@@ -65,10 +65,11 @@ func (x *Exchange[C]) Serve(c C) error {
 		return x.passAgain(c)
 	}
 
-	switch a.Status() {
-	case 0:
+	// The program may answer failures of the limiter otherwise than refusals.
+	if a.Outcome() == limiter.Pass {
 		return x.pass(c, a)
-	case http.StatusServiceUnavailable:
+	}
+	if a.Status() == http.StatusServiceUnavailable {
 		return x.refuse(c, a, x.Failed)
 	}
 	return x.refuse(c, a, x.Refused)

@@ -15,7 +15,7 @@ type markKey struct{}
 // so has counted the request before.
 func Meet(l *limiter.Limiter, ctx *fasthttp.RequestCtx) (mark *limiter.Mark, counted bool) {
 	mark, _ = ctx.UserValue(markKey{}).(*limiter.Mark)
-	return mark, l.CountedBy(mark)
+	return mark, mark != nil && l.CountedBy(mark)
 }
 
 // Enter sets the headers of a limiter, merged with those of the limiters of the mark, which may
@@ -38,6 +38,7 @@ func Write(ctx *fasthttp.RequestCtx, a *limiter.Admission) (ok bool) {
 	if !ok {
 		return false
 	}
+
 	response := &ctx.Response
 	response.SetStatusCode(answer.Status)
 	for _, h := range answer.Headers {
@@ -47,6 +48,7 @@ func Write(ctx *fasthttp.RequestCtx, a *limiter.Admission) (ok bool) {
 		}
 		response.Header.Set(h.Name, h.Value)
 	}
+
 	response.SetBody(answer.Body)
 	return true
 }

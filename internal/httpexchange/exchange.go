@@ -15,8 +15,11 @@ type Meeting struct {
 // Meet reports whether l has counted the request before: whether it is among the limiters of
 // the mark in the header map of the answer, or of that in the context.
 func Meet(l *limiter.Limiter, w http.ResponseWriter, r *http.Request) (m Meeting, counted bool) {
-	m = Meeting{w.Header(), in(r.Context())}
-	return m, l.Counted(m.header) || m.mark != nil && l.CountedBy(m.mark)
+	m.header = w.Header()
+	if inContexts.Load() {
+		m.mark = in(r.Context())
+	}
+	return m, len(m.header) > 0 && l.Counted(m.header) || m.mark != nil && l.CountedBy(m.mark)
 }
 
 // Enter sets the headers of the limiter, merged with those of the limiters that the request has
@@ -27,6 +30,8 @@ func (m Meeting) Enter(w http.ResponseWriter, r *http.Request, a *limiter.Admiss
 		a.Merge(m.mark, m.header.Get)
 	}
 	a.SetHeaders(m.header)
+
+	// Of what the handlers do not answer, no other limiter has to know.
 	if a.Outcome() != limiter.Pass {
 		return r
 	}

@@ -14,16 +14,13 @@ import (
 )
 
 // inContexts reports whether any mark was left in a context. Servers of net/http alone need
-// none, and no look for one.
+// none, and nobody looks for one then.
 var inContexts atomic.Bool
 
 type contextKey struct{}
 
 // in returns the mark in a context, or nil.
 func in(ctx context.Context) *limiter.Mark {
-	if !inContexts.Load() {
-		return nil
-	}
 	m, _ := ctx.Value(contextKey{}).(*limiter.Mark)
 	return m
 }
@@ -45,23 +42,29 @@ func leave(w http.ResponseWriter, header http.Header, r *http.Request, a *limite
 // entry without values, as is known of net/http's. Others, such as those that turn an answer
 // into an event of a platform, may send it.
 func sendsNoEmptyList(w http.ResponseWriter) bool {
-	for w != nil {
-		t := reflect.TypeOf(w)
-		if last := lastServer.Load(); last != nil && *last == t {
-			return true
-		}
-		if isServer(t) {
-			known := t
-			lastServer.Store(&known)
-			return true
-		}
-		under, ok := w.(interface{ Unwrap() http.ResponseWriter })
+	for {
+		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
-			return false
+			break
 		}
-		w = under.Unwrap()
+		w = wrapper.Unwrap()
 	}
-	return false
+
+	if w == nil {
+		return false
+	}
+
+	// What matters is the innermost writer, which sends the header.
+	t := reflect.TypeOf(w)
+	if last := lastServer.Load(); last != nil && *last == t {
+		return true
+	}
+	if !isServer(t) {
+		return false
+	}
+	known := t
+	lastServer.Store(&known)
+	return true
 }
 
 // lastServer is the type of the writer that was found to be a server's last, as nearly all are
