@@ -17,7 +17,7 @@ import (
 // ceilings says how much there may be to hold in one hand. Each is what it is today: who lowers
 // a figure lowers its ceiling, and nobody raises one without a word why.
 var ceilings = map[string]int{
-	"lines of code": 63_965,
+	"lines of code": 64_900, // 63,965 before wide lines were wrapped
 
 	"files of limiter":                                 20,
 	"files of store/redisstore":                        27,
