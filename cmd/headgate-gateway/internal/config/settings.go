@@ -54,12 +54,14 @@ type setting struct {
 func (g *given) settings() []setting {
 	c := &g.Config
 	return []setting{
+		// What the program is told on its command line alone.
 		{name: "config", flagOnly: true, set: keep(&g.file),
 			usage: "YAML `file` with any of the settings below, by the same names"},
 		{name: "check", flagOnly: true, isBool: true, set: isTrue(&c.Check),
 			usage: "check the configuration and the policies, and exit"},
 		{name: "version", flagOnly: true, isBool: true, usage: "print the version, and exit", set: isTrue(&c.Version)},
 
+		// Each address is a port with one face.
 		{name: "listen", standard: "127.0.0.1:8089", set: address(&c.Listen),
 			usage: "`address` of forward-auth (/auth) and JSON (/v1/), or of the proxy with -upstream; one that " +
 				"others can reach needs TLS, or -insecure-http"},
@@ -91,6 +93,7 @@ func (g *given) settings() []setting {
 		{name: "top-keys", standard: "20", set: number(&c.TopKeys, 0, topkeys.MaxTop),
 			usage: "`number` of callers under each policy that /debug/limits shows; 0 is none"},
 
+		// Policies, which apply to all faces.
 		{name: "app", isList: true, set: app(&c.Apps),
 			usage: "`name` of an application whose policies apply; may be repeated, and the first is the default " +
 				"(default " + DefaultApp + ")"},
@@ -100,6 +103,7 @@ func (g *given) settings() []setting {
 			usage: "`folder` for the last good policies, from which the gateway starts if their source is away; each " +
 				"gateway needs its own"},
 
+		// The counts, in Redis or in the memory of this process.
 		{name: "redis", env: EnvRedis, set: redisURL(&c.Redis),
 			usage: "`URL` of the Redis that keeps the counts of all gateways: redis://host:6379, " +
 				"redis+sentinel://host,host/master or redis+cluster://host,host, and rediss with TLS; without it " +
@@ -114,6 +118,7 @@ func (g *given) settings() []setting {
 		{name: "max-keys", set: number(&c.MaxKeys, 0, 1<<30),
 			usage: "largest `number` of keys in memory (default 1048576)"},
 
+		// The programs that ask in JSON.
 		{name: "json-client", isList: true, set: client(&c.JSONClients),
 			usage: "`name:digest` of a program that may ask in JSON, the digest being the SHA-256 of its bearer " +
 				"token in hexadecimal; may be repeated, and without any, programs on this machine and those with a " +
@@ -124,6 +129,7 @@ func (g *given) settings() []setting {
 		{name: "json-keep", standard: "24h", set: span(&c.JSONKeep, jsonapi.MinKeep, jsonapi.MaxKeep),
 			usage: "`time` for which the tokens of takes are good"},
 
+		// The headers about callers that are believed.
 		{name: "trusted-proxy", isList: true, set: more(&c.Callers.Trusted),
 			usage: "`address or CIDR` of a proxy whose headers about the caller are believed; may be repeated"},
 		{name: "address-header", set: keep(&c.Callers.AddressHeader),
@@ -137,6 +143,7 @@ func (g *given) settings() []setting {
 		{name: "api-key-header", set: keep(&c.Callers.APIKeyHeader),
 			usage: "`name` of the header that the key api-key reads (default X-Api-Key)"},
 
+		// TLS, which all ports but those of HAProxy and the administrator have.
 		{name: "tls-cert", usage: "`file` with the certificate, in PEM", set: keep(&g.cert)},
 		{name: "tls-key", usage: "`file` with its key, in PEM", set: keep(&g.key)},
 		{name: "tls-client-ca", set: keep(&g.clientCA),
@@ -144,6 +151,7 @@ func (g *given) settings() []setting {
 		{name: "insecure-http", isBool: true, set: isTrue(&g.insecure),
 			usage: "serve without TLS to others, say to a proxy that adds it"},
 
+		// What a client can take, and how long the end may take.
 		{name: "max-header-bytes", standard: "32768", set: number(&c.MaxHeaderBytes, 1024, 1<<20),
 			usage: "largest header of a request, in `bytes`"},
 		{name: "max-body-bytes", standard: "0", set: number(&c.MaxBodyBytes, 0, 1<<50),
@@ -161,6 +169,7 @@ func (g *given) settings() []setting {
 		{name: "shutdown-timeout", standard: "30s", set: span(&c.ShutdownTimeout, 100*time.Millisecond, 24*time.Hour),
 			usage: "longest `time` of the shutdown"},
 
+		// The log.
 		{name: "log-format", standard: "text", usage: "`text or json`", set: logFormat(&c.LogJSON)},
 		{name: "log-level", standard: "info", usage: "`debug, info, warn or error`", set: logLevel(&c.LogLevel)},
 	}
