@@ -472,6 +472,7 @@ func readHello(f frame) (h hello, err error) {
 		return h, errInvalid
 	}
 
+	// Names that are not known are of later versions of the protocol, and mean nothing here.
 	seen := map[string]bool{}
 	p := parser{rest: f.payload}
 	if err := p.pairs(func(name string, v value) {
