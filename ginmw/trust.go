@@ -59,8 +59,8 @@ func (f *framework) trustsAllProxies(c *gin.Context) bool {
 func (f *framework) inspect(c *gin.Context, key string) {
 	if ip := c.ClientIP(); ip != "" && ip != c.RemoteIP() && strings.Contains(key, ip) {
 		f.trust.done.Store(true)
-		f.limiter.Warn(core.Finding{Code: findings.GinTrustsAll, Text: "a key is the address of gin.Context.ClientIP, " +
-			"and the engine trusts every proxy, so clients can choose it: " +
+		f.limiter.Warn(core.Finding{Code: findings.GinTrustsAll, Text: "a key is the address of " +
+			"gin.Context.ClientIP, and the engine trusts every proxy, so clients can choose it: " +
 			"call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
 	}
 }

@@ -30,7 +30,10 @@ func handler() http.Handler {
 	ban := core.MustParseBan("20/15m for 1h max 24h")
 	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
 		{Name: "account", Key: account, Limit: core.MustParseLimit("5/15m sliding-log"), RefundIf: succeeded},
-		{Name: "address", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("20/15m sliding-log"), RefundIf: succeeded, Ban: ban},
+		{
+			Name: "address", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("20/15m sliding-log"),
+			RefundIf: succeeded, Ban: ban,
+		},
 	}, OnStoreError: limiter.FailClosed}) // no guessing while the store cannot count
 	e := echo.New()
 	e.POST("/login", login, readAccount, echomw.New(l))
