@@ -22,10 +22,16 @@ type chart struct {
 type part struct{ heading, table, column string }
 
 var charts = []chart{
-	{"memory-hot-key.svg", "One key in memory, all processors: ns a decision", false, []part{{"", "memory", "hot key, parallel"}}},
+	{
+		"memory-hot-key.svg", "One key in memory, all processors: ns a decision", false,
+		[]part{{"", "memory", "hot key, parallel"}},
+	},
 	{"memory-uniform.svg", "100,000 keys in memory: ns a decision", false, []part{{"", "memory", "100k uniform"}}},
 	{"memory-refused.svg", "A refusal in memory: ns a decision", false, []part{{"", "memory", "refused"}}},
-	{"memory-bytes.svg", "Heap bytes a key", false, []part{{"in use", "bytes", "in use"}, {"after expiry", "bytes", "after expiry"}}},
+	{
+		"memory-bytes.svg", "Heap bytes a key", false,
+		[]part{{"in use", "bytes", "in use"}, {"after expiry", "bytes", "after expiry"}},
+	},
 	{"redis.svg", "Redis: decisions a second", true, []part{
 		{"1 caller", "redis", "1"}, {"100 callers", "redis", "100"}, {"1000 callers", "redis", "1000"}}},
 	{"redis-p99.svg", "Redis, 100 callers: µs, 99th percentile", false, []part{{"", "redis-latency", "100, p99"}}},
@@ -45,6 +51,7 @@ func drawCharts(dir string, tables []Table) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+
 	for _, c := range charts {
 		svg := c.draw(tables)
 		if svg == "" {
@@ -67,6 +74,7 @@ type bar struct {
 func (c *chart) bars(p part, tables []Table) []bar {
 	var list []bar
 	for _, t := range tables {
+		// The rows of other tables are passed over.
 		for _, r := range t.Rows {
 			if t.ID != p.table {
 				break
@@ -76,12 +84,15 @@ func (c *chart) bars(p part, tables []Table) []bar {
 			}
 		}
 	}
+
+	// Of equal figures the order of the table stays.
 	slices.SortStableFunc(list, func(a, b bar) int {
 		if c.more {
 			return cmp.Compare(b.value, a.value)
 		}
 		return cmp.Compare(a.value, b.value)
 	})
+
 	return list
 }
 
@@ -109,6 +120,7 @@ const (
 // draw returns "" if there are no figures.
 func (c *chart) draw(tables []Table) string {
 	largest := 0.0
+	// One scale for all parts, so that bars can be compared across them.
 	for _, p := range c.parts {
 		for _, b := range c.bars(p, tables) {
 			largest = max(largest, b.value)
@@ -117,11 +129,13 @@ func (c *chart) draw(tables []Table) string {
 	if largest == 0 {
 		return ""
 	}
+
 	body, y := c.drawParts(tables, largest)
 	better := "less is better"
 	if c.more {
 		better = "more is better"
 	}
+
 	title := html.EscapeString(c.title)
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" role="img" font-family="system-ui, sans-serif" font-size="13">
 <title>%[3]s</title>
@@ -138,16 +152,19 @@ func (c *chart) draw(tables []Table) string {
 func (c *chart) drawParts(tables []Table, largest float64) (body string, y int) {
 	var b strings.Builder
 	y = titleSpace
+
 	for _, p := range c.parts {
 		list := c.bars(p, tables)
 		if len(list) == 0 {
 			continue
 		}
+
 		if p.heading != "" {
 			y += headingGap
 			fmt.Fprintf(&b, `<text x="%d" y="%d" font-weight="600">%s</text>`+"\n", margin, y+14, html.EscapeString(p.heading))
 			y += headingStep
 		}
+
 		for _, bar := range list {
 			b.WriteString(bar.draw(y, largest))
 			y += barStep

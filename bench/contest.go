@@ -31,6 +31,8 @@ func contest(list []contender, rounds int) []outcome {
 	for i := range list {
 		out[i].name = list[i].name
 	}
+
+	// Each round begins with another contender, so that none is always the first.
 	for round := range rounds {
 		for k := range list {
 			i := (k + round) % len(list)
@@ -46,6 +48,7 @@ func contest(list []contender, rounds int) []outcome {
 			figures[i] = append(figures[i], f)
 		}
 	}
+
 	for i := range out {
 		if out[i].failed == nil {
 			for _, f := range figures[i] {
@@ -54,6 +57,7 @@ func contest(list []contender, rounds int) []outcome {
 			out[i].median = medians(figures[i])
 		}
 	}
+
 	return out
 }
 

@@ -17,6 +17,7 @@ func writeDocs(dir string, tables []Table) error {
 	if err := drawCharts(filepath.Join(dir, "bench"), tables); err != nil {
 		return err
 	}
+
 	var b bytes.Buffer
 	fmt.Fprintf(&b, intro, machine())
 	for _, c := range charts {
@@ -24,9 +25,11 @@ func writeDocs(dir string, tables []Table) error {
 			fmt.Fprintf(&b, "![%s](bench/%s)\n\n", c.title, c.file)
 		}
 	}
+
 	if err := writeMarkdown(&b, tables); err != nil {
 		return err
 	}
+
 	fmt.Fprintf(&b, "## Versions\n\n%s", versions())
 	return os.WriteFile(filepath.Join(dir, "benchmarks.md"), b.Bytes(), 0o644)
 }

@@ -59,22 +59,28 @@ func printHeap(name string, p pace) error {
 
 func (m *memoryPeer) heapPerKey(p pace) ([]float64, error) {
 	empty := heap()
+
 	worker, err := m.open(quota{units: 1, period: p.life, burst: 1})
 	if err != nil {
 		return nil, err
 	}
+
 	t := worker()
 	for i := range p.keys {
 		t(fmt.Sprintf("key%010d", i))
 	}
 	filled := heap()
+
+	// After the keys have expired, calls about another give a peer the time to sweep.
 	time.Sleep(p.life + time.Second)
 	for start := time.Now(); time.Since(start) < p.life/2; {
 		t("one")
 	}
 	left := heap()
+
 	runtime.KeepAlive(worker)
 	runtime.KeepAlive(t)
+
 	n := float64(p.keys)
 	return []float64{max(0, (filled-empty)/n), max(0, (left-empty)/n)}, nil
 }

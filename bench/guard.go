@@ -37,6 +37,7 @@ var errSkipped = errors.New("skipped")
 // guard writes the result for every bound and returns errSlow if one was broken.
 func guard(w io.Writer) error {
 	broken := 0
+	// A bound that cannot be measured is no failure, as where Redis is not installed.
 	for _, b := range bounds {
 		ratio, err := b.measure(guardPace)
 		switch {
@@ -52,6 +53,7 @@ func guard(w io.Writer) error {
 		}
 		fmt.Fprintf(w, "ok    %s: %.2f, at most %.2f\n", b.name, ratio, b.max)
 	}
+
 	if broken > 0 {
 		return fmt.Errorf("%w: %d of %d bounds", errSlow, broken, len(bounds))
 	}
@@ -65,6 +67,8 @@ func (b *bound) measure(p pace) (ratio float64, err error) {
 		return 0, err
 	}
 	defer stop()
+
+	// A machine under load makes a bound seem broken. One attempt that keeps it is enough.
 	costs := make([][]float64, len(list))
 	for range attempts {
 		for i, o := range contest(list, p.rounds) {
@@ -77,6 +81,7 @@ func (b *bound) measure(p pace) (ratio float64, err error) {
 			break
 		}
 	}
+
 	return ratio, nil
 }
 
@@ -96,10 +101,12 @@ func relation(costs [][]float64) float64 {
 		}
 		return (of(0) - floor) / (of(1) - floor)
 	}
+
 	var parts []float64
 	for round := range costs[0] {
 		parts = append(parts, part(func(i int) float64 { return costs[i][round] }))
 	}
+
 	return min(median(parts), part(func(i int) float64 { return slices.Min(costs[i]) }))
 }
 
@@ -158,15 +165,18 @@ func inRedis(n int, rival string, max float64) bound {
 func inRules(max float64) bound {
 	return bound{"memory, three rules to one", max, func(p pace) ([]contender, func(), error) {
 		var list []contender
+
 		for _, n := range []int{3, 1} {
 			worker, _, err := openMemoryRules("", n)
 			if err != nil {
 				return nil, nil, err
 			}
+
 			list = append(list, contender{fmt.Sprintf("%d rules", n), func() ([]float64, error) {
 				return callAll(worker, addresses(clients), 1, p.round)
 			}})
 		}
+
 		return costs(list), func() {}, nil
 	}}
 }

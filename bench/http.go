@@ -48,21 +48,26 @@ func (c *httpContest) measure(p pace) *Table {
 	for _, peer := range c.peers {
 		names = append(names, peer.name)
 	}
+
 	t := newTable(c.id, c.title, "", httpColumns, names)
 	for _, o := range contest(c.contenders(wide, http.StatusOK, p), p.rounds) {
 		t.enter(0, []outcome{o.upto(1)})
 		t.enter(3, []outcome{o.from(1)})
 	}
+
 	for _, o := range contest(c.contenders(narrow, http.StatusTooManyRequests, p), p.rounds) {
 		t.enter(2, []outcome{o.upto(1)})
 		t.enter(4, []outcome{o.from(1)})
 	}
+
+	// What the limiter adds is the difference to the same handler without one.
 	floor := t.figure(bare, allowed)
 	for i := range t.Rows {
 		if r := &t.Rows[i]; r.Name != bare {
 			r.Cells[1] = Figure(float64(r.Cells[0]) - floor)
 		}
 	}
+
 	return t
 }
 
@@ -73,6 +78,7 @@ func (c *httpContest) contenders(q quota, status int, p pace) []contender {
 	for _, peer := range c.peers {
 		if peer.name == bare && status != http.StatusOK {
 			continue
+
 		}
 		s, err := peer.open(q)
 		list = append(list, contender{peer.name, func() ([]float64, error) {
@@ -82,6 +88,7 @@ func (c *httpContest) contenders(q quota, status int, p pace) []contender {
 			return answerFor(s, status, p.round)
 		}})
 	}
+
 	return list
 }
 
@@ -89,6 +96,7 @@ func (c *httpContest) contenders(q quota, status int, p pace) []contender {
 // status is an error.
 func answerFor(s serve, status int, d time.Duration) ([]float64, error) {
 	n, i, wrong := 0, 0, 0
+	// The requests come from many addresses, one after the other.
 	one := func() {
 		if i++; i == clients {
 			i = 0
@@ -97,18 +105,23 @@ func answerFor(s serve, status int, d time.Duration) ([]float64, error) {
 			wrong = code
 		}
 	}
+
 	for range 3 * clients { // uses narrow quotas up
 		one()
 	}
 	wrong = 0
+
+	// The clock is read once for 64 requests, or it would be measured too.
 	used := cpuTime()
 	for start := time.Now(); time.Since(start) < d; n += 64 {
 		for range 64 {
 			one()
 		}
 	}
+
 	ns := float64(cpuTime()-used) / float64(n)
 	allocations := mallocs(2000, one)
+
 	if wrong != 0 {
 		return nil, fmt.Errorf("status %d, not %d", wrong, status)
 	}

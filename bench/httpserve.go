@@ -48,11 +48,14 @@ func requests(h http.Handler) (serve, error) {
 	r, err := http.NewRequest("GET", "http://localhost/", nil)
 	if err != nil {
 		return nil, err
+
 	}
 	addrs := addresses(clients)
 	for i := range addrs {
 		addrs[i] = net.JoinHostPort(addrs[i], "40000")
 	}
+
+	// One request and one writer serve all calls, so that only the handler allocates.
 	w := &sink{header: http.Header{}}
 	return func(i int) int {
 		clear(w.header)
@@ -109,17 +112,22 @@ func fiberApp(limit func(quota) (fiber.Handler, error)) func(quota) (serve, erro
 		m, err := limit(q)
 		if err != nil {
 			return nil, err
+
 		}
 		app := fiber.New(fiber.Config{DisableStartupMessage: true})
 		app.Use(m)
 		app.Get("/", func(c *fiber.Ctx) error { return c.SendString(okText) })
+
 		handler := app.Handler()
 		peers := make([]net.Addr, clients)
 		for i, a := range addresses(clients) {
 			peers[i] = &net.TCPAddr{IP: net.ParseIP(a), Port: 40000}
 		}
+
 		c := new(fasthttp.RequestCtx)
 		c.Init(new(fasthttp.Request), peers[0], nil)
+
+		// One context serves all calls, as fasthttp uses one again.
 		return func(i int) int {
 			c.Request.Reset()
 			c.Response.Reset()

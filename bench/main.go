@@ -55,6 +55,7 @@ func main() {
 	guarding := flag.Bool("guard", false, "fail if headgate has become slow beside its rivals")
 	alone := flag.String("heap", "", "print the heap of a key of this peer; the program calls itself so")
 	flag.Parse()
+
 	p := thorough
 	if *fast {
 		p = quick
@@ -63,6 +64,7 @@ func main() {
 	// collector would run all the time.
 	ballast := make([]byte, 64<<20)
 	defer runtime.KeepAlive(ballast)
+
 	var err error
 	switch {
 	case *alone != "":
@@ -72,6 +74,7 @@ func main() {
 	default:
 		err = run(p, *only, *asJSON, *docs)
 	}
+
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -83,11 +86,13 @@ func run(p pace, only string, asJSON bool, docs string) error {
 	if err != nil {
 		return err
 	}
+
 	if docs != "" {
 		if err := writeDocs(docs, tables); err != nil {
 			return err
 		}
 	}
+
 	if asJSON {
 		e := json.NewEncoder(os.Stdout)
 		e.SetIndent("", "\t")
@@ -101,6 +106,7 @@ func measure(p pace, names []string) ([]Table, error) {
 	var all []Table
 	for _, name := range names {
 		found := false
+
 		for _, s := range sections {
 			if s.name != name {
 				continue
@@ -112,6 +118,7 @@ func measure(p pace, names []string) ([]Table, error) {
 			}
 			all = append(all, tables...)
 		}
+
 		if !found {
 			return nil, fmt.Errorf("there is no section %q", name)
 		}

@@ -29,6 +29,7 @@ func works() []work {
 	keys := addresses(100_000)
 	one := make([]int32, 1)
 	uniform, zipf := walkOver(len(keys), false), walkOver(len(keys), true)
+
 	return []work{
 		{"hot key", wide, onlyKey, one, false},
 		{"hot key, parallel", wide, onlyKey, one, true},
@@ -69,18 +70,22 @@ func memorySection(p pace) ([]Table, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	list := works()
 	columns := []string{}
 	for _, w := range list {
 		columns = append(columns, w.name)
 	}
+
 	names := []string{}
 	for _, peer := range memoryPeers {
 		names = append(names, peer.name)
 	}
+
 	t := newTable("memory", "In memory: ns a decision",
 		fmt.Sprintf("Medians of %d interleaved rounds, %d CPUs. Parallel: the wall's time, divided by all decisions.", p.rounds, runtime.GOMAXPROCS(0)),
 		append(columns, "allocations"), names)
+
 	for i, w := range list {
 		t.enter(i, contest(compete(w, p, memoryPeers), p.rounds))
 	}
@@ -91,6 +96,8 @@ func memorySection(p pace) ([]Table, error) {
 // compete prepares the memory peers for the work.
 func compete(w work, p pace, peers []memoryPeer) []contender {
 	var list []contender
+
+	// A peer that cannot open fails in its turn, and is reported with the others.
 	for _, peer := range peers {
 		if peer.keyless && len(w.keys) > 1 {
 			continue
@@ -104,6 +111,7 @@ func compete(w work, p pace, peers []memoryPeer) []contender {
 		prime(worker(), w)
 		list[len(list)-1].once = func() ([]float64, error) { return w.once(worker, p.round) }
 	}
+
 	runtime.GC()
 	return list
 }
@@ -131,14 +139,17 @@ func (w work) once(worker func() take, d time.Duration) ([]float64, error) {
 	if w.parallel {
 		n = runtime.GOMAXPROCS(0)
 	}
+
 	w.loop(worker(), 0, d/4) // fills the caches, which hold a rival's data
 	var times []float64
 	var bad int64
+
 	for start := time.Now(); time.Since(start) < d; {
 		t, b := w.race(worker, n, len(times)*n*batch)
 		times = append(times, t)
 		bad += b
 	}
+
 	if bad > 0 {
 		return nil, fmt.Errorf("%s: %d decisions are wrong", w.name, bad)
 	}
@@ -153,11 +164,14 @@ const window = 5 * time.Millisecond
 func (w work) race(worker func() take, n, at int) (ns float64, bad int64) {
 	var all, wrong atomic.Int64
 	var group sync.WaitGroup
+
 	d := window
 	if n == 1 {
 		d = 0 // one batch
 	}
+
 	start := time.Now()
+	// Each goroutine begins at another place of the walk.
 	for g := range n {
 		group.Go(func() {
 			done, bad := w.loop(worker(), at+g*walkLength/n, d)
@@ -165,6 +179,7 @@ func (w work) race(worker func() take, n, at int) (ns float64, bad int64) {
 			wrong.Add(bad)
 		})
 	}
+
 	group.Wait()
 	return float64(time.Since(start)) / float64(all.Load()), wrong.Load()
 }

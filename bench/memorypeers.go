@@ -84,9 +84,11 @@ func openLimiter(way func(l *limiter.Limiter, key string) bool) func(quota) (fun
 		if err != nil {
 			return nil, err
 		}
+
 		l, err := limiter.New(limiter.Config{Store: s, Rules: []limiter.Rule{{
 			Name: "api", Limit: q.limit(), Key: func(core.Request) (string, bool) { return "", true },
 		}}})
+
 		if err != nil {
 			return nil, err
 		}
@@ -134,9 +136,11 @@ func openRateMap(q quota) (func() take, error) {
 
 func openThrottled(q quota) (func() take, error) {
 	s, err := throttledmem.NewCtx(0)
+
 	if err != nil {
 		return nil, err
 	}
+
 	l, err := throttled.NewGCRARateLimiterCtx(s, throttled.RateQuota{
 		MaxRate: throttled.PerDuration(q.units, q.period), MaxBurst: q.burst - 1,
 	})
@@ -144,6 +148,7 @@ func openThrottled(q quota) (func() take, error) {
 		return nil, err
 	}
 	l.SetMaxCASAttemptsLimit(1000) // by default it gives up a hot key after 10
+
 	return shared(func(key string) bool {
 		limited, _, err := l.RateLimitCtx(context.Background(), key, 1)
 		return !limited && err == nil

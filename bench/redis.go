@@ -23,6 +23,7 @@ func redisSection(p pace) ([]Table, error) {
 		return nil, err
 	}
 	defer stop()
+
 	var names, speeds, times []string
 	for _, peer := range redisPeers {
 		names = append(names, peer.name)
@@ -31,9 +32,11 @@ func redisSection(p pace) ([]Table, error) {
 		speeds = append(speeds, fmt.Sprint(n))
 		times = append(times, fmt.Sprintf("%d, p50", n), fmt.Sprintf("%d, p99", n))
 	}
+
 	note := fmt.Sprintf("Medians of %d interleaved rounds; %d CPUs for clients and server together; 10000 keys.", p.rounds, runtime.GOMAXPROCS(0))
 	speed := newTable("redis", "Redis: decisions a second by number of callers", note, speeds, names)
 	latency := newTable("redis-latency", "Redis: µs a decision by number of callers", "", times, names)
+
 	for i, n := range callers {
 		list, closeAll := redisContenders(addr, n, p)
 		out := contest(list, p.rounds)
@@ -43,6 +46,7 @@ func redisSection(p pace) ([]Table, error) {
 			speed.enter(i, []outcome{o.upto(1)})
 		}
 	}
+
 	return []Table{*speed, *latency}, nil
 }
 
@@ -65,6 +69,7 @@ func (o outcome) upto(i int) outcome {
 func redisContenders(addr string, n int, p pace) (list []contender, closeAll func()) {
 	keys := addresses(10_000)
 	var stops []func()
+	// A peer that cannot open fails in its turn. A quarter of the time warms up.
 	for _, peer := range redisPeers {
 		worker, stop, err := peer.open(addr)
 		stops = append(stops, stop)
@@ -78,6 +83,7 @@ func redisContenders(addr string, n int, p pace) (list []contender, closeAll fun
 			return callAll(worker, keys, n, 3*p.round)
 		}})
 	}
+
 	return list, func() {
 		for _, stop := range stops {
 			stop()
@@ -89,16 +95,19 @@ func redisContenders(addr string, n int, p pace) (list []contender, closeAll fun
 func callAll(worker func() ask, keys []string, n int, d time.Duration) ([]float64, error) {
 	times, errs := make([][]time.Duration, n), make([]error, n)
 	var group sync.WaitGroup
+
 	start := time.Now()
 	for i := range n {
 		a := worker()
 		group.Go(func() { times[i], errs[i] = call(a, keys, i*7919, start, d) })
 	}
 	group.Wait()
+
 	took := time.Since(start)
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("%d callers: %w", n, firstOf(errs))
 	}
+
 	all := slices.Concat(times...)
 	slices.Sort(all)
 	at := func(q float64) float64 { return float64(all[int(q*float64(len(all)-1))]) / 1e3 }

@@ -106,16 +106,19 @@ func openUluleRedis(addr string) (func() ask, func(), error) {
 
 func openThrottledRedis(addr string) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
+
 	s, err := goredisstore.NewCtx(c, "throttled:")
 	if err != nil {
 		return nil, stop, err
 	}
+
 	l, err := throttled.NewGCRARateLimiterCtx(s, throttled.RateQuota{
 		MaxRate: throttled.PerDuration(steady.units, steady.period), MaxBurst: steady.burst - 1,
 	})
 	if err != nil {
 		return nil, stop, err
 	}
+
 	l.SetMaxCASAttemptsLimit(1000)
 	return same(func(ctx context.Context, key string) error {
 		limited, _, err := l.RateLimitCtx(ctx, key, 1)

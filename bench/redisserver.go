@@ -21,14 +21,18 @@ func startRedis() (addr string, stop func(), err error) {
 	if err != nil {
 		return "", nil, errNoRedis
 	}
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", nil, err
 	}
+
+	// The port is free now, and nothing else is likely to take it before Redis does.
 	addr = l.Addr().String()
 	_, port, _ := net.SplitHostPort(addr)
 	l.Close()
 	cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", os.TempDir())
+
 	if err := cmd.Start(); err != nil {
 		return "", nil, err
 	}
@@ -36,6 +40,7 @@ func startRedis() (addr string, stop func(), err error) {
 		cmd.Process.Kill()
 		cmd.Wait()
 	}
+
 	if err := awaitRedis(addr); err != nil {
 		stop()
 		return "", nil, err

@@ -46,15 +46,18 @@ func openRueidisRate(addr string) (func() ask, func(), error) {
 // that sends the commands of many callers in one pipeline by itself.
 func openScript(addr, text, prefix string, args ...string) (func() ask, func(), error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
+
 	if err != nil {
 		return nil, func() {}, err
 	}
+
 	script := rueidis.NewLuaScript(text)
 	return same(func(ctx context.Context, key string) error {
 		reply, err := script.Exec(ctx, c, []string{prefix + key}, args).ToArray()
 		if err != nil {
 			return err
 		}
+
 		allowed, err := reply[0].AsInt64()
 		return admitted(allowed == 1, err)
 	}), c.Close, nil

@@ -41,13 +41,17 @@ func rulesSection(p pace) ([]Table, error) {
 	} else if !errors.Is(err, errNoRedis) {
 		return nil, err
 	}
+
 	t := newTable("rules", "Rules in one decision: µs a decision",
 		"The wall's time, divided by all decisions. redis_rate is asked once for each rule: what it charged stays charged when a later rule refuses.",
 		[]string{"1", "3", "10"}, nil)
+
+	// Without Redis the peers in memory are measured alone.
 	for _, peer := range ruledPeers {
 		if peer.remote && err != nil {
 			continue
 		}
+
 		var list []contender
 		for _, n := range counts {
 			worker, stop, err := peer.open(addr, n)
@@ -63,10 +67,12 @@ func rulesSection(p pace) ([]Table, error) {
 				return []float64{1e6 / f[0]}, nil
 			}})
 		}
+
 		for i, o := range contest(list, p.rounds) {
 			t.enter(i, []outcome{o})
 		}
 	}
+
 	return []Table{*t}, nil
 }
 
@@ -77,10 +83,12 @@ func steps(s core.Store, n int) func() ask {
 		for i := range ops {
 			ops[i] = core.Op{Rule: fmt.Sprintf("rule%d", i), Limit: steady.limit(), Cost: 1}
 		}
+
 		return func(ctx context.Context, key string) error {
 			for i := range ops {
 				ops[i].Key = key
 			}
+
 			err := s.Apply(ctx, ops, out)
 			return admitted(!slices.ContainsFunc(out, func(d core.Decision) bool { return !d.Allowed }), err)
 		}

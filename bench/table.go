@@ -127,13 +127,17 @@ func writeMarkdown(w io.Writer, tables []Table) error {
 		if t.Note != "" {
 			fmt.Fprintf(&b, "%s\n\n", t.Note)
 		}
+
 		if len(t.Rows) == 0 {
 			continue
 		}
+
 		fmt.Fprintf(&b, "| | %s |\n|---|%s\n", strings.Join(t.Columns, " | "), strings.Repeat("---:|", len(t.Columns)))
 		for _, r := range t.Rows {
 			fmt.Fprintf(&b, "| %s |%s\n", r.Name, t.line(&r))
 		}
+
+		// What has failed is below the table, as its cell is empty.
 		for _, r := range t.Rows {
 			for _, column := range slices.Sorted(maps.Keys(r.Failed)) {
 				fmt.Fprintf(&b, "\n%s failed at %q: %s\n", r.Name, column, r.Failed[column])
@@ -141,6 +145,7 @@ func writeMarkdown(w io.Writer, tables []Table) error {
 		}
 		b.WriteByte('\n')
 	}
+
 	_, err := io.WriteString(w, b.String())
 	return err
 }

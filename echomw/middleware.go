@@ -31,6 +31,8 @@ func New(l *limiter.Limiter, config ...Config) echo.MiddlewareFunc {
 	if c.Degraded != nil {
 		x.Degraded = func(x call) error { return c.Degraded(x.Context) }
 	}
+
+	// One exchange serves all routes; each call brings its handler.
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error { return x.Serve(call{Context: c, next: next}) }
 	}
@@ -49,14 +51,18 @@ func own(f func(echo.Context, *limiter.Admission) error) exchange.Own[call] {
 	if f == nil {
 		return nil
 	}
+
 	return func(x call, a *limiter.Admission) (answered bool, err error) {
 		answer := x.Response()
 		w := &httpexchange.Writer{ResponseWriter: answer.Writer, Admission: a}
 		answer.Writer = w
 		err = f(x.Context, a)
+
+		// A writer that the function has put around this one stays, and answers through it.
 		if x.Response().Writer == w {
 			x.Response().Writer = w.ResponseWriter
 		}
+
 		return x.Response().Committed || w.Hijacked, err
 	}
 }

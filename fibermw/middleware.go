@@ -64,6 +64,8 @@ func (framework) End(c *fiber.Ctx, a *limiter.Admission, err error, returned boo
 	if !returned {
 		return fiber.StatusInternalServerError
 	}
+
+	// What is sent after the handlers have returned, such as a stream, holds the leases until then.
 	if a.HoldsLeases() && fasthttpexchange.Outlives(c.Context()) {
 		fasthttpexchange.HoldUntilSent(c.Context(), a)
 	}

@@ -47,8 +47,9 @@ func (f *framework) trustsAllProxies(c *gin.Context) bool {
 		return true
 	}
 	const peer, forged = "203.0.113.7", "198.51.100.9"
-	probe := c.Copy()
-	header := http.Header{"X-Forwarded-For": {forged}, "X-Real-Ip": {forged}}
+
+	// The engine is asked about a request of a peer that no engine has been told to trust.
+	probe, header := c.Copy(), http.Header{"X-Forwarded-For": {forged}, "X-Real-Ip": {forged}}
 	probe.Request = &http.Request{RemoteAddr: peer + ":1", Header: header}
 	f.trust.known.Store(probe.ClientIP() == forged)
 	return f.trust.known.Load()
@@ -58,7 +59,8 @@ func (f *framework) trustsAllProxies(c *gin.Context) bool {
 func (f *framework) inspect(c *gin.Context, key string) {
 	if ip := c.ClientIP(); ip != "" && ip != c.RemoteIP() && strings.Contains(key, ip) {
 		f.trust.done.Store(true)
-		f.limiter.Warn(core.Finding{Code: findings.GinTrustsAll, Text: "a key is the address of gin.Context.ClientIP, and " +
-			"the engine trusts every proxy, so clients can choose it: call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
+		f.limiter.Warn(core.Finding{Code: findings.GinTrustsAll, Text: "a key is the address of " +
+			"gin.Context.ClientIP, and the engine trusts every proxy, so clients can choose it: " +
+			"call SetTrustedProxies, or use keyfuncs.ForwardedIP"})
 	}
 }

@@ -23,10 +23,14 @@ import (
 // handler is such a mistake, and the requests that pass get 404.
 func New(l *limiter.Limiter, config ...Config) func(http.Handler) http.Handler {
 	c, err := setup.ConfigOf(l, config)
+
+	// A fallback that is nil would panic at the first request over the limit, which may be much
+	// later.
 	if c.Degraded != nil && isNil(c.Degraded) {
 		c.Degraded = nil
 		err = errors.Join(err, errNoFallback)
 	}
+
 	l.LogSetup("nethttp.New", err)
 
 	return func(next http.Handler) http.Handler {
@@ -114,8 +118,8 @@ func (f *framework) Next(x call) error { f.next.ServeHTTP(x.w, x.r); return nil 
 func (f *framework) Watch(x call, a *limiter.Admission) call {
 	if f.outlived && a.HoldsLeases() {
 		f.limiter.Warn(core.Finding{Code: findings.EndsEarly,
-			Text: "a concurrency limit is around an http.TimeoutHandler, whose answer frees the place while its handler " +
-				"goes on: put the limit inside the TimeoutHandler"})
+			Text: "a concurrency limit is around an http.TimeoutHandler, whose answer frees the place while its " +
+				"handler goes on: put the limit inside the TimeoutHandler"})
 	}
 	x.rec = &httpexchange.Recorder{ResponseWriter: x.w, Admission: a}
 	x.w = x.rec.Wrapped()

@@ -17,16 +17,20 @@ import (
 // reject returns the error of a call that does not pass, and ends its admission.
 func (i *interceptor) reject(c *Call, a *limiter.Admission) error {
 	defer a.Done(a.Status())
+
 	own := i.config.Refused
 	if a.Status() == http.StatusServiceUnavailable {
 		own = i.config.Failed
 	}
+
 	if own != nil {
 		if err := own(c, a); err != nil {
 			return err
 		}
 	}
-	a.Answer() // which may take its time
+
+	// A tarpit delays the answer. The client may have gone by then.
+	a.Answer()
 	if err := c.Context.Err(); err != nil {
 		return contextError(err)
 	}
@@ -47,10 +51,12 @@ func errorOf(r rpc.Refusal) error {
 	if r.RetryAfter > 0 {
 		addDetail(err, &errdetails.RetryInfo{RetryDelay: durationpb.New(r.RetryAfter)})
 	}
+
 	if len(r.Violations) > 0 {
 		quota := &errdetails.QuotaFailure{}
 		for _, v := range r.Violations {
-			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{Subject: v.Rule, Description: v.Description})
+			violation := &errdetails.QuotaFailure_Violation{Subject: v.Rule, Description: v.Description}
+			quota.Violations = append(quota.Violations, violation)
 		}
 		addDetail(err, quota)
 	}

@@ -40,11 +40,14 @@ func Request(ctx context.Context) core.Request {
 	if ctx == nil {
 		return nil
 	}
+
+	// The rules see the call as the interceptor did, with the context that ctx is now.
 	if o, ok := ctx.Value(outerKey{}).(*outer); ok {
 		c := *o.request.Call
 		c.Context = ctx
 		return &request{Call: &c, method: o.request.method}
 	}
+
 	info, ok := connect.CallInfoForHandlerContext(ctx)
 	if !ok {
 		return nil
@@ -96,9 +99,11 @@ func TLSIdentity(r core.Request) (key string, ok bool) {
 	if !isCall {
 		return "", true
 	}
+
 	state, ok := c.Call.Context.Value(tlsKey{}).(*tls.ConnectionState)
 	if !ok {
-		c.limiter.Warn(rpc.NoTLS("put connectmw.Handler around the handlers, and have the server require and verify certificates"))
+		c.limiter.Warn(rpc.NoTLS("put connectmw.Handler around the handlers, " +
+			"and have the server require and verify certificates"))
 		return "", true
 	}
 	return rpc.Identity(state), true
@@ -123,6 +128,7 @@ func (r *request) Header(name string) []string {
 	if !strings.HasSuffix(name, "-Bin") || len(lines) == 0 {
 		return lines
 	}
+
 	values := make([]string, len(lines))
 	for i, line := range lines {
 		values[i] = line

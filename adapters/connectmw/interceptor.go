@@ -36,6 +36,7 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			return next(ctx, req)
 		}
 
+		// Without a handler, as in a test, the headers of the answer go nowhere.
 		header := http.Header{}
 		if info, ok := connect.CallInfoForHandlerContext(ctx); ok {
 			header = info.ResponseHeader()
@@ -46,10 +47,12 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			return nil, err
 		}
 
+		// A panic ends the call as an internal error: the status is that unless the handler
+		// returns.
 		status := rpc.Internal.Status()
 		defer func() { a.Done(status) }()
 		resp, err := next(contextOf(r, a), req)
-		status = statusOf(err) // not reached by a panic
+		status = statusOf(err)
 		return resp, err
 	}
 }
@@ -58,20 +61,24 @@ func (i *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 // of the stream returns.
 func (i *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		// Streams are POST requests in every protocol of Connect.
 		c := &Call{Context: ctx, Spec: conn.Spec(), Peer: conn.Peer(), Header: conn.RequestHeader()}
 		if i.passes(c) {
 			return next(ctx, conn)
 		}
+
 		r := &request{Call: c, method: http.MethodPost, limiter: i.limiter}
 		a, err := i.admit(r, conn.ResponseHeader())
 		if err != nil {
 			return err
 		}
+
 		status := rpc.Internal.Status()
 		defer func() { a.Done(status) }()
 		if i.config.Messages != nil && c.Spec.StreamType&connect.StreamTypeClient != 0 {
 			conn = &messageConn{conn, i, c}
 		}
+
 		err = next(contextOf(r, a), conn)
 		status = statusOf(err)
 		return err
@@ -99,6 +106,7 @@ func (i *interceptor) passes(c *Call) bool {
 	if i.config.Skip != nil && i.limiter.Try("Config.Skip", func() bool { return i.config.Skip(c) }) {
 		return true
 	}
+
 	return i.limiter.CountedBy(markOf(c.Context))
 }
 
@@ -143,6 +151,7 @@ func (m *messageConn) Receive(message any) error {
 	if err := m.StreamingHandlerConn.Receive(message); err != nil {
 		return err
 	}
+
 	l, c := m.interceptor.config.Messages, *m.call
 	c.Message = message
 	a := l.Admit(&request{Call: &c, method: http.MethodPost, limiter: l})
@@ -150,6 +159,8 @@ func (m *messageConn) Receive(message any) error {
 		a.Done(http.StatusOK)
 		return nil
 	}
+
+	// The headers of the stream may be sent already, so those of a message go with the error.
 	header := http.Header{}
 	setHeaders(header, a)
 	return withMeta(m.interceptor.reject(&c, a), header)

@@ -41,14 +41,20 @@ func NewRetry(r Retry) (connect.Interceptor, error) {
 			if !req.Spec().IsClient {
 				return next(ctx, req)
 			}
+
+			// The answer of the last attempt is kept; those before were errors.
 			var resp connect.AnyResponse
 			err := retry.Do(ctx, func() (err error) {
 				resp, err = next(ctx, req)
 				return err
 			}, delayOf)
+
+			// A wait that the context ends has an error without a code, which no call of Connect
+			// returns.
 			if err != nil && err == ctx.Err() {
 				err = contextError(err)
 			}
+
 			if err != nil {
 				return nil, err
 			}

@@ -19,6 +19,7 @@ func statusOf(w *writer, a *limiter.Admission, err error, returned bool) int {
 		return w.status
 	}
 
+	// Nothing was sent through w. Echo knows whether it was by another way.
 	answer, status := echo.ResolveResponseStatus(w, err)
 	switch {
 	case answer != nil && answer.Committed:
@@ -28,5 +29,6 @@ func statusOf(w *writer, a *limiter.Admission, err error, returned bool) int {
 	case err == nil:
 		return a.Unanswered(status)
 	}
+
 	return status
 }

@@ -29,13 +29,16 @@ func (s *Server) reject(c *Call, a *limiter.Admission, fields metadata.MD) error
 	defer a.Done(a.Status())
 	refusal := rpc.RefusalOf(a)
 	fields[pushback] = []string{refusal.Pushback()}
+
 	own := s.config.Refused
 	if a.Status() == http.StatusServiceUnavailable {
 		own = s.config.Failed
 	}
+
+	// A panic of the program's function would end the process: gRPC does not recover.
 	if own != nil {
 		var err error
-		s.limiter.Try("Config.Refused or Config.Failed", func() bool { // or a panic would end the process
+		s.limiter.Try("Config.Refused or Config.Failed", func() bool {
 			err = own(c, a)
 			return true
 		})
@@ -43,7 +46,9 @@ func (s *Server) reject(c *Call, a *limiter.Admission, fields metadata.MD) error
 			return err
 		}
 	}
-	a.Answer() // which may take its time
+
+	// A tarpit delays the answer. The client may have gone by then.
+	a.Answer()
 	if err := c.Context.Err(); err != nil {
 		return status.FromContextError(err).Err()
 	}
@@ -54,16 +59,19 @@ func (s *Server) reject(c *Call, a *limiter.Admission, fields metadata.MD) error
 func errorOf(r rpc.Refusal) error {
 	s := status.New(codes.Code(r.Code), r.Message)
 	var details []protoadapt.MessageV1
+
 	if r.RetryAfter > 0 {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(r.RetryAfter)})
 	}
 	if len(r.Violations) > 0 {
 		quota := &errdetails.QuotaFailure{}
 		for _, v := range r.Violations {
-			quota.Violations = append(quota.Violations, &errdetails.QuotaFailure_Violation{Subject: v.Rule, Description: v.Description})
+			violation := &errdetails.QuotaFailure_Violation{Subject: v.Rule, Description: v.Description}
+			quota.Violations = append(quota.Violations, violation)
 		}
 		details = append(details, quota)
 	}
+
 	if detailed, err := s.WithDetails(details...); err == nil {
 		s = detailed
 	}
@@ -87,10 +95,13 @@ func statusOf(err error) int {
 // such field would break every call.
 func appendFields(md metadata.MD, a *limiter.Admission) metadata.MD {
 	headers := a.Headers()
+
+	// All values are in one allocation, of which each field has a slice of its own.
 	values := make([]string, len(headers))
 	if md == nil {
 		md = make(metadata.MD, len(headers)+1)
 	}
+
 	for i, h := range headers {
 		name := lower(h.Name)
 		if name == "cache-control" || !isName(name) || !isText(h.Value) {

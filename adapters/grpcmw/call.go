@@ -39,6 +39,8 @@ func Request(ctx context.Context) core.Request {
 	if x, ok := ctx.Value(exchangeKey{}).(*exchange); ok {
 		return &request{Call: &Call{Context: ctx, FullMethod: x.method, Message: x.message}, known: x.known}
 	}
+
+	// Outside of the interceptors the stream knows the method.
 	method, ok := grpc.Method(ctx)
 	if !ok {
 		return nil
@@ -76,11 +78,13 @@ func TLSIdentity(r core.Request) (key string, ok bool) {
 	if !isCall {
 		return "", true
 	}
+
 	if p, ok := peer.FromContext(c.Call.Context); ok {
 		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			return rpc.Identity(&info.State), true
 		}
 	}
+
 	c.limiter.Warn(rpc.NoTLS("give the server credentials that require and verify certificates"))
 	return "", true
 }

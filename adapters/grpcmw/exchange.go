@@ -12,8 +12,12 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// exchange is what the limiters that a call has met keep of it. Only the outermost sends
-// the fields, when it is known how the call ends or when the first message is sent.
+// exchange is what the limiters that a call has met keep of it. Only the outermost sends the
+// fields, once, and in one of two places:
+//
+//	first message, or end without an error     header
+//	end with an error before any message       trailer, so that a retry policy may retry
+//	end with an error after a refused message  trailer, with the fields of that refusal
 type exchange struct {
 	known   bool // the method is registered
 	method  string
@@ -22,8 +26,8 @@ type exchange struct {
 	fields  metadata.MD // of all limiters that the call has met; set before the handler runs
 
 	mu      sync.Mutex
-	sent    bool
-	refused metadata.MD // of a message that was refused
+	sent    bool        // Guarded by mu.
+	refused metadata.MD // of a message that was refused. Guarded by mu.
 }
 
 type exchangeKey struct{}
@@ -87,6 +91,7 @@ func (x *exchange) finish(s sender, err error) {
 		x.header(s)
 		return
 	}
+
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -170,6 +175,7 @@ func (s *stream) RecvMsg(m any) error {
 	if err != nil || s.server == nil {
 		return err
 	}
+
 	l := s.server.config.Messages
 	c := &Call{Context: s.call.Context, FullMethod: s.call.FullMethod, Message: m}
 	a := l.Admit(&request{Call: c, known: s.exchange.known, limiter: l})
@@ -177,6 +183,8 @@ func (s *stream) RecvMsg(m any) error {
 		a.Done(okStatus)
 		return nil
 	}
+
+	// The stream may have sent its header long ago, so the fields of a message go into the trailer.
 	fields := appendFields(nil, a)
 	err = s.server.reject(c, a, fields)
 	s.exchange.refuse(fields)

@@ -36,8 +36,13 @@ func NewRetry(r Retry) (grpc.UnaryClientInterceptor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("grpcmw: Retry: %w", err)
 	}
-	return func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	return func(
+		ctx context.Context, method string, req, reply any,
+		cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
 		err := retry.Do(ctx, func() error { return invoker(ctx, method, req, reply, cc, opts...) }, delayOf)
+
+		// A wait that the context ends has an error without a code, which no call of gRPC returns.
 		if _, ok := status.FromError(err); !ok {
 			err = status.FromContextError(err).Err()
 		}

@@ -31,20 +31,26 @@ func (s *Server) Options() []grpc.ServerOption {
 }
 
 // Unary is a [grpc.UnaryServerInterceptor]. A server with streams needs Stream too.
-func (s *Server) Unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (s *Server) Unary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
+) (any, error) {
 	c := &Call{Context: ctx, FullMethod: rooted(info.FullMethod), Message: req}
 	if s.passes(c) {
 		return handler(ctx, req)
 	}
+
 	x, outer := exchangeOf(c, true)
 	if outer && s.limiter.CountedBy(x.mark) {
 		return handler(ctx, req)
 	}
+
+	// end sees errPanicked until the handler has returned, so a panic ends the call with it.
 	e := ending{exchange: x, sender: contextStream{ctx}, nested: outer, err: errPanicked}
 	defer e.end()
 	if e.admission, e.err = s.admit(x, c); e.err != nil {
 		return nil, e.err
 	}
+
 	ctx, e.err = x.contextOf(c, e.admission, outer), errPanicked
 	var resp any
 	resp, e.err = handler(ctx, req)
@@ -58,20 +64,25 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	if s.passes(c) {
 		return handler(srv, ss)
 	}
+
 	// The handler of unknown services has no implementation.
 	x, outer := exchangeOf(c, srv != nil)
 	if outer && s.limiter.CountedBy(x.mark) {
 		return handler(srv, ss)
 	}
+
 	e := ending{exchange: x, sender: ss, nested: outer, err: errPanicked}
 	defer e.end()
 	if e.admission, e.err = s.admit(x, c); e.err != nil {
 		return e.err
 	}
+
+	// The stream sends the fields before the first message of the handler.
 	w := &stream{ServerStream: ss, ctx: x.contextOf(c, e.admission, outer), exchange: x, nested: outer}
 	if info.IsClientStream && s.config.Messages != nil {
 		w.server, w.call = s, c
 	}
+
 	e.err = errPanicked
 	e.err = handler(srv, w)
 	return e.err

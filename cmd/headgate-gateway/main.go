@@ -1,5 +1,9 @@
 // Headgate-gateway puts the limits of headgate on a port, for services in any language and
-// for sites behind other proxies. See -h.
+// for sites behind other proxies.
+//
+// It is a reverse proxy (-upstream), or answers other proxies and programs: forward-auth and JSON
+// (-listen), Envoy's rate limit service (-envoy-listen) and HAProxy's SPOE (-spoe-listen). Each is
+// a face of one engine, so a caller has the same counts whichever is asked. See -h for all flags.
 package main
 
 import (
@@ -39,10 +43,12 @@ func main() {
 	collector.Relax()
 	soft, hard, stop := signals()
 	defer stop()
+
 	c, err := config.Parse(os.Args[1:], os.Getenv, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
+
 	if err == nil {
 		err = run(soft, hard, c, os.Stdout, os.Stderr)
 	}
@@ -57,6 +63,8 @@ func main() {
 func signals() (soft, hard context.Context, stop func()) {
 	soft, first := context.WithCancel(context.Background())
 	hard, second := context.WithCancel(context.Background())
+
+	// Both fit in the channel, so that a second signal is not lost while the first is handled.
 	received := make(chan os.Signal, 2)
 	signal.Notify(received, os.Interrupt, syscall.SIGTERM)
 	go func() {
@@ -79,10 +87,13 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 	logger := newLogger(c, w)
 	events := quietlog.New(logger)
 	defer events.Close()
+
+	// The client of Redis has one logger for the whole program.
 	redis.SetLogger(redisLog{events})
 	if c.Certificate != nil {
 		c.Certificate.Report(func(err error) {
-			events.Note(slog.LevelWarn, "the certificate cannot be read anew, so the former is shown", slog.String("error", err.Error()))
+			events.Note(slog.LevelWarn, "the certificate cannot be read anew, so the former is shown",
+				slog.String("error", err.Error()))
 		})
 	}
 
@@ -91,6 +102,8 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, g.close()) }()
+
+	// To open is to check all but the policies, which Ready reports about.
 	if c.Check {
 		if err := g.engine.Ready(); err != nil {
 			return err
@@ -144,12 +157,14 @@ func open(ctx context.Context, c config.Config, logger *slog.Logger, events *qui
 	if g.callers, err = callers.New(c.Callers); err != nil {
 		return nil, err
 	}
+
 	o := engine.Options{
 		Apps: c.Apps, Policies: c.Policies, LastGood: c.LastGood,
 		Redis: c.Redis, RedisPrefix: c.RedisPrefix, Timeout: c.RedisTimeout, CacheRefusals: c.CacheRefusals,
 		Expected: c.Instances, MaxKeys: c.MaxKeys, Bindings: g.callers.Bindings(), Check: c.Check, Logger: logger,
 	}
 
+	// What is measured is shown on the admin port alone, so without one nothing is counted.
 	if c.AdminListen != "" {
 		o.Top = c.TopKeys
 		g.metrics = prometheus.NewRegistry()
@@ -170,6 +185,8 @@ func open(ctx context.Context, c config.Config, logger *slog.Logger, events *qui
 		return nil, err
 	}
 	g.health = server.NewHealth(g.engine.Ready)
+
+	// No port listens yet: a gateway with a mistake in one of them accepts no request at all.
 	if err := g.openPorts(); err != nil {
 		return nil, errors.Join(err, g.close())
 	}
@@ -203,13 +220,16 @@ func (g *gateway) greet(w io.Writer, addresses []string) {
 	if !g.example || g.config.LogJSON {
 		return
 	}
+
+	// The first port is the proxy with an upstream, and else the port of the JSON face.
 	url := "http://" + addresses[0]
 	if g.ports[0].TLS {
 		url = "https://" + addresses[0]
 	}
 	command := "curl -i " + url + "/"
 	if g.config.Upstream == nil {
-		command = "curl -i " + url + jsonapi.Prefix + `take -H 'Content-Type: application/json' -d '{"request": {"method": "GET", "path": "/", "address": "192.0.2.7"}}'`
+		command = "curl -i " + url + jsonapi.Prefix + "take -H 'Content-Type: application/json' " +
+			`-d '{"request": {"method": "GET", "path": "/", "address": "192.0.2.7"}}'`
 	}
 	fmt.Fprintf(w, "\n  Try:  %s\n\n", command)
 }

@@ -22,6 +22,9 @@ const apiBodyBytes = 1 << 20
 // openPorts opens the faces that the configuration names, and the admin port.
 func (g *gateway) openPorts() error {
 	c := &g.config
+
+	// A proxy takes the main address, and the other faces of HTTP then have one of their own or
+	// none.
 	api := c.Listen
 	if c.Upstream != nil {
 		api = c.APIListen
@@ -31,6 +34,7 @@ func (g *gateway) openPorts() error {
 		}
 		g.add("proxy", c.Listen, h, c.MaxBodyBytes)
 	}
+
 	if api != "" {
 		h, err := g.api()
 		if err != nil {
@@ -38,6 +42,7 @@ func (g *gateway) openPorts() error {
 		}
 		g.add("api", api, h, apiBodyBytes)
 	}
+
 	if c.SPOEListen != "" {
 		if err := g.addSPOE(); err != nil {
 			return err
@@ -48,6 +53,8 @@ func (g *gateway) openPorts() error {
 			return err
 		}
 	}
+
+	// The admin port is last: its page shows the limiters that the faces above have made.
 	if c.AdminListen != "" {
 		g.addAdmin()
 	}
@@ -69,12 +76,17 @@ func (g *gateway) addSPOE() error {
 // addEnvoy adds the port that Envoy asks.
 func (g *gateway) addEnvoy() error {
 	c := &g.config
-	s, err := rls.New(g.engine, rls.Options{Config: c.EnvoyLimits, Debit: c.EnvoyDebit, ClosedAsError: c.EnvoyClosedAsError, TLS: c.TLS})
+	s, err := rls.New(g.engine, rls.Options{
+		Config: c.EnvoyLimits, Debit: c.EnvoyDebit, ClosedAsError: c.EnvoyClosedAsError, TLS: c.TLS,
+	})
 	if err != nil {
 		return err
 	}
+
 	g.closers = append(g.closers, func() { s.Close() })
-	g.ports = append(g.ports, server.Port{Name: "envoy", Address: c.EnvoyListen, TLS: c.TLS != nil, Service: s, Connections: c.MaxConnections})
+	g.ports = append(g.ports, server.Port{
+		Name: "envoy", Address: c.EnvoyListen, TLS: c.TLS != nil, Service: s, Connections: c.MaxConnections,
+	})
 	return nil
 }
 
@@ -86,7 +98,9 @@ func (g *gateway) add(name, address string, h http.Handler, bodyBytes int64) {
 		HeaderTimeout: c.HeaderTimeout, PieceTimeout: c.PieceTimeout, IdleTimeout: c.IdleTimeout,
 		Log: g.events,
 	})
-	g.ports = append(g.ports, server.Port{Name: name, Address: address, TLS: c.TLS != nil, Service: s, Connections: c.MaxConnections})
+	g.ports = append(g.ports, server.Port{
+		Name: name, Address: address, TLS: c.TLS != nil, Service: s, Connections: c.MaxConnections,
+	})
 }
 
 // addAdmin adds the admin port, which has no TLS and takes no bodies. It comes last, so that
@@ -98,12 +112,15 @@ func (g *gateway) addAdmin() {
 	limiters, names := g.engine.Limiters()
 	mux.Handle("GET /debug/limits", &debug.Page{Limiters: limiters, Names: names})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g.metrics, promhttp.HandlerOpts{}))
+
 	s := server.NewHTTP(mux, server.HTTPOptions{
 		HeaderBytes: c.MaxHeaderBytes, BodyBytes: 1,
 		HeaderTimeout: c.HeaderTimeout, PieceTimeout: c.PieceTimeout, IdleTimeout: c.IdleTimeout,
 		Log: g.events,
 	})
-	g.ports = append(g.ports, server.Port{Name: "admin", Address: c.AdminListen, Service: s, Admin: true, Connections: c.MaxConnections})
+	g.ports = append(g.ports, server.Port{
+		Name: "admin", Address: c.AdminListen, Service: s, Admin: true, Connections: c.MaxConnections,
+	})
 }
 
 // proxy returns the face that stands before the upstream.
@@ -120,16 +137,23 @@ func (g *gateway) proxy() (http.Handler, error) {
 	return p, nil
 }
 
-// api returns the faces that answer at a path of their own.
+// api returns the faces that answer at a path of their own: forward-auth and JSON.
 func (g *gateway) api() (http.Handler, error) {
 	mux := http.NewServeMux()
-	auth, err := forwardauth.New(g.engine, forwardauth.Options{Callers: g.callers, Log: g.events, Upgrades: g.config.Upgrades})
+	auth, err := forwardauth.New(g.engine, forwardauth.Options{
+		Callers: g.callers, Log: g.events, Upgrades: g.config.Upgrades,
+	})
 	if err != nil {
 		return nil, err
 	}
 	mux.Handle(forwardauth.Path, auth)
+
 	c := &g.config
-	o := jsonapi.Options{Log: g.events, Secret: c.JSONSecret, Clients: c.JSONClients, Keep: c.JSONKeep, Timeout: c.RedisTimeout}
+	o := jsonapi.Options{
+		Log: g.events, Secret: c.JSONSecret, Clients: c.JSONClients, Keep: c.JSONKeep, Timeout: c.RedisTimeout,
+	}
+
+	// What was answered is kept in Redis, so that each gateway knows a take that is repeated.
 	o.Redis, o.Prefix = g.engine.Redis()
 	programs, err := jsonapi.New(g.engine, o)
 	if err != nil {

@@ -43,9 +43,11 @@ func pace(base http.RoundTripper, wait time.Duration) http.RoundTripper {
 func fetch(client *http.Client, url string, n int, w io.Writer) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
+
 	for page := range n {
 		all.Go(func() {
 			resp, err := client.Get(fmt.Sprintf("%s?page=%d", url, page))
+			// Answers come in any order. Each is a line.
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -56,5 +58,6 @@ func fetch(client *http.Client, url string, n int, w io.Writer) {
 			fmt.Fprintln(w, time.Now().Format(time.TimeOnly), page, resp.Status)
 		})
 	}
+
 	all.Wait()
 }

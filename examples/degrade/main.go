@@ -31,6 +31,8 @@ func handler() http.Handler {
 		Limit:   core.MustParseLimit("3/1m fixed-window"),
 		OnLimit: limiter.Degrade,
 	}}})
+
+	// Over the limit the service answers with what it has found last.
 	var latest atomic.Int64
 	fresh := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprintf(w, "quote %d\n", latest.Add(1)) // the expensive part
@@ -43,6 +45,7 @@ func handler() http.Handler {
 		w.Header().Set("X-Cache", "hit")
 		fmt.Fprintf(w, "quote %d\n", latest.Load())
 	})
+
 	mux := http.NewServeMux()
 	mux.Handle("GET /quote", nethttp.New(l, nethttp.Config{Degraded: cached})(fresh))
 	mux.Handle("GET /page", nethttp.New(l)(http.HandlerFunc(page)))

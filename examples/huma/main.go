@@ -37,7 +37,8 @@ func handler() http.Handler {
 		return &text{"hello " + in.Name}, nil
 	})
 	search := func(context.Context, *struct{}) (*text, error) { return &text{"nothing found"}, nil }
-	huma.Get(api, "/search", search, func(o *huma.Operation) { o.Middlewares = huma.Middlewares{limit("search", "2/1m")} })
+	middlewares := huma.Middlewares{limit("search", "2/1m")}
+	huma.Get(api, "/search", search, func(o *huma.Operation) { o.Middlewares = middlewares })
 	return mux
 }
 

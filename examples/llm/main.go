@@ -36,10 +36,11 @@ func newHandler(api *url.URL, store core.Store) http.Handler {
 		{Name: "tokens", Key: keyfuncs.BearerToken, Limit: tokens, Cost: estimate, CostAtMost: true},
 		{Name: "streams", Key: keyfuncs.BearerToken, Limit: streams, OnLimit: limiter.Wait(time.Minute)},
 	}})
-	return nethttp.New(l)(&httputil.ReverseProxy{FlushInterval: -1, ModifyResponse: settle, Rewrite: func(r *httputil.ProxyRequest) {
+	rewrite := func(r *httputil.ProxyRequest) {
 		r.SetURL(api)
 		r.Out.Header.Del("Accept-Encoding") // the transport decompresses by itself
-	}})
+	}
+	return nethttp.New(l)(&httputil.ReverseProxy{FlushInterval: -1, ModifyResponse: settle, Rewrite: rewrite})
 }
 
 // estimate counts four bytes of the prompt as a token, and the answer as 1000. A prompt of

@@ -28,10 +28,16 @@ func handler() http.Handler {
 	succeeded := func(status int) bool { return status == http.StatusOK }
 	account := echomw.Key(func(c echo.Context) (string, bool) { return c.Get("account").(string), true })
 	ban := core.MustParseBan("20/15m for 1h max 24h")
+
+	// A sign-in that succeeds is no guess, and is given back.
 	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
 		{Name: "account", Key: account, Limit: core.MustParseLimit("5/15m sliding-log"), RefundIf: succeeded},
-		{Name: "address", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("20/15m sliding-log"), RefundIf: succeeded, Ban: ban},
+		{
+			Name: "address", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("20/15m sliding-log"),
+			RefundIf: succeeded, Ban: ban,
+		},
 	}, OnStoreError: limiter.FailClosed}) // no guessing while the store cannot count
+
 	e := echo.New()
 	e.POST("/login", login, readAccount, echomw.New(l))
 	return e

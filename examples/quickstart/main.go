@@ -40,12 +40,14 @@ func run(ctx context.Context, args []string, out, errs io.Writer) int {
 		fmt.Fprintln(out, faults[0])
 		return 0
 	}
+
 	if len(faults) > 0 {
 		for _, f := range faults {
 			fmt.Fprintln(errs, "quickstart:", f)
 		}
 		return 2
 	}
+
 	if err := listen(ctx, s, out); err != nil {
 		fmt.Fprintln(errs, "quickstart:", oneLine(err))
 		return 1
@@ -60,15 +62,19 @@ func listen(ctx context.Context, s *settings, out io.Writer) error {
 		return err
 	}
 	defer closeStore()
+
 	l, err := limiter.New(limiter.Config{Store: store, Rules: s.rules})
 	if err != nil {
 		return err
 	}
+
+	// The address is opened last: no client connects to a service that does not start.
 	listener, err := net.Listen("tcp", s.addr)
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
+
 	fmt.Fprintf(out, "listening on http://%s\n", listener.Addr())
 	return serve(ctx, listener, l, newServer(l))
 }
@@ -78,16 +84,21 @@ func listen(ctx context.Context, s *settings, out io.Writer) error {
 func serve(ctx context.Context, listener net.Listener, l *limiter.Limiter, server *http.Server) error {
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
+
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
+
+	// The context has ended, so the end has a time-out of its own. Requests that wait for their
+	// turn get it while the server waits for them.
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	drained := make(chan error, 1)
 	go func() { drained <- l.Shutdown(ctx) }()
 	err := errors.Join(server.Shutdown(ctx), <-drained)
+
 	_ = listener.Close() // a server that was not yet serving has not closed it
 	if served := <-ended; served != http.ErrServerClosed {
 		err = errors.Join(err, served)

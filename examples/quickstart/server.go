@@ -25,6 +25,7 @@ func newServer(l *limiter.Limiter) *http.Server {
 	mux.Handle("GET /hold", limited(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, r.FormValue("for"))
 	})))
+	// The probe of a load balancer is not limited.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok") })
 
 	return &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
@@ -48,6 +49,7 @@ func hold(ctx context.Context, span string) (status int, body string) {
 	case <-ctx.Done():
 	}
 
+	// Over the limit of a rule that degrades the request passes, and the handler does less.
 	if limiter.Degraded(ctx) {
 		return http.StatusOK, "degraded"
 	}

@@ -39,16 +39,20 @@ func parse(args []string) (*settings, []error) {
 	f.DurationVar(&t.timeout, "timeout", redisstore.DefaultTimeout, "longest wait for Redis, from 1ms to 1m")
 	f.StringVar(&t.key, "key", "ip", "ip, global or header:NAME")
 	f.StringVar(&t.over, "over", "reject", "reject, wait:2s, degrade or shadow")
+
 	f.Func("rule", `a limit such as "5/10s"; may be given several times`, func(text string) error {
 		t.rules = append(t.rules, text)
 		return nil
 	})
+
+	// The mistakes of flags are found before those in their values.
 	if err := f.Parse(args); err != nil {
 		return nil, []error{fmt.Errorf("%w; the flags are\n%s", err, usage(f))}
 	}
 	if f.NArg() > 0 {
 		return nil, []error{fmt.Errorf("unknown argument %q", f.Arg(0))}
 	}
+
 	return t.settings()
 }
 
@@ -85,6 +89,7 @@ func (t *texts) settings() (*settings, []error) {
 	over, err := parseOver(t.over)
 	fault("over", err)
 
+	// Rules are named by their place, as a flag has no name for them.
 	if len(t.rules) == 0 {
 		t.rules = []string{"5/10s"}
 	}
@@ -122,10 +127,13 @@ func parseOver(text string) (limiter.Action, error) {
 	case "shadow":
 		return limiter.Shadow, nil
 	}
+
+	// A wait has a time.
 	span, isWait := strings.CutPrefix(text, "wait:")
 	d, err := time.ParseDuration(span)
 	if !isWait || err != nil || d <= 0 || d > core.MaxBooking {
-		return limiter.Action{}, fmt.Errorf("%q is none of reject, degrade, shadow, wait:2s (above 0, at most 1h)", text)
+		return limiter.Action{},
+			fmt.Errorf("%q is none of reject, degrade, shadow, wait:2s (above 0, at most 1h)", text)
 	}
 	return limiter.Wait(d), nil
 }

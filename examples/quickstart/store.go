@@ -40,15 +40,23 @@ func parseStore(text string) (openStore, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", redacted(text), err)
 		}
+
+		// Without it the client ignores deadlines, and a decision may take as long as the client's
+		// own time-outs.
 		o.ContextTimeoutEnabled = true
 		return func(d time.Duration) (core.Store, func(), error) { return openRedis(redis.NewClient(o), d) }, nil
+
 	case "sentinel":
 		hosts, master, _ := strings.Cut(rest, "/")
 		if hosts == "" || master == "" {
 			return nil, fmt.Errorf("%q is not sentinel://host:port,host:port/master", text)
 		}
-		o := &redis.FailoverOptions{MasterName: master, SentinelAddrs: strings.Split(hosts, ","), ContextTimeoutEnabled: true}
-		return func(d time.Duration) (core.Store, func(), error) { return openRedis(redis.NewFailoverClient(o), d) }, nil
+		o := &redis.FailoverOptions{
+			MasterName: master, SentinelAddrs: strings.Split(hosts, ","), ContextTimeoutEnabled: true,
+		}
+		open := func(d time.Duration) (core.Store, func(), error) { return openRedis(redis.NewFailoverClient(o), d) }
+		return open, nil
+
 	case "cluster":
 		if rest == "" {
 			return nil, fmt.Errorf("%q is not cluster://host:port,host:port", text)

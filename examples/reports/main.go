@@ -2,7 +2,9 @@
 // refuses more with a 429 until one of them is ready:
 //
 //	go run ./examples/reports
-//	for i in 1 2 3; do curl -i -X POST -H 'X-Token: alice-token' http://127.0.0.1:8080/reports & done; wait
+//	for i in 1 2 3; do
+//	  curl -i -X POST -H 'X-Token: alice-token' http://127.0.0.1:8080/reports &
+//	done; wait
 //
 // Two of them get a report after three seconds, and the third is refused at once.
 // A report holds a lease, which is renewed for as long as it takes and released

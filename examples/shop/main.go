@@ -30,11 +30,15 @@ func main() {
 	listen := flag.String("listen", "127.0.0.1:8081", "`address` to serve on")
 	name := flag.String("instance", "", "the `name` of this instance on the page; the default is its address")
 	flag.Parse()
+
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+
 	listener, err := net.Listen("tcp", *listen)
 	if err == nil {
-		follow := policy.Options{Instance: cmp.Or(*name, "shop@"+listener.Addr().String()), OnMissing: policy.OnMissingWait}
+		follow := policy.Options{
+			Instance: cmp.Or(*name, "shop@"+listener.Addr().String()), OnMissing: policy.OnMissingWait,
+		}
 		err = serve(ctx, *addr, follow, redisstore.Options{Timeout: *timeout}, listener)
 	}
 	if err != nil {
@@ -43,16 +47,25 @@ func main() {
 }
 
 // serve answers requests until ctx ends.
-func serve(ctx context.Context, addr string, follow policy.Options, store redisstore.Options, listener net.Listener) error {
+func serve(
+	ctx context.Context, addr string, follow policy.Options, store redisstore.Options, listener net.Listener,
+) error {
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	defer client.Close()
-	limits, err := managed.Open(ctx, client, managed.Options{App: "shop", Follow: follow, Store: store, Limiter: limiter.Config{Top: 20}})
+
+	// The limits follow what the page publishes, until Close.
+	limits, err := managed.Open(ctx, client, managed.Options{
+		App: "shop", Follow: follow, Store: store, Limiter: limiter.Config{Top: 20},
+	})
 	if err != nil {
 		return err
 	}
 	defer limits.Close()
+
 	shop := func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "the shop\n") }
 	server := &http.Server{Handler: nethttp.New(limits.Limiter)(http.HandlerFunc(shop))}
+
+	// Serve returns when the shutdown begins. The requests under way end before the limits do.
 	stopped := make(chan error, 1)
 	context.AfterFunc(ctx, func() { stopped <- server.Shutdown(context.Background()) })
 	log.Printf("serving address=%s", listener.Addr())

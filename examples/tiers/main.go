@@ -25,8 +25,10 @@ import (
 func main() { log.Fatal(http.ListenAndServe("127.0.0.1:8080", handler())) }
 
 func handler() http.Handler {
+	// Users are counted by name, and all others by address.
 	user := ginmw.Key(func(c *gin.Context) (string, bool) { return c.GetString("user"), c.GetString("user") != "" })
 	signedIn := keyfuncs.Known(user)
+
 	l := limiter.MustNew(limiter.Config{
 		Rules: []limiter.Rule{
 			{
@@ -42,6 +44,7 @@ func handler() http.Handler {
 		},
 		Headers: limiter.XRateLimit,
 	})
+
 	gin.SetMode(gin.ReleaseMode)
 	r := gin.New()
 	r.Use(gin.Recovery(), authenticate, ginmw.New(l))

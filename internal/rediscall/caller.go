@@ -42,16 +42,21 @@ func (c *Caller) Do(ctx context.Context, f func(context.Context) error) error {
 	if c.heedsDeadline {
 		return Safely(ctx, f)
 	}
+
+	// A call that ignores its deadline goes on after Do has returned, and keeps its slot until it
+	// ends.
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	done := make(chan error, 1)
 	go func() {
 		defer func() { <-c.slots }()
 		done <- Safely(ctx, f)
 	}()
+
 	select {
 	case err := <-done:
 		return err

@@ -90,13 +90,16 @@ const permissions = "+eval +evalsha +get +mget +exists +set +del +time +pttl +pe
 // other keys too. Instead of the default user, which administrators use too, it names a
 // new one.
 func Remedy(client redis.UniversalClient, prefix string) string {
+	// The default user is that of administrators, so its permissions are not touched.
 	user, secret, extra := userOf(client), "", ""
 	if user == "" || user == "default" {
 		user, secret = "headgate", "on >PASSWORD "
 	}
+
 	if _, ok := client.(*redis.ClusterClient); ok {
 		extra = " +cluster|slots +command" // by which the client finds the servers
 	}
+
 	return "this command grants what is needed: ACL SETUSER " + argument(user) + " " + secret +
 		argument("~"+pattern(prefix)) + " " + argument("&"+pattern(prefix)) + " " + permissions + extra
 }
@@ -104,23 +107,30 @@ func Remedy(client redis.UniversalClient, prefix string) string {
 // userOf returns the name with which the client logs in, or "" if it has none
 // or obtains it later.
 func userOf(client redis.UniversalClient) string {
+	// A client whose provider brings the user later has no name that could be granted anything now.
 	switch c := client.(type) {
 	case *redis.Client:
 		o := c.Options()
-		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil &&
+			o.StreamingCredentialsProvider == nil {
 			return o.Username
 		}
+
 	case *redis.ClusterClient:
 		o := c.Options()
-		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil &&
+			o.StreamingCredentialsProvider == nil {
 			return o.Username
 		}
+
 	case *redis.Ring:
 		o := c.Options()
-		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil && o.StreamingCredentialsProvider == nil {
+		if o.CredentialsProvider == nil && o.CredentialsProviderContext == nil &&
+			o.StreamingCredentialsProvider == nil {
 			return o.Username
 		}
 	}
+
 	return ""
 }
 
@@ -140,14 +150,17 @@ func pattern(prefix string) string {
 			b.WriteByte(c)
 		}
 	}
+
 	return b.String() + "*"
 }
 
 // argument returns text as it is written in a line for redis-cli or in an ACL
 // file.
 func argument(text string) string {
+	// Without quotes the text ends at white space, and quotes in it are taken for their beginning.
 	var b strings.Builder
 	quoted := text == ""
+
 	for i := range len(text) {
 		switch c := text[i]; {
 		case c == '"', c == '\\':
@@ -162,6 +175,7 @@ func argument(text string) string {
 			b.WriteByte(c)
 		}
 	}
+
 	if quoted {
 		return `"` + b.String() + `"`
 	}

@@ -1,5 +1,5 @@
 // Package redisurl reads the URL of a Redis, wherever headgate takes one in a flag, a
-// file or an environment variable:
+// file or an environment variable. [Parse] returns the options of a client:
 //
 //	redis://user:password@host:6379/0                         one server
 //	unix://user:password@/run/redis.sock?db=0                 one server, by a Unix socket
@@ -51,10 +51,12 @@ type form struct {
 }
 
 var forms = map[string]form{
-	"redis":          {"redis://user:password@host:6379/0", "", "6379", false, parseServer},
-	"unix":           {"unix://user:password@/path/of/socket", "/socket", "", false, parseServer},
-	"redis+sentinel": {"redis+sentinel://user:password@host:26379,host:26379/master/0", "/master", "26379", true, parseSentinel},
-	"redis+cluster":  {"redis+cluster://user:password@host:6379,host:6379", "", "6379", true, parseCluster},
+	"redis": {"redis://user:password@host:6379/0", "", "6379", false, parseServer},
+	"unix":  {"unix://user:password@/path/of/socket", "/socket", "", false, parseServer},
+	"redis+sentinel": {
+		"redis+sentinel://user:password@host:26379,host:26379/master/0", "/master", "26379", true, parseSentinel,
+	},
+	"redis+cluster": {"redis+cluster://user:password@host:6379,host:6379", "", "6379", true, parseCluster},
 }
 
 // replicas are the parameters that let replicas answer.
@@ -64,6 +66,7 @@ var replicas = []string{"read_only", "replica_only", "route_by_latency", "route_
 // describes. ContextTimeoutEnabled is set, without which the client ignores deadlines. The
 // error names every mistake and shows neither a user nor a password.
 func Parse(text string) (*redis.UniversalOptions, error) {
+	// The scheme says how Redis is reached, and whether by TLS, in every form alike.
 	scheme, rest, found := strings.Cut(text, "://")
 	plain := scheme
 	if s, secure := strings.CutPrefix(scheme, "rediss"); secure {
@@ -71,13 +74,16 @@ func Parse(text string) (*redis.UniversalOptions, error) {
 	}
 	f, known := forms[plain]
 	if !found || !known {
-		return nil, errors.New("the URL of Redis begins with none of redis://, rediss://, unix://, redis+sentinel://, " +
+		return nil, errors.New("the URL of Redis begins with none of " +
+			"redis://, rediss://, unix://, redis+sentinel://, " +
 			"rediss+sentinel://, redis+cluster:// and rediss+cluster://")
 	}
+
 	u, hosts, err := split(rest)
 	if err != nil {
 		return nil, fmt.Errorf("the URL of Redis is not of the form %s: %w", f.shape, err)
 	}
+
 	u.Scheme, _, _ = strings.Cut(scheme, "+")
 	if err = f.locate(u, hosts); err == nil {
 		err = f.check(u)
@@ -85,10 +91,14 @@ func Parse(text string) (*redis.UniversalOptions, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the URL of Redis is not of the form %s: %w", f.shape, err)
 	}
+
+	// The parameters are right one by one by now.
 	o, err := f.parse(u)
 	if err != nil { // by parameters that only together are wrong; the text may quote them
 		return nil, fmt.Errorf("the URL of Redis is not of the form %s", f.shape)
 	}
+
+	// Each of several servers proves its own name; go-redis has put in that of the first.
 	if f.many && len(o.Addrs) > 1 && o.TLSConfig != nil {
 		o.TLSConfig.ServerName = ""
 	}
@@ -103,14 +113,19 @@ func split(rest string) (*url.URL, []string, error) {
 	if end < 0 {
 		end = len(rest)
 	}
+
+	// The last @ ends the password. One in what follows, or a second one, was not encoded.
 	authority, tail := rest[:end], rest[end:]
 	at := strings.LastIndexByte(authority, '@')
 	if strings.ContainsAny(tail, "@#") || strings.Contains(authority[:max(at, 0)], "@") {
 		return nil, nil, errors.New("an @, /, ? or # of a user, password or parameter has to be percent-encoded")
 	}
+
+	// The hosts are read apart: net/url knows but one.
 	u, err := url.Parse("redis://" + authority[:at+1] + "host" + tail)
 	if err != nil {
-		return nil, nil, errors.New("a percent sign or another character of a user, password, path or parameter has to be percent-encoded")
+		return nil, nil, errors.New("a percent sign or another character of a user, password, path or parameter " +
+			"has to be percent-encoded")
 	}
 	if _, err = url.ParseQuery(u.RawQuery); err != nil {
 		return nil, nil, errors.New("a percent sign or semicolon of a parameter has to be percent-encoded")
@@ -121,6 +136,7 @@ func split(rest string) (*url.URL, []string, error) {
 // locate puts the hosts into the URL as go-redis expects them: the first as the host, the
 // others as parameters. Its error quotes no host, which is a password if an @ is missing.
 func (f form) locate(u *url.URL, hosts []string) error {
+	// A socket is found by its path.
 	if f.port == "" {
 		u.Host = ""
 		if hosts[0] != "" || len(hosts) > 1 || u.Path == "" || u.Path == "/" {
@@ -128,6 +144,7 @@ func (f form) locate(u *url.URL, hosts []string) error {
 		}
 		return nil
 	}
+
 	query := u.Query()
 	if f.many {
 		hosts = append(hosts, query["addr"]...)
@@ -135,6 +152,7 @@ func (f form) locate(u *url.URL, hosts []string) error {
 	} else if len(hosts) > 1 {
 		return errors.New("it names several hosts")
 	}
+
 	var errs []error
 	for i, text := range hosts {
 		addr, ok := f.address(text)
@@ -147,6 +165,7 @@ func (f form) locate(u *url.URL, hosts []string) error {
 			query.Add("addr", addr)
 		}
 	}
+
 	u.RawQuery = query.Encode()
 	return errors.Join(errs...)
 }
@@ -155,9 +174,13 @@ func (f form) locate(u *url.URL, hosts []string) error {
 func (f form) address(text string) (string, bool) {
 	u, err := url.Parse("redis://" + text)
 	bare := text[strings.LastIndexByte(text, ']')+1:] // without an IPv6 address
-	if err != nil || u.Host != text || u.Hostname() == "" || strings.HasSuffix(text, ":") || strings.Count(bare, ":") > 1 {
+	if err != nil || u.Host != text || u.Hostname() == "" {
 		return "", false
 	}
+	if strings.HasSuffix(text, ":") || strings.Count(bare, ":") > 1 {
+		return "", false
+	}
+
 	port := cmp.Or(u.Port(), f.port)
 	n, err := strconv.ParseUint(port, 10, 16)
 	return net.JoinHostPort(u.Hostname(), port), err == nil && n > 0
@@ -167,12 +190,16 @@ func (f form) address(text string) (string, bool) {
 // one of them at a time.
 func (f form) check(u *url.URL) error {
 	var errs []error
+
+	// The path is parsed alone, and is replaced by a valid one if it is not, so that parameters are
+	// judged by themselves.
 	bare := *u
 	bare.RawQuery = ""
 	if o, err := f.parse(&bare); err != nil || o.DB < 0 {
 		errs = append(errs, errors.New("its path is another"))
 		bare.Path, bare.RawPath = f.path, ""
 	}
+
 	query := u.Query()
 	secret := query.Has("sentinel_password") // its parts may look like names
 	for _, name := range slices.Sorted(maps.Keys(query)) {
@@ -182,11 +209,12 @@ func (f form) check(u *url.URL) error {
 		switch {
 		case slices.Contains(replicas, name):
 			errs = append(errs, fmt.Errorf("the parameter %s would let replicas answer", name))
-		case err == nil && o.DB >= 0:
+		case err == nil && o.DB >= 0: // it is valid
 		case err == nil || !strings.Contains(err.Error(), "unexpected option"):
 			errs = append(errs, fmt.Errorf("the parameter %s has no valid value", name))
 		case secret:
-			errs = append(errs, errors.New("it has a parameter of unknown name, perhaps because an & of the password is not percent-encoded"))
+			errs = append(errs, errors.New("it has a parameter of unknown name, "+
+				"perhaps because an & of the password is not percent-encoded"))
 		default:
 			errs = append(errs, fmt.Errorf("there is no parameter %q", name))
 		}
@@ -212,14 +240,17 @@ func parseSentinel(u *url.URL) (*redis.UniversalOptions, error) {
 			return nil, fmt.Errorf("unexpected option: %s", name)
 		}
 	}
+
 	if master == "" {
 		return nil, errors.New("no master")
 	}
+
 	password, _ := u.User.Password()
 	moved := *u
 	moved.User = url.UserPassword(query.Get("sentinel_username"), query.Get("sentinel_password"))
 	query.Del("sentinel_username")
 	query.Del("sentinel_password")
+
 	query.Set("master_name", master)
 	query.Set("username", u.User.Username())
 	query.Set("password", password)

@@ -12,7 +12,8 @@ const CodeNoTLS = "HG015"
 
 // NoTLS returns the finding with [CodeNoTLS]. remedy says what to do.
 func NoTLS(remedy string) core.Finding {
-	return core.Finding{Code: CodeNoTLS, Text: "a rule counts by the TLS identity of clients, and a call came without TLS: " +
+	return core.Finding{Code: CodeNoTLS, Text: "a rule counts by the TLS identity of clients, " +
+		"and a call came without TLS: " +
 		"all such callers share its limit; " + remedy}
 }
 
@@ -23,6 +24,9 @@ func Identity(s *tls.ConnectionState) string {
 	if s == nil || len(s.VerifiedChains) == 0 || len(s.VerifiedChains[0]) == 0 {
 		return ""
 	}
+
+	// The kind stands before the identity: a name in one field must not be taken for that in
+	// another.
 	c := s.VerifiedChains[0][0]
 	switch subject := c.Subject.String(); {
 	case len(c.URIs) > 0 && c.URIs[0] != nil:

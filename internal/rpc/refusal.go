@@ -31,29 +31,33 @@ type Violation struct{ Rule, Description string }
 func RefusalOf(a *limiter.Admission) Refusal {
 	r := Refusal{Code: codeOf(a), RetryAfter: retryAfter(a)}
 	names, res := a.Violated(), a.Result()
-	by := `"` + strings.Join(names, `", "`) + `"`
+	quoted := `"` + strings.Join(names, `", "`) + `"`
+
 	switch outcome := a.Outcome(); {
 	case outcome == limiter.Failed:
 		r.Message = "the limiter cannot decide"
 	case outcome == limiter.QueueFull:
-		r.Message = "too many requests wait already for " + by
+		r.Message = "too many requests wait already for " + quoted
 	case res.Denied():
-		r.Message = "denied by " + by
+		r.Message = "denied by " + quoted // for good, so there is no time to wait and no quota
 		return r
 	case res.Banned():
-		r.Message = "banned by " + by + " for abnormal usage"
+		r.Message = "banned by " + quoted + " for abnormal usage"
 	case a.Status() == 503:
-		r.Message = "the store is away, and this server alone cannot admit as much by " + by
+		r.Message = "the store is away, and this server alone cannot admit as much by " + quoted
 	case r.RetryAfter == 0:
-		r.Message = "the request asks for more than " + by + " can ever hold"
+		r.Message = "the request asks for more than " + quoted + " can ever hold"
 	default:
-		r.Message = "over the limit of " + by
+		r.Message = "over the limit of " + quoted
 	}
+
 	if n := a.RetryAfter(); n == 1 {
 		r.Message += "; retry after 1 second"
 	} else if n > 0 {
 		r.Message += fmt.Sprintf("; retry after %d seconds", n)
 	}
+
+	// The names are in the order of the decisions. One that has no decision leaves no violation.
 	for _, d := range res.Decisions() {
 		if len(names) > 0 && names[0] == d.Rule {
 			names = names[1:]

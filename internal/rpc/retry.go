@@ -34,6 +34,7 @@ func (r Retry) Complete() (Retry, error) {
 	if r.MaxAttempts < 0 {
 		errs = append(errs, fmt.Errorf("MaxAttempts: %d is negative", r.MaxAttempts))
 	}
+
 	if r.MaxWait == 0 {
 		r.MaxWait = DefaultMaxWait
 	}
@@ -51,37 +52,42 @@ func (r Retry) Complete() (Retry, error) {
 // tenth more, so that clients which were refused together do not come back together. Do
 // returns the last error, or that of ctx if it ends during a wait.
 func (r Retry) Do(ctx context.Context, call func() error, delayOf func(error) (time.Duration, bool)) error {
-	left := r.MaxWait
+	remaining := r.MaxWait
 	for attempt := 1; ; attempt++ {
 		err := call()
 		if err == nil || attempt >= r.MaxAttempts {
 			return err
 		}
+
 		delay, ok := delayOf(err)
 		if !ok {
 			return err
 		}
-		wait, ok := r.wait(ctx, max(0, delay), left)
+
+		wait, ok := r.wait(ctx, max(0, delay), remaining)
 		if !ok {
 			return err
 		}
-		left -= wait
+
+		// What is spent is the wait that was chosen, with its jitter, and not the time of the
+		// calls.
+		remaining -= wait
 		if err := sleep(ctx, wait); err != nil {
 			return err
 		}
 	}
 }
 
-// wait returns the delay with jitter. ok is false if the delay is longer than left or ends
+// wait returns the delay with jitter. ok is false if the delay is longer than longest or ends
 // after the deadline of ctx.
-func (r Retry) wait(ctx context.Context, delay, left time.Duration) (wait time.Duration, ok bool) {
+func (r Retry) wait(ctx context.Context, delay, longest time.Duration) (wait time.Duration, ok bool) {
 	if deadline, ok := ctx.Deadline(); ok {
-		left = min(left, time.Until(deadline)-1) // a call at the very deadline would fail
+		longest = min(longest, time.Until(deadline)-1) // a call at the very deadline would fail
 	}
-	if delay > left {
+	if delay > longest {
 		return 0, false
 	}
-	return delay + r.jitter(min(delay/10, left-delay)), true
+	return delay + r.jitter(min(delay/10, longest-delay)), true
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -46,18 +46,23 @@ func (b *bench) run(ctx context.Context) (kept bool, err error) {
 		defer server.end()
 		addr = server.addr
 	}
+
 	client := redis.NewClient(&redis.Options{Addr: addr})
 	defer client.Close()
+
+	// The services are closed before the Redis that they use.
 	gateway, err := startGateway(addr, b.profile, b.decisions)
 	if err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, gateway.end()) }()
+
 	ours, err := dial("gateway", gateway.addr, gateway.cmd.Process.Pid)
 	if err != nil {
 		return false, err
 	}
 	defer ours.close()
+
 	services := []*service{ours}
 	if b.rival != "" {
 		rival, err := dial("rival", b.rival, b.rivalPID)
@@ -67,6 +72,7 @@ func (b *bench) run(ctx context.Context) (kept bool, err error) {
 		defer rival.close()
 		services = append(services, rival)
 	}
+
 	return b.measure(ctx, services, &meter{client})
 }
 
@@ -75,11 +81,14 @@ func (b *bench) measure(ctx context.Context, services []*service, m *meter) (kep
 	fmt.Println("| service | callers | decisions/s | p50 | p99 | CPU | past 50 ms | decided late | not by Redis |")
 	fmt.Println("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
 	kept = true
+
 	var ratios []string
 	for _, limit := range bounds {
 		if b.callers != 0 && b.callers != limit.callers {
 			continue
 		}
+
+		// The services take turns within a round, so that other work of the machine hits all alike.
 		samples := make([][]sample, len(services))
 		for n := range b.rounds + 1 { // the first warms up
 			for i := range services {
@@ -94,19 +103,24 @@ func (b *bench) measure(ctx context.Context, services []*service, m *meter) (kep
 				fmt.Fprint(os.Stderr, ".")
 			}
 		}
+
 		fmt.Fprintln(os.Stderr)
 		for i, s := range services {
 			printRow(s.name, limit.callers, samples[i])
 		}
+
+		// The ratios come after the figures, in a table of their own.
 		if len(services) == 2 {
 			line, ok := compare(limit, samples[0], samples[1])
 			ratios, kept = append(ratios, line), kept && ok
 		}
 	}
+
 	if ratios != nil {
 		fmt.Println("\n| callers | decisions/s | p50 | p99 | CPU | bounds |")
 		fmt.Println("|--:|--:|--:|--:|--:|---|")
 	}
+
 	for _, line := range ratios {
 		fmt.Println(line)
 	}
@@ -138,13 +152,16 @@ func cpuOf(s sample) time.Duration { return s.cpu }
 func printRow(name string, callers int, samples []sample) {
 	const unit = 10 * time.Microsecond
 	fmt.Printf("| %s | %d | %.0f | %s | %s | %s | %d | %d | %d |\n", name, callers, median(samples, perSecond),
-		median(samples, p50).Round(unit), median(samples, p99).Round(unit), median(samples, cpuOf).Round(time.Microsecond/10),
+		median(samples, p50).Round(unit), median(samples, p99).Round(unit),
+		median(samples, cpuOf).Round(time.Microsecond/10),
 		sum(samples, func(s sample) int { return s.late }), sum(samples, func(s sample) int { return s.said }),
 		sum(samples, func(s sample) int { return s.away }))
 }
 
-// compare returns the medians of the ratios of rounds that took turns, and whether they keep the bound.
+// compare returns the medians of the ratios of rounds that took turns, and whether they keep the
+// bound.
 func compare(limit bound, ours, rival []sample) (line string, kept bool) {
+	// A ratio of two rounds that follow each other is less disturbed than one of two medians.
 	ratio := func(f func(sample) float64) float64 {
 		pairs := make([]float64, len(ours))
 		for i := range ours {
@@ -155,14 +172,17 @@ func compare(limit bound, ours, rival []sample) (line string, kept bool) {
 		slices.Sort(pairs)
 		return pairs[len(pairs)/2]
 	}
+
 	speed := ratio(perSecond)
 	middle := ratio(func(s sample) float64 { return float64(s.p50) })
 	tail := ratio(func(s sample) float64 { return float64(s.p99) })
 	cpu := ratio(func(s sample) float64 { return float64(s.cpu) })
+
 	kept = speed >= limit.perSecond && tail < 1 && cpu <= limit.cpu
 	verdict := "kept"
 	if !kept {
 		verdict = fmt.Sprintf("NOT KEPT: at least %.2f, p99 below 1, CPU at most %.2f", limit.perSecond, limit.cpu)
 	}
-	return fmt.Sprintf("| %d | %.2f | %.2f | %.2f | %.2f | %s |", limit.callers, speed, middle, tail, cpu, verdict), kept
+	row := fmt.Sprintf("| %d | %.2f | %.2f | %.2f | %.2f | %s |", limit.callers, speed, middle, tail, cpu, verdict)
+	return row, kept
 }

@@ -63,11 +63,14 @@ type sample struct {
 func (s *service) round(ctx context.Context, callers int, d time.Duration, m *meter) (sample, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
+
 	per := make([]caller, callers)
 	before, err := m.read(s.pid)
 	if err != nil {
 		return sample{}, err
 	}
+
+	// The meter is read around the calls alone.
 	var done sync.WaitGroup
 	start := time.Now()
 	for i := range per {
@@ -80,6 +83,7 @@ func (s *service) round(ctx context.Context, callers int, d time.Duration, m *me
 	if err != nil {
 		return sample{}, err
 	}
+
 	var all []time.Duration
 	var out sample
 	for i := range per {
@@ -89,9 +93,12 @@ func (s *service) round(ctx context.Context, callers int, d time.Duration, m *me
 		all = append(all, per[i].took...)
 		out.late, out.said, out.away = out.late+per[i].late, out.said+per[i].said, out.away+per[i].away
 	}
+
+	// A service that answers nothing would look as if it were fast.
 	if len(all) == 0 {
 		return sample{}, fmt.Errorf("%s answered nothing within %s", s.name, d)
 	}
+
 	slices.Sort(all)
 	out.perSecond = float64(len(all)) / took.Seconds()
 	out.p50, out.p99 = all[len(all)/2], all[len(all)*99/100]
@@ -113,11 +120,14 @@ func (c *caller) loop(ctx context.Context, client pb.RateLimitServiceClient) {
 	r := &pb.RateLimitRequest{Domain: "bench", Descriptors: []*ratelimit.RateLimitDescriptor{{
 		Entries: []*ratelimit.RateLimitDescriptor_Entry{entry},
 	}}}
+
+	// A call that has begun when the time is over ends by itself: it would count as a failure else.
 	for ctx.Err() == nil {
 		entry.Value = fmt.Sprint("user-", rand.IntN(users))
 		from := time.Now()
 		answer, err := client.ShouldRateLimit(context.WithoutCancel(ctx), r)
 		took := time.Since(from)
+
 		switch {
 		case err != nil:
 			c.err = err
@@ -126,6 +136,8 @@ func (c *caller) loop(ctx context.Context, client pb.RateLimitServiceClient) {
 			c.err = fmt.Errorf("a call was refused: %v", answer)
 			return
 		}
+
+		// What the service says of a decision is counted apart from what was measured here.
 		says := answer.GetDynamicMetadata().GetFields()
 		if says["late"] != nil {
 			c.said++
@@ -133,6 +145,7 @@ func (c *caller) loop(ctx context.Context, client pb.RateLimitServiceClient) {
 		if says["fallback"] != nil || says["undecided"] != nil {
 			c.away++
 		}
+
 		if took > budget {
 			c.late++
 		}

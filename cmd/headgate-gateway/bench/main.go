@@ -9,14 +9,15 @@
 // 100,000,000 requests an hour.
 //
 // Another rate limit service for Envoy can be measured beside it, in rounds that take turns, so
-// that other work of the machine hits both alike. Start a redis-server and that service on it, with the
-// domain bench and a limit by the key user, and name them:
+// that other work of the machine hits both alike. Start a redis-server and that service on it, with
+// the domain bench and a limit by the key user, and name them:
 //
-//	go -C cmd/headgate-gateway run ./bench -redis 127.0.0.1:6379 -rival 127.0.0.1:8081 -rival-pid 4711
+//	go -C cmd/headgate-gateway run ./bench \
+//	  -redis 127.0.0.1:6379 -rival 127.0.0.1:8081 -rival-pid 4711
 //
 // For envoyproxy/ratelimit the configuration is the one that -config prints. Ratios carry over
-// to other machines, the figures do not. The last table has them, and the bounds that they have to keep; with
-// -guard the program fails if one is not kept.
+// to other machines, the figures do not. The last table has them, and the bounds that they have to
+// keep; with -guard the program fails if one is not kept.
 package main
 
 import (
@@ -49,13 +50,17 @@ func main() {
 	show := flag.Bool("config", false, "print the configuration file and exit")
 	serving := flag.String("serve", "", "serve as the gateway on this Redis; the program calls itself so")
 	flag.Parse()
+
 	if *show {
 		fmt.Print(config)
 		return
 	}
+
 	if *quick {
 		b.rounds, b.round = 3, 500*time.Millisecond
 	}
+
+	// The gateway is measured in a process of its own, as its rival is.
 	ctx := context.Background()
 	if *serving != "" {
 		if err := serve(ctx, *serving, b.profile, b.decisions); err != nil {
@@ -63,6 +68,7 @@ func main() {
 		}
 		return
 	}
+
 	kept, err := b.run(ctx)
 	if err != nil {
 		fail(err)

@@ -23,6 +23,7 @@ func (m *meter) read(pid int) (time.Duration, error) {
 	if pid == 0 {
 		return 0, nil
 	}
+
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, fmt.Errorf("CPU times are read on Linux only: %w", err)
@@ -32,6 +33,8 @@ func (m *meter) read(pid int) (time.Duration, error) {
 	if !ok || len(fields) < 13 {
 		return 0, fmt.Errorf("/proc/%d/stat cannot be read", pid)
 	}
+
+	// The fields are counted behind the name.
 	var total time.Duration
 	for _, f := range fields[11:13] { // utime and stime
 		n, err := strconv.ParseInt(f, 10, 64)
@@ -40,6 +43,8 @@ func (m *meter) read(pid int) (time.Duration, error) {
 		}
 		total += time.Duration(n) * tick
 	}
+
+	// Redis works for the service, so its time belongs to the decision.
 	info, err := m.redis.Info(context.Background(), "cpu").Result()
 	if err != nil {
 		return 0, err
@@ -54,5 +59,6 @@ func (m *meter) read(pid int) (time.Duration, error) {
 			total += time.Duration(seconds * float64(time.Second))
 		}
 	}
+
 	return total, nil
 }

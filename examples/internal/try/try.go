@@ -57,6 +57,7 @@ func Burst(h http.Handler, n int, r Request) map[int]int {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	statuses := map[int]int{}
+
 	for range n {
 		all.Go(func() {
 			a := Ask(h, r)
@@ -65,6 +66,7 @@ func Burst(h http.Handler, n int, r Request) map[int]int {
 			statuses[a.Status]++
 		})
 	}
+
 	all.Wait()
 	return statuses
 }
@@ -82,10 +84,13 @@ func (r Request) request() *http.Request {
 	if path == "" {
 		path = "/"
 	}
+
+	// A form is sent by POST, as a browser does.
 	method := r.Method
 	if r.Form != nil {
 		method = http.MethodPost
 	}
+
 	q := httptest.NewRequest(method, path, strings.NewReader(r.Form.Encode()))
 	if r.Form != nil {
 		q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -93,8 +98,11 @@ func (r Request) request() *http.Request {
 	for name, value := range r.Header {
 		q.Header.Set(name, value)
 	}
+
+	// Limits see the address. The port is any.
 	if r.From != "" {
 		q.RemoteAddr = net.JoinHostPort(r.From, "1234")
 	}
+
 	return q
 }

@@ -2,7 +2,8 @@
 // not count:
 //
 //	go -C adapters/connectmw run ./examples/greet
-//	curl -i -H 'Content-Type: application/json' -d '"Ann"' http://127.0.0.1:8080/greet.v1.Greet/Hello
+//	curl -i -H 'Content-Type: application/json' -d '"Ann"' \
+//	  http://127.0.0.1:8080/greet.v1.Greet/Hello
 //
 // The sixth call within ten seconds gets a 429 with Retry-After, and the code
 // resource_exhausted with its details. Clients of gRPC get the same by HTTP/2.

@@ -39,10 +39,13 @@ func server() (*echo.Echo, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// ToMiddleware returns the mistakes that New would only log.
 	limit, err := echov5mw.Config{Limiter: l, Refused: refuse}.ToMiddleware()
 	if err != nil {
 		return nil, err
 	}
+
 	e := echo.New()
 	e.GET("/vouchers/:code", voucher, limit)
 	return e, nil

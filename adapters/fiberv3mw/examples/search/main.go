@@ -31,7 +31,10 @@ func main() {
 // newApp returns the service, which calls find for each search.
 func newApp(find func(words string) string) *fiber.App {
 	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
-		{Name: "searches", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("30/1h burst=3"), OnLimit: limiter.Degrade},
+		{
+			Name: "searches", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("30/1h burst=3"),
+			OnLimit: limiter.Degrade,
+		},
 	}})
 	p := &products{find: find, found: map[string]string{}}
 	app := fiber.New()
@@ -44,7 +47,7 @@ func newApp(find func(words string) string) *fiber.App {
 type products struct {
 	find  func(words string) string
 	mu    sync.Mutex
-	found map[string]string
+	found map[string]string // Guarded by mu.
 }
 
 func (p *products) search(ctx context.Context, words string) string {
@@ -53,6 +56,7 @@ func (p *products) search(ctx context.Context, words string) string {
 	if limiter.Degraded(ctx) {
 		return p.found[words]
 	}
+
 	text := p.find(words)
 	if len(p.found) < 1000 {
 		p.found[strings.Clone(words)] = text

@@ -28,6 +28,7 @@ func main() {
 	if ask("127.0.0.1:50051", *n); *n > 0 {
 		return
 	}
+
 	listener, err := net.Listen("tcp", "127.0.0.1:50051")
 	if err == nil {
 		err = server("2/1s").Serve(listener)
@@ -36,7 +37,9 @@ func main() {
 }
 
 func server(limit string) *grpc.Server {
-	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit(limit)}}})
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{
+		Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit(limit),
+	}}})
 	s := grpc.NewServer(grpcmw.New(l).Options()...)
 	pb.RegisterTestServiceServer(s, service{})
 	return s

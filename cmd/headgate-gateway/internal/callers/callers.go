@@ -1,5 +1,8 @@
 // Package callers finds the caller of a request: the address, the user and the plan that
 // a trusted proxy names. It believes no header of any other peer.
+//
+// A [Callers] is made of the flags of the gateway. Its Bindings go to the engine, so that policies
+// count by what it finds, and its Handler stands before the faces that speak HTTP.
 package callers
 
 import (
@@ -60,12 +63,16 @@ func New(o Options) (*Callers, error) {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("-trusted-proxy and -address-header: %w", err))
 		}
+
+		// A policy may count by larger networks than single addresses, each by its own.
 		c.bindings.IP = ip
 		c.bindings.IPPrefix = func(bits int) (core.KeyFunc, error) { return keyfuncs.ForwardedIP(c.proxies(bits)) }
 		if err == nil {
 			c.trusted = prefixes(o.Trusted)
 		}
 	}
+
+	// Without a trusted proxy no header is believed, so one that is named would count for nothing.
 	for _, f := range []struct{ option, header string }{
 		{"-address-header", o.AddressHeader}, {"-user-header", o.UserHeader}, {"-plan-header", o.PlanHeader},
 	} {
@@ -73,20 +80,27 @@ func New(o Options) (*Callers, error) {
 			errs = append(errs, fmt.Errorf("%s: without -trusted-proxy the header is ignored", f.option))
 		}
 	}
+
 	errs = append(errs, checkHeader("-user-header", o.UserHeader), checkHeader("-plan-header", o.PlanHeader))
 	c.bindings.APIKeyHeader = o.APIKeyHeader
 	if err := c.bindings.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("-api-key-header: %w", err))
 	}
+
+	// A user is set even where no request names one: policies by user then count all as one caller.
 	if o.UserHeader != "" {
 		c.bindings.User = c.user
 	}
 	if o.PlanHeader != "" {
 		c.bindings.Plans = map[string]policy.PlanFunc{PlanBy: planOf}
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+
+	// net/http keeps headers by these names, so that they are looked up and removed without a
+	// conversion.
 	for _, name := range []*string{&c.options.AddressHeader, &c.options.UserHeader, &c.options.PlanHeader} {
 		*name = http.CanonicalHeaderKey(*name)
 	}
@@ -125,8 +139,9 @@ func checkHeader(option, name string) error {
 		return fmt.Errorf("%s: %q is not the name of a header", option, textform.Clip(name))
 	}
 	switch http.CanonicalHeaderKey(name) {
-	case "Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Forwarded", "Host", "Origin", "Referer",
-		"Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Request-Id":
+	case "Accept", "Authorization", "Connection", "Content-Length", "Content-Type", "Cookie", "Forwarded", "Host",
+		"Origin", "Referer", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent",
+		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Request-Id":
 		return fmt.Errorf("%s: the header %s has another meaning", option, http.CanonicalHeaderKey(name))
 	}
 	return nil
@@ -146,18 +161,20 @@ func (c *Callers) Trusts(peer string) bool {
 	if len(c.trusted) == 0 {
 		return false
 	}
+
 	var ip netip.Addr
 	if p, err := netip.ParseAddrPort(peer); err == nil {
 		ip = p.Addr()
 	} else if ip, err = netip.ParseAddr(peer); err != nil {
 		return false
 	}
+
 	ip = ip.Unmap().WithZone("")
 	return slices.ContainsFunc(c.trusted, func(p netip.Prefix) bool { return p.Contains(ip) })
 }
 
-// user is the key of "user": what a trusted proxy says in one line. All other callers
-// share the empty key.
+// user is the key of "user": the value of the header if a trusted proxy sends it in one line. All
+// other callers share the empty key.
 func (c *Callers) user(r core.Request) (string, bool) {
 	if !c.Trusts(r.RemoteAddr()) {
 		return "", true
@@ -188,6 +205,8 @@ func (c *Callers) Plan(r core.Request) string {
 	if c.options.PlanHeader == "" || !c.Trusts(r.RemoteAddr()) {
 		return ""
 	}
+
+	// Of two lines one may be the client's, which the proxy has only added to.
 	lines := r.Header(c.options.PlanHeader)
 	if len(lines) != 1 {
 		return ""
@@ -215,6 +234,7 @@ func (c *Callers) Handler(next http.Handler) http.Handler {
 	if len(names) == 0 {
 		return next
 	}
+
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !c.Trusts(r.RemoteAddr) {
 			for _, name := range names {

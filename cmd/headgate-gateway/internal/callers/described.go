@@ -23,7 +23,7 @@ func WithUser(ctx context.Context, user string) context.Context {
 // and are believed: the user is that of [WithUser], or else as b says, and the plan is
 // that of [WithPlan].
 func Described(b policy.Bindings) policy.Bindings {
-	other := b.User
+	other := b.User // of a request that is described without a user
 	b.User = func(r core.Request) (string, bool) {
 		if user, ok := r.Context().Value(userKey{}).(string); ok {
 			return user, true
@@ -33,6 +33,8 @@ func Described(b policy.Bindings) policy.Bindings {
 		}
 		return other(r)
 	}
+
+	// The map of b may be in use by other faces, so it is copied and not added to.
 	plans := map[string]policy.PlanFunc{PlanBy: planOf}
 	for name, f := range b.Plans {
 		plans[name] = f

@@ -100,10 +100,13 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 	if err := flags.Parse(args); err != nil {
 		return Config{}, err
 	}
+
 	var errs []error
 	if flags.NArg() > 0 {
 		errs = append(errs, fmt.Errorf("the argument %q is not a flag", clip(flags.Arg(0))))
 	}
+
+	// The environment comes before the file, which gives values to those that have none yet.
 	byName := map[string]*setting{}
 	for i := range settings {
 		s := &settings[i]
@@ -120,6 +123,8 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 	for i := range settings {
 		errs = append(errs, settings[i].apply())
 	}
+
+	// The version is printed even if the other settings are wrong.
 	if g.Version {
 		return Config{Version: true}, nil
 	}
@@ -139,42 +144,47 @@ type given struct {
 // before.
 func (g *given) finish() []error {
 	var errs []error
-	note := func(err error) { errs = append(errs, err) }
 	if len(g.Apps) == 0 {
 		g.Apps = []string{DefaultApp}
 	}
+
 	var err error
 	g.TLS, err = g.tls()
-	note(err)
+	errs = append(errs, err)
 	for _, p := range []struct{ name, address string }{
 		{"listen", g.Listen}, {"api-listen", g.APIListen}, {"envoy-listen", g.EnvoyListen},
 		{"spoe-listen", g.SPOEListen}, {"admin-listen", g.AdminListen},
 	} {
-		note(g.checkReach(p.name, p.address))
+		errs = append(errs, g.checkReach(p.name, p.address))
 	}
+
+	// A setting that would have no effect is a mistake: its author believes that it has one.
 	if g.APIListen != "" && g.Upstream == nil {
-		note(errors.New("-api-listen: without -upstream, forward-auth and JSON are at -listen"))
+		errs = append(errs, errors.New("-api-listen: without -upstream, forward-auth and JSON are at -listen"))
 	}
 	if g.EnvoyListen == "" && (g.EnvoyLimits != "" || g.EnvoyDebit != nil || g.EnvoyClosedAsError) {
-		note(errors.New("-envoy-limits, -envoy-debit and -envoy-closed-as-error: there is no -envoy-listen"))
+		errs = append(errs,
+			errors.New("-envoy-limits, -envoy-debit and -envoy-closed-as-error: there is no -envoy-listen"))
 	}
 	if g.Upstream == nil && g.UpstreamHost != "" {
-		note(errors.New("-upstream-host: there is no -upstream"))
+		errs = append(errs, errors.New("-upstream-host: there is no -upstream"))
 	}
 	if g.Redis == nil && g.RedisPrefix != "" {
-		note(errors.New("-redis-prefix: there is no -redis"))
+		errs = append(errs, errors.New("-redis-prefix: there is no -redis"))
 	}
+
 	if g.ShutdownDelay >= g.ShutdownTimeout {
-		note(fmt.Errorf("-shutdown-delay: %s is not below -shutdown-timeout, which is %s", g.ShutdownDelay, g.ShutdownTimeout))
+		errs = append(errs, fmt.Errorf("-shutdown-delay: %s is not below -shutdown-timeout, which is %s",
+			g.ShutdownDelay, g.ShutdownTimeout))
 	}
 	_, err = callers.New(g.Callers)
-	note(err)
+	errs = append(errs, err)
 	return errs
 }
 
 // checkReach refuses an address that others can reach without TLS, as keys of callers
 // would travel in the clear, unless the administrator agrees. HAProxy speaks SPOE in the
-// clear, and the admin port tells nothing but the state of the gateway.
+// clear, and the admin port shows nothing but the state of the gateway.
 func (g *given) checkReach(name, address string) error {
 	if address == "" {
 		return nil
@@ -183,14 +193,18 @@ func (g *given) checkReach(name, address string) error {
 	if err != nil {
 		return nil // found before
 	}
+
 	overTLS := g.cert != "" && name != "spoe-listen" && name != "admin-listen"
 	if g.insecure || overTLS || isLoopback(host) {
 		return nil
 	}
+
 	if name == "spoe-listen" || name == "admin-listen" {
-		return fmt.Errorf("-%s: others can reach %q, and this port has no TLS: give -insecure-http if the network is trusted", name, address)
+		return fmt.Errorf("-%s: others can reach %q, and this port has no TLS: "+
+			"give -insecure-http if the network is trusted", name, address)
 	}
-	return fmt.Errorf("-%s: others can reach %q: give -tls-cert and -tls-key, or -insecure-http if a proxy adds TLS", name, address)
+	return fmt.Errorf("-%s: others can reach %q: "+
+		"give -tls-cert and -tls-key, or -insecure-http if a proxy adds TLS", name, address)
 }
 
 func isLoopback(host string) bool {

@@ -25,9 +25,11 @@ func readFile(path string, byName map[string]*setting) error {
 	if err != nil {
 		return fmt.Errorf("-config: %s: %w", path, err)
 	}
+
 	file := filepath.Base(path)
 	var errs []error
 	seen := map[string]bool{}
+
 	for _, v := range values {
 		name := v.Key.GetToken().Value
 		where := fmt.Sprintf("%s:%d: %s", file, v.Key.GetToken().Position.Line, clip(name))
@@ -43,12 +45,16 @@ func readFile(path string, byName map[string]*setting) error {
 			errs = append(errs, fmt.Errorf("%s: it is there twice", where))
 			continue
 		}
+
+		// The value is read even if a flag or the environment has precedence: a mistake in it would
+		// show only on the day on which they are gone.
 		seen[name] = true
 		texts, err := s.texts(v.Value)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", where, err))
 			continue
 		}
+
 		if len(s.given) == 0 {
 			s.given, s.from = texts, where
 		}
@@ -62,11 +68,13 @@ func parseFile(path string) (values []*ast.MappingValueNode, err error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer func() {
 		if v := recover(); v != nil { // no text may end the program that reads it
 			err = errors.New("it cannot be read as YAML")
 		}
 	}()
+
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
 		return nil, errors.New(strings.TrimSpace(yaml.FormatError(err, false, false)))
@@ -74,9 +82,12 @@ func parseFile(path string) (values []*ast.MappingValueNode, err error) {
 	if len(file.Docs) > 1 {
 		return nil, errors.New("it has more than one document")
 	}
+
+	// A file that is empty, or has nothing but comments, is a file without settings.
 	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
 		return nil, nil
 	}
+
 	switch n := file.Docs[0].Body.(type) {
 	case *ast.MappingNode:
 		return n.Values, nil
@@ -111,6 +122,7 @@ func (s *setting) texts(n ast.Node) ([]string, error) {
 	if !s.isList {
 		return nil, errors.New("it takes one value, not a list")
 	}
+
 	texts := []string{}
 	var errs []error
 	for _, v := range list.Values {

@@ -32,7 +32,7 @@ import (
 // DefaultApp is the application of a gateway that names none.
 const DefaultApp = "default"
 
-// setting is one name and what it sets.
+// setting is one name and what it sets. It is a flag, and unless it is flagOnly a name in the file.
 type setting struct {
 	name     string
 	usage    string
@@ -54,60 +54,122 @@ type setting struct {
 func (g *given) settings() []setting {
 	c := &g.Config
 	return []setting{
-		{name: "config", flagOnly: true, usage: "YAML `file` with any of the settings below, by the same names", set: keep(&g.file)},
-		{name: "check", flagOnly: true, isBool: true, usage: "check the configuration and the policies, and exit", set: isTrue(&c.Check)},
+		// What the program is told on its command line alone.
+		{name: "config", flagOnly: true, set: keep(&g.file),
+			usage: "YAML `file` with any of the settings below, by the same names"},
+		{name: "check", flagOnly: true, isBool: true, set: isTrue(&c.Check),
+			usage: "check the configuration and the policies, and exit"},
 		{name: "version", flagOnly: true, isBool: true, usage: "print the version, and exit", set: isTrue(&c.Version)},
 
-		{name: "listen", standard: "127.0.0.1:8089", usage: "`address` of forward-auth (/auth) and JSON (/v1/), or of the proxy with -upstream; one that others can reach needs TLS, or -insecure-http", set: address(&c.Listen)},
-		{name: "upstream", usage: "`URL` of the server behind the proxy: http://host:port, https:// or h2c://", set: upstream(&c.Upstream)},
-		{name: "upstream-host", usage: "`host` that the upstream is asked for, instead of the client's", set: keep(&c.UpstreamHost)},
-		{name: "upstream-connect-timeout", standard: "5s", usage: "longest `time` for a connection to the upstream", set: span(&c.UpstreamConnect, time.Millisecond, 10*time.Minute)},
-		{name: "upstream-timeout", standard: "60s", usage: "longest `time` until the upstream begins its answer", set: span(&c.UpstreamTimeout, time.Millisecond, 24*time.Hour)},
-		{name: "upgrade", isList: true, usage: "`protocol` to which clients may switch a connection, which is then one request whatever is sent; may be repeated (default websocket)", set: protocol(&c.Upgrades)},
+		// Each address is a port with one face.
+		{name: "listen", standard: "127.0.0.1:8089", set: address(&c.Listen),
+			usage: "`address` of forward-auth (/auth) and JSON (/v1/), or of the proxy with -upstream; one that " +
+				"others can reach needs TLS, or -insecure-http"},
+		{name: "upstream", set: upstream(&c.Upstream),
+			usage: "`URL` of the server behind the proxy: http://host:port, https:// or h2c://"},
+		{name: "upstream-host", set: keep(&c.UpstreamHost),
+			usage: "`host` that the upstream is asked for, instead of the client's"},
+		{name: "upstream-connect-timeout", standard: "5s",
+			set:   span(&c.UpstreamConnect, time.Millisecond, 10*time.Minute),
+			usage: "longest `time` for a connection to the upstream"},
+		{name: "upstream-timeout", standard: "60s", set: span(&c.UpstreamTimeout, time.Millisecond, 24*time.Hour),
+			usage: "longest `time` until the upstream begins its answer"},
+		{name: "upgrade", isList: true, set: protocol(&c.Upgrades),
+			usage: "`protocol` to which clients may switch a connection, which is then one request whatever is sent; " +
+				"may be repeated (default websocket)"},
 		{name: "api-listen", usage: "`address` of forward-auth and JSON beside a proxy", set: address(&c.APIListen)},
-		{name: "envoy-listen", usage: "`address` of Envoy's rate limit service, over gRPC", set: address(&c.EnvoyListen)},
-		{name: "envoy-limits", usage: "`folder` of limits in the format of envoyproxy/ratelimit, which is followed", set: keep(&c.EnvoyLimits)},
-		{name: "envoy-debit", isList: true, usage: "`domain` in which Envoy sends hits_addend of a descriptor after the answer, so it is charged beyond the limit; may be repeated", set: more(&c.EnvoyDebit)},
-		{name: "envoy-closed-as-error", isBool: true, usage: "fail calls of Envoy with UNAVAILABLE where a limit fails closed, instead of OVER_LIMIT", set: isTrue(&c.EnvoyClosedAsError)},
+		{name: "envoy-listen", set: address(&c.EnvoyListen),
+			usage: "`address` of Envoy's rate limit service, over gRPC"},
+		{name: "envoy-limits", set: keep(&c.EnvoyLimits),
+			usage: "`folder` of limits in the format of envoyproxy/ratelimit, which is followed"},
+		{name: "envoy-debit", isList: true, set: more(&c.EnvoyDebit),
+			usage: "`domain` in which Envoy sends hits_addend of a descriptor after the answer, so it is charged " +
+				"beyond the limit; may be repeated"},
+		{name: "envoy-closed-as-error", isBool: true, set: isTrue(&c.EnvoyClosedAsError),
+			usage: "fail calls of Envoy with UNAVAILABLE where a limit fails closed, instead of OVER_LIMIT"},
 		{name: "spoe-listen", usage: "`address` of HAProxy's SPOE", set: address(&c.SPOEListen)},
-		{name: "admin-listen", usage: "`address` of /healthz, /readyz, /metrics and /debug/limits, such as 127.0.0.1:8090", set: address(&c.AdminListen)},
-		{name: "top-keys", standard: "20", usage: "`number` of callers under each policy that /debug/limits shows; 0 is none", set: number(&c.TopKeys, 0, topkeys.MaxTop)},
+		{name: "admin-listen", set: address(&c.AdminListen),
+			usage: "`address` of /healthz, /readyz, /metrics and /debug/limits, such as 127.0.0.1:8090"},
+		{name: "top-keys", standard: "20", set: number(&c.TopKeys, 0, topkeys.MaxTop),
+			usage: "`number` of callers under each policy that /debug/limits shows; 0 is none"},
 
-		{name: "app", isList: true, usage: "`name` of an application whose policies apply; may be repeated, and the first is the default (default " + DefaultApp + ")", set: app(&c.Apps)},
-		{name: "policies", usage: "`file` of policies, in YAML or JSON; without it they are published in Redis", set: policies(&c.Policies)},
-		{name: "last-good", usage: "`folder` for the last good policies, from which the gateway starts if their source is away; each gateway needs its own", set: keep(&c.LastGood)},
+		// Policies, which apply to all faces.
+		{name: "app", isList: true, set: app(&c.Apps),
+			usage: "`name` of an application whose policies apply; may be repeated, and the first is the default " +
+				"(default " + DefaultApp + ")"},
+		{name: "policies", set: policies(&c.Policies),
+			usage: "`file` of policies, in YAML or JSON; without it they are published in Redis"},
+		{name: "last-good", set: keep(&c.LastGood),
+			usage: "`folder` for the last good policies, from which the gateway starts if their source is away; each " +
+				"gateway needs its own"},
 
-		{name: "redis", env: EnvRedis, usage: "`URL` of the Redis that keeps the counts of all gateways: redis://host:6379, redis+sentinel://host,host/master or redis+cluster://host,host, and rediss with TLS; without it each keeps its own in memory", set: redisURL(&c.Redis)},
+		// The counts, in Redis or in the memory of this process.
+		{name: "redis", env: EnvRedis, set: redisURL(&c.Redis),
+			usage: "`URL` of the Redis that keeps the counts of all gateways: redis://host:6379, " +
+				"redis+sentinel://host,host/master or redis+cluster://host,host, and rediss with TLS; without it " +
+				"each keeps its own in memory"},
 		{name: "redis-prefix", usage: "`prefix` of the keys in Redis (default hg:)", set: prefix(&c.RedisPrefix)},
-		{name: "redis-timeout", standard: "50ms", usage: "longest `time` of a call; requests wait for it while Redis hangs, until the gateway bypasses it", set: span(&c.RedisTimeout, time.Millisecond, 10*time.Second)},
-		{name: "instances", usage: "`number` of gateways to assume until Redis has answered", set: number(&c.Instances, 0, 1<<20)},
-		{name: "cache-refusals", usage: "`number` of refused keys to remember, whose requests are refused without Redis", set: number(&c.CacheRefusals, 0, 1<<24)},
-		{name: "max-keys", usage: "largest `number` of keys in memory (default 1048576)", set: number(&c.MaxKeys, 0, 1<<30)},
+		{name: "redis-timeout", standard: "50ms", set: span(&c.RedisTimeout, time.Millisecond, 10*time.Second),
+			usage: "longest `time` of a call; requests wait for it while Redis hangs, until the gateway bypasses it"},
+		{name: "instances", set: number(&c.Instances, 0, 1<<20),
+			usage: "`number` of gateways to assume until Redis has answered"},
+		{name: "cache-refusals", set: number(&c.CacheRefusals, 0, 1<<24),
+			usage: "`number` of refused keys to remember, whose requests are refused without Redis"},
+		{name: "max-keys", set: number(&c.MaxKeys, 0, 1<<30),
+			usage: "largest `number` of keys in memory (default 1048576)"},
 
-		{name: "json-client", isList: true, usage: "`name:digest` of a program that may ask in JSON, the digest being the SHA-256 of its bearer token in hexadecimal; may be repeated, and without any, programs on this machine and those with a certificate may ask", set: client(&c.JSONClients)},
-		{name: "json-secret", env: EnvJSONSecret, usage: "`text` of at least 32 bytes that authenticates the tokens of takes, the same for all gateways; without it tokens are good at one gateway until its end", set: secret(&c.JSONSecret)},
-		{name: "json-keep", standard: "24h", usage: "`time` for which the tokens of takes are good", set: span(&c.JSONKeep, jsonapi.MinKeep, jsonapi.MaxKeep)},
+		// The programs that ask in JSON.
+		{name: "json-client", isList: true, set: client(&c.JSONClients),
+			usage: "`name:digest` of a program that may ask in JSON, the digest being the SHA-256 of its bearer " +
+				"token in hexadecimal; may be repeated, and without any, programs on this machine and those with a " +
+				"certificate may ask"},
+		{name: "json-secret", env: EnvJSONSecret, set: secret(&c.JSONSecret),
+			usage: "`text` of at least 32 bytes that authenticates the tokens of takes, the same for all gateways; " +
+				"without it tokens are good at one gateway until its end"},
+		{name: "json-keep", standard: "24h", set: span(&c.JSONKeep, jsonapi.MinKeep, jsonapi.MaxKeep),
+			usage: "`time` for which the tokens of takes are good"},
 
-		{name: "trusted-proxy", isList: true, usage: "`address or CIDR` of a proxy whose headers about the caller are believed; may be repeated", set: more(&c.Callers.Trusted)},
-		{name: "address-header", usage: "`name` of the header in which the trusted proxies name the caller's address (default X-Forwarded-For)", set: keep(&c.Callers.AddressHeader)},
-		{name: "user-header", usage: "`name` of the header in which the trusted proxies name the user; they must remove it from requests of clients", set: keep(&c.Callers.UserHeader)},
-		{name: "plan-header", usage: "`name` of the header in which they name the plan, for policies with plan_by: " + `header`, set: keep(&c.Callers.PlanHeader)},
-		{name: "api-key-header", usage: "`name` of the header that the key api-key reads (default X-Api-Key)", set: keep(&c.Callers.APIKeyHeader)},
+		// The headers about callers that are believed.
+		{name: "trusted-proxy", isList: true, set: more(&c.Callers.Trusted),
+			usage: "`address or CIDR` of a proxy whose headers about the caller are believed; may be repeated"},
+		{name: "address-header", set: keep(&c.Callers.AddressHeader),
+			usage: "`name` of the header in which the trusted proxies name the caller's address (default " +
+				"X-Forwarded-For)"},
+		{name: "user-header", set: keep(&c.Callers.UserHeader),
+			usage: "`name` of the header in which the trusted proxies name the user; they must remove it from " +
+				"requests of clients"},
+		{name: "plan-header", set: keep(&c.Callers.PlanHeader),
+			usage: "`name` of the header in which they name the plan, for policies with plan_by: " + `header`},
+		{name: "api-key-header", set: keep(&c.Callers.APIKeyHeader),
+			usage: "`name` of the header that the key api-key reads (default X-Api-Key)"},
 
+		// TLS, which all ports but those of HAProxy and the administrator have.
 		{name: "tls-cert", usage: "`file` with the certificate, in PEM", set: keep(&g.cert)},
 		{name: "tls-key", usage: "`file` with its key, in PEM", set: keep(&g.key)},
-		{name: "tls-client-ca", usage: "`file` with the authorities of clients, in PEM; every client then needs a certificate", set: keep(&g.clientCA)},
-		{name: "insecure-http", isBool: true, usage: "serve without TLS to others, say to a proxy that adds it", set: isTrue(&g.insecure)},
+		{name: "tls-client-ca", set: keep(&g.clientCA),
+			usage: "`file` with the authorities of clients, in PEM; every client then needs a certificate"},
+		{name: "insecure-http", isBool: true, set: isTrue(&g.insecure),
+			usage: "serve without TLS to others, say to a proxy that adds it"},
 
-		{name: "max-header-bytes", standard: "32768", usage: "largest header of a request, in `bytes`", set: number(&c.MaxHeaderBytes, 1024, 1<<20)},
-		{name: "max-body-bytes", standard: "0", usage: "largest body of a request to the upstream, in `bytes`; 0 is any", set: number(&c.MaxBodyBytes, 0, 1<<50)},
-		{name: "max-connections", standard: "10000", usage: "largest `number` of open connections of each port; others wait; 0 is any", set: number(&c.MaxConnections, 0, 1<<20)},
-		{name: "header-timeout", standard: "10s", usage: "longest `time` for the header of a request", set: span(&c.HeaderTimeout, time.Millisecond, time.Hour)},
-		{name: "piece-timeout", standard: "30s", usage: "longest `time` in which a client sends the next piece of a body, or accepts the next of an answer", set: span(&c.PieceTimeout, time.Millisecond, 24*time.Hour)},
-		{name: "idle-timeout", standard: "2m", usage: "longest `time` of a connection without a request", set: span(&c.IdleTimeout, time.Millisecond, 24*time.Hour)},
-		{name: "shutdown-delay", standard: "0s", usage: "`time` between /readyz answering 503 and the end of the ports", set: span(&c.ShutdownDelay, 0, time.Hour)},
-		{name: "shutdown-timeout", standard: "30s", usage: "longest `time` of the shutdown", set: span(&c.ShutdownTimeout, 100*time.Millisecond, 24*time.Hour)},
+		// What a client can take, and how long the end may take.
+		{name: "max-header-bytes", standard: "32768", set: number(&c.MaxHeaderBytes, 1024, 1<<20),
+			usage: "largest header of a request, in `bytes`"},
+		{name: "max-body-bytes", standard: "0", set: number(&c.MaxBodyBytes, 0, 1<<50),
+			usage: "largest body of a request to the upstream, in `bytes`; 0 is any"},
+		{name: "max-connections", standard: "10000", set: number(&c.MaxConnections, 0, 1<<20),
+			usage: "largest `number` of open connections of each port; others wait; 0 is any"},
+		{name: "header-timeout", standard: "10s", set: span(&c.HeaderTimeout, time.Millisecond, time.Hour),
+			usage: "longest `time` for the header of a request"},
+		{name: "piece-timeout", standard: "30s", set: span(&c.PieceTimeout, time.Millisecond, 24*time.Hour),
+			usage: "longest `time` in which a client sends the next piece of a body, or accepts the next of an answer"},
+		{name: "idle-timeout", standard: "2m", set: span(&c.IdleTimeout, time.Millisecond, 24*time.Hour),
+			usage: "longest `time` of a connection without a request"},
+		{name: "shutdown-delay", standard: "0s", set: span(&c.ShutdownDelay, 0, time.Hour),
+			usage: "`time` between /readyz answering 503 and the end of the ports"},
+		{name: "shutdown-timeout", standard: "30s", set: span(&c.ShutdownTimeout, 100*time.Millisecond, 24*time.Hour),
+			usage: "longest `time` of the shutdown"},
 
+		// The log.
 		{name: "log-format", standard: "text", usage: "`text or json`", set: logFormat(&c.LogJSON)},
 		{name: "log-level", standard: "info", usage: "`debug, info, warn or error`", set: logLevel(&c.LogLevel)},
 	}
@@ -146,9 +208,11 @@ func (v *flagValue) IsBoolFlag() bool { return v.isBool }
 // apply sets what was given, or else the default.
 func (s *setting) apply() error {
 	texts := s.given
+	// A list replaces the default, it does not add to it.
 	if texts == nil && s.standard != "" {
 		texts = []string{s.standard}
 	}
+
 	var errs []error
 	for _, text := range texts {
 		if err := s.set(text); err != nil {
@@ -230,7 +294,8 @@ func span(to *time.Duration, from, last time.Duration) func(string) error {
 	return func(text string) error {
 		d, err := time.ParseDuration(text)
 		if err != nil || d < from || d > last {
-			return fmt.Errorf("%q is not a duration from %s to %s, such as 500ms or 2m", clip(text), textform.Duration(from), textform.Duration(last))
+			return fmt.Errorf("%q is not a duration from %s to %s, such as 500ms or 2m",
+				clip(text), textform.Duration(from), textform.Duration(last))
 		}
 		*to = d
 		return nil
@@ -285,6 +350,7 @@ func client(to *map[[sha256.Size]byte]string) func(string) error {
 		case *to == nil:
 			*to = map[[sha256.Size]byte]string{}
 		}
+
 		(*to)[[sha256.Size]byte(digest)] = name
 		return nil
 	}

@@ -37,6 +37,8 @@ func (c *Certificate) Report(f func(error)) {
 func (c *Certificate) current(now time.Time) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
+	// However many handshakes there are, one in a second looks at the files.
 	if c.pair != nil && now.Sub(c.looked) < lookAgain {
 		return c.pair, nil
 	}
@@ -46,6 +48,7 @@ func (c *Certificate) current(now time.Time) (*tls.Certificate, error) {
 	if err == nil && c.pair != nil && seen == c.seen {
 		return c.pair, nil
 	}
+
 	if err == nil {
 		var pair tls.Certificate
 		if pair, err = tls.LoadX509KeyPair(c.cert, c.key); err == nil {
@@ -53,6 +56,9 @@ func (c *Certificate) current(now time.Time) (*tls.Certificate, error) {
 			return c.pair, nil
 		}
 	}
+
+	// A renewal writes two files, and a handshake between them finds a pair that does not fit. The
+	// former pair is shown until the next look.
 	if c.pair != nil && c.report != nil {
 		c.report(err)
 	}
@@ -84,17 +90,25 @@ func (g *given) tls() (*tls.Config, error) {
 	case g.cert == "" || g.key == "":
 		return nil, errors.New("-tls-cert and -tls-key: one is missing")
 	}
+
+	// The first look is at the start: a gateway without any certificate ends, instead of failing
+	// handshakes.
 	cert := &Certificate{cert: g.cert, key: g.key}
 	if _, err := cert.current(time.Now()); err != nil {
 		return nil, fmt.Errorf("-tls-cert and -tls-key: %w", err)
 	}
 	g.Certificate = cert
-	c := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-		return cert.current(time.Now())
-	}}
+	c := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return cert.current(time.Now())
+		},
+	}
+
 	if g.clientCA == "" {
 		return c, nil
 	}
+
 	text, err := os.ReadFile(g.clientCA)
 	if err != nil {
 		return nil, fmt.Errorf("-tls-client-ca: %w", err)

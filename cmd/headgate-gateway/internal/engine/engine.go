@@ -1,5 +1,8 @@
 // Package engine decides for the faces of the gateway: one store, which all of them
 // share, and the limiters that follow the policies of an application.
+//
+// [Open] returns an [Engine]. A [Face] asks it for the [limiter.Limiter] of an application, once,
+// and then asks that limiter for each request.
 package engine
 
 import (
@@ -49,17 +52,17 @@ type Engine struct {
 	ctx     context.Context
 	end     context.CancelFunc
 
-	// processes tell the applications of this process from each other, and its faces report
-	// as one.
+	// processes hold a name for each application of this process, under which all faces
+	// together report to Redis.
 	processes map[string]string
 
 	mu       sync.Mutex
-	limiters map[asked]*followed
-	stopped  bool
+	limiters map[limiterKey]*followed // Guarded by mu.
+	stopped  bool                     // Guarded by mu.
 }
 
-// asked identifies a limiter.
-type asked struct{ app, face string }
+// limiterKey identifies a limiter.
+type limiterKey struct{ app, face string }
 
 // followed is a limiter and what keeps its rules equal to the policies.
 type followed struct {
@@ -78,13 +81,16 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	if err := o.faults(); err != nil {
 		return nil, err
 	}
-	e := &Engine{options: o.withDefaults(), limiters: map[asked]*followed{}}
+
+	e := &Engine{options: o.withDefaults(), limiters: map[limiterKey]*followed{}}
 	e.processes = map[string]string{}
 	for _, app := range e.options.Apps {
 		e.processes[app] = rand.Text()
 	}
+
 	e.logger = newLogger(e.options.Logger)
 	e.ctx, e.end = context.WithCancel(ctx)
+	// A failure may come after a client of Redis was made, which Close closes.
 	if err := e.open(); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
@@ -129,12 +135,14 @@ func (e *Engine) Limiter(app string, f Face) (*limiter.Limiter, error) {
 		return nil, err
 	}
 
+	// The lock is held until the policies are loaded: faces that ask at the same time share one
+	// limiter.
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.stopped {
 		return nil, errStopped
 	}
-	key := asked{app, f.Name}
+	key := limiterKey{app, f.Name}
 	if l := e.limiters[key]; l != nil {
 		return l.limiter, nil
 	}
@@ -163,18 +171,23 @@ func (e *Engine) follow(app string, f Face) (*followed, error) {
 	if f.Configure != nil {
 		f.Configure(&c)
 	}
+
+	// What the face has configured is kept, but for what belongs to the engine.
 	c.Store, c.Rules, c.Observer = e.store, nil, e.shared.recorder(app)
 	if e.options.Metrics != nil {
 		e.options.Metrics(&c)
 	}
+
 	l, err := limiter.New(c)
 	if err != nil {
 		return nil, err
 	}
+
 	bindings := e.options.Bindings
 	if f.Bind != nil {
 		bindings = f.Bind(bindings)
 	}
+
 	follower, err := policy.Follow(e.ctx, l, app, bindings, e.source, e.followOptions(app, f))
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
@@ -187,9 +200,12 @@ func (e *Engine) followOptions(app string, f Face) policy.Options {
 		Poll: e.options.Poll, Timeout: e.options.LoadTimeout, Instance: e.options.Instance, Process: e.processes[app],
 		Logger: e.logger.With("face", f.Name), Adapt: adapt(app, f, e.logger),
 	}
+	// The last good policies are what a face could carry out, so each face keeps its own.
 	if e.options.LastGood != "" && !e.options.Check {
 		o.LastGood = filepath.Join(e.options.LastGood, fileName(app)+"."+f.Name+".json")
 	}
+	// Redis may be away at the start. A check fails then, as it could not say that the policies are
+	// valid.
 	if e.isPublished() && !e.options.Check {
 		o.OnMissing = policy.OnMissingWait
 	}
@@ -203,17 +219,17 @@ func adapt(app string, f Face, logger *slog.Logger) func(policy.Set) policy.Set 
 		return nil
 	}
 	return func(set policy.Set) policy.Set {
-		left := make(policy.Set, 0, len(set))
+		kept := make(policy.Set, 0, len(set))
 		for _, p := range set {
 			why := f.CannotKeep(p)
 			if why == "" {
-				left = append(left, p)
+				kept = append(kept, p)
 				continue
 			}
 			logger.Warn("a face leaves out a policy that it cannot carry out",
 				"face", f.Name, "app", app, "policy", p.Name, "reason", why)
 		}
-		return left
+		return kept
 	}
 }
 
@@ -222,10 +238,12 @@ func adapt(app string, f Face, logger *slog.Logger) func(policy.Set) policy.Set 
 func (e *Engine) Limiters() (limiters []*limiter.Limiter, names []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	byName := map[string]*limiter.Limiter{}
 	for key, l := range e.limiters {
 		byName[key.app+", "+key.face] = l.limiter
 	}
+
 	names = slices.Sorted(maps.Keys(byName))
 	for _, name := range names {
 		limiters = append(limiters, byName[name])
@@ -242,6 +260,7 @@ func (e *Engine) Ready() error {
 	if e.stopped {
 		return errStopped
 	}
+
 	var errs []error
 	for key, l := range e.limiters {
 		if s := l.follower.Status(); s.Version == "" {
@@ -256,7 +275,7 @@ func (e *Engine) Ready() error {
 // for all limiters at once. Call it beside the Shutdown of the servers, with the same
 // context.
 func (e *Engine) Shutdown(ctx context.Context) error {
-	all := e.all()
+	all := e.all() // without the lock: the turn of a request may take until ctx ends
 	errs := make([]error, len(all))
 	var done sync.WaitGroup
 	for i, l := range all {
@@ -286,6 +305,9 @@ func (e *Engine) Close() error {
 	if again {
 		return nil
 	}
+
+	// The policies are not followed any more before limiters end, and the store ends last: leases
+	// are released in it.
 	e.end()
 	var errs []error
 	for _, l := range e.all() {

@@ -102,6 +102,7 @@ func (o *Options) faults() error {
 	if len(o.Apps) == 0 || len(o.Apps) > MaxApps {
 		errs = append(errs, fmt.Errorf("engine: %d applications are not within 1 to %d", len(o.Apps), MaxApps))
 	}
+
 	for i, app := range o.Apps {
 		if err := policy.CheckApp(app); err != nil {
 			errs = append(errs, fmt.Errorf("engine: application: %w", err))
@@ -110,6 +111,7 @@ func (o *Options) faults() error {
 			errs = append(errs, fmt.Errorf("engine: the application %q is listed twice", textform.Clip(app)))
 		}
 	}
+
 	if o.Source == nil && o.Policies == "" && o.Redis == nil {
 		errs = append(errs, errors.New("engine: there are no policies: neither a file nor a Redis is named"))
 	}
@@ -119,8 +121,11 @@ func (o *Options) faults() error {
 		}
 	}
 	if o.Timeout != 0 && (o.Timeout < minTimeout || o.Timeout > maxTimeout) {
-		errs = append(errs, fmt.Errorf("engine: the timeout %s is not within %s to %s", o.Timeout, minTimeout, maxTimeout))
+		errs = append(errs,
+			fmt.Errorf("engine: the timeout %s is not within %s to %s", o.Timeout, minTimeout, maxTimeout))
 	}
+
+	// What remains is checked by the packages that it is for.
 	follow := policy.Options{Poll: o.Poll, Timeout: o.LoadTimeout, Instance: o.Instance}
 	errs = append(errs, o.Bindings.Validate(), follow.Validate())
 	return errors.Join(errs...)
@@ -141,8 +146,8 @@ func (o Options) withDefaults() Options {
 // checkFace returns an error if a face cannot have the name, which is part of the name of
 // a file.
 func checkFace(name string) error {
-	rest := strings.TrimLeft(name, "abcdefghijklmnopqrstuvwxyz0123456789-")
-	if name == "" || rest != "" || name[0] < 'a' || len(name) > 32 {
+	odd := strings.TrimLeft(name, "abcdefghijklmnopqrstuvwxyz0123456789-")
+	if name == "" || odd != "" || name[0] < 'a' || len(name) > 32 {
 		return fmt.Errorf("engine: %q is not the name of a face", textform.Clip(name))
 	}
 	return nil

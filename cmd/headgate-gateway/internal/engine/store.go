@@ -30,6 +30,8 @@ func (e *Engine) openStore() error {
 	if e.options.Redis != nil {
 		e.shared = &shared{client: redis.NewUniversalClient(clientOptions(e.options.Redis)), logger: e.logger}
 	}
+
+	// An engine that only checks has a client, to read the policies, but counts nothing in Redis.
 	if e.shared == nil || e.options.Check {
 		memory, err := memstore.New(o)
 		if err != nil {

@@ -29,21 +29,24 @@ type fault string
 
 // The faults.
 const (
-	noOriginal   fault = "no header names the original request: send X-Original-Method and X-Original-URI, or X-Forwarded-Method and X-Forwarded-Uri"
+	noOriginal fault = "no header names the original request: send X-Original-Method and X-Original-URI, " +
+		"or X-Forwarded-Method and X-Forwarded-Uri"
 	noMethod     fault = "X-Original-URI or X-Original-URL came without X-Original-Method"
 	noTarget     fault = "X-Original-Method came without X-Original-URI or X-Original-URL"
 	halfForward  fault = "of X-Forwarded-Method and X-Forwarded-Uri only one came"
 	noHost       fault = "X-Forwarded-Host is missing"
 	noCaller     fault = "X-Forwarded-For is missing"
 	repeated     fault = "a header that names the original request came in several lines"
-	contradicted fault = "headers name different original requests; the gateway has to remove those that it does not set"
-	badMethod    fault = "the original method is not a method"
-	badTarget    fault = "the original URI is not the target of a request"
-	badURL       fault = "X-Original-URL is not an absolute URL"
-	badHost      fault = "the original host is not a host"
-	passedOn     fault = "the gateway asks with the query of the client: end the path of its URL with a question mark"
-	tunnel       fault = "the request asks for a protocol in which requests would not be counted: have the gateway remove Upgrade, or name it by -upgrade"
-	longTarget   fault = "the original URI is longer than 16 kB"
+	contradicted fault = "headers name different original requests; " +
+		"the gateway has to remove those that it does not set"
+	badMethod fault = "the original method is not a method"
+	badTarget fault = "the original URI is not the target of a request"
+	badURL    fault = "X-Original-URL is not an absolute URL"
+	badHost   fault = "the original host is not a host"
+	passedOn  fault = "the gateway asks with the query of the client: end the path of its URL with a question mark"
+	tunnel    fault = "the request asks for a protocol in which requests would not be counted: " +
+		"have the gateway remove Upgrade, or name it by -upgrade"
+	longTarget fault = "the original URI is longer than 16 kB"
 )
 
 // read returns what the headers say, or why they are not believed. Any of them may be
@@ -65,6 +68,8 @@ func (c *claim) read(h http.Header) fault {
 	if f := forwarded.readForwarded(h); f != "" {
 		return f
 	}
+
+	// Of two families that agree either may be taken; the first may name a host besides.
 	switch {
 	case original.method == "" && forwarded.method == "":
 		return noOriginal
@@ -77,6 +82,7 @@ func (c *claim) read(h http.Header) fault {
 	default:
 		*c = original
 	}
+
 	if f := c.readHost(h, forwarded.method != ""); f != "" {
 		return f
 	}
@@ -88,6 +94,7 @@ func (c *claim) readOriginal(h http.Header) fault {
 	method, f1 := one(h, "X-Original-Method")
 	target, f2 := one(h, "X-Original-Uri")
 	address, f3 := one(h, "X-Original-Url")
+
 	switch {
 	case f1 != "" || f2 != "" || f3 != "":
 		return repeated
@@ -98,18 +105,22 @@ func (c *claim) readOriginal(h http.Header) fault {
 	case target == "" && address == "":
 		return noTarget
 	}
+
 	c.method, c.target = method, target
 	if address == "" {
 		return ""
 	}
-	host, rest, ok := cutURL(address)
+
+	// A URL has a target too. Of two that differ one is the client's, which the gateway passes on.
+	host, path, ok := cutURL(address)
 	if !ok {
 		return badURL
 	}
-	if target != "" && target != rest {
+	if target != "" && target != path {
 		return contradicted
 	}
-	c.target, c.host = rest, host
+
+	c.target, c.host = path, host
 	return ""
 }
 
@@ -133,6 +144,7 @@ func (c *claim) readHost(h http.Header, compare bool) fault {
 	if c.host != "" && !compare {
 		return ""
 	}
+
 	host, f := one(h, "X-Forwarded-Host")
 	switch {
 	case f != "":
@@ -187,12 +199,14 @@ func cutURL(s string) (host, target string, ok bool) {
 	return rest[:i], rest[i:], true
 }
 
-// isMethod reports whether s is a token of RFC 9110 of at most maxMethod bytes.
+// isMethod reports whether s is a token of RFC 9110 of at most maxMethod bytes. The usual methods
+// need no look at their bytes.
 func isMethod(s string) bool {
 	switch s {
 	case "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS":
 		return true
 	}
+
 	if s == "" || len(s) > maxMethod {
 		return false
 	}

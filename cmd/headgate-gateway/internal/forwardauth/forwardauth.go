@@ -1,6 +1,6 @@
 // Package forwardauth lets a gateway that asks about each request before it passes it on
 // ask headgate: nginx by auth_request, Caddy by forward_auth, Traefik by ForwardAuth,
-// APISIX by forward-auth, and what speaks as one of them.
+// APISIX by forward-auth, and what speaks as one of them. [New] returns the handler.
 //
 // The gateway sends a request of its own, whose headers name the original one:
 //
@@ -104,6 +104,7 @@ func New(e *engine.Engine, o Options) (http.Handler, error) {
 	if o.MaxWait == 0 {
 		h.options.MaxWait = DefaultMaxWait
 	}
+
 	for i, app := range e.Apps() {
 		l, err := e.Limiter(app, Face())
 		errs = append(errs, err)
@@ -112,6 +113,7 @@ func New(e *engine.Engine, o Options) (http.Handler, error) {
 			h.limiters[""] = l
 		}
 	}
+
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -125,6 +127,7 @@ type handler struct {
 
 // ServeHTTP answers the question of a gateway.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// What any other peer says of a request would be the client's own word.
 	if !h.options.Callers.Trusts(r.RemoteAddr) {
 		h.options.Log.Note(slog.LevelWarn, "forward-auth was asked by a peer that is not a trusted proxy",
 			slog.String("peer", r.RemoteAddr))
@@ -137,6 +140,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f == "" && !h.options.Upgrades.AllowMethod(about.Method, about.Header) {
 		f = tunnel
 	}
+
+	// A wrong query is the mistake of the gateway's configuration, and is reported before those of
+	// a client. If it is the client's query, it says nothing about the configuration.
 	q, err := h.readQuery(r.URL.RawQuery)
 	if err != nil && f != passedOn {
 		h.options.Log.Note(slog.LevelError, "a gateway asks forward-auth with a wrong query",
@@ -155,7 +161,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, q.limiter.Admit(nethttp.Request(about)), q.deny)
 }
 
-const untrusted = "the peer is not a trusted proxy, so what it says about a request is not believed; name it by -trusted-proxy"
+const untrusted = "the peer is not a trusted proxy, so what it says about a request is not believed; " +
+	"name it by -trusted-proxy"
 
 // original is what the original request is made of, in one allocation.
 type original struct {
@@ -173,16 +180,21 @@ func (o *original) request(r *http.Request, c *callers.Callers) (*http.Request, 
 	if len(r.Header[c.AddressHeader()]) == 0 {
 		return nil, noCaller
 	}
+
 	if !parseTarget(&o.url, o.claim.target) {
 		return nil, badTarget
 	}
-	if q := r.URL.RawQuery; q != "" && q == o.url.RawQuery { // the client would choose the application
+	// With the query of the client, the client would choose the application.
+	if q := r.URL.RawQuery; q != "" && q == o.url.RawQuery {
 		return nil, passedOn
 	}
+
 	var ctx context.Context = &o.bounded
 	if plan := c.Plan(nethttp.Request(r)); plan != "" {
 		ctx = callers.WithPlan(ctx, plan)
 	}
+
+	// The copy keeps the headers and the peer of r, and nothing else of the gateway's own request.
 	about := r.WithContext(ctx)
 	about.Method, about.URL, about.Host, about.RequestURI = o.claim.method, &o.url, o.claim.host, o.claim.target
 	about.Pattern = "" // of this handler, not of the service's router
@@ -205,11 +217,14 @@ func (b *bounded) Deadline() (time.Time, bool) {
 	return b.deadline, true
 }
 
-// answer says what the limiter has decided. status, unless 0, is that of an answer which
+// answer sends what the limiter has decided. status, unless 0, is that of an answer which
 // lets no request pass.
 func answer(w http.ResponseWriter, a *limiter.Admission, status int) {
 	header := w.Header()
 	a.SetHeaders(header)
+
+	// The request passes. The service behind the gateway answers it with a status that is not known
+	// here.
 	if a.Status() == 0 {
 		defer a.Done(http.StatusOK)
 		if a.Degraded() {
@@ -217,6 +232,7 @@ func answer(w http.ResponseWriter, a *limiter.Admission, status int) {
 		}
 		return // 200; without a call of WriteHeader it costs one deadline less
 	}
+
 	defer a.Done(a.Status())
 	text, _ := a.Answer()
 	for _, f := range text.Headers {

@@ -20,6 +20,8 @@ type question struct {
 func (h *handler) readQuery(query string) (q question, err error) {
 	q.limiter = h.limiters[""]
 	app, status := false, false
+
+	// A query without escapes, as gateways send it, is read in place.
 	escaped := strings.ContainsAny(query, "%+")
 	for query != "" {
 		var pair string
@@ -30,6 +32,7 @@ func (h *handler) readQuery(query string) (q question, err error) {
 				return q, err
 			}
 		}
+
 		switch {
 		case name == "app" && !app:
 			app = true

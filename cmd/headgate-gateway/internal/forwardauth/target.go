@@ -14,6 +14,7 @@ func parseTarget(u *url.URL, s string) bool {
 		*u = url.URL{Path: "*"}
 		return true
 	}
+
 	path, query, asked := strings.Cut(s, "?")
 	if path == "" || path[0] != '/' {
 		return false
@@ -23,6 +24,8 @@ func parseTarget(u *url.URL, s string) bool {
 			return false
 		}
 	}
+
+	// A path with escapes, or with bytes that need one, has to be decoded.
 	for i := range len(path) {
 		if !usual[path[i]] {
 			return parseUnusual(u, s)

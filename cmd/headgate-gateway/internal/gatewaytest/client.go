@@ -34,9 +34,11 @@ func Do(t testing.TB, c *http.Client, method, url string, h http.Header) Answer 
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for name, values := range h {
 		r.Header[name] = values
 	}
+
 	answer, err := c.Do(r)
 	if err != nil {
 		t.Fatal(err)

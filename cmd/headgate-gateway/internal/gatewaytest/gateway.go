@@ -14,6 +14,9 @@ import (
 	"github.com/headgate/headgate/internal/test/freeport"
 )
 
+// program is the import path of the gateway.
+const program = "github.com/headgate/headgate/cmd/headgate-gateway"
+
 // built is the program, built once in a run of a test binary.
 var built = sync.OnceValues(func() (path string, err error) {
 	dir, err := os.MkdirTemp("", "headgate-gateway")
@@ -21,8 +24,9 @@ var built = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	binDir = dir
+
 	path = filepath.Join(dir, "headgate-gateway")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/headgate/headgate/cmd/headgate-gateway").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", path, program).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
@@ -33,7 +37,7 @@ var built = sync.OnceValues(func() (path string, err error) {
 // results while the files that a test has looked at are as they were, and does not see
 // what the compiler reads.
 func depend() error {
-	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/headgate/headgate/cmd/headgate-gateway").Output()
+	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", program).Output()
 	if err != nil {
 		return err
 	}
@@ -88,19 +92,27 @@ func Start(t testing.TB, args ...string) *Gateway {
 	return g
 }
 
+// findProgram returns the path of a program, also in the folder that Debian leaves out of the PATH
+// of users. Without it the test is left out, as by test.Program.
+func findProgram(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if errors.Is(err, exec.ErrNotFound) {
+		if _, err := os.Stat("/usr/sbin/" + name); err == nil {
+			return "/usr/sbin/" + name
+		}
+	}
+	if path == "" {
+		return test.Program(t, name, name)
+	}
+	return path
+}
+
 // Nginx starts nginx with the configuration, and waits until it accepts connections at
 // the address. Without nginx the test is left out, as by test.Program.
 func Nginx(t testing.TB, config, addr string) *Process {
 	t.Helper()
-	path, err := exec.LookPath("nginx")
-	if errors.Is(err, exec.ErrNotFound) {
-		if _, err := os.Stat("/usr/sbin/nginx"); err == nil { // which Debian leaves out of the PATH of users
-			path = "/usr/sbin/nginx"
-		}
-	}
-	if path == "" {
-		path = test.Program(t, "nginx", "nginx")
-	}
+	path := findProgram(t, "nginx")
 	dir := t.TempDir()
 	return Run(t, Accepts(addr), path, "-p", dir, "-c", config, "-e", "stderr",
 		"-g", "daemon off; master_process off; pid "+filepath.Join(dir, "pid")+";")
@@ -120,14 +132,5 @@ func Caddy(t testing.TB, config, addr string) *Process {
 // the address. Without haproxy the test is left out, as by test.Program.
 func HAProxy(t testing.TB, config, addr string) *Process {
 	t.Helper()
-	path, err := exec.LookPath("haproxy")
-	if errors.Is(err, exec.ErrNotFound) {
-		if _, err := os.Stat("/usr/sbin/haproxy"); err == nil { // which Debian leaves out of the PATH of users
-			path = "/usr/sbin/haproxy"
-		}
-	}
-	if path == "" {
-		path = test.Program(t, "haproxy", "haproxy")
-	}
-	return Run(t, Accepts(addr), path, "-db", "-f", config)
+	return Run(t, Accepts(addr), findProgram(t, "haproxy"), "-db", "-f", config)
 }

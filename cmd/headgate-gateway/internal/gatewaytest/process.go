@@ -35,8 +35,11 @@ func Run(t testing.TB, ready func(context.Context) error, path string, args ...s
 	p := &Process{t: t, path: path, output: filepath.Join(t.TempDir(), "output")}
 	p.launch(args)
 	t.Cleanup(p.Kill)
+
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
+	// A program that ends is seen before the next question, which would else be asked until the
+	// time is over.
 	for {
 		err := ready(ctx)
 		if err == nil {
@@ -62,10 +65,13 @@ func (p *Process) launch(args []string) {
 		p.t.Fatal(err)
 	}
 	defer output.Close()
+
 	cmd := exec.Command(p.path, args...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = output, output, dieWithParent()
 	started := make(chan error)
 	p.done = make(chan struct{})
+
+	// The goroutine waits as well, so that done is closed however the program ends.
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -76,6 +82,7 @@ func (p *Process) launch(args []string) {
 			cmd.Wait()
 		}
 	}()
+
 	if err := <-started; err != nil {
 		p.t.Fatal(err)
 	}
@@ -129,6 +136,7 @@ func Answers(url string, status int) func(context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		answer, err := c.Do(r)
 		if err != nil {
@@ -162,11 +170,13 @@ func Config(t testing.TB, path string, replace ...string) string {
 		t.Fatal(err)
 	}
 	text := string(data)
+
 	for i := 0; i < len(replace); i += 2 {
 		if !strings.Contains(text, replace[i]) {
 			t.Fatalf("%s has no %q", path, replace[i])
 		}
 	}
+
 	out := filepath.Join(t.TempDir(), filepath.Base(path))
 	if err := os.WriteFile(out, []byte(strings.NewReplacer(replace...).Replace(text)), 0o600); err != nil {
 		t.Fatal(err)

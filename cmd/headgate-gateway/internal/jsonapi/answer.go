@@ -104,8 +104,10 @@ func decisions(list []limiter.RuleDecision) []decision {
 		if d.OnLimit == limiter.Shadow {
 			continue
 		}
-		one := decision{Policy: d.Rule, Allowed: d.Decision.Allowed, OnLimit: action(d.OnLimit), Limit: d.Limit.Capacity(),
-			Remaining: d.Decision.Remaining, Reset: seconds(d.Decision.ResetAfter)}
+		one := decision{
+			Policy: d.Rule, Allowed: d.Decision.Allowed, OnLimit: action(d.OnLimit), Limit: d.Limit.Capacity(),
+			Remaining: d.Decision.Remaining, Reset: seconds(d.Decision.ResetAfter),
+		}
 		if !d.Decision.Allowed && d.Decision.RetryAfter != core.Never {
 			one.RetryAfter = (*seconds)(&d.Decision.RetryAfter)
 		}
@@ -134,6 +136,8 @@ func (h *handler) takeOnce(ctx context.Context, i *item) answer {
 		return h.take(ctx, i)
 	}
 
+	// The record is claimed before the take, so that of two items with one id, at two gateways,
+	// only one takes.
 	mine := recorded{Same: hashed(i.same)}
 	claim, _ := json.Marshal(mine) // of a text
 	soon, cancel := context.WithTimeout(ctx, h.patience)
@@ -143,33 +147,37 @@ func (h *handler) takeOnce(ctx context.Context, i *item) answer {
 		return replay(there, mine.Same)
 	}
 
-	h.noteRecords(err)
+	// Where nothing can be recorded the item is taken all the same: to count twice is better than
+	// to fail.
+	h.logRecordFailure(err)
 	a := h.take(ctx, i)
 
 	kept := err == nil
 	switch {
 	case !kept:
 	case a.Problem != nil || a.Outcome == failedClosed: // a repetition may be decided
-		h.noteRecords(h.records.remove(ctx, i.id))
+		h.logRecordFailure(h.records.remove(ctx, i.id))
 		return a
 	default:
 		a.Recorded = &kept
 		mine.Answer, _ = json.Marshal(a) // of this package's own type
 		text, _ := json.Marshal(mine)
 		err = h.records.replace(ctx, i.id, string(text), h.ttl)
-		h.noteRecords(err)
+		h.logRecordFailure(err)
 		kept = err == nil
 	}
+
 	a.Recorded = &kept
 	return a
 }
 
-// noteRecords logs that a record could not be kept.
-func (h *handler) noteRecords(err error) {
-	if err != nil {
-		h.log.Note(slog.LevelWarn, "the JSON face cannot keep records, so that takes are counted again when they are repeated, and nothing is refunded or settled",
-			slog.String("error", err.Error()))
+// logRecordFailure logs that a record could not be kept.
+func (h *handler) logRecordFailure(err error) {
+	if err == nil {
+		return
 	}
+	h.log.Note(slog.LevelWarn, "the JSON face cannot keep records, so that takes are counted again "+
+		"when they are repeated, and nothing is refunded or settled", slog.String("error", err.Error()))
 }
 
 // replay returns the answer that was given before.
@@ -181,6 +189,8 @@ func replay(there, same string) answer {
 	if r.Answer == nil {
 		return failed(http.StatusConflict, "an item with this id is under way")
 	}
+
+	// The time to wait is in the body already, and is read again for the header Retry-After.
 	a := answer{raw: r.Answer, replayed: true}
 	var first struct {
 		RetryAfter *float64 `json:"retry_after"`
@@ -203,12 +213,16 @@ func (h *handler) take(ctx context.Context, i *item) answer {
 		res, err = l.TakeRequestUnits(i.asked(ctx), i.cost)
 	}
 
+	// ErrUndecided comes with a result: the failure modes of the policies have answered.
 	if err != nil && !errors.Is(err, limiter.ErrUndecided) {
 		return failed(http.StatusServiceUnavailable, "no policy could decide")
 	}
 
 	ok, soft := res.Allowed(), res.Degraded()
-	a := answer{Allowed: &ok, Degraded: &soft, Undecided: res.Undecided(), Outcome: outcome(res), Policies: decisions(res.Decisions())}
+	a := answer{
+		Allowed: &ok, Degraded: &soft, Undecided: res.Undecided(),
+		Outcome: outcome(res), Policies: decisions(res.Decisions()),
+	}
 
 	switch after := res.RetryAfter(); {
 	case ok || after == core.Never:
@@ -219,6 +233,7 @@ func (h *handler) take(ctx context.Context, i *item) answer {
 		a.RetryAfter = (*seconds)(&after)
 	}
 
+	// A take that took nothing has nothing to give back, and gets no token.
 	if ok && took(res) {
 		h.addToken(&a, i.app, res)
 	}
@@ -240,9 +255,12 @@ func (h *handler) addToken(a *answer, app string, res *limiter.Result) {
 	data, _ := res.MarshalBinary() // never fails
 	t := newToken(app, data, h.now())
 	a.Token = t.seal(h.secret)
+
 	if !res.HoldsLeases() {
 		return
 	}
+
+	// Of several leases the shortest tells when to renew.
 	ttl := core.MaxPeriod
 	for _, d := range res.Decisions() {
 		if d.Limit.Leased() && d.Decision.Allowed {
@@ -287,6 +305,8 @@ func (h *handler) peek(ctx context.Context, i *item) answer {
 		return failed(http.StatusServiceUnavailable, "no policy could decide")
 	}
 
+	// A policy that degrades or only watches refuses no take. Of those that refuse, the last to
+	// have room decides.
 	ok := true
 	var longest time.Duration
 	for _, d := range list {
@@ -312,7 +332,13 @@ func (h *handler) restored(i *item) (*limiter.Result, *answer) {
 	return res, nil
 }
 
-// The states of a correction, which begin its record. The rest is what was asked for.
+// The states of a correction, which begin its record. What was asked for follows.
+//
+//	no record --claim--> begun --f has succeeded--> finished
+//	                     begun --f was refused-----> no record
+//	                     begun --f has failed------> begun, until the record expires
+//
+// A record that is begun while nothing is under way means that the correction may have happened.
 const (
 	begun    = "begun "
 	finished = "finished "
@@ -333,6 +359,7 @@ func (h *handler) claimCorrection(ctx context.Context, record, what string) (the
 		if err != nil || there != begun+what {
 			return there, err
 		}
+
 		select {
 		case <-ctx.Done():
 			return there, nil
@@ -354,8 +381,9 @@ func (h *handler) correct(ctx context.Context, i *item, what string, f func(*lim
 	there, err := h.claimCorrection(ctx, record, what)
 	switch {
 	case err != nil:
-		h.noteRecords(err)
-		return failed(http.StatusServiceUnavailable, "it cannot be recorded that this happens once, so it has not happened")
+		h.logRecordFailure(err)
+		return failed(http.StatusServiceUnavailable,
+			"it cannot be recorded that this happens once, so it has not happened")
 	case there == finished+what:
 		return answer{Outcome: repeated}
 	case there == begun+what:
@@ -364,20 +392,25 @@ func (h *handler) correct(ctx context.Context, i *item, what string, f func(*lim
 		return failed(http.StatusUnprocessableEntity, "the token was refunded or settled before, otherwise")
 	}
 
-	h.noteRecords(h.markReleased(ctx, i, res))
+	// As in release, that the leases end is recorded before they do.
+	h.logRecordFailure(h.recordRelease(ctx, i, res))
 
 	if err := f(res); err != nil {
-		if errors.Is(err, core.ErrOp) { // nothing has happened
-			h.noteRecords(h.records.remove(ctx, releasedRecord(i)))
-			h.noteRecords(h.records.remove(ctx, record))
+		if errors.Is(err, core.ErrOp) { // nothing has happened, so another may be asked for
+			h.logRecordFailure(h.records.remove(ctx, releasedRecord(i)))
+			h.logRecordFailure(h.records.remove(ctx, record))
+
 			a := failed(http.StatusBadRequest, "what was used is not what a take of the token can have used")
 			a.Problem.Errors = []fault{{i.at + "/used", err.Error()}}
 			return a
 		}
+
+		// Whether it has happened is not known. The record stays, so that a repetition learns as
+		// much.
 		return answer{Outcome: unknown}
 	}
 
-	h.noteRecords(h.records.replace(ctx, record, finished+what, 2*h.ttl))
+	h.logRecordFailure(h.records.replace(ctx, record, finished+what, 2*h.ttl))
 	return answer{Outcome: done}
 }
 
@@ -387,15 +420,16 @@ func (h *handler) refund(ctx context.Context, i *item) answer {
 
 func (h *handler) settle(ctx context.Context, i *item) answer {
 	used, _ := json.Marshal(i.used) // in the order of the names
-	return h.correct(ctx, i, "settle "+hashed(string(used)), func(res *limiter.Result) error { return res.Settle(ctx, i.used) })
+	what := "settle " + hashed(string(used))
+	return h.correct(ctx, i, what, func(res *limiter.Result) error { return res.Settle(ctx, i.used) })
 }
 
 // releasedRecord is the name of the record that the leases of a take were released.
 func releasedRecord(i *item) string { return "released:" + i.token.name() }
 
-// markReleased records that the leases of the take are released, if it has any, so that no
+// recordRelease records that the leases of the take are released, if it has any, so that no
 // renewal takes them anew.
-func (h *handler) markReleased(ctx context.Context, i *item, res *limiter.Result) error {
+func (h *handler) recordRelease(ctx context.Context, i *item, res *limiter.Result) error {
 	for _, d := range res.Decisions() {
 		if d.Limit.Leased() {
 			return h.records.replace(ctx, releasedRecord(i), finished, 2*h.ttl)
@@ -410,9 +444,10 @@ func (h *handler) release(ctx context.Context, i *item) answer {
 	if a != nil {
 		return *a
 	}
+
 	// First the record, and then the release: a renewal that comes between them sees the
 	// record afterwards, and releases what it has taken.
-	h.noteRecords(h.markReleased(ctx, i, res))
+	h.logRecordFailure(h.recordRelease(ctx, i, res))
 	if err := res.Release(ctx); err != nil {
 		return failed(http.StatusServiceUnavailable, "the leases may be held until they expire")
 	}
@@ -425,14 +460,19 @@ func (h *handler) renew(ctx context.Context, i *item) answer {
 	if a != nil {
 		return *a
 	}
+
 	held := false
 	if there, err := h.records.get(ctx, releasedRecord(i)); err == nil && there != "" {
 		return answer{Held: &held}
 	}
+
 	held, err := res.Renew(ctx)
 	if err != nil {
 		return failed(http.StatusServiceUnavailable, "the leases were not renewed; they last until their ttl")
 	}
+
+	// A release may have come between: then the leases that were just taken anew are released
+	// again.
 	if there, err := h.records.get(ctx, releasedRecord(i)); err == nil && there != "" {
 		held = false
 		if err := res.Release(ctx); err != nil {
@@ -440,6 +480,8 @@ func (h *handler) renew(ctx context.Context, i *item) answer {
 		}
 		return answer{Held: &held}
 	}
+
+	// The new token is of the same take, and lasts for the ttl from now on.
 	t := i.token
 	t.issued = h.now()
 	return answer{Held: &held, Token: t.seal(h.secret)}

@@ -71,13 +71,14 @@ func (j joined) Value(key any) any {
 	return j.Context.Value(key)
 }
 
-// readItem reads an item of a take or a peek.
+// readAsk reads an item of a take or a peek.
 func (h *handler) readAsk(o *object, taking bool) (i item) {
 	i.at = o.at
 	i.app = o.text("app", maxText)
 	if h.limiters[i.app] == nil {
 		o.f.add(o.at+"/app", "it is not an application of the gateway")
 	}
+
 	if taking {
 		i.id = o.text("id", maxID)
 		if v, at, ok := o.get("id"); ok && v == "" {
@@ -85,6 +86,8 @@ func (h *handler) readAsk(o *object, taking bool) (i item) {
 		}
 		i.cost = o.integer("cost", 1)
 	}
+
+	// An item with both or none is one mistake; what it has of them is not looked at further.
 	switch {
 	case o.has("key") == o.has("request"):
 		o.f.add(o.at, `it needs either "key" or "request"`)
@@ -96,6 +99,7 @@ func (h *handler) readAsk(o *object, taking bool) (i item) {
 		v, at, _ := o.get("request")
 		i.request = readRequest(readObject(v, at, o.f))
 	}
+
 	o.end()
 	return i
 }
@@ -103,21 +107,28 @@ func (h *handler) readAsk(o *object, taking bool) (i item) {
 // readRequest reads a request that a client describes.
 func readRequest(o *object) *http.Request {
 	r := &http.Request{Method: o.text("method", maxMethod), Host: o.text("host", maxText)}
+
+	// A mistake in the text itself is listed already, and is not listed twice.
 	if !o.has("method") {
 		r.Method = http.MethodGet
 	} else if !httpguts.ValidHeaderFieldName(r.Method) && !hasFault(o.f, o.at+"/method") {
 		o.f.add(o.at+"/method", "it is not the method of a request")
 	}
+
 	path := "/"
 	if o.has("path") {
 		path = o.text("path", maxText)
 	}
 	var err error
-	if r.URL, err = url.ParseRequestURI(path); (err != nil || strings.Contains(path, "#")) && !hasFault(o.f, o.at+"/path") {
+	r.URL, err = url.ParseRequestURI(path)
+	if (err != nil || strings.Contains(path, "#")) && !hasFault(o.f, o.at+"/path") {
 		o.f.add(o.at+"/path", "it is not the path of a request, as it was sent")
 	}
+
 	r.RemoteAddr = readAddress(o)
 	r.Header = readHeaders(o)
+
+	// The user and the plan are not headers, which clients of the program might send.
 	ctx := callers.WithUser(context.Background(), o.text("user", maxText))
 	ctx = callers.WithPlan(ctx, o.text("plan", maxText))
 	o.end()
@@ -150,11 +161,14 @@ func readHeaders(o *object) http.Header {
 	if !ok {
 		return nil
 	}
+
 	list := readObject(v, at, o.f)
 	if len(list.fields) > maxHeaders {
 		o.f.add(at, fmt.Sprintf("it has more than %d headers", maxHeaders))
 		return nil
 	}
+
+	// Names are read in order, so that the mistakes are listed in one that does not change.
 	h := http.Header{}
 	for _, name := range slices.Sorted(maps.Keys(list.fields)) {
 		v, at, _ := list.get(name)
@@ -181,6 +195,8 @@ func readLines(v any, at string, f *faults) []string {
 	if ok && (len(lines) == 0 || len(lines) > maxHeaders) {
 		f.add(at, fmt.Sprintf("it does not have 1 to %d lines", maxHeaders))
 	}
+
+	// A list has a place for each line, a single text has none.
 	out := make([]string, 0, len(lines))
 	for n, l := range lines {
 		where := at
@@ -210,6 +226,7 @@ func (h *handler) readToken(o *object, settling bool) (i item) {
 	case err == nil:
 		i.token, i.app = t, t.app
 	}
+
 	if settling {
 		i.used = readUsed(o)
 	}
@@ -224,6 +241,7 @@ func readUsed(o *object) map[string]int64 {
 		o.f.add(at, "it is missing")
 		return nil
 	}
+
 	list := readObject(v, at, o.f)
 	used := map[string]int64{}
 	for _, name := range slices.Sorted(maps.Keys(list.fields)) {

@@ -1,5 +1,6 @@
 // Package jsonapi answers programs in any language that ask, in JSON over HTTP, whether
 // something may be done and at what cost. openapi.yaml, which it serves, describes it.
+// [New] returns the handler.
 //
 // A caller is trusted: it says who its own callers are. So it has a bearer token, or a
 // certificate, or is on this machine.
@@ -109,6 +110,7 @@ func newHandler(e *engine.Engine, o Options) (*handler, error) {
 	if h.ttl < MinKeep || h.ttl > MaxKeep {
 		errs = append(errs, fmt.Errorf("jsonapi: Keep: %s is not within %s to %s", h.ttl, MinKeep, MaxKeep))
 	}
+
 	for i, app := range e.Apps() {
 		l, err := e.Limiter(app, Face())
 		errs = append(errs, err)
@@ -121,15 +123,20 @@ func newHandler(e *engine.Engine, o Options) (*handler, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
+
+	// A secret of this process is enough for one gateway, and is no mistake.
 	if h.secret == nil {
 		h.secret = make([]byte, MinSecret)
 		_, _ = rand.Read(h.secret) // never fails, as its contract says
-		e.Logger().Warn("tokens of the JSON face are good at this gateway only, until it ends; -json-secret is one for all gateways")
+		e.Logger().Warn("tokens of the JSON face are good at this gateway only, until it ends; " +
+			"-json-secret is one for all gateways")
 	}
 
 	h.records = &memoryRecords{max: maxMemory}
 	if o.Redis != nil {
-		h.records = &redisRecords{client: o.Redis, prefix: o.Prefix + "json:", timeout: cmp.Or(o.Timeout, defaultTimeout)}
+		h.records = &redisRecords{
+			client: o.Redis, prefix: o.Prefix + "json:", timeout: cmp.Or(o.Timeout, defaultTimeout),
+		}
 	}
 	return h, nil
 }
@@ -166,12 +173,17 @@ func (h *handler) routes() http.Handler {
 	} {
 		mux.Handle(Prefix+name, h.operation(op))
 	}
+
 	mux.HandleFunc("GET "+Prefix+"openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
 		_, _ = w.Write(description)
 	})
+
 	mux.HandleFunc(Prefix, func(w http.ResponseWriter, _ *http.Request) {
-		fail(w, &problem{Status: http.StatusNotFound, Detail: "there is nothing at this path; " + Prefix + "openapi.yaml describes what there is"})
+		fail(w, &problem{
+			Status: http.StatusNotFound,
+			Detail: "there is nothing at this path; " + Prefix + "openapi.yaml describes what there is",
+		})
 	})
 	return mux
 }
@@ -205,6 +217,7 @@ func write(w http.ResponseWriter, kind string, status int, v any) {
 	if err != nil { // which no value of this package's does
 		status, b = http.StatusInternalServerError, nil
 	}
+
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
@@ -214,6 +227,7 @@ func write(w http.ResponseWriter, kind string, status int, v any) {
 // operation returns the handler of an operation.
 func (h *handler) operation(op operation) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Nothing of the body is read before the client is known.
 		client, p := h.authenticate(r)
 		if p == nil {
 			p = checkForm(r)
@@ -228,6 +242,7 @@ func (h *handler) operation(op operation) http.Handler {
 			fail(w, p)
 			return
 		}
+
 		items, batch, p := readBody(w, r, op.read)
 		if p != nil {
 			fail(w, p)
@@ -238,14 +253,21 @@ func (h *handler) operation(op operation) http.Handler {
 }
 
 // carryOut answers the items in their order.
-func (h *handler) carryOut(w http.ResponseWriter, r *http.Request, op operation, client string, items []item, batch bool) {
+func (h *handler) carryOut(
+	w http.ResponseWriter, r *http.Request, op operation, client string, items []item, batch bool,
+) {
 	answers := make([]answer, len(items))
+
+	// An id is the client's own: two clients may use the same one.
 	for i := range items {
 		if items[i].id != "" {
 			items[i].id = hashed("take", client, items[i].id)
 		}
 		answers[i] = op.do(r.Context(), &items[i])
 	}
+
+	// The answer to a list is in the body alone; that to one item is the status and the headers as
+	// well.
 	if batch {
 		write(w, "application/json", http.StatusOK, map[string][]answer{"items": answers})
 		return
@@ -254,6 +276,7 @@ func (h *handler) carryOut(w http.ResponseWriter, r *http.Request, op operation,
 		fail(w, p)
 		return
 	}
+
 	if s := answers[0].RetryAfter; s != nil {
 		w.Header().Set("Retry-After", strconv.FormatInt(s.roundedUp(), 10))
 	}
@@ -270,20 +293,31 @@ func (h *handler) authenticate(r *http.Request) (client string, p *problem) {
 		// Digests are compared by a map, so that the time says nothing about a token.
 		name, ok := h.clients[sha256.Sum256([]byte(strings.TrimSpace(token)))]
 		if !ok || !strings.EqualFold(scheme, "Bearer") {
-			h.log.Note(slog.LevelWarn, "the JSON face was called without a valid bearer token", slog.String("peer", r.RemoteAddr))
-			return "", &problem{Status: http.StatusUnauthorized, Detail: "the call needs a bearer token that this gateway knows"}
+			h.log.Note(slog.LevelWarn, "the JSON face was called without a valid bearer token",
+				slog.String("peer", r.RemoteAddr))
+			return "", &problem{
+				Status: http.StatusUnauthorized, Detail: "the call needs a bearer token that this gateway knows",
+			}
 		}
 		return name, nil
 	}
+
+	// Without tokens a verified certificate is enough, or that the program is on this machine.
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return r.TLS.PeerCertificates[0].Subject.String(), nil
 	}
 	if debug.Local(r) {
 		return "", nil
 	}
-	h.log.Note(slog.LevelWarn, "the JSON face was called from another machine, or for another host, and has no bearer tokens", slog.String("peer", r.RemoteAddr))
-	return "", &problem{Status: http.StatusForbidden, Detail: "a call that is not from this machine to localhost or a loopback address, " +
-		"without a proxy between, needs a bearer token, see -json-client, or a certificate, see -tls-client-ca"}
+
+	h.log.Note(slog.LevelWarn,
+		"the JSON face was called from another machine, or for another host, and has no bearer tokens",
+		slog.String("peer", r.RemoteAddr))
+	return "", &problem{
+		Status: http.StatusForbidden,
+		Detail: "a call that is not from this machine to localhost or a loopback address, " +
+			"without a proxy between, needs a bearer token, see -json-client, or a certificate, see -tls-client-ca",
+	}
 }
 
 // checkForm returns what is wrong with the call before its body. A browser asks for leave
@@ -306,7 +340,10 @@ func readBody(w http.ResponseWriter, r *http.Request, read func(*object) item) (
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	if err != nil {
 		if errors.As(err, new(*http.MaxBytesError)) {
-			return nil, false, &problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the body is larger than %d bytes", MaxBody)}
+			return nil, false, &problem{
+				Status: http.StatusRequestEntityTooLarge,
+				Detail: fmt.Sprintf("the body is larger than %d bytes", MaxBody),
+			}
 		}
 		return nil, false, &problem{Status: http.StatusBadRequest, Detail: "the body cannot be read"}
 	}
@@ -316,6 +353,7 @@ func readBody(w http.ResponseWriter, r *http.Request, read func(*object) item) (
 	if err != nil {
 		return nil, false, &problem{Status: http.StatusBadRequest, Detail: err.Error(), Errors: f.list}
 	}
+
 	o := readObject(v, "", f)
 	if batch = o.has("items"); batch {
 		items = readItems(o, f, read)
@@ -324,6 +362,8 @@ func readBody(w http.ResponseWriter, r *http.Request, read func(*object) item) (
 		items[0].same = sameness(o)
 	}
 
+	// All mistakes of the body are answered at once, and nothing of it is carried out if there is
+	// any.
 	readIdempotencyKey(r, items, batch, f)
 	if len(f.list) > 0 {
 		detail := "the body has mistakes"
@@ -344,20 +384,25 @@ func readItems(o *object, f *faults, read func(*object) item) (items []item) {
 		f.add(at, fmt.Sprintf("it is not a list of 1 to %d items", MaxItems))
 		return nil
 	}
+
 	first := map[string]int{}
 	for n, one := range list {
 		where := at + "/" + strconv.Itoa(n)
 		inner := readObject(one, where, f)
 		i := read(inner)
 		i.same = sameness(inner)
+		// Two items with one id would be one take, and the second would get the answer to the
+		// first.
 		if i.id != "" {
 			if m, taken := first[i.id]; taken {
 				f.add(where+"/id", fmt.Sprintf("item %d has the same id", m))
 			}
 			first[i.id] = n
 		}
+
 		items = append(items, i)
 	}
+
 	o.end()
 	return items
 }
@@ -379,6 +424,7 @@ func readIdempotencyKey(r *http.Request, items []item, batch bool, f *faults) {
 	if len(lines) == 0 {
 		return
 	}
+
 	switch {
 	case batch:
 		f.add("", `the header Idempotency-Key is for a single item; each item of a list has an "id"`)

@@ -44,8 +44,8 @@ func hashed(parts ...string) string {
 // errAway is the error of a call that is not made, because the last one failed.
 var errAway = errors.New("jsonapi: Redis did not answer a moment ago")
 
-// restPause is how long no call is made after one that failed.
-const restPause = time.Second
+// awayPause is how long no call is made after one that failed.
+const awayPause = time.Second
 
 // redisRecords keeps the records in Redis.
 type redisRecords struct {
@@ -53,28 +53,37 @@ type redisRecords struct {
 	prefix  string
 	timeout time.Duration
 
-	resting atomic.Int64 // until this instant in microseconds; 0 while Redis answers
+	awayUntil atomic.Int64 // an instant in microseconds; 0 while Redis answers
 }
 
 // call calls f, unless Redis did not answer a moment ago, so that few requests wait for it.
 // The call outlives the client, but not the deadline of ctx.
 func (r *redisRecords) call(ctx context.Context, f func(context.Context) error) error {
+	// After the pause one request tries, and moves the end of the pause, so that the others do not
+	// wait.
 	now := time.Now()
-	if until := r.resting.Load(); now.UnixMicro() < until || until != 0 && !r.resting.CompareAndSwap(until, now.Add(restPause).UnixMicro()) {
-		return errAway // or one other request tries
+	until := r.awayUntil.Load()
+	if now.UnixMicro() < until {
+		return errAway
 	}
+	if until != 0 && !r.awayUntil.CompareAndSwap(until, now.Add(awayPause).UnixMicro()) {
+		return errAway // another request tries
+	}
+
 	limit := r.timeout
 	if d, ok := ctx.Deadline(); ok {
 		limit = min(limit, d.Sub(now))
 	}
+
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
+
 	err := f(within)
 	if err != nil && !errors.Is(err, redis.Nil) {
-		r.resting.Store(time.Now().Add(restPause).UnixMicro())
+		r.awayUntil.Store(time.Now().Add(awayPause).UnixMicro())
 		return err
 	}
-	r.resting.Store(0)
+	r.awayUntil.Store(0)
 	return nil
 }
 
@@ -120,9 +129,9 @@ type memoryRecords struct {
 	max int
 
 	mu    sync.Mutex
-	bytes int
-	texts map[string]kept
-	due   map[time.Duration][]due // by how long they were to last, the oldest first
+	bytes int                     // Guarded by mu.
+	texts map[string]kept         // Guarded by mu.
+	due   map[time.Duration][]due // by how long they were to last, the oldest first. Guarded by mu.
 }
 
 type kept struct {
@@ -141,28 +150,32 @@ const overhead = 200
 
 func size(name, text string) int { return 2*len(name) + len(text) + overhead }
 
-// forget removes what has expired. The caller holds the lock.
-func (m *memoryRecords) forget(now time.Time) {
+// forgetLocked removes what has expired.
+func (m *memoryRecords) forgetLocked(now time.Time) {
 	for ttl, list := range m.due {
+		// Records of one lifetime expire in the order in which they were put, so none is looked at
+		// early.
 		for len(list) > 0 && !now.Before(list[0].at) {
 			name := list[0].name
 			list[0] = due{}
 			list = list[1:]
+
+			// A record that was replaced has a later end of its own in the list.
 			if k, ok := m.texts[name]; ok && !now.Before(k.until) {
-				m.drop(name, k)
+				m.dropLocked(name, k)
 			}
 		}
 		m.due[ttl] = list
 	}
 }
 
-func (m *memoryRecords) drop(name string, k kept) {
+func (m *memoryRecords) dropLocked(name string, k kept) {
 	m.bytes -= size(name, k.text)
 	delete(m.texts, name)
 }
 
-// put puts a record. The caller holds the lock.
-func (m *memoryRecords) put(name, text string, now time.Time, ttl time.Duration) error {
+// putLocked puts a record.
+func (m *memoryRecords) putLocked(name, text string, now time.Time, ttl time.Duration) error {
 	old, there := m.texts[name]
 	grown := size(name, text)
 	if there {
@@ -171,6 +184,7 @@ func (m *memoryRecords) put(name, text string, now time.Time, ttl time.Duration)
 	if m.bytes+grown > m.max {
 		return errFull
 	}
+
 	if m.texts == nil {
 		m.texts, m.due = map[string]kept{}, map[time.Duration][]due{}
 	}
@@ -183,25 +197,27 @@ func (m *memoryRecords) put(name, text string, now time.Time, ttl time.Duration)
 func (m *memoryRecords) claim(_ context.Context, name, text string, ttl time.Duration) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	now := time.Now()
-	m.forget(now)
+	m.forgetLocked(now)
 	if k, ok := m.texts[name]; ok && now.Before(k.until) {
 		return k.text, nil
 	}
-	return "", m.put(name, text, now, ttl)
+	return "", m.putLocked(name, text, now, ttl)
 }
 
 func (m *memoryRecords) replace(_ context.Context, name, text string, ttl time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.put(name, text, time.Now(), ttl)
+	return m.putLocked(name, text, time.Now(), ttl)
 }
 
 func (m *memoryRecords) get(_ context.Context, name string) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+
 	now := time.Now()
-	m.forget(now)
+	m.forgetLocked(now)
 	if k, ok := m.texts[name]; ok && now.Before(k.until) {
 		return k.text, nil
 	}
@@ -212,7 +228,7 @@ func (m *memoryRecords) remove(_ context.Context, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if k, ok := m.texts[name]; ok {
-		m.drop(name, k)
+		m.dropLocked(name, k)
 	}
 	return nil
 }

@@ -39,9 +39,9 @@ func TestRedisIsTriedByOneCallerASecond(t *testing.T) {
 		}
 		round(hang, 10)
 		round(hang, 0)
-		time.Sleep(restPause)
+		time.Sleep(awayPause)
 		round(hang, 1)
-		time.Sleep(restPause)
+		time.Sleep(awayPause)
 		ok := func(context.Context) error { return nil }
 		if err := r.call(t.Context(), ok); err != nil {
 			t.Error(err)

@@ -58,6 +58,8 @@ func parse(b []byte, f *faults) (v any, err error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// encoding/json takes the last of two fields without a word, so the check has come first.
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
 	err = d.Decode(&v)
@@ -159,7 +161,7 @@ func readInteger(v any, at string, f *faults) int64 {
 	return 0
 }
 
-// end notes the fields that no one has asked for.
+// end lists the fields that nothing has asked for.
 func (o *object) end() {
 	for _, name := range slices.Sorted(maps.Keys(o.fields)) {
 		if !slices.Contains(o.known, name) {

@@ -72,15 +72,19 @@ func open(text string, secret []byte, ttl time.Duration, now time.Time) (t token
 	if err != nil || !strings.HasPrefix(text, tokenPrefix) || len(b) < idBytes+timeBytes+1+macBytes {
 		return t, errNotToken
 	}
+
+	// Nothing in the token is read before its authenticity is known.
 	b, sum := b[:len(b)-macBytes], b[len(b)-macBytes:]
 	if !hmac.Equal(sum, mac(secret, b).Sum(nil)) {
 		return t, errNotToken
 	}
+
 	copy(t.id[:], b)
 	t.issued = time.Unix(int64(binary.BigEndian.Uint64(b[idBytes:])), 0)
 	b = b[idBytes+timeBytes:]
 	n := int(b[0])
 	t.app, t.result = string(b[1:1+n]), b[1+n:]
+
 	if now.Sub(t.issued) >= ttl {
 		return t, errExpired
 	}

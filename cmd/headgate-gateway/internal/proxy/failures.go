@@ -51,10 +51,12 @@ var (
 
 // failed is called for a request that the upstream has not answered.
 func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
+	// An interim answer of the upstream may have removed the headers of the limiter.
 	x := exchangeOf(r.Context())
 	x.restore()
+
 	f := x.failure(r.Context(), err)
-	p.note(f, slog.String("upstream", p.options.Upstream.Host), slog.String("error", err.Error()))
+	p.logFailure(f, slog.String("upstream", p.options.Upstream.Host), slog.String("error", err.Error()))
 	if f.detail == "" {
 		w.WriteHeader(f.status)
 		return
@@ -62,22 +64,27 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	write(w, f.status, f.detail)
 }
 
-// failure returns the reason of an error.
+// failure returns the reason of an error. What the client has caused comes before what the
+// upstream has: a request that the client breaks off makes the upstream fail too.
 func (x *exchange) failure(ctx context.Context, err error) failure {
 	var large *http.MaxBytesError
 	var dial *net.OpError
 	isDial := errors.As(err, &dial) && dial.Op == "dial"
+
 	switch {
 	case errors.As(err, &large) || errors.As(x.bodyErr, &large):
 		return tooLarge
 	case errors.Is(x.bodyErr, os.ErrDeadlineExceeded):
 		return tooSlow
+	// A context that was canceled is that of the connection; one with another cause is the server's
+	// end.
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 		return gone
 	case ctx.Err() != nil:
 		return ended
 	case x.bodyErr != nil:
 		return badBody
+	// A refused connection is a failed dial as well, and a late one may be, so both come first.
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return refused
 	case isTimeout(err):
@@ -93,8 +100,10 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// note logs a failure, in few lines however many there are.
-func (p *Proxy) note(f failure, attrs ...slog.Attr) { p.options.Log.Note(f.level, f.text, attrs...) }
+// logFailure logs a failure, in few lines however many there are.
+func (p *Proxy) logFailure(f failure, attrs ...slog.Attr) {
+	p.options.Log.Note(f.level, f.text, attrs...)
+}
 
 // write answers with a problem (RFC 9457), as the limiter does.
 func write(w http.ResponseWriter, status int, detail string) {
@@ -103,6 +112,7 @@ func write(w http.ResponseWriter, status int, detail string) {
 		Status int    `json:"status"`
 		Detail string `json:"detail"`
 	}{http.StatusText(status), status, detail}) // texts and a number
+
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", limiter.ProblemType)
@@ -116,6 +126,7 @@ type brokenOff struct{ events *quietlog.Log }
 
 // Write implements io.Writer.
 func (b brokenOff) Write(line []byte) (int, error) {
-	b.events.Note(slog.LevelWarn, "an answer was broken off by the upstream or the client", slog.String("last", string(line[:min(len(line), 200)])))
+	b.events.Note(slog.LevelWarn, "an answer was broken off by the upstream or the client",
+		slog.String("last", string(line[:min(len(line), 200)])))
 	return len(line), nil
 }

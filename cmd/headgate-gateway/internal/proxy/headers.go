@@ -17,16 +17,22 @@ import (
 
 // rewrite makes the request that the upstream gets.
 func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
+	// net/http knows h2c by the protocols of its transport, not by a scheme.
 	target := *p.options.Upstream
 	if target.Scheme == "h2c" {
 		target.Scheme = "http"
 	}
 	r.SetURL(&target)
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // no policy reads it, so no two readers can differ
+
+	// The host is the client's, unless the upstream goes by one of its own.
 	r.Out.Host = r.In.Host
 	if p.options.Host != "" {
 		r.Out.Host = p.options.Host
 	}
+
+	// The headers are cleaned before those of the gateway are added, so that no client can write
+	// them.
 	p.keepUpgrade(r)
 	removeOtherSpellings(r.Out.Header)
 	p.forward(r)
@@ -34,6 +40,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	if limiter.Degraded(r.In.Context()) {
 		r.Out.Header.Set(degradedHeader, "1")
 	}
+
 	exchangeOf(r.In.Context()).keepTrailers(r, p.options.Callers)
 }
 
@@ -76,7 +83,7 @@ func isPlainName(name string) bool {
 // the client's.
 func (x *exchange) keepTrailers(r *httputil.ProxyRequest, c *callers.Callers) {
 	for name := range r.Out.Trailer {
-		if !isPlainName(name) || strings.HasPrefix(name, "X-Forwarded-") || name == degradedHeader || slices.Contains(claims, name) || c.Reads(name) {
+		if !isPlainName(name) || isClaim(name) || name == degradedHeader || c.Reads(name) {
 			delete(r.Out.Trailer, name)
 		}
 	}
@@ -84,14 +91,20 @@ func (x *exchange) keepTrailers(r *httputil.ProxyRequest, c *callers.Callers) {
 }
 
 // claims are headers about the client that proxies write. So are all headers that begin
-// with X-Forwarded-.
+// with X-Forwarded-, see isClaim.
 var claims = []string{"Forwarded", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip"}
+
+// isClaim reports whether proxies write what they know of the client into the header.
+func isClaim(name string) bool {
+	return strings.HasPrefix(name, "X-Forwarded-") || slices.Contains(claims, name)
+}
 
 // forward sets the headers that tell the upstream about the client. It keeps those of a
 // trusted proxy and adds the proxy's address to the list, and it replaces those of any other
 // peer.
 func (p *Proxy) forward(r *httputil.ProxyRequest) {
 	trusted := p.options.Callers != nil && p.options.Callers.Trusts(r.In.RemoteAddr)
+
 	if trusted {
 		for _, name := range []string{"Forwarded", "X-Forwarded-For"} { // ReverseProxy has removed them
 			if lines := r.In.Header[name]; len(lines) > 0 {
@@ -100,23 +113,26 @@ func (p *Proxy) forward(r *httputil.ProxyRequest) {
 		}
 	} else {
 		for name := range r.Out.Header {
-			if strings.HasPrefix(name, "X-Forwarded-") {
+			if isClaim(name) {
 				delete(r.Out.Header, name)
 			}
 		}
-		for _, name := range claims {
-			delete(r.Out.Header, name)
-		}
 	}
+
+	// SetXForwarded appends the peer to X-Forwarded-For, and overwrites the host and the protocol,
+	// which are those of the connection from the proxy.
 	r.SetXForwarded()
 	if !trusted {
 		return
 	}
+
 	for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-Proto"} {
 		if lines := r.In.Header[name]; len(lines) > 0 {
 			r.Out.Header[name] = lines
 		}
 	}
+
+	// The list of RFC 7239 is continued where a trusted proxy has begun one, and not begun here.
 	if lines := r.Out.Header["Forwarded"]; len(lines) > 0 {
 		r.Out.Header["Forwarded"] = append(lines, element(r.In))
 	}
@@ -158,11 +174,13 @@ type exchangeKey struct{}
 // exchangeOf returns the exchange of a request.
 func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{}).(*exchange) }
 
-// save notes the headers that the limiter has set, as an interim answer of the upstream
+// save keeps the headers that the limiter has set, as an interim answer of the upstream
 // removes them.
 func (x *exchange) save() {
 	for name, lines := range x.header {
 		x.limits = x.limits || isLimit(name)
+
+		// Most answers have few headers, which take no memory of their own.
 		if x.n < len(x.kept) {
 			x.kept[x.n] = field{name, lines}
 			x.n++
@@ -195,10 +213,14 @@ func answered(res *http.Response) error {
 	if !x.limits {
 		return nil
 	}
+
+	// The upstream's own limit has refused the request: what it says about it is of use to the
+	// client.
 	from := res.Header
 	if res.StatusCode == http.StatusTooManyRequests && hasLimits(res.Header) {
 		from = x.header
 	}
+
 	for name := range from {
 		if isLimit(name) {
 			delete(from, name)

@@ -105,6 +105,7 @@ func CheckUpstream(u *url.URL) error {
 // behind returns a proxy behind a limiter.
 func behind(l *limiter.Limiter, o Options) *Proxy {
 	p := &Proxy{options: o, transport: transport(&o)}
+
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      p.transport,
@@ -113,7 +114,10 @@ func behind(l *limiter.Limiter, o Options) *Proxy {
 		ErrorLog:       log.New(brokenOff{o.Log}, "", 0),
 		BufferPool:     &buffers,
 	}
+
 	p.limited = nethttp.New(l)(http.HandlerFunc(p.pass))
+	// The handler of the callers comes first: a limiter must not see headers of peers that are not
+	// trusted.
 	if o.Callers != nil {
 		p.limited = o.Callers.Handler(p.limited)
 	}
@@ -128,6 +132,7 @@ const (
 )
 
 func transport(o *Options) *http.Transport {
+	// Without TLS no protocol is negotiated, so HTTP/2 in the clear has to be asked for by the URL.
 	protocols := &http.Protocols{}
 	switch o.Upstream.Scheme {
 	case "h2c":
@@ -163,6 +168,7 @@ func (p *Proxy) Close() { p.transport.CloseIdleConnections() }
 
 // pass passes on a request that the limits admit.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
+	// These requests have cost a unit: the limits come before every other answer.
 	switch {
 	case r.Method == http.MethodConnect:
 		w.Header().Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
@@ -172,12 +178,15 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 		write(w, http.StatusBadRequest, "only OPTIONS has the target *")
 		return
 	case p.options.BodyBytes > 0 && r.ContentLength > p.options.BodyBytes:
-		p.note(tooLarge)
+		p.logFailure(tooLarge)
 		write(w, tooLarge.status, tooLarge.detail)
 		return
 	}
+
 	x := &exchange{header: w.Header()}
 	x.save()
+
+	// The exchange reads the body, to know later whether the client or the upstream has failed.
 	if r.Body != nil && r.Body != http.NoBody {
 		x.body = r.Body
 		r.Body = x

@@ -31,19 +31,19 @@ const (
 // state is what has to be known of all descriptors before the answer.
 type state struct {
 	answer   *pb.RateLimitResponse
-	failed   bool // the store could not decide, and a limit fails closed
-	degraded bool
-	late     bool
-	fallback bool
+	failed   bool               // the store could not decide, and a limit fails closed
+	degraded bool               // a limit that degrades is exceeded
+	late     bool               // the decision took longer than its budget
+	fallback bool               // Redis was away, and memory has decided
 	within   []*limitfile.Limit // with metadata
-	shadow   []string
-	refused  []string
+	shadow   []string           // limits in shadow mode that would have refused
+	refused  []string           // limits that refuse
 
 	quotas, exceeded int           // limits in quota mode
 	retry            time.Duration // until the first of those has room
 }
 
-// element has the parts of the status of one descriptor.
+// element has the parts of the status of one descriptor, in one allocation for all.
 type element struct {
 	status pb.RateLimitResponse_DescriptorStatus
 	limit  pb.RateLimitResponse_RateLimit
@@ -53,8 +53,11 @@ type element struct {
 // answer makes the answer to the call.
 func (c *call) answer(ctx context.Context, a *limiter.Admission) *pb.RateLimitResponse {
 	n := len(c.parts)
-	s := &state{answer: &pb.RateLimitResponse{OverallCode: ok, Statuses: make([]*pb.RateLimitResponse_DescriptorStatus, n)}}
+	s := &state{answer: &pb.RateLimitResponse{
+		OverallCode: ok, Statuses: make([]*pb.RateLimitResponse_DescriptorStatus, n),
+	}}
 	s.failed, s.late = a.Outcome() == limiter.Failed, c.late
+
 	elements := make([]element, n)
 	for i := range elements {
 		e := &elements[i]
@@ -68,6 +71,8 @@ func (c *call) answer(ctx context.Context, a *limiter.Admission) *pb.RateLimitRe
 		s.answer.RawBody = a.Problem()
 	}
 
+	// Limits in quota mode refuse only together, which is known once all descriptors are. The other
+	// limits have let the request pass and counted it by then.
 	s.headers(a)
 	if s.quotas > 0 && s.exceeded == s.quotas && s.answer.OverallCode == ok {
 		_ = a.Result().Refund(ctx) // what is not given back comes back with time
@@ -85,13 +90,15 @@ func (c *call) answer(ctx context.Context, a *limiter.Admission) *pb.RateLimitRe
 func (c *call) describe(a *limiter.Admission, i int, e *element, s *state) {
 	e.status.Code = ok
 	d := &c.requests[i]
+
+	// What no count has decided about comes first.
 	switch {
 	case s.failed:
 		e.status.Code = over
 		return
 	case d.limit != nil && d.limit.Unlimited:
 		e.status.LimitRemaining = math.MaxUint32
-		s.note(d.limit)
+		s.addWithin(d.limit)
 		return
 	case d.limit != nil && d.limit.Requests == 0:
 		d.describeBlocked(e, s)
@@ -105,10 +112,11 @@ func (c *call) describe(a *limiter.Admission, i int, e *element, s *state) {
 		return
 	}
 
+	// Of all limits of the descriptor that is shown which is the most exhausted.
 	c.decisions = a.PartDecisions(i, c.decisions[:0])
 	shown := -1
 	for j := range c.decisions {
-		c.note(i, &c.decisions[j], e, s)
+		c.addDecision(i, &c.decisions[j], e, s)
 		if shown < 0 || scarcer(&c.decisions[j], &c.decisions[shown]) {
 			shown = j
 		}
@@ -117,8 +125,10 @@ func (c *call) describe(a *limiter.Admission, i int, e *element, s *state) {
 	if shown >= 0 {
 		c.show(d, &c.decisions[shown], e)
 	}
+
+	// The metadata is that of the limits which the request is within.
 	if e.status.Code == ok && d.limit != nil && shown >= 0 {
-		s.note(d.limit)
+		s.addWithin(d.limit)
 	}
 }
 
@@ -126,50 +136,56 @@ func (c *call) describe(a *limiter.Admission, i int, e *element, s *state) {
 func (d *described) describeBlocked(e *element, s *state) {
 	e.setFileLimit(d.limit)
 	e.setReset(d.limit.Limit.Period)
+
 	switch {
 	case d.limit.Shadow:
 		s.shadow = append(s.shadow, d.limit.Rule)
 		return
 	case d.empty:
-		s.exceed(d.limit.Rule, d.limit.Limit.Period)
+		s.addExceeded(d.limit.Rule, d.limit.Limit.Period)
 		s.quotas++
 	}
+
 	e.status.Code = over
 }
 
-// exceed notes that a limit in quota mode is exceeded for some time.
-func (s *state) exceed(rule string, retry time.Duration) {
+// addExceeded adds a limit in quota mode that is exceeded for some time.
+func (s *state) addExceeded(rule string, retry time.Duration) {
 	if s.exceeded++; s.exceeded == 1 || retry < s.retry {
 		s.retry = retry
 	}
 	s.refused = append(s.refused, rule)
 }
 
-// note notes what one limit says about descriptor i.
-func (c *call) note(i int, r *limiter.RuleDecision, e *element, s *state) {
+// addDecision adds what one limit says about descriptor i.
+func (c *call) addDecision(i int, r *limiter.RuleDecision, e *element, s *state) {
 	s.fallback = s.fallback || r.Decision.Fallback
+
+	// A limit in quota mode is one that degrades: alone it refuses nothing.
 	l := c.requests[i].limit
 	quota := l != nil && l.Quota && r.OnLimit == limiter.Degrade
 	if quota {
 		s.quotas++
 	}
+
 	if r.Decision.Allowed {
 		return
 	}
+
 	switch {
 	case r.OnLimit == limiter.Shadow:
 		s.shadow = append(s.shadow, r.Rule)
 		return
 	case quota:
-		s.exceed(r.Rule, r.Decision.RetryAfter)
+		s.addExceeded(r.Rule, r.Decision.RetryAfter)
 	case r.OnLimit == limiter.Degrade:
 		s.degraded = true
 	}
 	e.status.Code = over
 }
 
-// note notes that the request is within a limit.
-func (s *state) note(l *limitfile.Limit) {
+// addWithin adds a limit that the request is within.
+func (s *state) addWithin(l *limitfile.Limit) {
 	if l.Metadata != nil {
 		s.within = append(s.within, l)
 	}
@@ -185,6 +201,8 @@ func scarcer(r, t *limiter.RuleDecision) bool {
 	if r.Decision.Allowed != t.Decision.Allowed {
 		return !r.Decision.Allowed
 	}
+
+	// The shares are compared as fractions, without division. 128 bits hold every product.
 	hi1, lo1 := bits.Mul64(uint64(r.Decision.Remaining), uint64(t.Limit.Capacity()))
 	hi2, lo2 := bits.Mul64(uint64(t.Decision.Remaining), uint64(r.Limit.Capacity()))
 	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
@@ -200,7 +218,10 @@ func (c *call) show(d *described, r *limiter.RuleDecision, e *element) {
 	default:
 		e.setLimit(&r.Limit, r.Rule)
 	}
+
 	e.status.LimitRemaining = uint32(min(r.Decision.Remaining, math.MaxUint32))
+
+	// For Envoy a reset is the end of a refusal as well.
 	switch {
 	case r.Decision.Allowed:
 		e.setReset(r.Decision.ResetAfter)
@@ -239,12 +260,15 @@ func (e *element) setLimit(l *core.Limit, name string) {
 }
 
 // calendarUnits are the units of calendar windows.
-var calendarUnits = map[string]limitfile.Unit{"day": limitfile.Day, "week": limitfile.Week, "month": limitfile.Month, "year": limitfile.Year}
+var calendarUnits = map[string]limitfile.Unit{
+	"day": limitfile.Day, "week": limitfile.Week, "month": limitfile.Month, "year": limitfile.Year,
+}
 
 // express returns a limit as requests per so many units. 7, 30 and 365 days are a week, a
-// month and a year, as they are for Envoy. A period that is not in whole seconds becomes the shortest multiple of it that is, if the numbers allow, and otherwise
-// is rounded up.
+// month and a year, as they are for Envoy. A period that is not in whole seconds becomes the
+// shortest multiple of it that is, if the numbers allow, and otherwise is rounded up.
 func express(l *core.Limit) (quota uint32, unit limitfile.Unit, multiplier uint32) {
+	// A calendar window has no period of one length.
 	if l.NeedsWindows() {
 		name, _, _ := strings.Cut(l.Calendar, " ")
 		return clamp(l.Quota), calendarUnits[name], 1
@@ -260,6 +284,7 @@ func express(l *core.Limit) (quota uint32, unit limitfile.Unit, multiplier uint3
 		}
 	}
 
+	// The unit of so many days has precedence over days.
 	for _, u := range []limitfile.Unit{limitfile.Week, limitfile.Month, limitfile.Year} {
 		if period == u.Span() {
 			return clamp(q), u, 1
@@ -286,15 +311,19 @@ func gcd(a, b int64) int64 {
 
 // lowerNames are the headers of answers as HTTP/2 has them.
 var lowerNames = map[string]string{
-	"Ratelimit": "ratelimit", "Ratelimit-Policy": "ratelimit-policy", "Retry-After": "retry-after", "Cache-Control": "cache-control",
-	"X-Ratelimit-Limit": "x-ratelimit-limit", "X-Ratelimit-Remaining": "x-ratelimit-remaining", "X-Ratelimit-Reset": "x-ratelimit-reset",
+	"Ratelimit": "ratelimit", "Ratelimit-Policy": "ratelimit-policy",
+	"Retry-After": "retry-after", "Cache-Control": "cache-control",
+	"X-Ratelimit-Limit": "x-ratelimit-limit", "X-Ratelimit-Remaining": "x-ratelimit-remaining",
+	"X-Ratelimit-Reset": "x-ratelimit-reset",
 }
 
 // headers puts the headers of the limiter into the answer, and the type of the body.
 func (s *state) headers(a *limiter.Admission) {
+	// Two slices for all headers are two allocations; there is room for the type of the body.
 	list := a.Headers()
 	values := make([]corepb.HeaderValue, len(list), len(list)+1)
 	s.answer.ResponseHeadersToAdd = make([]*corepb.HeaderValue, 0, len(list)+1)
+
 	for i, h := range list {
 		v := &values[i]
 		if v.Key = lowerNames[h.Name]; v.Key == "" {
@@ -303,6 +332,7 @@ func (s *state) headers(a *limiter.Admission) {
 		v.Value = h.Value
 		s.answer.ResponseHeadersToAdd = append(s.answer.ResponseHeadersToAdd, v)
 	}
+
 	if s.answer.RawBody != nil {
 		s.add("content-type", limiter.ProblemType)
 	}
@@ -316,6 +346,9 @@ func (s *state) add(name, value string) {
 func (s *state) refuseByQuota() {
 	s.answer.OverallCode = over
 	seconds := max(1, int64((s.retry+time.Second-1)/time.Second))
+
+	// The problem type is that of draft-ietf-httpapi-ratelimit-headers, as the limiter's own
+	// refusals are.
 	b := []byte(`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
 		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"violated-policies":[`)
 	for i, name := range s.refused {
@@ -325,6 +358,7 @@ func (s *state) refuseByQuota() {
 		b = strconv.AppendQuote(b, name) // which has letters, digits and marks only
 	}
 	s.answer.RawBody = append(b, "]}"...)
+
 	s.add("retry-after", strconv.FormatInt(seconds, 10))
 	s.add("cache-control", "no-store")
 	s.add("content-type", limiter.ProblemType)
@@ -332,6 +366,7 @@ func (s *state) refuseByQuota() {
 
 // metadata returns what there is to say for logs and other filters, or nil.
 func (s *state) metadata(a *limiter.Admission) *structpb.Struct {
+	// A decision of the fallback is a decision. Without one, the failure modes have answered.
 	undecided := a.Result().Undecided() && !s.fallback
 	refused := s.answer.OverallCode == over && len(s.refused) > 0
 	if !s.fallback && !undecided && !s.late && !refused && s.shadow == nil && s.within == nil {
@@ -386,6 +421,9 @@ func merge(into, from map[string]any) {
 	for name, v := range from {
 		have, exists := into[name]
 		inner, nested := v.(map[string]any)
+
+		// The metadata of a limit is shared by all calls, so a mapping is copied before another is
+		// merged into it.
 		switch haveInner, both := have.(map[string]any); {
 		case exists && both && nested:
 			merge(haveInner, inner)

@@ -41,20 +41,26 @@ func (s *Server) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (*
 	if err := check(r); err != nil {
 		return nil, err
 	}
+
 	l, files := s.limitsOf(r.GetDomain())
 	if l == nil {
-		s.noteUnknown(r.GetDomain())
+		s.logUnknown(r.GetDomain())
 		return nil, status.Errorf(codes.NotFound, "the domain %q is not configured", textform.Clip(r.GetDomain()))
 	}
+
 	c := s.calls.Get().(*call)
 	defer s.recycle(c)
+
 	c.debits = slices.Contains(s.options.Debit, r.GetDomain())
 	if err := c.read(ctx, r); err != nil {
 		return nil, err
 	}
+
 	if files != nil {
 		c.findLimits(files.limits.Load())
 	}
+
+	// The wait for a slot counts as a part of the decision: for Envoy both are late.
 	from := time.Now()
 	if err := s.enter(ctx); err != nil {
 		return nil, err
@@ -62,10 +68,14 @@ func (s *Server) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (*
 	a := l.AdmitParts(ctx, c.parts)
 	s.leave()
 	defer a.Done(0)
+
 	c.late = time.Since(from) > budget
+
+	// An answer that nobody waits for any more is not made.
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
+
 	if a.Outcome() == limiter.Failed && s.options.ClosedAsError {
 		return nil, status.Error(codes.Unavailable, "the store cannot decide, and a limit fails closed")
 	}
@@ -79,6 +89,7 @@ func (s *Server) enter(ctx context.Context) error {
 		return nil
 	default:
 	}
+
 	select {
 	case s.slots <- struct{}{}:
 		return nil
@@ -90,7 +101,8 @@ func (s *Server) enter(ctx context.Context) error {
 // leave ends a decision.
 func (s *Server) leave() { <-s.slots }
 
-// recycle keeps the memory of c, without any data of the call.
+// recycle keeps the memory of c, without any data of the call. Only what refers to a call is
+// cleared: rates are overwritten before they are read again.
 func (s *Server) recycle(c *call) {
 	clear(c.requests)
 	clear(c.parts)
@@ -110,6 +122,7 @@ func check(r *pb.RateLimitRequest) error {
 	case n > MaxDescriptors:
 		return status.Errorf(codes.InvalidArgument, "%d descriptors are more than %d", n, MaxDescriptors)
 	}
+
 	for i, d := range r.GetDescriptors() {
 		switch n := len(d.GetEntries()); {
 		case n == 0:
@@ -128,14 +141,19 @@ func check(r *pb.RateLimitRequest) error {
 
 // read makes a part of each descriptor.
 func (c *call) read(ctx context.Context, r *pb.RateLimitRequest) error {
+	// The slices get their length first: parts point into them.
 	n := len(r.GetDescriptors())
 	c.requests, c.rates = slices.Grow(c.requests, n)[:n], slices.Grow(c.rates, n)[:n]
+
 	for i, d := range r.GetDescriptors() {
-		entries, marked := withoutMark(d.GetEntries())
+		entries, debit := withoutDebitEntry(d.GetEntries())
 		c.requests[i] = described{ctx: ctx, entries: entries}
 		c.requests[i].withPlan()
+
 		p := limiter.Part{Request: &c.requests[i]}
-		p.Verb, p.Cost = c.charge(r, d, marked)
+		p.Verb, p.Cost = c.charge(r, d, debit)
+
+		// Envoy's own limit replaces the quota and the period of those that apply.
 		if d.GetLimit() != nil {
 			rate, err := rateOf(d.GetLimit())
 			if err != "" {
@@ -144,36 +162,42 @@ func (c *call) read(ctx context.Context, r *pb.RateLimitRequest) error {
 			c.rates[i], c.requests[i].override = rate, true
 			p.Rate = &c.rates[i]
 		}
+
 		c.parts = append(c.parts, p)
 	}
 	return nil
 }
 
-// withoutMark returns the entries without the one that makes a debit of the descriptor, and
+// withoutDebitEntry returns the entries without the one that makes a debit of the descriptor, and
 // reports whether it was there.
-func withoutMark(entries []*ratelimit.RateLimitDescriptor_Entry) (rest []*ratelimit.RateLimitDescriptor_Entry, marked bool) {
-	isMark := func(e *ratelimit.RateLimitDescriptor_Entry) bool {
-		return e.GetKey() == markKey && e.GetValue() == markDebit
+func withoutDebitEntry(
+	entries []*ratelimit.RateLimitDescriptor_Entry,
+) (others []*ratelimit.RateLimitDescriptor_Entry, debit bool) {
+	isDebit := func(e *ratelimit.RateLimitDescriptor_Entry) bool {
+		return e.GetKey() == debitKey && e.GetValue() == debitValue
 	}
-	if !slices.ContainsFunc(entries, isMark) {
+	if !slices.ContainsFunc(entries, isDebit) {
 		return entries, false
 	}
-	return slices.DeleteFunc(slices.Clone(entries), isMark), true
+
+	return slices.DeleteFunc(slices.Clone(entries), isDebit), true
 }
 
 // charge returns what a descriptor does with how many units.
-func (c *call) charge(r *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor, marked bool) (core.Verb, int64) {
+func (c *call) charge(r *pb.RateLimitRequest, d *ratelimit.RateLimitDescriptor, debit bool) (core.Verb, int64) {
 	hits, own := uint64(max(1, r.GetHitsAddend())), d.GetHitsAddend() != nil
 	if own {
 		hits = d.GetHitsAddend().GetValue()
 	}
+
 	cost := int64(min(hits, maxCost))
+
 	switch {
 	case d.GetIsNegativeHits():
 		return core.Refund, cost
 	case cost == 0:
 		return core.Peek, 0
-	case marked, own && c.debits:
+	case debit, own && c.debits:
 		return core.Debit, cost
 	}
 	return core.Take, cost
@@ -186,6 +210,7 @@ func rateOf(o *ratelimit.RateLimitDescriptor_RateLimitOverride) (rate core.Limit
 	if span == 0 {
 		return rate, "has no known unit"
 	}
+
 	n := int64(multiplierOf(o))
 	if n == 0 || n > int64(core.MaxPeriod/span) {
 		return rate, "has a unit_multiplier that is 0 or makes the period longer than 400 days"
@@ -203,6 +228,7 @@ func multiplierOf(o *ratelimit.RateLimitDescriptor_RateLimitOverride) uint32 {
 
 // findLimits looks up the limit of each descriptor in a domain of the folder.
 func (c *call) findLimits(domain *limitfile.Domain) {
+	// A limit may replace that of any other descriptor of the call, so all are looked up first.
 	for i := range c.requests {
 		d := &c.requests[i]
 		c.entries = d.find(domain, c.entries[:0])
@@ -210,6 +236,7 @@ func (c *call) findLimits(domain *limitfile.Domain) {
 			c.replaced = append(c.replaced, d.limit.Replaces...)
 		}
 	}
+
 	for i := range c.requests {
 		d := &c.requests[i]
 		if d.limit == nil || d.limit.Unlimited {
@@ -219,6 +246,9 @@ func (c *call) findLimits(domain *limitfile.Domain) {
 			d.limit = nil
 			continue
 		}
+
+		// A rule has no quota of 0. A limit of no requests is refused by a rate without a quota,
+		// which the call brings.
 		if d.limit.Requests == 0 {
 			d.empty = d.limit.Quota && !d.limit.Shadow
 			c.parts[i].Rate = &core.Limit{Period: d.limit.Limit.Period}

@@ -1,5 +1,6 @@
 // Package rls is the face of the gateway for Envoy: its rate limit service, version 3
-// (envoy.service.ratelimit.v3).
+// (envoy.service.ratelimit.v3). A [Server] answers it; package limitfile reads the limits of
+// envoyproxy/ratelimit.
 //
 // # Where limits come from
 //
@@ -41,9 +42,9 @@
 //	                                the entries. 0 requests refuse. It may be higher: the
 //	                                configuration of Envoy sets it
 //
-// Envoy sends a call with apply_on_stream_done when the answer has ended, and nothing in it tells it from
-// any other call. As the units are used, it has to be charged beyond the limit too: the next
-// request pays. There are two ways to say so. A descriptor with the entry
+// Envoy sends a call with apply_on_stream_done when the answer has ended, and nothing in it
+// distinguishes it from any other call. As the units are used, it has to be charged beyond the
+// limit too: the next request pays. There are two ways to say so. A descriptor with the entry
 // headgate=debit, from a generic_key action with that descriptor_key, is charged
 // whatever the count; the entry is not used otherwise. And in the domains of Options.Debit
 // so is every descriptor with a hits_addend of its own that is above 0. A debit goes up to
@@ -81,6 +82,6 @@
 //
 // # What this face cannot do
 //
-// Concurrency limits are left out, because Envoy does not tell when a request ends. A limit with
+// Concurrency limits are left out, because Envoy does not say when a request ends. A limit with
 // on_limit wait refuses what is over it, because Envoy's time-out is shorter.
 package rls

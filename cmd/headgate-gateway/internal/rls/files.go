@@ -33,6 +33,9 @@ func (s *Server) useFiles(c *limitfile.Config) error {
 		}
 		next[name] = d
 	}
+
+	// Calls that have looked up a domain before may still use its limiter: a closed limiter refuses
+	// only those that wait.
 	s.files.Store(&next)
 	gone := maps.Clone(old)
 	maps.DeleteFunc(gone, func(name string, _ *fileDomain) bool { return next[name] != nil })
@@ -54,9 +57,12 @@ func (s *Server) useDomain(old *fileDomain, domain *limitfile.Domain) (*fileDoma
 		}
 		d = &fileDomain{limiter: l}
 	}
+
 	if err := d.limiter.SetSelectedRules(rulesOf(domain), selection(domain)); err != nil {
 		return nil, err
 	}
+
+	// The rules come first: a call that finds the new limits finds their rules.
 	d.limits.Store(domain)
 	return d, nil
 }
@@ -66,7 +72,9 @@ func (s *Server) useDomain(old *fileDomain, domain *limitfile.Domain) (*fileDoma
 func rulesOf(domain *limitfile.Domain) []limiter.Rule {
 	rules := make([]limiter.Rule, 0, len(domain.Limits)+1)
 	for _, l := range domain.Limits {
-		rules = append(rules, limiter.Rule{Name: l.Rule, Limit: l.Limit, Key: foundKey, OnLimit: actionOf(l), DenyStatus: 429})
+		rules = append(rules, limiter.Rule{
+			Name: l.Rule, Limit: l.Limit, Key: foundKey, OnLimit: actionOf(l), DenyStatus: 429,
+		})
 	}
 	placeholder := core.MustParseLimit("1/1s fixed-window aligned") // in place of which each request has its own
 	return append(rules, limiter.Rule{Name: domain.OverrideRule(), Limit: placeholder, Key: foundKey, DenyStatus: 429})
@@ -93,12 +101,15 @@ func selection(domain *limitfile.Domain) limiter.Selection {
 		if d.override {
 			return append(into, len(domain.Limits))
 		}
+
 		if d.limit == nil || d.empty {
 			return into
 		}
+
 		if d.domain != domain {
 			d.find(domain, nil)
 		}
+
 		if d.limit == nil || d.limit.Unlimited {
 			return into
 		}
@@ -106,21 +117,23 @@ func selection(domain *limitfile.Domain) limiter.Selection {
 	}
 }
 
-// find looks up the limit of the descriptor, with room for its entries.
-func (d *described) find(domain *limitfile.Domain, room []limitfile.Entry) []limitfile.Entry {
+// find looks up the limit of the descriptor. It uses the memory of entries.
+func (d *described) find(domain *limitfile.Domain, entries []limitfile.Entry) []limitfile.Entry {
 	for _, e := range d.entries {
-		room = append(room, limitfile.Entry{Key: e.GetKey(), Value: e.GetValue()})
+		entries = append(entries, limitfile.Entry{Key: e.GetKey(), Value: e.GetValue()})
 	}
+
 	var buffer [128]byte
 	var key []byte
 	d.domain = domain
 	if d.override {
-		key = limitfile.AppendKey(buffer[:0], room)
+		key = limitfile.AppendKey(buffer[:0], entries)
 	} else {
-		d.limit, key = domain.Find(room, buffer[:0])
+		d.limit, key = domain.Find(entries, buffer[:0])
 	}
+
 	d.key = string(key)
-	return room[:0]
+	return entries[:0]
 }
 
 // shadows logs what limits in shadow mode would have refused.

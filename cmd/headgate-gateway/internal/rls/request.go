@@ -17,8 +17,8 @@ import (
 
 // The entry that makes a debit of a descriptor.
 const (
-	markKey   = "headgate"
-	markDebit = "debit"
+	debitKey   = "headgate"
+	debitValue = "debit"
 )
 
 // described is a request as a descriptor describes it. It knows only some properties.
@@ -52,7 +52,7 @@ func (d *described) property(key, pseudo string) (value string, ok bool) {
 	return "", false
 }
 
-// need is property, and notes that a value is not known.
+// need is property, and keeps for Lacked that a value is not known.
 func (d *described) need(key, pseudo string) string {
 	value, ok := d.property(key, pseudo)
 	d.lacked = d.lacked || !ok
@@ -91,23 +91,27 @@ func (d *described) RemoteAddr() string {
 
 // Header returns the values of all entries of that name in any case.
 func (d *described) Header(name string) (lines []string) {
+	// The host is no entry of that name, but one of those of Envoy.
 	if name == "Host" {
 		if host := d.need("host", ":authority"); host != "" {
 			return []string{host}
 		}
 		return nil
 	}
+
 	for _, e := range d.entries {
 		if http.CanonicalHeaderKey(e.GetKey()) == name {
 			lines = append(lines, e.GetValue())
 		}
 	}
+
 	d.lacked = d.lacked || lines == nil
 	return lines
 }
 
 // bind returns the bindings of this face, which believe what Envoy says.
 func bind(b policy.Bindings) policy.Bindings {
+	// The address of the caller is that of its entry. The peer is Envoy.
 	b.IP, b.IPPrefix = nil, nil
 	b.User = func(r core.Request) (string, bool) {
 		d, ok := r.(*described)
@@ -116,6 +120,8 @@ func bind(b policy.Bindings) policy.Bindings {
 		}
 		return d.need("user", ""), true
 	}
+
+	// The plan of a header is replaced by that of the entry; other functions of plans stay.
 	plans := map[string]policy.PlanFunc{callers.PlanBy: planOf}
 	for name, f := range b.Plans {
 		if name != callers.PlanBy {

@@ -124,12 +124,14 @@ func New(e *engine.Engine, o Options) (*Server, error) {
 	if err := o.faults(); err != nil {
 		return nil, err
 	}
+
 	o.Headers = cmp.Or(o.Headers, limiter.Draft8)
 	o.Debit = slices.Clone(o.Debit)
 	s := &Server{engine: e, options: o, log: quietlog.New(e.Logger()), apps: map[string]*limiter.Limiter{}}
 	s.slots = make(chan struct{}, cmp.Or(o.MaxDecisions, DefaultMaxDecisions))
 	s.files.Store(&map[string]*fileDomain{})
 	s.calls.New = func() any { return &call{} }
+
 	for _, app := range e.Apps() {
 		l, err := e.Limiter(app, face(o.Headers))
 		if err != nil {
@@ -141,7 +143,8 @@ func New(e *engine.Engine, o Options) (*Server, error) {
 
 	if o.Config != "" {
 		var err error
-		s.folder, err = limitfile.Follow(o.Config, limitfile.FolderOptions{Poll: o.Poll, Logger: e.Logger()}, s.useFiles)
+		folder := limitfile.FolderOptions{Poll: o.Poll, Logger: e.Logger()}
+		s.folder, err = limitfile.Follow(o.Config, folder, s.useFiles)
 		if err != nil {
 			s.log.Close()
 			return nil, err
@@ -156,7 +159,8 @@ func New(e *engine.Engine, o Options) (*Server, error) {
 func (o *Options) faults() error {
 	var errs []error
 	if o.Poll < 0 || o.Poll > time.Hour {
-		errs = append(errs, fmt.Errorf("rls: the time %s between two looks into the folder is not within 0 to 1h", o.Poll))
+		errs = append(errs,
+			fmt.Errorf("rls: the time %s between two looks into the folder is not within 0 to 1h", o.Poll))
 	}
 	if o.MaxDecisions < 0 {
 		errs = append(errs, fmt.Errorf("rls: the bound on decisions %d is negative", o.MaxDecisions))
@@ -201,13 +205,17 @@ func (s *Server) serveGRPC() {
 	if s.options.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(s.options.TLS)))
 	}
+
 	s.grpc, s.health = grpc.NewServer(options...), health.NewServer()
 	pb.RegisterRateLimitServiceServer(s.grpc, s)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)
+
+	// The health service knows the state before the first call, and learns of it again every
+	// second.
 	ctx, cancel := context.WithCancel(context.Background())
 	s.end = cancel
-	s.noteReady()
+	s.reportReady()
 	s.done.Go(func() { s.watchReady(ctx) })
 }
 
@@ -220,14 +228,14 @@ func (s *Server) watchReady(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			s.noteReady()
+			s.reportReady()
 		}
 	}
 }
 
-// noteReady tells the health service whether limits are in force: policies, or those of a
+// reportReady reports to the health service whether limits are in force: policies, or those of a
 // folder, without which New fails.
-func (s *Server) noteReady() {
+func (s *Server) reportReady() {
 	now := healthpb.HealthCheckResponse_SERVING
 	if s.folder == nil && s.engine.Ready() != nil {
 		now = healthpb.HealthCheckResponse_NOT_SERVING
@@ -245,11 +253,14 @@ func (s *Server) Serve(l net.Listener) error { return s.grpc.Serve(l) }
 // cause.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.health.Shutdown()
+
+	// GracefulStop has no time-out of its own. Stop makes it return.
 	stopped := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
 		close(stopped)
 	}()
+
 	var err error
 	select {
 	case <-stopped:
@@ -258,6 +269,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.grpc.Stop()
 		<-stopped
 	}
+
 	s.Close()
 	return err
 }
@@ -265,6 +277,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close ends the server at once. It may be called again, and never returns an error.
 func (s *Server) Close() error {
 	s.once.Do(func() {
+		// Calls end before what they use: the limiters of the folder, and the log.
 		s.health.Shutdown()
 		s.grpc.Stop()
 		s.end()
@@ -288,8 +301,8 @@ func (s *Server) limitsOf(domain string) (l *limiter.Limiter, d *fileDomain) {
 	return s.apps[domain], nil
 }
 
-// noteUnknown logs a call for a domain without limits.
-func (s *Server) noteUnknown(domain string) {
+// logUnknown logs a call for a domain without limits.
+func (s *Server) logUnknown(domain string) {
 	s.log.Note(slog.LevelWarn, "Envoy names a domain that is neither in the folder nor an application",
 		slog.String("domain", fmt.Sprintf("%q", textform.Clip(domain))))
 }

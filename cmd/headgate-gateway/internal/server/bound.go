@@ -31,11 +31,15 @@ func bound(h http.Handler, o HTTPOptions) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		p := &patience{ResponseWriter: w, controller: http.NewResponseController(w), timeout: o.PieceTimeout, streams: r.ProtoMajor > 1}
+		p := &patience{
+			ResponseWriter: w, controller: http.NewResponseController(w),
+			timeout: o.PieceTimeout, streams: r.ProtoMajor > 1,
+		}
 		if hasBody {
 			p.body = r.Body
 			r.Body = (*patientBody)(p)
 		}
+
 		defer p.end()
 		h.ServeHTTP(p, r)
 	})
@@ -43,6 +47,14 @@ func bound(h http.Handler, o HTTPOptions) http.Handler {
 
 // patience is a ResponseWriter, and the body of the request, which give the client a time
 // for each piece instead of one for all.
+//
+// Two deadlines of the connection follow what the handler does:
+//
+//	read   one piece before each read of the body, none at its end, and half a piece from
+//	       the header of the answer on, in which the server discards the rest of the body
+//	write  one piece before each write, and on streams none between two
+//
+// After end both are the server's, and after Hijack there are none.
 type patience struct {
 	http.ResponseWriter
 	controller *http.ResponseController
@@ -56,10 +68,10 @@ type patience struct {
 	body   io.ReadCloser // nil if there is none
 	closed atomic.Bool   // the body was
 
-	mu    sync.Mutex // of what follows: a transport may read while the handler returns
-	read  bool       // the body was read to its end, or cannot be read on
-	taken bool       // by Hijack
-	ended bool
+	mu    sync.Mutex // a transport may read while the handler returns
+	read  bool       // the body was read to its end, or cannot be read on. Guarded by mu.
+	taken bool       // by Hijack. Guarded by mu.
+	ended bool       // the handler has returned. Guarded by mu.
 }
 
 // patientBody is the body of the request of a patience.
@@ -72,6 +84,7 @@ func (b *patientBody) Read(buf []byte) (int, error) {
 	if p.closed.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
+
 	p.await(time.Now().Add(p.timeout), nil)
 	n, err := p.body.Read(buf)
 	switch {
@@ -91,8 +104,8 @@ func (b *patientBody) Close() error {
 	return nil
 }
 
-// await sets the time until which the client has to send more, and notes the error of the
-// last read. It leaves a request alone that has ended, as the connection may be another's.
+// await sets the time until which the client has to send more, and keeps whether the last read
+// has failed. It leaves a request alone that has ended, as the connection may be another's.
 func (p *patience) await(t time.Time, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,6 +125,7 @@ func (p *patience) end() {
 	if p.taken {
 		return
 	}
+
 	p.ended = true
 	now := time.Now()
 	if p.body != nil && !p.read {
@@ -120,13 +134,13 @@ func (p *patience) end() {
 	p.controller.SetWriteDeadline(now.Add(p.timeout))
 }
 
-// begin starts the time for a piece of the answer.
-func (p *patience) begin() { p.controller.SetWriteDeadline(time.Now().Add(p.timeout)) }
+// startWrite starts the time for a piece of the answer.
+func (p *patience) startWrite() { p.controller.SetWriteDeadline(time.Now().Add(p.timeout)) }
 
-// answer starts the time in which the server discards what is left of the body before the
+// startDiscard starts the time in which the server discards what is left of the body before the
 // header of the answer, unless a handler that reads on at the same time starts it anew. It is
 // half of that for the answer, which begins at the same time.
-func (p *patience) answer() {
+func (p *patience) startDiscard() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.body != nil && !p.read && !p.streams && !p.taken && !p.ended {
@@ -134,8 +148,8 @@ func (p *patience) answer() {
 	}
 }
 
-// done ends it.
-func (p *patience) done() {
+// endWrite ends the time for a piece, on streams.
+func (p *patience) endWrite() {
 	if p.streams {
 		p.controller.SetWriteDeadline(time.Time{})
 	}
@@ -143,25 +157,25 @@ func (p *patience) done() {
 
 // WriteHeader implements http.ResponseWriter.
 func (p *patience) WriteHeader(status int) {
-	p.begin()
-	p.answer()
+	p.startWrite()
+	p.startDiscard()
 	p.ResponseWriter.WriteHeader(status)
-	p.done()
+	p.endWrite()
 }
 
 // Write implements io.Writer.
 func (p *patience) Write(b []byte) (int, error) {
-	p.begin()
+	p.startWrite()
 	n, err := p.ResponseWriter.Write(b)
-	p.done()
+	p.endWrite()
 	return n, err
 }
 
 // FlushError flushes as http.ResponseController does.
 func (p *patience) FlushError() error {
-	p.begin()
+	p.startWrite()
 	err := p.controller.Flush()
-	p.done()
+	p.endWrite()
 	return err
 }
 

@@ -26,6 +26,7 @@ func (l *limitListener) Accept() (net.Conn, error) {
 	case <-l.done:
 		return nil, net.ErrClosed
 	}
+
 	c, err := l.Listener.Accept()
 	if err != nil {
 		<-l.free

@@ -39,6 +39,7 @@ func (h *Health) end() {
 // not contain the reason, which is in the log.
 func (h *Health) Handler() http.Handler {
 	mux := http.NewServeMux()
+
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch h.state.Load() {

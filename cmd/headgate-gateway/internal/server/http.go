@@ -44,8 +44,8 @@ type HTTP struct {
 	cancel  context.CancelCauseFunc
 
 	mu      sync.Mutex
-	running int           // handlers
-	none    chan struct{} // closed when none runs; nil while no Shutdown waits
+	running int           // handlers. Guarded by mu.
+	none    chan struct{} // closed when none runs; nil while no Shutdown waits. Guarded by mu.
 }
 
 // errEnd is the cause of the end of requests that are broken off.
@@ -58,6 +58,7 @@ const closeTime = time.Second
 func NewHTTP(h http.Handler, o HTTPOptions) *HTTP {
 	s := &HTTP{options: o}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
@@ -94,6 +95,8 @@ func (s *HTTP) Serve(l net.Listener) error {
 
 // Shutdown implements [Service]. Handlers that are broken off have a second to return.
 func (s *HTTP) Shutdown(ctx context.Context) error {
+	// A connection that a handler has taken over is not the server's any more, but its handler
+	// still runs.
 	err := s.server.Shutdown(ctx)
 	if err == nil {
 		err = s.wait(ctx)
@@ -101,6 +104,7 @@ func (s *HTTP) Shutdown(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
+
 	s.cancel(errEnd)
 	late, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
@@ -119,6 +123,7 @@ func (s *HTTP) wait(ctx context.Context) error {
 	}
 	none := s.none
 	s.mu.Unlock()
+
 	select {
 	case <-none:
 		return nil
@@ -139,7 +144,7 @@ func (s *HTTP) count(h http.Handler) http.Handler {
 	})
 }
 
-// returned notes that a handler has returned.
+// returned counts a handler that has returned.
 func (s *HTTP) returned() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -80,11 +80,14 @@ func Run(ctx, hard context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+
 	var serving sync.WaitGroup
 	var addresses []string
 	var ending atomic.Bool
+	// A service that ends before the shutdown ends the gateway, with or without an error.
 	for i, p := range o.Ports {
 		addresses = append(addresses, listeners[i].Addr().String())
 		o.Logger.Info("serving", "face", p.Name, "address", addresses[i], "tls", p.TLS)
@@ -98,16 +101,21 @@ func Run(ctx, hard context.Context, o Options) error {
 			}
 		})
 	}
+
 	if o.Started != nil {
 		o.Started(addresses)
 	}
 	o.Health.start()
+
+	// From here on a service that ends is no failure.
 	<-ctx.Done()
 	ending.Store(true)
+
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
 	o.Logger.Info("shutting down", "timeout", o.Timeout)
+
 	err = errors.Join(err, o.shutdown(hard))
 	serving.Wait()
 	return err
@@ -119,6 +127,7 @@ func (o *Options) listen() ([]net.Listener, error) {
 	if open == nil {
 		open = func(address string) (net.Listener, error) { return net.Listen("tcp", address) }
 	}
+
 	var listeners []net.Listener
 	var errs []error
 	for _, p := range o.Ports {
@@ -132,9 +141,12 @@ func (o *Options) listen() ([]net.Listener, error) {
 		}
 		listeners = append(listeners, l)
 	}
+
 	if len(errs) == 0 {
 		return listeners, nil
 	}
+
+	// An address that is in use is a mistake of the configuration: no port is served then.
 	for _, l := range listeners {
 		errs = append(errs, l.Close())
 	}
@@ -143,10 +155,16 @@ func (o *Options) listen() ([]net.Listener, error) {
 
 // shutdown ends all services within the time-out.
 func (o *Options) shutdown(hard context.Context) error {
+	// A load balancer learns of the end while the ports still accept, and sends no more requests
+	// after the delay.
 	o.Health.end()
 	ctx, cancel := context.WithTimeout(hard, o.grace())
 	defer cancel()
+
 	pause(ctx, o.Delay)
+
+	// Services and engine end side by side: a request that a service waits for may itself wait for
+	// its turn in the engine.
 	var done sync.WaitGroup
 	var cut atomic.Bool
 	for _, p := range o.Ports {
@@ -163,13 +181,17 @@ func (o *Options) shutdown(hard context.Context) error {
 		done.Go(func() { o.Drain.Shutdown(ctx) }) // those who still wait are answered by now
 	}
 	done.Wait()
+
+	// The admin port has answered until now, so that probes see a gateway that ends and not one
+	// that is gone.
 	now, end := context.WithCancel(context.Background())
 	end()
 	for _, p := range o.Ports {
 		if p.Admin {
-			p.Service.Shutdown(now) // a question that is under way is of no use any more
+			p.Service.Shutdown(now) // an answer that is under way is of no use any more
 		}
 	}
+
 	if cut.Load() {
 		return ErrCutOff
 	}

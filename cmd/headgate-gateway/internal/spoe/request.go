@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// asked is what a message says about a request.
-type asked struct {
+// described is what a message says about a request.
+type described struct {
 	app, user, plan string
 	request         http.Request
 }
 
 // readMessages reads the payload of a NOTIFY frame. The message of another name is of
 // another agent. The error is about the frame, and ok reports whether it has the message.
-func readMessages(payload, name string) (a asked, ok bool, err error) {
+func readMessages(payload, name string) (d described, ok bool, err error) {
 	p := parser{rest: payload}
 	for p.rest != "" && p.err == nil {
+		// Every message is read to its end, as its length is known by nothing else.
 		mine := p.text() == name
 		args := map[string]value{}
 		for n := p.byte(); n > 0 && p.err == nil; n-- {
@@ -28,14 +29,15 @@ func readMessages(payload, name string) (a asked, ok bool, err error) {
 				args[key] = v
 			}
 		}
+
 		if mine && p.err == nil {
 			ok = true
-			if err := a.fill(args); err != nil {
-				return a, true, err
+			if err := d.fill(args); err != nil {
+				return d, true, err
 			}
 		}
 	}
-	return a, ok, p.err
+	return d, ok, p.err
 }
 
 // unreadable is why a message does not say which request it is about. Its text holds
@@ -58,48 +60,52 @@ const (
 )
 
 // fill reads the arguments of the message.
-func (a *asked) fill(args map[string]value) error {
-	a.app, a.user, a.plan = args["app"].text, args["user"].text, args["plan"].text
-	a.request.Method = args["method"].text
-	if a.request.Method == "" {
+func (d *described) fill(args map[string]value) error {
+	d.app, d.user, d.plan = args["app"].text, args["user"].text, args["plan"].text
+	d.request.Method = args["method"].text
+	if d.request.Method == "" {
 		return noMethod
 	}
+
 	src, named := args["src"]
 	switch {
 	case src.address.IsValid():
-		a.request.RemoteAddr = netip.AddrPortFrom(src.address, 0).String()
+		d.request.RemoteAddr = netip.AddrPortFrom(src.address, 0).String()
 	case !named || src.kind != typeNull: // a client over a Unix socket has none
 		return noSource
 	}
+
 	var ok bool
-	if a.request.Header, ok = readHeaders(args["headers"].text); !ok {
+	if d.request.Header, ok = readHeaders(args["headers"].text); !ok {
 		return noHeaders
 	}
-	a.request.Host = a.request.Header.Get("Host")
-	path, err := a.path(args)
+
+	d.request.Host = d.request.Header.Get("Host")
+	path, err := d.path(args)
 	if err != nil {
 		return err
 	}
+
 	// Servers disagree about whether a path ends at a "#", so a client could ask for one and
 	// be counted under another.
 	u, err := url.ParseRequestURI(path)
 	if err != nil || strings.Contains(path, "#") {
 		return badPath
 	}
-	a.request.URL = u
+	d.request.URL = u
 	return nil
 }
 
 // path returns the argument. HAProxy knows the path of no target that is not a URL or a path:
 // OPTIONS may have the target *, and that of CONNECT is a host.
-func (a *asked) path(args map[string]value) (string, error) {
+func (d *described) path(args map[string]value) (string, error) {
 	path, named := args["path"]
 	switch {
 	case path.kind == typeString:
 		return path.text, nil
 	case !named || path.kind != typeNull:
 		return "", noPath
-	case a.request.Method == http.MethodOptions:
+	case d.request.Method == http.MethodOptions:
 		return "*", nil
 	}
 	return "", noTarget

@@ -123,15 +123,19 @@ type Server struct {
 	limiters map[string]*limiter.Limiter // by application; that of "" is the default
 
 	mu        sync.Mutex
-	listeners map[net.Listener]struct{}
-	conns     map[*conn]struct{}
-	closed    bool
-	idle      chan struct{} // closed when no connection is left after Shutdown
+	listeners map[net.Listener]struct{} // Guarded by mu.
+	conns     map[*conn]struct{}        // Guarded by mu.
+	closed    bool                      // Guarded by mu.
+	idle      chan struct{}             // closed when no connection is left after Shutdown. Guarded by mu.
 }
 
 // New returns a server. The error names every mistake.
 func New(e *engine.Engine, o Options) (*Server, error) {
-	s := &Server{options: o, limiters: map[string]*limiter.Limiter{}, listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{}}
+	s := &Server{
+		options: o, limiters: map[string]*limiter.Limiter{},
+		listeners: map[net.Listener]struct{}{}, conns: map[*conn]struct{}{},
+	}
+
 	var errs []error
 	if o.Callers == nil || o.Log == nil {
 		errs = append(errs, errors.New("spoe: Callers and Log must be set"))
@@ -142,12 +146,14 @@ func New(e *engine.Engine, o Options) (*Server, error) {
 	if o.MaxConns < 0 || o.MaxConns > maxMaxConns {
 		errs = append(errs, fmt.Errorf("spoe: MaxConns: %d is not within 0 to %d", o.MaxConns, maxMaxConns))
 	}
+
 	if o.MaxWait == 0 {
 		s.options.MaxWait = DefaultMaxWait
 	}
 	if o.MaxConns == 0 {
 		s.options.MaxConns = DefaultMaxConns
 	}
+
 	for i, app := range e.Apps() {
 		l, err := e.Limiter(app, Face())
 		errs = append(errs, err)
@@ -185,7 +191,10 @@ func (s *Server) Serve(l net.Listener) error {
 			if !errors.As(err, &temporary) || !temporary.Temporary() {
 				return err
 			}
-			s.options.Log.Note(slog.LevelError, "no connection of HAProxy can be accepted", slog.String("error", err.Error()))
+
+			// The pause doubles with each failure, as in net/http: a file may become free.
+			s.options.Log.Note(slog.LevelError, "no connection of HAProxy can be accepted",
+				slog.String("error", err.Error()))
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			time.Sleep(pause)
 			continue
@@ -201,7 +210,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// track notes a listener, unless the server is closed.
+// track adds a listener, unless the server is closed.
 func (s *Server) track(l net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +226,7 @@ func (s *Server) isClosed() bool {
 	return s.closed
 }
 
-// add notes a connection, unless the server is closed or has as many as it may.
+// add adds a connection, unless the server is closed or has as many as it may.
 func (s *Server) add(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,6 +255,7 @@ func (s *Server) remove(c *conn) {
 // Shutdown closes the listeners, answers what has been asked, and ends the connections.
 // It returns the cause of ctx if that ends before.
 func (s *Server) Shutdown(ctx context.Context) error {
+	// From here on no connection is added. Those that are there close idle when the last has ended.
 	s.mu.Lock()
 	s.closed = true
 	for l := range s.listeners {
@@ -256,6 +266,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for c := range s.conns {
 		conns = append(conns, c)
 	}
+
 	if len(conns) == 0 {
 		close(idle)
 	} else {
@@ -266,6 +277,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for _, c := range conns {
 		c.drain()
 	}
+
 	select {
 	case <-idle:
 		return nil
@@ -278,6 +290,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // conn is a connection of HAProxy.
+//
+//	greet --HELLO--> next --NOTIFY--> next, while answer decides, up to maxPending at a time
+//	greet --health check--> finished
+//	next  --DISCONNECT, a mistake, or drain--> wait for the answers, disconnect, closed
+//	next  --the connection is lost--> those who wait are cancelled, closed
 type conn struct {
 	server *Server
 	net    net.Conn
@@ -286,10 +303,10 @@ type conn struct {
 	pending chan struct{} // holds one element for each request that is being decided
 	done    sync.WaitGroup
 
-	write sync.Mutex
+	write sync.Mutex // of frames: answers come in any order
 
 	mu       sync.Mutex
-	draining bool
+	draining bool // Guarded by mu.
 }
 
 // drain makes the connection end once all that has been asked is answered.
@@ -315,17 +332,21 @@ func (c *conn) serve() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer c.server.remove(c)
 	defer c.net.Close()
+
 	r := bufio.NewReader(c.net)
 	err := c.greet(r)
 	for err == nil {
 		err = c.next(ctx, r)
 	}
+
 	if !errors.As(err, new(*fault)) && !c.isDraining() {
 		cancel() // HAProxy has left, and with it all who wait
 	}
+
+	// Answers are written before the DISCONNECT, after which HAProxy reads nothing.
 	c.done.Wait()
 	cancel()
-	c.part(err)
+	c.disconnect(err)
 }
 
 func (c *conn) isDraining() bool {
@@ -341,12 +362,14 @@ var (
 	errFinished = errors.New("the connection has served its purpose")
 )
 
-// part says why the connection ends, if HAProxy is there to hear it.
-func (c *conn) part(err error) {
+// disconnect says why the connection ends, if HAProxy is there to hear it.
+func (c *conn) disconnect(err error) {
+	// A connection that is lost, or that was opened for a health check, gets no last frame.
 	why := &fault{normal, "normal"}
 	if !errors.As(err, &why) && !c.isDraining() {
 		return
 	}
+
 	if why.status != normal {
 		c.server.options.Log.Note(slog.LevelWarn, "a connection of HAProxy was ended",
 			slog.String("peer", c.net.RemoteAddr().String()), slog.String("reason", why.text))
@@ -366,6 +389,7 @@ func (c *conn) send(b []byte) {
 
 // next reads a frame and begins to answer it.
 func (c *conn) next(ctx context.Context, r *bufio.Reader) error {
+	// The first byte of a frame may take long, the others may not. What is buffered has come.
 	if r.Buffered() == 0 {
 		if !c.await(idleTimeout) {
 			return errDisconnected
@@ -382,6 +406,7 @@ func (c *conn) next(ctx context.Context, r *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
+
 	switch f.kind {
 	case haproxyDisconnect:
 		return errDisconnected
@@ -393,6 +418,7 @@ func (c *conn) next(ctx context.Context, r *bufio.Reader) error {
 		return nil
 	}
 
+	// The next frame is not read while maxPending requests are being decided.
 	c.pending <- struct{}{}
 	c.done.Go(func() {
 		defer func() { <-c.pending }()
@@ -415,12 +441,15 @@ func (c *conn) greet(r *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
+
+	// What both sides can do is used, as this answer says.
 	c.max = min(h.maxFrame, maxFrame)
 	b := beginFrame(nil, agentHello, 0, 0)
 	b = appendPair(b, "version", version)
 	b = appendPair(b, "max-frame-size", c.max)
 	b = appendPair(b, "capabilities", h.common())
 	c.send(endFrame(b))
+
 	if h.healthCheck {
 		return errFinished
 	}
@@ -442,6 +471,8 @@ func readHello(f frame) (h hello, err error) {
 	if f.kind != haproxyHello || f.flags&final == 0 {
 		return h, errInvalid
 	}
+
+	// Names that are not known are of later versions of the protocol, and mean nothing here.
 	seen := map[string]bool{}
 	p := parser{rest: f.payload}
 	if err := p.pairs(func(name string, v value) {
@@ -460,6 +491,7 @@ func readHello(f frame) (h hello, err error) {
 		return h, err
 	}
 
+	// The order is that of the protocol's own error codes.
 	switch {
 	case !seen["supported-versions"]:
 		return h, &fault{noVersion, "the versions are missing"}
@@ -498,22 +530,27 @@ func list(s string) []string {
 // answer returns the ACK of a NOTIFY, a frame of at most max bytes.
 func (s *Server) answer(ctx context.Context, f frame, max uint32) []byte {
 	b := beginFrame(make([]byte, 0, 512), ack, f.stream, f.frame)
+
 	about, ok, err := readMessages(f.payload, Message)
 	l := s.limiters[about.app]
 	if err == nil && ok && l == nil {
 		err = unknownApp
 	}
+
 	switch {
 	case err == badPath || err == noTarget:
 		b = appendRefusal(b, err.Error())
 	case err != nil:
-		s.options.Log.Note(slog.LevelError, "HAProxy asks about a request that it does not describe", slog.String("mistake", err.Error()))
+		s.options.Log.Note(slog.LevelError, "HAProxy asks about a request that it does not describe",
+			slog.String("mistake", err.Error()))
 	case ok && !s.options.Upgrades.AllowMethod(about.request.Method, about.request.Header):
-		s.options.Log.Note(slog.LevelWarn, "HAProxy asks about a request for a tunnel, which is refused: its configuration has to remove Upgrade")
+		s.options.Log.Note(slog.LevelWarn, "HAProxy asks about a request for a tunnel, which is refused: "+
+			"its configuration has to remove Upgrade")
 		b = appendRefusal(b, "a connection that switches to this protocol would not be counted")
 	case ok:
 		b = s.decide(ctx, l, &about, b, int(max)+lengthBytes)
 	}
+
 	return endFrame(b)
 }
 
@@ -525,20 +562,28 @@ func appendRefusal(b []byte, detail string) []byte {
 }
 
 // decide appends what the limiter says about the request, so that b has at most max bytes.
-func (s *Server) decide(ctx context.Context, l *limiter.Limiter, about *asked, b []byte, max int) []byte {
+func (s *Server) decide(ctx context.Context, l *limiter.Limiter, about *described, b []byte, max int) []byte {
 	ctx, cancel := context.WithTimeout(ctx, s.options.MaxWait)
 	defer cancel()
+
+	// The plan that HAProxy names has precedence over that of a proxy before it.
 	ctx = callers.WithPlan(callers.WithUser(ctx, about.user), about.plan)
 	r := about.request.WithContext(ctx)
 	if about.plan == "" {
 		r = r.WithContext(callers.WithPlan(ctx, s.options.Callers.Plan(nethttp.Request(r))))
 	}
+
+	// The end of the request is not known here, so it ends with the decision.
 	a := l.Admit(nethttp.Request(r))
 	defer a.Done(cmp.Or(a.Status(), http.StatusOK))
+
 	b = appendVerdict(b, a.Status())
 	if a.Degraded() {
 		b = appendSet(b, "degraded", true)
 	}
+
+	// The verdict and the headers come before the body, which is left out first where a frame is
+	// too short.
 	a.EachHeader(func(name string, v []byte) {
 		if variable := variables[name]; variable != "" {
 			b = appendFitting(b, variable, v, max)

@@ -101,6 +101,7 @@ func readFrame(r io.Reader, max uint32) (frame, error) {
 	if n > max {
 		return frame{}, &fault{tooBig, "a frame is longer than was agreed"}
 	}
+
 	b := make([]byte, n)
 	if _, err := io.ReadFull(r, b); err != nil {
 		if errors.Is(err, io.EOF) {
@@ -108,6 +109,7 @@ func readFrame(r io.Reader, max uint32) (frame, error) {
 		}
 		return frame{}, err
 	}
+
 	return parseFrame(string(b))
 }
 
@@ -151,11 +153,13 @@ func (p *parser) byte() byte {
 // varint reads an integer: one byte below 240, or else four bits in the first byte and
 // seven in each that follows, while their highest bit is set.
 func (p *parser) varint() uint64 {
-	const few = 240
+	const singleByteEnd = 240
 	v := uint64(p.byte())
-	if v < few {
+	if v < singleByteEnd {
 		return v
 	}
+
+	// An integer of more than 64 bits is no valid one, nor is one that does not end.
 	for shift := 4; p.rest != "" && shift <= 60; shift += 7 {
 		b := uint64(p.byte())
 		if b > (math.MaxUint64-v)>>shift {
@@ -191,6 +195,7 @@ type value struct {
 func (p *parser) value() (v value) {
 	kind := p.byte()
 	v.kind = kind & typeMask
+
 	switch v.kind {
 	case typeNull:
 	case typeBool:

@@ -87,6 +87,7 @@ type pattern struct {
 // distinguishes the count from others of the limit. Different values never have the same
 // key.
 func (d *Domain) Find(entries []Entry, key []byte) (*Limit, []byte) {
+	// The last entry decides about the limit, and the values of all about the count.
 	n := &d.root
 	for i, e := range entries {
 		to, value := n.next(e)
@@ -99,6 +100,7 @@ func (d *Domain) Find(entries []Entry, key []byte) (*Limit, []byte) {
 		}
 		key = appendValue(key, value)
 	}
+
 	if len(entries) == 0 {
 		return nil, key
 	}
@@ -107,9 +109,12 @@ func (d *Domain) Find(entries []Entry, key []byte) (*Limit, []byte) {
 
 // next returns where the entry leads, or nil, and the value by which it is counted.
 func (n *node) next(e Entry) (*node, string) {
+	// A value that a file names has precedence over any pattern.
 	if to := n.values[e]; to != nil {
 		return to, e.Value
 	}
+
+	// Of several patterns the first in the files leads on.
 	for i := range n.patterns {
 		p := &n.patterns[i]
 		if p.key == e.Key && matches(p.parts, e.Value) {
@@ -125,6 +130,8 @@ func (n *node) next(e Entry) (*node, string) {
 // matches reports whether the value has the parts in order, the first at its beginning and
 // the last at its end.
 func matches(parts []string, value string) bool {
+	// What is between the first and the last part is looked for from the left: if there is any way
+	// to fit the parts, the earliest place of each is one.
 	first, last := parts[0], parts[len(parts)-1]
 	rest, ok := strings.CutPrefix(value, first)
 	if !ok {
@@ -218,9 +225,12 @@ func (p path) rule(domain string, digest bool) string {
 		}
 		return '-'
 	}, full)
+
 	if name == full && len(name) <= maxRule && !digest {
 		return name
 	}
+
+	// The digest is of the exact path, so that two limits with one readable name differ.
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %s", domain, p.exact))
 	tail := "." + hex.EncodeToString(sum[:8])
 	return name[:min(len(name), maxRule-len(tail))] + tail

@@ -50,9 +50,11 @@ func Follow(path string, o FolderOptions, changed func(*Config) error) (*Folder,
 	if f.logger == nil {
 		f.logger = slog.Default()
 	}
+
 	if err := f.look(true); err != nil {
 		return nil, fmt.Errorf("the limits in %q: %w", path, err)
 	}
+
 	ctx, cancel := context.WithCancel(context.Background())
 	f.end = cancel
 	f.done.Go(func() { f.follow(ctx) })
@@ -74,6 +76,7 @@ func (f *Folder) follow(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
+
 		err := f.look(false)
 		switch {
 		case err == errSame:
@@ -92,11 +95,15 @@ var errSame = errors.New("nothing has changed")
 
 // look reads the files and puts them in force if they have changed and are complete.
 func (f *Folder) look(complete bool) error {
+	// After an error even the files that were used before are new, so that the log says they are
+	// in force.
 	files, err := readFiles(f.path)
 	if err != nil {
 		f.seen = [sha256.Size]byte{}
 		return err
 	}
+
+	// A change is used at the second look that finds it, see Follow.
 	switch digest := digestOf(files); {
 	case digest == f.seen:
 		return errSame
@@ -106,6 +113,7 @@ func (f *Folder) look(complete bool) error {
 	default:
 		f.seen = digest
 	}
+
 	c, err := Parse(files)
 	if err != nil {
 		return err
@@ -128,13 +136,15 @@ func readFiles(folder string) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var files []File
-	left := int64(MaxBytes)
+	remaining := int64(MaxBytes)
 	for _, e := range entries {
 		ext := strings.ToLower(filepath.Ext(e.Name()))
 		if ext != ".yaml" && ext != ".yml" || strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
+
 		path := filepath.Join(folder, e.Name())
 		info, err := os.Stat(path)
 		switch {
@@ -145,19 +155,23 @@ func readFiles(folder string) ([]File, error) {
 				continue
 			}
 			return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("it is not a file")}
-		case info.Size() > left:
+		case info.Size() > remaining:
 			return nil, fmt.Errorf("%s: the files have more than %d bytes together", path, MaxBytes)
 		}
+
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
-		left -= int64(len(data))
+		remaining -= int64(len(data))
 		files = append(files, File{e.Name(), data})
 	}
+
 	if len(files) == 0 {
 		return nil, errors.New("there is no file whose name ends with .yaml or .yml")
 	}
+
+	// The order is that of the names by their bytes, which decides about patterns.
 	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 	return files, nil
 }

@@ -33,16 +33,18 @@ const (
 	// maxDepth is how deep descriptors may be nested.
 	maxDepth = 32
 
-	// maxErrors is how many mistakes of a file are told.
+	// maxErrors is how many mistakes of a file are reported.
 	maxErrors = 20
 
 	maxName = 200 // of domains, keys and values in bytes
 )
 
-// Parse reads files by their names, in that order. The error names every mistake with its file and line.
+// Parse reads files by their names, in that order. The error names every mistake with its file
+// and line.
 func Parse(files []File) (*Config, error) {
 	c := &Config{domains: map[string]*Domain{}}
 	b := &builder{config: c, paths: map[string][]path{}, at: map[*node]position{}}
+
 	total := 0
 	for _, f := range files {
 		total += len(f.Data)
@@ -51,9 +53,12 @@ func Parse(files []File) (*Config, error) {
 		}
 		b.file(f)
 	}
+
+	// Names are given once all limits are known: one that two would have gets a digest.
 	for name, d := range c.domains {
 		nameLimits(d, b.paths[name])
 	}
+
 	if len(b.errs) > 0 {
 		if b.more > 0 {
 			b.errs = append(b.errs, fmt.Errorf("and %d mistakes more", b.more))
@@ -81,13 +86,13 @@ type builder struct {
 	paths  map[string][]path  // of the limits of each domain, in their order
 	at     map[*node]position // of each descriptor
 
-	name  string // of the file
+	name  string // of the file that is read
 	nodes int
 	errs  []error
 	more  int
 }
 
-// fail notes a mistake at a line of the present file.
+// fail adds a mistake at a line of the present file.
 func (b *builder) fail(n *yaml.Node, format string, args ...any) {
 	if len(b.errs) >= maxErrors {
 		b.more++
@@ -105,6 +110,7 @@ func (b *builder) file(f File) {
 		return
 	}
 
+	// Aliases may multiply a small file to any size, so nothing is read before it is measured.
 	if !b.countNodes(doc, 0) {
 		b.fail(doc, "there are more than %d values in it, or they are nested more than %d deep", maxNodes, 4*maxDepth)
 		return
@@ -120,6 +126,7 @@ func (b *builder) file(f File) {
 		return
 	}
 
+	// Several files may be about one domain.
 	d := b.config.domains[name]
 	if d == nil {
 		d = &Domain{Name: name}
@@ -137,9 +144,11 @@ func document(data []byte) (doc *yaml.Node, err error) {
 			err = errors.New("the text cannot be read as YAML")
 		}
 	}()
+
 	if !utf8.Valid(data) {
 		return nil, errors.New("the text is not UTF-8")
 	}
+
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var file, second yaml.Node
 	switch err := decoder.Decode(&file); {
@@ -148,6 +157,7 @@ func document(data []byte) (doc *yaml.Node, err error) {
 	case err != nil:
 		return nil, errors.New(strings.ReplaceAll(textform.Clip(err.Error()), "\n", "; "))
 	}
+
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
 		return nil, errors.New("there is more than one document in it")
 	}
@@ -190,6 +200,7 @@ func (b *builder) mapping(n *yaml.Node, what string, known ...string) map[string
 		b.fail(n, "%s is not a mapping of fields", what)
 		return nil
 	}
+
 	fields := map[string]*yaml.Node{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
@@ -293,12 +304,14 @@ func (b *builder) descriptor(d *Domain, parent *node, item *yaml.Node, from path
 	if f == nil {
 		return
 	}
+
 	e := Entry{b.text(f["key"]), b.text(f["value"])}
 	if e.Key == "" {
 		b.fail(item, "a descriptor has no key")
 		return
 	}
 
+	// From here on a mistake does not end the descriptor, so that all of its mistakes are found.
 	if strings.Contains(e.Key, "*") {
 		b.fail(f["key"], `the key %s has a "*", which only a value may have`, quote(e.Key))
 	}
@@ -308,12 +321,15 @@ func (b *builder) descriptor(d *Domain, parent *node, item *yaml.Node, from path
 	if n.shared && !strings.Contains(e.Value, "*") {
 		b.fail(f["share_threshold"], `share_threshold means nothing for a value without a "*"`)
 	}
+
+	// Of two equal descriptors the second would have no effect.
 	if earlier := parent.add(e, n); earlier != nil {
 		at := b.at[earlier]
 		b.fail(item, "the descriptor %s is there already, at %s:%d", describe(e), at.file, at.line)
 		return
 	}
 
+	// The place is kept for the message about another descriptor of the same kind.
 	b.at[n] = position{b.name, resolve(item).Line}
 	to := from.to(e)
 	b.limit(d, n, f, to)
@@ -359,21 +375,30 @@ func (n *node) add(e Entry, child *node) (earlier *node) {
 
 // limit reads what a descriptor says about its limit.
 func (b *builder) limit(d *Domain, n *node, f map[string]*yaml.Node, to path) {
+	// These fields are read first: mistakes in them are reported where there is no limit, too.
 	shadow, quota := b.flag(f["shadow_mode"]), b.flag(f["quota_mode"])
 	metadata := b.metadata(f["metadata"])
+
 	at := resolve(f["rate_limit"])
 	if at == nil || at.Tag == "!!null" {
 		return
 	}
-	r := b.mapping(at, "rate_limit", "name", "replaces", "unit", "requests_per_unit", "unlimited", "unit_multiplier", "algorithm")
+	r := b.mapping(at, "rate_limit",
+		"name", "replaces", "unit", "requests_per_unit", "unlimited", "unit_multiplier", "algorithm")
 	if r == nil {
 		return
 	}
-	l := &Limit{Name: b.text(r["name"]), Shadow: shadow, Quota: quota, Metadata: metadata, Unlimited: b.flag(r["unlimited"])}
+
+	l := &Limit{
+		Name: b.text(r["name"]), Shadow: shadow, Quota: quota, Metadata: metadata,
+		Unlimited: b.flag(r["unlimited"]),
+	}
 	for _, item := range b.list(r["replaces"]) {
 		b.replaces(l, item)
 	}
 	n.limit = l
+
+	// An unlimited limit counts nothing, and is in no list of limits.
 	unit := b.text(r["unit"])
 	if l.Unit = parseUnit(unit); l.Unlimited {
 		if l.Unit != 0 {
@@ -390,6 +415,7 @@ func (b *builder) limit(d *Domain, n *node, f map[string]*yaml.Node, to path) {
 	l.Requests = b.number(r["requests_per_unit"], 0)
 	l.Multiplier = b.number(r["unit_multiplier"], 1)
 	b.window(l, at, r["algorithm"])
+
 	if len(d.Limits) == maxLimits {
 		b.fail(at, "the domain has more than %d limits", maxLimits)
 		return
@@ -401,6 +427,7 @@ func (b *builder) limit(d *Domain, n *node, f map[string]*yaml.Node, to path) {
 
 // window makes the limit of unit and algorithm.
 func (b *builder) window(l *Limit, at, algorithm *yaml.Node) {
+	// A fixed window, and below one that is aligned to the clock, is what envoyproxy/ratelimit has.
 	name := cmp.Or(b.text(algorithm), "fixed-window")
 	l.Limit = core.Limit{Quota: max(1, int64(l.Requests))}
 	if !l.Limit.Algorithm.Parse(name) || l.Limit.Leased() || l.Limit.NeedsWindows() {
@@ -408,11 +435,14 @@ func (b *builder) window(l *Limit, at, algorithm *yaml.Node) {
 			quote(name))
 		return
 	}
+
 	l.Limit.Aligned = l.Limit.Windowed()
 	if l.Multiplier == 0 || int64(l.Multiplier) > int64(core.MaxPeriod/l.Unit.Span()) {
-		b.fail(at, "%d units of %s are not above 0 and at most %d days", l.Multiplier, units[l.Unit].name, core.MaxPeriod/day)
+		b.fail(at, "%d units of %s are not above 0 and at most %d days",
+			l.Multiplier, units[l.Unit].name, core.MaxPeriod/day)
 		return
 	}
+
 	l.Limit.Period = l.Unit.Span() * time.Duration(l.Multiplier)
 	if err := l.Limit.Validate(); err != nil {
 		b.fail(at, "%s", textform.Line(err))
@@ -444,6 +474,7 @@ func (b *builder) metadata(n *yaml.Node) map[string]any {
 		b.fail(n, "metadata is not a mapping of fields")
 		return nil
 	}
+
 	v, ok := b.value(n).(map[string]any)
 	if !ok || len(v) == 0 {
 		return nil
@@ -469,6 +500,7 @@ func (b *builder) value(n *yaml.Node) any {
 		return list
 	}
 
+	// JSON has one kind of number. What is none, such as .nan, stays a text.
 	switch n.Tag {
 	case "!!null":
 		return nil
