@@ -25,14 +25,14 @@ const (
 // algorithms is the registry, with each algorithm at its own number. lua/lua.go
 // registers the Lua twins under the same numbers.
 var algorithms = [algorithmCount]algorithm{
-	GCRA:          gcra{},
-	FixedWindow:   fixedWindow{},
-	SlidingLog:    slidingLog{},
-	SlidingWindow: slidingWindow{},
-	TokenBucket:   tokenBucket{},
-	Concurrency:   concurrency{},
+	GCRA:          &gcra{},
+	FixedWindow:   &fixedWindow{},
+	SlidingLog:    &slidingLog{},
+	SlidingWindow: &slidingWindow{},
+	TokenBucket:   &tokenBucket{},
+	Concurrency:   &concurrency{},
 
-	CalendarWindow: calendarWindow{},
+	CalendarWindow: &calendarWindow{},
 }
 
 // traits holds the answers of the algorithms that depend on no limit, so that

@@ -12,11 +12,11 @@ import (
 // Twin: lua/calendar_window.lua.
 type calendarWindow struct{ fixedWindow }
 
-func (calendarWindow) name() string     { return "calendar" }
-func (calendarWindow) letter() string   { return "m" }
-func (calendarWindow) options() options { return options{calendar: true, debt: true} }
+func (*calendarWindow) name() string     { return "calendar" }
+func (*calendarWindow) letter() string   { return "m" }
+func (*calendarWindow) options() options { return options{calendar: true, debt: true} }
 
-func (w calendarWindow) check(l *Limit) error {
+func (w *calendarWindow) check(l *Limit) error {
 	c, err := parseCalendar(l.Calendar)
 	if err != nil {
 		return err
@@ -27,11 +27,11 @@ func (w calendarWindow) check(l *Limit) error {
 	return w.fixedWindow.check(l)
 }
 
-func (calendarWindow) scriptArgs(l *Limit) (period, quota, extra int64) { return 0, l.Quota, 0 }
+func (*calendarWindow) scriptArgs(l *Limit) (period, quota, extra int64) { return 0, l.Quota, 0 }
 
 // settle leaves a window where it is, whatever the calendar of l, unless the clock has
 // stepped back before it. Then the units count in the window that the clock is in.
-func (calendarWindow) settle(s *State, l *Limit, now int64) bool {
+func (*calendarWindow) settle(s *State, l *Limit, now int64) bool {
 	if s.Used == 0 || s.Mark <= now {
 		s.Limit, s.Used, s.Slot, s.Mark = *l, 0, 0, 0
 		return false
@@ -44,7 +44,7 @@ func (calendarWindow) settle(s *State, l *Limit, now int64) bool {
 	return true
 }
 
-func (calendarWindow) take(s *State, l *Limit, now, n int64, _ string) {
+func (*calendarWindow) take(s *State, l *Limit, now, n int64, _ string) {
 	if s.Used == 0 {
 		s.Limit = *l
 		s.Slot, s.Mark, _ = s.windows.at(now)
@@ -52,7 +52,7 @@ func (calendarWindow) take(s *State, l *Limit, now, n int64, _ string) {
 	s.Used += n
 }
 
-func (w calendarWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, now, n, "") }
+func (w *calendarWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, now, n, "") }
 
 // ErrWindows is wrapped by the error of a step whose instant, by the clock of the store, is
 // in none of the [Windows] that came with an operation: that clock and the one of the

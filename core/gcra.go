@@ -64,11 +64,11 @@ func (r rate) back(span int64) int64 {
 	return span/r.every*r.units + int64(n)
 }
 
-func (gcra) name() string     { return "gcra" }
-func (gcra) letter() string   { return "g" }
-func (gcra) options() options { return options{burst: true, debt: true} }
+func (*gcra) name() string     { return "gcra" }
+func (*gcra) letter() string   { return "g" }
+func (*gcra) options() options { return options{burst: true, debt: true} }
 
-func (gcra) check(l *Limit) error {
+func (*gcra) check(l *Limit) error {
 	if l.Capacity() >= exact || l.Quota >= exact {
 		return fmt.Errorf("burst %d and quota %d are not both below 2^53", l.Capacity(), l.Quota)
 	}
@@ -99,12 +99,12 @@ func quotient(hi, lo uint64, by int64) uint64 {
 	return q
 }
 
-func (gcra) scriptArgs(l *Limit) (period, quota, extra int64) {
+func (*gcra) scriptArgs(l *Limit) (period, quota, extra int64) {
 	r := l.rate()
 	return r.every, r.units, l.Capacity()
 }
 
-func (gcra) settle(s *State, l *Limit, now int64) bool {
+func (*gcra) settle(s *State, l *Limit, now int64) bool {
 	if s.Used == 0 {
 		s.Limit = *l
 		return false
@@ -180,7 +180,7 @@ func (r rate) faster(q rate) bool {
 // delay computes the slot of a booking from the state after convert, as take will leave
 // it: before that, units of another limit may come back at another rate. If the slot is
 // later than ahead, nothing is booked, and the delay is above ahead.
-func (gcra) delay(s *State, l *Limit, now, n, ahead int64, _ string) int64 {
+func (*gcra) delay(s *State, l *Limit, now, n, ahead int64, _ string) int64 {
 	missing := s.Used + n - l.Capacity()
 	if missing <= 0 {
 		return 0
@@ -224,7 +224,7 @@ func (s *State) convert(l *Limit, now int64) {
 	s.Limit, s.Used = *l, s.Used-n
 }
 
-func (gcra) take(s *State, l *Limit, now, n int64, _ string) {
+func (*gcra) take(s *State, l *Limit, now, n int64, _ string) {
 	s.convert(l, now)
 	if s.Used == 0 {
 		s.Mark = now
@@ -236,7 +236,7 @@ func (gcra) take(s *State, l *Limit, now, n int64, _ string) {
 }
 
 // debit charges units as take does, and books none of them.
-func (g gcra) debit(s *State, l *Limit, now, n int64) {
+func (g *gcra) debit(s *State, l *Limit, now, n int64) {
 	slot := s.Slot
 	g.take(s, l, now, n, "")
 	s.Slot = min(s.Slot, slot)
@@ -267,13 +267,13 @@ func (s *State) limitSlot(now int64) {
 	}
 }
 
-func (gcra) inUse(s *State, l *Limit, now int64) int64 {
+func (*gcra) inUse(s *State, l *Limit, now int64) int64 {
 	return s.Used - s.pace(l).back(now-s.Mark, s.Used)
 }
 
 // maxDebt returns how many units come back within MaxPeriod, less the capacity, and no more
 // than Lua can count beside those that are booked.
-func (gcra) maxDebt(l *Limit) int64 {
+func (*gcra) maxDebt(l *Limit) int64 {
 	r := l.rate()
 	return min(r.rounds(int64(MaxPeriod/time.Microsecond)/r.every)-l.Capacity(),
 		(exact-1)/max(1, r.every%r.units)-r.maxUsed(l))
@@ -304,7 +304,7 @@ func (r rate) maxInUse() int64 {
 // back one by one: a unit taken earlier was in use at least until the state changed last,
 // and no Take has come since. That does not hold once units were booked behind the Take.
 // While the slot of one of these has not come, nothing is given back, because it cannot move.
-func (gcra) refund(s *State, _ *Limit, now int64, op *Op) {
+func (*gcra) refund(s *State, _ *Limit, now int64, op *Op) {
 	defer s.limitSlot(now)
 	if op.At == 0 || s.Used == 0 {
 		s.Used = max(0, s.Used-op.Cost)
@@ -340,7 +340,7 @@ func (s *State) advance(now int64) {
 	s.Used = max(0, s.Used-rounds*r.units)
 }
 
-func (gcra) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
+func (*gcra) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
 	if s.Used == 0 {
 		return l.Capacity(), 0
 	}
@@ -356,15 +356,15 @@ func (gcra) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
 	return max(0, l.Capacity()-used), max(0, s.Mark+p.span(s.Used)-now)
 }
 
-func (gcra) maxRecords(*Limit) int64 { return 0 }
-func (gcra) leased() bool            { return false }
-func (gcra) books() bool             { return true }
-func (gcra) prefetchable() bool      { return true }
-func (gcra) rolling() bool           { return false }
+func (*gcra) maxRecords(*Limit) int64 { return 0 }
+func (*gcra) leased() bool            { return false }
+func (*gcra) books() bool             { return true }
+func (*gcra) prefetchable() bool      { return true }
+func (*gcra) rolling() bool           { return false }
 
 // stillUsed counts whole units. A unit that has come back in part would exceed
 // the burst together with the units that the store admits.
-func (gcra) stillUsed(l *Limit, _, span int64) int64 {
+func (*gcra) stillUsed(l *Limit, _, span int64) int64 {
 	if span <= 0 {
 		return 0
 	}
@@ -377,7 +377,7 @@ func (gcra) stillUsed(l *Limit, _, span int64) int64 {
 	return int64(min(n, math.MaxInt64))
 }
 
-func (gcra) steady(l *Limit) Steady {
+func (*gcra) steady(l *Limit) Steady {
 	period := l.period()
 	if period%l.Quota != 0 {
 		return Steady{}
@@ -385,8 +385,8 @@ func (gcra) steady(l *Limit) Steady {
 	return Steady{Every: period / l.Quota, Capacity: l.Capacity()}
 }
 
-func (gcra) part(l *Limit, n int64) Limit { return l.bucketPart(n) }
+func (*gcra) part(l *Limit, n int64) Limit { return l.bucketPart(n) }
 
 // foretells does not know when each of several missing units comes back: those that were
 // taken under another limit do at another rate.
-func (gcra) foretells(r refusal) bool { return r.single() }
+func (*gcra) foretells(r refusal) bool { return r.single() }

@@ -12,20 +12,20 @@ import (
 // Twin: lua/sliding_log.lua.
 type slidingLog struct{}
 
-func (slidingLog) name() string     { return "sliding-log" }
-func (slidingLog) letter() string   { return "l" }
-func (slidingLog) options() options { return options{} }
+func (*slidingLog) name() string     { return "sliding-log" }
+func (*slidingLog) letter() string   { return "l" }
+func (*slidingLog) options() options { return options{} }
 
-func (slidingLog) check(l *Limit) error {
+func (*slidingLog) check(l *Limit) error {
 	if l.Quota > maxLog {
 		return fmt.Errorf("quota %d is above %d, the longest log; use a sliding-window", l.Quota, maxLog)
 	}
 	return nil
 }
 
-func (slidingLog) scriptArgs(l *Limit) (period, quota, extra int64) { return l.period(), l.Quota, 0 }
+func (*slidingLog) scriptArgs(l *Limit) (period, quota, extra int64) { return l.period(), l.Quota, 0 }
 
-func (slidingLog) settle(s *State, l *Limit, now int64) bool {
+func (*slidingLog) settle(s *State, l *Limit, now int64) bool {
 	for s.Head < len(s.Log) && s.Log[s.Head].At <= now {
 		s.Head++
 	}
@@ -61,7 +61,7 @@ func clampLog(s *State, latest int64) bool {
 	return true
 }
 
-func (slidingLog) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
+func (*slidingLog) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
 	excess := s.total() + n - l.Quota
 	if excess <= 0 {
 		return 0
@@ -74,14 +74,14 @@ func (slidingLog) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
 	panic("headgate: a cost above the capacity reached the log")
 }
 
-func (slidingLog) take(s *State, l *Limit, now, n int64, _ string) {
+func (*slidingLog) take(s *State, l *Limit, now, n int64, _ string) {
 	if len(s.live()) == 0 || s.Limit.period() < l.period() {
 		s.Limit = *l
 	}
 	s.insert(now+l.period(), n)
 }
 
-func (slidingLog) refund(s *State, l *Limit, _ int64, op *Op) {
+func (*slidingLog) refund(s *State, l *Limit, _ int64, op *Op) {
 	left := op.Cost
 	for i := len(s.live()) - 1; i >= 0 && left > 0; i-- {
 		if op.At == 0 || s.live()[i].At == op.At+l.period() {
@@ -91,7 +91,7 @@ func (slidingLog) refund(s *State, l *Limit, _ int64, op *Op) {
 	s.prune()
 }
 
-func (slidingLog) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
+func (*slidingLog) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
 	live := s.live()
 	if len(live) == 0 {
 		return l.Quota, 0
@@ -99,17 +99,17 @@ func (slidingLog) gauge(s *State, l *Limit, now int64) (remaining, reset int64) 
 	return max(0, l.Quota-s.total()), live[len(live)-1].At - now
 }
 
-func (slidingLog) maxRecords(l *Limit) int64            { return l.Quota }
-func (slidingLog) leased() bool                         { return false }
-func (slidingLog) books() bool                          { return false }
-func (slidingLog) prefetchable() bool                   { return false }
-func (slidingLog) rolling() bool                        { return true }
-func (slidingLog) steady(*Limit) Steady                 { return Steady{} }
-func (slidingLog) part(l *Limit, n int64) Limit         { return l.countPart(n) }
-func (slidingLog) stillUsed(*Limit, int64, int64) int64 { return 0 }
+func (*slidingLog) maxRecords(l *Limit) int64            { return l.Quota }
+func (*slidingLog) leased() bool                         { return false }
+func (*slidingLog) books() bool                          { return false }
+func (*slidingLog) prefetchable() bool                   { return false }
+func (*slidingLog) rolling() bool                        { return true }
+func (*slidingLog) steady(*Limit) Steady                 { return Steady{} }
+func (*slidingLog) part(l *Limit, n int64) Limit         { return l.countPart(n) }
+func (*slidingLog) stillUsed(*Limit, int64, int64) int64 { return 0 }
 
-func (slidingLog) foretells(r refusal) bool { return r.single() }
+func (*slidingLog) foretells(r refusal) bool { return r.single() }
 
-func (slidingLog) inUse(*State, *Limit, int64) int64  { return 0 }
-func (slidingLog) maxDebt(*Limit) int64               { return 0 }
-func (slidingLog) debit(*State, *Limit, int64, int64) {}
+func (*slidingLog) inUse(*State, *Limit, int64) int64  { return 0 }
+func (*slidingLog) maxDebt(*Limit) int64               { return 0 }
+func (*slidingLog) debit(*State, *Limit, int64, int64) {}

@@ -19,11 +19,11 @@ import (
 // Twin: lua/sliding_window.lua.
 type slidingWindow struct{}
 
-func (slidingWindow) name() string     { return "sliding-window" }
-func (slidingWindow) letter() string   { return "w" }
-func (slidingWindow) options() options { return options{segments: true, debt: true} }
+func (*slidingWindow) name() string     { return "sliding-window" }
+func (*slidingWindow) letter() string   { return "w" }
+func (*slidingWindow) options() options { return options{segments: true, debt: true} }
 
-func (slidingWindow) check(l *Limit) error {
+func (*slidingWindow) check(l *Limit) error {
 	if n := l.segments(); l.period()%n != 0 {
 		return fmt.Errorf("%d segments do not divide %s into whole microseconds", n, textform.Duration(l.Period))
 	}
@@ -33,7 +33,7 @@ func (slidingWindow) check(l *Limit) error {
 	return nil
 }
 
-func (slidingWindow) scriptArgs(l *Limit) (period, quota, extra int64) {
+func (*slidingWindow) scriptArgs(l *Limit) (period, quota, extra int64) {
 	return l.period(), l.Quota, l.segments()
 }
 
@@ -53,7 +53,7 @@ func (l *Limit) sameSegments(m *Limit) bool {
 	return l.Period == m.Period && l.segments() == m.segments()
 }
 
-func (slidingWindow) settle(s *State, l *Limit, now int64) bool {
+func (*slidingWindow) settle(s *State, l *Limit, now int64) bool {
 	changed := false
 	if len(s.live()) > 0 {
 		segment := now / s.Limit.width()
@@ -137,7 +137,7 @@ func (c scale) overlap(l *Limit, i, now int64) int64 {
 func (c scale) weight(n, overlap int64) int64 { return ceilDiv(min(n, c.most)*overlap, c.width) }
 
 // estimate returns the units that count at the instant.
-func (slidingWindow) estimate(s *State, now int64) int64 {
+func (*slidingWindow) estimate(s *State, now int64) int64 {
 	var n int64
 	c := s.Limit.scale()
 	for _, e := range s.live() {
@@ -149,7 +149,7 @@ func (slidingWindow) estimate(s *State, now int64) int64 {
 	return n
 }
 
-func (w slidingWindow) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
+func (w *slidingWindow) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
 	over := w.estimate(s, now) + n - l.Quota
 	if over <= 0 {
 		return 0
@@ -175,7 +175,7 @@ func (w slidingWindow) delay(s *State, l *Limit, now, n, _ int64, _ string) int6
 }
 
 // search returns the first instant at which at most n units count, by bisection.
-func (w slidingWindow) search(s *State, now, n int64) int64 {
+func (w *slidingWindow) search(s *State, now, n int64) int64 {
 	early, late := now, w.last(s)
 	for early+1 < late {
 		if middle := early + (late-early)/2; w.estimate(s, middle) > n {
@@ -188,7 +188,7 @@ func (w slidingWindow) search(s *State, now, n int64) int64 {
 }
 
 // last returns the instant from which nothing counts any longer.
-func (slidingWindow) last(s *State) (last int64) {
+func (*slidingWindow) last(s *State) (last int64) {
 	if live := s.live(); len(live) > 0 {
 		last = (live[len(live)-1].At+1)*s.Limit.width() + s.Limit.period()
 	}
@@ -198,7 +198,7 @@ func (slidingWindow) last(s *State) (last int64) {
 	return last
 }
 
-func (slidingWindow) take(s *State, l *Limit, now, n int64, _ string) {
+func (*slidingWindow) take(s *State, l *Limit, now, n int64, _ string) {
 	if !s.Limit.sameSegments(l) {
 		s.regroup(l)
 	}
@@ -229,15 +229,15 @@ func (s *State) regroup(l *Limit) {
 	s.Others = kept
 }
 
-func (w slidingWindow) inUse(s *State, _ *Limit, now int64) int64 { return w.estimate(s, now) }
+func (w *slidingWindow) inUse(s *State, _ *Limit, now int64) int64 { return w.estimate(s, now) }
 
-func (slidingWindow) maxDebt(l *Limit) int64 { return (exact-1)/l.width() - l.Quota }
+func (*slidingWindow) maxDebt(l *Limit) int64 { return (exact-1)/l.width() - l.Quota }
 
-func (w slidingWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, now, n, "") }
+func (w *slidingWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, now, n, "") }
 
 // refund gives back units that were taken under segments as those of l, and if the Take is
 // known, in its segment.
-func (slidingWindow) refund(s *State, l *Limit, _ int64, op *Op) {
+func (*slidingWindow) refund(s *State, l *Limit, _ int64, op *Op) {
 	left, segment := op.Cost, op.At/l.width()
 
 	// From the latest segment backwards: the units of a Take that is not known are the latest.
@@ -265,7 +265,7 @@ func (slidingWindow) refund(s *State, l *Limit, _ int64, op *Op) {
 	s.Others = kept
 }
 
-func (w slidingWindow) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
+func (w *slidingWindow) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
 	last := w.last(s)
 	if last == 0 {
 		return l.Quota, 0
@@ -273,13 +273,13 @@ func (w slidingWindow) gauge(s *State, l *Limit, now int64) (remaining, reset in
 	return max(0, l.Quota-w.estimate(s, now)), last - now
 }
 
-func (slidingWindow) maxRecords(l *Limit) int64            { return l.segments() + 1 }
-func (slidingWindow) leased() bool                         { return false }
-func (slidingWindow) books() bool                          { return false }
-func (slidingWindow) prefetchable() bool                   { return false }
-func (slidingWindow) rolling() bool                        { return true }
-func (slidingWindow) steady(*Limit) Steady                 { return Steady{} }
-func (slidingWindow) part(l *Limit, n int64) Limit         { return l.countPart(n) }
-func (slidingWindow) stillUsed(*Limit, int64, int64) int64 { return 0 }
+func (*slidingWindow) maxRecords(l *Limit) int64            { return l.segments() + 1 }
+func (*slidingWindow) leased() bool                         { return false }
+func (*slidingWindow) books() bool                          { return false }
+func (*slidingWindow) prefetchable() bool                   { return false }
+func (*slidingWindow) rolling() bool                        { return true }
+func (*slidingWindow) steady(*Limit) Steady                 { return Steady{} }
+func (*slidingWindow) part(l *Limit, n int64) Limit         { return l.countPart(n) }
+func (*slidingWindow) stillUsed(*Limit, int64, int64) int64 { return 0 }
 
-func (slidingWindow) foretells(r refusal) bool { return r.single() }
+func (*slidingWindow) foretells(r refusal) bool { return r.single() }

@@ -14,11 +14,11 @@ import (
 // gcra does. Twin: lua/token_bucket.lua.
 type tokenBucket struct{}
 
-func (tokenBucket) name() string     { return "token-bucket" }
-func (tokenBucket) letter() string   { return "t" }
-func (tokenBucket) options() options { return options{burst: true, debt: true} }
+func (*tokenBucket) name() string     { return "token-bucket" }
+func (*tokenBucket) letter() string   { return "t" }
+func (*tokenBucket) options() options { return options{burst: true, debt: true} }
 
-func (tokenBucket) check(l *Limit) error {
+func (*tokenBucket) check(l *Limit) error {
 	if l.Capacity() >= exact-l.Quota {
 		return fmt.Errorf("the sum of burst %d and quota %d is not below 2^53", l.Capacity(), l.Quota)
 	}
@@ -34,11 +34,11 @@ func checkRefill(l *Limit, periods int64) error {
 	return nil
 }
 
-func (tokenBucket) scriptArgs(l *Limit) (period, quota, extra int64) {
+func (*tokenBucket) scriptArgs(l *Limit) (period, quota, extra int64) {
 	return l.period(), l.Quota, l.Capacity()
 }
 
-func (tokenBucket) settle(s *State, l *Limit, now int64) bool {
+func (*tokenBucket) settle(s *State, l *Limit, now int64) bool {
 	if s.Used == 0 {
 		s.Limit = *l
 		return false
@@ -84,7 +84,7 @@ func (r refills) back(span, n int64) (back, last int64) {
 		max(own*r.first.every, first*r.first.every+more*r.rest.every)
 }
 
-func (tokenBucket) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
+func (*tokenBucket) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
 	missing := s.Used + n - l.Capacity()
 	if missing <= 0 {
 		return 0
@@ -105,7 +105,7 @@ func (s *State) convertBucket(l *Limit, now int64) {
 	s.Limit, s.Used = *l, s.Used-back
 }
 
-func (tokenBucket) take(s *State, l *Limit, now, n int64, _ string) {
+func (*tokenBucket) take(s *State, l *Limit, now, n int64, _ string) {
 	s.convertBucket(l, now)
 	if s.Used == 0 {
 		s.Mark = now
@@ -113,7 +113,7 @@ func (tokenBucket) take(s *State, l *Limit, now, n int64, _ string) {
 	s.Used += n
 }
 
-func (tokenBucket) inUse(s *State, l *Limit, now int64) int64 {
+func (*tokenBucket) inUse(s *State, l *Limit, now int64) int64 {
 	if s.Used == 0 {
 		return 0
 	}
@@ -121,7 +121,7 @@ func (tokenBucket) inUse(s *State, l *Limit, now int64) int64 {
 	return s.Used - back
 }
 
-func (tokenBucket) maxDebt(l *Limit) int64 {
+func (*tokenBucket) maxDebt(l *Limit) int64 {
 	periods := int64(MaxPeriod / l.Period)
 	if hi, lo := bits.Mul64(uint64(periods), uint64(l.Quota)); hi == 0 && lo < exact-uint64(l.Quota) {
 		return int64(lo) - l.Capacity()
@@ -129,12 +129,12 @@ func (tokenBucket) maxDebt(l *Limit) int64 {
 	return exact - 1 - l.Quota - l.Capacity()
 }
 
-func (b tokenBucket) debit(s *State, l *Limit, now, n int64) { b.take(s, l, now, n, "") }
+func (b *tokenBucket) debit(s *State, l *Limit, now, n int64) { b.take(s, l, now, n, "") }
 
 // refund gives back the cost of a Take less the tokens of all refills since the Take; see
 // gcra.refund. A Take after Mark has lost nothing: no refill came between the Take and
 // the last change of the state, and no Take has come since.
-func (tokenBucket) refund(s *State, _ *Limit, now int64, op *Op) {
+func (*tokenBucket) refund(s *State, _ *Limit, now int64, op *Op) {
 	if s.Used == 0 {
 		return
 	}
@@ -148,7 +148,7 @@ func (tokenBucket) refund(s *State, _ *Limit, now int64, op *Op) {
 	s.Used -= min(cost, s.Used-refills*l.Quota)
 }
 
-func (tokenBucket) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
+func (*tokenBucket) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
 	if s.Used == 0 {
 		return l.Capacity(), 0
 	}
@@ -160,20 +160,20 @@ func (tokenBucket) gauge(s *State, l *Limit, now int64) (remaining, reset int64)
 // ceilDiv returns a/b rounded up, for a ≥ 0 and b > 0.
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-func (tokenBucket) maxRecords(*Limit) int64      { return 0 }
-func (tokenBucket) leased() bool                 { return false }
-func (tokenBucket) books() bool                  { return false }
-func (tokenBucket) prefetchable() bool           { return true }
-func (tokenBucket) rolling() bool                { return false }
-func (tokenBucket) steady(*Limit) Steady         { return Steady{} }
-func (tokenBucket) part(l *Limit, n int64) Limit { return l.bucketPart(n) }
+func (*tokenBucket) maxRecords(*Limit) int64      { return 0 }
+func (*tokenBucket) leased() bool                 { return false }
+func (*tokenBucket) books() bool                  { return false }
+func (*tokenBucket) prefetchable() bool           { return true }
+func (*tokenBucket) rolling() bool                { return false }
+func (*tokenBucket) steady(*Limit) Steady         { return Steady{} }
+func (*tokenBucket) part(l *Limit, n int64) Limit { return l.bucketPart(n) }
 
 // stillUsed subtracts a quota for each refill that has come.
-func (tokenBucket) stillUsed(l *Limit, used, span int64) int64 {
+func (*tokenBucket) stillUsed(l *Limit, used, span int64) int64 {
 	if span <= 0 {
 		return 0
 	}
 	return max(0, used-(ceilDiv(used, l.Quota)-ceilDiv(span, l.period()))*l.Quota)
 }
 
-func (tokenBucket) foretells(r refusal) bool { return r.single() }
+func (*tokenBucket) foretells(r refusal) bool { return r.single() }
