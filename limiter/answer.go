@@ -97,6 +97,8 @@ func JSON(a *Admission) Answer {
 	if n := a.RetryAfter(); n > 0 {
 		b = strconv.AppendInt(append(b, `,"retry_after":`...), n, 10)
 	}
+
+	// A failure is no rule's doing, so it names none.
 	if o := a.Outcome(); o == Refused || o == QueueFull {
 		b = p.appendViolated(append(b, `,"rules":`...))
 	}
@@ -240,7 +242,8 @@ func (p *problem) appendQueueFull(b []byte) []byte {
 // it could be about.
 func (p *problem) appendDenied(b []byte) []byte {
 	status := int(p.res.status)
-	b = fmt.Appendf(b, `{"type":"about:blank","title":"%s","status":%d,"violated-policies":`, denialTitles[status], status)
+	b = fmt.Appendf(b, `{"type":"about:blank","title":"%s","status":%d,"violated-policies":`,
+		denialTitles[status], status)
 	return append(p.appendViolated(b), '}')
 }
 

@@ -25,7 +25,8 @@ func (r *Rule) checkBan() []error {
 
 	// A request that passes or waits over the limit is no refusal that could be counted.
 	if r.OnLimit == Degrade || r.OnLimit.kind == waits {
-		errs = append(errs, ofBan(fmt.Errorf("only a rule that refuses requests can ban, and OnLimit is %s", r.OnLimit)))
+		err := fmt.Errorf("only a rule that refuses requests can ban, and OnLimit is %s", r.OnLimit)
+		errs = append(errs, ofBan(err))
 	}
 	if err := r.checkBanned(&r.Limit); err != nil {
 		errs = append(errs, err)
@@ -55,6 +56,7 @@ const maxBans = 10_000
 // The events.Report of the store has to list bans. For another store the error says so, and
 // wraps [errors.ErrUnsupported].
 func (l *Limiter) Bans(ctx context.Context) (list []core.Banned, err error) {
+	// A store that cannot list bans is no fault where no rule bans.
 	var rules []string
 	for _, r := range l.set.Load().rules {
 		if r.terms.take.Ban != nil {
@@ -79,6 +81,7 @@ func (l *Limiter) Bans(ctx context.Context) (list []core.Banned, err error) {
 func (l *Limiter) Lift(ctx context.Context, rule, key string) error {
 	res := &Result{}
 	res.begin(&l.engine)
+	// The other rules keep their bans, so the rule is asked alone.
 	i := slices.IndexFunc(res.set.rules, func(r *activeRule) bool { return r.Name == rule })
 	if i < 0 {
 		return fmt.Errorf("headgate: there is no rule %q whose ban could be lifted", textform.Clip(rule))

@@ -114,6 +114,7 @@ func (c *charges) refund(ctx context.Context) error {
 	leases := c.endLeases()
 
 	var undo []core.Op
+	// What Settle has named keeps its charge, and each charge is corrected once.
 	for i := range c.asked {
 		switch {
 		case !c.charged(i), c.leased(i) && !leases:
@@ -217,6 +218,7 @@ func (c *charges) renew(ctx context.Context) (held bool, taken []int, err error)
 		return false, nil, c.releaseLeases(ctx)
 	}
 
+	// A lease that had expired was taken anew if there was room, and is held as before.
 	for k, i := range indices {
 		if !out[k].Allowed {
 			taken = append(taken, i)
@@ -233,6 +235,7 @@ func (c *charges) end(ctx context.Context, status int, holding bool) {
 	releasing := c.lease != "" && !holding && c.endLeases()
 	l, mayBeLate := c.engine, true
 	var undo []core.Op
+
 	if !holding {
 		undo = c.settleOps()
 	}
@@ -251,6 +254,7 @@ func (c *charges) end(ctx context.Context, status int, holding bool) {
 		}
 	}
 
+	// The answer waits for units that its status gives back, as the client may use them at once.
 	switch {
 	case len(undo) == 0:
 	case mayBeLate:
@@ -365,6 +369,7 @@ func (c *charges) checkActual(actual map[string]int64) error {
 
 // actualFault returns what is wrong with n units used under the rule, or "".
 func (c *charges) actualFault(rule string, n int64) string {
+	// A rule of the name may not apply to the request; then i is below 0.
 	i := c.asked - 1
 	for i >= 0 && c.calls[i].rule.Name != rule {
 		i--
@@ -380,7 +385,8 @@ func (c *charges) actualFault(rule string, n int64) string {
 	case c.leased(i):
 		return "leases are released, not settled"
 	case n > c.out[i].Taken && c.ops[i].Limit.MaxDebt() == 0:
-		return fmt.Sprintf("%d units are more than the %d charged, and %s has no debt", n, c.out[i].Taken, c.ops[i].Limit)
+		return fmt.Sprintf("%d units are more than the %d charged, and %s has no debt",
+			n, c.out[i].Taken, c.ops[i].Limit)
 	}
 	return ""
 }
@@ -469,8 +475,8 @@ func (c *charges) tellLeases(e events.Lease) {
 	}
 }
 
-// tellCorrections reports to the hooks the units that the parts of the request have given back or charged
-// beyond their limits.
+// tellCorrections reports to the hooks the units that the parts of the request have given back
+// or charged beyond their limits.
 func (c *charges) tellCorrections() {
 	for i := range c.asked {
 		if !c.decides(i) {

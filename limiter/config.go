@@ -108,8 +108,8 @@ type Config struct {
 	// findings.Unheeded, once for each code; see [core.Finding]. It also receives errors:
 	// the first of each kind at once, then their number once a minute, and a line
 	// after a minute without one. The lines say what became of the requests: how many
-	// passed, were refused, or were decided by the fallback. They hold nothing that a client sent. nil
-	// means slog.Default() at the time. With slog.New(slog.DiscardHandler) the
+	// passed, were refused, or were decided by the fallback. They hold nothing that a client
+	// sent. nil means slog.Default() at the time. With slog.New(slog.DiscardHandler) the
 	// limiter neither logs nor looks for mistakes.
 	Logger *slog.Logger
 
@@ -166,6 +166,7 @@ func (c *Config) useFallback() (sides core.Standby, release func(), err error) {
 		return core.Standby{Store: given, Strict: given}, none, nil
 	}
 
+	// A store that stands before another, or brings a fallback, says which of them decides when.
 	sides, release = b.Back()
 	if release == nil {
 		release = none
@@ -182,7 +183,8 @@ func (c *Config) useFallback() (sides core.Standby, release func(), err error) {
 func (c *Config) faults(f *fallbacks) []error {
 	var errs []error
 	if c.Name != "" && !nameIsValid(c.Name) {
-		errs = append(errs, fmt.Errorf("the Name of the limiter is not 1 to %d of a-z, 0-9, _, . and -, a letter first", maxName))
+		errs = append(errs, fmt.Errorf(
+			"the Name of the limiter is not 1 to %d of a-z, 0-9, _, . and -, a letter first", maxName))
 	}
 	if err := c.Headers.check(); err != nil {
 		errs = append(errs, err)

@@ -160,6 +160,7 @@ func (c *course) refusal(ctx context.Context) events.Verdict {
 		return events.QueueFull
 	}
 
+	// Several rules may refuse; a client that can never succeed should hear that first.
 	v := events.Refused
 	for i := range c.asked {
 		if c.violates(i) {
@@ -296,6 +297,7 @@ func (c *course) tell(ctx context.Context) {
 		c.tally()
 	}
 
+	// Leases and bans are told by the limiter that took them, once the store has confirmed them.
 	if c.lease != "" && c.err == nil {
 		l.held.Add(c.leaseCount())
 		if l.hooks.Lease != nil {
@@ -364,8 +366,8 @@ func (c *course) plain() (p events.Plain, ok bool) {
 		return p, false
 	}
 
+	// One rule that is not plain makes the request an event, with all that happened.
 	p.Verdict, p.Remaining = v, math.MaxInt64
-
 	for i := range c.asked {
 		op, d := &c.ops[i], &c.out[i]
 		if c.calls[i].rule.counter == nil || op.Verb != core.Take || op.Cost != 1 || d.Wait != 0 || d.Fallback ||

@@ -48,6 +48,7 @@ func (e *engine) start(c *Config, f fallbacks, now time.Time) {
 
 	e.store, e.fallbacks, e.leases = c.Store, f, newLeaseSource()
 	e.id = e.leases.next()[:16]
+	// In memory a release takes less time than to start a goroutine for it.
 	if _, inMemory := e.store.(*memstore.Store); !inMemory {
 		e.background = newBackground()
 	}
@@ -75,7 +76,6 @@ func (e *engine) keepTallies(set *ruleSet) {
 		return
 	}
 	before := e.set.Load()
-
 	for _, r := range set.rules {
 		if before != nil {
 			if old := before.named(r.Name); old != nil {
@@ -218,6 +218,7 @@ func (e *engine) repay(ctx context.Context, undo []core.Op) []core.Decision {
 		return nil
 	}
 
+	// The client may have left, which does not make its units the limiter's.
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 

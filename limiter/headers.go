@@ -221,6 +221,7 @@ func (h *headers) xRateLimit(style HeaderStyle) {
 		reset = wholeSeconds(time.Duration(at%1e6)*time.Microsecond+after) + at/1e6
 	}
 
+	// The buffer is grown in a local variable: a field that holds a pointer costs a write barrier.
 	b := append(h.text, res.calls[i].terms.capacity...)
 	limit := len(b)
 	b = strconv.AppendInt(b, res.out[i].Remaining, 10)
@@ -462,6 +463,7 @@ func (h *headers) mergeList(from int, outer string, ranked bool) {
 		outer, inner = inner, outer
 	}
 
+	// Either list may be empty, if all its items are in the other.
 	h.text = append(h.text[:from], outer...)
 	if outer != "" && inner != "" {
 		h.text = append(h.text, ", "...)

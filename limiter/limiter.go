@@ -133,8 +133,8 @@ func (l *Limiter) SetSelectedRules(rules []Rule, s Selection) error {
 // Meanwhile a request that would begin to wait is refused at once. A request whose turn
 // does not come before the deadline of ctx is refused at once too, and gives its slot
 // back, so that its answer is not cut off. No store can say when a lease is released, so
-// requests wait for leases until 100 ms before the deadline. Shutdown returns nil when no request waits any
-// longer, or the cause of ctx if that ends before.
+// requests wait for leases until 100 ms before the deadline. Shutdown returns nil when no
+// request waits any longer, or the cause of ctx if that ends before.
 //
 // Call it beside the Shutdown of the HTTP server, with the same context. Then every
 // request that waits is answered. [Limiter.Close] refuses them all instead. Shutdown may
@@ -280,6 +280,7 @@ func (l *Limiter) Status() Status {
 		st.Rules = append(st.Rules, rule)
 	}
 
+	// What is counted is read after the rules, and need not be of the same instant.
 	st.Calls = l.storeLog.Calls(st.At)
 	st.Breakers, st.Away = l.storeLog.Breakers()
 	st.Calls.AtMost = l.fallbacks.report.MaxCall

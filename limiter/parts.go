@@ -20,8 +20,8 @@ type Part struct {
 
 	// Verb is what the rules that apply do with Cost units: core.Take, core.Debit, core.Refund,
 	// or core.Peek. A Peek of 0 units is refused where a debt has put more units in use than
-	// the limit has. A Debit under a limit without debt is a mistake of the rule. A Refund gives back
-	// the latest units.
+	// the limit has. A Debit under a limit without debt is a mistake of the rule. A Refund
+	// gives back the latest units.
 	Verb core.Verb
 
 	// Cost is the number of units, instead of Rule.Cost of the rules.
@@ -128,6 +128,7 @@ func (s *step) addRuleOfPart(r *activeRule, p *Part, known partial) (id int, err
 		}
 	}()
 
+	// Lacked reports what was asked for since it was called last, so the first call forgets.
 	if known != nil {
 		known.Lacked()
 	}
@@ -163,7 +164,8 @@ func (s *step) termsOfPart(r *activeRule, p *Part, key string) (t *terms, err er
 	}
 
 	if err == nil && p.Verb == core.Debit && t.limit.MaxDebt() == 0 {
-		err = r.ruleError(fmt.Errorf("a %s limit has no debt, so units cannot be charged after their use", t.limit.Algorithm))
+		err = r.ruleError(fmt.Errorf("a %s limit has no debt, so units cannot be charged after their use",
+			t.limit.Algorithm))
 	}
 	return t, err
 }

@@ -200,7 +200,8 @@ func (a Action) soft() bool { return a.kind == degrades || a.kind == shadows }
 
 func (a Action) check() error {
 	if a.kind == waits && (a.maxWait <= 0 || a.maxWait > core.MaxBooking) {
-		return fmt.Errorf("OnLimit: the longest wait must be above 0 and at most %s", textform.Duration(core.MaxBooking))
+		return fmt.Errorf("OnLimit: the longest wait must be above 0 and at most %s",
+			textform.Duration(core.MaxBooking))
 	}
 	return nil
 }

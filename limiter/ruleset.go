@@ -52,8 +52,8 @@ type activeRule struct {
 // It is enough for the plans and the single keys of a policy.
 const maxOthers = 128
 
-// newRuleSet checks and compiles the rules of a limiter of the name. Its error joins a [*RuleError] for
-// every mistake.
+// newRuleSet checks and compiles the rules of a limiter of the name. Its error joins a
+// [*RuleError] for every mistake.
 func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 	var errs []error
 	set := &ruleSet{rules: make([]*activeRule, len(rules))}
@@ -146,6 +146,7 @@ func (r *activeRule) termsOf(limit core.Limit, source string) (*terms, error) {
 		return nil, r.ruleError(fmt.Errorf("%s: %w", source, err))
 	}
 
+	// The mark names the limiter and the capacity, which differs under this limit.
 	t := newTerms(&r.Rule, limit)
 	t.mark = newMark(t.capacity, r.terms.mark.id())
 	r.remember(known, t)

@@ -137,6 +137,7 @@ func (s *step) room(r *activeRule, t *terms) *core.Op {
 	s.asked = n + 1
 	if n < cap(s.calls) {
 		s.calls = s.calls[:n+1]
+		// Most requests follow one under the same terms, whose op has all but the key.
 		if c := &s.calls[n]; c.terms == t {
 			c.corrected, c.waited = 0, 0
 			s.ops, s.out = s.ops[:n+1], s.out[:n+1]

@@ -220,6 +220,8 @@ func (res *Result) waitError(err error) error {
 		e.RetryAfter = 0
 	}
 
+	// The order is that of what a caller can do about it: an error of the store, its own end, a
+	// refusal, and only then rules that were not decided.
 	switch {
 	case err != nil:
 		e.Err, e.RetryAfter = undecided(err), retryAfter(err)
@@ -437,6 +439,7 @@ func (l *Limiter) Restore(data []byte) (*Result, error) {
 	res.lease = r.text()
 	res.begin(&l.engine)
 	res.told = true // the limiter that took it has told of it
+	// The first error ends the reading, so a forged count costs nothing.
 	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
 		r.addDecided(res, own)
 	}
@@ -548,6 +551,7 @@ func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
 	for i := 0; err == nil && i < len(parts) && !res.denied; i++ {
 		err = a.addPart(&parts[i])
 	}
+	// A part that only looks is asked whether a debt exceeds the limit, by a limit one unit wider.
 	if err == nil {
 		res.widenChecks()
 		err = res.decide(ctx, false)

@@ -38,8 +38,8 @@ func (t *teller) tellQueue(k waitline.Key, change int) {
 	}
 }
 
-// tellUnits reports to the hooks units that were given back or charged by ops, of which the first settle a
-// request.
+// tellUnits reports to the hooks units that were given back or charged by ops, of which the
+// first settle a request.
 func (t *teller) tellUnits(ops []core.Op, out []core.Decision, settled int) {
 	if t.hooks.Units == nil {
 		return
@@ -66,7 +66,11 @@ func (t *teller) tellUnits(ops []core.Op, out []core.Decision, settled int) {
 func (t *teller) tellBans(ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		op, d := &ops[i], &out[i]
-		if d.Banned && op.Ban != nil && t.bans.begins(bannedKey{op.Rule, op.Key}, d.At, d.At+d.RetryAfter.Microseconds()) {
+		if !d.Banned || op.Ban == nil {
+			continue
+		}
+		until := d.At + d.RetryAfter.Microseconds()
+		if t.bans.begins(bannedKey{op.Rule, op.Key}, d.At, until) {
 			t.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, For: d.RetryAfter})
 		}
 	}

@@ -111,6 +111,7 @@ func (w *wait) ask(ctx context.Context, c *course) error {
 		w.countReleases(c)
 	}
 
+	// A Take would overtake those who came before.
 	if w.isBehind(c) {
 		if again, err := w.peek(ctx, c); !again || err != nil {
 			return err
@@ -221,6 +222,7 @@ func (w *wait) enter(l *engine, k waitline.Key) error {
 		return ErrClosed
 	}
 
+	// The place bounds how many wait, and those of one key among them.
 	switch l.queue.Enter(k) {
 	case waitline.ErrFull:
 		return ErrQueueFull
@@ -308,6 +310,7 @@ func (w *wait) join(ctx context.Context, c *course, i int, span time.Duration) (
 	}, func() bool { return w.released != w.releases(c) })
 	w.slot = nil
 
+	// Those before have booked the time until its end, so it is refused now rather than then.
 	if hopeless {
 		c.refuseBooking()
 		c.out[i].Allowed, c.out[i].RetryAfter = false, retry

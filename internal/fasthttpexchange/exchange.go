@@ -49,6 +49,7 @@ func Write(ctx *fasthttp.RequestCtx, a *limiter.Admission) (ok bool) {
 		response.Header.Set(h.Name, h.Value)
 	}
 
+	// fasthttp keeps the body until it is sent, which is after the admission has ended.
 	response.SetBody(answer.Body)
 	return true
 }

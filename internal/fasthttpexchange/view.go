@@ -1,6 +1,7 @@
 package fasthttpexchange
 
 import (
+	"bytes"
 	"net"
 	"net/netip"
 	"strings"
@@ -38,7 +39,7 @@ func lower(s string) string {
 // it since, and "" otherwise.
 func SentPath(ctx *fasthttp.RequestCtx, path string) string {
 	sent := ctx.Request.Header.RequestURI()
-	if len(sent) >= len(path) && string(sent[:len(path)]) == path && (len(sent) == len(path) || sent[len(path)] == '?') {
+	if rest, ok := bytes.CutPrefix(sent, []byte(path)); ok && (len(rest) == 0 || rest[0] == '?') {
 		return ""
 	}
 	return target.OtherThan(path, string(sent))

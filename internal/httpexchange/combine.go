@@ -32,7 +32,7 @@ func canHijack(w http.ResponseWriter) bool {
 func (r *Recorder) Wrapped() http.ResponseWriter {
 	_, reads := r.ResponseWriter.(io.ReaderFrom)
 
-	// Each combination is a type of its own, as a type assertion asks for methods and not for fields.
+	// Each combination is a type of its own: a type assertion asks for methods, not for fields.
 	hijacks := canHijack(r.ResponseWriter)
 	if _, flushes := r.ResponseWriter.(http.Flusher); !flushes {
 		switch {

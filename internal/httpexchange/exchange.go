@@ -29,6 +29,7 @@ func (m Meeting) Enter(w http.ResponseWriter, r *http.Request, a *limiter.Admiss
 	if m.mark != nil {
 		a.Merge(m.mark, m.header.Get)
 	}
+
 	a.SetHeaders(m.header)
 
 	// Of what the handlers do not answer, no other limiter has to know.
@@ -36,6 +37,7 @@ func (m Meeting) Enter(w http.ResponseWriter, r *http.Request, a *limiter.Admiss
 		return r
 	}
 
+	// The mark comes after the headers: it says which rule they are about.
 	r = leave(w, m.header, r, a)
 	if a.NeedsContext() {
 		r = r.WithContext(limiter.NewContext(r.Context(), a))

@@ -117,17 +117,22 @@ func (o *InstancesOptions) faults(client redis.UniversalClient) error {
 		errs = append(errs, errors.New("failover: the client is nil"))
 	}
 	if o.Prefix == "" {
-		errs = append(errs, errors.New(`failover: the prefix of instances is empty: give that of the store in Redis, such as "shop:"`))
+		errs = append(errs, errors.New("failover: the prefix of instances is empty: "+
+			`give that of the store in Redis, such as "shop:"`))
 	}
+
+	// The braces are the hash tag, by which a Cluster keeps the instances on one shard.
 	if strings.ContainsAny(o.Prefix, "{}") {
 		errs = append(errs, fmt.Errorf("failover: the prefix %q of instances holds a brace", o.Prefix))
 	}
+
 	if o.TTL != 0 && (o.TTL < minInstancesTTL || o.TTL > maxInstancesTTL) {
 		errs = append(errs, fmt.Errorf("failover: the TTL %v of instances is neither 0 nor within %v to %v",
 			o.TTL, minInstancesTTL, maxInstancesTTL))
 	}
 	if o.Expected < 0 || o.Expected > maxInstances {
-		errs = append(errs, fmt.Errorf("failover: %d expected instances are not within 0 to %d", o.Expected, maxInstances))
+		errs = append(errs, fmt.Errorf("failover: %d expected instances are not within 0 to %d",
+			o.Expected, maxInstances))
 	}
 	return errors.Join(errs...)
 }
@@ -300,8 +305,8 @@ func (i *Instances) fail(ctx context.Context, now time.Time, err error) {
 	i.warned = true
 	err = i.explain(ctx, err)
 	if i.live.Load() == UnknownInstances {
-		i.logger().Warn("headgate: instances cannot be counted yet, so each admits one unit of a key while Redis is away: "+
-			"set Expected to the number of instances", "error", err.Error())
+		i.logger().Warn("headgate: instances cannot be counted yet, so each admits one unit of a key "+
+			"while Redis is away: set Expected to the number of instances", "error", err.Error())
 		return
 	}
 	i.logger().Warn("headgate: instances cannot be counted, and their last number stays",

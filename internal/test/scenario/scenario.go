@@ -240,7 +240,9 @@ func (s *source) Back() (core.Standby, func()) {
 }
 
 func (s *source) Report() events.Report {
-	return events.Report{Status: func(list []events.StoreStatus) []events.StoreStatus { return append(list, s.list...) }}
+	return events.Report{
+		Status: func(list []events.StoreStatus) []events.StoreStatus { return append(list, s.list...) },
+	}
 }
 
 // stores reports what stores and followers of policies do. Two limiters share the stores.
