@@ -39,6 +39,9 @@ type Backed interface {
 	// Back begins a use of the sides of the store. All uses share one Standby, whose Store may
 	// be the store itself. Background work that it needs begins with the first use and ends
 	// when the last is released. release may be called more than once, and may be nil.
+	//
+	// A store that embeds a Backed one has its Back, whose Store is the embedded one: it
+	// defines Back anew, or holds the other in a field.
 	Back() (s Standby, release func())
 }
 
