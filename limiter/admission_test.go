@@ -230,8 +230,9 @@ func TestTemplatePanicIsReported(t *testing.T) {
 		l := configured(t, limiter.Config{Store: row.store, Rules: []limiter.Rule{r}, OnStoreError: limiter.FailClosed,
 			Refused: fails, Failed: fails, Degraded: fails,
 			OnError: func(_ context.Context, err error) { reported = append(reported, err.Error()) }})
-		l.Admit(get()).Done(200)
 
+		// The first request spends the unit, so that the second meets the template.
+		l.Admit(get()).Done(200)
 		reported = nil
 		a := l.Admit(get())
 		answer, ok := a.Answer()

@@ -295,7 +295,7 @@ func TestEvents(t *testing.T) {
 			_, _ = l.TakeWithin(ctx, "k", 2, time.Second)
 		}, []string{`request allowed; a "k" allowed cost 2 charged 2; b "k" allowed cost 2 charged 2`,
 			"queue a +1", "queue a -1",
-				`request waited waited 10s; a "k" waited cost 1 charged 1 waited 10s; b "k" allowed cost 1 charged 1`,
+			`request waited waited 10s; a "k" waited cost 1 charged 1 waited 10s; b "k" allowed cost 1 charged 1`,
 			`request refused; a "k" refused cost 2 charged 0; b "k" overruled cost 2 charged 0`}},
 		{"a wait that is canceled", rules(slots, b), func(ctx context.Context, l *limiter.Limiter) {
 			_, _ = l.Take(ctx, "k", 1)

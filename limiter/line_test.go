@@ -686,9 +686,11 @@ func TestLineBesideARuleThatFailsOpen(t *testing.T) {
 func TestLineIsServedByEveryRelease(t *testing.T) {
 	ways := map[string]func(*testing.T, *limiter.Limiter, *limiter.Result) error{
 		"Release": func(t *testing.T, _ *limiter.Limiter,
-			res *limiter.Result) error { return res.Release(t.Context()) },
-		"Refund":  func(t *testing.T, _ *limiter.Limiter, res *limiter.Result) error { return res.Refund(t.Context()) },
-		"Reset":   func(t *testing.T, l *limiter.Limiter, _ *limiter.Result) error { return l.Reset(t.Context(), "k") },
+			res *limiter.Result) error {
+			return res.Release(t.Context())
+		},
+		"Refund": func(t *testing.T, _ *limiter.Limiter, res *limiter.Result) error { return res.Refund(t.Context()) },
+		"Reset":  func(t *testing.T, l *limiter.Limiter, _ *limiter.Result) error { return l.Reset(t.Context(), "k") },
 		"ResetRequest": func(_ *testing.T, l *limiter.Limiter, _ *limiter.Result) error {
 			return l.ResetRequest(get())
 		},

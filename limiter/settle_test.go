@@ -72,8 +72,8 @@ func TestSettleIsAsOfTheTake(t *testing.T) {
 		res, _ := l.Take(t.Context(), "k", 8)
 		other, _ := l.Take(t.Context(), "k", 1)
 
-		// In two seconds time gives 2 units back. Of the 6 that were not used only 4 more come: 1 +
-		// 2 + 4.
+		// In two seconds time gives 2 units back, so that of the 6 that were not used only 4 more
+		// come.
 		time.Sleep(2 * time.Second)
 		settle(t, res, tokens(2))
 		wantLeft(t, l, "k", 7)

@@ -78,8 +78,8 @@ func TestSlotOfAnotherCostGoesBack(t *testing.T) {
 		q.send("c", l, costing("1", ""), 0)
 		q.send("d", l, costing("2", ""), 0)
 
-		// Without b c books 2 s for its one unit, and d two more until 4 s. The slot of b would
-		// have served c at 3 s.
+		// Once b has left, c books 2 s for its one unit, and d two more until 4 s. The slot of b
+		// would have served c at 3 s.
 		q.at(400 * ms)
 		leave()
 		q.want("a pass at 0s", "b refused at 400ms", "c pass at 2s", "d pass at 4s")
@@ -375,7 +375,6 @@ func TestWaitBesideAProcessThatBooksAndLeaves(t *testing.T) {
 		var l [4]*limiter.Limiter
 		for i := range l {
 			l[i] = newLimiter(t, s, rule(t, "a", "10/1s burst=1"))
-
 		}
 		// Fifty requests wait at each of three processes.
 		start := time.Now()
