@@ -202,8 +202,8 @@ func TestBansAreThoseOfTheRulesThatBan(t *testing.T) {
 	}
 
 	// A store that cannot list them says so by its name.
-	if _, err := newLimiter(t, newStore(), banning(t, "a", "1/1h")).Bans(t.Context()); !errors.Is(err,
-		errors.ErrUnsupported) ||
+	if _, err := newLimiter(t, newStore(), banning(t, "a", "1/1h")).
+		Bans(t.Context()); !errors.Is(err, errors.ErrUnsupported) ||
 		err.Error() != "headgate: a *limiter_test.mapStore cannot list bans: unsupported operation" {
 		t.Errorf("%v", err)
 	}

@@ -63,7 +63,6 @@ func ExampleLimiter_Reserve() {
 	if err != nil {
 		log.Fatal(err)
 	}
-
 	fmt.Println(r.Delay() > 0)
 	if err := r.Cancel(ctx); err != nil {
 		log.Fatal(err)

@@ -180,8 +180,8 @@ func TestImpatientClientsOfSeveralProcesses(t *testing.T) {
 						}
 
 						c := crowd{clients: 4, patience: list, max: 5 * time.Second}
-						if got, want := c.send(t, limiters...), slices.Repeat([]int64{10}, 10); !slices.Equal(got,
-							want) {
+						if got, want := c.send(t, limiters...),
+							slices.Repeat([]int64{10}, 10); !slices.Equal(got, want) {
 							t.Errorf("admitted in each second %d, want %d", got, want)
 						}
 					})
