@@ -60,7 +60,6 @@ func TestErrorUnchanged(t *testing.T) {
 	// Under leases the writer is wrapped, which is another way through the middleware.
 	for _, limit := range []string{"9/1m", "9 concurrent ttl=1m"} {
 		var got error
-
 		e := echo.New()
 		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 			return func(c echo.Context) error {

@@ -47,6 +47,7 @@ func TestWriterUnsupportedMethods(t *testing.T) {
 			if err := control.Flush(); !errors.Is(err, http.ErrNotSupported) {
 				t.Errorf("%s: Flush: %v", name, err)
 			}
+
 			if _, _, err := c.Response().Hijack(); !errors.Is(err, http.ErrNotSupported) {
 				t.Errorf("%s: Hijack: %v", name, err)
 			}

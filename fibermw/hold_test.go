@@ -147,7 +147,6 @@ func TestHoldKeepsConnectionAlive(t *testing.T) {
 
 func TestHoldOfSeveralLimiters(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector would release forgotten leases
-
 	one, two, stream := newStore(), newStore(), newBody("text")
 	first, second := newLimiter(t, one, "1 concurrent ttl=1m"), newLimiter(t, two, "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})

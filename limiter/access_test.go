@@ -68,7 +68,6 @@ func TestAccessAnswers(t *testing.T) {
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			s := newStore()
-
 			l := configured(t, limiter.Config{Store: s, Headers: limiter.NoHeaders,
 				Rules: []limiter.Rule{rule(t, "other", "9/1h"), listed(t, "a", "1/1h"), rule(t, "last", "9/1h")}})
 			for i, want := range row.status {
@@ -83,8 +82,8 @@ func TestAccessAnswers(t *testing.T) {
 				a.Done(answer.Status)
 			}
 
+			// A denied request costs no call, and the other rule no unit.
 			if calls := s.calls; row.status[0] == 403 && calls != 0 {
-				// A denied request costs no call, and the other rule no unit.
 				t.Errorf("%d calls of the store", calls)
 			}
 			if got := left(t, l, "k")[0]; got != row.others {
@@ -98,12 +97,10 @@ func TestAccessAnswers(t *testing.T) {
 func TestAccessDeniesWithoutNumbers(t *testing.T) {
 	for _, status := range []int{0, 403, 429} {
 		r := listed(t, "a", "1/1h")
-
 		r.DenyStatus = status
 		l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r},
 			CustomHeaders: func([]limiter.RuleDecision) []limiter.Header {
-				return []limiter.Header{{Name: "X-Left",
-					Value: "1"}}
+				return []limiter.Header{{Name: "X-Left", Value: "1"}}
 			}})
 
 		a := l.Admit(callerFrom("mallory", "192.0.2.1:1"))
@@ -134,7 +131,6 @@ func TestAccessByAction(t *testing.T) {
 	} {
 		t.Run(onLimit.String(), func(t *testing.T) {
 			var seen recorder
-
 			r := withOnLimit(listed(t, "a", "1/1h"), onLimit)
 			l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Observer: &seen})
 			// A denial has no cost and no time after which it would end.
@@ -244,9 +240,9 @@ func TestAccessNeedsNoStore(t *testing.T) {
 		OnStoreError: limiter.FailOpen,
 		Rules:        []limiter.Rule{listed(t, "jobs", "1 concurrent ttl=1m"), r}})
 
+	// A denied request, one whose store fails, and again: what one leaves in the memory the next
+	// must not find.
 	for _, row := range []struct {
-		// A denied request, one whose store fails, and again: what one leaves in the memory the
-		// next must not find.
 		key  string
 		want limiter.Outcome
 	}{{"mallory", limiter.Refused}, {"bob", limiter.Pass}, {"mallory", limiter.Refused}, {"carol", limiter.Pass}} {

@@ -133,7 +133,6 @@ func TestAllowWithOverrideAndAccessAllocatesNothing(t *testing.T) {
 // An observer that counts costs no allocation, and hooks that are not nil none either.
 func TestEventsAllocateNothing(t *testing.T) {
 	var counts [events.Verdicts]int
-
 	o := events.Func(func(_ context.Context, e *events.Request) {
 		for i := range e.Rules {
 			counts[e.Rules[i].Verdict]++
@@ -156,7 +155,6 @@ func TestEventsAllocateNothing(t *testing.T) {
 func TestCountingAllocatesNothing(t *testing.T) {
 	for rules := 1; rules <= 3; rules++ {
 		requests, decisions := 0, 0
-
 		count := countFunc(func(context.Context, events.Verdict) { decisions++ })
 		c := limiter.Config{Store: newStore(),
 			Observer: counters{func(context.Context, *events.Request) { t.Error("observed") },

@@ -194,7 +194,6 @@ func TestStartSaysWhichRulesFailOpen(t *testing.T) {
 // Rules that are set later are told of as those at the start.
 func TestRulesThatAreSetMayFailOpen(t *testing.T) {
 	var log test.Log
-
 	l := configured(t, limiter.Config{Store: newBacked(), Logger: plain(&log)})
 	defer l.Close()
 

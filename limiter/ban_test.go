@@ -31,7 +31,6 @@ func banning(t testing.TB, name, text string) limiter.Rule {
 func TestBanAndCallsThatWait(t *testing.T) {
 	for _, text := range []string{"1/1h", "1/1h fixed-window"} {
 		s := newStore()
-
 		l := newLimiter(t, s, rule(t, "other", "9/1h"), banning(t, "a", text))
 		_, within := l.TakeWithin(t.Context(), "k", 1, time.Minute)
 		_, reserve := l.Reserve(t.Context(), "k", 1)

@@ -164,7 +164,6 @@ func TestBanInCalls(t *testing.T) {
 func TestBanCountsRequestsThatMayWaitOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := withOnLimit(rule(t, "slow", "1/1s fixed-window"), limiter.Wait(time.Minute))
-
 		l := newLimiter(t, newTicking(), slow, banning(t, "a", "1/1h fixed-window"))
 		// The rule that waits may let a request ask more than once. Each is one refusal all the
 		// same: the third bans.

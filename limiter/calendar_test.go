@@ -110,7 +110,6 @@ func TestCalendarQuotaIsShownByPeek(t *testing.T) {
 func TestCalendarQuotaOfARequestOverTheEndOfADay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "tokens", "100/day"))
-
 		below, _ := l.Take(t.Context(), "k", 40)
 		above, _ := l.Take(t.Context(), "k", 40)
 

@@ -215,7 +215,6 @@ func TestTakeIsAllOrNothing(t *testing.T) {
 
 func TestRefundGivesBackOnce(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "10/1h fixed-window"), rule(t, "b", "10/1h"))
-
 	res, _ := l.Take(context.Background(), "k", 4)
 	h, _ := l.Take(context.Background(), "k", 1)
 	wantLeft(t, l, "k", 5, 5)
@@ -237,7 +236,6 @@ func TestRefundGivesBackOnce(t *testing.T) {
 func TestRefundDoesNotRepeatTheRefundByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "a", "5/10s fixed-window"))
-
 		old, _ := l.Take(t.Context(), "k", 2)
 		// The window in which two units were taken is over. In the new one three are taken, and
 		// none of them is given back.

@@ -87,7 +87,6 @@ func TestRuleNameOfTheOnlyRule(t *testing.T) {
 
 func TestRuleWithoutAKey(t *testing.T) {
 	j, ctx := &journal{}, context.Background()
-
 	var reported []string
 	keyless := rule(t, "jobs", "2/1h fixed-window")
 	keyless.Key, keyless.OnStoreError = nil, limiter.FailOpen

@@ -101,7 +101,6 @@ func TestFailureLogOfAnOutage(t *testing.T) {
 func TestFailureLogTellsKindsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log test.Log
-
 		bad := rule(t, "bad", "1/1h")
 		bad.Key = func(core.Request) (string, bool) { panic("k") }
 		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }), Logger: plain(&log),
@@ -149,7 +148,6 @@ func TestFailureLogIsBounded(t *testing.T) {
 func TestFailureLogLeavesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log test.Log
-
 		gone, leave := context.WithCancel(t.Context())
 		leave()
 		c := limiter.Config{Store: newStore(), Logger: plain(&log), Rules: []limiter.Rule{rule(t, "a", "1/1h")}}
@@ -209,7 +207,6 @@ func TestFallbackDecisionsAreReported(t *testing.T) {
 func TestFailureLogCountsByFate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log test.Log
-
 		open, local := rule(t, "open", "9/1h"), rule(t, "local", "9/1h")
 		open.OnStoreError = limiter.FailOpen
 		// Of five requests two are for /open, which pass undecided by that rule.

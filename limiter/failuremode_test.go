@@ -18,8 +18,8 @@ import (
 var errDown = errors.New("down")
 
 func TestFailureModeDecidesWithoutAStore(t *testing.T) {
-	// Of a fault of the store all rules are undecided, of one in a rule's functions that rule.
-	// Either way OnStoreError decides, and OnError hears of it once.
+	// A fault of the store leaves all rules undecided, and one in the functions of a rule that
+	// rule. Either way OnStoreError decides, and OnError hears of it once.
 	ok := func() limiter.Rule { return rule(t, "a", "5/1s") }
 	rows := []struct {
 		name  string
@@ -381,10 +381,8 @@ func TestRetryAfterOfAFailureIsThatOfItsError(t *testing.T) {
 	rows := map[time.Duration]string{0: "1", -time.Second: "1", time.Millisecond: "1", time.Second: "1",
 		time.Second + 1: "2"}
 	for after, want := range rows {
-		l := configured(t, limiter.Config{Store: brokenStore(func() error {
-			return fmt.Errorf("wrapped: %w",
-				hint(after))
-		}),
+		l := configured(t, limiter.Config{Store: brokenStore(
+			func() error { return fmt.Errorf("wrapped: %w", hint(after)) }),
 			OnStoreError: limiter.FailClosed, Rules: []limiter.Rule{rule(t, "a", "1/1h")}})
 		a := l.Admit(get())
 		if got := lines(a); got != "Retry-After: "+want+"\nCache-Control: no-store\n" {

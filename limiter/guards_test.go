@@ -62,10 +62,8 @@ func setPanicking(v reflect.Value, path string, calls *int) {
 // guarded are the functions of a Config. Whoever adds one finds it tried here.
 var guarded = []string{
 	"CustomHeaders", "Degraded", "Failed", "Hooks.Ban", "Hooks.Breaker", "Hooks.CachedRefusal", "Hooks.Closed",
-	"Hooks.Lease", "Hooks.Open",
-	"Hooks.Policy", "Hooks.Queue", "Hooks.Rules", "Hooks.StoreCall", "Hooks.Units", "OnError", "Refused", "Rules.Cost",
-	"Rules.Key",
-	"Rules.Override", "Rules.RefundIf",
+	"Hooks.Lease", "Hooks.Open", "Hooks.Policy", "Hooks.Queue", "Hooks.Rules", "Hooks.StoreCall", "Hooks.Units",
+	"OnError", "Refused", "Rules.Cost", "Rules.Key", "Rules.Override", "Rules.RefundIf",
 }
 
 // uncalled are those that no request of this test meets. All hooks are called in one place.
@@ -96,8 +94,8 @@ func TestFunctionsOfTheProgramMayPanic(t *testing.T) {
 					for _, s := range []core.Store{newStore(),
 						brokenStore(func() error { return errors.New("down") })} {
 						log.Reset()
-						told += requestsUnder(t, path, action, text, s, &calls) + strings.Count(log.String(),
-							"of the program")
+						told += requestsUnder(t, path, action, text, s, &calls) +
+							strings.Count(log.String(), "of the program")
 					}
 				}
 			}

@@ -131,10 +131,9 @@ func TestSetHeadersReplacesWhatIsThere(t *testing.T) {
 		t.Errorf("no mark in %v", h)
 	}
 	// The map has the mark of the limiter, under a name that no server sends.
-	maps.DeleteFunc(h, func(name string,
-		_ []string) bool {
+	maps.DeleteFunc(h, func(name string, _ []string) bool { // the mark is never sent
 		return strings.Contains(name, " ")
-	}) // the mark is never sent
+	})
 	want := map[string][]string{"Ratelimit": {`"a";r=4;t=2`}, "Ratelimit-Policy": {`"a";q=5;w=10`}, "Vary": {"Origin"}}
 	if !reflect.DeepEqual(h, want) {
 		t.Errorf("got %v", h)
@@ -438,8 +437,8 @@ func TestNestedHeadersOfOthers(t *testing.T) {
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			outer, inner := newLimiter(t, newStore(), rule(t, "a", "9/1m fixed-window")), newLimiter(t, newStore(),
-				rule(t, "b", "1/10s fixed-window"))
+			outer, inner := newLimiter(t, newStore(), rule(t, "a", "9/1m fixed-window")),
+				newLimiter(t, newStore(), rule(t, "b", "1/10s fixed-window"))
 
 			admit(inner)
 			// The outer limiter lets pass and leaves its mark.

@@ -17,7 +17,6 @@ import (
 
 func TestLeaseIdsAreFreshAndOnlyMadeWhenNeeded(t *testing.T) {
 	ids := map[string]bool{}
-
 	form := regexp.MustCompile(`^[0-9a-f]{32}$`)
 	// Of three rules two are limits of leases. They share one id, and the other has none.
 	l := newLimiter(t, storeFunc(func(_ context.Context, ops []core.Op, out []core.Decision) error {
@@ -81,7 +80,6 @@ func TestReleaseIsDoneOnceAndEndsRenewal(t *testing.T) {
 
 func TestReleaseCanBeRepeatedAfterAFailure(t *testing.T) {
 	s, down := newStore(), false
-
 	l := newLimiter(t, storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
 		if down {
 			return errDown
@@ -280,7 +278,6 @@ func TestLeaseLostDuringAWaitIsARefusal(t *testing.T) {
 		// The lease of the one that waits has a ttl of 1 s and is not renewed during the wait:
 		// after 5 s another takes it.
 		time.Sleep(5 * time.Second)
-
 		b := l.Admit(&test.Request{Verb: "POST"})
 		if b.Outcome() != limiter.Pass {
 			t.Errorf("%s", b.Outcome())

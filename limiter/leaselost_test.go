@@ -52,7 +52,6 @@ func TestLeaseLostWhileTheStoreIsAway(t *testing.T) {
 	for _, cancels := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			lost, lines, began := newLosses(), &test.Log{}, time.Now()
-
 			s := newTicking()
 			// Two outages: from 400 ms to 2.5 s, and from 5 to 7 s.
 			l := configured(t, limiter.Config{
@@ -191,7 +190,6 @@ func TestLeaseLostToAnother(t *testing.T) {
 func TestLeaseLostByALateRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost, s := newLosses(), newTicking()
-
 		var slow atomic.Bool
 		// The first renewal is sent at 300 ms and answered at 1.3 s, when the lease has been over
 		// for 400 ms.
@@ -223,7 +221,6 @@ func TestLeaseLostByALateRenewal(t *testing.T) {
 func TestLeaseLostWhileTheStoreHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost, s := newLosses(), newTicking()
-
 		var hangs atomic.Bool
 		l := configured(t, limiter.Config{
 			Store: storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
@@ -255,7 +252,6 @@ func TestLeaseReleasedByItsHandlerIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := newLosses()
 		l := configured(t, limiter.Config{Store: newTicking(), OnError: lost.note, CancelOnLostLease: true,
-
 			Rules: []limiter.Rule{rule(t, "jobs", "1 concurrent ttl=900ms")}})
 
 		a := l.Admit(get())

@@ -79,7 +79,6 @@ func process(t *testing.T, addr, prefix string) (*limiter.Limiter, *watched) {
 func TestLineAcrossProcesses(t *testing.T) {
 	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
 	one, _ := process(t, addr, prefix)
-
 	two, asked := process(t, addr, prefix)
 	const rounds, waiters = 5, 20
 	var took []time.Duration
@@ -136,7 +135,6 @@ func TestLineInOneProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := watch(s)
-
 			l := newLimiter(t, w, leased(t, "jobs", "1 concurrent ttl=1h", core.MaxBooking))
 			defer l.Close()
 			var took []time.Duration
@@ -178,7 +176,6 @@ func TestLineInOneProcess(t *testing.T) {
 // has, and give back what the others have booked.
 func TestSlotsAcrossProcesses(t *testing.T) {
 	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
-
 	slots := rule(t, "slots", "100/1s burst=1")
 	var wg sync.WaitGroup
 	begun, served := time.Now(), int64(0)

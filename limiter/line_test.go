@@ -300,7 +300,6 @@ func TestLineIsServedWhenALeaseExpires(t *testing.T) {
 func TestLineGoesOnWithoutAClientThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), leased(t, "jobs", "1 concurrent ttl=30s", time.Minute))
-
 		ctx, leave := context.WithCancel(t.Context())
 
 		q := newQueue(t)
@@ -499,9 +498,9 @@ func TestLineEndsAtOnceWithAShortShutdown(t *testing.T) {
 		q.send("a", l, get(), 20*ms)
 		q.send("b", l, get(), 20*ms)
 
+		// The line has until 100 ms before the deadline, so it ends at once, although b would have
+		// its turn at 20 ms.
 		ctx, cancel := context.WithTimeout(t.Context(), 100*ms)
-		// Less than 100 ms would remain for the line, so it ends although b would have its turn at
-		// 20 ms.
 		defer cancel()
 		if err := l.Shutdown(ctx); err != nil || time.Since(q.start) != 0 {
 			t.Errorf("%v after %s", err, time.Since(q.start))
@@ -685,8 +684,7 @@ func TestLineBesideARuleThatFailsOpen(t *testing.T) {
 // Every way in which units come back wakes the first of the line.
 func TestLineIsServedByEveryRelease(t *testing.T) {
 	ways := map[string]func(*testing.T, *limiter.Limiter, *limiter.Result) error{
-		"Release": func(t *testing.T, _ *limiter.Limiter,
-			res *limiter.Result) error {
+		"Release": func(t *testing.T, _ *limiter.Limiter, res *limiter.Result) error {
 			return res.Release(t.Context())
 		},
 		"Refund": func(t *testing.T, _ *limiter.Limiter, res *limiter.Result) error { return res.Refund(t.Context()) },
@@ -833,7 +831,6 @@ func TestLineEndsIfTheStoreFails(t *testing.T) {
 func TestLineServesTakeWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "jobs", "1 concurrent ttl=30s"))
-
 		start := time.Now()
 		for i := range 4 {
 			res, err := l.TakeWithin(t.Context(), "k", 1, time.Minute)

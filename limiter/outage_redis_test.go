@@ -43,7 +43,6 @@ func TestOutageOfRedisIsLogged(t *testing.T) {
 	} {
 		t.Run(row.name+" "+row.fate, func(t *testing.T) {
 			t.Parallel()
-
 			server := redistest.Start(t)
 			client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 			defer client.Close()
@@ -67,7 +66,6 @@ func TestOutageOfRedisIsLogged(t *testing.T) {
 			row.away(server)
 			begun := time.Now()
 			const requests = 20
-
 			for i := range requests {
 				if got := admit(l); (got == limiter.Pass) != (row.fate != "refused") {
 					t.Errorf("request %d: %s", i, got)
@@ -153,8 +151,8 @@ func TestLimitersOverOneStoreShareItsMemory(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	defer client.Close()
 	quiet := slog.New(slog.DiscardHandler)
-
 	prefix := redistest.Prefix(t)
+
 	// Ten seconds for a call, so that a busy machine does not make the fallback decide.
 	store := redisstore.MustNew(client,
 		redisstore.Options{Prefix: prefix, Timeout: 10 * time.Second, Instances: 1, Logger: quiet})

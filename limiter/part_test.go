@@ -23,8 +23,7 @@ import (
 func TestCostAboveThePartOfAnInstanceIsToldTruly(t *testing.T) {
 	for _, text := range []string{
 		"100/1h", "100/1h fixed-window", "100/1h sliding-window", "100/1h sliding-log", "100/1h token-bucket",
-		"100/day",
-		"100 concurrent ttl=30s",
+		"100/day", "100 concurrent ttl=30s",
 	} {
 		t.Run(text, func(t *testing.T) {
 			s := failover.MustNew(brokenStore(func() error { return errDown }), failover.Options{

@@ -279,7 +279,6 @@ func TestAdmitPartsEvents(t *testing.T) {
 // was not carried out is not told.
 func TestAdmitPartsEventsOfAnOutage(t *testing.T) {
 	seen, told := &recorder{}, 0
-
 	open, other := byHeaderNamed(t, "a", "4/1h fixed-window", "A"), byHeaderNamed(t, "b", "9/1h fixed-window", "B")
 	open.OnStoreError = limiter.FailOpen
 	for _, row := range []struct {

@@ -46,7 +46,7 @@ func TestReleaseQueueReleasesAfterAnOutage(t *testing.T) {
 			l := newLimiter(t, s, rule(t, "jobs", "3 concurrent ttl=1h"))
 
 			a, b := l.Admit(get()), l.Admit(get())
-			// Both requests end in the middle of the outage, half a second before its end.
+			// Both requests end as the outage begins, half a second before the store is back.
 			time.Sleep(time.Second)
 			end(a)
 			end(b)

@@ -15,8 +15,8 @@ import (
 // about the request.
 func perRule(t *testing.T) *limiter.Limiter {
 	t.Helper()
-	user, all, others := rule(t, "user", "5/1h fixed-window"), rule(t, "all", "9/1h fixed-window"), rule(t, "others",
-		"1/1h")
+	user, all, others := rule(t, "user", "5/1h fixed-window"),
+		rule(t, "all", "9/1h fixed-window"), rule(t, "others", "1/1h")
 	user.Key = byHeader
 	user.Cost = func(core.Request) int64 { return 3 }
 	all.OnLimit = limiter.Wait(time.Minute)
@@ -39,7 +39,6 @@ func summary(list []limiter.RuleDecision) string {
 
 func TestRequestIsCountedByEachRulesOwnKeyAndCost(t *testing.T) {
 	l := perRule(t)
-
 	wantPeek := func(key, want string) {
 		t.Helper()
 		list, err := l.PeekRequest(keyed(key))

@@ -36,9 +36,9 @@ func TestOverrideBringsTheLimitOfTheContext(t *testing.T) {
 				limit   core.Limit
 				allowed bool
 				left    int64
+			}{
 				// Two of 10 are used before the upgrade and two after it, so that a downgrade to 3
 				// leaves nothing.
-			}{
 				{"free", free, true, 2}, {"free", free, true, 1},
 				{"pro", pro, true, 7}, {"pro", pro, true, 6},
 				{"free again", free, false, 0},

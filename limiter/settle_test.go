@@ -106,14 +106,13 @@ func TestSettleIsOneStepWithTheLeases(t *testing.T) {
 
 func TestSettleNamesEveryMistake(t *testing.T) {
 	s := newStore()
-
 	free := rule(t, "free", "5/1h")
 	free.Cost = func(core.Request) int64 { return 0 }
 	nobody := rule(t, "nobody", "5/1h")
 	nobody.Key = func(core.Request) (string, bool) { return "", false }
 	l := configured(t, limiter.Config{Store: s, KeepResult: true, Rules: []limiter.Rule{
-		rule(t, "tokens", "10/1h"), rule(t, "log", "10/1h sliding-log"), rule(t, "jobs", "3 concurrent ttl=1m"), free,
-		nobody,
+		rule(t, "tokens", "10/1h"), rule(t, "log", "10/1h sliding-log"), rule(t, "jobs", "3 concurrent ttl=1m"),
+		free, nobody,
 	}})
 
 	// Each entry is wrong in its own way, and one error names them all.
@@ -133,10 +132,10 @@ func TestSettleNamesEveryMistake(t *testing.T) {
 	}
 
 	if s.calls != 1 {
-		// Nothing was settled, so a corrected report still can be.
 		t.Errorf("%d calls", s.calls)
 	}
 
+	// Nothing was settled, so a corrected report still can be.
 	settle(t, a.Result(), map[string]int64{"tokens": 4, "log": 1})
 	a.Done(200)
 	wantLeft(t, l, "k", 6, 9, 3, 5, 5)
@@ -227,7 +226,6 @@ func TestSettleSkipsCallersWhomAccessExempts(t *testing.T) {
 func TestSettleOfARequestIsCarriedOutAtItsEnd(t *testing.T) {
 	for status, want := range map[int][]int64{200: {8, 73, 3}, 503: {9, 73, 3}} {
 		s := newStore()
-
 		requests, estimate := rule(t, "requests", "9/1h"), rule(t, "tokens", "100/1h")
 		// The request estimates 50 tokens and then uses 27.
 		estimate.Cost = func(core.Request) int64 { return 50 }
@@ -482,7 +480,6 @@ func TestSettleThatFailsKeepsTheChargeAndFreesTheLease(t *testing.T) {
 // In any order of many requests at once, the units counted are the units used.
 func TestSettleCountsExactlyWhatManyRequestsUsed(t *testing.T) {
 	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{rule(t, "tokens", "1000000/24h fixed-window")}})
-
 	var (
 		all  sync.WaitGroup
 		used atomic.Int64

@@ -40,7 +40,6 @@ func reserve(t *testing.T, l *limiter.Limiter, want time.Duration) {
 func TestSlotGoesToTheNextWithoutTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTicking()
-
 		l := newLimiter(t, s, leased(t, "a", "1/1s burst=1", time.Minute))
 		// Another has booked 1 s, so the line of b and c books ahead too: 2 s and 3 s.
 		q := newQueue(t)
@@ -67,7 +66,6 @@ func TestSlotGoesToTheNextWithoutTheStore(t *testing.T) {
 func TestSlotOfAnotherCostGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), leased(t, "a", "2/2s burst=2", time.Minute))
-
 		q := newQueue(t)
 		// The units come one a second: a takes two, the reservation has 1 s, b is to have two until
 		// 3 s.
@@ -91,7 +89,6 @@ func TestSlotOfAClientThatLeavesAtItsInstant(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLimiter(t, newTicking(), leased(t, "a", "10/1s burst=1", time.Minute))
-
 			q := newQueue(t)
 			q.send("a", l, get(), 0)
 			r, leave := leaver(t, "1")

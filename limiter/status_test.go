@@ -184,8 +184,8 @@ func TestStatusFindings(t *testing.T) {
 
 func TestStatusWaitersAndLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		leases, waits := rule(t, "leases", "3 concurrent ttl=1m"), withOnLimit(rule(t, "waits", "3/1m"),
-			limiter.Wait(time.Hour))
+		leases, waits := rule(t, "leases", "3 concurrent ttl=1m"),
+			withOnLimit(rule(t, "waits", "3/1m"), limiter.Wait(time.Hour))
 		l := configured(t, limiter.Config{Store: newTicking(), Rules: []limiter.Rule{leases, waits}, MaxWaiters: 5})
 
 		want := func(waiting int, leases int64) {

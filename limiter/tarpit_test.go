@@ -37,7 +37,6 @@ func held(template limiter.Template, a *limiter.Admission) time.Duration {
 func TestTarpitHoldsAtMostMaxHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, list := refuse(t, t.Context(), 5)
-
 		template := limiter.MustTarpit(7*time.Second, 3, limiter.PlainText)
 		spans := make([]time.Duration, len(list))
 		// Three answers are held at once. The fourth finds no room and is sent at once.
@@ -60,7 +59,6 @@ func TestTarpitHoldsAtMostMaxHeld(t *testing.T) {
 func TestTarpitEndsWithTheClientAndTheLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		template := limiter.MustTarpit(time.Minute, 1, limiter.PlainText)
-
 		ctx, leave := context.WithCancel(t.Context())
 		l, list := refuse(t, ctx, 3)
 		time.AfterFunc(2*time.Second, leave)

@@ -629,7 +629,6 @@ func TestQueueFullIsNoRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := configured(t, limiter.Config{Store: newTicking(), MaxWaiters: 1, Rules: []limiter.Rule{
 			waiting(t, "a", "1 concurrent ttl=30s", time.Minute), rule(t, "hard", "2/1m fixed-window")}})
-
 		q := newQueue(t)
 		// At 0 s the queue is full for c. At 10 ms the hard limit of two is used up, so that d is
 		// refused, not turned away.

@@ -333,7 +333,6 @@ func TestTakeUpToReturnsErrorsAndFollowsConfig(t *testing.T) {
 
 func TestTakeUpToCountsEveryUnitOnceAmongMany(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "a", "1000/1h"), rule(t, "b", "997/1h fixed-window"))
-
 	var all sync.WaitGroup
 	var sum atomic.Int64
 	// The units asked for are more than enough: 50 callers ask 20 times for one to three.

@@ -105,7 +105,6 @@ type foreign struct{ http.ResponseWriter }
 // counted once all the same; the headers of two limiters are merged.
 func TestMarkIsNotLeftToOtherServers(t *testing.T) {
 	outer, inner := limited(t, "9/1m fixed-window"), limited(t, "2/1h fixed-window")
-
 	var headers []http.Header
 	h := http.Handler(http.HandlerFunc(
 		func(w http.ResponseWriter, _ *http.Request) { headers = append(headers, w.Header().Clone()) }))

@@ -89,7 +89,6 @@ func BenchmarkRefused(b *testing.B) {
 // left of it.
 func TestPathInsideStripPrefix(t *testing.T) {
 	var paths []string
-
 	spy := rule("100/1h")
 	spy.Key = func(r core.Request) (string, bool) {
 		paths = append(paths, r.Path()+" "+r.(interface{ SentPath() string }).SentPath())
