@@ -361,10 +361,9 @@ func TestNestedHeadersShowTheMostExhaustedRule(t *testing.T) {
 			"Cache-Control: no-store\nRatelimit: \"route\";r=0;t=10, \"soft\";r=0;t=60\nRatelimit-Policy: \"soft\";q=2;w=60, \"route\";q=1;w=10\n" +
 				"Retry-After: 10\nX-Ratelimit-Limit: 1\nX-Ratelimit-Remaining: 0\nX-Ratelimit-Reset: 1800000010\n"},
 		// The rules of three limiters merge into one list by their shares.
-		{"three, the middle one",
-			[][]limiter.Rule{{rule(t, "a", "10/1m fixed-window")},
-				{rule(t, "b", "10/1h fixed-window"), rule(t, "c", "99/1h fixed-window")},
-				{rule(t, "d", "10/1s fixed-window")}}, nil, []int{1, 4, 3},
+		{"three, the middle one", [][]limiter.Rule{{rule(t, "a", "10/1m fixed-window")},
+			{rule(t, "b", "10/1h fixed-window"), rule(t, "c", "99/1h fixed-window")},
+			{rule(t, "d", "10/1s fixed-window")}}, nil, []int{1, 4, 3},
 			"Ratelimit: \"b\";r=5;t=3600, \"c\";r=94;t=3600, \"a\";r=8;t=60, \"d\";r=6;t=1\n" +
 				"Ratelimit-Policy: \"a\";q=10;w=60, \"b\";q=10;w=3600, \"c\";q=99;w=3600, \"d\";q=10;w=1\n" +
 				"X-Ratelimit-Limit: 10\nX-Ratelimit-Remaining: 5\nX-Ratelimit-Reset: 1800003600\n"},

@@ -227,8 +227,7 @@ func TestAdmitPartsEvents(t *testing.T) {
 		Rules: []limiter.Rule{byHeaderNamed(t, "a", "4/1h fixed-window", "A"),
 			byHeaderNamed(t, "b", "9/1h fixed-window", "B"), shadow},
 		Hooks: &events.Hooks{Units: func(u events.Units) {
-			told = append(told,
-				fmt.Sprintln(u.Rule, u.Key, u.Flow, u.Units))
+			told = append(told, fmt.Sprintln(u.Rule, u.Key, u.Flow, u.Units))
 		}},
 	})
 	for _, row := range []struct {

@@ -40,8 +40,8 @@ func TestTopKeys(t *testing.T) {
 	byKey := rule(t, "each", "2/1h")
 	shadow := withOnLimit(rule(t, "shadow", "1/1h"), limiter.Shadow)
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{byKey, shadow}, Top: 3})
-
 	defer l.Close()
+
 	wantTops(t, l, "each: refused, admitted", "shadow: refused, admitted")
 	// d asks once, c twice, b three times and a four times, under a limit of two.
 	for i, key := range []string{"d", "c", "b", "a"} {

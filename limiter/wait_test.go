@@ -653,8 +653,7 @@ func TestQueueFullBehindABigRequest(t *testing.T) {
 		q.send("a", l, get(), 10*ms)
 		q.send("b", l, costing("3", ""), 10*ms)
 		res, err := l.TakeWithin(t.Context(), "k", 1, time.Minute)
-		if err != nil || res.Allowed() || res.RetryAfter() != ms ||
-			!slices.Equal(res.Violated(), []string{"a"}) ||
+		if err != nil || res.Allowed() || res.RetryAfter() != ms || !slices.Equal(res.Violated(), []string{"a"}) ||
 			res.Decisions()[0].Decision.Remaining != 2 {
 			t.Errorf("allowed %t, %v, retry after %s, %+v", res.Allowed(), err, res.RetryAfter(), res.Decisions())
 		}
