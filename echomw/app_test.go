@@ -25,15 +25,19 @@ func call(e *echo.Echo, path string) *httptest.ResponseRecorder {
 
 // The headers of a limiter around Echo and of one inside it are merged.
 func TestHeadersAroundAndInsideEcho(t *testing.T) {
-	for _, limits := range [][2]string{{"9/1m fixed-window", "2/1m fixed-window"}, {"2/1m fixed-window", "9/1m fixed-window"}} {
+	for _, limits := range [][2]string{{"9/1m fixed-window", "2/1m fixed-window"},
+		{"2/1m fixed-window", "9/1m fixed-window"}} {
+		// Either one may be the smaller. Clients see that of 2 in any case.
 		e := echo.New()
 		e.Use(echomw.New(limited(t, limits[1])))
 		e.GET("/", func(c echo.Context) error { return c.String(200, "hello") })
 		around := nethttp.New(limited(t, limits[0]))(e)
+
 		for _, want := range []string{"1", "0", "0"} {
 			w := httptest.NewRecorder()
 			around.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-			if limit, left := w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"); limit != "2" || left != want {
+			if limit, left := w.Header().Get("X-RateLimit-Limit"),
+				w.Header().Get("X-RateLimit-Remaining"); limit != "2" || left != want {
 				t.Errorf("%s: %d, limit %s, %s left, want %s", limits, w.Code, limit, left, want)
 			}
 		}
@@ -49,14 +53,17 @@ func TestRequestSetByAKeyFunction(t *testing.T) {
 		c.SetRequest(r.WithContext(context.WithValue(r.Context(), userKey{}, "u")))
 		return "u", true
 	})
+
 	e := echo.New()
 	e.Use(echomw.New(limited(t, "1/1h", func(r *limiter.Rule) { r.Key = user })))
+	// The handler must get the request that the key function has set, not the one before.
 	e.GET("/", func(c echo.Context) error {
 		if got := c.Request().Context().Value(userKey{}); got != "u" {
 			t.Errorf("the context has the user %v", got)
 		}
 		return c.String(200, "hello")
 	})
+
 	for _, want := range []int{200, 429} {
 		if w := call(e, "/"); w.Code != want {
 			t.Errorf("%d, want %d", w.Code, want)

@@ -15,6 +15,7 @@ func ExampleNew() {
 	e := echo.New()
 	e.Use(echomw.New(limiter.PerIP("2/1h fixed-window")))
 	e.GET("/", func(c echo.Context) error { return c.String(200, "hello\n") })
+
 	for range 3 {
 		w := httptest.NewRecorder()
 		e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
@@ -33,6 +34,7 @@ func ExampleKey() {
 		id, ok := c.Get("user").(string)
 		return id, ok
 	})
+
 	rule := limiter.Rule{Name: "user", Key: user, Limit: core.MustParseLimit("5000/1h fixed-window")}
 	fmt.Println(rule.Name, rule.Limit)
 	// Output: user 5000/1h fixed-window

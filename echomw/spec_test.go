@@ -17,6 +17,7 @@ func TestSpecification(t *testing.T) {
 	fails := func(status int) adapterspec.Answer {
 		return adapterspec.Typed(status, "application/json", `{"message":"`+http.StatusText(status)+`"}`+"\n")
 	}
+
 	adapterspec.RunHTTP(t, adapterspec.HTTPFramework{
 		Package:   "echomw",
 		Serve:     serve,
@@ -26,6 +27,7 @@ func TestSpecification(t *testing.T) {
 			header := c.Request().Header
 			return header.Get("X-User"), header.Get("X-Exempt") == ""
 		}),
+		// Echo routes by the path as it was sent, and counts by the one that it means.
 		SameRoute: []string{"/login?a=b"},
 		SamePath:  []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
 		Fails:     fails,
@@ -37,11 +39,14 @@ func TestSpecification(t *testing.T) {
 func serve(t testing.TB, a adapterspec.HTTPApp) string {
 	e := echo.New()
 	e.Use(recovered(a.Recovered))
+
 	for _, o := range a.Around {
 		e.Use(echomw.New(o.Limiter, configs(o)...))
 	}
+
 	limit := echomw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
+	// For one route, for a group of routes, and for all.
 	case adapterspec.Routed:
 		e.POST("/login", handle(a.Handler), limit)
 	case adapterspec.Login:
@@ -51,6 +56,7 @@ func serve(t testing.TB, a adapterspec.HTTPApp) string {
 		e.Use(limit)
 		e.Any("/*", handle(a.Handler))
 	}
+
 	return adapterspec.Listen(t, e)
 }
 
@@ -67,6 +73,7 @@ func recovered(seen func(any)) echo.MiddlewareFunc {
 					err = fmt.Errorf("%v", v)
 				}
 			}()
+
 			return next(c)
 		}
 	}
@@ -87,6 +94,7 @@ func configs(a adapterspec.HTTPApp) []echomw.Config {
 	if a.Degraded != nil {
 		c.Degraded = handle(a.Degraded)
 	}
+	// A second Config is a mistake, and must not take effect.
 	if a.SecondConfig {
 		return []echomw.Config{c, {Skip: func(echo.Context) bool { return true }}}
 	}

@@ -34,6 +34,7 @@ func get(t testing.TB, path string) *http.Request {
 
 func TestWriterUnsupportedMethods(t *testing.T) {
 	limit := echomw.New(limited(t, "9 concurrent ttl=1m"))
+	// With the middleware the handler must be told the same as without it.
 	for name, middleware := range map[string]echo.MiddlewareFunc{
 		"with":    limit,
 		"without": func(next echo.HandlerFunc) echo.HandlerFunc { return next },
@@ -41,15 +42,20 @@ func TestWriterUnsupportedMethods(t *testing.T) {
 		called := false
 		h := serving(middleware(func(c echo.Context) error {
 			called = true
+			// The server's writer can neither flush nor be taken over.
 			control := http.NewResponseController(c.Response().Writer)
 			if err := control.Flush(); !errors.Is(err, http.ErrNotSupported) {
 				t.Errorf("%s: Flush: %v", name, err)
 			}
+
 			if _, _, err := c.Response().Hijack(); !errors.Is(err, http.ErrNotSupported) {
 				t.Errorf("%s: Hijack: %v", name, err)
 			}
+
 			return c.String(200, "ok")
 		}))
+
+		// The handler was there to be told.
 		if h.ServeHTTP(plain{http.Header{}}, get(t, "/")); !called {
 			t.Errorf("%s: not called", name)
 		}

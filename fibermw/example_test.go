@@ -15,6 +15,7 @@ func ExampleNew() {
 	app := fiber.New()
 	app.Use(fibermw.New(limiter.PerIP("2/1h fixed-window")))
 	app.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello\n") })
+
 	for range 3 {
 		answer, err := app.Test(httptest.NewRequest("GET", "/", nil), -1)
 		if err != nil {
@@ -37,6 +38,7 @@ func ExampleKey() {
 		id, ok := c.Locals("user").(string)
 		return id, ok
 	})
+
 	rule := limiter.Rule{Name: "user", Key: user, Limit: core.MustParseLimit("5000/1h fixed-window")}
 	fmt.Println(rule.Name, rule.Limit)
 	// Output: user 5000/1h fixed-window

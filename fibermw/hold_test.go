@@ -72,9 +72,12 @@ func TestHoldLeavesStreamUnchanged(t *testing.T) {
 		send   func(*fiber.Ctx, io.Reader) error
 		length int64
 	}{
+		// fasthttp sends a body without a length in chunks, and one with it as it is.
 		"of unknown length": {func(c *fiber.Ctx, r io.Reader) error { return c.SendStream(r) }, -1},
 		"of known length":   {func(c *fiber.Ctx, r io.Reader) error { return c.SendStream(r, 10) }, 10},
-		"limited":           {func(c *fiber.Ctx, r io.Reader) error { return c.SendStream(&io.LimitedReader{R: r, N: 10}) }, 10},
+		"limited": {func(c *fiber.Ctx, r io.Reader) error {
+			return c.SendStream(&io.LimitedReader{R: r, N: 10})
+		}, 10},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -82,10 +85,14 @@ func TestHoldLeavesStreamUnchanged(t *testing.T) {
 			l := newLimiter(t, s, "1 concurrent ttl=1m")
 			app := newApp(fiber.Config{})
 			app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return row.send(c, stream) })
+
 			answer := ask(t, listen(t, app))
+			// The handler has returned and the body is being sent: it holds the lease.
 			<-stream.reading
 			gatetest.WantLeft(t, l, 0)
+
 			close(stream.more)
+
 			response, err := http.ReadResponse(answer, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -94,6 +101,8 @@ func TestHoldLeavesStreamUnchanged(t *testing.T) {
 			if err != nil || string(text) != "0123456789" || response.ContentLength != row.length {
 				t.Errorf("got %q of length %d, %v", text, response.ContentLength, err)
 			}
+
+			// The lease ends with the body.
 			s.release(t)
 			gatetest.WantLeft(t, l, 1)
 			if name != "limited" { // a reader that cannot be closed
@@ -118,7 +127,9 @@ func TestHoldKeepsConnectionAlive(t *testing.T) {
 	l := newLimiter(t, s, "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return c.SendStream(strings.NewReader("text")) })
+
 	conn, answers := dial(t, listen(t, app))
+	// Three answers over one connection: the stream that is held is no reason to close it.
 	for range 3 {
 		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 			t.Fatal(err)
@@ -140,14 +151,19 @@ func TestHoldOfSeveralLimiters(t *testing.T) {
 	first, second := newLimiter(t, one, "1 concurrent ttl=1m"), newLimiter(t, two, "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(first), fibermw.New(second), func(c *fiber.Ctx) error { return c.SendStream(stream) })
+
 	answer := ask(t, listen(t, app))
+	// Both leases last as long as the body.
 	<-stream.reading
 	gatetest.WantLeft(t, first, 0)
 	gatetest.WantLeft(t, second, 0)
+
 	close(stream.more)
 	if _, err := io.ReadAll(answer); err != nil {
 		t.Fatal(err)
 	}
+
+	// Each limiter has its lease back, by the one end of the stream.
 	one.release(t)
 	two.release(t)
 }
@@ -156,17 +172,21 @@ func TestHoldEndsAfterError(t *testing.T) {
 	s, stream := newStore(), newBody("text")
 	l := newLimiter(t, s, "1 concurrent ttl=1m")
 	app := newApp(fiber.Config{})
+	// The error replaces the stream that was set before, so it is never read to its end.
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error {
 		if err := c.SendStream(stream); err != nil {
 			return err
 		}
 		return fiber.ErrTeapot
 	})
+
 	answer := ask(t, listen(t, app))
 	response, err := http.ReadResponse(answer, nil)
 	if err != nil || response.StatusCode != fiber.StatusTeapot {
 		t.Fatalf("%+v, %v", response, err)
 	}
+
+	// It is closed instead, and the lease ends with that.
 	<-stream.closed
 	s.release(t)
 }
@@ -181,10 +201,13 @@ func TestHoldEndsWithoutHijack(t *testing.T) {
 		c.Context().Hijack(func(net.Conn) { t.Error("the connection was hijacked") })
 		return c.SendString("ok")
 	})
+
 	answer := ask(t, listen(t, app))
 	if _, err := io.ReadAll(answer); err != nil {
 		t.Fatal(err)
 	}
+
+	// No one tells the limiter, so the lease ends when the collector finds it forgotten.
 	for start := time.Now(); len(s.refunded) == 0; runtime.GC() {
 		if time.Since(start) > testTimeout {
 			t.Fatalf("the lease is held %s later", testTimeout)
@@ -198,13 +221,17 @@ func TestRefundBeforeStream(t *testing.T) {
 	l := newLimiter(t, s, "5/1m", func(r *limiter.Rule) { r.RefundIf = func(status int) bool { return status == 200 } })
 	app := newApp(fiber.Config{})
 	app.Use(fibermw.New(l), func(c *fiber.Ctx) error { return c.SendStream(stream) })
+
 	ask(t, listen(t, app))
+	// The refund is there though not a byte of the body has been read.
 	s.release(t)
+
 	close(stream.more)
 	<-stream.closed
 }
 
 func TestWaitUserContextDeadline(t *testing.T) {
+	// Waits of an hour, and a context of a minute: the second request cannot have its turn in time.
 	l := newLimiter(t, newStore(), "1/1h", func(r *limiter.Rule) { r.OnLimit = limiter.Wait(core.MaxBooking) })
 	app := newApp(fiber.Config{})
 	app.Use(func(c *fiber.Ctx) error {
@@ -213,6 +240,7 @@ func TestWaitUserContextDeadline(t *testing.T) {
 		c.SetUserContext(ctx)
 		return c.Next()
 	}, fibermw.New(l), func(c *fiber.Ctx) error { return c.SendString("ok") })
+
 	for i, want := range []int{200, 429} {
 		if got := call(app, peer, "GET", "/").Response.StatusCode(); got != want {
 			t.Errorf("request %d: %d, want %d", i, got, want)

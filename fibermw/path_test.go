@@ -22,19 +22,24 @@ func TestPathThatAHandlerHasSet(t *testing.T) {
 		paths = append(paths, r.Path()+" "+r.SentPath())
 		return nil
 	}
+
 	app := fiber.New()
 	app.Get("/api/*", func(c *fiber.Ctx) error {
+		// A handler may set another path before the request goes on.
 		if c.Query("set") != "" {
 			c.Path("/login")
 		}
 		return note(c)
 	})
+
 	for _, target := range []string{"/api/login?a=b", "/api/login", "/api/login?set=1", "/api/lo%67in?set=1"} {
 		if _, err := app.Test(httptest.NewRequest("GET", target, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if want := []string{"/api/login ", "/api/login ", "/login /api/login", "/login /api/login"}; !slices.Equal(paths, want) {
+
+	if want := []string{"/api/login ", "/api/login ",
+		"/login /api/login", "/login /api/login"}; !slices.Equal(paths, want) {
 		t.Errorf("%q, want %q", paths, want)
 	}
 }

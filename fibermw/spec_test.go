@@ -18,6 +18,7 @@ import (
 
 func TestSpecification(t *testing.T) {
 	same := []string{"/LOGIN", "/Login", "/login/", "/LOGIN/", "/login//", "/login?a=b"}
+
 	adapterspec.RunHTTP(t, adapterspec.HTTPFramework{
 		Package:   "fibermw",
 		Serve:     serve,
@@ -26,11 +27,13 @@ func TestSpecification(t *testing.T) {
 		User: fibermw.Key(func(c *fiber.Ctx) (string, bool) {
 			return c.Get("X-User"), c.Get("X-Exempt") == ""
 		}),
-		SameRoute:      same,
-		SamePath:       same,
-		Fails:          func(status int) adapterspec.Answer { return adapterspec.Text(status, http.StatusText(status)) },
-		Errs:           adapterspec.Text(500, "boom"),
-		Panics:         adapterspec.Text(500, "boom"),
+		// Fiber ignores case and slashes at the end of a path.
+		SameRoute: same,
+		SamePath:  same,
+		Fails:     func(status int) adapterspec.Answer { return adapterspec.Text(status, http.StatusText(status)) },
+		Errs:      adapterspec.Text(500, "boom"),
+		Panics:    adapterspec.Text(500, "boom"),
+		// fasthttp learns of a client that left only when it writes.
 		BlindToLeaving: true,
 		NoRanges:       true,
 	})
@@ -38,12 +41,16 @@ func TestSpecification(t *testing.T) {
 
 func serve(t testing.TB, a adapterspec.HTTPApp) string {
 	app := fiber.New(fiber.Config{DisableStartupMessage: true})
-	app.Use(recover.New(recover.Config{EnableStackTrace: a.Recovered != nil, StackTraceHandler: func(_ *fiber.Ctx, v any) { a.Recovered(v) }}))
+	app.Use(recover.New(recover.Config{EnableStackTrace: a.Recovered != nil,
+		StackTraceHandler: func(_ *fiber.Ctx, v any) { a.Recovered(v) }}))
+
 	for _, o := range a.Around {
 		app.Use(fibermw.New(o.Limiter, configs(o)...))
 	}
+
 	limit := fibermw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
+	// For one route, for a group of routes, and for all.
 	case adapterspec.Routed:
 		app.Post("/login", limit, handle(a.Handler))
 	case adapterspec.Login:
@@ -51,6 +58,7 @@ func serve(t testing.TB, a adapterspec.HTTPApp) string {
 	default:
 		app.Use(limit, handle(a.Handler))
 	}
+
 	return listen(t, app)
 }
 
@@ -82,6 +90,7 @@ func configs(a adapterspec.HTTPApp) []fibermw.Config {
 	if a.Degraded != nil {
 		c.Degraded = handle(a.Degraded)
 	}
+	// A second Config is a mistake, and must not take effect.
 	if a.SecondConfig {
 		return []fibermw.Config{c, {Skip: func(*fiber.Ctx) bool { return true }}}
 	}

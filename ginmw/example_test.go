@@ -15,6 +15,7 @@ func ExampleNew() {
 	r := gin.New()
 	r.Use(gin.Recovery(), ginmw.New(limiter.PerIP("2/1h fixed-window")))
 	r.GET("/", func(c *gin.Context) { c.String(200, "hello\n") })
+
 	for range 3 {
 		w := httptest.NewRecorder()
 		r.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
@@ -33,6 +34,7 @@ func ExampleKey() {
 		id := c.GetString("user")
 		return id, id != ""
 	})
+
 	rule := limiter.Rule{Name: "user", Key: user, Limit: core.MustParseLimit("5000/1h fixed-window")}
 	fmt.Println(rule.Name, rule.Limit)
 	// Output: user 5000/1h fixed-window

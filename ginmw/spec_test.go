@@ -23,10 +23,12 @@ func TestSpecification(t *testing.T) {
 		User: ginmw.Key(func(c *gin.Context) (string, bool) {
 			return c.GetHeader("X-User"), c.GetHeader("X-Exempt") == ""
 		}),
+		// Gin routes by the path that is unescaped.
 		SameRoute: []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
 		SamePath:  []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
 		Fails: func(status int) adapterspec.Answer {
-			return adapterspec.Typed(status, "application/json; charset=utf-8", `{"error":"`+http.StatusText(status)+`"}`)
+			return adapterspec.Typed(status, "application/json; charset=utf-8",
+				`{"error":"`+http.StatusText(status)+`"}`)
 		},
 		Errs:   adapterspec.Bare(500),
 		Panics: adapterspec.Bare(500),
@@ -41,11 +43,14 @@ func serve(t testing.TB, a adapterspec.HTTPApp) string {
 		}
 		c.AbortWithStatus(http.StatusInternalServerError)
 	}))
+
 	for _, o := range a.Around {
 		e.Use(ginmw.New(o.Limiter, configs(o)...))
 	}
+
 	limit := ginmw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
+	// As the handler of one route, for a group, and for all.
 	case adapterspec.Routed:
 		e.POST("/login", limit, handle(a.Handler))
 	case adapterspec.Login:
@@ -54,6 +59,7 @@ func serve(t testing.TB, a adapterspec.HTTPApp) string {
 		e.Use(limit)
 		e.Any("/*path", handle(a.Handler))
 	}
+
 	return adapterspec.Listen(t, e)
 }
 
@@ -72,6 +78,7 @@ func configs(a adapterspec.HTTPApp) []ginmw.Config {
 	if a.Degraded != nil {
 		c.Degraded = handle(a.Degraded)
 	}
+	// A second Config is a mistake, and must not take effect.
 	if a.SecondConfig {
 		return []ginmw.Config{c, {Skip: func(*gin.Context) bool { return true }}}
 	}

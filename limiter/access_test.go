@@ -48,15 +48,21 @@ func TestAccessAnswers(t *testing.T) {
 		headers         string
 		others          int64 // left under the other rule
 	}{
+		// The second of two requests of bob is over the limit of one. Who is on a list is not
+		// counted by this rule.
 		{"limited", "bob", "192.0.2.1:1", [2]int{0, 429}, quota, "Retry-After: 3600\nCache-Control: no-store\n", 8},
 		{"an allowed network", "bob", "10.1.2.3:1", [2]int{0, 0}, "", "", 7},
 		{"a mapped address", "bob", "[::ffff:10.1.2.3]:1", [2]int{0, 0}, "", "", 7},
+		// An allowed key passes before the network is looked at; a denial of either wins over an
+		// allowed network.
 		{"an allowed key", "carol", "192.0.2.1:1", [2]int{0, 0}, "", "", 7},
 		{"an allowed key from a denied network", "carol", "10.6.0.1:1", [2]int{0, 0}, "", "", 7},
-		{"a denied network in an allowed one", "bob", "10.6.0.1:1", [2]int{403, 403}, denied, "Cache-Control: no-store\n", 9},
+		{"a denied network in an allowed one", "bob", "10.6.0.1:1", [2]int{403, 403}, denied,
+			"Cache-Control: no-store\n", 9},
 		{"a denied network", "bob", "[2001:db8::1%eth0]:1", [2]int{403, 403}, denied, "Cache-Control: no-store\n", 9},
 		{"a denied key", "mallory", "192.0.2.1:1", [2]int{403, 403}, denied, "Cache-Control: no-store\n", 9},
-		{"a denied key from an allowed network", "mallory", "10.0.0.1:1", [2]int{403, 403}, denied, "Cache-Control: no-store\n", 9},
+		{"a denied key from an allowed network", "mallory", "10.0.0.1:1", [2]int{403, 403}, denied,
+			"Cache-Control: no-store\n", 9},
 		{"no address", "bob", "@", [2]int{0, 429}, quota, "Retry-After: 3600\nCache-Control: no-store\n", 8},
 	}
 	for _, row := range rows {
@@ -75,6 +81,8 @@ func TestAccessAnswers(t *testing.T) {
 				}
 				a.Done(answer.Status)
 			}
+
+			// A denied request costs no call, and the other rule no unit.
 			if calls := s.calls; row.status[0] == 403 && calls != 0 {
 				t.Errorf("%d calls of the store", calls)
 			}
@@ -91,18 +99,25 @@ func TestAccessDeniesWithoutNumbers(t *testing.T) {
 		r := listed(t, "a", "1/1h")
 		r.DenyStatus = status
 		l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r},
-			CustomHeaders: func([]limiter.RuleDecision) []limiter.Header { return []limiter.Header{{Name: "X-Left", Value: "1"}} }})
+			CustomHeaders: func([]limiter.RuleDecision) []limiter.Header {
+				return []limiter.Header{{Name: "X-Left", Value: "1"}}
+			}})
+
 		a := l.Admit(callerFrom("mallory", "192.0.2.1:1"))
 		answer, _ := a.Answer()
 		want := max(status, 403)
-		if answer.Status != want || a.RetryAfter() != 0 || lines(a) != "Cache-Control: no-store\n" || a.Result().RetryAfter() != core.Never {
-			t.Errorf("DenyStatus %d: %d with %q, Retry-After %d, %s", status, answer.Status, lines(a), a.RetryAfter(), a.Result().RetryAfter())
+		if answer.Status != want || a.RetryAfter() != 0 || lines(a) != "Cache-Control: no-store\n" ||
+			a.Result().RetryAfter() != core.Never {
+			t.Errorf("DenyStatus %d: %d with %q, Retry-After %d, %s", status, answer.Status, lines(a), a.RetryAfter(),
+				a.Result().RetryAfter())
 		}
 		a.Done(want)
 	}
+
 	r := listed(t, "a", "1/1h")
 	r.DenyStatus = 401
-	if _, err := limiter.New(limiter.Config{Rules: []limiter.Rule{r}}); err == nil || err.Error() != `rule 0 "a": DenyStatus: 401 is not 403 or 429` {
+	if _, err := limiter.New(limiter.Config{Rules: []limiter.Rule{r}}); err == nil ||
+		err.Error() != `rule 0 "a": DenyStatus: 401 is not 403 or 429` {
 		t.Errorf("%v", err)
 	}
 }
@@ -118,22 +133,33 @@ func TestAccessByAction(t *testing.T) {
 			var seen recorder
 			r := withOnLimit(listed(t, "a", "1/1h"), onLimit)
 			l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Observer: &seen})
-			told := []events.Request{{Verdict: want, Rules: []events.Rule{{Name: "a", Key: "mallory", Limit: &r.Limit, Verdict: want,
-				Decision: core.Decision{RetryAfter: core.Never}}}}}
+			// A denial has no cost and no time after which it would end.
+			told := []events.Request{{Verdict: want,
+				Rules: []events.Rule{{Name: "a", Key: "mallory", Limit: &r.Limit, Verdict: want,
+					Decision: core.Decision{RetryAfter: core.Never}}}}}
+
 			for i := range 3 {
 				a := l.Admit(callerFrom("mallory", "192.0.2.1:1"))
-				if got := seen.take(); !reflect.DeepEqual(got, told) || (a.Outcome() == limiter.Pass) != want.Passes() || a.Degraded() {
+				if got := seen.take(); !reflect.DeepEqual(got, told) ||
+					(a.Outcome() == limiter.Pass) != want.Passes() || a.Degraded() {
 					t.Errorf("request %d: %s, %+v", i, a.Outcome(), got)
 				}
 				a.Done(200)
 			}
+
+			// A request that is allowed meets no rule, so its event has none.
 			a := l.Admit(callerFrom("carol", "192.0.2.1:1"))
-			if got := seen.take(); !reflect.DeepEqual(got, []events.Request{{Verdict: events.Allowed, Rules: []events.Rule{}}}) || a.Outcome() != limiter.Pass || lines(a) != "" {
+			if got := seen.take(); !reflect.DeepEqual(got,
+				[]events.Request{{Verdict: events.Allowed, Rules: []events.Rule{}}}) || a.Outcome() != limiter.Pass ||
+				lines(a) != "" {
 				t.Errorf("allowed: %s, %+v, %q", a.Outcome(), got, lines(a))
 			}
 			a.Done(200)
+
+			// One on no list is limited as ever.
 			a = l.Admit(callerFrom("bob", "192.0.2.1:1"))
-			if got := seen.take(); len(got) != 1 || got[0].Rules[0].Verdict != events.Allowed || !got[0].Rules[0].Decision.Allowed {
+			if got := seen.take(); len(got) != 1 || got[0].Rules[0].Verdict != events.Allowed ||
+				!got[0].Rules[0].Decision.Allowed {
 				t.Errorf("limited: %+v", got)
 			}
 			a.Done(200)
@@ -145,10 +171,12 @@ func TestAccessByKeyAlone(t *testing.T) {
 	ctx := t.Context()
 	s := newStore()
 	l := newLimiter(t, s, rule(t, "other", "9/1h"), listed(t, "a", "1/1h"), rule(t, "last", "9/1h"))
+
 	calls := map[string]func() error{
 		"Wait":    func() error { return l.Wait(ctx, "mallory", 1) },
 		"Reserve": func() error { _, err := l.Reserve(ctx, "mallory", 1); return err },
 	}
+	// A denial is no limit: it does not end with time, so it is an error of another kind.
 	for name, call := range calls {
 		err := call()
 		var e *limiter.WaitError
@@ -157,6 +185,8 @@ func TestAccessByKeyAlone(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+
+	// The allowed key takes more than the one unit of the limit.
 	for range 3 {
 		if err := l.Wait(ctx, "carol", 1); err != nil {
 			t.Errorf("an allowed key: %v", err)
@@ -168,20 +198,26 @@ func TestAccessRefusesWithoutAnError(t *testing.T) {
 	ctx := t.Context()
 	s := newStore()
 	l := newLimiter(t, s, rule(t, "other", "9/1h"), listed(t, "a", "1/1h"), rule(t, "last", "9/1h"))
+
 	res, err := l.TakeWithin(ctx, "mallory", 1, time.Hour)
 	if err != nil || res.Allowed() || !res.Denied() || !slices.Equal(res.Violated(), []string{"a"}) {
 		t.Errorf("TakeWithin: %v, %v", res.Violated(), err)
 	}
+
 	if d, err := l.Allow(ctx, "mallory", 1); err != nil || d != (core.Decision{RetryAfter: core.Never}) {
 		t.Errorf("Allow: %+v, %v", d, err)
 	}
+
 	if n, err := l.TakeUpTo(ctx, "mallory", 5); err != nil || n != 0 {
 		t.Errorf("TakeUpTo: %d, %v", n, err)
 	}
+
 	list, err := l.Peek(ctx, "mallory")
 	if err != nil || len(list) != 1 || list[0].Rule != "a" || list[0].Decision.Allowed {
 		t.Errorf("Peek: %+v, %v", list, err)
 	}
+
+	// The lists know the key, so the store was not needed.
 	if s.calls != 0 {
 		t.Errorf("%d calls of the store", s.calls)
 	}
@@ -200,8 +236,12 @@ func TestAccessLetsAnyKeyBeReset(t *testing.T) {
 // request in the memory of this one.
 func TestAccessNeedsNoStore(t *testing.T) {
 	r := listed(t, "a", "1 concurrent ttl=1m")
-	l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }), OnStoreError: limiter.FailOpen,
-		Rules: []limiter.Rule{listed(t, "jobs", "1 concurrent ttl=1m"), r}})
+	l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
+		OnStoreError: limiter.FailOpen,
+		Rules:        []limiter.Rule{listed(t, "jobs", "1 concurrent ttl=1m"), r}})
+
+	// A denied request, one whose store fails, and again: what one leaves in the memory the next
+	// must not find.
 	for _, row := range []struct {
 		key  string
 		want limiter.Outcome
@@ -216,12 +256,15 @@ func TestAccessNeedsNoStore(t *testing.T) {
 
 func TestAccessMayFail(t *testing.T) {
 	r := rule(t, "a", "1/1h")
+	// The Address function returns what is no address, so that the lists cannot decide.
 	r.Access = keyfuncs.MustAccess(keyfuncs.Lists{Deny: keyfuncs.Callers{Networks: []string{"10.0.0.0/8"}},
 		Address: func(core.Request) (string, bool) { return "alice", true }})
-	for failure, want := range map[limiter.FailureMode]limiter.Outcome{limiter.FailOpen: limiter.Pass, limiter.FailClosed: limiter.Failed} {
+	for failure, want := range map[limiter.FailureMode]limiter.Outcome{limiter.FailOpen: limiter.Pass,
+		limiter.FailClosed: limiter.Failed} {
 		var reported error
 		r.OnStoreError = failure
-		l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, OnError: func(_ context.Context, err error) { reported = err }})
+		l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r},
+			OnError: func(_ context.Context, err error) { reported = err }})
 		if got := admit(l); got != want {
 			t.Errorf("%s: %s", failure, got)
 		}

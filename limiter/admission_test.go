@@ -14,13 +14,16 @@ import (
 )
 
 func TestDegradeLetsPassAndMarks(t *testing.T) {
-	l := newLimiter(t, newStore(), withOnLimit(rule(t, "soft", "1/1m fixed-window"), limiter.Degrade), rule(t, "hard", "2/1m fixed-window"))
+	l := newLimiter(t, newStore(), withOnLimit(rule(t, "soft", "1/1m fixed-window"), limiter.Degrade),
+		rule(t, "hard", "2/1m fixed-window"))
 	want := []struct {
 		outcome  limiter.Outcome
 		degraded bool
 	}{{limiter.Pass, false}, {limiter.Pass, true}, {limiter.Refused, false}}
+
 	for i, w := range want {
 		a := l.Admit(get())
+		// Only a degraded request needs the context: the handler reads there what to leave out.
 		if a.Outcome() != w.outcome || a.Degraded() != w.degraded || a.NeedsContext() != w.degraded {
 			t.Errorf("request %d: %s, degraded %t, needs context %t", i, a.Outcome(), a.Degraded(), a.NeedsContext())
 		}
@@ -46,19 +49,23 @@ func TestShadowCountsButRefusesNoRequest(t *testing.T) {
 func TestContextHasEveryLimiterAround(t *testing.T) {
 	outer := newLimiter(t, newStore(), withOnLimit(rule(t, "soft", "1/1m"), limiter.Degrade))
 	inner := newLimiter(t, newStore(), rule(t, "jobs", "5 concurrent ttl=1m"))
+
 	admit(outer)
 	a := outer.Admit(get())
 	defer a.Done(200)
 	ctx := limiter.NewContext(context.Background(), a)
 	b := inner.Admit(&test.Request{Ctx: ctx})
 	defer b.Done(200)
+	// b joins those of the context with NewContext, and only then sees that a is degraded.
 	if b.Degraded() {
 		t.Error("degraded before it is in the context")
 	}
+
 	ctx = limiter.NewContext(ctx, b)
 	if limiter.FromContext(ctx) != b.Result() || !b.Degraded() || !limiter.Degraded(ctx) {
 		t.Error("the inner limiter hides what the outer one says")
 	}
+
 	key, value := b.ContextValue()
 	if set := context.WithValue(context.Background(), key, value); limiter.FromContext(set) != b.Result() {
 		t.Error("a context with the value of ContextValue does not have the result")
@@ -81,7 +88,9 @@ func TestContextWithoutAdmissionIsNotDegraded(t *testing.T) {
 
 func TestKeepResultHasEveryResultInTheContext(t *testing.T) {
 	for _, keep := range []bool{false, true} {
-		l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{rule(t, "a", "2/1h fixed-window")}, KeepResult: keep})
+		l := configured(t, limiter.Config{Store: newStore(),
+			Rules: []limiter.Rule{rule(t, "a", "2/1h fixed-window")}, KeepResult: keep})
+
 		a := l.Admit(get())
 		if a.NeedsContext() != keep {
 			t.Errorf("keep %t: needs context %t", keep, a.NeedsContext())
@@ -90,12 +99,14 @@ func TestKeepResultHasEveryResultInTheContext(t *testing.T) {
 			a.Done(200)
 			continue
 		}
+
 		res := limiter.FromContext(limiter.NewContext(context.Background(), a))
 		a.Done(200)
 		admit(l) // must not reuse the result that the context refers to
 		if got := summary(res.Decisions()); got != "a 1" || !res.Allowed() || res.Degraded() {
 			t.Errorf("%q, allowed %t, degraded %t", got, res.Allowed(), res.Degraded())
 		}
+
 		if refused := l.Admit(get()); refused.NeedsContext() {
 			t.Error("a refused request needs a context")
 		}
@@ -104,7 +115,9 @@ func TestKeepResultHasEveryResultInTheContext(t *testing.T) {
 
 func TestAdmitPreflight(t *testing.T) {
 	origin, method := []string{"https://a.example"}, []string{"PUT"}
-	preflight := test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}
+	preflight := test.Request{Verb: "OPTIONS",
+		Headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}
+	// Of five units one is taken, unless the request is skipped.
 	rows := []struct {
 		name    string
 		skip    bool
@@ -113,17 +126,23 @@ func TestAdmitPreflight(t *testing.T) {
 	}{
 		{"counted by default", false, preflight, 4},
 		{"skipped", true, preflight, 5},
-		{"no origin", true, test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Access-Control-Request-Method": method}}, 4},
+		{"no origin", true, test.Request{Verb: "OPTIONS",
+			Headers: map[string][]string{"Access-Control-Request-Method": method}}, 4},
 		{"no method asked for", true, test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Origin": origin}}, 4},
-		{"a GET in disguise", true, test.Request{Verb: "GET", Headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}, 4},
+		{"a GET in disguise", true, test.Request{Verb: "GET",
+			Headers: map[string][]string{"Origin": origin, "Access-Control-Request-Method": method}}, 4},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
-			l := configured(t, limiter.Config{Store: newStore(), SkipPreflights: row.skip, Rules: []limiter.Rule{rule(t, "a", "5/1m")}})
+			l := configured(t, limiter.Config{Store: newStore(), SkipPreflights: row.skip,
+				Rules: []limiter.Rule{rule(t, "a", "5/1m")}})
+
 			a := l.Admit(&row.request)
+			// A request that is skipped was counted by no rule, so it has no headers.
 			if a.Outcome() != limiter.Pass || (len(a.Headers()) == 0) != (row.want == 5) {
 				t.Errorf("%s with headers %v", a.Outcome(), a.Headers())
 			}
+
 			a.Done(204)
 			wantLeft(t, l, "k", row.want)
 		})
@@ -147,7 +166,9 @@ func TestRefundIfGivesBackByStatus(t *testing.T) {
 func TestRefundIfSkipsRulesThatTookNothing(t *testing.T) {
 	soft := withOnLimit(rule(t, "soft", "1/1m fixed-window"), limiter.Degrade)
 	soft.RefundIf = func(int) bool { return true }
+
 	l := newLimiter(t, newStore(), soft)
+	// The first takes the only unit, the second passes over the limit and takes none.
 	first := l.Admit(get())
 	second := l.Admit(get())
 	if second.NeedsStatus() {
@@ -155,6 +176,7 @@ func TestRefundIfSkipsRulesThatTookNothing(t *testing.T) {
 	}
 	second.Done(200)
 	wantLeft(t, l, "k", 0)
+
 	first.Done(200)
 	wantLeft(t, l, "k", 1)
 }
@@ -181,6 +203,7 @@ func TestRefundIfPanicIsReported(t *testing.T) {
 	good.RefundIf = func(int) bool { return true }
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{bad, good},
 		OnError: func(_ context.Context, err error) { reported = append(reported, err) }})
+
 	admit(l)
 	wantLeft(t, l, "k", 4, 5)
 	if len(reported) != 1 || reported[0].Error() != `rule 0 "bad": panic: "r"` {
@@ -207,6 +230,8 @@ func TestTemplatePanicIsReported(t *testing.T) {
 		l := configured(t, limiter.Config{Store: row.store, Rules: []limiter.Rule{r}, OnStoreError: limiter.FailClosed,
 			Refused: fails, Failed: fails, Degraded: fails,
 			OnError: func(_ context.Context, err error) { reported = append(reported, err.Error()) }})
+
+		// The first request spends the unit, so that the second meets the template.
 		l.Admit(get()).Done(200)
 		reported = nil
 		a := l.Admit(get())
@@ -214,9 +239,11 @@ func TestTemplatePanicIsReported(t *testing.T) {
 		if ok != (row.status != 0) || answer.Status != row.status {
 			t.Errorf("%s: %+v, %v", name, answer, ok)
 		}
+
 		if want := `a template of an answer: panic: "t"`; !slices.Contains(reported, want) {
 			t.Errorf("%s: reported %q", name, reported)
 		}
+
 		a.Done(a.Status())
 	}
 }
@@ -244,10 +271,13 @@ func TestOverrideGivesAKeyItsOwnLimit(t *testing.T) {
 		return limit(t, text), true, nil
 	}
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Headers: limiter.Draft8})
+
 	rows := []struct{ key, policy string }{
+		// Two requests of paid count in one state, and every other tier in its own.
 		{"free", `"tier";q=1;w=60`}, {"paid", `"tier";q=3;w=3600`}, {"none", `"tier";q=2;w=60`},
 		{"paid", `"tier";q=3;w=3600`}, {"slots", `"tier";q=2;qu="concurrent-requests"`},
 	}
+
 	for _, row := range rows {
 		a := l.Admit(keyed(row.key))
 		if got := a.Headers()[0].Value; got != row.policy {
@@ -255,6 +285,7 @@ func TestOverrideGivesAKeyItsOwnLimit(t *testing.T) {
 		}
 		a.Done(200)
 	}
+
 	wantLeft(t, l, "free", 0)
 	wantLeft(t, l, "paid", 1)
 	wantLeft(t, l, "none", 1)
@@ -268,10 +299,12 @@ func TestOverrideBeyondTheCacheWorks(t *testing.T) {
 		n++
 		return core.Limit{Algorithm: core.FixedWindow, Quota: 1000 + n, Period: limit(t, "1/1m").Period}, true, nil
 	}
+
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{r}, Headers: limiter.NoHeaders})
 	for range 200 {
 		admit(l)
 	}
+
 	wantLeft(t, l, "k", 1001)
 	if got := l.RememberedOverrides(); got != 128 {
 		t.Errorf("%d limits remembered, want 128", got)
@@ -283,12 +316,16 @@ func TestAdmissionRecycledRemembersNothing(t *testing.T) {
 	r.Key = byHeader
 	r.RefundIf = func(status int) bool { return status == 500 }
 	l := newLimiter(t, newStore(), r)
+
 	fresh := func() string {
 		a := l.Admit(keyed("other"))
 		defer a.Done(500)
 		return lines(a)
 	}
+
 	want := fresh()
+	// The admission of the busy request is used again for the next, with other headers and another
+	// status.
 	for range 10 {
 		a := l.Admit(keyed("busy"))
 		_ = lines(a)
@@ -306,12 +343,15 @@ func TestAdmissionKeepsAlternatingRulesApart(t *testing.T) {
 	posts.Cost = func(core.Request) int64 { return 2 }
 	posts.OnLimit = limiter.Degrade
 	all.RefundIf = func(status int) bool { return status == 500 }
+
 	l := newLimiter(t, newStore(), posts, all)
+	// GET meets one rule and POST two, one with a cost of 2. All share the memory of one admission.
 	for i, want := range []string{"all 8", "posts 3 all 7", "all 6", "posts 1 all 5", "posts 1 over all 4", "all 3"} {
 		method := "GET"
 		if strings.Contains(want, "posts") {
 			method = "POST"
 		}
+
 		a := l.Admit(&test.Request{Verb: method})
 		got := ""
 		for _, d := range a.Result().Decisions() {
@@ -321,6 +361,7 @@ func TestAdmissionKeepsAlternatingRulesApart(t *testing.T) {
 			}
 			got += fmt.Sprintf(" %s %d%s", d.Rule, d.Decision.Remaining, over)
 		}
+
 		if got != " "+want {
 			t.Errorf("request %d: got%s, want %s", i, got, want)
 		}

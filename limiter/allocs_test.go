@@ -70,8 +70,11 @@ func TestAllowAllocatesNothing(t *testing.T) {
 
 // Top keys cost no allocation, whether a key has a counter or not.
 func TestAllowWithTopAllocatesNothing(t *testing.T) {
-	l := configured(t, limiter.Config{Store: nothing{}, Rules: []limiter.Rule{rule(t, "a", "10/1m"), rule(t, "b", "100/1h")}, Top: 1})
+	l := configured(t, limiter.Config{Store: nothing{},
+		Rules: []limiter.Rule{rule(t, "a", "10/1m"), rule(t, "b", "100/1h")}, Top: 1})
+
 	keys := make([]string, 3001)
+	// More keys than there are counters, so that keys come and go in them.
 	for i := range keys {
 		keys[i] = strconv.Itoa(i)
 	}
@@ -82,6 +85,7 @@ func TestAllowWithTopAllocatesNothing(t *testing.T) {
 		}
 		i++
 	}
+
 	for range keys {
 		ask()
 	}
@@ -111,7 +115,9 @@ func TestAllowWithOverrideAndAccessAllocatesNothing(t *testing.T) {
 	r := listed(t, "a", "10/1m")
 	r.Override = func(context.Context, string) (core.Limit, bool, error) { return pro, true, nil }
 	l := newLimiter(t, nothing{}, r)
+
 	for _, key := range []string{"bob", "carol", "mallory"} {
+		// A key that is limited, one that is allowed and one that is denied.
 		ask := func() {
 			if d, err := l.Allow(t.Context(), key, 1); err != nil || d.Allowed != (key != "mallory") {
 				t.Errorf("%s: %+v, %v", key, d, err)
@@ -132,12 +138,14 @@ func TestEventsAllocateNothing(t *testing.T) {
 			counts[e.Rules[i].Verdict]++
 		}
 	})
+
 	l := configured(t, limiter.Config{Store: newStore(), Observer: o, Hooks: (&told{}).hooks(),
 		Rules: []limiter.Rule{rule(t, "a", "5/1s"), rule(t, "b", "9/1s")}})
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "k", 1) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+
 	if counts[events.Allowed] != 10 || counts[events.Refused] != 996 || counts[events.Overruled] != 996 {
 		t.Errorf("%v", counts)
 	}
@@ -148,12 +156,14 @@ func TestCountingAllocatesNothing(t *testing.T) {
 	for rules := 1; rules <= 3; rules++ {
 		requests, decisions := 0, 0
 		count := countFunc(func(context.Context, events.Verdict) { decisions++ })
-		c := limiter.Config{Store: newStore(), Observer: counters{func(context.Context, *events.Request) { t.Error("observed") },
-			func(events.Plain) { requests++ }, func(string) events.RuleCounter { return count }}}
+		c := limiter.Config{Store: newStore(),
+			Observer: counters{func(context.Context, *events.Request) { t.Error("observed") },
+				func(events.Plain) { requests++ }, func(string) events.RuleCounter { return count }}}
 		for i := range rules {
 			c.Rules = append(c.Rules, rule(t, fmt.Sprint("r", i), "500/1h fixed-window"))
 		}
 		l, ctx := configured(t, c), t.Context()
+
 		got := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "k", 1) })
 		if got != 0 || requests != 1001 || decisions != 1001*rules {
 			t.Errorf("%d rules: %v allocations, %d requests and %d decisions counted", rules, got, requests, decisions)

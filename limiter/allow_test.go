@@ -18,13 +18,15 @@ import (
 // Allow agrees with the result of a Take about the rule of the X-RateLimit headers.
 func TestAllowAgreesWithTake(t *testing.T) {
 	sets := map[string][]limiter.Rule{
-		"one rule":   {rule(t, "a", "5/1s")},
-		"several":    {rule(t, "a", "3/1s"), rule(t, "b", "7/2s fixed-window"), rule(t, "c", "11/5s sliding-log")},
-		"soft rules": {withOnLimit(rule(t, "dark", "1/1m"), limiter.Shadow), withOnLimit(rule(t, "dim", "2/1s"), limiter.Degrade), rule(t, "a", "6/2s")},
-		"shadows":    {withOnLimit(rule(t, "dark", "2/1s"), limiter.Shadow)},
-		"none":       nil,
+		"one rule": {rule(t, "a", "5/1s")},
+		"several":  {rule(t, "a", "3/1s"), rule(t, "b", "7/2s fixed-window"), rule(t, "c", "11/5s sliding-log")},
+		"soft rules": {withOnLimit(rule(t, "dark", "1/1m"), limiter.Shadow),
+			withOnLimit(rule(t, "dim", "2/1s"), limiter.Degrade), rule(t, "a", "6/2s")},
+		"shadows": {withOnLimit(rule(t, "dark", "2/1s"), limiter.Shadow)},
+		"none":    nil,
 	}
 	for name, rules := range sets {
+		// The same requests to two limiters, one by Allow and one by Take, on clocks that agree.
 		t.Run(name, func(t *testing.T) {
 			now := epoch
 			ticking := func() *mapStore {
@@ -33,15 +35,18 @@ func TestAllowAgreesWithTake(t *testing.T) {
 				return s
 			}
 			a, b := newLimiter(t, ticking(), rules...), newLimiter(t, ticking(), rules...)
+
 			r := rand.New(rand.NewPCG(1, 2))
 			for n := range 2000 {
 				now = now.Add(time.Duration(r.IntN(700)) * time.Millisecond)
 				key, cost := fmt.Sprint(r.IntN(3)), int64(r.IntN(4))
+
 				got, err := a.Allow(t.Context(), key, cost)
 				res, err2 := b.Take(t.Context(), key, cost)
 				if err != nil || err2 != nil {
 					t.Fatal(err, err2)
 				}
+
 				if want := wantDecision(res); got != want {
 					t.Fatalf("%d: %+v, want %+v", n, got, want)
 				}
@@ -54,6 +59,8 @@ func TestAllowAgreesWithTake(t *testing.T) {
 func wantDecision(res *limiter.Result) core.Decision {
 	var d core.Decision
 	least := 2.0
+	// The rule with the least share left is shown. A refusal comes before what is only empty, and
+	// the rule that refuses the request before all others.
 	for _, rd := range res.Decisions() {
 		part := float64(rd.Decision.Remaining) / float64(rd.Limit.Capacity())
 		if !rd.Decision.Allowed {
@@ -66,6 +73,7 @@ func wantDecision(res *limiter.Result) core.Decision {
 			d, least = rd.Decision, part
 		}
 	}
+
 	d.Allowed, d.RetryAfter = res.Allowed(), res.RetryAfter()
 	return d
 }
@@ -88,7 +96,9 @@ func TestAllowDoesNotBookAndRequestsStillWait(t *testing.T) {
 		for i, want := range []time.Duration{0, time.Second} {
 			got := admitAtOnce(l, 1, get())
 			wantTally(t, got, map[arrival]int{{limiter.Pass, want}: 1})
-			if d, err := l.Allow(t.Context(), "k", 1); err != nil || d.Allowed || d.Wait != 0 || d.RetryAfter != time.Second {
+			// Allow books no slot, and says so by a Wait of 0, though the requests beside it do.
+			if d, err := l.Allow(t.Context(), "k", 1); err != nil || d.Allowed || d.Wait != 0 ||
+				d.RetryAfter != time.Second {
 				t.Errorf("after request %d: %+v, %v", i, d, err)
 			}
 		}
@@ -99,15 +109,20 @@ func TestAllowReturnsErrorsAndFollowsConfig(t *testing.T) {
 	for failure, want := range map[limiter.FailureMode]bool{limiter.FailOpen: true, limiter.FailClosed: false} {
 		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }),
 			Rules: []limiter.Rule{rule(t, "a", "5/1s")}, OnStoreError: failure})
-		if d, err := l.Allow(t.Context(), "k", 1); !errors.Is(err, errDown) || !errors.Is(err, limiter.ErrUndecided) || d != (core.Decision{Allowed: want}) {
+		if d, err := l.Allow(t.Context(), "k", 1); !errors.Is(err, errDown) || !errors.Is(err, limiter.ErrUndecided) ||
+			d != (core.Decision{Allowed: want}) {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}
+
+	// A rule that cannot be evaluated passes, and the other decides: its unit is there for the
+	// first call only.
 	broken := rule(t, "broken", "9/1h")
 	broken.Override = func(context.Context, string) (core.Limit, bool, error) { panic("o") }
 	l := newLimiter(t, newStore(), broken, rule(t, "a", "1/1h"))
 	for _, want := range []bool{true, false} {
-		if d, err := l.Allow(t.Context(), "k", 1); d.Allowed != want || !errors.Is(err, limiter.ErrUndecided) || !strings.HasSuffix(err.Error(), `: rule 0 "broken": panic: "o"`) {
+		if d, err := l.Allow(t.Context(), "k", 1); d.Allowed != want || !errors.Is(err, limiter.ErrUndecided) ||
+			!strings.HasSuffix(err.Error(), `: rule 0 "broken": panic: "o"`) {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}

@@ -71,16 +71,21 @@ func TestLimiterUsesTheMemoryOfItsStore(t *testing.T) {
 
 	t.Run("until Close", func(t *testing.T) {
 		s := newBacked()
-		l := configured(t, limiter.Config{Store: s, Logger: quiet, Rules: []limiter.Rule{rule(t, "a", "2/1h fixed-window")}})
+		l := configured(t, limiter.Config{Store: s, Logger: quiet,
+			Rules: []limiter.Rule{rule(t, "a", "2/1h fixed-window")}})
+
 		for i, outcome := range []limiter.Outcome{limiter.Pass, limiter.Pass, limiter.Refused} {
 			if got := admit(l); got != outcome {
 				t.Errorf("request %d: %s", i, got)
 			}
 		}
+
+		// Without a setting the memory decides while the store is away.
 		if mode := l.Status().Rules[0].OnStoreError; mode != limiter.FailLocal {
 			t.Errorf("%s", mode)
 		}
 		want(s, 1, 0)
+
 		l.Close()
 		want(s, 1, 1)
 	})
@@ -104,6 +109,8 @@ func TestLimiterUsesTheMemoryOfItsStore(t *testing.T) {
 
 	t.Run("not where a standby is given", func(t *testing.T) {
 		s := newBacked()
+		// A program that wires failover itself has chosen its fallback, so the memory of the store
+		// is not opened.
 		wired := failover.MustNew(s, failover.Options{Fallback: memstore.MustNew(memstore.Options{}), Logger: quiet})
 		defer wired.Close()
 		configured(t, limiter.Config{Store: wired, Logger: quiet}).Close()
@@ -125,10 +132,13 @@ func TestStartSaysWhichRulesFailOpen(t *testing.T) {
 		none = `: the store has no fallback; set OnStoreError, or put store/failover before the store`
 	)
 	remote := remoteStore{func() error { return errDown }}
+
 	open, closed, shadow := rule(t, "open", "1/1h"), rule(t, "closed", "1/1h"), rule(t, "shadow", "1/1h")
 	open.OnStoreError, closed.OnStoreError = limiter.FailOpen, limiter.FailClosed
+	// A rule in shadow refuses nothing at any time, so it is not named.
 	shadow.OnStoreError, shadow.OnLimit = limiter.FailOpen, limiter.Shadow
 	plainRule := rule(t, "plain", "1/1h")
+	// Eight names fit into the line.
 	var many []limiter.Rule
 	for i := range 10 {
 		many = append(many, rule(t, fmt.Sprint("r", i), "1/1h"))
@@ -138,21 +148,33 @@ func TestStartSaysWhichRulesFailOpen(t *testing.T) {
 		config limiter.Config
 		want   string
 	}{
-		"a store in memory":             {limiter.Config{OnStoreError: limiter.FailOpen, Rules: []limiter.Rule{plainRule}}, ""},
-		"a store with a memory":         {limiter.Config{Store: newBacked(), Rules: []limiter.Rule{plainRule, closed}}, ""},
-		"no rules":                      {limiter.Config{Store: remote, OnStoreError: limiter.FailOpen}, ""},
-		"a shadow rule":                 {limiter.Config{Store: remote, Rules: []limiter.Rule{closed, shadow}}, ""},
-		"a rule over a server":          {limiter.Config{Store: remote, Rules: []limiter.Rule{open, closed}}, line + "open" + code},
-		"a config over a server":        {limiter.Config{Store: remote, OnStoreError: limiter.FailOpen, Rules: []limiter.Rule{plainRule, open, closed}}, line + "plain, open" + code},
-		"the default without a memory":  {limiter.Config{Store: remote, Rules: []limiter.Rule{plainRule, open}}, line + "plain, open" + none + code},
-		"many rules":                    {limiter.Config{Store: remote, OnStoreError: limiter.FailOpen, Rules: many}, line + "r0, r1, r2, r3, r4, r5, r6, r7 and 2 more" + code},
-		"a limiter that has a name":     {limiter.Config{Store: remote, Name: "shop", Rules: []limiter.Rule{open}}, line + `open" limiter=shop code=HG017`},
-		"a store that waits for no one": {limiter.Config{Store: brokenStore(func() error { return errDown }), Rules: []limiter.Rule{open}}, ""},
+		// Requests pass for a rule that fails open over a server without a memory, whatever the
+		// reason for the mode. A store in memory has no outage.
+		"a store in memory": {limiter.Config{OnStoreError: limiter.FailOpen,
+			Rules: []limiter.Rule{plainRule}}, ""},
+		"a store with a memory": {limiter.Config{Store: newBacked(), Rules: []limiter.Rule{plainRule, closed}},
+			""},
+		"no rules":      {limiter.Config{Store: remote, OnStoreError: limiter.FailOpen}, ""},
+		"a shadow rule": {limiter.Config{Store: remote, Rules: []limiter.Rule{closed, shadow}}, ""},
+		"a rule over a server": {limiter.Config{Store: remote, Rules: []limiter.Rule{open, closed}},
+			line + "open" + code},
+		"a config over a server": {limiter.Config{Store: remote, OnStoreError: limiter.FailOpen,
+			Rules: []limiter.Rule{plainRule, open, closed}}, line + "plain, open" + code},
+		"the default without a memory": {limiter.Config{Store: remote, Rules: []limiter.Rule{plainRule, open}},
+			line + "plain, open" + none + code},
+		"many rules": {limiter.Config{Store: remote, OnStoreError: limiter.FailOpen, Rules: many},
+			line + "r0, r1, r2, r3, r4, r5, r6, r7 and 2 more" + code},
+		"a limiter that has a name": {limiter.Config{Store: remote, Name: "shop", Rules: []limiter.Rule{open}},
+			line + `open" limiter=shop code=HG017`},
+		"a store that waits for no one": {limiter.Config{Store: brokenStore(func() error { return errDown }),
+			Rules: []limiter.Rule{open}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log test.Log
 			row.config.Logger = plain(&log)
+
 			l := configured(t, row.config)
+			// The same rules once more are no news.
 			if err := l.SetRules(row.config.Rules); err != nil {
 				t.Fatal(err)
 			}
@@ -174,11 +196,13 @@ func TestRulesThatAreSetMayFailOpen(t *testing.T) {
 	var log test.Log
 	l := configured(t, limiter.Config{Store: newBacked(), Logger: plain(&log)})
 	defer l.Close()
+
 	open := rule(t, "open", "1/1h")
 	open.OnStoreError = limiter.FailOpen
 	if err := l.SetRules([]limiter.Rule{open}); err != nil {
 		t.Fatal(err)
 	}
+
 	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "under open") {
 		t.Errorf("the log is\n%s", text)
 	}
@@ -192,24 +216,30 @@ func TestFailureLogOfLoad(t *testing.T) {
 		busy := brokenStore(func() error { return fmt.Errorf("redisstore: %w", core.ErrOverload) })
 		var log test.Log
 
-		l := configured(t, limiter.Config{Store: busy, Logger: plain(&log), Rules: []limiter.Rule{rule(t, "a", "1/1h")}})
+		l := configured(t, limiter.Config{Store: busy, Logger: plain(&log),
+			Rules: []limiter.Rule{rule(t, "a", "1/1h")}})
+		// Three requests: the first makes a line, the others are counted until Close.
 		for range 3 {
 			admit(l)
 		}
+
 		l.Close()
 		open := kind + `OnStoreError decides the rest"`
 		cause := ` error="redisstore: more than can be decided in time"`
 		lines := []string{open + " passed=1" + cause, open + " times=2 passed=2" + cause}
 		wantLog(t, &log, lines...)
 
+		// Over failover the same load is decided by the fallback, in words of its own.
 		s := failover.MustNew(busy, failover.Options{Fallback: newStore(), Logger: slog.New(slog.DiscardHandler)})
 		defer s.Close()
 		l = configured(t, limiter.Config{Store: s, Logger: plain(&log), Rules: []limiter.Rule{rule(t, "a", "1/1h")}})
 		for range 4 {
 			admit(l)
 		}
+		// The count is written after a minute, and the end after another without an error.
 		time.Sleep(2*time.Minute + 1)
 		l.Close()
+
 		local := kind + `its fallback decides the rest"`
 		cause = ` error="the fallback of the store decides: redisstore: more than can be decided in time"`
 		wantLog(t, &log, append(lines, local+" local=1"+cause, local+" times=3 within=1m0s local=3"+cause,
@@ -220,8 +250,10 @@ func TestFailureLogOfLoad(t *testing.T) {
 // The lines of a limiter, and its status, have its name.
 func TestNameOfALimiter(t *testing.T) {
 	var log test.Log
-	l := configured(t, limiter.Config{Name: "shop.api-2", Store: brokenStore(func() error { return errDown }), Logger: plain(&log),
-		Rules: []limiter.Rule{rule(t, "a", "1/1h")}})
+	l := configured(t, limiter.Config{Name: "shop.api-2", Store: brokenStore(func() error { return errDown }),
+		Logger: plain(&log),
+		Rules:  []limiter.Rule{rule(t, "a", "1/1h")}})
+	// A failure, a finding, a mistake in the set-up and the count at the end: every kind of line.
 	admit(l)
 	admit(l)
 	l.Warn(core.Finding{Code: "HG042", Rule: "a", Text: "it is odd"})
@@ -237,7 +269,8 @@ func TestNameOfALimiter(t *testing.T) {
 	}
 
 	for _, bad := range []string{"Shop", "a b", "2", "a\n", strings.Repeat("a", 200)} {
-		if _, err := limiter.New(limiter.Config{Name: bad}); err == nil || !strings.Contains(err.Error(), "the Name of the limiter is not 1 to ") {
+		if _, err := limiter.New(limiter.Config{Name: bad}); err == nil ||
+			!strings.Contains(err.Error(), "the Name of the limiter is not 1 to ") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

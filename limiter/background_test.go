@@ -48,9 +48,13 @@ func TestReleaseCostsTheAnswerNothing(t *testing.T) {
 				l := newLimiter(t, newDistant(away), rule(t, "jobs", "1 concurrent ttl=1h"))
 				ctx, leave := context.WithCancel(t.Context())
 				r := get()
+				// The client has left, so the context of the request is over when the lease is
+				// released.
 				r.Ctx = ctx
 				a := l.Admit(r)
+
 				leave()
+				// The answer waits for no round trip: the release makes it in the background.
 				wantTook(t, "the end", 0, func() { end(a) })
 				wantTook(t, "the release", away, l.AwaitReleases)
 				wantLeft(t, l, "k", 1)
@@ -62,8 +66,10 @@ func TestReleaseCostsTheAnswerNothing(t *testing.T) {
 func TestReleaseIsAwaitedByClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newDistant(away), rule(t, "jobs", "2 concurrent ttl=1h"))
+
 		a, b := l.Admit(get()), l.Admit(get())
 		wantTook(t, "the end", 0, func() { a.Done(200) })
+		// Close waits for the release of a. b ends later, and then its own end has to wait.
 		wantTook(t, "Close", away, func() { _ = l.Close() })
 		wantLeft(t, l, "k", 1)
 		wantTook(t, "the end of a request after Close", away, func() { b.Done(200) })
@@ -83,15 +89,20 @@ func TestReleaseIsAwaitedByCloseForASecond(t *testing.T) {
 
 func TestReleasesUnderWayAreBounded(t *testing.T) {
 	const bound = 1024
+
 	synctest.Test(t, func(t *testing.T) {
 		s := newDistant(away)
+		// More leases than releases may be under way.
 		l := newLimiter(t, s, rule(t, "jobs", "2000 concurrent ttl=1h"))
 		for range bound {
 			a := l.Admit(get())
 			wantTook(t, "the end", 0, func() { a.Done(200) })
 		}
+
+		// The one above the bound is released by its own request, which waits for it.
 		a := l.Admit(get())
 		wantTook(t, "the end of one more", away, func() { a.Done(200) })
+
 		synctest.Wait()
 		if n := s.answered.Load(); n != bound+1 {
 			t.Errorf("%d leases were released, want %d", n, bound+1)
@@ -101,7 +112,8 @@ func TestReleasesUnderWayAreBounded(t *testing.T) {
 
 // A store in memory has answered before a goroutine could have asked it.
 func TestReleaseInMemoryIsDoneWithTheRequest(t *testing.T) {
-	for name, s := range map[string]core.Store{"no store": nil, "a memory store": memstore.MustNew(memstore.Options{})} {
+	for name, s := range map[string]core.Store{"no store": nil,
+		"a memory store": memstore.MustNew(memstore.Options{})} {
 		l := newLimiter(t, s, rule(t, "jobs", "1 concurrent ttl=1h"))
 		for range 100 {
 			a := l.Admit(get())
@@ -118,6 +130,7 @@ func TestRefundIfIsDoneBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failures := rule(t, "failures", "5/24h fixed-window")
 		failures.RefundIf = func(status int) bool { return status == 200 }
+
 		l := newLimiter(t, newDistant(away), failures, rule(t, "jobs", "1 concurrent ttl=1h"))
 		a := l.Admit(get())
 		wantTook(t, "the end", away, func() { a.Done(200) })

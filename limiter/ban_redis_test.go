@@ -49,12 +49,15 @@ func TestBanAcrossProcesses(t *testing.T) {
 	for i := range all {
 		all[i] = instance(t, addr, prefix)
 	}
+
 	if d, err := all[0].Allow(t.Context(), "k", 1); err != nil || !d.Allowed {
 		t.Fatalf("%+v, %v", d, err)
 	}
+
 	var mu sync.Mutex
 	banned := map[bool]int{}
 	var done sync.WaitGroup
+	// The one unit is spent, so that all twenty requests are refused, half of them by each process.
 	for i := range 20 {
 		done.Go(func() {
 			d, err := all[i%2].Allow(t.Context(), "k", 1)
@@ -66,7 +69,9 @@ func TestBanAcrossProcesses(t *testing.T) {
 			banned[d.Banned]++
 		})
 	}
+
 	done.Wait()
+	// The third refusal is the ban, whichever process it meets.
 	if banned[false] != 2 || banned[true] != 18 {
 		t.Errorf("%d refusals before the ban and %d of the ban", banned[false], banned[true])
 	}
@@ -75,25 +80,34 @@ func TestBanAcrossProcesses(t *testing.T) {
 // A process that starts finds the bans of those before, and a server that starts again with
 // its data has them too.
 func TestBanOutlastsRestarts(t *testing.T) {
+	// The server writes each command to its file, so that it has them all when it starts again.
 	server, prefix := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always"), redistest.Prefix(t)
 	first := instance(t, server.Addr, prefix)
+
 	hostile := "<script>\x00\r\n\xff{}"
 	for _, key := range []string{"k", hostile, "other"} {
 		useUp(t, first, key, 3)
 	}
+
 	waitFor(t, first, hostile, "k", "other")
+
+	// Neither the process nor the server that began the bans is there any longer.
 	_ = first.Close()
 	server.Restart()
 	second := instance(t, server.Addr, prefix)
 	waitFor(t, second, hostile, "k", "other")
+
 	for _, key := range []string{"k", hostile} {
 		if d, err := second.Allow(t.Context(), key, 1); err != nil || !d.Banned {
 			t.Errorf("%q: %+v, %v", key, d, err)
 		}
 	}
+
+	// A lift and a reset take the key from the lists of all processes.
 	if err := second.Lift(t.Context(), "a", hostile); err != nil {
 		t.Error(err)
 	}
+
 	third := instance(t, server.Addr, prefix)
 	if keys := keysOf(t, third); !slices.Equal(keys, []string{"k", "other"}) {
 		t.Errorf("after the lift: %q", keys)
@@ -102,6 +116,7 @@ func TestBanOutlastsRestarts(t *testing.T) {
 	if err != nil || d.Banned || d.Allowed {
 		t.Errorf("after the lift: %+v, %v", d, err)
 	}
+
 	if err := third.Reset(t.Context(), "k"); err != nil {
 		t.Error(err)
 	}

@@ -34,11 +34,14 @@ func TestBanAndCallsThatWait(t *testing.T) {
 		l := newLimiter(t, s, rule(t, "other", "9/1h"), banning(t, "a", text))
 		_, within := l.TakeWithin(t.Context(), "k", 1, time.Minute)
 		_, reserve := l.Reserve(t.Context(), "k", 1)
-		for name, err := range map[string]error{"Wait": l.Wait(t.Context(), "k", 1), "TakeWithin": within, "Reserve": reserve} {
-			if !errors.Is(err, core.ErrOp) || err.Error() != "invalid operation: a rule with a Ban refuses what is over its limit: use Take" {
+		for name, err := range map[string]error{"Wait": l.Wait(t.Context(), "k", 1), "TakeWithin": within,
+			"Reserve": reserve} {
+			if !errors.Is(err, core.ErrOp) ||
+				err.Error() != "invalid operation: a rule with a Ban refuses what is over its limit: use Take" {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
+
 		if s.calls != 0 {
 			t.Errorf("%d calls of the store", s.calls)
 		}
@@ -59,19 +62,25 @@ func (s *opsOf) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 
 func TestBanIsPartOfTheStep(t *testing.T) {
 	s := &opsOf{}
+	// A ban is of a rule that refuses. One in shadow does not, and one with a limit from Override
+	// does.
 	shadow := withOnLimit(banning(t, "shadow", "1/1h"), limiter.Shadow)
 	own := banning(t, "own", "1/1h")
 	own.Override = brought
 	l := newLimiter(t, s, banning(t, "a", "1/1h"), shadow, rule(t, "none", "1/1h"), own)
+
 	q := keyed("k")
 	q.Ctx = withLimit(t.Context(), limit(t, "5/1h"))
 	l.Admit(q).Done(200)
+
 	want := core.Ban{Strikes: 3, Within: time.Minute, For: 10 * time.Minute, Max: 15 * time.Minute}
 	for i, banned := range []bool{true, false, false, true} {
 		if b := s.last[i].Ban; (b != nil) != banned || banned && *b != want {
 			t.Errorf("%s: %+v", s.last[i].Rule, b)
 		}
 	}
+
+	// A lift is a step of one rule alone.
 	if err := l.Lift(t.Context(), "own", "k"); err != nil {
 		t.Error(err)
 	}
@@ -94,7 +103,8 @@ func TestBanMistakes(t *testing.T) {
 	}{
 		{"no refusals", core.Ban{For: time.Minute, Max: time.Hour}, "1/1h", limiter.Reject,
 			[]string{"Ban: strikes 0 is not within 1 to 2147483648; within 0s is not within 1ms to 9600h0m0s"}},
-		{"too many refusals", core.Ban{Strikes: 2147483649, Within: time.Minute, For: time.Minute, Max: time.Hour}, "1/1h", limiter.Reject,
+		{"too many refusals", core.Ban{Strikes: 2147483649, Within: time.Minute, For: time.Minute, Max: time.Hour},
+			"1/1h", limiter.Reject,
 			[]string{`Ban: strikes 2147483649 is not within 1 to 2147483648`}},
 		{"no For and no Max", ban(0, 0), "1/1h", limiter.Reject,
 			[]string{"Ban: for 0s is not within 1ms to 9600h0m0s; max 0s is not within 1ms to 9600h0m0s"}},
@@ -110,14 +120,17 @@ func TestBanMistakes(t *testing.T) {
 			[]string{"Ban: a concurrency limit cannot ban, because leases have to be renewed"}},
 		{"all at once", core.Ban{For: time.Hour, Max: time.Minute}, "5 concurrent ttl=1m", limiter.Degrade,
 			[]string{"Ban: strikes 0 is not within 1 to 2147483648; within 0s is not within 1ms to 9600h0m0s; for is above max",
-				"Ban: only a rule that refuses requests can ban, and OnLimit is degrade", "Ban: a concurrency limit cannot ban, because leases have to be renewed"}},
+				"Ban: only a rule that refuses requests can ban, and OnLimit is degrade",
+				"Ban: a concurrency limit cannot ban, because leases have to be renewed"}},
 		{"of a Shadow rule", core.Ban{}, "1/1h", limiter.Shadow, nil},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
 			r := withOnLimit(rule(t, "a", row.rule), row.on)
 			r.Ban = row.ban
+
 			_, err := limiter.New(limiter.Config{Rules: []limiter.Rule{r}})
+			// Every mistake is there, each behind the name of the rule.
 			want := ""
 			for _, w := range row.wants {
 				want += "\n" + `rule 0 "a": ` + w
@@ -125,7 +138,9 @@ func TestBanMistakes(t *testing.T) {
 			if got := fmt.Sprint(err); err != nil && got != want[1:] || err == nil && want != "" {
 				t.Errorf("%s, want%s", got, want)
 			}
+
 			l := newLimiter(t, newStore(), rule(t, "a", "1/1h"))
+			// SetRules finds the same mistakes.
 			if again := l.SetRules([]limiter.Rule{r}); fmt.Sprint(again) != fmt.Sprint(err) {
 				t.Errorf("SetRules: %v", again)
 			}
@@ -162,22 +177,32 @@ func (s *listing) bans(_ context.Context, rules []string, most int) ([]core.Bann
 func TestBansAreThoseOfTheRulesThatBan(t *testing.T) {
 	list := []core.Banned{{Rule: "a", Key: "<script>\x00", Until: 7}}
 	s := &listing{Store: newStore(), list: func() ([]core.Banned, error) { return list, errDown }}
-	l := newLimiter(t, s, banning(t, "a", "1/1h"), rule(t, "b", "1/1h"), withOnLimit(banning(t, "c", "1/1h"), limiter.Shadow), banning(t, "d", "1/1h"))
+	l := newLimiter(t, s, banning(t, "a", "1/1h"),
+		rule(t, "b", "1/1h"), withOnLimit(banning(t, "c", "1/1h"), limiter.Shadow), banning(t, "d", "1/1h"))
+
 	got, err := l.Bans(t.Context())
-	if !reflect.DeepEqual(got, list) || !errors.Is(err, errDown) || !slices.Equal(s.rules, []string{"a", "d"}) || s.most != 10_000 {
+	// Only the rules that can ban are asked about. What was found comes back beside the error.
+	if !reflect.DeepEqual(got, list) || !errors.Is(err, errDown) || !slices.Equal(s.rules, []string{"a", "d"}) ||
+		s.most != 10_000 {
 		t.Errorf("%v, %v for %d of %q", got, err, s.most, s.rules)
 	}
+
 	s.list = func() ([]core.Banned, error) { panic("list") }
 	if _, err := l.Bans(t.Context()); err == nil || err.Error() != `store: panic: "list"` {
 		t.Errorf("%v", err)
 	}
+
+	// Where no rule bans no store is asked.
 	if err := l.SetRules([]limiter.Rule{rule(t, "b", "1/1h")}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := l.Bans(t.Context()); got != nil || err != nil {
 		t.Errorf("without a ban: %v, %v", got, err)
 	}
-	if _, err := newLimiter(t, newStore(), banning(t, "a", "1/1h")).Bans(t.Context()); !errors.Is(err, errors.ErrUnsupported) ||
+
+	// A store that cannot list them says so by its name.
+	if _, err := newLimiter(t, newStore(), banning(t, "a", "1/1h")).
+		Bans(t.Context()); !errors.Is(err, errors.ErrUnsupported) ||
 		err.Error() != "headgate: a *limiter_test.mapStore cannot list bans: unsupported operation" {
 		t.Errorf("%v", err)
 	}

@@ -19,12 +19,15 @@ func TestCalendarQuotaFollowsTheZone(t *testing.T) {
 		month.Override = func(_ context.Context, key string) (core.Limit, bool, error) {
 			return limit(t, "2/day"), key == "daily", nil
 		}
+
 		l := configured(t, limiter.Config{Rules: []limiter.Rule{month}})
 		for _, step := range []struct {
 			pause, retry, reset time.Duration
 			key                 string
 			cost                int64
 		}{
+			// January of 2000 has an hour less than 31 days to go in Berlin, and February 29 days.
+			// The key "daily" has days in UTC.
 			{0, 0, 743 * time.Hour, "k", 2},
 			{0, 743 * time.Hour, 743 * time.Hour, "k", 1},
 			{0, 0, 24 * time.Hour, "daily", 2},
@@ -35,8 +38,10 @@ func TestCalendarQuotaFollowsTheZone(t *testing.T) {
 		} {
 			time.Sleep(step.pause)
 			d, err := l.Allow(t.Context(), step.key, step.cost)
-			if err != nil || d.Allowed != (step.retry == 0) || d.RetryAfter != step.retry || d.ResetAfter != step.reset {
-				t.Errorf("%s at %s: %+v, %v, want a retry after %s and a reset after %s", step.key, time.Now(), d, err, step.retry, step.reset)
+			if err != nil || d.Allowed != (step.retry == 0) || d.RetryAfter != step.retry ||
+				d.ResetAfter != step.reset {
+				t.Errorf("%s at %s: %+v, %v, want a retry after %s and a reset after %s", step.key, time.Now(), d, err,
+					step.retry, step.reset)
 			}
 		}
 	})
@@ -73,6 +78,7 @@ func TestCalendarQuotaOfAClockThatIsOff(t *testing.T) {
 func TestCalendarQuotaIsShownByPeek(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := configured(t, limiter.Config{Rules: []limiter.Rule{rule(t, "month", "5/month start=15 tz=Europe/Berlin")}})
+		// The month begins on the 15th in Berlin, an hour before midnight in UTC.
 		left := func(used int64, remaining int64, reset time.Duration) {
 			t.Helper()
 			if _, err := l.Take(t.Context(), "k", used); err != nil {
@@ -80,14 +86,19 @@ func TestCalendarQuotaIsShownByPeek(t *testing.T) {
 			}
 			for range 2 {
 				list, err := l.Peek(t.Context(), "k")
-				if err != nil || len(list) != 1 || list[0].Decision.Remaining != remaining || list[0].Decision.ResetAfter != reset {
+				if err != nil || len(list) != 1 || list[0].Decision.Remaining != remaining ||
+					list[0].Decision.ResetAfter != reset {
 					t.Errorf("at %s: %+v, %v, want %d for %s", time.Now().UTC(), list, err, remaining, reset)
 				}
 			}
 		}
+
 		left(3, 2, 14*24*time.Hour-time.Hour)
+		// A microsecond before the next month nothing has come back.
 		time.Sleep(14*24*time.Hour - time.Hour - time.Microsecond)
 		left(0, 2, time.Microsecond)
+
+		// In the new month all is there, and its end is shown once a unit is used.
 		time.Sleep(time.Microsecond)
 		left(0, 5, 0)
 		left(1, 4, 31*24*time.Hour)
@@ -101,11 +112,17 @@ func TestCalendarQuotaOfARequestOverTheEndOfADay(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "tokens", "100/day"))
 		below, _ := l.Take(t.Context(), "k", 40)
 		above, _ := l.Take(t.Context(), "k", 40)
+
 		time.Sleep(24 * time.Hour)
+
+		// Of the first day: less than estimated gives nothing to the second, and 30 more are
+		// charged there.
 		settle(t, below, tokens(10))
 		wantLeft(t, l, "k", 100)
 		settle(t, above, tokens(70))
 		wantLeft(t, l, "k", 70)
+
+		// Nine days later it is the same: 10 units more.
 		late, _ := l.Take(t.Context(), "k", 40)
 		time.Sleep(9 * 24 * time.Hour)
 		settle(t, late, tokens(50))

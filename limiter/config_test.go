@@ -14,6 +14,7 @@ import (
 
 func TestNewReportsEveryMistakeAtOnceByName(t *testing.T) {
 	good := limit(t, "10/1s")
+	// Each field and each rule is wrong in a way of its own, but for the last rule.
 	_, err := limiter.New(limiter.Config{
 		Headers:          limiter.XRateLimit | limiter.XRateLimitDelta,
 		OnStoreError:     4,
@@ -29,6 +30,7 @@ func TestNewReportsEveryMistakeAtOnceByName(t *testing.T) {
 			{Name: "fine", Limit: good, Key: everyone, OnLimit: limiter.Wait(time.Hour)},
 		},
 	})
+
 	want := []string{
 		"Headers: XRateLimit and XRateLimitDelta give one header two meanings",
 		"OnStoreError: 4 is not known",
@@ -42,9 +44,12 @@ func TestNewReportsEveryMistakeAtOnceByName(t *testing.T) {
 		`rule 3 "late": OnLimit: the longest wait must be above 0 and at most 1h`,
 		`rule 4 "` + strings.Repeat("a", 65) + `": the name is not 1 to 64 of a-z, 0-9, _, . and -, a letter first`,
 	}
+
 	if got := strings.Split(err.Error(), "\n"); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+
+	// errors.As finds the first of the rules' mistakes.
 	var e *limiter.RuleError
 	if !errors.As(err, &e) || e.Rule != "Upper" || e.Index != 0 {
 		t.Errorf("first rule error is %+v", e)
@@ -112,16 +117,19 @@ func TestSetRulesKeepsCountsAndRefusesMistakes(t *testing.T) {
 	}
 	wantLeft(t, l, "k", 6)
 
+	// A set with one mistake changes nothing, not even for the rule that is right.
 	if err := l.SetRules([]limiter.Rule{rule(t, "day", "3/1d fixed-window"), {Name: "bad"}}); err == nil {
 		t.Fatal("a bad set was taken")
 	}
 	wantLeft(t, l, "k", 6)
 
+	// The count of four is kept under the larger limit.
 	if err := l.SetRules([]limiter.Rule{rule(t, "day", "20/1d fixed-window"), rule(t, "new", "5/1s")}); err != nil {
 		t.Fatal(err)
 	}
 	wantLeft(t, l, "k", 16, 5)
 
+	// No rules admit everything.
 	if err := l.SetRules(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -136,6 +144,7 @@ func TestSetRulesKeepsCountsAndRefusesMistakes(t *testing.T) {
 // ends it. So a change there and back admits nothing more.
 func TestSetRulesAdmitsTheLimitAgainUnderAnotherName(t *testing.T) {
 	l := newLimiter(t, newStore(), rule(t, "day", "10/1d fixed-window"))
+	// The rows follow one another. Each sends 20 requests, and what was admitted before counts on.
 	for i, row := range []struct {
 		name, limit string
 		admitted    int
@@ -145,17 +154,20 @@ func TestSetRulesAdmitsTheLimitAgainUnderAnotherName(t *testing.T) {
 		{"day", "10/1d fixed-window", 0},
 		{"day", "10/1d sliding-window", 10},
 		{"daily", "10/1d fixed-window", 0},
+		// The old count of ten goes on under a limit of twelve.
 		{"day", "12/1d fixed-window", 2},
 	} {
 		if err := l.SetRules([]limiter.Rule{rule(t, row.name, row.limit)}); err != nil {
 			t.Fatal(err)
 		}
+
 		admitted := 0
 		for range 20 {
 			if admit(l) == limiter.Pass {
 				admitted++
 			}
 		}
+
 		if admitted != row.admitted {
 			t.Errorf("row %d, %s %s: %d admitted, want %d", i, row.name, row.limit, admitted, row.admitted)
 		}
@@ -163,6 +175,7 @@ func TestSetRulesAdmitsTheLimitAgainUnderAnotherName(t *testing.T) {
 }
 
 func TestTakeIsAllOrNothing(t *testing.T) {
+	// By its Key the rule would apply to no request. Take counts a key under every rule.
 	never := func(core.Request) (string, bool) { return "", false }
 	small := rule(t, "small", "3/1m fixed-window")
 	small.Key = never
@@ -175,6 +188,7 @@ func TestTakeIsAllOrNothing(t *testing.T) {
 	}
 	wantLeft(t, l, "job", 1, 8)
 
+	// The small rule refuses, and the large one is not charged either.
 	res, err = l.Take(ctx, "job", 2)
 	if err != nil || res.Allowed() {
 		t.Fatalf("allowed %t, %v", res.Allowed(), err)
@@ -184,6 +198,7 @@ func TestTakeIsAllOrNothing(t *testing.T) {
 	}
 	wantLeft(t, l, "job", 1, 8)
 
+	// Four never fit into three.
 	res, _ = l.Take(ctx, "job", 4)
 	if res.Allowed() || res.RetryAfter() != core.Never {
 		t.Errorf("a cost above the capacity: allowed %t, retry after %s", res.Allowed(), res.RetryAfter())
@@ -203,12 +218,15 @@ func TestRefundGivesBackOnce(t *testing.T) {
 	res, _ := l.Take(context.Background(), "k", 4)
 	h, _ := l.Take(context.Background(), "k", 1)
 	wantLeft(t, l, "k", 5, 5)
+
+	// The second refund does nothing, or the other take's unit would come back too.
 	for range 2 {
 		if err := res.Refund(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		wantLeft(t, l, "k", 9, 9)
 	}
+
 	if err := h.Refund(context.Background()); err != nil {
 		t.Fatal(err)
 	}
@@ -219,10 +237,13 @@ func TestRefundDoesNotRepeatTheRefundByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "a", "5/10s fixed-window"))
 		old, _ := l.Take(t.Context(), "k", 2)
+		// The window in which two units were taken is over. In the new one three are taken, and
+		// none of them is given back.
 		time.Sleep(10 * time.Second)
 		if res, _ := l.Take(t.Context(), "k", 3); !res.Allowed() {
 			t.Fatal("refused")
 		}
+
 		if err := old.Refund(t.Context()); err != nil {
 			t.Fatal(err)
 		}

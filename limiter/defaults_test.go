@@ -41,12 +41,15 @@ func TestConfigStore(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 	})
+
+	// A nil pointer in an interface is not nil: it would panic with the first request.
 	rows := map[string]core.Store{
 		"the Store is a nil *memstore.Store; leave it out for a store in memory":            (*memstore.Store)(nil),
 		"the Store is a nil *limiter_test.pointerStore; leave it out for a store in memory": (*pointerStore)(nil),
 		"the Store is a nil limiter_test.brokenStore; leave it out for a store in memory":   brokenStore(nil),
 		"the Store is a nil limiter_test.mapOnly; leave it out for a store in memory":       mapOnly(nil),
 	}
+
 	for want, store := range rows {
 		t.Run(want, func(t *testing.T) {
 			l, err := limiter.New(limiter.Config{Store: store})
@@ -61,6 +64,7 @@ func TestRuleNameOfTheOnlyRule(t *testing.T) {
 	nameless := rule(t, "", "5/1m fixed-window")
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{nameless}})
 	a := l.Admit(get())
+
 	if got := a.Result().Decisions()[0].Rule; got != "default" {
 		t.Errorf("%q", got)
 	}
@@ -86,7 +90,8 @@ func TestRuleWithoutAKey(t *testing.T) {
 	var reported []string
 	keyless := rule(t, "jobs", "2/1h fixed-window")
 	keyless.Key, keyless.OnStoreError = nil, limiter.FailOpen
-	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{rule(t, "a", "9/1h fixed-window"), keyless}, Logger: j.logger(),
+	l := configured(t, limiter.Config{Store: newStore(),
+		Rules: []limiter.Rule{rule(t, "a", "9/1h fixed-window"), keyless}, Logger: j.logger(),
 		OnError: func(_ context.Context, err error) { reported = append(reported, err.Error()) }})
 
 	const want = `rule 1 "jobs": the Key function is nil, so no request can be counted`
@@ -94,18 +99,22 @@ func TestRuleWithoutAKey(t *testing.T) {
 	if err := l.CheckRequests(); !errors.As(err, &e) || e.Index != 1 || err.Error() != want {
 		t.Errorf("CheckRequests: %v", err)
 	}
+
 	if res, err := l.Take(ctx, "k", 1); err != nil || !res.Allowed() {
 		t.Errorf("Take: %t, %v", res.Allowed(), err)
 	}
+
 	for range 2 { // although the rule fails open for a store that cannot decide
 		if got := admit(l); got != limiter.Failed {
 			t.Errorf("Admit: %s", got)
 		}
 	}
 	wantLeft(t, l, "k", 8, 1)
+
 	if len(reported) != 2 || reported[0] != want || reported[1] != want {
 		t.Errorf("OnError got %q", reported)
 	}
+
 	if got := j.codes(); got != "HG009 jobs" {
 		t.Errorf("logged %q", got)
 	}
@@ -137,7 +146,8 @@ func (*silent) Observe(context.Context, *events.Request) {}
 
 func TestNewRefusesNilObserver(t *testing.T) {
 	l, err := limiter.New(limiter.Config{Observer: (*silent)(nil)})
-	if want := "the Observer is a nil *limiter_test.silent; leave it out for none"; l != nil || err == nil || err.Error() != want {
+	if want := "the Observer is a nil *limiter_test.silent; leave it out for none"; l != nil || err == nil ||
+		err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if _, err := limiter.New(limiter.Config{Observer: &silent{}}); err != nil {

@@ -35,7 +35,8 @@ func (o *told) add(format string, args ...any) {
 func (o *told) Observe(_ context.Context, e *events.Request) {
 	text := "request " + e.Verdict.String() + flags(e.Fallback, e.Waited, e.Err)
 	for _, r := range e.Rules {
-		text += fmt.Sprintf("; %s %q %s cost %d charged %d", r.Name, r.Key, r.Verdict, r.Cost, r.Charged) + flags(r.Decision.Fallback, r.Waited, r.Err)
+		text += fmt.Sprintf("; %s %q %s cost %d charged %d", r.Name, r.Key, r.Verdict, r.Cost, r.Charged) +
+			flags(r.Decision.Fallback, r.Waited, r.Err)
 	}
 	o.add("%s", text)
 }
@@ -91,11 +92,15 @@ type counter struct {
 }
 
 func (c counter) Observe(ctx context.Context, e *events.Request) {
-	plain := (e.Verdict == events.Allowed || e.Verdict == events.Refused) && e.Err == nil && e.Waited == 0 && len(e.Rules) > 0
+	plain := (e.Verdict == events.Allowed || e.Verdict == events.Refused) && e.Err == nil && e.Waited == 0 &&
+		len(e.Rules) > 0
+	// Plain is what one unit per rule was taken for or refused, by the store itself and without a
+	// wait. Those are counted, not observed.
 	for i := range e.Rules {
 		r := &e.Rules[i]
 		plain = plain && r.Cost == 1 && r.Decision.At > 0 && r.Decision.Wait == 0 && !r.Decision.Fallback
 	}
+
 	if plain {
 		c.t.Errorf("a plain request under %s was observed", e.Rules[0].Name)
 	}
@@ -113,6 +118,8 @@ func (c counter) RuleCounter(rule string) events.RuleCounter {
 		if v == events.Allowed {
 			charged = 1
 		}
+		// All that is counted took or asked for one unit, so the line can be written as Observe
+		// would.
 		*c.rules = append(*c.rules, fmt.Sprintf(`; %s "k" %s cost 1 charged %d`, rule, v, charged))
 	})
 }
@@ -208,43 +215,59 @@ func TestEvents(t *testing.T) {
 	a, b := rule(t, "a", "2/10s fixed-window"), rule(t, "b", "9/10s fixed-window")
 	slots := waiting(t, "a", "1/10s burst=1", time.Minute)
 	refundable := rule(t, "a", "2/10s fixed-window")
+	// A response of 500 gives the unit back.
 	refundable.RefundIf = func(status int) bool { return status == 500 }
 	leases := leased(t, "a", "1 concurrent ttl=30s", time.Minute)
+
 	closed := rule(t, "c", "9/10s fixed-window")
 	closed.OnStoreError = limiter.FailClosed
+	// A Key function that panics is the fault of one rule: its own mode for errors decides.
 	faulty := rule(t, "f", "9/10s fixed-window")
 	faulty.Key = func(core.Request) (string, bool) { panic("k") }
 	faulty.OnStoreError = limiter.FailOpen
 	faultyClosed := faulty
 	faultyClosed.OnStoreError = limiter.FailClosed
+
 	const allowed = `request allowed; a "k" allowed cost 1 charged 1`
 	for _, row := range []eventRow{
+		// The words that are common to limits: who refuses, who is overruled, what is charged.
 		{"no rules", rules(), take(1), []string{"request allowed"}},
 		{"Take", rules(a, b), each(take(1), take(0)),
-			[]string{allowed + `; b "k" allowed cost 1 charged 1`, `request allowed; a "k" allowed cost 0 charged 0; b "k" allowed cost 0 charged 0`}},
+			[]string{allowed + `; b "k" allowed cost 1 charged 1`,
+				`request allowed; a "k" allowed cost 0 charged 0; b "k" allowed cost 0 charged 0`}},
 		{"a refusal", rules(a, b), each(take(2), take(1)),
 			[]string{`request allowed; a "k" allowed cost 2 charged 2; b "k" allowed cost 2 charged 2`,
 				`request refused; a "k" refused cost 1 charged 0; b "k" overruled cost 1 charged 0`}},
 		{"never fits", rules(a, b), take(3),
 			[]string{`request impossible; a "k" impossible cost 3 charged 0; b "k" overruled cost 3 charged 0`}},
-		{"never fits under one, over the limit of another", rules(a, rule(t, "b", "3/10s fixed-window")), each(take(1), take(3)),
+		// One rule can never hold 3 units, the other could later: the request is impossible, and
+		// each rule says its own.
+		{"never fits under one, over the limit of another", rules(a, rule(t, "b", "3/10s fixed-window")),
+			each(take(1), take(3)),
 			[]string{allowed + `; b "k" allowed cost 1 charged 1`,
 				`request impossible; a "k" impossible cost 3 charged 0; b "k" refused cost 3 charged 0`}},
+		// Soft rules over their limit charge nothing and stop nothing.
 		{"degrade", rules(withOnLimit(a, limiter.Degrade), b), take(3),
 			[]string{`request degraded; a "k" degraded cost 3 charged 0; b "k" allowed cost 3 charged 3`}},
 		{"shadow", rules(withOnLimit(a, limiter.Shadow), b), take(3),
 			[]string{`request shadow_refused; a "k" shadow_refused cost 3 charged 0; b "k" allowed cost 3 charged 3`}},
 		{"shadow of a refused request", rules(withOnLimit(a, limiter.Shadow), b), take(10),
 			[]string{`request impossible; a "k" shadow_refused cost 10 charged 0; b "k" impossible cost 10 charged 0`}},
-		{"degrade and shadow", rules(withOnLimit(a, limiter.Shadow), withOnLimit(rule(t, "d", "1/1h"), limiter.Degrade)), take(3),
+		{"degrade and shadow", rules(withOnLimit(a, limiter.Shadow),
+			withOnLimit(rule(t, "d", "1/1h"), limiter.Degrade)), take(3),
 			[]string{`request degraded; a "k" shadow_refused cost 3 charged 0; d "k" degraded cost 3 charged 0`}},
-		{"Allow", one(a), func(ctx context.Context, l *limiter.Limiter) { _, _ = l.Allow(ctx, "k", 1) }, []string{allowed}},
+		// Every way to a decision ends in the same event.
+		{"Allow", one(a), func(ctx context.Context, l *limiter.Limiter) { _, _ = l.Allow(ctx, "k", 1) },
+			[]string{allowed}},
 		{"TakeUpTo", one(a), func(ctx context.Context, l *limiter.Limiter) {
 			_, _ = l.TakeUpTo(ctx, "k", 5)
 			_, _ = l.TakeUpTo(ctx, "k", 5)
-		}, []string{`request allowed; a "k" allowed cost 5 charged 2`, `request refused; a "k" refused cost 5 charged 0`}},
-		{"TakeRequest", one(a), func(_ context.Context, l *limiter.Limiter) { _, _ = l.TakeRequest(get()) }, []string{allowed}},
+		}, []string{`request allowed; a "k" allowed cost 5 charged 2`,
+			`request refused; a "k" refused cost 5 charged 0`}},
+		{"TakeRequest", one(a), func(_ context.Context, l *limiter.Limiter) { _, _ = l.TakeRequest(get()) },
+			[]string{allowed}},
 		{"Admit", one(a), admitted(200), []string{allowed}},
+		// What decides about no request makes no event.
 		{"Peek and Reset", one(a), func(ctx context.Context, l *limiter.Limiter) {
 			_, _ = l.Peek(ctx, "k")
 			_ = l.Reset(ctx, "k")
@@ -255,18 +278,24 @@ func TestEvents(t *testing.T) {
 			_ = l.Wait(ctx, "k", -1)
 			_, _ = l.TakeRequest(nil)
 		}, nil},
+		// Waits: a request is counted into the queue and out of it again, and its event comes at
+		// the end.
 		{"Wait", one(slots), func(ctx context.Context, l *limiter.Limiter) {
 			_ = l.Wait(ctx, "k", 1)
 			_ = l.Wait(ctx, "k", 1)
-		}, []string{allowed, "queue a +1", "queue a -1", `request waited waited 10s; a "k" waited cost 1 charged 1 waited 10s`}},
-		{"Wait after the end of its context", one(a), func(ctx context.Context, l *limiter.Limiter) { _ = l.Wait(gone(ctx), "k", 1) },
+		}, []string{allowed, "queue a +1", "queue a -1",
+			`request waited waited 10s; a "k" waited cost 1 charged 1 waited 10s`}},
+		{"Wait after the end of its context", one(a), func(ctx context.Context, l *limiter.Limiter) {
+			_ = l.Wait(gone(ctx), "k", 1)
+		},
 			[]string{"request canceled"}},
 		{"TakeWithin", rules(a, b), func(ctx context.Context, l *limiter.Limiter) {
 			_, _ = l.Take(ctx, "k", 2)
 			_, _ = l.TakeWithin(ctx, "k", 1, time.Minute)
 			_, _ = l.TakeWithin(ctx, "k", 2, time.Second)
 		}, []string{`request allowed; a "k" allowed cost 2 charged 2; b "k" allowed cost 2 charged 2`,
-			"queue a +1", "queue a -1", `request waited waited 10s; a "k" waited cost 1 charged 1 waited 10s; b "k" allowed cost 1 charged 1`,
+			"queue a +1", "queue a -1",
+			`request waited waited 10s; a "k" waited cost 1 charged 1 waited 10s; b "k" allowed cost 1 charged 1`,
 			`request refused; a "k" refused cost 2 charged 0; b "k" overruled cost 2 charged 0`}},
 		{"a wait that is canceled", rules(slots, b), func(ctx context.Context, l *limiter.Limiter) {
 			_, _ = l.Take(ctx, "k", 1)
@@ -280,14 +309,18 @@ func TestEvents(t *testing.T) {
 			time.AfterFunc(time.Second, func() { l.Close() })
 			l.Admit(get()).Done(429)
 			time.Sleep(time.Second)
-		}, []string{allowed, "queue a +1", "queue a -1", `request refused waited 1s; a "k" refused cost 1 charged 0 waited 1s`, "closed"}},
+		}, []string{allowed, "queue a +1", "queue a -1",
+			`request refused waited 1s; a "k" refused cost 1 charged 0 waited 1s`, "closed"}},
+		// What is canceled twice is reported once.
 		{"Reserve", one(slots), func(ctx context.Context, l *limiter.Limiter) {
 			_, _ = l.Reserve(ctx, "k", 1)
 			r, _ := l.Reserve(ctx, "k", 1)
 			_ = r.Cancel(ctx)
 			_ = r.Cancel(ctx)
 			_, _ = l.Reserve(ctx, "k", 400)
-		}, []string{allowed, allowed, `units a "k" refunded 1`, `request impossible; a "k" impossible cost 400 charged 0`}},
+		}, []string{allowed, allowed, `units a "k" refunded 1`,
+			`request impossible; a "k" impossible cost 400 charged 0`}},
+		// A lease has a beginning and an end. The release and the renewal after its end are silent.
 		{"leases", one(leases), func(ctx context.Context, l *limiter.Limiter) {
 			res, _ := l.Take(ctx, "k", 1)
 			time.Sleep(time.Second)
@@ -297,7 +330,8 @@ func TestEvents(t *testing.T) {
 			x := l.Admit(get())
 			time.Sleep(2 * time.Second)
 			x.Done(200)
-		}, []string{allowed, `lease a "k" 1 ended false held 0s lost false`, `lease a "k" 1 ended true held 1s lost false`,
+		}, []string{allowed, `lease a "k" 1 ended false held 0s lost false`,
+			`lease a "k" 1 ended true held 1s lost false`,
 			allowed, `lease a "k" 1 ended false held 0s lost false`, `lease a "k" 1 ended true held 2s lost false`}},
 		{"leases of refunded and settled results", rules(leases, b), func(ctx context.Context, l *limiter.Limiter) {
 			res, _ := l.Take(ctx, "k", 1)
@@ -308,18 +342,23 @@ func TestEvents(t *testing.T) {
 			`lease a "k" 1 ended true held 0s lost false`, `units b "k" refunded 1`,
 			allowed + `; b "k" allowed cost 1 charged 1`, `lease a "k" 1 ended false held 0s lost false`,
 			`lease a "k" 1 ended true held 0s lost false`, `units b "k" settled 1`}},
-		{"a lease of a wait that is canceled", rules(rule(t, "l", "9 concurrent ttl=30s"), slots), func(ctx context.Context, l *limiter.Limiter) {
-			_, _ = l.Take(ctx, "k", 1)
-			ctx, cancel := context.WithTimeout(ctx, time.Minute)
-			time.AfterFunc(time.Second, cancel)
-			_, _ = l.TakeWithin(ctx, "k", 1, time.Minute)
-		}, []string{`request allowed; l "k" allowed cost 1 charged 1; a "k" allowed cost 1 charged 1`, `lease l "k" 1 ended false held 0s lost false`,
-			"queue a +1", "queue a -1",
-			`request canceled waited 1s; l "k" overruled cost 1 charged 0; a "k" canceled cost 1 charged 0 waited 1s`}},
-		{"RefundIf", one(refundable), each(admitted(200), admitted(500)), []string{allowed, allowed, `units a "k" refunded 1`}},
+		{"a lease of a wait that is canceled", rules(rule(t, "l", "9 concurrent ttl=30s"), slots),
+			func(ctx context.Context, l *limiter.Limiter) {
+				_, _ = l.Take(ctx, "k", 1)
+				ctx, cancel := context.WithTimeout(ctx, time.Minute)
+				time.AfterFunc(time.Second, cancel)
+				_, _ = l.TakeWithin(ctx, "k", 1, time.Minute)
+			}, []string{`request allowed; l "k" allowed cost 1 charged 1; a "k" allowed cost 1 charged 1`,
+				`lease l "k" 1 ended false held 0s lost false`,
+				"queue a +1", "queue a -1",
+				`request canceled waited 1s; l "k" overruled cost 1 charged 0; a "k" canceled cost 1 charged 0 waited 1s`}},
+		// Units that come back, or are charged later: refunds and settlements are told apart.
+		{"RefundIf", one(refundable), each(admitted(200), admitted(500)),
+			[]string{allowed, allowed, `units a "k" refunded 1`}},
 		{"Settle below and above", one(rule(t, "a", "9/10s fixed-window")), each(settling(2), settling(7)),
 			[]string{`request allowed; a "k" allowed cost 5 charged 5`, `units a "k" settled 3`,
 				`request allowed; a "k" allowed cost 5 charged 5`, `units a "k" debited 2`}},
+		// Lists and bans: a denial costs nothing, and a second lift is silent.
 		{"a denial", one(listed(t, "a", "1/1h")), func(_ context.Context, l *limiter.Limiter) {
 			l.Admit(callerFrom("mallory", "192.0.2.1:1")).Done(403)
 			l.Admit(callerFrom("carol", "192.0.2.1:1")).Done(200)
@@ -328,17 +367,22 @@ func TestEvents(t *testing.T) {
 			each(take(1), take(1), take(1), take(1), take(1))(ctx, l)
 			_ = l.Lift(ctx, "a", "k")
 			_ = l.Lift(ctx, "a", "k")
-		}, []string{allowed, `request refused; a "k" refused cost 1 charged 0`, `request refused; a "k" refused cost 1 charged 0`,
+		}, []string{allowed, `request refused; a "k" refused cost 1 charged 0`,
+			`request refused; a "k" refused cost 1 charged 0`,
 			`request banned; a "k" banned cost 1 charged 0`, `ban a "k" for 10m0s lifted false`,
 			`request banned; a "k" banned cost 1 charged 0`, `ban a "k" for 0s lifted true`}},
 		{"a second ban", rules(banning(t, "a", "1/1s fixed-window")), func(ctx context.Context, l *limiter.Limiter) {
 			each(take(1), take(1), take(1), take(1))(ctx, l)
 			time.Sleep(10 * time.Minute)
 			each(take(1), take(1), take(1), take(1))(ctx, l)
-		}, []string{allowed, `request refused; a "k" refused cost 1 charged 0`, `request refused; a "k" refused cost 1 charged 0`,
+		}, []string{allowed, `request refused; a "k" refused cost 1 charged 0`,
+			`request refused; a "k" refused cost 1 charged 0`,
 			`request banned; a "k" banned cost 1 charged 0`, `ban a "k" for 10m0s lifted false`,
-			allowed, `request refused; a "k" refused cost 1 charged 0`, `request refused; a "k" refused cost 1 charged 0`,
+			allowed, `request refused; a "k" refused cost 1 charged 0`,
+			`request refused; a "k" refused cost 1 charged 0`,
 			`request banned; a "k" banned cost 1 charged 0`, `ban a "k" for 15m0s lifted false`}},
+		// Faults: of the store, which hit all rules, and of one rule, beside which the others are
+		// decided.
 		{"failed open", failing(limiter.FailOpen, a, b), take(1),
 			[]string{`request failed_open error down; a "k" failed_open cost 1 charged 0 error down; b "k" failed_open cost 1 charged 0 error down`}},
 		{"failed closed", failing(limiter.FailOpen, a, closed), take(1),
@@ -357,7 +401,8 @@ func TestEvents(t *testing.T) {
 		{"a preflight that is skipped", func(testing.TB) limiter.Config {
 			return limiter.Config{Store: newTicking(), Rules: []limiter.Rule{a}, SkipPreflights: true}
 		}, func(_ context.Context, l *limiter.Limiter) {
-			l.Admit(&test.Request{Verb: "OPTIONS", Headers: map[string][]string{"Origin": {"x"}, "Access-Control-Request-Method": {"GET"}}}).Done(204)
+			l.Admit(&test.Request{Verb: "OPTIONS",
+				Headers: map[string][]string{"Origin": {"x"}, "Access-Control-Request-Method": {"GET"}}}).Done(204)
 		}, []string{"request allowed"}},
 		{"changes of rules", one(a), func(_ context.Context, l *limiter.Limiter) {
 			_ = l.SetRules([]limiter.Rule{a, b})
@@ -374,6 +419,7 @@ func TestEvents(t *testing.T) {
 						c.Observer = counter{o, t, new([]string)}
 					}
 					l := observed(t, o, c)
+
 					row.do(t.Context(), l)
 					synctest.Wait()
 					if i := slices.Index(row.want, ""); i >= 0 { // a line of which the beginning says enough
@@ -395,8 +441,9 @@ func TestEventHasTheDecision(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []events.Request{{Verdict: events.Allowed, Rules: []events.Rule{{Name: "a", Key: "k", Verdict: events.Allowed,
-		Limit: &r.Limit, Cost: 1, Charged: 1, Decision: res.Decisions()[0].Decision}}}}
+	want := []events.Request{{Verdict: events.Allowed,
+		Rules: []events.Rule{{Name: "a", Key: "k", Verdict: events.Allowed,
+			Limit: &r.Limit, Cost: 1, Charged: 1, Decision: res.Decisions()[0].Decision}}}}
 	if got := seen.take(); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
@@ -447,10 +494,12 @@ func TestEventsOfANilLimiter(t *testing.T) {
 // Whatever a hook does, requests are decided.
 func TestHooksThatPanic(t *testing.T) {
 	h := &events.Hooks{
-		Open: func(events.Inspector) { panic("o") }, Closed: func(events.Inspector) { panic("o") }, Lease: func(events.Lease) { panic("o") },
+		Open: func(events.Inspector) { panic("o") }, Closed: func(events.Inspector) { panic("o") },
+		Lease: func(events.Lease) { panic("o") },
 		Units: func(events.Units) { panic("o") }, Rules: func(events.Rules) { panic("o") },
 	}
-	l := configured(t, limiter.Config{Store: newStore(), Hooks: h, Rules: []limiter.Rule{rule(t, "a", "1 concurrent ttl=3s"), rule(t, "b", "1/1s")}})
+	l := configured(t, limiter.Config{Store: newStore(), Hooks: h,
+		Rules: []limiter.Rule{rule(t, "a", "1 concurrent ttl=3s"), rule(t, "b", "1/1s")}})
 	res, err := l.Take(t.Context(), "k", 1)
 	if err != nil || !res.Allowed() {
 		t.Errorf("%v", err)
@@ -471,7 +520,8 @@ func (s *bypassed) Report() events.Report {
 	return events.Report{
 		Listen: func(h *events.Hooks) { s.told = append(s.told, h) },
 		Status: func(list []events.StoreStatus) []events.StoreStatus {
-			return append(list, events.StoreStatus{Store: "failover", Mode: s.mode, Away: []string{""}}, events.StoreStatus{Store: "redis"})
+			return append(list, events.StoreStatus{Store: "failover", Mode: s.mode, Away: []string{""}},
+				events.StoreStatus{Store: "redis"})
 		},
 	}
 }
@@ -491,7 +541,8 @@ func TestStoresOfALimiter(t *testing.T) {
 		want     string
 	}{
 		{false, limiter.FailDefault, "open"}, {false, limiter.FailOpen, "open"}, {false, limiter.FailClosed, "closed"},
-		{true, limiter.FailDefault, "local"}, {true, limiter.FailLocal, "local"}, {true, limiter.FailOpen, "open"}, {true, limiter.FailClosed, "closed"},
+		{true, limiter.FailDefault, "local"}, {true, limiter.FailLocal, "local"}, {true, limiter.FailOpen, "open"},
+		{true, limiter.FailClosed, "closed"},
 	} {
 		without := &bypassed{Store: newStore(), mode: events.PassesUndecided}
 		s, told := core.Store(without), &without.told
@@ -516,7 +567,8 @@ func TestStoresOfALimiter(t *testing.T) {
 
 // The names of the rules change with them.
 func TestRuleNames(t *testing.T) {
-	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{rule(t, "b", "1/1s"), rule(t, "a", "1/1s")}})
+	l := configured(t, limiter.Config{Store: newStore(),
+		Rules: []limiter.Rule{rule(t, "b", "1/1s"), rule(t, "a", "1/1s")}})
 	if got := l.RuleNames(); !slices.Equal(got, []string{"b", "a"}) {
 		t.Errorf("%q", got)
 	}

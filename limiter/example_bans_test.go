@@ -44,6 +44,9 @@ func ExampleRule_ban() {
 			fmt.Println(strings.TrimSpace(line))
 		}
 	}
+
+	// The third refusal is the ban. Nine minutes later it holds, and a minute after that it is
+	// over.
 	ask(5, 0)
 	ask(1, 9*time.Minute)
 	ask(5, 10*time.Minute)

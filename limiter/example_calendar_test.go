@@ -23,10 +23,12 @@ func ExampleLimiter_Peek() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	d := list[0].Decision
 	next := time.UnixMicro(d.At).Add(d.ResetAfter).In(berlin)
 	fmt.Println(d.Remaining, "of", quota.Limit.Quota, "are left until day", next.Day(), "at", next.Format("15:04"))

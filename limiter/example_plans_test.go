@@ -45,6 +45,7 @@ func ExampleRule_override() {
 		limit, err := core.ParseLimit(c.limit)
 		return limit, true, err
 	}
+
 	l := limiter.MustNew(limiter.Config{Headers: limiter.XRateLimit, Rules: []limiter.Rule{
 		{Name: "api", Key: user, Limit: core.MustParseLimit("60/1h fixed-window"), Override: own},
 	}})
@@ -60,9 +61,11 @@ func ExampleRule_override() {
 		server.ServeHTTP(w, r)
 		fmt.Println(user, w.Code, w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"))
 	}
+
 	ask("s3cret", "alice", "1000/1h fixed-window")
 	ask("s3cret", "alice", "5000/1h fixed-window") // an upgrade keeps what was used
 	ask("s3cret", "bob", "")
+	// The secret is not known to eve, so the limit of her header is not read.
 	ask("guessed", "eve", "1000000/1s fixed-window")
 	// Output:
 	// alice 200 1000 999
@@ -81,8 +84,11 @@ func ExampleRule_access() {
 	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
 		{Name: "ip", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("1/1h"), Access: access},
 	}})
+
 	server := nethttp.New(l)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	for _, address := range []string{"192.0.2.1:80", "192.0.2.1:80", "10.1.2.3:80", "10.1.2.3:80", "10.6.6.6:80", "[2001:db8::1]:80"} {
+
+	for _, address := range []string{"192.0.2.1:80", "192.0.2.1:80", "10.1.2.3:80", "10.1.2.3:80", "10.6.6.6:80",
+		"[2001:db8::1]:80"} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.RemoteAddr = address
 		w := httptest.NewRecorder()

@@ -35,8 +35,10 @@ func ExampleLimiter_TakeUpTo() {
 // A worker waits for its turn, and learns why it did not get one.
 func ExampleLimiter_Wait() {
 	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Name: "mails", Limit: core.MustParseLimit("1/1h")}}})
+	// The second mail would have to wait for an hour, which is longer than the context lasts.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+
 	fmt.Println(l.Wait(ctx, "mail", 1))
 	if err := l.Wait(ctx, "mail", 1); err != nil {
 		var why *limiter.WaitError
@@ -56,6 +58,7 @@ func ExampleLimiter_Reserve() {
 	if _, err := l.Allow(ctx, "mail", 1); err != nil {
 		log.Fatal(err)
 	}
+
 	r, err := l.Reserve(ctx, "mail", 1)
 	if err != nil {
 		log.Fatal(err)
@@ -71,6 +74,7 @@ func ExampleLimiter_Reserve() {
 func ExampleLimiter_TakeWithin() {
 	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("1 concurrent ttl=30s")}}})
 	ctx := context.Background()
+
 	first, err := l.TakeWithin(ctx, "printer", 1, time.Minute)
 	if err != nil || !first.Allowed() {
 		log.Fatal(err)
@@ -81,6 +85,7 @@ func ExampleLimiter_TakeWithin() {
 			log.Print(err)
 		}
 	}()
+
 	second, err := l.TakeWithin(ctx, "printer", 1, time.Minute)
 	if err != nil || !second.Allowed() {
 		log.Fatal(err)

@@ -50,6 +50,7 @@ func TestFailureLogOfAnOutage(t *testing.T) {
 		var log test.Log
 		down := true
 		well := newTicking()
+
 		l := configured(t, limiter.Config{Logger: plain(&log), Rules: []limiter.Rule{rule(t, "a", "1/1h")},
 			Store: brokenStore(func() error {
 				if down {
@@ -58,23 +59,34 @@ func TestFailureLogOfAnOutage(t *testing.T) {
 				return well.Apply(context.Background(), nil, nil)
 			})})
 		defer l.Close()
+
 		if admit(l) != limiter.Pass {
 			t.Error("refused")
 		}
+
+		// The first error is a line at once.
 		first := outageLine + ` passed=1 error=down`
 		wantLog(t, &log, first)
+
+		// 2077 requests in 16.6 s: within the minute they are only counted.
 		for range 2077 {
 			admit(l)
 			time.Sleep(8 * time.Millisecond)
 		}
 		wantLog(t, &log, first)
+
+		// The count comes when the minute is over.
 		time.Sleep(time.Minute)
 		counted := outageLine + ` times=2077 within=1m0s passed=2077 error=down`
 		wantLog(t, &log, first, counted)
+
 		down = false
 		time.Sleep(time.Minute)
 		ended := `level=INFO msg="headgate: for a minute no more: the store cannot decide, so OnStoreError does"`
 		wantLog(t, &log, first, counted, ended)
+
+		// The next outage is news again. Close writes what was counted by then, and no timer writes
+		// after it.
 		down = true
 		admit(l)
 		admit(l)
@@ -93,9 +105,13 @@ func TestFailureLogTellsKindsApart(t *testing.T) {
 		bad.Key = func(core.Request) (string, bool) { panic("k") }
 		l := configured(t, limiter.Config{Store: brokenStore(func() error { return errDown }), Logger: plain(&log),
 			Rules: []limiter.Rule{bad, rule(t, "a", "1/1h")}, Observer: observerFunc(func() { panic("o") })})
+
+		// Three kinds: of a rule, of the store, and of a function of the program. The others of
+		// each kind are counted.
 		for range 3 {
 			admit(l)
 		}
+
 		wantLog(t, &log,
 			`level=WARN msg="headgate: a rule cannot be evaluated, so its OnStoreError decides" passed=1 rule=bad error="rule 0 \"bad\": panic: \"k\""`,
 			outageLine+` passed=1 error=down`,
@@ -113,6 +129,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log test.Log
 		l := configured(t, limiter.Config{Store: newStore(), Logger: plain(&log)})
+
 		for i := range 100 {
 			bad := rule(t, fmt.Sprint("r", i), "1/1h")
 			bad.Key = func(core.Request) (string, bool) { panic("k") }
@@ -121,6 +138,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 			}
 			admit(l)
 		}
+
 		if n := strings.Count(log.String(), "\n"); n != 65 {
 			t.Errorf("%d lines, want one for each of 64 rules, and one for the others", n)
 		}
@@ -134,8 +152,11 @@ func TestFailureLogLeavesOut(t *testing.T) {
 		leave()
 		c := limiter.Config{Store: newStore(), Logger: plain(&log), Rules: []limiter.Rule{rule(t, "a", "1/1h")}}
 		configured(t, c).Admit(&test.Request{Ctx: gone}).Done(503) // the client has left
+
+		// A logger that discards everything gets no lines either, here or from a timer.
 		c.Store, c.Logger = brokenStore(func() error { return errDown }), slog.New(slog.DiscardHandler)
 		admit(configured(t, c))
+
 		wantLog(t, &log)
 	})
 }
@@ -149,25 +170,34 @@ func TestFallbackDecisionsAreReported(t *testing.T) {
 		var seen recorder
 		down := errDown
 		memory := memstore.MustNew(memstore.Options{})
-		s := failover.MustNew(brokenStore(func() error { return down }), failover.Options{Fallback: memory, Logger: slog.New(slog.DiscardHandler)})
+		s := failover.MustNew(brokenStore(func() error { return down }),
+			failover.Options{Fallback: memory, Logger: slog.New(slog.DiscardHandler)})
 		defer s.Close()
+
 		l := configured(t, limiter.Config{Store: s, Logger: plain(&log), Rules: []limiter.Rule{rule(t, "a", "10/1h")},
 			OnError: func(_ context.Context, err error) { errs = append(errs, err) }, Observer: &seen})
+
+		// The fallback has ten units: twelve requests are ten that pass and two that are refused,
+		// all decided by it.
 		for range 12 {
 			admit(l)
 		}
+
 		told := seen.take()
 		if len(errs) != 12 || len(told) != 12 {
 			t.Fatalf("%d errors and %d events", len(errs), len(told))
 		}
+
 		for i := range 12 {
 			if !errors.Is(errs[i], core.ErrFallback) || !errors.Is(errs[i], errDown) {
 				t.Errorf("reported %v", errs[i])
 			}
-			if e := told[i]; !e.Fallback || !e.Rules[0].Decision.Fallback || e.Err != nil || e.Verdict.Passes() != (i < 10) {
+			if e := told[i]; !e.Fallback || !e.Rules[0].Decision.Fallback || e.Err != nil ||
+				e.Verdict.Passes() != (i < 10) {
 				t.Errorf("observed %+v", e)
 			}
 		}
+
 		wantLog(t, &log, `level=WARN msg="headgate: the store cannot decide, so its fallback does" local=1 error="the fallback of the store decides: down"`)
 	})
 }
@@ -179,11 +209,15 @@ func TestFailureLogCountsByFate(t *testing.T) {
 		var log test.Log
 		open, local := rule(t, "open", "9/1h"), rule(t, "local", "9/1h")
 		open.OnStoreError = limiter.FailOpen
+		// Of five requests two are for /open, which pass undecided by that rule.
 		open.Key = func(r core.Request) (string, bool) { return "k", r.Path() == "/open" }
-		l := configured(t, limiter.Config{Store: standby{newStore()}, Logger: plain(&log), Rules: []limiter.Rule{open, local}})
+
+		l := configured(t, limiter.Config{Store: standby{newStore()}, Logger: plain(&log),
+			Rules: []limiter.Rule{open, local}})
 		for _, path := range []string{"/", "/open", "/", "/open", "/"} {
 			l.Admit(&test.Request{URLPath: path}).Done(200)
 		}
+
 		l.Close()
 		wantLog(t, &log, outageLine+` local=1 error=down`, outageLine+` times=4 passed=2 local=2 error=down`)
 	})
@@ -212,25 +246,34 @@ func TestWaitAsksAllRulesAgainAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
+		// local is decided by the fallback, and open and last by no one, while the store is down.
 		open, local, last := rule(t, "open", "5/1h"), rule(t, "local", "1/1s fixed-window"), rule(t, "last", "7/1h")
 		open.OnStoreError, local.OnStoreError, last.OnStoreError = limiter.FailOpen, limiter.FailLocal, limiter.FailOpen
+
 		s := recovering{&down, newTicking(), newTicking()}
 		l := newLimiter(t, s, open, local, last)
+		// The only unit of local in this second.
 		if _, err := l.Take(t.Context(), "k", 1); !errors.Is(err, errDown) {
 			t.Fatal(err)
 		}
+
+		// The store is back after half a second, while the request waits for the next window of the
+		// fallback.
 		time.AfterFunc(500*time.Millisecond, func() { down.Store(false) })
 		res, err := l.TakeWithin(t.Context(), "k", 1, time.Minute)
 		if err != nil || !res.Allowed() || res.Undecided() || res.Waited() != time.Second {
 			t.Errorf("allowed %t, undecided %t, waited %s, %v", res.Allowed(), res.Undecided(), res.Waited(), err)
 		}
+
 		var names []string
 		for _, d := range res.Decisions() {
 			names = append(names, fmt.Sprint(d.Rule, " ", d.Decision.Remaining))
 		}
+		// All three rules are counted by the store: before, it had counted none.
 		if got := strings.Join(names, ", "); got != "open 4, local 0, last 6" {
 			t.Errorf("decided by %s", got)
 		}
+
 		if err := res.Refund(t.Context()); err != nil {
 			t.Error(err)
 		}

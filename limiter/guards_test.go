@@ -23,7 +23,8 @@ func functionsOf(t reflect.Type, path string, into []string) []string {
 		return functionsOf(t.Elem(), path, into)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if f := t.Field(i); f.IsExported() && (strings.HasPrefix(t.PkgPath(), "github.com/headgate/") || path == "") {
+			if f := t.Field(i); f.IsExported() &&
+				(strings.HasPrefix(t.PkgPath(), "github.com/headgate/") || path == "") {
 				into = functionsOf(f.Type, strings.TrimPrefix(path+"."+f.Name, "."), into)
 			}
 		}
@@ -33,6 +34,7 @@ func functionsOf(t reflect.Type, path string, into []string) []string {
 
 // setPanicking sets the function at a path to one that panics, and counts its calls.
 func setPanicking(v reflect.Value, path string, calls *int) {
+	// A slice has one rule. A pointer that is nil gets a value, or its fields could not be set.
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice {
 		if v.Kind() == reflect.Slice {
 			v = v.Index(0)
@@ -43,12 +45,14 @@ func setPanicking(v reflect.Value, path string, calls *int) {
 		}
 		v = v.Elem()
 	}
+
 	name, rest, more := strings.Cut(path, ".")
 	field := v.FieldByName(name)
 	if more {
 		setPanicking(field, rest, calls)
 		return
 	}
+
 	field.Set(reflect.MakeFunc(field.Type(), func([]reflect.Value) []reflect.Value {
 		*calls++
 		panic("of the program")
@@ -57,13 +61,14 @@ func setPanicking(v reflect.Value, path string, calls *int) {
 
 // guarded are the functions of a Config. Whoever adds one finds it tried here.
 var guarded = []string{
-	"CustomHeaders", "Degraded", "Failed", "Hooks.Ban", "Hooks.Breaker", "Hooks.CachedRefusal", "Hooks.Closed", "Hooks.Lease", "Hooks.Open",
-	"Hooks.Policy", "Hooks.Queue", "Hooks.Rules", "Hooks.StoreCall", "Hooks.Units", "OnError", "Refused", "Rules.Cost", "Rules.Key",
-	"Rules.Override", "Rules.RefundIf",
+	"CustomHeaders", "Degraded", "Failed", "Hooks.Ban", "Hooks.Breaker", "Hooks.CachedRefusal", "Hooks.Closed",
+	"Hooks.Lease", "Hooks.Open", "Hooks.Policy", "Hooks.Queue", "Hooks.Rules", "Hooks.StoreCall", "Hooks.Units",
+	"OnError", "Refused", "Rules.Cost", "Rules.Key", "Rules.Override", "Rules.RefundIf",
 }
 
 // uncalled are those that no request of this test meets. All hooks are called in one place.
-var uncalled = []string{"Hooks.Breaker", "Hooks.CachedRefusal", "Hooks.Policy", "Hooks.Queue", "Hooks.Rules", "Hooks.StoreCall", "Hooks.Units"}
+var uncalled = []string{"Hooks.Breaker", "Hooks.CachedRefusal", "Hooks.Policy", "Hooks.Queue", "Hooks.Rules",
+	"Hooks.StoreCall", "Hooks.Units"}
 
 // No panic of a function of the program reaches the server, and none is lost: OnError or the
 // log has it, wherever in a request it comes.
@@ -82,14 +87,19 @@ func TestFunctionsOfTheProgramMayPanic(t *testing.T) {
 	for _, path := range paths {
 		t.Run(path, func(t *testing.T) {
 			calls, told := 0, 0
+			// Refusals, degraded answers, leases and faults: each function is called by one of
+			// these.
 			for _, action := range []limiter.Action{limiter.Reject, limiter.Degrade} {
 				for _, text := range []string{"1/1h fixed-window", "1 concurrent ttl=1m"} {
-					for _, s := range []core.Store{newStore(), brokenStore(func() error { return errors.New("down") })} {
+					for _, s := range []core.Store{newStore(),
+						brokenStore(func() error { return errors.New("down") })} {
 						log.Reset()
-						told += requestsUnder(t, path, action, text, s, &calls) + strings.Count(log.String(), "of the program")
+						told += requestsUnder(t, path, action, text, s, &calls) +
+							strings.Count(log.String(), "of the program")
 					}
 				}
 			}
+
 			if (calls > 0) == slices.Contains(uncalled, path) {
 				t.Errorf("it was called %d times", calls)
 			}
@@ -106,9 +116,11 @@ func requestsUnder(t *testing.T, path string, action limiter.Action, text string
 	var log bytes.Buffer
 	r := rule(t, "a", text)
 	r.OnLimit = action
+	// Only such a rule can have a ban.
 	if !r.Limit.Leased() && action == limiter.Reject {
 		r.Ban = core.MustParseBan("2/1h for 1m max 1h")
 	}
+
 	c := limiter.Config{Store: s, Rules: []limiter.Rule{r}, OnStoreError: limiter.FailClosed,
 		Logger: slog.New(slog.NewTextHandler(&log, nil)), OnError: func(_ context.Context, err error) {
 			var p *limiter.PanicError
@@ -116,6 +128,7 @@ func requestsUnder(t *testing.T, path string, action limiter.Action, text string
 				told++
 			}
 		}}
+
 	setPanicking(reflect.ValueOf(&c), path, calls)
 	l, err := limiter.New(c)
 	if err != nil {

@@ -22,7 +22,8 @@ var forms = map[string]*regexp.Regexp{
 	"Cache-Control":         regexp.MustCompile(`^no-store$`),
 }
 
-var styles = [4]limiter.HeaderStyle{limiter.XRateLimit, limiter.XRateLimitDelta, limiter.Draft8, limiter.XRateLimit | limiter.Draft8}
+var styles = [4]limiter.HeaderStyle{limiter.XRateLimit, limiter.XRateLimitDelta, limiter.Draft8,
+	limiter.XRateLimit | limiter.Draft8}
 
 // possible reports whether a store may decide d under the limit. A decision that
 // allows has a RetryAfter here as well.
@@ -37,24 +38,32 @@ func possible(d core.Decision, limit core.Limit) bool {
 func FuzzHeaders(f *testing.F) {
 	f.Add(int64(100), int64(time.Minute), int64(0), int64(1), int64(1), int64(1), false, uint8(0))
 	f.Add(int64(1), int64(400*24*time.Hour), int64(1), int64(0), int64(time.Hour), int64(1<<52), true, uint8(3))
-	f.Add(int64(1<<50), int64(time.Millisecond), int64(1<<50), int64(core.Never), int64(2*core.MaxPeriod), int64(1), false, uint8(7))
+	f.Add(int64(1<<50), int64(time.Millisecond), int64(1<<50), int64(core.Never), int64(2*core.MaxPeriod), int64(1),
+		false, uint8(7))
 	f.Fuzz(func(t *testing.T, quota, period, remaining, retry, reset, at int64, allowed bool, style uint8) {
-		limit := core.Limit{Quota: quota, Period: time.Duration(period).Truncate(time.Microsecond), Algorithm: core.FixedWindow}
-		d := core.Decision{Allowed: allowed, Remaining: remaining, RetryAfter: time.Duration(retry), ResetAfter: time.Duration(reset), At: at}
+		limit := core.Limit{Quota: quota, Period: time.Duration(period).Truncate(time.Microsecond),
+			Algorithm: core.FixedWindow}
+		d := core.Decision{Allowed: allowed, Remaining: remaining, RetryAfter: time.Duration(retry),
+			ResetAfter: time.Duration(reset), At: at}
+		// What no store may decide is no finding.
 		if limit.Validate() != nil || !possible(d, limit) {
 			return
 		}
+
 		if allowed {
 			d.RetryAfter = 0
 		}
+
 		l := configured(t, limiter.Config{
 			Store: storeFunc(func(_ context.Context, ops []core.Op, out []core.Decision) error {
 				out[0], out[1] = d, d
 				return nil
 			}),
 			Headers: styles[style%4],
-			Rules:   []limiter.Rule{{Name: "a.b-c_d", Limit: limit, Key: everyone}, {Name: "z", Limit: limit, Key: everyone}},
+			Rules: []limiter.Rule{{Name: "a.b-c_d", Limit: limit, Key: everyone},
+				{Name: "z", Limit: limit, Key: everyone}},
 		})
+
 		a := l.Admit(get())
 		defer a.Done(200)
 		for _, h := range a.Headers() {
@@ -63,7 +72,10 @@ func FuzzHeaders(f *testing.F) {
 				t.Errorf("%s: %q after %+v", h.Name, h.Value, d)
 			}
 		}
-		if n := a.RetryAfter(); !allowed && d.RetryAfter != core.Never && time.Duration(n)*time.Second < d.RetryAfter && n < 1<<33 {
+
+		// A time that is too short would have a client come back in vain.
+		if n := a.RetryAfter(); !allowed && d.RetryAfter != core.Never &&
+			time.Duration(n)*time.Second < d.RetryAfter && n < 1<<33 {
 			t.Errorf("retry after %s is said to be after %s seconds", d.RetryAfter, strconv.FormatInt(n, 10))
 		}
 	})

@@ -40,19 +40,23 @@ func (c *crowd) send(t *testing.T, limiters ...*limiter.Limiter) []int64 {
 	if lasting == 0 {
 		lasting = 10 * time.Second
 	}
+
 	var wg sync.WaitGroup
 	start := time.Now()
 	for i := 0; time.Since(start) < lasting; i++ {
+		// Groups come on the hundred milliseconds, whatever the time that the clients before took.
 		if i > 0 && i%c.clients == 0 {
 			time.Sleep(100*ms - time.Since(start)%(100*ms))
 			if time.Since(start) >= lasting {
 				break
 			}
 		}
+
 		cost := int64(1)
 		if c.cost != nil {
 			cost = c.cost(i)
 		}
+
 		l, patience := limiters[i%len(limiters)], c.patience[i%len(c.patience)]
 		wg.Go(func() {
 			ctx, leave := context.WithCancel(t.Context())
@@ -67,6 +71,7 @@ func (c *crowd) send(t *testing.T, limiters ...*limiter.Limiter) []int64 {
 		})
 		synctest.Wait()
 	}
+
 	wg.Wait()
 	per := make([]int64, lasting/time.Second)
 	for _, s := range c.served {
@@ -98,8 +103,10 @@ var patiences = map[string][]time.Duration{
 func greedy(t *testing.T, text string) []int64 {
 	l := newLimiter(t, newTicking(), rule(t, "a", text))
 	per := make([]int64, 10)
+
 	waiting := 0
 	for i := range 10_000 {
+		// Four more are waiting from here on.
 		if i%100 == 0 {
 			waiting += 4
 		}
@@ -113,6 +120,7 @@ func greedy(t *testing.T, text string) []int64 {
 			}
 			per[i/1000]++
 		}
+
 		time.Sleep(ms)
 	}
 	return per
@@ -126,11 +134,13 @@ func TestImpatientClientsGetTheWholeRate(t *testing.T) {
 		want  []int64
 	}{
 		{"10/1s burst=1", rate},
+		// The burst comes on top in the first second.
 		{"10/1s burst=5", append([]int64{14}, rate[1:]...)},
 		{"10/1s", append([]int64{19}, rate[1:]...)},
 		{"10/1s fixed-window", rate},
 		{"10/1s sliding-log", rate},
 		{"10/1s token-bucket", rate},
+		// A sliding window weighs the second before, so that some units come a moment later.
 		{"10/1s sliding-window", []int64{10, 10, 10, 10, 10, 10, 10, 10, 9, 9}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -138,6 +148,7 @@ func TestImpatientClientsGetTheWholeRate(t *testing.T) {
 				t.Errorf("%s has in each second %d, want %d", row.limit, got, row.want)
 			}
 		})
+
 		for patience, list := range patiences {
 			for _, max := range []time.Duration{2 * time.Second, 5 * time.Second, 10 * time.Second} {
 				t.Run(fmt.Sprintf("%s/%s/%s", row.limit, patience, max), func(t *testing.T) {
@@ -167,8 +178,10 @@ func TestImpatientClientsOfSeveralProcesses(t *testing.T) {
 						for range processes {
 							limiters = append(limiters, newLimiter(t, s, rule(t, "a", text)))
 						}
+
 						c := crowd{clients: 4, patience: list, max: 5 * time.Second}
-						if got, want := c.send(t, limiters...), slices.Repeat([]int64{10}, 10); !slices.Equal(got, want) {
+						if got, want := c.send(t, limiters...),
+							slices.Repeat([]int64{10}, 10); !slices.Equal(got, want) {
 							t.Errorf("admitted in each second %d, want %d", got, want)
 						}
 					})

@@ -83,10 +83,12 @@ func TestLineAcrossProcesses(t *testing.T) {
 	const rounds, waiters = 5, 20
 	var took []time.Duration
 	for range rounds {
+		// The lease is held in one process, and twenty wait for it in the other.
 		held, err := one.Take(t.Context(), "k", 1)
 		if err != nil || !held.Allowed() {
 			t.Fatal(held.Allowed(), err)
 		}
+
 		begun, before := time.Now(), asked.await(0)
 		turns := make(chan time.Time, waiters)
 		var wg sync.WaitGroup
@@ -102,13 +104,16 @@ func TestLineAcrossProcesses(t *testing.T) {
 				}
 			})
 		}
+
 		asked.await(before + waiters + 3) // each has asked, and the first again
 		released := time.Now()
 		if err := held.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
 		took = append(took, (<-turns).Sub(released))
 		wg.Wait()
+
 		// Each asks when it arrives and when it is its turn, and once more if a release comes
 		// before it stands in the line.
 		most := 3*waiters + int(time.Since(begun)/(50*time.Millisecond)) + 1
@@ -116,6 +121,7 @@ func TestLineAcrossProcesses(t *testing.T) {
 			t.Errorf("asked %d times, want at most %d", n, most)
 		}
 	}
+
 	slices.Sort(took)
 	test.AtMost(t, "from a release in another process to the turn, half", took[len(took)/2], 60*time.Millisecond)
 	test.AtMost(t, "from a release in another process to the turn, the slowest", took[len(took)-1], 60*time.Millisecond)
@@ -137,6 +143,7 @@ func TestLineInOneProcess(t *testing.T) {
 				if err != nil || !held.Allowed() {
 					t.Fatal(held.Allowed(), err)
 				}
+
 				before, turn := w.await(0), make(chan time.Time)
 				go func() {
 					res, err := l.TakeWithin(context.Background(), "k", 1, core.MaxBooking)
@@ -149,6 +156,7 @@ func TestLineInOneProcess(t *testing.T) {
 					}
 					turn <- at
 				}()
+
 				w.await(before + 2) // it waits, and has asked again
 				released := time.Now()
 				if err := held.Release(t.Context()); err != nil {
@@ -156,6 +164,7 @@ func TestLineInOneProcess(t *testing.T) {
 				}
 				took = append(took, (<-turn).Sub(released))
 			}
+
 			slices.Sort(took)
 			test.AtMost(t, "from a release to the turn, half", took[len(took)/2], 5*time.Millisecond)
 			test.AtMost(t, "from a release to the turn, the slowest", took[len(took)-1], 5*time.Millisecond)
@@ -174,6 +183,7 @@ func TestSlotsAcrossProcesses(t *testing.T) {
 	for range 2 {
 		l := newLimiter(t, patientStore(t, addr, prefix), slots)
 		defer l.Close()
+		// 120 clients in two processes, of which 80 leave after 20 ms and 40 stay.
 		for range 20 {
 			for _, leaves := range []bool{true, false, true} {
 				ctx := t.Context()
@@ -196,7 +206,9 @@ func TestSlotsAcrossProcesses(t *testing.T) {
 			}
 		}
 	}
+
 	wg.Wait()
+	// One unit each 10 ms, and one of the burst. Those who stay are all served.
 	if most := 1 + int64(time.Since(begun)/(10*time.Millisecond)); served < 40 || served > most {
 		t.Errorf("served %d, want 40 to %d", served, most)
 	}

@@ -137,14 +137,20 @@ func TestLineIsServedWhenTheReleaseIsAnswered(t *testing.T) {
 		s := newTicking()
 		far := storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
 			time.Sleep(3 * ms)
+			// The second sleep is the way back: the answer arrives 6 ms after the question.
 			defer time.Sleep(3 * ms)
 			return s.Apply(ctx, ops, out)
 		})
 		l := newLimiter(t, far, leased(t, "jobs", "1 concurrent ttl=30s", time.Minute))
+
 		q := newQueue(t)
 		q.send("a", l, get(), 210*ms)
+		// The request a holds its lease by then, so that b finds it taken and stands in the line.
 		q.at(10 * ms)
 		q.send("b", l, get(), 210*ms)
+
+		// a works until 216 ms. Its release is answered 6 ms later, and so is the question of b:
+		// asked before that answer, the store would have refused it.
 		q.want("a pass at 6ms", "b pass at 228ms")
 		l.AwaitReleases()
 	})
@@ -154,12 +160,16 @@ func TestLineKeepsTheOrderOfArrival(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), leased(t, "jobs", "3 concurrent ttl=30s", time.Minute))
 		q := newQueue(t)
+
+		// d would fit at 10 ms, when a ends. It waits behind c, which needs all three units: or
+		// else a request of many units would starve.
 		q.send("a", l, costing("1", ""), 10*ms)
 		q.send("b", l, costing("2", ""), 20*ms)
 		q.send("c", l, costing("3", ""), 30*ms)
 		q.send("d", l, costing("1", ""), 40*ms)
 		q.send("e", l, costing("2", ""), 50*ms)
 		q.send("f", l, costing("1", ""), 60*ms)
+
 		q.want("a pass at 0s", "b pass at 0s", "c pass at 20ms", "d pass at 50ms", "e pass at 50ms", "f pass at 90ms")
 		wantLeft(t, l, "k", 3)
 	})
@@ -171,16 +181,23 @@ func TestLineReleaseWakesOneRequest(t *testing.T) {
 		s := newAsking(newTicking())
 		l := newLimiter(t, s, leased(t, "jobs", "2 concurrent ttl=30s", time.Minute))
 		q := newQueue(t)
+
 		q.send("a", l, get(), 10*ms)
 		q.send("b", l, get(), 20*ms)
+		// c needs both units: the release of a wakes it in vain, that of b serves it.
 		q.send("c", l, costing("2", ""), 10*ms)
 		for i := range 5 {
 			q.send(fmt.Sprint(i), l, get(), 30*ms)
 		}
+
+		// Of the five behind c none asked at 10 or 20 ms. The two units of c serve two of them at
+		// 30 ms, and nobody polls.
 		q.at(45 * ms)
-		if got, want := s.after(0), []time.Duration{10 * ms, 20 * ms, 30 * ms, 30 * ms}; !slices.Equal(got, want) || s.peeks != 5 {
+		if got, want := s.after(0), []time.Duration{10 * ms, 20 * ms, 30 * ms, 30 * ms}; !slices.Equal(got, want) ||
+			s.peeks != 5 {
 			t.Errorf("asked at %s, and %d peeks", got, s.peeks)
 		}
+
 		q.want("a pass at 0s", "b pass at 0s", "c pass at 20ms", "0 pass at 30ms", "1 pass at 30ms",
 			"2 pass at 60ms", "3 pass at 60ms", "4 pass at 90ms")
 	})
@@ -193,21 +210,31 @@ func TestLineAsksTwentyTimesASecond(t *testing.T) {
 		counted := newAsking(s)
 		other := newLimiter(t, s, rule(t, "jobs", "1 concurrent ttl=1m"))
 		l := newLimiter(t, counted, leased(t, "jobs", "1 concurrent ttl=1m", 3*time.Second))
+
+		// The other limiter stands for another process: its release wakes no one here.
 		held, err := other.Take(t.Context(), "k", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		q := newQueue(t)
 		for range 100 {
 			q.send("", l, get(), 0)
 		}
+
+		// A hundred wait, and the first asks each 50 ms for all. The 99 behind it only peeked when
+		// they came.
 		q.at(1020 * ms)
 		if got := counted.after(0); len(got) != 20 || got[0] != 50*ms || got[19] != 1000*ms || counted.peeks != 99 {
 			t.Errorf("asked at %s, and %d peeks", got, counted.peeks)
 		}
+
 		if err := held.Release(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+
+		// The next poll serves the first. As each works for no time, its release serves the one
+		// behind it at the same instant.
 		q.want(slices.Repeat([]string{" pass at 1.05s"}, 100)...)
 		if got := counted.after(1020 * ms); len(got) != 100 || got[0] != 1050*ms || got[99] != 1050*ms {
 			t.Errorf("asked at %s", got)
@@ -221,22 +248,32 @@ func TestLineEndsWithTheLongestWait(t *testing.T) {
 		counted := newAsking(s)
 		other := newLimiter(t, s, rule(t, "jobs", "1 concurrent ttl=1m"))
 		l := newLimiter(t, counted, leased(t, "jobs", "1 concurrent ttl=1m", time.Second))
+
+		// The lease is held for a minute, so that no wait of a second can end with it.
 		if _, err := other.Take(t.Context(), "k", 1); err != nil {
 			t.Fatal(err)
 		}
+
 		q := newQueue(t)
 		q.send("a", l, get(), 0)
 		q.at(30 * ms)
+
+		// The second arrives at 30 ms and gives up at 1.03 s. The lease ends at 60 s, thus 58.97 s
+		// later, which Retry-After rounds up.
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			a := l.Admit(get())
 			defer a.Done(429)
 			d := a.Result().Decisions()[0].Decision
-			if a.Outcome() != limiter.Refused || !slices.Equal(a.Violated(), []string{"jobs"}) || a.RetryAfter() != 59 ||
-				a.Result().Waited() != time.Second || d.At != time.Now().UnixMicro() || d.RetryAfter != 58970*ms || d.ResetAfter != 58970*ms {
-				t.Errorf("%s by %v, retry after %d, waited %s, %+v", a.Outcome(), a.Violated(), a.RetryAfter(), a.Result().Waited(), d)
+			if a.Outcome() != limiter.Refused || !slices.Equal(a.Violated(), []string{"jobs"}) ||
+				a.RetryAfter() != 59 ||
+				a.Result().Waited() != time.Second || d.At != time.Now().UnixMicro() || d.RetryAfter != 58970*ms ||
+				d.ResetAfter != 58970*ms {
+				t.Errorf("%s by %v, retry after %d, waited %s, %+v", a.Outcome(), a.Violated(), a.RetryAfter(),
+					a.Result().Waited(), d)
 			}
 		})
+
 		wg.Wait()
 		q.want("a refused at 1s")
 		// The second asks where the first would have asked.
@@ -264,15 +301,18 @@ func TestLineGoesOnWithoutAClientThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newTicking(), leased(t, "jobs", "1 concurrent ttl=30s", time.Minute))
 		ctx, leave := context.WithCancel(t.Context())
+
 		q := newQueue(t)
 		q.send("a", l, get(), 210*ms)
 		q.send("b", l, &test.Request{Ctx: ctx}, 10*ms)
 		q.send("c", l, get(), 10*ms)
 		q.send("d", l, &test.Request{Ctx: ctx}, 10*ms)
 		q.send("e", l, get(), 10*ms)
+
 		q.at(100 * ms)
 		leave()
 		q.want("a pass at 0s", "b refused at 100ms", "d refused at 100ms", "c pass at 210ms", "e pass at 220ms")
+		// A lease given to one that left would be missing here.
 		wantLeft(t, l, "k", 1)
 	})
 }
@@ -287,18 +327,25 @@ func TestLineHandsOnWhatIsLeft(t *testing.T) {
 			s := newAsking(newTicking())
 			l := newLimiter(t, s, leased(t, "jobs", "3 concurrent ttl=30s", time.Minute))
 			ctx, leave := context.WithCancel(t.Context())
+
 			q := newQueue(t)
 			q.send("a", l, costing(held, ""), 210*ms)
+			// b asks for all three units, so that c waits behind it whatever is free.
 			big := costing("3", "")
 			big.Ctx = ctx
 			q.send("b", l, big, 0)
 			q.send("c", l, get(), 0)
+
+			// b leaves. With 2 held c fits at once; with 3 held asking would be in vain until the
+			// release.
 			q.at(20 * ms)
 			leave()
 			q.at(30 * ms)
+			// The first poll is due at 50 ms: what was asked until now came from the handing on.
 			if n := len(s.after(0)); n != want.asks {
 				t.Errorf("%s held: asked %d times, want %d", held, n, want.asks)
 			}
+
 			q.want("a pass at 0s", "b refused at 20ms", "c pass at "+want.at)
 		})
 	}
@@ -309,6 +356,7 @@ func TestLineHandsOnTheTurnOfAClientThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTicking()
 		gone := errors.New("gone")
+		// The client leaves during the release that gives it its turn, so before it has asked.
 		ctx, leave := context.WithCancelCause(t.Context())
 		l := newLimiter(t, storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
 			err := s.Apply(ctx, ops, out)
@@ -317,18 +365,22 @@ func TestLineHandsOnTheTurnOfAClientThatLeaves(t *testing.T) {
 			}
 			return err
 		}), leased(t, "jobs", "1 concurrent ttl=30s", time.Minute))
+
 		q := newQueue(t)
 		q.send("a", l, get(), 210*ms)
 		q.wg.Go(func() { // may be admitted at the instant at which it leaves
 			res, err := l.TakeWithin(ctx, "k", 1, time.Minute)
-			if err != nil && !errors.Is(err, gone) && !errors.Is(err, context.Canceled) || time.Since(q.start) != 210*ms {
+			if err != nil && !errors.Is(err, gone) && !errors.Is(err, context.Canceled) ||
+				time.Since(q.start) != 210*ms {
 				t.Errorf("%v after %s", err, time.Since(q.start))
 			}
 			if err := res.Release(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
+
 		synctest.Wait()
+		// Without the hand-over c would have to wait for the next poll.
 		q.send("c", l, get(), 0)
 		q.want("a pass at 0s", "c pass at 210ms")
 		wantLeft(t, l, "k", 1)
@@ -342,6 +394,8 @@ func TestLeaseOfAClientThatLeftBeforeTheAnswer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newTicking()
 				ctx, leave := context.WithCancel(t.Context())
+				// The store takes the lease and its answer is lost, as with a connection that ends
+				// in between. Only the context of the client that leaves meets it.
 				l := newLimiter(t, storeFunc(func(within context.Context, ops []core.Op, out []core.Decision) error {
 					err := s.Apply(within, ops, out)
 					if ops[0].Verb == core.Take && within == ctx && out[0].Allowed {
@@ -350,7 +404,9 @@ func TestLeaseOfAClientThatLeftBeforeTheAnswer(t *testing.T) {
 					}
 					return err
 				}), leased(t, "jobs", "1 concurrent ttl=30s", time.Minute))
+
 				q := newQueue(t)
+				// In a line the client has its turn at the release of a. Otherwise it asks at once.
 				if maxWait > 0 {
 					q.send("a", l, get(), 210*ms)
 				}
@@ -365,13 +421,17 @@ func TestLeaseOfAClientThatLeftBeforeTheAnswer(t *testing.T) {
 						t.Error(err)
 					}
 				})
+
 				synctest.Wait()
+				// c passes only if the lease of the lost answer was given back, as it would not
+				// expire for 30 s.
 				q.send("c", l, get(), 0)
 				if maxWait > 0 {
 					q.want("a pass at 0s", "c pass at 210ms")
 				} else {
 					q.want("c pass at 0s")
 				}
+
 				wantLeft(t, l, "k", 1)
 			})
 		})
@@ -385,10 +445,14 @@ func TestLineEndsWithClose(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			q.send(name, l, get(), 200*ms)
 		}
+
+		// Close comes while a works. It ends the waits, not the request that was admitted.
 		q.at(30 * ms)
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
+
+		// After Close no request waits, whether or not its turn would come.
 		q.send("d", l, get(), 0)
 		q.want("a pass at 0s", "b refused at 30ms", "c refused at 30ms", "d refused at 30ms")
 		wantLeft(t, l, "k", 1)
@@ -402,18 +466,24 @@ func TestLineIsServedDuringShutdown(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			q.send(name, l, get(), 200*ms)
 		}
+
 		closed := make(chan error, 1)
 		go func() {
 			_, err := l.TakeWithin(t.Context(), "k", 1, time.Minute)
 			closed <- err
 		}()
+
+		// No store can say when a lease is released, so waits for leases end 100 ms before the
+		// deadline: at 410 ms. Until then b and c have their turn.
 		q.at(30 * ms)
 		ctx, cancel := context.WithTimeout(t.Context(), 480*ms)
 		defer cancel()
 		if err := l.Shutdown(ctx); err != nil || time.Since(q.start) != 410*ms {
 			t.Errorf("%v after %s", err, time.Since(q.start))
 		}
+
 		q.want("a pass at 0s", "b pass at 200ms", "c pass at 400ms", "d refused at 410ms")
+		// TakeWithin, at the end of the line, hears that it was the limiter which ended its wait.
 		if err := <-closed; !errors.Is(err, limiter.ErrClosed) {
 			t.Error(err)
 		}
@@ -427,11 +497,15 @@ func TestLineEndsAtOnceWithAShortShutdown(t *testing.T) {
 		q := newQueue(t)
 		q.send("a", l, get(), 20*ms)
 		q.send("b", l, get(), 20*ms)
+
+		// The line has until 100 ms before the deadline, so it ends at once, although b would have
+		// its turn at 20 ms.
 		ctx, cancel := context.WithTimeout(t.Context(), 100*ms)
 		defer cancel()
 		if err := l.Shutdown(ctx); err != nil || time.Since(q.start) != 0 {
 			t.Errorf("%v after %s", err, time.Since(q.start))
 		}
+
 		q.want("a pass at 0s", "b refused at 0s")
 	})
 }
@@ -457,9 +531,12 @@ func TestLineBehindABookedSlot(t *testing.T) {
 		perUser.Key = byHeader
 		l := newLimiter(t, newTicking(), leased(t, "jobs", "2 concurrent ttl=30s", time.Minute), perUser)
 		q := newQueue(t)
+		// x2 waits for its slot until 1 s, long after the leases are free: y, which came later,
+		// takes one of them at 210 ms.
 		q.send("x1", l, costing("2", "x"), 210*ms)
 		q.send("x2", l, costing("1", "x"), 10*ms)
 		q.send("y", l, costing("1", "y"), 10*ms)
+
 		q.want("x1 pass at 0s", "x2 pass at 1s", "y pass at 210ms")
 	})
 }
@@ -470,12 +547,18 @@ func TestLineBesideAWindow(t *testing.T) {
 		perUser := waiting(t, "user", "1/1s fixed-window", time.Minute)
 		perUser.Key = byHeader
 		l := newLimiter(t, newTicking(), leased(t, "jobs", "1 concurrent ttl=30s", time.Minute), perUser)
+
 		q := newQueue(t)
+		// The window of x is used up until 1 s. Until then b has no use for the lease, and c takes
+		// it.
 		q.send("a", l, costing("1", "x"), 210*ms)
 		q.send("b", l, costing("1", "x"), 210*ms)
 		q.send("c", l, costing("1", "y"), 900*ms)
+
 		q.at(300 * ms)
+		// At 1.11 s, when c ends, b is served before d, as it came before it.
 		q.send("d", l, costing("1", "z"), 210*ms)
+
 		q.want("a pass at 0s", "c pass at 210ms", "b pass at 1.11s", "d pass at 1.32s")
 	})
 }
@@ -486,12 +569,16 @@ func TestLineOfEachKey(t *testing.T) {
 		perUser := leased(t, "user", "1 concurrent ttl=30s", time.Minute)
 		perUser.Key = byHeader
 		l := newLimiter(t, newTicking(), leased(t, "all", "2 concurrent ttl=30s", time.Minute), perUser)
+
 		q := newQueue(t)
+		// x2 waits for the lease of its user. It came before z1, and must not hold that up when y1
+		// ends at 110 ms.
 		q.send("x1", l, costing("1", "x"), 310*ms)
 		q.send("x2", l, costing("1", "x"), 10*ms)
 		q.send("y1", l, costing("1", "y"), 110*ms)
 		q.send("z1", l, costing("1", "z"), 110*ms)
 		q.send("x3", l, costing("1", "x"), 10*ms)
+
 		q.want("x1 pass at 0s", "y1 pass at 0s", "z1 pass at 110ms", "x2 pass at 310ms", "x3 pass at 320ms")
 		wantLeft(t, l, "k", 2, 1)
 	})
@@ -501,19 +588,26 @@ func TestLineOfEachKey(t *testing.T) {
 func TestLineOnlyForRequestsThatMayWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTicking()
-		l := newLimiter(t, s, leased(t, "jobs", "2 concurrent ttl=30s", time.Minute), rule(t, "hard", "3/1m fixed-window"))
+		l := newLimiter(t, s, leased(t, "jobs", "2 concurrent ttl=30s", time.Minute),
+			rule(t, "hard", "3/1m fixed-window"))
 		q := newQueue(t)
 		q.send("a", l, costing("2", ""), 210*ms)
 		q.send("b", l, costing("2", ""), 210*ms)
 		q.send("c", l, costing("3", ""), 0) // more than the limit holds
 		q.send("d", l, costing("1", ""), 0)
+
 		q.at(100 * ms)
 		if res, err := l.Take(t.Context(), "k", 1); err != nil || res.Allowed() { // does not wait
 			t.Errorf("allowed %t, %v", res.Allowed(), err)
 		}
+		// b and d wait without a charge: of the three units of the window only that of a is gone.
 		wantLeft(t, l, "k", 0, 2)
+
 		q.want("a pass at 0s", "c refused at 0s", "b pass at 210ms", "d pass at 420ms")
 		wantLeft(t, l, "k", 2, 0)
+
+		// The window is used up, so that e is refused at once: it does not wait for a lease only to
+		// be refused.
 		q.send("e", l, get(), 0)
 		q.want("a pass at 0s", "c refused at 0s", "b pass at 210ms", "d pass at 420ms", "e refused at 420ms")
 	})
@@ -559,14 +653,20 @@ func TestLineBesideARuleThatFailsOpen(t *testing.T) {
 			jobs := leased(t, "jobs", "1 concurrent ttl=30s", time.Minute)
 			jobs.OnStoreError = limiter.FailOpen
 			local := rule(t, "local", "9/1m fixed-window")
+			// If the store fails, jobs lets requests pass, and the fallback decides about local.
 			s := &switching{Store: newTicking(), fallback: newTicking()}
 			l := newLimiter(t, s, jobs, local)
+
 			q := newQueue(t)
 			q.send("a", l, get(), 30*ms)
 			q.send("b", l, get(), 30*ms)
+
 			q.at(10 * ms)
+			// c peeks, as b waits before it, and asks once more: one fault hits the first question,
+			// two hit both.
 			s.down.Store(failures)
 			q.send("c", l, get(), 30*ms)
+
 			q.at(70 * ms)
 			if failures == 1 {
 				wantLeft(t, l, "k", 0, 6) // c holds the lease
@@ -584,9 +684,11 @@ func TestLineBesideARuleThatFailsOpen(t *testing.T) {
 // Every way in which units come back wakes the first of the line.
 func TestLineIsServedByEveryRelease(t *testing.T) {
 	ways := map[string]func(*testing.T, *limiter.Limiter, *limiter.Result) error{
-		"Release": func(t *testing.T, _ *limiter.Limiter, res *limiter.Result) error { return res.Release(t.Context()) },
-		"Refund":  func(t *testing.T, _ *limiter.Limiter, res *limiter.Result) error { return res.Refund(t.Context()) },
-		"Reset":   func(t *testing.T, l *limiter.Limiter, _ *limiter.Result) error { return l.Reset(t.Context(), "k") },
+		"Release": func(t *testing.T, _ *limiter.Limiter, res *limiter.Result) error {
+			return res.Release(t.Context())
+		},
+		"Refund": func(t *testing.T, _ *limiter.Limiter, res *limiter.Result) error { return res.Refund(t.Context()) },
+		"Reset":  func(t *testing.T, l *limiter.Limiter, _ *limiter.Result) error { return l.Reset(t.Context(), "k") },
 		"ResetRequest": func(_ *testing.T, l *limiter.Limiter, _ *limiter.Result) error {
 			return l.ResetRequest(get())
 		},
@@ -599,16 +701,22 @@ func TestLineIsServedByEveryRelease(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				q := newQueue(t)
 				q.send("a", l, get(), 0)
+				// The poll would come at 50 ms: at 10 ms only the release itself can have woken the
+				// line.
 				q.at(10 * ms)
 				if err := release(t, l, res); err != nil {
 					t.Error(err)
 				}
+
 				q.want("a pass at 10ms")
 			})
 		})
 	}
+
+	// The leases of requests end with the request, or with the connection that it was upgraded to.
 	for name, end := range leaseEnds {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -626,6 +734,7 @@ func TestLineIsServedByEveryRelease(t *testing.T) {
 
 func TestLineIsServedByAReleaseThatIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// The first refund fails. It is tried again in the background after 100 ms.
 		s, down := newTicking(), true
 		l := newLimiter(t, storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
 			if ops[0].Verb == core.Refund && down {
@@ -634,9 +743,11 @@ func TestLineIsServedByAReleaseThatIsTriedAgain(t *testing.T) {
 			}
 			return s.Apply(ctx, ops, out)
 		}), leased(t, "jobs", "1 concurrent ttl=30s", time.Minute))
+
 		q := newQueue(t)
 		q.send("a", l, get(), 25*ms)
 		q.send("b", l, get(), 0)
+		// Without a second try the lease would end after 30 s.
 		q.want("a pass at 0s", "b pass at 125ms")
 	})
 }
@@ -664,6 +775,9 @@ func TestLineMissesNoRelease(t *testing.T) {
 		s := newTicking()
 		var l *limiter.Limiter
 		var held *limiter.Result
+
+		// The lease is released within the very call that refuses the request: the store has
+		// answered, and the request is not in the line yet.
 		l = newLimiter(t, storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
 			err := s.Apply(ctx, ops, out)
 			if res := held; res != nil && ops[0].Verb == core.Take {
@@ -674,11 +788,14 @@ func TestLineMissesNoRelease(t *testing.T) {
 			}
 			return err
 		}), leased(t, "jobs", "1 concurrent ttl=30s", time.Minute))
+
 		res, err := l.Take(t.Context(), "k", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
+		// From here on the next Take is the one that is interfered with.
 		held = res
+
 		q := newQueue(t)
 		q.send("a", l, get(), 0)
 		q.want("a pass at 0s")
@@ -690,17 +807,21 @@ func TestLineEndsIfTheStoreFails(t *testing.T) {
 	for mode, want := range map[limiter.FailureMode]string{limiter.FailClosed: "failed", limiter.FailOpen: "pass"} {
 		synctest.Test(t, func(t *testing.T) {
 			s, down := newTicking(), atomic.Bool{}
-			l := configured(t, limiter.Config{OnStoreError: mode, Rules: []limiter.Rule{leased(t, "jobs", "1 concurrent ttl=30s", time.Minute)},
+			l := configured(t, limiter.Config{OnStoreError: mode,
+				Rules: []limiter.Rule{leased(t, "jobs", "1 concurrent ttl=30s", time.Minute)},
 				Store: storeFunc(func(ctx context.Context, ops []core.Op, out []core.Decision) error {
 					if down.Load() {
 						return errDown
 					}
 					return s.Apply(ctx, ops, out)
 				})})
+
 			q := newQueue(t)
 			q.send("a", l, get(), 10*ms)
 			q.send("b", l, get(), 0)
 			q.send("c", l, get(), 0)
+			// a ends at 10 ms, and its release fails too. The poll of b at 50 ms is the first to
+			// learn of it, and c asks right behind b.
 			down.Store(true)
 			q.want("a pass at 0s", "b "+want+" at 50ms", "c "+want+" at 50ms")
 		})
@@ -716,12 +837,14 @@ func TestLineServesTakeWithin(t *testing.T) {
 			if err != nil || !res.Allowed() || time.Since(start) != time.Duration(i)*210*ms {
 				t.Errorf("turn %d: allowed %t, %v after %s", i, res.Allowed(), err, time.Since(start))
 			}
+			// The next turn comes with this release, and no earlier: 210 ms after the turn before.
 			time.AfterFunc(210*ms, func() {
 				if err := res.Release(context.Background()); err != nil {
 					t.Error(err)
 				}
 			})
 		}
+
 		time.Sleep(time.Second)
 		wantLeft(t, l, "k", 1)
 	})
@@ -736,10 +859,14 @@ func TestLineIsBounded(t *testing.T) {
 			for _, name := range []string{"a", "b", "c", "d"} {
 				q.send(name, l, get(), 210*ms)
 			}
+
+			// At 300 ms b works and c waits, so that one of two places is free: for e, not for f.
 			q.at(300 * ms)
 			q.send("e", l, get(), 0)
 			q.send("f", l, get(), 0)
-			q.want("a pass at 0s", "d queue_full at 0s", "b pass at 210ms", "f queue_full at 300ms", "c pass at 420ms", "e pass at 630ms")
+
+			q.want("a pass at 0s", "d queue_full at 0s", "b pass at 210ms", "f queue_full at 300ms",
+				"c pass at 420ms", "e pass at 630ms")
 		})
 	}
 }
@@ -753,6 +880,9 @@ func TestLineServesEachAtItsInstant(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 1))
 			l := configured(t, limiter.Config{Store: newTicking(), MaxWaitersPerKey: requests,
 				Rules: []limiter.Rule{leased(t, "jobs", fmt.Sprintf("%d concurrent ttl=1h", quota), time.Hour)}})
+
+			// The model knows when each request begins and ends: at the first instant that holds
+			// its units, and never before the one in front of it.
 			var wg sync.WaitGroup
 			start, last := time.Now(), time.Duration(0)
 			var held []span
@@ -762,6 +892,8 @@ func TestLineServesEachAtItsInstant(t *testing.T) {
 				last = firstFit(held, quota, cost, max(last, time.Since(start)))
 				held = append(held, span{last, last + work, cost})
 				want := last
+
+				// The limiter must come to the same instant, to the microsecond.
 				wg.Go(func() {
 					a := l.Admit(costing(fmt.Sprint(cost), ""))
 					defer a.Done(200)
@@ -772,6 +904,7 @@ func TestLineServesEachAtItsInstant(t *testing.T) {
 				})
 				synctest.Wait()
 			}
+
 			wg.Wait()
 			wantLeft(t, l, "k", quota)
 		})
@@ -787,6 +920,8 @@ type span struct {
 // firstFit returns the first instant, not before at, at which the units are free.
 func firstFit(held []span, quota, units int64, at time.Duration) time.Duration {
 	for {
+		// next is the first end among the requests that hold units at this instant, or -1 if there
+		// is none.
 		used, next := int64(0), time.Duration(-1)
 		for _, s := range held {
 			if s.from <= at && at < s.to {
@@ -796,9 +931,12 @@ func firstFit(held []span, quota, units int64, at time.Duration) time.Duration {
 				}
 			}
 		}
+
 		if used+units <= quota {
 			return at
 		}
+
+		// Between two ends nothing becomes free, so the next end is the next candidate.
 		at = next
 	}
 }

@@ -48,8 +48,9 @@ func BenchmarkObserver(b *testing.B) {
 			{"counter", func(c *limiter.Config) { c.Observer = &counterOfAll{} }},
 			{"counting and hooks", func(c *limiter.Config) {
 				c.Observer = &counting{}
-				c.Hooks = &events.Hooks{Queue: func(events.Queue) {}, Lease: func(events.Lease) {}, Units: func(events.Units) {},
-					Ban: func(events.Ban) {}, StoreCall: func(events.StoreCall) {}}
+				c.Hooks = &events.Hooks{Queue: func(events.Queue) {}, Lease: func(events.Lease) {},
+					Units: func(events.Units) {},
+					Ban:   func(events.Ban) {}, StoreCall: func(events.StoreCall) {}}
 			}},
 		} {
 			b.Run(fmt.Sprintf("rules=%d/%s", n, row.name), func(b *testing.B) {
@@ -57,9 +58,11 @@ func BenchmarkObserver(b *testing.B) {
 				for i := range n {
 					c.Rules = append(c.Rules, rule(b, fmt.Sprint("r", i), "1000000000/1s"))
 				}
+
 				row.set(&c)
 				l := limiter.MustNew(c)
 				defer l.Close()
+
 				b.ReportAllocs()
 				for b.Loop() {
 					if d, err := l.Allow(b.Context(), "k", 1); err != nil || !d.Allowed {

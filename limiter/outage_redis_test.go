@@ -46,17 +46,23 @@ func TestOutageOfRedisIsLogged(t *testing.T) {
 			server := redistest.Start(t)
 			client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 			defer client.Close()
+
 			var log test.Log
-			store := redisstore.MustNew(client, redisstore.Options{Prefix: redistest.Prefix(t), Instances: 1, Logger: plain(&log)})
-			warm := limiter.MustNew(limiter.Config{Store: store, Logger: slog.New(slog.DiscardHandler), Rules: []limiter.Rule{rule(t, "a", "1000000/1h")}})
+			store := redisstore.MustNew(client,
+				redisstore.Options{Prefix: redistest.Prefix(t), Instances: 1, Logger: plain(&log)})
+			warm := limiter.MustNew(limiter.Config{Store: store, Logger: slog.New(slog.DiscardHandler),
+				Rules: []limiter.Rule{rule(t, "a", "1000000/1h")}})
 			defer warm.Close()
 			awaitDecision(t, warm)
+
+			// The connection stands, so that the outage is what the limiter meets first.
 			reported, opened := 0, make(chan events.Breaker, 1)
 			l := limiter.MustNew(limiter.Config{Store: store, OnStoreError: row.mode, Logger: plain(&log),
 				Hooks:   &events.Hooks{Breaker: func(e events.Breaker) { opened <- e }},
 				Rules:   []limiter.Rule{rule(t, "a", "1000000/1h")},
 				OnError: func(_ context.Context, err error) { reported++ }})
 			defer l.Close()
+
 			row.away(server)
 			begun := time.Now()
 			const requests = 20
@@ -65,22 +71,29 @@ func TestOutageOfRedisIsLogged(t *testing.T) {
 					t.Errorf("request %d: %s", i, got)
 				}
 				if i == 0 {
-					first := what(row.fate) + ` ` + row.fate + `=1 error="(the fallback of the store decides: )?` + row.cause + `"\n`
+					// The first request has its line before the second is sent.
+					first := what(row.fate) + ` ` + row.fate +
+						`=1 error="(the fallback of the store decides: )?` + row.cause + `"\n`
 					if text := log.String(); !wasLate(text) && !regexp.MustCompile(first).MatchString(text) {
 						t.Errorf("after the first request the log is\n%s\nwant\n%s", text, first)
 					}
 					test.AtMost(t, "the first line", time.Since(begun), time.Second)
 				}
 			}
+
 			l.Close()
+			// The others are counted until Close. Once the breaker is open their error is its own.
 			rest := fmt.Sprintf(`%s times=%d %s=%d error="((the fallback of the store decides: )?%s|failover: the primary store is bypassed: %s)"`, what(row.fate), requests-1, row.fate, requests-1, row.cause, row.cause)
 			if text := log.String(); !wasLate(text) && !regexp.MustCompile(rest).MatchString(text) {
 				t.Errorf("at the end the log is\n%s\nwant\n%s", text, rest)
 			}
+
 			awaitOpening(t, warm, opened) // the line comes before
-			if text := log.String(); !strings.Contains(text, "the primary store fails and is bypassed: the fallback decides") {
+			if text := log.String(); !strings.Contains(text,
+				"the primary store fails and is bypassed: the fallback decides") {
 				t.Errorf("the breaker's opening is not in the log:\n%s", text)
 			}
+
 			if reported != requests {
 				t.Errorf("OnError was called %d times for %d requests", reported, requests)
 			}
@@ -139,7 +152,10 @@ func TestLimitersOverOneStoreShareItsMemory(t *testing.T) {
 	defer client.Close()
 	quiet := slog.New(slog.DiscardHandler)
 	prefix := redistest.Prefix(t)
-	store := redisstore.MustNew(client, redisstore.Options{Prefix: prefix, Timeout: 10 * time.Second, Instances: 1, Logger: quiet})
+
+	// Ten seconds for a call, so that a busy machine does not make the fallback decide.
+	store := redisstore.MustNew(client,
+		redisstore.Options{Prefix: prefix, Timeout: 10 * time.Second, Instances: 1, Logger: quiet})
 	c := limiter.Config{Store: store, Logger: quiet, Rules: []limiter.Rule{rule(t, "a", "10/1h")}}
 	one, two := limiter.MustNew(c), limiter.MustNew(c)
 	defer one.Close()
@@ -152,16 +168,20 @@ func TestLimitersOverOneStoreShareItsMemory(t *testing.T) {
 			t.Errorf("%s: allowed %t, %+v, %v", what, res.Allowed(), res.Decisions(), err)
 		}
 	}
+
 	takes("Redis, the first", one, 2, true, false)
 	takes("Redis, the second", two, 2, true, false)
+	// Both limiters are one instance: two would halve what the memory may grant.
 	if n := client.ZCard(t.Context(), prefix+"{instances}").Val(); n > 1 {
 		t.Errorf("%d instances", n)
 	}
 
 	server.Kill()
+	// Of ten units Redis gave four, and the memory knows of them: six are left.
 	takes("the memory, the first", one, 3, true, true)
 	takes("the memory, the second", two, 3, true, true)
 	takes("nothing is left, the first", one, 1, false, true)
+
 	one.Close()
 	takes("nothing is left, the second", two, 1, false, true)
 }
@@ -172,10 +192,12 @@ func TestMemoryAfterTheLastLimiter(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true})
 	defer client.Close()
+
 	quiet := slog.New(slog.DiscardHandler)
 	prefix := redistest.Prefix(t)
 	store := redisstore.MustNew(client, redisstore.Options{Prefix: prefix, Timeout: 10 * time.Second, Logger: quiet})
 
+	// The count in Redis goes on through all limiters, so each take has one unit less left.
 	want := int64(10)
 	take := func(l *limiter.Limiter) {
 		t.Helper()
@@ -185,9 +207,12 @@ func TestMemoryAfterTheLastLimiter(t *testing.T) {
 			t.Errorf("%+v, %v, want %d left", d, err, want)
 		}
 	}
+
 	for range 3 {
-		l := limiter.MustNew(limiter.Config{Store: store, Logger: quiet, Rules: []limiter.Rule{rule(t, "a", "10/1h fixed-window")}})
+		l := limiter.MustNew(limiter.Config{Store: store, Logger: quiet,
+			Rules: []limiter.Rule{rule(t, "a", "10/1h fixed-window")}})
 		take(l)
+		// The instance lives as long as a limiter that is not closed.
 		awaitInstance(t, client, prefix, 1)
 		l.Close()
 		awaitInstance(t, client, prefix, 0)

@@ -22,8 +22,8 @@ import (
 // can be admitted when the store is back, and is told so in each algorithm.
 func TestCostAboveThePartOfAnInstanceIsToldTruly(t *testing.T) {
 	for _, text := range []string{
-		"100/1h", "100/1h fixed-window", "100/1h sliding-window", "100/1h sliding-log", "100/1h token-bucket", "100/day",
-		"100 concurrent ttl=30s",
+		"100/1h", "100/1h fixed-window", "100/1h sliding-window", "100/1h sliding-log", "100/1h token-bucket",
+		"100/day", "100 concurrent ttl=30s",
 	} {
 		t.Run(text, func(t *testing.T) {
 			s := failover.MustNew(brokenStore(func() error { return errDown }), failover.Options{
@@ -31,6 +31,7 @@ func TestCostAboveThePartOfAnInstanceIsToldTruly(t *testing.T) {
 				Logger: slog.New(slog.DiscardHandler),
 			})
 			defer s.Close()
+
 			cost := int64(1)
 			var log strings.Builder
 			l := limiter.MustNew(limiter.Config{
@@ -41,6 +42,10 @@ func TestCostAboveThePartOfAnInstanceIsToldTruly(t *testing.T) {
 				}},
 			})
 			defer l.Close()
+
+			// An instance has 25 of 100 units. What costs more waits for the store, with no time
+			// that could be named; what costs more than 100 never fits, and only that is a mistake
+			// of the set-up.
 			for _, row := range []struct {
 				cost    int64
 				status  int
@@ -50,10 +55,12 @@ func TestCostAboveThePartOfAnInstanceIsToldTruly(t *testing.T) {
 				if warned := strings.Contains(log.String(), findings.TooCostly); warned {
 					t.Errorf("warned before cost %d: %s", cost, &log)
 				}
+
 				a := l.Admit(&test.Request{Ctx: context.Background(), Verb: http.MethodGet})
 				if got := a.Status(); got != row.status || a.RetryAfter() > 0 != row.seconds {
 					t.Errorf("cost %d: %d, Retry-After %d", cost, got, a.RetryAfter())
 				}
+
 				if row.status == 503 {
 					answer, _ := a.Answer()
 					want := `{"type":"about:blank","title":"Service Unavailable","status":503,` +
@@ -62,13 +69,16 @@ func TestCostAboveThePartOfAnInstanceIsToldTruly(t *testing.T) {
 						t.Errorf("%s", answer.Body)
 					}
 				}
+
 				if row.status != 0 {
 					a.Done(a.Status())
 				}
 			}
+
 			if !strings.Contains(log.String(), findings.TooCostly) {
 				t.Error("no warning of cost 101")
 			}
+
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			var e *limiter.WaitError

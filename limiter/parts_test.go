@@ -87,8 +87,10 @@ func list(parts ...limiter.Part) []limiter.Part { return parts }
 
 func TestAdmitParts(t *testing.T) {
 	take := core.Take
+	// The second request is refused by b, so that a keeps the two units for the third.
 	t.Run("a part that is refused costs no other part anything", func(t *testing.T) {
-		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "3/1h fixed-window", "A"), byHeaderNamed(t, "b", "1/1h fixed-window", "B"))
+		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "3/1h fixed-window", "A"),
+			byHeaderNamed(t, "b", "1/1h fixed-window", "B"))
 		checkParts(t, l, []partsStep{
 			{list(part(take, 1, "A=x"), part(take, 1, "B=x")), "pass | a+2 | b+0"},
 			{list(part(take, 1, "A=x"), part(take, 1, "B=x")), "refused | a+2 | b-0"},
@@ -96,6 +98,7 @@ func TestAdmitParts(t *testing.T) {
 		})
 	})
 	t.Run("a rule applies once for each key, and once only", func(t *testing.T) {
+		// Of two parts of one key the larger cost counts, and both see what is left after it.
 		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "9/1h fixed-window", "A"))
 		checkParts(t, l, []partsStep{
 			{list(part(take, 1, "A=x"), part(take, 3, "A=x"), part(take, 2, "A=y")), "pass | a+6 | a+6 | a+7"},
@@ -103,10 +106,14 @@ func TestAdmitParts(t *testing.T) {
 		})
 	})
 	t.Run("a rule does not apply to a part that lacks its key", func(t *testing.T) {
-		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "9/1h fixed-window", "A"), byHeaderNamed(t, "b", "9/1h fixed-window", "B"))
-		checkParts(t, l, []partsStep{{list(part(take, 1, "A=x"), part(take, 1), part(take, 1, "A=x", "B=x")), "pass | a+8 | | a+8 b+8"}})
+		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "9/1h fixed-window", "A"),
+			byHeaderNamed(t, "b", "9/1h fixed-window", "B"))
+		checkParts(t, l, []partsStep{{list(part(take, 1, "A=x"), part(take, 1), part(take, 1, "A=x", "B=x")),
+			"pass | a+8 | | a+8 b+8"}})
 	})
 	t.Run("a rate replaces quota and period, and keeps the count", func(t *testing.T) {
+		// Three of nine units are taken, so that a rate of three has none left. The nine are in
+		// force again for parts without a rate.
 		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "9/1h fixed-window", "A"))
 		lower, none := part(take, 1, "A=x"), part(take, 1, "A=x")
 		lower.Rate, none.Rate = &core.Limit{Quota: 3, Period: time.Hour}, &core.Limit{Period: time.Hour}
@@ -115,6 +122,7 @@ func TestAdmitParts(t *testing.T) {
 			{list(lower), "pass | a+0"},
 			{list(lower), "refused | a-0"},
 			{list(part(take, 1, "A=x")), "pass | a+5"},
+			// A rate without a quota refuses every unit.
 			{list(part(take, 1, "A=y"), none), "refused | |"},
 			{list(part(core.Peek, 1, "A=y")), "pass | a+9"},
 		})
@@ -125,7 +133,9 @@ func TestAdmitParts(t *testing.T) {
 		if denying.Access, err = keyfuncs.NewAccess(keyfuncs.Lists{Deny: keyfuncs.Callers{Keys: []string{"x"}}}); err != nil {
 			t.Fatal(err)
 		}
+
 		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "9/1h fixed-window", "A"), denying)
+		// The part before the denied one is not charged.
 		a := l.AdmitParts(context.Background(), list(part(take, 1, "A=x"), part(take, 1, "B=x")))
 		defer a.Done(0)
 		if a.DeniedPart() != 1 || !a.Result().Denied() || !slices.Equal(a.Violated(), []string{"b"}) {
@@ -134,6 +144,7 @@ func TestAdmitParts(t *testing.T) {
 		checkParts(t, l, []partsStep{{list(part(core.Peek, 1, "A=x")), "pass | a+9"}})
 	})
 	t.Run("a refund gives units back", func(t *testing.T) {
+		// The second refund is of more than was taken, and gives back what was.
 		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "3/1h fixed-window", "A"))
 		checkParts(t, l, []partsStep{
 			{list(part(take, 3, "A=x")), "pass | a+0"},
@@ -142,17 +153,23 @@ func TestAdmitParts(t *testing.T) {
 		})
 	})
 	t.Run("a mistake of a part fails the request", func(t *testing.T) {
+		// The step cannot be carried out, so the rule decides by its OnStoreError. Other mistakes
+		// leave the part out.
 		failing := byHeaderNamed(t, "a", "3/1h sliding-log", "A")
 		failing.OnStoreError = limiter.FailClosed
 		l := newLimiter(t, newStore(), failing)
-		checkParts(t, l, []partsStep{{list(part(core.Debit, 1, "A=x")), "failed |"}, {list(part(core.Lift, 1, "A=x")), "pass |"},
+		checkParts(t, l, []partsStep{{list(part(core.Debit, 1, "A=x")), "failed |"},
+			{list(part(core.Lift, 1, "A=x")), "pass |"},
 			{list(part(take, -1, "A=x")), "pass |"}})
 	})
 	t.Run("headers have each rule once", func(t *testing.T) {
-		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "9/1h fixed-window", "A"), byHeaderNamed(t, "b", "9/1h fixed-window", "B"))
+		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "9/1h fixed-window", "A"),
+			byHeaderNamed(t, "b", "9/1h fixed-window", "B"))
 		a := l.AdmitParts(context.Background(), list(part(take, 1, "A=x"), part(take, 2, "A=y")))
 		defer a.Done(0)
-		want := []limiter.Header{{Name: "Ratelimit-Policy", Value: `"a";q=9;w=3600`}, {Name: "Ratelimit", Value: `"a";r=7;t=3600`}}
+
+		want := []limiter.Header{{Name: "Ratelimit-Policy", Value: `"a";q=9;w=3600`},
+			{Name: "Ratelimit", Value: `"a";r=7;t=3600`}}
 		if got := a.Headers(); len(got) < 2 || !slices.Equal(got[len(got)-2:], want) {
 			t.Errorf("headers %q, want %q at the end", got, want)
 		}
@@ -160,9 +177,11 @@ func TestAdmitParts(t *testing.T) {
 }
 
 func TestAdmitPartsChecks(t *testing.T) {
-	for _, text := range []string{"3/1h", "3/1h token-bucket", "3/1h fixed-window", "3/1h sliding-window", "3/month", "6/1h burst=3"} {
+	for _, text := range []string{"3/1h", "3/1h token-bucket", "3/1h fixed-window", "3/1h sliding-window", "3/month",
+		"6/1h burst=3"} {
 		t.Run(text, func(t *testing.T) {
 			l := newLimiter(t, newStore(), byHeaderNamed(t, "a", text, "A"))
+			// A check asks for no units. It fails only for a key in debt.
 			check := part(core.Peek, 0, "A=x")
 			checkParts(t, l, []partsStep{
 				{list(check), "pass | a+3"},
@@ -170,6 +189,7 @@ func TestAdmitPartsChecks(t *testing.T) {
 				{list(check), "pass | a+0"},
 				{list(part(core.Debit, 1, "A=x")), "pass | a+0"},
 				{list(check), "refused | a-0"},
+				// The take beside the check is refused with it, and charges nothing.
 				{list(part(core.Take, 1, "A=y"), check), "refused | a+3 | a-0"},
 				{list(part(core.Peek, 1, "A=y")), "pass | a+3"},
 				{list(part(core.Refund, 1, "A=x")), "pass | a+0"},
@@ -179,7 +199,8 @@ func TestAdmitPartsChecks(t *testing.T) {
 	}
 	t.Run("without debt a check passes", func(t *testing.T) {
 		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "3/1h sliding-log", "A"))
-		checkParts(t, l, []partsStep{{list(part(core.Take, 3, "A=x")), "pass | a+0"}, {list(part(core.Peek, 0, "A=x")), "pass | a+0"}})
+		checkParts(t, l, []partsStep{{list(part(core.Take, 3, "A=x")), "pass | a+0"},
+			{list(part(core.Peek, 0, "A=x")), "pass | a+0"}})
 	})
 	t.Run("beside a take of the same count a check asks nothing more", func(t *testing.T) {
 		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "3/1h", "A"))
@@ -196,43 +217,57 @@ func TestAdmitPartsEvents(t *testing.T) {
 	take, peek, refund, debit := core.Take, core.Peek, core.Refund, core.Debit
 	shadow := byHeaderNamed(t, "s", "1/1h fixed-window", "S")
 	shadow.OnLimit = limiter.Shadow
+	// A rate without a quota refuses, here under a rule in shadow.
 	none := part(take, 1, "S=z")
 	none.Rate = &core.Limit{Period: time.Hour}
+
 	seen, told := &recorder{}, []string{}
 	l := configured(t, limiter.Config{
 		Store: newStore(), Observer: seen,
-		Rules: []limiter.Rule{byHeaderNamed(t, "a", "4/1h fixed-window", "A"), byHeaderNamed(t, "b", "9/1h fixed-window", "B"), shadow},
-		Hooks: &events.Hooks{Units: func(u events.Units) { told = append(told, fmt.Sprintln(u.Rule, u.Key, u.Flow, u.Units)) }},
+		Rules: []limiter.Rule{byHeaderNamed(t, "a", "4/1h fixed-window", "A"),
+			byHeaderNamed(t, "b", "9/1h fixed-window", "B"), shadow},
+		Hooks: &events.Hooks{Units: func(u events.Units) {
+			told = append(told, fmt.Sprintln(u.Rule, u.Key, u.Flow, u.Units))
+		}},
 	})
 	for _, row := range []struct {
 		parts []limiter.Part
 		want  string // the verdict on the request, and of each rule the key, verdict, cost and charge
 		units string
 	}{
-		{list(part(take, 1, "A=x"), part(take, 3, "A=x"), part(take, 2, "A=y")), "allowed: a x allowed 3 3: a y allowed 2 2", ""},
+		{list(part(take, 1, "A=x"), part(take, 3, "A=x"), part(take, 2, "A=y")),
+			"allowed: a x allowed 3 3: a y allowed 2 2", ""},
+		// A refund or a debit is reported as units, not as a decision.
 		{list(part(refund, 2, "A=x"), part(take, 3, "B=x")), "allowed: b x allowed 3 3", "a x refunded 2\n"},
 		{list(part(refund, 1, "A=x")), "allowed", "a x refunded 1\n"},
 		{list(part(debit, 5, "A=x"), part(take, 1, "B=x")), "allowed: b x allowed 1 1", "a x debited 5\n"},
+		// Peeks cost their units and charge none.
 		{list(part(peek, 2, "A=y"), part(peek, 0, "B=x")), "allowed: a y allowed 2 0: b x allowed 0 0", ""},
 		// What a check refuses, the others are charged for a moment only, which nobody hears of.
 		{list(part(peek, 0, "A=x"), part(take, 2, "B=x")), "refused: a x refused 0 0: b x overruled 2 0", ""},
 		// A correction is carried out though the request is refused.
-		{list(part(take, 3, "A=y"), part(refund, 1, "B=x"), part(take, 1, "B=y")), "refused: a y refused 3 0: b y overruled 1 0", "b x refunded 1\n"},
+		{list(part(take, 3, "A=y"), part(refund, 1, "B=x"), part(take, 1, "B=y")),
+			"refused: a y refused 3 0: b y overruled 1 0", "b x refunded 1\n"},
+		// Two counts of one rule are two entries, also of a rule in shadow.
 		{list(part(take, 1, "S=x"), part(take, 1, "S=y")), "allowed: s x allowed 1 1: s y allowed 1 1", ""},
-		{list(part(take, 1, "S=x"), part(take, 1, "B=x")), "shadow_refused: s x shadow_refused 1 0: b x allowed 1 1", ""},
+		{list(part(take, 1, "S=x"), part(take, 1, "B=x")), "shadow_refused: s x shadow_refused 1 0: b x allowed 1 1",
+			""},
 		{list(none, part(take, 1, "B=x")), "shadow_refused: b x allowed 1 1: s z shadow_refused 0 0", ""},
 		{nil, "allowed", ""},
 	} {
 		told = nil
 		l.AdmitParts(t.Context(), row.parts).Done(0)
+
 		got := seen.take()
 		if len(got) != 1 {
 			t.Fatalf("%q: told %d times, want once", row.want, len(got))
 		}
+
 		text := got[0].Verdict.String()
 		for _, r := range got[0].Rules {
 			text += fmt.Sprint(": ", r.Name, " ", r.Key, " ", r.Verdict, " ", r.Cost, " ", r.Charged)
 		}
+
 		if units := strings.Join(told, ""); text != row.want || units != row.units {
 			t.Errorf("%q and units %q, want %q and %q", text, units, row.want, row.units)
 		}
@@ -250,14 +285,20 @@ func TestAdmitPartsEventsOfAnOutage(t *testing.T) {
 		mode  limiter.FailureMode // of the other rule
 		want  string
 	}{
-		{standby{fallback: newStore()}, limiter.FailLocal, "failed_open: b allowed 9/1h fixed-window: a failed_open 4/1h fixed-window"},
-		{brokenStore(func() error { return errDown }), limiter.FailOpen, "failed_open: a failed_open 4/1h fixed-window: b failed_open 9/1h fixed-window"},
+		// The fallback decides about b, or no store about either.
+		{standby{fallback: newStore()}, limiter.FailLocal,
+			"failed_open: b allowed 9/1h fixed-window: a failed_open 4/1h fixed-window"},
+		{brokenStore(func() error { return errDown }), limiter.FailOpen,
+			"failed_open: a failed_open 4/1h fixed-window: b failed_open 9/1h fixed-window"},
 	} {
 		l := configured(t, limiter.Config{
-			Store: row.store, Observer: seen, Rules: []limiter.Rule{open, other}, OnStoreError: row.mode, Logger: slog.New(slog.DiscardHandler),
-			Hooks: &events.Hooks{Units: func(events.Units) { told++ }},
+			Store: row.store, Observer: seen, Rules: []limiter.Rule{open, other}, OnStoreError: row.mode,
+			Logger: slog.New(slog.DiscardHandler),
+			Hooks:  &events.Hooks{Units: func(events.Units) { told++ }},
 		})
-		l.AdmitParts(t.Context(), list(part(core.Peek, 0, "A=x"), part(core.Debit, 1, "A=y"), part(core.Take, 1, "B=x"))).Done(0)
+
+		l.AdmitParts(t.Context(),
+			list(part(core.Peek, 0, "A=x"), part(core.Debit, 1, "A=y"), part(core.Take, 1, "B=x"))).Done(0)
 		for _, e := range seen.take() {
 			text := e.Verdict.String()
 			for _, r := range e.Rules {

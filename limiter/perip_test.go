@@ -25,6 +25,7 @@ func TestPerIPCountsByAddress(t *testing.T) {
 			peer string
 			want int
 		}{
+			// The port does not count, and neither does what the other limiter has admitted.
 			{a, "192.0.2.1:1", 0}, {a, "192.0.2.1:2", 0}, {a, "192.0.2.1:3", 429},
 			{a, "192.0.2.2:1", 0}, {b, "192.0.2.1:4", 0},
 		} {
@@ -34,6 +35,7 @@ func TestPerIPCountsByAddress(t *testing.T) {
 		}
 
 		time.Sleep(30 * time.Second)
+		// One of two units has come back.
 		if got := from(a, "192.0.2.1:5"); got != 0 {
 			t.Errorf("half a period later: %d", got)
 		}

@@ -28,15 +28,19 @@ func tripping(s core.Store, trip time.Duration) core.Store {
 // atRandom sends clients of a patience who arrive at random, at each limiter at the rate, and
 // returns how many of them were served by each.
 func atRandom(t *testing.T, rate int, patience, lasting time.Duration, limiters ...*limiter.Limiter) []int64 {
+	// A fixed seed makes each run the same.
 	rnd := rand.New(rand.NewPCG(1, 2))
 	served := make([]atomic.Int64, len(limiters))
 	var wg sync.WaitGroup
 	start := time.Now()
+
 	for {
+		// The pauses of arrivals that do not know of one another are exponential.
 		time.Sleep(time.Duration(rnd.ExpFloat64() * float64(time.Second) / float64(rate*len(limiters))))
 		if time.Since(start) >= lasting {
 			break
 		}
+
 		i := rnd.IntN(len(limiters))
 		wg.Go(func() {
 			ctx, leave := context.WithCancel(t.Context())
@@ -48,6 +52,7 @@ func atRandom(t *testing.T, rate int, patience, lasting time.Duration, limiters 
 			}
 		})
 	}
+
 	wg.Wait()
 	var list []int64
 	for i := range served {
@@ -65,6 +70,8 @@ func TestClientsAtRandomGetTheWholeRate(t *testing.T) {
 		trips       []time.Duration
 		least, each int64
 	}{
+		// Four processes share 200 units. The farther a store is, the more turns are lost to the
+		// answers under way.
 		{200 * ms, []time.Duration{0}, units, units},
 		{200 * ms, []time.Duration{0, 0, 0, 0}, units * 98 / 100, 40},
 		{200 * ms, []time.Duration{ms, ms, ms, ms}, units * 98 / 100, 40},
@@ -80,11 +87,14 @@ func TestClientsAtRandomGetTheWholeRate(t *testing.T) {
 				for _, trip := range row.trips {
 					limiters = append(limiters, newLimiter(t, tripping(s, trip), rule(t, "a", "10/1s burst=1")))
 				}
+
 				got := atRandom(t, 40/len(limiters), row.patience, lasting, limiters...)
+
 				sum := int64(0)
 				for _, n := range got {
 					sum += n
 				}
+
 				if sum < row.least || sum > units || slices.Min(got) < row.each {
 					t.Errorf("served %d, by each process %d", sum, got)
 				}

@@ -44,13 +44,17 @@ func TestReleaseQueueReleasesAfterAnOutage(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newOutage(time.Second, 1500*time.Millisecond)
 			l := newLimiter(t, s, rule(t, "jobs", "3 concurrent ttl=1h"))
+
 			a, b := l.Admit(get()), l.Admit(get())
+			// Both requests end as the outage begins, half a second before the store is back.
 			time.Sleep(time.Second)
 			end(a)
 			end(b)
+
 			time.Sleep(time.Hour / 2)
 			synctest.Wait()
 			wantLeft(t, l, "k", 3)
+
 			ms := time.Millisecond
 			// Two ends, and a pause that doubles from 100 ms on until the store is
 			// back; then both are released at once.
@@ -67,10 +71,13 @@ func TestReleaseQueueDropsExpiredLeases(t *testing.T) {
 		s := newOutage(time.Second, time.Hour)
 		l := newLimiter(t, s, rule(t, "jobs", "1 concurrent ttl=20s"))
 		a := l.Admit(get())
+
 		time.Sleep(time.Second)
+		// The outage lasts longer than the lease, which ends by itself after 20 s.
 		a.Done(200)
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
+
 		// After 100 ms, 200, 400, 800, 1.6 s, 3.2 s, and every 5 s.
 		if n := len(s.asked); n != 1+6+2 {
 			t.Errorf("asked %d times, at %v", n, s.asked)
@@ -83,11 +90,13 @@ func TestReleaseQueueEndsWithClose(t *testing.T) {
 		s := newOutage(time.Second, time.Hour)
 		l := newLimiter(t, s, rule(t, "jobs", "1 concurrent ttl=20s"))
 		a := l.Admit(get())
+
 		time.Sleep(time.Second)
 		a.Done(200)
 		_ = l.Close()
 		time.Sleep(time.Minute)
 		synctest.Wait()
+		// Only the release at the end of the request has asked: Close drops the queue.
 		if n := len(s.asked); n != 1 {
 			t.Errorf("asked %d times, at %v", n, s.asked)
 		}
@@ -100,11 +109,14 @@ func TestRefundIsNotRepeatedAfterAnError(t *testing.T) {
 		r := rule(t, "failures", "5/24h")
 		r.RefundIf = func(status int) bool { return status == 200 }
 		l := newLimiter(t, s, r)
+
 		a := l.Admit(get())
 		time.Sleep(time.Second)
 		a.Done(200)
+
 		time.Sleep(time.Minute)
 		synctest.Wait()
+		// A second refund could give units back twice, so it is not tried again.
 		if n := len(s.asked); n != 1 {
 			t.Errorf("asked %d times, at %v", n, s.asked)
 		}

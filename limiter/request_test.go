@@ -15,7 +15,8 @@ import (
 // about the request.
 func perRule(t *testing.T) *limiter.Limiter {
 	t.Helper()
-	user, all, others := rule(t, "user", "5/1h fixed-window"), rule(t, "all", "9/1h fixed-window"), rule(t, "others", "1/1h")
+	user, all, others := rule(t, "user", "5/1h fixed-window"),
+		rule(t, "all", "9/1h fixed-window"), rule(t, "others", "1/1h")
 	user.Key = byHeader
 	user.Cost = func(core.Request) int64 { return 3 }
 	all.OnLimit = limiter.Wait(time.Minute)
@@ -45,21 +46,29 @@ func TestRequestIsCountedByEachRulesOwnKeyAndCost(t *testing.T) {
 			t.Errorf("peek of %s: %s, %v; want %s", key, got, err, want)
 		}
 	}
+
+	// Each rule has its own key and cost: 3 for each user, and 1 for all. The third applies to
+	// none.
 	wantPeek("ann", "user 5, all 9")
 	res, err := l.TakeRequest(keyed("ann"))
 	if got := summary(res.Decisions()); err != nil || !res.Allowed() || got != "user 2, all 8" {
 		t.Errorf("take: %s, %v", got, err)
 	}
+	// A peek says what a request would meet: 2 units do not hold another of 3.
 	wantPeek("ann", "user 2 over, all 8")
 	wantPeek("bob", "user 5, all 8")
+
 	res, err = l.TakeRequest(keyed("ann"))
 	if err != nil || res.Allowed() || strings.Join(res.Violated(), " ") != "user" || res.RetryAfter() != time.Hour {
 		t.Errorf("take over the limit: %t, %v by %v", res.Allowed(), err, res.Violated())
 	}
+
 	if a := l.Admit(keyed("bob")); a.Outcome() != limiter.Pass {
 		t.Errorf("admit: %s", a.Outcome())
 	}
 	wantPeek("bob", "user 2 over, all 7")
+
+	// A reset is of the request's key under each rule, which is that of all users under the second.
 	if err := l.ResetRequest(keyed("ann")); err != nil {
 		t.Error(err)
 	}
@@ -79,12 +88,15 @@ func TestTakeRequestDoesNotWait(t *testing.T) {
 }
 
 func TestRequestThatCannotBeDecidedAbout(t *testing.T) {
+	// Faults of the rule itself, for which it fails open, and a call that can decide nothing at
+	// all.
 	broken := rule(t, "a", "5/1h")
 	broken.Key = func(core.Request) (string, bool) { panic("k") }
 	keyless := rule(t, "b", "5/1h")
 	keyless.Key = nil
 	negative := rule(t, "c", "5/1h")
 	negative.Cost = func(core.Request) int64 { return -1 }
+
 	for _, row := range []struct {
 		name     string
 		l        *limiter.Limiter
@@ -94,20 +106,25 @@ func TestRequestThatCannotBeDecidedAbout(t *testing.T) {
 	}{
 		{"no limiter", nil, keyed("ann"), "headgate: the limiter is nil", false},
 		{"no request", perRule(t), nil, "the request is nil", false},
-		{"no key", newLimiter(t, newStore(), keyless), keyed("ann"), `rule 0 "b": the Key function is nil, so no request can be counted`, false},
+		{"no key", newLimiter(t, newStore(), keyless), keyed("ann"),
+			`rule 0 "b": the Key function is nil, so no request can be counted`, false},
 		{"a panic", newLimiter(t, newStore(), broken), keyed("ann"), `rule 0 "a": panic: "k"`, true},
-		{"a negative cost", newLimiter(t, newStore(), negative), keyed("ann"), `rule 0 "c": the cost is negative`, true},
+		{"a negative cost", newLimiter(t, newStore(), negative), keyed("ann"), `rule 0 "c": the cost is negative`,
+			true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			list, err := row.l.PeekRequest(row.r)
 			if list != nil || err == nil || !contains(err, row.want) {
 				t.Errorf("peek: %v, %v", list, err)
 			}
+
 			res, err := row.l.TakeRequest(row.r)
 			if res == nil || res.Allowed() != row.takeFree || err == nil || !contains(err, row.want) {
 				t.Errorf("take: %t, %v", res.Allowed(), err)
 			}
+
 			err = row.l.ResetRequest(row.r)
+			// A reset needs the key and no cost.
 			if row.name == "a negative cost" {
 				if err != nil {
 					t.Errorf("reset: %v", err)
@@ -117,17 +134,20 @@ func TestRequestThatCannotBeDecidedAbout(t *testing.T) {
 			}
 		})
 	}
+
 	if _, err := perRule(t).PeekRequest(nil); !errors.Is(err, core.ErrOp) {
 		t.Errorf("no request: %v", err)
 	}
 }
 
 func TestTakeRequestUnitsReplacesTheCostOfRules(t *testing.T) {
+	// The cost of the call replaces that of the rules, and CostAtMost still bounds it.
 	costly := rule(t, "costly", "10/1m fixed-window")
 	costly.Cost = func(core.Request) int64 { return 9 }
 	capped := rule(t, "capped", "3/1m fixed-window")
 	capped.CostAtMost = true
 	l := newLimiter(t, newStore(), costly, rule(t, "plain", "10/1m fixed-window"), capped)
+
 	for cost, want := range map[int64][3]int64{4: {6, 6, 0}} {
 		res, err := l.TakeRequestUnits(get(), cost)
 		if err != nil || !res.Allowed() {
@@ -135,9 +155,11 @@ func TestTakeRequestUnitsReplacesTheCostOfRules(t *testing.T) {
 		}
 		wantLeft(t, l, "k", want[:]...)
 	}
+
 	if res, err := l.TakeRequestUnits(get(), 0); err != nil || !res.Allowed() {
 		t.Errorf("a request of no units: allowed %t, %v", res.Allowed(), err)
 	}
+
 	if res, err := l.TakeRequestUnits(get(), -1); !errors.Is(err, core.ErrOp) || res == nil || res.Allowed() {
 		t.Errorf("a negative cost: %v", err)
 	}

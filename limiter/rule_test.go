@@ -29,6 +29,7 @@ func TestOverrideBringsTheLimitOfTheContext(t *testing.T) {
 		t.Run(algorithm, func(t *testing.T) {
 			own, free, pro := limit(t, "1/24h"+algorithm), limit(t, "3/24h"+algorithm), limit(t, "10/24h"+algorithm)
 			r := limiter.Rule{Name: "api", Limit: own, Key: byHeader, Override: brought}
+
 			l := newLimiter(t, newStore(), r)
 			rows := []struct {
 				name    string
@@ -36,24 +37,30 @@ func TestOverrideBringsTheLimitOfTheContext(t *testing.T) {
 				allowed bool
 				left    int64
 			}{
+				// Two of 10 are used before the upgrade and two after it, so that a downgrade to 3
+				// leaves nothing.
 				{"free", free, true, 2}, {"free", free, true, 1},
 				{"pro", pro, true, 7}, {"pro", pro, true, 6},
 				{"free again", free, false, 0},
 				{"pro again", pro, true, 5},
 			}
+
 			for i, row := range rows {
 				q := keyed("alice")
 				q.Ctx = withLimit(context.Background(), row.limit)
 				res, err := l.TakeRequest(q)
-				if d := res.Decisions()[0]; err != nil || res.Allowed() != row.allowed || d.Decision.Remaining != row.left || d.Limit != row.limit {
+				if d := res.Decisions()[0]; err != nil || res.Allowed() != row.allowed ||
+					d.Decision.Remaining != row.left || d.Limit != row.limit {
 					t.Errorf("%d, %s: %+v, %v", i, row.name, d, err)
 				}
 			}
+
 			for i, want := range []bool{true, false} { // under the rule's own limit
 				if res, err := l.Take(context.Background(), "bob", 1); err != nil || res.Allowed() != want {
 					t.Errorf("bob %d: %t, %v", i, res.Allowed(), err)
 				}
 			}
+
 			list, err := l.Peek(withLimit(context.Background(), pro), "alice")
 			if err != nil || list[0].Decision.Remaining != 5 {
 				t.Errorf("Peek: %+v, %v", list, err)
@@ -64,10 +71,12 @@ func TestOverrideBringsTheLimitOfTheContext(t *testing.T) {
 
 // An Override that fails is answered as the rule's failure mode says, and charges nothing.
 func TestOverrideMayFail(t *testing.T) {
+	// The limit beside the error does not count.
 	broken := rule(t, "broken", "9/1h")
 	broken.Override = func(context.Context, string) (core.Limit, bool, error) {
 		return limit(t, "1/1h"), true, errDown
 	}
+
 	for failure, want := range map[limiter.FailureMode][]limiter.Outcome{
 		limiter.FailOpen:   {limiter.Pass, limiter.Refused},
 		limiter.FailClosed: {limiter.Failed, limiter.Failed},
@@ -79,11 +88,13 @@ func TestOverrideMayFail(t *testing.T) {
 			s := newStore()
 			l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{r, rule(t, "a", "1/1h")},
 				OnError: func(_ context.Context, err error) { reported = append(reported, err) }})
+
 			for i, outcome := range want {
 				if got := admit(l); got != outcome {
 					t.Errorf("request %d: %s, want %s", i, got, outcome)
 				}
 			}
+
 			for _, err := range reported {
 				if err.Error() != `rule 0 "broken": the limit from Override: down` || !errors.Is(err, errDown) {
 					t.Errorf("reported %v", err)
@@ -92,6 +103,7 @@ func TestOverrideMayFail(t *testing.T) {
 			if len(reported) != 2 {
 				t.Errorf("%d errors reported", len(reported))
 			}
+			// Under FailClosed nothing is left to decide, so the store is not asked.
 			if failure == limiter.FailClosed && s.calls != 0 {
 				t.Errorf("%d calls of the store", s.calls)
 			}
@@ -105,10 +117,12 @@ func TestOverrideFailsForClientsThatLeft(t *testing.T) {
 	r := rule(t, "a", "9/1h")
 	r.OnStoreError = limiter.FailOpen
 	r.Override = func(ctx context.Context, _ string) (core.Limit, bool, error) { return core.Limit{}, false, ctx.Err() }
+
 	l := newLimiter(t, nothing{}, r)
 	if got := admit(l); got != limiter.Pass {
 		t.Errorf("%s", got)
 	}
+
 	ctx, leave := context.WithCancel(context.Background())
 	leave()
 	a := l.Admit(&test.Request{Ctx: ctx})

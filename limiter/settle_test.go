@@ -30,26 +30,36 @@ func settle(t *testing.T, res *limiter.Result, actual map[string]int64) {
 
 func TestSettleLeavesWhatWasUsed(t *testing.T) {
 	for _, text := range []string{"100/1h", "100/1h token-bucket", "100/1h fixed-window", "100/1h sliding-window"} {
+		// 40 units are taken of 100. Less, the same, and more may have been used, also more than
+		// the limit holds.
 		for used, want := range map[int64]struct {
 			left  int64
 			reset time.Duration // of GCRA
 		}{
-			0: {100, 0}, 10: {90, 6 * time.Minute}, 40: {60, 24 * time.Minute}, 41: {59, 24*time.Minute + 36*time.Second},
+			// The reset says what left cannot: the debt under GCRA, 36 s for each unit over the
+			// limit and at most another 100 units.
+			0: {100, 0}, 10: {90, 6 * time.Minute}, 40: {60, 24 * time.Minute},
+			41:  {59, 24*time.Minute + 36*time.Second},
 			100: {0, time.Hour}, 150: {0, 90 * time.Minute}, 250: {0, 2 * time.Hour},
 		} {
 			s := newStore()
 			l := newLimiter(t, s, rule(t, "tokens", text))
 			res, _ := l.Take(t.Context(), "k", 40)
 			settle(t, res, tokens(used))
+
 			wantLeft(t, l, "k", want.left)
 			if list, _ := l.Peek(t.Context(), "k"); text == "100/1h" && list[0].Decision.ResetAfter != want.reset {
 				t.Errorf("%d used of 40 taken: fresh after %s, want %s", used, list[0].Decision.ResetAfter, want.reset)
 			}
+
+			// The take, two peeks, and the settlement if there was a difference. Neither a second
+			// one nor a refund asks the store.
 			calls := 2 + min(1, max(used-40, 40-used))
 			settle(t, res, tokens(99))
 			if err := res.Refund(t.Context()); err != nil || s.calls != int(calls+1) {
 				t.Errorf("%s: %d used in %d calls, want %d; %v", text, used, s.calls, calls+1, err)
 			}
+
 			wantLeft(t, l, "k", want.left)
 		}
 	}
@@ -61,9 +71,13 @@ func TestSettleIsAsOfTheTake(t *testing.T) {
 		l := newLimiter(t, newTicking(), rule(t, "tokens", "10/10s"))
 		res, _ := l.Take(t.Context(), "k", 8)
 		other, _ := l.Take(t.Context(), "k", 1)
+
+		// In two seconds time gives 2 units back, so that of the 6 that were not used only 4 more
+		// come.
 		time.Sleep(2 * time.Second)
 		settle(t, res, tokens(2))
 		wantLeft(t, l, "k", 7)
+
 		settle(t, other, tokens(6))
 		wantLeft(t, l, "k", 2)
 	})
@@ -71,15 +85,20 @@ func TestSettleIsAsOfTheTake(t *testing.T) {
 
 func TestSettleIsOneStepWithTheLeases(t *testing.T) {
 	s := newStore()
-	l := newLimiter(t, s, rule(t, "requests", "9/1h"), rule(t, "tokens", "100/1h"), rule(t, "seconds", "100/1h"), rule(t, "jobs", "3 concurrent ttl=1m"))
+	l := newLimiter(t, s, rule(t, "requests", "9/1h"), rule(t, "tokens", "100/1h"), rule(t, "seconds", "100/1h"),
+		rule(t, "jobs", "3 concurrent ttl=1m"))
 	res, _ := l.Take(t.Context(), "k", 3)
+
 	wantLeft(t, l, "k", 6, 97, 97, 0)
+	// Both settlements and the release of the lease are one call of the store.
 	calls := s.calls
 	settle(t, res, map[string]int64{"tokens": 20, "seconds": 1})
 	if s.calls != calls+1 {
 		t.Errorf("%d calls", s.calls-calls)
 	}
+
 	wantLeft(t, l, "k", 6, 80, 99, 3)
+	// The leases ended with Settle, so that Release has nothing to do.
 	if err := res.Release(t.Context()); err != nil || s.calls != calls+2 {
 		t.Errorf("the leases are released a second time: %v", err)
 	}
@@ -92,34 +111,46 @@ func TestSettleNamesEveryMistake(t *testing.T) {
 	nobody := rule(t, "nobody", "5/1h")
 	nobody.Key = func(core.Request) (string, bool) { return "", false }
 	l := configured(t, limiter.Config{Store: s, KeepResult: true, Rules: []limiter.Rule{
-		rule(t, "tokens", "10/1h"), rule(t, "log", "10/1h sliding-log"), rule(t, "jobs", "3 concurrent ttl=1m"), free, nobody,
+		rule(t, "tokens", "10/1h"), rule(t, "log", "10/1h sliding-log"), rule(t, "jobs", "3 concurrent ttl=1m"),
+		free, nobody,
 	}})
+
+	// Each entry is wrong in its own way, and one error names them all.
 	a := l.Admit(get())
-	err := a.Result().Settle(t.Context(), map[string]int64{"tokens": -1, "log": 2, "jobs": 1, "free": 1, "nobody": 1, "typo": 1})
+	err := a.Result().Settle(t.Context(),
+		map[string]int64{"tokens": -1, "log": 2, "jobs": 1, "free": 1, "nobody": 1, "typo": 1})
 	for _, want := range []string{
-		`rule "tokens": -1 units cannot be used`, `rule "log": 2 units are more than the 1 charged, and 10/1h sliding-log has no debt`,
+		`rule "tokens": -1 units cannot be used`,
+		`rule "log": 2 units are more than the 1 charged, and 10/1h sliding-log has no debt`,
 		`rule "jobs": leases are released, not settled`, `rule "free": it charged nothing that could be settled`,
-		`rule "nobody": it charged nothing that could be settled`, `rule "typo": it charged nothing that could be settled`,
+		`rule "nobody": it charged nothing that could be settled`,
+		`rule "typo": it charged nothing that could be settled`,
 	} {
 		if !errors.Is(err, core.ErrOp) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, without %q", err, want)
 		}
 	}
+
 	if s.calls != 1 {
 		t.Errorf("%d calls", s.calls)
 	}
+
+	// Nothing was settled, so a corrected report still can be.
 	settle(t, a.Result(), map[string]int64{"tokens": 4, "log": 1})
 	a.Done(200)
 	wantLeft(t, l, "k", 6, 9, 3, 5, 5)
+
 	a = l.Admit(get())
 	settle(t, a.Result(), map[string]int64{"log": 0})
 	a.Done(200)
 	wantLeft(t, l, "k", 5, 9, 3, 5, 5)
+
 	refused, _ := l.Take(t.Context(), "k", 11)
 	if err := refused.Settle(t.Context(), tokens(1)); !errors.Is(err, core.ErrOp) {
 		t.Errorf("of a refused request: %v", err)
 	}
-	if err := limiter.FromContext(t.Context()).Settle(t.Context(), tokens(1)); !errors.Is(err, core.ErrOp) || !strings.Contains(err.Error(), "KeepResult") {
+	if err := limiter.FromContext(t.Context()).Settle(t.Context(), tokens(1)); !errors.Is(err, core.ErrOp) ||
+		!strings.Contains(err.Error(), "KeepResult") {
 		t.Errorf("without a result: %v", err)
 	}
 }
@@ -128,6 +159,7 @@ func TestSettleNamesEveryMistake(t *testing.T) {
 func TestSettleSkipsWhatPassedUncounted(t *testing.T) {
 	shadow := rule(t, "tokens", "10/1h")
 	shadow.OnLimit = limiter.Shadow
+
 	s := newStore()
 	l := newLimiter(t, s, shadow, rule(t, "seconds", "100/1h"))
 	res, _ := l.Take(t.Context(), "k", 11)
@@ -150,29 +182,37 @@ func TestSettleSkipsCallersWhomAccessExempts(t *testing.T) {
 	s := newStore()
 	shadow := listed(t, "seconds", "100/1h")
 	shadow.OnLimit = limiter.Shadow
+
 	l := newLimiter(t, s, rule(t, "requests", "9/1h"), listed(t, "tokens", "100/1h"), shadow)
+	// Bob is limited by all three rules. Carol is exempt from the two with lists: what is reported
+	// for them is skipped, without a call.
 	for key, want := range map[string][]int64{"bob": {8, 60, 93}, "carol": {8}} {
 		if err := l.Reset(t.Context(), key); err != nil {
 			t.Fatal(err)
 		}
 		res, _ := l.Take(t.Context(), key, 1)
+
 		calls := s.calls
 		settle(t, res, map[string]int64{"tokens": 40, "seconds": 7})
 		if n := s.calls - calls; n != len(want)/2 {
 			t.Errorf("%s: %d calls", key, n)
 		}
+
 		wantLeft(t, l, key, want...)
+		// A name that no rule has is a mistake for either, and the only one that is named.
 		if err := res.Settle(t.Context(), map[string]int64{"tokens": 40, "typo": 1}); !errors.Is(err, core.ErrOp) ||
 			strings.Contains(err.Error(), "tokens") {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
 
+	// In shadow a denial refuses nothing. The rule has charged nothing and is skipped.
 	l = newLimiter(t, s, rule(t, "requests", "9/1h"), shadow)
 	res, _ := l.Take(t.Context(), "mallory", 1)
 	settle(t, res, map[string]int64{"requests": 4, "seconds": 7})
 	wantLeft(t, l, "mallory", 5)
 
+	// A denied caller was charged nothing, so whatever is reported is a mistake.
 	l = newLimiter(t, s, listed(t, "requests", "9/1h"), listed(t, "tokens", "100/1h"))
 	res, _ = l.Take(t.Context(), "mallory", 1)
 	if err := res.Settle(t.Context(), map[string]int64{"tokens": 1, "requests": 1}); !errors.Is(err, core.ErrOp) ||
@@ -187,11 +227,14 @@ func TestSettleOfARequestIsCarriedOutAtItsEnd(t *testing.T) {
 	for status, want := range map[int][]int64{200: {8, 73, 3}, 503: {9, 73, 3}} {
 		s := newStore()
 		requests, estimate := rule(t, "requests", "9/1h"), rule(t, "tokens", "100/1h")
+		// The request estimates 50 tokens and then uses 27.
 		estimate.Cost = func(core.Request) int64 { return 50 }
 		for _, r := range []*limiter.Rule{&requests, &estimate} {
 			r.RefundIf = func(status int) bool { return status == limiter.StatusClientLeft }
 		}
-		l := configured(t, limiter.Config{Store: s, KeepResult: true, Rules: []limiter.Rule{requests, estimate, rule(t, "jobs", "3 concurrent ttl=1m")}})
+		l := configured(t, limiter.Config{Store: s, KeepResult: true,
+			Rules: []limiter.Rule{requests, estimate, rule(t, "jobs", "3 concurrent ttl=1m")}})
+
 		ctx, leave := context.WithCancel(t.Context())
 		r := get()
 		r.Ctx = ctx
@@ -199,25 +242,32 @@ func TestSettleOfARequestIsCarriedOutAtItsEnd(t *testing.T) {
 		if a.NeedsContext() {
 			ctx = limiter.NewContext(ctx, a)
 		}
+
+		// The client leaves, and the handler reports twice: the first report counts.
 		leave()
 		used := tokens(27)
 		settle(t, limiter.FromContext(ctx), used)
 		used["tokens"] = 98 // the map may be used for the next request
 		settle(t, limiter.FromContext(ctx), tokens(99))
+
+		// Until the end of the request the estimate of 50 is charged.
 		wantLeft(t, l, "k", 8, 50, 2)
 		calls := s.calls
 		a.Done(status)
 		l.AwaitReleases()
+		// The settlement, the refund and the release are one call.
 		if s.calls != calls+1 {
 			t.Errorf("%d calls at the end", s.calls-calls)
 		}
+
 		wantLeft(t, l, "k", want...)
 	}
 }
 
 // A body that is streamed after the middleware has returned is settled at once.
 func TestSettleAfterTheEndOfARequestIsCarriedOutAtOnce(t *testing.T) {
-	l := configured(t, limiter.Config{Store: newStore(), KeepResult: true, Rules: []limiter.Rule{rule(t, "tokens", "100/1h"), rule(t, "jobs", "1 concurrent ttl=1m")}})
+	l := configured(t, limiter.Config{Store: newStore(), KeepResult: true,
+		Rules: []limiter.Rule{rule(t, "tokens", "100/1h"), rule(t, "jobs", "1 concurrent ttl=1m")}})
 	a := l.Admit(get())
 	res := a.Result()
 	a.Done(200)
@@ -231,11 +281,16 @@ func TestSettleAfterRefundIfDoesNothing(t *testing.T) {
 		estimate := rule(t, "tokens", "100/1h fixed-window")
 		estimate.Cost = func(core.Request) int64 { return 50 }
 		estimate.RefundIf = func(status int) bool { return status == 101 }
-		l := configured(t, limiter.Config{Store: newStore(), KeepResult: true, Rules: []limiter.Rule{estimate, rule(t, "jobs", "20 concurrent ttl=1m")}})
+		l := configured(t, limiter.Config{Store: newStore(), KeepResult: true,
+			Rules: []limiter.Rule{estimate, rule(t, "jobs", "20 concurrent ttl=1m")}})
+
 		other, _ := l.Take(t.Context(), "k", 20)
+		// 20 units were used by another request, so 80 are left whenever the estimate is given
+		// back.
 		if err := other.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
+
 		for name, end := range leaseEnds {
 			a := l.Admit(get())
 			res := a.Result()
@@ -244,10 +299,13 @@ func TestSettleAfterRefundIfDoesNothing(t *testing.T) {
 			} else {
 				end(a)
 			}
+			// RefundIf has given the estimate back, so the report comes too late.
 			settle(t, res, tokens(used))
 			wantLeft(t, l, "k", 80, 20)
 		}
+
 		for _, before := range []bool{false, true} {
+			// A report before the end of the request takes the place of the refund.
 			near, _ := net.Pipe()
 			a := l.Admit(get())
 			c, res := a.HoldConn(near), a.Result()
@@ -257,6 +315,7 @@ func TestSettleAfterRefundIfDoesNothing(t *testing.T) {
 			a.Done(101)
 			settle(t, res, tokens(used+1))
 			_ = c.Close()
+
 			if before {
 				wantLeft(t, l, "k", 80-used, 20)
 			} else {
@@ -274,16 +333,20 @@ func TestSettleOfAConnectionIsCarriedOutWhenItIsClosed(t *testing.T) {
 		l := newLimiter(t, s, rule(t, "tokens", "100/1h"), rule(t, "jobs", "1 concurrent ttl=1m"))
 		a := l.Admit(get())
 		res := a.Result()
+
 		report := func(when string) {
 			if when == settled {
 				settle(t, res, tokens(31))
 			}
 		}
+
 		near, _ := net.Pipe()
 		c := a.HoldConn(near)
 		report("in the handler")
 		a.Done(101)
 		report("after it")
+
+		// While the connection is open its charge and its lease stay.
 		wantLeft(t, l, "k", 99, 0)
 		calls := s.calls
 		_ = c.Close()
@@ -291,6 +354,7 @@ func TestSettleOfAConnectionIsCarriedOutWhenItIsClosed(t *testing.T) {
 		if s.calls != calls+1 {
 			t.Errorf("%s: %d calls", settled, s.calls-calls)
 		}
+
 		report("after the connection")
 		wantLeft(t, l, "k", 69, 1)
 	}
@@ -317,6 +381,7 @@ func TestSettleAndRefundExcludeEachOther(t *testing.T) {
 		t.Error(err)
 	}
 	wantLeft(t, l, "a", 96, 100)
+
 	res, _ = l.Take(t.Context(), "b", 10)
 	if err := res.Refund(t.Context()); err != nil {
 		t.Error(err)
@@ -324,25 +389,31 @@ func TestSettleAndRefundExcludeEachOther(t *testing.T) {
 	settle(t, res, tokens(4))
 	wantLeft(t, l, "b", 100, 100)
 
-	l = configured(t, limiter.Config{Store: newStore(), KeepResult: true, Rules: []limiter.Rule{rule(t, "tokens", "100/1h"), rule(t, "requests", "100/1h")}})
+	l = configured(t, limiter.Config{Store: newStore(), KeepResult: true,
+		Rules: []limiter.Rule{rule(t, "tokens", "100/1h"), rule(t, "requests", "100/1h")}})
 	a := l.Admit(get())
 	settle(t, a.Result(), tokens(4))
 	if err := a.Result().Refund(t.Context()); err != nil {
 		t.Error(err)
 	}
+	// The refund gives the unit of requests back at once. The tokens wait for the end of the
+	// request, as settled before.
 	wantLeft(t, l, "k", 99, 100)
+
 	a.Done(200)
 	wantLeft(t, l, "k", 96, 100)
 }
 
 // Whichever of many comes first, the units are settled or refunded once.
 func TestSettleIsDoneOnceByManyCallers(t *testing.T) {
-	l := configured(t, limiter.Config{Store: newStore(), KeepResult: true, Rules: []limiter.Rule{rule(t, "tokens", "1000/1h fixed-window")}})
+	l := configured(t, limiter.Config{Store: newStore(), KeepResult: true,
+		Rules: []limiter.Rule{rule(t, "tokens", "1000/1h fixed-window")}})
 	for range 200 {
 		if err := l.Reset(t.Context(), "k"); err != nil {
 			t.Fatal(err)
 		}
 		a := l.Admit(get())
+
 		var all sync.WaitGroup
 		for i := range 4 {
 			all.Go(func() { settle(t, a.Result(), tokens(int64(100*i))) })
@@ -353,8 +424,10 @@ func TestSettleIsDoneOnceByManyCallers(t *testing.T) {
 			}
 		})
 		all.Go(func() { a.Done(200) })
+
 		all.Wait()
 		l.AwaitReleases()
+		// One of the reports, or the refund, which leaves 1000.
 		if n := left(t, l, "k")[0]; !slices.Contains([]int64{1000, 900, 800, 700}, n) {
 			t.Fatalf("%d left", n)
 		}
@@ -380,17 +453,24 @@ func TestSettleThatFailsKeepsTheChargeAndFreesTheLease(t *testing.T) {
 			}
 			return s.Apply(ctx, ops, out)
 		}), rule(t, "tokens", "100/1h fixed-window"), rule(t, "jobs", "1 concurrent ttl=1h"))
+
 		res, _ := l.Take(t.Context(), "k", 1)
+		// The store fails within the settlement, so it may or may not have happened.
 		down.Store(true)
 		if err := res.Settle(t.Context(), tokens(30)); !errors.Is(err, errDown) {
 			t.Error(err)
 		}
+
 		down.Store(false)
+		// A second try could settle twice, so there is none. But the lease must come back before
+		// its hour is over.
 		settle(t, res, tokens(30))
 		time.Sleep(time.Second)
 		wantLeft(t, l, "k", 99, 1)
+
 		mu.Lock()
 		defer mu.Unlock()
+		// The take, the settlement with the release, the release alone, and the Peek of this test.
 		if len(sent) != 4 || len(sent[1]) != 2 || len(sent[2]) != 1 || sent[2][0].Rule != "jobs" {
 			t.Errorf("the store was sent %+v", sent)
 		}
@@ -416,5 +496,6 @@ func TestSettleCountsExactlyWhatManyRequestsUsed(t *testing.T) {
 		})
 	}
 	all.Wait()
+
 	wantLeft(t, l, "k", 1_000_000-used.Load())
 }

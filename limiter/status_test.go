@@ -30,29 +30,43 @@ func (s *tellingStore) status(list []events.StoreStatus) []events.StoreStatus {
 func TestStatusOfTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &tellingStore{Store: newStore()}
-		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "1/1m")}, Hooks: &events.Hooks{}})
+		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "1/1m")},
+			Hooks: &events.Hooks{}})
 		defer l.Close()
+
 		begun := time.Now()
 		st := l.Status()
-		if want := []events.StoreStatus{{Store: "telling", Keys: 7}}; !reflect.DeepEqual(st.Stores, want) || !st.Since.Equal(begun) {
+		if want := []events.StoreStatus{{Store: "telling", Keys: 7}}; !reflect.DeepEqual(st.Stores, want) ||
+			!st.Since.Equal(begun) {
 			t.Errorf("at first %+v", st)
 		}
 		wantCalls(t, l, events.StoreCalls{})
+
+		// A hundred calls of 1 to 100 ms, and half a minute later three that fail after a second.
 		tell := s.Hooks()
 		for i := range 100 {
 			tell.StoreCall(events.StoreCall{Store: "redis", Took: time.Duration(i+1) * time.Millisecond})
 		}
+
 		time.Sleep(30 * time.Second)
 		for range 3 {
-			tell.StoreCall(events.StoreCall{Store: "redis", Took: time.Second, Err: errors.New("connection\nrefused"), Type: events.Dial})
+			tell.StoreCall(events.StoreCall{Store: "redis", Took: time.Second, Err: errors.New("connection\nrefused"),
+				Type: events.Dial})
 		}
+
 		now := time.Now()
-		want := events.StoreCalls{Calls: 103, Failed: 3, Recent: 103, Median: 52 * time.Millisecond, P99: time.Second, Max: time.Second, Last: now,
-			Errors: []events.StoreError{{First: now, Last: now, Times: 3, Type: events.Dial, Text: "connection; refused"}}}
+		want := events.StoreCalls{Calls: 103, Failed: 3, Recent: 103, Median: 52 * time.Millisecond, P99: time.Second,
+			Max: time.Second, Last: now,
+			Errors: []events.StoreError{{First: now, Last: now, Times: 3, Type: events.Dial,
+				Text: "connection; refused"}}}
 		wantCalls(t, l, want)
+
+		// Only the three are recent. The totals and the errors stay.
 		time.Sleep(31 * time.Second) // the first hundred are older than a minute
 		want.Recent, want.Median = 3, time.Second
 		wantCalls(t, l, want)
+
+		// Now none is recent, so there are no spans to show.
 		time.Sleep(30 * time.Second)
 		want.Recent, want.Median, want.P99, want.Max = 0, 0, 0, 0
 		wantCalls(t, l, want)
@@ -71,9 +85,12 @@ func TestStatusOfTheStoreIsBounded(t *testing.T) {
 	s := &tellingStore{Store: newStore()}
 	l := newLimiter(t, s, rule(t, "a", "1/1m"))
 	defer l.Close()
+
 	for i := range 300 {
 		s.Hooks().StoreCall(events.StoreCall{Took: time.Millisecond, Err: fmt.Errorf("error %d", i)})
 	}
+
+	// 256 calls and 16 errors, the latest first.
 	c := l.Status().Calls
 	if c.Recent != 256 || len(c.Errors) != 16 || c.Errors[0].Text != "error 299" || c.Errors[15].Text != "error 284" {
 		t.Errorf("after many errors %+v", c)
@@ -85,19 +102,25 @@ func TestStatusOfBreakers(t *testing.T) {
 		s := &tellingStore{Store: newStore()}
 		l := configured(t, limiter.Config{Store: s, Rules: []limiter.Rule{rule(t, "a", "1/1m")}})
 		defer l.Close()
+
+		// b opens and closes again, a stays open.
 		begun := time.Now()
 		s.Hooks().Breaker(events.Breaker{Shard: "b", Open: true, Cause: errors.New("frozen")})
 		s.Hooks().Breaker(events.Breaker{Shard: "a", Open: true, Cause: errors.New("gone")})
 		time.Sleep(time.Second)
 		s.Hooks().Breaker(events.Breaker{Shard: "b"})
+
 		st := l.Status()
 		if want := map[string]time.Time{"a": begun}; !reflect.DeepEqual(st.Away, want) {
 			t.Errorf("away %v, want %v", st.Away, want)
 		}
-		want := []events.BreakerChange{{At: begun.Add(time.Second), Shard: "b"}, {At: begun, Shard: "a", Open: true, Cause: "gone"}, {At: begun, Shard: "b", Open: true, Cause: "frozen"}}
+		want := []events.BreakerChange{{At: begun.Add(time.Second), Shard: "b"},
+			{At: begun, Shard: "a", Open: true, Cause: "gone"}, {At: begun, Shard: "b", Open: true, Cause: "frozen"}}
 		if !reflect.DeepEqual(st.Breakers, want) {
 			t.Errorf("changes %+v, want %+v", st.Breakers, want)
 		}
+
+		// 32 changes are kept. The last one opens a.
 		for i := range 40 {
 			s.Hooks().Breaker(events.Breaker{Shard: "a", Open: i%2 == 1})
 		}
@@ -114,16 +137,23 @@ func TestStatusTroubles(t *testing.T) {
 			open := brokenStore(func() error { return errors.New("first\nline") })
 			l := configured(t, limiter.Config{Store: open, Rules: []limiter.Rule{rule(t, "a", "1/1m")}, Logger: logger})
 			defer l.Close()
+
 			begun := time.Now()
+			// The three come 40 s apart, so the trouble lasts.
 			for range 3 {
 				_, _ = l.Take(t.Context(), "k", 1) // which fails, as the test wants
 				time.Sleep(40 * time.Second)
 			}
-			want := events.Trouble{What: "the store cannot decide, so OnStoreError does", Passed: 3, First: begun, Last: begun.Add(80 * time.Second),
+
+			want := events.Trouble{What: "the store cannot decide, so OnStoreError does", Passed: 3, First: begun,
+				Last:   begun.Add(80 * time.Second),
 				Active: true, Err: "first; line"}
 			if st := l.Status(); !reflect.DeepEqual(st.Troubles, []events.Trouble{want}) {
 				t.Errorf("troubles %+v, want %+v", st.Troubles, want)
 			}
+
+			// After a minute without an error it is over, and the next error begins another: its
+			// count goes on, its time is new.
 			time.Sleep(20 * time.Second)
 			if st := l.Status(); st.Troubles[0].Active {
 				t.Error("a minute later the trouble is active")
@@ -140,9 +170,11 @@ func TestStatusFindings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, newStore(), rule(t, "a", "1/1m"))
 		defer l.Close()
+
 		for range 2 {
 			l.Warn(core.Finding{Code: "HG042", Rule: "a", Text: "it is odd"})
 		}
+
 		want := []findings.Found{{Finding: core.Finding{Code: "HG042", Rule: "a", Text: "it is odd"}, At: time.Now()}}
 		if got := l.Status().Findings; !reflect.DeepEqual(got, want) {
 			t.Errorf("findings %+v, want %+v", got, want)
@@ -152,19 +184,26 @@ func TestStatusFindings(t *testing.T) {
 
 func TestStatusWaitersAndLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		leases, waits := rule(t, "leases", "3 concurrent ttl=1m"), withOnLimit(rule(t, "waits", "3/1m"), limiter.Wait(time.Hour))
+		leases, waits := rule(t, "leases", "3 concurrent ttl=1m"),
+			withOnLimit(rule(t, "waits", "3/1m"), limiter.Wait(time.Hour))
 		l := configured(t, limiter.Config{Store: newTicking(), Rules: []limiter.Rule{leases, waits}, MaxWaiters: 5})
+
 		want := func(waiting int, leases int64) {
 			t.Helper()
 			if st := l.Status(); st.Waiting != waiting || st.MaxWaiting != 5 || st.Leases != leases {
-				t.Errorf("%d of %d waiting, %d leases; want %d of 5, %d", st.Waiting, st.MaxWaiting, st.Leases, waiting, leases)
+				t.Errorf("%d of %d waiting, %d leases; want %d of 5, %d", st.Waiting, st.MaxWaiting, st.Leases,
+					waiting, leases)
 			}
 		}
+
 		var admitted []*limiter.Admission
+		// Three requests use up both limits: the leases and the units of waits.
 		for range 3 {
 			admitted = append(admitted, l.Admit(get()))
 		}
 		want(0, 3)
+
+		// Two leases are given back, so that a fourth request waits for waits alone.
 		admitted[0].Done(200)
 		admitted[1].Done(200)
 		l.AwaitReleases()
@@ -172,12 +211,16 @@ func TestStatusWaitersAndLeases(t *testing.T) {
 		go func() { l.Admit(get()).Done(200) }()
 		synctest.Wait()
 		want(1, 1)
+
+		// The wait ends within the minute, and the lease of the fourth with it.
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		want(0, 1)
+
 		admitted[2].Done(200)
 		l.AwaitReleases()
 		want(0, 0)
+
 		if err := l.Close(); err != nil || !l.Status().Closed {
 			t.Errorf("after Close: %v, closed %v", err, l.Status().Closed)
 		}

@@ -39,6 +39,7 @@ func TestTarpitHoldsAtMostMaxHeld(t *testing.T) {
 		_, list := refuse(t, t.Context(), 5)
 		template := limiter.MustTarpit(7*time.Second, 3, limiter.PlainText)
 		spans := make([]time.Duration, len(list))
+		// Three answers are held at once. The fourth finds no room and is sent at once.
 		var all sync.WaitGroup
 		for i, a := range list[:4] {
 			all.Go(func() { spans[i] = held(template, a) })
@@ -46,6 +47,7 @@ func TestTarpitHoldsAtMostMaxHeld(t *testing.T) {
 		}
 		all.Wait()
 		spans[4] = held(template, list[4]) // there is room again
+
 		for i, want := range []time.Duration{7, 7, 7, 0, 7} {
 			if spans[i] != want*time.Second {
 				t.Errorf("request %d was held for %s, want %d s", i, spans[i], want)
@@ -63,11 +65,14 @@ func TestTarpitEndsWithTheClientAndTheLimiter(t *testing.T) {
 		if got := held(template, list[0]); got != 2*time.Second {
 			t.Errorf("held %s for a client that left after 2 s", got)
 		}
+
+		// The second limiter is closed while it holds an answer. After that none is held.
 		l, list = refuse(t, t.Context(), 3)
 		time.AfterFunc(3*time.Second, func() { _ = l.Close() })
 		if got := held(template, list[0]); got != 3*time.Second {
 			t.Errorf("held %s by a limiter that was closed after 3 s", got)
 		}
+
 		if got := held(template, list[1]); got != 0 {
 			t.Errorf("held %s by a limiter that is closed", got)
 		}
@@ -90,7 +95,8 @@ func TestTarpitAnswersByItsTemplate(t *testing.T) {
 func TestTarpitReportsEveryMistake(t *testing.T) {
 	for _, delay := range []time.Duration{0, -1, time.Minute + 1} {
 		_, err := limiter.Tarpit(delay, 0, nil)
-		if err == nil || !contains(err, "the delay") || !contains(err, "maxHeld 0 is below 1") || !contains(err, "then is nil") {
+		if err == nil || !contains(err, "the delay") || !contains(err, "maxHeld 0 is below 1") ||
+			!contains(err, "then is nil") {
 			t.Errorf("%v", err)
 		}
 	}

@@ -70,22 +70,31 @@ func TestTemplateAnswers(t *testing.T) {
 		status     int
 		kind, body string
 	}{
+		// Each form of the text: one second and several, one rule and several, no time, a fault, a
+		// denial and a ban.
 		{"text", limiter.PlainText, over(t, "9/1s"), 429, plain, "Too many requests. Retry after 3600 seconds.\n"},
 		{"text, a second", limiter.PlainText, overOne(t), 429, plain, "Too many requests. Retry after 1 second.\n"},
-		{"text, never", limiter.PlainText, tooMuch(t), 429, plain, "Too many requests. The request asks for more than the quota can ever hold.\n"},
+		{"text, never", limiter.PlainText, tooMuch(t), 429, plain,
+			"Too many requests. The request asks for more than the quota can ever hold.\n"},
 		{"text, failed", limiter.PlainText, failed(), 503, plain, "Service unavailable.\n"},
-		{"JSON", limiter.JSON, over(t, "9/1s"), 429, object, `{"error":"too_many_requests","retry_after":3600,"rules":["b"]}`},
-		{"JSON, two rules", limiter.JSON, over(t, "1/1s"), 429, object, `{"error":"too_many_requests","retry_after":3600,"rules":["a","b"]}`},
+		{"JSON", limiter.JSON, over(t, "9/1s"), 429, object,
+			`{"error":"too_many_requests","retry_after":3600,"rules":["b"]}`},
+		{"JSON, two rules", limiter.JSON, over(t, "1/1s"), 429, object,
+			`{"error":"too_many_requests","retry_after":3600,"rules":["a","b"]}`},
 		{"JSON, never", limiter.JSON, tooMuch(t), 429, object, `{"error":"too_many_requests","rules":["a"]}`},
 		{"text, denied", limiter.PlainText, denied(t, 403), 403, plain, "Forbidden.\n"},
 		{"text, denied with 429", limiter.PlainText, denied(t, 429), 429, plain, "Too Many Requests.\n"},
 		{"JSON, denied", limiter.JSON, denied(t, 403), 403, object, `{"error":"forbidden","rules":["a"]}`},
-		{"JSON, denied with 429", limiter.JSON, denied(t, 429), 429, object, `{"error":"too_many_requests","rules":["a"]}`},
-		{"text, banned", limiter.PlainText, bannedCaller(t), 429, plain, "Abnormal usage detected. Retry after 600 seconds.\n"},
-		{"JSON, banned", limiter.JSON, bannedCaller(t), 429, object, `{"error":"abnormal_usage_detected","retry_after":600,"rules":["a"]}`},
+		{"JSON, denied with 429", limiter.JSON, denied(t, 429), 429, object,
+			`{"error":"too_many_requests","rules":["a"]}`},
+		{"text, banned", limiter.PlainText, bannedCaller(t), 429, plain,
+			"Abnormal usage detected. Retry after 600 seconds.\n"},
+		{"JSON, banned", limiter.JSON, bannedCaller(t), 429, object,
+			`{"error":"abnormal_usage_detected","retry_after":600,"rules":["a"]}`},
 		{"JSON, failed", limiter.JSON, failed(), 503, object, `{"error":"service_unavailable","retry_after":1}`},
 		{"problem", limiter.ProblemJSON, failed(), 503, limiter.ProblemType, string(failed().Problem())},
-		{"fixed", limiter.Fixed(limiter.Answer{Status: 200, Headers: []limiter.Header{{Name: "Content-Type", Value: plain}}, Body: []byte("x")}),
+		{"fixed", limiter.Fixed(limiter.Answer{Status: 200,
+			Headers: []limiter.Header{{Name: "Content-Type", Value: plain}}, Body: []byte("x")}),
 			failed(), 200, plain, "x"},
 	}
 	for _, row := range rows {
@@ -101,10 +110,12 @@ func TestTemplateAnswers(t *testing.T) {
 }
 
 func TestRedirectTargets(t *testing.T) {
+	// A target is a path of the site itself, or a full URL without a user.
 	rows := map[string]string{
 		"/busy": "", "/busy?a=b#c": "", "/": "", "https://status.example/x": "", "http://[::1]:80": "",
-		"":                   "neither a path",
-		"busy":               "neither a path",
+		"":     "neither a path",
+		"busy": "neither a path",
+		// A browser reads these as the name of another host.
 		"//evil.example":     "neither a path",
 		"/\\evil.example":    "the byte 0x5c",
 		"ftp://a.example":    "neither a path",
@@ -117,6 +128,7 @@ func TestRedirectTargets(t *testing.T) {
 		"/é":                 "the byte 0xc3",
 		"/%zz":               "not a URL",
 	}
+
 	for target, want := range rows {
 		template, err := limiter.Redirect(target)
 		if want != "" {
@@ -129,11 +141,14 @@ func TestRedirectTargets(t *testing.T) {
 			t.Errorf("%q: %v", target, err)
 			continue
 		}
+
 		got := template(failed())
-		if got.Status != 303 || len(got.Headers) != 1 || got.Headers[0] != (limiter.Header{Name: "Location", Value: target}) || len(got.Body) != 0 {
+		if got.Status != 303 || len(got.Headers) != 1 ||
+			got.Headers[0] != (limiter.Header{Name: "Location", Value: target}) || len(got.Body) != 0 {
 			t.Errorf("%q: %+v", target, got)
 		}
 	}
+
 	defer func() {
 		if recover() == nil {
 			t.Error("MustRedirect took a bad target")

@@ -41,7 +41,9 @@ func TestTopKeys(t *testing.T) {
 	shadow := withOnLimit(rule(t, "shadow", "1/1h"), limiter.Shadow)
 	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{byKey, shadow}, Top: 3})
 	defer l.Close()
+
 	wantTops(t, l, "each: refused, admitted", "shadow: refused, admitted")
+	// d asks once, c twice, b three times and a four times, under a limit of two.
 	for i, key := range []string{"d", "c", "b", "a"} {
 		for range i + 1 {
 			if _, err := l.Allow(t.Context(), key, 1); err != nil {
@@ -51,6 +53,7 @@ func TestTopKeys(t *testing.T) {
 	}
 	// What a rule refuses is overruled under a shadow rule that would let it pass.
 	wantTops(t, l, "each: refused a 2 b 1, admitted a 2 b 2 c 2", "shadow: refused a 3 b 2 c 1, admitted a 1 b 1 c 1")
+
 	top, ok := l.Top("each")
 	if !ok || keys(top.Refused) != " a 2 b 1" || top.Refused.Total != 3 || top.Admitted.Total != 7 {
 		t.Errorf("Top returns %+v, %v", top, ok)
@@ -71,9 +74,11 @@ func TestTopKeysOff(t *testing.T) {
 	if _, err := l.Allow(t.Context(), "k", 1); err != nil {
 		t.Fatal(err)
 	}
+
 	if _, ok := l.Top("a"); ok || l.TopKeys() != nil {
 		t.Error("a limiter without Config.Top has top keys")
 	}
+
 	for _, top := range []int{-1, 1001} {
 		want := fmt.Sprintf("Top: %d is not within 0 to 1000", top)
 		if _, err := limiter.New(limiter.Config{Top: top}); err == nil || err.Error() != want {
@@ -93,13 +98,24 @@ func TestTopKeysVerdicts(t *testing.T) {
 		want  map[events.Verdict]int64
 		tops  string
 	}{
-		{"a limit", newStore(), rule(t, "a", "1/1h"), []int64{1, 1, 1}, map[events.Verdict]int64{events.Allowed: 1, events.Refused: 2}, "a: refused k 2, admitted k 1"},
-		{"a cost", newStore(), rule(t, "a", "1/1h"), []int64{2}, map[events.Verdict]int64{events.Impossible: 1}, "a: refused k 1, admitted"},
-		{"a ban", newStore(), banning(t, "a", "1/1h"), []int64{1, 1, 1, 1, 1}, map[events.Verdict]int64{events.Allowed: 1, events.Refused: 2, events.Banned: 2}, "a: refused k 4, admitted k 1"},
-		{"degrade", newStore(), withOnLimit(rule(t, "a", "1/1h"), limiter.Degrade), []int64{1, 1}, map[events.Verdict]int64{events.Allowed: 1, events.Degraded: 1}, "a: refused k 1, admitted k 1"},
-		{"shadow", newStore(), withOnLimit(rule(t, "a", "1/1h"), limiter.Shadow), []int64{1, 1}, map[events.Verdict]int64{events.Allowed: 1, events.ShadowRefused: 1}, "a: refused k 1, admitted k 1"},
-		{"open", down, rule(t, "a", "1/1h"), []int64{1, 1}, map[events.Verdict]int64{events.FailedOpen: 2}, "a: refused, admitted"},
-		{"closed", down, limiter.Rule{Name: "a", Limit: limit(t, "1/1h"), Key: everyone, OnStoreError: limiter.FailClosed}, []int64{1}, map[events.Verdict]int64{events.FailedClosed: 1}, "a: refused, admitted"},
+		// What was refused by a rule counts as refused, also in shadow. A store that fails adds no
+		// key.
+		{"a limit", newStore(), rule(t, "a", "1/1h"), []int64{1, 1, 1},
+			map[events.Verdict]int64{events.Allowed: 1, events.Refused: 2}, "a: refused k 2, admitted k 1"},
+		{"a cost", newStore(), rule(t, "a", "1/1h"), []int64{2}, map[events.Verdict]int64{events.Impossible: 1},
+			"a: refused k 1, admitted"},
+		{"a ban", newStore(), banning(t, "a", "1/1h"), []int64{1, 1, 1, 1, 1},
+			map[events.Verdict]int64{events.Allowed: 1, events.Refused: 2, events.Banned: 2},
+			"a: refused k 4, admitted k 1"},
+		{"degrade", newStore(), withOnLimit(rule(t, "a", "1/1h"), limiter.Degrade), []int64{1, 1},
+			map[events.Verdict]int64{events.Allowed: 1, events.Degraded: 1}, "a: refused k 1, admitted k 1"},
+		{"shadow", newStore(), withOnLimit(rule(t, "a", "1/1h"), limiter.Shadow), []int64{1, 1},
+			map[events.Verdict]int64{events.Allowed: 1, events.ShadowRefused: 1}, "a: refused k 1, admitted k 1"},
+		{"open", down, rule(t, "a", "1/1h"), []int64{1, 1}, map[events.Verdict]int64{events.FailedOpen: 2},
+			"a: refused, admitted"},
+		{"closed", down, limiter.Rule{Name: "a", Limit: limit(t, "1/1h"), Key: everyone,
+			OnStoreError: limiter.FailClosed}, []int64{1}, map[events.Verdict]int64{events.FailedClosed: 1},
+			"a: refused, admitted"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			l := configured(t, limiter.Config{Store: row.store, Rules: []limiter.Rule{row.rule}, Top: 1})
@@ -107,6 +123,7 @@ func TestTopKeysVerdicts(t *testing.T) {
 			for _, cost := range row.costs {
 				_, _ = l.Take(t.Context(), "k", cost) // a store that fails is no error of the test
 			}
+
 			wantTops(t, l, row.tops)
 			var want [events.Verdicts]int64
 			for v, n := range row.want {
@@ -133,7 +150,8 @@ func TestTopKeysOutsideTheStep(t *testing.T) {
 func BenchmarkTop(b *testing.B) {
 	for _, top := range []int{0, 100} {
 		b.Run(fmt.Sprintf("Top %d", top), func(b *testing.B) {
-			l := configured(b, limiter.Config{Store: memstore.MustNew(memstore.Options{}), Rules: []limiter.Rule{rule(b, "a", "1000000/1s")}, Top: top})
+			l := configured(b, limiter.Config{Store: memstore.MustNew(memstore.Options{}),
+				Rules: []limiter.Rule{rule(b, "a", "1000000/1s")}, Top: top})
 			defer l.Close()
 			ctx := context.Background()
 			b.ReportAllocs()

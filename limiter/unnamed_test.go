@@ -30,7 +30,8 @@ func TestLimitersThatShareARuleWithoutAName(t *testing.T) {
 	s := newStore()
 	first := open("", "", s)
 	for name, other := range map[string]*limiter.Limiter{
-		"a name of the limiter": open("search", "", s), "a name of the rule": open("", "search", s), "another store": open("", "", newStore()),
+		"a name of the limiter": open("search", "", s),
+		"a name of the rule":    open("", "search", s), "another store": open("", "", newStore()),
 		"a memory of its own": open("", "", nil),
 	} {
 		if n := warned(); n != 0 {
@@ -38,10 +39,14 @@ func TestLimitersThatShareARuleWithoutAName(t *testing.T) {
 		}
 		other.Close()
 	}
+
+	// The same names over the same store: the second shares the counts.
 	second := open("", "", s)
 	if n := warned(); n != 1 {
 		t.Errorf("%d lines say that the second shares the counts of the first", n)
 	}
+
+	// Closed limiters are forgotten, however often they are closed.
 	second.Close()
 	first.Close()
 	first.Close()
@@ -52,6 +57,8 @@ func TestLimitersThatShareARuleWithoutAName(t *testing.T) {
 
 	open("", "", s) // is never closed
 	for tries := 0; ; tries++ {
+		// A limiter that is never closed is forgotten once it is garbage, which may take several
+		// runs.
 		runtime.GC()
 		open("", "", s).Close()
 		if warned() == 0 {

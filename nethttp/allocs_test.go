@@ -19,13 +19,16 @@ import (
 func TestMiddlewareAllocations(t *testing.T) {
 	r := rule("10/1m")
 	r.Key = func(r core.Request) (string, bool) { return r.RemoteAddr(), true }
-	h := nethttp.New(newLimiter(t, limiter.Config{Store: always{}, Rules: []limiter.Rule{r}, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}))(
+	h := nethttp.New(newLimiter(t, limiter.Config{Store: always{}, Rules: []limiter.Rule{r},
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}))(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+
 	w, req := serverWriter{&plainWriter{http.Header{}}}, httptest.NewRequest("GET", "/", nil)
 	for range 1000 { // the first requests, which are examined for mistakes
 		clear(w.header)
 		h.ServeHTTP(w, req)
 	}
+
 	if got := testing.AllocsPerRun(1000, func() { clear(w.header); h.ServeHTTP(w, req) }); got != 2 {
 		t.Errorf("%v allocations, want 2: the text of the headers and their slice", got)
 	}

@@ -23,6 +23,8 @@ func ExampleNew_settle() {
 				Cost: func(core.Request) int64 { return 400 }, CostAtMost: true},
 		},
 	})
+
+	// The handler reports what it used when it returns, however it returns.
 	h := nethttp.New(l)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var used int64
 		defer func() {
@@ -31,16 +33,20 @@ func ExampleNew_settle() {
 				log.Print(err)
 			}
 		}()
+
 		for _, n := range []int64{120, 80, 50} {
 			fmt.Fprintf(w, "data: %d tokens\n\n", n)
 			used += n
 		}
 	}))
+
 	ask(h)
 	list, err := l.Peek(context.Background(), "192.0.2.1")
 	if err != nil {
 		log.Fatal(err)
 	}
+
+	// Of the estimate of 400 tokens 150 came back, and the lease of the stream ended.
 	for _, d := range list {
 		fmt.Println(d.Rule, d.Decision.Remaining)
 	}

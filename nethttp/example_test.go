@@ -66,11 +66,13 @@ func ExampleKey() {
 	tenant := nethttp.Key(func(r *http.Request) (string, bool) {
 		return r.Header.Get("X-Tenant"), true // set by the proxy in front, always
 	})
+
 	limit := nethttp.New(limiter.MustNew(limiter.Config{
 		Store: memstore.MustNew(memstore.Options{}),
 		Rules: []limiter.Rule{{Name: "tenant", Key: tenant, Limit: core.MustParseLimit("2/1h fixed-window")}},
 	}))
 	h := limit(greeting)
+
 	ask(h, "X-Tenant", "a")
 	ask(h, "X-Tenant", "a")
 	ask(h, "X-Tenant", "b")
@@ -87,6 +89,7 @@ func ExampleConfig() {
 		Rules: []limiter.Rule{{Name: "ip", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("1/1h fixed-window")}},
 	})
 	health := func(r *http.Request) bool { return r.URL.Path == "/" }
+
 	h := nethttp.New(l, nethttp.Config{Skip: health})(greeting)
 	for range 2 {
 		ask(h)

@@ -62,10 +62,13 @@ func TestMarkNeitherSentNorForged(t *testing.T) {
 			mark = markIn(w.Header())
 			hello(w, r)
 		}))
+
 		server := httptest.NewUnstartedServer(h)
+		// HTTP/2 has another way to send headers, which the mark must not take either.
 		server.EnableHTTP2 = http2
 		server.StartTLS()
 		defer server.Close()
+
 		for i, want := range []int{200, 200, 429} {
 			answer, err := server.Client().Get(server.URL)
 			if err != nil {
@@ -73,15 +76,19 @@ func TestMarkNeitherSentNorForged(t *testing.T) {
 			}
 			_, _ = io.Copy(io.Discard, answer.Body)
 			_ = answer.Body.Close()
-			if mark == "" || markIn(answer.Header) != "" || answer.StatusCode != want || (answer.ProtoMajor == 2) != http2 {
+			if mark == "" || markIn(answer.Header) != "" ||
+				answer.StatusCode != want || (answer.ProtoMajor == 2) != http2 {
 				t.Errorf("request %d: %s %d %v", i, answer.Proto, answer.StatusCode, answer.Header)
 			}
+
 			for name := range answer.Header {
 				if strings.Contains(strings.ToLower(name), "headgate") {
 					t.Errorf("sent %q", name)
 				}
 			}
 		}
+
+		// The request has the mark that the limiter left in the map, and is counted all the same.
 		r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
 		r.Header[mark] = []string{""}
 		if h.ServeHTTP(w, r); w.Code != 429 {
@@ -99,24 +106,32 @@ type foreign struct{ http.ResponseWriter }
 func TestMarkIsNotLeftToOtherServers(t *testing.T) {
 	outer, inner := limited(t, "9/1m fixed-window"), limited(t, "2/1h fixed-window")
 	var headers []http.Header
-	h := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { headers = append(headers, w.Header().Clone()) }))
+	h := http.Handler(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { headers = append(headers, w.Header().Clone()) }))
+	// The request meets each limiter twice, in turn.
 	for _, l := range []*limiter.Limiter{inner, outer, inner, outer} {
 		h = nethttp.New(l)(h)
 	}
+
 	statuses := []int{}
 	for range 3 {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(foreign{w}, httptest.NewRequest("GET", "/", nil))
 		statuses = append(statuses, w.Code)
+
 		if name := markIn(w.Header()); name != "" {
 			t.Errorf("the answer has %q", name)
 		}
 	}
+
 	if !slices.Equal(statuses, []int{200, 200, 429}) || len(headers) != 2 {
 		t.Fatalf("%v, %d requests passed", statuses, len(headers))
 	}
+
+	// Each request took one unit of the two, and the headers are those of the smaller limit.
 	for i, got := range headers {
-		if limit, left := got.Get("X-RateLimit-Limit"), got.Get("X-RateLimit-Remaining"); limit != "2" || left != fmt.Sprint(1-i) {
+		if limit, left := got.Get("X-RateLimit-Limit"),
+			got.Get("X-RateLimit-Remaining"); limit != "2" || left != fmt.Sprint(1-i) {
 			t.Errorf("%s of %s left", left, limit)
 		}
 		if n := strings.Count(got.Get("RateLimit"), ";r="); n != 1 { // both have the name default

@@ -94,11 +94,14 @@ func TestPathInsideStripPrefix(t *testing.T) {
 		paths = append(paths, r.Path()+" "+r.(interface{ SentPath() string }).SentPath())
 		return "", true
 	}
+
 	l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{spy}})
 	inner := nethttp.New(l)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	// The first is what the mux of a program would do: the handler behind it sees a shorter path.
 	for _, h := range []http.Handler{http.StripPrefix("/api", inner), inner} {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/login?a=b", nil))
 	}
+
 	if want := []string{"/login /api/login", "/api/login "}; !slices.Equal(paths, want) {
 		t.Errorf("%q, want %q", paths, want)
 	}
@@ -123,11 +126,15 @@ func TestLeaseAroundATimeoutHandler(t *testing.T) {
 		}, 0},
 	} {
 		var log bytes.Buffer
-		l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{rule(row.limit)}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l := newLimiter(t, limiter.Config{Rules: []limiter.Rule{rule(row.limit)},
+			Logger: slog.New(slog.NewTextHandler(&log, nil))})
+
 		h := row.chain(nethttp.New(l), http.HandlerFunc(hello))
+		// Three requests make no more lines than one.
 		for range 3 {
 			get(h, "/")
 		}
+
 		if n := strings.Count(log.String(), "code="+findings.EndsEarly); n != row.want {
 			t.Errorf("%s: %d lines, want %d:\n%s", name, n, row.want, &log)
 		}

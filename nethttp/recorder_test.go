@@ -30,22 +30,32 @@ func TestRecorderStatus(t *testing.T) {
 		handler http.HandlerFunc
 		want    int
 	}{
+		// The status is the first that is sent, which is 200 if a body or a flush comes before one.
+		// 1xx answers come before it, but 101 is the last.
 		{"nothing written", func(http.ResponseWriter, *http.Request) {}, 200},
 		{"written", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil) }, 200},
 		{"a string", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a") }, 200},
 		{"a status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, 404},
-		{"the first status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404); w.WriteHeader(500) }, 404},
-		{"a status too late", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil); w.WriteHeader(500) }, 200},
-		{"a status after a string", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a"); w.WriteHeader(500) }, 200},
-		{"a status after a flush", func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); w.WriteHeader(500) }, 200},
+		{"the first status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404); w.WriteHeader(500) },
+			404},
+		{"a status too late", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(nil); w.WriteHeader(500) },
+			200},
+		{"a status after a string",
+			func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "a"); w.WriteHeader(500) }, 200},
+		{"a status after a flush",
+			func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); w.WriteHeader(500) }, 200},
 		{"early hints", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(103); w.WriteHeader(404) }, 404},
 		{"another protocol", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(101) }, 101},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
+			// The refund for this status gives the unit back.
 			l := refunding(t, row.want)
 			get(nethttp.New(l)(row.handler), "/")
 			wantLeft(t, l, 5)
+
+			// A refund for another status gives nothing back, so that the test before is not of a
+			// rule which refunds everything.
 			l = refunding(t, row.want+1)
 			get(nethttp.New(l)(row.handler), "/")
 			wantLeft(t, l, 4)
@@ -59,10 +69,12 @@ func TestRecorderStatusAfterReadFrom(t *testing.T) {
 		_, _ = w.(io.ReaderFrom).ReadFrom(strings.NewReader("a"))
 		w.WriteHeader(500)
 	}))
+
 	w := struct {
 		*plainWriter
 		reads
 	}{&plainWriter{http.Header{}}, reads{new([]string)}}
+
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	wantLeft(t, l, 5)
 }
@@ -71,6 +83,8 @@ func TestRecorderStatusAfterReadFrom(t *testing.T) {
 func TestRecorderPanic(t *testing.T) {
 	for _, value := range []any{http.ErrAbortHandler, "boom"} {
 		for text, l := range map[string]*limiter.Limiter{
+			// Before anything is sent a panic is a 500, and after it what was sent. A lease ends in
+			// both cases.
 			"": refunding(t, 500), "begun": refunding(t, 200), "leased": limited(t, "5 concurrent ttl=1m"),
 		} {
 			h := nethttp.New(l)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -79,6 +93,9 @@ func TestRecorderPanic(t *testing.T) {
 				}
 				panic(value)
 			}))
+
+			// More often than the limit of five, so that a unit or lease which is not given back
+			// would show.
 			for range 20 {
 				func() {
 					defer func() {
@@ -89,6 +106,7 @@ func TestRecorderPanic(t *testing.T) {
 					get(h, "/")
 				}()
 			}
+
 			wantLeft(t, l, 5)
 		}
 	}
@@ -113,6 +131,7 @@ func combinations(log *[]string) []http.ResponseWriter {
 	p, f, h, r := &plainWriter{http.Header{}}, flushing{log}, hijacks{log}, reads{log}
 	type base = *plainWriter
 	return []http.ResponseWriter{
+		// By hand, as a set of methods is a type of its own.
 		p,
 		struct {
 			base
@@ -154,6 +173,7 @@ func combinations(log *[]string) []http.ResponseWriter {
 // http.ResponseController, and lists them.
 func abilities(w http.ResponseWriter) string {
 	var b strings.Builder
+	// Each is called both ways, as one may be there and not the other.
 	if f, ok := w.(http.Flusher); ok {
 		f.Flush()
 		b.WriteString("flush ")
@@ -166,27 +186,37 @@ func abilities(w http.ResponseWriter) string {
 		_, _ = r.ReadFrom(strings.NewReader(""))
 		b.WriteString("read ")
 	}
+
 	c := http.NewResponseController(w)
 	_, _, err := c.Hijack()
 	fmt.Fprint(&b, c.Flush(), err, c.EnableFullDuplex())
+
 	return b.String()
 }
 
 func TestRecorderOptionalMethods(t *testing.T) {
 	var plainLog, ourLog []string
 	plain, ours := combinations(&plainLog), combinations(&ourLog)
+
 	seen := map[string]bool{}
 	for i := range plain {
 		plainLog, ourLog = nil, nil
 		want := abilities(plain[i])
+
 		var got string
-		h := nethttp.New(refunding(t, 0))(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { got = abilities(w) }))
+		h := nethttp.New(refunding(t, 0))(http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) { got = abilities(w) }))
 		h.ServeHTTP(ours[i], httptest.NewRequest("GET", "/", nil))
+
+		// The handler finds what the server's own writer has, no more and no less, and each call
+		// reaches it.
 		if got != want || strings.Join(ourLog, " ") != strings.Join(plainLog, " ") {
 			t.Errorf("%d: %s %v, want %s %v", i, got, ourLog, want, plainLog)
 		}
+
 		seen[want] = true
 	}
+
 	if len(seen) != 8 {
 		t.Errorf("%d combinations, want 8", len(seen))
 	}
@@ -211,16 +241,19 @@ func (o onlyUnwraps) WriteHeader(status int)      { o.w.WriteHeader(status) }
 func (o onlyUnwraps) Unwrap() http.ResponseWriter { return o.w }
 
 func TestRecorderHijackHoldsLease(t *testing.T) {
+	// A middleware around the limiter may hide the methods. Then only Unwrap leads to them.
 	hide := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(onlyUnwraps{w}, r) })
 	}
 	straight := func(next http.Handler) http.Handler { return next }
+
 	for name, around := range map[string]func(http.Handler) http.Handler{"straight": straight, "behind another": hide} {
 		t.Run(name, func(t *testing.T) {
 			l := limited(t, "2 concurrent ttl=1h")
 			taken := make(chan net.Conn, 1)
 			limit := nethttp.New(l)
 			returned := make(chan struct{})
+
 			h := around(limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				conn, _, err := http.NewResponseController(w).Hijack()
 				if err != nil {
@@ -228,11 +261,13 @@ func TestRecorderHijackHoldsLease(t *testing.T) {
 				}
 				taken <- conn
 			})))
+
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				defer close(returned)
 				h.ServeHTTP(w, r)
 			}))
 			defer server.Close()
+
 			client, err := net.DialTimeout("tcp", server.Listener.Addr().String(), 5*time.Second)
 			if err != nil {
 				t.Fatal(err)
@@ -241,9 +276,13 @@ func TestRecorderHijackHoldsLease(t *testing.T) {
 			if _, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
+
+			// The handler has returned. The lease is held by the connection that it took over.
 			conn := <-taken
 			<-returned
 			wantLeft(t, l, 1)
+
+			// The connection works as ever.
 			if _, err := io.WriteString(conn, "x"); err != nil {
 				t.Error(err)
 			}
@@ -251,6 +290,8 @@ func TestRecorderHijackHoldsLease(t *testing.T) {
 			if _, err := io.ReadFull(client, one); err != nil || one[0] != 'x' {
 				t.Errorf("%q, %v", one, err)
 			}
+
+			// Its end is that of the lease.
 			_ = conn.Close()
 			wantLeft(t, l, 2)
 		})

@@ -17,11 +17,15 @@ func TestRoute(t *testing.T) {
 		routes = append(routes, r.Route())
 		return "", true
 	}
+
 	limit := nethttp.New(newLimiter(t, limiter.Config{Rules: []limiter.Rule{spy}}))
+
 	mux := http.NewServeMux()
 	mux.Handle("GET /users/{id}", limit(http.HandlerFunc(hello)))
+	// A route is known inside a mux, and not yet around it.
 	get(mux, "/users/7")
 	get(limit(mux), "/users/7")
+
 	if want := []string{"GET /users/{id}", ""}; !slices.Equal(routes, want) {
 		t.Errorf("got %q, want %q", routes, want)
 	}

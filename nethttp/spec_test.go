@@ -20,6 +20,7 @@ func TestSpecification(t *testing.T) {
 		User: nethttp.Key(func(r *http.Request) (string, bool) {
 			return r.Header.Get("X-User"), r.Header.Get("X-Exempt") == ""
 		}),
+		// A ServeMux matches what the path means, however it is escaped.
 		SameRoute: []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
 		SamePath:  []string{"/%6cogin", "/%6Cogin", "/%6C%6F%67%69%6E", "/login?a=b"},
 		Fails:     func(status int) adapterspec.Answer { return adapterspec.Text(status, http.StatusText(status)) },
@@ -32,8 +33,10 @@ func TestSpecification(t *testing.T) {
 func serve(t testing.TB, a adapterspec.HTTPApp) string {
 	limit := nethttp.New(a.Limiter, configs(a)...)
 	mux := http.NewServeMux()
+
 	switch a.Paths {
 	case adapterspec.Routed:
+		// Inside the mux the limiter knows the route.
 		mux.Handle("POST /login", limit(handle(a.Handler)))
 		return adapterspec.Listen(t, recovered(mux, a.Recovered))
 	case adapterspec.Login:
@@ -41,10 +44,13 @@ func serve(t testing.TB, a adapterspec.HTTPApp) string {
 	default:
 		mux.Handle("/", handle(a.Handler))
 	}
+
+	// The first of the limiters around it is the outermost.
 	h := limit(mux)
 	for _, o := range slices.Backward(a.Around) {
 		h = nethttp.New(o.Limiter, configs(o)...)(h)
 	}
+
 	return adapterspec.Listen(t, recovered(h, a.Recovered))
 }
 
@@ -63,20 +69,25 @@ func configs(a adapterspec.HTTPApp) []nethttp.Config {
 	if a.Degraded != nil {
 		c.Degraded = handle(a.Degraded)
 	}
+	// A second Config is a mistake, and must not take effect.
 	if a.SecondConfig {
 		return []nethttp.Config{c, {Skip: func(*http.Request) bool { return true }}}
 	}
 	return []nethttp.Config{c}
 }
 
-func answer(f func(adapterspec.Exchange, *limiter.Admission) error) func(http.ResponseWriter, *http.Request, *limiter.Admission) {
+func answer(f func(adapterspec.Exchange, *limiter.Admission) error) func(
+	http.ResponseWriter, *http.Request, *limiter.Admission,
+) {
 	return func(w http.ResponseWriter, r *http.Request, a *limiter.Admission) {
 		report(w, r, f(adapterspec.Std{W: w, R: r}, a))
 	}
 }
 
 func handle(h adapterspec.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { report(w, r, h(adapterspec.Std{W: w, R: r})) })
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		report(w, r, h(adapterspec.Std{W: w, R: r}))
+	})
 }
 
 // report answers an error as most programs do.
