@@ -53,8 +53,8 @@ const maxBans = 10_000
 // secrets are digests; they hold whatever clients sent, and have to be escaped where they
 // are shown. The list is a view of a moment, and may lack a key that was banned just before.
 //
-// The events.Report of the store has to list bans. For another store the error says so, and
-// wraps [errors.ErrUnsupported].
+// The events.Report of the store has to list bans. For another store, and a rule that bans, the
+// error says so, and wraps [errors.ErrUnsupported].
 func (l *Limiter) Bans(ctx context.Context) (list []core.Banned, err error) {
 	// A store that cannot list bans is no fault where no rule bans.
 	var rules []string

@@ -16,7 +16,7 @@ import (
 type Repeats struct {
 	every  time.Duration
 	report func(n int64)
-	since  atomic.Int64 // the last report
+	since  atomic.Int64 // the last report; lowered with mu held
 
 	mu    sync.Mutex
 	timer *time.Timer // guarded by mu; nil if the next event is reported at once
@@ -37,8 +37,8 @@ func (r *Repeats) Add() (first bool) {
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.timer != nil {
-		return false
+	if r.timer != nil || r.since.Load() == 0 {
+		return false // a report is due, or Stop has counted the event meanwhile
 	}
 	r.since.Add(-1)
 	r.timer = time.AfterFunc(r.every, r.tick)
@@ -59,8 +59,8 @@ func (r *Repeats) tick() {
 	r.report(n)
 }
 
-// Close reports the events since the last report, unless there are none. Its caller calls Add
-// no more.
+// Close reports the events since the last report, unless there are none. An event that comes
+// later is the first again.
 func (r *Repeats) Close() {
 	if n := r.Stop(); n > 0 {
 		r.report(n)
@@ -71,11 +71,16 @@ func (r *Repeats) Close() {
 // many there were, and calls report for none.
 func (r *Repeats) Stop() (n int64) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stopLocked()
+}
+
+// stopLocked is Stop with mu held, so that no event is both in its number and the first of an Add
+// that has counted and waits for mu.
+func (r *Repeats) stopLocked() (n int64) {
 	if r.timer != nil {
 		r.timer.Stop()
 		r.timer = nil
 	}
-	r.mu.Unlock()
-
 	return r.since.Swap(0)
 }

@@ -2,6 +2,7 @@ package quietlog
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -72,4 +73,27 @@ func TestRepeatsLosesNone(t *testing.T) {
 			t.Errorf("%d of %d are told, %d of them at once", n, goroutines*each, first.Load())
 		}
 	})
+}
+
+// An event that has been counted when the end counts it is not also the first of its kind. Before,
+// it was reported twice, and a minute later as -1.
+func TestRepeatsCountsAnEventOfTheEndOnce(t *testing.T) {
+	r := NewRepeats(time.Second, func(n int64) { t.Errorf("%d are reported", n) })
+
+	// The event waits for the lock, which the end holds.
+	r.mu.Lock()
+	first := make(chan bool)
+	go func() { first <- r.Add() }()
+	for r.since.Load() == 0 {
+		runtime.Gosched()
+	}
+	n := r.stopLocked()
+	r.mu.Unlock()
+
+	if again := <-first; n != 1 || again {
+		t.Errorf("%d at the end, and first: %v, want 1 and false", n, again)
+	}
+	if r.timer != nil || r.since.Load() != 0 {
+		t.Errorf("a timer runs: %v, %d are left", r.timer != nil, r.since.Load())
+	}
 }

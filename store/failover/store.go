@@ -152,7 +152,7 @@ func (s *Store) Report() events.Report {
 		MaxCall: primary.MaxCall,
 		Bans:    primary.Bans,
 		Diagnose: func(ctx context.Context, rules []core.Op) []core.Finding {
-			return append(primary.Diagnose(ctx, rules), fallback.Diagnose(ctx, rules)...)
+			return slices.Concat(primary.Diagnose(ctx, rules), fallback.Diagnose(ctx, rules))
 		},
 		Listen: func(h *events.Hooks) {
 			s.reporter.listeners.Add(h)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -188,8 +189,11 @@ func (x *text) read(f *ast.File, kinds []kindOfLine) {
 	}
 }
 
+// longLiteral is a text that leaves a line of 120 columns no room for what is around it.
+var longLiteral = regexp.MustCompile("\"[^\"]{80,}\"|`[^`]{80,}|[\"`].{100,}[\"`]")
+
 // TestColumns holds that code has at most 120 columns and a comment that stands alone 100, a tab
-// counted as four.
+// counted as four. A text that is as wide by itself may be wider.
 func TestColumns(t *testing.T) {
 	walkRooms(t, func(room, file string, _ *ast.File) {
 		if slices.Contains(dense, room) {
@@ -203,7 +207,8 @@ func TestColumns(t *testing.T) {
 			if kinds[i] == commentLine {
 				most = 100
 			}
-			if n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")); n > most {
+			n := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+			if n > most && !longLiteral.MatchString(line) {
 				t.Errorf("%s:%d: %d columns, want at most %d", file, i+1, n, most)
 			}
 		}
