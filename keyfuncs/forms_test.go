@@ -2,7 +2,8 @@ package keyfuncs
 
 import "strings"
 
-// form is one way to write an address, and the properties that the test expects. The tables below are the oracle: no code parses them.
+// form is one way to write an address, and the properties that the test expects. The tables below
+// are the oracle: no code parses them.
 type form struct {
 	text    string
 	key     string // what it is counted as; "" if it is not an address

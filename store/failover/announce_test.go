@@ -47,7 +47,10 @@ func TestLoggerPanicIsHarmless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported []State
 		f := newFake()
-		s := over(t, f, Options{Logger: slog.New(angry{}), OnChange: func(_ string, state State) { reported = append(reported, state) }})
+		s := over(t, f, Options{Logger: slog.New(angry{}), OnChange: func(_ string,
+			state State) {
+			reported = append(reported, state)
+		}})
 		defer s.Close()
 		openNow(t, s, f)
 		comeBack(t, s, f)

@@ -58,7 +58,8 @@ func TestBanOfThePrimaryHoldsInTheFallback(t *testing.T) {
 // A ban that began in an outage does not hide a longer one of the primary.
 func TestBanOfThePrimaryIsLongerThanThatOfTheFallback(t *testing.T) {
 	for name, row := range map[string]struct{ fallback, primary time.Duration }{
-		"the primary's is longer": {5 * time.Minute, 50 * time.Minute}, "the fallback's is longer": {50 * time.Minute, 5 * time.Minute},
+		"the primary's is longer":  {5 * time.Minute, 50 * time.Minute},
+		"the fallback's is longer": {50 * time.Minute, 5 * time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f, fallback := newFake(), memory()

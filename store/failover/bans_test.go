@@ -20,7 +20,8 @@ func TestBansAreThoseOfThePrimary(t *testing.T) {
 	if err := primary.Apply(t.Context(), []core.Op{op}, make([]core.Decision, 1)); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Report().Bans(t.Context(), []string{"r"}, 1); err != nil || !slices.Equal(got, []core.Banned{{Rule: "r", Key: "k", Until: 61_000_000}}) {
+	if got, err := s.Report().Bans(t.Context(), []string{"r"}, 1); err != nil ||
+		!slices.Equal(got, []core.Banned{{Rule: "r", Key: "k", Until: 61_000_000}}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	plain := MustNew(struct{ core.Store }{primary}, Options{})

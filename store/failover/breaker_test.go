@@ -178,7 +178,8 @@ func TestBreakerOpenLetsOnlyProbesThrough(t *testing.T) {
 				t.Errorf("a probe is %+v", c.ops)
 			}
 		}
-		if got := s.Stats(); !reflect.DeepEqual(got, Stats{State: Open, Away: []string{""}, Opened: 1, Probes: 5, Local: 1005}) {
+		if got := s.Stats(); !reflect.DeepEqual(got, Stats{State: Open, Away: []string{""}, Opened: 1, Probes: 5,
+			Local: 1005}) {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -368,7 +369,8 @@ func TestErrOpenHasARetryAfter(t *testing.T) {
 		time.Sleep(500 * ms)
 		_, err := try(s, take(t, "k", "5/1s", 1))
 		var hint interface{ RetryAfter() time.Duration }
-		if !errors.Is(err, ErrOpen) || !errors.As(err, &hint) || hint.RetryAfter() != 2500*ms || err.Error() != "failover: the primary store is bypassed: down" {
+		if !errors.Is(err, ErrOpen) || !errors.As(err, &hint) || hint.RetryAfter() != 2500*ms ||
+			err.Error() != "failover: the primary store is bypassed: down" {
 			t.Errorf("%v", err)
 		}
 	})
@@ -391,8 +393,9 @@ func TestOnChangeIsCalledOncePerChange(t *testing.T) {
 			time.Sleep(time.Minute) // a new one for the lines
 		}
 		synctest.Wait()
-		want := strings.Repeat(`level=WARN msg="headgate: the primary store fails and is bypassed: OnStoreError decides about requests until it answers again" fallback=false error=down`+"\n"+
-			`level=INFO msg="headgate: the primary store decides again"`+"\n", 2)
+		want := strings.Repeat(
+			`level=WARN msg="headgate: the primary store fails and is bypassed: OnStoreError decides about requests until it answers again" fallback=false error=down`+"\n"+
+				`level=INFO msg="headgate: the primary store decides again"`+"\n", 2)
 		if text.String() != want {
 			t.Errorf("got\n%swant\n%s", text.String(), want)
 		}
@@ -472,13 +475,17 @@ type diagnosed struct {
 }
 
 func (d diagnosed) Report() events.Report {
-	return events.Report{Diagnose: func(context.Context, []core.Op) []core.Finding { return []core.Finding{{Code: d.code}} }}
+	return events.Report{Diagnose: func(context.Context,
+		[]core.Op) []core.Finding {
+		return []core.Finding{{Code: d.code}}
+	}}
 }
 
 func TestBothStoresAreDiagnosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := over(t, diagnosed{memory(), "1"}, Options{Fallback: diagnosed{memory(), "2"}})
-		if got := s.Report().Diagnose(context.Background(), nil); len(got) != 2 || got[0].Code != "1" || got[1].Code != "2" {
+		if got := s.Report().Diagnose(context.Background(), nil); len(got) != 2 || got[0].Code != "1" ||
+			got[1].Code != "2" {
 			t.Errorf("%v", got)
 		}
 		if got := over(t, memory(), Options{}).Report().Diagnose(context.Background(), nil); got != nil {

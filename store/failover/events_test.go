@@ -37,7 +37,8 @@ func TestEventsOfTheBreaker(t *testing.T) {
 				if fallback {
 					local = s.Stats().Local
 				}
-				wantStatus(t, s, events.StoreStatus{Store: "failover", Of: s, Mode: away, Away: []string{""}, Opened: 1, Local: local, Cause: errDown})
+				wantStatus(t, s, events.StoreStatus{Store: "failover", Of: s, Mode: away, Away: []string{""},
+					Opened: 1, Local: local, Cause: errDown})
 				f.rise()
 				time.Sleep(time.Second)
 				synctest.Wait()

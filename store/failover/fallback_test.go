@@ -165,7 +165,9 @@ func TestFallbackCountsDebits(t *testing.T) {
 				}
 				one(t, s, undo(large, d))
 				if n, m := remaining(t, f, op), remaining(t, fallback, part); n != 9 || m != 1 {
-					t.Errorf("after the refund of the second %d remain at the primary and %d in the fallback, want 9 and 1", n, m)
+					t.Errorf(
+						"after the refund of the second %d remain at the primary and %d in the fallback, want 9 and 1",
+						n, m)
 				}
 			})
 		})
@@ -336,7 +338,8 @@ func TestFallbackRefusesCostsBeyondThePart(t *testing.T) {
 // However often the primary comes and goes, a key is granted the quota once by
 // it, and once more the parts of the instances that it does not hear of.
 func TestFallbackGrantsTheLimitOnceMoreAtMost(t *testing.T) {
-	for _, text := range []string{"12/1h", "12/1h fixed-window", "12/1h sliding-log", "12/1h sliding-window", "12/1h token-bucket", "12/day"} {
+	for _, text := range []string{"12/1h", "12/1h fixed-window", "12/1h sliding-log", "12/1h sliding-window",
+		"12/1h token-bucket", "12/day"} {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
@@ -387,7 +390,10 @@ func TestPartsCacheIsBounded(t *testing.T) {
 	if got := s.part(core.Limit{Quota: 10, Period: time.Second}, 2); got.Quota != 5 || len(s.known.Load().of) != 1 {
 		t.Errorf("%s, %d are known", got, len(s.known.Load().of))
 	}
-	if allocs := testing.AllocsPerRun(100, func() { s.part(core.Limit{Quota: 10, Period: time.Second}, 2) }); allocs != 0 {
+	if allocs := testing.AllocsPerRun(100, func() {
+		s.part(core.Limit{Quota: 10, Period: time.Second},
+			2)
+	}); allocs != 0 {
 		t.Errorf("%v allocations", allocs)
 	}
 }

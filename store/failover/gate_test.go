@@ -201,7 +201,8 @@ func TestScheduleAdmitsAtMostTheLimitForEachInstance(t *testing.T) {
 			lost  []error // what becomes of some answers
 			least int64
 		}{
-			{1, []error{errBusy, errDown}, 10}, {2, []error{errBusy, errDown}, 10}, {1, []error{nil}, 30}, {2, []error{nil}, 30},
+			{1, []error{errBusy, errDown}, 10}, {2, []error{errBusy, errDown}, 10}, {1, []error{nil}, 30},
+			{2, []error{nil}, 30},
 			{1, []error{errLeft}, 30}, {2, []error{errLeft}, 30}, {1, []error{errBusy, errLeft}, 10},
 		} {
 			t.Run(fmt.Sprint(text, " ", row.size, row.lost), func(t *testing.T) {

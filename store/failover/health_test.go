@@ -203,7 +203,8 @@ func TestSilenceThatIsOverCostsOneStep(t *testing.T) {
 // Calls of a store that bounds them itself are not timed.
 func TestSlowCallsCountUnlessThePrimaryBoundsThem(t *testing.T) {
 	rows := []struct{ max, slow, wantSlow, wantPatience time.Duration }{
-		{0, 0, DefaultSlow, DefaultSlow}, {50 * ms, 0, 0, 100 * ms}, {51 * ms, 0, 0, 102 * ms}, {time.Second, 0, 0, 2 * time.Second},
+		{0, 0, DefaultSlow, DefaultSlow}, {50 * ms, 0, 0, 100 * ms}, {51 * ms, 0, 0, 102 * ms},
+		{time.Second, 0, 0, 2 * time.Second},
 		{time.Second, 200 * ms, 200 * ms, time.Second},
 	}
 	for _, row := range rows {

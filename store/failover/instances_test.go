@@ -154,7 +154,8 @@ func TestInstancesNameThePermissionTheyLack(t *testing.T) {
 			c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "limiter", Password: "password",
 				ContextTimeoutEnabled: true, DisableIdentity: true})
 			defer c.Close()
-			i := &Instances{client: c, calls: rediscall.NewCaller(c), prefix: "hg:", key: "hg:{instances}", id: "a", ttl: time.Hour}
+			i := &Instances{client: c, calls: rediscall.NewCaller(c), prefix: "hg:", key: "hg:{instances}", id: "a",
+				ttl: time.Hour}
 			beat := func() (err error) {
 				until(t, "an answer", func() bool {
 					// A heartbeat leaves too, by another command.
@@ -178,7 +179,8 @@ func TestInstancesNameThePermissionTheyLack(t *testing.T) {
 			}
 			text := i.explain(ctx, err).Error()
 			_, line, _ := strings.Cut(text, "ACL SETUSER limiter ")
-			if !strings.HasPrefix(text, "failover: the Redis user may not run "+want+" on hg:{instances}: ") || line == "" {
+			if !strings.HasPrefix(text, "failover: the Redis user may not run "+want+" on hg:{instances}: ") ||
+				line == "" {
 				t.Fatalf("%s", text)
 			}
 			var rules []any
@@ -210,17 +212,20 @@ func documentedACL(t *testing.T) (rules []any) {
 func TestInstancesLogThePermissionTheyLack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	line := []any{"ACL", "SETUSER", "limiter", "on", ">password", "~hg:*", "+eval", "+evalsha", "+get", "+mget", "+exists", "+set",
+	line := []any{"ACL", "SETUSER", "limiter", "on", ">password", "~hg:*", "+eval", "+evalsha", "+get", "+mget",
+		"+exists", "+set",
 		"+del", "+time", "+pttl", "+pexpire"}
 	if err := connect(t, server.Addr).Do(t.Context(), line...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "limiter", Password: "password", ContextTimeoutEnabled: true})
+	c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "limiter", Password: "password",
+		ContextTimeoutEnabled: true})
 	defer c.Close()
 	lines := make(chan string, 10)
 	i := begin(t, c, InstancesOptions{Logger: slog.New(slog.NewTextHandler(writer(lines), nil))})
 	got := <-lines
-	for _, part := range []string{"may not run zrevrangebyscore, zrem, zadd, zcard on hg:{instances}", "ACL SETUSER limiter ~hg:* "} {
+	for _, part := range []string{"may not run zrevrangebyscore, zrem, zadd, zcard on hg:{instances}",
+		"ACL SETUSER limiter ~hg:* "} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%q is not in %s", part, got)
 		}

@@ -185,7 +185,8 @@ func TestStoreOverAnother(t *testing.T) {
 		}
 		time.Sleep(time.Second) // refunds of units that were paid wait for the background
 		synctest.Wait()
-		if x, y, z := remaining(t, a, op), remaining(t, b, op), remaining(t, inner.mirror.fallback, op); x != 12 || y != 12 || z != 12 {
+		if x, y, z := remaining(t, a, op), remaining(t, b, op), remaining(t, inner.mirror.fallback, op); x != 12 ||
+			y != 12 || z != 12 {
 			t.Errorf("%d, %d and %d remain", x, y, z)
 		}
 	})
@@ -201,7 +202,8 @@ func TestStoreOverAnother(t *testing.T) {
 		one(t, outer, byInner)
 		comeBack(t, inner, a)
 		one(t, outer, byA)
-		if x, y, z := remaining(t, a, op), remaining(t, inner.mirror.fallback, op), remaining(t, outer.mirror.fallback, op); x != 12 || y != 12 || z != 12 {
+		if x, y, z := remaining(t, a, op), remaining(t, inner.mirror.fallback, op),
+			remaining(t, outer.mirror.fallback, op); x != 12 || y != 12 || z != 12 {
 			t.Errorf("%d, %d and %d remain", x, y, z)
 		}
 	})
@@ -231,7 +233,8 @@ func TestDecisionOfTheFallbackSaysSo(t *testing.T) {
 		}
 		f.fall()
 		d := one(t, s, op)
-		if want := "the fallback of the store decides: down"; !d.Fallback || s.Cause() == nil || s.Cause().Error() != want {
+		if want := "the fallback of the store decides: down"; !d.Fallback || s.Cause() == nil ||
+			s.Cause().Error() != want {
 			t.Errorf("by the fallback: %+v, %v", d, s.Cause())
 		}
 		if back := one(t, s, undo(op, d)); !back.Fallback {

@@ -257,8 +257,10 @@ func TestOwedUnitsAge(t *testing.T) {
 		after time.Duration
 		owed  int64
 	}{
-		"30/30m": {10 * time.Minute, 20}, "30/30m fixed-window": {30 * time.Minute, 0}, "30/30m sliding-log": {30 * time.Minute, 0},
-		"30/30m sliding-window": {33 * time.Minute, 0}, "10/10m token-bucket burst=30": {10 * time.Minute, 20}, "30/day": {24 * time.Hour, 0},
+		"30/30m": {10 * time.Minute, 20}, "30/30m fixed-window": {30 * time.Minute, 0},
+		"30/30m sliding-log":    {30 * time.Minute, 0},
+		"30/30m sliding-window": {33 * time.Minute, 0}, "10/10m token-bucket burst=30": {10 * time.Minute, 20},
+		"30/day": {24 * time.Hour, 0},
 	}
 	for text, row := range rows {
 		t.Run(text, func(t *testing.T) {
@@ -266,9 +268,11 @@ func TestOwedUnitsAge(t *testing.T) {
 				f, op := newFake(), take(t, "k", text, 1)
 				s := owing(t, f, op, 30)
 				defer s.Close()
-				one(t, f, core.Op{Verb: core.Take, Rule: "r", Key: "k", Limit: op.Limit, Cost: 30, Windows: inWindows(op).Windows}) // so that none can be paid
+				one(t, f, core.Op{Verb: core.Take, Rule: "r", Key: "k", Limit: op.Limit, Cost: 30,
+					Windows: inWindows(op).Windows}) // so that none can be paid
 				time.Sleep(row.after)
-				one(t, f, core.Op{Verb: core.Take, UpTo: true, Rule: "r", Key: "k", Limit: op.Limit, Cost: 30, Windows: inWindows(op).Windows})
+				one(t, f, core.Op{Verb: core.Take, UpTo: true, Rule: "r", Key: "k", Limit: op.Limit, Cost: 30,
+					Windows: inWindows(op).Windows})
 				one(t, s, op)
 				synctest.Wait()
 				if s.owes() != row.owed {
@@ -332,7 +336,8 @@ func TestRefundOfOwedUnits(t *testing.T) {
 				if paid {
 					wantOwed, wantThere = 0, there-7
 				}
-				if x, y, z := s.owes(), remaining(t, f, op), remaining(t, fallback, op); x != wantOwed || y != wantThere || z != there-7 {
+				if x, y, z := s.owes(), remaining(t, f, op), remaining(t, fallback, op); x != wantOwed ||
+					y != wantThere || z != there-7 {
 					t.Errorf("%d owed, %d and %d remain", x, y, z)
 				}
 			})
@@ -444,14 +449,16 @@ func TestKeysThatOweAreBounded(t *testing.T) {
 		for i := range 3 * maxOwed * owedShards {
 			one(t, s, take(t, fmt.Sprint(i), "30/1h", 1))
 		}
-		if n := s.mirror.owed.keys.Load(); n != maxOwed*owedShards || s.owes() != n || s.mirror.owed.forgotten.Load() != uint64(2*n) {
+		if n := s.mirror.owed.keys.Load(); n != maxOwed*owedShards || s.owes() != n ||
+			s.mirror.owed.forgotten.Load() != uint64(2*n) {
 			t.Errorf("%d keys owe %d, %d are forgotten", n, s.owes(), s.mirror.owed.forgotten.Load())
 		}
 		time.Sleep(time.Hour)
 		for i := range 2 * owedShards { // those whose time is over make room
 			one(t, s, take(t, fmt.Sprint("new", i), "30/1h", 1))
 		}
-		if n := s.mirror.owed.keys.Load(); n >= maxOwed*owedShards || s.mirror.owed.forgotten.Load() != uint64(2*maxOwed*owedShards) {
+		if n := s.mirror.owed.keys.Load(); n >= maxOwed*owedShards ||
+			s.mirror.owed.forgotten.Load() != uint64(2*maxOwed*owedShards) {
 			t.Errorf("%d keys owe", n)
 		}
 	})
@@ -507,8 +514,9 @@ func TestCloseEndsPayments(t *testing.T) {
 
 func TestWasNotSent(t *testing.T) {
 	for err, want := range map[error]bool{
-		errDown: false, errBusy: false, ErrOpen: true, &openError{}: true, unsent{errDown}: true, fmt.Errorf("x: %w", unsent{errDown}): true,
-		errors.Join(errDown, errBusy): false,
+		errDown: false, errBusy: false, ErrOpen: true, &openError{}: true, unsent{errDown}: true,
+		fmt.Errorf("x: %w", unsent{errDown}): true,
+		errors.Join(errDown, errBusy):        false,
 	} {
 		if wasNotSent(err) != want {
 			t.Errorf("%v: %t", err, !want)

@@ -27,7 +27,8 @@ func failing(f *fake, fails func(*core.Op) bool) {
 
 // A primary that is partly well is bypassed once, until all of it is well.
 func TestBreakerProbesWhatFailed(t *testing.T) {
-	log, gcra, lease := take(t, "a", "1000/1s sliding-log", 1), take(t, "b", "1000/1s", 1), take(t, "b", "9 concurrent ttl=1s", 1)
+	log, gcra, lease := take(t, "a", "1000/1s sliding-log", 1), take(t, "b", "1000/1s", 1),
+		take(t, "b", "9 concurrent ttl=1s", 1)
 	lease.Lease = "mine"
 	writes := func(op *core.Op) bool { return op.Verb != core.Peek }
 	rows := map[string]struct {
@@ -35,10 +36,12 @@ func TestBreakerProbesWhatFailed(t *testing.T) {
 		fails func(*core.Op) bool
 	}{
 		"it reads but does not write": {[]core.Op{gcra}, writes},
-		"it writes no leases":         {[]core.Op{gcra, lease}, func(op *core.Op) bool { return op.Limit.Leased() && writes(op) }},
-		"its memory is full":          {[]core.Op{gcra, log}, func(op *core.Op) bool { return op.Limit.Algorithm == core.SlidingLog && writes(op) }},
-		"one of its servers is away":  {[]core.Op{log, gcra}, func(op *core.Op) bool { return op.Key == "b" }},
-		"it does not refund":          {[]core.Op{undo(gcra, core.Decision{At: 1})}, writes},
+		"it writes no leases": {[]core.Op{gcra, lease},
+			func(op *core.Op) bool { return op.Limit.Leased() && writes(op) }},
+		"its memory is full": {[]core.Op{gcra, log},
+			func(op *core.Op) bool { return op.Limit.Algorithm == core.SlidingLog && writes(op) }},
+		"one of its servers is away": {[]core.Op{log, gcra}, func(op *core.Op) bool { return op.Key == "b" }},
+		"it does not refund":         {[]core.Op{undo(gcra, core.Decision{At: 1})}, writes},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {

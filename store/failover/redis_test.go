@@ -36,7 +36,8 @@ func (c *counted) Apply(ctx context.Context, ops []core.Op, out []core.Decision)
 }
 
 // inRedis returns a store whose primary is in Redis and has the timeout.
-func inRedis(t testing.TB, c redis.UniversalClient, timeout time.Duration, o failover.Options) (*failover.Store, *counted) {
+func inRedis(t testing.TB, c redis.UniversalClient, timeout time.Duration, o failover.Options) (*failover.Store,
+	*counted) {
 	t.Helper()
 	primary := &counted{Store: redisstore.MustNew(c, redisstore.Options{Timeout: timeout})}
 	o.Logger = failover.Silent
@@ -103,7 +104,8 @@ func untilTrusted(t testing.TB, s *failover.Store, op core.Op) (d core.Decision)
 
 // outage takes the store through an outage and back. It returns how long the
 // slowest call took, and how long after its return the primary was in use.
-func outage(t *testing.T, server *redistest.Server, s *failover.Store, primary *counted, begin, end func(*redistest.Server)) (slowest, back time.Duration) {
+func outage(t *testing.T, server *redistest.Server, s *failover.Store, primary *counted, begin,
+	end func(*redistest.Server)) (slowest, back time.Duration) {
 	begin(server)
 	calls, probes, asked, blamed, open := primary.calls.Load(), s.Stats().Probes, int64(0), 0, false
 	for i := range 1000 {
@@ -168,8 +170,11 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 				c := failover.Connect(t, server.Addr)
 				var fleet []*failover.Store
 				for range size {
-					live := failover.Begin(t, c, failover.InstancesOptions{Prefix: "hg:", TTL: time.Hour, Expected: size})
-					s, _ := inRedis(t, c, 200*time.Millisecond, failover.Options{Fallback: failover.Memory(), Instances: live.Live, Slow: 400 * time.Millisecond})
+					live := failover.Begin(t, c, failover.InstancesOptions{Prefix: "hg:", TTL: time.Hour,
+						Expected: size})
+					s, _ := inRedis(t, c, 200*time.Millisecond,
+						failover.Options{Fallback: failover.Memory(), Instances: live.Live,
+							Slow: 400 * time.Millisecond})
 					fleet = append(fleet, s)
 				}
 				op := failover.Taking(t, "k", "30/1h fixed-window", 1)
@@ -222,7 +227,8 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 func TestRedisLeaseIsReleasedAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s, _ := inRedis(t, failover.Connect(t, server.Addr), 200*time.Millisecond, failover.Options{Fallback: failover.Memory(), Slow: 400 * time.Millisecond})
+	s, _ := inRedis(t, failover.Connect(t, server.Addr), 200*time.Millisecond,
+		failover.Options{Fallback: failover.Memory(), Slow: 400 * time.Millisecond})
 	const text = "2 concurrent ttl=1h"
 	a := failover.Leasing(t, "a", text)
 	d := untilTrusted(t, s, a) // to ask for it again renews it
@@ -247,7 +253,8 @@ func TestRedisThatCannotWriteStaysBypassed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	_, admin := patient(t, server.Addr)
-	s, _ := inRedis(t, failover.Connect(t, server.Addr), failover.Patience, failover.Options{Fallback: failover.Memory(), ProbeInterval: 2 * time.Millisecond, Slow: failover.Patience})
+	s, _ := inRedis(t, failover.Connect(t, server.Addr), failover.Patience,
+		failover.Options{Fallback: failover.Memory(), ProbeInterval: 2 * time.Millisecond, Slow: failover.Patience})
 	op := failover.Taking(t, "k", "1000/1h sliding-log", 1)
 	failover.One(t, s, op)
 	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {

@@ -69,7 +69,8 @@ func TestSettleInAnOutage(t *testing.T) {
 		f, fallback := newFake(), memory()
 		s := over(t, f, threeOf(Options{Fallback: fallback}))
 		defer s.Close()
-		less, more, held := take(t, "k", "12/1h", 4), take(t, "k", "12/1h fixed-window", 1), lease(t, "a", "1 concurrent ttl=10m")
+		less, more, held := take(t, "k", "12/1h", 4), take(t, "k", "12/1h fixed-window", 1),
+			lease(t, "a", "1 concurrent ttl=10m")
 		more.Rule, held.Rule = "more", "held"
 		ops, out := []core.Op{less, more, held}, make([]core.Decision, 3)
 		if err := s.Apply(t.Context(), ops, out); err != nil || !core.Granted(ops, out) {
@@ -80,7 +81,8 @@ func TestSettleInAnOutage(t *testing.T) {
 		debit.Verb, debit.Cost = core.Debit, 2
 		back := undo(less, out[0])
 		back.Cost = 3
-		if err := s.Apply(t.Context(), []core.Op{back, debit, undo(held, out[2])}, out); err != nil || out[1].Taken != 2 {
+		if err := s.Apply(t.Context(), []core.Op{back, debit, undo(held, out[2])}, out); err != nil ||
+			out[1].Taken != 2 {
 			t.Fatalf("%+v, %v", out, err)
 		}
 		part := more
@@ -404,7 +406,8 @@ func TestWaitingOperationsAreBounded(t *testing.T) {
 			one(t, s, op)
 		}
 		_, err := try(s, op)
-		if !errors.Is(err, ErrOpen) || err.Error() != "failover: 4096 operations wait already: failover: the primary store is bypassed: down" {
+		if !errors.Is(err, ErrOpen) ||
+			err.Error() != "failover: 4096 operations wait already: failover: the primary store is bypassed: down" {
 			t.Error(err)
 		}
 		if got := s.Stats(); got.Waits != maxWaiting || got.Lost != 1 {

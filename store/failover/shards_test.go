@@ -190,7 +190,8 @@ func TestShardIsNamedInReports(t *testing.T) {
 		defer s.Close()
 		bypass(t, s, p, "a")
 		_, err := try(s, take(t, "a:k", "5/1s", 1))
-		if !errors.Is(err, ErrOpen) || err.Error() != "failover: the primary store is bypassed at a: down" || errors.Is(err, errDown) {
+		if !errors.Is(err, ErrOpen) || err.Error() != "failover: the primary store is bypassed at a: down" ||
+			errors.Is(err, errDown) {
 			t.Errorf("%v", err)
 		}
 		p.find("a")
@@ -268,7 +269,8 @@ func TestStepOnSeveralShards(t *testing.T) {
 				p.unnamed = unnamed
 				s := over(t, p, Options{Fallback: memory()})
 				defer s.Close()
-				step := []core.Op{take(t, "b:k", "100/1h", 1), take(t, "a:k", "100/1h", 1), take(t, "c:k", "100/1h", 1), take(t, "a:q", "100/1h", 1)}
+				step := []core.Op{take(t, "b:k", "100/1h", 1), take(t, "a:k", "100/1h", 1),
+					take(t, "c:k", "100/1h", 1), take(t, "a:q", "100/1h", 1)}
 				p.lose(downNow, "a")
 				for range 6 {
 					wantTogether(t, s, step, true)
