@@ -46,8 +46,10 @@ func BenchmarkApply(b *testing.B) {
 				}
 			}
 		})
+
 		b.Run(name+"/parallel", func(b *testing.B) {
 			b.ReportAllocs()
+
 			op := take(b, "k", "1000000000/1s", 1)
 			b.RunParallel(func(pb *testing.PB) {
 				ops, out := []core.Op{op}, make([]core.Decision, 1)
@@ -67,8 +69,11 @@ func TestApplyAllocatesNothing(t *testing.T) {
 		test.Skip(t, "pools forget under the race detector")
 	}
 	for name, s := range stores(t) {
+		// Two limits, one of which refuses all but the first Takes, so that both outcomes are
+		// measured.
 		ops := []core.Op{take(t, "a", "5/1h", 1), take(t, "b", "1000000000/1s", 1)}
 		out := make([]core.Decision, 2)
+
 		if got := testing.AllocsPerRun(1000, func() {
 			if err := s.Apply(context.Background(), ops, out); err != nil {
 				t.Fatal(err)
