@@ -283,15 +283,18 @@ func TestBanInAStep(t *testing.T) {
 			false},
 		{"a Peek of nothing", with(func(o *Op) { o.Verb, o.Cost = Peek, 0 }), Decision{Allowed: true, Banned: true},
 			false, false},
+
 		// What was used is settled even so, and the ban stays.
 		{"a Debit", with(func(o *Op) { o.Verb = Debit }), Decision{Allowed: true, Banned: true, Taken: 1,
 			ResetAfter: time.Second}, true, false},
 		{"a Refund", with(func(o *Op) { o.Verb = Refund }), Decision{Allowed: true, Banned: true}, true, false},
+
 		// Soft ops and ops without a Ban look past it.
 		{"a Soft Take", with(func(o *Op) { o.Soft = true }),
 			Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true, false},
 		{"a Take without a Ban", with(func(o *Op) { o.Ban = nil }),
 			Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true, false},
+
 		// Only these two end it.
 		{"a Reset", with(func(o *Op) { o.Verb = Reset }), Decision{Allowed: true, Remaining: 1}, true, false},
 		{"an Impose", with(func(o *Op) { o.Verb = Impose }), Decision{Allowed: true, Banned: true}, false, true},
@@ -339,6 +342,7 @@ func TestBanIsLifted(t *testing.T) {
 
 func TestBanCountsStrikes(t *testing.T) {
 	op := stepOp
+
 	// A caller that came back after the ban alone would be refused once more.
 	t.Run("Retry-After is that of the limit if it is later", func(t *testing.T) {
 		s, day := new(State), with(func(o *Op) { o.Limit = MustParseLimit("1/24h fixed-window") })
@@ -358,7 +362,6 @@ func TestBanCountsStrikes(t *testing.T) {
 
 		// The op of the other rule is in the same step, which is refused; that alone is no offence.
 		second := with(func(o *Op) { o.Rule = "other" })
-
 		out := several(t, []*State{full, other}, []Op{op, second}, banStart)
 		if out[0].Allowed || full.Conduct.Strikes != 1 || !out[1].Allowed || other.Conduct != (conduct{}) {
 			t.Errorf("%+v, %+v", full.Conduct, other.Conduct)

@@ -14,6 +14,7 @@ import (
 
 func TestParseBan(t *testing.T) {
 	want := core.Ban{Strikes: 20, Within: time.Minute, For: 10 * time.Minute, Max: 24 * time.Hour}
+
 	// The order of the parts, their spaces and their units are free.
 	for _, text := range []string{
 		"20/1m for 10m max 24h", "20/m for 600s max 1d", "  max 24h\tfor 10m\n20/60s ",

@@ -25,6 +25,7 @@ func TestParseCalendar(t *testing.T) {
 		{"day", "day"},
 		{"day tz=Asia/Kathmandu", "day tz=Asia/Kathmandu"},
 		{"week", "week"},
+
 		// What is the default is left out: a start of 1, the zone UTC.
 		{"week start=1", "week"},
 		{"week start=7 tz=America/New_York", "week tz=America/New_York start=7"},
@@ -59,6 +60,7 @@ func TestParseCalendarErrorsNameEveryMistake(t *testing.T) {
 		{"fortnight", []string{`unit "fortnight" is not day, week, month or year`}},
 		{"months start=3 tz=Mars/Olympus now", []string{`unit "months" is not`,
 			`tz "Mars/Olympus" is not in the time zone database`, `unknown word "now"`}},
+
 		// A start that some month or year lacks would leave a window without a begin.
 		{"month start=31", []string{`start "31" is not a day of each month, 1 to 28`}},
 		{"month start=29", []string{`1 to 28`}},
@@ -71,6 +73,7 @@ func TestParseCalendarErrorsNameEveryMistake(t *testing.T) {
 		{"year start=02-29", []string{`start "02-29": not each year has that day`}},
 		{"year start=13-01", []string{`start "13-01" is not`}},
 		{"year start=4", []string{`start "4" is not`}},
+
 		// Local would be another zone on another machine, and a path must not leave the database's
 		// directory.
 		{"month tz=", []string{`tz "" is no name of a time zone`}},
@@ -81,6 +84,7 @@ func TestParseCalendarErrorsNameEveryMistake(t *testing.T) {
 		{"month tz=Europe/Atlantis",
 			[]string{
 				`is not in the time zone database of this machine; a program that imports time/tzdata brings its own`}},
+
 		// A text that is sound, but not the one way to write it.
 		{"month start=01 tz=UTC", []string{`calendar "month start=01 tz=UTC" has to be written "month"`}},
 		{"month tz=UTC tz=UTC start=1 start=2", []string{`a second "tz"`, `a second "start"`}},
@@ -237,7 +241,6 @@ func playWindows(t *testing.T, seed uint64, runs int) {
 	r := rand.New(rand.NewPCG(18, seed))
 	for range runs {
 		text := randomCalendar(r)
-
 		c := mustCalendar(t, text)
 		at := randomInstant(r, c, text)
 		got := *c.Windows(at)

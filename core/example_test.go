@@ -34,6 +34,7 @@ func ExampleDecide_debit() {
 		at   time.Duration
 		verb core.Verb
 		cost int64
+
 		// The second request turns out to cost 11, of which 5 are beyond what remained.
 	}{
 		{0, core.Take, 4},
@@ -65,6 +66,7 @@ func ExampleLimit_Windows() {
 	for _, step := range []struct {
 		utc   string
 		units int64
+
 		// Five units on the 28th, and the sixth a second before and at Berlin's midnight, which is
 		// 23:00 UTC.
 	}{

@@ -8,6 +8,7 @@ import (
 
 func FuzzParseLimit(f *testing.F) {
 	for _, text := range []string{"", "100/1m burst=20", "5/s sliding-log", "240/1h sliding-window segments=60",
+
 		// Each algorithm, numbers at and beyond the borders, and words that are not of the grammar.
 		"10/.5s fixed-window aligned",
 		"1/100ms token-bucket burst=50", "20 concurrent ttl=30s", "1/400d", "1/1h1d", "9223372036854775807/1s",
@@ -44,6 +45,7 @@ func FuzzGCRASpans(f *testing.F) {
 	f.Add(int64(999_983), int64(24*time.Hour), int64(7), int64(999_982), int64(86_399_999_999))
 	f.Add(int64(1e9), int64(time.Second), int64(0), int64(1), int64(1))
 	f.Add(int64(9_007_199_254_740_991), int64(MaxPeriod), int64(1), int64(1<<52), int64(1))
+
 	// The arithmetic in 64 bits is compared with that of big numbers.
 	f.Fuzz(func(t *testing.T, quota, period, burst, n, span int64) {
 		l := Limit{Quota: quota, Period: time.Duration(period), Burst: burst}
@@ -112,7 +114,6 @@ func FuzzDecide(f *testing.F) {
 				op.Limit = second
 			}
 			now = fuzzInstant(now, int64(m>>4), last, op.Limit)
-
 			var out [1]Decision
 			if err := CheckOps([]Op{op}, out[:]); err != nil {
 				t.Fatal(err)

@@ -71,6 +71,7 @@ func TestLimitTextRoundTrip(t *testing.T) {
 		{"1/1h30m", Limit{Quota: 1, Period: 90 * time.Minute}, ""},
 		{"1/1.5s", Limit{Quota: 1, Period: 1500 * time.Millisecond}, ""},
 		{"1/1.000001s", Limit{Quota: 1, Period: time.Second + time.Microsecond}, ""},
+
 		// Units are words too, and durations have many spellings but one text.
 		{"5/s", Limit{Quota: 5, Period: time.Second}, "5/1s"},
 		{"5/ms", Limit{Quota: 5, Period: time.Millisecond}, "5/1ms"},
@@ -78,6 +79,7 @@ func TestLimitTextRoundTrip(t *testing.T) {
 		{"1/400d", Limit{Quota: 1, Period: MaxPeriod}, "1/9600h"},
 		{"10/.5s", Limit{Quota: 10, Period: 500 * time.Millisecond}, "10/500ms"},
 		{"5/60s", Limit{Quota: 5, Period: time.Minute}, "5/1m"},
+
 		// The default algorithm is not written, and words are put in order.
 		{"5/1m gcra", Limit{Quota: 5, Period: time.Minute}, "5/1m"},
 		{" 10/1s  aligned\tfixed-window\n", Limit{Algorithm: FixedWindow, Quota: 10, Period: time.Second,
@@ -167,6 +169,7 @@ func TestLimitErrorsNameEveryMistake(t *testing.T) {
 		{"0/1us", []string{"quota 0 is not positive", "period 1µs is below 1ms"}},
 		{"x/y z burst=a segments=-1", []string{`quota "x"`, `period "y"`, `unknown word "z"`, `burst "a"`,
 			`segments "-1"`}},
+
 		// Options that are wrong, given twice, or of another algorithm.
 		{"1/1s burst=0", []string{`burst "0" is not a positive whole number`}},
 		{"1/1s burst", []string{`burst "" is not a positive whole number`}},
@@ -180,6 +183,7 @@ func TestLimitErrorsNameEveryMistake(t *testing.T) {
 		{"1/1s sliding-window segments=7", []string{"7 segments do not divide 1s into whole microseconds"}},
 		{"1/1s sliding", []string{`unknown word "sliding"; the words are gcra, `, `, sliding-window, `,
 			`, aligned, burst=, debt=, segments=, start=, ttl= and tz=`}},
+
 		// The calendar's own faults come with it, and the options of other algorithms mean nothing
 		// to it.
 		{"10000/month start=31", []string{`calendar "month start=31": start "31" is not a day of each month, 1 to 28`}},
@@ -193,6 +197,7 @@ func TestLimitErrorsNameEveryMistake(t *testing.T) {
 		{"100/1m tz=Europe/Berlin",
 			[]string{`tz is for a day, week, month or year: "10000/month tz=Europe/Berlin start=15"`}},
 		{"100/1m calendar", []string{"period 1m0s means nothing to calendar"}},
+
 		// Leases and logs, whose state grows with the quota.
 		{"10 concurrent",
 			[]string{`needs a ttl, how long an unrenewed lease stays held; write, say, "10 concurrent ttl=30s"`}},
@@ -201,6 +206,7 @@ func TestLimitErrorsNameEveryMistake(t *testing.T) {
 		{"20/1s ttl=3s", []string{"ttl means nothing to gcra"}},
 		{"10001 concurrent ttl=3s", []string{"quota 10001 is above 10000"}},
 		{"1001/1s sliding-log", []string{"quota 1001 is above 1000", "use a sliding-window"}},
+
 		// Debts, and numbers that the state could not hold: 2^53 is where a Lua number stops being
 		// exact.
 		{"1/1s debt=0", []string{`debt "0" is not a positive whole number`}},
@@ -252,6 +258,7 @@ func TestLimitErrorsClipAndQuoteText(t *testing.T) {
 
 func TestLimitJSON(t *testing.T) {
 	type config struct{ Limit Limit }
+
 	// A limit is a string in JSON, the one that ParseLimit reads.
 	in := config{Limit{Algorithm: TokenBucket, Quota: 4, Period: time.Second, Burst: 9}}
 	text, err := json.Marshal(in)

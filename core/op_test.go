@@ -11,6 +11,7 @@ import (
 
 func TestGrantedIsFalseAfterAHardRefusal(t *testing.T) {
 	yes, no := core.Decision{Allowed: true}, core.Decision{}
+
 	// A caller may go on when every Take that is not Soft was allowed; no other verb and no Soft op
 	// can stand in its way.
 	take, soft := core.Op{}, core.Op{Soft: true}
@@ -71,6 +72,7 @@ func TestOpForetellLeavesUpToTakesToTheStore(t *testing.T) {
 
 func TestOpIDIsOfRuleKeyAndAlgorithm(t *testing.T) {
 	base := core.Op{Rule: "rule", Key: "key", Limit: mustParse(t, "5/1m")}
+
 	// Op.ID names a key's state: what shares a state must have one ID, and what has its own state
 	// another.
 	for name, row := range map[string]struct {
@@ -105,6 +107,7 @@ func TestOpForetellAgreesWithDecide(t *testing.T) {
 	limits := refusable(t)
 	rapid.Check(t, func(t *rapid.T) {
 		l := rapid.SampledFrom(limits).Draw(t, "limit")
+
 		// The story has the key refused by a Take of any cost, under any version of the limit, with
 		// or without a ban.
 		s, now := new(core.State), start
@@ -129,7 +132,6 @@ func TestOpForetellAgreesWithDecide(t *testing.T) {
 		// Foretell may be asked about.
 		for range 200 {
 			now += rapid.Int64Range(0, 100_000).Draw(t, "later")
-
 			of := l
 			if rapid.IntRange(0, 3).Draw(t, "changed") == 0 {
 				of = rapid.SampledFrom(versions).Draw(t, "version")
@@ -190,17 +192,18 @@ func TestOpForetellAnswers(t *testing.T) {
 		"after the refusal":    {"5/5s", 1, core.Op{Cost: 1}, 1_000_000, false},
 		"before the refusal":   {"5/5s", 1, core.Op{Cost: 1}, -1, false},
 		"gcra with a fraction": {"7/5s", 1, core.Op{Cost: 1}, 1, true},
-		// What waits in line is no refusal, unless the algorithm does not book.
-		"a booking":    {"5/5s", 1, core.Op{Cost: 1, MaxWait: 1}, 1, false},
-		"no booking":   {"5/5s fixed-window", 1, core.Op{Cost: 1, MaxWait: 1}, 1, true},
-		"fixed-window": {"5/5s fixed-window", 2, core.Op{Cost: 5}, 1, true},
 
+		// What waits in line is no refusal, unless the algorithm does not book.
+		"a booking":                 {"5/5s", 1, core.Op{Cost: 1, MaxWait: 1}, 1, false},
+		"no booking":                {"5/5s fixed-window", 1, core.Op{Cost: 1, MaxWait: 1}, 1, true},
+		"fixed-window":              {"5/5s fixed-window", 2, core.Op{Cost: 5}, 1, true},
 		"sliding-log":               {"5/5s sliding-log", 1, core.Op{Cost: 1}, 1, true},
 		"sliding-log, two units":    {"5/5s sliding-log", 2, core.Op{Cost: 2}, 1, false},
 		"sliding-window":            {"5/5s sliding-window", 1, core.Op{Cost: 1}, 1, true},
 		"sliding-window, after two": {"5/5s sliding-window", 2, core.Op{Cost: 1}, 1, false},
 		"token-bucket":              {"5/5s token-bucket", 1, core.Op{Cost: 1}, 1, true},
 		"token-bucket, two units":   {"5/5s token-bucket", 2, core.Op{Cost: 2}, 1, false},
+
 		// What Foretell must leave to the store: a lease may be renewed, and the rest have no
 		// refusal that ends.
 		"concurrent":                  {"5 concurrent ttl=5s", 1, core.Op{Cost: 1, Lease: "new"}, 1, false},
@@ -209,6 +212,7 @@ func TestOpForetellAnswers(t *testing.T) {
 		"a cost beyond the capacity":  {"5/5s", 1, core.Op{Cost: 6}, 1, false},
 		"a refusal that has no end":   {"5/5s", 6, core.Op{Cost: 1}, 1, false},
 		"a refusal that was not made": {"5/5s", 0, core.Op{Cost: 1}, 1, false},
+
 		// A strike changes the conduct. In a ban, which here lasts ten seconds, nothing changes,
 		// whatever the cost.
 		"a strike":                     {"5/5s", 1, core.Op{Cost: 1, Ban: strikes(2)}, 1, false},

@@ -26,6 +26,7 @@ func TestLimitPart(t *testing.T) {
 		{"9/1h fixed-window aligned", 3, "3/1h fixed-window aligned"},
 		{"5/1m sliding-log", 2, "2/1m sliding-log"},
 		{"20 concurrent ttl=30s", 6, "3 concurrent ttl=30s"},
+
 		// Debts are shared out too. Where a part would be paid back in more than 400 days it has no
 		// debt, and where its burst would take longer it has a smaller one.
 		{"100/1m debt=50", 4, "25/1m debt=12"},

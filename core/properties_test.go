@@ -155,6 +155,7 @@ func TestDecideAllocatesNothing(t *testing.T) {
 
 func TestCheckOpsNamesEveryFault(t *testing.T) {
 	gcra, leases, month := mustParse(t, "5/1s"), mustParse(t, "5 concurrent ttl=1s"), mustParse(t, "5/month")
+
 	// A fault that CheckOps lets through is one that a store would meet halfway through a step.
 	rows := []struct {
 		what string
@@ -170,6 +171,7 @@ func TestCheckOpsNamesEveryFault(t *testing.T) {
 		{"a refund of the latest", core.Op{Verb: core.Refund, Limit: gcra, Cost: 1}, ""},
 		{"a verb", core.Op{Verb: 7, Limit: gcra}, "the verb is not known"},
 		{"a debit", core.Op{Verb: core.Debit, Limit: gcra, Cost: 100}, ""},
+
 		// Leases and logs have units with names and ends of their own, which a debt would not have.
 		{"a debit of leases", core.Op{Verb: core.Debit, Limit: leases, Cost: 1, Lease: "x"},
 			"a concurrent limit has no debt"},
@@ -182,6 +184,7 @@ func TestCheckOpsNamesEveryFault(t *testing.T) {
 		{"a negative cost", core.Op{Limit: gcra, Cost: -1}, "the cost -1 is negative"},
 		{"a negative wait", core.Op{Limit: gcra, MaxWait: -1}, "the wait -1ns is not within 0 to 1h0m0s"},
 		{"a wait too long", core.Op{Limit: gcra, MaxWait: core.MaxBooking + 1}, "the wait 1h0m0.000000001s is not"},
+
 		// A calendar's windows are needed to take or to look, not to give back.
 		{"a calendar without windows", core.Op{Limit: month, Cost: 1}, "the windows of its calendar are missing"},
 		{"a debit by a calendar without windows", core.Op{Verb: core.Debit, Limit: month, Cost: 1},
@@ -189,6 +192,7 @@ func TestCheckOpsNamesEveryFault(t *testing.T) {
 		{"nothing by a calendar without windows", core.Op{Limit: month}, "the windows of its calendar are missing"},
 		{"a reset by a calendar without windows", core.Op{Verb: core.Reset, Limit: month, Cost: 1}, ""},
 		{"a refund by a calendar without windows", core.Op{Verb: core.Refund, Limit: month, Cost: 1}, ""},
+
 		// The instants have to grow and to stay below 2^53, which is as far as Lua counts exactly.
 		{"windows", core.Op{Limit: month, Cost: 1, Windows: &core.Windows{0, 1, 2, 3, 4, 5, 6, 1<<53 - 1}}, ""},
 		{"windows before time", core.Op{Limit: month, Cost: 1, Windows: &core.Windows{-1, 1, 2, 3, 4, 5, 6, 7}},
@@ -199,6 +203,7 @@ func TestCheckOpsNamesEveryFault(t *testing.T) {
 			"its windows [0 1 2 3 3 5 6 7] are not in order"},
 		{"no lease", core.Op{Limit: leases, Cost: 1}, "a lease is missing"},
 		{"no lease to release", core.Op{Verb: core.Refund, Limit: leases}, "a lease is missing"},
+
 		// A refund speaks of a decision: its instant has to be one that a decision can have.
 		{"a refund before time", core.Op{Verb: core.Refund, Limit: gcra, At: -1},
 			"At -1 or ResetAfter 0s is not of a decision"},
@@ -232,6 +237,7 @@ func TestCheckOpsNamesEveryFault(t *testing.T) {
 
 func TestCheckOpsOneKeyHasOneLimit(t *testing.T) {
 	a, b := mustParse(t, "5/1s"), mustParse(t, "6/1s")
+
 	// A key's state is of one limit; what has another rule, key or algorithm has another state.
 	rows := []struct {
 		what  string

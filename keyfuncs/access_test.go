@@ -40,6 +40,7 @@ func TestAccessPrefersTheLongestPrefix(t *testing.T) {
 	// ends of the IPv4 space.
 	deny := []string{"10.0.0.0/8", "10.1.2.0/24", "192.0.2.7", "2001:db8::/32", "0.0.0.0/32", "255.255.255.255"}
 	allow := []string{"10.1.0.0/16", "10.1.2.3", "10.255.255.255", "2001:db8:1::/48", "::ffff:203.0.113.0/120", "::1"}
+
 	// The first and the last address of each range, and their neighbours outside.
 	rows := map[string]Verdict{
 		"9.255.255.255": Limited, "10.0.0.0": Denied, "10.0.255.255": Denied, "10.1.0.0": Allowed,
@@ -80,6 +81,7 @@ func TestAccessPrefersTheLongestPrefix(t *testing.T) {
 
 func TestAccessReadsEveryFormOfAnAddress(t *testing.T) {
 	a := MustAccess(Lists{Deny: callers("10.0.0.0/8", "fe80::1")})
+
 	// Every spelling of a denied address is denied; a zone, a port or a translator's prefix is no
 	// way around.
 	for address, want := range map[string]Verdict{
@@ -168,11 +170,13 @@ func TestAccessReadsTheAddressFunction(t *testing.T) {
 		{"a whole address", Lists{Deny: address, Address: behind(128)}, "2001:db8::7", Denied, ""},
 		{"its neighbour", Lists{Deny: address, Address: behind(128)}, "2001:db8::8", Limited, ""},
 		{"a part", Lists{Deny: address, Address: behind(64)}, "2001:db8::8", Limited, ofPart},
+
 		// Who cannot be told apart from the listed is no exception among the denied.
 		{"a part, and others denied", Lists{Allow: address, DenyOthers: true, Address: behind(64)}, "2001:db8::8",
 			Denied, ofPart},
 		{"no address", Lists{Deny: network, Address: constant("", true)}, "", Limited, ""},
 		{"no caller", Lists{Deny: network, Address: constant("192.0.2.7", false)}, "", Limited, ""},
+
 		// A function of the application's own may return any spelling of an address.
 		{"a mapped address", Lists{Deny: network, Address: constant("::ffff:192.0.2.7/128", true)}, "", Denied, ""},
 		{"a zone", Lists{Deny: address, Address: constant("2001:db8::7%eth0", true)}, "", Denied, ""},
@@ -183,6 +187,7 @@ func TestAccessReadsTheAddressFunction(t *testing.T) {
 			Address: constant("2001:db8:0:0:0:0:0:7:80", true)}, "", Denied, ""},
 		{"an address through a translator", Lists{Deny: network, Address: constant("64:ff9b::192.0.2.7", true)}, "",
 			Denied, ""},
+
 		// What is no address at all is reported: else the lists would silently match nobody.
 		{"a name", Lists{Deny: network, Address: constant("alice", true)}, "", Limited, ofText},
 		{"a length that is none", Lists{Deny: network, Address: constant("192.0.2.7/x", true)}, "", Limited, ofText},
@@ -224,6 +229,7 @@ the denied network "example.com" is not an address or a CIDR prefix`},
 			`the denied network "10.0.0.0/8" is listed twice
 the denied network "::ffff:192.0.2.1" is listed twice, also as "192.0.2.1"
 the denied network "192.0.2.1/32" is listed twice, also as "192.0.2.1"`},
+
 		// An entry that another of its list covers is dead, and likely a mistake.
 		{"on both lists", Lists{Allow: callers("2001:db8::/32"), Deny: callers("2001:db8::/32")},
 			`the network "2001:db8::/32" is on both lists`},
@@ -232,9 +238,11 @@ the denied network "192.0.2.1/32" is listed twice, also as "192.0.2.1"`},
 			`the denied network "10.1.2.3" lies within "10.0.0.0/8" of the same list
 the denied network "10.2.0.0/16" lies within "10.0.0.0/8" of the same list
 the allowed network "10.3.3.3" lies within "10.3.0.0/16" of the same list`},
+
 		// Between the lists it is not: that is what exceptions are made of.
 		{"an exception within an exception", Lists{Deny: callers("10.0.0.0/8", "10.1.1.0/24"),
 			Allow: callers("10.1.0.0/16", "10.1.1.1")}, ""},
+
 		// A list that denies everyone is written by mistake, as by a lost digit of a prefix length.
 		{"everything", Lists{Deny: callers("0.0.0.0/0", "::/0")},
 			`the networks leave no IPv4 address to be limited: to deny all that are not allowed, say so for all others

@@ -121,6 +121,7 @@ func TestFirst(t *testing.T) {
 		{"the second, for want of a key", []core.KeyFunc{none, b}, "1:b", true},
 		{"the second, since the first is about others", []core.KeyFunc{not, b}, "1:b", true},
 		{"a nil function", []core.KeyFunc{nil, b}, "1:b", true},
+
 		// Between "no key" and "not about this request" the first wins, in any order: else an
 		// unknown caller would pass unlimited.
 		{"no key", []core.KeyFunc{none, none}, "", true},

@@ -156,6 +156,7 @@ func TestBasicUserIgnoresPassword(t *testing.T) {
 	for _, value := range []string{
 		"Basic " + encode("al:"), "Basic " + encode("al:pw"), "basic " + encode("al:other"),
 		"BASIC  " + encode("al:a:b") + " ",
+
 		// Base64 with and without padding, and with bits that do not count.
 		"Basic YWw6", "Basic YWw6cHc=", "Basic YWw6cHc", "Basic YWw6cHd=", "Basic YWw6cHc==",
 	} {

@@ -27,9 +27,11 @@ func TestForwardedIPTrusted(t *testing.T) {
 		{"IPv6 proxies", "[2001:db8:f::1]:80", []string{"2001:db8:1::7, 2001:db8:f::2"}, "2001:db8:1::/64"},
 		{"a trusted address that is mapped", "[::ffff:10.0.0.1]:80", []string{"203.0.113.7, ::ffff:a00:2"},
 			"203.0.113.7"},
+
 		// Who is not a proxy of ours is not believed.
 		{"a stranger", "203.0.113.9:80", []string{"203.0.113.7"}, "203.0.113.9"},
 		{"no peer", "@", []string{"203.0.113.7"}, ""},
+
 		// An entry that cannot be read ends the walk: the last proxy that is known is the caller.
 		{"junk at the right", "10.0.0.1:80", []string{"203.0.113.7, junk"}, "10.0.0.1"},
 		{"junk behind a proxy", "10.0.0.1:80", []string{"203.0.113.7, junk, 10.0.0.2"}, "10.0.0.2"},
@@ -58,6 +60,7 @@ func TestForwardedIPHops(t *testing.T) {
 		{2, []string{"6.6.6.6, 203.0.113.7, 198.51.100.2"}, "203.0.113.7"},
 		{2, []string{"6.6.6.6, 203.0.113.7", "198.51.100.2"}, "203.0.113.7"},
 		{3, []string{"6.6.6.6", "203.0.113.7", "198.51.100.3", "198.51.100.2"}, "203.0.113.7"},
+
 		// Fewer entries than proxies, or one that is junk: the request took another way, so the
 		// peer is the caller.
 		{2, []string{"203.0.113.7"}, "192.0.2.1"},
@@ -163,6 +166,7 @@ func TestForwardedStrict(t *testing.T) {
 		{`for="203.0.113.7:"`, peer},
 		{`for="203.0.113.7:_"`, peer},
 		{`for="\203.0.113.7"`, peer},
+
 		// Spaces and quotes in the wrong places.
 		{`for= 203.0.113.7`, peer},
 		{`for =203.0.113.7`, peer},
@@ -172,6 +176,7 @@ func TestForwardedStrict(t *testing.T) {
 		{`for="203.0.113.7"x`, peer},
 		{`for="203.0.113.7"proto=http`, peer},
 		{`for='203.0.113.7'`, peer},
+
 		// Two values of for: another parser may take the other one.
 		{`for=203.0.113.7;for=198.51.100.1`, peer},
 		{`for=203.0.113.7;for=203.0.113.7`, peer},
@@ -185,6 +190,7 @@ func TestForwardedStrict(t *testing.T) {
 		{`for=203.0.113.7;x="` + "\x7f" + `"`, peer},
 		{`for=203.0.113.7;x="\`, peer},
 		{`for=203.0.113.7,`, peer},
+
 		// Only the broken element stops the walk; the proxies to its right are known.
 		{`for=203.0.113.7, for=unknown, for=10.0.0.2`, "10.0.0.2"},
 		{`for=203.0.113.7, proto=http, for=10.0.0.2`, "10.0.0.2"},
@@ -215,12 +221,14 @@ func TestProxiesErrors(t *testing.T) {
 		{"far too many hops", Proxies{Hops: 33}, []string{"Hops: 33 is not within 1 to 32"}},
 		{"hops in a single header", Proxies{Hops: 1, Header: "x-real-ip"},
 			[]string{"Header: X-Real-Ip is not a list, so Hops means nothing to it"}},
+
 		// Who trusts everyone lets every client choose its key, also in the mapped spelling.
 		{"the whole Internet", Proxies{Trusted: []string{"0.0.0.0/0", "::/0", "::ffff:0.0.0.0/96"}}, []string{
 			`Trusted[0]: "0.0.0.0/0" trusts every address`,
 			`Trusted[1]: "::/0" trusts every address`,
 			`Trusted[2]: "::ffff:0.0.0.0/96" trusts every address`,
 		}},
+
 		// All mistakes are named at once, with the index of each; 300 bytes of junk are cut short.
 		{"all at once", Proxies{
 			Trusted: []string{"10.0.0.0/8", "10.0.0.0/33", "", " 10.0.0.1", "fe80::1%eth0", "10.1.2.3/8",

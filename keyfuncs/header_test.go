@@ -22,6 +22,7 @@ func TestHeader(t *testing.T) {
 		{[]string{"a, b"}, "a, b"},
 		{[]string{"Acme"}, "Acme"},
 		{[]string{"a{b}\xff\t\x00c"}, "a{b}\xff\t\x00c"},
+
 		// Two lines are ambiguous, even if they are equal.
 		{[]string{"acme", "other"}, ""},
 		{[]string{"acme", "acme"}, ""},

@@ -21,6 +21,7 @@ func TestRemoteIPForms(t *testing.T) {
 
 func TestRemoteIPv6Prefix(t *testing.T) {
 	const peer = "[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:80"
+
 	// Every bit of the peer is set, so that a bit too many or too few shows.
 	rows := map[int]string{
 		32:  "2001:db8::/32",

@@ -40,6 +40,7 @@ func TestCountOfZeroReplacesNone(t *testing.T) {
 			stream(start, ends+`{"output_tokens":42,"output_tokens_details":{"thinking_tokens":30}}}`,
 				ends+`{"output_tokens":43,"output_tokens_details":{"thinking_tokens":0}}}`),
 			Usage{Input: 9115, Output: 43, Total: 9158, CacheRead: 9000, CacheWrite: 100, Reasoning: 30}},
+
 		// The same in the names of OpenAI, chat completions and responses.
 		{"chat completions",
 			stream(`{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":9,"total_tokens":14}}`,
@@ -54,6 +55,7 @@ func TestCountOfZeroReplacesNone(t *testing.T) {
 			stream(`{"response":{"status":"completed","usage":{"input_tokens":5,"output_tokens":9,"total_tokens":14}}}`,
 				`{"response":{"usage":{"input_tokens":0,"output_tokens":0,"total_tokens":0}}}`),
 			Usage{Input: 5, Output: 9, Total: 14}},
+
 		// Both names in one usage: a zero under one does not hide the count under the other.
 		{"the other names in one usage",
 			`{"usage":{"prompt_tokens":5,"completion_tokens":9,"total_tokens":14,"input_tokens":0,"output_tokens":0,"input_tokens_details":null}}`,
@@ -64,6 +66,7 @@ func TestCountOfZeroReplacesNone(t *testing.T) {
 		{"the other name of what was cached",
 			`{"usage":{"prompt_tokens":5,"completion_tokens":9,"cache_read_input_tokens":4,"prompt_tokens_details":{"cached_tokens":0}}}`,
 			Usage{Input: 5, Output: 9, Total: 14, CacheRead: 4}},
+
 		// A total of zero or of earlier counts is made up from the counts, unless it is larger.
 		{"the total", `{"usage":{"prompt_tokens":5,"completion_tokens":9,"total_tokens":0}}`,
 			Usage{Input: 5, Output: 9, Total: 14}},
@@ -74,6 +77,7 @@ func TestCountOfZeroReplacesNone(t *testing.T) {
 			stream(`{"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":9}}`,
 				`{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2}}`),
 			Usage{Input: 5, Output: 2, Total: 9}},
+
 		// Counts other than zero do replace what was before, in both directions.
 		{"counts that grow", stream(`{"message":{"usage":{"input_tokens":0,"output_tokens":0}}}`,
 			ends+`{"input_tokens":9,"output_tokens":16}}`),
@@ -113,10 +117,12 @@ func TestReasoningThatIsReportedApart(t *testing.T) {
 			Usage{Input: 32, Output: 103, Total: 135, Reasoning: 94}},
 		{"beside the counts", `"prompt_tokens":32,"completion_tokens":9,"total_tokens":135,"reasoning_tokens":94`,
 			Usage{Input: 32, Output: 103, Total: 135, Reasoning: 94}},
+
 		// The smaller reasoning is no proof by itself, the total is.
 		{"less than the output",
 			`"prompt_tokens":32,"completion_tokens":9,"total_tokens":44,"completion_tokens_details":{"reasoning_tokens":3}`,
 			Usage{Input: 32, Output: 12, Total: 44, Reasoning: 3}},
+
 		// The output may even be zero.
 		{"nothing but reasoning",
 			`"prompt_tokens":21,"completion_tokens":0,"total_tokens":81,"completion_tokens_details":{"reasoning_tokens":60}`,
@@ -126,6 +132,7 @@ func TestReasoningThatIsReportedApart(t *testing.T) {
 		{"a part of the input was cached",
 			`"prompt_tokens":21,"completion_tokens":5,"total_tokens":86,"prompt_tokens_details":{"cached_tokens":20},"completion_tokens_details":{"reasoning_tokens":60}`,
 			Usage{Input: 21, Output: 65, Total: 86, CacheRead: 20, Reasoning: 60}},
+
 		// Without a total, more reasoning than output cannot lie within it.
 		{"more than the output, without a total",
 			`"prompt_tokens":32,"completion_tokens":9,"completion_tokens_details":{"reasoning_tokens":94}`,
@@ -133,6 +140,7 @@ func TestReasoningThatIsReportedApart(t *testing.T) {
 		{"more than the output, with a total without it",
 			`"prompt_tokens":32,"completion_tokens":9,"total_tokens":41,"reasoning_tokens":94`,
 			Usage{Input: 32, Output: 103, Total: 135, Reasoning: 94}},
+
 		// Within the output: it is not added once more.
 		{"within the output",
 			`"prompt_tokens":32,"completion_tokens":103,"total_tokens":135,"completion_tokens_details":{"reasoning_tokens":94}`,
@@ -143,6 +151,7 @@ func TestReasoningThatIsReportedApart(t *testing.T) {
 		{"without a total",
 			`"prompt_tokens":32,"completion_tokens":103,"completion_tokens_details":{"reasoning_tokens":94}`,
 			Usage{Input: 32, Output: 103, Total: 135, Reasoning: 94}},
+
 		// A total that fits neither reading changes nothing.
 		{"a total that proves nothing",
 			`"prompt_tokens":32,"completion_tokens":9,"total_tokens":100,"completion_tokens_details":{"reasoning_tokens":4}`,
@@ -178,6 +187,7 @@ func TestCallsBesideTheMessage(t *testing.T) {
 		declined   = `{"type":"message","input_tokens":23000,"output_tokens":400}`
 		fallback   = `{"type":"fallback_message","input_tokens":23000,"output_tokens":1000}`
 	)
+
 	// What the usage itself says, and what it is with the compaction's call.
 	own := Usage{Input: 23000, Output: 1000, Total: 24000}
 	summed := Usage{Input: 203000, Output: 4500, Total: 207500}
@@ -193,6 +203,7 @@ func TestCallsBesideTheMessage(t *testing.T) {
 		{"an object", compaction, own},
 		{"the message", `[` + message + `]`, own},
 		{"a declined message", `[` + declined + `,` + fallback + `]`, own},
+
 		// Each other call is added, wherever it is in the list.
 		{"a compaction", `[` + compaction + `,` + message + `]`, summed},
 		{"a compaction behind, and spaces", "[ " + message + " ,\t" + compaction + " ] ", summed},
@@ -200,6 +211,7 @@ func TestCallsBesideTheMessage(t *testing.T) {
 			Usage{Input: 383000, Output: 8000, Total: 391000}},
 		{"an advisor", `[` + message + `,` + advisor + `]`, Usage{Input: 23043, Output: 1007, Total: 24050,
 			CacheRead: 2, CacheWrite: 1}},
+
 		// Elements of other kinds are passed over; texts that merely begin alike are other kinds.
 		{"elements of other kinds", `[null,[` + compaction + `],"compaction",7,` + compaction + `]`, summed},
 		{"a kind that is no text", `[{"type":["compaction"],"input_tokens":9},{"type":null,"input_tokens":9}]`, own},
@@ -261,6 +273,7 @@ func TestUsageOfStreamsThatAreLeft(t *testing.T) {
 	}{
 		// An object is whole or not valid at all.
 		{"an object", `{"choices":[{"finish_reason":null}],"usage":{"prompt_tokens":1}}`, nil, nil, nil},
+
 		// A message says in its last event why it stopped.
 		{"a message that has begun", stream(start), ErrPartial, ErrPartial, ErrPartial},
 		{"a message that ends", stream(start, ends+`{"output_tokens":9}}`), nil, nil, nil},
@@ -269,6 +282,7 @@ func TestUsageOfStreamsThatAreLeft(t *testing.T) {
 			ErrPartial, ErrPartial, nil},
 		{"a message that does not say whether it goes on", stream(start,
 			`{"type":"message_delta","usage":{"output_tokens":9}}`), nil, ErrPartial, nil},
+
 		// Chunks say so in finish_reason; without a choice in it, the usage is that of the whole.
 		{"the first chunk", stream(first), ErrPartial, ErrPartial, nil},
 		{"the usage before the choices", stream(`{"usage":{"prompt_tokens":1},"choices":[{"finish_reason":null}]}`),
@@ -281,6 +295,7 @@ func TestUsageOfStreamsThatAreLeft(t *testing.T) {
 		{"the reason before the usage", stream(`{"choices":[{"finish_reason":"stop"}],"usage":null}`,
 			`{"choices":[{}],"usage":{"prompt_tokens":10}}`), nil, nil, nil},
 		{"a chunk without choices", stream(`{"usage":{"prompt_tokens":10}}`), nil, ErrPartial, nil},
+
 		// A response has a status.
 		{"a response that goes on", stream(`{"response":{"status":"in_progress","usage":{"input_tokens":10}}}`),
 			ErrPartial, ErrPartial, nil},
@@ -290,6 +305,7 @@ func TestUsageOfStreamsThatAreLeft(t *testing.T) {
 			`{"response":{"status":"completed","usage":{"input_tokens":10}}}`), nil, nil, nil},
 		{"a response that ends early", stream(`{"response":{"usage":{"input_tokens":10},"status":"incomplete"}}`),
 			nil, nil, nil},
+
 		// Without counts there is nothing that could be partial.
 		{"no usage", stream(`{"choices":[{"finish_reason":"stop"}]}`), ErrNoUsage, ErrNoUsage, ErrNoUsage},
 		{"zeros at first",
@@ -307,7 +323,6 @@ func TestUsageOfStreamsThatAreLeft(t *testing.T) {
 		// The body is closed when all but its last byte is read, or read to its end.
 		for end, want := range map[bool]error{false: row.left, true: row.ended} {
 			var got error
-
 			resp := &http.Response{Body: io.NopCloser(strings.NewReader(row.text + " "))}
 			Watch(resp, func(_ Usage, err error) { got = err })
 

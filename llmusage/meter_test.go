@@ -90,7 +90,6 @@ func TestMeterRecorded(t *testing.T) {
 	// Each recorded answer in each form, in pieces that cut every word at every place.
 	for _, r := range recorded {
 		text := load(t, r.file)
-
 		all := forms
 		if strings.HasSuffix(r.file, ".sse") {
 			all = append(all[:len(all):len(all)], streams...)
@@ -140,6 +139,7 @@ func TestMeterRows(t *testing.T) {
 		{"a usage of another kind", `{"usage":{"seconds":9,"total_tokens":3}}`, Usage{}, ErrNoUsage},
 		{"null", `{"usage":null}`, Usage{}, ErrNoUsage},
 		{"an array", `[{"usage":{"input_tokens":1}}]`, Usage{}, ErrNoUsage},
+
 		// A usage is an object at the places where the APIs put it, and nowhere else.
 		{"an array of arrays", `{"usage":[[{"input_tokens":1}]]}`, Usage{}, ErrNoUsage},
 		{"an object after an array", `{} [{}] {"usage":{"input_tokens":1}}`, Usage{Input: 1, Total: 1}, nil},
@@ -152,11 +152,13 @@ func TestMeterRows(t *testing.T) {
 			Usage{Input: 5, Output: 1, Total: 6}, nil},
 		{"deeper", `{"a":{"usage":{"input_tokens":1}},"response":{"a":{"usage":{"input_tokens":1}}}}`, Usage{},
 			ErrNoUsage},
+
 		// Text of the answer's own must never be taken for a usage: it is the user's.
 		{"in a string", `{"a":"\\","b":"\"usage\":{\"input_tokens\":1}","c":"\\\"}"}`, Usage{}, ErrNoUsage},
 		{"a value is no key", `{"a":"usage","b":{"input_tokens":1}}`, Usage{}, ErrNoUsage},
 		{"a longer key", `{"usage_":{"input_tokens":1},"usage":{"cache_creation_input_tokens_":1,"input_token":2}}`,
 			Usage{}, ErrNoUsage},
+
 		// Usages in other shapes.
 		{"an embedding", `{"object":"list","data":[],"usage":{"prompt_tokens":8,"total_tokens":8}}`,
 			Usage{Input: 8, Total: 8}, nil},
@@ -165,6 +167,7 @@ func TestMeterRows(t *testing.T) {
 			Usage{Input: 3, Output: 2, Total: 5}, nil},
 		{"a space before a comma", "{\"usage\" :\t{ \"input_tokens\" : 3 , \"output_tokens\" : 2 } }",
 			Usage{Input: 3, Output: 2, Total: 5}, nil},
+
 		// What is not a whole number from zero to 2^53 - 1 is no count.
 		{"no counts",
 			`{"usage":{"input_tokens":3,"output_tokens":-2,"total_tokens":1.5,"cache_read_input_tokens":1e3,"cache_creation_input_tokens":"7"}}`,
@@ -176,6 +179,7 @@ func TestMeterRows(t *testing.T) {
 			Usage{Input: 1<<53 - 1, Total: 1<<53 - 1}, nil},
 		{"a number without an end", `{"usage":{"input_tokens":` + strings.Repeat("9", 1000) + `,"output_tokens":4}}`,
 			Usage{Output: 4, Total: 4}, nil},
+
 		// Repeated usages: the last one that has counts is the one that holds.
 		{"prompt_tokens includes what was cached",
 			`{"usage":{"prompt_tokens":10,"completion_tokens":1,"total_tokens":11,"cache_read_input_tokens":6,"cache_creation_input_tokens":2}}`,
@@ -186,6 +190,7 @@ func TestMeterRows(t *testing.T) {
 		{"a later usage without counts",
 			"data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6}}\n\ndata: {\"usage\":{\"total_tokens\":9}}\n\n",
 			Usage{Input: 5, Output: 1, Total: 6}, nil},
+
 		// Several texts, broken ones, and nesting deeper than a stack would bear.
 		{"several objects", "{\"a\":1}\n{\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}\n",
 			Usage{Input: 5, Output: 1, Total: 6}, nil},
@@ -193,6 +198,7 @@ func TestMeterRows(t *testing.T) {
 			Usage{Input: 5, Output: 1, Total: 6}, nil},
 		{"deep brackets", `{"a":` + strings.Repeat(`[{"usage":`, 10_000) + strings.Repeat(`}]`,
 			10_000) + `,"usage":{"input_tokens":5}}`, Usage{Input: 5, Total: 5}, nil},
+
 		// Streams that end early, are compressed, or begin oddly.
 		{"an interrupted usage", "data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1", Usage{}, ErrNoUsage},
 		{"the beginning of a message", strings.SplitAfter(load(t, "messages.sse"), "\n\n")[0],

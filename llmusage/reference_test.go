@@ -47,6 +47,7 @@ func reference(text []byte) (all counts, ok bool) {
 		}
 
 		var c counts
+
 		// The rules for numbers are those of the meter: whole, not negative, up to maxCount.
 		walk(value, "", func(path string, value json.RawMessage) {
 			w, known := countKeys[path]
@@ -85,6 +86,7 @@ func addIterations(c *counts, list json.RawMessage) {
 			if known && !strings.Contains(path, " ") && err == nil && value[0] != '-' && n <= maxCount {
 				call.set(w, n)
 			}
+
 			// The kind may come after the counts.
 			if path == "type" && value[0] == '"' {
 				beside = string(value) == `"compaction"` || string(value) == `"advisor_message"`

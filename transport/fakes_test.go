@@ -125,6 +125,7 @@ func crowd(t *testing.T, tr http.RoundTripper, n int, span time.Duration) {
 				ctx, cancel := context.WithDeadline(t.Context(), end)
 				resp, err := tr.RoundTrip(get(ctx))
 				cancel()
+
 				// Two errors are to be expected of a crowd: it is over the limit, or out of time.
 				if err != nil {
 					var limited *LimitedError

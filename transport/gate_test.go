@@ -51,11 +51,13 @@ func TestGateCountsWhatIsOnItsWay(t *testing.T) {
 	for name, order := range map[string][]int{"in order": {0, 1, 2, 3}, "the last first": {3, 2, 1, 0},
 		"mixed": {2, 0, 3, 1}} {
 		g := newGate("k", false)
+
 		// The first answer says that four are left, and the four pass before any of them is
 		// answered.
 		first := passes(t, g, at(0), 1)
 		g.answered(first[0], saysLeft(4, 10*time.Second), at(100))
 		under := passes(t, g, at(100), 4)
+
 		// Their answers arrive in the order of the row. An answer that was overtaken says more than
 		// is left.
 		for i, n := range order {
@@ -96,7 +98,6 @@ func TestGateBelievesThatUnitsAreBack(t *testing.T) {
 // When a window is over, one request finds out what the next one has.
 func TestGateSendsOneFirst(t *testing.T) {
 	withJitter(t, 0)
-
 	g := newGate("k", false)
 	first := passes(t, g, at(0), 1)
 
@@ -226,6 +227,7 @@ func TestGateTrustsASilentServerAgain(t *testing.T) {
 		g.answered(passes(t, g, at(0), 1)[0], &report{refusal: limited, wait: time.Second}, at(0))
 		return g
 	}
+
 	// The longer nothing is heard after a refusal, the more may be under way: one more for each ten
 	// times the wait of a second.
 	for seconds, most := range map[int]int{1: 1, 10: 1, 11: 2, 21: 3, 61: 7} {
@@ -240,7 +242,6 @@ func TestGateTrustsASilentServerAgain(t *testing.T) {
 	g := refused()
 	g.answered(passes(t, g, at(1000), 1)[0], &report{}, at(1000))
 	g.answered(passes(t, g, at(61001), 1)[0], &report{}, at(61001))
-
 	under := passes(t, g, at(61001), 1) // as at first
 	stays(t, g, at(61001))
 	g.answered(under[0], &report{}, at(61001))
@@ -273,7 +274,6 @@ func TestGateGivesAPassBackOnce(t *testing.T) {
 	g = newGate("k", false)
 	g.answered(passes(t, g, at(0), 1)[0], saysLeft(9, time.Hour), at(0))
 	p = passes(t, g, at(0), 1)
-
 	refused(at(0))
 	refused(at(1000))
 
@@ -313,6 +313,7 @@ func TestRefusalsInARowThatSayNothingWaitLonger(t *testing.T) {
 func TestGateLearnsHowManyComeThrough(t *testing.T) {
 	withJitter(t, 0)
 	g, now := newGate("k", false), at(0)
+
 	// come sends n requests at once and has them answered before the next n.
 	come := func(under ...int) {
 		t.Helper()
@@ -378,6 +379,7 @@ func TestGateKeepsTheOrder(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				order = append(order, i)
+
 				// Both the turn and its instant have to be those of the order of arrival.
 				if took := time.Since(begun); took != time.Duration(i+1)*time.Second {
 					t.Errorf("%d passes after %s", i, took)

@@ -40,6 +40,7 @@ func TestCrowdMeetsNo429(t *testing.T) {
 // Other algorithms give units back otherwise, and the rule is the same: no 429.
 func TestCrowdMeetsNo429OfAnyAlgorithm(t *testing.T) {
 	withJitter(t, 0)
+
 	// The last one has so few units that one request too many is refused.
 	for _, limit := range []string{"50/1s fixed-window", "50/1s sliding-log", "50/1s token-bucket",
 		"50/1s sliding-window", "100/10s", "10/10s fixed-window"} {
@@ -50,6 +51,7 @@ func TestCrowdMeetsNo429OfAnyAlgorithm(t *testing.T) {
 					s := limitedServer(limit, limiter.Draft8)
 					crowd(t, MustNew(Config{Base: away{s, 25 * time.Millisecond, 25 * time.Millisecond}, Pace: pace}),
 						200, 30*time.Second)
+
 					// Windows of ten seconds with ten requests allow thirty in the time; whatever
 					// else the algorithms lose, this many pass.
 					if got := s.statuses(); got[429] > 0 || got[200] < 29 {

@@ -31,7 +31,6 @@ func reading(resp *http.Response) string {
 	r.read(resp, noon)
 
 	var b strings.Builder
-
 	if r.refusal != none {
 		fmt.Fprintf(&b, "%s %s", [...]string{limited: "limited", secondary: "secondary",
 			overloaded: "overloaded"}[r.refusal], r.wait)
@@ -142,19 +141,23 @@ func TestReportReadsRefusals(t *testing.T) {
 			"Date: Sat, 21 Nov 2026 12:00:20 GMT\nRetry-After: Sat, 21 Nov 2026 12:00:30 GMT", "limited 10s"},
 		{"429 and a date that has passed", 429, "Retry-After: Sat, 21 Nov 2026 11:00:00 GMT", "limited 1s"},
 		{"429 and a date of another age", 429, "Retry-After: Sat, 21 Nov 1970 11:00:00 GMT", "limited 0s"},
+
 		// Of two the longer is believed, and nothing beyond a day.
 		{"429 and twice", 429, "Retry-After: 30\nRetry-After: 60", "limited 1m0s"},
 		{"429 and years", 429, "Retry-After: 99999999", "limited 24h0m0s"},
 		{"429 and nonsense", 429, "Retry-After: soon", "limited 0s"},
 		{"429 and less than nothing", 429, "Retry-After: -30", "limited 0s"},
+
 		// Quotas beside a refusal.
 		{"Retry-After takes precedence", 429, "Retry-After: 2\nRateLimit: \"a\";r=0;t=10", "limited 2s a=0/10s"},
 		{"429 of a quota", 429, "RateLimit: \"a\";r=0;t=10, \"b\";r=5;t=60", "limited 10s a=0/10s b=5/1m0s"},
+
 		// A 503 without a time is an outage and no limit.
 		{"503", 503, "", ""},
 		{"503 and seconds", 503, "Retry-After: 30", "overloaded 30s"},
 		{"503 and nonsense", 503, "Retry-After: soon", ""},
 		{"403", 403, "", ""},
+
 		// GitHub refuses with 403 too, and says by the other fields why.
 		{"GitHub's primary limit", 403,
 			"X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1795264200\nX-RateLimit-Resource: core",
@@ -164,6 +167,7 @@ func TestReportReadsRefusals(t *testing.T) {
 		{"GitHub's secondary limit in the body", 403, remains, "core=4999/1h0m0s open"},
 		{"403 of a server that is not GitHub", 403, "X-RateLimit-Remaining: 5\nX-RateLimit-Reset: 60",
 			"X-Ratelimit-Remaining=5/1m0s"},
+
 		// Other statuses mean another thing by Retry-After.
 		{"a redirection", 302, "Retry-After: 30", ""},
 		{"a page that is being made", 200, "Retry-After: 30", ""},
@@ -184,9 +188,11 @@ func TestUntilTellsUnitsApart(t *testing.T) {
 		"1795262460": "1m0s", "1795262460.5": "1m0.5s", "1795262400": "1s", "1795262000": "1s",
 		"1795262460250": "1m0.25s", "1795262460000000": "1m0s", "1795262460000000000": "1m0s",
 		"1895262460": "", "1695262460": "", "50000000000": "", "9223372036854775807": "", "9223372036854775808": "",
+
 		// Durations as Go writes them, and what only looks like a number.
 		"1s": "1s", "6m0s": "6m0s", "12ms": "12ms", "1h2m3.5s": "1h2m3.5s", "9999999999h": "", "5d": "", "1x": "",
 		"-1s": "", "+5": "", "1e3": "", "0x10": "", ".5": "", "5.": "", "5.5.5": "",
+
 		// The dates of HTTP, of mail and of ISO 8601.
 		"Sat, 21 Nov 2026 12:01:00 GMT": "1m0s", "Sat, 21 Nov 2026 12:01:00 UTC": "1m0s",
 		"Sat Nov 21 12:01:00 2026": "1m0s",
@@ -205,6 +211,7 @@ func TestUntilTellsEpochsApartForYears(t *testing.T) {
 	// From 1990 on, in steps of thirteen days, so that all days of the week and the month come by.
 	for now := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC); now.Year() < 2200; now = now.AddDate(0, 0, 13) {
 		at := now.Add(90 * time.Minute)
+
 		// The same instant in each unit.
 		for unit, n := range map[string]int64{"s": at.Unix(), "ms": at.UnixMilli(), "us": at.UnixMicro(),
 			"ns": at.UnixNano()} {
@@ -307,7 +314,6 @@ func FuzzReport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, fields []byte) {
 		var r report
 		resp := response(status, string(fields), "")
-
 		r.read(resp, noon)
 
 		// The quick reader of dates is compared in passing.

@@ -23,6 +23,7 @@ func TestStructuredFields(t *testing.T) {
 		`a=1, b=2;r=3`:                        `a:1 -1 -1|b:2 3 -1`,
 		`-5;r=0`:                              `-5 0 -1`,
 		`1.5;r=0, ?1, :aGk=:, @5, %"x%c3%bc"`: `other 0 -1|other -1 -1|other -1 -1|other -1 -1|other -1 -1`,
+
 		// Parameters of a wrong kind or sign spoil their member and no other.
 		`"a";r=-1`:              `"a" -1 -1 bad`,
 		`"a";r`:                 `"a" -1 -1 bad`,

@@ -165,6 +165,7 @@ func TestRefusalEndsWaitsThatWouldBeTooLong(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 10 {
 			time.Sleep(time.Millisecond)
+
 			// The first is refused by the server, the others by what it has said: after half a
 			// second, and not after an hour.
 			all.Go(func() {
@@ -200,7 +201,6 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		body := &requestBody{Reader: strings.NewReader("x")}
 		r := get(ctx)
 		r.Body = body
-
 		begun := time.Now()
 		if _, err := tr.RoundTrip(r); err != cause || time.Since(begun) != time.Second || body.closed != 1 {
 			t.Errorf("%v after %s, body closed %d times", err, time.Since(begun), body.closed)
@@ -229,7 +229,6 @@ func TestWaitThatEndsInItsTurnKeepsNoOther(t *testing.T) {
 			send(t, tr, get(t.Context()))
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
-
 			var all sync.WaitGroup
 			all.Go(func() {
 				if resp, err := tr.RoundTrip(get(ctx)); err == nil {
@@ -340,9 +339,11 @@ func TestRetries(t *testing.T) {
 			"200", []int{0, 2}},
 		"POST without a body": {[]string{"429 Retry-After: 2", "200"}, with("POST", false, false, ""),
 			"200", []int{0, 2}},
+
 		// A body that was read cannot be sent again.
 		"a body that cannot be had again": {[]string{"429 Retry-After: 2", "200"}, with("PUT", true, false, ""),
 			"429", []int{0}},
+
 		// An outage may strike halfway, so only what is idempotent is sent again, and only after a
 		// time that was told.
 		"GET after 503": {[]string{"503 Retry-After: 2", "200"}, with("GET", false, false, ""),
@@ -352,11 +353,13 @@ func TestRetries(t *testing.T) {
 		"POST after 503 with a key": {[]string{"503 Retry-After: 2", "200"},
 			with("POST", true, true, "Idempotency-Key"), "200", []int{0, 2}},
 		"503 without a time": {[]string{"503", "200"}, with("GET", false, false, ""), "503", []int{0}},
+
 		// The waits together stay within MaxWait, which is twenty seconds here.
 		"a wait that does not fit": {[]string{"429 Retry-After: 21", "200"}, with("GET", false, false, ""),
 			"429", []int{0}},
 		"waits that do not fit together": {[]string{"429 Retry-After: 15", "429 Retry-After: 15", "200"},
 			with("GET", false, false, ""), "429", []int{0, 15}},
+
 		// Without a time the waits are a second, and then twice that.
 		"no time at all, and then twice that": {[]string{"429", "429", "200"}, with("GET", false, false, ""), "200",
 			[]int{0, 1, 3}},
@@ -368,7 +371,6 @@ func TestRetries(t *testing.T) {
 				// The server reads each body, which has to be whole at each attempt.
 				s := saying(row.answers...)
 				inner := s.handler
-
 				s.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					if r.Body != nil {
 						if text, _ := io.ReadAll(r.Body); string(text) != "body" {
@@ -530,17 +532,19 @@ func TestOwnLimitsAreGivenBackWhenTheServerRefuses(t *testing.T) {
 		const left = `RateLimit: "a";r=1000;t=3600`
 		s := saying("200 "+left, "429 Retry-After: 10", "200 "+left)
 		l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("2/10s")}}})
+
 		// A unit comes back each five seconds; answers take a second and a half.
 		tr := MustNew(Config{Base: away{s, 1500 * time.Millisecond, 0}, Limiter: l})
 
 		send(t, tr, get(t.Context())) // at 0 s
+
 		// The second request takes the other unit and is refused.
 		var all sync.WaitGroup
 		all.Go(func() { send(t, tr, get(t.Context())) }) // refused at 3 s, and until 13 s
 		time.Sleep(time.Millisecond)
+
 		// The third waits for its unit until 5 s, and is then held by the refusal until 13 s.
 		all.Go(func() { send(t, tr, get(t.Context())) }) // has its unit at 5 s, and another one at 13 s
-
 		all.Wait()
 
 		if got := s.times(); !slices.Equal(got, []time.Duration{0, 1500 * time.Millisecond, 13 * time.Second}) {
@@ -612,6 +616,7 @@ func TestLeaseKeepsABodyThatIsWritten(t *testing.T) {
 // closed. Nothing is read ahead.
 func TestSecondaryLimitInABody(t *testing.T) {
 	const fields = "X-RateLimit-Remaining: 9\nX-RateLimit-Reset: 3600\nX-RateLimit-Resource: core"
+
 	// The two texts in which GitHub names the limit, another 403, and the text beyond what is
 	// searched.
 	for body, closed := range map[string]bool{
@@ -633,7 +638,6 @@ func TestSecondaryLimitInABody(t *testing.T) {
 			// The second refusal in a row doubles the wait of a minute.
 			for i, wait := range []time.Duration{time.Minute, 2 * time.Minute} {
 				read.Reset()
-
 				resp, err := tr.RoundTrip(get(t.Context()))
 				if err != nil || read.Len() > 0 {
 					t.Fatalf("%v, %d bytes are read ahead", err, read.Len())
@@ -688,6 +692,7 @@ func TestFailureOfBase(t *testing.T) {
 			func() (*http.Response, error) { return nil, nil },
 			func() (*http.Response, error) { return response(200, "", ""), nil },
 		}
+
 		// The limit of one shows at once whether a failed request has kept its lease.
 		o, n := &events{}, -1
 		l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("1 concurrent ttl=1m")}}})
@@ -704,7 +709,6 @@ func TestFailureOfBase(t *testing.T) {
 				defer func() { recover() }()
 				tr.RoundTrip(get(t.Context()))
 			}()
-
 		}
 
 		// No time was lost, and no key is held up.

@@ -57,7 +57,6 @@ func TestLoggerPanicIsHarmless(t *testing.T) {
 			state State) {
 			reported = append(reported, state)
 		}})
-
 		defer s.Close()
 
 		// Both changes reach OnChange, although each line panics in the logger before.

@@ -21,6 +21,7 @@ func TestBackgroundRunsAgainIfAskedDuringARun(t *testing.T) {
 		}, func() time.Duration { return time.Second })
 
 		b.arm()
+
 		// Asking twice before a run is asking once.
 		b.arm()
 

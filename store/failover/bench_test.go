@@ -49,7 +49,6 @@ func BenchmarkApply(b *testing.B) {
 
 		b.Run(name+"/parallel", func(b *testing.B) {
 			b.ReportAllocs()
-
 			op := take(b, "k", "1000000000/1s", 1)
 			b.RunParallel(func(pb *testing.PB) {
 				ops, out := []core.Op{op}, make([]core.Decision, 1)

@@ -19,7 +19,6 @@ func TestEventsOfTheBreaker(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var told []string
 				f := newFake()
-
 				var o Options
 				away := events.PassesUndecided
 				if fallback {

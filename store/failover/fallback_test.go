@@ -38,6 +38,7 @@ func TestFallbackDecidesACallThatFails(t *testing.T) {
 
 		f.fall()
 		op := take(t, "k", "12/1h fixed-window", 1)
+
 		// The limit of twelve is shared by three.
 		for i := range int64(4) { // the breaker is closed still
 			if d := one(t, s, op); !d.Allowed || d.Remaining != 3-i {
@@ -62,7 +63,6 @@ func TestFallbackGrantsANewKeyItsPart(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
 				s := over(t, f, threeOf(Options{Fallback: memory()}))
-
 				defer s.Close()
 				openNow(t, s, f)
 
@@ -91,7 +91,6 @@ func TestFallbackGrantsOneUnitWhereAPartIsLess(t *testing.T) {
 			t.Run(fmt.Sprint(text, " ", n), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFake()
-
 					s := over(t, f, Options{Fallback: memory(), Instances: func() int { return n }})
 					defer s.Close()
 					openNow(t, s, f)
@@ -163,14 +162,12 @@ func TestFallbackCountsUnitsOfUpToTakes(t *testing.T) {
 func TestFallbackCountsDebits(t *testing.T) {
 	for _, text := range rates {
 		op := take(t, "k", text, 3)
-
 		if op.Limit.MaxDebt() == 0 {
 			continue
 		}
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, fallback := newFake(), memory()
-
 				s := over(t, f, threeOf(Options{Fallback: fallback}))
 				defer s.Close()
 
@@ -210,6 +207,7 @@ func TestFallbackKnowsWhatADebitLeft(t *testing.T) {
 		f := newFake()
 		s := over(t, f, threeOf(Options{Fallback: memory()}))
 		defer s.Close()
+
 		// Another instance has used eleven, and the debit takes the last.
 		one(t, f, take(t, "k", "12/1h", 11))
 		op := take(t, "k", "12/1h", 1)
@@ -272,7 +270,6 @@ func TestFallbackGrantsNothingOfAUsedUpLimit(t *testing.T) {
 					one(t, s, op)
 
 					openNow(t, s, f)
-
 					if n := admitted(t, s, op); n != want {
 						t.Errorf("%d more after %d of 12, want %d", n, used, want)
 					}
@@ -310,7 +307,6 @@ func TestFallbackIsNotChargedForSoftRefusals(t *testing.T) {
 		one(t, f, take(t, "b", "5/1h", 1))
 		a, b := take(t, "a", "10/1h", 3), take(t, "b", "5/1h", 5)
 		b.Soft = true
-
 		out := make([]core.Decision, 2)
 		if err := s.Apply(t.Context(), []core.Op{a, b}, out); err != nil || !out[0].Allowed || out[1].Allowed {
 			t.Fatal(out, err)
@@ -330,6 +326,7 @@ func TestFallbackMayGrantALeaseRefusedBefore(t *testing.T) {
 		s := over(t, f, threeOf(Options{Fallback: memory()}))
 
 		const text = "3 concurrent ttl=1h"
+
 		// All three leases are held elsewhere.
 		for _, id := range []string{"a", "b", "c"} {
 			one(t, f, lease(t, id, text)) // of other instances
@@ -430,7 +427,6 @@ func TestFallbackGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 					f.rise()
 					time.Sleep(time.Second)
 					synctest.Wait()
-
 					n += admitted(t, fleet[1], op)
 				}
 				// The first instance knew that there was nothing left. The second has told the

@@ -59,6 +59,7 @@ func (b *book) left(id string, live int64) int64 {
 		id string
 		by int64
 	}
+
 	// The largest parts come first; equal ones in an order that does not depend on the map.
 	var list []entry
 	for member, by := range b.parts {
@@ -280,8 +281,8 @@ func TestInstancesThatAreAddedShareOneLimit(t *testing.T) {
 					f := newFleet(t, 1)
 					f.want("alone", 1)
 					f.add(InstancesOptions{})
-
 					synctest.Wait()
+
 					// The first instance has the whole until its next heartbeat, so the newcomer
 					// has next to nothing.
 					f.want("at once", 1, UnknownInstances)
@@ -317,6 +318,7 @@ func TestInstancesThatAreAddedShareOneLimit(t *testing.T) {
 func TestInstancesThatAreReplacedShareOneLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
+
 		// The one that leaves says so, and its part is free for the next.
 		for range 4 {
 			f.leave(0)
@@ -341,10 +343,10 @@ func TestInstancesThatAreReplacedShareOneLimit(t *testing.T) {
 func TestInstancesKeepThePartOfOneThatMayHaveDied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1)
+
 		// The one that may have died is only cut off from Redis, and would go on granting all.
 		f.lines[0].set(func() { f.lines[0].cut = true })
 		f.add(InstancesOptions{})
-
 		f.pass(DefaultInstancesTTL - 2*time.Second)
 		f.want("within a TTL", 1, UnknownInstances)
 
@@ -398,6 +400,7 @@ func TestInstancesSaySoonThatTheirPartIsSmaller(t *testing.T) {
 func TestInstancesShareOneLimitWhenRedisIsRestartedEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 3)
+
 		// An empty Redis learns the parts from the heartbeats of those that hold them.
 		f.heart.empty()
 		f.pass(DefaultInstancesTTL / 15)
@@ -422,7 +425,6 @@ func TestInstancesShareOneLimitWhenRedisIsRestartedEmpty(t *testing.T) {
 			l.set(func() { l.cut = true })
 		}
 		f.heart.freeze(false)
-
 		f.pass(DefaultInstancesTTL - 2*time.Second)
 		f.want("the others are away", 4, 4, 4, 4, UnknownInstances)
 
@@ -474,6 +476,7 @@ func TestInstancesShareOneLimitWhateverHappens(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 37))
 				f := newFleet(t, 1+r.IntN(4))
+
 				// After each disturbance time passes, in which the fleet checks the sum of its
 				// parts.
 				for range 80 {
@@ -600,6 +603,7 @@ func TestInstancesAreCountedByRedis(t *testing.T) {
 	t.Parallel()
 	c := patiently(t, redistest.Start(t).Addr)
 	r := rand.New(rand.NewPCG(1, 2))
+
 	// Five members are added up one by one, and of two hundred only those with the largest parts.
 	for _, ids := range []int{5, 200} {
 		prefix, b := "hg"+strconv.Itoa(ids)+":", newBook()

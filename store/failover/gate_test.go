@@ -49,6 +49,7 @@ func (d *detained) Apply(ctx context.Context, ops []core.Op, out []core.Decision
 	}
 
 	err := d.Store.Apply(ctx, ops, out)
+
 	// Payments, probes and refunds are not of interest: they are answered at once.
 	if d.open || ops[0].UpTo || ops[0].Soft || ops[0].Verb != core.Take { // a payment, a probe, a refund
 		d.mu.Unlock()
@@ -58,6 +59,7 @@ func (d *detained) Apply(ctx context.Context, ops []core.Op, out []core.Decision
 	answer := make(chan error, 1)
 	d.pending = append(d.pending, answer)
 	d.mu.Unlock()
+
 	// The answer has been made, and the caller gets it, an error with it, or hears that it comes
 	// late.
 	if became := <-answer; became != errLeft {
@@ -171,7 +173,6 @@ func TestLateAnswersAdmitNothingBeyondTheLimit(t *testing.T) {
 				t.Run(fmt.Sprint(text, " ", name, " ", local), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						p := newDetained()
-
 						s := over(t, p, Options{Fallback: memory()})
 						defer s.Close()
 						c := &crowd{t: t}
@@ -206,7 +207,6 @@ func TestLateAnswersAdmitNothingBeyondTheLimit(t *testing.T) {
 						}
 
 						c.all.Wait()
-
 						if c.admitted != 30 {
 							t.Errorf("%d of 30", c.admitted)
 						}
@@ -265,6 +265,7 @@ type schedule struct {
 // of instances is not known at first, and rises.
 func runSchedule(t *testing.T, text string, size int, lost []error, parts bool, r *rand.Rand) int64 {
 	c := &schedule{crowd: &crowd{t: t}, text: text, primary: newDetained(), lost: lost, believed: []int{1}, r: r}
+
 	// The first belief makes each grant one unit, and the later ones ever smaller parts.
 	if parts {
 		c.believed = []int{UnknownInstances, 1, 2, 3}
@@ -297,6 +298,7 @@ func runSchedule(t *testing.T, text string, size int, lost []error, parts bool, 
 // step has one thing happen.
 func (c *schedule) step() {
 	p, n, r := c.primary, c.primary.waiting(), c.r
+
 	// Steps are sent more often than answered, so that they pile up at the primary.
 	switch k := r.IntN(20); {
 	case k < 8:
@@ -310,12 +312,12 @@ func (c *schedule) step() {
 		p.set(false, unsent{[]error{errBusy, errDown}[r.IntN(2)]})
 	case k < 17:
 		p.set(false, nil)
+
 	// A late answer comes at last, or the number of instances is known better.
 	case k < 18 && p.gone() > 0:
 		p.tell(r.IntN(p.gone()))
 	case k < 19 && len(c.believed) > 1:
 		c.believed = c.believed[1:]
-
 	default:
 		time.Sleep(time.Duration(r.IntN(300)) * ms)
 		synctest.Wait()
@@ -357,6 +359,7 @@ func TestScheduleInTimeAdmitsWhatTheAlgorithmDoesInEachStore(t *testing.T) {
 				seed := rand.Uint64()
 				synctest.Test(t, func(t *testing.T) {
 					list := runSpans(t, text, rand.New(rand.NewPCG(seed, 3)))
+
 					// Every admission begins a span of a minute.
 					for i := range list {
 						n := int64(0)
@@ -384,7 +387,6 @@ func runSpans(t *testing.T, text string, r *rand.Rand) (list []admission) {
 
 	var mu sync.Mutex
 	var all sync.WaitGroup
-
 	send := func() {
 		op := take(t, "k", text, 1+r.Int64N(4))
 		all.Go(func() {
@@ -396,6 +398,7 @@ func runSpans(t *testing.T, text string, r *rand.Rand) (list []admission) {
 		})
 		synctest.Wait()
 	}
+
 	// Bursts of up to five steps, and then the primary gets well or fails in one of the ways.
 	for range 300 {
 		for range r.IntN(6) {
@@ -432,7 +435,6 @@ func TestPartThatGrowsAtTheStartGrantsNothingTwice(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, op, n := newFake(), take(t, "k", text, 1), UnknownInstances
 				s := over(t, f, Options{Fallback: memory(), Instances: func() int { return n }})
-
 				defer s.Close()
 
 				// Twenty of thirty units are granted by the primary, and each is counted in the

@@ -78,8 +78,8 @@ func TestBreakerCountsCallsAndNotTheirSteps(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
 				s := over(t, f, Options{Fallback: memory()})
-
 				defer s.Close()
+
 				// Steps of one call that alternate with those of another must not count again each
 				// time.
 				opened := 0
@@ -122,11 +122,11 @@ func TestBreakerCountsCallsThatSucceed(t *testing.T) {
 				f := newFake()
 				s := over(t, f, Options{Fallback: memory()})
 				defer s.Close()
+
 				// A call of a hundred steps is one failure or one success, so a row reads as that
 				// of single calls.
 				for n, c := range calls {
 					time.Sleep(ms)
-
 					if f.rise(); c == 'x' {
 						f.be(func(context.Context) error { return callError{uint64(n + 1), errDown} })
 					}
@@ -159,6 +159,7 @@ func TestSilenceOpensAtOnceAndOneProbeEndsIt(t *testing.T) {
 		}
 
 		silence := fmt.Errorf("50ms: %w", core.ErrSilent)
+
 		// closes checks when the breaker closes again, and the instants of the probes until then.
 		closes := func(what string, within time.Duration, probes ...time.Duration) {
 			t.Helper()
@@ -221,6 +222,7 @@ func TestSilenceThatIsOverCostsOneStep(t *testing.T) {
 		defer s.Close()
 
 		quiet := true
+
 		// Only the first call meets the silence.
 		f.be(func(context.Context) error {
 			if quiet {
@@ -294,8 +296,8 @@ func TestStoppedProcessDoesNotBlameThePrimary(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
 				s := over(t, f, Options{Fallback: memory()})
-
 				defer s.Close()
+
 				// A slow call before is the one with which the store begins to watch its own
 				// lateness.
 				f.be(after(150*ms, nil))
@@ -318,7 +320,6 @@ func TestStoppedProcessDoesNotBlameThePrimary(t *testing.T) {
 				}
 
 				calls.Wait()
-
 				if s.State() != Closed || s.primary.breaker.score.Load() != 0 {
 					t.Errorf("%s, score %d", s.State(), s.primary.breaker.score.Load())
 				}
@@ -342,9 +343,9 @@ func (p *punctuality) stop() {
 func TestPunctualityOfEachCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p punctuality
-
 		defer p.close()
 		zero := time.Now()
+
 		// Nothing was watched before the first slow call, so it cannot be judged.
 		if p.wasPunctual(zero.Add(-200*ms), 200*ms) {
 			t.Error("the first slow call counts")
@@ -357,9 +358,9 @@ func TestPunctualityOfEachCall(t *testing.T) {
 		p.mu.Unlock()
 		time.Sleep(tick / 2)
 		synctest.Wait()
-
 		late := time.Now()
 		time.Sleep(time.Second)
+
 		// Calls that began before the late tick may have been late by this process; those after it
 		// were not.
 		for _, row := range []struct {

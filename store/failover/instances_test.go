@@ -43,7 +43,6 @@ func TestInstancesRiseAtOnceAndFallAfterATTL(t *testing.T) {
 	i := &Instances{ttl: 10 * time.Second, log: silent, count: 5}
 	for _, row := range rows {
 		var err error
-
 		if row.heard == 0 {
 			err = errDown
 		}
@@ -89,6 +88,7 @@ func TestInstancesLogSilenceOnce(t *testing.T) {
 		at   int64
 		err  error
 		line string
+
 		// Never counted: one line at once. Later a silence is told after a TTL, and its end once.
 	}{
 		{0, errDown, unknown}, {1, errDown, ""}, {20, errDown, ""}, {21, nil, again}, {22, nil, ""},
@@ -96,7 +96,6 @@ func TestInstancesLogSilenceOnce(t *testing.T) {
 		{80, errDown, ""}, {81, nil, again}, {82, errDown, ""},
 	} {
 		text.Reset()
-
 		i.hear(t.Context(), time.Unix(row.at, 0), answer{count: 3, number: 3}, row.err)
 		if text.String() != row.line {
 			t.Errorf("at %d s: got\n%swant\n%s", row.at, text.String(), row.line)
@@ -141,6 +140,7 @@ func TestInstancesNameThePermissionTheyLack(t *testing.T) {
 	server := redistest.Start(t)
 	admin := connect(t, server.Addr)
 	ctx := t.Context()
+
 	// Each command that the script uses is taken away in turn. EVALSHA has EVAL to fall back to,
 	// and resetkeys takes the keys.
 	for lacking, want := range map[string]string{
@@ -237,6 +237,7 @@ func documentedACL(t *testing.T) (rules []any) {
 func TestInstancesLogThePermissionTheyLack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
+
 	// The permissions of the store as they were before instances were counted.
 	line := []any{"ACL", "SETUSER", "limiter", "on", ">password", "~hg:*", "+eval", "+evalsha", "+get", "+mget",
 		"+exists", "+set",

@@ -31,6 +31,7 @@ func (l *later) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if !l.late.Load() {
 		return l.fake.Apply(ctx, ops, out)
 	}
+
 	// The caller hears that its answer comes late; the charge is made at once or when it is told.
 	answer := &lateAnswer{ops: slices.Clone(ops), out: make([]core.Decision, len(ops))}
 	carryOut := func() {
@@ -108,6 +109,7 @@ func TestLateChargePaysForWhatTheFallbackGranted(t *testing.T) {
 
 					l.tellAll()
 					l.late.Store(false)
+
 					// The late charges are those twelve of thirty units, so nothing is owed for
 					// them.
 					wantRemaining(t, l.fake, op, 18)
@@ -150,6 +152,7 @@ func TestLateChargeForACallerThatWasRefusedGoesBack(t *testing.T) {
 					l.late.Store(false)
 					time.Sleep(time.Second)
 					synctest.Wait()
+
 					// Ten are charged for what was granted; the five go back, in the background.
 					wantRemaining(t, l.fake, op, 20)
 
@@ -173,7 +176,6 @@ func TestLateLease(t *testing.T) {
 		// The part of one of two instances is one of two leases.
 		granted, refused := lease(t, "one", "2 concurrent ttl=1h"), lease(t, "two", "2 concurrent ttl=1h")
 		d := one(t, s, granted)
-
 		if !d.Allowed || one(t, s, refused).Allowed {
 			t.Fatal("the part is not one lease")
 		}
@@ -182,9 +184,9 @@ func TestLateLease(t *testing.T) {
 		l.late.Store(false)
 		time.Sleep(time.Second)
 		synctest.Wait()
+
 		// The lease of the one that was refused is free again at once, the other when it ends.
 		wantRemaining(t, l.fake, granted, 1)
-
 		one(t, s, granted.Refund(d))
 		wantRemaining(t, l.fake, granted, 2)
 	})

@@ -20,7 +20,6 @@ func TestLinesOfAFlappingBreakerAreBounded(t *testing.T) {
 		start := time.Now()
 		var log bytes.Buffer
 		changes, told := 0, 0
-
 		f := newFake()
 		s := over(t, f, Options{
 			Logger: slog.New(slog.NewTextHandler(&log, nil)), OnChange: func(string, State) { changes++ },
@@ -28,6 +27,7 @@ func TestLinesOfAFlappingBreakerAreBounded(t *testing.T) {
 		defer s.Close()
 
 		s.Report().Listen(&events.Hooks{Breaker: func(events.Breaker) { told++ }})
+
 		// A flap opens the breaker and closes it 400 ms later.
 		flap := func() { // takes 10 s
 			openNow(t, s, f)

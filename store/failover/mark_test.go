@@ -39,6 +39,7 @@ func TestRefundInAnOutageOfUnitsThatCameBack(t *testing.T) {
 				defer s.Close()
 
 				op := take(t, "k", text, 1)
+
 				// Six rounds use up the limit of ten, and in each pause its units come back, while
 				// the requests go on.
 				var slow []core.Op
@@ -83,6 +84,7 @@ func TestLateRefundLeavesTheCopiesOfOtherCharges(t *testing.T) {
 				// Ten requests are slow, and their units come back before they end.
 				slow := granted(t, s, op)
 				time.Sleep(later)
+
 				// Three later requests use the part of this instance.
 				for range 3 { // the part of 10
 					one(t, s, op)
@@ -141,6 +143,7 @@ func TestRefundOfAChargeWithoutACopy(t *testing.T) {
 // docs/promises.md names.
 func TestCopiesAreBounded(t *testing.T) {
 	const bound = 8192
+
 	// A charge is remembered while fewer than the bound have followed it.
 	for _, between := range []int{bound - 1, bound} {
 		t.Run(fmt.Sprint(between), func(t *testing.T) {
@@ -174,7 +177,6 @@ func TestCopiesAreRememberedWithoutAllocations(t *testing.T) {
 	c.add(&op, 3, &d)
 	if n := testing.AllocsPerRun(100, func() { c.add(&op, 3, &d) }); n != 0 {
 		t.Errorf("%v allocations", n)
-
 	}
 
 	// A copy is found by the instant and the mark of its charge.
@@ -218,6 +220,7 @@ func TestStoreOverAnother(t *testing.T) {
 		comeBack(t, inner, b)
 		comeBack(t, outer, a)
 		byA := undo(op, one(t, outer, op))
+
 		// The refunds come in another order than the charges, when all is well again.
 		for _, refund := range []core.Op{byMemory, byB, byA} {
 			one(t, outer, refund)
@@ -242,6 +245,7 @@ func TestStoreOverAnother(t *testing.T) {
 		byA := undo(op, one(t, outer, op))
 		openNow(t, inner, a)
 		byInner := undo(op, one(t, outer, op))
+
 		// The one in the inner outage is given back in it, the other after it.
 		one(t, outer, byInner)
 		comeBack(t, inner, a)

@@ -39,7 +39,6 @@ func TestOwedUnitsArePaidWhenThePrimaryAnswers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, op := newFake(), take(t, "k", text, 1)
 				s := owing(t, f, op, 12)
-
 				defer s.Close()
 
 				// The primary has 30 and has granted one. It does not hear of the twelve before
@@ -98,17 +97,18 @@ func TestPaymentsThatFail(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, op := newFake(), take(t, "k", text, 1)
 				s := owing(t, f, op, 12)
-
 				defer s.Close()
 				payments := 0
 				f.be(func(ctx context.Context) error {
 					f.mu.Lock()
 					pays := f.calls[len(f.calls)-1].ops[0]
 					f.mu.Unlock()
+
 					// Steps of callers are well in any case.
 					if !pays.UpTo {
 						return nil
 					}
+
 					// Only the first payment fails.
 					if payments++; payments > 1 {
 						return nil
@@ -187,7 +187,6 @@ func TestRefusedStepGivesItsOtherUnitsBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, fallback, op := newFake(), memory(), take(t, "k", text, 1)
 				s := over(t, f, Options{Fallback: fallback})
-
 				defer s.Close()
 				other, third := take(t, "j", text, 3), take(t, "i", text, 2)
 				third.Soft = true
@@ -208,8 +207,8 @@ func TestRefusedStepGivesItsOtherUnitsBack(t *testing.T) {
 				if err := s.Apply(t.Context(), []core.Op{other, op, third}, out); err != nil {
 					t.Fatal(err)
 				}
-				// 27 remain at the primary, and 29 are owed: 2 are paid.
 
+				// 27 remain at the primary, and 29 are owed: 2 are paid.
 				if d := out[1]; d.Allowed || d.Taken != 0 || d.Remaining != 0 || d.Fallback || d.Origin != 0 {
 					t.Errorf("%+v", d)
 				}
@@ -288,7 +287,6 @@ func TestGateOfOtherOperations(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, op := newFake(), take(t, "k", "30/1000h", 1)
 				s := owing(t, f, op, 10)
-
 				defer s.Close()
 				row.change(&op)
 
@@ -324,7 +322,6 @@ func TestOwedUnitsAge(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, op := newFake(), take(t, "k", text, 1)
 				s := owing(t, f, op, 30)
-
 				defer s.Close()
 
 				// The primary is used up by another instance before and after, so that none can be
@@ -335,7 +332,6 @@ func TestOwedUnitsAge(t *testing.T) {
 				time.Sleep(row.after)
 				one(t, f, core.Op{Verb: core.Take, UpTo: true, Rule: "r", Key: "k", Limit: op.Limit, Cost: 30,
 					Windows: inWindows(op).Windows})
-
 				one(t, s, op)
 				synctest.Wait()
 
@@ -354,7 +350,6 @@ func TestResetForgetsWhatIsOwed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, op := newFake(), take(t, "k", "30/1000h", 1)
 				s := owing(t, f, op, 12)
-
 				defer s.Close()
 				if away {
 					busy(f)
@@ -381,7 +376,6 @@ func TestRefundOfOwedUnits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, fallback, op := newFake(), memory(), take(t, "k", "30/1000h", 12)
 				s := over(t, f, Options{Fallback: fallback})
-
 				defer s.Close()
 
 				// The fallback grants twelve units.
@@ -389,6 +383,7 @@ func TestRefundOfOwedUnits(t *testing.T) {
 				d := one(t, s, op)
 
 				f.rise()
+
 				// An answer of the primary lets them be paid: it has 30 less one and twelve.
 				there := int64(30)
 				if paid {
@@ -407,7 +402,6 @@ func TestRefundOfOwedUnits(t *testing.T) {
 				part.Cost = 5
 				one(t, s, part)
 				time.Sleep(time.Second)
-
 				synctest.Wait()
 
 				// Unpaid, they are no longer owed. Paid, they come back from the primary, which had
@@ -493,6 +487,7 @@ func TestScheduleHoldsNoMoreLeasesThanTheQuota(t *testing.T) {
 			defer s.Close()
 
 			c := &crowd{t: t}
+
 			// held are the leases that callers believe to hold.
 			held := []core.Op{}
 
@@ -517,7 +512,6 @@ func TestScheduleHoldsNoMoreLeasesThanTheQuota(t *testing.T) {
 					p.set(false, unsent{errBusy})
 				case k < 8:
 					p.set(false, nil)
-
 				case len(held) > 0:
 					j := r.IntN(len(held))
 					op := held[j]

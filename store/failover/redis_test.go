@@ -73,11 +73,11 @@ func TestRedisFaultCostsAtMostTheTimeout(t *testing.T) {
 				// side.
 				server := redistest.Start(t)
 				o := failover.Options{}
-
 				if local {
 					o.Fallback = failover.Memory()
 				}
 				s, primary := inRedis(t, failover.Connect(t, server.Addr), redisstore.DefaultTimeout, o)
+
 				// What is measured begins with a primary that is trusted.
 				untilTrusted(t, s, failover.Taking(t, "k", "100000/1000h", 1))
 				slowest, back := outage(t, server, s, primary, fault.begin, fault.end)
@@ -151,6 +151,7 @@ func outage(t *testing.T, server *redistest.Server, s *failover.Store, primary *
 // the fallback decided, because the machine stood still.
 func admittedThere(t testing.TB, s *failover.Store, op core.Op) (n, late int) {
 	t.Helper()
+
 	// A call that the fallback decided in between was late and no refusal.
 	for start := time.Now(); time.Since(start) < failover.Patience; {
 		local := s.Stats().Local
@@ -175,7 +176,6 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 		for _, fault := range faults {
 			t.Run(fmt.Sprint(size, " ", fault.name), func(t *testing.T) {
 				t.Parallel()
-
 				server := redistest.Start(t)
 				c := failover.Connect(t, server.Addr)
 
@@ -191,6 +191,7 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 				}
 
 				op := failover.Taking(t, "k", "30/1h fixed-window", 1)
+
 				// The connections are made before the fault.
 				if d := failover.One(t, fleet[0], failover.Taking(t, "warm", "30/1h fixed-window", 1)); !d.Allowed {
 					t.Fatal("refused")

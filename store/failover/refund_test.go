@@ -82,7 +82,6 @@ func TestSettleInAnOutage(t *testing.T) {
 		less, more, held := take(t, "k", "12/1h", 4), take(t, "k", "12/1h fixed-window", 1),
 			lease(t, "a", "1 concurrent ttl=10m")
 		more.Rule, held.Rule = "more", "held"
-
 		ops, out := []core.Op{less, more, held}, make([]core.Decision, 3)
 		if err := s.Apply(t.Context(), ops, out); err != nil || !core.Granted(ops, out) {
 			t.Fatalf("%+v, %v", out, err)
@@ -95,7 +94,6 @@ func TestSettleInAnOutage(t *testing.T) {
 		debit.Verb, debit.Cost = core.Debit, 2
 		back := undo(less, out[0])
 		back.Cost = 3
-
 		if err := s.Apply(t.Context(), []core.Op{back, debit, undo(held, out[2])}, out); err != nil ||
 			out[1].Taken != 2 {
 			t.Fatalf("%+v, %v", out, err)
@@ -131,7 +129,6 @@ func TestSettleTellsOfARefundThatIsLost(t *testing.T) {
 		ops, out := []core.Op{less, more}, make([]core.Decision, 2)
 		if err := s.Apply(t.Context(), ops, out); err != nil || !core.Granted(ops, out) {
 			t.Fatalf("%+v, %v", out, err)
-
 		}
 
 		f.fall()
@@ -159,7 +156,6 @@ func TestRefundWaitsForThePrimary(t *testing.T) {
 						o.Fallback = memory()
 					}
 					s := over(t, f, o)
-
 					defer s.Close()
 
 					// Two units are charged, and the refund of one comes when the breaker is open.
@@ -247,6 +243,7 @@ func TestLeaseIsRenewedInTheOutageAndAfterIt(t *testing.T) {
 		defer s.Close()
 
 		const text = "3 concurrent ttl=10s"
+
 		// The primary has granted all three leases, so the fallback knows all of them.
 		var held []core.Op
 		for _, id := range []string{"a", "b", "c"} {
@@ -264,6 +261,7 @@ func TestLeaseIsRenewedInTheOutageAndAfterIt(t *testing.T) {
 					t.Fatalf("lease %s was lost", op.Lease)
 				}
 			}
+
 			// Nobody else gets one meanwhile.
 			if one(t, s, lease(t, "d", text)).Allowed {
 				t.Fatal("one too many")
@@ -407,6 +405,7 @@ func TestRefundCountsAsWaitingUntilItIsDone(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
 		defer s.Close()
+
 		// A release waits in an outage.
 		op := lease(t, "a", "1 concurrent ttl=1h")
 		d := one(t, s, op)
@@ -414,6 +413,7 @@ func TestRefundCountsAsWaitingUntilItIsDone(t *testing.T) {
 		one(t, s, undo(op, d))
 
 		var waits []int
+
 		// The first attempt after the return fails as well, so there are two.
 		f.be(func(context.Context) error {
 			if calls := f.calls; calls[len(calls)-1].ops[0].Verb == core.Refund {
@@ -481,7 +481,6 @@ func TestWaitingOperationsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
-
 		openNow(t, s, f)
 
 		// What waits is bounded, as an outage may be long: the list is filled to its last place.

@@ -61,7 +61,6 @@ func (p *parted) Apply(ctx context.Context, ops []core.Op, out []core.Decision) 
 		p.mu.Lock()
 		health := p.away[shard]
 		p.mu.Unlock()
-
 		if health == nil {
 			continue
 		}
@@ -169,6 +168,7 @@ func TestShardIsInUseAfterFourProbes(t *testing.T) {
 		defer s.Close()
 
 		a := take(t, "a:k", "2000/1h fixed-window", 1)
+
 		// The breaker of the shard opens, and the shard is back at once.
 		p.lose(downNow, "a")
 		for range DefaultFailures {
@@ -207,8 +207,8 @@ func TestShardIsNamedInReports(t *testing.T) {
 			Logger:   slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: withoutTime})),
 			OnChange: func(shard string, state State) { reported = append(reported, shard+" "+state.String()) },
 		})
-
 		defer s.Close()
+
 		// Errors, lines and OnChange name the shard.
 		bypass(t, s, p, "a")
 		_, err := try(s, take(t, "a:k", "5/1s", 1))
@@ -238,8 +238,8 @@ func TestCauseIsOfTheShardThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParted()
 		s := over(t, p, Options{Fallback: memory()})
-
 		defer s.Close()
+
 		// Both shards are away, and the latest decision is about b.
 		bypass(t, s, p, "a")
 		p.lose(downNow, "b")
@@ -262,9 +262,11 @@ func TestShardThatMovedIsNotBypassed(t *testing.T) {
 		p := newParted()
 		s := over(t, p, Options{Fallback: memory()})
 		defer s.Close()
+
 		// The key by which a was found to be away now lies with c.
 		bypass(t, s, p, "a")
 		p.move("a:opener", "c")
+
 		// Other keys of a are still bypassed.
 		if d := one(t, s, take(t, "a:opener", "1000/1s", 1)); d.Fallback {
 			t.Error("the fallback decided")
@@ -305,8 +307,8 @@ func TestStepOnSeveralShards(t *testing.T) {
 				p := newParted()
 				p.unnamed = unnamed
 				s := over(t, p, Options{Fallback: memory()})
-
 				defer s.Close()
+
 				// Two keys of the step are of the shard that will fail.
 				step := []core.Op{take(t, "b:k", "100/1h", 1), take(t, "a:k", "100/1h", 1),
 					take(t, "c:k", "100/1h", 1), take(t, "a:q", "100/1h", 1)}
@@ -320,6 +322,7 @@ func TestStepOnSeveralShards(t *testing.T) {
 				if got := len(p.seen()); got != DefaultFailures {
 					t.Errorf("%d calls", got)
 				}
+
 				// An error without a name counts against all three; those that are well are back
 				// after four probes.
 				if unnamed {
@@ -339,7 +342,6 @@ func TestStepOnSeveralShards(t *testing.T) {
 				p.seen()
 				time.Sleep(400 * ms)
 				synctest.Wait()
-
 				wantProbes(t, p, "a:k", "a:q")
 				wantAway(t, s)
 				wantTogether(t, s, step, false)
@@ -383,6 +385,7 @@ func TestSlowStepOnSeveralShardsCountsAgainstNone(t *testing.T) {
 		p := newParted()
 		s := over(t, p, Options{})
 		defer s.Close()
+
 		// One of two shards is slow, and ten steps on both show nothing about either.
 		p.lose(after(101*ms, nil), "a")
 		step := []core.Op{take(t, "a:k", "100/1h", 1), take(t, "b:k", "100/1h", 1)}
@@ -390,9 +393,9 @@ func TestSlowStepOnSeveralShardsCountsAgainstNone(t *testing.T) {
 			if err := s.Apply(t.Context(), step, make([]core.Decision, 2)); err != nil {
 				t.Fatal(err)
 			}
-
 		}
 		wantAway(t, s)
+
 		// Steps on a alone show it.
 		for range 1 + DefaultFailures { // the first slow call is not counted
 			wantAway(t, s)
@@ -410,6 +413,7 @@ func TestStepOnSeveralShardsSucceedsForEach(t *testing.T) {
 		s := over(t, p, Options{})
 		defer s.Close()
 		a, b := take(t, "a:k", "100/1h", 1), take(t, "b:k", "100/1h", 1)
+
 		// Four failures of each are one less than opens a breaker, and four steps on both make up
 		// for them, twice over.
 		for range 2 {
@@ -440,6 +444,7 @@ func TestShardsAreProbedSideBySide(t *testing.T) {
 		s := over(t, p, Options{Fallback: memory()})
 		defer s.Close()
 		shards := []string{"a", "b", "c", "d", "e"}
+
 		// All five shards are away and then hang.
 		bypass(t, s, p, shards...)
 
@@ -451,7 +456,6 @@ func TestShardsAreProbedSideBySide(t *testing.T) {
 		p.lose(after(99*ms, nil), shards...) // a probe may take 100 ms
 		time.Sleep(896*ms - 1)
 		wantAway(t, s, shards...)
-
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		wantAway(t, s)
@@ -473,6 +477,7 @@ func TestRefundWaitsForItsShard(t *testing.T) {
 		}
 
 		bypass(t, s, p, "a", "c")
+
 		// want is what remains of each at the primary, and how many refunds wait.
 		want := func(what string, waits int, remain ...int64) {
 			t.Helper()
@@ -528,6 +533,7 @@ func TestLeaseThatMovesBetweenOutages(t *testing.T) {
 		op.Key = "a:k"
 
 		bypass(t, s, p, "a")
+
 		// The fallback grants the lease while a is away, and the primary renews it at b.
 		d := one(t, s, op)
 		p.move("a:k", "b")
@@ -561,6 +567,7 @@ func TestShardsAreBounded(t *testing.T) {
 		s := over(t, p, Options{Fallback: memory()})
 		defer s.Close()
 		bypass(t, s, p, "a")
+
 		// A breaker that has something to do must stay: that of a is open, and that of b has a
 		// release that waits.
 		held := lease(t, "mine", "1 concurrent ttl=1h")
@@ -637,6 +644,7 @@ func TestCloseEndsTheProbesOfShards(t *testing.T) {
 		p := newParted()
 		s := over(t, p, Options{})
 		op := take(t, "a:k", "10/1h", 1)
+
 		// A refund waits for a when the store is closed.
 		d := one(t, s, op)
 		bypass(t, s, p, "a", "b")

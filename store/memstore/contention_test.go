@@ -86,6 +86,7 @@ func TestContentionInAnyOrderOfKeys(t *testing.T) {
 func TestContentionWithAClockThatStepsBack(t *testing.T) {
 	for _, l := range each {
 		var reads atomic.Int64
+
 		// 7919 is a prime, so the readings jump about in the two seconds without a pattern that
 		// steps could fall into.
 		s := MustNew(Options{Clock: func() int64 {
@@ -122,7 +123,6 @@ func TestContentionWithKeysThatComeAndGo(t *testing.T) {
 		for range 5000 {
 			c.now.Add(r.Int64N(2000))
 			key := strconv.Itoa(r.IntN(600))
-
 			if r.IntN(4) == 0 {
 				do(t, s, takes(key, l), takes(strconv.Itoa(r.IntN(600)), limit("3/1s")))
 			} else {

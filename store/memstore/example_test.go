@@ -17,6 +17,7 @@ func ExampleStore_Apply() {
 	}
 
 	out := make([]core.Decision, len(ops))
+
 	// The third step is refused by its first op, so the second is not charged either.
 	for range 3 {
 		if err := store.Apply(context.Background(), ops, out); err != nil {

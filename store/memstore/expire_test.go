@@ -207,6 +207,7 @@ func grow(h *shard) {
 
 func TestSweepFindsSlotsThatMoveBehindIt(t *testing.T) {
 	const end = 1<<32 - 1
+
 	// A slot that moves to where the sweep has been would be missed in this round, and with it the
 	// first expiry.
 	for name, row := range map[string]struct {

@@ -65,8 +65,8 @@ func TestPinnedKeyIsRefusedUntilItChanges(t *testing.T) {
 	l := limit("2/1m")
 	op := takes("key", l)
 	changed := op
-
 	changed.Limit = limit("9/1m")
+
 	// Whatever may have changed the key's state unpins it, and only then is a refusal asked for
 	// again.
 	for name, row := range map[string]struct {
@@ -87,6 +87,7 @@ func TestPinnedKeyIsRefusedUntilItChanges(t *testing.T) {
 		"a reset among many": {func(s *Store, _ *fakeClock) {
 			do(t, s, peeks("a", l), core.Op{Verb: core.Reset, Rule: "rule", Key: "key", Limit: l})
 		}, true},
+
 		// After a step at the earlier hour the thirty seconds count from there.
 		"a clock that steps back": {func(s *Store, c *fakeClock) {
 			c.move(-time.Hour)
@@ -94,6 +95,7 @@ func TestPinnedKeyIsRefusedUntilItChanges(t *testing.T) {
 			c.move(30 * time.Second)
 		}, true},
 		"a limit": {func(s *Store, _ *fakeClock) { do(t, s, changed) }, false},
+
 		// Another key of the shard unpins the key but gives it nothing.
 		"another key's reset": {func(s *Store, _ *fakeClock) {
 			do(t, s,
@@ -351,7 +353,6 @@ func TestPinnedKeyIsPinnedAgainAfterItWasFresh(t *testing.T) {
 // lost and none is given twice.
 func TestPinnedKeyGetsItsUnitsAfterEachUnpin(t *testing.T) {
 	s, _ := newStore(t, 0)
-
 	pinAtOnce(oneShard(s))
 	l := limit("5000/1h")
 	var admitted atomic.Int64
@@ -396,7 +397,6 @@ func TestPinnedKeyStaysExactWhereItsWordEnds(t *testing.T) {
 	for i, step := range []time.Duration{0, 0, time.Second, 71 * time.Minute, time.Minute, 72 * time.Minute,
 		300 * time.Hour} {
 		c.move(step)
-
 		for range 3 {
 			want := ref.apply([]core.Op{op}, c.now.Load())
 			if got := do(t, s, op); got[0] != want[0] {
@@ -622,6 +622,7 @@ func TestFastTakesLeaveOtherStepsToTheGeneralPath(t *testing.T) {
 		"a refusal":                     {[]core.Op{a, c, b}, true},
 		"a refusal that does not count": {[]core.Op{a, soft(c), b}, true},
 		"a new key, refused":            {[]core.Op{ruled("a", "new", "9/1h"), c}, true},
+
 		// What it has to leave to the general path, which must find nothing changed.
 		"a new key, taken":                  {[]core.Op{ruled("a", "new", "9/1h"), b}, false},
 		"one key twice":                     {[]core.Op{a, b, a}, false},

@@ -100,7 +100,6 @@ func TestFloodTakesLessMemoryThanMaxBytes(t *testing.T) {
 	c := newClock()
 	for _, l := range []core.Limit{limit("37/1h sliding-window"), limit("37/1h sliding-log"), limit("37/1h")} {
 		before := heapInUse()
-
 		s := MustNew(Options{MaxBytes: most, Clock: c.read, Logger: slog.New(slog.DiscardHandler)})
 
 		// The keys come back over an hour, so the windows and logs of those that are held fill up.

@@ -290,7 +290,6 @@ func TestBucketUnitsAreSharedByOpsOfAStep(t *testing.T) {
 
 func TestBucketUnitsAreSharedByUpToTakes(t *testing.T) {
 	for n, want := range []int64{7, 3, 2, 1} { // keys, and what each of them gets of 7
-
 		s, _ := fullStore(t)
 
 		// What the bucket has is split evenly among the keys, as each alone may take up to nine.
@@ -336,6 +335,7 @@ func TestBucketsAreBounded(t *testing.T) {
 	const bound = 256
 	for _, interned := range []bool{true, false} {
 		s, c := fullStore(t)
+
 		// With and without interned classes, because buckets are found by the class.
 		for i := 0; !interned && len(s.classes.all) < maxClasses; i++ {
 			s.classes.add(limitClassKey{strconv.Itoa(i), core.Limit{Quota: 1}})
@@ -397,6 +397,7 @@ func TestNewKeyWithoutABucketIsNeverFree(t *testing.T) {
 
 		all := takes("other", l)
 		all.Cost = l.Capacity()
+
 		// A refund or a reset of a key that is not held must not make the Take after it look free.
 		for i, ops := range [][]core.Op{
 			{take}, {take, take}, {undo(take), take}, {reset, take}, {reset, undo(take), soft}, {booked}, {upTo},

@@ -135,6 +135,7 @@ var variants = map[core.Algorithm][]core.Limit{
 	core.TokenBucket:    {limit("5/1s token-bucket"), limit("1/1s token-bucket burst=6"), limit("7/1m token-bucket")},
 	core.Concurrency:    {limit("3 concurrent ttl=2s"), limit("2 concurrent ttl=30s")},
 	core.CalendarWindow: {limit("5/day"), limit("3/month"), limit("9/day tz=Asia/Kolkata")},
+
 	// the clock starts at the end of a year
 }
 

@@ -86,6 +86,7 @@ func TestTakeBeyondTheQuotaIsRefused(t *testing.T) {
 
 func TestClockIsReadOncePerStep(t *testing.T) {
 	s, c := newStore(t, 0)
+
 	// A new key, a known one, one that stays unknown, and several in four shards.
 	steps := [][]core.Op{
 		{takes("new", each[0])},
@@ -215,7 +216,6 @@ func TestKeyThatAStepLeavesFreshIsForgotten(t *testing.T) {
 			// The key has one unit taken, which the op gives back or forgets.
 			do(t, s, takes("key", l))
 			op := takes("key", l)
-
 			op.Verb = verb
 			do(t, s, op)
 
@@ -244,7 +244,6 @@ func TestKeyThatAStepLeavesFreshIsForgotten(t *testing.T) {
 		s, c := newStore(t, 0)
 		c.move(do(t, s, takes("key", l))[0].ResetAfter)
 		do(t, s, peeks("key", l))
-
 		if s.Len() != 0 {
 			t.Errorf("%v: %d keys held after a peek of one that is fresh, want 0", l, s.Len())
 		}
@@ -340,7 +339,6 @@ func TestKeysAreComparedAndNotOnlyTheirHashes(t *testing.T) {
 			t.Errorf("%q of rule %q under %v is taken for another key of the same hash", other.Key, other.Rule,
 				other.Limit)
 		}
-
 	}
 
 	// The quota is no part of the identity.

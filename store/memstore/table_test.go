@@ -21,6 +21,7 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 		var tab table
 		model, long := map[int64]uint32{}, map[int64]ext{}
 		next := int64(1)
+
 		// Some slots have more than fits into them, which has to move along with them.
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
@@ -32,6 +33,7 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 				model[next] = h
 				next++
 			},
+
 			// A slot that is cut leaves no gap in the run of those behind it.
 			"cut": func(t *rapid.T) {
 				if len(model) == 0 {
@@ -43,8 +45,8 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 				if tab.sparse() {
 					tab.resize(tab.count)
 				}
-
 			},
+
 			// After each step: the counts are right, the table is neither too full nor too empty,
 			// and every slot is found.
 			"": func(t *rapid.T) {

@@ -22,6 +22,7 @@ func takeUnderBan(l core.Limit, strikes int64) core.Op {
 func TestBanCountsARefusalOnce(t *testing.T) {
 	w := newWorld(t)
 	s, op := w.instance(64), takeUnderBan(limit(t, "100/1h fixed-window"), 3)
+
 	// The limit is used up, by units taken ahead in the main, and each answer is that of the store.
 	for n := 1; n <= 100; n++ {
 		if d := w.apply(s, op)[0]; !d.Allowed || d.Remaining != int64(100-n) {
@@ -52,6 +53,7 @@ func TestBanCountsARefusalOnce(t *testing.T) {
 func TestBanByAnotherInstanceIsSeenWhenTheHeldUnitsAreUsedUp(t *testing.T) {
 	w := newWorld(t)
 	one, two, op := w.instance(4), w.instance(4), takeUnderBan(limit(t, "1000/1h fixed-window"), 1)
+
 	// After twenty Takes the instance takes ahead.
 	for range 20 {
 		w.apply(one, op)

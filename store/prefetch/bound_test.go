@@ -35,6 +35,7 @@ func TestSpanAdmitsAtMostTheAlgorithmsBound(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(r, "bursts") {
 			s := instances[rapid.IntRange(0, 2).Draw(r, "instance")]
 			cost := rapid.Int64Range(1, 3).Draw(r, "cost")
+
 			// Bursts make keys busy, and pauses let what is held become stale.
 			for range rapid.IntRange(1, 60).Draw(r, "takes") {
 				if w.apply(s, take(l, cost))[0].Allowed {

@@ -93,8 +93,8 @@ func TestBusyKeyNeedsFewCalls(t *testing.T) {
 	for _, text := range []string{"1000000/1h", "1000000/1h token-bucket", "1000000/1h fixed-window",
 		"1000000/1h fixed-window aligned", "1000000/day"} {
 		w := newWorld(t)
-
 		s, l := w.instance(64), limit(t, text)
+
 		// Seven Takes by themselves; then one that goes to the store and 1, 2, 4 and so on from
 		// what it took ahead.
 		for range 7 + 1 + 1 + 1 + 2 + 1 + 4 + 1 + 8 + 1 + 16 + 1 + 32 + 1 + 64 {
@@ -119,10 +119,12 @@ func TestQuietKeysAreNotTakenAhead(t *testing.T) {
 	}{
 		// Fewer than eight in 100 ms: not busy.
 		{"1000000/1h", 15 * time.Millisecond, core.Op{Cost: 1}},
+
 		// Algorithms whose units come back one by one, or belong to a lease.
 		{"1000/1h sliding-log", 0, core.Op{Cost: 1}},
 		{"1000000/1h sliding-window", 0, core.Op{Cost: 1}},
 		{"1000 concurrent ttl=1h", 0, core.Op{Cost: 1, Lease: "lease"}},
+
 		// Ops that may wait, cost nothing or take nothing.
 		{"1000000/1h", 0, core.Op{Cost: 1, MaxWait: time.Second}},
 		{"1000000/1h", 0, core.Op{}},
@@ -147,9 +149,9 @@ func TestQuietKeysAreNotTakenAhead(t *testing.T) {
 func TestInstancesTogetherAdmitExactlyTheLimit(t *testing.T) {
 	for _, text := range []string{"1000/1h", "1000/1h token-bucket", "1000/1h fixed-window", "1000/day"} {
 		w := newWorld(t)
-
 		l := limit(t, text)
 		a, b, c := w.instance(64), w.instance(16), w.instance(1)
+
 		// Three instances that hold up to 64, 16 and 1 units.
 		var n int64
 
@@ -177,11 +179,13 @@ func TestInstancesTogetherAdmitExactlyTheLimit(t *testing.T) {
 func TestRemainingOfOneInstanceIsExact(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "500/1h")
+
 	// The store knows of all units that were taken ahead; those that are held are added back.
 	for left := int64(499); left >= 0; left-- {
 		if d := w.apply(s, take(l, 1))[0]; !d.Allowed || d.Remaining != left {
 			t.Fatalf("%+v, want %d to remain", d, left)
 		}
+
 		// A Peek must say the same.
 		if d := w.apply(s, core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: l,
 			Cost: 1})[0]; d.Remaining != left || d.Allowed != (left > 0) {
@@ -219,6 +223,7 @@ func TestHeldUnitsAreDroppedWhenTheyHaveComeBack(t *testing.T) {
 		{"1000/1h fixed-window", time.Hour - time.Microsecond, func(held int64) int64 { return held }},
 		{"1000/1h fixed-window", time.Hour, func(int64) int64 { return 0 }},
 		{"1000/day", 24*time.Hour - time.Microsecond, func(held int64) int64 { return held }},
+
 		// from midnight, at which the clock starts
 		{"1000/day", 24 * time.Hour, func(int64) int64 { return 0 }},
 		{"500/1s token-bucket burst=1000", time.Second - time.Microsecond, func(held int64) int64 { return held }},
@@ -241,12 +246,12 @@ func TestHeldUnitsAreDroppedWhenTheyHaveComeBack(t *testing.T) {
 func TestHeldUnitsOfGCRAAreDroppedLastOnesLast(t *testing.T) {
 	w := newWorld(t)
 	l := limit(t, "1000/2s")
-
 	s := w.instance(64)
 	held := w.makeBusy(s, l)
 
 	// The store's own word says when the key is fresh, from which the units are counted back.
 	d := w.apply(w.inner, core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: l})[0]
+
 	// Each unit is dropped as it comes back, one in 2 ms, and the last just before the key is
 	// fresh.
 	for left := d.ResetAfter; left > 0; left -= time.Millisecond {
@@ -309,6 +314,7 @@ func TestUpToTakeGetsHeldAndRemainingUnits(t *testing.T) {
 		w := newWorld(t)
 		s, l := w.instance(100), limit(t, text)
 		w.makeBusy(s, l)
+
 		// The 200 of makeBusy are used; whatever is held is not.
 		used := int64(200)
 		op := take(l, 1)
@@ -318,7 +324,6 @@ func TestUpToTakeGetsHeldAndRemainingUnits(t *testing.T) {
 		for _, cost := range []int64{1, 300, 1000, 1000} {
 			op.Cost = cost
 			want := min(cost, 1000-used)
-
 			d := w.apply(s, op)[0]
 			if d.Taken != want || d.Allowed != (want > 0) {
 				t.Errorf("%s: %+v, want %d of %d", text, d, want, cost)
@@ -329,7 +334,6 @@ func TestUpToTakeGetsHeldAndRemainingUnits(t *testing.T) {
 		// A Reset drops what is held too: the fresh key has all of its units in the store.
 		w.apply(s, core.Op{Verb: core.Reset, Rule: "rule", Key: "key", Limit: l})
 		op.Cost = 2000
-
 		if d := w.apply(s, op)[0]; d.Taken != 1000 {
 			t.Errorf("%s: %+v of a fresh key, want 1000", text, d)
 		}
@@ -339,6 +343,7 @@ func TestUpToTakeGetsHeldAndRemainingUnits(t *testing.T) {
 func TestStepOfSeveralRulesUsesHeldUnits(t *testing.T) {
 	w := newWorld(t)
 	s := w.instance(64)
+
 	// The narrow rule refuses in the end, and must not cost the wide one anything.
 	a, b := take(limit(t, "100000/1h"), 1), take(limit(t, "90/1h"), 1)
 	b.Rule = "narrow"
@@ -390,7 +395,6 @@ func TestDebitUsesHeldUnits(t *testing.T) {
 		for _, more := range []int64{-1, 0, 1, 2000} {
 			w := newWorld(t)
 			s, l := w.instance(64), limit(t, text)
-
 			held := w.makeBusy(s, l)
 			debit := take(l, held+more)
 			debit.Verb = core.Debit
@@ -398,7 +402,6 @@ func TestDebitUsesHeldUnits(t *testing.T) {
 			// Of the 800 units that are left and the debt of 50, no more than 850 can be charged.
 			d := w.apply(s, debit)[0]
 			taken := min(debit.Cost, 850)
-
 			if !d.Allowed || d.Taken != taken || d.Remaining != max(0, 800-taken) || s.Held() != max(0, -more) {
 				t.Errorf("%s: a debit of %d with %d held: %+v, and %d are held", text, debit.Cost, held, d, s.Held())
 			}
@@ -442,7 +445,6 @@ func TestLimitChangeDropsHeldUnits(t *testing.T) {
 func TestHeldUnitsOutliveAnOutage(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "1000000/1h")
-
 	held := w.makeBusy(s, l)
 
 	// What is held was paid for before the outage, so it is handed out.
@@ -484,7 +486,6 @@ func TestRefundOfAHeldKeyIsExact(t *testing.T) {
 func TestKeysAreBounded(t *testing.T) {
 	w := newWorld(t)
 	s, err := prefetch.New(w.inner, prefetch.Options{MaxKeys: 64, Clock: w.clock.Now})
-
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -507,10 +508,10 @@ func TestKeysAreBounded(t *testing.T) {
 func TestHeldUnitsAreHandedOutOnce(t *testing.T) {
 	w := newWorld(t)
 	l := limit(t, "5000/1h")
+
 	// Sixteen goroutines share two instances of one store.
 	stores := []*prefetch.Store{w.instance(64), w.instance(64)}
 	var n atomic.Int64
-
 	var wg sync.WaitGroup
 	for g := range 16 {
 		wg.Go(func() {
@@ -522,7 +523,6 @@ func TestHeldUnitsAreHandedOutOnce(t *testing.T) {
 				}
 				if out[0].Allowed {
 					n.Add(1)
-
 				}
 			}
 		})
@@ -579,7 +579,6 @@ func TestAheadIsAtMostTheOption(t *testing.T) {
 
 func TestAheadIsAtMostAQuarterOfTheRemaining(t *testing.T) {
 	w := newWorld(t)
-
 	s, l := w.instance(1<<20), limit(t, "1000/1h")
 
 	// The limit is used up with the largest hold allowed, so that only the quarter bounds it.
@@ -588,9 +587,11 @@ func TestAheadIsAtMostAQuarterOfTheRemaining(t *testing.T) {
 		if !w.apply(s, take(l, 1))[0].Allowed {
 			break
 		}
+
 		// What remains in all, here and in the store, just after the Take.
 		before := w.apply(w.inner.Store, core.Op{Verb: core.Peek, Rule: "rule", Key: "key",
 			Limit: l})[0].Remaining + s.Held()
+
 		// A call that has filled the hold may have taken a quarter, rounded up.
 		if w.inner.calls.Load() > calls && s.Held() > before/4+1 {
 			t.Fatalf("%d units are held of %d", s.Held(), before)
@@ -617,13 +618,13 @@ func TestPeekAgreesWithTake(t *testing.T) {
 	for _, text := range []string{"1000/1h", "1000/1h fixed-window", "1000/day"} {
 		t.Run(text, func(t *testing.T) {
 			l := limit(t, text)
+
 			// Each question has a world of its own, as a Take changes what the next would find.
 			busy := func() (*world, *prefetch.Store) {
 				w := newWorld(t)
 				s := w.instance(64)
 				w.makeBusy(s, l)
 				return w, s
-
 			}
 			w, s := busy()
 			held := s.Held()
@@ -638,7 +639,6 @@ func TestPeekAgreesWithTake(t *testing.T) {
 			for _, peek.Cost = range []int64{0, 1, held - 1, held, held + 1, all - held, all - held + 1, all - 1, all,
 				all + 1, 1000, 1001} {
 				w, s := busy()
-
 				asked, taken := w.apply(s, peek)[0], w.apply(s, take(l, peek.Cost))[0]
 				if asked.Allowed != taken.Allowed || asked.RetryAfter != taken.RetryAfter || asked.Remaining != all {
 					t.Errorf("with %d of %d held, a Peek of %d gets %+v and a Take %+v", held, all, peek.Cost, asked,
@@ -662,13 +662,14 @@ func TestPeekUnderAnotherLimitIgnoresHeldUnits(t *testing.T) {
 func TestAheadFallsWhenAKeySlowsDown(t *testing.T) {
 	w := newWorld(t)
 	s, l := w.instance(64), limit(t, "1000000/1h fixed-window")
-
 	w.makeBusy(s, l)
+
 	// Each round uses the hold up and comes back half a second later, with eight Takes.
 	for _, want := range []int64{32, 16, 8, 4, 2, 1, 1} {
 		for s.Held() > 0 {
 			w.apply(s, take(l, 1))
 		}
+
 		// A key so slow needs no more than half of what was taken ahead for it the last time.
 		w.clock.Add(500 * time.Millisecond)
 		for range 8 {

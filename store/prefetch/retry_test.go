@@ -50,8 +50,8 @@ func TestRetryWaitsForUnitsOnTheirWay(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
-
 			s, l := w.instance(64), limit(t, "20/1h")
+
 			// After seven Takes the key is busy, so the eighth takes one ahead. Its answer is held
 			// up.
 			for range 7 {
@@ -95,12 +95,13 @@ func TestRetryWaitsForUnitsOnTheirWay(t *testing.T) {
 func TestRetryAfterUnitsWentBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-
 		s, l := w.instance(64), limit(t, "40/1h")
+
 		// Nine units are used, and the hold is at the point where two are taken ahead.
 		for range 7 + 1 + 1 {
 			w.apply(s, take(l, 1))
 		}
+
 		// Four are left in the store, of which the next Take uses one and takes two.
 		w.apply(w.inner, take(l, 40-9-4))
 		w.apply(s, take(l, 1)) // and two ahead, of four
@@ -121,7 +122,6 @@ func TestRetryAfterUnitsWentBack(t *testing.T) {
 		late := begin(t.Context(), t, s, take(l, 1))
 		w.apply(w.inner, core.Op{Verb: core.Refund, Rule: "rule", Key: "key", Limit: l, Cost: 1})
 		close(arrive)
-
 		synctest.Wait()
 
 		// The refusal was overtaken by the refund, so the store is asked again.
@@ -137,6 +137,7 @@ func TestRetrySkipsCallsThatMoveNoUnits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		s, l := w.instance(64), limit(t, "20/1h")
+
 		// The limit is used up, and the instance knows it.
 		w.spend(s, l)
 		w.spend(s, l)

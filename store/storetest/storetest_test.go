@@ -65,6 +65,7 @@ type keeper struct {
 func (k *keeper) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
+
 		// One step at a time, as a store with one lock has it.
 	}
 	k.mu.Lock()
@@ -123,6 +124,7 @@ func faults() map[string]Factory {
 			}
 			return nil
 		}),
+
 		// A client that comes back at the rounded instant is refused once more.
 		"rounds a retry to milliseconds": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			err := m.Apply(ctx, ops, out)
@@ -133,6 +135,7 @@ func faults() map[string]Factory {
 			}
 			return err
 		}),
+
 		// Flags that are not passed on.
 		"books nothing": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			for i := range ops {
@@ -146,6 +149,7 @@ func faults() map[string]Factory {
 			}
 			return m.Apply(ctx, ops, out)
 		}),
+
 		// Two Takes of one step both get the last units.
 		"gives each take as many units as it has": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			if err := m.Apply(ctx, ops, out); err != nil || !core.Granted(ops, out) {
@@ -158,6 +162,7 @@ func faults() map[string]Factory {
 			}
 			return nil
 		}),
+
 		// A refund of what has come back in the meantime gives a unit twice.
 		"refunds without looking at the instant": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			for i := range ops {
@@ -165,6 +170,7 @@ func faults() map[string]Factory {
 			}
 			return m.Apply(ctx, ops, out)
 		}),
+
 		// A step with a Reset never reaches the state.
 		"leaves out what it was given": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			for i := range ops {
@@ -188,11 +194,13 @@ func TestDiffFindsEveryFault(t *testing.T) {
 				if report == "" {
 					continue
 				}
+
 				// A long report helps nobody: the failing history is cut down to the steps that
 				// matter.
 				if lines := strings.Count(report, "\nat "); lines > 4 {
 					t.Errorf("the report is not short:\n%s", report)
 				}
+
 				// What is left is a timeline which the model plays without a fault.
 				if _, text, _ := strings.Cut(report, "\n"); len(text) > 0 {
 					Play(t, NewModel, "the report", text)
@@ -232,6 +240,7 @@ func TestDiffEachPlaysEveryAlgorithm(t *testing.T) {
 	for histories, want := range map[int]int{0: 1, 1: 1, 13: 1, 14: 2} {
 		var mu sync.Mutex
 		played := map[core.Algorithm]map[string]bool{} // the histories of each, by their keys
+
 		// The factory is called by histories that run at the same time.
 		DiffEach(t, histories, Seed, NewModel, withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			mu.Lock()
