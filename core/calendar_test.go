@@ -81,9 +81,8 @@ func TestParseCalendarErrorsNameEveryMistake(t *testing.T) {
 		{"month tz=../etc/passwd", []string{`tz "../etc/passwd" is not in`}},
 		{"month tz=Europe/./Berlin", []string{`tz "Europe/./Berlin" is no name of a time zone`}},
 		{"month tz=Europe//Berlin", []string{`tz "Europe//Berlin" is no name of a time zone`}},
-		{"month tz=Europe/Atlantis",
-			[]string{
-				`is not in the time zone database of this machine; a program that imports time/tzdata brings its own`}},
+		{"month tz=Europe/Atlantis", []string{
+			`is not in the time zone database of this machine; a program that imports time/tzdata brings its own`}},
 
 		// A text that is sound, but not the one way to write it.
 		{"month start=01 tz=UTC", []string{`calendar "month start=01 tz=UTC" has to be written "month"`}},

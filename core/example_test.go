@@ -34,9 +34,8 @@ func ExampleDecide_debit() {
 		at   time.Duration
 		verb core.Verb
 		cost int64
-
-		// The second request turns out to cost 11, of which 5 are beyond what remained.
 	}{
+		// The second request turns out to cost 11, of which 5 are beyond what remained.
 		{0, core.Take, 4},
 		{1 * time.Second, core.Debit, 11},
 		{1 * time.Second, core.Take, 1},
@@ -66,10 +65,9 @@ func ExampleLimit_Windows() {
 	for _, step := range []struct {
 		utc   string
 		units int64
-
+	}{
 		// Five units on the 28th, and the sixth a second before and at Berlin's midnight, which is
 		// 23:00 UTC.
-	}{
 		{"2026-03-28T11:00:00Z", 5},
 		{"2026-03-28T22:59:59Z", 1},
 		{"2026-03-28T23:00:00Z", 5},

@@ -10,10 +10,9 @@ import (
 )
 
 func TestGrantedIsFalseAfterAHardRefusal(t *testing.T) {
-	yes, no := core.Decision{Allowed: true}, core.Decision{}
-
 	// A caller may go on when every Take that is not Soft was allowed; no other verb and no Soft op
 	// can stand in its way.
+	yes, no := core.Decision{Allowed: true}, core.Decision{}
 	take, soft := core.Op{}, core.Op{Soft: true}
 
 	for name, row := range map[string]struct {

@@ -181,12 +181,12 @@ func TestAccessReadsTheAddressFunction(t *testing.T) {
 		{"a mapped address", Lists{Deny: network, Address: constant("::ffff:192.0.2.7/128", true)}, "", Denied, ""},
 		{"a zone", Lists{Deny: address, Address: constant("2001:db8::7%eth0", true)}, "", Denied, ""},
 		{"an address with a port", Lists{Deny: network, Address: constant("192.0.2.7:80", true)}, "", Denied, ""},
-		{"an address with brackets and a port", Lists{Deny: address, Address: constant("[2001:db8::7]:80", true)}, "",
-			Denied, ""},
+		{"an address with brackets and a port",
+			Lists{Deny: address, Address: constant("[2001:db8::7]:80", true)}, "", Denied, ""},
 		{"an address with a port and no brackets", Lists{Deny: address,
 			Address: constant("2001:db8:0:0:0:0:0:7:80", true)}, "", Denied, ""},
-		{"an address through a translator", Lists{Deny: network, Address: constant("64:ff9b::192.0.2.7", true)}, "",
-			Denied, ""},
+		{"an address through a translator",
+			Lists{Deny: network, Address: constant("64:ff9b::192.0.2.7", true)}, "", Denied, ""},
 
 		// What is no address at all is reported: else the lists would silently match nobody.
 		{"a name", Lists{Deny: network, Address: constant("alice", true)}, "", Limited, ofText},
@@ -229,10 +229,10 @@ the denied network "example.com" is not an address or a CIDR prefix`},
 			`the denied network "10.0.0.0/8" is listed twice
 the denied network "::ffff:192.0.2.1" is listed twice, also as "192.0.2.1"
 the denied network "192.0.2.1/32" is listed twice, also as "192.0.2.1"`},
-
-		// An entry that another of its list covers is dead, and likely a mistake.
 		{"on both lists", Lists{Allow: callers("2001:db8::/32"), Deny: callers("2001:db8::/32")},
 			`the network "2001:db8::/32" is on both lists`},
+
+		// An entry that another of its list covers is dead, and likely a mistake.
 		{"within another", Lists{Deny: callers("10.1.2.3", "10.0.0.0/8", "10.2.0.0/16"),
 			Allow: callers("10.3.0.0/16", "10.3.3.3")},
 			`the denied network "10.1.2.3" lies within "10.0.0.0/8" of the same list

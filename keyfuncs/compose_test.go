@@ -166,9 +166,10 @@ func TestWhenAndUnlessTiers(t *testing.T) {
 		signed, unsigned string
 		isUser           bool
 	}{
-		// An empty user is as good as none.
 		{"a user", signedIn("alice"), "alice", "", true},
 		{"nobody", with(""), "", "192.0.2.1", false},
+
+		// An empty user is as good as none.
 		{"an empty user", signedIn(""), "", "192.0.2.1", false},
 	}
 

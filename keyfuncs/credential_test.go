@@ -56,8 +56,7 @@ func TestCredentialKeysDifferAndHideIt(t *testing.T) {
 	}{
 		{"APIKey", func(s string) (core.KeyFunc, *test.Request) { return APIKey("x-api-key"), with("X-Api-Key", s) }},
 		{"BearerToken", func(s string) (core.KeyFunc, *test.Request) {
-			return BearerToken,
-				with("Authorization", "Bearer "+s)
+			return BearerToken, with("Authorization", "Bearer "+s)
 		}},
 		{"APIKey in Authorization", func(s string) (core.KeyFunc, *test.Request) {
 			return APIKey("authorization"), with("Authorization", "Key "+s)

@@ -150,8 +150,8 @@ func TestMeterRows(t *testing.T) {
 		{"a usage without counts before",
 			`{"usage":{"total_tokens":9}} {"usage":{"input_tokens":5,"output_tokens":1}}`,
 			Usage{Input: 5, Output: 1, Total: 6}, nil},
-		{"deeper", `{"a":{"usage":{"input_tokens":1}},"response":{"a":{"usage":{"input_tokens":1}}}}`, Usage{},
-			ErrNoUsage},
+		{"deeper", `{"a":{"usage":{"input_tokens":1}},"response":{"a":{"usage":{"input_tokens":1}}}}`,
+			Usage{}, ErrNoUsage},
 
 		// Text of the answer's own must never be taken for a usage: it is the user's.
 		{"in a string", `{"a":"\\","b":"\"usage\":{\"input_tokens\":1}","c":"\\\"}"}`, Usage{}, ErrNoUsage},
@@ -179,11 +179,11 @@ func TestMeterRows(t *testing.T) {
 			Usage{Input: 1<<53 - 1, Total: 1<<53 - 1}, nil},
 		{"a number without an end", `{"usage":{"input_tokens":` + strings.Repeat("9", 1000) + `,"output_tokens":4}}`,
 			Usage{Output: 4, Total: 4}, nil},
-
-		// Repeated usages: the last one that has counts is the one that holds.
 		{"prompt_tokens includes what was cached",
 			`{"usage":{"prompt_tokens":10,"completion_tokens":1,"total_tokens":11,"cache_read_input_tokens":6,"cache_creation_input_tokens":2}}`,
 			Usage{Input: 10, Output: 1, Total: 11, CacheRead: 6, CacheWrite: 2}, nil},
+
+		// Repeated usages: the last one that has counts is the one that holds.
 		{"cumulative usage in every chunk",
 			"data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6}}\n\ndata: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2,\"total_tokens\":7}}\n\n",
 			Usage{Input: 5, Output: 2, Total: 7}, nil},
@@ -205,8 +205,8 @@ func TestMeterRows(t *testing.T) {
 			Usage{Input: 2325, Output: 1, Total: 2326, CacheRead: 2000, CacheWrite: 300}, ErrPartial},
 		{"gzip", "\x1f\x8b\x08", Usage{}, ErrCompressed},
 		{"half a byte order mark", "\xef\xbbdata: {\"usage\":{\"input_tokens\":5}}\n", Usage{}, ErrNoUsage},
-		{"a byte order mark in the second line", "\n\xef\xbb\xbfdata: {\"usage\":{\"input_tokens\":5}}\n", Usage{},
-			ErrNoUsage},
+		{"a byte order mark in the second line",
+			"\n\xef\xbb\xbfdata: {\"usage\":{\"input_tokens\":5}}\n", Usage{}, ErrNoUsage},
 		{"a line of spaces first", " \t\ndata: {\"usage\":{\"input_tokens\":5}}\n", Usage{Input: 5, Total: 5}, nil},
 		{"a space before the first field", " data: {\"usage\":{\"input_tokens\":5}}\n", Usage{}, ErrNoUsage},
 	} {
@@ -410,13 +410,11 @@ func FuzzMeter(f *testing.F) {
 	}
 	f.Add([]byte(`{"usage":{"input_tokens":1,"input_tokens":null,"output_tokens":0}}`), uint16(3))
 	f.Add([]byte(`{"message":{"usage":{"input_tokens":1}},"response":{"usage":{"output_tokens":2}}}`), uint16(11))
-	f.Add(
-		[]byte(
-			`{"usage":{"input_tokens":0,"iterations":[{"type":"compaction","input_tokens":7,"a":[{}]},[],{"input_tokens":2,"type":"message"}]}}`),
+	f.Add([]byte(
+		`{"usage":{"input_tokens":0,"iterations":[{"type":"compaction","input_tokens":7,"a":[{}]},[],{"input_tokens":2,"type":"message"}]}}`),
 		uint16(40))
-	f.Add(
-		[]byte(
-			`{"choices":[{"finish_reason":null}],"delta":{"stop_reason":"a"},"usage":{"prompt_tokens":1,"total_tokens":2}}`),
+	f.Add([]byte(
+		`{"choices":[{"finish_reason":null}],"delta":{"stop_reason":"a"},"usage":{"prompt_tokens":1,"total_tokens":2}}`),
 		uint16(30))
 
 	f.Fuzz(func(t *testing.T, text []byte, at uint16) {

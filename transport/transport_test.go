@@ -206,7 +206,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 			t.Errorf("%v after %s, body closed %d times", err, time.Since(begun), body.closed)
 		}
 
-		// A context that has ended already is not sent, and the body is closed once more.
+		// A request whose context has ended already is not sent.
 		if _, err := tr.RoundTrip(r); err != cause || len(s.times()) != 1 {
 			t.Errorf("a context that has ended: %v", err)
 		}
@@ -327,16 +327,13 @@ func TestRetries(t *testing.T) {
 		at      []int // seconds
 	}{
 		// A refusal by a limit was not carried out, so any method may be sent again.
-		"GET after 429": {[]string{"429 Retry-After: 2", "200"}, with("GET", false, false, ""),
-			"200", []int{0, 2}},
+		"GET after 429": {[]string{"429 Retry-After: 2", "200"}, with("GET", false, false, ""), "200", []int{0, 2}},
 		"twice": {[]string{"429 Retry-After: 2", "429 Retry-After: 3", "200"},
 			with("GET", false, false, ""), "200", []int{0, 2, 5}},
 		"no more than Retries": {[]string{"429 Retry-After: 2"}, with("GET", false, false, ""), "429",
 			[]int{0, 2, 4}},
-		"POST after 429": {[]string{"429 Retry-After: 2", "200"}, with("POST", true, true, ""),
-			"200", []int{0, 2}},
-		"POST after 403": {[]string{"403 Retry-After: 2", "200"}, with("POST", true, true, ""),
-			"200", []int{0, 2}},
+		"POST after 429": {[]string{"429 Retry-After: 2", "200"}, with("POST", true, true, ""), "200", []int{0, 2}},
+		"POST after 403": {[]string{"403 Retry-After: 2", "200"}, with("POST", true, true, ""), "200", []int{0, 2}},
 		"POST without a body": {[]string{"429 Retry-After: 2", "200"}, with("POST", false, false, ""),
 			"200", []int{0, 2}},
 
@@ -346,8 +343,7 @@ func TestRetries(t *testing.T) {
 
 		// An outage may strike halfway, so only what is idempotent is sent again, and only after a
 		// time that was told.
-		"GET after 503": {[]string{"503 Retry-After: 2", "200"}, with("GET", false, false, ""),
-			"200", []int{0, 2}},
+		"GET after 503": {[]string{"503 Retry-After: 2", "200"}, with("GET", false, false, ""), "200", []int{0, 2}},
 		"POST after 503 may be carried out": {[]string{"503 Retry-After: 2", "200"}, with("POST", true, true, ""),
 			"503", []int{0}},
 		"POST after 503 with a key": {[]string{"503 Retry-After: 2", "200"},
@@ -363,8 +359,7 @@ func TestRetries(t *testing.T) {
 		// Without a time the waits are a second, and then twice that.
 		"no time at all, and then twice that": {[]string{"429", "429", "200"}, with("GET", false, false, ""), "200",
 			[]int{0, 1, 3}},
-		"another error": {[]string{"500 Retry-After: 2", "200"}, with("GET", false, false, ""),
-			"500", []int{0}},
+		"another error": {[]string{"500 Retry-After: 2", "200"}, with("GET", false, false, ""), "500", []int{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

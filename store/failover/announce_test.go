@@ -53,8 +53,7 @@ func TestLoggerPanicIsHarmless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported []State
 		f := newFake()
-		s := over(t, f, Options{Logger: slog.New(angry{}), OnChange: func(_ string,
-			state State) {
+		s := over(t, f, Options{Logger: slog.New(angry{}), OnChange: func(_ string, state State) {
 			reported = append(reported, state)
 		}})
 		defer s.Close()

@@ -20,9 +20,8 @@ func TestBackgroundRunsAgainIfAskedDuringARun(t *testing.T) {
 			return false
 		}, func() time.Duration { return time.Second })
 
-		b.arm()
-
 		// Asking twice before a run is asking once.
+		b.arm()
 		b.arm()
 
 		time.Sleep(time.Hour)

@@ -555,8 +555,7 @@ type diagnosed struct {
 }
 
 func (d diagnosed) Report() events.Report {
-	return events.Report{Diagnose: func(context.Context,
-		[]core.Op) []core.Finding {
+	return events.Report{Diagnose: func(context.Context, []core.Op) []core.Finding {
 		return []core.Finding{{Code: d.code}}
 	}}
 }

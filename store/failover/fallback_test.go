@@ -461,8 +461,7 @@ func TestPartsCacheIsBounded(t *testing.T) {
 	}
 
 	if allocs := testing.AllocsPerRun(100, func() {
-		s.part(core.Limit{Quota: 10, Period: time.Second},
-			2)
+		s.part(core.Limit{Quota: 10, Period: time.Second}, 2)
 	}); allocs != 0 {
 		t.Errorf("%v allocations", allocs)
 	}

@@ -88,9 +88,8 @@ func TestInstancesLogSilenceOnce(t *testing.T) {
 		at   int64
 		err  error
 		line string
-
-		// Never counted: one line at once. Later a silence is told after a TTL, and its end once.
 	}{
+		// Never counted: one line at once. Later a silence is told after a TTL, and its end once.
 		{0, errDown, unknown}, {1, errDown, ""}, {20, errDown, ""}, {21, nil, again}, {22, nil, ""},
 		{30, errDown, ""}, {31, nil, ""}, {40, errDown, ""}, {49, errDown, ""}, {50, errDown, stays}, {51, errDown, ""},
 		{80, errDown, ""}, {81, nil, again}, {82, errDown, ""},

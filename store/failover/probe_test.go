@@ -30,10 +30,10 @@ func TestBreakerProbesWhatFailed(t *testing.T) {
 	log, gcra, lease := take(t, "a", "1000/1s sliding-log", 1), take(t, "b", "1000/1s", 1),
 		take(t, "b", "9 concurrent ttl=1s", 1)
 	lease.Lease = "mine"
+	writes := func(op *core.Op) bool { return op.Verb != core.Peek }
 
 	// Each row lets part of the primary's work fail and the rest succeed: a probe of another kind
 	// would close the breaker at once.
-	writes := func(op *core.Op) bool { return op.Verb != core.Peek }
 	rows := map[string]struct {
 		ops   []core.Op
 		fails func(*core.Op) bool

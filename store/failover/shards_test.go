@@ -266,11 +266,11 @@ func TestShardThatMovedIsNotBypassed(t *testing.T) {
 		// The key by which a was found to be away now lies with c.
 		bypass(t, s, p, "a")
 		p.move("a:opener", "c")
-
-		// Other keys of a are still bypassed.
 		if d := one(t, s, take(t, "a:opener", "1000/1s", 1)); d.Fallback {
 			t.Error("the fallback decided")
 		}
+
+		// Other keys of a are still bypassed.
 		if d := one(t, s, take(t, "a:k", "1000/1s", 1)); !d.Fallback {
 			t.Error("the primary decided")
 		}

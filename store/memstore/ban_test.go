@@ -47,8 +47,7 @@ func TestBanCountsRefusalsOfTheFastPaths(t *testing.T) {
 		"alone":  func(s *Store) core.Decision { return do(t, s, strikes("key", l))[0] },
 		"pinned": func(s *Store) core.Decision { return do(t, pinAtOnce(s), strikes("key", l))[0] },
 		"several": func(s *Store) core.Decision {
-			return do(t, s, strikes("key", l),
-				strikes("other", limit("99/1h")))[0]
+			return do(t, s, strikes("key", l), strikes("other", limit("99/1h")))[0]
 		},
 	} {
 		s, c := newStore(t, 0)

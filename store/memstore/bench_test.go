@@ -186,8 +186,8 @@ func BenchmarkThreeRules(b *testing.B) {
 	s := MustNew(Options{})
 	ops := []core.Op{
 		{Rule: "second", Key: "192.0.2.1", Limit: wide, Cost: 1},
-		{Rule: "minute", Key: "192.0.2.1", Limit: core.Limit{Quota: 20_000, Period: time.Minute, Burst: 900_000_000},
-			Cost: 1},
+		{Rule: "minute", Key: "192.0.2.1",
+			Limit: core.Limit{Quota: 20_000, Period: time.Minute, Burst: 900_000_000}, Cost: 1},
 		{Rule: "site", Limit: core.Limit{Quota: 300, Period: time.Second, Burst: 900_000_000}, Cost: 1},
 	}
 	out := make([]core.Decision, 3)

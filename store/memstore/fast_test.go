@@ -81,8 +81,7 @@ func TestPinnedKeyIsRefusedUntilItChanges(t *testing.T) {
 			do(t, s, core.Op{Verb: core.Refund, Rule: "rule", Key: "key", Limit: l, Cost: 1})
 		}, true},
 		"a reset": {func(s *Store, _ *fakeClock) {
-			do(t, s, core.Op{Verb: core.Reset, Rule: "rule", Key: "key",
-				Limit: l})
+			do(t, s, core.Op{Verb: core.Reset, Rule: "rule", Key: "key", Limit: l})
 		}, true},
 		"a reset among many": {func(s *Store, _ *fakeClock) {
 			do(t, s, peeks("a", l), core.Op{Verb: core.Reset, Rule: "rule", Key: "key", Limit: l})
@@ -98,8 +97,7 @@ func TestPinnedKeyIsRefusedUntilItChanges(t *testing.T) {
 
 		// Another key of the shard unpins the key but gives it nothing.
 		"another key's reset": {func(s *Store, _ *fakeClock) {
-			do(t, s,
-				core.Op{Verb: core.Reset, Rule: "rule", Key: "yek", Limit: l})
+			do(t, s, core.Op{Verb: core.Reset, Rule: "rule", Key: "yek", Limit: l})
 		}, false},
 	} {
 		s, c := newStore(t, 0)

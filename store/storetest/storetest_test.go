@@ -65,9 +65,9 @@ type keeper struct {
 func (k *keeper) Apply(_ context.Context, ops []core.Op, out []core.Decision) error {
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
-
-		// One step at a time, as a store with one lock has it.
 	}
+
+	// One step at a time, as a store with one lock has it.
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
