@@ -50,7 +50,7 @@ func (d *detained) Apply(ctx context.Context, ops []core.Op, out []core.Decision
 
 	err := d.Store.Apply(ctx, ops, out)
 
-	// Payments, probes and refunds are not of interest: they are answered at once.
+	// What is not a step of a caller is answered at once.
 	if d.open || ops[0].UpTo || ops[0].Soft || ops[0].Verb != core.Take { // a payment, a probe, a refund
 		d.mu.Unlock()
 		return err
@@ -306,7 +306,6 @@ func (c *schedule) step() {
 	case k < 13 && n > 0:
 		p.answer(r.IntN(n), nil)
 	case k < 14 && n > 0:
-		// Some answers are lost although the units were charged.
 		p.answer(r.IntN(n), c.lost[r.IntN(len(c.lost))]) // it was charged
 	case k < 16:
 		p.set(false, unsent{[]error{errBusy, errDown}[r.IntN(2)]})
