@@ -33,7 +33,8 @@ func TestAlgorithmUnknownHasNoTraits(t *testing.T) {
 		t.Errorf("algorithm %d, %v", a, ok)
 	}
 	if l.Leased() || l.Books() || l.Prefetchable() || l.Part(2) != l {
-		t.Errorf("leased %v, books %v, prefetchable %v, a part of %v", l.Leased(), l.Books(), l.Prefetchable(), l.Part(2))
+		t.Errorf("leased %v, books %v, prefetchable %v, a part of %v", l.Leased(), l.Books(), l.Prefetchable(),
+			l.Part(2))
 	}
 }
 
@@ -43,16 +44,23 @@ func TestLimitStillUsedIsNeverMoreThanIsUsed(t *testing.T) {
 		l := rapid.SampledFrom(limits).Draw(t, "limit")
 		s, now := new(core.State), start
 		var d core.Decision
+
+		// The last decision is all that a prefetching layer keeps of what is used.
 		for range rapid.IntRange(1, 10).Draw(t, "takes") {
 			now += rapid.Int64Range(0, 500_000).Draw(t, "later")
-			d = decide(s, now, core.Op{Limit: l, Cost: rapid.Int64Range(1, 3).Draw(t, "cost"), Lease: rapid.StringMatching("[a-d]").Draw(t, "lease")})
+			d = decide(s, now, core.Op{Limit: l, Cost: rapid.Int64Range(1, 3).Draw(t, "cost"),
+				Lease: rapid.StringMatching("[a-d]").Draw(t, "lease")})
 		}
+
+		// It reckons later from that decision alone, a microsecond past the reset included, and
+		// must never say more than the state itself: units that have come back would stay blocked.
 		used := l.Capacity() - d.Remaining
 		since := rapid.Int64Range(0, d.ResetAfter.Microseconds()+1).Draw(t, "since")
 		later := decide(clone(s), now+since, core.Op{Verb: core.Peek, Limit: l})
 		least := min(used, l.StillUsed(used, d.ResetAfter.Microseconds()-since))
 		if least > l.Capacity()-later.Remaining || least > 0 && !l.Prefetchable() {
-			t.Fatalf("%s: %d of %d units are still used %d µs later, but %d remain", l, least, used, since, later.Remaining)
+			t.Fatalf("%s: %d of %d units are still used %d µs later, but %d remain", l, least, used, since,
+				later.Remaining)
 		}
 	})
 }

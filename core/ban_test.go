@@ -31,6 +31,7 @@ func TestBanBeginsWithTheLastStrike(t *testing.T) {
 		third int64 // when it comes
 		want  int64 // how long the ban is
 	}{
+		// With three strikes of a minute each, the instant of the third alone decides.
 		{"at once", 0, 600 * banSecond},
 		{"a microsecond before the first is forgotten", 60*banSecond - 1, 600 * banSecond},
 		{"as the first is forgotten", 60 * banSecond, 0},
@@ -40,6 +41,8 @@ func TestBanBeginsWithTheLastStrike(t *testing.T) {
 			c.settle(&b, banStart+at)
 			c.strike(&b, banStart+at)
 		}
+
+		// Six hundred seconds are the ten minutes of For.
 		if got := c.delay(banStart + row.third); got != row.want {
 			t.Errorf("%s: banned for %d, want %d", row.name, got, row.want)
 		}
@@ -53,6 +56,7 @@ func TestConductIsNone(t *testing.T) {
 		conduct conduct
 		none    bool
 	}{
+		// Until and Span are zero by turns, as a store may find them.
 		{"nothing", conduct{}, true},
 		{"strikes", conduct{Strikes: 1, Until: banStart}, false},
 		{"a ban", conduct{Until: banStart, Span: 1, Forget: banStart + 1}, false},
@@ -69,6 +73,8 @@ func TestConductIsNone(t *testing.T) {
 func TestBanDoubles(t *testing.T) {
 	b := Ban{2, time.Minute, 10 * time.Minute, time.Hour}
 	c, now := conduct{}, banStart
+
+	// After the longest ban of an hour no doubling is left, hence 60 three times.
 	for _, minutes := range []int64{10, 20, 40, 60, 60, 60} {
 		span := c.strikeOut(t, &b, now)
 		if span != minutes*60*banSecond {
@@ -79,6 +85,9 @@ func TestBanDoubles(t *testing.T) {
 		}
 		now += span
 	}
+
+	// Two copies at either side of the instant at which the history ends: a microsecond before it,
+	// the next ban is the longest again; at it, the first.
 	almost, whole := c, c
 	if got := almost.strikeOut(t, &b, now+3600*banSecond-1); got != 3600*banSecond {
 		t.Errorf("a microsecond before it is forgotten the ban is %d", got)
@@ -86,6 +95,8 @@ func TestBanDoubles(t *testing.T) {
 	if got := whole.strikeOut(t, &b, now+3600*banSecond); got != 600*banSecond {
 		t.Errorf("when it is forgotten the ban is %d", got)
 	}
+
+	// What settles to the zero value is what stores may delete.
 	c.settle(&b, now+3600*banSecond)
 	if c != (conduct{}) || c.reset(now) != 0 {
 		t.Errorf("%+v is left", c)
@@ -110,19 +121,28 @@ func TestBanAfterAClockStep(t *testing.T) {
 	b := Ban{2, time.Minute, 10 * time.Minute, time.Hour}
 	c := conduct{}
 	c.strikeOut(t, &b, banStart)
+
+	// However far back the clock is (9000 seconds are more than the ban and its memory together),
+	// the ban is never longer than it was.
 	for _, row := range []struct {
 		back    int64
 		changed bool
 	}{{0, false}, {1, true}, {9000 * banSecond, true}} {
 		d, now := c, banStart-row.back
-		if changed := d.settle(&b, now); changed != row.changed || d.delay(now) != 600*banSecond || d.reset(now) != 4200*banSecond {
-			t.Errorf("%d back: changed %v, banned for %d, forgotten after %d", row.back, changed, d.delay(now), d.reset(now))
+		if changed := d.settle(&b, now); changed != row.changed || d.delay(now) != 600*banSecond ||
+			d.reset(now) != 4200*banSecond {
+			t.Errorf("%d back: changed %v, banned for %d, forgotten after %d", row.back, changed, d.delay(now),
+				d.reset(now))
 		}
 	}
+
+	// A ban that had ended is not begun again by the step back; its memory of an hour starts anew.
 	over := c
 	if over.settle(&b, c.Until); over.settle(&b, c.Until-1) != true || over.reset(c.Until-1) != 3600*banSecond {
 		t.Errorf("a microsecond before the end of a ban that is over: %+v", over)
 	}
+
+	// So does the minute in which a strike counts, and the strike is kept.
 	c = conduct{}
 	c.strike(&b, banStart)
 	if !c.settle(&b, banStart-1) || c.reset(banStart-1) != 60*banSecond || c.Strikes != 1 {
@@ -134,19 +154,27 @@ func TestBanAfterAClockStep(t *testing.T) {
 func TestBanThatChanges(t *testing.T) {
 	b := Ban{5, time.Minute, 10 * time.Minute, time.Hour}
 	c := conduct{}
+
+	// Four of five strikes: under the old ban one more begins it.
 	for range 4 {
 		c.strike(&b, banStart)
 	}
+
+	// Two are enough under the new one, so the next strike does.
 	lower := Ban{2, time.Minute, time.Minute, 5 * time.Minute}
 	c.settle(&lower, banStart)
 	if c.strike(&lower, banStart); c.delay(banStart) != 60*banSecond {
 		t.Errorf("banned for %d", c.delay(banStart))
 	}
+
+	// A ban that runs is cut to the new Max at once: from ten minutes to five.
 	c = conduct{}
 	c.strikeOut(t, &b, banStart)
 	if !c.settle(&lower, banStart) || c.delay(banStart) != 300*banSecond || c.reset(banStart) != 600*banSecond {
 		t.Errorf("banned for %d, forgotten after %d", c.delay(banStart), c.reset(banStart))
 	}
+
+	// For above the doubled length wins: the second ban is an hour, not ten minutes.
 	now := c.Until
 	if span := c.strikeOut(t, &Ban{1, time.Minute, time.Hour, 2 * time.Hour}, now); span != 3600*banSecond {
 		t.Errorf("after For was raised the second ban is %d", span)
@@ -158,6 +186,9 @@ func TestBanMistakes(t *testing.T) {
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
+
+	// Each row breaks one field of a good ban, and the last all of them: every fault is named, not
+	// only the first.
 	for _, row := range []struct {
 		change func(*Ban)
 		want   []string
@@ -165,7 +196,8 @@ func TestBanMistakes(t *testing.T) {
 		{func(b *Ban) { b.Strikes = 0 }, []string{"strikes 0 is not within 1 to 2147483648"}},
 		{func(b *Ban) { b.Strikes = maxStrikes + 1 }, []string{"strikes 2147483649 is not"}},
 		{func(b *Ban) { b.Within = 0 }, []string{"within 0s is not within 1ms to"}},
-		{func(b *Ban) { b.Within = time.Millisecond + 1 }, []string{"within 1.000001ms is not a whole number of microseconds"}},
+		{func(b *Ban) { b.Within = time.Millisecond + 1 },
+			[]string{"within 1.000001ms is not a whole number of microseconds"}},
 		{func(b *Ban) { b.For = -1 }, []string{"for -1ns is not"}},
 		{func(b *Ban) { b.Max = MaxPeriod + time.Microsecond }, []string{"max 9600h0m0.000001s is not"}},
 		{func(b *Ban) { b.Max = time.Minute }, []string{"for is above max"}},
@@ -238,28 +270,51 @@ func TestBanInAStep(t *testing.T) {
 		want             Decision
 		changed, conduct bool
 	}{
+		// What asks for units under the ban is refused until it ends: 598 of its 600 seconds
+		// remain, and a Peek says so without changing a thing.
 		{"a Take", stepOp, Decision{Banned: true, RetryAfter: 598 * time.Second}, false, false},
-		{"a Take that may book", with(func(o *Op) { o.MaxWait = time.Hour }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false, false},
-		{"an UpTo Take", with(func(o *Op) { o.UpTo = true }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false, false},
-		{"a Take of what never fits", with(func(o *Op) { o.Cost = 2 }), Decision{Banned: true, RetryAfter: Never}, false, false},
-		{"a Peek", with(func(o *Op) { o.Verb = Peek }), Decision{Banned: true, RetryAfter: 598 * time.Second}, false, false},
-		{"a Peek of nothing", with(func(o *Op) { o.Verb, o.Cost = Peek, 0 }), Decision{Allowed: true, Banned: true}, false, false},
-		{"a Debit", with(func(o *Op) { o.Verb = Debit }), Decision{Allowed: true, Banned: true, Taken: 1, ResetAfter: time.Second}, true, false},
+		{"a Take that may book", with(func(o *Op) { o.MaxWait = time.Hour }),
+			Decision{Banned: true, RetryAfter: 598 * time.Second}, false, false},
+		{"an UpTo Take", with(func(o *Op) { o.UpTo = true }),
+			Decision{Banned: true, RetryAfter: 598 * time.Second}, false, false},
+		{"a Take of what never fits", with(func(o *Op) { o.Cost = 2 }),
+			Decision{Banned: true, RetryAfter: Never}, false, false},
+		{"a Peek", with(func(o *Op) { o.Verb = Peek }),
+			Decision{Banned: true, RetryAfter: 598 * time.Second}, false, false},
+		{"a Peek of nothing", with(func(o *Op) { o.Verb, o.Cost = Peek, 0 }),
+			Decision{Allowed: true, Banned: true}, false, false},
+
+		// What was used is settled even so, and the ban stays.
+		{"a Debit", with(func(o *Op) { o.Verb = Debit }), Decision{Allowed: true, Banned: true, Taken: 1,
+			ResetAfter: time.Second}, true, false},
 		{"a Refund", with(func(o *Op) { o.Verb = Refund }), Decision{Allowed: true, Banned: true}, true, false},
-		{"a Soft Take", with(func(o *Op) { o.Soft = true }), Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true, false},
-		{"a Take without a Ban", with(func(o *Op) { o.Ban = nil }), Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true, false},
+
+		// Soft ops and ops without a Ban look past it.
+		{"a Soft Take", with(func(o *Op) { o.Soft = true }),
+			Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true, false},
+		{"a Take without a Ban", with(func(o *Op) { o.Ban = nil }),
+			Decision{Allowed: true, Taken: 1, ResetAfter: time.Second}, true, false},
+
+		// Only these two end it.
 		{"a Reset", with(func(o *Op) { o.Verb = Reset }), Decision{Allowed: true, Remaining: 1}, true, false},
 		{"an Impose", with(func(o *Op) { o.Verb = Impose }), Decision{Allowed: true, Banned: true}, false, true},
 		{"a Lift", with(func(o *Op) { o.Verb, o.Ban = Lift, nil }), Decision{Allowed: true, Remaining: 1}, false, true},
 	} {
+		// The ban began two seconds before, at banStart, when the window of a second was used up.
 		t.Run(row.name, func(t *testing.T) {
 			s := banned(t)
 			row.want.At = later
-			if d := one(t, s, row.op, later); d != row.want || s.Changed != row.changed || s.ConductChanged != row.conduct {
+
+			if d := one(t, s, row.op, later); d != row.want || s.Changed != row.changed ||
+				s.ConductChanged != row.conduct {
 				t.Errorf("%+v, changed %v, conduct %v, want %+v", d, s.Changed, s.ConductChanged, row.want)
 			}
+
+			// A Peek finds the ban afterwards, unless the op was to end it; then nothing remains to
+			// be kept.
 			d := one(t, s, with(func(o *Op) { o.Verb = Peek }), later)
-			if lifted := row.op.Verb == Reset || row.op.Verb == Lift; d.Banned == lifted || (s.ForgetAfter(&d) == 0) != lifted {
+			if lifted := row.op.Verb == Reset || row.op.Verb == Lift; d.Banned == lifted ||
+				(s.ForgetAfter(&d) == 0) != lifted {
 				t.Errorf("then a Peek finds %+v, forgotten after %v", d, s.ForgetAfter(&d))
 			}
 		})
@@ -267,13 +322,16 @@ func TestBanInAStep(t *testing.T) {
 }
 
 func TestBanIsLifted(t *testing.T) {
+	// The ban is gone, and the window of a second that was used up is not.
 	t.Run("a Lift keeps the count", func(t *testing.T) {
 		s := banned(t)
 		want := Decision{Allowed: true, ResetAfter: time.Second, At: banStart}
-		if d := one(t, s, with(func(o *Op) { o.Verb = Lift }), banStart); d != want || s.ForgetAfter(&d) != time.Second {
+		if d := one(t, s, with(func(o *Op) { o.Verb = Lift }), banStart); d != want ||
+			s.ForgetAfter(&d) != time.Second {
 			t.Errorf("%+v, forgotten after %v", d, s.ForgetAfter(&d))
 		}
 	})
+
 	t.Run("a Lift of nothing changes nothing", func(t *testing.T) {
 		s := new(State)
 		if one(t, s, with(func(o *Op) { o.Verb = Lift }), banStart); s.Changed || s.ConductChanged {
@@ -284,35 +342,47 @@ func TestBanIsLifted(t *testing.T) {
 
 func TestBanCountsStrikes(t *testing.T) {
 	op := stepOp
+
+	// A caller that came back after the ban alone would be refused once more.
 	t.Run("Retry-After is that of the limit if it is later", func(t *testing.T) {
 		s, day := new(State), with(func(o *Op) { o.Limit = MustParseLimit("1/24h fixed-window") })
 		for range 2 {
 			one(t, s, day, banStart)
 		}
+
 		want := Decision{Banned: true, RetryAfter: 24 * time.Hour, ResetAfter: 24 * time.Hour, At: banStart}
 		if d := one(t, s, day, banStart); d != want {
 			t.Errorf("%+v", d)
 		}
 	})
+
 	t.Run("only the rules that refuse strike", func(t *testing.T) {
 		full, other := banned(t), new(State)
 		full.Conduct = conduct{}
+
+		// The op of the other rule is in the same step, which is refused; that alone is no offence.
 		second := with(func(o *Op) { o.Rule = "other" })
 		out := several(t, []*State{full, other}, []Op{op, second}, banStart)
 		if out[0].Allowed || full.Conduct.Strikes != 1 || !out[1].Allowed || other.Conduct != (conduct{}) {
 			t.Errorf("%+v, %+v", full.Conduct, other.Conduct)
 		}
 	})
+
 	t.Run("a ban holds for all ops of its step", func(t *testing.T) {
 		s := new(State)
 		one(t, s, op, banStart)
 		one(t, s, op, banStart)
+
+		// Both ops are of one key. A quota of two would let the first through, had the second not
+		// been banned by the same strike.
 		two := with(func(o *Op) { o.Limit.Quota = 2 })
 		out := several(t, []*State{s, s}, []Op{two, two}, banStart)
 		if out[0].Allowed || out[0].RetryAfter != 10*time.Minute || !out[1].Banned || s.Conduct.Strikes != 0 {
 			t.Errorf("%+v", out)
 		}
 	})
+
+	// Else a client with one impossible request would ban itself by repeating it.
 	t.Run("a cost that never fits is no strike", func(t *testing.T) {
 		s := new(State)
 		if one(t, s, with(func(o *Op) { o.Cost = 2 }), banStart); s.Changed || s.ConductChanged {
@@ -326,6 +396,9 @@ func TestBanMistakesOfOps(t *testing.T) {
 	same, other := ban, ban
 	other.Max = 2 * time.Hour
 	l := MustParseLimit("1/1s")
+
+	// One key has one conduct, so two bans that differ cannot both hold for it; equal ones behind
+	// different pointers can.
 	for _, row := range []struct {
 		ops  []Op
 		want string

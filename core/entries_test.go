@@ -35,6 +35,8 @@ func (e *entry) width() int64 {
 // used returns the units that count at the instant: those of a log, and those of each
 // segment by its overlap, rounded up.
 func (list entries) used(now int64) (n int64) {
+	// Segments that end together and are equally long are one to the state, and are rounded up
+	// once, not each.
 	type segment struct{ end, width, period int64 }
 	segments := map[segment]int64{}
 	for i := range list {
@@ -46,6 +48,7 @@ func (list entries) used(now int64) (n int64) {
 			segments[segment{e.end(), e.width(), e.limit.Period.Microseconds()}] += e.n
 		}
 	}
+
 	for s, units := range segments {
 		overlap := min(s.width, s.end-now)
 		n += (units*overlap + s.width - 1) / s.width
@@ -75,10 +78,14 @@ type ledger struct {
 func (l *ledger) ask(op core.Op) {
 	before := clone(l.state)
 	d := decide(l.state, l.now, op)
+
+	// The list is the oracle: it holds every unit that was taken, with its own end.
 	fits := l.taken.used(l.now)+op.Cost <= op.Limit.Quota
 	if d.Allowed != fits {
 		l.Fatalf("%d used, %+v of %v: %+v", l.taken.used(l.now), op, op.Limit, d)
 	}
+
+	// RetryAfter is exact: the cost fits then, and not a microsecond before.
 	if !fits {
 		at := l.now + d.RetryAfter.Microseconds()
 		then, sooner := l.taken.used(at), l.taken.used(at-1)
@@ -86,6 +93,8 @@ func (l *ledger) ask(op core.Op) {
 			l.Fatalf("%+v of %v: %+v, but %d are used then, and %d before", op, op.Limit, d, then, sooner)
 		}
 	}
+
+	// A step that took nothing must not be written, nor may it change what a store keeps.
 	if op.Verb == core.Take && fits {
 		l.taken = append(l.taken, entry{l.now, op.Cost, op.Limit})
 	} else if l.state.Changed {
@@ -116,6 +125,8 @@ func (l *ledger) gauge(op core.Op, d core.Decision) {
 // A unit counts until it would have ended under the limit under which it was taken, whatever
 // the limits of later operations are, and a decision says exactly when a cost fits.
 func TestUnitsEndUnderTheLimitOfTheirTake(t *testing.T) {
+	// Limits of one family share a state; each run changes among their periods, quotas and
+	// segments.
 	families := [][]core.Limit{
 		limits(t, "6/3s sliding-log", "6/50s sliding-log", "3/7s sliding-log", "6/1ms sliding-log"),
 		limits(t, "6/4s sliding-window segments=4", "9/4s sliding-window segments=2", "6/40s sliding-window",
@@ -127,6 +138,7 @@ func TestUnitsEndUnderTheLimitOfTheirTake(t *testing.T) {
 		family := rapid.SampledFrom(families).Draw(t, "family")
 		l := &ledger{T: t, state: &core.State{}, now: 1_700_000_000_000_000}
 		for range rapid.IntRange(1, 40).Draw(t, "operations") {
+			// The spans lie on the borders of segments, beside them, and beyond the longest period.
 			spans := []int64{0, 1, 250_000, 999_999, 1_000_000, 2_500_000, 11_000_000}
 			l.now += rapid.SampledFrom(spans).Draw(t, "span")
 			op := core.Op{
@@ -134,6 +146,8 @@ func TestUnitsEndUnderTheLimitOfTheirTake(t *testing.T) {
 				Limit: rapid.SampledFrom(family).Draw(t, "limit"),
 				Cost:  rapid.Int64Range(1, 3).Draw(t, "cost"),
 			}
+
+			// A refund gives back any of the units taken, not only the latest.
 			switch {
 			case op.Verb != core.Refund:
 				l.ask(op)

@@ -14,8 +14,10 @@ func ExampleParseLimit() {
 			fmt.Println(err)
 			continue
 		}
+
 		fmt.Println(l, "at most", l.Capacity(), "at once")
 	}
+
 	// Output:
 	// 5/1s at most 5 at once
 	// 100/1m burst=20 at most 20 at once
@@ -33,17 +35,22 @@ func ExampleDecide_debit() {
 		verb core.Verb
 		cost int64
 	}{
+		// The second request turns out to cost 11, of which 5 are beyond what remained.
 		{0, core.Take, 4},
 		{1 * time.Second, core.Debit, 11},
 		{1 * time.Second, core.Take, 1},
 		{6 * time.Second, core.Take, 1},
 		{6 * time.Second, core.Debit, 100},
 	} {
-		op := core.Op{Verb: step.verb, Rule: "tokens", Key: "alice", Limit: core.MustParseLimit("10/10s debt=5"), Cost: step.cost}
+		op := core.Op{Verb: step.verb, Rule: "tokens", Key: "alice", Limit: core.MustParseLimit("10/10s debt=5"),
+			Cost: step.cost}
+
 		core.Decide([]core.Op{op}, []*core.State{&state}, step.at.Microseconds(), out)
 		d := out[0]
-		fmt.Println(step.at, step.verb, step.cost, "charged", d.Taken, "remain", d.Remaining, "retry", d.RetryAfter, "fresh", d.ResetAfter)
+		fmt.Println(step.at, step.verb, step.cost, "charged", d.Taken, "remain", d.Remaining, "retry", d.RetryAfter,
+			"fresh", d.ResetAfter)
 	}
+
 	// Output:
 	// 0s take 4 charged 4 remain 6 retry 0s fresh 4s
 	// 1s debit 11 charged 11 remain 0 retry 0s fresh 14s
@@ -59,6 +66,8 @@ func ExampleLimit_Windows() {
 		utc   string
 		units int64
 	}{
+		// Five units on the 28th, and the sixth a second before and at Berlin's midnight, which is
+		// 23:00 UTC.
 		{"2026-03-28T11:00:00Z", 5},
 		{"2026-03-28T22:59:59Z", 1},
 		{"2026-03-28T23:00:00Z", 5},
@@ -66,10 +75,14 @@ func ExampleLimit_Windows() {
 	} {
 		at, _ := time.Parse(time.RFC3339, step.utc)
 		now := at.UnixMicro()
-		op := core.Op{Verb: core.Take, Rule: "quota", Key: "alice", Limit: limit, Windows: limit.Windows(now), Cost: step.units}
+		op := core.Op{Verb: core.Take, Rule: "quota", Key: "alice", Limit: limit, Windows: limit.Windows(now),
+			Cost: step.units}
+
 		core.Decide([]core.Op{op}, []*core.State{&state}, now, out)
-		fmt.Println(step.utc, step.units, out[0].Allowed, "remain", out[0].Remaining, "retry", out[0].RetryAfter, "fresh", out[0].ResetAfter)
+		fmt.Println(step.utc, step.units, out[0].Allowed, "remain", out[0].Remaining, "retry", out[0].RetryAfter,
+			"fresh", out[0].ResetAfter)
 	}
+
 	// Output:
 	// 2026-03-28T11:00:00Z 5 true remain 0 retry 0s fresh 12h0m0s
 	// 2026-03-28T22:59:59Z 1 false remain 0 retry 1s fresh 1s
@@ -79,17 +92,20 @@ func ExampleLimit_Windows() {
 
 // A store decides a step with the states of its keys and the time of its clock.
 func ExampleDecide() {
+	// A store checks the ops once, before it reads any state.
 	ops := []core.Op{{Verb: core.Take, Rule: "api", Key: "alice", Limit: core.MustParseLimit("5/10s"), Cost: 1}}
 	if err := core.CheckOps(ops, make([]core.Decision, 1)); err != nil {
 		fmt.Println(err)
 		return
 	}
+
 	var state core.State
 	out := make([]core.Decision, 1)
 	for at := time.Duration(0); at < 5*time.Second; at += 500 * time.Millisecond {
 		core.Decide(ops, []*core.State{&state}, at.Microseconds(), out)
 		fmt.Println(at, out[0].Allowed, out[0].Remaining, out[0].RetryAfter)
 	}
+
 	// Output:
 	// 0s true 4 0s
 	// 500ms true 3 0s

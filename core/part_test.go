@@ -15,6 +15,7 @@ func TestLimitPart(t *testing.T) {
 		n     int64
 		want  string
 	}{
+		// Quotas are rounded down, but to no less than one unit.
 		{"100/1m", 4, "25/1m"},
 		{"100/1m", 3, "33/1m"},
 		{"2/1m", 3, "1/1m"},
@@ -25,6 +26,9 @@ func TestLimitPart(t *testing.T) {
 		{"9/1h fixed-window aligned", 3, "3/1h fixed-window aligned"},
 		{"5/1m sliding-log", 2, "2/1m sliding-log"},
 		{"20 concurrent ttl=30s", 6, "3 concurrent ttl=30s"},
+
+		// Debts are shared out too. Where a part would be paid back in more than 400 days it has no
+		// debt, and where its burst would take longer it has a smaller one.
 		{"100/1m debt=50", 4, "25/1m debt=12"},
 		{"100/1m fixed-window debt=3", 4, "25/1m fixed-window debt=1"},
 		{"5/200d burst=5 debt=5", 4, "1/200d burst=1 debt=1"},
@@ -32,6 +36,7 @@ func TestLimitPart(t *testing.T) {
 		{"5/400d burst=5", 4, "1/400d burst=1"},
 		{"5/80d token-bucket burst=25", 4, "1/80d token-bucket burst=1"},
 	}
+
 	for _, row := range rows {
 		if got := mustParse(t, row.limit).Part(row.n); got != mustParse(t, row.want) {
 			t.Errorf("%s by %d is %s, want %s", row.limit, row.n, got, row.want)
@@ -41,6 +46,8 @@ func TestLimitPart(t *testing.T) {
 
 func TestLimitPartIsValidAndPartsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		// Many of the limits drawn have numbers near 2^50, where a quotient could overflow what is
+		// valid.
 		l := core.Limit{
 			Algorithm: core.Algorithm(rapid.IntRange(0, 5).Draw(t, "algorithm")),
 			Quota:     rapid.Int64Range(1, 1<<rapid.IntRange(0, 50).Draw(t, "size")).Draw(t, "quota"),
@@ -52,14 +59,18 @@ func TestLimitPartIsValidAndPartsAddUp(t *testing.T) {
 		if l.MaxDebt() > 0 {
 			l.Debt = rapid.Int64Range(0, 1<<20).Draw(t, "debt")
 		}
+
 		if l.Validate() != nil {
 			t.Skip("not valid")
 		}
+
 		n := rapid.Int64Range(1, 5000).Draw(t, "instances")
 		part := l.Part(n)
 		if err := part.Validate(); err != nil {
 			t.Fatalf("%s by %d is %s: %v", l, n, part, err)
 		}
+
+		// All parts together allow no more than the whole, unless each has the least of one unit.
 		if l.Debt > 0 && part.Debt > max(1, l.Debt/n) {
 			t.Fatalf("%s by %d is %s", l, n, part)
 		}

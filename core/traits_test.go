@@ -12,9 +12,12 @@ func TestTraitsOfLimits(t *testing.T) {
 		rolling, windowed, needsWindows bool
 		segments                        int
 	}
+
 	of := func(l core.Limit) traits {
 		return traits{l.Rolling(), l.Windowed(), l.NeedsWindows(), l.SegmentCount()}
 	}
+
+	// A limit with segments of its own has those, and ten without.
 	for text, want := range map[string]traits{
 		"5/1m":                           {},
 		"5/1m token-bucket":              {},
@@ -30,6 +33,8 @@ func TestTraitsOfLimits(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", text, got, want)
 		}
 	}
+
+	// Stores ask before they have checked the op: the answer may not panic.
 	if got := of(core.Limit{Algorithm: 200, Segments: 7}); got != (traits{}) {
 		t.Errorf("an unknown algorithm: %+v", got)
 	}

@@ -11,7 +11,8 @@ import (
 
 // octet is a part of an address, or something like it.
 var octet = rapid.OneOf(
-	rapid.Just("0"), rapid.StringMatching(`[0-9]{1,4}`), rapid.StringMatching(`25[0-9]`), rapid.StringMatching(`[0-9a-f:.% ]{0,3}`),
+	rapid.Just("0"), rapid.StringMatching(`[0-9]{1,4}`), rapid.StringMatching(`25[0-9]`),
+	rapid.StringMatching(`[0-9a-f:.% ]{0,3}`),
 )
 
 // dotted is an IPv4 address with a port, or something like it.
@@ -20,7 +21,8 @@ var dotted = rapid.Custom(func(t *rapid.T) string {
 	for range rapid.SampledFrom([]int{3, 3, 3, 3, 2, 4}).Draw(t, "dots") {
 		s += "." + octet.Draw(t, "octet")
 	}
-	return s + rapid.OneOf(rapid.Just(""), rapid.StringMatching(`:[0-9]{0,5}`), rapid.StringMatching(`[:.%][0-9a-z:]{0,3}`)).Draw(t, "end")
+	return s + rapid.OneOf(rapid.Just(""), rapid.StringMatching(`:[0-9]{0,5}`),
+		rapid.StringMatching(`[:.%][0-9a-z:]{0,3}`)).Draw(t, "end")
 })
 
 // wantIPv4 returns the address that package netip reads from s.
@@ -35,6 +37,7 @@ func wantIPv4(s string) (ip netip.Addr, host string) {
 }
 
 func TestIPv4ParsedAsNetip(t *testing.T) {
+	// netip is the oracle: what it reads, the shorter parser has to read alike, and nothing more.
 	check := func(t interface{ Errorf(string, ...any) }, s string) {
 		ip, host := wantIPv4(s)
 		got, ok := parseIPv4(s)
@@ -42,15 +45,21 @@ func TestIPv4ParsedAsNetip(t *testing.T) {
 			t.Errorf("%q: %v %q %t, want %v %q", s, got.ip, got.text, ok, ip, host)
 		}
 	}
+
+	// At and beyond each border of an IPv4 address and its port.
 	for _, s := range []string{
 		"", "0.0.0.0", "255.255.255.255:65535", "192.0.2.1:0", "192.0.2.1:", "192.0.2.1:65536", "192.0.2.1:00080",
-		"256.0.2.1", "192.0.2.01", "192.0.2.00", "192.0.2", "192.0.2.1.1", "192.0.2.", ".192.0.2", "192..0.2", "1:2", "192.0.2.1:1:1", "::1", "a",
+		"256.0.2.1", "192.0.2.01", "192.0.2.00", "192.0.2", "192.0.2.1.1", "192.0.2.", ".192.0.2", "192..0.2", "1:2",
+		"192.0.2.1:1:1", "::1", "a",
 	} {
 		check(t, s)
 	}
+
+	// Random texts would only bury the row that failed.
 	if t.Failed() {
 		return
 	}
+
 	rapid.Check(t, func(t *rapid.T) { check(t, dotted.Draw(t, "address")) })
 }
 
@@ -63,14 +72,19 @@ type tcp struct {
 func (r tcp) RemoteAddrPort() netip.AddrPort { return r.peer }
 
 func TestAddressFastPathKey(t *testing.T) {
+	// The fast way goes from the server's AddrPort to the key, without text; both ways must lead to
+	// one key.
 	for _, form := range []string{
-		"192.0.2.1:80", "[::ffff:192.0.2.1]:80", "[64:ff9b::192.0.2.1]:80", "[2001:db8:1:2::7]:80", "[fe80::7%eth0]:80", "[::1]:80",
+		"192.0.2.1:80", "[::ffff:192.0.2.1]:80", "[64:ff9b::192.0.2.1]:80", "[2001:db8:1:2::7]:80",
+		"[fe80::7%eth0]:80", "[::1]:80",
 	} {
 		r := from(form, "")
 		want := keyOf(t, RemoteIP, r)
 		if got, _ := RemoteIP(tcp{from("", ""), netip.MustParseAddrPort(form)}); got != want || got == "" {
 			t.Errorf("%s: key %q, want %q", form, got, want)
 		}
+
+		// A server that has no AddrPort falls back to the text.
 		if got, _ := RemoteIP(tcp{r, netip.AddrPort{}}); got != want {
 			t.Errorf("%s, not known: key %q, want %q", form, got, want)
 		}

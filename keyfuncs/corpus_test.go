@@ -90,6 +90,8 @@ var peers = []form{
 }
 
 func TestForwardedIPFormsTrusted(t *testing.T) {
+	// Every peer, form of an address and chain of header lines is combined; the expectation comes
+	// from the tables.
 	trusting := MustForwardedIP(Proxies{Trusted: trustedProxies})
 	rows := 0
 	for _, peer := range peers {
@@ -97,13 +99,17 @@ func TestForwardedIPFormsTrusted(t *testing.T) {
 			for _, c := range chains(f) {
 				r := from(peer.text, "X-Forwarded-For", c.lines(func(f form) string { return f.text })...)
 				if got, want := keyOf(t, trusting, r), believed(peer, c.entries()); got != want {
-					t.Errorf("peer %q, lines %.200q: key %q, want %q", peer.text, r.Header("X-Forwarded-For"), got, want)
+					t.Errorf("peer %q, lines %.200q: key %q, want %q", peer.text, r.Header("X-Forwarded-For"), got,
+						want)
 				}
 				rows++
 			}
 		}
 	}
+
 	tally.Add(t, "requests with addresses and forwarding headers in all their forms", int64(rows))
+
+	// A table that shrank by mistake would make the test pass by saying nothing.
 	if rows < 3000 {
 		t.Errorf("%d rows are fewer than 3000", rows)
 	}
@@ -111,6 +117,8 @@ func TestForwardedIPFormsTrusted(t *testing.T) {
 
 func TestForwardedIPFormsHops(t *testing.T) {
 	rows := 0
+
+	// Counting needs no trust, so each number of hops is tried with peers of all kinds.
 	for hops := 1; hops <= 5; hops++ {
 		k := MustForwardedIP(Proxies{Hops: hops})
 		for _, peer := range peers {
@@ -118,13 +126,15 @@ func TestForwardedIPFormsHops(t *testing.T) {
 				for _, c := range chains(f) {
 					r := from(peer.text, "X-Forwarded-For", c.lines(func(f form) string { return f.text })...)
 					if got, want := keyOf(t, k, r), counted(peer, c.entries(), hops); got != want {
-						t.Errorf("%d hops, peer %q, lines %.200q: key %q, want %q", hops, peer.text, r.Header("X-Forwarded-For"), got, want)
+						t.Errorf("%d hops, peer %q, lines %.200q: key %q, want %q", hops, peer.text,
+							r.Header("X-Forwarded-For"), got, want)
 					}
 					rows++
 				}
 			}
 		}
 	}
+
 	tally.Add(t, "requests with addresses and forwarding headers in all their forms", int64(rows))
 	if rows < 3000 {
 		t.Errorf("%d rows are fewer than 3000", rows)
@@ -139,6 +149,8 @@ func nodes() (all []form) {
 		}
 		all = append(all, f)
 	}
+
+	// Unquoted ports in the way of RFC 7239 are names that begin with an underscore.
 	return append(all,
 		form{"203.0.113.7:_port", "203.0.113.7", false},
 		form{"10.1.2.3:_a.B-9_", "10.1.2.3", true},
@@ -168,9 +180,12 @@ var elements = []string{
 }
 
 func TestForwardedNodes(t *testing.T) {
+	// Trust and counting read the same elements.
 	trusting := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: "forwarded"})
 	twoHops := MustForwardedIP(Proxies{Hops: 2, Header: "Forwarded"})
 	rows := 0
+
+	// Four peers are enough here, as TestForwardedIPFormsTrusted has them all.
 	for _, peer := range peers[:4] {
 		for _, f := range nodes() {
 			for _, element := range elements {
@@ -180,14 +195,17 @@ func TestForwardedNodes(t *testing.T) {
 					if got, want := keyOf(t, trusting, r), believed(peer, c.entries()); got != want {
 						t.Errorf("peer %q, lines %.200q: key %q, want %q", peer.text, r.Header("Forwarded"), got, want)
 					}
+
 					if got, want := keyOf(t, twoHops, r), counted(peer, c.entries(), 2); got != want {
-						t.Errorf("two hops, peer %q, lines %.200q: key %q, want %q", peer.text, r.Header("Forwarded"), got, want)
+						t.Errorf("two hops, peer %q, lines %.200q: key %q, want %q", peer.text, r.Header("Forwarded"),
+							got, want)
 					}
 					rows++
 				}
 			}
 		}
 	}
+
 	tally.Add(t, "requests with addresses and forwarding headers in all their forms", int64(rows))
 	if rows < 3000 {
 		t.Errorf("%d rows are fewer than 3000", rows)
@@ -195,10 +213,12 @@ func TestForwardedNodes(t *testing.T) {
 }
 
 func TestForwardedIPSingleAddressHeader(t *testing.T) {
+	// A header that holds one address has no chain to walk.
 	for _, name := range []string{"X-Real-IP", "CF-Connecting-IP", "true-client-ip"} {
 		k := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: name})
 		for _, peer := range peers {
 			for _, f := range forms() {
+				// A trusted peer's header decides if it is sound; else the peer is the caller.
 				want := peer.key
 				if peer.trusted && f.key != "" {
 					want = f.key
@@ -206,9 +226,13 @@ func TestForwardedIPSingleAddressHeader(t *testing.T) {
 				if got := keyOf(t, k, from(peer.text, name, " "+f.text+"\t")); got != want {
 					t.Errorf("%s, peer %q, value %.100q: key %q, want %q", name, peer.text, f.text, got, want)
 				}
-				for _, lines := range [][]string{{f.text, lie.text}, {lie.text, f.text}, {lie.text + ", " + f.text}, {f.text, f.text}, nil} {
+
+				// Several lines or entries are none of a proxy's making: the peer is the key.
+				for _, lines := range [][]string{{f.text, lie.text}, {lie.text, f.text}, {lie.text + ", " + f.text},
+					{f.text, f.text}, nil} {
 					if got := keyOf(t, k, from(peer.text, name, lines...)); got != peer.key {
-						t.Errorf("%s, peer %q, lines %.100q: key %q, want the peer %q", name, peer.text, lines, got, peer.key)
+						t.Errorf("%s, peer %q, lines %.100q: key %q, want the peer %q", name, peer.text, lines, got,
+							peer.key)
 					}
 				}
 			}
@@ -217,26 +241,35 @@ func TestForwardedIPSingleAddressHeader(t *testing.T) {
 }
 
 func TestForwardedIPNamedHeaderOnly(t *testing.T) {
-	names := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip", "X-Client-Ip", "X-Forwarded", "X-Original-Forwarded-For", "Via"}
+	names := []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip", "True-Client-Ip",
+		"X-Client-Ip", "X-Forwarded", "X-Original-Forwarded-For", "Via"}
+
+	// A request with all headers that any proxy is known to set.
 	all := &test.Request{Peer: "10.0.0.1:80", Headers: map[string][]string{}}
 	for i, name := range names {
 		all.Headers[name] = []string{fmt.Sprintf("203.0.113.%d", i)}
 	}
+
 	all.Headers["Forwarded"] = []string{"for=203.0.113.1"}
 	for i, name := range names {
 		k := MustForwardedIP(Proxies{Trusted: []string{"10.0.0.1"}, Header: name})
 		if got, want := keyOf(t, k, all), fmt.Sprintf("203.0.113.%d", i); got != want {
 			t.Errorf("%s: key %q, want %q", name, got, want)
 		}
+
+		// Without the header that was configured, none of the others may be read in its stead.
 		delete(all.Headers, name)
 		if got := keyOf(t, k, all); got != "10.0.0.1" {
 			t.Errorf("without %s: key %q, want the peer", name, got)
 		}
+
 		all.Headers[name] = []string{fmt.Sprintf("203.0.113.%d", i)}
 		if name == "Forwarded" {
 			all.Headers[name] = []string{"for=203.0.113.1"}
 		}
 	}
+
+	// RemoteIP trusts none of them.
 	if got := keyOf(t, RemoteIP, all); got != "10.0.0.1" {
 		t.Errorf("RemoteIP read a header: %q", got)
 	}
@@ -246,7 +279,8 @@ func TestForwardedIPNamedHeaderOnly(t *testing.T) {
 func attackers() (texts []string) {
 	for _, f := range forms() {
 		texts = append(texts, f.text, "10.0.0.1, "+f.text, f.text+", 10.0.0.1", f.text+",", f.text+",,",
-			"for="+f.text, "for="+f.text+"; host=a:80;", "for=10.0.0.1 ;", `for="`+f.text+`"`, `for="`+f.text, `for="`+f.text+`\`, `x="`, `x="\`, `"`, `""`, `\"`, `for=10.0.0.1;x="`+f.text)
+			"for="+f.text, "for="+f.text+"; host=a:80;", "for=10.0.0.1 ;", `for="`+f.text+`"`, `for="`+f.text,
+			`for="`+f.text+`\`, `x="`, `x="\`, `"`, `""`, `\"`, `for=10.0.0.1;x="`+f.text)
 	}
 	return texts
 }
@@ -254,6 +288,7 @@ func attackers() (texts []string) {
 // A client that sends any header gets neither a second key nor the key of another
 // client.
 func TestForwardedIPIgnoresClientPrefix(t *testing.T) {
+	// Three ways to be configured; the rows name what our own proxies append to the client's text.
 	xff := MustForwardedIP(Proxies{Trusted: trustedProxies})
 	hops := MustForwardedIP(Proxies{Hops: 1})
 	rfc := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: "Forwarded"})
@@ -272,10 +307,14 @@ func TestForwardedIPIgnoresClientPrefix(t *testing.T) {
 		{xff, "X-Forwarded-For", "2001:db8:66:0:1:2:3:4:4711, 10.0.0.1:80", "2001:db8:66::/64"},
 		{hops, "X-Forwarded-For", "2001:db8:66:0:1:2:3:4:4711", "2001:db8:66::/64"},
 	}
+
 	for _, row := range rows {
+		// The attacker's text comes before, in one line or several, with any spacing: the key stays
+		// the caller's own.
 		for _, text := range attackers() {
 			for _, lines := range [][]string{
-				{text + ", " + row.append}, {text + "," + row.append}, {text, row.append}, {text, text, row.append}, {"", text + ", " + row.append},
+				{text + ", " + row.append}, {text + "," + row.append}, {text, row.append}, {text, text, row.append},
+				{"", text + ", " + row.append},
 			} {
 				if got := keyOf(t, row.k, from("10.0.0.2:80", row.header, lines...)); got != row.want {
 					t.Fatalf("%s %.300q: key %q, want %q", row.header, lines, got, row.want)

@@ -60,12 +60,16 @@ func ExampleForwardedIP() {
 		fmt.Println(err)
 		return
 	}
+
+	// Each proxy appends the address from which it got the request.
 	r := get("/", "10.0.0.1:4711")
 	r.Request.Header.Add("X-Forwarded-For", "198.51.100.1") // the caller made it up
 	r.Request.Header.Add("X-Forwarded-For", "203.0.113.7, 10.0.0.2")
 	show(k, r)
+
 	r.Request.RemoteAddr = "203.0.113.9:4711" // no proxy of ours
 	show(k, r)
+
 	// Output:
 	// "203.0.113.7"
 	// "203.0.113.9"

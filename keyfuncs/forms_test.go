@@ -2,7 +2,8 @@ package keyfuncs
 
 import "strings"
 
-// form is one way to write an address, and the properties that the test expects. The tables below are the oracle: no code parses them.
+// form is one way to write an address, and the properties that the test expects. The tables below
+// are the oracle: no code parses them.
 type form struct {
 	text    string
 	key     string // what it is counted as; "" if it is not an address
@@ -10,7 +11,8 @@ type form struct {
 }
 
 // trustedProxies is the trust list of the corpus.
-var trustedProxies = []string{"10.0.0.0/8", "::ffff:192.0.2.200", "fd00:10::/32", "2001:db8:aaaa::1", "::ffff:172.16.0.0/108"}
+var trustedProxies = []string{"10.0.0.0/8", "::ffff:192.0.2.200", "fd00:10::/32", "2001:db8:aaaa::1",
+	"::ffff:172.16.0.0/108"}
 
 // ipv4Hosts are IPv4 addresses in both writings that IPv6 has for them.
 var ipv4Hosts = []struct {
@@ -115,12 +117,19 @@ var junk = []string{
 	"", "unknown", "Unknown", "_hidden", "_SEVKISEK", "-", "null", "localhost", "example.com", "example.com:80",
 	"1.2.3", "1.2.3.4.5", "1.2.3.", ".1.2.3", "1..3.4", "1.2.3.256", "1.2.3.-4", "01.2.3.4", "1.2.3.04", "0x1.2.3.4",
 	"0x01020304", "16909060", "1.2.772", "１.2.3.4", "1.2.3.4 5.6.7.8", "1.2.3.4;5.6.7.8", "1.2.3.4/32", "1.2.3.4%eth0",
-	"1.2.3.4:", "1.2.3.4:x", "1.2.3.4:65536", "1.2.3.4:-1", "1.2.3.4:+1", "1.2.3.4:000080", "1.2.3.4:80:80", ":80", ":", "::ffff:1.2.3.4:80:80", "::ffff:1.2.3.4:", "::ffff:1.2.3.4:65536",
-	"[1.2.3.4]", "[1.2.3.4]:80", "[", "]", "[]", "[]:80", "[::1", "::1]", "[::1]80", "[::1]:", "[::1]:x", "[::1]:99999", "[[::1]]", "[::1]]:80",
-	":::", "1::2::3", "12345::1", "g::1", "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9:10", "1:2:3:4:5:6:7:8:", "1:2:3:4:5:6:7:8:x", "1:2:3:4:5:6:7:8:99999", "[1:2:3:4:5:6:7:8:9]", "[1:2:3:4:5:6:7:8]:9:9", "1:2:3:4:5:6:7:8::", "::ffff:1.2.3", "::ffff:1.2.3.256", "::ffff:01.2.3.4",
-	"::1%", "[::1%]:80", "%eth0", "fe80::1/64", "2001:db8::1 ::1", "\"1.2.3.4\"", "'1.2.3.4'", "<1.2.3.4>", "for=1.2.3.4", "1.2.3.4\x00", "\x001.2.3.4", "1.2.3.4\r\n",
-	"\xff\xfe", "hello{}:a", "{1.2.3.4}", "%31.2.3.4", "1.2.3.4%00", "١.٢.٣.٤", "1.2.3.4\u200b", "@", "/run/app.sock", "pipe",
-	strings.Repeat("1", 5000), strings.Repeat("1.", 5000), strings.Repeat(":", 5000), strings.Repeat("[", 5000), "::1" + strings.Repeat("0", 900),
+	"1.2.3.4:", "1.2.3.4:x", "1.2.3.4:65536", "1.2.3.4:-1", "1.2.3.4:+1", "1.2.3.4:000080", "1.2.3.4:80:80", ":80",
+	":", "::ffff:1.2.3.4:80:80", "::ffff:1.2.3.4:", "::ffff:1.2.3.4:65536",
+	"[1.2.3.4]", "[1.2.3.4]:80", "[", "]", "[]", "[]:80", "[::1", "::1]", "[::1]80", "[::1]:", "[::1]:x",
+	"[::1]:99999", "[[::1]]", "[::1]]:80",
+	":::", "1::2::3", "12345::1", "g::1", "1:2:3:4:5:6:7", "1:2:3:4:5:6:7:8:9:10", "1:2:3:4:5:6:7:8:",
+	"1:2:3:4:5:6:7:8:x", "1:2:3:4:5:6:7:8:99999", "[1:2:3:4:5:6:7:8:9]", "[1:2:3:4:5:6:7:8]:9:9",
+	"1:2:3:4:5:6:7:8::", "::ffff:1.2.3", "::ffff:1.2.3.256", "::ffff:01.2.3.4",
+	"::1%", "[::1%]:80", "%eth0", "fe80::1/64", "2001:db8::1 ::1", "\"1.2.3.4\"", "'1.2.3.4'", "<1.2.3.4>",
+	"for=1.2.3.4", "1.2.3.4\x00", "\x001.2.3.4", "1.2.3.4\r\n",
+	"\xff\xfe", "hello{}:a", "{1.2.3.4}", "%31.2.3.4", "1.2.3.4%00", "١.٢.٣.٤", "1.2.3.4\u200b", "@", "/run/app.sock",
+	"pipe",
+	strings.Repeat("1", 5000), strings.Repeat("1.", 5000), strings.Repeat(":", 5000), strings.Repeat("[", 5000),
+	"::1" + strings.Repeat("0", 900),
 }
 
 // forms holds the forms above.
@@ -128,7 +137,8 @@ func forms() []form {
 	all := append([]form(nil), ipv6Forms...)
 	for _, h := range ipv4Hosts {
 		for _, f := range ipv4Forms {
-			text := strings.NewReplacer("D", h.dotted, "X", h.hex, "FFFF", "FFFF", "FF9B", "FF9B", "fFfF", "fFfF", "F", h.full).Replace(f.text)
+			text := strings.NewReplacer("D", h.dotted, "X", h.hex, "FFFF", "FFFF", "FF9B", "FF9B", "fFfF", "fFfF",
+				"F", h.full).Replace(f.text)
 			all = append(all, form{text, h.dotted, h.trusted && !f.nat64})
 		}
 	}

@@ -12,6 +12,8 @@ func TestForwardedIPTrusted(t *testing.T) {
 		lines      []string
 		want       string
 	}{
+		// From the right: whatever is before the first entry that no trusted proxy vouches for is
+		// the client's own.
 		{"no header", "10.0.0.1:80", nil, "10.0.0.1"},
 		{"an empty line", "10.0.0.1:80", []string{""}, "10.0.0.1"},
 		{"one entry", "10.0.0.1:80", []string{"203.0.113.7"}, "203.0.113.7"},
@@ -23,15 +25,21 @@ func TestForwardedIPTrusted(t *testing.T) {
 		{"an untrusted proxy between", "10.0.0.1:80", []string{"203.0.113.7, 198.51.100.9, 10.0.0.2"}, "198.51.100.9"},
 		{"a caller inside", "10.0.0.1:80", []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3"},
 		{"IPv6 proxies", "[2001:db8:f::1]:80", []string{"2001:db8:1::7, 2001:db8:f::2"}, "2001:db8:1::/64"},
-		{"a trusted address that is mapped", "[::ffff:10.0.0.1]:80", []string{"203.0.113.7, ::ffff:a00:2"}, "203.0.113.7"},
+		{"a trusted address that is mapped", "[::ffff:10.0.0.1]:80", []string{"203.0.113.7, ::ffff:a00:2"},
+			"203.0.113.7"},
+
+		// Who is not a proxy of ours is not believed.
 		{"a stranger", "203.0.113.9:80", []string{"203.0.113.7"}, "203.0.113.9"},
 		{"no peer", "@", []string{"203.0.113.7"}, ""},
+
+		// An entry that cannot be read ends the walk: the last proxy that is known is the caller.
 		{"junk at the right", "10.0.0.1:80", []string{"203.0.113.7, junk"}, "10.0.0.1"},
 		{"junk behind a proxy", "10.0.0.1:80", []string{"203.0.113.7, junk, 10.0.0.2"}, "10.0.0.2"},
 		{"an empty entry behind a proxy", "10.0.0.1:80", []string{"203.0.113.7, , 10.0.0.2"}, "10.0.0.2"},
 		{"an empty line behind a proxy", "10.0.0.1:80", []string{"203.0.113.7", "", "10.0.0.2"}, "10.0.0.2"},
 		{"unknown", "10.0.0.1:80", []string{"unknown"}, "10.0.0.1"},
 	}
+
 	for _, row := range rows {
 		if got := keyOf(t, k, from(row.peer, "X-Forwarded-For", row.lines...)); got != row.want {
 			t.Errorf("%s: key %q, want %q", row.name, got, row.want)
@@ -45,23 +53,30 @@ func TestForwardedIPHops(t *testing.T) {
 		lines []string
 		want  string
 	}{
+		// The entry that many places from the right is the caller, whatever comes before.
 		{1, []string{"203.0.113.7"}, "203.0.113.7"},
 		{1, []string{"6.6.6.6, 203.0.113.7"}, "203.0.113.7"},
 		{1, []string{"6.6.6.6", "203.0.113.7"}, "203.0.113.7"},
 		{2, []string{"6.6.6.6, 203.0.113.7, 198.51.100.2"}, "203.0.113.7"},
 		{2, []string{"6.6.6.6, 203.0.113.7", "198.51.100.2"}, "203.0.113.7"},
 		{3, []string{"6.6.6.6", "203.0.113.7", "198.51.100.3", "198.51.100.2"}, "203.0.113.7"},
+
+		// Fewer entries than proxies, or one that is junk: the request took another way, so the
+		// peer is the caller.
 		{2, []string{"203.0.113.7"}, "192.0.2.1"},
 		{2, []string{"203.0.113.7, junk"}, "192.0.2.1"},
 		{2, []string{"junk, 203.0.113.7"}, "192.0.2.1"},
 		{1, nil, "192.0.2.1"},
 	}
+
 	for _, row := range rows {
 		k := MustForwardedIP(Proxies{Hops: row.hops})
 		if got := keyOf(t, k, with("X-Forwarded-For", row.lines...)); got != row.want {
 			t.Errorf("%d hops, %q: key %q, want %q", row.hops, row.lines, got, row.want)
 		}
 	}
+
+	// Over a Unix socket the peer has no address, and with counted hops it needs none.
 	k := MustForwardedIP(Proxies{Hops: 1})
 	if got := keyOf(t, k, from("@", "X-Forwarded-For", "203.0.113.7")); got != "203.0.113.7" {
 		t.Errorf("over a Unix socket: key %q", got)
@@ -75,6 +90,7 @@ func TestForwardedStrict(t *testing.T) {
 	k := MustForwardedIP(Proxies{Trusted: []string{"10.0.0.0/8"}, Header: "Forwarded"})
 	const peer = "10.0.0.1"
 	rows := []struct{ line, want string }{
+		// As the RFC writes it, attempts at a forged element within a quoted text included.
 		{`for=203.0.113.7`, "203.0.113.7"},
 		{`FOR=203.0.113.7`, "203.0.113.7"},
 		{`for="203.0.113.7"`, "203.0.113.7"},
@@ -117,6 +133,7 @@ func TestForwardedStrict(t *testing.T) {
 		{`for=6.6.6.6 , for=203.0.113.7:80 ,	for=10.0.0.2:80`, "203.0.113.7"},
 		{`for=203.0.113.7;path=/a?b=c&d@e`, "203.0.113.7"},
 
+		// What is not an element, or not for an address, names nobody: the peer is the caller.
 		{``, peer},
 		{`203.0.113.7`, peer},
 		{`form=203.0.113.7`, peer},
@@ -149,6 +166,8 @@ func TestForwardedStrict(t *testing.T) {
 		{`for="203.0.113.7:"`, peer},
 		{`for="203.0.113.7:_"`, peer},
 		{`for="\203.0.113.7"`, peer},
+
+		// Spaces and quotes in the wrong places.
 		{`for= 203.0.113.7`, peer},
 		{`for =203.0.113.7`, peer},
 		{`for=" 203.0.113.7"`, peer},
@@ -157,6 +176,8 @@ func TestForwardedStrict(t *testing.T) {
 		{`for="203.0.113.7"x`, peer},
 		{`for="203.0.113.7"proto=http`, peer},
 		{`for='203.0.113.7'`, peer},
+
+		// Two values of for: another parser may take the other one.
 		{`for=203.0.113.7;for=198.51.100.1`, peer},
 		{`for=203.0.113.7;for=203.0.113.7`, peer},
 		{`for="";for=203.0.113.7`, peer},
@@ -169,11 +190,14 @@ func TestForwardedStrict(t *testing.T) {
 		{`for=203.0.113.7;x="` + "\x7f" + `"`, peer},
 		{`for=203.0.113.7;x="\`, peer},
 		{`for=203.0.113.7,`, peer},
+
+		// Only the broken element stops the walk; the proxies to its right are known.
 		{`for=203.0.113.7, for=unknown, for=10.0.0.2`, "10.0.0.2"},
 		{`for=203.0.113.7, proto=http, for=10.0.0.2`, "10.0.0.2"},
 		{`for=203.0.113.7:80, for=_hidden:80, for=10.0.0.2:80`, "10.0.0.2"},
 		{`for=203.0.113.7;host=a:80, host=b:80, for=10.0.0.2; host=c:80`, "10.0.0.2"},
 	}
+
 	for _, row := range rows {
 		if got := keyOf(t, k, from("10.0.0.1:80", "Forwarded", row.line)); got != row.want {
 			t.Errorf("%s: key %q, want %q", row.line, got, row.want)
@@ -187,19 +211,28 @@ func TestProxiesErrors(t *testing.T) {
 		p    Proxies
 		want []string
 	}{
+		// Neither or both ways to decide.
 		{"nothing", Proxies{}, []string{"Trusted: no proxy is listed; without proxies use RemoteIP"}},
-		{"an empty list", Proxies{Trusted: []string{}}, []string{"Trusted: no proxy is listed; without proxies use RemoteIP"}},
-		{"both", Proxies{Trusted: []string{"10.0.0.1"}, Hops: 1}, []string{"Hops: not together with Trusted; one of them must decide"}},
+		{"an empty list", Proxies{Trusted: []string{}},
+			[]string{"Trusted: no proxy is listed; without proxies use RemoteIP"}},
+		{"both", Proxies{Trusted: []string{"10.0.0.1"}, Hops: 1},
+			[]string{"Hops: not together with Trusted; one of them must decide"}},
 		{"negative hops", Proxies{Hops: -1}, []string{"Hops: -1 is not within 1 to 32"}},
 		{"far too many hops", Proxies{Hops: 33}, []string{"Hops: 33 is not within 1 to 32"}},
-		{"hops in a single header", Proxies{Hops: 1, Header: "x-real-ip"}, []string{"Header: X-Real-Ip is not a list, so Hops means nothing to it"}},
+		{"hops in a single header", Proxies{Hops: 1, Header: "x-real-ip"},
+			[]string{"Header: X-Real-Ip is not a list, so Hops means nothing to it"}},
+
+		// Who trusts everyone lets every client choose its key, also in the mapped spelling.
 		{"the whole Internet", Proxies{Trusted: []string{"0.0.0.0/0", "::/0", "::ffff:0.0.0.0/96"}}, []string{
 			`Trusted[0]: "0.0.0.0/0" trusts every address`,
 			`Trusted[1]: "::/0" trusts every address`,
 			`Trusted[2]: "::ffff:0.0.0.0/96" trusts every address`,
 		}},
+
+		// All mistakes are named at once, with the index of each; 300 bytes of junk are cut short.
 		{"all at once", Proxies{
-			Trusted:    []string{"10.0.0.0/8", "10.0.0.0/33", "", " 10.0.0.1", "fe80::1%eth0", "10.1.2.3/8", "2001:db8::1/32", "proxy", "10.0.0.1", strings.Repeat("x", 300)},
+			Trusted: []string{"10.0.0.0/8", "10.0.0.0/33", "", " 10.0.0.1", "fe80::1%eth0", "10.1.2.3/8",
+				"2001:db8::1/32", "proxy", "10.0.0.1", strings.Repeat("x", 300)},
 			Hops:       2,
 			Header:     "X Real IP",
 			IPv6Prefix: 31,
@@ -217,6 +250,7 @@ func TestProxiesErrors(t *testing.T) {
 			"Hops: not together with Trusted; one of them must decide",
 		}},
 	}
+
 	for _, row := range rows {
 		k, err := ForwardedIP(row.p)
 		if want := "keyfuncs: Proxies: " + strings.Join(row.want, "\n"); err == nil || k != nil || err.Error() != want {
@@ -227,7 +261,8 @@ func TestProxiesErrors(t *testing.T) {
 
 func TestTrustedNamesTheAddressThatIsMeant(t *testing.T) {
 	for text, meant := range map[string]string{
-		"10.0.0.1:80": "10.0.0.1", "[2001:db8::1]": "2001:db8::1", "[2001:db8::1]:80": "2001:db8::1", "2001:db8:0:0:1:2:3:4:4711": "2001:db8::1:2:3:4",
+		"10.0.0.1:80": "10.0.0.1", "[2001:db8::1]": "2001:db8::1", "[2001:db8::1]:80": "2001:db8::1",
+		"2001:db8:0:0:1:2:3:4:4711": "2001:db8::1:2:3:4",
 	} {
 		want := `keyfuncs: Proxies: Trusted[0]: "` + text + `" is not an address or a CIDR prefix, which have no port and no brackets; write ` + meant
 		if _, err := ForwardedIP(Proxies{Trusted: []string{text}}); err == nil || err.Error() != want {
@@ -247,14 +282,21 @@ func TestMustForwardedIP(t *testing.T) {
 }
 
 func TestPrivateNetworks(t *testing.T) {
+	// A caller may write to the slice that it gets without changing the list for others.
 	Private()[0] = "0.0.0.0/0"
 	k := MustForwardedIP(Proxies{Trusted: append(Private(), "203.0.113.0/24")})
-	for _, peer := range []string{"10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "127.0.0.1", "169.254.169.126", "::1", "fd12::1", "fe80::1%eth0", "203.0.113.1"} {
+
+	// The first and last addresses of the networks and one in each, and the list's own addition.
+	for _, peer := range []string{"10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "127.0.0.1",
+		"169.254.169.126", "::1", "fd12::1", "fe80::1%eth0", "203.0.113.1"} {
 		if got := keyOf(t, k, from(peer, "X-Forwarded-For", "8.8.8.8")); got != "8.8.8.8" {
 			t.Errorf("%s is not trusted: key %q", peer, got)
 		}
 	}
-	for _, peer := range []string{"9.255.255.255", "11.0.0.0", "172.15.0.1", "172.32.0.1", "192.169.0.1", "100.64.0.1", "128.0.0.1", "8.8.4.4", "::2", "2001:db8::1"} {
+
+	// Their neighbours. 100.64.0.1 is shared by the customers of a provider and is not private.
+	for _, peer := range []string{"9.255.255.255", "11.0.0.0", "172.15.0.1", "172.32.0.1", "192.169.0.1",
+		"100.64.0.1", "128.0.0.1", "8.8.4.4", "::2", "2001:db8::1"} {
 		if got := keyOf(t, k, from(peer, "X-Forwarded-For", "8.8.8.8")); got == "8.8.8.8" {
 			t.Errorf("%s is trusted", peer)
 		}

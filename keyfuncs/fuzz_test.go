@@ -24,12 +24,17 @@ func FuzzRemoteAddr(f *testing.F) {
 	for _, form := range forms() {
 		f.Add(form.text)
 	}
+
 	f.Fuzz(func(t *testing.T, remote string) {
 		key := keyOf(t, RemoteIP, from(remote, "X-Forwarded-For", "6.6.6.6"))
 		checkKey(t, key)
+
+		// What the library reads in its own spelling has a key, and a key read as an address is its
+		// own key.
 		if ap, err := netip.ParseAddrPort(remote); err == nil && ap.String() == remote && key == "" {
 			t.Fatalf("%q is %v but has no key", remote, ap)
 		}
+
 		if ip, err := netip.ParseAddr(key); err == nil {
 			if again := keyOf(t, RemoteIP, from(ip.String(), "")); again != key {
 				t.Fatalf("key %q has key %q", key, again)
@@ -46,20 +51,27 @@ func fuzzList(f *testing.F, header, ownKey string, ownLines ...string) {
 			f.Add(text, "10.0.0.1:80")
 		}
 	}
+
 	trusting := MustForwardedIP(Proxies{Trusted: trustedProxies, Header: header})
 	oneHop := MustForwardedIP(Proxies{Hops: 1, Header: header})
+
 	f.Fuzz(func(t *testing.T, text, peer string) {
 		free := keyOf(t, trusting, from(peer, header, text))
 		checkKey(t, free)
 		checkKey(t, keyOf(t, oneHop, from(peer, header, text)))
+
+		// A key other than the peer's own may only come through a trusted peer.
 		if self := keyOf(t, RemoteIP, from(peer, "")); free != self {
 			a, ok := parseAddress(peer)
 			if f := (forwarded{trusted: mustTrusted(t)}); !ok || !f.trusts(a) {
 				t.Fatalf("untrusted peer %q has key %q by header %q", peer, free, text)
 			}
 		}
+
+		// The client's text stands before what our proxy appended, in four layouts.
 		for _, own := range ownLines {
-			for _, lines := range [][]string{{text + ", " + own}, {text + "," + own}, {text + " ,\t" + own + " "}, {text, own}} {
+			for _, lines := range [][]string{{text + ", " + own}, {text + "," + own}, {text + " ,\t" + own + " "},
+				{text, own}} {
 				if got := keyOf(t, trusting, from("10.0.0.1:80", header, lines...)); got != ownKey {
 					t.Fatalf("trusting, %q: key %q, want %q", lines, got, ownKey)
 				}
@@ -80,7 +92,8 @@ func mustTrusted(t *testing.T) []netip.Prefix {
 }
 
 func FuzzXForwardedFor(f *testing.F) {
-	fuzzList(f, "X-Forwarded-For", "2001:db8:66::/64", "2001:db8:66::1", "2001:db8:66:0:1:2:3:4:4711", "[2001:db8:66::1]:80")
+	fuzzList(f, "X-Forwarded-For", "2001:db8:66::/64", "2001:db8:66::1", "2001:db8:66:0:1:2:3:4:4711",
+		"[2001:db8:66::1]:80")
 }
 
 func FuzzForwarded(f *testing.F) {

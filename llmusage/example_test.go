@@ -21,6 +21,7 @@ func ExampleWatch() {
 		log.Fatal(err)
 	}
 
+	// The body passes through Watch on its way to the client.
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)

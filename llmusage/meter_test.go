@@ -52,6 +52,8 @@ func read(t testing.TB, pieces ...string) (Usage, error) {
 }
 
 func TestMeterRecorded(t *testing.T) {
+	// What any text may be: with other ends of lines and a byte order mark, as proxies and servers
+	// make them.
 	forms := []struct {
 		name string
 		with func(string) string
@@ -63,12 +65,15 @@ func TestMeterRecorded(t *testing.T) {
 		{"empty lines first", func(s string) string { return "\r\n\n\r" + s }},
 		{"no end of the last line", func(s string) string { return strings.TrimRight(s, "\n") }},
 	}
+
+	// What a stream may be as well, by the rules for events.
 	streams := []struct {
 		name string
 		with func(string) string
 	}{
 		{"comments", func(s string) string {
-			return ": PROCESSING\n\n" + strings.ReplaceAll(s, "\ndata", "\n: data: {\"usage\":{\"input_tokens\":9}}\n:\ndata")
+			return ": PROCESSING\n\n" + strings.ReplaceAll(s, "\ndata",
+				"\n: data: {\"usage\":{\"input_tokens\":9}}\n:\ndata")
 		}},
 		{"no space after the colon", func(s string) string { return strings.ReplaceAll(s, "data: ", "data:") }},
 		{"data on several lines", func(s string) string {
@@ -81,12 +86,15 @@ func TestMeterRecorded(t *testing.T) {
 			return strings.ReplaceAll(s, "\ndata", "\nid: 7\nretry: 10\ndat: {\ndata2: {\n data: {\ndata")
 		}},
 	}
+
+	// Each recorded answer in each form, in pieces that cut every word at every place.
 	for _, r := range recorded {
 		text := load(t, r.file)
 		all := forms
 		if strings.HasSuffix(r.file, ".sse") {
 			all = append(all[:len(all):len(all)], streams...)
 		}
+
 		for _, f := range all {
 			t.Run(r.file+" with "+f.name, func(t *testing.T) {
 				text := f.with(text)
@@ -119,46 +127,91 @@ func TestMeterRows(t *testing.T) {
 		want       Usage
 		err        error
 	}{
+		// Texts without a usage.
 		{"nothing", "", Usage{}, ErrNoUsage},
 		{"a page", "<html>\"usage\":{\"input_tokens\":1}</html>", Usage{}, ErrNoUsage},
-		{"an error of OpenAI", `{"error":{"message":"slow down","type":"requests","param":null,"code":"rate_limit_exceeded"}}`, Usage{}, ErrNoUsage},
-		{"an error of Anthropic", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`, Usage{}, ErrNoUsage},
+		{"an error of OpenAI",
+			`{"error":{"message":"slow down","type":"requests","param":null,"code":"rate_limit_exceeded"}}`, Usage{},
+			ErrNoUsage},
+		{"an error of Anthropic", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`,
+			Usage{}, ErrNoUsage},
 		{"an empty usage", `{"usage":{}}`, Usage{}, ErrNoUsage},
 		{"a usage of another kind", `{"usage":{"seconds":9,"total_tokens":3}}`, Usage{}, ErrNoUsage},
 		{"null", `{"usage":null}`, Usage{}, ErrNoUsage},
 		{"an array", `[{"usage":{"input_tokens":1}}]`, Usage{}, ErrNoUsage},
+
+		// A usage is an object at the places where the APIs put it, and nowhere else.
 		{"an array of arrays", `{"usage":[[{"input_tokens":1}]]}`, Usage{}, ErrNoUsage},
 		{"an object after an array", `{} [{}] {"usage":{"input_tokens":1}}`, Usage{Input: 1, Total: 1}, nil},
 		{"a key with an escape", `{"\"usage":{"input_tokens":1},"usage":{"\"output_tokens":1}}`, Usage{}, ErrNoUsage},
 		{"two numbers", `{"usage":{"input_tokens":1 2}}`, Usage{}, ErrNoUsage},
-		{"a total of its own", `{"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":9}}`, Usage{Input: 5, Output: 2, Total: 9}, nil},
-		{"a usage without counts before", `{"usage":{"total_tokens":9}} {"usage":{"input_tokens":5,"output_tokens":1}}`, Usage{Input: 5, Output: 1, Total: 6}, nil},
-		{"deeper", `{"a":{"usage":{"input_tokens":1}},"response":{"a":{"usage":{"input_tokens":1}}}}`, Usage{}, ErrNoUsage},
+		{"a total of its own", `{"usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":9}}`,
+			Usage{Input: 5, Output: 2, Total: 9}, nil},
+		{"a usage without counts before",
+			`{"usage":{"total_tokens":9}} {"usage":{"input_tokens":5,"output_tokens":1}}`,
+			Usage{Input: 5, Output: 1, Total: 6}, nil},
+		{"deeper", `{"a":{"usage":{"input_tokens":1}},"response":{"a":{"usage":{"input_tokens":1}}}}`,
+			Usage{}, ErrNoUsage},
+
+		// Text of the answer's own must never be taken for a usage: it is the user's.
 		{"in a string", `{"a":"\\","b":"\"usage\":{\"input_tokens\":1}","c":"\\\"}"}`, Usage{}, ErrNoUsage},
 		{"a value is no key", `{"a":"usage","b":{"input_tokens":1}}`, Usage{}, ErrNoUsage},
-		{"a longer key", `{"usage_":{"input_tokens":1},"usage":{"cache_creation_input_tokens_":1,"input_token":2}}`, Usage{}, ErrNoUsage},
-		{"an embedding", `{"object":"list","data":[],"usage":{"prompt_tokens":8,"total_tokens":8}}`, Usage{Input: 8, Total: 8}, nil},
-		{"members in another order", `{"usage":{"x":[{"y":{}}],"output_tokens":2,"z":{"output_tokens":9},"input_tokens":3},"a":1}`, Usage{Input: 3, Output: 2, Total: 5}, nil},
-		{"a space before a comma", "{\"usage\" :\t{ \"input_tokens\" : 3 , \"output_tokens\" : 2 } }", Usage{Input: 3, Output: 2, Total: 5}, nil},
-		{"no counts", `{"usage":{"input_tokens":3,"output_tokens":-2,"total_tokens":1.5,"cache_read_input_tokens":1e3,"cache_creation_input_tokens":"7"}}`, Usage{Input: 3, Total: 3}, nil},
-		{"null counts", `{"usage":{"input_tokens":3,"output_tokens":2,"cache_read_input_tokens":null,"prompt_tokens_details":null}}`, Usage{Input: 3, Output: 2, Total: 5}, nil},
-		{"the largest count", `{"usage":{"input_tokens":9007199254740991,"output_tokens":9007199254740992}}`, Usage{Input: 1<<53 - 1, Total: 1<<53 - 1}, nil},
-		{"a number without an end", `{"usage":{"input_tokens":` + strings.Repeat("9", 1000) + `,"output_tokens":4}}`, Usage{Output: 4, Total: 4}, nil},
-		{"prompt_tokens includes what was cached", `{"usage":{"prompt_tokens":10,"completion_tokens":1,"total_tokens":11,"cache_read_input_tokens":6,"cache_creation_input_tokens":2}}`, Usage{Input: 10, Output: 1, Total: 11, CacheRead: 6, CacheWrite: 2}, nil},
-		{"cumulative usage in every chunk", "data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6}}\n\ndata: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2,\"total_tokens\":7}}\n\n", Usage{Input: 5, Output: 2, Total: 7}, nil},
-		{"a later usage without counts", "data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6}}\n\ndata: {\"usage\":{\"total_tokens\":9}}\n\n", Usage{Input: 5, Output: 1, Total: 6}, nil},
-		{"several objects", "{\"a\":1}\n{\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}\n", Usage{Input: 5, Output: 1, Total: 6}, nil},
-		{"an event that is no JSON", "data: {\"a\n\ndata: ]}{\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}\n\n", Usage{Input: 5, Output: 1, Total: 6}, nil},
-		{"deep brackets", `{"a":` + strings.Repeat(`[{"usage":`, 10_000) + strings.Repeat(`}]`, 10_000) + `,"usage":{"input_tokens":5}}`, Usage{Input: 5, Total: 5}, nil},
+		{"a longer key", `{"usage_":{"input_tokens":1},"usage":{"cache_creation_input_tokens_":1,"input_token":2}}`,
+			Usage{}, ErrNoUsage},
+
+		// Usages in other shapes.
+		{"an embedding", `{"object":"list","data":[],"usage":{"prompt_tokens":8,"total_tokens":8}}`,
+			Usage{Input: 8, Total: 8}, nil},
+		{"members in another order",
+			`{"usage":{"x":[{"y":{}}],"output_tokens":2,"z":{"output_tokens":9},"input_tokens":3},"a":1}`,
+			Usage{Input: 3, Output: 2, Total: 5}, nil},
+		{"a space before a comma", "{\"usage\" :\t{ \"input_tokens\" : 3 , \"output_tokens\" : 2 } }",
+			Usage{Input: 3, Output: 2, Total: 5}, nil},
+
+		// What is not a whole number from zero to 2^53 - 1 is no count.
+		{"no counts",
+			`{"usage":{"input_tokens":3,"output_tokens":-2,"total_tokens":1.5,"cache_read_input_tokens":1e3,"cache_creation_input_tokens":"7"}}`,
+			Usage{Input: 3, Total: 3}, nil},
+		{"null counts",
+			`{"usage":{"input_tokens":3,"output_tokens":2,"cache_read_input_tokens":null,"prompt_tokens_details":null}}`,
+			Usage{Input: 3, Output: 2, Total: 5}, nil},
+		{"the largest count", `{"usage":{"input_tokens":9007199254740991,"output_tokens":9007199254740992}}`,
+			Usage{Input: 1<<53 - 1, Total: 1<<53 - 1}, nil},
+		{"a number without an end", `{"usage":{"input_tokens":` + strings.Repeat("9", 1000) + `,"output_tokens":4}}`,
+			Usage{Output: 4, Total: 4}, nil},
+		{"prompt_tokens includes what was cached",
+			`{"usage":{"prompt_tokens":10,"completion_tokens":1,"total_tokens":11,"cache_read_input_tokens":6,"cache_creation_input_tokens":2}}`,
+			Usage{Input: 10, Output: 1, Total: 11, CacheRead: 6, CacheWrite: 2}, nil},
+
+		// Repeated usages: the last one that has counts is the one that holds.
+		{"cumulative usage in every chunk",
+			"data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6}}\n\ndata: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":2,\"total_tokens\":7}}\n\n",
+			Usage{Input: 5, Output: 2, Total: 7}, nil},
+		{"a later usage without counts",
+			"data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1,\"total_tokens\":6}}\n\ndata: {\"usage\":{\"total_tokens\":9}}\n\n",
+			Usage{Input: 5, Output: 1, Total: 6}, nil},
+
+		// Several texts, broken ones, and nesting deeper than a stack would bear.
+		{"several objects", "{\"a\":1}\n{\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}\n",
+			Usage{Input: 5, Output: 1, Total: 6}, nil},
+		{"an event that is no JSON", "data: {\"a\n\ndata: ]}{\"usage\":{\"input_tokens\":5,\"output_tokens\":1}}\n\n",
+			Usage{Input: 5, Output: 1, Total: 6}, nil},
+		{"deep brackets", `{"a":` + strings.Repeat(`[{"usage":`, 10_000) + strings.Repeat(`}]`,
+			10_000) + `,"usage":{"input_tokens":5}}`, Usage{Input: 5, Total: 5}, nil},
+
+		// Streams that end early, are compressed, or begin oddly.
 		{"an interrupted usage", "data: {\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1", Usage{}, ErrNoUsage},
-		{"the beginning of a message", strings.SplitAfter(load(t, "messages.sse"), "\n\n")[0], Usage{Input: 2325, Output: 1, Total: 2326, CacheRead: 2000, CacheWrite: 300}, ErrPartial},
+		{"the beginning of a message", strings.SplitAfter(load(t, "messages.sse"), "\n\n")[0],
+			Usage{Input: 2325, Output: 1, Total: 2326, CacheRead: 2000, CacheWrite: 300}, ErrPartial},
 		{"gzip", "\x1f\x8b\x08", Usage{}, ErrCompressed},
 		{"half a byte order mark", "\xef\xbbdata: {\"usage\":{\"input_tokens\":5}}\n", Usage{}, ErrNoUsage},
-		{"a byte order mark in the second line", "\n\xef\xbb\xbfdata: {\"usage\":{\"input_tokens\":5}}\n", Usage{}, ErrNoUsage},
+		{"a byte order mark in the second line",
+			"\n\xef\xbb\xbfdata: {\"usage\":{\"input_tokens\":5}}\n", Usage{}, ErrNoUsage},
 		{"a line of spaces first", " \t\ndata: {\"usage\":{\"input_tokens\":5}}\n", Usage{Input: 5, Total: 5}, nil},
 		{"a space before the first field", " data: {\"usage\":{\"input_tokens\":5}}\n", Usage{}, ErrNoUsage},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			// Byte by byte and at once.
 			for _, n := range []int{1, len(row.text)} {
 				if got, err := read(t, split(row.text, n)...); got != row.want || !errors.Is(err, row.err) {
 					t.Errorf("in pieces of %d bytes: %+v, %v, want %+v, %v", n, got, err, row.want, row.err)
@@ -177,10 +230,15 @@ func split(text string, n int) (all []string) {
 }
 
 func TestMeterMemory(t *testing.T) {
+	// A server may watch thousands of streams at once.
 	if size := unsafe.Sizeof(Meter{}); size >= 500 {
 		t.Errorf("a meter has %d bytes, want less than 500", size)
 	}
+
 	text := []byte(load(t, "messages.sse"))
+
+	// A meter must not collect the text that it reads: in pieces of a hundred bytes no event is
+	// whole.
 	var m Meter
 	if n := testing.AllocsPerRun(100, func() {
 		m = Meter{}
@@ -210,6 +268,7 @@ func TestWatch(t *testing.T) {
 		_ = z.Close()
 	}))
 	defer model.Close()
+
 	target, err := url.Parse(model.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -220,6 +279,8 @@ func TestWatch(t *testing.T) {
 		want         Usage
 		err          error
 	}{
+		// A proxy that lets the client's Accept-Encoding pass gets what it cannot read, and says
+		// so.
 		{"a stream", "identity", false, want, nil},
 		{"a compressed stream", "gzip", false, Usage{}, ErrCompressed},
 		{"a stream that the transport decompresses", "gzip", true, want, nil},
@@ -239,13 +300,18 @@ func TestWatch(t *testing.T) {
 					return nil
 				},
 			}
+
 			r := httptest.NewRequest(http.MethodPost, "/v1/messages", http.NoBody)
 			r.Header.Set("Accept-Encoding", row.accept)
 			w := httptest.NewRecorder()
 			proxy.ServeHTTP(w, r)
+
+			// The report comes once, and the client's bytes are those of the model.
 			if calls != 1 || got != row.want || !errors.Is(reported, row.err) {
-				t.Errorf("%d calls, the last with %+v, %v, want 1 with %+v, %v", calls, got, reported, row.want, row.err)
+				t.Errorf("%d calls, the last with %+v, %v, want 1 with %+v, %v", calls, got, reported, row.want,
+					row.err)
 			}
+
 			if row.err == nil && w.Body.String() != stream {
 				t.Errorf("the client got %q", w.Body)
 			}
@@ -254,23 +320,32 @@ func TestWatch(t *testing.T) {
 }
 
 func TestWatchCallsOnce(t *testing.T) {
+	// The body returns an error on Close, which has to be passed on.
 	closed, calls := 0, 0
-	resp := &http.Response{Header: http.Header{}, Body: closer{strings.NewReader(`{"usage":{"input_tokens":1}} `), &closed}}
+	resp := &http.Response{Header: http.Header{}, Body: closer{strings.NewReader(`{"usage":{"input_tokens":1}} `),
+		&closed}}
+
+	// The report comes on Close, after the body itself is closed.
 	Watch(resp, func(u Usage, err error) {
 		calls++
 		if closed != 1 || u != (Usage{Input: 1, Total: 1}) || err != nil {
 			t.Errorf("called with %+v, %v after %d closes of the body, want after 1", u, err, closed)
 		}
 	})
+
+	// Reading to the end is no Close: more may be asked of the body.
 	text, err := io.ReadAll(resp.Body)
 	if len(text) != 29 || err != nil || calls != 0 {
 		t.Fatalf("read %q, %v after %d calls", text, err, calls)
 	}
+
+	// A second Close is passed on but reports nothing.
 	for range 2 {
 		if err := resp.Body.Close(); !errors.Is(err, errClosed) {
 			t.Errorf("Close returned %v", err)
 		}
 	}
+
 	if closed != 2 || calls != 1 {
 		t.Errorf("%d closes and %d calls, want 2 and 1", closed, calls)
 	}
@@ -301,19 +376,23 @@ type closer struct {
 func (c closer) Close() error { *c.closed++; return errClosed }
 
 func BenchmarkMeter(b *testing.B) {
+	// An event of a real stream without a usage, as nearly all are.
 	delta := `data: {"id":"chatcmpl-7hQ3","object":"chat.completion.chunk","created":1760334434,"model":"gpt-5","choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null}],"usage":null}` + "\n\n"
+
 	for _, row := range []struct {
 		name, text string
 		chunk      int
 	}{
 		{"stream in chunks of an event", strings.Repeat(delta, 200), len(delta)},
 		{"stream in chunks of 32 KiB", strings.Repeat(delta, 200), 32 << 10},
-		{"object in chunks of 32 KiB", `{"choices":[{"message":{"content":"` + strings.Repeat("word ", 8000) + `"}}],"usage":{"prompt_tokens":1}}`, 32 << 10},
+		{"object in chunks of 32 KiB", `{"choices":[{"message":{"content":"` + strings.Repeat("word ",
+			8000) + `"}}],"usage":{"prompt_tokens":1}}`, 32 << 10},
 	} {
 		b.Run(row.name, func(b *testing.B) {
 			text := []byte(row.text)
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
+
 			for b.Loop() {
 				var m Meter
 				for piece := range slices.Chunk(text, row.chunk) {
@@ -325,30 +404,43 @@ func BenchmarkMeter(b *testing.B) {
 }
 
 func FuzzMeter(f *testing.F) {
+	// The recorded answers, and what their fields do not show: null, zeros, both envelopes, lists.
 	for _, r := range recorded {
 		f.Add([]byte(load(f, r.file)), uint16(7))
 	}
 	f.Add([]byte(`{"usage":{"input_tokens":1,"input_tokens":null,"output_tokens":0}}`), uint16(3))
 	f.Add([]byte(`{"message":{"usage":{"input_tokens":1}},"response":{"usage":{"output_tokens":2}}}`), uint16(11))
-	f.Add([]byte(`{"usage":{"input_tokens":0,"iterations":[{"type":"compaction","input_tokens":7,"a":[{}]},[],{"input_tokens":2,"type":"message"}]}}`), uint16(40))
-	f.Add([]byte(`{"choices":[{"finish_reason":null}],"delta":{"stop_reason":"a"},"usage":{"prompt_tokens":1,"total_tokens":2}}`), uint16(30))
+	f.Add([]byte(
+		`{"usage":{"input_tokens":0,"iterations":[{"type":"compaction","input_tokens":7,"a":[{}]},[],{"input_tokens":2,"type":"message"}]}}`),
+		uint16(40))
+	f.Add([]byte(
+		`{"choices":[{"finish_reason":null}],"delta":{"stop_reason":"a"},"usage":{"prompt_tokens":1,"total_tokens":2}}`),
+		uint16(30))
+
 	f.Fuzz(func(t *testing.T, text []byte, at uint16) {
+		// However a text is cut, the meter ends in the same state.
 		var whole, halves, bytewise Meter
 		_, _ = whole.Write(text)
 		i := min(int(at), len(text))
 		_, _ = halves.Write(text[:i])
 		_, _ = halves.Write(text[i:])
+
 		for i := range text {
 			_, _ = bytewise.Write(text[i : i+1])
 		}
+
 		if whole != halves || whole != bytewise {
 			t.Fatalf("%+v whole, %+v cut at byte %d, %+v byte by byte", whole, halves, i, bytewise)
 		}
+
+		// encoding/json is the oracle for what is one whole object.
 		if want, ok := reference(text); ok {
 			if got := whole.json.counts; got != want {
 				t.Fatalf("%+v, and encoding/json reads %+v", got, want)
 			}
 		}
+
+		// The counts of any text are sound, and no usage has none.
 		got, err := whole.Usage()
 		if got.Input < 0 || got.Output < 0 || got.Total < 0 || got != (Usage{}) && errors.Is(err, ErrNoUsage) {
 			t.Fatalf("%+v, %v", got, err)

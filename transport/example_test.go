@@ -33,6 +33,7 @@ func Example() {
 	client := &http.Client{
 		Transport: transport.MustNew(transport.Config{MaxWait: 5 * time.Second}),
 	}
+
 	for range 3 {
 		resp, err := client.Get(server.URL)
 		var limited *transport.LimitedError
@@ -46,6 +47,7 @@ func Example() {
 		resp.Body.Close()
 		fmt.Println(resp.Status)
 	}
+
 	// Output:
 	// 200 OK
 	// 200 OK

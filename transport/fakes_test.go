@@ -41,15 +41,20 @@ type answer struct {
 }
 
 func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	// The contract of a RoundTripper: the body is closed, whatever comes of the request.
 	if r.Body != nil {
 		defer r.Body.Close()
 	}
 	w := httptest.NewRecorder()
+
+	// The lock is held while the handler runs, so the log has the order in which requests were
+	// counted.
 	s.mu.Lock()
 	s.handler.ServeHTTP(w, r)
 	if len(s.log) == 0 {
 		s.begun = time.Now()
 	}
+
 	wait, _ := strconv.Atoi(w.Header().Get("Retry-After"))
 	s.log = append(s.log, answer{time.Since(s.begun), w.Code, seconds(int64(wait))})
 	s.mu.Unlock()
@@ -81,16 +86,19 @@ func (s *server) times() (all []time.Duration) {
 // Retry-After: 3|X: y". The last one is repeated.
 func saying(answers ...string) *server {
 	return &server{handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		// The closure keeps what is still to be said; the last answer stays.
 		answer := answers[0]
 		if len(answers) > 1 {
 			answers = answers[1:]
 		}
+
 		status, fields, _ := strings.Cut(answer, " ")
 		for _, field := range strings.Split(fields, "|") {
 			if name, value, ok := strings.Cut(field, ": "); ok {
 				w.Header().Add(name, value)
 			}
 		}
+
 		n, _ := strconv.Atoi(status)
 		w.WriteHeader(n)
 	})}
@@ -108,13 +116,17 @@ func limitedServer(limit string, style limiter.HeaderStyle) *server {
 func crowd(t *testing.T, tr http.RoundTripper, n int, span time.Duration) {
 	t.Helper()
 	end := time.Now().Add(span)
+
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
+			// The deadline ends those who would wait beyond the time of the test.
 			for time.Now().Before(end) {
 				ctx, cancel := context.WithDeadline(t.Context(), end)
 				resp, err := tr.RoundTrip(get(ctx))
 				cancel()
+
+				// Two errors are to be expected of a crowd: it is over the limit, or out of time.
 				if err != nil {
 					var limited *LimitedError
 					if !errors.As(err, &limited) && !errors.Is(err, context.DeadlineExceeded) {
@@ -126,6 +138,7 @@ func crowd(t *testing.T, tr http.RoundTripper, n int, span time.Duration) {
 			}
 		})
 	}
+
 	all.Wait()
 }
 

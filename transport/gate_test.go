@@ -48,11 +48,18 @@ func stays(t *testing.T, g *gate, now time.Time) time.Duration {
 // Whatever the order of the answers is, no more requests pass than the server has left.
 func TestGateCountsWhatIsOnItsWay(t *testing.T) {
 	withJitter(t, 0)
-	for name, order := range map[string][]int{"in order": {0, 1, 2, 3}, "the last first": {3, 2, 1, 0}, "mixed": {2, 0, 3, 1}} {
+	for name, order := range map[string][]int{"in order": {0, 1, 2, 3}, "the last first": {3, 2, 1, 0},
+		"mixed": {2, 0, 3, 1}} {
 		g := newGate("k", false)
+
+		// The first answer says that four are left, and the four pass before any of them is
+		// answered.
 		first := passes(t, g, at(0), 1)
 		g.answered(first[0], saysLeft(4, 10*time.Second), at(100))
 		under := passes(t, g, at(100), 4)
+
+		// Their answers arrive in the order of the row. An answer that was overtaken says more than
+		// is left.
 		for i, n := range order {
 			// The server has counted them in the order in which they were sent.
 			g.answered(under[n], saysLeft(int64(3-n), 10*time.Second), at(200+i))
@@ -93,15 +100,22 @@ func TestGateSendsOneFirst(t *testing.T) {
 	withJitter(t, 0)
 	g := newGate("k", false)
 	first := passes(t, g, at(0), 1)
+
+	// Nothing is left, and the window ends a second after the answer at 100 ms.
 	stays(t, g, at(0))
 	g.answered(first[0], saysLeft(0, time.Second), at(100))
 	if closed := stays(t, g, at(100)); closed != time.Second {
 		t.Errorf("closed for %s", closed)
 	}
+
+	// In the new window one request passes, and the others wait for its answer, for which no time
+	// is known.
 	second := passes(t, g, at(1100), 1)
 	if closed := stays(t, g, at(1100)); closed != 0 {
 		t.Errorf("closed for %s, which is not known", closed)
 	}
+
+	// Seven are left, so seven pass and no eighth.
 	g.answered(second[0], saysLeft(7, time.Second), at(1200))
 	passes(t, g, at(1200), 7)
 	stays(t, g, at(1200))
@@ -213,18 +227,26 @@ func TestGateTrustsASilentServerAgain(t *testing.T) {
 		g.answered(passes(t, g, at(0), 1)[0], &report{refusal: limited, wait: time.Second}, at(0))
 		return g
 	}
+
+	// The longer nothing is heard after a refusal, the more may be under way: one more for each ten
+	// times the wait of a second.
 	for seconds, most := range map[int]int{1: 1, 10: 1, 11: 2, 21: 3, 61: 7} {
 		g, now := refused(), at(1000*seconds)
 		g.answered(passes(t, g, now, 1)[0], &report{}, now)
 		passes(t, g, now, most)
 		stays(t, g, now)
 	}
+
+	// After sixty times the wait the gate is as trusting as at first, even with a request answered
+	// in between.
 	g := refused()
 	g.answered(passes(t, g, at(1000), 1)[0], &report{}, at(1000))
 	g.answered(passes(t, g, at(61001), 1)[0], &report{}, at(61001))
 	under := passes(t, g, at(61001), 1) // as at first
 	stays(t, g, at(61001))
 	g.answered(under[0], &report{}, at(61001))
+
+	// It doubles with each second: eight three seconds later.
 	passes(t, g, at(64001), 8)
 	stays(t, g, at(64001))
 }
@@ -233,31 +255,43 @@ func TestGateTrustsASilentServerAgain(t *testing.T) {
 func TestGateGivesAPassBackOnce(t *testing.T) {
 	withJitter(t, 0)
 	g := newGate("k", false)
+
+	// The first story: three are left of an hour, one of which is refused.
 	refused := func(now time.Time) {
 		g.answered(passes(t, g, now, 1)[0], &report{refusal: limited, wait: time.Second}, now)
 	}
 	g.answered(passes(t, g, at(0), 1)[0], saysLeft(3, time.Hour), at(0))
 	refused(at(0)) // 2 are left
+
+	// The pass that is given back leaves two: one is answered, one passes, and a third does not.
 	p := passes(t, g, at(1000), 1)
 	g.cancel(p[0])
 	g.answered(passes(t, g, at(1000), 1)[0], &report{}, at(1000))
 	passes(t, g, at(1000), 1)
 	stays(t, g, at(1000))
 
+	// The second story: since the pass was counted, the server has refused twice and reported anew.
 	g = newGate("k", false)
 	g.answered(passes(t, g, at(0), 1)[0], saysLeft(9, time.Hour), at(0))
 	p = passes(t, g, at(0), 1)
 	refused(at(0))
 	refused(at(1000))
+
+	// One is left by the new report, which was made without the pass: to give it back would let two
+	// through.
 	g.answered(passes(t, g, at(2000), 1)[0], saysLeft(1, time.Hour), at(2000))
 	g.cancel(p[0])
+
 	passes(t, g, at(2000), 1)
 	stays(t, g, at(2000))
 }
 
 func TestRefusalsInARowThatSayNothingWaitLonger(t *testing.T) {
 	withJitter(t, 0)
+
 	for why, first := range map[refusal]time.Duration{limited: time.Second, secondary: time.Minute} {
+		// Each wait is twice the one before, up to 64 times the first, as a server that never
+		// recovers must not be asked more often.
 		g, now := newGate("k", false), at(0)
 		for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 64, 64} {
 			if got := g.answered(passes(t, g, now, 1)[0], &report{refusal: why}, now); got != want*first {
@@ -265,6 +299,8 @@ func TestRefusalsInARowThatSayNothingWaitLonger(t *testing.T) {
 			}
 			now = now.Add(want * first)
 		}
+
+		// An answer that is no refusal begins anew.
 		g.answered(passes(t, g, now, 1)[0], &report{}, now)
 		if got := g.answered(passes(t, g, now, 1)[0], &report{refusal: why}, now); got != first {
 			t.Errorf("after an answer: %s", got)
@@ -277,6 +313,8 @@ func TestRefusalsInARowThatSayNothingWaitLonger(t *testing.T) {
 func TestGateLearnsHowManyComeThrough(t *testing.T) {
 	withJitter(t, 0)
 	g, now := newGate("k", false), at(0)
+
+	// come sends n requests at once and has them answered before the next n.
 	come := func(under ...int) {
 		t.Helper()
 		for _, n := range under {
@@ -287,6 +325,8 @@ func TestGateLearnsHowManyComeThrough(t *testing.T) {
 			}
 		}
 	}
+
+	// refuse sends some and has all refused, for ten seconds.
 	refuse := func(under int) {
 		t.Helper()
 		for _, p := range passes(t, g, now, under) {
@@ -294,14 +334,22 @@ func TestGateLearnsHowManyComeThrough(t *testing.T) {
 		}
 		now = now.Add(10 * time.Second)
 	}
+
+	// After the first refusal ten answers come through, one at a time, and then one is refused: ten
+	// is what the server allows.
 	refuse(1)
 	come(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
 	refuse(1)
+
+	// Each wait that follows lets one more be under way, in the middle of the ten that are
+	// expected, and one near their end, where the refusal is likely.
 	come(1, 2, 2, 2, 2, 1, 1)
 	refuse(1)
 	come(1, 3, 3, 3, 1, 1)
 	refuse(1)
 	come(1, 4, 4)
+
+	// Three are refused together: so many under way were too many, and it starts again with one.
 	refuse(3)
 	come(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)
 	refuse(1)
@@ -312,12 +360,18 @@ func TestGateLearnsHowManyComeThrough(t *testing.T) {
 func TestGateKeepsTheOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		g := newGate("k", true)
+
+		// The answer says that nine are left in ten seconds, so they pass a second apart.
 		p := passes(t, g, time.Now(), 1)
 		g.answered(p[0], saysLeft(9, 10*time.Second), time.Now())
+
 		var order []int
 		var mu sync.Mutex
 		var all sync.WaitGroup
+
 		begun := time.Now()
+
+		// Wait lets each arrive in the queue before the next starts.
 		for i := range 9 {
 			all.Go(func() {
 				_, _, w, _ := g.enter(time.Now(), time.Now().Add(time.Minute))
@@ -325,12 +379,15 @@ func TestGateKeepsTheOrder(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				order = append(order, i)
+
+				// Both the turn and its instant have to be those of the order of arrival.
 				if took := time.Since(begun); took != time.Duration(i+1)*time.Second {
 					t.Errorf("%d passes after %s", i, took)
 				}
 			})
 			synctest.Wait()
 		}
+
 		all.Wait()
 		if !slices.IsSorted(order) {
 			t.Error(order)

@@ -23,10 +23,16 @@ func TestOnChangeMayClose(t *testing.T) {
 						s.Close()
 					}
 				}})
+
+				// The hook closes the store from within the change that it is told of, which must
+				// not wait for itself.
 				openNow(t, s, f)
 				f.rise()
 				time.Sleep(time.Second)
 				synctest.Wait()
+
+				// After Close the breaker stays as it was: the return is heard of only if the store
+				// was still open.
 				if closed != 1 || s.State() != at {
 					t.Errorf("closed %d times, and the breaker is %s", closed, s.State())
 				}
@@ -47,11 +53,16 @@ func TestLoggerPanicIsHarmless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported []State
 		f := newFake()
-		s := over(t, f, Options{Logger: slog.New(angry{}), OnChange: func(_ string, state State) { reported = append(reported, state) }})
+		s := over(t, f, Options{Logger: slog.New(angry{}), OnChange: func(_ string, state State) {
+			reported = append(reported, state)
+		}})
 		defer s.Close()
+
+		// Both changes reach OnChange, although each line panics in the logger before.
 		openNow(t, s, f)
 		comeBack(t, s, f)
 		synctest.Wait()
+
 		if len(reported) != 2 {
 			t.Errorf("OnChange was called with %v", reported)
 		}
@@ -64,18 +75,26 @@ func TestRefundAfterCloseIsLost(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory()})
 		op := take(t, "k", "12/1h", 1)
+
+		// One refund waits for the primary, and the other is asked for after Close.
 		a, b := undo(op, one(t, s, op)), undo(op, one(t, s, op))
 		openNow(t, s, f)
 		one(t, s, a)
+
 		s.Close()
+
+		// The one that waited can no longer be made.
 		if got := s.Stats(); got.Waits != 0 || got.Lost != 1 {
 			t.Errorf("after Close: %+v", got)
 		}
+
+		// The later one says both that the store is closed and why it could not be made at once.
 		_, err := try(s, b)
 		if !errors.Is(err, ErrClosed) || !errors.Is(err, ErrOpen) ||
 			err.Error() != "failover: the store is closed: failover: the primary store is bypassed: down" {
 			t.Errorf("%v", err)
 		}
+
 		if got := s.Stats(); got.Waits != 0 || got.Lost != 2 {
 			t.Errorf("after a refund: %+v", got)
 		}

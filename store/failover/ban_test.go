@@ -31,21 +31,31 @@ func TestBanOfThePrimaryHoldsInTheFallback(t *testing.T) {
 				f := newFake()
 				s := over(t, f, threeOf(Options{Fallback: memory()}))
 				defer s.Close()
+
 				op := underBan(t, "k", text)
+
+				// The ban of an hour is imposed by another instance, and this one hears of it from
+				// a decision.
 				impose := op
 				impose.Verb = core.Impose
 				one(t, f.Store, impose) // by another instance
+
 				if d := one(t, s, op); !d.Banned || d.Fallback {
 					t.Fatalf("%+v", d)
 				}
+
+				// Ten minutes later the primary goes away: fifty minutes of the ban are left.
 				time.Sleep(10 * time.Minute)
 				openNow(t, s, f)
 				if d := one(t, s, op); d.Allowed || !d.Banned || !d.Fallback || d.RetryAfter != 50*time.Minute {
 					t.Errorf("in the outage: %+v", d)
 				}
+
 				if d := one(t, s, underBan(t, "other", text)); !d.Allowed || d.Banned {
 					t.Errorf("another key: %+v", d)
 				}
+
+				// The fallback's own ban ends when that of the primary would have.
 				time.Sleep(50 * time.Minute)
 				if d := one(t, s, op); !d.Allowed || d.Banned || !d.Fallback {
 					t.Errorf("after the ban: %+v", d)
@@ -58,12 +68,14 @@ func TestBanOfThePrimaryHoldsInTheFallback(t *testing.T) {
 // A ban that began in an outage does not hide a longer one of the primary.
 func TestBanOfThePrimaryIsLongerThanThatOfTheFallback(t *testing.T) {
 	for name, row := range map[string]struct{ fallback, primary time.Duration }{
-		"the primary's is longer": {5 * time.Minute, 50 * time.Minute}, "the fallback's is longer": {50 * time.Minute, 5 * time.Minute},
+		"the primary's is longer":  {5 * time.Minute, 50 * time.Minute},
+		"the fallback's is longer": {50 * time.Minute, 5 * time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f, fallback := newFake(), memory()
 			s := over(t, f, Options{Fallback: fallback})
 			defer s.Close()
+
 			impose := func(there core.Store, length time.Duration) core.Op {
 				op := underBan(t, "k", "12/1h fixed-window")
 				ban := *op.Ban
@@ -72,8 +84,11 @@ func TestBanOfThePrimaryIsLongerThanThatOfTheFallback(t *testing.T) {
 				one(t, there, op)
 				return op
 			}
+
+			// Both stores have a ban of the key, of five and fifty minutes either way round.
 			impose(fallback, row.fallback)
 			impose(f.Store, row.primary)
+
 			op := underBan(t, "k", "12/1h fixed-window")
 			if d := one(t, s, op); !d.Banned || d.Fallback {
 				t.Fatalf("%s: %+v", name, d)
@@ -93,14 +108,18 @@ func TestBanOfTheFallbackEndsWithTheOutage(t *testing.T) {
 		f := newFake()
 		s := over(t, f, threeOf(Options{Fallback: memory()}))
 		defer s.Close()
+
 		openNow(t, s, f)
 		op := underBan(t, "k", "12/1h fixed-window")
+
+		// The part of twelve units for one of three instances.
 		if n := admitted(t, s, op); n != 4 {
 			t.Errorf("%d admitted, want the part", n)
 		}
 		if d := one(t, s, op); !d.Banned || !d.Fallback {
 			t.Errorf("%+v", d)
 		}
+
 		f.rise()
 		time.Sleep(time.Second)
 		if d := one(t, s, op); !d.Allowed || d.Banned || d.Fallback {
@@ -118,20 +137,26 @@ func TestLiftEndsTheBanInBothStores(t *testing.T) {
 				f := newFake()
 				s := over(t, f, threeOf(Options{Fallback: memory()}))
 				defer s.Close()
+
 				op := underBan(t, "k", "12/1h fixed-window")
 				banNow(t, s, op)
 				lift, peek := op, op
 				lift.Verb, peek.Verb = core.Lift, core.Peek
+
+				// The Lift comes before the outage or in it.
 				if outage {
 					openNow(t, s, f)
 				}
 				one(t, s, lift)
+
 				if !outage {
 					openNow(t, s, f)
 				}
 				if d := one(t, s, peek); d.Banned || !d.Fallback {
 					t.Errorf("in the outage: %+v", d)
 				}
+
+				// The Lift that was sent in the outage has reached the primary by now.
 				f.rise()
 				time.Sleep(time.Second)
 				if d := one(t, s, peek); d.Banned || d.Fallback {

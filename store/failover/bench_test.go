@@ -46,6 +46,7 @@ func BenchmarkApply(b *testing.B) {
 				}
 			}
 		})
+
 		b.Run(name+"/parallel", func(b *testing.B) {
 			b.ReportAllocs()
 			op := take(b, "k", "1000000000/1s", 1)
@@ -67,8 +68,11 @@ func TestApplyAllocatesNothing(t *testing.T) {
 		test.Skip(t, "pools forget under the race detector")
 	}
 	for name, s := range stores(t) {
+		// Two limits, one of which refuses all but the first Takes, so that both outcomes are
+		// measured.
 		ops := []core.Op{take(t, "a", "5/1h", 1), take(t, "b", "1000000000/1s", 1)}
 		out := make([]core.Decision, 2)
+
 		if got := testing.AllocsPerRun(1000, func() {
 			if err := s.Apply(context.Background(), ops, out); err != nil {
 				t.Fatal(err)

@@ -41,19 +41,23 @@ func TestMustNewPanicsWithTheError(t *testing.T) {
 // Each row is the results of calls, "x" for a failure and "." for a success,
 // until the breaker opens.
 func TestBreakerOpensAtFiveFailures(t *testing.T) {
+	// A failure counts one, and a success takes one off; at five the breaker opens.
 	rows := map[string]bool{
 		"xxxxx": true, "xxxx": false, "xxxx.": false, "xxxx.x": false, "xxxx.xx": true,
 		"....xxxxx": true, "x.x.x.x.x.x.x.x.x.": false, "xx.xx.xx.xx": true, "xx.xx.xx.x.": false,
 	}
+
 	for calls, want := range rows {
 		t.Run(calls, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
 				s := over(t, f, Options{})
+
 				for i, c := range calls {
 					if s.State() != Closed {
 						t.Fatalf("open after %d calls", i)
 					}
+
 					if f.rise(); c == 'x' {
 						f.fall()
 					}
@@ -61,6 +65,7 @@ func TestBreakerOpensAtFiveFailures(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
+
 				if got := s.State() == Open; got != want {
 					t.Errorf("open %t, want %t", got, want)
 				}
@@ -74,6 +79,7 @@ func TestBreakerCountsSlowCallsAsFailures(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
 		defer s.Close()
+
 		f.be(after(100*ms, nil)) // no slower than Slow
 		for range 10 {
 			one(t, s, take(t, "k", "100/1h fixed-window", 1))
@@ -81,6 +87,8 @@ func TestBreakerCountsSlowCallsAsFailures(t *testing.T) {
 		if s.State() != Closed {
 			t.Fatal("open at Slow")
 		}
+
+		// A millisecond more is slow. The answers are used all the same: they are right, only late.
 		f.be(after(101*ms, nil))
 		for i := range 6 { // after the first it is watched whether this process is late itself
 			if s.State() != Closed {
@@ -90,6 +98,7 @@ func TestBreakerCountsSlowCallsAsFailures(t *testing.T) {
 				t.Errorf("%d remain", d.Remaining)
 			}
 		}
+
 		if s.State() != Open {
 			t.Error("closed after six slow calls")
 		}
@@ -101,12 +110,16 @@ func TestBreakerIgnoresMistakesOfCallers(t *testing.T) {
 		f := newFake()
 		fallback := newFake()
 		s := over(t, f, Options{Fallback: fallback})
+
+		// An operation that is not valid says nothing about the primary.
 		negative := take(t, "k", "5/1s", -1)
 		for range 10 {
 			if _, err := try(s, negative); !errors.Is(err, core.ErrOp) {
 				t.Fatal(err)
 			}
 		}
+
+		// Nor does a caller that has left.
 		gone, leave := context.WithCancel(context.Background())
 		leave()
 		f.be(func(ctx context.Context) error { return ctx.Err() })
@@ -116,6 +129,7 @@ func TestBreakerIgnoresMistakesOfCallers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		if s.State() != Closed || len(fallback.seen()) != 0 {
 			t.Errorf("%s, or the fallback was asked", s.State())
 		}
@@ -140,12 +154,15 @@ func TestBreakerIgnoresErrorsOfOptionsIgnore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory(), Ignore: func(err error) bool { return err == errDown }})
+
+		// The error is the caller's business: it is decided by the fallback, and never counted.
 		f.fall()
 		for i := range 10 {
 			if d := one(t, s, take(t, "k", "10/1h", 1)); d.Remaining != int64(9-i) {
 				t.Errorf("%d remain", d.Remaining)
 			}
 		}
+
 		if s.State() != Closed {
 			t.Error("open")
 		}
@@ -157,28 +174,39 @@ func TestBreakerOpenLetsOnlyProbesThrough(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory()})
 		defer s.Close()
+
+		// The jitter goes from the shortest interval, 50 ms, over 75 ms to 100 ms.
 		draws := []float64{0, 0.5, 1}
 		s.primary.jitter = func() float64 {
 			d := draws[0]
 			draws = append(draws[1:], d)
 			return d
 		}
+
 		openNow(t, s, f)
+
+		// A thousand requests in an outage must not cause a single call.
 		for range 1000 {
 			one(t, s, take(t, "k", "10/1s", 1))
 		}
+
 		time.Sleep(400 * ms)
 		calls := f.seen()
 		want := []time.Duration{50 * ms, 125 * ms, 225 * ms, 275 * ms, 350 * ms}
 		if got := instants(calls); !reflect.DeepEqual(got, want) {
 			t.Errorf("probes at %v, want %v", got, want)
 		}
+
+		// A probe is a Take of the key that failed, under a rule of its own, so that it writes and
+		// is not charged to the caller.
 		for _, c := range calls {
 			if op := c.ops[0]; len(c.ops) != 1 || op.Verb != core.Take || op.Key != "opener" || op.Rule != probeRule {
 				t.Errorf("a probe is %+v", c.ops)
 			}
 		}
-		if got := s.Stats(); !reflect.DeepEqual(got, Stats{State: Open, Away: []string{""}, Opened: 1, Probes: 5, Local: 1005}) {
+
+		if got := s.Stats(); !reflect.DeepEqual(got, Stats{State: Open, Away: []string{""}, Opened: 1, Probes: 5,
+			Local: 1005}) {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -190,25 +218,34 @@ func TestBreakerClosesAfterFourProbes(t *testing.T) {
 		s := over(t, f, Options{})
 		defer s.Close()
 		openNow(t, s, f)
+
+		// Three successes and a failure are not four in a row.
 		time.Sleep(150 * ms)
 		f.rise() // probes at 200, 300 and 400 succeed
 		time.Sleep(300 * ms)
 		f.fall() // that at 500 does not
 		time.Sleep(100 * ms)
 		f.rise() // those at 600, 700, 800 and 900 do
+
+		// The fourth in a row is answered at 900 ms.
 		time.Sleep(350*ms - 1)
 		if s.State() != Open {
 			t.Error("closed too early")
 		}
+
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if s.State() != Closed || s.Stats().Probes != 9 {
 			t.Errorf("%s after %d probes", s.State(), s.Stats().Probes)
 		}
+
+		// Once it is closed, no probe follows.
 		time.Sleep(time.Hour)
 		if got := instants(f.seen()); len(got) != 9 {
 			t.Errorf("calls at %v", got)
 		}
+
+		// Another outage needs no more probes than the first: the count began anew.
 		openNow(t, s, f)
 		f.rise()
 		time.Sleep(time.Second)
@@ -226,15 +263,20 @@ func TestBreakerClosesWithinASecondOfTheReturn(t *testing.T) {
 		s := over(t, f, Options{})
 		defer s.Close()
 		openNow(t, s, f)
+
+		// A probe that hangs from before the return delays the next.
 		f.be(after(time.Hour, nil))
 		time.Sleep(100 * ms) // the first probe is on its way
 		synctest.Wait()
 		f.be(after(99*ms, nil)) // a probe may take 100 ms
+
 		back := time.Now()
 		for s.State() == Open {
 			time.Sleep(ms)
 			synctest.Wait()
 		}
+
+		// The rest of the 100 ms of the hung probe, and four probes with their waits in between.
 		if took := time.Since(back); took != 896*ms {
 			t.Errorf("%s", took)
 		}
@@ -247,19 +289,25 @@ func TestBreakerStaysOpenForAFlappingPrimary(t *testing.T) {
 		s := over(t, f, Options{Fallback: memory()})
 		defer s.Close()
 		s.primary.jitter = func() float64 { return 0 } // one probe in 50 ms
+
+		// It is away and back each 100 ms, so two probes in a row succeed, and never four.
 		f.be(func(context.Context) error {
 			if time.Since(f.start)/(100*ms)%2 == 0 {
 				return errDown
 			}
 			return nil
 		})
+
 		for range 60_000 {
 			one(t, s, take(t, "k", "10/1s", 1))
 			time.Sleep(ms)
 		}
+
+		// The breaker opened at 4 ms, and from then on there is one probe each 50 ms of the minute.
 		if got := s.Stats(); got.Opened != 1 || got.State != Open || got.Probes != 1199 {
 			t.Errorf("%+v", got)
 		}
+
 		calls := instants(f.seen())
 		if len(calls) != 5+1199 {
 			t.Fatalf("%d calls", len(calls))
@@ -277,6 +325,8 @@ func TestBreakerReopensAtTheFirstFailure(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
 		defer s.Close()
+
+		// again returns the state after some successes and a failure, right after a return.
 		again := func(successes int) State {
 			openNow(t, s, f)
 			f.rise()
@@ -285,16 +335,22 @@ func TestBreakerReopensAtTheFirstFailure(t *testing.T) {
 			for range successes {
 				one(t, s, take(t, "k", "1000/1s", 1))
 			}
+
 			f.fall()
 			_, _ = try(s, take(t, "k", "1000/1s", 1))
 			return s.State()
 		}
+
+		// Without a success in between, the return was a mistake of the probes.
 		if got := again(0); got != Open {
 			t.Error("a failure right after the return")
 		}
+
 		f.rise()
 		time.Sleep(400 * ms)
 		synctest.Wait()
+
+		// A single success is enough: the next failure is one of five.
 		if got := again(1); got != Closed {
 			t.Error("a failure after a success")
 		}
@@ -307,6 +363,8 @@ func TestBreakerSendsOneProbeForManyCallers(t *testing.T) {
 		s := over(t, f, Options{Fallback: memory()})
 		defer s.Close()
 		openNow(t, s, f)
+
+		// The thousand callers ask fifty times each while four probes are sent, each of 30 ms.
 		f.be(after(30*ms, nil))
 		var herd sync.WaitGroup
 		for range 1000 {
@@ -319,12 +377,14 @@ func TestBreakerSendsOneProbeForManyCallers(t *testing.T) {
 				}
 			})
 		}
+
 		herd.Wait()
 		want := []time.Duration{100 * ms, 230 * ms, 360 * ms, 490 * ms}
 		got := instants(f.seen())
 		if len(got) < len(want) || !slices.Equal(got[:4], want) {
 			t.Errorf("%d calls, the first at %v", len(got), got[:min(5, len(got))])
 		}
+
 		if s.State() != Open { // the fourth probe is answered at 520 ms
 			t.Error("closed")
 		}
@@ -336,16 +396,22 @@ func TestBreakerIgnoresCallsOfOlderGenerations(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{})
 		defer s.Close()
+
+		// Ten calls are on their way when the breaker opens by others, and fail when it is closed
+		// again.
 		f.be(after(10*time.Second, errDown))
 		var late sync.WaitGroup
 		for range 10 {
 			late.Go(func() { _, _ = try(s, take(t, "k", "10/1s", 1)) })
 		}
 		synctest.Wait()
+
 		openNow(t, s, f)
 		f.rise()
 		time.Sleep(time.Second) // it is closed, and the late failures are to come
 		late.Wait()
+
+		// Had one of the ten been counted, the breaker would have opened again.
 		one(t, s, take(t, "k", "10/1s", 1))
 		f.fall()
 		_, _ = try(s, take(t, "k", "10/1s", 1))
@@ -360,15 +426,21 @@ func TestErrOpenHasARetryAfter(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{ProbeInterval: 3 * time.Second})
 		defer s.Close()
+
+		// While the breaker is closed, the caller gets the error of its own call.
 		f.fall()
 		if _, err := try(s, take(t, "k", "5/1s", 1)); err != errDown {
 			t.Errorf("while closed: %v", err)
 		}
+
 		openNow(t, s, f)
 		time.Sleep(500 * ms)
+
+		// Half a second of the three until the next probe is over, and the hint is what is left.
 		_, err := try(s, take(t, "k", "5/1s", 1))
 		var hint interface{ RetryAfter() time.Duration }
-		if !errors.Is(err, ErrOpen) || !errors.As(err, &hint) || hint.RetryAfter() != 2500*ms || err.Error() != "failover: the primary store is bypassed: down" {
+		if !errors.Is(err, ErrOpen) || !errors.As(err, &hint) || hint.RetryAfter() != 2500*ms ||
+			err.Error() != "failover: the primary store is bypassed: down" {
 			t.Errorf("%v", err)
 		}
 	})
@@ -384,18 +456,23 @@ func TestOnChangeIsCalledOncePerChange(t *testing.T) {
 			OnChange: func(_ string, state State) { reported = append(reported, state) },
 		})
 		defer s.Close()
+
+		// Two outages a minute apart, as lines within a minute would be held back.
 		for range 2 {
 			openNow(t, s, f)
 			time.Sleep(time.Second)
 			f.rise()
 			time.Sleep(time.Minute) // a new one for the lines
 		}
+
 		synctest.Wait()
-		want := strings.Repeat(`level=WARN msg="headgate: the primary store fails and is bypassed: OnStoreError decides about requests until it answers again" fallback=false error=down`+"\n"+
-			`level=INFO msg="headgate: the primary store decides again"`+"\n", 2)
+		want := strings.Repeat(
+			`level=WARN msg="headgate: the primary store fails and is bypassed: OnStoreError decides about requests until it answers again" fallback=false error=down`+"\n"+
+				`level=INFO msg="headgate: the primary store decides again"`+"\n", 2)
 		if text.String() != want {
 			t.Errorf("got\n%swant\n%s", text.String(), want)
 		}
+
 		if got := fmt.Sprint(reported); got != "[open closed open closed]" {
 			t.Errorf("OnChange was called with %s", got)
 		}
@@ -444,18 +521,24 @@ func TestCloseEndsTheProbes(t *testing.T) {
 		f := newFake()
 		s := over(t, f, Options{Fallback: memory()})
 		openNow(t, s, f)
+
+		// The probe would take an hour: Close has to end it, and may be called twice.
 		f.be(after(time.Hour, nil))
 		time.Sleep(100 * ms)
 		synctest.Wait() // the probe is on its way
+
 		start := time.Now()
 		for range 2 {
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
 		}
+
 		if took := time.Since(start); took != 0 {
 			t.Errorf("Close took %s", took)
 		}
+
+		// Neither time nor requests make a closed store send anything.
 		f.rise()
 		f.seen()
 		time.Sleep(time.Minute)
@@ -472,13 +555,16 @@ type diagnosed struct {
 }
 
 func (d diagnosed) Report() events.Report {
-	return events.Report{Diagnose: func(context.Context, []core.Op) []core.Finding { return []core.Finding{{Code: d.code}} }}
+	return events.Report{Diagnose: func(context.Context, []core.Op) []core.Finding {
+		return []core.Finding{{Code: d.code}}
+	}}
 }
 
 func TestBothStoresAreDiagnosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := over(t, diagnosed{memory(), "1"}, Options{Fallback: diagnosed{memory(), "2"}})
-		if got := s.Report().Diagnose(context.Background(), nil); len(got) != 2 || got[0].Code != "1" || got[1].Code != "2" {
+		if got := s.Report().Diagnose(context.Background(), nil); len(got) != 2 || got[0].Code != "1" ||
+			got[1].Code != "2" {
 			t.Errorf("%v", got)
 		}
 		if got := over(t, memory(), Options{}).Report().Diagnose(context.Background(), nil); got != nil {
@@ -511,6 +597,8 @@ func TestIgnoreThatPanics(t *testing.T) {
 		s := over(t, f, Options{Fallback: memory(), Failures: 3, Ignore: func(error) bool { panic("hook") },
 			Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		defer s.Close()
+
+		// One unit is granted by the fallback, and is then owed to the primary.
 		busy(f)
 		one(t, s, op)
 
@@ -522,11 +610,16 @@ func TestIgnoreThatPanics(t *testing.T) {
 			}
 			return nil
 		})
+
 		one(t, s, op)
 		synctest.Wait()
+
+		// The hook is asked in the goroutine that pays; its panic must not end the process, and the
+		// error counts.
 		if s.primary.breaker.score.Load() != 1 {
 			t.Errorf("the score is %d, want 1 of the payment", s.primary.breaker.score.Load())
 		}
+
 		if n := strings.Count(log.String(), `Ignore of a failover store panicked" panic=hook`); n != 1 {
 			t.Errorf("%d lines say it:\n%s", n, &log)
 		}

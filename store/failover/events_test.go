@@ -24,24 +24,36 @@ func TestEventsOfTheBreaker(t *testing.T) {
 				if fallback {
 					o.Fallback, away = memory(), events.FallbackDecides
 				}
+
 				s := over(t, f, o)
 				defer s.Close()
+
+				// The same hooks are told of each change once, however many limiters share the
+				// store.
 				h := &events.Hooks{Breaker: func(e events.Breaker) { told = append(told, fmt.Sprintf("%+v", e)) }}
 				s.Report().Listen(h)
 				s.Report().Listen(h) // a second limiter with the same hooks
 				s.Report().Listen(nil)
+
 				wantStatus(t, s, events.StoreStatus{Store: "failover", Of: s})
+
+				// While the primary is away the status says for how many requests, and why.
 				openNow(t, s, f)
 				synctest.Wait()
 				var local uint64
 				if fallback {
 					local = s.Stats().Local
 				}
-				wantStatus(t, s, events.StoreStatus{Store: "failover", Of: s, Mode: away, Away: []string{""}, Opened: 1, Local: local, Cause: errDown})
+
+				wantStatus(t, s, events.StoreStatus{Store: "failover", Of: s, Mode: away, Away: []string{""},
+					Opened: 1, Local: local, Cause: errDown})
+
+				// After the return the cause stays as the latest one.
 				f.rise()
 				time.Sleep(time.Second)
 				synctest.Wait()
 				wantStatus(t, s, events.StoreStatus{Store: "failover", Of: s, Opened: 1, Local: local, Cause: errDown})
+
 				want := []string{fmt.Sprintf("{Shard: Open:true Fallback:%t Cause:down}", fallback),
 					fmt.Sprintf("{Shard: Open:false Fallback:%t Cause:<nil>}", fallback)}
 				if !slices.Equal(told, want) {
@@ -82,10 +94,13 @@ func TestCauseIsThatOfTheLatestProbe(t *testing.T) {
 		s := over(t, f, Options{Fallback: memory()})
 		defer s.Close()
 		openNow(t, s, f)
+
+		// The probes meet another error than the calls that opened the breaker.
 		refused := errors.New("refused")
 		f.be(after(0, refused))
 		time.Sleep(time.Second)
 		one(t, s, take(t, "k", "5/1s", 1))
+
 		if err := s.Cause(); !errors.Is(err, refused) || errors.Is(err, errDown) {
 			t.Errorf("%v", err)
 		}

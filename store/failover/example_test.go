@@ -26,6 +26,7 @@ func Example() {
 		panic(err)
 	}
 	defer instances.Close()
+
 	store, err := failover.New(redisstore.MustNew(client, redisstore.Options{Prefix: "shop:"}), failover.Options{
 		Fallback:  memstore.MustNew(memstore.Options{}),
 		Instances: instances.Live,
@@ -61,10 +62,13 @@ func ExampleStore_Apply() {
 	defer store.Close()
 	ops := []core.Op{{Rule: "api", Key: "alice", Limit: core.Limit{Quota: 18, Period: time.Hour}, Cost: 1}}
 	out := make([]core.Decision, 1)
+
+	// A third of the limit of 18 is the part; the breaker opens at the fifth failure.
 	for range 7 {
 		err := store.Apply(context.Background(), ops, out)
 		fmt.Println(store.State(), out[0].Allowed, out[0].Remaining, err)
 	}
+
 	// Output:
 	// closed true 5 <nil>
 	// closed true 4 <nil>

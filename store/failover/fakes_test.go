@@ -45,14 +45,18 @@ func (f *fake) Apply(ctx context.Context, ops []core.Op, out []core.Decision) er
 	f.calls = append(f.calls, call{time.Since(f.start), slices.Clone(ops)})
 	health, mute := f.health, f.mute
 	f.mu.Unlock()
+
+	// The lock is not held while the store decides, as calls may hang.
 	if mute {
 		return cmp.Or(f.Store.Apply(ctx, ops, out), errDown)
 	}
+
 	if health != nil {
 		if err := health(ctx); err != nil {
 			return err
 		}
 	}
+
 	return f.Store.Apply(ctx, ops, out)
 }
 

@@ -28,6 +28,7 @@ type book struct {
 func newBook() *book { return &book{until: map[string]time.Time{}, parts: map[string]int64{}} }
 
 func (b *book) beat(now time.Time, id string, ttl time.Duration, used, least int64) []int64 {
+	// The script of the heartbeat in Go: members whose time is over go first, with their parts.
 	for member, until := range b.until {
 		if !until.After(now) || ttl == 0 && member == id {
 			delete(b.until, member)
@@ -58,11 +59,16 @@ func (b *book) left(id string, live int64) int64 {
 		id string
 		by int64
 	}
+
+	// The largest parts come first; equal ones in an order that does not depend on the map.
 	var list []entry
 	for member, by := range b.parts {
 		list = append(list, entry{member, by})
 	}
 	slices.SortFunc(list, func(x, y entry) int { return cmp.Or(cmp.Compare(x.by, y.by), cmp.Compare(y.id, x.id)) })
+
+	// Beyond some entries the others are reckoned to be as large as the last one read, which can
+	// only be too much.
 	const some = 64
 	full := len(list) > some
 	list = list[:min(len(list), some+1)]
@@ -81,6 +87,8 @@ func (b *book) left(id string, live int64) int64 {
 	if full {
 		taken += float64(others) * part
 	}
+
+	// What the others leave is the part, rounded so that it never becomes more.
 	if rest := 1 - taken; rest*UnknownInstances > 1 {
 		return int64(math.Ceil(1 / rest * (1 - 1e-9)))
 	}
@@ -99,6 +107,7 @@ func newHeart() *heart { return &heart{books: map[string]*book{}} }
 
 // process carries out a heartbeat.
 func (h *heart) process(ctx context.Context, cmd redis.Cmder) error {
+	// A frozen Redis answers nobody, until the caller gives up.
 	h.mu.Lock()
 	frozen := h.frozen
 	h.mu.Unlock()
@@ -111,6 +120,8 @@ func (h *heart) process(ctx context.Context, cmd redis.Cmder) error {
 	defer h.mu.Unlock()
 	h.beats++
 	args := cmd.Args()
+
+	// The arguments are those of the script: the key, who beats, for how long, and the two numbers.
 	key, id, ttl := args[3].(string), args[5].(string), time.Duration(args[6].(int64))*ms
 	if h.books[key] == nil {
 		h.books[key] = newBook()
@@ -149,6 +160,7 @@ type line struct {
 }
 
 func (l *line) Process(ctx context.Context, cmd redis.Cmder) error {
+	// A line that is cut loses the heartbeat, and one that is mute only its answer.
 	l.mu.Lock()
 	cut := l.cut
 	l.mu.Unlock()
@@ -270,10 +282,16 @@ func TestInstancesThatAreAddedShareOneLimit(t *testing.T) {
 					f.want("alone", 1)
 					f.add(InstancesOptions{})
 					synctest.Wait()
+
+					// The first instance has the whole until its next heartbeat, so the newcomer
+					// has next to nothing.
 					f.want("at once", 1, UnknownInstances)
 					if got := f.units("1000/1h fixed-window"); got != 1001 {
 						t.Errorf("%d units at once", got)
 					}
+
+					// The others come all at once, or so far apart that heartbeats lie between
+					// them.
 					for range adds - 1 {
 						f.pass(gap)
 						f.add(InstancesOptions{})
@@ -281,6 +299,9 @@ func TestInstancesThatAreAddedShareOneLimit(t *testing.T) {
 
 					f.pass(DefaultInstancesTTL / 6)
 					f.want("a sixth of the TTL later", same(1+adds, 1+adds)...)
+
+					// In the outage everyone keeps the part that it had, and all parts make up one
+					// limit.
 					f.heart.freeze(true)
 					f.pass(time.Minute)
 					f.want("in an outage", same(1+adds, 1+adds)...)
@@ -297,6 +318,8 @@ func TestInstancesThatAreAddedShareOneLimit(t *testing.T) {
 func TestInstancesThatAreReplacedShareOneLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 4)
+
+		// The one that leaves says so, and its part is free for the next.
 		for range 4 {
 			f.leave(0)
 			f.add(InstancesOptions{})
@@ -304,11 +327,13 @@ func TestInstancesThatAreReplacedShareOneLimit(t *testing.T) {
 			f.want("one is replaced", 4, 4, 4, 4)
 			f.pass(700 * ms)
 		}
+
 		for range 4 { // the new one comes first
 			f.add(InstancesOptions{})
 			f.pass(3 * time.Second)
 			f.leave(0)
 		}
+
 		f.pass(2 * DefaultInstancesTTL)
 		f.want("all are replaced", 4, 4, 4, 4)
 	})
@@ -318,20 +343,26 @@ func TestInstancesThatAreReplacedShareOneLimit(t *testing.T) {
 func TestInstancesKeepThePartOfOneThatMayHaveDied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 1)
+
+		// The one that may have died is only cut off from Redis, and would go on granting all.
 		f.lines[0].set(func() { f.lines[0].cut = true })
 		f.add(InstancesOptions{})
 		f.pass(DefaultInstancesTTL - 2*time.Second)
 		f.want("within a TTL", 1, UnknownInstances)
+
 		f.pass(4 * time.Second)
 		f.want("after a TTL", 1, 2)
 		f.pass(DefaultInstancesTTL + 4*time.Second)
 		f.want("after two", 1, 1)
 
+		// It was alive: in its first heartbeat it learns that it has no part any more.
 		f.lines[0].set(func() { f.lines[0].cut = false })
 		for f.all[0].Live() == 1 {
 			f.pass(ms)
 		}
+
 		f.want("it lives", UnknownInstances, 1)
+
 		f.pass(DefaultInstancesTTL / 6)
 		f.want("it has its part", 2, 2)
 	})
@@ -369,9 +400,13 @@ func TestInstancesSaySoonThatTheirPartIsSmaller(t *testing.T) {
 func TestInstancesShareOneLimitWhenRedisIsRestartedEmpty(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 3)
+
+		// An empty Redis learns the parts from the heartbeats of those that hold them.
 		f.heart.empty()
 		f.pass(DefaultInstancesTTL / 15)
 		f.want("restarted", 3, 3, 3)
+
+		// A newcomer finds all parts taken until they have made room.
 		f.add(InstancesOptions{})
 		synctest.Wait()
 		f.want("one more", 3, 3, 3, UnknownInstances)
@@ -383,12 +418,16 @@ func TestInstancesShareOneLimitWhenRedisIsRestartedEmpty(t *testing.T) {
 		f.pass(time.Minute)
 		f.add(InstancesOptions{})
 		f.pass(time.Second)
+
+		// Only the newcomer's line works when Redis is back: it must not take the parts of those
+		// that are away.
 		for _, l := range f.lines[:4] {
 			l.set(func() { l.cut = true })
 		}
 		f.heart.freeze(false)
 		f.pass(DefaultInstancesTTL - 2*time.Second)
 		f.want("the others are away", 4, 4, 4, 4, UnknownInstances)
+
 		for _, l := range f.lines[:4] {
 			l.set(func() { l.cut = false })
 		}
@@ -402,11 +441,15 @@ func TestInstancesUseTheExpectedNumberWhereThereIsRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fleet{t: t, heart: newHeart()}
 		o := InstancesOptions{Expected: 8}
+
+		// They begin with an eighth each, so there is room for all eight at once.
 		for n := range 8 {
 			f.add(o)
 			synctest.Wait()
 			f.want("at the start", same(n+1, 8)...)
 		}
+
+		// Seven leave, and one grows into the whole after a TTL.
 		for range 7 {
 			f.leave(0)
 		}
@@ -414,6 +457,8 @@ func TestInstancesUseTheExpectedNumberWhereThereIsRoom(t *testing.T) {
 		f.want("within a TTL", 8)
 		f.pass(5 * time.Second)
 		f.want("after a TTL", 1)
+
+		// Now the newcomer has to wait for room, as if nothing had been expected.
 		f.add(o)
 		synctest.Wait()
 		f.want("no room", 1, UnknownInstances)
@@ -431,14 +476,20 @@ func TestInstancesShareOneLimitWhateverHappens(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 37))
 				f := newFleet(t, 1+r.IntN(4))
+
+				// After each disturbance time passes, in which the fleet checks the sum of its
+				// parts.
 				for range 80 {
 					f.disturb(r)
 					f.pass(time.Duration(r.IntN(1500)) * ms)
 				}
+
+				// In the end all is well: three TTLs later each has its equal part.
 				f.heart.freeze(false)
 				for _, l := range f.lines {
 					l.set(func() { l.cut, l.mute = false, false })
 				}
+
 				f.pass(3 * DefaultInstancesTTL)
 				f.want("when all is well", same(len(f.all), len(f.all))...)
 			})
@@ -447,6 +498,8 @@ func TestInstancesShareOneLimitWhateverHappens(t *testing.T) {
 }
 
 func (f *fleet) disturb(r *rand.Rand) {
+	// More come than leave, up to a dozen; the other draws are trouble with a line or with Redis,
+	// or nothing.
 	switch n := r.IntN(len(f.all)); r.IntN(10) {
 	case 0, 1, 2:
 		if len(f.all) < 12 {
@@ -488,26 +541,39 @@ func TestInstancesKnowOfEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFleet(t, 3)
 		others := begin(t, &line{heart: f.heart}, InstancesOptions{Prefix: "others:"})
+
 		f.want("all have begun", 3, 3, 3)
+
+		// An instance leaves while Redis is frozen: Close gives up after a second, and Redis does
+		// not hear of it.
 		f.heart.freeze(true)
 		closed := time.Now()
 		f.leave(2)
 		if took := time.Since(closed); took != time.Second {
 			t.Errorf("Close took %v", took)
 		}
+
 		f.pass(time.Hour / 60)
 		f.want("in an outage", 3, 3)
+
+		// After the outage the one that left is counted until its TTL is over.
 		f.heart.freeze(false)
 		f.pass(DefaultInstancesTTL)
 		f.want("less than a TTL after it", 3, 3)
 		f.pass(5 * time.Second) // a heartbeat that began in the outage, two more, and one to take the part
 		f.want("a TTL after it", 2, 2)
+
+		// One that leaves while Redis is well is forgotten there at once; the part follows after a
+		// TTL.
 		f.leave(1)
 		if n := f.heart.count("hg:{instances}"); n != 1 {
 			t.Errorf("%d are left after one has left", n)
 		}
+
 		f.pass(DefaultInstancesTTL + 4*time.Second)
 		f.want("one has left", 1)
+
+		// A fleet under another prefix is another fleet.
 		if got := others.Live(); got != 1 {
 			t.Errorf("%d of another fleet", got)
 		}
@@ -537,12 +603,16 @@ func TestInstancesAreCountedByRedis(t *testing.T) {
 	t.Parallel()
 	c := patiently(t, redistest.Start(t).Addr)
 	r := rand.New(rand.NewPCG(1, 2))
+
+	// Five members are added up one by one, and of two hundred only those with the largest parts.
 	for _, ids := range []int{5, 200} {
 		prefix, b := "hg"+strconv.Itoa(ids)+":", newBook()
 		beat := heartbeats(t, c, prefix)
 		all := int64(ids)
 		numbers := []int64{all / 2, all, 2 * all, 3 * all, 1, UnknownInstances}
+
 		for n := range 1500 {
+			// Now and then one leaves.
 			ttl := time.Hour
 			if r.IntN(ids) == 0 {
 				ttl = 0
@@ -552,6 +622,7 @@ func TestInstancesAreCountedByRedis(t *testing.T) {
 			if r.IntN(4) == 0 && ids < 10 {
 				used = numbers[r.IntN(6)]
 			}
+
 			got := beat(id, ttl, used, least)
 			want := b.beat(time.Now(), id, ttl, used, least)
 			if got.count != max(1, want[0]) || got.number != want[1] {
@@ -559,6 +630,7 @@ func TestInstancesAreCountedByRedis(t *testing.T) {
 			}
 		}
 	}
+
 	everyKeyExpires(t, c)
 }
 
@@ -566,6 +638,8 @@ func TestInstancesForgetThoseWhoseTimeIsOver(t *testing.T) {
 	t.Parallel()
 	c := patiently(t, redistest.Start(t).Addr)
 	beat := heartbeats(t, c, "hg:")
+
+	// An entry that Redis has kept beyond its time, in both keys.
 	over := redis.Z{Score: 1, Member: "one whose time is over"}
 	if err := c.ZAdd(t.Context(), "hg:{instances}", over).Err(); err != nil {
 		t.Fatal(err)
@@ -574,6 +648,8 @@ func TestInstancesForgetThoseWhoseTimeIsOver(t *testing.T) {
 	if err := c.ZAdd(t.Context(), "hg:{instances}:parts", part).Err(); err != nil {
 		t.Fatal(err)
 	}
+
+	// The newcomer is alone, as the entry no longer counts, neither in number nor in parts.
 	if got := beat("a", time.Hour, UnknownInstances, 1); got != (answer{1, 1}) {
 		t.Errorf("%v", got)
 	}
@@ -588,16 +664,22 @@ func TestInstancesCountThoseOfOlderVersions(t *testing.T) {
 	t.Parallel()
 	c := patiently(t, redistest.Start(t).Addr)
 	beat := heartbeats(t, c, "hg:")
+
+	// An older version has written the first key and knows nothing of parts.
 	old := redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: "old"}
 	if err := c.ZAdd(t.Context(), "hg:{instances}", old).Err(); err != nil {
 		t.Fatal(err)
 	}
+
+	// Its part is reckoned as an equal one.
 	if got := beat("a", time.Hour, UnknownInstances, 1); got != (answer{2, 2}) {
 		t.Errorf("beside an older version: %v", got)
 	}
 	if got := beat("b", time.Hour, UnknownInstances, 1); got != (answer{3, 3}) {
 		t.Errorf("one more: %v", got)
 	}
+
+	// It forgets members without their parts, which must not remain taken.
 	if err := c.ZRem(t.Context(), "hg:{instances}", "a", "old").Err(); err != nil {
 		t.Fatal(err)
 	}

@@ -41,19 +41,27 @@ type detained struct {
 }
 
 func (d *detained) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	// A primary that refuses does so before anything is charged.
 	d.mu.Lock()
 	if d.refuses != nil {
 		defer d.mu.Unlock()
 		return d.refuses
 	}
+
 	err := d.Store.Apply(ctx, ops, out)
+
+	// What is not a step of a caller is answered at once.
 	if d.open || ops[0].UpTo || ops[0].Soft || ops[0].Verb != core.Take { // a payment, a probe, a refund
 		d.mu.Unlock()
 		return err
 	}
+
 	answer := make(chan error, 1)
 	d.pending = append(d.pending, answer)
 	d.mu.Unlock()
+
+	// The answer has been made, and the caller gets it, an error with it, or hears that it comes
+	// late.
 	if became := <-answer; became != errLeft {
 		return errors.Join(err, became)
 	}
@@ -116,14 +124,17 @@ type crowd struct {
 
 func (c *crowd) send(s core.Store, ops ...core.Op) {
 	c.all.Go(func() {
+		// Windows are those of the instant at which the step is sent.
 		out := make([]core.Decision, len(ops))
 		for i := range ops {
 			ops[i] = inWindows(ops[i])
 		}
+
 		if err := s.Apply(context.Background(), ops, out); err != nil {
 			c.t.Error(err)
 			return
 		}
+
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for i := range out {
@@ -131,6 +142,8 @@ func (c *crowd) send(s core.Store, ops ...core.Op) {
 			checkRefusal(c.t, &ops[i], &out[i])
 		}
 	})
+
+	// It returns when the step is answered or hangs, so that schedules are in order.
 	synctest.Wait()
 }
 
@@ -163,24 +176,36 @@ func TestLateAnswersAdmitNothingBeyondTheLimit(t *testing.T) {
 						s := over(t, p, Options{Fallback: memory()})
 						defer s.Close()
 						c := &crowd{t: t}
+
+						// Thirty steps hang at the primary, which has charged the whole limit of
+						// thirty by then.
 						for range 30 {
 							c.send(s, take(t, "k", text, 1))
 						}
+
+						// The primary has too much to do, so the fallback decides about more.
 						p.set(false, errBusy)
 						for range local {
 							c.send(s, take(t, "k", text, 1))
 						}
+
 						if c.admitted != local {
 							t.Fatalf("%d by the fallback", c.admitted)
 						}
+
+						// Now the thirty answers come, in the order of the row. What the fallback
+						// has granted is theirs no more.
 						for n := p.waiting(); n > 0; n-- {
 							p.answer(next(n), nil)
 						}
+
+						// Further steps get nothing, neither here nor from the fallback.
 						p.set(true, nil)
 						for range 40 {
 							c.send(s, take(t, "k", text, 1))
 							c.send(s.Fallback(), take(t, "k", text, 1))
 						}
+
 						c.all.Wait()
 						if c.admitted != 30 {
 							t.Errorf("%d of 30", c.admitted)
@@ -196,15 +221,20 @@ func TestLateAnswersAdmitNothingBeyondTheLimit(t *testing.T) {
 // believe to be alone at most twice. If each answer comes at last, one admits all of it.
 func TestScheduleAdmitsAtMostTheLimitForEachInstance(t *testing.T) {
 	for _, text := range slowly {
+		// size is the number of instances. least is what one of them admits at least: all of it if
+		// every answer comes, and less if some are lost.
 		for _, row := range []struct {
 			size  int
 			lost  []error // what becomes of some answers
 			least int64
 		}{
-			{1, []error{errBusy, errDown}, 10}, {2, []error{errBusy, errDown}, 10}, {1, []error{nil}, 30}, {2, []error{nil}, 30},
+			{1, []error{errBusy, errDown}, 10}, {2, []error{errBusy, errDown}, 10}, {1, []error{nil}, 30},
+			{2, []error{nil}, 30},
 			{1, []error{errLeft}, 30}, {2, []error{errLeft}, 30}, {1, []error{errBusy, errLeft}, 10},
 		} {
 			t.Run(fmt.Sprint(text, " ", row.size, row.lost), func(t *testing.T) {
+				// The seeds are new in each run and named in the failure; every other run is with
+				// parts.
 				for i := range 10 {
 					seed, parts := rand.Uint64(), i%2 == 1
 					synctest.Test(t, func(t *testing.T) {
@@ -235,9 +265,12 @@ type schedule struct {
 // of instances is not known at first, and rises.
 func runSchedule(t *testing.T, text string, size int, lost []error, parts bool, r *rand.Rand) int64 {
 	c := &schedule{crowd: &crowd{t: t}, text: text, primary: newDetained(), lost: lost, believed: []int{1}, r: r}
+
+	// The first belief makes each grant one unit, and the later ones ever smaller parts.
 	if parts {
 		c.believed = []int{UnknownInstances, 1, 2, 3}
 	}
+
 	for range size {
 		s := over(t, c.primary, Options{Fallback: memory(), Instances: func() int { return c.believed[0] }})
 		defer s.Close()
@@ -247,6 +280,8 @@ func runSchedule(t *testing.T, text string, size int, lost []error, parts bool, 
 	for range 150 {
 		c.step()
 	}
+
+	// When every answer has come, what is left of the limit has to be found by asking often enough.
 	c.answerAll()
 	for range 40 {
 		for _, s := range c.fleet {
@@ -255,6 +290,7 @@ func runSchedule(t *testing.T, text string, size int, lost []error, parts bool, 
 		time.Sleep(200 * ms) // units that were taken back reach the primary
 		synctest.Wait()
 	}
+
 	c.all.Wait()
 	return c.admitted
 }
@@ -262,6 +298,8 @@ func runSchedule(t *testing.T, text string, size int, lost []error, parts bool, 
 // step has one thing happen.
 func (c *schedule) step() {
 	p, n, r := c.primary, c.primary.waiting(), c.r
+
+	// Steps are sent more often than answered, so that they pile up at the primary.
 	switch k := r.IntN(20); {
 	case k < 8:
 		c.send(c.fleet[r.IntN(len(c.fleet))], take(c.t, "k", c.text, 1+r.Int64N(3)))
@@ -273,6 +311,8 @@ func (c *schedule) step() {
 		p.set(false, unsent{[]error{errBusy, errDown}[r.IntN(2)]})
 	case k < 17:
 		p.set(false, nil)
+
+	// A late answer comes at last, or the number of instances is known better.
 	case k < 18 && p.gone() > 0:
 		p.tell(r.IntN(p.gone()))
 	case k < 19 && len(c.believed) > 1:
@@ -318,11 +358,14 @@ func TestScheduleInTimeAdmitsWhatTheAlgorithmDoesInEachStore(t *testing.T) {
 				seed := rand.Uint64()
 				synctest.Test(t, func(t *testing.T) {
 					list := runSpans(t, text, rand.New(rand.NewPCG(seed, 3)))
+
+					// Every admission begins a span of a minute.
 					for i := range list {
 						n := int64(0)
 						for j := i; j < len(list) && list[j].at.Sub(list[i].at) < time.Minute; j++ {
 							n += list[j].units
 						}
+
 						if n > 2*most {
 							t.Errorf("seed %d: %d of %d in a minute from %s", seed, n, 2*most, list[i].at)
 							return
@@ -340,6 +383,7 @@ func runSpans(t *testing.T, text string, r *rand.Rand) (list []admission) {
 	p := newDetained()
 	s := over(t, p, Options{Fallback: memory()})
 	defer s.Close()
+
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	send := func() {
@@ -353,10 +397,13 @@ func runSpans(t *testing.T, text string, r *rand.Rand) (list []admission) {
 		})
 		synctest.Wait()
 	}
+
+	// Bursts of up to five steps, and then the primary gets well or fails in one of the ways.
 	for range 300 {
 		for range r.IntN(6) {
 			send()
 		}
+
 		switch r.IntN(6) {
 		case 0:
 			p.set(false, unsent{errBusy})
@@ -365,12 +412,16 @@ func runSpans(t *testing.T, text string, r *rand.Rand) (list []admission) {
 		case 2, 3:
 			p.set(false, nil)
 		}
+
+		// What hangs is answered in any order.
 		for n := p.waiting(); n > 0; n-- {
 			p.answer(r.IntN(n), nil)
 		}
+
 		time.Sleep(time.Duration(r.IntN(3000)) * ms)
 		synctest.Wait()
 	}
+
 	all.Wait()
 	return list
 }
@@ -384,9 +435,14 @@ func TestPartThatGrowsAtTheStartGrantsNothingTwice(t *testing.T) {
 				f, op, n := newFake(), take(t, "k", text, 1), UnknownInstances
 				s := over(t, f, Options{Fallback: memory(), Instances: func() int { return n }})
 				defer s.Close()
+
+				// Twenty of thirty units are granted by the primary, and each is counted in the
+				// fallback though the part is one.
 				for range 20 {
 					one(t, s, op)
 				}
+
+				// The part grows to the whole, of which ten units are left.
 				n = 1
 				busy(f)
 				if got := admitted(t, s, op); got != 10 {

@@ -37,12 +37,16 @@ func TestInstancesRiseAtOnceAndFallAfterATTL(t *testing.T) {
 		{12, 2, 4}, {15, 6, 6}, {20, 1, 6}, {25, 6, 6}, {30, 1, 6}, {39, 2, 6}, {40, 1, 2},
 		{45, 1, 2}, {50, 0, 2}, {56, 1, 2}, {60, 1, 2}, {66, 1, 1}, {70, 0, 1}, {71, 2, 2},
 	}
+
+	// The count of five is from before. It falls only when no heartbeat in ten seconds has counted
+	// as many.
 	i := &Instances{ttl: 10 * time.Second, log: silent, count: 5}
 	for _, row := range rows {
 		var err error
 		if row.heard == 0 {
 			err = errDown
 		}
+
 		i.hear(t.Context(), time.Unix(row.at, 0), answer{count: row.heard, number: 7}, err)
 		if i.count != row.count || i.Live() != 7 {
 			t.Errorf("at %d s: %d and %d, want %d and 7", row.at, i.count, i.Live(), row.count)
@@ -73,15 +77,19 @@ func TestInstancesLogSilenceOnce(t *testing.T) {
 			`instances=3 error=down` + "\n"
 		again = `level=INFO msg="headgate: instances are counted again"` + "\n"
 	)
+
+	// The lines are compared whole, without their times.
 	var text bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
 	i := &Instances{ttl: 10 * time.Second, log: log}
 	i.live.Store(UnknownInstances)
+
 	for _, row := range []struct {
 		at   int64
 		err  error
 		line string
 	}{
+		// Never counted: one line at once. Later a silence is told after a TTL, and its end once.
 		{0, errDown, unknown}, {1, errDown, ""}, {20, errDown, ""}, {21, nil, again}, {22, nil, ""},
 		{30, errDown, ""}, {31, nil, ""}, {40, errDown, ""}, {49, errDown, ""}, {50, errDown, stays}, {51, errDown, ""},
 		{80, errDown, ""}, {81, nil, again}, {82, errDown, ""},
@@ -131,6 +139,9 @@ func TestInstancesNameThePermissionTheyLack(t *testing.T) {
 	server := redistest.Start(t)
 	admin := connect(t, server.Addr)
 	ctx := t.Context()
+
+	// Each command that the script uses is taken away in turn. EVALSHA has EVAL to fall back to,
+	// and resetkeys takes the keys.
 	for lacking, want := range map[string]string{
 		"-zadd": "zadd", "-zrem": "zrem", "-zcard": "zcard", "-zrevrangebyscore": "zrevrangebyscore", "-time": "time",
 		"-pexpire": "pexpire", "-eval": "eval", "-evalsha": "", "": "",
@@ -144,6 +155,9 @@ func TestInstancesNameThePermissionTheyLack(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+
+			// The user has the documented permissions but one. The server forgets its scripts, so
+			// that EVAL is needed too.
 			set(append([]any{"reset", "on", ">password"}, documentedACL(t)...)...)
 			if lacking != "" {
 				set(lacking)
@@ -151,12 +165,17 @@ func TestInstancesNameThePermissionTheyLack(t *testing.T) {
 			if err := admin.ScriptFlush(ctx).Err(); err != nil {
 				t.Fatal(err)
 			}
+
 			c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "limiter", Password: "password",
 				ContextTimeoutEnabled: true, DisableIdentity: true})
 			defer c.Close()
-			i := &Instances{client: c, calls: rediscall.NewCaller(c), prefix: "hg:", key: "hg:{instances}", id: "a", ttl: time.Hour}
+			i := &Instances{client: c, calls: rediscall.NewCaller(c), prefix: "hg:", key: "hg:{instances}", id: "a",
+				ttl: time.Hour}
+
 			beat := func() (err error) {
 				until(t, "an answer", func() bool {
+					// An answer that is late because the machine is busy says nothing about
+					// permissions.
 					// A heartbeat leaves too, by another command.
 					_, arrival := i.beat(ctx, i.ttl)
 					_, departure := i.beat(ctx, 0)
@@ -166,6 +185,7 @@ func TestInstancesNameThePermissionTheyLack(t *testing.T) {
 				})
 				return err
 			}
+
 			err := beat()
 			if want == "" {
 				if err != nil {
@@ -173,18 +193,24 @@ func TestInstancesNameThePermissionTheyLack(t *testing.T) {
 				}
 				return
 			}
+
 			if err == nil {
 				t.Fatal("a heartbeat without the permission")
 			}
+
+			// The text ends in a command that an operator can paste, and it has to work.
 			text := i.explain(ctx, err).Error()
 			_, line, _ := strings.Cut(text, "ACL SETUSER limiter ")
-			if !strings.HasPrefix(text, "failover: the Redis user may not run "+want+" on hg:{instances}: ") || line == "" {
+			if !strings.HasPrefix(text, "failover: the Redis user may not run "+want+" on hg:{instances}: ") ||
+				line == "" {
 				t.Fatalf("%s", text)
 			}
+
 			var rules []any
 			for _, word := range strings.Fields(line) {
 				rules = append(rules, word)
 			}
+
 			set(rules...)
 			if err := beat(); err != nil {
 				t.Errorf("after the line of the error: %v", err)
@@ -210,21 +236,32 @@ func documentedACL(t *testing.T) (rules []any) {
 func TestInstancesLogThePermissionTheyLack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	line := []any{"ACL", "SETUSER", "limiter", "on", ">password", "~hg:*", "+eval", "+evalsha", "+get", "+mget", "+exists", "+set",
+
+	// The permissions of the store as they were before instances were counted.
+	line := []any{"ACL", "SETUSER", "limiter", "on", ">password", "~hg:*", "+eval", "+evalsha", "+get", "+mget",
+		"+exists", "+set",
 		"+del", "+time", "+pttl", "+pexpire"}
+
 	if err := connect(t, server.Addr).Do(t.Context(), line...).Err(); err != nil {
 		t.Fatal(err)
 	}
-	c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "limiter", Password: "password", ContextTimeoutEnabled: true})
+	c := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "limiter", Password: "password",
+		ContextTimeoutEnabled: true})
 	defer c.Close()
+
 	lines := make(chan string, 10)
 	i := begin(t, c, InstancesOptions{Logger: slog.New(slog.NewTextHandler(writer(lines), nil))})
+
+	// One line names both the commands and the remedy.
 	got := <-lines
-	for _, part := range []string{"may not run zrevrangebyscore, zrem, zadd, zcard on hg:{instances}", "ACL SETUSER limiter ~hg:* "} {
+	for _, part := range []string{"may not run zrevrangebyscore, zrem, zadd, zcard on hg:{instances}",
+		"ACL SETUSER limiter ~hg:* "} {
 		if !strings.Contains(got, part) {
 			t.Errorf("%q is not in %s", part, got)
 		}
 	}
+
+	// Not counted means that a unit is granted of each key.
 	if n := i.Live(); n != UnknownInstances {
 		t.Errorf("%d instances", n)
 	}

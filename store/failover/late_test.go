@@ -31,11 +31,14 @@ func (l *later) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	if !l.late.Load() {
 		return l.fake.Apply(ctx, ops, out)
 	}
+
+	// The caller hears that its answer comes late; the charge is made at once or when it is told.
 	answer := &lateAnswer{ops: slices.Clone(ops), out: make([]core.Decision, len(ops))}
 	carryOut := func() {
 		_ = l.fake.Apply(context.WithoutCancel(ctx), answer.ops, answer.out)
 		answer.decide()
 	}
+
 	if l.early {
 		carryOut()
 	} else {
@@ -96,6 +99,8 @@ func TestLateChargePaysForWhatTheFallbackGranted(t *testing.T) {
 					l, op := newLater(early), take(t, "k", text, 1)
 					s := over(t, l, Options{Fallback: memory()})
 					defer s.Close()
+
+					// The primary charges none of the twelve in time, so the fallback grants them.
 					for range 12 {
 						if d := one(t, s, op); !d.Allowed || !d.Fallback {
 							t.Fatalf("%+v", d)
@@ -104,10 +109,14 @@ func TestLateChargePaysForWhatTheFallbackGranted(t *testing.T) {
 
 					l.tellAll()
 					l.late.Store(false)
+
+					// The late charges are those twelve of thirty units, so nothing is owed for
+					// them.
 					wantRemaining(t, l.fake, op, 18)
 					if s.owes() != 0 {
 						t.Errorf("%d are owed", s.owes())
 					}
+
 					time.Sleep(ms) // a step at the instant of a charge may not know of it
 					if n := admitted(t, s, op); n != 18 {
 						t.Errorf("%d more, want 18", n)
@@ -127,9 +136,12 @@ func TestLateChargeForACallerThatWasRefusedGoesBack(t *testing.T) {
 					l, op := newLater(early), take(t, "k", text, 1)
 					s := over(t, l, Options{Fallback: memory(), Instances: func() int { return 3 }})
 					defer s.Close()
+
+					// The part of one of three is granted, and five callers are refused.
 					if n := admitted(t, s, op); n != 10 {
 						t.Fatalf("the part is %d", n)
 					}
+
 					for range 5 {
 						if d := one(t, s, op); d.Allowed {
 							t.Fatalf("%+v", d)
@@ -140,7 +152,10 @@ func TestLateChargeForACallerThatWasRefusedGoesBack(t *testing.T) {
 					l.late.Store(false)
 					time.Sleep(time.Second)
 					synctest.Wait()
+
+					// Ten are charged for what was granted; the five go back, in the background.
 					wantRemaining(t, l.fake, op, 20)
+
 					if n := admitted(t, s, op); n != 20 {
 						t.Errorf("%d more, want 20", n)
 					}
@@ -157,6 +172,8 @@ func TestLateLease(t *testing.T) {
 		l := newLater(false)
 		s := over(t, l, Options{Fallback: memory(), Instances: func() int { return 2 }})
 		defer s.Close()
+
+		// The part of one of two instances is one of two leases.
 		granted, refused := lease(t, "one", "2 concurrent ttl=1h"), lease(t, "two", "2 concurrent ttl=1h")
 		d := one(t, s, granted)
 		if !d.Allowed || one(t, s, refused).Allowed {
@@ -167,6 +184,8 @@ func TestLateLease(t *testing.T) {
 		l.late.Store(false)
 		time.Sleep(time.Second)
 		synctest.Wait()
+
+		// The lease of the one that was refused is free again at once, the other when it ends.
 		wantRemaining(t, l.fake, granted, 1)
 		one(t, s, granted.Refund(d))
 		wantRemaining(t, l.fake, granted, 2)

@@ -36,7 +36,8 @@ func (c *counted) Apply(ctx context.Context, ops []core.Op, out []core.Decision)
 }
 
 // inRedis returns a store whose primary is in Redis and has the timeout.
-func inRedis(t testing.TB, c redis.UniversalClient, timeout time.Duration, o failover.Options) (*failover.Store, *counted) {
+func inRedis(t testing.TB, c redis.UniversalClient, timeout time.Duration, o failover.Options) (*failover.Store,
+	*counted) {
 	t.Helper()
 	primary := &counted{Store: redisstore.MustNew(c, redisstore.Options{Timeout: timeout})}
 	o.Logger = failover.Silent
@@ -67,16 +68,23 @@ func TestRedisFaultCostsAtMostTheTimeout(t *testing.T) {
 		for _, local := range []bool{true, false} {
 			t.Run(fmt.Sprint(fault.name, " fallback ", local), func(t *testing.T) {
 				t.Parallel()
+
+				// Each fault has a server of its own, so that the faults can be measured side by
+				// side.
 				server := redistest.Start(t)
 				o := failover.Options{}
 				if local {
 					o.Fallback = failover.Memory()
 				}
 				s, primary := inRedis(t, failover.Connect(t, server.Addr), redisstore.DefaultTimeout, o)
+
+				// What is measured begins with a primary that is trusted.
 				untilTrusted(t, s, failover.Taking(t, "k", "100000/1000h", 1))
 				slowest, back := outage(t, server, s, primary, fault.begin, fault.end)
+
 				test.AtMost(t, "the slowest call in an outage", slowest, budget)
 				test.AtMost(t, "until Redis is in use after its return", back, reuse)
+
 				_, c := patient(t, server.Addr)
 				failover.EveryKeyExpires(t, c)
 			})
@@ -103,7 +111,8 @@ func untilTrusted(t testing.TB, s *failover.Store, op core.Op) (d core.Decision)
 
 // outage takes the store through an outage and back. It returns how long the
 // slowest call took, and how long after its return the primary was in use.
-func outage(t *testing.T, server *redistest.Server, s *failover.Store, primary *counted, begin, end func(*redistest.Server)) (slowest, back time.Duration) {
+func outage(t *testing.T, server *redistest.Server, s *failover.Store, primary *counted, begin,
+	end func(*redistest.Server)) (slowest, back time.Duration) {
 	begin(server)
 	calls, probes, asked, blamed, open := primary.calls.Load(), s.Stats().Probes, int64(0), 0, false
 	for i := range 1000 {
@@ -142,6 +151,8 @@ func outage(t *testing.T, server *redistest.Server, s *failover.Store, primary *
 // the fallback decided, because the machine stood still.
 func admittedThere(t testing.TB, s *failover.Store, op core.Op) (n, late int) {
 	t.Helper()
+
+	// A call that the fallback decided in between was late and no refusal.
 	for start := time.Now(); time.Since(start) < failover.Patience; {
 		local := s.Stats().Local
 		d := failover.One(t, s, op)
@@ -154,6 +165,7 @@ func admittedThere(t testing.TB, s *failover.Store, op core.Op) (n, late int) {
 			return n, late
 		}
 	}
+
 	t.Fatalf("not refused within %s", failover.Patience)
 	return n, late
 }
@@ -166,24 +178,37 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 				t.Parallel()
 				server := redistest.Start(t)
 				c := failover.Connect(t, server.Addr)
+
+				// Each instance knows the size of the fleet from the beginning.
 				var fleet []*failover.Store
 				for range size {
-					live := failover.Begin(t, c, failover.InstancesOptions{Prefix: "hg:", TTL: time.Hour, Expected: size})
-					s, _ := inRedis(t, c, 200*time.Millisecond, failover.Options{Fallback: failover.Memory(), Instances: live.Live, Slow: 400 * time.Millisecond})
+					live := failover.Begin(t, c, failover.InstancesOptions{Prefix: "hg:", TTL: time.Hour,
+						Expected: size})
+					s, _ := inRedis(t, c, 200*time.Millisecond,
+						failover.Options{Fallback: failover.Memory(), Instances: live.Live,
+							Slow: 400 * time.Millisecond})
 					fleet = append(fleet, s)
 				}
+
 				op := failover.Taking(t, "k", "30/1h fixed-window", 1)
+
+				// The connections are made before the fault.
 				if d := failover.One(t, fleet[0], failover.Taking(t, "warm", "30/1h fixed-window", 1)); !d.Allowed {
 					t.Fatal("refused")
 				}
+
+				// In the outage the parts of all instances are granted, which make up the limit
+				// once.
 				fault.begin(server)
 				local := 0
 				for _, s := range fleet {
 					local += failover.Admitted(t, s, op)
 				}
+
 				if local != 30 {
 					t.Errorf("%d in the outage, want 30", local)
 				}
+
 				fault.end(server)
 				failover.Until(t, "the return", func() bool {
 					for _, s := range fleet {
@@ -193,18 +218,25 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 					}
 					return true
 				})
+
+				// Back again, the primary admits what the debts of the first instance leave of its
+				// thirty.
 				// A call that timed out may have been charged.
 				after, late := admittedThere(t, fleet[0], op)
 				if most := 30 - 30/size; after > most || after < most-size*failover.DefaultFailures-late {
 					t.Errorf("%d afterwards, and %d calls timed out", after, late)
 				}
+
 				for _, s := range fleet { // the last instance has learned that nothing is left
 					if n := failover.Admitted(t, s, op); n != 0 {
 						t.Errorf("%d more", n)
 					}
 				}
+
 				_, all := patient(t, server.Addr)
 				failover.EveryKeyExpires(t, all)
+
+				// In another outage nobody grants anything: all have learned that nothing is left.
 				fault.begin(server)
 				for _, s := range fleet {
 					if n := failover.Admitted(t, s, op); n != 0 {
@@ -222,20 +254,28 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 func TestRedisLeaseIsReleasedAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	s, _ := inRedis(t, failover.Connect(t, server.Addr), 200*time.Millisecond, failover.Options{Fallback: failover.Memory(), Slow: 400 * time.Millisecond})
+	s, _ := inRedis(t, failover.Connect(t, server.Addr), 200*time.Millisecond,
+		failover.Options{Fallback: failover.Memory(), Slow: 400 * time.Millisecond})
 	const text = "2 concurrent ttl=1h"
+
+	// The lease is held at Redis, and then Redis freezes for as many calls as open the breaker.
 	a := failover.Leasing(t, "a", text)
 	d := untilTrusted(t, s, a) // to ask for it again renews it
 	server.Freeze()
 	for i := range failover.DefaultFailures {
 		failover.One(t, s, failover.Leasing(t, fmt.Sprint("b", i), text))
 	}
+
+	// The release can only wait.
 	failover.One(t, s, failover.Undo(a, d))
 	if got := s.Stats(); got.State != failover.Open || got.Waits != 1 {
 		t.Fatalf("%+v", got)
 	}
+
+	// It is made when Redis is back.
 	server.Thaw()
 	failover.Until(t, "the return", func() bool { return s.State() == failover.Closed && s.Stats().Waits == 0 })
+
 	there, _ := patient(t, server.Addr)
 	if got := failover.Remaining(t, there, a); got < 1 || s.Stats().Lost != 0 {
 		t.Errorf("%d remain, %+v", got, s.Stats()) // a call that timed out may hold the other
@@ -247,19 +287,27 @@ func TestRedisThatCannotWriteStaysBypassed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	_, admin := patient(t, server.Addr)
-	s, _ := inRedis(t, failover.Connect(t, server.Addr), failover.Patience, failover.Options{Fallback: failover.Memory(), ProbeInterval: 2 * time.Millisecond, Slow: failover.Patience})
+	s, _ := inRedis(t, failover.Connect(t, server.Addr), failover.Patience,
+		failover.Options{Fallback: failover.Memory(), ProbeInterval: 2 * time.Millisecond, Slow: failover.Patience})
+
+	// The log of a sliding log is what cannot be written. Everything else goes on.
 	op := failover.Taking(t, "k", "1000/1h sliding-log", 1)
 	failover.One(t, s, op)
 	if err := admin.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
+
+	// Probes have to write, or the breaker would close between the failures.
 	failover.Until(t, "twenty probes", func() bool {
 		failover.One(t, s, op)
 		return s.Stats().Probes >= 20
 	})
+
 	if got := s.Stats(); got.Opened != 1 || got.State != failover.Open {
 		t.Errorf("%+v", got)
 	}
+
+	// With memory again, it is in use again.
 	if err := admin.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}

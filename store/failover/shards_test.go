@@ -53,6 +53,8 @@ func (n named) Shard() string { return n.shard }
 func (n named) Unwrap() error { return n.error }
 
 func (p *parted) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	// A step fails as a whole if one of its shards is away, and the error names that shard if
+	// several are concerned.
 	several := slices.ContainsFunc(ops, func(op core.Op) bool { return p.Shard(op.Key) != p.Shard(ops[0].Key) })
 	for i := range ops {
 		shard := p.Shard(ops[i].Key)
@@ -62,6 +64,7 @@ func (p *parted) Apply(ctx context.Context, ops []core.Op, out []core.Decision) 
 		if health == nil {
 			continue
 		}
+
 		if err := health(ctx); err != nil {
 			p.fake.mu.Lock()
 			p.calls = append(p.calls, call{time.Since(p.start), slices.Clone(ops)})
@@ -72,6 +75,7 @@ func (p *parted) Apply(ctx context.Context, ops []core.Op, out []core.Decision) 
 			return err
 		}
 	}
+
 	return p.fake.Apply(ctx, ops, out)
 }
 
@@ -126,7 +130,10 @@ func TestShardAwayLeavesTheOthersToThePrimary(t *testing.T) {
 		p := newParted()
 		s := over(t, p, Options{Fallback: memory()})
 		defer s.Close()
+
 		a, b := take(t, "a:k", "2000/1h fixed-window", 1), take(t, "b:k", "2000/1h fixed-window", 1)
+
+		// One of two shards is away for a thousand requests to each.
 		p.lose(downNow, "a")
 		for i := range 1000 {
 			if d := one(t, s, a); !d.Fallback || d.Remaining != int64(1999-i) {
@@ -136,13 +143,17 @@ func TestShardAwayLeavesTheOthersToThePrimary(t *testing.T) {
 				t.Fatalf("b: %+v", d)
 			}
 		}
+
 		want := Stats{State: Open, Away: []string{"a"}, Opened: 1, Local: 1000}
 		if got := s.Stats(); !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v", got)
 		}
+
+		// The lost shard was asked until its breaker opened, and never after.
 		if got := len(p.seen()); got != 1000+DefaultFailures {
 			t.Errorf("%d calls", got)
 		}
+
 		if got := s.Cause(); !errors.Is(got, core.ErrFallback) || !errors.Is(got, errDown) ||
 			got.Error() != "the fallback of the store decides at a: down" {
 			t.Errorf("%v", got)
@@ -155,21 +166,30 @@ func TestShardIsInUseAfterFourProbes(t *testing.T) {
 		p := newParted()
 		s := over(t, p, Options{Fallback: memory()})
 		defer s.Close()
+
 		a := take(t, "a:k", "2000/1h fixed-window", 1)
+
+		// The breaker of the shard opens, and the shard is back at once.
 		p.lose(downNow, "a")
 		for range DefaultFailures {
 			one(t, s, a)
 		}
+
 		p.seen()
 		p.find("a")
+
+		// The fourth probe is answered at 400 ms.
 		time.Sleep(400*ms - 1)
 		wantAway(t, s, "a")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		wantAway(t, s)
+
 		if d := one(t, s, a); d.Fallback || d.Remaining != 1999 {
 			t.Errorf("after the return: %+v", d)
 		}
+
+		// The probes were sent to the shard, and nowhere else.
 		for _, c := range p.seen()[:4] {
 			if len(c.ops) != 1 || c.ops[0].Key != "a:k" || c.ops[0].Rule != probeRule {
 				t.Errorf("a probe is %+v", c.ops)
@@ -188,19 +208,25 @@ func TestShardIsNamedInReports(t *testing.T) {
 			OnChange: func(shard string, state State) { reported = append(reported, shard+" "+state.String()) },
 		})
 		defer s.Close()
+
+		// Errors, lines and OnChange name the shard.
 		bypass(t, s, p, "a")
 		_, err := try(s, take(t, "a:k", "5/1s", 1))
-		if !errors.Is(err, ErrOpen) || err.Error() != "failover: the primary store is bypassed at a: down" || errors.Is(err, errDown) {
+		if !errors.Is(err, ErrOpen) || err.Error() != "failover: the primary store is bypassed at a: down" ||
+			errors.Is(err, errDown) {
 			t.Errorf("%v", err)
 		}
+
 		p.find("a")
 		time.Sleep(time.Second)
 		synctest.Wait()
+
 		want := `level=WARN msg="headgate: a shard of the primary store fails and is bypassed: OnStoreError decides about requests until it answers again" shard=a fallback=false error=down` + "\n" +
 			`level=INFO msg="headgate: a shard of the primary store decides again" shard=a` + "\n"
 		if text.String() != want {
 			t.Errorf("got\n%swant\n%s", text.String(), want)
 		}
+
 		if got := fmt.Sprint(reported); got != "[a open a closed]" {
 			t.Errorf("OnChange was called with %s", got)
 		}
@@ -213,12 +239,15 @@ func TestCauseIsOfTheShardThatIsAway(t *testing.T) {
 		p := newParted()
 		s := over(t, p, Options{Fallback: memory()})
 		defer s.Close()
+
+		// Both shards are away, and the latest decision is about b.
 		bypass(t, s, p, "a")
 		p.lose(downNow, "b")
 		one(t, s, take(t, "b:k", "5/1s", 1))
 		if got := s.Cause().Error(); !strings.Contains(got, " at b: ") {
 			t.Error(got)
 		}
+
 		one(t, s, take(t, "a:k", "5/1s", 1))
 		if got := s.Cause().Error(); !strings.Contains(got, " at a: ") {
 			t.Error(got)
@@ -233,25 +262,36 @@ func TestShardThatMovedIsNotBypassed(t *testing.T) {
 		p := newParted()
 		s := over(t, p, Options{Fallback: memory()})
 		defer s.Close()
+
+		// The key by which a was found to be away now lies with c.
 		bypass(t, s, p, "a")
 		p.move("a:opener", "c")
 		if d := one(t, s, take(t, "a:opener", "1000/1s", 1)); d.Fallback {
 			t.Error("the fallback decided")
 		}
+
+		// Other keys of a are still bypassed.
 		if d := one(t, s, take(t, "a:k", "1000/1s", 1)); !d.Fallback {
 			t.Error("the primary decided")
 		}
 		wantAway(t, s, "a")
+
+		// The next probe would go to the wrong shard, so it is not sent and the breaker closes.
 		time.Sleep(100 * ms)
 		synctest.Wait()
 		wantAway(t, s)
+
 		if got := s.Stats().Probes; got != 0 {
 			t.Errorf("%d probes", got)
 		}
+
+		// The shard is still away, and a key that did not move finds that out with one failure.
 		one(t, s, take(t, "a:k", "1000/1s", 1)) // whose shard is still away
 		wantAway(t, s, "a")
+
 		time.Sleep(time.Second)
 		synctest.Wait()
+
 		if got := s.Stats().Probes; got != 10 {
 			t.Errorf("%d probes", got)
 		}
@@ -268,23 +308,35 @@ func TestStepOnSeveralShards(t *testing.T) {
 				p.unnamed = unnamed
 				s := over(t, p, Options{Fallback: memory()})
 				defer s.Close()
-				step := []core.Op{take(t, "b:k", "100/1h", 1), take(t, "a:k", "100/1h", 1), take(t, "c:k", "100/1h", 1), take(t, "a:q", "100/1h", 1)}
+
+				// Two keys of the step are of the shard that will fail.
+				step := []core.Op{take(t, "b:k", "100/1h", 1), take(t, "a:k", "100/1h", 1),
+					take(t, "c:k", "100/1h", 1), take(t, "a:q", "100/1h", 1)}
 				p.lose(downNow, "a")
+
+				// The step is decided as a whole, each time.
 				for range 6 {
 					wantTogether(t, s, step, true)
 				}
+
 				if got := len(p.seen()); got != DefaultFailures {
 					t.Errorf("%d calls", got)
 				}
+
+				// An error without a name counts against all three; those that are well are back
+				// after four probes.
 				if unnamed {
 					wantAway(t, s, "a", "b", "c")
 					time.Sleep(400 * ms)
 					synctest.Wait()
 				}
 				wantAway(t, s, "a")
+
 				if d := one(t, s, step[0]); d.Fallback || d.Remaining != 99 {
 					t.Errorf("b: %+v", d)
 				}
+
+				// The probe for a has the two keys of a and not those of the others.
 				time.Sleep(100 * ms)
 				p.find("a")
 				p.seen()
@@ -293,6 +345,7 @@ func TestStepOnSeveralShards(t *testing.T) {
 				wantProbes(t, p, "a:k", "a:q")
 				wantAway(t, s)
 				wantTogether(t, s, step, false)
+
 				if got := remaining(t, p.fake, step[0]); got != 100-2-6 { // and those of the fallback are paid
 					t.Errorf("%d remain of b", got)
 				}
@@ -332,6 +385,8 @@ func TestSlowStepOnSeveralShardsCountsAgainstNone(t *testing.T) {
 		p := newParted()
 		s := over(t, p, Options{})
 		defer s.Close()
+
+		// One of two shards is slow, and ten steps on both show nothing about either.
 		p.lose(after(101*ms, nil), "a")
 		step := []core.Op{take(t, "a:k", "100/1h", 1), take(t, "b:k", "100/1h", 1)}
 		for range 10 {
@@ -340,10 +395,13 @@ func TestSlowStepOnSeveralShardsCountsAgainstNone(t *testing.T) {
 			}
 		}
 		wantAway(t, s)
+
+		// Steps on a alone show it.
 		for range 1 + DefaultFailures { // the first slow call is not counted
 			wantAway(t, s)
 			one(t, s, step[0])
 		}
+
 		wantAway(t, s, "a")
 	})
 }
@@ -355,12 +413,16 @@ func TestStepOnSeveralShardsSucceedsForEach(t *testing.T) {
 		s := over(t, p, Options{})
 		defer s.Close()
 		a, b := take(t, "a:k", "100/1h", 1), take(t, "b:k", "100/1h", 1)
+
+		// Four failures of each are one less than opens a breaker, and four steps on both make up
+		// for them, twice over.
 		for range 2 {
 			p.lose(downNow, "a", "b")
 			for range DefaultFailures - 1 {
 				_, _ = try(s, a)
 				_, _ = try(s, b)
 			}
+
 			p.find("a", "b")
 			for range DefaultFailures - 1 {
 				if err := s.Apply(t.Context(), []core.Op{a, b}, make([]core.Decision, 2)); err != nil {
@@ -368,6 +430,7 @@ func TestStepOnSeveralShardsSucceedsForEach(t *testing.T) {
 				}
 			}
 		}
+
 		if got := s.Stats().Opened; got != 0 {
 			t.Errorf("opened %d times", got)
 		}
@@ -381,10 +444,15 @@ func TestShardsAreProbedSideBySide(t *testing.T) {
 		s := over(t, p, Options{Fallback: memory()})
 		defer s.Close()
 		shards := []string{"a", "b", "c", "d", "e"}
+
+		// All five shards are away and then hang.
 		bypass(t, s, p, shards...)
+
 		p.lose(after(time.Hour, nil), shards...)
 		time.Sleep(100 * ms)
 		synctest.Wait()
+
+		// They are well from here on, with probes as slow as they may be.
 		p.lose(after(99*ms, nil), shards...) // a probe may take 100 ms
 		time.Sleep(896*ms - 1)
 		wantAway(t, s, shards...)
@@ -400,12 +468,17 @@ func TestRefundWaitsForItsShard(t *testing.T) {
 		p := newParted()
 		s := over(t, p, Options{Fallback: memory()})
 		defer s.Close()
+
+		// Each of five keys has four of ten units charged.
 		var undone []core.Op
 		for _, key := range []string{"a:1", "a:2", "b:1", "b:2", "c:1"} {
 			op := take(t, key, "10/1h fixed-window", 4)
 			undone = append(undone, undo(op, one(t, s, op)))
 		}
+
 		bypass(t, s, p, "a", "c")
+
+		// want is what remains of each at the primary, and how many refunds wait.
 		want := func(what string, waits int, remain ...int64) {
 			t.Helper()
 			var got []int64
@@ -416,8 +489,11 @@ func TestRefundWaitsForItsShard(t *testing.T) {
 				t.Errorf("%s: %v remain, %d wait, %d lost", what, got, n.Waits, n.Lost)
 			}
 		}
+
+		// The shard b is there, so its refund is made at once.
 		one(t, s, undone[2])
 		want("of a shard that is there", 0, 6, 6, 10, 6, 6)
+
 		if err := s.Apply(t.Context(), undone[:2], make([]core.Decision, 2)); err != nil {
 			t.Fatal(err)
 		}
@@ -425,14 +501,20 @@ func TestRefundWaitsForItsShard(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("of shards that are away", 4, 6, 6, 10, 6, 6)
+
+		// A step on two shards is split: the part for the shard that is there does not wait for
+		// long.
 		time.Sleep(100 * ms)
 		synctest.Wait()
 		want("of both", 3, 6, 6, 10, 10, 6)
+
+		// One of the two keys of a moves to c, which is still away, so its refund waits for c.
 		p.move("a:1", "c")
 		p.find("a")
 		time.Sleep(400 * ms)
 		synctest.Wait()
 		want("after the return", 2, 6, 10, 10, 10, 6)
+
 		p.find("c")
 		time.Sleep(400 * ms)
 		synctest.Wait()
@@ -449,20 +531,29 @@ func TestLeaseThatMovesBetweenOutages(t *testing.T) {
 		defer s.Close()
 		op := lease(t, "mine", "1 concurrent ttl=1h")
 		op.Key = "a:k"
+
 		bypass(t, s, p, "a")
+
+		// The fallback grants the lease while a is away, and the primary renews it at b.
 		d := one(t, s, op)
 		p.move("a:k", "b")
 		one(t, s, op) // a renewal takes it from the primary
+
+		// Now b goes away too.
 		bypassed := take(t, "b:opener", "1000/1s", 1)
 		p.lose(downNow, "b")
 		for range DefaultFailures {
 			_, _ = try(s, bypassed)
 		}
 		wantAway(t, s, "a", "b")
+
+		// The release has to reach both stores, although each grant was made while some shard was
+		// away.
 		one(t, s, undo(op, d))
 		p.find("a", "b")
 		time.Sleep(time.Second)
 		synctest.Wait()
+
 		if got := remaining(t, p.fake, op); got != 1 {
 			t.Errorf("%d remain at the primary", got)
 		}
@@ -476,17 +567,24 @@ func TestShardsAreBounded(t *testing.T) {
 		s := over(t, p, Options{Fallback: memory()})
 		defer s.Close()
 		bypass(t, s, p, "a")
+
+		// A breaker that has something to do must stay: that of a is open, and that of b has a
+		// release that waits.
 		held := lease(t, "mine", "1 concurrent ttl=1h")
 		held.Key = "b:k"
 		d := one(t, s, held)
 		p.lose(downNow, "b")
 		one(t, s, undo(held, d)) // waits, and its breaker stays
+
+		// Twice as many shards come and go, and are forgotten.
 		for i := range 2 * maxShards {
 			one(t, s, take(t, fmt.Sprint(i, ":k"), "10/1h", 1))
 			if got := len(s.primary.shards.list()); got > maxShards {
 				t.Fatalf("%d breakers", got)
 			}
 		}
+
+		// The two are still known.
 		wantAway(t, s, "a")
 		if got := s.Stats().Waits; got != 1 {
 			t.Errorf("%d wait", got)
@@ -494,16 +592,20 @@ func TestShardsAreBounded(t *testing.T) {
 		if d := one(t, s, take(t, "a:k", "10/1h", 1)); !d.Fallback {
 			t.Error("the primary decided")
 		}
+
+		// With every place taken by a shard that is away, further ones share one breaker.
 		var all []string
 		for i := range maxShards {
 			all = append(all, fmt.Sprint("x", i))
 		}
+
 		p.lose(downNow, all...)
 		for _, shard := range all {
 			for range DefaultFailures {
 				one(t, s, take(t, shard+":k", "10/1h", 1))
 			}
 		}
+
 		// There is no room for the last two, whose failures count against the rest.
 		if got := len(s.Stats().Away); got != maxShards || s.Stats().Away[0] != "" {
 			t.Errorf("%d are away", got)
@@ -517,16 +619,20 @@ func TestShardForgottenDuringACall(t *testing.T) {
 		p := newParted()
 		s := over(t, p, Options{})
 		defer s.Close()
+
+		// The calls are on their way while as many other shards are seen as there are places.
 		p.lose(after(time.Second, errDown), "a")
 		var calls sync.WaitGroup
 		for range DefaultFailures {
 			calls.Go(func() { _, _ = try(s, take(t, "a:k", "10/1h", 1)) })
 		}
+
 		synctest.Wait()
 		for i := range maxShards {
 			one(t, s, take(t, fmt.Sprint(i, ":k"), "10/1h", 1))
 		}
 		calls.Wait()
+
 		if got := s.Stats().Opened; got != 0 {
 			t.Errorf("opened %d times", got)
 		}
@@ -538,14 +644,19 @@ func TestCloseEndsTheProbesOfShards(t *testing.T) {
 		p := newParted()
 		s := over(t, p, Options{})
 		op := take(t, "a:k", "10/1h", 1)
+
+		// A refund waits for a when the store is closed.
 		d := one(t, s, op)
 		bypass(t, s, p, "a", "b")
 		one(t, s, undo(op, d))
 		s.Close()
+
+		// After Close no shard is given a breaker that would probe.
 		for range DefaultFailures {
 			p.lose(downNow, "late")
 			_, _ = try(s, take(t, "late:k", "10/1h", 1))
 		}
+
 		p.seen()
 		time.Sleep(time.Minute)
 		if got := s.Stats(); len(p.seen()) != 0 || got.Lost != 1 || got.Waits != 0 {
@@ -577,9 +688,12 @@ func TestShardsAllocateNothing(t *testing.T) {
 		test.Skip(t, "pools forget under the race detector")
 	}
 	s := over(t, twoShards{}, Options{Fallback: memory()})
+
+	// Two shards, with a refusal and an admission each.
 	for _, key := range []string{"a", "b"} {
 		ops := []core.Op{take(t, key, "5/1h", 1), take(t, key+"'s friend", "1000000000/1s", 1)}
 		out := make([]core.Decision, 2)
+
 		if got := testing.AllocsPerRun(1000, func() {
 			if err := s.Apply(context.Background(), ops, out); err != nil {
 				t.Fatal(err)

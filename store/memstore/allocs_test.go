@@ -10,6 +10,8 @@ import (
 
 // Under the race detector a sync.Pool drops some of what is put into it.
 func TestKnownKeyAllocatesNothing(t *testing.T) {
+	// Both outcomes of each algorithm: ample limits admit every Take, and those of one unit refuse
+	// all but the first.
 	ample := []core.Limit{
 		limit("1000000/1h"), limit("1000000/1h fixed-window"), limit("1000000/1h sliding-window"),
 		limit("1000000/1h token-bucket"), limit("1/1h"), limit("1/1h sliding-log"), limit("1 concurrent ttl=1h"),
@@ -18,14 +20,20 @@ func TestKnownKeyAllocatesNothing(t *testing.T) {
 	for _, l := range ample {
 		s, _ := newStore(t, 0)
 		one := []core.Op{takes("key", l)}
+
+		// A lease that is held is renewed, so another caller's has to be refused.
 		if l.Algorithm == core.Concurrency {
 			do(t, s, one...)
 			one[0].Lease = "refused"
 		}
+
+		// A Peek beside it leads to the general path; three Takes are decided together on the fast
+		// one.
 		two := []core.Op{one[0], peeks("other", each[0])}
 		three := []core.Op{one[0], takes("second", ample[0]), takes("third", ample[0])}
 		do(t, s, three[1])
 		do(t, s, three[2])
+
 		out := make([]core.Decision, 3)
 		for name, ops := range map[string][]core.Op{"one op": one, "two ops": two, "three ops": three} {
 			n := testing.AllocsPerRun(1000, func() {

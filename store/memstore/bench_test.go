@@ -39,6 +39,9 @@ func benchmarkOneKey(b *testing.B, l core.Limit) {
 			}
 		}
 	}
+
+	// The serial figure is the cost of a decision, the parallel one that of the contention for one
+	// shard.
 	b.Run("serial", func(b *testing.B) {
 		s := MustNew(Options{})
 		ops, out := take("192.0.2.1", l), make([]core.Decision, 1)
@@ -47,6 +50,7 @@ func benchmarkOneKey(b *testing.B, l core.Limit) {
 			apply(b, s, ops, out)
 		}
 	})
+
 	b.Run("parallel", func(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(run(b, MustNew(Options{})))
@@ -67,6 +71,9 @@ func BenchmarkCrowd(b *testing.B) {
 func crowd(b *testing.B, l core.Limit, n int) {
 	s := MustNew(Options{})
 	each := b.N/n + 1
+
+	// The times are kept one by one, since a mean would hide the few who wait long; memory for them
+	// is taken before the clock starts.
 	times := make([]time.Duration, n*each)
 	b.ResetTimer()
 	concurrently(n, func(g int) {
@@ -77,8 +84,11 @@ func crowd(b *testing.B, l core.Limit, n int) {
 			times[g*each+i] = time.Since(start)
 		}
 	})
+
 	b.StopTimer()
 	slices.Sort(times)
+
+	// The mean of a crowd says little about those at its end.
 	for name, part := range map[string]float64{"p50-ns": 0.5, "p99-ns": 0.99, "p999-ns": 0.999} {
 		b.ReportMetric(float64(times[int(part*float64(len(times)-1))]), name)
 	}
@@ -115,11 +125,16 @@ func benchmarkManyKeys(b *testing.B, zipf bool) {
 	const n = 100_000
 	keys, walk := addresses(n), order(n, zipf)
 	s := MustNew(Options{})
+
+	// Each key has used much of a wide limit before, so that no slot is inserted or forgotten while
+	// it is measured.
 	for _, k := range keys {
 		op := take(k, wide)
 		op[0].Cost = 100_000
 		apply(b, s, op, make([]core.Decision, 1))
 	}
+
+	// The walk has 2^20 steps and is drawn beforehand: drawing would cost more than the decision.
 	b.Run("serial", func(b *testing.B) {
 		ops, out := take("", wide), make([]core.Decision, 1)
 		b.ReportAllocs()
@@ -128,6 +143,9 @@ func benchmarkManyKeys(b *testing.B, zipf bool) {
 			apply(b, s, ops, out)
 		}
 	})
+
+	// The goroutines start at places of the walk that lie apart, so that they do not meet on one
+	// key.
 	b.Run("parallel", func(b *testing.B) {
 		var start atomic.Int64
 		b.ReportAllocs()
@@ -149,11 +167,13 @@ func BenchmarkZipfKeys(b *testing.B)    { benchmarkManyKeys(b, true) }
 func BenchmarkBareStep(b *testing.B) {
 	clock := monotonic()
 	ops, out, st := take("", wide), make([]core.Decision, 1), new(core.State)
+
 	b.Run("clock", func(b *testing.B) {
 		for b.Loop() {
 			clock()
 		}
 	})
+
 	b.Run("arithmetic", func(b *testing.B) {
 		for b.Loop() {
 			states := [1]*core.State{st}
@@ -166,7 +186,8 @@ func BenchmarkThreeRules(b *testing.B) {
 	s := MustNew(Options{})
 	ops := []core.Op{
 		{Rule: "second", Key: "192.0.2.1", Limit: wide, Cost: 1},
-		{Rule: "minute", Key: "192.0.2.1", Limit: core.Limit{Quota: 20_000, Period: time.Minute, Burst: 900_000_000}, Cost: 1},
+		{Rule: "minute", Key: "192.0.2.1",
+			Limit: core.Limit{Quota: 20_000, Period: time.Minute, Burst: 900_000_000}, Cost: 1},
 		{Rule: "site", Limit: core.Limit{Quota: 300, Period: time.Second, Burst: 900_000_000}, Cost: 1},
 	}
 	out := make([]core.Decision, 3)
@@ -188,22 +209,29 @@ func BenchmarkRules(b *testing.B) {
 func rules(b *testing.B, n int, last core.Limit) {
 	s := MustNew(Options{})
 	keys, ops, out := addresses(1000), make([]core.Op, n), make([]core.Decision, n)
+
 	ask := func(key string) {
 		for i := range ops {
 			ops[i].Key = key
 		}
 		apply(b, s, ops, out)
 	}
+
+	// All rules but the last never refuse; the last decides whether the step does.
 	for i := range ops {
 		ops[i] = core.Op{Rule: fmt.Sprintf("rule%d", i), Limit: wide, Cost: 100_000}
 	}
 	ops[n-1].Limit, ops[n-1].Cost = last, 1
+
+	// The first steps take much from each key, the measured ones a unit, so that no key becomes
+	// fresh on the way.
 	for _, key := range keys {
 		ask(key)
 	}
 	for i := range ops {
 		ops[i].Cost = 1
 	}
+
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		ask(keys[i%len(keys)])
@@ -250,19 +278,27 @@ func BenchmarkMemory(b *testing.B) {
 func measureMemory(b *testing.B, n int) {
 	now := int64(1_000_000_000)
 	before := heap()
+
+	// Each read moves the clock by a microsecond: the sweep goes on, but no key expires while the
+	// table fills.
 	s := MustNew(Options{Clock: func() int64 { now++; return now }})
 	limit := core.Limit{Quota: 10, Period: time.Minute}
 	ops, out := take("", limit), make([]core.Decision, 1)
+
 	for i := range n {
 		ops[0].Key = fmt.Sprintf("key%010d", i)
 		apply(b, s, ops, out)
 	}
 	b.ReportMetric((heap()-before)/float64(n), "B/key")
+
+	// All keys are fresh after an hour. Takes of one key alone have to sweep them away, as no
+	// background task does.
 	now += time.Hour.Microseconds()
 	steps := 0
 	for ops[0].Key = "one"; s.Len() > 1; steps++ {
 		apply(b, s, ops, out)
 	}
+
 	b.ReportMetric((heap()-before)/float64(n), "B/key-after")
 	b.ReportMetric(float64(steps)/float64(n), "steps/key-freed")
 	runtime.KeepAlive(s)

@@ -21,25 +21,35 @@ func bounded(t *testing.T) (*Store, *fakeClock) {
 // eighth of the bytes is left for buckets.
 func TestMaxBytesBoundsTheKeys(t *testing.T) {
 	for _, l := range append(each, limit("9/1h sliding-window segments=60"), limit("1000/1h sliding-log")) {
+		// A short name is kept in its slot, and a long one beside it, which takes bytes of its own.
 		for _, name := range []string{"k", strings.Repeat("long", 20)} {
 			s, c := bounded(t)
+
+			// The last eighth of the bytes is kept for buckets.
 			size := bytesOf(name+"0000", &l, s.classIDOf(t, l))
 			want := (MinBytes - MinBytes/8 - s.Bytes()) / size
+
 			for i := range want + 10 {
 				do(t, s, takes(fmt.Sprintf("%s%04d", name, i), l))
 			}
+
+			// Ten keys more than fit share one bucket.
 			if got := s.keys.Load(); got != want {
 				t.Errorf("%v: %d keys of %d bytes are held, want %d", l, got, size, want)
 			}
+
 			if n, most := s.Bytes(), int64(MinBytes); n > most || s.overflowKeys.Load() != 1 {
 				t.Errorf("%v: %d bytes of %d, %d buckets", l, n, most, s.overflowKeys.Load())
 			}
 			checkCounts(t, s)
+
+			// Keys that are fresh make room; the count must not have drifted by then.
 			c.move(3 * time.Hour)
 			do(t, s, takes(name+"last", l))
 			if s.keys.Load() > want {
 				t.Errorf("%v: %d keys after the others are fresh", l, s.keys.Load())
 			}
+
 			checkCounts(t, s)
 		}
 	}
@@ -59,8 +69,12 @@ func (s *Store) classIDOf(t *testing.T, l core.Limit) classID {
 func TestMaxBytesBoundsTheBuckets(t *testing.T) {
 	s, _ := bounded(t)
 	small, large := limit("9/1h"), limit("1000/1h sliding-log")
+
+	// The keys fill their part, and what is left is for buckets, of which each needs as much as its
+	// largest state.
 	fill(t, s, "k", int(MinBytes/slotBytes), small)
 	room, size := (int64(MinBytes) - s.Bytes()), bytesOf("", &large, s.classIDOf(t, large))
+
 	for i := range room/size + 3 {
 		op := takes("k", large)
 		op.Rule = fmt.Sprint("rule", i)
@@ -68,6 +82,8 @@ func TestMaxBytesBoundsTheBuckets(t *testing.T) {
 			t.Errorf("bucket %d: allowed %t, want %t", i, got, want)
 		}
 	}
+
+	// Less than one bucket more would fit, so no bytes are lost.
 	if n := s.Bytes(); n > MinBytes || n <= int64(MinBytes)-size {
 		t.Errorf("%d bytes of %d", n, MinBytes)
 	}
@@ -83,7 +99,8 @@ func TestBytesFollowALimitThatChanges(t *testing.T) {
 		}
 
 		empty := s.Bytes()
-		for i, text := range []string{"9/1h sliding-window", "9/1h sliding-window segments=60", "8/1h sliding-window segments=60", "9/1h sliding-window segments=2"} {
+		for i, text := range []string{"9/1h sliding-window", "9/1h sliding-window segments=60",
+			"8/1h sliding-window segments=60", "9/1h sliding-window segments=2"} {
 			l := limit(text)
 			do(t, s, takes("key", l))
 			want := bytesOf("key", &l, s.classIDOf(t, l))

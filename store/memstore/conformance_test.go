@@ -33,5 +33,7 @@ func TestOneShardDecidesAsSpecified(t *testing.T) {
 func TestUsedUnitsAreKeptInMemory(t *testing.T) {
 	test.Long(t, "it plays 10,000 random histories")
 	tally.Add(t, "random histories of a limit that changes, in memory", 10_000)
-	storetest.Kept(t, 10_000, storetest.Seed+1, func(t testing.TB, clock *storetest.Clock) core.Store { return open(t, clock) })
+	storetest.Kept(t, 10_000, storetest.Seed+1, func(t testing.TB, clock *storetest.Clock) core.Store {
+		return open(t, clock)
+	})
 }

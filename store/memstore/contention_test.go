@@ -28,6 +28,9 @@ func TestContentionGrantsExactlyTheQuota(t *testing.T) {
 	for _, l := range each {
 		s, _ := newStore(t, 0)
 		var admitted atomic.Int64
+
+		// All hundred begin together, each with a lease of its own, and the quota of every limit is
+		// 37.
 		concurrently(100, func(i int) {
 			op := takes("key", l)
 			op.Lease = strconv.Itoa(i)
@@ -35,6 +38,7 @@ func TestContentionGrantsExactlyTheQuota(t *testing.T) {
 				admitted.Add(1)
 			}
 		})
+
 		if n := admitted.Load(); n != 37 {
 			t.Errorf("%v: %d admitted, want 37", l, n)
 		}
@@ -44,6 +48,9 @@ func TestContentionGrantsExactlyTheQuota(t *testing.T) {
 func TestContentionInAnyOrderOfKeys(t *testing.T) {
 	s, _ := newStore(t, 0)
 	var admitted atomic.Int64
+
+	// A hundred steps take the same eight keys, each in its own order: locks taken in the order of
+	// the ops would block one another.
 	concurrently(100, func(i int) {
 		r := rand.New(rand.NewPCG(uint64(i), 0))
 		ops := make([]core.Op, len(each))
@@ -51,8 +58,12 @@ func TestContentionInAnyOrderOfKeys(t *testing.T) {
 			ops[k] = takes("key"+strconv.Itoa(k), l)
 			ops[k].Lease = strconv.Itoa(i)
 		}
+
+		// The last limit has more room than the others, so a step that they refuse must not have
+		// charged it.
 		ops = append(ops, takes("ample", limit("50/1h")))
 		r.Shuffle(len(ops), func(a, b int) { ops[a], ops[b] = ops[b], ops[a] })
+
 		granted := true
 		for _, d := range do(t, s, ops...) {
 			granted = granted && d.Allowed
@@ -61,9 +72,11 @@ func TestContentionInAnyOrderOfKeys(t *testing.T) {
 			admitted.Add(1)
 		}
 	})
+
 	if n := admitted.Load(); n != 37 {
 		t.Errorf("%d admitted, want 37", n)
 	}
+
 	if d := do(t, s, peeks("ample", limit("50/1h")))[0]; d.Remaining != 13 {
 		t.Errorf("%d units of the ample limit are left, want 13", d.Remaining)
 	}
@@ -73,10 +86,14 @@ func TestContentionInAnyOrderOfKeys(t *testing.T) {
 func TestContentionWithAClockThatStepsBack(t *testing.T) {
 	for _, l := range each {
 		var reads atomic.Int64
+
+		// 7919 is a prime, so the readings jump about in the two seconds without a pattern that
+		// steps could fall into.
 		s := MustNew(Options{Clock: func() int64 {
 			n := reads.Add(1)
 			return start + (n*7919)%2_000_000
 		}})
+
 		var admitted atomic.Int64
 		concurrently(8, func(i int) {
 			for k := range 200 {
@@ -88,6 +105,7 @@ func TestContentionWithAClockThatStepsBack(t *testing.T) {
 				}
 			}
 		})
+
 		if n := admitted.Load(); n != 37 {
 			t.Errorf("%v: %d admitted, want 37", l, n)
 		}
@@ -97,6 +115,9 @@ func TestContentionWithAClockThatStepsBack(t *testing.T) {
 func TestContentionWithKeysThatComeAndGo(t *testing.T) {
 	s, c := newStore(t, 300)
 	l := limit("2/1s fixed-window")
+
+	// Six hundred keys compete for the room of half as many, alone and by twos, while the sweep
+	// frees what is fresh.
 	concurrently(8, func(i int) {
 		r := rand.New(rand.NewPCG(uint64(i), 1))
 		for range 5000 {
@@ -107,11 +128,14 @@ func TestContentionWithKeysThatComeAndGo(t *testing.T) {
 			} else {
 				do(t, s, takes(key, l))
 			}
+
+			// The room is reserved before a key is inserted: not even for a moment are there more.
 			if n := s.keys.Load(); n > 300 {
 				t.Errorf("%d keys held of at most 300", n)
 			}
 		}
 	})
+
 	checkCounts(t, s)
 }
 
@@ -121,6 +145,7 @@ func checkCounts(t *testing.T, s *Store) {
 	var keys, buckets int64
 	bytes := int64(len(s.shards)) * shardBytes
 	for i := range s.shards {
+		// What is counted is compared with what can be counted again, slot by slot.
 		h := &s.shards[i]
 		n, mine := 0, 0
 		for k := range h.slots {
@@ -135,15 +160,18 @@ func checkCounts(t *testing.T, s *Store) {
 			n++
 			bytes += h.bytes(k)
 		}
+
 		if n != h.count || mine != h.buckets {
 			t.Errorf("shard %d counts %d slots and %d buckets, and holds %d and %d", i, h.count, h.buckets, n, mine)
 		}
 		buckets += int64(mine)
 	}
+
 	if got := s.Bytes(); got != bytes {
 		t.Errorf("the store counts %d bytes, and its slots %d", got, bytes)
 	}
 	if keys != s.keys.Load() || buckets != s.overflowKeys.Load() {
-		t.Errorf("the store counts %d keys and %d buckets, and holds %d and %d", s.keys.Load(), s.overflowKeys.Load(), keys, buckets)
+		t.Errorf("the store counts %d keys and %d buckets, and holds %d and %d", s.keys.Load(), s.overflowKeys.Load(),
+			keys, buckets)
 	}
 }

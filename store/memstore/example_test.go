@@ -15,7 +15,10 @@ func ExampleStore_Apply() {
 		{Verb: core.Take, Rule: "burst", Key: "alice", Limit: core.MustParseLimit("2/1h fixed-window"), Cost: 1},
 		{Verb: core.Take, Rule: "daily", Key: "alice", Limit: core.MustParseLimit("100/24h fixed-window"), Cost: 1},
 	}
+
 	out := make([]core.Decision, len(ops))
+
+	// The third step is refused by its first op, so the second is not charged either.
 	for range 3 {
 		if err := store.Apply(context.Background(), ops, out); err != nil {
 			fmt.Println(err)
@@ -23,6 +26,7 @@ func ExampleStore_Apply() {
 		}
 		fmt.Println(core.Granted(ops, out), out[0].Remaining, out[1].Remaining)
 	}
+
 	fmt.Println(store.Len(), "keys")
 	// Output:
 	// true 1 99

@@ -11,20 +11,28 @@ import (
 func TestSweepFreesMemoryAsOneKeyIsTaken(t *testing.T) {
 	const n = 5_000
 	for _, l := range each {
+		// The table grows to hold the keys; a year later, which is longer than any of the limits,
+		// all are fresh.
 		s, c := newStore(t, 0)
 		fill(t, s, "key", n, l)
 		full := size(s)
 		c.move(366 * 24 * time.Hour)
+
+		// Nobody comes back but one caller. Each of its steps sweeps a little, and ten steps for a
+		// key have to be enough.
 		ops, out := []core.Op{takes("one", limit("1000000/1h"))}, make([]core.Decision, 1)
 		for i := 0; s.Len() > 1; i++ {
 			if i == 10*n {
 				t.Fatalf("%v: %d keys are held after %d takes, want 1", l, s.Len(), i)
 			}
+
 			c.move(time.Microsecond)
 			if err := s.Apply(t.Context(), ops, out); err != nil || !out[0].Allowed {
 				t.Fatal(out[0], err)
 			}
 		}
+
+		// The tables have shrunk too: a flood must not cost memory for ever.
 		if got, want := size(s), len(s.shards)*2*minSlots; got > want {
 			t.Errorf("%v: %d slots are left of %d, want at most %d", l, got, full, want)
 		}
@@ -36,13 +44,18 @@ func TestSweepFreesMemoryAsOneKeyIsRefused(t *testing.T) {
 	const n = 5_000
 	s, c := newStore(t, 0)
 	fill(t, s, "key", n, each[0])
+
+	// A refusal changes nothing, so it could easily skip the sweep: a client that is refused all
+	// the time would keep all keys in memory.
 	ops, out := []core.Op{takes("one", limit("1/100h"))}, make([]core.Decision, 1)
 	do(t, s, ops...)
 	c.move(2 * time.Hour)
+
 	for i := 0; s.Len() > 1; i++ {
 		if i == 10*n {
 			t.Fatalf("%d keys are held after %d refusals, want 1", s.Len(), i)
 		}
+
 		c.move(7 * time.Microsecond)
 		if err := s.Apply(t.Context(), ops, out); err != nil || out[0].Allowed {
 			t.Fatal(out[0], err)
@@ -69,6 +82,9 @@ func TestSweepSparesAKeyInUseForOneRound(t *testing.T) {
 	s, c := newStore(t, 0)
 	h := &oneShard(s).shards[0]
 	op := takes("key", limit("1/1s"))
+
+	// A key that comes again before its second round is worth its slot, as inserting anew costs
+	// more.
 	for range 3 {
 		do(t, s, op)
 		c.move(time.Second)
@@ -77,6 +93,8 @@ func TestSweepSparesAKeyInUseForOneRound(t *testing.T) {
 			t.Fatal("a key that comes every second is forgotten")
 		}
 	}
+
+	// The second look finds it unused and fresh.
 	h.sweep(c.now.Load(), len(h.slots)+1, forgetSecondTime)
 	if s.Len() != 0 {
 		t.Error("a key that came no more is still held after a second round")
@@ -89,14 +107,20 @@ func TestSweepFreesMemoryOnceTheClockHasCaughtUp(t *testing.T) {
 	s, c := newStore(t, 0)
 	h := &oneShard(s).shards[0]
 	fill(t, s, "key", 1000, limit("1/1s"))
+
+	// A step at the earlier hour must not move what the shard has seen.
 	c.move(-time.Hour)
 	do(t, s, takes("one", limit("1/2h")))
 	h.sweep(c.now.Load(), 4*len(h.slots), forgetSecondTime)
+
+	// The sweep uses the latest instant that was seen, so seconds of the earlier clock count for
+	// nothing.
 	c.move(time.Second)
 	h.sweep(c.now.Load(), 4*len(h.slots), forgetSecondTime)
 	if n := s.Len(); n != 1001 {
 		t.Errorf("%d keys held before it has caught up, want 1001", n)
 	}
+
 	c.move(time.Hour)
 	h.sweep(c.now.Load(), 4*len(h.slots), forgetSecondTime)
 	if n := s.Len(); n != 1 {
@@ -107,12 +131,18 @@ func TestSweepFreesMemoryOnceTheClockHasCaughtUp(t *testing.T) {
 func TestSweepDoesNotTakeBackTime(t *testing.T) {
 	s, c := newStore(t, 0)
 	h := &oneShard(s).shards[0]
+
 	op := takes("key", limit("1/1s"))
 	do(t, s, op)
 	do(t, s, takes("fresh", limit("1/1ms")))
+
+	// The shard has seen a step at 500 ms.
 	c.move(500 * time.Millisecond)
 	op.Key = "later"
 	do(t, s, op)
+
+	// A sweep that read the clock before that step comes late, with 10 ms: it must not set the
+	// state back.
 	h.sweep(start+10_000, 100, forgetAtOnce)
 	st, _, ok := held(s, &op)
 	if want := start + 500_000; !ok || st.Mark != want {
@@ -141,18 +171,25 @@ func TestSweepOfAFullStoreFindsTheFirstExpiry(t *testing.T) {
 func halfSwept(t *testing.T, hashes []uint32, short, n int) *shard {
 	s, _ := newStore(t, 0)
 	h := &s.shards[0]
+
+	// The slots are inserted by hand, as only then can their hashes be chosen.
 	for i, hash := range hashes {
 		op := takes(strconv.Itoa(i), limit("1/1h"))
 		if i == short {
 			op.Limit = limit("1/1m")
 		}
+
 		v, err := s.classes.of(&op)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		s.reserve(0)
-		h.save(h.insert(&location{hash: hash, class: v.id}, &op), &core.State{Limit: op.Limit, Used: 1, Mark: start}, v.id, op.Rule)
+		h.save(h.insert(&location{hash: hash, class: v.id}, &op), &core.State{Limit: op.Limit, Used: 1, Mark: start},
+			v.id, op.Rule)
 	}
+
+	// The first sweep stops halfway, as a small budget makes it.
 	h.observe(start)
 	h.lowerEarliest(start)
 	h.sweep(start, n, forgetSecondTime)
@@ -170,6 +207,9 @@ func grow(h *shard) {
 
 func TestSweepFindsSlotsThatMoveBehindIt(t *testing.T) {
 	const end = 1<<32 - 1
+
+	// A slot that moves to where the sweep has been would be missed in this round, and with it the
+	// first expiry.
 	for name, row := range map[string]struct {
 		hashes   []uint32
 		short, n int
@@ -181,6 +221,8 @@ func TestSweepFindsSlotsThatMoveBehindIt(t *testing.T) {
 		h := halfSwept(t, row.hashes, row.short, row.n)
 		row.move(h)
 		h.sweep(start, 100, forgetSecondTime)
+
+		// The slot that expires first is the one at short, after its minute.
 		if got, want := h.earliest.Load(), start+time.Minute.Microseconds(); got != want {
 			t.Errorf("%s: the first slot is expected to expire at %d, want %d", name, got, want)
 		}

@@ -23,6 +23,9 @@ func TestFastPathLeavesOtherOpsToCore(t *testing.T) {
 	if !quick(&good) {
 		t.Error("a Take of one unit is not quick")
 	}
+
+	// Anything that is not a plain Take, faults included, is for the general path, which names
+	// them.
 	for name, spoil := range map[string]func(*core.Op){
 		"verb":        func(op *core.Op) { op.Verb = core.Peek },
 		"no cost":     func(op *core.Op) { op.Cost = 0 },
@@ -63,31 +66,45 @@ func TestPinnedKeyIsRefusedUntilItChanges(t *testing.T) {
 	op := takes("key", l)
 	changed := op
 	changed.Limit = limit("9/1m")
+
+	// Whatever may have changed the key's state unpins it, and only then is a refusal asked for
+	// again.
 	for name, row := range map[string]struct {
 		change func(*Store, *fakeClock)
 		want   bool
 	}{
+		// A unit of two a minute comes back after thirty seconds.
 		"nothing":          {func(*Store, *fakeClock) {}, false},
 		"time, not enough": {func(_ *Store, c *fakeClock) { c.move(30*time.Second - time.Microsecond) }, false},
 		"time":             {func(_ *Store, c *fakeClock) { c.move(30 * time.Second) }, true},
 		"a refund": {func(s *Store, _ *fakeClock) {
 			do(t, s, core.Op{Verb: core.Refund, Rule: "rule", Key: "key", Limit: l, Cost: 1})
 		}, true},
-		"a reset": {func(s *Store, _ *fakeClock) { do(t, s, core.Op{Verb: core.Reset, Rule: "rule", Key: "key", Limit: l}) }, true},
+		"a reset": {func(s *Store, _ *fakeClock) {
+			do(t, s, core.Op{Verb: core.Reset, Rule: "rule", Key: "key", Limit: l})
+		}, true},
 		"a reset among many": {func(s *Store, _ *fakeClock) {
 			do(t, s, peeks("a", l), core.Op{Verb: core.Reset, Rule: "rule", Key: "key", Limit: l})
 		}, true},
+
+		// After a step at the earlier hour the thirty seconds count from there.
 		"a clock that steps back": {func(s *Store, c *fakeClock) {
 			c.move(-time.Hour)
 			do(t, s, op)
 			c.move(30 * time.Second)
 		}, true},
-		"a limit":             {func(s *Store, _ *fakeClock) { do(t, s, changed) }, false},
-		"another key's reset": {func(s *Store, _ *fakeClock) { do(t, s, core.Op{Verb: core.Reset, Rule: "rule", Key: "yek", Limit: l}) }, false},
+		"a limit": {func(s *Store, _ *fakeClock) { do(t, s, changed) }, false},
+
+		// Another key of the shard unpins the key but gives it nothing.
+		"another key's reset": {func(s *Store, _ *fakeClock) {
+			do(t, s, core.Op{Verb: core.Reset, Rule: "rule", Key: "yek", Limit: l})
+		}, false},
 	} {
 		s, c := newStore(t, 0)
 		oneShard(s)
 		pin(t, s, op)
+
+		// The pinned key holds its last refusal, which answers Takes until it ends.
 		row.change(s, c)
 		if got := do(t, s, op)[0].Allowed; got != row.want {
 			t.Errorf("%s: allowed %v, want %v", name, got, row.want)
@@ -99,14 +116,20 @@ func TestPinnedRefusalIsThatOfTheLockedPath(t *testing.T) {
 	s, c := newStore(t, 0)
 	op := takes("key", limit("4/1m burst=3"))
 	pin(t, s, op)
+
+	// The steps of 70 ms take 14 seconds, nearly the 15 of a unit, so that each refusal is a
+	// little shorter than the one before. The costs lie below, at and above what is there.
 	for range 200 {
 		c.move(70 * time.Millisecond)
 		for _, cost := range []int64{1, 2, 3, 4} {
 			op.Cost = cost
+
+			// A Peek takes the locked path and changes nothing, so it is what the Take must say.
 			one := do(t, s, func() core.Op { o := op; o.Verb = core.Peek; return o }())[0]
 			if one.Allowed {
 				continue
 			}
+
 			if got := do(t, s, op)[0]; got != one {
 				t.Fatalf("refused with %+v, want %+v", got, one)
 			}
@@ -122,6 +145,9 @@ func TestPinnedOutdatedRefusalAdmitsNoTakeTwice(t *testing.T) {
 	l := limit("5/1h")
 	var admitted, returned atomic.Int64
 	var group sync.WaitGroup
+
+	// Each goroutine takes from the one key and then from a key of its own in the same shard, which
+	// unpins the first.
 	for g := range 4 {
 		group.Go(func() {
 			out := make([]core.Decision, 1)
@@ -131,6 +157,7 @@ func TestPinnedOutdatedRefusalAdmitsNoTakeTwice(t *testing.T) {
 				}
 				return out[0].Allowed
 			}
+
 			for i := range 5000 {
 				if apply(takes("key", l)) {
 					admitted.Add(1)
@@ -139,11 +166,16 @@ func TestPinnedOutdatedRefusalAdmitsNoTakeTwice(t *testing.T) {
 						apply(core.Op{Verb: core.Refund, Rule: "rule", Key: "key", Limit: l, Cost: 1})
 					}
 				}
+
 				apply(takes([]string{"a", "b", "c", "d"}[g], l))
 			}
 		})
 	}
+
 	group.Wait()
+
+	// What was taken and not returned is exactly the quota: a refusal that is out of date may
+	// refuse, but no Take may count twice.
 	if n := admitted.Load() - returned.Load(); n != 5 {
 		t.Errorf("%d units are out, want 5", n)
 	}
@@ -152,6 +184,9 @@ func TestPinnedOutdatedRefusalAdmitsNoTakeTwice(t *testing.T) {
 // The clock is read without the lock, so another step may come before the decision.
 func TestPinnedKeyResetDuringATakeIsNotRefused(t *testing.T) {
 	op := takes("key", limit("2/1m"))
+
+	// The second reading of the clock is where the fast path has looked at the pinned state and not
+	// yet decided.
 	var s *Store
 	var during func()
 	s = MustNew(Options{Clock: func() int64 {
@@ -161,7 +196,10 @@ func TestPinnedKeyResetDuringATakeIsNotRefused(t *testing.T) {
 		}
 		return start
 	}})
+
 	pin(t, s, op)
+
+	// A Reset within the reading makes room, and the Take must see it.
 	during = func() { do(t, s, core.Op{Verb: core.Reset, Rule: op.Rule, Key: op.Key, Limit: op.Limit}) }
 	if !do(t, s, op)[0].Allowed {
 		t.Error("refused by a state that is gone")
@@ -169,6 +207,7 @@ func TestPinnedKeyResetDuringATakeIsNotRefused(t *testing.T) {
 }
 
 func TestInvalidTakeOfAKeyInUseIsAnError(t *testing.T) {
+	// A key that is in use and pinned is the likeliest to skip the checks.
 	s, _ := newStore(t, 0)
 	good := takes("key", limit("1/1m"))
 	pin(t, s, good)
@@ -184,15 +223,18 @@ func TestInvalidTakeOfAKeyInUseIsAnError(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, core.ErrOp)
 		}
 	}
+
 	if err := s.Apply(t.Context(), []core.Op{good}, nil); !errors.Is(err, core.ErrOp) {
 		t.Errorf("no room for the decision: %v, want %v", err, core.ErrOp)
 	}
 }
 
 func TestPinnedKeyIsOneKeyUnderOneLimit(t *testing.T) {
+	// A pinned key is compared by a hash first; here each part of its identity differs alone.
 	s, _ := newStore(t, 0)
 	op := takes("key", limit("1/1m"))
 	pin(t, s, op)
+
 	v, err := s.classes.of(&op)
 	if err != nil {
 		t.Fatal(err)
@@ -200,6 +242,7 @@ func TestPinnedKeyIsOneKeyUnderOneLimit(t *testing.T) {
 	hash := v.hash(s.keyHash(op.Key))
 	r := s.shards[s.shardOf(s.keyHash(op.Key))].pinned.Load()
 	other := &limitClass{limitClassKey: v.limitClassKey, id: v.id + 1, steady: v.steady, salt: v.salt}
+
 	if !r.is(hash, v, op.Key) {
 		t.Error("the key is not itself")
 	}
@@ -217,10 +260,13 @@ func TestPinnedKeyIsOneKeyUnderOneLimit(t *testing.T) {
 // A class points to the key that was pinned last, until that key is unpinned.
 func TestLimitClassPointsToItsLatestPinnedKey(t *testing.T) {
 	s, _ := newStore(t, 0)
+
+	// The two keys lie in different shards, so that both can be pinned at once.
 	first, second := takes("key", limit("100/1m")), takes("yek", limit("100/1m"))
 	for i := 0; s.shardOf(s.keyHash(second.Key)) == s.shardOf(s.keyHash(first.Key)); i++ {
 		second.Key = fmt.Sprint("yek", i)
 	}
+
 	v, err := s.classes.of(&first)
 	if err != nil {
 		t.Fatal(err)
@@ -231,13 +277,18 @@ func TestLimitClassPointsToItsLatestPinnedKey(t *testing.T) {
 		}
 		return ""
 	}
+
 	unpin := func(op core.Op) {
 		h := &s.shards[s.shardOf(s.keyHash(op.Key))]
 		h.lock()
 		h.mu.Unlock()
 	}
+
 	pin(t, s, first)
 	pin(t, s, second)
+
+	// The first key is no longer the latest, so its end changes nothing; the second's clears the
+	// pointer.
 	for _, row := range []struct {
 		unpinned core.Op
 		want     string
@@ -266,11 +317,16 @@ func TestPinnedKeyThatARefusalLeavesFreshIsForgotten(t *testing.T) {
 	s, c := newStore(t, 0)
 	op := takes("key", limit("3/1m"))
 	pin(t, s, op)
+
+	// The refusal of four units, more than the limit has, leaves the key as it is: a microsecond
+	// before it is fresh, it is still held.
 	c.move(time.Minute - time.Microsecond)
 	op.Cost = 4
 	if d := do(t, s, op)[0]; d.Allowed || d.ResetAfter != time.Microsecond || !isPinned(t, s, op) || s.Len() != 1 {
 		t.Errorf("%+v, pinned %v, %d keys held", d, isPinned(t, s, op), s.Len())
 	}
+
+	// When it is fresh, the same refusal lets it go.
 	c.move(time.Microsecond)
 	want := core.Decision{Remaining: 3, RetryAfter: core.Never, At: c.now.Load()}
 	if d := do(t, s, op)[0]; d != want || isPinned(t, s, op) || s.Len() != 0 {
@@ -298,6 +354,9 @@ func TestPinnedKeyGetsItsUnitsAfterEachUnpin(t *testing.T) {
 	pinAtOnce(oneShard(s))
 	l := limit("5000/1h")
 	var admitted atomic.Int64
+
+	// Costs of one and two, and steps that unpin the key in three ways: another key's Take, a Peek,
+	// the sweep.
 	concurrently(8, func(g int) {
 		for i := range 2000 {
 			op := takes("key", l)
@@ -305,6 +364,7 @@ func TestPinnedKeyGetsItsUnitsAfterEachUnpin(t *testing.T) {
 			if do(t, s, op)[0].Allowed {
 				admitted.Add(op.Cost)
 			}
+
 			switch i % 16 {
 			case 3:
 				do(t, s, takes("other", l))
@@ -315,18 +375,25 @@ func TestPinnedKeyGetsItsUnitsAfterEachUnpin(t *testing.T) {
 			}
 		}
 	})
+
 	if n := admitted.Load(); n != 5000 {
 		t.Errorf("%d units admitted, want 5000", n)
 	}
 }
 
 func TestPinnedKeyStaysExactWhereItsWordEnds(t *testing.T) {
+	// A pinned state is one word of 64 bits: the burst here is the largest whose units fit into its
+	// half.
 	op := takes("key", limit("1000/1s burst=4294967294"))
 	s, c := newStore(t, 0)
 	pinAtOnce(s)
 	ref := reference{}
+
+	// The first Take brings the count near the word's end. The pauses are such that the other half,
+	// the time, ends too (71 minutes are 2^32 microseconds).
 	op.Cost = 4_294_967_000
-	for i, step := range []time.Duration{0, 0, time.Second, 71 * time.Minute, time.Minute, 72 * time.Minute, 300 * time.Hour} {
+	for i, step := range []time.Duration{0, 0, time.Second, 71 * time.Minute, time.Minute, 72 * time.Minute,
+		300 * time.Hour} {
 		c.move(step)
 		for range 3 {
 			want := ref.apply([]core.Op{op}, c.now.Load())
@@ -335,10 +402,13 @@ func TestPinnedKeyStaysExactWhereItsWordEnds(t *testing.T) {
 			}
 			op.Cost = 1
 		}
+
 		if !isPinned(t, s, op) {
 			t.Errorf("step %d: not pinned", i)
 		}
 	}
+
+	// One unit more in the burst does not fit, so the key must not be pinned.
 	wider := takes("key", limit("1000/1s burst=4294967295"))
 	for range 3 {
 		do(t, s, wider)
@@ -352,6 +422,8 @@ func TestPinnedKeyStaysExactWhereItsWordEnds(t *testing.T) {
 // finds the key fresh. The clock has not stepped back then.
 func TestPinnedTakeOvertakenIsAtALaterInstant(t *testing.T) {
 	op := takes("key", limit("3/3s"))
+
+	// The hook runs another Take between the reading of the clock and the decision.
 	now := start
 	var s *Store
 	var during func()
@@ -363,16 +435,21 @@ func TestPinnedTakeOvertakenIsAtALaterInstant(t *testing.T) {
 		}
 		return read
 	}}))
+
 	do(t, s, op)
 	do(t, s, op)
 	if !isPinned(t, s, op) {
 		t.Fatal("not pinned")
 	}
+
+	// Five seconds later the key is fresh. The overtaking Take is a microsecond later still, and
+	// has charged a unit.
 	now += 5_000_000
 	during = func() {
 		now++
 		do(t, s, op)
 	}
+
 	want := core.Decision{Allowed: true, Taken: 1, Remaining: 1, ResetAfter: 2 * time.Second, At: start + 5_000_001}
 	if got := do(t, s, op)[0]; got != want {
 		t.Errorf("%+v, want %+v", got, want)
@@ -397,21 +474,31 @@ func TestPinnedKeyNeedsAStreak(t *testing.T) {
 func TestPinnedKeyIsUnpinnedToTheSlotOfItsRule(t *testing.T) {
 	s, _ := newStore(t, 0)
 	a, b := ruled("a", "key", "900/1h"), ruled("b", "key", "800/1h")
+
+	// Equal salts give the two rules the same hash for the key.
 	va, _ := s.classes.of(&a)
 	vb, _ := s.classes.of(&b)
 	vb.salt = va.salt
+
+	// Both keys are in the table; b comes again and again and is pinned.
 	do(t, s, b)
 	do(t, s, a)
 	pinAtOnce(s)
+
 	do(t, s, b)
 	do(t, s, b)
 	if !isPinned(t, s, b) {
 		t.Fatal("not pinned")
 	}
+
+	// The swap of the two slots is what a growing table may do: a search by the hash alone would
+	// now find a.
 	h := &s.shards[s.shardOf(s.keyHash("key"))]
 	i := slices.IndexFunc(h.slots, func(c entry) bool { return c.class == vb.id })
 	j := slices.IndexFunc(h.slots, func(c entry) bool { return c.class == va.id })
 	h.slots[i], h.slots[j] = h.slots[j], h.slots[i]
+
+	// Three units of b were taken and one of a. A swap would give the one's count to the other.
 	a.Verb, b.Verb = core.Peek, core.Peek
 	if got := do(t, s, a, b); got[0].Remaining != 899 || got[1].Remaining != 797 {
 		t.Errorf("%d of 900 and %d of 800 are left, want 1 and 3 less", got[0].Remaining, got[1].Remaining)
@@ -426,9 +513,12 @@ func ruled(rule, key, text string) core.Op {
 // takings draws steps that are mostly of quick Takes. A few ops are of the kinds that
 // the quick path leaves to the general one.
 func takings(t *rapid.T, h *history) []core.Op {
+	// Steps in time from none to an hour, in either direction, and across the borders of the
+	// limits.
 	h.now += rapid.SampledFrom([]int64{
 		0, 0, 0, 1, -1, 200_000, 1_000_000, 999_999, -1_000_000, 60_000_000, 3_600_000_000, -3_600_000_000,
 	}).Draw(t, "move")
+
 	limits := map[string]core.Limit{}
 	for _, rule := range []string{"a", "b", "c", "d"} {
 		text := rapid.SampledFrom([]string{
@@ -436,8 +526,12 @@ func takings(t *rapid.T, h *history) []core.Op {
 		}).Draw(t, "limit")
 		limits[rule] = limit(text)
 	}
+
+	// Two rules keep one limit throughout, so that their keys are pinned; the others change it now
+	// and then.
 	limits["a"] = limit("5/1s")
 	limits["b"] = limit("2/1h burst=6")
+
 	ops := make([]core.Op, rapid.SampledFrom([]int{1, 2, 2, 3, 3, 4, 10, 17}).Draw(t, "ops"))
 	for i := range ops {
 		rule := rapid.SampledFrom([]string{"a", "a", "b", "b", "c", "d"}).Draw(t, "rule")
@@ -445,6 +539,8 @@ func takings(t *rapid.T, h *history) []core.Op {
 		ops[i] = core.Op{Rule: rule, Key: key.Draw(t, "key"), Limit: limits[rule],
 			Cost: rapid.SampledFrom([]int64{1, 1, 1, 1, 2, 6, 100}).Draw(t, "cost"),
 			Soft: rapid.IntRange(0, 3).Draw(t, "soft") == 0}
+
+		// Now and then an op is spoilt in a way that the quick path has to leave alone.
 		blemish(t, &ops[i])
 	}
 	return ops
@@ -477,12 +573,15 @@ func TestFastTakesDecideAsAMapOfStates(t *testing.T) {
 				h, ref := &history{now: start}, reference{}
 				s := MustNew(Options{Clock: func() int64 { return h.now }})
 				prepare(s)
+
 				for range rapid.IntRange(1, 100).Draw(t, "steps") {
 					ops := takings(t, h)
 					got := make([]core.Decision, len(ops))
 					if err := s.Apply(t.Context(), ops, got); err != nil {
 						t.Fatal(err)
 					}
+
+					// Both the decisions and what is held afterwards have to be those of the map.
 					if want := ref.apply(ops, h.now); !reflect.DeepEqual(got, want) {
 						t.Fatalf("%+v at %d\n got %+v\nwant %+v", ops, h.now, got, want)
 					}
@@ -505,6 +604,7 @@ func known(t *testing.T) (*Store, *fakeClock) {
 
 func TestFastTakesLeaveOtherStepsToTheGeneralPath(t *testing.T) {
 	a, b, c := ruled("a", "key", "9/1h"), ruled("b", "key", "9/1h"), ruled("c", "key", "1/1h")
+
 	spoilt := func(spoil func(op *core.Op)) []core.Op {
 		op := b
 		spoil(&op)
@@ -514,10 +614,14 @@ func TestFastTakesLeaveOtherStepsToTheGeneralPath(t *testing.T) {
 		ops  []core.Op
 		done bool
 	}{
-		"two rules":                         {[]core.Op{a, b}, true},
-		"a refusal":                         {[]core.Op{a, c, b}, true},
-		"a refusal that does not count":     {[]core.Op{a, soft(c), b}, true},
-		"a new key, refused":                {[]core.Op{ruled("a", "new", "9/1h"), c}, true},
+		// Decided by the fast path: several quick Takes of different keys that are known, or of a
+		// new one in a step that is refused.
+		"two rules":                     {[]core.Op{a, b}, true},
+		"a refusal":                     {[]core.Op{a, c, b}, true},
+		"a refusal that does not count": {[]core.Op{a, soft(c), b}, true},
+		"a new key, refused":            {[]core.Op{ruled("a", "new", "9/1h"), c}, true},
+
+		// What it has to leave to the general path, which must find nothing changed.
 		"a new key, taken":                  {[]core.Op{ruled("a", "new", "9/1h"), b}, false},
 		"one key twice":                     {[]core.Op{a, b, a}, false},
 		"another limit":                     {[]core.Op{ruled("a", "key", "8/1h"), b}, false},
@@ -536,14 +640,20 @@ func TestFastTakesLeaveOtherStepsToTheGeneralPath(t *testing.T) {
 			t.Errorf("%s: done %v, want %v", name, done, row.done)
 			continue
 		}
+
+		// The clock is read at most once, and a reading is handed on to the path that then decides.
 		if n := clock.reads.Load() - reads; n > 1 || (n == 1) != read {
 			t.Errorf("%s: %d readings of the clock", name, n)
 		}
+
+		// The general path alone is what the fast one is compared with.
 		general, _ := known(t)
 		want := make([]core.Decision, len(row.ops))
 		if err := general.decideStep(row.ops, want, start); err != nil {
 			t.Fatal(err)
 		}
+
+		// A step that was left undone has to leave the slots as they were.
 		if !done {
 			general, _ = known(t)
 		} else if !slices.Equal(got, want) {
@@ -574,6 +684,8 @@ func compareSlots(t *testing.T, name string, got, want *Store) {
 }
 
 func TestFastTakesRefusedLeaveNewKeysToOverflow(t *testing.T) {
+	// The step is refused by c, so the new key need not be inserted, unless it may be counted in a
+	// bucket.
 	step := []core.Op{ruled("a", "new", "9/1h"), ruled("c", "key", "1/1h")}
 	for name, row := range map[string]struct {
 		spoil func(s *Store)
@@ -593,8 +705,11 @@ func TestFastTakesRefusedLeaveNewKeysToOverflow(t *testing.T) {
 
 func TestFastTakesRefusedForgetFreshKeys(t *testing.T) {
 	s, c := known(t)
+
+	// Half an hour later a and b are fresh; c, of one unit an hour, refuses the step.
 	c.move(30 * time.Minute)
 	got := do(t, s, ruled("a", "key", "9/1h"), ruled("c", "key", "1/1h"))
+
 	want := []core.Decision{
 		{Allowed: true, Remaining: 9, At: c.now.Load()},
 		{RetryAfter: 30 * time.Minute, ResetAfter: 30 * time.Minute, At: c.now.Load()},
@@ -602,6 +717,8 @@ func TestFastTakesRefusedForgetFreshKeys(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+
+	// The fresh key is forgotten even though its step was refused.
 	if s.Len() != 2 {
 		t.Errorf("%d keys held, want those of b and c", s.Len())
 	}
@@ -609,18 +726,24 @@ func TestFastTakesRefusedForgetFreshKeys(t *testing.T) {
 
 func TestFastTakesOvertakenAreAtALaterInstant(t *testing.T) {
 	s, c := known(t)
+
+	// The clock is replaced by one that lets another step pass while it is read, a second later.
 	s.clock = func() int64 {
 		c.move(time.Second)
 		s.clock = c.read
 		do(t, s, ruled("b", "key", "9/1h"))
 		return start
 	}
+
 	c.reads.Store(0)
+
+	// That step had charged b, so b has a unit less; both ops are decided at the later instant.
 	for i, d := range do(t, s, ruled("a", "key", "9/1h"), ruled("b", "key", "9/1h")) {
 		if want := int64(7 - i); d.At != start+1_000_000 || d.Remaining != want {
 			t.Errorf("op %d: %+v, want %d left at the second reading", i, d, want)
 		}
 	}
+
 	if n := c.reads.Load(); n != 2 {
 		t.Errorf("%d more readings of the clock, want one of either step", n)
 	}
@@ -630,11 +753,14 @@ func TestFastTakesOvertakenAreAtALaterInstant(t *testing.T) {
 // the order of its ops blocks another.
 func TestFastTakesUnderContentionInAnyOrder(t *testing.T) {
 	s, _ := newStore(t, 0)
+
+	// The scarce key has room for 719 steps after the first, the ample ones for all.
 	ops := []core.Op{ruled("scarce", "key", "720/1h")}
 	for i := range 9 {
 		ops = append(ops, ruled("ample", strconv.Itoa(i), "9000/1h"))
 	}
 	do(t, s, ops...)
+
 	var admitted, quick atomic.Int64
 	concurrently(8, func(i int) {
 		r := rand.New(rand.NewPCG(uint64(i), 0))
@@ -645,14 +771,20 @@ func TestFastTakesUnderContentionInAnyOrder(t *testing.T) {
 			if _, _, done := s.takeAll(mine, out); done {
 				quick.Add(1)
 			}
+
+			// The slice was zero before, so a step is admitted if no decision in it is a refusal.
 			if !slices.ContainsFunc(out, func(d core.Decision) bool { return !d.Allowed }) {
 				admitted.Add(1)
 			}
 		}
 	})
+
+	// A step that went to the general path, or an admission too many, would show here.
 	if quick.Load() != 4000 || admitted.Load() != 719 {
 		t.Errorf("%d steps were decided and %d admitted, want 4000 and 719", quick.Load(), admitted.Load())
 	}
+
+	// The ample keys were charged by admitted steps alone.
 	for i := range 9 {
 		op := ruled("ample", strconv.Itoa(i), "9000/1h")
 		op.Verb = core.Peek
@@ -694,7 +826,10 @@ func TestFastTakesPutIdleKeysInUseAgain(t *testing.T) {
 
 func TestShardIsSharedByTheRulesOfASubject(t *testing.T) {
 	s, _ := newStore(t, 0)
+
+	// A step locks the shards of its keys. One subject under many rules should cost one lock.
 	seen := map[uint32]bool{}
+
 	for i := range 20 {
 		op := ruled("rule"+strconv.Itoa(i), "key", "9/1h")
 		p, err := s.locate(&op)

@@ -43,11 +43,14 @@ func floodWith(t *testing.T, early, flood int) {
 	const maxKeys = 1 << 12
 	s, c := newStore(t, maxKeys)
 	l := limit("5/1h fixed-window")
+
+	// One abuser has used its units up before the flood, the other comes after it.
 	known, late := takes("known abuser", l), takes("late abuser", l)
 	known.Cost, late.Cost = 5, 5
 	if !do(t, s, known)[0].Allowed {
 		t.Fatal("the first five units are refused")
 	}
+
 	known.Cost, late.Cost = 1, 1
 
 	// Each key of its own is admitted once, and each bucket five times.
@@ -58,7 +61,11 @@ func floodWith(t *testing.T, early, flood int) {
 	if n := s.Len(); n != maxKeys+64 {
 		t.Errorf("%d keys held, want %d and 64 buckets", n, maxKeys)
 	}
+
 	slots, before := size(s), heapInUse()
+
+	// While the flood goes on for twenty minutes, the abusers come every minute and must not slip
+	// in with new slots.
 	for i := range 20 {
 		c.move(time.Minute)
 		if n := fill(t, s, "late"+strconv.Itoa(i), flood/20, l); n != 0 {
@@ -68,6 +75,9 @@ func floodWith(t *testing.T, early, flood int) {
 			t.Error("an abuser is admitted")
 		}
 	}
+
+	// Neither the table nor the heap may have grown with the number of keys that were refused: 64
+	// kB are allowed for what the test itself leaves behind.
 	if n := s.Len(); n != maxKeys+64 || size(s) != slots {
 		t.Errorf("%d keys in %d slots after the flood, want %d in %d", n, size(s), maxKeys+64, slots)
 	}
@@ -75,6 +85,8 @@ func floodWith(t *testing.T, early, flood int) {
 		t.Errorf("the heap grew from %d to %d bytes in the flood", before, after)
 	}
 	checkCounts(t, s)
+
+	// An hour later all is fresh, and honest callers get their units again.
 	c.move(time.Hour)
 	if !do(t, s, takes("honest", l))[0].Allowed || !do(t, s, known)[0].Allowed {
 		t.Error("refused when every key is fresh")
@@ -89,10 +101,13 @@ func TestFloodTakesLessMemoryThanMaxBytes(t *testing.T) {
 	for _, l := range []core.Limit{limit("37/1h sliding-window"), limit("37/1h sliding-log"), limit("37/1h")} {
 		before := heapInUse()
 		s := MustNew(Options{MaxBytes: most, Clock: c.read, Logger: slog.New(slog.DiscardHandler)})
+
+		// The keys come back over an hour, so the windows and logs of those that are held fill up.
 		for range 15 {
 			fill(t, s, "key", 50_000, l)
 			c.move(4 * time.Minute)
 		}
+
 		if took := heapInUse() - before; took > most {
 			t.Errorf("%v: %d keys take %d bytes of %d", l, s.Len(), took, most)
 		}
@@ -121,12 +136,18 @@ func banFlood(t *testing.T, o Options, keys int) {
 	o.Clock, o.Logger = c.read, slog.New(slog.DiscardHandler)
 	before := heapInUse()
 	s := MustNew(o)
+
 	l := limit("1/1h fixed-window")
+
+	// One key is banned before the flood; its ban must survive it.
 	known := strikes("known", l)
 	for range 3 {
 		do(t, s, known)
 	}
+
 	ops, out, banned := []core.Op{strikes("", l)}, make([]core.Decision, 1), 0
+
+	// Each key takes its one unit and is refused twice, which bans it.
 	for i := range keys {
 		ops[0].Key = fmt.Sprint("key", i)
 		for range 3 {
@@ -134,9 +155,12 @@ func banFlood(t *testing.T, o Options, keys int) {
 				t.Fatal(err)
 			}
 		}
+
 		if out[0].Banned {
 			banned++
 		}
+
+		// The flood lasts twenty minutes, less than the ban.
 		if i%(keys/20) == 0 {
 			c.move(time.Minute)
 		}
@@ -144,14 +168,20 @@ func banFlood(t *testing.T, o Options, keys int) {
 			t.Fatalf("the ban is gone after %d keys", i)
 		}
 	}
+
 	checkCounts(t, s)
+
+	// With bytes bounded, the heap may not hold more than was allowed; without, only the number of
+	// keys is.
 	most := int64(math.MaxInt64)
 	if o.MaxBytes > 0 {
 		most = o.MaxBytes
 	}
 	took := int64(heapInUse() - before)
+
 	if s.Len() > int(s.max)+len(s.shards) || s.Bytes() > most || took > most || banned == 0 {
-		t.Errorf("%d of %d keys, %d bytes reckoned and %d in the heap of %d, %d bans", s.Len(), s.max, s.Bytes(), took, most, banned)
+		t.Errorf("%d of %d keys, %d bytes reckoned and %d in the heap of %d, %d bans", s.Len(), s.max, s.Bytes(),
+			took, most, banned)
 	}
 	t.Logf("%d keys, %d bytes reckoned, %d in the heap, %d bans", s.Len(), s.Bytes(), took, banned)
 	runtime.KeepAlive(s)

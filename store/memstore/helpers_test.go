@@ -89,13 +89,17 @@ func held(s *Store, op *core.Op) (st core.State, latest int64, ok bool) {
 	if err != nil {
 		panic(err)
 	}
+
 	h := &s.shards[p.shard]
 	h.mu.Lock()
 	defer h.mu.Unlock()
+
 	i := h.find(&p, op)
 	if i < 0 {
 		return st, h.latest, false
 	}
+
+	// The latest units of a pinned key are in its word, not in its slot.
 	h.load(i, &st)
 	if r := h.pinned.Load(); r != nil && r.class == h.slots[i].class&^idle && r.key == op.Key {
 		st.Used, st.Mark = r.unpack(r.state.Load())

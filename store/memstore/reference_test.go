@@ -25,6 +25,7 @@ func identOf(op *core.Op) ident { return ident{op.Rule, op.Key, op.Limit.Algorit
 type reference map[ident]core.State
 
 func (r reference) apply(ops []core.Op, now int64) []core.Decision {
+	// Ops of one key share a state, as in a store; each state is a copy until the step is decided.
 	states := map[ident]*core.State{}
 	shares := make([]*core.State, len(ops))
 	for i := range ops {
@@ -37,8 +38,11 @@ func (r reference) apply(ops []core.Op, now int64) []core.Decision {
 		}
 		shares[i] = states[id]
 	}
+
 	out := make([]core.Decision, len(ops))
 	core.Decide(ops, shares, now, out)
+
+	// Only what Decide says was changed is kept, and what is fresh is forgotten.
 	for i := range ops {
 		switch {
 		case !shares[i].Changed && shares[i].ConductChanged:
@@ -54,6 +58,7 @@ func (r reference) apply(ops []core.Op, now int64) []core.Decision {
 			r[identOf(&ops[i])] = clone(shares[i])
 		}
 	}
+
 	return out
 }
 
@@ -71,13 +76,18 @@ func (r reference) follow(t *rapid.T, s *Store, now int64) {
 	for id, want := range r {
 		op := core.Op{Rule: id.rule, Key: id.key, Limit: want.Limit}
 		got, latest, ok := held(s, &op)
+
+		// The store may have decided at a later instant than the clock now shows.
 		at := max(now, latest)
 		if ok && latest <= now {
 			checkEarliest(t, s, &op, got, now)
 		}
+
 		if ok && same(&got, &want) {
 			continue
 		}
+
+		// What was forgotten must be fresh, and is then forgotten in the reference too.
 		reset := r.peek(id, at)
 		if !ok && reset != 0 {
 			t.Fatalf("%v is forgotten %v before it is fresh", id, reset)
@@ -85,10 +95,13 @@ func (r reference) follow(t *rapid.T, s *Store, now int64) {
 		if !ok {
 			delete(r, id)
 		}
+
+		// A sweep may have settled the state: then it is what a Peek leaves behind.
 		if after := r[id]; ok && !same(&got, &after) {
 			t.Fatalf("%v is %+v, want %+v or, settled, %+v", id, got, want, after)
 		}
 	}
+
 	if s.Len() != len(r) {
 		t.Fatalf("%d keys held, want %d", s.Len(), len(r))
 	}
@@ -114,13 +127,16 @@ func same(a, b *core.State) bool {
 }
 
 var variants = map[core.Algorithm][]core.Limit{
-	core.GCRA:           {limit("5/1s"), limit("3/7s burst=4"), limit("60/1m burst=2")},
-	core.FixedWindow:    {limit("5/1s fixed-window"), limit("2/3s fixed-window aligned"), limit("9/1m fixed-window")},
-	core.SlidingLog:     {limit("5/1s sliding-log"), limit("3/7s sliding-log")},
-	core.SlidingWindow:  {limit("5/1s sliding-window"), limit("3/7s sliding-window segments=7"), limit("8/1m sliding-window segments=2")},
+	core.GCRA:        {limit("5/1s"), limit("3/7s burst=4"), limit("60/1m burst=2")},
+	core.FixedWindow: {limit("5/1s fixed-window"), limit("2/3s fixed-window aligned"), limit("9/1m fixed-window")},
+	core.SlidingLog:  {limit("5/1s sliding-log"), limit("3/7s sliding-log")},
+	core.SlidingWindow: {limit("5/1s sliding-window"), limit("3/7s sliding-window segments=7"),
+		limit("8/1m sliding-window segments=2")},
 	core.TokenBucket:    {limit("5/1s token-bucket"), limit("1/1s token-bucket burst=6"), limit("7/1m token-bucket")},
 	core.Concurrency:    {limit("3 concurrent ttl=2s"), limit("2 concurrent ttl=30s")},
-	core.CalendarWindow: {limit("5/day"), limit("3/month"), limit("9/day tz=Asia/Kolkata")}, // the clock starts at the end of a year
+	core.CalendarWindow: {limit("5/day"), limit("3/month"), limit("9/day tz=Asia/Kolkata")},
+
+	// the clock starts at the end of a year
 }
 
 // bans are those of rules: two, of which a history takes one for each rule.
@@ -141,19 +157,25 @@ type history struct {
 	past []core.Op // Refunds of what was taken before
 }
 
+// Time stands still, moves by the odd microsecond, or by as much as the limits' periods.
 func (h *history) step(t *rapid.T) []core.Op {
 	move := rapid.OneOf(
 		rapid.SampledFrom([]int64{0, 0, 1, -1, 200_000, 1_000_000, -1_000_000, 3_600_000_000, -3_600_000_000}),
 		rapid.Int64Range(0, 3_000_000), rapid.Int64Range(-3_000_000, 0))
 	h.now += move.Draw(t, "move")
+
+	// Within a step each algorithm has one limit, as a key has; between steps it may be another of
+	// its variants.
 	limits := map[core.Algorithm]core.Limit{}
 	for a := core.GCRA; a <= core.CalendarWindow; a++ {
 		limits[a] = rapid.SampledFrom(variants[a]).Draw(t, "limit")
 	}
+
 	ops := make([]core.Op, rapid.SampledFrom([]int{1, 1, 1, 2, 3, 5}).Draw(t, "ops"))
 	for i := range ops {
 		ops[i] = h.op(t, limits)
 	}
+
 	if rapid.IntRange(0, 3).Draw(t, "as many as fit") == 0 {
 		test.ShareUnits(ops)
 	}
@@ -161,21 +183,29 @@ func (h *history) step(t *rapid.T) []core.Op {
 }
 
 func (h *history) op(t *rapid.T, limits map[core.Algorithm]core.Limit) core.Op {
+	// Refunds of what was really taken come now and then, also under a limit that has changed
+	// since.
 	if len(h.past) > 0 && rapid.IntRange(0, 5).Draw(t, "undo") == 0 {
 		op := rapid.SampledFrom(h.past).Draw(t, "past")
 		op.Limit = limits[op.Limit.Algorithm]
 		return op
 	}
+
 	l := limits[rapid.SampledFrom([]core.Algorithm{
-		core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency, core.CalendarWindow,
+		core.GCRA, core.FixedWindow, core.SlidingLog, core.SlidingWindow, core.TokenBucket, core.Concurrency,
+		core.CalendarWindow,
 	}).Draw(t, "algorithm")]
+
+	// Each rule has its own ban, which leased limits cannot have.
 	rule := rapid.IntRange(0, 1).Draw(t, "rule")
 	var ban *core.Ban
 	if !l.Leased() && rapid.IntRange(0, 2).Draw(t, "ban") > 0 {
 		ban = bans[rule]
 	}
+
 	return core.Op{
-		Verb:    rapid.SampledFrom([]core.Verb{core.Take, core.Take, core.Take, core.Take, core.Peek, core.Refund, core.Reset, core.Lift}).Draw(t, "verb"),
+		Verb: rapid.SampledFrom([]core.Verb{core.Take, core.Take, core.Take, core.Take, core.Peek, core.Refund,
+			core.Reset, core.Lift}).Draw(t, "verb"),
 		Soft:    rapid.Bool().Draw(t, "soft"),
 		Rule:    string("ab"[rule]),
 		Ban:     ban,
@@ -198,10 +228,12 @@ func (h *history) note(ops []core.Op, out []core.Decision) {
 }
 
 func TestHistoriesAreDecidedAsByAMapOfStates(t *testing.T) {
+	// An interner that is full gives no class to a limit, which then is kept beside the slot.
 	full := newInterner()
 	for i := range maxClasses {
 		full.add(limitClassKey{"", core.Limit{Quota: int64(i + 1)}})
 	}
+
 	for name, prepare := range map[string]func(*Store){
 		"spread over shards": func(*Store) {},
 		"in one shard":       func(s *Store) { oneShard(s) },
@@ -216,13 +248,17 @@ func TestHistoriesAreDecidedAsByAMapOfStates(t *testing.T) {
 				h, ref := &history{now: start}, reference{}
 				s := MustNew(Options{Clock: func() int64 { return h.now }})
 				prepare(s)
+
 				for range rapid.IntRange(1, 200).Draw(t, "steps") {
 					ops := h.step(t)
 					got := make([]core.Decision, len(ops))
 					if err := s.Apply(t.Context(), ops, got); err != nil {
 						t.Fatal(err)
 					}
+
 					want := ref.apply(ops, h.now)
+
+					// Both the decisions and what is held afterwards have to be those of the map.
 					if !reflect.DeepEqual(got, want) {
 						t.Fatalf("%+v at %d\n got %+v\nwant %+v", ops, h.now, got, want)
 					}

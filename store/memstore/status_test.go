@@ -16,7 +16,8 @@ func TestStatusSaysHowFullTheStoreIs(t *testing.T) {
 	}
 	events.ReportOf(s).Listen(&events.Hooks{})
 	shared, refused := s.Overflowed()
-	want := []events.StoreStatus{{Store: "memory", Of: s, Keys: 64, Overflow: int64(s.Len()) - 64, Bytes: s.Bytes(), Shared: shared, Refused: refused}}
+	want := []events.StoreStatus{{Store: "memory", Of: s, Keys: 64, Overflow: int64(s.Len()) - 64, Bytes: s.Bytes(),
+		Shared: shared, Refused: refused}}
 	if got := s.Report().Status(nil); !reflect.DeepEqual(got, want) || shared != 500-64 || want[0].Overflow == 0 {
 		t.Errorf("%+v, want %+v", got, want)
 	}

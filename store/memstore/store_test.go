@@ -24,13 +24,15 @@ func TestNewRefusesOptionsThatCannotWork(t *testing.T) {
 }
 
 func TestNewRefusesBytesThatHoldNothing(t *testing.T) {
-	for n, good := range map[int64]bool{-1: false, 1: false, MinBytes - 1: false, 0: true, MinBytes: true, math.MaxInt64: true} {
+	for n, good := range map[int64]bool{-1: false, 1: false, MinBytes - 1: false, 0: true, MinBytes: true,
+		math.MaxInt64: true} {
 		_, err := New(Options{MaxBytes: n})
 		if good != (err == nil) || !good && !strings.Contains(err.Error(), fmt.Sprintf("MaxBytes %d", n)) {
 			t.Errorf("MaxBytes %d: %v", n, err)
 		}
 	}
-	if _, err := New(Options{MaxBytes: -1, MaxKeys: -1}); err == nil || strings.Count(err.Error(), "memstore: Max") != 2 {
+	if _, err := New(Options{MaxBytes: -1, MaxKeys: -1}); err == nil ||
+		strings.Count(err.Error(), "memstore: Max") != 2 {
 		t.Errorf("%v, want both mistakes", err)
 	}
 }
@@ -84,12 +86,15 @@ func TestTakeBeyondTheQuotaIsRefused(t *testing.T) {
 
 func TestClockIsReadOncePerStep(t *testing.T) {
 	s, c := newStore(t, 0)
+
+	// A new key, a known one, one that stays unknown, and several in four shards.
 	steps := [][]core.Op{
 		{takes("new", each[0])},
 		{takes("new", each[0])},
 		{peeks("unknown", each[0])},
 		{takes("a", each[0]), takes("b", each[1]), takes("c", each[2]), takes("new", each[0])},
 	}
+
 	for i, ops := range steps {
 		do(t, s, ops...)
 		if n := c.reads.Load(); n != int64(i+1) {
@@ -100,6 +105,8 @@ func TestClockIsReadOncePerStep(t *testing.T) {
 
 // While one step reads the clock, another takes place at a later instant.
 func TestStepOvertakenIsAtALaterInstant(t *testing.T) {
+	// The fast path for known keys, the general one, and both with a key of another step in
+	// between.
 	for name, row := range map[string]struct {
 		known bool
 		op    core.Op
@@ -110,6 +117,8 @@ func TestStepOvertakenIsAtALaterInstant(t *testing.T) {
 		"a new key":                       {false, takes("key", limit("5/1h"))},
 		"a new key, by a window":          {false, takes("key", limit("5/1h fixed-window"))},
 	} {
+		// Every reading is a microsecond later than the one before. The hook lets another step pass
+		// while the step of the row reads.
 		now := start
 		var s *Store
 		var during func()
@@ -122,10 +131,15 @@ func TestStepOvertakenIsAtALaterInstant(t *testing.T) {
 			}
 			return at
 		}}))
+
 		if row.known {
 			do(t, s, row.op)
 		}
+
 		do(t, s, takes("other", limit("5/1h")))
+
+		// The late step must be at a new reading after the other's, not at its own old one:
+		// decisions of a shard may not go back in time.
 		var between int64
 		during = func() { between = do(t, s, takes("other", limit("5/1h")))[0].At }
 		if got := do(t, s, row.op)[0].At; got != between+1 {
@@ -136,6 +150,8 @@ func TestStepOvertakenIsAtALaterInstant(t *testing.T) {
 
 func TestBookingThatIsOverLeavesNothingBehind(t *testing.T) {
 	s, c := newStore(t, 0)
+
+	// Both units are taken, and a third is booked for when the first comes back.
 	op := takes("key", limit("2/2s"))
 	op.Cost = 2
 	do(t, s, op)
@@ -144,11 +160,15 @@ func TestBookingThatIsOverLeavesNothingBehind(t *testing.T) {
 	if st, _, _ := held(s, &op); st.Over != 1 {
 		t.Fatalf("%d units are booked, want 1", st.Over)
 	}
+
+	// Two seconds later the booking is over and both units are back.
 	c.move(2 * time.Second)
 	op.MaxWait = 0
 	if !do(t, s, op)[0].Allowed {
 		t.Error("refused when units have come back")
 	}
+
+	// A stale booking would take from the capacity for ever.
 	if st, _, _ := held(s, &op); st.Over != 0 {
 		t.Errorf("%d units are booked after the booking is over", st.Over)
 	}
@@ -157,23 +177,30 @@ func TestBookingThatIsOverLeavesNothingBehind(t *testing.T) {
 func TestKeyIsHeldOnlyAfterATake(t *testing.T) {
 	for _, l := range each {
 		s, _ := newStore(t, 0)
+
+		// What takes nothing leaves no slot, or Peeks of random keys would fill the store.
 		for _, v := range []core.Verb{core.Peek, core.Refund, core.Reset} {
 			op := takes("key", l)
 			op.Verb = v
 			do(t, s, op)
 			do(t, s, op, op)
 		}
+
 		free := takes("key", l)
 		free.Cost = 0
 		do(t, s, free)
+
+		// Nor does a cost that never fits.
 		big := takes("key", l)
 		big.Cost = 38
 		if d := do(t, s, big)[0]; d.RetryAfter != core.Never {
 			t.Errorf("%v: RetryAfter %v for a cost above the limit, want Never", l, d.RetryAfter)
 		}
+
 		if s.Len() != 0 || size(s) != 0 {
 			t.Errorf("%v: %d keys in %d slots held, want none", l, s.Len(), size(s))
 		}
+
 		do(t, s, takes("key", l))
 		if s.Len() != 1 {
 			t.Errorf("%v: %d keys held after a take, want 1", l, s.Len())
@@ -185,10 +212,13 @@ func TestKeyThatAStepLeavesFreshIsForgotten(t *testing.T) {
 	for _, l := range each {
 		for _, verb := range []core.Verb{core.Refund, core.Reset} {
 			s, c := newStore(t, 0)
+
+			// The key has one unit taken, which the op gives back or forgets.
 			do(t, s, takes("key", l))
 			op := takes("key", l)
 			op.Verb = verb
 			do(t, s, op)
+
 			if verb == core.Reset && !l.Leased() { // until the units would have come back, no refund does
 				if s.Len() != 1 {
 					t.Errorf("%v: %d keys held after a reset, want 1", l, s.Len())
@@ -197,15 +227,20 @@ func TestKeyThatAStepLeavesFreshIsForgotten(t *testing.T) {
 				c.move(366 * 24 * time.Hour)
 				do(t, s, op)
 			}
+
 			if s.Len() != 0 {
 				t.Errorf("%v: %d keys held after a %v, want 0", l, s.Len(), verb)
 			}
+
+			// What a slot leaves in its shard's scratch state would keep the memory of a log alive.
 			for i := range s.shards {
 				if st := &s.shards[i].state; st.Log != nil || st.Leases != nil {
 					t.Errorf("%v: the log or the leases of a forgotten key are still held", l)
 				}
 			}
 		}
+
+		// The same for a key that only time has made fresh.
 		s, c := newStore(t, 0)
 		c.move(do(t, s, takes("key", l))[0].ResetAfter)
 		do(t, s, peeks("key", l))
@@ -217,16 +252,23 @@ func TestKeyThatAStepLeavesFreshIsForgotten(t *testing.T) {
 
 func TestRefusedStepHoldsNoKeyAndKeepsNoRoom(t *testing.T) {
 	s, _ := newStore(t, 2)
+
+	// One of two places is taken by a key that is used up.
 	full := takes("full", limit("1/1h"))
 	do(t, s, full)
+
+	// Each step reserves a place for the new key and is refused by the full one: the place has to
+	// be given back ten times.
 	for range 10 {
 		if d := do(t, s, takes("new", limit("5/1h")), full); d[1].Allowed {
 			t.Fatal("allowed beyond the quota")
 		}
 	}
+
 	if s.Len() != 1 {
 		t.Errorf("%d keys held, want 1", s.Len())
 	}
+
 	do(t, s, takes("new", limit("5/1h")))
 	if _, _, ok := held(s, &core.Op{Rule: "rule", Key: "new", Limit: limit("5/1h")}); !ok {
 		t.Error("the room that a refused step had reserved is lost")
@@ -237,17 +279,24 @@ func TestRefusedStepHoldsNoKeyAndKeepsNoRoom(t *testing.T) {
 func TestKeysRulesAndLeasesOutliveTheMemoryTheyCameIn(t *testing.T) {
 	s, _ := newStore(t, 0)
 	l := limit("1 concurrent ttl=1h")
+
+	// The rule, the key and the lease lie in one piece of memory, as in a request's buffer, which
+	// is then written over.
 	memory := []byte("rulekeylease")
 	op := core.Op{
 		Rule: unsafe.String(&memory[0], 4), Key: unsafe.String(&memory[4], 3),
 		Lease: unsafe.String(&memory[7], 5), Limit: l, Cost: 1,
 	}
+
 	do(t, s, op)
 	copy(memory, "xxxxxxxxxxxx")
+
+	// The lease of the key is found to be held by another than this one, and by itself.
 	op = core.Op{Rule: "rule", Key: "key", Lease: "other", Limit: l, Cost: 1}
 	if do(t, s, op)[0].Allowed {
 		t.Error("the key was forgotten with the memory of its request")
 	}
+
 	op.Lease = "lease"
 	if !do(t, s, op)[0].Allowed {
 		t.Error("the lease was forgotten with the memory of its request")
@@ -257,6 +306,8 @@ func TestKeysRulesAndLeasesOutliveTheMemoryTheyCameIn(t *testing.T) {
 func TestKeysAreComparedAndNotOnlyTheirHashes(t *testing.T) {
 	s, _ := newStore(t, 0)
 	h := &oneShard(s).shards[0]
+
+	// Every key gets the same hash, so only the comparison tells them apart.
 	at := func(op *core.Op) location {
 		v, err := s.classes.of(op)
 		if err != nil {
@@ -264,12 +315,18 @@ func TestKeysAreComparedAndNotOnlyTheirHashes(t *testing.T) {
 		}
 		return location{hash: 7, class: v.id}
 	}
+
+	// Keys up to maxText bytes are in the slot, and longer ones beside it: those that differ only
+	// in the last byte are compared there.
 	long := strings.Repeat("a", maxText)
 	for _, key := range []string{"a", long + "a", long + "b"} {
 		op := takes(key, limit("1/1h"))
 		p := at(&op)
 		h.insert(&p, &op)
 	}
+
+	// Each of these differs from all that are held, in the key, its length, the rule or the
+	// algorithm.
 	for _, other := range []core.Op{
 		takes("", limit("1/1h")),
 		takes("b", limit("1/1h")),
@@ -279,9 +336,12 @@ func TestKeysAreComparedAndNotOnlyTheirHashes(t *testing.T) {
 		takes("a", limit("1/1h fixed-window")),
 	} {
 		if q := at(&other); h.find(&q, &other) >= 0 {
-			t.Errorf("%q of rule %q under %v is taken for another key of the same hash", other.Key, other.Rule, other.Limit)
+			t.Errorf("%q of rule %q under %v is taken for another key of the same hash", other.Key, other.Rule,
+				other.Limit)
 		}
 	}
+
+	// The quota is no part of the identity.
 	for i, key := range []string{"a", long + "a", long + "b"} {
 		changed := takes(key, limit("9/1h"))
 		if p := at(&changed); h.find(&p, &changed) != h.home(7)+i {
@@ -292,13 +352,18 @@ func TestKeysAreComparedAndNotOnlyTheirHashes(t *testing.T) {
 
 func TestKeysOfOneHashDifferByRuleAndAlgorithm(t *testing.T) {
 	for _, interned := range []bool{true, false} {
+		// Classes that are interned are compared by number; those that are not, by their content.
 		s, _ := newStore(t, 0)
 		for i := 0; !interned && len(s.classes.all) < maxClasses; i++ {
 			s.classes.add(limitClassKey{strconv.Itoa(i), core.Limit{Quota: 1}})
 		}
+
+		// Three identities with the same empty key: two algorithms, and another rule.
 		h := &oneShard(s).shards[0]
 		ops := []core.Op{takes("", limit("1/1h")), takes("", limit("1/1h fixed-window")), takes("", limit("1/1h"))}
 		ops[2].Rule = "other"
+
+		// A bucket and a key of each are put under hashes that collide.
 		places := make([]location, len(ops))
 		for i := range ops {
 			v, err := s.classes.of(&ops[i])
@@ -308,13 +373,17 @@ func TestKeysOfOneHashDifferByRuleAndAlgorithm(t *testing.T) {
 			places[i] = location{class: v.id, hash: bucketHash(v.id)}
 			b := h.insertBucket(&places[i])
 			h.save(b, &core.State{Limit: ops[i].Limit}, v.id, ops[i].Rule)
+
 			if n := h.find(&places[i], &ops[i]); n >= 0 {
 				t.Errorf("interned %v: a bucket is taken for a key", interned)
 			}
+
 			places[i].hash = 7
 			n := h.insert(&places[i], &ops[i])
 			h.save(n, &core.State{Limit: ops[i].Limit}, v.id, ops[i].Rule)
 		}
+
+		// Each key is found with its own rule and limit, among six slots.
 		for i := range ops {
 			if n := h.find(&places[i], &ops[i]); n < 0 || *h.classOf(n) != (limitClassKey{ops[i].Rule, ops[i].Limit}) {
 				t.Errorf("interned %v: op %d is not found", interned, i)
@@ -325,21 +394,28 @@ func TestKeysOfOneHashDifferByRuleAndAlgorithm(t *testing.T) {
 
 func TestInvalidLimitsAreNamedAndNothingIsCharged(t *testing.T) {
 	s, _ := newStore(t, 0)
+
+	// Two bad ops beside a good one, so that the error has to name both.
 	good := takes("key", limit("5/1h"))
 	bad := core.Op{Rule: "first", Limit: core.Limit{Quota: -1, Period: time.Second}}
 	worse := core.Op{Rule: "second", Limit: core.Limit{Quota: 1}}
+
+	// The first error must not leave behind a class under which the second attempt passes.
 	for range 2 {
 		err := s.Apply(t.Context(), []core.Op{good, bad, worse}, make([]core.Decision, 3))
-		if !errors.Is(err, core.ErrOp) || !strings.Contains(err.Error(), `"first"`) || !strings.Contains(err.Error(), `"second"`) {
+		if !errors.Is(err, core.ErrOp) || !strings.Contains(err.Error(), `"first"`) ||
+			!strings.Contains(err.Error(), `"second"`) {
 			t.Errorf("error %v does not name both rules", err)
 		}
 		if err := s.Apply(t.Context(), []core.Op{bad}, make([]core.Decision, 1)); !errors.Is(err, core.ErrOp) {
 			t.Errorf("error %v for a single op under a bad limit", err)
 		}
 	}
+
 	if err := s.Apply(t.Context(), []core.Op{good}, nil); !errors.Is(err, core.ErrOp) {
 		t.Errorf("error %v for no room for the decision", err)
 	}
+
 	if s.Len() != 0 {
 		t.Errorf("%d keys held, want 0", s.Len())
 	}
@@ -359,21 +435,30 @@ func TestContextThatIsDoneIsIgnored(t *testing.T) {
 
 func TestLimitsNotInternedAreCounted(t *testing.T) {
 	s, _ := newStore(t, 0)
+
+	// Limits that a caller makes up without end must not fill the memory with classes.
 	for i := range maxClasses + 10 {
 		do(t, s, peeks("key", core.Limit{Quota: int64(i + 1), Period: time.Hour}))
 	}
+
 	if n := len(s.classes.all); n != maxClasses {
 		t.Errorf("%d classes are interned, want %d", n, maxClasses)
 	}
+
+	// Beyond the bound a limit is counted all the same: two units, then a refusal.
 	for i, want := range []bool{true, true, false} {
 		if got := do(t, s, takes("late", limit("2/7m")))[0].Allowed; got != want {
 			t.Errorf("take %d under a limit that is not interned: allowed %v, want %v", i+1, got, want)
 		}
 	}
+
+	// Another quota is the same key with one unit more.
 	if !do(t, s, takes("late", limit("3/7m")))[0].Allowed {
 		t.Error("one more unit under another limit that is not interned is refused")
 	}
-	if err := s.Apply(t.Context(), []core.Op{takes("late", core.Limit{})}, make([]core.Decision, 1)); !errors.Is(err, core.ErrOp) {
+
+	if err := s.Apply(t.Context(), []core.Op{takes("late", core.Limit{})}, make([]core.Decision, 1)); !errors.Is(err,
+		core.ErrOp) {
 		t.Errorf("error %v for a bad limit when no class can be interned", err)
 	}
 }
@@ -397,12 +482,18 @@ func TestPinnedStateHasItsOwnCacheLine(t *testing.T) {
 func TestStateTakesNothingFromTheOneBefore(t *testing.T) {
 	s, c := newStore(t, 0)
 	oneShard(s)
+
+	// A shard decides all its keys in one state of scratch.
 	logged, booked := takes("a", limit("3/1s sliding-log")), takes("b", limit("1/1h"))
 	booked.MaxWait = time.Hour
 	do(t, s, logged)
 	do(t, s, booked)
+
+	// The log's entry has ended, so the Peek leaves an empty log behind.
 	c.move(2 * time.Second)
 	do(t, s, peeks("a", logged.Limit))
+
+	// What follows is a booking, which has a head and no log of its own.
 	do(t, s, booked)
 	st, _, _ := held(s, &booked)
 	if st.Head != 0 || st.Used != 2 {

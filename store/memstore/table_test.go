@@ -17,9 +17,12 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 		rapid.SampledFrom([]uint32{0, 1, math.MaxUint32, math.MaxUint32 - 1, 1 << 31}),
 		rapid.Uint32Min(math.MaxUint32-1<<28), rapid.Uint32())
 	rapid.Check(t, func(t *rapid.T) {
+		// The model knows each slot by the number that it was put with.
 		var tab table
 		model, long := map[int64]uint32{}, map[int64]ext{}
 		next := int64(1)
+
+		// Some slots have more than fits into them, which has to move along with them.
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				h := hash.Draw(t, "hash")
@@ -30,6 +33,8 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 				model[next] = h
 				next++
 			},
+
+			// A slot that is cut leaves no gap in the run of those behind it.
 			"cut": func(t *rapid.T) {
 				if len(model) == 0 {
 					t.Skip("empty")
@@ -41,6 +46,9 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 					tab.resize(tab.count)
 				}
 			},
+
+			// After each step: the counts are right, the table is neither too full nor too empty,
+			// and every slot is found.
 			"": func(t *rapid.T) {
 				if tab.count != len(model) {
 					t.Fatalf("%d slots counted, want %d", tab.count, len(model))
@@ -48,11 +56,13 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 				if 8*tab.count > 7*len(tab.slots) || len(tab.slots) > 2*minSlots && 4*tab.count < len(tab.slots) {
 					t.Fatalf("%d of %d slots are taken", tab.count, len(tab.slots))
 				}
+
 				for id, h := range model {
 					i := seek(&tab, h, id)
 					if i < 0 {
 						t.Fatalf("slot %d of hash %d is lost", id, h)
 					}
+
 					var got ext
 					if tab.exts != nil {
 						got = tab.exts[i]

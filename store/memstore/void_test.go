@@ -24,6 +24,8 @@ func TestVoidTakesAreHeldAsLongAsNeeded(t *testing.T) {
 	d := do(t, s, op)[0]
 	held := s.Bytes()
 
+	// A reset makes the Take before it void: its refund, which may still come, must give nothing
+	// back. The store has to remember that.
 	c.move(time.Minute)
 	do(t, s, reset("key", l))
 	if s.Len() != 1 || s.Bytes() != held+asideBytes {
@@ -31,11 +33,13 @@ func TestVoidTakesAreHeldAsLongAsNeeded(t *testing.T) {
 	}
 	checkCounts(t, s)
 
+	// The Take after the reset counts; the refund of the one before does not.
 	do(t, s, op)
 	if d := do(t, s, op.Refund(d))[0]; d.Remaining != 4 {
 		t.Errorf("%d remain after a void refund", d.Remaining)
 	}
 
+	// It is remembered until the window of the void Take would have ended, to the microsecond.
 	c.move(time.Hour - time.Minute - time.Microsecond)
 	s.shards[0].sweep(c.read(), 100, forgetAtOnce)
 	do(t, s, op)
@@ -60,16 +64,23 @@ func TestVoidTakesAreHeldAsLongAsNeeded(t *testing.T) {
 func TestResetsNeverTakeTheRoomOfBuckets(t *testing.T) {
 	l := limit("5/1h fixed-window")
 	s, _ := bounded(t)
+
+	// The store is filled to the last key of its part.
 	n := 0
 	for ; s.Bytes() <= s.keyBytes-bytesOf("k", &l, s.classIDOf(t, l)); n++ {
 		do(t, s, takes(fmt.Sprint(n), l))
 	}
+
+	// Each reset needs bytes to remember; where they are missing, the key goes instead. The
+	// buckets' part is never used.
 	for i := range n {
 		do(t, s, reset(fmt.Sprint(i), l))
 		if s.Bytes() > s.struckBytes {
 			t.Fatalf("%d bytes after %d resets, want at most %d", s.Bytes(), i+1, s.struckBytes)
 		}
 	}
+
+	// Both happened: some resets are remembered, and some keys went.
 	if kept := s.Len(); kept == 0 || kept == n {
 		t.Errorf("%d of %d keys are held", kept, n)
 	}

@@ -22,20 +22,27 @@ func takeUnderBan(l core.Limit, strikes int64) core.Op {
 func TestBanCountsARefusalOnce(t *testing.T) {
 	w := newWorld(t)
 	s, op := w.instance(64), takeUnderBan(limit(t, "100/1h fixed-window"), 3)
+
+	// The limit is used up, by units taken ahead in the main, and each answer is that of the store.
 	for n := 1; n <= 100; n++ {
 		if d := w.apply(s, op)[0]; !d.Allowed || d.Remaining != int64(100-n) {
 			t.Fatalf("take %d: %+v", n, d)
 		}
 	}
+
+	// The third refusal begins the ban, as it would without prefetching.
 	for n, banned := range []bool{false, false, true, true} {
 		if d := w.apply(s, op)[0]; d.Allowed || d.Banned != banned {
 			t.Errorf("refusal %d: %+v", n+1, d)
 		}
 	}
+
+	// The ban of two hours ends at its instant, and with it the window of an hour is over too.
 	w.clock.Add(2*time.Hour - time.Microsecond)
 	if d := w.apply(s, op)[0]; !d.Banned || d.RetryAfter != time.Microsecond {
 		t.Errorf("%+v", d)
 	}
+
 	w.clock.Add(time.Microsecond)
 	if d := w.apply(s, op)[0]; !d.Allowed || d.Banned || d.Remaining != 99 {
 		t.Errorf("after the ban: %+v", d)
@@ -46,19 +53,27 @@ func TestBanCountsARefusalOnce(t *testing.T) {
 func TestBanByAnotherInstanceIsSeenWhenTheHeldUnitsAreUsedUp(t *testing.T) {
 	w := newWorld(t)
 	one, two, op := w.instance(4), w.instance(4), takeUnderBan(limit(t, "1000/1h fixed-window"), 1)
+
+	// After twenty Takes the instance takes ahead.
 	for range 20 {
 		w.apply(one, op)
 	}
+
 	peek, impose := op, op
 	peek.Verb, peek.Cost, impose.Verb = core.Peek, 1, core.Impose
 	w.apply(two, impose)
+
+	// It has not asked the store since, and hands out at most the four units that it may hold.
 	admitted := 0
 	for w.apply(one, op)[0].Allowed {
 		admitted++
 	}
+
 	if admitted == 0 || admitted > 4 {
 		t.Errorf("%d admitted of 4 units that may be held", admitted)
 	}
+
+	// Then it asks, and hears of the ban.
 	if d := w.apply(one, op)[0]; !d.Banned || d.Remaining != 0 {
 		t.Errorf("%+v", d)
 	}
@@ -68,15 +83,20 @@ func TestBanByAnotherInstanceIsSeenWhenTheHeldUnitsAreUsedUp(t *testing.T) {
 func TestBanThatAPeekFindsHoldsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	one, two, op := w.instance(4), w.instance(4), takeUnderBan(limit(t, "1000/1h fixed-window"), 1)
+
 	for range 20 {
 		w.apply(one, op)
 	}
+
 	peek, impose := op, op
 	peek.Verb, impose.Verb = core.Peek, core.Impose
 	w.apply(two, impose)
+
+	// A Peek goes to the store, and what it finds there holds for the units here.
 	if d := w.apply(one, peek)[0]; d.Allowed || !d.Banned || d.RetryAfter != 2*time.Hour {
 		t.Errorf("%+v", d)
 	}
+
 	if d := w.apply(one, op)[0]; d.Allowed || !d.Banned {
 		t.Errorf("a take after it: %+v", d)
 	}
@@ -86,14 +106,19 @@ func TestBanThatAPeekFindsHoldsAtOnce(t *testing.T) {
 func TestBanIsNotAvoidedByUnitsTakenWithoutOne(t *testing.T) {
 	w := newWorld(t)
 	s, op := w.instance(4), takeUnderBan(limit(t, "1000/1h fixed-window"), 1)
+
 	impose, free := op, op
 	impose.Verb, free.Ban = core.Impose, nil
 	w.apply(s, impose)
+
+	// The op without a Ban is not refused by the ban and fills the hold.
 	for range 20 {
 		if !w.apply(s, free)[0].Allowed {
 			t.Fatal("refused without a ban")
 		}
 	}
+
+	// The same key under the Ban must not get any of these.
 	if d := w.apply(s, op)[0]; !d.Banned {
 		t.Errorf("%+v", d)
 	}
@@ -117,7 +142,8 @@ func (b banning) Apply(ctx context.Context, ops []core.Op, out []core.Decision) 
 func TestConcurrentTakersGetExactlyTheQuotaUnderABan(t *testing.T) {
 	for range 20 {
 		storetest.Contention(t, func(t testing.TB, clock *storetest.Clock) core.Store {
-			s, err := prefetch.New(memstore.MustNew(memstore.Options{Clock: clock.Now}), prefetch.Options{Clock: clock.Now})
+			s, err := prefetch.New(memstore.MustNew(memstore.Options{Clock: clock.Now}),
+				prefetch.Options{Clock: clock.Now})
 			if err != nil {
 				t.Fatal(err)
 			}

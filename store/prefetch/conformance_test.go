@@ -12,7 +12,8 @@ import (
 func TestConcurrentTakersGetExactlyTheQuota(t *testing.T) {
 	for range 20 {
 		storetest.Contention(t, func(t testing.TB, clock *storetest.Clock) core.Store {
-			s, err := prefetch.New(memstore.MustNew(memstore.Options{Clock: clock.Now}), prefetch.Options{Clock: clock.Now})
+			s, err := prefetch.New(memstore.MustNew(memstore.Options{Clock: clock.Now}),
+				prefetch.Options{Clock: clock.Now})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -27,9 +27,13 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
+
+	// The limit of 5000 is not met, so all are admitted.
 	ctx := context.Background()
-	ops := []core.Op{{Verb: core.Take, Rule: "api", Key: "alice", Limit: core.MustParseLimit("5000/24h fixed-window"), Cost: 1}}
+	ops := []core.Op{{Verb: core.Take, Rule: "api", Key: "alice", Limit: core.MustParseLimit("5000/24h fixed-window"),
+		Cost: 1}}
 	out := make([]core.Decision, 1)
+
 	admitted := 0
 	for range 1000 {
 		if err := store.Apply(ctx, ops, out); err != nil {
@@ -40,6 +44,7 @@ func ExampleNew() {
 			admitted++
 		}
 	}
+
 	fmt.Println(admitted, "admitted in", counts.calls, "calls")
 	if err := store.Close(ctx); err != nil {
 		fmt.Println(err)

@@ -26,6 +26,8 @@ func TestModelMayKeepAnUnchangedState(t *testing.T) { agree(t, newKeeper(everyth
 func agree(t *testing.T, f Factory) {
 	d := newDiffer(t, families(), 2, "w", []Factory{NewModel, f})
 	d.fixed, d.forward = true, true
+
+	// A seed gives a history, so the number in a failure is all that is needed to see it again.
 	histories := func(from, to uint64) {
 		for n := from; n < to; n++ {
 			if report := d.run(n); report != "" {
@@ -33,7 +35,9 @@ func agree(t *testing.T, f Factory) {
 			}
 		}
 	}
+
 	histories(0, 1000)
+
 	t.Run("long", func(t *testing.T) {
 		test.Long(t, "it compares 9,000 more histories")
 		histories(1000, 10_000)
@@ -62,11 +66,16 @@ func (k *keeper) Apply(_ context.Context, ops []core.Op, out []core.Decision) er
 	if err := core.CheckOps(ops, out); err != nil {
 		return err
 	}
+
+	// One step at a time, as a store with one lock has it.
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
+	// Ops of one key share a state.
 	m := Model{states: k.states}
 	loaded := map[core.ID]*core.State{}
 	states := make([]*core.State, len(ops))
+
 	for i, op := range ops {
 		id := op.ID()
 		if loaded[id] == nil {
@@ -74,12 +83,17 @@ func (k *keeper) Apply(_ context.Context, ops []core.Op, out []core.Decision) er
 		}
 		states[i] = loaded[id]
 	}
+
 	core.Decide(ops, states, k.clock.Now(), out)
+
+	// What is kept is what the fault of the test says; the rest is lost as in a store that forgets
+	// to write it.
 	for id, s := range loaded {
 		if k.keeps(s) {
 			k.states[id] = *s
 		}
 	}
+
 	return nil
 }
 
@@ -101,6 +115,7 @@ func withFault(fault func(*Model, []core.Op, []core.Decision) error) Factory {
 func faults() map[string]Factory {
 	ctx := context.Background()
 	return map[string]Factory{
+		// A step is charged op by op, not as a whole.
 		"charges a rule though another refuses": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			for i := range ops {
 				if err := m.Apply(ctx, ops[i:i+1], out[i:i+1]); err != nil {
@@ -109,6 +124,8 @@ func faults() map[string]Factory {
 			}
 			return nil
 		}),
+
+		// A client that comes back at the rounded instant is refused once more.
 		"rounds a retry to milliseconds": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			err := m.Apply(ctx, ops, out)
 			for i := range out {
@@ -118,6 +135,8 @@ func faults() map[string]Factory {
 			}
 			return err
 		}),
+
+		// Flags that are not passed on.
 		"books nothing": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			for i := range ops {
 				ops[i].MaxWait = 0
@@ -130,6 +149,8 @@ func faults() map[string]Factory {
 			}
 			return m.Apply(ctx, ops, out)
 		}),
+
+		// Two Takes of one step both get the last units.
 		"gives each take as many units as it has": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			if err := m.Apply(ctx, ops, out); err != nil || !core.Granted(ops, out) {
 				return err
@@ -141,12 +162,16 @@ func faults() map[string]Factory {
 			}
 			return nil
 		}),
+
+		// A refund of what has come back in the meantime gives a unit twice.
 		"refunds without looking at the instant": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			for i := range ops {
 				ops[i].At = 0
 			}
 			return m.Apply(ctx, ops, out)
 		}),
+
+		// A step with a Reset never reaches the state.
 		"leaves out what it was given": withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			for i := range ops {
 				if ops[i].Verb == core.Reset {
@@ -161,15 +186,22 @@ func faults() map[string]Factory {
 func TestDiffFindsEveryFault(t *testing.T) {
 	for name, f := range faults() {
 		t.Run(name, func(t *testing.T) {
+			// The model without the fault is the one to agree with.
 			d := newDiffer(t, families(), 3, "w", []Factory{NewModel, f})
+
 			for n := range uint64(2000) {
 				report := d.run(n)
 				if report == "" {
 					continue
 				}
+
+				// A long report helps nobody: the failing history is cut down to the steps that
+				// matter.
 				if lines := strings.Count(report, "\nat "); lines > 4 {
 					t.Errorf("the report is not short:\n%s", report)
 				}
+
+				// What is left is a timeline which the model plays without a fault.
 				if _, text, _ := strings.Cut(report, "\n"); len(text) > 0 {
 					Play(t, NewModel, "the report", text)
 				}
@@ -181,14 +213,17 @@ func TestDiffFindsEveryFault(t *testing.T) {
 }
 
 func TestHistoryFollowsFromItsSeed(t *testing.T) {
+	// The text of thirty steps stands for the history.
 	write := func(seed, n uint64) string {
 		h := newHistory(families(), seed, n)
 		var steps []step
 		for range 30 {
 			steps = append(steps, h.next())
 		}
+
 		return timeline(steps, nil)
 	}
+
 	first := write(1, 2)
 	if first != write(1, 2) {
 		t.Error("the same seed and number gave two histories")
@@ -200,9 +235,13 @@ func TestHistoryFollowsFromItsSeed(t *testing.T) {
 
 // With fewer histories than algorithms, each algorithm has one.
 func TestDiffEachPlaysEveryAlgorithm(t *testing.T) {
+	// The histories are shared out among seven algorithms: fourteen is the first number with two
+	// for each.
 	for histories, want := range map[int]int{0: 1, 1: 1, 13: 1, 14: 2} {
 		var mu sync.Mutex
 		played := map[core.Algorithm]map[string]bool{} // the histories of each, by their keys
+
+		// The factory is called by histories that run at the same time.
 		DiffEach(t, histories, Seed, NewModel, withFault(func(m *Model, ops []core.Op, out []core.Decision) error {
 			mu.Lock()
 			defer mu.Unlock()
@@ -214,6 +253,7 @@ func TestDiffEachPlaysEveryAlgorithm(t *testing.T) {
 			}
 			return m.Apply(context.Background(), ops, out)
 		}))
+
 		for a := core.GCRA; a <= core.CalendarWindow; a++ {
 			if got := len(played[a]); got != want {
 				t.Errorf("of %d histories %d are of %s, want %d", histories, got, a, want)
