@@ -42,7 +42,8 @@ func TestBanOfAPolicy(t *testing.T) {
 	if rules[0].Ban != want {
 		t.Errorf("%+v", rules[0].Ban)
 	}
-	if c, err := policy.Compile("shop", policy.Set{valid(t, "a")}, policy.Bindings{}); err != nil || c.Rules()[0].Ban != (core.Ban{}) {
+	if c, err := policy.Compile("shop", policy.Set{valid(t, "a")}, policy.Bindings{}); err != nil ||
+		c.Rules()[0].Ban != (core.Ban{}) {
 		t.Errorf("without a ban: %+v, %v", c, err)
 	}
 	shadow := banned(t, want)
@@ -90,15 +91,21 @@ func TestBanMistakesNameTheField(t *testing.T) {
 		onLimit, limit string
 		want           []string
 	}{
-		{core.Ban{Strikes: 20, Within: time.Minute}, "reject", "5/1m", []string{"ban: for 0s is not within 1ms to 9600h0m0s; max 0s is not within 1ms to 9600h0m0s"}},
-		{long, "", "5/1m", []string{"ban: strikes 9999999999 is not within 1 to 2147483648; max 9999h0m0s is not within 1ms to 9600h0m0s"}},
-		{minute, "wait 2s", "5/1m", []string{`ban: only a policy that refuses requests can ban, and on_limit is "wait 2s"`}},
-		{minute, "degrade", "5/1m", []string{`ban: only a policy that refuses requests can ban, and on_limit is "degrade"`}},
-		{minute, "", "5 concurrent ttl=1m", []string{"ban: a concurrency limit cannot ban, because leases have to be renewed"}},
-		{core.Ban{Strikes: 1, Within: time.Second, For: time.Hour, Max: time.Minute}, "degrade", "5 concurrent ttl=1m", []string{
-			"ban: for is above max", `ban: only a policy that refuses requests can ban, and on_limit is "degrade"`,
-			"ban: a concurrency limit cannot ban, because leases have to be renewed",
-		}},
+		{core.Ban{Strikes: 20, Within: time.Minute}, "reject", "5/1m",
+			[]string{"ban: for 0s is not within 1ms to 9600h0m0s; max 0s is not within 1ms to 9600h0m0s"}},
+		{long, "", "5/1m",
+			[]string{"ban: strikes 9999999999 is not within 1 to 2147483648; max 9999h0m0s is not within 1ms to 9600h0m0s"}},
+		{minute, "wait 2s", "5/1m",
+			[]string{`ban: only a policy that refuses requests can ban, and on_limit is "wait 2s"`}},
+		{minute, "degrade", "5/1m",
+			[]string{`ban: only a policy that refuses requests can ban, and on_limit is "degrade"`}},
+		{minute, "", "5 concurrent ttl=1m",
+			[]string{"ban: a concurrency limit cannot ban, because leases have to be renewed"}},
+		{core.Ban{Strikes: 1, Within: time.Second, For: time.Hour, Max: time.Minute}, "degrade",
+			"5 concurrent ttl=1m", []string{
+				"ban: for is above max", `ban: only a policy that refuses requests can ban, and on_limit is "degrade"`,
+				"ban: a concurrency limit cannot ban, because leases have to be renewed",
+			}},
 	}
 	for _, row := range rows {
 		p := banned(t, row.ban)
@@ -120,10 +127,12 @@ func TestBanMistakesNameTheField(t *testing.T) {
 func TestBansOfPoliciesAreThoseOfRules(t *testing.T) {
 	key := func(core.Request) (string, bool) { return "", true }
 	for _, b := range []core.Ban{
-		{Strikes: 1, Within: time.Millisecond}, {Strikes: 1 << 31, Within: time.Minute}, {Strikes: 1<<31 + 1, Within: time.Minute},
+		{Strikes: 1, Within: time.Millisecond}, {Strikes: 1 << 31, Within: time.Minute},
+		{Strikes: 1<<31 + 1, Within: time.Minute},
 		{Strikes: 1, Within: 9600 * time.Hour}, {Strikes: 1, Within: 9601 * time.Hour},
 	} {
-		for _, span := range []time.Duration{0, time.Millisecond, 999 * time.Microsecond, time.Millisecond + 1, time.Hour, 9600 * time.Hour, 9600*time.Hour + time.Microsecond} {
+		for _, span := range []time.Duration{0, time.Millisecond, 999 * time.Microsecond, time.Millisecond + 1,
+			time.Hour, 9600 * time.Hour, 9600*time.Hour + time.Microsecond} {
 			b.For, b.Max = span, 9600*time.Hour
 			p := banned(t, b)
 			rule := limiter.Rule{Name: "a", Limit: p.Limit, Key: key, Ban: b}
@@ -137,7 +146,8 @@ func TestBansOfPoliciesAreThoseOfRules(t *testing.T) {
 
 func TestDescribeSaysWhenAPolicyBans(t *testing.T) {
 	for _, row := range []struct{ ban, want string }{
-		{"20/1m for 10m max 24h", "; after 20 refusals within 1 minute banned for 10 minutes, then twice as long each time, at most 1 day"},
+		{"20/1m for 10m max 24h",
+			"; after 20 refusals within 1 minute banned for 10 minutes, then twice as long each time, at most 1 day"},
 		{"1/90s for 1h max 1h", "; after 1 refusal within 90 seconds banned for 1 hour"},
 	} {
 		p := banned(t, core.MustParseBan(row.ban))

@@ -29,8 +29,10 @@ func TestCompileMakesRulesOfTheApplicationInOrder(t *testing.T) {
 		return p
 	}
 	set := policy.Set{
-		p("z", 0, policy.Enforce, "b"), p("a", 0, policy.Shadow, "a", "b"), p("y", 5, policy.Enforce, "b"), p("x", -5, policy.Enforce, "b"),
-		p("off", 9, policy.Off, "b"), p("other", 9, policy.Enforce, "ab.c"), p("case", 9, policy.Enforce, "B"), p("longer", 9, policy.Enforce, "b/c"),
+		p("z", 0, policy.Enforce, "b"), p("a", 0, policy.Shadow, "a", "b"), p("y", 5, policy.Enforce, "b"),
+		p("x", -5, policy.Enforce, "b"),
+		p("off", 9, policy.Off, "b"), p("other", 9, policy.Enforce, "ab.c"), p("case", 9, policy.Enforce, "B"),
+		p("longer", 9, policy.Enforce, "b/c"),
 	}
 	compiled, err := policy.Compile("b", set, policy.Bindings{})
 	if err != nil {
@@ -46,7 +48,8 @@ func TestCompileMakesRulesOfTheApplicationInOrder(t *testing.T) {
 }
 
 func TestCompileKeepsTheLimitAndItsActions(t *testing.T) {
-	for text, want := range map[string]limiter.Action{"": limiter.Reject, "reject": limiter.Reject, "degrade": limiter.Degrade, "wait 1m30s": limiter.Wait(90 * time.Second)} {
+	for text, want := range map[string]limiter.Action{"": limiter.Reject, "reject": limiter.Reject,
+		"degrade": limiter.Degrade, "wait 1m30s": limiter.Wait(90 * time.Second)} {
 		p := valid(t, "a")
 		p.OnLimit, p.Limit = text, limit(t, "7/1h fixed-window aligned")
 		c, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
@@ -54,7 +57,8 @@ func TestCompileKeepsTheLimitAndItsActions(t *testing.T) {
 			t.Errorf("%q: %v, %+v", text, err, c)
 		}
 	}
-	for text, want := range map[string]limiter.FailureMode{"": limiter.FailDefault, "open": limiter.FailOpen, "closed": limiter.FailClosed, "local": limiter.FailLocal} {
+	for text, want := range map[string]limiter.FailureMode{"": limiter.FailDefault, "open": limiter.FailOpen,
+		"closed": limiter.FailClosed, "local": limiter.FailLocal} {
 		p := valid(t, "a")
 		p.OnStoreError = text
 		c, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
@@ -77,7 +81,11 @@ func bindings(t testing.TB) policy.Bindings {
 		IPPrefix: func(bits int) (core.KeyFunc, error) {
 			return keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: []string{"192.0.2.0/24"}, IPv6Prefix: bits})
 		},
-		User: keyfuncs.UserID(func(ctx context.Context) (string, bool) { id, ok := ctx.Value(user{}).(string); return id, ok }),
+		User: keyfuncs.UserID(func(ctx context.Context) (string, bool) {
+			id,
+				ok := ctx.Value(user{}).(string)
+			return id, ok
+		}),
 	}
 }
 
@@ -97,14 +105,18 @@ func keyOf(t *testing.T, recipe string, b policy.Bindings, r core.Request) strin
 }
 
 func TestRecipesMakeTheirKeys(t *testing.T) {
-	r := &test.Request{Ctx: context.WithValue(t.Context(), user{}, "ann|1"), Verb: "HEAD", URLPath: "/users/7", Pattern: "/users/{id}", Peer: "192.0.2.1:80",
+	r := &test.Request{Ctx: context.WithValue(t.Context(), user{}, "ann|1"), Verb: "HEAD", URLPath: "/users/7",
+		Pattern: "/users/{id}", Peer: "192.0.2.1:80",
 		Headers: map[string][]string{
-			"Host": {"Shop.example:80"}, "X-Forwarded-For": {"2001:db8:1:2ff::1"}, "X-Api-Key": {"secret"}, "X-Tenant": {"t1"},
-			"Cookie": {"sid=abc"}, "Authorization": {"Basic YWxpY2U6cHc="}}}
+			"Host": {"Shop.example:80"}, "X-Forwarded-For": {"2001:db8:1:2ff::1"}, "X-Api-Key": {"secret"},
+			"X-Tenant": {"t1"},
+			"Cookie":   {"sid=abc"}, "Authorization": {"Basic YWxpY2U6cHc="}}}
 	digest := func(k core.KeyFunc) string { key, _ := k(r); return key }
 	for recipe, want := range map[string]string{
-		"ip": "2001:db8:1:2ff::/64", "ip/56": "2001:db8:1:200::/56", "user": "ann|1", "route": "/users/{id}", "method": "GET",
-		"path": "/users/7", "host": "shop.example", "global": "all", "ip+route": "2001:db8:1:2ff::/64|/users/{id}", "user+method": `ann\|1|GET`,
+		"ip": "2001:db8:1:2ff::/64", "ip/56": "2001:db8:1:200::/56", "user": "ann|1", "route": "/users/{id}",
+		"method": "GET",
+		"path":   "/users/7", "host": "shop.example", "global": "all",
+		"ip+route": "2001:db8:1:2ff::/64|/users/{id}", "user+method": `ann\|1|GET`,
 		"header:x-tenant": digest(keyfuncs.APIKey("X-Tenant")), "cookie:sid": digest(keyfuncs.Cookie("sid")),
 		"api-key": digest(keyfuncs.APIKey("X-Api-Key")), "basic-auth": digest(keyfuncs.BasicUser),
 	} {
@@ -119,7 +131,8 @@ func TestRecipesMakeTheirKeys(t *testing.T) {
 			}
 		}
 	}
-	if a, b := keyOf(t, "api-key", policy.Bindings{APIKeyHeader: "X-Tenant"}, r), keyOf(t, "header:X-Tenant", policy.Bindings{}, r); a != b {
+	if a, b := keyOf(t, "api-key", policy.Bindings{APIKeyHeader: "X-Tenant"}, r),
+		keyOf(t, "header:X-Tenant", policy.Bindings{}, r); a != b {
 		t.Errorf("%q and %q", a, b)
 	}
 }
@@ -130,7 +143,8 @@ func TestRecipeIPReadsHeadersOnlyByBinding(t *testing.T) {
 	if got := keyOf(t, "ip", policy.Bindings{}, r); got != "192.0.2.1" {
 		t.Errorf("%q", got)
 	}
-	if got := keyOf(t, "ip/48", policy.Bindings{}, &test.Request{Peer: "[2001:db8:1:2::3]:1"}); got != "2001:db8:1::/48" {
+	if got := keyOf(t, "ip/48", policy.Bindings{},
+		&test.Request{Peer: "[2001:db8:1:2::3]:1"}); got != "2001:db8:1::/48" {
 		t.Errorf("%q", got)
 	}
 	e := bindings(t)
@@ -148,12 +162,14 @@ func TestCompileRestrictsRulesToTheirMatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	rules := compiled.Rules()
-	r := &test.Request{Verb: "POST", URLPath: "/login", Peer: "192.0.2.1:1", Headers: map[string][]string{"Host": {"shop.example"}}}
+	r := &test.Request{Verb: "POST", URLPath: "/login", Peer: "192.0.2.1:1",
+		Headers: map[string][]string{"Host": {"shop.example"}}}
 	if key, ok := rules[0].Key(r); !ok || key != "192.0.2.1" {
 		t.Errorf("%q, %v", key, ok)
 	}
 	for _, spoil := range []func(*test.Request){
-		func(r *test.Request) { r.Verb = "GET" }, func(r *test.Request) { r.URLPath = "/logout" }, func(r *test.Request) { r.Headers["Host"] = []string{"x"} },
+		func(r *test.Request) { r.Verb = "GET" }, func(r *test.Request) { r.URLPath = "/logout" },
+		func(r *test.Request) { r.Headers["Host"] = []string{"x"} },
 	} {
 		other := *r
 		other.Headers = map[string][]string{"Host": r.Headers["Host"]}
@@ -195,7 +211,8 @@ func TestCompiledRulesAreTheSelectedOnesWithConditions(t *testing.T) {
 
 	rules := compiled.Rules()
 	selected, selection := compiled.Selected()
-	if got, want := ruleNames(rules), []string{"a", "b"}; !reflect.DeepEqual(got, want) || !reflect.DeepEqual(ruleNames(selected), want) {
+	if got, want := ruleNames(rules), []string{"a", "b"}; !reflect.DeepEqual(got, want) ||
+		!reflect.DeepEqual(ruleNames(selected), want) {
 		t.Errorf("%v and %v, want %v", got, ruleNames(selected), want)
 	}
 	for path, want := range map[string][]int{"/a": {0, 1}, "/b": {1}} {
@@ -228,8 +245,10 @@ func TestSetRuleMustNameTheApplication(t *testing.T) {
 		is        error
 		want      string
 	}{
-		{"shop", "logout", policy.ErrNotConfigured, `policy "logout" of application "shop": not configured: there is no such policy`},
-		{"sho", "login", policy.ErrNotConfigured, `policy "login" of application "sho": not configured: the policy does not name the application`},
+		{"shop", "logout", policy.ErrNotConfigured,
+			`policy "logout" of application "shop": not configured: there is no such policy`},
+		{"sho", "login", policy.ErrNotConfigured,
+			`policy "login" of application "sho": not configured: the policy does not name the application`},
 		{"shop", "off", policy.ErrOff, `policy "off" of application "shop": switched off`},
 	} {
 		_, err := set.Rule(c.app, c.name, policy.Bindings{})

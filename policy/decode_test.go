@@ -24,11 +24,13 @@ func full(t testing.TB) policy.Policy {
 		Plans: map[string]core.Limit{"pro": limit(t, "9/1m sliding-log")}, PlanBy: "claim",
 		Overrides: map[string]core.Limit{"carol": limit(t, "7/1m sliding-log")},
 		Access: policy.Access{
-			Allow: policy.Callers{Networks: []string{"192.0.2.7"}, Keys: []string{"carol"}},
-			Deny:  policy.Callers{Networks: []string{"192.0.2.0/24"}, Keys: []string{"mallory"}}, DenyOthers: true, DenyStatus: 429,
+			Allow:      policy.Callers{Networks: []string{"192.0.2.7"}, Keys: []string{"carol"}},
+			Deny:       policy.Callers{Networks: []string{"192.0.2.0/24"}, Keys: []string{"mallory"}},
+			DenyOthers: true, DenyStatus: 429,
 		},
 		Match:   policy.Match{Methods: []string{"POST"}, Host: "*.example.com", Path: "/login/{step}"},
-		OnLimit: "reject", Ban: core.MustParseBan("20/1m for 10m max 24h"), OnStoreError: "closed", Mode: policy.Shadow, Priority: -7, Version: 3,
+		OnLimit: "reject", Ban: core.MustParseBan("20/1m for 10m max 24h"), OnStoreError: "closed",
+		Mode: policy.Shadow, Priority: -7, Version: 3,
 		CreatedBy: "ann", CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
 		UpdatedBy: "bob", UpdatedAt: time.Date(2026, 2, 2, 3, 4, 5, 0, time.UTC),
 	}
@@ -42,7 +44,8 @@ func TestFullPolicyHasEveryField(t *testing.T) {
 	walk = func(v reflect.Value, name string) {
 		for i := range v.NumField() {
 			f, name := v.Field(i), name+"."+v.Type().Field(i).Name
-			if f.Kind() == reflect.Struct && f.Type().PkgPath() == v.Type().PkgPath() && f.Type() != reflect.TypeFor[core.Limit]() {
+			if f.Kind() == reflect.Struct && f.Type().PkgPath() == v.Type().PkgPath() &&
+				f.Type() != reflect.TypeFor[core.Limit]() {
 				walk(f, name)
 			} else if f.IsZero() {
 				t.Errorf("%s is zero", name)
@@ -190,12 +193,15 @@ func TestDecodeJSONNamesMistakes(t *testing.T) {
 		{`{"policies":[{` + entry + `,"match":{"methods":"GET"}}]}`, `policy 0 "a": match.methods: unexpected string`},
 		{`{"policies":[{` + entry + `},{` + entry + `}]}`, `policy "a": name: another policy has the same name`},
 		{`{"policies":[{` + entry + `,"mode":"on"}]}`, `policy "a": mode: "on" is not enforce, shadow or off`},
-		{`{"policies":[{` + entry + `,"created_at":"today"}]}`, `policy "a": created_at: "today" is not a time such as 2026-01-31T12:00:00Z`},
-		{`{"policies":[{"name":"b","apps":["shop"],"limit":"5","key":"ip"}]}`, `policy "b": limit: limit "5": "5" has no period; write, say, "100/1m"`},
+		{`{"policies":[{` + entry + `,"created_at":"today"}]}`,
+			`policy "a": created_at: "today" is not a time such as 2026-01-31T12:00:00Z`},
+		{`{"policies":[{"name":"b","apps":["shop"],"limit":"5","key":"ip"}]}`,
+			`policy "b": limit: limit "5": "5" has no period; write, say, "100/1m"`},
 		{`[[[[[[[[[]]]]]]]]]`, "policy: the text is nested deeper than 8"},
 		{"{\"policies\":[{\"name\":\"\xff\"}]}", "policy: the text is not UTF-8"},
 		{strings.Repeat(" ", policy.MaxBytes+1), "policy: 4194305 bytes are more than 4194304"},
-		{`{"policies":[` + strings.Repeat(`{},`, policy.MaxPolicies) + `{}]}`, "policy: 10001 policies are more than 10000"},
+		{`{"policies":[` + strings.Repeat(`{},`, policy.MaxPolicies) + `{}]}`,
+			"policy: 10001 policies are more than 10000"},
 	} {
 		_, err := policy.DecodeJSON([]byte(c[0]))
 		if err == nil || err.Error() != c[1] {
@@ -206,7 +212,8 @@ func TestDecodeJSONNamesMistakes(t *testing.T) {
 
 func TestEncodeRefusesInvalidPolicies(t *testing.T) {
 	for _, f := range formats {
-		_, err := f.encode(policy.Set{{Name: "a", Apps: []string{"shop"}, Limit: core.Limit{Quota: 1, Period: time.Second}}})
+		_, err := f.encode(policy.Set{{Name: "a", Apps: []string{"shop"},
+			Limit: core.Limit{Quota: 1, Period: time.Second}}})
 		wantError(t, err, `policy "a": key: it is empty; write, say, "ip", or "global" for one count for all`)
 	}
 }

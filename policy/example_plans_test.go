@@ -59,7 +59,8 @@ func ExampleBindings_plans() {
 		r.RemoteAddr = address
 		w := httptest.NewRecorder()
 		server.ServeHTTP(w, r)
-		fmt.Printf("%s: %d, limit %q, left %q\n", user, w.Code, w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"))
+		fmt.Printf("%s: %d, limit %q, left %q\n", user, w.Code, w.Header().Get("X-RateLimit-Limit"),
+			w.Header().Get("X-RateLimit-Remaining"))
 	}
 	ask("alice", "192.0.2.1:80")
 	plans["alice"] = "pro" // an upgrade keeps what was used

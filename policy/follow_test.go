@@ -177,12 +177,13 @@ func TestFollowRefusesABadRevisionOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		s, l, o := &source{}, newLimiter(t), quiet()
-		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		}}))
+		o.Logger = slog.New(slog.NewTextHandler(&log,
+			&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}}))
 		s.publish("1", valid(t, "a"))
 		f := follow(t, l, s, o)
 		bad := valid(t, "b")
@@ -194,7 +195,8 @@ func TestFollowRefusesABadRevisionOnce(t *testing.T) {
 		if st.Version != "1" || st.Refused != "2" || inForce(t, l) != "a 100/100" {
 			t.Errorf("%+v, %s", st, inForce(t, l))
 		}
-		wantError(t, st.RefusedErr, `policy: revision "2": policy "b": key: "user" cannot be used here: the program does not set Bindings.User`)
+		wantError(t, st.RefusedErr,
+			`policy: revision "2": policy "b": key: "user" cannot be used here: the program does not set Bindings.User`)
 		s.publish("1", valid(t, "a"))
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -231,7 +233,8 @@ func TestFollowAsksOnceForAnUnreadableRevision(t *testing.T) {
 		s.publish("2")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if st := f.Status(); st.Version != "1" || st.Refused != "2" || st.SourceErr != nil || st.RefusedErr.Error() != `policy: revision "2": torn` {
+		if st := f.Status(); st.Version != "1" || st.Refused != "2" || st.SourceErr != nil ||
+			st.RefusedErr.Error() != `policy: revision "2": torn` {
 			t.Errorf("%+v", st)
 		}
 		f.Close()
@@ -265,7 +268,8 @@ func TestFollowKeepsPoliciesWhileTheSourceIsAway(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		st := f.Status()
-		if st.Version != "1" || !errors.Is(st.SourceErr, away) || st.Age != 10*time.Second || inForce(t, l) != "a 100/100" {
+		if st.Version != "1" || !errors.Is(st.SourceErr, away) || st.Age != 10*time.Second ||
+			inForce(t, l) != "a 100/100" {
 			t.Errorf("%+v", st)
 		}
 		s.publish("2", valid(t, "b"))
@@ -281,8 +285,10 @@ func TestFollowWithoutPoliciesAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{}
 		s.fail(fmt.Errorf("far away: %w", policy.ErrMissing))
-		own := limiter.Rule{Name: "own", Limit: limit(t, "3/1m"), Key: func(core.Request) (string, bool) { return "", true }}
-		if _, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Bindings{}, s, quiet()); !errors.Is(err, policy.ErrMissing) {
+		own := limiter.Rule{Name: "own", Limit: limit(t, "3/1m"),
+			Key: func(core.Request) (string, bool) { return "", true }}
+		if _, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Bindings{}, s,
+			quiet()); !errors.Is(err, policy.ErrMissing) {
 			t.Errorf("%v", err)
 		}
 		l, o := newLimiter(t, own), quiet()
@@ -310,7 +316,8 @@ func TestFollowEndsWithItsContext(t *testing.T) {
 		for _, missing := range []policy.OnMissing{policy.OnMissingFail, policy.OnMissingWait} {
 			o := quiet()
 			o.OnMissing = missing
-			if f, err := policy.Follow(ctx, newLimiter(t), "shop", policy.Bindings{}, s, o); f != nil || !errors.Is(err, late) {
+			if f, err := policy.Follow(ctx, newLimiter(t), "shop", policy.Bindings{}, s, o); f != nil ||
+				!errors.Is(err, late) {
 				t.Errorf("OnMissing %d: %v, %v; want the cause", missing, f, err)
 			}
 		}
@@ -403,8 +410,10 @@ func TestFollowerReportsItsVersion(t *testing.T) {
 		if len(process) != 16 || s.reports[1].Process != process {
 			t.Errorf("%+v: the process has no id", s.reports)
 		}
-		if len(s.reports) != 2 || s.reports[0] != (policy.Instance{ID: "i1", Process: process, App: "shop", Version: "1", Store: s.reports[0].Store}) ||
-			s.reports[1].Refused != "2" || !strings.HasPrefix(s.reports[1].Error, `policy: revision "2": policy "b": key:`) {
+		if len(s.reports) != 2 || s.reports[0] != (policy.Instance{ID: "i1", Process: process, App: "shop",
+			Version: "1", Store: s.reports[0].Store}) ||
+			s.reports[1].Refused != "2" || !strings.HasPrefix(s.reports[1].Error,
+			`policy: revision "2": policy "b": key:`) {
 			t.Errorf("%+v", s.reports)
 		}
 		s.mu.Unlock()
@@ -412,7 +421,8 @@ func TestFollowerReportsItsVersion(t *testing.T) {
 		time.Sleep(policy.DefaultPoll)
 		synctest.Wait()
 		s.mu.Lock()
-		if len(s.reports) != 3 || s.reports[2] != (policy.Instance{ID: "i1", Process: process, App: "shop", Version: "3", Store: s.reports[2].Store}) {
+		if len(s.reports) != 3 || s.reports[2] != (policy.Instance{ID: "i1", Process: process, App: "shop",
+			Version: "3", Store: s.reports[2].Store}) {
 			t.Errorf("%+v", s.reports)
 		}
 		s.mu.Unlock()
@@ -491,9 +501,11 @@ func asked(sources []*source) (n int) {
 
 func TestFollowPutsInForceWhatAdaptLeaves(t *testing.T) {
 	valid := func(name, limit string, priority int) policy.Policy {
-		return policy.Policy{Name: name, Apps: []string{"shop"}, Limit: core.MustParseLimit(limit), Key: "global", Priority: priority}
+		return policy.Policy{Name: name, Apps: []string{"shop"}, Limit: core.MustParseLimit(limit),
+			Key: "global", Priority: priority}
 	}
-	low, high, leased, other := valid("low", "5/1h", 0), valid("high", "1/1h", 1), valid("leased", "2 concurrent ttl=1m", 2), valid("other", "1/1h", 3)
+	low, high, leased, other := valid("low", "5/1h", 0), valid("high", "1/1h", 1),
+		valid("leased", "2 concurrent ttl=1m", 2), valid("other", "1/1h", 3)
 	other.Apps = []string{"blog"}
 	off := valid("off", "1/1h", 3)
 	off.Mode = policy.Off
@@ -535,7 +547,8 @@ func TestFollowPutsInForceWhatAdaptLeaves(t *testing.T) {
 	bad := &source{}
 	bad.publish("2", low, leased)
 	asked = nil
-	if _, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Bindings{}, bad, o); err == nil || !strings.Contains(err.Error(), "nonsense") || asked != nil {
+	if _, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Bindings{}, bad, o); err == nil ||
+		!strings.Contains(err.Error(), "nonsense") || asked != nil {
 		t.Errorf("a policy that Adapt would leave out is not valid: %v, Adapt was asked about %v", err, asked)
 	}
 }
@@ -563,7 +576,8 @@ func TestFollowRefusesWhatPanics(t *testing.T) {
 		synctest.Wait()
 		status := f.Status()
 		var fault *limiter.PanicError
-		if status.Version != "1" || status.Refused != "2" || !errors.As(status.RefusedErr, &fault) || fault.Value != "two\nlines" {
+		if status.Version != "1" || status.Refused != "2" || !errors.As(status.RefusedErr, &fault) ||
+			fault.Value != "two\nlines" {
 			t.Errorf("%+v", status)
 		}
 

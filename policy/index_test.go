@@ -37,7 +37,8 @@ func paths(list ...string) (matches []policy.Match) {
 }
 
 func TestIndexSelectsEveryPolicyThatMatches(t *testing.T) {
-	x := index(t, paths("", "/", "/{$}", "/users", "/users/{id}", "/users/me", "/users/", "/{a}/{b}/{c}", "/files/{rest...}", "/Caf%C3%A9")...)
+	x := index(t, paths("", "/", "/{$}", "/users", "/users/{id}", "/users/me", "/users/", "/{a}/{b}/{c}",
+		"/files/{rest...}", "/Caf%C3%A9")...)
 	for path, want := range map[string][]int{
 		"/":                {0, 1, 2},
 		"":                 {0, 1, 2},
@@ -63,7 +64,8 @@ func TestIndexSelectsEveryPolicyThatMatches(t *testing.T) {
 // A policy applies to every spelling of its path that some router accepts.
 func TestIndexMatchesEverySpellingOfAPath(t *testing.T) {
 	x := index(t, paths("/api/login")...)
-	for _, path := range []string{"/api/login", "/api/login/", "/API/Login", "//api//login", "/api/./login", "/api/x/../login",
+	for _, path := range []string{"/api/login", "/api/login/", "/API/Login", "//api//login", "/api/./login",
+		"/api/x/../login",
 		"/api/login/.", "/../api/login", "api/login"} {
 		if got := x.Select(get(path), nil); len(got) != 1 {
 			t.Errorf("%s: %v", path, got)
@@ -101,7 +103,8 @@ func TestIndexMatchesThePathThatTheClientSent(t *testing.T) {
 func TestIndexMatchesPathsWithParameters(t *testing.T) {
 	x := index(t, paths("/login", "/users/{id}/login")...)
 	for path, want := range map[string][]int{
-		"/login;a=1": {0}, "/login;": {0}, "/;x/login;a=1;b": {0}, "/x/..;/login": {0}, "/x;a/..;b/LOGIN;c": {0}, "/users/7;a=1/login;v": {1},
+		"/login;a=1": {0}, "/login;": {0}, "/;x/login;a=1;b": {0}, "/x/..;/login": {0},
+		"/x;a/..;b/LOGIN;c": {0}, "/users/7;a=1/login;v": {1},
 		"/login.;a": nil, "/log;in": nil, "/loginx;": nil,
 	} {
 		if got := x.Select(get(path), nil); !slices.Equal(got, want) {
@@ -162,8 +165,10 @@ func TestIndexMatchesTheRouteToo(t *testing.T) {
 	for route, want := range map[string][]int{
 		"/users/{id}": {0, 5}, "GET /users/{name}": {0, 5}, "shop.example/users/{id}": {0, 5}, "/users/:id": {0, 5},
 		"": {5}, "GET": {5}, "/{$}": {3, 5}, "/static/x/{$}": {2, 4, 5}, "/static/{n:[0-9]}": {2, 4, 5},
-		"/": {5}, "GET /": {5}, "/*": {5}, "/*path": {5}, "/{rest...}": {5}, "/+": {5}, "/users/": {5}, "/users/*": {5}, "/users/*id": {5}, "/users/{rest...}": {5},
-		"/static/*filepath": {2, 5}, "/static/": {2, 5}, "/static/{rest...}": {2, 5}, "/static/x*/y": {2, 5}, "/static/{n:[0-9]+}": {2, 5}, "/static*": {5},
+		"/": {5}, "GET /": {5}, "/*": {5}, "/*path": {5}, "/{rest...}": {5}, "/+": {5}, "/users/": {5},
+		"/users/*": {5}, "/users/*id": {5}, "/users/{rest...}": {5},
+		"/static/*filepath": {2, 5}, "/static/": {2, 5}, "/static/{rest...}": {2, 5}, "/static/x*/y": {2, 5},
+		"/static/{n:[0-9]+}": {2, 5}, "/static*": {5},
 	} {
 		r := get("/x/y/z")
 		r.Pattern = route
@@ -223,8 +228,10 @@ func TestIndexMatchesEverySpellingOfAHost(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("shop.example.com/login", func(http.ResponseWriter, *http.Request) { served++ })
 	for host, want := range map[string]int{
-		"shop.example.com": 1, "shop.example.com:80": 1, "shop.example.com:": 1, "shop.example.com:0": 1, "shop.example.com:99999": 1,
-		"shop.example.com:abc": 1, "shop.example.com:-1": 1, "shop.example.com:000080": 1, "[shop.example.com]:80": 1, "[shop.example.com]:": 1,
+		"shop.example.com": 1, "shop.example.com:80": 1, "shop.example.com:": 1, "shop.example.com:0": 1,
+		"shop.example.com:99999": 1,
+		"shop.example.com:abc":   1, "shop.example.com:-1": 1, "shop.example.com:000080": 1,
+		"[shop.example.com]:80": 1, "[shop.example.com]:": 1,
 		"SHOP.example.com": 0, "[shop.example.com]": 0, "shop.example.com.": 0, "shop.example.com:80:80": 0,
 	} {
 		served = 0
@@ -261,7 +268,8 @@ func TestIndexSelectAppends(t *testing.T) {
 
 func TestIndexRefusesInvalidPolicies(t *testing.T) {
 	_, err := policy.NewIndex([]policy.Policy{
-		{Name: "a", Match: policy.Match{Path: "x", Host: "A", Methods: []string{"get"}}}, {Name: "b", Match: policy.Match{Path: "y"}}})
+		{Name: "a", Match: policy.Match{Path: "x", Host: "A", Methods: []string{"get"}}},
+		{Name: "b", Match: policy.Match{Path: "y"}}})
 	wantError(t, err, strings.Join([]string{
 		`policy "a": match.path: "x" does not begin with a slash`,
 		`policy "a": match.host: "A" is not a name in lower case without a port, or an address; write a`,
@@ -287,9 +295,11 @@ func TestPatternsCoverThoseOfServeMux(t *testing.T) {
 				parts[i] = fmt.Sprintf("{x%d}", i)
 			}
 		}
-		pattern := "/" + strings.Join(parts, "/") + rapid.SampledFrom([]string{"", "/", "/{$}", "/{rest...}"}).Draw(t, "end")
+		pattern := "/" + strings.Join(parts, "/") + rapid.SampledFrom([]string{"", "/", "/{$}",
+			"/{rest...}"}).Draw(t, "end")
 		pattern = strings.ReplaceAll(pattern, "//", "/")
-		path := "/" + strings.Join(rapid.SliceOfN(segment, 0, 5).Draw(t, "path"), "/") + rapid.SampledFrom([]string{"", "/"}).Draw(t, "slash")
+		path := "/" + strings.Join(rapid.SliceOfN(segment, 0, 5).Draw(t, "path"),
+			"/") + rapid.SampledFrom([]string{"", "/"}).Draw(t, "slash")
 		mux := http.NewServeMux()
 		served := false
 		mux.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) { served = true })
@@ -315,9 +325,11 @@ func TestIndexOfManySelectsAsThatOfEach(t *testing.T) {
 					parts[i] = fmt.Sprintf("{w%d}", i)
 				}
 			}
-			m.Path = strings.ReplaceAll("/"+strings.Join(parts, "/")+rapid.SampledFrom([]string{"", "/", "/{$}"}).Draw(t, "end"), "//", "/")
+			m.Path = strings.ReplaceAll("/"+strings.Join(parts,
+				"/")+rapid.SampledFrom([]string{"", "/", "/{$}"}).Draw(t, "end"), "//", "/")
 		}
-		m.Methods = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"GET", "HEAD", "POST", "FETCH"}), 0, 2, rapid.ID).Draw(t, "methods")
+		m.Methods = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"GET", "HEAD", "POST", "FETCH"}), 0, 2,
+			rapid.ID).Draw(t, "methods")
 		return m
 	})
 	rapid.Check(t, func(t *rapid.T) {
@@ -332,7 +344,8 @@ func TestIndexOfManySelectsAsThatOfEach(t *testing.T) {
 		r := get(rapid.StringMatching(`(/(a|b|A|\.|\.\.|c)?){0,5}`).Draw(t, "path"))
 		r.Verb = rapid.SampledFrom([]string{"GET", "HEAD", "POST", "FETCH", "PUT"}).Draw(t, "method")
 		r.Pattern = rapid.SampledFrom([]string{"", "/{x}", "GET /a/{w}", r.URLPath}).Draw(t, "route")
-		r.Headers = map[string][]string{"Host": {rapid.SampledFrom([]string{"", "x", "a.x", "b.a.x", "b.c.x:80"}).Draw(t, "host")}}
+		r.Headers = map[string][]string{"Host": {rapid.SampledFrom([]string{"", "x", "a.x", "b.a.x",
+			"b.c.x:80"}).Draw(t, "host")}}
 		want := []int{}
 		for i := range list {
 			one, err := policy.NewIndex(list[i : i+1])
@@ -356,11 +369,13 @@ func thousand(t testing.TB) *policy.Index {
 	for i := range 999 {
 		switch i % 3 {
 		case 0:
-			matches = append(matches, policy.Match{Path: fmt.Sprintf("/v1/service%d/items/{id}", i), Methods: []string{"GET"}})
+			matches = append(matches, policy.Match{Path: fmt.Sprintf("/v1/service%d/items/{id}", i),
+				Methods: []string{"GET"}})
 		case 1:
 			matches = append(matches, policy.Match{Path: fmt.Sprintf("/v1/service%d/", i-1)})
 		case 2:
-			matches = append(matches, policy.Match{Path: fmt.Sprintf("/v1/service%d/items/{id}", i), Host: fmt.Sprintf("h%d.example.com", i)})
+			matches = append(matches, policy.Match{Path: fmt.Sprintf("/v1/service%d/items/{id}", i),
+				Host: fmt.Sprintf("h%d.example.com", i)})
 		}
 	}
 	return index(t, matches...)

@@ -60,9 +60,12 @@ func valueByTokens(d *json.Decoder, depth int, anyNames bool) error {
 func FuzzNamesOfFields(f *testing.F) {
 	for _, seed := range []string{
 		fullJSON, ``, `1`, `"a"`, `{"a":1,"a":2}`, `{"A":1}`, `{"a":[{"b":1},{"b":1,"c":[],"b":2}]}`,
-		`{"plans":{"A":1,"B":{"C":1}}}`, `{"plans":{"plans":{"A":1}}}`, `{"plans":[{"A":1}]}`, `{"plans":"a","b":{"C":1}}`,
-		`{"overrides":{"a":1,"a":2}}`, `{"\u0061":1,"a":2}`, `{"plan\u0073":{"A":1}}`, `{"a\"b":1}`, `{"a\\":{"b\\\"":1}}`,
-		`{"a":"{\"b\":[","c":",\"a\":"}`, `[[[[[[[[1]]]]]]]]`, `[[[[[[[[[]]]]]]]]]`, `{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":{}}}}}}}}}`,
+		`{"plans":{"A":1,"B":{"C":1}}}`, `{"plans":{"plans":{"A":1}}}`, `{"plans":[{"A":1}]}`,
+		`{"plans":"a","b":{"C":1}}`,
+		`{"overrides":{"a":1,"a":2}}`, `{"\u0061":1,"a":2}`, `{"plan\u0073":{"A":1}}`, `{"a\"b":1}`,
+		`{"a\\":{"b\\\"":1}}`,
+		`{"a":"{\"b\":[","c":",\"a\":"}`, `[[[[[[[[1]]]]]]]]`, `[[[[[[[[[]]]]]]]]]`,
+		`{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":{}}}}}}}}}`,
 		` [ { "a" : 1 , "b" : [ 2 , 3 ] } , "a" ] `, `{"a":1}x`, `{"a":1`, `{"a"}`, `{"":1,"":2}`, `{"\ud800":1}`,
 	} {
 		f.Add(seed)
@@ -96,7 +99,8 @@ func same(message, whole string) bool {
 func TestDecodeJSONOfPartOfAText(t *testing.T) {
 	text := strings.TrimSpace(fullJSON)
 	for i := range len(text) {
-		if _, err := policy.DecodeJSON([]byte(text[:i])); err == nil || err.Error() != "policy: the text ends too early" {
+		if _, err := policy.DecodeJSON([]byte(text[:i])); err == nil ||
+			err.Error() != "policy: the text ends too early" {
 			t.Fatalf("%d bytes: %v", i, err)
 		}
 	}

@@ -66,7 +66,8 @@ func TestOverridesChooseTheLimit(t *testing.T) {
 				}
 				want("alice", "true 3 2", "true 3 1", "true 3 0", "false 3 0")
 				want("carol", "true 2 1")
-				p.Overrides = map[string]core.Limit{"alice": limit(t, "5/24h"+algorithm), "carol": limit(t, "1/24h"+algorithm)}
+				p.Overrides = map[string]core.Limit{"alice": limit(t, "5/24h"+algorithm),
+					"carol": limit(t, "1/24h"+algorithm)}
 				if err := l.SetRules(rules()); err != nil {
 					t.Fatal(err)
 				}
@@ -88,7 +89,8 @@ func TestOverridesChooseTheLimit(t *testing.T) {
 func TestOverridesReportEveryMistakeButNoSecret(t *testing.T) {
 	p := planned(t, "")
 	p.Overrides = map[string]core.Limit{
-		"": limit(t, "1/1s"), "a": limit(t, "1/1s fixed-window"), "b": {}, "c": limit(t, "1/1s"), strings.Repeat("d", 513): limit(t, "1/1s"),
+		"": limit(t, "1/1s"), "a": limit(t, "1/1s fixed-window"), "b": {}, "c": limit(t, "1/1s"),
+		strings.Repeat("d", 513): limit(t, "1/1s"),
 	}
 	wantError(t, p.Validate(), strings.Join([]string{
 		`policy "api": overrides.: the key is empty`,
@@ -107,11 +109,14 @@ func TestOverridesReportEveryMistakeButNoSecret(t *testing.T) {
 	delete(p.Overrides, "0")
 	wantError(t, p.Validate(), "")
 	p.Key = "global"
-	wantError(t, p.Validate(), `policy "api": overrides: all callers are counted together, so no key can have a limit of its own`)
+	wantError(t, p.Validate(),
+		`policy "api": overrides: all callers are counted together, so no key can have a limit of its own`)
 
 	for _, key := range []string{"api-key", "api-key+route"} {
-		for limit, fault := range map[string]string{"x": "overrides[0]: limit", "1/1s": "overrides[0]: the key is not a digest"} {
-			_, err := policyyaml.Decode([]byte("policies: [{name: a, apps: [b], limit: 1/1s, key: " + key + ", overrides: {sk_live_s3cret: " + limit + "}}]"))
+		for limit, fault := range map[string]string{"x": "overrides[0]: limit",
+			"1/1s": "overrides[0]: the key is not a digest"} {
+			_, err := policyyaml.Decode([]byte("policies: [{name: a, apps: [b], limit: 1/1s, key: " + key +
+				", overrides: {sk_live_s3cret: " + limit + "}}]"))
 			if key != "api-key" && limit != "x" {
 				continue // which part of the key is a digest is not to be seen
 			}

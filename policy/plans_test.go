@@ -78,21 +78,23 @@ func TestPlansMayFail(t *testing.T) {
 	for mode, want := range map[string]limiter.Outcome{"open": limiter.Pass, "closed": limiter.Failed} {
 		var reported []error
 		p.OnStoreError = mode
-		compiled, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{User: keyfuncs.UserID(userOf), Plans: map[string]policy.PlanFunc{
-			"user": func(ctx context.Context, key string) (string, error) {
-				if user, _ := userOf(ctx); user != key {
-					t.Errorf("key %q of %q", key, user)
-				}
-				if key == "bob" {
-					return "pro", errors.New("no plans today")
-				}
-				return "gold\n", nil
-			},
-		}})
+		compiled, err := policy.Compile("shop", policy.Set{p},
+			policy.Bindings{User: keyfuncs.UserID(userOf), Plans: map[string]policy.PlanFunc{
+				"user": func(ctx context.Context, key string) (string, error) {
+					if user, _ := userOf(ctx); user != key {
+						t.Errorf("key %q of %q", key, user)
+					}
+					if key == "bob" {
+						return "pro", errors.New("no plans today")
+					}
+					return "gold\n", nil
+				},
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := limiter.MustNew(limiter.Config{Rules: compiled.Rules(), OnError: func(_ context.Context, err error) { reported = append(reported, err) }})
+		l := limiter.MustNew(limiter.Config{Rules: compiled.Rules(),
+			OnError: func(_ context.Context, err error) { reported = append(reported, err) }})
 		for _, user := range []string{"alice", "bob"} {
 			a := l.Admit(&test.Request{Ctx: as(user)})
 			if a.Outcome() != want {
@@ -116,15 +118,18 @@ func TestPlansNeedTheirFunction(t *testing.T) {
 	_, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{User: user})
 	wantError(t, err, `policy "api": plan_by: "user" cannot be used here: the program does not set Bindings.Plans`)
 	f := func(context.Context, string) (string, error) { return "", nil }
-	_, err = policy.Compile("shop", policy.Set{p}, policy.Bindings{User: user, Plans: map[string]policy.PlanFunc{"tenant": f, "claim": f}})
-	wantError(t, err, `policy "api": plan_by: "user" cannot be used here: Bindings.Plans of the program has only "claim", "tenant"`)
+	_, err = policy.Compile("shop", policy.Set{p},
+		policy.Bindings{User: user, Plans: map[string]policy.PlanFunc{"tenant": f, "claim": f}})
+	wantError(t, err,
+		`policy "api": plan_by: "user" cannot be used here: Bindings.Plans of the program has only "claim", "tenant"`)
 }
 
 func TestPlansValidateReportsAllMistakesAtOnce(t *testing.T) {
 	p := planned(t, " fixed-window")
 	p.PlanBy = "User"
 	p.Plans = map[string]core.Limit{
-		"pro": limit(t, "10/1h"), "none": {}, "Big": limit(t, "1/1h fixed-window"), "free": limit(t, "3/1h fixed-window"),
+		"pro": limit(t, "10/1h"), "none": {}, "Big": limit(t, "1/1h fixed-window"),
+		"free": limit(t, "3/1h fixed-window"),
 	}
 	wantError(t, p.Validate(), strings.Join([]string{
 		`policy "api": plans.Big: it is not 1 to 64 of a-z, 0-9, _, . and -, a letter first`,
@@ -146,7 +151,8 @@ func TestPlansValidateReportsAllMistakesAtOnce(t *testing.T) {
 	}
 	wantError(t, p.Validate(), `policy "api": plans: 65 plans are more than 64`)
 	p.Limit, p.Plans = limit(t, "2 concurrent ttl=30s"), map[string]core.Limit{"pro": limit(t, "9 concurrent ttl=10s")}
-	wantError(t, p.Validate(), `policy "api": plans.pro: its ttl is 10s, and that of the limit 30s: all have to have one`)
+	wantError(t, p.Validate(),
+		`policy "api": plans.pro: its ttl is 10s, and that of the limit 30s: all have to have one`)
 }
 
 // listing returns a policy with both lists.
@@ -188,7 +194,8 @@ func TestAccessDecidesByAddressAndKey(t *testing.T) {
 			}
 			a := limiter.MustNew(limiter.Config{Rules: compiled.Rules()}).Admit(r)
 			answer, answered := a.Answer()
-			if answered != (row.want != 200) || answered && answer.Status != row.want || a.Result().Denied() != answered {
+			if answered != (row.want != 200) || answered && answer.Status != row.want ||
+				a.Result().Denied() != answered {
 				t.Errorf("%s: %s from %s: %d", name, row.user, row.address, answer.Status)
 			}
 			a.Done(row.want)
@@ -202,8 +209,9 @@ func TestAccessValidateReportsAllMistakesAtOnce(t *testing.T) {
 	p := valid(t, "api")
 	p.Key = "api-key"
 	p.Access = policy.Access{
-		Allow: policy.Callers{Networks: []string{"10.0.0.0/8", "10.0.0.0/8"}, Keys: []string{keyfuncs.Digest("a"), "my secret"}},
-		Deny:  policy.Callers{Networks: []string{"::/0", "10.0.0.0/99"}},
+		Allow: policy.Callers{Networks: []string{"10.0.0.0/8", "10.0.0.0/8"},
+			Keys: []string{keyfuncs.Digest("a"), "my secret"}},
+		Deny: policy.Callers{Networks: []string{"::/0", "10.0.0.0/99"}},
 
 		DenyStatus: 401,
 	}
@@ -246,9 +254,11 @@ const plansYAML = `policies:
 func TestPlansAndAccessHaveBothForms(t *testing.T) {
 	p := valid(t, "api")
 	p.Limit, p.Key, p.PlanBy = limit(t, "60/1h fixed-window"), "user", "claim"
-	p.Plans = map[string]core.Limit{"free": limit(t, "1000/24h fixed-window"), "pro-2": limit(t, "100000/24h fixed-window"), "yes": limit(t, "5/1h fixed-window")}
+	p.Plans = map[string]core.Limit{"free": limit(t, "1000/24h fixed-window"),
+		"pro-2": limit(t, "100000/24h fixed-window"), "yes": limit(t, "5/1h fixed-window")}
 	p.Access = policy.Access{Allow: policy.Callers{Networks: []string{"10.0.0.0/8"}},
-		Deny: policy.Callers{Networks: []string{"2001:db8::/32"}, Keys: []string{"mallory"}}, DenyOthers: true, DenyStatus: 429}
+		Deny: policy.Callers{Networks: []string{"2001:db8::/32"}, Keys: []string{"mallory"}}, DenyOthers: true,
+		DenyStatus: 429}
 	for _, f := range formats {
 		text, err := f.encode(policy.Set{p})
 		if err != nil {

@@ -139,10 +139,12 @@ func TestPageForms(t *testing.T) {
 		{"/", func(r *http.Request) { r.Method = "POST" }, 405, isText},
 	} {
 		w := ask(p, row.target, row.change)
-		if w.Code != row.code || w.Header().Get("Content-Type") != row.kind || strings.Contains(w.Body.String(), "<script") {
+		if w.Code != row.code || w.Header().Get("Content-Type") != row.kind ||
+			strings.Contains(w.Body.String(), "<script") {
 			t.Errorf("%s: %d %s: %s", row.target, w.Code, w.Header(), w.Body)
 		}
-		for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+		for name, want := range map[string]string{"Cache-Control": "no-store",
+			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
 			"Cross-Origin-Resource-Policy": "same-origin", "Referrer-Policy": "no-referrer"} {
 			if got := w.Header().Get(name); got != want {
 				t.Errorf("%s: %s is %q, want %q", row.target, name, got, want)
@@ -161,17 +163,22 @@ func TestPageSecurityPolicy(t *testing.T) {
 			style += n.FirstChild.Data
 		}
 	}
-	if want := "default-src 'none'; style-src 'sha256-" + sha256Of(style) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"; policy != want {
+	if want := "default-src 'none'; style-src 'sha256-" + sha256Of(style) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"; policy != want {
 		t.Errorf("the policy is %q, want %q", policy, want)
 	}
 }
 
 // hostile are keys that would do harm if they were not inert.
 var hostile = []string{
-	"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "</code></td></tr></table><h1>owned</h1>", "&lt;b&gt;", "{{.At}}",
-	"\x00\x01\x1b[31mred\x07", "line\r\nbreak", "\u202egnp.exe\u202c", "\u2066\u2069\u200b\ufeff", "e\u0301\u0302\u0303\u0304\u0305",
-	"\xff\xfe\xc0\x80", "javascript:alert(1)", "<!--", "]]>", "<style>*{display:none}</style>", "'", "`${1}`", "\u2028\u2029",
-	strings.Repeat("<b>", 4000), strings.Repeat("\u202e", 3000), strings.Repeat("x", 10_000), "", " ", "<svg/onload=alert(1)>",
+	"<script>alert(1)</script>", `"><img src=x onerror=alert(1)>`, "</code></td></tr></table><h1>owned</h1>",
+	"&lt;b&gt;", "{{.At}}",
+	"\x00\x01\x1b[31mred\x07", "line\r\nbreak", "\u202egnp.exe\u202c", "\u2066\u2069\u200b\ufeff",
+	"e\u0301\u0302\u0303\u0304\u0305",
+	"\xff\xfe\xc0\x80", "javascript:alert(1)", "<!--", "]]>", "<style>*{display:none}</style>", "'", "`${1}`",
+	"\u2028\u2029",
+	strings.Repeat("<b>", 4000), strings.Repeat("\u202e", 3000), strings.Repeat("x", 10_000), "", " ",
+	"<svg/onload=alert(1)>",
 }
 
 func TestPageHostileKeys(t *testing.T) {
@@ -221,7 +228,8 @@ func pageWith(t *testing.T, key string) string {
 			t.Fatal(err)
 		}
 	}
-	down, err := limiter.New(limiter.Config{Top: 5, Rules: rules("1/1h"), Logger: discard, Store: &telling{err: errors.New("about " + key)}})
+	down, err := limiter.New(limiter.Config{Top: 5, Rules: rules("1/1h"), Logger: discard,
+		Store: &telling{err: errors.New("about " + key)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +251,8 @@ type telling struct {
 func (s *telling) Report() events.Report { return events.Report{Listen: s.Add, Status: s.status} }
 
 func (s *telling) status(list []events.StoreStatus) []events.StoreStatus {
-	return append(list, events.StoreStatus{Store: "failover", Mode: events.PassesUndecided, Away: []string{s.err.Error()}, Cause: s.err})
+	return append(list, events.StoreStatus{Store: "failover", Mode: events.PassesUndecided,
+		Away: []string{s.err.Error()}, Cause: s.err})
 }
 
 // nodes returns the nodes of a page in their order.
@@ -296,8 +305,9 @@ func text(t *testing.T, body string) string {
 
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, login := rules("2/1h burst=2")[0], limiter.Rule{Name: "login", Limit: core.MustParseLimit("1/1h fixed-window"),
-			Ban: core.MustParseBan("3/5m for 1m max 1h"), OnStoreError: limiter.FailClosed}
+		api, login := rules("2/1h burst=2")[0], limiter.Rule{Name: "login",
+			Limit: core.MustParseLimit("1/1h fixed-window"),
+			Ban:   core.MustParseBan("3/5m for 1m max 1h"), OnStoreError: limiter.FailClosed}
 		l, err := limiter.New(limiter.Config{Top: 2, Rules: []limiter.Rule{api, login}, MaxWaiters: 7, Logger: discard})
 		if err != nil {
 			t.Fatal(err)
@@ -317,16 +327,20 @@ func TestReport(t *testing.T) {
 			t.Fatalf("report %+v", got)
 		}
 		one := got.Limiters[0]
-		same(t, "limiter", []any{one.Name, one.Since, one.MayWait, one.Closed, one.TopIsKept, one.Answers.Store}, []any{"front", begun, 7, false, true, "ok"})
+		same(t, "limiter", []any{one.Name, one.Since, one.MayWait, one.Closed, one.TopIsKept,
+			one.Answers.Store}, []any{"front", begun, 7, false, true, "ok"})
 		later := begun.Add(time.Second)
-		same(t, "refusing", []any{one.Answers.Refusing}, []any{[]debug.Refusing{{Rule: "login", Requests: 4, Since: later, TopKey: `"ann"`}}})
+		same(t, "refusing", []any{one.Answers.Refusing},
+			[]any{[]debug.Refusing{{Rule: "login", Requests: 4, Since: later, TopKey: `"ann"`}}})
 		r := one.Rules[1]
 		same(t, "rule", []any{r.Limit, r.Words, r.OnStoreError, r.Ban, r.Verdicts}, []any{"1/1h fixed-window",
-			"1 request an hour, counted in windows that begin with a request", "closed", "after 3 refusals within 5m0s, for 1m0s, at most 1h0m0s",
+			"1 request an hour, counted in windows that begin with a request", "closed",
+			"after 3 refusals within 5m0s, for 1m0s, at most 1h0m0s",
 			map[string]int64{"allowed": 2, "refused": 4}})
 		same(t, "refused", []any{r.Refused}, []any{debug.Keys{From: later, Requests: 4, Keys: []debug.Key{
 			{Key: `"ann"`, AtLeast: 2, AtMost: 2, Since: later}, {Key: `"bob"`, AtLeast: 2, AtMost: 2, Since: later}}}})
-		same(t, "stores", []any{len(one.Stores), one.Stores[0].Store, one.Stores[0].Counts["keys"]}, []any{1, "memory", int64(4)})
+		same(t, "stores", []any{len(one.Stores), one.Stores[0].Store, one.Stores[0].Counts["keys"]},
+			[]any{1, "memory", int64(4)})
 		if err := l.Close(); err != nil || !report(t, p).Limiters[0].Closed {
 			t.Errorf("after Close: %v", err)
 		}
@@ -338,8 +352,9 @@ func TestReport(t *testing.T) {
 func TestNamesOfLimiters(t *testing.T) {
 	var all []*limiter.Limiter
 	for _, name := range []string{"api", "api", ""} {
-		l := limiter.MustNew(limiter.Config{Name: name, Logger: slog.New(slog.DiscardHandler), Store: memstore.MustNew(memstore.Options{}), Rules: []limiter.Rule{
-			{Name: "r", Key: keyfuncs.Global, Limit: core.MustParseLimit("1/1h")}}})
+		l := limiter.MustNew(limiter.Config{Name: name, Logger: slog.New(slog.DiscardHandler),
+			Store: memstore.MustNew(memstore.Options{}), Rules: []limiter.Rule{
+				{Name: "r", Key: keyfuncs.Global, Limit: core.MustParseLimit("1/1h")}}})
 		defer l.Close()
 		all = append(all, l)
 	}

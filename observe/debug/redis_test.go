@@ -93,11 +93,14 @@ func TestOperator(t *testing.T) {
 	take("alice", 1)
 	l := o.look()
 	a, c := l.Answers, l.Calls
-	same(t, "in good health", []any{len(a.Refusing), a.Refusing[0].Rule, a.Refusing[0].Requests, a.Refusing[0].TopKey, after(a.Refusing[0].Since, begun)},
+	same(t, "in good health", []any{len(a.Refusing), a.Refusing[0].Rule, a.Refusing[0].Requests,
+		a.Refusing[0].TopKey, after(a.Refusing[0].Since, begun)},
 		[]any{1, "api", int64(3), `"mallory"`, true})
-	same(t, "the store in good health", []any{a.Store, a.FailedOpen, a.FailedClosed, a.Local, l.Stores[0].Store, l.Stores[1].Store, l.Stores[1].Servers},
+	same(t, "the store in good health", []any{a.Store, a.FailedOpen, a.FailedClosed, a.Local, l.Stores[0].Store,
+		l.Stores[1].Store, l.Stores[1].Servers},
 		[]any{"ok", int64(0), int64(0), int64(0), "failover", "redis", "standalone"})
-	same(t, "calls in good health", []any{c.Calls, c.Failed, c.Recent, c.Median > 0, c.Max >= c.Median, c.AtMost, len(c.Errors)},
+	same(t, "calls in good health", []any{c.Calls, c.Failed, c.Recent, c.Median > 0, c.Max >= c.Median,
+		c.AtMost, len(c.Errors)},
 		[]any{uint64(6), uint64(0), 6, true, true, 1.0, 0})
 
 	server.Freeze()
@@ -105,9 +108,11 @@ func TestOperator(t *testing.T) {
 	take("mallory", 2)
 	l = o.look()
 	a, c = l.Answers, l.Calls
-	same(t, "frozen", []any{says(a.Store, failing...), after(a.StoreSince, froze), says(a.Cause, "timeout", "deadline"), a.FailedOpen, after(a.OpenFirst, froze)},
+	same(t, "frozen", []any{says(a.Store, failing...), after(a.StoreSince, froze),
+		says(a.Cause, "timeout", "deadline"), a.FailedOpen, after(a.OpenFirst, froze)},
 		[]any{true, true, true, int64(2), true})
-	same(t, "calls while it is frozen", []any{c.Failed > 0, c.Errors[0].Type, c.Max > 0.9}, []any{true, "timeout", true})
+	same(t, "calls while it is frozen", []any{c.Failed > 0, c.Errors[0].Type, c.Max > 0.9},
+		[]any{true, "timeout", true})
 	v := l.Rules[0].Verdicts
 	same(t, "verdicts", []any{v["failed_open"], v["refused"], v["allowed"]}, []any{int64(2), int64(3), int64(3)})
 
@@ -123,7 +128,8 @@ func TestOperator(t *testing.T) {
 	take("mallory", 3)
 	l = o.look()
 	a = l.Answers
-	same(t, "killed", []any{says(a.Store, failing...), a.FailedOpen - before, a.Cause != "", l.Rules[0].OnStoreError}, []any{true, int64(3), true, "open"})
+	same(t, "killed", []any{says(a.Store, failing...), a.FailedOpen - before, a.Cause != "",
+		l.Rules[0].OnStoreError}, []any{true, int64(3), true, "open"})
 	if !slices.ContainsFunc(l.Calls.Errors, isRefused) {
 		t.Errorf("no error says that the connection is refused: %+v", l.Calls.Errors)
 	}
@@ -136,7 +142,8 @@ func isRefused(e debug.StoreError) bool {
 
 func TestOperatorWithAFallback(t *testing.T) {
 	server := redistest.Start(t)
-	f := failover.MustNew(redisStore(t, server), failover.Options{Fallback: memstore.MustNew(memstore.Options{}), Logger: discard, Slow: time.Minute})
+	f := failover.MustNew(redisStore(t, server),
+		failover.Options{Fallback: memstore.MustNew(memstore.Options{}), Logger: discard, Slow: time.Minute})
 	t.Cleanup(func() { _ = f.Close() })
 	take, o := program(t, limiter.Config{Store: f})
 	take("mallory", 3)
@@ -150,9 +157,11 @@ func TestOperatorWithAFallback(t *testing.T) {
 		}
 	}
 	a, b, s := l.Answers, l.Breakers[0], l.Stores
-	same(t, "killed", []any{a.Store, after(a.StoreSince, killed), a.Cause != "", a.Local, a.FailedOpen}, []any{"away", true, true, int64(20), int64(0)})
+	same(t, "killed", []any{a.Store, after(a.StoreSince, killed), a.Cause != "", a.Local, a.FailedOpen},
+		[]any{"away", true, true, int64(20), int64(0)})
 	same(t, "refusing", []any{a.Refusing[0].Requests, a.Refusing[0].TopKey}, []any{int64(21), `"mallory"`})
 	same(t, "breaker", []any{b.State, b.Cause != "", l.Rules[0].OnStoreError}, []any{"open", true, "local"})
-	same(t, "stores", []any{len(s), s[0].Decides, len(s[0].Away), after(s[0].Away[0].Since, killed), s[1].Store, s[2].Store},
+	same(t, "stores", []any{len(s), s[0].Decides, len(s[0].Away), after(s[0].Away[0].Since, killed), s[1].Store,
+		s[2].Store},
 		[]any{3, "local", 1, true, "redis", "memory"})
 }

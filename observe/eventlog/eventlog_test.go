@@ -22,7 +22,8 @@ import (
 func start(t *testing.T, o eventlog.Options) (*eventlog.Log, func() []string) {
 	t.Helper()
 	text := &test.Log{}
-	o.Logger = slog.New(slog.NewTextHandler(text, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+	o.Logger = slog.New(slog.NewTextHandler(text, &slog.HandlerOptions{ReplaceAttr: func(groups []string,
+		a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
@@ -104,7 +105,8 @@ func TestLines(t *testing.T) {
 	down := request(events.FailedOpen, "a")
 	down.Rules[0].Err = errors.New("connection\nrefused")
 	waited := request(events.Canceled, "a")
-	waited.Rules[0].Waited, waited.Rules[0].Decision.Fallback, waited.Rules[0].Decision.RetryAfter = time.Second, true, core.Never
+	waited.Rules[0].Waited, waited.Rules[0].Decision.Fallback,
+		waited.Rules[0].Decision.RetryAfter = time.Second, true, core.Never
 	alone := &events.Request{Verdict: events.FailedClosed, Err: errors.New("down")}
 	for _, row := range []struct {
 		o    eventlog.Options
@@ -115,9 +117,12 @@ func TestLines(t *testing.T) {
 		{eventlog.Options{}, request(events.Waited, "a"), nil},
 		{eventlog.Options{}, request(events.ShadowRefused, "a"), nil},
 		{eventlog.Options{}, request(events.Degraded, "a"), nil},
-		{eventlog.Options{}, down, []string{`level=WARN msg="headgate: a request passed" result=failed_open rule=a limit=5/1m cost=1 error="connection; refused"`}},
-		{eventlog.Options{}, waited, []string{`level=INFO msg="headgate: a request did not pass" result=canceled rule=a limit=5/1m cost=1 waited=1s fallback=true`}},
-		{eventlog.Options{}, alone, []string{`level=WARN msg="headgate: a request did not pass" result=failed_closed error=down`}},
+		{eventlog.Options{}, down,
+			[]string{`level=WARN msg="headgate: a request passed" result=failed_open rule=a limit=5/1m cost=1 error="connection; refused"`}},
+		{eventlog.Options{}, waited,
+			[]string{`level=INFO msg="headgate: a request did not pass" result=canceled rule=a limit=5/1m cost=1 waited=1s fallback=true`}},
+		{eventlog.Options{}, alone,
+			[]string{`level=WARN msg="headgate: a request did not pass" result=failed_closed error=down`}},
 		{eventlog.Options{Verdicts: []events.Verdict{events.ShadowRefused}}, request(events.ShadowRefused, "a"),
 			[]string{`level=INFO msg="headgate: a request passed" result=shadow_refused rule=a limit=5/1m cost=1`}},
 		{eventlog.Options{Verdicts: []events.Verdict{events.ShadowRefused}}, request(events.Refused, "a"), nil},

@@ -42,7 +42,8 @@ func TestTexts(t *testing.T) {
 		{types, " timeout refused script readonly oom auth other"},
 		{modes, "store local open closed"},
 		{changes, "applied refused source_away source_back"},
-		{[]string{events.Verdict(99).String(), events.Flow(99).String(), events.ErrorType(99).String(), events.Mode(99).String(), events.PolicyChange(99).String()},
+		{[]string{events.Verdict(99).String(), events.Flow(99).String(), events.ErrorType(99).String(),
+			events.Mode(99).String(), events.PolicyChange(99).String()},
 			"unknown verdict unknown flow unknown error type unknown mode unknown change"},
 	} {
 		if got := strings.Join(row.got, " "); got != row.want {
@@ -54,7 +55,10 @@ func TestTexts(t *testing.T) {
 func TestJoin(t *testing.T) {
 	var seen []string
 	note := func(name string) events.Observer {
-		return events.Func(func(_ context.Context, r *events.Request) { seen = append(seen, name+" "+r.Verdict.String()) })
+		return events.Func(func(_ context.Context,
+			r *events.Request) {
+			seen = append(seen, name+" "+r.Verdict.String())
+		})
 	}
 	if o := events.Join(nil, nil); o != nil {
 		t.Errorf("%v", o)
@@ -115,7 +119,8 @@ func TestJoinOfCounters(t *testing.T) {
 	all.RuleCounter("r").Count(t.Context(), events.Refused)
 	all.Observe(t.Context(), &events.Request{Verdict: events.Waited})
 	if want := []string{"a counts {refused r 7}", "b counts {refused r 7}", "c counts {refused r 7}",
-		"a counts r refused", "b counts r refused", "c counts r refused", "a waited", "b waited", "c waited"}; !slices.Equal(seen, want) {
+		"a counts r refused", "b counts r refused", "c counts r refused", "a waited", "b waited",
+		"c waited"}; !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q", seen, want)
 	}
 }

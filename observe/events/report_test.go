@@ -41,7 +41,8 @@ func TestReportOfAStoreThatLeavesThingsOut(t *testing.T) {
 	} {
 		r := events.ReportOf(row.store)
 		r.Listen(&events.Hooks{})
-		if found := r.Diagnose(t.Context(), nil); r.MaxCall != row.maxCall || found != nil || len(r.Status(nil)) != row.kinds {
+		if found := r.Diagnose(t.Context(), nil); r.MaxCall != row.maxCall || found != nil ||
+			len(r.Status(nil)) != row.kinds {
 			t.Errorf("%T: MaxCall %v, %v, %v", row.store, r.MaxCall, found, r.Status(nil))
 		}
 		if _, err := r.Bans(t.Context(), nil, 1); !errors.Is(err, errors.ErrUnsupported) || err.Error() != row.bans {

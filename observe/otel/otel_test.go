@@ -97,7 +97,8 @@ func points(t testing.TB, i *meter.Instrument, data metricdata.Aggregation) (lis
 	case metricdata.Histogram[float64]:
 		kind = meter.Histogram
 		for _, p := range data.DataPoints {
-			list = append(list, scenario.HistogramLine(i.Name, attributes(p.Attributes), p.Count, p.Sum, p.BucketCounts))
+			list = append(list, scenario.HistogramLine(i.Name, attributes(p.Attributes), p.Count, p.Sum,
+				p.BucketCounts))
 		}
 	}
 	if kind != i.Kind || len(list) == 0 {
@@ -146,7 +147,8 @@ func request(v events.Verdict, rules ...string) *events.Request {
 }
 
 // in returns a context with a span, and what the span has when it ends.
-func in(t testing.TB, sampler sdktrace.Sampler) (ctx context.Context, end func() map[string]string, span trace.SpanContext) {
+func in(t testing.TB, sampler sdktrace.Sampler) (ctx context.Context, end func() map[string]string,
+	span trace.SpanContext) {
 	t.Helper()
 	ended := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler), sdktrace.WithSpanProcessor(ended))
@@ -182,7 +184,8 @@ func TestSpansSayWhatBecameOfTheRequest(t *testing.T) {
 		{request(events.Allowed), map[string]string{"headgate.result": "allowed"}},
 		{refused, map[string]string{"headgate.result": "refused", "headgate.rule": "b", "headgate.remaining": "7"}},
 		{denied, map[string]string{"headgate.result": "denied", "headgate.rule": "a"}},
-		{open, map[string]string{"headgate.result": "failed_open", "headgate.fail_open": "true", "headgate.remaining": "9"}},
+		{open, map[string]string{"headgate.result": "failed_open", "headgate.fail_open": "true",
+			"headgate.remaining": "9"}},
 	} {
 		ctx, end, _ := in(t, sdktrace.AlwaysSample())
 		m.Observe(ctx, row.e)
@@ -213,7 +216,8 @@ func TestExemplars(t *testing.T) {
 			result, _ := p.Attributes.Value("headgate.result")
 			switch result.AsString() {
 			case "refused":
-				if p.Value != 2 || len(p.Exemplars) != 1 || !bytes.Equal(p.Exemplars[0].TraceID, traceID(span)) || p.Exemplars[0].Value != 1 {
+				if p.Value != 2 || len(p.Exemplars) != 1 ||
+					!bytes.Equal(p.Exemplars[0].TraceID, traceID(span)) || p.Exemplars[0].Value != 1 {
 					t.Errorf("%s: %d refused, exemplars %+v", name, p.Value, p.Exemplars)
 				}
 			case "allowed", "shadow_refused":
@@ -310,7 +314,8 @@ func TestRulesBeyondTheMaximumAreCountedTogether(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{`headgate.decisions{headgate.result="degraded",headgate.rule="_other"} 998`,
-		`headgate.decisions{headgate.result="degraded",headgate.rule="r0"} 1`, `headgate.decisions{headgate.result="degraded",headgate.rule="r1"} 1`,
+		`headgate.decisions{headgate.result="degraded",headgate.rule="r0"} 1`,
+		`headgate.decisions{headgate.result="degraded",headgate.rule="r1"} 1`,
 		`headgate.requests{headgate.result="degraded"} 1000`}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -318,7 +323,8 @@ func TestRulesBeyondTheMaximumAreCountedTogether(t *testing.T) {
 }
 
 func TestMistakesAndClose(t *testing.T) {
-	if m, err := otel.New(otel.Options{MaxRules: -1}); err == nil || err.Error() != "otel: MaxRules is -1; want 0 to 1000000" || m != nil {
+	if m, err := otel.New(otel.Options{MaxRules: -1}); err == nil ||
+		err.Error() != "otel: MaxRules is -1; want 0 to 1000000" || m != nil {
 		t.Errorf("%v", err)
 	}
 	m, reader := provided(t, otel.Options{})
@@ -377,7 +383,8 @@ func TestSpanOfAPlainRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Close()
-		if got, want := end(), map[string]string{"headgate.result": "allowed", "headgate.remaining": "9"}; !maps.Equal(got, want) {
+		if got, want := end(), map[string]string{"headgate.result": "allowed",
+			"headgate.remaining": "9"}; !maps.Equal(got, want) {
 			t.Errorf("observed %t: %q, want %q", observe, got, want)
 		}
 	}

@@ -66,7 +66,8 @@ func prometheusServer(t *testing.T, jobs map[string][]string) server {
 	}
 	s := server{freeport.Addr(t)}
 	log := &strings.Builder{}
-	run := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+s.address)
+	run := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+s.address)
 	run.Stderr = log
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
@@ -188,7 +189,8 @@ func readDashboard(t *testing.T) dashboard {
 
 // The figures of these panels are known to the last digit, by the legend of the line.
 var figures = map[string]map[string]float64{
-	"Share refused":            {"refused": 5. / scenario.Requests, "failed open": 1. / scenario.Requests, "failed closed": 1. / scenario.Requests},
+	"Share refused": {"refused": 5. / scenario.Requests, "failed open": 1. / scenario.Requests,
+		"failed closed": 1. / scenario.Requests},
 	"Calls and batches":        {"operations in a call": 5},
 	"What decides":             {"local": 2, "store": 0, "open": 0, "closed": 0},
 	"Time of a lease":          {"p50": 1.75, "p90": 2.35, "p99": 2.485}, // 1 s to 2.5 s, of which all leases are held 2 s
@@ -202,8 +204,9 @@ var figures = map[string]map[string]float64{
 func TestDashboardAndAlerts(t *testing.T) {
 	t.Parallel() // the server waits for 5 s before it reads
 	jobs := map[string][]string{
-		"shop":    {running(t, &scenario.App{Revision: "12"}), running(t, &scenario.App{Revision: "12"})},
-		"rollout": {running(t, &scenario.App{Revision: "12", Healthy: true}), running(t, &scenario.App{Revision: "13", Healthy: true})},
+		"shop": {running(t, &scenario.App{Revision: "12"}), running(t, &scenario.App{Revision: "12"})},
+		"rollout": {running(t, &scenario.App{Revision: "12", Healthy: true}),
+			running(t, &scenario.App{Revision: "13", Healthy: true})},
 		"healthy": {running(t, &scenario.App{Revision: "12", Healthy: true})},
 	}
 	s := prometheusServer(t, jobs)
@@ -288,7 +291,8 @@ func (s server) checkPanel(t *testing.T, p panel, at time.Time, instances []stri
 // each is a number.
 func (s server) answers(t *testing.T, expr string, at time.Time) []sample {
 	t.Helper()
-	expr = strings.NewReplacer("$__rate_interval", "10s", "$job", "shop", "$instance", ".*", "$rule", ".*").Replace(expr)
+	expr = strings.NewReplacer("$__rate_interval", "10s", "$job", "shop", "$instance", ".*", "$rule",
+		".*").Replace(expr)
 	got, err := s.query(expr, at)
 	if err != nil || len(got) == 0 {
 		t.Errorf("%s: no data, %v", expr, err)
@@ -324,7 +328,8 @@ func (s server) checkVariables(t *testing.T) {
 		}
 		var values []string
 		match := strings.ReplaceAll(inner[:i], "$job", "shop")
-		if err := s.get("label/"+inner[i+2:]+"/values", url.Values{"match[]": {match}}, &values); err != nil || len(values) == 0 {
+		if err := s.get("label/"+inner[i+2:]+"/values", url.Values{"match[]": {match}}, &values); err != nil ||
+			len(values) == 0 {
 			t.Errorf("%s: %q %v", text, values, err)
 		}
 	}

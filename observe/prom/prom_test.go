@@ -116,7 +116,8 @@ func TestScenario(t *testing.T) {
 // A request that is counted without an event is counted as any other.
 func TestCountersSayWhatEventsSay(t *testing.T) {
 	scenario.Differ(t, func(t *testing.T) (func(*limiter.Config), func() []string) {
-		m, registry := registered(t, prom.Options{MaxRules: 3, Exemplar: func(context.Context) prometheus.Labels { return prometheus.Labels{"trace_id": "4bf92f35"} }})
+		m, registry := registered(t, prom.Options{MaxRules: 3,
+			Exemplar: func(context.Context) prometheus.Labels { return prometheus.Labels{"trace_id": "4bf92f35"} }})
 		return m.Install, func() []string { return lines(t, page(t, registry, "")) }
 	})
 }
@@ -167,7 +168,8 @@ func TestRulesBeyondTheMaximumAreCountedTogether(t *testing.T) {
 	m.Observe(t.Context(), request(events.Degraded, "\xff"))
 	got := lines(t, page(t, registry, ""))
 	want(t, with(got, "degraded"), `headgate.decisions{headgate.result="degraded",headgate.rule="_other"} 999`,
-		`headgate.decisions{headgate.result="degraded",headgate.rule="r0"} 1`, `headgate.decisions{headgate.result="degraded",headgate.rule="r1"} 1`,
+		`headgate.decisions{headgate.result="degraded",headgate.rule="r0"} 1`,
+		`headgate.decisions{headgate.result="degraded",headgate.rule="r1"} 1`,
 		`headgate.requests{headgate.result="degraded"} 1001`)
 }
 
@@ -177,21 +179,25 @@ func TestSeriesOfRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := registered(t, prom.Options{MaxRules: 2})
 		rule := func(name string) []limiter.Rule {
-			return []limiter.Rule{{Name: name, Limit: core.MustParseLimit("1 concurrent ttl=1h")}, {Name: "kept", Limit: core.MustParseLimit("1/1s")}}
+			return []limiter.Rule{{Name: name, Limit: core.MustParseLimit("1 concurrent ttl=1h")},
+				{Name: "kept", Limit: core.MustParseLimit("1/1s")}}
 		}
 		c := limiter.Config{Rules: rule("old"), Logger: slog.New(slog.DiscardHandler)}
 		m.Install(&c)
 		l := limiter.MustNew(c)
 		defer l.Close()
 		read := func() []string { return with(lines(t, page(t, registry, "")), `"allowed"`) }
-		none, kept := `headgate.requests{headgate.result="allowed"} 0`, `headgate.decisions{headgate.result="allowed",headgate.rule="kept"} 0`
+		none, kept := `headgate.requests{headgate.result="allowed"} 0`,
+			`headgate.decisions{headgate.result="allowed",headgate.rule="kept"} 0`
 		want(t, read(), kept, `headgate.decisions{headgate.result="allowed",headgate.rule="old"} 0`, none)
 		res, err := l.Take(t.Context(), "k", 1)
 		if err = errors.Join(err, l.SetRules(rule("new"))); err != nil {
 			t.Fatal(err)
 		}
-		one, kept := `headgate.requests{headgate.result="allowed"} 1`, `headgate.decisions{headgate.result="allowed",headgate.rule="kept"} 1`
-		old, other := `headgate.decisions{headgate.result="allowed",headgate.rule="old"} 1`, `headgate.decisions{headgate.result="allowed",headgate.rule="_other"} 0`
+		one, kept := `headgate.requests{headgate.result="allowed"} 1`,
+			`headgate.decisions{headgate.result="allowed",headgate.rule="kept"} 1`
+		old, other := `headgate.decisions{headgate.result="allowed",headgate.rule="old"} 1`,
+			`headgate.decisions{headgate.result="allowed",headgate.rule="_other"} 0`
 		want(t, read(), other, kept, old, one)
 		time.Sleep(time.Hour)
 		want(t, read(), other, kept, old, one) // a lease of it is held
@@ -199,7 +205,8 @@ func TestSeriesOfRules(t *testing.T) {
 		read()
 		time.Sleep(15*time.Minute - 1)
 		want(t, read(), other, kept, old, one)
-		if text := page(t, registry, ""); !strings.Contains(text, `headgate_lease_duration_seconds_count{headgate_rule="old"} 1`) {
+		if text := page(t, registry, ""); !strings.Contains(text,
+			`headgate_lease_duration_seconds_count{headgate_rule="old"} 1`) {
 			t.Error(text)
 		}
 		time.Sleep(time.Nanosecond)
@@ -239,7 +246,8 @@ func TestBansEnd(t *testing.T) {
 func TestExemplars(t *testing.T) {
 	labels := prometheus.Labels{"trace_id": "4bf92f3577b34da6"}
 	asked := 0
-	m, registry := registered(t, prom.Options{Exemplar: func(context.Context) prometheus.Labels { asked++; return labels }})
+	m, registry := registered(t,
+		prom.Options{Exemplar: func(context.Context) prometheus.Labels { asked++; return labels }})
 	m.Observe(t.Context(), request(events.Allowed, "a"))
 	m.Observe(t.Context(), request(events.ShadowRefused, "a"))
 	if asked != 0 {
@@ -276,8 +284,10 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 	taken := prometheus.NewRegistry()
-	taken.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "headgate_requests_total", Help: "of another program"}))
-	if _, err := prom.New(prom.Options{Registerer: taken}); err == nil || !strings.Contains(err.Error(), "headgate_requests_total") {
+	taken.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "headgate_requests_total",
+		Help: "of another program"}))
+	if _, err := prom.New(prom.Options{Registerer: taken}); err == nil ||
+		!strings.Contains(err.Error(), "headgate_requests_total") {
 		t.Errorf("%v", err)
 	}
 }
@@ -319,7 +329,8 @@ func TestLimiterAllocatesNothing(t *testing.T) {
 			t.Errorf("%v allocations", n)
 		}
 	}
-	want(t, with(lines(t, page(t, registry, "")), "requests{headgate.result=\"allowed"), `headgate.requests{headgate.result="allowed"} 2000`)
+	want(t, with(lines(t, page(t, registry, "")), "requests{headgate.result=\"allowed"),
+		`headgate.requests{headgate.result="allowed"} 2000`)
 }
 
 // BenchmarkObserve is what a request costs in the observer alone.
@@ -351,12 +362,17 @@ func BenchmarkLimiter(b *testing.B) {
 			set  func(*limiter.Config)
 		}{
 			{"none", func(*limiter.Config) {}},
-			{"nothing", func(c *limiter.Config) { c.Observer = events.Func(func(context.Context, *events.Request) {}) }},
+			{"nothing", func(c *limiter.Config) {
+				c.Observer = events.Func(func(context.Context,
+					*events.Request) {
+				})
+			}},
 			{"metrics", func(c *limiter.Config) { m, _ := registered(b, prom.Options{}); m.Install(c) }},
 		} {
 			c := limiter.Config{Logger: slog.New(slog.DiscardHandler)}
 			for i := range under.rules {
-				c.Rules = append(c.Rules, limiter.Rule{Name: fmt.Sprint("r", i), Limit: core.MustParseLimit(under.limit)})
+				c.Rules = append(c.Rules, limiter.Rule{Name: fmt.Sprint("r", i),
+					Limit: core.MustParseLimit(under.limit)})
 			}
 			row.set(&c)
 			l := limiter.MustNew(c)

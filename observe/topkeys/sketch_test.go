@@ -76,7 +76,8 @@ func TestSketchZipf(t *testing.T) {
 			}
 			for i, key := range top(exact, 10) {
 				if got := sum.Keys[i]; got.Key != key || got.Error > counted/512 {
-					t.Errorf("place %d is %q with an error of %d, want %q with at most %d", i, got.Key, got.Error, key, counted/512)
+					t.Errorf("place %d is %q with an error of %d, want %q with at most %d", i, got.Key,
+						got.Error, key, counted/512)
 				}
 			}
 		})
@@ -242,7 +243,8 @@ func TestSketchSleeps(t *testing.T) {
 			time.Sleep(DefaultWindow)
 			synctest.Wait()
 			if got := s.Summary(); fmt.Sprint(got) != fmt.Sprint(Summary{}) || !s.asleep.Load() || len(s.windows) != 1 {
-				t.Errorf("a window later the summary is %v, asleep %v, %d windows", got, s.asleep.Load(), len(s.windows))
+				t.Errorf("a window later the summary is %v, asleep %v, %d windows", got, s.asleep.Load(),
+					len(s.windows))
 			}
 			time.Sleep(time.Hour)
 		}
@@ -366,10 +368,12 @@ func TestNewErrors(t *testing.T) {
 		want    string
 	}{
 		{Options{}, "topkeys: Options.Top: 0 is not within 1 to 1000"},
-		{Options{Top: 1001, Window: time.Millisecond, Windows: 1}, "topkeys: Options.Top: 1001 is not within 1 to 1000\n" +
-			"topkeys: Options.Window: 1ms is not within 1s to 1h0m0s\ntopkeys: Options.Windows: 1 is not within 2 to 60"},
-		{Options{Top: 1, Window: 2 * time.Hour, Windows: 61}, "topkeys: Options.Window: 2h0m0s is not within 1s to 1h0m0s\n" +
-			"topkeys: Options.Windows: 61 is not within 2 to 60"},
+		{Options{Top: 1001, Window: time.Millisecond, Windows: 1},
+			"topkeys: Options.Top: 1001 is not within 1 to 1000\n" +
+				"topkeys: Options.Window: 1ms is not within 1s to 1h0m0s\ntopkeys: Options.Windows: 1 is not within 2 to 60"},
+		{Options{Top: 1, Window: 2 * time.Hour, Windows: 61},
+			"topkeys: Options.Window: 2h0m0s is not within 1s to 1h0m0s\n" +
+				"topkeys: Options.Windows: 61 is not within 2 to 60"},
 	} {
 		if _, err := New(row.options); err == nil || err.Error() != row.want {
 			t.Errorf("New(%+v) returns %v, want %s", row.options, err, row.want)

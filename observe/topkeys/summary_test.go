@@ -57,8 +57,10 @@ func TestSummaryJSONErrors(t *testing.T) {
 		{`{"keys":[{"key":"a","count":0}]}`, "topkeys: a count of 0 with an error of 0 is not one"},
 		{`{"keys":[{"key":"a","count":2,"error":2}]}`, "topkeys: a count of 2 with an error of 2 is not one"},
 		{`{"keys":[{"key":"a","count":2,"error":-1}]}`, "topkeys: a count of 2 with an error of -1 is not one"},
-		{`{"keys":[{"key":"a","count":9223372036854775807}]}`, "topkeys: a count of 9223372036854775807 with an error of 0 is not one"},
-		{`{"keys":[{"key":"` + strings.Repeat("a", 81) + `","count":1}]}`, "topkeys: a key of 81 bytes is longer than 80"},
+		{`{"keys":[{"key":"a","count":9223372036854775807}]}`,
+			"topkeys: a count of 9223372036854775807 with an error of 0 is not one"},
+		{`{"keys":[{"key":"` + strings.Repeat("a", 81) + `","count":1}]}`,
+			"topkeys: a key of 81 bytes is longer than 80"},
 		{`{"keys":[{"key":"a","count":1},{"key":"a","count":1}]}`, `topkeys: the key "a" occurs twice`},
 		{`{"total":-1}`, "topkeys: the total -1 is not within 0 to 8796093022207"},
 		{`{"floor":9223372036854775807}`, "topkeys: the floor 9223372036854775807 is not within 0 to 8796093022207"},
@@ -100,8 +102,10 @@ func TestMerge(t *testing.T) {
 }
 
 func TestMergeExact(t *testing.T) {
-	a := Summary{From: noon, To: noon.Add(2 * time.Minute), Total: 20, Floor: 2, Keys: []Key{{"x", 10, 1, noon}, {"y", 5, 0, noon}}}
-	b := Summary{From: noon.Add(-time.Minute), To: noon.Add(time.Minute), Total: 9, Floor: 1, Keys: []Key{{"y", 4, 0, noon.Add(-time.Hour)}, {"z", 3, 0, noon}}}
+	a := Summary{From: noon, To: noon.Add(2 * time.Minute), Total: 20, Floor: 2,
+		Keys: []Key{{"x", 10, 1, noon}, {"y", 5, 0, noon}}}
+	b := Summary{From: noon.Add(-time.Minute), To: noon.Add(time.Minute), Total: 9, Floor: 1,
+		Keys: []Key{{"y", 4, 0, noon.Add(-time.Hour)}, {"z", 3, 0, noon}}}
 	want := Summary{From: noon.Add(-time.Minute), To: noon.Add(2 * time.Minute), Total: 29, Floor: 5,
 		Keys: []Key{{"x", 11, 2, noon}, {"y", 9, 0, noon.Add(-time.Hour)}}}
 	if got := Merge(2, a, b, Summary{}); !reflect.DeepEqual(got, want) {

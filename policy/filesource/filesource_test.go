@@ -123,19 +123,22 @@ func TestSourceWaitsWhileAFileIsWritten(t *testing.T) {
 
 func TestSourceRefusesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := filesource.New(filepath.Join(dir, "p.toml")); err == nil || !strings.HasSuffix(err.Error(), `p.toml" does not end with .json, .yaml or .yml`) {
+	if _, err := filesource.New(filepath.Join(dir, "p.toml")); err == nil ||
+		!strings.HasSuffix(err.Error(), `p.toml" does not end with .json, .yaml or .yml`) {
 		t.Errorf("%v", err)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "d.json"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, filepath.Join(dir, "d.json")).Load(t.Context(), ""); err == nil || !strings.HasSuffix(err.Error(), "d.json is not a regular file") {
+	if _, err := open(t, filepath.Join(dir, "d.json")).Load(t.Context(), ""); err == nil ||
+		!strings.HasSuffix(err.Error(), "d.json is not a regular file") {
 		t.Errorf("%v", err)
 	}
 	path := filepath.Join(dir, "big.json")
 	write(t, path, strings.Repeat(" ", policy.MaxBytes+5), time.Now().Add(-time.Minute))
 	var bad *policy.RevisionError
-	if _, err := open(t, path).Load(t.Context(), ""); !errors.As(err, &bad) || bad.Err.Error() != "policy: 4194305 bytes are more than 4194304" {
+	if _, err := open(t, path).Load(t.Context(), ""); !errors.As(err, &bad) ||
+		bad.Err.Error() != "policy: 4194305 bytes are more than 4194304" {
 		t.Errorf("%v", err)
 	}
 }
@@ -166,7 +169,8 @@ func TestChangeIsInForceWithinTwoSecondsInFiftyLimiters(t *testing.T) {
 		s := open(t, path)
 		var followers []*policy.Follower
 		for range 50 {
-			f, err := policy.Follow(t.Context(), quietLimiter(t), "shop", policy.Bindings{}, s, policy.Options{Logger: slog.New(slog.DiscardHandler)})
+			f, err := policy.Follow(t.Context(), quietLimiter(t), "shop", policy.Bindings{}, s,
+				policy.Options{Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,7 +179,8 @@ func TestChangeIsInForceWithinTwoSecondsInFiftyLimiters(t *testing.T) {
 		}
 		for quota := range 20 {
 			before := followers[0].Status().Version
-			write(t, path, fmt.Sprintf(`{"policies":[{"name":"a","apps":["shop"],"limit":"%d/1m","key":"ip"}]}`, quota+1), time.Now())
+			write(t, path, fmt.Sprintf(`{"policies":[{"name":"a","apps":["shop"],"limit":"%d/1m","key":"ip"}]}`,
+				quota+1), time.Now())
 			time.Sleep(longest)
 			synctest.Wait()
 			for i, f := range followers {

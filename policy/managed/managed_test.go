@@ -136,7 +136,8 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := stats.Total(minutes)["visitors"], (stats.Counts{events.Allowed: 3, events.Refused: 2}); got != want {
+	if got, want := stats.Total(minutes)["visitors"],
+		(stats.Counts{events.Allowed: 3, events.Refused: 2}); got != want {
 		t.Errorf("the page shows %+v, want %+v", got, want)
 	}
 	wantTop(t, admin)
@@ -164,7 +165,8 @@ func wantTop(t *testing.T, admin redis.UniversalClient) {
 	if err != nil || len(top.Rules) != 1 || top.Instances != 1 {
 		t.Fatalf("%+v, %v", top, err)
 	}
-	if keys := top.Rules[0].Refused.Keys; len(keys) != 1 || keys[0].Key != "127.0.0.1" || keys[0].Count != 2 || keys[0].Error != 0 {
+	if keys := top.Rules[0].Refused.Keys; len(keys) != 1 || keys[0].Key != "127.0.0.1" || keys[0].Count != 2 ||
+		keys[0].Error != 0 {
 		t.Errorf("refused most: %+v", keys)
 	}
 }
@@ -202,7 +204,8 @@ func TestLimitsAreCountedForThePage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := stats.Total(minutes)["visitors"], (stats.Counts{events.Allowed: 3, events.Refused: 2}); got != want || *seen != 5 {
+	if got, want := stats.Total(minutes)["visitors"],
+		(stats.Counts{events.Allowed: 3, events.Refused: 2}); got != want || *seen != 5 {
 		t.Errorf("the page shows %+v and the observer saw %d, want %+v and 5", got, *seen, want)
 	}
 }
@@ -278,7 +281,8 @@ func TestOpenNamesEveryMistake(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		"managed: Options.App", "managed: Options.Expected", "managed: Options.Limiter.Store", "policy: Options.Poll", "client is nil", `"{"`, "MaxWaiters",
+		"managed: Options.App", "managed: Options.Expected", "managed: Options.Limiter.Store",
+		"policy: Options.Poll", "client is nil", `"{"`, "MaxWaiters",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s:\n%v", want, err)

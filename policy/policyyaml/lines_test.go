@@ -67,7 +67,8 @@ policies:
   key: ip
 more: 5
 `
-	for name, text := range map[string]string{"LF": text, "CRLF": strings.ReplaceAll(text, "\n", "\r\n"), "a mark": "\ufeff" + text} {
+	for name, text := range map[string]string{"LF": text, "CRLF": strings.ReplaceAll(text, "\n", "\r\n"),
+		"a mark": "\ufeff" + text} {
 		t.Run(name, func(t *testing.T) {
 			set, lines, err := policyyaml.DecodeLines([]byte(text))
 			got := lineErrors(t, err)
@@ -98,7 +99,8 @@ func TestDecodeLinesFindsFieldsWithoutMistakes(t *testing.T) {
 		t.Fatal(set, err)
 	}
 	for field, want := range map[string]int{
-		"": 2, "name": 2, "description": 3, "apps": 4, "limit": 8, "match": 10, "match.methods": 11, "match.host": 13, "match.path": 14,
+		"": 2, "name": 2, "description": 3, "apps": 4, "limit": 8, "match": 10, "match.methods": 11,
+		"match.host": 13, "match.path": 14,
 		"ban": 15, "ban.more": 15, "mode": 17, "updated_at": 23, "access": 2, "access.deny": 2, "..": 2, ".": 2,
 	} {
 		if got := lines.Line(0, field); got != want {

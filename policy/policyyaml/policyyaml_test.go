@@ -158,8 +158,10 @@ policies:
       slow down
       guessing
 `))
-	want := policy.Set{{Name: "login", Apps: []string{"shop", "x"}, Limit: core.MustParseLimit("5/1m sliding-log"), Key: "ip+route",
-		Match: policy.Match{Methods: []string{"POST"}, Path: "/login/{step}"}, Mode: policy.Off, Description: "slow down\nguessing\n"}}
+	want := policy.Set{{Name: "login", Apps: []string{"shop", "x"},
+		Limit: core.MustParseLimit("5/1m sliding-log"), Key: "ip+route",
+		Match: policy.Match{Methods: []string{"POST"}, Path: "/login/{step}"}, Mode: policy.Off,
+		Description: "slow down\nguessing\n"}}
 	if err != nil || !reflect.DeepEqual(set, want) {
 		t.Errorf("%v\n%+v", err, set)
 	}
@@ -169,7 +171,8 @@ policies:
 func TestEncodeLeavesOutEmptyLists(t *testing.T) {
 	s := policy.Set{{
 		Name: "p", Apps: []string{"a"}, Limit: core.MustParseLimit("5/1m"), Key: "ip",
-		Access: policy.Access{Deny: policy.Callers{Networks: []string{}}, DenyOthers: true, Allow: policy.Callers{Networks: []string{"10.0.0.0/8"}}},
+		Access: policy.Access{Deny: policy.Callers{Networks: []string{}}, DenyOthers: true,
+			Allow: policy.Callers{Networks: []string{"10.0.0.0/8"}}},
 	}}
 	text, err := policyyaml.Encode(s)
 	s[0].Access.Deny = policy.Callers{}

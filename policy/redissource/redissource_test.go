@@ -40,7 +40,8 @@ func one(t testing.TB, name, limit string) policy.Set {
 
 func dial(t testing.TB, addr string) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, DialerRetries: 1})
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true,
+		DialerRetries: 1})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -314,7 +315,8 @@ func TestFrozenServerDelaysNoCaller(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t)
-			client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: heeds, DisableIdentity: true})
+			client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: heeds,
+				DisableIdentity: true})
 			defer client.Close()
 			prefix := redistest.Prefix(t)
 			s, err := redissource.New(client, redissource.Options{Prefix: prefix, Timeout: timeout})
@@ -369,7 +371,8 @@ func TestInstancesReportTheirVersions(t *testing.T) {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	for i, want := range []string{"i1", "i2"} {
-		if list[i].ID != want || list[i].App != "shop" || list[i].Version != v || list[i].Age < 0 || list[i].Age > 20*time.Second {
+		if list[i].ID != want || list[i].App != "shop" || list[i].Version != v || list[i].Age < 0 ||
+			list[i].Age > 20*time.Second {
 			t.Errorf("%+v", list[i])
 		}
 	}
@@ -421,7 +424,8 @@ func TestInstancesOfOneName(t *testing.T) {
 		follow(t, newLimiter(t, nil), s, policy.Options{Instance: "i1"}).Close()
 	}
 	list, err := s.Instances(t.Context())
-	if err != nil || len(list) != 2 || list[0].ID != "i1" || list[1].ID != "i1" || list[0].Process == list[1].Process || list[1].Version != v {
+	if err != nil || len(list) != 2 || list[0].ID != "i1" || list[1].ID != "i1" ||
+		list[0].Process == list[1].Process || list[1].Version != v {
 		t.Errorf("%+v, %v", list, err)
 	}
 }
@@ -430,12 +434,14 @@ func TestInstancesOfOneName(t *testing.T) {
 func TestInstancesShowTheirClocks(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	var off time.Duration
-	s, err := redissource.New(client, redissource.Options{Prefix: prefix, Timeout: patience, Clock: func() time.Time { return time.Now().Add(off) }})
+	s, err := redissource.New(client, redissource.Options{Prefix: prefix, Timeout: patience,
+		Clock: func() time.Time { return time.Now().Add(off) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, off = range []time.Duration{0, 90 * time.Second, -90 * time.Second, 5 * time.Hour, -5 * time.Hour} {
-		if err := s.Report(t.Context(), policy.Instance{ID: "i1", Process: "p", App: "shop", Store: "local"}); err != nil {
+		if err := s.Report(t.Context(), policy.Instance{ID: "i1", Process: "p", App: "shop",
+			Store: "local"}); err != nil {
 			t.Fatal(err)
 		}
 		list, err := s.Instances(t.Context())
@@ -462,7 +468,8 @@ func TestInstancesAreListedInSmallReplies(t *testing.T) {
 		for i := range n {
 			process := fmt.Sprintf("p%05d", i)
 			p.ZAdd(t.Context(), prefix+"{policies}:reported", redis.Z{Score: now, Member: process})
-			p.HSet(t.Context(), prefix+"{policies}:instances", process, fmt.Sprintf(`{"id":"i","process":%q,"app":"shop"}`, process))
+			p.HSet(t.Context(), prefix+"{policies}:instances", process,
+				fmt.Sprintf(`{"id":"i","process":%q,"app":"shop"}`, process))
 		}
 		return nil
 	})
@@ -492,17 +499,20 @@ func (m metered) Read(b []byte) (int, error) {
 // A report that no instance of this package writes is neither read nor listed.
 func TestInstancesLeavesOutReportsThatAreTooLong(t *testing.T) {
 	var n atomic.Int64
-	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true, DisableIdentity: true, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return metered{conn, &n}, err
-	}})
+	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true,
+		DisableIdentity: true, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			return metered{conn, &n}, err
+		}})
 	t.Cleanup(func() { client.Close() })
 	prefix := redistest.Prefix(t)
 	s, err := redissource.New(client, redissource.Options{Prefix: prefix, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	long := policy.Instance{ID: strings.Repeat("i", 200), Process: "p1", App: "shop", Version: strings.Repeat("v", 200), Refused: strings.Repeat("v", 200), Error: strings.Repeat("<", policy.MaxText)}
+	long := policy.Instance{ID: strings.Repeat("i", 200), Process: "p1", App: "shop",
+		Version: strings.Repeat("v", 200), Refused: strings.Repeat("v", 200),
+		Error: strings.Repeat("<", policy.MaxText)}
 	if err := s.Report(t.Context(), long); err != nil {
 		t.Fatal(err)
 	}
@@ -510,7 +520,8 @@ func TestInstancesLeavesOutReportsThatAreTooLong(t *testing.T) {
 	for _, process := range []string{"huge", "none", "p0"} {
 		client.ZAdd(t.Context(), prefix+"{policies}:reported", redis.Z{Score: now, Member: process})
 	}
-	client.HSet(t.Context(), prefix+"{policies}:instances", "huge", `{"id":"`+strings.Repeat("x", 32<<20)+`","app":"shop"}`, "p0", `{"id":"a","process":"p0","app":"shop"}`)
+	client.HSet(t.Context(), prefix+"{policies}:instances", "huge",
+		`{"id":"`+strings.Repeat("x", 32<<20)+`","app":"shop"}`, "p0", `{"id":"a","process":"p0","app":"shop"}`)
 	n.Store(0)
 	list, err := s.Instances(t.Context())
 	if err != nil || len(list) != 2 || list[0].ID != "a" || list[1].Error != long.Error || n.Load() > 64<<10 {
@@ -520,7 +531,8 @@ func TestInstancesLeavesOutReportsThatAreTooLong(t *testing.T) {
 
 func TestClusterServesToo(t *testing.T) {
 	t.Parallel()
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)), ContextTimeoutEnabled: true})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)),
+		ContextTimeoutEnabled: true})
 	defer client.Close()
 	serves(t, client)
 }

@@ -90,7 +90,8 @@ func TestLedgerBatchesAreSmallAndComplete(t *testing.T) {
 		l.written(time.Unix(0, 0))
 	}
 	requests, decisions, _ := sumOf(all)
-	if !maps.Equal(requests, map[int64]int64{0: 5, 1: 5, 2: 5}) || !maps.Equal(decisions, want) || l.pairs != 0 || l.number != 3 {
+	if !maps.Equal(requests, map[int64]int64{0: 5, 1: 5, 2: 5}) || !maps.Equal(decisions, want) ||
+		l.pairs != 0 || l.number != 3 {
 		t.Errorf("%v %v, %d pairs left, %d batches", requests, decisions, l.pairs, l.number)
 	}
 }

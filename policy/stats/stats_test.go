@@ -27,7 +27,8 @@ func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 func dial(t testing.TB, addr string) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1})
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true,
+		MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -66,7 +67,8 @@ func read(t testing.TB, client redis.UniversalClient, prefix string) []stats.Min
 }
 
 // total returns the decisions of the last minutes by policy, and all requests.
-func total(t testing.TB, client redis.UniversalClient, prefix string) (policies map[string]stats.Counts, requests stats.Counts) {
+func total(t testing.TB, client redis.UniversalClient, prefix string) (policies map[string]stats.Counts,
+	requests stats.Counts) {
 	t.Helper()
 	minutes := read(t, client, prefix)
 	requests, lost := stats.Requests(minutes)
@@ -160,8 +162,10 @@ func TestCountsInRedis(t *testing.T) {
 		}
 	}
 	flush(t, r)
-	letters := map[string]string{"allowed": "a", "waited": "w", "degraded": "g", "shadow_refused": "s", "failed_open": "o", "refused": "r",
-		"banned": "b", "impossible": "i", "denied": "d", "queue_full": "q", "canceled": "c", "failed_closed": "f", "overruled": "x"}
+	letters := map[string]string{"allowed": "a", "waited": "w", "degraded": "g", "shadow_refused": "s",
+		"failed_open": "o", "refused": "r",
+		"banned": "b", "impossible": "i", "denied": "d", "queue_full": "q", "canceled": "c",
+		"failed_closed": "f", "overruled": "x"}
 	want := map[string]string{}
 	for v := range events.Verdict(events.Verdicts) {
 		want[letters[v.String()]] = fmt.Sprint(int(v) + 1)
@@ -247,7 +251,8 @@ func TestKeysExpire(t *testing.T) {
 	}
 	for i, want := range wants {
 		ttl := client.PTTL(t.Context(), keys[i]).Val()
-		if !strings.HasPrefix(keys[i], prefix+"{stats:shop}:"+want.prefix) || ttl <= want.lives-time.Minute || ttl > want.lives {
+		if !strings.HasPrefix(keys[i], prefix+"{stats:shop}:"+want.prefix) || ttl <= want.lives-time.Minute ||
+			ttl > want.lives {
 			t.Errorf("%s lives for %s, want %s and %s", keys[i], ttl, want.prefix, want.lives)
 		}
 	}
@@ -326,7 +331,8 @@ func TestRecorderWritesCountsOfAnOutageLater(t *testing.T) {
 	server := redistest.Start(t)
 	client, prefix := dial(t, server.Addr), redistest.Prefix(t)
 	for name, off := range map[string]time.Duration{"before": 0, "off": -7 * time.Hour} {
-		r := recorder(t, client, stats.Options{Prefix: prefix + name, Clock: func() time.Time { return time.Now().Add(off) }})
+		r := recorder(t, client, stats.Options{Prefix: prefix + name,
+			Clock: func() time.Time { return time.Now().Add(off) }})
 		server.Kill()
 		for range 3 {
 			observe(r, 1)
@@ -385,13 +391,15 @@ func TestRecorderCountsInTheServersMinute(t *testing.T) {
 	for {
 		before := client.Time(t.Context()).Val()
 		for _, off := range []time.Duration{0, 90 * time.Second, -90 * time.Second, 5 * time.Hour} {
-			r := recorder(t, client, stats.Options{Prefix: prefix, Clock: func() time.Time { return time.Now().Add(off) }})
+			r := recorder(t, client, stats.Options{Prefix: prefix,
+				Clock: func() time.Time { return time.Now().Add(off) }})
 			observe(r, 10)
 			flush(t, r)
 		}
 		if minute := before.Truncate(time.Minute); client.Time(t.Context()).Val().Truncate(time.Minute).Equal(minute) {
 			changed, now, err := stats.Changed(t.Context(), client, prefix, "shop", time.Time{})
-			if err != nil || len(changed) != 1 || !changed[0].Equal(minute) || now.Before(before) || now.After(before.Add(time.Minute)) {
+			if err != nil || len(changed) != 1 || !changed[0].Equal(minute) || now.Before(before) ||
+				now.After(before.Add(time.Minute)) {
 				t.Errorf("%v changed, and it is %s, want %s; %v", changed, now, minute, err)
 			}
 			wantRequests(t, client, prefix, 40)
@@ -464,7 +472,9 @@ func TestReadSaysWhenMinutesChanged(t *testing.T) {
 					t.Errorf("%v has no requests and changed at %v", m.Start, m.Changed)
 				}
 			default:
-				if score := client.ZScore(t.Context(), changes, fmt.Sprint(m.Start.Unix()/60)).Val(); m.Changed.UnixMilli() != int64(score) || m.Changed.Location() != time.UTC {
+				if score := client.ZScore(t.Context(), changes,
+					fmt.Sprint(m.Start.Unix()/60)).Val(); m.Changed.UnixMilli() != int64(score) ||
+					m.Changed.Location() != time.UTC {
 					t.Errorf("%v changed at %v, want %v of %v", m.Start, m.Changed, score, want)
 				}
 			}
@@ -519,7 +529,8 @@ func TestRecorderTellsSoManyPoliciesApart(t *testing.T) {
 		sum.Add(c)
 	}
 	if sum != requests || sum[events.Allowed] != names || policies[""][events.Allowed] < names/10 {
-		t.Errorf("%d policies with %v decisions on %v requests, %v beyond the bound", len(policies), sum, requests, policies[""])
+		t.Errorf("%d policies with %v decisions on %v requests, %v beyond the bound", len(policies), sum,
+			requests, policies[""])
 	}
 }
 

@@ -80,7 +80,8 @@ func wantKeys(t testing.TB, what string, got topkeys.Summary, total, floor int64
 func TestReadTopMergesInstances(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	one := publisher(t, client, prefix, always(
-		topkeys.Rule{Rule: "p", Refused: sum(2, topkeys.Key{Key: "a", Count: 10}, topkeys.Key{Key: "b", Count: 5, Error: 1}), Admitted: sum(0, topkeys.Key{Key: "a", Count: 3})},
+		topkeys.Rule{Rule: "p", Refused: sum(2, topkeys.Key{Key: "a", Count: 10},
+			topkeys.Key{Key: "b", Count: 5, Error: 1}), Admitted: sum(0, topkeys.Key{Key: "a", Count: 3})},
 		topkeys.Rule{Rule: "idle"},
 	))
 	two := publisher(t, client, prefix, always(
@@ -90,14 +91,16 @@ func TestReadTopMergesInstances(t *testing.T) {
 	flush(t, one)
 	flush(t, two)
 	top := readTop(t, client, prefix)
-	if len(top.Rules) != 2 || top.Rules[0].Rule != "p" || top.Rules[1].Rule != "q" || top.Instances != 2 || top.Unread != 0 {
+	if len(top.Rules) != 2 || top.Rules[0].Rule != "p" || top.Rules[1].Rule != "q" || top.Instances != 2 ||
+		top.Unread != 0 {
 		t.Fatalf("%+v", top)
 	}
 	wantKeys(t, "refused by p", top.Rules[0].Refused, 31, 6, topkeys.Key{Key: "b", Count: 12, Error: 1},
 		topkeys.Key{Key: "a", Count: 14, Error: 4}, topkeys.Key{Key: "c", Count: 11, Error: 2})
 	wantKeys(t, "admitted by p", top.Rules[0].Admitted, 3, 0, topkeys.Key{Key: "a", Count: 3})
 	wantKeys(t, "refused by q", top.Rules[1].Refused, 1, 0, topkeys.Key{Key: "x", Count: 1})
-	if none, err := stats.ReadTop(t.Context(), client, prefix, "other"); err != nil || !reflect.DeepEqual(none, stats.Top{}) {
+	if none, err := stats.ReadTop(t.Context(), client, prefix, "other"); err != nil ||
+		!reflect.DeepEqual(none, stats.Top{}) {
 		t.Errorf("of another application: %+v, %v", none, err)
 	}
 }
@@ -107,7 +110,8 @@ func TestLimitersPublishTop(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	for range 2 {
 		r := recorder(t, client, stats.Options{Prefix: prefix})
-		l, err := limiter.New(limiter.Config{Top: 20, Observer: r, Rules: []limiter.Rule{{Name: "p", Limit: core.MustParseLimit("3/1h fixed-window"), Key: keyfuncs.Global}}})
+		l, err := limiter.New(limiter.Config{Top: 20, Observer: r,
+			Rules: []limiter.Rule{{Name: "p", Limit: core.MustParseLimit("3/1h fixed-window"), Key: keyfuncs.Global}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +202,8 @@ func TestTopNeedsNoCallOfItsOwn(t *testing.T) {
 	if count.n != 1 {
 		t.Errorf("%d calls", count.n)
 	}
-	wantKeys(t, "after the second try", readTop(t, client, prefix).Rules[0].Refused, 1, 0, topkeys.Key{Key: "a", Count: 1})
+	wantKeys(t, "after the second try", readTop(t, client, prefix).Rules[0].Refused, 1, 0,
+		topkeys.Key{Key: "a", Count: 1})
 	wantRequests(t, client, prefix, 2)
 }
 
@@ -210,7 +215,8 @@ func TestTopHasTheServersTime(t *testing.T) {
 		r := recorder(t, client, stats.Options{Prefix: prefix, Clock: now})
 		r.PublishTop(func() []topkeys.Rule {
 			to := now()
-			s := topkeys.Summary{From: to.Add(-time.Minute), To: to, Total: 1, Keys: []topkeys.Key{{Key: "a", Count: 1, Since: to.Add(-time.Hour)}}}
+			s := topkeys.Summary{From: to.Add(-time.Minute), To: to, Total: 1,
+				Keys: []topkeys.Key{{Key: "a", Count: 1, Since: to.Add(-time.Hour)}}}
 			return []topkeys.Rule{{Rule: "p", Refused: s}}
 		})
 		for range 2 {
@@ -219,7 +225,8 @@ func TestTopHasTheServersTime(t *testing.T) {
 		}
 	}
 	s, server := readTop(t, client, prefix).Rules[0].Refused, client.Time(t.Context()).Val()
-	for what, at := range map[string]time.Time{"from": s.From.Add(time.Minute), "to": s.To, "since": s.Keys[0].Since.Add(time.Hour)} {
+	for what, at := range map[string]time.Time{"from": s.From.Add(time.Minute), "to": s.To,
+		"since": s.Keys[0].Since.Add(time.Hour)} {
 		if d := server.Sub(at); d < 0 || d > time.Minute { // whole seconds, on a busy machine
 			t.Errorf("%s is %s off", what, d)
 		}
@@ -229,7 +236,8 @@ func TestTopHasTheServersTime(t *testing.T) {
 
 // hostile are keys as clients may send them.
 func hostile() []string {
-	return []string{strings.Repeat("k", 10_000), strings.Repeat("\x00", 10_000), strings.Repeat("\xff", 79), "", "\x00\r\n\t\x7f\x1b[31m",
+	return []string{strings.Repeat("k", 10_000), strings.Repeat("\x00", 10_000), strings.Repeat("\xff", 79), "",
+		"\x00\r\n\t\x7f\x1b[31m",
 		"</script><script>alert(1)</script>", "\u202egpj.exe", `"}],"rules":[{"name":"q"`, "\u2028", "a\xc3", "😀"}
 }
 
@@ -263,7 +271,8 @@ func rules(n, keys int) (list []topkeys.Rule) {
 	for i := range n {
 		var of []topkeys.Key
 		for j := range keys {
-			of = append(of, topkeys.Key{Key: fmt.Sprintf("%080d", j)[:20] + strings.Repeat("\x00", 40) + fmt.Sprintf("%020d", j), Count: int64(keys + i - j)})
+			of = append(of, topkeys.Key{Key: fmt.Sprintf("%080d", j)[:20] + strings.Repeat("\x00",
+				40) + fmt.Sprintf("%020d", j), Count: int64(keys + i - j)})
 		}
 		list = append(list, topkeys.Rule{Rule: fmt.Sprint("rule-", i), Refused: sum(0, of...), Admitted: sum(0, of...)})
 	}
@@ -331,9 +340,11 @@ func wantCut(t *testing.T, got, want topkeys.Rule) {
 // What an instance has left out raises the floor of the rules that others list.
 func TestTopOfOmittedRules(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
-	full := publisher(t, client, prefix, always(append(rules(2000, 3), topkeys.Rule{Rule: "z", Refused: sum(0, topkeys.Key{Key: "x", Count: 1})})...))
+	full := publisher(t, client, prefix, always(append(rules(2000, 3),
+		topkeys.Rule{Rule: "z", Refused: sum(0, topkeys.Key{Key: "x", Count: 1})})...))
 	flush(t, full)
-	small := publisher(t, client, prefix, always(topkeys.Rule{Rule: "z", Refused: sum(0, topkeys.Key{Key: "y", Count: 5000})}))
+	small := publisher(t, client, prefix, always(topkeys.Rule{Rule: "z",
+		Refused: sum(0, topkeys.Key{Key: "y", Count: 5000})}))
 	flush(t, small)
 	top := readTop(t, client, prefix)
 	for _, r := range top.Rules {
@@ -402,8 +413,10 @@ func TestTopOfAnotherVersionIsUnread(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := publisher(t, client, prefix, always(topkeys.Rule{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
 	flush(t, r)
-	for i, text := range []string{"[]", `{"rules":[{"name":"p","refused":{"total":-1,"keys":null}}]}`, `{"rules":[{"name":"p"},{"name":"p"}]}`,
-		`{"rules":[],"omitted":{"refused":-1}}`, `{"rules":[],"omitted":{"refused":9223372036854775807}}`, `{"rules":[],"x":"` + strings.Repeat("x", stats.MaxTopBytes) + `"}`} {
+	for i, text := range []string{"[]", `{"rules":[{"name":"p","refused":{"total":-1,"keys":null}}]}`,
+		`{"rules":[{"name":"p"},{"name":"p"}]}`,
+		`{"rules":[],"omitted":{"refused":-1}}`, `{"rules":[],"omitted":{"refused":9223372036854775807}}`,
+		`{"rules":[],"x":"` + strings.Repeat("x", stats.MaxTopBytes) + `"}`} {
 		client.ZAdd(t.Context(), prefix+"{stats:shop}:writers", redis.Z{Score: 1e15, Member: fmt.Sprint("other-", i)})
 		client.Set(t.Context(), fmt.Sprint(prefix, "{stats:shop}:top:other-", i), text, time.Minute)
 	}
@@ -434,10 +447,11 @@ func TestReadTopIsBounded(t *testing.T) {
 	test.Long(t, "it writes 100 MB to Redis")
 	var n atomic.Int64
 	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
-	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-		return metered{conn, &n}, err
-	}})
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true,
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			return metered{conn, &n}, err
+		}})
 	t.Cleanup(func() { client.Close() })
 	r := publisher(t, client, prefix, always(topkeys.Rule{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
 	flush(t, r)
@@ -462,7 +476,8 @@ func TestReadTopIsBounded(t *testing.T) {
 }
 
 func TestTopOnACluster(t *testing.T) {
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)), ContextTimeoutEnabled: true})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)),
+		ContextTimeoutEnabled: true})
 	t.Cleanup(func() { client.Close() })
 	for range 3 {
 		r := publisher(t, client, "", always(topkeys.Rule{Rule: "p", Refused: sum(0, topkeys.Key{Key: "a", Count: 1})}))
@@ -476,7 +491,8 @@ func TestTopOnACluster(t *testing.T) {
 }
 
 func TestReadTopWithoutRedis(t *testing.T) {
-	if _, err := stats.ReadTop(t.Context(), dial(t, "127.0.0.1:1"), "", "shop"); err == nil || !strings.HasPrefix(err.Error(), "stats: ") {
+	if _, err := stats.ReadTop(t.Context(), dial(t, "127.0.0.1:1"), "", "shop"); err == nil ||
+		!strings.HasPrefix(err.Error(), "stats: ") {
 		t.Error(err)
 	}
 }

@@ -60,7 +60,8 @@ func startBefore(t *testing.T, start absence) {
 	}
 	w := &firstLine{done: make(chan struct{})}
 	l := limiter.MustNew(limiter.Config{Store: s, Logger: slog.New(slog.NewTextHandler(w, nil)), Rules: []limiter.Rule{{
-		Name: "r", OnStoreError: limiter.FailClosed, Limit: limit(t, "100000/1h"), Key: func(core.Request) (string, bool) { return "k", true },
+		Name: "r", OnStoreError: limiter.FailClosed, Limit: limit(t, "100000/1h"),
+		Key: func(core.Request) (string, bool) { return "k", true },
 	}}})
 	defer l.Close()
 	begun := time.Now()
@@ -102,7 +103,8 @@ func TestTwoConnectionsServeManyCallersInTime(t *testing.T) {
 	const callers, timeout, most = 200, 400 * time.Millisecond, 420 * time.Millisecond
 	server := redistest.Start(t)
 	proxy := faultproxy.New(t, server.Addr)
-	single := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, PoolSize: 2, PoolTimeout: patient})
+	single := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, PoolSize: 2,
+		PoolTimeout: patient})
 	defer single.Close()
 	decided, slowest := crowd(t, proxy, server, single, callers, patient)
 	if decided != callers {
@@ -120,7 +122,8 @@ func TestTwoConnectionsServeManyCallersInTime(t *testing.T) {
 
 // crowd has many callers ask at once over a network that takes 20 ms, and returns
 // how many got a decision, and when the last got an answer.
-func crowd(t *testing.T, proxy *faultproxy.Proxy, server *redistest.Server, c redis.UniversalClient, callers int, timeout time.Duration) (decided int, slowest time.Duration) {
+func crowd(t *testing.T, proxy *faultproxy.Proxy, server *redistest.Server, c redis.UniversalClient,
+	callers int, timeout time.Duration) (decided int, slowest time.Duration) {
 	t.Helper()
 	prefix := redistest.Prefix(t)
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1000/1h fixed-window"), Cost: 1}
@@ -141,7 +144,8 @@ func crowd(t *testing.T, proxy *faultproxy.Proxy, server *redistest.Server, c re
 	for i, err := range errs {
 		if err == nil {
 			decided++
-		} else if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, redis.ErrPoolTimeout) && !isTimeout(err) {
+		} else if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, redis.ErrPoolTimeout) &&
+			!isTimeout(err) {
 			t.Errorf("%T: %v", c, err)
 		}
 		slowest = max(slowest, took[i])

@@ -32,7 +32,8 @@ func documentedACL(t *testing.T) (rules []any) {
 }
 
 // needed are the documented permissions that a store needs for its decisions.
-var needed = []any{"+eval", "+evalsha", "+get", "+mget", "+exists", "+set", "+del", "+time", "+pttl", "+pexpire", "~hg:*"}
+var needed = []any{"+eval", "+evalsha", "+get", "+mget", "+exists", "+set", "+del", "+time", "+pttl",
+	"+pexpire", "~hg:*"}
 
 // setUser makes the user limiter anew, with a password and these rules.
 func setUser(t testing.TB, admin *redis.Client, rules ...any) {
@@ -96,7 +97,8 @@ func TestPermissionsAreAsDocumented(t *testing.T) {
 		if lacks == "~hg:*" {
 			lacks = "get, mget, exists, set, del, pttl, pexpire"
 		}
-		want := "the Redis user may not run " + lacks + ", which the limiter needs: this command grants what is needed: " + remedyOfLimiter
+		want := "the Redis user may not run " + lacks +
+			", which the limiter needs: this command grants what is needed: " + remedyOfLimiter
 		if len(found) != 1 || found[0].Code != findings.Permission || found[0].Text != want {
 			t.Errorf("without %v: %v\nwant %s", left, found, want)
 		}
@@ -140,7 +142,8 @@ func useEverything(t *testing.T, s *Store, admin *redis.Client) error {
 			}
 		}
 	}
-	two := []core.Op{{Rule: "r", Key: "two", Limit: limit(t, "1/1h"), Cost: 1}, {Rule: "s", Key: "two", Limit: limit(t, "1/1h"), Cost: 1}}
+	two := []core.Op{{Rule: "r", Key: "two", Limit: limit(t, "1/1h"), Cost: 1},
+		{Rule: "s", Key: "two", Limit: limit(t, "1/1h"), Cost: 1}}
 	if err := s.Apply(ctx, two, make([]core.Decision, 2)); err != nil {
 		return err
 	}
@@ -250,7 +253,8 @@ func TestPermissionLackedByOneClusterServerIsFound(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Cluster(t, 3)
 	for i, node := range nodes {
-		rules := []any{"~hg:*", "+eval", "+evalsha", "+get", "+mget", "+exists", "+set", "+del", "+time", "+pttl", "+pexpire", "+cluster|slots", "+command", "+info"}
+		rules := []any{"~hg:*", "+eval", "+evalsha", "+get", "+mget", "+exists", "+set", "+del", "+time",
+			"+pttl", "+pexpire", "+cluster|slots", "+command", "+info"}
 		if i == 1 {
 			rules = append(rules, "-pexpire")
 		}
@@ -261,7 +265,8 @@ func TestPermissionLackedByOneClusterServerIsFound(t *testing.T) {
 	})
 	defer c.Close()
 	found := MustNew(c, Options{Prefix: DefaultPrefix}).Report().Diagnose(context.Background(), nil)
-	if len(found) != 1 || found[0].Code != findings.Permission || !strings.Contains(found[0].Text, "may not run pexpire, which") {
+	if len(found) != 1 || found[0].Code != findings.Permission ||
+		!strings.Contains(found[0].Text, "may not run pexpire, which") {
 		t.Errorf("%v", found)
 	}
 }

@@ -118,7 +118,8 @@ func TestMemoryKnowsWhatRedisGranted(t *testing.T) {
 		return back.Store.(*failover.Store).State() == failover.Open
 	})
 	release() // a refund that would have to wait for Redis would be lost
-	if err := back.Store.Apply(t.Context(), []core.Op{ops[0].Refund(granted)}, out); !errors.Is(err, failover.ErrClosed) {
+	if err := back.Store.Apply(t.Context(), []core.Op{ops[0].Refund(granted)}, out); !errors.Is(err,
+		failover.ErrClosed) {
 		t.Errorf("a refund after the last release: %v", err)
 	}
 }
@@ -130,17 +131,20 @@ func TestInstancesWithoutPermission(t *testing.T) {
 	server := redistest.Start(t)
 	setUser(t, connect(t, server.Addr), needed...)
 	var log test.Log
-	s := MustNew(asUser(t, server.Addr), Options{Prefix: "hg:", Timeout: patient, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s := MustNew(asUser(t, server.Addr), Options{Prefix: "hg:", Timeout: patient,
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	back, release := s.Back()
 	defer release()
 
 	eventuallyTrue(t, "nothing is logged", func() bool { return log.String() != "" })
-	for _, part := range []string{"level=WARN", "may not run zrevrangebyscore, zrem, zadd, zcard on hg:{instances}", "ACL SETUSER limiter ~hg:* "} {
+	for _, part := range []string{"level=WARN",
+		"may not run zrevrangebyscore, zrem, zadd, zcard on hg:{instances}", "ACL SETUSER limiter ~hg:* "} {
 		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, part) {
 			t.Errorf("the log is\n%swant %s", text, part)
 		}
 	}
-	if err := back.Store.Apply(t.Context(), []core.Op{{Rule: "r", Key: "other", Limit: limit(t, "10/1h"), Cost: 1}}, make([]core.Decision, 1)); err != nil {
+	if err := back.Store.Apply(t.Context(), []core.Op{{Rule: "r", Key: "other", Limit: limit(t, "10/1h"),
+		Cost: 1}}, make([]core.Decision, 1)); err != nil {
 		t.Error(err)
 	}
 	if got := grants(t, back.Fallback, "10/1h"); got != 1 {
@@ -154,7 +158,8 @@ func TestOptionsOfTheMemory(t *testing.T) {
 	t.Parallel()
 	now := int64(1e15)
 	c := connect(t, "127.0.0.1:1")
-	s := MustNew(c, Options{Clock: func() int64 { return now }, Instances: 2, MemoryKeys: 1, Logger: slog.New(slog.DiscardHandler)})
+	s := MustNew(c, Options{Clock: func() int64 { return now }, Instances: 2, MemoryKeys: 1,
+		Logger: slog.New(slog.DiscardHandler)})
 	back, release := s.Back()
 	defer release()
 

@@ -72,7 +72,8 @@ func lift(op *core.Op) { op.Verb = core.Lift }
 func TestBanIsInTheStateAfterTheFirstRefusal(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Addr(t)
-	for _, text := range []string{"2/1h", "2/1h fixed-window", "2/1h sliding-log", "2/1h sliding-window", "2/1h token-bucket", "2/year"} {
+	for _, text := range []string{"2/1h", "2/1h fixed-window", "2/1h sliding-log", "2/1h sliding-window",
+		"2/1h token-bucket", "2/year"} {
 		b, plain := newBanned(t, addr, text, Options{}), newBanned(t, addr, text, Options{})
 		for n := range 2 {
 			b.do(nil)
@@ -83,7 +84,8 @@ func TestBanIsInTheStateAfterTheFirstRefusal(t *testing.T) {
 		}
 		for range 3 {
 			b.do(nil)
-			if got := b.text(); len(got) != 29+len(plain.text()) || got[:1] != "b" || !strings.HasSuffix(got, plain.text()) {
+			if got := b.text(); len(got) != 29+len(plain.text()) || got[:1] != "b" ||
+				!strings.HasSuffix(got, plain.text()) {
 				t.Errorf("%s: %q of a key with strikes, %q of its units", text, got, plain.text())
 			}
 		}
@@ -172,7 +174,8 @@ func TestBanThatIsUnreadable(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Addr(t)
 	ctx := context.Background()
-	for _, text := range []string{"b", "b too short to be a state...", "b" + strings.Repeat("\xff", 28) + "what is no state"} {
+	for _, text := range []string{"b", "b too short to be a state...",
+		"b" + strings.Repeat("\xff", 28) + "what is no state"} {
 		for name, change := range map[string]func(*core.Op){"with a ban": nil, "without a ban": free} {
 			b := newBanned(t, addr, "1/1h", Options{})
 			b.c.Set(ctx, keyOf(b.s, &b.op), text, 0)
@@ -224,7 +227,8 @@ func TestBanInTheRefusalCache(t *testing.T) {
 	at(0, true, core.Decision{Allowed: true, Taken: 1, ResetAfter: time.Second})
 	at(0, true, core.Decision{RetryAfter: time.Second, ResetAfter: time.Second})
 	at(0, true, core.Decision{Banned: true, RetryAfter: 10 * time.Minute, ResetAfter: time.Second})
-	at(time.Millisecond, false, core.Decision{Banned: true, RetryAfter: 10*time.Minute - time.Millisecond, ResetAfter: 999 * time.Millisecond})
+	at(time.Millisecond, false, core.Decision{Banned: true, RetryAfter: 10*time.Minute - time.Millisecond,
+		ResetAfter: 999 * time.Millisecond})
 	at(time.Minute, false, core.Decision{Banned: true, RetryAfter: 9*time.Minute - time.Millisecond})
 	if d := b.do(free); !d.Allowed {
 		t.Errorf("without a ban: %+v", d)

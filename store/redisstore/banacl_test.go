@@ -35,7 +35,8 @@ func TestBansHoldWithoutPermissionToListThem(t *testing.T) {
 		{"no zremrangebyrank", without(lists, 2), "zremrangebyrank", false},
 		{"no zrevrangebyscore", without(lists, 3), "zrevrangebyscore", true},
 		{"no getrange", without(lists, 4), "getrange", true},
-		{"another key", append(slices.Clone(lists), "resetkeys", "~hg:{*"), "zadd, zremrangebyscore, zremrangebyrank, zrevrangebyscore, getrange", true},
+		{"another key", append(slices.Clone(lists), "resetkeys", "~hg:{*"),
+			"zadd, zremrangebyscore, zremrangebyrank, zrevrangebyscore, getrange", true},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -43,9 +44,12 @@ func TestBansHoldWithoutPermissionToListThem(t *testing.T) {
 			listed := redis.Z{Score: now + 60e6, Member: "gr\x00before"}
 			admin.ZAdd(t.Context(), "hg:bans", listed)
 			setUser(t, admin, append(slices.Clone(needed), append([]any{"+info"}, row.rules...)...)...)
-			s := MustNew(asUser(t, server.Addr), Options{Prefix: DefaultPrefix, Timeout: patient, Clock: func() int64 { return now }})
+			s := MustNew(asUser(t, server.Addr), Options{Prefix: DefaultPrefix, Timeout: patient,
+				Clock: func() int64 { return now }})
 			l := limit(t, "1/1s")
-			rules := []core.Op{{Rule: "s", Limit: l}, {Rule: "r", Limit: l, Ban: &core.Ban{Strikes: 1, Within: time.Minute, For: time.Minute, Max: time.Hour}}}
+			rules := []core.Op{{Rule: "s", Limit: l},
+				{Rule: "r", Limit: l, Ban: &core.Ban{Strikes: 1, Within: time.Minute, For: time.Minute,
+					Max: time.Hour}}}
 
 			want := "the Redis user may not run " + row.lacks + ` on "hg:bans", which the list of bans needs; ` +
 				"the bans of the rule r hold without it: this command grants what is needed: " + remedyOfLimiter
@@ -59,7 +63,8 @@ func TestBansHoldWithoutPermissionToListThem(t *testing.T) {
 			if found := s.Report().Diagnose(t.Context(), rules[:1]); len(found) != 0 {
 				t.Errorf("without a ban: %v", found)
 			}
-			if got := admin.ZRangeWithScores(t.Context(), "hg:bans", 0, -1).Val(); !slices.Equal(got, []redis.Z{listed}) {
+			if got := admin.ZRangeWithScores(t.Context(), "hg:bans", 0, -1).Val(); !slices.Equal(got,
+				[]redis.Z{listed}) {
 				t.Errorf("the diagnosis made the list %v", got)
 			}
 
@@ -67,7 +72,8 @@ func TestBansHoldWithoutPermissionToListThem(t *testing.T) {
 			ban("r", "a", time.Minute)
 			ban("r", "a", time.Minute)
 			_, err := s.Report().Bans(t.Context(), []string{"r"}, 10)
-			if errors.Is(err, ErrPermission) != row.refused || err != nil && !strings.HasSuffix(err.Error(), remedyOfLimiter) {
+			if errors.Is(err, ErrPermission) != row.refused || err != nil &&
+				!strings.HasSuffix(err.Error(), remedyOfLimiter) {
 				t.Errorf("error %v", err)
 			}
 			if row.lacks == "" {
@@ -81,7 +87,8 @@ func TestBansHoldWithoutPermissionToListThem(t *testing.T) {
 				t.Errorf("with the permission: %v", found)
 			}
 			b := ban("r", "a", time.Minute)
-			if got, err := s.Report().Bans(t.Context(), []string{"r"}, 10); err != nil || !slices.Equal(got, []core.Banned{b}) {
+			if got, err := s.Report().Bans(t.Context(), []string{"r"}, 10); err != nil ||
+				!slices.Equal(got, []core.Banned{b}) {
 				t.Errorf("with the permission: %v, %v", got, err)
 			}
 		})

@@ -34,7 +34,8 @@ func TestBansAreListed(t *testing.T) {
 	clients := map[string]func(t *testing.T) redis.UniversalClient{
 		"standalone": func(t *testing.T) redis.UniversalClient { return connect(t, redistest.Addr(t)) },
 		"cluster": func(t *testing.T) redis.UniversalClient {
-			c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)), ContextTimeoutEnabled: true})
+			c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)),
+				ContextTimeoutEnabled: true})
 			t.Cleanup(func() { c.Close() })
 			return c
 		},
@@ -69,7 +70,8 @@ func TestBansAreListed(t *testing.T) {
 			lists([]string{"r"}, 10, a, b)
 			apply(t, other, core.Op{Verb: core.Lift, Rule: "r", Key: "a", Limit: limit(t, "1/1s")})
 			lists([]string{"r"}, 10, b)
-			take := core.Op{Rule: "r", Key: "met", Limit: limit(t, "1/1s"), Ban: &core.Ban{Strikes: 1, Within: time.Minute, For: 2 * time.Minute, Max: time.Hour}, Cost: 1}
+			take := core.Op{Rule: "r", Key: "met", Limit: limit(t, "1/1s"),
+				Ban: &core.Ban{Strikes: 1, Within: time.Minute, For: 2 * time.Minute, Max: time.Hour}, Cost: 1}
 			apply(t, s, take)
 			lists([]string{"r"}, 10, b)
 			apply(t, s, take) // is refused, which begins a ban
@@ -110,7 +112,8 @@ func TestBanListIsBounded(t *testing.T) {
 
 func TestBansThatCannotBeListed(t *testing.T) {
 	t.Parallel()
-	hidden := MustNew(connect(t, redistest.Addr(t)), Options{Prefix: redistest.Prefix(t), Timeout: patient, Secret: []byte("0123456789abcdef")})
+	hidden := MustNew(connect(t, redistest.Addr(t)),
+		Options{Prefix: redistest.Prefix(t), Timeout: patient, Secret: []byte("0123456789abcdef")})
 	banning(t, hidden, func() int64 { return 0 })("r", "k", time.Minute)
 	if n := hidden.client.Exists(t.Context(), hidden.bans.key()).Val(); n != 0 {
 		t.Error("a hidden key was listed")
@@ -121,7 +124,8 @@ func TestBansThatCannotBeListed(t *testing.T) {
 	server := redistest.Start(t)
 	gone := MustNew(connect(t, server.Addr), Options{Timeout: patient})
 	server.Kill()
-	if _, err := gone.Report().Bans(t.Context(), []string{"r"}, 1); err == nil || !strings.HasPrefix(err.Error(), "redisstore: list bans: ") {
+	if _, err := gone.Report().Bans(t.Context(), []string{"r"}, 1); err == nil ||
+		!strings.HasPrefix(err.Error(), "redisstore: list bans: ") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -53,7 +53,8 @@ func newTwins(t testing.TB, c *redis.Client, seed, n uint64) *twins {
 	o.Prefix = redistest.Prefix(t)
 	w.apart = MustNew(c, o)
 	families := [][]string{
-		{"4/8s", "6/3s burst=9", "3/5s"}, {"3/7s burst=5", "7/1s", "3/5s burst=5"}, {"60/1s", "60/1s burst=7"}, {"2/3s fixed-window", "5/7s fixed-window aligned"},
+		{"4/8s", "6/3s burst=9", "3/5s"}, {"3/7s burst=5", "7/1s", "3/5s burst=5"}, {"60/1s", "60/1s burst=7"},
+		{"2/3s fixed-window", "5/7s fixed-window aligned"},
 		{"5/7s sliding-log", "8/3s sliding-log"}, {"4/4s sliding-window segments=4", "9/4s sliding-window segments=8"},
 		{"4/10s token-bucket burst=9", "7/1s token-bucket burst=3"}, {"2 concurrent ttl=3s", "5 concurrent ttl=30s"},
 		{"5/day", "7/week", "3/day tz=Asia/Kolkata"}, // the clock starts at midnight in UTC
@@ -137,7 +138,8 @@ func (w *twins) alike(of []core.Limit) []*step {
 	for _, caller := range w.r.Perm(7) {
 		var ops []core.Op
 		for _, i := range rules {
-			ops = append(ops, core.Op{Rule: fmt.Sprintf("r%d", i), Key: string(rune('a' + caller)), Limit: of[i], Windows: of[i].Windows(w.clock.Now()), Cost: 1, Lease: "u", Ban: w.bans[i]})
+			ops = append(ops, core.Op{Rule: fmt.Sprintf("r%d", i), Key: string(rune('a' + caller)),
+				Limit: of[i], Windows: of[i].Windows(w.clock.Now()), Cost: 1, Lease: "u", Ban: w.bans[i]})
 		}
 		steps = append(steps, newStep(ops))
 		if w.r.IntN(8) == 0 {
@@ -153,8 +155,9 @@ func (w *twins) op(of []core.Limit) core.Op {
 	i := w.r.IntN(len(of))
 	l := of[i]
 	op := core.Op{
-		Rule: fmt.Sprintf("r%d", i), Key: pick(w.r, []string{"a", "a", "b", "c"}), Limit: l, Lease: pick(w.r, []string{"u", "v", "w"}),
-		Cost: pick(w.r, []int64{0, 1, 1, 1, 1, 1, 2, l.Capacity(), l.Capacity() + 1}), Soft: w.r.IntN(5) == 0,
+		Rule: fmt.Sprintf("r%d", i), Key: pick(w.r, []string{"a", "a", "b", "c"}), Limit: l,
+		Lease: pick(w.r, []string{"u", "v", "w"}),
+		Cost:  pick(w.r, []int64{0, 1, 1, 1, 1, 1, 2, l.Capacity(), l.Capacity() + 1}), Soft: w.r.IntN(5) == 0,
 	}
 	op.Windows = l.Windows(w.clock.Now())
 	if w.r.IntN(6) > 0 {
@@ -417,7 +420,8 @@ func TestBatchDecidesNothingAfterTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}
-	steps := []*step{{ops: []core.Op{op}, out: make([]core.Decision, 1)}, {ops: []core.Op{op}, out: make([]core.Decision, 1)}}
+	steps := []*step{{ops: []core.Op{op}, out: make([]core.Decision, 1)},
+		{ops: []core.Op{op}, out: make([]core.Decision, 1)}}
 	if err := s.dispatcher.decideTogether(ctx, steps); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -575,7 +579,8 @@ func TestBatchFlushedScriptsCostNoDecision(t *testing.T) {
 		all.Go(func() {
 			out := make([]core.Decision, 1)
 			for range 20 {
-				if err := s.Apply(context.Background(), []core.Op{{Rule: "r", Key: "k", Limit: l, Cost: 1}}, out); err != nil {
+				if err := s.Apply(context.Background(), []core.Op{{Rule: "r", Key: "k", Limit: l, Cost: 1}},
+					out); err != nil {
 					t.Error(err)
 				}
 				if out[0].Allowed {
@@ -614,7 +619,8 @@ func TestBatchCallersThatLeaveHarmNoOther(t *testing.T) {
 						ctx, cancel = context.WithTimeout(context.Background(), time.Duration(n)*50*time.Microsecond)
 					}
 					key[0] = 'c'
-					ops[0] = core.Op{Rule: "r", Key: unsafe.String(&key[0], len(key)), Limit: core.Limit{Algorithm: core.FixedWindow, Quota: quota, Period: time.Hour}, Cost: 1}
+					ops[0] = core.Op{Rule: "r", Key: unsafe.String(&key[0], len(key)),
+						Limit: core.Limit{Algorithm: core.FixedWindow, Quota: quota, Period: time.Hour}, Cost: 1}
 					err := s.Apply(ctx, ops, out)
 					cancel()
 					key[0] = 'x' // as a framework does whose strings end with the request
@@ -625,7 +631,8 @@ func TestBatchCallersThatLeaveHarmNoOther(t *testing.T) {
 					case err != nil:
 						gone.Add(1)
 						ops[0], out[0] = core.Op{}, core.Decision{}
-					case i%3 != 0 && out[0].Remaining != quota-taken, out[0].Remaining < quota-taken, out[0].Remaining >= quota:
+					case i%3 != 0 && out[0].Remaining != quota-taken, out[0].Remaining < quota-taken,
+						out[0].Remaining >= quota:
 						t.Errorf("caller %d: %+v after %d", i, out[0], taken)
 					}
 				}

@@ -31,22 +31,23 @@ func TestTimeoutFollowsTheDistance(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			f := &far{rtt: row.rtt, trips: 1}
-			f.distant(t, row.options, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
-				for range 20 {
-					_, _ = takeOne(t.Context(), s, "k")
-					time.Sleep(200 * ms)
-				}
-				failed := 0
-				for range 20 {
-					if _, err := takeOne(t.Context(), s, "k"); err != nil {
-						failed++
+			f.distant(t, row.options, func() redis.UniversalClient { return f.single(nil) },
+				func(t *testing.T, s *Store) {
+					for range 20 {
+						_, _ = takeOne(t.Context(), s, "k")
+						time.Sleep(200 * ms)
 					}
-				}
-				if s.servers.budget() != row.budget || s.Report().MaxCall != row.most || (failed == 0) != row.works {
-					t.Errorf("%v of at most %v, %d of 20 calls failed; want %v of %v, works %v",
-						s.servers.budget(), s.Report().MaxCall, failed, row.budget, row.most, row.works)
-				}
-			})
+					failed := 0
+					for range 20 {
+						if _, err := takeOne(t.Context(), s, "k"); err != nil {
+							failed++
+						}
+					}
+					if s.servers.budget() != row.budget || s.Report().MaxCall != row.most || (failed == 0) != row.works {
+						t.Errorf("%v of at most %v, %d of 20 calls failed; want %v of %v, works %v",
+							s.servers.budget(), s.Report().MaxCall, failed, row.budget, row.most, row.works)
+					}
+				})
 		})
 	}
 }
@@ -83,9 +84,11 @@ func TestDiagnoseReportsATimeoutThatDoesNotFitTheDistance(t *testing.T) {
 		want    string
 	}{
 		{25 * ms, Options{Timeout: 50 * ms}, ""},
-		{28 * ms, Options{Timeout: 50 * ms}, "a round trip to Redis takes 28ms, and a call may take 50ms: set redisstore.Options.Timeout to three round trips"},
+		{28 * ms, Options{Timeout: 50 * ms},
+			"a round trip to Redis takes 28ms, and a call may take 50ms: set redisstore.Options.Timeout to three round trips"},
 		{80 * ms, Options{}, ""},
-		{80 * ms, Options{MaxTimeout: 100 * ms}, "a round trip to Redis takes 80ms, and a call may take 100ms: set redisstore.Options.MaxTimeout to three round trips"},
+		{80 * ms, Options{MaxTimeout: 100 * ms},
+			"a round trip to Redis takes 80ms, and a call may take 100ms: set redisstore.Options.MaxTimeout to three round trips"},
 	} {
 		f := &far{rtt: row.rtt, trips: 1}
 		f.distant(t, row.options, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {

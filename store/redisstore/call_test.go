@@ -52,7 +52,8 @@ func TestLostReplyCountsOnce(t *testing.T) {
 
 	r.mute.Store(true)
 	hasty := c.WithTimeout(200 * time.Millisecond) // on the connection that is open
-	if err := MustNew(hasty, Options{Prefix: prefix, Timeout: time.Second}).Apply(ctx, []core.Op{op}, make([]core.Decision, 1)); err == nil {
+	if err := MustNew(hasty, Options{Prefix: prefix, Timeout: time.Second}).Apply(ctx, []core.Op{op},
+		make([]core.Decision, 1)); err == nil {
 		t.Fatal("a decision without a reply")
 	}
 	if err := count.Run(ctx, hasty, []string{prefix + "stock"}).Err(); err == nil {
@@ -132,7 +133,8 @@ func TestSilentServerCostsExactlyTheTimeout(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			c := redis.NewClient(&redis.Options{
-				Addr: "127.0.0.1:1", ContextTimeoutEnabled: heeds, MaxRetries: -1, ReadTimeout: time.Minute, DialerRetries: 1,
+				Addr: "127.0.0.1:1", ContextTimeoutEnabled: heeds, MaxRetries: -1, ReadTimeout: time.Minute,
+				DialerRetries: 1,
 				Dialer: func(context.Context, string, string) (net.Conn, error) {
 					near, far := net.Pipe()
 					go io.Copy(io.Discard, far)
@@ -145,7 +147,8 @@ func TestSilentServerCostsExactlyTheTimeout(t *testing.T) {
 				start := time.Now()
 				_, err := takeOne(context.Background(), s, "k")
 				if took := time.Since(start); err == nil || took != DefaultTimeout {
-					t.Errorf("heeding deadlines %t: %v after %v, want an error after %v", heeds, err, took, DefaultTimeout)
+					t.Errorf("heeding deadlines %t: %v after %v, want an error after %v", heeds, err, took,
+						DefaultTimeout)
 				}
 			}
 			time.Sleep(2 * time.Hour) // ends the server's goroutines
@@ -239,11 +242,13 @@ func TestTLSClientsOverstayUnderRESP3(t *testing.T) {
 			"client": redis.NewClient(&redis.Options{
 				Addr: addrs[0], TLSConfig: row.config, Protocol: row.protocol, ContextTimeoutEnabled: true}),
 			"behind sentinels": redis.NewFailoverClient(&redis.FailoverOptions{
-				MasterName: "m", SentinelAddrs: addrs, TLSConfig: row.config, Protocol: row.protocol, ContextTimeoutEnabled: true}),
+				MasterName: "m", SentinelAddrs: addrs, TLSConfig: row.config, Protocol: row.protocol,
+				ContextTimeoutEnabled: true}),
 			"cluster": redis.NewClusterClient(&redis.ClusterOptions{
 				Addrs: addrs, TLSConfig: row.config, Protocol: row.protocol, ContextTimeoutEnabled: true}),
 			"ring": redis.NewRing(&redis.RingOptions{
-				Addrs: map[string]string{"a": addrs[0]}, TLSConfig: row.config, Protocol: row.protocol, ContextTimeoutEnabled: true}),
+				Addrs: map[string]string{"a": addrs[0]}, TLSConfig: row.config, Protocol: row.protocol,
+				ContextTimeoutEnabled: true}),
 		} {
 			if s := MustNew(c, Options{}); s.link.heedsDeadline == row.want || rediscall.TraitsOf(c).IgnoresDeadlines {
 				t.Errorf("%s, TLS %t, protocol %d: heeds deadlines %t, is said to ignore them %t",

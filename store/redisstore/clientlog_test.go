@@ -19,12 +19,13 @@ import (
 func TestClientLoggerSaysEachKindOfLineOnceInTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out test.Log
-		plain := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		}}))
+		plain := slog.New(slog.NewTextHandler(&out,
+			&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}}))
 		c := NewClientLogger(plain)
 		for n := range 25 { // seconds
 			for range 40 {
@@ -36,7 +37,9 @@ func TestClientLoggerSaysEachKindOfLineOnceInTenSeconds(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		const dial = `level=WARN msg="headgate: go-redis says" text="redis: failed to dial after 5 attempts: refused\n" times=`
-		want := dial + "1\n" + `level=WARN msg="headgate: go-redis says" text="sentinel: new master=\"m\"" times=1` + "\n" + dial + "400\n" + dial + "400\n"
+		want := dial + "1\n" +
+			`level=WARN msg="headgate: go-redis says" text="sentinel: new master=\"m\"" times=1` + "\n" + dial +
+			"400\n" + dial + "400\n"
 		if got := out.String(); got != want {
 			t.Errorf("the log is\n%swant\n%s", got, want)
 		}

@@ -37,7 +37,8 @@ func TestClusterCallsHoldStepsOfOneSlot(t *testing.T) {
 		want   sharing
 	}{
 		{one, Options{}, shareAll}, {one, Options{Batch: 1}, shareNone},
-		{many, Options{}, shareSlot}, {many, Options{OneSlot: true}, shareAll}, {many, Options{OneSlot: true, Batch: 1}, shareNone},
+		{many, Options{}, shareSlot}, {many, Options{OneSlot: true}, shareAll},
+		{many, Options{OneSlot: true, Batch: 1}, shareNone},
 		{ring, Options{}, shareNone}, {ring, Options{OneSlot: true}, shareAll},
 		{wrapped{one}, Options{}, shareNone}, {wrapped{many}, Options{OneSlot: true}, shareAll},
 	} {
@@ -79,7 +80,8 @@ func TestClusterStepsOfABusySubjectShareCalls(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 400 {
 		all.Go(func() {
-			ops := []core.Op{{Rule: "r", Key: "busy", Limit: l, Cost: 1}, {Rule: "q", Key: "busy", Limit: limit(t, "1000/1h"), Cost: 1}}
+			ops := []core.Op{{Rule: "r", Key: "busy", Limit: l, Cost: 1},
+				{Rule: "q", Key: "busy", Limit: limit(t, "1000/1h"), Cost: 1}}
 			out := make([]core.Decision, 2)
 			if err := s.Apply(context.Background(), ops, out); err != nil {
 				t.Error(err)
@@ -125,7 +127,8 @@ func TestClusterSlotsAreQueuedApart(t *testing.T) {
 		s.wire.shared = shareSlot
 		start := time.Now()
 		each(10, func(i int, _ string) {
-			ops := []core.Op{{Rule: fmt.Sprint(i), Key: string("ab"[i%2]), Limit: core.Limit{Quota: 1000, Period: 1e9}, Cost: 1}}
+			ops := []core.Op{{Rule: fmt.Sprint(i), Key: string("ab"[i%2]),
+				Limit: core.Limit{Quota: 1000, Period: 1e9}, Cost: 1}}
 			out := make([]core.Decision, 1)
 			if err := s.Apply(context.Background(), ops, out); err != nil || !out[0].Allowed {
 				t.Errorf("caller %d: %+v, %v", i, out[0], err)
@@ -168,8 +171,10 @@ func TestClusterStepsOfSubjectsAreAllOrNothing(t *testing.T) {
 			for _, ops := range [][]core.Op{
 				{op(core.Take, "alice", 4), op(core.Take, "bob", 3)},
 				{op(core.Take, "carol", 1), op(core.Take, "bob", 11), op(core.Take, "dave", 1)},
-				{op(core.Take, "erin", 2), op(core.Take, "bob", 11), op(core.Peek, "alice", 1), op(core.Take, "erin", 1)},
-				{op(core.Peek, "alice", 0), op(core.Peek, "bob", 0), op(core.Peek, "carol", 0), op(core.Peek, "dave", 0)},
+				{op(core.Take, "erin", 2), op(core.Take, "bob", 11), op(core.Peek, "alice", 1),
+					op(core.Take, "erin", 1)},
+				{op(core.Peek, "alice", 0), op(core.Peek, "bob", 0), op(core.Peek, "carol", 0),
+					op(core.Peek, "dave", 0)},
 				{op(core.Reset, "alice", 0), op(core.Reset, "bob", 0)},
 			} {
 				now += 1000
@@ -213,10 +218,12 @@ func TestClusterGivesBackAfterAFailedRefund(t *testing.T) {
 		p.out = apply(t, s, p.ops...)
 	}
 	a := string(s.wire.key(nil, "a", "r", "f"))
-	if err := errors.Join(c.Del(context.Background(), a).Err(), c.RPush(context.Background(), a, "x").Err()); err != nil {
+	if err := errors.Join(c.Del(context.Background(), a).Err(),
+		c.RPush(context.Background(), a, "x").Err()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.dispatcher.withdraw(context.Background(), parts); err == nil || strings.Count(err.Error(), "refunding another subject") != 1 {
+	if err := s.dispatcher.withdraw(context.Background(), parts); err == nil ||
+		strings.Count(err.Error(), "refunding another subject") != 1 {
 		t.Errorf("%v, want one failed refund", err)
 	}
 	if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "r", Key: "b", Limit: l})[0]; d.Remaining != 10 {
@@ -232,7 +239,8 @@ func TestRingIsAskedSubjectBySubject(t *testing.T) {
 	t.Cleanup(func() { ring.Close() })
 	s := MustNew(ring, Options{Timeout: patient})
 	l := limit(t, "3/1h fixed-window")
-	two := []core.Op{{Rule: "r", Key: "a", Limit: l, Cost: 2, UpTo: true}, {Rule: "r", Key: "b", Limit: l, Cost: 2, UpTo: true}}
+	two := []core.Op{{Rule: "r", Key: "a", Limit: l, Cost: 2, UpTo: true},
+		{Rule: "r", Key: "b", Limit: l, Cost: 2, UpTo: true}}
 	if err := s.Apply(t.Context(), two, make([]core.Decision, 2)); !errors.Is(err, core.ErrOp) {
 		t.Errorf("UpTo Takes of two subjects: %v", err)
 	}
@@ -245,7 +253,8 @@ func TestRingIsAskedSubjectBySubject(t *testing.T) {
 	apply(t, s, two[1])
 	for i := range 20 {
 		key := string(rune('a' + i))
-		ops := []core.Op{{Rule: "r", Key: key, Limit: l, Cost: 2}, {Rule: "r", Key: key + "'s friend", Limit: l, Cost: 4}}
+		ops := []core.Op{{Rule: "r", Key: key, Limit: l, Cost: 2},
+			{Rule: "r", Key: key + "'s friend", Limit: l, Cost: 4}}
 		if out := apply(t, s, ops...); !out[0].Allowed || out[1].Allowed || out[0].Remaining != 3 {
 			t.Errorf("%s: %+v", key, out)
 		}

@@ -73,7 +73,8 @@ func checkOut(t *testing.T, commit string) string {
 			t.Fatal(err)
 		}
 		folder, _, _ := strings.Cut(file.Name, "/")
-		if file.Typeflag != tar.TypeReg || !slices.Contains(folders, folder) || strings.HasSuffix(file.Name, "_test.go") {
+		if file.Typeflag != tar.TypeReg || !slices.Contains(folders, folder) ||
+			strings.HasSuffix(file.Name, "_test.go") {
 			continue
 		}
 		text, err := io.ReadAll(r)

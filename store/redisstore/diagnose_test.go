@@ -100,7 +100,8 @@ func TestDiagnoseFindsAClientThatIgnoresDeadlines(t *testing.T) {
 	for heeds, want := range map[bool]string{true: "", false: "HG006"} {
 		single := redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: heeds})
 		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": m.Addr()}, ContextTimeoutEnabled: heeds})
-		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{m.Addr()}, ContextTimeoutEnabled: heeds})
+		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{m.Addr()},
+			ContextTimeoutEnabled: heeds})
 		for _, c := range []redis.UniversalClient{single, ring, cluster, struct{ redis.UniversalClient }{single}} {
 			want := want
 			if _, foreign := c.(struct{ redis.UniversalClient }); foreign {

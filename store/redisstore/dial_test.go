@@ -178,7 +178,8 @@ func TestPanicOfAHookIsAnError(t *testing.T) {
 	if err == nil || err.Error() != "redisstore: the Redis client panicked: a hook" {
 		t.Errorf("%v", err)
 	}
-	if found := s.Report().Diagnose(t.Context(), nil); len(found) == 0 || found[len(found)-1].Code != findings.Unanswered {
+	if found := s.Report().Diagnose(t.Context(), nil); len(found) == 0 ||
+		found[len(found)-1].Code != findings.Unanswered {
 		t.Errorf("found %v", found)
 	}
 }

@@ -176,18 +176,21 @@ func (f *far) distant(t *testing.T, o Options, client func() redis.UniversalClie
 
 // single is the client of one server.
 func (f *far) single(config *tls.Config) redis.UniversalClient {
-	return redis.NewClient(&redis.Options{Addr: east, Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config})
+	return redis.NewClient(&redis.Options{Addr: east, Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2,
+		PoolSize: 100, TLSConfig: config})
 }
 
 // cluster is the client of both masters.
 func (f *far) cluster(config *tls.Config) redis.UniversalClient {
-	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{east, west}, Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config})
+	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{east, west}, Dialer: f.dial,
+		ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config})
 }
 
 // ring is the client of both as a Ring.
 func (f *far) ring(config *tls.Config) redis.UniversalClient {
 	return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"east": east, "west": west},
-		Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config, HeartbeatFrequency: time.Hour})
+		Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config,
+		HeartbeatFrequency: time.Hour})
 }
 
 // Without the store's help no call would succeed: each has 50 ms, and a dial and a greeting
@@ -256,15 +259,16 @@ func takeInTurn(t *testing.T, s *Store, n int) (failed []int) {
 // two, and one may when the server has lost all of them.
 func TestScriptsAtADistance(t *testing.T) {
 	f := &far{rtt: 28 * ms, trips: 1}
-	f.distant(t, Options{Timeout: 50 * ms}, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
-		if got, want := callScripts(t, s), []int{0}; !slices.Equal(got, want) {
-			t.Errorf("calls %v failed until connections were ready, want %v", got, want)
-		}
-		f.forget()
-		if got, want := callScripts(t, s), []int{0}; !slices.Equal(got, want) {
-			t.Errorf("calls %v failed after the scripts were lost, want %v", got, want)
-		}
-	})
+	f.distant(t, Options{Timeout: 50 * ms}, func() redis.UniversalClient { return f.single(nil) },
+		func(t *testing.T, s *Store) {
+			if got, want := callScripts(t, s), []int{0}; !slices.Equal(got, want) {
+				t.Errorf("calls %v failed until connections were ready, want %v", got, want)
+			}
+			f.forget()
+			if got, want := callScripts(t, s), []int{0}; !slices.Equal(got, want) {
+				t.Errorf("calls %v failed after the scripts were lost, want %v", got, want)
+			}
+		})
 }
 
 // callScripts makes 20 calls of two scripts in turn, and returns which of them were late.
@@ -302,18 +306,19 @@ func TestConnectLeavesConnectionsToALoneCaller(t *testing.T) {
 	for pause := time.Duration(0); pause <= 100*ms; pause += 10 * ms {
 		t.Run(pause.String(), func(t *testing.T) {
 			f := &far{rtt: 300 * ms, trips: 1}
-			f.distant(t, Options{Timeout: 500 * ms}, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
-				failed := 0
-				for i := range 100 {
-					if _, err := takeOne(t.Context(), s, "k"); err != nil {
-						failed = i + 1
+			f.distant(t, Options{Timeout: 500 * ms}, func() redis.UniversalClient { return f.single(nil) },
+				func(t *testing.T, s *Store) {
+					failed := 0
+					for i := range 100 {
+						if _, err := takeOne(t.Context(), s, "k"); err != nil {
+							failed = i + 1
+						}
+						time.Sleep(pause)
 					}
-					time.Sleep(pause)
-				}
-				if failed > 10 {
-					t.Errorf("call %d failed", failed)
-				}
-			})
+					if failed > 10 {
+						t.Errorf("call %d failed", failed)
+					}
+				})
 		})
 	}
 }
@@ -362,7 +367,8 @@ func TestTrialsMeetAServerThatHangsInTurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &hanging{panics: row.panics}
-				c := redis.NewClient(&redis.Options{Addr: east, ContextTimeoutEnabled: !row.ignores, Dialer: new(fake).dial})
+				c := redis.NewClient(&redis.Options{Addr: east, ContextTimeoutEnabled: !row.ignores,
+					Dialer: new(fake).dial})
 				defer c.Close()
 				c.AddHook(h)
 				s := MustNew(c, Options{Batch: 1, Timeout: 50 * ms}) // a trial has ten timeouts
@@ -371,7 +377,8 @@ func TestTrialsMeetAServerThatHangsInTurn(t *testing.T) {
 				for range 20 {
 					callers.Go(func() {
 						for time.Since(begun) < 10*time.Second {
-							if _, err := takeOne(t.Context(), s, "k"); !isLate(err) && !(row.panics && strings.HasSuffix(err.Error(), row.text)) {
+							if _, err := takeOne(t.Context(), s, "k"); !isLate(err) &&
+								!(row.panics && strings.HasSuffix(err.Error(), row.text)) {
 								t.Errorf("%v", err)
 							}
 							time.Sleep(5 * ms)
@@ -399,7 +406,8 @@ func TestConnectEndsWithItsClient(t *testing.T) {
 		}
 		s.client.Close()
 		time.Sleep(reconnect + connectTimeouts*DefaultTimeout)
-		if _, err := takeOne(t.Context(), s, "k"); !errors.Is(err, redis.ErrClosed) || isTrying(s) || f.connections() != 0 {
+		if _, err := takeOne(t.Context(), s, "k"); !errors.Is(err, redis.ErrClosed) || isTrying(s) ||
+			f.connections() != 0 {
 			t.Errorf("%v, %d connections", err, f.connections())
 		}
 	})

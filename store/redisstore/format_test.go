@@ -179,7 +179,8 @@ func (m *meeting) meet(state string, left time.Duration) {
 	other.Key = "other"
 	m.c.Del(ctx, keyOf(m.s, &other))
 	steps := []*step{
-		newStep([]core.Op{m.op}), newStep([]core.Op{other}), newStep([]core.Op{m.op, beside}), newStep([]core.Op{beside}),
+		newStep([]core.Op{m.op}), newStep([]core.Op{other}), newStep([]core.Op{m.op, beside}),
+		newStep([]core.Op{beside}),
 	}
 	if err := m.s.dispatcher.decideTogether(ctx, steps); err != nil {
 		m.t.Fatal(err)
@@ -275,7 +276,8 @@ func TestMarkWithoutALaterFormatIsUnreadable(t *testing.T) {
 
 func TestLaterFormatIsTheNextOne(t *testing.T) {
 	for state, want := range map[string]bool{
-		"": false, "\xfe": false, "\xfe\x01": false, "\xfe\x02": true, "\xfe\xff": true, "\xff\x02": false, "b\x02": false,
+		"": false, "\xfe": false, "\xfe\x01": false, "\xfe\x02": true, "\xfe\xff": true, "\xff\x02": false,
+		"b\x02": false,
 	} {
 		if got := laterFormat(state) != nil; got != want {
 			t.Errorf("%q: %t", state, got)

@@ -15,7 +15,8 @@ func FuzzKey(f *testing.F) {
 	f.Add("~j5kLoLV3tRzwCeoEk2jBaw", "r", strings.Repeat("x", 1<<20), "r")
 	f.Add("a:b", "c", "a", "b:c")
 	f.Add("\x00\r\n\xff", "r", "\x00\r\n", "\xffr")
-	stores := []*Store{keyStore(f, Options{}), keyStore(f, Options{OneSlot: true}), keyStore(f, Options{Secret: []byte("0123456789abcdef")})}
+	stores := []*Store{keyStore(f, Options{}), keyStore(f, Options{OneSlot: true}),
+		keyStore(f, Options{Secret: []byte("0123456789abcdef")})}
 	f.Fuzz(func(t *testing.T, subject, rule, other, otherRule string) {
 		for _, s := range stores {
 			a, b := string(s.wire.key(nil, subject, rule, "g")), string(s.wire.key(nil, other, otherRule, "g"))

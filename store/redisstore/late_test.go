@@ -61,7 +61,8 @@ func TestReadGoesOnForAsLongAsItsDeadlineWasNoticedLate(t *testing.T) {
 		{"never", never, nil, 50 * ms, false, 0, false},
 		{"in the socket, a little late", 40 * ms, []time.Duration{ms}, 51 * ms, true, 0, false},
 		{"never, a little late", never, []time.Duration{ms}, 52 * ms, false, 0, false},
-		{"in the socket after a stop of ten seconds", 40 * ms, []time.Duration{10 * time.Second}, 10050 * ms, true, 0, false},
+		{"in the socket after a stop of ten seconds", 40 * ms, []time.Duration{10 * time.Second}, 10050 * ms,
+			true, 0, false},
 		{"in the time that is given", 85 * ms, []time.Duration{20 * ms}, 85 * ms, true, 0, false},
 		{"never, late once", never, []time.Duration{20 * ms}, 90 * ms, false, 40 * ms, false},
 		{"never, late by more than is given", never, []time.Duration{80 * ms}, 180 * ms, false, 130 * ms, false},
@@ -91,7 +92,8 @@ func TestReadGoesOnForAsLongAsItsDeadlineWasNoticedLate(t *testing.T) {
 					t.Errorf("%v, late %v, ours %v; want %v, %v", err, late.late, late.ours, row.late, row.ours)
 				}
 				reads := under.reads
-				if _, err := c.Read(make([]byte, 10)); !errors.Is(err, os.ErrDeadlineExceeded) || under.reads != reads+1 {
+				if _, err := c.Read(make([]byte, 10)); !errors.Is(err, os.ErrDeadlineExceeded) ||
+					under.reads != reads+1 {
 					t.Errorf("the next read: %v after %d reads", err, under.reads-reads)
 				}
 			})
@@ -186,7 +188,11 @@ func (w *dialWatch) addTo(client redis.UniversalClient) {
 	case *redis.ClusterClient:
 		c.OnNewNode(func(c *redis.Client) { c.AddHook(w) })
 	case *redis.Ring:
-		_ = c.ForEachShard(context.Background(), func(_ context.Context, c *redis.Client) error { c.AddHook(w); return nil })
+		_ = c.ForEachShard(context.Background(), func(_ context.Context,
+			c *redis.Client) error {
+			c.AddHook(w)
+			return nil
+		})
 	}
 }
 

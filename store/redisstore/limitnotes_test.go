@@ -18,7 +18,8 @@ func TestDiagnoseFindsAStoreWithoutAPrefix(t *testing.T) {
 	c := connect(t, redistest.Start(t).Addr)
 	for prefix, want := range map[string]int{"": 1, DefaultPrefix: 0, "shop:": 0} {
 		found := MustNew(c, Options{Prefix: prefix}).Report().Diagnose(t.Context(), nil)
-		if len(found) != want || want == 1 && (found[0].Code != findings.NoPrefix || !strings.Contains(found[0].Text, "set redisstore.Options.Prefix")) {
+		if len(found) != want || want == 1 && (found[0].Code != findings.NoPrefix ||
+			!strings.Contains(found[0].Text, "set redisstore.Options.Prefix")) {
 			t.Errorf("%q: %v", prefix, found)
 		}
 	}
@@ -48,22 +49,30 @@ func TestDiagnoseFindsAnotherLimitOnTheSameCount(t *testing.T) {
 		want      [][]int
 	}{
 		// The first has seen at 6 that the second went on at 5.
-		{"two services", []process{{0, 8, "a:", []string{"api 10/1m"}}, {0, 8, "a:", []string{"api 100/1m"}}}, [][]int{minutes(6, 8), minutes(5, 8)}},
-		{"a service that comes later", []process{{0, 20, "a:", []string{"api 10/1m"}}, {10, 20, "a:", []string{"api 100/1m"}}},
+		{"two services", []process{{0, 8, "a:", []string{"api 10/1m"}}, {0, 8, "a:", []string{"api 100/1m"}}},
+			[][]int{minutes(6, 8), minutes(5, 8)}},
+		{"a service that comes later", []process{{0, 20, "a:", []string{"api 10/1m"}},
+			{10, 20, "a:", []string{"api 100/1m"}}},
 			[][]int{minutes(16, 20), minutes(15, 20)}},
-		{"one of two rules", []process{{0, 6, "a:", []string{"x 1/1s", "api 10/1m"}}, {0, 6, "a:", []string{"api 100/1m", "y 1/1s"}}},
+		{"one of two rules", []process{{0, 6, "a:", []string{"x 1/1s", "api 10/1m"}},
+			{0, 6, "a:", []string{"api 100/1m", "y 1/1s"}}},
 			[][]int{{6}, {5, 6}}},
-		{"two prefixes", []process{{0, 9, "a:", []string{"api 10/1m"}}, {0, 9, "b:", []string{"api 100/1m"}}}, [][]int{nil, nil}},
-		{"two algorithms", []process{{0, 9, "a:", []string{"api 10/1m"}}, {0, 9, "a:", []string{"api 100/1m fixed-window"}}}, [][]int{nil, nil}},
-		{"one limit", []process{{0, 9, "a:", []string{"api 10/1m"}}, {0, 9, "a:", []string{"api 10/1m"}}}, [][]int{nil, nil}},
-		{"a roll-out", []process{{0, 9, "a:", []string{"api 10/1m"}}, {5, 20, "a:", []string{"api 100/1m"}}}, [][]int{nil, nil}},
+		{"two prefixes", []process{{0, 9, "a:", []string{"api 10/1m"}}, {0, 9, "b:", []string{"api 100/1m"}}},
+			[][]int{nil, nil}},
+		{"two algorithms", []process{{0, 9, "a:", []string{"api 10/1m"}},
+			{0, 9, "a:", []string{"api 100/1m fixed-window"}}}, [][]int{nil, nil}},
+		{"one limit", []process{{0, 9, "a:", []string{"api 10/1m"}}, {0, 9, "a:", []string{"api 10/1m"}}},
+			[][]int{nil, nil}},
+		{"a roll-out", []process{{0, 9, "a:", []string{"api 10/1m"}}, {5, 20, "a:", []string{"api 100/1m"}}},
+			[][]int{nil, nil}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			admin.FlushAll(t.Context())
 			now := int64(1e15)
 			var stores []*Store
 			for _, p := range row.processes {
-				stores = append(stores, MustNew(connect(t, server.Addr), Options{Prefix: p.prefix, Timeout: patient, Clock: func() int64 { return now }}))
+				stores = append(stores, MustNew(connect(t, server.Addr),
+					Options{Prefix: p.prefix, Timeout: patient, Clock: func() int64 { return now }}))
 			}
 			got := make([][]int, len(stores))
 			for minute := range 21 {
@@ -98,7 +107,8 @@ func TestDiagnoseNamesTheRulesWithAnotherLimit(t *testing.T) {
 	now := int64(1e15)
 	a := MustNew(connect(t, server.Addr), Options{Prefix: "a:", Timeout: patient, Clock: func() int64 { return now }})
 	b := MustNew(connect(t, server.Addr), Options{Prefix: "a:", Timeout: patient, Clock: func() int64 { return now }})
-	ofA, ofB := rulesOf(t, []string{"x 1/1s", "api 10/1m", "z 5/1h fixed-window"}), rulesOf(t, []string{"x 1/1s", "api 100/1m burst=20", "z 7/1h fixed-window"})
+	ofA, ofB := rulesOf(t, []string{"x 1/1s", "api 10/1m", "z 5/1h fixed-window"}),
+		rulesOf(t, []string{"x 1/1s", "api 100/1m burst=20", "z 7/1h fixed-window"})
 	var found []core.Finding
 	for range 6 {
 		b.Report().Diagnose(t.Context(), ofB)
@@ -116,7 +126,8 @@ func TestDiagnoseNamesTheRulesWithAnotherLimit(t *testing.T) {
 // Two limiters of one program may share a store, and both leave their rule's name out.
 func TestDiagnoseFindsTwoLimitsOfOneProcess(t *testing.T) {
 	now := int64(1e15)
-	s := MustNew(connect(t, redistest.Start(t).Addr), Options{Prefix: "a:", Timeout: patient, Clock: func() int64 { return now }})
+	s := MustNew(connect(t, redistest.Start(t).Addr),
+		Options{Prefix: "a:", Timeout: patient, Clock: func() int64 { return now }})
 	found := map[string][]int{}
 	for minute := range 20 {
 		for _, limit := range []string{"10/1m", "20/1m"} {

@@ -33,7 +33,8 @@ func TestLatencyAtADistance(t *testing.T) {
 			timed(t, s, callers, 2*time.Second)
 			m := timed(t, s, callers, time.Second)
 			what := fmt.Sprintf("half of the decisions of %4d callers %5v away, a round trip of %v; %6d a second, %.1f %% failed",
-				callers, rtt, trip.Round(10*time.Microsecond), len(m.took), 100*float64(m.failed)/float64(max(1, len(m.took)+m.failed)))
+				callers, rtt, trip.Round(10*time.Microsecond), len(m.took),
+				100*float64(m.failed)/float64(max(1, len(m.took)+m.failed)))
 			test.AtMost(t, what, m.half(), trip*115/100+300*time.Microsecond)
 			c.Close()
 			proxy.Close()

@@ -113,7 +113,8 @@ func TestMutationsOfScriptsAreNoticed(t *testing.T) {
 func served(t *testing.T) (*redistest.Server, *redis.Client) {
 	t.Helper()
 	server := redistest.Start(t)
-	c := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, MaxRetries: -1, ReadTimeout: endless})
+	c := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, MaxRetries: -1,
+		ReadTimeout: endless})
 	t.Cleanup(func() { c.Close() })
 	return server, c
 }

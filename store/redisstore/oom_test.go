@@ -19,7 +19,8 @@ func fullServer(t *testing.T) *Store {
 	server := redistest.Start(t, "--maxmemory-policy", "noeviction")
 	s, c := fresh(t, server.Addr, Options{})
 	ctx := context.Background()
-	if major := c.InfoMap(ctx, "server").Item("Server", "redis_version"); strings.HasPrefix(major, "6.") || strings.HasPrefix(major, "5.") {
+	if major := c.InfoMap(ctx, "server").Item("Server", "redis_version"); strings.HasPrefix(major, "6.") ||
+		strings.HasPrefix(major, "5.") {
 		test.Skip(t, "Redis "+major+" knows no flags of scripts")
 	}
 	if err := c.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
@@ -65,7 +66,8 @@ func TestFullServerNamesTheLimitThatItCannotKeep(t *testing.T) {
 		}
 		for _, step := range [][]core.Op{ops[1:], ops} {
 			err := s.Apply(context.Background(), step, make([]core.Decision, 2))
-			want := `redisstore: rule "` + records + `", ` + text + ": the server's memory is full, and only states of up to 64 records are written then: OOM "
+			want := `redisstore: rule "` + records + `", ` + text +
+				": the server's memory is full, and only states of up to 64 records are written then: OOM "
 			if err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("%s: %v, want %s", text, err, want)
 			}

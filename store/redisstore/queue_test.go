@@ -52,7 +52,8 @@ func idle(t *testing.T, s *Store) {
 	synctest.Wait()
 	s.dispatcher.queue.mu.Lock()
 	defer s.dispatcher.queue.mu.Unlock()
-	if l := &s.dispatcher.queue.whole; l.batches != 0 || l.ops != 0 || l.first != nil || l.last != nil || len(s.dispatcher.queue.slots) != 0 {
+	if l := &s.dispatcher.queue.whole; l.batches != 0 || l.ops != 0 || l.first != nil || l.last != nil ||
+		len(s.dispatcher.queue.slots) != 0 {
 		t.Errorf("calls go on: %+v, %d slots", l, len(s.dispatcher.queue.slots))
 	}
 }
@@ -90,7 +91,10 @@ func TestQueueSendsFewCallersAtOnceAndOthersTogether(t *testing.T) {
 // same instant: it might be sent between them.
 func TestQueueSendsFullCallsAtOnceUpToMaxFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{wait: func(ctx context.Context, n int) error { return after(ctx, latency+time.Duration(n)*time.Microsecond) }}
+		f := &fake{wait: func(ctx context.Context,
+			n int) error {
+			return after(ctx, latency+time.Duration(n)*time.Microsecond)
+		}}
 		s := faked(t, f, Options{Batch: 2})
 		took, start := make([]time.Duration, 11), time.Now()
 		each(11, func(i int, key string) {
@@ -340,7 +344,8 @@ func TestBatchIsMeasuredInOperations(t *testing.T) {
 			each(6, func(_ int, key string) {
 				var ops []core.Op
 				for _, rule := range []string{"p", "q", "r"} {
-					ops = append(ops, core.Op{Rule: rule, Key: key, Limit: core.Limit{Quota: 1000, Period: 1e9}, Cost: 1})
+					ops = append(ops, core.Op{Rule: rule, Key: key, Limit: core.Limit{Quota: 1000, Period: 1e9},
+						Cost: 1})
 				}
 				if err := s.Apply(context.Background(), ops, make([]core.Decision, 3)); err != nil {
 					t.Error(err)
@@ -442,11 +447,13 @@ func TestSlotThatMovesDelaysNoOtherStep(t *testing.T) {
 // batch may read the step of a caller that has left.
 func TestWaiterOwnsItsStep(t *testing.T) {
 	key, lease := []byte("key"), []byte("lease")
-	ops := []core.Op{{Rule: "r", Key: unsafe.String(&key[0], len(key)), Lease: unsafe.String(&lease[0], len(lease)), Cost: 2}}
+	ops := []core.Op{{Rule: "r", Key: unsafe.String(&key[0], len(key)),
+		Lease: unsafe.String(&lease[0], len(lease)), Cost: 2}}
 	w := newWaiter().(*waiter)
 	w.own(ops)
 	key[0], lease[0], ops[0] = 'x', 'x', core.Op{}
-	if want := (core.Op{Rule: "r", Key: "key", Lease: "lease", Cost: 2}); len(w.ops) != 1 || w.ops[0] != want || len(w.out) != 1 {
+	if want := (core.Op{Rule: "r", Key: "key", Lease: "lease", Cost: 2}); len(w.ops) != 1 || w.ops[0] != want ||
+		len(w.out) != 1 {
 		t.Errorf("%+v, room for %d", w.ops, len(w.out))
 	}
 }

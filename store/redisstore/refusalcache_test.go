@@ -121,7 +121,8 @@ func TestRefusalCacheAnswersAsRedis(t *testing.T) {
 						continue
 					}
 					if _, asked := p.take(l, cost); asked {
-						t.Errorf("%s: Redis was asked for %d units %d µs before it grants %d", text, cost, end-p.clock.Now(), first)
+						t.Errorf("%s: Redis was asked for %d units %d µs before it grants %d", text, cost,
+							end-p.clock.Now(), first)
 					}
 				}
 			}
@@ -182,16 +183,18 @@ func TestRefusalCacheSeesChangesOfAKey(t *testing.T) {
 	other := limit(t, "20/1h")
 	with := func(change func(op *core.Op)) core.Op { o := op; change(&o); return o }
 	for what, step := range map[string][]core.Op{
-		"a reset":              {with(func(o *core.Op) { o.Verb = core.Reset })},
-		"a refund":             {with(func(o *core.Op) { o.Verb, o.Cost = core.Refund, 3 })},
-		"a debit":              {with(func(o *core.Op) { o.Verb, o.Cost = core.Debit, 2 })},
-		"a debit among others": {{Rule: "q", Key: "k", Limit: l, Cost: 1}, with(func(o *core.Op) { o.Verb, o.Cost = core.Debit, 9 })},
-		"a smaller take":       {with(func(o *core.Op) { o.Cost = 2 })},
-		"a booking":            {with(func(o *core.Op) { o.Cost, o.MaxWait = 4, time.Hour })},
-		"another limit":        {with(func(o *core.Op) { o.Limit, o.Cost = other, 1 })},
-		"a peek under it":      {with(func(o *core.Op) { o.Verb, o.Limit, o.Cost = core.Peek, other, 1 })},
-		"a take among others":  {with(func(o *core.Op) { o.Cost = 2 }), {Rule: "q", Key: "k", Limit: l, Cost: 1}},
-		"a reset among others": {{Rule: "q", Key: "k", Limit: l, Cost: 1}, with(func(o *core.Op) { o.Verb = core.Reset })},
+		"a reset":  {with(func(o *core.Op) { o.Verb = core.Reset })},
+		"a refund": {with(func(o *core.Op) { o.Verb, o.Cost = core.Refund, 3 })},
+		"a debit":  {with(func(o *core.Op) { o.Verb, o.Cost = core.Debit, 2 })},
+		"a debit among others": {{Rule: "q", Key: "k", Limit: l, Cost: 1},
+			with(func(o *core.Op) { o.Verb, o.Cost = core.Debit, 9 })},
+		"a smaller take":      {with(func(o *core.Op) { o.Cost = 2 })},
+		"a booking":           {with(func(o *core.Op) { o.Cost, o.MaxWait = 4, time.Hour })},
+		"another limit":       {with(func(o *core.Op) { o.Limit, o.Cost = other, 1 })},
+		"a peek under it":     {with(func(o *core.Op) { o.Verb, o.Limit, o.Cost = core.Peek, other, 1 })},
+		"a take among others": {with(func(o *core.Op) { o.Cost = 2 }), {Rule: "q", Key: "k", Limit: l, Cost: 1}},
+		"a reset among others": {{Rule: "q", Key: "k", Limit: l, Cost: 1},
+			with(func(o *core.Op) { o.Verb = core.Reset })},
 	} {
 		p := newPair(t, addr)
 		p.take(l, 8)

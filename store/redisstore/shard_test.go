@@ -16,7 +16,8 @@ import (
 )
 
 // subjects are texts that keys hold as they are, and texts that they do not.
-var subjects = []string{"", "a", "b", "10.0.0.1", "{b}", "}", "ü\x00", strings.Repeat("long", 100), strings.Repeat("\xff", maxReadable)}
+var subjects = []string{"", "a", "b", "10.0.0.1", "{b}", "}", "ü\x00", strings.Repeat("long", 100),
+	strings.Repeat("\xff", maxReadable)}
 
 func TestShardIsTheMasterOfTheKey(t *testing.T) {
 	t.Parallel()
@@ -43,7 +44,8 @@ func TestShardIsTheMasterOfTheKey(t *testing.T) {
 func TestShardIsTheServerOfTheRing(t *testing.T) {
 	t.Parallel()
 	a, b := redistest.Start(t), redistest.Start(t)
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr, "b": b.Addr}, ContextTimeoutEnabled: true})
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr, "b": b.Addr},
+		ContextTimeoutEnabled: true})
 	t.Cleanup(func() { ring.Close() })
 	for _, o := range []Options{{}, {OneSlot: true}, {Secret: []byte("sixteen bytes of it")}} {
 		o.Timeout, o.Prefix = patient, redistest.Prefix(t)
@@ -113,7 +115,8 @@ func TestShardIsKnownAfterCallsThatFail(t *testing.T) {
 			m.Kill()
 		}
 	}
-	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(masters), ContextTimeoutEnabled: true, DialerRetries: 1})
+	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(masters),
+		ContextTimeoutEnabled: true, DialerRetries: 1})
 	t.Cleanup(func() { c.Close() })
 	s := MustNew(c, Options{Timeout: 50 * time.Millisecond})
 	eventuallyTrue(t, "a name", func() bool {

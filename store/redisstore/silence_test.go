@@ -39,7 +39,8 @@ func endings(t *testing.T, s *Store, at ...time.Duration) []ending {
 		synctest.Wait()
 		all.Go(func() {
 			_, err := takeOne(context.Background(), s, string(rune('a'+i)))
-			ends[i] = ending{time.Since(start), errors.Is(err, core.ErrSilent), errors.Is(err, core.ErrOverload), callOf(err) > 0}
+			ends[i] = ending{time.Since(start), errors.Is(err, core.ErrSilent),
+				errors.Is(err, core.ErrOverload), callOf(err) > 0}
 		})
 	}
 	all.Wait()
@@ -115,7 +116,8 @@ func TestCallersOfACallShareItsNumber(t *testing.T) {
 			}
 		})
 		a, b, c := numbers[0], numbers[1], numbers[2]
-		if a == 0 || b == 0 || c == 0 || a == b || b == c || a == c || !slices.Equal(numbers[2:], []uint64{c, c, c, c}) {
+		if a == 0 || b == 0 || c == 0 || a == b || b == c || a == c ||
+			!slices.Equal(numbers[2:], []uint64{c, c, c, c}) {
 			t.Errorf("numbers %d", numbers)
 		}
 	})
@@ -134,7 +136,8 @@ func TestReplyEndsTheSilence(t *testing.T) {
 					return stuck(ctx, n)
 				}}, Options{})
 				got := endings(t, s, 0, 50*ms, 300*ms, 350*ms)
-				want := []ending{failed(50 * ms), isSilent(100 * ms), {300 * ms, false, false, reply != nil}, failed(400 * ms)}
+				want := []ending{failed(50 * ms), isSilent(100 * ms), {300 * ms, false, false, reply != nil},
+					failed(400 * ms)}
 				if !slices.Equal(got, want) {
 					t.Errorf("%+v\nwant %+v", got, want)
 				}
@@ -217,8 +220,10 @@ func TestWaiterWhoseTimerIsLateWaitsAgain(t *testing.T) {
 			})
 			synctest.Wait()
 			start := time.Now()
-			err := s.dispatcher.await(t.Context(), &s.servers.single, w, start, start.Add(-row.late), ops, make([]core.Decision, 1))
-			if took := time.Since(start); took != row.took || (err == nil) != row.decided || err != nil && !errors.Is(err, core.ErrOverload) {
+			err := s.dispatcher.await(t.Context(), &s.servers.single, w, start, start.Add(-row.late), ops,
+				make([]core.Decision, 1))
+			if took := time.Since(start); took != row.took || (err == nil) != row.decided || err != nil &&
+				!errors.Is(err, core.ErrOverload) {
 				t.Errorf("late by %v: %v after %v, want %v after %v", row.late, err, took, row.decided, row.took)
 			}
 			time.Sleep(2 * time.Hour)
@@ -266,7 +271,8 @@ func TestProcessThatIsAlwaysLateNoticesASilence(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := endings(t, s, 0, 53*ms, 85*ms, 97*ms, 109*ms)
-		want := []ending{overloaded(53 * ms), overloaded(85 * ms), overloaded(97 * ms), overloaded(109 * ms), isSilent(121 * ms)}
+		want := []ending{overloaded(53 * ms), overloaded(85 * ms), overloaded(97 * ms), overloaded(109 * ms),
+			isSilent(121 * ms)}
 		if !slices.Equal(got, want) {
 			t.Errorf("%+v\nwant %+v", got, want)
 		}

@@ -105,8 +105,10 @@ var everyAlgorithm = []string{
 }
 
 func TestNewNamesEveryMistake(t *testing.T) {
-	_, err := New(nil, Options{Prefix: "a{b", Timeout: -1, Secret: []byte("short"), Batch: -2, CacheRefusals: -3, Instances: -4, MemoryKeys: -5})
-	for _, want := range []string{"client is nil", `prefix "a{b" holds a brace`, "timeout -1ns", "5 bytes is shorter than 16", "batch of -2", "-3 refusals", "-4 instances", "memory of -5"} {
+	_, err := New(nil, Options{Prefix: "a{b", Timeout: -1, Secret: []byte("short"), Batch: -2,
+		CacheRefusals: -3, Instances: -4, MemoryKeys: -5})
+	for _, want := range []string{"client is nil", `prefix "a{b" holds a brace`, "timeout -1ns",
+		"5 bytes is shorter than 16", "batch of -2", "-3 refusals", "-4 instances", "memory of -5"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
@@ -245,7 +247,8 @@ func TestUnreadableStateIsAnErrorAndExpires(t *testing.T) {
 			if ttl := c.PTTL(ctx, key).Val(); ttl <= 0 || ttl > time.Minute {
 				t.Errorf("%s under %s stays for %v", what, text, ttl)
 			}
-			if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "good", Key: "k", Limit: good.Limit})[0]; d.Remaining != 10 {
+			if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "good", Key: "k",
+				Limit: good.Limit})[0]; d.Remaining != 10 {
 				t.Errorf("%s under %s: the other rule has %d left", what, text, d.Remaining)
 			}
 		}
@@ -290,15 +293,17 @@ func TestAbsurdNumbersDoNotLockAKey(t *testing.T) {
 	huge := strings.Repeat("9", 400)
 	for text, states := range map[string][]string{
 		"10/1h": {
-			packed(5, maxNumber, "360000000 1 10"), packed(maxNumber, 1, "360000000 1 10"), packed(maxNumber, 1, "360000000 1 9"),
+			packed(5, maxNumber, "360000000 1 10"), packed(maxNumber, 1, "360000000 1 10"),
+			packed(maxNumber, 1, "360000000 1 9"),
 			packed(maxNumber, maxNumber, huge+" "+huge+" "+huge), packed(maxNumber, 1, "1 1 1 "+huge),
 		},
 		"10/1h fixed-window": {"10 " + huge, huge + " " + huge},
 		"10/1h token-bucket": {huge + " " + huge + " 3600000000 10", huge + " " + huge + " 3600000000 10 " + huge,
 			"10 1 " + huge + " 10 10 " + huge,
 			"10 " + huge + " " + huge + " " + huge, huge + " " + huge + " " + huge + " " + huge + " " + huge},
-		"10/1h sliding-window": {"360000000/10 " + huge + " " + huge, "360000000/9 " + huge + " 5;180000000/20 1 " + huge},
-		"10/1h sliding-log":    {seven(3600e6) + strings.Repeat("\xff", 70)},
+		"10/1h sliding-window": {"360000000/10 " + huge + " " + huge,
+			"360000000/9 " + huge + " 5;180000000/20 1 " + huge},
+		"10/1h sliding-log": {seven(3600e6) + strings.Repeat("\xff", 70)},
 	} {
 		op := core.Op{Rule: "r", Key: "k", Limit: limit(t, text), Cost: 1}
 		for _, state := range states {
@@ -416,8 +421,10 @@ func TestStateOfAnOlderVersionIsRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out [1]core.Decision
-		if err := s.Apply(t.Context(), inWindows(s, op), out[:]); err != nil || out[0].Remaining != row.remaining || out[0].ResetAfter != row.reset {
-			t.Errorf("%s: %q is read as %+v, %v; want %d remaining, fresh in %v", row.limit, row.text, out[0], err, row.remaining, row.reset)
+		if err := s.Apply(t.Context(), inWindows(s, op), out[:]); err != nil ||
+			out[0].Remaining != row.remaining || out[0].ResetAfter != row.reset {
+			t.Errorf("%s: %q is read as %+v, %v; want %d remaining, fresh in %v", row.limit, row.text, out[0],
+				err, row.remaining, row.reset)
 		}
 	}
 }

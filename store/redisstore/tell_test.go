@@ -143,7 +143,8 @@ func TestCachedRefusalsAreTold(t *testing.T) {
 	if want := []string{"r", "r"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
-	if got, want := s.Report().Status(nil), []events.StoreStatus{{Store: "redis", Of: s, Servers: "standalone", CachedRefusals: 2}}; !reflect.DeepEqual(got, want) {
+	if got, want := s.Report().Status(nil), []events.StoreStatus{{Store: "redis", Of: s, Servers: "standalone",
+		CachedRefusals: 2}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -182,7 +183,8 @@ func TestErrorOfADeadServerHasItsCause(t *testing.T) {
 			if !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("%v", err)
 			}
-			if got := told.take(); len(got) != 1 || got[0].Type != events.Dial || !errors.Is(got[0].Err, syscall.ECONNREFUSED) {
+			if got := told.take(); len(got) != 1 || got[0].Type != events.Dial ||
+				!errors.Is(got[0].Err, syscall.ECONNREFUSED) {
 				t.Errorf("told %+v", got)
 			}
 		})

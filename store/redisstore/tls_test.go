@@ -233,7 +233,8 @@ func TestSentinelLeadsAUserOfItsOwnToTheMaster(t *testing.T) {
 	options.Password = "wrong"
 	wrong := redis.NewFailoverClient(&options)
 	defer wrong.Close()
-	if _, err := takeOne(context.Background(), MustNew(wrong, Options{Timeout: patient}), "k"); !errors.Is(err, ErrCredentials) {
+	if _, err := takeOne(context.Background(), MustNew(wrong, Options{Timeout: patient}), "k"); !errors.Is(err,
+		ErrCredentials) {
 		t.Error(err)
 	}
 }
@@ -282,7 +283,8 @@ func TestPasswordWrongIsErrCredentials(t *testing.T) {
 			admin.Do(ctx, "CONFIG", "SET", "requirepass", "other")
 		}
 		c := redis.NewClient(&redis.Options{
-			Addr: server.Addr, Username: row.user, Password: row.password, ContextTimeoutEnabled: true, DisableIdentity: true,
+			Addr: server.Addr, Username: row.user, Password: row.password, ContextTimeoutEnabled: true,
+			DisableIdentity: true,
 		})
 		s := MustNew(c, Options{Prefix: DefaultPrefix, Timeout: patient})
 		_, err := takeOne(ctx, s, row.name)

@@ -156,7 +156,8 @@ func certified(t *testing.T, name string, from, until time.Time) (tls.Certificat
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a test"}, DNSNames: []string{name},
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a test"},
+		DNSNames:  []string{name},
 		NotBefore: from, NotAfter: until, IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -177,10 +178,12 @@ var clients = map[string]func(func(context.Context, string, string) (net.Conn, e
 		return redis.NewClient(&redis.Options{Addr: east, Dialer: dial, ContextTimeoutEnabled: true, Protocol: 2})
 	},
 	"Cluster": func(dial func(context.Context, string, string) (net.Conn, error)) redis.UniversalClient {
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{east, west}, Dialer: dial, ContextTimeoutEnabled: true, Protocol: 2})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{east, west}, Dialer: dial,
+			ContextTimeoutEnabled: true, Protocol: 2})
 	},
 	"Ring": func(dial func(context.Context, string, string) (net.Conn, error)) redis.UniversalClient {
-		return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"east": east}, Dialer: dial, ContextTimeoutEnabled: true, Protocol: 2,
+		return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"east": east}, Dialer: dial,
+			ContextTimeoutEnabled: true, Protocol: 2,
 			HeartbeatFrequency: time.Hour})
 	},
 }
@@ -198,8 +201,10 @@ func TestCertificateIsNamedInTheFirstError(t *testing.T) {
 	}{
 		"expired": {"redis.example", bubble.Add(-2 * day), bubble.Add(-day), true,
 			"x509: certificate has expired or is not yet valid: current time 2000-01-01T00:00:00Z is after 1999-12-31T00:00:00Z"},
-		"another name":      {"other.example", bubble.Add(-day), bubble.Add(day), true, "x509: certificate is valid for other.example, not redis.example"},
-		"unknown authority": {"redis.example", bubble.Add(-day), bubble.Add(day), false, "x509: certificate signed by unknown authority"},
+		"another name": {"other.example", bubble.Add(-day), bubble.Add(day), true,
+			"x509: certificate is valid for other.example, not redis.example"},
+		"unknown authority": {"redis.example", bubble.Add(-day), bubble.Add(day), false,
+			"x509: certificate signed by unknown authority"},
 	}
 	for name, row := range rows {
 		certificate, pool := certified(t, row.name, row.from, row.until)
@@ -216,9 +221,11 @@ func TestCertificateIsNamedInTheFirstError(t *testing.T) {
 						begun := time.Now()
 						_, err := takeOne(t.Context(), s, "k")
 						var untrusted *tls.CertificateVerificationError
-						if !errors.As(err, &untrusted) || !strings.HasPrefix(err.Error(), "redisstore: no connection: ") ||
+						if !errors.As(err, &untrusted) ||
+							!strings.HasPrefix(err.Error(), "redisstore: no connection: ") ||
 							!strings.Contains(err.Error(), row.want) || time.Since(begun) != took {
-							t.Errorf("call %d: %v after %v, want %s after %v", n, err, time.Since(begun), row.want, took)
+							t.Errorf("call %d: %v after %v, want %s after %v", n, err, time.Since(begun),
+								row.want, took)
 						}
 						synctest.Wait()
 					}
@@ -241,9 +248,11 @@ func TestServerThatTurnsClientsAwayIsAskedNowAndThen(t *testing.T) {
 		want   string
 		each   int // trial makes so many connections
 	}{
-		"no password":     {"-NOAUTH Authentication required.", ErrCredentials, "NOAUTH Authentication required.", 2},
-		"wrong password":  {"-WRONGPASS invalid username-password pair or user is disabled.", ErrCredentials, "WRONGPASS invalid username-password pair or user is disabled.", 2},
-		"too many others": {"-ERR max number of clients reached", ErrTooManyClients, "ERR max number of clients reached", 6},
+		"no password": {"-NOAUTH Authentication required.", ErrCredentials, "NOAUTH Authentication required.", 2},
+		"wrong password": {"-WRONGPASS invalid username-password pair or user is disabled.", ErrCredentials,
+			"WRONGPASS invalid username-password pair or user is disabled.", 2},
+		"too many others": {"-ERR max number of clients reached", ErrTooManyClients,
+			"ERR max number of clients reached", 6},
 	}
 	for name, row := range rows {
 		for kind, client := range clients {
@@ -256,7 +265,8 @@ func TestServerThatTurnsClientsAwayIsAskedNowAndThen(t *testing.T) {
 					for n := -1; time.Since(begun) < 10*time.Second; time.Sleep(10 * ms) {
 						n++
 						_, err := takeOne(t.Context(), s, "k")
-						if (isLate(err) && n > 0 || d.closes && kind != "one server") && time.Since(begun) < time.Second {
+						if (isLate(err) && n > 0 || d.closes && kind != "one server") &&
+							time.Since(begun) < time.Second {
 							continue // until the first trial has heard why
 						}
 						if !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.want) {

@@ -149,7 +149,8 @@ func TestUnableServerCountsAStepAtMostOnce(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, "--enable-debug-command", "yes", "--dbfilename", "taken.rdb")
 			proxy := faultproxy.New(t, server.Addr)
-			admin := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, ReadTimeout: patient, DisableIdentity: true})
+			admin := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, ReadTimeout: patient,
+				DisableIdentity: true})
 			defer admin.Close()
 			c := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 			defer c.Close()
@@ -211,7 +212,8 @@ func (row *inability) wasCutOff(t *testing.T, sent int, err error) bool {
 
 // mendAndCount mends the server, while a step waits for that if row.retry is set. It
 // then checks the count, which may hold each of the cut steps.
-func mendAndCount(t *testing.T, row inability, proxy *faultproxy.Proxy, admin *redis.Client, s *Store, op core.Op, cut int) {
+func mendAndCount(t *testing.T, row inability, proxy *faultproxy.Proxy, admin *redis.Client, s *Store,
+	op core.Op, cut int) {
 	t.Helper()
 	if !row.retry {
 		row.mend(t, admin)

@@ -39,9 +39,12 @@ var fates = map[string]struct {
 	"before a door that is shut": {wait: func(context.Context, int) error { return errRefused },
 		before: func(s *Store) { _, _ = takeOne(context.Background(), s, "other") }, unsent: true},
 	"refused by the server's machine": {wait: func(context.Context, int) error { return errRefused }, unsent: true},
-	"refused by a server that loads":  {wait: func(context.Context, int) error { return unasked("LOADING it is") }, unsent: true},
-	"its connection broke":            {wait: func(context.Context, int) error { return io.EOF }},
-	"not answered":                    {wait: func(ctx context.Context, _ int) error { return after(ctx, time.Hour) }},
+	"refused by a server that loads": {wait: func(context.Context,
+		int) error {
+		return unasked("LOADING it is")
+	}, unsent: true},
+	"its connection broke": {wait: func(context.Context, int) error { return io.EOF }},
+	"not answered":         {wait: func(ctx context.Context, _ int) error { return after(ctx, time.Hour) }},
 }
 
 // fill has as many calls in flight as may be.
@@ -76,12 +79,14 @@ func TestErrorSaysWhetherAStepWasSent(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := fated(t, &fake{wait: row.wait})
 				defer time.Sleep(time.Minute)
-				f := failover.MustNew(s, failover.Options{Fallback: memstore.MustNew(memstore.Options{}), Logger: slog.New(slog.DiscardHandler)})
+				f := failover.MustNew(s, failover.Options{Fallback: memstore.MustNew(memstore.Options{}),
+					Logger: slog.New(slog.DiscardHandler)})
 				defer f.Close()
 				if row.before != nil {
 					row.before(s)
 				}
-				undo := core.Op{Verb: core.Refund, Rule: "r", Key: "k", Limit: limit(t, "1000/1s"), Cost: 1, At: 1 << 50}
+				undo := core.Op{Verb: core.Refund, Rule: "r", Key: "k", Limit: limit(t, "1000/1s"), Cost: 1,
+					At: 1 << 50}
 				err := f.Apply(t.Context(), []core.Op{undo}, make([]core.Decision, 1))
 				if n := f.Stats().Waits; (err == nil) != row.unsent || (n == 1) != row.unsent {
 					t.Errorf("%v, %d refunds wait, want %v", err, n, row.unsent)
@@ -139,7 +144,8 @@ func TestStepOfSeveralSubjectsMayHaveBeenSentInPart(t *testing.T) {
 		{Verb: core.Refund, Rule: "r", Key: "a", Limit: limit(t, "1000/1s"), Cost: 1, At: 1 << 50},
 		{Verb: core.Refund, Rule: "r", Key: "b", Limit: limit(t, "1000/1s"), Cost: 1, At: 1 << 50},
 	}
-	if err := s.Apply(t.Context(), ops, make([]core.Decision, 2)); !errors.Is(err, syscall.ECONNREFUSED) || isUnsent(err) {
+	if err := s.Apply(t.Context(), ops, make([]core.Decision, 2)); !errors.Is(err, syscall.ECONNREFUSED) ||
+		isUnsent(err) {
 		t.Errorf("after one part: %v, unsent %v", err, isUnsent(err))
 	}
 	f.mu.Lock()

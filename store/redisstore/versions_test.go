@@ -112,7 +112,8 @@ func (s *shared) each(n int, op func(i int) core.Op) []core.Decision {
 	var all sync.WaitGroup
 	for i := range out {
 		all.Go(func() {
-			if err := s.stores[i%len(s.stores)].Apply(s.Context(), inWindows(s.stores[0], op(i)), out[i:i+1]); err != nil {
+			if err := s.stores[i%len(s.stores)].Apply(s.Context(), inWindows(s.stores[0], op(i)),
+				out[i:i+1]); err != nil {
 				s.Error(err)
 			}
 		})
@@ -204,7 +205,8 @@ func TestVersionSharesLeasesWithTheOneBefore(t *testing.T) {
 		}
 	}
 	s.each(25, s.of(func(op *core.Op, i int) { named(op, i); op.Verb = core.Refund }))
-	if d := apply(t, s.stores[0], core.Op{Verb: core.Peek, Rule: "r", Key: "k", Limit: s.op.Limit})[0]; d.Remaining != 10 {
+	if d := apply(t, s.stores[0], core.Op{Verb: core.Peek, Rule: "r", Key: "k",
+		Limit: s.op.Limit})[0]; d.Remaining != 10 {
 		t.Errorf("%d of 10 remain after all leases were released", d.Remaining)
 	}
 }

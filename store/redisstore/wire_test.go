@@ -87,13 +87,15 @@ func TestRowOfManySteps(t *testing.T) {
 	}
 	_, args := s.wire.callMany(list)
 	got := listing(args[leadingArgs+args[2].(int)+1].([]byte))
-	if begin, end := "[70000x1] 0:1:1 0:2:1 ", " 0:70000:1"; !strings.HasPrefix(got, begin) || !strings.HasSuffix(got, end) {
+	if begin, end := "[70000x1] 0:1:1 0:2:1 ", " 0:70000:1"; !strings.HasPrefix(got, begin) ||
+		!strings.HasSuffix(got, end) {
 		t.Errorf("the program is %.40s ... %s", got, got[len(got)-20:])
 	}
 }
 
 func TestReplyShapeIsChecked(t *testing.T) {
-	for _, ints := range [][]int64{nil, {1}, {1, 1}, {1, 1, 4, 4}, {1, 1, 5}, {1, 1, 6}, {1, 1, 5, 2, 1}, {1, 1, 7, 1}, {1, -1, 0}} {
+	for _, ints := range [][]int64{nil, {1}, {1, 1}, {1, 1, 4, 4}, {1, 1, 5}, {1, 1, 6}, {1, 1, 5, 2, 1},
+		{1, 1, 7, 1}, {1, -1, 0}} {
 		if s := blank(1); decode(s, ints) == nil {
 			t.Errorf("%v was read as %+v", ints, s[0].out[0])
 		}

@@ -20,7 +20,8 @@ func openCluster(t testing.TB, f *fault) *scene {
 	s := &scene{t: t, masters: masters, replicas: replicas}
 	addrs := redistest.Addrs(append(masters[:3:3], replicas...))
 	s.past = func() redis.UniversalClient {
-		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience})
+		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, DialTimeout: patience,
+			ReadTimeout: patience, WriteTimeout: patience})
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
@@ -178,7 +179,8 @@ func wantOthersDecided(s *scene) {
 				left++
 			}
 		}
-		s.t.Logf("%s: %d requests for keys of the other masters in the outage, %d left undecided", l.mode.name, during, left)
+		s.t.Logf("%s: %d requests for keys of the other masters in the outage, %d left undecided", l.mode.name,
+			during, left)
 		if (during == 0 || left > 0) && !s.surprised {
 			s.t.Errorf("%s: want some, and none undecided", l.mode.name)
 		}

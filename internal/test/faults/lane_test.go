@@ -111,12 +111,13 @@ func openLane(t testing.TB, f *fault, m *mode, client redis.UniversalClient) *la
 func rules(f *fault) []limiter.Rule {
 	var list []limiter.Rule
 	for name := range limits {
-		r := limiter.Rule{Name: name, Limit: core.MustParseLimit(f.limitOf(name)), Key: func(r core.Request) (string, bool) {
-			if r.Header("X-Rule")[0] != name {
-				return "", false
-			}
-			return r.Header("X-Key")[0], true
-		}}
+		r := limiter.Rule{Name: name, Limit: core.MustParseLimit(f.limitOf(name)),
+			Key: func(r core.Request) (string, bool) {
+				if r.Header("X-Rule")[0] != name {
+					return "", false
+				}
+				return r.Header("X-Key")[0], true
+			}}
 		if name == "settled" {
 			r.Cost = func(core.Request) int64 { return estimate }
 		}

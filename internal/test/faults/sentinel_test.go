@@ -48,7 +48,8 @@ func sentinelFaults() []fault {
 			s.watched.Sentinels[0].Thaw()
 		}},
 		{name: "manual-failover", recovery: failoverTime, inflict: func(s *scene) {
-			c := redis.NewSentinelClient(&redis.Options{Addr: s.watched.Sentinels[1].Addr, DisableIdentity: true, ReadTimeout: patience})
+			c := redis.NewSentinelClient(&redis.Options{Addr: s.watched.Sentinels[1].Addr,
+				DisableIdentity: true, ReadTimeout: patience})
 			defer c.Close()
 			s.replaceMaster()
 			if err := c.Failover(context.Background(), redistest.MasterName).Err(); err != nil {
@@ -115,7 +116,8 @@ func (s *scene) elections() (n int) {
 	s.t.Helper()
 	if s.watched != nil {
 		for _, sentinel := range s.watched.Sentinels {
-			c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true, ReadTimeout: patience})
+			c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true,
+				ReadTimeout: patience})
 			epoch, _ := strconv.Atoi(c.Master(context.Background(), redistest.MasterName).Val()["config-epoch"])
 			n = max(n, epoch)
 			c.Close()
@@ -143,7 +145,8 @@ func (s *scene) namedMaster() (addr string) {
 	s.until("the sentinels to agree", func() bool {
 		addrs := map[string]bool{}
 		for _, sentinel := range s.watched.Sentinels {
-			c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true, ReadTimeout: patience})
+			c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true,
+				ReadTimeout: patience})
 			named, _ := c.GetMasterAddrByName(context.Background(), redistest.MasterName).Result()
 			c.Close()
 			addr = strings.Join(named, ":")

@@ -57,8 +57,10 @@ func serverFaults() []fault {
 		// The server without free memory writes small states, also of logs and leases.
 		{name: "out-of-memory", sees: nothing, brief: true, inflict: exhaust},
 		// It refuses to write states that may be large.
-		{name: "out-of-memory-for-large-states", sees: nothing, brief: true, unless: []string{"log", "lease"}, inflict: exhaustForLarge,
-			limits: map[string]string{"log": "1000/24h sliding-log", "lease": "1000 concurrent ttl=30s"}, after: wantRulesNamed},
+		{name: "out-of-memory-for-large-states", sees: nothing, brief: true, unless: []string{"log", "lease"},
+			inflict: exhaustForLarge,
+			limits:  map[string]string{"log": "1000/24h sliding-log", "lease": "1000 concurrent ttl=30s"},
+			after:   wantRulesNamed},
 		{name: "evicting-lru", sees: nothing, inflict: func(s *scene) { evict(s, "allkeys-lru") }},
 		{name: "evicting-at-random", sees: nothing, inflict: func(s *scene) { evict(s, "allkeys-random") }},
 		{name: "max-clients", sees: something, inflict: crowd},
@@ -82,12 +84,14 @@ func serverFaults() []fault {
 			})
 		}},
 		during("read-only", 500*ms, something, []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}),
-		{name: "master-down", sees: something, args: []string{"--replica-serve-stale-data", "no"}, inflict: func(s *scene) {
-			s.do("REPLICAOF", "127.0.0.1", "1")
-			s.sustain(500 * ms)
-			s.do("REPLICAOF", "NO", "ONE")
-		}},
-		during("no-replicas", 500*ms, something, config("min-replicas-to-write", "1"), config("min-replicas-to-write", "0")),
+		{name: "master-down", sees: something, args: []string{"--replica-serve-stale-data", "no"},
+			inflict: func(s *scene) {
+				s.do("REPLICAOF", "127.0.0.1", "1")
+				s.sustain(500 * ms)
+				s.do("REPLICAOF", "NO", "ONE")
+			}},
+		during("no-replicas", 500*ms, something, config("min-replicas-to-write", "1"),
+			config("min-replicas-to-write", "0")),
 		{name: "loading", sees: something, args: debugging, inflict: func(s *scene) { s.insist(func() { load(s) }) }},
 		{name: "debug-sleep", sees: something, args: debugging, inflict: func(s *scene) {
 			s.insist(func() { s.do("DEBUG", "SLEEP", "0.5") })
@@ -202,7 +206,8 @@ const lag = 300 * time.Millisecond
 // promote replaces the server by a replica that lags.
 func promote(s *scene) {
 	link := faultproxy.New(s.t, s.server.Addr)
-	replica := redistest.Start(s.t, "--replicaof", strings.Replace(link.Addr, ":", " ", 1), "--repl-diskless-sync-delay", "0")
+	replica := redistest.Start(s.t, "--replicaof", strings.Replace(link.Addr, ":", " ", 1),
+		"--repl-diskless-sync-delay", "0")
 	admin := adminOf(s.t, replica.Addr)
 	s.until("a replica in step", func() bool {
 		return redistest.Feeds(s.admin.Info(context.Background(), "replication").Val())

@@ -127,19 +127,22 @@ func standaloneFaults() []fault {
 		network("refused", faultproxy.Fault{Refuse: true}, 500*ms, something),
 		network("reset", faultproxy.Fault{Reset: true}, 500*ms, something),
 		network("garbage", faultproxy.Fault{Garbage: "\x00\xff*3\r\n$-7\r\n"}, 400*ms, something),
-		network("garbage-that-is-a-reply", faultproxy.Fault{Garbage: "*6\r\n:1\r\n:9\r\n:1\r\n:1\r\n:1\r\n$1\r\nx\r\n"}, 400*ms, something),
+		network("garbage-that-is-a-reply",
+			faultproxy.Fault{Garbage: "*6\r\n:1\r\n:9\r\n:1\r\n:1\r\n:1\r\n$1\r\nx\r\n"}, 400*ms, something),
 		{name: "cold-start-far-away", sees: something, brief: true, within: 500 * ms, inflict: startFarAway},
 		{name: "flapping", sees: something, brief: true, inflict: flap},
 		{name: "cut-request-at-each-byte", sees: something, inflict: cutRequests},
-		{name: "cut-reply-at-each-byte", sees: something, brief: true, inflict: func(s *scene) { cutReplies(s, false) }},
+		{name: "cut-reply-at-each-byte", sees: something, brief: true,
+			inflict: func(s *scene) { cutReplies(s, false) }},
 		{name: "reset-reply-at-each-byte", sees: something, inflict: func(s *scene) { cutReplies(s, true) }},
 		network("cut-at-random-bytes", faultproxy.Fault{Life: 3000}, 3*time.Second, something),
 		{name: "drop-nth-reply", sees: something, brief: true, inflict: dropReplies},
-		{name: "one-connection", sees: whatever, options: func(o *redis.Options) { o.PoolSize = 1 }, inflict: func(s *scene) {
-			s.set(faultproxy.Fault{Delay: 30 * ms})
-			s.hold(400 * ms)
-			s.set(faultproxy.Fault{})
-		}},
+		{name: "one-connection", sees: whatever, options: func(o *redis.Options) { o.PoolSize = 1 },
+			inflict: func(s *scene) {
+				s.set(faultproxy.Fault{Delay: 30 * ms})
+				s.hold(400 * ms)
+				s.set(faultproxy.Fault{})
+			}},
 	}
 	return append(list, serverFaults()...)
 }

@@ -104,8 +104,10 @@ func (r *table) markdown() string {
 	b.WriteString("| fault | where | modes | requests | undecided | slowest request | of it with a processor | executions per request | " +
 		"admitted over the limit (bound) | not settled | decides again after | holds |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|\n")
 	for _, e := range r.entries {
-		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %s | %s | %d | %d (%d) | %d | %s | %s |\n", e.fault, e.place, strings.Join(e.modes, ", "),
-			e.requests, e.undecided, e.slowest.Round(time.Millisecond), e.net.Round(time.Millisecond), e.executions, e.over, e.allowed,
+		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %s | %s | %d | %d (%d) | %d | %s | %s |\n", e.fault,
+			e.place, strings.Join(e.modes, ", "),
+			e.requests, e.undecided, e.slowest.Round(time.Millisecond), e.net.Round(time.Millisecond),
+			e.executions, e.over, e.allowed,
 			e.unsettled, e.recovery.Round(time.Millisecond), e.result())
 	}
 	return b.String()

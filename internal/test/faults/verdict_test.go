@@ -49,7 +49,8 @@ func (s *scene) verdictOf(t *testing.T, f *fault, l *lane) verdict {
 	if l.proxy != nil {
 		c := l.proxy.Counts() // before the calls, which may go on
 		if calls := int(l.calls.Load()); c.Scripts-c.Errors > calls {
-			t.Errorf("%d scripts were sent for %d calls of the store, and %d of them met an error", c.Scripts, calls, c.Errors)
+			t.Errorf("%d scripts were sent for %d calls of the store, and %d of them met an error", c.Scripts,
+				calls, c.Errors)
 		}
 	}
 	t.Logf("%d requests, %d undecided, slowest %v (%v with a processor), %d executions, %d over the limit (%d allowed), recovery %v, %d leases left, %d not settled",
@@ -202,7 +203,8 @@ func (s *scene) used(t testing.TB, l *lane, hits []hit) []int64 {
 		if h.rule == "shared" {
 			continue
 		}
-		op := [1]core.Op{{Verb: core.Peek, Rule: h.rule, Key: h.key, Limit: core.MustParseLimit(l.limitOf(h.rule)), Cost: 1}}
+		op := [1]core.Op{{Verb: core.Peek, Rule: h.rule, Key: h.key,
+			Limit: core.MustParseLimit(l.limitOf(h.rule)), Cost: 1}}
 		if h.rule == "settled" {
 			op[0].Limit.Quota *= 10 // a debt is seen under a larger limit
 		}

@@ -34,7 +34,8 @@ func (a *answers) add(status int) {
 }
 
 func (a *answers) String() string {
-	return fmt.Sprintf("200: %d, 429: %d, 503: %d, others: %d, broken: %d", a.ok.Load(), a.refused.Load(), a.failed.Load(), a.other.Load(),
+	return fmt.Sprintf("200: %d, 429: %d, 503: %d, others: %d, broken: %d", a.ok.Load(), a.refused.Load(),
+		a.failed.Load(), a.other.Load(),
 		a.broken.Load())
 }
 

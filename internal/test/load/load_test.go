@@ -403,7 +403,8 @@ func waitImpatiently(addr string, patience time.Duration, end time.Time) {
 func TestFullMemoryWhileRedisIsAway(t *testing.T) {
 	test.Long(t, "it floods a service with keys for seconds")
 	server := redistest.Start(t)
-	f := startFleet(t, 1, settings{Redis: server.Addr, Prefix: redistest.Prefix(t), Limits: limits[:1], MemoryKeys: 256})
+	f := startFleet(t, 1, settings{Redis: server.Addr, Prefix: redistest.Prefix(t), Limits: limits[:1],
+		MemoryKeys: 256})
 	s := f.services[0]
 	all := dialAll(t, s.addr, 50)
 	var a answers

@@ -98,7 +98,8 @@ func attributes(i *meter.Instrument, values []string) map[string]string {
 func (m *metrics) lines() (list []string) {
 	m.Cells(func(c *meter.Cell) {
 		if c.Value() > 0 || c.ShowsZero() {
-			list = append(list, scenario.Line(c.Instrument.Name, attributes(c.Instrument, c.Values), float64(c.Value())))
+			list = append(list, scenario.Line(c.Instrument.Name, attributes(c.Instrument, c.Values),
+				float64(c.Value())))
 		}
 	})
 	m.Gauges(func(i *meter.Instrument, v float64, values ...string) {
@@ -111,7 +112,8 @@ func (m *metrics) lines() (list []string) {
 }
 
 func TestScenario(t *testing.T) {
-	for _, refused := range []func(context.Context, *meter.Cell){nil, func(_ context.Context, c *meter.Cell) { c.Add(1) }} {
+	for _, refused := range []func(context.Context, *meter.Cell){nil,
+		func(_ context.Context, c *meter.Cell) { c.Add(1) }} {
 		scenario.Play(t, func(t *testing.T) (func(*limiter.Config), func() []string) {
 			m := newMetrics(t, meter.Options{})
 			m.refused = refused
@@ -146,7 +148,8 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 	}
 	listeners.Hooks().StoreCall(events.StoreCall{Store: "redis", Ops: 1})
 	got := m.lines()
-	for _, line := range []string{`headgate.requests{headgate.result="allowed"} 2`, "headgate.batch.size{} count 1 sum 1 buckets [1 0 0 0 0 0 0 0 0 0 0]"} {
+	for _, line := range []string{`headgate.requests{headgate.result="allowed"} 2`,
+		"headgate.batch.size{} count 1 sum 1 buckets [1 0 0 0 0 0 0 0 0 0 0]"} {
 		if !slices.Contains(got, line) {
 			t.Errorf("%s is not in %q", line, got)
 		}
@@ -181,7 +184,8 @@ func TestModeChanges(t *testing.T) {
 				got = append(got, line)
 			}
 		}
-		if want := []string{fmt.Sprintf(`headgate.store.mode_changes{headgate.mode=%q} 1`, row.want)}; !slices.Equal(got, want) {
+		if want := []string{fmt.Sprintf(`headgate.store.mode_changes{headgate.mode=%q} 1`,
+			row.want)}; !slices.Equal(got, want) {
 			t.Errorf("%+v: %q, want %q", row, got, want)
 		}
 	}
@@ -194,7 +198,8 @@ func (i inspector) Stores() []events.StoreStatus { return []events.StoreStatus{{
 
 // Equal versions have equal numbers on all instances, others have others.
 func TestPolicyRevision(t *testing.T) {
-	for version, want := range map[string]string{"12": "12", "9007199254740993": "2930871505", "sha256:1f": "112843103", "-3": "-3"} {
+	for version, want := range map[string]string{"12": "12", "9007199254740993": "2930871505",
+		"sha256:1f": "112843103", "-3": "-3"} {
 		m := newMetrics(t, meter.Options{})
 		var c limiter.Config
 		m.Install(&c, m)
@@ -227,7 +232,8 @@ func TestKindsOfStores(t *testing.T) {
 		c.Hooks.StoreCall(events.StoreCall{Store: fmt.Sprint("\xff", i), Type: events.Other})
 	}
 	got := with(m.lines(), "store.errors")
-	if other := with(got, `"_other"`); len(got) != 17*7 || len(with(other, "} 84")) != 1 || len(with(got, `headgate.store="?15"`)) != 7 {
+	if other := with(got, `"_other"`); len(got) != 17*7 || len(with(other, "} 84")) != 1 ||
+		len(with(got, `headgate.store="?15"`)) != 7 {
 		t.Errorf("%d series, %q", len(got), other)
 	}
 }
@@ -275,7 +281,8 @@ func TestForgottenRulesLeaveTheirRequests(t *testing.T) {
 			counts := map[*meter.Instrument]uint64{}
 			m.Cells(func(c *meter.Cell) { counts[c.Instrument] += c.Value() })
 			if counts[meter.Requests] != requests || counts[meter.Decisions] != decisions {
-				t.Errorf("%d requests and %d decisions, want %d and %d", counts[meter.Requests], counts[meter.Decisions], requests, decisions)
+				t.Errorf("%d requests and %d decisions, want %d and %d", counts[meter.Requests],
+					counts[meter.Decisions], requests, decisions)
 			}
 		}
 		counter := m.RuleCounter("old")

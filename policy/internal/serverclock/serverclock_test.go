@@ -20,12 +20,15 @@ func TestClock(t *testing.T) {
 		want    time.Duration // the estimate afterwards, beside the truth
 		stepped time.Duration // of the server's clock, from now on
 	}{
-		{name: "the first answer is believed", took: 100 * time.Millisecond, server: 30 * time.Millisecond, want: 30 * time.Millisecond},
-		{name: "a slower one that agrees is not", at: time.Second, took: time.Second, server: -400 * time.Millisecond, want: 30 * time.Millisecond},
+		{name: "the first answer is believed", took: 100 * time.Millisecond, server: 30 * time.Millisecond,
+			want: 30 * time.Millisecond},
+		{name: "a slower one that agrees is not", at: time.Second, took: time.Second,
+			server: -400 * time.Millisecond, want: 30 * time.Millisecond},
 		{name: "a faster one is", at: 2 * time.Second, took: 2 * time.Millisecond, want: 0},
 		{name: "a slow one that shows a step is", at: 3 * time.Second, took: time.Second, stepped: -time.Hour},
 		{name: "and one back", at: 4 * time.Second, took: time.Millisecond, stepped: time.Hour},
-		{name: "an old answer loses to a newer one", at: 25 * time.Hour, took: 10 * time.Second, server: time.Second, want: time.Second},
+		{name: "an old answer loses to a newer one", at: 25 * time.Hour, took: 10 * time.Second,
+			server: time.Second, want: time.Second},
 	} {
 		server = server.Add(row.stepped)
 		sent := local.Add(row.at)
