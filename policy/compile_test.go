@@ -28,20 +28,27 @@ func TestCompileMakesRulesOfTheApplicationInOrder(t *testing.T) {
 		p.Priority, p.Mode, p.Apps = priority, mode, apps
 		return p
 	}
+
+	// Of the same priority the name decides: a before z. The policy that is off, and those whose
+	// application only resembles "b" (a prefix, another case, a path below it), give no rule.
 	set := policy.Set{
 		p("z", 0, policy.Enforce, "b"), p("a", 0, policy.Shadow, "a", "b"), p("y", 5, policy.Enforce, "b"),
 		p("x", -5, policy.Enforce, "b"),
 		p("off", 9, policy.Off, "b"), p("other", 9, policy.Enforce, "ab.c"), p("case", 9, policy.Enforce, "B"),
 		p("longer", 9, policy.Enforce, "b/c"),
 	}
+
 	compiled, err := policy.Compile("b", set, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rules := compiled.Rules()
 	if got, want := ruleNames(rules), []string{"y", "a", "z", "x"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+
+	// The mode of a policy becomes the action of its rule.
 	if rules[1].OnLimit != limiter.Shadow || rules[0].OnLimit != limiter.Reject {
 		t.Errorf("%v, %v", rules[1].OnLimit, rules[0].OnLimit)
 	}
@@ -57,6 +64,8 @@ func TestCompileKeepsTheLimitAndItsActions(t *testing.T) {
 			t.Errorf("%q: %v, %+v", text, err, c)
 		}
 	}
+
+	// "default" is not written: the empty text stands for it.
 	for text, want := range map[string]limiter.FailureMode{"": limiter.FailDefault, "open": limiter.FailOpen,
 		"closed": limiter.FailClosed, "local": limiter.FailLocal} {
 		p := valid(t, "a")
@@ -76,14 +85,15 @@ func bindings(t testing.TB) policy.Bindings {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// Only what the tests' recipes need is bound; the address comes from behind a trusted proxy.
 	return policy.Bindings{
 		IP: ip,
 		IPPrefix: func(bits int) (core.KeyFunc, error) {
 			return keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: []string{"192.0.2.0/24"}, IPv6Prefix: bits})
 		},
 		User: keyfuncs.UserID(func(ctx context.Context) (string, bool) {
-			id,
-				ok := ctx.Value(user{}).(string)
+			id, ok := ctx.Value(user{}).(string)
 			return id, ok
 		}),
 	}
@@ -105,13 +115,18 @@ func keyOf(t *testing.T, recipe string, b policy.Bindings, r core.Request) strin
 }
 
 func TestRecipesMakeTheirKeys(t *testing.T) {
+	// The user holds the separator of joined keys, and the method HEAD counts as GET.
 	r := &test.Request{Ctx: context.WithValue(t.Context(), user{}, "ann|1"), Verb: "HEAD", URLPath: "/users/7",
 		Pattern: "/users/{id}", Peer: "192.0.2.1:80",
 		Headers: map[string][]string{
 			"Host": {"Shop.example:80"}, "X-Forwarded-For": {"2001:db8:1:2ff::1"}, "X-Api-Key": {"secret"},
 			"X-Tenant": {"t1"},
 			"Cookie":   {"sid=abc"}, "Authorization": {"Basic YWxpY2U6cHc="}}}
+
 	digest := func(k core.KeyFunc) string { key, _ := k(r); return key }
+
+	// Keys that hold a secret are compared with the key functions of package keyfuncs, so that a
+	// count continues when a program's own rule becomes a policy.
 	for recipe, want := range map[string]string{
 		"ip": "2001:db8:1:2ff::/64", "ip/56": "2001:db8:1:200::/56", "user": "ann|1", "route": "/users/{id}",
 		"method": "GET",
@@ -124,6 +139,8 @@ func TestRecipesMakeTheirKeys(t *testing.T) {
 			t.Errorf("%s: %q, want %q", recipe, got, want)
 		}
 	}
+
+	// A key appears in logs and in the store, so none may show what the client proved itself with.
 	for _, recipe := range []string{"header:X-Api-Key", "api-key", "cookie:sid", "basic-auth", "header:authorization"} {
 		for _, secret := range []string{"secret", "abc", "alice", "YWxpY2U6cHc"} {
 			if got := keyOf(t, recipe, bindings(t), r); strings.Contains(got, secret) {
@@ -131,6 +148,9 @@ func TestRecipesMakeTheirKeys(t *testing.T) {
 			}
 		}
 	}
+
+	// The header of "api-key" is the program's choice. With the same header both recipes make one
+	// key.
 	if a, b := keyOf(t, "api-key", policy.Bindings{APIKeyHeader: "X-Tenant"}, r),
 		keyOf(t, "header:X-Tenant", policy.Bindings{}, r); a != b {
 		t.Errorf("%q and %q", a, b)
@@ -140,6 +160,8 @@ func TestRecipesMakeTheirKeys(t *testing.T) {
 func TestRecipeIPReadsHeadersOnlyByBinding(t *testing.T) {
 	r := get("/")
 	r.Headers = map[string][]string{"X-Forwarded-For": {"203.0.113.9"}}
+
+	// Without a binding nobody is trusted to name the client: the peer is counted.
 	if got := keyOf(t, "ip", policy.Bindings{}, r); got != "192.0.2.1" {
 		t.Errorf("%q", got)
 	}
@@ -147,6 +169,8 @@ func TestRecipeIPReadsHeadersOnlyByBinding(t *testing.T) {
 		&test.Request{Peer: "[2001:db8:1:2::3]:1"}); got != "2001:db8:1::/48" {
 		t.Errorf("%q", got)
 	}
+
+	// IPPrefix alone is enough: "ip" then reads addresses as "ip/N" does, with the default size.
 	e := bindings(t)
 	e.IP = nil
 	if got := keyOf(t, "ip", e, r); got != "203.0.113.9" {
@@ -157,16 +181,22 @@ func TestRecipeIPReadsHeadersOnlyByBinding(t *testing.T) {
 func TestCompileRestrictsRulesToTheirMatch(t *testing.T) {
 	p := valid(t, "a")
 	p.Match = policy.Match{Methods: []string{"POST"}, Path: "/login", Host: "shop.example"}
+
 	compiled, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	rules := compiled.Rules()
+
+	// The request meets all three conditions of the policy.
 	r := &test.Request{Verb: "POST", URLPath: "/login", Peer: "192.0.2.1:1",
 		Headers: map[string][]string{"Host": {"shop.example"}}}
 	if key, ok := rules[0].Key(r); !ok || key != "192.0.2.1" {
 		t.Errorf("%q, %v", key, ok)
 	}
+
+	// A request that fails one of them, whichever it is, is not counted.
 	for _, spoil := range []func(*test.Request){
 		func(r *test.Request) { r.Verb = "GET" }, func(r *test.Request) { r.URLPath = "/logout" },
 		func(r *test.Request) { r.Headers["Host"] = []string{"x"} },
@@ -184,16 +214,22 @@ func TestCompileRefusesMissingBindings(t *testing.T) {
 	a, b, c := valid(t, "a"), valid(t, "b"), valid(t, "c")
 	a.Key, b.Key = "user+route", "ip/56"
 	c.Apps, c.Key = []string{"other"}, "user"
+
+	// The third policy lacks a binding too, but belongs to another application, so it is not
+	// judged.
 	_, err := policy.Compile("shop", policy.Set{a, b, c}, policy.Bindings{IP: keyfuncs.RemoteIP})
 	wantError(t, err, strings.Join([]string{
 		`policy "a": key: "user" cannot be used here: the program does not set Bindings.User`,
 		`policy "b": key: "ip/56" cannot be used here: the program does not set Bindings.IPPrefix`,
 	}, "\n"))
+
 	_, err = policy.Compile("a,b", nil, policy.Bindings{APIKeyHeader: "X Y"})
 	wantError(t, err, strings.Join([]string{
 		`policy: the application "a,b" is not 1 to 64 letters, digits, _, ., - and /, a letter or digit first`,
 		`policy: Bindings.APIKeyHeader: "X Y" is not the name of a header`,
 	}, "\n"))
+
+	// A set need not come from a decoder, so Compile checks the policies itself.
 	a.Key = "ip"
 	a.Limit.Quota = 0
 	_, err = policy.Compile("shop", policy.Set{a}, policy.Bindings{})
@@ -215,6 +251,9 @@ func TestCompiledRulesAreTheSelectedOnesWithConditions(t *testing.T) {
 		!reflect.DeepEqual(ruleNames(selected), want) {
 		t.Errorf("%v and %v, want %v", got, ruleNames(selected), want)
 	}
+
+	// For each path the conditions of the complete rules, and the selection, must agree; otherwise
+	// the two ways to install policies count differently.
 	for path, want := range map[string][]int{"/a": {0, 1}, "/b": {1}} {
 		r := get(path)
 		var apply []int
@@ -226,6 +265,7 @@ func TestCompiledRulesAreTheSelectedOnesWithConditions(t *testing.T) {
 				t.Errorf("%s: the selected rule %d has a condition", path, i)
 			}
 		}
+
 		if got := selection(r, nil); !reflect.DeepEqual(got, want) || !reflect.DeepEqual(apply, want) {
 			t.Errorf("%s: %v are selected and %v apply, want %v", path, got, apply, want)
 		}
@@ -235,11 +275,15 @@ func TestCompiledRulesAreTheSelectedOnesWithConditions(t *testing.T) {
 func TestSetRuleMustNameTheApplication(t *testing.T) {
 	p, off := valid(t, "login"), valid(t, "off")
 	off.Mode = policy.Off
+
 	set := policy.Set{p, off}
 	rule, err := set.Rule("shop", "login", policy.Bindings{})
 	if err != nil || rule.Name != "login" || rule.Limit != p.Limit {
 		t.Errorf("%+v, %v", rule, err)
 	}
+
+	// A caller that names a policy in code learns which of the three reasons it is: no such policy,
+	// not for this application (of which "sho" is a prefix only), or off.
 	for _, c := range []struct {
 		app, name string
 		is        error

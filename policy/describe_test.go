@@ -15,6 +15,7 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 	}{
 		{"100/1m burst=20", "api-key", policy.Policy{OnLimit: "wait 500ms"},
 			"100 requests a minute for each API key, at most 20 at once; others wait up to 500ms"},
+		// The default algorithm, and the one word that each of its options adds.
 		{"1000/1m burst=200 debt=5000", "user", policy.Policy{},
 			"1000 requests a minute for each user, at most 200 at once, at most 5000 in debt; others are refused"},
 		{"10/1s fixed-window debt=3", "ip", policy.Policy{},
@@ -22,6 +23,8 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 		{"1/1s", "ip", policy.Policy{}, "1 request a second for each address; others are refused"},
 		{"5000/1h", "user", policy.Policy{OnLimit: "degrade"},
 			"5000 requests an hour for each user; others get a cheaper answer"},
+		// The periods: a single unit has its article, several are counted, and a fraction goes to
+		// the smaller unit.
 		{"2/1d", "ip/56", policy.Policy{Mode: policy.Shadow, OnLimit: "degrade"},
 			"2 requests a day for each address (IPv6 by /56 network); others are counted and pass (shadow)"},
 		{"3/10s", "global", policy.Policy{Mode: policy.Off},
@@ -37,6 +40,7 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 			"1 request every 1500 microseconds for each value of the cookie sid; others are refused"},
 		{"5/1m sliding-log", "header:x-tenant", policy.Policy{},
 			"5 requests within any minute for each value of the header X-Tenant; others are refused"},
+		// The algorithms, which say what is counted within which time.
 		{"5/10m sliding-log", "ip+route", policy.Policy{},
 			"5 requests within any 10 minutes for each address and route; others are refused"},
 		{"240/1h sliding-window segments=60", "user+method+path", policy.Policy{},
@@ -51,12 +55,14 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 			"10 requests a second for each address, counted in windows that begin with a request; others are refused"},
 		{"10000/month tz=Europe/Berlin start=15", "user", policy.Policy{},
 			"10000 requests a month for each user, by the calendar of Europe/Berlin, each from day 15 on; others are refused"},
+		// Calendars name their zone always, and their first day only where it is not the usual one.
 		{"5/week", "ip", policy.Policy{},
 			"5 requests a week for each address, by the calendar of UTC; others are refused"},
 		{"5/week start=7", "ip", policy.Policy{},
 			"5 requests a week for each address, by the calendar of UTC, each from Sunday on; others are refused"},
 		{"1/year start=04-06 tz=Europe/London", "ip", policy.Policy{},
 			"1 request a year for each address, by the calendar of Europe/London, each from April 6 on; others are refused"},
+		// Plans are sorted by name. What all share is not repeated, what differs is.
 		{"60/1h", "user", policy.Policy{PlanBy: "claim",
 			Plans: map[string]core.Limit{"pro": limit(t, "9000/1h debt=70"), "free": limit(t, "1/1s")}},
 			"60 requests an hour for each user; with the plan free 1 request a second; with the plan pro 9000 requests an hour, at most 70 in debt; others are refused"},
@@ -66,6 +72,8 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 			"1000 requests a month for each user, by the calendar of UTC; with the plan pro 100000 requests a month, by the calendar of Europe/Berlin; with the plan week 7000 requests a week; others are refused"},
 		{"20 concurrent ttl=30s", "user", policy.Policy{OnLimit: "wait 2m"},
 			"20 requests at a time for each user; others wait up to 2m"},
+		// Leases are requests at a time; the failure mode is said only where the policy chooses
+		// one.
 		{"1 concurrent ttl=30s", "user", policy.Policy{OnStoreError: "open"},
 			"1 request at a time for each user; others are refused; if the store fails, all pass"},
 		{"9/1m", "ip", policy.Policy{OnStoreError: "closed",
@@ -77,6 +85,7 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 		{"60/1h", "user", policy.Policy{PlanBy: "claim",
 			Plans: map[string]core.Limit{"pro": limit(t, "9000/1h burst=50"), "free": limit(t, "1/1s")}},
 			"60 requests an hour for each user; with the plan free 1 request a second; with the plan pro 9000 requests an hour, at most 50 at once; others are refused"},
+		// The lists of callers are counted, not shown: they may hold names of customers.
 		{"9/1m", "user",
 			policy.Policy{Access: policy.Access{Allow: policy.Callers{Networks: []string{"10.0.0.0/8",
 				"192.0.2.1"}, Keys: []string{"carol"}}}},
@@ -91,6 +100,7 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 	} {
 		p := c.more
 		p.Name, p.Apps, p.Limit, p.Key = "a", []string{"shop"}, limit(t, c.limit), c.key
+
 		if got := p.Describe(); got != c.want {
 			t.Errorf("%s, %s:\n%s\nwant\n%s", c.limit, c.key, got, c.want)
 		}
@@ -102,8 +112,9 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 
 func TestDescribeLimit(t *testing.T) {
 	for text, want := range map[string]string{
-		"100/1m burst=20":                      "100 requests a minute, at most 20 at once",
-		"5/10s fixed-window debt=3":            "5 requests every 10 seconds, counted in windows that begin with a request, at most 3 in debt",
+		"100/1m burst=20":           "100 requests a minute, at most 20 at once",
+		"5/10s fixed-window debt=3": "5 requests every 10 seconds, counted in windows that begin with a request, at most 3 in debt",
+
 		"1 concurrent ttl=30s":                 "1 request at a time",
 		"1000/month tz=Europe/Berlin start=15": "1000 requests a month, by the calendar of Europe/Berlin, each from day 15 on",
 		"240/1h sliding-window segments=60":    "240 requests within any hour, counted in 60 segments",
@@ -112,6 +123,8 @@ func TestDescribeLimit(t *testing.T) {
 			t.Errorf("%s is %q, want %q", text, got, want)
 		}
 	}
+
+	// A Limit has a zero value that is no limit. It is described, and does not panic.
 	if got := policy.DescribeLimit(core.Limit{}); got != "not a valid limit" {
 		t.Errorf("no limit is %q", got)
 	}

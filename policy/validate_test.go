@@ -19,11 +19,13 @@ func TestValidateNamesPolicyAndField(t *testing.T) {
 		spoil func(*policy.Policy)
 		want  string
 	}{
+		// A name is part of keys in the store and of headers, so it has few letters.
 		{"name", func(p *policy.Policy) { p.Name = "" }, "it is not 1 to 64 of a-z, 0-9, _, . and -, a letter first"},
 		{"name", func(p *policy.Policy) { p.Name = "Login" },
 			"it is not 1 to 64 of a-z, 0-9, _, . and -, a letter first"},
 		{"name", func(p *policy.Policy) { p.Name = strings.Repeat("a", 65) },
 			"it is not 1 to 64 of a-z, 0-9, _, . and -, a letter first"},
+		// Texts for people are bounded, and free of what would control a terminal.
 		{"description", func(p *policy.Policy) { p.Description = strings.Repeat("x", 1001) },
 			"1001 bytes are more than 1000"},
 		{"description", func(p *policy.Policy) { p.Description = "\xff" }, "it is not UTF-8"},
@@ -34,6 +36,7 @@ func TestValidateNamesPolicyAndField(t *testing.T) {
 		{"apps", func(p *policy.Policy) { p.Apps = []string{"a", "b", "a"} }, `"a" is named twice`},
 		{"apps", func(p *policy.Policy) { p.Apps = make([]string, 101) }, "101 applications are more than 100"},
 		{"limit", func(p *policy.Policy) { p.Limit.Quota = 0 }, "quota 0 is not positive"},
+		// Recipes: each is known, once, and of a size that keys may have.
 		{"key", func(p *policy.Policy) { p.Key = "" },
 			`it is empty; write, say, "ip", or "global" for one count for all`},
 		{"key", func(p *policy.Policy) { p.Key = "IP" }, `the recipe "IP" is not known; write "ip"`},
@@ -43,10 +46,13 @@ func TestValidateNamesPolicyAndField(t *testing.T) {
 		{"key", func(p *policy.Policy) { p.Key = "global+ip" }, `"global" joined to another recipe means nothing`},
 		{"key", func(p *policy.Policy) { p.Key = "ip+user+host+path+method+route+api-key" },
 			"7 recipes joined are more than 6"},
+		// The IPv6 prefix has one spelling, so that two policies with the same key look the same.
 		{"key", func(p *policy.Policy) { p.Key = "ip/31" },
 			`"ip/31": the IPv6 prefix is not a number within 32 to 128`},
 		{"key", func(p *policy.Policy) { p.Key = "ip/064" },
 			`"ip/064": the IPv6 prefix is not a number within 32 to 128`},
+		// Headers that have a recipe of their own, or may only be trusted by the program, are
+		// refused.
 		{"key", func(p *policy.Policy) { p.Key = "header:" }, `"" is not the name of a header`},
 		{"key", func(p *policy.Policy) { p.Key = "header:X Y" }, `"X Y" is not the name of a header`},
 		{"key", func(p *policy.Policy) { p.Key = "header:x-forwarded-for" },
@@ -60,6 +66,7 @@ func TestValidateNamesPolicyAndField(t *testing.T) {
 		{"match.methods", func(p *policy.Policy) { p.Match.Methods = []string{"get"} },
 			`"get" is not a method in upper case; write GET`},
 		{"match.methods", func(p *policy.Policy) { p.Match.Methods = []string{"GET", "GET"} }, `"GET" is named twice`},
+		// A host is written as requests are compared with it.
 		{"match.host", func(p *policy.Policy) { p.Match.Host = "Api.example" },
 			`"Api.example" is not a name in lower case without a port, or an address; write api.example`},
 		{"match.host", func(p *policy.Policy) { p.Match.Host = "api.example:80" },
@@ -67,6 +74,7 @@ func TestValidateNamesPolicyAndField(t *testing.T) {
 		{"match.host", func(p *policy.Policy) { p.Match.Host = "*." }, `"*." is not the name of a host`},
 		{"match.host", func(p *policy.Policy) { p.Match.Host = "a..b" }, `"a..b" is not the name of a host`},
 		{"match.host", func(p *policy.Policy) { p.Match.Host = "::0" }, `"::0" is not in its shortest form; write ::`},
+		// A pattern's path is clean, since only a clean path is ever compared with it.
 		{"match.path", func(p *policy.Policy) { p.Match.Path = "users" }, `"users" does not begin with a slash`},
 		{"match.path", func(p *policy.Policy) { p.Match.Path = "GET /users" },
 			`"GET /users" does not begin with a slash`},
@@ -87,6 +95,7 @@ func TestValidateNamesPolicyAndField(t *testing.T) {
 			"33 segments are more than 32"},
 		{"match.path", func(p *policy.Policy) { p.Match.Path = "/" + strings.Repeat("a", 1000) },
 			"1001 bytes are more than 1000"},
+		// Actions, of which shadow is a mode and not an action.
 		{"on_limit", func(p *policy.Policy) { p.OnLimit = "shadow" },
 			`"shadow" is not "reject", "degrade" or "wait" and a duration, as in "wait 500ms"`},
 		{"on_limit", func(p *policy.Policy) { p.OnLimit = "wait 1 s" }, `"1 s" is not a duration such as 500ms or 2s`},
@@ -96,6 +105,7 @@ func TestValidateNamesPolicyAndField(t *testing.T) {
 			`the longest wait 2h is not above 0 and at most 1h0m0s`},
 		{"on_store_error", func(p *policy.Policy) { p.OnStoreError = "default" },
 			`"default" is not "open", "closed" or "local"`},
+		// Numbers beyond both ends, and who changed the policy and when.
 		{"mode", func(p *policy.Policy) { p.Mode = 3 }, "mode(3) is not known"},
 		{"priority", func(p *policy.Policy) { p.Priority = 1_000_001 }, "1000001 is not within -1000000 to 1000000"},
 		{"version", func(p *policy.Policy) { p.Version = -1 }, "-1 is negative"},
@@ -108,11 +118,14 @@ func TestValidateNamesPolicyAndField(t *testing.T) {
 		p := valid(t, "a")
 		c.spoil(&p)
 		err := p.Validate()
+
 		var fault *policy.FieldError
 		if !errors.As(err, &fault) {
 			t.Errorf("%s: %v, want %s", c.field, err, c.want)
 			continue
 		}
+
+		// The field is what a tool marks, so it counts as much as the text.
 		if fault.Policy != p.Name || fault.Field != c.field || fault.Err.Error() != c.want {
 			t.Errorf("policy %q, field %s: %v\nwant %s: %s", fault.Policy, fault.Field, fault.Err, c.field, c.want)
 		}
@@ -138,14 +151,17 @@ func TestSetNamesAreUnique(t *testing.T) {
 // A limiter accepts the rule of every policy that Validate accepts.
 func TestPolicyNamesAreThoseOfRules(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
+		// Most of the names are near the rule's letters and length, and some are anything.
 		name := rapid.OneOf(rapid.StringMatching(`[a-zA-Z0-9_.-]{0,66}`), rapid.String()).Draw(t, "name")
 		p := policy.Policy{Name: name, Apps: []string{"shop"}, Limit: core.Limit{Quota: 1, Period: time.Second},
 			Key: "ip"}
 		rule := limiter.Rule{Name: name, Limit: p.Limit, Key: func(core.Request) (string, bool) { return "", true }}
+
 		second := rule // without which the first may leave its name out
 		if second.Name = "a"; name == "a" {
 			second.Name = "b"
 		}
+
 		_, err := limiter.New(limiter.Config{Store: nothing{}, Rules: []limiter.Rule{rule, second}})
 		if (err == nil) != (p.Validate() == nil) {
 			t.Fatalf("%q: rule %v, policy %v", name, err, p.Validate())
