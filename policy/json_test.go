@@ -38,6 +38,7 @@ func valueByTokens(d *json.Decoder, depth int, anyNames bool) error {
 	var seen []string
 	for d.More() {
 		key := ""
+
 		// The names of plans and of overridden keys are the caller's own, so below those fields any
 		// name is allowed.
 		if delim == '{' {
