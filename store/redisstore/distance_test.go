@@ -45,13 +45,18 @@ const east, west = "127.0.0.1:1", "127.0.0.1:2"
 
 // dial returns a connection to the server.
 func (f *far) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	// Connecting takes its round trips before anything can be sent.
 	if err := after(ctx, time.Duration(f.trips)*f.rtt); err != nil {
 		return nil, err
 	}
+
 	near, there := net.Pipe()
 	f.mu.Lock()
 	f.ends = append(f.ends, there)
 	f.mu.Unlock()
+
+	// Replies are written a round trip after their commands, and commands are read meanwhile: the
+	// distance delays and does not block.
 	replies := make(chan func(), 1000)
 	go func() {
 		defer close(replies)
@@ -62,6 +67,7 @@ func (f *far) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 			if err != nil {
 				return
 			}
+
 			reply, due := f.reply(addr, args), time.Now().Add(f.rtt)
 			replies <- func() {
 				time.Sleep(time.Until(due))
@@ -69,6 +75,7 @@ func (f *far) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 			}
 		}
 	}()
+
 	go func() {
 		for reply := range replies {
 			reply()
@@ -104,6 +111,8 @@ func readLength(r *bufio.Reader, kind byte) (int, error) {
 func (f *far) reply(addr string, args []string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
+	// What go-redis asks for at the start, and the two ways to call a script.
 	switch strings.ToLower(args[0]) {
 	case "client":
 		if args[2] == "LIB-NAME" {
@@ -113,6 +122,8 @@ func (f *far) reply(addr string, args []string) string {
 		return "*2\r\n$1\r\n7\r\n$1\r\n0\r\n"
 	case "command":
 		return "*2\r\n*6\r\n$4\r\neval\r\n:-3\r\n*0\r\n:0\r\n:0\r\n:0\r\n*6\r\n$7\r\nevalsha\r\n:-3\r\n*0\r\n:0\r\n:0\r\n:0\r\n"
+
+	// Two masters, with half of the slots each.
 	case "cluster":
 		return "*2\r\n" +
 			"*3\r\n:0\r\n:8191\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n" +
@@ -160,11 +171,13 @@ func (f *far) connections() int {
 // distant runs f in a bubble, with a store over a client of the server.
 func (f *far) distant(t *testing.T, o Options, client func() redis.UniversalClient, run func(*testing.T, *Store)) {
 	t.Helper()
+
 	f.greeted, f.loaded = map[string]int{}, map[string]bool{}
 	synctest.Test(t, func(t *testing.T) {
 		c := client()
 		run(t, MustNew(c, o))
 		c.Close()
+
 		time.Sleep(time.Minute) // until the last reply is written
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -206,6 +219,8 @@ func TestConnectAtADistance(t *testing.T) {
 		failed  []int       // of 20 calls
 		greeted int         // connections
 	}{
+		// The first calls begin trials, which connect as many as full calls need: four to each
+		// server.
 		{"one server", (*far).single, 28 * ms, 1, nil, []int{0, 1, 2, 3}, 4},
 		{"one server with TLS", (*far).single, 24 * ms, 2, &tls.Config{}, []int{0, 1, 2, 3}, 4},
 		{"Ring", (*far).ring, 28 * ms, 1, nil, []int{0, 1, 2, 3}, 8},
@@ -234,6 +249,8 @@ func TestConnectAtADistanceInACluster(t *testing.T) {
 				if first := takeInTurn(t, s, 40); len(first) == 0 {
 					t.Error("no call failed, so the servers are not far")
 				}
+
+				// Once both are connected, no call is late.
 				if then := takeInTurn(t, s, 20); len(then) > 0 {
 					t.Errorf("later calls %v failed", then)
 				}
@@ -309,12 +326,15 @@ func TestConnectLeavesConnectionsToALoneCaller(t *testing.T) {
 			f.distant(t, Options{Timeout: 500 * ms}, func() redis.UniversalClient { return f.single(nil) },
 				func(t *testing.T, s *Store) {
 					failed := 0
+
 					for i := range 100 {
 						if _, err := takeOne(t.Context(), s, "k"); err != nil {
 							failed = i + 1
 						}
 						time.Sleep(pause)
 					}
+
+					// The first round makes ten calls late at most, and no round comes after it.
 					if failed > 10 {
 						t.Errorf("call %d failed", failed)
 					}
@@ -334,6 +354,7 @@ type hanging struct {
 func (*hanging) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (h *hanging) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		// Only the commands of trials are counted, not those of calls.
 		if cmd.Name() == "time" {
 			h.mu.Lock()
 			h.n++
@@ -342,6 +363,8 @@ func (h *hanging) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 				panic("a hook")
 			}
 		}
+
+		// Neither ends before its context does.
 		err := after(ctx, time.Hour)
 		cmd.SetErr(err)
 		return err
@@ -371,8 +394,11 @@ func TestTrialsMeetAServerThatHangsInTurn(t *testing.T) {
 					Dialer: new(fake).dial})
 				defer c.Close()
 				c.AddHook(h)
+
 				s := MustNew(c, Options{Batch: 1, Timeout: 50 * ms}) // a trial has ten timeouts
 				var callers sync.WaitGroup
+
+				// Twenty callers for ten seconds, each of which asks again 5ms after its answer.
 				begun := time.Now()
 				for range 20 {
 					callers.Go(func() {
@@ -385,8 +411,10 @@ func TestTrialsMeetAServerThatHangsInTurn(t *testing.T) {
 						}
 					})
 				}
+
 				callers.Wait()
 				time.Sleep(time.Minute) // until the last trial has ended
+
 				h.mu.Lock()
 				defer h.mu.Unlock()
 				if h.n != row.commands {
@@ -443,6 +471,8 @@ func TestConnectFartherThanTenTimeouts(t *testing.T) {
 		rtt    time.Duration
 		most   time.Duration
 	}{
+		// At 125ms the least maximum of 250ms is enough; farther away the program has to allow
+		// more.
 		{(*far).single, 125 * ms, 0},
 		{(*far).single, 200 * ms, time.Second},
 		{(*far).single, 300 * ms, time.Second},
@@ -453,6 +483,7 @@ func TestConnectFartherThanTenTimeouts(t *testing.T) {
 			client := func() redis.UniversalClient { return row.client(f, nil) }
 			f.distant(t, Options{MaxTimeout: row.most}, client, func(t *testing.T, s *Store) {
 				_ = takeUntil(t, s, 2*time.Second)
+
 				if n := takeUntil(t, s, 20*time.Second); n > 0 {
 					t.Errorf("%d calls failed after the first two seconds", n)
 				}
