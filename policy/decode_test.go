@@ -266,8 +266,8 @@ func TestDecodeReadsTheOutputOfEncode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			back, err := f.decode(text)
 
+			back, err := f.decode(text)
 			if err != nil || !reflect.DeepEqual(back, set) {
 				t.Fatalf("%s: %v\n%+v\n%+v\n%s", f.name, err, back, set, text)
 			}
@@ -281,7 +281,6 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, seed := range []string{fullJSON, string(yamlText), "policies: [{name: a, apps: [b], key: user, limit: 1/1s, overrides: {'user:42': 1000/1m, \"2001:db8::/64\": 2/1s}}]", "policies: []", bannedYAML, `{"policies":[{` + entry + `}]}`, `{"policies":[{"name":"a","apps":["b"],"key":"user","limit":"1000/month tz=Europe/Berlin start=15","plans":{"pro":"100000/year start=04-06 debt=7"},"plan_by":"claim"}]}`,
-
 		"policies:\n- name: a\n  apps: [b]\n  key: user\n  limit: 5/week start=7 tz=Asia/Kathmandu\n", "- - -", "a: |\n b\n", "[{?: *a}]"} {
 		f.Add([]byte(seed))
 	}
@@ -293,13 +292,13 @@ func FuzzDecode(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			text, err := form.encode(set)
 
+			text, err := form.encode(set)
 			if err != nil {
 				t.Fatalf("%s was read as %+v, which is not written: %v", form.name, set, err)
 			}
-			again, err := form.decode(text)
 
+			again, err := form.decode(text)
 			if err != nil || len(again) != len(set) {
 				t.Fatalf("%s: %v\n%s", form.name, err, text)
 			}

@@ -112,9 +112,8 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 
 func TestDescribeLimit(t *testing.T) {
 	for text, want := range map[string]string{
-		"100/1m burst=20":           "100 requests a minute, at most 20 at once",
-		"5/10s fixed-window debt=3": "5 requests every 10 seconds, counted in windows that begin with a request, at most 3 in debt",
-
+		"100/1m burst=20":                      "100 requests a minute, at most 20 at once",
+		"5/10s fixed-window debt=3":            "5 requests every 10 seconds, counted in windows that begin with a request, at most 3 in debt",
 		"1 concurrent ttl=30s":                 "1 request at a time",
 		"1000/month tz=Europe/Berlin start=15": "1000 requests a month, by the calendar of Europe/Berlin, each from day 15 on",
 		"240/1h sliding-window segments=60":    "240 requests within any hour, counted in 60 segments",

@@ -65,8 +65,8 @@ func ExampleBindings_plans() {
 		fmt.Printf("%s: %d, limit %q, left %q\n", user, w.Code, w.Header().Get("X-RateLimit-Limit"),
 			w.Header().Get("X-RateLimit-Remaining"))
 	}
-	ask("alice", "192.0.2.1:80")
 
+	ask("alice", "192.0.2.1:80")
 	plans["alice"] = "pro" // an upgrade keeps what was used
 	ask("alice", "192.0.2.1:80")
 	ask("carol", "192.0.2.1:80")

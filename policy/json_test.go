@@ -46,8 +46,8 @@ func valueByTokens(d *json.Decoder, depth int, anyNames bool) error {
 			if err != nil {
 				return err
 			}
-			key = token.(string)
 
+			key = token.(string)
 			if slices.Contains(seen, key) {
 				return fmt.Errorf("the field %q is repeated", key)
 			}

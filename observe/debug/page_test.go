@@ -64,6 +64,8 @@ func TestLocal(t *testing.T) {
 		peer, host, header string
 		want               bool
 	}{
+		// Both ends have to be this machine: the peer's address, and the name under which the page
+		// was asked for.
 		{"127.0.0.1:1", "127.0.0.1:8080", "", true},
 		{"127.8.9.1:1", "localhost", "", true},
 		{"[::1]:1", "[::1]:8080", "", true},
@@ -73,12 +75,14 @@ func TestLocal(t *testing.T) {
 		{"[::ffff:192.0.2.1]:1", "localhost", "", false},
 		{"@", "localhost", "", false},
 		{"", "localhost", "", false},
+		// A name that leads here by DNS is one that somebody else may have chosen.
 		{"127.0.0.1:1", "", "", false},
 		{"127.0.0.1:1", "evil.example:8080", "", false},
 		{"127.0.0.1:1", "127.0.0.1.evil.example", "", false},
 		{"127.0.0.1:1", "localhost.evil.example", "", false},
 		{"127.0.0.1:1", "192.0.2.1", "", false},
 		{"127.0.0.1:1", "0x7f.1", "", false},
+		// Any header of a proxy says that the client is somewhere else, whatever its value.
 		{"127.0.0.1:1", "localhost", "X-Forwarded-For", false},
 		{"127.0.0.1:1", "localhost", "forwarded", false},
 		{"127.0.0.1:1", "localhost", "X-Real-IP", false},
@@ -94,10 +98,13 @@ func TestLocal(t *testing.T) {
 		if got := debug.Local(r); got != row.want {
 			t.Errorf("from %q to %q with %q: %v, want %v", row.peer, row.host, row.header, got, row.want)
 		}
+
+		// The page goes by Local, and shows nothing of the limiters to others.
 		code := 403
 		if row.want {
 			code = 200
 		}
+
 		w := httptest.NewRecorder()
 		debug.Handler().ServeHTTP(w, r)
 		if w.Code != code || code == 403 && strings.Contains(w.Body.String(), "Limiters") {
@@ -127,6 +134,7 @@ func TestPageForms(t *testing.T) {
 		code   int
 		kind   string
 	}{
+		// The form is the client's choice by Accept, HTML before the others.
 		{"/", accept(), 200, isHTML},
 		{"/", accept("*/*"), 200, isHTML},
 		{"/", accept("application/json"), 200, isJSON},
@@ -134,6 +142,7 @@ func TestPageForms(t *testing.T) {
 		{"/", accept("text/html,application/json"), 200, isHTML},
 		{"/?format=html", accept("application/json"), 200, isHTML},
 		{"/?format=json", accept("text/html"), 200, isJSON},
+		// The parameter goes before Accept, and is not echoed when it is wrong.
 		{"/?format=%3Cscript%3E", accept(), 400, isText},
 		{"/", func(r *http.Request) { r.Method = "HEAD" }, 200, isHTML},
 		{"/", func(r *http.Request) { r.Method = "POST" }, 405, isText},
@@ -143,6 +152,8 @@ func TestPageForms(t *testing.T) {
 			strings.Contains(w.Body.String(), "<script") {
 			t.Errorf("%s: %d %s: %s", row.target, w.Code, w.Header(), w.Body)
 		}
+
+		// Every answer forbids to be kept, framed, and read by other sites, errors too.
 		for name, want := range map[string]string{"Cache-Control": "no-store",
 			"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
 			"Cross-Origin-Resource-Policy": "same-origin", "Referrer-Policy": "no-referrer"} {
@@ -204,10 +215,14 @@ func checkInert(t *testing.T, key string) {
 			t.Fatalf("%.80q: the byte %#x at %d", key, c, i)
 		}
 	}
+
+	// The same elements in the same order: the key is nothing but text.
 	got, want := shape(t, body), shape(t, pageWith(t, "harmless"))
 	if !slices.Equal(got, want) {
 		t.Errorf("%.80q changes the page", key)
 	}
+
+	// A short key of letters is shown as it is, between quotes and escaped.
 	if len(key) <= 40 && utf8Text(key) && !strings.Contains(text(t, body), strconv.QuoteToASCII(key)) {
 		t.Errorf("%q is not shown", key)
 	}
@@ -218,22 +233,28 @@ func utf8Text(s string) bool { return strings.ToValidUTF8(s, "") == s }
 // pageWith returns a page of a limiter that has refused the key, and an error with its text.
 func pageWith(t *testing.T, key string) string {
 	t.Helper()
+
 	l, err := limiter.New(limiter.Config{Top: 5, Rules: rules("1/1h"), Logger: discard})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
+
+	// The second request is refused, so that the key is in the list of the refused.
 	for range 2 {
 		if _, err := l.Take(t.Context(), key, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
+
+	// A second limiter has an error with the same text.
 	down, err := limiter.New(limiter.Config{Top: 5, Rules: rules("1/1h"), Logger: discard,
 		Store: &telling{err: errors.New("about " + key)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer down.Close()
+
 	_, _ = down.Take(t.Context(), key, 1) // which fails
 	w := ask(debug.Handler(l, down), "/")
 	if w.Code != 200 {
@@ -262,6 +283,7 @@ func nodes(t *testing.T, body string) (list []*html.Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var walk func(*html.Node)
 	walk = func(n *html.Node) {
 		list = append(list, n)
@@ -277,6 +299,7 @@ func nodes(t *testing.T, body string) (list []*html.Node) {
 func shape(t *testing.T, body string) (list []string) {
 	t.Helper()
 	for _, n := range nodes(t, body) {
+		// The text of a page may differ, but nothing that a browser acts upon.
 		switch n.Type {
 		case html.ElementNode:
 			tag := n.Data
@@ -305,6 +328,8 @@ func text(t *testing.T, body string) string {
 
 func TestReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// A rule of 2 requests that refuses the third, and one of 1 that is still at its first
+		// ban's strikes.
 		api, login := rules("2/1h burst=2")[0], limiter.Rule{Name: "login",
 			Limit: core.MustParseLimit("1/1h fixed-window"),
 			Ban:   core.MustParseBan("3/5m for 1m max 1h"), OnStoreError: limiter.FailClosed}
@@ -313,6 +338,8 @@ func TestReport(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun := time.Now().UTC()
+
+		// Two keys ask three times, a second apart, which the times in the report show.
 		for range 3 {
 			for _, key := range []string{"ann", "bob"} {
 				if _, err := l.Take(t.Context(), key, 1); err != nil {
@@ -321,14 +348,19 @@ func TestReport(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
+
+		// A limiter that is nil is left out, and takes its name with it.
 		p := &debug.Page{Limiters: []*limiter.Limiter{nil, l}, Names: []string{"none", "front"}}
 		got := report(t, p)
 		if !got.At.Equal(begun.Add(3*time.Second)) || len(got.Limiters) != 1 {
 			t.Fatalf("report %+v", got)
 		}
+
 		one := got.Limiters[0]
 		same(t, "limiter", []any{one.Name, one.Since, one.MayWait, one.Closed, one.TopIsKept,
 			one.Answers.Store}, []any{"front", begun, 7, false, true, "ok"})
+
+		// The fourth refusal of login is the last; the first came a second after the beginning.
 		later := begun.Add(time.Second)
 		same(t, "refusing", []any{one.Answers.Refusing},
 			[]any{[]debug.Refusing{{Rule: "login", Requests: 4, Since: later, TopKey: `"ann"`}}})
@@ -351,6 +383,8 @@ func TestReport(t *testing.T) {
 // its number.
 func TestNamesOfLimiters(t *testing.T) {
 	var all []*limiter.Limiter
+
+	// Two limiters have one name, and the third none.
 	for _, name := range []string{"api", "api", ""} {
 		l := limiter.MustNew(limiter.Config{Name: name, Logger: slog.New(slog.DiscardHandler),
 			Store: memstore.MustNew(memstore.Options{}), Rules: []limiter.Rule{
@@ -358,6 +392,7 @@ func TestNamesOfLimiters(t *testing.T) {
 		defer l.Close()
 		all = append(all, l)
 	}
+
 	var names []string
 	for _, l := range report(t, &debug.Page{Limiters: all, Names: []string{"front"}}).Limiters {
 		names = append(names, l.Name)

@@ -302,7 +302,6 @@ func TestOpenNamesEveryMistake(t *testing.T) {
 			Rules: []limiter.Rule{{Key: keyfuncs.RemoteIP, Limit: core.Limit{}}},
 		},
 	})
-
 	if err == nil {
 		t.Fatal("no error")
 	}

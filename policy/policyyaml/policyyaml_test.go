@@ -152,7 +152,6 @@ func TestDecodeNamesMistakes(t *testing.T) {
 		{strings.Repeat(" ", policyyaml.MaxBytes+1), "policy: 1048577 bytes are more than 1048576"},
 	} {
 		_, err := policyyaml.Decode([]byte(c[0]))
-
 		if err == nil || err.Error() != c[1] && !strings.HasPrefix(err.Error(), c[1]+"\n") {
 			t.Errorf("%.120q:\n%v\nwant\n%s", c[0], err, c[1])
 		}
@@ -184,7 +183,6 @@ policies:
 		Limit: core.MustParseLimit("5/1m sliding-log"), Key: "ip+route",
 		Match: policy.Match{Methods: []string{"POST"}, Path: "/login/{step}"}, Mode: policy.Off,
 		Description: "slow down\nguessing\n"}}
-
 	if err != nil || !reflect.DeepEqual(set, want) {
 		t.Errorf("%v\n%+v", err, set)
 	}

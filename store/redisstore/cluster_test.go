@@ -130,7 +130,6 @@ func TestClusterStepsOfABusySubjectShareCalls(t *testing.T) {
 		}
 		return err
 	})
-
 	if err != nil || sent >= 800 {
 		t.Errorf("%d calls for 800 steps, %v", sent, err)
 	}

@@ -39,7 +39,7 @@ func TestQueueTurnsAwayWhomItCannotServe(t *testing.T) {
 		// all the time.
 		{"one batch", busy(), 10, 20, 20 * ms, 0, false},
 		{"one more", busy(), 11, 20, 20 * ms, 0, true},
-		// A third of the time is kept in reserve.
+		// A quarter of the time is kept in reserve: of 66.7ms only 50 are to be filled.
 		{"just in time", busy(), 28, 20, 200 * ms / 3, 0, false},
 		{"just too late", busy(), 30, 20, 200 * ms / 3, 0, true},
 		// What is older than a second says nothing of now.

@@ -107,8 +107,8 @@ func TestStepWithKeysApart(t *testing.T) {
 		{Rule: "hour", Key: sharedKey, Limit: core.MustParseLimit("100000/24h fixed-window"), Cost: 1},
 		{Rule: "day", Key: sharedKey, Limit: core.MustParseLimit("1000/24h fixed-window"), Cost: 1},
 	}
-	keys := []string{prefix + "{" + sharedKey + "}:hour:f", prefix + "{" + sharedKey + "}:day:f"}
 
+	keys := []string{prefix + "{" + sharedKey + "}:hour:f", prefix + "{" + sharedKey + "}:day:f"}
 	end, ended := make(chan struct{}), &sync.WaitGroup{}
 	for range 4 {
 		ended.Go(func() { p.again(end) })

@@ -251,8 +251,8 @@ func TestMisbehaviour(t *testing.T) {
 			if m.over != nil {
 				addr = m.over(t, server)
 			}
-			f := startFleet(t, 1, settings{Redis: addr, Prefix: redistest.Prefix(t), Limits: limits[:1]})
 
+			f := startFleet(t, 1, settings{Redis: addr, Prefix: redistest.Prefix(t), Limits: limits[:1]})
 			s := f.services[0]
 			all := dialAll(t, s.addr, 500)
 
