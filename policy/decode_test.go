@@ -234,21 +234,22 @@ func TestEncodeRefusesInvalidPolicies(t *testing.T) {
 }
 
 func policies() *rapid.Generator[policy.Policy] {
-	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab:#'\"-{}[]&*!|>%@` \n\té0~\\?,")), 0, 40, -1)
-
 	// The text has what YAML treats specially: indicators, quotes, line ends, and a letter outside
 	// ASCII.
+	text := rapid.StringOfN(rapid.RuneFrom([]rune("ab:#'\"-{}[]&*!|>%@` \n\té0~\\?,")), 0, 40, -1)
 	return rapid.Custom(func(t *rapid.T) policy.Policy {
 		return policy.Policy{
 			Name:        rapid.StringMatching(`[a-z][a-z0-9_.-]{0,20}`).Draw(t, "name"),
 			Description: text.Draw(t, "description"),
 			Apps:        []string{rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9_./-]{0,10}`).Draw(t, "app")},
-			Limit:       core.Limit{Quota: rapid.Int64Range(1, 1000).Draw(t, "quota"), Period: time.Duration(rapid.Int64Range(1, 1e6).Draw(t, "ms")) * time.Millisecond, Debt: rapid.Int64Range(0, 1000).Draw(t, "debt")},
-			Key:         rapid.SampledFrom([]string{"ip", "ip/56", "user+route", "cookie:s%d", "global"}).Draw(t, "key"),
-			Mode:        policy.Mode(rapid.IntRange(0, 2).Draw(t, "mode")),
-			Priority:    rapid.IntRange(-1000, 1000).Draw(t, "priority"),
-			UpdatedBy:   text.Draw(t, "by"),
-			UpdatedAt:   time.Unix(rapid.Int64Range(0, 1e10).Draw(t, "at"), 0).UTC(),
+			Limit: core.Limit{Quota: rapid.Int64Range(1, 1000).Draw(t, "quota"),
+				Period: time.Duration(rapid.Int64Range(1, 1e6).Draw(t, "ms")) * time.Millisecond,
+				Debt:   rapid.Int64Range(0, 1000).Draw(t, "debt")},
+			Key:       rapid.SampledFrom([]string{"ip", "ip/56", "user+route", "cookie:s%d", "global"}).Draw(t, "key"),
+			Mode:      policy.Mode(rapid.IntRange(0, 2).Draw(t, "mode")),
+			Priority:  rapid.IntRange(-1000, 1000).Draw(t, "priority"),
+			UpdatedBy: text.Draw(t, "by"),
+			UpdatedAt: time.Unix(rapid.Int64Range(0, 1e10).Draw(t, "at"), 0).UTC(),
 		}
 	})
 }
@@ -261,6 +262,7 @@ func TestDecodeReadsTheOutputOfEncode(t *testing.T) {
 		if set.Validate() != nil {
 			t.Skip("no policy that may be written")
 		}
+
 		for _, f := range formats {
 			text, err := f.encode(set)
 			if err != nil {
@@ -280,10 +282,16 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, seed := range []string{fullJSON, string(yamlText), "policies: [{name: a, apps: [b], key: user, limit: 1/1s, overrides: {'user:42': 1000/1m, \"2001:db8::/64\": 2/1s}}]", "policies: []", bannedYAML, `{"policies":[{` + entry + `}]}`, `{"policies":[{"name":"a","apps":["b"],"key":"user","limit":"1000/month tz=Europe/Berlin start=15","plans":{"pro":"100000/year start=04-06 debt=7"},"plan_by":"claim"}]}`,
-		"policies:\n- name: a\n  apps: [b]\n  key: user\n  limit: 5/week start=7 tz=Asia/Kathmandu\n", "- - -", "a: |\n b\n", "[{?: *a}]"} {
+
+	for _, seed := range []string{fullJSON, string(yamlText),
+		"policies: [{name: a, apps: [b], key: user, limit: 1/1s, overrides: {'user:42': 1000/1m, \"2001:db8::/64\": 2/1s}}]",
+		"policies: []", bannedYAML, `{"policies":[{` + entry + `}]}`,
+		`{"policies":[{"name":"a","apps":["b"],"key":"user","limit":"1000/month tz=Europe/Berlin start=15","plans":{"pro":"100000/year start=04-06 debt=7"},"plan_by":"claim"}]}`,
+		"policies:\n- name: a\n  apps: [b]\n  key: user\n  limit: 5/week start=7 tz=Asia/Kathmandu\n",
+		"- - -", "a: |\n b\n", "[{?: *a}]"} {
 		f.Add([]byte(seed))
 	}
+
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// Whatever is read can be written, and what is written reads back to the same text:
 		// otherwise a tool that loads and saves a set would change it.

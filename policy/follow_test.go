@@ -235,8 +235,8 @@ func TestFollowAsksOnceForAnUnreadableRevision(t *testing.T) {
 		s.publish("1", valid(t, "a"))
 		f := follow(t, l, s, o)
 
-		// Twenty polls or more see revision 2, which no reader can make a set of. It counts as refused, and
-		// the source as present.
+		// Twenty polls or more see revision 2, which no reader can make a set of. It counts as
+		// refused, and the source as present.
 		s.publish("2")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()

@@ -150,6 +150,7 @@ func FuzzDecodeLines(f *testing.F) {
 	f.Add("policies: [{name: a, apps: [b], limit: 1/1s, key: ip}, {name: a}]")
 	f.Add("policies:\n- name: a\n  a.b: c\n  a:\n    b: c\n")
 	f.Add("policies: []\npolicies: []\n")
+
 	f.Fuzz(func(t *testing.T, text string) {
 		want, wantErr := policyyaml.Decode([]byte(text))
 		set, lines, err := policyyaml.DecodeLines([]byte(text))

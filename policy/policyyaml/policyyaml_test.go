@@ -62,6 +62,7 @@ func TestEncodeIsBounded(t *testing.T) {
 	const head = len("policies:\n")
 	each := len(text) - head
 	fits := (policyyaml.MaxBytes - head) / each
+
 	var many policy.Set
 	for i := range fits + 1 {
 		p := set[0]

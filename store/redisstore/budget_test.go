@@ -48,7 +48,8 @@ func TestTimeoutFollowsTheDistance(t *testing.T) {
 						}
 					}
 
-					if s.servers.budget() != row.budget || s.Report().MaxCall != row.most || (failed == 0) != row.works {
+					if s.servers.budget() != row.budget || s.Report().MaxCall != row.most ||
+						(failed == 0) != row.works {
 						t.Errorf("%v of at most %v, %d of 20 calls failed; want %v of %v, works %v",
 							s.servers.budget(), s.Report().MaxCall, failed, row.budget, row.most, row.works)
 					}

@@ -83,8 +83,8 @@ func clusterFaults() []fault {
 				from = to
 			}
 		}},
-		// While the slot is on its way a key is at one master or the other, and requests are redirected
-		// one by one.
+		// While the slot is on its way a key is at one master or the other, and requests are
+		// redirected one by one.
 		{name: "slot-half-moved", sees: nothing, inflict: func(s *scene) {
 			m := s.depart(s.slot(), s.home(), (s.home()+1)%len(s.masters))
 			m.carry()

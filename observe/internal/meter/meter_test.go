@@ -380,7 +380,8 @@ func TestDocumentation(t *testing.T) {
 		}
 
 		// Text for text, the row that the instrument would have.
-		want = append(want, strings.ReplaceAll(fmt.Sprintf("| `%s` | `%s` | %s | %s | %s | %s |", i.Name, i.Prometheus(), i.Kind, unit, strings.Join(names, ", "), i.Help), "  ", " "))
+		want = append(want, strings.ReplaceAll(fmt.Sprintf("| `%s` | `%s` | %s | %s | %s | %s |", i.Name,
+			i.Prometheus(), i.Kind, unit, strings.Join(names, ", "), i.Help), "  ", " "))
 	}
 	if got := tableRow.FindAllString(string(text), -1); !slices.Equal(got, want) {
 		t.Errorf("docs/metrics.md needs the rows\n%s", strings.Join(want, "\n"))

@@ -44,6 +44,7 @@ func TestClock(t *testing.T) {
 		server = server.Add(row.stepped)
 		sent := local.Add(row.at)
 		middle := sent.Add(row.took / 2)
+
 		c.Note(sent, sent.Add(row.took), server.Add(row.at+row.took/2+row.server))
 
 		got, known := c.At(middle)
