@@ -59,8 +59,7 @@ func TestTexts(t *testing.T) {
 func TestJoin(t *testing.T) {
 	var seen []string
 	note := func(name string) events.Observer {
-		return events.Func(func(_ context.Context,
-			r *events.Request) {
+		return events.Func(func(_ context.Context, r *events.Request) {
 			seen = append(seen, name+" "+r.Verdict.String())
 		})
 	}

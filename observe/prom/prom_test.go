@@ -413,8 +413,7 @@ func BenchmarkLimiter(b *testing.B) {
 		}{
 			{"none", func(*limiter.Config) {}},
 			{"nothing", func(c *limiter.Config) {
-				c.Observer = events.Func(func(context.Context,
-					*events.Request) {
+				c.Observer = events.Func(func(context.Context, *events.Request) {
 				})
 			}},
 			{"metrics", func(c *limiter.Config) { m, _ := registered(b, prom.Options{}); m.Install(c) }},

@@ -231,9 +231,9 @@ func TestLimitsAreCountedForThePage(t *testing.T) {
 func TestLimitsHoldWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	client := connect(t, server)
+	publish(t, client, "", visitors)
 
 	// One expected instance has the whole limit to itself, or else it would keep to a share of it.
-	publish(t, client, "", visitors)
 	o := options("")
 	o.Expected = 1 // until a heartbeat is answered, which may take longer than the requests
 

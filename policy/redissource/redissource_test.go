@@ -362,12 +362,12 @@ func TestFrozenServerDelaysNoCaller(t *testing.T) {
 				DisableIdentity: true})
 			defer client.Close()
 			prefix := redistest.Prefix(t)
-
-			// Publishing before the freeze is given more time than the calls that are measured.
 			s, err := redissource.New(client, redissource.Options{Prefix: prefix, Timeout: timeout})
 			if err != nil {
 				t.Fatal(err)
 			}
+
+			// Publishing before the freeze is given more time than the calls that are measured.
 			patient, err := redissource.New(client, redissource.Options{Prefix: prefix, Timeout: patience})
 			if err != nil {
 				t.Fatal(err)

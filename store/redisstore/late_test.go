@@ -208,8 +208,7 @@ func (w *dialWatch) addTo(client redis.UniversalClient) {
 	case *redis.ClusterClient:
 		c.OnNewNode(func(c *redis.Client) { c.AddHook(w) })
 	case *redis.Ring:
-		_ = c.ForEachShard(context.Background(), func(_ context.Context,
-			c *redis.Client) error {
+		_ = c.ForEachShard(context.Background(), func(_ context.Context, c *redis.Client) error {
 			c.AddHook(w)
 			return nil
 		})

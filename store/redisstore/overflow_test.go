@@ -140,14 +140,12 @@ func TestOverflowAnswersNoOtherSteps(t *testing.T) {
 		"another key":                  func(_ *Store, ops []core.Op) []core.Op { ops[1].Key = "other"; return ops },
 		"more units":                   func(_ *Store, ops []core.Op) []core.Op { ops[0].Cost = 2; return ops },
 		"more units of the other rule": func(_ *Store, ops []core.Op) []core.Op { ops[1].Cost = 4; return ops },
-		"another limit": func(_ *Store,
-			ops []core.Op) []core.Op {
+		"another limit": func(_ *Store, ops []core.Op) []core.Op {
 			ops[1].Limit = limit(t, "6/1h")
 			return ops
 		},
 		"with a ban": func(_ *Store, ops []core.Op) []core.Op { ops[0].Ban = ban; return ops },
-		"a booking": func(_ *Store,
-			ops []core.Op) []core.Op {
+		"a booking": func(_ *Store, ops []core.Op) []core.Op {
 			ops[0].MaxWait = time.Hour
 			return ops
 		},

@@ -98,8 +98,7 @@ func TestQueueSendsFewCallersAtOnceAndOthersTogether(t *testing.T) {
 // same instant: it might be sent between them.
 func TestQueueSendsFullCallsAtOnceUpToMaxFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{wait: func(ctx context.Context,
-			n int) error {
+		f := &fake{wait: func(ctx context.Context, n int) error {
 			return after(ctx, latency+time.Duration(n)*time.Microsecond)
 		}}
 

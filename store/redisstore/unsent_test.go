@@ -39,8 +39,7 @@ var fates = map[string]struct {
 	"before a door that is shut": {wait: func(context.Context, int) error { return errRefused },
 		before: func(s *Store) { _, _ = takeOne(context.Background(), s, "other") }, unsent: true},
 	"refused by the server's machine": {wait: func(context.Context, int) error { return errRefused }, unsent: true},
-	"refused by a server that loads": {wait: func(context.Context,
-		int) error {
+	"refused by a server that loads": {wait: func(context.Context, int) error {
 		return unasked("LOADING it is")
 	}, unsent: true},
 	"its connection broke": {wait: func(context.Context, int) error { return io.EOF }},

@@ -70,9 +70,8 @@ func (w *waits) run() {
 		waited := w.since(known)
 		now := time.Now()
 
-		waited = max(waited, now.Sub(last)-interval, queued.worst(), host.worst()) // the machine itself may stand still
-
 		// The longest of four measures: any of them alone misses some of the waits.
+		waited = max(waited, now.Sub(last)-interval, queued.worst(), host.worst()) // the machine itself may stand still
 		w.mu.Lock()
 		w.samples = append(w.samples, sample{last, now, waited})
 		w.mu.Unlock()
