@@ -374,9 +374,10 @@ func (*hanging) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// The first call is late after 50 ms and begins a trial, which has 500 ms for four commands. From then on a call begins a trial with one command 200 ms after
-// the last has ended, and waits for it until it is late; the others fail at once. The callers
-// ask each 5 ms, so trials begin every 700 ms, or 200 ms if they panic at once.
+// The first call is late after 50 ms and begins a trial, which has 500 ms for four commands. From
+// then on a call begins a trial with one command 200 ms after the last has ended, and waits for it
+// until it is late; the others fail at once. The callers ask each 5 ms, so trials begin every 700
+// ms, or 200 ms if they panic at once.
 func TestTrialsMeetAServerThatHangsInTurn(t *testing.T) {
 	for name, row := range map[string]struct {
 		ignores, panics bool

@@ -260,8 +260,8 @@ func TestBatchCallerThatLeavesTakesNothing(t *testing.T) {
 	})
 }
 
-// A call has more time than its waiters, because the client drops the connection of a call that ends
-// before its answer. Its waiters wait no longer for that.
+// A call has more time than its waiters, because the client drops the connection of a call that
+// ends before its answer. Its waiters wait no longer for that.
 func TestBatchGoesOnWithoutItsCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan time.Duration, 10)
