@@ -42,6 +42,8 @@ func ExampleBindings_plans() {
 			"user": func(_ context.Context, user string) (string, error) { return plans[user], nil },
 		},
 	}
+
+	// The policies come from a text here; a program would follow a file or the store.
 	set, err := policyyaml.Decode([]byte(tariff))
 	if err != nil {
 		fmt.Println(err)
@@ -54,13 +56,16 @@ func ExampleBindings_plans() {
 	}
 	l := limiter.MustNew(limiter.Config{Rules: compiled.Rules(), Headers: limiter.XRateLimit})
 	server := nethttp.New(l)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+
 	ask := func(user, address string) {
 		r := httptest.NewRequest("GET", "/", nil).WithContext(context.WithValue(context.Background(), signedIn{}, user))
 		r.RemoteAddr = address
 		w := httptest.NewRecorder()
 		server.ServeHTTP(w, r)
-		fmt.Printf("%s: %d, limit %q, left %q\n", user, w.Code, w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"))
+		fmt.Printf("%s: %d, limit %q, left %q\n", user, w.Code, w.Header().Get("X-RateLimit-Limit"),
+			w.Header().Get("X-RateLimit-Remaining"))
 	}
+
 	ask("alice", "192.0.2.1:80")
 	plans["alice"] = "pro" // an upgrade keeps what was used
 	ask("alice", "192.0.2.1:80")

@@ -31,16 +31,20 @@ func ExampleCompile() {
 		fmt.Println(err)
 		return
 	}
+
+	// The addresses that proxies in private networks forward are trusted.
 	proxied, err := keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: keyfuncs.Private()})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+
 	compiled, err := policy.Compile("shop", set, policy.Bindings{IP: proxied})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
+
 	for _, r := range compiled.Rules() {
 		fmt.Println(r.Name, r.Limit, r.OnLimit)
 	}

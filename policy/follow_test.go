@@ -177,12 +177,13 @@ func TestFollowRefusesABadRevisionOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		s, l, o := &source{}, newLimiter(t), quiet()
-		o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		}}))
+		o.Logger = slog.New(slog.NewTextHandler(&log,
+			&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}}))
 		s.publish("1", valid(t, "a"))
 		f := follow(t, l, s, o)
 		bad := valid(t, "b")
@@ -194,13 +195,17 @@ func TestFollowRefusesABadRevisionOnce(t *testing.T) {
 		if st.Version != "1" || st.Refused != "2" || inForce(t, l) != "a 100/100" {
 			t.Errorf("%+v, %s", st, inForce(t, l))
 		}
-		wantError(t, st.RefusedErr, `policy: revision "2": policy "b": key: "user" cannot be used here: the program does not set Bindings.User`)
+		wantError(t, st.RefusedErr,
+			`policy: revision "2": policy "b": key: "user" cannot be used here: the program does not set Bindings.User`)
 		s.publish("1", valid(t, "a"))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if st := f.Status(); st.Version != "1" || st.Refused != "" || st.RefusedErr != nil {
 			t.Errorf("after going back: %+v", st)
 		}
+
+		// Going back to the version in force ends the refusal. The log has one line for each
+		// change, and none for the polls between.
 		want := `level=INFO msg="headgate: policies are in force" version=1 policies=1 app=shop
 level=ERROR msg="headgate: policies are refused, and the previous ones stay in force" version=2 error="policy \"b\": key: \"user\" cannot be used here: the program does not set Bindings.User" app=shop
 level=INFO msg="headgate: policies are in force" version=1 policies=1 app=shop
@@ -226,14 +231,20 @@ func TestFollowAsksOnceForAnUnreadableRevision(t *testing.T) {
 		var log bytes.Buffer
 		s, l, o := &torn{}, newLimiter(t), quiet()
 		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+
 		s.publish("1", valid(t, "a"))
 		f := follow(t, l, s, o)
+
+		// Twenty polls or more see revision 2, which no reader can make a set of. It counts as
+		// refused, and the source as present.
 		s.publish("2")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if st := f.Status(); st.Version != "1" || st.Refused != "2" || st.SourceErr != nil || st.RefusedErr.Error() != `policy: revision "2": torn` {
+		if st := f.Status(); st.Version != "1" || st.Refused != "2" || st.SourceErr != nil ||
+			st.RefusedErr.Error() != `policy: revision "2": torn` {
 			t.Errorf("%+v", st)
 		}
+
 		f.Close()
 		if n := strings.Count(log.String(), "refused"); n != 1 {
 			t.Errorf("reported %d times", n)
@@ -258,16 +269,22 @@ func TestFollowComparesVersionsForEqualityOnly(t *testing.T) {
 func TestFollowKeepsPoliciesWhileTheSourceIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := &source{}, newLimiter(t)
+
 		s.publish("1", valid(t, "a"))
 		f := follow(t, l, s, quiet())
+
+		// While the source is away its age grows from the last load that succeeded, and the
+		// policies stay.
 		away := errors.New("away")
 		s.fail(away)
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		st := f.Status()
-		if st.Version != "1" || !errors.Is(st.SourceErr, away) || st.Age != 10*time.Second || inForce(t, l) != "a 100/100" {
+		if st.Version != "1" || !errors.Is(st.SourceErr, away) || st.Age != 10*time.Second ||
+			inForce(t, l) != "a 100/100" {
 			t.Errorf("%+v", st)
 		}
+
 		s.publish("2", valid(t, "b"))
 		time.Sleep(policy.DefaultPoll)
 		synctest.Wait()
@@ -280,17 +297,25 @@ func TestFollowKeepsPoliciesWhileTheSourceIsAway(t *testing.T) {
 func TestFollowWithoutPoliciesAtTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &source{}
+
 		s.fail(fmt.Errorf("far away: %w", policy.ErrMissing))
-		own := limiter.Rule{Name: "own", Limit: limit(t, "3/1m"), Key: func(core.Request) (string, bool) { return "", true }}
-		if _, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Bindings{}, s, quiet()); !errors.Is(err, policy.ErrMissing) {
+		own := limiter.Rule{Name: "own", Limit: limit(t, "3/1m"),
+			Key: func(core.Request) (string, bool) { return "", true }}
+
+		// The default is to fail: a program that starts with no limits at all should have said so.
+		if _, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Bindings{}, s,
+			quiet()); !errors.Is(err, policy.ErrMissing) {
 			t.Errorf("%v", err)
 		}
+
+		// With OnMissingWait the program's own rule stays in force until policies come.
 		l, o := newLimiter(t, own), quiet()
 		o.OnMissing = policy.OnMissingWait
 		f := follow(t, l, s, o)
 		if st := f.Status(); st.Version != "" || st.Age >= 0 || inForce(t, l) != "own 3/3" {
 			t.Errorf("%+v, %s", st, inForce(t, l))
 		}
+
 		s.publish("1", valid(t, "a"))
 		time.Sleep(policy.DefaultPoll)
 		synctest.Wait()
@@ -304,13 +329,17 @@ func TestFollowWithoutPoliciesAtTheStart(t *testing.T) {
 func TestFollowEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, late := &source{}, errors.New("late")
+
 		s.publish("1", valid(t, "a"))
+
+		// The context has ended before the start, so no load may be tried.
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(late)
 		for _, missing := range []policy.OnMissing{policy.OnMissingFail, policy.OnMissingWait} {
 			o := quiet()
 			o.OnMissing = missing
-			if f, err := policy.Follow(ctx, newLimiter(t), "shop", policy.Bindings{}, s, o); f != nil || !errors.Is(err, late) {
+			if f, err := policy.Follow(ctx, newLimiter(t), "shop", policy.Bindings{}, s, o); f != nil ||
+				!errors.Is(err, late) {
 				t.Errorf("OnMissing %d: %v, %v; want the cause", missing, f, err)
 			}
 		}
@@ -321,11 +350,16 @@ func TestLastGoodOutlivesTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, o := &source{}, quiet()
 		o.LastGood = filepath.Join(t.TempDir(), "policies.json")
+
+		// The file keeps what this application enforces: neither the policies of others, nor those
+		// that are off.
 		other, off := valid(t, "other"), valid(t, "off")
 		other.Apps, off.Mode = []string{"other"}, policy.Off
 		s.publish("7", full(t), other, off)
 		f := follow(t, newLimiter(t), s, o)
 		f.Close()
+
+		// Only the owner may read it, since the policies name customers.
 		info, err := os.Stat(o.LastGood)
 		if err != nil || info.Mode() != 0o600 {
 			t.Fatalf("%v, %v", err, info)
@@ -334,18 +368,24 @@ func TestLastGoodOutlivesTheProcess(t *testing.T) {
 		if err != nil || bytes.Contains(text, []byte(`"other"`)) {
 			t.Errorf("%v\n%s", err, text)
 		}
+
+		// A second process starts while the source is away, and takes the file's policies. Its age
+		// is unknown, which a negative one stands for.
 		s.fail(errors.New("away"))
 		l := newLimiter(t)
 		f = follow(t, l, s, o)
 		if st := f.Status(); st.Version != "7" || st.Policies != 1 || st.SourceErr == nil || st.Age >= 0 {
 			t.Errorf("%+v", st)
 		}
+
 		s.publish("8", valid(t, "a"))
 		time.Sleep(policy.DefaultPoll)
 		synctest.Wait()
 		if inForce(t, l) != "a 100/100" {
 			t.Errorf("%s", inForce(t, l))
 		}
+
+		// The file is replaced by renaming. A file that is left beside it would stay for ever.
 		left, err := os.ReadDir(filepath.Dir(o.LastGood))
 		if err != nil || len(left) != 1 {
 			t.Errorf("%v, %v", err, left)
@@ -355,6 +395,8 @@ func TestLastGoodOutlivesTheProcess(t *testing.T) {
 
 func TestLastGoodFileMustBeValid(t *testing.T) {
 	dir := t.TempDir()
+
+	// Each file breaks at another depth: its JSON, its application, its version, its policies.
 	for name, c := range map[string]struct{ text, want string }{
 		"torn":  {`{"app":"shop","version":"1","set":{"poli`, "unexpected EOF"},
 		"other": {`{"app":"mine","version":"1","set":{"policies":[]}}`, `it holds the policies of "mine"`},
@@ -365,11 +407,14 @@ func TestLastGoodFileMustBeValid(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+
 		s := &source{}
 		s.fail(policy.ErrMissing)
 		o := quiet()
 		o.LastGood = path
 		_, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Bindings{}, s, o)
+
+		// The mistakes of policies keep their type, so that a tool can show the field.
 		if name == "bad" {
 			var fault *policy.FieldError
 			if !errors.As(err, &fault) {
@@ -379,6 +424,9 @@ func TestLastGoodFileMustBeValid(t *testing.T) {
 		}
 		wantError(t, err, "policy: there are no policies\npolicy: Options.LastGood: "+c.want)
 	}
+
+	// A file that cannot be written is reported, and does not stop the follower: the source
+	// answered.
 	s := &source{}
 	s.publish("1", valid(t, "a"))
 	o := quiet()
@@ -391,31 +439,45 @@ func TestLastGoodFileMustBeValid(t *testing.T) {
 func TestFollowerReportsItsVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, l := &source{}, newLimiter(t)
+
 		s.publish("1", valid(t, "a"))
 		f := follow(t, l, s, quiet())
+
+		// The second revision needs a binding that the program lacks.
 		bad := valid(t, "b")
 		bad.Key = "user"
 		s.publish("2", bad)
 		time.Sleep(time.Second)
 		synctest.Wait()
+
+		// Two loads have ended in two reports at once, without waiting for the regular one.
 		s.mu.Lock()
 		process := s.reports[0].Process
 		if len(process) != 16 || s.reports[1].Process != process {
 			t.Errorf("%+v: the process has no id", s.reports)
 		}
-		if len(s.reports) != 2 || s.reports[0] != (policy.Instance{ID: "i1", Process: process, App: "shop", Version: "1", Store: s.reports[0].Store}) ||
-			s.reports[1].Refused != "2" || !strings.HasPrefix(s.reports[1].Error, `policy: revision "2": policy "b": key:`) {
+
+		if len(s.reports) != 2 || s.reports[0] != (policy.Instance{ID: "i1", Process: process, App: "shop",
+			Version: "1", Store: s.reports[0].Store}) ||
+			s.reports[1].Refused != "2" || !strings.HasPrefix(s.reports[1].Error,
+			`policy: revision "2": policy "b": key:`) {
 			t.Errorf("%+v", s.reports)
 		}
 		s.mu.Unlock()
+
+		// A good revision is reported too, and the refused one is no longer mentioned.
 		s.publish("3", valid(t, "a"))
 		time.Sleep(policy.DefaultPoll)
 		synctest.Wait()
 		s.mu.Lock()
-		if len(s.reports) != 3 || s.reports[2] != (policy.Instance{ID: "i1", Process: process, App: "shop", Version: "3", Store: s.reports[2].Store}) {
+		if len(s.reports) != 3 || s.reports[2] != (policy.Instance{ID: "i1", Process: process, App: "shop",
+			Version: "3", Store: s.reports[2].Store}) {
 			t.Errorf("%+v", s.reports)
 		}
 		s.mu.Unlock()
+
+		// Without changes a report follows every 4 to 5 seconds, so a minute has 12 to 15; the
+		// bounds leave room for a poll.
 		time.Sleep(time.Minute)
 		f.Close()
 		if n := len(s.reports) - 3; n < 60/6 || n > 60/4 {
@@ -433,12 +495,17 @@ func TestFollowTellsEvents(t *testing.T) {
 		h := &events.Hooks{Policy: func(e events.Policy) {
 			told = append(told, fmt.Sprintf("%s %s %q %d %t", e.App, e.Change, e.Version, e.Policies, e.Err != nil))
 		}}
+
 		l := limiter.MustNew(limiter.Config{Hooks: h, Logger: slog.New(slog.DiscardHandler)})
 		defer l.Close()
 		s := &source{}
+
 		s.publish("v1", full(t))
 		f := follow(t, l, s, quiet())
 		defer f.Close()
+
+		// One change of each kind, a minute apart, which has room for the longest pause after a
+		// failure.
 		for _, change := range []func(){
 			func() { s.publish("v2", policy.Policy{Name: "!", Apps: []string{"shop"}}) },
 			func() { s.fail(down) },
@@ -447,6 +514,8 @@ func TestFollowTellsEvents(t *testing.T) {
 			change()
 			time.Sleep(time.Minute)
 		}
+
+		// A refusal and an absence last many polls and are told once each.
 		synctest.Wait()
 		want := []string{`shop applied "v1" 1 false`, `shop refused "v2" 0 true`, `shop source_away "" 0 true`,
 			`shop source_back "" 0 false`, `shop applied "v3" 1 false`}
@@ -458,12 +527,16 @@ func TestFollowTellsEvents(t *testing.T) {
 
 func TestFollowSpreadsThePollsOfAFleet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// Fifty instances start at the same instant.
 		sources := make([]*source, 50)
 		for i := range sources {
 			sources[i] = &source{}
 			sources[i].publish("1", valid(t, "a"))
 			follow(t, newLimiter(t), sources[i], quiet())
 		}
+
+		// A poll is 500ms long, and each is shortened by a random part of up to a fifth. Polls that
+		// stay together would ask fifty times in one millisecond.
 		busiest := 0
 		for range 500 {
 			before := asked(sources)
@@ -474,6 +547,8 @@ func TestFollowSpreadsThePollsOfAFleet(t *testing.T) {
 		if busiest > 10 {
 			t.Errorf("%d of 50 asked within the same millisecond", busiest)
 		}
+
+		// The spreading must not cost polls: each instance has loaded at its start and once more.
 		if n := asked(sources); n < 2*50 {
 			t.Errorf("%d of 100 loads", n)
 		}
@@ -491,15 +566,23 @@ func asked(sources []*source) (n int) {
 
 func TestFollowPutsInForceWhatAdaptLeaves(t *testing.T) {
 	valid := func(name, limit string, priority int) policy.Policy {
-		return policy.Policy{Name: name, Apps: []string{"shop"}, Limit: core.MustParseLimit(limit), Key: "global", Priority: priority}
+		return policy.Policy{Name: name, Apps: []string{"shop"}, Limit: core.MustParseLimit(limit),
+			Key: "global", Priority: priority}
 	}
-	low, high, leased, other := valid("low", "5/1h", 0), valid("high", "1/1h", 1), valid("leased", "2 concurrent ttl=1m", 2), valid("other", "1/1h", 3)
+
+	// Of the five policies, Adapt may see the three that are in force for shop, in order of
+	// priority.
+	low, high, leased, other := valid("low", "5/1h", 0), valid("high", "1/1h", 1),
+		valid("leased", "2 concurrent ttl=1m", 2), valid("other", "1/1h", 3)
 	other.Apps = []string{"blog"}
 	off := valid("off", "1/1h", 3)
 	off.Mode = policy.Off
 	s := &source{}
 	s.publish("1", low, leased, other, off, high)
+
 	var asked []string
+
+	// Adapt leaves out leases and one policy by name.
 	o := quiet()
 	o.Adapt = func(set policy.Set) policy.Set {
 		var left policy.Set
@@ -511,6 +594,7 @@ func TestFollowPutsInForceWhatAdaptLeaves(t *testing.T) {
 		}
 		return left
 	}
+
 	l := newLimiter(t)
 	f := follow(t, l, s, o)
 	if want := "leased high low"; strings.Join(asked, " ") != want {
@@ -519,6 +603,8 @@ func TestFollowPutsInForceWhatAdaptLeaves(t *testing.T) {
 	if s := f.Status(); s.Version != "1" || s.Policies != 1 {
 		t.Errorf("in force are %d policies of version %q, want 1 of 1", s.Policies, s.Version)
 	}
+
+	// Of "high", which allows 1, nothing may be left; of "low" 5 of the 10 calls pass.
 	admitted := 0
 	for range 10 {
 		if d, err := l.Allow(t.Context(), "x", 1); err != nil {
@@ -531,11 +617,14 @@ func TestFollowPutsInForceWhatAdaptLeaves(t *testing.T) {
 		t.Errorf("%d admitted, want the 5 of the policy that Adapt left", admitted)
 	}
 
+	// A policy that is not valid refuses the revision even if Adapt would have left it out, since
+	// another program may be without Adapt.
 	leased.OnLimit = "nonsense"
 	bad := &source{}
 	bad.publish("2", low, leased)
 	asked = nil
-	if _, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Bindings{}, bad, o); err == nil || !strings.Contains(err.Error(), "nonsense") || asked != nil {
+	if _, err := policy.Follow(t.Context(), newLimiter(t), "shop", policy.Bindings{}, bad, o); err == nil ||
+		!strings.Contains(err.Error(), "nonsense") || asked != nil {
 		t.Errorf("a policy that Adapt would leave out is not valid: %v, Adapt was asked about %v", err, asked)
 	}
 }
@@ -546,8 +635,10 @@ func TestFollowRefusesWhatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{Name: "a", Apps: []string{"shop"}, Limit: core.MustParseLimit("5/1h"), Key: "global"}
 		s, o := &source{}, quiet()
+
 		s.publish("1", p)
 		o.Poll = time.Second
+
 		panics := false
 		o.Adapt = func(set policy.Set) policy.Set {
 			if panics {
@@ -557,13 +648,15 @@ func TestFollowRefusesWhatPanics(t *testing.T) {
 		}
 		f := follow(t, newLimiter(t), s, o)
 
+		// The panic's value has two lines, and is kept as it was thrown.
 		panics = true
 		s.publish("2", p)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		status := f.Status()
 		var fault *limiter.PanicError
-		if status.Version != "1" || status.Refused != "2" || !errors.As(status.RefusedErr, &fault) || fault.Value != "two\nlines" {
+		if status.Version != "1" || status.Refused != "2" || !errors.As(status.RefusedErr, &fault) ||
+			fault.Value != "two\nlines" {
 			t.Errorf("%+v", status)
 		}
 
@@ -595,6 +688,7 @@ func TestFollowNamesEveryMistake(t *testing.T) {
 // Decisions go on, and by whole sets only, while a thousand policies are
 // replaced again and again.
 func TestFollowReloadsAThousandPoliciesDuringDecisions(t *testing.T) {
+	// Ten paths share a thousand policies, so a hundred apply to each request.
 	s, l := &source{}, newLimiter(t)
 	set := func(limitText string) (list []policy.Policy) {
 		for i := range 1000 {
@@ -605,14 +699,19 @@ func TestFollowReloadsAThousandPoliciesDuringDecisions(t *testing.T) {
 		}
 		return list
 	}
+
+	// Two sets that differ in every limit: a decision that mixes them shows.
 	small, large := set("1000000/1m"), set("2000000/1m")
 	s.publish("0", small...)
 	o := quiet()
 	o.Poll = 10 * time.Millisecond
 	f := follow(t, l, s, o)
+
 	stop := make(chan struct{})
 	var load sync.WaitGroup
 	var decided atomic.Int64
+
+	// Four goroutines decide until all revisions were in force.
 	for range 4 {
 		load.Go(func() {
 			for {
@@ -621,11 +720,13 @@ func TestFollowReloadsAThousandPoliciesDuringDecisions(t *testing.T) {
 					return
 				default:
 				}
+
 				a := l.Admit(get("/p/3"))
 				list := a.Result().Decisions()
 				if len(list) != 100 || a.Outcome() != limiter.Pass {
 					t.Errorf("%d decisions, %v", len(list), a.Outcome())
 				}
+
 				for _, d := range list {
 					if d.Limit != list[0].Limit {
 						t.Errorf("%v beside %v", d.Limit, list[0].Limit)
@@ -636,6 +737,9 @@ func TestFollowReloadsAThousandPoliciesDuringDecisions(t *testing.T) {
 			}
 		})
 	}
+
+	// Each of the eight revisions must come into force while decisions are made, and decisions must
+	// go on after it.
 	for i := range 8 {
 		next := large
 		if i%2 == 1 {
@@ -646,6 +750,7 @@ func TestFollowReloadsAThousandPoliciesDuringDecisions(t *testing.T) {
 		before := decided.Load()
 		eventually(t, func() bool { return f.Status().Version == version && decided.Load() > before })
 	}
+
 	close(stop)
 	load.Wait()
 }

@@ -24,21 +24,29 @@ func valueByTokens(d *json.Decoder, depth int, anyNames bool) error {
 	if err != nil {
 		return err
 	}
+
+	// Only objects and arrays can hold names; a plain value is done.
 	delim, ok := token.(json.Delim)
 	if !ok {
 		return nil
 	}
+
 	if depth == policy.MaxDepth {
 		return fmt.Errorf("the text is nested deeper than %d", depth)
 	}
+
 	var seen []string
 	for d.More() {
 		key := ""
+
+		// The names of plans and of overridden keys are the caller's own, so below those fields any
+		// name is allowed.
 		if delim == '{' {
 			token, err := d.Token()
 			if err != nil {
 				return err
 			}
+
 			key = token.(string)
 			if slices.Contains(seen, key) {
 				return fmt.Errorf("the field %q is repeated", key)
@@ -48,36 +56,51 @@ func valueByTokens(d *json.Decoder, depth int, anyNames bool) error {
 			}
 			seen = append(seen, key)
 		}
+
+		// The freedom lasts for one level: the fields of a plan are named by the format again.
 		if err := valueByTokens(d, depth+1, (key == "plans" || key == "overrides") && !anyNames); err != nil {
 			return err
 		}
 	}
+
+	// The closing delimiter is still in the decoder.
 	_, err = d.Token()
 	return err
 }
 
 // The names of fields are found in the text without the decoder. The decoder finds the same.
 func FuzzNamesOfFields(f *testing.F) {
+	// Each group of seeds is near a rule: repeated and unknown names, names that are free, escapes
+	// in names, nesting, and text after the end.
 	for _, seed := range []string{
 		fullJSON, ``, `1`, `"a"`, `{"a":1,"a":2}`, `{"A":1}`, `{"a":[{"b":1},{"b":1,"c":[],"b":2}]}`,
-		`{"plans":{"A":1,"B":{"C":1}}}`, `{"plans":{"plans":{"A":1}}}`, `{"plans":[{"A":1}]}`, `{"plans":"a","b":{"C":1}}`,
-		`{"overrides":{"a":1,"a":2}}`, `{"\u0061":1,"a":2}`, `{"plan\u0073":{"A":1}}`, `{"a\"b":1}`, `{"a\\":{"b\\\"":1}}`,
-		`{"a":"{\"b\":[","c":",\"a\":"}`, `[[[[[[[[1]]]]]]]]`, `[[[[[[[[[]]]]]]]]]`, `{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":{}}}}}}}}}`,
+		`{"plans":{"A":1,"B":{"C":1}}}`, `{"plans":{"plans":{"A":1}}}`, `{"plans":[{"A":1}]}`,
+		`{"plans":"a","b":{"C":1}}`,
+		`{"overrides":{"a":1,"a":2}}`, `{"\u0061":1,"a":2}`, `{"plan\u0073":{"A":1}}`, `{"a\"b":1}`,
+		`{"a\\":{"b\\\"":1}}`,
+		`{"a":"{\"b\":[","c":",\"a\":"}`, `[[[[[[[[1]]]]]]]]`, `[[[[[[[[[]]]]]]]]]`,
+		`{"a":{"a":{"a":{"a":{"a":{"a":{"a":{"a":{}}}}}}}}}`,
 		` [ { "a" : 1 , "b" : [ 2 , 3 ] } , "a" ] `, `{"a":1}x`, `{"a":1`, `{"a"}`, `{"":1,"":2}`, `{"\ud800":1}`,
 	} {
 		f.Add(seed)
 	}
+
 	f.Fuzz(func(t *testing.T, text string) {
 		err := policy.CheckJSON([]byte(text))
+
+		// What is no JSON must be refused, whatever the message.
 		if !json.Valid([]byte(text)) {
 			if err == nil {
 				t.Error("it is not JSON")
 			}
 			return
 		}
+
+		// The size and the encoding are checked before names, so their messages are others.
 		if strings.ToValidUTF8(text, "") != text || len(text) > policy.MaxBytes {
 			return
 		}
+
 		want := namesByTokens(text)
 		switch {
 		case err == nil && want == nil:
@@ -96,7 +119,8 @@ func same(message, whole string) bool {
 func TestDecodeJSONOfPartOfAText(t *testing.T) {
 	text := strings.TrimSpace(fullJSON)
 	for i := range len(text) {
-		if _, err := policy.DecodeJSON([]byte(text[:i])); err == nil || err.Error() != "policy: the text ends too early" {
+		if _, err := policy.DecodeJSON([]byte(text[:i])); err == nil ||
+			err.Error() != "policy: the text ends too early" {
 			t.Fatalf("%d bytes: %v", i, err)
 		}
 	}
@@ -108,10 +132,12 @@ func BenchmarkDecodeJSON(b *testing.B) {
 	for i := range set {
 		set[i] = valid(b, fmt.Sprintf("p%05d", i))
 	}
+
 	text, err := policy.EncodeJSON(set)
 	if err != nil {
 		b.Fatal(err)
 	}
+
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -45,6 +45,7 @@ func (o *operator) look() debug.Limiter {
 func program(t *testing.T, c limiter.Config) (take func(key string, n int), o *operator) {
 	t.Helper()
 	c.Rules, c.Top, c.Logger = rules("2/1h"), 10, discard
+
 	l := newLimiter(t, c)
 	mux := http.NewServeMux()
 	mux.Handle("/debug/limits", debug.Handler(l))
@@ -52,6 +53,8 @@ func program(t *testing.T, c limiter.Config) (take func(key string, n int), o *o
 	t.Cleanup(server.Close)
 	return func(key string, n int) {
 		t.Helper()
+
+		// The requests are made beside the page, as those of a service are.
 		for range n {
 			_, _ = l.Take(t.Context(), key, 1) // its errors are what the operator sees
 		}
@@ -89,44 +92,62 @@ func TestOperator(t *testing.T) {
 	server := redistest.Start(t)
 	begun := time.Now()
 	take, o := program(t, limiter.Config{Store: redisStore(t, server), OnStoreError: limiter.FailOpen})
+
+	// Two of five pass, and one of alice's.
 	take("mallory", 5)
 	take("alice", 1)
 	l := o.look()
+
 	a, c := l.Answers, l.Calls
-	same(t, "in good health", []any{len(a.Refusing), a.Refusing[0].Rule, a.Refusing[0].Requests, a.Refusing[0].TopKey, after(a.Refusing[0].Since, begun)},
+
+	// Each question of the operator is answered by one line of the page.
+	same(t, "in good health", []any{len(a.Refusing), a.Refusing[0].Rule, a.Refusing[0].Requests,
+		a.Refusing[0].TopKey, after(a.Refusing[0].Since, begun)},
 		[]any{1, "api", int64(3), `"mallory"`, true})
-	same(t, "the store in good health", []any{a.Store, a.FailedOpen, a.FailedClosed, a.Local, l.Stores[0].Store, l.Stores[1].Store, l.Stores[1].Servers},
+	same(t, "the store in good health", []any{a.Store, a.FailedOpen, a.FailedClosed, a.Local, l.Stores[0].Store,
+		l.Stores[1].Store, l.Stores[1].Servers},
 		[]any{"ok", int64(0), int64(0), int64(0), "failover", "redis", "standalone"})
-	same(t, "calls in good health", []any{c.Calls, c.Failed, c.Recent, c.Median > 0, c.Max >= c.Median, c.AtMost, len(c.Errors)},
+	same(t, "calls in good health", []any{c.Calls, c.Failed, c.Recent, c.Median > 0, c.Max >= c.Median,
+		c.AtMost, len(c.Errors)},
 		[]any{uint64(6), uint64(0), 6, true, true, 1.0, 0})
 
+	// The server is there and does not answer: the requests pass, and the page says why.
 	server.Freeze()
 	froze := time.Now()
 	take("mallory", 2)
 	l = o.look()
 	a, c = l.Answers, l.Calls
-	same(t, "frozen", []any{says(a.Store, failing...), after(a.StoreSince, froze), says(a.Cause, "timeout", "deadline"), a.FailedOpen, after(a.OpenFirst, froze)},
+	same(t, "frozen", []any{says(a.Store, failing...), after(a.StoreSince, froze),
+		says(a.Cause, "timeout", "deadline"), a.FailedOpen, after(a.OpenFirst, froze)},
 		[]any{true, true, true, int64(2), true})
-	same(t, "calls while it is frozen", []any{c.Failed > 0, c.Errors[0].Type, c.Max > 0.9}, []any{true, "timeout", true})
+	same(t, "calls while it is frozen", []any{c.Failed > 0, c.Errors[0].Type, c.Max > 0.9},
+		[]any{true, "timeout", true})
 	v := l.Rules[0].Verdicts
+
 	same(t, "verdicts", []any{v["failed_open"], v["refused"], v["allowed"]}, []any{int64(2), int64(3), int64(3)})
 
 	server.Thaw()
+
+	// The first answers after the thaw are not yet trusted.
 	for begun := time.Now(); o.look().Answers.Store != "unsteady"; take("bob", 1) {
 		if time.Since(begun) > 20*time.Second {
 			t.Fatalf("thawed %+v", o.look().Answers)
 		}
 	}
 
+	// A server that is gone refuses connections, which is another cause than silence.
 	server.Kill()
 	before := o.look().Answers.FailedOpen
 	take("mallory", 3)
 	l = o.look()
 	a = l.Answers
-	same(t, "killed", []any{says(a.Store, failing...), a.FailedOpen - before, a.Cause != "", l.Rules[0].OnStoreError}, []any{true, int64(3), true, "open"})
+	same(t, "killed", []any{says(a.Store, failing...), a.FailedOpen - before, a.Cause != "",
+		l.Rules[0].OnStoreError}, []any{true, int64(3), true, "open"})
 	if !slices.ContainsFunc(l.Calls.Errors, isRefused) {
 		t.Errorf("no error says that the connection is refused: %+v", l.Calls.Errors)
 	}
+
+	// The refusals of before are still those, since nothing was refused in between.
 	same(t, "who was refused before", []any{len(a.Refusing), a.Refusing[0].Requests}, []any{1, int64(3)})
 }
 
@@ -136,10 +157,16 @@ func isRefused(e debug.StoreError) bool {
 
 func TestOperatorWithAFallback(t *testing.T) {
 	server := redistest.Start(t)
-	f := failover.MustNew(redisStore(t, server), failover.Options{Fallback: memstore.MustNew(memstore.Options{}), Logger: discard, Slow: time.Minute})
+
+	// The breaker opens by failures alone here, not by slow calls.
+	f := failover.MustNew(redisStore(t, server),
+		failover.Options{Fallback: memstore.MustNew(memstore.Options{}), Logger: discard, Slow: time.Minute})
 	t.Cleanup(func() { _ = f.Close() })
 	take, o := program(t, limiter.Config{Store: f})
+
 	take("mallory", 3)
+
+	// All but the three at first are decided by the fallback, which has counted them.
 	server.Kill()
 	killed := time.Now()
 	take("mallory", 20)
@@ -150,9 +177,12 @@ func TestOperatorWithAFallback(t *testing.T) {
 		}
 	}
 	a, b, s := l.Answers, l.Breakers[0], l.Stores
-	same(t, "killed", []any{a.Store, after(a.StoreSince, killed), a.Cause != "", a.Local, a.FailedOpen}, []any{"away", true, true, int64(20), int64(0)})
+	same(t, "killed", []any{a.Store, after(a.StoreSince, killed), a.Cause != "", a.Local, a.FailedOpen},
+		[]any{"away", true, true, int64(20), int64(0)})
+
 	same(t, "refusing", []any{a.Refusing[0].Requests, a.Refusing[0].TopKey}, []any{int64(21), `"mallory"`})
 	same(t, "breaker", []any{b.State, b.Cause != "", l.Rules[0].OnStoreError}, []any{"open", true, "local"})
-	same(t, "stores", []any{len(s), s[0].Decides, len(s[0].Away), after(s[0].Away[0].Since, killed), s[1].Store, s[2].Store},
+	same(t, "stores", []any{len(s), s[0].Decides, len(s[0].Away), after(s[0].Away[0].Since, killed), s[1].Store,
+		s[2].Store},
 		[]any{3, "local", 1, true, "redis", "memory"})
 }

@@ -21,17 +21,23 @@ import (
 // start returns a log, and the lines that were written since the last call, without the times.
 func start(t *testing.T, o eventlog.Options) (*eventlog.Log, func() []string) {
 	t.Helper()
+
 	text := &test.Log{}
-	o.Logger = slog.New(slog.NewTextHandler(text, &slog.HandlerOptions{ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+	o.Logger = slog.New(slog.NewTextHandler(text, &slog.HandlerOptions{ReplaceAttr: func(groups []string,
+		a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
 			return slog.Attr{}
 		}
 		return a
 	}}))
+
 	l, err := eventlog.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// Each call returns what is new since the last, sorted, as lines of rules may come in any
+	// order.
 	seen := 0
 	return l, func() []string {
 		all := text.String()
@@ -70,30 +76,44 @@ func TestRefusalsAreLoggedOnceAndThenByNumber(t *testing.T) {
 				l.Observe(t.Context(), e)
 			}
 		}
+
+		// The rule that refused is named, and not the one that was overruled.
 		mixed := request(events.Refused, "b", "a")
 		mixed.Rules[0].Verdict = events.Overruled
 		mixed.Rules[1].Decision.RetryAfter = 12 * time.Second
 		mixed.Rules[1].Verdict = events.Refused
 		observe(1, mixed)
 		want(t, lines(), refused+`a limit=5/1m cost=1 retry_after=12s`)
+
+		// Forty more of the same within the minute wait for the end of it. Another rule has its own
+		// first line.
 		observe(40, request(events.Refused, "a"))
 		observe(1, request(events.Refused, "c"))
 		want(t, lines(), refused+`c limit=5/1m cost=1`)
+
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		want(t, lines(), refused+`a times=40 within=1m0s`)
+
+		// In the second minute only the number is said, and after a minute without a refusal
+		// nothing.
 		observe(2, request(events.Refused, "a"))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		want(t, lines(), refused+`a times=2 within=1m0s`)
+
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		want(t, lines())
 		observe(4, request(events.Refused, "a")) // the next one is the first again
+
 		want(t, lines(), refused+`a limit=5/1m cost=1`)
+
+		// What was not yet said is said at Close, and nothing after it.
 		_ = l.Close()
 		want(t, lines(), refused+`a times=3 within=1m0s`)
 		observe(4, request(events.Refused, "a"))
+
 		observe(4, request(events.Refused, "new"))
 		_ = l.Close()
 		want(t, lines())
@@ -101,23 +121,33 @@ func TestRefusalsAreLoggedOnceAndThenByNumber(t *testing.T) {
 }
 
 func TestLines(t *testing.T) {
+	// The error has a line end, which must not begin a line of the log.
 	down := request(events.FailedOpen, "a")
 	down.Rules[0].Err = errors.New("connection\nrefused")
 	waited := request(events.Canceled, "a")
-	waited.Rules[0].Waited, waited.Rules[0].Decision.Fallback, waited.Rules[0].Decision.RetryAfter = time.Second, true, core.Never
+
+	waited.Rules[0].Waited, waited.Rules[0].Decision.Fallback,
+		waited.Rules[0].Decision.RetryAfter = time.Second, true, core.Never
+
+	// A request without a rule, which failed before any was asked.
 	alone := &events.Request{Verdict: events.FailedClosed, Err: errors.New("down")}
 	for _, row := range []struct {
 		o    eventlog.Options
 		e    *events.Request
 		want []string
 	}{
+		// What passes as it should is not logged, and neither is what a program has chosen so.
 		{eventlog.Options{}, request(events.Allowed, "a"), nil},
 		{eventlog.Options{}, request(events.Waited, "a"), nil},
 		{eventlog.Options{}, request(events.ShadowRefused, "a"), nil},
 		{eventlog.Options{}, request(events.Degraded, "a"), nil},
-		{eventlog.Options{}, down, []string{`level=WARN msg="headgate: a request passed" result=failed_open rule=a limit=5/1m cost=1 error="connection; refused"`}},
-		{eventlog.Options{}, waited, []string{`level=INFO msg="headgate: a request did not pass" result=canceled rule=a limit=5/1m cost=1 waited=1s fallback=true`}},
-		{eventlog.Options{}, alone, []string{`level=WARN msg="headgate: a request did not pass" result=failed_closed error=down`}},
+		{eventlog.Options{}, down,
+			[]string{`level=WARN msg="headgate: a request passed" result=failed_open rule=a limit=5/1m cost=1 error="connection; refused"`}},
+		{eventlog.Options{}, waited,
+			[]string{`level=INFO msg="headgate: a request did not pass" result=canceled rule=a limit=5/1m cost=1 waited=1s fallback=true`}},
+		{eventlog.Options{}, alone,
+			[]string{`level=WARN msg="headgate: a request did not pass" result=failed_closed error=down`}},
+		// Options.Verdicts takes the place of the default, even with none.
 		{eventlog.Options{Verdicts: []events.Verdict{events.ShadowRefused}}, request(events.ShadowRefused, "a"),
 			[]string{`level=INFO msg="headgate: a request passed" result=shadow_refused rule=a limit=5/1m cost=1`}},
 		{eventlog.Options{Verdicts: []events.Verdict{events.ShadowRefused}}, request(events.Refused, "a"), nil},
@@ -126,6 +156,7 @@ func TestLines(t *testing.T) {
 		{eventlog.Options{Verdicts: []events.Verdict{}}, request(events.Refused, "a"), nil},
 	} {
 		l, lines := start(t, row.o)
+
 		l.Observe(t.Context(), row.e)
 		want(t, lines(), row.want...)
 		_ = l.Close()
@@ -152,6 +183,7 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, lines := start(t, eventlog.Options{})
 		e := request(events.Refused, "a")
+
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
@@ -161,7 +193,10 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 			})
 		}
 		all.Wait()
+
 		_ = l.Close()
+
+		// The first of 8000 has its line, and the others are a number.
 		want(t, lines(), refused+`a limit=5/1m cost=1`, refused+`a times=7999 within=1m0s`)
 	})
 }

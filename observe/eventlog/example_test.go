@@ -14,13 +14,17 @@ import (
 func Example() {
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTimes}))
 	refusals := eventlog.MustNew(eventlog.Options{Logger: logger})
+
 	l := limiter.MustNew(limiter.Config{Observer: refusals, Rules: []limiter.Rule{
 		{Name: "visitors", Limit: core.MustParseLimit("1/1h fixed-window")},
 	}})
+
+	// One passes. The first refusal has its line at once, and the other three are a number later.
 	for range 5 {
 		_, _ = l.Take(context.Background(), "ann", 1)
 	}
 	l.Close()
+
 	refusals.Close()
 	// Output:
 	// level=INFO msg="headgate: a request did not pass" result=refused rule=visitors limit="1/1h fixed-window" cost=1

@@ -32,6 +32,9 @@ func TestTexts(t *testing.T) {
 	for c := range events.PolicySourceBack + 1 {
 		changes = append(changes, c.String())
 	}
+
+	// The orders are those of the constants. A new one belongs at the end, or else stored
+	// numbers change their meaning.
 	for _, row := range []struct {
 		got  []string
 		want string
@@ -42,7 +45,9 @@ func TestTexts(t *testing.T) {
 		{types, " timeout refused script readonly oom auth other"},
 		{modes, "store local open closed"},
 		{changes, "applied refused source_away source_back"},
-		{[]string{events.Verdict(99).String(), events.Flow(99).String(), events.ErrorType(99).String(), events.Mode(99).String(), events.PolicyChange(99).String()},
+		// A value that this version does not know has a text all the same.
+		{[]string{events.Verdict(99).String(), events.Flow(99).String(), events.ErrorType(99).String(),
+			events.Mode(99).String(), events.PolicyChange(99).String()},
 			"unknown verdict unknown flow unknown error type unknown mode unknown change"},
 	} {
 		if got := strings.Join(row.got, " "); got != row.want {
@@ -54,8 +59,12 @@ func TestTexts(t *testing.T) {
 func TestJoin(t *testing.T) {
 	var seen []string
 	note := func(name string) events.Observer {
-		return events.Func(func(_ context.Context, r *events.Request) { seen = append(seen, name+" "+r.Verdict.String()) })
+		return events.Func(func(_ context.Context, r *events.Request) {
+			seen = append(seen, name+" "+r.Verdict.String())
+		})
 	}
+
+	// Nothing to call is nil, so that a limiter can tell that there is no observer.
 	if o := events.Join(nil, nil); o != nil {
 		t.Errorf("%v", o)
 	}
@@ -101,6 +110,8 @@ func TestJoinOfCounters(t *testing.T) {
 			func(text string) { seen = append(seen, name+" counts "+text) }}
 	}
 	a, b, c := named("a"), named("b"), named("c")
+
+	// One of them needs the event, so plain requests are no option.
 	if _, ok := events.Join(a, b.Func).(events.Counter); ok {
 		t.Error("an observer that does not count is left out")
 	}
@@ -108,14 +119,20 @@ func TestJoinOfCounters(t *testing.T) {
 		t.Error("one Counter counts nothing")
 	}
 	all := events.Join(events.Join(a, b), nil, c).(events.Counter)
+
+	// A rule that one of them does not count has no counter.
 	if one := all.RuleCounter("none"); one != nil {
 		t.Errorf("%v", one)
 	}
+
 	all.CountRequest(t.Context(), events.Plain{Verdict: events.Refused, Rule: "r", Remaining: 7})
 	all.RuleCounter("r").Count(t.Context(), events.Refused)
 	all.Observe(t.Context(), &events.Request{Verdict: events.Waited})
+
+	// Each observer has each call, in the order in which they were joined.
 	if want := []string{"a counts {refused r 7}", "b counts {refused r 7}", "c counts {refused r 7}",
-		"a counts r refused", "b counts r refused", "c counts r refused", "a waited", "b waited", "c waited"}; !slices.Equal(seen, want) {
+		"a counts r refused", "b counts r refused", "c counts r refused", "a waited", "b waited",
+		"c waited"}; !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q", seen, want)
 	}
 }
@@ -164,28 +181,36 @@ func areNil(h *events.Hooks) bool {
 
 // Every hook is joined and guarded, also one that is added to the struct later.
 func TestHooksAreComplete(t *testing.T) {
+	// The names come from the struct, so that a new hook cannot be forgotten here.
 	var seen, want []string
 	for _, field := range functions() {
 		want = append(want, "a "+field.Name, "b "+field.Name)
 	}
+
 	a, b := filled(&seen, "a"), filled(&seen, "b")
 	call(events.JoinHooks(a, nil, b))
 	if !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q", seen, want)
 	}
 	var l events.Listeners
+
+	// The same hooks, given one after the other; the second time is ignored.
 	l.Add(a)
 	l.Add(nil)
 	l.Add(b)
 	l.Add(a) // is not told twice
 	seen = nil
+
 	call(l.Hooks())
 	if !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q", seen, want)
 	}
+
+	// Where there is nothing to call the joined hook is nil, so that nobody prepares its event.
 	if got := events.JoinHooks(&events.Hooks{}, nil); !areNil(got) {
 		t.Errorf("hooks that are nil were joined to %+v", got)
 	}
+
 	if got := (&events.Listeners{}).Hooks(); !areNil(got) {
 		t.Errorf("%+v", got)
 	}
@@ -199,13 +224,17 @@ func TestListenersHearOnceOfHooksThatAreJoinedTwice(t *testing.T) {
 		return &events.Hooks{CachedRefusal: func(rule string) { seen = append(seen, name+" "+rule) }}
 	}
 	shared, a, b := note("shared"), note("a"), note("b")
+
+	// Both configs joined the shared hooks with their own, in different depths.
 	var l events.Listeners
 	l.Add(events.JoinHooks(a, shared))
 	l.Add(events.JoinHooks(events.JoinHooks(b), shared))
 	changed := *events.JoinHooks(a) // not the hooks that were joined
+
 	changed.CachedRefusal = func(rule string) { seen = append(seen, "changed "+rule) }
 	l.Add(&changed)
 	l.Hooks().CachedRefusal("r")
+
 	if want := []string{"a r", "shared r", "b r", "changed r"}; !slices.Equal(seen, want) {
 		t.Errorf("%q, want %q", seen, want)
 	}

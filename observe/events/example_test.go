@@ -40,11 +40,13 @@ func ExampleHooks() {
 		Lease: func(e events.Lease) { fmt.Println(e.Rule, "lease ended:", e.Ended) },
 		Units: func(e events.Units) { fmt.Println(e.Rule, e.Flow, e.Units) },
 	}
+
 	l := limiter.MustNew(limiter.Config{Hooks: hooks, Rules: []limiter.Rule{
 		{Name: "tokens", Limit: core.MustParseLimit("1000/1h fixed-window")},
 		{Name: "jobs", Limit: core.MustParseLimit("1 concurrent ttl=30s")},
 	}})
 	defer l.Close()
+
 	job, err := l.Take(context.Background(), "ann", 1)
 	if err != nil || !job.Allowed() {
 		return

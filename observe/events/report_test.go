@@ -33,17 +33,21 @@ func TestReportOfAStoreThatLeavesThingsOut(t *testing.T) {
 		kinds   int
 		bans    string
 	}{
+		// No store, one without a report, an empty report, and one with a part.
 		{nil, 0, 0, "headgate: a <nil> cannot list bans: unsupported operation"},
 		{plainStore{}, 0, 0, "headgate: a events_test.plainStore cannot list bans: unsupported operation"},
 		{partly{}, 0, 0, "headgate: a events_test.partly cannot list bans: unsupported operation"},
 		{partly{report: events.Report{MaxCall: time.Second, Status: status}}, time.Second, 1,
 			"headgate: a events_test.partly cannot list bans: unsupported operation"},
 	} {
+		// Every function of the report can be called, also those that the store left out.
 		r := events.ReportOf(row.store)
 		r.Listen(&events.Hooks{})
-		if found := r.Diagnose(t.Context(), nil); r.MaxCall != row.maxCall || found != nil || len(r.Status(nil)) != row.kinds {
+		if found := r.Diagnose(t.Context(), nil); r.MaxCall != row.maxCall || found != nil ||
+			len(r.Status(nil)) != row.kinds {
 			t.Errorf("%T: MaxCall %v, %v, %v", row.store, r.MaxCall, found, r.Status(nil))
 		}
+
 		if _, err := r.Bans(t.Context(), nil, 1); !errors.Is(err, errors.ErrUnsupported) || err.Error() != row.bans {
 			t.Errorf("%T: %v", row.store, err)
 		}

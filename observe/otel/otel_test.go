@@ -34,6 +34,8 @@ func collect(t testing.TB, r metric.Reader) map[string]metricdata.Metrics {
 		t.Fatal(err)
 	}
 	found := map[string]metricdata.Metrics{}
+
+	// Nothing else of the program's metrics is in the scope.
 	for _, scope := range all.ScopeMetrics {
 		if scope.Scope.Name != "github.com/headgate/headgate/observe/otel" {
 			t.Errorf("the scope %q", scope.Scope.Name)
@@ -57,17 +59,21 @@ func attributes(s attribute.Set) map[string]string {
 // the kind of its instrument.
 func lines(t testing.TB, found map[string]metricdata.Metrics) (list []string) {
 	t.Helper()
+
+	// Metrics are removed as they are found, so that what is left has no instrument.
 	for _, i := range meter.Instruments {
 		m, known := found[i.Name]
 		delete(found, i.Name)
 		if !known {
 			continue
 		}
+
 		if m.Unit != i.Unit || m.Description != i.Help {
 			t.Errorf("%s: %q %q", i.Name, m.Unit, m.Description)
 		}
 		list = append(list, points(t, i, m.Data)...)
 	}
+
 	for name := range found {
 		t.Errorf("%s is no instrument", name)
 	}
@@ -77,12 +83,15 @@ func lines(t testing.TB, found map[string]metricdata.Metrics) (list []string) {
 // points returns the lines of one metric.
 func points(t testing.TB, i *meter.Instrument, data metricdata.Aggregation) (list []string) {
 	t.Helper()
+
+	// The kind is told by the type of the data, and for sums by whether they may fall.
 	kind := meter.Counter
 	switch data := data.(type) {
 	case metricdata.Sum[int64]:
 		if !data.IsMonotonic {
 			kind = meter.UpDown
 		}
+
 		if data.Temporality != metricdata.CumulativeTemporality {
 			t.Errorf("%s: %s", i.Name, data.Temporality)
 		}
@@ -90,14 +99,17 @@ func points(t testing.TB, i *meter.Instrument, data metricdata.Aggregation) (lis
 			list = append(list, scenario.Line(i.Name, attributes(p.Attributes), float64(p.Value)))
 		}
 	case metricdata.Gauge[int64]:
+
 		kind = meter.Gauge
 		for _, p := range data.DataPoints {
 			list = append(list, scenario.Line(i.Name, attributes(p.Attributes), float64(p.Value)))
 		}
 	case metricdata.Histogram[float64]:
 		kind = meter.Histogram
+
 		for _, p := range data.DataPoints {
-			list = append(list, scenario.HistogramLine(i.Name, attributes(p.Attributes), p.Count, p.Sum, p.BucketCounts))
+			list = append(list, scenario.HistogramLine(i.Name, attributes(p.Attributes), p.Count, p.Sum,
+				p.BucketCounts))
 		}
 	}
 	if kind != i.Kind || len(list) == 0 {
@@ -146,7 +158,8 @@ func request(v events.Verdict, rules ...string) *events.Request {
 }
 
 // in returns a context with a span, and what the span has when it ends.
-func in(t testing.TB, sampler sdktrace.Sampler) (ctx context.Context, end func() map[string]string, span trace.SpanContext) {
+func in(t testing.TB, sampler sdktrace.Sampler) (ctx context.Context, end func() map[string]string,
+	span trace.SpanContext) {
 	t.Helper()
 	ended := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSampler(sampler), sdktrace.WithSpanProcessor(ended))
@@ -169,26 +182,33 @@ func in(t testing.TB, sampler sdktrace.Sampler) (ctx context.Context, end func()
 
 func TestSpansSayWhatBecameOfTheRequest(t *testing.T) {
 	m, _ := provided(t, otel.Options{})
+
+	// The rule that refused is b: the verdict of a was overruled.
 	refused := request(events.Refused, "a", "b", "c")
 	refused.Rules[0].Verdict = events.Overruled
 	denied := request(events.Denied, "a")
+
 	open := request(events.FailedOpen, "a", "b")
 	open.Rules[1].Err = errors.New("down")
 	for _, row := range []struct {
 		e    *events.Request
 		want map[string]string
 	}{
+		// The span has what the verdict, the deciding rule and the tightest remaining count are.
 		{request(events.Allowed, "a", "b"), map[string]string{"headgate.result": "allowed", "headgate.remaining": "8"}},
 		{request(events.Allowed), map[string]string{"headgate.result": "allowed"}},
 		{refused, map[string]string{"headgate.result": "refused", "headgate.rule": "b", "headgate.remaining": "7"}},
 		{denied, map[string]string{"headgate.result": "denied", "headgate.rule": "a"}},
-		{open, map[string]string{"headgate.result": "failed_open", "headgate.fail_open": "true", "headgate.remaining": "9"}},
+		{open, map[string]string{"headgate.result": "failed_open", "headgate.fail_open": "true",
+			"headgate.remaining": "9"}},
 	} {
 		ctx, end, _ := in(t, sdktrace.AlwaysSample())
 		m.Observe(ctx, row.e)
 		if got := end(); !maps.Equal(got, row.want) {
 			t.Errorf("%v, want %v", got, row.want)
 		}
+
+		// A span that is not sampled is not even asked for its attributes.
 		ctx, end, _ = in(t, sdktrace.NeverSample())
 		m.Observe(ctx, row.e)
 		if got := end(); got != nil {
@@ -201,19 +221,25 @@ func TestSpansSayWhatBecameOfTheRequest(t *testing.T) {
 // whether it is or not.
 func TestExemplars(t *testing.T) {
 	m, reader := provided(t, otel.Options{})
+
 	sampled, end, span := in(t, sdktrace.AlwaysSample())
 	defer end()
+
+	// Each verdict once in a sampled span and once in none.
 	for _, v := range []events.Verdict{events.Allowed, events.ShadowRefused, events.Refused} {
 		m.Observe(sampled, request(v, "a"))
 		m.Observe(t.Context(), request(v, "a"))
 	}
+
 	found := collect(t, reader)
 	for _, name := range []string{"headgate.requests", "headgate.decisions"} {
 		for _, p := range found[name].Data.(metricdata.Sum[int64]).DataPoints {
 			result, _ := p.Attributes.Value("headgate.result")
 			switch result.AsString() {
 			case "refused":
-				if p.Value != 2 || len(p.Exemplars) != 1 || !bytes.Equal(p.Exemplars[0].TraceID, traceID(span)) || p.Exemplars[0].Value != 1 {
+				// Both requests are counted, and only the sampled one is an exemplar.
+				if p.Value != 2 || len(p.Exemplars) != 1 ||
+					!bytes.Equal(p.Exemplars[0].TraceID, traceID(span)) || p.Exemplars[0].Value != 1 {
 					t.Errorf("%s: %d refused, exemplars %+v", name, p.Value, p.Exemplars)
 				}
 			case "allowed", "shadow_refused":
@@ -234,8 +260,11 @@ func traceID(s trace.SpanContext) []byte {
 func TestReadersAgree(t *testing.T) {
 	first, second := metric.NewManualReader(), metric.NewManualReader()
 	var exported []metricdata.ResourceMetrics
+
+	// The periodic reader never comes to its time: it exports at the end.
 	last := metric.NewPeriodicReader(exporter{&exported}, metric.WithInterval(time.Hour))
 	provider := metric.NewMeterProvider(metric.WithReader(first), metric.WithReader(second), metric.WithReader(last))
+
 	m, err := otel.New(otel.Options{MeterProvider: provider})
 	if err != nil {
 		t.Fatal(err)
@@ -248,10 +277,15 @@ func TestReadersAgree(t *testing.T) {
 		}
 		return ""
 	}
+
+	// Each reader sees the first request, though the other has read it before.
 	m.Observe(t.Context(), request(events.Allowed, "a"))
 	got := []string{allowed(first), allowed(second)}
 	m.Observe(t.Context(), request(events.Allowed, "a"))
+
 	got = append(got, allowed(second), allowed(first))
+
+	// The third request is only in the export at shutdown.
 	m.Observe(t.Context(), request(events.Allowed, "a"))
 	if err := provider.Shutdown(t.Context()); err != nil {
 		t.Fatal(err)
@@ -299,18 +333,23 @@ func sum(rm metricdata.ResourceMetrics, name string) (n int64) {
 // Rules are never forgotten, as the SDK does not either, and their number is bounded.
 func TestRulesBeyondTheMaximumAreCountedTogether(t *testing.T) {
 	m, reader := provided(t, otel.Options{MaxRules: 2})
+
+	// A thousand rules, of which two are told apart.
 	for i := range 1000 {
 		m.Observe(t.Context(), request(events.Degraded, fmt.Sprint("r", i)))
 	}
+
 	var got []string
 	for _, line := range lines(t, collect(t, reader)) {
 		if strings.Contains(line, "degraded") {
 			got = append(got, line)
 		}
 	}
+
 	slices.Sort(got)
 	want := []string{`headgate.decisions{headgate.result="degraded",headgate.rule="_other"} 998`,
-		`headgate.decisions{headgate.result="degraded",headgate.rule="r0"} 1`, `headgate.decisions{headgate.result="degraded",headgate.rule="r1"} 1`,
+		`headgate.decisions{headgate.result="degraded",headgate.rule="r0"} 1`,
+		`headgate.decisions{headgate.result="degraded",headgate.rule="r1"} 1`,
 		`headgate.requests{headgate.result="degraded"} 1000`}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
@@ -318,17 +357,23 @@ func TestRulesBeyondTheMaximumAreCountedTogether(t *testing.T) {
 }
 
 func TestMistakesAndClose(t *testing.T) {
-	if m, err := otel.New(otel.Options{MaxRules: -1}); err == nil || err.Error() != "otel: MaxRules is -1; want 0 to 1000000" || m != nil {
+	if m, err := otel.New(otel.Options{MaxRules: -1}); err == nil ||
+		err.Error() != "otel: MaxRules is -1; want 0 to 1000000" || m != nil {
 		t.Errorf("%v", err)
 	}
+
 	m, reader := provided(t, otel.Options{})
+
+	// A closed Metrics counts nothing, and neither does it fail.
 	if err := m.Close(); err != nil {
 		t.Error(err)
 	}
+
 	m.Observe(t.Context(), request(events.Allowed, "a"))
 	if got := lines(t, collect(t, reader)); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
+
 	if m, err := otel.New(otel.Options{}); err != nil || m.Close() != nil { // the global provider
 		t.Error(err)
 	}
@@ -368,16 +413,21 @@ func TestSpanOfAPlainRequest(t *testing.T) {
 	for _, observe := range []bool{false, true} {
 		c := limiter.Config{Rules: []limiter.Rule{{Name: "a", Limit: core.MustParseLimit("10/1h fixed-window")}}}
 		m.Install(&c)
+
+		// An observer that is a function only gets the events, and not the plain counts.
 		if observe {
 			c.Observer = events.Func(c.Observer.Observe)
 		}
+
 		l := limiter.MustNew(c)
 		ctx, end, _ := in(t, sdktrace.AlwaysSample())
 		if _, err := l.Allow(ctx, "k", 1); err != nil {
 			t.Fatal(err)
 		}
 		l.Close()
-		if got, want := end(), map[string]string{"headgate.result": "allowed", "headgate.remaining": "9"}; !maps.Equal(got, want) {
+
+		if got, want := end(), map[string]string{"headgate.result": "allowed",
+			"headgate.remaining": "9"}; !maps.Equal(got, want) {
 			t.Errorf("observed %t: %q, want %q", observe, got, want)
 		}
 	}
@@ -388,6 +438,7 @@ func BenchmarkObserve(b *testing.B) {
 	m, _ := provided(b, otel.Options{})
 	sampled, _, _ := in(b, sdktrace.AlwaysSample())
 	unsampled, _, _ := in(b, sdktrace.NeverSample())
+
 	for _, row := range []struct {
 		name string
 		ctx  context.Context
@@ -402,6 +453,7 @@ func BenchmarkObserve(b *testing.B) {
 		if row.v.Passes() {
 			e.Rules[0].Charged = 1
 		}
+
 		b.Run(row.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -48,17 +48,22 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	config := limiter.Config{Rules: []limiter.Rule{{Name: "jobs", Limit: core.MustParseLimit("1/1h")}}}
 	metrics.Install(&config)
 	l := limiter.MustNew(config)
 	defer l.Close()
+
+	// The first is allowed, and the other two are refused.
 	for range 3 {
 		_, _ = l.Take(context.Background(), "ann", 1)
 	}
+
 	families, err := registry.Gather()
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	for _, f := range families {
 		if f.GetName() != "headgate_decisions_total" {
 			continue

@@ -51,26 +51,35 @@ type server struct{ address string }
 func prometheusServer(t *testing.T, jobs map[string][]string) server {
 	t.Helper()
 	program := test.Program(t, "prometheus", "prometheus")
+
 	dir := t.TempDir()
+
+	// The alerts of the repository, as they are.
 	alerts, err := filepath.Abs(grafana + "alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// Short intervals, so that the test need not wait for minutes.
 	config := fmt.Sprintf("global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 200ms}\nrule_files: [%q]\nscrape_configs:\n", alerts)
 	for job, targets := range jobs {
 		config += fmt.Sprintf("- {job_name: %s, static_configs: [{targets: [%s]}]}\n", job, strings.Join(targets, ", "))
 	}
+
 	file := filepath.Join(dir, "prometheus.yml")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	s := server{freeport.Addr(t)}
 	log := &strings.Builder{}
-	run := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+s.address)
+	run := exec.Command(program, "--config.file="+file, "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		"--web.listen-address="+s.address)
 	run.Stderr = log
 	if err := run.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		_ = run.Process.Kill()
 		_ = run.Wait()
@@ -88,17 +97,22 @@ func (s server) get(path string, query url.Values, data any) error {
 		return err
 	}
 	defer r.Body.Close()
+
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
 		return err
 	}
+
+	// The errors of the API are in the answer, beside the data.
 	answer := struct {
 		Error string
 		Data  any
 	}{Data: data}
+
 	if err := json.Unmarshal(text, &answer); err != nil {
 		return fmt.Errorf("%q: %w", text, err)
 	}
+
 	if answer.Error != "" {
 		return fmt.Errorf("%s", answer.Error)
 	}
@@ -188,7 +202,8 @@ func readDashboard(t *testing.T) dashboard {
 
 // The figures of these panels are known to the last digit, by the legend of the line.
 var figures = map[string]map[string]float64{
-	"Share refused":            {"refused": 5. / scenario.Requests, "failed open": 1. / scenario.Requests, "failed closed": 1. / scenario.Requests},
+	"Share refused": {"refused": 5. / scenario.Requests, "failed open": 1. / scenario.Requests,
+		"failed closed": 1. / scenario.Requests},
 	"Calls and batches":        {"operations in a call": 5},
 	"What decides":             {"local": 2, "store": 0, "open": 0, "closed": 0},
 	"Time of a lease":          {"p50": 1.75, "p90": 2.35, "p99": 2.485}, // 1 s to 2.5 s, of which all leases are held 2 s
@@ -201,13 +216,19 @@ var figures = map[string]map[string]float64{
 // programs in which everything happens that they are about. A healthy program has no alert.
 func TestDashboardAndAlerts(t *testing.T) {
 	t.Parallel() // the server waits for 5 s before it reads
+
+	// Two programs for the figures, two that run different revisions, and a healthy one.
 	jobs := map[string][]string{
-		"shop":    {running(t, &scenario.App{Revision: "12"}), running(t, &scenario.App{Revision: "12"})},
-		"rollout": {running(t, &scenario.App{Revision: "12", Healthy: true}), running(t, &scenario.App{Revision: "13", Healthy: true})},
+		"shop": {running(t, &scenario.App{Revision: "12"}), running(t, &scenario.App{Revision: "12"})},
+		"rollout": {running(t, &scenario.App{Revision: "12", Healthy: true}),
+			running(t, &scenario.App{Revision: "13", Healthy: true})},
 		"healthy": {running(t, &scenario.App{Revision: "12", Healthy: true})},
 	}
+
 	s := prometheusServer(t, jobs)
 	var at time.Time
+
+	// Rates need three readings of each program.
 	until(t, func() error {
 		at = time.Now()
 		got, err := s.query(`up == 1 and on (job, instance) count_over_time(headgate_store_mode{headgate_mode="store"}[10s]) >= 3`, at)
@@ -216,9 +237,11 @@ func TestDashboardAndAlerts(t *testing.T) {
 		}
 		return err
 	})
+
 	t.Run("alerts", func(t *testing.T) { s.checkAlerts(t) })
 	ids, lines := map[int]bool{}, 0
 	for _, p := range readDashboard(t).Panels {
+		// Each panel has a place of its own in the 24 columns.
 		if ids[p.ID] || p.GridPos.X+p.GridPos.W > 24 {
 			t.Errorf("%d %q is in the place of another panel", p.ID, p.Title)
 		}
@@ -227,6 +250,8 @@ func TestDashboardAndAlerts(t *testing.T) {
 			t.Run(p.Title, func(t *testing.T) { lines += s.checkPanel(t, p, at, jobs["shop"]) })
 		}
 	}
+
+	// A dashboard that lost its data would have few lines and no error.
 	if lines < 60 {
 		t.Errorf("only %d lines", lines)
 	}
@@ -239,6 +264,7 @@ func (s server) checkAlerts(t *testing.T) {
 	until(t, func() (err error) {
 		list, err = s.alerts()
 		for _, a := range list {
+			// All alerts are raised in the end; until then one that is not is no error.
 			if err == nil && (len(a.Alerts) == 0 || a.Health != "ok") {
 				err = fmt.Errorf("%s: %s %s %s", a.Name, a.State, a.Health, a.LastError)
 			}
@@ -249,6 +275,7 @@ func (s server) checkAlerts(t *testing.T) {
 		t.Errorf("%d alerts", len(list))
 	}
 	for _, a := range list {
+		// Only the roll-out has different policies, and nothing else is wrong there.
 		want := "shop"
 		if a.Name == "HeadgatePoliciesDiffer" {
 			want = "rollout"
@@ -266,6 +293,7 @@ func (s server) checkPanel(t *testing.T, p panel, at time.Time, instances []stri
 	if p.Description == "" || len(p.Targets) == 0 {
 		t.Error("the panel has no description or no query")
 	}
+
 	got := map[string]float64{}
 	for _, target := range p.Targets {
 		for _, sample := range s.answers(t, target.Expr, at) {
@@ -274,6 +302,8 @@ func (s server) checkPanel(t *testing.T, p panel, at time.Time, instances []stri
 		}
 	}
 	for name, want := range figures[p.Title] {
+		// Figures that the scenario makes certain are compared; a name left out is that of the
+		// instance.
 		if name == "" {
 			name = instances[0]
 		}
@@ -288,7 +318,10 @@ func (s server) checkPanel(t *testing.T, p panel, at time.Time, instances []stri
 // each is a number.
 func (s server) answers(t *testing.T, expr string, at time.Time) []sample {
 	t.Helper()
-	expr = strings.NewReplacer("$__rate_interval", "10s", "$job", "shop", "$instance", ".*", "$rule", ".*").Replace(expr)
+
+	// What Grafana puts in place of its variables.
+	expr = strings.NewReplacer("$__rate_interval", "10s", "$job", "shop", "$instance", ".*", "$rule",
+		".*").Replace(expr)
 	got, err := s.query(expr, at)
 	if err != nil || len(got) == 0 {
 		t.Errorf("%s: no data, %v", expr, err)
@@ -313,10 +346,13 @@ func (s server) checkVariables(t *testing.T) {
 	var names []string
 	for _, v := range readDashboard(t).Templating.List {
 		names = append(names, v.Name)
+
 		if v.Type != "query" {
 			continue
 		}
 		text := v.Query.(map[string]any)["query"].(string)
+
+		// Grafana's form is label_values(series, label).
 		inner, ok := strings.CutPrefix(strings.TrimSuffix(text, ")"), "label_values(")
 		i := strings.LastIndex(inner, ", ")
 		if !ok || i < 0 {
@@ -324,7 +360,9 @@ func (s server) checkVariables(t *testing.T) {
 		}
 		var values []string
 		match := strings.ReplaceAll(inner[:i], "$job", "shop")
-		if err := s.get("label/"+inner[i+2:]+"/values", url.Values{"match[]": {match}}, &values); err != nil || len(values) == 0 {
+
+		if err := s.get("label/"+inner[i+2:]+"/values", url.Values{"match[]": {match}}, &values); err != nil ||
+			len(values) == 0 {
 			t.Errorf("%s: %q %v", text, values, err)
 		}
 	}

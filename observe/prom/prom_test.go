@@ -46,6 +46,7 @@ func page(t testing.TB, from prometheus.Gatherer, accept string) string {
 // the help and the labels of its instrument.
 func lines(t testing.TB, text string) (list []string) {
 	t.Helper()
+
 	families := map[string]*dto.MetricFamily{}
 	for d := expfmt.NewDecoder(strings.NewReader(text), expfmt.NewFormat(expfmt.TypeTextPlain)); ; {
 		f := &dto.MetricFamily{}
@@ -58,18 +59,22 @@ func lines(t testing.TB, text string) (list []string) {
 		}
 		families[f.GetName()] = f
 	}
+
 	kinds := map[meter.Kind]dto.MetricType{meter.Counter: dto.MetricType_COUNTER, meter.UpDown: dto.MetricType_GAUGE,
 		meter.Gauge: dto.MetricType_GAUGE, meter.Histogram: dto.MetricType_HISTOGRAM}
 	for _, i := range meter.Instruments {
+		// Families are removed as they are found, so that what is left has no instrument.
 		f := families[i.Prometheus()]
 		delete(families, i.Prometheus())
 		if f == nil {
 			continue
 		}
+
 		if f.GetType() != kinds[i.Kind] || f.GetHelp() != i.Help {
 			t.Errorf("%s: %s %q", i.Prometheus(), f.GetType(), f.GetHelp())
 		}
 		for _, m := range f.Metric {
+			// Labels are named by the order of the instrument's attributes.
 			attributes := map[string]string{}
 			for n, label := range i.Labels() {
 				for _, pair := range m.Label {
@@ -78,12 +83,14 @@ func lines(t testing.TB, text string) (list []string) {
 					}
 				}
 			}
+
 			if len(attributes) != len(m.Label) {
 				t.Errorf("%s has the labels %v", i.Prometheus(), m.Label)
 			}
 			list = append(list, line(i, attributes, m))
 		}
 	}
+
 	for name := range families {
 		t.Errorf("%s is no instrument", name)
 	}
@@ -116,7 +123,8 @@ func TestScenario(t *testing.T) {
 // A request that is counted without an event is counted as any other.
 func TestCountersSayWhatEventsSay(t *testing.T) {
 	scenario.Differ(t, func(t *testing.T) (func(*limiter.Config), func() []string) {
-		m, registry := registered(t, prom.Options{MaxRules: 3, Exemplar: func(context.Context) prometheus.Labels { return prometheus.Labels{"trace_id": "4bf92f35"} }})
+		m, registry := registered(t, prom.Options{MaxRules: 3,
+			Exemplar: func(context.Context) prometheus.Labels { return prometheus.Labels{"trace_id": "4bf92f35"} }})
 		return m.Install, func() []string { return lines(t, page(t, registry, "")) }
 	})
 }
@@ -167,7 +175,8 @@ func TestRulesBeyondTheMaximumAreCountedTogether(t *testing.T) {
 	m.Observe(t.Context(), request(events.Degraded, "\xff"))
 	got := lines(t, page(t, registry, ""))
 	want(t, with(got, "degraded"), `headgate.decisions{headgate.result="degraded",headgate.rule="_other"} 999`,
-		`headgate.decisions{headgate.result="degraded",headgate.rule="r0"} 1`, `headgate.decisions{headgate.result="degraded",headgate.rule="r1"} 1`,
+		`headgate.decisions{headgate.result="degraded",headgate.rule="r0"} 1`,
+		`headgate.decisions{headgate.result="degraded",headgate.rule="r1"} 1`,
 		`headgate.requests{headgate.result="degraded"} 1001`)
 }
 
@@ -176,37 +185,61 @@ func TestRulesBeyondTheMaximumAreCountedTogether(t *testing.T) {
 func TestSeriesOfRules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := registered(t, prom.Options{MaxRules: 2})
+
 		rule := func(name string) []limiter.Rule {
-			return []limiter.Rule{{Name: name, Limit: core.MustParseLimit("1 concurrent ttl=1h")}, {Name: "kept", Limit: core.MustParseLimit("1/1s")}}
+			return []limiter.Rule{{Name: name, Limit: core.MustParseLimit("1 concurrent ttl=1h")},
+				{Name: "kept", Limit: core.MustParseLimit("1/1s")}}
 		}
+
 		c := limiter.Config{Rules: rule("old"), Logger: slog.New(slog.DiscardHandler)}
 		m.Install(&c)
 		l := limiter.MustNew(c)
 		defer l.Close()
 		read := func() []string { return with(lines(t, page(t, registry, "")), `"allowed"`) }
-		none, kept := `headgate.requests{headgate.result="allowed"} 0`, `headgate.decisions{headgate.result="allowed",headgate.rule="kept"} 0`
+
+		// Both rules have a zero before the first request.
+		none, kept := `headgate.requests{headgate.result="allowed"} 0`,
+			`headgate.decisions{headgate.result="allowed",headgate.rule="kept"} 0`
 		want(t, read(), kept, `headgate.decisions{headgate.result="allowed",headgate.rule="old"} 0`, none)
+
+		// The old rule is replaced while a lease of it is held. The new one has no room beside the
+		// two, and counts as another.
 		res, err := l.Take(t.Context(), "k", 1)
 		if err = errors.Join(err, l.SetRules(rule("new"))); err != nil {
 			t.Fatal(err)
 		}
-		one, kept := `headgate.requests{headgate.result="allowed"} 1`, `headgate.decisions{headgate.result="allowed",headgate.rule="kept"} 1`
-		old, other := `headgate.decisions{headgate.result="allowed",headgate.rule="old"} 1`, `headgate.decisions{headgate.result="allowed",headgate.rule="_other"} 0`
+
+		one, kept := `headgate.requests{headgate.result="allowed"} 1`,
+			`headgate.decisions{headgate.result="allowed",headgate.rule="kept"} 1`
+		old, other := `headgate.decisions{headgate.result="allowed",headgate.rule="old"} 1`,
+			`headgate.decisions{headgate.result="allowed",headgate.rule="_other"} 0`
 		want(t, read(), other, kept, old, one)
+
+		// An hour later the lease keeps the old rule's series.
 		time.Sleep(time.Hour)
 		want(t, read(), other, kept, old, one) // a lease of it is held
+
+		// From the end of the lease on, its fifteen minutes run to the nanosecond.
 		_ = res.Release(t.Context())
+
 		read()
 		time.Sleep(15*time.Minute - 1)
 		want(t, read(), other, kept, old, one)
-		if text := page(t, registry, ""); !strings.Contains(text, `headgate_lease_duration_seconds_count{headgate_rule="old"} 1`) {
+
+		if text := page(t, registry, ""); !strings.Contains(text,
+			`headgate_lease_duration_seconds_count{headgate_rule="old"} 1`) {
 			t.Error(text)
 		}
+
+		// Its place is free now, and the new rule takes it.
 		time.Sleep(time.Nanosecond)
 		want(t, read(), other, kept, `headgate.decisions{headgate.result="allowed",headgate.rule="new"} 0`, one)
+
 		if text := page(t, registry, ""); strings.Contains(text, `"old"`) {
 			t.Error(text)
 		}
+
+		// Without a limiter no rule is in force, so all series of rules end.
 		l.Close()
 		time.Sleep(time.Hour)
 		read()
@@ -219,18 +252,25 @@ func TestSeriesOfRules(t *testing.T) {
 func TestBansEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, registry := registered(t, prom.Options{})
+
 		c := limiter.Config{}
 		m.Install(&c)
 		read := func() []string { return with(lines(t, page(t, registry, "")), "bans") }
+
+		// Each ban is told twice, as by two limiters, and there are twice as many as are
+		// remembered.
 		for i := range 20_000 {
 			c.Hooks.Ban(events.Ban{Rule: "a", Key: fmt.Sprint(i), For: time.Minute})
 			c.Hooks.Ban(events.Ban{Rule: "a", Key: fmt.Sprint(i), For: time.Minute})
 		}
 		want(t, read(), `headgate.bans{headgate.rule="a"} 10000`)
+
+		// All of them end together, and a late one begins.
 		time.Sleep(time.Minute)
 		c.Hooks.Ban(events.Ban{Rule: "a", Key: "late", For: time.Minute})
 		want(t, read(), `headgate.bans{headgate.rule="a"} 1`)
 		time.Sleep(time.Minute)
+
 		want(t, read(), `headgate.bans{headgate.rule="a"} 0`)
 	})
 }
@@ -239,18 +279,25 @@ func TestBansEnd(t *testing.T) {
 func TestExemplars(t *testing.T) {
 	labels := prometheus.Labels{"trace_id": "4bf92f3577b34da6"}
 	asked := 0
-	m, registry := registered(t, prom.Options{Exemplar: func(context.Context) prometheus.Labels { asked++; return labels }})
+	m, registry := registered(t,
+		prom.Options{Exemplar: func(context.Context) prometheus.Labels { asked++; return labels }})
+
+	// Requests that pass are not asked at all.
 	m.Observe(t.Context(), request(events.Allowed, "a"))
 	m.Observe(t.Context(), request(events.ShadowRefused, "a"))
 	if asked != 0 {
 		t.Errorf("%d requests that pass were asked for an exemplar", asked)
 	}
 	m.Observe(t.Context(), request(events.Refused, "a"))
+
+	// A request without labels, and one with labels that are too long, are counted without an
+	// exemplar.
 	labels = nil
 	m.Observe(t.Context(), request(events.Refused, "a"))
 	labels = prometheus.Labels{"a": strings.Repeat("x", 129)} // an exemplar has at most 128 characters
 	m.Observe(t.Context(), request(events.Banned, "a"))
 	text := page(t, registry, "application/openmetrics-text; version=1.0.0")
+
 	for _, part := range []string{
 		`headgate_requests_total{headgate_result="refused"} 2.0 # {trace_id="4bf92f3577b34da6"} 1.0 `,
 		`headgate_decisions_total{headgate_result="refused",headgate_rule="a"} 2.0 # {trace_id="4bf92f3577b34da6"} 1.0 `,
@@ -260,6 +307,7 @@ func TestExemplars(t *testing.T) {
 			t.Errorf("no %s in\n%s", part, text)
 		}
 	}
+
 	if strings.Count(text, "trace_id") != 2 {
 		t.Error(text)
 	}
@@ -275,9 +323,14 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+
+	// A name that is taken by others is an error of the registration, and not a panic.
 	taken := prometheus.NewRegistry()
-	taken.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "headgate_requests_total", Help: "of another program"}))
-	if _, err := prom.New(prom.Options{Registerer: taken}); err == nil || !strings.Contains(err.Error(), "headgate_requests_total") {
+	taken.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "headgate_requests_total",
+		Help: "of another program"}))
+
+	if _, err := prom.New(prom.Options{Registerer: taken}); err == nil ||
+		!strings.Contains(err.Error(), "headgate_requests_total") {
 		t.Errorf("%v", err)
 	}
 }
@@ -309,17 +362,23 @@ func TestObserveAllocatesNothing(t *testing.T) {
 // A request costs no allocation, whether it is plain or not.
 func TestLimiterAllocatesNothing(t *testing.T) {
 	m, registry := registered(t, prom.Options{})
+
 	c := limiter.Config{Rules: []limiter.Rule{{Name: "a", Limit: core.MustParseLimit("2000/1h fixed-window")}}}
 	m.Install(&c)
+
 	l := limiter.MustNew(c)
 	defer l.Close()
 	ctx := t.Context()
+
+	// Of three rounds the last is refused: a refusal may cost no allocation either.
 	for range 3 { // the last ones are refused
 		if n := testing.AllocsPerRun(1000, func() { _, _ = l.Allow(ctx, "k", 1) }); n != 0 {
 			t.Errorf("%v allocations", n)
 		}
 	}
-	want(t, with(lines(t, page(t, registry, "")), "requests{headgate.result=\"allowed"), `headgate.requests{headgate.result="allowed"} 2000`)
+
+	want(t, with(lines(t, page(t, registry, "")), "requests{headgate.result=\"allowed"),
+		`headgate.requests{headgate.result="allowed"} 2000`)
 }
 
 // BenchmarkObserve is what a request costs in the observer alone.
@@ -330,6 +389,7 @@ func BenchmarkObserve(b *testing.B) {
 		for i := range n {
 			e.Rules = append(e.Rules, events.Rule{Name: fmt.Sprint("rule", i), Cost: 1, Charged: 1})
 		}
+
 		b.Run(fmt.Sprint("rules=", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -342,6 +402,7 @@ func BenchmarkObserve(b *testing.B) {
 // BenchmarkLimiter compares decisions with and without metrics. "nothing" is an observer that
 // does nothing and gets each event.
 func BenchmarkLimiter(b *testing.B) {
+	// Limits that never refuse, and limits that refuse all but the first, under one rule and three.
 	for _, under := range []struct {
 		limit string
 		rules int
@@ -351,16 +412,24 @@ func BenchmarkLimiter(b *testing.B) {
 			set  func(*limiter.Config)
 		}{
 			{"none", func(*limiter.Config) {}},
-			{"nothing", func(c *limiter.Config) { c.Observer = events.Func(func(context.Context, *events.Request) {}) }},
+			{"nothing", func(c *limiter.Config) {
+				c.Observer = events.Func(func(context.Context, *events.Request) {
+				})
+			}},
 			{"metrics", func(c *limiter.Config) { m, _ := registered(b, prom.Options{}); m.Install(c) }},
 		} {
 			c := limiter.Config{Logger: slog.New(slog.DiscardHandler)}
 			for i := range under.rules {
-				c.Rules = append(c.Rules, limiter.Rule{Name: fmt.Sprint("r", i), Limit: core.MustParseLimit(under.limit)})
+				c.Rules = append(c.Rules, limiter.Rule{Name: fmt.Sprint("r", i),
+					Limit: core.MustParseLimit(under.limit)})
 			}
+
 			row.set(&c)
 			l := limiter.MustNew(c)
 			defer l.Close()
+
+			// The first request is allowed under every limit, and the second shows what the row
+			// measures.
 			if _, err := l.Allow(b.Context(), "k", 1); err != nil {
 				b.Fatal(err)
 			}
@@ -368,6 +437,7 @@ func BenchmarkLimiter(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
+
 			b.Run(fmt.Sprintf("rules=%d/allowed=%t/%s", under.rules, d.Allowed, row.name), func(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {

@@ -12,9 +12,11 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
+
 	for _, key := range []string{"ann", "bob", "ann", "cid", "ann", "bob"} {
 		sketch.Add(key)
 	}
+
 	summary := sketch.Summary()
 	for _, k := range summary.Keys {
 		fmt.Printf("%q: %d\n", k.Key, k.Count)

@@ -51,24 +51,37 @@ func TestSourceReadsAChangedFile(t *testing.T) {
 	if _, err := s.Load(t.Context(), ""); !errors.Is(err, policy.ErrMissing) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
+
+	// All instants are a minute old, so that no change is taken for a file that is still being
+	// written.
 	old := time.Now().Add(-time.Minute)
 	write(t, path, text("a"), old)
 	a, err := s.Load(t.Context(), "")
 	if err != nil || len(a.Policies) != 1 || a.Policies[0].Name != "a" {
 		t.Fatalf("%+v, %v", a, err)
 	}
+
+	// Without a change the answer is the same error each time, by which the follower knows that it
+	// has nothing to do.
 	if _, err := s.Load(t.Context(), a.Version); err != policy.ErrUnchanged {
 		t.Errorf("%v", err)
 	}
+
+	// The same bytes at a later time are the same version: a deployment that copies the file again
+	// changes nothing.
 	write(t, path, text("a"), old.Add(time.Second))
 	if _, err := s.Load(t.Context(), a.Version); err != policy.ErrUnchanged {
 		t.Errorf("the same again: %v", err)
 	}
+
 	write(t, path, text("b"), old.Add(2*time.Second))
 	b, err := s.Load(t.Context(), a.Version)
 	if err != nil || b.Policies[0].Name != "b" || b.Version == a.Version {
 		t.Errorf("%+v, %v", b, err)
 	}
+
+	// Going back to the former text goes back to its version, which is of the text and not of the
+	// time.
 	write(t, path, text("a"), old.Add(3*time.Second))
 	if back, err := s.Load(t.Context(), b.Version); err != nil || back.Version != a.Version {
 		t.Errorf("%+v, %v", back, err)
@@ -78,17 +91,23 @@ func TestSourceReadsAChangedFile(t *testing.T) {
 func TestSourceReadsAReplacedFileOfTheSameTimeAndSize(t *testing.T) {
 	dir := t.TempDir()
 	path, next := filepath.Join(dir, "p.yml"), filepath.Join(dir, "next")
+
+	// Neither the time nor the size can tell the two files apart, so the source has to see that the
+	// file is another one.
 	at := time.Now().Add(-time.Minute)
 	write(t, path, text("a"), at)
 	s := open(t, path)
+
 	a, err := s.Load(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	write(t, next, text("b"), at)
 	if err := os.Rename(next, path); err != nil {
 		t.Fatal(err)
 	}
+
 	if b, err := s.Load(t.Context(), a.Version); err != nil || b.Policies[0].Name != "b" {
 		t.Errorf("%+v, %v", b, err)
 	}
@@ -99,21 +118,29 @@ func TestSourceWaitsWhileAFileIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // whose clock stands still
 		path := filepath.Join(t.TempDir(), "p.yaml")
 		write(t, path, text("a")+text("b"), time.Now().Add(-time.Minute))
+
 		s := open(t, path)
 		_, err := s.Load(t.Context(), "")
 		var bad *policy.RevisionError
 		if !errors.As(err, &bad) || bad.Version == "" {
 			t.Fatalf("%v", err)
 		}
+
+		// A time in the future is no proof of a writer: the clock that set it may be ahead. The
+		// file is read.
 		write(t, path, text("a"), time.Now().Add(50*time.Millisecond)) // by another clock
 		a, err := s.Load(t.Context(), bad.Version)
 		if err != nil {
 			t.Fatal(err)
 		}
+
+		// The file was changed this instant, so it is left to the next load.
 		write(t, path, text("b"), time.Now())
 		if _, err := s.Load(t.Context(), a.Version); err != policy.ErrUnchanged {
 			t.Errorf("%v", err)
 		}
+
+		// Once the change is a second old the file counts as complete.
 		write(t, path, text("b"), time.Now().Add(-time.Second))
 		if b, err := s.Load(t.Context(), a.Version); err != nil || b.Policies[0].Name != "b" {
 			t.Errorf("%+v, %v", b, err)
@@ -123,19 +150,26 @@ func TestSourceWaitsWhileAFileIsWritten(t *testing.T) {
 
 func TestSourceRefusesOtherFiles(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := filesource.New(filepath.Join(dir, "p.toml")); err == nil || !strings.HasSuffix(err.Error(), `p.toml" does not end with .json, .yaml or .yml`) {
+	if _, err := filesource.New(filepath.Join(dir, "p.toml")); err == nil ||
+		!strings.HasSuffix(err.Error(), `p.toml" does not end with .json, .yaml or .yml`) {
 		t.Errorf("%v", err)
 	}
+
+	// What is not a file, such as a directory, must not be taken for an empty set.
 	if err := os.Mkdir(filepath.Join(dir, "d.json"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(t, filepath.Join(dir, "d.json")).Load(t.Context(), ""); err == nil || !strings.HasSuffix(err.Error(), "d.json is not a regular file") {
+	if _, err := open(t, filepath.Join(dir, "d.json")).Load(t.Context(), ""); err == nil ||
+		!strings.HasSuffix(err.Error(), "d.json is not a regular file") {
 		t.Errorf("%v", err)
 	}
+
+	// A file that is too big is a bad revision: it is not asked for again until it changes.
 	path := filepath.Join(dir, "big.json")
 	write(t, path, strings.Repeat(" ", policy.MaxBytes+5), time.Now().Add(-time.Minute))
 	var bad *policy.RevisionError
-	if _, err := open(t, path).Load(t.Context(), ""); !errors.As(err, &bad) || bad.Err.Error() != "policy: 4194305 bytes are more than 4194304" {
+	if _, err := open(t, path).Load(t.Context(), ""); !errors.As(err, &bad) ||
+		bad.Err.Error() != "policy: 4194305 bytes are more than 4194304" {
 		t.Errorf("%v", err)
 	}
 }
@@ -157,6 +191,8 @@ func quietLimiter(t testing.TB) *limiter.Limiter {
 // A poll within a tenth of a second after the change leaves the file to the next.
 func TestChangeIsInForceWithinTwoSecondsInFiftyLimiters(t *testing.T) {
 	const longest = 100*time.Millisecond + policy.DefaultPoll
+
+	// The bound is that of the documentation; the sum of the two pauses has to keep it.
 	if longest > 2*time.Second {
 		t.Errorf("a change may take %s", longest)
 	}
@@ -164,18 +200,25 @@ func TestChangeIsInForceWithinTwoSecondsInFiftyLimiters(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "p.json")
 		write(t, path, `{"policies":[]}`, time.Now())
 		s := open(t, path)
+
 		var followers []*policy.Follower
 		for range 50 {
-			f, err := policy.Follow(t.Context(), quietLimiter(t), "shop", policy.Bindings{}, s, policy.Options{Logger: slog.New(slog.DiscardHandler)})
+			f, err := policy.Follow(t.Context(), quietLimiter(t), "shop", policy.Bindings{}, s,
+				policy.Options{Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer f.Close()
 			followers = append(followers, f)
 		}
+
+		// Twenty changes one after another, so that each finds the fifty at other places in their
+		// pauses.
 		for quota := range 20 {
 			before := followers[0].Status().Version
-			write(t, path, fmt.Sprintf(`{"policies":[{"name":"a","apps":["shop"],"limit":"%d/1m","key":"ip"}]}`, quota+1), time.Now())
+			write(t, path, fmt.Sprintf(`{"policies":[{"name":"a","apps":["shop"],"limit":"%d/1m","key":"ip"}]}`,
+				quota+1), time.Now())
+
 			time.Sleep(longest)
 			synctest.Wait()
 			for i, f := range followers {

@@ -105,16 +105,24 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 	server := redistest.Start(t)
 	admin := connect(t, server)
 	permitAsDocumented(t, admin)
+
+	// The server allows the client what the documentation lists, and denies everything else, such
+	// as the client's name.
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, Username: "limiter", Password: "password",
 		ContextTimeoutEnabled: true, DisableIdentity: true})
 	t.Cleanup(func() { client.Close() })
+
 	publish(t, admin, "hg:", visitors)
 	o := options("")
 	o.Limiter.Top = 20
 	l := open(t, client, o)
+
 	if passed := admitted(t, l, 5); passed != 3 {
 		t.Errorf("%d of 5 requests passed under 3/1h", passed)
 	}
+
+	// The subscription starts beside Open, and it needs permissions too: the test waits until the
+	// server has it.
 	const channel = "hg:{policies}:changed"
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -125,18 +133,25 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 		}
 		subscribed = n[channel]
 	}
+
 	if err := l.Close(); err != nil {
 		t.Error(err)
 	}
+
+	// Every denied command would be in the server's log, so an empty log shows that the list is
+	// complete.
 	denied, err := admin.Do(t.Context(), "ACL", "LOG").Slice()
 	if err != nil || len(denied) != 0 {
 		t.Errorf("%v, denied: %v", err, denied)
 	}
+
+	// The counts of 3 passed and 2 refused requests were written by Close.
 	minutes, err := stats.Read(t.Context(), admin, "hg:", "shop")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := stats.Total(minutes)["visitors"], (stats.Counts{events.Allowed: 3, events.Refused: 2}); got != want {
+	if got, want := stats.Total(minutes)["visitors"],
+		(stats.Counts{events.Allowed: 3, events.Refused: 2}); got != want {
 		t.Errorf("the page shows %+v, want %+v", got, want)
 	}
 	wantTop(t, admin)
@@ -164,7 +179,8 @@ func wantTop(t *testing.T, admin redis.UniversalClient) {
 	if err != nil || len(top.Rules) != 1 || top.Instances != 1 {
 		t.Fatalf("%+v, %v", top, err)
 	}
-	if keys := top.Rules[0].Refused.Keys; len(keys) != 1 || keys[0].Key != "127.0.0.1" || keys[0].Count != 2 || keys[0].Error != 0 {
+	if keys := top.Rules[0].Refused.Keys; len(keys) != 1 || keys[0].Key != "127.0.0.1" || keys[0].Count != 2 ||
+		keys[0].Error != 0 {
 		t.Errorf("refused most: %+v", keys)
 	}
 }
@@ -191,18 +207,23 @@ func (o *observer) Observe(context.Context, *events.Request) { *o++ }
 func TestLimitsAreCountedForThePage(t *testing.T) {
 	client := connect(t, redistest.Start(t))
 	publish(t, client, "a:", visitors)
+
+	// The program has an observer of its own, which must not push the recorder out.
 	o, seen := options("a:"), new(observer)
 	o.Limiter.Observer = seen
 	l := open(t, client, o)
 	admitted(t, l, 5)
+
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+
 	minutes, err := stats.Read(t.Context(), client, "a:", "shop")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := stats.Total(minutes)["visitors"], (stats.Counts{events.Allowed: 3, events.Refused: 2}); got != want || *seen != 5 {
+	if got, want := stats.Total(minutes)["visitors"],
+		(stats.Counts{events.Allowed: 3, events.Refused: 2}); got != want || *seen != 5 {
 		t.Errorf("the page shows %+v and the observer saw %d, want %+v and 5", got, *seen, want)
 	}
 }
@@ -211,12 +232,17 @@ func TestLimitsHoldWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	client := connect(t, server)
 	publish(t, client, "", visitors)
+
+	// One expected instance has the whole limit to itself, or else it would keep to a share of it.
 	o := options("")
 	o.Expected = 1 // until a heartbeat is answered, which may take longer than the requests
+
 	l := open(t, client, o)
 	if n := admitted(t, l, 2); n != 2 {
 		t.Fatalf("%d of 2 requests passed", n)
 	}
+
+	// Memory continues from the counts that it saw: 2 of 3 are used, so one is left, and not three.
 	server.Kill()
 	if n := admitted(t, l, 4); n != 1 {
 		t.Errorf("%d of 4 requests passed in the outage after 2 under 3/1h, want 1", n)
@@ -264,6 +290,8 @@ func TestOpenWithoutPoliciesFails(t *testing.T) {
 }
 
 func TestOpenNamesEveryMistake(t *testing.T) {
+	// A mistake in every part that Open puts together, each of which has to be found before any
+	// part is started.
 	_, err := managed.Open(t.Context(), nil, managed.Options{
 		App:      "two words",
 		Expected: -1,
@@ -277,8 +305,10 @@ func TestOpenNamesEveryMistake(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
+
 	for _, want := range []string{
-		"managed: Options.App", "managed: Options.Expected", "managed: Options.Limiter.Store", "policy: Options.Poll", "client is nil", `"{"`, "MaxWaiters",
+		"managed: Options.App", "managed: Options.Expected", "managed: Options.Limiter.Store",
+		"policy: Options.Poll", "client is nil", `"{"`, "MaxWaiters",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s:\n%v", want, err)
@@ -288,17 +318,21 @@ func TestOpenNamesEveryMistake(t *testing.T) {
 
 // Policies of another source are in force, though others are published in Redis.
 func TestLimitsFollowAnotherSource(t *testing.T) {
+	// Redis has 3/1h and the file 2/1h, so the number that passes shows which one is in force.
 	client := connect(t, redistest.Start(t))
 	publish(t, client, "a:", visitors)
 	path := filepath.Join(t.TempDir(), "limits.json")
 	if err := os.WriteFile(path, []byte(strings.Replace(visitors, "3/1h", "2/1h", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	o := options("a:")
 	var err error
 	if o.Source, err = filesource.New(path); err != nil {
 		t.Fatal(err)
 	}
+
+	// The counts are in Redis nevertheless: the two instances share the 2 requests.
 	first, second := open(t, client, o), open(t, client, o)
 	if one, two := admitted(t, first, 1), admitted(t, second, 2); one != 1 || two != 1 {
 		t.Errorf("%d and %d of 1 and 2 requests passed under 2/1h, want 1 and 1", one, two)
@@ -313,18 +347,27 @@ func TestValueThatCannotBeReadIsNoOutage(t *testing.T) {
 			client := connect(t, redistest.Start(t))
 			publish(t, client, "a:", strings.Replace(visitors, "3/1h", "1000/1h", 1))
 			local := 0
+
 			o := options("a:")
 			o.Limiter.OnError = func(context.Context, error) { local++ }
 			l := open(t, client, o)
 			admitted(t, l, 1)
+
+			// The first request wrote the key that is now spoiled. Sets and hashes of the policies
+			// stay as they are.
 			for _, key := range client.Keys(t.Context(), "a:{*").Val() {
 				if client.Type(t.Context(), key).Val() == "string" {
 					client.Set(t.Context(), key, value, time.Hour)
 				}
 			}
+
+			// All twenty are decided, none by Redis.
 			if admitted(t, l, 20); local != 20 {
 				t.Errorf("the memory decided %d of 20 requests", local)
 			}
+
+			// Another address has another key, which Redis decides: the bad value is no fault of
+			// the server.
 			if _, err := l.Limiter.TakeRequest(&test.Request{Peer: "127.0.0.2:1234"}); err != nil || local != 20 {
 				t.Errorf("Redis is bypassed for another address: %v, %d", err, local)
 			}

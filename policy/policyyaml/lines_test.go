@@ -67,24 +67,35 @@ policies:
   key: ip
 more: 5
 `
-	for name, text := range map[string]string{"LF": text, "CRLF": strings.ReplaceAll(text, "\n", "\r\n"), "a mark": "\ufeff" + text} {
+
+	// Lines are those of the editor, so neither the line ends nor a byte order mark may move them.
+	for name, text := range map[string]string{"LF": text, "CRLF": strings.ReplaceAll(text, "\n", "\r\n"),
+		"a mark": "\ufeff" + text} {
 		t.Run(name, func(t *testing.T) {
 			set, lines, err := policyyaml.DecodeLines([]byte(text))
+
 			got := lineErrors(t, err)
 			want := []string{
+				// The first four are found by different readers: the limit's, the policy's, the
+				// format's and the set's.
 				`line 5: policy "login": limit: limit "fast": quota "fast" is not a whole number; "fast" has no period; write, say, "100/1m"`,
 				`line 8: policy "login": match.path: "login" does not begin with a slash`,
 				`line 16: unknown field "limits"`,
 				`line 18: policy "login": name: another policy has the same name`,
+				// A field whose name holds a dot is not the end of a path, and a text of several
+				// lines counts as so many.
 				`line 29: priority: unexpected number 0.5`,
 				`line 30: policy "plans2": plan_by: it is empty; it has to name the function in Bindings.Plans that knows the plan of a caller`,
 				`line 35: policy "plans2": plans.pro.max: limit "x": quota "x" is not a whole number; "x" has no period; write, say, "100/1m"`,
 				`line 36: policy "plans2": mode: "on" is not enforce, shadow or off`,
 				`line 38: the field "more" is not known`,
 			}
+
 			if !reflect.DeepEqual(got, want) || set != nil {
 				t.Errorf("the mistakes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
+
+			// The names are known in spite of the mistakes, so that an editor can list them.
 			if names := fmt.Sprint(lines.Names()); names != "[login Search login plans plans2]" {
 				t.Errorf("the names are %s", names)
 			}
@@ -97,8 +108,12 @@ func TestDecodeLinesFindsFieldsWithoutMistakes(t *testing.T) {
 	if err != nil || len(set) != 1 {
 		t.Fatal(set, err)
 	}
+
+	// A field that the text leaves out has the line of the nearest one around it, at last that of
+	// the policy.
 	for field, want := range map[string]int{
-		"": 2, "name": 2, "description": 3, "apps": 4, "limit": 8, "match": 10, "match.methods": 11, "match.host": 13, "match.path": 14,
+		"": 2, "name": 2, "description": 3, "apps": 4, "limit": 8, "match": 10, "match.methods": 11,
+		"match.host": 13, "match.path": 14,
 		"ban": 15, "ban.more": 15, "mode": 17, "updated_at": 23, "access": 2, "access.deny": 2, "..": 2, ".": 2,
 	} {
 		if got := lines.Line(0, field); got != want {
@@ -108,6 +123,8 @@ func TestDecodeLinesFindsFieldsWithoutMistakes(t *testing.T) {
 }
 
 func TestDecodeLinesWithoutAListOfPolicies(t *testing.T) {
+	// Wherever there is no field to point at, the first line or that of the entry before stands for
+	// it.
 	for _, c := range [][2]string{
 		{"", "line 1: there is nothing in it"},
 		{"5", "line 1: unexpected number"},
@@ -128,20 +145,25 @@ func TestDecodeLinesWithoutAListOfPolicies(t *testing.T) {
 
 // DecodeLines accepts what Decode accepts, and has a line for everything else.
 func FuzzDecodeLines(f *testing.F) {
+	// Seeds with names that look like paths, and with a repeated list.
 	f.Add(fullYAML)
 	f.Add("policies: [{name: a, apps: [b], limit: 1/1s, key: ip}, {name: a}]")
 	f.Add("policies:\n- name: a\n  a.b: c\n  a:\n    b: c\n")
 	f.Add("policies: []\npolicies: []\n")
+
 	f.Fuzz(func(t *testing.T, text string) {
 		want, wantErr := policyyaml.Decode([]byte(text))
 		set, lines, err := policyyaml.DecodeLines([]byte(text))
 		if !reflect.DeepEqual(set, want) || (err == nil) != (wantErr == nil) {
 			t.Fatalf("%v %v, want %v %v", set, err, want, wantErr)
 		}
+
 		lineErrors(t, err)
 		if err == nil && len(lines.Names()) != len(set) {
 			t.Errorf("the names are %q of %d policies", lines.Names(), len(set))
 		}
+
+		// Names and lines exist even for what could not be decoded.
 		for i, name := range lines.Names() {
 			if lines.Line(i, "name") < 1 || lines.Line(i, "match.path") < 1 || err == nil && name != set[i].Name {
 				t.Errorf("policy %d is %q", i, name)

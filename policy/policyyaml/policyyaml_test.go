@@ -52,22 +52,29 @@ func TestEncodeIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text, err := policyyaml.Encode(set)
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// All policies take the same number of bytes, so the number that fits can be computed.
 	const head = len("policies:\n")
 	each := len(text) - head
 	fits := (policyyaml.MaxBytes - head) / each
+
 	var many policy.Set
 	for i := range fits + 1 {
 		p := set[0]
 		p.Name = fmt.Sprintf("p%04d", i) // as long as "login"
 		many = append(many, p)
 	}
+
 	if text, err = policyyaml.Encode(many[:fits]); err != nil || len(text) != head+fits*each {
 		t.Errorf("%d bytes, want %d; %v", len(text), head+fits*each, err)
 	}
+
+	// One more policy than fits is refused whole, and no part of it is written.
 	const want = "policy: they take more than 1048576 bytes"
 	if text, err := policyyaml.Encode(many); text != nil || err == nil || err.Error() != want {
 		t.Errorf("%d bytes, %v, want %s", len(text), err, want)
@@ -80,16 +87,22 @@ func TestDecodeByteOrderMark(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// One mark is skipped. A second one is no mark but a character, and no field begins with it.
 	if got, err := policyyaml.Decode([]byte("\ufeff" + fullYAML)); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %v", got, err)
 	}
+
 	if _, err := policyyaml.Decode([]byte("\ufeff\ufeff" + fullYAML)); err == nil {
 		t.Error("two marks are accepted")
 	}
+
+	// JSON from the same editors has the mark too.
 	text, err := policy.EncodeJSON(want)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got, err := policy.DecodeJSON(append([]byte("\ufeff"), text...)); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("JSON: %v, %v", got, err)
 	}
@@ -97,7 +110,9 @@ func TestDecodeByteOrderMark(t *testing.T) {
 
 func TestDecodeNamesMistakes(t *testing.T) {
 	const a = "policies:\n- name: a\n  apps: [shop]\n  limit: 1/1s\n  key: ip\n"
+
 	for _, c := range [][2]string{
+		// Nothing at all, and more than one document.
 		{"", "policy: there is nothing in it"},
 		{"# nothing\n", "policy: there is nothing in it"},
 		{"policies:\n", `policy: there is no list of "policies"; write [] for none`},
@@ -109,6 +124,8 @@ func TestDecodeNamesMistakes(t *testing.T) {
 		{a + "  priority: 5.5\n", `policy 0 "a": priority: unexpected number 0.5`},
 		{a + "  priority: 99999999999999999999\n", `policy 0 "a": priority: unexpected string`},
 		{a + "  description: 5\n", `policy 0 "a": description: unexpected number`},
+		// What YAML has beyond values: anchors, aliases, tags and complex keys. None of it is
+		// understood, so none of it can hide a field.
 		{a + "  description: &x y\n", `policy: [6:16] "&" is not understood here`},
 		{a + "  description: *x\n", `policy: [6:16] "*" is not understood here`},
 		{a + "  description: !!str y\n", `policy: [6:16] "!!str" is not understood here`},
@@ -118,6 +135,8 @@ func TestDecodeNamesMistakes(t *testing.T) {
 		{"%YAML 1.2\n---\n" + a, `policy: [1:1] "%" is not understood here`},
 		{"5: []\n", `policy: [1:1] the field "5" is not known`},
 		{"policies:\n\t- name: a\n", "policy: [2:1] found character '\t' that cannot start any token"},
+		// Texts that make a reader work much for few bytes end at a bound: depth, entries, fields,
+		// size.
 		{"policies: " + strings.Repeat("[", 100), "policy: [1:19] the nesting is deeper than 8"},
 		{strings.Repeat("- ", 100), "policy: [1:3] an entry of a list is empty or is itself a list"},
 		{"policies:\n- # none\n- name: a", "policy: [3:1] an entry of a list is empty or is itself a list"},
@@ -158,8 +177,13 @@ policies:
       slow down
       guessing
 `))
-	want := policy.Set{{Name: "login", Apps: []string{"shop", "x"}, Limit: core.MustParseLimit("5/1m sliding-log"), Key: "ip+route",
-		Match: policy.Match{Methods: []string{"POST"}, Path: "/login/{step}"}, Mode: policy.Off, Description: "slow down\nguessing\n"}}
+
+	// Comments, quotes, document marks and block texts are what people use, and all of them are
+	// read.
+	want := policy.Set{{Name: "login", Apps: []string{"shop", "x"},
+		Limit: core.MustParseLimit("5/1m sliding-log"), Key: "ip+route",
+		Match: policy.Match{Methods: []string{"POST"}, Path: "/login/{step}"}, Mode: policy.Off,
+		Description: "slow down\nguessing\n"}}
 	if err != nil || !reflect.DeepEqual(set, want) {
 		t.Errorf("%v\n%+v", err, set)
 	}
@@ -169,7 +193,8 @@ policies:
 func TestEncodeLeavesOutEmptyLists(t *testing.T) {
 	s := policy.Set{{
 		Name: "p", Apps: []string{"a"}, Limit: core.MustParseLimit("5/1m"), Key: "ip",
-		Access: policy.Access{Deny: policy.Callers{Networks: []string{}}, DenyOthers: true, Allow: policy.Callers{Networks: []string{"10.0.0.0/8"}}},
+		Access: policy.Access{Deny: policy.Callers{Networks: []string{}}, DenyOthers: true,
+			Allow: policy.Callers{Networks: []string{"10.0.0.0/8"}}},
 	}}
 	text, err := policyyaml.Encode(s)
 	s[0].Access.Deny = policy.Callers{}

@@ -22,19 +22,24 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	store, err := redisstore.New(client, redisstore.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	recorder, err := stats.New(client, stats.Options{App: "shop"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer recorder.Close()
+
 	l, err := limiter.New(limiter.Config{Store: store, Observer: recorder})
 	if err != nil {
 		log.Fatal(err)
 	}
+
+	// The last good policies on the disk, or none at all, are enough to start with.
 	follower, err := policy.Follow(context.Background(), l, "shop", policy.Bindings{}, source, policy.Options{
 		Instance:  "shop-1",
 		LastGood:  "/var/lib/shop/policies.json",

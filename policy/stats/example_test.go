@@ -22,6 +22,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer recorder.Close()
+
 	l := limiter.MustNew(limiter.Config{Observer: recorder})
 	defer l.Close()
 
@@ -29,6 +30,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	requests, _ := stats.Requests(minutes)
 	fmt.Println(requests.Total(), "requests,", requests[events.Refused], "refused")
 	for policy, counts := range stats.Total(minutes) {

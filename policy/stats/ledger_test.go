@@ -22,6 +22,7 @@ func known() *ledger {
 // sumOf returns the requests and decisions of tallies, by minute.
 func sumOf(list []*tally) (requests, decisions, lost map[int64]int64) {
 	requests, decisions, lost = map[int64]int64{}, map[int64]int64{}, map[int64]int64{}
+
 	for _, t := range list {
 		if n := t.requests.Total(); n != 0 {
 			requests[t.minute] += n
@@ -29,6 +30,7 @@ func sumOf(list []*tally) (requests, decisions, lost map[int64]int64) {
 		for _, c := range t.policies {
 			decisions[t.minute] += c.Total()
 		}
+
 		if t.lost != 0 {
 			lost[t.minute] += t.lost
 		}
@@ -38,15 +40,22 @@ func sumOf(list []*tally) (requests, decisions, lost map[int64]int64) {
 
 func TestLedgerDropsTheOldestMinutesAndSaysSo(t *testing.T) {
 	l := known()
+
+	// Three minutes more than are kept. Minute m has 10+m requests, so a sum shows which minutes it
+	// is of.
 	for m := range int64(maxMinutes + 3) {
 		l.addRequests(m, counts(10+m))
 		l.addDecisions(m, "p", counts(1))
 		l.bound()
 	}
+
 	requests, _, lost := sumOf(l.waiting)
 	if len(l.waiting) != maxMinutes || l.pairs != maxMinutes || requests[2] != 0 || requests[3] != 13 {
 		t.Errorf("%d minutes, %d pairs, %v", len(l.waiting), l.pairs, requests)
 	}
+
+	// The newest minute at each time takes over what was dropped: the requests of minutes 0, 1 and
+	// 2.
 	if want := map[int64]int64{maxMinutes: 10, maxMinutes + 1: 11, maxMinutes + 2: 12}; !maps.Equal(lost, want) {
 		t.Errorf("lost: %v, want %v", lost, want)
 	}
@@ -69,6 +78,8 @@ func TestLedgerDropsMinutesOfTooManyPolicies(t *testing.T) {
 
 func TestLedgerBatchesAreSmallAndComplete(t *testing.T) {
 	l := known()
+
+	// Three minutes of 700 policies, which fit into no single batch.
 	want := map[int64]int64{}
 	for m := range int64(3) {
 		l.addRequests(m, counts(5))
@@ -77,28 +88,40 @@ func TestLedgerBatchesAreSmallAndComplete(t *testing.T) {
 			want[m] += int64(p)
 		}
 	}
+
 	var all []*tally
 	for number := int64(1); ; number++ {
 		b := l.batch()
 		if b == nil {
 			break
 		}
+
+		// Asked again before it was written, the ledger returns the same batch: it may have
+		// arrived.
 		if b.number != number || b.pairs > maxBatch || l.batch() != b {
 			t.Errorf("batch %d has number %d and %d pairs", number, b.number, b.pairs)
 		}
+
 		all = append(all, b.minutes...)
 		l.written(time.Unix(0, 0))
 	}
+
+	// The batches together hold everything, and nothing twice.
 	requests, decisions, _ := sumOf(all)
-	if !maps.Equal(requests, map[int64]int64{0: 5, 1: 5, 2: 5}) || !maps.Equal(decisions, want) || l.pairs != 0 || l.number != 3 {
+	if !maps.Equal(requests, map[int64]int64{0: 5, 1: 5, 2: 5}) || !maps.Equal(decisions, want) ||
+		l.pairs != 0 || l.number != 3 {
 		t.Errorf("%v %v, %d pairs left, %d batches", requests, decisions, l.pairs, l.number)
 	}
 }
 
 func TestLedgerSendsAgainWhatTheServerLost(t *testing.T) {
+	// By the number of the last batch that the server still has: none, both that were written, and
+	// one.
 	for last, want := range map[int64]map[int64]int64{0: {1: 1, 2: 2, 3: 3}, 2: {3: 3}, 1: {2: 2, 3: 3}} {
 		l := known()
 		id := l.id
+
+		// The third batch is on its way when the server is found to have lost data.
 		for m := range int64(3) {
 			l.addRequests(m+1, counts(m+1))
 			l.batch()
@@ -106,10 +129,14 @@ func TestLedgerSendsAgainWhatTheServerLost(t *testing.T) {
 				l.written(time.Unix(m, 0))
 			}
 		}
+
 		l.rewind(last)
 		if l.id == id || l.batch().number != 1 {
 			t.Error("the batches go on under the old id")
 		}
+
+		// Batches after the number are sent again under a new id, so that a call which is still on
+		// its way adds nothing.
 		if got, _, _ := sumOf(l.next.minutes); !maps.Equal(got, want) {
 			t.Errorf("after %d: %v, want %v", last, got, want)
 		}
@@ -119,6 +146,9 @@ func TestLedgerSendsAgainWhatTheServerLost(t *testing.T) {
 func TestLedgerForgetsBatchesThatWereWrittenLongAgo(t *testing.T) {
 	l := known()
 	at := time.Unix(0, 0)
+
+	// Written a minute apart, only the last three are within the two minutes for which a server may
+	// need them again.
 	for range 5 {
 		l.addDecisions(1, "p", counts(1))
 		l.batch()
@@ -128,6 +158,8 @@ func TestLedgerForgetsBatchesThatWereWrittenLongAgo(t *testing.T) {
 	if len(l.sent) != 3 || l.kept != 3 {
 		t.Errorf("%d batches of %d pairs are kept, want those of two minutes", len(l.sent), l.kept)
 	}
+
+	// Twice as many pairs as may be kept, at one instant: now their number is the bound.
 	for range 2*maxRepeatable/maxBatch + 1 {
 		for p := range maxBatch {
 			l.addDecisions(2, fmt.Sprint(p), counts(1))
@@ -135,6 +167,7 @@ func TestLedgerForgetsBatchesThatWereWrittenLongAgo(t *testing.T) {
 		l.batch()
 		l.written(at)
 	}
+
 	if l.kept > maxRepeatable || len(l.sent) != maxRepeatable/maxBatch {
 		t.Errorf("%d batches of %d pairs are kept", len(l.sent), l.kept)
 	}
@@ -147,16 +180,22 @@ func TestLedgerMovesEarlyCounts(t *testing.T) {
 		l := newLedger()
 		server := time.Unix(1_000_000*60, 0)
 		want := map[int64]int64{}
+
+		// One request a second for four minutes by a clock that is off.
 		for s := range int64(240) {
 			at := server.Add(time.Duration(s) * time.Second)
 			l.addRequests(l.slot(at.Add(off)), counts(1))
 			want[minuteOf(at)]++
 		}
+
+		// Once the offset is known every count moves. At each edge of a minute a span of `early`
+		// seconds may be on the wrong side.
 		l.learn(-off)
 		got, _, _ := sumOf(l.waiting)
 		if len(got) < 4 || len(got) > 5 {
 			t.Errorf("off by %s: %v", off, got)
 		}
+
 		total := int64(0)
 		for m, n := range got {
 			total += n
@@ -164,6 +203,7 @@ func TestLedgerMovesEarlyCounts(t *testing.T) {
 				t.Errorf("off by %s: %d of %d in minute %d", off, n, want[m], m)
 			}
 		}
+
 		if total != 240 || !slices.IsSortedFunc(l.waiting, func(a, b *tally) int { return int(a.minute - b.minute) }) {
 			t.Errorf("off by %s: %d of 240", off, total)
 		}

@@ -27,7 +27,8 @@ func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 func dial(t testing.TB, addr string) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, MaxRetries: -1, DialerRetries: 1})
+	c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true,
+		MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -66,7 +67,8 @@ func read(t testing.TB, client redis.UniversalClient, prefix string) []stats.Min
 }
 
 // total returns the decisions of the last minutes by policy, and all requests.
-func total(t testing.TB, client redis.UniversalClient, prefix string) (policies map[string]stats.Counts, requests stats.Counts) {
+func total(t testing.TB, client redis.UniversalClient, prefix string) (policies map[string]stats.Counts,
+	requests stats.Counts) {
 	t.Helper()
 	minutes := read(t, client, prefix)
 	requests, lost := stats.Requests(minutes)
@@ -101,17 +103,23 @@ func flush(t testing.TB, r *stats.Recorder) {
 func TestRecorderCountsRequestsAndDecisionsApart(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix})
+
+	// A request has one verdict, and each of its rules one of its own. The third failed before any
+	// rule decided.
 	r.Observe(t.Context(), &events.Request{Verdict: events.ShadowRefused, Rules: []events.Rule{
 		{Name: "a"}, {Name: "b", Verdict: events.Waited}, {Name: "c", Verdict: events.ShadowRefused}, {Name: "d"}}})
 	r.Observe(t.Context(), &events.Request{Verdict: events.Banned, Rules: []events.Rule{
 		{Name: "a", Verdict: events.Overruled}, {Name: "b", Verdict: events.Banned}}})
 	r.Observe(t.Context(), &events.Request{Verdict: events.FailedClosed})
+
+	// The second flush has nothing new, and must not add the same counts again.
 	for range 2 {
 		flush(t, r)
 		got, requests := total(t, client, prefix)
 		if want := (stats.Counts{events.ShadowRefused: 1, events.Banned: 1, events.FailedClosed: 1}); requests != want {
 			t.Errorf("requests: %v, want %v", requests, want)
 		}
+
 		want := map[string]stats.Counts{
 			"a": {events.Allowed: 1, events.Overruled: 1}, "b": {events.Waited: 1, events.Banned: 1},
 			"c": {events.ShadowRefused: 1}, "d": {events.Allowed: 1},
@@ -126,25 +134,33 @@ func TestRecorderCountsRequestsAndDecisionsApart(t *testing.T) {
 func TestRecorderCountsPlainRequests(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix})
+
+	// A counter alone is no count: nothing is written for it.
 	a := r.RuleCounter("a")
 	flush(t, r)
 	if got, requests := total(t, client, prefix); len(got) != 0 || requests != (stats.Counts{}) {
 		t.Errorf("before a request: %v %v", got, requests)
 	}
+
+	// Both ways to count go on in the same numbers, over several writes.
 	r.Observe(t.Context(), event("a", events.Allowed))
 	for range 3 {
 		r.CountRequest(t.Context(), events.Plain{Verdict: events.Allowed})
 		a.Count(t.Context(), events.Allowed)
 		flush(t, r)
 	}
+
 	r.CountRequest(t.Context(), events.Plain{Verdict: events.Refused, Rule: "b"})
 	r.RuleCounter("b").Count(t.Context(), events.Refused)
 	flush(t, r)
+
 	got, requests := total(t, client, prefix)
 	want := map[string]stats.Counts{"a": {events.Allowed: 4}, "b": {events.Refused: 1}}
 	if !maps.Equal(got, want) || requests != (stats.Counts{events.Allowed: 4, events.Refused: 1}) {
 		t.Errorf("%v %v", got, requests)
 	}
+
+	// The counter is on the path of every request.
 	if n := testing.AllocsPerRun(1000, func() { a.Count(t.Context(), events.Refused) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -154,19 +170,27 @@ func TestRecorderCountsPlainRequests(t *testing.T) {
 func TestCountsInRedis(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix})
+
+	// Verdict v is counted v+1 times, so that two letters that were swapped show.
 	for v := range events.Verdict(events.Verdicts) {
 		for range v + 1 {
 			r.Observe(t.Context(), event("a:b", v))
 		}
 	}
 	flush(t, r)
-	letters := map[string]string{"allowed": "a", "waited": "w", "degraded": "g", "shadow_refused": "s", "failed_open": "o", "refused": "r",
-		"banned": "b", "impossible": "i", "denied": "d", "queue_full": "q", "canceled": "c", "failed_closed": "f", "overruled": "x"}
+
+	// The letters are what older and newer programs find in Redis.
+	letters := map[string]string{"allowed": "a", "waited": "w", "degraded": "g", "shadow_refused": "s",
+		"failed_open": "o", "refused": "r",
+		"banned": "b", "impossible": "i", "denied": "d", "queue_full": "q", "canceled": "c",
+		"failed_closed": "f", "overruled": "x"}
+
 	want := map[string]string{}
 	for v := range events.Verdict(events.Verdicts) {
 		want[letters[v.String()]] = fmt.Sprint(int(v) + 1)
 		want[letters[v.String()]+":a:b"] = fmt.Sprint(int(v) + 1)
 	}
+
 	keys := client.Keys(t.Context(), prefix+"{stats:shop}:minute:*").Val()
 	if len(keys) != 1 {
 		t.Fatal(keys)
@@ -174,13 +198,17 @@ func TestCountsInRedis(t *testing.T) {
 	if got := client.HGetAll(t.Context(), keys[0]).Val(); !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+
 	// A newer version may write more.
 	client.HSet(t.Context(), keys[0], "z", 5, "z:a:b", 5, "ab", 5, "a:c", "?", "!", 3)
 	minutes := read(t, client, prefix)
+
 	var all stats.Counts
 	for v := range all {
 		all[v] = int64(v) + 1
 	}
+
+	// Unknown fields are left out, and the lost requests are their own number.
 	requests, lost := stats.Requests(minutes)
 	if got := stats.Total(minutes); requests != all || lost != 3 || len(got) != 1 || got["a:b"] != all {
 		t.Errorf("%v %v, lost %d", requests, got, lost)
@@ -189,6 +217,8 @@ func TestCountsInRedis(t *testing.T) {
 
 func TestRecorderCloseWritesTheRest(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+
+	// Four recorders with four callers each, which write every 10ms while they count.
 	var all sync.WaitGroup
 	for range 4 {
 		r := recorder(t, client, stats.Options{Prefix: prefix, Every: 10 * time.Millisecond})
@@ -201,17 +231,22 @@ func TestRecorderCloseWritesTheRest(t *testing.T) {
 					}
 				})
 			}
+
+			// Close comes right after the last request, so the last counts are still in memory.
 			callers.Wait()
 			if err := r.Close(); err != nil {
 				t.Error(err)
 			}
 		})
 	}
+
 	all.Wait()
 	got, requests := total(t, client, prefix)
 	if len(got) != 10 || requests != (stats.Counts{events.Allowed: 4 * 4 * 1000}) {
 		t.Errorf("%v %v", requests, got)
 	}
+
+	// Every policy has a tenth of the requests.
 	for i := range 10 {
 		if n := got[fmt.Sprint("p", i)]; n != (stats.Counts{events.Allowed: 4 * 4 * 100}) {
 			t.Errorf("p%d: %v", i, n)
@@ -236,6 +271,7 @@ func TestKeysExpire(t *testing.T) {
 	r := recorder(t, client, stats.Options{Prefix: prefix})
 	observe(r, 1)
 	flush(t, r)
+
 	keys := client.Keys(t.Context(), prefix+"*").Val()
 	slices.Sort(keys)
 	wants := []struct {
@@ -245,9 +281,11 @@ func TestKeysExpire(t *testing.T) {
 	if len(keys) != len(wants) {
 		t.Fatalf("%v", keys)
 	}
+
 	for i, want := range wants {
 		ttl := client.PTTL(t.Context(), keys[i]).Val()
-		if !strings.HasPrefix(keys[i], prefix+"{stats:shop}:"+want.prefix) || ttl <= want.lives-time.Minute || ttl > want.lives {
+		if !strings.HasPrefix(keys[i], prefix+"{stats:shop}:"+want.prefix) || ttl <= want.lives-time.Minute ||
+			ttl > want.lives {
 			t.Errorf("%s lives for %s, want %s and %s", keys[i], ttl, want.prefix, want.lives)
 		}
 	}
@@ -285,16 +323,21 @@ func (c *calls) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 func TestFlushIsOneCall(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix})
+
+	// The first write learns the server's clock with a call of its own, which is not counted.
 	observe(r, 1)
 	flush(t, r)
 	count := &calls{}
 	client.AddHook(count)
+
+	// Ten thousand requests under 900 policies, and two flushes without news.
 	for i := range 10_000 {
 		r.Observe(t.Context(), event(fmt.Sprint("p", i%900), events.Allowed))
 	}
 	for range 3 {
 		flush(t, r)
 	}
+
 	if count.n != 1 {
 		t.Errorf("%d calls", count.n)
 	}
@@ -304,9 +347,13 @@ func TestRecorderCountsOnceWhenAnAnswerIsLost(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	hook := &calls{}
 	client.AddHook(hook)
+
 	r := recorder(t, client, stats.Options{Prefix: prefix})
 	observe(r, 1)
 	flush(t, r)
+
+	// Three times the server adds the counts, and the answer is lost twice. Counts that come
+	// meanwhile wait for their own batch.
 	for range 3 {
 		observe(r, 10)
 		hook.lose = true
@@ -315,18 +362,26 @@ func TestRecorderCountsOnceWhenAnAnswerIsLost(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+
 		observe(r, 100)
 		hook.lose = false
 		flush(t, r)
 	}
+
+	// One at the start and 110 in each round: a batch that was added twice would make it more.
 	wantRequests(t, client, prefix, 331)
 }
 
 func TestRecorderWritesCountsOfAnOutageLater(t *testing.T) {
 	server := redistest.Start(t)
 	client, prefix := dial(t, server.Addr), redistest.Prefix(t)
+
+	// Before the first answer the server's minute is unknown, whether the own clock is right or
+	// seven hours off.
 	for name, off := range map[string]time.Duration{"before": 0, "off": -7 * time.Hour} {
-		r := recorder(t, client, stats.Options{Prefix: prefix + name, Clock: func() time.Time { return time.Now().Add(off) }})
+		r := recorder(t, client, stats.Options{Prefix: prefix + name,
+			Clock: func() time.Time { return time.Now().Add(off) }})
+
 		server.Kill()
 		for range 3 {
 			observe(r, 1)
@@ -334,10 +389,12 @@ func TestRecorderWritesCountsOfAnOutageLater(t *testing.T) {
 				t.Error("written to nobody")
 			}
 		}
+
 		server.Restart()
 		if err := r.Close(); err != nil {
 			t.Fatal(err)
 		}
+
 		wantRequests(t, client, prefix+name, 3)
 	}
 }
@@ -346,12 +403,15 @@ func TestRecorderWritesCountsOfAnOutageLater(t *testing.T) {
 func TestRecorderRestoresWhatTheServerLost(t *testing.T) {
 	client, prefix := dial(t, redistest.Start(t).Addr), redistest.Prefix(t)
 	r, other := recorder(t, client, stats.Options{Prefix: prefix}), recorder(t, client, stats.Options{Prefix: prefix})
+
 	for range 3 {
 		observe(r, 10)
 		flush(t, r)
 		observe(other, 100)
 		flush(t, other)
 	}
+
+	// Everything is gone, the numbers of the batches too.
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -359,16 +419,21 @@ func TestRecorderRestoresWhatTheServerLost(t *testing.T) {
 		observe(w, 1)
 		flush(t, w)
 	}
+
+	// 330 of before and one of each since: both writers have sent their own again.
 	wantRequests(t, client, prefix, 332)
+
 	// A replica takes over that lacks the last writes.
 	dumps := map[string]string{}
 	for _, key := range client.Keys(t.Context(), prefix+"*").Val() {
 		dumps[key] = client.Dump(t.Context(), key).Val()
 	}
+
 	for range 3 {
 		observe(r, 10)
 		flush(t, r)
 	}
+
 	for key, dump := range dumps {
 		if err := client.RestoreReplace(t.Context(), key, time.Hour, dump).Err(); err != nil {
 			t.Fatal(err)
@@ -376,24 +441,34 @@ func TestRecorderRestoresWhatTheServerLost(t *testing.T) {
 	}
 	observe(r, 1)
 	flush(t, r)
+
+	// 31 more than before, of which the restored data had none.
 	wantRequests(t, client, prefix, 363)
 }
 
 // The minute is the server's, however far off the clock of an instance is.
 func TestRecorderCountsInTheServersMinute(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+
+	// The minute of the server, as it is before and after the writes.
 	for {
 		before := client.Time(t.Context()).Val()
 		for _, off := range []time.Duration{0, 90 * time.Second, -90 * time.Second, 5 * time.Hour} {
-			r := recorder(t, client, stats.Options{Prefix: prefix, Clock: func() time.Time { return time.Now().Add(off) }})
+			r := recorder(t, client, stats.Options{Prefix: prefix,
+				Clock: func() time.Time { return time.Now().Add(off) }})
 			observe(r, 10)
 			flush(t, r)
 		}
+
+		// Only a round within one minute says anything; if it ended between, another prefix starts
+		// anew.
 		if minute := before.Truncate(time.Minute); client.Time(t.Context()).Val().Truncate(time.Minute).Equal(minute) {
 			changed, now, err := stats.Changed(t.Context(), client, prefix, "shop", time.Time{})
-			if err != nil || len(changed) != 1 || !changed[0].Equal(minute) || now.Before(before) || now.After(before.Add(time.Minute)) {
+			if err != nil || len(changed) != 1 || !changed[0].Equal(minute) || now.Before(before) ||
+				now.After(before.Add(time.Minute)) {
 				t.Errorf("%v changed, and it is %s, want %s; %v", changed, now, minute, err)
 			}
+
 			wantRequests(t, client, prefix, 40)
 			return
 		}
@@ -404,6 +479,8 @@ func TestRecorderCountsInTheServersMinute(t *testing.T) {
 // Many instances share a server: the more there are, the less often each writes.
 func TestRecordersOfManyInstancesWriteLessOften(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
+
+	// Each of 50 instances writes 999 policies and the sum of requests: 1000 counts.
 	var last *stats.Recorder
 	for range 50 {
 		last = recorder(t, client, stats.Options{Prefix: prefix, Every: time.Second})
@@ -412,9 +489,13 @@ func TestRecordersOfManyInstancesWriteLessOften(t *testing.T) {
 		}
 		flush(t, last)
 	}
+
+	// 50,000 counts at 20,000 a second for the whole server take 2.5 seconds.
 	if pause := last.Pause(); pause != 2500*time.Millisecond {
 		t.Errorf("each of 50 instances writes 1000 counts every %s, want 2.5s for 20,000 a second", pause)
 	}
+
+	// An instance with little to write has no reason to wait, however many others there are.
 	observe(last, 1)
 	flush(t, last)
 	if pause := last.Pause(); pause != time.Second {
@@ -425,14 +506,18 @@ func TestRecordersOfManyInstancesWriteLessOften(t *testing.T) {
 func TestReadOfManyPolicies(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix})
+
+	// Ten thousand policies of one minute are more than one batch and more than one page of a read.
 	for p := range 10_000 {
 		r.Observe(t.Context(), event(fmt.Sprint("p", p), events.Refused))
 	}
 	flush(t, r)
+
 	policies, requests := total(t, client, prefix)
 	if len(policies) != 10_000 || requests != (stats.Counts{events.Refused: 10_000}) {
 		t.Errorf("%d policies, %v", len(policies), requests)
 	}
+
 	for name, c := range policies {
 		if c != (stats.Counts{events.Refused: 1}) {
 			t.Fatalf("%s: %v", name, c)
@@ -445,6 +530,7 @@ func TestReadSaysWhenMinutesChanged(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix})
 	changes := prefix + "{stats:shop}:changed"
+
 	last := func() redis.Z {
 		t.Helper()
 		list := client.ZRangeWithScores(t.Context(), changes, 0, -1).Val()
@@ -453,10 +539,14 @@ func TestReadSaysWhenMinutesChanged(t *testing.T) {
 		}
 		return list[len(list)-1]
 	}
+
 	for range 2 {
 		observe(r, 1)
 		flush(t, r)
 		want := last()
+
+		// A minute without requests has not changed, and the current one at the time that Redis has
+		// for it.
 		for _, m := range read(t, client, prefix) {
 			switch m.Requests.Total() {
 			case 0:
@@ -464,12 +554,18 @@ func TestReadSaysWhenMinutesChanged(t *testing.T) {
 					t.Errorf("%v has no requests and changed at %v", m.Start, m.Changed)
 				}
 			default:
-				if score := client.ZScore(t.Context(), changes, fmt.Sprint(m.Start.Unix()/60)).Val(); m.Changed.UnixMilli() != int64(score) || m.Changed.Location() != time.UTC {
+
+				if score := client.ZScore(t.Context(), changes,
+					fmt.Sprint(m.Start.Unix()/60)).Val(); m.Changed.UnixMilli() != int64(score) ||
+					m.Changed.Location() != time.UTC {
 					t.Errorf("%v changed at %v, want %v of %v", m.Start, m.Changed, score, want)
 				}
 			}
 		}
 	}
+
+	// Scores that are no times of this century, as another program could write them, read as
+	// unknown.
 	at, err := strconv.ParseInt(last().Member.(string), 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -488,7 +584,10 @@ func TestReadMinutesIsBounded(t *testing.T) {
 	test.Long(t, "it reads 262,144 fields")
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
 	key := fmt.Sprint(prefix, "{stats:shop}:minute:", at.Unix()/60)
+
+	// 300,000 policies in one minute, of which the reader takes as many as it may hold.
 	for part := range 30 {
 		var fields []any
 		for i := range 10_000 {
@@ -498,6 +597,7 @@ func TestReadMinutesIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
 	minutes, err := stats.ReadMinutes(t.Context(), client, prefix, "shop", []time.Time{at})
 	if err != nil || len(minutes) != 1 || len(minutes[0].Policies) != stats.MaxFields {
 		t.Fatalf("%d minutes, %d policies, want %d; %v", len(minutes), len(minutes[0].Policies), stats.MaxFields, err)
@@ -508,18 +608,24 @@ func TestReadMinutesIsBounded(t *testing.T) {
 func TestRecorderTellsSoManyPoliciesApart(t *testing.T) {
 	client, prefix := dial(t, redistest.Addr(t)), redistest.Prefix(t)
 	r := recorder(t, client, stats.Options{Prefix: prefix})
+
+	// More names than the recorder keeps apart.
 	const names = 50_000
 	for p := range names {
 		r.Observe(t.Context(), event(fmt.Sprint("p", p), events.Allowed))
 	}
 	flush(t, r)
+
 	policies, requests := total(t, client, prefix)
 	var sum stats.Counts
 	for _, c := range policies {
 		sum.Add(c)
 	}
+
+	// Not one decision is lost. The share beyond the bound is under no name.
 	if sum != requests || sum[events.Allowed] != names || policies[""][events.Allowed] < names/10 {
-		t.Errorf("%d policies with %v decisions on %v requests, %v beyond the bound", len(policies), sum, requests, policies[""])
+		t.Errorf("%d policies with %v decisions on %v requests, %v beyond the bound", len(policies), sum,
+			requests, policies[""])
 	}
 }
 

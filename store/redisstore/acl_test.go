@@ -32,7 +32,8 @@ func documentedACL(t *testing.T) (rules []any) {
 }
 
 // needed are the documented permissions that a store needs for its decisions.
-var needed = []any{"+eval", "+evalsha", "+get", "+mget", "+exists", "+set", "+del", "+time", "+pttl", "+pexpire", "~hg:*"}
+var needed = []any{"+eval", "+evalsha", "+get", "+mget", "+exists", "+set", "+del", "+time", "+pttl",
+	"+pexpire", "~hg:*"}
 
 // setUser makes the user limiter anew, with a password and these rules.
 func setUser(t testing.TB, admin *redis.Client, rules ...any) {
@@ -60,24 +61,36 @@ func TestPermissionsAreAsDocumented(t *testing.T) {
 	admin := connect(t, server.Addr)
 	ctx := context.Background()
 	rules := documentedACL(t)
+
+	// Each permission is left out once; the last round leaves none out.
 	for without := range len(rules) + 1 {
 		if err := admin.FlushAll(ctx).Err(); err != nil {
 			t.Fatal(err)
 		}
+
+		// Without the scripts of the round before, every one has to be loaded again.
 		admin.ScriptFlush(ctx)
+
 		granted, left := slices.Clone(rules), any("")
 		if without < len(rules) {
 			left = rules[without]
 			granted = slices.Delete(granted, without, without+1)
 		}
+
 		setUser(t, admin, granted...)
 		c := asUser(t, server.Addr)
 		s := MustNew(c, Options{Prefix: DefaultPrefix, Timeout: patient})
+
+		// The diagnosis has to find what is missing without writing anything.
 		found := s.Report().Diagnose(ctx, nil)
 		if n := admin.DBSize(ctx).Val(); n != 0 {
 			t.Errorf("the diagnosis left %d keys", n)
 		}
+
 		err := useEverything(t, s, admin)
+
+		// Some permissions make things better and are not needed. Of these only INFO is missed by a
+		// finding.
 		if !slices.Contains(needed, left) {
 			if err != nil {
 				t.Errorf("without %q of %v: %v", left, rules, err)
@@ -92,11 +105,16 @@ func TestPermissionsAreAsDocumented(t *testing.T) {
 			// To scripts a key that they cannot read is one of another type.
 			t.Errorf("without %v: %v", left, err)
 		}
+
 		lacks := strings.TrimPrefix(left.(string), "+")
+
+		// Without its keys a user lacks every command that acts on them.
 		if lacks == "~hg:*" {
 			lacks = "get, mget, exists, set, del, pttl, pexpire"
 		}
-		want := "the Redis user may not run " + lacks + ", which the limiter needs: this command grants what is needed: " + remedyOfLimiter
+
+		want := "the Redis user may not run " + lacks +
+			", which the limiter needs: this command grants what is needed: " + remedyOfLimiter
 		if len(found) != 1 || found[0].Code != findings.Permission || found[0].Text != want {
 			t.Errorf("without %v: %v\nwant %s", left, found, want)
 		}
@@ -105,13 +123,17 @@ func TestPermissionsAreAsDocumented(t *testing.T) {
 
 // The line in errors grants what the documentation lists.
 func TestPermissionRemedyIsTheDocumentedOne(t *testing.T) {
+	// The address is never dialled.
 	c := connect(t, "127.0.0.1:1")
 	var granted []any
 	_, line, _ := strings.Cut(rediscall.Remedy(c, "hg:"), ">PASSWORD ")
 	for _, word := range strings.Fields(line) {
 		granted = append(granted, word)
 	}
+
 	documented := documentedACL(t)
+
+	// The order of the rules is of no meaning.
 	for _, list := range [][]any{granted, documented} {
 		slices.SortFunc(list, func(a, b any) int { return strings.Compare(a.(string), b.(string)) })
 	}
@@ -128,6 +150,8 @@ const remedyOfLimiter = "ACL SETUSER limiter ~hg:* &hg:* +eval +evalsha +get +mg
 func useEverything(t *testing.T, s *Store, admin *redis.Client) error {
 	t.Helper()
 	ctx := context.Background()
+
+	// Every algorithm, over every verb, so that each command of the scripts runs once.
 	for _, text := range everyAlgorithm {
 		op := core.Op{Rule: "r", Key: text, Limit: limit(t, text), Cost: 10, Lease: "a"}
 		for _, verb := range []core.Verb{core.Take, core.Peek, core.Take, core.Refund, core.Take, core.Reset} {
@@ -140,13 +164,18 @@ func useEverything(t *testing.T, s *Store, admin *redis.Client) error {
 			}
 		}
 	}
-	two := []core.Op{{Rule: "r", Key: "two", Limit: limit(t, "1/1h"), Cost: 1}, {Rule: "s", Key: "two", Limit: limit(t, "1/1h"), Cost: 1}}
+
+	two := []core.Op{{Rule: "r", Key: "two", Limit: limit(t, "1/1h"), Cost: 1},
+		{Rule: "s", Key: "two", Limit: limit(t, "1/1h"), Cost: 1}}
 	if err := s.Apply(ctx, two, make([]core.Decision, 2)); err != nil {
 		return err
 	}
+
+	// A list where a state should be is the one way to the command that looks at types.
 	op := core.Op{Rule: "r", Key: "list", Limit: limit(t, "1/1h"), Cost: 1}
 	admin.RPush(ctx, string(s.wire.key(nil, "list", "r", "g")), "x")
 	err := s.Apply(ctx, []core.Op{op}, make([]core.Decision, 1))
+
 	if errors.Is(err, ErrUnreadable) {
 		return nil
 	}
@@ -185,29 +214,39 @@ func TestPermissionRemedyGrantsOnlyThePrefix(t *testing.T) {
 		"ü\xff^-":               "u",
 		"@all +@all ~* resetx:": "x",
 	} {
+		// The user begins with all commands and no key.
 		setUser(t, admin, "+@all")
 		c := asUser(t, server.Addr)
 		s := MustNew(c, Options{Prefix: prefix, Timeout: patient})
 		op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "5/1h"), Cost: 1}
+
 		err := s.Apply(ctx, []core.Op{op}, make([]core.Decision, 1))
 		if !errors.Is(err, ErrPermission) {
 			t.Fatalf("%q: %v", prefix, err)
 		}
+
+		// The line is printed in logs, so it may not hold control characters.
 		_, line, _ := strings.Cut(err.Error(), "ACL SETUSER ")
 		if strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Errorf("%q: unsafe to print: %q", prefix, line)
 		}
+
 		if err := admin.Do(ctx, append([]any{"ACL", "SETUSER"}, words(t, line)...)...).Err(); err != nil {
 			t.Errorf("%q: %s: %v", prefix, line, err)
 			continue
 		}
+
+		// With the line applied, the store works and the diagnosis is silent.
 		apply(t, s, op)
 		if found := s.Report().Diagnose(ctx, nil); len(found) != 0 {
 			t.Errorf("%q: %v", prefix, found)
 		}
+
+		// A pattern that was quoted wrongly would match the keys of others.
 		if err := c.Get(ctx, foreign).Err(); !redis.IsPermissionError(err) {
 			t.Errorf("%q: the key %q of others: %v", prefix, foreign, err)
 		}
+
 		admin.FlushAll(ctx)
 	}
 }
@@ -233,6 +272,8 @@ func TestPermissionRemedySparesTheDefaultUser(t *testing.T) {
 			c.Close()
 		}
 	}
+
+	// A name that the client has is used, and quoted for redis-cli.
 	for _, c := range []redis.UniversalClient{
 		redis.NewClient(&redis.Options{Username: `a"b`}),
 		redis.NewClusterClient(&redis.ClusterOptions{Username: `a"b`}),
@@ -249,19 +290,25 @@ func TestPermissionRemedySparesTheDefaultUser(t *testing.T) {
 func TestPermissionLackedByOneClusterServerIsFound(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Cluster(t, 3)
+
+	// One server of three lacks a single command.
 	for i, node := range nodes {
-		rules := []any{"~hg:*", "+eval", "+evalsha", "+get", "+mget", "+exists", "+set", "+del", "+time", "+pttl", "+pexpire", "+cluster|slots", "+command", "+info"}
+		rules := []any{"~hg:*", "+eval", "+evalsha", "+get", "+mget", "+exists", "+set", "+del", "+time",
+			"+pttl", "+pexpire", "+cluster|slots", "+command", "+info"}
 		if i == 1 {
 			rules = append(rules, "-pexpire")
 		}
 		setUser(t, connect(t, node.Addr), rules...)
 	}
+
 	c := redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: redistest.Addrs(nodes), Username: "limiter", Password: "password", ContextTimeoutEnabled: true,
 	})
 	defer c.Close()
+
 	found := MustNew(c, Options{Prefix: DefaultPrefix}).Report().Diagnose(context.Background(), nil)
-	if len(found) != 1 || found[0].Code != findings.Permission || !strings.Contains(found[0].Text, "may not run pexpire, which") {
+	if len(found) != 1 || found[0].Code != findings.Permission ||
+		!strings.Contains(found[0].Text, "may not run pexpire, which") {
 		t.Errorf("%v", found)
 	}
 }

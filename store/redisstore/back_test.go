@@ -37,11 +37,14 @@ func TestUsesOfAStoreShareOneStandby(t *testing.T) {
 	awaitInstances(t, c, s.wire.prefix, 1)
 
 	releaseFirst()
+
+	// A use that is released twice is released once.
 	releaseFirst()
 	third, releaseThird := s.Back()
 	if third.Store != first.Store {
 		t.Error("a use beside another one has a standby of its own")
 	}
+
 	releaseThird()
 	if n := c.ZCard(t.Context(), s.wire.prefix+"{instances}").Val(); n != 1 {
 		t.Errorf("%d instances beside a use", n)
@@ -51,6 +54,7 @@ func TestUsesOfAStoreShareOneStandby(t *testing.T) {
 	if n := c.ZCard(t.Context(), s.wire.prefix+"{instances}").Val(); n != 0 {
 		t.Errorf("%d instances after the last release", n)
 	}
+
 	again, release := s.Back()
 	defer release()
 	if again.Store == first.Store {
@@ -71,6 +75,8 @@ func TestStoresWithOnePrefixAreTwoInstances(t *testing.T) {
 	second, release := other.Back()
 	defer release()
 	awaitInstances(t, c, s.wire.prefix, 2)
+
+	// Ten are shared by two.
 	eventuallyTrue(t, "the second never learns of both", func() bool { return other.back.instances.Live() == 2 })
 	if got := grants(t, second.Fallback, "10/1h"); got != 5 {
 		t.Errorf("the second admits %d of 10", got)
@@ -98,9 +104,12 @@ func grants(t *testing.T, s core.Store, text string) (n int) {
 func TestMemoryKnowsWhatRedisGranted(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
+
+	// One instance is expected, so the memory may grant the whole limit.
 	s, _ := fresh(t, server.Addr, Options{Instances: 1, Logger: slog.New(slog.DiscardHandler)})
 	back, release := s.Back()
 	defer release()
+
 	ops := []core.Op{{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 4}}
 	out := make([]core.Decision, 1)
 	if err := back.Store.Apply(t.Context(), ops, out); err != nil || out[0].Remaining != 6 || out[0].Fallback {
@@ -118,7 +127,8 @@ func TestMemoryKnowsWhatRedisGranted(t *testing.T) {
 		return back.Store.(*failover.Store).State() == failover.Open
 	})
 	release() // a refund that would have to wait for Redis would be lost
-	if err := back.Store.Apply(t.Context(), []core.Op{ops[0].Refund(granted)}, out); !errors.Is(err, failover.ErrClosed) {
+	if err := back.Store.Apply(t.Context(), []core.Op{ops[0].Refund(granted)}, out); !errors.Is(err,
+		failover.ErrClosed) {
 		t.Errorf("a refund after the last release: %v", err)
 	}
 }
@@ -128,21 +138,30 @@ func TestMemoryKnowsWhatRedisGranted(t *testing.T) {
 func TestInstancesWithoutPermission(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
+
+	// What a store needs, without what counting instances needs.
 	setUser(t, connect(t, server.Addr), needed...)
+
 	var log test.Log
-	s := MustNew(asUser(t, server.Addr), Options{Prefix: "hg:", Timeout: patient, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s := MustNew(asUser(t, server.Addr), Options{Prefix: "hg:", Timeout: patient,
+		Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	back, release := s.Back()
 	defer release()
 
 	eventuallyTrue(t, "nothing is logged", func() bool { return log.String() != "" })
-	for _, part := range []string{"level=WARN", "may not run zrevrangebyscore, zrem, zadd, zcard on hg:{instances}", "ACL SETUSER limiter ~hg:* "} {
+	for _, part := range []string{"level=WARN",
+		"may not run zrevrangebyscore, zrem, zadd, zcard on hg:{instances}", "ACL SETUSER limiter ~hg:* "} {
 		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, part) {
 			t.Errorf("the log is\n%swant %s", text, part)
 		}
 	}
-	if err := back.Store.Apply(t.Context(), []core.Op{{Rule: "r", Key: "other", Limit: limit(t, "10/1h"), Cost: 1}}, make([]core.Decision, 1)); err != nil {
+
+	if err := back.Store.Apply(t.Context(), []core.Op{{Rule: "r", Key: "other", Limit: limit(t, "10/1h"),
+		Cost: 1}}, make([]core.Decision, 1)); err != nil {
 		t.Error(err)
 	}
+
+	// Without a number of instances the memory must assume as many as the limit has units.
 	if got := grants(t, back.Fallback, "10/1h"); got != 1 {
 		t.Errorf("the memory grants %d units", got)
 	}
@@ -153,13 +172,18 @@ func TestInstancesWithoutPermission(t *testing.T) {
 func TestOptionsOfTheMemory(t *testing.T) {
 	t.Parallel()
 	now := int64(1e15)
+
+	// Nothing listens there, so Redis never answers.
 	c := connect(t, "127.0.0.1:1")
-	s := MustNew(c, Options{Clock: func() int64 { return now }, Instances: 2, MemoryKeys: 1, Logger: slog.New(slog.DiscardHandler)})
+	s := MustNew(c, Options{Clock: func() int64 { return now }, Instances: 2, MemoryKeys: 1,
+		Logger: slog.New(slog.DiscardHandler)})
 	back, release := s.Back()
 	defer release()
 
 	ops := []core.Op{{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}}
 	out := make([]core.Decision, 1)
+
+	// Half of 10 is granted by one of two instances, of which one unit is taken.
 	if err := back.Store.Apply(t.Context(), ops, out); err != nil || out[0].At != now || out[0].Remaining != 4 {
 		t.Errorf("%+v, %v", out[0], err)
 	}
@@ -168,18 +192,24 @@ func TestOptionsOfTheMemory(t *testing.T) {
 // A key whose value cannot be read says nothing about Redis, which decides about all others.
 func TestValueThatCannotBeReadIsNoOutage(t *testing.T) {
 	t.Parallel()
+
+	// A state of a later version, and the value of another program.
 	for _, value := range []string{string([]byte{laterMark, 99}), "no state"} {
 		s, c := fresh(t, redistest.Addr(t), Options{Timeout: patient, Logger: slog.New(slog.DiscardHandler)})
 		back, release := s.Back()
+
 		op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1000/1h"), Cost: 1}
 		key := string(s.wire.key(nil, op.Key, op.Rule, op.Limit.Algorithm.Letter()))
 		c.Set(t.Context(), key, value, 0)
+
+		// Twenty failures in a row would open the breaker if they counted as failures of Redis.
 		for range 20 {
 			out := make([]core.Decision, 1)
 			if err := back.Store.Apply(t.Context(), []core.Op{op}, out); err != nil || !out[0].Fallback {
 				t.Errorf("%q: %+v, %v", value, out[0], err)
 			}
 		}
+
 		if n := back.Store.(*failover.Store).Stats(); n.Opened != 0 {
 			t.Errorf("%q: %+v", value, n)
 		}

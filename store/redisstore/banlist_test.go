@@ -34,23 +34,30 @@ func TestBansAreListed(t *testing.T) {
 	clients := map[string]func(t *testing.T) redis.UniversalClient{
 		"standalone": func(t *testing.T) redis.UniversalClient { return connect(t, redistest.Addr(t)) },
 		"cluster": func(t *testing.T) redis.UniversalClient {
-			c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)), ContextTimeoutEnabled: true})
+			c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(redistest.Cluster(t, 3)),
+				ContextTimeoutEnabled: true})
 			t.Cleanup(func() { c.Close() })
 			return c
 		},
 	}
+
 	for name, client := range clients {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := int64(1_700_000_000_000_000)
+
 			o := Options{Prefix: redistest.Prefix(t), Timeout: patient, Clock: func() int64 { return now }}
 			c := client(t)
 			s, other := MustNew(c, o), MustNew(c, o)
+
+			// The hostile key is as long as a listed key may be, and the one of an hour too long by
+			// a byte.
 			ban := banning(t, s, o.Clock)
 			hostile := "\x00\n{b}" + strings.Repeat("k", listedKey-5)
 			b, a, x := ban("r", "b", time.Minute), ban("r", "a", time.Minute), ban("s", hostile, 2*time.Minute)
 			short, _ := ban("r", "short", time.Second), ban("other", "a", time.Minute)
 			ban("r", strings.Repeat("k", listedKey+1), time.Hour)
+
 			lists := func(rules []string, most int, want ...core.Banned) {
 				t.Helper()
 				for i, s := range []*Store{s, other} {
@@ -59,20 +66,30 @@ func TestBansAreListed(t *testing.T) {
 					}
 				}
 			}
+
+			// Both stores list the same, the longest first, and of equal ends by the key.
 			lists([]string{"r", "s"}, 10, x, a, b, short)
 			lists([]string{"r", "s"}, 2, x, a)
 			lists([]string{"r"}, 0)
 			lists(nil, 10)
+
+			// The short ban is there until its very last microsecond.
 			now += time.Second.Microseconds() - 1
 			lists([]string{"r"}, 10, a, b, short)
 			now++
 			lists([]string{"r"}, 10, a, b)
+
+			// A lift by one store is seen by the other.
 			apply(t, other, core.Op{Verb: core.Lift, Rule: "r", Key: "a", Limit: limit(t, "1/1s")})
 			lists([]string{"r"}, 10, b)
-			take := core.Op{Rule: "r", Key: "met", Limit: limit(t, "1/1s"), Ban: &core.Ban{Strikes: 1, Within: time.Minute, For: 2 * time.Minute, Max: time.Hour}, Cost: 1}
+
+			// A take that is allowed makes no ban, and one that is refused does.
+			take := core.Op{Rule: "r", Key: "met", Limit: limit(t, "1/1s"),
+				Ban: &core.Ban{Strikes: 1, Within: time.Minute, For: 2 * time.Minute, Max: time.Hour}, Cost: 1}
 			apply(t, s, take)
 			lists([]string{"r"}, 10, b)
 			apply(t, s, take) // is refused, which begins a ban
+
 			s.bans.idle.Wait()
 			lists([]string{"r"}, 10, core.Banned{Rule: "r", Key: "met", Until: now + 2*time.Minute.Microseconds()}, b)
 		})
@@ -84,25 +101,34 @@ func TestBanListIsBounded(t *testing.T) {
 	t.Parallel()
 	const now = 1_700_000_000_000_000
 	s := MustNew(connect(t, redistest.Addr(t)), Options{Prefix: redistest.Prefix(t), Timeout: patient})
+
+	// A hundred more than may be listed, each a microsecond longer than the one before.
 	for i := range listedBans + 100 {
 		s.bans.remember(fmt.Sprint("gr\x00", i), now, now+int64(i)+1)
 	}
 	s.bans.idle.Wait()
+
 	name := s.bans.key()
 	if n := s.client.ZCard(t.Context(), name).Val(); n != listedBans {
 		t.Errorf("%d bans are listed", n)
 	}
+
+	// The hundred shortest were dropped.
 	if first := s.client.ZRange(t.Context(), name, 0, 0).Val(); !slices.Equal(first, []string{"gr\x00100"}) {
 		t.Errorf("the shortest is %q", first)
 	}
+
 	if n := len(s.bans.known); n > knownBans {
 		t.Errorf("the process remembers %d bans", n)
 	}
+
+	// A late ban finds all but the hundred that last longer ended.
 	s.bans.remember("gr\x00late", now+listedBans, now+2*listedBans)
 	s.bans.idle.Wait()
 	if n := s.client.ZCard(t.Context(), name).Val(); n != 101 {
 		t.Errorf("%d bans are listed after those that ended were dropped", n)
 	}
+
 	if ttl := s.client.PTTL(t.Context(), name).Val(); ttl <= 0 || ttl > core.MaxPeriod {
 		t.Errorf("the list expires after %s", ttl)
 	}
@@ -110,18 +136,24 @@ func TestBanListIsBounded(t *testing.T) {
 
 func TestBansThatCannotBeListed(t *testing.T) {
 	t.Parallel()
-	hidden := MustNew(connect(t, redistest.Addr(t)), Options{Prefix: redistest.Prefix(t), Timeout: patient, Secret: []byte("0123456789abcdef")})
+
+	// With a secret the keys in Redis are digests, which nobody could read in a list.
+	hidden := MustNew(connect(t, redistest.Addr(t)),
+		Options{Prefix: redistest.Prefix(t), Timeout: patient, Secret: []byte("0123456789abcdef")})
 	banning(t, hidden, func() int64 { return 0 })("r", "k", time.Minute)
 	if n := hidden.client.Exists(t.Context(), hidden.bans.key()).Val(); n != 0 {
 		t.Error("a hidden key was listed")
 	}
+
 	if _, err := hidden.Report().Bans(t.Context(), []string{"r"}, 1); !errors.Is(err, errHidden) {
 		t.Errorf("error %v", err)
 	}
+
 	server := redistest.Start(t)
 	gone := MustNew(connect(t, server.Addr), Options{Timeout: patient})
 	server.Kill()
-	if _, err := gone.Report().Bans(t.Context(), []string{"r"}, 1); err == nil || !strings.HasPrefix(err.Error(), "redisstore: list bans: ") {
+	if _, err := gone.Report().Bans(t.Context(), []string{"r"}, 1); err == nil ||
+		!strings.HasPrefix(err.Error(), "redisstore: list bans: ") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -47,17 +47,22 @@ type taken struct {
 
 func newTwins(t testing.TB, c *redis.Client, seed, n uint64) *twins {
 	w := &twins{t: t, c: c, clock: storetest.NewClock(), r: rand.New(rand.NewPCG(seed, n))}
+
 	o := Options{Timeout: patient, Clock: w.clock.Now}
 	o.Prefix = redistest.Prefix(t)
 	w.together = MustNew(c, o)
 	o.Prefix = redistest.Prefix(t)
 	w.apart = MustNew(c, o)
+
+	// Limits of one algorithm, with different numbers: steps of a row may differ in them.
 	families := [][]string{
-		{"4/8s", "6/3s burst=9", "3/5s"}, {"3/7s burst=5", "7/1s", "3/5s burst=5"}, {"60/1s", "60/1s burst=7"}, {"2/3s fixed-window", "5/7s fixed-window aligned"},
+		{"4/8s", "6/3s burst=9", "3/5s"}, {"3/7s burst=5", "7/1s", "3/5s burst=5"}, {"60/1s", "60/1s burst=7"},
+		{"2/3s fixed-window", "5/7s fixed-window aligned"},
 		{"5/7s sliding-log", "8/3s sliding-log"}, {"4/4s sliding-window segments=4", "9/4s sliding-window segments=8"},
 		{"4/10s token-bucket burst=9", "7/1s token-bucket burst=3"}, {"2 concurrent ttl=3s", "5 concurrent ttl=30s"},
 		{"5/day", "7/week", "3/day tz=Asia/Kolkata"}, // the clock starts at midnight in UTC
 	}
+
 	for i := range 1 + w.r.IntN(4) {
 		texts := pick(w.r, families)
 		if i < 2 && n%2 == 0 { // most limits are of this kind, and only its takes are in rows
@@ -68,6 +73,9 @@ func newTwins(t testing.TB, c *redis.Client, seed, n uint64) *twins {
 			family = append(family, limit(t, text))
 		}
 		w.limits = append(w.limits, family)
+
+		// Strikes after each refusal and after each second one, both forgotten within the clock's
+		// moves.
 		bans := []*core.Ban{nil}
 		if !family[0].Leased() {
 			bans = append(bans, &core.Ban{Strikes: 1, Within: time.Second, For: 2 * time.Second, Max: 7 * time.Second},
@@ -137,9 +145,12 @@ func (w *twins) alike(of []core.Limit) []*step {
 	for _, caller := range w.r.Perm(7) {
 		var ops []core.Op
 		for _, i := range rules {
-			ops = append(ops, core.Op{Rule: fmt.Sprintf("r%d", i), Key: string(rune('a' + caller)), Limit: of[i], Windows: of[i].Windows(w.clock.Now()), Cost: 1, Lease: "u", Ban: w.bans[i]})
+			ops = append(ops, core.Op{Rule: fmt.Sprintf("r%d", i), Key: string(rune('a' + caller)),
+				Limit: of[i], Windows: of[i].Windows(w.clock.Now()), Cost: 1, Lease: "u", Ban: w.bans[i]})
 		}
 		steps = append(steps, newStep(ops))
+
+		// A step of another kind breaks the row.
 		if w.r.IntN(8) == 0 {
 			steps = append(steps, w.step(of))
 		}
@@ -151,15 +162,21 @@ func (w *twins) alike(of []core.Limit) []*step {
 // each rule.
 func (w *twins) op(of []core.Limit) core.Op {
 	i := w.r.IntN(len(of))
+
 	l := of[i]
 	op := core.Op{
-		Rule: fmt.Sprintf("r%d", i), Key: pick(w.r, []string{"a", "a", "b", "c"}), Limit: l, Lease: pick(w.r, []string{"u", "v", "w"}),
-		Cost: pick(w.r, []int64{0, 1, 1, 1, 1, 1, 2, l.Capacity(), l.Capacity() + 1}), Soft: w.r.IntN(5) == 0,
+		Rule: fmt.Sprintf("r%d", i), Key: pick(w.r, []string{"a", "a", "b", "c"}), Limit: l,
+		Lease: pick(w.r, []string{"u", "v", "w"}),
+		Cost:  pick(w.r, []int64{0, 1, 1, 1, 1, 1, 2, l.Capacity(), l.Capacity() + 1}), Soft: w.r.IntN(5) == 0,
 	}
+
 	op.Windows = l.Windows(w.clock.Now())
+
+	// Now and then a rule of a ban is asked without it.
 	if w.r.IntN(6) > 0 {
 		op.Ban = w.bans[i]
 	}
+
 	switch n := w.r.IntN(20); {
 	case n < 14:
 		op.MaxWait = pick(w.r, []time.Duration{0, 0, 0, time.Second, core.MaxBooking})
@@ -169,6 +186,7 @@ func (w *twins) op(of []core.Limit) core.Op {
 		op.Verb = core.Refund
 		w.undo(&op)
 	default:
+		// Without a ban there is nothing to lift or impose.
 		op.Verb = pick(w.r, []core.Verb{core.Reset, core.Lift, core.Impose})
 		if op.Ban == nil {
 			op.Verb = core.Reset
@@ -196,8 +214,12 @@ func (w *twins) undo(op *core.Op) {
 func (w *twins) spoil() {
 	ctx, i := context.Background(), w.r.IntN(len(w.limits))
 	op := w.op([]core.Limit{w.limits[i][0]})
+
 	op.Rule = fmt.Sprintf("r%d", i)
+
+	// A text that is no state, a list, or nothing.
 	how := w.r.IntN(3)
+
 	for _, s := range []*Store{w.together, w.apart} {
 		key := keyOf(s, &op)
 		w.c.Del(ctx, key)
@@ -213,6 +235,8 @@ func (w *twins) spoil() {
 // play has both stores carry out a batch and returns how they differ, or "".
 func (w *twins) play(steps []*step) string {
 	ctx, begun := context.Background(), time.Now()
+
+	// Apart, the steps go first, one at a time.
 	apart := make([]*step, len(steps))
 	for i, each := range steps {
 		apart[i] = newStep(each.ops)
@@ -221,9 +245,12 @@ func (w *twins) play(steps []*step) string {
 		}
 		w.learn(apart[i])
 	}
+
 	if err := w.together.dispatcher.decideTogether(ctx, steps); err != nil {
 		return err.Error()
 	}
+
+	// Each step has to fail or succeed alike, with the same answers.
 	for i, each := range steps {
 		if errors.Is(each.err, ErrUnreadable) != errors.Is(apart[i].err, ErrUnreadable) {
 			return fmt.Sprintf("step %d: %v, not %v", i, each.err, apart[i].err)
@@ -232,6 +259,7 @@ func (w *twins) play(steps []*step) string {
 			return fmt.Sprintf("step %d: %+v\nanswered %+v\nnot      %+v", i, each.ops, each.out, apart[i].out)
 		}
 	}
+
 	w.late = max(w.late, time.Since(begun))
 	return w.stored(steps)
 }
@@ -243,11 +271,13 @@ const moved = 10 * time.Second
 // stored compares what both stores keep of the keys of the steps.
 func (w *twins) stored(steps []*step) string {
 	ctx := context.Background()
+
 	type kept struct {
 		key  string
 		text *redis.StringCmd
 		left *redis.DurationCmd
 	}
+
 	seen, all, pipe := map[string]bool{}, []kept(nil), w.c.Pipeline()
 	for _, each := range steps {
 		for i := range each.ops {
@@ -259,9 +289,12 @@ func (w *twins) stored(steps []*step) string {
 			}
 		}
 	}
+
+	// The times to live are compared as of one instant, up to the time that the calls took.
 	asked := time.Now()
 	_, _ = pipe.Exec(ctx) // each command has its error
 	late := w.late + time.Since(asked)
+
 	for ; len(all) != 0; all = all[2:] {
 		a, b := all[0], all[1]
 		if x, y := a.text, b.text; x.Val() != y.Val() || (x.Err() == nil) != (y.Err() == nil) {
@@ -271,6 +304,7 @@ func (w *twins) stored(steps []*step) string {
 		if strings.HasPrefix(a.text.Val(), "b") {
 			x = min(x, y) // a key with strikes may live longer where steps are together
 		}
+
 		if (x-y).Abs() > late+moved || x == -1 {
 			return fmt.Sprintf("%s lives for %v, not %v, %v later", a.key, x, y, late)
 		}
@@ -286,6 +320,8 @@ func (w *twins) learn(s *step) {
 		if s.ops[i].Verb == core.Take && d.Allowed {
 			w.takes = append(w.takes, taken{s.ops[i], d})
 		}
+
+		// Instants that decisions name are where something changes, so the clock goes there.
 		for _, span := range []time.Duration{d.RetryAfter, d.ResetAfter, d.Wait} {
 			if span > 0 && span < time.Hour {
 				w.named = append(w.named, d.At+span.Microseconds())
@@ -304,10 +340,12 @@ func keyOf(s *Store, op *core.Op) string {
 // steps together.
 func difference(t testing.TB, c *redis.Client, first, last int, change func(*Store)) string {
 	for n := first; n < last; n++ {
+		// Each history is made by its number alone, so that one that fails can be played again.
 		w := newTwins(t, c, storetest.Seed, uint64(n))
 		if change != nil {
 			change(w.together)
 		}
+
 		for range 12 {
 			w.move()
 			if w.r.IntN(8) == 0 {
@@ -325,10 +363,13 @@ func difference(t testing.TB, c *redis.Client, first, last int, change func(*Sto
 // test -short, and over the others too if HEADGATE_LONG is 1.
 func batches(t *testing.T, c *redis.Client, histories int, change func(*Store)) {
 	t.Helper()
+
+	// Some histories run each time, and all of them on demand.
 	some := histories / 5
 	if testing.Short() {
 		some = max(1, histories/50)
 	}
+
 	if found := difference(t, c, 0, some, change); found != "" {
 		t.Error(found)
 	}
@@ -355,10 +396,12 @@ func TestBatchDecidesStepsInSequence(t *testing.T) {
 // scripts returns the files of the scripts, to be altered.
 func scripts(t testing.TB) fstest.MapFS {
 	t.Helper()
+
 	paths, err := filepath.Glob("../../lua/*.lua")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	all := fstest.MapFS{}
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
@@ -372,14 +415,18 @@ func scripts(t testing.TB) fstest.MapFS {
 
 func TestBatchUnreadableKeyFailsOnlyItsStep(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
+
 	good := core.Op{Rule: "r", Key: "good", Limit: limit(t, "10/1h fixed-window"), Cost: 1}
 	bad := good
 	bad.Key = "bad"
 	c.RPush(context.Background(), keyOf(s, &bad), "x")
+
+	// The list is alone, beside good keys, and in one step with a good one.
 	steps := make([]*step, 5)
 	for i, ops := range [][]core.Op{{good}, {bad}, {good, bad}, {good}, {bad}} {
 		steps[i] = &step{ops: ops, out: make([]core.Decision, len(ops))}
 	}
+
 	if err := s.dispatcher.decideTogether(context.Background(), steps); err != nil {
 		t.Fatal(err)
 	}
@@ -388,6 +435,8 @@ func TestBatchUnreadableKeyFailsOnlyItsStep(t *testing.T) {
 			t.Errorf("step %d: %v", i, steps[i].err)
 		}
 	}
+
+	// The step that failed took nothing of the good key: two of 10 are used.
 	if d := steps[3].out[0]; !d.Allowed || d.Remaining != 8 {
 		t.Errorf("beside an unreadable key: %+v", d)
 	}
@@ -397,14 +446,19 @@ func TestBatchUnreadableKeyFailsOnlyItsStep(t *testing.T) {
 func TestBatchMayHoldMoreThan256Keys(t *testing.T) {
 	s, _ := fresh(t, redistest.Addr(t), Options{})
 	var steps []*step
+
+	// Two steps for each of 350 keys, so that a place in the call is not that of a key.
 	for i := range 700 {
 		l := limit(t, fmt.Sprintf("%d/1h fixed-window", 10+i/2))
 		op := core.Op{Rule: "r", Key: fmt.Sprint(i / 2), Limit: l, Cost: 1}
 		steps = append(steps, &step{ops: []core.Op{op}, out: make([]core.Decision, 1)})
 	}
+
 	if err := s.dispatcher.decideTogether(context.Background(), steps); err != nil {
 		t.Fatal(err)
 	}
+
+	// The second step of each key follows the first.
 	for i, each := range steps {
 		if want := int64(10 + i/2 - 1 - i%2); each.err != nil || each.out[0].Remaining != want {
 			t.Fatalf("step %d: %+v, %v, want %d left", i, each.out[0], each.err, want)
@@ -417,7 +471,8 @@ func TestBatchDecidesNothingAfterTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}
-	steps := []*step{{ops: []core.Op{op}, out: make([]core.Decision, 1)}, {ops: []core.Op{op}, out: make([]core.Decision, 1)}}
+	steps := []*step{{ops: []core.Op{op}, out: make([]core.Decision, 1)},
+		{ops: []core.Op{op}, out: make([]core.Decision, 1)}}
 	if err := s.dispatcher.decideTogether(ctx, steps); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
@@ -428,6 +483,8 @@ func TestBatchDecidesNothingAfterTheEnd(t *testing.T) {
 
 func TestBatchAdmitsExactlyTheQuota(t *testing.T) {
 	s, _ := fresh(t, redistest.Addr(t), Options{})
+
+	// 1000 callers of 37 units.
 	for _, text := range everyAlgorithm {
 		l := limit(t, strings.Replace(text, "10", "37", 1))
 		var admitted atomic.Int64
@@ -444,6 +501,7 @@ func TestBatchAdmitsExactlyTheQuota(t *testing.T) {
 				}
 			})
 		}
+
 		all.Wait()
 		if admitted.Load() != 37 {
 			t.Errorf("%s: %d admitted", l, admitted.Load())
@@ -458,17 +516,23 @@ func TestBatchSendsNothingForCallersThatLeft(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, ReadTimeout: patient})
 	defer c.Close()
 	s := MustNew(c, Options{Timeout: patient})
+
 	hour := limit(t, "1000/1h fixed-window")
 	take := func(ctx context.Context, key string) error {
 		return s.Apply(ctx, []core.Op{{Rule: "r", Key: key, Limit: hour, Cost: 1}}, make([]core.Decision, 1))
 	}
 	ctx := context.Background()
+
+	// One call before the freeze makes the connection and loads the scripts.
 	if err := take(ctx, "warm"); err != nil {
 		t.Fatal(err)
 	}
 	server.Freeze()
 	defer server.Thaw()
+
 	var underWay, late sync.WaitGroup
+
+	// As many calls as may be under way.
 	for range maxBatches {
 		underWay.Go(func() {
 			if err := take(ctx, "under way"); err != nil {
@@ -477,6 +541,8 @@ func TestBatchSendsNothingForCallersThatLeft(t *testing.T) {
 		})
 	}
 	awaitBatches(t, s)
+
+	// One too few for another full call.
 	for i := range DefaultBatch - 1 {
 		late.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, 30*time.Millisecond)
@@ -486,12 +552,16 @@ func TestBatchSendsNothingForCallersThatLeft(t *testing.T) {
 			}
 		})
 	}
+
 	late.Wait()
 	server.Thaw()
 	underWay.Wait()
+
+	// None of those that left was charged, and each of the others once.
 	if keys := c.Keys(ctx, "hg:{late*").Val(); len(keys) != 0 {
 		t.Errorf("%d callers that had left were charged", len(keys))
 	}
+
 	op := core.Op{Verb: core.Peek, Rule: "r", Key: "under way", Limit: hour}
 	if d := apply(t, s, op)[0]; d.Remaining != 1000-maxBatches {
 		t.Errorf("%d remain of 1000 after %d calls", d.Remaining, maxBatches)
@@ -501,15 +571,18 @@ func TestBatchSendsNothingForCallersThatLeft(t *testing.T) {
 // awaitBatches waits until as many calls are under way as may be.
 func awaitBatches(t *testing.T, s *Store) {
 	t.Helper()
+
 	deadline, tick := time.After(patient), time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
+		// The store's own number of calls that are under way.
 		s.dispatcher.queue.mu.Lock()
 		n := s.dispatcher.queue.whole.batches
 		s.dispatcher.queue.mu.Unlock()
 		if n == maxBatches {
 			return
 		}
+
 		select {
 		case <-deadline:
 			t.Fatalf("%d calls under way", n)
@@ -523,11 +596,15 @@ func TestBatchLostRepliesCountOnce(t *testing.T) {
 	t.Parallel()
 	addr := redistest.Addr(t)
 	r := newRelay(t, addr)
+
 	s, _ := fresh(t, r.addr, Options{})
 	direct := connect(t, addr)
 	l := limit(t, "10/1h fixed-window")
+
+	// The scripts are known and the connections open, so that only replies are lost.
 	apply(t, s, core.Op{Rule: "r", Key: "warm", Limit: l, Cost: 1})
 	r.mute.Store(true)
+
 	var all sync.WaitGroup
 	const callers = 300
 	for i := range callers {
@@ -538,9 +615,12 @@ func TestBatchLostRepliesCountOnce(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	r.mute.Store(false)
 	reader := MustNew(direct, Options{Prefix: s.wire.prefix, Timeout: patient})
+
+	// Each is counted once or not at all. Some were counted, or the relay swallowed the calls.
 	counted := 0
 	for i := range callers {
 		remaining := apply(t, reader, core.Op{Verb: core.Peek, Rule: "r", Key: fmt.Sprint(i), Limit: l})[0].Remaining
@@ -549,6 +629,7 @@ func TestBatchLostRepliesCountOnce(t *testing.T) {
 		}
 		counted += int(10 - remaining)
 	}
+
 	if counted == 0 {
 		t.Error("nothing was sent: no reply was lost")
 	}
@@ -557,6 +638,8 @@ func TestBatchLostRepliesCountOnce(t *testing.T) {
 func TestBatchFlushedScriptsCostNoDecision(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	l := limit(t, "1000/1h fixed-window")
+
+	// The scripts are flushed as fast as the server can.
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -569,13 +652,17 @@ func TestBatchFlushedScriptsCostNoDecision(t *testing.T) {
 			}
 		}
 	}()
+
 	var admitted atomic.Int64
 	var all sync.WaitGroup
+
+	// 2000 takes of 1000 units.
 	for range 100 {
 		all.Go(func() {
 			out := make([]core.Decision, 1)
 			for range 20 {
-				if err := s.Apply(context.Background(), []core.Op{{Rule: "r", Key: "k", Limit: l, Cost: 1}}, out); err != nil {
+				if err := s.Apply(context.Background(), []core.Op{{Rule: "r", Key: "k", Limit: l, Cost: 1}},
+					out); err != nil {
 					t.Error(err)
 				}
 				if out[0].Allowed {
@@ -584,6 +671,7 @@ func TestBatchFlushedScriptsCostNoDecision(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	close(stop)
 	<-stopped
@@ -601,36 +689,47 @@ func TestBatchCallersThatLeaveHarmNoOther(t *testing.T) {
 		c := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: heeds})
 		s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: patient})
 		var all sync.WaitGroup
+
 		var gone atomic.Int64
 		for i := range 200 {
 			all.Go(func() {
+				// Each caller has a quota of its own, by which its answers are known.
 				quota := int64(10_000 + i)
 				ops, out := make([]core.Op, 1), make([]core.Decision, 1)
 				key := fmt.Appendf(nil, "caller %03d", i)
 				taken := int64(0)
+
+				// Every third caller has up to 1.5ms and leaves in between.
 				for n := range 30 {
 					ctx, cancel := context.WithTimeout(context.Background(), patient)
 					if i%3 == 0 {
 						ctx, cancel = context.WithTimeout(context.Background(), time.Duration(n)*50*time.Microsecond)
 					}
+
 					key[0] = 'c'
-					ops[0] = core.Op{Rule: "r", Key: unsafe.String(&key[0], len(key)), Limit: core.Limit{Algorithm: core.FixedWindow, Quota: quota, Period: time.Hour}, Cost: 1}
+					ops[0] = core.Op{Rule: "r", Key: unsafe.String(&key[0], len(key)),
+						Limit: core.Limit{Algorithm: core.FixedWindow, Quota: quota, Period: time.Hour}, Cost: 1}
 					err := s.Apply(ctx, ops, out)
+
 					cancel()
 					key[0] = 'x' // as a framework does whose strings end with the request
 					taken++
+					// An answer for a caller that stays is exact. One that leaves may have been
+					// counted without being answered.
 					switch {
 					case err != nil && i%3 != 0:
 						t.Error(err)
 					case err != nil:
 						gone.Add(1)
 						ops[0], out[0] = core.Op{}, core.Decision{}
-					case i%3 != 0 && out[0].Remaining != quota-taken, out[0].Remaining < quota-taken, out[0].Remaining >= quota:
+					case i%3 != 0 && out[0].Remaining != quota-taken, out[0].Remaining < quota-taken,
+						out[0].Remaining >= quota:
 						t.Errorf("caller %d: %+v after %d", i, out[0], taken)
 					}
 				}
 			})
 		}
+
 		all.Wait()
 		if gone.Load() == 0 {
 			t.Error("no caller left")

@@ -29,14 +29,18 @@ func ask(b *testing.B, s *Store, l core.Limit, callers int) {
 	for i := range keys {
 		keys[i] = fmt.Sprintf("10.0.%d.%d", i/256, i%256)
 	}
+
 	took := make([]time.Duration, b.N)
 	var next atomic.Int64
 	var all sync.WaitGroup
 	b.ReportAllocs()
 	b.ResetTimer()
+
 	for range callers {
 		all.Go(func() {
 			ops, out := []core.Op{{Rule: "api", Limit: l, Cost: 1}}, make([]core.Decision, 1)
+
+			// The latency includes the time since the answer before, as the caller sees it.
 			before := time.Now()
 			for i := next.Add(1) - 1; i < int64(b.N); i = next.Add(1) - 1 {
 				ops[0].Key = keys[i%int64(len(keys))]
@@ -49,8 +53,10 @@ func ask(b *testing.B, s *Store, l core.Limit, callers int) {
 			}
 		})
 	}
+
 	all.Wait()
 	b.StopTimer()
+
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2])/1e3, "p50-µs")
 	b.ReportMetric(float64(took[len(took)*99/100])/1e3, "p99-µs")

@@ -21,32 +21,39 @@ func TestTimeoutFollowsTheDistance(t *testing.T) {
 		most    time.Duration // MaxCall
 		works   bool          // in the end
 	}{
+		// Three round trips, at least 50ms and at most 250ms.
 		{"near", ms, Options{}, 50 * ms, 250 * ms, true},
 		{"40 ms", 40 * ms, Options{}, 120 * ms, 250 * ms, true},
 		{"80 ms", 80 * ms, Options{}, 240 * ms, 250 * ms, true},
 		{"120 ms", 120 * ms, Options{}, 250 * ms, 250 * ms, true},
+		// A maximum of one's own, within reach of the server and beyond it.
 		{"a maximum", 80 * ms, Options{MaxTimeout: 100 * ms}, 100 * ms, 100 * ms, true},
 		{"farther than the maximum", 80 * ms, Options{MaxTimeout: 60 * ms}, 60 * ms, 60 * ms, false},
 		{"a fixed timeout", 30 * ms, Options{Timeout: 50 * ms}, 50 * ms, 50 * ms, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			f := &far{rtt: row.rtt, trips: 1}
-			f.distant(t, row.options, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
-				for range 20 {
-					_, _ = takeOne(t.Context(), s, "k")
-					time.Sleep(200 * ms)
-				}
-				failed := 0
-				for range 20 {
-					if _, err := takeOne(t.Context(), s, "k"); err != nil {
-						failed++
+			f.distant(t, row.options, func() redis.UniversalClient { return f.single(nil) },
+				func(t *testing.T, s *Store) {
+					// Twenty calls are enough for the store to have measured the distance.
+					for range 20 {
+						_, _ = takeOne(t.Context(), s, "k")
+						time.Sleep(200 * ms)
 					}
-				}
-				if s.servers.budget() != row.budget || s.Report().MaxCall != row.most || (failed == 0) != row.works {
-					t.Errorf("%v of at most %v, %d of 20 calls failed; want %v of %v, works %v",
-						s.servers.budget(), s.Report().MaxCall, failed, row.budget, row.most, row.works)
-				}
-			})
+
+					failed := 0
+					for range 20 {
+						if _, err := takeOne(t.Context(), s, "k"); err != nil {
+							failed++
+						}
+					}
+
+					if s.servers.budget() != row.budget || s.Report().MaxCall != row.most ||
+						(failed == 0) != row.works {
+						t.Errorf("%v of at most %v, %d of 20 calls failed; want %v of %v, works %v",
+							s.servers.budget(), s.Report().MaxCall, failed, row.budget, row.most, row.works)
+					}
+				})
 		})
 	}
 }
@@ -56,6 +63,8 @@ func TestTimeoutFollowsTheDistanceOfEachServer(t *testing.T) {
 	f := &far{rtt: 40 * ms, trips: 1}
 	f.distant(t, Options{}, func() redis.UniversalClient { return f.ring(nil) }, func(t *testing.T, s *Store) {
 		var there string
+
+		// Only keys of one server are asked about.
 		for _, key := range []string{"a", "b", "c", "d"} {
 			for range 10 {
 				if s.Shard(key) == s.Shard("a") {
@@ -69,6 +78,8 @@ func TestTimeoutFollowsTheDistanceOfEachServer(t *testing.T) {
 		if got := s.servers.serverFor("a").budget(); got != 120*ms || there == "" {
 			t.Errorf("%v, %q at another server", got, there)
 		}
+
+		// The other server has the least budget, and all together the longest.
 		if got := s.servers.serverFor(there).budget(); got != 50*ms || s.servers.budget() != 120*ms {
 			t.Errorf("%v of a server that was never asked, %v of all", got, s.servers.budget())
 		}
@@ -82,10 +93,13 @@ func TestDiagnoseReportsATimeoutThatDoesNotFitTheDistance(t *testing.T) {
 		options Options
 		want    string
 	}{
+		// Two round trips are 50ms and fit, 56ms do not.
 		{25 * ms, Options{Timeout: 50 * ms}, ""},
-		{28 * ms, Options{Timeout: 50 * ms}, "a round trip to Redis takes 28ms, and a call may take 50ms: set redisstore.Options.Timeout to three round trips"},
+		{28 * ms, Options{Timeout: 50 * ms},
+			"a round trip to Redis takes 28ms, and a call may take 50ms: set redisstore.Options.Timeout to three round trips"},
 		{80 * ms, Options{}, ""},
-		{80 * ms, Options{MaxTimeout: 100 * ms}, "a round trip to Redis takes 80ms, and a call may take 100ms: set redisstore.Options.MaxTimeout to three round trips"},
+		{80 * ms, Options{MaxTimeout: 100 * ms},
+			"a round trip to Redis takes 80ms, and a call may take 100ms: set redisstore.Options.MaxTimeout to three round trips"},
 	} {
 		f := &far{rtt: row.rtt, trips: 1}
 		f.distant(t, row.options, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
@@ -93,6 +107,7 @@ func TestDiagnoseReportsATimeoutThatDoesNotFitTheDistance(t *testing.T) {
 				_, _ = takeOne(t.Context(), s, "k")
 				time.Sleep(200 * ms)
 			}
+
 			var got string
 			for _, each := range s.Report().Diagnose(t.Context(), nil) {
 				if each.Code == findings.TooFar {

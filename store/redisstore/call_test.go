@@ -35,24 +35,30 @@ func TestMain(m *testing.M) {
 // The stock client is the control that must fail.
 func TestLostReplyCountsOnce(t *testing.T) {
 	addr := redistest.Addr(t)
+
 	r := newRelay(t, addr)
 	c := redis.NewClient(&redis.Options{
 		Addr: r.addr, ContextTimeoutEnabled: true, ReadTimeout: patient,
 		MinRetryBackoff: time.Millisecond, MaxRetryBackoff: time.Millisecond,
 	})
+
 	defer c.Close()
 	prefix := redistest.Prefix(t)
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "100/1h fixed-window"), Cost: 1}
 	apply(t, MustNew(c, Options{Prefix: prefix, Timeout: patient}), op)
+
+	// The control counts through the client itself, with a script as plain as can be.
 	count := redis.NewScript(`return redis.call('INCR', KEYS[1])`)
 	ctx := context.Background()
 	if err := count.Run(ctx, c, []string{prefix + "stock"}).Err(); err != nil {
 		t.Fatal(err)
 	}
 
+	// Every call from here on is carried out, and its reply is lost.
 	r.mute.Store(true)
 	hasty := c.WithTimeout(200 * time.Millisecond) // on the connection that is open
-	if err := MustNew(hasty, Options{Prefix: prefix, Timeout: time.Second}).Apply(ctx, []core.Op{op}, make([]core.Decision, 1)); err == nil {
+	if err := MustNew(hasty, Options{Prefix: prefix, Timeout: time.Second}).Apply(ctx, []core.Op{op},
+		make([]core.Decision, 1)); err == nil {
 		t.Fatal("a decision without a reply")
 	}
 	if err := count.Run(ctx, hasty, []string{prefix + "stock"}).Err(); err == nil {
@@ -60,6 +66,7 @@ func TestLostReplyCountsOnce(t *testing.T) {
 	}
 	r.mute.Store(false)
 
+	// The second hit may still be on its way when the caller has given up.
 	direct := connect(t, addr)
 	op.Verb = core.Peek
 	var d core.Decision
@@ -67,14 +74,17 @@ func TestLostReplyCountsOnce(t *testing.T) {
 		d = apply(t, MustNew(direct, Options{Prefix: prefix, Timeout: patient}), op)[0]
 		return d.Remaining < 99
 	})
+
 	if d.Remaining != 98 {
 		t.Errorf("%d of 100 remain after two hits", d.Remaining)
 	}
+
 	// It has four attempts, of which a slow machine may spend some on connecting.
 	eventuallyTrue(t, "the stock client counts two hits once each, so the control proves nothing", func() bool {
 		n, err := direct.Get(ctx, prefix+"stock").Int()
 		return err == nil && n > 2
 	})
+
 	direct.Del(ctx, prefix+"stock")
 }
 
@@ -93,11 +103,14 @@ func silent(t testing.TB) string {
 // its timeout. The client's own timeouts have to be longer than the test is patient.
 func costsTheTimeout(t *testing.T, what string, s *Store) {
 	t.Helper()
+
+	// The call is beside the test, which must not hang with it.
 	start, done := time.Now(), make(chan error, 1)
 	go func() {
 		_, err := takeOne(context.Background(), s, "k")
 		done <- err
 	}()
+
 	select {
 	case err := <-done:
 		took := time.Since(start)
@@ -132,7 +145,9 @@ func TestSilentServerCostsExactlyTheTimeout(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			c := redis.NewClient(&redis.Options{
-				Addr: "127.0.0.1:1", ContextTimeoutEnabled: heeds, MaxRetries: -1, ReadTimeout: time.Minute, DialerRetries: 1,
+				Addr: "127.0.0.1:1", ContextTimeoutEnabled: heeds, MaxRetries: -1, ReadTimeout: time.Minute,
+				DialerRetries: 1,
+				// The far end reads and never writes.
 				Dialer: func(context.Context, string, string) (net.Conn, error) {
 					near, far := net.Pipe()
 					go io.Copy(io.Discard, far)
@@ -140,14 +155,19 @@ func TestSilentServerCostsExactlyTheTimeout(t *testing.T) {
 				},
 			})
 			defer c.Close()
+
 			s := MustNew(c, Options{})
+
+			// The second call finds the connection that the first has left.
 			for range 2 {
 				start := time.Now()
 				_, err := takeOne(context.Background(), s, "k")
 				if took := time.Since(start); err == nil || took != DefaultTimeout {
-					t.Errorf("heeding deadlines %t: %v after %v, want an error after %v", heeds, err, took, DefaultTimeout)
+					t.Errorf("heeding deadlines %t: %v after %v, want an error after %v", heeds, err, took,
+						DefaultTimeout)
 				}
 			}
+
 			time.Sleep(2 * time.Hour) // ends the server's goroutines
 		})
 	}
@@ -176,11 +196,13 @@ func TestFailedDialIsTriedAgainUntilTheTimeout(t *testing.T) {
 			Dialer: func(context.Context, string, string) (net.Conn, error) { dials.Add(1); return nil, failed },
 		})
 		defer c.Close()
+
 		s := MustNew(c, Options{Timeout: 30 * time.Millisecond})
 		start := time.Now()
 		_, err := takeOne(context.Background(), s, "k")
 		took := time.Since(start)
 		synctest.Wait()
+
 		// A fifth pause, of 16 ms, would end after the timeout. The first attempt dials, and
 		// so does the trial that it begins, both through the client and beside it. The next
 		// trial is not due for 50 ms.
@@ -197,6 +219,7 @@ func (f fault) Error() string { return string(f) }
 func (fault) RedisError()     {}
 
 func TestRetryOnlyIfNothingRan(t *testing.T) {
+	// The server says that it did nothing, or the connection was never made.
 	for err, want := range map[error]bool{
 		fault("LOADING Redis is loading the dataset in memory"):          true,
 		fault("READONLY You can't write against a read only replica."):   true,
@@ -207,7 +230,8 @@ func TestRetryOnlyIfNothingRan(t *testing.T) {
 		fault("BUSY Redis is busy running a script."):                    true,
 		fault("ERR max number of clients reached"):                       true,
 		redis.ErrPoolTimeout: true,
-		&net.OpError{Op: "dial", Err: errors.New("connection refused")}:   true,
+		&net.OpError{Op: "dial", Err: errors.New("connection refused")}: true,
+		// What may have run, or would fail again in the same way.
 		&net.OpError{Op: "read", Err: errors.New("connection reset")}:     false,
 		fault("OOM command not allowed when used memory > 'maxmemory'."):  false,
 		fault("NOPERM this user has no permissions to run the command"):   false,
@@ -229,6 +253,7 @@ func TestTLSClientsOverstayUnderRESP3(t *testing.T) {
 		protocol int
 		want     bool
 	}{
+		// Only TLS under RESP3, which is the default, reads on after a deadline.
 		{nil, 0, false},
 		{nil, 3, false},
 		{&tls.Config{}, 0, true},
@@ -239,11 +264,13 @@ func TestTLSClientsOverstayUnderRESP3(t *testing.T) {
 			"client": redis.NewClient(&redis.Options{
 				Addr: addrs[0], TLSConfig: row.config, Protocol: row.protocol, ContextTimeoutEnabled: true}),
 			"behind sentinels": redis.NewFailoverClient(&redis.FailoverOptions{
-				MasterName: "m", SentinelAddrs: addrs, TLSConfig: row.config, Protocol: row.protocol, ContextTimeoutEnabled: true}),
+				MasterName: "m", SentinelAddrs: addrs, TLSConfig: row.config, Protocol: row.protocol,
+				ContextTimeoutEnabled: true}),
 			"cluster": redis.NewClusterClient(&redis.ClusterOptions{
 				Addrs: addrs, TLSConfig: row.config, Protocol: row.protocol, ContextTimeoutEnabled: true}),
 			"ring": redis.NewRing(&redis.RingOptions{
-				Addrs: map[string]string{"a": addrs[0]}, TLSConfig: row.config, Protocol: row.protocol, ContextTimeoutEnabled: true}),
+				Addrs: map[string]string{"a": addrs[0]}, TLSConfig: row.config, Protocol: row.protocol,
+				ContextTimeoutEnabled: true}),
 		} {
 			if s := MustNew(c, Options{}); s.link.heedsDeadline == row.want || rediscall.TraitsOf(c).IgnoresDeadlines {
 				t.Errorf("%s, TLS %t, protocol %d: heeds deadlines %t, is said to ignore them %t",

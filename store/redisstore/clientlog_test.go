@@ -19,13 +19,17 @@ import (
 func TestClientLoggerSaysEachKindOfLineOnceInTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out test.Log
-		plain := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey {
-				return slog.Attr{}
-			}
-			return a
-		}}))
+
+		plain := slog.New(slog.NewTextHandler(&out,
+			&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == slog.TimeKey {
+					return slog.Attr{}
+				}
+				return a
+			}}))
 		c := NewClientLogger(plain)
+
+		// A thousand lines of one kind and one line of another.
 		for n := range 25 { // seconds
 			for range 40 {
 				c.Printf(t.Context(), "redis: failed to dial after %d attempts: %v", 5, "refused\n")
@@ -35,8 +39,14 @@ func TestClientLoggerSaysEachKindOfLineOnceInTenSeconds(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
+
+		// The first line of a kind is said at once, and then one for each ten seconds with the
+		// number since.
 		const dial = `level=WARN msg="headgate: go-redis says" text="redis: failed to dial after 5 attempts: refused\n" times=`
-		want := dial + "1\n" + `level=WARN msg="headgate: go-redis says" text="sentinel: new master=\"m\"" times=1` + "\n" + dial + "400\n" + dial + "400\n"
+		want := dial + "1\n" +
+			`level=WARN msg="headgate: go-redis says" text="sentinel: new master=\"m\"" times=1` + "\n" + dial +
+			"400\n" + dial + "400\n"
+
 		if got := out.String(); got != want {
 			t.Errorf("the log is\n%swant\n%s", got, want)
 		}

@@ -25,19 +25,24 @@ import (
 
 func TestClusterCallsHoldStepsOfOneSlot(t *testing.T) {
 	type wrapped struct{ redis.UniversalClient }
+
 	one := redis.NewClient(&redis.Options{})
 	many := redis.NewClusterClient(&redis.ClusterOptions{})
 	ring := redis.NewRing(&redis.RingOptions{})
 	defer one.Close()
 	defer many.Close()
 	defer ring.Close()
+
 	for _, row := range []struct {
 		client redis.UniversalClient
 		o      Options
 		want   sharing
 	}{
+		// One server has all keys. A Cluster has those of a slot together, and with OneSlot all.
 		{one, Options{}, shareAll}, {one, Options{Batch: 1}, shareNone},
-		{many, Options{}, shareSlot}, {many, Options{OneSlot: true}, shareAll}, {many, Options{OneSlot: true, Batch: 1}, shareNone},
+		{many, Options{}, shareSlot}, {many, Options{OneSlot: true}, shareAll},
+		{many, Options{OneSlot: true, Batch: 1}, shareNone},
+		// Of a Ring and of a foreign client nothing is known, unless the program says so.
 		{ring, Options{}, shareNone}, {ring, Options{OneSlot: true}, shareAll},
 		{wrapped{one}, Options{}, shareNone}, {wrapped{many}, Options{OneSlot: true}, shareAll},
 	} {
@@ -49,18 +54,24 @@ func TestClusterCallsHoldStepsOfOneSlot(t *testing.T) {
 
 func TestSlotsAreThoseOfRedis(t *testing.T) {
 	t.Parallel()
+
+	// The check value of the polynomial.
 	if got := crc16([]byte("123456789")); got != 0x31c3 {
 		t.Errorf("CRC-16/XMODEM is %#x", got)
 	}
 	c := cluster(t)
+
+	// With a secret the digest is in the key, and so in its slot.
 	for _, o := range []Options{{}, {Secret: []byte("sixteen bytes of it")}} {
 		s := MustNew(c, o)
 		for _, subject := range subjects {
 			key := string(s.wire.key(nil, subject, "r", "g"))
+
 			want, err := c.ClusterKeySlot(context.Background(), key).Result()
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if got := s.wire.slotOf([]core.Op{{Key: subject}}); int64(got) != want {
 				t.Errorf("%q is in slot %d, not %d", key, want, got)
 			}
@@ -74,12 +85,15 @@ func TestClusterStepsOfABusySubjectShareCalls(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	s := MustNew(c, Options{Timeout: patient})
+
 	l := limit(t, "37/1h fixed-window")
 	var admitted, others atomic.Int64
 	var all sync.WaitGroup
 	for i := range 400 {
+		// Every step of the busy subject has two rules, both of which have to be asked.
 		all.Go(func() {
-			ops := []core.Op{{Rule: "r", Key: "busy", Limit: l, Cost: 1}, {Rule: "q", Key: "busy", Limit: limit(t, "1000/1h"), Cost: 1}}
+			ops := []core.Op{{Rule: "r", Key: "busy", Limit: l, Cost: 1},
+				{Rule: "q", Key: "busy", Limit: limit(t, "1000/1h"), Cost: 1}}
 			out := make([]core.Decision, 2)
 			if err := s.Apply(context.Background(), ops, out); err != nil {
 				t.Error(err)
@@ -87,6 +101,8 @@ func TestClusterStepsOfABusySubjectShareCalls(t *testing.T) {
 			if out[0].Allowed {
 				admitted.Add(1)
 			}
+
+			// Four other subjects, each for a hundred callers.
 			ops[0].Key = fmt.Sprint("other ", i%4)
 			if err := s.Apply(context.Background(), ops[:1], out); err != nil {
 				t.Error(err)
@@ -96,10 +112,13 @@ func TestClusterStepsOfABusySubjectShareCalls(t *testing.T) {
 			}
 		})
 	}
+
 	all.Wait()
 	if admitted.Load() != 37 || others.Load() != 4*37 {
 		t.Errorf("%d and %d admitted", admitted.Load(), others.Load())
 	}
+
+	// 800 steps were decided with fewer calls, which the servers have counted.
 	var sent int64
 	err := c.ForEachMaster(context.Background(), func(ctx context.Context, node *redis.Client) error {
 		info, err := node.Info(ctx, "commandstats").Result()
@@ -120,20 +139,28 @@ func TestClusterStepsOfABusySubjectShareCalls(t *testing.T) {
 // it once they are decided.
 func TestClusterSlotsAreQueuedApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// The server takes its time for each call, so steps pile up behind it.
 		f := &fake{wait: slow}
 		s := faked(t, f, Options{})
 		s.wire.shared = shareSlot
+
 		start := time.Now()
+
+		// Two subjects in turn, five steps each.
 		each(10, func(i int, _ string) {
-			ops := []core.Op{{Rule: fmt.Sprint(i), Key: string("ab"[i%2]), Limit: core.Limit{Quota: 1000, Period: 1e9}, Cost: 1}}
+			ops := []core.Op{{Rule: fmt.Sprint(i), Key: string("ab"[i%2]),
+				Limit: core.Limit{Quota: 1000, Period: 1e9}, Cost: 1}}
 			out := make([]core.Decision, 1)
 			if err := s.Apply(context.Background(), ops, out); err != nil || !out[0].Allowed {
 				t.Errorf("caller %d: %+v, %v", i, out[0], err)
 			}
+
+			// Two calls of each slot are under way, and the third has the rest.
 			if took, want := time.Since(start), latency*time.Duration(1+min(i/4, 1)); took != want {
 				t.Errorf("caller %d took %v, want %v", i, took, want)
 			}
 		})
+
 		if got, want := fmt.Sprint(f.seen()), "[[a] [a] [a a a] [b] [b] [b b b]]"; got != want {
 			t.Errorf("calls %s, want %s", got, want)
 		}
@@ -156,8 +183,11 @@ func TestClusterStepsOfSubjectsAreAllOrNothing(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	now := int64(1_800_000_000_000_000)
+
+	// The single server decides the same steps in one script, and is the reference.
 	for _, o := range []Options{{}, {OneSlot: true}} {
 		o.Prefix, o.Timeout, o.Clock = redistest.Prefix(t), patient, func() int64 { return now }
+
 		s := MustNew(c, o)
 		single := MustNew(connect(t, redistest.Addr(t)), o)
 		for _, text := range everyAlgorithm {
@@ -165,11 +195,16 @@ func TestClusterStepsOfSubjectsAreAllOrNothing(t *testing.T) {
 			op := func(verb core.Verb, key string, cost int64) core.Op {
 				return core.Op{Verb: verb, Rule: "r", Key: key, Limit: l, Cost: cost, Lease: "l"}
 			}
+
+			// Rows that are allowed, refused by a subject in the middle, or mixed with reads; then
+			// what is left.
 			for _, ops := range [][]core.Op{
 				{op(core.Take, "alice", 4), op(core.Take, "bob", 3)},
 				{op(core.Take, "carol", 1), op(core.Take, "bob", 11), op(core.Take, "dave", 1)},
-				{op(core.Take, "erin", 2), op(core.Take, "bob", 11), op(core.Peek, "alice", 1), op(core.Take, "erin", 1)},
-				{op(core.Peek, "alice", 0), op(core.Peek, "bob", 0), op(core.Peek, "carol", 0), op(core.Peek, "dave", 0)},
+				{op(core.Take, "erin", 2), op(core.Take, "bob", 11), op(core.Peek, "alice", 1),
+					op(core.Take, "erin", 1)},
+				{op(core.Peek, "alice", 0), op(core.Peek, "bob", 0), op(core.Peek, "carol", 0),
+					op(core.Peek, "dave", 0)},
 				{op(core.Reset, "alice", 0), op(core.Reset, "bob", 0)},
 			} {
 				now += 1000
@@ -187,15 +222,20 @@ func TestClusterGivesBackIfALaterSubjectFails(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: patient})
+
 	l := limit(t, "10/1h fixed-window")
 	a := core.Op{Rule: "r", Key: "a", Limit: l, Cost: 4}
 	b := core.Op{Rule: "r", Key: "b", Limit: l, Cost: 1}
+
+	// The second subject's key is a list, so its part fails after the first was charged.
 	if err := c.RPush(context.Background(), string(s.wire.key(nil, "b", "r", "f")), "x").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Apply(context.Background(), []core.Op{a, b}, make([]core.Decision, 2)); err == nil {
 		t.Fatal("a list was read")
 	}
+
+	// Nothing of the first is left used.
 	a.Verb = core.Peek
 	if d := apply(t, s, a)[0]; d.Remaining != 10 {
 		t.Errorf("%d remain", d.Remaining)
@@ -207,18 +247,27 @@ func TestClusterGivesBackAfterAFailedRefund(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
 	s := MustNew(c, Options{Prefix: redistest.Prefix(t), Timeout: patient})
+
 	l := limit(t, "10/1h fixed-window")
 	parts := bySubject([]core.Op{{Rule: "r", Key: "a", Limit: l, Cost: 4}, {Rule: "r", Key: "b", Limit: l, Cost: 4}})
+
+	// Both subjects are charged, as in a step that fails later.
 	for _, p := range parts {
 		p.out = apply(t, s, p.ops...)
 	}
+
+	// The refund of the first one fails for its key.
 	a := string(s.wire.key(nil, "a", "r", "f"))
-	if err := errors.Join(c.Del(context.Background(), a).Err(), c.RPush(context.Background(), a, "x").Err()); err != nil {
+	if err := errors.Join(c.Del(context.Background(), a).Err(),
+		c.RPush(context.Background(), a, "x").Err()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.dispatcher.withdraw(context.Background(), parts); err == nil || strings.Count(err.Error(), "refunding another subject") != 1 {
+
+	if err := s.dispatcher.withdraw(context.Background(), parts); err == nil ||
+		strings.Count(err.Error(), "refunding another subject") != 1 {
 		t.Errorf("%v, want one failed refund", err)
 	}
+
 	if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "r", Key: "b", Limit: l})[0]; d.Remaining != 10 {
 		t.Errorf("%d of b's 10 remain", d.Remaining)
 	}
@@ -230,22 +279,32 @@ func TestRingIsAskedSubjectBySubject(t *testing.T) {
 		ContextTimeoutEnabled: true,
 	})
 	t.Cleanup(func() { ring.Close() })
+
 	s := MustNew(ring, Options{Timeout: patient})
 	l := limit(t, "3/1h fixed-window")
-	two := []core.Op{{Rule: "r", Key: "a", Limit: l, Cost: 2, UpTo: true}, {Rule: "r", Key: "b", Limit: l, Cost: 2, UpTo: true}}
+
+	// How much of UpTo can be taken is not known without asking both servers at once.
+	two := []core.Op{{Rule: "r", Key: "a", Limit: l, Cost: 2, UpTo: true},
+		{Rule: "r", Key: "b", Limit: l, Cost: 2, UpTo: true}}
 	if err := s.Apply(t.Context(), two, make([]core.Decision, 2)); !errors.Is(err, core.ErrOp) {
 		t.Errorf("UpTo Takes of two subjects: %v", err)
 	}
+
+	// One subject is on one server, so there it works.
 	two[1].Key, two[1].Rule = "a", "q"
 	if out := apply(t, s, two...); out[0].Taken != 2 || out[1].Taken != 2 {
 		t.Errorf("UpTo Takes of one subject: %+v", out)
 	}
+
 	two[1].Verb, two[0].Key = core.Reset, "a"
 	two[1].UpTo, two[1].Rule = false, "r"
 	apply(t, s, two[1])
+
+	// Some of the pairs are on two servers: the friend's refusal gives back what the first took.
 	for i := range 20 {
 		key := string(rune('a' + i))
-		ops := []core.Op{{Rule: "r", Key: key, Limit: l, Cost: 2}, {Rule: "r", Key: key + "'s friend", Limit: l, Cost: 4}}
+		ops := []core.Op{{Rule: "r", Key: key, Limit: l, Cost: 2},
+			{Rule: "r", Key: key + "'s friend", Limit: l, Cost: 4}}
 		if out := apply(t, s, ops...); !out[0].Allowed || out[1].Allowed || out[0].Remaining != 3 {
 			t.Errorf("%s: %+v", key, out)
 		}
@@ -253,6 +312,7 @@ func TestRingIsAskedSubjectBySubject(t *testing.T) {
 }
 
 func TestClusterErrorsThatDoubtTheTopology(t *testing.T) {
+	// What a server says of its role, and connections that fail, may mean that slots have moved.
 	for err, want := range map[error]bool{
 		fault("CLUSTERDOWN Hash slot not served"):                      true,
 		fault("READONLY You can't write against a read only replica."): true,
@@ -296,9 +356,12 @@ func TestClusterErrorsThatDoubtTheTopology(t *testing.T) {
 func mapped(t *testing.T, addr string, asked *atomic.Int64, o redis.ClusterOptions) *redis.ClusterClient {
 	t.Helper()
 	o.Addrs, o.ContextTimeoutEnabled, o.DisableIdentity = []string{addr}, true, true
+
 	known := o.ClusterSlots
 	o.ClusterSlots = func(ctx context.Context) ([]redis.ClusterSlot, error) {
 		asked.Add(1)
+
+		// The caller's function may fail or wait in place of the answer.
 		if known != nil {
 			if _, err := known(ctx); err != nil {
 				return nil, err
@@ -306,6 +369,7 @@ func mapped(t *testing.T, addr string, asked *atomic.Int64, o redis.ClusterOptio
 		}
 		return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: addr}}}}, nil
 	}
+
 	c := redis.NewClusterClient(&o)
 	t.Cleanup(func() { c.Close() })
 	return c
@@ -316,36 +380,47 @@ func TestClusterHealthyDoesNotReloadTheTopology(t *testing.T) {
 	admin := connect(t, server.Addr)
 	setUser(t, admin, documentedACL(t)...)
 	var asked atomic.Int64
+
 	c := mapped(t, server.Addr, &asked, redis.ClusterOptions{Username: "limiter", Password: "password"})
 	s := MustNew(c, Options{Timeout: patient, OneSlot: true})
+
 	ctx := context.Background()
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "3/1h"), Cost: 1}
+
+	// Three are allowed and two refused, then the scripts are gone.
 	for range 5 {
 		apply(t, s, op) // also refusals
 	}
 	admin.ScriptFlush(ctx)
 	apply(t, s, op) // NOSCRIPT
+
+	// Errors of keys, of the caller, and of permissions say nothing about slots.
 	admin.RPush(ctx, string(s.wire.key(nil, "list", "r", "g")), "x")
 	list := op
 	list.Key = "list"
 	if err := s.Apply(ctx, []core.Op{list}, make([]core.Decision, 1)); !errors.Is(err, ErrUnreadable) {
 		t.Error(err)
 	}
+
 	if err := s.Apply(ctx, []core.Op{{}}, make([]core.Decision, 1)); !errors.Is(err, core.ErrOp) {
 		t.Error(err)
 	}
+
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
 	if err := s.Apply(canceled, []core.Op{op}, make([]core.Decision, 1)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
+
 	foreign := MustNew(c, Options{Timeout: patient, Prefix: "foreign:"})
 	if err := foreign.Apply(ctx, []core.Op{op}, make([]core.Decision, 1)); !errors.Is(err, ErrPermission) {
 		t.Error(err)
 	}
+
 	if n := asked.Load(); n != 1 {
 		t.Errorf("the topology was loaded %d times, want once at the start", n)
 	}
+
 	// The control: a server that is only a replica now.
 	orphan(t, admin, server)
 	hasty := MustNew(c, Options{Timeout: 50 * time.Millisecond, OneSlot: true})
@@ -372,10 +447,12 @@ func eventuallyTrue(t *testing.T, what string, done func() bool) {
 // times a second, whether a server answers or not, and it ends soon after the client
 // is closed. A round of connecting begins with a question too, and is as rare.
 func TestClusterOutageReloadsInOneGoroutine(t *testing.T) {
+	// Goroutines of earlier clients would be counted too.
 	rest := func() {
 		t.Helper()
 		eventuallyTrue(t, "the clients before have come to rest", func() bool { return reloading() == 0 })
 	}
+
 	rest()
 	clean := goleak.IgnoreCurrent()
 	server := redistest.Start(t)
@@ -392,14 +469,20 @@ func TestClusterOutageReloadsInOneGoroutine(t *testing.T) {
 				return nil, nil
 			},
 		})
+
 		s := MustNew(c, Options{Timeout: 20 * time.Millisecond, Prefix: redistest.Prefix(t)})
 		eventually(t, s, "k")
 		rest()
+
+		// From here on nothing connects, and the questions are answered or fail.
 		failing.Store(true)
 		proxy.Set(faultproxy.Fault{Refuse: true})
 		start, first := time.Now(), asked.Load()
+
 		var all sync.WaitGroup
 		most := 0
+
+		// A thousand calls fail.
 		for range 10 {
 			for range 100 {
 				all.Go(func() { _, _ = takeOne(context.Background(), s, "k") })
@@ -407,19 +490,26 @@ func TestClusterOutageReloadsInOneGoroutine(t *testing.T) {
 			all.Wait()
 			most = max(most, reloading())
 		}
+
 		eventuallyTrue(t, "a question", func() bool { return asked.Load() > first })
 		n := asked.Load() - first
 		lasted := time.Since(start)
 		t.Logf("%s: 1000 failures in %v asked %d times, by %d goroutines at a time", name, lasted, n, most)
+
+		// One question at a time, no sooner than relearn allows, and one for each round of
+		// connecting.
 		if n > 1+int64(lasted/relearn)+1+int64(lasted/reconnect) {
 			t.Errorf("%s: asked %d times in %v", name, n, lasted)
 		}
+
 		if most > 1 {
 			t.Errorf("%s: %d goroutines at a time", name, most)
 		}
+
 		proxy.Close()
 		c.Close()
 	}
+
 	server.Kill()
 	eventuallyTrue(t, "a goroutine is left", func() bool { return goleak.Find(clean) == nil })
 }

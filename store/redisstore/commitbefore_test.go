@@ -63,6 +63,9 @@ func checkOut(t *testing.T, commit string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// The archive has the module as it was. Its tests are not needed, and the service is the
+	// present one.
 	dir := t.TempDir()
 	for r := tar.NewReader(bytes.NewReader(files)); ; {
 		file, err := r.Next()
@@ -72,16 +75,21 @@ func checkOut(t *testing.T, commit string) string {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		folder, _, _ := strings.Cut(file.Name, "/")
-		if file.Typeflag != tar.TypeReg || !slices.Contains(folders, folder) || strings.HasSuffix(file.Name, "_test.go") {
+		if file.Typeflag != tar.TypeReg || !slices.Contains(folders, folder) ||
+			strings.HasSuffix(file.Name, "_test.go") {
 			continue
 		}
+
 		text, err := io.ReadAll(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		write(t, filepath.Join(dir, filepath.FromSlash(file.Name)), text)
 	}
+
+	// The dependencies may have changed since; both versions are built with the present ones.
 	for _, same := range []string{"go.mod", "go.sum", service + "/main.go"} {
 		text, err := os.ReadFile(filepath.Join(repository, same))
 		if err != nil {
@@ -89,6 +97,7 @@ func checkOut(t *testing.T, commit string) string {
 		}
 		write(t, filepath.Join(dir, same), text)
 	}
+
 	return dir
 }
 
@@ -130,13 +139,17 @@ type report struct {
 // run builds the service of the module in a folder, and starts it.
 func run(t *testing.T, name, dir, addr, prefix string) *version {
 	t.Helper()
+
 	program := filepath.Join(t.TempDir(), "service")
 	build := exec.Command("go", "build", "-C", dir, "-o", program, "./"+service)
 	build.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("the %s version is not built: %v\n%s", name, err, out)
 	}
+
 	cmd := exec.Command(program, "-redis", addr, "-prefix", prefix, "-now", strconv.FormatInt(storetest.Epoch, 10))
+
+	// What the service says of itself goes to the test's output.
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -146,9 +159,11 @@ func run(t *testing.T, name, dir, addr, prefix string) *version {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {
@@ -179,12 +194,14 @@ func atOnce(o order, all ...*version) (sum report) {
 	reports := make([]report, len(all))
 	var asked sync.WaitGroup
 	for i, v := range all {
+		// Leases have the version's name, so that one can release those of the other.
 		asked.Go(func() {
 			own := o
 			own.Lease = v.name
 			reports[i] = v.ask(own)
 		})
 	}
+
 	asked.Wait()
 	for _, r := range reports {
 		sum.Allowed, sum.Banned, sum.Taken = sum.Allowed+r.Allowed, sum.Banned+r.Banned, sum.Taken+r.Taken
@@ -202,6 +219,8 @@ func TestCommitBeforeSharesItsKeys(t *testing.T) {
 	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
 	old := run(t, "old", checkOut(t, commitBefore(t)), addr, prefix)
 	present := run(t, "present", repository, addr, prefix)
+
+	// Every algorithm, with a capacity that is the quota and with one that is not.
 	for _, text := range []string{
 		"1000/1h", "1000/1h burst=200", "1000/1h fixed-window", "500/1h sliding-log",
 		"1000/1h sliding-window", "1000/1h token-bucket burst=700", "1000/year",
@@ -212,6 +231,7 @@ func TestCommitBeforeSharesItsKeys(t *testing.T) {
 		shareBans(t, text, old, present)
 		shareBans(t, text, present, old)
 	}
+
 	shareLeases(t, old, present)
 	shareLeases(t, present, old)
 }
@@ -220,22 +240,30 @@ func TestCommitBeforeSharesItsKeys(t *testing.T) {
 func shareInTurns(t *testing.T, text string, first, second *version) {
 	t.Helper()
 	most := int(core.MustParseLimit(text).Capacity())
+
+	// Two thirds of the limit by turns, then the rest and no more, however often it is asked.
 	key := fmt.Sprint("in turns, ", first.name, text)
 	got := [4]int{}
 	for i, n := range [4]int{most / 3, most / 3, most, 50} {
 		v := [2]*version{first, second}[i%2]
 		got[i] = v.ask(order{Limit: text, Key: key, Cost: 1, N: n, Callers: 16}).Allowed
 	}
+
 	if want := [4]int{most / 3, most / 3, most - 2*(most/3), 0}; got != want {
 		t.Errorf("%s, in turns from the %s version on: %v admitted, want %v", text, first.name, got, want)
 	}
+
 	if core.MustParseLimit(text).Algorithm == core.SlidingLog {
 		return // which has no debits
 	}
+
+	// A debit of 60 fits into the debt of 100, and of the next one 40 do.
 	debit := order{Limit: text + " debt=100", Key: key, Verb: core.Debit, Cost: 60, N: 1, Callers: 1}
 	if a, b := first.ask(debit).Taken, second.ask(debit).Taken; a != 60 || b != 40 {
 		t.Errorf("%s: debits of 60 each charged %d and %d, want 60 and 40", text, a, b)
 	}
+
+	// Two refunds of 60 pay the debt of 100 and leave 20 units.
 	refund := order{Limit: text, Key: key, Verb: core.Refund, Cost: 60, N: 2, Callers: 1}
 	second.ask(refund)
 	if n := first.ask(order{Limit: text, Key: key, Cost: 1, N: most, Callers: 16}).Allowed; n != 20 {
@@ -260,18 +288,25 @@ func shareBans(t *testing.T, text string, first, second *version) {
 	most := int(core.MustParseLimit(text).Capacity())
 	o := order{Limit: text, Key: "banned by the " + first.name + text, Cost: 1, N: most + 100, Callers: 16,
 		Ban: &plainBan{Strikes: 50, Within: time.Hour, For: time.Hour, Max: time.Hour}}
+
+	// Two versions ask at once. The first 49 refusals are strikes, the 50th begins the ban.
 	sum := atOnce(o, first, second)
 	if sum.Allowed != most || sum.Banned != 2*o.N-most-49 {
 		t.Errorf("%s: %d admitted and %d banned, want %d and %d", text, sum.Allowed, sum.Banned, most, 2*o.N-most-49)
 	}
+
+	// The ban's units are used up as well, so that without the ban nothing is admitted either.
 	without := o
 	without.Ban = nil
 	if n := second.ask(without).Allowed; n != 0 {
 		t.Errorf("%s: the %s version, without the ban, admits %d", text, second.name, n)
 	}
+
 	if n := first.ask(o).Banned; n != o.N {
 		t.Errorf("%s: the %s version has banned %d of %d", text, first.name, n, o.N)
 	}
+
+	// After a lift strikes begin at none: 49 are not enough for another ban.
 	lift := o
 	lift.Verb, lift.N, lift.Cost = core.Lift, 1, 0
 	first.ask(lift)
@@ -281,6 +316,8 @@ func shareBans(t *testing.T, text string, first, second *version) {
 	if n := second.ask(o).Banned; n != 0 {
 		t.Errorf("%s: after the %s version has lifted the ban, %d are banned", text, first.name, n)
 	}
+
+	// A ban that is imposed needs no strikes.
 	first.ask(impose)
 	if n := second.ask(o).Banned; n != o.N {
 		t.Errorf("%s: after the %s version has imposed a ban, %d of %d are banned", text, first.name, n, o.N)
@@ -291,15 +328,19 @@ func shareBans(t *testing.T, text string, first, second *version) {
 func shareLeases(t *testing.T, first, second *version) {
 	t.Helper()
 	const text = "5 concurrent ttl=1h"
+
 	o := order{Limit: text, Key: "leases " + first.name, Cost: 1, N: 60, Callers: 12}
 	if n := atOnce(o, first, second).Allowed; n != 5 {
 		t.Errorf("%d leases are held at once, want 5", n)
 	}
+
+	// Each version releases what the other holds.
 	o.Verb = core.Refund
 	for _, v := range []*version{first, second} {
 		o.Lease = map[*version]string{first: second.name, second: first.name}[v]
 		v.ask(o)
 	}
+
 	o.Verb, o.Lease = core.Take, "later"
 	if n := second.ask(o).Allowed; n != 5 {
 		t.Errorf("%d leases are had after all were released, want 5", n)

@@ -26,7 +26,10 @@ func stores(t testing.TB, c redis.UniversalClient, o Options) storetest.Factory 
 func conform(t *testing.T, f storetest.Factory) {
 	t.Run("Timelines", func(t *testing.T) { storetest.Timelines(t, f) })
 	t.Run("Contention", func(t *testing.T) { storetest.Contention(t, f) })
-	t.Run("Diff", func(t *testing.T) { storetest.Diff(t, storetest.Histories/10, storetest.Seed, storetest.NewModel, f) })
+	t.Run("Diff", func(t *testing.T) {
+		storetest.Diff(t, storetest.Histories/10, storetest.Seed,
+			storetest.NewModel, f)
+	})
 }
 
 func TestRedisDecidesAsSpecified(t *testing.T) {
@@ -53,7 +56,8 @@ func TestSentinelMasterDecidesAsSpecified(t *testing.T) {
 	watched := redistest.Sentinel(t)
 	watched.Keep(t)
 	c := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: redistest.MasterName, SentinelAddrs: redistest.Addrs(watched.Sentinels), ContextTimeoutEnabled: true,
+		MasterName: redistest.MasterName, SentinelAddrs: redistest.Addrs(watched.Sentinels),
+		ContextTimeoutEnabled: true,
 	})
 	t.Cleanup(func() { c.Close() })
 	factory := stores(t, c, Options{})

@@ -43,15 +43,20 @@ func TestDiagnoseFindsAServerThatEvicts(t *testing.T) {
 		{"100mb", "volatile-ttl", "HG007"},
 		{"100mb", "allkeys-lru", "HG007"},
 	}
+
 	for _, row := range rows {
+		// The server keeps the settings from row to row, so both are set each time.
 		for name, value := range map[string]string{"maxmemory": row.memory, "maxmemory-policy": row.policy} {
 			if err := c.ConfigSet(context.Background(), name, value).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
+
 		if got := codes(t, c); got != row.want {
 			t.Errorf("%s %s: %q, want %q", row.memory, row.policy, got, row.want)
 		}
+
+		// A Ring asks each of its servers, of which there is one.
 		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": s.Addr}, ContextTimeoutEnabled: true})
 		if got := codes(t, ring); got != row.want {
 			t.Errorf("%s %s in a ring: %q, want %q", row.memory, row.policy, got, row.want)
@@ -72,11 +77,16 @@ func TestDiagnoseFindsAServerThatEvictsUnderTheDocumentedPermissions(t *testing.
 func TestDiagnoseFindsAClusterServerThatEvicts(t *testing.T) {
 	t.Parallel()
 	nodes := redistest.Cluster(t, 3)
+
+	// The client learns of the others from the one that it is given.
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nodes[0].Addr}, ContextTimeoutEnabled: true})
 	defer c.Close()
+
+	// Nothing is found while no server evicts. Then one of three does.
 	if got := codes(t, c); got != "" {
 		t.Errorf("%q", got)
 	}
+
 	var once sync.Once
 	err := c.ForEachMaster(context.Background(), func(ctx context.Context, one *redis.Client) (err error) {
 		once.Do(func() {
@@ -90,6 +100,7 @@ func TestDiagnoseFindsAClusterServerThatEvicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got := codes(t, c); got != "HG007" {
 		t.Errorf("%q", got)
 	}
@@ -97,10 +108,14 @@ func TestDiagnoseFindsAClusterServerThatEvicts(t *testing.T) {
 
 func TestDiagnoseFindsAClientThatIgnoresDeadlines(t *testing.T) {
 	m := miniredis.RunT(t) // which knows no CONFIG
+
+	// Each kind of client is asked, and one of another package, of which nothing can be known.
 	for heeds, want := range map[bool]string{true: "", false: "HG006"} {
 		single := redis.NewClient(&redis.Options{Addr: m.Addr(), ContextTimeoutEnabled: heeds})
 		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": m.Addr()}, ContextTimeoutEnabled: heeds})
-		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{m.Addr()}, ContextTimeoutEnabled: heeds})
+		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{m.Addr()},
+			ContextTimeoutEnabled: heeds})
+
 		for _, c := range []redis.UniversalClient{single, ring, cluster, struct{ redis.UniversalClient }{single}} {
 			want := want
 			if _, foreign := c.(struct{ redis.UniversalClient }); foreign {
@@ -110,6 +125,7 @@ func TestDiagnoseFindsAClientThatIgnoresDeadlines(t *testing.T) {
 				t.Errorf("%T, heeds %t: %q, want %q", c, heeds, got, want)
 			}
 		}
+
 		for _, c := range []redis.UniversalClient{single, ring, cluster} {
 			c.Close()
 		}
@@ -121,10 +137,13 @@ func TestDiagnoseReportsAServerThatDoesNotAnswer(t *testing.T) {
 		single := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}, ContextTimeoutEnabled: true})
 		ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}, ContextTimeoutEnabled: true})
+
+		// Each has 30ms in all, and ends with one finding.
 		for _, c := range []redis.UniversalClient{single, cluster, ring} {
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 			found := MustNew(c, Options{Prefix: DefaultPrefix}).Report().Diagnose(ctx, nil)
 			cancel()
+
 			if len(found) != 1 || found[0].Code != findings.Unanswered {
 				t.Errorf("%s %T: %v", name, c, found)
 			}
@@ -145,6 +164,8 @@ func TestDiagnoseReportsAServerThatARingLeavesOut(t *testing.T) {
 	if got := codes(t, c); got != "" {
 		t.Errorf("%q with all servers", got)
 	}
+
+	// A server that is down is no finding of its own, but it has not been asked.
 	down.Close()
 	eventuallyTrue(t, "the server is left out", func() bool { return c.Len() == 1 })
 	if got := codes(t, c); got != findings.Unanswered {
@@ -153,11 +174,13 @@ func TestDiagnoseReportsAServerThatARingLeavesOut(t *testing.T) {
 }
 
 func TestDiagnoseEndsWithFinalAnswers(t *testing.T) {
+	// What the server said of the command is an answer.
 	for err, want := range map[error]bool{
 		nil:                                   true,
 		fault("NOSCRIPT No matching script."): true,
 		fault("ERR unknown command 'config'"): true,
-		fault("NOPERM this user has no permissions"):                        true,
+		fault("NOPERM this user has no permissions"): true,
+		// Whatever passes with time, or with another password, is to be asked again.
 		fault("LOADING Redis is loading the dataset in memory"):             false,
 		fault("BUSY Redis is busy running a script."):                       false,
 		fault("MASTERDOWN Link with MASTER is down"):                        false,
@@ -195,12 +218,17 @@ func TestDiagnoseFindingsReachTheLog(t *testing.T) {
 	m := miniredis.RunT(t)
 	c := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer c.Close()
+
+	// The client has no deadlines, which the first finding is about.
 	w := &firstLine{done: make(chan struct{})}
 	l := limiter.MustNew(limiter.Config{Store: MustNew(c, Options{}), Logger: slog.New(slog.NewTextHandler(w, nil))})
 	defer l.Close()
+
 	if _, err := l.Take(context.Background(), "k", 1); err != nil {
 		t.Fatal(err)
 	}
+
+	// The diagnosis runs beside the first call.
 	timer := time.NewTimer(patient)
 	defer timer.Stop()
 	select {

@@ -40,15 +40,20 @@ func TestDialRefusedIsReportedAtOnce(t *testing.T) {
 		"heeding deadlines": {ContextTimeoutEnabled: true},
 		"dialling once":     {DialerRetries: 1},
 	}
+
 	for name, o := range rows {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o.Addr = nobody(t)
 			c := redis.NewClient(&o)
 			defer c.Close()
+
 			s := MustNew(c, Options{Timeout: time.Minute})
+
+			// As after a call that has failed: the store does not trust the client's connections.
 			s.connector.dials.trust.Store(mistaken)
 			s.connector.dials.proven.Store(true)
+
 			for range 3 {
 				err := s.Apply(t.Context(), unit(), make([]core.Decision, 1))
 				if !errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, context.DeadlineExceeded) {
@@ -63,6 +68,8 @@ func TestDialRefusedIsReportedAtOnce(t *testing.T) {
 func TestDialIsLeftOutWithAConnection(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
+
+	// The dials of the client and of the store are the same function's.
 	var dials atomic.Int32
 	var dialer net.Dialer
 	c := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true,
@@ -71,17 +78,23 @@ func TestDialIsLeftOutWithAConnection(t *testing.T) {
 			return dialer.DialContext(ctx, network, addr)
 		}})
 	defer c.Close()
+
+	// One connection is open before the store exists.
 	if err := c.Ping(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	s := MustNew(c, Options{Timeout: time.Minute})
 	before := dials.Load()
 	for range 10 {
 		if err := s.Apply(t.Context(), unit(), make([]core.Decision, 1)); err != nil {
 			t.Fatal(err)
 		}
+
+		// Mistrust alone does not make the store dial while the client has a connection.
 		s.connector.dials.trust.Store(mistaken)
 	}
+
 	if n := dials.Load() - before; n != 0 {
 		t.Errorf("%d dials", n)
 	}
@@ -120,7 +133,10 @@ func TestDialRefusedIsTheCauseOfTheFirstFailure(t *testing.T) {
 		}
 		c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true, Dialer: refuse})
 		defer c.Close()
+
 		s := MustNew(c, Options{})
+
+		// The first call waits until its time is up, and those after it know already.
 		for _, want := range []time.Duration{DefaultTimeout, 0, 0} {
 			start := time.Now()
 			err := s.Apply(t.Context(), unit(), make([]core.Decision, 1))
@@ -128,6 +144,7 @@ func TestDialRefusedIsTheCauseOfTheFirstFailure(t *testing.T) {
 				t.Errorf("%v after %v, want it after %v", err, took, want)
 			}
 		}
+
 		if trust := s.connector.dials.trust.Load(); trust != mistaken || s.connector.dials.proven.Load() {
 			t.Errorf("trust %d, proven %t", trust, s.connector.dials.proven.Load())
 		}
@@ -141,6 +158,7 @@ func TestDialIsProvenByTheFirstCall(t *testing.T) {
 	server := redistest.Start(t)
 	c := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
 	defer c.Close()
+
 	s := MustNew(c, Options{Timeout: time.Minute})
 	if err := s.Apply(t.Context(), unit(), make([]core.Decision, 1)); err != nil {
 		t.Fatal(err)
@@ -154,12 +172,15 @@ func TestDialIsProvenByTheFirstCall(t *testing.T) {
 	if !s.connector.dials.proven.Load() {
 		t.Fatal("not proven")
 	}
+
+	// Without the server the first call is cut short: its failure makes the store dial.
 	server.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := s.Apply(ctx, unit(), make([]core.Decision, 1)); err == nil {
 		t.Error("decided without a server")
 	}
+
 	for range 3 {
 		err := s.Apply(t.Context(), unit(), make([]core.Decision, 1))
 		if !errors.Is(err, syscall.ECONNREFUSED) {
@@ -178,7 +199,8 @@ func TestPanicOfAHookIsAnError(t *testing.T) {
 	if err == nil || err.Error() != "redisstore: the Redis client panicked: a hook" {
 		t.Errorf("%v", err)
 	}
-	if found := s.Report().Diagnose(t.Context(), nil); len(found) == 0 || found[len(found)-1].Code != findings.Unanswered {
+	if found := s.Report().Diagnose(t.Context(), nil); len(found) == 0 ||
+		found[len(found)-1].Code != findings.Unanswered {
 		t.Errorf("found %v", found)
 	}
 }

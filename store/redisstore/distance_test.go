@@ -45,13 +45,18 @@ const east, west = "127.0.0.1:1", "127.0.0.1:2"
 
 // dial returns a connection to the server.
 func (f *far) dial(ctx context.Context, _, addr string) (net.Conn, error) {
+	// Connecting takes its round trips before anything can be sent.
 	if err := after(ctx, time.Duration(f.trips)*f.rtt); err != nil {
 		return nil, err
 	}
+
 	near, there := net.Pipe()
 	f.mu.Lock()
 	f.ends = append(f.ends, there)
 	f.mu.Unlock()
+
+	// Replies are written a round trip after their commands, and commands are read meanwhile: the
+	// distance delays and does not block.
 	replies := make(chan func(), 1000)
 	go func() {
 		defer close(replies)
@@ -62,6 +67,7 @@ func (f *far) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 			if err != nil {
 				return
 			}
+
 			reply, due := f.reply(addr, args), time.Now().Add(f.rtt)
 			replies <- func() {
 				time.Sleep(time.Until(due))
@@ -69,6 +75,7 @@ func (f *far) dial(ctx context.Context, _, addr string) (net.Conn, error) {
 			}
 		}
 	}()
+
 	go func() {
 		for reply := range replies {
 			reply()
@@ -104,6 +111,8 @@ func readLength(r *bufio.Reader, kind byte) (int, error) {
 func (f *far) reply(addr string, args []string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
+	// What go-redis asks for at the start, and the two ways to call a script.
 	switch strings.ToLower(args[0]) {
 	case "client":
 		if args[2] == "LIB-NAME" {
@@ -113,6 +122,8 @@ func (f *far) reply(addr string, args []string) string {
 		return "*2\r\n$1\r\n7\r\n$1\r\n0\r\n"
 	case "command":
 		return "*2\r\n*6\r\n$4\r\neval\r\n:-3\r\n*0\r\n:0\r\n:0\r\n:0\r\n*6\r\n$7\r\nevalsha\r\n:-3\r\n*0\r\n:0\r\n:0\r\n:0\r\n"
+
+	// Two masters, with half of the slots each.
 	case "cluster":
 		return "*2\r\n" +
 			"*3\r\n:0\r\n:8191\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n" +
@@ -160,11 +171,13 @@ func (f *far) connections() int {
 // distant runs f in a bubble, with a store over a client of the server.
 func (f *far) distant(t *testing.T, o Options, client func() redis.UniversalClient, run func(*testing.T, *Store)) {
 	t.Helper()
+
 	f.greeted, f.loaded = map[string]int{}, map[string]bool{}
 	synctest.Test(t, func(t *testing.T) {
 		c := client()
 		run(t, MustNew(c, o))
 		c.Close()
+
 		time.Sleep(time.Minute) // until the last reply is written
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -176,18 +189,21 @@ func (f *far) distant(t *testing.T, o Options, client func() redis.UniversalClie
 
 // single is the client of one server.
 func (f *far) single(config *tls.Config) redis.UniversalClient {
-	return redis.NewClient(&redis.Options{Addr: east, Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config})
+	return redis.NewClient(&redis.Options{Addr: east, Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2,
+		PoolSize: 100, TLSConfig: config})
 }
 
 // cluster is the client of both masters.
 func (f *far) cluster(config *tls.Config) redis.UniversalClient {
-	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{east, west}, Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config})
+	return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{east, west}, Dialer: f.dial,
+		ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config})
 }
 
 // ring is the client of both as a Ring.
 func (f *far) ring(config *tls.Config) redis.UniversalClient {
 	return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"east": east, "west": west},
-		Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config, HeartbeatFrequency: time.Hour})
+		Dialer: f.dial, ContextTimeoutEnabled: true, Protocol: 2, PoolSize: 100, TLSConfig: config,
+		HeartbeatFrequency: time.Hour})
 }
 
 // Without the store's help no call would succeed: each has 50 ms, and a dial and a greeting
@@ -203,6 +219,8 @@ func TestConnectAtADistance(t *testing.T) {
 		failed  []int       // of 20 calls
 		greeted int         // connections
 	}{
+		// The first calls begin trials, which connect as many as full calls need: four to each
+		// server.
 		{"one server", (*far).single, 28 * ms, 1, nil, []int{0, 1, 2, 3}, 4},
 		{"one server with TLS", (*far).single, 24 * ms, 2, &tls.Config{}, []int{0, 1, 2, 3}, 4},
 		{"Ring", (*far).ring, 28 * ms, 1, nil, []int{0, 1, 2, 3}, 8},
@@ -231,6 +249,8 @@ func TestConnectAtADistanceInACluster(t *testing.T) {
 				if first := takeInTurn(t, s, 40); len(first) == 0 {
 					t.Error("no call failed, so the servers are not far")
 				}
+
+				// Once both are connected, no call is late.
 				if then := takeInTurn(t, s, 20); len(then) > 0 {
 					t.Errorf("later calls %v failed", then)
 				}
@@ -256,15 +276,16 @@ func takeInTurn(t *testing.T, s *Store, n int) (failed []int) {
 // two, and one may when the server has lost all of them.
 func TestScriptsAtADistance(t *testing.T) {
 	f := &far{rtt: 28 * ms, trips: 1}
-	f.distant(t, Options{Timeout: 50 * ms}, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
-		if got, want := callScripts(t, s), []int{0}; !slices.Equal(got, want) {
-			t.Errorf("calls %v failed until connections were ready, want %v", got, want)
-		}
-		f.forget()
-		if got, want := callScripts(t, s), []int{0}; !slices.Equal(got, want) {
-			t.Errorf("calls %v failed after the scripts were lost, want %v", got, want)
-		}
-	})
+	f.distant(t, Options{Timeout: 50 * ms}, func() redis.UniversalClient { return f.single(nil) },
+		func(t *testing.T, s *Store) {
+			if got, want := callScripts(t, s), []int{0}; !slices.Equal(got, want) {
+				t.Errorf("calls %v failed until connections were ready, want %v", got, want)
+			}
+			f.forget()
+			if got, want := callScripts(t, s), []int{0}; !slices.Equal(got, want) {
+				t.Errorf("calls %v failed after the scripts were lost, want %v", got, want)
+			}
+		})
 }
 
 // callScripts makes 20 calls of two scripts in turn, and returns which of them were late.
@@ -302,18 +323,22 @@ func TestConnectLeavesConnectionsToALoneCaller(t *testing.T) {
 	for pause := time.Duration(0); pause <= 100*ms; pause += 10 * ms {
 		t.Run(pause.String(), func(t *testing.T) {
 			f := &far{rtt: 300 * ms, trips: 1}
-			f.distant(t, Options{Timeout: 500 * ms}, func() redis.UniversalClient { return f.single(nil) }, func(t *testing.T, s *Store) {
-				failed := 0
-				for i := range 100 {
-					if _, err := takeOne(t.Context(), s, "k"); err != nil {
-						failed = i + 1
+			f.distant(t, Options{Timeout: 500 * ms}, func() redis.UniversalClient { return f.single(nil) },
+				func(t *testing.T, s *Store) {
+					failed := 0
+
+					for i := range 100 {
+						if _, err := takeOne(t.Context(), s, "k"); err != nil {
+							failed = i + 1
+						}
+						time.Sleep(pause)
 					}
-					time.Sleep(pause)
-				}
-				if failed > 10 {
-					t.Errorf("call %d failed", failed)
-				}
-			})
+
+					// The first round makes ten calls late at most, and no round comes after it.
+					if failed > 10 {
+						t.Errorf("call %d failed", failed)
+					}
+				})
 		})
 	}
 }
@@ -329,6 +354,7 @@ type hanging struct {
 func (*hanging) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (h *hanging) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		// Only the commands of trials are counted, not those of calls.
 		if cmd.Name() == "time" {
 			h.mu.Lock()
 			h.n++
@@ -337,6 +363,8 @@ func (h *hanging) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 				panic("a hook")
 			}
 		}
+
+		// Neither ends before its context does.
 		err := after(ctx, time.Hour)
 		cmd.SetErr(err)
 		return err
@@ -346,9 +374,10 @@ func (*hanging) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// The first call is late after 50 ms and begins a trial, which has 500 ms for four commands. From then on a call begins a trial with one command 200 ms after
-// the last has ended, and waits for it until it is late; the others fail at once. The callers
-// ask each 5 ms, so trials begin every 700 ms, or 200 ms if they panic at once.
+// The first call is late after 50 ms and begins a trial, which has 500 ms for four commands. From
+// then on a call begins a trial with one command 200 ms after the last has ended, and waits for it
+// until it is late; the others fail at once. The callers ask each 5 ms, so trials begin every 700
+// ms, or 200 ms if they panic at once.
 func TestTrialsMeetAServerThatHangsInTurn(t *testing.T) {
 	for name, row := range map[string]struct {
 		ignores, panics bool
@@ -362,24 +391,31 @@ func TestTrialsMeetAServerThatHangsInTurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &hanging{panics: row.panics}
-				c := redis.NewClient(&redis.Options{Addr: east, ContextTimeoutEnabled: !row.ignores, Dialer: new(fake).dial})
+				c := redis.NewClient(&redis.Options{Addr: east, ContextTimeoutEnabled: !row.ignores,
+					Dialer: new(fake).dial})
 				defer c.Close()
 				c.AddHook(h)
+
 				s := MustNew(c, Options{Batch: 1, Timeout: 50 * ms}) // a trial has ten timeouts
 				var callers sync.WaitGroup
+
+				// Twenty callers for ten seconds, each of which asks again 5ms after its answer.
 				begun := time.Now()
 				for range 20 {
 					callers.Go(func() {
 						for time.Since(begun) < 10*time.Second {
-							if _, err := takeOne(t.Context(), s, "k"); !isLate(err) && !(row.panics && strings.HasSuffix(err.Error(), row.text)) {
+							if _, err := takeOne(t.Context(), s, "k"); !isLate(err) &&
+								!(row.panics && strings.HasSuffix(err.Error(), row.text)) {
 								t.Errorf("%v", err)
 							}
 							time.Sleep(5 * ms)
 						}
 					})
 				}
+
 				callers.Wait()
 				time.Sleep(time.Minute) // until the last trial has ended
+
 				h.mu.Lock()
 				defer h.mu.Unlock()
 				if h.n != row.commands {
@@ -399,7 +435,8 @@ func TestConnectEndsWithItsClient(t *testing.T) {
 		}
 		s.client.Close()
 		time.Sleep(reconnect + connectTimeouts*DefaultTimeout)
-		if _, err := takeOne(t.Context(), s, "k"); !errors.Is(err, redis.ErrClosed) || isTrying(s) || f.connections() != 0 {
+		if _, err := takeOne(t.Context(), s, "k"); !errors.Is(err, redis.ErrClosed) || isTrying(s) ||
+			f.connections() != 0 {
 			t.Errorf("%v, %d connections", err, f.connections())
 		}
 	})
@@ -435,6 +472,8 @@ func TestConnectFartherThanTenTimeouts(t *testing.T) {
 		rtt    time.Duration
 		most   time.Duration
 	}{
+		// At 125ms the least maximum of 250ms is enough; farther away the program has to allow
+		// more.
 		{(*far).single, 125 * ms, 0},
 		{(*far).single, 200 * ms, time.Second},
 		{(*far).single, 300 * ms, time.Second},
@@ -445,6 +484,7 @@ func TestConnectFartherThanTenTimeouts(t *testing.T) {
 			client := func() redis.UniversalClient { return row.client(f, nil) }
 			f.distant(t, Options{MaxTimeout: row.most}, client, func(t *testing.T, s *Store) {
 				_ = takeUntil(t, s, 2*time.Second)
+
 				if n := takeUntil(t, s, 20*time.Second); n > 0 {
 					t.Errorf("%d calls failed after the first two seconds", n)
 				}

@@ -63,24 +63,31 @@ func (f *fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 		if cmd.Name() == "time" {
 			return f.connected(ctx)
 		}
+
 		keys := keysOfCall(cmd)
 		f.mu.Lock()
 		f.calls = append(f.calls, keys)
 		n := len(f.calls)
 		f.mu.Unlock()
+
+		// The call takes the time that the test wants, and may fail in it.
 		if f.wait != nil {
 			if err := f.wait(ctx, n); err != nil {
 				cmd.SetErr(err)
 				return err
 			}
 		}
+
 		f.mu.Lock()
 		defer f.mu.Unlock()
+
+		// Each step is allowed, with one more unit than the step before: no two answers are alike.
 		reply := []int64{7}
 		for range keys {
 			f.said++
 			reply = append(reply, f.said, 4*5+saysAllowed)
 		}
+
 		cmd.(rediscall.Ints).SetVal(reply)
 		return nil
 	}

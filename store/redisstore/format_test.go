@@ -73,10 +73,13 @@ func TestKeysHoldWhatFormatOneSays(t *testing.T) {
 				op.Limit = limit(t, row.limit)
 			}
 			apply(t, s, op)
+
+			// Each state on the way is readable for this format, not only the last one.
 			if got := c.Get(t.Context(), keyOf(s, &op)).Val(); laterFormat(got) != nil {
 				t.Errorf("%s: %q is of a later format", row.limit, got)
 			}
 		}
+
 		op := core.Op{Rule: "r", Key: "k", Limit: limit(t, row.limit)}
 		if got := c.Get(t.Context(), keyOf(s, &op)).Val(); got != row.want {
 			t.Errorf("%s, %s:\n%q, want\n%q", row.limit, row.kind, got, row.want)
@@ -91,15 +94,20 @@ func TestUpgradesPageShowsFormatOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(text)
+
+	// The page has the text forms; those in bytes are described and not shown.
 	for _, row := range formatOne {
 		shown := strings.HasPrefix(row.want, "3 ") || strings.HasPrefix(row.want, "360")
 		if shown && !strings.HasSuffix(row.limit, " aligned") && !strings.Contains(page, "`"+row.want+"`") {
 			t.Errorf("%s: the page does not show %q", row.limit, row.want)
 		}
 	}
+
 	if said := fmt.Sprintf("redisstore: rule \"login\": %v\n", formatError(2)); !strings.Contains(page, said) {
 		t.Errorf("the page does not show %q", said)
 	}
+
+	// Every algorithm has its letter in the table of keys.
 	for a := range core.CalendarWindow + 1 {
 		if !strings.Contains(page, "\n| "+a.Letter()+" |") {
 			t.Errorf("the page has no row of %s", a)
@@ -164,6 +172,7 @@ func (m *meeting) unread(how, state string, left time.Duration, err error) {
 func (m *meeting) meet(state string, left time.Duration) {
 	m.t.Helper()
 	ctx := m.t.Context()
+
 	m.put(state, left)
 	err := m.s.Apply(ctx, []core.Op{m.op}, make([]core.Decision, 1))
 	m.unread("alone", state, left, err)
@@ -176,19 +185,25 @@ func (m *meeting) meet(state string, left time.Duration) {
 	}
 
 	other := m.op
+
+	// The state is the first of a call, the second is good, and the third meets the state again.
 	other.Key = "other"
 	m.c.Del(ctx, keyOf(m.s, &other))
 	steps := []*step{
-		newStep([]core.Op{m.op}), newStep([]core.Op{other}), newStep([]core.Op{m.op, beside}), newStep([]core.Op{beside}),
+		newStep([]core.Op{m.op}), newStep([]core.Op{other}), newStep([]core.Op{m.op, beside}),
+		newStep([]core.Op{beside}),
 	}
 	if err := m.s.dispatcher.decideTogether(ctx, steps); err != nil {
 		m.t.Fatal(err)
 	}
+
 	m.unread("first of a call", state, left, steps[0].err)
 	m.unread("in a later step of a call", state, left, steps[2].err)
 	if steps[1].err != nil || !steps[1].out[0].Allowed {
 		m.t.Errorf("%+v: the next step of the call: %+v, %v", m.op, steps[1].out, steps[1].err)
 	}
+
+	// The step that was not decided has left the other rule's unit for the last.
 	if steps[3].err != nil || steps[3].out[0].Remaining != 9 {
 		m.t.Errorf("%+v: the last step of the call: %+v, %v", m.op, steps[3].out, steps[3].err)
 	}
@@ -204,16 +219,21 @@ func TestStateOfALaterFormatIsAnErrorAndStays(t *testing.T) {
 		for _, text := range everyAlgorithm {
 			t.Run(name+" "+text, func(t *testing.T) {
 				t.Parallel()
+
+				// A verb that an algorithm has not is skipped, so the verbs that were met are
+				// counted.
 				met := map[core.Verb]int{}
 				for _, op := range everyVerb {
 					meetAll(t, addr, text, op, met)
 				}
+
 				want, l := 7, limit(t, text)
 				if l.Leased() {
 					want = 5 // leases have no debits and no bans
 				} else if l.Algorithm == core.SlidingLog {
 					want = 6 // a log has no debits
 				}
+
 				if len(met) != want {
 					t.Errorf("verbs that met a state: %v, want %d", met, want)
 				}
@@ -232,8 +252,11 @@ func meetAll(t *testing.T, addr, text string, op core.Op, met map[core.Verb]int)
 		if core.CheckOps(ops, make([]core.Decision, 1)) != nil {
 			continue
 		}
+
 		met[op.Verb]++
 		m := &meeting{t, c, s, ops[0], keyOf(s, &op)}
+
+		// Half of the states have no time to live, and none may get one.
 		for i, state := range laterStates() {
 			m.meet(state, time.Duration(i%2)*time.Hour)
 		}
@@ -260,12 +283,17 @@ func TestMarkWithoutALaterFormatIsUnreadable(t *testing.T) {
 	t.Parallel()
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}
+
+	// No second byte, a number of the present or an earlier format, and other marks.
 	for _, state := range []string{"\xfe", "\xfe\x00", "\xfe\x01", "\xff\x02", "\xfd\x02"} {
 		for n := range 2 {
 			c.Set(t.Context(), keyOf(s, &op), state, 0)
+
 			ops := slices.Repeat([]core.Op{op}, n+1)
 			err := s.Apply(t.Context(), ops, make([]core.Decision, n+1))
 			left := c.PTTL(t.Context(), keyOf(s, &op)).Val()
+
+			// Unlike a later format, rubbish expires, so that the key recovers.
 			if !errors.Is(err, ErrUnreadable) || left <= 0 || left > time.Minute {
 				t.Errorf("%q, %d operations: %v, and lives for %v", state, n+1, err, left)
 			}
@@ -275,7 +303,8 @@ func TestMarkWithoutALaterFormatIsUnreadable(t *testing.T) {
 
 func TestLaterFormatIsTheNextOne(t *testing.T) {
 	for state, want := range map[string]bool{
-		"": false, "\xfe": false, "\xfe\x01": false, "\xfe\x02": true, "\xfe\xff": true, "\xff\x02": false, "b\x02": false,
+		"": false, "\xfe": false, "\xfe\x01": false, "\xfe\x02": true, "\xfe\xff": true, "\xff\x02": false,
+		"b\x02": false,
 	} {
 		if got := laterFormat(state) != nil; got != want {
 			t.Errorf("%q: %t", state, got)

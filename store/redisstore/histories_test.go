@@ -33,6 +33,8 @@ func TestHistoriesAreTheSameInMemoryAndInRedis(t *testing.T) {
 	test.Long(t, "it plays 2,000 random histories")
 	t.Parallel()
 	histories := 2000
+
+	// A larger number is for nights.
 	if text := os.Getenv("HEADGATE_HISTORIES"); text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 2 {
@@ -40,11 +42,15 @@ func TestHistoriesAreTheSameInMemoryAndInRedis(t *testing.T) {
 		}
 		histories = n
 	}
+
 	tally.Add(t, "random histories in the model, in memory and in Redis", int64(histories))
 	memory := func(t testing.TB, clock *storetest.Clock) core.Store {
 		return memstore.MustNew(memstore.Options{Clock: clock.Now})
 	}
+
 	factories := []storetest.Factory{storetest.NewModel, memory, stores(t, connect(t, redistest.Addr(t)), Options{})}
+
+	// All limits together, and then each by itself.
 	storetest.Diff(t, histories/2, storetest.Seed+1, factories...)
 	storetest.DiffEach(t, histories/2, storetest.Seed+1, factories...)
 }

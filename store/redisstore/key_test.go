@@ -36,6 +36,7 @@ func keyStore(t testing.TB, o Options) *Store {
 func TestKeysAreReadable(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	for _, row := range []struct{ subject, rule, want string }{
+		// The empty subject, and signs that would end the subject or the slot, are escaped.
 		{"203.0.113.7", "per-ip", "hg:{203.0.113.7}:per-ip:g"},
 		{"", "global", "hg:{%}:global:g"},
 		{"%", "r", "hg:{%25}:r:g"},
@@ -45,6 +46,7 @@ func TestKeysAreReadable(t *testing.T) {
 		{"~x", "r", "hg:{%7Ex}:r:g"},
 		{"\x00\r\n", "r", "hg:{%00%0D%0A}:r:g"},
 		{"ü", "r", "hg:{%C3%BC}:r:g"},
+		// A long subject has a digest in its place, of a length that no subject can choose.
 		{long, "r", "hg:{~j5kLoLV3tRzwCeoEk2jBaw}:r:g"},
 		{"k", "", "hg:{k}::g"},
 	} {
@@ -75,19 +77,26 @@ func TestKeysAreUniqueAndShareTheSubjectsSlot(t *testing.T) {
 	stores := []*Store{keyStore(t, Options{}), keyStore(t, Options{Secret: []byte("0123456789abcdef")})}
 	rapid.Check(t, func(t *rapid.T) {
 		s := stores[rapid.IntRange(0, 1).Draw(t, "store")]
+
+		// Among any texts, those of the signs that have a meaning, and those near the longest
+		// readable length.
 		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[{}:%~*a]{0,5}`), rapid.StringN(60, 70, -1))
 		subject, rule := text.Draw(t, "subject"), text.Draw(t, "rule")
 		other, otherRule := text.Draw(t, "other"), text.Draw(t, "other rule")
+
 		a, b := string(s.wire.key(nil, subject, rule, "g")), string(s.wire.key(nil, other, otherRule, "g"))
 		if same := subject == other && rule == otherRule; (a == b) != same {
 			t.Fatalf("%q and %q", a, b)
 		}
+
 		if c := string(s.wire.key(nil, subject, otherRule, "f")); slotTag(c) != slotTag(a) {
 			t.Fatalf("%q and %q are about one subject", a, c)
 		}
+
 		if (slotTag(a) == slotTag(b)) != (subject == other) {
 			t.Fatalf("tags of %q and %q", a, b)
 		}
+
 		if len(a) > 3+2+3*maxReadable+1+3*maxReadable+2 {
 			t.Fatalf("a key of %d bytes", len(a))
 		}

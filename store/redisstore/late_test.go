@@ -32,10 +32,14 @@ func (c *starved) Read(p []byte) (int, error) {
 	if !time.Now().Before(c.deadline) { // as the runtime does before it reads
 		return 0, os.ErrDeadlineExceeded
 	}
+
+	// A reply is read if it comes before the deadline, or if it is there already and the process is
+	// on time.
 	if !c.arrives.After(time.Now()) || !c.arrives.After(c.deadline) && len(c.lates) == 0 {
 		time.Sleep(time.Until(c.arrives))
 		return copy(p, "reply"), nil
 	}
+
 	time.Sleep(time.Until(c.deadline))
 	if len(c.lates) > 0 {
 		time.Sleep(c.lates[0])
@@ -57,14 +61,21 @@ func TestReadGoesOnForAsLongAsItsDeadlineWasNoticedLate(t *testing.T) {
 		late    time.Duration // of the error, with what was given for it
 		ours    bool
 	}{
+		// The deadline is at 50ms. A read that is on time ends there, with or without a reply.
 		{"in time", 30 * ms, nil, 30 * ms, true, 0, false},
 		{"never", never, nil, 50 * ms, false, 0, false},
+		// A reply that is in the socket when the lateness is noticed counts, after however long a
+		// stop.
 		{"in the socket, a little late", 40 * ms, []time.Duration{ms}, 51 * ms, true, 0, false},
 		{"never, a little late", never, []time.Duration{ms}, 52 * ms, false, 0, false},
-		{"in the socket after a stop of ten seconds", 40 * ms, []time.Duration{10 * time.Second}, 10050 * ms, true, 0, false},
+		{"in the socket after a stop of ten seconds", 40 * ms, []time.Duration{10 * time.Second}, 10050 * ms,
+			true, 0, false},
+		// A lateness of 20ms gives 20ms from when it was noticed, at 70ms.
 		{"in the time that is given", 85 * ms, []time.Duration{20 * ms}, 85 * ms, true, 0, false},
 		{"never, late once", never, []time.Duration{20 * ms}, 90 * ms, false, 40 * ms, false},
+		// Never more than 50ms are given.
 		{"never, late by more than is given", never, []time.Duration{80 * ms}, 180 * ms, false, 130 * ms, false},
+		// Each further lateness gives time again, until 50ms are used up.
 		{"never, late twice", never, []time.Duration{20 * ms, 10 * ms}, 110 * ms, false, 60 * ms, false},
 		{"never, late each time", never, []time.Duration{40 * ms, 30 * ms, 20 * ms}, 190 * ms, false, 120 * ms, true},
 	} {
@@ -74,15 +85,18 @@ func TestReadGoesOnForAsLongAsItsDeadlineWasNoticedLate(t *testing.T) {
 				start := time.Now()
 				under := &starved{arrives: start.Add(row.arrives), lates: row.lates}
 				c := withPatience(under, func() time.Duration { return 50 * ms })
+
 				time.Sleep(time.Nanosecond) // a deadline before the connection was made ends reads at once
 				_ = c.SetReadDeadline(start.Add(50 * ms))
 				n, err := c.Read(make([]byte, 10))
 				if took := time.Since(start); took != row.ends || (n == 5) != row.read || (err == nil) != row.read {
 					t.Errorf("%d bytes, %v after %v; want %v after %v", n, err, took, row.read, row.ends)
 				}
+
 				if err == nil {
 					return
 				}
+
 				var late lateRead
 				if e := (*lateRead)(nil); errors.As(err, &e) {
 					late = *e
@@ -90,8 +104,11 @@ func TestReadGoesOnForAsLongAsItsDeadlineWasNoticedLate(t *testing.T) {
 				if !errors.Is(err, os.ErrDeadlineExceeded) || late.late != row.late || late.ours != row.ours {
 					t.Errorf("%v, late %v, ours %v; want %v, %v", err, late.late, late.ours, row.late, row.ours)
 				}
+
+				// The time that was given is used up: the next read ends at once.
 				reads := under.reads
-				if _, err := c.Read(make([]byte, 10)); !errors.Is(err, os.ErrDeadlineExceeded) || under.reads != reads+1 {
+				if _, err := c.Read(make([]byte, 10)); !errors.Is(err, os.ErrDeadlineExceeded) ||
+					under.reads != reads+1 {
 					t.Errorf("the next read: %v after %d reads", err, under.reads-reads)
 				}
 			})
@@ -132,6 +149,8 @@ func TestPatientConnectionHasTheMethodsThatTheClientLooksFor(t *testing.T) {
 		if _, is := c.(layer); is != row.layer {
 			t.Errorf("%s has NetConn: %v", name, is)
 		}
+
+		// The wrapping is safe to repeat, as a client may be given to two stores.
 		if again := withPatience(c, budget); again != c {
 			t.Errorf("%s is wrapped twice", name)
 		}
@@ -155,6 +174,8 @@ func (l layered) SetWriteDeadline(time.Time) error { return nil }
 // what the client gets.
 func TestClientsDialWithPatience(t *testing.T) {
 	const addr = "127.0.0.1:1"
+
+	// The far end is closed, so that the client fails right after it has dialled.
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		near, far := net.Pipe()
 		far.Close()
@@ -170,6 +191,7 @@ func TestClientsDialWithPatience(t *testing.T) {
 		MustNew(c, Options{})
 		_ = c.Ping(t.Context())
 		c.Close()
+
 		if dialled, patient := w.dialled.Load(), w.patient.Load(); dialled == 0 || patient != dialled {
 			t.Errorf("%s: %d of %d connections have patience", name, patient, dialled)
 		}
@@ -186,7 +208,10 @@ func (w *dialWatch) addTo(client redis.UniversalClient) {
 	case *redis.ClusterClient:
 		c.OnNewNode(func(c *redis.Client) { c.AddHook(w) })
 	case *redis.Ring:
-		_ = c.ForEachShard(context.Background(), func(_ context.Context, c *redis.Client) error { c.AddHook(w); return nil })
+		_ = c.ForEachShard(context.Background(), func(_ context.Context, c *redis.Client) error {
+			c.AddHook(w)
+			return nil
+		})
 	}
 }
 

@@ -113,7 +113,8 @@ func TestMutationsOfScriptsAreNoticed(t *testing.T) {
 func served(t *testing.T) (*redistest.Server, *redis.Client) {
 	t.Helper()
 	server := redistest.Start(t)
-	c := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, MaxRetries: -1, ReadTimeout: endless})
+	c := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true, MaxRetries: -1,
+		ReadTimeout: endless})
 	t.Cleanup(func() { c.Close() })
 	return server, c
 }
@@ -194,6 +195,8 @@ func immortal(t *testing.T, c *redis.Client, store core.Store) string {
 	ctx, s := context.Background(), store.(*Store)
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1/1h fixed-window"), Cost: 1}
 	key := string(s.wire.key(nil, op.Key, op.Rule, "f"))
+
+	// Lost before the second call, the time to live must be back after it.
 	for range 2 {
 		if err := s.Apply(ctx, []core.Op{op}, make([]core.Decision, 1)); err != nil {
 			return err.Error()
@@ -213,6 +216,7 @@ func misread(t *testing.T, c *redis.Client, store core.Store) string {
 	ctx, s := context.Background(), store.(*Store)
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}
 	for mark, want := range map[string]error{"\xfe\x02": ErrFormat, "\xfe\x01": ErrUnreadable} {
+		// The bytes after the mark are those of a state that a script could read.
 		state := mark + packed(1, float64(storetest.Epoch), "360000000 1 10")[len(mark):]
 		for n := range 2 {
 			c.Set(ctx, keyOf(s, &op), state, time.Hour)
@@ -245,9 +249,13 @@ func struck(t *testing.T, c *redis.Client, scripts *lua.Scripts) string {
 	refused := take
 	refused.Ban = &core.Ban{Strikes: 9, Within: time.Hour, For: time.Hour, Max: time.Hour}
 	apply(refused)
+
+	// The reset keeps that the key was refused, and forgets its units.
 	reset := take
 	reset.Verb = core.Reset
 	apply(reset)
+
+	// The units that are taken after the reset are not those that the refund is about.
 	clock.Add(time.Second)
 	apply(take)
 	if d := apply(take.Refund(taken)); d.Remaining != 0 {
@@ -276,6 +284,7 @@ func remembered(t *testing.T, store core.Store, clock *storetest.Clock) string {
 			return err.Error()
 		}
 	}
+
 	if out[0].RetryAfter != op.Ban.For {
 		return fmt.Sprintf("banned for %s", out[0].RetryAfter)
 	}

@@ -29,6 +29,7 @@ func TestRefusalCacheAnswersStepsOfSeveralRules(t *testing.T) {
 	}{
 		{"2/1h", "2/1h fixed-window", true},
 		{"2/1h sliding-window", "2/1m", true},
+		// A step is known only if each rule of it is refused by itself.
 		{"2/1h", "3/1h", false}, // what remains of the second is not known
 		{"2/1h", "2 concurrent ttl=1m", false},
 	} {
@@ -39,21 +40,28 @@ func TestRefusalCacheAnswersStepsOfSeveralRules(t *testing.T) {
 				ops[i].Lease = "a"
 			}
 		}
+
+		// Two steps are granted, and the third is the first refusal, which only Redis can say.
 		p.apply(ops...)
 		p.apply(ops...)
 		if out, asked := p.apply(ops...); core.Granted(ops, out) || !asked {
 			t.Fatalf("%+v: a first refusal %+v, asked %v", row, out, asked)
 		}
+
 		for range 3 {
 			p.clock.Add(time.Second)
 			if _, asked := p.apply(ops...); asked == row.known {
 				t.Errorf("%+v: Redis was asked: %v", row, asked)
 			}
 		}
+
+		// The order of the rules says nothing about the step.
 		slices.Reverse(ops)
 		if _, asked := p.apply(ops...); asked == row.known {
 			t.Errorf("%+v in another order: Redis was asked: %v", row, asked)
 		}
+
+		// After a Reset by this store nothing is known of the key.
 		undo := ops[0]
 		undo.Verb = core.Reset
 		p.apply(undo)
@@ -72,6 +80,8 @@ func waited(s *Store, came time.Time, ops []core.Op, out []core.Decision) {
 // long as nothing changes. It is refused until the used-up key is allowed again.
 func TestOverflowAnswersAsRedis(t *testing.T) {
 	addr := redistest.Addr(t)
+
+	// The first rule refuses, and the second has units left, in every pair of algorithms.
 	for _, row := range [][2]string{
 		{"2/1h", "5/1h"},
 		{"2/1h", "5/1h fixed-window"},
@@ -83,13 +93,17 @@ func TestOverflowAnswersAsRedis(t *testing.T) {
 		clock := storetest.NewClock()
 		s, _ := fresh(t, addr, Options{Clock: clock.Now})
 		ops := twoRules(t, row[0], row[1])
+
 		apply(t, s, ops...)
 		apply(t, s, ops...)
 		refusal := apply(t, s, ops...)
+
 		got := make([]core.Decision, 2)
 		if s.dispatcher.recall(time.Now(), ops, got) {
 			t.Errorf("%q: known, although no step has waited", row)
 		}
+
+		// From the first waiter on the refusal is known: it stays that of Redis while time passes.
 		waited(s, time.Now(), ops, refusal)
 		for range 5 {
 			clock.Add(7 * time.Second)
@@ -98,6 +112,8 @@ func TestOverflowAnswersAsRedis(t *testing.T) {
 				t.Errorf("%q: %+v\nRedis says %+v", row, got, want)
 			}
 		}
+
+		// When the first unit is back, the answer has ended.
 		clock.Add(refusal[0].RetryAfter)
 		if s.dispatcher.recall(time.Now(), ops, got) {
 			t.Errorf("%q: %+v, although the refusal has ended", row, got)
@@ -110,35 +126,48 @@ func TestOverflowAnswersAsRedis(t *testing.T) {
 func TestOverflowAnswersNoOtherSteps(t *testing.T) {
 	addr := redistest.Addr(t)
 	ops := twoRules(t, "2/1h", "5/1h")
+
 	ban := &core.Ban{Strikes: 100, Within: time.Hour, For: time.Hour}
 	for name, change := range map[string]func(s *Store, ops []core.Op) []core.Op{
+		// Another operation of this store on the key.
 		"after a Reset": func(s *Store, ops []core.Op) []core.Op {
 			undo := ops[0]
 			undo.Verb = core.Reset
 			apply(t, s, undo)
 			return ops
 		},
+		// Another question than the one that was refused.
 		"another key":                  func(_ *Store, ops []core.Op) []core.Op { ops[1].Key = "other"; return ops },
 		"more units":                   func(_ *Store, ops []core.Op) []core.Op { ops[0].Cost = 2; return ops },
 		"more units of the other rule": func(_ *Store, ops []core.Op) []core.Op { ops[1].Cost = 4; return ops },
-		"another limit":                func(_ *Store, ops []core.Op) []core.Op { ops[1].Limit = limit(t, "6/1h"); return ops },
-		"with a ban":                   func(_ *Store, ops []core.Op) []core.Op { ops[0].Ban = ban; return ops },
-		"a booking":                    func(_ *Store, ops []core.Op) []core.Op { ops[0].MaxWait = time.Hour; return ops },
-		"a Peek":                       func(_ *Store, ops []core.Op) []core.Op { ops[1].Verb = core.Peek; return ops },
-		"only the other rule":          func(_ *Store, ops []core.Op) []core.Op { return ops[1:] },
-		"a Soft refusal":               func(_ *Store, ops []core.Op) []core.Op { ops[0].Soft = true; return ops },
-		"as many units as are wanted":  func(_ *Store, ops []core.Op) []core.Op { ops[1].UpTo = true; return ops },
+		"another limit": func(_ *Store, ops []core.Op) []core.Op {
+			ops[1].Limit = limit(t, "6/1h")
+			return ops
+		},
+		"with a ban": func(_ *Store, ops []core.Op) []core.Op { ops[0].Ban = ban; return ops },
+		"a booking": func(_ *Store, ops []core.Op) []core.Op {
+			ops[0].MaxWait = time.Hour
+			return ops
+		},
+		// A step with another meaning, although its keys and units are the same.
+		"a Peek":                      func(_ *Store, ops []core.Op) []core.Op { ops[1].Verb = core.Peek; return ops },
+		"only the other rule":         func(_ *Store, ops []core.Op) []core.Op { return ops[1:] },
+		"a Soft refusal":              func(_ *Store, ops []core.Op) []core.Op { ops[0].Soft = true; return ops },
+		"as many units as are wanted": func(_ *Store, ops []core.Op) []core.Op { ops[1].UpTo = true; return ops },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := fresh(t, addr, Options{})
+
 			came := time.Now()
 			apply(t, s, ops...)
 			apply(t, s, ops...)
 			waited(s, came, ops, apply(t, s, ops...))
+
 			got := make([]core.Decision, 2)
 			if !s.dispatcher.recall(time.Now(), ops, got) {
 				t.Error("the step itself is not known")
 			}
+
 			if step := change(s, slices.Clone(ops)); s.dispatcher.recall(time.Now(), step, got) {
 				t.Errorf("%+v is answered: %+v", step, got)
 			}
@@ -166,9 +195,12 @@ func TestOverflowSkipsAnswersFromBeforeAChange(t *testing.T) {
 func TestOverflowAnswersForTheQueue(t *testing.T) {
 	s, _ := fresh(t, redistest.Addr(t), Options{})
 	ops := twoRules(t, "1/1h", "5/1h")
+
 	came := time.Now()
 	apply(t, s, ops...)
 	waited(s, came, ops, apply(t, s, ops...))
+
+	// The other step is unlike any that waited.
 	other := slices.Clone(ops)
 	other[0].Key = "other"
 
@@ -188,9 +220,12 @@ func TestOverflowAnswersForTheQueue(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+
+	// Once the caller's time ends in the queue, and once there is no room in it.
 	ask("a step whose time ends")
 	l.ops, l.rate = 1000, slowRate()
 	ask("a step that is turned away")
+
 	if n := s.Report().Status(nil)[0].CachedRefusals; n != 2 {
 		t.Errorf("%d are told", n)
 	}

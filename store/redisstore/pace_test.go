@@ -46,6 +46,7 @@ func crowded(t *testing.T, s *Store, rtt time.Duration, callers, n int) []time.D
 	var all sync.WaitGroup
 	for i := range callers {
 		all.Go(func() {
+			// The callers begin spread over a round trip, as independent ones do.
 			time.Sleep(rtt * time.Duration(i) / time.Duration(callers))
 			key := fmt.Sprint("k", i)
 			for k := range n {
@@ -57,6 +58,7 @@ func crowded(t *testing.T, s *Store, rtt time.Duration, callers, n int) []time.D
 			}
 		})
 	}
+
 	all.Wait()
 	synctest.Wait()
 	slices.Sort(took)
@@ -69,7 +71,10 @@ func TestCallsFollowTheRoundTrip(t *testing.T) {
 		rtt, gap time.Duration
 		most     int // calls in flight
 	}{
-		{ms / 5, ms / 5, 2}, {ms / 2, ms / 4, 4}, {ms, ms / 4, 6}, {5 * ms, ms / 2, 12}, {20 * ms, 2 * ms, 12}, {40 * ms, 4 * ms, 12},
+		// Room for calls grows with the round trip, up to twelve; the gap is a tenth of it, at
+		// least 0.25ms.
+		{ms / 5, ms / 5, 2}, {ms / 2, ms / 4, 4}, {ms, ms / 4, 6}, {5 * ms, ms / 2, 12}, {20 * ms, 2 * ms, 12},
+		{40 * ms, 4 * ms, 12},
 	} {
 		for _, callers := range []int{1, 10, 100, 1000} {
 			if callers == 1000 && row.rtt != 20*ms {
@@ -82,9 +87,12 @@ func TestCallsFollowTheRoundTrip(t *testing.T) {
 						defer c.fly()()
 						return after(ctx, row.rtt)
 					}}, Options{Timeout: time.Second})
+
+					// The first calls measure the distance; only those after it are judged.
 					crowded(t, s, row.rtt, callers, 20)
 					c.reset()
 					took := crowded(t, s, row.rtt, callers, 10)
+
 					if median := took[len(took)/2]; median > row.rtt+row.gap || c.most > row.most {
 						t.Errorf("half of the decisions took %s, want at most %s; %d calls in flight, want at most %d",
 							median, row.rtt+row.gap, c.most, row.most)
@@ -101,15 +109,21 @@ func TestCallsFollowTheRoundTrip(t *testing.T) {
 func TestCallsBeginAGapApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c course
+
 		f := &fake{wait: func(ctx context.Context, _ int) error {
 			defer c.fly()()
 			return after(ctx, 20*ms)
 		}}
 		s := faked(t, f, Options{Batch: 4})
+
+		// The pace is known and the connections are ready from the start.
 		s.connector.ready.Store(12)
 		s.dispatcher.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, maxCalls: 12}
 		c.reset()
+
 		var all sync.WaitGroup
+
+		// Four at once, one that waits for its gap, four that fill a call, and two at the end.
 		for i, at := range []time.Duration{0, 100, 200, 300, 2200, 3000, 3100, 3200, 3300, 9000, 9100} {
 			all.Go(func() {
 				time.Sleep(at * time.Microsecond)
@@ -118,8 +132,12 @@ func TestCallsBeginAGapApart(t *testing.T) {
 				}
 			})
 		}
+
 		all.Wait()
 		synctest.Wait()
+
+		// a and b begin alone. c and d share the call at 2.1ms, a gap after the second. The call of
+		// e to h begins when h has filled it.
 		want := []time.Duration{0, 100, 2100, 3200, 5200, 9000, 11000}
 		for i := range want {
 			want[i] *= time.Microsecond
@@ -127,6 +145,7 @@ func TestCallsBeginAGapApart(t *testing.T) {
 		if !slices.Equal(c.began, want) {
 			t.Errorf("calls began after %v, want %v", c.began, want)
 		}
+
 		if got, want := fmt.Sprint(f.seen()), "[[a] [b] [c d] [e f g h] [i] [j] [k]]"; got != want {
 			t.Errorf("calls %s, want %s", got, want)
 		}
@@ -138,14 +157,18 @@ func TestCallsBeginAGapApart(t *testing.T) {
 func TestCallsFollowADistanceThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c course
+
+		// The store believes in a server 20ms away, which is now near.
 		s := faked(t, &fake{wait: func(ctx context.Context, _ int) error {
 			defer c.fly()()
 			return after(ctx, ms/10)
 		}}, Options{})
 		s.connector.ready.Store(12)
 		s.dispatcher.queue.whole.pace = pace{distance: distance{latest: 20 * ms}, maxCalls: 12}
+
 		crowded(t, s, 0, 100, 2)
 		c.reset()
+
 		crowded(t, s, 0, 100, 20)
 		if c.most != maxBatches || s.dispatcher.queue.whole.pace.maxCalls != maxBatches {
 			t.Errorf("%d calls in flight, and room for %d", c.most, s.dispatcher.queue.whole.pace.maxCalls)
@@ -159,6 +182,8 @@ func TestCallsToASlowServerStayFew(t *testing.T) {
 	for _, callers := range []int{3, 10, 100} {
 		synctest.Test(t, func(t *testing.T) {
 			var c course
+
+			// The server carries out one call at a time.
 			work := make(chan struct{}, 1)
 			s := faked(t, &fake{wait: func(ctx context.Context, _ int) error {
 				defer c.fly()()
@@ -166,8 +191,11 @@ func TestCallsToASlowServerStayFew(t *testing.T) {
 				defer func() { <-work }()
 				return after(ctx, 40*ms)
 			}}, Options{Timeout: time.Second})
+
+			// One caller shows the server as far away, the others that it only works slowly.
 			crowded(t, s, 0, 1, 10)
 			crowded(t, s, 0, callers, 100)
+
 			if c.most > 2*maxBatches {
 				t.Errorf("%d callers: %d calls in flight, want at most %d", callers, c.most, 2*maxBatches)
 			}
@@ -183,12 +211,16 @@ func TestCallsWaitForConnections(t *testing.T) {
 			defer c.fly()()
 			return after(ctx, 20*ms)
 		}, connect: func(ctx context.Context) error { return after(ctx, 300*ms) }}
+
 		s := faked(t, f, Options{Batch: 8, Timeout: time.Second})
 		c.reset()
 		crowded(t, s, 20*ms, 100, 40)
+
+		// Until the connections are made, after 300ms, four calls must do.
 		if n := flying(c.began, 20*ms, 300*ms); n != maxFull {
 			t.Errorf("%d calls in flight before that", n)
 		}
+
 		if f.connects != 12 || c.most != 12 {
 			t.Errorf("%d connections, %d calls in flight", f.connects, c.most)
 		}
@@ -212,6 +244,8 @@ func flying(began []time.Duration, took, end time.Duration) (most int) {
 func TestPaceFollowsTheShortestCalls(t *testing.T) {
 	now := time.Unix(0, 0)
 	var p pace
+
+	// took is how long a call took among so many; room and more are what the pace allows then.
 	for i, row := range []struct {
 		took         time.Duration
 		among, ready int
@@ -247,11 +281,14 @@ func TestPaceForgets(t *testing.T) {
 		now := time.Unix(0, 0)
 		var p pace
 		p.remember(ms, now)
+
+		// Long calls must not make the short one forgotten before its time.
 		n := 0
 		for ; p.rtt() == ms; n++ {
 			now = now.Add(row.every)
 			p.remember(20*ms, now)
 		}
+
 		if n != row.calls {
 			t.Errorf("a call every %v: %d calls, want %d", row.every, n, row.calls)
 		}

@@ -102,29 +102,42 @@ func TestRefusalCacheAnswersAsRedis(t *testing.T) {
 		"10/1h sliding-window segments=4": {1},
 	} {
 		l := limit(t, text)
+
+		// Each row's limit is used up unit by unit, and then refuses each of the costs.
 		for i, first := range append(costs, 1) {
 			p := newPair(t, addr)
 			p.drain(l, 3*time.Microsecond)
+
+			// The last round has a debt too, which delays the end of a refusal.
 			if i == len(costs) && l.MaxDebt() > 0 {
 				p.apply(core.Op{Verb: core.Debit, Rule: "r", Key: p.key, Limit: l, Cost: 3})
 			}
+
 			d, asked := p.take(l, first)
 			if d.Allowed || !asked {
 				t.Fatalf("%s: a first refusal of %d: %+v, asked %v", text, first, d, asked)
 			}
+
 			end := p.clock.Now() + d.RetryAfter.Microseconds()
+
+			// Instants between the refusal and its end, the last of them a microsecond before it.
 			for _, part := range []int64{0, 1, 2, 3, 5, 8, 13, 21, 50, 99, 100} {
 				p.clock.Set(min(end-1, end-d.RetryAfter.Microseconds()*(100-part)/100))
 				for _, cost := range costs {
+					// A refusal of a smaller cost ends earlier, so what would be granted by now is
+					// left out.
 					peek := core.Op{Verb: core.Peek, Rule: "r", Key: p.key, Limit: l, Cost: cost}
 					if out, _ := p.apply(peek); out[0].Allowed {
 						continue
 					}
 					if _, asked := p.take(l, cost); asked {
-						t.Errorf("%s: Redis was asked for %d units %d µs before it grants %d", text, cost, end-p.clock.Now(), first)
+						t.Errorf("%s: Redis was asked for %d units %d µs before it grants %d", text, cost,
+							end-p.clock.Now(), first)
 					}
 				}
 			}
+
+			// The end itself belongs to Redis.
 			p.clock.Set(end)
 			if _, asked := p.take(l, first); !asked {
 				t.Errorf("%s: Redis was not asked when the refusal of %d had ended", text, first)
@@ -136,10 +149,14 @@ func TestRefusalCacheAnswersAsRedis(t *testing.T) {
 func TestRefusalCacheKeepsAnAttackFromRedis(t *testing.T) {
 	server := redistest.Start(t)
 	s, c := fresh(t, server.Addr, Options{CacheRefusals: 100})
+
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "5/1h"), Cost: 1}
+
+	// Five are granted, and the sixth is the refusal that is remembered.
 	for range 6 {
 		apply(t, s, op)
 	}
+
 	before := commands(t, c)
 	var all sync.WaitGroup
 	for range 50 {
@@ -154,6 +171,7 @@ func TestRefusalCacheKeepsAnAttackFromRedis(t *testing.T) {
 		})
 	}
 	all.Wait()
+
 	if after := commands(t, c); after != before {
 		t.Errorf("script calls before and after the attack:\n%s\n%s", before, after)
 	}
@@ -179,20 +197,26 @@ func TestRefusalCacheSeesChangesOfAKey(t *testing.T) {
 	addr := redistest.Addr(t)
 	l := limit(t, "10/1h")
 	op := core.Op{Rule: "r", Key: "k", Limit: l}
+
 	other := limit(t, "20/1h")
+
+	// Whatever this process does to the key may change when it is granted again.
 	with := func(change func(op *core.Op)) core.Op { o := op; change(&o); return o }
 	for what, step := range map[string][]core.Op{
-		"a reset":              {with(func(o *core.Op) { o.Verb = core.Reset })},
-		"a refund":             {with(func(o *core.Op) { o.Verb, o.Cost = core.Refund, 3 })},
-		"a debit":              {with(func(o *core.Op) { o.Verb, o.Cost = core.Debit, 2 })},
-		"a debit among others": {{Rule: "q", Key: "k", Limit: l, Cost: 1}, with(func(o *core.Op) { o.Verb, o.Cost = core.Debit, 9 })},
-		"a smaller take":       {with(func(o *core.Op) { o.Cost = 2 })},
-		"a booking":            {with(func(o *core.Op) { o.Cost, o.MaxWait = 4, time.Hour })},
-		"another limit":        {with(func(o *core.Op) { o.Limit, o.Cost = other, 1 })},
-		"a peek under it":      {with(func(o *core.Op) { o.Verb, o.Limit, o.Cost = core.Peek, other, 1 })},
-		"a take among others":  {with(func(o *core.Op) { o.Cost = 2 }), {Rule: "q", Key: "k", Limit: l, Cost: 1}},
-		"a reset among others": {{Rule: "q", Key: "k", Limit: l, Cost: 1}, with(func(o *core.Op) { o.Verb = core.Reset })},
+		"a reset":  {with(func(o *core.Op) { o.Verb = core.Reset })},
+		"a refund": {with(func(o *core.Op) { o.Verb, o.Cost = core.Refund, 3 })},
+		"a debit":  {with(func(o *core.Op) { o.Verb, o.Cost = core.Debit, 2 })},
+		"a debit among others": {{Rule: "q", Key: "k", Limit: l, Cost: 1},
+			with(func(o *core.Op) { o.Verb, o.Cost = core.Debit, 9 })},
+		"a smaller take":      {with(func(o *core.Op) { o.Cost = 2 })},
+		"a booking":           {with(func(o *core.Op) { o.Cost, o.MaxWait = 4, time.Hour })},
+		"another limit":       {with(func(o *core.Op) { o.Limit, o.Cost = other, 1 })},
+		"a peek under it":     {with(func(o *core.Op) { o.Verb, o.Limit, o.Cost = core.Peek, other, 1 })},
+		"a take among others": {with(func(o *core.Op) { o.Cost = 2 }), {Rule: "q", Key: "k", Limit: l, Cost: 1}},
+		"a reset among others": {{Rule: "q", Key: "k", Limit: l, Cost: 1},
+			with(func(o *core.Op) { o.Verb = core.Reset })},
 	} {
+		// Eight of 10 are used, so 3 are refused, and remembered.
 		p := newPair(t, addr)
 		p.take(l, 8)
 		if d, _ := p.take(l, 3); d.Allowed {
@@ -201,6 +225,7 @@ func TestRefusalCacheSeesChangesOfAKey(t *testing.T) {
 		if _, asked := p.take(l, 3); asked {
 			t.Fatal("the refusal is not remembered")
 		}
+
 		p.apply(step...)
 		if _, asked := p.take(l, 3); !asked {
 			t.Errorf("Redis was not asked after %s", what)
@@ -215,23 +240,28 @@ func TestRefusalCacheSkipsRefusalsThatMayEndEarlier(t *testing.T) {
 		limit string
 		op    core.Op
 	}{
+		// The end of these refusals depends on what others do: leases end, bookings move, costs
+		// differ.
 		"a lease":           {"10 concurrent ttl=1h", core.Op{Cost: 1, Lease: "x"}},
 		"a booking":         {ten, core.Op{Cost: 9, MaxWait: time.Minute}},
 		"a peek":            {ten, core.Op{Verb: core.Peek, Cost: 1}},
 		"two from a log":    {"10/1h sliding-log", core.Op{Cost: 2}},
 		"two":               {ten, core.Op{Cost: 2}},
 		"two of 7 per hour": {"7/1h burst=10", core.Op{Cost: 2}},
-		"more than fits":    {ten, core.Op{Cost: 11}},
-		"a long key":        {ten, core.Op{Cost: 1, Key: strings.Repeat("k", maxCachedKey+1)}},
+		// Nothing will ever grant more than fits, and a long key would cost memory.
+		"more than fits": {ten, core.Op{Cost: 11}},
+		"a long key":     {ten, core.Op{Cost: 1, Key: strings.Repeat("k", maxCachedKey+1)}},
 	} {
 		p := newPair(t, addr)
 		row.op.Rule, row.op.Limit = "r", limit(t, row.limit)
 		if row.op.Key == "" {
 			row.op.Key = "k"
 		}
+
 		for i := range 10 {
 			p.apply(core.Op{Rule: "r", Key: row.op.Key, Limit: row.op.Limit, Cost: 1, Lease: fmt.Sprint(i)})
 		}
+
 		for range 3 {
 			if out, asked := p.apply(row.op); out[0].Allowed || !asked {
 				t.Errorf("%s: %+v, asked %v", what, out[0], asked)
@@ -285,13 +315,20 @@ func TestRefusalCacheSeesOtherProcessesAtItsEnd(t *testing.T) {
 	l := limit(t, "10/10s fixed-window")
 	for _, verb := range []core.Verb{core.Reset, core.Refund} {
 		p := newPair(t, addr)
+
+		// One process has used the limit and is refused until the window ends.
 		op := core.Op{Rule: "r", Key: "k", Limit: l, Cost: 1}
 		all := op
 		all.Cost = 10
 		apply(t, p.with, all)
 		end := p.clock.Now() + apply(t, p.with, op)[0].RetryAfter.Microseconds()
+
 		other := MustNew(p.with.client, Options{Prefix: p.with.wire.prefix, Timeout: patient, Clock: p.clock.Now})
+
+		// Another gives everything back, which Redis knows at once.
 		apply(t, other, core.Op{Verb: verb, Rule: "r", Key: "k", Limit: l, Cost: 10})
+
+		// The first goes on refusing from what it remembers, to the last microsecond.
 		for _, at := range []int64{end - 10e6, end - 1} {
 			p.clock.Set(at)
 			if d := apply(t, p.with, op)[0]; d.Allowed || d.RetryAfter.Microseconds() != end-at {
@@ -301,6 +338,7 @@ func TestRefusalCacheSeesOtherProcessesAtItsEnd(t *testing.T) {
 				t.Errorf("%s: Redis says %+v", verb, d)
 			}
 		}
+
 		p.clock.Set(end)
 		if d := apply(t, p.with, op)[0]; !d.Allowed {
 			t.Errorf("%s, at the end: %+v", verb, d)
@@ -330,11 +368,16 @@ func knows(r *refusalCache, q *tickets, op core.Op, d *core.Decision) bool {
 func TestRefusalCacheTimesAreConservative(t *testing.T) {
 	r, now := memory(4)
 	op, d := refused("k")
+
+	// The question and the answer bracket the instant of the decision.
 	*now = 100
 	q := begun(r, op)
 	*now = 130
 	r.learn(q, []core.Op{op}, []core.Decision{d}, nil)
+
 	for at, want := range map[int64]core.Decision{
+		// Until 150 the refusal is certain, and its numbers are those of the latest possible
+		// decision.
 		130: d,
 		149: {RetryAfter: 31 * time.Microsecond, ResetAfter: 71 * time.Microsecond, At: 7019},
 		150: {},
@@ -343,6 +386,7 @@ func TestRefusalCacheTimesAreConservative(t *testing.T) {
 		*now = at
 		r.latest.Store(0)
 		var got core.Decision
+
 		known := knows(r, begun(r, op), op, &got)
 		if got != want || known != (want != core.Decision{}) {
 			t.Errorf("at %d: %+v, known %v", at, got, known)
@@ -369,6 +413,8 @@ func TestRefusalCacheSkipsRefusalsBeforeAChange(t *testing.T) {
 
 func TestRefusalCacheIsBounded(t *testing.T) {
 	r, _ := memory(1000)
+
+	// A hundred times as many refusals as the cache holds, each known right after it was learned.
 	for i := range 100_000 {
 		op, d := refused(fmt.Sprint(i))
 		r.learn(begun(r, op), []core.Op{op}, []core.Decision{d}, nil)
@@ -376,12 +422,14 @@ func TestRefusalCacheIsBounded(t *testing.T) {
 			t.Fatalf("key %d is not remembered", i)
 		}
 	}
+
 	held := 0
 	for i := range r.entries {
 		if r.entries[i].Load() != nil {
 			held++
 		}
 	}
+
 	if held != 1000 {
 		t.Errorf("%d refusals are held", held)
 	}
@@ -417,6 +465,8 @@ func TestRefusalCacheAllocatesNothing(t *testing.T) {
 func TestRefusalCacheIsSafeForConcurrentUse(t *testing.T) {
 	r := newRefusalCache(8, nil)
 	var all sync.WaitGroup
+
+	// Eight goroutines over twenty keys in eight places, so that they replace each other's.
 	for g := range 8 {
 		all.Go(func() {
 			for i := range 2000 {
@@ -425,20 +475,24 @@ func TestRefusalCacheIsSafeForConcurrentUse(t *testing.T) {
 				if knows(r, q, op, &d) && (d.Allowed || d.RetryAfter <= 0 || d.RetryAfter > 50*time.Microsecond) {
 					t.Errorf("%+v", d)
 				}
+
 				_, d = refused("")
 				d.Allowed = (g+i)%7 == 0
 				r.learn(q, []core.Op{op}, []core.Decision{d}, nil)
 			}
 		})
 	}
+
 	all.Wait()
 }
 
 func BenchmarkCachedRefusal(b *testing.B) {
 	s, _ := fresh(b, redistest.Addr(b), Options{CacheRefusals: 1000})
+
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(b, "1/1h"), Cost: 1}
 	apply(b, s, op)
 	apply(b, s, op)
+
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		ops, out := []core.Op{op}, make([]core.Decision, 1)

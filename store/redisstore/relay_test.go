@@ -22,9 +22,12 @@ func newRelay(t testing.TB, server string) *relay {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := &relay{addr: ln.Addr().String()}
 	var open sync.WaitGroup
 	stop := make(chan struct{})
+
+	// Each connection has a goroutine of its own; they end with the test.
 	open.Go(func() {
 		for {
 			client, err := ln.Accept()
@@ -34,6 +37,7 @@ func newRelay(t testing.TB, server string) *relay {
 			open.Go(func() { r.serve(client, server, stop) })
 		}
 	})
+
 	t.Cleanup(func() {
 		close(stop)
 		ln.Close()
@@ -49,16 +53,22 @@ func (r *relay) serve(client net.Conn, server string, stop chan struct{}) {
 	if err != nil {
 		return
 	}
+
 	defer upstream.Close()
 	done := make(chan struct{}, 2)
 	var copies sync.WaitGroup
+
+	// What a client has called decides whether its replies may be lost.
 	var called atomic.Bool
 	copies.Go(func() { io.Copy(request{upstream, &called}, client); done <- struct{}{} })
 	copies.Go(func() { io.Copy(reply{client, r, &called}, upstream); done <- struct{}{} })
+
 	select {
 	case <-done:
 	case <-stop:
 	}
+
+	// Closing both ends the copies, which would otherwise wait for bytes.
 	client.Close()
 	upstream.Close()
 	copies.Wait()

@@ -43,12 +43,17 @@ func connect(t testing.TB, addr string) *redis.Client {
 // fresh returns a store on a real Redis with a prefix of its own.
 func fresh(t testing.TB, addr string, o Options) (*Store, *redis.Client) {
 	t.Helper()
+
 	c := connect(t, addr)
+
+	// The prefix keeps tests apart that share a server.
 	o.Prefix, o.Timeout = redistest.Prefix(t), patient
 	s, err := New(c, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// Keys that tests leave behind would fill the server.
 	t.Cleanup(func() {
 		ctx := context.Background()
 		for it := c.Scan(ctx, 0, o.Prefix+"*", 1000).Iterator(); it.Next(ctx); {
@@ -105,12 +110,16 @@ var everyAlgorithm = []string{
 }
 
 func TestNewNamesEveryMistake(t *testing.T) {
-	_, err := New(nil, Options{Prefix: "a{b", Timeout: -1, Secret: []byte("short"), Batch: -2, CacheRefusals: -3, Instances: -4, MemoryKeys: -5})
-	for _, want := range []string{"client is nil", `prefix "a{b" holds a brace`, "timeout -1ns", "5 bytes is shorter than 16", "batch of -2", "-3 refusals", "-4 instances", "memory of -5"} {
+	_, err := New(nil, Options{Prefix: "a{b", Timeout: -1, Secret: []byte("short"), Batch: -2,
+		CacheRefusals: -3, Instances: -4, MemoryKeys: -5})
+	for _, want := range []string{"client is nil", `prefix "a{b" holds a brace`, "timeout -1ns",
+		"5 bytes is shorter than 16", "batch of -2", "-3 refusals", "-4 instances", "memory of -5"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
 	}
+
+	// MustNew panics where New fails.
 	defer func() {
 		if recover() == nil {
 			t.Error("MustNew went on without a client")
@@ -163,6 +172,7 @@ func TestKeysHaveATimeToLive(t *testing.T) {
 			}
 			continue
 		}
+
 		// What is left says which takes are void.
 		text, ttl := c.Get(ctx, keys[0]).Val(), c.PTTL(ctx, keys[0]).Val()
 		if text[0] != 'v' || ttl <= 0 || ttl > reset+time.Millisecond {
@@ -181,15 +191,21 @@ func TestPeeksAndRefusalsWriteNothing(t *testing.T) {
 	changes := func() string {
 		return c.InfoMap(t.Context(), "persistence").Item("Persistence", "rdb_changes_since_last_save")
 	}
+
 	for _, text := range everyAlgorithm {
+		// The first take of the quota writes, as the counter of changes has to show.
 		now = 1_700_000_000_000_000
 		take := core.Op{Rule: "r", Key: "k" + text, Limit: limit(t, text), Cost: 10, Lease: "a"}
 		start := changes()
 		if d := apply(t, s, take)[0]; !d.Allowed || changes() == start {
 			t.Fatalf("%s: %+v, and %s changes", text, d, changes())
 		}
+
+		// A smaller limit than that of the state refuses too, and would write if it adapted the
+		// state.
 		other := limit(t, strings.Replace(text, "10", "5", 1))
 		before := changes()
+
 		for range 3 {
 			now += 1e6
 			for _, l := range []core.Limit{take.Limit, other} {
@@ -205,6 +221,7 @@ func TestPeeksAndRefusalsWriteNothing(t *testing.T) {
 				}
 			}
 		}
+
 		if got := changes(); got != before {
 			t.Errorf("%s: %s changes, %s before", text, got, before)
 		}
@@ -214,6 +231,8 @@ func TestPeeksAndRefusalsWriteNothing(t *testing.T) {
 // An unreadable state is an error, harms no other key, and expires.
 func TestUnreadableStateIsAnErrorAndExpires(t *testing.T) {
 	addr := redistest.Addr(t)
+
+	// Keys of every type, and texts that look like numbers and are none.
 	ctx := context.Background()
 	garbage := map[string]func(c *redis.Client, key string) error{
 		"a list": func(c *redis.Client, key string) error { return c.RPush(ctx, key, "x").Err() },
@@ -226,26 +245,34 @@ func TestUnreadableStateIsAnErrorAndExpires(t *testing.T) {
 			return c.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []string{"a", "b"}}).Err()
 		},
 	}
+
 	for what, put := range garbage {
 		for _, text := range everyAlgorithm {
+			// The key's name is found by a good take, and then it gets the garbage.
 			s, c := fresh(t, addr, Options{})
 			bad := core.Op{Rule: "bad", Key: "k", Limit: limit(t, text), Cost: 1, Lease: "a"}
 			good := core.Op{Rule: "good", Key: "k", Limit: limit(t, "10/1h fixed-window"), Cost: 1}
 			apply(t, s, bad)
 			key := keysOf(t, s, c)[0]
 			c.Del(ctx, key)
+
 			if err := put(c, key); err != nil {
 				t.Fatal(err)
 			}
+
+			// Alone, and after an operation that could be granted.
 			for _, ops := range [][]core.Op{{bad}, {good, bad}} {
 				if err := s.Apply(ctx, inWindows(s, ops...), make([]core.Decision, 2)); !errors.Is(err, ErrUnreadable) {
 					t.Errorf("%s under %s, %d operations: %v", what, text, len(ops), err)
 				}
 			}
+
 			if ttl := c.PTTL(ctx, key).Val(); ttl <= 0 || ttl > time.Minute {
 				t.Errorf("%s under %s stays for %v", what, text, ttl)
 			}
-			if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "good", Key: "k", Limit: good.Limit})[0]; d.Remaining != 10 {
+
+			if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "good", Key: "k",
+				Limit: good.Limit})[0]; d.Remaining != 10 {
 				t.Errorf("%s under %s: the other rule has %d left", what, text, d.Remaining)
 			}
 		}
@@ -266,12 +293,17 @@ func TestPackedNumbersThatAreNoUnitsAreUnreadable(t *testing.T) {
 	ctx := context.Background()
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}
 	apply(t, s, op)
+
 	key := keysOf(t, s, c)[0]
+
+	// Terms that are missing or cut off, and numbers that no count can be, in either place.
 	states := []string{packed(1, 1, ""), packed(1, 1, "360000000 1"), packed(1, 1, "")[:15]}
 	for _, n := range []float64{-1, 0.5, maxNumber + 1, math.NaN(), math.Inf(1), math.Inf(-1)} {
 		states = append(states, packed(n, 1, "360000000 1 9"), packed(1, n, "360000000 1 9"))
 	}
+
 	for _, state := range states {
+		// One script reads a key alone, and another in a step.
 		for _, ops := range [][]core.Op{{op}, {op, {Rule: "other", Key: "k", Limit: op.Limit, Cost: 1}}} {
 			if err := c.Set(ctx, key, state, time.Hour).Err(); err != nil {
 				t.Fatal(err)
@@ -287,26 +319,34 @@ func TestPackedNumbersThatAreNoUnitsAreUnreadable(t *testing.T) {
 func TestAbsurdNumbersDoNotLockAKey(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
 	ctx := context.Background()
+
 	huge := strings.Repeat("9", 400)
+
+	// Each state has the form of its algorithm, with numbers as large as it can hold.
 	for text, states := range map[string][]string{
 		"10/1h": {
-			packed(5, maxNumber, "360000000 1 10"), packed(maxNumber, 1, "360000000 1 10"), packed(maxNumber, 1, "360000000 1 9"),
+			packed(5, maxNumber, "360000000 1 10"), packed(maxNumber, 1, "360000000 1 10"),
+			packed(maxNumber, 1, "360000000 1 9"),
 			packed(maxNumber, maxNumber, huge+" "+huge+" "+huge), packed(maxNumber, 1, "1 1 1 "+huge),
 		},
 		"10/1h fixed-window": {"10 " + huge, huge + " " + huge},
 		"10/1h token-bucket": {huge + " " + huge + " 3600000000 10", huge + " " + huge + " 3600000000 10 " + huge,
 			"10 1 " + huge + " 10 10 " + huge,
 			"10 " + huge + " " + huge + " " + huge, huge + " " + huge + " " + huge + " " + huge + " " + huge},
-		"10/1h sliding-window": {"360000000/10 " + huge + " " + huge, "360000000/9 " + huge + " 5;180000000/20 1 " + huge},
-		"10/1h sliding-log":    {seven(3600e6) + strings.Repeat("\xff", 70)},
+		"10/1h sliding-window": {"360000000/10 " + huge + " " + huge,
+			"360000000/9 " + huge + " 5;180000000/20 1 " + huge},
+		"10/1h sliding-log": {seven(3600e6) + strings.Repeat("\xff", 70)},
 	} {
 		op := core.Op{Rule: "r", Key: "k", Limit: limit(t, text), Cost: 1}
 		for _, state := range states {
 			apply(t, s, core.Op{Verb: core.Reset, Rule: "r", Key: "k", Limit: op.Limit})
 			apply(t, s, op)
+
 			if err := c.Set(ctx, keyOf(s, &op), state, time.Hour).Err(); err != nil {
 				t.Fatal(err)
 			}
+
+			// Two periods and a unit more are the longest that a full use could refuse.
 			d := apply(t, s, op)[0]
 			if d.RetryAfter < 0 || d.RetryAfter > 2*time.Hour+6*time.Minute || d.Remaining < 0 || d.Remaining > 10 {
 				t.Errorf("%s with %.40q: %+v", text, state, d)
@@ -317,17 +357,21 @@ func TestAbsurdNumbersDoNotLockAKey(t *testing.T) {
 
 func TestScriptFlushedIsSentAgain(t *testing.T) {
 	s, c := fresh(t, redistest.Addr(t), Options{})
+
+	// Before every call the scripts are gone.
 	for _, text := range everyAlgorithm {
 		admitted := 0
 		for i := range 20 {
 			if err := c.ScriptFlush(context.Background()).Err(); err != nil {
 				t.Fatal(err)
 			}
+
 			op := core.Op{Rule: text[3:5], Key: text, Limit: limit(t, text), Cost: 1, Lease: string(rune('a' + i))}
 			if apply(t, s, op)[0].Allowed {
 				admitted++
 			}
 		}
+
 		if admitted != 10 {
 			t.Errorf("%s: %d admitted", text, admitted)
 		}
@@ -342,6 +386,8 @@ func TestScriptFlushedIsSentAgain(t *testing.T) {
 func TestStatesAreSmall(t *testing.T) {
 	var now int64
 	s, c := fresh(t, redistest.Addr(t), Options{Clock: func() int64 { return now }})
+
+	// A short state has a few numbers in text or bytes, of known lengths.
 	for text, want := range map[string]int64{
 		"100/1m": 28, "100/1m fixed-window": 31, "100/1m sliding-window": 34, "100/1m token-bucket": 37,
 		"1000/1h sliding-log": 7 + 7*1000, "20 concurrent ttl=1m": 7 + 23*20,
@@ -349,12 +395,16 @@ func TestStatesAreSmall(t *testing.T) {
 	} {
 		now = 1_700_000_000_000_000
 		l := limit(t, text)
+
 		op := core.Op{Rule: "per-ip", Key: text, Limit: l, Cost: 1}
+
+		// Even takes over half of the period leave every record in force.
 		for i := range l.Quota {
 			op.Lease = fmt.Sprint("lease", i)
 			apply(t, s, op)
 			now += l.Period.Microseconds() / l.Quota / 2
 		}
+
 		key := string(s.wire.key(nil, op.Key, op.Rule, l.Algorithm.Letter()))
 		if n, err := c.StrLen(context.Background(), key).Result(); n != want || err != nil {
 			t.Errorf("%s: %d bytes, want %d, %v", text, n, want, err)
@@ -365,18 +415,23 @@ func TestStatesAreSmall(t *testing.T) {
 // More limits than are remembered, and many that share a place.
 func TestTermsDifferByLimit(t *testing.T) {
 	var k limits
+
+	// In the second round most limits are remembered, and those beyond the bound are made again.
 	for range 2 {
 		for quota := range int64(maxLimits + 100) {
 			op := core.Op{Limit: core.Limit{Algorithm: core.FixedWindow, Quota: quota + 1, Period: time.Second}}
+
 			got, err := k.of(&op)
 			if want := fmt.Sprintf("1000000 %d 0", quota+1); err != nil || got.text != want {
 				t.Fatalf("%s: %v, %v, want %s", op.Limit, got, err, want)
 			}
 		}
 	}
+
 	if n := k.size.Load(); n != maxLimits {
 		t.Errorf("%d limits are remembered", n)
 	}
+
 	if _, err := k.of(&core.Op{Limit: core.Limit{Quota: 1}}); !errors.Is(err, core.ErrOp) {
 		t.Errorf("a limit without a period: %v", err)
 	}
@@ -387,6 +442,8 @@ func TestStateOfAnOlderVersionIsRead(t *testing.T) {
 	t.Parallel()
 	const now = 1_700_000_000_000_000
 	s, c := fresh(t, redistest.Addr(t), Options{Clock: func() int64 { return now }})
+
+	// Instants of seven bytes, as logs and leases have them, and two numbers, as GCRA has.
 	seven := func(n int64) string {
 		var b [8]byte
 		binary.BigEndian.PutUint64(b[:], uint64(n))
@@ -396,11 +453,14 @@ func TestStateOfAnOlderVersionIsRead(t *testing.T) {
 		b := binary.BigEndian.AppendUint64(nil, math.Float64bits(used))
 		return string(binary.BigEndian.AppendUint64(b, math.Float64bits(mark)))
 	}
+
 	for _, row := range []struct {
 		limit, text string
 		remaining   int64
 		reset       time.Duration
 	}{
+		// The same numbers under the limit that wrote them, and under another that has more room or
+		// a longer period.
 		{"5/5s", pair(3, now-1) + "1000000 1 5", 2, 3*time.Second - time.Microsecond},
 		{"5/10s burst=7", pair(3, now) + "1000000 1 5", 4, 3 * time.Second},
 		{"5/10s fixed-window", fmt.Sprintf("3 %d", int64(now+4_000_000)), 2, 4 * time.Second},
@@ -415,9 +475,12 @@ func TestStateOfAnOlderVersionIsRead(t *testing.T) {
 		if err := c.Set(t.Context(), keyOf(s, &op), row.text, time.Hour).Err(); err != nil {
 			t.Fatal(err)
 		}
+
 		var out [1]core.Decision
-		if err := s.Apply(t.Context(), inWindows(s, op), out[:]); err != nil || out[0].Remaining != row.remaining || out[0].ResetAfter != row.reset {
-			t.Errorf("%s: %q is read as %+v, %v; want %d remaining, fresh in %v", row.limit, row.text, out[0], err, row.remaining, row.reset)
+		if err := s.Apply(t.Context(), inWindows(s, op), out[:]); err != nil ||
+			out[0].Remaining != row.remaining || out[0].ResetAfter != row.reset {
+			t.Errorf("%s: %q is read as %+v, %v; want %d remaining, fresh in %v", row.limit, row.text, out[0],
+				err, row.remaining, row.reset)
 		}
 	}
 }

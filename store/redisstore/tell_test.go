@@ -48,19 +48,24 @@ func TestStoreCallsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told callsTold
 		s := faked(t, &fake{wait: slow}, Options{Batch: 4})
+
 		s.Report().Listen(told.hooks())
 		each(9, func(_ int, key string) {
 			if _, err := takeOne(t.Context(), s, key); err != nil {
 				t.Error(err)
 			}
 		})
+
 		synctest.Wait()
 		got := told.take()
 		slices.SortFunc(got, func(a, b events.StoreCall) int { return a.Steps - b.Steps })
+
+		// Two calls alone, then what waited: a full one of four and the rest.
 		var want []events.StoreCall
 		for _, n := range []int{1, 1, 3, 4} {
 			want = append(want, events.StoreCall{Store: "redis", Steps: n, Ops: n, Took: latency})
 		}
+
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("told %+v, want %+v", got, want)
 		}
@@ -89,6 +94,7 @@ func TestTypesOfErrors(t *testing.T) {
 		err  error
 		want string
 	}{
+		// The first times, of contexts, pools and connections alike, are timeouts.
 		{nil, ""},
 		{context.DeadlineExceeded, "timeout"},
 		{&lateError{context.DeadlineExceeded}, "timeout"},
@@ -98,6 +104,7 @@ func TestTypesOfErrors(t *testing.T) {
 		{refused, "refused"},
 		{&dialError{refused}, "refused"},
 		{&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}, "refused"},
+		// What a script or its data is at fault for.
 		{fault("NOSCRIPT No matching script."), "script"},
 		{fault("BUSY Redis is busy running a script."), "script"},
 		{fault("ERR Error running script (call to f): user_script:1"), "script"},
@@ -111,14 +118,17 @@ func TestTypesOfErrors(t *testing.T) {
 		{fault("NOPERM this user has no permissions"), "auth"},
 		{ErrCredentials, "auth"},
 		{ErrPermission, "auth"},
+		// Conditions that pass by themselves have no type of their own.
 		{fault("LOADING Redis is loading the dataset in memory"), "other"},
 		{fault("CLUSTERDOWN Hash slot not served"), "other"},
 		{io.EOF, "other"},
 	} {
+		// Wrapped as the store wraps it, the type is the same.
 		for _, err := range []error{row.err, fmt.Errorf("redisstore: %w", row.err)} {
 			if row.err == nil && err != nil {
 				continue
 			}
+
 			if got := typeOf(err).String(); got != row.want {
 				t.Errorf("%v: %q, want %q", err, got, row.want)
 			}
@@ -137,13 +147,18 @@ func TestCachedRefusalsAreTold(t *testing.T) {
 	var told []string
 	s.Report().Listen(&events.Hooks{CachedRefusal: func(rule string) { told = append(told, rule) }})
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1/1h"), Cost: 1}
+
+	// One is granted and one refused by Redis; the two after it are answered here.
 	for range 4 {
 		apply(t, s, op)
 	}
+
 	if want := []string{"r", "r"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
 	}
-	if got, want := s.Report().Status(nil), []events.StoreStatus{{Store: "redis", Of: s, Servers: "standalone", CachedRefusals: 2}}; !reflect.DeepEqual(got, want) {
+
+	if got, want := s.Report().Status(nil), []events.StoreStatus{{Store: "redis", Of: s, Servers: "standalone",
+		CachedRefusals: 2}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
@@ -152,6 +167,9 @@ func TestCachedRefusalsAreTold(t *testing.T) {
 // first does, as TestDialRefusedIsTheCause says in fake time, unless the machine is late.
 func TestErrorOfADeadServerHasItsCause(t *testing.T) {
 	t.Parallel()
+
+	// Each client that the store can dial beside: of one server with both kinds of options, and a
+	// Ring.
 	for name, client := range map[string]func(addr string) redis.UniversalClient{
 		"server": func(addr string) redis.UniversalClient {
 			return redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
@@ -166,11 +184,17 @@ func TestErrorOfADeadServerHasItsCause(t *testing.T) {
 			server := redistest.Start(t)
 			c := client(server.Addr)
 			defer c.Close()
+
 			s := MustNew(c, Options{Prefix: redistest.Prefix(t)})
 			var told callsTold
 			s.Report().Listen(told.hooks())
+
+			// One decision proves the dial, so that later errors may rely on it.
 			eventually(t, s, "k")
 			server.Kill()
+
+			// A machine that is slow may be late before the dial is refused: such an error proves
+			// nothing.
 			err := core.ErrOverload
 			for end := time.Now().Add(patient); isLate(err) || errors.Is(err, core.ErrOverload); {
 				told.take()
@@ -179,10 +203,13 @@ func TestErrorOfADeadServerHasItsCause(t *testing.T) {
 					break
 				}
 			}
+
 			if !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Errorf("%v", err)
 			}
-			if got := told.take(); len(got) != 1 || got[0].Type != events.Dial || !errors.Is(got[0].Err, syscall.ECONNREFUSED) {
+
+			if got := told.take(); len(got) != 1 || got[0].Type != events.Dial ||
+				!errors.Is(got[0].Err, syscall.ECONNREFUSED) {
 				t.Errorf("told %+v", got)
 			}
 		})
@@ -197,9 +224,12 @@ func TestErrorOfADeadMasterHasItsCause(t *testing.T) {
 	defer c.Close()
 	s := MustNew(c, Options{Prefix: redistest.Prefix(t)})
 	eventually(t, s, "k")
+
+	// The client has its table before its master dies.
 	eventuallyTrue(t, "no table", func() bool { return s.Shard("k") != "" })
 	at := slices.IndexFunc(servers, func(server *redistest.Server) bool { return server.Addr == s.Shard("k") })
 	servers[at].Kill()
+
 	err := core.ErrOverload
 	for end := time.Now().Add(patient); isLate(err) || errors.Is(err, core.ErrOverload); {
 		_, err = takeOne(context.Background(), s, "k")
@@ -207,6 +237,7 @@ func TestErrorOfADeadMasterHasItsCause(t *testing.T) {
 			break
 		}
 	}
+
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("%v", err)
 	}

@@ -30,15 +30,19 @@ func TestTLSStoreWorksAsItsOwnUser(t *testing.T) {
 		Addr: addr, Username: "limiter", Password: "password", TLSConfig: config,
 		ContextTimeoutEnabled: true, DisableIdentity: true,
 	}
+
 	c := redis.NewClient(&options)
 	defer c.Close()
 	s := MustNew(c, Options{Prefix: DefaultPrefix, Timeout: patient})
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "2/1h fixed-window"), Cost: 1}
+
+	// Two are granted and one refused: the user may do all that a store does.
 	for n, want := range []bool{true, true, false} {
 		if d := apply(t, s, op)[0]; d.Allowed != want {
 			t.Errorf("take %d: %+v", n, d)
 		}
 	}
+
 	if found := s.Report().Diagnose(context.Background(), nil); len(found) != 0 {
 		t.Errorf("%v", found)
 	}
@@ -78,6 +82,7 @@ func TestTLSStalledRecordCostsAtMostTheTimeout(t *testing.T) {
 		addr, config, begun := beginsRecords(t)
 		c := redis.NewClient(&redis.Options{
 			TLSConfig: config, ContextTimeoutEnabled: true, Protocol: protocol, ReadTimeout: time.Hour,
+			// The dialler returns once a record has begun, so that the first read meets it.
 			Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
 				d := tls.Dialer{Config: config}
 				conn, err := d.DialContext(ctx, network, addr)
@@ -90,6 +95,7 @@ func TestTLSStalledRecordCostsAtMostTheTimeout(t *testing.T) {
 				return conn, err
 			},
 		})
+
 		s := MustNew(c, Options{Timeout: timeout})
 		costsTheTimeout(t, fmt.Sprint("protocol ", protocol), s)
 		c.Close()
@@ -101,6 +107,7 @@ func TestTLSStalledRecordCostsAtMostTheTimeout(t *testing.T) {
 func beginsRecords(t testing.TB) (addr string, config *tls.Config, begun chan struct{}) {
 	t.Helper()
 	certified := httptest.NewTLSServer(nil)
+
 	t.Cleanup(certified.Close)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -116,6 +123,7 @@ func beginsRecords(t testing.TB) (addr string, config *tls.Config, begun chan st
 			}
 			running.Go(func() {
 				defer conn.Close()
+
 				// go-redis forgets a connection that was made after its pool closed.
 				defer context.AfterFunc(t.Context(), func() { conn.Close() })()
 				if err := tls.Server(conn, certified.TLS).Handshake(); err != nil {
@@ -127,6 +135,7 @@ func beginsRecords(t testing.TB) (addr string, config *tls.Config, begun chan st
 			})
 		}
 	})
+
 	t.Cleanup(func() { ln.Close(); running.Wait() })
 	return ln.Addr().String(), certified.Client().Transport.(*http.Transport).TLSClientConfig, begun
 }
@@ -145,16 +154,20 @@ func TestTLSStoreRecoversFromAStalledHandshake(t *testing.T) {
 // and returns how long the store then takes to decide.
 func afterAStalledHandshake(t *testing.T, server string, o *redis.Options) time.Duration {
 	t.Helper()
+
+	// The handshakes of these connections never end, until the door is opened for those after them.
 	front, open := closedDoor(t, server)
 	o.Addr = front
 	c := redis.NewClient(o)
 	defer c.Close()
+
 	s := MustNew(c, Options{Timeout: 50 * time.Millisecond})
 	for range 5 {
 		if _, err := takeOne(context.Background(), s, "k"); err == nil {
 			t.Error("a decision")
 		}
 	}
+
 	open()
 	return eventually(t, s, "k")
 }
@@ -169,6 +182,7 @@ func closedDoor(t testing.TB, server string) (addr string, open func()) {
 	}
 	var passes atomic.Bool
 	var running sync.WaitGroup
+
 	end := make(chan struct{})
 	running.Go(func() {
 		for {
@@ -177,6 +191,7 @@ func closedDoor(t testing.TB, server string) (addr string, open func()) {
 				return
 			}
 			running.Go(func() {
+				// Those that are let in are passed on; the others hear nothing.
 				defer client.Close()
 				if passes.Load() {
 					join(client, server, end)
@@ -186,6 +201,7 @@ func closedDoor(t testing.TB, server string) (addr string, open func()) {
 			})
 		}
 	})
+
 	t.Cleanup(func() { ln.Close(); close(end); running.Wait() })
 	return ln.Addr().String(), func() { passes.Store(true) }
 }
@@ -196,15 +212,18 @@ func join(client net.Conn, server string, end chan struct{}) {
 	if err != nil {
 		return
 	}
+
 	done := make(chan struct{}, 2)
 	var copies sync.WaitGroup
 	for _, way := range [][2]net.Conn{{client, upstream}, {upstream, client}} {
 		copies.Go(func() { _, _ = io.Copy(way[0], way[1]); done <- struct{}{} })
 	}
+
 	select {
 	case <-done:
 	case <-end:
 	}
+
 	client.Close()
 	upstream.Close()
 	copies.Wait()
@@ -217,6 +236,7 @@ func TestSentinelLeadsAUserOfItsOwnToTheMaster(t *testing.T) {
 	for _, server := range []*redistest.Server{w.Master, w.Replica} {
 		setUser(t, connect(t, server.Addr), documentedACL(t)...)
 	}
+
 	options := redis.FailoverOptions{
 		MasterName: redistest.MasterName, SentinelAddrs: redistest.Addrs(w.Sentinels),
 		Username: "limiter", Password: "password", ContextTimeoutEnabled: true, DisableIdentity: true,
@@ -224,16 +244,21 @@ func TestSentinelLeadsAUserOfItsOwnToTheMaster(t *testing.T) {
 	c := redis.NewFailoverClient(&options)
 	defer c.Close()
 	s := MustNew(c, Options{Prefix: DefaultPrefix, Timeout: patient})
+
+	// The sentinels name the master, and the password is for its user.
 	if _, err := takeOne(context.Background(), s, "k"); err != nil {
 		t.Error(err)
 	}
 	if found := s.Report().Diagnose(context.Background(), nil); len(found) != 0 {
 		t.Errorf("%v", found)
 	}
+
+	// A wrong password must not be taken for a master that is away.
 	options.Password = "wrong"
 	wrong := redis.NewFailoverClient(&options)
 	defer wrong.Close()
-	if _, err := takeOne(context.Background(), MustNew(wrong, Options{Timeout: patient}), "k"); !errors.Is(err, ErrCredentials) {
+	if _, err := takeOne(context.Background(), MustNew(wrong, Options{Timeout: patient}), "k"); !errors.Is(err,
+		ErrCredentials) {
 		t.Error(err)
 	}
 }
@@ -242,8 +267,10 @@ func TestSentinelLeadsAUserOfItsOwnToTheMaster(t *testing.T) {
 func eventually(t testing.TB, s *Store, key string) time.Duration {
 	t.Helper()
 	start := time.Now()
+
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
+
 	for time.Since(start) < patient {
 		_, err := takeOne(context.Background(), s, key)
 		if err == nil {
@@ -264,6 +291,8 @@ func TestPasswordWrongIsErrCredentials(t *testing.T) {
 	if err := admin.ConfigSet(ctx, "requirepass", "old").Err(); err != nil {
 		t.Fatal(err)
 	}
+
+	// Each row is a way not to be let in, and the command of an administrator that mends it.
 	rows := []struct {
 		name, user, password string
 		mend                 []any
@@ -274,24 +303,32 @@ func TestPasswordWrongIsErrCredentials(t *testing.T) {
 			append([]any{"ACL", "SETUSER", "limiter", "reset", "on", ">hunter2"}, documentedACL(t)...)},
 		{"user is off", "limiter", "hunter2", []any{"ACL", "SETUSER", "limiter", "on"}},
 	}
+
 	for _, row := range rows {
+		// The state that the row begins with, where the one before has left another.
 		switch row.name {
 		case "user is off":
 			admin.Do(ctx, "ACL", "SETUSER", "limiter", "off")
 		case "none sent":
 			admin.Do(ctx, "CONFIG", "SET", "requirepass", "other")
 		}
+
 		c := redis.NewClient(&redis.Options{
-			Addr: server.Addr, Username: row.user, Password: row.password, ContextTimeoutEnabled: true, DisableIdentity: true,
+			Addr: server.Addr, Username: row.user, Password: row.password, ContextTimeoutEnabled: true,
+			DisableIdentity: true,
 		})
 		s := MustNew(c, Options{Prefix: DefaultPrefix, Timeout: patient})
+
+		// The password must not be in the error.
 		_, err := takeOne(ctx, s, row.name)
 		if !errors.Is(err, ErrCredentials) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", row.name, err)
 		}
+
 		if found := s.Report().Diagnose(ctx, nil); len(found) != 1 || found[0].Code != findings.Unanswered {
 			t.Errorf("%s: %v", row.name, found)
 		}
+
 		if err := admin.Do(ctx, row.mend...).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -307,6 +344,8 @@ func TestPasswordRotationFailsNoCall(t *testing.T) {
 	admin := connect(t, server.Addr)
 	ctx := context.Background()
 	setUser(t, admin, documentedACL(t)...)
+
+	// The client asks for its password at each connection.
 	password := make(chan string, 1)
 	password <- "password"
 	c := redis.NewClient(&redis.Options{
@@ -319,6 +358,7 @@ func TestPasswordRotationFailsNoCall(t *testing.T) {
 	})
 	defer c.Close()
 	s := MustNew(c, Options{Timeout: patient})
+
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1000/1h"), Cost: 1}
 	hit := func(when string, want int64) {
 		t.Helper()
@@ -326,7 +366,10 @@ func TestPasswordRotationFailsNoCall(t *testing.T) {
 			t.Errorf("%s: %+v", when, d)
 		}
 	}
+
 	hit("at first", 999)
+
+	// The new password is added, then the clients get it, and then the old one is removed.
 	for _, change := range []string{">renewed", "<password"} {
 		if change == "<password" {
 			<-password
@@ -337,6 +380,8 @@ func TestPasswordRotationFailsNoCall(t *testing.T) {
 		}
 		hit("after "+change, map[string]int64{">renewed": 998, "<password": 997}[change])
 	}
+
+	// The open connections were in use all the time. A new one has the new password.
 	if n := admin.ClientKillByFilter(ctx, "USER", "limiter").Val(); n == 0 {
 		t.Error("no connection of the user was open")
 	}

@@ -44,6 +44,8 @@ func (d *doorman) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if d.refuses {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
+
+	// A server that hangs in the handshake lets a client connect and says nothing.
 	if d.hangs && d.config != nil {
 		d.mu.Lock()
 		d.conns++
@@ -51,13 +53,17 @@ func (d *doorman) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
+
+	// Both ends are kept, so that whatever is left can be closed at the end.
 	near, end := net.Pipe()
 	there := &buffered{Conn: end, writes: make(chan []byte, 100)}
 	go there.write()
+
 	d.mu.Lock()
 	d.conns++
 	d.ends = append(d.ends, near, there)
 	d.mu.Unlock()
+
 	if d.config == nil {
 		go d.serve(there)
 		return &piped{near}, nil
@@ -67,6 +73,7 @@ func (d *doorman) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		defer close(there.writes)
 		_ = tls.Server(there, d.config).HandshakeContext(ctx)
 	}()
+
 	client := tls.Client(near, &tls.Config{RootCAs: d.trusts, ServerName: "redis.example"})
 	if err := client.HandshakeContext(ctx); err != nil {
 		return nil, err
@@ -117,14 +124,18 @@ func (d *doorman) serve(c *buffered) {
 		go func() { _, _ = io.Copy(io.Discard, c.Conn) }()
 		return
 	}
+
 	commands := bufio.NewReader(c)
 	for {
 		if _, err := readCommand(commands); err != nil {
 			return
 		}
+
+		// The commands of a client that hangs are read, and never answered.
 		if d.hangs {
 			continue
 		}
+
 		d.mu.Lock()
 		answer := d.answer
 		d.mu.Unlock()
@@ -156,16 +167,22 @@ func certified(t *testing.T, name string, from, until time.Time) (tls.Certificat
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a test"}, DNSNames: []string{name},
+
+	// The certificate is its own authority, so trusting it is trusting the server.
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a test"},
+		DNSNames:  []string{name},
 		NotBefore: from, NotAfter: until, IsCA: true, BasicConstraintsValid: true}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	leaf, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	pool := x509.NewCertPool()
 	pool.AddCert(leaf)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
@@ -177,10 +194,12 @@ var clients = map[string]func(func(context.Context, string, string) (net.Conn, e
 		return redis.NewClient(&redis.Options{Addr: east, Dialer: dial, ContextTimeoutEnabled: true, Protocol: 2})
 	},
 	"Cluster": func(dial func(context.Context, string, string) (net.Conn, error)) redis.UniversalClient {
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{east, west}, Dialer: dial, ContextTimeoutEnabled: true, Protocol: 2})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{east, west}, Dialer: dial,
+			ContextTimeoutEnabled: true, Protocol: 2})
 	},
 	"Ring": func(dial func(context.Context, string, string) (net.Conn, error)) redis.UniversalClient {
-		return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"east": east}, Dialer: dial, ContextTimeoutEnabled: true, Protocol: 2,
+		return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"east": east}, Dialer: dial,
+			ContextTimeoutEnabled: true, Protocol: 2,
 			HeartbeatFrequency: time.Hour})
 	},
 }
@@ -190,19 +209,26 @@ var clients = map[string]func(func(context.Context, string, string) (net.Conn, e
 func TestCertificateIsNamedInTheFirstError(t *testing.T) {
 	day := 24 * time.Hour
 	bubble := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
 	rows := map[string]struct {
 		name        string
 		from, until time.Time
 		trusted     bool
 		want        string
 	}{
+		// The bubble's clock begins in 2000, so the dates are around that.
 		"expired": {"redis.example", bubble.Add(-2 * day), bubble.Add(-day), true,
 			"x509: certificate has expired or is not yet valid: current time 2000-01-01T00:00:00Z is after 1999-12-31T00:00:00Z"},
-		"another name":      {"other.example", bubble.Add(-day), bubble.Add(day), true, "x509: certificate is valid for other.example, not redis.example"},
-		"unknown authority": {"redis.example", bubble.Add(-day), bubble.Add(day), false, "x509: certificate signed by unknown authority"},
+		"another name": {"other.example", bubble.Add(-day), bubble.Add(day), true,
+			"x509: certificate is valid for other.example, not redis.example"},
+		"unknown authority": {"redis.example", bubble.Add(-day), bubble.Add(day), false,
+			"x509: certificate signed by unknown authority"},
 	}
+
 	for name, row := range rows {
 		certificate, pool := certified(t, row.name, row.from, row.until)
+
+		// A pool without the certificate stands for an authority that is not known.
 		if !row.trusted {
 			pool = x509.NewCertPool()
 		}
@@ -212,16 +238,23 @@ func TestCertificateIsNamedInTheFirstError(t *testing.T) {
 					d := &doorman{config: &tls.Config{Certificates: []tls.Certificate{certificate}}, trusts: pool}
 					c := client(d.dial)
 					s := MustNew(c, Options{})
+
+					// The first call dials until its time is up. The others know why at once.
 					for n, took := range []time.Duration{DefaultTimeout, 0, 0} {
 						begun := time.Now()
 						_, err := takeOne(t.Context(), s, "k")
 						var untrusted *tls.CertificateVerificationError
-						if !errors.As(err, &untrusted) || !strings.HasPrefix(err.Error(), "redisstore: no connection: ") ||
+
+						if !errors.As(err, &untrusted) ||
+							!strings.HasPrefix(err.Error(), "redisstore: no connection: ") ||
 							!strings.Contains(err.Error(), row.want) || time.Since(begun) != took {
-							t.Errorf("call %d: %v after %v, want %s after %v", n, err, time.Since(begun), row.want, took)
+							t.Errorf("call %d: %v after %v, want %s after %v", n, err, time.Since(begun),
+								row.want, took)
 						}
+
 						synctest.Wait()
 					}
+
 					time.Sleep(time.Minute) // until the client dials no more
 					c.Close()
 					d.close()
@@ -241,10 +274,15 @@ func TestServerThatTurnsClientsAwayIsAskedNowAndThen(t *testing.T) {
 		want   string
 		each   int // trial makes so many connections
 	}{
-		"no password":     {"-NOAUTH Authentication required.", ErrCredentials, "NOAUTH Authentication required.", 2},
-		"wrong password":  {"-WRONGPASS invalid username-password pair or user is disabled.", ErrCredentials, "WRONGPASS invalid username-password pair or user is disabled.", 2},
-		"too many others": {"-ERR max number of clients reached", ErrTooManyClients, "ERR max number of clients reached", 6},
+		// A refused greeting is asked over the same connection. A server that is full closes each
+		// one, so more are made.
+		"no password": {"-NOAUTH Authentication required.", ErrCredentials, "NOAUTH Authentication required.", 2},
+		"wrong password": {"-WRONGPASS invalid username-password pair or user is disabled.", ErrCredentials,
+			"WRONGPASS invalid username-password pair or user is disabled.", 2},
+		"too many others": {"-ERR max number of clients reached", ErrTooManyClients,
+			"ERR max number of clients reached", 6},
 	}
+
 	for name, row := range rows {
 		for kind, client := range clients {
 			t.Run(name+", "+kind, func(t *testing.T) {
@@ -252,20 +290,28 @@ func TestServerThatTurnsClientsAwayIsAskedNowAndThen(t *testing.T) {
 					d := &doorman{answer: row.answer, closes: row.is == ErrTooManyClients}
 					c := client(d.dial)
 					s := MustNew(c, Options{})
+
 					begun := time.Now()
 					for n := -1; time.Since(begun) < 10*time.Second; time.Sleep(10 * ms) {
 						n++
 						_, err := takeOne(t.Context(), s, "k")
-						if (isLate(err) && n > 0 || d.closes && kind != "one server") && time.Since(begun) < time.Second {
+
+						// Before the first trial has ended the error may be a deadline.
+						if (isLate(err) && n > 0 || d.closes && kind != "one server") &&
+							time.Since(begun) < time.Second {
 							continue // until the first trial has heard why
 						}
+
 						if !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.want) {
 							t.Errorf("call %d: %v", n, err)
 						}
 					}
+
+					// Ten seconds are fifty trials of 200ms, and ten connections for the beginning.
 					if n, most := d.connections(), 10+row.each*10_000/200; n > most {
 						t.Errorf("%d connections, want at most %d", n, most)
 					}
+
 					time.Sleep(time.Minute)
 					c.Close()
 					d.close()
@@ -303,11 +349,13 @@ func TestServerThatHangsMeetsFewConnections(t *testing.T) {
 						}()
 						time.Sleep(time.Second / 600)
 					}
+
 					if got := d.connections() - before; got == 0 || got > most {
 						t.Errorf("second %d: %d connections, want at most %d", n, got, most)
 					}
 					most, before = row.later, d.connections()
 				}
+
 				time.Sleep(time.Minute)
 				c.Close()
 				d.close()

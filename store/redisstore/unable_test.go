@@ -96,17 +96,23 @@ func release(t *testing.T, c *redis.Client) {
 
 // reload has the server read its data again, for ten seconds unless it is mended.
 func reload(t *testing.T, c *redis.Client, s *redistest.Server) {
+	// 20 MB that are read a kilobyte at a time, with a pause for each key: the loading lasts for
+	// ten seconds.
 	ctx := context.Background()
 	if err := c.Do(ctx, "DEBUG", "POPULATE", "10000", "filler", "2000").Err(); err != nil {
 		t.Fatal(err)
 	}
+
 	set("rdbcompression", "no", "loading-process-events-interval-bytes", "1024", "key-load-delay", "1000")(t, c)
+
+	// The command answers after the reload, so it has a client and a goroutine of its own.
 	again := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: -1, DisableIdentity: true})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		again.Do(ctx, "DEBUG", "RELOAD")
 	}()
+
 	t.Cleanup(func() { <-done; again.Close() })
 	meet(t, c, "LOADING")
 }
@@ -149,13 +155,20 @@ func TestUnableServerCountsAStepAtMostOnce(t *testing.T) {
 			t.Parallel()
 			server := redistest.Start(t, "--enable-debug-command", "yes", "--dbfilename", "taken.rdb")
 			proxy := faultproxy.New(t, server.Addr)
-			admin := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, ReadTimeout: patient, DisableIdentity: true})
+
+			// Past the proxy, so that only the store's calls are counted.
+			admin := redis.NewClient(&redis.Options{Addr: server.Addr, MaxRetries: -1, ReadTimeout: patient,
+				DisableIdentity: true})
 			defer admin.Close()
 			c := redis.NewClient(&redis.Options{Addr: proxy.Addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 			defer c.Close()
+
 			calm := MustNew(c, Options{Timeout: patient})
 			op := core.Op{Rule: "r", Key: "k", Limit: limit(t, row.limit), Cost: 1}
+
+			// One step is counted before, while the server is able.
 			apply(t, calm, op)
+
 			row.bring(t, admin, server)
 			cut := askUnable(t, row, proxy, MustNew(c, Options{Timeout: 50 * time.Millisecond}), op)
 			mendAndCount(t, row, proxy, admin, calm, op, cut)
@@ -173,14 +186,20 @@ func askUnable(t *testing.T, row inability, proxy *faultproxy.Proxy, s *Store, o
 		if time.Now().After(end) {
 			t.Fatalf("of %d steps none ended with %s", asked, row.name)
 		}
+
+		// The proxy counts the server's errors, each of which is a script that was sent and not
+		// carried out.
 		before, start := proxy.Counts().Errors, time.Now()
 		err := s.Apply(context.Background(), []core.Op{op}, make([]core.Decision, 1))
 		took, sent := time.Since(start), proxy.Counts().Errors-before
 		t.Logf("sent %d times, %v: %v", sent, took, err)
 		test.AtMost(t, "an error", took, s.servers.budget()+20*time.Millisecond)
+
 		if err == nil {
 			t.Fatal("a step was decided")
 		}
+
+		// An error that leaves open whether the script ran may not be followed by another try.
 		if !row.retry && sent > 1 {
 			t.Errorf("sent %d times: %v", sent, err)
 		}
@@ -188,6 +207,7 @@ func askUnable(t *testing.T, row inability, proxy *faultproxy.Proxy, s *Store, o
 			cut++
 			continue
 		}
+
 		ended = ended || !row.retry || sent > 1
 	}
 	return cut
@@ -211,7 +231,8 @@ func (row *inability) wasCutOff(t *testing.T, sent int, err error) bool {
 
 // mendAndCount mends the server, while a step waits for that if row.retry is set. It
 // then checks the count, which may hold each of the cut steps.
-func mendAndCount(t *testing.T, row inability, proxy *faultproxy.Proxy, admin *redis.Client, s *Store, op core.Op, cut int) {
+func mendAndCount(t *testing.T, row inability, proxy *faultproxy.Proxy, admin *redis.Client, s *Store,
+	op core.Op, cut int) {
 	t.Helper()
 	if !row.retry {
 		row.mend(t, admin)

@@ -39,9 +39,11 @@ var fates = map[string]struct {
 	"before a door that is shut": {wait: func(context.Context, int) error { return errRefused },
 		before: func(s *Store) { _, _ = takeOne(context.Background(), s, "other") }, unsent: true},
 	"refused by the server's machine": {wait: func(context.Context, int) error { return errRefused }, unsent: true},
-	"refused by a server that loads":  {wait: func(context.Context, int) error { return unasked("LOADING it is") }, unsent: true},
-	"its connection broke":            {wait: func(context.Context, int) error { return io.EOF }},
-	"not answered":                    {wait: func(ctx context.Context, _ int) error { return after(ctx, time.Hour) }},
+	"refused by a server that loads": {wait: func(context.Context, int) error {
+		return unasked("LOADING it is")
+	}, unsent: true},
+	"its connection broke": {wait: func(context.Context, int) error { return io.EOF }},
+	"not answered":         {wait: func(ctx context.Context, _ int) error { return after(ctx, time.Hour) }},
 }
 
 // fill has as many calls in flight as may be.
@@ -64,6 +66,7 @@ func TestErrorSaysWhetherAStepWasSent(t *testing.T) {
 	for name, row := range fates {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				// The store's own error, once.
 				s := fated(t, &fake{wait: row.wait})
 				defer time.Sleep(time.Minute)
 				if row.before != nil {
@@ -73,15 +76,24 @@ func TestErrorSaysWhetherAStepWasSent(t *testing.T) {
 					t.Errorf("%v: unsent %v, want %v", err, isUnsent(err), row.unsent)
 				}
 			})
+
+			// The same failure under a failover, of which a refund must survive exactly if it was
+			// not carried out.
 			synctest.Test(t, func(t *testing.T) {
 				s := fated(t, &fake{wait: row.wait})
 				defer time.Sleep(time.Minute)
-				f := failover.MustNew(s, failover.Options{Fallback: memstore.MustNew(memstore.Options{}), Logger: slog.New(slog.DiscardHandler)})
+				f := failover.MustNew(s, failover.Options{Fallback: memstore.MustNew(memstore.Options{}),
+					Logger: slog.New(slog.DiscardHandler)})
 				defer f.Close()
+
 				if row.before != nil {
 					row.before(s)
 				}
-				undo := core.Op{Verb: core.Refund, Rule: "r", Key: "k", Limit: limit(t, "1000/1s"), Cost: 1, At: 1 << 50}
+
+				// The take that is given back is of long ago, so that memory does not know it.
+				undo := core.Op{Verb: core.Refund, Rule: "r", Key: "k", Limit: limit(t, "1000/1s"), Cost: 1,
+					At: 1 << 50}
+
 				err := f.Apply(t.Context(), []core.Op{undo}, make([]core.Decision, 1))
 				if n := f.Stats().Waits; (err == nil) != row.unsent || (n == 1) != row.unsent {
 					t.Errorf("%v, %d refunds wait, want %v", err, n, row.unsent)
@@ -110,6 +122,7 @@ func TestStepWhoseContextHadEndedWasNotSent(t *testing.T) {
 // and that of one which was sent nothing about a step that waited.
 func TestFailureOfAnotherCallDoesNotSayWhetherAStepWasSent(t *testing.T) {
 	for was, want := range map[stage]bool{queued: true, filled: false} {
+		// A step in the queue was in no call, and one in a call may have been sent.
 		for _, err := range []error{unsent(io.EOF), &shutError{io.EOF}, maybeSent(io.EOF), failedCall(io.EOF)} {
 			if got := leftAt(was, err, nil, nil); isUnsent(got) != want || !errors.Is(got, io.EOF) {
 				t.Errorf("stage %d, %#v: unsent %v", was, err, !want)
@@ -119,6 +132,7 @@ func TestFailureOfAnotherCallDoesNotSayWhetherAStepWasSent(t *testing.T) {
 			t.Error("no error became one")
 		}
 	}
+
 	late := &lateCall{&unreachable{errRefused}, time.Now()} // the server cannot be dialled any more
 	if isUnsent(ofCall(late)) || !isUnsent(ofCall(errRefused)) {
 		t.Error("a late call counts as not sent")
@@ -127,21 +141,27 @@ func TestFailureOfAnotherCallDoesNotSayWhetherAStepWasSent(t *testing.T) {
 
 // A step about several subjects may have been carried out for one of them.
 func TestStepOfSeveralSubjectsMayHaveBeenSentInPart(t *testing.T) {
+	// The second call, for the second subject, cannot be made.
 	f := &fake{wait: func(_ context.Context, n int) error {
 		if n == 2 {
 			return errRefused
 		}
 		return nil
 	}}
+
 	s := faked(t, f, Options{})
 	s.servers.sharded = true
 	ops := []core.Op{
 		{Verb: core.Refund, Rule: "r", Key: "a", Limit: limit(t, "1000/1s"), Cost: 1, At: 1 << 50},
 		{Verb: core.Refund, Rule: "r", Key: "b", Limit: limit(t, "1000/1s"), Cost: 1, At: 1 << 50},
 	}
-	if err := s.Apply(t.Context(), ops, make([]core.Decision, 2)); !errors.Is(err, syscall.ECONNREFUSED) || isUnsent(err) {
+
+	// After the first part was sent, the step counts as possibly sent.
+	if err := s.Apply(t.Context(), ops, make([]core.Decision, 2)); !errors.Is(err, syscall.ECONNREFUSED) ||
+		isUnsent(err) {
 		t.Errorf("after one part: %v, unsent %v", err, isUnsent(err))
 	}
+
 	f.mu.Lock()
 	f.calls = f.calls[:1] // so that the next is the second
 	f.mu.Unlock()
@@ -154,16 +174,19 @@ func TestStepOfSeveralSubjectsMayHaveBeenSentInPart(t *testing.T) {
 // found no time at all.
 func TestErrorAfterARetryNamesTheCauseBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// The first call hears that the server loads, and the second nothing.
 		s := faked(t, &fake{wait: func(ctx context.Context, n int) error {
 			if n == 1 {
 				return unasked("LOADING it is")
 			}
 			return after(ctx, time.Hour)
 		}}, Options{})
+
 		_, err := takeOne(t.Context(), s, "k")
 		if want := "redisstore: no answer in time: context deadline exceeded, after redisstore: LOADING it is"; err == nil || err.Error() != want || isUnsent(err) {
 			t.Errorf("%v\nwant %s", err, want)
 		}
+
 		time.Sleep(time.Minute)
 	})
 }
@@ -177,6 +200,7 @@ func TestStepWhoseCallerHasLeftTellsItsDecisions(t *testing.T) {
 		fails  bool
 		want   int
 	}{
+		// Whether it is followed before or after the answer at 60ms, and whether there is one.
 		"followed at once":               {follow: 50 * ms, want: 1},
 		"followed after the answer":      {follow: 100 * ms, want: 1},
 		"followed at once, and it fails": {follow: 50 * ms, fails: true},

@@ -75,11 +75,15 @@ func TestVersionBeforeHasOtherScripts(t *testing.T) {
 // callers at once they admit as many as one, whichever begins.
 func TestVersionSharesEveryCountWithTheOneBefore(t *testing.T) {
 	t.Parallel()
+
+	// miniredis is slow, so a few histories have to do.
 	for _, row := range []struct {
 		name, addr string
 		histories  int
 	}{{"redis", redistest.Addr(t), 300}, {"miniredis", mini(t).Addr(), 10}} {
 		c := connect(t, row.addr)
+
+		// An upgrade begins with the old version and a rollback with the present one.
 		upgrade := func(t testing.TB, clock *storetest.Clock) core.Store {
 			old, present := sideBySide(t, c, clock)
 			return &versions{stores: []core.Store{old, present}}
@@ -88,6 +92,7 @@ func TestVersionSharesEveryCountWithTheOneBefore(t *testing.T) {
 			old, present := sideBySide(t, c, clock)
 			return &versions{stores: []core.Store{present, old}}
 		}
+
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
 			storetest.Contention(t, upgrade)
@@ -109,14 +114,19 @@ type shared struct {
 func (s *shared) each(n int, op func(i int) core.Op) []core.Decision {
 	s.Helper()
 	out := make([]core.Decision, n*len(s.stores))
+
 	var all sync.WaitGroup
+
+	// The stores take turns, and all steps are under way together.
 	for i := range out {
 		all.Go(func() {
-			if err := s.stores[i%len(s.stores)].Apply(s.Context(), inWindows(s.stores[0], op(i)), out[i:i+1]); err != nil {
+			if err := s.stores[i%len(s.stores)].Apply(s.Context(), inWindows(s.stores[0], op(i)),
+				out[i:i+1]); err != nil {
 				s.Error(err)
 			}
 		})
 	}
+
 	all.Wait()
 	return out
 }
@@ -155,24 +165,34 @@ func TestVersionSharesBansWithTheOneBefore(t *testing.T) {
 	t.Parallel()
 	c := connect(t, redistest.Addr(t))
 	take := func(*core.Op, int) {}
+
 	for _, text := range everyAlgorithm {
+		// Leases cannot ban.
 		if limit(t, text).Leased() {
 			continue
 		}
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			s := beside(t, c, text, &core.Ban{Strikes: 7, Within: time.Hour, For: time.Hour, Max: time.Hour})
+
+			// Of 100 takes 10 are granted, 6 refusals are strikes, and the seventh refusal begins
+			// the ban.
 			out := s.each(50, s.of(take))
 			if a, b := count(out, allowed), count(out, bannedNow); a != 10 || b != 100-10-6 {
 				t.Errorf("%d admitted and %d banned, want 10 and 84", a, b)
 			}
+
+			// Without the ban the units refuse, which are used up.
 			if n := count(s.each(20, s.of(func(op *core.Op, _ int) { op.Ban = nil })), allowed); n != 0 {
 				t.Errorf("%d admitted by programs without the ban", n)
 			}
+
 			for i, store := range s.stores {
 				op := s.op
 				op.Verb = core.Lift
 				apply(t, store, op)
+
+				// Six refusals after a lift are no ban yet.
 				if n := count(s.each(3, s.of(take)), bannedNow); n != 0 {
 					t.Errorf("version %d lifted the ban, and %d are banned", i, n)
 				}
@@ -189,12 +209,14 @@ func TestVersionSharesBansWithTheOneBefore(t *testing.T) {
 // A version renews and releases what the other leased.
 func TestVersionSharesLeasesWithTheOneBefore(t *testing.T) {
 	t.Parallel()
+
 	s := beside(t, connect(t, redistest.Addr(t)), "10 concurrent ttl=1h", nil)
 	named := func(op *core.Op, i int) { op.Lease = fmt.Sprint("lease ", i) }
 	out := s.each(25, s.of(named))
 	if n := count(out, allowed); n != 10 {
 		t.Fatalf("%d of 50 hold a lease, want 10", n)
 	}
+
 	// Each operation now comes from the other version.
 	s.stores[0], s.stores[1] = s.stores[1], s.stores[0]
 	again := s.each(25, s.of(named))
@@ -203,8 +225,11 @@ func TestVersionSharesLeasesWithTheOneBefore(t *testing.T) {
 			s.Errorf("lease %d: %+v, and its renewal %+v", i, out[i], again[i])
 		}
 	}
+
+	// Each version gives back leases of the other, and none is left.
 	s.each(25, s.of(func(op *core.Op, i int) { named(op, i); op.Verb = core.Refund }))
-	if d := apply(t, s.stores[0], core.Op{Verb: core.Peek, Rule: "r", Key: "k", Limit: s.op.Limit})[0]; d.Remaining != 10 {
+	if d := apply(t, s.stores[0], core.Op{Verb: core.Peek, Rule: "r", Key: "k",
+		Limit: s.op.Limit})[0]; d.Remaining != 10 {
 		t.Errorf("%d of 10 remain after all leases were released", d.Remaining)
 	}
 }
@@ -214,6 +239,7 @@ func TestVersionSharesLeasesWithTheOneBefore(t *testing.T) {
 func TestVersionSettlesWhatTheOneBeforeHasTaken(t *testing.T) {
 	t.Parallel()
 	c := connect(t, redistest.Addr(t))
+
 	for _, text := range []string{
 		"10/1h debt=15", "10/1h fixed-window debt=15", "10/1h sliding-window debt=15",
 		"10/1h token-bucket debt=15", "10/year debt=15",
@@ -221,9 +247,12 @@ func TestVersionSettlesWhatTheOneBeforeHasTaken(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
 			s := beside(t, c, text, nil)
+
+			// 40 takes of 10, then 10 debits of 2 with a debt of 15.
 			if n := count(s.each(20, s.of(func(*core.Op, int) {})), allowed); n != 10 {
 				t.Errorf("%d admitted, want 10", n)
 			}
+
 			var taken int64
 			for _, d := range s.each(5, s.of(func(op *core.Op, _ int) { op.Verb, op.Cost = core.Debit, 2 })) {
 				taken += d.Taken
@@ -231,9 +260,12 @@ func TestVersionSettlesWhatTheOneBeforeHasTaken(t *testing.T) {
 			if taken != 15 {
 				t.Errorf("debits charged %d, want 15", taken)
 			}
+
+			// Twenty refunds pay the debt of 15 and leave 5 of the 10 units.
 			s.each(10, s.of(func(op *core.Op, _ int) { op.Verb = core.Refund }))
 			peek := s.op
 			peek.Verb = core.Peek
+
 			for i, store := range s.stores {
 				if d := apply(t, store, peek)[0]; d.Remaining != 5 {
 					t.Errorf("version %d: %d remain, want 5", i, d.Remaining)

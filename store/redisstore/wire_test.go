@@ -31,6 +31,7 @@ func TestRowHoldsStepsThatAreAlike(t *testing.T) {
 	s := MustNew(redis.NewClient(&redis.Options{}), Options{})
 	defer s.client.Close()
 	second, minute, uneven := limit(t, "5/1s"), limit(t, "10/1m"), limit(t, "7/1m")
+
 	// A step is the keys of takes of 1, with a "!" if it costs 2. Capitals are
 	// under the limit of a minute, and a digit is under one without a short cut.
 	for steps, want := range map[string]string{
@@ -68,6 +69,7 @@ func TestRowHoldsStepsThatAreAlike(t *testing.T) {
 			}
 			list = append(list, each)
 		}
+
 		_, args := s.wire.callMany(list)
 		code := args[leadingArgs+args[2].(int)+1].([]byte)
 		if got := listing(code); got != want {
@@ -81,19 +83,24 @@ func TestRowOfManySteps(t *testing.T) {
 	s := MustNew(redis.NewClient(&redis.Options{}), Options{})
 	defer s.client.Close()
 	l := limit(t, "5/1s")
+
+	// As many steps as no row of one byte, or of two, could count.
 	list := make([]*step, 70_000)
 	for i := range list {
 		list[i] = &step{ops: []core.Op{{Rule: "r", Key: fmt.Sprint(i), Limit: l, Cost: 1}}}
 	}
+
 	_, args := s.wire.callMany(list)
 	got := listing(args[leadingArgs+args[2].(int)+1].([]byte))
-	if begin, end := "[70000x1] 0:1:1 0:2:1 ", " 0:70000:1"; !strings.HasPrefix(got, begin) || !strings.HasSuffix(got, end) {
+	if begin, end := "[70000x1] 0:1:1 0:2:1 ", " 0:70000:1"; !strings.HasPrefix(got, begin) ||
+		!strings.HasSuffix(got, end) {
 		t.Errorf("the program is %.40s ... %s", got, got[len(got)-20:])
 	}
 }
 
 func TestReplyShapeIsChecked(t *testing.T) {
-	for _, ints := range [][]int64{nil, {1}, {1, 1}, {1, 1, 4, 4}, {1, 1, 5}, {1, 1, 6}, {1, 1, 5, 2, 1}, {1, 1, 7, 1}, {1, -1, 0}} {
+	for _, ints := range [][]int64{nil, {1}, {1, 1}, {1, 1, 4, 4}, {1, 1, 5}, {1, 1, 6}, {1, 1, 5, 2, 1},
+		{1, 1, 7, 1}, {1, -1, 0}} {
 		if s := blank(1); decode(s, ints) == nil {
 			t.Errorf("%v was read as %+v", ints, s[0].out[0])
 		}
@@ -102,6 +109,9 @@ func TestReplyShapeIsChecked(t *testing.T) {
 
 func TestReplyDecisionsAreReadAsWritten(t *testing.T) {
 	us := time.Microsecond
+
+	// The third number has the time until the key is fresh, times four, and in two bits the
+	// kind of answer.
 	for _, row := range []struct {
 		ints []int64
 		want core.Decision
@@ -116,6 +126,9 @@ func TestReplyDecisionsAreReadAsWritten(t *testing.T) {
 			t.Errorf("%v: %+v, %v, %v", row.ints, s[0].out[0], s[0].err, err)
 		}
 	}
+
+	// With UpTo each answer has one number more, of what was taken. A reply without it is too
+	// short.
 	for _, row := range []struct {
 		ints []int64
 		want core.Decision
@@ -128,10 +141,13 @@ func TestReplyDecisionsAreReadAsWritten(t *testing.T) {
 		if err := decode(s, row.ints); err != nil || s[0].err != nil || s[0].out[0] != row.want {
 			t.Errorf("UpTo, %v: %+v, %v, %v", row.ints, s[0].out[0], s[0].err, err)
 		}
+
 		if last := len(row.ints) - 1; decode(s, row.ints[:last]) == nil {
 			t.Errorf("UpTo, %v was read as %+v", row.ints[:last], s[0].out[0])
 		}
 	}
+
+	// A negative number of remaining units says that the state could not be read.
 	s := blank(1)
 	if err := decode(s, []int64{7, -1}); err != nil || !errors.Is(s[0].err, ErrUnreadable) {
 		t.Error(err, s[0].err)

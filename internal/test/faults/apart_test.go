@@ -59,12 +59,15 @@ func (p *pair) used() [2]int64 {
 	p.t.Helper()
 	ops, out := p.rules, [2]core.Decision{}
 	var used [2]int64
+
 	for i := range ops {
 		ops[i].Verb = core.Peek
 	}
+
 	if err := p.store.Apply(context.Background(), ops[:], out[:]); err != nil {
 		p.t.Fatal(err)
 	}
+
 	for i := range ops {
 		used[i] = ops[i].Limit.Capacity() - out[i].Remaining
 	}
@@ -94,34 +97,51 @@ func TestStepWithKeysApart(t *testing.T) {
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: redistest.Addrs(s.masters), ContextTimeoutEnabled: true,
 		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience})
 	defer c.Close()
+
 	prefix := redistest.Prefix(t)
 	p := &pair{t: t, store: redisstore.MustNew(c, redisstore.Options{Prefix: prefix, Timeout: patience})}
+
+	// The hour never refuses here, so a step that is counted under one rule alone shows as a
+	// difference between the two.
 	p.rules = [2]core.Op{
 		{Rule: "hour", Key: sharedKey, Limit: core.MustParseLimit("100000/24h fixed-window"), Cost: 1},
 		{Rule: "day", Key: sharedKey, Limit: core.MustParseLimit("1000/24h fixed-window"), Cost: 1},
 	}
+
 	keys := []string{prefix + "{" + sharedKey + "}:hour:f", prefix + "{" + sharedKey + "}:day:f"}
 	end, ended := make(chan struct{}), &sync.WaitGroup{}
 	for range 4 {
 		ended.Go(func() { p.again(end) })
 	}
+
+	// The slot moves only once the load runs, or the first keys would be created on the wrong side.
 	s.until("a first step", func() bool { return p.admitted.Load() > 0 })
 	slot := int(c.ClusterKeySlot(context.Background(), keys[0]).Val())
 	home := homeOf(slot, 3)
+
+	// Each move takes one key first, so that a step finds its keys on two servers until the rest
+	// follows.
 	for i, first := range []int{0, 1, 1, 0} {
 		m := s.depart(slot, (home+i)%3, (home+i+1)%3)
 		tries := s.refusals("TRYAGAIN")
 		m.carryKeys(keys[first])
 		s.until("a step whose keys are apart", func() bool { return s.refusals("TRYAGAIN") > tries })
+
 		m.carry()
 		m.arrive()
 	}
+
+	// After the moves the limit of 1000 is used up, and a few refusals more prove that nothing is
+	// given back.
 	s.until("a refusal", func() bool { return p.refused.Load() > 10 })
 	close(end)
 	ended.Wait()
+
+	// As many units as steps, under both rules: no step was counted twice, and none by half.
 	if used := p.used(); p.admitted.Load() != 1000 || used != [2]int64{1000, 1000} {
 		t.Errorf("%d admitted, %v used of a limit of 1000", p.admitted.Load(), used)
 	}
+
 	t.Logf("%d admitted, %d refused, %d while the cluster was down, %d times TRYAGAIN",
 		p.admitted.Load(), p.refused.Load(), p.down.Load(), s.refusals("TRYAGAIN"))
 }

@@ -19,11 +19,14 @@ func openCluster(t testing.TB, f *fault) *scene {
 	masters, replicas := redistest.Replicated(t, 3)
 	s := &scene{t: t, masters: masters, replicas: replicas}
 	addrs := redistest.Addrs(append(masters[:3:3], replicas...))
+
 	s.past = func() redis.UniversalClient {
-		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience})
+		c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs, DialTimeout: patience,
+			ReadTimeout: patience, WriteTimeout: patience})
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
+
 	for i := range modes {
 		// The client reads the topology under its own timeouts.
 		o := &redis.ClusterOptions{Addrs: addrs, ContextTimeoutEnabled: true, ReadTimeout: 200 * time.Millisecond}
@@ -32,6 +35,7 @@ func openCluster(t testing.TB, f *fault) *scene {
 		}
 		s.lanes = append(s.lanes, openLane(t, f, &modes[i], redis.NewClusterClient(o)))
 	}
+
 	return s
 }
 
@@ -39,6 +43,7 @@ func openCluster(t testing.TB, f *fault) *scene {
 // notice it.
 func clusterFaults() []fault {
 	return []fault{
+		// The reference: no fault, and every request is decided.
 		{name: "none", sees: nothing, inflict: func(s *scene) { s.hold(time.Second) }},
 		{name: "master-killed", inflict: func(s *scene) {
 			i := s.home()
@@ -67,6 +72,7 @@ func clusterFaults() []fault {
 			}
 			s.untilMaster(s.replicas[i])
 		}},
+		// Clients follow a slot that moves by the redirections of the servers, and lose no request.
 		{name: "slot-moved-to-and-fro", sees: nothing, inflict: func(s *scene) {
 			slot, from := s.slot(), s.home()
 			for range 6 {
@@ -77,6 +83,8 @@ func clusterFaults() []fault {
 				from = to
 			}
 		}},
+		// While the slot is on its way a key is at one master or the other, and requests are
+		// redirected one by one.
 		{name: "slot-half-moved", sees: nothing, inflict: func(s *scene) {
 			m := s.depart(s.slot(), s.home(), (s.home()+1)%len(s.masters))
 			m.carry()
@@ -115,17 +123,24 @@ func loseMaster(s *scene) {
 // addNode adds a master and moves slots to it, and one of them back.
 func addNode(s *scene) {
 	slot, from := s.slot(), s.home()
+
+	// The new server's waits count too, because requests are held up by it.
 	joined := redistest.Join(s.t, s.masters)
 	s.waits.add(joined.Pid())
 	s.masters = append(s.masters, joined)
+
 	for _, next := range []int{slot, (slot + 1) % 16384, (slot + 2) % 16384} {
 		m := s.depart(next, homeOf(next, 3), 3)
 		m.carry()
+
+		// Requests come while the slot is on its way.
 		s.hold(100 * time.Millisecond)
 		m.carry()
 		m.arrive()
 	}
 	s.hold(300 * time.Millisecond)
+
+	// Moved back, the slot is no longer where the clients have just learnt that it is.
 	m := s.depart(slot, 3, from)
 	m.carry()
 	m.arrive()
@@ -168,9 +183,12 @@ func wantOthersDecided(s *scene) {
 			if err != nil {
 				s.t.Fatal(err)
 			}
+
+			// Keys of the master that was away may be undecided.
 			if m.Options().Addr == away {
 				continue
 			}
+
 			if h.to.After(s.begun) && h.from.Before(s.lifted) {
 				during++
 			}
@@ -178,7 +196,10 @@ func wantOthersDecided(s *scene) {
 				left++
 			}
 		}
-		s.t.Logf("%s: %d requests for keys of the other masters in the outage, %d left undecided", l.mode.name, during, left)
+
+		// A machine that was too busy to keep the masters alive proves nothing.
+		s.t.Logf("%s: %d requests for keys of the other masters in the outage, %d left undecided", l.mode.name,
+			during, left)
 		if (during == 0 || left > 0) && !s.surprised {
 			s.t.Errorf("%s: want some, and none undecided", l.mode.name)
 		}

@@ -17,24 +17,34 @@ import (
 func evict(s *scene, policy string) {
 	ctx := context.Background()
 	s.do(config("notify-keyspace-events", "Ee")...)
+
 	// Under RESP3 the client reads messages itself before it hands them on.
 	c := redis.NewClient(&redis.Options{Addr: s.server.Addr, Protocol: 2, DisableIdentity: true})
 	defer c.Close()
+
+	// The server reports each eviction by name. The test listens before the first one.
 	events := c.Subscribe(ctx, evictions)
 	defer events.Close()
 	if _, err := events.Receive(ctx); err != nil {
 		s.t.Fatal(err)
 	}
+
 	s.do(config("maxmemory-policy", policy)...)
+
 	// Connections count too, and must not fill the server by themselves.
 	const room, other = 4_000_000, 20_000
 	s.do(config("maxmemory", strconv.Itoa(s.info(s.admin, "memory", "used_memory")+room))...)
+
+	// Twice as much data as fits, at a pace at which requests come between, so that counts are
+	// among the oldest keys or the newest.
 	tick, data := time.NewTicker(5*time.Millisecond), strings.Repeat("x", other)
 	defer tick.Stop()
 	for n := range 2 * room / other {
 		s.do("SET", fmt.Sprint("other ", n), data, "EX", "60")
 		<-tick.C
 	}
+
+	// Enough room again, or the requests afterwards would go on losing their counts.
 	s.do(config("maxmemory", "0")...)
 	gone, unknown := s.evicted(events)
 	s.forgotWhat(gone, unknown)
@@ -50,7 +60,11 @@ const (
 func (s *scene) evicted(events *redis.PubSub) (gone map[string]int, unknown int) {
 	s.t.Helper()
 	s.do("PUBLISH", evictions, lastEvent)
+
 	gone, all := map[string]int{}, s.info(s.admin, "stats", "evicted_keys")
+
+	// The last message is the test's own: what comes before it are all evictions that were
+	// reported. What is left of the server's own number was not.
 	for unknown = all; ; unknown-- {
 		event, err := events.ReceiveTimeout(context.Background(), patience)
 		m, ok := event.(*redis.Message)
@@ -64,9 +78,12 @@ func (s *scene) evicted(events *redis.PubSub) (gone map[string]int, unknown int)
 			gone[m.Payload]++
 		}
 	}
+
 	if unknown != 0 {
 		s.t.Logf("%d evictions were not reported", unknown)
 	}
+
+	// A fault that evicts no count tests nothing.
 	if len(gone) == 0 {
 		s.t.Errorf("none of %d evicted keys belonged to a limit", all)
 	}

@@ -123,27 +123,39 @@ type scene struct {
 // run puts every mode under load, inflicts the fault and checks the promises.
 func (f fault) run(t *testing.T, p place, w *waits, results *table) {
 	label := t.Name()
+
+	// Goroutines that the fault starts have its label, by which those that outlive it are found.
 	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("fault", label)))
 	t.Cleanup(func() { wantNoGoroutines(t, label) })
+
 	s := p.open(t, &f)
 	s.t, s.waits, s.sees = t, w, f.sees
 	if f.recovery == 0 {
 		f.recovery = usual
 	}
+
+	// The waits of the servers for a processor are subtracted from times, as are those of this
+	// process.
 	for _, server := range s.servers() {
 		w.add(server.Pid())
 	}
+
 	s.suffer(&f)
 	entry := entry{fault: f.name, place: p.name}
 	for _, l := range s.lanes {
 		t.Run(l.mode.name, func(t *testing.T) { entry.of(s.verdictOf(t, &f, l)) })
 	}
+
 	s.wantNoImmortalKeys(t)
 	if f.after != nil {
 		f.after(s)
 	}
+
+	// The bounds are without the time in which no processor was free, so that a busy machine does
+	// not break them.
 	test.AtMost(t, "the longest that a request is held up, with a processor", entry.net, f.within+added)
 	test.AtMost(t, "until Redis decides every request again", entry.recovery, f.recovery)
+
 	results.add(entry, t.Failed())
 }
 
@@ -151,21 +163,33 @@ func (f fault) run(t *testing.T, p place, w *waits, results *table) {
 func (s *scene) suffer(f *fault) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loads sync.WaitGroup
+
+	// The loads end before the verdicts, whatever happens in between.
 	defer loads.Wait()
 	defer cancel()
+
 	for _, l := range s.lanes {
 		loads.Go(func() { l.load(ctx) })
 	}
+
+	// Redis decides before the fault begins: what goes undecided later is due to it.
 	elections := s.elections()
 	s.awaitRecovery("Redis decides before", time.Now(), 10*time.Second)
 	s.begun = time.Now()
 	f.inflict(s)
+
 	s.lossTo = time.Now()
+
+	// A fault that was over before inflict returned has set the instant itself.
 	if s.lifted.IsZero() {
 		s.lifted = s.lossTo
 	}
+
 	s.awaitRecovery("Redis decides again", s.lifted, f.recovery+time.Second)
 	s.until("requests are settled again", s.settles)
+
+	// A master that was replaced without the fault's doing has lost counts at an unknown time, so
+	// the bounds have to allow for that.
 	if n := s.elections() - elections - s.elected; n > 0 {
 		s.t.Logf("%d masters were replaced for being silent: the machine had no processor for them", n)
 		s.surprised, s.losses, s.lossFrom, s.lossTo = true, s.losses+n, time.Unix(0, 0), time.Now()
@@ -199,6 +223,8 @@ func (s *scene) decides(since time.Time) bool {
 	const latest = 5
 	for _, l := range s.lanes {
 		some, shared := 0, false
+
+		// Backwards from the latest request: old ones are of no interest, and there are many.
 		hits := l.seen()
 		for i := len(hits) - 1; i >= 0 && hits[i].from.After(since); i-- {
 			if !hits[i].decided && some < latest {
@@ -207,6 +233,8 @@ func (s *scene) decides(since time.Time) bool {
 			some++
 			shared = shared || hits[i].decided && hits[i].rule == "shared"
 		}
+
+		// Too few requests prove nothing.
 		if some < latest || !shared {
 			return false
 		}
@@ -272,11 +300,13 @@ func (s *scene) insist(do func()) {
 // well reports whether calm has passed since then and every request within it was
 // decided.
 func (s *scene) well(since time.Time) bool {
+	// The span is the last `calm`, and all of it must be after the fault.
 	if past := time.Now().Add(-calm); past.After(since) {
 		since = past
 	} else {
 		return false
 	}
+
 	for _, l := range s.lanes {
 		hits, some := l.seen(), 0
 		for i := len(hits) - 1; i >= 0 && hits[i].from.After(since); i-- {
@@ -285,6 +315,8 @@ func (s *scene) well(since time.Time) bool {
 			}
 			some++
 		}
+
+		// A lane without requests is not well, only quiet.
 		if some < 5 {
 			return false
 		}

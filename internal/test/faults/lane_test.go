@@ -87,14 +87,20 @@ type lane struct {
 func openLane(t testing.TB, f *fault, m *mode, client redis.UniversalClient) *lane {
 	t.Helper()
 	l := &lane{mode: m, client: client, prefix: redistest.Prefix(t), limitOf: f.limitOf}
+
 	primary := redisstore.MustNew(client, redisstore.Options{Prefix: l.prefix, Timeout: f.timeout()})
+
+	// Every call of the store in Redis is noted, beneath whatever the mode puts over it.
 	lim := limiter.MustNew(limiter.Config{
 		Store: m.store(t, noting{primary, l}, f.timeout()), Rules: rules(f), OnStoreError: m.failure, KeepResult: true,
 	})
+
 	t.Cleanup(func() {
 		lim.Close()
 		client.Close()
 	})
+
+	// The handler notes when it was entered, and settles the estimate of the rule that has one.
 	l.handler = nethttp.New(lim)(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		tr := r.Context().Value(traceKey{}).(*trace)
 		tr.entered = time.Now()
@@ -109,14 +115,17 @@ func openLane(t testing.TB, f *fault, m *mode, client redis.UniversalClient) *la
 }
 
 func rules(f *fault) []limiter.Rule {
+	// Each request says by headers which rule it is for and under which key, so that it meets one
+	// rule only.
 	var list []limiter.Rule
 	for name := range limits {
-		r := limiter.Rule{Name: name, Limit: core.MustParseLimit(f.limitOf(name)), Key: func(r core.Request) (string, bool) {
-			if r.Header("X-Rule")[0] != name {
-				return "", false
-			}
-			return r.Header("X-Key")[0], true
-		}}
+		r := limiter.Rule{Name: name, Limit: core.MustParseLimit(f.limitOf(name)),
+			Key: func(r core.Request) (string, bool) {
+				if r.Header("X-Rule")[0] != name {
+					return "", false
+				}
+				return r.Header("X-Key")[0], true
+			}}
 		if name == "settled" {
 			r.Cost = func(core.Request) int64 { return estimate }
 		}
@@ -199,16 +208,21 @@ func (l *lane) load(ctx context.Context) {
 func (l *lane) work(ctx context.Context, next func(i int) (rule, key string)) {
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
+
 	sent := 0
+
+	// One request a tick; if the lane is eased, one in ten.
 	for n := 0; ; n++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
+
 		if n%10 != 0 && l.eased.Load() {
 			continue
 		}
+
 		l.record(l.hit(next(sent)))
 		sent++
 	}
@@ -225,14 +239,19 @@ func (l *lane) hit(rule, key string) hit {
 	var tr trace
 	r := httptest.NewRequestWithContext(context.WithValue(context.Background(), traceKey{}, &tr), "GET", "/", nil)
 	r.Header["X-Rule"], r.Header["X-Key"] = []string{rule}, []string{key}
+
 	w := httptest.NewRecorder()
 	h := hit{rule: rule, key: key, from: time.Now(), trace: &tr}
 	l.handler.ServeHTTP(w, r)
 	h.to = time.Now()
+
+	// A request that was admitted is answered when its handler begins: settling is no part of its
+	// decision.
 	h.answered = h.to
 	if !tr.entered.IsZero() {
 		h.answered = tr.entered
 	}
+
 	h.read(&tr, w.Result(), l.mode)
 	return h
 }

@@ -21,10 +21,13 @@ const failoverTime = 3500 * time.Millisecond
 // each mode.
 func openSentinel(t testing.TB, f *fault) *scene {
 	w := redistest.Sentinel(t)
+
 	s := &scene{t: t, watched: w, server: w.Master, admin: adminOf(t, w.Master.Addr)}
 	o := &redis.FailoverOptions{MasterName: redistest.MasterName, SentinelAddrs: redistest.Addrs(w.Sentinels)}
 	s.past = func() redis.UniversalClient { return adminOf(t, s.namedMaster()) }
+
 	for i := range modes {
+		// The modes differ in what is over the client, and not in the client's options.
 		stock := *o
 		stock.ContextTimeoutEnabled = true
 		if d := f.timeout(); d > 0 {
@@ -42,18 +45,23 @@ func sentinelFaults() []fault {
 		{name: "master-killed", recovery: failoverTime, inflict: killMaster},
 		{name: "master-frozen", recovery: failoverTime, inflict: freezeMaster},
 		{name: "master-killed-and-sentinel-hung", inflict: killMasterUnseen},
+		// A sentinel that hangs is no reason to replace anything, and requests do not ask it.
 		{name: "sentinel-hung", sees: nothing, inflict: func(s *scene) {
 			s.watched.Sentinels[0].Freeze()
 			s.hold(time.Second)
 			s.watched.Sentinels[0].Thaw()
 		}},
 		{name: "manual-failover", recovery: failoverTime, inflict: func(s *scene) {
-			c := redis.NewSentinelClient(&redis.Options{Addr: s.watched.Sentinels[1].Addr, DisableIdentity: true, ReadTimeout: patience})
+			c := redis.NewSentinelClient(&redis.Options{Addr: s.watched.Sentinels[1].Addr,
+				DisableIdentity: true, ReadTimeout: patience})
 			defer c.Close()
+
+			// The instant from which counts may be lost is noted before the failover begins.
 			s.replaceMaster()
 			if err := c.Failover(context.Background(), redistest.MasterName).Err(); err != nil {
 				s.t.Error(err)
 			}
+
 			s.untilMaster(s.watched.Replica)
 			s.demote()
 		}},
@@ -113,14 +121,19 @@ func (s *scene) demote() {
 // elections returns how often a replica has taken the place of a master.
 func (s *scene) elections() (n int) {
 	s.t.Helper()
+
+	// Sentinels count their elections in the master's epoch; the highest one is the newest.
 	if s.watched != nil {
 		for _, sentinel := range s.watched.Sentinels {
-			c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true, ReadTimeout: patience})
+			c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true,
+				ReadTimeout: patience})
 			epoch, _ := strconv.Atoi(c.Master(context.Background(), redistest.MasterName).Val()["config-epoch"])
 			n = max(n, epoch)
 			c.Close()
 		}
 	}
+
+	// In a Cluster each replica that is a master now was elected.
 	for _, replica := range s.replicas {
 		if strings.Contains(adminOf(s.t, replica.Addr).Info(context.Background(), "replication").Val(), "role:master") {
 			n++
@@ -142,13 +155,17 @@ func (s *scene) namedMaster() (addr string) {
 	s.t.Helper()
 	s.until("the sentinels to agree", func() bool {
 		addrs := map[string]bool{}
+
 		for _, sentinel := range s.watched.Sentinels {
-			c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true, ReadTimeout: patience})
+			c := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr, DisableIdentity: true,
+				ReadTimeout: patience})
 			named, _ := c.GetMasterAddrByName(context.Background(), redistest.MasterName).Result()
+
 			c.Close()
 			addr = strings.Join(named, ":")
 			addrs[addr] = true
 		}
+
 		return len(addrs) == 1 && addr != ""
 	})
 	return addr

@@ -113,33 +113,44 @@ func standaloneFaults() []fault {
 	const ms = time.Millisecond
 	list := []fault{
 		{name: "none", sees: nothing, brief: true, inflict: func(s *scene) { s.hold(400 * ms) }},
+		// Delays on both sides of the timeout of 50ms.
 		network("delay-10ms", faultproxy.Fault{Delay: 10 * ms}, 400*ms, nothing),
 		network("delay-49ms", faultproxy.Fault{Delay: 49 * ms}, 400*ms, whatever),
 		network("delay-51ms", faultproxy.Fault{Delay: 51 * ms}, 400*ms, something),
 		network("delay-500ms", faultproxy.Fault{Delay: 500 * ms}, 700*ms, something),
 		network("jitter-100ms", faultproxy.Fault{Jitter: 100 * ms}, 500*ms, something),
 		network("trickle-1KBs", faultproxy.Fault{Rate: 1000}, 400*ms, whatever),
+		// Networks that swallow what is sent, on open connections or on new ones, for half a second
+		// and for three.
 		always(network("half-open", faultproxy.Fault{Silent: true}, 500*ms, something)),
 		network("blackhole", faultproxy.Fault{Blackhole: true}, 500*ms, something),
 		network("half-open-3s", faultproxy.Fault{Silent: true}, 3*time.Second, something),
 		network("blackhole-3s", faultproxy.Fault{Blackhole: true}, 3*time.Second, something),
+		// Networks that answer with an error, at once.
 		network("refused-3s", faultproxy.Fault{Refuse: true}, 3*time.Second, something),
 		network("refused", faultproxy.Fault{Refuse: true}, 500*ms, something),
 		network("reset", faultproxy.Fault{Reset: true}, 500*ms, something),
+		// What a server never says, and what looks like the reply of a script and is none.
 		network("garbage", faultproxy.Fault{Garbage: "\x00\xff*3\r\n$-7\r\n"}, 400*ms, something),
-		network("garbage-that-is-a-reply", faultproxy.Fault{Garbage: "*6\r\n:1\r\n:9\r\n:1\r\n:1\r\n:1\r\n$1\r\nx\r\n"}, 400*ms, something),
+		network("garbage-that-is-a-reply",
+			faultproxy.Fault{Garbage: "*6\r\n:1\r\n:9\r\n:1\r\n:1\r\n:1\r\n$1\r\nx\r\n"}, 400*ms, something),
+		// Connections that are made far away, and networks that come and go.
 		{name: "cold-start-far-away", sees: something, brief: true, within: 500 * ms, inflict: startFarAway},
 		{name: "flapping", sees: something, brief: true, inflict: flap},
+		// Requests and replies that break at each of their bytes: a count may have happened or not.
 		{name: "cut-request-at-each-byte", sees: something, inflict: cutRequests},
-		{name: "cut-reply-at-each-byte", sees: something, brief: true, inflict: func(s *scene) { cutReplies(s, false) }},
+		{name: "cut-reply-at-each-byte", sees: something, brief: true,
+			inflict: func(s *scene) { cutReplies(s, false) }},
 		{name: "reset-reply-at-each-byte", sees: something, inflict: func(s *scene) { cutReplies(s, true) }},
 		network("cut-at-random-bytes", faultproxy.Fault{Life: 3000}, 3*time.Second, something),
 		{name: "drop-nth-reply", sees: something, brief: true, inflict: dropReplies},
-		{name: "one-connection", sees: whatever, options: func(o *redis.Options) { o.PoolSize = 1 }, inflict: func(s *scene) {
-			s.set(faultproxy.Fault{Delay: 30 * ms})
-			s.hold(400 * ms)
-			s.set(faultproxy.Fault{})
-		}},
+		// With a single connection, requests wait for each other and not for the server.
+		{name: "one-connection", sees: whatever, options: func(o *redis.Options) { o.PoolSize = 1 },
+			inflict: func(s *scene) {
+				s.set(faultproxy.Fault{Delay: 30 * ms})
+				s.hold(400 * ms)
+				s.set(faultproxy.Fault{})
+			}},
 	}
 	return append(list, serverFaults()...)
 }
@@ -149,10 +160,15 @@ func standaloneFaults() []fault {
 // distance is to the timeout as 30 ms to 50 ms, but leaves a busy machine its time.
 func startFarAway(s *scene) {
 	const far, enough = 300 * time.Millisecond, 10
+
+	// Connections and scripts are gone before the distance begins.
 	s.set(faultproxy.Fault{Reset: true})
 	s.do("SCRIPT", "FLUSH")
 	s.set(faultproxy.Fault{Delay: far})
+
 	s.until("a request that meets the distance", s.noticed)
+
+	// Only requests that took the whole way count, which the fallback's do not.
 	begun := time.Now()
 	for _, l := range s.lanes {
 		s.until("Redis decides for "+l.mode.name+" from afar", func() bool {
@@ -165,6 +181,7 @@ func startFarAway(s *scene) {
 			return n >= enough
 		})
 	}
+
 	s.set(faultproxy.Fault{})
 }
 
@@ -186,13 +203,18 @@ func flap(s *scene) {
 // the faults are set.
 func strike(s *scene, every int, count func(faultproxy.Counts) int, nth func(n int) faultproxy.Fault) {
 	done := make(chan string, len(s.lanes))
+
+	// Each lane advances alone, because its scripts come at its own pace.
 	for _, l := range s.lanes {
 		go func() {
 			defer l.proxy.Set(faultproxy.Fault{})
 			step := 1
+
 			if l.mode.over != nil {
 				step = every
 			}
+
+			// The lane's count of scripts says how many cuts there can be.
 			for n := 0; n <= count(l.proxy.Counts()); n += step {
 				l.proxy.Set(nth(n))
 				if !s.poll(patience, func() bool { return l.proxy.Counts().Struck > 0 }) {
@@ -203,6 +225,8 @@ func strike(s *scene, every int, count func(faultproxy.Counts) int, nth func(n i
 			done <- ""
 		}()
 	}
+
+	// Errors are reported by this goroutine, which is the test's.
 	for range s.lanes {
 		if failed := <-done; failed != "" {
 			s.t.Error(failed)
@@ -232,13 +256,17 @@ func dropReplies(s *scene) {
 // or close is called.
 func hoard(t testing.TB, addr string, n int) (close func()) {
 	o := &redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true, PoolSize: 1}
+
 	var list []*redis.Client
 	close = func() {
 		for _, c := range list {
 			c.Close()
 		}
 	}
+
 	t.Cleanup(close)
+
+	// The first connection that is refused shows that the server is full.
 	for range n {
 		c := redis.NewClient(o)
 		list = append(list, c)

@@ -24,6 +24,7 @@ func (s *steal) worst() (most time.Duration) {
 	if err != nil {
 		return 0
 	}
+
 	for line := range strings.SplitSeq(string(text), "\n") {
 		cpu, d, ok := stolen(line)
 		if !ok {

@@ -27,16 +27,23 @@ func (quiet) Printf(context.Context, string, ...any) {}
 func TestMain(m *testing.M) {
 	flag.Parse()
 	redis.SetLogger(quiet{})
+
+	// Without a table to be written, several faults run at the same time, since most of their time
+	// is waiting.
 	if *tableFile == "" && !given("test.parallel") {
 		flag.Set("test.parallel", strconv.Itoa(atOnce*runtime.GOMAXPROCS(0)))
 	}
+
 	code := m.Run()
+
+	// The table is written even if promises did not hold: it shows which.
 	if *tableFile != "" {
 		if err := os.WriteFile(*tableFile, []byte(results.markdown()), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
 	}
+
 	test.Exit(code, test.SentinelLeak()...)
 }
 
@@ -64,6 +71,8 @@ func TestMoreFaults(t *testing.T) {
 func inflict(t *testing.T, chosen func(fault) bool) {
 	w := newWaits()
 	defer w.stop()
+
+	// The waits are measured over all places together: they share the machine.
 	for _, p := range []place{
 		{"standalone", openStandalone, standaloneFaults()},
 		{"tls", openTLS, tlsFaults()},
@@ -75,6 +84,7 @@ func inflict(t *testing.T, chosen func(fault) bool) {
 				if !chosen(f) {
 					continue
 				}
+
 				t.Run(f.name, func(t *testing.T) {
 					t.Parallel()
 					f.run(t, p, w, &results)

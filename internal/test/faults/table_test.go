@@ -48,13 +48,17 @@ func (r *table) add(e entry, failed bool) {
 	if failed {
 		e.failed = 1
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	i := slices.IndexFunc(r.entries, func(o entry) bool { return o.fault == e.fault && o.place == e.place })
 	if i < 0 {
 		r.entries = append(r.entries, e)
 		return
 	}
+
+	// A fault that is run again keeps its worst values, and counts its runs.
 	all := &r.entries[i]
 	all.worst(&e.verdict)
 	all.runs, all.failed = all.runs+1, all.failed+e.failed
@@ -96,16 +100,22 @@ Each fails where a key is served more than its limit by one instance, or more th
 func (r *table) markdown() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
+	// By place, and in it by fault.
 	slices.SortStableFunc(r.entries, func(a, b entry) int {
 		return cmp.Or(-cmp.Compare(a.place, b.place), cmp.Compare(a.fault, b.fault))
 	})
+
 	var b strings.Builder
 	b.WriteString(preface)
 	b.WriteString("| fault | where | modes | requests | undecided | slowest request | of it with a processor | executions per request | " +
 		"admitted over the limit (bound) | not settled | decides again after | holds |\n|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|---|\n")
+
 	for _, e := range r.entries {
-		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %s | %s | %d | %d (%d) | %d | %s | %s |\n", e.fault, e.place, strings.Join(e.modes, ", "),
-			e.requests, e.undecided, e.slowest.Round(time.Millisecond), e.net.Round(time.Millisecond), e.executions, e.over, e.allowed,
+		fmt.Fprintf(&b, "| %s | %s | %s | %d | %d | %s | %s | %d | %d (%d) | %d | %s | %s |\n", e.fault,
+			e.place, strings.Join(e.modes, ", "),
+			e.requests, e.undecided, e.slowest.Round(time.Millisecond), e.net.Round(time.Millisecond),
+			e.executions, e.over, e.allowed,
 			e.unsettled, e.recovery.Round(time.Millisecond), e.result())
 	}
 	return b.String()

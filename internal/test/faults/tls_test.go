@@ -37,11 +37,14 @@ func openTLS(t testing.TB, f *fault) *scene {
 func tlsFaults() []fault {
 	const ms = time.Millisecond
 	list := []fault{
+		// The same faults as without TLS, as far as they differ in a handshake or a record.
 		{name: "none", sees: nothing, inflict: func(s *scene) { s.hold(400 * ms) }},
 		network("stalls", faultproxy.Fault{Silent: true}, time.Second, something),
 		network("delay-300ms", faultproxy.Fault{Delay: 300 * ms}, 700*ms, something),
 		network("trickle-1KBs", faultproxy.Fault{Rate: 1000}, time.Second, whatever),
 		network("reset", faultproxy.Fault{Reset: true}, 500*ms, something),
+		// The handshake adds round trips, so the client needs more time to connect than the request
+		// has.
 		{name: "cold-start-far-away", sees: something, within: 500 * ms, inflict: startFarAway,
 			options: func(o *redis.Options) { o.DialTimeout = patience }},
 		network("cut-at-random-bytes", faultproxy.Fault{Life: 6000}, 3*time.Second, something),
@@ -54,6 +57,7 @@ func tlsFaults() []fault {
 			s.set(faultproxy.Fault{})
 		}},
 	}
+
 	// If memory has decided meanwhile, Redis decides after some successful calls in a
 	// row. A call that waits for a handshake fails and ends the row.
 	for i := range list {

@@ -62,15 +62,21 @@ func (w *waits) run() {
 	defer close(w.done)
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
+
 	known, queued, host := map[string]time.Duration{}, newRunQueue(), newSteal()
+
+	// Each round measures since the one before, whatever the ticker missed.
 	for last := time.Now(); ; {
 		waited := w.since(known)
 		now := time.Now()
+
+		// The longest of four measures: any of them alone misses some of the waits.
 		waited = max(waited, now.Sub(last)-interval, queued.worst(), host.worst()) // the machine itself may stand still
 		w.mu.Lock()
 		w.samples = append(w.samples, sample{last, now, waited})
 		w.mu.Unlock()
 		last = now
+
 		select {
 		case <-tick.C:
 		case <-w.end:
@@ -84,12 +90,16 @@ func (w *waits) since(known map[string]time.Duration) (sum time.Duration) {
 	w.mu.Lock()
 	pids := w.pids[:len(w.pids):len(w.pids)]
 	w.mu.Unlock()
+
+	// The processes that are known now; others may be added meanwhile.
 	for _, pid := range pids {
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 		if err != nil {
 			continue
 		}
+
 		for _, file := range files {
+			// Threads come and go. A new one has waited nothing before.
 			d := waitedOf(file)
 			sum += max(0, d-known[file])
 			known[file] = d
@@ -104,10 +114,12 @@ func waitedOf(file string) time.Duration {
 	if err != nil {
 		return 0
 	}
+
 	fields := strings.Fields(string(text))
 	if len(fields) != 3 {
 		return 0
 	}
+
 	n, err := strconv.ParseInt(fields[1], 10, 64)
 	if err != nil {
 		return 0

@@ -34,7 +34,8 @@ func (a *answers) add(status int) {
 }
 
 func (a *answers) String() string {
-	return fmt.Sprintf("200: %d, 429: %d, 503: %d, others: %d, broken: %d", a.ok.Load(), a.refused.Load(), a.failed.Load(), a.other.Load(),
+	return fmt.Sprintf("200: %d, 429: %d, 503: %d, others: %d, broken: %d", a.ok.Load(), a.refused.Load(),
+		a.failed.Load(), a.other.Load(),
 		a.broken.Load())
 }
 
@@ -63,6 +64,9 @@ func dialAll(t testing.TB, addr string, n int) []*conn {
 	all := make([]*conn, n)
 	var failed atomic.Pointer[error]
 	var running sync.WaitGroup
+
+	// Several at a time, because each handshake takes a round trip, and few enough for the backlog
+	// of a listener.
 	for i := range dialers {
 		running.Go(func() {
 			for j := i; j < n; j += dialers {
@@ -75,8 +79,12 @@ func dialAll(t testing.TB, addr string, n int) []*conn {
 			}
 		})
 	}
+
 	running.Wait()
+
+	// Those that were opened are closed even if another one failed.
 	t.Cleanup(func() { hangUp(all) })
+
 	if err := failed.Load(); err != nil {
 		t.Fatalf("a connection of %d: %v", n, *err)
 	}
@@ -112,10 +120,14 @@ func (c *conn) answer() (status int, err error) {
 	if len(line) < 12 {
 		return 0, fmt.Errorf("the status line is %q", line)
 	}
+
+	// The status is at a fixed place: "HTTP/1.1 200".
 	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
 		return 0, err
 	}
 
+	// Headers up to the empty line, of which only the length matters: the body has to be read to
+	// reach the next answer.
 	length := 0
 	for {
 		line, err := c.r.ReadSlice('\n')
@@ -132,6 +144,7 @@ func (c *conn) answer() (status int, err error) {
 			}
 		}
 	}
+
 	_, err = c.r.Discard(length)
 	return status, err
 }
@@ -140,9 +153,12 @@ func (c *conn) answer() (status int, err error) {
 // last answer.
 func flood(all []*conn, span time.Duration, key string, a *answers) {
 	text, end := request(key), time.Now().Add(span)
+
 	var running sync.WaitGroup
 	for _, c := range all {
 		running.Go(func() {
+			// Past the end there is time for the last answer; a service that hangs longer breaks
+			// the connection.
 			c.SetDeadline(end.Add(time.Minute))
 			for time.Now().Before(end) {
 				status, err := c.ask(text)
@@ -154,6 +170,7 @@ func flood(all []*conn, span time.Duration, key string, a *answers) {
 			}
 		})
 	}
+
 	running.Wait()
 }
 

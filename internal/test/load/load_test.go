@@ -43,10 +43,14 @@ func conns(t testing.TB) (list []int) {
 		}
 		list = append(list, n)
 	}
+
+	// Both ends of each connection are files: those of this process and of the service, which
+	// inherits the limit.
 	var open syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &open); err != nil {
 		t.Fatal(err)
 	}
+
 	if n := list[len(list)-1]; open.Cur < uint64(2*n+200) {
 		test.Missing(t, fmt.Sprintf("a process may have %d open files, and %d connections need more", open.Cur, n))
 	}
@@ -78,10 +82,14 @@ func (f *fleet) served(key string) (served, local int64) {
 		c := s.counts()
 		served += c.Served[key]
 		local += c.Local
+
+		// A store that is away must not let requests pass: memory counts them.
 		if c.Passed > 0 {
 			f.t.Errorf("%d requests passed uncounted", c.Passed)
 		}
 	}
+
+	// Several instances may serve one limit more while Redis is bypassed, however many they are.
 	bound := int64(quota * min(2, len(f.services)))
 	if served > bound {
 		f.t.Errorf("%d requests were served, and %d may be", served, bound)
@@ -104,6 +112,7 @@ func TestConnections(t *testing.T) {
 	numbers := conns(t)
 	most := numbers[len(numbers)-1]
 
+	// One instance and two, for each number of connections and then for each algorithm.
 	for _, n := range numbers {
 		manyConnections(t, redis, n, 1, limits[0])
 		manyConnections(t, redis, n, 2, limits[0])
@@ -112,6 +121,8 @@ func TestConnections(t *testing.T) {
 		manyConnections(t, redis, most, 1, text)
 		manyConnections(t, redis, most, 2, text)
 	}
+
+	// With two rules, of which the second never refuses.
 	manyConnections(t, redis, most, 1, limits[1], "1000000/1s")
 	manyConnections(t, redis, most, 2, limits[1], "1000000/1s")
 }
@@ -120,16 +131,21 @@ func TestConnections(t *testing.T) {
 func manyConnections(t *testing.T, redis string, n, instances int, limits ...string) {
 	t.Run(fmt.Sprintf("%d/%d/%s", n, instances, strings.Join(limits, " and ")), func(t *testing.T) {
 		f := startFleet(t, instances, settings{Redis: redis, Prefix: redistest.Prefix(t), Limits: limits})
+
 		var a answers
 		var running sync.WaitGroup
+
+		// The connections are shared out evenly, and all ask for the same key.
 		for _, s := range f.services {
 			all := dialAll(t, s.addr, n/instances)
 			running.Go(func() { flood(all, *span, "one", &a) })
 		}
+
 		running.Wait()
 
 		served, local := f.served("one")
 		t.Logf("served %d, local %d, answers %s, Redis bypassed %d times", served, local, &a, f.lines("is bypassed"))
+
 		for _, s := range f.services {
 			for _, line := range strings.Split(s.log.String(), "\n") {
 				if strings.Contains(line, "bypassed") {
@@ -137,9 +153,12 @@ func manyConnections(t *testing.T, redis string, n, instances int, limits ...str
 				}
 			}
 		}
+
+		// Every answer of 200 was counted once, and none was served without an answer.
 		if got := a.ok.Load(); got != served {
 			t.Errorf("%d answers of 200, and %d requests were served", got, served)
 		}
+
 		if served == 0 || a.broken.Load() > 0 || a.failed.Load() > 0 || a.other.Load() > 0 {
 			t.Errorf("served %d, answers %s", served, &a)
 		}
@@ -155,21 +174,30 @@ func TestStoppedService(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			f := startFleet(t, 1, settings{Redis: redis, Prefix: redistest.Prefix(t), Limits: []string{text}})
 			s := f.services[0]
+
 			all := dialAll(t, s.addr, 1000)
 			var a answers
 			flood(all[:20], 100*time.Millisecond, "warm", &a) // the store has connected
 
+			// The second round stops for half as long, after the first has left its traces in the
+			// store.
 			for round := range 2 {
 				key := fmt.Sprint("one", round)
 				s.signal(syscall.SIGSTOP)
+
+				// The requests pile up in the buffers of the sockets.
 				for _, c := range all {
 					if _, err := c.Write(request(key)); err != nil {
 						t.Fatal(err)
 					}
 				}
+
 				time.Sleep(*stopped / time.Duration(1+round))
 				s.signal(syscall.SIGCONT)
+
 				var a answers
+
+				// Every client has its answer, as soon as the service goes on.
 				for _, c := range all {
 					c.SetDeadline(time.Now().Add(time.Minute))
 					status, err := c.answer()
@@ -178,8 +206,11 @@ func TestStoppedService(t *testing.T) {
 					}
 					a.add(status)
 				}
+
 				served, local := f.served(key)
 				t.Logf("served %d, local %d, answers %s", served, local, &a)
+
+				// All requests are of one key: the limit is served, and the others are refused.
 				if served == 0 || a.ok.Load() != served || a.refused.Load() != 1000-served {
 					t.Errorf("served %d, answers %s", served, &a)
 				}
@@ -216,13 +247,16 @@ func TestMisbehaviour(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			server := redistest.Start(t, m.redis...)
 			addr := server.Addr
+
 			if m.over != nil {
 				addr = m.over(t, server)
 			}
+
 			f := startFleet(t, 1, settings{Redis: addr, Prefix: redistest.Prefix(t), Limits: limits[:1]})
 			s := f.services[0]
 			all := dialAll(t, s.addr, 500)
 
+			// The honest clients go on meanwhile, and none of them may suffer.
 			end := time.Now().Add(2 * *span)
 			var a answers
 			var running sync.WaitGroup
@@ -238,6 +272,8 @@ func TestMisbehaviour(t *testing.T) {
 			if served == 0 || a.broken.Load() > 0 || a.failed.Load() > 0 {
 				t.Errorf("served %d, answers %s", served, &a)
 			}
+
+			// Trouble that repeats must not fill a disk.
 			if lines > maxLines {
 				t.Errorf("the log has %d lines:\n%s", lines, s.log)
 			}
@@ -252,9 +288,11 @@ const maxLines = 20
 // reads, a third asks and leaves, a third leaves at once.
 func openAndClose(_ *testing.T, addr string, end time.Time) {
 	text := request("one")
+
 	var running sync.WaitGroup
 	for range 32 {
 		running.Go(func() {
+			// 600 of each of the 32 clients, or as many as there is time for.
 			knock(addr, 600, end, func(c *conn, i int) {
 				switch i % 3 {
 				case 0:
@@ -266,6 +304,7 @@ func openAndClose(_ *testing.T, addr string, end time.Time) {
 			})
 		})
 	}
+
 	running.Wait()
 }
 
@@ -312,15 +351,21 @@ func TestFrozenRedis(t *testing.T) {
 	f := startFleet(t, 1, settings{Redis: server.Addr, Prefix: redistest.Prefix(t), Limits: limits[:1]})
 	c := dialAll(t, f.services[0].addr, 1)
 	var a answers
+
+	// The first requests connect the store, so that the freeze meets a service in use.
 	flood(c, 200*time.Millisecond, "warm", &a)
 
 	server.Freeze()
+
 	var worst [2]time.Duration // the longest two, the longest first
+
+	// A client that waits for each answer meets the timeout at most once before the breaker opens.
 	for end := time.Now().Add(*span); time.Now().Before(end); {
 		begun := time.Now()
 		if _, err := c[0].ask(request("one")); err != nil {
 			t.Fatal(err)
 		}
+
 		switch took := time.Since(begun); {
 		case took > worst[0]:
 			worst = [2]time.Duration{took, worst[0]}
@@ -328,9 +373,12 @@ func TestFrozenRedis(t *testing.T) {
 			worst[1] = took
 		}
 	}
+
 	server.Thaw()
 	served, local := f.served("one")
 	t.Logf("served %d, local %d", served, local)
+
+	// The timeout is 50ms. The second longest answer has no timeout in it.
 	test.AtMost(t, "the longest answer while Redis is frozen", worst[0], 70*time.Millisecond)
 	test.AtMost(t, "the second longest", worst[1], 20*time.Millisecond)
 }
@@ -340,15 +388,20 @@ func TestRateOfRefusals(t *testing.T) {
 	test.Long(t, "it measures for seconds")
 	numbers := conns(t)
 	most := numbers[len(numbers)-1]
+
+	// The same load over memory and over Redis, on the same machine.
 	var each [2]time.Duration
 	for i, addr := range []string{"", redistest.Start(t).Addr} {
 		f := startFleet(t, 1, settings{Redis: addr, Prefix: redistest.Prefix(t), Limits: limits[:1]})
 		all := dialAll(t, f.services[0].addr, most)
+
 		var a answers
 		begun := time.Now()
 		flood(all, 2**span, "one", &a)
+
 		each[i] = time.Since(begun) / time.Duration(max(1, a.refused.Load()))
 		f.served("one")
+
 		hangUp(all)
 	}
 	test.AtMost(t, "a refusal over Redis, where the bound is two in memory", each[1], 2*each[0])
@@ -363,14 +416,19 @@ func TestImpatientClients(t *testing.T) {
 	for _, patience := range []time.Duration{200 * time.Millisecond, time.Second} {
 		t.Run(patience.String(), func(t *testing.T) {
 			t.Parallel()
+
 			f := startFleet(t, 1, settings{
 				Redis: redis, Prefix: redistest.Prefix(t), Limits: []string{"10/1s burst=1"}, Wait: 2 * time.Second,
 			})
+
 			begun := time.Now()
 			waitImpatiently(f.services[0].addr, patience, begun.Add(seconds*time.Second))
 
+			// One turn a tenth of a second and one at once. Half of the rate is enough to see that
+			// turns of those who left are not lost.
 			served := f.services[0].counts().Served["one"]
 			most := int64(time.Since(begun)/(time.Second/rate)) + 1
+
 			t.Logf("served %d, and the limit admits %d", served, most)
 			if served < rate*seconds/2 || served > most {
 				t.Errorf("served %d of %d", served, most)
@@ -402,12 +460,18 @@ func waitImpatiently(addr string, patience time.Duration, end time.Time) {
 // nothing more, no new key gets more than its limit, and the log says it once.
 func TestFullMemoryWhileRedisIsAway(t *testing.T) {
 	test.Long(t, "it floods a service with keys for seconds")
+
+	// Memory for 256 keys, which 5,000 keys exceed by far.
 	server := redistest.Start(t)
-	f := startFleet(t, 1, settings{Redis: server.Addr, Prefix: redistest.Prefix(t), Limits: limits[:1], MemoryKeys: 256})
+	f := startFleet(t, 1, settings{Redis: server.Addr, Prefix: redistest.Prefix(t), Limits: limits[:1],
+		MemoryKeys: 256})
+
 	s := f.services[0]
 	all := dialAll(t, s.addr, 50)
 	var a answers
 	flood(all, 500*time.Millisecond, "one", &a)
+
+	// The key of all clients has used its limit before Redis goes away.
 	before, _ := f.served("one")
 	if before == 0 {
 		t.Fatalf("answers %s", &a)
@@ -415,7 +479,10 @@ func TestFullMemoryWhileRedisIsAway(t *testing.T) {
 
 	server.Kill()
 	flood(all, 100*time.Millisecond, "one", &a) // the breaker opens
+
 	var running sync.WaitGroup
+
+	// Every connection brings a hundred new keys, each asked for once.
 	for i, c := range all {
 		running.Go(func() {
 			c.SetDeadline(time.Now().Add(time.Minute))
@@ -428,19 +495,25 @@ func TestFullMemoryWhileRedisIsAway(t *testing.T) {
 		})
 	}
 	running.Wait()
+
+	// The old key again, after the flood.
 	flood(all, 500*time.Millisecond, "one", &a)
 
 	after, local := f.served("one")
 	t.Logf("served %d, then %d, local %d", before, after-before, local)
+
+	// No key got more than its limit, however often its state was dropped.
 	total := int64(0)
 	for key, n := range s.counts().Served {
 		if total += n; n > quota {
 			t.Errorf("%d requests of %q were served", n, key)
 		}
 	}
+
 	if total > quota+5000 {
 		t.Errorf("%d requests were served of 5,001 keys", total)
 	}
+
 	if n := s.lines("full"); n != 1 {
 		t.Errorf("%d lines say that the memory is full", n)
 	}

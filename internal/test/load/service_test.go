@@ -63,28 +63,37 @@ type counts struct {
 // runService serves until its standard input ends.
 func runService(text string) error {
 	var o settings
+
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		return err
 	}
+
 	l, err := limiter.New(o.config())
 	if err != nil {
 		return err
 	}
 	defer l.Close()
+
+	// Port 0 lets the system choose. The address goes to the parent process by standard output.
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
+
 	server := &http.Server{Handler: handler(l), ReadHeaderTimeout: time.Minute}
 	go server.Serve(listener)
 	defer server.Close()
+
 	fmt.Println(listener.Addr())
+
+	// The parent closes the pipe to end the service, or dies, which closes it too.
 	_, err = io.Copy(io.Discard, os.Stdin)
 	return err
 }
 
 func (o *settings) config() (c limiter.Config) {
 	for i, text := range o.Limits {
+		// The first rule is by client, the others by address; only the first may wait.
 		r := limiter.Rule{Name: fmt.Sprint("r", i), Key: keyfuncs.APIKey("X-Api-Key"), Limit: core.MustParseLimit(text)}
 		if i > 0 {
 			r.Key = keyfuncs.RemoteIP
@@ -93,29 +102,37 @@ func (o *settings) config() (c limiter.Config) {
 		}
 		c.Rules = append(c.Rules, r)
 	}
+
 	if o.Redis != "" {
+		// Without an address of Redis the limits are in memory.
 		client := redis.NewClient(&redis.Options{Addr: o.Redis, ContextTimeoutEnabled: true})
 		c.Store = redisstore.MustNew(client, redisstore.Options{Prefix: o.Prefix, MemoryKeys: o.MemoryKeys})
 	}
+
 	return c
 }
 
 // handler answers limited requests at /, and what became of them at /counts.
 func handler(l *limiter.Limiter) http.Handler {
 	var served tally
+
 	mux := http.NewServeMux()
 	mux.Handle("/", nethttp.New(l)(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		served.add(r.Header.Get("X-Api-Key"))
 		io.WriteString(w, "hello\n")
 	})))
+
 	mux.HandleFunc("/counts", func(w http.ResponseWriter, _ *http.Request) {
 		c := counts{Served: served.counts()}
+
+		// What the store could not decide was counted in memory, or passed.
 		for _, t := range l.Status().Troubles {
 			c.Local += t.Local
 			c.Passed += t.Passed
 		}
 		json.NewEncoder(w).Encode(c)
 	})
+
 	return mux
 }
 
@@ -130,14 +147,20 @@ type service struct {
 // start starts a service, which ends with the test.
 func start(t testing.TB, o settings) *service {
 	t.Helper()
+
 	text, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &service{t: t, log: &test.Log{}}
+
+	// The test binary is the service too, if the environment says so.
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), asService+"="+string(text), "GOCOVERDIR="+t.TempDir())
+
+	// Its coverage goes to a directory of its own, so that the profile of the test stays whole.
 	c.Stderr = s.log
+
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -146,10 +169,13 @@ func start(t testing.TB, o settings) *service {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	s.process = c.Process
+
+	// An exit status other than 0 is a failure of the test: the service has crashed.
 	t.Cleanup(func() {
 		in.Close()
 		if err := c.Wait(); err != nil {
@@ -159,10 +185,13 @@ func start(t testing.TB, o settings) *service {
 			t.Logf("its log:\n%s", s.log)
 		}
 	})
+
+	// The first line of output is the address, which is printed once the listener is open.
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the service does not listen: %v\n%s", err, s.log)
 	}
+
 	s.addr = strings.TrimSpace(line)
 	return s
 }
@@ -172,15 +201,20 @@ func (s *service) counts() (c counts) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+
 	r, err := http.NewRequestWithContext(ctx, "GET", "http://"+s.addr+"/counts", nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
+	// A connection of its own, so that the service's last answers are not behind it.
 	r.Close = true
+
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+
 	defer resp.Body.Close()
 	if err := json.NewDecoder(resp.Body).Decode(&c); err != nil {
 		s.t.Fatal(err)

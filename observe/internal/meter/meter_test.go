@@ -96,11 +96,14 @@ func attributes(i *meter.Instrument, values []string) map[string]string {
 }
 
 func (m *metrics) lines() (list []string) {
+	// A counter that never counted is left out, unless it says that its zero matters.
 	m.Cells(func(c *meter.Cell) {
 		if c.Value() > 0 || c.ShowsZero() {
-			list = append(list, scenario.Line(c.Instrument.Name, attributes(c.Instrument, c.Values), float64(c.Value())))
+			list = append(list, scenario.Line(c.Instrument.Name, attributes(c.Instrument, c.Values),
+				float64(c.Value())))
 		}
 	})
+
 	m.Gauges(func(i *meter.Instrument, v float64, values ...string) {
 		list = append(list, scenario.Line(i.Name, attributes(i, values), v))
 	})
@@ -111,7 +114,8 @@ func (m *metrics) lines() (list []string) {
 }
 
 func TestScenario(t *testing.T) {
-	for _, refused := range []func(context.Context, *meter.Cell){nil, func(_ context.Context, c *meter.Cell) { c.Add(1) }} {
+	for _, refused := range []func(context.Context, *meter.Cell){nil,
+		func(_ context.Context, c *meter.Cell) { c.Add(1) }} {
 		scenario.Play(t, func(t *testing.T) (func(*limiter.Config), func() []string) {
 			m := newMetrics(t, meter.Options{})
 			m.refused = refused
@@ -136,21 +140,29 @@ func TestInstallKeepsWhatIsThere(t *testing.T) {
 	m := newMetrics(t, meter.Options{})
 	var mine []string
 	seen := func(text string) { mine = append(mine, text) }
+
+	// Two limiters with hooks of their own, over one store that they share.
 	var listeners events.Listeners
 	for range 2 {
 		c := limiter.Config{Observer: events.Func(func(context.Context, *events.Request) { seen("request") }),
 			Hooks: &events.Hooks{StoreCall: func(events.StoreCall) { seen("call") }}}
 		m.Install(&c, m)
 		c.Observer.Observe(t.Context(), &events.Request{})
+
 		listeners.Add(c.Hooks)
 	}
 	listeners.Hooks().StoreCall(events.StoreCall{Store: "redis", Ops: 1})
 	got := m.lines()
-	for _, line := range []string{`headgate.requests{headgate.result="allowed"} 2`, "headgate.batch.size{} count 1 sum 1 buckets [1 0 0 0 0 0 0 0 0 0 0]"} {
+
+	// The requests were two, and the store's call one: it was told once to the meter.
+	for _, line := range []string{`headgate.requests{headgate.result="allowed"} 2`,
+		"headgate.batch.size{} count 1 sum 1 buckets [1 0 0 0 0 0 0 0 0 0 0]"} {
 		if !slices.Contains(got, line) {
 			t.Errorf("%s is not in %q", line, got)
 		}
 	}
+
+	// The program's own hooks are two, and each was called.
 	if !slices.Equal(mine, []string{"request", "request", "call", "call"}) {
 		t.Errorf("%q", mine)
 	}
@@ -164,6 +176,7 @@ func TestModeChanges(t *testing.T) {
 		e    events.Breaker
 		want string
 	}{
+		// The first word is what the limiters say, and then comes what the breaker did.
 		{events.FailsUndecided, events.Breaker{Open: true, Fallback: true}, "closed"},
 		{events.FallbackDecides, events.Breaker{Open: true, Fallback: true}, "local"},
 		{events.StoreDecides, events.Breaker{Open: true, Fallback: true}, "local"},
@@ -172,16 +185,19 @@ func TestModeChanges(t *testing.T) {
 	} {
 		m := newMetrics(t, meter.Options{})
 		var c limiter.Config
+
 		m.Install(&c, m)
 		c.Hooks.Open(inspector(row.mode))
 		c.Hooks.Breaker(row.e)
 		var got []string
+
 		for _, line := range m.lines() {
 			if strings.HasPrefix(line, "headgate.store.mode_changes") && strings.HasSuffix(line, " 1") {
 				got = append(got, line)
 			}
 		}
-		if want := []string{fmt.Sprintf(`headgate.store.mode_changes{headgate.mode=%q} 1`, row.want)}; !slices.Equal(got, want) {
+		if want := []string{fmt.Sprintf(`headgate.store.mode_changes{headgate.mode=%q} 1`,
+			row.want)}; !slices.Equal(got, want) {
 			t.Errorf("%+v: %q, want %q", row, got, want)
 		}
 	}
@@ -194,14 +210,20 @@ func (i inspector) Stores() []events.StoreStatus { return []events.StoreStatus{{
 
 // Equal versions have equal numbers on all instances, others have others.
 func TestPolicyRevision(t *testing.T) {
-	for version, want := range map[string]string{"12": "12", "9007199254740993": "2930871505", "sha256:1f": "112843103", "-3": "-3"} {
+	// A number that fits exactly stays itself; larger ones and other texts are digests.
+	for version, want := range map[string]string{"12": "12", "9007199254740993": "2930871505",
+		"sha256:1f": "112843103", "-3": "-3"} {
 		m := newMetrics(t, meter.Options{})
 		var c limiter.Config
+
 		m.Install(&c, m)
+
+		// A refused revision changes no gauge.
 		c.Hooks.Policy(events.Policy{Change: events.PolicyRefused, Version: "7", Err: errors.New("bad")})
 		if got := with(m.lines(), "revision"); len(got) != 0 {
 			t.Errorf("a revision that was refused is in force: %q", got)
 		}
+
 		c.Hooks.Policy(events.Policy{Change: events.PolicyApplied, Version: version})
 		if got := with(m.lines(), "revision"); len(got) != 1 || got[0] != "headgate.policy.revision{} "+want {
 			t.Errorf("%s: %q, want %s", version, got, want)
@@ -227,7 +249,8 @@ func TestKindsOfStores(t *testing.T) {
 		c.Hooks.StoreCall(events.StoreCall{Store: fmt.Sprint("\xff", i), Type: events.Other})
 	}
 	got := with(m.lines(), "store.errors")
-	if other := with(got, `"_other"`); len(got) != 17*7 || len(with(other, "} 84")) != 1 || len(with(got, `headgate.store="?15"`)) != 7 {
+	if other := with(got, `"_other"`); len(got) != 17*7 || len(with(other, "} 84")) != 1 ||
+		len(with(got, `headgate.store="?15"`)) != 7 {
 		t.Errorf("%d series, %q", len(got), other)
 	}
 }
@@ -235,7 +258,10 @@ func TestKindsOfStores(t *testing.T) {
 // Requests at the same time are all counted while metrics are read.
 func TestRequestsAtTheSameTime(t *testing.T) {
 	m := newMetrics(t, meter.Options{MaxRules: 5, Forget: func(string) {}})
+
 	var all sync.WaitGroup
+
+	// Twice as many rules as may be told apart, by four callers.
 	for i := range 4 {
 		all.Go(func() {
 			for n := range 1000 {
@@ -248,6 +274,8 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 		m.lines()
 	}
 	all.Wait()
+
+	// Readers came in between, and rules were moved; no request is lost.
 	requests, decisions, units := uint64(0), uint64(0), uint64(0)
 	m.Cells(func(c *meter.Cell) {
 		switch c.Instrument {
@@ -259,6 +287,8 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 			units += c.Value()
 		}
 	})
+
+	// Caller i is charged i units each time: 0+1+2+3 for each of a thousand.
 	if requests != 4000 || decisions != 4000 || units != 6000 {
 		t.Errorf("%d requests, %d decisions, %d units", requests, decisions, units)
 	}
@@ -275,9 +305,11 @@ func TestForgottenRulesLeaveTheirRequests(t *testing.T) {
 			counts := map[*meter.Instrument]uint64{}
 			m.Cells(func(c *meter.Cell) { counts[c.Instrument] += c.Value() })
 			if counts[meter.Requests] != requests || counts[meter.Decisions] != decisions {
-				t.Errorf("%d requests and %d decisions, want %d and %d", counts[meter.Requests], counts[meter.Decisions], requests, decisions)
+				t.Errorf("%d requests and %d decisions, want %d and %d", counts[meter.Requests],
+					counts[meter.Decisions], requests, decisions)
 			}
 		}
+
 		counter := m.RuleCounter("old")
 		count := func() {
 			m.CountRequest(t.Context(), events.Plain{Verdict: events.Allowed})
@@ -285,12 +317,17 @@ func TestForgottenRulesLeaveTheirRequests(t *testing.T) {
 		}
 		count()
 		wants(1, 1)
+
 		count()
+
+		// A rule that nobody has counted for a quarter of an hour is forgotten.
 		time.Sleep(15 * time.Minute)
 		wants(2, 0)
 		if !slices.Equal(gone, []string{"old"}) {
 			t.Errorf("%q were forgotten", gone)
 		}
+
+		// The limiter kept its counter, which finds the rule gone and begins a new one.
 		count()
 		wants(3, 1)
 	})
@@ -300,15 +337,21 @@ func TestForgottenRulesLeaveTheirRequests(t *testing.T) {
 func TestClosedLimitersAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMetrics(t, meter.Options{})
+
 		c := limiter.Config{Rules: []limiter.Rule{{Limit: core.MustParseLimit("1/1s")}}}
 		m.Install(&c, m)
 		a, b := limiter.MustNew(c), limiter.MustNew(c)
+
+		// One gauge for each limiter.
 		if got := with(m.lines(), "headgate.keys"); len(got) != 2 {
 			t.Errorf("%q", got)
 		}
 		a.Close()
 		b.Close()
+
+		// The limiters end in the background.
 		time.Sleep(time.Second)
+
 		if got := append(with(m.lines(), "headgate.keys"), with(m.lines(), "headgate.store.mode{")...); len(got) != 0 {
 			t.Errorf("%q", got)
 		}
@@ -323,17 +366,22 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var want []string
 	for _, i := range meter.Instruments {
 		var names []string
 		for _, a := range i.Attributes {
 			names = append(names, "`"+a+"`")
 		}
+
 		unit := i.Unit
 		if unit != "" {
 			unit = "`" + unit + "`"
 		}
-		want = append(want, strings.ReplaceAll(fmt.Sprintf("| `%s` | `%s` | %s | %s | %s | %s |", i.Name, i.Prometheus(), i.Kind, unit, strings.Join(names, ", "), i.Help), "  ", " "))
+
+		// Text for text, the row that the instrument would have.
+		want = append(want, strings.ReplaceAll(fmt.Sprintf("| `%s` | `%s` | %s | %s | %s | %s |", i.Name,
+			i.Prometheus(), i.Kind, unit, strings.Join(names, ", "), i.Help), "  ", " "))
 	}
 	if got := tableRow.FindAllString(string(text), -1); !slices.Equal(got, want) {
 		t.Errorf("docs/metrics.md needs the rows\n%s", strings.Join(want, "\n"))
