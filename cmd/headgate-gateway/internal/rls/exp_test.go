@@ -15,8 +15,11 @@ import (
 
 func BenchmarkExp(b *testing.B) {
 	dir := b.TempDir()
-	os.WriteFile(filepath.Join(dir, "b.yaml"), []byte("domain: bench\ndescriptors:\n- key: user\n  rate_limit: {unit: hour, requests_per_unit: 100000000}\n"), 0o600)
-	e, err := engine.Open(context.Background(), engine.Options{Apps: []string{"none"}, Source: engine.Fixed(nil), Logger: quiet})
+	os.WriteFile(filepath.Join(dir, "b.yaml"),
+		[]byte("domain: bench\ndescriptors:\n- key: user\n  rate_limit: {unit: hour, requests_per_unit: 100000000}\n"),
+		0o600)
+	e, err := engine.Open(context.Background(),
+		engine.Options{Apps: []string{"none"}, Source: engine.Fixed(nil), Logger: quiet})
 	if err != nil {
 		b.Fatal(err)
 	}
