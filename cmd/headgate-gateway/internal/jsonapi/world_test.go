@@ -28,8 +28,10 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // policies are those of the examples in the description.
 func policies() []policy.Policy {
-	api := policy.Policy{Name: "api", Apps: []string{"shop"}, Limit: core.MustParseLimit("10/1m fixed-window"), Key: "user", Priority: 1}
-	login := policy.Policy{Name: "login", Apps: []string{"shop"}, Limit: core.MustParseLimit("5/1m fixed-window"), Key: "ip", OnLimit: "degrade",
+	api := policy.Policy{Name: "api", Apps: []string{"shop"}, Limit: core.MustParseLimit("10/1m fixed-window"),
+		Key: "user", Priority: 1}
+	login := policy.Policy{Name: "login", Apps: []string{"shop"}, Limit: core.MustParseLimit("5/1m fixed-window"),
+		Key: "ip", OnLimit: "degrade",
 		Match: policy.Match{Methods: []string{"POST"}, Path: "/login"}}
 	return []policy.Policy{api, login}
 }
@@ -41,11 +43,14 @@ func openEngine(t *testing.T, o engine.Options) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o.Apps, o.Bindings, o.Logger, o.Poll = []string{"shop", "blog"}, c.Bindings(), quiet, time.Hour
+
 	e, err := engine.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Log(err) // of counts that could not be sent, where the test has killed Redis
@@ -101,6 +106,7 @@ func (a api) call(op, body string, change func(*http.Request)) reply {
 	if change != nil {
 		change(r)
 	}
+
 	w := httptest.NewRecorder()
 	a.h.ServeHTTP(w, r)
 	return reply{w.Code, w.Header(), strings.TrimSpace(w.Body.String())}
@@ -120,6 +126,7 @@ func (a api) wantCall(op, body string, status int, want string) reply {
 func (a api) take(body string) string {
 	a.t.Helper()
 	got := a.call("take", body, nil)
+
 	var answer struct{ Token string }
 	if err := json.Unmarshal([]byte(got.body), &answer); err != nil || answer.Token == "" {
 		a.t.Fatalf("%s: %d %s", body, got.status, got.body)
@@ -131,10 +138,12 @@ func (a api) take(body string) string {
 func (a api) left(key string) (list []int64) {
 	a.t.Helper()
 	got := a.call("peek", `{"key":"`+key+`"}`, nil)
+
 	var answer struct{ Policies []struct{ Remaining int64 } }
 	if err := json.Unmarshal([]byte(got.body), &answer); err != nil || got.status != 200 {
 		a.t.Fatal(errors.Join(err, errors.New(got.body)))
 	}
+
 	for _, p := range answer.Policies {
 		list = append(list, p.Remaining)
 	}
@@ -143,5 +152,6 @@ func (a api) left(key string) (list []int64) {
 
 // redisOptions says where a Redis of a test is.
 func redisOptions(addr string) *redis.UniversalOptions {
-	return &redis.UniversalOptions{Addrs: []string{addr}, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}}
+	return &redis.UniversalOptions{Addrs: []string{addr},
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}}
 }
