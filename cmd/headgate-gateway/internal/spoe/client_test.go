@@ -38,16 +38,21 @@ func open(t testing.TB, logger *slog.Logger, f func(*callers.Options, *Options),
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Open(t.Context(), engine.Options{Apps: []string{"shop", "blog"}, Source: engine.Fixed(policies), Bindings: c.Bindings(), Logger: logger})
+
+	e, err := engine.Open(t.Context(),
+		engine.Options{Apps: []string{"shop", "blog"}, Source: engine.Fixed(policies), Bindings: c.Bindings(),
+			Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	log := quietlog.New(logger)
 	o.Callers, o.Log = c, log
 	s, err := New(e, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := errors.Join(s.Shutdown(context.Background()), e.Close()); err != nil {
 			t.Error(err)
@@ -67,13 +72,17 @@ type haproxy struct {
 // connect returns a connection to the server, before the HELLO.
 func connect(t testing.TB, s *Server) *haproxy {
 	t.Helper()
+
 	ours, theirs := net.Pipe()
+
+	// As Serve does for a connection that it accepts.
 	c := &conn{server: s, net: theirs, pending: make(chan struct{}, maxPending)}
 	if s.add(c) {
 		go c.serve()
 	} else {
 		_ = theirs.Close()
 	}
+
 	t.Cleanup(func() { _ = ours.Close() })
 	return &haproxy{t, ours, bufio.NewReader(ours)}
 }
@@ -147,6 +156,7 @@ type message struct {
 // append appends the message to a payload.
 func (m message) append(b []byte) []byte {
 	var args []byte
+
 	n := 0
 	add := func(name string, value []byte) {
 		if !slices.Contains(m.without, name) {
@@ -154,6 +164,7 @@ func (m message) append(b []byte) []byte {
 			n++
 		}
 	}
+
 	if ip, err := netip.ParseAddr(m.src); err != nil {
 		add("src", []byte{typeNull})
 	} else if ip.Is4() {
@@ -161,17 +172,21 @@ func (m message) append(b []byte) []byte {
 	} else {
 		add("src", append([]byte{typeIPv6}, ip.AsSlice()...))
 	}
+
 	add("method", appendValue(nil, m.method))
 	if m.path == "" {
 		add("path", []byte{typeNull})
 	} else {
 		add("path", appendValue(nil, m.path))
 	}
+
 	var headers []byte
 	for _, h := range m.headers {
 		headers = appendText(appendText(headers, h[0]), h[1])
 	}
 	add("headers", appendText([]byte{typeBinary}, append(headers, 0, 0)))
+
+	// In the order of the map, another one each time: the arguments have names and no places.
 	for name, v := range map[string]string{"app": m.app, "user": m.user, "plan": m.plan} {
 		if v != "" {
 			add(name, appendValue(nil, v))
@@ -180,6 +195,7 @@ func (m message) append(b []byte) []byte {
 	for range m.more {
 		add("more", []byte{typeNull})
 	}
+
 	name := m.name
 	if name == "" {
 		name = Message
@@ -205,6 +221,7 @@ func about(src string) message {
 // ask returns the variables that the answer to a message sets.
 func (h *haproxy) ask(m message) map[string]value {
 	h.t.Helper()
+
 	h.send(notifyFrame(7, 300, m))
 	f := h.receive()
 	if f.kind != ack || f.flags != final || f.stream != 7 || f.frame != 300 {
@@ -216,7 +233,9 @@ func (h *haproxy) ask(m message) map[string]value {
 // variables returns the variables that an ACK sets.
 func (h *haproxy) variables(f frame) map[string]value {
 	h.t.Helper()
+
 	set := map[string]value{}
+
 	p := parser{rest: f.payload}
 	for p.rest != "" && p.err == nil {
 		if verb, n, scope := p.byte(), p.byte(), p.byte(); verb != 1 || n != 3 || scope != 2 {
@@ -225,6 +244,7 @@ func (h *haproxy) variables(f frame) map[string]value {
 		name := p.text()
 		set[name] = p.value()
 	}
+
 	if p.err != nil {
 		h.t.Fatal(p.err)
 	}
