@@ -45,14 +45,18 @@ func newClient(t *testing.T, addr string) pb.TestServiceClient {
 func TestThirdCallIsRefused(t *testing.T) {
 	client := newClient(t, start(t, "2/1h fixed-window"))
 	payload := &pb.Payload{Body: []byte("hello")}
+
 	for range 2 {
 		got, err := client.UnaryCall(t.Context(), &pb.SimpleRequest{Payload: payload})
 		if err != nil || string(got.GetPayload().GetBody()) != "hello" {
 			t.Fatalf("%v, %v", got, err)
 		}
 	}
+
 	_, err := client.UnaryCall(t.Context(), &pb.SimpleRequest{Payload: payload})
 	s := status.Convert(err)
+
+	// When to come again, and what was exceeded.
 	if s.Code() != codes.ResourceExhausted || len(s.Details()) != 2 {
 		t.Fatalf("%v", err)
 	}
@@ -64,10 +68,12 @@ func TestThirdCallIsRefused(t *testing.T) {
 // The client of the program is refused again and again, and loses no call.
 func TestClientWaitsForItsTurns(t *testing.T) {
 	addr := start(t, "1/10ms")
+
 	var lines strings.Builder
 	log.SetOutput(&lines)
 	log.SetFlags(0)
 	defer log.SetOutput(os.Stderr)
+
 	ask(addr, 4)
 	if got, want := lines.String(), "call 1 <nil>\ncall 2 <nil>\ncall 3 <nil>\ncall 4 <nil>\n"; got != want {
 		t.Errorf("got\n%s", got)

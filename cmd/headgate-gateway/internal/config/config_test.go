@@ -152,8 +152,8 @@ func TestParseReadsEverySettingFromFlagsAndFile(t *testing.T) {
 
 	c, err := parse(nil, "-tls-cert", cert, "-tls-key", key, "-tls-client-ca", cert, "-listen", "0.0.0.0:1",
 		"-envoy-listen", ":2")
-	if err != nil || c.TLS == nil || c.TLS.MinVersion != tls.VersionTLS12 || c.TLS.ClientAuth !=
-		tls.RequireAndVerifyClientCert || c.TLS.ClientCAs == nil {
+	if err != nil || c.TLS == nil || c.TLS.MinVersion != tls.VersionTLS12 ||
+		c.TLS.ClientAuth != tls.RequireAndVerifyClientCert || c.TLS.ClientCAs == nil {
 		t.Errorf("TLS: %+v %v", c.TLS, err)
 	}
 }

@@ -97,8 +97,8 @@ func play(t *testing.T, op *openapi3.Operation, path, name string, value any) {
 	if name == "refused" && got.header.Get("Retry-After") != "60" {
 		t.Errorf("Retry-After: %q", got.header.Get("Retry-After"))
 	}
-	if got.header.Get("Cache-Control") != "no-store" || got.status == http.StatusOK && got.header.Get("Content-Type") !=
-		"application/json" {
+	if got.header.Get("Cache-Control") != "no-store" || got.status == http.StatusOK &&
+		got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("the headers are %v", got.header)
 	}
 }

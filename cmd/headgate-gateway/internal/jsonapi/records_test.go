@@ -66,8 +66,8 @@ func TestRedisIsTriedByOneCallerASecond(t *testing.T) {
 		if err := r.call(gone, ok); err != nil {
 			t.Error(err)
 		}
-		if err := r.call(soon, hang); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) !=
-			5*time.Millisecond {
+		if err := r.call(soon, hang); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(begun) != 5*time.Millisecond {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}
 	})

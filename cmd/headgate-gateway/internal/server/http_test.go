@@ -341,8 +341,8 @@ func TestHTTPBoundsTheTimeOfEachPieceOverHTTP2(t *testing.T) {
 			}
 
 			begun := time.Now()
-			if _, err := r.Body.Read(body); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) !=
-				30*time.Second {
+			if _, err := r.Body.Read(body); !errors.Is(err, os.ErrDeadlineExceeded) ||
+				time.Since(begun) != 30*time.Second {
 				t.Errorf("a client that sends nothing: %v after %v, want the time-out after 30s", err,
 					time.Since(begun))
 			}

@@ -516,8 +516,8 @@ func TestServerShutsDown(t *testing.T) {
 		resting.ended()
 
 		// The wait goes on to its end, and only then the connection does.
-		if f := h.receive(); f.kind != ack || h.variables(f)["over"].number != 0 || time.Since(start) !=
-			300*time.Millisecond {
+		if f := h.receive(); f.kind != ack || h.variables(f)["over"].number != 0 ||
+			time.Since(start) != 300*time.Millisecond {
 			t.Errorf("the request that waited is answered by %+v after %s", f, time.Since(start))
 		}
 		if f := h.receive(); f.kind != agentDisconnect {
@@ -569,8 +569,8 @@ func TestServerRefusesTunnels(t *testing.T) {
 		m.method, m.headers = row.method, append(m.headers, row.lines...)
 
 		set := h.ask(m)
-		if set["decided"].number != 1 || set["over"].number != row.over || row.over == 1 && set["status"].number !=
-			400 {
+		if set["decided"].number != 1 || set["over"].number != row.over || row.over == 1 &&
+			set["status"].number != 400 {
 			t.Errorf("%s: %s", name, text(set))
 		}
 	}

@@ -101,7 +101,6 @@ func TestFind(t *testing.T) {
 		{"a=2 sub=x", "none"},
 		{"sub=x", "none"},
 		{"b=1", "20/minute 1"},
-
 		{"b=", "20/minute "},
 		{"b=2", "30/minute 2"},
 

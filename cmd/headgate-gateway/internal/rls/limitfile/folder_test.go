@@ -118,8 +118,8 @@ func TestFolder(t *testing.T) {
 				t.Errorf("%q is in force, want %q", got[len(got)-1], want)
 			}
 
-			if lines := l.lines(); len(lines) != 1 || !strings.Contains(lines[0], logged) || (logged == "") !=
-				(lines[0] == "") {
+			if lines := l.lines(); len(lines) != 1 || !strings.Contains(lines[0], logged) ||
+				(logged == "") != (lines[0] == "") {
 				t.Errorf("logged %q, want one line with %q", lines, logged)
 			}
 		}
