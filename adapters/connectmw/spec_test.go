@@ -41,7 +41,10 @@ func framework(protocol connect.ClientOption) adapterspec.RPCFramework {
 			m, _ := connectmw.Message(r).(*wrapperspb.StringValue)
 			return m.GetValue()
 		},
-		NewError: func(code rpc.Code, text string) error { return connect.NewError(connect.Code(code), errors.New(text)) },
+		NewError: func(code rpc.Code,
+			text string) error {
+			return connect.NewError(connect.Code(code), errors.New(text))
+		},
 		RefundIf: func(f func(rpc.Code) bool) func(int) bool {
 			return connectmw.RefundIf(func(c connect.Code) bool { return f(rpc.Code(c)) })
 		},
@@ -61,6 +64,7 @@ func mux(a adapterspec.RPCApp) *http.ServeMux {
 			}
 			return connect.NewResponse(wrapperspb.String(text)), nil
 		}, options))
+
 	m.Handle(adapterspec.ChatMethod, connect.NewBidiStreamHandler(adapterspec.ChatMethod,
 		func(ctx context.Context, s *connect.BidiStream[value, value]) error { return a.Chat(ctx, texts{s}) }, options))
 	return m
@@ -129,15 +133,19 @@ func configs(a adapterspec.RPCApp) []connectmw.Config {
 		return func(c *connectmw.Call, admission *limiter.Admission) error { return f(c.Context, admission) }
 	}
 	c := connectmw.Config{Messages: a.Messages}
+
 	if a.Skip {
 		c.Skip = func(c *connectmw.Call) bool { return adapterspec.Skips(c.Header.Get("X-Skip")) }
 	}
 	if a.Refused != nil {
 		c.Refused = own(a.Refused)
+
 	}
 	if a.Failed != nil {
 		c.Failed = own(a.Failed)
 	}
+
+	// A second Config has no effect, though it would skip everything.
 	if a.SecondConfig {
 		return []connectmw.Config{c, {Skip: func(*connectmw.Call) bool { return true }}}
 	}
@@ -152,12 +160,15 @@ func listen(t testing.TB, h http.Handler) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
+
 	server := &http.Server{Handler: h, Protocols: &protocols, MaxHeaderBytes: 16 << 20}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
+
 	t.Cleanup(func() {
 		server.Close()
 		if err := <-done; err != http.ErrServerClosed {
@@ -176,6 +187,7 @@ type client struct {
 
 func newClient(t testing.TB, addr string, options ...connect.ClientOption) *client {
 	t.Helper()
+
 	c := &client{local: make(chan string, 10)}
 	transport := &http.Transport{Protocols: new(http.Protocols),
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -185,8 +197,10 @@ func newClient(t testing.TB, addr string, options ...connect.ClientOption) *clie
 			}
 			return conn, err
 		}}
+
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(transport.CloseIdleConnections)
+
 	h := &http.Client{Transport: transport}
 	options = append(options, connect.WithAcceptCompression("gzip", nil, nil)) // none, so that sent data fills buffers
 	c.say = connect.NewClient[value, value](h, "http://"+addr+adapterspec.SayMethod, options...)
@@ -216,6 +230,7 @@ func setHeader(h http.Header, md []string) {
 func (c *client) Say(ctx context.Context, md []string, text string) adapterspec.Answer {
 	req := connect.NewRequest(wrapperspb.String(text))
 	setHeader(req.Header(), md)
+
 	resp, err := c.say.CallUnary(ctx, req)
 	if err != nil {
 		return answerOf(err, "")
@@ -246,6 +261,7 @@ func (s clientStream) Receive() (*value, error) { return s.BidiStreamForClient.R
 
 func (s clientStream) End() adapterspec.Answer {
 	defer s.CloseResponse()
+
 	last := ""
 	for {
 		text, err := s.Recv()
@@ -267,6 +283,7 @@ func answerOf(err error, text string, fields ...http.Header) adapterspec.Answer 
 	var coded *connect.Error
 	if errors.As(err, &coded) {
 		a.Code, a.Message = rpc.Code(coded.Code()), coded.Message()
+
 		fields = append(fields, coded.Meta())
 		for _, detail := range coded.Details() {
 			message, _ := detail.Value()
@@ -280,6 +297,7 @@ func answerOf(err error, text string, fields ...http.Header) adapterspec.Answer 
 			}
 		}
 	}
+
 	for _, h := range fields {
 		for name, values := range h {
 			a.AddPair(name, values)
