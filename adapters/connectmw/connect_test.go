@@ -254,7 +254,6 @@ func TestInterceptorsOfOneSide(t *testing.T) {
 func refused(t *testing.T) error {
 	t.Helper()
 	unary := connectmw.New(newLimiter(t, &clock{}, rule("1/1ms"), limiter.Config{})).WrapUnary(
-
 		func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) { return nil, nil })
 	if _, err := unary(t.Context(), connect.NewRequest(wrapperspb.String(""))); err != nil {
 		t.Fatal(err)

@@ -41,8 +41,7 @@ func framework(protocol connect.ClientOption) adapterspec.RPCFramework {
 			m, _ := connectmw.Message(r).(*wrapperspb.StringValue)
 			return m.GetValue()
 		},
-		NewError: func(code rpc.Code,
-			text string) error {
+		NewError: func(code rpc.Code, text string) error {
 			return connect.NewError(connect.Code(code), errors.New(text))
 		},
 		RefundIf: func(f func(rpc.Code) bool) func(int) bool {
@@ -139,7 +138,6 @@ func configs(a adapterspec.RPCApp) []connectmw.Config {
 	}
 	if a.Refused != nil {
 		c.Refused = own(a.Refused)
-
 	}
 	if a.Failed != nil {
 		c.Failed = own(a.Failed)

@@ -78,8 +78,7 @@ func TestUnknownServicesShareOneRoute(t *testing.T) {
 	r.Key = keyfuncs.Route
 
 	server := grpc.NewServer(append(grpcmw.New(newLimiter(t, &clock{}, r, limiter.Config{})).Options(),
-		grpc.UnknownServiceHandler(func(_ any,
-			s grpc.ServerStream) error {
+		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
 			return s.SendMsg(wrapperspb.String("ok"))
 		}))...)
 	server.RegisterService(&echoService, app(adapterspec.RPCApp{}))

@@ -13,7 +13,6 @@ func TestCallsWithoutANameDoNotCount(t *testing.T) {
 	defer server.Close()
 	client := connect.NewClient[text, text](server.Client(), server.URL+hello)
 
-
 	// Names that are missing cost nothing, and two greetings are all that a client may have.
 	for i, row := range []struct {
 		name, want string

@@ -216,9 +216,8 @@ func TestOpenNamesEveryMistake(t *testing.T) {
 		}
 	}
 
-	if _, err := Open(t.Context(),
-		Options{Redis: &redis.UniversalOptions{}, RedisPrefix: "{", Apps: []string{"shop"}, Logger: quiet}); err ==
-		nil || !strings.Contains(err.Error(), "brace") {
+	if _, err := Open(t.Context(), Options{Redis: &redis.UniversalOptions{}, RedisPrefix: "{",
+		Apps: []string{"shop"}, Logger: quiet}); err == nil || !strings.Contains(err.Error(), "brace") {
 		t.Errorf("a prefix with a brace: %v", err)
 	}
 

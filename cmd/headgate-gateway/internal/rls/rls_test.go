@@ -322,6 +322,7 @@ func TestPlansAndActions(t *testing.T) {
 			{list("user=ann"), "OVER | OVER p 1/HOUR left 0 reset 1h0m0s"},
 		})
 	})
+
 	bubble(t, "degrade passes and marks the request", func(t *testing.T) {
 		p := byKey("p", "1/1h fixed-window", "ip")
 		p.OnLimit = "degrade"
@@ -337,9 +338,9 @@ func TestPlansAndActions(t *testing.T) {
 		if got := short(r); got != "OK | OVER p 1/HOUR left 0 reset 1h0m0s" ||
 			header(r.GetRequestHeadersToAdd(), "headgate-degraded") != "1" {
 			t.Errorf("%s, headers %v", got, r.GetRequestHeadersToAdd())
-
 		}
 	})
+
 	bubble(t, "shadow is never over", func(t *testing.T) {
 		p := byKey("p", "1/1h fixed-window", "ip")
 		p.Mode = policy.Shadow
@@ -364,6 +365,7 @@ func TestPlansAndActions(t *testing.T) {
 			}
 		}
 	})
+
 	bubble(t, "wait refuses and concurrency is left out", func(t *testing.T) {
 		p := byKey("p", "1/1h", "ip")
 		p.OnLimit = "wait 10s"
@@ -384,8 +386,8 @@ func TestPlansAndActions(t *testing.T) {
 		if !strings.Contains(log.String(), "policy=q reason=\"it limits requests at a time") {
 			t.Errorf("logged %s", log.String())
 		}
-
 	})
+
 	bubble(t, "access denies at no cost", func(t *testing.T) {
 		p := byKey("p", "5/1h fixed-window", "user")
 		p.Access.Deny.Keys = []string{"mallory"}
@@ -433,6 +435,7 @@ func TestHits(t *testing.T) {
 			t.Errorf("a descriptor's own hits: %s, want %s", got, want)
 		}
 	})
+
 	bubble(t, "that never fit", func(t *testing.T) {
 		e := start(t, one, "", Options{})
 
@@ -444,6 +447,7 @@ func TestHits(t *testing.T) {
 			{list(ip + "hits:10"), "OK | OK p 10/HOUR left 0 reset 1h0m0s"},
 		})
 	})
+
 	bubble(t, "negative ones give back", func(t *testing.T) {
 		e := start(t, one, "", Options{})
 
@@ -457,6 +461,7 @@ func TestHits(t *testing.T) {
 			{list(ip + "hits:99 back"), "OK | OK p 10/HOUR left 10 reset 0s"},
 		})
 	})
+
 	bubble(t, "of 0 check, and pass at the limit", func(t *testing.T) {
 		e := start(t, one, "", Options{})
 		e.check("shop", []step{
@@ -478,6 +483,7 @@ func TestHits(t *testing.T) {
 		time.Sleep(time.Hour)
 		e.check("shop", []step{{list(ip + "hits:0"), "OK | OK p 10/HOUR left 10 reset 0s"}})
 	})
+
 	bubble(t, "that are marked are charged beyond the limit", func(t *testing.T) {
 		e := start(t, set(byKey("p", "10/10s", "ip")), "", Options{})
 
@@ -493,6 +499,7 @@ func TestHits(t *testing.T) {
 			{list(ip + "headgate=other"), "OVER | OVER p 10/10SECOND left 0 reset 6s"},
 		})
 	})
+
 	bubble(t, "of their own are debits in a domain of debits", func(t *testing.T) {
 		e := start(t, one, "", Options{Debit: []string{"shop"}})
 
@@ -528,6 +535,7 @@ func TestLimitOfADescriptor(t *testing.T) {
 			{list("tenant=a limit:3/HOUR"), "OK | OK"}, // a limit of the calendar cannot be replaced, and fails open
 		})
 	})
+
 	bubble(t, "has every unit", func(t *testing.T) {
 		e := start(t, set(), "domain: d\ndescriptors: []\n", Options{})
 
@@ -554,6 +562,7 @@ func TestLimitOfADescriptor(t *testing.T) {
 			}
 		}
 	})
+
 	bubble(t, "is one of its own in a domain of the folder", func(t *testing.T) {
 		e := start(t, set(),
 			"domain: d\ndescriptors:\n- {key: k, rate_limit: {unit: hour, requests_per_unit: 9}, shadow_mode: true}\n",
@@ -645,6 +654,7 @@ func TestFolder(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		e.check("d", []step{{list("a=1"), "OK | OK three 3/HOUR left 2 reset 1h0m0s"}})
 	})
+
 	bubble(t, "metadata of limits that the request is within", func(t *testing.T) {
 		e := start(t, set(), folder, Options{})
 
@@ -658,6 +668,7 @@ func TestFolder(t *testing.T) {
 			}
 		}
 	})
+
 	bubble(t, "a shadow limit is counted in the log", func(t *testing.T) {
 		var log logged
 		e := startOn(t, engine.Options{Source: engine.Fixed(set()), Logger: log.logger()}, folder, Options{})
@@ -670,6 +681,7 @@ func TestFolder(t *testing.T) {
 			t.Errorf("logged %s", log.String())
 		}
 	})
+
 	bubble(t, "a folder that changes", func(t *testing.T) {
 		var log logged
 		e := startOn(t, engine.Options{Source: engine.Fixed(set()), Logger: log.logger()}, folder, Options{})
@@ -696,6 +708,7 @@ func TestFolder(t *testing.T) {
 		}
 		e.check("other", []step{{list("a=1"), "OK | OK"}})
 	})
+
 	bubble(t, "a domain of the folder precedes an application", func(t *testing.T) {
 		e := start(t, set(byKey("p", "1/1h", "global")), "domain: shop\ndescriptors: []", Options{})
 		e.check("shop", []step{{list("a=1"), "OK | OK"}})
@@ -744,6 +757,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("metadata %s", got)
 		}
 	})
+
 	bubble(t, "by quotas have them too", func(t *testing.T) {
 		e := start(t, set(), folder, Options{})
 		e.must(request("d", "q2=1"))
@@ -759,6 +773,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("body %s", r.GetRawBody())
 		}
 	})
+
 	bubble(t, "headers by option", func(t *testing.T) {
 		e := start(t, set(byKey("p", "2/1m fixed-window", "ip")), "", Options{Headers: limiterXRateLimit})
 		r := e.must(request("shop", "remote_address=192.0.2.1"))
