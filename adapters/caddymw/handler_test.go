@@ -246,7 +246,8 @@ func TestRecorderKnowsTheStatus(t *testing.T) {
 			return caddyhttp.Error(502, errors.New("x"))
 		}, 202},
 	} {
-		rec := &recorder{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: httptest.NewRecorder()}}
+		rec := &recorder{
+			ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: httptest.NewRecorder()}}
 		err := row.next(rec, nil)
 
 		if got := cmp.Or(rec.sent, statusOfError(err)); got != row.want {

@@ -50,7 +50,8 @@ func TestProbes(t *testing.T) {
 			info, err := reflectionpb.NewServerReflectionClient(c).ServerReflectionInfo(ctx)
 			if err == nil {
 				err = info.Send(
-					&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
+					&reflectionpb.ServerReflectionRequest{
+						MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
 			}
 			if err == nil {
 				_, err = info.Recv()

@@ -26,7 +26,7 @@ func TestForgedHeaders(t *testing.T) {
 
 	every := limit("all", "1/1h fixed-window", "ip+method+path+host")
 
-	// One request a hour for all that is asked: a forgery that changes any of it would count anew
+	// One request an hour for all that is asked: a forgery that changes any of it would count anew
 	// and pass.
 	for name, own := range gateways {
 		for _, appends := range []bool{false, true} {

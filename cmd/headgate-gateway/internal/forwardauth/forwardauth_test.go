@@ -209,8 +209,7 @@ func TestQuery(t *testing.T) {
 
 func TestUntrustedPeer(t *testing.T) {
 	in(t, Options{}, []policy.Policy{limit("all", "1/1m", "global")}, func(t *testing.T, f *face) {
-		// Neither the next address nor loopback is trusted, nor an address of IPv4 in the form of
-		// IPv6.
+		// The address beside that of the proxy, in both of its forms, loopback and a Unix socket.
 		for _, peer := range []string{"10.0.0.2:1", "[::1]:1", "@", "[::ffff:10.0.0.2]:1"} {
 			wants(t, f.ask("?deny_status=401", get("/", "192.0.2.1", "peer: "+peer)...), 403, StatusHeader+": 403",
 				"RateLimit: ")
@@ -233,9 +232,10 @@ func TestUnreadableRequest(t *testing.T) {
 		}{
 			{nil, noOriginal},
 			{get("/", "192.0.2.1")[:3], noCaller},
-			{get("/%zz", "192.0.2.1"), badTarget},
 
 			// A target that net/http would not read, and one that it would read as a fragment.
+			{get("/%zz", "192.0.2.1"), badTarget},
+
 			{get("/a#b", "192.0.2.1"), badTarget},
 			{get("/", "192.0.2.1", "X-Forwarded-Host: b"), repeated},
 
@@ -328,7 +328,8 @@ func TestActions(t *testing.T) {
 		limit("tried", "1/1m", "global", change("/tried", func(p *policy.Policy) { p.Mode = policy.Shadow })),
 		limit("slow", "60/1m burst=1", "global", change("/slow", func(p *policy.Policy) { p.OnLimit = "wait 30s" })),
 		limit("running", "1 concurrent ttl=1m", "global", change("/running", func(*policy.Policy) {})),
-		limit("denied", "9/1m", "ip", change("/denied", func(p *policy.Policy) { p.Access.Deny.Networks = []string{"192.0.2.0/24"} })),
+		limit("denied", "9/1m", "ip", change("/denied",
+			func(p *policy.Policy) { p.Access.Deny.Networks = []string{"192.0.2.0/24"} })),
 	}
 
 	in(t, Options{}, policies, func(t *testing.T, f *face) {
@@ -468,10 +469,11 @@ func TestRefusesTunnels(t *testing.T) {
 			lines  []string
 			status int
 		}{
-			// The first that is named in a list is not the one that a server has to take.
 			"none":      {nil, 200},
 			"websocket": {[]string{"Connection: Upgrade", "Upgrade: WebSocket"}, 200},
 			"h2c":       {[]string{"Connection: Upgrade", "Upgrade: h2c"}, 400},
+
+			// The first that is named in a list is not the one that a server has to take.
 			"a list":    {[]string{"Upgrade: websocket, h2c"}, 400},
 			"two lines": {[]string{"Upgrade: websocket", "Upgrade: h2c"}, 400},
 		} {

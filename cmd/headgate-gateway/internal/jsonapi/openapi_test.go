@@ -59,8 +59,7 @@ func TestDescriptionHasTrueExamples(t *testing.T) {
 		}
 	}
 
-	// Their number now: an example that is renamed would otherwise not be played, and nobody would
-	// see it.
+	// As many as there are now: examples that are no longer found would not be missed otherwise.
 	if played < 12 {
 		t.Errorf("%d examples were played", played)
 	}

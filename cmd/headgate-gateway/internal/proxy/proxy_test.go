@@ -423,7 +423,8 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	g := beforeURL(t, secure.URL, nil)
-	g.proxy.transport.TLSClientConfig = &tls.Config{RootCAs: secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+	g.proxy.transport.TLSClientConfig = &tls.Config{
+		RootCAs: secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
 
 	r := request(t, "GET", g.URL+"/", nil)
 	r.Host = "example.com" // in the certificate of the test

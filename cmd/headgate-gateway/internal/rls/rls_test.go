@@ -73,6 +73,7 @@ func startOn(t testing.TB, eo engine.Options, file string, o Options) *envoy {
 	if eo.Logger == nil {
 		eo.Logger = quiet
 	}
+
 	e, err := engine.Open(context.Background(), eo)
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +88,9 @@ func startOn(t testing.TB, eo engine.Options, file string, o Options) *envoy {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// A connection in memory: its goroutines stay in a bubble of synctest, which a socket would
+	// leave.
 	l := bufconn.Listen(1 << 16)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
@@ -95,6 +99,8 @@ func startOn(t testing.TB, eo engine.Options, file string, o Options) *envoy {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// The client goes first, and the engine last: the server asks it until its end.
 	t.Cleanup(func() {
 		_ = conn.Close()
 		if err := s.Shutdown(context.Background()); err != nil {
@@ -128,6 +134,8 @@ func descriptor(text string) *ratelimit.RateLimitDescriptor {
 			d.Limit = &ratelimit.RateLimitDescriptor_RateLimitOverride{
 				RequestsPerUnit: uint32(requests), Unit: typepb.RateLimitUnit(typepb.RateLimitUnit_value[unit]),
 			}
+
+			// A number before the unit is a multiplier: "5MINUTE".
 			if m := per[:len(per)-len(unit)]; m != "" {
 				times, _ := strconv.ParseUint(m, 10, 32)
 				d.Limit.UnitMultiplier = wrapperspb.UInt32(uint32(times))
@@ -270,8 +278,9 @@ func TestPolicyProperties(t *testing.T) {
 			list("remote_address=192.0.2.1 tenant=a", "remote_address=192.0.2.1 tenant=b"),
 			list("remote_address=192.0.2.1", "tenant=a")},
 
-		// A match applies like a key: what the descriptor does not say does not match.
 		{"global", byKey("p", limit, "global"), list("anything=x"), nil},
+
+		// A match applies like a key: what the descriptor does not say does not match.
 		{"match",
 			shop(byKey("p", limit, "ip"),
 				func(p *policy.Policy) { p.Match = policy.Match{Methods: []string{"POST"}, Path: "/login"} }),
@@ -330,8 +339,6 @@ func TestPlansAndActions(t *testing.T) {
 
 		e.check("shop", []step{{list("remote_address=192.0.2.1"), "OK | OK p 1/HOUR left 0 reset 1h0m0s"}})
 
-		// A connection in memory: its goroutines stay in a bubble of synctest, which a socket
-		// would leave.
 		// Over, and yet the whole is OK: Envoy lets the request pass, and the server behind sees
 		// the header.
 		r := e.must(request("shop", "remote_address=192.0.2.1"))
@@ -374,8 +381,7 @@ func TestPlansAndActions(t *testing.T) {
 			engine.Options{Source: engine.Fixed(set(p, byKey("q", "1 concurrent ttl=1h", "ip"))), Logger: log.logger()},
 			"", Options{})
 
-		// Two at once leave Envoy with an answer at once: it would give up before 10 s of waiting
-		// are over.
+		// Envoy gets the refusal at once: it would give up before a wait of 10 s is over.
 		e.check("shop", []step{
 			{list("remote_address=192.0.2.1"), "OK | OK p 1/HOUR left 0 reset 1h0m0s"},
 			{list("remote_address=192.0.2.1"), "OVER | OVER p 1/HOUR left 0 reset 1h0m0s"},
@@ -395,7 +401,6 @@ func TestPlansAndActions(t *testing.T) {
 
 		r := e.must(request("shop", "remote_address=192.0.2.1", "user=mallory"))
 
-		// A number before the unit is a multiplier: "5MINUTE".
 		if got := short(r); got != "OVER | OK | OVER" || !strings.Contains(string(r.GetRawBody()), `"Forbidden"`) {
 			t.Errorf("%s, body %s", got, r.GetRawBody())
 		}

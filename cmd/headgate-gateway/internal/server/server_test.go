@@ -61,7 +61,7 @@ func start(t *testing.T, h http.HandlerFunc, o Options) *gateway {
 		{Name: "admin", Address: "admin", Service: NewHTTP(o.Health.Handler(), bounds()), Admin: true},
 	}
 
-	// The server gets pipes by the addresses, which need not be any.
+	// The addresses are only names here: each leads to its pipes.
 	o.Listen = func(address string) (net.Listener, error) {
 		if address == "admin" {
 			return g.admin, nil

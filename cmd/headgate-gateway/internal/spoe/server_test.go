@@ -230,8 +230,8 @@ func TestServerIsExactUnderPipelining(t *testing.T) {
 	for range cap(passed) {
 		h := greeted(t, s)
 		all.Go(func() {
-			// Half of what all ask for fits. Writing goes on beside reading: neither side of a
-			// pipe has a buffer.
+			// A quarter of what all ask for fits. Writing goes on beside reading: neither side of
+			// a pipe has a buffer.
 			go func() {
 				for i := range 250 {
 					_, _ = h.c.Write(notifyFrame(uint64(i), 1, about("192.0.2.1")))
