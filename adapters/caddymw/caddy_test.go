@@ -53,9 +53,7 @@ func (c *caddy) command(words ...string) *exec.Cmd {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-
 	cmd := exec.Command(program, words...)
-
 	cmd.Dir = c.folder
 	cmd.Env = append(os.Environ(), asCaddy+"=1", "HOME="+c.folder, "XDG_DATA_HOME="+c.folder, "XDG_CONFIG_HOME="+
 		c.folder)
@@ -78,7 +76,6 @@ type site struct{ text, servers string }
 
 func (c *caddy) write(s site) string {
 	c.t.Helper()
-
 	path := filepath.Join(c.folder, "Caddyfile")
 	text := strings.Replace(c.caddyfile(s.text), "SERVERS", s.servers, 1)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -154,12 +151,10 @@ func (c *caddy) run(env []string, words ...string) {
 // until waits until a condition holds, for at most half a minute.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-
 	for !holds() {
 		select {
 		case <-ctx.Done():
@@ -172,13 +167,11 @@ func until(t *testing.T, what string, holds func() bool) {
 // policies writes a file of policies of the application default and returns its path.
 func policies(t *testing.T, list ...string) string {
 	t.Helper()
-
 	var b bytes.Buffer
 	b.WriteString("policies:\n")
 	for _, text := range list {
 		b.WriteString("- {apps: [default], " + text + "}\n")
 	}
-
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)

@@ -88,9 +88,6 @@ func TestTwoCaddiesShareOneQuota(t *testing.T) {
 // wantRefusal checks an answer under a limit of 50/1h that is used up.
 func wantRefusal(t *testing.T, a answer) {
 	t.Helper()
-
-	// The second that is announced depends on when the test runs: both headers have to say the
-	// same.
 	after, err := strconv.Atoi(a.Header.Get("Retry-After"))
 	if want := fmt.Sprintf(`"all";r=0;t=%d`, after); err != nil || after < 1 || after > 3600 ||
 		a.Header.Get("Ratelimit") != want ||

@@ -119,13 +119,11 @@ func TestRefusalHasACode(t *testing.T) {
 // post calls Say without a client of Connect.
 func post(t *testing.T, addr string) (status int, header http.Header, body string) {
 	t.Helper()
-
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Post("http://"+addr+adapterspec.SayMethod, "application/json", strings.NewReader(`"ok"`))
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -258,7 +256,6 @@ func refused(t *testing.T) error {
 	if _, err := unary(t.Context(), connect.NewRequest(wrapperspb.String(""))); err != nil {
 		t.Fatal(err)
 	}
-
 	_, err := unary(t.Context(), connect.NewRequest(wrapperspb.String("")))
 	return err
 }
@@ -524,8 +521,6 @@ func TestNewRetryReturnsOtherErrors(t *testing.T) {
 			calls++
 			return nil, connect.NewError(connect.CodeResourceExhausted, errors.New("no details"))
 		})
-
-	// A refusal without details says nothing of when to come again.
 	got := newClient(t, listen(t, h), connect.WithInterceptors(connectmw.MustRetry(connectmw.Retry{}))).Say(t.Context(),
 		nil, "ok")
 	if calls != 1 || got.Message != "no details" {

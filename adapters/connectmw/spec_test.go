@@ -63,7 +63,6 @@ func mux(a adapterspec.RPCApp) *http.ServeMux {
 			}
 			return connect.NewResponse(wrapperspb.String(text)), nil
 		}, options))
-
 	m.Handle(adapterspec.ChatMethod, connect.NewBidiStreamHandler(adapterspec.ChatMethod,
 		func(ctx context.Context, s *connect.BidiStream[value, value]) error { return a.Chat(ctx, texts{s}) }, options))
 	return m
@@ -228,7 +227,6 @@ func setHeader(h http.Header, md []string) {
 func (c *client) Say(ctx context.Context, md []string, text string) adapterspec.Answer {
 	req := connect.NewRequest(wrapperspb.String(text))
 	setHeader(req.Header(), md)
-
 	resp, err := c.say.CallUnary(ctx, req)
 	if err != nil {
 		return answerOf(err, "")

@@ -22,7 +22,6 @@ func chain(t testing.TB, middleware echo.MiddlewareFunc) func() {
 	e := echo.New()
 	e.Use(middleware)
 	e.GET("/login", func(c *echo.Context) error { return c.NoContent(http.StatusOK) })
-
 	r := get(t, "/login")
 	r.RemoteAddr = "192.0.2.1:1234"
 	w := serverWriter{plain{http.Header{}}}

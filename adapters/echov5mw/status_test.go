@@ -137,14 +137,10 @@ func TestStatusOfHead(t *testing.T) {
 	l := limited(t, "9/1h", func(r *limiter.Rule) {
 		r.RefundIf = func(status int) bool { return status < 400 }
 	})
-
 	e := echo.New()
 	e.GET("/", func(c *echo.Context) error { return c.NoContent(http.StatusUnauthorized) }, heading, echov5mw.New(l))
-
 	if got := call(e, "/").Code; got != http.StatusUnauthorized {
 		t.Errorf("answered %d", got)
 	}
-
-	// The status is 401 although the answer is to HEAD: the unit is not given back.
 	gatetest.WantLeft(t, l, 8)
 }

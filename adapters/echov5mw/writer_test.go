@@ -67,7 +67,6 @@ func TestWriterFlush(t *testing.T) {
 		e := echo.New()
 		e.Use(echov5mw.New(limited(t, "9 concurrent ttl=1m")))
 		e.GET("/", func(c *echo.Context) error { return flush(c.Response()) })
-
 		if !call(e, "/").Flushed {
 			t.Errorf("%s: nothing was flushed", name)
 		}

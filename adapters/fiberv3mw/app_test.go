@@ -40,7 +40,6 @@ func (s *store) release(t testing.TB) string {
 	t.Helper()
 	timer := time.NewTimer(testTimeout)
 	defer timer.Stop()
-
 	select {
 	case key := <-s.refunded:
 		return key
@@ -59,13 +58,11 @@ func newLimiter(t testing.TB, s core.Store, text string, changes ...func(*limite
 // call sends the app a request from peer, and returns its context.
 func call(app *fiber.App, peer net.Addr, method, path string, headers ...string) *fasthttp.RequestCtx {
 	var r fasthttp.Request
-
 	r.Header.SetMethod(method)
 	r.SetRequestURI(path)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Add(headers[i], headers[i+1])
 	}
-
 	ctx := &fasthttp.RequestCtx{}
 	ctx.Init(&r, peer, nil)
 	app.Handler()(ctx)

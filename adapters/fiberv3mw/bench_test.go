@@ -14,12 +14,10 @@ import (
 func chain(handlers ...any) func() {
 	app := fiber.New(fiber.Config{})
 	app.Use(append(handlers, func(c fiber.Ctx) error { return c.SendString("ok") })...)
-
 	var r fasthttp.Request
 	r.SetRequestURI("/login")
 	ctx := &fasthttp.RequestCtx{}
 	ctx.Init(&r, peer, nil)
-
 	answer := app.Handler()
 	return func() {
 		ctx.ResetUserValues()

@@ -162,15 +162,11 @@ func TestLeaseEndsWithTimeout(t *testing.T) {
 func TestStatusOfHead(t *testing.T) {
 	l := newLimiter(t, newStore(), "9/1h",
 		func(r *limiter.Rule) { r.RefundIf = func(status int) bool { return status < 400 } })
-
 	app := fiber.New()
 	app.Get("/", fiberv3mw.New(l), func(c fiber.Ctx) error { return fiber.ErrUnauthorized })
-
 	if got := call(app, peer, "HEAD", "/").Response.StatusCode(); got != http.StatusUnauthorized {
 		t.Errorf("answered %d", got)
 	}
-
-	// The status recorded is 401: the one unit is not given back.
 	gatetest.WantLeft(t, l, 8)
 }
 
@@ -214,11 +210,8 @@ func TestSkipPreflights(t *testing.T) {
 	l := newLimiter(t, newStore(), "9/1h")
 	app := fiber.New()
 	app.Use(fiberv3mw.New(l, fiberv3mw.Config{Skip: fiber.Ctx.IsPreflight}))
-
-	// With both headers it is a preflight, and with Origin alone a request like others.
 	call(app, peer, "OPTIONS", "/", "Origin", "https://a.example", "Access-Control-Request-Method", "PUT")
 	gatetest.WantLeft(t, l, 9)
-
 	call(app, peer, "OPTIONS", "/", "Origin", "https://a.example")
 	gatetest.WantLeft(t, l, 8)
 }

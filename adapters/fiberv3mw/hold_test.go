@@ -46,7 +46,6 @@ func (b *body) Close() error {
 
 func dial(t *testing.T, addr string) (conn net.Conn, answers *bufio.Reader) {
 	t.Helper()
-
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +60,6 @@ func dial(t *testing.T, addr string) (conn net.Conn, answers *bufio.Reader) {
 // ask sends a GET over a connection that is closed after the answer.
 func ask(t *testing.T, addr string) (answer *bufio.Reader) {
 	t.Helper()
-
 	conn, answer := dial(t, addr)
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -225,12 +223,8 @@ func TestRefundBeforeStream(t *testing.T) {
 	l := newLimiter(t, s, "5/1m", func(r *limiter.Rule) { r.RefundIf = func(status int) bool { return status == 200 } })
 	app := fiber.New(fiber.Config{})
 	app.Use(fiberv3mw.New(l), func(c fiber.Ctx) error { return c.SendStream(stream) })
-
 	ask(t, listen(t, app))
-
-	// The refund comes while the body waits to be read.
 	s.release(t)
-
 	close(stream.more)
 	<-stream.closed
 }

@@ -22,14 +22,12 @@ import (
 // that returns the last result.
 func seeing(t *testing.T, c fiber.Config, see func(core.Request) string) (*fiber.App, func() string) {
 	var seen string
-
 	l := newLimiter(t, newStore(), "1000/1m", func(r *limiter.Rule) {
 		r.Key = func(r core.Request) (string, bool) {
 			seen = see(r)
 			return "", true
 		}
 	})
-
 	app := fiber.New(c)
 	app.Use(fiberv3mw.New(l))
 	return app, func() string { return seen }
@@ -111,7 +109,6 @@ func TestHeader(t *testing.T) {
 	app, seen := seeing(t, fiber.Config{}, func(r core.Request) string {
 		return fmt.Sprintf("%q %q %q %q", r.Header("X-A"), r.Header("X-B"), r.Header("Host"), r.Header("Cookie"))
 	})
-
 	call(app, peer, "GET", "http://A.example/", "Host", "b.example", "x-a", "1", "X-A", "2, 3", "X-A", "", "Cookie",
 		"a=b; c=d")
 	if want := `["1" "2, 3" ""] [] ["a.example"] ["a=b; c=d"]`; seen() != want {
@@ -125,7 +122,6 @@ func TestHostOfTrustedProxy(t *testing.T) {
 		app, seen := seeing(t,
 			fiber.Config{TrustProxy: trust, TrustProxyConfig: fiber.TrustProxyConfig{Proxies: []string{"192.0.2.1"}}},
 			func(r core.Request) string { return strings.Join(r.Header("Host"), " ") })
-
 		want := map[bool]string{true: "a.example b.example", false: "a.example"}[trust]
 		if call(app, peer, "GET", "http://a.example/", "X-Forwarded-Host", "b.example"); seen() != want {
 			t.Errorf("trusted %t: %q, want %q", trust, seen(), want)

@@ -62,7 +62,6 @@ func serve(t testing.TB, a adapterspec.HTTPApp) string {
 // listen serves the app on loopback until the test ends.
 func listen(t testing.TB, app *fiber.App) string {
 	t.Helper()
-
 	l := adapterspec.Listener(t)
 	done := make(chan error, 1)
 	go func() { done <- app.Listener(l, fiber.ListenConfig{DisableStartupMessage: true}) }()

@@ -26,10 +26,8 @@ func handle(context.Context, any) (any, error)   { return nil, nil }
 
 func call(l *limiter.Limiter) func() {
 	limit, info := grpcmw.New(l), &grpc.UnaryServerInfo{FullMethod: "/a/B"}
-
 	ctx := peer.NewContext(context.Background(), &peer.Peer{Addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}})
 	ctx = grpc.NewContextWithServerTransportStream(ctx, &discarding{})
-
 	return func() {
 		if _, err := limit.Unary(ctx, nil, info, handle); err != nil {
 			panic(err)

@@ -113,7 +113,6 @@ func TestAnswerThatPanicsIsThatOfTheLimiter(t *testing.T) {
 	// The program's own answer to a refusal panics, and the call is refused all the same.
 	refuse := func(*grpcmw.Call, *limiter.Admission) error { panic("of the program") }
 	limit := grpcmw.New(newLimiter(t, &clock{}, rule("1/1h"), config), grpcmw.Config{Refused: refuse})
-
 	for _, want := range []codes.Code{codes.OK, codes.ResourceExhausted} {
 		_, err := limit.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a/B"},
 			func(context.Context, any) (any, error) { return nil, nil })
@@ -121,7 +120,6 @@ func TestAnswerThatPanicsIsThatOfTheLimiter(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-
 	if !strings.Contains(log.String(), "Config.Refused") {
 		t.Errorf("the log is %q", log.String())
 	}

@@ -199,14 +199,11 @@ func TestNewRetryEndsWithItsContext(t *testing.T) {
 
 func TestNewRetryReturnsOtherErrors(t *testing.T) {
 	calls := 0
-
-	// A refusal without details is not one of a limiter that says when to come again.
 	err := grpcmw.MustRetry(grpcmw.Retry{})(t.Context(), "/a/B", nil, wrapperspb.String(""), nil,
 		func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
 			calls++
 			return status.Error(codes.ResourceExhausted, "no details")
 		})
-
 	if calls != 1 || status.Convert(err).Message() != "no details" {
 		t.Errorf("%d calls, %v", calls, err)
 	}

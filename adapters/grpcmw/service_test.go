@@ -139,7 +139,6 @@ func TestMessagesOfAServerStream(t *testing.T) {
 			}}}}
 
 	server.RegisterService(&service, app(adapterspec.RPCApp{}))
-
 	c := newClient(t, listen(t, server))
 
 	for range 3 {

@@ -62,12 +62,10 @@ func say(srv any, ctx context.Context, decode func(any) error, interceptor grpc.
 	if err := decode(in); err != nil {
 		return nil, err
 	}
-
 	handler := func(ctx context.Context, req any) (any, error) {
 		out, err := srv.(adapterspec.RPCApp).Say(ctx, req.(*wrapperspb.StringValue).Value)
 		return wrapperspb.String(out), err
 	}
-
 	if interceptor == nil {
 		return handler(ctx, in)
 	}

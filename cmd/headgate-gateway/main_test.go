@@ -23,11 +23,9 @@ import (
 func file(t *testing.T, limits ...string) string {
 	t.Helper()
 	text := "policies:\n"
-
 	for i, l := range limits {
 		text += "- {name: limit" + string(rune('a'+i)) + ", apps: [default], key: global, limit: " + l + "}\n"
 	}
-
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

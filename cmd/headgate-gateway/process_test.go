@@ -54,7 +54,6 @@ func serveBare(h http.Handler) {
 	if err != nil {
 		panic(err)
 	}
-
 	fmt.Fprintf(os.Stderr, "msg=serving face=bare address=%s\n", l.Addr())
 	panic(http.Serve(l, h))
 }
@@ -157,7 +156,6 @@ func (p *process) end(t *testing.T) int {
 	t.Helper()
 	select {
 	case err := <-p.ended:
-		// Put back for the cleanup, which waits for it too.
 		p.ended <- err
 		return p.cmd.ProcessState.ExitCode()
 	case <-time.After(20 * time.Second):

@@ -11,6 +11,7 @@ import (
 func TestCallsWithoutANameDoNotCount(t *testing.T) {
 	server := httptest.NewServer(handler("2/1h fixed-window"))
 	defer server.Close()
+
 	client := connect.NewClient[text, text](server.Client(), server.URL+hello)
 
 	// Names that are missing cost nothing, and two greetings are all that a client may have.

@@ -50,11 +50,9 @@ func TestWrongCodesAloneCount(t *testing.T) {
 
 func TestRefusalIsOneOfEcho(t *testing.T) {
 	e := start(t)
-
 	for range 3 {
 		ask(e, "GUESS", "192.0.2.1")
 	}
-
 	got := ask(e, "GUESS", "192.0.2.1")
 	if body, after := got.Body.String(), got.Header().Get("Retry-After"); body != `{"message":"too many wrong codes"}`+
 		"\n" || after != "3600" {

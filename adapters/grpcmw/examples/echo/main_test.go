@@ -68,12 +68,10 @@ func TestThirdCallIsRefused(t *testing.T) {
 // The client of the program is refused again and again, and loses no call.
 func TestClientWaitsForItsTurns(t *testing.T) {
 	addr := start(t, "1/10ms")
-
 	var lines strings.Builder
 	log.SetOutput(&lines)
 	log.SetFlags(0)
 	defer log.SetOutput(os.Stderr)
-
 	ask(addr, 4)
 	if got, want := lines.String(), "call 1 <nil>\ncall 2 <nil>\ncall 3 <nil>\ncall 4 <nil>\n"; got != want {
 		t.Errorf("got\n%s", got)

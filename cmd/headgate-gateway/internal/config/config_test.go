@@ -352,14 +352,11 @@ func TestParseNamesEveryMistakeOfTheFile(t *testing.T) {
 }
 
 func TestUsageShowsEverySettingAndNoPassword(t *testing.T) {
-	// The environment has an address of Redis with a password, which the usage would show as a
-	// default.
 	var b strings.Builder
 	_, err := Parse([]string{"-h"}, func(string) string { return "redis://u:s3cret@h" }, &b)
 	if !errors.Is(err, flag.ErrHelp) || strings.Contains(b.String(), "s3cret") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
-
 	g := &given{}
 	for _, s := range g.settings() {
 		if !strings.Contains(b.String(), "  -"+s.name) {

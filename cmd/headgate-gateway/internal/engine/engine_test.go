@@ -164,7 +164,6 @@ func TestPoliciesOfAFileChangeWhileInUse(t *testing.T) {
 	}
 
 	write(t, path, yaml("nonsense"))
-
 	until(t, "a bad file is logged", func() bool { return strings.Contains(log.String(), "policies are refused") })
 
 	// What is in force stays in force: the three of before are used up, and the gateway serves on.
@@ -187,11 +186,9 @@ func TestPoliciesOfAFileChangeWhileInUse(t *testing.T) {
 func TestOpenFailsForAFileThatCannotBeUsed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	e := open(t, Options{Policies: path})
-
 	if _, err := e.Limiter("", Face{Name: "proxy"}); !errors.Is(err, policy.ErrMissing) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-
 	write(t, path, yaml("nonsense"))
 	_, err := e.Limiter("", Face{Name: "proxy"})
 	if err == nil || !strings.Contains(err.Error(), "nonsense") {
@@ -341,7 +338,6 @@ func TestNothingIsPossibleAfterClose(t *testing.T) {
 	if err := errors.Join(e.Close(), e.Close()); err != nil {
 		t.Error(err)
 	}
-
 	if _, err := e.Limiter("", Face{Name: "proxy"}); !errors.Is(err, errStopped) {
 		t.Error(err)
 	}

@@ -49,7 +49,6 @@ func TestGatewaysOnOneRedisAdmitTheQuotaOnce(t *testing.T) {
 	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
 
 	publish(t, addr, prefix, shop("all", "500/1h fixed-window"), shop("blogs", "7/1h", "blog"))
-
 	var n atomic.Int64
 	var done sync.WaitGroup
 
@@ -77,7 +76,6 @@ func TestGatewaysOnOneRedisAdmitTheQuotaOnce(t *testing.T) {
 
 func TestPublishedPoliciesChangeWhileInUse(t *testing.T) {
 	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
-
 	source := publish(t, addr, prefix, shop("all", "1/1h fixed-window"), shop("blogs", "7/1h fixed-window", "blog"))
 
 	e := open(t,
@@ -85,9 +83,7 @@ func TestPublishedPoliciesChangeWhileInUse(t *testing.T) {
 			Instance: "gateway-1"})
 	one := limiterOf(t, e, "shop", Face{Name: "proxy"})
 	limiterOf(t, e, "shop", Face{Name: "auth"})
-
 	two := limiterOf(t, e, "blog", Face{Name: "proxy"})
-
 	if a, b := admitted(t, one, 3), admitted(t, two, 9); a != 1 || b != 7 {
 		t.Errorf("admitted %d and %d, want 1 and 7", a, b)
 	}
@@ -365,7 +361,6 @@ func TestValueThatCannotBeReadIsNoOutage(t *testing.T) {
 			}
 
 			admitted(t, l, 20)
-
 			store := e.store.(*failover.Store)
 
 			// The 20 were decided in memory, and the store as a whole was never given up.

@@ -95,7 +95,6 @@ func (f *face) ask(query string, headers ...string) *httptest.ResponseRecorder {
 		r.RemoteAddr = peer
 		r.Header.Del("peer")
 	}
-
 	r.Pattern = Path
 	w := httptest.NewRecorder()
 	f.ServeHTTP(w, r)
@@ -209,12 +208,10 @@ func TestQuery(t *testing.T) {
 
 func TestUntrustedPeer(t *testing.T) {
 	in(t, Options{}, []policy.Policy{limit("all", "1/1m", "global")}, func(t *testing.T, f *face) {
-		// The address beside that of the proxy, in both of its forms, loopback and a Unix socket.
 		for _, peer := range []string{"10.0.0.2:1", "[::1]:1", "@", "[::ffff:10.0.0.2]:1"} {
 			wants(t, f.ask("?deny_status=401", get("/", "192.0.2.1", "peer: "+peer)...), 403, StatusHeader+": 403",
 				"RateLimit: ")
 		}
-
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if log := f.log.String(); strings.Count(log, "not a trusted proxy") != 2 || !strings.Contains(log, "count=3") {
@@ -447,12 +444,10 @@ func TestFailsClosed(t *testing.T) {
 func TestNewNamesEveryMistake(t *testing.T) {
 	e, err := engine.Open(t.Context(),
 		engine.Options{Apps: []string{"shop"}, Source: engine.Fixed(nil), Logger: slog.New(slog.DiscardHandler)})
-
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer e.Close()
-
 	_, err = New(e, Options{MaxWait: time.Minute})
 	for _, want := range []string{"Callers and Log must be set", "MaxWait: 1m0s is not within 0 to 30s"} {
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -193,16 +193,12 @@ func TestProxies(t *testing.T) {
 // admitsTheQuotaInTheShortForm is about Caddy's forward_auth. nginx has one form.
 func (w *world) admitsTheQuotaInTheShortForm(t *testing.T) {
 	by := w.burst(t, Client(t, "127.0.0.9"), "/short/form", 20)
-
 	wantCounts(t, by, map[int]int{200: 5, 429: 15})
-
-	// The window began at noon, where the clock of Redis stands: the whole hour is left.
 	for _, a := range by[429] {
 		wantHeader(t, a, "Retry-After", "3600")
 		wantHeader(t, a, "RateLimit", `"short";r=0;t=3600`)
 		wantHeader(t, a, "RateLimit-Policy", `"short";q=5;w=3600`)
 	}
-
 	if n := len(w.service.Seen()); n != 5 {
 		t.Errorf("the service saw %d requests, want 5", n)
 	}
@@ -315,15 +311,12 @@ func longest(h http.Header) (n int) {
 
 func (w *world) tellsToBeCheap(t *testing.T) {
 	c := Client(t, "127.0.0.9")
-
 	for _, want := range []string{"", "1", "1"} {
-		// One is within the limit. What the client claims is replaced in all three, or removed.
 		a := Do(t, c, "GET", w.front+"/cheap", http.Header{"Headgate-Degraded": {"forged"}})
 		seen := w.service.Seen()
 		if a.Status != 200 || len(seen) != 1 {
 			t.Fatalf("%d, and the service saw %d requests", a.Status, len(seen))
 		}
-
 		if got := seen[0].Header.Values("Headgate-Degraded"); fmt.Sprint(got) !=
 			fmt.Sprint(slices.DeleteFunc([]string{want}, func(s string) bool { return s == "" })) {
 			t.Errorf("the service saw Headgate-Degraded %q, want %q", got, want)
@@ -375,12 +368,10 @@ func (w *world) opensNoTunnel(t *testing.T, proxy string) {
 func (w *world) passesOnNoOtherSpelling(t *testing.T) {
 	forged := http.Header{"Headgate_Degraded": {"1"}, "HEADGATE-DEGRADED": {"1"}, "headgate_Degraded": {"1"},
 		"X_User": {"root"}, "X_forwarded_For": {"1.2.3.4"}}
-
 	a, seen := Do(t, Client(t, "127.0.0.9"), "GET", w.front+"/free", forged), w.service.Seen()
 	if a.Status != 200 || len(seen) != 1 {
 		t.Fatalf("%d, and the service saw %d requests", a.Status, len(seen))
 	}
-
 	for name := range seen[0].Header {
 		if strings.Contains(name, "_") || name == "Headgate-Degraded" {
 			t.Errorf("the service sees %s", name)
@@ -467,7 +458,6 @@ func TestProxiesWithoutGateways(t *testing.T) {
 			w := open(t, proxy, patient...)
 
 			c := Client(t, "127.0.0.9")
-
 			wantCounts(t, w.burst(t, c, "/killed", 20), map[int]int{200: 20})
 
 			// The proxy goes on with the other gateway, where 30 of the 50 are left.

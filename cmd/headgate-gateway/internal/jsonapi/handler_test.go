@@ -467,12 +467,10 @@ func TestItemsOfListsHaveIDs(t *testing.T) {
 		strings.Count(got.body, `"outcome":"allowed"`) != 2 {
 		t.Errorf("a list: %d %s", got.status, got.body)
 	}
-
 	if again := a.call("take", ` { "key" : "c" } `, withKey("x")); !strings.Contains(got.body, again.body) ||
 		again.status != 200 {
 		t.Errorf("one of a list is repeated by itself as %s", again.body)
 	}
-
 	if again := a.call("take", `{"items":[{"id":"x2","key":"c"}]}`, nil); !strings.Contains(got.body,
 		again.body[len(`{"items":[`):len(again.body)-1]) {
 		t.Errorf("one of a list is repeated as %s", again.body)
@@ -504,12 +502,9 @@ func TestIDsAreOfTheirClient(t *testing.T) {
 	a := openAPI(t, e, func(o *Options) {
 		o.Clients = map[[sha256.Size]byte]string{sha256.Sum256([]byte("1")): "one", sha256.Sum256([]byte("2")): "two"}
 	})
-
-	// The third is a repetition of the first, and the second is another's: two units are taken.
 	for _, token := range []string{"1", "2", "1"} {
 		a.call("take", `{"key":"a","id":"x"}`, func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) })
 	}
-
 	got := a.call("peek", `{"key":"a"}`, func(r *http.Request) { r.Header.Set("Authorization", "Bearer 1") })
 	if !strings.Contains(got.body, `"remaining":7`) {
 		t.Errorf("%s, want 7 remaining", got.body)

@@ -106,7 +106,6 @@ func (a api) call(op, body string, change func(*http.Request)) reply {
 	if change != nil {
 		change(r)
 	}
-
 	w := httptest.NewRecorder()
 	a.h.ServeHTTP(w, r)
 	return reply{w.Code, w.Header(), strings.TrimSpace(w.Body.String())}
@@ -126,7 +125,6 @@ func (a api) wantCall(op, body string, status int, want string) reply {
 func (a api) take(body string) string {
 	a.t.Helper()
 	got := a.call("take", body, nil)
-
 	var answer struct{ Token string }
 	if err := json.Unmarshal([]byte(got.body), &answer); err != nil || answer.Token == "" {
 		a.t.Fatalf("%s: %d %s", body, got.status, got.body)
@@ -138,12 +136,10 @@ func (a api) take(body string) string {
 func (a api) left(key string) (list []int64) {
 	a.t.Helper()
 	got := a.call("peek", `{"key":"`+key+`"}`, nil)
-
 	var answer struct{ Policies []struct{ Remaining int64 } }
 	if err := json.Unmarshal([]byte(got.body), &answer); err != nil || got.status != 200 {
 		a.t.Fatal(errors.Join(err, errors.New(got.body)))
 	}
-
 	for _, p := range answer.Policies {
 		list = append(list, p.Remaining)
 	}

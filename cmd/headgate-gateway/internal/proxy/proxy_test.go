@@ -200,9 +200,9 @@ func TestProxyPassesOnWhatTheClientAsks(t *testing.T) {
 
 	// What holds for one connection alone, and what would confuse the upstream about where the
 	// body ends, is left out. The path and the query arrive as they were sent.
-	r := request(t, "PUT", g.URL+"/a%2Fb/../c?x=1;y=%zz&z", strings.NewReader("text"), "Connection", "X-Hop", "X-Hop",
-		"1", "Keep-Alive", "9",
-		"Te", "trailers", "Proxy-Authorization", "x", "Proxy-Connection", "x", "X-End", "2", "Transfer-Encoding", "x")
+	r := request(t, "PUT", g.URL+"/a%2Fb/../c?x=1;y=%zz&z", strings.NewReader("text"), "Connection", "X-Hop",
+		"X-Hop", "1", "Keep-Alive", "9", "Te", "trailers", "Proxy-Authorization", "x", "Proxy-Connection", "x",
+		"X-End", "2", "Transfer-Encoding", "x")
 	r.Host = "shop.example"
 	res, body := ask(t, g.Client(), r)
 
@@ -239,8 +239,7 @@ func TestProxyForwardsWhatTrustedProxiesSay(t *testing.T) {
 	g := func(trusted ...string) *gate {
 		return before(t, func(w http.ResponseWriter, r *http.Request) {
 			for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
-				"X-Forwarded-Port", "Forwarded", "X-Real-Ip",
-				"True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip", "X-User"} {
+				"X-Forwarded-Port", "Forwarded", "X-Real-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip", "X-User"} {
 				fmt.Fprintf(w, "%s=%s\n", name, strings.Join(r.Header[name], "|"))
 			}
 		}, func(o *options) {
@@ -253,12 +252,10 @@ func TestProxyForwardsWhatTrustedProxiesSay(t *testing.T) {
 
 	// Each header by which some upstream learns an address, a scheme or a user, all of them
 	// forged.
-	headers := []string{"X-Forwarded-For", "198.51.100.1", "X-Forwarded-For", "203.0.113.9", "X-Forwarded-Host",
-		"forged.example",
-		"X-Forwarded-Proto", "https", "X-Forwarded-Port", "443", "Forwarded", "for=198.51.100.1", "X-Real-Ip",
-		"198.51.100.1",
-		"True-Client-Ip", "198.51.100.1", "Cf-Connecting-Ip", "198.51.100.1", "X-Client-Ip", "198.51.100.1", "X-User",
-		"root"}
+	headers := []string{"X-Forwarded-For", "198.51.100.1", "X-Forwarded-For", "203.0.113.9",
+		"X-Forwarded-Host", "forged.example", "X-Forwarded-Proto", "https", "X-Forwarded-Port", "443",
+		"Forwarded", "for=198.51.100.1", "X-Real-Ip", "198.51.100.1", "True-Client-Ip", "198.51.100.1",
+		"Cf-Connecting-Ip", "198.51.100.1", "X-Client-Ip", "198.51.100.1", "X-User", "root"}
 
 	for _, row := range []struct {
 		name    string
@@ -704,7 +701,6 @@ func TestProxyPassesOnTrailers(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %v", body, r.Trailer)
 	}, nil)
-
 	_, got := raw(t, g,
 		"POST / HTTP/1.1\r\nHost: a\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-T: abc\r\nX-T: d\r\n\r\n")
 	if want := "a map[X-T:[abc d]]"; got != want {
@@ -727,7 +723,6 @@ func TestProxyMakesNoTunnels(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-
 	io.WriteString(conn, "CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: 127.0.0.1:22\r\n\r\n")
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || res.StatusCode != 405 {

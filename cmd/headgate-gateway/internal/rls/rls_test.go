@@ -277,7 +277,6 @@ func TestPolicyProperties(t *testing.T) {
 		{"two", byKey("p", limit, "ip+header:Tenant"),
 			list("remote_address=192.0.2.1 tenant=a", "remote_address=192.0.2.1 tenant=b"),
 			list("remote_address=192.0.2.1", "tenant=a")},
-
 		{"global", byKey("p", limit, "global"), list("anything=x"), nil},
 
 		// A match applies like a key: what the descriptor does not say does not match.
@@ -353,7 +352,6 @@ func TestPlansAndActions(t *testing.T) {
 		p.Mode = policy.Shadow
 
 		e := start(t, set(p, byKey("q", "9/1h fixed-window", "ip")), "", Options{})
-
 		e.check("shop", []step{{list("remote_address=192.0.2.1"), "OK | OK q 9/HOUR left 8 reset 1h0m0s"}})
 
 		// The shadow policy allows 1, so that it would refuse this one.

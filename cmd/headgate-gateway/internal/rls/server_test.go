@@ -122,7 +122,6 @@ func admitExactly(t *testing.T, calls int) {
 	eo.Timeout = 5 * time.Second // so that a machine under load does not count in memory
 
 	one, two := listen(t, eo, Options{}), listen(t, eo, Options{})
-
 	var passed [tenants]atomic.Int64
 	var done sync.WaitGroup
 

@@ -67,11 +67,9 @@ func send(c net.Conn, text string) { go io.WriteString(c, text) }
 func read(t *testing.T, r *bufio.Reader) (int, string) {
 	t.Helper()
 	res, err := http.ReadResponse(r, nil)
-
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +89,6 @@ func TestHTTPEndsSlowHeaders(t *testing.T) {
 		_, l := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") }, bounds())
 
 		c := dial(t, l)
-
 		var sender sync.WaitGroup
 
 		// Each byte comes in time by itself: the bound is on the header as a whole.
@@ -115,16 +112,12 @@ func TestHTTPEndsSlowHeaders(t *testing.T) {
 func TestHTTPEndsIdleConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := serve(t, func(http.ResponseWriter, *http.Request) {}, bounds())
-
 		c := dial(t, l)
-
 		send(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-
 		r := bufio.NewReader(c)
 		if status, _ := read(t, r); status != 200 {
 			t.Error(status)
 		}
-
 		if d := endOf(c); d != time.Minute {
 			t.Errorf("the connection ended after %v, want 1m", d)
 		}
@@ -213,7 +206,6 @@ func TestHTTPAnswersAClientWhoseBodyStops(t *testing.T) {
 				_, l := serve(t, row.handler, bounds())
 
 				c, begun := dial(t, l), time.Now()
-
 				send(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"+row.more)
 				status, _ := read(t, bufio.NewReader(c))
 
@@ -424,15 +416,12 @@ func TestHTTPBoundsSizes(t *testing.T) {
 func TestHTTPLogsWhatClientsCauseInFewLines(t *testing.T) {
 	var b strings.Builder
 	events := quietlog.New(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})))
-
 	e := errorLog{events}
-
 	for range 5 {
 		e.Write([]byte("http: TLS handshake error from 192.0.2.1:1: EOF\n"))
 		e.Write([]byte("http: panic serving 192.0.2.1:1: oh\x1b[31m\ngoroutine 1\n"))
 		e.Write([]byte("http2: server: error reading preface from client\n"))
 	}
-
 	events.Close()
 
 	// Each of the three is a line at once, and another for the four that repeat it. The escape

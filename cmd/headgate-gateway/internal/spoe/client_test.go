@@ -72,17 +72,13 @@ type haproxy struct {
 // connect returns a connection to the server, before the HELLO.
 func connect(t testing.TB, s *Server) *haproxy {
 	t.Helper()
-
 	ours, theirs := net.Pipe()
-
-	// As Serve does for a connection that it accepts.
 	c := &conn{server: s, net: theirs, pending: make(chan struct{}, maxPending)}
 	if s.add(c) {
 		go c.serve()
 	} else {
 		_ = theirs.Close()
 	}
-
 	t.Cleanup(func() { _ = ours.Close() })
 	return &haproxy{t, ours, bufio.NewReader(ours)}
 }
@@ -221,7 +217,6 @@ func about(src string) message {
 // ask returns the variables that the answer to a message sets.
 func (h *haproxy) ask(m message) map[string]value {
 	h.t.Helper()
-
 	h.send(notifyFrame(7, 300, m))
 	f := h.receive()
 	if f.kind != ack || f.flags != final || f.stream != 7 || f.frame != 300 {

@@ -72,10 +72,8 @@ func TestServerDecides(t *testing.T) {
 
 func TestServerDegrades(t *testing.T) {
 	p := shop("api", "1/1h")
-
 	p.OnLimit = "degrade"
 	h := greeted(t, open(t, quiet, nil, p))
-
 	if set := h.ask(about("192.0.2.1")); set["degraded"].number != 0 || set["decided"].number != 1 {
 		t.Error(text(set))
 	}
@@ -132,7 +130,6 @@ func TestServerCountsByWhatHAProxyKnows(t *testing.T) {
 		shop("login", "1/1h")
 
 	byUser.Key, byKey.Key, plans.Key = "user", "api-key", "user"
-
 	plans.Plans, plans.PlanBy = map[string]policyLimit{"pro": shop("", "3/1h").Limit}, callers.PlanBy
 	login.Match = policy.Match{Methods: []string{"POST"}, Host: "shop.example", Path: "/login"}
 
@@ -215,7 +212,6 @@ func TestServerLeavesOutLeases(t *testing.T) {
 	if n := h.admitted(about("192.0.2.1"), about("192.0.2.1")); n != 2 {
 		t.Errorf("%d passed, want 2", n)
 	}
-
 	if !strings.Contains(log.String(), "policy=jobs") || strings.Contains(log.String(), "policy=api") {
 		t.Errorf("the log is\n%s", log.String())
 	}
@@ -593,9 +589,6 @@ func TestServerPassesNamedUpgrades(t *testing.T) {
 func TestServerAnswersRequestsWithoutAPath(t *testing.T) {
 	log := new(test.Log)
 	h := greeted(t, open(t, slog.New(slog.NewTextHandler(log, nil)), nil, shop("api", "1/1h")))
-
-	// OPTIONS * has no path and is a request like others. A CONNECT and a GET without one cannot
-	// be decided by policies of paths.
 	for method, want := range map[string]uint64{"OPTIONS": 0, "GET": 400, "CONNECT": 400} {
 		m := about("192.0.2.1")
 		m.method, m.path = method, ""
@@ -603,7 +596,6 @@ func TestServerAnswersRequestsWithoutAPath(t *testing.T) {
 			t.Errorf("%s: %s", method, text(set))
 		}
 	}
-
 	if text := log.String(); strings.Contains(text, "ERROR") {
 		t.Error(text)
 	}

@@ -44,7 +44,6 @@ func found(d *Domain, text string) string {
 	case l.Unlimited:
 		return "unlimited"
 	}
-
 	s := fmt.Sprintf("%d/%s %s", l.Requests, units[l.Unit].name, key)
 	if l.Shadow {
 		s += " shadow"
@@ -179,7 +178,6 @@ descriptors:
 `)
 
 	seen := map[string]bool{}
-
 	for _, name := range c.Domains() {
 		d := c.Domain(name)
 
