@@ -148,9 +148,7 @@ func TestDirectiveIsBehindAuthentication(t *testing.T) {
 // Two handlers of one configuration in a row count a request once.
 func TestNestedHandlersCountOnce(t *testing.T) {
 	c := Config{App: "a", Policies: file(t, "limit: 2/1h fixed-window, key: ip")}
-
 	outer, inner := provision(t, c), provision(t, c)
-
 	passed := 0
 	for range 3 {
 		_, err := serve(t, outer, newTry(), func(w http.ResponseWriter, r *http.Request) error {
@@ -181,7 +179,6 @@ func TestHandlersOfDifferentLimitsMergeTheirHeaders(t *testing.T) {
 	}
 
 	inner := provision(t, Config{App: "b", Policies: path, Headers: []string{"ratelimit"}})
-
 	w, err := serve(t, outer, newTry(), func(w http.ResponseWriter, r *http.Request) error {
 		return inner.ServeHTTP(w, r, caddyhttp.HandlerFunc(hello))
 	})
@@ -275,7 +272,6 @@ func TestPanicReleasesLease(t *testing.T) {
 // kind, and the log goes to the configuration that runs.
 func TestLogFollowsTheConfiguration(t *testing.T) {
 	c := Config{App: "a", Policies: file(t, "limit: 1/1h fixed-window, key: ip")}
-
 	first := provision(t, c)
 	var old, now bytes.Buffer
 	first.engine.log.set(slog.NewTextHandler(&old, nil))

@@ -53,7 +53,6 @@ func count(t *testing.T, urls []string) (admitted, refused int64) {
 // quota of a limit.
 func TestTwoCaddiesShareOneQuota(t *testing.T) {
 	server := redistest.Start(t)
-
 	up := service(t)
 	file := policies(t, "name: all, limit: 50/1h fixed-window, key: ip")
 
@@ -105,7 +104,6 @@ func TestRetryAfterIsTrue(t *testing.T) {
 			policies(t, "name: slow, limit: 1/2s, key: ip") + "\n\t}\n\trespond hi\n}\n"})
 
 	http := client(t)
-
 	if a := ask(t, http, "http://"+c.addr); a.StatusCode != 200 || a.body != "hi" ||
 		a.Header.Get("Ratelimit") != `"slow";r=0;t=2` {
 		t.Fatal(a.Status, a.Header)
@@ -127,9 +125,7 @@ func TestRetryAfterIsTrue(t *testing.T) {
 // Policies that are published in Redis are in force, before and after a change.
 func TestPublishedPoliciesAreFollowed(t *testing.T) {
 	server := redistest.Start(t)
-
 	db := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true})
-
 	defer db.Close()
 	source, err := redissource.New(db, redissource.Options{})
 	if err != nil {
@@ -173,7 +169,6 @@ func TestPublishedPoliciesAreFollowed(t *testing.T) {
 // time-out of the store.
 func TestFrozenRedis(t *testing.T) {
 	server := redistest.Start(t)
-
 	file := policies(t,
 		"name: local, limit: 10/1h fixed-window, key: ip, match: {path: /local}",
 		"name: open, limit: 10/1h fixed-window, key: ip, match: {path: /open}, on_store_error: open",
@@ -229,7 +224,6 @@ func forged(i int) []string {
 // Whatever a client claims, it is one caller, unless a proxy that Caddy trusts says so.
 func TestForgedAddressesCountAsOneCaller(t *testing.T) {
 	file := policies(t, "name: all, limit: 5/1h fixed-window, key: ip")
-
 	text := "ADDR {\n\theadgate {\n\t\tapp default\n\t\tpolicies " + file + "\n\t}\n\trespond hi\n}\n"
 	direct := start(t, site{text: text})
 	proxied := start(t, site{text, "trusted_proxies static 127.0.0.0/8\n\t\ttrusted_proxies_strict"})
@@ -278,7 +272,6 @@ func TestForgedAddressesCountAsOneCaller(t *testing.T) {
 // A reload, also with other headers and another site, keeps the counts in memory.
 func TestReloadKeepsCounts(t *testing.T) {
 	file := policies(t, "name: all, limit: 5/1h fixed-window, key: ip")
-
 	text := func(more string) site {
 		return site{text: "ADDR {\n\theadgate {\n\t\tapp default\n\t\tpolicies " + file + more +
 			"\n\t}\n\trespond hi\n}\n"}
@@ -350,7 +343,6 @@ func TestUserIsWhomCaddyHasAuthenticated(t *testing.T) {
 // The policies see what the client has asked for, not what Caddy has made of it.
 func TestPathIsTheClients(t *testing.T) {
 	file := policies(t, "name: login, limit: 1/1h fixed-window, key: ip, match: {path: /login}")
-
 	c := start(t,
 		site{text: "ADDR {\n\trewrite * /index.php\n\theadgate {\n\t\tapp default\n\t\tpolicies " + file +
 			"\n\t}\n\trespond {path}\n}\n"})
@@ -376,7 +368,6 @@ func TestPathIsTheClients(t *testing.T) {
 // caddy validate names all mistakes, in a Caddyfile, in JSON and in the file of policies.
 func TestValidateNamesEveryMistake(t *testing.T) {
 	c := &caddy{t: t, addr: "127.0.0.1:1", secure: "127.0.0.1:2", admin: "127.0.0.1:3", folder: t.TempDir()}
-
 	bad := filepath.Join(c.folder, "bad.yaml")
 	if err := os.WriteFile(bad,
 		[]byte("policies:\n- {name: One, apps: [default], limit: 5, key: ip}\n- {name: two, apps: [default], limit: 5/1h, key: nobody}\n"), 0o600); err != nil {

@@ -149,7 +149,6 @@ func lasting(t *testing.T, next <-chan struct{}) *httptest.Server {
 // until it is closed.
 func TestLeasesLastAsLongAsTheAnswer(t *testing.T) {
 	next := make(chan struct{})
-
 	up := lasting(t, next)
 	text := "headgate {\n\t\tapp default\n\t\tpolicies " +
 		policies(t, "name: few, limit: 1 concurrent ttl=1m, key: global") + "\n\t}\n\treverse_proxy " + up.URL + "\n}\n"

@@ -80,7 +80,6 @@ func TestErrorUnchanged(t *testing.T) {
 	wrapped := fmt.Errorf("own: %w", errOwn)
 	for _, limit := range []string{"9/1m", "9 concurrent ttl=1m"} {
 		var got error
-
 		e := echo.New()
 
 		// Middleware around the limiter finds the very error of the handler, neither wrapped nor

@@ -57,7 +57,6 @@ func (*ctx) User() string { return "alice" }
 
 func TestCustomCtx(t *testing.T) {
 	s := newStore()
-
 	l := newLimiter(t, s, "5/1m", func(r *limiter.Rule) {
 		r.Key = fiberv3mw.Key(func(c fiber.Ctx) (string, bool) { return c.(*ctx).User(), true })
 		r.RefundIf = func(status int) bool { return status == 202 }
@@ -92,7 +91,6 @@ func TestStatusAfterTimeout(t *testing.T) {
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			recorded := make(chan int, 1)
-
 			l := newLimiter(t, newStore(), "9/1m", func(r *limiter.Rule) {
 				r.RefundIf = func(status int) bool {
 					recorded <- status
@@ -173,7 +171,6 @@ func TestStatusOfHead(t *testing.T) {
 // Fiber passes what it cannot read through the middleware of Use, without a route.
 func TestRequestThatFiberCannotReadIsCounted(t *testing.T) {
 	recorded := make(chan int, 1)
-
 	l := newLimiter(t, newStore(), "9/1h", func(r *limiter.Rule) {
 		r.RefundIf = func(status int) bool {
 			recorded <- status
@@ -184,7 +181,6 @@ func TestRequestThatFiberCannotReadIsCounted(t *testing.T) {
 	app := fiber.New(fiber.Config{BodyLimit: 10})
 	app.Use(fiberv3mw.New(l), func(c fiber.Ctx) error { return c.Next() })
 	app.Post("/", func(fiber.Ctx) error { return nil })
-
 	conn, answers := dial(t, listen(t, app))
 
 	// One byte more than the limit of the body.

@@ -87,7 +87,6 @@ func TestHoldLeavesStreamUnchanged(t *testing.T) {
 			l := newLimiter(t, s, "1 concurrent ttl=1m")
 			app := fiber.New(fiber.Config{})
 			app.Use(fiberv3mw.New(l), func(c fiber.Ctx) error { return row.send(c, stream) })
-
 			answer := ask(t, listen(t, app))
 
 			// The answer is on its way, and the lease is held.
@@ -129,7 +128,6 @@ func TestHoldKeepsConnectionAlive(t *testing.T) {
 	l := newLimiter(t, s, "1 concurrent ttl=1m")
 	app := fiber.New(fiber.Config{})
 	app.Use(fiberv3mw.New(l), func(c fiber.Ctx) error { return c.SendStream(strings.NewReader("text")) })
-
 	conn, answers := dial(t, listen(t, app))
 
 	// The answers have an end that does not end the connection: each has its own lease of the one
@@ -231,7 +229,6 @@ func TestRefundBeforeStream(t *testing.T) {
 
 func TestWaitContextDeadline(t *testing.T) {
 	l := newLimiter(t, newStore(), "1/1h", func(r *limiter.Rule) { r.OnLimit = limiter.Wait(core.MaxBooking) })
-
 	app := fiber.New(fiber.Config{})
 
 	// The wait of an hour ends before it begins: the deadline of the request is in a minute.

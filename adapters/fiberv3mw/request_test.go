@@ -57,7 +57,6 @@ func TestRemoteAddr(t *testing.T) {
 
 func TestPath(t *testing.T) {
 	loose, strict := fiber.Config{}, fiber.Config{CaseSensitive: true, StrictRouting: true}
-
 	unescaping := fiber.Config{UnescapePath: true}
 	rows := []struct {
 		config     fiber.Config

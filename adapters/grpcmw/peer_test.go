@@ -59,7 +59,6 @@ func TestPeersWithoutAnAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, log := logging()
-
 			limit := grpcmw.New(newLimiter(t, &clock{}, rule("1/1h"), config))
 
 			// The second is refused: the two have one key, and it is one that a store can keep.
@@ -78,7 +77,6 @@ func TestPeersWithoutAnAddress(t *testing.T) {
 
 func TestBufconnHasNoAddress(t *testing.T) {
 	config, log := logging()
-
 	l := newLimiter(t, &clock{}, rule("1/1h"), config)
 
 	// Go programs test their servers over bufconn, whose addresses are all the same.
@@ -109,7 +107,6 @@ func TestBufconnHasNoAddress(t *testing.T) {
 // A server of gRPC does not recover from a panic.
 func TestAnswerThatPanicsIsThatOfTheLimiter(t *testing.T) {
 	config, log := logging()
-
 	// The program's own answer to a refusal panics, and the call is refused all the same.
 	refuse := func(*grpcmw.Call, *limiter.Admission) error { panic("of the program") }
 	limit := grpcmw.New(newLimiter(t, &clock{}, rule("1/1h"), config), grpcmw.Config{Refused: refuse})

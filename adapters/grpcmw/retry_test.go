@@ -119,7 +119,6 @@ func TestRetryPolicyHeedsFailuresBehindALimiter(t *testing.T) {
 	}))
 
 	c := newClient(t, listen(t, server), withPolicy("0.001s"))
-
 	if got := c.Say(t.Context(), nil, "ok"); got.Code != 0 || len(calls) != 3 {
 		t.Errorf("%d calls, got\n%s", len(calls), got)
 	}
@@ -176,7 +175,6 @@ func TestNewRetry(t *testing.T) {
 
 func TestNewRetryEndsWithItsContext(t *testing.T) {
 	interceptor := grpcmw.MustRetry(grpcmw.Retry{MaxWait: 2 * time.Hour})
-
 	ctx, cancel := context.WithCancel(t.Context())
 	l := newLimiter(t, &clock{}, rule("1/1h"), limiter.Config{})
 

@@ -56,7 +56,6 @@ func load(t *testing.T, p *process, face string, c *http.Client) time.Duration {
 	url := "http://" + p.address(t, face) + "/some/path?x=1"
 
 	before := p.cpu(t)
-
 	var callers sync.WaitGroup
 	for range costCallers {
 		callers.Go(func() {

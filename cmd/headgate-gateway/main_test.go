@@ -163,7 +163,6 @@ func read(t *testing.T, url string) string {
 // The command that a gateway without settings prints works, and shows the example's limit.
 func TestGatewayPrintsACommandThatWorks(t *testing.T) {
 	p := begin(t, "gateway", "-listen", "127.0.0.1:0")
-
 	p.until(t, "it prints a command", func() bool {
 		return strings.Contains(p.output(), "Try:  curl -i http://"+p.address(t, "api")+"/v1/take ")
 	})
@@ -172,7 +171,6 @@ func TestGatewayPrintsACommandThatWorks(t *testing.T) {
 	body, _, _ = strings.Cut(body, "'\n")
 
 	allowed := 0
-
 	for range 25 {
 		res, err := http.Post("http://"+p.address(t, "api")+"/v1/take", "application/json", strings.NewReader(body))
 		if err != nil {
@@ -250,7 +248,6 @@ func TestGatewayEndsWithinItsTimeout(t *testing.T) {
 		signals int
 	}{{"the time-out", "500ms", 1}, {"a second signal", "1h", 2}} {
 		p := begin(t, "gateway", append(args, "-shutdown-timeout", row.timeout)...)
-
 		answer := make(chan int)
 		go func() { answer <- get(t, "http://"+p.address(t, "proxy")+"/slow") }()
 

@@ -109,11 +109,12 @@ log-level: warn
 // flagsOf returns the flags that say the same as a file.
 func flagsOf(text string) []string {
 	var args []string
-
 	name := ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		item, isItem := strings.CutPrefix(line, "- ")
+
+		// An item of a list belongs to the setting that was named before it.
 		if isItem {
 			args = append(args, "-"+name+"="+item)
 			continue
@@ -142,7 +143,6 @@ func TestParseReadsEverySettingFromFlagsAndFile(t *testing.T) {
 	}
 
 	cert, key := certificate(t)
-
 	fromFlags, err := parse(nil, flagsOf(all)...)
 	if err != nil || !reflect.DeepEqual(fromFlags, fromFile) {
 		t.Errorf("the flags give\n%+v %v, want what the file gives:\n%+v", fromFlags, err, fromFile)
@@ -185,9 +185,7 @@ func checkComplete(t *testing.T, fromFile Config) {
 
 func TestParsePrefersFlagsToTheEnvironmentAndThatToTheFile(t *testing.T) {
 	path := file(t, "redis: redis://127.0.0.1:1\nlisten: 127.0.0.1:1\napp: [a, b]\n")
-
 	env := map[string]string{EnvRedis: "redis://127.0.0.1:2"}
-
 	for _, row := range []struct {
 		env  map[string]string
 		args []string
@@ -382,7 +380,6 @@ func FuzzParseFile(f *testing.F) {
 // told, and the former goes on.
 func TestCertificateThatIsRenewed(t *testing.T) {
 	cert, key := certificate(t)
-
 	c, err := parse(nil, "-listen", "127.0.0.1:1", "-tls-cert", cert, "-tls-key", key)
 	if err != nil {
 		t.Fatal(err)
@@ -403,6 +400,7 @@ func TestCertificateThatIsRenewed(t *testing.T) {
 
 	replace := func(from, to string, changed time.Time) {
 		t.Helper()
+		// The instant of the change is set: the clock of the test is not that of the files.
 		text, err := os.ReadFile(from)
 		if err = errors.Join(err, os.WriteFile(to, text, 0o600), os.Chtimes(to, changed, changed)); err != nil {
 			t.Fatal(err)

@@ -158,7 +158,6 @@ func TestPoliciesOfAFileChangeWhileInUse(t *testing.T) {
 	e := open(t, Options{Policies: path, Poll: 10 * time.Millisecond, Logger: log.logger()})
 
 	l := limiterOf(t, e, "", Face{Name: "proxy"})
-
 	if n := admitted(t, l, 5); n != 3 {
 		t.Errorf("%d admitted, want 3", n)
 	}
@@ -234,7 +233,6 @@ func TestAFaceLeavesOutWhatItCannotKeep(t *testing.T) {
 	var log logged
 
 	e := open(t, Options{Policies: path, Poll: 10 * time.Millisecond, Logger: log.logger()})
-
 	auth := Face{Name: "auth", CannotKeep: func(p policy.Policy) string {
 		if p.Limit.Leased() {
 			return "it cannot release leases"

@@ -47,7 +47,6 @@ func publish(t *testing.T, addr, prefix string, set ...policy.Policy) *redissour
 
 func TestGatewaysOnOneRedisAdmitTheQuotaOnce(t *testing.T) {
 	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
-
 	publish(t, addr, prefix, shop("all", "500/1h fixed-window"), shop("blogs", "7/1h", "blog"))
 	var n atomic.Int64
 	var done sync.WaitGroup
@@ -124,7 +123,6 @@ func TestPublishedPoliciesChangeWhileInUse(t *testing.T) {
 
 func TestAGatewayStartsWhileRedisIsAway(t *testing.T) {
 	server := redistest.Start(t)
-
 	link := faultproxy.New(t, server.Addr)
 	link.Set(faultproxy.Fault{Refuse: true})
 	var log logged
@@ -165,7 +163,6 @@ func TestAGatewayStartsWhileRedisIsAway(t *testing.T) {
 // policies say what happens: by default each gateway admits its part.
 func TestAFrozenRedisDelaysNoRequestByMoreThanItsTimeout(t *testing.T) {
 	server := redistest.Start(t)
-
 	all := shop("all", "10/1h fixed-window")
 	all.Match.Path = "/part"
 	closed := shop("closed", "1000/1h fixed-window")
@@ -191,7 +188,6 @@ func TestAFrozenRedisDelaysNoRequestByMoreThanItsTimeout(t *testing.T) {
 	})
 
 	server.Freeze()
-
 	var longest time.Duration
 
 	// Without Redis the gateway expects one other and admits half of the ten.

@@ -265,7 +265,6 @@ func TestUnreadableRequest(t *testing.T) {
 
 func TestOriginalIsWhatPoliciesSee(t *testing.T) {
 	when := func(m policy.Match) func(*policy.Policy) { return func(p *policy.Policy) { p.Match = m } }
-
 	policies := []policy.Policy{
 		limit("method", "9/1m", "global", when(policy.Match{Methods: []string{"DELETE"}})),
 		limit("path", "9/1m", "global", when(policy.Match{Path: "/login"})),
@@ -405,7 +404,6 @@ func TestFailsClosed(t *testing.T) {
 	}
 
 	closed := func(p *policy.Policy) { p.Match.Path, p.OnStoreError = "/closed", "closed" }
-
 	e, err := engine.Open(t.Context(), engine.Options{
 		Apps: []string{"shop"}, Redis: &redis.UniversalOptions{Addrs: []string{freeport.Addr(t)}}, // where no server is
 		Source:   engine.Fixed(policy.Set{limit("closed", "9/1m", "ip", closed), limit("local", "1/1m", "ip")}),

@@ -19,7 +19,6 @@ import (
 // long path.
 func TestHAProxyAsksAboutLargeRequests(t *testing.T) {
 	w := open(t, "HAProxy", patient...)
-
 	c := Client(t, "127.0.0.13")
 
 	// One request uses the quota up, so that each of the 200 that follow passes only if it is not
@@ -67,7 +66,6 @@ func TestHAProxyAsksAboutLargeRequests(t *testing.T) {
 // gateway has answered.
 func TestHAProxyRefusesWhatItCannotAskAbout(t *testing.T) {
 	w := open(t, "HAProxy", patient...)
-
 	addr := freeport.Addr(t)
 
 	// Frames of 2 kB instead of 16 kB, so that a usual header does not fit.

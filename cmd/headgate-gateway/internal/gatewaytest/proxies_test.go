@@ -212,7 +212,6 @@ func TestProxiesWhileRedisHangs(t *testing.T) {
 
 func (w *world) admitsTheQuota(t *testing.T) {
 	c := Client(t, "127.0.0.9")
-
 	by := w.burst(t, c, "/api/users?id=1", 200)
 	wantCounts(t, by, map[int]int{200: 50, 429: 150})
 
@@ -259,7 +258,6 @@ func (w *world) admitsTheQuota(t *testing.T) {
 // is believed gets 200.
 func (w *world) isNotDeceived(t *testing.T, proxy string) {
 	c := Client(t, "127.0.0.10")
-
 	if a := Do(t, c, "GET", w.front+"/forged", nil); a.Status != 200 {
 		t.Fatalf("the first request: %d, want 200", a.Status)
 	}
@@ -415,10 +413,8 @@ func (w *world) answersWhileRedisHangs(t *testing.T, proxy string) {
 	}
 
 	healthy := ask("/passing")
-
 	w.redis.Freeze()
 	defer w.redis.Thaw()
-
 	frozen := ask("/passing")
 
 	// The median without a fault stands for what the proxy and the service need.
@@ -456,7 +452,6 @@ func TestProxiesWithoutGateways(t *testing.T) {
 	for _, proxy := range slices.Sorted(maps.Keys(proxies)) {
 		t.Run(proxy, func(t *testing.T) {
 			w := open(t, proxy, patient...)
-
 			c := Client(t, "127.0.0.9")
 			wantCounts(t, w.burst(t, c, "/killed", 20), map[int]int{200: 20})
 

@@ -54,7 +54,6 @@ func TestForwardAuthSpeed(t *testing.T) {
 	gateway := Start(t, "-policies", file, "-trusted-proxy", "127.0.0.1")
 	addr := freeport.Addr(t)
 	bare := Run(t, Answers("http://"+addr, 204), "/usr/bin/env", bareVariable+"="+addr, os.Args[0])
-
 	var rates, costs []float64
 
 	// In turns, as the machine may become slower meanwhile. The fourth of seven is the median.
@@ -77,7 +76,6 @@ func measure(t *testing.T, addr string, server *Process) (rate, cost float64) {
 	const connections, requests = 8, 16000
 
 	var wg sync.WaitGroup
-
 	begun, cpu := time.Now(), cpuTime(t, server)
 	for range connections {
 		wg.Go(func() {

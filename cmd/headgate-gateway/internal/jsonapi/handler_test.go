@@ -126,7 +126,6 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 
 func TestCallsHaveTheirForm(t *testing.T) {
 	a := inMemory(t)
-
 	for name, c := range map[string]struct {
 		change func(*http.Request)
 		status int
@@ -221,7 +220,6 @@ func TestNewNamesEveryMistake(t *testing.T) {
 // A described request is counted as one that comes through a proxy.
 func TestRequestsAreCountedByWhatIsDescribed(t *testing.T) {
 	a := inMemory(t)
-
 	remaining := func(request string) string {
 		got := a.call("take", `{"request":`+request+`}`, nil)
 		var answer struct {
@@ -344,7 +342,6 @@ func TestTokensExpireAndCannotBeForged(t *testing.T) {
 func TestLeasesAreRenewedAndReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := inMemory(t, one("jobs", "1 concurrent ttl=1m"))
-
 		got := a.wantCall("take", `{"key":"a"}`, 200, `{"allowed":true,"outcome":"allowed","degraded":false,`+
 			`"policies":[{"policy":"jobs","allowed":true,"on_limit":"reject","limit":1,"remaining":0,"reset":60}],"token":"hg1_","lease_ttl":60}`)
 		token := tokens.FindString(got.body)
@@ -401,7 +398,6 @@ func TestARenewalDoesNotUndoARelease(t *testing.T) {
 	}
 	a := api{t, h.routes()}
 	token := a.take(`{"key":"a"}`)
-
 	// The renewal has read that nothing was released, and only then the release comes.
 	h.records = &between{records: h.records,
 		f: func() { a.wantCall("release", `{"token":"`+token+`"}`, 200, `{"outcome":"done"}`) }}
@@ -460,7 +456,6 @@ func TestTakesWithAnIDAreCountedOnce(t *testing.T) {
 func TestItemsOfListsHaveIDs(t *testing.T) {
 	a := inMemory(t, one("api", "2/48h fixed-window"))
 	a.call("take", `{"key":"a"}`, withKey("1"))
-
 	// "1" was used for another body: that item fails alone, and the two others are counted.
 	got := a.call("take", `{"items":[{"key":"c","id":"x"},{"key":"d","id":"1"},{"id":"x2","key":"c"}]}`, nil)
 	if n := strings.Count(got.body, `"status":422`); got.status != 200 || n != 1 ||
@@ -479,7 +474,6 @@ func TestItemsOfListsHaveIDs(t *testing.T) {
 
 func TestIDsHaveOnePlace(t *testing.T) {
 	a := inMemory(t)
-
 	for name, c := range map[string]struct {
 		body   string
 		change func(*http.Request)
@@ -710,7 +704,6 @@ func TestTakesGoOnWhileRedisHangs(t *testing.T) {
 func TestClaimsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memoryRecords{max: 1000}
-
 		if there, err := m.claim(t.Context(), "a", "1", claimFor); there != "" || err != nil {
 			t.Fatal(there, err)
 		}

@@ -489,7 +489,6 @@ func TestProxyReplacesTheLimitsOfTheUpstream(t *testing.T) {
 		})
 
 		res, hints := askForHints(t, g, row.path)
-
 		if got := res.Header["Ratelimit"]; len(got) != 1 || !strings.HasPrefix(got[0], row.ratelimit) {
 			t.Errorf("%s with %q: RateLimit is %q, want one that begins with %s", row.path, row.policies, got,
 				row.ratelimit)
@@ -542,7 +541,6 @@ func echo(w http.ResponseWriter, r *http.Request) {
 
 func TestProxyHoldsTheLeaseOfAWebSocket(t *testing.T) {
 	g := before(t, echo, func(o *options) { o.policies = []policy.Policy{limited("1 concurrent ttl=1m")} })
-
 	conn, res, r := upgrade(t, g)
 	if res.StatusCode != 101 || res.Header.Get("Upgrade") != "websocket" {
 		t.Fatalf("answered with %d %v", res.StatusCode, res.Header)
@@ -771,7 +769,6 @@ func answers(t *testing.T, g *gate, n int, r func() *http.Request) int {
 	status := 0
 	for range n {
 		res, body := ask(t, g.Client(), r())
-
 		status = res.StatusCode
 
 		if ct := res.Header.Get("Content-Type"); ct != "application/problem+json" ||
@@ -842,7 +839,6 @@ func TestProxyTellsFailuresApart(t *testing.T) {
 
 func TestProxyBoundsABodyOfUnknownSize(t *testing.T) {
 	g := before(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }, nil)
-
 	h := g.Config.Handler
 	g.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, 1000)

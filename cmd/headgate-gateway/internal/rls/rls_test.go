@@ -246,7 +246,6 @@ func TestPolicies(t *testing.T) {
 
 func TestPolicyProperties(t *testing.T) {
 	long := strings.Repeat("x", 1000)
-
 	shop := func(p policy.Policy, change func(*policy.Policy)) policy.Policy {
 		change(&p)
 		return p
@@ -398,7 +397,6 @@ func TestPlansAndActions(t *testing.T) {
 		e := start(t, set(p, byKey("q", "5/1h fixed-window", "ip")), "", Options{})
 
 		r := e.must(request("shop", "remote_address=192.0.2.1", "user=mallory"))
-
 		if got := short(r); got != "OVER | OK | OVER" || !strings.Contains(string(r.GetRawBody()), `"Forbidden"`) {
 			t.Errorf("%s, body %s", got, r.GetRawBody())
 		}
@@ -453,7 +451,6 @@ func TestHits(t *testing.T) {
 
 	bubble(t, "negative ones give back", func(t *testing.T) {
 		e := start(t, one, "", Options{})
-
 		e.check("shop", []step{
 			{list(ip + "hits:10"), "OK | OK p 10/HOUR left 0 reset 1h0m0s"},
 			{list(ip + "hits:3 back"), "OK | OK p 10/HOUR left 3 reset 1h0m0s"},
@@ -489,7 +486,6 @@ func TestHits(t *testing.T) {
 
 	bubble(t, "that are marked are charged beyond the limit", func(t *testing.T) {
 		e := start(t, set(byKey("p", "10/10s", "ip")), "", Options{})
-
 		e.check("shop", []step{
 			// One unit comes back each second: 15 owed need 6 s until one of 10 is free, and 5 s
 			// until none is owed.
@@ -505,7 +501,6 @@ func TestHits(t *testing.T) {
 
 	bubble(t, "of their own are debits in a domain of debits", func(t *testing.T) {
 		e := start(t, one, "", Options{Debit: []string{"shop"}})
-
 		e.check("shop", []step{
 			{list(ip), "OK | OK p 10/HOUR left 9 reset 1h0m0s"},
 
@@ -649,7 +644,6 @@ func TestFolder(t *testing.T) {
 	}
 	bubble(t, "windows end with the unit", func(t *testing.T) {
 		e := start(t, set(), folder, Options{})
-
 		time.Sleep(40 * time.Minute)
 		e.check("d", []step{{list("a=1 hits:3"), "OK | OK three 3/HOUR left 0 reset 20m0s"}})
 		time.Sleep(20*time.Minute - 100*time.Millisecond)
@@ -660,7 +654,6 @@ func TestFolder(t *testing.T) {
 
 	bubble(t, "metadata of limits that the request is within", func(t *testing.T) {
 		e := start(t, set(), folder, Options{})
-
 		for _, want := range []string{
 			"map[metadata:map[in:map[x:1 y:2] kind:free]]",
 			"map[metadata:map[in:map[x:1] kind:free] refused:[rls.d.q2]]",

@@ -87,7 +87,6 @@ func endOf(c net.Conn) time.Duration {
 func TestHTTPEndsSlowHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") }, bounds())
-
 		c := dial(t, l)
 		var sender sync.WaitGroup
 
@@ -204,7 +203,6 @@ func TestHTTPAnswersAClientWhoseBodyStops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				_, l := serve(t, row.handler, bounds())
-
 				c, begun := dial(t, l), time.Now()
 				send(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"+row.more)
 				status, _ := read(t, bufio.NewReader(c))
@@ -383,7 +381,6 @@ func TestHTTPBoundsTheTimeOfEachPieceOverHTTP2(t *testing.T) {
 func TestHTTPBoundsSizes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var large *http.MaxBytesError
-
 		_, l := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.Copy(io.Discard, r.Body); errors.As(err, &large) {
 				w.WriteHeader(http.StatusRequestEntityTooLarge)
@@ -423,7 +420,6 @@ func TestHTTPLogsWhatClientsCauseInFewLines(t *testing.T) {
 		e.Write([]byte("http2: server: error reading preface from client\n"))
 	}
 	events.Close()
-
 	// Each of the three is a line at once, and another for the four that repeat it. The escape
 	// would colour a terminal.
 	if n := strings.Count(b.String(), "\n"); n != 6 || strings.Contains(b.String(), "\x1b") ||

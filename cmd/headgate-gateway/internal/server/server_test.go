@@ -221,9 +221,7 @@ func TestRunBreaksOffWhatDoesNotEnd(t *testing.T) {
 func TestRunBoundsConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPipes()
-
 		few := limitConnections(l, 2)
-
 		accepted := make(chan net.Conn)
 		go func() {
 			defer close(accepted)
@@ -308,9 +306,7 @@ func TestRunServesNothingIfAPortIsTaken(t *testing.T) {
 
 func TestHealthIsReadyOnceAllPortsListen(t *testing.T) {
 	var ready error
-
 	h := NewHealth(func() error { return ready })
-
 	check := func(path string, want int, text string) {
 		t.Helper()
 		w := httptest.NewRecorder()

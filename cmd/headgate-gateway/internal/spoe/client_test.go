@@ -152,7 +152,6 @@ type message struct {
 // append appends the message to a payload.
 func (m message) append(b []byte) []byte {
 	var args []byte
-
 	n := 0
 	add := func(name string, value []byte) {
 		if !slices.Contains(m.without, name) {
@@ -230,7 +229,6 @@ func (h *haproxy) variables(f frame) map[string]value {
 	h.t.Helper()
 
 	set := map[string]value{}
-
 	p := parser{rest: f.payload}
 	for p.rest != "" && p.err == nil {
 		if verb, n, scope := p.byte(), p.byte(), p.byte(); verb != 1 || n != 3 || scope != 2 {

@@ -179,7 +179,6 @@ func TestServerBoundsWaits(t *testing.T) {
 		p := shop("api", "1/300ms")
 		p.OnLimit = "wait 10s"
 		h := greeted(t, open(t, quiet, nil, p))
-
 		start := time.Now()
 
 		// A wait of 300 ms is below DefaultMaxWait of 400 ms, and one of 600 ms above: it is
@@ -187,7 +186,6 @@ func TestServerBoundsWaits(t *testing.T) {
 		h.send(notifyFrame(1, 1, about("192.0.2.1")))
 		h.send(notifyFrame(1, 2, about("192.0.2.1")))
 		h.send(notifyFrame(1, 3, about("192.0.2.1")))
-
 		var got []string
 
 		// The answers come as they are ready, not in the order of the requests.
@@ -220,7 +218,6 @@ func TestServerLeavesOutLeases(t *testing.T) {
 // All requests of many connections are decided, each once.
 func TestServerIsExactUnderPipelining(t *testing.T) {
 	s := open(t, quiet, nil, shop("api", "500/1h fixed-window"))
-
 	var all sync.WaitGroup
 	passed := make(chan int, 8)
 	for range cap(passed) {
@@ -362,7 +359,6 @@ func TestServerKeepsToTheSizeOfFrames(t *testing.T) {
 
 func TestServerGreets(t *testing.T) {
 	size := uint32(16380)
-
 	for name, c := range map[string]struct {
 		frame []byte
 		want  status
@@ -405,7 +401,6 @@ func TestServerGreets(t *testing.T) {
 
 func TestServerPartsAsAgreed(t *testing.T) {
 	s := open(t, quiet, nil, shop("api", "1/1h"))
-
 	for name, c := range map[string]struct {
 		frame []byte
 		want  status
@@ -436,7 +431,6 @@ func TestServerPartsAsAgreed(t *testing.T) {
 func TestServerEndsSlowConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, quiet, nil, shop("api", "1/1h"))
-
 		start := time.Now()
 		h := connect(t, s)
 		h.ended()
@@ -494,7 +488,6 @@ func TestServerShutsDown(t *testing.T) {
 		l := make(listener)
 		served := make(chan error, 1)
 		go func() { served <- s.Serve(l) }()
-
 		h, resting := greeted(t, s), greeted(t, s)
 
 		// The first takes the one of 300 ms, so that the second has to wait for its turn.

@@ -59,7 +59,6 @@ func FuzzFrames(f *testing.F) {
 	}
 
 	s := open(f, quiet, nil, shop("api", "5/1h"))
-
 	f.Fuzz(func(t *testing.T, data []byte) {
 		fr, err := parseFrame(string(data))
 		if err != nil {

@@ -262,7 +262,6 @@ descriptors: &list
 `, "domain: 7\ndescriptors:\n- {key: l, value: '1', rate_limit: {unlimited: true, unit: , requests_per_unit: 5}}\n")
 
 	d := c.Domain("7")
-
 	if d == nil || len(d.Limits) != 1 {
 		t.Fatalf("domains %q", c.Domains())
 	}

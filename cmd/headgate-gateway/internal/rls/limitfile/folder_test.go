@@ -158,9 +158,7 @@ func TestFolder(t *testing.T) {
 func TestFolderWaitsForCompleteFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
-
 		var n atomic.Int32
-
 		write(t, dir, "a.yaml", limited("1"))
 		f, err := Follow(dir, FolderOptions{Logger: slog.New(slog.DiscardHandler)},
 			func(*Config) error { n.Add(1); return nil })
