@@ -37,8 +37,7 @@ func file(t *testing.T, text string) string {
 func TestParseDefaults(t *testing.T) {
 	want := Config{
 		Listen: "127.0.0.1:8089", TopKeys: 20, UpstreamConnect: 5 * time.Second, UpstreamTimeout: time.Minute,
-		JSONKeep: 24 * time.Hour,
-		Apps:     []string{"default"}, RedisTimeout: 50 * time.Millisecond,
+		JSONKeep: 24 * time.Hour, Apps: []string{"default"}, RedisTimeout: 50 * time.Millisecond,
 		MaxHeaderBytes: 32768, MaxConnections: 10000, HeaderTimeout: 10 * time.Second, PieceTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, ShutdownTimeout: 30 * time.Second, LogLevel: slog.LevelInfo,
 	}

@@ -135,8 +135,7 @@ func TestAnswer(t *testing.T) {
 
 		refused := f.ask("", get("/", "192.0.2.1")...)
 		wants(t, refused, 429, "Retry-After: 60", StatusHeader+": 429", "RateLimit: \"all\";r=0;t=60",
-			"RateLimit-Policy: \"all\";q=2;w=60",
-			"Cache-Control: no-store", "Content-Type: application/problem+json")
+			"RateLimit-Policy: \"all\";q=2;w=60", "Cache-Control: no-store", "Content-Type: application/problem+json")
 
 		var body struct {
 			Status   int

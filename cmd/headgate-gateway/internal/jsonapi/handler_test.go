@@ -301,8 +301,7 @@ func TestRefundsAndSettlementsHappenOnce(t *testing.T) {
 
 	// Repeated within one list, it is done once too: 9 instead of 4 take the five that were left.
 	a.wantCall("settle", `{"items":[{"token":"`+third+`","used":{"api":9}},{"token":"`+third+`","used":{"api":9}}]}`,
-		200,
-		`{"items":[{"outcome":"done"},{"outcome":"repeated"}]}`)
+		200, `{"items":[{"outcome":"done"},{"outcome":"repeated"}]}`)
 	if left := a.left("a"); left[0] != 0 {
 		t.Errorf("%v are left, want 0", left)
 	}

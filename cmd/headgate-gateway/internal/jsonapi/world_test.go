@@ -31,8 +31,7 @@ func policies() []policy.Policy {
 	api := policy.Policy{Name: "api", Apps: []string{"shop"}, Limit: core.MustParseLimit("10/1m fixed-window"),
 		Key: "user", Priority: 1}
 	login := policy.Policy{Name: "login", Apps: []string{"shop"}, Limit: core.MustParseLimit("5/1m fixed-window"),
-		Key: "ip", OnLimit: "degrade",
-		Match: policy.Match{Methods: []string{"POST"}, Path: "/login"}}
+		Key: "ip", OnLimit: "degrade", Match: policy.Match{Methods: []string{"POST"}, Path: "/login"}}
 	return []policy.Policy{api, login}
 }
 

@@ -284,8 +284,7 @@ func TestPolicyProperties(t *testing.T) {
 				func(p *policy.Policy) { p.Match = policy.Match{Methods: []string{"POST"}, Path: "/login"} }),
 			list("remote_address=192.0.2.1 method=POST path=/Login/"),
 			list("remote_address=192.0.2.1", "remote_address=192.0.2.1 method=GET path=/login",
-				"remote_address=192.0.2.1 path=/login",
-				"remote_address=192.0.2.1 method=POST path=/logout")},
+				"remote_address=192.0.2.1 path=/login", "remote_address=192.0.2.1 method=POST path=/logout")},
 		{"host match", shop(byKey("p", limit, "global"), func(p *policy.Policy) { p.Match.Host = "*.example" }),
 			list("host=a.example"), list("host=example.org", "remote_address=192.0.2.1")},
 

@@ -28,8 +28,7 @@ func openEngine(t testing.TB) *engine.Engine {
 func TestVarintIsThatOfHAProxy(t *testing.T) {
 	// The first and the last number of each length.
 	for v, want := range map[uint64]int{0: 1, 239: 1, 240: 2, 2287: 2, 2288: 3, 264431: 3, 264432: 4, 33818863: 4,
-		33818864:   5,
-		4328786159: 5, 4328786160: 6, math.MaxUint64: 10} {
+		33818864: 5, 4328786159: 5, 4328786160: 6, math.MaxUint64: 10} {
 		b := appendVarint(nil, v)
 		p := parser{rest: string(b)}
 		if got := p.varint(); got != v || p.err != nil || p.rest != "" || len(b) != want {
