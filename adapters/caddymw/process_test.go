@@ -99,9 +99,8 @@ func wantRefusal(t *testing.T, a answer) {
 
 // A client that waits for Retry-After passes.
 func TestRetryAfterIsTrue(t *testing.T) {
-	c := start(t,
-		site{text: "ADDR {\n\theadgate {\n\t\tapp default\n\t\tpolicies " +
-			policies(t, "name: slow, limit: 1/2s, key: ip") + "\n\t}\n\trespond hi\n}\n"})
+	c := start(t, site{text: "ADDR {\n\theadgate {\n\t\tapp default\n\t\tpolicies " +
+		policies(t, "name: slow, limit: 1/2s, key: ip") + "\n\t}\n\trespond hi\n}\n"})
 
 	http := client(t)
 	if a := ask(t, http, "http://"+c.addr); a.StatusCode != 200 || a.body != "hi" ||
@@ -144,9 +143,8 @@ func TestPublishedPoliciesAreFollowed(t *testing.T) {
 		return version
 	}
 
-	c := start(t,
-		site{text: "ADDR {\n\theadgate {\n\t\tapp default\n\t\tredis redis://" + server.Addr +
-			"\n\t}\n\trespond hi\n}\n"})
+	c := start(t, site{text: "ADDR {\n\theadgate {\n\t\tapp default\n\t\tredis redis://" + server.Addr +
+		"\n\t}\n\trespond hi\n}\n"})
 	http := client(t)
 
 	if a := ask(t, http, "http://"+c.addr); a.StatusCode != 200 || a.Header.Get("Ratelimit") != "" ||
@@ -343,9 +341,8 @@ func TestUserIsWhomCaddyHasAuthenticated(t *testing.T) {
 // The policies see what the client has asked for, not what Caddy has made of it.
 func TestPathIsTheClients(t *testing.T) {
 	file := policies(t, "name: login, limit: 1/1h fixed-window, key: ip, match: {path: /login}")
-	c := start(t,
-		site{text: "ADDR {\n\trewrite * /index.php\n\theadgate {\n\t\tapp default\n\t\tpolicies " + file +
-			"\n\t}\n\trespond {path}\n}\n"})
+	c := start(t, site{text: "ADDR {\n\trewrite * /index.php\n\theadgate {\n\t\tapp default\n\t\tpolicies " + file +
+		"\n\t}\n\trespond {path}\n}\n"})
 
 	http := client(t)
 	got := ""

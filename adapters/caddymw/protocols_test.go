@@ -48,8 +48,7 @@ func TestNetHTTPBehindHTTP3(t *testing.T) {
 	limit := nethttp.New(gatetest.Limited(t, "2/1h fixed-window"))
 	s := &http3.Server{TLSConfig: http3.ConfigureTLSConfig(&tls.Config{Certificates: cert.TLS.Certificates}),
 		Handler: limit(limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = io.WriteString(w,
-				"hi")
+			_, _ = io.WriteString(w, "hi")
 		})))}
 
 	served := make(chan error)
@@ -81,10 +80,9 @@ func TestNetHTTPBehindHTTP3(t *testing.T) {
 // The three versions of HTTP share one limit.
 func TestEveryVersionOfHTTP(t *testing.T) {
 	up := service(t)
-	c := start(t,
-		site{text: "SECURE {\n\theadgate {\n\t\tapp default\n\t\tpolicies " +
-			policies(t, "name: all, limit: 6/1h fixed-window, key: global") +
-			"\n\t}\n\treverse_proxy " + up.URL + "\n\tlog {\n\t\toutput stdout\n\t}\n}\n"})
+	c := start(t, site{text: "SECURE {\n\theadgate {\n\t\tapp default\n\t\tpolicies " +
+		policies(t, "name: all, limit: 6/1h fixed-window, key: global") +
+		"\n\t}\n\treverse_proxy " + up.URL + "\n\tlog {\n\t\toutput stdout\n\t}\n}\n"})
 	clients := []*http.Client{one(t), client(t), quic(t)}
 	got := ""
 

@@ -29,8 +29,7 @@ func TestSpecification(t *testing.T) {
 		SameRoute: same,
 		SamePath:  same,
 		Fails: func(status int) adapterspec.Answer {
-			return adapterspec.Text(status,
-				http.StatusText(status))
+			return adapterspec.Text(status, http.StatusText(status))
 		},
 		Errs:           adapterspec.Text(500, "boom"),
 		Panics:         adapterspec.Text(500, "boom"),
