@@ -55,7 +55,8 @@ func (c *caddy) command(words ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(program, words...)
 	cmd.Dir = c.folder
-	cmd.Env = append(os.Environ(), asCaddy+"=1", "HOME="+c.folder, "XDG_DATA_HOME="+c.folder, "XDG_CONFIG_HOME="+c.folder)
+	cmd.Env = append(os.Environ(), asCaddy+"=1", "HOME="+c.folder, "XDG_DATA_HOME="+c.folder, "XDG_CONFIG_HOME="+
+		c.folder)
 	cmd.SysProcAttr = dieWithParent()
 	return cmd
 }
@@ -63,8 +64,11 @@ func (c *caddy) command(words ...string) *exec.Cmd {
 // caddyfile adds the global options. ADDR, SECURE and the like in the text are replaced.
 func (c *caddy) caddyfile(text string) string {
 	_, port, _ := net.SplitHostPort(c.secure)
-	return "{\n\tadmin " + c.admin + "\n\thttps_port " + port + "\n\tskip_install_trust\n\tlocal_certs\n\tauto_https disable_redirects\n" +
-		"\tlog {\n\t\tlevel INFO\n\t}\n\tservers {\n\t\tSERVERS\n\t}\n}\n" + strings.NewReplacer("SECURE {", "https://"+c.secure+" {\n\tbind 127.0.0.2", "ADDR", "http://"+c.addr).Replace(text)
+	return "{\n\tadmin " + c.admin + "\n\thttps_port " + port +
+		"\n\tskip_install_trust\n\tlocal_certs\n\tauto_https disable_redirects\n" +
+		"\tlog {\n\t\tlevel INFO\n\t}\n\tservers {\n\t\tSERVERS\n\t}\n}\n" +
+		strings.NewReplacer("SECURE {", "https://"+c.secure+" {\n\tbind 127.0.0.2", "ADDR", "http://"+
+			c.addr).Replace(text)
 }
 
 // site is a Caddyfile, and what is in its global block of servers.
@@ -83,8 +87,12 @@ func (c *caddy) write(s site) string {
 // start runs a Caddy with the Caddyfile until the test ends.
 func start(t *testing.T, s site, env ...string) *caddy {
 	t.Helper()
-	c := &caddy{t: t, addr: freeport.Addr(t), secure: strings.Replace(freeport.Addr(t), "127.0.0.1", "127.0.0.2", 1), admin: freeport.Addr(t), folder: t.TempDir()}
+
+	c := &caddy{t: t, addr: freeport.Addr(t), secure: strings.Replace(freeport.Addr(t), "127.0.0.1", "127.0.0.2", 1),
+		admin: freeport.Addr(t), folder: t.TempDir()}
 	c.run(env, "run", "--config", c.write(s), "--adapter", "caddyfile")
+
+	// Certificates are made in the background, after Caddy has begun to serve.
 	if strings.Contains(s.text, "SECURE") {
 		until(t, "Caddy has made a certificate", func() bool {
 			conn, err := tls.Dial("tcp", c.secure, &tls.Config{InsecureSkipVerify: true})
@@ -100,10 +108,12 @@ func start(t *testing.T, s site, env ...string) *caddy {
 func (c *caddy) run(env []string, words ...string) {
 	t := c.t
 	t.Helper()
+
 	cmd := c.command(words...)
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = &c.log
 	cmd.Stdout = &c.log
+
 	started, ended := make(chan error), make(chan struct{})
 	go func() { // which keeps its thread, to which the death of the parent is tied
 		runtime.LockOSThread()
@@ -115,9 +125,11 @@ func (c *caddy) run(env []string, words ...string) {
 			_ = cmd.Wait()
 		}
 	}()
+
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-ended
@@ -125,6 +137,7 @@ func (c *caddy) run(env []string, words ...string) {
 			t.Logf("the log of Caddy:\n%s", c.log.String())
 		}
 	})
+
 	until(t, "Caddy serves", func() bool {
 		select {
 		case <-ended:
@@ -181,17 +194,21 @@ type answer struct {
 
 func ask(t *testing.T, c *http.Client, url string, header ...string) answer {
 	t.Helper()
+
 	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Add(header[i], header[i+1])
 	}
+
 	a, err := c.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	body, err := io.ReadAll(a.Body)
 	a.Body.Close()
 	if err != nil {

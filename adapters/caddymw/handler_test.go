@@ -70,6 +70,8 @@ func hello(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func TestUnmarshalCaddyfileReadsEveryOption(t *testing.T) {
+	// Every option at least once, none with its default: the loop at the end finds one that was
+	// added and is not here.
 	var h Handler
 	err := h.UnmarshalCaddyfile(caddyfile.NewTestDispenser(`headgate {
 		app a
@@ -87,12 +89,17 @@ func TestUnmarshalCaddyfileReadsEveryOption(t *testing.T) {
 		plan header {header.X-Plan}
 		handle_errors
 	}`))
-	want := Config{App: "a", Policies: "limits.yaml", Redis: "{env.URL}", Prefix: "x:", Timeout: 20e6, Expected: 3, OnStoreError: "closed",
-		Headers: []string{"x-ratelimit-delta", "ratelimit"}, Poll: 1e9, LastGood: "good.json", HandleErrors: true, Upgrades: []string{"websocket", "mqtt"},
-		Plans: map[string]string{"claim": "{http.auth.user.plan}", "header": "{header.X-Plan}"}}
+
+	want := Config{App: "a", Policies: "limits.yaml", Redis: "{env.URL}", Prefix: "x:", Timeout: 20e6, Expected: 3,
+		OnStoreError: "closed",
+		Headers:      []string{"x-ratelimit-delta", "ratelimit"}, Poll: 1e9, LastGood: "good.json", HandleErrors: true,
+		Upgrades: []string{"websocket", "mqtt"},
+		Plans:    map[string]string{"claim": "{http.auth.user.plan}", "header": "{header.X-Plan}"}}
 	if err != nil || !reflect.DeepEqual(h.Config, want) {
 		t.Errorf("%+v %v", h.Config, err)
 	}
+
+	// Caddy keeps its configuration as JSON, and loads it again from there.
 	text, err := json.Marshal(&h)
 	var again Handler
 	if err == nil {
@@ -101,6 +108,7 @@ func TestUnmarshalCaddyfileReadsEveryOption(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(again.Config, want) {
 		t.Errorf("%s: %+v %v", text, again.Config, err)
 	}
+
 	for i := range reflect.TypeFor[Config]().NumField() {
 		if reflect.ValueOf(want).Field(i).IsZero() {
 			t.Errorf("%s is not tried", reflect.TypeFor[Config]().Field(i).Name)
@@ -124,6 +132,9 @@ func TestDirectiveIsBehindAuthentication(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, warnings)
 	}
+
+	// Where Caddy sorts the directive: behind the user's name, and before what makes or changes an
+	// answer.
 	last := -1
 	for _, name := range []string{`"rewrite"`, `"authentication"`, `"headgate"`, `"encode"`, `"reverse_proxy"`} {
 		at := bytes.Index(text, []byte(`"handler":`+name))
@@ -150,6 +161,7 @@ func TestNestedHandlersCountOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
+
 	if passed != 2 {
 		t.Errorf("%d requests passed, want 2", passed)
 	}
@@ -157,15 +169,21 @@ func TestNestedHandlersCountOnce(t *testing.T) {
 
 // The headers of limits in a row are merged, and nothing else is in the header map.
 func TestHandlersOfDifferentLimitsMergeTheirHeaders(t *testing.T) {
-	outer := provision(t, Config{App: "a", Policies: file(t, "limit: 9/1h fixed-window, key: ip"), Headers: []string{"ratelimit"}})
+	outer := provision(t,
+		Config{App: "a", Policies: file(t, "limit: 9/1h fixed-window, key: ip"), Headers: []string{"ratelimit"}})
+
 	path := filepath.Join(t.TempDir(), "limits.json")
-	if err := os.WriteFile(path, []byte(`{"policies":[{"name":"q","apps":["b"],"limit":"2/1h fixed-window","key":"ip"}]}`), 0o600); err != nil {
+	if err := os.WriteFile(path,
+		[]byte(`{"policies":[{"name":"q","apps":["b"],"limit":"2/1h fixed-window","key":"ip"}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	inner := provision(t, Config{App: "b", Policies: path, Headers: []string{"ratelimit"}})
 	w, err := serve(t, outer, newTry(), func(w http.ResponseWriter, r *http.Request) error {
 		return inner.ServeHTTP(w, r, caddyhttp.HandlerFunc(hello))
 	})
+
+	// Beside the two headers of limits there is the type that the recorder sees in the body.
 	if err != nil || len(w.Header()) != 3 || w.Header().Get("Ratelimit-Policy") != `"p";q=9;w=3600, "q";q=2;w=3600` ||
 		!strings.HasPrefix(w.Header().Get("Ratelimit"), `"q";r=1;`) {
 		t.Errorf("%v %v", w.Header(), err)
@@ -193,24 +211,42 @@ func TestRecorderKnowsTheStatus(t *testing.T) {
 		next caddyhttp.HandlerFunc
 		want int
 	}{
-		"nothing":  {func(http.ResponseWriter, *http.Request) error { return nil }, 200},
-		"a body":   {hello, 200},
-		"a status": {func(w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(404); w.WriteHeader(500); return nil }, 404},
-		"a hint":   {func(w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(103); w.WriteHeader(201); return nil }, 201},
+		"nothing": {func(http.ResponseWriter, *http.Request) error { return nil }, 200},
+		"a body":  {hello, 200},
+
+		// The first status is sent, and no other one after it. A hint of the range 1xx is not yet
+		// one.
+		"a status": {func(w http.ResponseWriter, _ *http.Request) error {
+			w.WriteHeader(404)
+			w.WriteHeader(500)
+			return nil
+		}, 404},
+		"a hint": {func(w http.ResponseWriter, _ *http.Request) error {
+			w.WriteHeader(103)
+			w.WriteHeader(201)
+			return nil
+		}, 201},
 		"a copy": {func(w http.ResponseWriter, _ *http.Request) error {
 			_, err := io.Copy(w, strings.NewReader("hi"))
 			return err
 		}, 200},
-		"an error":       {func(http.ResponseWriter, *http.Request) error { return errors.New("x") }, 500},
-		"Caddy's error":  {func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(502, errors.New("x")) }, 502},
+		"an error": {func(http.ResponseWriter, *http.Request) error { return errors.New("x") }, 500},
+		"Caddy's error": {func(http.ResponseWriter, *http.Request) error {
+			return caddyhttp.Error(502, errors.New("x"))
+		}, 502},
+
 		"without status": {func(http.ResponseWriter, *http.Request) error { return caddyhttp.HandlerError{} }, 500},
+
+		// What was sent before the error is what the client has.
 		"a late error": {func(w http.ResponseWriter, _ *http.Request) error {
 			w.WriteHeader(202)
 			return caddyhttp.Error(502, errors.New("x"))
 		}, 202},
 	} {
-		rec := &recorder{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: httptest.NewRecorder()}}
+		rec := &recorder{
+			ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: httptest.NewRecorder()}}
 		err := row.next(rec, nil)
+
 		if got := cmp.Or(rec.sent, statusOfError(err)); got != row.want {
 			t.Errorf("%s: %d, want %d", name, got, row.want)
 		}
@@ -239,17 +275,24 @@ func TestLogFollowsTheConfiguration(t *testing.T) {
 	first := provision(t, c)
 	var old, now bytes.Buffer
 	first.engine.log.set(slog.NewTextHandler(&old, nil))
+
+	// The logger stays in the engine, which a reload hands over: it must not write to the log of
+	// before.
 	logger := first.engine.logger.With("k", 1).WithGroup("g")
 	logger.Info("before")
+
 	second := provision(t, c)
 	if second.engine != first.engine {
 		t.Fatal("two engines of one configuration")
 	}
+
 	second.engine.log.set(slog.NewTextHandler(&now, nil))
 	logger.Info("after", "x", 2)
-	if !strings.Contains(old.String(), "msg=before k=1") || strings.Contains(old.String(), "after") || !strings.Contains(now.String(), "msg=after k=1 g.x=2") {
+	if !strings.Contains(old.String(), "msg=before k=1") || strings.Contains(old.String(), "after") ||
+		!strings.Contains(now.String(), "msg=after k=1 g.x=2") {
 		t.Errorf("%s\n%s", &old, &now)
 	}
+
 	r := newTry()
 	r.RemoteAddr = "@"
 	if got := newRequest(r).RemoteAddr(); got != "" {
@@ -269,24 +312,31 @@ func TestConnectionKeepsLease(t *testing.T) {
 			return err
 		}))
 	}))
+
 	defer server.Close()
 	client, err := net.Dial("tcp", server.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer client.Close()
 	if _, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
+
 	conn := <-taken
 	try := func(want int) {
 		t.Helper()
+
+		// Without the variable that serve sets, as the request of the connection: both are of
+		// clients without an address, who share one count.
 		r := newTry()
 		w := httptest.NewRecorder()
 		if err := h.ServeHTTP(w, r, caddyhttp.HandlerFunc(hello)); err != nil || w.Code != want {
 			t.Errorf("%d %v, want %d", w.Code, err, want)
 		}
 	}
+
 	try(429)
 	conn.Close()
 	try(200)
@@ -294,9 +344,13 @@ func TestConnectionKeepsLease(t *testing.T) {
 
 // Without a Redis that answers, the option decides.
 func TestOnStoreError(t *testing.T) {
-	for mode, want := range map[string]string{"open": "200 200 200 ", "closed": "503 503 503 ", "local": "200 429 429 ", "": "200 429 429 "} {
-		h := provision(t, Config{App: "a", Policies: file(t, "limit: 2/1h fixed-window, key: ip"), Redis: "redis://127.0.0.1:1", Expected: 2, OnStoreError: mode})
+	for mode, want := range map[string]string{"open": "200 200 200 ", "closed": "503 503 503 ", "local": "200 429 429 ",
+		"": "200 429 429 "} {
+		h := provision(t,
+			Config{App: "a", Policies: file(t, "limit: 2/1h fixed-window, key: ip"), Redis: "redis://127.0.0.1:1",
+				Expected: 2, OnStoreError: mode})
 		got := ""
+
 		for range 3 {
 			w, err := serve(t, h, newTry(), hello)
 			if err != nil {
@@ -325,11 +379,13 @@ func TestHandlerPassesOnNoOtherUpgrade(t *testing.T) {
 	} {
 		r := newTry()
 		r.Header["Upgrade"], r.Header["Connection"] = row.wish, []string{"Upgrade"}
+
 		got := ""
 		_, err := serve(t, h, r, func(_ http.ResponseWriter, r *http.Request) error {
 			got = strings.Join(append(r.Header["Connection"], r.Header["Upgrade"]...), " ")
 			return nil
 		})
+
 		if err != nil || got != row.want {
 			t.Errorf("%s: %q is passed on, want %q: %v", name, got, row.want, err)
 		}

@@ -41,7 +41,9 @@ func framework(protocol connect.ClientOption) adapterspec.RPCFramework {
 			m, _ := connectmw.Message(r).(*wrapperspb.StringValue)
 			return m.GetValue()
 		},
-		NewError: func(code rpc.Code, text string) error { return connect.NewError(connect.Code(code), errors.New(text)) },
+		NewError: func(code rpc.Code, text string) error {
+			return connect.NewError(connect.Code(code), errors.New(text))
+		},
 		RefundIf: func(f func(rpc.Code) bool) func(int) bool {
 			return connectmw.RefundIf(func(c connect.Code) bool { return f(rpc.Code(c)) })
 		},
@@ -129,6 +131,7 @@ func configs(a adapterspec.RPCApp) []connectmw.Config {
 		return func(c *connectmw.Call, admission *limiter.Admission) error { return f(c.Context, admission) }
 	}
 	c := connectmw.Config{Messages: a.Messages}
+
 	if a.Skip {
 		c.Skip = func(c *connectmw.Call) bool { return adapterspec.Skips(c.Header.Get("X-Skip")) }
 	}
@@ -138,6 +141,8 @@ func configs(a adapterspec.RPCApp) []connectmw.Config {
 	if a.Failed != nil {
 		c.Failed = own(a.Failed)
 	}
+
+	// A second Config has no effect, though it would skip everything.
 	if a.SecondConfig {
 		return []connectmw.Config{c, {Skip: func(*connectmw.Call) bool { return true }}}
 	}
@@ -152,12 +157,15 @@ func listen(t testing.TB, h http.Handler) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
+
 	server := &http.Server{Handler: h, Protocols: &protocols, MaxHeaderBytes: 16 << 20}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
+
 	t.Cleanup(func() {
 		server.Close()
 		if err := <-done; err != http.ErrServerClosed {
@@ -176,6 +184,7 @@ type client struct {
 
 func newClient(t testing.TB, addr string, options ...connect.ClientOption) *client {
 	t.Helper()
+
 	c := &client{local: make(chan string, 10)}
 	transport := &http.Transport{Protocols: new(http.Protocols),
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -185,8 +194,10 @@ func newClient(t testing.TB, addr string, options ...connect.ClientOption) *clie
 			}
 			return conn, err
 		}}
+
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(transport.CloseIdleConnections)
+
 	h := &http.Client{Transport: transport}
 	options = append(options, connect.WithAcceptCompression("gzip", nil, nil)) // none, so that sent data fills buffers
 	c.say = connect.NewClient[value, value](h, "http://"+addr+adapterspec.SayMethod, options...)
@@ -246,6 +257,7 @@ func (s clientStream) Receive() (*value, error) { return s.BidiStreamForClient.R
 
 func (s clientStream) End() adapterspec.Answer {
 	defer s.CloseResponse()
+
 	last := ""
 	for {
 		text, err := s.Recv()
@@ -267,6 +279,7 @@ func answerOf(err error, text string, fields ...http.Header) adapterspec.Answer 
 	var coded *connect.Error
 	if errors.As(err, &coded) {
 		a.Code, a.Message = rpc.Code(coded.Code()), coded.Message()
+
 		fields = append(fields, coded.Meta())
 		for _, detail := range coded.Details() {
 			message, _ := detail.Value()
@@ -280,6 +293,7 @@ func answerOf(err error, text string, fields ...http.Header) adapterspec.Answer 
 			}
 		}
 	}
+
 	for _, h := range fields {
 		for name, values := range h {
 			a.AddPair(name, values)

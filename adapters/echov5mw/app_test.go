@@ -25,15 +25,19 @@ func call(e *echo.Echo, path string) *httptest.ResponseRecorder {
 
 // The headers of a limiter around Echo and of one inside it are merged.
 func TestHeadersAroundAndInsideEcho(t *testing.T) {
-	for _, limits := range [][2]string{{"9/1m fixed-window", "2/1m fixed-window"}, {"2/1m fixed-window", "9/1m fixed-window"}} {
+	// Whichever of the two is outside, the tighter limit is the one that the client gets.
+	for _, limits := range [][2]string{{"9/1m fixed-window", "2/1m fixed-window"},
+		{"2/1m fixed-window", "9/1m fixed-window"}} {
 		e := echo.New()
 		e.Use(echov5mw.New(limited(t, limits[1])))
 		e.GET("/", func(c *echo.Context) error { return c.String(200, "hello") })
+
 		around := nethttp.New(limited(t, limits[0]))(e)
 		for _, want := range []string{"1", "0", "0"} {
 			w := httptest.NewRecorder()
 			around.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
-			if limit, left := w.Header().Get("X-RateLimit-Limit"), w.Header().Get("X-RateLimit-Remaining"); limit != "2" || left != want {
+			if limit, left := w.Header().Get("X-RateLimit-Limit"),
+				w.Header().Get("X-RateLimit-Remaining"); limit != "2" || left != want {
 				t.Errorf("%s: %d, limit %s, %s left, want %s", limits, w.Code, limit, left, want)
 			}
 		}
@@ -49,6 +53,7 @@ func TestRequestSetByAKeyFunction(t *testing.T) {
 		c.SetRequest(r.WithContext(context.WithValue(r.Context(), userKey{}, "u")))
 		return "u", true
 	})
+
 	e := echo.New()
 	e.Use(echov5mw.New(limited(t, "1/1h", func(r *limiter.Rule) { r.Key = user })))
 	e.GET("/", func(c *echo.Context) error {
@@ -57,6 +62,7 @@ func TestRequestSetByAKeyFunction(t *testing.T) {
 		}
 		return c.String(200, "hello")
 	})
+
 	for _, want := range []int{200, 429} {
 		if w := call(e, "/"); w.Code != want {
 			t.Errorf("%d, want %d", w.Code, want)

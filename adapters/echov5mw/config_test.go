@@ -23,9 +23,12 @@ func TestConfigIsTheMiddlewareOfNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	e := echo.New()
 	e.Use(middleware)
 	e.GET("/", func(c *echo.Context) error { return c.NoContent(204) })
+
+	// The third is skipped, though the limit is used up.
 	for i, row := range []struct {
 		path string
 		want int
@@ -52,10 +55,14 @@ func TestConfigReportsItsMistake(t *testing.T) {
 func TestConfigOfNewHasNoOtherLimiter(t *testing.T) {
 	var log bytes.Buffer
 	logged := func(text string) *limiter.Limiter {
-		return gatetest.Limiter(t, limiter.Config{Rules: []limiter.Rule{gatetest.Rule(text)}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		return gatetest.Limiter(t,
+			limiter.Config{Rules: []limiter.Rule{gatetest.Rule(text)},
+				Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	}
+
 	l, other := logged("1/1h"), logged("9/1h fixed-window")
 	echov5mw.New(l, echov5mw.Config{Limiter: l})
+
 	if log.Len() > 0 {
 		t.Errorf("logged %s", &log)
 	}
@@ -63,14 +70,18 @@ func TestConfigOfNewHasNoOtherLimiter(t *testing.T) {
 	e := echo.New()
 	e.Use(echov5mw.New(l, echov5mw.Config{Limiter: other}))
 	e.GET("/", func(c *echo.Context) error { return c.NoContent(204) })
+
 	const want = `error="Config.Limiter is another limiter than that of New, and is ignored"` + "\n"
 	if got := log.String(); !strings.HasSuffix(got, want) || strings.Count(got, "\n") != 1 {
 		t.Errorf("logged %s", got)
 	}
+
+	// The limit of New decides, and nothing is taken of the other.
 	for _, want := range []int{204, 429} {
 		if got := call(e, "/").Code; got != want {
 			t.Errorf("%d, want %d", got, want)
 		}
 	}
+
 	gatetest.WantLeft(t, other, 9)
 }

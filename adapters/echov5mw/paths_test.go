@@ -12,7 +12,8 @@ import (
 
 // patterns translates patterns of net/http.ServeMux.
 var patterns = map[string]string{
-	"/{$}": "/", "/about": "/about", "/login": "/login", "/files/{name}": "/files/:name", "/docs/": "/docs/*", "/": "/*",
+	"/{$}": "/", "/about": "/about", "/login": "/login", "/files/{name}": "/files/:name", "/docs/": "/docs/*",
+	"/": "/*",
 }
 
 func TestPaths(t *testing.T) {
@@ -22,6 +23,7 @@ func TestPaths(t *testing.T) {
 			if at == pathspec.Around {
 				e.Use(limit)
 			}
+
 			for _, r := range routes {
 				h := func(*echo.Context) error {
 					served = r.Name
@@ -33,6 +35,7 @@ func TestPaths(t *testing.T) {
 					e.GET(patterns[r.Pattern], h)
 				}
 			}
+
 			return func(target string) string {
 				served = ""
 				call(e, target)

@@ -21,16 +21,23 @@ func TestRoute(t *testing.T) {
 			}
 		}))
 	}
+
 	e := echo.New()
+
+	// Before routing, after it, in a group and at a route: only the first knows none.
 	e.Pre(limit())
 	e.Use(limit())
 	e.Group("/api", limit()).GET("/users/:id", func(c *echo.Context) error { return c.NoContent(204) }, limit())
 	call(e, "/api/users/7")
+
 	if want := []string{"", "/api/users/:id", "/api/users/:id", "/api/users/:id"}; !slices.Equal(routes, want) {
 		t.Errorf("%q, want %q", routes, want)
 	}
+
+	// A path without a route has none, wherever the limiter is asked.
 	routes = nil
 	call(e, "/elsewhere")
+
 	if want := []string{"", ""}; !slices.Equal(routes, want) {
 		t.Errorf("%q, want %q", routes, want)
 	}

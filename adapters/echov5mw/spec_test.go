@@ -17,6 +17,7 @@ func TestSpecification(t *testing.T) {
 	fails := func(status int) adapterspec.Answer {
 		return adapterspec.Typed(status, "application/json", `{"message":"`+http.StatusText(status)+`"}`+"\n")
 	}
+
 	adapterspec.RunHTTP(t, adapterspec.HTTPFramework{
 		Package:   "echov5mw",
 		Serve:     serve,
@@ -40,6 +41,7 @@ func serve(t testing.TB, a adapterspec.HTTPApp) string {
 	for _, o := range a.Around {
 		e.Use(echov5mw.New(o.Limiter, configs(o)...))
 	}
+
 	limit := echov5mw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
 	case adapterspec.Routed:
@@ -77,6 +79,7 @@ func configs(a adapterspec.HTTPApp) []echov5mw.Config {
 	if a.Skip {
 		c.Skip = func(c *echo.Context) bool { return adapterspec.Skips(c.Request().Header.Get("X-Skip")) }
 	}
+
 	if a.Refused != nil {
 		c.Refused = answer(a.Refused)
 	}
@@ -86,6 +89,8 @@ func configs(a adapterspec.HTTPApp) []echov5mw.Config {
 	if a.Degraded != nil {
 		c.Degraded = handle(a.Degraded)
 	}
+
+	// A second Config has no effect, though it would skip everything.
 	if a.SecondConfig {
 		return []echov5mw.Config{c, {Skip: func(*echo.Context) bool { return true }}}
 	}

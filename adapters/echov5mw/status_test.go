@@ -27,16 +27,21 @@ func TestStatusOfError(t *testing.T) {
 		handler echo.HandlerFunc
 		want    int
 	}{
-		"an HTTPError":          {func(*echo.Context) error { return teapot }, 418},
-		"one inside":            {func(*echo.Context) error { return echo.NewHTTPError(400, "").Wrap(teapot) }, 400},
-		"one that is wrapped":   {func(*echo.Context) error { return fmt.Errorf("own: %w", teapot) }, 418},
+		"an HTTPError": {func(*echo.Context) error { return teapot }, 418},
+
+		// The outermost status is the one that Echo's error handler sends.
+		"one inside":          {func(*echo.Context) error { return echo.NewHTTPError(400, "").Wrap(teapot) }, 400},
+		"one that is wrapped": {func(*echo.Context) error { return fmt.Errorf("own: %w", teapot) }, 418},
+
 		"one without a status":  {func(*echo.Context) error { return echo.NewHTTPError(0, "") }, 500},
 		"a sentinel":            {func(*echo.Context) error { return echo.ErrNotFound }, 404},
 		"a sentinel that wraps": {func(*echo.Context) error { return echo.ErrUnauthorized.Wrap(errOwn) }, 401},
 		"an error with a code":  {func(*echo.Context) error { return coded(402) }, 402},
 		"any error":             {func(*echo.Context) error { return errOwn }, 500},
-		"after an answer":       {func(c *echo.Context) error { c.NoContent(202); return teapot }, 202},
-		"after two":             {func(c *echo.Context) error { c.NoContent(202); c.NoContent(500); return nil }, 202},
+
+		// What is sent before the error, or before another answer, is what the client has.
+		"after an answer": {func(c *echo.Context) error { c.NoContent(202); return teapot }, 202},
+		"after two":       {func(c *echo.Context) error { c.NoContent(202); c.NoContent(500); return nil }, 202},
 		"a status that is set before the body": {func(c *echo.Context) error {
 			r, err := echo.UnwrapResponse(c.Response())
 			if err != nil {
@@ -48,6 +53,7 @@ func TestStatusOfError(t *testing.T) {
 		}, 203},
 		"no answer": {func(*echo.Context) error { return nil }, 200},
 	}
+
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
 			var recorded int
@@ -57,9 +63,12 @@ func TestStatusOfError(t *testing.T) {
 					return false
 				}
 			})
+
 			e := echo.New()
 			e.Use(echov5mw.New(l))
 			e.GET("/", row.handler)
+
+			// The limiter has to see what the client does.
 			if seen := call(e, "/").Code; recorded != row.want || seen != row.want {
 				t.Errorf("recorded %d, seen %d, want %d", recorded, seen, row.want)
 			}
@@ -72,12 +81,16 @@ func TestErrorUnchanged(t *testing.T) {
 	for _, limit := range []string{"9/1m", "9 concurrent ttl=1m"} {
 		var got error
 		e := echo.New()
+
+		// Middleware around the limiter finds the very error of the handler, neither wrapped nor
+		// copied.
 		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 			return func(c *echo.Context) error {
 				got = next(c)
 				return got
 			}
 		}, echov5mw.New(limited(t, limit)))
+
 		e.GET("/", func(*echo.Context) error { return wrapped })
 		if call(e, "/"); got != wrapped {
 			t.Errorf("%s: %v", limit, got)

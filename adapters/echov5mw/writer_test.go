@@ -41,6 +41,8 @@ func TestWriterUnsupportedMethods(t *testing.T) {
 		called := false
 		h := serving(middleware(func(c *echo.Context) error {
 			called = true
+
+			// What the writer of the server cannot do is refused as it is without the limiter.
 			control := http.NewResponseController(c.Response())
 			if _, _, err := control.Hijack(); !errors.Is(err, http.ErrNotSupported) {
 				t.Errorf("%s: Hijack: %v", name, err)
@@ -50,6 +52,7 @@ func TestWriterUnsupportedMethods(t *testing.T) {
 			}
 			return c.String(200, "ok")
 		}))
+
 		if h.ServeHTTP(plain{http.Header{}}, get(t, "/")); !called {
 			t.Errorf("%s: not called", name)
 		}
@@ -89,6 +92,8 @@ func TestWriterRestored(t *testing.T) {
 		e := echo.New()
 		e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 			return func(c *echo.Context) error {
+				// Echo's own writer before and after, or the one that the handler has put in its
+				// place.
 				before := c.Response()
 				err := next(c)
 				if got, want := c.Response(), row.want(before); got != want {
@@ -97,6 +102,7 @@ func TestWriterRestored(t *testing.T) {
 				return err
 			}
 		}, echov5mw.New(limited(t, "9 concurrent ttl=1m")))
+
 		e.GET("/", row.handler)
 		call(e, "/")
 	}

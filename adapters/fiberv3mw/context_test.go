@@ -21,11 +21,16 @@ import (
 func TestCtxCarriesTheResult(t *testing.T) {
 	around := newLimiter(t, newStore(), "9 concurrent ttl=1m")
 	l := newLimiter(t, newStore(), "1/1h", func(r *limiter.Rule) { r.OnLimit = limiter.Degrade })
+
 	app := fiber.New()
 	var asked, degraded int
+
 	app.Use(fiberv3mw.New(around), fiberv3mw.New(l), func(c fiber.Ctx) error {
 		within, cancel := context.WithCancel(c)
 		defer cancel()
+
+		// The fiber.Ctx, a context derived from it, and the one of the request: a program may use
+		// any of them.
 		for _, ctx := range []context.Context{c, within, c.Context()} {
 			asked++
 			if limiter.Degraded(ctx) {
@@ -34,6 +39,8 @@ func TestCtxCarriesTheResult(t *testing.T) {
 		}
 		return nil
 	})
+
+	// The first is within the limit, and all three say so. The second is degraded.
 	for i, want := range []int{0, 3} {
 		asked, degraded = 0, 0
 		call(app, peer, "GET", "/")
@@ -54,11 +61,15 @@ func TestCustomCtx(t *testing.T) {
 		r.Key = fiberv3mw.Key(func(c fiber.Ctx) (string, bool) { return c.(*ctx).User(), true })
 		r.RefundIf = func(status int) bool { return status == 202 }
 	})
+
+	// A program's own type of context, which its key functions expect to get back.
 	app := fiber.NewWithCustomCtx(func(app *fiber.App) fiber.CustomCtx {
 		return &ctx{DefaultCtx: *fiber.NewDefaultCtx(app)}
 	})
+
 	app.Use(fiberv3mw.New(l))
 	app.Get("/", func(c fiber.Ctx) error { return c.SendStatus(202) })
+
 	if got := call(app, peer, "GET", "/").Response.StatusCode(); got != 202 {
 		t.Errorf("answered %d", got)
 	}
@@ -73,8 +84,9 @@ func TestStatusAfterTimeout(t *testing.T) {
 		onTimeout fiber.Handler
 		want      int
 	}{
-		"of the error":   {nil, http.StatusRequestTimeout},
-		"of the program": {func(c fiber.Ctx) error { return c.SendStatus(http.StatusGatewayTimeout) }, http.StatusGatewayTimeout},
+		"of the error": {nil, http.StatusRequestTimeout},
+		"of the program": {func(c fiber.Ctx) error { return c.SendStatus(http.StatusGatewayTimeout) },
+			http.StatusGatewayTimeout},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -85,19 +97,25 @@ func TestStatusAfterTimeout(t *testing.T) {
 					return false
 				}
 			})
+
 			more, ended := make(chan struct{}), make(chan struct{})
 			app := fiber.New()
+
+			// A handler between, which holds the first answer until the one after the timeout is
+			// made.
 			goOn := func(c fiber.Ctx) error {
 				err := c.Next()
 				close(more)
 				<-ended
 				return err
 			}
+
 			app.Get("/", fiberv3mw.New(l), goOn, timeout.New(func(c fiber.Ctx) error {
 				defer close(ended)
 				<-more
 				return c.SendStatus(http.StatusAccepted)
 			}, timeout.Config{Timeout: time.Millisecond, OnTimeout: row.onTimeout}))
+
 			call(app, peer, "GET", "/")
 			if got := <-recorded; got != row.want {
 				t.Errorf("recorded %d, want %d", got, row.want)
@@ -110,8 +128,10 @@ func TestStatusAfterTimeout(t *testing.T) {
 func TestLeaseEndsWithTimeout(t *testing.T) {
 	s := newStore()
 	l := newLimiter(t, s, "1 concurrent ttl=1m")
+
 	begun, more, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	app := fiber.New()
+
 	app.Get("/", fiberv3mw.New(l), timeout.New(func(c fiber.Ctx) error {
 		defer close(ended)
 		err := c.SendStream(strings.NewReader("text"))
@@ -123,9 +143,13 @@ func TestLeaseEndsWithTimeout(t *testing.T) {
 		c.Status(http.StatusGatewayTimeout)
 		return nil
 	}}))
+
 	request := call(app, peer, "GET", "/")
+
+	// The lease ends with the timeout, while the first handler still has its stream.
 	s.release(t)
 	gatetest.WantLeft(t, l, 1)
+
 	close(more)
 	<-ended
 	runtime.KeepAlive(request) // whose end would release a lease that is held
@@ -134,7 +158,8 @@ func TestLeaseEndsWithTimeout(t *testing.T) {
 // Fiber answers HEAD by the handlers for GET. A log-in that refunds those that succeed
 // counts passwords that are tried so.
 func TestStatusOfHead(t *testing.T) {
-	l := newLimiter(t, newStore(), "9/1h", func(r *limiter.Rule) { r.RefundIf = func(status int) bool { return status < 400 } })
+	l := newLimiter(t, newStore(), "9/1h",
+		func(r *limiter.Rule) { r.RefundIf = func(status int) bool { return status < 400 } })
 	app := fiber.New()
 	app.Get("/", fiberv3mw.New(l), func(c fiber.Ctx) error { return fiber.ErrUnauthorized })
 	if got := call(app, peer, "HEAD", "/").Response.StatusCode(); got != http.StatusUnauthorized {
@@ -152,20 +177,28 @@ func TestRequestThatFiberCannotReadIsCounted(t *testing.T) {
 			return false
 		}
 	})
+
 	app := fiber.New(fiber.Config{BodyLimit: 10})
 	app.Use(fiberv3mw.New(l), func(c fiber.Ctx) error { return c.Next() })
 	app.Post("/", func(fiber.Ctx) error { return nil })
 	conn, answers := dial(t, listen(t, app))
-	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n01234567890"); err != nil {
+
+	// One byte more than the limit of the body.
+	if _, err := io.WriteString(conn,
+		"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n01234567890"); err != nil {
 		t.Fatal(err)
 	}
+
 	answer, err := http.ReadResponse(answers, nil)
 	if err != nil || answer.StatusCode != http.StatusRequestEntityTooLarge {
 		t.Fatalf("%+v, %v", answer, err)
 	}
+
+	// Fiber's own error comes after the middleware, which sees a request without a route.
 	if got := <-recorded; got != http.StatusNotFound {
 		t.Errorf("recorded %d", got)
 	}
+
 	gatetest.WantLeft(t, l, 8)
 }
 

@@ -73,8 +73,13 @@ func TestHoldLeavesStreamUnchanged(t *testing.T) {
 		length int64
 	}{
 		"of unknown length": {func(c fiber.Ctx, r io.Reader) error { return c.SendStream(r) }, -1},
-		"of known length":   {func(c fiber.Ctx, r io.Reader) error { return c.SendStream(r, 10) }, 10},
-		"limited":           {func(c fiber.Ctx, r io.Reader) error { return c.SendStream(&io.LimitedReader{R: r, N: 10}) }, 10},
+
+		// A length that is known must stay so: a program that sets one wants no chunks.
+		"of known length": {func(c fiber.Ctx, r io.Reader) error { return c.SendStream(r, 10) }, 10},
+		"limited": {func(c fiber.Ctx,
+			r io.Reader) error {
+			return c.SendStream(&io.LimitedReader{R: r, N: 10})
+		}, 10},
 	}
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
@@ -83,8 +88,11 @@ func TestHoldLeavesStreamUnchanged(t *testing.T) {
 			app := fiber.New(fiber.Config{})
 			app.Use(fiberv3mw.New(l), func(c fiber.Ctx) error { return row.send(c, stream) })
 			answer := ask(t, listen(t, app))
+
+			// The answer is on its way, and the lease is held.
 			<-stream.reading
 			gatetest.WantLeft(t, l, 0)
+
 			close(stream.more)
 			response, err := http.ReadResponse(answer, nil)
 			if err != nil {
@@ -94,6 +102,8 @@ func TestHoldLeavesStreamUnchanged(t *testing.T) {
 			if err != nil || string(text) != "0123456789" || response.ContentLength != row.length {
 				t.Errorf("got %q of length %d, %v", text, response.ContentLength, err)
 			}
+
+			// With the end of the stream the place is free.
 			s.release(t)
 			gatetest.WantLeft(t, l, 1)
 			if name != "limited" { // a reader that cannot be closed
@@ -119,10 +129,14 @@ func TestHoldKeepsConnectionAlive(t *testing.T) {
 	app := fiber.New(fiber.Config{})
 	app.Use(fiberv3mw.New(l), func(c fiber.Ctx) error { return c.SendStream(strings.NewReader("text")) })
 	conn, answers := dial(t, listen(t, app))
+
+	// The answers have an end that does not end the connection: each has its own lease of the one
+	// place.
 	for range 3 {
 		if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
+
 		response, err := http.ReadResponse(answers, nil)
 		if err != nil || response.StatusCode != 200 {
 			t.Fatalf("%+v, %v", response, err)
@@ -130,20 +144,24 @@ func TestHoldKeepsConnectionAlive(t *testing.T) {
 		if _, err := io.ReadAll(response.Body); err != nil {
 			t.Fatal(err)
 		}
+
 		s.release(t)
 	}
 }
 
 func TestHoldOfSeveralLimiters(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector would release forgotten leases
+
 	one, two, stream := newStore(), newStore(), newBody("text")
 	first, second := newLimiter(t, one, "1 concurrent ttl=1m"), newLimiter(t, two, "1 concurrent ttl=1m")
 	app := fiber.New(fiber.Config{})
 	app.Use(fiberv3mw.New(first), fiberv3mw.New(second), func(c fiber.Ctx) error { return c.SendStream(stream) })
+
 	answer := ask(t, listen(t, app))
 	<-stream.reading
 	gatetest.WantLeft(t, first, 0)
 	gatetest.WantLeft(t, second, 0)
+
 	close(stream.more)
 	if _, err := io.ReadAll(answer); err != nil {
 		t.Fatal(err)
@@ -162,11 +180,13 @@ func TestHoldEndsAfterError(t *testing.T) {
 		}
 		return fiber.ErrTeapot
 	})
+
 	answer := ask(t, listen(t, app))
 	response, err := http.ReadResponse(answer, nil)
 	if err != nil || response.StatusCode != fiber.StatusTeapot {
 		t.Fatalf("%+v, %v", response, err)
 	}
+
 	<-stream.closed
 	s.release(t)
 }
@@ -181,10 +201,13 @@ func TestHoldEndsWithoutHijack(t *testing.T) {
 		c.RequestCtx().Hijack(func(net.Conn) { t.Error("the connection was hijacked") })
 		return c.SendString("ok")
 	})
+
 	answer := ask(t, listen(t, app))
 	if _, err := io.ReadAll(answer); err != nil {
 		t.Fatal(err)
 	}
+
+	// The hold was forgotten with the hijack: only the collector finds it.
 	for start := time.Now(); len(s.refunded) == 0; runtime.GC() {
 		if time.Since(start) > testTimeout {
 			t.Fatalf("the lease is held %s later", testTimeout)
@@ -207,12 +230,15 @@ func TestRefundBeforeStream(t *testing.T) {
 func TestWaitContextDeadline(t *testing.T) {
 	l := newLimiter(t, newStore(), "1/1h", func(r *limiter.Rule) { r.OnLimit = limiter.Wait(core.MaxBooking) })
 	app := fiber.New(fiber.Config{})
+
+	// The wait of an hour ends before it begins: the deadline of the request is in a minute.
 	app.Use(func(c fiber.Ctx) error {
 		ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
 		defer cancel()
 		c.SetContext(ctx)
 		return c.Next()
 	}, fiberv3mw.New(l), func(c fiber.Ctx) error { return c.SendString("ok") })
+
 	for i, want := range []int{200, 429} {
 		if got := call(app, peer, "GET", "/").Response.StatusCode(); got != want {
 			t.Errorf("request %d: %d, want %d", i, got, want)

@@ -26,9 +26,11 @@ func TestSpecification(t *testing.T) {
 		User: fiberv3mw.Key(func(c fiber.Ctx) (string, bool) {
 			return c.Get("X-User"), c.Get("X-Exempt") == ""
 		}),
-		SameRoute:      same,
-		SamePath:       same,
-		Fails:          func(status int) adapterspec.Answer { return adapterspec.Text(status, http.StatusText(status)) },
+		SameRoute: same,
+		SamePath:  same,
+		Fails: func(status int) adapterspec.Answer {
+			return adapterspec.Text(status, http.StatusText(status))
+		},
 		Errs:           adapterspec.Text(500, "boom"),
 		Panics:         adapterspec.Text(500, "boom"),
 		BlindToLeaving: true,
@@ -38,10 +40,12 @@ func TestSpecification(t *testing.T) {
 
 func serve(t testing.TB, a adapterspec.HTTPApp) string {
 	app := fiber.New()
-	app.Use(recover.New(recover.Config{EnableStackTrace: a.Recovered != nil, StackTraceHandler: func(_ fiber.Ctx, v any) { a.Recovered(v) }}))
+	app.Use(recover.New(recover.Config{EnableStackTrace: a.Recovered != nil,
+		StackTraceHandler: func(_ fiber.Ctx, v any) { a.Recovered(v) }}))
 	for _, o := range a.Around {
 		app.Use(fiberv3mw.New(o.Limiter, configs(o)...))
 	}
+
 	limit := fiberv3mw.New(a.Limiter, configs(a)...)
 	switch a.Paths {
 	case adapterspec.Routed:
@@ -73,6 +77,7 @@ func configs(a adapterspec.HTTPApp) []fiberv3mw.Config {
 	if a.Skip {
 		c.Skip = func(c fiber.Ctx) bool { return adapterspec.Skips(c.Get("X-Skip")) }
 	}
+
 	if a.Refused != nil {
 		c.Refused = answer(a.Refused)
 	}
@@ -82,6 +87,8 @@ func configs(a adapterspec.HTTPApp) []fiberv3mw.Config {
 	if a.Degraded != nil {
 		c.Degraded = handle(a.Degraded)
 	}
+
+	// A second Config has no effect, though it would skip everything.
 	if a.SecondConfig {
 		return []fiberv3mw.Config{c, {Skip: func(fiber.Ctx) bool { return true }}}
 	}

@@ -21,17 +21,21 @@ import (
 )
 
 func TestProbes(t *testing.T) {
-	for name, configs := range map[string][]grpcmw.Config{"are not counted": nil, "are counted with Probes": {{Probes: true}}} {
+	for name, configs := range map[string][]grpcmw.Config{"are not counted": nil,
+		"are counted with Probes": {{Probes: true}}} {
 		t.Run(name, func(t *testing.T) {
 			l := newLimiter(t, &clock{}, rule("9/1h fixed-window"), limiter.Config{})
 			server := grpc.NewServer(grpcmw.New(l, configs...).Options()...)
 			healthpb.RegisterHealthServer(server, health.NewServer())
 			reflection.Register(server)
 			c := newClient(t, listen(t, server))
+
+			// Health as a balancer asks it, once and by a stream.
 			probe := healthpb.NewHealthClient(c)
 			if _, err := probe.Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 				t.Error(err)
 			}
+
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			watch, err := probe.Watch(ctx, &healthpb.HealthCheckRequest{})
@@ -41,9 +45,13 @@ func TestProbes(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
+
+			// Reflection, as tools ask it.
 			info, err := reflectionpb.NewServerReflectionClient(c).ServerReflectionInfo(ctx)
 			if err == nil {
-				err = info.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
+				err = info.Send(
+					&reflectionpb.ServerReflectionRequest{
+						MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}})
 			}
 			if err == nil {
 				_, err = info.Recv()
@@ -51,10 +59,13 @@ func TestProbes(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
+
+			// Three calls were made, and each is one unit or none.
 			list, err := l.Peek(t.Context(), "127.0.0.1")
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			if got, want := list[0].Decision.Remaining, int64(9-3*len(configs)); got != want {
 				t.Errorf("%d left, want %d", got, want)
 			}
@@ -66,16 +77,23 @@ func TestProbes(t *testing.T) {
 func TestUnknownServicesShareOneRoute(t *testing.T) {
 	r := rule("2/1h fixed-window")
 	r.Key = keyfuncs.Route
+
 	server := grpc.NewServer(append(grpcmw.New(newLimiter(t, &clock{}, r, limiter.Config{})).Options(),
-		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error { return s.SendMsg(wrapperspb.String("ok")) }))...)
+		grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
+			return s.SendMsg(wrapperspb.String("ok"))
+		}))...)
 	server.RegisterService(&echoService, app(adapterspec.RPCApp{}))
+
+	// The made-up methods share two units, and a registered one has its own.
 	c := newClient(t, listen(t, server))
 	for i, want := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted, codes.ResourceExhausted} {
-		err := c.Invoke(t.Context(), fmt.Sprintf("/made.up/Method%d", i), wrapperspb.String(""), &wrapperspb.StringValue{})
+		err := c.Invoke(t.Context(), fmt.Sprintf("/made.up/Method%d", i), wrapperspb.String(""),
+			&wrapperspb.StringValue{})
 		if got := status.Code(err); got != want {
 			t.Errorf("method %d: %s, want %s", i, got, want)
 		}
 	}
+
 	if got := c.Say(t.Context(), nil, "ok"); got.Code != 0 {
 		t.Errorf("a registered method: got\n%s", got)
 	}
@@ -89,9 +107,11 @@ func TestMethodsHaveASlashBefore(t *testing.T) {
 		seen = c.FullMethod
 		return "", true
 	})
+
 	limit := grpcmw.New(newLimiter(t, &clock{}, r, limiter.Config{}))
 	for method, want := range map[string]string{"/a.B/C": "/a.B/C", "a.B/C": "/a.B/C", "": "/"} {
-		_, err := limit.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method}, func(context.Context, any) (any, error) { return nil, nil })
+		_, err := limit.Unary(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: method},
+			func(context.Context, any) (any, error) { return nil, nil })
 		if seen != want || err != nil {
 			t.Errorf("%q is %q, %v; want %q", method, seen, err, want)
 		}
@@ -104,17 +124,23 @@ func TestMessagesOfAServerStream(t *testing.T) {
 	messages := newLimiter(t, &clock{}, rule("1/1h fixed-window"), limiter.Config{})
 	calls := newLimiter(t, &clock{}, rule("9/1h fixed-window"), limiter.Config{})
 	server := grpc.NewServer(grpcmw.New(calls, grpcmw.Config{Messages: messages}).Options()...)
-	service := grpc.ServiceDesc{ServiceName: "headgate.test.Echo", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
-		StreamName: "Chat", ServerStreams: true,
-		Handler: func(_ any, s grpc.ServerStream) error {
-			m := &wrapperspb.StringValue{}
-			if err := s.RecvMsg(m); err != nil {
-				return err
-			}
-			return s.SendMsg(m)
-		}}}}
+
+	// The client sends one message, as the request of the call: were it counted, the second call
+	// would be refused.
+	service := grpc.ServiceDesc{ServiceName: "headgate.test.Echo", HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{
+			StreamName: "Chat", ServerStreams: true,
+			Handler: func(_ any, s grpc.ServerStream) error {
+				m := &wrapperspb.StringValue{}
+				if err := s.RecvMsg(m); err != nil {
+					return err
+				}
+				return s.SendMsg(m)
+			}}}}
+
 	server.RegisterService(&service, app(adapterspec.RPCApp{}))
 	c := newClient(t, listen(t, server))
+
 	for range 3 {
 		s, err := c.Chat(t.Context(), nil)
 		if err != nil {
@@ -126,6 +152,7 @@ func TestMessagesOfAServerStream(t *testing.T) {
 		if err := s.CloseSend(); err != nil {
 			t.Error(err)
 		}
+
 		if got := s.End(); got.Code != 0 || got.Body != "ok" {
 			t.Errorf("got\n%s", got)
 		}

@@ -94,19 +94,25 @@ func (s texts) Recv() (string, error) {
 
 // interceptors returns those of an app, the outermost first.
 func interceptors(a adapterspec.RPCApp) []grpc.ServerOption {
+	// A server of gRPC does not recover from panics by itself, and the specification has handlers
+	// that panic.
 	options := []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
+			handler grpc.UnaryHandler) (_ any, err error) {
 			defer recovered(a, &err)
 			return handler(ctx, req)
 		}),
-		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo,
+			handler grpc.StreamHandler) (err error) {
 			defer recovered(a, &err)
 			return handler(srv, ss)
 		}),
 	}
+
 	for _, around := range a.Around {
 		options = append(options, grpcmw.New(around.Limiter, configs(around)...).Options()...)
 	}
+
 	return append(options, grpcmw.New(a.Limiter, configs(a)...).Options()...)
 }
 
@@ -125,17 +131,21 @@ func configs(a adapterspec.RPCApp) []grpcmw.Config {
 		return func(c *grpcmw.Call, admission *limiter.Admission) error { return f(c.Context, admission) }
 	}
 	c := grpcmw.Config{Messages: a.Messages}
+
 	if a.Skip {
 		c.Skip = func(c *grpcmw.Call) bool {
 			return adapterspec.Skips(strings.Join(metadata.ValueFromIncomingContext(c.Context, "x-skip"), ""))
 		}
 	}
+
 	if a.Refused != nil {
 		c.Refused = own(a.Refused)
 	}
 	if a.Failed != nil {
 		c.Failed = own(a.Failed)
 	}
+
+	// A second Config has no effect, though it would skip everything.
 	if a.SecondConfig {
 		return []grpcmw.Config{c, {Skip: func(*grpcmw.Call) bool { return true }}}
 	}
@@ -158,7 +168,9 @@ func listen(t testing.TB, server *grpc.Server) string {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
+
 	go func() { done <- server.Serve(l) }()
+
 	t.Cleanup(func() {
 		server.Stop()
 		if err := <-done; err != nil {
@@ -177,6 +189,7 @@ type client struct {
 
 func newClient(t testing.TB, addr string, options ...grpc.DialOption) *client {
 	t.Helper()
+
 	c := &client{local: make(chan string, 10)}
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
@@ -185,13 +198,18 @@ func newClient(t testing.TB, addr string, options ...grpc.DialOption) *client {
 		}
 		return conn, err
 	}
-	options = append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dial),
+
+	// Waiting for the connection, so that a server that starts late fails no call.
+	options = append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(dial),
 		grpc.WithDefaultCallOptions(grpc.WaitForReady(true))}, options...)
+
 	conn, err := grpc.NewClient("passthrough:"+addr, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
+
 	c.ClientConn = conn
 	return c
 }
@@ -244,6 +262,7 @@ func answerOf(err error, text string, fields ...metadata.MD) adapterspec.Answer 
 	if err == nil {
 		a.Body = text
 	}
+
 	for _, detail := range s.Details() {
 		switch d := detail.(type) {
 		case *errdetails.RetryInfo:
@@ -254,6 +273,7 @@ func answerOf(err error, text string, fields ...metadata.MD) adapterspec.Answer 
 			}
 		}
 	}
+
 	for _, md := range fields {
 		for name, values := range md {
 			a.AddPair(name, values)

@@ -20,11 +20,13 @@ import (
 // cpu returns the processor time that the threads of the process have used.
 func (p *process) cpu(t *testing.T) time.Duration {
 	t.Helper()
+
 	dir := fmt.Sprintf("/proc/%d/task", p.cmd.Process.Pid)
 	tasks, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var sum time.Duration
 	for _, task := range tasks {
 		text, err := os.ReadFile(dir + "/" + task.Name() + "/schedstat")
@@ -35,6 +37,8 @@ func (p *process) cpu(t *testing.T) time.Duration {
 		if err != nil {
 			t.Fatal(err)
 		}
+
+		// The first field is the time on a processor, in nanoseconds.
 		sum += time.Duration(n)
 	}
 	return sum
@@ -50,6 +54,7 @@ const (
 func load(t *testing.T, p *process, face string, c *http.Client) time.Duration {
 	t.Helper()
 	url := "http://" + p.address(t, face) + "/some/path?x=1"
+
 	before := p.cpu(t)
 	var callers sync.WaitGroup
 	for range costCallers {
@@ -69,6 +74,7 @@ func load(t *testing.T, p *process, face string, c *http.Client) time.Duration {
 			}
 		})
 	}
+
 	callers.Wait()
 	return (p.cpu(t) - before) / costRequests
 }
@@ -82,25 +88,39 @@ func TestProxyCosts(t *testing.T) {
 	if _, err := os.Stat("/proc/self/schedstat"); err != nil {
 		test.Skip(t, "this system does not say how much processor time a thread has used")
 	}
+
+	// Each is a process of its own, so that its processor time is its own too.
 	upstream := begin(t, "upstream")
 	limits := t.TempDir() + "/limits.yaml"
-	if err := os.WriteFile(limits, []byte("policies:\n- {name: all, apps: [default], limit: 100000000/1h, key: ip}\n"), 0o600); err != nil {
+	if err := os.WriteFile(limits, []byte("policies:\n- {name: all, apps: [default], limit: 100000000/1h, key: ip}\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	bare := begin(t, "bare", "http://"+upstream.address(t, "bare"))
-	gateway := begin(t, "gateway", "-listen", "127.0.0.1:0", "-upstream", "http://"+upstream.address(t, "bare"), "-policies", limits)
+	gateway := begin(t, "gateway", "-listen", "127.0.0.1:0", "-upstream", "http://"+upstream.address(t, "bare"),
+		"-policies", limits)
+
 	transport := &http.Transport{MaxIdleConnsPerHost: costCallers}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
+
+	// A round of each that is not counted: connections are opened, and the callers become known.
 	load(t, bare, "bare", client)
 	load(t, gateway, "proxy", client)
+
 	var alone, ours []time.Duration
 	for range costRounds { // in turns, as the machine may become slower
 		alone = append(alone, load(t, bare, "bare", client))
 		ours = append(ours, load(t, gateway, "proxy", client))
 	}
+
+	// The median leaves out rounds in which the machine did something else.
 	slices.Sort(alone)
 	slices.Sort(ours)
+
 	a, b := alone[costRounds/2], ours[costRounds/2]
-	test.AtMost(t, fmt.Sprintf("processor time of the proxy a request, %.2f times the %v of httputil.ReverseProxy", float64(b)/float64(a), a), b, a*13/10)
+	test.AtMost(t,
+		fmt.Sprintf("processor time of the proxy a request, %.2f times the %v of httputil.ReverseProxy",
+			float64(b)/float64(a), a), b, a*13/10)
 }

@@ -40,11 +40,14 @@ func get(t *testing.T, url string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// A connection of its own, so that a port that no longer listens is seen at once.
 	r.Close = true
 	res, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
 		return 0
 	}
+
 	io.Copy(io.Discard, res.Body)
 	res.Body.Close()
 	return res.StatusCode
@@ -53,10 +56,12 @@ func get(t *testing.T, url string) int {
 // slow is an upstream whose path /slow answers when the test says so.
 func slow(t *testing.T) (url string, inside, end chan bool) {
 	t.Helper()
+
 	inside, end = make(chan bool, 8), make(chan bool)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			inside <- true
+			// A request that the gateway breaks off must not hold the upstream.
 			select {
 			case <-end:
 			case <-r.Context().Done():
@@ -71,6 +76,7 @@ func TestGatewayStartsWithoutAnySettings(t *testing.T) {
 	upstream, _, _ := slow(t)
 	p := begin(t, "gateway", "-listen", "127.0.0.1:0", "-admin-listen", "127.0.0.1:0", "-upstream", upstream)
 	proxy, admin := "http://"+p.address(t, "proxy")+"/", "http://"+p.address(t, "admin")
+
 	passed := 0
 	for get(t, proxy) == 200 {
 		passed++
@@ -78,21 +84,32 @@ func TestGatewayStartsWithoutAnySettings(t *testing.T) {
 	if passed < 20 || passed > 21 { // a unit of the example comes back each second
 		t.Errorf("%d passed, want the 20 of the example", passed)
 	}
+
 	if status := get(t, proxy); status != 429 {
 		t.Errorf("the next is answered with %d", status)
 	}
-	if a, b, c := get(t, admin+"/healthz"), get(t, admin+"/readyz"), get(t, admin+"/"); a != 200 || b != 200 || c != 404 {
+
+	if a, b, c := get(t, admin+"/healthz"), get(t, admin+"/readyz"),
+		get(t, admin+"/"); a != 200 || b != 200 || c != 404 {
 		t.Errorf("the admin port answers %d %d %d, want 200 200 404", a, b, c)
 	}
-	if body := read(t, admin+"/debug/limits?format=json"); !strings.Contains(body, `"per-address"`) || !strings.Contains(body, `"\"127.0.0.1\""`) {
+
+	// The first to be refused shows up on the page, and both refusals in the metrics.
+	if body := read(t, admin+"/debug/limits?format=json"); !strings.Contains(body, `"per-address"`) ||
+		!strings.Contains(body, `"\"127.0.0.1\""`) {
 		t.Errorf("the page of limits does not show who is refused: %s", body)
 	}
-	if got := decisions(t, read(t, admin+"/metrics")); got["per-address allowed"] != float64(passed) || got["per-address refused"] != 2 {
+
+	if got := decisions(t, read(t, admin+"/metrics")); got["per-address allowed"] != float64(passed) ||
+		got["per-address refused"] != 2 {
 		t.Errorf("the metrics are %v, want %d allowed and 2 refused", got, passed)
 	}
-	if out := p.output(); !strings.Contains(out, "built-in example") || !strings.Contains(out, "Try:  curl -i http://127.0.0.1") {
+
+	if out := p.output(); !strings.Contains(out, "built-in example") ||
+		!strings.Contains(out, "Try:  curl -i http://127.0.0.1") {
 		t.Errorf("it does not say what to try:\n%s", out)
 	}
+
 	p.cmd.Process.Signal(os.Interrupt)
 	if code := p.end(t); code != 0 {
 		t.Errorf("it ended with %d:\n%s", code, p.output())
@@ -103,6 +120,7 @@ func TestGatewayStartsWithoutAnySettings(t *testing.T) {
 // page of metrics.
 func decisions(t *testing.T, text string) map[string]float64 {
 	t.Helper()
+
 	counts := map[string]float64{}
 	for from := expfmt.NewDecoder(strings.NewReader(text), expfmt.NewFormat(expfmt.TypeTextPlain)); ; {
 		family := &dto.MetricFamily{}
@@ -111,9 +129,12 @@ func decisions(t *testing.T, text string) map[string]float64 {
 		} else if err != nil {
 			t.Fatal(err)
 		}
+
+		// The other families of the page are of the process and of Go.
 		if family.GetName() != "headgate_decisions_total" {
 			continue
 		}
+
 		for _, m := range family.Metric {
 			labels := map[string]string{}
 			for _, l := range m.Label {
@@ -145,23 +166,28 @@ func TestGatewayPrintsACommandThatWorks(t *testing.T) {
 	p.until(t, "it prints a command", func() bool {
 		return strings.Contains(p.output(), "Try:  curl -i http://"+p.address(t, "api")+"/v1/take ")
 	})
+
 	_, body, _ := strings.Cut(p.output(), "-d '")
 	body, _, _ = strings.Cut(body, "'\n")
+
 	allowed := 0
 	for range 25 {
 		res, err := http.Post("http://"+p.address(t, "api")+"/v1/take", "application/json", strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		text, err := io.ReadAll(res.Body)
 		res.Body.Close()
 		if err != nil || !strings.Contains(string(text), `"policy":"per-address"`) {
 			t.Fatalf("%d %s %v", res.StatusCode, text, err)
 		}
+
 		if strings.Contains(string(text), `"allowed":true,"outcome"`) {
 			allowed++
 		}
 	}
+
 	if allowed < 20 || allowed > 21 { // a unit of the example comes back each second
 		t.Errorf("%d allowed, want the 20 of the example", allowed)
 	}
@@ -170,20 +196,29 @@ func TestGatewayPrintsACommandThatWorks(t *testing.T) {
 func TestGatewayFinishesRequestsAtItsEnd(t *testing.T) {
 	upstream, inside, end := slow(t)
 	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
+
+	// The gateways share a lease in Redis, which the request at the first one holds.
 	args := []string{"-listen", "127.0.0.1:0", "-upstream", upstream, "-policies", file(t, "1 concurrent ttl=1m"),
 		"-redis", "redis://" + addr, "-redis-prefix", prefix, "-redis-timeout", "5s"}
+
 	one, two := begin(t, "gateway", append(args, "-admin-listen", "127.0.0.1:0")...), begin(t, "gateway", args...)
 	first, second := "http://"+one.address(t, "proxy"), "http://"+two.address(t, "proxy")
 	ready := "http://" + one.address(t, "admin") + "/readyz"
+
 	answer := make(chan int)
 	go func() { answer <- get(t, first+"/slow") }()
 	<-inside
+
 	if status := get(t, second+"/"); status != 429 {
 		t.Fatalf("while the other gateway holds the lease: %d", status)
 	}
+
+	// The order of the end: not ready, then no new connections, and the request under way to its
+	// end.
 	one.cmd.Process.Signal(syscall.SIGTERM)
 	one.until(t, "it is not ready", func() bool { return get(t, ready) == 503 })
 	one.until(t, "it refuses connections", func() bool { return get(t, first+"/") == 0 })
+
 	close(end)
 	if status := <-answer; status != 200 {
 		t.Errorf("the request under way is answered with %d", status)
@@ -191,6 +226,7 @@ func TestGatewayFinishesRequestsAtItsEnd(t *testing.T) {
 	if code := one.end(t); code != 0 {
 		t.Errorf("it ended with %d:\n%s", code, one.output())
 	}
+
 	if status := get(t, second+"/"); status != 200 {
 		t.Errorf("after its end the lease is not free: %d", status)
 	}
@@ -201,8 +237,10 @@ func TestGatewayFinishesRequestsAtItsEnd(t *testing.T) {
 func TestGatewayEndsWithinItsTimeout(t *testing.T) {
 	upstream, inside, _ := slow(t)
 	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
+
 	args := []string{"-listen", "127.0.0.1:0", "-upstream", upstream, "-policies", file(t, "1 concurrent ttl=1m"),
 		"-redis", "redis://" + addr, "-redis-prefix", prefix, "-redis-timeout", "5s"}
+
 	other := begin(t, "gateway", args...)
 	for _, row := range []struct {
 		name    string
@@ -212,17 +250,24 @@ func TestGatewayEndsWithinItsTimeout(t *testing.T) {
 		p := begin(t, "gateway", append(args, "-shutdown-timeout", row.timeout)...)
 		answer := make(chan int)
 		go func() { answer <- get(t, "http://"+p.address(t, "proxy")+"/slow") }()
+
 		<-inside
+
+		// A second signal is one when the first is known to have come.
 		for i := range row.signals {
 			p.cmd.Process.Signal(syscall.SIGTERM)
 			p.until(t, "it ends", func() bool { return i > 0 || strings.Contains(p.output(), "shutting down") })
 		}
+
+		// The code says to whoever started the gateway that requests were lost.
 		if code := p.end(t); code != 1 || !strings.Contains(p.output(), "requests were broken off") {
 			t.Errorf("%s: it ended with %d:\n%s", row.name, code, p.output())
 		}
+
 		if status := <-answer; status != 503 && status != 0 {
 			t.Errorf("%s: the request is answered with %d", row.name, status)
 		}
+
 		if status := get(t, "http://"+other.address(t, "proxy")+"/"); status != 200 {
 			t.Errorf("%s: after its end the lease is not free: %d", row.name, status)
 		}
@@ -240,19 +285,27 @@ func TestGatewayServesAWebSocketWithItsBounds(t *testing.T) {
 		rw.Flush()
 		io.Copy(conn, rw)
 	}))
+
 	defer up.Close()
-	p := begin(t, "gateway", "-listen", "127.0.0.1:0", "-upstream", up.URL, "-policies", file(t, "10/1h"), "-piece-timeout", "50ms", "-idle-timeout", "50ms")
+
+	// Both bounds are far below the pauses of the test: they hold until the protocol is another
+	// one.
+	p := begin(t, "gateway", "-listen", "127.0.0.1:0", "-upstream", up.URL, "-policies", file(t, "10/1h"),
+		"-piece-timeout", "50ms", "-idle-timeout", "50ms")
+
 	conn, err := net.Dial("tcp", p.address(t, "proxy"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
 	r := bufio.NewReader(conn)
 	res, err := http.ReadResponse(r, nil)
 	if err != nil || res.StatusCode != 101 {
 		t.Fatal(res, err)
 	}
+
 	for range 2 {
 		io.WriteString(conn, "ping\n")
 		if line, err := r.ReadString('\n'); err != nil || line != "ping\n" {
@@ -268,19 +321,26 @@ func TestGatewayServesAWebSocketWithItsBounds(t *testing.T) {
 
 // The faces that cannot carry out a policy are named, and those that can are not.
 func TestCheckNamesWhatFacesLeaveOut(t *testing.T) {
-	p := begin(t, "gateway", "-check", "-policies", file(t, "1 concurrent ttl=1m", "5/1h"), "-upstream", "http://127.0.0.1:1",
-		"-api-listen", "127.0.0.1:0", "-envoy-listen", "127.0.0.1:0", "-spoe-listen", "127.0.0.1:0", "-trusted-proxy", "127.0.0.1")
+	p := begin(t, "gateway", "-check", "-policies", file(t, "1 concurrent ttl=1m", "5/1h"), "-upstream",
+		"http://127.0.0.1:1",
+		"-api-listen", "127.0.0.1:0", "-envoy-listen", "127.0.0.1:0", "-spoe-listen", "127.0.0.1:0", "-trusted-proxy",
+		"127.0.0.1")
 	if code := p.end(t); code != 0 {
 		t.Fatalf("it ended with %d:\n%s", code, p.output())
 	}
+
+	// A lease can be released by the proxy and by a caller of the JSON API alone.
 	for _, row := range []struct {
 		face string
 		want int
 	}{{"proxy", 0}, {"forward-auth", 1}, {"envoy", 1}, {"spoe", 1}, {"json", 0}} {
-		if n := strings.Count(p.output(), "a face leaves out a policy that it cannot carry out\" face="+row.face+" app=default policy=limita "); n != row.want {
+		if n := strings.Count(p.output(), "a face leaves out a policy that it cannot carry out\" face="+row.face+
+			" app=default policy=limita "); n != row.want {
 			t.Errorf("%s: %d warnings, want %d:\n%s", row.face, n, row.want, p.output())
 		}
 	}
+
+	// The limit that all faces can carry out is not named, and a check serves nothing.
 	if strings.Contains(p.output(), "policy=limitb") || strings.Contains(p.output(), "msg=serving") {
 		t.Errorf("it has printed\n%s", p.output())
 	}
@@ -291,6 +351,7 @@ func TestGatewayNamesItsMistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	defer taken.Close()
 	for _, row := range []struct {
 		name string
@@ -298,12 +359,20 @@ func TestGatewayNamesItsMistakes(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"settings", []string{"-listen", "x", "-max-keys", "y"}, 1, []string{"headgate-gateway: -listen: ", "-max-keys: "}},
-		{"a port that is taken", []string{"-listen", taken.Addr().String()}, 1, []string{"headgate-gateway: api: listen tcp " + taken.Addr().String()}},
-		{"a file that is not there", []string{"-policies", "/does/not/exist.yaml", "-upstream", "http://127.0.0.1:1"}, 1, []string{"/does/not/exist.yaml"}},
-		{"policies", []string{"-check", "-upstream", "http://127.0.0.1:1", "-policies", file(t, "often", "1/1h x")}, 1, []string{"often"}},
-		{"nothing", []string{"-check", "-upstream", "http://127.0.0.1:1", "-policies", file(t, "1/1h")}, 0, []string{"the configuration and the policies are valid"}},
-		{"no Redis", []string{"-check", "-upstream", "http://127.0.0.1:1", "-redis", "redis://127.0.0.1:1"}, 1, []string{"connection refused"}},
+		// Each row is a way to start that ends, by its code: 1 is a mistake, and the text names
+		// what to mend.
+		{"settings", []string{"-listen", "x", "-max-keys", "y"}, 1,
+			[]string{"headgate-gateway: -listen: ", "-max-keys: "}},
+		{"a port that is taken", []string{"-listen", taken.Addr().String()}, 1,
+			[]string{"headgate-gateway: api: listen tcp " + taken.Addr().String()}},
+		{"a file that is not there", []string{"-policies", "/does/not/exist.yaml", "-upstream", "http://127.0.0.1:1"},
+			1, []string{"/does/not/exist.yaml"}},
+		{"policies", []string{"-check", "-upstream", "http://127.0.0.1:1", "-policies", file(t, "often", "1/1h x")}, 1,
+			[]string{"often"}},
+		{"nothing", []string{"-check", "-upstream", "http://127.0.0.1:1", "-policies", file(t, "1/1h")}, 0,
+			[]string{"the configuration and the policies are valid"}},
+		{"no Redis", []string{"-check", "-upstream", "http://127.0.0.1:1", "-redis", "redis://127.0.0.1:1"}, 1,
+			[]string{"connection refused"}},
 		{"the version", []string{"-version"}, 0, []string{"headgate-gateway ", "go1."}},
 		{"help", []string{"-h"}, 0, []string{"-upstream", "-shutdown-timeout"}},
 	} {
@@ -311,6 +380,7 @@ func TestGatewayNamesItsMistakes(t *testing.T) {
 		if code := p.end(t); code != row.code {
 			t.Errorf("%s: it ended with %d, want %d:\n%s", row.name, code, row.code, p.output())
 		}
+
 		for _, want := range row.want {
 			if !strings.Contains(p.output(), want) {
 				t.Errorf("%s: it does not say %q:\n%s", row.name, want, p.output())

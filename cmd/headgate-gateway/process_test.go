@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 		if err != nil {
 			panic(err)
 		}
+
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.MaxIdleConnsPerHost = 512 // or most of the time goes into new connections
 		serveBare(&httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
@@ -71,17 +72,22 @@ type process struct {
 func begin(t *testing.T, role string, args ...string) *process {
 	t.Helper()
 	p := &process{cmd: exec.Command(os.Args[0], args...), addresses: map[string]string{}, ended: make(chan error, 1)}
+
 	p.cmd.Env = append(os.Environ(), roleVariable+"="+role)
+
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// This side of the pipe is closed after the start, so that reading ends when the process does.
 	p.cmd.Stdout, p.cmd.Stderr = w, w
 	err = p.cmd.Start()
 	w.Close()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	read := make(chan bool)
 	go func() {
 		defer close(read)
@@ -90,11 +96,13 @@ func begin(t *testing.T, role string, args ...string) *process {
 		}
 		r.Close()
 	}()
+
 	go func() {
 		err := p.cmd.Wait()
 		<-read
 		p.ended <- err
 	}()
+
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
 		<-p.ended

@@ -11,7 +11,10 @@ import (
 func TestCallsWithoutANameDoNotCount(t *testing.T) {
 	server := httptest.NewServer(handler("2/1h fixed-window"))
 	defer server.Close()
+
 	client := connect.NewClient[text, text](server.Client(), server.URL+hello)
+
+	// Names that are missing cost nothing, and two greetings are all that a client may have.
 	for i, row := range []struct {
 		name, want string
 		code       connect.Code

@@ -27,12 +27,19 @@ func ask(e *echo.Echo, code, from string) *httptest.ResponseRecorder {
 
 func TestWrongCodesAloneCount(t *testing.T) {
 	e := start(t)
+
 	for i, row := range []struct {
 		code, from string
 		want       int
 	}{
-		{"SPRING", "192.0.2.1", 200}, {"spring", "192.0.2.1", 200}, {"GUESS", "192.0.2.1", 404}, {"SPRING", "192.0.2.1", 200},
-		{"GUESS", "192.0.2.1", 404}, {"GUESS", "192.0.2.1", 404}, {"GUESS", "192.0.2.1", 429}, {"SPRING", "192.0.2.1", 429},
+		// Right codes cost nothing, in any spelling. Wrong ones are three an hour, and then right
+		// ones are refused too.
+		{"SPRING", "192.0.2.1", 200}, {"spring", "192.0.2.1", 200}, {"GUESS", "192.0.2.1", 404},
+		{"SPRING", "192.0.2.1", 200},
+		{"GUESS", "192.0.2.1", 404}, {"GUESS", "192.0.2.1", 404}, {"GUESS", "192.0.2.1", 429},
+		{"SPRING", "192.0.2.1", 429},
+
+		// Another address has a count of its own.
 		{"SPRING", "192.0.2.2", 200},
 	} {
 		if got := ask(e, row.code, row.from).Code; got != row.want {
@@ -47,7 +54,8 @@ func TestRefusalIsOneOfEcho(t *testing.T) {
 		ask(e, "GUESS", "192.0.2.1")
 	}
 	got := ask(e, "GUESS", "192.0.2.1")
-	if body, after := got.Body.String(), got.Header().Get("Retry-After"); body != `{"message":"too many wrong codes"}`+"\n" || after != "3600" {
+	if body, after := got.Body.String(), got.Header().Get("Retry-After"); body != `{"message":"too many wrong codes"}`+
+		"\n" || after != "3600" {
 		t.Errorf("%q, Retry-After %s", body, after)
 	}
 }

@@ -45,14 +45,18 @@ func newClient(t *testing.T, addr string) pb.TestServiceClient {
 func TestThirdCallIsRefused(t *testing.T) {
 	client := newClient(t, start(t, "2/1h fixed-window"))
 	payload := &pb.Payload{Body: []byte("hello")}
+
 	for range 2 {
 		got, err := client.UnaryCall(t.Context(), &pb.SimpleRequest{Payload: payload})
 		if err != nil || string(got.GetPayload().GetBody()) != "hello" {
 			t.Fatalf("%v, %v", got, err)
 		}
 	}
+
 	_, err := client.UnaryCall(t.Context(), &pb.SimpleRequest{Payload: payload})
 	s := status.Convert(err)
+
+	// When to come again, and what was exceeded.
 	if s.Code() != codes.ResourceExhausted || len(s.Details()) != 2 {
 		t.Fatalf("%v", err)
 	}

@@ -34,6 +34,8 @@ func TestRelax(t *testing.T) {
 	t.Cleanup(func() { held = nil })
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
+
+	// Whoever sets one of them wants to decide by himself.
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		t.Run(name+" is set", func(t *testing.T) {
 			t.Setenv(name, "100")
@@ -43,14 +45,19 @@ func TestRelax(t *testing.T) {
 			}
 		})
 	}
+
 	used := bytes.Repeat([]byte{1}, 3<<20) // leaves pages that were in use
 	runtime.KeepAlive(used)
 	runtime.GC()
+
 	had := resident(t)
 	Relax()
+
 	if got := next(); got < 2*reserve {
 		t.Errorf("the next collection is at %d bytes, want %d beside twice what is in use", got, 2*reserve)
 	}
+
+	// The reserve counts for the collector and takes no memory, because it is never written to.
 	if grown := resident(t) - had; grown > reserve/8 {
 		t.Errorf("the process has %d bytes more: the reserve was touched", grown)
 	}

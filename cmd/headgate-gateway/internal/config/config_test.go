@@ -36,18 +36,22 @@ func file(t *testing.T, text string) string {
 
 func TestParseDefaults(t *testing.T) {
 	want := Config{
-		Listen: "127.0.0.1:8089", TopKeys: 20, UpstreamConnect: 5 * time.Second, UpstreamTimeout: time.Minute, JSONKeep: 24 * time.Hour,
-		Apps: []string{"default"}, RedisTimeout: 50 * time.Millisecond,
+		Listen: "127.0.0.1:8089", TopKeys: 20, UpstreamConnect: 5 * time.Second, UpstreamTimeout: time.Minute,
+		JSONKeep: 24 * time.Hour, Apps: []string{"default"}, RedisTimeout: 50 * time.Millisecond,
 		MaxHeaderBytes: 32768, MaxConnections: 10000, HeaderTimeout: 10 * time.Second, PieceTimeout: 30 * time.Second,
 		IdleTimeout: 2 * time.Minute, ShutdownTimeout: 30 * time.Second, LogLevel: slog.LevelInfo,
 	}
+
 	got, err := parse(nil)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v %v, want\n%+v", got, err, want)
 	}
+
 	if got, err = parse(nil, "-config", file(t, "# nothing\n")); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("of an empty file: %+v %v", got, err)
 	}
+
+	// A wrong setting does not hide the version: it is asked for when something is wrong.
 	if got, err = parse(nil, "-version", "-listen", "x"); err != nil || !got.Version {
 		t.Errorf("-version: %+v %v", got, err)
 	}
@@ -108,13 +112,17 @@ func flagsOf(text string) []string {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		item, isItem := strings.CutPrefix(line, "- ")
+
+		// An item of a list belongs to the setting that was named before it.
 		if isItem {
 			args = append(args, "-"+name+"="+item)
 			continue
 		}
 		var value string
+
 		name, value, _ = strings.Cut(line, ":")
 		value = strings.Trim(strings.TrimSpace(value), `"`)
+
 		switch {
 		case strings.HasPrefix(value, "["):
 			for item := range strings.SplitSeq(strings.Trim(value, "[]"), ", ") {
@@ -132,14 +140,19 @@ func TestParseReadsEverySettingFromFlagsAndFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	cert, key := certificate(t)
 	fromFlags, err := parse(nil, flagsOf(all)...)
 	if err != nil || !reflect.DeepEqual(fromFlags, fromFile) {
 		t.Errorf("the flags give\n%+v %v, want what the file gives:\n%+v", fromFlags, err, fromFile)
 	}
+
 	checkComplete(t, fromFile)
-	c, err := parse(nil, "-tls-cert", cert, "-tls-key", key, "-tls-client-ca", cert, "-listen", "0.0.0.0:1", "-envoy-listen", ":2")
-	if err != nil || c.TLS == nil || c.TLS.MinVersion != tls.VersionTLS12 || c.TLS.ClientAuth != tls.RequireAndVerifyClientCert || c.TLS.ClientCAs == nil {
+
+	c, err := parse(nil, "-tls-cert", cert, "-tls-key", key, "-tls-client-ca", cert, "-listen", "0.0.0.0:1",
+		"-envoy-listen", ":2")
+	if err != nil || c.TLS == nil || c.TLS.MinVersion != tls.VersionTLS12 ||
+		c.TLS.ClientAuth != tls.RequireAndVerifyClientCert || c.TLS.ClientCAs == nil {
 		t.Errorf("TLS: %+v %v", c.TLS, err)
 	}
 }
@@ -148,6 +161,7 @@ func TestParseReadsEverySettingFromFlagsAndFile(t *testing.T) {
 // zero, except for TLS and the flags that are no settings.
 func checkComplete(t *testing.T, fromFile Config) {
 	t.Helper()
+
 	v := reflect.ValueOf(fromFile)
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
@@ -158,6 +172,8 @@ func checkComplete(t *testing.T, fromFile Config) {
 			}
 		}
 	}
+
+	// The settings that the file may have, and those that the constant names, are the same.
 	g := &given{}
 	for _, s := range g.settings() {
 		if !s.flagOnly && !strings.HasPrefix(s.name, "tls-") && !strings.Contains(all, "\n"+s.name+":") {
@@ -174,14 +190,17 @@ func TestParsePrefersFlagsToTheEnvironmentAndThatToTheFile(t *testing.T) {
 		args []string
 		want string
 	}{
+		// Each row has all of the row before, and a source that precedes it.
 		{nil, nil, "127.0.0.1:1 127.0.0.1:1 [a b]"},
 		{env, nil, "127.0.0.1:2 127.0.0.1:1 [a b]"},
-		{env, []string{"-redis", "redis://127.0.0.1:3", "-listen", "127.0.0.1:3", "-app", "c"}, "127.0.0.1:3 127.0.0.1:3 [c]"},
+		{env, []string{"-redis", "redis://127.0.0.1:3", "-listen", "127.0.0.1:3", "-app", "c"},
+			"127.0.0.1:3 127.0.0.1:3 [c]"},
 	} {
 		c, err := parse(row.env, append(row.args, "-config", path)...)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if got := fmt.Sprint(c.Redis.Addrs[0], " ", c.Listen, " ", c.Apps); got != row.want {
 			t.Errorf("%v: %s, want %s", row.args, got, row.want)
 		}
@@ -197,28 +216,38 @@ func TestParseNamesEveryMistake(t *testing.T) {
 	}{
 		{"-listen 8089", []string{`-listen: "8089" is not host:port`}},
 		{"-listen 127.0.0.1:http", []string{"-listen: "}},
+
+		// Whom a port can be reached by decides whether it needs TLS: loopback does not, by any of
+		// its names.
 		{"-listen :8089", []string{`-listen: others can reach ":8089"`, "-insecure-http"}},
 		{"-listen 0.0.0.0:8089", []string{"-listen: others can reach"}},
 		{"-listen [::]:8089 -insecure-http", nil},
 		{"-listen [::1]:8089", nil},
 		{"-listen localhost:8089", nil},
 		{"-listen localhost.example.com:8089", []string{"-listen: others"}},
+
+		// TLS is for the ports that callers use, and not for those of the operator and of HAProxy.
 		{"-listen :1 -tls-cert " + cert + " -tls-key " + key, nil},
 		{"-admin-listen :1 -tls-cert " + cert + " -tls-key " + key, []string{"-admin-listen: others", "has no TLS"}},
 		{"-spoe-listen :1 -tls-cert " + cert + " -tls-key " + key, []string{"-spoe-listen: others", "has no TLS"}},
 		{"-tls-cert " + cert, []string{"-tls-cert and -tls-key: one is missing"}},
 		{"-tls-cert " + key + " -tls-key " + cert, []string{"-tls-cert and -tls-key: "}},
 		{"-tls-client-ca " + cert, []string{"-tls-client-ca: without"}},
-		{"-tls-client-ca " + key + " -tls-cert " + cert + " -tls-key " + key, []string{"-tls-client-ca: ", "no certificate"}},
+		{"-tls-client-ca " + key + " -tls-cert " + cert + " -tls-key " + key,
+			[]string{"-tls-client-ca: ", "no certificate"}},
 		{"-tls-client-ca /does/not/exist -tls-cert " + cert + " -tls-key " + key, []string{"-tls-client-ca: "}},
+
+		// No mistake repeats a password or a secret of the setting.
 		{"-upstream localhost:3000", []string{"-upstream: "}},
 		{"-upstream http://u:s3cret@h", []string{"-upstream: ", "user or password"}},
 		{"-upstream http://u:s3cret@h:%zz", []string{"-upstream: "}},
 		{"-upgrade h2c -upgrade a,b", []string{"-upgrade: it carries requests", `-upgrade: "a,b"`}},
 		{"-upstream-host x", []string{"-upstream-host: "}},
+
 		{"-api-listen 127.0.0.1:1", []string{"-api-listen: "}},
 		{"-envoy-limits x", []string{"there is no -envoy-listen"}},
-		{"-json-secret s3cret -json-keep 1s -json-client shop:s3cret -json-client x", []string{"-json-secret: it has fewer than 32", "-json-keep: ", "-json-client: it is not"}},
+		{"-json-secret s3cret -json-keep 1s -json-client shop:s3cret -json-client x",
+			[]string{"-json-secret: it has fewer than 32", "-json-keep: ", "-json-client: it is not"}},
 		{"-json-client a:" + digest + " -json-client b:" + digest, []string{`-json-client: "b" has the token of "a"`}},
 		{"-app shop -app shop", []string{`-app: "shop" is named twice`}},
 		{"-app a,b", []string{`-app: "a,b"`}},
@@ -227,17 +256,25 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{"-redis postgres://:s3cret@h", []string{"-redis: "}},
 		{"-redis-prefix x", []string{"-redis-prefix: there is no -redis"}},
 		{"-redis redis://h -redis-prefix {x}", []string{"-redis-prefix: it holds a brace"}},
-		{"-redis-timeout 0s -instances -1 -cache-refusals x -max-keys 9999999999999", []string{"-redis-timeout: ", "-instances: ", "-cache-refusals: ", "-max-keys: "}},
+		{"-redis-timeout 0s -instances -1 -cache-refusals x -max-keys 9999999999999",
+			[]string{"-redis-timeout: ", "-instances: ", "-cache-refusals: ", "-max-keys: "}},
+
+		// A prefix with bits of a host is a slip, and a trust in everybody is one too.
 		{"-trusted-proxy 10.0.0.1/8", []string{"-trusted-proxy", "10.0.0.1/8"}},
 		{"-trusted-proxy proxy.example -trusted-proxy 0.0.0.0/0", []string{"proxy.example", "0.0.0.0/0"}},
-		{"-user-header X-User -plan-header X-Plan -address-header X-Ip", []string{"-user-header: without", "-plan-header: without", "-address-header: without"}},
-		{"-trusted-proxy 10.0.0.0/8 -user-header Cookie -plan-header a:b", []string{"-user-header: the header Cookie", `-plan-header: "a:b"`}},
+		{"-user-header X-User -plan-header X-Plan -address-header X-Ip",
+			[]string{"-user-header: without", "-plan-header: without", "-address-header: without"}},
+		{"-trusted-proxy 10.0.0.0/8 -user-header Cookie -plan-header a:b",
+			[]string{"-user-header: the header Cookie", `-plan-header: "a:b"`}},
 		{"-api-key-header a:b", []string{"-api-key-header: ", "a:b"}},
-		{"-max-header-bytes 10 -max-body-bytes -1 -max-connections x", []string{"-max-header-bytes: ", "-max-body-bytes: ", "-max-connections: "}},
-		{"-header-timeout x -piece-timeout 0s -idle-timeout -1s", []string{"-header-timeout: ", "-piece-timeout: ", "-idle-timeout: "}},
+		{"-max-header-bytes 10 -max-body-bytes -1 -max-connections x",
+			[]string{"-max-header-bytes: ", "-max-body-bytes: ", "-max-connections: "}},
+		{"-header-timeout x -piece-timeout 0s -idle-timeout -1s",
+			[]string{"-header-timeout: ", "-piece-timeout: ", "-idle-timeout: "}},
 		{"-shutdown-delay 5s -shutdown-timeout 5s", []string{"-shutdown-delay: 5s"}},
 		{"-log-format xml -log-level loud", []string{`-log-format: "xml"`, `-log-level: "loud"`}},
 		{"-insecure-http=maybe", []string{"-insecure-http: "}},
+
 		{"-listen x more", []string{"-listen: ", `the argument "more"`}},
 		{"-no-such-flag", []string{"no-such-flag"}},
 		{"-config /does/not/exist.yaml -listen x", []string{"-config: /does/not/exist.yaml", "-listen: "}},
@@ -249,15 +286,18 @@ func TestParseNamesEveryMistake(t *testing.T) {
 			}
 			continue
 		}
+
 		if err == nil {
 			t.Errorf("%s: no error", row.args)
 			continue
 		}
+
 		for _, want := range row.want {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %q is not in:\n%v", row.args, want, err)
 			}
 		}
+
 		if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: the error tells the password: %v", row.args, err)
 		}
@@ -266,13 +306,18 @@ func TestParseNamesEveryMistake(t *testing.T) {
 
 func TestParseNamesEveryMistakeOfTheFile(t *testing.T) {
 	for _, row := range []struct{ text, want string }{
-		{"lisen: 127.0.0.1:1\nupstream: x\nmax-keys: many\n", "gateway.yaml:1: lisen: there is no such setting|gateway.yaml:2: upstream: |gateway.yaml:3: max-keys: "},
+		// All the mistakes of a file are in one error, each with its line.
+		{"lisen: 127.0.0.1:1\nupstream: x\nmax-keys: many\n",
+			"gateway.yaml:1: lisen: there is no such setting|gateway.yaml:2: upstream: |gateway.yaml:3: max-keys: "},
 		{"listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n", "listen"},
-		{"config: other.yaml\ncheck: true\nversion: true\n", "gateway.yaml:1: config: this is a flag alone|gateway.yaml:2: check: |gateway.yaml:3: version: "},
+		{"config: other.yaml\ncheck: true\nversion: true\n",
+			"gateway.yaml:1: config: this is a flag alone|gateway.yaml:2: check: |gateway.yaml:3: version: "},
 		{"listen: [127.0.0.1:1]\n", "gateway.yaml:1: listen: it takes one value, not a list"},
 		{"listen: {host: x}\n", "gateway.yaml:1: listen: it is not a text"},
 		{"listen:\n", "gateway.yaml:1: listen: it has no value"},
 		{"app: [a, {b: c}, 3]\n", "gateway.yaml:1: app: it is not a text"},
+
+		// An alias without its anchor, and other texts that are no YAML.
 		{"app: *x\n", "gateway.yaml"},
 		{"- listen\n", "it is not a list of names and values"},
 		{"listen: x\n---\nlisten: y\n", "more than one document"},
@@ -285,16 +330,20 @@ func TestParseNamesEveryMistakeOfTheFile(t *testing.T) {
 			t.Errorf("%q: no error", row.text)
 			continue
 		}
+
 		for want := range strings.SplitSeq(row.want, "|") {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: %q is not in:\n%v", row.text, want, err)
 			}
 		}
+
 		if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: the error tells the password: %v", row.text, err)
 		}
 	}
-	if _, err := parse(nil, "-config", file(t, strings.Repeat("#", maxFile+1))); err == nil || !strings.Contains(err.Error(), "more than") {
+
+	if _, err := parse(nil, "-config", file(t, strings.Repeat("#", maxFile+1))); err == nil ||
+		!strings.Contains(err.Error(), "more than") {
 		t.Errorf("a file that is too large: %v", err)
 	}
 }
@@ -334,8 +383,10 @@ func TestCertificateThatIsRenewed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	var told []error
 	c.Certificate.Report(func(err error) { told = append(told, err) })
+
 	now := time.Now()
 	shown := func() string {
 		t.Helper()
@@ -345,8 +396,10 @@ func TestCertificateThatIsRenewed(t *testing.T) {
 		}
 		return string(pair.Certificate[0])
 	}
+
 	replace := func(from, to string, changed time.Time) {
 		t.Helper()
+		// The instant of the change is set: the clock of the test is not that of the files.
 		text, err := os.ReadFile(from)
 		if err = errors.Join(err, os.WriteFile(to, text, 0o600), os.Chtimes(to, changed, changed)); err != nil {
 			t.Fatal(err)
@@ -354,15 +407,21 @@ func TestCertificateThatIsRenewed(t *testing.T) {
 	}
 
 	first := shown()
+
+	// The new certificate is there and its key is not: the two do not fit, and the former pair
+	// goes on.
 	newCert, newKey := certificate(t)
 	replace(newCert, cert, now.Add(time.Minute))
 	if shown() != first || told != nil {
 		t.Errorf("it looked again at once: %v", told)
 	}
+
 	now = now.Add(lookAgain)
 	if shown() != first || len(told) != 1 {
 		t.Errorf("the key is still the former: %v", told)
 	}
+
+	// Both are there. The instant at which a file changed decides whether it is read again.
 	now = now.Add(lookAgain)
 	replace(newKey, key, now.Add(time.Minute))
 	second := shown()
@@ -373,10 +432,12 @@ func TestCertificateThatIsRenewed(t *testing.T) {
 	if err := os.Remove(cert); err != nil {
 		t.Fatal(err)
 	}
+
 	now = now.Add(lookAgain)
 	if shown() != second || len(told) != 2 {
 		t.Errorf("without the file: %v", told)
 	}
+
 	if pair, err := c.TLS.GetCertificate(nil); err != nil || string(pair.Certificate[0]) != second {
 		t.Errorf("TLS shows another certificate: %v", err)
 	}
@@ -384,15 +445,18 @@ func TestCertificateThatIsRenewed(t *testing.T) {
 
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
+
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		t.Fatal(err)

@@ -129,15 +129,20 @@ func until(t *testing.T, what string, holds func() bool) {
 func TestFacesShareCounts(t *testing.T) {
 	e := open(t, Options{Source: Fixed(policy.Set{shop("all", "10/1h fixed-window")})})
 	one, two := limiterOf(t, e, "", Face{Name: "proxy"}), limiterOf(t, e, "shop", Face{Name: "auth"})
+
 	if one == two {
 		t.Error("two faces have one limiter")
 	}
+
 	if again := limiterOf(t, e, "shop", Face{Name: "proxy"}); again != one {
 		t.Error("a face has two limiters for one application")
 	}
+
+	// One store stands behind both faces: what the proxy has admitted, the other one cannot.
 	if a, b := admitted(t, one, 7), admitted(t, two, 7); a != 7 || b != 3 {
 		t.Errorf("admitted %d and %d of a limit of 10, want 7 and 3", a, b)
 	}
+
 	if _, err := e.Limiter("blog", Face{Name: "proxy"}); err == nil || !strings.Contains(err.Error(), `"blog"`) {
 		t.Errorf("an application that the gateway does not have: %v", err)
 	}
@@ -151,19 +156,26 @@ func TestPoliciesOfAFileChangeWhileInUse(t *testing.T) {
 	write(t, path, yaml("3/1h"))
 	var log logged
 	e := open(t, Options{Policies: path, Poll: 10 * time.Millisecond, Logger: log.logger()})
+
 	l := limiterOf(t, e, "", Face{Name: "proxy"})
 	if n := admitted(t, l, 5); n != 3 {
 		t.Errorf("%d admitted, want 3", n)
 	}
+
 	write(t, path, yaml("nonsense"))
 	until(t, "a bad file is logged", func() bool { return strings.Contains(log.String(), "policies are refused") })
+
+	// What is in force stays in force: the three of before are used up, and the gateway serves on.
 	if err := e.Ready(); err != nil {
 		t.Errorf("a bad file makes the gateway unready: %v", err)
 	}
 	if n := admitted(t, l, 5); n != 0 {
 		t.Errorf("%d admitted after a bad file, want 0", n)
 	}
+
 	write(t, path, yaml("5/1h"))
+
+	// The count stays over the change: of five, three are taken, and the wait takes the fourth.
 	until(t, "the file is in force", func() bool { return admitted(t, l, 1) == 1 })
 	if n := admitted(t, l, 5); n != 1 {
 		t.Errorf("%d admitted, want the last of 5", n)
@@ -188,18 +200,25 @@ func TestOpenNamesEveryMistake(t *testing.T) {
 		Apps: []string{"a b", "shop", "shop"}, Policies: "limits.txt", Timeout: time.Hour, Poll: time.Nanosecond,
 		LoadTimeout: -1, Instance: "a b", Bindings: policy.Bindings{APIKeyHeader: "a b"},
 	})
+
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`"a b" is not`, `"shop" is listed twice`, `"limits.txt"`, "timeout 1h0m0s", "Poll", "Options.Timeout", "Instance", "APIKeyHeader"} {
+
+	for _, want := range []string{`"a b" is not`, `"shop" is listed twice`, `"limits.txt"`, "timeout 1h0m0s", "Poll",
+		"Options.Timeout", "Instance", "APIKeyHeader"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, err)
 		}
 	}
-	if _, err := Open(t.Context(), Options{Redis: &redis.UniversalOptions{}, RedisPrefix: "{", Apps: []string{"shop"}, Logger: quiet}); err == nil || !strings.Contains(err.Error(), "brace") {
+
+	if _, err := Open(t.Context(), Options{Redis: &redis.UniversalOptions{}, RedisPrefix: "{",
+		Apps: []string{"shop"}, Logger: quiet}); err == nil || !strings.Contains(err.Error(), "brace") {
 		t.Errorf("a prefix with a brace: %v", err)
 	}
-	if _, err := Open(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "0 applications") || !strings.Contains(err.Error(), "there are no policies") {
+
+	if _, err := Open(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "0 applications") ||
+		!strings.Contains(err.Error(), "there are no policies") {
 		t.Errorf("no options: %v", err)
 	}
 }
@@ -212,6 +231,7 @@ func TestAFaceLeavesOutWhatItCannotKeep(t *testing.T) {
 		"- {name: all, apps: [shop], limit: LIMIT, key: global}\n"
 	write(t, path, strings.ReplaceAll(text, "LIMIT", "3/1h"))
 	var log logged
+
 	e := open(t, Options{Policies: path, Poll: 10 * time.Millisecond, Logger: log.logger()})
 	auth := Face{Name: "auth", CannotKeep: func(p policy.Policy) string {
 		if p.Limit.Leased() {
@@ -223,17 +243,23 @@ func TestAFaceLeavesOutWhatItCannotKeep(t *testing.T) {
 	if n := admitted(t, l, 5); n != 3 {
 		t.Errorf("%d admitted, want 3", n)
 	}
+
 	warned := func() int { return strings.Count(log.String(), `level=WARN`) }
-	if want := `face=auth app=shop policy=leased reason="it cannot release leases"`; warned() != 1 || !strings.Contains(log.String(), want) {
+	if want := `face=auth app=shop policy=leased reason="it cannot release leases"`; warned() != 1 ||
+		!strings.Contains(log.String(), want) {
 		t.Errorf("logged\n%swant one warning with %s", log.String(), want)
 	}
+
 	write(t, path, strings.ReplaceAll(text, "LIMIT", "5/1h"))
 	until(t, "a second revision warns again", func() bool { return warned() == 2 })
+
+	// The limit of one at a time is refused by the face that can keep it, while one is inside.
 	proxy := limiterOf(t, e, "", Face{Name: "proxy"})
 	inside := proxy.Admit(&test.Request{Ctx: t.Context(), Peer: "192.0.2.1:1"})
 	if inside.Status() != 0 {
 		t.Fatal(inside.Violated())
 	}
+
 	if n := admitted(t, proxy, 1); n != 0 {
 		t.Error("the other face leaves the policy out too")
 	}
@@ -244,14 +270,19 @@ func TestAFaceBindsAndConfigures(t *testing.T) {
 	p := shop("users", "1/1h")
 	p.Key = "user"
 	e := open(t, Options{Source: Fixed(policy.Set{p})})
+
+	// A face without a way to learn the user fails when it opens, not at its first request.
 	if _, err := e.Limiter("", Face{Name: "plain"}); err == nil || !strings.Contains(err.Error(), "Bindings.User") {
 		t.Errorf("a policy without its binding: %v", err)
 	}
+
 	l := limiterOf(t, e, "", Face{Name: "bound",
 		Bind: func(b policy.Bindings) policy.Bindings {
 			b.User = func(core.Request) (string, bool) { return "ann", true }
 			return b
 		},
+
+		// The store and the rules are the engine's: a face that sets them has no effect.
 		Configure: func(c *limiter.Config) {
 			c.Headers = limiter.NoHeaders
 			c.Store = nil
@@ -260,12 +291,14 @@ func TestAFaceBindsAndConfigures(t *testing.T) {
 	if n := admitted(t, l, 3); n != 1 {
 		t.Errorf("%d admitted, want 1", n)
 	}
+
 	a := l.Admit(&test.Request{Ctx: t.Context(), Peer: "192.0.2.1:1"})
 	for _, h := range a.Headers() {
 		if strings.Contains(h.Name, "Ratelimit") {
 			t.Errorf("the header %s is sent although the face has none", h.Name)
 		}
 	}
+
 	a.Done(429)
 }
 
@@ -273,19 +306,26 @@ func TestLastGoodPoliciesAreKeptByApplicationAndFace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "limits.yaml")
 	write(t, path, "policies:\n- {name: all, apps: [shop, a/b], limit: 2/1h, key: global}\n")
+
 	o := Options{Apps: []string{"shop", "a/b"}, Policies: path, LastGood: dir}
 	e := open(t, o)
+
 	limiterOf(t, e, "shop", Face{Name: "proxy"})
 	limiterOf(t, e, "a/b", Face{Name: "proxy"})
+
+	// The second engine finds no file, and has only what the first has kept. The slash must not
+	// lead out of the folder.
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	again := open(t, o)
+
 	for _, app := range o.Apps {
 		if n := admitted(t, limiterOf(t, again, app, Face{Name: "proxy"}), 1); n != 1 {
 			t.Errorf("%s: %d admitted", app, n)
 		}
 	}
+
 	if err := again.Ready(); err != nil {
 		t.Error(err)
 	}
@@ -312,21 +352,26 @@ func TestShutdownLetsWaitingRequestsHaveTheirTurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		one, two := limiterOf(t, e, "", Face{Name: "one"}), limiterOf(t, e, "", Face{Name: "two"})
 		ask := func(l *limiter.Limiter) int {
 			a := l.Admit(&test.Request{Ctx: t.Context(), Peer: "192.0.2.1:1"})
 			defer a.Done(a.Status())
 			return a.Status()
 		}
+
 		ask(one)
+
 		results := make(chan int, 4)
 		for _, l := range []*limiter.Limiter{one, two, one, two} { // turns after 10, 20, 30 and 40 s
 			go func() { results <- ask(l) }()
 			synctest.Wait()
 		}
+
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
 		begun := time.Now()
+
 		if err := e.Shutdown(ctx); err != nil {
 			t.Error(err)
 		}
@@ -336,10 +381,13 @@ func TestShutdownLetsWaitingRequestsHaveTheirTurn(t *testing.T) {
 				passed++
 			}
 		}
-		// Each limiter knows only its own line, so the others wait until shortly before the deadline.
+
+		// Each limiter knows only its own line, so the others wait until shortly before the
+		// deadline.
 		if d := time.Since(begun); passed != 2 || d != 24900*time.Millisecond {
 			t.Errorf("%d had their turn and the shutdown took %v, want 2 and 24.9s", passed, d)
 		}
+
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}

@@ -11,7 +11,8 @@ func BenchmarkHandler(b *testing.B) {
 	defer end()
 	r := httptest.NewRequest("GET", Path+"?deny_status=403", nil)
 	r.RemoteAddr = proxy + ":4711"
-	r.Header = lines("X-Original-Method: GET", "X-Original-URI: /api/users/1234?sort=name", "X-Forwarded-Host: shop.test", "X-Forwarded-For: 192.0.2.1")
+	r.Header = lines("X-Original-Method: GET", "X-Original-URI: /api/users/1234?sort=name",
+		"X-Forwarded-Host: shop.test", "X-Forwarded-For: 192.0.2.1")
 	b.ReportAllocs()
 	for b.Loop() {
 		f.ServeHTTP(discard{http.Header{}}, r)

@@ -57,14 +57,17 @@ func open(t testing.TB, o Options, policies ...policy.Policy) (*face, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	log := new(test.Log)
 	logger := slog.New(slog.NewTextHandler(log, nil))
+
 	e, err := engine.Open(context.Background(), engine.Options{
 		Apps: []string{"shop", "other"}, Source: engine.Fixed(policies), Bindings: c.Bindings(), Logger: logger,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o.Callers, o.Log = c, quietlog.New(logger)
 	h, err := New(e, o)
 	if err != nil {
@@ -122,26 +125,40 @@ func wants(t *testing.T, w *httptest.ResponseRecorder, status int, headers ...st
 func TestAnswer(t *testing.T) {
 	policies := []policy.Policy{limit("all", "2/1m fixed-window", "ip")}
 	in(t, Options{}, policies, func(t *testing.T, f *face) {
-		wants(t, f.ask("", get("/", "192.0.2.1")...), 200, "RateLimit: \"all\";r=1;t=60", "RateLimit-Policy: \"all\";q=2;w=60",
+		wants(t, f.ask("", get("/", "192.0.2.1")...), 200, "RateLimit: \"all\";r=1;t=60",
+			"RateLimit-Policy: \"all\";q=2;w=60",
 			"Retry-After: ", StatusHeader+": ", DegradedHeader+": ", "X-RateLimit-Remaining: 1")
+
+		// 59.5 s are left, and are rounded up: a client that waits for 59 would come too early.
 		time.Sleep(500 * time.Millisecond)
 		wants(t, f.ask("", get("/", "192.0.2.1")...), 200, "RateLimit: \"all\";r=0;t=60")
+
 		refused := f.ask("", get("/", "192.0.2.1")...)
-		wants(t, refused, 429, "Retry-After: 60", StatusHeader+": 429", "RateLimit: \"all\";r=0;t=60", "RateLimit-Policy: \"all\";q=2;w=60",
-			"Cache-Control: no-store", "Content-Type: application/problem+json")
+		wants(t, refused, 429, "Retry-After: 60", StatusHeader+": 429", "RateLimit: \"all\";r=0;t=60",
+			"RateLimit-Policy: \"all\";q=2;w=60", "Cache-Control: no-store", "Content-Type: application/problem+json")
+
 		var body struct {
 			Status   int
 			Violated []string `json:"violated-policies"`
 		}
-		if err := json.Unmarshal(refused.Body.Bytes(), &body); err != nil || body.Status != 429 || fmt.Sprint(body.Violated) != "[all]" {
+		if err := json.Unmarshal(refused.Body.Bytes(), &body); err != nil || body.Status != 429 ||
+			fmt.Sprint(body.Violated) != "[all]" {
 			t.Errorf("body %s: %v", refused.Body, err)
 		}
+
+		// An auth request can often pass on only some statuses: the gateway asks for one and finds
+		// the true one in a header.
 		for _, status := range []int{400, 401, 403, 503, 599} {
-			wants(t, f.ask(fmt.Sprintf("?deny_status=%d", status), get("/", "192.0.2.1")...), status, StatusHeader+": 429", "Retry-After: 60")
+			wants(t, f.ask(fmt.Sprintf("?deny_status=%d", status), get("/", "192.0.2.1")...), status, StatusHeader+
+				": 429", "Retry-After: 60")
 		}
+
+		// The status is for refusals alone, and another caller has not been counted.
 		wants(t, f.ask("?deny_status=403", get("/", "192.0.2.2")...), 200)
 		wants(t, f.ask("?app=other", get("/", "192.0.2.1")...), 200, "RateLimit: ")
 		wants(t, f.ask("?app=sh%6Fp&deny_status=401", get("/", "192.0.2.1")...), 401)
+
+		// The window ends a minute after its first request, and not a microsecond before.
 		time.Sleep(59500*time.Millisecond - time.Microsecond)
 		wants(t, f.ask("", get("/", "192.0.2.1")...), 429, "Retry-After: 1")
 		time.Sleep(time.Microsecond)
@@ -172,6 +189,7 @@ func TestQuery(t *testing.T) {
 				wants(t, w, 200)
 				continue
 			}
+
 			var body problem
 			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
 				t.Fatal(err)
@@ -180,6 +198,7 @@ func TestQuery(t *testing.T) {
 				t.Errorf("%s: %q, want %q", row.query, body.Detail, row.detail)
 			}
 		}
+
 		if log := f.log.String(); strings.Count(log, "wrong query") != 1 {
 			t.Errorf("the log does not name the mistake once: %s", log)
 		}
@@ -189,7 +208,8 @@ func TestQuery(t *testing.T) {
 func TestUntrustedPeer(t *testing.T) {
 	in(t, Options{}, []policy.Policy{limit("all", "1/1m", "global")}, func(t *testing.T, f *face) {
 		for _, peer := range []string{"10.0.0.2:1", "[::1]:1", "@", "[::ffff:10.0.0.2]:1"} {
-			wants(t, f.ask("?deny_status=401", get("/", "192.0.2.1", "peer: "+peer)...), 403, StatusHeader+": 403", "RateLimit: ")
+			wants(t, f.ask("?deny_status=401", get("/", "192.0.2.1", "peer: "+peer)...), 403, StatusHeader+": 403",
+				"RateLimit: ")
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -208,9 +228,15 @@ func TestUnreadableRequest(t *testing.T) {
 		}{
 			{nil, noOriginal},
 			{get("/", "192.0.2.1")[:3], noCaller},
+
+			// A target that net/http would not read, and one that it would read as a fragment.
 			{get("/%zz", "192.0.2.1"), badTarget},
+
 			{get("/a#b", "192.0.2.1"), badTarget},
 			{get("/", "192.0.2.1", "X-Forwarded-Host: b"), repeated},
+
+			// The query of the check itself is what nginx makes of the target, if it is configured
+			// so: a client could choose the parameters.
 			{get("/?deny_status=403", "192.0.2.1"), passedOn},
 		} {
 			if row.fault == passedOn {
@@ -219,13 +245,16 @@ func TestUnreadableRequest(t *testing.T) {
 			} else {
 				wants(t, f.ask("", row.headers...), 400, StatusHeader+": 400", "Cache-Control: no-store")
 			}
+
 			w := f.ask("?deny_status=403", row.headers...)
 			wants(t, w, 403, StatusHeader+": 400")
 			var body problem
-			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.Detail != string(row.fault) || body.Status != 400 {
+			if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.Detail != string(row.fault) ||
+				body.Status != 400 {
 				t.Errorf("%v %+v, want %q", err, body, row.fault)
 			}
 		}
+
 		wants(t, f.ask("", get("/", "192.0.2.1")...), 200) // none of them was counted
 		if n := strings.Count(f.log.String(), "cannot read"); n != 1 {
 			t.Errorf("%d lines, want 1:\n%s", n, f.log)
@@ -245,8 +274,11 @@ func TestOriginalIsWhatPoliciesSee(t *testing.T) {
 			p.Plans, p.PlanBy = map[string]core.Limit{"gold": core.MustParseLimit("5/1m")}, callers.PlanBy
 		}),
 	}
+
 	in(t, Options{}, policies, func(t *testing.T, f *face) {
 		for _, row := range []struct{ method, target, host, want string }{
+			// The method, the path and the host are those of the request asked about, and never
+			// those of the check.
 			{"GET", "/", "shop.test", ""},
 			{"DELETE", "/", "shop.test", "method"},
 			{"GET", "/login?next=/auth", "shop.test", "path"},
@@ -256,18 +288,23 @@ func TestOriginalIsWhatPoliciesSee(t *testing.T) {
 			{"DELETE", "/login", "api.test", "host,method,path"},
 			{"GET", "/auth", "shop.test", "auth"},
 		} {
-			w := f.ask("", "X-Original-Method: "+row.method, "X-Original-URI: "+row.target, "X-Forwarded-Host: "+row.host, "X-Forwarded-For: 192.0.2.1")
+			w := f.ask("", "X-Original-Method: "+row.method, "X-Original-URI: "+row.target, "X-Forwarded-Host: "+
+				row.host, "X-Forwarded-For: 192.0.2.1")
 			wants(t, w, 200)
+
 			var names []string
 			for part := range strings.SplitSeq(w.Header().Get("RateLimit-Policy"), ", ") {
 				if name, _, ok := strings.Cut(strings.TrimPrefix(part, `"`), `"`); ok {
 					names = append(names, name)
 				}
 			}
+
 			if got := strings.Join(names, ","); got != row.want {
 				t.Errorf("%s %s of %s: %q, want %q", row.method, row.target, row.host, got, row.want)
 			}
 		}
+
+		// A user counts as one from any address, and a plan holds for who has it.
 		wants(t, f.ask("", get("/user", "192.0.2.1", "X-User: ann")...), 200)
 		wants(t, f.ask("", get("/user", "192.0.2.2", "X-User: ann")...), 429)
 		wants(t, f.ask("", get("/user", "192.0.2.1", "X-User: bob")...), 200)
@@ -280,14 +317,18 @@ func TestActions(t *testing.T) {
 	change := func(m string, set func(*policy.Policy)) func(*policy.Policy) {
 		return func(p *policy.Policy) { p.Match.Path = m; set(p) }
 	}
+
 	policies := []policy.Policy{
 		limit("cheap", "1/1m", "global", change("/cheap", func(p *policy.Policy) { p.OnLimit = "degrade" })),
 		limit("tried", "1/1m", "global", change("/tried", func(p *policy.Policy) { p.Mode = policy.Shadow })),
 		limit("slow", "60/1m burst=1", "global", change("/slow", func(p *policy.Policy) { p.OnLimit = "wait 30s" })),
 		limit("running", "1 concurrent ttl=1m", "global", change("/running", func(*policy.Policy) {})),
-		limit("denied", "9/1m", "ip", change("/denied", func(p *policy.Policy) { p.Access.Deny.Networks = []string{"192.0.2.0/24"} })),
+		limit("denied", "9/1m", "ip", change("/denied",
+			func(p *policy.Policy) { p.Access.Deny.Networks = []string{"192.0.2.0/24"} })),
 	}
+
 	in(t, Options{}, policies, func(t *testing.T, f *face) {
+		// Each policy is asked twice, and allows one.
 		wants(t, f.ask("", get("/cheap", "192.0.2.1")...), 200, DegradedHeader+": ")
 		wants(t, f.ask("", get("/cheap", "192.0.2.1")...), 200, DegradedHeader+": 1", StatusHeader+": ")
 		wants(t, f.ask("", get("/tried", "192.0.2.1")...), 200)
@@ -299,10 +340,12 @@ func TestActions(t *testing.T) {
 		if waited := time.Since(begun); waited != time.Second {
 			t.Errorf("waited %s, want 1s", waited)
 		}
+
 		results := make(chan int)
 		for range 3 {
 			go func() { results <- f.ask("", get("/slow", "192.0.2.1")...).Code }()
 		}
+
 		begun = time.Now()
 		for _, want := range []struct {
 			status int
@@ -314,9 +357,11 @@ func TestActions(t *testing.T) {
 		}
 
 		for range 3 {
+			// A lease would never be released: the policy is left out, with a line in the log.
 			wants(t, f.ask("", get("/running", "192.0.2.1")...), 200, "RateLimit: ")
 		}
-		if log := f.log.String(); !strings.Contains(log, "policy=running") || !strings.Contains(log, "face=forward-auth") {
+		if log := f.log.String(); !strings.Contains(log, "policy=running") ||
+			!strings.Contains(log, "face=forward-auth") {
 			t.Errorf("the log does not name the policy that is left out: %s", log)
 		}
 
@@ -330,14 +375,19 @@ func TestTooManyWait(t *testing.T) {
 	slow := limit("slow", "6000/1m burst=1", "global", func(p *policy.Policy) { p.OnLimit = "wait 30s" })
 	in(t, Options{MaxWait: 30 * time.Second}, []policy.Policy{slow}, func(t *testing.T, f *face) {
 		const admitted = 1 + 100 // which Config.MaxWaitersPerKey is by default
+
 		answers := make(chan int, admitted)
 		for range admitted {
 			go func() { answers <- f.ask("?deny_status=403", get("/", "192.0.2.1")...).Code }()
 		}
+
 		synctest.Wait() // one has passed, and the others wait
+
 		for range 49 {
-			wants(t, f.ask("?deny_status=403", get("/", "192.0.2.1")...), 403, StatusHeader+": 503", "Retry-After: 2") // the next turn is 1.01 s away
+			// the next turn is 1.01 s away
+			wants(t, f.ask("?deny_status=403", get("/", "192.0.2.1")...), 403, StatusHeader+": 503", "Retry-After: 2")
 		}
+
 		for range admitted {
 			if status := <-answers; status != 200 {
 				t.Errorf("a request with a place got %d", status)
@@ -351,6 +401,7 @@ func TestFailsClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	closed := func(p *policy.Policy) { p.Match.Path, p.OnStoreError = "/closed", "closed" }
 	e, err := engine.Open(t.Context(), engine.Options{
 		Apps: []string{"shop"}, Redis: &redis.UniversalOptions{Addrs: []string{freeport.Addr(t)}}, // where no server is
@@ -361,13 +412,18 @@ func TestFailsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
+
 	log := quietlog.New(slog.New(slog.DiscardHandler))
 	defer log.Close()
 	h, err := New(e, Options{Callers: c, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	f := &face{Handler: h}
+
+	// The policy says that it fails closed: with the status of the query too, and the true one in
+	// the header.
 	for range 2 {
 		w := f.ask("", get("/closed", "192.0.2.1")...)
 		wants(t, w, 503, StatusHeader+": 503", "Cache-Control: no-store", "Content-Type: application/problem+json")
@@ -376,12 +432,15 @@ func TestFailsClosed(t *testing.T) {
 		}
 		wants(t, f.ask("?deny_status=403", get("/closed", "192.0.2.1")...), 403, StatusHeader+": 503")
 	}
+
+	// The other one is decided in memory, where its limit holds.
 	wants(t, f.ask("", get("/", "192.0.2.2")...), 200)
 	wants(t, f.ask("", get("/", "192.0.2.2")...), 429)
 }
 
 func TestNewNamesEveryMistake(t *testing.T) {
-	e, err := engine.Open(t.Context(), engine.Options{Apps: []string{"shop"}, Source: engine.Fixed(nil), Logger: slog.New(slog.DiscardHandler)})
+	e, err := engine.Open(t.Context(),
+		engine.Options{Apps: []string{"shop"}, Source: engine.Fixed(nil), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -405,6 +464,8 @@ func TestRefusesTunnels(t *testing.T) {
 			"none":      {nil, 200},
 			"websocket": {[]string{"Connection: Upgrade", "Upgrade: WebSocket"}, 200},
 			"h2c":       {[]string{"Connection: Upgrade", "Upgrade: h2c"}, 400},
+
+			// The first that is named in a list is not the one that a server has to take.
 			"a list":    {[]string{"Upgrade: websocket, h2c"}, 400},
 			"two lines": {[]string{"Upgrade: websocket", "Upgrade: h2c"}, 400},
 		} {
@@ -415,11 +476,15 @@ func TestRefusesTunnels(t *testing.T) {
 				wants(t, w, 403, "Headgate-Status: 400")
 			}
 		}
+
 		connect := get("/ws", "192.0.2.1")
 		connect[0] = "X-Forwarded-Method: CONNECT"
 		wants(t, f.ask("", connect...), 400)
+
+		// A WebSocket over HTTP/2 begins by CONNECT, and is the protocol that may pass.
 		wants(t, f.ask("", append(connect, "Upgrade: websocket")...), 200)
 	})
+
 	in(t, Options{Upgrades: []string{"mqtt"}}, nil, func(t *testing.T, f *face) {
 		wants(t, f.ask("", get("/", "192.0.2.1", "Upgrade: MQTT")...), 200)
 		wants(t, f.ask("", get("/", "192.0.2.1", "Upgrade: websocket")...), 400)

@@ -18,16 +18,20 @@ func TestDocumentationShowsTheExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	all := fragment.FindAllStringSubmatch(string(page), -1)
 	if len(all) < 3 {
 		t.Errorf("only %d fragments were found", len(all))
 	}
+
 	for _, m := range all {
 		file := map[string]string{"nginx": "nginx.conf", "caddyfile": "Caddyfile"}[m[1]]
 		text, err := os.ReadFile(examples(file))
 		if err != nil {
 			t.Fatal(err)
 		}
+
+		// The page shows parts of the files, indented as the part needs it.
 		if !strings.Contains(flat(string(text)), flat(m[2])) {
 			t.Errorf("%s has no lines as these:\n%s", file, m[2])
 		}

@@ -53,8 +53,9 @@ var proxies = map[string]func(t *testing.T, w *world, addr string){
 		w.nginx(t, addr, "X-Forwarded-For $remote_addr", "X-Forwarded-For $proxy_add_x_forwarded_for")
 	},
 	"Caddy": func(t *testing.T, w *world, addr string) {
-		Caddy(t, Config(t, examples("Caddyfile"), "http://:8080", "http://:"+port(addr), "127.0.0.1:3000", w.service.Addr,
-			"127.0.0.1:8089", w.gateways[0].Addr, "127.0.0.1:8189", w.gateways[1].Addr), addr)
+		Caddy(t,
+			Config(t, examples("Caddyfile"), "http://:8080", "http://:"+port(addr), "127.0.0.1:3000", w.service.Addr,
+				"127.0.0.1:8089", w.gateways[0].Addr, "127.0.0.1:8189", w.gateways[1].Addr), addr)
 	},
 	"HAProxy": func(t *testing.T, w *world, addr string) {
 		HAProxy(t, Config(t, examples("haproxy.cfg"), "127.0.0.1:8080", addr, "127.0.0.1:3000", w.service.Addr,
@@ -67,7 +68,8 @@ var proxies = map[string]func(t *testing.T, w *world, addr string){
 func (w *world) nginx(t *testing.T, addr string, replace ...string) {
 	t.Helper()
 	Nginx(t, Config(t, examples("nginx.conf"), append(replace, "127.0.0.1:8080", addr, "127.0.0.1:3000", w.service.Addr,
-		"127.0.0.1:8089", w.gateways[0].Addr, "127.0.0.1:8189", w.gateways[1].Addr, "http {", "http {\n"+temporary(t))...), addr)
+		"127.0.0.1:8089", w.gateways[0].Addr, "127.0.0.1:8189", w.gateways[1].Addr, "http {", "http {\n"+
+			temporary(t))...), addr)
 }
 
 // temporary moves nginx's temporary files, which are in a folder of root, into one of the
@@ -103,12 +105,17 @@ func open(t *testing.T, proxy string, more ...string) *world {
 	if err := os.WriteFile(file, []byte(policies), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	w := &world{redis: redistest.StartClock(t, 0), service: Serve(t)}
 	w.redis.StandAt(noon)
+
+	// Two gateways on one Redis, each of which knows of the other by -instances.
 	for i := range w.gateways {
-		w.gateways[i] = Start(t, append([]string{"-app", "default", "-app", "other", "-redis", "redis://" + w.redis.Addr,
-			"-policies", file, "-trusted-proxy", "127.0.0.1", "-instances", "2"}, more...)...)
+		w.gateways[i] = Start(t,
+			append([]string{"-app", "default", "-app", "other", "-redis", "redis://" + w.redis.Addr,
+				"-policies", file, "-trusted-proxy", "127.0.0.1", "-instances", "2"}, more...)...)
 	}
+
 	addr := freeport.Addr(t)
 	proxies[proxy](t, w, addr)
 	w.front = "http://" + addr
@@ -119,6 +126,7 @@ func open(t *testing.T, proxy string, more ...string) *world {
 func (w *world) burst(t *testing.T, c *http.Client, path string, n int) map[int][]Answer {
 	t.Helper()
 	answers := make([]Answer, n)
+
 	todo := make(chan int)
 	var wg sync.WaitGroup
 	for range 8 {
@@ -128,11 +136,13 @@ func (w *world) burst(t *testing.T, c *http.Client, path string, n int) map[int]
 			}
 		})
 	}
+
 	for i := range n {
 		todo <- i
 	}
 	close(todo)
 	wg.Wait()
+
 	by := map[int][]Answer{}
 	for _, a := range answers {
 		by[a.Status] = append(by[a.Status], a)
@@ -204,20 +214,25 @@ func (w *world) admitsTheQuota(t *testing.T) {
 	c := Client(t, "127.0.0.9")
 	by := w.burst(t, c, "/api/users?id=1", 200)
 	wantCounts(t, by, map[int]int{200: 50, 429: 150})
+
 	if n := len(w.service.Seen()); n != 50 {
 		t.Errorf("the service saw %d requests, want 50", n)
 	}
+
 	left := map[string]int{}
 	for _, a := range by[200] {
 		left[a.Header.Get("RateLimit")]++
 		wantHeader(t, a, "RateLimit-Policy", `"api";q=50;w=3600`)
 		wantHeader(t, a, "Retry-After", "")
 	}
+
+	// Each number of what is left is in one answer: none was counted twice, and none was left out.
 	for n := range 50 {
 		if key := fmt.Sprintf(`"api";r=%d;t=3600`, n); left[key] != 1 {
 			t.Errorf("%d answers have RateLimit: %s, want 1", left[key], key)
 		}
 	}
+
 	for _, a := range by[429] {
 		wantHeader(t, a, "Retry-After", "3600")
 		wantHeader(t, a, "RateLimit", `"api";r=0;t=3600`)
@@ -247,10 +262,12 @@ func (w *world) isNotDeceived(t *testing.T, proxy string) {
 		t.Fatalf("the first request: %d, want 200", a.Status)
 	}
 	w.service.Seen()
+
 	all := Forgeries()
 	if len(all) < 200 {
 		t.Errorf("%d forgeries, want at least 200", len(all))
 	}
+
 	for _, forgery := range all {
 		want := 429
 		if strings.HasPrefix(proxy, "nginx") && longest(forgery.Header) > 8000 {
@@ -260,15 +277,21 @@ func (w *world) isNotDeceived(t *testing.T, proxy string) {
 			t.Errorf("%s: %d, want %d", forgery.Name, a.Status, want)
 		}
 	}
+
+	// The path is the same page in each of them, and the queries are those of the gateways' own
+	// check.
 	for _, target := range []string{"/forged/", "//forged", "/x/../forged", "/%66orged", "/FORGED?x=/other", "/forged?",
 		"/forged?app=other", "/forged?deny_status=599", "/forged?app=other&deny_status=403"} {
 		if a := Do(t, c, "GET", w.front+target, nil); a.Status != 429 {
 			t.Errorf("%s: %d, want 429", target, a.Status)
 		}
 	}
+
 	if seen := w.service.Seen(); len(seen) > 0 {
 		t.Errorf("the service saw %d requests, the first %q", len(seen), seen[0].Header)
 	}
+
+	// That all are refused must not be because all callers are one.
 	if a := Do(t, Client(t, "127.0.0.11"), "GET", w.front+"/forged", nil); a.Status != 200 {
 		t.Errorf("another caller: %d, want 200", a.Status)
 	}
@@ -292,7 +315,8 @@ func (w *world) tellsToBeCheap(t *testing.T) {
 		if a.Status != 200 || len(seen) != 1 {
 			t.Fatalf("%d, and the service saw %d requests", a.Status, len(seen))
 		}
-		if got := seen[0].Header.Values("Headgate-Degraded"); fmt.Sprint(got) != fmt.Sprint(slices.DeleteFunc([]string{want}, func(s string) bool { return s == "" })) {
+		if got := seen[0].Header.Values("Headgate-Degraded"); fmt.Sprint(got) !=
+			fmt.Sprint(slices.DeleteFunc([]string{want}, func(s string) bool { return s == "" })) {
 			t.Errorf("the service saw Headgate-Degraded %q, want %q", got, want)
 		}
 	}
@@ -320,9 +344,11 @@ func (w *world) opensNoTunnel(t *testing.T, proxy string) {
 		"two lines":       {[]string{"websocket", "h2c"}, two},
 		"two other lines": {[]string{"h2c", "websocket"}, others},
 	} {
-		h := http.Header{"Connection": {"Upgrade, HTTP2-Settings"}, "Http2-Settings": {"AAMAAABkAAQCAAAAAAIAAAAA"}, "Upgrade": row.wish,
+		h := http.Header{"Connection": {"Upgrade, HTTP2-Settings"}, "Http2-Settings": {"AAMAAABkAAQCAAAAAAIAAAAA"},
+			"Upgrade":           row.wish,
 			"Sec-Websocket-Key": {"dGhlIHNhbXBsZSBub25jZQ=="}, "Sec-Websocket-Version": {"13"}}
 		a, seen := Do(t, c, "GET", w.front+"/free", h), w.service.Seen()
+
 		got := fmt.Sprint(a.Status)
 		switch {
 		case a.Status == 400 && len(seen) == 0:
@@ -338,7 +364,8 @@ func (w *world) opensNoTunnel(t *testing.T, proxy string) {
 
 // passesOnNoOtherSpelling is about names that programs read as those of other headers.
 func (w *world) passesOnNoOtherSpelling(t *testing.T) {
-	forged := http.Header{"Headgate_Degraded": {"1"}, "HEADGATE-DEGRADED": {"1"}, "headgate_Degraded": {"1"}, "X_User": {"root"}, "X_forwarded_For": {"1.2.3.4"}}
+	forged := http.Header{"Headgate_Degraded": {"1"}, "HEADGATE-DEGRADED": {"1"}, "headgate_Degraded": {"1"},
+		"X_User": {"root"}, "X_forwarded_For": {"1.2.3.4"}}
 	a, seen := Do(t, Client(t, "127.0.0.9"), "GET", w.front+"/free", forged), w.service.Seen()
 	if a.Status != 200 || len(seen) != 1 {
 		t.Fatalf("%d, and the service saw %d requests", a.Status, len(seen))
@@ -355,8 +382,10 @@ func (w *world) passesOnADenial(t *testing.T) {
 	if a.Status != 403 || len(w.service.Seen()) != 0 {
 		t.Errorf("%d, want 403", a.Status)
 	}
+
 	wantHeader(t, a, "Retry-After", "")
 	wantHeader(t, a, "RateLimit", "")
+
 	if free := Do(t, Client(t, "127.0.0.9"), "GET", w.front+"/free", nil); free.Status != 200 {
 		t.Errorf("without a policy: %d, want 200", free.Status)
 	} else {
@@ -370,6 +399,7 @@ func (w *world) passesOnADenial(t *testing.T) {
 func (w *world) answersWhileRedisHangs(t *testing.T, proxy string) {
 	const rounds = 21
 	c := Client(t, "127.0.0.12")
+
 	ask := func(path string) (list []time.Duration) {
 		for range rounds {
 			begun := time.Now()
@@ -381,16 +411,21 @@ func (w *world) answersWhileRedisHangs(t *testing.T, proxy string) {
 		slices.Sort(list)
 		return list
 	}
+
 	healthy := ask("/passing")
 	w.redis.Freeze()
 	defer w.redis.Thaw()
 	frozen := ask("/passing")
+
+	// The median without a fault stands for what the proxy and the service need.
 	usual := healthy[rounds/2]
 	test.AtMost(t, "added while Redis hangs, median", frozen[rounds/2]-usual, 70*time.Millisecond)
 	test.AtMost(t, "added while Redis hangs, longest", frozen[rounds-1]-usual, 70*time.Millisecond)
 	if frozen[rounds-1] > 5*time.Second {
 		t.Errorf("an answer took %s", frozen[rounds-1])
 	}
+
+	// What the questions of the two rounds left is not counted below.
 	w.service.Seen()
 
 	closed := w.burst(t, c, "/closed", 20)
@@ -403,6 +438,7 @@ func (w *world) answersWhileRedisHangs(t *testing.T, proxy string) {
 	if n := len(w.service.Seen()); n != 0 {
 		t.Errorf("the service saw %d requests", n)
 	}
+
 	// Each of the two gateways admits its half of the quota.
 	if proxy == "HAProxy" { // which gives its gateways as many connections, not as many requests
 		w.gateways[0].Kill()
@@ -418,16 +454,22 @@ func TestProxiesWithoutGateways(t *testing.T) {
 			w := open(t, proxy, patient...)
 			c := Client(t, "127.0.0.9")
 			wantCounts(t, w.burst(t, c, "/killed", 20), map[int]int{200: 20})
+
+			// The proxy goes on with the other gateway, where 30 of the 50 are left.
 			w.gateways[0].Kill()
 			wantCounts(t, w.burst(t, c, "/killed", 60), map[int]int{200: 30, 429: 30})
+
+			// Without any gateway nothing passes, but where the example says that it may.
 			w.gateways[1].Kill()
 			w.service.Seen()
 			for _, a := range w.burst(t, c, "/killed", 10)[503] {
 				wantHeader(t, a, "Retry-After", "1")
 			}
+
 			if n := len(w.service.Seen()); n != 0 {
 				t.Errorf("the service saw %d requests that no gateway let pass", n)
 			}
+
 			wantCounts(t, w.burst(t, c, "/killed", 10), map[int]int{503: 10})
 			wantCounts(t, w.burst(t, c, "/open/killed", 10), map[int]int{200: 10})
 		})

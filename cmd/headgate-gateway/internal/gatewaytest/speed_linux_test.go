@@ -31,9 +31,10 @@ const bareVariable = "HEADGATE_TEST_BARE_SERVER"
 
 func init() {
 	if addr := os.Getenv(bareVariable); addr != "" {
-		fmt.Fprintln(os.Stderr, http.ListenAndServe(addr, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(http.StatusNoContent)
-		})))
+		fmt.Fprintln(os.Stderr,
+			http.ListenAndServe(addr, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusNoContent)
+			})))
 		os.Exit(1)
 	}
 }
@@ -43,21 +44,26 @@ func init() {
 // a busy machine changes all. The aim is 0.6 of the bare server's answers a second.
 func TestForwardAuthSpeed(t *testing.T) {
 	test.Long(t, "takes ten seconds to measure")
+
 	file := filepath.Join(t.TempDir(), "policies.yaml")
 	const text = "policies:\n- {name: all, apps: [default], limit: 1000000000/1h, key: ip}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	gateway := Start(t, "-policies", file, "-trusted-proxy", "127.0.0.1")
 	addr := freeport.Addr(t)
 	bare := Run(t, Answers("http://"+addr, 204), "/usr/bin/env", bareVariable+"="+addr, os.Args[0])
 	var rates, costs []float64
+
+	// In turns, as the machine may become slower meanwhile. The fourth of seven is the median.
 	for range 7 {
 		rate1, cost1 := measure(t, addr, bare)
 		rate2, cost2 := measure(t, gateway.Addr, gateway.Process)
 		rates, costs = append(rates, rate2/rate1), append(costs, cost2/cost1)
 		t.Logf("bare server %6.0f/s, %4.1f µs of CPU; forward-auth %6.0f/s, %4.1f µs", rate1, cost1, rate2, cost2)
 	}
+
 	slices.Sort(rates)
 	slices.Sort(costs)
 	t.Logf("medians: %.2f of the bare server's answers a second, %.2f of its CPU time", rates[3], costs[3])
@@ -68,6 +74,7 @@ func TestForwardAuthSpeed(t *testing.T) {
 func measure(t *testing.T, addr string, server *Process) (rate, cost float64) {
 	t.Helper()
 	const connections, requests = 8, 16000
+
 	var wg sync.WaitGroup
 	begun, cpu := time.Now(), cpuTime(t, server)
 	for range connections {
@@ -89,11 +96,14 @@ func hammer(addr string, n int) error {
 		return err
 	}
 	defer c.Close()
+
 	in := bufio.NewReader(c)
 	for range n {
 		if _, err := io.WriteString(c, asked); err != nil {
 			return err
 		}
+
+		// An answer to a question has no body: it ends with the empty line.
 		for first := true; ; first = false {
 			line, err := in.ReadSlice('\n')
 			if err != nil {
@@ -114,11 +124,15 @@ func hammer(addr string, n int) error {
 // of a second.
 func cpuTime(t *testing.T, p *Process) time.Duration {
 	t.Helper()
+
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, after, _ := strings.Cut(string(text), ") ") // of the name
+
+	// The fields are utime and stime, the 14th and 15th, of which two stand before the closing
+	// bracket.
 	fields := strings.Fields(after)
 	user, err1 := strconv.Atoi(fields[11])
 	system, err2 := strconv.Atoi(fields[12])

@@ -35,7 +35,8 @@ func TestDescriptionIsValid(t *testing.T) {
 func TestDescriptionIsServed(t *testing.T) {
 	w := httptest.NewRecorder()
 	inMemory(t).h.ServeHTTP(w, httptest.NewRequest("GET", "/v1/openapi.yaml", nil))
-	if w.Code != 200 || w.Header().Get("Content-Type") != "application/yaml" || !bytes.Equal(w.Body.Bytes(), description) {
+	if w.Code != 200 || w.Header().Get("Content-Type") != "application/yaml" ||
+		!bytes.Equal(w.Body.Bytes(), description) {
 		t.Errorf("%d, %s, %d bytes", w.Code, w.Header(), w.Body.Len())
 	}
 }
@@ -49,6 +50,7 @@ func TestDescriptionHasTrueExamples(t *testing.T) {
 		if op == nil {
 			continue
 		}
+
 		for name, example := range op.RequestBody.Value.Content["application/json"].Examples {
 			played++
 			t.Run(path+" "+name, func(t *testing.T) {
@@ -56,6 +58,8 @@ func TestDescriptionHasTrueExamples(t *testing.T) {
 			})
 		}
 	}
+
+	// As many as there are now: examples that are no longer found would not be missed otherwise.
 	if played < 12 {
 		t.Errorf("%d examples were played", played)
 	}
@@ -67,27 +71,33 @@ func play(t *testing.T, op *openapi3.Operation, path, name string, value any) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	switch {
+	// Some examples need what was before: a count that is used up, or a token to give back.
 	case name == "refused":
 		a.take(`{"key":"ann","cost":3}`)
 		time.Sleep(500 * time.Millisecond)
 	case tokens.Match(body):
 		body = tokens.ReplaceAll(body, []byte(a.take(`{"key":"ann","cost":3}`)))
 	}
+
 	got := a.call(path, string(body), nil)
 	response := op.Responses.Value(strconv.Itoa(got.status))
 	if response == nil {
 		t.Fatalf("the status %d is not described: %s", got.status, got.body)
 	}
+
 	content := response.Value.Content[got.header.Get("Content-Type")]
 	if content == nil || content.Examples[name] == nil {
 		t.Fatalf("%d, %s: the answer has no example: %s", got.status, got.header.Get("Content-Type"), got.body)
 	}
+
 	wantExample(t, got, content, name)
 	if name == "refused" && got.header.Get("Retry-After") != "60" {
 		t.Errorf("Retry-After: %q", got.header.Get("Retry-After"))
 	}
-	if got.header.Get("Cache-Control") != "no-store" || got.status == http.StatusOK && got.header.Get("Content-Type") != "application/json" {
+	if got.header.Get("Cache-Control") != "no-store" || got.status == http.StatusOK &&
+		got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("the headers are %v", got.header)
 	}
 }

@@ -20,6 +20,7 @@ func TestRedisIsTriedByOneCallerASecond(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
+
 		round := func(f func(context.Context) error, want int64) {
 			t.Helper()
 			calls.Store(0)
@@ -32,16 +33,24 @@ func TestRedisIsTriedByOneCallerASecond(t *testing.T) {
 					}
 				})
 			}
+
 			all.Wait()
 			if calls.Load() != want || away.Load() != 10-want {
 				t.Errorf("%d calls and %d without one, want %d of 10", calls.Load(), away.Load(), want)
 			}
 		}
+
+		// The first ten do not know of the failure yet, and all hang.
 		round(hang, 10)
 		round(hang, 0)
+
+		// One caller tries again, and nobody waits with it.
 		time.Sleep(awayPause)
 		round(hang, 1)
+
 		time.Sleep(awayPause)
+
+		// One success ends the pause for all.
 		ok := func(context.Context) error { return nil }
 		if err := r.call(t.Context(), ok); err != nil {
 			t.Error(err)
@@ -57,7 +66,8 @@ func TestRedisIsTriedByOneCallerASecond(t *testing.T) {
 		if err := r.call(gone, ok); err != nil {
 			t.Error(err)
 		}
-		if err := r.call(soon, hang); !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != 5*time.Millisecond {
+		if err := r.call(soon, hang); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(begun) != 5*time.Millisecond {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}
 	})

@@ -28,9 +28,10 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 // policies are those of the examples in the description.
 func policies() []policy.Policy {
-	api := policy.Policy{Name: "api", Apps: []string{"shop"}, Limit: core.MustParseLimit("10/1m fixed-window"), Key: "user", Priority: 1}
-	login := policy.Policy{Name: "login", Apps: []string{"shop"}, Limit: core.MustParseLimit("5/1m fixed-window"), Key: "ip", OnLimit: "degrade",
-		Match: policy.Match{Methods: []string{"POST"}, Path: "/login"}}
+	api := policy.Policy{Name: "api", Apps: []string{"shop"}, Limit: core.MustParseLimit("10/1m fixed-window"),
+		Key: "user", Priority: 1}
+	login := policy.Policy{Name: "login", Apps: []string{"shop"}, Limit: core.MustParseLimit("5/1m fixed-window"),
+		Key: "ip", OnLimit: "degrade", Match: policy.Match{Methods: []string{"POST"}, Path: "/login"}}
 	return []policy.Policy{api, login}
 }
 
@@ -41,11 +42,14 @@ func openEngine(t *testing.T, o engine.Options) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	o.Apps, o.Bindings, o.Logger, o.Poll = []string{"shop", "blog"}, c.Bindings(), quiet, time.Hour
+
 	e, err := engine.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Log(err) // of counts that could not be sent, where the test has killed Redis
@@ -143,5 +147,6 @@ func (a api) left(key string) (list []int64) {
 
 // redisOptions says where a Redis of a test is.
 func redisOptions(addr string) *redis.UniversalOptions {
-	return &redis.UniversalOptions{Addrs: []string{addr}, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}}
+	return &redis.UniversalOptions{Addrs: []string{addr},
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}}
 }

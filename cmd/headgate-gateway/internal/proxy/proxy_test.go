@@ -97,27 +97,33 @@ func beforeURL(t *testing.T, upstream string, change func(*options)) *gate {
 	if change != nil {
 		change(&o)
 	}
+
 	g := &gate{log: &logged{}}
 	logger := slog.New(slog.NewTextHandler(g.log, nil))
 	o.Log = quietlog.New(logger)
 	t.Cleanup(o.Log.Close)
+
 	co := callers.Options{Trusted: o.trusted, UserHeader: o.user}
 	if o.Callers, err = callers.New(co); err != nil {
 		t.Fatal(err)
 	}
+
 	e, err := engine.Open(t.Context(), engine.Options{Apps: []string{"shop"}, Source: engine.Fixed(o.policies),
 		Bindings: o.Callers.Bindings(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() { e.Close() })
 	if g.proxy, err = New(e, o.Options); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.proxy.Close)
+
 	g.Server = httptest.NewUnstartedServer(g.proxy)
 	g.Config.Protocols = protocols()
 	g.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+
 	if o.tls {
 		g.EnableHTTP2 = true
 		g.StartTLS()
@@ -161,16 +167,19 @@ func TestProxyAdmitsTheQuota(t *testing.T) {
 		asked++
 		io.WriteString(w, "hello\n")
 	}, func(o *options) { o.policies = []policy.Policy{limited("3/1h fixed-window")} })
+
 	passed := 0
 	for range 10 {
 		res, body := ask(t, g.Client(), request(t, "GET", g.URL+"/", nil))
 		switch {
 		case res.StatusCode == 200 && body == "hello\n":
 			passed++
-		case res.StatusCode != 429 || res.Header.Get("Retry-After") == "" || len(res.Header["Ratelimit"]) != 1 || len(res.Header["Ratelimit-Policy"]) != 1:
+		case res.StatusCode != 429 || res.Header.Get("Retry-After") == "" || len(res.Header["Ratelimit"]) != 1 ||
+			len(res.Header["Ratelimit-Policy"]) != 1:
 			t.Errorf("answered with %d %v", res.StatusCode, res.Header)
 		}
 	}
+
 	if passed != 3 || asked != 3 {
 		t.Errorf("%d passed and the upstream was asked %d times, want 3", passed, asked)
 	}
@@ -188,13 +197,19 @@ func TestProxyPassesOnWhatTheClientAsks(t *testing.T) {
 		io.WriteString(w, "made")
 		w.Header().Set("X-Sum", "42")
 	}, nil)
-	r := request(t, "PUT", g.URL+"/a%2Fb/../c?x=1;y=%zz&z", strings.NewReader("text"), "Connection", "X-Hop", "X-Hop", "1", "Keep-Alive", "9",
-		"Te", "trailers", "Proxy-Authorization", "x", "Proxy-Connection", "x", "X-End", "2", "Transfer-Encoding", "x")
+
+	// What holds for one connection alone, and what would confuse the upstream about where the
+	// body ends, is left out. The path and the query arrive as they were sent.
+	r := request(t, "PUT", g.URL+"/a%2Fb/../c?x=1;y=%zz&z", strings.NewReader("text"), "Connection", "X-Hop",
+		"X-Hop", "1", "Keep-Alive", "9", "Te", "trailers", "Proxy-Authorization", "x", "Proxy-Connection", "x",
+		"X-End", "2", "Transfer-Encoding", "x")
 	r.Host = "shop.example"
 	res, body := ask(t, g.Client(), r)
+
 	if want := `PUT shop.example /a%2Fb/../c?x=1;y=%zz&z "text"`; got != want {
 		t.Errorf("the upstream was asked for\n%s, want\n%s", got, want)
 	}
+
 	for _, name := range []string{"X-Hop", "Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Connection"} {
 		if header[name] != nil {
 			t.Errorf("the upstream got the header %s: %q", name, header[name])
@@ -203,6 +218,7 @@ func TestProxyPassesOnWhatTheClientAsks(t *testing.T) {
 	if header.Get("X-End") != "2" || header.Get("Te") != "trailers" {
 		t.Errorf("the upstream got %v", header)
 	}
+
 	if res.StatusCode != 201 || body != "made" || res.Trailer.Get("X-Sum") != "42" {
 		t.Errorf("the client got %d %q and the trailers %v", res.StatusCode, body, res.Trailer)
 	}
@@ -222,8 +238,8 @@ func TestProxyAsksForTheHostOfTheOptions(t *testing.T) {
 func TestProxyForwardsWhatTrustedProxiesSay(t *testing.T) {
 	g := func(trusted ...string) *gate {
 		return before(t, func(w http.ResponseWriter, r *http.Request) {
-			for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "Forwarded", "X-Real-Ip",
-				"True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip", "X-User"} {
+			for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+				"X-Forwarded-Port", "Forwarded", "X-Real-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Client-Ip", "X-User"} {
 				fmt.Fprintf(w, "%s=%s\n", name, strings.Join(r.Header[name], "|"))
 			}
 		}, func(o *options) {
@@ -233,20 +249,31 @@ func TestProxyForwardsWhatTrustedProxiesSay(t *testing.T) {
 			}
 		})
 	}
-	headers := []string{"X-Forwarded-For", "198.51.100.1", "X-Forwarded-For", "203.0.113.9", "X-Forwarded-Host", "forged.example",
-		"X-Forwarded-Proto", "https", "X-Forwarded-Port", "443", "Forwarded", "for=198.51.100.1", "X-Real-Ip", "198.51.100.1",
-		"True-Client-Ip", "198.51.100.1", "Cf-Connecting-Ip", "198.51.100.1", "X-Client-Ip", "198.51.100.1", "X-User", "root"}
+
+	// Each header by which some upstream learns an address, a scheme or a user, all of them
+	// forged.
+	headers := []string{"X-Forwarded-For", "198.51.100.1", "X-Forwarded-For", "203.0.113.9",
+		"X-Forwarded-Host", "forged.example", "X-Forwarded-Proto", "https", "X-Forwarded-Port", "443",
+		"Forwarded", "for=198.51.100.1", "X-Real-Ip", "198.51.100.1", "True-Client-Ip", "198.51.100.1",
+		"Cf-Connecting-Ip", "198.51.100.1", "X-Client-Ip", "198.51.100.1", "X-User", "root"}
+
 	for _, row := range []struct {
 		name    string
 		trusted []string
 		want    string
 	}{
-		{"no proxy is trusted", nil, "X-Forwarded-For=127.0.0.1\nX-Forwarded-Host=shop.example\nX-Forwarded-Proto=http\nX-Forwarded-Port=\n" +
-			"Forwarded=\nX-Real-Ip=\nTrue-Client-Ip=\nCf-Connecting-Ip=\nX-Client-Ip=\nX-User=root\n"},
-		{"another is trusted", []string{"192.0.2.1"}, "X-Forwarded-For=127.0.0.1\nX-Forwarded-Host=shop.example\nX-Forwarded-Proto=http\nX-Forwarded-Port=\n" +
-			"Forwarded=\nX-Real-Ip=\nTrue-Client-Ip=\nCf-Connecting-Ip=\nX-Client-Ip=\nX-User=\n"},
-		{"the peer is trusted", []string{"127.0.0.0/8"}, "X-Forwarded-For=198.51.100.1, 203.0.113.9, 127.0.0.1\nX-Forwarded-Host=forged.example\nX-Forwarded-Proto=https\nX-Forwarded-Port=443\n" +
-			"Forwarded=for=198.51.100.1|for=127.0.0.1\nX-Real-Ip=198.51.100.1\nTrue-Client-Ip=198.51.100.1\nCf-Connecting-Ip=198.51.100.1\nX-Client-Ip=198.51.100.1\nX-User=root\n"},
+		{"no proxy is trusted", nil,
+			"X-Forwarded-For=127.0.0.1\nX-Forwarded-Host=shop.example\nX-Forwarded-Proto=http\nX-Forwarded-Port=\n" +
+				"Forwarded=\nX-Real-Ip=\nTrue-Client-Ip=\nCf-Connecting-Ip=\nX-Client-Ip=\nX-User=root\n"},
+
+		// The rows differ by who is trusted: a configured user header is read from a trusted peer
+		// alone.
+		{"another is trusted", []string{"192.0.2.1"},
+			"X-Forwarded-For=127.0.0.1\nX-Forwarded-Host=shop.example\nX-Forwarded-Proto=http\nX-Forwarded-Port=\n" +
+				"Forwarded=\nX-Real-Ip=\nTrue-Client-Ip=\nCf-Connecting-Ip=\nX-Client-Ip=\nX-User=\n"},
+		{"the peer is trusted", []string{"127.0.0.0/8"},
+			"X-Forwarded-For=198.51.100.1, 203.0.113.9, 127.0.0.1\nX-Forwarded-Host=forged.example\nX-Forwarded-Proto=https\nX-Forwarded-Port=443\n" +
+				"Forwarded=for=198.51.100.1|for=127.0.0.1\nX-Real-Ip=198.51.100.1\nTrue-Client-Ip=198.51.100.1\nCf-Connecting-Ip=198.51.100.1\nX-Client-Ip=198.51.100.1\nX-User=root\n"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			g := g(row.trusted...)
@@ -255,9 +282,15 @@ func TestProxyForwardsWhatTrustedProxiesSay(t *testing.T) {
 			if _, body := ask(t, g.Client(), r); body != row.want {
 				t.Errorf("the upstream got\n%swant\n%s", body, row.want)
 			}
-			r = request(t, "GET", g.URL+"/", nil, append(headers, "Connection", "X-Forwarded-For, X-User, X-Forwarded-Proto")...)
+
+			// By naming a header in Connection a client asks that it is removed: here it would
+			// remove what the gateway says.
+			r = request(t, "GET", g.URL+"/", nil,
+				append(headers, "Connection", "X-Forwarded-For, X-User, X-Forwarded-Proto")...)
 			r.Host = "shop.example"
-			if _, body := ask(t, g.Client(), r); row.trusted == nil && !strings.HasPrefix(body, "X-Forwarded-For=127.0.0.1\nX-Forwarded-Host=shop.example\nX-Forwarded-Proto=http\n") {
+			if _, body := ask(t, g.Client(), r); row.trusted == nil &&
+				!strings.HasPrefix(body,
+					"X-Forwarded-For=127.0.0.1\nX-Forwarded-Host=shop.example\nX-Forwarded-Proto=http\n") {
 				t.Errorf("a client removed headers by naming them in Connection:\n%s", body)
 			}
 		})
@@ -270,11 +303,16 @@ func TestProxyCountsTheCallerThatATrustedProxyNames(t *testing.T) {
 	g := before(t, func(http.ResponseWriter, *http.Request) {}, func(o *options) {
 		o.policies, o.trusted = []policy.Policy{p}, []string{"127.0.0.1"}
 	})
+
+	// The address that counts is the last that no trusted proxy has: what stands before it is the
+	// client's own claim.
 	for _, row := range []struct {
 		from string
 		want int
-	}{{"198.51.100.1", 200}, {"198.51.100.1", 200}, {"198.51.100.1", 429}, {"192.0.2.7, 198.51.100.1", 429}, {"198.51.100.2", 200}} {
-		if res, _ := ask(t, g.Client(), request(t, "GET", g.URL+"/", nil, "X-Forwarded-For", row.from)); res.StatusCode != row.want {
+	}{{"198.51.100.1", 200}, {"198.51.100.1", 200}, {"198.51.100.1", 429}, {"192.0.2.7, 198.51.100.1", 429},
+		{"198.51.100.2", 200}} {
+		if res, _ := ask(t, g.Client(),
+			request(t, "GET", g.URL+"/", nil, "X-Forwarded-For", row.from)); res.StatusCode != row.want {
 			t.Errorf("%s: %d, want %d", row.from, res.StatusCode, row.want)
 		}
 	}
@@ -290,11 +328,13 @@ func TestProxyStreams(t *testing.T) {
 			<-next
 		}
 	}, nil)
+
 	for _, kind := range []string{"text/event-stream", "application/x-ndjson"} {
 		res, err := g.Client().Do(request(t, "GET", g.URL+"/?type="+url.QueryEscape(kind), nil))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		buf := make([]byte, len("data: x\n\n"))
 		for range 3 { // each piece arrives before the upstream goes on
 			if _, err := io.ReadFull(res.Body, buf); err != nil || string(buf) != "data: x\n\n" {
@@ -302,6 +342,7 @@ func TestProxyStreams(t *testing.T) {
 			}
 			next <- true
 		}
+
 		if n, err := res.Body.Read(buf); n != 0 || err != io.EOF {
 			t.Errorf("%s: %d bytes and %v after the end", kind, n, err)
 		}
@@ -323,6 +364,7 @@ func TestProxyStreamsRequests(t *testing.T) {
 			}
 		}
 	}, nil)
+
 	r, w := io.Pipe()
 	done := make(chan int)
 	go func() {
@@ -335,12 +377,14 @@ func TestProxyStreamsRequests(t *testing.T) {
 		res.Body.Close()
 		done <- res.StatusCode
 	}()
+
 	for _, text := range []string{"one ", "two "} {
 		io.WriteString(w, text)
 		if s := <-got; s != text { // before the next is sent
 			t.Errorf("the upstream got %q, want %q", s, text)
 		}
 	}
+
 	w.Close()
 	if status := <-done; status != 200 {
 		t.Error(status)
@@ -354,25 +398,31 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 		io.WriteString(w, r.Header.Get("X-Forwarded-Proto"))
 	}
 	overTLS := before(t, upstream, func(o *options) { o.tls = true })
+
 	res, body := ask(t, overTLS.Client(), request(t, "GET", overTLS.URL+"/", nil))
 	if res.Proto != "HTTP/2.0" || proto != "HTTP/1.1" || body != "https" {
 		t.Errorf("by TLS: the client speaks %s and the upstream %s, %q", res.Proto, proto, body)
 	}
+
 	clear := before(t, upstream, func(o *options) { o.Upstream.Scheme = "h2c" })
 	only := &http.Protocols{}
 	only.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: only}
 	defer transport.CloseIdleConnections()
+
 	res, body = ask(t, &http.Client{Transport: transport}, request(t, "GET", clear.URL+"/", nil))
 	if res.Proto != "HTTP/2.0" || proto != "HTTP/2.0" || body != "http" {
 		t.Errorf("in the clear: the client speaks %s and the upstream %s, %q", res.Proto, proto, body)
 	}
+
 	secure := httptest.NewUnstartedServer(http.HandlerFunc(upstream))
 	secure.EnableHTTP2 = true
 	secure.StartTLS()
 	defer secure.Close()
 	g := beforeURL(t, secure.URL, nil)
-	g.proxy.transport.TLSClientConfig = &tls.Config{RootCAs: secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+	g.proxy.transport.TLSClientConfig = &tls.Config{
+		RootCAs: secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+
 	r := request(t, "GET", g.URL+"/", nil)
 	r.Host = "example.com" // in the certificate of the test
 	if res, _ := ask(t, g.Client(), r); res.StatusCode != 200 || proto != "HTTP/2.0" {
@@ -384,18 +434,23 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 func askForHints(t *testing.T, g *gate, path string) (res *http.Response, hints int) {
 	t.Helper()
 	r := request(t, "GET", g.URL+path, nil)
-	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-		if code == 103 && h.Get("Link") != "" {
-			hints++
-		}
-		return nil
-	}}))
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(),
+		&httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+			if code == 103 && h.Get("Link") != "" {
+				hints++
+			}
+			return nil
+		}}))
 	res, _ = ask(t, g.Client(), r)
 	return res, hints
 }
 
 func TestProxyReplacesTheLimitsOfTheUpstream(t *testing.T) {
-	own := map[string]string{"Ratelimit": `"up";r=7`, "Ratelimit-Policy": `"up";q=9`, "X-Ratelimit-Limit": "9", "X-Ratelimit-Used": "2"}
+	own := map[string]string{"Ratelimit": `"up";r=7`, "Ratelimit-Policy": `"up";q=9`, "X-Ratelimit-Limit": "9",
+		"X-Ratelimit-Used": "2"}
+
+	// With hints an answer has two sets of headers: what the first one got must not stay in the
+	// second.
 	upstream := func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hints" {
 			w.Header().Set("Link", "</x.css>; rel=preload")
@@ -412,6 +467,7 @@ func TestProxyReplacesTheLimitsOfTheUpstream(t *testing.T) {
 			w.WriteHeader(429)
 		}
 	}
+
 	for _, row := range []struct {
 		path, policies string
 		ratelimit      string // what the client gets
@@ -419,6 +475,9 @@ func TestProxyReplacesTheLimitsOfTheUpstream(t *testing.T) {
 	}{
 		{"/", "all", `"all";`, ""},
 		{"/hints", "all", `"all";`, ""},
+
+		// An upstream's own refusal is the one that the client has to heed, unless it says nothing
+		// of a limit.
 		{"/refused", "all", `"up";`, "2"},
 		{"/none", "all", `"all";`, ""},
 		{"/", "", `"up";`, "2"},
@@ -428,9 +487,11 @@ func TestProxyReplacesTheLimitsOfTheUpstream(t *testing.T) {
 				o.policies = nil
 			}
 		})
+
 		res, hints := askForHints(t, g, row.path)
 		if got := res.Header["Ratelimit"]; len(got) != 1 || !strings.HasPrefix(got[0], row.ratelimit) {
-			t.Errorf("%s with %q: RateLimit is %q, want one that begins with %s", row.path, row.policies, got, row.ratelimit)
+			t.Errorf("%s with %q: RateLimit is %q, want one that begins with %s", row.path, row.policies, got,
+				row.ratelimit)
 		}
 		if n, m := len(res.Header["Ratelimit-Policy"]), len(res.Header["X-Ratelimit-Limit"]); n != 1 || m != 1 {
 			t.Errorf("%s with %q: %d headers RateLimit-Policy and %d X-RateLimit-Limit", row.path, row.policies, n, m)
@@ -453,7 +514,9 @@ func upgrade(t *testing.T, g *gate) (net.Conn, *http.Response, *bufio.Reader) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	io.WriteString(conn, "GET /socket HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n")
+	io.WriteString(conn,
+		"GET /socket HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n")
+
 	r := bufio.NewReader(conn)
 	res, err := http.ReadResponse(r, nil)
 	if err != nil {
@@ -469,7 +532,9 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		panic(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nRateLimit: \"up\";r=1\r\n\r\n", r.Header.Get("Upgrade"))
+	fmt.Fprintf(rw,
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nRateLimit: \"up\";r=1\r\n\r\n",
+		r.Header.Get("Upgrade"))
 	rw.Flush()
 	io.Copy(conn, rw)
 }
@@ -483,6 +548,7 @@ func TestProxyHoldsTheLeaseOfAWebSocket(t *testing.T) {
 	if got := res.Header["Ratelimit"]; len(got) != 1 || strings.HasPrefix(got[0], `"up"`) {
 		t.Errorf("RateLimit is %q, want that of the gateway alone", got)
 	}
+
 	for i := range 3 {
 		text := fmt.Sprintf("message %d\n", i)
 		io.WriteString(conn, text)
@@ -490,11 +556,16 @@ func TestProxyHoldsTheLeaseOfAWebSocket(t *testing.T) {
 			t.Fatalf("%q came back, %v; want %q", got, err, text)
 		}
 	}
+
+	// One connection is allowed at a time, and the first is still open.
 	if _, res, _ := upgrade(t, g); res.StatusCode != 429 {
 		t.Errorf("a second connection was answered with %d, want 429", res.StatusCode)
 	}
+
 	conn.Close()
 	deadline := time.Now().Add(10 * time.Second)
+
+	// The gateway learns of the end on its own time: until then the second is refused.
 	for {
 		_, res, _ := upgrade(t, g)
 		if res.StatusCode == 101 {
@@ -514,15 +585,18 @@ func TestProxyReleasesTheLeaseOfARequest(t *testing.T) {
 			<-end
 		}
 	}, func(o *options) { o.policies = []policy.Policy{limited("1 concurrent ttl=1m")} })
+
 	done := make(chan bool)
 	go func() {
 		ask(t, g.Client(), request(t, "GET", g.URL+"/slow", nil))
 		close(done)
 	}()
+
 	<-inside
 	if res, _ := ask(t, g.Client(), request(t, "GET", g.URL+"/", nil)); res.StatusCode != 429 {
 		t.Errorf("a second request was answered with %d, want 429", res.StatusCode)
 	}
+
 	close(end)
 	<-done
 	if res, _ := ask(t, g.Client(), request(t, "GET", g.URL+"/", nil)); res.StatusCode != 200 {
@@ -538,8 +612,9 @@ func TestProxyPassesOnNoOtherUpgrade(t *testing.T) {
 		header string
 		want   string // that the upstream gets
 	}{
-		"websocket":             {nil, "Connection: Upgrade\r\nUpgrade: WebSocket\r\n", "Upgrade WebSocket"},
-		"h2c":                   {nil, "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAA\r\n", " "},
+		"websocket": {nil, "Connection: Upgrade\r\nUpgrade: WebSocket\r\n", "Upgrade WebSocket"},
+		"h2c": {nil,
+			"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAA\r\n", " "},
 		"TLS":                   {nil, "Connection: upgrade\r\nUpgrade: TLS/1.2\r\n", " "},
 		"a list":                {nil, "Connection: Upgrade\r\nUpgrade: h2c, websocket\r\n", " "},
 		"two lines":             {nil, "Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n", " "},
@@ -587,9 +662,14 @@ func raw(t *testing.T, g *gate, request string) (*http.Response, string) {
 func TestProxyTellsTheUpstreamWhatIsDegraded(t *testing.T) {
 	soft := limited("2/1h fixed-window")
 	soft.OnLimit = "degrade"
+
 	g := before(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
+
 		fmt.Fprint(w, r.Header["Headgate-Degraded"], r.Trailer["Headgate-Degraded"])
+
+		// X_User and X.User are read as X-User by servers that put names into variables, as CGI
+		// does.
 		for _, h := range []http.Header{r.Header, r.Trailer} {
 			for name := range h {
 				if strings.ContainsAny(name, "_.") || strings.Contains(name, "User") && name != "User-Agent" {
@@ -600,10 +680,14 @@ func TestProxyTellsTheUpstreamWhatIsDegraded(t *testing.T) {
 	}, func(o *options) {
 		o.policies, o.trusted, o.user = []policy.Policy{soft}, []string{"10.9.9.9"}, "X-User"
 	})
+
 	for _, want := range []string{"[] []", "[] []", "[1] []", "[1] []"} {
-		_, got := raw(t, g, "POST / HTTP/1.1\r\nHost: a\r\nHeadgate-Degraded: 7\r\nheadgate-degraded: 8\r\nHeadgate_Degraded: 9\r\n"+
-			"X_User: root\r\nX.User: root\r\nX-User: root\r\nX_Forwarded_For: 1.2.3.4\r\nTrailer: Headgate-Degraded, X_User, X-User\r\nTransfer-Encoding: chunked\r\n\r\n"+
-			"1\r\na\r\n0\r\nHeadgate-Degraded: 1\r\nX_User: root\r\nX-User: root\r\nNot-Announced: 1\r\n\r\n")
+		// Each request claims in every spelling, in headers and in trailers, that it is degraded
+		// and is root. The limit is 2.
+		_, got := raw(t, g,
+			"POST / HTTP/1.1\r\nHost: a\r\nHeadgate-Degraded: 7\r\nheadgate-degraded: 8\r\nHeadgate_Degraded: 9\r\n"+
+				"X_User: root\r\nX.User: root\r\nX-User: root\r\nX_Forwarded_For: 1.2.3.4\r\nTrailer: Headgate-Degraded, X_User, X-User\r\nTransfer-Encoding: chunked\r\n\r\n"+
+				"1\r\na\r\n0\r\nHeadgate-Degraded: 1\r\nX_User: root\r\nX-User: root\r\nNot-Announced: 1\r\n\r\n")
 		if got != want {
 			t.Errorf("the upstream gets %q, want %q", got, want)
 		}
@@ -615,7 +699,8 @@ func TestProxyPassesOnTrailers(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %v", body, r.Trailer)
 	}, nil)
-	_, got := raw(t, g, "POST / HTTP/1.1\r\nHost: a\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-T: abc\r\nX-T: d\r\n\r\n")
+	_, got := raw(t, g,
+		"POST / HTTP/1.1\r\nHost: a\r\nTrailer: X-T\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nX-T: abc\r\nX-T: d\r\n\r\n")
 	if want := "a map[X-T:[abc d]]"; got != want {
 		t.Errorf("the upstream gets %q, want %q", got, want)
 	}
@@ -658,15 +743,21 @@ func TestNewNamesEveryKindOfWrongUpstream(t *testing.T) {
 		"http://h?":            "more than a host",
 		"unix:///run/app.sock": "does not begin",
 	} {
+		// A text that net/url does not parse never comes to the check.
 		u, err := url.Parse(text)
 		if err != nil {
 			continue
 		}
+
 		err = CheckUpstream(u)
-		if want == "ok" != (err == nil) || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "u:p")) {
+
+		// The password of an address must not stand in the mistake, which is logged.
+		if want == "ok" != (err == nil) || err != nil &&
+			(!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "u:p")) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
+
 	if err := CheckUpstream(nil); err == nil {
 		t.Error("no upstream is no mistake")
 	}
@@ -679,9 +770,12 @@ func answers(t *testing.T, g *gate, n int, r func() *http.Request) int {
 	for range n {
 		res, body := ask(t, g.Client(), r())
 		status = res.StatusCode
-		if ct := res.Header.Get("Content-Type"); ct != "application/problem+json" || !strings.Contains(body, fmt.Sprint(`"status":`, status)) {
+
+		if ct := res.Header.Get("Content-Type"); ct != "application/problem+json" ||
+			!strings.Contains(body, fmt.Sprint(`"status":`, status)) {
 			t.Errorf("answered with %d %s %q", status, ct, body)
 		}
+
 		if len(res.Header["Ratelimit"]) != 1 {
 			t.Errorf("%d has the headers RateLimit %q", status, res.Header["Ratelimit"])
 		}
@@ -695,10 +789,12 @@ func TestProxyTellsFailuresApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed.Close()
+
 	hang := make(chan bool)
 	hangs := func(http.ResponseWriter, *http.Request) { <-hang }
 	breaks := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	reads := func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) }
+
 	get := func(g *gate) func() *http.Request {
 		return func() *http.Request { return request(t, "GET", g.URL+"/", nil) }
 	}
@@ -709,9 +805,13 @@ func TestProxyTellsFailuresApart(t *testing.T) {
 		status int
 		text   string
 	}{
+		// The port was free a moment ago, and nothing listens on it.
 		{"refused", beforeURL(t, "http://"+closed.Addr().String(), nil), get, 502, "the upstream refuses connections"},
+
+		// The address of broadcast: a connection to it fails at once on every machine.
 		{"no way", beforeURL(t, "http://255.255.255.255", nil), get, 502, "the upstream cannot be reached"},
-		{"late", before(t, hangs, func(o *options) { o.HeaderTimeout = 20 * time.Millisecond }), get, 504, "the upstream did not answer in time"},
+		{"late", before(t, hangs, func(o *options) { o.HeaderTimeout = 20 * time.Millisecond }), get, 504,
+			"the upstream did not answer in time"},
 		{"broken", before(t, breaks, nil), get, 502, "the upstream broke off a request"},
 		{"too large", before(t, reads, func(o *options) { o.BodyBytes = 10 }), func(g *gate) func() *http.Request {
 			return func() *http.Request { return request(t, "POST", g.URL+"/", strings.NewReader("12345678901")) }
@@ -721,6 +821,9 @@ func TestProxyTellsFailuresApart(t *testing.T) {
 			if status := answers(t, row.gate, 5, row.ask(row.gate)); status != row.status {
 				t.Errorf("answered with %d, want %d", status, row.status)
 			}
+
+			// Five at once are one line at first, and the other four are counted when the log
+			// ends.
 			if log := row.gate.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, row.text) {
 				t.Errorf("five failures were logged as\n%swant one line with %q", log, row.text)
 			}
@@ -730,6 +833,7 @@ func TestProxyTellsFailuresApart(t *testing.T) {
 			}
 		})
 	}
+
 	close(hang)
 }
 
@@ -740,7 +844,10 @@ func TestProxyBoundsABodyOfUnknownSize(t *testing.T) {
 		r.Body = http.MaxBytesReader(w, r.Body, 1000)
 		h.ServeHTTP(w, r)
 	})
+
+	// A reader without a size is sent in chunks: the bound is met while the body is on its way.
 	unknown := func(n int) io.Reader { return io.MultiReader(bytes.NewReader(make([]byte, n))) }
+
 	if res, _ := ask(t, g.Client(), request(t, "POST", g.URL+"/", unknown(1000))); res.StatusCode != 200 {
 		t.Errorf("1000 bytes: %d", res.StatusCode)
 	}
@@ -756,19 +863,25 @@ func TestProxyEndsTheRequestOfAClientThatHasGone(t *testing.T) {
 		<-r.Context().Done()
 		ended <- true
 	}, func(o *options) { o.policies = []policy.Policy{limited("1 concurrent ttl=1m")} })
+
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		<-inside
 		cancel()
 	}()
+
 	if res, err := g.Client().Do(request(t, "GET", g.URL+"/", nil).WithContext(ctx)); err == nil {
 		t.Errorf("answered with %d", res.StatusCode)
 	}
 	<-ended // the upstream learns of it
+
+	// The second client goes by its connection instead of its context: over the network both look
+	// the same.
 	go func() {
 		<-inside
 		g.CloseClientConnections()
 	}()
+
 	deadline := time.Now().Add(10 * time.Second)
 	for { // until the lease is free
 		res, err := g.Client().Do(request(t, "GET", g.URL+"/", nil))
@@ -780,7 +893,10 @@ func TestProxyEndsTheRequestOfAClientThatHasGone(t *testing.T) {
 			t.Fatalf("answered with %d", res.StatusCode)
 		}
 	}
+
 	<-ended
+
+	// That a client went away is no failure of the upstream, which would be logged as one.
 	if log := g.log.String(); log != "" {
 		t.Errorf("a client that went away was logged:\n%s", log)
 	}
@@ -793,6 +909,7 @@ func TestProxyBreaksOffAnAnswerThatTheUpstreamBreaksOff(t *testing.T) {
 		http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}, nil)
+
 	for range 3 {
 		res, err := g.Client().Do(request(t, "GET", g.URL+"/", nil))
 		if err != nil {
@@ -803,6 +920,7 @@ func TestProxyBreaksOffAnAnswerThatTheUpstreamBreaksOff(t *testing.T) {
 		}
 		res.Body.Close()
 	}
+
 	if log := g.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "an answer was broken off") {
 		t.Errorf("three were logged as\n%s", log)
 	}

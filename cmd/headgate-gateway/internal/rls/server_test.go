@@ -48,20 +48,26 @@ func listen(t testing.TB, eo engine.Options, o Options) *listening {
 	if eo.Logger == nil {
 		eo.Logger = quiet
 	}
+
 	e, err := engine.Open(context.Background(), eo)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	s, err := New(e, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
+
+	// The server ends before its engine, which its calls ask.
 	t.Cleanup(func() {
 		_ = s.Close()
 		if err := <-served; err != nil {
@@ -87,7 +93,8 @@ func connect(t testing.TB, addr string, c credentials.TransportCredentials) *grp
 // onRedis returns the options of an engine on that server.
 func onRedis(t testing.TB, addr, prefix string, policies policy.Set) engine.Options {
 	return engine.Options{
-		Source: engine.Fixed(policies), Redis: &redis.UniversalOptions{Addrs: []string{addr}}, RedisPrefix: prefix, Expected: 2,
+		Source: engine.Fixed(policies), Redis: &redis.UniversalOptions{Addrs: []string{addr}}, RedisPrefix: prefix,
+		Expected: 2,
 	}
 }
 
@@ -104,25 +111,35 @@ func TestExactlyTheQuotaIsAdmitted(t *testing.T) {
 
 func admitExactly(t *testing.T, calls int) {
 	const conns, tenants = 100, 10
+
+	// A quarter of the calls fits: three of four are refused, and the race is at the edge.
 	quota := calls / tenants / 4
 	server := redistest.Start(t)
-	limits := set(byKey("tenants", fmt.Sprintf("%d/7200h fixed-window", quota), "header:Tenant"), byKey("all", "1000000/7200h fixed-window", "global"))
+	limits := set(byKey("tenants", fmt.Sprintf("%d/7200h fixed-window", quota), "header:Tenant"),
+		byKey("all", "1000000/7200h fixed-window", "global"))
+
 	eo := onRedis(t, server.Addr, "exact:", limits)
 	eo.Timeout = 5 * time.Second // so that a machine under load does not count in memory
+
 	one, two := listen(t, eo, Options{}), listen(t, eo, Options{})
 	var passed [tenants]atomic.Int64
 	var done sync.WaitGroup
+
+	// The connections alternate between the gateways, and each asks for all tenants in turn.
 	for i := range conns {
 		conn := connect(t, []string{one.addr, two.addr}[i%2], insecure.NewCredentials())
 		client := pb.NewRateLimitServiceClient(conn)
 		done.Go(func() {
 			for n := range calls / conns {
 				tenant := (i + n) % tenants
-				r, err := client.ShouldRateLimit(context.Background(), request("shop", fmt.Sprintf("tenant=%d", tenant)))
+				r, err := client.ShouldRateLimit(context.Background(),
+					request("shop", fmt.Sprintf("tenant=%d", tenant)))
 				if err != nil {
 					t.Error(err)
 					return
 				}
+
+				// An answer without the store would admit by another count, and prove nothing.
 				if m := r.GetDynamicMetadata().AsMap(); m["fallback"] != nil || m["undecided"] != nil {
 					t.Errorf("the store did not decide: %v", m)
 					return
@@ -133,19 +150,24 @@ func admitExactly(t *testing.T, calls int) {
 			}
 		})
 	}
+
 	done.Wait()
+
 	for i := range passed {
 		if n := passed[i].Load(); n != int64(quota) {
 			t.Errorf("tenant %d: %d admitted of %d calls, want %d", i, n, calls/tenants, quota)
 		}
 	}
+
+	// All that was admitted, and nothing else, was taken from the limit that never refused.
 	client := pb.NewRateLimitServiceClient(connect(t, one.addr, insecure.NewCredentials()))
 	r, err := client.ShouldRateLimit(context.Background(), request("shop", "other=x hits:0"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if left := r.GetStatuses()[0].GetLimitRemaining(); left != uint32(1_000_000-quota*tenants) {
-		t.Errorf("%d left of the limit that refused nothing, want %d: a refusal cost it something", left, 1_000_000-quota*tenants)
+		t.Errorf("%d left of the limit that refused nothing, want %d: a refusal cost it something", left,
+			1_000_000-quota*tenants)
 	}
 }
 
@@ -158,17 +180,23 @@ func unhurried(r *pb.RateLimitResponse) map[string]any {
 
 // TestFrozenRedis asks while Redis does not answer.
 func TestFrozenRedis(t *testing.T) {
-	open, closed, local := byKey("open", "5/7200h fixed-window", "header:Open"), byKey("closed", "5/7200h fixed-window", "header:Closed"),
+	open, closed, local := byKey("open", "5/7200h fixed-window", "header:Open"),
+		byKey("closed", "5/7200h fixed-window", "header:Closed"),
 		byKey("local", "4/7200h fixed-window", "header:Local")
 	open.OnStoreError, closed.OnStoreError = "open", "closed"
+
 	server := redistest.Start(t)
 	eo := onRedis(t, server.Addr, "frozen:", set(open, closed, local))
+
 	byAnswer := listen(t, eo, Options{})
 	byError := listen(t, eo, Options{ClosedAsError: true})
 	ask := func(addr, d string) (*pb.RateLimitResponse, error) {
 		client := pb.NewRateLimitServiceClient(connect(t, addr, insecure.NewCredentials()))
 		return client.ShouldRateLimit(context.Background(), request("shop", d))
 	}
+
+	// Each count exists in Redis before the store stops: the connections are open, and the limits
+	// known.
 	for _, d := range list("open=x", "closed=x", "local=x") {
 		for _, s := range []*listening{byAnswer, byError} {
 			if r, err := ask(s.addr, d); err != nil || r.GetOverallCode() != ok || len(unhurried(r)) > 0 {
@@ -176,6 +204,7 @@ func TestFrozenRedis(t *testing.T) {
 			}
 		}
 	}
+
 	server.Freeze()
 	defer server.Thaw()
 	for _, row := range []struct{ descriptor, want, metadata string }{
@@ -188,19 +217,29 @@ func TestFrozenRedis(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
+		// The budget of the store and what a decision costs beyond it: a client of Envoy waits no
+		// longer.
 		test.AtMost(t, "an answer without Redis", time.Since(from), 70*time.Millisecond)
 		got := short(r)
+
+		// When the window of the local count ends depends on the day: the codes alone are asked
+		// for.
 		if row.descriptor == "local=x" {
 			got, row.want = got[:7], row.want[:7]
 		}
+
 		m := unhurried(r)
 		if got != row.want || fmt.Sprint(m) != row.metadata {
 			t.Errorf("%s without Redis: %s, metadata %v, want %s, %s", row.descriptor, got, m, row.want, row.metadata)
 		}
-		if row.descriptor == "closed=x" && string(r.GetRawBody()) != `{"type":"about:blank","title":"Service Unavailable","status":503}` {
+
+		if row.descriptor == "closed=x" &&
+			string(r.GetRawBody()) != `{"type":"about:blank","title":"Service Unavailable","status":503}` {
 			t.Errorf("body %s", r.GetRawBody())
 		}
 	}
+
 	if _, err := ask(byError.addr, "closed=x"); status.Code(err) != codes.Unavailable {
 		t.Errorf("fails closed by an error: %v, want Unavailable", err)
 	}
@@ -210,17 +249,22 @@ func TestHealthAndReflection(t *testing.T) {
 	s := listen(t, engine.Options{Source: engine.Fixed(set())}, Options{})
 	conn := connect(t, s.addr, insecure.NewCredentials())
 	const name = "envoy.service.ratelimit.v3.RateLimitService"
+
+	// An empty name asks for the server as a whole, as probes of Kubernetes do.
 	for _, service := range []string{"", name} {
 		r, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
 		if err != nil || r.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 			t.Errorf("health of %q: %v, %v", service, r, err)
 		}
 	}
+
 	stream, err := reflectpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = stream.Send(&reflectpb.ServerReflectionRequest{MessageRequest: &reflectpb.ServerReflectionRequest_ListServices{}})
+
+	err = stream.Send(
+		&reflectpb.ServerReflectionRequest{MessageRequest: &reflectpb.ServerReflectionRequest_ListServices{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,6 +272,7 @@ func TestHealthAndReflection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	found := false
 	for _, service := range r.GetListServicesResponse().GetService() {
 		found = found || service.GetName() == name
@@ -235,6 +280,7 @@ func TestHealthAndReflection(t *testing.T) {
 	if !found {
 		t.Errorf("services %v, want %s among them", r, name)
 	}
+
 	if err := stream.CloseSend(); err != nil {
 		t.Error(err)
 	}
@@ -245,16 +291,19 @@ func TestHealthAndReflection(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	server := redistest.Start(t)
 	proxy := faultproxy.New(t, server.Addr)
+
 	p := byKey("p", "5/7200h fixed-window", "header:K")
 	p.OnStoreError = "open"
 	eo := onRedis(t, proxy.Addr, "shutdown:", set(p))
 	eo.Timeout = time.Second
+
 	s := listen(t, eo, Options{})
 	conn := connect(t, s.addr, insecure.NewCredentials())
 	client := pb.NewRateLimitServiceClient(conn)
 	if _, err := client.ShouldRateLimit(t.Context(), request("shop", "k=x")); err != nil {
 		t.Fatal(err)
 	}
+
 	watch, err := healthpb.NewHealthClient(conn).Watch(t.Context(), &healthpb.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -262,23 +311,32 @@ func TestShutdown(t *testing.T) {
 	if r, err := watch.Recv(); err != nil || r.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 		t.Fatalf("health %v, %v", r, err)
 	}
+
+	// The answer of Redis is withheld, so that the call is under way for its second.
 	proxy.Set(faultproxy.Fault{Drop: true})
 	answered := make(chan error, 1)
 	go func() {
 		_, err := client.ShouldRateLimit(context.Background(), request("shop", "k=x"))
 		answered <- err
 	}()
+
+	// The call reached Redis before the end begins.
 	for proxy.Counts().Struck == 0 {
 		time.Sleep(time.Millisecond)
 	}
+
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second) // the watch keeps its stream
 	defer cancel()
 	if err := s.Shutdown(ctx); err != context.DeadlineExceeded {
 		t.Errorf("the end of a server with a stream that stays: %v", err)
 	}
+
 	if err := <-answered; err != nil {
 		t.Errorf("the call under way: %v", err)
 	}
+
+	// The watch outlives the call: whoever balances by health hears of the end before the
+	// connection is gone.
 	if r, err := watch.Recv(); err != nil || r.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("health at the end: %v, %v", r, err)
 	}
@@ -302,9 +360,11 @@ func newAuthority(t testing.TB) *authority {
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	var err error
+
 	if a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
 		t.Fatal(err)
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
 	if err != nil {
 		t.Fatal(err)
@@ -319,14 +379,17 @@ func newAuthority(t testing.TB) *authority {
 // sign returns a certificate for 127.0.0.1, for servers and clients.
 func (a *authority) sign() tls.Certificate {
 	a.t.Helper()
+
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		a.t.Fatal(err)
 	}
+
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
 	if err != nil {
 		a.t.Fatal(err)
@@ -339,15 +402,24 @@ func TestTLS(t *testing.T) {
 	s := listen(t, engine.Options{Source: engine.Fixed(set())}, Options{TLS: &tls.Config{
 		Certificates: []tls.Certificate{ours.sign()}, ClientCAs: ours.pool, ClientAuth: tls.RequireAndVerifyClientCert,
 	}})
+
 	for _, row := range []struct {
 		name string
 		c    credentials.TransportCredentials
 		code codes.Code
 	}{
-		{"a client with a certificate", credentials.NewTLS(&tls.Config{RootCAs: ours.pool, Certificates: []tls.Certificate{ours.sign()}}), codes.OK},
+		// A client learns of the refusal as Unavailable: the handshake of TLS fails, and no call
+		// begins.
+		{"a client with a certificate",
+			credentials.NewTLS(&tls.Config{RootCAs: ours.pool, Certificates: []tls.Certificate{ours.sign()}}),
+			codes.OK},
 		{"one without", credentials.NewTLS(&tls.Config{RootCAs: ours.pool}), codes.Unavailable},
-		{"one of another authority", credentials.NewTLS(&tls.Config{RootCAs: ours.pool, Certificates: []tls.Certificate{theirs.sign()}}), codes.Unavailable},
-		{"one that does not trust the server", credentials.NewTLS(&tls.Config{RootCAs: theirs.pool, Certificates: []tls.Certificate{ours.sign()}}), codes.Unavailable},
+		{"one of another authority",
+			credentials.NewTLS(&tls.Config{RootCAs: ours.pool, Certificates: []tls.Certificate{theirs.sign()}}),
+			codes.Unavailable},
+		{"one that does not trust the server",
+			credentials.NewTLS(&tls.Config{RootCAs: theirs.pool, Certificates: []tls.Certificate{ours.sign()}}),
+			codes.Unavailable},
 		{"one without TLS", insecure.NewCredentials(), codes.Unavailable},
 	} {
 		client := pb.NewRateLimitServiceClient(connect(t, s.addr, row.c))

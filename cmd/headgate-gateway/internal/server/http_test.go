@@ -35,8 +35,11 @@ func bounds() HTTPOptions {
 func serve(t *testing.T, h http.HandlerFunc, o HTTPOptions) (*HTTP, *pipes) {
 	t.Helper()
 	s, l := NewHTTP(h, o), newPipes()
+
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()
+
+	// With a context that has ended, so that no test waits for what is still under way.
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -86,6 +89,8 @@ func TestHTTPEndsSlowHeaders(t *testing.T) {
 		_, l := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") }, bounds())
 		c := dial(t, l)
 		var sender sync.WaitGroup
+
+		// Each byte comes in time by itself: the bound is on the header as a whole.
 		sender.Go(func() {
 			for { // a byte a second
 				if _, err := io.WriteString(c, "G"); err != nil {
@@ -94,9 +99,11 @@ func TestHTTPEndsSlowHeaders(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		})
+
 		if d := endOf(c); d != 10*time.Second {
 			t.Errorf("the connection ended after %v, want 10s", d)
 		}
+
 		sender.Wait()
 	})
 }
@@ -123,6 +130,7 @@ func TestHTTPBoundsTheTimeOfEachPieceOfABody(t *testing.T) {
 			err  error
 			took time.Duration
 		}
+
 		results := make(chan result, 1)
 		_, l := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			begun := time.Now()
@@ -131,12 +139,14 @@ func TestHTTPBoundsTheTimeOfEachPieceOfABody(t *testing.T) {
 			if err != nil {
 				return
 			}
+
 			time.Sleep(5 * time.Minute) // a slow answer is no fault of the client
 			if r.Context().Err() != nil {
 				t.Error("the request was cancelled although the client waits")
 			}
 			io.WriteString(w, "ok")
 		}, bounds())
+
 		post := func(pieces int, pause time.Duration) (net.Conn, *bufio.Reader) {
 			c := dial(t, l)
 			go func() {
@@ -148,13 +158,18 @@ func TestHTTPBoundsTheTimeOfEachPieceOfABody(t *testing.T) {
 			}()
 			return c, bufio.NewReader(c)
 		}
+
+		// 145 s in all, which is more than any bound, and no piece is late.
 		_, r := post(5, 29*time.Second)
 		if got := <-results; got.err != nil || got.n != 5 || got.took != 145*time.Second {
 			t.Errorf("a piece every 29 s: %+v", got)
 		}
+
 		if status, body := read(t, r); status != 200 || body != "ok" {
 			t.Errorf("%d %q", status, body)
 		}
+
+		// The third piece is awaited from 40 s on, and 30 s later it is late.
 		post(2, 20*time.Second)
 		if got := <-results; !errors.Is(got.err, os.ErrDeadlineExceeded) || got.n != 2 || got.took != 70*time.Second {
 			t.Errorf("no third piece: %+v, want the time-out after 70s", got)
@@ -177,9 +192,13 @@ func TestHTTPAnswersAClientWhoseBodyStops(t *testing.T) {
 			}
 			http.Error(w, "late", http.StatusRequestTimeout)
 		}, "\r\nxx", 408, 30 * time.Second, 30 * time.Second},
-		"the handler does not read":    {refuse, "\r\nxx", 429, 15 * time.Second, 15 * time.Second},
-		"the client waits to be told":  {refuse, "Expect: 100-continue\r\n\r\n", 429, 0, 15 * time.Second},
-		"told, and the handler closes": {func(w http.ResponseWriter, r *http.Request) { r.Body.Close(); refuse(w, r) }, "Expect: 100-continue\r\n\r\n", 429, 0, 15 * time.Second},
+
+		// A handler that does not read leaves the rest to the server, which waits for half the time
+		// of a piece before it answers.
+		"the handler does not read":   {refuse, "\r\nxx", 429, 15 * time.Second, 15 * time.Second},
+		"the client waits to be told": {refuse, "Expect: 100-continue\r\n\r\n", 429, 0, 15 * time.Second},
+		"told, and the handler closes": {func(w http.ResponseWriter, r *http.Request) { r.Body.Close(); refuse(w, r) },
+			"Expect: 100-continue\r\n\r\n", 429, 0, 15 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -187,9 +206,13 @@ func TestHTTPAnswersAClientWhoseBodyStops(t *testing.T) {
 				c, begun := dial(t, l), time.Now()
 				send(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"+row.more)
 				status, _ := read(t, bufio.NewReader(c))
+
 				if took := time.Since(begun); status != row.status || took != row.answered {
 					t.Errorf("%d after %v, want %d after %v", status, took, row.status, row.answered)
 				}
+
+				// The server may read for a moment what still comes, so that the client sees the
+				// answer and no reset.
 				if ends := time.Since(begun) + endOf(c); ends < row.ends || ends > row.ends+time.Second {
 					t.Errorf("the connection ends after %v, want %v", ends, row.ends)
 				}
@@ -213,22 +236,28 @@ func TestHTTPBoundsTheTimeOfEachPieceOfAnAnswer(t *testing.T) {
 			}
 			results <- err
 		}, bounds())
+
 		get := func() net.Conn {
 			c := dial(t, l)
 			send(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 			return c
 		}
+
 		if status, body := read(t, bufio.NewReader(get())); status != 200 || body != strings.Repeat("event\n", 5) {
 			t.Errorf("%d %q", status, body)
 		}
 		if err := <-results; err != nil {
 			t.Error(err)
 		}
+
 		begun := time.Now()
 		get() // and read nothing
 		if err := <-results; !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a client that reads nothing: %v", err)
 		}
+
+		// The first event waits for two minutes in the handler, and is late 30 s after it was
+		// sent.
 		if d := time.Since(begun); d != 2*time.Minute+30*time.Second {
 			t.Errorf("it took %v, want 2m30s", d)
 		}
@@ -246,16 +275,22 @@ func TestHTTPBoundsTheTimeOfAPieceFromItsStart(t *testing.T) {
 			if err := c.Flush(); err != nil {
 				t.Errorf("the flush of a piece that was held back: %v", err)
 			}
+
 			time.Sleep(2 * time.Minute)
+
+			// More than the buffers hold: the write itself has to wait for the client.
 			_, err := w.Write(make([]byte, 1<<20))
 			results <- err
 		}, bounds())
+
 		c := dial(t, l)
 		send(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		begun := time.Now()
+
 		if res, err := http.ReadResponse(bufio.NewReaderSize(c, 16), nil); err != nil || res.StatusCode != 200 {
 			t.Fatal(res, err)
 		}
+
 		go func() { // all of the first piece, and nothing of the second
 			buf := make([]byte, 1)
 			for time.Since(begun) < 3*time.Minute {
@@ -264,9 +299,12 @@ func TestHTTPBoundsTheTimeOfAPieceFromItsStart(t *testing.T) {
 				}
 			}
 		}()
+
 		if err := <-results; !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a client that reads nothing of a large piece: %v", err)
 		}
+
+		// Two minutes twice, and the 30 s of the large piece, however much of it there is.
 		if d := time.Since(begun); d != 4*time.Minute+30*time.Second {
 			t.Errorf("it took %v, want 4m30s", d)
 		}
@@ -291,29 +329,40 @@ func TestHTTPBoundsTheTimeOfEachPieceOverHTTP2(t *testing.T) {
 					return
 				}
 			}
+
 			begun := time.Now()
-			if _, err := r.Body.Read(body); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begun) != 30*time.Second {
-				t.Errorf("a client that sends nothing: %v after %v, want the time-out after 30s", err, time.Since(begun))
+			if _, err := r.Body.Read(body); !errors.Is(err, os.ErrDeadlineExceeded) ||
+				time.Since(begun) != 30*time.Second {
+				t.Errorf("a client that sends nothing: %v after %v, want the time-out after 30s", err,
+					time.Since(begun))
 			}
 		}, bounds())
+
 		only := &http.Protocols{}
 		only.SetUnencryptedHTTP2(true)
-		transport := &http.Transport{Protocols: only, DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial() }}
+		transport := &http.Transport{Protocols: only,
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return l.dial() }}
 		defer transport.CloseIdleConnections()
+
 		body, feed := io.Pipe()
 		go feed.Write([]byte("a"))
 		r, err := http.NewRequestWithContext(t.Context(), "POST", "http://x/", body)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		res, err := transport.RoundTrip(r)
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if res.Proto != "HTTP/2.0" {
 			t.Error(res.Proto)
 		}
 		piece := make([]byte, 1)
+
+		// Each piece of the answer asks for the next of the request: the stream lives for six
+		// minutes.
 		for _, want := range "abc" {
 			if _, err := io.ReadFull(res.Body, piece); err != nil || rune(piece[0]) != want {
 				t.Fatalf("%q %v, want %c", piece, err, want)
@@ -322,6 +371,7 @@ func TestHTTPBoundsTheTimeOfEachPieceOverHTTP2(t *testing.T) {
 				feed.Write([]byte{byte(want + 1)})
 			}
 		}
+
 		io.Copy(io.Discard, res.Body)
 		res.Body.Close()
 		feed.Close()
@@ -336,6 +386,7 @@ func TestHTTPBoundsSizes(t *testing.T) {
 				w.WriteHeader(http.StatusRequestEntityTooLarge)
 			}
 		}, bounds())
+
 		for _, row := range []struct {
 			name   string
 			header int
@@ -350,6 +401,7 @@ func TestHTTPBoundsSizes(t *testing.T) {
 			c := dial(t, l)
 			send(c, fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nX-Long: %s\r\nContent-Length: %d\r\n\r\n%s",
 				strings.Repeat("x", row.header), row.body, strings.Repeat("y", row.body)))
+
 			if status, _ := read(t, bufio.NewReader(c)); status != row.want {
 				t.Errorf("%s: answered with %d, want %d", row.name, status, row.want)
 			}
@@ -368,7 +420,10 @@ func TestHTTPLogsWhatClientsCauseInFewLines(t *testing.T) {
 		e.Write([]byte("http2: server: error reading preface from client\n"))
 	}
 	events.Close()
-	if n := strings.Count(b.String(), "\n"); n != 6 || strings.Contains(b.String(), "\x1b") || strings.Count(b.String(), "count=4") != 3 {
+	// Each of the three is a line at once, and another for the four that repeat it. The escape
+	// would colour a terminal.
+	if n := strings.Count(b.String(), "\n"); n != 6 || strings.Contains(b.String(), "\x1b") ||
+		strings.Count(b.String(), "count=4") != 3 {
 		t.Errorf("%d lines:\n%s", n, b.String())
 	}
 }

@@ -38,16 +38,21 @@ func open(t testing.TB, logger *slog.Logger, f func(*callers.Options, *Options),
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := engine.Open(t.Context(), engine.Options{Apps: []string{"shop", "blog"}, Source: engine.Fixed(policies), Bindings: c.Bindings(), Logger: logger})
+
+	e, err := engine.Open(t.Context(),
+		engine.Options{Apps: []string{"shop", "blog"}, Source: engine.Fixed(policies), Bindings: c.Bindings(),
+			Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	log := quietlog.New(logger)
 	o.Callers, o.Log = c, log
 	s, err := New(e, o)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if err := errors.Join(s.Shutdown(context.Background()), e.Close()); err != nil {
 			t.Error(err)
@@ -154,6 +159,7 @@ func (m message) append(b []byte) []byte {
 			n++
 		}
 	}
+
 	if ip, err := netip.ParseAddr(m.src); err != nil {
 		add("src", []byte{typeNull})
 	} else if ip.Is4() {
@@ -161,17 +167,21 @@ func (m message) append(b []byte) []byte {
 	} else {
 		add("src", append([]byte{typeIPv6}, ip.AsSlice()...))
 	}
+
 	add("method", appendValue(nil, m.method))
 	if m.path == "" {
 		add("path", []byte{typeNull})
 	} else {
 		add("path", appendValue(nil, m.path))
 	}
+
 	var headers []byte
 	for _, h := range m.headers {
 		headers = appendText(appendText(headers, h[0]), h[1])
 	}
 	add("headers", appendText([]byte{typeBinary}, append(headers, 0, 0)))
+
+	// In the order of the map, another one each time: the arguments have names and no places.
 	for name, v := range map[string]string{"app": m.app, "user": m.user, "plan": m.plan} {
 		if v != "" {
 			add(name, appendValue(nil, v))
@@ -180,6 +190,7 @@ func (m message) append(b []byte) []byte {
 	for range m.more {
 		add("more", []byte{typeNull})
 	}
+
 	name := m.name
 	if name == "" {
 		name = Message
@@ -216,6 +227,7 @@ func (h *haproxy) ask(m message) map[string]value {
 // variables returns the variables that an ACK sets.
 func (h *haproxy) variables(f frame) map[string]value {
 	h.t.Helper()
+
 	set := map[string]value{}
 	p := parser{rest: f.payload}
 	for p.rest != "" && p.err == nil {
@@ -225,6 +237,7 @@ func (h *haproxy) variables(f frame) map[string]value {
 		name := p.text()
 		set[name] = p.value()
 	}
+
 	if p.err != nil {
 		h.t.Fatal(p.err)
 	}

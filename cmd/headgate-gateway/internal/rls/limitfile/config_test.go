@@ -88,16 +88,22 @@ func TestFind(t *testing.T) {
 	d := parse(t, precedence).Domain("shop")
 	for _, row := range []struct{ entries, want string }{
 		{"", "none"},
+
+		// A descriptor without a limit, and a value without a descriptor, lead to nothing.
 		{"a=1", "none"},
 		{"a=2", "none"},
 		{"a=1 sub=y", "5/second 1|y"},
 		{"a=1 sub=x", "10/second 1|x"},
+
+		// Entries lead down the tree as far as they go: one too many leads to nothing.
 		{"a=1 sub=x more=1", "none"},
 		{"a=2 sub=x", "none"},
 		{"sub=x", "none"},
 		{"b=1", "20/minute 1"},
 		{"b=", "20/minute "},
 		{"b=2", "30/minute 2"},
+
+		// "free" is there, and has no limit: it does not take that of its key.
 		{"b=free", "none"},
 		{"b=2 sub=x", "none"},
 		{"B=2", "none"},
@@ -113,6 +119,8 @@ func TestFind(t *testing.T) {
 		{"e=/a//b//c", "5/year /a//b//c"},
 		{"e=/a/b/c", "6/hour /a/b/c"},
 		{"e=other", "6/hour other"},
+
+		// A shared threshold has one count for all that its pattern fits.
 		{"f=up/1", "7/hour up/*"},
 		{"f=up/2", "7/hour up/*"},
 		{"f=down", "none"},
@@ -138,9 +146,12 @@ descriptors:
 - key: a
   descriptors: [{key: b, rate_limit: {unit: second, requests_per_unit: 2}}]
 `).Domain("shop")
+
 	if got := found(d, "a=b"); got != "none" {
 		t.Errorf("a=b leads to %q, want none: a_b is another key", got)
 	}
+
+	// A separator within a value must not make one key of two different lists.
 	one, _ := d.Find([]Entry{{"a", `x|y`}, {"b", "z"}}, nil)
 	_, k1 := d.Find([]Entry{{"a", `x|y`}, {"b", "z"}}, nil)
 	_, k2 := d.Find([]Entry{{"a", `x`}, {"b", "y|z"}}, nil)
@@ -148,6 +159,7 @@ descriptors:
 	if one == nil || string(k1) == string(k2) || string(k2) == string(k3) || string(k1) == string(k3) {
 		t.Errorf("different values have the keys %q, %q and %q", k1, k2, k3)
 	}
+
 	k4, k5 := AppendKey(nil, []Entry{{"a", "b|=c"}}), AppendKey(nil, []Entry{{"a", "b"}, {"", "c"}})
 	if string(k4) == string(k5) {
 		t.Errorf("different entries have the key %q", k4)
@@ -164,9 +176,12 @@ descriptors:
 - {key: x, value: y, rate_limit: {unit: minute, requests_per_unit: 2}}
 - {key: `+strings.Repeat("k", 100)+`, rate_limit: {unit: minute, requests_per_unit: 3}}
 `)
+
 	seen := map[string]bool{}
 	for _, name := range c.Domains() {
 		d := c.Domain(name)
+
+		// Places are those of the list, by which the server finds the rule of a limit.
 		for i, l := range d.Limits {
 			if l.Place != i {
 				t.Errorf("limit %d of %s is at place %d", i, name, l.Place)
@@ -176,11 +191,15 @@ descriptors:
 			}
 			seen[l.Rule] = true
 		}
+
+		// Limits that requests bring with them are counted beside, under a name that no limit may
+		// have.
 		if seen[d.OverrideRule()] {
 			t.Errorf("a limit has the name %q", d.OverrideRule())
 		}
 		seen[d.OverrideRule()] = true
 	}
+
 	for _, name := range []string{"rls.shop.a_1.sub", "rls.shop.b_2", "rls.shop.override"} {
 		if !seen[name] {
 			t.Errorf("there is no %q", name)
@@ -192,6 +211,7 @@ descriptors:
 }
 
 func TestWindows(t *testing.T) {
+	// Windows of a folder begin with the unit, as those of the service that it replaces.
 	for _, row := range []struct{ limit, want string }{
 		{"unit: second, requests_per_unit: 3", "3/1s fixed-window aligned"},
 		{"unit: minute, requests_per_unit: 3", "3/1m fixed-window aligned"},
@@ -201,6 +221,8 @@ func TestWindows(t *testing.T) {
 		{"unit: month, requests_per_unit: 3", "3/720h fixed-window aligned"},
 		{"unit: year, requests_per_unit: 3", "3/8760h fixed-window aligned"},
 		{"unit: minute, requests_per_unit: 3, unit_multiplier: 5", "3/5m fixed-window aligned"},
+
+		// The other algorithms have no windows to align.
 		{"unit: minute, requests_per_unit: 3, algorithm: sliding-window", "3/1m sliding-window"},
 		{"unit: minute, requests_per_unit: 3, algorithm: gcra", "3/1m"},
 		{"unit: minute, requests_per_unit: 4294967295", "4294967295/1m fixed-window aligned"},
@@ -211,12 +233,14 @@ func TestWindows(t *testing.T) {
 			t.Errorf("%s: %q, want %q", row.limit, got, row.want)
 		}
 	}
+
 	if Week.Span() != 168*time.Hour || Unit(0).Span() != 0 || Unit(99).Span() != 0 {
 		t.Error("a unit has a wrong length")
 	}
 }
 
 func TestParseReadsAllFields(t *testing.T) {
+	// Anchors, a tag of nothing, a number as a domain: what YAML allows is read as YAML means it.
 	c := parse(t, `# comment
 domain: &d 7
 descriptors: &list
@@ -236,20 +260,26 @@ descriptors: &list
   descriptors: []
   rate_limit: null
 `, "domain: 7\ndescriptors:\n- {key: l, value: '1', rate_limit: {unlimited: true, unit: , requests_per_unit: 5}}\n")
+
 	d := c.Domain("7")
 	if d == nil || len(d.Limits) != 1 {
 		t.Fatalf("domains %q", c.Domains())
 	}
+
 	l := d.Limits[0]
-	if !l.Shadow || !l.Quota || l.Name != "first" || !slices.Equal(l.Replaces, []string{"second", "third"}) || l.Requests != 1000 {
+	if !l.Shadow || !l.Quota || l.Name != "first" || !slices.Equal(l.Replaces, []string{"second", "third"}) ||
+		l.Requests != 1000 {
 		t.Errorf("read %+v", l)
 	}
+
 	if got := fmt.Sprint(l.Metadata); got != "map[deep:map[list:[a true <nil>]] n:2 name:one]" {
 		t.Errorf("metadata %s", got)
 	}
+
 	if got := found(d, "k=12"); got != "1000/hour 12 shadow" {
 		t.Errorf("k=12 leads to %q", got)
 	}
+
 	if got := found(d, "l=1"); got != "unlimited" {
 		t.Errorf("l=1 leads to %q: a domain may be in two files", got)
 	}
@@ -260,6 +290,7 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		return "domain: d\ndescriptors:\n- key: k\n  rate_limit:\n    " + fields + "\n"
 	}
 	for _, row := range []struct{ text, want string }{
+		// What is no file of limits at all.
 		{"", "a.yaml: there is nothing in it"},
 		{"\xff", "a.yaml: the text is not UTF-8"},
 		{"a: b: c", "a.yaml: yaml: mapping values are not allowed"},
@@ -268,19 +299,26 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{"descriptors: []", "a.yaml:1: the domain is empty"},
 		{"domain: d\nunit: hour", `a.yaml:2: a file has no field "unit"`},
 		{"domain: d\ndomain: e", "a.yaml:2: domain is there twice"},
+
 		{"domain: d\ndescriptors: 7", "a.yaml:2: this is not a list"},
 		{"domain: d\ndescriptors: [7]", "a.yaml:2: a descriptor is not a mapping of fields"},
 		{"domain: d\ndescriptors:\n- value: v", "a.yaml:3: a descriptor has no key"},
 		{"domain: d\ndescriptors:\n- {key: k*}", `a.yaml:3: the key "k*" has a "*"`},
 		{"domain: d\ndescriptors:\n- {key: [k]}", "a.yaml:3: this is not a text"},
-		{"domain: d\ndescriptors:\n- {key: k}\n- {key: k}", `a.yaml:4: the descriptor "k" is there already, at a.yaml:3`},
-		{"domain: d\ndescriptors:\n- {key: k, value: v}\n- {key: k, value: v}", `a.yaml:4: the descriptor "k" with the value "v" is there already`},
-		{"domain: d\ndescriptors:\n- {key: k, value: v*}\n- {key: k, value: v*}", `a.yaml:4: the descriptor "k" with the value "v*" is there already`},
-		{"domain: d\ndescriptors:\n- {key: k, value: v, share_threshold: true}", "a.yaml:3: share_threshold means nothing"},
+		{"domain: d\ndescriptors:\n- {key: k}\n- {key: k}",
+			`a.yaml:4: the descriptor "k" is there already, at a.yaml:3`},
+		{"domain: d\ndescriptors:\n- {key: k, value: v}\n- {key: k, value: v}",
+			`a.yaml:4: the descriptor "k" with the value "v" is there already`},
+		{"domain: d\ndescriptors:\n- {key: k, value: v*}\n- {key: k, value: v*}",
+			`a.yaml:4: the descriptor "k" with the value "v*" is there already`},
+		{"domain: d\ndescriptors:\n- {key: k, value: v, share_threshold: true}",
+			"a.yaml:3: share_threshold means nothing"},
 		{"domain: d\ndescriptors:\n- {key: k, shadow_mode: maybe}", `a.yaml:3: "maybe" is not true or false`},
 		{"domain: d\ndescriptors:\n- {key: k, rate_limits: {}}", `a.yaml:3: a descriptor has no field "rate_limits"`},
 		{"domain: d\ndescriptors:\n- {key: k, metadata: 7}", "a.yaml:3: metadata is not a mapping"},
 		{"domain: d\ndescriptors:\n- {key: k, <<: {value: v}}", `a.yaml:3: a descriptor has no field "<<"`},
+
+		// The limits themselves. The line is that of the field which is wrong.
 		{limit("unit: fortnight"), `a.yaml:5: the unit "fortnight" is not`},
 		{limit("requests_per_unit: 5"), `a.yaml:5: the unit "" is not`},
 		{limit("unlimited: true\n    unit: day"), "a.yaml:6: an unlimited rate_limit has no unit"},
@@ -295,8 +333,12 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{limit("unit: day\n    replaces: [{name: }]"), "a.yaml:6: an element of replaces has no name"},
 		{limit("unit: day\n    name: me\n    replaces: [{name: me}]"), `a.yaml:7: the rate_limit "me" replaces itself`},
 		{limit("unit: day\n    replaces: [me]"), "a.yaml:6: an element of replaces is not a mapping"},
+
+		// A name, a depth and a number of values that no file of limits needs: aliases make
+		// 1,000,000 values of a few lines.
 		{"domain: " + strings.Repeat("d", maxName+1), "a.yaml:1: the text has 201 bytes, more than 200"},
-		{"domain: d\ndescriptors: " + strings.Repeat("[{key: k, descriptors: ", maxDepth+1) + strings.Repeat("}]", maxDepth+1), "nested more than 32 deep"},
+		{"domain: d\ndescriptors: " + strings.Repeat("[{key: k, descriptors: ", maxDepth+1) +
+			strings.Repeat("}]", maxDepth+1), "nested more than 32 deep"},
 		{"domain: d\nx: &x [1,1,1,1,1,1,1,1,1,1]\ny: &y [*x,*x,*x,*x,*x,*x,*x,*x,*x,*x]\nz: &z [*y,*y,*y,*y,*y,*y,*y,*y,*y,*y]\n" +
 			"u: &u [*z,*z,*z,*z,*z,*z,*z,*z,*z,*z]\nv: &v [*u,*u,*u,*u,*u,*u,*u,*u,*u,*u]\nw: [*v,*v,*v,*v,*v,*v,*v,*v,*v,*v]", "more than 1000000 values"},
 		{"domain: &a d\ndescriptors: &b [*b]", "a.yaml"},
@@ -306,15 +348,20 @@ func TestParseNamesEveryMistake(t *testing.T) {
 			t.Errorf("%q: %v, want %q", row.text, err, row.want)
 		}
 	}
-	_, err := Parse(files(precedence, "domain: shop\ndescriptors:\n- {key: b, x: 1}\n- {key: n, rate_limit: {unit: eon}}"))
+
+	// All the mistakes of all files are in one error, in the order of the lines.
+	_, err := Parse(files(precedence,
+		"domain: shop\ndescriptors:\n- {key: b, x: 1}\n- {key: n, rate_limit: {unit: eon}}"))
 	want := "b.yaml:3: a descriptor has no field \"x\"; it may have key, value, rate_limit, descriptors, shadow_mode, quota_mode, " +
 		"detailed_metric, value_to_metric, share_threshold, metadata\nb.yaml:3: the descriptor \"b\" is there already, at a.yaml:9\n" +
 		"b.yaml:4: the unit \"eon\" is not second, minute, hour, day, week, month or year"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant\n%s", err, want)
 	}
+
 	many := "domain: d\ndescriptors:\n" + strings.Repeat("- {}\n", 50)
-	if _, err := Parse(files(many)); err == nil || strings.Count(err.Error(), "\n") != maxErrors || !strings.HasSuffix(err.Error(), "and 30 mistakes more") {
+	if _, err := Parse(files(many)); err == nil || strings.Count(err.Error(), "\n") != maxErrors ||
+		!strings.HasSuffix(err.Error(), "and 30 mistakes more") {
 		t.Errorf("50 mistakes: %v", err)
 	}
 }
@@ -322,7 +369,8 @@ func TestParseNamesEveryMistake(t *testing.T) {
 // FuzzParse looks for a text that ends the reader, or whose limits are not what they say.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(precedence), "a=1 sub=x")
-	f.Add([]byte("domain: d\ndescriptors: [{key: k, value: '*', share_threshold: on, rate_limit: {unit: day, requests_per_unit: 0x10}}]"), "k=")
+	f.Add([]byte(
+		"domain: d\ndescriptors: [{key: k, value: '*', share_threshold: on, rate_limit: {unit: day, requests_per_unit: 0x10}}]"), "k=")
 	f.Add([]byte("domain: &a d\ndescriptors: &b [*b]"), "k=v")
 	f.Add([]byte("a: &a [*a]\n<<: {}"), "k=v")
 	f.Fuzz(func(t *testing.T, data []byte, text string) {
@@ -333,6 +381,7 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
+
 		for _, name := range c.Domains() {
 			d := c.Domain(name)
 			for i, l := range d.Limits {
