@@ -79,7 +79,7 @@ func addIterations(c *counts, list json.RawMessage) {
 			}
 		})
 		if beside {
-			c.addBeside(&call)
+			c.addApart(&call)
 		}
 	}
 }
