@@ -189,7 +189,8 @@ func (w *wait) reason(c *course) (longest int, span time.Duration) {
 				continue
 			}
 
-			// A lease may be released at any time, so it is waited for only if nothing else is missing.
+			// A lease may be released at any time, so it is waited for only if nothing else is
+			// missing.
 			if w.waitsForLease(c, i) && d.RetryAfter != core.Never {
 				if lease < 0 {
 					lease = i

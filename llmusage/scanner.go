@@ -310,6 +310,7 @@ func (s *scanner) scanMember(c byte) {
 		if s.number == digits {
 			s.number = whole
 		}
+
 	default:
 		s.scanNumber(c)
 	}

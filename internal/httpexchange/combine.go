@@ -30,10 +30,11 @@ func canHijack(w http.ResponseWriter) bool {
 // result as without the recorder. Server push is not passed on, because browsers no
 // longer accept it.
 func (r *Recorder) Wrapped() http.ResponseWriter {
-	// Which methods a type has is fixed when it is compiled, so each combination needs a type of its
-	// own.
 	_, reads := r.ResponseWriter.(io.ReaderFrom)
 	hijacks := canHijack(r.ResponseWriter)
+
+	// Which methods a type has is fixed when it is compiled, so each combination needs a type of
+	// its own.
 	if _, flushes := r.ResponseWriter.(http.Flusher); !flushes {
 		switch {
 		case hijacks && reads:

@@ -330,7 +330,7 @@ func (p *primary) backgroundStep(ctx context.Context, b *breaker) (more bool) {
 
 		switch {
 		case len(p.opsOn(b, probe)) < len(probe):
-			// Keys have moved, so no probe says anything about this shard any more: the breaker closes.
+			// Keys have moved, so no probe says anything about this shard: the breaker closes.
 		case !p.ping(ctx, b, probe):
 			b.confirmed = 0
 			return true

@@ -180,8 +180,8 @@ func New(o Options) (*Store, error) {
 		mask:    uint64(n - 1),
 		maxKeys: int64(o.MaxKeys),
 
-		// Keys leave 1/bucketShare of the memory to buckets and strikes, and strikes leave half of it
-		// to buckets.
+		// Keys leave 1/bucketShare of the memory to buckets and strikes, and strikes leave half of
+		// it to buckets.
 		maxBytes:    o.MaxBytes,
 		keyBytes:    o.MaxBytes - o.MaxBytes/bucketShare,
 		struckBytes: o.MaxBytes - o.MaxBytes/bucketShare/2,
