@@ -89,7 +89,8 @@ func (l Limit) Capacity() int64 {
 	return l.Quota
 }
 
-// Validate returns every fault of the limit, joined into one error, or nil.
+// Validate returns every fault of the limit, joined into one error, or nil. Faults of the numbers
+// together, which depend on the algorithm, are looked for once each number is in range by itself.
 func (l Limit) Validate() error {
 	if !l.Algorithm.known() {
 		return fmt.Errorf("algorithm %d is not known", l.Algorithm)

@@ -199,7 +199,7 @@ func parseCount(name, value string) (int64, error) {
 	return n, nil
 }
 
-// parsePeriod reads a period; see [ParseLimit]. It may be 0 or negative, which Validate refuses.
+// parsePeriod reads a period; see [ParseLimit]. It may be 0, which Validate refuses.
 func parsePeriod(name, s string) (time.Duration, error) {
 	// A unit alone stands for one of it, as in 5/s.
 	text := s
@@ -209,11 +209,12 @@ func parsePeriod(name, s string) (time.Duration, error) {
 
 	// time.ParseDuration knows no days. The bound keeps the product within a Duration.
 	if days, ok := strings.CutSuffix(text, "d"); ok {
+		const day = 24 * time.Hour
 		n, err := strconv.ParseInt(days, 10, 64)
-		if err != nil || n < 0 || n > int64(MaxPeriod/(24*time.Hour)) {
-			return 0, fmt.Errorf("%s %q is not a number of days up to 400", name, textform.Clip(s))
+		if err != nil || n > int64(MaxPeriod/day) {
+			return 0, fmt.Errorf("%s %q is not a number of days up to %d", name, textform.Clip(s), MaxPeriod/day)
 		}
-		return time.Duration(n) * 24 * time.Hour, nil
+		return time.Duration(n) * day, nil
 	}
 
 	d, err := time.ParseDuration(text)

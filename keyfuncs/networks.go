@@ -80,7 +80,7 @@ func (t *networks) of(p netip.Prefix, others Verdict) (Verdict, error) {
 	return t.verdicts[i], nil
 }
 
-// build fills the table with the networks of one family, and adds what is wrong with
+// build fills the table with the networks of one family, and adds to m what is wrong with
 // them.
 func (t *networks) build(list []network, others Verdict, family string, m *mistakes) {
 	// In this order a network comes after those that hold it, so those form a stack.

@@ -51,7 +51,7 @@ func parseElement(element string) (a address, ok bool) {
 		}
 		node, found = value, true
 	}
-	return parseNode(node)
+	return parseNode(node) // without a pair the node is "", which is no address
 }
 
 // cutPair cuts the first "name=value" off an element. The grammar allows empty

@@ -234,7 +234,8 @@ func (s *step) applyRequest(e *engine, verb core.Verb, r core.Request) error {
 	return err
 }
 
-// checkSetup examines the request and the keys under which it is counted.
+// checkSetup examines the request and the keys under which it is counted for mistakes of the
+// set-up, until enough requests were examined.
 func (s *step) checkSetup(r core.Request) {
 	e, ok := s.set.setup.Request(r)
 	if !ok {

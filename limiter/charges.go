@@ -178,7 +178,8 @@ func (c *charges) leaseRefunds() (undo []core.Op) {
 	return undo
 }
 
-// applyRefunds carries out refunds, after the ops that settle the result.
+// applyRefunds carries out ops that give units back. The first of them, as many as settled, are
+// those of Settle, which may charge units too.
 func (c *charges) applyRefunds(ctx context.Context, ops []core.Op, settled int) error {
 	if len(ops) == 0 {
 		return nil

@@ -181,6 +181,7 @@ type terms struct {
 	windows atomic.Pointer[core.Windows] // of a calendar, around the latest request
 }
 
+// newTerms returns the terms of a limit under the rule, without its mark and windows.
 func newTerms(r *Rule, l core.Limit) *terms {
 	t := &terms{
 		limit:     l,

@@ -485,6 +485,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 	} else {
 		l.warnNoKey(err)
 	}
+	// Mistakes of the set-up, such as one key for all callers, show in the first requests.
 	if err == nil && res.set.setup.On() {
 		res.checkSetup(r)
 	}

@@ -176,8 +176,7 @@ func (w *wait) boundBookings(c *course) {
 }
 
 // reason returns the rule for which the request has to wait longest, and for how long, or -1
-// if it has nothing to wait for or that would take too long. A lease may be released at any
-// time, so the request waits for one only if nothing else is missing.
+// if it has nothing to wait for or that would take too long.
 func (w *wait) reason(c *course) (longest int, span time.Duration) {
 	lease := -1
 	longest = -1
@@ -190,13 +189,16 @@ func (w *wait) reason(c *course) (longest int, span time.Duration) {
 				continue
 			}
 
-			// What is refused for good, or for longer than the request may wait, ends the search.
+			// A lease may be released at any time, so it is waited for only if nothing else is
+			// missing.
 			if w.waitsForLease(c, i) && d.RetryAfter != core.Never {
 				if lease < 0 {
 					lease = i
 				}
 				continue
 			}
+
+			// What is refused for good, or for longer than the request may wait, ends the search.
 			if pause = max(d.RetryAfter, minPause); pause > w.remaining(c, i) {
 				return -1, 0
 			}
@@ -249,8 +251,8 @@ func (w *wait) leave(ctx context.Context, c *course) {
 }
 
 // waitInLine waits in the line of rule i until the slot of the request comes, or until the
-// store is to be asked again, at the earliest after the span if that was the answer. again
-// is false if the wait has ended.
+// store is to be asked again, but not before the span that the last answer named. again is
+// false if the wait has ended.
 func (w *wait) waitInLine(ctx context.Context, c *course, i int, span time.Duration) (again bool, err error) {
 	if hopeless := w.join(ctx, c, i, span); hopeless {
 		return false, nil
@@ -261,7 +263,8 @@ func (w *wait) waitInLine(ctx context.Context, c *course, i int, span time.Durat
 	for slept := false; ; {
 		now := time.Now()
 		next, until, s := w.turn.Next(now)
-		if slept { // or else the time of a question is no wait
+		// Until it has slept, the time went into asking the store, which is no wait.
+		if slept {
 			w.waited = now.Sub(w.start)
 		}
 

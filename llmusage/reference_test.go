@@ -94,7 +94,7 @@ func addIterations(c *counts, list json.RawMessage) {
 		})
 
 		if beside {
-			c.addBeside(&call)
+			c.addApart(&call)
 		}
 	}
 }

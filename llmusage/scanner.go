@@ -23,16 +23,19 @@ type scanner struct {
 
 	inString bool // inside a string
 	escaped  bool // after a backslash in a string
-	letters  [len("cache_creation_input_tokens") + 1]byte
-	length   int // how many letters of it are kept: all, or none more if it cannot be a key
+
+	// The first length letters are those of the last string. There is room for one more than the
+	// longest key has. A string that fills it is cut, or is one that can be no key.
+	letters [len("cache_creation_input_tokens") + 1]byte
+	length  int
 
 	member meaning // the present member of path's last object
 	number number
 	n      int64 // the number's value
 
-	present counts // of the usage that is open
-	entry   counts // of the iteration that is open
-	beside  bool   // the usage does not include the iteration
+	present counts // what the usage that is open has reported so far
+	entry   counts // what the iteration that is open has reported so far
+	apart   bool   // its counts have to be added, because its kind is one that no usage includes
 	counts  counts // of all usages
 
 	event    event // what the present object says of the answer
@@ -86,10 +89,10 @@ const (
 	reasoning
 
 	// The counts of the calls that a usage does not include.
-	besideInput
-	besideOutput
-	besideRead
-	besideWrite
+	apartInput
+	apartOutput
+	apartRead
+	apartWrite
 	meaningCount
 )
 
@@ -294,11 +297,6 @@ func (s *scanner) scanMember(c byte) {
 	case '}':
 		s.endMember()
 		s.leave()
-
-	case ' ', '\t', '\r', '\n':
-		if s.number == digits {
-			s.number = whole
-		}
 	case ']':
 		if top == choices || top == iterations {
 			s.leave()
@@ -307,6 +305,11 @@ func (s *scanner) scanMember(c byte) {
 
 		// No array of the path has ended, so the text is not JSON.
 		s.number = invalid
+
+	case ' ', '\t', '\r', '\n':
+		if s.number == digits {
+			s.number = whole
+		}
 
 	default:
 		s.scanNumber(c)
@@ -362,7 +365,7 @@ func (s *scanner) endMember() {
 func (s *scanner) endText(value string) {
 	switch s.member {
 	case kind:
-		s.beside = value == "compaction" || value == "advisor_message"
+		s.apart = value == "compaction" || value == "advisor_message"
 	case status:
 		if value == "in_progress" || value == "queued" {
 			s.event.goesOn = true
@@ -387,7 +390,7 @@ func (s *scanner) enter(w meaning) {
 	case usage:
 		s.present = counts{}
 	case iteration:
-		s.entry, s.beside = counts{}, false
+		s.entry, s.apart = counts{}, false
 	case delta:
 		s.event.goesOn = true
 	case choices:
@@ -402,8 +405,8 @@ func (s *scanner) leave() {
 	s.open--
 	switch s.path[s.open] {
 	case iteration:
-		if s.beside {
-			s.present.addBeside(&s.entry)
+		if s.apart {
+			s.present.addApart(&s.entry)
 		}
 
 	case usage:
@@ -421,7 +424,7 @@ func (s *scanner) leave() {
 		if !s.event.reports {
 			return
 		}
-		// The event that has a usage and no choice comes last.
+		// The event with a usage and an empty list of choices is the last of an answer.
 		s.finished = s.finished || s.event.choices && !s.event.choice
 		s.goesOn = s.event.goesOn
 	}
@@ -464,11 +467,11 @@ func (c *counts) merge(later *counts) {
 	}
 }
 
-// addBeside adds the counts of a call that the other counts do not include.
-func (c *counts) addBeside(call *counts) {
+// addApart adds the counts of a call that the other counts do not include.
+func (c *counts) addApart(call *counts) {
 	c.named = c.named || call.named
 	for _, pair := range [...][2]meaning{
-		{besideInput, input}, {besideOutput, output}, {besideRead, cacheRead}, {besideWrite, cacheWrite},
+		{apartInput, input}, {apartOutput, output}, {apartRead, cacheRead}, {apartWrite, cacheWrite},
 	} {
 		c.set(pair[0], min(c.of(pair[0])+call.of(pair[1]), maxCount))
 	}
@@ -494,12 +497,12 @@ func (c *counts) usage() Usage {
 	}
 
 	// Calls that a usage does not include are added to its counts.
-	added := c.includeReasoning(&u) + c.of(besideOutput)
-	u.Output += c.of(besideOutput)
-	if n := c.of(besideInput) + c.of(besideRead) + c.of(besideWrite); n > 0 {
+	added := c.includeReasoning(&u) + c.of(apartOutput)
+	u.Output += c.of(apartOutput)
+	if n := c.of(apartInput) + c.of(apartRead) + c.of(apartWrite); n > 0 {
 		u.Input, added = u.Input+n, added+n
-		u.CacheRead += c.of(besideRead)
-		u.CacheWrite += c.of(besideWrite)
+		u.CacheRead += c.of(apartRead)
+		u.CacheWrite += c.of(apartWrite)
 	}
 
 	// A total that was reported stands, unless it cannot be that of these counts.

@@ -20,12 +20,11 @@ import (
 // more than once is counted the first time; see [limiter.Limiter.Counted]. New
 // takes one Config or none, and ignores any but the first. It logs mistakes in l and in the
 // Config to the log of l; see [limiter.Limiter.CheckRequests]. A nil limiter answers 503. A nil
-// handler is such a mistake, and the requests that pass get 404.
+// handler is logged too, and the requests that pass get 404.
 func New(l *limiter.Limiter, config ...Config) func(http.Handler) http.Handler {
 	c, err := setup.ConfigOf(l, config)
 
-	// A fallback that is nil would panic at the first request over the limit, which may be much
-	// later.
+	// A nil Degraded would panic at the first request over the limit, which may be much later.
 	if c.Degraded != nil && isNil(c.Degraded) {
 		c.Degraded = nil
 		err = errors.Join(err, errNoFallback)

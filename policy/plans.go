@@ -28,6 +28,7 @@ const MaxPlans = 64
 type PlanFunc func(ctx context.Context, key string) (plan string, err error)
 
 // checkPlans reports what is wrong with the table of plans, and with the choice among them.
+// mistake ignores a nil error.
 func (p *Policy) checkPlans(mistake func(field string, err error)) {
 	switch {
 	case p.Plans != nil && len(p.Plans) == 0:

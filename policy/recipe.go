@@ -123,8 +123,9 @@ func meantRecipe(text string) string {
 	return kind
 }
 
-// checkHeader refuses invalid names of headers, and headers that a policy must not
-// choose to trust.
+// checkHeader refuses texts that are no name of a header, and headers by which a policy must not
+// count: those whose addresses only the program may trust, those that have a recipe of their own,
+// and those that no handler sees.
 func checkHeader(name string) error {
 	if !isToken(name) {
 		return fmt.Errorf("%q is not the name of a header", textform.Clip(name))

@@ -288,8 +288,9 @@ func (g *gate) dropLocked(name string) {
 	g.quotas = slices.DeleteFunc(g.quotas, func(q quota) bool { return q.name == name })
 }
 
-// closeLocked closes the gate after a refusal. Refusals of requests that were sent before the
-// latest one was known can only make it last longer.
+// closeLocked closes the gate after a refusal. first is whether the request was sent in the present
+// generation, so that no other of it was refused before. Refusals of requests that were sent
+// earlier can only keep the gate closed for longer.
 func (g *gate) closeLocked(r *report, first bool, now time.Time) {
 	if first {
 		g.refusals++
@@ -305,8 +306,7 @@ func (g *gate) closeLocked(r *report, first bool, now time.Time) {
 		wait = unit << min(max(0, g.refusals-1), maxDoublings)
 	}
 
-	// The refusals that follow are of requests that were sent before this one was known. They say
-	// nothing about how many the server admits.
+	// Only the first says how many requests the server admits.
 	if first {
 		g.estimateLocked(r, wait, now)
 		g.closedFor = wait

@@ -309,6 +309,7 @@ func (x *exchange) admit() (pass, *limiter.Result, error) {
 			return pass{}, nil, err
 		}
 
+		// The clock is read again only after a wait.
 		if x.waited > waited {
 			now = time.Now()
 		}

@@ -32,9 +32,9 @@ type exchange struct {
 
 type exchangeKey struct{}
 
-// exchangeOf returns the exchange of a call, and whether another limiter is around this
+// exchangeOf returns the exchange of a call. nested reports whether another limiter is around this
 // one.
-func exchangeOf(c *Call, known bool) (x *exchange, outer bool) {
+func exchangeOf(c *Call, known bool) (x *exchange, nested bool) {
 	if x, ok := c.Context.Value(exchangeKey{}).(*exchange); ok {
 		return x, true
 	}
@@ -42,9 +42,9 @@ func exchangeOf(c *Call, known bool) (x *exchange, outer bool) {
 }
 
 // contextOf returns the context of the handler of a call that passes.
-func (x *exchange) contextOf(c *Call, a *limiter.Admission, outer bool) context.Context {
+func (x *exchange) contextOf(c *Call, a *limiter.Admission, nested bool) context.Context {
 	ctx := c.Context
-	if !outer {
+	if !nested {
 		x.method, x.message = c.FullMethod, c.Message
 		ctx = context.WithValue(ctx, exchangeKey{}, x)
 	}
@@ -107,7 +107,7 @@ func (x *exchange) finish(s sender, err error) {
 type ending struct {
 	exchange  *exchange
 	sender    sender
-	nested    bool
+	nested    bool               // another limiter is around this one
 	admission *limiter.Admission // nil if the call was refused
 	err       error
 }

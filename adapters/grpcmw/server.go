@@ -39,19 +39,19 @@ func (s *Server) Unary(
 		return handler(ctx, req)
 	}
 
-	x, outer := exchangeOf(c, true)
-	if outer && s.limiter.CountedBy(x.mark) {
+	x, nested := exchangeOf(c, true)
+	if nested && s.limiter.CountedBy(x.mark) {
 		return handler(ctx, req)
 	}
 
 	// end sees errPanicked until the handler has returned, so a panic ends the call with it.
-	e := ending{exchange: x, sender: contextStream{ctx}, nested: outer, err: errPanicked}
+	e := ending{exchange: x, sender: contextStream{ctx}, nested: nested, err: errPanicked}
 	defer e.end()
 	if e.admission, e.err = s.admit(x, c); e.err != nil {
 		return nil, e.err
 	}
 
-	ctx, e.err = x.contextOf(c, e.admission, outer), errPanicked
+	ctx, e.err = x.contextOf(c, e.admission, nested), errPanicked
 	var resp any
 	resp, e.err = handler(ctx, req)
 	return resp, e.err
@@ -65,24 +65,25 @@ func (s *Server) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		return handler(srv, ss)
 	}
 
-	// The handler of unknown services has no implementation.
-	x, outer := exchangeOf(c, srv != nil)
-	if outer && s.limiter.CountedBy(x.mark) {
+	// The method is known unless the handler is that of unknown services, which has no srv.
+	x, nested := exchangeOf(c, srv != nil)
+	if nested && s.limiter.CountedBy(x.mark) {
 		return handler(srv, ss)
 	}
 
-	e := ending{exchange: x, sender: ss, nested: outer, err: errPanicked}
+	e := ending{exchange: x, sender: ss, nested: nested, err: errPanicked}
 	defer e.end()
 	if e.admission, e.err = s.admit(x, c); e.err != nil {
 		return e.err
 	}
 
 	// The stream sends the fields before the first message of the handler.
-	w := &stream{ServerStream: ss, ctx: x.contextOf(c, e.admission, outer), exchange: x, nested: outer}
+	w := &stream{ServerStream: ss, ctx: x.contextOf(c, e.admission, nested), exchange: x, nested: nested}
 	if info.IsClientStream && s.config.Messages != nil {
 		w.server, w.call = s, c
 	}
 
+	// As in Unary, end sees errPanicked if the handler panics.
 	e.err = errPanicked
 	e.err = handler(srv, w)
 	return e.err

@@ -31,9 +31,10 @@ func canHijack(w http.ResponseWriter) bool {
 // longer accept it.
 func (r *Recorder) Wrapped() http.ResponseWriter {
 	_, reads := r.ResponseWriter.(io.ReaderFrom)
-
-	// Each combination is a type of its own: a type assertion asks for methods, not for fields.
 	hijacks := canHijack(r.ResponseWriter)
+
+	// Which methods a type has is fixed when it is compiled, so each combination needs a type of
+	// its own.
 	if _, flushes := r.ResponseWriter.(http.Flusher); !flushes {
 		switch {
 		case hijacks && reads:

@@ -42,6 +42,7 @@ func leave(w http.ResponseWriter, header http.Header, r *http.Request, a *limite
 // entry without values, as is known of net/http's. Others, such as those that turn an answer
 // into an event of a platform, may send it.
 func sendsNoEmptyList(w http.ResponseWriter) bool {
+	// What matters is the innermost writer, which sends the header.
 	for {
 		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
 		if !ok {
@@ -54,7 +55,6 @@ func sendsNoEmptyList(w http.ResponseWriter) bool {
 		return false
 	}
 
-	// What matters is the innermost writer, which sends the header.
 	t := reflect.TypeOf(w)
 	if last := lastServer.Load(); last != nil && *last == t {
 		return true

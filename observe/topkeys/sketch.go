@@ -88,9 +88,9 @@ func (o *Options) check() error {
 // With a Top of 100 there are 32 sets, so the 5 windows of a sketch take at most 270 kB,
 // whatever the keys are. Their memory is used again, so that counting allocates none.
 type Sketch struct {
-	top     int
-	length  time.Duration
-	max     int
+	top     int           // the most keys of a summary
+	length  time.Duration // of a window
+	max     int           // the most windows, with the current one
 	seed    maphash.Seed
 	shift   uint8 // leaves the bits of a hash that name the set
 	current atomic.Pointer[window]

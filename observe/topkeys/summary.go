@@ -151,11 +151,12 @@ func (s *Sketch) Summary() Summary {
 	return all
 }
 
-// listed is a key in the windows of a set.
+// listed is a key in the windows of a set, or in the summaries of a Merge.
 type listed struct {
-	count, least, floors int64 // floors: of the windows that lack the key
-	since                int64
-	text                 string
+	count, least int64
+	floors       int64 // the sum of the floors of the windows, or summaries, that list the key
+	since        int64
+	text         string
 }
 
 // summaryOfSetLocked returns the summary of set i over all windows.
@@ -173,15 +174,16 @@ func (s *Sketch) summaryOfSetLocked(i int) (part Summary) {
 	}
 
 	for _, k := range keys {
-		// floors has the floor of each window that lists the key.
+		// A key may have been counted in a window that does not list it, up to the window's floor.
 		count := k.count + part.Floor - k.floors
 		part.Keys = append(part.Keys, Key{k.text, count, count - k.least, time.UnixMilli(k.since).UTC()})
 	}
 	return part
 }
 
-// list adds the keys of the set to keys. It returns how many times any was counted, and how
-// many times one may have been that is not listed.
+// list adds the keys of the set, which is that of a window, to keys. Windows are listed with the
+// oldest first. total is the sum of all counts, and floor how many times a key that is not listed
+// may have been counted.
 func (s *set) list(keys map[uint32]*listed) (total, floor int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +212,7 @@ func (s *set) list(keys map[uint32]*listed) (total, floor int64) {
 		k.count += int64(uint32(v))
 		k.least += int64(uint32(v) - h.over)
 		k.floors += floor
-		k.since = h.since
+		k.since = h.since // that of the latest window stays, because it is listed last
 	}
 	return total, floor
 }
@@ -249,7 +251,6 @@ func Merge(n int, summaries ...Summary) Summary {
 		}
 	}
 
-	// A key that a summary lacks may have been counted as often as its floor there.
 	for _, key := range slices.Collect(maps.Keys(keys)) {
 		sum := keys[key]
 		count := sum.count + all.Floor - sum.floors

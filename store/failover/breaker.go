@@ -38,7 +38,7 @@ type breaker struct {
 	// open. The result of a call counts only in the generation in which the
 	// call was made.
 	generation atomic.Uint64
-	score      atomic.Int64 // of failures; see the package comment
+	score      atomic.Int64 // calls that failed, less those that did not; at least 0
 	max        int64        // the score at which the breaker opens
 
 	counted [64]atomic.Uint64 // the latest calls that failed, each at its number modulo 64
@@ -49,7 +49,7 @@ type breaker struct {
 	probe    []core.Op             // guarded by changing; replaced as a whole
 	needed   int                   // probes in a row that close the breaker; guarded by changing
 	silent   time.Time             // of the latest silence, or zero; guarded by changing
-	cause    atomic.Pointer[cause] // of the latest opening
+	cause    atomic.Pointer[cause] // why it is open: the latest error of the primary, also of a probe
 
 	confirmed  int // probes in a row that succeeded; used by the background work alone
 	background *background
@@ -88,8 +88,8 @@ func (b *breaker) state() State {
 
 func isOpen(generation uint64) bool { return generation%2 == 1 }
 
-// succeed counts a step that was answered in time, and that the primary decided at the
-// instant.
+// succeed counts a step that was answered in time. at is the instant by the primary's clock at
+// which it was decided.
 func (b *breaker) succeed(generation uint64, at int64) {
 	if b.score.Load() <= 0 || b.shared.Load() && !b.isNewCall(at) {
 		return
@@ -127,6 +127,8 @@ func (b *breaker) fail(generation uint64, err error) bool {
 	if errors.Is(err, core.ErrSilent) {
 		return true
 	}
+
+	// The steps that shared a call fail with it, and the first of them counts for all.
 	if n := callOf(err); n != 0 {
 		b.shared.Store(true)
 		if b.counted[n%uint64(len(b.counted))].Swap(n) == n {
@@ -181,8 +183,8 @@ func (p *primary) open(b *breaker, generation uint64, ops []core.Op, err error) 
 	}
 }
 
-// noteSilenceLocked lets a single probe close the breaker, unless the primary was silent a
-// moment ago. What looks like a silence of the primary is mostly a short one.
+// noteSilenceLocked lets a single probe close the breaker, because most silences are short,
+// unless there was another one within trustAgain.
 func (b *breaker) noteSilenceLocked(now time.Time) {
 	if b.silent.IsZero() || now.Sub(b.silent) > trustAgain {
 		b.needed = 1
@@ -328,7 +330,7 @@ func (p *primary) backgroundStep(ctx context.Context, b *breaker) (more bool) {
 
 		switch {
 		case len(p.opsOn(b, probe)) < len(probe):
-			// Keys have moved, so the probe says nothing about this shard.
+			// Keys have moved, so no probe says anything about this shard: the breaker closes.
 		case !p.ping(ctx, b, probe):
 			b.confirmed = 0
 			return true

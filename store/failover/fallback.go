@@ -248,8 +248,8 @@ func (m *mirror) record(ctx context.Context, ops []core.Op, out []core.Decision)
 		return
 	}
 
-	// A unit that the fallback grants after the last look at busy is one of those that it
-	// was left.
+	// Busy is read once more, because the fallback may have granted units before followPrimary took
+	// away what the primary lacks. What it grants later is of the units that it was left.
 	if m.followPrimary(ctx, t, ops, out) || m.owed.busy.Load() {
 		m.gate(ctx, t, ops, out)
 	}

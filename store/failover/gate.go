@@ -185,7 +185,8 @@ func (m *mirror) refuse(ctx context.Context, t *step, i int, op *core.Op, d *cor
 		look = m.look(ctx, t, &again)
 	}
 
-	// The refusal holds for the store that refuses longer. It may end sooner than both are fresh.
+	// Both stores are fresh at ResetAfter, so a retry is worthwhile then at the latest, or sooner
+	// if the fallback says when it would allow the Take.
 	d.Allowed = false
 	d.Remaining = min(d.Remaining, look.Remaining)
 	d.ResetAfter = max(d.ResetAfter, look.ResetAfter)

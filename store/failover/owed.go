@@ -53,7 +53,7 @@ type owedShard struct {
 
 	mu   sync.Mutex // guards all below
 	keys map[core.ID]*debt
-	next int64 // no key of the shard can be forgotten before
+	next int64 // when to look next for keys that can be forgotten
 }
 
 // debt is what a key owes.
@@ -236,17 +236,19 @@ func (o *owed) lower(op *core.Op) (refund core.Op, ok bool) {
 		return refund, false
 	}
 
-	// Units that are not on their way to the primary are owed no longer. The others may be charged
-	// there, so they are given back once that is known.
+	// Units that come back are first those that are owed and not on their way to the primary.
+	// A key may end sooner with fewer, and stays until the next look all the same.
 	n := min(op.Cost, k.units-min(k.sending, k.units))
 	k.units -= n
 
+	// The others come from what was paid, and only then from what is on its way.
 	paid := min(op.Cost-n, k.paid)
 	k.back += min(op.Cost-n-paid, max(0, k.sending-k.back))
 	return k.refundLocked(paid)
 }
 
-// refundLocked returns the refund of units that the key has paid, unless there are none.
+// refundLocked takes n units from what the key has paid, and returns the refund of them at the
+// primary. ok is false if n is 0.
 func (k *debt) refundLocked(n int64) (refund core.Op, ok bool) {
 	k.paid -= n
 	refund = core.Op{

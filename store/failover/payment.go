@@ -119,7 +119,8 @@ func (m *mirror) pay(id core.ID) {
 	}
 }
 
-// beginPayment returns the Take that pays what a key owes, if it owes anything.
+// beginPayment marks what a key owes as on its way, and returns the Take that pays it. A key that
+// owes nothing leaves the queue.
 func (o *owed) beginPayment(id core.ID) (op core.Op, ok bool) {
 	h := o.shardOf(id.Key)
 	h.mu.Lock()
@@ -159,7 +160,7 @@ func (o *owed) endPayment(id core.ID, d *core.Decision, err error) (refund core.
 		k.units -= min(back-min(back, paid), k.units) // what did not fit has come back too
 		return k.refundLocked(min(back, paid))
 	case wasNotSent(err):
-		k.units -= min(back, k.units)
+		k.units -= min(back, k.units) // the key may end sooner, and stays until the next look
 	default:
 		k.final = true
 	}

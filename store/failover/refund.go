@@ -192,7 +192,7 @@ func (w *waiting) oldest() (e pendingOp, ok bool) {
 	return pendingOp{}, false
 }
 
-// removeOldest removes the first operation.
+// removeOldest removes the operation that oldest has returned.
 func (w *waiting) removeOldest() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

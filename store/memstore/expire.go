@@ -153,7 +153,7 @@ func (s *Store) makeRoom(t *step, n int, size int64) {
 	}
 
 	for range roomShards {
-		if left <= 0 || s.keys.Load()+int64(n) <= s.max && s.bytes.Load() <= s.keyBytes-size {
+		if left <= 0 || s.keys.Load()+int64(n) <= s.maxKeys && s.bytes.Load() <= s.keyBytes-size {
 			return
 		}
 		left -= s.sweepNext(t.now, left, forgetAtOnce)

@@ -405,7 +405,7 @@ func (p *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) 
 	if i < 0 {
 		p.at = absent
 		_, _, good = p.class.steady.Take(0, 0, now, op.Cost, d)
-		return good && h.buckets == 0 && s.keys.Load() <= s.max-maxFastTakes
+		return good && h.buckets == 0 && s.keys.Load() <= s.maxKeys-maxFastTakes
 	}
 
 	c := &h.slots[i]

@@ -692,7 +692,7 @@ func TestFastTakesRefusedLeaveNewKeysToOverflow(t *testing.T) {
 		done  bool
 	}{
 		"there is room":      {func(*Store) {}, true},
-		"the store is full":  {func(s *Store) { s.max = s.keys.Load() + maxFastTakes - 1 }, false},
+		"the store is full":  {func(s *Store) { s.maxKeys = s.keys.Load() + maxFastTakes - 1 }, false},
 		"it may be a bucket": {func(s *Store) { s.shards[s.shardOf(s.keyHash("new"))].buckets = 1 }, false},
 	} {
 		s, _ := known(t)

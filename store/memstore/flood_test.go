@@ -179,8 +179,8 @@ func banFlood(t *testing.T, o Options, keys int) {
 	}
 	took := int64(heapInUse() - before)
 
-	if s.Len() > int(s.max)+len(s.shards) || s.Bytes() > most || took > most || banned == 0 {
-		t.Errorf("%d of %d keys, %d bytes reckoned and %d in the heap of %d, %d bans", s.Len(), s.max, s.Bytes(),
+	if s.Len() > int(s.maxKeys)+len(s.shards) || s.Bytes() > most || took > most || banned == 0 {
+		t.Errorf("%d of %d keys, %d bytes reckoned and %d in the heap of %d, %d bans", s.Len(), s.maxKeys, s.Bytes(),
 			took, most, banned)
 	}
 	t.Logf("%d keys, %d bytes reckoned, %d in the heap, %d bans", s.Len(), s.Bytes(), took, banned)

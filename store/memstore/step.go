@@ -68,7 +68,8 @@ func (t *step) locate(s *Store, ops []core.Op) error {
 }
 
 // run decides the ops under the locks of all their shards. Shards are locked in
-// ascending order, so steps cannot deadlock.
+// ascending order, so steps cannot deadlock. due reports whether it is time to tidy a shard, also
+// after an error.
 func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err error) {
 	for _, i := range t.locked {
 		s.shards[i].lock()
@@ -100,7 +101,7 @@ func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err 
 	}
 
 	if err := t.findStates(s, ops); err != nil {
-		return false, err
+		return due, err
 	}
 
 	ops = t.useOverflow(s, ops)
@@ -143,7 +144,7 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 		case ownEntryToCome, ownEntryOfBucket:
 			// A key that is fresh after all needs no slot, and cancel gives its room back.
 			if lasts(st, &out[i]) {
-				st.Changed = true // there is nothing else of the key
+				st.Changed = true // a new slot has nothing yet, so the whole state is written
 				at = h.insert(p, op)
 				t.booked--
 				t.bookedBytes -= bytesOf(op.Key, &op.Limit, p.class)

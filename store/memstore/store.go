@@ -143,7 +143,7 @@ type Store struct {
 	classes      *interner
 	shards       []shard
 	mask         uint64
-	max          int64
+	maxKeys      int64
 	maxBytes     int64         // of all slots
 	keyBytes     int64         // of all slots, above which no key is added
 	struckBytes  int64         // of all slots, above which no key gets its first strike
@@ -178,11 +178,12 @@ func New(o Options) (*Store, error) {
 		classes: newInterner(),
 		shards:  make([]shard, n),
 		mask:    uint64(n - 1),
-		max:     int64(o.MaxKeys),
+		maxKeys: int64(o.MaxKeys),
 
-		maxBytes: o.MaxBytes,
-		keyBytes: o.MaxBytes - o.MaxBytes/bucketShare,
-
+		// Keys leave 1/bucketShare of the memory to buckets and strikes, and strikes leave half of
+		// it to buckets.
+		maxBytes:    o.MaxBytes,
+		keyBytes:    o.MaxBytes - o.MaxBytes/bucketShare,
 		struckBytes: o.MaxBytes - o.MaxBytes/bucketShare/2,
 	}
 
@@ -321,7 +322,7 @@ func (s *Store) Overflowed() (shared, refused int64) { return s.sharing.Load(), 
 
 // reserve reserves room for one more key of size bytes. It reports whether there was room.
 func (s *Store) reserve(size int64) bool {
-	if !addUpTo(&s.keys, 1, s.max) {
+	if !addUpTo(&s.keys, 1, s.maxKeys) {
 		return false
 	}
 	if !addUpTo(&s.bytes, size, s.keyBytes) {
@@ -333,7 +334,7 @@ func (s *Store) reserve(size int64) bool {
 
 // isFull reports whether there is no room for another key of size bytes.
 func (s *Store) isFull(size int64) bool {
-	return s.keys.Load() >= s.max || s.bytes.Load() > s.keyBytes-size
+	return s.keys.Load() >= s.maxKeys || s.bytes.Load() > s.keyBytes-size
 }
 
 // roomForAside reports whether there is room for an aside, such as of the strikes of a key
@@ -408,7 +409,7 @@ func (s *Store) countOverflow(total *atomic.Int64, n int64, text string) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	logger.LogAttrs(context.Background(), slog.LevelWarn, "headgate: "+text, slog.Int64("max_keys", s.max))
+	logger.LogAttrs(context.Background(), slog.LevelWarn, "headgate: "+text, slog.Int64("max_keys", s.maxKeys))
 }
 
 // bans lists bans for the report. It looks at every key, one shard at a time.

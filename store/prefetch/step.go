@@ -94,10 +94,10 @@ func (s *shard) addFill(t *step, i int, now, ceiling int64, busy bool) {
 	if n > 0 || ahead > 0 {
 		held.moving = make(chan struct{})
 		held.rounds++
-		t.rounds += 2 // the step will have ended when the rounds are compared
+		t.rounds += 2 // the begin and the end of this call, which is over when rounds are compared
 	}
 
-	f := fill{held, i, i}
+	f := fill{hold: held, asked: i, ahead: i}
 	if ahead > 0 {
 		f.ahead = len(t.ops)
 		t.ops = append(t.ops, core.Op{
@@ -107,8 +107,9 @@ func (s *shard) addFill(t *step, i int, now, ceiling int64, busy bool) {
 	t.fills = append(t.fills, f)
 }
 
-// holdFor returns the hold of the op's key, or nil if the key is not busy or there
-// is no room for it.
+// holdFor returns the hold of the op's key. It makes one if there is none, or if the hold is for
+// another limit or Ban: the units of that one come back by themselves. It returns nil if the key
+// is not busy, if there is no room for it, or while a call still fills a hold to be replaced.
 func (s *shard) holdFor(op *core.Op, now int64, busy bool) *hold {
 	id := op.ID()
 	held := s.holds[id]
@@ -120,7 +121,7 @@ func (s *shard) holdFor(op *core.Op, now int64, busy bool) *hold {
 	case held != nil && held.filling:
 		// It is for another limit, and its call has still to end.
 		return nil
-	case held == nil && !s.hasRoom(now):
+	case held == nil && !s.makeRoom(now):
 		return nil
 	}
 
@@ -131,9 +132,9 @@ func (s *shard) holdFor(op *core.Op, now int64, busy bool) *hold {
 	return held
 }
 
-// hasRoom reports whether the shard has room for another key. If it is full,
-// hasRoom looks at a few keys and drops one that is no longer busy.
-func (s *shard) hasRoom(now int64) bool {
+// makeRoom reports whether the shard has room for another key. If it is full, makeRoom looks at a
+// few keys and drops one that holds nothing and was not filled lately.
+func (s *shard) makeRoom(now int64) bool {
 	if len(s.holds) < s.max {
 		return true
 	}

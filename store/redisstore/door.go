@@ -33,15 +33,15 @@ import (
 // to dial PoolSize times, it dials no more than once a second.
 type door struct {
 	server *redis.Client // nil while it is not known which server that is
-	asked  time.Time     // by the last call
+	asked  time.Time     // when the last call asked for the door
 
-	doubted bool
-	late    int   // calls in turn
-	why     error // calls fail; nil unless the door is shut
-	failed  bool  // a trial has, since the door was shut
-	trial   *trialRun
-	due     time.Time // when the next trial may begin
-	urgent  time.Time // and when it may while the door is shut
+	doubted bool      // a call or a trial had no answer, and none was answered since
+	late    int       // how many calls were late since the last one that was answered
+	why     error     // why calls are not made; nil unless the door is shut
+	failed  bool      // a trial has failed since the door was shut
+	trial   *trialRun // the trial in progress, or nil
+	due     time.Time // when the next trial may begin while the door is not shut
+	urgent  time.Time // when the next trial may begin while the door is shut
 }
 
 // trialRun is a trial in progress.
@@ -290,7 +290,10 @@ func (c *connector) tryLocked(d *door, now time.Time) bool {
 // after a trial that failed, it begins with one.
 func (c *connector) try(d *door, run *trialRun, server *redis.Client, again bool) {
 	begun, n := time.Now(), c.connections()
-	_ = c.dialBeside(context.Background(), server, 0, func(err error) { c.noteDial(d, run, err) })
+
+	// noteDial keeps the error. There is no time to hear what the server says.
+	const hear = 0
+	_ = c.dialBeside(context.Background(), server, hear, func(err error) { c.noteDial(d, run, err) })
 
 	var why error
 	switch {
@@ -315,8 +318,10 @@ func (c *connector) try(d *door, run *trialRun, server *redis.Client, again bool
 	}
 
 	c.endTrial(d, run, begun, why)
+
+	// Calls need as many connections to the other servers as the trial has made to this one.
 	if why == nil && !again && !c.dials.single {
-		c.connect(n, server) // the other servers are as far away
+		c.connect(n, server)
 	}
 }
 
@@ -366,6 +371,7 @@ func (c *connector) endTrial(d *door, run *trialRun, begun time.Time, why error)
 	var dead *unreachable
 	switch {
 	case why == nil:
+		// A trial that was as quick as a call found its connections ready, so the next has time.
 		if now.Sub(begun) <= c.servers.budget() {
 			d.due = now.Add(max(reconnect, connectTimeouts*c.servers.budget()))
 		}

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// onTime is how late a process notices a deadline in time.
+	// onTime is how late a deadline may be noticed without this process being late.
 	onTime = 2 * time.Millisecond
 
 	// look is how long a read may take that looks for what has arrived.
@@ -121,24 +121,27 @@ func (c *patientConn) Read(p []byte) (int, error) {
 	return c.readOn(p, err)
 }
 
-// readOn looks once more for what has arrived, and waits for as long as the deadline was
-// noticed late, in all at most the budget. It does so once for each deadline.
+// readOn reads again after a read has failed with err at its deadline: for a moment, in which it
+// gets what has arrived, or for as long as the deadline was noticed late. It goes on if the end of
+// that time is noticed late too, in all for at most the budget.
 func (c *patientConn) readOn(p []byte, err error) (int, error) {
+	// The deadline is taken, so that a second read does not get the time once more. One before the
+	// connection was made ends a read at once, and was not noticed late.
 	end, left := c.reading.Swap(0), c.budget()
-	var given lateRead
+	var result lateRead
 	for end > c.made {
 		now := time.Now()
 		late := time.Duration(now.UnixNano() - end)
-		given.ours = late > onTime
-		if left <= 0 || late <= 0 || !given.ours && given.err != nil {
+		result.ours = late > onTime
+		if left <= 0 || late <= 0 || !result.ours && result.err != nil {
 			break
 		}
 
 		// The read gets as long as its deadline was noticed late, and at least a look at what has
 		// arrived.
 		more := max(min(late, left), look)
-		if given.ours {
-			given.late += late + more
+		if result.ours {
+			result.late += late + more
 		}
 
 		left -= more
@@ -153,13 +156,13 @@ func (c *patientConn) readOn(p []byte, err error) (int, error) {
 			return n, again
 		}
 
-		given.err = again
+		result.err = again
 	}
 
-	if given.late == 0 {
+	if result.late == 0 {
 		return 0, err
 	}
-	return 0, &given
+	return 0, &result
 }
 
 // Write implements [net.Conn]. It writes what it found no time to begin with.

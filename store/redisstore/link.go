@@ -109,7 +109,7 @@ func (l *link) process(ctx context.Context, v *server, cmd rediscall.Ints) error
 	end, _ := ctx.Deadline()
 	hurried := end.Sub(begun) < v.budget()/2 && !v.isSilent(ended)
 	if hurried || l.servers.noticedLate(ctx, v, ended, err) {
-		// That says nothing about the server, and the connection may be lost.
+		// The client may have dropped the connection of the call.
 		l.connector.connect(l.connector.connections(), nil)
 		err = l.connector.explainLate(err)
 	} else {

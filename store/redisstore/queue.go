@@ -96,7 +96,8 @@ func (l *lane) due(now time.Time) (pause time.Duration, ok bool) {
 	return max(0, l.pace.gap()-now.Sub(l.begun)), true
 }
 
-// begin begins a batch.
+// begin counts a batch that begins now. The caller has to fill and send it, or to end it; the mutex
+// of the queue is held.
 func (l *lane) begin(now time.Time) {
 	l.batches++
 	l.begun = now
@@ -164,7 +165,7 @@ func (q *queue) goOnLocked(l *lane, now time.Time) bool {
 	return false
 }
 
-// setTimerLocked sets the timer of the lane.
+// setTimerLocked has resume called after the pause. The timer of the lane must not run.
 func (q *queue) setTimerLocked(l *lane, pause time.Duration) {
 	l.timed = true
 	if l.timer == nil {
@@ -295,6 +296,7 @@ func (q *queue) linkLocked(l *lane, w *waiter) {
 	l.ops += len(w.ops)
 }
 
+// unlinkLocked takes w out of the queue of its lane. The stage of w is left to the caller.
 func (q *queue) unlinkLocked(w *waiter) {
 	l := w.lane
 	l.ops -= len(w.ops)

@@ -170,7 +170,7 @@ func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
 	if !f.limit.Equal(&op.Limit) || !sameBan(f.ban, op.Ban) {
 		return false
 	}
-	// A step that began before the answer came may ask now.
+	// The step began at now, which may be before the answer came.
 	since, waited := max(0, now-f.answered), micros(now-f.asked)
 	return waited >= 0 && waited < f.decision.RetryAfter && op.Foretell(f.cost, &f.decision, since, d)
 }
@@ -268,7 +268,7 @@ func (r *refusalCache) forget(op *core.Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	// The answer to an older question is not added once the count has changed.
+	// An answer is not added if its question was asked before the count has changed.
 	s.changes.Add(1)
 	s.changed.Store(r.now())
 
@@ -293,8 +293,8 @@ func (r *refusalCache) forgetOtherLimit(op *core.Op) {
 }
 
 const (
-	// maxOverflow is the number of keys that are remembered.
-	maxOverflow = 4096
+	// maxRemembered is how many answers to steps that waited are kept.
+	maxRemembered = 4096
 
 	// freshFor is how long an answer is not replaced by a newer one, in microseconds.
 	freshFor = 100_000
@@ -349,7 +349,8 @@ func remembers(op *core.Op) bool {
 	return op.Verb == core.Take && !op.UpTo && !op.Limit.Leased() && len(op.Key) <= maxCachedKey
 }
 
-// remember remembers the answers to a step that came at the time and was refused.
+// remember keeps the answers to a step if it was refused. came is when the step came to the store,
+// before it waited.
 func (r *refusalCache) remember(came time.Time, ops []core.Op, out []core.Decision) {
 	if core.Granted(ops, out) {
 		return

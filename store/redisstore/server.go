@@ -32,7 +32,7 @@ const (
 // roundTrips is how many round trips a call may take.
 const roundTrips = 3
 
-// silenceStands is how long a silence goes on while the server is asked nothing.
+// silenceStands is how long a server stays asked while no call asks it.
 const silenceStands = time.Second
 
 // server is what the store knows about a server: how far it is, and for how long it has been
@@ -49,7 +49,7 @@ type server struct {
 	fixed, most time.Duration // the budget of the options, or 0 and the most that it may become
 	made        time.Time
 
-	since  atomic.Int64              // the call since which it is asked, in nanoseconds of at; 0: heard
+	since  atomic.Int64              // since when it is asked, in nanoseconds of at; 0: it is not
 	calls  atomic.Int64              // in flight
 	span   atomic.Int64              // the budget of a call in nanoseconds
 	silent atomic.Pointer[callError] // the latest failure of a server that is silent
@@ -57,16 +57,17 @@ type server struct {
 
 	mu        sync.Mutex
 	distance  distance  // guarded by mu, as are the following
-	ended     int64     // when the last call failed, as since
-	measuring bool      // the distance is being found out
-	measured  time.Time // when it was last
+	ended     int64     // when the last call without a reply ended, in nanoseconds of at
+	measuring bool      // a measurement of the distance is under way
+	measured  time.Time // when a measurement last had a reply
 
-	replied    time.Time // when it has replied last
+	replied    time.Time // when the server has last replied
 	lateInTurn int       // calls without a reply for which this process was late, each begun after the last
-	lateAt     int64     // when it was last, as since
+	lateAt     int64     // when this process noticed the last of these, in nanoseconds of at
 }
 
-// at returns the instant in nanoseconds, above 0.
+// at returns the instant in nanoseconds since the server became known, and 1 more, because 0 stands
+// for no instant.
 func (v *server) at(now time.Time) int64 { return int64(now.Sub(v.made)) + 1 }
 
 // budget returns how long a call may take.
@@ -106,7 +107,7 @@ func (v *server) canAnswerIn(d time.Duration) bool {
 	return trip > 0 && 2*trip <= d
 }
 
-// callBegins counts a call that begins, and starts a silence unless one is in progress.
+// callBegins counts a call that begins. The server is asked since this call, unless it was before.
 func (v *server) callBegins(now time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -114,7 +115,7 @@ func (v *server) callBegins(now time.Time) {
 	at := v.at(now)
 	first := v.calls.Add(1) == 1
 
-	// A server that was asked nothing for a while may have come back, so its silence begins anew.
+	// A server that no call asked for a while may have come back, so it is asked since this call.
 	if v.since.Load() == 0 || first && at-v.ended > int64(silenceStands) {
 		v.since.Store(at)
 		v.lateInTurn = 0

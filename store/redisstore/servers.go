@@ -172,13 +172,15 @@ func (s *servers) wasLate(now time.Time, within time.Duration) time.Duration {
 	return time.Duration(s.lateBy.Load())
 }
 
-// remeasure is the minimum pause between two measurements of a server.
+// remeasure is the minimum pause after a measurement of a server that had a reply. Another that had
+// none may be repeated with the next call that is late.
 const remeasure = time.Second
 
 // measure finds out in the background how far the server of a key is, after a call that was
 // late: nothing else would, if it is farther than a call may take. It does so if the distance
-// is not known, or the server has not answered for a second. There is one measurement of a
-// server at a time.
+// is not known, or the server has been asked for a second without a reply. A server that is not
+// asked, because another call was answered meanwhile, counts as asked since it became known. There
+// is one measurement of a server at a time.
 func (s *servers) measure(v *server, key string) {
 	now := time.Now()
 	v.mu.Lock()
@@ -192,7 +194,7 @@ func (s *servers) measure(v *server, key string) {
 	}
 
 	go func() {
-		took, ok := s.roundTrip(key)
+		took, ok := s.timeRoundTrip(key)
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.measuring = false
@@ -203,10 +205,10 @@ func (s *servers) measure(v *server, key string) {
 	}()
 }
 
-// roundTrip returns how long the server of the key takes to answer over a connection that is
-// ready. ok is false if there is none, or no reply: a server that hangs meets no new
-// connection for this.
-func (s *servers) roundTrip(key string) (took time.Duration, ok bool) {
+// timeRoundTrip returns how long the server of the key takes to answer over a connection that is
+// ready. ok is false if there is none, or no reply. It dials no connection, because a server that
+// hangs would collect them.
+func (s *servers) timeRoundTrip(key string) (took time.Duration, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*s.reach())
 	defer cancel()
 

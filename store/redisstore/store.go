@@ -86,7 +86,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	d.wire, d.servers, d.connector, d.link, d.teller = w, v, c, l, &s.teller
 	d.queue.maxOps, d.queue.serve = cmp.Or(o.Batch, DefaultBatch), d.serve
 	d.waiters.New, d.batches.New = newWaiter, newBatch
-	d.overflow = newRefusalCache(maxOverflow, o.Clock)
+	d.overflow = newRefusalCache(maxRemembered, o.Clock)
 
 	s.bans.client, s.bans.wire, s.bans.servers, s.bans.link = client, w, v, l
 	if o.CacheRefusals > 0 {

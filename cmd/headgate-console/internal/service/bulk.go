@@ -135,7 +135,7 @@ func (s *Service) ChangePolicies(ctx context.Context, a Actor, b Bulk) (plan Bul
 		}
 
 		// The extent is checked once, with all changes made.
-		return d.fits()
+		return d.fitsLimits()
 	})
 	return plan, err
 }

@@ -169,7 +169,7 @@ func (d *action) create(p policy.Policy, verb, note string) (policy.Policy, erro
 	}
 
 	// The extent is that with the policy in it. If it is too large, nothing is changed.
-	return p, d.fits()
+	return p, d.fitsLimits()
 }
 
 // insert stores p, which does not exist, as the next version of its name. An import of a name
@@ -233,7 +233,7 @@ func (d *action) update(p policy.Policy, verb, note string) (policy.Policy, erro
 		return p, err
 	}
 
-	return p, d.fits()
+	return p, d.fitsLimits()
 }
 
 // overwrite stores p as the version after theirs.
@@ -358,8 +358,8 @@ func (d *action) mayList(apps []string) error {
 	return f.err()
 }
 
-// fits refuses a set that is too large to be published.
-func (d *action) fits() error {
+// fitsLimits refuses a set that is too large to be published.
+func (d *action) fitsLimits() error {
 	n, bytes, err := d.Extent()
 	if err != nil {
 		return err

@@ -147,7 +147,7 @@ func (v *request) field(name string) string { return v.r.PostForm.Get(name) }
 func (v *request) query(name string) string { return v.r.URL.Query().Get(name) }
 
 // seeOther redirects the browser to a page. done names the message to show there, or
-// is "".
+// is "". It returns nil, so that a handler can return its result.
 func (v *request) seeOther(path, done string) error {
 	if done != "" {
 		sep := "?"

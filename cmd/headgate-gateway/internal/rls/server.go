@@ -113,9 +113,9 @@ type Server struct {
 
 	grpc   *grpc.Server
 	health *health.Server
-	end    context.CancelFunc
-	done   sync.WaitGroup
-	once   sync.Once
+	end    context.CancelFunc // ends watchReady
+	done   sync.WaitGroup     // of watchReady
+	once   sync.Once          // for Close
 }
 
 // New returns a server of the limits of e and of the folder. The error names every mistake in

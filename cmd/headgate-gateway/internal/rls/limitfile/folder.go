@@ -35,9 +35,9 @@ type Folder struct {
 	end     context.CancelFunc
 	done    sync.WaitGroup
 
-	seen    [sha256.Size]byte // of what was last used, good or not
-	changes [sha256.Size]byte // of what was read last, if it is new
-	bad     string            // why it is not in force, as logged, or ""
+	used     [sha256.Size]byte // of what was last used, good or not
+	lastRead [sha256.Size]byte // of what the last look read
+	bad      string            // why it is not in force, as logged, or ""
 }
 
 // Follow calls changed with what the files in the folder say, and again after every
@@ -79,7 +79,7 @@ func (f *Folder) follow(ctx context.Context) {
 
 		err := f.look(false)
 		switch {
-		case err == errSame:
+		case err == errNotYet:
 		case err == nil:
 			f.bad = ""
 			f.logger.Info("new limits are in force", "folder", f.path)
@@ -91,29 +91,29 @@ func (f *Folder) follow(ctx context.Context) {
 	}
 }
 
-var errSame = errors.New("nothing has changed")
+var errNotYet = errors.New("there is nothing new to use yet")
 
-// look reads the files and puts them in force if they have changed and are complete.
-func (f *Folder) look(complete bool) error {
+// look reads the files, and puts them in force if they have changed and the look before has
+// read the same, or if they are to be used at once. Otherwise it returns errNotYet.
+func (f *Folder) look(atOnce bool) error {
 	// After an error even the files that were used before are new, so that the log says they are
 	// in force.
 	files, err := readFiles(f.path)
 	if err != nil {
-		f.seen = [sha256.Size]byte{}
+		f.used, f.lastRead = [sha256.Size]byte{}, [sha256.Size]byte{}
 		return err
 	}
 
-	// A change is used at the second look that finds it, see Follow.
-	switch digest := digestOf(files); {
-	case digest == f.seen:
-		return errSame
-	case !complete && digest != f.changes:
-		f.changes = digest
-		return errSame
-	default:
-		f.seen = digest
+	// Every look counts, also one that finds what is in force: a file that is cut off at the same
+	// point before and after it was cut off in two rewrites.
+	digest := digestOf(files)
+	again := digest == f.lastRead
+	f.lastRead = digest
+	if digest == f.used || !again && !atOnce {
+		return errNotYet
 	}
 
+	f.used = digest
 	c, err := Parse(files)
 	if err != nil {
 		return err

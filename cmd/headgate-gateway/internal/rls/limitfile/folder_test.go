@@ -184,3 +184,47 @@ func TestFolderWaitsForCompleteFiles(t *testing.T) {
 		}
 	})
 }
+
+// Two rewrites of a file may be found at the same point, with the whole file or none between them.
+func TestFolderMistakesNoTwoRewritesForOne(t *testing.T) {
+	for _, between := range []string{"the file in force", "no file"} {
+		t.Run(between, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := t.TempDir()
+				whole, cut := limited("1")+"# the end", limited("1")
+				write(t, dir, "a.yaml", whole)
+
+				var n atomic.Int32
+				logger := slog.New(slog.DiscardHandler)
+				f, err := Follow(dir, FolderOptions{Logger: logger}, func(*Config) error { n.Add(1); return nil })
+				must(t, err)
+				defer f.Close()
+
+				look := func() {
+					time.Sleep(DefaultPoll)
+					synctest.Wait()
+				}
+				time.Sleep(time.Millisecond) // the looks come after the writes
+
+				write(t, dir, "a.yaml", cut)
+				look()
+				if between == "no file" {
+					must(t, os.Remove(filepath.Join(dir, "a.yaml")))
+				} else {
+					write(t, dir, "a.yaml", whole)
+				}
+				look()
+				write(t, dir, "a.yaml", cut)
+				look()
+				if n.Load() != 1 {
+					t.Errorf("a file that was cut off in two rewrites was used %d times, want 0", n.Load()-1)
+				}
+
+				look()
+				if n.Load() != 2 {
+					t.Errorf("a file that two looks in turn have found was used %d times, want 1", n.Load()-1)
+				}
+			})
+		})
+	}
+}
