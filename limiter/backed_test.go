@@ -54,7 +54,8 @@ func (s halfBacked) Back() (core.Standby, func()) {
 func TestBackWithoutASide(t *testing.T) {
 	releases := 0
 	_, err := limiter.New(limiter.Config{Store: halfBacked{func() error { return nil }, &releases}})
-	if err == nil || err.Error() != "the Store is a limiter_test.halfBacked whose Back returns no Store or no Strict" || releases != 1 {
+	want := "the Store is a limiter_test.halfBacked whose Back returns no Store or no Strict"
+	if err == nil || err.Error() != want || releases != 1 {
 		t.Errorf("%v, %d releases", err, releases)
 	}
 }

@@ -92,7 +92,8 @@ func TestFailureModeClosedAnswers503(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	// The problem names no policy, as none was violated.
-	if got, want := string(a.Problem()), `{"type":"about:blank","title":"Service Unavailable","status":503}`; got != want {
+	want := `{"type":"about:blank","title":"Service Unavailable","status":503}`
+	if got := string(a.Problem()); got != want {
 		t.Errorf("got %s", got)
 	}
 }

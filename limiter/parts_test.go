@@ -129,10 +129,11 @@ func TestAdmitParts(t *testing.T) {
 	})
 	t.Run("a denied part is named", func(t *testing.T) {
 		denying := byHeaderNamed(t, "b", "9/1h fixed-window", "B")
-		var err error
-		if denying.Access, err = keyfuncs.NewAccess(keyfuncs.Lists{Deny: keyfuncs.Callers{Keys: []string{"x"}}}); err != nil {
+		access, err := keyfuncs.NewAccess(keyfuncs.Lists{Deny: keyfuncs.Callers{Keys: []string{"x"}}})
+		if err != nil {
 			t.Fatal(err)
 		}
+		denying.Access = access
 
 		l := newLimiter(t, newStore(), byHeaderNamed(t, "a", "9/1h fixed-window", "A"), denying)
 		// The part before the denied one is not charged.

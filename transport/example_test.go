@@ -33,7 +33,6 @@ func Example() {
 	client := &http.Client{
 		Transport: transport.MustNew(transport.Config{MaxWait: 5 * time.Second}),
 	}
-
 	for range 3 {
 		resp, err := client.Get(server.URL)
 		var limited *transport.LimitedError

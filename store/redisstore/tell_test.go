@@ -174,7 +174,9 @@ func TestErrorOfADeadServerHasItsCause(t *testing.T) {
 		"server": func(addr string) redis.UniversalClient {
 			return redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 		},
-		"server, default options": func(addr string) redis.UniversalClient { return redis.NewClient(&redis.Options{Addr: addr}) },
+		"server, default options": func(addr string) redis.UniversalClient {
+			return redis.NewClient(&redis.Options{Addr: addr})
+		},
 		"Ring": func(addr string) redis.UniversalClient {
 			return redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": addr}, ContextTimeoutEnabled: true})
 		},

@@ -339,7 +339,8 @@ func TestServerThatHangsMeetsFewConnections(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := &doorman{config: row.config, hangs: true}
 				c := clients["one server"](d.dial)
-				s := MustNew(c, Options{Timeout: DefaultTimeout}) // else trials of a server that was never heard are longer
+				// With a longer one the trials of a server that was never heard are longer too.
+				s := MustNew(c, Options{Timeout: DefaultTimeout})
 				for most, before, n := row.first, 0, 0; n < 10; n++ {
 					for range 600 {
 						go func() {

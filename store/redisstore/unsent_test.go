@@ -29,7 +29,9 @@ var fates = map[string]struct {
 		l := &s.dispatcher.queue.whole
 		l.batches, l.ops, l.rate = maxBatches, 1000, slowRate()
 	}, unsent: true},
-	"left while it waited": {before: func(s *Store) { s.dispatcher.queue.laneLocked(anySlot).batches = maxBatches }, unsent: true},
+	"left while it waited": {
+		before: func(s *Store) { s.dispatcher.queue.laneLocked(anySlot).batches = maxBatches }, unsent: true,
+	},
 	"left when it was sent": {wait: func(ctx context.Context, n int) error {
 		if n == 1 {
 			return after(ctx, 10*ms)
