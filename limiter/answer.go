@@ -93,7 +93,7 @@ func JSON(a *Admission) Answer {
 		b = append(b, `{"error":"too_many_requests"`...)
 	}
 
-	// A client that can never succeed is told no time to come again.
+	// A client that can never succeed is given no time to come again.
 	if n := a.RetryAfter(); n > 0 {
 		b = strconv.AppendInt(append(b, `,"retry_after":`...), n, 10)
 	}

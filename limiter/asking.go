@@ -214,7 +214,7 @@ func (s *step) applyVerdict(verdict keyfuncs.Verdict, verb core.Verb, rule *acti
 // deny makes the result a refusal by the rule alone.
 func (s *step) deny(verb core.Verb, rule *activeRule, key string) {
 	s.drop()
-	op := s.room(rule, rule.terms)
+	op := s.nextOp(rule, rule.terms)
 	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, 0, 0
 	s.out[0], s.denied, s.lease = denial, true, ""
 }
@@ -229,7 +229,7 @@ func (s *step) applyRequest(e *engine, verb core.Verb, r core.Request) error {
 	}
 	err := s.apply(r.Context(), verb)
 	if err == nil && verb == core.Reset {
-		e.tellLifted(s.ops[:s.asked])
+		e.notifyLifted(s.ops[:s.asked])
 	}
 	return err
 }

@@ -94,7 +94,7 @@ func (l *Limiter) Lift(ctx context.Context, rule, key string) error {
 		return err
 	}
 
-	l.tellLifted(res.ops[:res.asked])
+	l.notifyLifted(res.ops[:res.asked])
 	return nil
 }
 

@@ -19,7 +19,7 @@ type charges struct {
 	step
 
 	refunded, released atomic.Bool
-	leasesTold         atomic.Bool // that they have ended, or that there are none
+	leasesNotified     atomic.Bool // that they have ended, or that there are none
 	ended              atomic.Bool // the end of an admission has come, but handlers may refer to it
 
 	settlement atomic.Pointer[settlement]
@@ -34,7 +34,7 @@ func (c *charges) recycle() {
 	c.step.recycle()
 	unset(&c.refunded)
 	unset(&c.released)
-	unset(&c.leasesTold)
+	unset(&c.leasesNotified)
 	if c.settlement.Load() != nil {
 		c.settlement.Store(nil)
 	}
@@ -188,8 +188,8 @@ func (c *charges) applyRefunds(ctx context.Context, ops []core.Op, settled int) 
 	if err := c.engine.apply(ctx, ops, out); err != nil {
 		return err
 	}
-	if c.told { // or else it was never told that they were charged
-		c.engine.tellUnits(ops, out, settled)
+	if c.notified { // or else nobody knows that they were charged
+		c.engine.notifyUnits(ops, out, settled)
 	}
 	c.engine.queue.NoteReleases(ops)
 	return nil
@@ -452,21 +452,21 @@ func (c *charges) endLeases() bool {
 	}
 
 	// A lease that was never reported as taken is not reported as ended.
-	if c.told && c.lease != "" && c.leasesTold.CompareAndSwap(false, true) {
+	if c.notified && c.lease != "" && c.leasesNotified.CompareAndSwap(false, true) {
 		e := events.Lease{Ended: true}
 		if !c.leasesAsked.IsZero() { // or else another limiter took them
 			c.engine.held.Add(-c.leaseCount())
 			e.Held = time.Since(c.leasesAsked)
 		}
 		if c.engine.hooks.Lease != nil {
-			c.tellLeases(e)
+			c.notifyLeases(e)
 		}
 	}
 	return true
 }
 
-// tellLeases reports each lease of the result to the hooks.
-func (c *charges) tellLeases(e events.Lease) {
+// notifyLeases reports each lease of the result to the hooks.
+func (c *charges) notifyLeases(e events.Lease) {
 	for i := range c.asked {
 		if c.leased(i) {
 			e.Rule, e.Key, e.Units = c.ops[i].Rule, c.ops[i].Key, c.ops[i].Cost
@@ -476,12 +476,12 @@ func (c *charges) tellLeases(e events.Lease) {
 	}
 }
 
-// tellCorrections reports to the hooks the units that the parts of the request have given back
+// notifyCorrections reports to the hooks the units that the parts of the request have given back
 // or charged beyond their limits.
-func (c *charges) tellCorrections() {
+func (c *charges) notifyCorrections() {
 	for i := range c.asked {
 		if !c.decides(i) {
-			c.engine.tellUnits(c.ops[i:i+1], c.out[i:i+1], 0)
+			c.engine.notifyUnits(c.ops[i:i+1], c.out[i:i+1], 0)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func (c *course) conclude(ctx context.Context, err error) {
 		c.engine.reportFallback(ctx)
 	}
 
-	c.tell(ctx)
+	c.notify(ctx)
 	if err != nil {
 		c.drop()
 	}
@@ -286,10 +286,10 @@ func (c *course) awaitsStore() (awaits bool) {
 	return awaits
 }
 
-// tell reports a request that was decided to the Observer and the hooks.
-func (c *course) tell(ctx context.Context) {
+// notify reports a request that was decided to the Observer and the hooks.
+func (c *course) notify(ctx context.Context) {
 	l := c.engine
-	c.told = true
+	c.notified = true
 	if l.observer != nil {
 		c.observe(ctx)
 	}
@@ -297,16 +297,16 @@ func (c *course) tell(ctx context.Context) {
 		c.tally()
 	}
 
-	// Leases and bans are told by the limiter that took them, once the store has confirmed them.
+	// Leases and bans are reported once the store has confirmed them.
 	if c.lease != "" && c.err == nil {
 		l.held.Add(c.leaseCount())
 		if l.hooks.Lease != nil {
-			c.tellLeases(events.Lease{})
+			c.notifyLeases(events.Lease{})
 		}
 	}
 
 	if l.hooks.Ban != nil && c.err == nil {
-		l.tellBans(c.ops[:c.asked], c.out[:c.asked])
+		l.notifyBans(c.ops[:c.asked], c.out[:c.asked])
 	}
 }
 

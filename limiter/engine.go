@@ -20,7 +20,7 @@ import (
 // engine is what the requests of a limiter share.
 type engine struct {
 	reports
-	teller
+	notifier
 	answers
 
 	id         string // of the limiter; no other has it
@@ -41,7 +41,7 @@ type engine struct {
 
 func (e *engine) start(c *Config, f fallbacks, now time.Time) {
 	e.reports.start(c)
-	e.teller.start(c)
+	e.notifier.start(c)
 	e.answers = answers{cmp.Or(c.Headers, XRateLimit|Draft8), c.CustomHeaders, c.Refused, c.Failed, c.Degraded,
 		c.KeepResult, c.CancelOnLostLease}
 	e.queueFullStatus = int16(cmp.Or(c.QueueFullStatus, unavailableStatus))
@@ -207,11 +207,11 @@ func (e *engine) sleep(ctx context.Context, d time.Duration) error {
 // that the store fails to release are queued.
 func (e *engine) giveBack(ctx context.Context, undo []core.Op, settled int) {
 	if out := e.repay(ctx, undo); out != nil {
-		e.tellUnits(undo, out, settled)
+		e.notifyUnits(undo, out, settled)
 	}
 }
 
-// repay is giveBack of units that no hook was told of. It returns the decisions, nil if there
+// repay is giveBack of units that no hook knows of. It returns the decisions, nil if there
 // are none.
 func (e *engine) repay(ctx context.Context, undo []core.Op) []core.Decision {
 	if len(undo) == 0 {

@@ -97,7 +97,7 @@ func PerIP(limit string) *Limiter {
 	return MustNew(Config{Rules: []Rule{{Name: "ip", Key: keyfuncs.RemoteIP, Limit: l}}})
 }
 
-// listen has the hooks told, by the store too.
+// listen has the hooks notified, by the store too.
 func (l *Limiter) listen(h *events.Hooks) {
 	var one events.Listeners
 	one.Add(h)

@@ -407,7 +407,7 @@ func (r *encoded) addDecided(res *Result, own bool) {
 		d.Origin = 0
 	}
 
-	op := res.room(rule, rule.terms)
+	op := res.nextOp(rule, rule.terms)
 	op.Key, op.Cost = key, cost
 	if leased {
 		op.Lease = res.lease

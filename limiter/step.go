@@ -39,7 +39,7 @@ type step struct {
 	denied   bool  // by the lists of the only rule in calls; no store was asked
 	inParts  bool  // a rule may have more calls than one
 	admitted bool  // an Admission carries out the settlement at its end
-	told     bool  // the observer and the hooks know of the request
+	notified bool  // the observer and the hooks know of the request
 	err      error // why the store could not decide
 	skipped  error // why some rules could not be asked
 	ownFault error // the same, if it was an error of the rules themselves
@@ -114,7 +114,7 @@ func (s *step) add(verb core.Verb, r *activeRule, t *terms, key string, cost int
 		cost = min(cost, t.limit.Capacity())
 	}
 
-	op := s.room(r, t)
+	op := s.nextOp(r, t)
 	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, cost, 0
 	if t.windowed {
 		op.Windows = t.windowsNow()
@@ -130,9 +130,9 @@ func (s *step) add(verb core.Verb, r *activeRule, t *terms, key string, cost int
 	return nil
 }
 
-// room adds a call under the terms and returns its op. If an earlier request left an op
-// under the same terms in that place, room returns it instead of a new copy.
-func (s *step) room(r *activeRule, t *terms) *core.Op {
+// nextOp adds a call under the terms and returns its op. If an earlier request left an op
+// under the same terms in that place, nextOp returns it instead of a new copy.
+func (s *step) nextOp(r *activeRule, t *terms) *core.Op {
 	n := len(s.calls)
 	s.asked = n + 1
 	if n < cap(s.calls) {
@@ -178,7 +178,7 @@ func (s *step) recycle() {
 	s.engine, s.set = nil, nil
 
 	s.allowed, s.degraded, s.over, s.local, s.denied = false, false, false, false, false
-	s.inParts, s.admitted, s.told = false, false, false
+	s.inParts, s.admitted, s.notified = false, false, false
 	s.aged, s.lease = 0, ""
 }
 

@@ -270,7 +270,7 @@ func (l *Limiter) applyKey(ctx context.Context, verb core.Verb, key string) (*Re
 	}
 	err := res.apply(ctx, verb)
 	if err == nil && verb == core.Reset {
-		l.tellLifted(res.ops[:res.asked])
+		l.notifyLifted(res.ops[:res.asked])
 	}
 	return res, err
 }
@@ -438,7 +438,7 @@ func (l *Limiter) Restore(data []byte) (*Result, error) {
 	own := r.text() == l.id
 	res.lease = r.text()
 	res.begin(&l.engine)
-	res.told = true // the limiter that took it has told of it
+	res.notified = true // the limiter that took it has reported it
 	// The first error ends the reading, so a forged count costs nothing.
 	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
 		r.addDecided(res, own)
@@ -562,7 +562,7 @@ func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
 	res.refundRefused(ctx, err)
 	res.conclude(ctx, err)
 	if err == nil {
-		res.tellCorrections()
+		res.notifyCorrections()
 	}
 	return a
 }

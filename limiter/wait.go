@@ -233,7 +233,7 @@ func (w *wait) enter(l *engine, k waitline.Key) error {
 	}
 
 	w.key, w.queued = k, true
-	l.tellQueue(k, 1)
+	l.notifyQueue(k, 1)
 	return nil
 }
 
@@ -246,7 +246,7 @@ func (w *wait) leave(ctx context.Context, c *course) {
 	}
 	if w.queued {
 		l.queue.Exit(w.key)
-		l.tellQueue(w.key, -1)
+		l.notifyQueue(w.key, -1)
 	}
 }
 

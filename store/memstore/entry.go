@@ -63,5 +63,5 @@ func (t *table) extState(i int) *extState {
 
 // extended reports whether a state needs an extState if its class is known.
 func extended(st *core.State) bool {
-	return int64(len(st.Log)|len(st.Leases))|st.Over|st.Slot != 0 || !st.Aside.None()
+	return len(st.Log) > 0 || len(st.Leases) > 0 || st.Over != 0 || st.Slot != 0 || !st.Aside.None()
 }

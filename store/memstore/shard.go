@@ -201,7 +201,7 @@ func (h *shard) load(i int, st *core.State) {
 		if m.aside != nil {
 			st.Aside = *m.aside
 		}
-	} else if st.Log != nil || st.Leases != nil || st.Over|st.Slot != 0 || !st.Aside.None() {
+	} else if st.Log != nil || st.Leases != nil || st.Over != 0 || st.Slot != 0 || !st.Aside.None() {
 		st.Log, st.Head, st.Leases, st.Over, st.Slot = nil, 0, nil, 0, 0
 		st.Aside = core.Aside{}
 	}

@@ -22,7 +22,7 @@ type dispatcher struct {
 	servers   *servers
 	connector *connector
 	link      *link
-	teller    *teller
+	notifier  *notifier
 
 	queue    queue
 	waiters  sync.Pool     // of *waiter
@@ -95,8 +95,8 @@ func (d *dispatcher) decideAlone(ctx context.Context, v *server, now, deadline t
 		err = d.servers.judged(v, now, deadline, err)
 	}
 
-	if d.teller.listeners.Hooks().StoreCall != nil {
-		d.teller.tellCall(b, 1, len(ops), time.Since(now), err)
+	if d.notifier.listeners.Hooks().StoreCall != nil {
+		d.notifier.notifyCall(b, 1, len(ops), time.Since(now), err)
 	}
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func (d *dispatcher) recall(now time.Time, ops []core.Op, out []core.Decision) b
 	if !d.overflow.recall(now, ops, out) {
 		return false
 	}
-	d.teller.tellCached(&ops[0])
+	d.notifier.notifyCached(&ops[0])
 	return true
 }
 
@@ -209,7 +209,7 @@ func (d *dispatcher) serve(l *lane) {
 		}
 
 		// Results are delivered before the next batch is filled: who is woken may be in it.
-		d.teller.tellCall(b, steps, ops, ended, err)
+		d.notifier.notifyCall(b, steps, ops, ended, err)
 		d.deliver(b)
 		d.leaveUntold(v, b, err)
 		// A caller that is woken now may ask again at once, and then shares the

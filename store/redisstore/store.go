@@ -23,7 +23,7 @@ type Store struct {
 	servers    servers
 	connector  connector
 	link       link
-	teller     teller
+	notifier   notifier
 	dispatcher dispatcher
 
 	refusals *refusalCache // nil if no refusals are cached
@@ -83,7 +83,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	l.topology, l.servers, l.connector = &s.topology, v, c
 
 	d := &s.dispatcher
-	d.wire, d.servers, d.connector, d.link, d.teller = w, v, c, l, &s.teller
+	d.wire, d.servers, d.connector, d.link, d.notifier = w, v, c, l, &s.notifier
 	d.queue.maxOps, d.queue.serve = cmp.Or(o.Batch, DefaultBatch), d.serve
 	d.waiters.New, d.batches.New = newWaiter, newBatch
 	d.overflow = newRefusalCache(maxRemembered, o.Clock)
@@ -131,7 +131,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	var q tickets
 	s.refusals.begin(&q, ops)
 	if s.refusals.answer(&q, ops, out) {
-		s.teller.tellCached(&ops[0])
+		s.notifier.notifyCached(&ops[0])
 		return nil
 	}
 
@@ -186,10 +186,10 @@ var _ events.Reporter = (*Store)(nil)
 // the commands that docs/bans.md names.
 func (s *Store) Report() events.Report {
 	return events.Report{
-		MaxCall: s.servers.maxCall(), Diagnose: s.diagnose, Bans: s.bans.bans, Listen: s.teller.listeners.Add,
+		MaxCall: s.servers.maxCall(), Diagnose: s.diagnose, Bans: s.bans.bans, Listen: s.notifier.listeners.Add,
 		Status: func(list []events.StoreStatus) []events.StoreStatus {
 			return append(list, events.StoreStatus{
-				Store: "redis", Of: s, Servers: serversOf(s.client), CachedRefusals: s.teller.cached.Load(),
+				Store: "redis", Of: s, Servers: serversOf(s.client), CachedRefusals: s.notifier.cached.Load(),
 			})
 		},
 	}

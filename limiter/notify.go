@@ -1,4 +1,4 @@
-// This file tells the Observer and the Hooks of a Config.
+// This file notifies the Observer and the Hooks of a Config.
 
 package limiter
 
@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/observe/findings"
 )
 
-// teller reports to the Observer and the Hooks.
-type teller struct {
+// notifier reports to the Observer and the Hooks.
+type notifier struct {
 	observer events.Observer
 	counter  events.Counter // the observer, nil unless it counts
 	hooks    *events.Hooks  // never nil
@@ -26,22 +26,22 @@ type teller struct {
 	top      int // Config.Top
 }
 
-func (t *teller) start(c *Config) {
-	t.observer, t.top = c.Observer, c.Top
-	t.counter, _ = c.Observer.(events.Counter)
-	t.records.New = func() any { return new(events.Request) }
+func (n *notifier) start(c *Config) {
+	n.observer, n.top = c.Observer, c.Top
+	n.counter, _ = c.Observer.(events.Counter)
+	n.records.New = func() any { return new(events.Request) }
 }
 
-func (t *teller) tellQueue(k waitline.Key, change int) {
-	if t.hooks.Queue != nil {
-		t.hooks.Queue(events.Queue{Rule: k.Rule, Change: change})
+func (n *notifier) notifyQueue(k waitline.Key, change int) {
+	if n.hooks.Queue != nil {
+		n.hooks.Queue(events.Queue{Rule: k.Rule, Change: change})
 	}
 }
 
-// tellUnits reports to the hooks units that were given back or charged by ops, of which the
+// notifyUnits reports to the hooks units that were given back or charged by ops, of which the
 // first settle a request.
-func (t *teller) tellUnits(ops []core.Op, out []core.Decision, settled int) {
-	if t.hooks.Units == nil {
+func (n *notifier) notifyUnits(ops []core.Op, out []core.Decision, settled int) {
+	if n.hooks.Units == nil {
 		return
 	}
 
@@ -58,50 +58,50 @@ func (t *teller) tellUnits(ops []core.Op, out []core.Decision, settled int) {
 		case i < settled:
 			e.Flow = events.Settled
 		}
-		t.hooks.Units(e)
+		n.hooks.Units(e)
 	}
 }
 
-// tellBans reports to the hooks the bans that the request has met and that were not reported yet.
-func (t *teller) tellBans(ops []core.Op, out []core.Decision) {
+// notifyBans reports to the hooks the bans that the request has met and that were not reported yet.
+func (n *notifier) notifyBans(ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		op, d := &ops[i], &out[i]
 		if !d.Banned || op.Ban == nil {
 			continue
 		}
 		until := d.At + d.RetryAfter.Microseconds()
-		if t.bans.begins(bannedKey{op.Rule, op.Key}, d.At, until) {
-			t.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, For: d.RetryAfter})
+		if n.bans.begins(bannedKey{op.Rule, op.Key}, d.At, until) {
+			n.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, For: d.RetryAfter})
 		}
 	}
 }
 
-// tellLifted reports to the hooks the bans that ops have lifted.
-func (t *teller) tellLifted(ops []core.Op) {
-	if t.hooks.Ban == nil {
+// notifyLifted reports to the hooks the bans that ops have lifted.
+func (n *notifier) notifyLifted(ops []core.Op) {
+	if n.hooks.Ban == nil {
 		return
 	}
 	for i := range ops {
 		op := &ops[i]
-		if op.Ban != nil && t.bans.ends(bannedKey{op.Rule, op.Key}) {
-			t.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, Lifted: true})
+		if op.Ban != nil && n.bans.ends(bannedKey{op.Rule, op.Key}) {
+			n.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, Lifted: true})
 		}
 	}
 }
 
-// maxBanLog is how many bans a limiter remembers to have told.
+// maxBanLog is how many bans a limiter remembers to have reported.
 const maxBanLog = 4096
 
 // bannedKey is a key under the ban of a rule.
 type bannedKey struct{ rule, key string }
 
-// banLog knows the bans that were told. The zero value is ready for use.
+// banLog knows the bans that were reported. The zero value is ready for use.
 type banLog struct {
 	mu    sync.Mutex
 	until map[bannedKey]int64 // by the clock of the store
 }
 
-// begins reports whether the ban is told for the first time.
+// begins reports whether the ban is met for the first time.
 func (b *banLog) begins(k bannedKey, now, until int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,7 +116,7 @@ func (b *banLog) begins(k bannedKey, now, until int64) bool {
 	return true
 }
 
-// ends forgets a ban, and reports whether it was told.
+// ends forgets a ban, and reports whether it was known.
 func (b *banLog) ends(k bannedKey) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,7 +158,7 @@ func (r *reports) reportAs(ctx context.Context, err error, by events.Mode) {
 // nothing about the store.
 func (r *reports) logFailure(ctx context.Context, err error, by events.Mode) {
 	left := ctx != nil && ctx.Err() == context.Canceled
-	if !left && !errors.Is(err, errNoKey) { // of which warnNoKey tells
+	if !left && !errors.Is(err, errNoKey) { // which warnNoKey reports
 		r.failures.Note(kindOf(err), err, by)
 	}
 }

@@ -35,24 +35,24 @@ func serversOf(client redis.UniversalClient) string {
 // sentinelAddr is the address that go-redis gives a client of Sentinel.
 const sentinelAddr = "FailoverClient"
 
-// teller reports to the hooks of a store.
-type teller struct {
+// notifier reports to the hooks of a store.
+type notifier struct {
 	listeners events.Listeners
 	cached    atomic.Uint64 // refusals that were answered without the server
 }
 
-// tellCached reports an op that was refused without the server.
-func (t *teller) tellCached(op *core.Op) {
-	t.cached.Add(1)
-	if f := t.listeners.Hooks().CachedRefusal; f != nil {
+// notifyCached reports an op that was refused without the server.
+func (n *notifier) notifyCached(op *core.Op) {
+	n.cached.Add(1)
+	if f := n.listeners.Hooks().CachedRefusal; f != nil {
 		f(op.Rule)
 	}
 }
 
-// tellCall reports the call of a batch, which had steps and operations at first, and
+// notifyCall reports the call of a batch, which had steps and operations at first, and
 // ended with err. The steps may have errors of their own.
-func (t *teller) tellCall(b *batch, steps, ops int, took time.Duration, err error) {
-	f := t.listeners.Hooks().StoreCall
+func (n *notifier) notifyCall(b *batch, steps, ops int, took time.Duration, err error) {
+	f := n.listeners.Hooks().StoreCall
 	if f == nil {
 		return
 	}
