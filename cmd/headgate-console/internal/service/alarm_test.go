@@ -27,7 +27,8 @@ import (
 
 // loopback sends to this machine alone.
 func loopback(clock func() time.Time) *webhook.Sender {
-	return webhook.New(webhook.Options{Networks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}), Clock: clock})
+	return webhook.New(webhook.Options{Networks: webhook.NewNetworks([]netip.Prefix{
+		netip.MustParsePrefix("127.0.0.0/8")}), Clock: clock})
 }
 
 // hookFor returns a webhook for applications, or for all, that watches refused requests.
@@ -174,7 +175,8 @@ func TestAlertBeginsStandsAndEnds(t *testing.T) {
 		// Four rounds see it, and one message is sent.
 		w.refuse("a", 201)
 		w.rounds(time.Minute)
-		wantTexts(t, "above", r.take(), "begun a: 20.1 % of 5000 requests were refused in the last 5 minutes, more than 20 %.")
+		wantTexts(t, "above", r.take(),
+			"begun a: 20.1 % of 5000 requests were refused in the last 5 minutes, more than 20 %.")
 
 		w.rounds(30 * time.Minute)
 		wantTexts(t, "while it stands", r.take())
@@ -251,7 +253,8 @@ func TestAlertHasToHold(t *testing.T) {
 	w.fleet.set(func(f *fakeFleet) { f.instances = old[1:] })
 	w.rounds(15 * time.Second)
 	wantTexts(t, "at the end", r.take(),
-		"ended Over after 30s: a: 1 instance does not run the newest policies: three.", "ended Over after 15s: a: 1 instance decides without Redis: three.")
+		"ended Over after 30s: a: 1 instance does not run the newest policies: three.",
+		"ended Over after 15s: a: 1 instance decides without Redis: three.")
 }
 
 // While Redis does not answer, what is known of the instances stays as it is.
@@ -268,8 +271,10 @@ func TestAlertsStayWhileRedisIsAway(t *testing.T) {
 		f.instances, f.used, f.limit = []policy.Instance{instance("one", label, "open")}, 905, 1000
 	})
 	w.round()
-	wantTexts(t, "at first", r.take(), "begun Redis uses 90.5 % of its memory, more than 90 %. When it is full it refuses writes.",
-		"begun a: 1 instance decides without Redis: one.", "begun a: 50.0 % of 1000 requests were refused in the last minute, more than 20 %.")
+	wantTexts(t, "at first", r.take(),
+		"begun Redis uses 90.5 % of its memory, more than 90 %. When it is full it refuses writes.",
+		"begun a: 1 instance decides without Redis: one.",
+		"begun a: 50.0 % of 1000 requests were refused in the last minute, more than 20 %.")
 
 	// None of them ends because nothing is known of it. What is new is that Redis is away, after
 	// its minute.

@@ -125,7 +125,8 @@ func TestScheduledChangeIsMadeLateAndSaysSo(t *testing.T) {
 	w.clock.pass(3*time.Hour + 5*time.Minute)
 	w.run(w.another())
 	r, err := w.Revision(t.Context(), w.admin, "p", 2)
-	if want := "scheduled for 2026-03-01 13:00 UTC, made 2h5m late, as no console was running or the database was away"; err != nil || r.Note != want {
+	if want := "scheduled for 2026-03-01 13:00 UTC, made 2h5m late, as no console was running or the database was away"; err != nil ||
+		r.Note != want {
 		t.Errorf("%+v %v", r, err)
 	}
 }
@@ -453,7 +454,8 @@ func (w *world) haveWaiting(user string, n int) {
 		for i := range n {
 			row := store.Scheduled{ID: fmt.Sprint(user, i), Policy: fmt.Sprint("filler-", user, i/MaxScheduledPolicy),
 				Base: 1, Before: body.Body, After: body.Body,
-				Due: w.clock.now().Add(MaxAhead).UnixMicro(), User: user, Via: viaSession, CreatedAt: w.clock.now().UnixMicro()}
+				Due: w.clock.now().Add(MaxAhead).UnixMicro(), User: user, Via: viaSession,
+				CreatedAt: w.clock.now().UnixMicro()}
 			if err := t.AddScheduled(row); err != nil {
 				return err
 			}
