@@ -318,8 +318,8 @@ func TestPlanImportComparesForReaders(t *testing.T) {
 	w.create(sample("goes", "a"))
 	w.create(sample("hidden", "c"))
 
-	// A reader may compare a file with what is there. It has an application that the console does
-	// not know, as a file for many consoles may.
+	// A reader may compare a file with what is there, also one that names applications that they
+	// do not see.
 	viewer := w.person("x", map[string]Role{"a": Viewer})
 
 	changes := sample("changes", "a", "b")
