@@ -101,10 +101,10 @@ func TestSeenInShadow(t *testing.T) {
 		v.edit(func(p *policy.Policy) { p.Apps = []string{"a", "b"} })
 		v.counts("b", 2, 2)
 		v.saw("after changes that do not matter", created, 42, 8)
-		v.at("12:05:30")
 
 		// The limit changes within a minute, whose counts are of both limits: it begins with the
 		// next one.
+		v.at("12:05:30")
 		v.counts("a", 100, 50)
 		v.edit(func(p *policy.Policy) { p.Limit = core.Limit{Quota: 9, Period: time.Minute} })
 		v.saw("right after a change of the limit", onDay(12, 6, 0), 0, 0)
