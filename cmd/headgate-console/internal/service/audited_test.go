@@ -34,7 +34,8 @@ func TestLookUpIsInTheAuditLogFirst(t *testing.T) {
 			err := w.LookUp(t.Context(), viewer, policyName, "192.0.2.7",
 				func(_ context.Context, _ policy.Policy, key string) error {
 					if list := w.entries(AuditQuery{Action: "key.look-up",
-						Object: "policy:" + policyName}); len(list) != 1 || list[0].After != want || list[0].Actor != "viewer" {
+						Object: "policy:" + policyName}); len(list) != 1 || list[0].After != want ||
+						list[0].Actor != "viewer" {
 						t.Errorf("%s: the audit log has %+v", policyName, list)
 					}
 					return away
@@ -83,7 +84,8 @@ func TestLookUpEachIsInTheAuditLogFirst(t *testing.T) {
 
 			var peeked []string
 			more, err := w.LookUpEach(t.Context(), viewer, "eve", row.most,
-				func(p policy.Policy) bool { return p.Name != row.not }, func(_ context.Context, p policy.Policy, key string) error {
+				func(p policy.Policy) bool { return p.Name != row.not },
+				func(_ context.Context, p policy.Policy, key string) error {
 					list := w.entries(AuditQuery{Action: "key.look-up"})
 					if len(list) != before+1 || list[0].After != row.written || list[0].Actor != "viewer" ||
 						list[0].Object != "policies" || key != "eve" {
