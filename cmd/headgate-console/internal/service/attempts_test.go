@@ -64,7 +64,6 @@ func TestRecoverLiftsTheLimitsOfAttempts(t *testing.T) {
 func TestLoginUnderAttackSlowsUnknownAddresses(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.person("x", nil)
-
 		known, err := w.Login(t.Context(), "x", userPassword, Meta{})
 		w.must(err)
 		if known.Device == "" {

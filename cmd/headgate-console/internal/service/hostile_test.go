@@ -135,7 +135,6 @@ func policyTexts() map[string]func(*policy.Policy, string) {
 func TestHostileTextsElsewhereAreStoredOrRefused(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-
 		for _, text := range w.dealt(append(scripts(), injections()...)) {
 			// Whatever takes a text from a person, be it a name to look for or one to store.
 			for name, call := range map[string]func() error{

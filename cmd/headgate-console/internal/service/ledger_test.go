@@ -15,7 +15,6 @@ import (
 func TestLedgerBoundsCounts(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx, ledger := t.Context(), w.Ledger()
-
 		at := w.clock.now().Truncate(time.Minute).Add(-10 * time.Minute)
 		for i := range 3 { // each sum would overflow at the second minute
 			garbage := stats.Counts{events.Allowed: math.MaxInt64, events.Refused: math.MinInt64,

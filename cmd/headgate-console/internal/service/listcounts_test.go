@@ -22,7 +22,6 @@ func spread() stats.Counts {
 func TestListCountsAndOrders(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx, now := t.Context(), w.clock.now()
-
 		for name, apps := range map[string][]string{"most": {"a"}, "some": {"a", "b"}, "none": {"a"}, "idle": {"a"},
 			"live": {"b"}} {
 			w.create(sample(name, apps...))

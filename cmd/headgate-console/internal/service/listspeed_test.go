@@ -16,7 +16,6 @@ func TestListIsQuick(t *testing.T) {
 	test.Long(t, "it writes half a million rows")
 	everyEngineOnDisk(t, func(t *testing.T, w *world) {
 		ctx, now := t.Context(), minute(w.clock.now())
-
 		began := time.Now()
 		w.fill()
 

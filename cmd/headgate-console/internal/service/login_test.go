@@ -145,7 +145,6 @@ func TestLoginFloodDoesNotFillTheAuditLog(t *testing.T) {
 func TestSessionsEndWhenIdleAndWhenOld(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-
 		login := func() string {
 			s, err := w.Login(ctx, FirstUser, adminPassword, Meta{})
 			w.must(err)
@@ -208,7 +207,7 @@ func TestChangePasswordEndsOtherSessions(t *testing.T) {
 		ctx := t.Context()
 		x := w.person("x", nil)
 
-		// A browser's name is kept as far as it is text and short.
+		// The name of the other browser is no text and too long, which must not keep it out.
 		other, err := w.Login(ctx, "x", userPassword, Meta{Agent: "phone\x00\xff" + strings.Repeat("x", 1000)})
 		w.must(err)
 

@@ -32,7 +32,8 @@ func TestOverview(t *testing.T) {
 				"=x": {events.FailedClosed: 1},
 			}}))
 		w.must(l.Record(ctx, "b", stats.Minute{Start: now.Add(-2 * time.Hour),
-			Requests: stats.Counts{events.Allowed: 100}, Policies: map[string]stats.Counts{"old": {events.Allowed: 100}}}))
+			Requests: stats.Counts{events.Allowed: 100},
+			Policies: map[string]stats.Counts{"old": {events.Allowed: 100}}}))
 		w.fleet.minutes = map[string][]stats.Minute{"b": {{Start: now, Requests: stats.Counts{events.Refused: 20},
 			Policies: map[string]stats.Counts{"live": {events.Refused: 20}}}}}
 

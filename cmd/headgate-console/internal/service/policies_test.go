@@ -167,7 +167,6 @@ func TestConflictHasBothVersions(t *testing.T) {
 func TestUpdatePolicyOneEditorWinsEachVersion(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		const editors, rounds = 50, 3
-
 		p := w.create(sample("p", "a"))
 		services := []*Service{w.Service, w.another()}
 
@@ -228,7 +227,6 @@ func TestUpdatePolicyOneEditorWinsEachVersion(t *testing.T) {
 func TestUpdatePolicyWritersOfDifferentPoliciesSucceed(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		const writers = 30
-
 		var group sync.WaitGroup
 		for i := range writers {
 			group.Go(func() {

@@ -303,8 +303,8 @@ func TestRecentCountsFollowRolesAtOnce(t *testing.T) {
 	})
 }
 
-// A policy refuses now for ten minutes to the minute, however old the counts are, and those of Redis
-// are as new as ever.
+// A policy refuses now for ten minutes to the minute, however old the counts are, and those of
+// Redis are as new as ever.
 func TestRefusingNowIsExact(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"one", "two", "three"} {

@@ -50,8 +50,8 @@ func (w *world) wantShown(a Actor, c Scheduled, shown bool) {
 	}
 }
 
-// TestScheduledChangeHidesWhatTheHistoryHides has changes that were scheduled while the policy listed
-// other applications than now, or that are to leave it with others.
+// TestScheduledChangeHidesWhatTheHistoryHides has changes that were scheduled while the policy
+// listed other applications than now, or that are to leave it with others.
 func TestScheduledChangeHidesWhatTheHistoryHides(t *testing.T) {
 	for _, c := range []struct {
 		name          string

@@ -77,7 +77,6 @@ func (w *world) made(n int) (made int) {
 // changes, and returns how many are made then.
 func (w *world) killAt(n, target int) int {
 	w.t.Helper()
-
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), runsCalendar+"="+w.url, runsAt+"="+strconv.FormatInt(w.clock.now().UnixMicro(), 10))
 	cmd.Stderr = os.Stderr
@@ -105,14 +104,12 @@ func (w *world) killAt(n, target int) int {
 func TestScheduledChangesAreMadeOnceThoughConsolesAreKilled(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		const n = 80
-
 		for i := range n {
 			w.later(w.admin, w.create(sample(fmt.Sprint("p", i), "a")), policy.Off, time.Hour)
 		}
 		w.clock.pass(time.Hour)
 
-		// Six processes are killed, the first before any change and the others after more and more
-		// of them.
+		// Six processes are killed, the first at once and the others after more and more changes.
 		between := 0
 		for _, target := range []int{0, 1, 16, 32, 48, 64} {
 			if made := w.killAt(n, target); 0 < made && made < n {

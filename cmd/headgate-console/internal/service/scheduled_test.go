@@ -444,7 +444,8 @@ func TestScheduleTellsOfChanges(t *testing.T) {
 	want("a refusal", 3, nil)
 }
 
-// haveWaiting has changes of a user wait that are not due in these tests, as many of each policy as may.
+// haveWaiting has changes of a user wait that are not due in these tests, as many of each policy as
+// may.
 func (w *world) haveWaiting(user string, n int) {
 	w.t.Helper()
 	body, err := rowOf(sample("filler", "a"))

@@ -8,7 +8,6 @@ import (
 func TestProxyNamesExistingUsers(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-
 		w.person("owner", map[string]Role{"a": Owner})
 		w.person("gone", nil)
 		w.must(w.DisableUser(ctx, w.admin, "gone"))

@@ -72,7 +72,8 @@ func checkPieces(t *testing.T, name string, s span) {
 		rows += (p.to - p.from) / p.level
 	}
 
-	// Rows of ten days in between, at most nine of a day, and some of hours and minutes at the ends.
+	// Rows of ten days in between, at most nine of a day, and some of hours and minutes at the
+	// ends.
 	days := (s.to - s.from) / (24 * 60)
 	if at < s.to || at != s.to && s.to <= s.now || rows > days/10+9+60 {
 		t.Errorf("%s: the pieces %v end at %d and have %d rows, for %+v", name, s.pieces(), at, rows, s)

@@ -106,7 +106,6 @@ func TestTokensAreBounded(t *testing.T) {
 func TestSettingsApplyToExistingSessions(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-
 		want := Settings{SessionIdle: 10 * time.Minute, SessionLife: 20 * time.Minute}
 		w.must(w.SaveSettings(ctx, w.admin, want))
 

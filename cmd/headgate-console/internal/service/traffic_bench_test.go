@@ -119,7 +119,8 @@ func median(t *testing.T, f func() error) time.Duration {
 	return list[2]
 }
 
-// fillTraffic writes rows of so many policies in each application, and returns the number of series.
+// fillTraffic writes rows of so many policies in each application, and returns the number of
+// series.
 func (w *world) fillTraffic(apps []string, policies int) (n int) {
 	w.t.Helper()
 	ctx, now := w.t.Context(), minute(w.clock.now())

@@ -268,7 +268,6 @@ func TestTrafficHasTheLastMinutes(t *testing.T) {
 func TestTrafficLeavesCollectedMinutesToTheDatabase(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx, now := t.Context(), w.clock.now()
-
 		until := now.Truncate(time.Minute).Add(-9 * time.Second)
 		w.must(w.Ledger().Record(ctx, "a", minuteWith(now, 1, 0)))
 
@@ -524,7 +523,6 @@ func TestInstancesAreThoseOfTheActor(t *testing.T) {
 func TestTrafficCSV(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-
 		at := w.clock.now().Truncate(time.Minute)
 		m := minuteWith(at.Add(-time.Minute), 7, 2)
 		m.Lost = 3
@@ -722,7 +720,8 @@ func TestImportRestoresAnEmptyConsole(t *testing.T) {
 				t.Errorf("%d applications were added", n)
 			}
 
-			// A restored policy goes on from its version, and a deleted one is not restored by chance.
+			// A restored policy goes on from its version, and a deleted one is not restored by
+			// chance.
 			empty.must(empty.DeletePolicy(ctx, empty.admin, "q", 1))
 			_, err = empty.Import(ctx, empty.admin, Import{Data: data, Format: format})
 			wantFault(t, "an import of a deleted policy", err, "version")

@@ -131,7 +131,6 @@ func TestAuditHasEachRoleChange(t *testing.T) {
 func TestDeleteAppRefusesAnAppInUse(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-
 		p := w.create(sample("p", "a"))
 		x := w.person("x", map[string]Role{"a": Owner, "b": Viewer})
 

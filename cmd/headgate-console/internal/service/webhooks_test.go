@@ -164,7 +164,7 @@ func TestWebhookSecretsOverlapForADay(t *testing.T) {
 	r := newReceiver(t)
 	h := w.watch(r.URL, "a")
 
-	// Before the renewal, right after it, twelve hours later, and a microsecond after a day.
+	// Before the renewal, right after it, twelve hours later, and when the day is over.
 	for i, want := range []int{1, 2, 2, 1} {
 		if i == 1 {
 			_, err := w.RenewWebhookSecret(t.Context(), w.admin, h.ID)

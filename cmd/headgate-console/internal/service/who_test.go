@@ -34,7 +34,6 @@ func banning(name, app string) policy.Policy {
 
 func TestTopIsOfOneApplication(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
-
 	if _, err := w.Top(t.Context(), w.admin, "a"); !errors.Is(err, ErrNoFleet) {
 		t.Errorf("without Redis: %v", err)
 	}
@@ -51,7 +50,7 @@ func TestTopIsOfOneApplication(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 
-	// Redis is not asked about an application that the actor does not see.
+	// An application that does not exist and one that the actor does not see are answered alike.
 	_, err := w.Top(t.Context(), w.admin, "none")
 	wantErr(t, "no application", err, ErrNotFound)
 	_, err = w.Top(t.Context(), w.person("x", map[string]Role{"b": Owner}), "a")
