@@ -37,7 +37,7 @@ func TestBulkChangesAllWithARevisionAndAnAuditRowEach(t *testing.T) {
 			w.create(sample(name, "a"))
 		}
 
-		// Four that are on and one that is off already. The fourth is not in the list.
+		// Four that are on and one that is off already. The policy four is not in the list.
 		already := w.create(policy.Policy{Name: "five", Apps: []string{"a"}, Limit: sample("x").Limit, Key: "ip",
 			Mode: policy.Off})
 

@@ -54,7 +54,7 @@ func TestHistoryHasActorTimeAndChanges(t *testing.T) {
 			}
 		}
 
-		// Pages go on before a version.
+		// A page is of the revisions before a version.
 		page, err := w.History(ctx, owner, "p", 3, 1)
 		if err != nil || len(page) != 1 || page[0].Version != 2 {
 			t.Errorf("the second page is %+v %v", page, err)

@@ -185,8 +185,7 @@ func matrix() []row {
 		}, readers},
 		{"Apps", func(ctx context.Context, w *world, a Actor) error { _, err := w.Apps(ctx, a); return err }, everyone},
 
-		// Whoever does not own an application of a new policy is denied: there is nothing to hide
-		// yet.
+		// A creation is denied to those who do not own the application: there is nothing to hide.
 		{"CreatePolicy", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.CreatePolicy(ctx, a, sample("new", "a"))
 			return err
@@ -273,8 +272,8 @@ func matrix() []row {
 			return err
 		}, writers},
 
-		// Webhooks are hidden from those who do not own all of their applications. A token
-		// to read shows its owner's webhooks, and changes none.
+		// Webhooks are hidden from those who do not own all of their applications. A token to read
+		// shows its owner's webhooks, and changes none.
 		{"Webhooks", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.Webhooks(ctx, a)
 			return err
@@ -537,8 +536,7 @@ func (w *world) tryAll(t *testing.T, name string, a Actor, column int) {
 			t.Errorf("%s by %s: %s, want %s", r.method, name, got, r.want[column])
 		}
 
-		// Columns from 7 on have no rights at all: what they are refused is not a decision about a
-		// right.
+		// Actors from column 7 on get no further than their log-in, so no right is looked at.
 		refusals = w.refusals()
 		if noted := refusals - before; (got == denied || got == hidden) && column < 7 && noted != 1 {
 			t.Errorf("%s by %s: %d refusals in the audit log, want 1", r.method, name, noted)

@@ -528,8 +528,8 @@ func TestScheduleBounds(t *testing.T) {
 		}
 		w.wantFull(y, q, "20 changes of this policy wait, and at most 20 may: cancel some first")
 
-		// Five users at their bounds reach that of the whole console. z, who has none
-		// that wait, is refused.
+		// Five users at their bounds reach that of the whole console. z, who has none that
+		// wait, is refused.
 		w.haveWaiting("y", MaxScheduledUser-(MaxScheduledPolicy-2))
 		for _, name := range []string{"u", "v"} {
 			w.person(name, nil)

@@ -89,7 +89,7 @@ func TestUsersListNamesAndRoles(t *testing.T) {
 		ctx := t.Context()
 		w.person("Bob", map[string]Role{"a": Owner, "b": Viewer})
 
-		// Names differ by case alone: Bob and bob are two people.
+		// Names that differ by case alone are of two people.
 		w.person("bob", nil)
 		_, err := w.CreateUser(ctx, w.admin, "bob")
 		wantFault(t, "a second bob", err, "name")
