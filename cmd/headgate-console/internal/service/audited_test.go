@@ -20,20 +20,29 @@ import (
 func TestLookUpIsInTheAuditLogFirst(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.create(sample("p", "a"))
+
+		// The keys of q may be credentials, so the log has their digest.
 		secret := sample("q", "a")
 		secret.Key = "api-key"
 		w.create(secret)
 		viewer := w.person("viewer", map[string]Role{"a": Viewer})
+
+		// The look-up fails, and was in the log before.
 		away := errors.New("away")
-		for policyName, want := range map[string]string{"p": `{"key":"192.0.2.7"}`, "q": `{"key_sha256":"` + auth.Digest("192.0.2.7") + `"}`} {
-			err := w.LookUp(t.Context(), viewer, policyName, "192.0.2.7", func(_ context.Context, _ policy.Policy, key string) error {
-				if list := w.entries(AuditQuery{Action: "key.look-up", Object: "policy:" + policyName}); len(list) != 1 || list[0].After != want || list[0].Actor != "viewer" {
-					t.Errorf("%s: the audit log has %+v", policyName, list)
-				}
-				return away
-			})
+		for policyName, want := range map[string]string{"p": `{"key":"192.0.2.7"}`,
+			"q": `{"key_sha256":"` + auth.Digest("192.0.2.7") + `"}`} {
+			err := w.LookUp(t.Context(), viewer, policyName, "192.0.2.7",
+				func(_ context.Context, _ policy.Policy, key string) error {
+					if list := w.entries(AuditQuery{Action: "key.look-up",
+						Object: "policy:" + policyName}); len(list) != 1 || list[0].After != want ||
+						list[0].Actor != "viewer" {
+						t.Errorf("%s: the audit log has %+v", policyName, list)
+					}
+					return away
+				})
 			wantErr(t, "the look-up", err, away)
 		}
+
 		stranger := w.person("stranger", map[string]Role{"b": Owner})
 		err := w.LookUp(t.Context(), stranger, "p", "x", func(context.Context, policy.Policy, string) error {
 			t.Error("a hidden policy was looked up")
@@ -50,12 +59,16 @@ func TestLookUpEachIsInTheAuditLogFirst(t *testing.T) {
 		for _, name := range []string{"p3", "p1", "p2"} {
 			w.create(sample(name, "a"))
 		}
+
+		// p4 has keys that may be credentials, and q is hidden from the viewer.
 		secret := sample("p4", "a")
 		secret.Key = "api-key"
 		w.create(secret)
 		w.create(sample("q", "b"))
+
 		viewer := w.person("viewer", map[string]Role{"a": Viewer})
 		digest := `{"key_sha256":"` + auth.Digest("eve") + `"`
+
 		for _, row := range []struct {
 			most    int
 			not     string
@@ -68,32 +81,45 @@ func TestLookUpEachIsInTheAuditLogFirst(t *testing.T) {
 			{9, "p2", "p1 p3 p4", false, digest + `,"policies":["p1","p3","p4"]}`},
 		} {
 			before := len(w.entries(AuditQuery{Action: "key.look-up"}))
+
 			var peeked []string
-			more, err := w.LookUpEach(t.Context(), viewer, "eve", row.most, func(p policy.Policy) bool { return p.Name != row.not }, func(_ context.Context, p policy.Policy, key string) error {
-				list := w.entries(AuditQuery{Action: "key.look-up"})
-				if len(list) != before+1 || list[0].After != row.written || list[0].Actor != "viewer" || list[0].Object != "policies" || key != "eve" {
-					t.Errorf("at %s the audit log has %+v", p.Name, list[0])
-				}
-				peeked = append(peeked, p.Name)
-				return nil
-			})
+			more, err := w.LookUpEach(t.Context(), viewer, "eve", row.most,
+				func(p policy.Policy) bool { return p.Name != row.not },
+				func(_ context.Context, p policy.Policy, key string) error {
+					list := w.entries(AuditQuery{Action: "key.look-up"})
+					if len(list) != before+1 || list[0].After != row.written || list[0].Actor != "viewer" ||
+						list[0].Object != "policies" || key != "eve" {
+						t.Errorf("at %s the audit log has %+v", p.Name, list[0])
+					}
+					peeked = append(peeked, p.Name)
+					return nil
+				})
+
 			w.must(err)
 			if got := strings.Join(peeked, " "); got != row.peeked || more != row.more {
 				t.Errorf("at most %d but %s: %s, %v", row.most, row.not, got, more)
 			}
 		}
+
+		// What looks nothing up writes nothing.
 		none := func(context.Context, policy.Policy, string) error { t.Error("a key was looked up"); return nil }
 		before := len(w.entries(AuditQuery{}))
 		_, err := w.LookUpEach(t.Context(), viewer, "eve", 9, func(policy.Policy) bool { return false }, none)
 		w.must(err)
-		_, err = w.LookUpEach(t.Context(), viewer, strings.Repeat("x", MaxKey+1), 9, func(policy.Policy) bool { return true }, none)
+
+		_, err = w.LookUpEach(t.Context(), viewer, strings.Repeat("x", MaxKey+1), 9,
+			func(policy.Policy) bool { return true }, none)
 		wantFault(t, "a long key", err, "key")
+
 		if n := len(w.entries(AuditQuery{})); n != before {
 			t.Errorf("%d rows without a look-up", n-before)
 		}
+
+		// After a failure the other policies are not asked: Redis would fail for them, too.
 		away := errors.New("away")
 		calls := 0
-		_, err = w.LookUpEach(t.Context(), viewer, "eve", 9, func(policy.Policy) bool { return true }, func(context.Context, policy.Policy, string) error { calls++; return away })
+		_, err = w.LookUpEach(t.Context(), viewer, "eve", 9, func(policy.Policy) bool { return true },
+			func(context.Context, policy.Policy, string) error { calls++; return away })
 		if wantErr(t, "an outage", err, away); calls != 1 {
 			t.Errorf("%d calls after the first failed", calls)
 		}
@@ -115,13 +141,19 @@ func TestExportIsInTheAuditLog(t *testing.T) {
 func TestAuditCSVHasEveryEntryOnce(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		const more = 2*MaxPerPage + 3
+
+		// Two full pages and three entries.
 		for range more {
 			w.Refuse(t.Context(), w.admin, "x.probe", "=HYPERLINK(1)", "+1")
 		}
+
+		// A page and its size in the query do not cut the file.
 		var b bytes.Buffer
 		w.must(w.AuditCSV(t.Context(), w.admin, AuditQuery{Action: "x.probe", Before: 3, PerPage: 1}, &b))
+
 		rows, err := csv.NewReader(&b).ReadAll()
 		w.must(err)
+
 		seen := map[string]bool{}
 		for _, r := range rows[1:] {
 			seen[r[0]] = true
@@ -129,9 +161,11 @@ func TestAuditCSVHasEveryEntryOnce(t *testing.T) {
 				t.Fatalf("a row is %q", r)
 			}
 		}
+
 		if len(rows) != more+1 || len(seen) != more {
 			t.Errorf("%d rows of %d entries, want %d", len(rows)-1, len(seen), more)
 		}
+
 		if n := len(w.entries(AuditQuery{Action: "audit.export"})); n != 1 {
 			t.Errorf("%d exports are in the audit log, want 1", n)
 		}
@@ -145,26 +179,39 @@ func TestAuditOfLogins(t *testing.T) {
 		ctx := t.Context()
 		w.person("x", nil)
 		from := Meta{Address: "192.0.2.9:1"}
+
+		// The rows of this test alone are between two instants.
 		w.clock.pass(time.Microsecond)
 		since := w.clock.now()
+
+		// Five wrong passwords, and one that is not looked at any more.
 		for range 6 {
 			w.Login(ctx, "x", "wrong", from)
 		}
+
 		s, err := w.Login(ctx, "x", userPassword, Meta{})
 		w.must(err)
 		x := w.actor(s)
-		s, err = w.LoginByProvider(ctx, oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}, x, Meta{})
+		s, err = w.LoginByProvider(ctx, oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}, x,
+			Meta{})
 		w.must(err)
+
 		w.must(w.Logout(ctx, x))
 		w.must(w.Logout(ctx, w.actor(s)))
 		w.RefuseProvider(ctx, errors.New("the state is another"), Meta{})
+
+		// The newest comes first.
 		want := []string{
-			"session.login refused oidc", "session.logout done oidc", "session.logout done session", "session.login done oidc", "session.login done session",
-			"session.login refused session", "session.login refused session", "session.login refused session", "session.login refused session",
+			"session.login refused oidc", "session.logout done oidc", "session.logout done session",
+			"session.login done oidc", "session.login done session",
+			"session.login refused session", "session.login refused session", "session.login refused session",
+			"session.login refused session",
 			"session.login refused session", "session.login refused session",
 		}
+
 		w.clock.pass(time.Microsecond)
 		until := w.clock.now()
+
 		var got []string
 		for _, e := range w.entries(AuditQuery{Action: "session.", Since: since, Until: until}) {
 			got = append(got, e.Action+" "+string(e.Outcome)+" "+e.Via)
@@ -172,17 +219,24 @@ func TestAuditOfLogins(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("the audit log has\n%q\nwant\n%q", got, want)
 		}
-		if e := w.entries(AuditQuery{Object: "user:x", Outcome: Refused})[0]; e.Note != tooMany || e.Address != from.Address {
+
+		if e := w.entries(AuditQuery{Object: "user:x", Outcome: Refused})[0]; e.Note != tooMany ||
+			e.Address != from.Address {
 			t.Errorf("the sixth failure is %+v", e)
 		}
+
+		// Beginnings that are none, another actor, other times: none of them selects a log-in.
 		for _, q := range []AuditQuery{
-			{Action: "session"}, {Action: "session.", Actor: "nobody"}, {Action: "session.", Since: since, Until: since}, {Action: "sessio."},
-			{Action: "session.", Since: until}, {Action: "session.", Outcome: "x"}, {Action: "session.", Object: "user:"}, {Action: "."},
+			{Action: "session"}, {Action: "session.", Actor: "nobody"},
+			{Action: "session.", Since: since, Until: since}, {Action: "sessio."},
+			{Action: "session.", Since: until}, {Action: "session.", Outcome: "x"},
+			{Action: "session.", Object: "user:"}, {Action: "."},
 		} {
 			if list := w.entries(q); len(list) > 0 {
 				t.Errorf("%+v selects %d entries", q, len(list))
 			}
 		}
+
 		var b bytes.Buffer
 		w.must(w.AuditCSV(ctx, w.admin, AuditQuery{Action: "session.", Since: since, Until: until}, &b))
 		if rows, err := csv.NewReader(&b).ReadAll(); err != nil || len(rows) != len(want)+1 {

@@ -15,6 +15,8 @@ func TestDatabaseOutageLosesNothing(t *testing.T) {
 	w := newWorld(t, server.Database(t))
 	ctx := t.Context()
 	p := w.create(sample("p", "a"))
+
+	// Whatever is asked for meanwhile is unavailable, not missing and not wrong.
 	server.Kill()
 	p.Priority = 1
 	for name, call := range map[string]func() error{
@@ -26,14 +28,18 @@ func TestDatabaseOutageLosesNothing(t *testing.T) {
 	} {
 		wantErr(t, name, call(), ErrUnavailable)
 	}
+
+	// Nothing was half done: the version is the one from before, and the change can be made now.
 	server.Restart(t)
 	now, err := w.Policy(ctx, w.admin, "p")
 	if err != nil || now.Version != 1 {
 		t.Fatalf("%+v %v", now, err)
 	}
+
 	if now, err = w.UpdatePolicy(ctx, w.admin, p); err != nil || now.Version != 2 {
 		t.Errorf("%+v %v", now, err)
 	}
+
 	if _, err := w.Login(ctx, FirstUser, adminPassword, Meta{}); err != nil {
 		t.Error(err)
 	}
@@ -43,11 +49,16 @@ func TestDatabaseFrozenIsUnavailableInTime(t *testing.T) {
 	server := fragile.Server(t)
 	w := newWorld(t, server.Database(t))
 	p := w.create(sample("p", "a"))
+
+	// A server that takes connections and never answers: the deadline of the request ends the
+	// wait.
 	server.Freeze(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	_, err := w.UpdatePolicy(ctx, w.admin, policy.Policy{Name: "p", Apps: p.Apps, Limit: p.Limit, Key: "global", Version: 1})
+	_, err := w.UpdatePolicy(ctx, w.admin, policy.Policy{Name: "p", Apps: p.Apps, Limit: p.Limit, Key: "global",
+		Version: 1})
 	wantErr(t, "a frozen database", err, ErrUnavailable)
+
 	server.Thaw()
 	now, err := w.Policy(t.Context(), w.admin, "p")
 	if err != nil || now.Version != 1 {
@@ -60,6 +71,8 @@ func TestDatabaseKilledWriterLeavesNothing(t *testing.T) {
 	w := newWorld(t, server.Database(t))
 	ctx := t.Context()
 	w.create(sample("p", "a"))
+
+	// The server dies between the deletion and the end of its transaction.
 	err := w.change(ctx, w.admin, deleted, "p", func(d *action) error {
 		if err := d.remove("p", 1, deleted); err != nil {
 			return err
@@ -67,13 +80,16 @@ func TestDatabaseKilledWriterLeavesNothing(t *testing.T) {
 		server.Restart(t)
 		return nil
 	})
+
 	wantErr(t, "the deletion", err, ErrUnavailable)
 	if p, err := w.Policy(ctx, w.admin, "p"); err != nil || p.Version != 1 {
 		t.Errorf("%+v %v", p, err)
 	}
+
 	if rows := w.entries(AuditQuery{Action: "policy.delete"}); len(rows) != 0 {
 		t.Errorf("%+v", rows)
 	}
+
 	if err := w.DeletePolicy(ctx, w.admin, "p", 1); err != nil {
 		t.Error(err)
 	}
@@ -82,6 +98,8 @@ func TestDatabaseKilledWriterLeavesNothing(t *testing.T) {
 func TestDatabaseLockedIsUnavailable(t *testing.T) {
 	w := newWorld(t, "sqlite://"+filepath.Join(t.TempDir(), "x.db"))
 	p := w.create(sample("p", "a"))
+
+	// Another connection holds the lock of writers, as a backup may.
 	db := raw(t, w.url)
 	defer db.Close()
 	conn, err := db.Conn(t.Context())
@@ -89,16 +107,21 @@ func TestDatabaseLockedIsUnavailable(t *testing.T) {
 	defer conn.Close()
 	_, err = conn.ExecContext(t.Context(), "BEGIN IMMEDIATE")
 	w.must(err)
+
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
+
 	p.Priority = 1
 	began := time.Now()
 	_, err = w.UpdatePolicy(ctx, w.admin, p)
+
 	test.AtMost(t, "a change that may take 300 ms, of a locked database", time.Since(began), time.Second)
 	wantErr(t, "a locked database", err, ErrUnavailable)
+
 	if _, err := w.Policy(t.Context(), w.admin, "p"); err != nil {
 		t.Errorf("a reader waits for the writer: %v", err)
 	}
+
 	_, err = conn.ExecContext(t.Context(), "ROLLBACK")
 	w.must(err)
 	if _, err = w.UpdatePolicy(t.Context(), w.admin, p); err != nil {

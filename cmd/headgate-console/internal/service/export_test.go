@@ -14,6 +14,7 @@ func TestExportOfOneApplication(t *testing.T) {
 	w.create(sample("one", "a"))
 	w.create(sample("two", "a", "b"))
 	w.create(sample("three", "b"))
+
 	names := func(a Actor, app string) (list []string) {
 		data, err := w.Export(t.Context(), a, YAML, app)
 		w.must(err)
@@ -24,7 +25,10 @@ func TestExportOfOneApplication(t *testing.T) {
 		}
 		return list
 	}
+
 	viewer := w.person("viewer", map[string]Role{"a": Viewer})
+
+	// A policy of two applications is in the export of each. A viewer has what they see.
 	for _, row := range []struct {
 		actor Actor
 		app   string
@@ -34,6 +38,7 @@ func TestExportOfOneApplication(t *testing.T) {
 			t.Errorf("%s exports %q for %q, want %d", row.actor.User(), got, row.app, row.want)
 		}
 	}
+
 	for _, app := range []string{"b", "none", "'; --"} {
 		_, err := w.Export(t.Context(), viewer, YAML, app)
 		wantErr(t, "the export of "+app, err, ErrNotFound)
@@ -45,38 +50,51 @@ func TestExportOfOneApplication(t *testing.T) {
 func TestExportOfTheMostPoliciesImportsAgain(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()
+
 	var set policy.Set
 	for i := range policy.MaxPolicies {
 		p := sample(fmt.Sprint("policy-", i), []string{"a", "b"}[i%2])
 		p.Priority = i % 7
 		set = append(set, p)
 	}
+
 	_, err := w.Import(ctx, w.admin, importOf(t, set...))
 	w.must(err)
+
 	data, err := w.Export(ctx, w.admin, JSON, "")
 	w.must(err)
+
+	// The other console has not even the applications.
 	empty := newWorld(t, sqliteURL(t))
 	for _, app := range []string{"a", "b", "c"} {
 		w.must(empty.DeleteApp(ctx, empty.admin, app))
 	}
+
 	plan, err := empty.Import(ctx, empty.admin, Import{Data: data, Format: JSON})
 	w.must(err)
 	if got := plan.Counts(); got[created] != policy.MaxPolicies || len(got) != 1 || len(plan.Apps) != 2 {
 		t.Errorf("the import did %v, with the applications %q", got, plan.Apps)
 	}
+
+	// It is the same to the byte.
 	again, err := empty.Export(ctx, empty.admin, JSON, "")
 	if w.must(err); string(again) != string(data) {
 		t.Errorf("the restored console exports %d other bytes than the %d of the first", len(again), len(data))
 	}
+
 	_, err = w.Export(ctx, w.admin, YAML, "")
 	wantFault(t, "a set that YAML does not hold", err, "format")
 	if err == nil || !strings.Contains(err.Error(), "export them as json") {
 		t.Errorf("the error is %v", err)
 	}
-	few, err := w.Import(ctx, w.admin, Import{Data: encodedAs(t, YAML, set[:2000]), Format: YAML, Missing: RemoveMissing})
+
+	// 2000 policies are few enough for YAML, and go around in it, too.
+	few, err := w.Import(ctx, w.admin, Import{Data: encodedAs(t, YAML, set[:2000]), Format: YAML,
+		Missing: RemoveMissing})
 	if w.must(err); few.Counts()[keep] != 2000 {
 		t.Errorf("the import did %v", few.Counts())
 	}
+
 	data, err = w.Export(ctx, w.admin, YAML, "")
 	w.must(err)
 	plan, err = w.Import(ctx, w.admin, Import{Data: data, Format: YAML})

@@ -13,17 +13,23 @@ func TestHistoryHasActorTimeAndChanges(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		owner := w.person("owner", map[string]Role{"a": Owner})
+
 		p := w.create(sample("p", "a"))
 		began := w.clock.now()
+
 		w.clock.pass(time.Minute)
 		p.Limit.Quota, p.Priority = 50, 1
 		p, err := w.UpdatePolicy(ctx, owner, p)
 		w.must(err)
+
 		w.clock.pass(time.Minute)
 		w.must(w.DeletePolicy(ctx, owner, "p", 2))
 
 		list, err := w.History(ctx, owner, "p", 0, 0)
 		w.must(err)
+
+		// The newest comes first. The first and the last revision differ from nothing in all
+		// fields.
 		want := []struct {
 			version int64
 			actor   string
@@ -38,17 +44,22 @@ func TestHistoryHasActorTimeAndChanges(t *testing.T) {
 		if len(list) != len(want) {
 			t.Fatalf("%d revisions, want %d", len(list), len(want))
 		}
+
 		for i, r := range list {
 			x := want[i]
-			if r.Version != x.version || r.Actor != x.actor || r.Action != x.action || !r.At.Equal(began.Add(x.after)) ||
+			if r.Version != x.version || r.Actor != x.actor || r.Action != x.action ||
+				!r.At.Equal(began.Add(x.after)) ||
 				r.RequestID != "request-1" || !reflect.DeepEqual(r.Changes(), x.changes) {
 				t.Errorf("revision %d is %+v with %v, want %+v", i, r, r.Changes(), x)
 			}
 		}
+
+		// A page is of the revisions before a version.
 		page, err := w.History(ctx, owner, "p", 3, 1)
 		if err != nil || len(page) != 1 || page[0].Version != 2 {
 			t.Errorf("the second page is %+v %v", page, err)
 		}
+
 		one, err := w.Revision(ctx, owner, "p", 2)
 		if err != nil || !reflect.DeepEqual(one, list[1]) {
 			t.Errorf("%+v %v", one, err)
@@ -60,31 +71,40 @@ func TestRollbackIsANewVersionWithOldContent(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		first := w.create(full("p"))
+
 		second := first
 		second.Description, second.Limit = "", core.Limit{Quota: 1, Period: time.Second}
 		_, err := w.UpdatePolicy(ctx, w.admin, second)
 		w.must(err)
+
 		back, err := w.Rollback(ctx, w.admin, "p", 1, 2)
 		w.must(err)
 		if back.Version != 3 || len(Diff(back, first)) != 0 {
 			t.Errorf("%+v", back)
 		}
+
+		// A deletion has no content to go back to.
 		w.must(w.DeletePolicy(ctx, w.admin, "p", 3))
 		_, err = w.Rollback(ctx, w.admin, "p", 4, 4)
 		wantFault(t, "a rollback to the deletion", err, "version")
+
 		_, err = w.Rollback(ctx, w.admin, "p", 2, 3)
 		if c := wantConflict(t, "a rollback from before the deletion", err, 3, 4); !c.Deleted {
 			t.Errorf("the conflict is %+v", c)
 		}
+
+		// From the deletion it goes back to any version before.
 		back, err = w.Rollback(ctx, w.admin, "p", 2, 4)
 		w.must(err)
 		if back.Version != 5 || len(Diff(back, second)) != 0 {
 			t.Errorf("%+v", back)
 		}
+
 		r, err := w.Revision(ctx, w.admin, "p", 5)
 		if err != nil || r.Action != "rollback" || r.Note != "to version 2" || r.Before != nil {
 			t.Errorf("%+v %v", r, err)
 		}
+
 		_, err = w.Rollback(ctx, w.admin, "p", 99, 5)
 		wantErr(t, "an unknown version", err, ErrNotFound)
 		_, err = w.Rollback(ctx, w.admin, "never", 1, 1)
@@ -95,17 +115,22 @@ func TestRollbackIsANewVersionWithOldContent(t *testing.T) {
 func TestHistoryOmitsHiddenRevisions(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
+
+		// The policy moves from b to a: who sees a alone must not learn what it was under b.
 		p := w.create(sample("p", "b"))
 		p.Apps = []string{"a"}
 		p, err := w.UpdatePolicy(ctx, w.admin, p)
 		w.must(err)
+
 		viewer := w.person("viewer", map[string]Role{"a": Viewer})
 		list, err := w.History(ctx, viewer, "p", 0, 0)
 		if err != nil || len(list) != 1 || list[0].Version != 2 || list[0].Before != nil || list[0].After == nil {
 			t.Errorf("%+v %v", list, err)
 		}
+
 		_, err = w.Revision(ctx, viewer, "p", 1)
 		wantErr(t, "the revision", err, ErrNotFound)
+
 		owner := w.person("owner", map[string]Role{"a": Owner})
 		_, err = w.Rollback(ctx, owner, "p", 1, p.Version)
 		wantErr(t, "a rollback", err, ErrNotFound)
@@ -115,16 +140,22 @@ func TestHistoryOmitsHiddenRevisions(t *testing.T) {
 // TestDiffSeesEveryField changes every field of a policy by reflection, so that it
 // finds fields that are added later.
 func TestDiffSeesEveryField(t *testing.T) {
-	unseen := map[string]bool{"Version": true, "CreatedBy": true, "CreatedAt": true, "UpdatedBy": true, "UpdatedAt": true}
+	unseen := map[string]bool{"Version": true, "CreatedBy": true, "CreatedAt": true, "UpdatedBy": true,
+		"UpdatedAt": true}
+
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[policy.Policy]()) {
 		changed := sample("p", "a")
+
+		// The fields of these are shown one by one, so each is altered alone.
 		values := []reflect.Value{reflect.ValueOf(&changed).Elem().FieldByIndex(f.Index)}
-		if f.Type == reflect.TypeFor[policy.Match]() || f.Type == reflect.TypeFor[policy.Access]() || f.Type == reflect.TypeFor[core.Ban]() {
+		if f.Type == reflect.TypeFor[policy.Match]() || f.Type == reflect.TypeFor[policy.Access]() ||
+			f.Type == reflect.TypeFor[core.Ban]() {
 			values = values[:0]
 			for i := range f.Type.NumField() {
 				values = append(values, reflect.ValueOf(&changed).Elem().FieldByIndex(f.Index).Field(i))
 			}
 		}
+
 		for i := range values {
 			changed = sample("p", "a")
 			alterValue(t, values[i])

@@ -14,11 +14,16 @@ import (
 // scripts returns 200 texts that run in a page that does not escape them.
 func scripts() []string {
 	bodies := []string{
-		`<script>alert(%d)</script>`, `"><img src=x onerror=alert(%d)>`, `'><svg/onload=alert(%d)>`, `javascript:alert(%d)`,
-		`<a href="javascript:alert(%d)">x</a>`, `{{constructor.constructor('alert(%d)')()}}`, "</title><script>alert(%d)</script>",
-		`<iframe srcdoc="<script>alert(%d)</script>">`, "<math><mtext></mtext><mglyph><style></math>%d", `<body onload=alert(%d)>`,
-		"`-alert(%d)-`", `\x3cscript\x3ealert(%d)\x3c/script\x3e`, "<scr\u0000ipt>alert(%d)</script>", `&#60;script&#62;alert(%d)`,
-		`<input autofocus onfocus=alert(%d)>`, `<details open ontoggle=alert(%d)>`, "\u202ealert(%d)", `"]}<!--%d-->`, `<x contenteditable onblur=alert(%d)>`, `]]><script>%d</script>`,
+		`<script>alert(%d)</script>`, `"><img src=x onerror=alert(%d)>`, `'><svg/onload=alert(%d)>`,
+		`javascript:alert(%d)`,
+		`<a href="javascript:alert(%d)">x</a>`, `{{constructor.constructor('alert(%d)')()}}`,
+		"</title><script>alert(%d)</script>",
+		`<iframe srcdoc="<script>alert(%d)</script>">`, "<math><mtext></mtext><mglyph><style></math>%d",
+		`<body onload=alert(%d)>`,
+		"`-alert(%d)-`", `\x3cscript\x3ealert(%d)\x3c/script\x3e`, "<scr\u0000ipt>alert(%d)</script>",
+		`&#60;script&#62;alert(%d)`,
+		`<input autofocus onfocus=alert(%d)>`, `<details open ontoggle=alert(%d)>`, "\u202ealert(%d)", `"]}<!--%d-->`,
+		`<x contenteditable onblur=alert(%d)>`, `]]><script>%d</script>`,
 	}
 	return vary(bodies, 10)
 }
@@ -26,10 +31,14 @@ func scripts() []string {
 // injections returns 300 texts that change a statement that is concatenated from texts.
 func injections() []string {
 	bodies := []string{
-		`' OR %d=1 --`, `'; DROP TABLE policies; -- %d`, `" OR ""="%d`, `\' OR %d=1 #`, `') UNION SELECT password FROM users -- %d`, `%%27%d`,
-		"' AND SLEEP(%d) -- ", `1; UPDATE users SET administrator=%d`, `'||(SELECT %d)||'`, `%d' LIKE '%%`, `%d!%%`, `_%d_`, `\\%d\`, "'\x00%d", "\xbf' OR %d=1 --",
-		`/*!%d DROP*/`, `0x27%d`, `${jndi:%d}`, `'; ATTACH DATABASE 'x%d' AS x; --`, `') ON DUPLICATE KEY UPDATE name='%d`, `?%d`, `:name%d`, `@@version%d`,
-		`'; PRAGMA writable_schema=%d; --`, "`%d`; --", `%d); DELETE FROM audit; --`, `' COLLATE utf8mb4_general_ci = '%d`, "😀'%d", "a\r\n%d", "\u2019 OR %d=1",
+		`' OR %d=1 --`, `'; DROP TABLE policies; -- %d`, `" OR ""="%d`, `\' OR %d=1 #`,
+		`') UNION SELECT password FROM users -- %d`, `%%27%d`,
+		"' AND SLEEP(%d) -- ", `1; UPDATE users SET administrator=%d`, `'||(SELECT %d)||'`, `%d' LIKE '%%`, `%d!%%`,
+		`_%d_`, `\\%d\`, "'\x00%d", "\xbf' OR %d=1 --",
+		`/*!%d DROP*/`, `0x27%d`, `${jndi:%d}`, `'; ATTACH DATABASE 'x%d' AS x; --`,
+		`') ON DUPLICATE KEY UPDATE name='%d`, `?%d`, `:name%d`, `@@version%d`,
+		`'; PRAGMA writable_schema=%d; --`, "`%d`; --", `%d); DELETE FROM audit; --`,
+		`' COLLATE utf8mb4_general_ci = '%d`, "😀'%d", "a\r\n%d", "\u2019 OR %d=1",
 	}
 	return vary(bodies, 10)
 }
@@ -68,13 +77,18 @@ func TestHostilePolicyTextsAreStoredOrRefused(t *testing.T) {
 		if len(texts) != 500 {
 			t.Fatalf("%d texts, want 500", len(texts))
 		}
+
+		// Each text in each field of one policy: what is stored is read back as it is, and what is
+		// not is a mistake that the person may see.
 		p := w.create(sample("p", "a"))
 		stored := 0
+
 		texts = w.dealt(texts)
 		for _, text := range texts {
 			for name, set := range policyTexts() {
 				changed := p
 				set(&changed, text)
+
 				saved, err := w.UpdatePolicy(t.Context(), w.admin, changed)
 				if err != nil {
 					if !isAnswer(err) {
@@ -82,17 +96,23 @@ func TestHostilePolicyTextsAreStoredOrRefused(t *testing.T) {
 					}
 					continue
 				}
+
 				p = saved
 				stored++
+
 				got, err := w.Policy(t.Context(), w.admin, saved.Name)
 				if err != nil || !reflect.DeepEqual(got, saved) || len(Diff(got, changed)) != 0 {
 					t.Fatalf("%s %q became %+v (%v)", name, text, got, err)
 				}
 			}
 		}
+
+		// Most texts are possible in some field. Without a bound the test would pass if all were
+		// refused.
 		if stored < len(texts)*8/10 {
 			t.Errorf("%d texts were stored", stored)
 		}
+
 		w.unharmed()
 	})
 }
@@ -116,6 +136,7 @@ func TestHostileTextsElsewhereAreStoredOrRefused(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		for _, text := range w.dealt(append(scripts(), injections()...)) {
+			// Whatever takes a text from a person, be it a name to look for or one to store.
 			for name, call := range map[string]func() error{
 				"app":         func() error { return w.CreateApp(ctx, w.admin, text, "") },
 				"description": func() error { return w.described(text) },
@@ -133,23 +154,33 @@ func TestHostileTextsElsewhereAreStoredOrRefused(t *testing.T) {
 				},
 				"policy":  func() error { _, err := w.Policy(ctx, w.admin, text); return err },
 				"history": func() error { _, err := w.History(ctx, w.admin, text, 0, 0); return err },
-				"audit":   func() error { _, err := w.Audit(ctx, w.admin, AuditQuery{Actor: text, Object: text}); return err },
+				"audit": func() error {
+					_, err := w.Audit(ctx, w.admin, AuditQuery{Actor: text, Object: text})
+					return err
+				},
 				"session": func() error { return w.RevokeSession(ctx, w.admin, text) },
 				"token":   func() error { return w.RevokeToken(ctx, w.admin, text) },
 				"token's apps": func() error {
 					_, _, err := w.CreateToken(ctx, w.admin, TokenDraft{Label: text, Apps: []string{text}})
 					return err
 				},
-				"import": func() error { _, err := w.Import(ctx, w.admin, Import{Data: []byte(text), Format: YAML}); return err },
+				"import": func() error {
+					_, err := w.Import(ctx, w.admin, Import{Data: []byte(text), Format: YAML})
+					return err
+				},
 			} {
 				if err := call(); !isAnswer(err) {
 					t.Fatalf("%s %q: %v", name, text, err)
 				}
 			}
-			if _, err := w.Login(ctx, text, text, Meta{Address: text, Agent: text, RequestID: text}); err == nil || !isLogin(err) {
+
+			// A log-in has no answer of its own for a strange name.
+			if _, err := w.Login(ctx, text, text, Meta{Address: text, Agent: text, RequestID: text}); err == nil ||
+				!isLogin(err) {
 				t.Fatalf("log-in %q: %v", text, err)
 			}
 		}
+
 		w.unharmed()
 	})
 }
@@ -172,6 +203,7 @@ func (w *world) savedAndDeleted(text string) error {
 	if err := w.SaveFilter(ctx, w.admin, f); err != nil {
 		return err
 	}
+
 	list, err := w.Filters(ctx, w.admin)
 	if err != nil || !slices.Equal(list, []Filter{f}) {
 		return fmt.Errorf("it became %+v (%w)", list, err)
@@ -185,10 +217,12 @@ func (w *world) described(text string) error {
 	if err := w.DescribeApp(ctx, w.admin, "a", text); err != nil {
 		return err
 	}
+
 	list, err := w.Apps(ctx, w.admin)
 	if err != nil {
 		return err
 	}
+
 	if i := slices.IndexFunc(list, func(a App) bool { return a.Name == "a" }); list[i].Description != text {
 		return fmt.Errorf("it became %q", list[i].Description)
 	}
@@ -216,11 +250,14 @@ func (w *world) unharmed() {
 func TestRefusalOfHostileNameIsInTheAuditLog(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		x := w.person("x", nil)
+
+		// A refusal is noted whatever the name is: no text, too long, or too long in bytes alone.
 		for _, name := range []string{"\xff\x00'", strings.Repeat("x", 1<<20), strings.Repeat("é", 200)} {
 			before := w.refusals()
 			_, err := w.Users(t.Context(), x)
 			wantErr(t, "users", err, ErrDenied)
 			wantErr(t, "an application", w.CreateApp(t.Context(), x, name, name), ErrDenied)
+
 			if n := w.refusals() - before; n != 2 {
 				t.Errorf("%.10q: the audit log has %d refusals, want 2", name, n)
 			}
@@ -232,12 +269,14 @@ func TestOversizedTextsAreRefused(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		long := strings.Repeat("x", 1<<20)
+
 		for name, set := range policyTexts() {
 			p := sample("new", "a")
 			set(&p, long)
 			_, err := w.CreatePolicy(ctx, w.admin, p)
 			wantFault(t, name, err, name)
 		}
+
 		wantFault(t, "app", w.CreateApp(ctx, w.admin, long, ""), "name")
 		wantFault(t, "description", w.CreateApp(ctx, w.admin, "x", long), "description")
 		_, err := w.CreateUser(ctx, w.admin, long)

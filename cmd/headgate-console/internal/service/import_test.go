@@ -26,25 +26,35 @@ func TestImportRestoresAnExport(t *testing.T) {
 		ctx := t.Context()
 		w.create(full("p"))
 		w.create(sample("q", "c"))
+
+		// An export that is imported at once changes nothing, though it would remove what is
+		// missing.
 		for _, format := range []Format{YAML, JSON} {
 			data, err := w.Export(ctx, w.admin, format, "")
 			w.must(err)
+
 			plan, err := w.Import(ctx, w.admin, Import{Data: data, Format: format, Missing: RemoveMissing})
 			w.must(err)
 			if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{keep: 2}) {
 				t.Errorf("the import of an unchanged export did %v", got)
 			}
 		}
+
+		// One of the two has this limit, and it alone is changed.
 		data, err := w.Export(ctx, w.admin, YAML, "")
 		w.must(err)
 		edited := strings.ReplaceAll(string(data), "limit: 100/1m", "limit: 200/1m")
+
 		plan, err := w.Import(ctx, w.admin, Import{Data: []byte(edited), Format: YAML})
 		w.must(err)
 		if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{keep: 1, updated: 1}) {
 			t.Errorf("the import did %v", got)
 		}
+
+		// The export from before has the old version of it: an import goes over no newer change.
 		_, err = w.Import(ctx, w.admin, Import{Data: data, Format: YAML})
 		wantFault(t, "an import of a stale version", err, "version")
+
 		if p, err := w.Policy(ctx, w.admin, "q"); err != nil || p.Version != 2 || p.Limit.Quota != 200 {
 			t.Errorf("%+v %v", p, err)
 		}
@@ -57,38 +67,53 @@ func TestPlanImportPredictsImport(t *testing.T) {
 		for _, name := range []string{"changes", "goes", "stays"} {
 			w.create(sample(name, "a"))
 		}
+
 		changes := sample("changes", "a")
 		changes.Priority = 4
+
 		in := importOf(t, changes, sample("new", "b"), sample("stays", "a"))
 		in.Missing = RemoveMissing
+
 		plan, err := w.PlanImport(ctx, w.admin, in)
 		w.must(err)
+
+		// A created and a deleted policy differ in all six fields that it has.
 		var got []string
 		for _, s := range plan.Steps {
 			got = append(got, s.Name+" "+s.Action+" "+fmt.Sprint(len(s.Changes)))
 		}
-		if want := []string{"changes update 1", "goes delete 6", "new create 6", "stays keep 0"}; !reflect.DeepEqual(got, want) {
+		if want := []string{"changes update 1", "goes delete 6", "new create 6",
+			"stays keep 0"}; !reflect.DeepEqual(got, want) {
 			t.Errorf("the plan is %v, want %v", got, want)
 		}
+
 		if _, err := w.Policy(ctx, w.admin, "new"); !errors.Is(err, ErrNotFound) {
 			t.Errorf("a plan created a policy: %v", err)
 		}
 
 		in.Base = &plan.Base
+
+		// An import is of the plan that a person has seen: on another state it is refused, on this
+		// one it does the same.
 		stale, before := in, plan.Base-1
 		stale.Base = &before
 		_, err = w.Import(ctx, w.admin, stale)
 		wantErr(t, "an import on another base", err, ErrMoved)
+
 		done, err := w.Import(ctx, w.admin, in)
 		w.must(err)
 		if !reflect.DeepEqual(done, plan) {
 			t.Errorf("the import did %+v, want %+v", done, plan)
 		}
+
 		set, _, err := w.Outbox().Snapshot(ctx)
 		w.must(err)
-		if len(set) != 3 || set[0].Name != "changes" || set[0].Priority != 4 || set[1].Name != "new" || set[2].Name != "stays" {
+		if len(set) != 3 || set[0].Name != "changes" || set[0].Priority != 4 || set[1].Name != "new" ||
+			set[2].Name != "stays" {
 			t.Errorf("%+v", set)
 		}
+
+		// One row for each policy that changed.
 		if n := len(w.entries(AuditQuery{Action: "policy.import", Outcome: Done})); n != 3 {
 			t.Errorf("%d rows in the audit log, want 3", n)
 		}
@@ -98,15 +123,20 @@ func TestPlanImportPredictsImport(t *testing.T) {
 func TestPlanImportEmptyDatabaseHasABase(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		in := importOf(t, sample("new", "a"))
+
+		// 0 is a base like another, not the absence of one.
 		plan, err := w.PlanImport(t.Context(), w.admin, in)
 		w.must(err)
 		if plan.Base != 0 {
 			t.Fatalf("the base is %d", plan.Base)
 		}
+
 		w.create(sample("other", "a"))
 		in.Base = &plan.Base
 		_, err = w.Import(t.Context(), w.admin, in)
 		wantErr(t, "an import after a change", err, ErrMoved)
+
+		// Without a base the import is of whatever is there.
 		in.Base = nil
 		_, err = w.Import(t.Context(), w.admin, in)
 		w.must(err)
@@ -118,14 +148,19 @@ func TestImportReportsEveryMistake(t *testing.T) {
 		ctx := t.Context()
 		w.create(sample("p", "a"))
 		w.create(sample("foreign", "b"))
+
+		// A stale version, an application of others, a hidden policy of the name, and one that is
+		// right.
 		a := w.person("x", map[string]Role{"a": Owner})
 		p, q, foreign := sample("p", "a"), sample("q", "a", "b"), sample("foreign", "a")
 		p.Version, p.Priority = 7, 1
 		_, err := w.Import(ctx, a, importOf(t, p, q, foreign, sample("fine", "a")))
+
 		var invalid *InvalidError
 		if !errors.As(err, &invalid) || !errors.Is(err, ErrDenied) {
 			t.Fatal(err)
 		}
+
 		got := map[string]string{}
 		for _, f := range invalid.Faults {
 			got[f.Policy] = f.Field
@@ -133,19 +168,27 @@ func TestImportReportsEveryMistake(t *testing.T) {
 		if want := map[string]string{"p": "version", "q": "apps", "foreign": "name"}; !reflect.DeepEqual(got, want) {
 			t.Errorf("the mistakes are in %v, want %v", got, want)
 		}
-		_, err = w.Import(ctx, w.admin, importOf(t, sample("x1", "nowhere"), sample("x2", "nowhere"), sample("x3", "a")))
+
+		_, err = w.Import(ctx, w.admin, importOf(t, sample("x1", "nowhere"), sample("x2", "nowhere"),
+			sample("x3", "a")))
 		wantFault(t, "no application", err, "apps")
+
+		// The right ones were not imported either.
 		set, version, err := w.Outbox().Snapshot(ctx)
 		w.must(err)
 		if len(set) != 2 || version != 2 {
 			t.Errorf("%d policies in version %d, want 2 in 2", len(set), version)
 		}
+
+		// What cannot be read as a policy: a name, a limit, no applications and a key.
 		text := "policies:\n- {name: A, apps: [a], limit: x, key: ip}\n- {name: b, apps: [], limit: 1/1s, key: '?'}\n"
 		_, err = w.Import(ctx, w.admin, Import{Data: []byte(text), Format: YAML})
 		if !errors.As(err, &invalid) || len(invalid.Faults) != 4 {
 			t.Errorf("the mistakes are %v, want four", err)
 		}
-		for _, in := range []Import{{Format: "xml"}, {Format: YAML, Missing: "perhaps"}, {Format: YAML}, {Format: JSON, Data: []byte("{}")}} {
+
+		for _, in := range []Import{{Format: "xml"}, {Format: YAML, Missing: "perhaps"}, {Format: YAML},
+			{Format: JSON, Data: []byte("{}")}} {
 			if _, err := w.Import(ctx, w.admin, in); !errors.As(err, &invalid) {
 				t.Errorf("%+v: %v", in, err)
 			}
@@ -158,13 +201,17 @@ func TestImportRemovesNoHiddenPolicy(t *testing.T) {
 	w.create(sample("mine", "a"))
 	w.create(sample("foreign", "b"))
 	a := w.person("x", map[string]Role{"a": Owner})
+
+	// To the person mine is missing in the file. They do not see foreign, so it is not missing.
 	in := importOf(t, sample("new", "a"))
 	in.Missing = RemoveMissing
 	plan, err := w.Import(t.Context(), a, in)
 	w.must(err)
+
 	if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{created: 1, deleted: 1}) {
 		t.Errorf("the import did %v", got)
 	}
+
 	if _, err := w.Policy(t.Context(), w.admin, "foreign"); err != nil {
 		t.Error(err)
 	}
@@ -173,15 +220,20 @@ func TestImportRemovesNoHiddenPolicy(t *testing.T) {
 func TestImportRemovesOnlyWithinTheApplications(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
-		for name, apps := range map[string][]string{"in-a": {"a"}, "in-b": {"b"}, "in-ab": {"a", "b"}, "in-abc": {"a", "b", "c"}, "in-c": {"c"}, "stays": {"a"}} {
+		for name, apps := range map[string][]string{"in-a": {"a"}, "in-b": {"b"}, "in-ab": {"a", "b"},
+			"in-abc": {"a", "b", "c"}, "in-c": {"c"}, "stays": {"a"}} {
 			w.create(sample(name, apps...))
 		}
+
 		steps := func(plan Plan) (list []string) {
 			for _, s := range plan.Steps {
 				list = append(list, s.Name+" "+s.Action)
 			}
 			return list
 		}
+
+		// What is missing goes if all of its applications are among these. What lists another as
+		// well is left, and named.
 		in := importOf(t, sample("stays", "a"))
 		in.Missing, in.Apps = RemoveMissing, []string{"a"}
 		plan, err := w.PlanImport(ctx, w.admin, in)
@@ -189,12 +241,15 @@ func TestImportRemovesOnlyWithinTheApplications(t *testing.T) {
 		if got := fmt.Sprint(steps(plan), plan.Left); got != "[in-a delete stays keep] [in-ab in-abc]" {
 			t.Errorf("for a the plan is %s", got)
 		}
+
 		in.Apps = []string{"b", "a"}
 		plan, err = w.Import(ctx, w.admin, in)
 		w.must(err)
-		if got := fmt.Sprint(steps(plan), plan.Left); got != "[in-a delete in-ab delete in-b delete stays keep] [in-abc]" {
+		if got := fmt.Sprint(steps(plan), plan.Left); got !=
+			"[in-a delete in-ab delete in-b delete stays keep] [in-abc]" {
 			t.Errorf("for a and b the import did %s", got)
 		}
+
 		set, _, err := w.Outbox().Snapshot(ctx)
 		w.must(err)
 		if len(set) != 3 {
@@ -202,6 +257,8 @@ func TestImportRemovesOnlyWithinTheApplications(t *testing.T) {
 		}
 
 		owner := w.person("x", map[string]Role{"a": Owner})
+
+		// A person may name their own applications, or none, which means those that they own.
 		for _, apps := range [][]string{{"a", "nowhere"}, {"b"}, {}} {
 			in.Apps = apps
 			if _, err := w.PlanImport(ctx, owner, in); len(apps) > 0 {
@@ -210,6 +267,7 @@ func TestImportRemovesOnlyWithinTheApplications(t *testing.T) {
 				t.Error(err)
 			}
 		}
+
 		in.Missing, in.Apps = KeepMissing, []string{"a"}
 		_, err = w.PlanImport(ctx, w.admin, in)
 		wantFault(t, "applications without a removal", err, "apps")
@@ -221,21 +279,30 @@ func TestImportCommentsAreInHistoryAndAuditLog(t *testing.T) {
 	ctx := t.Context()
 	w.create(sample("changes", "a"))
 	w.create(sample("goes", "a"))
+
 	changes := sample("changes", "a")
 	changes.Priority = 4
 	in := importOf(t, changes, sample("new", "b"))
 	in.Missing = RemoveMissing
+
+	// One comment for all: the file's commit, for example.
 	const comment = "commit 0a1b2c"
 	_, err := w.Import(ctx, w.admin.Saying(comment), in)
 	w.must(err)
+
 	for _, name := range []string{"changes", "goes", "new"} {
-		if list, err := w.History(ctx, w.admin, name, 0, 1); err != nil || list[0].Comment != comment || list[0].Action != imported {
+		if list, err := w.History(ctx, w.admin, name, 0, 1); err != nil || list[0].Comment != comment ||
+			list[0].Action != imported {
 			t.Errorf("%s: %+v %v", name, list, err)
 		}
 	}
-	if list := w.entries(AuditQuery{Action: "policy.import", Outcome: Done}); len(list) != 3 || list[0].Note != comment || list[2].Note != comment {
+
+	if list := w.entries(AuditQuery{Action: "policy.import", Outcome: Done}); len(list) != 3 ||
+		list[0].Note != comment || list[2].Note != comment {
 		t.Errorf("the audit log has %+v", list)
 	}
+
+	// A plan refuses what the import would refuse.
 	for _, wrong := range []string{strings.Repeat("x", MaxComment+1), "a\x00", "\xff"} {
 		_, err := w.Import(ctx, w.admin.Saying(wrong), in)
 		wantFault(t, "a comment", err, "comment")
@@ -250,20 +317,29 @@ func TestPlanImportComparesForReaders(t *testing.T) {
 	w.create(sample("changes", "a", "b"))
 	w.create(sample("goes", "a"))
 	w.create(sample("hidden", "c"))
+
+	// A reader may compare a file with what is there, also one that names applications that they
+	// do not see.
 	viewer := w.person("x", map[string]Role{"a": Viewer})
+
 	changes := sample("changes", "a", "b")
 	changes.Priority = 4
 	in := importOf(t, changes, sample("new", "a", "secret"))
 	in.Missing, in.Compare = RemoveMissing, true
+
 	plan, err := w.PlanImport(ctx, viewer, in)
 	w.must(err)
 	if got := plan.Counts(); !reflect.DeepEqual(got, map[string]int{created: 1, updated: 1, deleted: 1}) {
 		t.Errorf("the comparison finds %v", got)
 	}
+
+	// To plan an import is for those who may import, and a comparison is not imported.
 	_, err = w.PlanImport(ctx, viewer, importOf(t, changes))
 	wantErr(t, "a plan", err, ErrDenied)
 	_, err = w.Import(ctx, viewer, in)
 	wantFault(t, "an import", err, "compare")
+
+	// A comparison reveals neither a hidden policy nor a hidden application.
 	for _, p := range []policy.Policy{sample("hidden", "a"), sample("new", "c"), sample("new", "nowhere")} {
 		in := importOf(t, p)
 		in.Compare = true
@@ -271,6 +347,7 @@ func TestPlanImportComparesForReaders(t *testing.T) {
 			t.Errorf("%s of %q is compared", p.Name, p.Apps)
 		}
 	}
+
 	in = importOf(t, sample("new", "a", "nowhere"))
 	in.Compare = true
 	_, err = w.PlanImport(ctx, w.admin, in)

@@ -26,22 +26,28 @@ func TestResetKeyWritesTheAuditLogFirst(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.create(sample("p", "a"))
 		owner := w.person("x", map[string]Role{"a": Owner})
+
 		called := false
-		err := w.ResetKey(t.Context(), owner, "p", "192.0.2.1", func(_ context.Context, p policy.Policy, key string) error {
-			called = true
-			if p.Name != "p" || key != "192.0.2.1" {
-				t.Errorf("%s is reset under %s", key, p.Name)
-			}
-			rows := w.entries(AuditQuery{Action: "key.reset"})
-			if len(rows) != 1 || rows[0].Actor != "x" || rows[0].Object != "policy:p" || rows[0].Outcome != Done || rows[0].After != `{"key":"192.0.2.1"}` {
-				t.Errorf("at the reset the audit log has %+v", rows)
-			}
-			return nil
-		})
+		err := w.ResetKey(t.Context(), owner, "p", "192.0.2.1",
+			func(_ context.Context, p policy.Policy, key string) error {
+				called = true
+				if p.Name != "p" || key != "192.0.2.1" {
+					t.Errorf("%s is reset under %s", key, p.Name)
+				}
+
+				rows := w.entries(AuditQuery{Action: "key.reset"})
+				if len(rows) != 1 || rows[0].Actor != "x" || rows[0].Object != "policy:p" || rows[0].Outcome != Done ||
+					rows[0].After != `{"key":"192.0.2.1"}` {
+					t.Errorf("at the reset the audit log has %+v", rows)
+				}
+				return nil
+			})
+
 		w.must(err)
 		if !called {
 			t.Error("nothing was reset")
 		}
+
 		if n := len(w.entries(AuditQuery{Action: "key.reset"})); n != 1 {
 			t.Errorf("%d rows, want 1", n)
 		}
@@ -54,7 +60,8 @@ func TestResetKeyFailureIsInTheAuditLog(t *testing.T) {
 	r := &resets{fail: errors.New("away")}
 	wantErr(t, "the reset", w.ResetKey(t.Context(), w.admin, "p", "k", r.reset), r.fail)
 	rows := w.entries(AuditQuery{Action: "key.reset"})
-	if len(rows) != 2 || rows[0].Outcome != Refused || !strings.Contains(rows[0].Note, "failed") || rows[1].Outcome != Done {
+	if len(rows) != 2 || rows[0].Outcome != Refused || !strings.Contains(rows[0].Note, "failed") ||
+		rows[1].Outcome != Done {
 		t.Errorf("%+v", rows)
 	}
 }
@@ -63,15 +70,20 @@ func TestResetKeyNeedsTheAuditLog(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.create(sample("p", "a"))
 	r := &resets{}
+
 	wantErr(t, "no policy", w.ResetKey(t.Context(), w.admin, "none", "k", r.reset), ErrNotFound)
 	wantFault(t, "a long key", w.ResetKey(t.Context(), w.admin, "p", strings.Repeat("x", MaxKey+1), r.reset), "key")
+
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantErr(t, "a context that ended", w.ResetKey(ended, w.admin, "p", "k", r.reset), context.Canceled)
+
+	// Without a database nothing can be noted, so nothing is reset.
 	w.must(w.db.Close())
 	if err := w.ResetKey(t.Context(), w.admin, "p", "k", r.reset); err == nil {
 		t.Error("without a database there is no error")
 	}
+
 	if len(r.done) > 0 {
 		t.Errorf("%q was reset", r.done)
 	}
@@ -79,6 +91,8 @@ func TestResetKeyNeedsTheAuditLog(t *testing.T) {
 
 func TestAuditHoldsNoSecretKey(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
+
+	// One part of a key that may be a credential makes the whole key one.
 	for recipe, secret := range map[string]bool{
 		"ip": false, "ip/56+route": false, "user": false, "global": false, "host+path+method": false,
 		"api-key": true, "basic-auth": true, "header:X-Key": true, "cookie:sid": true, "ip+cookie:sid": true,
@@ -87,14 +101,18 @@ func TestAuditHoldsNoSecretKey(t *testing.T) {
 		if secret {
 			want = `{"key_sha256":"` + auth.Digest("s3cret") + `"}`
 		}
+
 		if got := keyText("s3cret", policy.Policy{Key: recipe}); got != want {
 			t.Errorf("%s: %s, want %s", recipe, got, want)
 		}
 	}
+
 	p := sample("p", "a")
 	p.Key = "api-key"
 	w.create(p)
 	w.must(w.ResetKey(t.Context(), w.admin, "p", "s3cret", (&resets{}).reset))
+
+	// The digest stands for the key in every column.
 	w.must(w.db.View(t.Context(), func(t2 *store.Tx) error {
 		rows, err := t2.FindAudit(store.AuditQuery{Limit: 100})
 		for _, row := range rows {

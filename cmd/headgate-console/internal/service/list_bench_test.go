@@ -18,10 +18,12 @@ func (w *world) fill() {
 	var set policy.Set
 	for i := range manyPolicies {
 		p := sample(fmt.Sprintf("policy-%05d", i), []string{"a", "b", "c"}[i%3])
-		p.Description = fmt.Sprintf("Limits whatever the customer %d may do with our service number %d.", i*7919%manyPolicies, i%97)
+		p.Description = fmt.Sprintf("Limits whatever the customer %d may do with our service number %d.",
+			i*7919%manyPolicies, i%97)
 		p.Mode, p.Priority = policy.Mode(i%3), i%11
 		set = append(set, p)
 	}
+
 	data, err := policy.EncodeJSON(set)
 	w.must(err)
 	_, err = w.Import(w.t.Context(), w.admin, Import{Data: data, Format: JSON})
@@ -89,15 +91,20 @@ func TestCreatePolicyRefusesOneTooMany(t *testing.T) {
 	test.Long(t, "it writes ten thousand policies into each database")
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.fill()
+
+		// The bound holds for every way to add a policy.
 		_, err := w.CreatePolicy(t.Context(), w.admin, sample("one-more", "a"))
 		wantFault(t, "one more", err, "")
 		_, err = w.Import(t.Context(), w.admin, importOf(t, sample("one-more", "a")))
 		wantFault(t, "one more", err, "")
+
 		set, _, err := w.Outbox().Snapshot(t.Context())
 		w.must(err)
 		if len(set) != manyPolicies {
 			t.Errorf("%d policies, want %d", len(set), manyPolicies)
 		}
+
+		// The largest set can be published, or the bound would be too high.
 		if _, err := policy.EncodeJSON(set); err != nil {
 			t.Errorf("the set cannot be published: %v", err)
 		}

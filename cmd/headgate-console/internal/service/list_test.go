@@ -82,7 +82,11 @@ type listing struct {
 
 func newListing(w *world) *listing {
 	w.t.Helper()
-	l := &listing{w: w, sees: map[string][]string{"admin": {"a", "b", "c"}, "viewer": {"a", "c"}, "token": {"b"}, "no role": nil}}
+	l := &listing{w: w, sees: map[string][]string{"admin": {"a", "b", "c"}, "viewer": {"a", "c"}, "token": {"b"},
+		"no role": nil}}
+
+	// 60 policies with random names, of one or two applications, of which some were changed at the
+	// same instant.
 	random, texts := rand.New(rand.NewPCG(1, 2)), listed()
 	for i := range 60 {
 		p := sample(fmt.Sprintf("p%02d", random.IntN(1000)*100+i), []string{"a", "b", "c"}[i%3])
@@ -93,6 +97,7 @@ func newListing(w *world) *listing {
 		w.clock.pass(time.Duration(random.IntN(2)) * time.Second)
 		l.all = append(l.all, w.create(p))
 	}
+
 	l.people = map[string]Actor{
 		"admin":   w.admin,
 		"viewer":  w.person("v", map[string]Role{"a": Viewer, "c": Owner}),
@@ -109,7 +114,8 @@ func (l *listing) check(t *testing.T, q Query) {
 		want := expected(l.all, l.sees[name], q)
 		page, err := l.w.Policies(t.Context(), actor, q)
 		if err != nil || !slices.Equal(names(page.Policies), want) || page.Total != int64(len(want)) {
-			t.Fatalf("%s asked for %+v and got %v of %d, want %v (%v)", name, q, names(page.Policies), page.Total, want, err)
+			t.Fatalf("%s asked for %+v and got %v of %d, want %v (%v)", name, q, names(page.Policies), page.Total, want,
+				err)
 		}
 	}
 }
@@ -118,12 +124,15 @@ func (l *listing) check(t *testing.T, q Query) {
 func expected(all []policy.Policy, sees []string, q Query) []string {
 	var list []policy.Policy
 	for _, p := range all {
-		text := strings.ToLower(strings.Join([]string{p.Name, p.Description, p.Limit.String(), p.Key, strings.Join(p.Apps, " ")}, "\n"))
-		if strings.Contains(text, strings.ToLower(q.Search)) && (q.App == "" || slices.Contains(p.Apps, q.App)) && (q.Mode == "" || p.Mode.String() == q.Mode) &&
+		text := strings.ToLower(strings.Join([]string{p.Name, p.Description, p.Limit.String(), p.Key,
+			strings.Join(p.Apps, " ")}, "\n"))
+		if strings.Contains(text, strings.ToLower(q.Search)) && (q.App == "" || slices.Contains(p.Apps, q.App)) &&
+			(q.Mode == "" || p.Mode.String() == q.Mode) &&
 			slices.ContainsFunc(p.Apps, func(a string) bool { return slices.Contains(sees, a) }) {
 			list = append(list, p)
 		}
 	}
+
 	key := func(p policy.Policy) string {
 		switch strings.TrimPrefix(q.Sort, "-") {
 		case "mode":
@@ -135,6 +144,8 @@ func expected(all []policy.Policy, sees []string, q Query) []string {
 		}
 		return p.Name
 	}
+
+	// The name decides between equal ones, in both directions.
 	slices.SortFunc(list, func(a, b policy.Policy) int { return strings.Compare(key(a), key(b)) })
 	if strings.HasPrefix(q.Sort, "-") {
 		slices.Reverse(list)
@@ -144,25 +155,35 @@ func expected(all []policy.Policy, sees []string, q Query) []string {
 
 func TestPoliciesPagesHoldEachOnce(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
+		// Half of the policies have one priority, so that the order of equal ones counts at the
+		// end of a page.
 		for i := range 25 {
 			p := sample(fmt.Sprintf("p%02d", i), "a")
 			p.Priority = i % 2
 			w.create(p)
 		}
+
 		seen := map[string]int{}
+
+		// The fourth page is behind the last one.
 		for n := 1; n <= 4; n++ {
 			page, err := w.Policies(t.Context(), w.admin, Query{Sort: "-priority", Page: n, PerPage: 10})
 			w.must(err)
-			if page.Total != 25 || page.Pages != 3 || page.Page != n || page.PerPage != 10 || len(page.Policies) != []int{10, 10, 5, 0}[n-1] {
+			if page.Total != 25 || page.Pages != 3 || page.Page != n || page.PerPage != 10 ||
+				len(page.Policies) != []int{10, 10, 5, 0}[n-1] {
 				t.Errorf("page %d: %d policies, %+v", n, len(page.Policies), page)
 			}
+
 			for _, p := range page.Policies {
 				seen[p.Name]++
 			}
 		}
+
 		if len(seen) != 25 {
 			t.Errorf("%d policies were on the pages, want 25", len(seen))
 		}
+
+		// Impossible pages and sizes are answered, with the nearest that is possible.
 		for _, q := range []Query{{Page: -5}, {Page: math.MaxInt}, {PerPage: -1}, {PerPage: math.MaxInt}} {
 			if _, err := w.Policies(t.Context(), w.admin, q); err != nil {
 				t.Errorf("%+v: %v", q, err)

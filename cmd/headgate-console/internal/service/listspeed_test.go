@@ -18,11 +18,17 @@ func TestListIsQuick(t *testing.T) {
 		ctx, now := t.Context(), minute(w.clock.now())
 		began := time.Now()
 		w.fill()
+
+		// In parts, as one transaction of all rows would be larger than any that the program
+		// makes.
 		for start := 0; start < manyPolicies; start += 200 {
 			w.must(w.db.Update(ctx, func(t *store.Tx) error { return fillList(t, start, start+200, now) }))
 		}
 		t.Logf("the policies and their traffic were written in %s", time.Since(began).Round(time.Second))
-		actors := map[string]Actor{"administrator": w.admin, "viewer": w.person("v", map[string]Role{"a": Viewer, "b": Viewer})}
+
+		actors := map[string]Actor{"administrator": w.admin,
+			"viewer": w.person("v", map[string]Role{"a": Viewer, "b": Viewer})}
+
 		for name, q := range queries() {
 			for who, a := range actors {
 				took := median(t, func() error { _, err := w.List(ctx, a, q); return err })
@@ -40,15 +46,20 @@ func fillList(t *store.Tx, from, to int, now int64) error {
 		if err != nil {
 			return err
 		}
-		for level, long := range map[int64]int64{store.ByDay: 30 * 24 * 60, store.ByHour: 24 * 60, store.ByTenMinutes: 24 * 60, store.ByMinute: 120} {
+
+		// Four hundred policies have rows of minutes, too, as busy ones would.
+		for level, long := range map[int64]int64{store.ByDay: 30 * 24 * 60, store.ByHour: 24 * 60,
+			store.ByTenMinutes: 24 * 60, store.ByMinute: 120} {
 			if level < store.ByHour && i >= 400 {
 				continue
 			}
 			for at := floorTo(now-long, level); at <= now; at += level {
-				rows[level] = append(rows[level], store.Traffic{Series: id, At: at, Counts: store.TrafficCounts{900, 3, 0, 0, 0, int64(i % 97)}})
+				rows[level] = append(rows[level], store.Traffic{Series: id, At: at,
+					Counts: store.TrafficCounts{900, 3, 0, 0, 0, int64(i % 97)}})
 			}
 		}
 	}
+
 	for level, list := range rows {
 		if err := t.AddTraffic(int(level), list); err != nil {
 			return err

@@ -19,11 +19,14 @@ func TestBootstrapOnceOfManyPrograms(t *testing.T) {
 			if engine == "mariadb" {
 				url = maria.Server(t).Database(t)
 			}
+
 			db, err := store.Open(t.Context(), store.Options{URL: url, Timeout: patience})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer db.Close()
+
+			// Eight programs start on an empty database, and one makes the first user.
 			var mu sync.Mutex
 			var passwords []string
 			var group sync.WaitGroup
@@ -34,10 +37,12 @@ func TestBootstrapOnceOfManyPrograms(t *testing.T) {
 						t.Error(err)
 						return
 					}
+
 					password, err := s.Bootstrap(t.Context())
 					if err != nil {
 						t.Error(err)
 					}
+
 					if password != "" {
 						mu.Lock()
 						defer mu.Unlock()
@@ -45,15 +50,19 @@ func TestBootstrapOnceOfManyPrograms(t *testing.T) {
 					}
 				})
 			}
+
 			group.Wait()
 			if len(passwords) != 1 {
 				t.Fatalf("%d passwords were made, want 1", len(passwords))
 			}
+
+			// The password that was printed is the one that counts.
 			s, err := New(Options{DB: db, Passwords: cheap})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if session, err := s.Login(t.Context(), FirstUser, passwords[0], Meta{}); err != nil || !session.MustChangePassword {
+			if session, err := s.Login(t.Context(), FirstUser, passwords[0], Meta{}); err != nil ||
+				!session.MustChangePassword {
 				t.Errorf("%+v %v", session, err)
 			}
 		})
@@ -63,13 +72,17 @@ func TestBootstrapOnceOfManyPrograms(t *testing.T) {
 func TestLoginLimitsFailedAttempts(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.person("x", nil)
+
 	try := func(user, password, address string) error {
 		_, err := w.Login(t.Context(), user, password, Meta{Address: address})
 		return err
 	}
+
 	for range 20 { // successful attempts are not counted
 		w.must(try("x", userPassword, "192.0.2.9:1"))
 	}
+
+	// Five failures of a user from an address in five minutes.
 	for i := range 5 {
 		wantErr(t, fmt.Sprint("failure ", i), try("x", "wrong", "192.0.2.9:2"), ErrCredentials)
 	}
@@ -77,8 +90,11 @@ func TestLoginLimitsFailedAttempts(t *testing.T) {
 	if err := try("x", userPassword, "192.0.2.9:3"); !errors.As(err, &limited) || limited.RetryAfter != time.Minute {
 		t.Errorf("the sixth attempt: %v %+v", err, limited)
 	}
+
 	w.must(try("x", userPassword, "192.0.2.10:1")) // other addresses are not locked out
 	w.must(try(FirstUser, adminPassword, "192.0.2.9:1"))
+
+	// One of the five comes back in a minute.
 	w.clock.pass(time.Minute)
 	w.must(try("x", userPassword, "192.0.2.9:4"))
 
@@ -87,6 +103,7 @@ func TestLoginLimitsFailedAttempts(t *testing.T) {
 			t.Errorf("attempt %d: %v", i, err)
 		}
 	}
+
 	for range 2 { // two came back in the minute
 		wantErr(t, "attempt", try("somebody", "wrong", "192.0.2.9:5"), ErrCredentials)
 	}
@@ -97,21 +114,29 @@ func TestLoginLimitsFailedAttempts(t *testing.T) {
 
 func TestLoginFloodDoesNotFillTheAuditLog(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
+
+	// Names that nobody has are noted 60 times an hour in all.
 	before := w.refusals()
 	for i := range 300 {
 		w.Login(t.Context(), fmt.Sprintf("nobody%d", i), "wrong", Meta{Address: fmt.Sprintf("192.0.2.%d:1", i%256)})
 	}
+
 	if n := w.refusals() - before; n != 60 {
 		t.Errorf("%d rows in the audit log, want 60", n)
 	}
+
+	// People type passwords into the field for the name.
 	for _, e := range w.entries(AuditQuery{Outcome: Refused}) {
 		if strings.Contains(fmt.Sprint(e), "nobody") {
 			t.Fatalf("the typed name is in the audit log: %+v", e)
 		}
 	}
+
+	// Guesses at an existing user are noted beyond that: the flood does not hide them.
 	for range 3 {
 		w.Login(t.Context(), FirstUser, "wrong", Meta{Address: "198.51.100.1"})
 	}
+
 	if n := len(w.entries(AuditQuery{Object: "user:admin", Outcome: Refused})); n != 3 {
 		t.Errorf("the audit log has %d failures of an existing user, want 3", n)
 	}
@@ -128,6 +153,7 @@ func TestSessionsEndWhenIdleAndWhenOld(t *testing.T) {
 			}
 			return s.Token
 		}
+
 		alive := func(token string) bool {
 			_, err := w.Authenticate(ctx, token, Meta{})
 			if err != nil && !errors.Is(err, ErrNotLoggedIn) {
@@ -135,15 +161,20 @@ func TestSessionsEndWhenIdleAndWhenOld(t *testing.T) {
 			}
 			return err == nil
 		}
+
+		// An hour without a request ends it, and the first look was a request.
 		idle := login()
 		w.clock.pass(time.Hour - time.Microsecond)
 		if !alive(idle) {
 			t.Error("it ended too early")
 		}
+
 		w.clock.pass(time.Hour)
 		if alive(idle) {
 			t.Error("it outlived an idle hour")
 		}
+
+		// One that is used every half hour ends after twelve, to the microsecond.
 		used := login()
 		for range 23 {
 			w.clock.pass(30 * time.Minute)
@@ -151,14 +182,18 @@ func TestSessionsEndWhenIdleAndWhenOld(t *testing.T) {
 				t.Fatal("it ended while it was used")
 			}
 		}
+
 		w.clock.pass(30*time.Minute - time.Microsecond)
 		if !alive(used) {
 			t.Error("it ended before its twelve hours")
 		}
+
 		w.clock.pass(time.Microsecond)
 		if alive(used) {
 			t.Error("it outlived its twelve hours")
 		}
+
+		// Neither a token like it nor its digest, which the database has, is the token.
 		for _, token := range []string{"", "x", used + "x", strings.Repeat("x", 1<<20), auth.Digest(used), "\xff\x00"} {
 			if alive(token) {
 				t.Errorf("the token %.20q is good", token)
@@ -171,25 +206,36 @@ func TestChangePasswordEndsOtherSessions(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		x := w.person("x", nil)
+
+		// The name of the other browser is no text and too long, which must not keep it out.
 		other, err := w.Login(ctx, "x", userPassword, Meta{Agent: "phone\x00\xff" + strings.Repeat("x", 1000)})
 		w.must(err)
+
 		list, err := w.Sessions(ctx, x)
 		if err != nil || len(list) != 2 {
 			t.Fatalf("%+v %v", list, err)
 		}
+
 		_, err = w.ChangePassword(ctx, x, "wrong password", "seven green canals")
 		wantErr(t, "a wrong password", err, ErrCredentials)
-		for _, bad := range []string{"", "short", "x", userPassword, strings.Repeat("x", 257), "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
+
+		// Too short, the name of the user, the old one, too long, and not text.
+		for _, bad := range []string{"", "short", "x", userPassword, strings.Repeat("x", 257),
+			"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
 			_, err = w.ChangePassword(ctx, x, userPassword, bad)
 			wantFault(t, fmt.Sprintf("the password %.20q", bad), err, "password")
 		}
+
+		// The session in which it is changed goes on with another token, and all others end.
 		now, err := w.ChangePassword(ctx, x, userPassword, "seven green canals")
 		w.must(err)
 		_, err = w.Authenticate(ctx, other.Token, Meta{})
 		wantErr(t, "another session", err, ErrNotLoggedIn)
+
 		if list, err = w.Sessions(ctx, w.actor(now)); err != nil || len(list) != 1 || !list[0].Current {
 			t.Errorf("%+v %v", list, err)
 		}
+
 		_, err = w.Login(ctx, "x", userPassword, Meta{})
 		wantErr(t, "the old password", err, ErrCredentials)
 
@@ -205,9 +251,11 @@ func TestRevokeSessionNeedsItsUser(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()
 	x, y := w.person("x", nil), w.person("y", nil)
+
 	list, err := w.Sessions(ctx, x)
 	w.must(err)
 	wantErr(t, "another user's session", w.RevokeSession(ctx, y, list[0].ID), ErrNotFound)
+
 	w.must(w.RevokeSession(ctx, x, list[0].ID))
 	s, err := w.Login(ctx, "x", userPassword, Meta{})
 	w.must(err)
@@ -221,6 +269,8 @@ func TestRecoverMakesAnAdministrator(t *testing.T) {
 		ctx := t.Context()
 		w.person("x", nil)
 		w.must(w.DisableUser(ctx, w.admin, "x"))
+
+		// A disabled user and a new one: both can do what only administrators can.
 		for _, name := range []string{"x", "new"} {
 			oneTime, err := w.Recover(ctx, name)
 			w.must(err)
@@ -228,6 +278,7 @@ func TestRecoverMakesAnAdministrator(t *testing.T) {
 				t.Error(err)
 			}
 		}
+
 		_, err := w.Recover(ctx, "'")
 		wantFault(t, "no name", err, "name")
 	})
@@ -236,6 +287,8 @@ func TestRecoverMakesAnAdministrator(t *testing.T) {
 func TestSecretsAreNowhereInTheDatabase(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()
+
+	// One secret of each kind.
 	oneTime, err := w.CreateUser(ctx, w.admin, "x")
 	w.must(err)
 	x := w.logIn("x", oneTime, userPassword)
@@ -243,14 +296,18 @@ func TestSecretsAreNowhereInTheDatabase(t *testing.T) {
 	w.must(err)
 	_, token, err := w.CreateToken(ctx, x, TokenDraft{Label: "l", Scope: Read, Life: time.Hour})
 	w.must(err)
+
 	db := raw(t, w.url)
 	defer db.Close()
+
+	// Every value of these tables, as text.
 	var dump strings.Builder
 	for _, table := range []string{"users", "sessions", "tokens", "audit", "revisions", "settings"} {
 		rows, err := db.QueryContext(ctx, "SELECT * FROM "+table)
 		w.must(err)
 		columns, err := rows.Columns()
 		w.must(err)
+
 		for rows.Next() {
 			values := make([]any, len(columns))
 			for i := range values {
@@ -263,11 +320,14 @@ func TestSecretsAreNowhereInTheDatabase(t *testing.T) {
 		}
 		w.must(errors.Join(rows.Err(), rows.Close()))
 	}
-	for what, secret := range map[string]string{"one-time password": oneTime, "password": userPassword, "session": s.Token, "token": token} {
+
+	for what, secret := range map[string]string{"one-time password": oneTime, "password": userPassword,
+		"session": s.Token, "token": token} {
 		if strings.Contains(dump.String(), secret) {
 			t.Errorf("the %s is in the database", what)
 		}
 	}
+
 	for _, e := range w.entries(AuditQuery{}) {
 		if strings.Contains(e.Before+e.After+e.Note, "argon2") {
 			t.Errorf("the hash of a password is in the audit log: %+v", e)

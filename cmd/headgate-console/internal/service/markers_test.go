@@ -11,19 +11,25 @@ import (
 func TestMarkersOfOnePolicy(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
+
+		// Two versions under a, then more changes of others than are shown, and then the move to
+		// b.
 		p := w.create(sample("one", "a"))
 		w.clock.pass(time.Second)
 		p.Priority++
 		p, err := w.UpdatePolicy(ctx, w.admin, p)
 		w.must(err)
+
 		for i := range maxMarkers {
 			w.clock.pass(time.Millisecond)
 			w.create(sample(fmt.Sprint("other-", i), "b"))
 		}
+
 		w.clock.pass(time.Second)
 		p.Apps = []string{"b"}
 		_, err = w.UpdatePolicy(ctx, w.admin, p)
 		w.must(err)
+
 		for _, row := range []struct {
 			who  Actor
 			q    TrafficQuery
@@ -44,6 +50,7 @@ func TestMarkersOfOnePolicy(t *testing.T) {
 			for _, m := range list {
 				got += itoa(m.Version) + " "
 			}
+
 			if err != nil || got != row.want {
 				t.Errorf("%s sees %q of %+v, want %q; %v", row.who.user, got, row.q, row.want, err)
 			}

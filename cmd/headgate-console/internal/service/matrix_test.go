@@ -38,7 +38,8 @@ func verdictOf(err error) verdict {
 }
 
 // columns are the actors of the matrix, in the order of its columns.
-var columns = []string{"administrator", "owner of a", "viewer of a", "owner of b", "owner's token", "owner's read token", "administrator's token", "newcomer", "disabled", "nobody"}
+var columns = []string{"administrator", "owner of a", "viewer of a", "owner of b", "owner's token",
+	"owner's read token", "administrator's token", "newcomer", "disabled", "nobody"}
 
 // row is a method and what each actor may do with it.
 type row struct {
@@ -48,7 +49,8 @@ type row struct {
 }
 
 // noActor lists the methods that take no actor.
-var noActor = []string{"Ledger", "Login", "LoginCode", "Authenticate", "AuthenticateToken", "AuthenticateByProxy", "LoginByProvider", "RefuseProvider", "Bootstrap", "Recover", "Outbox", "Calendar", "Alarm"}
+var noActor = []string{"Ledger", "Login", "LoginCode", "Authenticate", "AuthenticateToken", "AuthenticateByProxy",
+	"LoginByProvider", "RefuseProvider", "Bootstrap", "Recover", "Outbox", "Calendar", "Alarm"}
 
 // matrix has the verdict of every method for each actor. The policy "p" lists the
 // application a. Every row runs in its own world.
@@ -60,14 +62,41 @@ func matrix() []row {
 	keepers := []verdict{yes, yes, hidden, hidden, yes, denied, yes, change, out, out}
 	everyone := []verdict{yes, yes, yes, yes, yes, yes, yes, change, out, out}
 	persons := []verdict{yes, yes, yes, yes, denied, denied, denied, change, out, out}
+
 	return []row{
-		{"Policy", func(ctx context.Context, w *world, a Actor) error { _, err := w.Policy(ctx, a, "p"); return err }, readers},
-		{"History", func(ctx context.Context, w *world, a Actor) error { _, err := w.History(ctx, a, "p", 0, 0); return err }, readers},
-		{"Revision", func(ctx context.Context, w *world, a Actor) error { _, err := w.Revision(ctx, a, "p", 1); return err }, readers},
-		{"SeenInShadow", func(ctx context.Context, w *world, a Actor) error { _, err := w.SeenInShadow(ctx, a, "p"); return err }, readers},
-		{"FreeName", func(ctx context.Context, w *world, a Actor) error { _, err := w.FreeName(ctx, a, "p"); return err }, everyone},
-		{"Policies", func(ctx context.Context, w *world, a Actor) error { _, err := w.Policies(ctx, a, Query{}); return err }, everyone},
-		{"List", func(ctx context.Context, w *world, a Actor) error { _, err := w.List(ctx, a, Query{}); return err }, everyone},
+		// Policies are read by those who have a role in an application of the policy.
+		{"Policy", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Policy(ctx, a, "p")
+			return err
+		}, readers},
+		{"History", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.History(ctx, a, "p", 0, 0)
+			return err
+		}, readers},
+		{"Revision", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Revision(ctx, a, "p", 1)
+			return err
+		}, readers},
+		{"SeenInShadow", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.SeenInShadow(ctx, a, "p")
+			return err
+		}, readers},
+		{"FreeName", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.FreeName(ctx, a, "p")
+			return err
+		}, everyone},
+
+		// Lists show each actor what is theirs, so they are refused to none.
+		{"Policies", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Policies(ctx, a, Query{})
+			return err
+		}, everyone},
+		{"List", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.List(ctx, a, Query{})
+			return err
+		}, everyone},
+
+		// Changes of many policies need the right to each.
 		{"PlanBulk", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.PlanBulk(ctx, a, bulkOf(policy.Off, PolicyVersion{"p", 1}))
 			return err
@@ -80,11 +109,17 @@ func matrix() []row {
 			_, _, err := w.UndoPolicies(ctx, a, []PolicyVersion{{"p", 1}})
 			return err
 		}, writers},
+
 		{"ChangedAt", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.ChangedAt(ctx, a, time.Unix(0, 0))
 			return err
 		}, everyone},
-		{"Filters", func(ctx context.Context, w *world, a Actor) error { _, err := w.Filters(ctx, a); return err }, persons},
+
+		// Saved filters are of a person. A token has none.
+		{"Filters", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Filters(ctx, a)
+			return err
+		}, persons},
 		{"SaveFilter", func(ctx context.Context, w *world, a Actor) error {
 			return w.SaveFilter(ctx, a, Filter{Name: "mine", Query: Query{Mode: "shadow"}})
 		}, persons},
@@ -94,12 +129,33 @@ func matrix() []row {
 			}
 			return nil
 		}, persons},
-		{"PoliciesOf", func(ctx context.Context, w *world, a Actor) error { _, err := w.PoliciesOf(ctx, a, ""); return err }, everyone},
-		{"Banning", func(ctx context.Context, w *world, a Actor) error { _, err := w.Banning(ctx, a); return err }, everyone},
-		{"Reasons", func(ctx context.Context, w *world, a Actor) error { _, err := w.Reasons(ctx, a, nil); return err }, everyone},
-		{"Export", func(ctx context.Context, w *world, a Actor) error { _, err := w.Export(ctx, a, YAML, ""); return err }, everyone},
-		{"Publishing", func(ctx context.Context, w *world, a Actor) error { _, err := w.Publishing(ctx, a); return err }, everyone},
-		{"Deleted", func(ctx context.Context, w *world, a Actor) error { _, _, err := w.Deleted(ctx, a, 1, 0); return err }, everyone},
+
+		{"PoliciesOf", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.PoliciesOf(ctx, a, "")
+			return err
+		}, everyone},
+		{"Banning", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Banning(ctx, a)
+			return err
+		}, everyone},
+		{"Reasons", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Reasons(ctx, a, nil)
+			return err
+		}, everyone},
+		{"Export", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Export(ctx, a, YAML, "")
+			return err
+		}, everyone},
+		{"Publishing", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Publishing(ctx, a)
+			return err
+		}, everyone},
+		{"Deleted", func(ctx context.Context, w *world, a Actor) error {
+			_, _, err := w.Deleted(ctx, a, 1, 0)
+			return err
+		}, everyone},
+
+		// The traffic of an application is read like a policy of it.
 		{"Traffic", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.Traffic(ctx, a, TrafficQuery{App: "a"})
 			return err
@@ -128,28 +184,42 @@ func matrix() []row {
 			return err
 		}, readers},
 		{"Apps", func(ctx context.Context, w *world, a Actor) error { _, err := w.Apps(ctx, a); return err }, everyone},
+
+		// A creation is denied to those who do not own the application: there is nothing to hide.
 		{"CreatePolicy", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.CreatePolicy(ctx, a, sample("new", "a"))
 			return err
 		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
+
 		{"UpdatePolicy", func(ctx context.Context, w *world, a Actor) error {
 			p := sample("p", "a")
 			p.Version, p.Priority = 1, 5
 			_, err := w.UpdatePolicy(ctx, a, p)
 			return err
 		}, writers},
-		{"DeletePolicy", func(ctx context.Context, w *world, a Actor) error { return w.DeletePolicy(ctx, a, "p", 1) }, writers},
+		{"DeletePolicy", func(ctx context.Context, w *world, a Actor) error {
+			return w.DeletePolicy(ctx, a, "p", 1)
+		}, writers},
 		{"PolicyToEdit", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.PolicyToEdit(ctx, a, "policy.update", "p")
 			return err
 		}, writers},
-		{"Top", func(ctx context.Context, w *world, a Actor) error { _, err := w.Top(ctx, a, "a"); return err }, readers},
+
+		// Keys of callers: looking is reading, and a ban, an exception or a limit of its own is a
+		// change of the policy.
+		{"Top", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Top(ctx, a, "a")
+			return err
+		}, readers},
 		{"LookUpEach", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.LookUpEach(ctx, a, "x", 10, func(policy.Policy) bool { return true }, func(context.Context, policy.Policy, string) error { return nil })
+			_, err := w.LookUpEach(ctx, a, "x", 10, func(policy.Policy) bool { return true },
+				func(context.Context, policy.Policy, string) error { return nil })
 			return err
 		}, everyone},
+
 		{"ImposeBan", func(ctx context.Context, w *world, a Actor) error {
-			return w.ImposeBan(ctx, a, "p", "x", time.Minute, func(context.Context, policy.Policy, string, time.Duration) error { return nil })
+			return w.ImposeBan(ctx, a, "p", "x", time.Minute,
+				func(context.Context, policy.Policy, string, time.Duration) error { return nil })
 		}, writers},
 		{"AllowKey", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.AllowKey(ctx, a, "p", "x", 7)
@@ -162,6 +232,7 @@ func matrix() []row {
 		{"LiftBan", func(ctx context.Context, w *world, a Actor) error {
 			return w.LiftBan(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
 		}, writers},
+
 		{"LookUp", func(ctx context.Context, w *world, a Actor) error {
 			return w.LookUp(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
 		}, readers},
@@ -171,13 +242,19 @@ func matrix() []row {
 		{"ResetKey", func(ctx context.Context, w *world, a Actor) error {
 			return w.ResetKey(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
 		}, writers},
+
+		// It writes what was refused elsewhere, and returns the refusal.
 		{"Refuse", func(ctx context.Context, w *world, a Actor) error { return w.Refuse(ctx, a, "x", "x", "x") },
 			[]verdict{denied, denied, denied, denied, denied, denied, denied, change, out, out}},
+
 		{"Rollback", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.Rollback(ctx, a, "p", 1, 7)
 			return err
 		}, writers},
-		{"Undo", func(ctx context.Context, w *world, a Actor) error { _, err := w.Undo(ctx, a, "p", 1); return err }, writers},
+		{"Undo", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Undo(ctx, a, "p", 1)
+			return err
+		}, writers},
 		{"Compare", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.Compare(ctx, a, "p", 0, 1)
 			return err
@@ -194,21 +271,32 @@ func matrix() []row {
 			_, _, err := w.ChangeFor(ctx, a, p, time.Hour)
 			return err
 		}, writers},
-		{"Webhooks", func(ctx context.Context, w *world, a Actor) error { _, err := w.Webhooks(ctx, a); return err }, everyone},
-		{"Webhook", func(ctx context.Context, w *world, a Actor) error { _, err := w.Webhook(ctx, a, w.hook.ID); return err }, owners},
+
+		// Webhooks are hidden from those who do not own all of their applications. A token to read
+		// shows its owner's webhooks, and changes none.
+		{"Webhooks", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Webhooks(ctx, a)
+			return err
+		}, everyone},
+		{"Webhook", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Webhook(ctx, a, w.hook.ID)
+			return err
+		}, owners},
 		{"CreateWebhook", func(ctx context.Context, w *world, a Actor) error {
 			_, _, err := w.CreateWebhook(ctx, a, hookFor("http://127.0.0.1:1", "a"))
 			return err
 		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
 		{"CheckWebhook", func(ctx context.Context, w *world, a Actor) error {
 			return w.CheckWebhook(ctx, a, hookFor("http://127.0.0.1:1", "a"))
-		},
-			[]verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
+		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
+
 		{"UpdateWebhook", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.UpdateWebhook(ctx, a, w.hook.ID, hookFor("http://127.0.0.1:1/other", "a"))
 			return err
 		}, keepers},
-		{"EnableWebhook", func(ctx context.Context, w *world, a Actor) error { return w.EnableWebhook(ctx, a, w.hook.ID, false) }, keepers},
+		{"EnableWebhook", func(ctx context.Context, w *world, a Actor) error {
+			return w.EnableWebhook(ctx, a, w.hook.ID, false)
+		}, keepers},
 		{"RenewWebhookSecret", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.RenewWebhookSecret(ctx, a, w.hook.ID)
 			return err
@@ -220,7 +308,11 @@ func matrix() []row {
 		{"DeleteWebhook", func(ctx context.Context, w *world, a Actor) error {
 			return w.DeleteWebhook(ctx, a, w.watch("http://127.0.0.1:1", "a").ID)
 		}, keepers},
-		{"Coming", func(ctx context.Context, w *world, a Actor) error { _, err := w.Coming(ctx, a); return err }, everyone},
+
+		{"Coming", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Coming(ctx, a)
+			return err
+		}, everyone},
 		{"ScheduledOf", func(ctx context.Context, w *world, a Actor) error {
 			_, _, err := w.ScheduledOf(ctx, a, "p")
 			return err
@@ -229,6 +321,8 @@ func matrix() []row {
 			_, err := w.CancelScheduled(ctx, a, w.waiting.ID)
 			return err
 		}, writers},
+
+		// An import is denied as the creation of its policy would be.
 		{"PlanImport", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.PlanImport(ctx, a, importOf(w.t, sample("new", "a")))
 			return err
@@ -241,24 +335,52 @@ func matrix() []row {
 			_, err := w.Import(ctx, a, importOf(w.t, sample("new", "a")))
 			return err
 		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
+
+		// Users, applications and settings are for administrators who logged in themselves: their
+		// token manages nothing.
 		{"Audit", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.Audit(ctx, a, AuditQuery{})
 			return err
 		}, managers},
-		{"Users", func(ctx context.Context, w *world, a Actor) error { _, err := w.Users(ctx, a); return err }, managers},
-		{"User", func(ctx context.Context, w *world, a Actor) error { _, err := w.User(ctx, a, "spare"); return err }, managers},
-		{"CreateUser", func(ctx context.Context, w *world, a Actor) error { _, err := w.CreateUser(ctx, a, "x"); return err }, managers},
+		{"Users", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Users(ctx, a)
+			return err
+		}, managers},
+		{"User", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.User(ctx, a, "spare")
+			return err
+		}, managers},
+		{"CreateUser", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.CreateUser(ctx, a, "x")
+			return err
+		}, managers},
 		{"ResetPassword", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.ResetPassword(ctx, a, "spare")
 			return err
 		}, managers},
-		{"DisableUser", func(ctx context.Context, w *world, a Actor) error { return w.DisableUser(ctx, a, "spare") }, managers},
-		{"EnableUser", func(ctx context.Context, w *world, a Actor) error { return w.EnableUser(ctx, a, "spare") }, managers},
-		{"Promote", func(ctx context.Context, w *world, a Actor) error { return w.Promote(ctx, a, a.User()) }, []verdict{yes, denied, denied, denied, denied, denied, denied, change, out, out}},
+		{"DisableUser", func(ctx context.Context, w *world, a Actor) error {
+			return w.DisableUser(ctx, a, "spare")
+		}, managers},
+		{"EnableUser", func(ctx context.Context, w *world, a Actor) error {
+			return w.EnableUser(ctx, a, "spare")
+		}, managers},
+		{"Promote", func(ctx context.Context, w *world, a Actor) error {
+			return w.Promote(ctx, a, a.User())
+		}, []verdict{yes, denied, denied, denied, denied, denied, denied, change, out, out}},
 		{"Demote", func(ctx context.Context, w *world, a Actor) error { return w.Demote(ctx, a, "spare") }, managers},
-		{"SetRole", func(ctx context.Context, w *world, a Actor) error { return w.SetRole(ctx, a, "spare", "a", Owner) }, managers},
-		{"RemoveSecondFactor", func(ctx context.Context, w *world, a Actor) error { return w.RemoveSecondFactor(ctx, a, "spare") }, managers},
-		{"SecondFactor", func(ctx context.Context, w *world, a Actor) error { _, err := w.SecondFactor(ctx, a); return err }, persons},
+		{"SetRole", func(ctx context.Context, w *world, a Actor) error {
+			return w.SetRole(ctx, a, "spare", "a", Owner)
+		}, managers},
+
+		{"RemoveSecondFactor", func(ctx context.Context, w *world, a Actor) error {
+			return w.RemoveSecondFactor(ctx, a, "spare")
+		}, managers},
+
+		// One's own account is for the person, not for a token.
+		{"SecondFactor", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.SecondFactor(ctx, a)
+			return err
+		}, persons},
 		{"BeginSecondFactor", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.BeginSecondFactor(ctx, a, adminPassword)
 			return err
@@ -278,22 +400,41 @@ func matrix() []row {
 		{"DisableSecondFactor", func(ctx context.Context, w *world, a Actor) error {
 			return found(w.DisableSecondFactor(ctx, a, adminPassword))
 		}, persons},
-		{"CreateApp", func(ctx context.Context, w *world, a Actor) error { return w.CreateApp(ctx, a, "x", "") }, managers},
-		{"DescribeApp", func(ctx context.Context, w *world, a Actor) error { return w.DescribeApp(ctx, a, "a", "x") }, managers},
+
+		{"CreateApp", func(ctx context.Context, w *world, a Actor) error {
+			return w.CreateApp(ctx, a, "x", "")
+		}, managers},
+		{"DescribeApp", func(ctx context.Context, w *world, a Actor) error {
+			return w.DescribeApp(ctx, a, "a", "x")
+		}, managers},
 		{"DeleteApp", func(ctx context.Context, w *world, a Actor) error { return w.DeleteApp(ctx, a, "c") }, managers},
-		{"Settings", func(ctx context.Context, w *world, a Actor) error { _, err := w.Settings(ctx, a); return err }, managers},
+		{"Settings", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Settings(ctx, a)
+			return err
+		}, managers},
 		{"SaveSettings", func(ctx context.Context, w *world, a Actor) error {
 			return w.SaveSettings(ctx, a, Settings{SessionIdle: time.Hour, SessionLife: 2 * time.Hour})
 		}, managers},
-		{"Sessions", func(ctx context.Context, w *world, a Actor) error { _, err := w.Sessions(ctx, a); return err }, persons},
+
+		{"Sessions", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Sessions(ctx, a)
+			return err
+		}, persons},
 		{"RevokeSession", func(ctx context.Context, w *world, a Actor) error {
 			if err := w.RevokeSession(ctx, a, "x"); !errors.Is(err, ErrNotFound) {
 				return err
 			}
 			return nil
 		}, persons},
-		{"Tokens", func(ctx context.Context, w *world, a Actor) error { _, err := w.Tokens(ctx, a); return err }, persons},
-		{"TokenLife", func(ctx context.Context, w *world, a Actor) error { _, err := w.TokenLife(ctx, a); return err }, persons},
+		{"Tokens", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Tokens(ctx, a)
+			return err
+		}, persons},
+		{"TokenLife", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.TokenLife(ctx, a)
+			return err
+		}, persons},
+
 		{"CreateToken", func(ctx context.Context, w *world, a Actor) error {
 			_, _, err := w.CreateToken(ctx, a, TokenDraft{Label: "x", Scope: Read, Life: time.Hour})
 			return err
@@ -304,6 +445,8 @@ func matrix() []row {
 			}
 			return nil
 		}, persons},
+
+		// What everyone may who is logged in, also with a password to change.
 		{"Access", func(ctx context.Context, w *world, a Actor) error { _, err := w.Access(ctx, a); return err },
 			[]verdict{yes, yes, yes, yes, yes, yes, yes, yes, out, out}},
 		{"Logout", func(ctx context.Context, w *world, a Actor) error { return w.Logout(ctx, a) },
@@ -327,17 +470,25 @@ func found(err error) error {
 func (w *world) cast() []Actor {
 	w.t.Helper()
 	ctx := w.t.Context()
+
 	owner := w.person("owner", map[string]Role{"a": Owner})
 	disabled := w.person("disabled", map[string]Role{"a": Owner})
 	w.must(w.DisableUser(ctx, w.admin, "disabled"))
+
+	// The newcomer has the role of an owner and a password that has to be changed first.
 	oneTime, err := w.CreateUser(ctx, w.admin, "newcomer")
 	w.must(err)
 	w.must(w.SetRole(ctx, w.admin, "newcomer", "a", Owner))
+
 	newcomer, err := w.Login(ctx, "newcomer", oneTime, Meta{})
 	w.must(err)
+
+	// On whom the administrator's rows act.
 	w.person("spare", nil)
+
 	return []Actor{
-		w.admin, owner, w.person("viewer", map[string]Role{"a": Viewer, "b": Owner}), w.person("stranger", map[string]Role{"b": Owner}),
+		w.admin, owner, w.person("viewer", map[string]Role{"a": Viewer, "b": Owner}),
+		w.person("stranger", map[string]Role{"b": Owner}),
 		w.token(owner, Write), w.token(owner, Read), w.token(w.admin, Write), w.actor(newcomer), disabled, {},
 	}
 }
@@ -345,7 +496,8 @@ func (w *world) cast() []Actor {
 // token returns an actor with a token of a.
 func (w *world) token(a Actor, scope Scope, apps ...string) Actor {
 	w.t.Helper()
-	_, secret, err := w.CreateToken(w.t.Context(), a, TokenDraft{Label: "x", Scope: scope, Apps: apps, Life: 24 * time.Hour})
+	_, secret, err := w.CreateToken(w.t.Context(), a,
+		TokenDraft{Label: "x", Scope: scope, Apps: apps, Life: 24 * time.Hour})
 	w.must(err)
 	actor, err := w.AuthenticateToken(w.t.Context(), secret, Meta{})
 	w.must(err)
@@ -371,16 +523,20 @@ func TestMatrixOfPermissions(t *testing.T) {
 // refusal.
 func (w *world) tryAll(t *testing.T, name string, a Actor, column int) {
 	t.Helper()
+
 	refusals := w.refusals()
 	for _, r := range matrix() {
 		if r.want[column] == yes && r.method != "Promote" && column > 0 && column < 7 && changesMuch(r.method) {
 			continue // has other tests
 		}
+
 		before := refusals
 		got := verdictOf(r.call(t.Context(), w, a))
 		if got != r.want[column] {
 			t.Errorf("%s by %s: %s, want %s", r.method, name, got, r.want[column])
 		}
+
+		// Actors from column 7 on get no further than their log-in, so no right is looked at.
 		refusals = w.refusals()
 		if noted := refusals - before; (got == denied || got == hidden) && column < 7 && noted != 1 {
 			t.Errorf("%s by %s: %d refusals in the audit log, want 1", r.method, name, noted)
@@ -390,7 +546,8 @@ func (w *world) tryAll(t *testing.T, name string, a Actor, column int) {
 
 // changesMuch reports whether a method changes the answers of others.
 func changesMuch(method string) bool {
-	return slices.Contains([]string{"CreatePolicy", "UpdatePolicy", "ChangePolicies", "DeletePolicy", "Import", "Undo", "UndoPolicies", "ChangePassword", "Logout"}, method)
+	return slices.Contains([]string{"CreatePolicy", "UpdatePolicy", "ChangePolicies", "DeletePolicy", "Import", "Undo",
+		"UndoPolicies", "ChangePassword", "Logout"}, method)
 }
 
 func (w *world) refusals() (n int) {
@@ -405,6 +562,7 @@ func TestMatrixHasEveryMethod(t *testing.T) {
 			want = append(want, name)
 		}
 	}
+
 	var have []string
 	for _, r := range matrix() {
 		have = append(have, r.method)
@@ -412,6 +570,8 @@ func TestMatrixHasEveryMethod(t *testing.T) {
 			t.Errorf("%s has %d verdicts, want %d", r.method, len(r.want), len(columns))
 		}
 	}
+
+	// The methods of a type are sorted.
 	slices.Sort(have)
 	if !slices.Equal(have, want) {
 		t.Errorf("the matrix has %v, want %v", have, want)
@@ -429,12 +589,15 @@ func TestPolicyOfSeveralAppsNeedsTheirCommonOwner(t *testing.T) {
 		if _, err := w.Policy(ctx, a, "shared"); err != nil {
 			t.Errorf("the owner of one application does not see it: %v", err)
 		}
+
 		edit := func(actor Actor, name string, version int64, apps ...string) error {
 			p := sample(name, apps...)
 			p.Version, p.Priority = version, 9
 			_, err := w.UpdatePolicy(ctx, actor, p)
 			return err
 		}
+
+		// They may change only what is theirs before and after the change.
 		wantErr(t, "an edit of a policy that is only partly theirs", edit(a, "shared", 1, "a", "b"), ErrDenied)
 		wantErr(t, "taking the other application away", edit(a, "shared", 1, "a"), ErrDenied)
 		wantErr(t, "adding an application that is not theirs", edit(a, "mine", 1, "a", "b"), ErrDenied)
@@ -444,10 +607,14 @@ func TestPolicyOfSeveralAppsNeedsTheirCommonOwner(t *testing.T) {
 		_, err := w.CreatePolicy(ctx, a, sample("other", "a", "b"))
 		wantErr(t, "a creation", err, ErrDenied)
 
+		// Who owns both may leave it to one, and then it is the other's alone.
 		w.must(edit(ab, "shared", 1, "a"))
 		w.must(edit(a, "shared", 2, "a"[:1]))
+
+		// An old version is judged by the applications that it listed.
 		_, err = w.Rollback(ctx, a, "shared", 1, 2)
 		wantErr(t, "a rollback to a version that was not theirs alone", err, ErrDenied)
+
 		if p, err := w.Policy(ctx, w.admin, "mine"); err != nil || p.Version != 1 {
 			t.Errorf("%+v %v", p, err)
 		}

@@ -22,22 +22,33 @@ func TestOverview(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		now := w.clock.now().Truncate(time.Minute)
+
+		// Counts of forty minutes ago, of two hours ago and of now in Redis, so that each range
+		// has others.
 		l := w.Ledger()
-		w.must(l.Record(ctx, "a", stats.Minute{Start: now.Add(-40 * time.Minute), Requests: stats.Counts{events.Allowed: 10, events.Refused: 2}, Policies: map[string]stats.Counts{
-			"busy": {events.Allowed: 12}, "strict": {events.Allowed: 5, events.Banned: 1}, "=x": {events.FailedClosed: 1},
-		}}))
-		w.must(l.Record(ctx, "b", stats.Minute{Start: now.Add(-2 * time.Hour), Requests: stats.Counts{events.Allowed: 100}, Policies: map[string]stats.Counts{"old": {events.Allowed: 100}}}))
-		w.fleet.minutes = map[string][]stats.Minute{"b": {{Start: now, Requests: stats.Counts{events.Refused: 20}, Policies: map[string]stats.Counts{"live": {events.Refused: 20}}}}}
+		w.must(l.Record(ctx, "a", stats.Minute{Start: now.Add(-40 * time.Minute),
+			Requests: stats.Counts{events.Allowed: 10, events.Refused: 2}, Policies: map[string]stats.Counts{
+				"busy": {events.Allowed: 12}, "strict": {events.Allowed: 5, events.Banned: 1},
+				"=x": {events.FailedClosed: 1},
+			}}))
+		w.must(l.Record(ctx, "b", stats.Minute{Start: now.Add(-2 * time.Hour),
+			Requests: stats.Counts{events.Allowed: 100},
+			Policies: map[string]stats.Counts{"old": {events.Allowed: 100}}}))
+		w.fleet.minutes = map[string][]stats.Minute{"b": {{Start: now, Requests: stats.Counts{events.Refused: 20},
+			Policies: map[string]stats.Counts{"live": {events.Refused: 20}}}}}
+
 		w.create(sample("p", "a"))
 		viewer := w.person("viewer", map[string]Role{"a": Viewer})
 		nobody := w.person("nobody", nil)
+
 		for _, row := range []struct {
 			who            Actor
 			q              TrafficQuery
 			apps, policies string
 			changes        int
 		}{
-			{w.admin, TrafficQuery{Last: time.Hour}, "b/:20-20 a/:12-2 c/:0-0 ", "b/live:20-20 a/strict:6-1 a/=x:1-1 a/busy:12-0 ", 1},
+			{w.admin, TrafficQuery{Last: time.Hour}, "b/:20-20 a/:12-2 c/:0-0 ",
+				"b/live:20-20 a/strict:6-1 a/=x:1-1 a/busy:12-0 ", 1},
 			{w.admin, TrafficQuery{Last: 6 * time.Hour, App: "b"}, "b/:120-20 ", "b/live:20-20 b/old:100-0 ", 0},
 			{w.admin, TrafficQuery{Last: 15 * time.Minute}, "b/:20-20 a/:0-0 c/:0-0 ", "b/live:20-20 ", 1},
 			{w.admin, TrafficQuery{}, "b/:20-20 a/:0-0 c/:0-0 ", "b/live:20-20 ", 1},
@@ -46,17 +57,22 @@ func TestOverview(t *testing.T) {
 		} {
 			o, err := w.Overview(ctx, row.who, row.q)
 			w.must(err)
-			if told(o.Apps) != row.apps || told(o.Policies) != row.policies || len(o.Changes) != row.changes || o.TooMany || o.MoreChanges {
+			if told(o.Apps) != row.apps || told(o.Policies) != row.policies || len(o.Changes) != row.changes ||
+				o.TooMany || o.MoreChanges {
 				t.Errorf("%s, %+v: %s, %s, %+v", row.who.user, row.q, told(o.Apps), told(o.Policies), o.Changes)
 			}
+
+			// The applications and the chart beside them must not differ.
 			var sum int64
 			for _, s := range o.Apps {
 				sum += s.Counts.Total()
 			}
 			if sum != o.Traffic.Total.Total() {
-				t.Errorf("%s, %+v: the applications have %d requests, and the chart %d", row.who.user, row.q, sum, o.Traffic.Total.Total())
+				t.Errorf("%s, %+v: the applications have %d requests, and the chart %d", row.who.user, row.q, sum,
+					o.Traffic.Total.Total())
 			}
 		}
+
 		_, err := w.Overview(ctx, viewer, TrafficQuery{App: "b"})
 		wantErr(t, "of another application", err, ErrNotFound)
 	})
@@ -67,8 +83,12 @@ func TestOverview(t *testing.T) {
 func TestOverviewIsBounded(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()
+
 	now := w.clock.now().Truncate(time.Minute)
-	w.must(w.Ledger().Record(ctx, "b", stats.Minute{Start: now, Requests: stats.Counts{events.Refused: 3}, Policies: map[string]stats.Counts{"x": {events.Refused: 3}}}))
+	w.must(w.Ledger().Record(ctx, "b", stats.Minute{Start: now, Requests: stats.Counts{events.Refused: 3},
+		Policies: map[string]stats.Counts{"x": {events.Refused: 3}}}))
+
+	// As many series as are added up, and then one more.
 	w.must(w.db.Update(ctx, func(t *store.Tx) error {
 		for i := range maxSummed - 2 { // two are there
 			if _, err := t.SeriesID("a", fmt.Sprint("p", i)); err != nil {
@@ -77,21 +97,27 @@ func TestOverviewIsBounded(t *testing.T) {
 		}
 		return nil
 	}))
+
 	ask := func(app string) Overview {
 		o, err := w.Overview(ctx, w.admin, TrafficQuery{App: app})
 		w.must(err)
 		return o
 	}
+
 	if o := ask(""); o.TooMany || told(o.Policies) != "b/x:3-3 " {
 		t.Errorf("of as many as may be it tells %s", told(o.Policies))
 	}
+
 	w.must(w.db.Update(ctx, func(t *store.Tx) error { _, err := t.SeriesID("a", "more"); return err }))
 	if o := ask(""); !o.TooMany || told(o.Policies) != "" || told(o.Apps) != "b/:3-3 a/:0-0 c/:0-0 " {
 		t.Errorf("of too many it tells %s and %s", told(o.Apps), told(o.Policies))
 	}
+
+	// One application by itself is shown with its policies all the same.
 	if o := ask("b"); o.TooMany || told(o.Policies) != "b/x:3-3 " {
 		t.Errorf("of one application it tells %s", told(o.Policies))
 	}
+
 	for i := range maxChanges {
 		w.create(sample(fmt.Sprint("p", i), "a"))
 	}

@@ -8,9 +8,12 @@ func TestReasonsHidePoliciesOfOthers(t *testing.T) {
 	w.create(sample("secret-launch", "b"))
 	viewer := w.person("viewer", map[string]Role{"a": Viewer})
 	const other = "a policy of another application is not valid for this instance"
+
+	// Only the clauses about policies that the viewer does not see are replaced.
 	for _, row := range []struct{ text, want string }{
 		{"", ""}, {"the file is no JSON", "the file is no JSON"},
-		{`policy "mine": limit: too fast; policy "secret-launch": key: "spy" is unknown`, `policy "mine": limit: too fast; ` + other},
+		{`policy "mine": limit: too fast; policy "secret-launch": key: "spy" is unknown`,
+			`policy "mine": limit: too fast; ` + other},
 		{`policy: policy "secret-launch": key: "spy"; policy "secret-launch": mode: x; policy "gone": y`, other},
 		{`policy "secret-lau…`, other}, // cut to the length of a report
 	} {
@@ -19,6 +22,7 @@ func TestReasonsHidePoliciesOfOthers(t *testing.T) {
 		if got[0] != row.want {
 			t.Errorf("%q is shown as %q, want %q", row.text, got[0], row.want)
 		}
+
 		if got, err = w.Reasons(t.Context(), w.admin, []string{row.text}); err != nil || got[0] != row.text {
 			t.Errorf("an administrator sees %q (%v) of %q", got, err, row.text)
 		}

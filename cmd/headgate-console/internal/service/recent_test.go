@@ -56,20 +56,30 @@ func TestRecentCountsAreAtMostSoOld(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.create(sample("one", "a"))
 		w.create(sample("two", "a"))
+
 		n, _ := w.addUps()
 		w.record("a", map[string]int64{"one": 5})
 		w.comesFirst("at first", w.admin, "one")
+
+		// The newer counts are in the database, and the order is by those of 100 seconds ago.
 		w.record("a", map[string]int64{"two": 9})
 		w.clock.pass(100*time.Second - time.Microsecond)
 		w.comesFirst("before their time is over", w.admin, "one")
-		if list, err := w.List(t.Context(), w.admin, Query{Sort: "-refused"}); err != nil || list.Rows[0].Name != "two" {
+
+		// A page orders what it shows by the numbers that it shows.
+		if list, err := w.List(t.Context(), w.admin, Query{Sort: "-refused"}); err != nil ||
+			list.Rows[0].Name != "two" {
 			t.Errorf("a page is not in the order of its numbers (%v)", err)
 		}
+
 		w.clock.pass(time.Microsecond)
 		w.comesFirst("afterwards", w.admin, "two")
+
 		if n.Load() != 2 {
 			t.Errorf("the series were added up %d times, want 2", n.Load())
 		}
+
+		// What was added up at a later time by this clock is not taken for new.
 		w.clock.pass(-time.Hour)
 		w.record("a", map[string]int64{"one": 99})
 		w.comesFirst("after the clock was set back", w.admin, "one")
@@ -81,6 +91,7 @@ func TestAddUpIsForPages(t *testing.T) {
 		ctx := t.Context()
 		w.create(sample("one", "a"))
 		w.create(sample("two", "a"))
+
 		n, _ := w.addUps()
 		added := func(when string, want int64) {
 			t.Helper()
@@ -89,26 +100,37 @@ func TestAddUpIsForPages(t *testing.T) {
 				t.Errorf("%s the series were added up %d times, want %d", when, got, want)
 			}
 		}
+
+		// The background adds up when there is something new, so that a page does not have to.
 		added("at first", 1)
 		added("without a change", 0)
+
 		w.record("a", map[string]int64{"one": 5})
 		added("after a collection", 1)
+
 		w.must(w.Ledger().SetCollected(ctx, "a", w.clock.now()))
 		added("after a collection of nothing", 0)
+
+		// What a collection brings later is added up by the background, not by the next page.
 		w.clock.pass(recentLife - time.Microsecond)
 		w.comesFirst("after a collection", w.admin, "one")
 		w.record("a", map[string]int64{"two": 9})
 		added("a while later", 1)
+
 		w.comesFirst("at once", w.admin, "two")
 		w.clock.pass(recentLife)
 		w.comesFirst("without a change", w.admin, "two")
+
 		if n.Load() != 0 {
 			t.Error("a page added up what was the same")
 		}
+
+		// The hour that left the range, and policies that came and went, change the counts, too.
 		w.clock.pass(time.Hour)
 		added("an hour later", 1)
 		w.must(w.DeletePolicy(ctx, w.admin, "two", 1))
 		added("after a deletion", 1)
+
 		_, err := w.Rollback(ctx, w.admin, "two", 1, 2)
 		w.must(err)
 		added("after a restoration", 1)
@@ -122,8 +144,10 @@ func TestAddUpThatFailsKeepsWhatWasAddedUp(t *testing.T) {
 		w.logger = slog.New(slog.NewTextHandler(log, nil))
 		w.create(sample("one", "a"))
 		w.create(sample("two", "a"))
+
 		_, fail := w.addUps()
 		read := 0
+
 		logged := func(when, want string) {
 			t.Helper()
 			text := log.String()[read:]
@@ -132,26 +156,38 @@ func TestAddUpThatFailsKeepsWhatWasAddedUp(t *testing.T) {
 				t.Errorf("%s the log has %q, want %q once", when, text, want)
 			}
 		}
+
 		w.record("a", map[string]int64{"one": 5})
 		w.Ledger().AddUp(ctx)
+
+		// Three failures are one warning.
 		broken := errors.New("broken")
 		fail.Store(&broken)
 		w.record("a", map[string]int64{"two": 9})
 		for range 3 {
 			w.Ledger().AddUp(ctx)
 		}
-		logged("after failures", `level=WARN msg="the counts of policies cannot be added up; trying again until it works" error=broken`)
+
+		logged("after failures",
+			`level=WARN msg="the counts of policies cannot be added up; trying again until it works" error=broken`)
+
+		// Pages go on with what was added up before, until it is too old to be shown.
 		w.clock.pass(recentLife - time.Microsecond)
 		w.comesFirst("while it fails", w.admin, "one")
+
 		w.clock.pass(time.Microsecond)
 		_, err := w.Policies(ctx, w.admin, Query{Sort: "-refused"})
 		wantErr(t, "a page that needs newer counts", err, broken)
+
 		fail.Store(nil)
 		for range 3 {
 			w.Ledger().AddUp(ctx)
 		}
+
 		logged("afterwards", `level=INFO msg="the counts of policies are added up again"`)
 		w.comesFirst("afterwards", w.admin, "two")
+
+		// The end of the console is no failure.
 		stopped, stop := context.WithCancel(ctx)
 		stop()
 		w.record("a", map[string]int64{"one": 10})
@@ -167,6 +203,8 @@ func TestRecentCountsAreAddedUpOnceForManyRequests(t *testing.T) {
 		w := newWorld(t, url)
 		w.create(sample("one", "a"))
 		w.record("a", map[string]int64{"one": 5})
+
+		// The first one waits in the middle, until the others have come.
 		var calls atomic.Int64
 		goOn := make(chan struct{})
 		w.recent.add = func(t *store.Tx, hours span) ([]recentSeries, error) {
@@ -174,6 +212,7 @@ func TestRecentCountsAreAddedUpOnceForManyRequests(t *testing.T) {
 			<-goOn
 			return addUp(t, hours)
 		}
+
 		errs := make(chan error, 3) // SQLite has room for one more reader
 		for range cap(errs) {
 			go func() {
@@ -181,17 +220,21 @@ func TestRecentCountsAreAddedUpOnceForManyRequests(t *testing.T) {
 				errs <- err
 			}()
 		}
+
 		synctest.Wait()
 		if calls.Load() != 1 {
 			t.Errorf("%d requests add up at the same time", calls.Load())
 		}
+
 		close(goOn)
 		for range cap(errs) {
 			w.must(<-errs)
 		}
+
 		if calls.Load() != 1 {
 			t.Errorf("the series were added up %d times, want 1", calls.Load())
 		}
+
 		if last := w.recent.last.Load(); last == nil || len(last.series) != 1 {
 			t.Errorf("%+v is kept", last)
 		}
@@ -202,12 +245,17 @@ func TestRecentCountsOfTooManySeriesAreNotKept(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.create(sample("one", "a", "b"))
 	w.create(sample("two", "a"))
+
+	// Two series are as many as are kept. The second round has four.
 	n, _ := w.addUps()
 	w.recent.most = 2
+
 	for i, app := range []string{"a", "b"} {
 		w.clock.pass(recentLife)
 		w.record(app, map[string]int64{"one": 5, "two": 9})
 		w.Ledger().AddUp(t.Context())
+
+		// What was not kept is added up for the request.
 		n.Store(0)
 		w.comesFirst(app, w.admin, "two")
 		if n.Load() != int64(i) {
@@ -222,10 +270,12 @@ func TestRecentCountsFollowRolesAtOnce(t *testing.T) {
 		ctx := t.Context()
 		w.create(sample("both", "a", "b"))
 		w.create(sample("one", "a"))
+
 		n, _ := w.addUps()
 		viewer := w.person("v", map[string]Role{"a": Viewer, "b": Viewer})
 		w.record("a", map[string]int64{"one": 5})
 		w.record("b", map[string]int64{"both": 9})
+
 		w.fleet.err = errors.New("away")
 		sees := func(when string, a Actor, want ...string) {
 			t.Helper()
@@ -234,37 +284,50 @@ func TestRecentCountsFollowRolesAtOnce(t *testing.T) {
 				t.Errorf("%s: %v of %d refuse, want %v (%v)", when, got, page.Total, want, err)
 			}
 		}
+
 		w.comesFirst("with both roles", viewer, "both")
 		sees("with both roles", viewer, "both", "one")
+
+		// A role less takes the counts of its application along, though nothing is added up anew.
 		w.must(w.SetRole(ctx, w.admin, "v", "b", NoRole))
 		w.comesFirst("with one role", viewer, "one")
 		sees("with one role", viewer, "one")
 		sees("as the administrator", w.admin, "both", "one")
+
 		w.must(w.SetRole(ctx, w.admin, "v", "a", NoRole))
 		sees("without a role", viewer)
+
 		if n.Load() != 1 {
 			t.Errorf("the series were added up %d times, want 1", n.Load())
 		}
 	})
 }
 
-// A policy refuses now for ten minutes to the minute, however old the counts are, and those of Redis
-// are as new as ever.
+// A policy refuses now for ten minutes to the minute, however old the counts are, and those of
+// Redis are as new as ever.
 func TestRefusingNowIsExact(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"one", "two", "three"} {
 			w.create(sample(name, "a"))
 		}
+
 		w.clock.pass(9*time.Minute + 59*time.Second - time.Duration(w.clock.now().Nanosecond())) // 12:09:59
 		w.record("a", map[string]int64{"one": 1})
 		w.Ledger().AddUp(t.Context())
+
 		w.clock.pass(9 * time.Minute) // 12:18:59
 		w.record("a", map[string]int64{"two": 1})
 		w.Ledger().AddUp(t.Context())
 		w.refusingNow([]string{"one", "two"})
-		now := stats.Minute{Start: w.clock.now().Truncate(time.Minute), Policies: map[string]stats.Counts{"three": {events.Refused: 1}}}
+
+		// Redis has the current minute, which nobody has collected.
+		now := stats.Minute{Start: w.clock.now().Truncate(time.Minute),
+			Policies: map[string]stats.Counts{"three": {events.Refused: 1}}}
 		w.fleet.minutes = map[string][]stats.Minute{"a": {now}}
 		w.refusingNow([]string{"one", "three", "two"})
+
+		// At 12:20:00 the minute of 12:09 is over by more than ten minutes, though nothing was
+		// added up again.
 		w.clock.pass(time.Minute) // 12:19:59
 		w.refusingNow([]string{"one", "three", "two"})
 		w.clock.pass(time.Second) // 12:20:00, by counts of 12:18:59

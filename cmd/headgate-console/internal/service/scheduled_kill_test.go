@@ -30,18 +30,25 @@ func runCalendar(url string) error {
 		_, _ = io.Copy(io.Discard, os.Stdin) // its end is all that counts
 		os.Exit(0)
 	}()
+
 	us, err := strconv.ParseInt(os.Getenv(runsAt), 10, 64)
 	if err != nil {
 		return err
 	}
+
 	db, err := store.Open(context.Background(), store.Options{URL: url, Timeout: patience})
 	if err != nil {
 		return err
 	}
-	s, err := New(Options{DB: db, Clock: func() time.Time { return time.UnixMicro(us) }, Passwords: cheap, Logger: slog.New(slog.DiscardHandler)})
+
+	s, err := New(Options{DB: db, Clock: func() time.Time {
+		return time.UnixMicro(us)
+	}, Passwords: cheap, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
+
+	// It goes on without a pause, so that it is killed in the middle of something.
 	for {
 		if _, _, err := s.Calendar().Run(context.Background()); err != nil {
 			return err
@@ -57,6 +64,7 @@ func (w *world) made(n int) (made int) {
 	if len(list) != n {
 		w.t.Fatalf("there are %d policies, want %d", len(list), n)
 	}
+
 	for _, p := range list {
 		if p.Version > 1 {
 			made++
@@ -72,16 +80,20 @@ func (w *world) killAt(n, target int) int {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), runsCalendar+"="+w.url, runsAt+"="+strconv.FormatInt(w.clock.now().UnixMicro(), 10))
 	cmd.Stderr = os.Stderr
+
+	// The pipe is held open as long as the test lives: the other process ends with it.
 	input, err := cmd.StdinPipe()
 	w.must(err)
 	defer input.Close()
 	w.must(cmd.Start())
+
 	for began := time.Now(); w.made(n) < target; {
 		if time.Since(began) > patience {
 			w.t.Error("the other process makes no changes")
 			break
 		}
 	}
+
 	w.must(cmd.Process.Kill())
 	_ = cmd.Wait() // it says that it was killed
 	return w.made(n)
@@ -96,30 +108,41 @@ func TestScheduledChangesAreMadeOnceThoughConsolesAreKilled(t *testing.T) {
 			w.later(w.admin, w.create(sample(fmt.Sprint("p", i), "a")), policy.Off, time.Hour)
 		}
 		w.clock.pass(time.Hour)
+
+		// Six processes are killed, the first at once and the others after more and more changes.
 		between := 0
 		for _, target := range []int{0, 1, 16, 32, 48, 64} {
 			if made := w.killAt(n, target); 0 < made && made < n {
 				between++
 			}
 		}
+
+		// Without this the test would pass if each process had made all or nothing.
 		if between == 0 {
 			t.Error("no process was killed while some changes were made and others were not")
 		}
+
 		w.waits("after the last restart", 0)
 		if made := w.made(n); made != n {
 			t.Errorf("%d of %d changes were made", made, n)
 		}
+
+		// Each change is made once, with all that belongs to it: a revision, a row in the audit
+		// log, and nothing that waits.
 		for i := range n {
 			name := fmt.Sprint("p", i)
 			history, err := w.History(t.Context(), w.admin, name, 0, 0)
-			if err != nil || len(history) != 2 || history[0].After.Mode != policy.Off || !strings.HasPrefix(history[0].Note, "scheduled for") {
+			if err != nil || len(history) != 2 || history[0].After.Mode != policy.Off ||
+				!strings.HasPrefix(history[0].Note, "scheduled for") {
 				t.Errorf("%s has the history %+v, %v", name, history, err)
 			}
+
 			waiting, failed, err := w.ScheduledOf(t.Context(), w.admin, name)
 			if err != nil || len(waiting)+len(failed) > 0 {
 				t.Errorf("%s has %d changes that wait and %d that failed, %v", name, len(waiting), len(failed), err)
 			}
 		}
+
 		if rows := w.entries(AuditQuery{Action: "policy.update", Outcome: Done}); len(rows) != n {
 			t.Errorf("the audit log has %d changes, want %d", len(rows), n)
 		}

@@ -52,23 +52,33 @@ func TestSecondFactorIsAskedForAfterThePassword(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		x := w.person("x", nil)
+
+		// A session that began with the password alone, before there was a second factor.
 		other, err := w.Login(ctx, "x", userPassword, Meta{})
 		w.must(err)
+
 		setup, err := w.BeginSecondFactor(ctx, x, userPassword)
 		w.must(err)
+
+		// Until a code has confirmed the secret, the user could not give one: the password is
+		// enough.
 		if s, err := w.Login(ctx, "x", userPassword, Meta{}); err != nil || s.Token == "" {
 			t.Errorf("a factor that is not confirmed counts: %+v %v", s, err)
 		}
 		if _, err := w.ConfirmSecondFactor(ctx, x, "000000"); !errors.Is(err, ErrCredentials) {
 			t.Errorf("a wrong code confirms: %v", err)
 		}
+
 		recovery, err := w.ConfirmSecondFactor(ctx, x, w.codeAt(setup.Secret, 0))
 		w.must(err)
 		if len(recovery) != 10 {
 			t.Errorf("there are %d recovery codes, want 10", len(recovery))
 		}
+
+		// From now on a password alone is not enough, also for those who are inside already.
 		_, err = w.Authenticate(ctx, other.Token, Meta{})
 		wantErr(t, "a session that began without a code", err, ErrNotLoggedIn)
+
 		state, err := w.SecondFactor(ctx, x)
 		if want := (SecondFactor{On: true, Since: w.clock.now(), RecoveryCodes: 10}); err != nil || state != want {
 			t.Errorf("the state is %+v %v, want %+v", state, err, want)
@@ -88,16 +98,21 @@ func TestSecondFactorIsAskedForAfterThePassword(t *testing.T) {
 func (w *world) useFactor(secret string) {
 	t, ctx := w.t, w.t.Context()
 	t.Helper()
+
 	p := w.pending("x", Meta{})
 	_, err := w.Authenticate(ctx, p, Meta{})
 	wantErr(t, "a pending log-in as a session", err, ErrNotLoggedIn)
+
 	_, err = w.LoginCode(ctx, p, w.codeAt(secret, 0), Meta{})
 	wantErr(t, "the code that confirmed", err, ErrCredentials)
+
+	// The code of the next step is right, for clocks that differ.
 	s, err := w.LoginCode(ctx, p, w.codeAt(secret, step), Meta{})
 	w.must(err)
 	if _, err := w.Authenticate(ctx, s.Token, Meta{}); err != nil || s.Device == "" || s.Recovered || s.Pending != "" {
 		t.Errorf("the session is %+v %v", s, err)
 	}
+
 	_, err = w.LoginCode(ctx, p, w.codeAt(secret, 2*step), Meta{})
 	wantErr(t, "a pending log-in that was used", err, ErrNotLoggedIn)
 
@@ -105,7 +120,10 @@ func (w *world) useFactor(secret string) {
 	for _, e := range w.entries(AuditQuery{Object: "user:x", Action: "session."}) {
 		got = append(got, fmt.Sprintf("%s %s by %q: %s", e.Action, e.Outcome, e.Actor, e.Note))
 	}
-	want := []string{`session.login done by "x": with a code`, `session.code refused by "": the code was used before`, `session.password done by "x": `}
+
+	// The attempt with a log-in that was used is not among them: it is of no user.
+	want := []string{`session.login done by "x": with a code`, `session.code refused by "": the code was used before`,
+		`session.password done by "x": `}
 	if strings.Join(got[:3], "\n") != strings.Join(want, "\n") {
 		t.Errorf("the audit log has\n%s\nwant\n%s", strings.Join(got[:3], "\n"), strings.Join(want, "\n"))
 	}
@@ -116,16 +134,24 @@ func TestSecondFactorCodesOfOneStepAround(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()
 	secret, _ := w.enrol(w.person("x", nil), userPassword)
+
+	// Far from the code that confirmed, which was used.
 	w.clock.pass(10 * step)
 	p := w.pending("x", Meta{})
+
 	addresses := 0
 	wrong := func(what string, later time.Duration) {
 		addresses++ // so that no limit is reached
 		_, err := w.LoginCode(ctx, p, w.codeAt(secret, later), Meta{Address: fmt.Sprintf("198.51.100.%d:1", addresses)})
 		wantErr(t, fmt.Sprintf("the code of %s %s", later, what), err, ErrCredentials)
 	}
+
+	// Two steps away is too far in both directions.
 	wrong("at first", -2*step)
 	wrong("at first", 2*step)
+
+	// A code makes those of earlier steps void, so that one that was seen cannot be used
+	// afterwards.
 	for _, later := range []time.Duration{-step, 0, step} {
 		_, err := w.LoginCode(ctx, w.pending("x", Meta{}), w.codeAt(secret, later), Meta{})
 		w.must(err)
@@ -140,13 +166,19 @@ func TestSecondFactorCodesOfOneStepAround(t *testing.T) {
 func TestSecondFactorAcceptsWhatPeopleType(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	secret, recovery := w.enrol(w.person("x", nil), userPassword)
+
+	// Applications show codes in groups, and people copy recovery codes from paper.
 	code := w.codeAt(secret, 0)
 	_, err := w.LoginCode(t.Context(), w.pending("x", Meta{}), " "+code[:3]+" "+code[3:], Meta{})
 	w.must(err)
-	_, err = w.LoginCode(t.Context(), w.pending("x", Meta{}), strings.ToUpper(strings.ReplaceAll(recovery[3], "-", " ")), Meta{})
+	_, err = w.LoginCode(t.Context(), w.pending("x", Meta{}),
+		strings.ToUpper(strings.ReplaceAll(recovery[3], "-", " ")), Meta{})
 	w.must(err)
 	p := w.pending("x", Meta{})
-	for i, wrong := range []string{"", "0", code + "0", secret, "x\x00", strings.Repeat("7", 100_000), strings.Repeat("x", 100_000), "' OR 1=1 --", "１２３４５６"} {
+
+	// Each is from an address of its own, so that no limit answers before the code is looked at.
+	for i, wrong := range []string{"", "0", code + "0", secret, "x\x00", strings.Repeat("7", 100_000),
+		strings.Repeat("x", 100_000), "' OR 1=1 --", "１２３４５６"} {
 		_, err := w.LoginCode(t.Context(), p, wrong, Meta{Address: fmt.Sprintf("192.0.2.%d:1", i+10)})
 		wantErr(t, fmt.Sprintf("%.20q", wrong), err, ErrCredentials)
 	}
@@ -157,24 +189,33 @@ func TestRecoveryCodesWorkOnce(t *testing.T) {
 		ctx := t.Context()
 		x := w.person("x", nil)
 		_, recovery := w.enrol(x, userPassword)
+
 		s, err := w.LoginCode(ctx, w.pending("x", Meta{}), recovery[0], Meta{})
 		if err != nil || !s.Recovered {
 			t.Fatalf("%+v %v", s, err)
 		}
+
 		_, err = w.LoginCode(ctx, w.pending("x", Meta{}), recovery[0], Meta{})
 		wantErr(t, "a recovery code again", err, ErrCredentials)
-		if e := w.entries(AuditQuery{Object: "user:x", Action: "session.login"})[0]; e.Note != "with a recovery code; 9 are left" {
+
+		if e := w.entries(AuditQuery{Object: "user:x", Action: "session.login"})[0]; e.Note !=
+			"with a recovery code; 9 are left" {
 			t.Errorf("the audit log says %q", e.Note)
 		}
+
+		// New codes need the password and make the old ones void.
 		x = w.actor(s)
 		_, err = w.RenewRecoveryCodes(ctx, x, "wrong")
 		wantErr(t, "new codes with a wrong password", err, ErrCredentials)
+
 		fresh, err := w.RenewRecoveryCodes(ctx, x, userPassword)
 		w.must(err)
 		_, err = w.LoginCode(ctx, w.pending("x", Meta{}), recovery[1], Meta{})
 		wantErr(t, "an old code after new ones", err, ErrCredentials)
+
 		_, err = w.LoginCode(ctx, w.pending("x", Meta{}), fresh[1], Meta{})
 		w.must(err)
+
 		if state, err := w.SecondFactor(ctx, x); err != nil || state.RecoveryCodes != 9 {
 			t.Errorf("%+v %v", state, err)
 		}
@@ -188,6 +229,8 @@ func TestOneCodeOpensOneSession(t *testing.T) {
 		ctx := t.Context()
 		secret, recovery := w.enrol(w.person("x", nil), userPassword)
 		services := []*Service{w.Service, w.another()}
+
+		// The races are between transactions, so half of the tries go to another console.
 		for round, row := range []struct {
 			what   string
 			codes  []string // of the tries in turn
@@ -202,6 +245,7 @@ func TestOneCodeOpensOneSession(t *testing.T) {
 			const tries = 8
 			shared := w.pending("x", Meta{})
 			outcomes := make([]error, tries)
+
 			var group sync.WaitGroup
 			for i := range tries {
 				p := shared
@@ -209,9 +253,13 @@ func TestOneCodeOpensOneSession(t *testing.T) {
 					p = w.pending("x", Meta{})
 				}
 				group.Go(func() {
-					_, outcomes[i] = services[i%2].LoginCode(ctx, p, row.codes[i%len(row.codes)], Meta{Address: fmt.Sprintf("192.0.%d.%d:1", round+2, i)})
+					_, outcomes[i] = services[i%2].LoginCode(ctx, p, row.codes[i%len(row.codes)],
+						Meta{Address: fmt.Sprintf("192.0.%d.%d:1", round+2, i)})
 				})
 			}
+
+			// The others learn that the code was used or that the log-in has ended, whichever
+			// comes first.
 			group.Wait()
 			done := 0
 			for _, err := range outcomes {
@@ -221,10 +269,13 @@ func TestOneCodeOpensOneSession(t *testing.T) {
 					t.Errorf("%s: %v", row.what, err)
 				}
 			}
+
 			if done != 1 {
 				t.Errorf("%s: %d log-ins, want 1", row.what, done)
 			}
 		}
+
+		// Three were used: one in each of the rounds with recovery codes.
 		if n := w.count("recovery_codes"); n != 7 { // a log-in that fails uses none up
 			t.Errorf("%d recovery codes are left, want 7", n)
 		}
@@ -236,42 +287,57 @@ func TestPendingLoginEnds(t *testing.T) {
 		ctx := t.Context()
 		x := w.person("x", nil)
 		secret, recovery := w.enrol(x, userPassword)
+
+		// The recovery code would be right, so what is refused is the log-in.
 		try := func(p, what string) {
 			t.Helper()
 			_, err := w.LoginCode(ctx, p, recovery[9], Meta{})
 			wantErr(t, what, err, ErrNotLoggedIn)
 		}
+
 		try("", "no log-in")
 		try(secret, "a secret of something else")
+
+		// Five minutes end it, to the microsecond.
 		p := w.pending("x", Meta{})
 		w.clock.pass(PendingLife)
 		try(p, "a log-in after five minutes")
+
 		last := w.pending("x", Meta{})
 		w.clock.pass(PendingLife - time.Microsecond)
 		_, err := w.LoginCode(ctx, last, recovery[0], Meta{})
 		w.must(err)
+
+		// It ends with the user being disabled, and does not come back when they are enabled.
 		p = w.pending("x", Meta{})
 		w.must(w.DisableUser(ctx, w.admin, "x"))
 		try(p, "a disabled user")
 		w.must(w.EnableUser(ctx, w.admin, "x"))
 		try(p, "a user who was disabled")
+
 		w.must(w.db.Update(ctx, func(tx *store.Tx) error { // a log-in that overtook a new password
 			u, err := tx.User("x")
 			w.must(err)
 			late := w.clock.now().Add(PendingLife).UnixMicro()
-			return tx.InsertPendingLogin(store.PendingLogin{Hash: auth.Digest("late"), User: "x", PasswordAt: u.PasswordAt - 1, ExpiresAt: late})
+			return tx.InsertPendingLogin(store.PendingLogin{Hash: auth.Digest("late"), User: "x",
+				PasswordAt: u.PasswordAt - 1, ExpiresAt: late})
 		}))
 		try("late", "a log-in with the password before")
+
+		// A new password ends it, as it was begun with the old one.
 		p = w.pending("x", Meta{})
 		oneTime, err := w.ResetPassword(ctx, w.admin, "x")
 		w.must(err)
 		try(p, "an old password")
+
 		s, err := w.Login(ctx, "x", oneTime, Meta{})
 		if err != nil || s.Pending == "" {
 			t.Errorf("a one-time password replaces the second factor: %+v %v", s, err)
 		}
+
 		w.must(w.RemoveSecondFactor(ctx, w.admin, "x"))
 		try(s.Pending, "a factor that was removed")
+
 		if rows := w.count("pending_logins"); rows != 0 {
 			t.Errorf("%d pending log-ins stay", rows)
 		}
@@ -293,33 +359,49 @@ func TestWrongCodesAreLimited(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()
 	secret, recovery := w.enrol(w.person("x", nil), userPassword)
+
+	// The browser in which the user has logged in with a code is known.
 	known, err := w.LoginCode(ctx, w.pending("x", Meta{}), w.codeAt(secret, 0), Meta{})
 	w.must(err)
 	w.clock.pass(step)
+
 	p := w.pending("x", Meta{})
 	try := func(code, address, device string) error {
 		_, err := w.LoginCode(ctx, p, code, Meta{Address: address, Device: device})
 		return err
 	}
+
+	// Five from one address in five minutes.
 	var limited *LimitedError
 	for i := range 5 {
 		wantErr(t, fmt.Sprint("wrong code ", i), try("000000", "192.0.2.9:1", ""), ErrCredentials)
 	}
-	if err := try(w.codeAt(secret, 0), "192.0.2.9:2", ""); !errors.As(err, &limited) || limited.RetryAfter != time.Minute {
+	if err := try(w.codeAt(secret, 0), "192.0.2.9:2", ""); !errors.As(err, &limited) ||
+		limited.RetryAfter != time.Minute {
 		t.Errorf("the sixth code from an address: %v %+v", err, limited)
 	}
+
+	// And twenty in an hour from all addresses together, also if each of them tries once.
 	for i := range 15 {
-		wantErr(t, fmt.Sprint("wrong code elsewhere ", i), try("000000", fmt.Sprintf("198.51.100.%d:1", i), ""), ErrCredentials)
+		wantErr(t, fmt.Sprint("wrong code elsewhere ", i), try("000000", fmt.Sprintf("198.51.100.%d:1", i), ""),
+			ErrCredentials)
 	}
-	if err := try(w.codeAt(secret, 0), "203.0.113.1:1", ""); !errors.As(err, &limited) || limited.RetryAfter != 3*time.Minute {
+	if err := try(w.codeAt(secret, 0), "203.0.113.1:1", ""); !errors.As(err, &limited) ||
+		limited.RetryAfter != 3*time.Minute {
 		t.Errorf("the 21st code: %v %+v", err, limited)
 	}
+
+	// A recovery code cannot be guessed and a known browser has its own limit: a flood of others
+	// does not lock the user out.
 	w.must(try(recovery[0], "203.0.113.1:1", ""))
+
 	p = w.pending("x", Meta{})
 	w.must(try(w.codeAt(secret, 0), "203.0.113.1:1", known.Device))
+
 	if e := w.entries(AuditQuery{Object: "user:x", Action: "session.code"})[0]; e.Note != tooMany {
 		t.Errorf("the audit log says %q", e.Note)
 	}
+
 	w.person("y", nil) // whose limit is another
 	w.enrol(w.actor(must(w.Login(ctx, "y", userPassword, Meta{}))), userPassword)
 	_, err = w.LoginCode(ctx, w.pending("y", Meta{}), "000000", Meta{Address: "203.0.113.2:1"})
@@ -332,15 +414,24 @@ func TestSecondFactorForgetsBrowsersBefore(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		w.person("x", nil)
+
+		// One browser is known by a password alone, and another is the one in which the factor is
+		// set up.
 		before := must(w.Login(ctx, "x", userPassword, Meta{Address: "192.0.2.9:1"})).Device
+
 		session := must(w.Login(ctx, "x", userPassword, Meta{}))
 		x, err := w.Authenticate(ctx, session.Token, Meta{Device: session.Device})
 		w.must(err)
+
 		secret, _ := w.enrol(x, userPassword)
 		if n := w.count("devices"); n != 2 { // that of the administrator and that of the session
 			t.Errorf("%d browsers are known", n)
 		}
+
+		// The limit of all addresses lets 20 of 25 wrong codes through: the browser from before
+		// gives no more.
 		p := w.pending("x", Meta{})
+
 		refused := 0
 		for i := range 25 {
 			_, err := w.LoginCode(ctx, p, "000000", Meta{Address: fmt.Sprintf("198.51.100.%d:1", i), Device: before})
@@ -348,9 +439,12 @@ func TestSecondFactorForgetsBrowsersBefore(t *testing.T) {
 				refused++
 			}
 		}
+
 		if refused != 5 {
 			t.Errorf("%d of 25 wrong codes in the browser before were refused, want 5", refused)
 		}
+
+		// The browser of the set-up is still known, and its limit is its own.
 		_, err = w.LoginCode(ctx, p, w.codeAt(secret, 0), Meta{Device: session.Device})
 		w.must(err)
 	})
@@ -367,15 +461,20 @@ func TestSecondFactorNeedsThePassword(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		x := w.person("x", nil)
+
 		_, err := w.BeginSecondFactor(ctx, x, "wrong")
 		wantErr(t, "to begin with a wrong password", err, ErrCredentials)
 		wantErr(t, "to turn off what is not on", w.DisableSecondFactor(ctx, x, userPassword), ErrNotFound)
 		_, err = w.RenewRecoveryCodes(ctx, x, userPassword)
 		wantErr(t, "recovery codes without a factor", err, ErrNotFound)
+
 		w.enrol(x, userPassword)
 		_, err = w.BeginSecondFactor(ctx, x, userPassword)
 		wantFault(t, "a second one", err, "")
 		wantErr(t, "to turn it off with a wrong password", w.DisableSecondFactor(ctx, x, "wrong"), ErrCredentials)
+
+		// Nothing of it is left: neither the question for a code nor recovery codes for the next
+		// one.
 		w.must(w.DisableSecondFactor(ctx, x, userPassword))
 		if s, err := w.Login(ctx, "x", userPassword, Meta{}); err != nil || s.Token == "" {
 			t.Errorf("after it was turned off: %+v %v", s, err)
@@ -383,6 +482,8 @@ func TestSecondFactorNeedsThePassword(t *testing.T) {
 		if n := w.count("recovery_codes"); n != 0 {
 			t.Errorf("%d recovery codes stay", n)
 		}
+
+		// An open session is no way to guess the password: these attempts are limited, too.
 		for i := range 5 { // the first two were before
 			if _, err := w.BeginSecondFactor(ctx, x, "wrong"); i < 3 {
 				wantErr(t, "a wrong password", err, ErrCredentials)
@@ -399,19 +500,26 @@ func TestSecondFactorSetupIsOfOneSession(t *testing.T) {
 	ctx := t.Context()
 	x := w.person("x", nil)
 	other := w.actor(must(w.Login(ctx, "x", userPassword, Meta{})))
+
+	// A second beginning replaces the first secret.
 	first, err := w.BeginSecondFactor(ctx, x, userPassword)
 	w.must(err)
 	second, err := w.BeginSecondFactor(ctx, x, userPassword)
 	w.must(err)
+
 	if got, err := w.SecondFactorSetup(ctx, x); err != nil || got != second || got == first {
 		t.Errorf("the set-up is %+v %v, want %+v", got, err, second)
 	}
+
+	// Another session of the user neither sees the secret nor confirms it.
 	_, err = w.SecondFactorSetup(ctx, other)
 	wantErr(t, "the set-up of another session", err, ErrNotFound)
 	_, err = w.ConfirmSecondFactor(ctx, other, w.codeAt(second.Secret, 0))
 	wantErr(t, "to confirm in another session", err, ErrNotFound)
+
 	_, err = w.ConfirmSecondFactor(ctx, x, w.codeAt(first.Secret, 0))
 	wantErr(t, "to confirm the first secret", err, ErrCredentials)
+
 	w.clock.pass(setupLife)
 	_, err = w.ConfirmSecondFactor(ctx, x, w.codeAt(second.Secret, 0))
 	wantErr(t, "to confirm after half an hour", err, ErrNotFound)
@@ -422,19 +530,28 @@ func TestAdministratorRemovesSecondFactorOfAnother(t *testing.T) {
 		ctx := t.Context()
 		x := w.person("x", nil)
 		w.enrol(x, userPassword)
+
 		if u, err := w.User(ctx, w.admin, "x"); err != nil || !u.SecondFactor {
 			t.Errorf("%+v %v", u, err)
 		}
+
+		// One's own is turned off with the password, not with the rights of an administrator.
 		wantFault(t, "one's own", w.RemoveSecondFactor(ctx, w.admin, FirstUser), "name")
 		wantErr(t, "nobody's", w.RemoveSecondFactor(ctx, w.admin, "nobody"), ErrNotFound)
+
 		w.must(w.RemoveSecondFactor(ctx, w.admin, "x"))
 		w.must(w.RemoveSecondFactor(ctx, w.admin, "x")) // which changes nothing
-		if rows := w.entries(AuditQuery{Action: "user.remove-second-factor", Outcome: Done}); len(rows) != 1 || rows[0].Object != "user:x" || rows[0].Actor != FirstUser {
+
+		if rows := w.entries(AuditQuery{Action: "user.remove-second-factor", Outcome: Done}); len(rows) != 1 ||
+			rows[0].Object != "user:x" || rows[0].Actor != FirstUser {
 			t.Errorf("the audit log has %+v", rows)
 		}
+
+		// Their sessions end, so that they log in as their account is now.
 		if n := w.countSessions("x"); n != 0 {
 			t.Errorf("%d sessions stay", n)
 		}
+
 		list, err := w.Users(ctx, w.admin)
 		w.must(err)
 		for _, u := range list {
@@ -460,10 +577,14 @@ func TestRecoverClearsTheSecondFactor(t *testing.T) {
 		w.enrol(w.admin, adminPassword)
 		s, err := w.Login(t.Context(), FirstUser, adminPassword, Meta{})
 		w.must(err)
+
+		// Who recovers an account may have lost the device: the new password is enough, and what
+		// waits for a code ends.
 		password, err := w.Recover(t.Context(), FirstUser)
 		w.must(err)
 		_, err = w.LoginCode(t.Context(), s.Pending, "000000", Meta{})
 		wantErr(t, "a log-in that waited", err, ErrNotLoggedIn)
+
 		if s, err = w.Login(t.Context(), FirstUser, password, Meta{}); err != nil || s.Token == "" {
 			t.Errorf("%+v %v", s, err)
 		}
@@ -476,48 +597,68 @@ func TestSecondFactorRequired(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		x := w.person("x", map[string]Role{"a": Owner})
+
+		// Those who do not log in with a password: a token, and later a provider and a proxy.
 		token := w.token(x, Write)
+
 		who := oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}
 		provided, err := w.LoginByProvider(ctx, who, x, Meta{})
 		w.must(err)
+
 		may := func(a Actor) error {
 			_, err := w.Policies(ctx, a, Query{})
 			return err
 		}
+
+		// An administrator who has none would lock themselves out.
 		for _, r := range []Requirement{ForAdministrators, ForEveryone} {
-			err := w.SaveSettings(ctx, w.admin, Settings{SessionIdle: time.Hour, SessionLife: 11 * time.Hour, SecondFactor: r})
+			err := w.SaveSettings(ctx, w.admin,
+				Settings{SessionIdle: time.Hour, SessionLife: 11 * time.Hour, SecondFactor: r})
 			wantFault(t, "an administrator without one requires it", err, "second_factor")
 		}
+
 		w.must(may(w.admin))
+
+		// The same administrator behind a proxy may require it.
 		boss, err := w.AuthenticateByProxy(ctx, FirstUser, Meta{})
 		w.must(err)
+
 		for _, row := range []struct {
 			requirement Requirement
 			admin, x    error
 		}{
-			{ForNobody, nil, nil}, {ForAdministrators, ErrSecondFactor, nil}, {ForEveryone, ErrSecondFactor, ErrSecondFactor},
+			{ForNobody, nil, nil}, {ForAdministrators, ErrSecondFactor, nil},
+			{ForEveryone, ErrSecondFactor, ErrSecondFactor},
 		} {
-			w.must(w.SaveSettings(ctx, boss, Settings{SessionIdle: time.Hour, SessionLife: 11 * time.Hour, SecondFactor: row.requirement}))
+			w.must(w.SaveSettings(ctx, boss, Settings{SessionIdle: time.Hour, SessionLife: 11 * time.Hour,
+				SecondFactor: row.requirement}))
 			wantErr(t, string(row.requirement)+": the administrator", may(w.admin), row.admin)
 			wantErr(t, string(row.requirement)+": x", may(x), row.x)
+
 			w.must(may(token))
 			w.must(may(w.actor(provided)))
 			proxied, err := w.AuthenticateByProxy(ctx, "x", Meta{})
 			w.must(err)
 			w.must(may(proxied))
 		}
+
+		// What is left to x is to set it up: a token that is made first would be a way around it.
 		access, err := w.Access(ctx, x)
 		if err != nil || !access.MustSetUpSecondFactor {
 			t.Errorf("%+v %v", access, err)
 		}
+
 		wantErr(t, "a token of x", second(w.createdToken(x)), ErrSecondFactor)
 		s, err := w.ChangePassword(ctx, x, userPassword, adminPassword)
 		w.must(err)
+
 		x = w.actor(s)
 		w.enrol(x, adminPassword)
 		w.must(may(x))
+
 		w.must(w.DisableSecondFactor(ctx, x, adminPassword))
 		wantErr(t, "x after it was turned off", may(x), ErrSecondFactor)
+
 		w.enrol(w.admin, adminPassword)
 		w.must(may(w.admin))
 	})
@@ -536,18 +677,24 @@ func TestProviderIsResponsibleForTheSecondFactor(t *testing.T) {
 	ctx := t.Context()
 	x := w.person("x", nil)
 	w.enrol(x, userPassword)
+
+	// x has one here, and is not asked for it.
 	s, err := w.LoginByProvider(ctx, oidc.Identity{Issuer: "https://idp.example", Subject: "1", User: "x"}, x, Meta{})
 	if err != nil || s.Token == "" || s.Pending != "" {
 		t.Fatalf("%+v %v", s, err)
 	}
+
+	// The session of a provider has no password with which to turn it off.
 	a := w.actor(s)
 	wantErr(t, "to turn it off", w.DisableSecondFactor(ctx, a, userPassword), ErrDenied)
 	if state, err := w.SecondFactor(ctx, a); err != nil || !state.Elsewhere {
 		t.Errorf("%+v %v", state, err)
 	}
+
 	if row := w.entries(AuditQuery{Action: "second-factor.disable"})[0]; row.Via != viaOIDC {
 		t.Errorf("the audit log says it was via %q", row.Via)
 	}
+
 	w.must(w.Logout(ctx, a))
 	if n := w.count("provider_sessions"); n != 0 {
 		t.Errorf("%d notes of sessions stay", n)
@@ -559,14 +706,19 @@ func TestRecoveryCodesAreStoredAsDigests(t *testing.T) {
 	x := w.person("x", nil)
 	_, recovery := w.enrol(x, userPassword)
 	seen := map[string]bool{}
+
+	// With its dashes a recovery code has 19 characters, and none looks like a code of the device.
 	for _, code := range recovery {
 		if len(code) != 19 || seen[code] || auth.IsCode(code) {
 			t.Errorf("a recovery code is %q", code)
 		}
 		seen[code] = true
+
 		db := raw(t, w.url)
 		var n int
-		w.must(db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM recovery_codes WHERE hash = ?", auth.RecoveryDigest(code)).Scan(&n))
+		w.must(db.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM recovery_codes WHERE hash = ?",
+			auth.RecoveryDigest(code)).Scan(&n))
+
 		if n != 1 {
 			t.Errorf("the digest of %q is in the table %d times", code, n)
 		}

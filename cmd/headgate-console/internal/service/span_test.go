@@ -9,6 +9,9 @@ import (
 
 func TestSpanOf(t *testing.T) {
 	now := time.Date(2026, 3, 10, 12, 34, 56, 0, time.UTC)
+
+	// Without a step it is the finest that has few enough points and whose rows are still kept.
+	// Ranges grow to whole steps.
 	for _, row := range []struct {
 		name     string
 		from, to time.Time
@@ -20,10 +23,14 @@ func TestSpanOf(t *testing.T) {
 		{"a day", now.Add(-24 * time.Hour), time.Time{}, 0, "2026-03-09 12:30 2026-03-10 12:35 5 1"},
 		{"a week", now.AddDate(0, 0, -7), time.Time{}, 0, "2026-03-03 12:30 2026-03-10 13:00 30 10"},
 		{"thirty days", now.AddDate(0, 0, -30), time.Time{}, 0, "2026-02-08 12:00 2026-03-10 15:00 180 60"},
-		{"all that is kept", now.AddDate(-20, 0, 0), now.AddDate(20, 0, 0), 0, "2025-02-03 00:00 2026-03-11 00:00 1440 1440"},
-		{"minutes of five days ago are not kept", now.AddDate(0, 0, -5), now.AddDate(0, 0, -5).Add(time.Hour), 0, "2026-03-05 12:30 2026-03-05 13:40 10 10"},
-		{"ten minutes of a month ago are not kept", now.AddDate(0, -1, 0), now.AddDate(0, -1, 0).Add(time.Hour), 0, "2026-02-10 12:00 2026-02-10 14:00 60 60"},
-		{"a step that is given", now.Add(-24 * time.Hour), time.Time{}, time.Hour, "2026-03-09 12:00 2026-03-10 13:00 60 60"},
+		{"all that is kept", now.AddDate(-20, 0, 0), now.AddDate(20, 0, 0), 0,
+			"2025-02-03 00:00 2026-03-11 00:00 1440 1440"},
+		{"minutes of five days ago are not kept", now.AddDate(0, 0, -5), now.AddDate(0, 0, -5).Add(time.Hour), 0,
+			"2026-03-05 12:30 2026-03-05 13:40 10 10"},
+		{"ten minutes of a month ago are not kept", now.AddDate(0, -1, 0), now.AddDate(0, -1, 0).Add(time.Hour), 0,
+			"2026-02-10 12:00 2026-02-10 14:00 60 60"},
+		{"a step that is given", now.Add(-24 * time.Hour), time.Time{}, time.Hour,
+			"2026-03-09 12:00 2026-03-10 13:00 60 60"},
 		{"a step that is too fine", now.AddDate(0, 0, -30), time.Time{}, 10 * time.Minute, ""},
 		{"a step that is not kept", now.AddDate(0, 0, -5), now.AddDate(0, 0, -5).Add(time.Hour), time.Minute, ""},
 		{"no step", time.Time{}, time.Time{}, 7 * time.Minute, ""},
@@ -37,14 +44,18 @@ func TestSpanOf(t *testing.T) {
 			}
 			continue
 		}
+
 		const form = "2006-01-02 15:04"
-		got := atMinute(s.from).Format(form) + " " + atMinute(s.to).Format(form) + " " + itoa(s.step) + " " + itoa(s.level)
+		got := atMinute(s.from).Format(form) + " " + atMinute(s.to).Format(form) + " " + itoa(s.step) + " " +
+			itoa(s.level)
 		if err != nil || got != row.want {
 			t.Errorf("%s: %s, want %s; %v", row.name, got, row.want, err)
 		}
+
 		if rows := (s.to - s.from) / s.level; rows > maxRows {
 			t.Errorf("%s: %d rows", row.name, rows)
 		}
+
 		checkPieces(t, row.name, s)
 	}
 }
@@ -60,6 +71,9 @@ func checkPieces(t *testing.T, name string, s span) {
 		at = p.to
 		rows += (p.to - p.from) / p.level
 	}
+
+	// Rows of ten days in between, at most nine of a day, and some of hours and minutes at the
+	// ends.
 	days := (s.to - s.from) / (24 * 60)
 	if at < s.to || at != s.to && s.to <= s.now || rows > days/10+9+60 {
 		t.Errorf("%s: the pieces %v end at %d and have %d rows, for %+v", name, s.pieces(), at, rows, s)

@@ -11,20 +11,30 @@ func TestTokenScope(t *testing.T) {
 		ctx := t.Context()
 		w.create(sample("pa", "a"))
 		w.create(sample("pb", "b"))
+
 		x := w.person("x", map[string]Role{"a": Owner, "b": Owner})
 		onlyA := w.token(x, Write, "a")
+
+		// The token of one application does not see the other, though its user owns both.
 		w.must(w.DeletePolicy(ctx, onlyA, "pa", 1))
 		wantErr(t, "another application", w.DeletePolicy(ctx, onlyA, "pb", 1), ErrNotFound)
 		wantErr(t, "a token to read with", w.DeletePolicy(ctx, w.token(x, Read), "pb", 1), ErrDenied)
-		if rows := w.entries(AuditQuery{Object: "policy:pa", Action: "policy.delete"}); len(rows) != 1 || rows[0].Via != onlyA.via || rows[0].Actor != "x" {
+
+		if rows := w.entries(AuditQuery{Object: "policy:pa", Action: "policy.delete"}); len(rows) != 1 ||
+			rows[0].Via != onlyA.via || rows[0].Actor != "x" {
 			t.Errorf("%+v", rows)
 		}
+
+		// A token can do no more than its user can now.
 		if err := w.SetRole(ctx, w.admin, "x", "b", Viewer); err != nil {
 			t.Fatal(err)
 		}
-		wantErr(t, "a token of a user who has lost the role", w.DeletePolicy(ctx, w.token(x, Write), "pb", 1), ErrDenied)
+		wantErr(t, "a token of a user who has lost the role", w.DeletePolicy(ctx, w.token(x, Write), "pb", 1),
+			ErrDenied)
+
 		admins := w.token(w.admin, Write, "a")
-		wantErr(t, "an administrator's token for another application", w.DeletePolicy(ctx, admins, "pb", 1), ErrNotFound)
+		wantErr(t, "an administrator's token for another application", w.DeletePolicy(ctx, admins, "pb", 1),
+			ErrNotFound)
 	})
 }
 
@@ -32,6 +42,7 @@ func TestTokensEnd(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		x, y := w.person("x", map[string]Role{"a": Viewer}), w.person("y", nil)
+
 		alive := func(secret string) bool {
 			_, err := w.AuthenticateToken(ctx, secret, Meta{})
 			if err != nil && !errors.Is(err, ErrNotLoggedIn) {
@@ -39,30 +50,42 @@ func TestTokensEnd(t *testing.T) {
 			}
 			return err == nil
 		}
+
 		old, oldSecret, err := w.CreateToken(ctx, x, TokenDraft{Label: "old", Scope: Read, Life: time.Hour})
 		w.must(err)
-		revoked, revokedSecret, err := w.CreateToken(ctx, x, TokenDraft{Label: "revoked", Scope: Write, Apps: []string{"a"}, Life: MaxTokenLife})
+		revoked, revokedSecret, err := w.CreateToken(ctx, x,
+			TokenDraft{Label: "revoked", Scope: Write, Apps: []string{"a"}, Life: MaxTokenLife})
 		w.must(err)
+
+		// Good to the last microsecond, and neither an altered secret nor the name of a token is
+		// one.
 		w.clock.pass(time.Hour - time.Microsecond)
 		if !alive(oldSecret) || !alive(revokedSecret) || alive(oldSecret+"x") || alive(old.ID) || alive("") {
 			t.Error("the tokens are not good")
 		}
+
 		w.clock.pass(time.Microsecond)
 		if alive(oldSecret) {
 			t.Error("a token outlived its hour")
 		}
+
 		wantErr(t, "another user's token", w.RevokeToken(ctx, y, revoked.ID), ErrNotFound)
 		w.must(w.RevokeToken(ctx, x, revoked.ID))
 		wantErr(t, "a second time", w.RevokeToken(ctx, x, revoked.ID), ErrNotFound)
+
 		if alive(revokedSecret) {
 			t.Error("a token outlived its end")
 		}
+
 		list, err := w.Tokens(ctx, x)
-		if err != nil || len(list) != 2 || !list[0].RevokedAt.Equal(w.clock.now()) && !list[1].RevokedAt.Equal(w.clock.now()) {
+		if err != nil || len(list) != 2 ||
+			!list[0].RevokedAt.Equal(w.clock.now()) && !list[1].RevokedAt.Equal(w.clock.now()) {
 			t.Errorf("%+v %v", list, err)
 		}
+
 		for field, draft := range map[string]TokenDraft{
-			"label": {Scope: Read, Life: 1}, "scope": {Label: "x", Scope: "all", Life: 1}, "life": {Label: "x", Scope: Read, Life: MaxTokenLife + 1},
+			"label": {Scope: Read, Life: 1}, "scope": {Label: "x", Scope: "all", Life: 1},
+			"life": {Label: "x", Scope: Read, Life: MaxTokenLife + 1},
 			"apps": {Label: "x", Scope: Read, Life: 1, Apps: []string{"b"}},
 		} {
 			_, _, err := w.CreateToken(ctx, x, draft)
@@ -85,15 +108,18 @@ func TestSettingsApplyToExistingSessions(t *testing.T) {
 		ctx := t.Context()
 		want := Settings{SessionIdle: 10 * time.Minute, SessionLife: 20 * time.Minute}
 		w.must(w.SaveSettings(ctx, w.admin, want))
+
 		want.SecondFactor, want.TokenLife = ForNobody, MaxTokenLife // which were kept
 		if got, err := w.Settings(ctx, w.admin); err != nil || got != want {
 			t.Errorf("%+v %v", got, err)
 		}
+
 		s, err := w.Login(ctx, FirstUser, adminPassword, Meta{})
 		w.must(err)
 		w.clock.pass(10 * time.Minute)
 		_, err = w.Authenticate(ctx, s.Token, Meta{})
 		wantErr(t, "an idle session", err, ErrNotLoggedIn)
+
 		err = w.SaveSettings(ctx, w.admin, Settings{SessionIdle: time.Second, SessionLife: 1000 * time.Hour})
 		wantFault(t, "too short", err, "session_idle")
 		wantFault(t, "too long", err, "session_life")
@@ -105,26 +131,33 @@ func TestTokenThatExpiredSaysSo(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()
 	x := w.person("x", nil)
+
 	try := func(secret string) error {
 		_, err := w.AuthenticateToken(ctx, secret, Meta{})
 		return err
 	}
+
 	end := w.clock.now().Add(36 * time.Hour)
 	token, secret, err := w.CreateToken(ctx, x, TokenDraft{Label: "x", Scope: Read, Expires: end})
 	w.must(err)
 	if !token.Expires.Equal(end) {
 		t.Errorf("it ends at %s, want %s", token.Expires, end)
 	}
+
 	w.clock.pass(36*time.Hour - time.Microsecond)
 	w.must(try(secret))
+
+	// Its holder learns why it is refused. To all others it is a token like any that is wrong.
 	w.clock.pass(time.Microsecond)
 	wantErr(t, "an expired token", try(secret), ErrTokenExpired)
 	wantErr(t, "an expired token", try(secret), ErrNotLoggedIn)
+
 	for what, err := range map[string]error{"another secret": try(secret + "x"), "none": try("")} {
 		if !errors.Is(err, ErrNotLoggedIn) || errors.Is(err, ErrTokenExpired) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+
 	w.must(w.DisableUser(ctx, w.actor(must(w.Login(ctx, FirstUser, adminPassword, Meta{}))), "x"))
 	if err := try(secret); errors.Is(err, ErrTokenExpired) {
 		t.Errorf("a token of a disabled user: %v", err)
@@ -136,26 +169,37 @@ func TestTokenLifeOfTheSettings(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		const day = 24 * time.Hour
+
 		create := func(draft TokenDraft) error {
 			draft.Label, draft.Scope = "x", Read
 			return second(w.createdOf(draft))
 		}
+
+		// Before the settings say otherwise the bound is that of the program.
 		now := w.clock.now()
 		w.must(create(TokenDraft{Expires: now.Add(MaxTokenLife)}))
-		w.must(w.SaveSettings(ctx, w.admin, Settings{SessionIdle: time.Hour, SessionLife: time.Hour, TokenLife: 30 * day}))
+
+		w.must(w.SaveSettings(ctx, w.admin, Settings{SessionIdle: time.Hour, SessionLife: time.Hour,
+			TokenLife: 30 * day}))
 		w.must(create(TokenDraft{Life: 30 * day}))
 		w.must(create(TokenDraft{Expires: now.Add(30 * day)}))
+
 		for _, draft := range []TokenDraft{
-			{Life: 30*day + 1}, {Life: -1}, {}, {Expires: now}, {Expires: now.Add(-time.Hour)}, {Expires: now.Add(30*day + 1)},
+			{Life: 30*day + 1}, {Life: -1}, {}, {Expires: now}, {Expires: now.Add(-time.Hour)},
+			{Expires: now.Add(30*day + 1)},
 			{Expires: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}, {Expires: time.Unix(0, 0)},
 		} {
 			wantFault(t, draft.Expires.String(), create(draft), "life")
 		}
+
 		for _, life := range []time.Duration{day - 1, MaxTokenLife + 1, -1} {
-			err := w.SaveSettings(ctx, w.admin, Settings{SessionIdle: time.Hour, SessionLife: time.Hour, TokenLife: life})
+			err := w.SaveSettings(ctx, w.admin,
+				Settings{SessionIdle: time.Hour, SessionLife: time.Hour, TokenLife: life})
 			wantFault(t, life.String(), err, "token_life")
 		}
-		wantFault(t, "another requirement", w.SaveSettings(ctx, w.admin, Settings{SessionIdle: time.Hour, SessionLife: time.Hour, SecondFactor: "x"}), "second_factor")
+
+		wantFault(t, "another requirement", w.SaveSettings(ctx, w.admin,
+			Settings{SessionIdle: time.Hour, SessionLife: time.Hour, SecondFactor: "x"}), "second_factor")
 	})
 }
 

@@ -14,22 +14,30 @@ func TestUndoTakesBackTheNewestChange(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		p := w.create(full("p"))
+
 		off := p
 		off.Mode, off.Priority = policy.Off, 9
 		_, err := w.UpdatePolicy(ctx, w.admin, off)
 		w.must(err)
+
+		// The policy is as it was in every field, as a version of its own.
 		back, err := w.Undo(ctx, w.admin.Saying("too early"), "p", 2)
 		if err != nil || back.Version != 3 || len(Diff(back, p)) != 0 {
 			t.Fatalf("%+v %v", back, err)
 		}
+
 		r, err := w.Revision(ctx, w.admin, "p", 3)
 		w.must(err)
 		if r.Action != "undo" || r.Note != "of version 2" || r.Comment != "too early" {
 			t.Errorf("%+v", r)
 		}
-		if list := w.entries(AuditQuery{Action: "policy.undo"}); len(list) != 1 || list[0].Note != "of version 2: too early" {
+
+		if list := w.entries(AuditQuery{Action: "policy.undo"}); len(list) != 1 ||
+			list[0].Note != "of version 2: too early" {
 			t.Errorf("%+v", list)
 		}
+
+		// An undo is a change, and can be undone.
 		back, err = w.Undo(ctx, w.admin, "p", 3) // the undo
 		if err != nil || back.Version != 4 || back.Mode != policy.Off || back.Priority != 9 {
 			t.Errorf("%+v %v", back, err)
@@ -41,6 +49,9 @@ func TestUndoTakesBackADeletion(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		p := w.create(full("p"))
+
+		// Three changes of the mode, so that the policy that comes back is not the one that was
+		// created.
 		for version, mode := range []policy.Mode{policy.Off, policy.Shadow, policy.Off} {
 			p.Mode, p.Version = mode, int64(version+1)
 			_, err := w.UpdatePolicy(ctx, w.admin, p)
@@ -52,16 +63,20 @@ func TestUndoTakesBackADeletion(t *testing.T) {
 		if err != nil || back.Version != 6 || back.Mode != policy.Off {
 			t.Fatalf("%+v %v", back, err)
 		}
+
+		// To undo the restoration deletes it again, without a policy to return.
 		gone, err := w.Undo(ctx, w.admin, "p", 6) // a restored policy
 		if err != nil || gone.Name != "" {
 			t.Errorf("%+v %v", gone, err)
 		}
 		_, err = w.Policy(ctx, w.admin, "p")
 		wantErr(t, "the policy", err, ErrNotFound)
+
 		list, _, err := w.Deleted(ctx, w.admin, 1, 0)
 		if err != nil || len(list) != 1 || list[0].Version != 7 || list[0].Action != "undo" {
 			t.Errorf("%+v %v", list, err)
 		}
+
 		back, err = w.Undo(ctx, w.admin, "p", 7)
 		if err != nil || back.Version != 8 {
 			t.Errorf("%+v %v", back, err)
@@ -76,30 +91,40 @@ func TestUndoNeverTakesBackAChangeOfAnother(t *testing.T) {
 		p.Mode = policy.Off
 		p, err := w.UpdatePolicy(ctx, w.admin, p)
 		w.must(err)
+
+		// Another person's edit comes after the change that is to be undone.
 		p.Priority = 3
 		_, err = w.UpdatePolicy(ctx, w.person("owner", map[string]Role{"a": Owner}), p)
 		w.must(err)
+
 		_, err = w.Undo(ctx, w.admin, "p", 2)
 		if c := wantConflict(t, "an edit", err, 2, 3); c.Mine.Mode != policy.Enforce || c.Theirs.UpdatedBy != "owner" {
 			t.Errorf("%+v", c)
 		}
+
 		_, err = w.Undo(ctx, w.admin, "p", 1)
 		wantConflict(t, "the creation", err, 1, 3)
+
+		// A deletion by another is a conflict, too, and the restoration after it.
 		w.must(w.DeletePolicy(ctx, w.admin, "p", 3))
 		_, err = w.Undo(ctx, w.admin, "p", 3)
 		if c := wantConflict(t, "after a deletion", err, 3, 4); !c.Deleted {
 			t.Errorf("%+v", c)
 		}
+
 		_, err = w.Rollback(ctx, w.admin, "p", 2, 4)
 		w.must(err)
 		_, err = w.Undo(ctx, w.admin, "p", 4)
 		wantConflict(t, "a deletion, after it was restored", err, 4, 5)
+
 		for _, version := range []int64{-1, 0, 9} {
 			_, err = w.Undo(ctx, w.admin, "p", version)
 			wantErr(t, "no such version", err, ErrNotFound)
 		}
 		_, err = w.Undo(ctx, w.admin, "never", 1)
 		wantErr(t, "an unknown policy", err, ErrNotFound)
+
+		// Nothing was written since the restoration.
 		if got := w.current("p"); got.Version != 5 {
 			t.Errorf("%+v", got)
 		}
@@ -123,13 +148,18 @@ func TestCompareAnyTwoVersions(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		p := w.create(sample("p", "a"))
+
 		p.Priority = 1
 		p, err := w.UpdatePolicy(ctx, w.admin, p)
 		w.must(err)
+
 		p.Priority, p.Mode = 2, policy.Off
 		p, err = w.UpdatePolicy(ctx, w.admin, p)
 		w.must(err)
 		w.must(w.DeletePolicy(ctx, w.admin, "p", 3))
+
+		// Version 0 is before the creation, and 4 is the deletion: both are a policy without
+		// anything.
 		for _, c := range []struct {
 			from, to int64
 			want     []Change
@@ -145,6 +175,7 @@ func TestCompareAnyTwoVersions(t *testing.T) {
 				t.Errorf("%d to %d: %+v %v", c.from, c.to, got, err)
 			}
 		}
+
 		_, err = w.Compare(ctx, w.admin, "p", 1, 5)
 		wantErr(t, "no such version", err, ErrNotFound)
 		_, err = w.Compare(ctx, w.person("stranger", nil), "p", 1, 2)
@@ -155,18 +186,27 @@ func TestCompareAnyTwoVersions(t *testing.T) {
 func TestCommentIsKeptWithEachChange(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
+
+		// Each way to change a policy takes a comment, and the text is kept as it was typed.
 		const hostile = "<script>alert(1)</script> '; DROP TABLE policies; -- {{.}} 😀"
 		p, err := w.CreatePolicy(ctx, w.admin.Saying(hostile), sample("p", "a"))
 		w.must(err)
+
+		// At the bound in bytes, with letters of two bytes.
 		p.Priority = 1
 		_, err = w.UpdatePolicy(ctx, w.admin.Saying(strings.Repeat("ä", MaxComment/2)), p)
 		w.must(err)
+
 		w.clock.pass(time.Minute)
 		w.must(w.DeletePolicy(ctx, w.admin.Saying("\n gone \t"), "p", 2))
+
 		_, err = w.Rollback(ctx, w.admin.Saying("back"), "p", 1, 3)
 		w.must(err)
+
 		_, err = w.Import(ctx, w.admin.Saying("from a file"), importOf(t, sample("q", "a")))
 		w.must(err)
+
+		// The newest comes first, and white space around a comment is not kept.
 		list, err := w.History(ctx, w.admin, "p", 0, 0)
 		w.must(err)
 		var comments []string
@@ -176,13 +216,17 @@ func TestCommentIsKeptWithEachChange(t *testing.T) {
 		if want := []string{"back", "gone", strings.Repeat("ä", MaxComment/2), hostile}; !slices.Equal(comments, want) {
 			t.Errorf("%q, want %q", comments, want)
 		}
+
 		if r, err := w.Revision(ctx, w.admin, "q", 1); err != nil || r.Comment != "from a file" {
 			t.Errorf("%+v %v", r, err)
 		}
+
+		// A change whose comment cannot be kept is not made.
 		for _, bad := range []string{strings.Repeat("x", MaxComment+1), "a\x00b", "\xff"} {
 			_, err = w.CreatePolicy(ctx, w.admin.Saying(bad), sample("r", "a"))
 			wantFault(t, bad, err, "comment")
 		}
+
 		_, err = w.Policy(ctx, w.admin, "r")
 		wantErr(t, "a policy with a wrong comment", err, ErrNotFound)
 	})
@@ -204,41 +248,56 @@ func TestUndoPoliciesTakesAllBackOrNone(t *testing.T) {
 		for _, name := range []string{"one", "two", "three"} {
 			w.create(sample(name, "a"))
 		}
+
 		x := w.person("x", map[string]Role{"a": Owner})
 		w.clock.pass(time.Second)
-		plan, err := w.ChangePolicies(ctx, x.Saying("for the fair"), bulkOf(policy.Off, w.versions("one", "two", "three")...))
+
+		// What was changed together is found by its instant and its author.
+		plan, err := w.ChangePolicies(ctx, x.Saying("for the fair"),
+			bulkOf(policy.Off, w.versions("one", "two", "three")...))
 		w.must(err)
 		changed, err := w.ChangedAt(ctx, x, plan.At)
 		w.must(err)
 		if want := []PolicyVersion{{"one", 2}, {"three", 2}, {"two", 2}}; !slices.Equal(changed, want) {
 			t.Fatalf("changed were %v", changed)
 		}
+
 		if list, err := w.History(ctx, x, "two", 0, 1); err != nil || list[0].Comment != "for the fair" {
 			t.Errorf("%+v %v", list, err)
 		}
+
+		// Neither another person nor another instant finds it.
 		if list, err := w.ChangedAt(ctx, w.admin, plan.At); err != nil || len(list) > 0 {
 			t.Errorf("another's change: %v %v", list, err)
 		}
 		if list, err := w.ChangedAt(ctx, x, plan.At.Add(time.Microsecond)); err != nil || len(list) > 0 {
 			t.Errorf("another instant: %v %v", list, err)
 		}
+
+		// Another's edit of one policy keeps all three from being taken back.
 		two, err := w.Policy(ctx, w.admin, "two")
 		w.must(err)
 		two.Priority = 9
 		_, err = w.UpdatePolicy(ctx, w.admin, two)
 		w.must(err)
+
 		var conflicts *ConflictsError
-		if _, _, err = w.UndoPolicies(ctx, x, changed); !errors.As(err, &conflicts) || len(conflicts.Conflicts) != 1 || conflicts.Conflicts[0].Theirs.Name != "two" {
+		if _, _, err = w.UndoPolicies(ctx, x, changed); !errors.As(err, &conflicts) || len(conflicts.Conflicts) != 1 ||
+			conflicts.Conflicts[0].Theirs.Name != "two" {
 			t.Errorf("with a change of another: %v", err)
 		}
 		w.wantVersions(map[string]int64{"one": 2, "two": 3, "three": 2})
+
 		_, err = w.Undo(ctx, w.admin, "two", 3)
 		w.must(err)
 		w.clock.pass(time.Second)
+
+		// Without that policy the others are taken back.
 		changed[2].Version = 4
 		now, at, err := w.UndoPolicies(ctx, x.Saying("it is over"), []PolicyVersion{{"one", 2}, {"three", 2}})
 		w.must(err)
 		w.wantVersions(map[string]int64{"one": 3, "two": 4, "three": 3})
+
 		w.wantUndone(x, now, at)
 		w.wantUndoRefused(x, now, at)
 		w.wantVersions(map[string]int64{"one": 3, "two": 4, "three": 3})
@@ -252,17 +311,22 @@ func (w *world) wantUndone(x Actor, now []PolicyVersion, at time.Time) {
 	if want := []PolicyVersion{{"one", 3}, {"three", 3}}; !slices.Equal(now, want) {
 		t.Errorf("undone were %v", now)
 	}
+
 	for _, name := range []string{"one", "three"} {
 		p, err := w.Policy(ctx, x, name)
 		w.must(err)
 		list, err := w.History(ctx, x, name, 0, 1)
-		if w.must(err); p.Mode != policy.Enforce || list[0].Action != "undo" || list[0].Comment != "it is over" || list[0].Note != "of version 2" {
+		if w.must(err); p.Mode != policy.Enforce || list[0].Action != "undo" || list[0].Comment != "it is over" ||
+			list[0].Note != "of version 2" {
 			t.Errorf("%+v %+v", p, list)
 		}
 	}
+
+	// Three: those two, and the administrator's undo of the edit.
 	if rows := w.entries(AuditQuery{Action: "policy.undo", Outcome: Done}); len(rows) != 3 || rows[0].Actor != "x" {
 		t.Errorf("%+v", rows)
 	}
+
 	if list, err := w.ChangedAt(ctx, x, at); err != nil || !slices.Equal(list, now) {
 		t.Errorf("the undo can be undone: %v %v", list, err)
 	}
@@ -274,13 +338,18 @@ func (w *world) wantUndoRefused(x Actor, now []PolicyVersion, at time.Time) {
 	t.Helper()
 	_, _, err := w.UndoPolicies(ctx, w.person("v", map[string]Role{"a": Viewer}), now)
 	wantErr(t, "a viewer", err, ErrDenied)
+
 	_, _, err = w.UndoPolicies(ctx, w.person("s", nil), now)
 	wantErr(t, "a stranger", err, ErrNotFound)
+
+	// The offer to undo is for those who may: x may not any more.
 	w.must(w.SetRole(ctx, w.admin, "x", "a", Viewer))
 	if list, err := w.ChangedAt(ctx, x, at); err != nil || len(list) > 0 {
 		t.Errorf("one who does not own them any longer: %v %v", list, err)
 	}
-	for what, list := range map[string][]PolicyVersion{"none": nil, "twice": {{"one", 3}, {"one", 3}}, "too many": make([]PolicyVersion, MaxBulk+1)} {
+
+	for what, list := range map[string][]PolicyVersion{"none": nil, "twice": {{"one", 3}, {"one", 3}},
+		"too many": make([]PolicyVersion, MaxBulk+1)} {
 		_, _, err = w.UndoPolicies(ctx, w.admin, list)
 		wantFault(t, what, err, "policies")
 	}

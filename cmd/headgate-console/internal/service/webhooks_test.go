@@ -24,6 +24,8 @@ func TestWebhookMistakesAreAllNamed(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.create(sample("p", "b"))
 	good := hookFor("https://example.com/x", "a")
+
+	// Each row spoils one field of a draft that is good.
 	for _, row := range []struct {
 		field  string
 		change func(*WebhookDraft)
@@ -33,42 +35,70 @@ func TestWebhookMistakesAreAllNamed(t *testing.T) {
 		{"name", func(d *WebhookDraft) { d.Name = strings.Repeat("x", MaxWebhookName+1) }},
 		{"name", func(d *WebhookDraft) { d.Name = "\xff" }},
 		{"url", func(d *WebhookDraft) { d.URL = "ftp://example.com" }},
+		// Addresses of networks that the console does not send to, also in another writing.
 		{"url", func(d *WebhookDraft) { d.URL = "http://10.0.0.1/" }},
 		{"url", func(d *WebhookDraft) { d.URL = "http://[::ffff:127.0.0.1]/" }},
+
+		// None, some beside all, one that does not exist, one that cannot be a name, and too many.
 		{"apps", func(d *WebhookDraft) { d.Apps = nil }},
 		{"apps", func(d *WebhookDraft) { d.All = true }},
 		{"apps", func(d *WebhookDraft) { d.Apps = []string{"none"} }},
 		{"apps", func(d *WebhookDraft) { d.Apps = []string{"<b>"} }},
 		{"apps", func(d *WebhookDraft) { d.Apps = many("a", MaxWebhookApps+1) }},
+
+		// Too often, backwards, too seldom, and no whole number of minutes.
 		{"repeat_after", func(d *WebhookDraft) { d.RepeatAfter = time.Minute }},
 		{"repeat_after", func(d *WebhookDraft) { d.RepeatAfter = -1 }},
 		{"repeat_after", func(d *WebhookDraft) { d.RepeatAfter = MaxRepeat + 1 }},
 		{"repeat_after", func(d *WebhookDraft) { d.RepeatAfter = time.Hour + 1 }},
+
 		{"conditions", func(d *WebhookDraft) { d.Conditions = nil }},
 		{"conditions", func(d *WebhookDraft) { d.Conditions = []Condition{{Kind: "x"}} }},
 		{"conditions", func(d *WebhookDraft) { d.Conditions = []Condition{{Kind: AlertLost}, {Kind: AlertLost}} }},
-		{"conditions.refused.over", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertRefused, 100, 1, 1, ""}} }},
-		{"conditions.refused.at_least", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertRefused, 1, 0, 1, ""}} }},
-		{"conditions.refused.minutes", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertRefused, 1, 1, 0, ""}} }},
-		{"conditions.refused.minutes", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertRefused, 1, 1, MaxCounted + 1, ""}} }},
-		{"conditions.refused.policy", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertRefused, 1, 1, 1, "p"}} }},
-		{"conditions.refused.policy", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertRefused, 1, 1, 1, "a\x00"}} }},
+
+		// A mistake in a condition names it and the number: the form marks that one.
+		{"conditions.refused.over", func(d *WebhookDraft) {
+			d.Conditions = []Condition{{AlertRefused, 100, 1, 1, ""}}
+		}},
+		{"conditions.refused.at_least", func(d *WebhookDraft) {
+			d.Conditions = []Condition{{AlertRefused, 1, 0, 1, ""}}
+		}},
+		{"conditions.refused.minutes", func(d *WebhookDraft) {
+			d.Conditions = []Condition{{AlertRefused, 1, 1, 0, ""}}
+		}},
+		{"conditions.refused.minutes", func(d *WebhookDraft) {
+			d.Conditions = []Condition{{AlertRefused, 1, 1, MaxCounted + 1, ""}}
+		}},
+		{"conditions.refused.policy", func(d *WebhookDraft) {
+			d.Conditions = []Condition{{AlertRefused, 1, 1, 1, "p"}}
+		}},
+		{"conditions.refused.policy", func(d *WebhookDraft) {
+			d.Conditions = []Condition{{AlertRefused, 1, 1, 1, "a\x00"}}
+		}},
+
+		// A kind of condition does not take the fields of another one.
 		{"conditions.lost.policy", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertLost, 0, 0, 1, "p"}} }},
 		{"conditions.lost.over", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertLost, 1, 0, 1, ""}} }},
 		{"conditions.lost.at_least", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertLost, 0, 1, 1, ""}} }},
-		{"conditions.lost.minutes", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertLost, 0, 0, MaxHeld + 1, ""}} }},
+		{"conditions.lost.minutes", func(d *WebhookDraft) {
+			d.Conditions = []Condition{{AlertLost, 0, 0, MaxHeld + 1, ""}}
+		}},
 	} {
 		draft := good
 		row.change(&draft)
 		draft.URL += "/x"
+
 		_, _, err := w.CreateWebhook(t.Context(), w.admin, draft)
 		wantFault(t, row.field, err, row.field)
 	}
+
+	// All mistakes at once, so that a person corrects them in one go.
 	bad := WebhookDraft{Name: "", URL: "x", RepeatAfter: 1}
 	_, _, err := w.CreateWebhook(t.Context(), w.admin, bad)
 	for _, field := range []string{"name", "url", "apps", "repeat_after", "conditions"} {
 		wantFault(t, "all at once", err, field)
 	}
+
 	for range MaxWebhooks {
 		w.watch("https://example.com/x", "a")
 	}
@@ -81,28 +111,37 @@ func TestWebhookChangesAreInTheAuditLog(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		r := newReceiver(t)
+
+		// The applications are sorted, and each is there once.
 		draft := hookFor(r.URL+"/p4th", "b", "a", "b")
 		h, secret, err := w.CreateWebhook(ctx, w.admin, draft)
 		w.must(err)
 		if len(h.Apps) != 2 || h.Apps[0] != "a" || !strings.HasPrefix(secret, "whsec_") {
 			t.Errorf("%+v %s", h, secret)
 		}
+
 		_, err = w.UpdateWebhook(ctx, w.admin, h.ID, h.WebhookDraft)
 		w.must(err) // nothing was changed
+
 		draft.URL += "?x"
 		_, err = w.UpdateWebhook(ctx, w.admin, h.ID, draft)
 		w.must(err)
+
 		second, err := w.RenewWebhookSecret(ctx, w.admin, h.ID)
 		w.must(err)
 		sent, err := w.TestWebhook(ctx, w.admin, h.ID)
 		w.must(err)
+
 		w.must(w.EnableWebhook(ctx, w.admin, h.ID, false))
 		w.must(w.EnableWebhook(ctx, w.admin, h.ID, false)) // nothing was changed
 		w.must(w.DeleteWebhook(ctx, w.admin, h.ID))
+
+		// Signed with both secrets, right after the renewal.
 		if sent.State != "done" || sent.Status != 200 || second == secret || len(strings.Fields(r.signed[0])) != 2 {
 			t.Errorf("the test is %+v, signed %q", sent, r.signed)
 		}
 		wantTexts(t, "the test", r.take(), `test This is a test of the webhook "ops" of headgate.`)
+
 		var got []string
 		for _, e := range w.entries(AuditQuery{Object: "webhook:" + h.ID}) {
 			got = append(got, e.Action)
@@ -112,6 +151,7 @@ func TestWebhookChangesAreInTheAuditLog(t *testing.T) {
 				}
 			}
 		}
+
 		if want := "webhook.delete webhook.update webhook.test webhook.renew-secret webhook.update webhook.create"; strings.Join(got, " ") != want {
 			t.Errorf("the audit log has %q, want %s", got, want)
 		}
@@ -123,16 +163,20 @@ func TestWebhookSecretsOverlapForADay(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	r := newReceiver(t)
 	h := w.watch(r.URL, "a")
+
+	// Before the renewal, right after it, twelve hours later, and when the day is over.
 	for i, want := range []int{1, 2, 2, 1} {
 		if i == 1 {
 			_, err := w.RenewWebhookSecret(t.Context(), w.admin, h.ID)
 			w.must(err)
 		}
+
 		_, err := w.TestWebhook(t.Context(), w.admin, h.ID)
 		w.must(err)
 		if got := len(strings.Fields(r.signed[i])); got != want {
 			t.Errorf("message %d has %d signatures, want %d", i, got, want)
 		}
+
 		w.clock.pass(12*time.Hour - time.Microsecond)
 		if i == 2 {
 			w.clock.pass(2 * time.Microsecond)
@@ -144,15 +188,20 @@ func TestWebhookSecretsOverlapForADay(t *testing.T) {
 func TestWebhookTestShowsTheError(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	h := w.watch("http://127.0.0.1:1/s3cret", "a")
+
 	sent, err := w.TestWebhook(t.Context(), w.admin, h.ID)
 	w.must(err)
-	if sent.State != store.StateFailed || !strings.Contains(sent.Error, "refused") || strings.Contains(sent.Error, "s3cret") || sent.Attempts != 1 {
+	if sent.State != store.StateFailed || !strings.Contains(sent.Error, "refused") ||
+		strings.Contains(sent.Error, "s3cret") || sent.Attempts != 1 {
 		t.Errorf("%+v", sent)
 	}
+
+	// A test that failed does not wait for another attempt.
 	w.clock.pass(time.Hour)
 	if due, _, waiting, err := w.Alarm().Due(t.Context()); err != nil || len(due) != 0 || waiting {
 		t.Errorf("%v %v %v", due, waiting, err)
 	}
+
 	for _, id := range []string{"x", "0", "<b>", strings.Repeat("x", 1000), "' OR 1=1"} {
 		_, err := w.TestWebhook(t.Context(), w.admin, id)
 		wantErr(t, id, err, ErrNotFound)
@@ -163,30 +212,40 @@ func TestWebhookTestShowsTheError(t *testing.T) {
 func TestWebhookIsTestedOnceAtATime(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	ctx := t.Context()
+
 	arrived, answer := make(chan struct{}), make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		arrived <- struct{}{}
 		<-answer
 	}))
 	t.Cleanup(slow.Close)
+
 	h, other := w.watch(slow.URL, "a"), w.watch("http://127.0.0.1:1", "a")
 	first := make(chan error)
 	go func() {
 		_, err := w.TestWebhook(ctx, w.admin, h.ID)
 		first <- err
 	}()
+
+	// While the receiver has not answered, no second test is sent to it.
 	<-arrived
 	for range 3 {
 		_, err := w.TestWebhook(ctx, w.admin, h.ID)
 		wantFault(t, "a second test", err, "")
 	}
+
+	// Another webhook is tested all the same.
 	_, err := w.TestWebhook(ctx, w.admin, other.ID)
 	w.must(err)
+
 	close(answer)
 	w.must(<-first)
+
 	go func() { <-arrived }()
 	_, err = w.TestWebhook(ctx, w.admin, h.ID)
 	w.must(err)
+
+	// The first, that of the other one and the last: what was refused is no test.
 	if n := len(w.entries(AuditQuery{Action: "webhook.test", Outcome: Done})); n != 3 {
 		t.Errorf("%d tests are in the audit log, want 3", n)
 	}
@@ -197,20 +256,27 @@ func TestWebhooksAreOfOwners(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		owner := w.person("owner", map[string]Role{"a": Owner, "b": Owner, "c": Viewer})
-		all, ab, c := w.watch("http://127.0.0.1:1"), w.watch("http://127.0.0.1:1", "a", "b"), w.watch("http://127.0.0.1:1", "a", "c")
+
+		// Of these three the owner of a and b has to see the second alone.
+		all, ab, c := w.watch("http://127.0.0.1:1"), w.watch("http://127.0.0.1:1", "a", "b"),
+			w.watch("http://127.0.0.1:1", "a", "c")
+
 		list, err := w.Webhooks(ctx, owner)
 		w.must(err)
 		if len(list) != 1 || list[0].ID != ab.ID || !list[0].CanEdit {
 			t.Errorf("the owner sees %+v", list)
 		}
+
 		for _, h := range []Webhook{all, c} {
 			_, err := w.Webhook(ctx, owner, h.ID)
 			wantErr(t, "another's webhook", err, ErrNotFound)
 		}
+
 		for _, apps := range [][]string{nil, {"a", "c"}, {"none"}} {
 			_, err := w.UpdateWebhook(ctx, owner, ab.ID, hookFor("http://127.0.0.1:1", apps...))
 			wantErr(t, "an update for more", err, ErrDenied)
 		}
+
 		w.must(w.SetRole(ctx, w.admin, "owner", "b", Viewer))
 		_, err = w.Webhook(ctx, owner, ab.ID)
 		wantErr(t, "with a role less", err, ErrNotFound)
@@ -224,11 +290,16 @@ func TestDeleteAppRefusesAnAppOfAWebhook(t *testing.T) {
 		ctx := t.Context()
 		h := w.watch("http://127.0.0.1:1", "a", "b")
 		w.watch("http://127.0.0.1:1") // for all applications, whichever there are
+
 		err := w.DeleteApp(ctx, w.admin, "a")
 		wantFault(t, "an application of a webhook", err, "name")
-		if want := `name: the webhooks that are for the application have to go first: "ops"`; err == nil || err.Error() != want {
+
+		if want := `name: the webhooks that are for the application have to go first: "ops"`; err == nil ||
+			err.Error() != want {
 			t.Errorf("the error is %v, want %s", err, want)
 		}
+
+		// An application without a webhook of its own goes, and a as soon as none is for it.
 		w.must(w.DeleteApp(ctx, w.admin, "c"))
 		_, err = w.UpdateWebhook(ctx, w.admin, h.ID, hookFor("http://127.0.0.1:1", "b"))
 		w.must(err)
@@ -241,6 +312,7 @@ func TestWebhookIsOfAnAppThatExists(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		const pairs = 16
 		ctx := t.Context()
+
 		deleting, adding := make([]error, pairs), make([]error, pairs)
 		var group sync.WaitGroup
 		for i := range pairs {
@@ -251,6 +323,8 @@ func TestWebhookIsOfAnAppThatExists(t *testing.T) {
 				_, _, adding[i] = w.another().CreateWebhook(ctx, w.admin, hookFor("https://example.com/x", name))
 			})
 		}
+
+		// Of each pair exactly one has won. Both would leave a webhook of no application.
 		group.Wait()
 		for i := range pairs {
 			if (deleting[i] == nil) == (adding[i] == nil) {

@@ -108,13 +108,17 @@ func newWorld(t testing.TB, url string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	w := &world{t: t, db: db, url: url, clock: &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)}, fleet: &fakeFleet{}}
+
+	w := &world{t: t, db: db, url: url, clock: &clock{at: time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)},
+		fleet: &fakeFleet{}}
 	w.Service = w.another()
+
 	password, err := w.Bootstrap(t.Context())
 	if err != nil || password == "" {
 		t.Fatal(password, err)
 	}
 	w.admin = w.logIn(FirstUser, password, adminPassword)
+
 	for _, app := range []string{"a", "b", "c"} {
 		w.must(w.CreateApp(t.Context(), w.admin, app, ""))
 	}
@@ -124,7 +128,8 @@ func newWorld(t testing.TB, url string) *world {
 // another returns a second service on the same database.
 func (w *world) another() *Service {
 	w.t.Helper()
-	s, err := New(Options{DB: w.db, Fleet: w.fleet, Reports: w.fleet, Sender: loopback(w.clock.now), Clock: w.clock.now, Passwords: cheap, Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(Options{DB: w.db, Fleet: w.fleet, Reports: w.fleet, Sender: loopback(w.clock.now), Clock: w.clock.now,
+		Passwords: cheap, Logger: slog.New(slog.DiscardHandler)})
 	w.must(err)
 	return s
 }
@@ -142,9 +147,11 @@ func (w *world) logIn(user, oneTime, password string) Actor {
 	ctx := w.t.Context()
 	first, err := w.Login(ctx, user, oneTime, Meta{Address: "192.0.2.1:1000"})
 	w.must(err)
+
 	if !first.MustChangePassword {
 		w.t.Errorf("%s does not have to change the password", user)
 	}
+
 	second, err := w.ChangePassword(ctx, w.actor(first), oneTime, password)
 	w.must(err)
 	return w.actor(second)
@@ -221,7 +228,8 @@ func wantConflict(t testing.TB, what string, err error, mine, theirs int64) *Con
 		t.Fatalf("%s: the error is %v, want a conflict", what, err)
 	}
 	if c.Mine.Version != mine || c.Theirs.Version != theirs {
-		t.Errorf("%s: the conflict is between %d and %d, want %d and %d", what, c.Mine.Version, c.Theirs.Version, mine, theirs)
+		t.Errorf("%s: the conflict is between %d and %d, want %d and %d", what, c.Mine.Version, c.Theirs.Version, mine,
+			theirs)
 	}
 	return c
 }
