@@ -15,7 +15,8 @@ func TestWebhookIsMadeChangedAndDeleted(t *testing.T) {
 	}
 	path := "/api/alerts/" + id
 	draft := hook()
-	draft["conditions"] = []object{{"kind": "full", "minutes": 0, "over": 90}, {"kind": "refused", "minutes": 5, "over": 0, "at_least": 10, "policy": "*"}}
+	draft["conditions"] = []object{{"kind": "full", "minutes": 0, "over": 90},
+		{"kind": "refused", "minutes": 5, "over": 0, "at_least": 10, "policy": "*"}}
 	draft["repeat_after"] = 3600
 	changed := w.ask("owner", "PUT", path, draft).want(200).wantValue(3600, "repeat_after").wantValue(false, "all")
 	if kinds := strings.Join(changed.names("conditions", "kind"), " "); kinds != "refused full" {
@@ -32,7 +33,8 @@ func TestWebhookIsMadeChangedAndDeleted(t *testing.T) {
 		t.Errorf("the new secret is %q", again)
 	}
 	read := w.ask("owner", "GET", path, nil).want(200)
-	if strings.Contains(read.text, secret) || strings.Contains(read.text, again) || len(read.get("deliveries").([]any)) != 1 {
+	if strings.Contains(read.text, secret) || strings.Contains(read.text, again) ||
+		len(read.get("deliveries").([]any)) != 1 {
 		t.Errorf("%s", read.text)
 	}
 	if n := len(w.ask("owner", "GET", "/api/alerts", nil).want(200).get("webhooks").([]any)); n != 2 {
@@ -45,11 +47,12 @@ func TestWebhookIsMadeChangedAndDeleted(t *testing.T) {
 func TestWebhookMistakesNameTheField(t *testing.T) {
 	w := newWorld(t)
 	for field, change := range map[string]object{
-		"url":                             {"url": "http://169.254.169.254/latest"},
-		"apps":                            {"apps": []string{}},
-		"repeat_after":                    {"repeat_after": 1e15},
-		"conditions.lost.over":            {"conditions": []object{{"kind": "lost", "minutes": 1, "over": 3}}},
-		"conditions.refused.over":         {"conditions": []object{{"kind": "refused", "minutes": 1, "at_least": 1, "over": 100}}},
+		"url":                  {"url": "http://169.254.169.254/latest"},
+		"apps":                 {"apps": []string{}},
+		"repeat_after":         {"repeat_after": 1e15},
+		"conditions.lost.over": {"conditions": []object{{"kind": "lost", "minutes": 1, "over": 3}}},
+		"conditions.refused.over": {"conditions": []object{{"kind": "refused", "minutes": 1, "at_least": 1,
+			"over": 100}}},
 		"conditions":                      {"conditions": []object{{"kind": "lost", "minutes": 1, "more": 1}}},
 		"conditions.lost.minutes":         {"conditions": []object{{"kind": "lost", "minutes": -1}}},
 		"conditions.failed-open.at_least": {"conditions": []object{{"kind": "failed-open", "minutes": 1}}},

@@ -72,10 +72,13 @@ func TestCookieChangeNeedsTheSameOrigin(t *testing.T) {
 
 func TestTokenIsLimitedToScopeAndApps(t *testing.T) {
 	w := newWorld(t)
-	w.ask("administrator", "PUT", "/api/policies/shared", login(object{"apps": []string{"a", "c"}}), "If-None-Match", "*").want(201)
-	w.ask("administrator", "PUT", "/api/policies/mine", login(object{"apps": []string{"c"}}), "If-None-Match", "*").want(201)
+	w.ask("administrator", "PUT", "/api/policies/shared", login(object{"apps": []string{"a", "c"}}), "If-None-Match",
+		"*").want(201)
+	w.ask("administrator", "PUT", "/api/policies/mine", login(object{"apps": []string{"c"}}), "If-None-Match", "*").
+		want(201)
 
-	if got := w.ask("token for c", "GET", "/api/policies", nil).names("policies", "name"); !slices.Equal(got, []string{"mine", "shared"}) {
+	if got := w.ask("token for c", "GET", "/api/policies", nil).
+		names("policies", "name"); !slices.Equal(got, []string{"mine", "shared"}) {
 		t.Errorf("the token for c sees %q", got)
 	}
 	if got := w.ask("token for c", "GET", "/api/apps", nil).names("apps", "name"); !slices.Equal(got, []string{"c"}) {
@@ -88,16 +91,20 @@ func TestTokenIsLimitedToScopeAndApps(t *testing.T) {
 
 	w.ask("read token", "GET", "/api/policies/p", nil).want(200)
 	w.ask("read token", "POST", "/api/validate", login(object{"name": "x"})).want(200).wantValue(false, "may_save")
-	w.ask("read token", "PUT", "/api/policies/p/mode", object{"mode": "off", "version": 1}).want(403).wantValue("denied", "code")
+	w.ask("read token", "PUT", "/api/policies/p/mode", object{"mode": "off", "version": 1}).want(403).
+		wantValue("denied", "code")
 	w.ask("read token", "PUT", "/api/policies/new", login(nil), "If-None-Match", "*").want(403)
 	w.ask("read token", "DELETE", "/api/policies/p?version=1", nil).want(403)
-	w.ask("read token", "GET", "/api/me", nil).wantValue(true, "read_only").wantValue(true, "token").wantValue("owner", "user")
-	w.ask("administrator's token", "GET", "/api/me", nil).wantValue(true, "administrator").wantValue(false, "may_manage")
+	w.ask("read token", "GET", "/api/me", nil).wantValue(true, "read_only").wantValue(true, "token").
+		wantValue("owner", "user")
+	w.ask("administrator's token", "GET", "/api/me", nil).wantValue(true, "administrator").
+		wantValue(false, "may_manage")
 }
 
 func TestTokenWorksUntilRevoked(t *testing.T) {
 	w := newWorld(t)
-	made := w.ask("owner", "POST", "/api/tokens", object{"label": "deploy", "scope": "write", "apps": []string{"a"}, "days": 366}).want(201)
+	made := w.ask("owner", "POST", "/api/tokens",
+		object{"label": "deploy", "scope": "write", "apps": []string{"a"}, "days": 366}).want(201)
 	id := made.get("token", "id").(string)
 	bearer := []string{"Authorization", "Bearer " + made.get("secret").(string)}
 	w.ask("nobody", "GET", "/api/policies/p", nil, bearer...).want(200)
@@ -156,7 +163,8 @@ func TestWrongTokensAreLimitedByAddress(t *testing.T) {
 
 func TestRequestIDIsKeptOrMade(t *testing.T) {
 	w := newWorld(t)
-	a := w.ask("owner", "GET", "/api/policies/none", nil, "X-Request-Id", "build-7_x.Y").want(404).wantValue("build-7_x.Y", "request_id")
+	a := w.ask("owner", "GET", "/api/policies/none", nil, "X-Request-Id", "build-7_x.Y").want(404).
+		wantValue("build-7_x.Y", "request_id")
 	if got := a.header.Get("X-Request-Id"); got != "build-7_x.Y" {
 		t.Error(got)
 	}
@@ -175,7 +183,8 @@ func TestRequestIDIsKeptOrMade(t *testing.T) {
 
 func TestUnknownRouteIsAProblem(t *testing.T) {
 	w := newWorld(t)
-	for _, path := range []string{"/api/", "/api/none", "/api/policies/", "/api/policies/p/none", "/api//policies", "/api/policies/../users", "/api/./me"} {
+	for _, path := range []string{"/api/", "/api/none", "/api/policies/", "/api/policies/p/none", "/api//policies",
+		"/api/policies/../users", "/api/./me"} {
 		w.ask("administrator", "GET", path, nil).want(404).wantValue("not-found", "code")
 	}
 	a := w.ask("administrator", "POST", "/api/policies/p", login(nil)).want(405).wantValue("method-not-allowed", "code")

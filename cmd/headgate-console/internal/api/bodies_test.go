@@ -73,7 +73,8 @@ func TestDescriptionExamplesAreAccepted(t *testing.T) {
 		w := newWorld(t, withRedis)
 		w.ask("administrator", "PUT", "/api/apps/shop", object{}).want(201)
 		if b.pattern == "POST /api/policies/{name}/bans" {
-			w.ask("owner", "PUT", "/api/policies/p", login(object{"ban": object{"after": "20/1m", "for": "10m", "max": "24h"}, "version": 1})).want(200)
+			w.ask("owner", "PUT", "/api/policies/p",
+				login(object{"ban": object{"after": "20/1m", "for": "10m", "max": "24h"}, "version": 1})).want(200)
 		}
 		body := b.schema["example"].(object)
 		headers := []string{"If-Match", `"1"`}
@@ -83,7 +84,8 @@ func TestDescriptionExamplesAreAccepted(t *testing.T) {
 				w.ask("owner", "PUT", "/api/policies/p", login(object{"priority": i + 1, "version": i + 1})).want(200)
 			}
 		}
-		if a := w.ask("administrator", b.method, strings.Replace(b.path, "{webhook}", w.hook, 1), body, headers...); a.status/100 != 2 {
+		if a := w.ask("administrator", b.method, strings.Replace(b.path, "{webhook}", w.hook, 1), body,
+			headers...); a.status/100 != 2 {
 			t.Errorf("%s: %d %s", b.pattern, a.status, a.text)
 		}
 	}
@@ -140,14 +142,16 @@ func TestBodyMediaType(t *testing.T) {
 			t.Errorf("%q: %d, want %d", media, a.status, status)
 		}
 	}
-	w.ask("owner", "POST", "/api/validate", login(nil), "Content-Encoding", "gzip").want(http.StatusUnsupportedMediaType)
+	w.ask("owner", "POST", "/api/validate", login(nil), "Content-Encoding", "gzip").
+		want(http.StatusUnsupportedMediaType)
 	w.ask("owner", "POST", "/api/import", "policies: []", "Content-Type", "text/yaml").want(415)
 }
 
 func TestHalfCharacterAcceptsPairs(t *testing.T) {
 	w := newWorld(t)
 	body := `{"apps":["a"],"limit":"1/1s","key":"ip","description":"\ud83d\ude00 \\ud800 \u00e9"}`
-	w.ask("owner", "PUT", "/api/policies/x", body, "If-None-Match", "*").want(201).wantValue(`😀 \ud800 é`, "description")
+	w.ask("owner", "PUT", "/api/policies/x", body, "If-None-Match", "*").want(201).
+		wantValue(`😀 \ud800 é`, "description")
 }
 
 func TestBodyErrorsNameEveryField(t *testing.T) {
@@ -163,5 +167,6 @@ func TestImportMayBeAsLargeAsASet(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "POST", "/api/import", strings.Repeat(" ", policy.MaxBytes+1)).want(413)
 	w.ask("owner", "POST", "/api/import", `{"policies":[]}`+strings.Repeat(" ", policy.MaxBytes-15)).want(200)
-	w.ask("owner", "POST", "/api/import", strings.Repeat(" ", policyyaml.MaxBytes+1), "Content-Type", "application/yaml").want(422)
+	w.ask("owner", "POST", "/api/import", strings.Repeat(" ", policyyaml.MaxBytes+1), "Content-Type",
+		"application/yaml").want(422)
 }

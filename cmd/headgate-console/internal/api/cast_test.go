@@ -49,7 +49,8 @@ func (b *builder) build() {
 	})
 	b.do(err)
 	hook, _, err := b.s.CreateWebhook(background, b.admin, service.WebhookDraft{
-		Name: "ops", URL: "http://127.0.0.1:1/hook", Apps: []string{"a"}, Enabled: true, Conditions: []service.Condition{{Kind: service.AlertLost, Minutes: 1}},
+		Name: "ops", URL: "http://127.0.0.1:1/hook", Apps: []string{"a"}, Enabled: true,
+		Conditions: []service.Condition{{Kind: service.AlertLost, Minutes: 1}},
 	})
 	b.do(err)
 	b.hook = hook.ID
@@ -89,7 +90,8 @@ func (b *builder) newcomer() {
 }
 
 func (b *builder) token(as string, actor service.Actor, scope service.Scope, apps ...string) {
-	_, secret, err := b.s.CreateToken(background, actor, service.TokenDraft{Label: as, Scope: scope, Apps: apps, Life: 24 * time.Hour})
+	_, secret, err := b.s.CreateToken(background, actor,
+		service.TokenDraft{Label: as, Scope: scope, Apps: apps, Life: 24 * time.Hour})
 	b.do(err)
 	b.cast[as] = credential{as, "Authorization", "Bearer " + secret}
 }

@@ -46,7 +46,8 @@ var finder = sync.OnceValue(func() func(*http.Request) (operation, bool) {
 // conforms checks that an answer is as the description says.
 func (a answer) conforms(r *http.Request) {
 	a.t.Helper()
-	for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"} {
+	for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+		"Cross-Origin-Resource-Policy": "same-origin"} {
 		if got := a.header.Get(name); got != want {
 			a.t.Errorf("%s: %s is %q, want %q", a.what, name, got, want)
 		}

@@ -12,21 +12,30 @@ import (
 // scripts returns 200 texts that run in a page that does not escape them.
 func scripts() []string {
 	return vary([]string{
-		`<script>alert(%d)</script>`, `"><img src=x onerror=alert(%d)>`, `'><svg/onload=alert(%d)>`, `javascript:alert(%d)`,
-		`<a href="javascript:alert(%d)">x</a>`, `{{constructor.constructor('alert(%d)')()}}`, "</title><script>alert(%d)</script>",
-		`<iframe srcdoc="<script>alert(%d)</script>">`, "<math><mtext></mtext><mglyph><style></math>%d", `<body onload=alert(%d)>`,
-		"`-alert(%d)-`", `\x3cscript\x3ealert(%d)\x3c/script\x3e`, "<scr\u0000ipt>alert(%d)</script>", `&#60;script&#62;alert(%d)`,
-		`<input autofocus onfocus=alert(%d)>`, `<details open ontoggle=alert(%d)>`, "\u202ealert(%d)", `"]}<!--%d-->`, `<x contenteditable onblur=alert(%d)>`, `]]><script>%d</script>`,
+		`<script>alert(%d)</script>`, `"><img src=x onerror=alert(%d)>`, `'><svg/onload=alert(%d)>`,
+		`javascript:alert(%d)`,
+		`<a href="javascript:alert(%d)">x</a>`, `{{constructor.constructor('alert(%d)')()}}`,
+		"</title><script>alert(%d)</script>",
+		`<iframe srcdoc="<script>alert(%d)</script>">`, "<math><mtext></mtext><mglyph><style></math>%d",
+		`<body onload=alert(%d)>`,
+		"`-alert(%d)-`", `\x3cscript\x3ealert(%d)\x3c/script\x3e`, "<scr\u0000ipt>alert(%d)</script>",
+		`&#60;script&#62;alert(%d)`,
+		`<input autofocus onfocus=alert(%d)>`, `<details open ontoggle=alert(%d)>`, "\u202ealert(%d)", `"]}<!--%d-->`,
+		`<x contenteditable onblur=alert(%d)>`, `]]><script>%d</script>`,
 	})
 }
 
 // injections returns 300 texts that change a statement that is concatenated from texts.
 func injections() []string {
 	return vary([]string{
-		`' OR %d=1 --`, `'; DROP TABLE policies; -- %d`, `" OR ""="%d`, `\' OR %d=1 #`, `') UNION SELECT password FROM users -- %d`, `%%27%d`,
-		"' AND SLEEP(%d) -- ", `1; UPDATE users SET administrator=%d`, `'||(SELECT %d)||'`, `%d' LIKE '%%`, `%d!%%`, `_%d_`, `\\%d\`, "'\x00%d", "\xbf' OR %d=1 --",
-		`/*!%d DROP*/`, `0x27%d`, `${jndi:%d}`, `'; ATTACH DATABASE 'x%d' AS x; --`, `') ON DUPLICATE KEY UPDATE name='%d`, `?%d`, `:name%d`, `@@version%d`,
-		`'; PRAGMA writable_schema=%d; --`, "`%d`; --", `%d); DELETE FROM audit; --`, `' COLLATE utf8mb4_general_ci = '%d`, "😀'%d", "a\r\n%d", "\u2019 OR %d=1",
+		`' OR %d=1 --`, `'; DROP TABLE policies; -- %d`, `" OR ""="%d`, `\' OR %d=1 #`,
+		`') UNION SELECT password FROM users -- %d`, `%%27%d`,
+		"' AND SLEEP(%d) -- ", `1; UPDATE users SET administrator=%d`, `'||(SELECT %d)||'`, `%d' LIKE '%%`, `%d!%%`,
+		`_%d_`, `\\%d\`, "'\x00%d", "\xbf' OR %d=1 --",
+		`/*!%d DROP*/`, `0x27%d`, `${jndi:%d}`, `'; ATTACH DATABASE 'x%d' AS x; --`,
+		`') ON DUPLICATE KEY UPDATE name='%d`, `?%d`, `:name%d`, `@@version%d`,
+		`'; PRAGMA writable_schema=%d; --`, "`%d`; --", `%d); DELETE FROM audit; --`,
+		`' COLLATE utf8mb4_general_ci = '%d`, "😀'%d", "a\r\n%d", "\u2019 OR %d=1",
 	})
 }
 
@@ -164,7 +173,8 @@ func places(text string) []request {
 		{"DELETE", "/api/sessions/" + in, nil, nil},
 		{"DELETE", "/api/tokens/" + in, nil, nil},
 		{"POST", "/api/tokens", `{"label":"x","days":1,"scope":"read","apps":[` + raw(text) + "]}", nil},
-		{"POST", "/api/test", `{"path":"/","method":` + raw(text) + `,"host":` + raw(text) + `,"route":` + raw(text) + "}", nil},
+		{"POST", "/api/test",
+			`{"path":"/","method":` + raw(text) + `,"host":` + raw(text) + `,"route":` + raw(text) + "}", nil},
 		{"POST", "/api/import", text, []string{"Content-Type", "application/yaml"}},
 		{"POST", "/api/import?missing=" + q, `{"policies":[]}`, nil},
 		{"GET", "/api/export?format=" + q, nil, nil},

@@ -15,13 +15,16 @@ import (
 
 func TestPolicyIsCreatedReadSavedAndDeleted(t *testing.T) {
 	w := newWorld(t)
-	created := w.ask("owner", "PUT", "/api/policies/login", login(object{"limit": "60/60s", "match": object{"methods": []string{"POST"}, "path": "/login"}, "mode": "shadow", "priority": -3}),
+	created := w.ask("owner", "PUT", "/api/policies/login", login(object{"limit": "60/60s",
+		"match": object{"methods": []string{"POST"}, "path": "/login"}, "mode": "shadow", "priority": -3}),
 		"If-None-Match", "*").want(201)
 	if tag := created.header.Get("ETag"); tag != `"1"` {
 		t.Errorf("the tag is %s", tag)
 	}
-	created.wantValue("login", "name").wantValue("60/1m", "limit").wantValue("shadow", "mode").wantValue(-3, "priority").
-		wantValue(1, "version").wantValue("owner", "created_by").wantValue("2026-03-01T12:00:00Z", "created_at").wantValue("/login", "match", "path")
+	created.wantValue("login", "name").wantValue("60/1m", "limit").wantValue("shadow", "mode").
+		wantValue(-3, "priority").
+		wantValue(1, "version").wantValue("owner", "created_by").wantValue("2026-03-01T12:00:00Z", "created_at").
+		wantValue("/login", "match", "path")
 
 	read := w.ask("viewer", "GET", "/api/policies/login", nil).want(200)
 	if read.text != created.text || read.header.Get("ETag") != `"1"` {
@@ -29,23 +32,28 @@ func TestPolicyIsCreatedReadSavedAndDeleted(t *testing.T) {
 	}
 	back := read.json.(object)
 	back["description"] = "slow down guessing"
-	saved := w.ask("owner", "PUT", "/api/policies/login", back, "If-Match", `"1"`).want(200).wantValue(2, "version").wantValue("slow down guessing", "description")
+	saved := w.ask("owner", "PUT", "/api/policies/login", back, "If-Match", `"1"`).want(200).wantValue(2, "version").
+		wantValue("slow down guessing", "description")
 	if saved.header.Get("ETag") != `"2"` {
 		t.Errorf("the tag is %s", saved.header.Get("ETag"))
 	}
 	w.ask("owner", "DELETE", "/api/policies/login", nil, "If-Match", `"2"`).want(204)
 	w.ask("owner", "GET", "/api/policies/login", nil).want(404)
-	w.ask("owner", "DELETE", "/api/policies/login", nil, "If-Match", `"2"`).want(412).wantValue(true, "conflict", "deleted").wantValue(3, "conflict", "current").wantValue(nil, "conflict", "theirs")
+	w.ask("owner", "DELETE", "/api/policies/login", nil, "If-Match", `"2"`).want(412).wantValue(true, "conflict",
+		"deleted").wantValue(3, "conflict", "current").wantValue(nil, "conflict", "theirs")
 	w.ask("owner", "DELETE", "/api/policies/none", nil, "If-Match", `"2"`).want(404)
 }
 
 func TestPreconditionInBodyOrQuery(t *testing.T) {
 	w := newWorld(t)
-	w.ask("owner", "PUT", "/api/policies/p", login(object{"version": 1, "priority": 1})).want(200).wantValue(2, "version")
-	w.ask("owner", "PUT", "/api/policies/p", login(object{"version": 1, "priority": 2})).want(409).wantValue(1, "conflict", "based_on").wantValue(2, "conflict", "current")
+	w.ask("owner", "PUT", "/api/policies/p", login(object{"version": 1, "priority": 1})).want(200).
+		wantValue(2, "version")
+	w.ask("owner", "PUT", "/api/policies/p", login(object{"version": 1, "priority": 2})).want(409).
+		wantValue(1, "conflict", "based_on").wantValue(2, "conflict", "current")
 	w.ask("owner", "PUT", "/api/policies/p/mode", object{"mode": "off", "version": 2}).want(200).wantValue(3, "version")
 	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 1, "version": 3}).want(200).wantValue(4, "version")
-	w.ask("owner", "DELETE", "/api/policies/p?version=3", nil).want(409).wantValue(4, "conflict", "theirs", "version").wantValue(nil, "conflict", "mine")
+	w.ask("owner", "DELETE", "/api/policies/p?version=3", nil).want(409).
+		wantValue(4, "conflict", "theirs", "version").wantValue(nil, "conflict", "mine")
 	w.ask("owner", "DELETE", "/api/policies/p?version=4", nil).want(204)
 }
 
@@ -107,7 +115,8 @@ func TestPutRepeatedMakesOneRevision(t *testing.T) {
 	repeat("PUT", "/api/policies/login/mode", object{"mode": "shadow"}, "If-Match", `"3"`)
 	repeat("POST", "/api/policies/login/rollback", object{"to": 1}, "If-Match", `"4"`)
 	history := w.ask("owner", "GET", "/api/policies/login/history", nil).want(200)
-	if got, want := history.names("revisions", "action"), []string{"rollback", "update", "update", "update", "create"}; !slices.Equal(got, want) {
+	if got, want := history.names("revisions", "action"),
+		[]string{"rollback", "update", "update", "update", "create"}; !slices.Equal(got, want) {
 		t.Errorf("the history is %q, want %q", got, want)
 	}
 }
@@ -120,15 +129,21 @@ func TestPutStaleGetsBothVersions(t *testing.T) {
 		version int
 		headers []string
 	}{{412, 0, []string{"If-Match", `"1"`}}, {409, 1, nil}} {
-		a := w.ask("owner", "PUT", "/api/policies/p", login(object{"priority": 2, "version": c.version}), c.headers...).want(c.status)
-		a.wantValue("stale", "code").wantValue(1, "conflict", "based_on").wantValue(2, "conflict", "current").wantValue(false, "conflict", "deleted").
-			wantValue(2, "conflict", "mine", "priority").wantValue(1, "conflict", "theirs", "priority").wantValue("admin", "conflict", "theirs", "updated_by")
+		a := w.ask("owner", "PUT", "/api/policies/p", login(object{"priority": 2, "version": c.version}),
+			c.headers...).want(c.status)
+		a.wantValue("stale", "code").wantValue(1, "conflict", "based_on").wantValue(2, "conflict", "current").
+			wantValue(false, "conflict", "deleted").
+			wantValue(2, "conflict", "mine", "priority").wantValue(1, "conflict", "theirs", "priority").
+			wantValue("admin", "conflict", "theirs", "updated_by")
 	}
-	w.ask("owner", "PUT", "/api/policies/p", login(nil), "If-None-Match", "*").want(412).wantValue(0, "conflict", "based_on").wantValue(2, "conflict", "current")
-	w.ask("stranger", "PUT", "/api/policies/p", login(object{"apps": []string{"b"}}), "If-None-Match", "*").wantField("name")
+	w.ask("owner", "PUT", "/api/policies/p", login(nil), "If-None-Match", "*").want(412).
+		wantValue(0, "conflict", "based_on").wantValue(2, "conflict", "current")
+	w.ask("stranger", "PUT", "/api/policies/p", login(object{"apps": []string{"b"}}), "If-None-Match", "*").
+		wantField("name")
 	w.ask("administrator", "DELETE", "/api/policies/p", nil, "If-Match", `"2"`).want(204)
 	w.ask("owner", "PUT", "/api/policies/p", login(object{"priority": 9}), "If-Match", `"2"`).want(412).
-		wantValue(true, "conflict", "deleted").wantValue(nil, "conflict", "theirs").wantValue(9, "conflict", "mine", "priority")
+		wantValue(true, "conflict", "deleted").wantValue(nil, "conflict", "theirs").
+		wantValue(9, "conflict", "mine", "priority")
 }
 
 // edit is one of many at the same time.
@@ -144,7 +159,8 @@ func (w *world) editAtOnce(server *httptest.Server, n int) []edit {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			r := request{"PUT", server.URL + "/api/policies/p", login(object{"priority": i + 1, "version": 1}), nil}.build(w.cast["write token"])
+			r := request{"PUT", server.URL + "/api/policies/p", login(object{"priority": i + 1, "version": 1}),
+				nil}.build(w.cast["write token"])
 			r.RequestURI = ""
 			if i%2 == 0 {
 				r.Header.Set("If-Match", `"1"`)
@@ -184,7 +200,8 @@ func TestPutFiftyTimesOneWins(t *testing.T) {
 		if want := []int{412, 409}[i%2]; e.status != want {
 			t.Errorf("editor %d: %d, want %d: %v", i, e.status, want, e.body)
 		}
-		if at(e.body, "conflict", "mine", "priority") != float64(i+1) || at(e.body, "conflict", "theirs", "priority") != float64(winner+1) {
+		if at(e.body, "conflict", "mine", "priority") != float64(i+1) ||
+			at(e.body, "conflict", "theirs", "priority") != float64(winner+1) {
 			t.Errorf("editor %d: %v", i, e.body)
 		}
 	}
@@ -198,7 +215,8 @@ func TestPoliciesAreFoundSortedAndPaged(t *testing.T) {
 	w := newWorld(t)
 	for i := range 5 {
 		w.ask("administrator", "PUT", fmt.Sprintf("/api/policies/x%d", i), login(object{
-			"apps": []string{[]string{"a", "b"}[i%2]}, "priority": i + 1, "mode": []string{"enforce", "off"}[i%2], "description": fmt.Sprintf("number %d", i),
+			"apps": []string{[]string{"a", "b"}[i%2]}, "priority": i + 1, "mode": []string{"enforce", "off"}[i%2],
+			"description": fmt.Sprintf("number %d", i),
 		}), "If-None-Match", "*").want(201)
 	}
 	for query, want := range map[string][]string{
@@ -216,12 +234,15 @@ func TestPoliciesAreFoundSortedAndPaged(t *testing.T) {
 			t.Errorf("%s: %q, want %q", query, got, want)
 		}
 	}
-	w.ask("administrator", "GET", "/api/policies?page=2&per_page=4", nil).wantValue(6, "total").wantValue(2, "page").wantValue(2, "pages").wantValue(4, "per_page")
-	if got := w.ask("stranger", "GET", "/api/policies", nil).names("policies", "name"); !slices.Equal(got, []string{"x1", "x3"}) {
+	w.ask("administrator", "GET", "/api/policies?page=2&per_page=4", nil).wantValue(6, "total").wantValue(2, "page").
+		wantValue(2, "pages").wantValue(4, "per_page")
+	if got := w.ask("stranger", "GET", "/api/policies", nil).
+		names("policies", "name"); !slices.Equal(got, []string{"x1", "x3"}) {
 		t.Errorf("a stranger sees %q", got)
 	}
 	for query, field := range map[string]string{
-		"?page=x": "page", "?page=-1": "page", "?per_page=1.5": "per_page", "?sort=limit": "sort", "?mode=on": "mode", "?app=%20": "app",
+		"?page=x": "page", "?page=-1": "page", "?per_page=1.5": "per_page", "?sort=limit": "sort", "?mode=on": "mode",
+		"?app=%20":  "app",
 		"?serach=x": "serach", "?page=1&page=2": "page",
 	} {
 		w.ask("administrator", "GET", "/api/policies"+query, nil).wantField(field)
@@ -231,7 +252,8 @@ func TestPoliciesAreFoundSortedAndPaged(t *testing.T) {
 
 func TestCurrentTagGets304(t *testing.T) {
 	w := newWorld(t)
-	for _, path := range []string{"/api/policies", "/api/policies/p", "/api/policies/p/history", "/api/apps", "/api/users", "/api/tokens", "/api/settings"} {
+	for _, path := range []string{"/api/policies", "/api/policies/p", "/api/policies/p/history", "/api/apps",
+		"/api/users", "/api/tokens", "/api/settings"} {
 		first := w.ask("administrator", "GET", path, nil).want(200)
 		tag := first.header.Get("ETag")
 		if tag == "" {
@@ -262,33 +284,42 @@ func TestHistoryDiffAndRollback(t *testing.T) {
 	if got := older.names("revisions", "action"); !slices.Equal(got, []string{"create"}) {
 		t.Error(got)
 	}
-	revision := w.ask("owner", "GET", "/api/policies/p/history/2", nil).want(200).wantValue("owner", "by").wantValue("100/1m", "before", "limit").wantValue("7/1m", "after", "limit")
+	revision := w.ask("owner", "GET", "/api/policies/p/history/2", nil).want(200).wantValue("owner", "by").
+		wantValue("100/1m", "before", "limit").wantValue("7/1m", "after", "limit")
 	want := []any{object{"field": "limit", "before": "100/1m", "after": "7/1m"}}
 	if got := revision.get("changes"); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v", got)
 	}
-	if got := w.ask("owner", "GET", "/api/policies/p/diff?from=1&to=2", nil).want(200).get("changes"); !reflect.DeepEqual(got, want) {
+	if got := w.ask("owner", "GET", "/api/policies/p/diff?from=1&to=2", nil).want(200).
+		get("changes"); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v", got)
 	}
-	if got := w.ask("owner", "GET", "/api/policies/p/diff?from=3&to=2", nil).want(200).names("changes", "field"); !slices.Contains(got, "name") {
+	if got := w.ask("owner", "GET", "/api/policies/p/diff?from=3&to=2", nil).want(200).
+		names("changes", "field"); !slices.Contains(got, "name") {
 		t.Errorf("against a deletion: %q", got)
 	}
 	w.ask("owner", "GET", "/api/policies/p/diff?from=1", nil).wantField("to")
 	w.ask("owner", "GET", "/api/policies/p/diff?from=1&to=9", nil).want(404)
 	w.ask("owner", "GET", "/api/policies/p/history/x", nil).want(404)
 	w.ask("owner", "GET", "/api/policies/p/history/9", nil).want(404)
-	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 1}, "If-Match", `"2"`).want(412).wantValue(3, "conflict", "current")
+	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 1}, "If-Match", `"2"`).want(412).
+		wantValue(3, "conflict", "current")
 	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 3}, "If-Match", `"3"`).wantField("to")
 	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 0}, "If-Match", `"3"`).wantField("to")
-	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 1}, "If-Match", `"3"`).want(200).wantValue(4, "version").wantValue("100/1m", "limit")
+	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 1}, "If-Match", `"3"`).want(200).
+		wantValue(4, "version").wantValue("100/1m", "limit")
 }
 
 func TestValidateNamesEveryMistake(t *testing.T) {
 	w := newWorld(t)
-	bad := object{"name": "Bad Name", "apps": []string{}, "limit": "many", "key": "x", "match": object{"methods": []string{"get"}, "host": "A:1", "path": "x"},
-		"on_limit": "panic", "on_store_error": "maybe", "mode": "on", "priority": 2_000_000, "description": strings.Repeat("x", 1001)}
-	want := []string{"apps", "description", "key", "limit", "match.host", "match.methods", "match.path", "mode", "name", "on_limit", "on_store_error", "priority"}
-	a := w.ask("viewer", "POST", "/api/validate", bad).want(200).wantValue(false, "valid").wantValue("", "sentence").wantValue("", "limit")
+	bad := object{"name": "Bad Name", "apps": []string{}, "limit": "many", "key": "x",
+		"match":    object{"methods": []string{"get"}, "host": "A:1", "path": "x"},
+		"on_limit": "panic", "on_store_error": "maybe", "mode": "on", "priority": 2_000_000,
+		"description": strings.Repeat("x", 1001)}
+	want := []string{"apps", "description", "key", "limit", "match.host", "match.methods", "match.path", "mode",
+		"name", "on_limit", "on_store_error", "priority"}
+	a := w.ask("viewer", "POST", "/api/validate", bad).want(200).wantValue(false, "valid").wantValue("", "sentence").
+		wantValue("", "limit")
 	got := a.fields()
 	if slices.Sort(got); !slices.Equal(got, want) {
 		t.Errorf("the mistakes are in %q, want %q", got, want)
@@ -300,7 +331,8 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	good := login(object{"name": "x", "limit": "60/60000ms burst=60"})
 	w.ask("owner", "POST", "/api/validate", good).want(200).wantValue(true, "valid").wantValue(true, "may_save")
 	a = w.ask("viewer", "POST", "/api/validate", good).want(200).wantValue(false, "may_save")
-	if a.get("limit") == "60/60000ms burst=60" || a.get("limit") == "" || !strings.HasPrefix(a.get("sentence").(string), "60 requests a minute") {
+	if a.get("limit") == "60/60000ms burst=60" || a.get("limit") == "" ||
+		!strings.HasPrefix(a.get("sentence").(string), "60 requests a minute") {
 		t.Error(a.text)
 	}
 }
@@ -360,10 +392,14 @@ func TestTesterReadsEveryPage(t *testing.T) {
 func TestPoliciesHavePlansAndAccess(t *testing.T) {
 	w := newWorld(t)
 	p := login(object{"key": "user", "plans": object{"pro-2": "9000/1h"}, "plan_by": "claim",
-		"access": object{"allow": object{"networks": []string{"10.0.0.0/8"}}, "deny": object{"keys": []string{"mallory"}}, "deny_others": true, "deny_status": 429}})
-	w.ask("owner", "PUT", "/api/policies/planned", p, "If-None-Match", "*").want(201).wantValue("9000/1h", "plans", "pro-2").wantValue(429, "access", "deny_status")
-	w.ask("owner", "GET", "/api/policies/planned", nil).want(200).wantValue("claim", "plan_by").wantValue(true, "access", "deny_others")
-	p["plans"], p["plan_by"], p["access"] = object{"pro": "1/1h sliding-log", "Big": "x"}, "", object{"deny": object{"networks": []string{"::/0"}}}
+		"access": object{"allow": object{"networks": []string{"10.0.0.0/8"}},
+			"deny": object{"keys": []string{"mallory"}}, "deny_others": true, "deny_status": 429}})
+	w.ask("owner", "PUT", "/api/policies/planned", p, "If-None-Match", "*").want(201).
+		wantValue("9000/1h", "plans", "pro-2").wantValue(429, "access", "deny_status")
+	w.ask("owner", "GET", "/api/policies/planned", nil).want(200).wantValue("claim", "plan_by").
+		wantValue(true, "access", "deny_others")
+	p["plans"], p["plan_by"], p["access"] = object{"pro": "1/1h sliding-log", "Big": "x"}, "",
+		object{"deny": object{"networks": []string{"::/0"}}}
 	got := w.ask("owner", "PUT", "/api/policies/planned", p, "If-Match", `"1"`).want(422).fields()
 	if slices.Sort(got); !slices.Equal(slices.Compact(got), []string{"access", "plan_by", "plans.Big", "plans.pro"}) {
 		t.Errorf("the mistakes are in %q", got)

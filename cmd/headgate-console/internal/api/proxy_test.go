@@ -53,7 +53,8 @@ func TestProxyUserIsLoggedIn(t *testing.T) {
 func TestProxyChangeNeedsTheSameOrigin(t *testing.T) {
 	w := proxied(t)
 	change := func(headers ...string) request {
-		return request{"PUT", "/api/policies/p/mode", object{"mode": "shadow", "version": 1}, append(headers, "X-User", "owner")}
+		return request{"PUT", "/api/policies/p/mode", object{"mode": "shadow", "version": 1},
+			append(headers, "X-User", "owner")}
 	}
 	w.from(proxy, "nobody", change("Sec-Fetch-Site", "cross-site")).want(403).wantValue("cross-origin", "code")
 	w.from(proxy, "nobody", change("Origin", "https://evil.example")).want(403)
@@ -84,7 +85,8 @@ func TestProxyUnknownNameIsNoWrongToken(t *testing.T) {
 	for range wrongTokens + 1 {
 		w.from(proxy, "owner", request{"GET", "/api/me", nil, []string{"X-User", "disabled"}}).want(401)
 	}
-	entries, err := w.Audit(t.Context(), w.administrator(), service.AuditQuery{Action: "session.login", Object: "user:disabled", Outcome: service.Refused, PerPage: service.MaxPerPage})
+	entries, err := w.Audit(t.Context(), w.administrator(), service.AuditQuery{Action: "session.login",
+		Object: "user:disabled", Outcome: service.Refused, PerPage: service.MaxPerPage})
 	if err != nil || len(entries) != 60 {
 		t.Errorf("%d refusals are in the audit log, want as many as are written in an hour: %v", len(entries), err)
 	}

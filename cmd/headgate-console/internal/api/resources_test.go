@@ -24,11 +24,13 @@ import (
 func TestAppsAreCreatedDescribedAndDeleted(t *testing.T) {
 	w := newWorld(t)
 	const path = "/api/apps/team%2Fshop"
-	w.ask("administrator", "PUT", path, object{"description": "one"}).want(201).wantValue("team/shop", "name").wantValue("owner", "role").wantValue(0, "policies")
+	w.ask("administrator", "PUT", path, object{"description": "one"}).want(201).wantValue("team/shop", "name").
+		wantValue("owner", "role").wantValue(0, "policies")
 	w.ask("administrator", "PUT", path, object{"description": "two"}).want(200).wantValue("two", "description")
 	w.ask("administrator", "GET", path, nil).want(200).wantValue("two", "description").wantValue("admin", "created_by")
 	w.ask("owner", "GET", path, nil).want(404)
-	w.ask("administrator", "PUT", "/api/policies/x", login(object{"apps": []string{"team/shop"}}), "If-None-Match", "*").want(201)
+	w.ask("administrator", "PUT", "/api/policies/x", login(object{"apps": []string{"team/shop"}}), "If-None-Match",
+		"*").want(201)
 	w.ask("administrator", "DELETE", path, nil).wantField("name")
 	w.ask("administrator", "DELETE", "/api/policies/x?version=1", nil).want(204)
 	w.ask("administrator", "DELETE", path, nil).want(204)
@@ -45,7 +47,8 @@ func TestUsersAreAddedGivenRolesAndDisabled(t *testing.T) {
 	w := newWorld(t)
 	made := w.ask("administrator", "POST", "/api/users", object{"name": "new"}).want(201).wantValue("new", "name")
 	w.ask("administrator", "POST", "/api/users", object{"name": "new"}).wantField("name")
-	w.ask("administrator", "GET", "/api/users/new", nil).want(200).wantValue(true, "must_change_password").wantValue(false, "administrator")
+	w.ask("administrator", "GET", "/api/users/new", nil).want(200).wantValue(true, "must_change_password").
+		wantValue(false, "administrator")
 	w.ask("administrator", "PUT", "/api/users/new/roles/a", object{"role": "owner"}).want(204)
 	w.ask("administrator", "PUT", "/api/users/new/roles/b", object{"role": "viewer"}).want(204)
 	w.ask("administrator", "DELETE", "/api/users/new/roles/b", nil).want(204)
@@ -54,7 +57,8 @@ func TestUsersAreAddedGivenRolesAndDisabled(t *testing.T) {
 	w.ask("administrator", "PUT", "/api/users/new/roles/none", object{"role": "owner"}).wantField("app")
 	w.ask("administrator", "PUT", "/api/users/new/administrator", nil).want(204)
 	w.ask("administrator", "PUT", "/api/users/new/disabled", nil).want(204)
-	a := w.ask("administrator", "GET", "/api/users/new", nil).want(200).wantValue(true, "administrator").wantValue(true, "disabled")
+	a := w.ask("administrator", "GET", "/api/users/new", nil).want(200).wantValue(true, "administrator").
+		wantValue(true, "disabled")
 	if got, want := a.get("roles"), any([]any{object{"app": "a", "role": "owner"}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("the roles are %v", got)
 	}
@@ -87,11 +91,14 @@ func TestSessionIsListedAndEnded(t *testing.T) {
 
 func TestSettingsAreInSeconds(t *testing.T) {
 	w := newWorld(t)
-	w.ask("administrator", "GET", "/api/settings", nil).want(200).wantValue(3600, "session_idle").wantValue(43200, "session_life")
-	w.ask("administrator", "PUT", "/api/settings", object{"session_idle": 600, "session_life": 1200}).want(200).wantValue(600, "session_idle")
+	w.ask("administrator", "GET", "/api/settings", nil).want(200).wantValue(3600, "session_idle").
+		wantValue(43200, "session_life")
+	w.ask("administrator", "PUT", "/api/settings", object{"session_idle": 600, "session_life": 1200}).want(200).
+		wantValue(600, "session_idle")
 	w.ask("administrator", "GET", "/api/settings", nil).want(200).wantValue(1200, "session_life")
 	for _, n := range []int64{0, -1, 1 << 62, -1 << 62, 18446744674} {
-		w.ask("administrator", "PUT", "/api/settings", object{"session_idle": n, "session_life": 1200}).wantField("session_idle")
+		w.ask("administrator", "PUT", "/api/settings", object{"session_idle": n, "session_life": 1200}).
+			wantField("session_idle")
 	}
 }
 
@@ -104,15 +111,20 @@ func TestAuditIsPagedAndFiltered(t *testing.T) {
 		t.Fatalf("%q", got)
 	}
 	entries := a.get("entries").([]any)
-	if at(entries[0], "outcome") != "refused" || at(entries[1], "before", "limit") != "100/1m" || at(entries[1], "after", "mode") != "off" {
+	if at(entries[0], "outcome") != "refused" || at(entries[1], "before", "limit") != "100/1m" ||
+		at(entries[1], "after", "mode") != "off" {
 		t.Error(a.text)
 	}
 	before := seconds(int64(at(entries[1], "id").(float64)))
-	if got := w.ask("administrator", "GET", "/api/audit?object=policy:p&before="+before, nil).names("entries", "action"); !slices.Equal(got, []string{"policy.create"}) {
+	if got := w.ask("administrator", "GET", "/api/audit?object=policy:p&before="+before, nil).
+		names("entries", "action"); !slices.Equal(got, []string{"policy.create"}) {
 		t.Errorf("%q", got)
 	}
-	for query, n := range map[string]int{"actor=viewer&outcome=refused": 1, "actor=nobody": 0, "since=2026-03-01T12:00:00.000001Z": 0, "until=2026-03-01T12:00:00Z": 0, "since=2026-03-01T13:00:00%2B01:00&action=policy.update": 1} {
-		if got := len(w.ask("administrator", "GET", "/api/audit?"+query, nil).want(200).names("entries", "action")); got != n {
+	for query, n := range map[string]int{"actor=viewer&outcome=refused": 1, "actor=nobody": 0,
+		"since=2026-03-01T12:00:00.000001Z": 0, "until=2026-03-01T12:00:00Z": 0,
+		"since=2026-03-01T13:00:00%2B01:00&action=policy.update": 1} {
+		if got := len(w.ask("administrator", "GET", "/api/audit?"+query, nil).want(200).names("entries",
+			"action")); got != n {
 			t.Errorf("%s: %d entries, want %d", query, got, n)
 		}
 	}
@@ -135,15 +147,18 @@ func TestExportIsImported(t *testing.T) {
 		w.ask("owner", "GET", "/api/export?app=b&format="+format, nil).want(404)
 		w.ask("owner", "POST", "/api/import", file.text, "Content-Type", media).want(200).wantValue(2, "counts", "keep")
 		changed := strings.Replace(file.text, "5/1m", "6/1m", 1)
-		plan := w.ask("owner", "POST", "/api/import/plan", changed, "Content-Type", media).want(200).wantValue(1, "counts", "update").wantValue(1, "counts", "keep")
+		plan := w.ask("owner", "POST", "/api/import/plan", changed, "Content-Type", media).want(200).
+			wantValue(1, "counts", "update").wantValue(1, "counts", "keep")
 		w.ask("owner", "GET", "/api/policies/x", nil).wantValue("5/1m", "limit")
 		base := "?base=" + seconds(int64(plan.get("base").(float64)))
-		w.ask("owner", "POST", "/api/import"+base, changed, "Content-Type", media).want(200).wantValue(1, "counts", "update")
+		w.ask("owner", "POST", "/api/import"+base, changed, "Content-Type", media).want(200).
+			wantValue(1, "counts", "update")
 		w.ask("owner", "GET", "/api/policies/x", nil).wantValue("6/1m", "limit")
 		for _, old := range []string{base, "?base=0"} {
 			w.ask("owner", "POST", "/api/import"+old, `{"policies":[]}`).want(409).wantValue("moved", "code")
 		}
-		w.ask("owner", "POST", "/api/import?missing=remove", `{"policies":[]}`).want(200).wantValue(2, "counts", "delete")
+		w.ask("owner", "POST", "/api/import?missing=remove", `{"policies":[]}`).want(200).
+			wantValue(2, "counts", "delete")
 		w.ask("owner", "GET", "/api/policies", nil).wantValue(0, "total")
 		w.ask("owner", "GET", "/api/export", nil).want(200)
 	}
@@ -161,7 +176,8 @@ func TestImportErrorsNameEveryMistake(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	denied := w.ask("viewer", "POST", "/api/import", `{"policies":[{"name":"x","apps":["a"],"limit":"1/1s","key":"ip"}]}`).want(403).wantValue("denied", "code")
+	denied := w.ask("viewer", "POST", "/api/import",
+		`{"policies":[{"name":"x","apps":["a"],"limit":"1/1s","key":"ip"}]}`).want(403).wantValue("denied", "code")
 	if got := denied.fields(); !slices.Equal(got, []string{"apps"}) {
 		t.Errorf("%q", got)
 	}
@@ -171,23 +187,27 @@ func TestImportErrorsNameEveryMistake(t *testing.T) {
 
 func TestPublishingProgress(t *testing.T) {
 	w := newWorld(t)
-	w.ask("viewer", "GET", "/api/publishing", nil).want(200).wantValue(false, "redis").wantValue(true, "pending").wantValue(1, "version").wantValue(0, "published")
+	w.ask("viewer", "GET", "/api/publishing", nil).want(200).wantValue(false, "redis").wantValue(true, "pending").
+		wantValue(1, "version").wantValue(0, "published")
 	status := publish.Status{Err: errors.New("dial 10.0.0.1: refused"), Failures: 3, Since: noon}
 	w = newWorld(t, func(o *Options) { o.Publishing = func() publish.Status { return status } })
-	w.ask("viewer", "GET", "/api/publishing", nil).want(200).wantValue(true, "redis").wantValue(3, "failures").wantValue(nil, "error").wantValue("2026-03-01T12:00:00Z", "failed_since")
+	w.ask("viewer", "GET", "/api/publishing", nil).want(200).wantValue(true, "redis").wantValue(3, "failures").
+		wantValue(nil, "error").wantValue("2026-03-01T12:00:00Z", "failed_since")
 	w.ask("administrator's token", "GET", "/api/publishing", nil).want(200).wantValue(nil, "error")
 	w.ask("administrator", "GET", "/api/publishing", nil).want(200).wantValue("dial 10.0.0.1: refused", "error")
 }
 
 func TestInstancesAreOfTheActorsApps(t *testing.T) {
 	w := newWorld(t, withRedis)
-	for as, want := range map[string][]string{"administrator": {"one", "two"}, "owner": {"one"}, "stranger": {"two"}, "viewer": {"one", "two"}, "token for c": {}} {
+	for as, want := range map[string][]string{"administrator": {"one", "two"}, "owner": {"one"}, "stranger": {"two"},
+		"viewer": {"one", "two"}, "token for c": {}} {
 		if got := w.ask(as, "GET", "/api/instances", nil).want(200).names("instances", "id"); !slices.Equal(got, want) {
 			t.Errorf("%s sees %q, want %q", as, got, want)
 		}
 	}
 	first := w.ask("owner", "GET", "/api/instances", nil).get("instances").([]any)[0]
-	if want := any(object{"id": "one", "process": "x", "app": "a", "version": "7", "refused": "", "error": "", "store": "local",
+	if want := any(object{"id": "one", "process": "x", "app": "a", "version": "7", "refused": "", "error": "",
+		"store":  "local",
 		"age_ms": 1500.0, "clock_offset_ms": -90000.0}); !reflect.DeepEqual(any(first), want) {
 		t.Errorf("%v", first)
 	}
@@ -209,7 +229,8 @@ func TestTraffic(t *testing.T) {
 	w := newWorld(t)
 	at := noon.Add(-time.Hour)
 	c := stats.Counts{events.Allowed: 7, events.ShadowRefused: 2}
-	err := w.Ledger().Record(t.Context(), "a", stats.Minute{Start: at, Requests: c, Lost: 1, Policies: map[string]stats.Counts{"p": c, "=x": {events.Banned: 1}}})
+	err := w.Ledger().Record(t.Context(), "a", stats.Minute{Start: at, Requests: c, Lost: 1,
+		Policies: map[string]stats.Counts{"p": c, "=x": {events.Banned: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +238,8 @@ func TestTraffic(t *testing.T) {
 	for _, path := range []string{"/api/traffic?app=a", "/api/traffic?policy=p"} {
 		a := w.ask("viewer", "GET", path+from, nil).want(200)
 		points := a.get("points").([]any)
-		want := any(object{"at": at.Format(time.RFC3339), "counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 1.0})
+		want := any(object{"at": at.Format(time.RFC3339), "counts": countsWith("allowed", 7, "shadow_refused", 2),
+			"lost": 1.0})
 		if path != "/api/traffic?app=a" {
 			want.(object)["lost"] = 0.0
 		}
@@ -226,12 +248,15 @@ func TestTraffic(t *testing.T) {
 		}
 	}
 	sums := w.ask("viewer", "GET", "/api/traffic/policies?app=a"+from, nil).want(200).get("sums")
-	if want := any([]any{object{"app": "a", "policy": "p", "counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 0.0},
-		object{"app": "a", "policy": "=x", "counts": countsWith("banned", 1), "lost": 0.0}}); !reflect.DeepEqual(sums, want) {
+	if want := any([]any{object{"app": "a", "policy": "p",
+		"counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 0.0},
+		object{"app": "a", "policy": "=x", "counts": countsWith("banned", 1),
+			"lost": 0.0}}); !reflect.DeepEqual(sums, want) {
 		t.Errorf("%v", sums)
 	}
 	sums = w.ask("viewer", "GET", "/api/traffic/apps?"+from[1:], nil).want(200).get("sums")
-	if want := any([]any{object{"app": "a", "policy": "", "counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 1.0},
+	if want := any([]any{object{"app": "a", "policy": "",
+		"counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 1.0},
 		object{"app": "b", "policy": "", "counts": countsWith(), "lost": 0.0}}); !reflect.DeepEqual(sums, want) {
 		t.Errorf("%v", sums)
 	}
@@ -247,7 +272,8 @@ func TestTraffic(t *testing.T) {
 	if all := w.ask("viewer", "GET", "/api/traffic/csv?"+from[1:], nil).want(200).text; all != head+"\n"+requests+"\n" {
 		t.Errorf("of all applications: %s", all)
 	}
-	for _, path := range []string{"/api/traffic?step=2m", "/api/traffic?from=yesterday", "/api/traffic/policies", "/api/traffic/csv?from=" + when + "&to=" + when, "/api/traffic?from=" + when + "&to=" + when,
+	for _, path := range []string{"/api/traffic?step=2m", "/api/traffic?from=yesterday", "/api/traffic/policies",
+		"/api/traffic/csv?from=" + when + "&to=" + when, "/api/traffic?from=" + when + "&to=" + when,
 		"/api/traffic/apps?app=a", "/api/traffic?step=1m&from=" + at.AddDate(0, -1, 0).Format(time.RFC3339)} {
 		w.ask("viewer", "GET", path, nil).want(422)
 	}
@@ -256,13 +282,17 @@ func TestTraffic(t *testing.T) {
 
 func TestShadow(t *testing.T) {
 	w := newWorld(t)
-	w.ask("owner", "PUT", "/api/policies/watched", login(object{"apps": []string{"a"}, "mode": "shadow"}), "If-None-Match", "*").want(201)
-	err := w.Ledger().Record(t.Context(), "a", stats.Minute{Start: noon, Policies: map[string]stats.Counts{"watched": {events.Allowed: 7, events.Overruled: 1, events.ShadowRefused: 2}}})
+	w.ask("owner", "PUT", "/api/policies/watched", login(object{"apps": []string{"a"}, "mode": "shadow"}),
+		"If-None-Match", "*").want(201)
+	err := w.Ledger().Record(t.Context(), "a",
+		stats.Minute{Start: noon, Policies: map[string]stats.Counts{"watched": {events.Allowed: 7,
+			events.Overruled: 1, events.ShadowRefused: 2}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := w.ask("viewer", "GET", "/api/policies/watched/shadow", nil).want(200)
-	want := object{"since": noon.Format(time.RFC3339Nano), "seen": 10.0, "over": 2.0, "counts": countsWith("allowed", 7, "overruled", 1, "shadow_refused", 2), "late": false}
+	want := object{"since": noon.Format(time.RFC3339Nano), "seen": 10.0, "over": 2.0,
+		"counts": countsWith("allowed", 7, "overruled", 1, "shadow_refused", 2), "late": false}
 	if !reflect.DeepEqual(any(seen.json), any(want)) {
 		t.Errorf("%s, want %v", seen.text, want)
 	}
@@ -273,7 +303,8 @@ func TestShadow(t *testing.T) {
 func TestStatsAreOfTheActorsApps(t *testing.T) {
 	w := newWorld(t, withRedis)
 	a := w.ask("viewer", "GET", "/api/apps/a/stats", nil).want(200)
-	want := []any{object{"start": "2026-03-01T12:00:00Z", "lost": 5.0, "requests": countsWith("allowed", 3, "refused", 2, "banned", 4, "failed_open", 1),
+	want := []any{object{"start": "2026-03-01T12:00:00Z", "lost": 5.0,
+		"requests": countsWith("allowed", 3, "refused", 2, "banned", 4, "failed_open", 1),
 		"policies": []any{
 			object{"policy": "", "decisions": countsWith("failed_open", 1)},
 			object{"policy": "p", "decisions": countsWith("allowed", 3, "refused", 2, "banned", 4)},
@@ -294,7 +325,8 @@ func TestKeyIsLookedUpAndReset(t *testing.T) {
 		}
 	})
 	w.ask("viewer", "POST", "/api/policies/p/key", object{"key": "192.0.2.1"}).want(200).
-		wantValue(false, "allowed").wantValue(10, "remaining").wantValue(1500, "retry_after_ms").wantValue(60000, "reset_after_ms")
+		wantValue(false, "allowed").wantValue(10, "remaining").wantValue(1500, "retry_after_ms").
+		wantValue(60000, "reset_after_ms")
 	w.ask("viewer", "POST", "/api/policies/p/key/reset", object{"key": "192.0.2.1"}).want(403)
 	w.ask("read token", "POST", "/api/policies/p/key/reset", object{"key": "192.0.2.1"}).want(403)
 	w.ask("owner", "POST", "/api/policies/none/key/reset", object{"key": "192.0.2.1"}).want(404)
@@ -306,7 +338,8 @@ func TestKeyIsLookedUpAndReset(t *testing.T) {
 	if !slices.Equal(reset, []string{"p 192.0.2.1"}) {
 		t.Errorf("%q was reset", reset)
 	}
-	if got := w.ask("administrator", "GET", "/api/audit?action=key.reset&outcome=done", nil).names("entries", "actor"); !slices.Equal(got, []string{"owner"}) {
+	if got := w.ask("administrator", "GET", "/api/audit?action=key.reset&outcome=done", nil).
+		names("entries", "actor"); !slices.Equal(got, []string{"owner"}) {
 		t.Errorf("the audit log says that %q reset a key", got)
 	}
 	if v := countOf(core.Decision{RetryAfter: core.Never}, policy.Policy{}, ""); v.RetryAfter != -1 {
@@ -337,7 +370,8 @@ func TestBansAreListedAndLifted(t *testing.T) {
 	if !slices.Equal(lifted, []string{"p <b>\x00\n"}) {
 		t.Errorf("%q was lifted", lifted)
 	}
-	if got := w.ask("administrator", "GET", "/api/audit?action=ban.lift&outcome=done", nil).names("entries", "actor"); !slices.Equal(got, []string{"owner"}) {
+	if got := w.ask("administrator", "GET", "/api/audit?action=ban.lift&outcome=done", nil).
+		names("entries", "actor"); !slices.Equal(got, []string{"owner"}) {
 		t.Errorf("the audit log says that %q lifted a ban", got)
 	}
 }
@@ -351,7 +385,8 @@ func TestBanOfAPolicyIsSaved(t *testing.T) {
 		w.ask("owner", "GET", path, nil).want(200).wantValue("20/1m for 10m max 24h", "ban")
 	}
 	for _, ban := range []any{
-		"20/1m", "20/1m for 25h max 24h", 7, object{"for": "10m", "max": "24h"}, object{"after": "20/1m", "for": "soon", "max": "24h"}, object{"after": 7}, object{"more": "1"},
+		"20/1m", "20/1m for 25h max 24h", 7, object{"for": "10m", "max": "24h"},
+		object{"after": "20/1m", "for": "soon", "max": "24h"}, object{"after": 7}, object{"more": "1"},
 	} {
 		w.ask("owner", "PUT", "/api/policies/other", login(object{"ban": ban}), "If-None-Match", "*").wantField("ban")
 	}
@@ -377,7 +412,8 @@ func TestRedisMissingGets503(t *testing.T) {
 	w = newWorld(t, func(o *Options) {
 		o.Stats = func(context.Context, string) ([]stats.Minute, error) { return nil, gone }
 	})
-	for _, a := range []answer{ask(w, reporting{gone}), w.ask("administrator", "GET", "/api/apps/a/stats", nil).want(503).wantValue("unavailable", "code")} {
+	for _, a := range []answer{ask(w, reporting{gone}),
+		w.ask("administrator", "GET", "/api/apps/a/stats", nil).want(503).wantValue("unavailable", "code")} {
 		if strings.Contains(a.text, "10.0.0.1") || a.header.Get("Retry-After") != "2" {
 			t.Errorf("%s %v", a.text, a.header)
 		}
@@ -406,7 +442,8 @@ func TestDatabaseLockedGets503(t *testing.T) {
 		}
 	}
 	save := func(ctx context.Context) answer {
-		return w.send(request{"PUT", "/api/policies/p", login(nil), []string{"If-Match", `"1"`}}.build(w.cast["write token"]).WithContext(ctx))
+		return w.send(request{"PUT", "/api/policies/p", login(nil),
+			[]string{"If-Match", `"1"`}}.build(w.cast["write token"]).WithContext(ctx))
 	}
 	lock("BEGIN IMMEDIATE")
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -435,7 +472,8 @@ func TestFaultsAreOnlyLogged(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	r := request{"GET", "/api/policies", nil, nil}.build(w.cast["owner"])
 	(&call{API: w.api, w: recorder, r: r}).fail(errors.New("the secret of the database"))
-	if recorder.Code != 500 || strings.Contains(recorder.Body.String(), "secret") || !strings.Contains(recorder.Body.String(), `"code":"internal"`) {
+	if recorder.Code != 500 || strings.Contains(recorder.Body.String(), "secret") ||
+		!strings.Contains(recorder.Body.String(), `"code":"internal"`) {
 		t.Errorf("%d %s", recorder.Code, recorder.Body)
 	}
 	if !strings.Contains(w.log.String(), "the secret of the database") {
@@ -450,7 +488,8 @@ func TestNewNeedsAService(t *testing.T) {
 }
 
 func TestWholeSecondsRoundsUp(t *testing.T) {
-	for d, want := range map[time.Duration]int64{0: 1, time.Millisecond: 1, time.Second: 1, time.Second + 1: 2, 1500 * time.Millisecond: 2, time.Minute: 60} {
+	for d, want := range map[time.Duration]int64{0: 1, time.Millisecond: 1, time.Second: 1, time.Second + 1: 2,
+		1500 * time.Millisecond: 2, time.Minute: 60} {
 		if got := wholeSeconds(d); got != want {
 			t.Errorf("%s: %d seconds, want %d", d, got, want)
 		}
@@ -461,11 +500,14 @@ func TestImportWithinApplicationsWithANote(t *testing.T) {
 	w := newWorld(t)
 	admin := "administrator's token"
 	for name, apps := range map[string]string{"q": `["a","b"]`, "r": `["b"]`} {
-		w.ask(admin, "PUT", "/api/policies/"+name, `{"name":"`+name+`","apps":`+apps+`,"limit":"1/1s","key":"ip"}`, "If-None-Match", "*").want(201)
+		w.ask(admin, "PUT", "/api/policies/"+name, `{"name":"`+name+`","apps":`+apps+`,"limit":"1/1s","key":"ip"}`,
+			"If-None-Match", "*").want(201)
 	}
 	none := `{"policies":[]}`
-	plan := w.ask(admin, "POST", "/api/import/plan?missing=remove&apps=a", none).want(200).wantValue(1, "counts", "delete")
-	if left := fmt.Sprint(plan.get("left")); !slices.Equal(plan.names("steps", "name"), []string{"p"}) || left != "[q]" {
+	plan := w.ask(admin, "POST", "/api/import/plan?missing=remove&apps=a", none).want(200).
+		wantValue(1, "counts", "delete")
+	if left := fmt.Sprint(plan.get("left")); !slices.Equal(plan.names("steps", "name"), []string{"p"}) ||
+		left != "[q]" {
 		t.Errorf("%q are deleted and %s left", plan.names("steps", "name"), left)
 	}
 	w.ask(admin, "POST", "/api/import/plan?missing=remove&apps=a,b", none).want(200).wantValue(3, "counts", "delete")
@@ -475,9 +517,11 @@ func TestImportWithinApplicationsWithANote(t *testing.T) {
 	w.ask(admin, "POST", "/api/import?compare=yes", none).wantField("compare")
 	w.ask(admin, "POST", "/api/import/plan?compare=perhaps", none).wantField("compare")
 	w.ask("read token", "POST", "/api/import/plan?missing=remove&apps=a", none).want(403)
-	w.ask("read token", "POST", "/api/import/plan?missing=remove&apps=a&compare=yes", none).want(200).wantValue(1, "counts", "delete")
+	w.ask("read token", "POST", "/api/import/plan?missing=remove&apps=a&compare=yes", none).want(200).
+		wantValue(1, "counts", "delete")
 	w.ask(admin, "POST", "/api/import?missing=remove&apps=a&comment=commit+0a1b", none).want(200)
-	if notes := w.ask("owner", "GET", "/api/policies/p/history", nil).want(200).names("revisions", "comment"); notes[0] != "commit 0a1b" {
+	if notes := w.ask("owner", "GET", "/api/policies/p/history", nil).want(200).
+		names("revisions", "comment"); notes[0] != "commit 0a1b" {
 		t.Errorf("the notes are %q", notes)
 	}
 }

@@ -27,10 +27,12 @@ func TestSecondFactor(t *testing.T) {
 	}
 	post("/confirm", object{"code": code}).want(404)
 	post("", own).want(422)
-	w.ask("owner", "GET", "/api/second-factor", nil).want(200).wantValue(true, "on").wantValue(10, "recovery_codes").wantValue("2026-03-01T12:00:00Z", "since")
+	w.ask("owner", "GET", "/api/second-factor", nil).want(200).wantValue(true, "on").wantValue(10, "recovery_codes").
+		wantValue("2026-03-01T12:00:00Z", "since")
 	w.ask("administrator", "GET", "/api/users/owner", nil).want(200).wantValue(true, "second_factor")
 	post("/recovery-codes", object{"password": "wrong"}).wantField("password")
-	if fresh := post("/recovery-codes", own).want(200).get("recovery_codes").([]any); len(fresh) != 10 || fresh[0] == codes[0] {
+	if fresh := post("/recovery-codes", own).want(200).
+		get("recovery_codes").([]any); len(fresh) != 10 || fresh[0] == codes[0] {
 		t.Errorf("the new recovery codes are %v", fresh)
 	}
 	post("/off", object{"password": "wrong"}).wantField("password")
@@ -49,7 +51,8 @@ func TestSecondFactorRequiredOfSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = w.SaveSettings(t.Context(), boss, service.Settings{SessionIdle: time.Hour, SessionLife: time.Hour, SecondFactor: service.ForEveryone})
+	err = w.SaveSettings(t.Context(), boss,
+		service.Settings{SessionIdle: time.Hour, SessionLife: time.Hour, SecondFactor: service.ForEveryone})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +76,10 @@ func TestTokenExpiredSaysSo(t *testing.T) {
 	}
 	w.api.o.Service = s
 	for range wrongTokens + 10 {
-		a := w.send(request{"GET", "/api/policies", nil, nil}.build(expired)).want(401).wantValue("token-expired", "code")
-		if got, want := a.header.Get("WWW-Authenticate"), `Bearer realm="headgate console", error="invalid_token", error_description="the token has expired"`; got != want {
+		a := w.send(request{"GET", "/api/policies", nil, nil}.build(expired)).want(401).
+			wantValue("token-expired", "code")
+		if got, want := a.header.Get("WWW-Authenticate"),
+			`Bearer realm="headgate console", error="invalid_token", error_description="the token has expired"`; got != want {
 			t.Fatalf("the challenge is %q, want %q", got, want)
 		}
 	}
@@ -91,12 +96,15 @@ func TestTokenEndsAtATime(t *testing.T) {
 	}
 	create(object{"expires": "2026-04-01T00:00:00Z"}).want(201).wantValue("2026-04-01T00:00:00Z", "token", "expires")
 	create(object{"days": 365}).want(201).wantValue("2027-03-01T12:00:00Z", "token", "expires")
-	for _, change := range []object{{"expires": "tomorrow"}, {"expires": "2026-04-01"}, {"expires": "2026-03-01T12:00:00Z"}, {"expires": "2027-03-02T12:00:01Z"}, {"expires": "2026-04-01T00:00:00Z", "days": 1}} {
+	for _, change := range []object{{"expires": "tomorrow"}, {"expires": "2026-04-01"},
+		{"expires": "2026-03-01T12:00:00Z"}, {"expires": "2027-03-02T12:00:01Z"},
+		{"expires": "2026-04-01T00:00:00Z", "days": 1}} {
 		create(change).wantField("expires")
 	}
 	create(object{}).wantField("days")
 	create(object{"days": 367}).wantField("days")
-	w.ask("administrator", "PUT", "/api/settings", object{"session_idle": 3600, "session_life": 3600, "token_life": 30 * 86400}).want(200).
+	w.ask("administrator", "PUT", "/api/settings",
+		object{"session_idle": 3600, "session_life": 3600, "token_life": 30 * 86400}).want(200).
 		wantValue(30*86400, "token_life").wantValue("nobody", "second_factor")
 	create(object{"days": 31}).wantField("days")
 	create(object{"days": 30}).want(201)
@@ -104,11 +112,15 @@ func TestTokenEndsAtATime(t *testing.T) {
 
 func TestAuditAsAFile(t *testing.T) {
 	w := newWorld(t)
-	a := w.ask("administrator", "GET", "/api/audit/csv?action=user.&outcome=done&actor=admin&object=user:owner&since=2026-03-01T12:00:00Z&until=2026-03-01T12:00:01Z", nil).want(200)
+	a := w.ask("administrator", "GET",
+		"/api/audit/csv?action=user.&outcome=done&actor=admin&object=user:owner&since=2026-03-01T12:00:00Z&until=2026-03-01T12:00:01Z",
+		nil).want(200)
 	if got := a.header.Get("Content-Disposition"); got != `attachment; filename="audit.csv"` {
 		t.Errorf("the file is %q", got)
 	}
-	list := w.ask("administrator", "GET", "/api/audit?action=user.&outcome=done&actor=admin&object=user:owner&since=2026-03-01T12:00:00Z&until=2026-03-01T12:00:01Z", nil).want(200)
+	list := w.ask("administrator", "GET",
+		"/api/audit?action=user.&outcome=done&actor=admin&object=user:owner&since=2026-03-01T12:00:00Z&until=2026-03-01T12:00:01Z",
+		nil).want(200)
 	entries := list.get("entries").([]any)
 	if rows := lines(a.text); len(entries) == 0 || rows != len(entries)+1 {
 		t.Errorf("%d rows, and %d entries", rows, len(entries))

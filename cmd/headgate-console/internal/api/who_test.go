@@ -22,7 +22,8 @@ func topOf(_ context.Context, app string) (stats.Top, error) {
 	}
 	return stats.Top{Instances: 2, Unread: 1, Rules: []topkeys.Rule{{Rule: "p", Refused: topkeys.Summary{
 		From: noon.Add(-5 * time.Minute), To: noon, Total: 30, Floor: 2, Keys: []topkeys.Key{
-			{Key: "<b>\x00", Count: 12, Error: 2, Since: noon}, {Key: "\xff", Count: 9, Since: noon}, {Key: longKey, Count: 3, Since: noon}},
+			{Key: "<b>\x00", Count: 12, Error: 2, Since: noon}, {Key: "\xff", Count: 9, Since: noon},
+			{Key: longKey, Count: 3, Since: noon}},
 	}}}}, nil
 }
 
@@ -35,7 +36,8 @@ func TestTopKeysAreOfTheActorsApps(t *testing.T) {
 	refused := at(list[0], "refused")
 	keys, _ := at(refused, "keys").([]any)
 	want := []object{
-		{"key": "<b>\x00", "bytes": "", "shortened": false, "count": 12., "least": 10., "since": noon.Format(time.RFC3339)},
+		{"key": "<b>\x00", "bytes": "", "shortened": false, "count": 12., "least": 10.,
+			"since": noon.Format(time.RFC3339)},
 		{"key": "", "bytes": "/w==", "shortened": false, "count": 9., "least": 9., "since": noon.Format(time.RFC3339)},
 		{"key": longKey, "bytes": "", "shortened": true, "count": 3., "least": 3., "since": noon.Format(time.RFC3339)},
 	}
@@ -64,7 +66,8 @@ func TestBanIsImposed(t *testing.T) {
 			return nil
 		}
 	})
-	w.ask("owner", "PUT", "/api/policies/banning", login(object{"ban": object{"after": "20/1m", "for": "10m", "max": "24h"}}), "If-None-Match", "*").want(201)
+	w.ask("owner", "PUT", "/api/policies/banning",
+		login(object{"ban": object{"after": "20/1m", "for": "10m", "max": "24h"}}), "If-None-Match", "*").want(201)
 	const path = "/api/policies/banning/bans"
 	w.ask("viewer", "POST", path, object{"key": "x", "for": "10m"}).want(403)
 	w.ask("stranger", "POST", path, object{"key": "x", "for": "10m"}).want(404)
@@ -116,7 +119,8 @@ func TestKeyGetsALimitOfItsOwn(t *testing.T) {
 	count.wantValue("100/1m", "limit")
 	count.wantValue(false, "own")
 	w.ask("owner", "POST", path, object{"key": "192.0.2.2", "limit": "9/1m"}, "If-Match", `"1"`).want(412)
-	for limit, key := range map[string]string{"": "192.0.2.2", "soon": "192.0.2.2", "9/1m fixed-window": "192.0.2.2", "0/1m": "192.0.2.2"} {
+	for limit, key := range map[string]string{"": "192.0.2.2", "soon": "192.0.2.2", "9/1m fixed-window": "192.0.2.2",
+		"0/1m": "192.0.2.2"} {
 		w.ask("owner", "POST", path, object{"key": key, "limit": limit, "version": 2}).wantField("limit")
 	}
 	for _, key := range []string{"", longKey, strings.Repeat("x", 513)} {
@@ -127,11 +131,13 @@ func TestKeyGetsALimitOfItsOwn(t *testing.T) {
 		t.Errorf("%v", got.get("overrides"))
 	}
 	history := w.ask("viewer", "GET", "/api/policies/p/history", nil).want(200)
-	if notes := history.names("revisions", "note"); !slices.Equal(notes, []string{"a key has no limit of its own any longer", "a key has a limit of its own", ""}) {
+	if notes := history.names("revisions", "note"); !slices.Equal(notes,
+		[]string{"a key has no limit of its own any longer", "a key has a limit of its own", ""}) {
 		t.Errorf("%q", notes)
 	}
 	if comments := history.names("revisions", "comment"); comments[1] != "a partner" {
 		t.Errorf("%q", comments)
 	}
-	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 2, "version": 3}).want(200).wantValue("50/1m", "overrides", "192.0.2.1")
+	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 2, "version": 3}).want(200).
+		wantValue("50/1m", "overrides", "192.0.2.1")
 }

@@ -83,14 +83,18 @@ func (reporting) Minutes(context.Context, string) ([]stats.Minute, error) { retu
 
 func (r reporting) Instances(context.Context) ([]policy.Instance, error) {
 	return []policy.Instance{
-		{ID: "one", Process: "x", App: "a", Version: "7", Age: 1500 * time.Millisecond, Store: "local", ClockOffset: -90 * time.Second},
+		{ID: "one", Process: "x", App: "a", Version: "7", Age: 1500 * time.Millisecond, Store: "local",
+			ClockOffset: -90 * time.Second},
 		{ID: "two", App: "b", Version: "6", Refused: "7", Error: "it is wrong"},
 	}, r.err
 }
 
 func newService(db *store.DB, fleet service.Fleet) *service.Service {
 	s, err := service.New(service.Options{
-		DB: db, Fleet: fleet, Top: topOf, Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}), Clock: func() time.Time { return noon }, Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: slog.New(slog.DiscardHandler),
+		DB: db, Fleet: fleet, Top: topOf,
+		Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}),
+		Clock:  func() time.Time { return noon }, Passwords: auth.Cost{Memory: 8, Time: 1},
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		panic(err) // the options are right
@@ -126,8 +130,10 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	w := &world{Service: newService(db, reporting{}), t: t, db: db, cast: from.cast, hook: from.hook, file: file, log: &bytes.Buffer{}}
-	o := Options{Service: w.Service, Cookie: cookieName, Clock: func() time.Time { return noon }, Logger: slog.New(slog.NewTextHandler(w.log, nil))}
+	w := &world{Service: newService(db, reporting{}), t: t, db: db, cast: from.cast, hook: from.hook, file: file,
+		log: &bytes.Buffer{}}
+	o := Options{Service: w.Service, Cookie: cookieName, Clock: func() time.Time { return noon },
+		Logger: slog.New(slog.NewTextHandler(w.log, nil))}
 	for _, f := range change {
 		f(&o)
 	}
@@ -197,7 +203,8 @@ func (w *world) send(r *http.Request) answer {
 	w.t.Helper()
 	recorder := httptest.NewRecorder()
 	w.api.ServeHTTP(recorder, r)
-	a := answer{t: w.t, what: r.Method + " " + r.URL.Path, status: recorder.Code, header: recorder.Header(), text: recorder.Body.String()}
+	a := answer{t: w.t, what: r.Method + " " + r.URL.Path, status: recorder.Code, header: recorder.Header(),
+		text: recorder.Body.String()}
 	if strings.Contains(a.header.Get("Content-Type"), "json") && a.text != "" {
 		if err := json.Unmarshal([]byte(a.text), &a.json); err != nil {
 			w.t.Fatalf("%s: %v\n%s", a.what, err, a.text)

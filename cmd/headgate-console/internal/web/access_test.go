@@ -16,7 +16,9 @@ func TestFieldsHaveNames(t *testing.T) {
 	b := w.as("admin")
 	for _, r := range routes() {
 		path, isGet := strings.CutPrefix(r.pattern, "GET ")
-		if !isGet || path == "/drawing.svg" || path == "/export" || path == "/validate" || strings.HasSuffix(path, "/live") || path == "/stats" || path == "/banner" || path == "/audit/export" || strings.HasPrefix(path, "/login/") {
+		if !isGet || path == "/drawing.svg" || path == "/export" || path == "/validate" ||
+			strings.HasSuffix(path, "/live") || path == "/stats" || path == "/banner" || path == "/audit/export" ||
+			strings.HasPrefix(path, "/login/") {
 			continue
 		}
 		path = strings.NewReplacer("{name}", "p", "{webhook}", hook).Replace(strings.TrimSuffix(path, "{$}"))
@@ -108,8 +110,10 @@ func TestColoursContrast(t *testing.T) {
 	for name, text := range map[string]string{"light": light, "dark": dark} {
 		c := palette(text)
 		for _, pair := range [][2]string{
-			{"text", "back"}, {"text", "card"}, {"soft", "back"}, {"soft", "card"}, {"main", "back"}, {"main", "card"}, {"main-text", "main"},
-			{"text", "main-soft"}, {"soft", "main-soft"}, {"bad", "card"}, {"bad", "bad-soft"}, {"text", "bad-soft"}, {"good", "good-soft"}, {"good", "card"},
+			{"text", "back"}, {"text", "card"}, {"soft", "back"}, {"soft", "card"}, {"main", "back"},
+			{"main", "card"}, {"main-text", "main"},
+			{"text", "main-soft"}, {"soft", "main-soft"}, {"bad", "card"}, {"bad", "bad-soft"}, {"text", "bad-soft"},
+			{"good", "good-soft"}, {"good", "card"},
 			{"text", "good-soft"}, {"warn", "warn-soft"}, {"text", "warn-soft"}, {"text", "line"},
 		} {
 			if got := contrast(c[pair[0]], c[pair[1]]); got < 4.5 {

@@ -22,8 +22,9 @@ func bansWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, func(o *Options) { o.Clock = func() time.Time { return midday } })
 	for name, app := range map[string]string{"p": "a", "q": "b"} {
-		_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: name, Apps: []string{app}, Limit: limit("5/1m"), Key: "user",
-			Ban: core.MustParseBan("20/1m for 10m max 24h")})
+		_, err := w.CreatePolicy(t.Context(), w.admin,
+			policy.Policy{Name: name, Apps: []string{app}, Limit: limit("5/1m"), Key: "user",
+				Ban: core.MustParseBan("20/1m for 10m max 24h")})
 		w.must(err)
 	}
 	w.policy("plain", "5/1m")
@@ -33,7 +34,8 @@ func bansWorld(t *testing.T) *world {
 // ban adds bans of a policy that end after midday.
 func (w *world) ban(rule string, keys ...string) {
 	for _, key := range keys {
-		w.fleet.banned = append(w.fleet.banned, core.Banned{Rule: rule, Key: key, Until: midday.Add(90 * time.Second).UnixMicro()})
+		w.fleet.banned = append(w.fleet.banned,
+			core.Banned{Rule: rule, Key: key, Until: midday.Add(90 * time.Second).UnixMicro()})
 	}
 }
 
@@ -69,10 +71,12 @@ func TestBansAreListedAndLifted(t *testing.T) {
 		t.Errorf("the bans are %v", left)
 	}
 	rows := w.audited("ban.lift")
-	if len(rows) != 1 || rows[0].Actor != "admin" || rows[0].Object != "policy:p" || rows[0].Outcome != service.Done || rows[0].After != `{"key":"alice"}` {
+	if len(rows) != 1 || rows[0].Actor != "admin" || rows[0].Object != "policy:p" ||
+		rows[0].Outcome != service.Done || rows[0].After != `{"key":"alice"}` {
 		t.Errorf("the audit log says %+v", rows)
 	}
-	if got := b.get("/bans?policy=plain").want(http.StatusOK); !strings.Contains(got.text, "No policy bans by this name") {
+	if got := b.get("/bans?policy=plain").
+		want(http.StatusOK); !strings.Contains(got.text, "No policy bans by this name") {
 		t.Errorf("of a policy without bans: %s", got.text)
 	}
 }
@@ -108,7 +112,8 @@ func TestLiftNeedsAnOwner(t *testing.T) {
 func TestBansOfHostileKeys(t *testing.T) {
 	w := bansWorld(t)
 	b := w.as("admin")
-	keys := append(injections(), "", " x", "x", `"x"`, "a\x00b", "a\r\nb", "a\nb", "\xff\xfe", "\u202eabc", "\u200b", "a\tb", strings.Repeat("k", 1000))
+	keys := append(injections(), "", " x", "x", `"x"`, "a\x00b", "a\r\nb", "a\nb", "\xff\xfe", "\u202eabc", "\u200b",
+		"a\tb", strings.Repeat("k", 1000))
 	w.ban("p", keys...)
 	got := b.get("/bans").want(http.StatusOK)
 	got.harmless("/bans")
@@ -142,7 +147,8 @@ func TestBansOfHostileKeys(t *testing.T) {
 func TestReadableKeys(t *testing.T) {
 	for key, want := range map[string]string{
 		"192.0.2.7": "192.0.2.7", "dave smith": "dave smith", "Zoë": "Zoë", "<b>": "<b>",
-		"": `""`, " x": `" x"`, `"x"`: strconv.Quote(`"x"`), "\u202eabc": `"\u202eabc"`, "\xff": `"\xff"`, "a\x00": `"a\x00"`,
+		"": `""`, " x": `" x"`, `"x"`: strconv.Quote(`"x"`), "\u202eabc": `"\u202eabc"`, "\xff": `"\xff"`,
+		"a\x00": `"a\x00"`,
 	} {
 		if got := readable(key); got != want {
 			t.Errorf("%q is shown as %s, want %s", key, got, want)
@@ -168,11 +174,13 @@ func TestBansWithoutRedis(t *testing.T) {
 	form := b.get("/bans").form("/keys/lift")
 	form.Set("confirm", "yes")
 	w.fleet.away = errors.New("dial 10.0.0.1: refused")
-	if got := b.get("/bans").want(http.StatusOK); !strings.Contains(got.text, "Redis does not answer") || strings.Contains(got.text, "10.0.0.1") {
+	if got := b.get("/bans").want(http.StatusOK); !strings.Contains(got.text, "Redis does not answer") ||
+		strings.Contains(got.text, "10.0.0.1") {
 		t.Errorf("the page is %s", got.text)
 	}
 	b.post("/keys/lift", form).want(http.StatusServiceUnavailable)
-	if rows := w.audited("ban.lift"); len(rows) != 2 || rows[0].Outcome != service.Refused || rows[1].Outcome != service.Done {
+	if rows := w.audited("ban.lift"); len(rows) != 2 || rows[0].Outcome != service.Refused ||
+		rows[1].Outcome != service.Done {
 		t.Errorf("the audit log says %+v", rows)
 	}
 	none := newWorld(t, func(o *Options) { o.Fleet = nil })
@@ -180,5 +188,6 @@ func TestBansWithoutRedis(t *testing.T) {
 	if got := b.get("/bans").want(http.StatusOK); !strings.Contains(got.text, "started without Redis") {
 		t.Errorf("without Redis: %s", got.text)
 	}
-	b.post("/keys/lift", url.Values{"policy": {"p"}, "sent": {"eA"}, "confirm": {"yes"}}).want(http.StatusUnprocessableEntity)
+	b.post("/keys/lift", url.Values{"policy": {"p"}, "sent": {"eA"}, "confirm": {"yes"}}).
+		want(http.StatusUnprocessableEntity)
 }

@@ -51,12 +51,14 @@ func TestConflictShowsBothVersions(t *testing.T) {
 
 	again := got.form("/policies/p/edit")
 	preview := b.post("/policies/p/edit", with(again, "do", "preview")).want(http.StatusOK)
-	if v := preview.form("/policies/p/edit"); v.Get("path") != "/mine" || v.Get("quota") != "9" || v.Get("version") != "2" {
+	if v := preview.form("/policies/p/edit"); v.Get("path") != "/mine" || v.Get("quota") != "9" ||
+		v.Get("version") != "2" {
 		t.Errorf("the form for editing on shows %v", v)
 	}
 	b.post("/policies/p/edit", with(again, "do", "save")).goes("/policies/p?done=saved")
 	p, err := w.Policy(t.Context(), w.admin, "p")
-	if err != nil || p.Version != 3 || p.Limit.Quota != 9 || p.Match.Path != "/mine" || p.OnLimit != "wait 2s" || p.Description != "" {
+	if err != nil || p.Version != 3 || p.Limit.Quota != 9 || p.Match.Path != "/mine" || p.OnLimit != "wait 2s" ||
+		p.Description != "" {
 		t.Errorf("the policy that was saved on top is %+v, %v", p, err)
 	}
 }
@@ -103,7 +105,8 @@ func TestConflictForEveryStaleChange(t *testing.T) {
 		"/policies/p/delete":   {"version": {"1"}, "confirm": {"yes"}},
 		"/policies/p/rollback": {"version": {"1"}, "to": {"1"}, "confirm": {"yes"}},
 		"/policies/p/undo":     {"version": {"1"}},
-		"/policies/p/schedule": {"version": {"1"}, "mode": {"shadow"}, "do": {"at"}, "zone": {"UTC"}, "at": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}},
+		"/policies/p/schedule": {"version": {"1"}, "mode": {"shadow"}, "do": {"at"}, "zone": {"UTC"},
+			"at": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}},
 	} {
 		b.post(path, form).want(http.StatusConflict)
 	}
@@ -116,7 +119,8 @@ func TestFormNameTakenIsAMistake(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")
-	got := b.submit("/new?template=none", "/new", url.Values{"name": {"p"}, "apps": {"a"}, "quota": {"77"}}).want(http.StatusConflict)
+	got := b.submit("/new?template=none", "/new", url.Values{"name": {"p"}, "apps": {"a"}, "quota": {"77"}}).
+		want(http.StatusConflict)
 	if got.mistake("name") == "" || got.form("/new").Get("quota") != "77" {
 		t.Errorf("the form says %q and keeps %v", got.mistake("name"), got.form("/new"))
 	}

@@ -14,7 +14,8 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	for _, site := range []string{"", "same-origin", "none", "same-site", "cross-site", "nonsense"} {
 		for _, origin := range []string{"", w.url, "https://evil.example", "null", "http://sub." + host} {
 			for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH"} {
-				r, err := http.NewRequestWithContext(t.Context(), method, w.url+"/apps", strings.NewReader(url.Values{"name": {"a"}}.Encode()))
+				r, err := http.NewRequestWithContext(t.Context(), method, w.url+"/apps",
+					strings.NewReader(url.Values{"name": {"a"}}.Encode()))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -26,7 +27,8 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 					r.Header.Set("Origin", origin)
 				}
 				if got, want := b.do(r).status, fetchStatus(w, site, origin, method); got != want {
-					t.Errorf("%s with Sec-Fetch-Site %q and Origin %q: the status is %d and not %d", method, site, origin, got, want)
+					t.Errorf("%s with Sec-Fetch-Site %q and Origin %q: the status is %d and not %d", method, site,
+						origin, got, want)
 				}
 			}
 		}
@@ -59,7 +61,8 @@ func TestGetChangesNothing(t *testing.T) {
 			continue
 		}
 		path = strings.ReplaceAll(path, "{name}", "p")
-		b.post(path+"?name=q&do=disable&version=1&mode=off&base=1&app=a&role=owner&idle=1h&life=2h&confirm=yes&policy=p", nil)
+		b.post(path+"?name=q&do=disable&version=1&mode=off&base=1&app=a&role=owner&idle=1h&life=2h&confirm=yes&policy=p",
+			nil)
 	}
 	p, err := w.Policy(t.Context(), w.admin, "p")
 	if err != nil || p.Version != 1 {
@@ -76,7 +79,8 @@ func TestGetChangesNothing(t *testing.T) {
 func TestCookieIsForThisHostOnly(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
-	got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}, "next": {"/tester?app=a"}}).goes("/tester?app=a")
+	got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}, "next": {"/tester?app=a"}}).
+		goes("/tester?app=a")
 	cookie := got.header.Get("Set-Cookie")
 	for _, want := range []string{"headgate=", "Path=/", "HttpOnly", "SameSite=Lax", "Expires="} {
 		if !strings.Contains(cookie, want) {
@@ -94,7 +98,9 @@ func TestCookieIsForThisHostOnly(t *testing.T) {
 }
 
 func TestLoginRedirectsToThisSiteOnly(t *testing.T) {
-	for _, next := range []string{"", "https://evil.example/", "//evil.example", `/\evil.example`, `\\evil.example`, "javascript:alert(1)", "evil", "/\t/evil.example", "http:evil", "///evil.example", "/policies?search=" + strings.Repeat("x", 2032)} {
+	for _, next := range []string{"", "https://evil.example/", "//evil.example", `/\evil.example`, `\\evil.example`,
+		"javascript:alert(1)", "evil", "/\t/evil.example", "http:evil", "///evil.example",
+		"/policies?search=" + strings.Repeat("x", 2032)} {
 		if got := local(next); got != "/" {
 			t.Errorf("%q leads to %q", next, got)
 		}
@@ -122,7 +128,8 @@ func TestHeadersGuardEveryAnswer(t *testing.T) {
 		}
 		got := b.get(path)
 		for name, want := range map[string]string{
-			"Content-Security-Policy": contentPolicy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store",
+			"Content-Security-Policy": contentPolicy, "X-Content-Type-Options": "nosniff",
+			"Referrer-Policy": "same-origin", "Cache-Control": "no-store",
 		} {
 			if got := got.header.Get(name); got != want {
 				t.Errorf("%s: %s is %q", path, name, got)

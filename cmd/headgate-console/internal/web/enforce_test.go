@@ -16,7 +16,8 @@ import (
 // shadowed adds a policy in shadow of the application b, whose last minutes are not in Redis.
 func (w *world) shadowed(name, onLimit string) policy.Policy {
 	w.t.Helper()
-	p, err := w.CreatePolicy(w.t.Context(), w.admin, policy.Policy{Name: name, Apps: []string{"b"}, Limit: limit("5/1m"), Key: "ip", OnLimit: onLimit, Mode: policy.Shadow})
+	p, err := w.CreatePolicy(w.t.Context(), w.admin, policy.Policy{Name: name, Apps: []string{"b"},
+		Limit: limit("5/1m"), Key: "ip", OnLimit: onLimit, Mode: policy.Shadow})
 	w.must(err)
 	return p
 }
@@ -24,7 +25,8 @@ func (w *world) shadowed(name, onLimit string) policy.Policy {
 // counted records decisions of a policy in the minute of its creation.
 func (w *world) counted(p policy.Policy, c stats.Counts) {
 	w.t.Helper()
-	w.must(w.Ledger().Record(w.t.Context(), "b", stats.Minute{Start: p.CreatedAt.Truncate(time.Minute), Policies: map[string]stats.Counts{p.Name: c}}))
+	w.must(w.Ledger().Record(w.t.Context(), "b",
+		stats.Minute{Start: p.CreatedAt.Truncate(time.Minute), Policies: map[string]stats.Counts{p.Name: c}}))
 }
 
 // seen returns what the page says that the policy has seen, in one line.
@@ -41,7 +43,8 @@ func TestEnforceNow(t *testing.T) {
 	b := w.as("admin")
 	p := w.shadowed("p", "")
 	since := " Counting began " + p.CreatedAt.UTC().Format("2006-01-02 15:04:05") + " UTC."
-	if got := b.get("/policies/p").want(http.StatusOK).seen(); !strings.HasPrefix(got, "It has seen no request yet."+since) {
+	if got := b.get("/policies/p").want(http.StatusOK).
+		seen(); !strings.HasPrefix(got, "It has seen no request yet."+since) {
 		t.Errorf("at first: %q", got)
 	}
 	for _, row := range []struct {
@@ -49,8 +52,10 @@ func TestEnforceNow(t *testing.T) {
 		says   string
 	}{
 		{stats.Counts{events.Allowed: 1}, "1 request, of which 0 (0%) would have been refused."},
-		{stats.Counts{events.Allowed: 1200, events.Overruled: 4, events.ShadowRefused: 1}, "1,205 requests, of which 1 (0.08%) would have been refused."},
-		{stats.Counts{events.Allowed: 1200, events.Overruled: 4, events.ShadowRefused: 30_000, events.FailedOpen: 2}, "31,206 requests, of which 30,000 (96.1%) would have been refused."},
+		{stats.Counts{events.Allowed: 1200, events.Overruled: 4, events.ShadowRefused: 1},
+			"1,205 requests, of which 1 (0.08%) would have been refused."},
+		{stats.Counts{events.Allowed: 1200, events.Overruled: 4, events.ShadowRefused: 30_000, events.FailedOpen: 2},
+			"31,206 requests, of which 30,000 (96.1%) would have been refused."},
 	} {
 		w.counted(p, row.counts)
 		if got := b.get("/policies/p").seen(); got != "It has seen "+row.says+since {
@@ -60,7 +65,8 @@ func TestEnforceNow(t *testing.T) {
 			t.Errorf("the live part says %q", got)
 		}
 	}
-	if form := b.get("/policies/p/live?version=1").form("/policies/p/mode"); form.Get("version") != "1" || form.Get("mode") != "enforce" {
+	if form := b.get("/policies/p/live?version=1").
+		form("/policies/p/mode"); form.Get("version") != "1" || form.Get("mode") != "enforce" {
 		t.Errorf("the live part sends %v", form)
 	}
 	enforce := b.get("/policies/p").enforceForm()
@@ -77,7 +83,8 @@ func TestEnforceNow(t *testing.T) {
 	if page := b.get("/policies/p"); page.byID("watched") == nil {
 		t.Error("the roll-back does not bring the shadow back")
 	}
-	if got := b.post("/policies/p/mode", enforce).want(http.StatusConflict); !strings.Contains(got.text, "was changed in the meantime") {
+	if got := b.post("/policies/p/mode", enforce).
+		want(http.StatusConflict); !strings.Contains(got.text, "was changed in the meantime") {
 		t.Error("an old page enforces a newer version")
 	}
 }
@@ -101,7 +108,8 @@ func TestEnforceNowIsOfTheVersionShown(t *testing.T) {
 	_, err := w.UpdatePolicy(t.Context(), w.admin, p)
 	w.must(err)
 	for path, stale := range map[string]bool{
-		"/policies/p": false, "/policies/p/live?version=2": false, "/policies/p/live?version=1": true, "/policies/p/live": true,
+		"/policies/p": false, "/policies/p/live?version=2": false, "/policies/p/live?version=1": true,
+		"/policies/p/live": true,
 		"/policies/p/live?version=" + url.QueryEscape(`"><script>`): true,
 	} {
 		got := b.get(path).want(http.StatusOK)
@@ -115,10 +123,12 @@ func TestEnforceNowSaysWhatTheActionIs(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	for name, row := range map[string][2]string{
-		"r": {"", "would have been refused."}, "w": {"wait 2s", "would have waited, or been refused."}, "d": {"degrade", "would have got a cheaper answer."},
+		"r": {"", "would have been refused."}, "w": {"wait 2s", "would have waited, or been refused."},
+		"d": {"degrade", "would have got a cheaper answer."},
 	} {
 		w.counted(w.shadowed(name, row[0]), stats.Counts{events.Allowed: 6, events.ShadowRefused: 2})
-		if got := b.get("/policies/" + name).seen(); !strings.HasPrefix(got, "It has seen 8 requests, of which 2 (25.0%) "+row[1]) {
+		if got := b.get("/policies/" + name).
+			seen(); !strings.HasPrefix(got, "It has seen 8 requests, of which 2 (25.0%) "+row[1]) {
 			t.Errorf("%s: %q", row[0], got)
 		}
 	}
@@ -157,7 +167,8 @@ func TestEnforceNowWithoutRedis(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Fleet = nil })
 	w.shadowed("p", "")
 	page := w.as("admin").get("/policies/p").want(http.StatusOK)
-	if page.seen() != "The console was started without Redis, so it does not learn what the policy would do." || page.enforceForm() == nil {
+	if page.seen() != "The console was started without Redis, so it does not learn what the policy would do." ||
+		page.enforceForm() == nil {
 		t.Errorf("the page says %q and has %v", page.seen(), page.enforceForm())
 	}
 }

@@ -22,11 +22,15 @@ func injections() []string {
 		"location='//evil.example'", "constructor.constructor('x')()",
 	}
 	shapes := []string{
-		"<script>%s</script>", "<ScRiPt >%s</sCrIpT>", "<img src=x onerror=%s>", `"><img src=x onerror="%s">`, "'><svg/onload='%s'>",
-		"</title><script>%s</script>", "</textarea><script>%s</script>", "</select><svg onload=%s>", `" autofocus onfocus="%s`, `' onmouseover='%s`,
+		"<script>%s</script>", "<ScRiPt >%s</sCrIpT>", "<img src=x onerror=%s>", `"><img src=x onerror="%s">`,
+		"'><svg/onload='%s'>",
+		"</title><script>%s</script>", "</textarea><script>%s</script>", "</select><svg onload=%s>",
+		`" autofocus onfocus="%s`, `' onmouseover='%s`,
 		"javascript:%s", "<a href=javascript:%s>x</a>", "<iframe srcdoc='<script>%s</script>'>", "{{%s}}", "${%s}",
-		"</style><script>%s</script>", "--><script>%s</script>", "]]><script>%s</script>", "<math><mi xlink:href='javascript:%s'>", "<details open ontoggle=%s>",
-		"&lt;script&gt;%s&lt;/script&gt;", "&#60;img src=x onerror=%s&#62;", "\u2028<script>%s</script>", "<body onload=%s>", "<base href='//evil.example'>%s",
+		"</style><script>%s</script>", "--><script>%s</script>", "]]><script>%s</script>",
+		"<math><mi xlink:href='javascript:%s'>", "<details open ontoggle=%s>",
+		"&lt;script&gt;%s&lt;/script&gt;", "&#60;img src=x onerror=%s&#62;", "\u2028<script>%s</script>",
+		"<body onload=%s>", "<base href='//evil.example'>%s",
 	}
 	var list []string
 	for _, shape := range shapes {
@@ -78,7 +82,8 @@ func (w *world) describe(p policy.Policy, text string) policy.Policy {
 func TestEscapeTokenLabels(t *testing.T) {
 	w := newWorld(t)
 	for _, text := range injections() {
-		draft := service.TokenDraft{Label: text[:min(len(text), service.MaxLabel)], Scope: service.Read, Life: time.Hour}
+		draft := service.TokenDraft{Label: text[:min(len(text), service.MaxLabel)], Scope: service.Read,
+			Life: time.Hour}
 		token, _, err := w.CreateToken(t.Context(), w.admin, draft)
 		w.must(err)
 		w.must(w.RevokeToken(t.Context(), w.admin, token.ID))
@@ -134,8 +139,10 @@ func TestEscapeTextsSentBack(t *testing.T) {
 	b := w.as("admin")
 	list := injections()
 	for _, page := range []struct{ at, action string }{
-		{"/new?template=none", "/new"}, {"/policies/p/edit", "/policies/p/edit"}, {"/tester", "/tester"}, {"/keys", "/keys"}, {"/import", "/import"},
-		{"/apps", "/apps"}, {"/users", "/users"}, {"/settings", "/settings"}, {"/account", "/account/tokens"}, {"/account", "/account/password"}, {"/login", "/login"},
+		{"/new?template=none", "/new"}, {"/policies/p/edit", "/policies/p/edit"}, {"/tester", "/tester"},
+		{"/keys", "/keys"}, {"/import", "/import"},
+		{"/apps", "/apps"}, {"/users", "/users"}, {"/settings", "/settings"}, {"/account", "/account/tokens"},
+		{"/account", "/account/password"}, {"/login", "/login"},
 	} {
 		form := b.get(page.at).want(http.StatusOK).form(page.action)
 		if form == nil {
@@ -168,8 +175,11 @@ func TestEscapeTextsInURLs(t *testing.T) {
 	for _, text := range injections() {
 		q := url.QueryEscape(text)
 		for _, path := range []string{
-			"/policies?search=" + q, "/policies?app=" + q, "/policies?sort=" + q, "/policies?mode=" + q, "/policies/" + url.PathEscape(text), "/users/" + url.PathEscape(text),
-			"/audit?actor=" + q + "&since=" + q + "&action=" + q, "/keys?policy=" + q, "/bans?policy=" + q, "/tester?app=" + q, "/stats?app=" + q, "/?app=" + q + "&range=" + q, "/live?app=" + q, "/login?next=" + q, "/validate?name=" + q + "&limit_by=text&limit=" + q,
+			"/policies?search=" + q, "/policies?app=" + q, "/policies?sort=" + q, "/policies?mode=" + q,
+			"/policies/" + url.PathEscape(text), "/users/" + url.PathEscape(text),
+			"/audit?actor=" + q + "&since=" + q + "&action=" + q, "/keys?policy=" + q, "/bans?policy=" + q,
+			"/tester?app=" + q, "/stats?app=" + q, "/?app=" + q + "&range=" + q, "/live?app=" + q,
+			"/login?next=" + q, "/validate?name=" + q + "&limit_by=text&limit=" + q,
 			"/apps/delete?name=" + q, "/policies?done=" + q, "/drawing.svg?limit=" + q,
 		} {
 			got := b.get(path)

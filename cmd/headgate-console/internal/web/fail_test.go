@@ -22,7 +22,8 @@ func TestDatabaseOutageKeepsInput(t *testing.T) {
 	form := b.get("/policies/p/edit").form("/policies/p/edit")
 	form.Set("description", "a lot of <work>")
 	got := w.away(http.MethodPost, "/policies/p/edit", form).want(http.StatusServiceUnavailable)
-	if kept := got.form("/policies/p/edit"); kept.Get("description") != "a lot of <work>" || kept.Get("version") != "1" || kept.Get("quota") != "5" {
+	if kept := got.form("/policies/p/edit"); kept.Get("description") != "a lot of <work>" ||
+		kept.Get("version") != "1" || kept.Get("quota") != "5" {
 		t.Errorf("of the form it keeps %v", kept)
 	}
 	b.post("/policies/p/edit", with(got.form("/policies/p/edit"), "do", "save")).goes("/policies/p?done=saved")
@@ -34,7 +35,8 @@ func TestDatabaseOutageKeepsInput(t *testing.T) {
 			}
 		}
 	}
-	w.away(http.MethodPost, "/login", url.Values{"name": {"admin"}, "password": {password}}).want(http.StatusServiceUnavailable)
+	w.away(http.MethodPost, "/login", url.Values{"name": {"admin"}, "password": {password}}).
+		want(http.StatusServiceUnavailable)
 }
 
 // away returns the answer to a request of the administrator that times out before the
@@ -98,7 +100,8 @@ func TestLoginTooManyAttemptsShowsTheWait(t *testing.T) {
 func TestMissingPagesAreNotFound(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	for _, path := range []string{"/nowhere", "/policies/none", "/policies/none/edit", "/policies/none/history", "/policies/%2e%2e", "/users/none", "/apps/delete?name=none", "/?app=none", "/live?app=none", "/static/none"} {
+	for _, path := range []string{"/nowhere", "/policies/none", "/policies/none/edit", "/policies/none/history",
+		"/policies/%2e%2e", "/users/none", "/apps/delete?name=none", "/?app=none", "/live?app=none", "/static/none"} {
 		b.get(path).want(http.StatusNotFound)
 	}
 }

@@ -17,7 +17,8 @@ func TestImportShowsThePlanFirst(t *testing.T) {
 	w := newWorld(t)
 	w.policy("old", "5/1m")
 	b := w.as("admin")
-	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}, "missing": {"remove"}}).want(http.StatusOK)
+	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}, "missing": {"remove"}}).
+		want(http.StatusOK)
 	for _, want := range []string{"What the import would do", ">create<", ">delete<", "10/1m"} {
 		if !strings.Contains(plan.text, want) {
 			t.Errorf("%q is not in the plan", want)
@@ -38,7 +39,8 @@ func TestImportShowsThePlanFirst(t *testing.T) {
 func TestImportStalePlanIsShownAgain(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}}).want(http.StatusOK).form("/import/apply")
+	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}}).want(http.StatusOK).
+		form("/import/apply")
 	w.policy("other", "5/1m")
 	again := b.post("/import/apply", plan).want(http.StatusConflict)
 	if _, err := w.Policy(t.Context(), w.admin, "new"); err == nil {
@@ -50,11 +52,13 @@ func TestImportStalePlanIsShownAgain(t *testing.T) {
 func TestImportUploadFormatFollowsTheName(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	got := b.upload("policies.JSON", `{"policies":[{"name":"up","apps":["a"],"limit":"5/1m","key":"ip"}]}`).want(http.StatusOK)
+	got := b.upload("policies.JSON", `{"policies":[{"name":"up","apps":["a"],"limit":"5/1m","key":"ip"}]}`).
+		want(http.StatusOK)
 	if !strings.Contains(got.text, ">create<") || got.form("/import/apply").Get("format") != "json" {
 		t.Error("there is no plan for the file")
 	}
-	wrong := b.upload("policies.json", `{"policies":[{"name":"Bad","apps":["zzz"],"limit":"often","key":"x"}]}`).want(http.StatusUnprocessableEntity)
+	wrong := b.upload("policies.json", `{"policies":[{"name":"Bad","apps":["zzz"],"limit":"often","key":"x"}]}`).
+		want(http.StatusUnprocessableEntity)
 	if !strings.Contains(wrong.text, "often") || wrong.form("/import").Get("data") == "" {
 		t.Errorf("the mistakes are not shown, or the text is lost: %s", wrong.text)
 	}
@@ -71,13 +75,16 @@ func TestImportOfManyPoliciesHasASmallPage(t *testing.T) {
 	text := strings.Builder{}
 	text.WriteString("policies:\n")
 	for i := range 1000 {
-		fmt.Fprintf(&text, "- name: p%03d\n  description: '%s'\n  apps: [a]\n  limit: 10/1m\n  key: ip\n", i, strings.Repeat("&", 50))
+		fmt.Fprintf(&text, "- name: p%03d\n  description: '%s'\n  apps: [a]\n  limit: 10/1m\n  key: ip\n", i,
+			strings.Repeat("&", 50))
 	}
 	b := w.as("admin")
-	plan := b.submit("/import", "/import", url.Values{"data": {text.String()}, "missing": {"remove"}}).want(http.StatusOK)
+	plan := b.submit("/import", "/import", url.Values{"data": {text.String()}, "missing": {"remove"}}).
+		want(http.StatusOK)
 	shown := strings.Count(plan.text, "<article")
 	if n := len(plan.text); n > maxSteps+10_000 || shown < 30 || strings.Count(plan.text, ">delete<") != 5 {
-		t.Errorf("the page has %d bytes and %d changes, of which %d are deletions", n, shown, strings.Count(plan.text, ">delete<"))
+		t.Errorf("the page has %d bytes and %d changes, of which %d are deletions", n, shown,
+			strings.Count(plan.text, ">delete<"))
 	}
 	if more := fmt.Sprintf("and %d more.", 1005-shown); !strings.Contains(plan.text, more) {
 		t.Errorf("the page does not say %q", more)
@@ -96,7 +103,8 @@ func TestImportPlanCutsLongValues(t *testing.T) {
 	}
 	text := bundle("new") + "  access: {allow: {networks: [" + strings.Join(networks, ", ") + "]}}\n"
 	plan := w.as("admin").submit("/import", "/import", url.Values{"data": {text}}).want(http.StatusOK)
-	if n := len(plan.text); n > 10_000 || !strings.Contains(plan.text, "10.0.0.0/24") || !strings.Contains(plan.text, "…</ins>") {
+	if n := len(plan.text); n > 10_000 || !strings.Contains(plan.text, "10.0.0.0/24") ||
+		!strings.Contains(plan.text, "…</ins>") {
 		t.Errorf("the page has %d bytes", n)
 	}
 }
@@ -108,7 +116,8 @@ func TestImportWithManyMistakesHasASmallPage(t *testing.T) {
 		text := "policies:\n" + strings.Repeat("- {name: p, apps: [a], limit: often, key: ip}\n", policies)
 		got := b.submit("/import", "/import", url.Values{"data": {text}}).want(http.StatusUnprocessableEntity)
 		faults := 2*policies - 1 // each limit, and each name but the first
-		for _, want := range []string{fmt.Sprintf("Nothing was imported: %d mistakes", faults), "These are the first 100."} {
+		for _, want := range []string{fmt.Sprintf("Nothing was imported: %d mistakes", faults),
+			"These are the first 100."} {
 			if !strings.Contains(got.text, want) {
 				t.Errorf("%d policies: the page does not say %q", policies, want)
 			}
@@ -117,7 +126,8 @@ func TestImportWithManyMistakesHasASmallPage(t *testing.T) {
 			t.Errorf("%d policies: %d mistakes are shown", policies, n)
 		}
 		shown := strings.TrimSpace(got.form("/import").Get("data"))
-		if shown != map[bool]string{true: strings.TrimSpace(text)}[again] || strings.Contains(got.text, "too long to be shown here again") == again {
+		if shown != map[bool]string{true: strings.TrimSpace(text)}[again] ||
+			strings.Contains(got.text, "too long to be shown here again") == again {
 			t.Errorf("%d policies: the text is shown again, or not: want %v", policies, again)
 		}
 	}
@@ -128,20 +138,25 @@ func TestImportIsKeptForItsUser(t *testing.T) {
 	w := newWorld(t)
 	w.person("owner", map[string]service.Role{"a": service.Owner})
 	b := w.as("admin")
-	first := b.submit("/import", "/import", url.Values{"data": {bundle("first")}}).want(http.StatusOK).form("/import/apply")
+	first := b.submit("/import", "/import", url.Values{"data": {bundle("first")}}).want(http.StatusOK).
+		form("/import/apply")
 	gone := func(b *browser, form url.Values) {
 		t.Helper()
-		if got := b.post("/import/apply", form).want(http.StatusUnprocessableEntity); !strings.Contains(got.text, "it is not kept any more") {
+		if got := b.post("/import/apply", form).
+			want(http.StatusUnprocessableEntity); !strings.Contains(got.text, "it is not kept any more") {
 			t.Errorf("the page says %s", got.text)
 		}
 	}
 	gone(w.as("owner"), first)
-	second := b.submit("/import", "/import", url.Values{"data": {bundle("second")}}).want(http.StatusOK).form("/import/apply")
+	second := b.submit("/import", "/import", url.Values{"data": {bundle("second")}}).want(http.StatusOK).
+		form("/import/apply")
 	gone(b, first)
-	b.post("/import/apply", url.Values{"format": {"yaml"}, "base": second["base"], "data": {bundle("third")}}).want(http.StatusBadRequest)
+	b.post("/import/apply", url.Values{"format": {"yaml"}, "base": second["base"], "data": {bundle("third")}}).
+		want(http.StatusBadRequest)
 	b.post("/import/apply", second).goes("/policies?done=imported")
 	gone(b, second)
-	third := b.submit("/import", "/import", url.Values{"data": {bundle("third")}}).want(http.StatusOK).form("/import/apply")
+	third := b.submit("/import", "/import", url.Values{"data": {bundle("third")}}).want(http.StatusOK).
+		form("/import/apply")
 	w.pass(time.Hour)
 	w.pass(time.Microsecond)
 	gone(w.as("admin"), third)
@@ -175,7 +190,8 @@ func TestExportCanBeImported(t *testing.T) {
 		if d := got.header.Get("Content-Disposition"); d != "attachment; filename=policies."+format {
 			t.Errorf("%s: it is %q", format, d)
 		}
-		if other := b.get("/export?app=b&format=" + format).want(http.StatusOK); strings.Contains(other.text, "5/1m") || !strings.Contains(b.get("/export?app=a&format="+format).text, "5/1m") {
+		if other := b.get("/export?app=b&format=" + format).want(http.StatusOK); strings.Contains(other.text,
+			"5/1m") || !strings.Contains(b.get("/export?app=a&format="+format).text, "5/1m") {
 			t.Errorf("%s: the export of another application is %s", format, other.text)
 		}
 		plan := b.submit("/import", "/import", url.Values{"data": {got.text}, "format": {format}}).want(http.StatusOK)

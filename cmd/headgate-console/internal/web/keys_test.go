@@ -21,7 +21,8 @@ import (
 
 func TestReadableTimeRoundsUp(t *testing.T) {
 	for d, want := range map[time.Duration]time.Duration{
-		0: 0, 1: time.Millisecond, time.Millisecond: time.Millisecond, 999*time.Millisecond + 1: time.Second, time.Second: time.Second, time.Second + 1: 2 * time.Second,
+		0: 0, 1: time.Millisecond, time.Millisecond: time.Millisecond, 999*time.Millisecond + 1: time.Second,
+		time.Second: time.Second, time.Second + 1: 2 * time.Second,
 		time.Hour - 1: time.Hour, core.Never: core.Never,
 	} {
 		if got := readableTime(d); got != want {
@@ -49,7 +50,8 @@ func TestKeyResetNeedsConfirmation(t *testing.T) {
 	}
 	rows, err := w.Audit(t.Context(), w.admin, service.AuditQuery{Action: "key.reset"})
 	w.must(err)
-	if len(rows) != 1 || rows[0].Actor != "admin" || rows[0].Object != "policy:p" || rows[0].Outcome != service.Done || rows[0].After != `{"key":"192.0.2.7"}` {
+	if len(rows) != 1 || rows[0].Actor != "admin" || rows[0].Object != "policy:p" ||
+		rows[0].Outcome != service.Done || rows[0].After != `{"key":"192.0.2.7"}` {
 		t.Errorf("the audit log says %+v", rows)
 	}
 }
@@ -94,7 +96,8 @@ func TestRedisFleetFindsKeysOfInstances(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{Timeout: 10 * time.Second}), Rules: compiled.Rules()})
+	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client,
+		redisstore.Options{Timeout: 10 * time.Second}), Rules: compiled.Rules()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +121,8 @@ func TestRedisFleetFindsKeysOfInstances(t *testing.T) {
 
 // The console lists the bans of instances, and lifts them.
 func TestRedisFleetFindsBansOfInstances(t *testing.T) {
-	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("1/1h fixed-window"), Key: "api-key", Ban: core.MustParseBan("2/1m for 2h max 24h")}
+	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("1/1h fixed-window"), Key: "api-key",
+		Ban: core.MustParseBan("2/1m for 2h max 24h")}
 	fleet := banned(t, p)
 	digest := keyfuncs.Digest("s3cret")
 	var list []core.Banned
@@ -154,13 +158,15 @@ func banned(t *testing.T, p policy.Policy) Fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client, redisstore.Options{Timeout: 10 * time.Second}), Rules: compiled.Rules()})
+	l, err := limiter.New(limiter.Config{Store: redisstore.MustNew(client,
+		redisstore.Options{Timeout: 10 * time.Second}), Rules: compiled.Rules()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	for range 3 {
-		l.Admit(&sample{ctx: t.Context(), method: "GET", path: "/", header: http.Header{"X-Api-Key": {"s3cret"}}}).Done(200)
+		l.Admit(&sample{ctx: t.Context(), method: "GET", path: "/", header: http.Header{"X-Api-Key": {"s3cret"}}}).
+			Done(200)
 	}
 	return fleet
 }

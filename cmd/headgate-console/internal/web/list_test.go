@@ -61,8 +61,9 @@ func TestListHasALineForEachPolicy(t *testing.T) {
 	got := w.as("admin").get("/policies").want(http.StatusOK)
 	one, two := got.cells("one"), got.cells("two")
 	for head, want := range map[string][2]string{
-		"Limit": {"100/1m burst=20", "5/1h sliding-log"}, "For": {"each address", "api-key+route"}, "Requests": {"all requests", "POST, PUT api.example.com/login"},
-		"Mode": {"enforce", "shadow"}, "Priority": {"0", "7"},
+		"Limit": {"100/1m burst=20", "5/1h sliding-log"}, "For": {"each address", "api-key+route"},
+		"Requests": {"all requests", "POST, PUT api.example.com/login"},
+		"Mode":     {"enforce", "shadow"}, "Priority": {"0", "7"},
 	} {
 		if one[head] != want[0] || two[head] != want[1] {
 			t.Errorf("%s: %q and %q, want %q", head, one[head], two[head], want)
@@ -71,7 +72,8 @@ func TestListHasALineForEachPolicy(t *testing.T) {
 	if two["Share refused"] != "–" || two["Refused"] != "0" {
 		t.Errorf("a policy without requests has %v", two)
 	}
-	for sort, want := range map[string]string{"Name": "/policies?sort=-name", "Share refused": "/policies?sort=-share", "Refused": "/policies?sort=-refused",
+	for sort, want := range map[string]string{"Name": "/policies?sort=-name",
+		"Share refused": "/policies?sort=-share", "Refused": "/policies?sort=-refused",
 		"Mode": "/policies?sort=mode", "Priority": "/policies?sort=priority", "Changed": "/policies?sort=-updated"} {
 		if link := got.linked()[sort]; link != want {
 			t.Errorf("the head %s leads to %q, want %q", sort, link, want)
@@ -107,7 +109,8 @@ func TestListFiltersAndSavesThem(t *testing.T) {
 	}
 	page := "/policies?mode=shadow&search=on"
 	for _, name := range append(injections()[:40], "plain") {
-		if name = strings.TrimSpace(name[:min(len(name), service.MaxFilterName)]); strings.ContainsAny(name, "\n\t\x00\r") {
+		if name = strings.TrimSpace(name[:min(len(name), service.MaxFilterName)]); strings.ContainsAny(name,
+			"\n\t\x00\r") {
 			continue
 		}
 		b.submit(page, "/filters", url.Values{"filter": {name}}).goes("/policies?mode=shadow&search=on&done=filter")
@@ -121,8 +124,10 @@ func TestListFiltersAndSavesThem(t *testing.T) {
 			t.Fatalf("the filter %q is still there", name)
 		}
 	}
-	wrong := b.submit(page, "/filters", url.Values{"filter": {strings.Repeat("x", 61)}}).want(http.StatusUnprocessableEntity)
-	if wrong.form("/filters") == nil || !strings.Contains(wrong.text, "61 bytes are more than 60") || !has(wrong.byID("filter"), "aria-invalid") {
+	wrong := b.submit(page, "/filters", url.Values{"filter": {strings.Repeat("x", 61)}}).
+		want(http.StatusUnprocessableEntity)
+	if wrong.form("/filters") == nil || !strings.Contains(wrong.text, "61 bytes are more than 60") ||
+		!has(wrong.byID("filter"), "aria-invalid") {
 		t.Error("the mistake in the name is not shown")
 	}
 	b.post("/filters", url.Values{"filter": {"x"}, "here": {"%zz"}}).want(http.StatusBadRequest)
@@ -139,7 +144,8 @@ func TestListBulkChangeAsksBeforeProtectionGoes(t *testing.T) {
 	page := "/policies?search=o&sort=-name"
 	ticked := url.Values{"policy": {"1:one", "1:two"}, "do": {"off"}}
 	asked := b.submit(page, "/policies/bulk", ticked).want(http.StatusOK)
-	if !strings.Contains(asked.text, "Switch 2 policies off?") || !strings.Contains(asked.text, "In force now: one, two. In the last 24 hours they refused 16 requests.") {
+	if !strings.Contains(asked.text, "Switch 2 policies off?") ||
+		!strings.Contains(asked.text, "In force now: one, two. In the last 24 hours they refused 16 requests.") {
 		t.Errorf("the page asks %s", asked.text)
 	}
 	if p, err := w.Policy(t.Context(), w.admin, "one"); err != nil || p.Version != 1 {
@@ -163,16 +169,20 @@ func TestListBulkChangesAndTheirMistakes(t *testing.T) {
 	b := w.as("admin")
 	send := func(values url.Values) *answer { return b.submit("/policies", "/policies/bulk", values) }
 	send(url.Values{"policy": {"1:one", "1:two"}, "do": {"off"}, "confirm": {"yes"}}).goesTo("/policies?done=bulk&at=")
-	send(url.Values{"policy": {"2:one"}, "do": {"enforce"}}).goesTo("/policies?done=bulk&at=") // protects more, so there is no question
+	send(url.Values{"policy": {"2:one"}, "do": {"enforce"}}).
+		goesTo("/policies?done=bulk&at=") // protects more, so there is no question
 	send(url.Values{"policy": {"3:one", "2:two"}, "do": {"add"}, "with": {"b"}}).goesTo("/policies?done=bulk&at=")
-	if !strings.Contains(send(url.Values{"policy": {"4:one", "3:two"}, "do": {"remove"}, "with": {"a"}}).want(http.StatusOK).text, "Take 2 policies from a?") {
+	if !strings.Contains(send(url.Values{"policy": {"4:one", "3:two"}, "do": {"remove"},
+		"with": {"a"}}).want(http.StatusOK).text, "Take 2 policies from a?") {
 		t.Error("taking an application away is not asked about")
 	}
-	if !strings.Contains(send(url.Values{"policy": {"4:one"}, "do": {"shadow"}}).want(http.StatusOK).text, "Switch 1 policy to shadow?") {
+	if !strings.Contains(send(url.Values{"policy": {"4:one"}, "do": {"shadow"}}).want(http.StatusOK).text,
+		"Switch 1 policy to shadow?") {
 		t.Error("shadow is not asked about")
 	}
 	stale := send(url.Values{"policy": {"1:one", "1:three"}, "do": {"off"}}).want(http.StatusConflict)
-	if !strings.Contains(stale.text, "one was changed in the meantime") || strings.Contains(stale.text, "three was changed") || !slices.Contains(stale.ticks(), "4:one") {
+	if !strings.Contains(stale.text, "one was changed in the meantime") ||
+		strings.Contains(stale.text, "three was changed") || !slices.Contains(stale.ticks(), "4:one") {
 		t.Error("a conflict is not shown above the list as it is now")
 	}
 	for name, values := range map[string]url.Values{
@@ -211,7 +221,8 @@ func TestListTicksOnlyWhatMayBeChanged(t *testing.T) {
 			t.Errorf("%s has buttons for a change: %v", user, buttons)
 		}
 	}
-	w.as("owner").post("/policies/bulk", url.Values{"policy": {"1:mine", "2:shared"}, "do": {"off"}}).want(http.StatusForbidden)
+	w.as("owner").post("/policies/bulk", url.Values{"policy": {"1:mine", "2:shared"}, "do": {"off"}}).
+		want(http.StatusForbidden)
 }
 
 // A page of fifty policies is small enough for a phone's connection.

@@ -54,10 +54,13 @@ func matrix() []cell {
 		{"GET /login/oidc/callback", "/login/oidc/callback?state=x&code=y", nil, [6]int{404, 404, 404, 404, 404, 404}},
 
 		{"GET /policies", "/policies", nil, all},
-		{"POST /policies/bulk", "/policies/bulk", url.Values{"policy": {"1:bulk"}, "do": {"off"}, "confirm": {"yes"}}, edits},
+		{"POST /policies/bulk", "/policies/bulk",
+			url.Values{"policy": {"1:bulk"}, "do": {"off"}, "confirm": {"yes"}}, edits},
 		{"POST /policies/undo", "/policies/undo", url.Values{"policy": {"1:unbulk"}}, edits},
-		{"POST /filters", "/filters", url.Values{"filter": {"mine"}, "here": {"mode=off"}}, [6]int{401, 303, 303, 303, 303, 303}},
-		{"POST /filters/delete", "/filters/delete", url.Values{"filter": {"mine"}}, [6]int{401, 303, 303, 303, 303, 303}},
+		{"POST /filters", "/filters", url.Values{"filter": {"mine"}, "here": {"mode=off"}},
+			[6]int{401, 303, 303, 303, 303, 303}},
+		{"POST /filters/delete", "/filters/delete", url.Values{"filter": {"mine"}},
+			[6]int{401, 303, 303, 303, 303, 303}},
 		{"GET /deleted", "/deleted", nil, all},
 		{"GET /new", "/new", nil, [6]int{303, 403, 403, 200, 200, 200}},
 		{"POST /new", "/new", policyForm("fresh"), [6]int{401, 403, 403, 403, 303, 303}},
@@ -65,14 +68,18 @@ func matrix() []cell {
 		{"GET /policies/{name}/live", "/policies/p/live", nil, seen},
 		{"GET /policies/{name}/edit", "/policies/p/edit", nil, [6]int{303, 404, 403, 404, 200, 200}},
 		{"POST /policies/{name}/edit", "/policies/edit/edit", policyForm("edit"), edits},
-		{"POST /policies/{name}/mode", "/policies/mode/mode", url.Values{"version": {"1"}, "mode": {"off"}, "confirm": {"yes"}}, edits},
+		{"POST /policies/{name}/mode", "/policies/mode/mode",
+			url.Values{"version": {"1"}, "mode": {"off"}, "confirm": {"yes"}}, edits},
 		{"GET /policies/{name}/delete", "/policies/p/delete", nil, [6]int{303, 404, 403, 404, 200, 200}},
-		{"POST /policies/{name}/delete", "/policies/delete/delete", url.Values{"version": {"1"}, "confirm": {"yes"}}, edits},
+		{"POST /policies/{name}/delete", "/policies/delete/delete",
+			url.Values{"version": {"1"}, "confirm": {"yes"}}, edits},
 		{"GET /policies/{name}/history", "/policies/p/history", nil, seen},
-		{"POST /policies/{name}/rollback", "/policies/back/rollback", url.Values{"version": {"2"}, "to": {"1"}, "confirm": {"yes"}}, edits},
+		{"POST /policies/{name}/rollback", "/policies/back/rollback",
+			url.Values{"version": {"2"}, "to": {"1"}, "confirm": {"yes"}}, edits},
 		{"GET /policies/{name}/diff", "/policies/p/diff?from=0&to=1", nil, seen},
 		{"POST /policies/{name}/undo", "/policies/undo/undo", url.Values{"version": {"1"}}, edits},
-		{"POST /policies/{name}/schedule", "/policies/p/schedule", url.Values{"version": {"1"}, "mode": {"shadow"}, "do": {"at"}, "zone": {"UTC"}, "at": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}}, edits},
+		{"POST /policies/{name}/schedule", "/policies/p/schedule", url.Values{"version": {"1"}, "mode": {"shadow"},
+			"do": {"at"}, "zone": {"UTC"}, "at": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}}, edits},
 		{"GET /scheduled", "/scheduled", nil, all},
 		{"POST /scheduled/cancel", "/scheduled/cancel", url.Values{"id": {"WAITING"}}, edits},
 		{"GET /banner", "/banner", nil, all},
@@ -80,14 +87,20 @@ func matrix() []cell {
 		{"GET /drawing.svg", "/drawing.svg?limit=1/s", nil, all},
 
 		{"GET /tester", "/tester", nil, all},
-		{"POST /tester", "/tester", url.Values{"app": {"a"}, "method": {"GET"}, "path": {"/"}, "address": {"192.0.2.1"}}, [6]int{401, 200, 200, 200, 200, 200}},
+		{"POST /tester", "/tester", url.Values{"app": {"a"}, "method": {"GET"}, "path": {"/"},
+			"address": {"192.0.2.1"}}, [6]int{401, 200, 200, 200, 200, 200}},
 		{"GET /keys", "/keys", nil, all},
 		{"POST /keys", "/keys", url.Values{"policy": {"p"}, "key": {"x"}}, [6]int{401, 422, 200, 422, 200, 200}},
-		{"POST /keys/reset", "/keys/reset", url.Values{"policy": {"p"}, "key": {"x"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
-		{"POST /keys/ban", "/keys/ban", url.Values{"policy": {"banning"}, "sent": {"eA"}, "for": {"10m"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
-		{"POST /keys/allow", "/keys/allow", url.Values{"policy": {"allow"}, "sent": {"MTkyLjAuMi43"}, "version": {"1"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
-		{"POST /keys/lift", "/keys/lift", url.Values{"policy": {"p"}, "sent": {"eA"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
-		{"POST /keys/limit", "/keys/limit", url.Values{"policy": {"limit"}, "sent": {"MTkyLjAuMi43"}, "limit": {"9/1m"}, "version": {"1"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/reset", "/keys/reset", url.Values{"policy": {"p"}, "key": {"x"}, "confirm": {"yes"}},
+			[6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/ban", "/keys/ban", url.Values{"policy": {"banning"}, "sent": {"eA"}, "for": {"10m"},
+			"confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/allow", "/keys/allow", url.Values{"policy": {"allow"}, "sent": {"MTkyLjAuMi43"},
+			"version": {"1"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/lift", "/keys/lift", url.Values{"policy": {"p"}, "sent": {"eA"}, "confirm": {"yes"}},
+			[6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/limit", "/keys/limit", url.Values{"policy": {"limit"}, "sent": {"MTkyLjAuMi43"},
+			"limit": {"9/1m"}, "version": {"1"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
 		{"GET /who", "/who?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
 		{"GET /who/live", "/who/live?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
 		{"GET /bans", "/bans", nil, all},
@@ -99,14 +112,19 @@ func matrix() []cell {
 		{"GET /alerts/{webhook}", "/alerts/HOOK", nil, [6]int{303, 404, 404, 404, 200, 200}},
 		{"GET /alerts/{webhook}/edit", "/alerts/HOOK/edit", nil, [6]int{303, 404, 404, 404, 200, 200}},
 		{"POST /alerts/{webhook}/edit", "/alerts/HOOK/edit", hookValues("a"), [6]int{401, 404, 404, 404, 303, 303}},
-		{"POST /alerts/{webhook}/status", "/alerts/HOOK/status", url.Values{"do": {"off"}}, [6]int{401, 404, 404, 404, 303, 303}},
-		{"POST /alerts/{webhook}/secret", "/alerts/HOOK/secret", url.Values{"confirm": {"yes"}}, [6]int{401, 404, 404, 404, 200, 200}},
+		{"POST /alerts/{webhook}/status", "/alerts/HOOK/status", url.Values{"do": {"off"}},
+			[6]int{401, 404, 404, 404, 303, 303}},
+		{"POST /alerts/{webhook}/secret", "/alerts/HOOK/secret", url.Values{"confirm": {"yes"}},
+			[6]int{401, 404, 404, 404, 200, 200}},
 		{"POST /alerts/{webhook}/test", "/alerts/HOOK/test", nil, [6]int{401, 404, 404, 404, 303, 303}},
-		{"POST /alerts/{webhook}/delete", "/alerts/HOOK/delete", url.Values{"confirm": {"yes"}}, [6]int{401, 404, 404, 404, 303, 303}},
+		{"POST /alerts/{webhook}/delete", "/alerts/HOOK/delete", url.Values{"confirm": {"yes"}},
+			[6]int{401, 404, 404, 404, 303, 303}},
 
 		{"GET /import", "/import", nil, all},
-		{"POST /import", "/import", url.Values{"format": {"yaml"}, "data": {bundle("plan")}}, [6]int{401, 403, 403, 403, 200, 200}},
-		{"POST /import/apply", "/import/apply", url.Values{"format": {"yaml"}, "kept": {auth.Digest(bundle("applied"))}, "base": {"BASE"}}, [6]int{401, 403, 403, 403, 303, 303}},
+		{"POST /import", "/import", url.Values{"format": {"yaml"}, "data": {bundle("plan")}},
+			[6]int{401, 403, 403, 403, 200, 200}},
+		{"POST /import/apply", "/import/apply", url.Values{"format": {"yaml"},
+			"kept": {auth.Digest(bundle("applied"))}, "base": {"BASE"}}, [6]int{401, 403, 403, 403, 303, 303}},
 		{"GET /export", "/export", nil, all},
 
 		{"GET /apps", "/apps", nil, all},
@@ -119,7 +137,8 @@ func matrix() []cell {
 		{"GET /users/{name}", "/users/spare", nil, manages},
 		{"POST /users/{name}/role", "/users/spare/role", url.Values{"app": {"a"}, "role": {"viewer"}}, managed},
 		{"POST /users/{name}/status", "/users/spare/status", url.Values{"do": {"disable"}}, managed},
-		{"POST /users/{name}/password", "/users/spare/password", url.Values{"confirm": {"yes"}}, [6]int{401, 403, 403, 403, 403, 200}},
+		{"POST /users/{name}/password", "/users/spare/password", url.Values{"confirm": {"yes"}},
+			[6]int{401, 403, 403, 403, 403, 200}},
 		{"POST /users/{name}/second-factor", "/users/spare/second-factor", url.Values{"confirm": {"yes"}}, managed},
 		{"GET /audit", "/audit", nil, manages},
 		{"GET /audit/export", "/audit/export?outcome=refused", nil, manages},
@@ -129,13 +148,19 @@ func matrix() []cell {
 		{"GET /account", "/account", nil, all},
 		{"GET /account/second-factor", "/account/second-factor", nil, all},
 		{"POST /account/second-factor", "/account/second-factor", own, [6]int{401, 200, 200, 200, 200, 200}},
-		{"POST /account/second-factor/confirm", "/account/second-factor/confirm", url.Values{"code": {"000000"}}, [6]int{401, 422, 422, 422, 422, 422}},
-		{"POST /account/second-factor/codes", "/account/second-factor/codes", own, [6]int{401, 404, 404, 404, 404, 404}},
+		{"POST /account/second-factor/confirm", "/account/second-factor/confirm", url.Values{"code": {"000000"}},
+			[6]int{401, 422, 422, 422, 422, 422}},
+		{"POST /account/second-factor/codes", "/account/second-factor/codes", own,
+			[6]int{401, 404, 404, 404, 404, 404}},
 		{"POST /account/second-factor/off", "/account/second-factor/off", own, [6]int{401, 404, 404, 404, 404, 404}},
 		{"POST /account/tokens", "/account/tokens", mine, [6]int{401, 200, 200, 200, 200, 200}},
-		{"POST /account/tokens/revoke", "/account/tokens/revoke", url.Values{"id": {"none"}}, [6]int{401, 404, 404, 404, 404, 404}},
-		{"POST /account/sessions/end", "/account/sessions/end", url.Values{"id": {"none"}}, [6]int{401, 404, 404, 404, 404, 404}},
-		{"POST /account/password", "/account/password", url.Values{"old": {password}, "password": {"seven green canals"}, "repeat": {"seven green canals"}}, [6]int{401, 303, 303, 303, 303, 303}},
+		{"POST /account/tokens/revoke", "/account/tokens/revoke", url.Values{"id": {"none"}},
+			[6]int{401, 404, 404, 404, 404, 404}},
+		{"POST /account/sessions/end", "/account/sessions/end", url.Values{"id": {"none"}},
+			[6]int{401, 404, 404, 404, 404, 404}},
+		{"POST /account/password", "/account/password",
+			url.Values{"old": {password}, "password": {"seven green canals"}, "repeat": {"seven green canals"}},
+			[6]int{401, 303, 303, 303, 303, 303}},
 		{"POST /logout", "/logout", nil, [6]int{401, 303, 303, 303, 303, 303}},
 	}
 }
@@ -175,7 +200,8 @@ func TestMatrixOfRoutesAndRoles(t *testing.T) {
 // refusals returns the number of refusals in the audit log.
 func (w *world) refusals() int {
 	w.t.Helper()
-	rows, err := w.Audit(w.t.Context(), w.admin, service.AuditQuery{Outcome: service.Refused, PerPage: service.MaxPerPage})
+	rows, err := w.Audit(w.t.Context(), w.admin,
+		service.AuditQuery{Outcome: service.Refused, PerPage: service.MaxPerPage})
 	w.must(err)
 	return len(rows)
 }
@@ -189,11 +215,13 @@ func (w *world) peopled() {
 	w.person("owner", map[string]service.Role{"a": service.Owner})
 	w.person("spare", nil)
 	w.must(w.CreateApp(w.t.Context(), w.admin, "spare", ""))
-	for _, name := range []string{"p", "edit", "mode", "delete", "back", "allow", "limit", "bulk", "unbulk", "undo", "later"} {
+	for _, name := range []string{"p", "edit", "mode", "delete", "back", "allow", "limit", "bulk", "unbulk", "undo",
+		"later"} {
 		w.policy(name, "5/1m")
 	}
-	_, err := w.CreatePolicy(w.t.Context(), w.admin, policy.Policy{Name: "banning", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "user",
-		Ban: core.MustParseBan("20/1m for 10m max 24h")})
+	_, err := w.CreatePolicy(w.t.Context(), w.admin,
+		policy.Policy{Name: "banning", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "user",
+			Ban: core.MustParseBan("20/1m for 10m max 24h")})
 	w.must(err)
 	p, err := w.Policy(w.t.Context(), w.admin, "back")
 	w.must(err)
@@ -236,7 +264,8 @@ func (w *world) keepForAll(data []byte) {
 			if err := t.ForgetUploads(user, 0); err != nil {
 				return err
 			}
-			return t.InsertUpload(store.Upload{User: user, Digest: auth.Digest(string(data)), At: w.now().UnixMicro(), Data: data})
+			return t.InsertUpload(store.Upload{User: user, Digest: auth.Digest(string(data)), At: w.now().UnixMicro(),
+				Data: data})
 		}))
 	}
 }
@@ -248,7 +277,8 @@ func TestOneTimePasswordOnlyAllowsItsChange(t *testing.T) {
 	w.must(err)
 	b := w.browser()
 	b.post("/login", url.Values{"name": {"new"}, "password": {oneTime}}).goes("/account")
-	for _, path := range []string{"/policies", "/new", "/tester", "/", "/live", "/stats", "/import", "/export", "/apps", "/keys", "/drawing.svg?limit=1/s"} {
+	for _, path := range []string{"/policies", "/new", "/tester", "/", "/live", "/stats", "/import", "/export",
+		"/apps", "/keys", "/drawing.svg?limit=1/s"} {
 		b.get(path).goes("/account")
 	}
 	b.post("/account/tokens", url.Values{"label": {"x"}, "scope": {"read"}, "days": {"1"}}).goes("/account")

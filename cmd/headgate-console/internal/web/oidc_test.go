@@ -133,7 +133,8 @@ func (b *browser) visit(p *idp, as *mockoidc.MockUser, next string) *url.URL {
 }
 
 func ada() *mockoidc.MockUser {
-	return &mockoidc.MockUser{Subject: "4711", PreferredUsername: "ada", Email: "ada@example.com", EmailVerified: true, Groups: []string{"staff"}}
+	return &mockoidc.MockUser{Subject: "4711", PreferredUsername: "ada", Email: "ada@example.com",
+		EmailVerified: true, Groups: []string{"staff"}}
 }
 
 // invited adds a user who has never chosen a password.
@@ -155,7 +156,8 @@ func TestProviderLogsPeopleIn(t *testing.T) {
 		b.get("/policies").want(http.StatusOK)
 		b.post("/logout", nil).goes("/login?done=out")
 	}
-	list, err := w.Audit(t.Context(), w.admin, service.AuditQuery{Actor: "ada", Action: "session.login", Outcome: service.Done})
+	list, err := w.Audit(t.Context(), w.admin,
+		service.AuditQuery{Actor: "ada", Action: "session.login", Outcome: service.Done})
 	w.must(err)
 	if len(list) != 2 || list[0].Via != "oidc" {
 		t.Errorf("the audit log has %+v", list)
@@ -210,11 +212,15 @@ func TestProviderLiesAreRefused(t *testing.T) {
 		"a token of no nonce":  func(p *idp, _ url.Values) { p.lie = func(c jwt.MapClaims) { delete(c, "nonce") } },
 		"a token of one nonce": func(p *idp, _ url.Values) { p.lie = func(c jwt.MapClaims) { c["nonce"] = "x" } },
 		"another audience":     func(p *idp, _ url.Values) { p.lie = func(c jwt.MapClaims) { c["aud"] = "x" } },
-		"two audiences":        func(p *idp, _ url.Values) { p.lie = func(c jwt.MapClaims) { c["aud"] = []string{p.ClientID, "x"} } },
+		"two audiences": func(p *idp, _ url.Values) {
+			p.lie = func(c jwt.MapClaims) { c["aud"] = []string{p.ClientID, "x"} }
+		},
 		"another client": func(p *idp, _ url.Values) {
 			p.lie = func(c jwt.MapClaims) { c["azp"] = "x" }
 		},
-		"a token of another issuer": func(p *idp, _ url.Values) { p.lie = func(c jwt.MapClaims) { c["iss"] = "https://evil.example" } },
+		"a token of another issuer": func(p *idp, _ url.Values) {
+			p.lie = func(c jwt.MapClaims) { c["iss"] = "https://evil.example" }
+		},
 		"an expired token": func(p *idp, _ url.Values) {
 			p.lie = func(c jwt.MapClaims) { c["exp"] = time.Now().Add(-time.Minute).Unix() }
 		},
@@ -224,12 +230,20 @@ func TestProviderLiesAreRefused(t *testing.T) {
 		"a token that is not valid yet": func(p *idp, _ url.Values) {
 			p.lie = func(c jwt.MapClaims) { c["nbf"] = time.Now().Add(time.Hour).Unix() }
 		},
-		"no subject":          func(p *idp, _ url.Values) { p.lie = func(c jwt.MapClaims) { delete(c, "sub") } },
-		"no name":             func(p *idp, _ url.Values) { p.lie = func(c jwt.MapClaims) { delete(c, "preferred_username") } },
-		"a name that is none": func(p *idp, _ url.Values) { p.lie = func(c jwt.MapClaims) { c["preferred_username"] = 7 } },
-		"another key":         func(p *idp, _ url.Values) { p.lie, p.key = func(jwt.MapClaims) {}, other },
-		"no signature":        func(p *idp, _ url.Values) { p.lie, p.alg = func(jwt.MapClaims) {}, jwt.SigningMethodNone },
-		"the secret as key":   func(p *idp, _ url.Values) { p.lie, p.alg = func(jwt.MapClaims) {}, jwt.SigningMethodHS256 },
+		"no subject": func(p *idp, _ url.Values) { p.lie = func(c jwt.MapClaims) { delete(c, "sub") } },
+		"no name": func(p *idp, _ url.Values) {
+			p.lie = func(c jwt.MapClaims) { delete(c, "preferred_username") }
+		},
+		"a name that is none": func(p *idp, _ url.Values) {
+			p.lie = func(c jwt.MapClaims) { c["preferred_username"] = 7 }
+		},
+		"another key": func(p *idp, _ url.Values) { p.lie, p.key = func(jwt.MapClaims) {}, other },
+		"no signature": func(p *idp, _ url.Values) {
+			p.lie, p.alg = func(jwt.MapClaims) {}, jwt.SigningMethodNone
+		},
+		"the secret as key": func(p *idp, _ url.Values) {
+			p.lie, p.alg = func(jwt.MapClaims) {}, jwt.SigningMethodHS256
+		},
 		"no token": func(p *idp, _ url.Values) {
 			p.reply = func(w http.ResponseWriter) bool {
 				w.Header().Set("Content-Type", "application/json")
@@ -287,7 +301,8 @@ func TestProviderDoesNotTakeOverUsersWithPasswords(t *testing.T) {
 	refused(bob, as("ada", "bob")) // the session is of another user
 	ended := w.as("ada")
 	back := ended.visit(p, as("ada", "4711"), "").RequestURI()
-	ended.post("/account/password", url.Values{"old": {password}, "password": {"eleven slow lanterns"}, "repeat": {"eleven slow lanterns"}}).want(http.StatusSeeOther)
+	ended.post("/account/password", url.Values{"old": {password}, "password": {"eleven slow lanterns"},
+		"repeat": {"eleven slow lanterns"}}).want(http.StatusSeeOther)
 	w.must(w.DisableUser(t.Context(), w.admin, "ada"))
 	w.must(w.EnableUser(t.Context(), w.admin, "ada"))
 	ended.get(back).want(http.StatusForbidden) // the session has ended since
@@ -352,7 +367,8 @@ func TestProviderGetsTheVerifierOfItsChallenge(t *testing.T) {
 	begun, err := url.Parse(b.get("/login/oidc").want(http.StatusSeeOther).header.Get("Location"))
 	w.must(err)
 	q := begun.Query()
-	if q.Get("code_challenge_method") != "S256" || len(q.Get("code_challenge")) != 43 || q.Get("nonce") == "" || q.Get("redirect_uri") != "http://localhost:1/login/oidc/callback" {
+	if q.Get("code_challenge_method") != "S256" || len(q.Get("code_challenge")) != 43 || q.Get("nonce") == "" ||
+		q.Get("redirect_uri") != "http://localhost:1/login/oidc/callback" {
 		t.Errorf("the browser is sent to %s", begun)
 	}
 	q.Set("code_challenge", strings.Repeat("x", 43)) // the provider saw another challenge
@@ -376,7 +392,8 @@ func TestProviderGroupsAndEmail(t *testing.T) {
 	guest := ada()
 	guest.Groups = []string{"guests", "staff2"}
 	b = w.browser()
-	if got := b.get(b.visit(p, guest, "").RequestURI()).want(http.StatusForbidden); !strings.Contains(got.text, "none of the groups") {
+	if got := b.get(b.visit(p, guest, "").RequestURI()).
+		want(http.StatusForbidden); !strings.Contains(got.text, "none of the groups") {
 		t.Errorf("the page is %s", got.text)
 	}
 	forged := ada()
@@ -405,7 +422,8 @@ func TestProviderAway(t *testing.T) {
 	p.reply = nil
 	b.get(b.visit(p, ada(), "").RequestURI()).goes("/")
 
-	silent, err := oidc.New(oidc.Options{Issuer: "http://127.0.0.1:1", ClientID: "x", Secret: "y", PublicURL: "http://localhost:1"})
+	silent, err := oidc.New(oidc.Options{Issuer: "http://127.0.0.1:1", ClientID: "x", Secret: "y",
+		PublicURL: "http://localhost:1"})
 	w.must(err)
 	w = newWorld(t, func(o *Options) { o.Provider = silent })
 	w.browser().get("/login/oidc").want(http.StatusServiceUnavailable)

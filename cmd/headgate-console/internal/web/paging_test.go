@@ -50,7 +50,8 @@ func TestUsersAreOnPages(t *testing.T) {
 	if len(on) != 231 {
 		t.Errorf("%d users are on the pages, want 231", len(on))
 	}
-	for name, want := range map[string]int{"admin": 1, "user-098": 1, "user-099": 2, "user-198": 2, "user-199": 3, "user-229": 3} {
+	for name, want := range map[string]int{"admin": 1, "user-098": 1, "user-099": 2, "user-198": 2, "user-199": 3,
+		"user-229": 3} {
 		if got := on[name+`">`+name]; got != want {
 			t.Errorf("%s is on page %d, want %d", name, got, want)
 		}
@@ -58,18 +59,21 @@ func TestUsersAreOnPages(t *testing.T) {
 	if on := w.pagesOf(b, "/users?search=SER-1", `<th scope="row"><a href="/users/`); len(on) != 100 {
 		t.Errorf("a search finds %d users, want 100", len(on))
 	}
-	if on := w.pagesOf(b, "/users?search=0", `<th scope="row"><a href="/users/`); len(on) != 131 || on[`user-220">user-220`] != 2 {
+	if on := w.pagesOf(b, "/users?search=0", `<th scope="row"><a href="/users/`); len(on) != 131 ||
+		on[`user-220">user-220`] != 2 {
 		t.Errorf("a search finds %d users, want 131 on two pages", len(on))
 	}
 	for _, path := range []string{"/users?page=0", "/users?page=4", "/users?page=x", "/users?page=-1"} {
-		if got := b.get(path).want(http.StatusOK); !strings.Contains(got.text, ">admin<") || !strings.Contains(got.text, "231 users") {
+		if got := b.get(path).want(http.StatusOK); !strings.Contains(got.text, ">admin<") ||
+			!strings.Contains(got.text, "231 users") {
 			t.Errorf("%s is not the first page", path)
 		}
 	}
 	if got := b.get("/users?search=nobody").want(http.StatusOK); !strings.Contains(got.text, "No user matches.") {
 		t.Error("a search that finds none does not say so")
 	}
-	if got := b.post("/users", url.Values{"name": {"no way"}}).want(http.StatusUnprocessableEntity); len(got.text) > 60_000 || linkOf(got.text, "next") != "/users?page=2" {
+	if got := b.post("/users", url.Values{"name": {"no way"}}).
+		want(http.StatusUnprocessableEntity); len(got.text) > 60_000 || linkOf(got.text, "next") != "/users?page=2" {
 		t.Errorf("the page of a mistake has %d bytes and leads to %q", len(got.text), linkOf(got.text, "next"))
 	}
 }
@@ -79,7 +83,8 @@ func TestApplicationsAreOnPages(t *testing.T) {
 	for i := range 99 {
 		w.must(w.CreateApp(t.Context(), w.admin, fmt.Sprintf("app-%03d", i), ""))
 	}
-	if on := w.pagesOf(w.as("admin"), "/apps", `<th scope="row"><a href="/policies?app=`); len(on) != 101 || on[`b">b`] != 2 {
+	if on := w.pagesOf(w.as("admin"), "/apps", `<th scope="row"><a href="/policies?app=`); len(on) != 101 ||
+		on[`b">b`] != 2 {
 		t.Errorf("%d applications are on the pages: %v", len(on), on)
 	}
 }
@@ -91,7 +96,8 @@ func TestScheduledChangesAreOnPages(t *testing.T) {
 		p := w.policy(fmt.Sprintf("p%02d", i), "5/1m")
 		p.Mode = policy.Off
 		for n := range service.MaxScheduledPolicy {
-			_, err := w.Schedule(t.Context(), authors[n%2], p, time.Now().Add(time.Duration(i+1)*time.Hour+time.Duration(n)*time.Minute))
+			_, err := w.Schedule(t.Context(), authors[n%2], p,
+				time.Now().Add(time.Duration(i+1)*time.Hour+time.Duration(n)*time.Minute))
 			w.must(err)
 		}
 	}

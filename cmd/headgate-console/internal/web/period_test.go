@@ -13,7 +13,9 @@ import (
 func TestFormReportsAPeriodThatIsNotPositive(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	for period, mistake := range map[string]string{"0": `"0" is too short; write 1 or more`, "-1": `"-1" is too short; write 1 or more`, "00": `"00" is too short; write 1 or more`, "-2147483648": `"-2147483648" is too short; write 1 or more`} {
+	for period, mistake := range map[string]string{"0": `"0" is too short; write 1 or more`,
+		"-1": `"-1" is too short; write 1 or more`, "00": `"00" is too short; write 1 or more`,
+		"-2147483648": `"-2147483648" is too short; write 1 or more`} {
 		d := blank()
 		d.Name, d.Apps, d.Quota, d.Period = "x", []string{"a"}, "many", period
 		got := b.post("/new", d.values()).want(http.StatusUnprocessableEntity)
@@ -29,8 +31,10 @@ func TestFormUnitsAgreeWithTheirNumber(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "100/1m")
 	b := w.as("admin")
-	for period, want := range map[string]string{"1": "minute", "01": "minute", " 1 ": "minute", "2": "minutes", "0": "minutes", "11": "minutes", "": "minutes", "x": "minutes"} {
-		got := b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"period": {period}, "do": {"preview"}}).want(http.StatusOK)
+	for period, want := range map[string]string{"1": "minute", "01": "minute", " 1 ": "minute", "2": "minutes",
+		"0": "minutes", "11": "minutes", "": "minutes", "x": "minutes"} {
+		got := b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"period": {period}, "do": {"preview"}}).
+			want(http.StatusOK)
 		var unit string
 		got.each(func(n *html.Node) {
 			if n.Data == "option" && attr(n, "value") == "m" {
@@ -47,7 +51,8 @@ func TestWrongMethodIsToldFromAnUnknownPage(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	for _, row := range []struct{ method, path, allow string }{
-		{"POST", "/policies", "GET, HEAD"}, {"GET", "/logout", "POST"}, {"DELETE", "/policies/x/edit", "GET, HEAD, POST"},
+		{"POST", "/policies", "GET, HEAD"}, {"GET", "/logout", "POST"},
+		{"DELETE", "/policies/x/edit", "GET, HEAD, POST"},
 		{"PUT", "/static/style.css", "GET, HEAD"}, {"PROPFIND", "/", "GET, HEAD"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), row.method, w.url+row.path, nil)

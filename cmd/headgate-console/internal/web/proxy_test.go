@@ -52,7 +52,8 @@ func TestProxyUserNeedsNoLogin(t *testing.T) {
 	if len(sessions) != 1 {
 		t.Errorf("there are %d sessions", len(sessions))
 	}
-	w.browser().post("/login", url.Values{"name": {"ann"}, "password": {oneTime}}).goes("/account") // the proxy has not used it up
+	w.browser().post("/login", url.Values{"name": {"ann"}, "password": {oneTime}}).
+		goes("/account") // the proxy has not used it up
 }
 
 func TestProxyInvalidNamesAreRefused(t *testing.T) {
@@ -62,8 +63,9 @@ func TestProxyInvalidNamesAreRefused(t *testing.T) {
 	in := w.as("admin")
 	for name, headers := range map[string][]string{
 		"nobody known": {"X-User", "nobody"}, "disabled": {"X-User", "gone"}, "another case": {"X-User", "Admin"},
-		"a list": {"X-User", "admin, ann"}, "two lines": {"X-User", "admin", "X-User", "ann"}, "the same twice": {"X-User", "admin", "X-User", "admin"},
-		"no name": {"X-User", "<script>"},
+		"a list": {"X-User", "admin, ann"}, "two lines": {"X-User", "admin", "X-User", "ann"},
+		"the same twice": {"X-User", "admin", "X-User", "admin"},
+		"no name":        {"X-User", "<script>"},
 	} {
 		for _, b := range []*browser{w.browser(), in} { // another user's session does not count
 			got := b.sends(headers...).get("/policies").want(http.StatusForbidden)
@@ -72,7 +74,8 @@ func TestProxyInvalidNamesAreRefused(t *testing.T) {
 			}
 		}
 	}
-	rows, err := w.Audit(t.Context(), w.admin, service.AuditQuery{Action: "session.login", Object: "user:gone", Outcome: service.Refused})
+	rows, err := w.Audit(t.Context(), w.admin,
+		service.AuditQuery{Action: "session.login", Object: "user:gone", Outcome: service.Refused})
 	w.must(err)
 	if len(rows) != 2 || rows[0].Via != "proxy" || rows[0].Actor != "" {
 		t.Errorf("the audit log says %+v", rows)
@@ -107,15 +110,18 @@ func TestProxyReplacesSignInAndOut(t *testing.T) {
 	w := newWorld(t, behind(t, "127.0.0.0/8"))
 	b := w.browser().sends("X-User", "admin")
 	b.get("/login?next=/tester").goes("/tester")
-	if got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}}).goes("/"); got.header.Get("Set-Cookie") != "" {
+	if got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}}).
+		goes("/"); got.header.Get("Set-Cookie") != "" {
 		t.Error("there is a session")
 	}
-	if got := b.post("/logout", nil).want(http.StatusConflict); !strings.Contains(got.text, "Sign out where you have signed in") {
+	if got := b.post("/logout", nil).want(http.StatusConflict); !strings.Contains(got.text,
+		"Sign out where you have signed in") {
 		t.Errorf("the sign-out says %s", got.text)
 	}
 	page := b.get("/account").want(http.StatusOK)
 	page.legible("the account")
-	if page.form("/account/password") != nil || page.form("/account/tokens") == nil || !strings.Contains(page.text, "has signed you in as admin") {
+	if page.form("/account/password") != nil || page.form("/account/tokens") == nil ||
+		!strings.Contains(page.text, "has signed you in as admin") {
 		t.Errorf("the account is %s", page.text)
 	}
 	form := url.Values{"old": {password}, "password": {"seven green canals"}, "repeat": {"seven green canals"}}

@@ -38,7 +38,8 @@ func TestSecondFactorOnThePages(t *testing.T) {
 	w.person("x", nil)
 	b := w.as("x")
 	own := url.Values{"password": {password}}
-	if got := b.submit(factorPath, factorPath, url.Values{"password": {"wrong"}}).want(http.StatusUnprocessableEntity); got.mistake("password") != "it is not your password" {
+	if got := b.submit(factorPath, factorPath, url.Values{"password": {"wrong"}}).
+		want(http.StatusUnprocessableEntity); got.mistake("password") != "it is not your password" {
 		t.Errorf("beside the password it says %q", got.mistake("password"))
 	}
 	page := b.submit(factorPath, factorPath, own).want(http.StatusOK)
@@ -47,7 +48,8 @@ func TestSecondFactorOnThePages(t *testing.T) {
 	if got := page.header.Get("Content-Encoding") + page.header.Get("ETag"); got != "" {
 		t.Errorf("the page with the secret has %q", got)
 	}
-	if got := b.post(factorPath+"/confirm", url.Values{"code": {"000000"}}).want(http.StatusUnprocessableEntity); got.shown()[0] != secret || got.mistake("code") == "" {
+	if got := b.post(factorPath+"/confirm", url.Values{"code": {"000000"}}).
+		want(http.StatusUnprocessableEntity); got.shown()[0] != secret || got.mistake("code") == "" {
 		t.Errorf("after a wrong code the page is\n%s", got.text)
 	}
 	if strings.Contains(b.get(factorPath).text, secret) {
@@ -107,14 +109,17 @@ func (w *world) signInWithRecoveryCode(recovery string) {
 	other := w.browser()
 	in := url.Values{"name": {"x"}, "password": {password}, "next": {"https://evil.example"}}
 	other.post("/login", in).goes("/login/code?next=%2F")
-	other.post("/login/code", url.Values{"code": {recovery}, "next": {"https://evil.example"}}).goes(factorPath + "?done=recovered")
+	other.post("/login/code", url.Values{"code": {recovery}, "next": {"https://evil.example"}}).
+		goes(factorPath + "?done=recovered")
 	if got := other.get(factorPath); !strings.Contains(got.text, "9 recovery codes were not used") {
 		t.Errorf("the page is\n%s", got.text)
 	}
-	if got := other.submit(factorPath, factorPath+"/codes", own).want(http.StatusOK).shown(); len(got) != 10 || got[0] == recovery {
+	if got := other.submit(factorPath, factorPath+"/codes", own).want(http.StatusOK).
+		shown(); len(got) != 10 || got[0] == recovery {
 		t.Errorf("the new codes are %q", got)
 	}
-	if got := other.submit(factorPath, factorPath+"/off", url.Values{"password": {"wrong"}}).want(http.StatusUnprocessableEntity); got.mistake("off") == "" {
+	if got := other.submit(factorPath, factorPath+"/off", url.Values{"password": {"wrong"}}).
+		want(http.StatusUnprocessableEntity); got.mistake("off") == "" {
 		t.Error("a wrong password is no mistake")
 	}
 	other.submit(factorPath, factorPath+"/off", own).goes(factorPath + "?done=factoroff")
@@ -126,7 +131,8 @@ func TestSecondFactorPicture(t *testing.T) {
 	w := newWorld(t)
 	page := w.as("admin").submit(factorPath, factorPath, url.Values{"password": {password}})
 	for kind := range page.shape() {
-		if strings.HasPrefix(kind, "svg style") || strings.HasPrefix(kind, "img src") && strings.Contains(page.text, "data:") {
+		if strings.HasPrefix(kind, "svg style") || strings.HasPrefix(kind, "img src") &&
+			strings.Contains(page.text, "data:") {
 			t.Errorf("the content policy forbids %s", kind)
 		}
 	}
@@ -165,7 +171,8 @@ func TestSecondFactorRequiredOnThePages(t *testing.T) {
 	w.person("x", nil)
 	b, admin := w.as("x"), w.as("admin")
 	everyone := url.Values{"idle": {"1h"}, "life": {"12h"}, "factor": {"everyone"}, "days": {"90"}}
-	if got := admin.submit("/settings", "/settings", everyone).want(http.StatusUnprocessableEntity); !strings.Contains(got.mistake("factor"), "of your own first") {
+	if got := admin.submit("/settings", "/settings", everyone).
+		want(http.StatusUnprocessableEntity); !strings.Contains(got.mistake("factor"), "of your own first") {
 		t.Errorf("beside the field it says %q", got.mistake("factor"))
 	}
 	secret := admin.submit(factorPath, factorPath, url.Values{"password": {password}}).shown()[0]
@@ -180,7 +187,8 @@ func TestSecondFactorRequiredOnThePages(t *testing.T) {
 	b.post("/account/tokens", url.Values{"label": {"x"}, "scope": {"read"}, "days": {"1"}}).goes(factorPath)
 	page := b.get(factorPath).want(http.StatusOK)
 	page.legible("the second factor that is required")
-	if strings.Contains(page.text, `href="/policies"`) || !strings.Contains(page.text, "requires a second factor of you") {
+	if strings.Contains(page.text, `href="/policies"`) ||
+		!strings.Contains(page.text, "requires a second factor of you") {
 		t.Errorf("the page is\n%s", page.text)
 	}
 	secret = b.submit(factorPath, factorPath, url.Values{"password": {password}}).shown()[0]
@@ -215,7 +223,8 @@ func TestTokensSayWhenTheyEnd(t *testing.T) {
 	create(url.Values{"until": {last}}).want(http.StatusOK)
 	list, err := w.Tokens(t.Context(), w.admin)
 	w.must(err)
-	if got := list[0].Expires.Format(time.RFC3339); len(list) != 2 || got != now.UTC().AddDate(0, 0, 21).Format(time.DateOnly)+"T00:00:00Z" {
+	if got := list[0].Expires.Format(time.RFC3339); len(list) != 2 || got != now.UTC().AddDate(0, 0, 21).
+		Format(time.DateOnly)+"T00:00:00Z" {
 		t.Errorf("the token ends at %s", got)
 	}
 	for until, field := range map[string]string{"x": "until", "2020-01-01": "until", "9999-01-01": "until"} {
@@ -231,18 +240,21 @@ func TestTokensSayWhenTheyEnd(t *testing.T) {
 		warning bool
 		state   string
 	}{
-		{list[0].Expires.Add(-endsSoon - time.Second), false, "Revoke"}, {list[0].Expires.Add(-endsSoon), true, "Revoke"},
+		{list[0].Expires.Add(-endsSoon - time.Second), false, "Revoke"},
+		{list[0].Expires.Add(-endsSoon), true, "Revoke"},
 		{list[0].Expires.Add(-time.Second), true, "Revoke"}, {list[0].Expires, false, "expired"},
 	} {
 		now = row.at
 		page := b.get("/account").want(http.StatusOK)
 		warned := strings.Contains(page.text, `<a href="#token-`+list[0].ID+`">`)
 		cells := words(page.byID("token-" + list[0].ID))
-		if warned != row.warning || !strings.Contains(cells, row.state) || strings.Contains(cells, "soon") != row.warning {
+		if warned != row.warning || !strings.Contains(cells, row.state) ||
+			strings.Contains(cells, "soon") != row.warning {
 			t.Errorf("at %s: warned %t, and the row is %q", row.at, warned, cells)
 		}
 	}
-	w.must(w.SaveSettings(t.Context(), w.admin, service.Settings{SessionIdle: time.Hour, SessionLife: time.Hour, TokenLife: 90 * 24 * time.Hour}))
+	w.must(w.SaveSettings(t.Context(), w.admin,
+		service.Settings{SessionIdle: time.Hour, SessionLife: time.Hour, TokenLife: 90 * 24 * time.Hour}))
 	page := b.get("/account").want(http.StatusOK)
 	if strings.Contains(page.text, "365 days") || !strings.Contains(page.text, "A token may last 90 days at most") {
 		t.Error("the form offers more than the settings permit")

@@ -41,7 +41,9 @@ func TestTemplates(t *testing.T) {
 	if want := []string{"public-api", "login", "report", "llm-tokens", "plans", "webhook"}; !slices.Equal(names, want) {
 		t.Errorf("the templates are %v, want %v", names, want)
 	}
-	if got, want := page.card("/new?template=llm-tokens"), "100000 tokens a minute to /v1/chat/completions for each API key, at most 50000 in debt; others are refused."; !strings.Contains(got, want) {
+	if got, want := page.card("/new?template=llm-tokens"),
+		"100000 tokens a minute to /v1/chat/completions for each API key, at most 50000 in debt; others are refused."; !strings.Contains(got,
+		want) {
 		t.Errorf("the card of tokens says %q", got)
 	}
 	if card := page.card("/new?template=none"); !strings.Contains(card, "Start from nothing") {
@@ -55,11 +57,13 @@ func (k kindOfUse) showsIn(t *testing.T, card string, form *answer) {
 	if !strings.Contains(card, k.Words()) || k.Words() == "not a valid policy" {
 		t.Errorf("the card says %q and not %q", card, k.Words())
 	}
-	if k.Needs != "" && (!strings.Contains(card, k.Needs) || form.byID("needs") == nil || words(form.byID("needs")) != k.Needs) {
+	if k.Needs != "" && (!strings.Contains(card, k.Needs) || form.byID("needs") == nil ||
+		words(form.byID("needs")) != k.Needs) {
 		t.Errorf("the card or the form does not say what the program needs: %q", card)
 	}
 	text := words(form.byID("preview"))
-	if !strings.Contains(text, k.Policy.Limit.String()) || !strings.Contains(text, "Still to fill in: Applications") || !form.draws(k.Policy.Limit.String()) {
+	if !strings.Contains(text, k.Policy.Limit.String()) ||
+		!strings.Contains(text, "Still to fill in: Applications") || !form.draws(k.Policy.Limit.String()) {
 		t.Errorf("the preview is %q", text)
 	}
 }
@@ -136,7 +140,8 @@ func TestTemplateApplication(t *testing.T) {
 		page string
 		want []string
 	}{
-		{admin, "/new?template=login", nil}, {admin, "/new?template=login&app=b", []string{"b"}}, {admin, "/new?template=none&app=none", nil},
+		{admin, "/new?template=login", nil}, {admin, "/new?template=login&app=b", []string{"b"}},
+		{admin, "/new?template=none&app=none", nil},
 		{owner, "/new?template=login", []string{"b"}}, {owner, "/new?template=login&app=a", []string{"b"}},
 	} {
 		if got := row.b.get(row.page).want(http.StatusOK).form("/new")["apps"]; !slices.Equal(got, row.want) {
@@ -175,7 +180,8 @@ func TestFormOrderAndAdvanced(t *testing.T) {
 	b := w.as("admin")
 	page := b.get("/new?template=none&app=a").want(http.StatusOK)
 	at := -1
-	for _, id := range []string{"name", "apps", "description", "methods", "path", "key", "quota", "period", "burst", "on_limit", "mode", "advanced-label", "algorithm", "plans", "access", "on_store_error", "priority"} {
+	for _, id := range []string{"name", "apps", "description", "methods", "path", "key", "quota", "period", "burst",
+		"on_limit", "mode", "advanced-label", "algorithm", "plans", "access", "on_store_error", "priority"} {
 		place := strings.Index(page.text, ` id="`+id+`"`)
 		if place <= at {
 			t.Errorf("%s is not after what comes before it", id)
@@ -192,18 +198,21 @@ func TestFormOrderAndAdvanced(t *testing.T) {
 		return list
 	}
 	for name, want := range map[string][]string{
-		"none": nil, "public-api": nil, "login": {"banning", "counting", "failing"}, "report": {"counting"}, "llm-tokens": {"counting"},
-		"plans": {"planned"}, "webhook": {"failing"},
+		"none": nil, "public-api": nil, "login": {"banning", "counting", "failing"}, "report": {"counting"},
+		"llm-tokens": {"counting"},
+		"plans":      {"planned"}, "webhook": {"failing"},
 	} {
 		if got := opened(b.get("/new?template=" + name)); !slices.Equal(got, want) {
 			t.Errorf("of the template %s these are open: %v, want %v", name, got, want)
 		}
 	}
 	for field, want := range map[string]string{
-		"ban_for": "banning", "debt": "counting", "segments": "counting", "algorithm": "counting", "plans": "planned", "deny_status": "excepting",
-		"priority": "failing", "on_store_error": "failing",
+		"ban_for": "banning", "debt": "counting", "segments": "counting", "algorithm": "counting", "plans": "planned",
+		"deny_status": "excepting",
+		"priority":    "failing", "on_store_error": "failing",
 	} {
-		got := b.submit("/new?template=none&app=a", "/new", url.Values{"name": {"x"}, field: {"?"}}).want(http.StatusUnprocessableEntity)
+		got := b.submit("/new?template=none&app=a", "/new", url.Values{"name": {"x"}, field: {"?"}}).
+			want(http.StatusUnprocessableEntity)
 		if list := opened(got); !slices.Equal(list, []string{want}) {
 			t.Errorf("with a mistake in %s these are open: %v, want %s", field, list, want)
 		}
@@ -220,7 +229,8 @@ func TestPreviewSaysWhatIsMissing(t *testing.T) {
 		says   string
 		open   []string
 	}{
-		{func() {}, "100 requests a minute for each address; others are counted and pass (shadow).", []string{"Name", "Applications"}},
+		{func() {}, "100 requests a minute for each address; others are counted and pass (shadow).",
+			[]string{"Name", "Applications"}},
 		{func() { d.Name = "No Name" }, "100 requests a minute", []string{"Name", "Applications"}},
 		{func() { d.Name, d.Apps = "x", []string{"a"} }, "100 requests a minute", nil},
 		{func() { d.Period = "0" }, "This appears as soon as", []string{"Period"}},
