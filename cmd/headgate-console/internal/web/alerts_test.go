@@ -46,16 +46,20 @@ func TestWebhookFromTheFormToItsEnd(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	}))
 	t.Cleanup(receiver.Close)
+
 	b := w.as("admin")
 	if !b.get("/policies").links("/alerts") || !b.get("/alerts").links("/alerts/new") {
 		t.Error("nothing leads to a new webhook")
 	}
+
+	// The conditions and the time of repetition are those that the form proposes.
 	made := b.submit("/alerts/new", "/alerts",
 		url.Values{"name": {"on call"}, "url": {receiver.URL + "/s3cret"}, "apps": {"b"}}).want(http.StatusOK)
 	if !strings.HasPrefix(made.text[strings.Index(made.text, "whsec_"):], "whsec_") ||
 		made.heading() != "Secret of the webhook on call" {
 		t.Errorf("%s", made.text)
 	}
+
 	list, err := w.Webhooks(t.Context(), w.admin)
 	w.must(err)
 	h := list[0]
@@ -63,9 +67,13 @@ func TestWebhookFromTheFormToItsEnd(t *testing.T) {
 		!h.Enabled {
 		t.Errorf("the webhook is %+v", list)
 	}
+
 	page := "/alerts/" + h.ID
 	w.showsWithoutPath(b, h, receiver)
 	w.editsAndSwitches(b, h)
+
+	// A receiver stops working when its secret changes, and a deletion cannot be undone, so both
+	// are asked about.
 	if got := b.submit(page, page+"/secret", nil).
 		want(http.StatusOK); got.heading() != "Make a new secret for the webhook days?" {
 		t.Errorf("%s", got.text)
@@ -73,6 +81,7 @@ func TestWebhookFromTheFormToItsEnd(t *testing.T) {
 	if got := b.submit(page, page+"/delete", nil).want(http.StatusOK); got.heading() != "Delete the webhook days?" {
 		t.Errorf("%s", got.text)
 	}
+
 	b.post(page+"/delete", url.Values{"confirm": {"yes"}}).goes("/alerts?done=hookdeleted")
 	b.get(page).want(http.StatusNotFound)
 }

@@ -42,11 +42,14 @@ func TestEnforceNow(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	p := w.shadowed("p", "")
+
 	since := " Counting began " + p.CreatedAt.UTC().Format("2006-01-02 15:04:05") + " UTC."
 	if got := b.get("/policies/p").want(http.StatusOK).
 		seen(); !strings.HasPrefix(got, "It has seen no request yet."+since) {
 		t.Errorf("at first: %q", got)
 	}
+	// The counts add up from row to row. Failures are not among them, as they say nothing of the
+	// limit.
 	for _, row := range []struct {
 		counts stats.Counts
 		says   string
@@ -65,24 +68,32 @@ func TestEnforceNow(t *testing.T) {
 			t.Errorf("the live part says %q", got)
 		}
 	}
+
+	// The button is renewed with the part that moves, and stays that of the version.
 	if form := b.get("/policies/p/live?version=1").
 		form("/policies/p/mode"); form.Get("version") != "1" || form.Get("mode") != "enforce" {
 		t.Errorf("the live part sends %v", form)
 	}
+
 	enforce := b.get("/policies/p").enforceForm()
 	b.post("/policies/p/mode", enforce).goes("/policies/p?done=mode")
+
 	got, err := w.Policy(t.Context(), w.admin, "p")
 	w.must(err)
 	if got.Mode != policy.Enforce || got.Version != 2 {
 		t.Errorf("the policy is %+v", got)
 	}
+
 	if page := b.get("/policies/p"); page.byID("watched") != nil {
 		t.Error("a policy in force offers to enforce it")
 	}
+
+	// The roll-back brings a third version, which the form of the first must not enforce.
 	b.agree("/policies/p/history", "/policies/p/rollback", nil).goes("/policies/p?done=rolledback")
 	if page := b.get("/policies/p"); page.byID("watched") == nil {
 		t.Error("the roll-back does not bring the shadow back")
 	}
+
 	if got := b.post("/policies/p/mode", enforce).
 		want(http.StatusConflict); !strings.Contains(got.text, "was changed in the meantime") {
 		t.Error("an old page enforces a newer version")
@@ -104,9 +115,13 @@ func TestEnforceNowIsOfTheVersionShown(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	p := w.shadowed("p", "")
+
 	p.Limit.Quota = 1
 	_, err := w.UpdatePolicy(t.Context(), w.admin, p)
 	w.must(err)
+
+	// The address of the part names the version that the page shows. Without it, nothing is
+	// certain.
 	for path, stale := range map[string]bool{
 		"/policies/p": false, "/policies/p/live?version=2": false, "/policies/p/live?version=1": true,
 		"/policies/p/live": true,
@@ -137,15 +152,21 @@ func TestEnforceNowSaysWhatTheActionIs(t *testing.T) {
 // After a change of the limit the numbers of the former one are not shown.
 func TestEnforceNowForgetsAnotherLimit(t *testing.T) {
 	var now time.Time // stands still
+
 	w := newWorld(t, func(o *Options) { o.Clock = func() time.Time { return now } })
 	now = time.Now()
 	b := w.as("admin")
+
+	// Six and two are of five a minute, and say nothing of one a minute.
 	p := w.shadowed("p", "")
 	w.counted(p, stats.Counts{events.Allowed: 6, events.ShadowRefused: 2})
 	p.Limit.Quota = 1
 	p, err := w.UpdatePolicy(t.Context(), w.admin, p)
 	w.must(err)
+
 	now = p.UpdatedAt
+
+	// Counts are kept by whole minutes, so that of the change is of both limits.
 	want := "It has seen no request yet. It decided otherwise until a moment ago, so counting begins with the next whole minute."
 	if got := b.get("/policies/p").seen(); got != want {
 		t.Errorf("%q, want %q", got, want)

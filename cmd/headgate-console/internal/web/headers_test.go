@@ -17,6 +17,8 @@ func TestStaticServesOnlyItsFiles(t *testing.T) {
 		if got.header.Get("Content-Type") != kind || got.text == "" {
 			t.Errorf("%s is a %q of %d bytes", name, got.header.Get("Content-Type"), len(got.text))
 		}
+
+		// A browser asks again with the tag, and is sent nothing.
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/static/"+name, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -24,6 +26,8 @@ func TestStaticServesOnlyItsFiles(t *testing.T) {
 		r.Header.Set("If-None-Match", got.header.Get("ETag"))
 		b.do(r).want(http.StatusNotModified)
 	}
+
+	// Templates lie beside these files in the program, and folders are not listed.
 	for _, path := range []string{"/static/", "/static/none", "/static/..%2ftemplates%2flogin.html", "/static/."} {
 		if got := b.get(path); got.status == http.StatusOK {
 			t.Errorf("%s is served", path)

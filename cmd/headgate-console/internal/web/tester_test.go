@@ -12,6 +12,8 @@ import (
 
 func TestTesterShowsMatchingPolicies(t *testing.T) {
 	w := newWorld(t)
+
+	// Four match: the last one is for another method. One of them is off, which the page says.
 	for _, p := range []policy.Policy{
 		{Name: "login", Limit: limit("5/1m"), Key: "ip+route",
 			Match: policy.Match{Methods: []string{"POST"}, Path: "/login"}, Priority: 2},
@@ -25,12 +27,17 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 		_, err := w.CreatePolicy(t.Context(), w.admin, p)
 		w.must(err)
 	}
+
+	// Ada has used up her limit, so that both answers occur.
 	w.fleet.used["people ada"] = 50
+
 	b := w.as("admin")
 	got := b.submit("/tester", "/tester", url.Values{
 		"app": {"a"}, "method": {"post"}, "path": {"/login"}, "route": {"/login"}, "address": {"192.0.2.7"},
 		"user": {"ada"}, "headers": {"Host: x\r\nX-Other: y"},
 	}).want(http.StatusOK)
+
+	// The words are those of the four policies in turn, and of the one that does not match.
 	for _, want := range []string{
 		"4 policies match", "<code>192.0.2.7|/login</code>", "it would pass: 5 of 5 are left", "<code>ada</code>",
 		"it is over the limit",
@@ -40,6 +47,7 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 			t.Errorf("%q is not on the page", want)
 		}
 	}
+
 	order := []string{`>login</a></h3>`, `>people</a></h3>`, `>tenants</a></h3>`, `>away</a></h3>`}
 	for i := range order[1:] {
 		if strings.Index(got.text, order[i]) > strings.Index(got.text, order[i+1]) {
