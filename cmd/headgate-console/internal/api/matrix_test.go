@@ -62,6 +62,9 @@ func do(method, path string, body any, status int, want []int, headers ...string
 
 func expectedOfPolicies() map[string]expectation {
 	const yaml = "policies:\n- name: new\n  apps: [a]\n  limit: 1/1s\n  key: ip\n"
+
+	// A request fits to the world that each actor finds: p is of the application a, and has the
+	// version 1.
 	return map[string]expectation{
 		"GET /api/policies": get("/api/policies", toSettled),
 		"PATCH /api/policies": do("PATCH", "/api/policies",
@@ -86,6 +89,7 @@ func expectedOfPolicies() map[string]expectation {
 		"GET /api/policies/{name}/scheduled": get("/api/policies/p/scheduled", toReaders),
 		"POST /api/policies/{name}/scheduled": do("POST", "/api/policies/p/scheduled",
 			object{"mode": "off", "for": 7200}, 201, toWriters, "If-Match", `"1"`),
+		// The change to cancel does not exist, so those who may ask learn that.
 		"GET /api/scheduled":         get("/api/scheduled", toSettled),
 		"DELETE /api/scheduled/{id}": do("DELETE", "/api/scheduled/x", nil, 404, toSettled),
 		"POST /api/policies/{name}/key": do("POST", "/api/policies/p/key", object{"key": "192.0.2.1"},
@@ -95,6 +99,7 @@ func expectedOfPolicies() map[string]expectation {
 		"GET /api/policies/{name}/bans": get("/api/policies/p/bans", toReaders),
 		"POST /api/policies/{name}/bans/lift": do("POST", "/api/policies/p/bans/lift",
 			object{"key": "192.0.2.1"}, 204, toWriters),
+		// p has no ban, so those who may ban keys learn that.
 		"POST /api/policies/{name}/bans": do("POST", "/api/policies/p/bans",
 			object{"key": "x", "for": "10m"}, 422, toWriters),
 		"POST /api/policies/{name}/key/allow": do("POST", "/api/policies/p/key/allow",
@@ -190,16 +195,21 @@ func hook() object {
 // withRedis gives an API fixed answers instead of a Redis.
 func withRedis(o *Options) {
 	o.Publishing = func() publish.Status { return publish.Status{At: noon, Published: 1} }
+
+	// Each answer is of fixed figures, so that a test can tell them apart from those of the
+	// database.
 	o.Peek = func(_ context.Context, p policy.Policy, key string) (core.Decision, error) {
 		return core.Decision{Remaining: int64(len(p.Name + key)), RetryAfter: 1500 * time.Millisecond,
 			ResetAfter: time.Minute}, nil
 	}
+
 	o.Reset = func(context.Context, policy.Policy, string) error { return nil }
 	o.Lift = func(context.Context, policy.Policy, string) error { return nil }
 	o.Impose = func(context.Context, policy.Policy, string, time.Duration) error { return nil }
 	o.Bans = func(_ context.Context, policies []string) ([]core.Banned, error) {
 		return []core.Banned{{Rule: policies[0], Key: "<b>\x00\n", Until: noon.UnixMicro()}}, nil
 	}
+
 	o.Stats = func(_ context.Context, app string) ([]stats.Minute, error) {
 		return []stats.Minute{{Start: noon, Policies: map[string]stats.Counts{"p": {events.Allowed: 3,
 			events.Refused: 2, events.Banned: 4}, "": {events.FailedOpen: 1}},
@@ -219,6 +229,8 @@ func TestMatrixOfRoutesAndActors(t *testing.T) {
 		delete(expected, route.pattern)
 		t.Run(route.pattern, func(t *testing.T) { e.try(t) })
 	}
+
+	// What is left is expected of a route that is no longer there.
 	for pattern := range expected {
 		t.Errorf("%s is no route", pattern)
 	}
@@ -228,22 +240,31 @@ func TestMatrixOfRoutesAndActors(t *testing.T) {
 func (e expectation) try(t *testing.T) {
 	w := newWorld(t, withRedis)
 	e.path = strings.Replace(e.path, "HOOK", w.hook, 1)
+
 	for i, name := range columns {
 		want := e.want[i]
 		if want == good {
 			want = e.status
 		}
+
+		// What only reads can share a world.
 		if e.method != "GET" {
 			w = newWorld(t, withRedis)
 		}
+
 		before := w.refusals()
 		a := w.send(e.build(w.cast[name]))
 		if a.status != want {
 			t.Errorf("%s: %d, want %d\n%s", name, a.status, want, a.text)
 		}
+
+		// A browser would ask for a password at a 401 with this header, and must not at another
+		// status.
 		if challenge := a.header.Get("WWW-Authenticate"); (want == 401) != (challenge != "") {
 			t.Errorf("%s: WWW-Authenticate is %q", name, challenge)
 		}
+
+		// The newcomer is refused for the password, which is no refusal of a permission.
 		if want == 403 && name != "newcomer" && w.refusals() != before+1 {
 			t.Errorf("%s: the refusal is not in the audit log", name)
 		}

@@ -117,6 +117,8 @@ type world struct {
 // newWorld changes the options before it makes the API.
 func newWorld(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
+
+	// A database with all users is made once and copied, as passwords take time to hash.
 	from, err := makeTemplate()
 	if err != nil {
 		t.Fatal(err)
@@ -125,11 +127,13 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	if err := os.WriteFile(file, []byte(from.file), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + file, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+
 	w := &world{Service: newService(db, reporting{}), t: t, db: db, cast: from.cast, hook: from.hook, file: file,
 		log: &bytes.Buffer{}}
 	o := Options{Service: w.Service, Cookie: cookieName, Clock: func() time.Time { return noon },
@@ -137,6 +141,7 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	for _, f := range change {
 		f(&o)
 	}
+
 	if w.api, err = New(o); err != nil {
 		t.Fatal(err)
 	}
@@ -163,6 +168,7 @@ type request struct {
 
 func (r request) build(as credential) *http.Request {
 	var body io.Reader
+
 	media := "application/json"
 	switch b := r.body.(type) {
 	case nil:
@@ -176,6 +182,7 @@ func (r request) build(as credential) *http.Request {
 		}
 		body = bytes.NewReader(text)
 	}
+
 	req := httptest.NewRequest(r.method, r.path, body)
 	if media != "" {
 		req.Header.Set("Content-Type", media)
@@ -183,6 +190,8 @@ func (r request) build(as credential) *http.Request {
 	if as.header != "" {
 		req.Header.Set(as.header, as.value)
 	}
+
+	// Headers of the request itself come last, so that they may replace the others.
 	for pair := range slices.Chunk(r.headers, 2) {
 		req.Header.Set(pair[0], pair[1])
 	}
