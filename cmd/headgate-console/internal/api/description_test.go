@@ -137,7 +137,7 @@ func TestDescriptionHasEveryParameter(t *testing.T) {
 			}
 		}
 
-		// The order is the same too, so that a query that was added is not forgotten here.
+		// These are the parameters that the route reads; it refuses all others.
 		if !slices.Equal(query, byPattern[op.pattern].params) {
 			t.Errorf("%s: the query is described as %q, and is %q", op.pattern, query, byPattern[op.pattern].params)
 		}

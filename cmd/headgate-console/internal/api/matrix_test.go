@@ -196,8 +196,7 @@ func hook() object {
 func withRedis(o *Options) {
 	o.Publishing = func() publish.Status { return publish.Status{At: noon, Published: 1} }
 
-	// Each answer is of fixed figures, so that a test can tell them apart from those of the
-	// database.
+	// What remains depends on the policy and the key, so an answer shows that both have arrived.
 	o.Peek = func(_ context.Context, p policy.Policy, key string) (core.Decision, error) {
 		return core.Decision{Remaining: int64(len(p.Name + key)), RetryAfter: 1500 * time.Millisecond,
 			ResetAfter: time.Minute}, nil
@@ -258,8 +257,7 @@ func (e expectation) try(t *testing.T) {
 			t.Errorf("%s: %d, want %d\n%s", name, a.status, want, a.text)
 		}
 
-		// A browser would ask for a password at a 401 with this header, and must not at another
-		// status.
+		// A 401 says how to authenticate, and no other status does.
 		if challenge := a.header.Get("WWW-Authenticate"); (want == 401) != (challenge != "") {
 			t.Errorf("%s: WWW-Authenticate is %q", name, challenge)
 		}

@@ -118,7 +118,6 @@ func TestPutRepeatedMakesOneRevision(t *testing.T) {
 	repeat := func(method, path string, body object, headers ...string) {
 		t.Helper()
 		first := w.ask("owner", method, path, body, headers...)
-
 		if first.status != 200 && first.status != 201 {
 			t.Fatalf("%d %s", first.status, first.text)
 		}
@@ -230,7 +229,7 @@ func TestPutFiftyTimesOneWins(t *testing.T) {
 
 	edits := w.editAtOnce(server, 50)
 
-	// Exactly one has the version 2; which one, is a matter of chance.
+	// Which one wins is a matter of chance.
 	winner := slices.IndexFunc(edits, func(e edit) bool { return e.status == 200 })
 	if winner < 0 {
 		t.Fatal(edits)
@@ -286,7 +285,7 @@ func TestPoliciesAreFoundSortedAndPaged(t *testing.T) {
 	w.ask("administrator", "GET", "/api/policies?page=2&per_page=4", nil).wantValue(6, "total").wantValue(2, "page").
 		wantValue(2, "pages").wantValue(4, "per_page")
 
-	// A stranger sees and counts what is of b alone.
+	// A stranger sees what is of b.
 	if got := w.ask("stranger", "GET", "/api/policies", nil).
 		names("policies", "name"); !slices.Equal(got, []string{"x1", "x3"}) {
 		t.Errorf("a stranger sees %q", got)
@@ -369,7 +368,7 @@ func TestHistoryDiffAndRollback(t *testing.T) {
 	w.ask("owner", "GET", "/api/policies/p/history/x", nil).want(404)
 	w.ask("owner", "GET", "/api/policies/p/history/9", nil).want(404)
 
-	// A roll-back of what is deleted is a creation, on top of the version 3.
+	// A roll-back brings back what is deleted, on top of the version 3.
 	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 1}, "If-Match", `"2"`).want(412).
 		wantValue(3, "conflict", "current")
 	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 3}, "If-Match", `"3"`).wantField("to")
@@ -431,7 +430,7 @@ func TestTesterListsApplyingPolicies(t *testing.T) {
 	put("off", object{"mode": "off"})
 	put("other", object{"apps": []string{"b"}})
 
-	// off and other do not apply: the one is off, and the other of another application.
+	// off never applies, and other is of the application b.
 	for _, c := range []struct {
 		as   string
 		ask  object

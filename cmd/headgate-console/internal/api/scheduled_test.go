@@ -48,8 +48,8 @@ func TestScheduleListAndCancel(t *testing.T) {
 
 func TestScheduleRefusesMistakes(t *testing.T) {
 	w := newWorld(t)
-	// The console's time is noon on 1 March, so that instant is not in the future, and the last is
-	// more than a year ahead.
+	// It is noon on 1 March 2026, so the fourth row is not in the future, and the fifth is more
+	// than a year ahead.
 	for _, c := range []struct {
 		body  object
 		field string
@@ -96,7 +96,7 @@ func TestScheduleBoundOfAUser(t *testing.T) {
 	}
 
 	const full = "200 changes that you scheduled wait, and at most 200 may: cancel some first"
-	// A change for a time needs a place for its end, and a token is its user.
+	// A change for a time needs a place for its end, and a token counts as its user.
 	for _, body := range []object{{"at": at(0), "mode": "off", "version": 1},
 		{"for": 60, "mode": "off", "version": 1}} {
 		for _, as := range []string{"owner", "write token"} {

@@ -49,7 +49,8 @@ func TestSecondFactor(t *testing.T) {
 	post("/off", own).want(204)
 	w.ask("owner", "GET", "/api/second-factor", nil).want(200).wantValue(false, "on")
 
-	// An administrator turns off the factor of others who have one; his own, in his account.
+	// The first is the name of no user. The second is the administrator, who has the account's page
+	// for this.
 	w.ask("administrator", "DELETE", "/api/users/administrator/second-factor", nil).want(404)
 	w.ask("administrator", "DELETE", "/api/users/admin/second-factor", nil).wantField("name")
 }

@@ -159,8 +159,8 @@ func TestKeyGetsALimitOfItsOwn(t *testing.T) {
 	}
 
 	history := w.ask("viewer", "GET", "/api/policies/p/history", nil).want(200)
-	if notes := history.names("revisions", "note"); !slices.Equal(notes,
-		[]string{"a key has no limit of its own any longer", "a key has a limit of its own", ""}) {
+	if notes := history.names("revisions", "note"); !slices.Equal(
+		notes, []string{"a key has no limit of its own any longer", "a key has a limit of its own", ""}) {
 		t.Errorf("%q", notes)
 	}
 	if comments := history.names("revisions", "comment"); comments[1] != "a partner" {

@@ -92,8 +92,9 @@ func (r reporting) Instances(context.Context) ([]policy.Instance, error) {
 func newService(db *store.DB, fleet service.Fleet) *service.Service {
 	s, err := service.New(service.Options{
 		DB: db, Fleet: fleet, Top: topOf,
-		Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}),
-		Clock:  func() time.Time { return noon }, Passwords: auth.Cost{Memory: 8, Time: 1},
+		Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks(
+			[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}),
+		Clock: func() time.Time { return noon }, Passwords: auth.Cost{Memory: 8, Time: 1},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

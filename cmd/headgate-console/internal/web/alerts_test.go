@@ -96,14 +96,15 @@ func (w *world) showsWithoutPath(b *browser, h service.Webhook, receiver *httpte
 		t.Errorf("%s", overview.text)
 	}
 	b.submit(page, page+"/test", nil).goes(page + "?tested=yes")
-	if got := words(b.get(page + "?tested=yes").byID(
-		"tested")); got != "The test message arrived: the answer was 202." {
+	if got := words(b.get(page + "?tested=yes").byID("tested")); got !=
+		"The test message arrived: the answer was 202." {
 		t.Errorf("the page says %q", got)
 	}
 	receiver.Close()
 	b.submit(page, page+"/test", nil).goes(page + "?tested=yes")
-	if got := words(b.get(page + "?tested=yes").byID("tested")); !strings.HasPrefix(got,
-		"The test message did not arrive.") || !strings.Contains(got, "refused") || strings.Contains(got, "s3cret") {
+	if got := words(b.get(page + "?tested=yes").byID("tested")); !strings.HasPrefix(
+		got, "The test message did not arrive.") || !strings.Contains(got, "refused") ||
+		strings.Contains(got, "s3cret") {
 		t.Errorf("the page says %q", got)
 	}
 }
@@ -116,12 +117,12 @@ func (w *world) editsAndSwitches(b *browser, h service.Webhook) {
 		"repeat": {"0"}}).goes(page + "?done=hook")
 	changed, err := w.Webhook(t.Context(), w.admin, h.ID)
 	w.must(err)
-	if want := []service.Condition{{Kind: service.AlertFull, Over: 75, Minutes: 1}}; !slices.Equal(changed.Conditions,
-		want) || changed.Name != "nights" || changed.RepeatAfter != 0 || changed.URL != h.URL {
+	if want := []service.Condition{{Kind: service.AlertFull, Over: 75, Minutes: 1}}; !slices.Equal(
+		changed.Conditions, want) || changed.Name != "nights" || changed.RepeatAfter != 0 || changed.URL != h.URL {
 		t.Errorf("the webhook is %+v", changed)
 	}
-	if text := b.get(page).text; !strings.Contains(text,
-		"The memory of Redis is nearly full: more than 75 % for 1 minute") ||
+	if text := b.get(page).text; !strings.Contains(
+		text, "The memory of Redis is nearly full: more than 75 % for 1 minute") ||
 		!strings.Contains(text, "never while an alert stands") {
 		t.Error(text)
 	}

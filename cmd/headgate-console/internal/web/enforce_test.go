@@ -48,8 +48,8 @@ func TestEnforceNow(t *testing.T) {
 		seen(); !strings.HasPrefix(got, "It has seen no request yet."+since) {
 		t.Errorf("at first: %q", got)
 	}
-	// The counts add up from row to row. Failures are not among them, as they say nothing of the
-	// limit.
+	// Each row takes the place of the one before, as all are of one minute. A request that failed
+	// open was seen as well.
 	for _, row := range []struct {
 		counts stats.Counts
 		says   string
@@ -157,7 +157,7 @@ func TestEnforceNowForgetsAnotherLimit(t *testing.T) {
 	now = time.Now()
 	b := w.as("admin")
 
-	// Six and two are of five a minute, and say nothing of one a minute.
+	// These eight were seen under five a minute, and say nothing of one a minute.
 	p := w.shadowed("p", "")
 	w.counted(p, stats.Counts{events.Allowed: 6, events.ShadowRefused: 2})
 	p.Limit.Quota = 1

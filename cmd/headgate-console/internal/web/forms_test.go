@@ -412,8 +412,8 @@ func TestValidateShowsMistakesAndDrawing(t *testing.T) {
 	}
 
 	d.Name = "good"
-	if got := b.get("/validate?" + d.values().Encode()); !strings.Contains(got.text,
-		"50 requests a minute for each address") {
+	if got := b.get("/validate?" + d.values().Encode()); !strings.Contains(
+		got.text, "50 requests a minute for each address") {
 		t.Errorf("it answers %s", got.text)
 	}
 

@@ -230,8 +230,8 @@ func TestExportCanBeImported(t *testing.T) {
 		}
 
 		// An export of one application must not hold what another has.
-		if other := b.get("/export?app=b&format=" + format).want(http.StatusOK); strings.Contains(other.text,
-			"5/1m") || !strings.Contains(b.get("/export?app=a&format="+format).text, "5/1m") {
+		if other := b.get("/export?app=b&format=" + format).want(http.StatusOK); strings.Contains(
+			other.text, "5/1m") || !strings.Contains(b.get("/export?app=a&format="+format).text, "5/1m") {
 			t.Errorf("%s: the export of another application is %s", format, other.text)
 		}
 

@@ -128,8 +128,8 @@ func TestListFiltersAndSavesThem(t *testing.T) {
 	// A name is shown as it is, whatever is in it, as long as it fits and has no control character.
 	page := "/policies?mode=shadow&search=on"
 	for _, name := range append(injections()[:40], "plain") {
-		if name = strings.TrimSpace(name[:min(len(name), service.MaxFilterName)]); strings.ContainsAny(name,
-			"\n\t\x00\r") {
+		if name = strings.TrimSpace(name[:min(len(name), service.MaxFilterName)]); strings.ContainsAny(
+			name, "\n\t\x00\r") {
 			continue
 		}
 
@@ -255,7 +255,6 @@ func TestListTicksOnlyWhatMayBeChanged(t *testing.T) {
 	w.person("viewer", map[string]service.Role{"a": service.Viewer, "b": service.Viewer})
 	for user, want := range map[string][]string{"owner": {"1:mine"}, "viewer": nil, "admin": {"1:mine", "2:shared"}} {
 		got := w.as(user).get("/policies").want(http.StatusOK)
-
 		if !slices.Equal(got.ticks(), want) {
 			t.Errorf("%s may tick %v, want %v", user, got.ticks(), want)
 		}

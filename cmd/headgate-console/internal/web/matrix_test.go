@@ -57,10 +57,10 @@ func matrix() []cell {
 		{"GET /login/code", "/login/code", nil, [6]int{303, 303, 303, 303, 303, 303}}, // without a password before
 		{"POST /login/code", "/login/code", url.Values{"code": {"000000"}}, [6]int{401, 401, 401, 401, 401, 401}},
 		{"GET /login/oidc", "/login/oidc", nil, [6]int{404, 404, 404, 404, 404, 404}}, // without a provider
-		// A change of policies needs the owner of all their applications.
 		{"GET /login/oidc/callback", "/login/oidc/callback?state=x&code=y", nil, [6]int{404, 404, 404, 404, 404, 404}},
 
 		{"GET /policies", "/policies", nil, all},
+		// A change of policies needs the owner of all their applications.
 		{"POST /policies/bulk", "/policies/bulk",
 			url.Values{"policy": {"1:bulk"}, "do": {"off"}, "confirm": {"yes"}}, edits},
 		{"POST /policies/undo", "/policies/undo", url.Values{"policy": {"1:unbulk"}}, edits},
@@ -69,8 +69,8 @@ func matrix() []cell {
 		{"POST /filters/delete", "/filters/delete", url.Values{"filter": {"mine"}},
 			[6]int{401, 303, 303, 303, 303, 303}},
 		{"GET /deleted", "/deleted", nil, all},
-		{"GET /new", "/new", nil, [6]int{303, 403, 403, 200, 200, 200}},
 		// A new policy needs an application in which one is an owner, so a viewer gets no form.
+		{"GET /new", "/new", nil, [6]int{303, 403, 403, 200, 200, 200}},
 		{"POST /new", "/new", policyForm("fresh"), [6]int{401, 403, 403, 403, 303, 303}},
 		{"GET /policies/{name}", "/policies/p", nil, seen},
 		{"GET /policies/{name}/live", "/policies/p/live", nil, seen},
@@ -104,8 +104,8 @@ func matrix() []cell {
 		{"POST /keys", "/keys", url.Values{"policy": {"p"}, "key": {"x"}}, [6]int{401, 422, 200, 422, 200, 200}},
 		{"POST /keys/reset", "/keys/reset", url.Values{"policy": {"p"}, "key": {"x"}, "confirm": {"yes"}},
 
-			// A key is sent in base64: eA is x, and MTkyLjAuMi43 is 192.0.2.7.
 			[6]int{401, 422, 403, 422, 303, 303}},
+		// A key is sent in base64: eA is x, and MTkyLjAuMi43 is 192.0.2.7.
 		{"POST /keys/ban", "/keys/ban", url.Values{"policy": {"banning"}, "sent": {"eA"}, "for": {"10m"},
 			"confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
 		{"POST /keys/allow", "/keys/allow", url.Values{"policy": {"allow"}, "sent": {"MTkyLjAuMi43"},
@@ -192,6 +192,7 @@ func TestMatrixOfRoutesAndRoles(t *testing.T) {
 	}
 	for i, role := range roles {
 		t.Run(role, func(t *testing.T) {
+			// Each role has a console of its own, as the changes of one would be conflicts of the next.
 			w := newWorld(t)
 			w.peopled()
 			b := w.browser()
@@ -199,8 +200,6 @@ func TestMatrixOfRoutesAndRoles(t *testing.T) {
 				b = w.as(role)
 			}
 
-			// Each role has a console of its own, as the changes of one would be conflicts of the
-			// next.
 			for _, c := range rows {
 				before := w.refusals()
 				if got := w.ask(b, c).status; got != c.want[i] {

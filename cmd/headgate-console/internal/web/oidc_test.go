@@ -419,7 +419,6 @@ func TestProviderGetsTheVerifierOfItsChallenge(t *testing.T) {
 	begun, err := url.Parse(b.get("/login/oidc").want(http.StatusSeeOther).header.Get("Location"))
 	w.must(err)
 	q := begun.Query()
-
 	if q.Get("code_challenge_method") != "S256" || len(q.Get("code_challenge")) != 43 || q.Get("nonce") == "" ||
 		q.Get("redirect_uri") != "http://localhost:1/login/oidc/callback" {
 		t.Errorf("the browser is sent to %s", begun)

@@ -132,8 +132,8 @@ func TestProxyReplacesSignInAndOut(t *testing.T) {
 		t.Error("there is a session")
 	}
 
-	if got := b.post("/logout", nil).want(http.StatusConflict); !strings.Contains(got.text,
-		"Sign out where you have signed in") {
+	if got := b.post("/logout", nil).want(http.StatusConflict); !strings.Contains(
+		got.text, "Sign out where you have signed in") {
 		t.Errorf("the sign-out says %s", got.text)
 	}
 

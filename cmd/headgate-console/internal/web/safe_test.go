@@ -43,8 +43,8 @@ func TestConfirmationComesBeforeTheChange(t *testing.T) {
 	w.person("ada", nil)
 	b := w.as("admin")
 
-	// Each row is a change that protects less, gives power away or ends sessions, so a slip must
-	// cost a click.
+	// Each row is a change that protects less, gives power away or ends sessions, so one click must
+	// not suffice.
 	for _, c := range []struct {
 		page, action string
 		form         url.Values
@@ -353,8 +353,8 @@ func TestBannerSaysWhatIsNotInForce(t *testing.T) {
 
 	// Once all is published nothing waits, but Redis may still be away.
 	publish()
-	if got := shown(owner,
-		"/policies"); got != "Redis does not answer, since 2026-03-01 12:00:00 UTC. The instances go on with the policies that they have." {
+	if got := shown(owner, "/policies"); got !=
+		"Redis does not answer, since 2026-03-01 12:00:00 UTC. The instances go on with the policies that they have." {
 		t.Errorf("the banner says %q", got)
 	}
 
@@ -542,8 +542,8 @@ func TestScheduleSaysThatAUserHasAllThatMayWait(t *testing.T) {
 			url.Values{"do": {"schedule"}, "quota": {"9"}, "at": {then}, "zone": {"UTC"}}),
 	} {
 		got.want(http.StatusUnprocessableEntity).legible(what)
-		if text := "200 changes that you scheduled wait, and at most 200 may: cancel some first"; !strings.Contains(got.text,
-			"<li>"+text+"</li>") {
+		if text := "200 changes that you scheduled wait, and at most 200 may: cancel some first"; !strings.Contains(
+			got.text, "<li>"+text+"</li>") {
 			t.Errorf("%s: the page does not say %q: %s", what, text, got.text)
 		}
 	}
@@ -638,8 +638,8 @@ func TestSwitchForATime(t *testing.T) {
 
 	// One hour is singular, and two are not.
 	form.Set("for", "1")
-	if got := b.post("/policies/p/schedule", form).want(http.StatusOK); !strings.Contains(got.text,
-		"From now, for 1 hour, the instances of a do not apply it") {
+	if got := b.post("/policies/p/schedule", form).want(http.StatusOK); !strings.Contains(
+		got.text, "From now, for 1 hour, the instances of a do not apply it") {
 		t.Errorf("%s", got.text)
 	}
 
@@ -744,8 +744,8 @@ func TestCommentsAreOfferedByEveryForm(t *testing.T) {
 		"/keys/allow":      {"policy": {"p"}, "key": {"192.0.2.1"}, "version": {"1"}, "confirm": {"yes"}},
 	} {
 		form.Set("comment", long)
-		if got := b.post(action, form).want(http.StatusUnprocessableEntity); !strings.Contains(got.text,
-			"501 bytes are more than 500") {
+		if got := b.post(action, form).want(http.StatusUnprocessableEntity); !strings.Contains(
+			got.text, "501 bytes are more than 500") {
 			t.Errorf("%s says %s", action, got.text)
 		}
 	}

@@ -68,7 +68,6 @@ func TestSecondFactorOnThePages(t *testing.T) {
 	recovery := b.post(factorPath+"/confirm", w.codeOf(secret)).want(http.StatusOK)
 	recovery.legible("the recovery codes")
 	codes := recovery.shown()
-
 	if len(codes) != 10 {
 		t.Fatalf("the page shows %q", codes)
 	}

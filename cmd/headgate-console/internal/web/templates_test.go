@@ -50,8 +50,7 @@ func TestTemplates(t *testing.T) {
 
 	// A card counts tokens and not requests, as that policy does.
 	if got, want := page.card("/new?template=llm-tokens"),
-		"100000 tokens a minute to /v1/chat/completions for each API key, at most 50000 in debt; others are refused."; !strings.Contains(got,
-		want) {
+		"100000 tokens a minute to /v1/chat/completions for each API key, at most 50000 in debt; others are refused."; !strings.Contains(got, want) {
 		t.Errorf("the card of tokens says %q", got)
 	}
 

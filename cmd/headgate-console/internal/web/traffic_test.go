@@ -70,8 +70,8 @@ func wantInstances(t *testing.T, path string, got *answer) {
 	t.Helper()
 	rows := got.rows()
 
-	if row := rows["here-1 abc"]; !strings.Contains(row, "1m30s behind") || !strings.Contains(row,
-		"its memory: Redis is away") || !strings.Contains(row, "up to date") || strings.Contains(row, "not yet") {
+	if row := rows["here-1 abc"]; !strings.Contains(row, "1m30s behind") || !strings.Contains(
+		row, "its memory: Redis is away") || !strings.Contains(row, "up to date") || strings.Contains(row, "not yet") {
 		t.Errorf("%s: the instance has the row %q", path, row)
 	}
 
@@ -281,8 +281,8 @@ func TestPolicyTraffic(t *testing.T) {
 
 	// Nothing is published yet, so no instance has it in force.
 	for _, path := range []string{"/policies/one", "/policies/one/live?range=15m"} {
-		if got := force(path); strings.Join(strings.Fields(got),
-			" ") != "in force in 0 of 2 instances Passed 50 Refused 16 Share refused 24.2%" {
+		if got := force(path); strings.Join(strings.Fields(got), " ") !=
+			"in force in 0 of 2 instances Passed 50 Refused 16 Share refused 24.2%" {
 			t.Errorf("%s: before it is published it is %q", path, got)
 		}
 	}

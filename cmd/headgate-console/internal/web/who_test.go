@@ -68,8 +68,8 @@ func TestWhoShowsKeysAndLeadsToThem(t *testing.T) {
 
 	got := b.get("/who?app=a").want(http.StatusOK)
 	rows := got.rows()
-	if row := strings.Join(strings.Fields(rows["eve"]),
-		" "); row != "60 | 60% | 2026-03-01 11:00:00 UTC | Reset… eve Ban… eve Own limit… for eve Never limit… eve" {
+	if row := strings.Join(strings.Fields(rows["eve"]), " "); row !=
+		"60 | 60% | 2026-03-01 11:00:00 UTC | Reset… eve Ban… eve Own limit… for eve Never limit… eve" {
 		t.Errorf("eve: %q", row)
 	}
 
@@ -78,8 +78,8 @@ func TestWhoShowsKeysAndLeadsToThem(t *testing.T) {
 	}
 
 	// A policy without a ban offers none: the row of plain has no such button.
-	if row := strings.Join(strings.Fields(rows["192.0.2.1"]),
-		" "); row != "3 | 100% | 2026-03-01 11:00:00 UTC | Reset… 192.0.2.1 Own limit… for 192.0.2.1 Never limit… 192.0.2.1" {
+	if row := strings.Join(strings.Fields(rows["192.0.2.1"]), " "); row !=
+		"3 | 100% | 2026-03-01 11:00:00 UTC | Reset… 192.0.2.1 Own limit… for 192.0.2.1 Never limit… 192.0.2.1" {
 		t.Errorf("192.0.2.1: %q", row)
 	}
 
@@ -156,7 +156,8 @@ func TestWhoActsOnKeys(t *testing.T) {
 	}
 }
 
-// The page comes to itself by its part that moves or without JavaScript, and shows viewers no button.
+// The page comes to itself by its part that moves or without JavaScript, and shows viewers no
+// button.
 func TestWhoRefreshes(t *testing.T) {
 	w := bansWorld(t)
 
@@ -199,8 +200,8 @@ func TestWhoIsBounded(t *testing.T) {
 	b := w.as("admin")
 
 	got := b.get("/who?app=a").want(http.StatusOK)
-	if n := strings.Count(got.text, `name="sent"`); n != maxWhoRules*maxWhoKeys || !strings.Contains(got.text,
-		"and 5 more policies") || !strings.Contains(got.text, "The lists of 3 more instances") {
+	if n := strings.Count(got.text, `name="sent"`); n != maxWhoRules*maxWhoKeys || !strings.Contains(
+		got.text, "and 5 more policies") || !strings.Contains(got.text, "The lists of 3 more instances") {
 		t.Errorf("%d keys are shown", n)
 	}
 
@@ -304,8 +305,8 @@ func TestWhoOfHostileKeys(t *testing.T) {
 func TestWhoWithoutRedis(t *testing.T) {
 	w := bansWorld(t)
 	w.fleet.away = errors.New("dial 10.0.0.1: refused")
-	if got := w.as("admin").get("/who?app=a").want(http.StatusOK); !strings.Contains(got.text,
-		"Redis does not answer") || strings.Contains(got.text, "10.0.0.1") {
+	if got := w.as("admin").get("/who?app=a").want(http.StatusOK); !strings.Contains(
+		got.text, "Redis does not answer") || strings.Contains(got.text, "10.0.0.1") {
 		t.Errorf("the page is %s", got.text)
 	}
 }
