@@ -89,8 +89,8 @@ func expectedOfPolicies() map[string]expectation {
 		"GET /api/policies/{name}/scheduled": get("/api/policies/p/scheduled", toReaders),
 		"POST /api/policies/{name}/scheduled": do("POST", "/api/policies/p/scheduled",
 			object{"mode": "off", "for": 7200}, 201, toWriters, "If-Match", `"1"`),
+		"GET /api/scheduled": get("/api/scheduled", toSettled),
 		// The change to cancel does not exist, so those who may ask learn that.
-		"GET /api/scheduled":         get("/api/scheduled", toSettled),
 		"DELETE /api/scheduled/{id}": do("DELETE", "/api/scheduled/x", nil, 404, toSettled),
 		"POST /api/policies/{name}/key": do("POST", "/api/policies/p/key", object{"key": "192.0.2.1"},
 			200, toReaders),
