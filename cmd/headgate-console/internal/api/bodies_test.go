@@ -31,9 +31,11 @@ func bodies() (list []body) {
 }
 
 func TestBodiesMatchTheDescription(t *testing.T) {
+	// The number makes sure that the walk has found them all.
 	if n := len(bodies()); n != 27 {
 		t.Errorf("%d bodies, want 27", n)
 	}
+
 	for _, b := range bodies() {
 		example, _ := b.schema["example"].(object)
 		if example == nil {
@@ -41,6 +43,8 @@ func TestBodiesMatchTheDescription(t *testing.T) {
 			continue
 		}
 		w := newWorld(t)
+
+		// Each field in turn has a value of the wrong type, so the mistake must be at that field.
 		for name, property := range b.schema["properties"].(object) {
 			body := object{}
 			for k, v := range example {
@@ -50,6 +54,7 @@ func TestBodiesMatchTheDescription(t *testing.T) {
 			if at(property, "type") == "boolean" {
 				body[name] = 1
 			}
+
 			a := w.ask("administrator", b.method, b.path, body, "If-Match", `"1"`)
 			if len(property.(object)) == 1 { // a field that is ignored
 				if strings.Contains(a.text, "not known") {
@@ -57,6 +62,7 @@ func TestBodiesMatchTheDescription(t *testing.T) {
 				}
 				continue
 			}
+
 			a.wantField(name)
 			if strings.Contains(a.text, "not known") {
 				t.Errorf("%s: %s is not known", b.pattern, name)
@@ -71,10 +77,14 @@ func TestDescriptionExamplesAreAccepted(t *testing.T) {
 			continue // they need a second factor, see TestSecondFactor
 		}
 		w := newWorld(t, withRedis)
+
+		// The examples are of an application shop, a policy with a ban, and its version 5.
 		w.ask("administrator", "PUT", "/api/apps/shop", object{}).want(201)
 		if b.pattern == "POST /api/policies/{name}/bans" {
-			w.ask("owner", "PUT", "/api/policies/p", login(object{"ban": object{"after": "20/1m", "for": "10m", "max": "24h"}, "version": 1})).want(200)
+			w.ask("owner", "PUT", "/api/policies/p",
+				login(object{"ban": object{"after": "20/1m", "for": "10m", "max": "24h"}, "version": 1})).want(200)
 		}
+
 		body := b.schema["example"].(object)
 		headers := []string{"If-Match", `"1"`}
 		if body["version"] != nil {
@@ -83,13 +93,16 @@ func TestDescriptionExamplesAreAccepted(t *testing.T) {
 				w.ask("owner", "PUT", "/api/policies/p", login(object{"priority": i + 1, "version": i + 1})).want(200)
 			}
 		}
-		if a := w.ask("administrator", b.method, strings.Replace(b.path, "{webhook}", w.hook, 1), body, headers...); a.status/100 != 2 {
+
+		if a := w.ask("administrator", b.method, strings.Replace(b.path, "{webhook}", w.hook, 1), body,
+			headers...); a.status/100 != 2 {
 			t.Errorf("%s: %d %s", b.pattern, a.status, a.text)
 		}
 	}
 }
 
 func TestBodyMalformedIsRefused(t *testing.T) {
+	// The status tells bodies that are no JSON from those that are none of this operation.
 	for _, b := range bodies() {
 		w := newWorld(t)
 		for name, c := range map[string]struct {
@@ -125,6 +138,8 @@ func TestBodyMalformedIsRefused(t *testing.T) {
 
 func TestBodyMediaType(t *testing.T) {
 	w := newWorld(t)
+
+	// What a form of another site can send without asking must not be taken for JSON.
 	for media, status := range map[string]int{
 		"":                                  415,
 		"text/plain":                        415,
@@ -140,14 +155,17 @@ func TestBodyMediaType(t *testing.T) {
 			t.Errorf("%q: %d, want %d", media, a.status, status)
 		}
 	}
-	w.ask("owner", "POST", "/api/validate", login(nil), "Content-Encoding", "gzip").want(http.StatusUnsupportedMediaType)
+
+	w.ask("owner", "POST", "/api/validate", login(nil), "Content-Encoding", "gzip").
+		want(http.StatusUnsupportedMediaType)
 	w.ask("owner", "POST", "/api/import", "policies: []", "Content-Type", "text/yaml").want(415)
 }
 
 func TestHalfCharacterAcceptsPairs(t *testing.T) {
 	w := newWorld(t)
 	body := `{"apps":["a"],"limit":"1/1s","key":"ip","description":"\ud83d\ude00 \\ud800 \u00e9"}`
-	w.ask("owner", "PUT", "/api/policies/x", body, "If-None-Match", "*").want(201).wantValue(`😀 \ud800 é`, "description")
+	w.ask("owner", "PUT", "/api/policies/x", body, "If-None-Match", "*").want(201).
+		wantValue(`😀 \ud800 é`, "description")
 }
 
 func TestBodyErrorsNameEveryField(t *testing.T) {
@@ -163,5 +181,6 @@ func TestImportMayBeAsLargeAsASet(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "POST", "/api/import", strings.Repeat(" ", policy.MaxBytes+1)).want(413)
 	w.ask("owner", "POST", "/api/import", `{"policies":[]}`+strings.Repeat(" ", policy.MaxBytes-15)).want(200)
-	w.ask("owner", "POST", "/api/import", strings.Repeat(" ", policyyaml.MaxBytes+1), "Content-Type", "application/yaml").want(422)
+	w.ask("owner", "POST", "/api/import", strings.Repeat(" ", policyyaml.MaxBytes+1), "Content-Type",
+		"application/yaml").want(422)
 }

@@ -32,24 +32,33 @@ func (b *builder) build() {
 	for _, app := range []string{"a", "b", "c"} {
 		b.do(b.s.CreateApp(background, b.admin, app, ""))
 	}
+
+	// The viewer of a is an owner of b, so that a role does not reach beyond its application.
 	owner := b.person("owner", map[string]service.Role{"a": service.Owner})
 	b.person("viewer", map[string]service.Role{"a": service.Viewer, "b": service.Owner})
 	b.person("stranger", map[string]service.Role{"b": service.Owner})
 	b.person("spare", nil)
+
+	// Tokens of the owner differ by scope, and those of the administrator by application.
 	b.token("write token", owner, service.Write)
 	b.token("read token", owner, service.Read)
 	b.token("token for c", b.admin, service.Write, "c")
 	b.token("administrator's token", b.admin, service.Write)
 	b.newcomer()
+
+	// The token of a user must end with the user.
 	gone := b.person("disabled", map[string]service.Role{"a": service.Owner})
 	b.token("disabled's token", gone, service.Write)
 	b.do(b.s.DisableUser(background, b.admin, "disabled"))
+
 	_, err = b.s.CreatePolicy(background, b.admin, policy.Policy{
 		Name: "p", Apps: []string{"a"}, Limit: core.Limit{Quota: 100, Period: time.Minute}, Key: "ip",
 	})
 	b.do(err)
+
 	hook, _, err := b.s.CreateWebhook(background, b.admin, service.WebhookDraft{
-		Name: "ops", URL: "http://127.0.0.1:1/hook", Apps: []string{"a"}, Enabled: true, Conditions: []service.Condition{{Kind: service.AlertLost, Minutes: 1}},
+		Name: "ops", URL: "http://127.0.0.1:1/hook", Apps: []string{"a"}, Enabled: true,
+		Conditions: []service.Condition{{Kind: service.AlertLost, Minutes: 1}},
 	})
 	b.do(err)
 	b.hook = hook.ID
@@ -89,7 +98,8 @@ func (b *builder) newcomer() {
 }
 
 func (b *builder) token(as string, actor service.Actor, scope service.Scope, apps ...string) {
-	_, secret, err := b.s.CreateToken(background, actor, service.TokenDraft{Label: as, Scope: scope, Apps: apps, Life: 24 * time.Hour})
+	_, secret, err := b.s.CreateToken(background, actor,
+		service.TokenDraft{Label: as, Scope: scope, Apps: apps, Life: 24 * time.Hour})
 	b.do(err)
 	b.cast[as] = credential{as, "Authorization", "Bearer " + secret}
 }

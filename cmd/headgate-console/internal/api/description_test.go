@@ -46,25 +46,34 @@ var finder = sync.OnceValue(func() func(*http.Request) (operation, bool) {
 // conforms checks that an answer is as the description says.
 func (a answer) conforms(r *http.Request) {
 	a.t.Helper()
-	for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"} {
+
+	// These headers are of every answer, with whatever status.
+	for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+		"Cross-Origin-Resource-Policy": "same-origin"} {
 		if got := a.header.Get(name); got != want {
 			a.t.Errorf("%s: %s is %q, want %q", a.what, name, got, want)
 		}
 	}
+
 	if a.header.Get("X-Request-Id") == "" {
 		a.t.Errorf("%s: there is no X-Request-Id", a.what)
 	}
+
+	// A path that the description does not have gets a problem.
 	c := checker{description()}
 	op, ok := finder()(r)
 	if !ok {
 		a.report(c.check(object{"$ref": "#/components/schemas/Problem"}, a.json, "problem"))
 		return
 	}
+
 	response := c.resolve(at(op.object, "responses", statusText(a.status)))
 	if response == nil {
 		a.t.Errorf("%s: the status %d is not described\n%s", a.what, a.status, a.text)
 		return
 	}
+
+	// A status without content has no body.
 	content, _ := response["content"].(object)
 	if content == nil {
 		if a.text != "" {
@@ -72,12 +81,14 @@ func (a answer) conforms(r *http.Request) {
 		}
 		return
 	}
+
 	media, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
 	kind, ok := content[media].(object)
 	if !ok {
 		a.t.Errorf("%s: the media type %q is not described", a.what, media)
 		return
 	}
+
 	if a.json != nil {
 		a.report(c.check(kind["schema"], a.json, "body"))
 	}
@@ -125,9 +136,12 @@ func TestDescriptionHasEveryParameter(t *testing.T) {
 				path = append(path, "{"+at(p, "name").(string)+"}")
 			}
 		}
+
+		// These are the parameters that the route reads; it refuses all others.
 		if !slices.Equal(query, byPattern[op.pattern].params) {
 			t.Errorf("%s: the query is described as %q, and is %q", op.pattern, query, byPattern[op.pattern].params)
 		}
+
 		var named []string
 		for part := range strings.SplitSeq(op.pattern, "/") {
 			if strings.HasPrefix(part, "{") {
@@ -137,6 +151,7 @@ func TestDescriptionHasEveryParameter(t *testing.T) {
 		if !slices.Equal(path, named) {
 			t.Errorf("%s: the path is described as %q", op.pattern, path)
 		}
+
 		open := op.object["security"] != nil
 		if open != byPattern[op.pattern].open {
 			t.Errorf("%s: open to all is described as %v", op.pattern, open)
@@ -163,6 +178,8 @@ func TestDescriptionReferencesExamplesAndNames(t *testing.T) {
 	root := described()
 	c := checker{root}
 	references, examples, ids := 0, 0, map[any]bool{}
+
+	// One walk through the description looks at references, examples and names of operations.
 	everyObject(root, func(o object) {
 		if to, ok := o["$ref"]; ok {
 			references++
@@ -170,12 +187,14 @@ func TestDescriptionReferencesExamplesAndNames(t *testing.T) {
 				t.Errorf("the reference %v has no target", to)
 			}
 		}
+
 		if example, ok := o["example"]; ok && o["type"] != nil {
 			examples++
 			for _, m := range c.check(o, example, "example") {
 				t.Errorf("%v: %s", o["description"], m)
 			}
 		}
+
 		if id, ok := o["operationId"]; ok {
 			if ids[id] {
 				t.Errorf("two operations are called %v", id)
@@ -183,6 +202,8 @@ func TestDescriptionReferencesExamplesAndNames(t *testing.T) {
 			ids[id] = true
 		}
 	})
+
+	// A walk that finds nothing would find no mistake either.
 	if references < 100 || examples < 9 || len(ids) != len(routes()) {
 		t.Errorf("%d references, %d examples and %d operations were looked at", references, examples, len(ids))
 	}
@@ -190,12 +211,15 @@ func TestDescriptionReferencesExamplesAndNames(t *testing.T) {
 
 func TestDescriptionUsesEverySchemaAndResponse(t *testing.T) {
 	root := described()
+
 	used := map[string]bool{}
 	everyObject(root, func(o object) {
 		if to, ok := o["$ref"].(string); ok {
 			used[to] = true
 		}
 	})
+
+	// What nothing refers to was forgotten when its operation went.
 	for _, kind := range []string{"schemas", "responses"} {
 		for name := range at(root, "components", kind).(object) {
 			if !used["#/components/"+kind+"/"+name] {
@@ -215,7 +239,10 @@ func TestDescriptionNeedsNoCredentials(t *testing.T) {
 
 func TestCheckerFindsMistakes(t *testing.T) {
 	c := checker{described()}
+
 	good := at(c.root, "components", "schemas", "Policy", "example")
+
+	// Each row spoils the example of a policy in another way.
 	for name, spoil := range map[string]func(object){
 		"missing":  func(o object) { delete(o, "limit") },
 		"unknown":  func(o object) { o["more"] = 1.0 },
@@ -227,6 +254,7 @@ func TestCheckerFindsMistakes(t *testing.T) {
 		"date":     func(o object) { o["created_at"] = "yesterday" },
 		"null":     func(o object) { o["limit"] = nil },
 	} {
+		// The example is copied and checked, so the mistake found later is the one of the row.
 		text, _ := json.Marshal(good)
 		var o object
 		json.Unmarshal(text, &o)

@@ -12,21 +12,30 @@ import (
 // scripts returns 200 texts that run in a page that does not escape them.
 func scripts() []string {
 	return vary([]string{
-		`<script>alert(%d)</script>`, `"><img src=x onerror=alert(%d)>`, `'><svg/onload=alert(%d)>`, `javascript:alert(%d)`,
-		`<a href="javascript:alert(%d)">x</a>`, `{{constructor.constructor('alert(%d)')()}}`, "</title><script>alert(%d)</script>",
-		`<iframe srcdoc="<script>alert(%d)</script>">`, "<math><mtext></mtext><mglyph><style></math>%d", `<body onload=alert(%d)>`,
-		"`-alert(%d)-`", `\x3cscript\x3ealert(%d)\x3c/script\x3e`, "<scr\u0000ipt>alert(%d)</script>", `&#60;script&#62;alert(%d)`,
-		`<input autofocus onfocus=alert(%d)>`, `<details open ontoggle=alert(%d)>`, "\u202ealert(%d)", `"]}<!--%d-->`, `<x contenteditable onblur=alert(%d)>`, `]]><script>%d</script>`,
+		`<script>alert(%d)</script>`, `"><img src=x onerror=alert(%d)>`, `'><svg/onload=alert(%d)>`,
+		`javascript:alert(%d)`,
+		`<a href="javascript:alert(%d)">x</a>`, `{{constructor.constructor('alert(%d)')()}}`,
+		"</title><script>alert(%d)</script>",
+		`<iframe srcdoc="<script>alert(%d)</script>">`, "<math><mtext></mtext><mglyph><style></math>%d",
+		`<body onload=alert(%d)>`,
+		"`-alert(%d)-`", `\x3cscript\x3ealert(%d)\x3c/script\x3e`, "<scr\u0000ipt>alert(%d)</script>",
+		`&#60;script&#62;alert(%d)`,
+		`<input autofocus onfocus=alert(%d)>`, `<details open ontoggle=alert(%d)>`, "\u202ealert(%d)", `"]}<!--%d-->`,
+		`<x contenteditable onblur=alert(%d)>`, `]]><script>%d</script>`,
 	})
 }
 
 // injections returns 300 texts that change a statement that is concatenated from texts.
 func injections() []string {
 	return vary([]string{
-		`' OR %d=1 --`, `'; DROP TABLE policies; -- %d`, `" OR ""="%d`, `\' OR %d=1 #`, `') UNION SELECT password FROM users -- %d`, `%%27%d`,
-		"' AND SLEEP(%d) -- ", `1; UPDATE users SET administrator=%d`, `'||(SELECT %d)||'`, `%d' LIKE '%%`, `%d!%%`, `_%d_`, `\\%d\`, "'\x00%d", "\xbf' OR %d=1 --",
-		`/*!%d DROP*/`, `0x27%d`, `${jndi:%d}`, `'; ATTACH DATABASE 'x%d' AS x; --`, `') ON DUPLICATE KEY UPDATE name='%d`, `?%d`, `:name%d`, `@@version%d`,
-		`'; PRAGMA writable_schema=%d; --`, "`%d`; --", `%d); DELETE FROM audit; --`, `' COLLATE utf8mb4_general_ci = '%d`, "😀'%d", "a\r\n%d", "\u2019 OR %d=1",
+		`' OR %d=1 --`, `'; DROP TABLE policies; -- %d`, `" OR ""="%d`, `\' OR %d=1 #`,
+		`') UNION SELECT password FROM users -- %d`, `%%27%d`,
+		"' AND SLEEP(%d) -- ", `1; UPDATE users SET administrator=%d`, `'||(SELECT %d)||'`, `%d' LIKE '%%`, `%d!%%`,
+		`_%d_`, `\\%d\`, "'\x00%d", "\xbf' OR %d=1 --",
+		`/*!%d DROP*/`, `0x27%d`, `${jndi:%d}`, `'; ATTACH DATABASE 'x%d' AS x; --`,
+		`') ON DUPLICATE KEY UPDATE name='%d`, `?%d`, `:name%d`, `@@version%d`,
+		`'; PRAGMA writable_schema=%d; --`, "`%d`; --", `%d); DELETE FROM audit; --`,
+		`' COLLATE utf8mb4_general_ci = '%d`, "😀'%d", "a\r\n%d", "\u2019 OR %d=1",
 	})
 }
 
@@ -36,6 +45,9 @@ func vary(bodies []string) []string {
 	for _, body := range bodies {
 		for i := range 10 {
 			text := fmt.Sprintf(body, i)
+
+			// Letters in capitals, spaces at either end and repetitions get past lists of forbidden
+			// words.
 			switch i % 5 {
 			case 1:
 				text = strings.ToUpper(text)
@@ -79,6 +91,8 @@ type textField struct {
 
 func textFields() []textField {
 	const rest = `"apps":["a"],"limit":"1/1s","key":"ip"`
+
+	// Before and after surround the text, which is written byte by byte, with whatever is no UTF-8.
 	return []textField{
 		{"description", "{" + rest + `,"description":`, "}", []string{"description"}},
 		{"name", "{" + rest + `,"name":`, "}", []string{"name"}},
@@ -97,17 +111,23 @@ func textFields() []textField {
 
 func TestHostilePolicyTextsComeBackOrAreRefused(t *testing.T) {
 	w := newWorld(t)
+
 	texts := append(scripts(), injections()...)
 	if len(texts) != 500 {
 		t.Fatalf("%d texts, want 500", len(texts))
 	}
+
 	stored, version := map[string]int{}, int64(1)
 	for _, f := range textFields() {
 		for _, text := range texts {
+			// A path without the slash would be refused for that alone.
 			if f.name == "match.path" {
 				text = "/" + text
 			}
+
 			a := w.ask("administrator", "PUT", "/api/policies/p", f.before+raw(text)+f.after, "If-Match", tag(version))
+
+			// A text is no UTF-8 and refused, a mistake of its own field, or kept to the byte.
 			switch {
 			case !utf8.ValidString(text):
 				a.want(400)
@@ -122,12 +142,15 @@ func TestHostilePolicyTextsComeBackOrAreRefused(t *testing.T) {
 				if f.path != nil && a.get(f.path...) != text {
 					t.Fatalf("%s %q became %q", f.name, text, a.get(f.path...))
 				}
+
 				if again := w.ask("viewer", "GET", "/api/policies/p", nil).want(200); again.text != a.text {
 					t.Fatalf("%s %q became %s", f.name, text, again.text)
 				}
 			}
 		}
 	}
+
+	// A console that refuses everything would pass the rest of the test.
 	if stored["description"] < 400 {
 		t.Errorf("%v texts were stored", stored)
 	}
@@ -136,6 +159,7 @@ func TestHostilePolicyTextsComeBackOrAreRefused(t *testing.T) {
 
 // places returns requests that have a text anywhere but in a policy.
 func places(text string) []request {
+	// The text is a part of paths, queries, names, bodies and files.
 	in, q := url.PathEscape(text), url.QueryEscape(text)
 	return []request{
 		{"GET", "/api/policies/" + in, nil, nil},
@@ -164,7 +188,8 @@ func places(text string) []request {
 		{"DELETE", "/api/sessions/" + in, nil, nil},
 		{"DELETE", "/api/tokens/" + in, nil, nil},
 		{"POST", "/api/tokens", `{"label":"x","days":1,"scope":"read","apps":[` + raw(text) + "]}", nil},
-		{"POST", "/api/test", `{"path":"/","method":` + raw(text) + `,"host":` + raw(text) + `,"route":` + raw(text) + "}", nil},
+		{"POST", "/api/test",
+			`{"path":"/","method":` + raw(text) + `,"host":` + raw(text) + `,"route":` + raw(text) + "}", nil},
 		{"POST", "/api/import", text, []string{"Content-Type", "application/yaml"}},
 		{"POST", "/api/import?missing=" + q, `{"policies":[]}`, nil},
 		{"GET", "/api/export?format=" + q, nil, nil},
@@ -180,6 +205,8 @@ func TestHostileTextsElsewhereDoNoHarm(t *testing.T) {
 				t.Fatalf("%s %q: %d %s", r.method, r.path, a.status, a.text)
 			}
 		}
+
+		// The description of b is the one text that is kept, and shows what is.
 		b := w.ask("administrator", "GET", "/api/apps/b", nil).want(200)
 		if utf8.ValidString(text) && !strings.ContainsAny(text, "\x00\r") && b.get("description") != text {
 			t.Fatalf("%q became %q", text, b.get("description"))
@@ -198,12 +225,14 @@ func (w *world) unharmed() {
 			w.t.Errorf("the users are %q", users)
 		}
 	}
+
 	apps := w.ask("administrator", "GET", "/api/apps", nil).want(200).names("apps", "name")
 	for _, name := range []string{"a", "b", "c"} {
 		if !slices.Contains(apps, name) {
 			w.t.Errorf("the applications are %q", apps)
 		}
 	}
+
 	if w.log.Len() > 0 {
 		w.t.Errorf("the log has %s", w.log)
 	}

@@ -62,36 +62,57 @@ func do(method, path string, body any, status int, want []int, headers ...string
 
 func expectedOfPolicies() map[string]expectation {
 	const yaml = "policies:\n- name: new\n  apps: [a]\n  limit: 1/1s\n  key: ip\n"
+
+	// A request fits to the world that each actor finds: p is of the application a, and has the
+	// version 1.
 	return map[string]expectation{
-		"GET /api/policies":                          get("/api/policies", toSettled),
-		"PATCH /api/policies":                        do("PATCH", "/api/policies", object{"policies": []object{{"name": "p", "version": 1}}, "mode": "off"}, 200, toWriters),
-		"POST /api/policies/undo":                    do("POST", "/api/policies/undo", object{"policies": []object{{"name": "p", "version": 1}}}, 200, toWriters),
-		"GET /api/policies/{name}":                   get("/api/policies/p", toReaders),
-		"PUT /api/policies/{name}":                   do("PUT", "/api/policies/p", login(nil), 200, toWriters, "If-Match", `"1"`),
-		"DELETE /api/policies/{name}":                do("DELETE", "/api/policies/p", nil, 204, toWriters, "If-Match", `"1"`),
-		"PUT /api/policies/{name}/mode":              do("PUT", "/api/policies/p/mode", object{"mode": "off"}, 200, toWriters, "If-Match", `"1"`),
+		"GET /api/policies": get("/api/policies", toSettled),
+		"PATCH /api/policies": do("PATCH", "/api/policies",
+			object{"policies": []object{{"name": "p", "version": 1}}, "mode": "off"}, 200, toWriters),
+		"POST /api/policies/undo": do("POST", "/api/policies/undo",
+			object{"policies": []object{{"name": "p", "version": 1}}}, 200, toWriters),
+		"GET /api/policies/{name}": get("/api/policies/p", toReaders),
+		"PUT /api/policies/{name}": do("PUT", "/api/policies/p", login(nil), 200, toWriters,
+			"If-Match", `"1"`),
+		"DELETE /api/policies/{name}": do("DELETE", "/api/policies/p", nil, 204, toWriters,
+			"If-Match", `"1"`),
+		"PUT /api/policies/{name}/mode": do("PUT", "/api/policies/p/mode", object{"mode": "off"}, 200,
+			toWriters, "If-Match", `"1"`),
 		"GET /api/policies/{name}/history":           get("/api/policies/p/history", toReaders),
 		"GET /api/policies/{name}/shadow":            get("/api/policies/p/shadow", toReaders),
 		"GET /api/policies/{name}/history/{version}": get("/api/policies/p/history/1", toReaders),
 		"GET /api/policies/{name}/diff":              get("/api/policies/p/diff?from=0&to=1", toReaders),
-		"POST /api/policies/{name}/rollback":         do("POST", "/api/policies/p/rollback", object{"to": 1}, 200, toWriters, "If-Match", `"1"`),
-		"POST /api/policies/{name}/undo":             do("POST", "/api/policies/p/undo", object{}, 204, toWriters, "If-Match", `"1"`),
-		"GET /api/policies/{name}/scheduled":         get("/api/policies/p/scheduled", toReaders),
-		"POST /api/policies/{name}/scheduled":        do("POST", "/api/policies/p/scheduled", object{"mode": "off", "for": 7200}, 201, toWriters, "If-Match", `"1"`),
-		"GET /api/scheduled":                         get("/api/scheduled", toSettled),
-		"DELETE /api/scheduled/{id}":                 do("DELETE", "/api/scheduled/x", nil, 404, toSettled),
-		"POST /api/policies/{name}/key":              do("POST", "/api/policies/p/key", object{"key": "192.0.2.1"}, 200, toReaders),
-		"POST /api/policies/{name}/key/reset":        do("POST", "/api/policies/p/key/reset", object{"key": "192.0.2.1"}, 204, toWriters),
-		"GET /api/policies/{name}/bans":              get("/api/policies/p/bans", toReaders),
-		"POST /api/policies/{name}/bans/lift":        do("POST", "/api/policies/p/bans/lift", object{"key": "192.0.2.1"}, 204, toWriters),
-		"POST /api/policies/{name}/bans":             do("POST", "/api/policies/p/bans", object{"key": "x", "for": "10m"}, 422, toWriters),
-		"POST /api/policies/{name}/key/allow":        do("POST", "/api/policies/p/key/allow", object{"key": "192.0.2.1"}, 200, toWriters, "If-Match", `"1"`),
-		"POST /api/policies/{name}/key/limit":        do("POST", "/api/policies/p/key/limit", object{"key": "192.0.2.1", "limit": "9/1m"}, 200, toWriters, "If-Match", `"1"`),
-		"POST /api/validate":                         do("POST", "/api/validate", login(nil), 200, toSettled),
-		"POST /api/test":                             do("POST", "/api/test", object{"path": "/"}, 200, toSettled),
-		"GET /api/export":                            get("/api/export", toSettled),
-		"POST /api/import/plan":                      do("POST", "/api/import/plan", yaml, 200, toCreators, "Content-Type", "application/yaml"),
-		"POST /api/import":                           do("POST", "/api/import", yaml, 200, toCreators, "Content-Type", "application/yaml"),
+		"POST /api/policies/{name}/rollback": do("POST", "/api/policies/p/rollback", object{"to": 1}, 200,
+			toWriters, "If-Match", `"1"`),
+		"POST /api/policies/{name}/undo": do("POST", "/api/policies/p/undo", object{}, 204, toWriters,
+			"If-Match", `"1"`),
+		"GET /api/policies/{name}/scheduled": get("/api/policies/p/scheduled", toReaders),
+		"POST /api/policies/{name}/scheduled": do("POST", "/api/policies/p/scheduled",
+			object{"mode": "off", "for": 7200}, 201, toWriters, "If-Match", `"1"`),
+		"GET /api/scheduled": get("/api/scheduled", toSettled),
+		// The change to cancel does not exist, so those who may ask learn that.
+		"DELETE /api/scheduled/{id}": do("DELETE", "/api/scheduled/x", nil, 404, toSettled),
+		"POST /api/policies/{name}/key": do("POST", "/api/policies/p/key", object{"key": "192.0.2.1"},
+			200, toReaders),
+		"POST /api/policies/{name}/key/reset": do("POST", "/api/policies/p/key/reset",
+			object{"key": "192.0.2.1"}, 204, toWriters),
+		"GET /api/policies/{name}/bans": get("/api/policies/p/bans", toReaders),
+		"POST /api/policies/{name}/bans/lift": do("POST", "/api/policies/p/bans/lift",
+			object{"key": "192.0.2.1"}, 204, toWriters),
+		// p has no ban, so those who may ban keys learn that.
+		"POST /api/policies/{name}/bans": do("POST", "/api/policies/p/bans",
+			object{"key": "x", "for": "10m"}, 422, toWriters),
+		"POST /api/policies/{name}/key/allow": do("POST", "/api/policies/p/key/allow",
+			object{"key": "192.0.2.1"}, 200, toWriters, "If-Match", `"1"`),
+		"POST /api/policies/{name}/key/limit": do("POST", "/api/policies/p/key/limit",
+			object{"key": "192.0.2.1", "limit": "9/1m"}, 200, toWriters, "If-Match", `"1"`),
+		"POST /api/validate": do("POST", "/api/validate", login(nil), 200, toSettled),
+		"POST /api/test":     do("POST", "/api/test", object{"path": "/"}, 200, toSettled),
+		"GET /api/export":    get("/api/export", toSettled),
+		"POST /api/import/plan": do("POST", "/api/import/plan", yaml, 200, toCreators,
+			"Content-Type", "application/yaml"),
+		"POST /api/import": do("POST", "/api/import", yaml, 200, toCreators, "Content-Type",
+			"application/yaml"),
 	}
 }
 
@@ -112,72 +133,87 @@ func expectedOfUsers() map[string]expectation {
 		"PUT /api/users/{user}/administrator":    do("PUT", "/api/users/spare/administrator", nil, 204, toManagers),
 		"DELETE /api/users/{user}/administrator": do("DELETE", "/api/users/spare/administrator", nil, 204, toManagers),
 		"DELETE /api/users/{user}/second-factor": do("DELETE", "/api/users/spare/second-factor", nil, 204, toManagers),
-		"PUT /api/users/{user}/roles/{app}":      do("PUT", "/api/users/spare/roles/a", object{"role": "owner"}, 204, toManagers),
-		"DELETE /api/users/{user}/roles/{app}":   do("DELETE", "/api/users/spare/roles/a", nil, 204, toManagers),
+		"PUT /api/users/{user}/roles/{app}": do("PUT", "/api/users/spare/roles/a",
+			object{"role": "owner"}, 204, toManagers),
+		"DELETE /api/users/{user}/roles/{app}": do("DELETE", "/api/users/spare/roles/a", nil, 204, toManagers),
 	}
 }
 
 func expectedOfOthers() map[string]expectation {
 	return map[string]expectation{
-		"GET /api/openapi.json":                  get("/api/openapi.json", toAll),
-		"GET /api/me":                            get("/api/me", toUsers),
-		"GET /api/sessions":                      get("/api/sessions", toPersons),
-		"DELETE /api/sessions/{id}":              do("DELETE", "/api/sessions/x", nil, 404, toPersons),
-		"GET /api/filters":                       get("/api/filters", toPersons),
-		"PUT /api/filters/{filter}":              do("PUT", "/api/filters/mine", object{"mode": "off"}, 204, toPersons),
-		"DELETE /api/filters/{filter}":           do("DELETE", "/api/filters/none", nil, 404, toPersons),
-		"GET /api/second-factor":                 get("/api/second-factor", toPersons),
-		"POST /api/second-factor":                do("POST", "/api/second-factor", object{"password": password}, 201, toPersons),
-		"POST /api/second-factor/confirm":        do("POST", "/api/second-factor/confirm", object{"code": "000000"}, 404, toPersons),
-		"POST /api/second-factor/recovery-codes": do("POST", "/api/second-factor/recovery-codes", object{"password": password}, 404, toPersons),
-		"POST /api/second-factor/off":            do("POST", "/api/second-factor/off", object{"password": password}, 404, toPersons),
-		"GET /api/tokens":                        get("/api/tokens", toPersons),
-		"POST /api/tokens":                       do("POST", "/api/tokens", object{"label": "x", "scope": "read", "days": 1}, 201, toPersons),
-		"DELETE /api/tokens/{id}":                do("DELETE", "/api/tokens/x", nil, 404, toPersons),
-		"GET /api/alerts":                        get("/api/alerts", toSettled),
-		"POST /api/alerts":                       do("POST", "/api/alerts", hook(), 201, toCreators),
-		"GET /api/alerts/{webhook}":              get("/api/alerts/HOOK", toWatchers),
-		"PUT /api/alerts/{webhook}":              do("PUT", "/api/alerts/HOOK", hook(), 200, toKeepers),
-		"DELETE /api/alerts/{webhook}":           do("DELETE", "/api/alerts/HOOK", nil, 204, toKeepers),
-		"PUT /api/alerts/{webhook}/disabled":     do("PUT", "/api/alerts/HOOK/disabled", nil, 204, toKeepers),
-		"DELETE /api/alerts/{webhook}/disabled":  do("DELETE", "/api/alerts/HOOK/disabled", nil, 204, toKeepers),
-		"POST /api/alerts/{webhook}/secret":      do("POST", "/api/alerts/HOOK/secret", nil, 200, toKeepers),
-		"POST /api/alerts/{webhook}/test":        do("POST", "/api/alerts/HOOK/test", nil, 200, toKeepers),
-		"GET /api/settings":                      get("/api/settings", toManagers),
-		"PUT /api/settings":                      do("PUT", "/api/settings", object{"session_idle": 600, "session_life": 1200}, 200, toManagers),
-		"GET /api/audit":                         get("/api/audit", toManagers),
-		"GET /api/audit/csv":                     get("/api/audit/csv?outcome=refused", toManagers),
-		"GET /api/publishing":                    get("/api/publishing", toSettled),
-		"GET /api/instances":                     get("/api/instances", toSettled),
-		"GET /api/traffic":                       get("/api/traffic?app=a&policy=p&step=1m", toReaders),
-		"GET /api/traffic/policies":              get("/api/traffic/policies?app=a", toReaders),
-		"GET /api/traffic/apps":                  get("/api/traffic/apps", toSettled),
-		"GET /api/traffic/csv":                   get("/api/traffic/csv?app=a", toReaders),
-		"GET /api/traffic/changes":               get("/api/traffic/changes?app=a", toReaders),
-		"GET /api/deleted":                       get("/api/deleted", toSettled),
+		"GET /api/openapi.json":        get("/api/openapi.json", toAll),
+		"GET /api/me":                  get("/api/me", toUsers),
+		"GET /api/sessions":            get("/api/sessions", toPersons),
+		"DELETE /api/sessions/{id}":    do("DELETE", "/api/sessions/x", nil, 404, toPersons),
+		"GET /api/filters":             get("/api/filters", toPersons),
+		"PUT /api/filters/{filter}":    do("PUT", "/api/filters/mine", object{"mode": "off"}, 204, toPersons),
+		"DELETE /api/filters/{filter}": do("DELETE", "/api/filters/none", nil, 404, toPersons),
+		"GET /api/second-factor":       get("/api/second-factor", toPersons),
+		"POST /api/second-factor": do("POST", "/api/second-factor",
+			object{"password": password}, 201, toPersons),
+		"POST /api/second-factor/confirm": do("POST", "/api/second-factor/confirm", object{"code": "000000"},
+			404, toPersons),
+		"POST /api/second-factor/recovery-codes": do("POST", "/api/second-factor/recovery-codes",
+			object{"password": password}, 404, toPersons),
+		"POST /api/second-factor/off": do("POST", "/api/second-factor/off", object{"password": password},
+			404, toPersons),
+		"GET /api/tokens": get("/api/tokens", toPersons),
+		"POST /api/tokens": do("POST", "/api/tokens",
+			object{"label": "x", "scope": "read", "days": 1}, 201, toPersons),
+		"DELETE /api/tokens/{id}":               do("DELETE", "/api/tokens/x", nil, 404, toPersons),
+		"GET /api/alerts":                       get("/api/alerts", toSettled),
+		"POST /api/alerts":                      do("POST", "/api/alerts", hook(), 201, toCreators),
+		"GET /api/alerts/{webhook}":             get("/api/alerts/HOOK", toWatchers),
+		"PUT /api/alerts/{webhook}":             do("PUT", "/api/alerts/HOOK", hook(), 200, toKeepers),
+		"DELETE /api/alerts/{webhook}":          do("DELETE", "/api/alerts/HOOK", nil, 204, toKeepers),
+		"PUT /api/alerts/{webhook}/disabled":    do("PUT", "/api/alerts/HOOK/disabled", nil, 204, toKeepers),
+		"DELETE /api/alerts/{webhook}/disabled": do("DELETE", "/api/alerts/HOOK/disabled", nil, 204, toKeepers),
+		"POST /api/alerts/{webhook}/secret":     do("POST", "/api/alerts/HOOK/secret", nil, 200, toKeepers),
+		"POST /api/alerts/{webhook}/test":       do("POST", "/api/alerts/HOOK/test", nil, 200, toKeepers),
+		"GET /api/settings":                     get("/api/settings", toManagers),
+		"PUT /api/settings": do("PUT", "/api/settings",
+			object{"session_idle": 600, "session_life": 1200}, 200, toManagers),
+		"GET /api/audit":            get("/api/audit", toManagers),
+		"GET /api/audit/csv":        get("/api/audit/csv?outcome=refused", toManagers),
+		"GET /api/publishing":       get("/api/publishing", toSettled),
+		"GET /api/instances":        get("/api/instances", toSettled),
+		"GET /api/traffic":          get("/api/traffic?app=a&policy=p&step=1m", toReaders),
+		"GET /api/traffic/policies": get("/api/traffic/policies?app=a", toReaders),
+		"GET /api/traffic/apps":     get("/api/traffic/apps", toSettled),
+		"GET /api/traffic/csv":      get("/api/traffic/csv?app=a", toReaders),
+		"GET /api/traffic/changes":  get("/api/traffic/changes?app=a", toReaders),
+		"GET /api/deleted":          get("/api/deleted", toSettled),
 	}
 }
 
 // hook returns a webhook of the application a to send.
 func hook() object {
-	return object{"name": "x", "url": "http://127.0.0.1:1/x", "apps": []string{"a"}, "conditions": []object{{"kind": "lost", "minutes": 2}}}
+	return object{"name": "x", "url": "http://127.0.0.1:1/x", "apps": []string{"a"},
+		"conditions": []object{{"kind": "lost", "minutes": 2}}}
 }
 
 // withRedis gives an API fixed answers instead of a Redis.
 func withRedis(o *Options) {
 	o.Publishing = func() publish.Status { return publish.Status{At: noon, Published: 1} }
+
+	// What remains depends on the policy and the key, so an answer shows that both have arrived.
 	o.Peek = func(_ context.Context, p policy.Policy, key string) (core.Decision, error) {
-		return core.Decision{Remaining: int64(len(p.Name + key)), RetryAfter: 1500 * time.Millisecond, ResetAfter: time.Minute}, nil
+		return core.Decision{Remaining: int64(len(p.Name + key)), RetryAfter: 1500 * time.Millisecond,
+			ResetAfter: time.Minute}, nil
 	}
+
 	o.Reset = func(context.Context, policy.Policy, string) error { return nil }
 	o.Lift = func(context.Context, policy.Policy, string) error { return nil }
 	o.Impose = func(context.Context, policy.Policy, string, time.Duration) error { return nil }
 	o.Bans = func(_ context.Context, policies []string) ([]core.Banned, error) {
 		return []core.Banned{{Rule: policies[0], Key: "<b>\x00\n", Until: noon.UnixMicro()}}, nil
 	}
+
 	o.Stats = func(_ context.Context, app string) ([]stats.Minute, error) {
-		return []stats.Minute{{Start: noon, Policies: map[string]stats.Counts{"p": {events.Allowed: 3, events.Refused: 2, events.Banned: 4}, "": {events.FailedOpen: 1}},
-			Requests: stats.Counts{events.Allowed: 3, events.Refused: 2, events.Banned: 4, events.FailedOpen: 1}, Lost: 5}}, nil
+		return []stats.Minute{{Start: noon, Policies: map[string]stats.Counts{"p": {events.Allowed: 3,
+			events.Refused: 2, events.Banned: 4}, "": {events.FailedOpen: 1}},
+			Requests: stats.Counts{events.Allowed: 3, events.Refused: 2, events.Banned: 4, events.FailedOpen: 1},
+			Lost:     5}}, nil
 	}
 }
 
@@ -192,6 +228,8 @@ func TestMatrixOfRoutesAndActors(t *testing.T) {
 		delete(expected, route.pattern)
 		t.Run(route.pattern, func(t *testing.T) { e.try(t) })
 	}
+
+	// What is left is expected of a route that is no longer there.
 	for pattern := range expected {
 		t.Errorf("%s is no route", pattern)
 	}
@@ -201,22 +239,30 @@ func TestMatrixOfRoutesAndActors(t *testing.T) {
 func (e expectation) try(t *testing.T) {
 	w := newWorld(t, withRedis)
 	e.path = strings.Replace(e.path, "HOOK", w.hook, 1)
+
 	for i, name := range columns {
 		want := e.want[i]
 		if want == good {
 			want = e.status
 		}
+
+		// What only reads can share a world.
 		if e.method != "GET" {
 			w = newWorld(t, withRedis)
 		}
+
 		before := w.refusals()
 		a := w.send(e.build(w.cast[name]))
 		if a.status != want {
 			t.Errorf("%s: %d, want %d\n%s", name, a.status, want, a.text)
 		}
+
+		// A 401 says how to authenticate, and no other status does.
 		if challenge := a.header.Get("WWW-Authenticate"); (want == 401) != (challenge != "") {
 			t.Errorf("%s: WWW-Authenticate is %q", name, challenge)
 		}
+
+		// The newcomer is refused for the password, which is no refusal of a permission.
 		if want == 403 && name != "newcomer" && w.refusals() != before+1 {
 			t.Errorf("%s: the refusal is not in the audit log", name)
 		}
@@ -226,7 +272,8 @@ func (e expectation) try(t *testing.T) {
 // refusals returns the number of refusals in the audit log.
 func (w *world) refusals() int {
 	w.t.Helper()
-	list, err := w.Audit(w.t.Context(), w.administrator(), service.AuditQuery{Outcome: service.Refused, PerPage: service.MaxPerPage})
+	list, err := w.Audit(w.t.Context(), w.administrator(),
+		service.AuditQuery{Outcome: service.Refused, PerPage: service.MaxPerPage})
 	if err != nil {
 		w.t.Fatal(err)
 	}

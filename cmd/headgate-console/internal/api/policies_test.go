@@ -15,42 +15,63 @@ import (
 
 func TestPolicyIsCreatedReadSavedAndDeleted(t *testing.T) {
 	w := newWorld(t)
-	created := w.ask("owner", "PUT", "/api/policies/login", login(object{"limit": "60/60s", "match": object{"methods": []string{"POST"}, "path": "/login"}, "mode": "shadow", "priority": -3}),
+
+	// The limit comes back in its short form, and the version and the author are set by the
+	// console.
+	created := w.ask("owner", "PUT", "/api/policies/login", login(object{"limit": "60/60s",
+		"match": object{"methods": []string{"POST"}, "path": "/login"}, "mode": "shadow", "priority": -3}),
 		"If-None-Match", "*").want(201)
+
 	if tag := created.header.Get("ETag"); tag != `"1"` {
 		t.Errorf("the tag is %s", tag)
 	}
-	created.wantValue("login", "name").wantValue("60/1m", "limit").wantValue("shadow", "mode").wantValue(-3, "priority").
-		wantValue(1, "version").wantValue("owner", "created_by").wantValue("2026-03-01T12:00:00Z", "created_at").wantValue("/login", "match", "path")
+	created.wantValue("login", "name").wantValue("60/1m", "limit").wantValue("shadow", "mode").
+		wantValue(-3, "priority").
+		wantValue(1, "version").wantValue("owner", "created_by").wantValue("2026-03-01T12:00:00Z", "created_at").
+		wantValue("/login", "match", "path")
 
 	read := w.ask("viewer", "GET", "/api/policies/login", nil).want(200)
 	if read.text != created.text || read.header.Get("ETag") != `"1"` {
 		t.Errorf("%s %s", read.header.Get("ETag"), read.text)
 	}
+
+	// What was read is sent back whole, with one change: fields that only the console sets are no
+	// mistake.
 	back := read.json.(object)
 	back["description"] = "slow down guessing"
-	saved := w.ask("owner", "PUT", "/api/policies/login", back, "If-Match", `"1"`).want(200).wantValue(2, "version").wantValue("slow down guessing", "description")
+	saved := w.ask("owner", "PUT", "/api/policies/login", back, "If-Match", `"1"`).want(200).wantValue(2, "version").
+		wantValue("slow down guessing", "description")
+
 	if saved.header.Get("ETag") != `"2"` {
 		t.Errorf("the tag is %s", saved.header.Get("ETag"))
 	}
+
+	// A deletion is a version of its own, the third, so a second one is stale.
 	w.ask("owner", "DELETE", "/api/policies/login", nil, "If-Match", `"2"`).want(204)
 	w.ask("owner", "GET", "/api/policies/login", nil).want(404)
-	w.ask("owner", "DELETE", "/api/policies/login", nil, "If-Match", `"2"`).want(412).wantValue(true, "conflict", "deleted").wantValue(3, "conflict", "current").wantValue(nil, "conflict", "theirs")
+	w.ask("owner", "DELETE", "/api/policies/login", nil, "If-Match", `"2"`).want(412).wantValue(true, "conflict",
+		"deleted").wantValue(3, "conflict", "current").wantValue(nil, "conflict", "theirs")
+
 	w.ask("owner", "DELETE", "/api/policies/none", nil, "If-Match", `"2"`).want(404)
 }
 
 func TestPreconditionInBodyOrQuery(t *testing.T) {
 	w := newWorld(t)
-	w.ask("owner", "PUT", "/api/policies/p", login(object{"version": 1, "priority": 1})).want(200).wantValue(2, "version")
-	w.ask("owner", "PUT", "/api/policies/p", login(object{"version": 1, "priority": 2})).want(409).wantValue(1, "conflict", "based_on").wantValue(2, "conflict", "current")
+	w.ask("owner", "PUT", "/api/policies/p", login(object{"version": 1, "priority": 1})).want(200).
+		wantValue(2, "version")
+	w.ask("owner", "PUT", "/api/policies/p", login(object{"version": 1, "priority": 2})).want(409).
+		wantValue(1, "conflict", "based_on").wantValue(2, "conflict", "current")
 	w.ask("owner", "PUT", "/api/policies/p/mode", object{"mode": "off", "version": 2}).want(200).wantValue(3, "version")
 	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 1, "version": 3}).want(200).wantValue(4, "version")
-	w.ask("owner", "DELETE", "/api/policies/p?version=3", nil).want(409).wantValue(4, "conflict", "theirs", "version").wantValue(nil, "conflict", "mine")
+	w.ask("owner", "DELETE", "/api/policies/p?version=3", nil).want(409).
+		wantValue(4, "conflict", "theirs", "version").wantValue(nil, "conflict", "mine")
 	w.ask("owner", "DELETE", "/api/policies/p?version=4", nil).want(204)
 }
 
 func TestPreconditionIsRequired(t *testing.T) {
 	w := newWorld(t)
+
+	// Each row is a way to say nothing, or nothing certain, of the version that one has seen.
 	for name, c := range map[string]struct {
 		status  int
 		code    string
@@ -77,10 +98,13 @@ func TestPreconditionIsRequired(t *testing.T) {
 				t.Errorf("%s: %s: %d %v, want %d %s", name, path, a.status, a.get("code"), c.status, c.code)
 			}
 		}
+
 		if a := w.ask("owner", "DELETE", "/api/policies/p", nil, c.headers...); a.status != c.status {
 			t.Errorf("%s: the deletion: %d, want %d", name, a.status, c.status)
 		}
 	}
+
+	// A version in the body and one in a header must agree.
 	w.ask("owner", "PUT", "/api/policies/p", login(object{"version": 2}), "If-Match", `"1"`).wantField("version")
 	w.ask("owner", "PUT", "/api/policies/new", login(object{"version": 2}), "If-None-Match", "*").wantField("version")
 	w.ask("owner", "GET", "/api/policies/p", nil).want(200).wantValue(1, "version")
@@ -88,12 +112,16 @@ func TestPreconditionIsRequired(t *testing.T) {
 
 func TestPutRepeatedMakesOneRevision(t *testing.T) {
 	w := newWorld(t)
+
+	// A client that got no answer sends the same request again, and must not find its own change in
+	// the way.
 	repeat := func(method, path string, body object, headers ...string) {
 		t.Helper()
 		first := w.ask("owner", method, path, body, headers...)
 		if first.status != 200 && first.status != 201 {
 			t.Fatalf("%d %s", first.status, first.text)
 		}
+
 		for range 5 {
 			again := w.ask("owner", method, path, body, headers...).want(200)
 			if again.text != first.text || again.header.Get("ETag") != first.header.Get("ETag") {
@@ -101,34 +129,53 @@ func TestPutRepeatedMakesOneRevision(t *testing.T) {
 			}
 		}
 	}
+
+	// Each kind of change, one after another.
 	repeat("PUT", "/api/policies/login", login(nil), "If-None-Match", "*")
 	repeat("PUT", "/api/policies/login", login(object{"priority": 1}), "If-Match", `"1"`)
 	repeat("PUT", "/api/policies/login", login(object{"priority": 2, "version": 2}))
 	repeat("PUT", "/api/policies/login/mode", object{"mode": "shadow"}, "If-Match", `"3"`)
 	repeat("POST", "/api/policies/login/rollback", object{"to": 1}, "If-Match", `"4"`)
+
 	history := w.ask("owner", "GET", "/api/policies/login/history", nil).want(200)
-	if got, want := history.names("revisions", "action"), []string{"rollback", "update", "update", "update", "create"}; !slices.Equal(got, want) {
+	if got, want := history.names("revisions", "action"),
+		[]string{"rollback", "update", "update", "update", "create"}; !slices.Equal(got, want) {
 		t.Errorf("the history is %q, want %q", got, want)
 	}
 }
 
 func TestPutStaleGetsBothVersions(t *testing.T) {
 	w := newWorld(t)
+
+	// The administrator was faster, so the owner's version 1 is stale.
 	w.ask("administrator", "PUT", "/api/policies/p", login(object{"priority": 1}), "If-Match", `"1"`).want(200)
+	// The version in a header is a precondition that fails, and the one in the body a conflict.
 	for _, c := range []struct {
 		status  int
 		version int
 		headers []string
 	}{{412, 0, []string{"If-Match", `"1"`}}, {409, 1, nil}} {
-		a := w.ask("owner", "PUT", "/api/policies/p", login(object{"priority": 2, "version": c.version}), c.headers...).want(c.status)
-		a.wantValue("stale", "code").wantValue(1, "conflict", "based_on").wantValue(2, "conflict", "current").wantValue(false, "conflict", "deleted").
-			wantValue(2, "conflict", "mine", "priority").wantValue(1, "conflict", "theirs", "priority").wantValue("admin", "conflict", "theirs", "updated_by")
+		a := w.ask("owner", "PUT", "/api/policies/p", login(object{"priority": 2, "version": c.version}),
+			c.headers...).want(c.status)
+		a.wantValue("stale", "code").wantValue(1, "conflict", "based_on").wantValue(2, "conflict", "current").
+			wantValue(false, "conflict", "deleted").
+			wantValue(2, "conflict", "mine", "priority").wantValue(1, "conflict", "theirs", "priority").
+			wantValue("admin", "conflict", "theirs", "updated_by")
 	}
-	w.ask("owner", "PUT", "/api/policies/p", login(nil), "If-None-Match", "*").want(412).wantValue(0, "conflict", "based_on").wantValue(2, "conflict", "current")
-	w.ask("stranger", "PUT", "/api/policies/p", login(object{"apps": []string{"b"}}), "If-None-Match", "*").wantField("name")
+
+	// A creation is based on no version.
+	w.ask("owner", "PUT", "/api/policies/p", login(nil), "If-None-Match", "*").want(412).
+		wantValue(0, "conflict", "based_on").wantValue(2, "conflict", "current")
+
+	// The stranger may not see p and hence gets no version of it, only that the name is taken.
+	w.ask("stranger", "PUT", "/api/policies/p", login(object{"apps": []string{"b"}}), "If-None-Match", "*").
+		wantField("name")
+
+	// With a deletion in between, mine is all that is left to show.
 	w.ask("administrator", "DELETE", "/api/policies/p", nil, "If-Match", `"2"`).want(204)
 	w.ask("owner", "PUT", "/api/policies/p", login(object{"priority": 9}), "If-Match", `"2"`).want(412).
-		wantValue(true, "conflict", "deleted").wantValue(nil, "conflict", "theirs").wantValue(9, "conflict", "mine", "priority")
+		wantValue(true, "conflict", "deleted").wantValue(nil, "conflict", "theirs").
+		wantValue(9, "conflict", "mine", "priority")
 }
 
 // edit is one of many at the same time.
@@ -141,20 +188,26 @@ type edit struct {
 // so on; every other names the version in a header.
 func (w *world) editAtOnce(server *httptest.Server, n int) []edit {
 	edits, start := make([]edit, n), make(chan struct{})
+
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			r := request{"PUT", server.URL + "/api/policies/p", login(object{"priority": i + 1, "version": 1}), nil}.build(w.cast["write token"])
+			// Half name the version in a header, and half in the body.
+			r := request{"PUT", server.URL + "/api/policies/p", login(object{"priority": i + 1, "version": 1}),
+				nil}.build(w.cast["write token"])
 			r.RequestURI = ""
 			if i%2 == 0 {
 				r.Header.Set("If-Match", `"1"`)
 			}
+
+			// All wait until the last one is ready.
 			<-start
 			response, err := server.Client().Do(r)
 			if err != nil {
 				w.t.Error(err)
 				return
 			}
+
 			defer response.Body.Close()
 			edits[i].status = response.StatusCode
 			if err := json.NewDecoder(response.Body).Decode(&edits[i].body); err != nil {
@@ -162,6 +215,7 @@ func (w *world) editAtOnce(server *httptest.Server, n int) []edit {
 			}
 		})
 	}
+
 	close(start)
 	all.Wait()
 	server.Client().CloseIdleConnections()
@@ -172,11 +226,16 @@ func TestPutFiftyTimesOneWins(t *testing.T) {
 	w := newWorld(t)
 	server := httptest.NewServer(w.api)
 	defer server.Close()
+
 	edits := w.editAtOnce(server, 50)
+
+	// Which one wins is a matter of chance.
 	winner := slices.IndexFunc(edits, func(e edit) bool { return e.status == 200 })
 	if winner < 0 {
 		t.Fatal(edits)
 	}
+
+	// The others learn what they lost against, and get their own edit back.
 	for i, e := range edits {
 		if i == winner {
 			continue
@@ -184,10 +243,12 @@ func TestPutFiftyTimesOneWins(t *testing.T) {
 		if want := []int{412, 409}[i%2]; e.status != want {
 			t.Errorf("editor %d: %d, want %d: %v", i, e.status, want, e.body)
 		}
-		if at(e.body, "conflict", "mine", "priority") != float64(i+1) || at(e.body, "conflict", "theirs", "priority") != float64(winner+1) {
+		if at(e.body, "conflict", "mine", "priority") != float64(i+1) ||
+			at(e.body, "conflict", "theirs", "priority") != float64(winner+1) {
 			t.Errorf("editor %d: %v", i, e.body)
 		}
 	}
+
 	w.ask("owner", "GET", "/api/policies/p", nil).want(200).wantValue(2, "version").wantValue(winner+1, "priority")
 	if n := len(w.ask("owner", "GET", "/api/policies/p/history", nil).get("revisions").([]any)); n != 2 {
 		t.Errorf("%d revisions, want 2", n)
@@ -196,11 +257,15 @@ func TestPutFiftyTimesOneWins(t *testing.T) {
 
 func TestPoliciesAreFoundSortedAndPaged(t *testing.T) {
 	w := newWorld(t)
+
+	// The odd ones are of b and off, the even ones of a and in force.
 	for i := range 5 {
 		w.ask("administrator", "PUT", fmt.Sprintf("/api/policies/x%d", i), login(object{
-			"apps": []string{[]string{"a", "b"}[i%2]}, "priority": i + 1, "mode": []string{"enforce", "off"}[i%2], "description": fmt.Sprintf("number %d", i),
+			"apps": []string{[]string{"a", "b"}[i%2]}, "priority": i + 1, "mode": []string{"enforce", "off"}[i%2],
+			"description": fmt.Sprintf("number %d", i),
 		}), "If-None-Match", "*").want(201)
 	}
+	// A percent sign is a character and no pattern.
 	for query, want := range map[string][]string{
 		"":                     {"p", "x0", "x1", "x2", "x3", "x4"},
 		"?sort=-priority":      {"x4", "x3", "x2", "x1", "x0", "p"},
@@ -216,27 +281,38 @@ func TestPoliciesAreFoundSortedAndPaged(t *testing.T) {
 			t.Errorf("%s: %q, want %q", query, got, want)
 		}
 	}
-	w.ask("administrator", "GET", "/api/policies?page=2&per_page=4", nil).wantValue(6, "total").wantValue(2, "page").wantValue(2, "pages").wantValue(4, "per_page")
-	if got := w.ask("stranger", "GET", "/api/policies", nil).names("policies", "name"); !slices.Equal(got, []string{"x1", "x3"}) {
+
+	w.ask("administrator", "GET", "/api/policies?page=2&per_page=4", nil).wantValue(6, "total").wantValue(2, "page").
+		wantValue(2, "pages").wantValue(4, "per_page")
+
+	// A stranger sees what is of b.
+	if got := w.ask("stranger", "GET", "/api/policies", nil).
+		names("policies", "name"); !slices.Equal(got, []string{"x1", "x3"}) {
 		t.Errorf("a stranger sees %q", got)
 	}
+	// A name that is written wrong, or twice, is a mistake: it would be ignored otherwise.
 	for query, field := range map[string]string{
-		"?page=x": "page", "?page=-1": "page", "?per_page=1.5": "per_page", "?sort=limit": "sort", "?mode=on": "mode", "?app=%20": "app",
+		"?page=x": "page", "?page=-1": "page", "?per_page=1.5": "per_page", "?sort=limit": "sort", "?mode=on": "mode",
+		"?app=%20":  "app",
 		"?serach=x": "serach", "?page=1&page=2": "page",
 	} {
 		w.ask("administrator", "GET", "/api/policies"+query, nil).wantField(field)
 	}
+
 	w.ask("administrator", "GET", "/api/policies?page=%zz", nil).want(400)
 }
 
 func TestCurrentTagGets304(t *testing.T) {
 	w := newWorld(t)
-	for _, path := range []string{"/api/policies", "/api/policies/p", "/api/policies/p/history", "/api/apps", "/api/users", "/api/tokens", "/api/settings"} {
+	for _, path := range []string{"/api/policies", "/api/policies/p", "/api/policies/p/history", "/api/apps",
+		"/api/users", "/api/tokens", "/api/settings"} {
 		first := w.ask("administrator", "GET", path, nil).want(200)
 		tag := first.header.Get("ETag")
 		if tag == "" {
 			t.Fatalf("%s has no tag", path)
 		}
+
+		// The tag is found in a list, and counts as the same when it is weak.
 		for _, have := range []string{tag, `"other", ` + tag, "W/" + strings.TrimPrefix(tag, "W/")} {
 			if a := w.ask("administrator", "GET", path, nil, "If-None-Match", have); a.status != 304 || a.text != "" {
 				t.Errorf("%s: %s: %d %s", path, have, a.status, a.text)
@@ -244,6 +320,8 @@ func TestCurrentTagGets304(t *testing.T) {
 		}
 		w.ask("administrator", "GET", path, nil, "If-None-Match", `"other"`).want(200)
 	}
+
+	// A change gives another tag.
 	before := w.ask("administrator", "GET", "/api/policies", nil).header.Get("ETag")
 	w.ask("owner", "PUT", "/api/policies/p/mode", object{"mode": "off", "version": 1}).want(200)
 	w.ask("administrator", "GET", "/api/policies", nil, "If-None-Match", before).want(200)
@@ -252,55 +330,83 @@ func TestCurrentTagGets304(t *testing.T) {
 
 func TestHistoryDiffAndRollback(t *testing.T) {
 	w := newWorld(t)
+
+	// Three versions: the creation, an update and a deletion.
 	w.ask("owner", "PUT", "/api/policies/p", login(object{"limit": "7/1m", "version": 1})).want(200)
 	w.ask("owner", "DELETE", "/api/policies/p?version=2", nil).want(204)
 	history := w.ask("owner", "GET", "/api/policies/p/history", nil).want(200)
 	if got := history.names("revisions", "action"); !slices.Equal(got, []string{"delete", "update", "create"}) {
 		t.Fatal(got)
 	}
+
+	// Paging goes on below a version.
 	older := w.ask("owner", "GET", "/api/policies/p/history?before=2&per_page=1", nil).want(200)
 	if got := older.names("revisions", "action"); !slices.Equal(got, []string{"create"}) {
 		t.Error(got)
 	}
-	revision := w.ask("owner", "GET", "/api/policies/p/history/2", nil).want(200).wantValue("owner", "by").wantValue("100/1m", "before", "limit").wantValue("7/1m", "after", "limit")
+
+	revision := w.ask("owner", "GET", "/api/policies/p/history/2", nil).want(200).wantValue("owner", "by").
+		wantValue("100/1m", "before", "limit").wantValue("7/1m", "after", "limit")
 	want := []any{object{"field": "limit", "before": "100/1m", "after": "7/1m"}}
 	if got := revision.get("changes"); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v", got)
 	}
-	if got := w.ask("owner", "GET", "/api/policies/p/diff?from=1&to=2", nil).want(200).get("changes"); !reflect.DeepEqual(got, want) {
+
+	if got := w.ask("owner", "GET", "/api/policies/p/diff?from=1&to=2", nil).want(200).
+		get("changes"); !reflect.DeepEqual(got, want) {
 		t.Errorf("%v", got)
 	}
-	if got := w.ask("owner", "GET", "/api/policies/p/diff?from=3&to=2", nil).want(200).names("changes", "field"); !slices.Contains(got, "name") {
+
+	// A deletion has no policy, so every field differs from it.
+	if got := w.ask("owner", "GET", "/api/policies/p/diff?from=3&to=2", nil).want(200).
+		names("changes", "field"); !slices.Contains(got, "name") {
 		t.Errorf("against a deletion: %q", got)
 	}
+
 	w.ask("owner", "GET", "/api/policies/p/diff?from=1", nil).wantField("to")
 	w.ask("owner", "GET", "/api/policies/p/diff?from=1&to=9", nil).want(404)
 	w.ask("owner", "GET", "/api/policies/p/history/x", nil).want(404)
 	w.ask("owner", "GET", "/api/policies/p/history/9", nil).want(404)
-	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 1}, "If-Match", `"2"`).want(412).wantValue(3, "conflict", "current")
+
+	// A roll-back brings back what is deleted, on top of the version 3.
+	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 1}, "If-Match", `"2"`).want(412).
+		wantValue(3, "conflict", "current")
 	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 3}, "If-Match", `"3"`).wantField("to")
 	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 0}, "If-Match", `"3"`).wantField("to")
-	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 1}, "If-Match", `"3"`).want(200).wantValue(4, "version").wantValue("100/1m", "limit")
+	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 1}, "If-Match", `"3"`).want(200).
+		wantValue(4, "version").wantValue("100/1m", "limit")
 }
 
 func TestValidateNamesEveryMistake(t *testing.T) {
 	w := newWorld(t)
-	bad := object{"name": "Bad Name", "apps": []string{}, "limit": "many", "key": "x", "match": object{"methods": []string{"get"}, "host": "A:1", "path": "x"},
-		"on_limit": "panic", "on_store_error": "maybe", "mode": "on", "priority": 2_000_000, "description": strings.Repeat("x", 1001)}
-	want := []string{"apps", "description", "key", "limit", "match.host", "match.methods", "match.path", "mode", "name", "on_limit", "on_store_error", "priority"}
-	a := w.ask("viewer", "POST", "/api/validate", bad).want(200).wantValue(false, "valid").wantValue("", "sentence").wantValue("", "limit")
+
+	// Every field has a mistake, and fields of the match are named with it.
+	bad := object{"name": "Bad Name", "apps": []string{}, "limit": "many", "key": "x",
+		"match":    object{"methods": []string{"get"}, "host": "A:1", "path": "x"},
+		"on_limit": "panic", "on_store_error": "maybe", "mode": "on", "priority": 2_000_000,
+		"description": strings.Repeat("x", 1001)}
+	want := []string{"apps", "description", "key", "limit", "match.host", "match.methods", "match.path", "mode",
+		"name", "on_limit", "on_store_error", "priority"}
+
+	a := w.ask("viewer", "POST", "/api/validate", bad).want(200).wantValue(false, "valid").wantValue("", "sentence").
+		wantValue("", "limit")
 	got := a.fields()
 	if slices.Sort(got); !slices.Equal(got, want) {
 		t.Errorf("the mistakes are in %q, want %q", got, want)
 	}
+
+	// A save finds the same ones.
 	got = w.ask("owner", "PUT", "/api/policies/new", bad, "If-None-Match", "*").want(422).fields()
 	if slices.Sort(got); !slices.Equal(slices.Compact(got), want) {
 		t.Errorf("the mistakes of a save are in %q, want %q", got, want)
 	}
+
+	// The limit is shown in its short form, and may_save depends on who asks.
 	good := login(object{"name": "x", "limit": "60/60000ms burst=60"})
 	w.ask("owner", "POST", "/api/validate", good).want(200).wantValue(true, "valid").wantValue(true, "may_save")
 	a = w.ask("viewer", "POST", "/api/validate", good).want(200).wantValue(false, "may_save")
-	if a.get("limit") == "60/60000ms burst=60" || a.get("limit") == "" || !strings.HasPrefix(a.get("sentence").(string), "60 requests a minute") {
+	if a.get("limit") == "60/60000ms burst=60" || a.get("limit") == "" ||
+		!strings.HasPrefix(a.get("sentence").(string), "60 requests a minute") {
 		t.Error(a.text)
 	}
 }
@@ -313,22 +419,28 @@ func TestPutNameMustMatchThePath(t *testing.T) {
 
 func TestTesterListsApplyingPolicies(t *testing.T) {
 	w := newWorld(t)
+
 	put := func(name string, change object) {
 		t.Helper()
 		w.ask("administrator", "PUT", "/api/policies/"+name, login(change), "If-None-Match", "*").want(201)
 	}
+
 	put("login", object{"match": object{"methods": []string{"POST"}, "path": "/login"}, "priority": 5})
 	put("host", object{"match": object{"host": "*.example.com"}, "priority": 9, "mode": "shadow"})
 	put("off", object{"mode": "off"})
 	put("other", object{"apps": []string{"b"}})
+
+	// off never applies, and other is of the application b.
 	for _, c := range []struct {
 		as   string
 		ask  object
 		want []string
 	}{
+		// Paths match in any case and with a slash at the end.
 		{"owner", object{"app": "a", "method": "POST", "path": "/LOGIN/"}, []string{"login", "p"}},
 		{"owner", object{"app": "a", "path": "/login"}, []string{"p"}},
 		{"owner", object{"app": "a", "path": "/", "host": "www.example.com:8080"}, []string{"host", "p"}},
+		// The route, where the program names it, takes the place of the path.
 		{"owner", object{"app": "a", "method": "POST", "path": "/x", "route": "/login"}, []string{"login", "p"}},
 		{"administrator", object{"path": "/"}, []string{"other", "p"}},
 		{"stranger", object{"path": "/"}, []string{"other"}},
@@ -339,6 +451,7 @@ func TestTesterListsApplyingPolicies(t *testing.T) {
 			t.Errorf("%s: %v: %q, want %q", c.as, c.ask, got, c.want)
 		}
 	}
+
 	w.ask("owner", "POST", "/api/test", object{"path": "x", "app": " "}).wantField("path").wantField("app")
 }
 
@@ -359,15 +472,26 @@ func TestTesterReadsEveryPage(t *testing.T) {
 // Plans and lists are saved, answered and sent back unchanged, and their mistakes are named.
 func TestPoliciesHavePlansAndAccess(t *testing.T) {
 	w := newWorld(t)
+
 	p := login(object{"key": "user", "plans": object{"pro-2": "9000/1h"}, "plan_by": "claim",
-		"access": object{"allow": object{"networks": []string{"10.0.0.0/8"}}, "deny": object{"keys": []string{"mallory"}}, "deny_others": true, "deny_status": 429}})
-	w.ask("owner", "PUT", "/api/policies/planned", p, "If-None-Match", "*").want(201).wantValue("9000/1h", "plans", "pro-2").wantValue(429, "access", "deny_status")
-	w.ask("owner", "GET", "/api/policies/planned", nil).want(200).wantValue("claim", "plan_by").wantValue(true, "access", "deny_others")
-	p["plans"], p["plan_by"], p["access"] = object{"pro": "1/1h sliding-log", "Big": "x"}, "", object{"deny": object{"networks": []string{"::/0"}}}
+		"access": object{"allow": object{"networks": []string{"10.0.0.0/8"}},
+			"deny": object{"keys": []string{"mallory"}}, "deny_others": true, "deny_status": 429}})
+
+	w.ask("owner", "PUT", "/api/policies/planned", p, "If-None-Match", "*").want(201).
+		wantValue("9000/1h", "plans", "pro-2").wantValue(429, "access", "deny_status")
+	w.ask("owner", "GET", "/api/policies/planned", nil).want(200).wantValue("claim", "plan_by").
+		wantValue(true, "access", "deny_others")
+
+	// An empty name of the function, plans in another algorithm and with a bad name, and all
+	// networks denied.
+	p["plans"], p["plan_by"], p["access"] = object{"pro": "1/1h sliding-log", "Big": "x"}, "",
+		object{"deny": object{"networks": []string{"::/0"}}}
 	got := w.ask("owner", "PUT", "/api/policies/planned", p, "If-Match", `"1"`).want(422).fields()
 	if slices.Sort(got); !slices.Equal(slices.Compact(got), []string{"access", "plan_by", "plans.Big", "plans.pro"}) {
 		t.Errorf("the mistakes are in %q", got)
 	}
+
+	// Of the wrong type, they are mistakes of the body and not of the policy.
 	p["plans"], p["access"] = []string{"pro"}, object{"deny_others": 1}
 	got = w.ask("owner", "PUT", "/api/policies/planned", p, "If-Match", `"1"`).want(422).fields()
 	if slices.Sort(got); !slices.Equal(slices.Compact(got), []string{"access.deny_others", "plans"}) {

@@ -34,30 +34,46 @@ const (
 func TestProxyUserIsLoggedIn(t *testing.T) {
 	w := proxied(t)
 	me := func(headers ...string) request { return request{"GET", "/api/me", nil, headers} }
+
+	// A name from the proxy is a log-in of its own: no password has to be changed, and a cookie of
+	// another user does not count.
 	w.from(proxy, "nobody", me("X-User", "owner")).want(200).wantValue("owner", "user").wantValue(false, "token")
 	w.from(proxy, "nobody", me("X-User", "newcomer")).want(200).wantValue(false, "must_change_password")
 	w.from(proxy, "viewer", me("X-User", "owner")).want(200).wantValue("owner", "user") // not the user of the cookie
+
+	// A token is more than the proxy's name, and without a name the cookie counts.
 	w.from(proxy, "read token", me("X-User", "viewer")).want(200).wantValue("owner", "user").wantValue(true, "token")
 	w.from(proxy, "owner", me()).want(200).wantValue("owner", "user")
+
+	// A name that is no user's, or two of them, is not replaced by the session that came along.
 	for _, name := range []string{"none", "disabled", "owner, viewer", "Owner", "<x>"} {
 		w.from(proxy, "owner", me("X-User", name)).want(401)
 	}
+
 	twice := me("X-User", "owner").build(w.cast["owner"])
 	twice.RemoteAddr = proxy
 	twice.Header.Add("X-User", "owner")
 	w.send(twice).want(401)
+
+	// The header of a stranger is ignored, whatever address it claims to have.
 	w.from(stranger, "nobody", me("X-User", "owner", "X-Forwarded-For", "10.0.0.1")).want(401)
 	w.from(stranger, "viewer", me("X-User", "owner")).want(200).wantValue("viewer", "user")
 }
 
 func TestProxyChangeNeedsTheSameOrigin(t *testing.T) {
 	w := proxied(t)
+
 	change := func(headers ...string) request {
-		return request{"PUT", "/api/policies/p/mode", object{"mode": "shadow", "version": 1}, append(headers, "X-User", "owner")}
+		return request{"PUT", "/api/policies/p/mode", object{"mode": "shadow", "version": 1},
+			append(headers, "X-User", "owner")}
 	}
+
+	// A browser sends what the proxy adds along with forms of other sites, as it does with a
+	// cookie.
 	w.from(proxy, "nobody", change("Sec-Fetch-Site", "cross-site")).want(403).wantValue("cross-origin", "code")
 	w.from(proxy, "nobody", change("Origin", "https://evil.example")).want(403)
 	w.from(proxy, "nobody", change("X-Forwarded-For", "192.0.2.7")).want(200)
+
 	a := w.ask("administrator", "GET", "/api/audit?action=policy.update&outcome=done", nil).want(200)
 	entry := a.get("entries").([]any)[0].(map[string]any)
 	if entry["address"] != "192.0.2.7" || entry["via"] != "proxy" || entry["actor"] != "owner" {
@@ -84,7 +100,8 @@ func TestProxyUnknownNameIsNoWrongToken(t *testing.T) {
 	for range wrongTokens + 1 {
 		w.from(proxy, "owner", request{"GET", "/api/me", nil, []string{"X-User", "disabled"}}).want(401)
 	}
-	entries, err := w.Audit(t.Context(), w.administrator(), service.AuditQuery{Action: "session.login", Object: "user:disabled", Outcome: service.Refused, PerPage: service.MaxPerPage})
+	entries, err := w.Audit(t.Context(), w.administrator(), service.AuditQuery{Action: "session.login",
+		Object: "user:disabled", Outcome: service.Refused, PerPage: service.MaxPerPage})
 	if err != nil || len(entries) != 60 {
 		t.Errorf("%d refusals are in the audit log, want as many as are written in an hour: %v", len(entries), err)
 	}

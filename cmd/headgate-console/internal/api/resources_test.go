@@ -24,16 +24,27 @@ import (
 func TestAppsAreCreatedDescribedAndDeleted(t *testing.T) {
 	w := newWorld(t)
 	const path = "/api/apps/team%2Fshop"
-	w.ask("administrator", "PUT", path, object{"description": "one"}).want(201).wantValue("team/shop", "name").wantValue("owner", "role").wantValue(0, "policies")
+
+	// The name has a slash, which is one part of the path as long as it is escaped.
+	w.ask("administrator", "PUT", path, object{"description": "one"}).want(201).wantValue("team/shop", "name").
+		wantValue("owner", "role").wantValue(0, "policies")
 	w.ask("administrator", "PUT", path, object{"description": "two"}).want(200).wantValue("two", "description")
 	w.ask("administrator", "GET", path, nil).want(200).wantValue("two", "description").wantValue("admin", "created_by")
+
+	// An owner of a does not learn that the application is there.
 	w.ask("owner", "GET", path, nil).want(404)
-	w.ask("administrator", "PUT", "/api/policies/x", login(object{"apps": []string{"team/shop"}}), "If-None-Match", "*").want(201)
+
+	// An application goes only after its last policy.
+	w.ask("administrator", "PUT", "/api/policies/x", login(object{"apps": []string{"team/shop"}}), "If-None-Match",
+		"*").want(201)
 	w.ask("administrator", "DELETE", path, nil).wantField("name")
 	w.ask("administrator", "DELETE", "/api/policies/x?version=1", nil).want(204)
 	w.ask("administrator", "DELETE", path, nil).want(204)
 	w.ask("administrator", "DELETE", path, nil).want(404)
+
 	w.ask("administrator", "PUT", "/api/apps/"+url.PathEscape(" "), object{}).wantField("name")
+
+	// A list has the applications in which one has a role, and everything for administrators.
 	for as, want := range map[string][]string{"administrator": {"a", "b", "c"}, "viewer": {"a", "b"}, "spare": {}} {
 		if got := w.ask(as, "GET", "/api/apps", nil).want(200).names("apps", "name"); !slices.Equal(got, want) {
 			t.Errorf("%s sees %q, want %q", as, got, want)
@@ -43,30 +54,46 @@ func TestAppsAreCreatedDescribedAndDeleted(t *testing.T) {
 
 func TestUsersAreAddedGivenRolesAndDisabled(t *testing.T) {
 	w := newWorld(t)
+
+	// The password is in the answer to the creation alone.
 	made := w.ask("administrator", "POST", "/api/users", object{"name": "new"}).want(201).wantValue("new", "name")
 	w.ask("administrator", "POST", "/api/users", object{"name": "new"}).wantField("name")
-	w.ask("administrator", "GET", "/api/users/new", nil).want(200).wantValue(true, "must_change_password").wantValue(false, "administrator")
+	w.ask("administrator", "GET", "/api/users/new", nil).want(200).wantValue(true, "must_change_password").
+		wantValue(false, "administrator")
+
+	// The roles that are given and taken leave the user as the owner of a.
 	w.ask("administrator", "PUT", "/api/users/new/roles/a", object{"role": "owner"}).want(204)
 	w.ask("administrator", "PUT", "/api/users/new/roles/b", object{"role": "viewer"}).want(204)
 	w.ask("administrator", "DELETE", "/api/users/new/roles/b", nil).want(204)
 	w.ask("administrator", "PUT", "/api/users/new/roles/a", object{"role": ""}).wantField("role")
 	w.ask("administrator", "PUT", "/api/users/new/roles/a", object{"role": "king"}).wantField("role")
 	w.ask("administrator", "PUT", "/api/users/new/roles/none", object{"role": "owner"}).wantField("app")
+
 	w.ask("administrator", "PUT", "/api/users/new/administrator", nil).want(204)
 	w.ask("administrator", "PUT", "/api/users/new/disabled", nil).want(204)
-	a := w.ask("administrator", "GET", "/api/users/new", nil).want(200).wantValue(true, "administrator").wantValue(true, "disabled")
+
+	a := w.ask("administrator", "GET", "/api/users/new", nil).want(200).wantValue(true, "administrator").
+		wantValue(true, "disabled")
 	if got, want := a.get("roles"), any([]any{object{"app": "a", "role": "owner"}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("the roles are %v", got)
 	}
+
+	// What was given can be taken back, but not from the last administrator.
 	w.ask("administrator", "DELETE", "/api/users/new/administrator", nil).want(204)
 	w.ask("administrator", "DELETE", "/api/users/new/disabled", nil).want(204)
 	w.ask("administrator", "DELETE", "/api/users/admin/administrator", nil).wantField("name")
+
+	// A reset makes a new password, which is as secret as the first.
 	reset := w.ask("administrator", "POST", "/api/users/new/password", nil).want(200)
 	if reset.get("password") == made.get("password") || reset.get("password") == "" {
 		t.Error("the password is the old one")
 	}
+
 	w.ask("administrator", "POST", "/api/users/none/password", nil).want(404)
+
+	// Everyone may look at themselves.
 	w.ask("owner", "GET", "/api/users/owner", nil).want(200).wantValue("owner", "name")
+
 	list := w.ask("administrator", "GET", "/api/users", nil).want(200)
 	if strings.Contains(list.text, reset.get("password").(string)) || strings.Contains(list.text, "argon2") {
 		t.Error("the list of users holds a password")
@@ -87,35 +114,54 @@ func TestSessionIsListedAndEnded(t *testing.T) {
 
 func TestSettingsAreInSeconds(t *testing.T) {
 	w := newWorld(t)
-	w.ask("administrator", "GET", "/api/settings", nil).want(200).wantValue(3600, "session_idle").wantValue(43200, "session_life")
-	w.ask("administrator", "PUT", "/api/settings", object{"session_idle": 600, "session_life": 1200}).want(200).wantValue(600, "session_idle")
+	w.ask("administrator", "GET", "/api/settings", nil).want(200).wantValue(3600, "session_idle").
+		wantValue(43200, "session_life")
+	w.ask("administrator", "PUT", "/api/settings", object{"session_idle": 600, "session_life": 1200}).want(200).
+		wantValue(600, "session_idle")
 	w.ask("administrator", "GET", "/api/settings", nil).want(200).wantValue(1200, "session_life")
 	for _, n := range []int64{0, -1, 1 << 62, -1 << 62, 18446744674} {
-		w.ask("administrator", "PUT", "/api/settings", object{"session_idle": n, "session_life": 1200}).wantField("session_idle")
+		w.ask("administrator", "PUT", "/api/settings", object{"session_idle": n, "session_life": 1200}).
+			wantField("session_idle")
 	}
 }
 
 func TestAuditIsPagedAndFiltered(t *testing.T) {
 	w := newWorld(t)
+
+	// A change and a refusal are what the log has to say of p, besides its creation.
 	w.ask("owner", "PUT", "/api/policies/p/mode", object{"mode": "off", "version": 1}).want(200)
 	w.ask("viewer", "DELETE", "/api/policies/p?version=2", nil).want(403)
+
 	a := w.ask("administrator", "GET", "/api/audit?object=policy:p&per_page=2", nil).want(200)
 	if got := a.names("entries", "action"); !slices.Equal(got, []string{"policy.delete", "policy.update"}) {
 		t.Fatalf("%q", got)
 	}
+
 	entries := a.get("entries").([]any)
-	if at(entries[0], "outcome") != "refused" || at(entries[1], "before", "limit") != "100/1m" || at(entries[1], "after", "mode") != "off" {
+	if at(entries[0], "outcome") != "refused" || at(entries[1], "before", "limit") != "100/1m" ||
+		at(entries[1], "after", "mode") != "off" {
 		t.Error(a.text)
 	}
+
+	// The id of the older entry is where the next page begins.
 	before := seconds(int64(at(entries[1], "id").(float64)))
-	if got := w.ask("administrator", "GET", "/api/audit?object=policy:p&before="+before, nil).names("entries", "action"); !slices.Equal(got, []string{"policy.create"}) {
+	if got := w.ask("administrator", "GET", "/api/audit?object=policy:p&before="+before, nil).
+		names("entries", "action"); !slices.Equal(got, []string{"policy.create"}) {
 		t.Errorf("%q", got)
 	}
-	for query, n := range map[string]int{"actor=viewer&outcome=refused": 1, "actor=nobody": 0, "since=2026-03-01T12:00:00.000001Z": 0, "until=2026-03-01T12:00:00Z": 0, "since=2026-03-01T13:00:00%2B01:00&action=policy.update": 1} {
-		if got := len(w.ask("administrator", "GET", "/api/audit?"+query, nil).want(200).names("entries", "action")); got != n {
+
+	// Entries are of noon. since and until have a border each: a microsecond later, or until noon
+	// itself, there are none.
+	for query, n := range map[string]int{"actor=viewer&outcome=refused": 1, "actor=nobody": 0,
+		"since=2026-03-01T12:00:00.000001Z": 0, "until=2026-03-01T12:00:00Z": 0,
+		"since=2026-03-01T13:00:00%2B01:00&action=policy.update": 1} {
+		if got := len(w.ask("administrator", "GET", "/api/audit?"+query, nil).want(200).names("entries",
+			"action")); got != n {
 			t.Errorf("%s: %d entries, want %d", query, got, n)
 		}
 	}
+
+	// The zero time would be taken for no border at all.
 	for _, query := range []string{"since=yesterday", "since=0001-01-01T00:00:00Z", "until=x"} {
 		w.ask("administrator", "GET", "/api/audit?"+query, nil).wantField(query[:5])
 	}
@@ -125,6 +171,7 @@ func TestExportIsImported(t *testing.T) {
 	for format, media := range map[string]string{"yaml": "application/yaml", "json": "application/json"} {
 		w := newWorld(t)
 		w.ask("owner", "PUT", "/api/policies/x", login(nil), "If-None-Match", "*").want(201)
+
 		file := w.ask("owner", "GET", "/api/export?format="+format, nil).want(200)
 		if got := file.header.Get("Content-Type"); got != media {
 			t.Errorf("%s: the media type is %q", format, got)
@@ -132,26 +179,43 @@ func TestExportIsImported(t *testing.T) {
 		if got := file.header.Get("Content-Disposition"); got != `attachment; filename="policies.`+format+`"` {
 			t.Errorf("%s: %q", format, got)
 		}
+
+		// The owner of a gets no export of b.
 		w.ask("owner", "GET", "/api/export?app=b&format="+format, nil).want(404)
+
+		// A file that was not changed changes nothing.
 		w.ask("owner", "POST", "/api/import", file.text, "Content-Type", media).want(200).wantValue(2, "counts", "keep")
 		changed := strings.Replace(file.text, "5/1m", "6/1m", 1)
-		plan := w.ask("owner", "POST", "/api/import/plan", changed, "Content-Type", media).want(200).wantValue(1, "counts", "update").wantValue(1, "counts", "keep")
+
+		// The plan says what would change, and changes nothing.
+		plan := w.ask("owner", "POST", "/api/import/plan", changed, "Content-Type", media).want(200).
+			wantValue(1, "counts", "update").wantValue(1, "counts", "keep")
 		w.ask("owner", "GET", "/api/policies/x", nil).wantValue("5/1m", "limit")
+
+		// The base of the plan makes sure that what was planned is what is done.
 		base := "?base=" + seconds(int64(plan.get("base").(float64)))
-		w.ask("owner", "POST", "/api/import"+base, changed, "Content-Type", media).want(200).wantValue(1, "counts", "update")
+		w.ask("owner", "POST", "/api/import"+base, changed, "Content-Type", media).want(200).
+			wantValue(1, "counts", "update")
 		w.ask("owner", "GET", "/api/policies/x", nil).wantValue("6/1m", "limit")
+
+		// After the import the base is of the past.
 		for _, old := range []string{base, "?base=0"} {
 			w.ask("owner", "POST", "/api/import"+old, `{"policies":[]}`).want(409).wantValue("moved", "code")
 		}
-		w.ask("owner", "POST", "/api/import?missing=remove", `{"policies":[]}`).want(200).wantValue(2, "counts", "delete")
+
+		// Nothing is deleted unless it is asked for.
+		w.ask("owner", "POST", "/api/import?missing=remove", `{"policies":[]}`).want(200).
+			wantValue(2, "counts", "delete")
 		w.ask("owner", "GET", "/api/policies", nil).wantValue(0, "total")
 		w.ask("owner", "GET", "/api/export", nil).want(200)
 	}
 }
 
 func TestImportErrorsNameEveryMistake(t *testing.T) {
+	// Each policy has a mistake in another field, and the answer names both.
 	w := newWorld(t)
 	const text = `{"policies":[{"name":"x","apps":["a"],"limit":"none","key":"ip"},{"name":"y","apps":["a"],"limit":"1/1s","key":"none"}]}`
+
 	a := w.ask("owner", "POST", "/api/import", text).want(422)
 	want := []any{"x limit", "y key"}
 	var got []any
@@ -161,33 +225,44 @@ func TestImportErrorsNameEveryMistake(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	denied := w.ask("viewer", "POST", "/api/import", `{"policies":[{"name":"x","apps":["a"],"limit":"1/1s","key":"ip"}]}`).want(403).wantValue("denied", "code")
+
+	// A viewer of a learns in which field the permission is missing.
+	denied := w.ask("viewer", "POST", "/api/import",
+		`{"policies":[{"name":"x","apps":["a"],"limit":"1/1s","key":"ip"}]}`).want(403).wantValue("denied", "code")
 	if got := denied.fields(); !slices.Equal(got, []string{"apps"}) {
 		t.Errorf("%q", got)
 	}
+
 	w.ask("owner", "POST", "/api/import?missing=x", `{"policies":[]}`).wantField("missing")
 	w.ask("owner", "GET", "/api/export?format=toml", nil).wantField("format")
 }
 
 func TestPublishingProgress(t *testing.T) {
 	w := newWorld(t)
-	w.ask("viewer", "GET", "/api/publishing", nil).want(200).wantValue(false, "redis").wantValue(true, "pending").wantValue(1, "version").wantValue(0, "published")
+	w.ask("viewer", "GET", "/api/publishing", nil).want(200).wantValue(false, "redis").wantValue(true, "pending").
+		wantValue(1, "version").wantValue(0, "published")
 	status := publish.Status{Err: errors.New("dial 10.0.0.1: refused"), Failures: 3, Since: noon}
 	w = newWorld(t, func(o *Options) { o.Publishing = func() publish.Status { return status } })
-	w.ask("viewer", "GET", "/api/publishing", nil).want(200).wantValue(true, "redis").wantValue(3, "failures").wantValue(nil, "error").wantValue("2026-03-01T12:00:00Z", "failed_since")
+	w.ask("viewer", "GET", "/api/publishing", nil).want(200).wantValue(true, "redis").wantValue(3, "failures").
+		wantValue(nil, "error").wantValue("2026-03-01T12:00:00Z", "failed_since")
 	w.ask("administrator's token", "GET", "/api/publishing", nil).want(200).wantValue(nil, "error")
 	w.ask("administrator", "GET", "/api/publishing", nil).want(200).wantValue("dial 10.0.0.1: refused", "error")
 }
 
 func TestInstancesAreOfTheActorsApps(t *testing.T) {
 	w := newWorld(t, withRedis)
-	for as, want := range map[string][]string{"administrator": {"one", "two"}, "owner": {"one"}, "stranger": {"two"}, "viewer": {"one", "two"}, "token for c": {}} {
+
+	// An instance is of one application, so it is seen by those who have a role there.
+	for as, want := range map[string][]string{"administrator": {"one", "two"}, "owner": {"one"}, "stranger": {"two"},
+		"viewer": {"one", "two"}, "token for c": {}} {
 		if got := w.ask(as, "GET", "/api/instances", nil).want(200).names("instances", "id"); !slices.Equal(got, want) {
 			t.Errorf("%s sees %q, want %q", as, got, want)
 		}
 	}
+
 	first := w.ask("owner", "GET", "/api/instances", nil).get("instances").([]any)[0]
-	if want := any(object{"id": "one", "process": "x", "app": "a", "version": "7", "refused": "", "error": "", "store": "local",
+	if want := any(object{"id": "one", "process": "x", "app": "a", "version": "7", "refused": "", "error": "",
+		"store":  "local",
 		"age_ms": 1500.0, "clock_offset_ms": -90000.0}); !reflect.DeepEqual(any(first), want) {
 		t.Errorf("%v", first)
 	}
@@ -207,17 +282,25 @@ func countsWith(pairs ...any) object {
 
 func TestTraffic(t *testing.T) {
 	w := newWorld(t)
+
+	// The minute is an hour ago, so all its counts have arrived.
 	at := noon.Add(-time.Hour)
 	c := stats.Counts{events.Allowed: 7, events.ShadowRefused: 2}
-	err := w.Ledger().Record(t.Context(), "a", stats.Minute{Start: at, Requests: c, Lost: 1, Policies: map[string]stats.Counts{"p": c, "=x": {events.Banned: 1}}})
+	err := w.Ledger().Record(t.Context(), "a", stats.Minute{Start: at, Requests: c, Lost: 1,
+		Policies: map[string]stats.Counts{"p": c, "=x": {events.Banned: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// Three minutes, with the one that has counts in the middle.
 	from := "&from=" + at.Add(-time.Minute).Format(time.RFC3339) + "&to=" + at.Add(2*time.Minute).Format(time.RFC3339)
 	for _, path := range []string{"/api/traffic?app=a", "/api/traffic?policy=p"} {
 		a := w.ask("viewer", "GET", path+from, nil).want(200)
+
+		// What was lost is of no policy, so it shows for the application only.
 		points := a.get("points").([]any)
-		want := any(object{"at": at.Format(time.RFC3339), "counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 1.0})
+		want := any(object{"at": at.Format(time.RFC3339), "counts": countsWith("allowed", 7, "shadow_refused", 2),
+			"lost": 1.0})
 		if path != "/api/traffic?app=a" {
 			want.(object)["lost"] = 0.0
 		}
@@ -225,47 +308,73 @@ func TestTraffic(t *testing.T) {
 			t.Errorf("%s: %s", path, a.text)
 		}
 	}
+
+	// What counts as no policy of today is listed by the name that it has in the counts.
 	sums := w.ask("viewer", "GET", "/api/traffic/policies?app=a"+from, nil).want(200).get("sums")
-	if want := any([]any{object{"app": "a", "policy": "p", "counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 0.0},
-		object{"app": "a", "policy": "=x", "counts": countsWith("banned", 1), "lost": 0.0}}); !reflect.DeepEqual(sums, want) {
+	if want := any([]any{object{"app": "a", "policy": "p",
+		"counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 0.0},
+		object{"app": "a", "policy": "=x", "counts": countsWith("banned", 1),
+			"lost": 0.0}}); !reflect.DeepEqual(sums, want) {
 		t.Errorf("%v", sums)
 	}
+
+	// An application without requests has a row of nothing.
 	sums = w.ask("viewer", "GET", "/api/traffic/apps?"+from[1:], nil).want(200).get("sums")
-	if want := any([]any{object{"app": "a", "policy": "", "counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 1.0},
+	if want := any([]any{object{"app": "a", "policy": "",
+		"counts": countsWith("allowed", 7, "shadow_refused", 2), "lost": 1.0},
 		object{"app": "b", "policy": "", "counts": countsWith(), "lost": 0.0}}); !reflect.DeepEqual(sums, want) {
 		t.Errorf("%v", sums)
 	}
+
+	// A program for tables would take =x for a formula, so it stands behind an apostrophe.
 	file := w.ask("viewer", "GET", "/api/traffic/csv?app=a"+from, nil).want(200)
 	when := at.Format(time.RFC3339)
 	want := "time,minutes,application,counted,policy,allowed,waited,degraded,shadow_refused,failed_open,refused,banned,impossible,denied,queue_full,canceled,failed_closed,overruled,lost\n" +
 		when + ",1,a,requests,,7,0,0,2,0,0,0,0,0,0,0,0,0,1\n" + when + ",1,a,decisions,'=x,0,0,0,0,0,0,1,0,0,0,0,0,0,0\n" + when + ",1,a,decisions,p,7,0,0,2,0,0,0,0,0,0,0,0,0,0\n"
+
 	if file.text != want || file.header.Get("Content-Disposition") != `attachment; filename="traffic.csv"` {
 		t.Errorf("%s, want\n%s", file.text, want)
 	}
+
+	// Without an application the file has the requests of all, and no decisions of policies.
 	head, requests, _ := strings.Cut(want, "\n")
 	requests, _, _ = strings.Cut(requests, "\n")
 	if all := w.ask("viewer", "GET", "/api/traffic/csv?"+from[1:], nil).want(200).text; all != head+"\n"+requests+"\n" {
 		t.Errorf("of all applications: %s", all)
 	}
-	for _, path := range []string{"/api/traffic?step=2m", "/api/traffic?from=yesterday", "/api/traffic/policies", "/api/traffic/csv?from=" + when + "&to=" + when, "/api/traffic?from=" + when + "&to=" + when,
+
+	// Steps, times and parameters that are not known, too many points, and a time from and to the
+	// same instant.
+	for _, path := range []string{"/api/traffic?step=2m", "/api/traffic?from=yesterday", "/api/traffic/policies",
+		"/api/traffic/csv?from=" + when + "&to=" + when, "/api/traffic?from=" + when + "&to=" + when,
 		"/api/traffic/apps?app=a", "/api/traffic?step=1m&from=" + at.AddDate(0, -1, 0).Format(time.RFC3339)} {
 		w.ask("viewer", "GET", path, nil).want(422)
 	}
+
 	w.ask("viewer", "GET", "/api/traffic?app=a&policy=%0a", nil).want(404)
 }
 
 func TestShadow(t *testing.T) {
 	w := newWorld(t)
-	w.ask("owner", "PUT", "/api/policies/watched", login(object{"apps": []string{"a"}, "mode": "shadow"}), "If-None-Match", "*").want(201)
-	err := w.Ledger().Record(t.Context(), "a", stats.Minute{Start: noon, Policies: map[string]stats.Counts{"watched": {events.Allowed: 7, events.Overruled: 1, events.ShadowRefused: 2}}})
+
+	// Three kinds of decisions, of which ShadowRefused alone would have been refusals.
+	w.ask("owner", "PUT", "/api/policies/watched", login(object{"apps": []string{"a"}, "mode": "shadow"}),
+		"If-None-Match", "*").want(201)
+	err := w.Ledger().Record(t.Context(), "a",
+		stats.Minute{Start: noon, Policies: map[string]stats.Counts{"watched": {events.Allowed: 7,
+			events.Overruled: 1, events.ShadowRefused: 2}}})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	seen := w.ask("viewer", "GET", "/api/policies/watched/shadow", nil).want(200)
-	want := object{"since": noon.Format(time.RFC3339Nano), "seen": 10.0, "over": 2.0, "counts": countsWith("allowed", 7, "overruled", 1, "shadow_refused", 2), "late": false}
+	want := object{"since": noon.Format(time.RFC3339Nano), "seen": 10.0, "over": 2.0,
+		"counts": countsWith("allowed", 7, "overruled", 1, "shadow_refused", 2), "late": false}
 	if !reflect.DeepEqual(any(seen.json), any(want)) {
 		t.Errorf("%s, want %v", seen.text, want)
 	}
+
+	// A policy in force is no longer watched, so nothing was seen.
 	w.ask("owner", "PUT", "/api/policies/watched/mode", object{"mode": "enforce", "version": 1}).want(200)
 	w.ask("viewer", "GET", "/api/policies/watched/shadow", nil).want(200).wantValue(nil, "since").wantValue(0.0, "seen")
 }
@@ -273,14 +382,18 @@ func TestShadow(t *testing.T) {
 func TestStatsAreOfTheActorsApps(t *testing.T) {
 	w := newWorld(t, withRedis)
 	a := w.ask("viewer", "GET", "/api/apps/a/stats", nil).want(200)
-	want := []any{object{"start": "2026-03-01T12:00:00Z", "lost": 5.0, "requests": countsWith("allowed", 3, "refused", 2, "banned", 4, "failed_open", 1),
+	want := []any{object{"start": "2026-03-01T12:00:00Z", "lost": 5.0,
+		"requests": countsWith("allowed", 3, "refused", 2, "banned", 4, "failed_open", 1),
 		"policies": []any{
 			object{"policy": "", "decisions": countsWith("failed_open", 1)},
 			object{"policy": "p", "decisions": countsWith("allowed", 3, "refused", 2, "banned", 4)},
 		}}}
+
 	if got := a.get("minutes"); !reflect.DeepEqual(got, any(want)) {
 		t.Errorf("%v", got)
 	}
+
+	// An application without a role is not there, as one that does not exist.
 	w.ask("stranger", "GET", "/api/apps/a/stats", nil).want(404)
 	w.ask("administrator", "GET", "/api/apps/none/stats", nil).want(404)
 }
@@ -293,8 +406,13 @@ func TestKeyIsLookedUpAndReset(t *testing.T) {
 			return nil
 		}
 	})
+
+	// The figures are those of withRedis: 10 is the length of the policy's name and of the key.
 	w.ask("viewer", "POST", "/api/policies/p/key", object{"key": "192.0.2.1"}).want(200).
-		wantValue(false, "allowed").wantValue(10, "remaining").wantValue(1500, "retry_after_ms").wantValue(60000, "reset_after_ms")
+		wantValue(false, "allowed").wantValue(10, "remaining").wantValue(1500, "retry_after_ms").
+		wantValue(60000, "reset_after_ms")
+
+	// None of these reaches Redis.
 	w.ask("viewer", "POST", "/api/policies/p/key/reset", object{"key": "192.0.2.1"}).want(403)
 	w.ask("read token", "POST", "/api/policies/p/key/reset", object{"key": "192.0.2.1"}).want(403)
 	w.ask("owner", "POST", "/api/policies/none/key/reset", object{"key": "192.0.2.1"}).want(404)
@@ -302,13 +420,18 @@ func TestKeyIsLookedUpAndReset(t *testing.T) {
 	if len(reset) > 0 {
 		t.Errorf("%q was reset", reset)
 	}
+
 	w.ask("owner", "POST", "/api/policies/p/key/reset", object{"key": "192.0.2.1"}).want(204)
 	if !slices.Equal(reset, []string{"p 192.0.2.1"}) {
 		t.Errorf("%q was reset", reset)
 	}
-	if got := w.ask("administrator", "GET", "/api/audit?action=key.reset&outcome=done", nil).names("entries", "actor"); !slices.Equal(got, []string{"owner"}) {
+
+	if got := w.ask("administrator", "GET", "/api/audit?action=key.reset&outcome=done", nil).
+		names("entries", "actor"); !slices.Equal(got, []string{"owner"}) {
 		t.Errorf("the audit log says that %q reset a key", got)
 	}
+
+	// A key that is never admitted has no time to wait, and JSON has no number for that.
 	if v := countOf(core.Decision{RetryAfter: core.Never}, policy.Policy{}, ""); v.RetryAfter != -1 {
 		t.Errorf("never is %d", v.RetryAfter)
 	}
@@ -322,22 +445,29 @@ func TestBansAreListedAndLifted(t *testing.T) {
 			return nil
 		}
 	})
+
 	list, _ := w.ask("viewer", "GET", "/api/policies/p/bans", nil).want(200).get("bans").([]any)
 	if len(list) != 1 || at(list[0], "key") != "<b>\x00\n" || at(list[0], "until") != noon.Format(time.RFC3339) {
 		t.Errorf("the bans are %v", list)
 	}
+
+	// The key goes back as it came, with its zero byte and its line end.
 	body := object{"key": at(list[0], "key")}
 	w.ask("viewer", "POST", "/api/policies/p/bans/lift", body).want(403)
 	w.ask("read token", "POST", "/api/policies/p/bans/lift", body).want(403)
 	w.ask("owner", "POST", "/api/policies/none/bans/lift", body).want(404)
+
 	if len(lifted) > 0 {
 		t.Errorf("%q was lifted", lifted)
 	}
+
 	w.ask("owner", "POST", "/api/policies/p/bans/lift", body).want(204)
 	if !slices.Equal(lifted, []string{"p <b>\x00\n"}) {
 		t.Errorf("%q was lifted", lifted)
 	}
-	if got := w.ask("administrator", "GET", "/api/audit?action=ban.lift&outcome=done", nil).names("entries", "actor"); !slices.Equal(got, []string{"owner"}) {
+
+	if got := w.ask("administrator", "GET", "/api/audit?action=ban.lift&outcome=done", nil).
+		names("entries", "actor"); !slices.Equal(got, []string{"owner"}) {
 		t.Errorf("the audit log says that %q lifted a ban", got)
 	}
 }
@@ -351,7 +481,8 @@ func TestBanOfAPolicyIsSaved(t *testing.T) {
 		w.ask("owner", "GET", path, nil).want(200).wantValue("20/1m for 10m max 24h", "ban")
 	}
 	for _, ban := range []any{
-		"20/1m", "20/1m for 25h max 24h", 7, object{"for": "10m", "max": "24h"}, object{"after": "20/1m", "for": "soon", "max": "24h"}, object{"after": 7}, object{"more": "1"},
+		"20/1m", "20/1m for 25h max 24h", 7, object{"for": "10m", "max": "24h"},
+		object{"after": "20/1m", "for": "soon", "max": "24h"}, object{"after": 7}, object{"more": "1"},
 	} {
 		w.ask("owner", "PUT", "/api/policies/other", login(object{"ban": ban}), "If-None-Match", "*").wantField("ban")
 	}
@@ -359,12 +490,15 @@ func TestBanOfAPolicyIsSaved(t *testing.T) {
 
 func TestRedisMissingGets503(t *testing.T) {
 	w := newWorld(t)
+
+	// Only the fleet of the service is exchanged, while the one of the options stays.
 	ask := func(w *world, fleet service.Fleet) answer {
 		old := w.api.o.Service
 		defer func() { w.api.o.Service = old }()
 		w.api.o.Service = newService(w.db, fleet)
 		return w.ask("administrator", "GET", "/api/instances", nil).want(503).wantValue("unavailable", "code")
 	}
+
 	if a := ask(w, nil); !strings.Contains(a.text, "started without Redis") {
 		t.Errorf("without Redis: %s", a.text)
 	}
@@ -373,15 +507,20 @@ func TestRedisMissingGets503(t *testing.T) {
 	w.ask("owner", "POST", "/api/policies/p/key/reset", object{"key": "x"}).want(503)
 	w.ask("owner", "GET", "/api/policies/p/bans", nil).want(503)
 	w.ask("owner", "POST", "/api/policies/p/bans/lift", object{"key": "x"}).want(503)
+
+	// Redis is there and does not answer: the error has an address, which belongs into the log.
 	gone := errors.New("dial 10.0.0.1: refused")
 	w = newWorld(t, func(o *Options) {
 		o.Stats = func(context.Context, string) ([]stats.Minute, error) { return nil, gone }
 	})
-	for _, a := range []answer{ask(w, reporting{gone}), w.ask("administrator", "GET", "/api/apps/a/stats", nil).want(503).wantValue("unavailable", "code")} {
+
+	for _, a := range []answer{ask(w, reporting{gone}),
+		w.ask("administrator", "GET", "/api/apps/a/stats", nil).want(503).wantValue("unavailable", "code")} {
 		if strings.Contains(a.text, "10.0.0.1") || a.header.Get("Retry-After") != "2" {
 			t.Errorf("%s %v", a.text, a.header)
 		}
 	}
+
 	if n := strings.Count(w.log.String(), "Redis did not answer"); n != 2 {
 		t.Errorf("%d lines in the log, want 2: %s", n, w.log)
 	}
@@ -389,6 +528,8 @@ func TestRedisMissingGets503(t *testing.T) {
 
 func TestDatabaseLockedGets503(t *testing.T) {
 	w := newWorld(t)
+
+	// Another connection holds the lock of a writer, as a backup or a second process might.
 	db, err := sql.Open("sqlite", w.file)
 	if err != nil {
 		t.Fatal(err)
@@ -399,15 +540,20 @@ func TestDatabaseLockedGets503(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
 	lock := func(statement string) {
 		t.Helper()
 		if _, err := conn.ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	save := func(ctx context.Context) answer {
-		return w.send(request{"PUT", "/api/policies/p", login(nil), []string{"If-Match", `"1"`}}.build(w.cast["write token"]).WithContext(ctx))
+		return w.send(request{"PUT", "/api/policies/p", login(nil),
+			[]string{"If-Match", `"1"`}}.build(w.cast["write token"]).WithContext(ctx))
 	}
+
+	// 200 ms are far below the patience of the database, so it is the request that gives up.
 	lock("BEGIN IMMEDIATE")
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -415,7 +561,10 @@ func TestDatabaseLockedGets503(t *testing.T) {
 	if a.header.Get("Retry-After") != "2" {
 		t.Errorf("Retry-After is %q", a.header.Get("Retry-After"))
 	}
+
+	// Readers do not wait for writers, and the save that failed has changed nothing.
 	w.ask("owner", "GET", "/api/policies/p", nil).want(200).wantValue(1, "version")
+
 	lock("ROLLBACK")
 	save(t.Context()).want(200).wantValue(2, "version")
 }
@@ -435,7 +584,8 @@ func TestFaultsAreOnlyLogged(t *testing.T) {
 	recorder := httptest.NewRecorder()
 	r := request{"GET", "/api/policies", nil, nil}.build(w.cast["owner"])
 	(&call{API: w.api, w: recorder, r: r}).fail(errors.New("the secret of the database"))
-	if recorder.Code != 500 || strings.Contains(recorder.Body.String(), "secret") || !strings.Contains(recorder.Body.String(), `"code":"internal"`) {
+	if recorder.Code != 500 || strings.Contains(recorder.Body.String(), "secret") ||
+		!strings.Contains(recorder.Body.String(), `"code":"internal"`) {
 		t.Errorf("%d %s", recorder.Code, recorder.Body)
 	}
 	if !strings.Contains(w.log.String(), "the secret of the database") {
@@ -450,7 +600,8 @@ func TestNewNeedsAService(t *testing.T) {
 }
 
 func TestWholeSecondsRoundsUp(t *testing.T) {
-	for d, want := range map[time.Duration]int64{0: 1, time.Millisecond: 1, time.Second: 1, time.Second + 1: 2, 1500 * time.Millisecond: 2, time.Minute: 60} {
+	for d, want := range map[time.Duration]int64{0: 1, time.Millisecond: 1, time.Second: 1, time.Second + 1: 2,
+		1500 * time.Millisecond: 2, time.Minute: 60} {
 		if got := wholeSeconds(d); got != want {
 			t.Errorf("%s: %d seconds, want %d", d, got, want)
 		}
@@ -460,24 +611,40 @@ func TestWholeSecondsRoundsUp(t *testing.T) {
 func TestImportWithinApplicationsWithANote(t *testing.T) {
 	w := newWorld(t)
 	admin := "administrator's token"
+
+	// Three policies: p in a, r in b, and q in both.
 	for name, apps := range map[string]string{"q": `["a","b"]`, "r": `["b"]`} {
-		w.ask(admin, "PUT", "/api/policies/"+name, `{"name":"`+name+`","apps":`+apps+`,"limit":"1/1s","key":"ip"}`, "If-None-Match", "*").want(201)
+		w.ask(admin, "PUT", "/api/policies/"+name, `{"name":"`+name+`","apps":`+apps+`,"limit":"1/1s","key":"ip"}`,
+			"If-None-Match", "*").want(201)
 	}
+
 	none := `{"policies":[]}`
-	plan := w.ask(admin, "POST", "/api/import/plan?missing=remove&apps=a", none).want(200).wantValue(1, "counts", "delete")
-	if left := fmt.Sprint(plan.get("left")); !slices.Equal(plan.names("steps", "name"), []string{"p"}) || left != "[q]" {
+	plan := w.ask(admin, "POST", "/api/import/plan?missing=remove&apps=a", none).want(200).
+		wantValue(1, "counts", "delete")
+
+	// An import into a alone deletes p, and leaves q, which b still has.
+	if left := fmt.Sprint(plan.get("left")); !slices.Equal(plan.names("steps", "name"), []string{"p"}) ||
+		left != "[q]" {
 		t.Errorf("%q are deleted and %s left", plan.names("steps", "name"), left)
 	}
+
 	w.ask(admin, "POST", "/api/import/plan?missing=remove&apps=a,b", none).want(200).wantValue(3, "counts", "delete")
+
+	// Each mistake has its field: an empty name, apps without a deletion, and so on.
 	w.ask(admin, "POST", "/api/import/plan?missing=remove&apps=a,", none).wantField("apps")
 	w.ask(admin, "POST", "/api/import/plan?apps=a", none).wantField("apps")
 	w.ask(admin, "POST", "/api/import?comment="+strings.Repeat("x", 501), none).wantField("comment")
 	w.ask(admin, "POST", "/api/import?compare=yes", none).wantField("compare")
 	w.ask(admin, "POST", "/api/import/plan?compare=perhaps", none).wantField("compare")
+
+	// To compare is to read, so a token for reading may.
 	w.ask("read token", "POST", "/api/import/plan?missing=remove&apps=a", none).want(403)
-	w.ask("read token", "POST", "/api/import/plan?missing=remove&apps=a&compare=yes", none).want(200).wantValue(1, "counts", "delete")
+	w.ask("read token", "POST", "/api/import/plan?missing=remove&apps=a&compare=yes", none).want(200).
+		wantValue(1, "counts", "delete")
+
 	w.ask(admin, "POST", "/api/import?missing=remove&apps=a&comment=commit+0a1b", none).want(200)
-	if notes := w.ask("owner", "GET", "/api/policies/p/history", nil).want(200).names("revisions", "comment"); notes[0] != "commit 0a1b" {
+	if notes := w.ask("owner", "GET", "/api/policies/p/history", nil).want(200).
+		names("revisions", "comment"); notes[0] != "commit 0a1b" {
 		t.Errorf("the notes are %q", notes)
 	}
 }

@@ -50,6 +50,7 @@ func (c checker) check(schema any, v any, where string) (list []string) {
 	if s == nil {
 		return []string{where + ": there is no schema"}
 	}
+	// A keyword that is not known here would be a rule that nobody checks.
 	for keyword, want := range s {
 		switch keyword {
 		case "description", "example":
@@ -94,6 +95,7 @@ func (c checker) checkType(want, v any, where string) []string {
 			is = "integer"
 		}
 	}
+
 	if is != want {
 		return []string{fmt.Sprintf("%s: it is %s, want %v", where, is, want)}
 	}
@@ -139,18 +141,22 @@ func (c checker) checkObject(s object, v any, where string) (list []string) {
 	if !ok {
 		return nil
 	}
+
 	required, _ := s["required"].([]any)
 	for _, name := range required {
 		if _, ok := o[name.(string)]; !ok {
 			list = append(list, fmt.Sprintf("%s: %v is missing", where, name))
 		}
 	}
+
 	properties, _ := s["properties"].(object)
 	for name, value := range o {
 		if schema, ok := properties[name]; ok {
 			list = append(list, c.check(schema, value, where+"."+name)...)
 			continue
 		}
+
+		// What is not described is permitted, forbidden or of a schema.
 		switch more := s["additionalProperties"].(type) {
 		case bool:
 			list = append(list, fmt.Sprintf("%s: %s is not described", where, name))

@@ -13,29 +13,44 @@ func TestSecondFactor(t *testing.T) {
 	w := newWorld(t)
 	own := object{"password": password}
 	post := func(path string, body object) answer { return w.ask("owner", "POST", "/api/second-factor"+path, body) }
+
 	w.ask("owner", "GET", "/api/second-factor", nil).want(200).wantValue(false, "on").wantValue(false, "required")
+
+	// A session alone must not suffice to set up a factor or to be rid of it.
 	post("", object{"password": "wrong"}).wantField("password")
 	secret := post("", own).want(201).get("secret").(string)
 	post("/confirm", object{"code": "000000"}).wantField("code")
+
+	// The code is that of the console's clock, which stands at noon.
 	code, err := totp.GenerateCode(secret, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	codes := post("/confirm", object{"code": code}).want(200).get("recovery_codes").([]any)
 	if len(codes) != 10 {
 		t.Errorf("%d recovery codes, want 10", len(codes))
 	}
+
+	// It is on and confirmed, so there is nothing to confirm or to begin.
 	post("/confirm", object{"code": code}).want(404)
 	post("", own).want(422)
-	w.ask("owner", "GET", "/api/second-factor", nil).want(200).wantValue(true, "on").wantValue(10, "recovery_codes").wantValue("2026-03-01T12:00:00Z", "since")
+	w.ask("owner", "GET", "/api/second-factor", nil).want(200).wantValue(true, "on").wantValue(10, "recovery_codes").
+		wantValue("2026-03-01T12:00:00Z", "since")
 	w.ask("administrator", "GET", "/api/users/owner", nil).want(200).wantValue(true, "second_factor")
+
 	post("/recovery-codes", object{"password": "wrong"}).wantField("password")
-	if fresh := post("/recovery-codes", own).want(200).get("recovery_codes").([]any); len(fresh) != 10 || fresh[0] == codes[0] {
+	if fresh := post("/recovery-codes", own).want(200).
+		get("recovery_codes").([]any); len(fresh) != 10 || fresh[0] == codes[0] {
 		t.Errorf("the new recovery codes are %v", fresh)
 	}
+
 	post("/off", object{"password": "wrong"}).wantField("password")
 	post("/off", own).want(204)
 	w.ask("owner", "GET", "/api/second-factor", nil).want(200).wantValue(false, "on")
+
+	// The first is the name of no user. The second is the administrator, who has the account's page
+	// for this.
 	w.ask("administrator", "DELETE", "/api/users/administrator/second-factor", nil).want(404)
 	w.ask("administrator", "DELETE", "/api/users/admin/second-factor", nil).wantField("name")
 }
@@ -43,21 +58,30 @@ func TestSecondFactor(t *testing.T) {
 // Users who have to set up a second factor may do only that; tokens go on.
 func TestSecondFactorRequiredOfSessions(t *testing.T) {
 	w := newWorld(t, withRedis)
+
+	// An administrator without a second factor would be locked out by the setting.
 	settings := object{"session_idle": 3600, "session_life": 43200, "second_factor": "everyone"}
 	w.ask("administrator", "PUT", "/api/settings", settings).wantField("second_factor")
+
+	// The proxy vouches for the second factor of those whom it signs in.
 	boss, err := w.AuthenticateByProxy(t.Context(), service.FirstUser, service.Meta{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = w.SaveSettings(t.Context(), boss, service.Settings{SessionIdle: time.Hour, SessionLife: time.Hour, SecondFactor: service.ForEveryone})
+	err = w.SaveSettings(t.Context(), boss,
+		service.Settings{SessionIdle: time.Hour, SessionLife: time.Hour, SecondFactor: service.ForEveryone})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, path := range []string{"/api/policies", "/api/instances", "/api/tokens", "/api/export", "/api/publishing"} {
 		w.ask("owner", "GET", path, nil).want(403).wantValue("second-factor", "code")
 	}
+
+	// What is needed to set it up stays open.
 	w.ask("owner", "GET", "/api/me", nil).want(200).wantValue(true, "must_set_up_second_factor")
 	w.ask("owner", "GET", "/api/second-factor", nil).want(200).wantValue(true, "required")
+
 	w.ask("write token", "GET", "/api/policies", nil).want(200)
 	w.ask("write token", "GET", "/api/me", nil).want(200).wantValue(false, "must_set_up_second_factor")
 }
@@ -66,15 +90,21 @@ func TestSecondFactorRequiredOfSessions(t *testing.T) {
 func TestTokenExpiredSaysSo(t *testing.T) {
 	w := newWorld(t)
 	expired := w.cast["write token"]
+
+	// A day later the token of the cast has ended.
 	later := func() time.Time { return noon.Add(24 * time.Hour) }
 	s, err := service.New(service.Options{DB: w.db, Clock: later})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.api.o.Service = s
+
+	// Expired tokens are no guesses, so the limit of wrong tokens does not count them.
 	for range wrongTokens + 10 {
-		a := w.send(request{"GET", "/api/policies", nil, nil}.build(expired)).want(401).wantValue("token-expired", "code")
-		if got, want := a.header.Get("WWW-Authenticate"), `Bearer realm="headgate console", error="invalid_token", error_description="the token has expired"`; got != want {
+		a := w.send(request{"GET", "/api/policies", nil, nil}.build(expired)).want(401).
+			wantValue("token-expired", "code")
+		if got, want := a.header.Get("WWW-Authenticate"),
+			`Bearer realm="headgate console", error="invalid_token", error_description="the token has expired"`; got != want {
 			t.Fatalf("the challenge is %q, want %q", got, want)
 		}
 	}
@@ -82,6 +112,7 @@ func TestTokenExpiredSaysSo(t *testing.T) {
 
 func TestTokenEndsAtATime(t *testing.T) {
 	w := newWorld(t)
+
 	create := func(change object) answer {
 		body := object{"label": "x", "scope": "read"}
 		for k, v := range change {
@@ -89,14 +120,23 @@ func TestTokenEndsAtATime(t *testing.T) {
 		}
 		return w.ask("owner", "POST", "/api/tokens", body)
 	}
+
+	// Three ways to say the end: an instant, days, and none, which is a mistake.
 	create(object{"expires": "2026-04-01T00:00:00Z"}).want(201).wantValue("2026-04-01T00:00:00Z", "token", "expires")
 	create(object{"days": 365}).want(201).wantValue("2027-03-01T12:00:00Z", "token", "expires")
-	for _, change := range []object{{"expires": "tomorrow"}, {"expires": "2026-04-01"}, {"expires": "2026-03-01T12:00:00Z"}, {"expires": "2027-03-02T12:00:01Z"}, {"expires": "2026-04-01T00:00:00Z", "days": 1}} {
+
+	for _, change := range []object{{"expires": "tomorrow"}, {"expires": "2026-04-01"},
+		{"expires": "2026-03-01T12:00:00Z"}, {"expires": "2027-03-02T12:00:01Z"},
+		{"expires": "2026-04-01T00:00:00Z", "days": 1}} {
 		create(change).wantField("expires")
 	}
+
 	create(object{}).wantField("days")
 	create(object{"days": 367}).wantField("days")
-	w.ask("administrator", "PUT", "/api/settings", object{"session_idle": 3600, "session_life": 3600, "token_life": 30 * 86400}).want(200).
+
+	// The setting of 30 days holds for new tokens at once.
+	w.ask("administrator", "PUT", "/api/settings",
+		object{"session_idle": 3600, "session_life": 3600, "token_life": 30 * 86400}).want(200).
 		wantValue(30*86400, "token_life").wantValue("nobody", "second_factor")
 	create(object{"days": 31}).wantField("days")
 	create(object{"days": 30}).want(201)
@@ -104,15 +144,23 @@ func TestTokenEndsAtATime(t *testing.T) {
 
 func TestAuditAsAFile(t *testing.T) {
 	w := newWorld(t)
-	a := w.ask("administrator", "GET", "/api/audit/csv?action=user.&outcome=done&actor=admin&object=user:owner&since=2026-03-01T12:00:00Z&until=2026-03-01T12:00:01Z", nil).want(200)
+
+	// The same query makes a file and a list, which then have the same entries.
+	a := w.ask("administrator", "GET",
+		"/api/audit/csv?action=user.&outcome=done&actor=admin&object=user:owner&since=2026-03-01T12:00:00Z&until=2026-03-01T12:00:01Z",
+		nil).want(200)
 	if got := a.header.Get("Content-Disposition"); got != `attachment; filename="audit.csv"` {
 		t.Errorf("the file is %q", got)
 	}
-	list := w.ask("administrator", "GET", "/api/audit?action=user.&outcome=done&actor=admin&object=user:owner&since=2026-03-01T12:00:00Z&until=2026-03-01T12:00:01Z", nil).want(200)
+
+	list := w.ask("administrator", "GET",
+		"/api/audit?action=user.&outcome=done&actor=admin&object=user:owner&since=2026-03-01T12:00:00Z&until=2026-03-01T12:00:01Z",
+		nil).want(200)
 	entries := list.get("entries").([]any)
 	if rows := lines(a.text); len(entries) == 0 || rows != len(entries)+1 {
 		t.Errorf("%d rows, and %d entries", rows, len(entries))
 	}
+
 	w.ask("administrator", "GET", "/api/audit/csv?since=x", nil).wantField("since")
 	w.ask("administrator", "GET", "/api/audit/csv?per_page=1", nil).wantField("per_page")
 }

@@ -22,7 +22,8 @@ func topOf(_ context.Context, app string) (stats.Top, error) {
 	}
 	return stats.Top{Instances: 2, Unread: 1, Rules: []topkeys.Rule{{Rule: "p", Refused: topkeys.Summary{
 		From: noon.Add(-5 * time.Minute), To: noon, Total: 30, Floor: 2, Keys: []topkeys.Key{
-			{Key: "<b>\x00", Count: 12, Error: 2, Since: noon}, {Key: "\xff", Count: 9, Since: noon}, {Key: longKey, Count: 3, Since: noon}},
+			{Key: "<b>\x00", Count: 12, Error: 2, Since: noon}, {Key: "\xff", Count: 9, Since: noon},
+			{Key: longKey, Count: 3, Since: noon}},
 	}}}}, nil
 }
 
@@ -31,17 +32,24 @@ func TestTopKeysAreOfTheActorsApps(t *testing.T) {
 	a := w.ask("viewer", "GET", "/api/apps/a/top", nil).want(200)
 	a.wantValue(float64(2), "instances")
 	a.wantValue(float64(1), "unread")
+
 	list, _ := a.get("policies").([]any)
 	refused := at(list[0], "refused")
 	keys, _ := at(refused, "keys").([]any)
+
+	// The second key is no UTF-8, so its bytes come in base64. Two of the first 12 may be of other
+	// keys.
 	want := []object{
-		{"key": "<b>\x00", "bytes": "", "shortened": false, "count": 12., "least": 10., "since": noon.Format(time.RFC3339)},
+		{"key": "<b>\x00", "bytes": "", "shortened": false, "count": 12., "least": 10.,
+			"since": noon.Format(time.RFC3339)},
 		{"key": "", "bytes": "/w==", "shortened": false, "count": 9., "least": 9., "since": noon.Format(time.RFC3339)},
 		{"key": longKey, "bytes": "", "shortened": true, "count": 3., "least": 3., "since": noon.Format(time.RFC3339)},
 	}
+
 	if at(refused, "total") != 30. || at(refused, "floor") != 2. || len(keys) != len(want) {
 		t.Fatalf("%v", refused)
 	}
+
 	for i, k := range keys {
 		for name, v := range want[i] {
 			if at(k, name) != v {
@@ -49,6 +57,8 @@ func TestTopKeysAreOfTheActorsApps(t *testing.T) {
 			}
 		}
 	}
+
+	// The error of Redis, for the application c, has an address that is for the log.
 	w.ask("stranger", "GET", "/api/apps/a/top", nil).want(404)
 	away := w.ask("administrator", "GET", "/api/apps/c/top", nil).want(503)
 	if strings.Contains(away.text, "10.0.0.1") {
@@ -64,22 +74,33 @@ func TestBanIsImposed(t *testing.T) {
 			return nil
 		}
 	})
-	w.ask("owner", "PUT", "/api/policies/banning", login(object{"ban": object{"after": "20/1m", "for": "10m", "max": "24h"}}), "If-None-Match", "*").want(201)
+
+	// The ban may last 24 hours at most.
+	w.ask("owner", "PUT", "/api/policies/banning",
+		login(object{"ban": object{"after": "20/1m", "for": "10m", "max": "24h"}}), "If-None-Match", "*").want(201)
 	const path = "/api/policies/banning/bans"
+
+	// None of these bans a key.
 	w.ask("viewer", "POST", path, object{"key": "x", "for": "10m"}).want(403)
 	w.ask("stranger", "POST", path, object{"key": "x", "for": "10m"}).want(404)
 	for _, text := range []string{"", "soon", "25h", "-1h", "1ms"} {
 		w.ask("owner", "POST", path, object{"key": "x", "for": text}).wantField("for")
 	}
+
+	// A shortened key is none that an instance would look for.
 	w.ask("owner", "POST", path, object{"key": longKey, "for": "10m"}).wantField("key")
 	w.ask("owner", "POST", "/api/policies/p/bans", object{"key": "x", "for": "10m"}).wantField("ban")
+
 	if len(done) > 0 {
 		t.Fatalf("%q", done)
 	}
+
 	w.ask("owner", "POST", path, object{"key": "a\x00\n<b>", "for": "24h"}).want(204)
 	if !slices.Equal(done, []string{"banning a\x00\n<b> 24h0m0s"}) {
 		t.Errorf("%q", done)
 	}
+
+	// Without Redis there is nothing that could hold a ban.
 	newWorld(t).ask("owner", "POST", "/api/policies/p/bans", object{"key": "x", "for": "10m"}).want(503)
 }
 
@@ -101,6 +122,7 @@ func TestKeyIsAllowed(t *testing.T) {
 func TestKeyGetsALimitOfItsOwn(t *testing.T) {
 	w := newWorld(t, withRedis)
 	const path = "/api/policies/p/key/limit"
+
 	own := object{"key": "192.0.2.1", "limit": "50/1m", "comment": "a partner"}
 	w.ask("owner", "POST", path, own).want(428)
 	w.ask("viewer", "POST", path, own, "If-Match", `"1"`).want(403)
@@ -109,29 +131,43 @@ func TestKeyGetsALimitOfItsOwn(t *testing.T) {
 		got.wantValue(2., "version")
 		got.wantValue("50/1m", "overrides", "192.0.2.1")
 	}
+
+	// The count of a key is by its own limit, and that of others by the policy's.
 	count := w.ask("viewer", "POST", "/api/policies/p/key", object{"key": "192.0.2.1"}).want(200)
 	count.wantValue("50/1m", "limit")
 	count.wantValue(true, "own")
 	count = w.ask("viewer", "POST", "/api/policies/p/key", object{"key": "192.0.2.2"}).want(200)
 	count.wantValue("100/1m", "limit")
 	count.wantValue(false, "own")
+
+	// The version 1 is stale, as the limit was set.
 	w.ask("owner", "POST", path, object{"key": "192.0.2.2", "limit": "9/1m"}, "If-Match", `"1"`).want(412)
-	for limit, key := range map[string]string{"": "192.0.2.2", "soon": "192.0.2.2", "9/1m fixed-window": "192.0.2.2", "0/1m": "192.0.2.2"} {
+
+	for limit, key := range map[string]string{"": "192.0.2.2", "soon": "192.0.2.2", "9/1m fixed-window": "192.0.2.2",
+		"0/1m": "192.0.2.2"} {
 		w.ask("owner", "POST", path, object{"key": key, "limit": limit, "version": 2}).wantField("limit")
 	}
+
+	// A shortened key, or one that is too long, is none that a request could have.
 	for _, key := range []string{"", longKey, strings.Repeat("x", 513)} {
 		w.ask("owner", "POST", path, object{"key": key, "limit": "9/1m", "version": 2}).wantField("key")
 	}
+
 	got := w.ask("owner", "POST", path, object{"key": "192.0.2.1", "limit": "none", "version": 2}).want(200)
 	if got.wantValue(3., "version"); got.get("overrides") != nil {
 		t.Errorf("%v", got.get("overrides"))
 	}
+
 	history := w.ask("viewer", "GET", "/api/policies/p/history", nil).want(200)
-	if notes := history.names("revisions", "note"); !slices.Equal(notes, []string{"a key has no limit of its own any longer", "a key has a limit of its own", ""}) {
+	if notes := history.names("revisions", "note"); !slices.Equal(
+		notes, []string{"a key has no limit of its own any longer", "a key has a limit of its own", ""}) {
 		t.Errorf("%q", notes)
 	}
 	if comments := history.names("revisions", "comment"); comments[1] != "a partner" {
 		t.Errorf("%q", comments)
 	}
-	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 2, "version": 3}).want(200).wantValue("50/1m", "overrides", "192.0.2.1")
+
+	// The limit is a part of the policy, so it returns with the version.
+	w.ask("owner", "POST", "/api/policies/p/rollback", object{"to": 2, "version": 3}).want(200).
+		wantValue("50/1m", "overrides", "192.0.2.1")
 }

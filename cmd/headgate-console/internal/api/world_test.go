@@ -83,14 +83,19 @@ func (reporting) Minutes(context.Context, string) ([]stats.Minute, error) { retu
 
 func (r reporting) Instances(context.Context) ([]policy.Instance, error) {
 	return []policy.Instance{
-		{ID: "one", Process: "x", App: "a", Version: "7", Age: 1500 * time.Millisecond, Store: "local", ClockOffset: -90 * time.Second},
+		{ID: "one", Process: "x", App: "a", Version: "7", Age: 1500 * time.Millisecond, Store: "local",
+			ClockOffset: -90 * time.Second},
 		{ID: "two", App: "b", Version: "6", Refused: "7", Error: "it is wrong"},
 	}, r.err
 }
 
 func newService(db *store.DB, fleet service.Fleet) *service.Service {
 	s, err := service.New(service.Options{
-		DB: db, Fleet: fleet, Top: topOf, Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}), Clock: func() time.Time { return noon }, Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: slog.New(slog.DiscardHandler),
+		DB: db, Fleet: fleet, Top: topOf,
+		Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks(
+			[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}),
+		Clock: func() time.Time { return noon }, Passwords: auth.Cost{Memory: 8, Time: 1},
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		panic(err) // the options are right
@@ -113,6 +118,8 @@ type world struct {
 // newWorld changes the options before it makes the API.
 func newWorld(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
+
+	// A database with all users is made once and copied, as passwords take time to hash.
 	from, err := makeTemplate()
 	if err != nil {
 		t.Fatal(err)
@@ -121,16 +128,21 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	if err := os.WriteFile(file, []byte(from.file), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + file, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	w := &world{Service: newService(db, reporting{}), t: t, db: db, cast: from.cast, hook: from.hook, file: file, log: &bytes.Buffer{}}
-	o := Options{Service: w.Service, Cookie: cookieName, Clock: func() time.Time { return noon }, Logger: slog.New(slog.NewTextHandler(w.log, nil))}
+
+	w := &world{Service: newService(db, reporting{}), t: t, db: db, cast: from.cast, hook: from.hook, file: file,
+		log: &bytes.Buffer{}}
+	o := Options{Service: w.Service, Cookie: cookieName, Clock: func() time.Time { return noon },
+		Logger: slog.New(slog.NewTextHandler(w.log, nil))}
 	for _, f := range change {
 		f(&o)
 	}
+
 	if w.api, err = New(o); err != nil {
 		t.Fatal(err)
 	}
@@ -157,6 +169,7 @@ type request struct {
 
 func (r request) build(as credential) *http.Request {
 	var body io.Reader
+
 	media := "application/json"
 	switch b := r.body.(type) {
 	case nil:
@@ -170,6 +183,7 @@ func (r request) build(as credential) *http.Request {
 		}
 		body = bytes.NewReader(text)
 	}
+
 	req := httptest.NewRequest(r.method, r.path, body)
 	if media != "" {
 		req.Header.Set("Content-Type", media)
@@ -177,6 +191,8 @@ func (r request) build(as credential) *http.Request {
 	if as.header != "" {
 		req.Header.Set(as.header, as.value)
 	}
+
+	// Headers of the request itself come last, so that they may replace the others.
 	for pair := range slices.Chunk(r.headers, 2) {
 		req.Header.Set(pair[0], pair[1])
 	}
@@ -197,7 +213,8 @@ func (w *world) send(r *http.Request) answer {
 	w.t.Helper()
 	recorder := httptest.NewRecorder()
 	w.api.ServeHTTP(recorder, r)
-	a := answer{t: w.t, what: r.Method + " " + r.URL.Path, status: recorder.Code, header: recorder.Header(), text: recorder.Body.String()}
+	a := answer{t: w.t, what: r.Method + " " + r.URL.Path, status: recorder.Code, header: recorder.Header(),
+		text: recorder.Body.String()}
 	if strings.Contains(a.header.Get("Content-Type"), "json") && a.text != "" {
 		if err := json.Unmarshal([]byte(a.text), &a.json); err != nil {
 			w.t.Fatalf("%s: %v\n%s", a.what, err, a.text)

@@ -15,10 +15,14 @@ func TestFieldsHaveNames(t *testing.T) {
 	hook := w.watch("http://127.0.0.1:1").ID
 	b := w.as("admin")
 	for _, r := range routes() {
+		// Some addresses answer with parts of a page, files or redirects.
 		path, isGet := strings.CutPrefix(r.pattern, "GET ")
-		if !isGet || path == "/drawing.svg" || path == "/export" || path == "/validate" || strings.HasSuffix(path, "/live") || path == "/stats" || path == "/banner" || path == "/audit/export" || strings.HasPrefix(path, "/login/") {
+		if !isGet || path == "/drawing.svg" || path == "/export" || path == "/validate" ||
+			strings.HasSuffix(path, "/live") || path == "/stats" || path == "/banner" || path == "/audit/export" ||
+			strings.HasPrefix(path, "/login/") {
 			continue
 		}
+
 		path = strings.NewReplacer("{name}", "p", "{webhook}", hook).Replace(strings.TrimSuffix(path, "{$}"))
 		switch {
 		case strings.HasPrefix(path, "/users/"):
@@ -26,13 +30,18 @@ func TestFieldsHaveNames(t *testing.T) {
 		case path == "/apps/delete":
 			path = "/apps/delete?name=b"
 		}
+
 		b.get(path).want(http.StatusOK).legible(path)
 	}
+
+	// Templates, a policy in shadow and mistakes show elements that the pages above do not have.
 	for _, name := range []string{fromNothing, "login", "plans"} {
 		b.get("/new?template=" + name).want(http.StatusOK).legible("the template " + name)
 	}
+
 	w.shadowed("s", "")
 	b.get("/policies/s").want(http.StatusOK).legible("a policy in shadow")
+
 	b.post("/new", nil).want(http.StatusUnprocessableEntity).legible("the form with mistakes")
 	b.post("/alerts", nil).want(http.StatusUnprocessableEntity).legible("the form of a webhook with mistakes")
 	b.get("/nowhere").want(http.StatusNotFound).legible("a page that is not there")
@@ -41,7 +50,10 @@ func TestFieldsHaveNames(t *testing.T) {
 // legible checks that a screen reader can read the page.
 func (a *answer) legible(page string) {
 	a.t.Helper()
+
 	ids, labels, heads := map[string]bool{}, map[string]bool{}, 0
+
+	// The first pass finds what can be referred to, as a reference may come before its target.
 	a.each(func(n *html.Node) {
 		if id := attr(n, "id"); id != "" {
 			if ids[id] {
@@ -56,12 +68,16 @@ func (a *answer) legible(page string) {
 			heads++
 		}
 	})
+
 	if heads != 1 {
 		a.t.Errorf("%s: there are %d main headings", page, heads)
 	}
+
 	if !ids["main"] || !a.links("#main") {
 		a.t.Errorf("%s: there is no link to the content", page)
 	}
+
+	// References without a target are silent, so a reader would notice nothing.
 	a.each(func(n *html.Node) {
 		for _, name := range []string{"aria-describedby", "aria-labelledby"} {
 			for _, id := range strings.Fields(attr(n, name)) {
@@ -70,6 +86,7 @@ func (a *answer) legible(page string) {
 				}
 			}
 		}
+
 		if !named(n, labels) {
 			a.t.Errorf("%s: the %s %q has no name", page, n.Data, attr(n, "name"))
 		}
@@ -87,9 +104,12 @@ func named(n *html.Node, labels map[string]bool) bool {
 	default:
 		return true
 	}
+
+	// What is hidden needs no name. Others have one of their own, or a label that names them.
 	if attr(n, "type") == "hidden" || attr(n, "aria-label") != "" || labels[attr(n, "id")] && attr(n, "id") != "" {
 		return true
 	}
+
 	for p := range n.Ancestors() {
 		if p.Data == "label" {
 			return true
@@ -104,18 +124,25 @@ func TestColoursContrast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// The file begins with the light palette, and the dark one changes it.
 	light, dark, _ := strings.Cut(string(css), "@media (prefers-color-scheme: dark)")
 	for name, text := range map[string]string{"light": light, "dark": dark} {
 		c := palette(text)
+		// Texts need 4.5, by the guidelines for readers with weak eyes.
 		for _, pair := range [][2]string{
-			{"text", "back"}, {"text", "card"}, {"soft", "back"}, {"soft", "card"}, {"main", "back"}, {"main", "card"}, {"main-text", "main"},
-			{"text", "main-soft"}, {"soft", "main-soft"}, {"bad", "card"}, {"bad", "bad-soft"}, {"text", "bad-soft"}, {"good", "good-soft"}, {"good", "card"},
+			{"text", "back"}, {"text", "card"}, {"soft", "back"}, {"soft", "card"}, {"main", "back"},
+			{"main", "card"}, {"main-text", "main"},
+			{"text", "main-soft"}, {"soft", "main-soft"}, {"bad", "card"}, {"bad", "bad-soft"}, {"text", "bad-soft"},
+			{"good", "good-soft"}, {"good", "card"},
 			{"text", "good-soft"}, {"warn", "warn-soft"}, {"text", "warn-soft"}, {"text", "line"},
 		} {
 			if got := contrast(c[pair[0]], c[pair[1]]); got < 4.5 {
 				t.Errorf("%s: %s on %s has a contrast of %.2f", name, pair[0], pair[1], got)
 			}
 		}
+
+		// Lines and the ring of the focus need only 3, as they are shapes.
 		for _, pair := range [][2]string{{"edge", "card"}, {"edge", "back"}, {"focus", "back"}, {"focus", "card"}} {
 			if got := contrast(c[pair[0]], c[pair[1]]); got < 3 {
 				t.Errorf("%s: %s on %s has a contrast of %.2f", name, pair[0], pair[1], got)

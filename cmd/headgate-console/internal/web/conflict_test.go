@@ -27,13 +27,19 @@ func (w *world) stale() (b *browser, form url.Values) {
 func TestConflictShowsBothVersions(t *testing.T) {
 	w := newWorld(t)
 	b, form := w.stale()
+
+	// The other has changed the limit, as this form does, and the description, which it does not.
 	form.Set("quota", "9")
 	form.Set("path", "/mine")
 	form.Set("wait", "2s")
 	form.Set("on_limit", "wait")
 	form.Set("do", "save")
+
 	got := b.post("/policies/p/edit", form).want(http.StatusConflict)
+
 	rows := got.rows()
+
+	// A row says whose change it is: before, mine, theirs and by whom.
 	for field, want := range map[string]string{
 		"Limit":          "5/1m | 9/1m | 7/1m | both of you",
 		"Path":           "nothing | /mine | nothing | you",
@@ -45,18 +51,23 @@ func TestConflictShowsBothVersions(t *testing.T) {
 			t.Errorf("%s: the row is %q and not %q", field, rows[field], want)
 		}
 	}
+
 	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil || p.Version != 2 {
 		t.Errorf("the stale save made %v, %v", p, err)
 	}
 
 	again := got.form("/policies/p/edit")
 	preview := b.post("/policies/p/edit", with(again, "do", "preview")).want(http.StatusOK)
-	if v := preview.form("/policies/p/edit"); v.Get("path") != "/mine" || v.Get("quota") != "9" || v.Get("version") != "2" {
+
+	if v := preview.form("/policies/p/edit"); v.Get("path") != "/mine" || v.Get("quota") != "9" ||
+		v.Get("version") != "2" {
 		t.Errorf("the form for editing on shows %v", v)
 	}
+
 	b.post("/policies/p/edit", with(again, "do", "save")).goes("/policies/p?done=saved")
 	p, err := w.Policy(t.Context(), w.admin, "p")
-	if err != nil || p.Version != 3 || p.Limit.Quota != 9 || p.Match.Path != "/mine" || p.OnLimit != "wait 2s" || p.Description != "" {
+	if err != nil || p.Version != 3 || p.Limit.Quota != 9 || p.Match.Path != "/mine" || p.OnLimit != "wait 2s" ||
+		p.Description != "" {
 		t.Errorf("the policy that was saved on top is %+v, %v", p, err)
 	}
 }
@@ -68,6 +79,7 @@ func (a *answer) rows() map[string]string {
 		if n.Data != "tr" {
 			continue
 		}
+
 		var cells []string
 		for c := range n.ChildNodes() {
 			if c.Data == "td" || c.Data == "th" {
@@ -98,15 +110,18 @@ func TestConflictDeletedPolicyCanBeRestored(t *testing.T) {
 func TestConflictForEveryStaleChange(t *testing.T) {
 	w := newWorld(t)
 	b, _ := w.stale()
+	// Each form is of version 1, and the policy has version 2.
 	for path, form := range map[string]url.Values{
 		"/policies/p/mode":     {"version": {"1"}, "mode": {"off"}, "confirm": {"yes"}},
 		"/policies/p/delete":   {"version": {"1"}, "confirm": {"yes"}},
 		"/policies/p/rollback": {"version": {"1"}, "to": {"1"}, "confirm": {"yes"}},
 		"/policies/p/undo":     {"version": {"1"}},
-		"/policies/p/schedule": {"version": {"1"}, "mode": {"shadow"}, "do": {"at"}, "zone": {"UTC"}, "at": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}},
+		"/policies/p/schedule": {"version": {"1"}, "mode": {"shadow"}, "do": {"at"}, "zone": {"UTC"},
+			"at": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}},
 	} {
 		b.post(path, form).want(http.StatusConflict)
 	}
+
 	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil || p.Version != 2 {
 		t.Errorf("the policy is %+v, %v", p, err)
 	}
@@ -116,7 +131,8 @@ func TestFormNameTakenIsAMistake(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")
-	got := b.submit("/new?template=none", "/new", url.Values{"name": {"p"}, "apps": {"a"}, "quota": {"77"}}).want(http.StatusConflict)
+	got := b.submit("/new?template=none", "/new", url.Values{"name": {"p"}, "apps": {"a"}, "quota": {"77"}}).
+		want(http.StatusConflict)
 	if got.mistake("name") == "" || got.form("/new").Get("quota") != "77" {
 		t.Errorf("the form says %q and keeps %v", got.mistake("name"), got.form("/new"))
 	}

@@ -11,13 +11,16 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	host := strings.TrimPrefix(w.url, "http://")
+	// All combinations, as browsers send either of the two headers, or both, or none.
 	for _, site := range []string{"", "same-origin", "none", "same-site", "cross-site", "nonsense"} {
 		for _, origin := range []string{"", w.url, "https://evil.example", "null", "http://sub." + host} {
 			for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH"} {
-				r, err := http.NewRequestWithContext(t.Context(), method, w.url+"/apps", strings.NewReader(url.Values{"name": {"a"}}.Encode()))
+				r, err := http.NewRequestWithContext(t.Context(), method, w.url+"/apps",
+					strings.NewReader(url.Values{"name": {"a"}}.Encode()))
 				if err != nil {
 					t.Fatal(err)
 				}
+
 				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 				if site != "" {
 					r.Header.Set("Sec-Fetch-Site", site)
@@ -25,8 +28,11 @@ func TestFormsOfOtherSitesAreRefused(t *testing.T) {
 				if origin != "" {
 					r.Header.Set("Origin", origin)
 				}
+
+				// The sum of the rules is in fetchStatus, which says what each combination means.
 				if got, want := b.do(r).status, fetchStatus(w, site, origin, method); got != want {
-					t.Errorf("%s with Sec-Fetch-Site %q and Origin %q: the status is %d and not %d", method, site, origin, got, want)
+					t.Errorf("%s with Sec-Fetch-Site %q and Origin %q: the status is %d and not %d", method, site,
+						origin, got, want)
 				}
 			}
 		}
@@ -53,21 +59,28 @@ func TestGetChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")
+
+	// All forms are sent, but with their values in the address, from where nothing may be read.
 	for _, r := range routes() {
 		path, isPost := strings.CutPrefix(r.pattern, "POST ")
 		if !isPost || path == "/login" || path == "/logout" || strings.HasPrefix(path, "/account/password") {
 			continue
 		}
+
 		path = strings.ReplaceAll(path, "{name}", "p")
-		b.post(path+"?name=q&do=disable&version=1&mode=off&base=1&app=a&role=owner&idle=1h&life=2h&confirm=yes&policy=p", nil)
+		b.post(path+"?name=q&do=disable&version=1&mode=off&base=1&app=a&role=owner&idle=1h&life=2h&confirm=yes&policy=p",
+			nil)
 	}
+
 	p, err := w.Policy(t.Context(), w.admin, "p")
 	if err != nil || p.Version != 1 {
 		t.Errorf("the policy is %v, %v", p, err)
 	}
+
 	if apps, err := w.Apps(t.Context(), w.admin); len(apps) != 2 || err != nil {
 		t.Errorf("the applications are %v, %v", apps, err)
 	}
+
 	if users, err := w.Users(t.Context(), w.admin); len(users) != 1 || err != nil {
 		t.Errorf("the users are %v, %v", users, err)
 	}
@@ -76,32 +89,44 @@ func TestGetChangesNothing(t *testing.T) {
 func TestCookieIsForThisHostOnly(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
-	got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}, "next": {"/tester?app=a"}}).goes("/tester?app=a")
+	got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}, "next": {"/tester?app=a"}}).
+		goes("/tester?app=a")
+
 	cookie := got.header.Get("Set-Cookie")
 	for _, want := range []string{"headgate=", "Path=/", "HttpOnly", "SameSite=Lax", "Expires="} {
 		if !strings.Contains(cookie, want) {
 			t.Errorf("%q is not in %q", want, cookie)
 		}
 	}
+
+	// Tests use plain HTTP, where a browser would not accept a cookie that is Secure.
 	if strings.Contains(cookie, "Secure") || strings.Contains(cookie, "Domain") {
 		t.Errorf("the cookie of plain HTTP is %q", cookie)
 	}
+
 	if got := (Options{Secure: true}).Cookie(); got != "__Host-headgate" {
 		t.Errorf("the name with TLS is %q", got)
 	}
+
 	b.post("/logout", nil).goes("/login?done=out")
 	b.get("/policies").goes("/login?next=%2Fpolicies")
 }
 
 func TestLoginRedirectsToThisSiteOnly(t *testing.T) {
-	for _, next := range []string{"", "https://evil.example/", "//evil.example", `/\evil.example`, `\\evil.example`, "javascript:alert(1)", "evil", "/\t/evil.example", "http:evil", "///evil.example", "/policies?search=" + strings.Repeat("x", 2032)} {
+	// Browsers read backslashes, tabs and several slashes as the beginning of a host.
+	for _, next := range []string{"", "https://evil.example/", "//evil.example", `/\evil.example`, `\\evil.example`,
+		"javascript:alert(1)", "evil", "/\t/evil.example", "http:evil", "///evil.example",
+		"/policies?search=" + strings.Repeat("x", 2032)} {
 		if got := local(next); got != "/" {
 			t.Errorf("%q leads to %q", next, got)
 		}
 	}
+
+	// The longest address is kept, and that of one byte more is not.
 	if longest := "/policies?search=" + strings.Repeat("x", 2031); local(longest) != longest {
 		t.Error("a page of this site with a long search is lost")
 	}
+
 	if got := local("/policies/x?done=saved#y"); got != "/policies/x?done=saved" {
 		t.Errorf("a page of this site becomes %q", got)
 	}
@@ -112,22 +137,27 @@ func TestHeadersGuardEveryAnswer(t *testing.T) {
 	w.policy("p", "5/1m")
 	b := w.as("admin")
 	for _, r := range routes() {
+		// The drawing and the export are files, with headers of their own.
 		path, isGet := strings.CutPrefix(r.pattern, "GET ")
 		if !isGet || path == "/drawing.svg" || path == "/export" {
 			continue
 		}
+
 		path = strings.NewReplacer("{name}", "p", "{$}", "").Replace(path)
 		if strings.HasPrefix(path, "/users/") {
 			path = "/users/admin"
 		}
+
 		got := b.get(path)
 		for name, want := range map[string]string{
-			"Content-Security-Policy": contentPolicy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store",
+			"Content-Security-Policy": contentPolicy, "X-Content-Type-Options": "nosniff",
+			"Referrer-Policy": "same-origin", "Cache-Control": "no-store",
 		} {
 			if got := got.header.Get(name); got != want {
 				t.Errorf("%s: %s is %q", path, name, got)
 			}
 		}
+
 		got.inline(path)
 	}
 }

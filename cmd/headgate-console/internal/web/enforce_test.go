@@ -16,7 +16,8 @@ import (
 // shadowed adds a policy in shadow of the application b, whose last minutes are not in Redis.
 func (w *world) shadowed(name, onLimit string) policy.Policy {
 	w.t.Helper()
-	p, err := w.CreatePolicy(w.t.Context(), w.admin, policy.Policy{Name: name, Apps: []string{"b"}, Limit: limit("5/1m"), Key: "ip", OnLimit: onLimit, Mode: policy.Shadow})
+	p, err := w.CreatePolicy(w.t.Context(), w.admin, policy.Policy{Name: name, Apps: []string{"b"},
+		Limit: limit("5/1m"), Key: "ip", OnLimit: onLimit, Mode: policy.Shadow})
 	w.must(err)
 	return p
 }
@@ -24,7 +25,8 @@ func (w *world) shadowed(name, onLimit string) policy.Policy {
 // counted records decisions of a policy in the minute of its creation.
 func (w *world) counted(p policy.Policy, c stats.Counts) {
 	w.t.Helper()
-	w.must(w.Ledger().Record(w.t.Context(), "b", stats.Minute{Start: p.CreatedAt.Truncate(time.Minute), Policies: map[string]stats.Counts{p.Name: c}}))
+	w.must(w.Ledger().Record(w.t.Context(), "b",
+		stats.Minute{Start: p.CreatedAt.Truncate(time.Minute), Policies: map[string]stats.Counts{p.Name: c}}))
 }
 
 // seen returns what the page says that the policy has seen, in one line.
@@ -40,17 +42,23 @@ func TestEnforceNow(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	p := w.shadowed("p", "")
+
 	since := " Counting began " + p.CreatedAt.UTC().Format("2006-01-02 15:04:05") + " UTC."
-	if got := b.get("/policies/p").want(http.StatusOK).seen(); !strings.HasPrefix(got, "It has seen no request yet."+since) {
+	if got := b.get("/policies/p").want(http.StatusOK).
+		seen(); !strings.HasPrefix(got, "It has seen no request yet."+since) {
 		t.Errorf("at first: %q", got)
 	}
+	// Each row takes the place of the one before, as all are of one minute. A request that failed
+	// open was seen as well.
 	for _, row := range []struct {
 		counts stats.Counts
 		says   string
 	}{
 		{stats.Counts{events.Allowed: 1}, "1 request, of which 0 (0%) would have been refused."},
-		{stats.Counts{events.Allowed: 1200, events.Overruled: 4, events.ShadowRefused: 1}, "1,205 requests, of which 1 (0.08%) would have been refused."},
-		{stats.Counts{events.Allowed: 1200, events.Overruled: 4, events.ShadowRefused: 30_000, events.FailedOpen: 2}, "31,206 requests, of which 30,000 (96.1%) would have been refused."},
+		{stats.Counts{events.Allowed: 1200, events.Overruled: 4, events.ShadowRefused: 1},
+			"1,205 requests, of which 1 (0.08%) would have been refused."},
+		{stats.Counts{events.Allowed: 1200, events.Overruled: 4, events.ShadowRefused: 30_000, events.FailedOpen: 2},
+			"31,206 requests, of which 30,000 (96.1%) would have been refused."},
 	} {
 		w.counted(p, row.counts)
 		if got := b.get("/policies/p").seen(); got != "It has seen "+row.says+since {
@@ -60,24 +68,34 @@ func TestEnforceNow(t *testing.T) {
 			t.Errorf("the live part says %q", got)
 		}
 	}
-	if form := b.get("/policies/p/live?version=1").form("/policies/p/mode"); form.Get("version") != "1" || form.Get("mode") != "enforce" {
+
+	// The button is renewed with the part that moves, and stays that of the version.
+	if form := b.get("/policies/p/live?version=1").
+		form("/policies/p/mode"); form.Get("version") != "1" || form.Get("mode") != "enforce" {
 		t.Errorf("the live part sends %v", form)
 	}
+
 	enforce := b.get("/policies/p").enforceForm()
 	b.post("/policies/p/mode", enforce).goes("/policies/p?done=mode")
+
 	got, err := w.Policy(t.Context(), w.admin, "p")
 	w.must(err)
 	if got.Mode != policy.Enforce || got.Version != 2 {
 		t.Errorf("the policy is %+v", got)
 	}
+
 	if page := b.get("/policies/p"); page.byID("watched") != nil {
 		t.Error("a policy in force offers to enforce it")
 	}
+
+	// The roll-back brings a third version, which the form of the first must not enforce.
 	b.agree("/policies/p/history", "/policies/p/rollback", nil).goes("/policies/p?done=rolledback")
 	if page := b.get("/policies/p"); page.byID("watched") == nil {
 		t.Error("the roll-back does not bring the shadow back")
 	}
-	if got := b.post("/policies/p/mode", enforce).want(http.StatusConflict); !strings.Contains(got.text, "was changed in the meantime") {
+
+	if got := b.post("/policies/p/mode", enforce).
+		want(http.StatusConflict); !strings.Contains(got.text, "was changed in the meantime") {
 		t.Error("an old page enforces a newer version")
 	}
 }
@@ -97,11 +115,16 @@ func TestEnforceNowIsOfTheVersionShown(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	p := w.shadowed("p", "")
+
 	p.Limit.Quota = 1
 	_, err := w.UpdatePolicy(t.Context(), w.admin, p)
 	w.must(err)
+
+	// The address of the part names the version that the page shows. Without it, nothing is
+	// certain.
 	for path, stale := range map[string]bool{
-		"/policies/p": false, "/policies/p/live?version=2": false, "/policies/p/live?version=1": true, "/policies/p/live": true,
+		"/policies/p": false, "/policies/p/live?version=2": false, "/policies/p/live?version=1": true,
+		"/policies/p/live": true,
 		"/policies/p/live?version=" + url.QueryEscape(`"><script>`): true,
 	} {
 		got := b.get(path).want(http.StatusOK)
@@ -115,10 +138,12 @@ func TestEnforceNowSaysWhatTheActionIs(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	for name, row := range map[string][2]string{
-		"r": {"", "would have been refused."}, "w": {"wait 2s", "would have waited, or been refused."}, "d": {"degrade", "would have got a cheaper answer."},
+		"r": {"", "would have been refused."}, "w": {"wait 2s", "would have waited, or been refused."},
+		"d": {"degrade", "would have got a cheaper answer."},
 	} {
 		w.counted(w.shadowed(name, row[0]), stats.Counts{events.Allowed: 6, events.ShadowRefused: 2})
-		if got := b.get("/policies/" + name).seen(); !strings.HasPrefix(got, "It has seen 8 requests, of which 2 (25.0%) "+row[1]) {
+		if got := b.get("/policies/" + name).
+			seen(); !strings.HasPrefix(got, "It has seen 8 requests, of which 2 (25.0%) "+row[1]) {
 			t.Errorf("%s: %q", row[0], got)
 		}
 	}
@@ -127,15 +152,21 @@ func TestEnforceNowSaysWhatTheActionIs(t *testing.T) {
 // After a change of the limit the numbers of the former one are not shown.
 func TestEnforceNowForgetsAnotherLimit(t *testing.T) {
 	var now time.Time // stands still
+
 	w := newWorld(t, func(o *Options) { o.Clock = func() time.Time { return now } })
 	now = time.Now()
 	b := w.as("admin")
+
+	// These eight were seen under five a minute, and say nothing of one a minute.
 	p := w.shadowed("p", "")
 	w.counted(p, stats.Counts{events.Allowed: 6, events.ShadowRefused: 2})
 	p.Limit.Quota = 1
 	p, err := w.UpdatePolicy(t.Context(), w.admin, p)
 	w.must(err)
+
 	now = p.UpdatedAt
+
+	// Counts are kept by whole minutes, so that of the change is of both limits.
 	want := "It has seen no request yet. It decided otherwise until a moment ago, so counting begins with the next whole minute."
 	if got := b.get("/policies/p").seen(); got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -157,7 +188,8 @@ func TestEnforceNowWithoutRedis(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Fleet = nil })
 	w.shadowed("p", "")
 	page := w.as("admin").get("/policies/p").want(http.StatusOK)
-	if page.seen() != "The console was started without Redis, so it does not learn what the policy would do." || page.enforceForm() == nil {
+	if page.seen() != "The console was started without Redis, so it does not learn what the policy would do." ||
+		page.enforceForm() == nil {
 		t.Errorf("the page says %q and has %v", page.seen(), page.enforceForm())
 	}
 }

@@ -19,13 +19,20 @@ func TestDatabaseOutageKeepsInput(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")
+
 	form := b.get("/policies/p/edit").form("/policies/p/edit")
 	form.Set("description", "a lot of <work>")
+
+	// Half an hour of typing must not be lost because the database is away for a second.
 	got := w.away(http.MethodPost, "/policies/p/edit", form).want(http.StatusServiceUnavailable)
-	if kept := got.form("/policies/p/edit"); kept.Get("description") != "a lot of <work>" || kept.Get("version") != "1" || kept.Get("quota") != "5" {
+	if kept := got.form("/policies/p/edit"); kept.Get("description") != "a lot of <work>" ||
+		kept.Get("version") != "1" || kept.Get("quota") != "5" {
 		t.Errorf("of the form it keeps %v", kept)
 	}
+
 	b.post("/policies/p/edit", with(got.form("/policies/p/edit"), "do", "save")).goes("/policies/p?done=saved")
+
+	// The page says that it failed, and nothing of how it is built.
 	for _, path := range []string{"/policies", "/policies/p", "/", "/account"} {
 		got := w.away(http.MethodGet, path, nil).want(http.StatusServiceUnavailable)
 		for _, word := range []string{"sql", "SQL", "deadline", "goroutine", ".go:"} {
@@ -34,22 +41,31 @@ func TestDatabaseOutageKeepsInput(t *testing.T) {
 			}
 		}
 	}
-	w.away(http.MethodPost, "/login", url.Values{"name": {"admin"}, "password": {password}}).want(http.StatusServiceUnavailable)
+
+	w.away(http.MethodPost, "/login", url.Values{"name": {"admin"}, "password": {password}}).
+		want(http.StatusServiceUnavailable)
 }
 
 // away returns the answer to a request of the administrator that times out before the
 // database answers.
 func (w *world) away(method, path string, form url.Values) *answer {
 	w.t.Helper()
+
+	// The session is a real one, so the request fails at the database and not before.
 	s, err := w.Login(w.t.Context(), "admin", password, service.Meta{Address: "192.0.2.1:1"})
 	w.must(err)
+
+	// The deadline passed long ago, so that no statement is carried out.
 	ctx, cancel := context.WithDeadline(w.t.Context(), time.Unix(1, 0))
 	defer cancel()
+
 	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(form.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.AddCookie(&http.Cookie{Name: Options{}.Cookie(), Value: s.Token})
+
 	rec := httptest.NewRecorder()
 	w.pages.ServeHTTP(rec, r)
+
 	a := &answer{t: w.t, status: rec.Code, header: rec.Header(), text: rec.Body.String()}
 	a.doc, err = html.Parse(strings.NewReader(a.text))
 	w.must(err)
@@ -82,6 +98,8 @@ func TestLoginTooManyAttemptsShowsTheWait(t *testing.T) {
 	w := newWorld(t)
 	b := w.browser()
 	form := url.Values{"name": {"admin"}, "password": {"wrong"}}
+
+	// A hundred is far above what is permitted, whatever that is.
 	for range 100 {
 		got := b.post("/login", form)
 		if got.status == http.StatusTooManyRequests {
@@ -98,7 +116,8 @@ func TestLoginTooManyAttemptsShowsTheWait(t *testing.T) {
 func TestMissingPagesAreNotFound(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	for _, path := range []string{"/nowhere", "/policies/none", "/policies/none/edit", "/policies/none/history", "/policies/%2e%2e", "/users/none", "/apps/delete?name=none", "/?app=none", "/live?app=none", "/static/none"} {
+	for _, path := range []string{"/nowhere", "/policies/none", "/policies/none/edit", "/policies/none/history",
+		"/policies/%2e%2e", "/users/none", "/apps/delete?name=none", "/?app=none", "/live?app=none", "/static/none"} {
 		b.get(path).want(http.StatusNotFound)
 	}
 }

@@ -20,14 +20,23 @@ import (
 func TestFormNeedsOnlyNameAndApplication(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	if got := b.get("/policies"); !strings.Contains(got.text, "There are no policies yet") || !strings.Contains(got.text, `href="/new"`) {
+
+	// A new console has no policies, and its list is where people start.
+	if got := b.get("/policies"); !strings.Contains(got.text, "There are no policies yet") ||
+		!strings.Contains(got.text, `href="/new"`) {
 		t.Error("the empty list does not say how to begin")
 	}
-	b.submit("/new?template=none", "/new", url.Values{"name": {"first"}, "apps": {"a"}}).goes("/policies/first?done=created")
+
+	// Everything that is not filled in has a value that does no harm: the policy only counts, in
+	// shadow.
+	b.submit("/new?template=none", "/new", url.Values{"name": {"first"}, "apps": {"a"}}).
+		goes("/policies/first?done=created")
+
 	p, err := w.Policy(t.Context(), w.admin, "first")
 	if err != nil || p.Limit.String() != "100/1m" || p.Key != "ip" || p.Mode != policy.Shadow {
 		t.Errorf("the policy is %+v, %v", p, err)
 	}
+
 	got := b.get("/policies/first?done=created").want(http.StatusOK)
 	if !strings.Contains(got.text, p.Describe()) || !strings.Contains(got.text, "The policy was created.") {
 		t.Error("the page does not say what the policy does")
@@ -38,10 +47,14 @@ func TestFormNeedsOnlyNameAndApplication(t *testing.T) {
 func TestFormRoundTrip(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
+
+	// Each row has something else that the form could lose or write in another way: units, dates,
+	// lists, markup.
 	for i, p := range []policy.Policy{
 		{Limit: limit("100/1m burst=20"), Key: "api-key", OnLimit: "wait 500ms", OnStoreError: "closed", Priority: -7},
 		{Limit: limit("5/1m30s sliding-log"), Key: "user+route", Mode: policy.Shadow, Description: "two\nlines"},
-		{Limit: limit("240/1h sliding-window segments=60"), Key: "ip/56", Match: policy.Match{Methods: []string{"POST", "PURGE"}, Host: "*.example.com", Path: "/users/{id}"}},
+		{Limit: limit("240/1h sliding-window segments=60"), Key: "ip/56",
+			Match: policy.Match{Methods: []string{"POST", "PURGE"}, Host: "*.example.com", Path: "/users/{id}"}},
 		{Limit: limit("10/1s fixed-window aligned"), Key: "global", OnLimit: "degrade", Mode: policy.Off},
 		{Limit: limit("20 concurrent ttl=30s"), Key: "header:X-Tenant+ip", OnStoreError: "open"},
 		{Limit: limit("3/1500us token-bucket burst=9"), Key: "cookie:sid", OnStoreError: "local"},
@@ -51,17 +64,26 @@ func TestFormRoundTrip(t *testing.T) {
 		{Limit: limit("3/day"), Key: "user"},
 		{Limit: limit("5/1m"), Key: "ip", Ban: core.MustParseBan("20/1m for 10m max 24h")},
 		{Limit: limit("1000/1m burst=200 debt=5000"), Key: "user"},
-		{Limit: limit("60/1h"), Key: "user", Plans: map[string]core.Limit{"pro": limit("9000/1h burst=20")}, PlanBy: "claim",
+		// Keys with quotes, spaces at the ends and line ends must survive a text area with one
+		// entry a line.
+		{Limit: limit("60/1h"), Key: "user", Plans: map[string]core.Limit{"pro": limit("9000/1h burst=20")},
+			PlanBy: "claim",
 			Access: policy.Access{Allow: policy.Callers{Networks: []string{"10.0.0.0/8", "192.0.2.7"}},
-				Deny: policy.Callers{Keys: []string{`"><script>`, " a, b ", "a\r\nb", `"a"`, "</textarea>"}}, DenyStatus: 429}},
-		{Limit: limit("9 concurrent ttl=30s"), Key: "ip", Access: policy.Access{Allow: policy.Callers{Networks: []string{"::1"}, Keys: []string{"192.0.2.9"}},
-			Deny: policy.Callers{Networks: []string{"10.0.0.0/8"}}, DenyOthers: true}},
+				Deny:       policy.Callers{Keys: []string{`"><script>`, " a, b ", "a\r\nb", `"a"`, "</textarea>"}},
+				DenyStatus: 429}},
+		{Limit: limit("9 concurrent ttl=30s"), Key: "ip",
+			Access: policy.Access{Allow: policy.Callers{Networks: []string{"::1"}, Keys: []string{"192.0.2.9"}},
+				Deny: policy.Callers{Networks: []string{"10.0.0.0/8"}}, DenyOthers: true}},
 	} {
 		p.Name, p.Apps = "p"+string(rune('a'+i)), []string{"a", "b"}
 		_, err := w.CreatePolicy(t.Context(), w.admin, p)
 		w.must(err)
+
 		page := "/policies/" + p.Name
 		b.submit(page+"/edit", page+"/edit", url.Values{"do": {"save"}}).goes(page + "?done=saved")
+
+		// A save without a change makes no version, so a second one would show what the form has
+		// altered.
 		if got, err := w.Policy(t.Context(), w.admin, p.Name); err != nil || got.Version != 1 {
 			t.Errorf("%s: the form changed %v, %v", p.Name, service.Diff(p, got), err)
 		}
@@ -75,17 +97,26 @@ func TestFormOfPlansAndExceptions(t *testing.T) {
 	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("60/1h"), Key: "user"}
 	_, err := w.CreatePolicy(t.Context(), w.admin, p)
 	w.must(err)
+
 	edit := func(changes url.Values) *answer { return b.submit("/policies/p/edit", "/policies/p/edit", changes) }
+
+	// A browser sends line ends as CR and LF, and people write spaces around what they fill in.
 	edit(url.Values{
-		"plans": {"pro : 9000/1h burst=20\r\n\r\nfree: 100/1h"}, "plan_by": {" claim "}, "allow_networks": {"10.0.0.0/8, 192.0.2.7\r\n::1"},
-		"allow_keys": {"carol\r\nda ve"}, "deny_networks": {"10.6.0.0/16"}, "deny_keys": {"mallory"}, "deny_others": {"yes"}, "deny_status": {"429"},
+		"plans": {"pro : 9000/1h burst=20\r\n\r\nfree: 100/1h"}, "plan_by": {" claim "},
+		"allow_networks": {"10.0.0.0/8, 192.0.2.7\r\n::1"},
+		"allow_keys":     {"carol\r\nda ve"}, "deny_networks": {"10.6.0.0/16"}, "deny_keys": {"mallory"},
+		"deny_others": {"yes"}, "deny_status": {"429"},
 	}).goes("/policies/p?done=saved")
 	b.submit("/new?from=p", "/new", url.Values{"name": {"q"}}).goes("/policies/q?done=created")
+
 	p.Plans, p.PlanBy = map[string]core.Limit{"pro": limit("9000/1h burst=20"), "free": limit("100/1h")}, "claim"
 	p.Access = policy.Access{
 		Allow: policy.Callers{Networks: []string{"10.0.0.0/8", "192.0.2.7", "::1"}, Keys: []string{"carol", "da ve"}},
-		Deny:  policy.Callers{Networks: []string{"10.6.0.0/16"}, Keys: []string{"mallory"}}, DenyOthers: true, DenyStatus: 429,
+		Deny:  policy.Callers{Networks: []string{"10.6.0.0/16"}, Keys: []string{"mallory"}}, DenyOthers: true,
+		DenyStatus: 429,
 	}
+
+	// The copy q has the same plans and lists, as an exception that a copy loses is hard to notice.
 	for _, name := range []string{"p", "q"} {
 		got, err := w.Policy(t.Context(), w.admin, name)
 		if p.Name = name; name == "q" {
@@ -95,29 +126,39 @@ func TestFormOfPlansAndExceptions(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, d, err)
 		}
 	}
+
+	// Only one field of each row is wrong, so the mistake has to be beside that one.
 	for field, row := range map[string]struct{ name, text, want string }{
-		"no colon":       {"plans", "pro", `"pro" is not a name, a colon and a limit`},
-		"no limit":       {"plans", "pro: many", `pro: `},
-		"a plan twice":   {"plans", "pro: 1/1h\npro: 2/1h", "pro: it is in the table twice"},
-		"an algorithm":   {"plans", "pro: 1/1h fixed-window", "pro: its algorithm is fixed-window, and that of the limit gcra"},
+		"no colon":     {"plans", "pro", `"pro" is not a name, a colon and a limit`},
+		"no limit":     {"plans", "pro: many", `pro: `},
+		"a plan twice": {"plans", "pro: 1/1h\npro: 2/1h", "pro: it is in the table twice"},
+		"an algorithm": {"plans", "pro: 1/1h fixed-window",
+			"pro: its algorithm is fixed-window, and that of the limit gcra"},
 		"no function":    {"plan_by", "", "it has to name the function"},
 		"no network":     {"allow_networks", "10.0.0.0/33", `the allowed network "10.0.0.0/33"`},
 		"on both lists":  {"deny_keys", "carol", `the key "carol" is on both lists`},
 		"another status": {"deny_status", "404", "404 is not 403 or 429"},
 	} {
+		// Networks, keys and the status are one field of the policy, Access, and so are their
+		// mistakes.
 		place := row.name
 		if strings.Contains(row.name, "_networks") || strings.Contains(row.name, "_keys") || row.name == "deny_status" {
 			place = "access"
 		}
+
 		got := edit(url.Values{row.name: {row.text}}).want(http.StatusUnprocessableEntity)
 		if text := got.mistake(place); !strings.Contains(text, row.want) {
 			t.Errorf("%s: %q at %s, want %q", field, text, place, row.want)
 		}
 	}
+
+	// Empty fields take all of it away again.
 	edit(url.Values{"plans": {""}, "plan_by": {""}, "allow_networks": {""}, "allow_keys": {""}, "deny_networks": {""},
 		"deny_keys": {""}, "deny_others": nil, "deny_status": {""}}).goes("/policies/p?done=saved")
+
 	got, err := w.Policy(t.Context(), w.admin, "p")
-	if want := (policy.Policy{Name: "p", Apps: p.Apps, Limit: p.Limit, Key: p.Key}); err != nil || len(service.Diff(want, got)) != 0 {
+	if want := (policy.Policy{Name: "p", Apps: p.Apps, Limit: p.Limit, Key: p.Key}); err != nil ||
+		len(service.Diff(want, got)) != 0 {
 		t.Errorf("%v, %v", service.Diff(want, got), err)
 	}
 }
@@ -127,6 +168,8 @@ func TestFormOfABan(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	w.policy("p", "5/1m")
+
+	// Each row has one wrong part, and what was filled in stays in all three fields.
 	for _, row := range []struct{ after, span, most, place, want string }{
 		{"", "10m", "24h", "ban_after", "it does not say how many refusals in how long"},
 		{"20/month", "10m", "24h", "ban_after", `"20/month" is not a number of refusals`},
@@ -137,23 +180,35 @@ func TestFormOfABan(t *testing.T) {
 		{"20/1m", "25h", "24h", "ban_for", "for is above max"},
 		{"20/1m", "10m", "9999h", "ban_max", "max 9999h0m0s is not within"},
 	} {
-		got := b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"ban_after": {row.after}, "ban_for": {row.span}, "ban_max": {row.most}})
+		got := b.submit("/policies/p/edit", "/policies/p/edit",
+			url.Values{"ban_after": {row.after}, "ban_for": {row.span}, "ban_max": {row.most}})
 		if text := got.want(http.StatusUnprocessableEntity).mistake(row.place); !strings.HasPrefix(text, row.want) {
 			t.Errorf("%+v: %q", row, text)
 		}
-		if kept := got.form("/policies/p/edit"); kept.Get("ban_after") != row.after || kept.Get("ban_for") != row.span || kept.Get("ban_max") != row.most {
+
+		if kept := got.form("/policies/p/edit"); kept.Get("ban_after") != row.after ||
+			kept.Get("ban_for") != row.span || kept.Get("ban_max") != row.most {
 			t.Errorf("%+v: kept as %v", row, kept)
 		}
 	}
-	wait := url.Values{"on_limit": {"wait"}, "wait": {"1s"}, "ban_after": {"20/1m"}, "ban_for": {"10m"}, "ban_max": {"24h"}}
-	if text := b.submit("/policies/p/edit", "/policies/p/edit", wait).mistake("ban_after"); text != `only a policy that refuses requests can ban, and on_limit is "wait 1s"` {
+
+	// A mistake of two fields together is at the ban, as the policy would wait but for it.
+	wait := url.Values{"on_limit": {"wait"}, "wait": {"1s"}, "ban_after": {"20/1m"}, "ban_for": {"10m"},
+		"ban_max": {"24h"}}
+	if text := b.submit("/policies/p/edit", "/policies/p/edit", wait).
+		mistake("ban_after"); text != `only a policy that refuses requests can ban, and on_limit is "wait 1s"` {
 		t.Errorf("a policy that waits: %q", text)
 	}
-	b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"ban_after": {" 20/1m "}, "ban_for": {"10m"}, "ban_max": {"24h"}}).goes("/policies/p?done=saved")
+
+	// Spaces around the words are no mistake.
+	b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"ban_after": {" 20/1m "}, "ban_for": {"10m"},
+		"ban_max": {"24h"}}).goes("/policies/p?done=saved")
+
 	page := b.get("/policies/p").want(http.StatusOK)
 	if !page.shows("20/1m for 10m max 24h") || !page.links("/bans?policy=p") {
 		t.Errorf("the page of the policy is %s", page.text)
 	}
+
 	if plain := b.get("/policies/p/history"); !strings.Contains(plain.text, "20/1m for 10m max 24h") {
 		t.Error("the history does not show the ban")
 	}
@@ -178,11 +233,18 @@ func limit(s string) core.Limit {
 func TestFormUsesTheChosenLimit(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
+
+	// Both forms of the limit are filled in, with different limits, so the form shows which one was
+	// used.
 	form := b.get("/new?template=none").form("/new")
-	form["name"], form["apps"], form["limit"], form["quota"] = []string{"p"}, []string{"a"}, []string{"240/1h sliding-window segments=60"}, []string{"7"}
-	for by, want := range map[string][2]string{"fields": {"7", "7/1m"}, "text": {"240", "240/1h sliding-window segments=60"}} {
+	form["name"], form["apps"], form["limit"], form["quota"] = []string{"p"}, []string{"a"},
+		[]string{"240/1h sliding-window segments=60"}, []string{"7"}
+
+	for by, want := range map[string][2]string{"fields": {"7", "7/1m"},
+		"text": {"240", "240/1h sliding-window segments=60"}} {
 		form["limit_by"], form["do"] = []string{by}, []string{"preview"}
 		got := b.post("/new", form).want(http.StatusOK)
+
 		shown := got.form("/new")
 		if shown.Get("quota") != want[0] || shown.Get("limit") != want[1] || shown.Get("limit_by") != by {
 			t.Errorf("by %s the preview shows %v", by, shown)
@@ -191,9 +253,11 @@ func TestFormUsesTheChosenLimit(t *testing.T) {
 			t.Errorf("by %s the page has another drawing", by)
 		}
 	}
+
 	form["limit_by"], form["do"] = []string{"text"}, []string{"save"}
 	b.post("/new", form).goes("/policies/p?done=created")
-	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil || p.Limit != limit("240/1h sliding-window segments=60") {
+	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil ||
+		p.Limit != limit("240/1h sliding-window segments=60") {
 		t.Errorf("the policy is %+v, %v", p, err)
 	}
 }
@@ -201,14 +265,21 @@ func TestFormUsesTheChosenLimit(t *testing.T) {
 func TestFormShowsAllMistakes(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
+
+	// Every field has a mistake of its own, so none may hide another.
 	form := url.Values{
-		"name": {"Not A Name"}, "limit_by": {"fields"}, "algorithm": {"fixed-window"}, "quota": {"many"}, "period": {"x"}, "unit": {"m"}, "burst": {"-3"}, "debt": {"-4"},
-		"segments": {"y"}, "key": {"other"}, "key_other": {"nobody+ip"}, "methods": {"GET", "GET"}, "host": {"a b"}, "path": {"nowhere"}, "on_limit": {"wait"}, "wait": {"long"},
+		"name": {"Not A Name"}, "limit_by": {"fields"}, "algorithm": {"fixed-window"}, "quota": {"many"},
+		"period": {"x"}, "unit": {"m"}, "burst": {"-3"}, "debt": {"-4"},
+		"segments": {"y"}, "key": {"other"}, "key_other": {"nobody+ip"}, "methods": {"GET", "GET"}, "host": {"a b"},
+		"path": {"nowhere"}, "on_limit": {"wait"}, "wait": {"long"},
 		"on_store_error": {"maybe"}, "mode": {"soon"}, "priority": {"high"}, "description": {strings.Repeat("x", 1001)},
 	}
 	got := b.post("/new", form).want(http.StatusUnprocessableEntity)
+
+	// A mistake is beside its field, and in the summary at the top with a link to it.
 	for _, field := range []string{
-		"name", "apps", "quota", "period", "burst", "debt", "segments", "key_other", "methods", "host", "path", "wait", "on_store_error", "mode", "priority", "description",
+		"name", "apps", "quota", "period", "burst", "debt", "segments", "key_other", "methods", "host", "path",
+		"wait", "on_store_error", "mode", "priority", "description",
 	} {
 		if got.mistake(field) == "" {
 			t.Errorf("there is nothing beside %s", field)
@@ -217,24 +288,40 @@ func TestFormShowsAllMistakes(t *testing.T) {
 			t.Errorf("the summary has no link to %s", field)
 		}
 	}
+
+	// A person corrects a form and does not write it anew.
 	kept := got.form("/new")
-	for _, field := range []string{"name", "quota", "period", "burst", "debt", "segments", "key_other", "host", "path", "wait", "priority", "description"} {
+	for _, field := range []string{"name", "quota", "period", "burst", "debt", "segments", "key_other", "host",
+		"path", "wait", "priority", "description"} {
 		if !slices.Equal(kept[field], form[field]) {
 			t.Errorf("%s is kept as %q", field, kept[field])
 		}
 	}
-	text := b.post("/new", url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"text"}, "limit": {"many/often burst=x"}, "key": {"ip"}, "on_limit": {"reject"}, "mode": {"enforce"}, "priority": {"0"}})
-	if m := text.want(http.StatusUnprocessableEntity).mistake("limit"); !strings.Contains(m, "quota") || !strings.Contains(m, "period") || !strings.Contains(m, "burst") {
+
+	// The text of a limit is one field for all of its mistakes.
+	text := b.post("/new", url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"text"},
+		"limit": {"many/often burst=x"}, "key": {"ip"}, "on_limit": {"reject"}, "mode": {"enforce"}, "priority": {"0"}})
+	if m := text.want(http.StatusUnprocessableEntity).mistake("limit"); !strings.Contains(m, "quota") ||
+		!strings.Contains(m, "period") || !strings.Contains(m, "burst") {
 		t.Errorf("the mistake beside the text is %q", m)
 	}
-	odd := b.post("/new", url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"fields"}, "algorithm": {"fixed-window"}, "quota": {"0"}, "period": {"0"}, "unit": {"s"}, "burst": {"5"}, "segments": {"5"}, "key": {"ip"}, "on_limit": {"reject"}, "mode": {"enforce"}, "priority": {"0"}})
+	// Here each number is one, but they do not fit together or are too small.
+	odd := b.post("/new", url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"fields"},
+		"algorithm": {"fixed-window"}, "quota": {"0"}, "period": {"0"}, "unit": {"s"}, "burst": {"5"},
+		"segments": {"5"}, "key": {"ip"}, "on_limit": {"reject"}, "mode": {"enforce"}, "priority": {"0"}})
+
 	for _, field := range []string{"quota", "period", "burst", "segments"} {
 		if odd.mistake(field) == "" {
 			t.Errorf("there is no mistake of the limit beside %s", field)
 		}
 	}
-	log := url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"fields"}, "algorithm": {"sliding-log"}, "quota": {"9"}, "period": {"1"}, "unit": {"s"}, "debt": {"5"}, "key": {"ip"}, "on_limit": {"reject"}, "mode": {"enforce"}, "priority": {"0"}}
-	if m := b.post("/new", log).want(http.StatusUnprocessableEntity).mistake("debt"); m != "debt means nothing to sliding-log" {
+
+	// Debt means something to other algorithms, and the field is shown for all.
+	log := url.Values{"name": {"x"}, "apps": {"a"}, "limit_by": {"fields"}, "algorithm": {"sliding-log"},
+		"quota": {"9"}, "period": {"1"}, "unit": {"s"}, "debt": {"5"}, "key": {"ip"}, "on_limit": {"reject"},
+		"mode": {"enforce"}, "priority": {"0"}}
+	if m := b.post("/new", log).want(http.StatusUnprocessableEntity).
+		mistake("debt"); m != "debt means nothing to sliding-log" {
 		t.Errorf("the mistake beside the debt of a log is %q", m)
 	}
 }
@@ -242,20 +329,31 @@ func TestFormShowsAllMistakes(t *testing.T) {
 func TestFormOfACalendar(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user", Limit: limit("10000/month tz=Europe/Berlin start=15")})
+	_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user",
+		Limit: limit("10000/month tz=Europe/Berlin start=15")})
 	w.must(err)
+
+	// The fields are filled in from the text of the limit.
 	form := b.get("/policies/p/edit").form("/policies/p/edit")
-	if form.Get("limit_by") != "fields" || form.Get("algorithm") != "calendar" || form.Get("calendar") != "month" || form.Get("tz") != "Europe/Berlin" || form.Get("start") != "15" {
+	if form.Get("limit_by") != "fields" || form.Get("algorithm") != "calendar" || form.Get("calendar") != "month" ||
+		form.Get("tz") != "Europe/Berlin" || form.Get("start") != "15" {
 		t.Errorf("the form shows %v", form)
 	}
-	form["calendar"], form["tz"], form["start"], form["do"] = []string{"week"}, []string{"America/New_York"}, []string{"7"}, []string{"preview"}
+
+	form["calendar"], form["tz"], form["start"], form["do"] = []string{"week"}, []string{"America/New_York"},
+		[]string{"7"}, []string{"preview"}
+
+	// The preview writes the text of what the fields say.
 	got := b.post("/policies/p/edit", form).want(http.StatusOK)
-	if want := "10000/week tz=America/New_York start=7"; got.form("/policies/p/edit").Get("limit") != want || !got.draws(want) {
+	if want := "10000/week tz=America/New_York start=7"; got.form("/policies/p/edit").
+		Get("limit") != want || !got.draws(want) {
 		t.Errorf("the preview shows %v", got.form("/policies/p/edit"))
 	}
+
 	form["do"] = []string{"save"}
 	b.post("/policies/p/edit", form).goes("/policies/p?done=saved")
-	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil || p.Limit != limit("10000/week tz=America/New_York start=7") {
+	if p, err := w.Policy(t.Context(), w.admin, "p"); err != nil ||
+		p.Limit != limit("10000/week tz=America/New_York start=7") {
 		t.Errorf("the policy is %+v, %v", p, err)
 	}
 }
@@ -263,24 +361,34 @@ func TestFormOfACalendar(t *testing.T) {
 func TestFormOfACalendarNamesMistakes(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	_, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user", Limit: limit("10000/week")})
+	_, err := w.CreatePolicy(t.Context(), w.admin,
+		policy.Policy{Name: "p", Apps: []string{"a"}, Key: "user", Limit: limit("10000/week")})
 	w.must(err)
+
 	form := b.get("/policies/p/edit").form("/policies/p/edit")
+
+	// Only the zone and the day are wrong, so there is nothing at the fields of the limit as a
+	// whole.
 	form["tz"], form["start"], form["do"] = []string{"Mars/Olympus"}, []string{"31"}, []string{"save"}
 	wrong := b.post("/policies/p/edit", form).want(http.StatusUnprocessableEntity)
-	for field, want := range map[string]string{"tz": `tz "Mars/Olympus" is not in the time zone database`, "start": `start "31" is not a day of a week, 1 to 7`, "limit_fields": ""} {
+	for field, want := range map[string]string{"tz": `tz "Mars/Olympus" is not in the time zone database`,
+		"start": `start "31" is not a day of a week, 1 to 7`, "limit_fields": ""} {
 		if m := wrong.mistake(field); (m == "") != (want == "") || !strings.HasPrefix(m, want) {
 			t.Errorf("the mistake beside %s is %q, want %q", field, m, want)
 		}
 	}
+
+	// A word of another setting in the field of the zone must not become a part of the limit.
 	form["tz"], form["start"], form["calendar"] = []string{"UTC burst=5"}, nil, []string{"decade"}
 	for field, want := range map[string]string{"calendar": "choose one of them"} {
 		if m := b.post("/policies/p/edit", form).want(http.StatusUnprocessableEntity).mistake(field); m != want {
 			t.Errorf("the mistake beside %s is %q, want %q", field, m, want)
 		}
 	}
+
 	form["calendar"] = []string{"day"}
-	if m := b.post("/policies/p/edit", form).want(http.StatusUnprocessableEntity).mistake("tz"); m != `"UTC burst=5" is more than one word` {
+	if m := b.post("/policies/p/edit", form).want(http.StatusUnprocessableEntity).
+		mistake("tz"); m != `"UTC burst=5" is more than one word` {
 		t.Errorf("the mistake beside two words is %q", m)
 	}
 }
@@ -293,20 +401,29 @@ func (a *answer) links(to string) (found bool) {
 func TestValidateShowsMistakesAndDrawing(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
+
+	// A quota that is fine has no mistake, though the name is wrong.
 	d := blank()
 	d.Name, d.Apps, d.Quota = "Bad Name", []string{"a"}, "50"
 	got := b.get("/validate?" + d.values().Encode()).want(http.StatusOK)
-	if !strings.Contains(got.text, `data-field="name"`) || strings.Contains(got.text, `data-field="quota"`) || !strings.Contains(got.text, "/drawing.svg?limit=50%2F1m") {
+	if !strings.Contains(got.text, `data-field="name"`) || strings.Contains(got.text, `data-field="quota"`) ||
+		!strings.Contains(got.text, "/drawing.svg?limit=50%2F1m") {
 		t.Errorf("it answers %s", got.text)
 	}
+
 	d.Name = "good"
-	if got := b.get("/validate?" + d.values().Encode()); !strings.Contains(got.text, "50 requests a minute for each address") {
+	if got := b.get("/validate?" + d.values().Encode()); !strings.Contains(
+		got.text, "50 requests a minute for each address") {
 		t.Errorf("it answers %s", got.text)
 	}
+
+	// The drawing depends on its address alone, so a browser may keep it.
 	svg := b.get("/drawing.svg?limit=50/1m").want(http.StatusOK)
-	if kind := svg.header.Get("Content-Type"); kind != "image/svg+xml" || !strings.Contains(svg.header.Get("Cache-Control"), "max-age") {
+	if kind := svg.header.Get("Content-Type"); kind != "image/svg+xml" ||
+		!strings.Contains(svg.header.Get("Cache-Control"), "max-age") {
 		t.Errorf("the drawing is %s, %s", kind, svg.header.Get("Cache-Control"))
 	}
+
 	b.get("/drawing.svg?limit=often").want(http.StatusBadRequest)
 }
 
@@ -315,18 +432,22 @@ func TestFormsCoverEveryEdit(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	w.policy("p", "5/1m")
+	// The steps follow each other: each one changes what those before have left.
 	b.submit("/policies/p", "/policies/p/mode", url.Values{"mode": {"shadow"}}).goes("/policies/p?done=mode")
-	b.submit("/policies?mode=shadow&sort=-name", "/policies/bulk", url.Values{"policy": {"2:p"}, "do": {"off"}, "confirm": {"yes"}}).goesTo("/policies?mode=shadow&sort=-name&done=bulk&at=")
+	b.submit("/policies?mode=shadow&sort=-name", "/policies/bulk", url.Values{"policy": {"2:p"}, "do": {"off"},
+		"confirm": {"yes"}}).goesTo("/policies?mode=shadow&sort=-name&done=bulk&at=")
 	b.agree("/policies/p/history", "/policies/p/rollback", nil).goes("/policies/p?done=rolledback")
 	b.submit("/new?from=p", "/new", nil).goes("/policies/p-copy?done=created")
 	b.submit("/policies/p/delete", "/policies/p/delete", nil).goes("/policies?done=deleted&of=p")
 	b.agree("/policies/p/history", "/policies/p/rollback", nil).goes("/policies/p?done=rolledback")
 
+	// A slash in a name must not end the part of the path that holds it.
 	b.submit("/apps", "/apps", url.Values{"name": {"c/d"}, "description": {"x"}}).goes("/apps?done=app")
 	b.submit("/apps", "/apps/describe", url.Values{"description": {"y"}}).goes("/apps?done=appsaved")
 	b.submit("/apps/delete?name=a", "/apps/delete", nil).want(http.StatusUnprocessableEntity)
 	b.submit("/apps/delete?name=c/d", "/apps/delete", nil).goes("/apps?done=appdeleted")
 
+	// The same holds for an at sign, as names may be addresses of e-mail.
 	b.submit("/users", "/users", url.Values{"name": {"ada@example.com"}}).want(http.StatusOK)
 	user := "/users/ada@example.com"
 	b.submit(user, user+"/role", url.Values{"role": {"owner"}}).goes(user + "?done=role")
@@ -340,42 +461,61 @@ func TestFormsCoverEveryEdit(t *testing.T) {
 func TestAccountForms(t *testing.T) {
 	w := newWorld(t)
 	b, other := w.as("admin"), w.as("admin")
+
 	got := b.submit("/account", "/account/tokens", url.Values{"label": {"ci"}}).want(http.StatusOK)
 	if !strings.Contains(got.text, auth.TokenPrefix) {
 		t.Error("the secret is not shown")
 	}
+
+	// A secret is shown once, because only its digest is stored.
 	if strings.Contains(b.get("/account").text, auth.TokenPrefix) {
 		t.Error("the secret is shown again")
 	}
-	if got := b.submit("/account", "/account/tokens/revoke", nil).want(http.StatusOK); got.heading() != "Revoke the token ci?" || !strings.Contains(got.text, "get a 401 from now on") {
+
+	if got := b.submit("/account", "/account/tokens/revoke", nil).
+		want(http.StatusOK); got.heading() != "Revoke the token ci?" ||
+		!strings.Contains(got.text, "get a 401 from now on") {
 		t.Errorf("the question is %s", got.text)
 	}
+
+	// The first browser ends the session of the second one.
 	b.agree("/account", "/account/tokens/revoke", nil).goes("/account?done=revoked")
 	b.submit("/account", "/account/sessions/end", nil).goes("/account?done=ended")
 	_ = other
-	wrong := b.submit("/account", "/account/password", url.Values{"old": {"x"}, "password": {"short"}, "repeat": {"other"}}).want(http.StatusUnprocessableEntity)
-	if wrong.mistake("password") == "" || wrong.mistake("repeat") == "" || strings.Contains(wrong.text, `value="short"`) {
+
+	// A password is never sent back, not even a wrong one.
+	wrong := b.submit("/account", "/account/password",
+		url.Values{"old": {"x"}, "password": {"short"}, "repeat": {"other"}}).want(http.StatusUnprocessableEntity)
+	if wrong.mistake("password") == "" || wrong.mistake("repeat") == "" ||
+		strings.Contains(wrong.text, `value="short"`) {
 		t.Error("the mistakes in the password are not shown, or the password is")
 	}
+
 	b.submit("/settings", "/settings", url.Values{"idle": {"2h"}}).goes("/settings?done=settings")
-	if m := b.submit("/settings", "/settings", url.Values{"idle": {"soon"}, "life": {"1ns"}}).want(http.StatusUnprocessableEntity); m.mistake("idle") == "" {
+	if m := b.submit("/settings", "/settings", url.Values{"idle": {"soon"}, "life": {"1ns"}}).
+		want(http.StatusUnprocessableEntity); m.mistake("idle") == "" {
 		t.Error("the mistake in the settings is not shown")
 	}
 }
 
 // The form keeps the limits of single keys, whatever signs the keys hold.
 func TestFormKeepsLimitsOfSingleKeys(t *testing.T) {
+	// Colons, line ends, quotes and spaces have a meaning in the text of the form.
 	want := map[string]core.Limit{}
 	for _, key := range []string{"user:42", "2001:db8::/64", " spaces ", `"quoted"`, "a\nb", ": ", "é"} {
 		want[key] = core.Limit{Quota: 7, Period: time.Minute, Burst: 3}
 	}
+
 	var d draft
 	d.setExceptions(&policy.Policy{Overrides: want})
 	m := mistakes{}
+
 	sent := draftOf(d.values())
 	if got := sent.overrides(m); len(m) > 0 || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v %v\n%s", got, m, d.Overrides)
 	}
+
+	// A line without a colon and a space, a text that is no limit, and a key that occurs twice.
 	sent.Overrides = "user:42 9000\na: x\nb: 1/1m\nb: 2/1m"
 	sent.overrides(m)
 	if len(m["overrides"]) != 3 {

@@ -88,6 +88,8 @@ func fieldsOf(form *html.Node) url.Values {
 		if n.Type != html.ElementNode || name == "" {
 			continue
 		}
+
+		// The values are those that a browser sends: what is not ticked, and files, are left out.
 		switch n.Data {
 		case "textarea":
 			v.Add(name, words(n))
@@ -111,6 +113,8 @@ func selected(n *html.Node) string {
 		if o.Type != html.ElementNode || o.Data != "option" {
 			continue
 		}
+
+		// A browser sends the first option where none is selected.
 		if first == "" && !found {
 			first = attr(o, "value")
 		}

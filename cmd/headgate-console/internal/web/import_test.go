@@ -17,15 +17,21 @@ func TestImportShowsThePlanFirst(t *testing.T) {
 	w := newWorld(t)
 	w.policy("old", "5/1m")
 	b := w.as("admin")
-	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}, "missing": {"remove"}}).want(http.StatusOK)
+	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}, "missing": {"remove"}}).
+		want(http.StatusOK)
+
+	// The plan names what is created and deleted, with the limit that is new.
 	for _, want := range []string{"What the import would do", ">create<", ">delete<", "10/1m"} {
 		if !strings.Contains(plan.text, want) {
 			t.Errorf("%q is not in the plan", want)
 		}
 	}
+
+	// Until it is agreed to, nothing has changed.
 	if _, err := w.Policy(t.Context(), w.admin, "new"); err == nil {
 		t.Error("the plan was carried out")
 	}
+
 	b.post("/import/apply", plan.form("/import/apply")).goes("/policies?done=imported")
 	if _, err := w.Policy(t.Context(), w.admin, "new"); err != nil {
 		t.Error(err)
@@ -38,7 +44,8 @@ func TestImportShowsThePlanFirst(t *testing.T) {
 func TestImportStalePlanIsShownAgain(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}}).want(http.StatusOK).form("/import/apply")
+	plan := b.submit("/import", "/import", url.Values{"data": {bundle("new")}}).want(http.StatusOK).
+		form("/import/apply")
 	w.policy("other", "5/1m")
 	again := b.post("/import/apply", plan).want(http.StatusConflict)
 	if _, err := w.Policy(t.Context(), w.admin, "new"); err == nil {
@@ -50,14 +57,21 @@ func TestImportStalePlanIsShownAgain(t *testing.T) {
 func TestImportUploadFormatFollowsTheName(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	got := b.upload("policies.JSON", `{"policies":[{"name":"up","apps":["a"],"limit":"5/1m","key":"ip"}]}`).want(http.StatusOK)
+
+	// The name of the file decides, in any case of letters, and not the choice in the form.
+	got := b.upload("policies.JSON", `{"policies":[{"name":"up","apps":["a"],"limit":"5/1m","key":"ip"}]}`).
+		want(http.StatusOK)
 	if !strings.Contains(got.text, ">create<") || got.form("/import/apply").Get("format") != "json" {
 		t.Error("there is no plan for the file")
 	}
-	wrong := b.upload("policies.json", `{"policies":[{"name":"Bad","apps":["zzz"],"limit":"often","key":"x"}]}`).want(http.StatusUnprocessableEntity)
+
+	// A person corrects the text on the page instead of uploading the file again.
+	wrong := b.upload("policies.json", `{"policies":[{"name":"Bad","apps":["zzz"],"limit":"often","key":"x"}]}`).
+		want(http.StatusUnprocessableEntity)
 	if !strings.Contains(wrong.text, "often") || wrong.form("/import").Get("data") == "" {
 		t.Errorf("the mistakes are not shown, or the text is lost: %s", wrong.text)
 	}
+
 	b.upload("big.yaml", strings.Repeat("x", maxImport)).want(http.StatusRequestEntityTooLarge)
 }
 
@@ -65,23 +79,34 @@ func TestImportUploadFormatFollowsTheName(t *testing.T) {
 // here, so the page is small, and all of it is imported.
 func TestImportOfManyPoliciesHasASmallPage(t *testing.T) {
 	w := newWorld(t)
+
 	for i := range 5 {
 		w.policy(fmt.Sprintf("z%d", i), "5/1m")
 	}
+
+	// An ampersand takes five bytes in HTML, so a page of all changes would be large.
 	text := strings.Builder{}
 	text.WriteString("policies:\n")
 	for i := range 1000 {
-		fmt.Fprintf(&text, "- name: p%03d\n  description: '%s'\n  apps: [a]\n  limit: 10/1m\n  key: ip\n", i, strings.Repeat("&", 50))
+		fmt.Fprintf(&text, "- name: p%03d\n  description: '%s'\n  apps: [a]\n  limit: 10/1m\n  key: ip\n", i,
+			strings.Repeat("&", 50))
 	}
+
 	b := w.as("admin")
-	plan := b.submit("/import", "/import", url.Values{"data": {text.String()}, "missing": {"remove"}}).want(http.StatusOK)
+	plan := b.submit("/import", "/import", url.Values{"data": {text.String()}, "missing": {"remove"}}).
+		want(http.StatusOK)
+
 	shown := strings.Count(plan.text, "<article")
 	if n := len(plan.text); n > maxSteps+10_000 || shown < 30 || strings.Count(plan.text, ">delete<") != 5 {
-		t.Errorf("the page has %d bytes and %d changes, of which %d are deletions", n, shown, strings.Count(plan.text, ">delete<"))
+		t.Errorf("the page has %d bytes and %d changes, of which %d are deletions", n, shown,
+			strings.Count(plan.text, ">delete<"))
 	}
+
+	// With the five deletions there are 1005 changes.
 	if more := fmt.Sprintf("and %d more.", 1005-shown); !strings.Contains(plan.text, more) {
 		t.Errorf("the page does not say %q", more)
 	}
+
 	b.post("/import/apply", plan.form("/import/apply")).goes("/policies?done=imported")
 	if page, err := w.Policies(t.Context(), w.admin, service.Query{}); err != nil || page.Total != 1000 {
 		t.Errorf("there are %d policies and not 1000 (%v)", page.Total, err)
@@ -96,7 +121,8 @@ func TestImportPlanCutsLongValues(t *testing.T) {
 	}
 	text := bundle("new") + "  access: {allow: {networks: [" + strings.Join(networks, ", ") + "]}}\n"
 	plan := w.as("admin").submit("/import", "/import", url.Values{"data": {text}}).want(http.StatusOK)
-	if n := len(plan.text); n > 10_000 || !strings.Contains(plan.text, "10.0.0.0/24") || !strings.Contains(plan.text, "…</ins>") {
+	if n := len(plan.text); n > 10_000 || !strings.Contains(plan.text, "10.0.0.0/24") ||
+		!strings.Contains(plan.text, "…</ins>") {
 		t.Errorf("the page has %d bytes", n)
 	}
 }
@@ -104,20 +130,27 @@ func TestImportPlanCutsLongValues(t *testing.T) {
 func TestImportWithManyMistakesHasASmallPage(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
+
+	// The shorter text fits into the page once more, and the longer one does not.
 	for policies, again := range map[int]bool{maxFaults + 1: true, 3000: false} {
 		text := "policies:\n" + strings.Repeat("- {name: p, apps: [a], limit: often, key: ip}\n", policies)
 		got := b.submit("/import", "/import", url.Values{"data": {text}}).want(http.StatusUnprocessableEntity)
+
 		faults := 2*policies - 1 // each limit, and each name but the first
-		for _, want := range []string{fmt.Sprintf("Nothing was imported: %d mistakes", faults), "These are the first 100."} {
+		for _, want := range []string{fmt.Sprintf("Nothing was imported: %d mistakes", faults),
+			"These are the first 100."} {
 			if !strings.Contains(got.text, want) {
 				t.Errorf("%d policies: the page does not say %q", policies, want)
 			}
 		}
+
 		if n := strings.Count(got.text, "<li><strong>p</strong>"); n != maxFaults {
 			t.Errorf("%d policies: %d mistakes are shown", policies, n)
 		}
+
 		shown := strings.TrimSpace(got.form("/import").Get("data"))
-		if shown != map[bool]string{true: strings.TrimSpace(text)}[again] || strings.Contains(got.text, "too long to be shown here again") == again {
+		if shown != map[bool]string{true: strings.TrimSpace(text)}[again] ||
+			strings.Contains(got.text, "too long to be shown here again") == again {
 			t.Errorf("%d policies: the text is shown again, or not: want %v", policies, again)
 		}
 	}
@@ -128,20 +161,37 @@ func TestImportIsKeptForItsUser(t *testing.T) {
 	w := newWorld(t)
 	w.person("owner", map[string]service.Role{"a": service.Owner})
 	b := w.as("admin")
-	first := b.submit("/import", "/import", url.Values{"data": {bundle("first")}}).want(http.StatusOK).form("/import/apply")
+
+	first := b.submit("/import", "/import", url.Values{"data": {bundle("first")}}).want(http.StatusOK).
+		form("/import/apply")
+
 	gone := func(b *browser, form url.Values) {
 		t.Helper()
-		if got := b.post("/import/apply", form).want(http.StatusUnprocessableEntity); !strings.Contains(got.text, "it is not kept any more") {
+		if got := b.post("/import/apply", form).
+			want(http.StatusUnprocessableEntity); !strings.Contains(got.text, "it is not kept any more") {
 			t.Errorf("the page says %s", got.text)
 		}
 	}
+
+	// The plan of the administrator is of no use to the owner.
 	gone(w.as("owner"), first)
-	second := b.submit("/import", "/import", url.Values{"data": {bundle("second")}}).want(http.StatusOK).form("/import/apply")
+
+	// A second plan replaces the first, whose form may be open in another window.
+	second := b.submit("/import", "/import", url.Values{"data": {bundle("second")}}).want(http.StatusOK).
+		form("/import/apply")
 	gone(b, first)
-	b.post("/import/apply", url.Values{"format": {"yaml"}, "base": second["base"], "data": {bundle("third")}}).want(http.StatusBadRequest)
+
+	// A text that comes with the confirmation was never shown as a plan.
+	b.post("/import/apply", url.Values{"format": {"yaml"}, "base": second["base"], "data": {bundle("third")}}).
+		want(http.StatusBadRequest)
+
+	// A plan is carried out once.
 	b.post("/import/apply", second).goes("/policies?done=imported")
 	gone(b, second)
-	third := b.submit("/import", "/import", url.Values{"data": {bundle("third")}}).want(http.StatusOK).form("/import/apply")
+
+	// It is kept for an hour and not longer.
+	third := b.submit("/import", "/import", url.Values{"data": {bundle("third")}}).want(http.StatusOK).
+		form("/import/apply")
 	w.pass(time.Hour)
 	w.pass(time.Microsecond)
 	gone(w.as("admin"), third)
@@ -150,6 +200,7 @@ func TestImportIsKeptForItsUser(t *testing.T) {
 func (b *browser) upload(name, data string) *answer {
 	b.t.Helper()
 	var body bytes.Buffer
+
 	m := multipart.NewWriter(&body)
 	f, err := m.CreateFormFile("file", name)
 	if err != nil {
@@ -158,6 +209,7 @@ func (b *browser) upload(name, data string) *answer {
 	f.Write([]byte(data))
 	m.WriteField("format", "yaml")
 	m.Close()
+
 	r, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.url+"/import", &body)
 	if err != nil {
 		b.t.Fatal(err)
@@ -170,14 +222,20 @@ func TestExportCanBeImported(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
 	b := w.as("admin")
+
 	for _, format := range []string{"yaml", "json"} {
 		got := b.get("/export?format=" + format).want(http.StatusOK)
 		if d := got.header.Get("Content-Disposition"); d != "attachment; filename=policies."+format {
 			t.Errorf("%s: it is %q", format, d)
 		}
-		if other := b.get("/export?app=b&format=" + format).want(http.StatusOK); strings.Contains(other.text, "5/1m") || !strings.Contains(b.get("/export?app=a&format="+format).text, "5/1m") {
+
+		// An export of one application must not hold what another has.
+		if other := b.get("/export?app=b&format=" + format).want(http.StatusOK); strings.Contains(
+			other.text, "5/1m") || !strings.Contains(b.get("/export?app=a&format="+format).text, "5/1m") {
 			t.Errorf("%s: the export of another application is %s", format, other.text)
 		}
+
+		// The import of an export changes nothing, so the export is complete.
 		plan := b.submit("/import", "/import", url.Values{"data": {got.text}, "format": {format}}).want(http.StatusOK)
 		if !strings.Contains(plan.text, "Nothing would change") {
 			t.Errorf("%s: the import of the export would change something", format)

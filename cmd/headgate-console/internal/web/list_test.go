@@ -53,34 +53,49 @@ func (a *answer) cells(name string) map[string]string {
 func TestListHasALineForEachPolicy(t *testing.T) {
 	w := newWorld(t)
 	w.policy("one", "100/1m burst=20")
+
+	// The second policy has a value in each column that the first leaves at its default.
 	p := w.policy("two", "5/1h sliding-log")
 	p.Match = policy.Match{Methods: []string{"POST", "PUT"}, Host: "api.example.com", Path: "/login"}
 	p.Key, p.Mode, p.Priority = "api-key+route", policy.Shadow, 7
 	_, err := w.UpdatePolicy(t.Context(), w.admin, p)
 	w.must(err)
+
 	got := w.as("admin").get("/policies").want(http.StatusOK)
 	one, two := got.cells("one"), got.cells("two")
+
+	// Known keys are in words, and a key of several parts is as it is written.
 	for head, want := range map[string][2]string{
-		"Limit": {"100/1m burst=20", "5/1h sliding-log"}, "For": {"each address", "api-key+route"}, "Requests": {"all requests", "POST, PUT api.example.com/login"},
-		"Mode": {"enforce", "shadow"}, "Priority": {"0", "7"},
+		"Limit": {"100/1m burst=20", "5/1h sliding-log"}, "For": {"each address", "api-key+route"},
+		"Requests": {"all requests", "POST, PUT api.example.com/login"},
+		"Mode":     {"enforce", "shadow"}, "Priority": {"0", "7"},
 	} {
 		if one[head] != want[0] || two[head] != want[1] {
 			t.Errorf("%s: %q and %q, want %q", head, one[head], two[head], want)
 		}
 	}
+
+	// Without requests there is no share, which is not the same as none refused.
 	if two["Share refused"] != "–" || two["Refused"] != "0" {
 		t.Errorf("a policy without requests has %v", two)
 	}
-	for sort, want := range map[string]string{"Name": "/policies?sort=-name", "Share refused": "/policies?sort=-share", "Refused": "/policies?sort=-refused",
+
+	// The list is in the order of names, so that head turns it round. Figures begin with the
+	// highest.
+	for sort, want := range map[string]string{"Name": "/policies?sort=-name",
+		"Share refused": "/policies?sort=-share", "Refused": "/policies?sort=-refused",
 		"Mode": "/policies?sort=mode", "Priority": "/policies?sort=priority", "Changed": "/policies?sort=-updated"} {
 		if link := got.linked()[sort]; link != want {
 			t.Errorf("the head %s leads to %q, want %q", sort, link, want)
 		}
 	}
+
+	// The search is kept when the order changes, and a second click turns it round.
 	sorted := w.as("admin").get("/policies?sort=-priority&search=o").want(http.StatusOK)
 	if text := sorted.text; strings.Index(text, `id="policy-two"`) > strings.Index(text, `id="policy-one"`) {
 		t.Error("the highest priority does not come first")
 	}
+
 	if link := sorted.linked()["Priority"]; link != "/policies?search=o&sort=priority" {
 		t.Errorf("the head of the order leads to %q", link)
 	}
@@ -90,10 +105,13 @@ func TestListFiltersAndSavesThem(t *testing.T) {
 	w := newWorld(t)
 	p := w.policy("one", "1/1s")
 	w.policy("two", "1/1s")
+
 	p.Mode = policy.Shadow
 	_, err := w.UpdatePolicy(t.Context(), w.admin, p)
 	w.must(err)
 	b := w.as("admin")
+
+	// What the console offers anyway need not be saved.
 	built := b.get("/policies").want(http.StatusOK).linked()
 	for _, f := range service.BuiltInFilters() {
 		got := b.get(built[f.Name]).want(http.StatusOK)
@@ -101,30 +119,42 @@ func TestListFiltersAndSavesThem(t *testing.T) {
 			t.Errorf("%s can be saved", f.Name)
 		}
 	}
+
 	shadow := b.get(built["In shadow"])
 	if shadow.byID("policy-one") == nil || shadow.byID("policy-two") != nil {
 		t.Error("the filter of policies in shadow shows others")
 	}
+
+	// A name is shown as it is, whatever is in it, as long as it fits and has no control character.
 	page := "/policies?mode=shadow&search=on"
 	for _, name := range append(injections()[:40], "plain") {
-		if name = strings.TrimSpace(name[:min(len(name), service.MaxFilterName)]); strings.ContainsAny(name, "\n\t\x00\r") {
+		if name = strings.TrimSpace(name[:min(len(name), service.MaxFilterName)]); strings.ContainsAny(
+			name, "\n\t\x00\r") {
 			continue
 		}
+
 		b.submit(page, "/filters", url.Values{"filter": {name}}).goes("/policies?mode=shadow&search=on&done=filter")
 		got := b.get(page).want(http.StatusOK)
 		got.harmless("the list with the filter " + name)
 		if got.linked()[name] != page {
 			t.Fatalf("the filter %q is not shown as it is", name)
 		}
+
 		b.submit(page, "/filters/delete", nil).goes("/policies?mode=shadow&search=on&done=nofilter")
 		if _, ok := b.get(page).linked()[name]; ok {
 			t.Fatalf("the filter %q is still there", name)
 		}
 	}
-	wrong := b.submit(page, "/filters", url.Values{"filter": {strings.Repeat("x", 61)}}).want(http.StatusUnprocessableEntity)
-	if wrong.form("/filters") == nil || !strings.Contains(wrong.text, "61 bytes are more than 60") || !has(wrong.byID("filter"), "aria-invalid") {
+
+	// The constant allows 60 bytes, and the name has one more.
+	wrong := b.submit(page, "/filters", url.Values{"filter": {strings.Repeat("x", 61)}}).
+		want(http.StatusUnprocessableEntity)
+	if wrong.form("/filters") == nil || !strings.Contains(wrong.text, "61 bytes are more than 60") ||
+		!has(wrong.byID("filter"), "aria-invalid") {
 		t.Error("the mistake in the name is not shown")
 	}
+
+	// A query that cannot be parsed is not saved as a filter that finds all.
 	b.post("/filters", url.Values{"filter": {"x"}, "here": {"%zz"}}).want(http.StatusBadRequest)
 	b.post("/filters/delete", url.Values{"filter": {"none"}}).want(http.StatusNotFound)
 	b.get("/policies?changed=year").want(http.StatusUnprocessableEntity)
@@ -135,19 +165,28 @@ func TestListBulkChangeAsksBeforeProtectionGoes(t *testing.T) {
 	for _, name := range []string{"one", "two", "three"} {
 		w.policy(name, "1/1s")
 	}
+
 	b := w.as("admin")
 	page := "/policies?search=o&sort=-name"
 	ticked := url.Values{"policy": {"1:one", "1:two"}, "do": {"off"}}
 	asked := b.submit(page, "/policies/bulk", ticked).want(http.StatusOK)
-	if !strings.Contains(asked.text, "Switch 2 policies off?") || !strings.Contains(asked.text, "In force now: one, two. In the last 24 hours they refused 16 requests.") {
+
+	// Of these one has refused 10 requests and banned 6, and two has refused none.
+	if !strings.Contains(asked.text, "Switch 2 policies off?") ||
+		!strings.Contains(asked.text, "In force now: one, two. In the last 24 hours they refused 16 requests.") {
 		t.Errorf("the page asks %s", asked.text)
 	}
+
 	if p, err := w.Policy(t.Context(), w.admin, "one"); err != nil || p.Version != 1 {
 		t.Fatalf("it was changed before the confirmation: %+v %v", p, err)
 	}
+
 	form := asked.form("/policies/bulk")
 	b.post("/policies/bulk", form).goesTo("/policies?search=o&sort=-name&done=bulk&at=")
+
+	// Sent again, there is nothing left to change, and nothing to undo.
 	b.post("/policies/bulk", form).goes("/policies?search=o&sort=-name&done=unchanged")
+
 	for name, want := range map[string]policy.Mode{"one": policy.Off, "two": policy.Off, "three": policy.Enforce} {
 		if p, err := w.Policy(t.Context(), w.admin, name); err != nil || p.Mode != want {
 			t.Errorf("%s is %v, want %v (%v)", name, p.Mode, want, err)
@@ -160,21 +199,33 @@ func TestListBulkChangesAndTheirMistakes(t *testing.T) {
 	for _, name := range []string{"one", "two", "three"} {
 		w.policy(name, "1/1s")
 	}
+
 	b := w.as("admin")
+
+	// These change what is there without a question, or with the confirmation that answers it.
 	send := func(values url.Values) *answer { return b.submit("/policies", "/policies/bulk", values) }
 	send(url.Values{"policy": {"1:one", "1:two"}, "do": {"off"}, "confirm": {"yes"}}).goesTo("/policies?done=bulk&at=")
-	send(url.Values{"policy": {"2:one"}, "do": {"enforce"}}).goesTo("/policies?done=bulk&at=") // protects more, so there is no question
+	send(url.Values{"policy": {"2:one"}, "do": {"enforce"}}).
+		goesTo("/policies?done=bulk&at=") // protects more, so there is no question
 	send(url.Values{"policy": {"3:one", "2:two"}, "do": {"add"}, "with": {"b"}}).goesTo("/policies?done=bulk&at=")
-	if !strings.Contains(send(url.Values{"policy": {"4:one", "3:two"}, "do": {"remove"}, "with": {"a"}}).want(http.StatusOK).text, "Take 2 policies from a?") {
+
+	// What takes protection away is asked about.
+	if !strings.Contains(send(url.Values{"policy": {"4:one", "3:two"}, "do": {"remove"},
+		"with": {"a"}}).want(http.StatusOK).text, "Take 2 policies from a?") {
 		t.Error("taking an application away is not asked about")
 	}
-	if !strings.Contains(send(url.Values{"policy": {"4:one"}, "do": {"shadow"}}).want(http.StatusOK).text, "Switch 1 policy to shadow?") {
+	if !strings.Contains(send(url.Values{"policy": {"4:one"}, "do": {"shadow"}}).want(http.StatusOK).text,
+		"Switch 1 policy to shadow?") {
 		t.Error("shadow is not asked about")
 	}
+
+	// One stale policy refuses the change of both, and the list below has the versions of now.
 	stale := send(url.Values{"policy": {"1:one", "1:three"}, "do": {"off"}}).want(http.StatusConflict)
-	if !strings.Contains(stale.text, "one was changed in the meantime") || strings.Contains(stale.text, "three was changed") || !slices.Contains(stale.ticks(), "4:one") {
+	if !strings.Contains(stale.text, "one was changed in the meantime") ||
+		strings.Contains(stale.text, "three was changed") || !slices.Contains(stale.ticks(), "4:one") {
 		t.Error("a conflict is not shown above the list as it is now")
 	}
+
 	for name, values := range map[string]url.Values{
 		"Tick the policies to change first.":         {"do": {"off"}},
 		"Choose what to do with the policies.":       {"policy": {"4:one"}, "do": {"explode"}},
@@ -186,16 +237,20 @@ func TestListBulkChangesAndTheirMistakes(t *testing.T) {
 			t.Errorf("the page does not say %q", name)
 		}
 	}
+
 	b.post("/policies/bulk", url.Values{"here": {"%zz"}}).want(http.StatusBadRequest)
 }
 
 func TestListTicksOnlyWhatMayBeChanged(t *testing.T) {
 	w := newWorld(t)
 	w.policy("mine", "1/1s")
+
+	// The policy of two applications needs an owner of both.
 	p := w.policy("shared", "1/1s")
 	p.Apps = []string{"a", "b"}
 	_, err := w.UpdatePolicy(t.Context(), w.admin, p)
 	w.must(err)
+
 	w.person("owner", map[string]service.Role{"a": service.Owner})
 	w.person("viewer", map[string]service.Role{"a": service.Viewer, "b": service.Viewer})
 	for user, want := range map[string][]string{"owner": {"1:mine"}, "viewer": nil, "admin": {"1:mine", "2:shared"}} {
@@ -203,15 +258,21 @@ func TestListTicksOnlyWhatMayBeChanged(t *testing.T) {
 		if !slices.Equal(got.ticks(), want) {
 			t.Errorf("%s may tick %v, want %v", user, got.ticks(), want)
 		}
+
 		if form := got.form("/policies/bulk"); (form != nil && has(got.byID("bulk"), "method")) != true {
 			t.Errorf("%s has no list", user)
 		}
+
+		// Without anything to tick there are no buttons.
 		buttons := strings.Contains(got.text, `name="do"`)
 		if buttons != (want != nil) {
 			t.Errorf("%s has buttons for a change: %v", user, buttons)
 		}
 	}
-	w.as("owner").post("/policies/bulk", url.Values{"policy": {"1:mine", "2:shared"}, "do": {"off"}}).want(http.StatusForbidden)
+
+	// The form of another policy is refused, not cut down to what is permitted.
+	w.as("owner").post("/policies/bulk", url.Values{"policy": {"1:mine", "2:shared"}, "do": {"off"}}).
+		want(http.StatusForbidden)
 }
 
 // A page of fifty policies is small enough for a phone's connection.

@@ -31,16 +31,22 @@ type cell struct {
 func matrix() []cell {
 	mine := url.Values{"label": {"x"}, "scope": {"read"}, "days": {"1"}}
 	own := url.Values{"password": {password}}
+
 	policyForm := func(name string) url.Values {
 		d := blank()
 		d.Name, d.Apps, d.Version = name, []string{"a"}, 1
 		return d.values()
 	}
+
+	// A policy that a user may not see is a 404, and one that they see but may not change a 403.
 	seen := [6]int{303, 404, 200, 404, 200, 200}
 	edits := [6]int{401, 404, 403, 404, 303, 303}
+
 	all := [6]int{303, 200, 200, 200, 200, 200}
 	managed := [6]int{401, 403, 403, 403, 403, 303}
 	manages := [6]int{303, 403, 403, 403, 403, 200}
+
+	// The columns are those of roles, in that order.
 	return []cell{
 		{"GET /{$}", "/", nil, all},
 		{"GET /live", "/live?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
@@ -54,41 +60,62 @@ func matrix() []cell {
 		{"GET /login/oidc/callback", "/login/oidc/callback?state=x&code=y", nil, [6]int{404, 404, 404, 404, 404, 404}},
 
 		{"GET /policies", "/policies", nil, all},
-		{"POST /policies/bulk", "/policies/bulk", url.Values{"policy": {"1:bulk"}, "do": {"off"}, "confirm": {"yes"}}, edits},
+		// A change of policies needs the owner of all their applications.
+		{"POST /policies/bulk", "/policies/bulk",
+			url.Values{"policy": {"1:bulk"}, "do": {"off"}, "confirm": {"yes"}}, edits},
 		{"POST /policies/undo", "/policies/undo", url.Values{"policy": {"1:unbulk"}}, edits},
-		{"POST /filters", "/filters", url.Values{"filter": {"mine"}, "here": {"mode=off"}}, [6]int{401, 303, 303, 303, 303, 303}},
-		{"POST /filters/delete", "/filters/delete", url.Values{"filter": {"mine"}}, [6]int{401, 303, 303, 303, 303, 303}},
+		{"POST /filters", "/filters", url.Values{"filter": {"mine"}, "here": {"mode=off"}},
+			[6]int{401, 303, 303, 303, 303, 303}},
+		{"POST /filters/delete", "/filters/delete", url.Values{"filter": {"mine"}},
+			[6]int{401, 303, 303, 303, 303, 303}},
 		{"GET /deleted", "/deleted", nil, all},
+		// A new policy needs an application in which one is an owner, so a viewer gets no form.
 		{"GET /new", "/new", nil, [6]int{303, 403, 403, 200, 200, 200}},
 		{"POST /new", "/new", policyForm("fresh"), [6]int{401, 403, 403, 403, 303, 303}},
 		{"GET /policies/{name}", "/policies/p", nil, seen},
 		{"GET /policies/{name}/live", "/policies/p/live", nil, seen},
 		{"GET /policies/{name}/edit", "/policies/p/edit", nil, [6]int{303, 404, 403, 404, 200, 200}},
 		{"POST /policies/{name}/edit", "/policies/edit/edit", policyForm("edit"), edits},
-		{"POST /policies/{name}/mode", "/policies/mode/mode", url.Values{"version": {"1"}, "mode": {"off"}, "confirm": {"yes"}}, edits},
+
+		{"POST /policies/{name}/mode", "/policies/mode/mode",
+			url.Values{"version": {"1"}, "mode": {"off"}, "confirm": {"yes"}}, edits},
 		{"GET /policies/{name}/delete", "/policies/p/delete", nil, [6]int{303, 404, 403, 404, 200, 200}},
-		{"POST /policies/{name}/delete", "/policies/delete/delete", url.Values{"version": {"1"}, "confirm": {"yes"}}, edits},
+		{"POST /policies/{name}/delete", "/policies/delete/delete",
+			url.Values{"version": {"1"}, "confirm": {"yes"}}, edits},
 		{"GET /policies/{name}/history", "/policies/p/history", nil, seen},
-		{"POST /policies/{name}/rollback", "/policies/back/rollback", url.Values{"version": {"2"}, "to": {"1"}, "confirm": {"yes"}}, edits},
+		{"POST /policies/{name}/rollback", "/policies/back/rollback",
+			url.Values{"version": {"2"}, "to": {"1"}, "confirm": {"yes"}}, edits},
 		{"GET /policies/{name}/diff", "/policies/p/diff?from=0&to=1", nil, seen},
 		{"POST /policies/{name}/undo", "/policies/undo/undo", url.Values{"version": {"1"}}, edits},
-		{"POST /policies/{name}/schedule", "/policies/p/schedule", url.Values{"version": {"1"}, "mode": {"shadow"}, "do": {"at"}, "zone": {"UTC"}, "at": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}}, edits},
+		{"POST /policies/{name}/schedule", "/policies/p/schedule", url.Values{"version": {"1"}, "mode": {"shadow"},
+			"do": {"at"}, "zone": {"UTC"}, "at": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}}, edits},
 		{"GET /scheduled", "/scheduled", nil, all},
 		{"POST /scheduled/cancel", "/scheduled/cancel", url.Values{"id": {"WAITING"}}, edits},
 		{"GET /banner", "/banner", nil, all},
+
 		{"GET /validate", "/validate?name=x", nil, all},
 		{"GET /drawing.svg", "/drawing.svg?limit=1/s", nil, all},
 
 		{"GET /tester", "/tester", nil, all},
-		{"POST /tester", "/tester", url.Values{"app": {"a"}, "method": {"GET"}, "path": {"/"}, "address": {"192.0.2.1"}}, [6]int{401, 200, 200, 200, 200, 200}},
+		{"POST /tester", "/tester", url.Values{"app": {"a"}, "method": {"GET"}, "path": {"/"},
+			"address": {"192.0.2.1"}}, [6]int{401, 200, 200, 200, 200, 200}},
 		{"GET /keys", "/keys", nil, all},
+
 		{"POST /keys", "/keys", url.Values{"policy": {"p"}, "key": {"x"}}, [6]int{401, 422, 200, 422, 200, 200}},
-		{"POST /keys/reset", "/keys/reset", url.Values{"policy": {"p"}, "key": {"x"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
-		{"POST /keys/ban", "/keys/ban", url.Values{"policy": {"banning"}, "sent": {"eA"}, "for": {"10m"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
-		{"POST /keys/allow", "/keys/allow", url.Values{"policy": {"allow"}, "sent": {"MTkyLjAuMi43"}, "version": {"1"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
-		{"POST /keys/lift", "/keys/lift", url.Values{"policy": {"p"}, "sent": {"eA"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
-		{"POST /keys/limit", "/keys/limit", url.Values{"policy": {"limit"}, "sent": {"MTkyLjAuMi43"}, "limit": {"9/1m"}, "version": {"1"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/reset", "/keys/reset", url.Values{"policy": {"p"}, "key": {"x"}, "confirm": {"yes"}},
+
+			[6]int{401, 422, 403, 422, 303, 303}},
+		// A key is sent in base64: eA is x, and MTkyLjAuMi43 is 192.0.2.7.
+		{"POST /keys/ban", "/keys/ban", url.Values{"policy": {"banning"}, "sent": {"eA"}, "for": {"10m"},
+			"confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/allow", "/keys/allow", url.Values{"policy": {"allow"}, "sent": {"MTkyLjAuMi43"},
+			"version": {"1"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/lift", "/keys/lift", url.Values{"policy": {"p"}, "sent": {"eA"}, "confirm": {"yes"}},
+			[6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/limit", "/keys/limit", url.Values{"policy": {"limit"}, "sent": {"MTkyLjAuMi43"},
+			"limit": {"9/1m"}, "version": {"1"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
 		{"GET /who", "/who?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
+
 		{"GET /who/live", "/who/live?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
 		{"GET /bans", "/bans", nil, all},
 		{"GET /bans/live", "/bans/live", nil, all},
@@ -99,14 +126,19 @@ func matrix() []cell {
 		{"GET /alerts/{webhook}", "/alerts/HOOK", nil, [6]int{303, 404, 404, 404, 200, 200}},
 		{"GET /alerts/{webhook}/edit", "/alerts/HOOK/edit", nil, [6]int{303, 404, 404, 404, 200, 200}},
 		{"POST /alerts/{webhook}/edit", "/alerts/HOOK/edit", hookValues("a"), [6]int{401, 404, 404, 404, 303, 303}},
-		{"POST /alerts/{webhook}/status", "/alerts/HOOK/status", url.Values{"do": {"off"}}, [6]int{401, 404, 404, 404, 303, 303}},
-		{"POST /alerts/{webhook}/secret", "/alerts/HOOK/secret", url.Values{"confirm": {"yes"}}, [6]int{401, 404, 404, 404, 200, 200}},
+		{"POST /alerts/{webhook}/status", "/alerts/HOOK/status", url.Values{"do": {"off"}},
+			[6]int{401, 404, 404, 404, 303, 303}},
+		{"POST /alerts/{webhook}/secret", "/alerts/HOOK/secret", url.Values{"confirm": {"yes"}},
+			[6]int{401, 404, 404, 404, 200, 200}},
 		{"POST /alerts/{webhook}/test", "/alerts/HOOK/test", nil, [6]int{401, 404, 404, 404, 303, 303}},
-		{"POST /alerts/{webhook}/delete", "/alerts/HOOK/delete", url.Values{"confirm": {"yes"}}, [6]int{401, 404, 404, 404, 303, 303}},
+		{"POST /alerts/{webhook}/delete", "/alerts/HOOK/delete", url.Values{"confirm": {"yes"}},
+			[6]int{401, 404, 404, 404, 303, 303}},
 
 		{"GET /import", "/import", nil, all},
-		{"POST /import", "/import", url.Values{"format": {"yaml"}, "data": {bundle("plan")}}, [6]int{401, 403, 403, 403, 200, 200}},
-		{"POST /import/apply", "/import/apply", url.Values{"format": {"yaml"}, "kept": {auth.Digest(bundle("applied"))}, "base": {"BASE"}}, [6]int{401, 403, 403, 403, 303, 303}},
+		{"POST /import", "/import", url.Values{"format": {"yaml"}, "data": {bundle("plan")}},
+			[6]int{401, 403, 403, 403, 200, 200}},
+		{"POST /import/apply", "/import/apply", url.Values{"format": {"yaml"},
+			"kept": {auth.Digest(bundle("applied"))}, "base": {"BASE"}}, [6]int{401, 403, 403, 403, 303, 303}},
 		{"GET /export", "/export", nil, all},
 
 		{"GET /apps", "/apps", nil, all},
@@ -119,7 +151,8 @@ func matrix() []cell {
 		{"GET /users/{name}", "/users/spare", nil, manages},
 		{"POST /users/{name}/role", "/users/spare/role", url.Values{"app": {"a"}, "role": {"viewer"}}, managed},
 		{"POST /users/{name}/status", "/users/spare/status", url.Values{"do": {"disable"}}, managed},
-		{"POST /users/{name}/password", "/users/spare/password", url.Values{"confirm": {"yes"}}, [6]int{401, 403, 403, 403, 403, 200}},
+		{"POST /users/{name}/password", "/users/spare/password", url.Values{"confirm": {"yes"}},
+			[6]int{401, 403, 403, 403, 403, 200}},
 		{"POST /users/{name}/second-factor", "/users/spare/second-factor", url.Values{"confirm": {"yes"}}, managed},
 		{"GET /audit", "/audit", nil, manages},
 		{"GET /audit/export", "/audit/export?outcome=refused", nil, manages},
@@ -129,13 +162,19 @@ func matrix() []cell {
 		{"GET /account", "/account", nil, all},
 		{"GET /account/second-factor", "/account/second-factor", nil, all},
 		{"POST /account/second-factor", "/account/second-factor", own, [6]int{401, 200, 200, 200, 200, 200}},
-		{"POST /account/second-factor/confirm", "/account/second-factor/confirm", url.Values{"code": {"000000"}}, [6]int{401, 422, 422, 422, 422, 422}},
-		{"POST /account/second-factor/codes", "/account/second-factor/codes", own, [6]int{401, 404, 404, 404, 404, 404}},
+		{"POST /account/second-factor/confirm", "/account/second-factor/confirm", url.Values{"code": {"000000"}},
+			[6]int{401, 422, 422, 422, 422, 422}},
+		{"POST /account/second-factor/codes", "/account/second-factor/codes", own,
+			[6]int{401, 404, 404, 404, 404, 404}},
 		{"POST /account/second-factor/off", "/account/second-factor/off", own, [6]int{401, 404, 404, 404, 404, 404}},
 		{"POST /account/tokens", "/account/tokens", mine, [6]int{401, 200, 200, 200, 200, 200}},
-		{"POST /account/tokens/revoke", "/account/tokens/revoke", url.Values{"id": {"none"}}, [6]int{401, 404, 404, 404, 404, 404}},
-		{"POST /account/sessions/end", "/account/sessions/end", url.Values{"id": {"none"}}, [6]int{401, 404, 404, 404, 404, 404}},
-		{"POST /account/password", "/account/password", url.Values{"old": {password}, "password": {"seven green canals"}, "repeat": {"seven green canals"}}, [6]int{401, 303, 303, 303, 303, 303}},
+		{"POST /account/tokens/revoke", "/account/tokens/revoke", url.Values{"id": {"none"}},
+			[6]int{401, 404, 404, 404, 404, 404}},
+		{"POST /account/sessions/end", "/account/sessions/end", url.Values{"id": {"none"}},
+			[6]int{401, 404, 404, 404, 404, 404}},
+		{"POST /account/password", "/account/password",
+			url.Values{"old": {password}, "password": {"seven green canals"}, "repeat": {"seven green canals"}},
+			[6]int{401, 303, 303, 303, 303, 303}},
 		{"POST /logout", "/logout", nil, [6]int{401, 303, 303, 303, 303, 303}},
 	}
 }
@@ -153,17 +192,21 @@ func TestMatrixOfRoutesAndRoles(t *testing.T) {
 	}
 	for i, role := range roles {
 		t.Run(role, func(t *testing.T) {
+			// Each role has a console of its own, as the changes of one would be conflicts of the next.
 			w := newWorld(t)
 			w.peopled()
 			b := w.browser()
 			if role != "nobody" {
 				b = w.as(role)
 			}
+
 			for _, c := range rows {
 				before := w.refusals()
 				if got := w.ask(b, c).status; got != c.want[i] {
 					t.Errorf("%s: the status is %d and not %d", c.pattern, got, c.want[i])
 				}
+
+				// A refusal is audited once, whichever of the checks finds it.
 				if c.want[i] == http.StatusForbidden && w.refusals() != before+1 {
 					t.Errorf("%s: %d refusals are in the audit log and not one", c.pattern, w.refusals()-before)
 				}
@@ -175,7 +218,8 @@ func TestMatrixOfRoutesAndRoles(t *testing.T) {
 // refusals returns the number of refusals in the audit log.
 func (w *world) refusals() int {
 	w.t.Helper()
-	rows, err := w.Audit(w.t.Context(), w.admin, service.AuditQuery{Outcome: service.Refused, PerPage: service.MaxPerPage})
+	rows, err := w.Audit(w.t.Context(), w.admin,
+		service.AuditQuery{Outcome: service.Refused, PerPage: service.MaxPerPage})
 	w.must(err)
 	return len(rows)
 }
@@ -188,18 +232,28 @@ func (w *world) peopled() {
 	w.person("elsewhere", map[string]service.Role{"b": service.Owner})
 	w.person("owner", map[string]service.Role{"a": service.Owner})
 	w.person("spare", nil)
+
 	w.must(w.CreateApp(w.t.Context(), w.admin, "spare", ""))
-	for _, name := range []string{"p", "edit", "mode", "delete", "back", "allow", "limit", "bulk", "unbulk", "undo", "later"} {
+
+	// Each of these is changed by one row.
+	for _, name := range []string{"p", "edit", "mode", "delete", "back", "allow", "limit", "bulk", "unbulk", "undo",
+		"later"} {
 		w.policy(name, "5/1m")
 	}
-	_, err := w.CreatePolicy(w.t.Context(), w.admin, policy.Policy{Name: "banning", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "user",
-		Ban: core.MustParseBan("20/1m for 10m max 24h")})
+
+	_, err := w.CreatePolicy(w.t.Context(), w.admin,
+		policy.Policy{Name: "banning", Apps: []string{"a"}, Limit: limit("5/1m"), Key: "user",
+			Ban: core.MustParseBan("20/1m for 10m max 24h")})
 	w.must(err)
+
+	// A roll-back needs a second version.
 	p, err := w.Policy(w.t.Context(), w.admin, "back")
 	w.must(err)
 	p.Priority = 1
 	_, err = w.UpdatePolicy(w.t.Context(), w.admin, p)
 	w.must(err)
+
+	// There is one change that waits, for the row that cancels it.
 	if p, err = w.Policy(w.t.Context(), w.admin, "later"); err == nil {
 		p.Mode = policy.Off
 		var c service.Scheduled
@@ -207,6 +261,7 @@ func (w *world) peopled() {
 		w.waiting = c.ID
 	}
 	w.must(err)
+
 	w.hook = w.watch("http://127.0.0.1:1").ID
 }
 
@@ -216,12 +271,15 @@ func (w *world) ask(b *browser, c cell) *answer {
 	if !strings.HasPrefix(c.pattern, http.MethodPost) {
 		return b.get(c.path)
 	}
+
+	// What is imported must have been kept by the user who asks, and be of the newest version.
 	if c.form.Get("base") == "BASE" {
 		p, err := w.Publishing(w.t.Context(), w.admin)
 		w.must(err)
 		c.form = url.Values{"format": c.form["format"], "kept": c.form["kept"], "base": {number(p.Version)}}
 		w.keepForAll([]byte(bundle("applied")))
 	}
+
 	if c.form.Get("id") == "WAITING" {
 		c.form = url.Values{"id": {w.waiting}}
 	}
@@ -236,7 +294,8 @@ func (w *world) keepForAll(data []byte) {
 			if err := t.ForgetUploads(user, 0); err != nil {
 				return err
 			}
-			return t.InsertUpload(store.Upload{User: user, Digest: auth.Digest(string(data)), At: w.now().UnixMicro(), Data: data})
+			return t.InsertUpload(store.Upload{User: user, Digest: auth.Digest(string(data)), At: w.now().UnixMicro(),
+				Data: data})
 		}))
 	}
 }
@@ -247,12 +306,18 @@ func TestOneTimePasswordOnlyAllowsItsChange(t *testing.T) {
 	oneTime, err := w.CreateUser(t.Context(), w.admin, "new")
 	w.must(err)
 	b := w.browser()
+
+	// The first password opens a session, which leads to the change and nowhere else.
 	b.post("/login", url.Values{"name": {"new"}, "password": {oneTime}}).goes("/account")
-	for _, path := range []string{"/policies", "/new", "/tester", "/", "/live", "/stats", "/import", "/export", "/apps", "/keys", "/drawing.svg?limit=1/s"} {
+	for _, path := range []string{"/policies", "/new", "/tester", "/", "/live", "/stats", "/import", "/export",
+		"/apps", "/keys", "/drawing.svg?limit=1/s"} {
 		b.get(path).goes("/account")
 	}
+
+	// A token would go around the change.
 	b.post("/account/tokens", url.Values{"label": {"x"}, "scope": {"read"}, "days": {"1"}}).goes("/account")
 	form := url.Values{"old": {oneTime}, "password": {"seven green canals"}, "repeat": {"seven green canals"}}
 	b.submit("/account", "/account/password", form).goes("/account?done=password")
+
 	b.get("/policies").want(http.StatusOK)
 }

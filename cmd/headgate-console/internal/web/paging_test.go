@@ -24,9 +24,12 @@ func (w *world) pagesOf(b *browser, path, row string) (on map[string]int) {
 			name, _, _ := strings.Cut(part, "<")
 			on[name] = page
 		}
+
+		// From the second page a link leads to the first, whose address may be written in two ways.
 		if back := linkOf(got.text, "prev"); (back == "") != (page == 1) || page > 2 && back != previous {
 			w.t.Errorf("page %d leads back to %q", page, back)
 		}
+
 		previous, path = path, linkOf(got.text, "next")
 	}
 	return on
@@ -41,35 +44,52 @@ func linkOf(text, rel string) string {
 
 func TestUsersAreOnPages(t *testing.T) {
 	w := newWorld(t)
+
+	// With the administrator these are 231 users: two full pages of 100, and 31.
 	for i := range 230 {
 		_, err := w.CreateUser(t.Context(), w.admin, fmt.Sprintf("user-%03d", i))
 		w.must(err)
 	}
+
 	b := w.as("admin")
 	on := w.pagesOf(b, "/users", `<th scope="row"><a href="/users/`)
 	if len(on) != 231 {
 		t.Errorf("%d users are on the pages, want 231", len(on))
 	}
-	for name, want := range map[string]int{"admin": 1, "user-098": 1, "user-099": 2, "user-198": 2, "user-199": 3, "user-229": 3} {
+
+	// The administrator comes first by name, so each page begins one user later.
+	for name, want := range map[string]int{"admin": 1, "user-098": 1, "user-099": 2, "user-198": 2, "user-199": 3,
+		"user-229": 3} {
 		if got := on[name+`">`+name]; got != want {
 			t.Errorf("%s is on page %d, want %d", name, got, want)
 		}
 	}
+
+	// The search does not look at the case of letters: user-100 to user-199.
 	if on := w.pagesOf(b, "/users?search=SER-1", `<th scope="row"><a href="/users/`); len(on) != 100 {
 		t.Errorf("a search finds %d users, want 100", len(on))
 	}
-	if on := w.pagesOf(b, "/users?search=0", `<th scope="row"><a href="/users/`); len(on) != 131 || on[`user-220">user-220`] != 2 {
+
+	if on := w.pagesOf(b, "/users?search=0", `<th scope="row"><a href="/users/`); len(on) != 131 ||
+		on[`user-220">user-220`] != 2 {
 		t.Errorf("a search finds %d users, want 131 on two pages", len(on))
 	}
+
+	// An address of a page that is not there is no error, as users may be gone.
 	for _, path := range []string{"/users?page=0", "/users?page=4", "/users?page=x", "/users?page=-1"} {
-		if got := b.get(path).want(http.StatusOK); !strings.Contains(got.text, ">admin<") || !strings.Contains(got.text, "231 users") {
+		if got := b.get(path).want(http.StatusOK); !strings.Contains(got.text, ">admin<") ||
+			!strings.Contains(got.text, "231 users") {
 			t.Errorf("%s is not the first page", path)
 		}
 	}
+
 	if got := b.get("/users?search=nobody").want(http.StatusOK); !strings.Contains(got.text, "No user matches.") {
 		t.Error("a search that finds none does not say so")
 	}
-	if got := b.post("/users", url.Values{"name": {"no way"}}).want(http.StatusUnprocessableEntity); len(got.text) > 60_000 || linkOf(got.text, "next") != "/users?page=2" {
+
+	// A mistake shows the first page again, and not all users.
+	if got := b.post("/users", url.Values{"name": {"no way"}}).
+		want(http.StatusUnprocessableEntity); len(got.text) > 60_000 || linkOf(got.text, "next") != "/users?page=2" {
 		t.Errorf("the page of a mistake has %d bytes and leads to %q", len(got.text), linkOf(got.text, "next"))
 	}
 }
@@ -79,7 +99,8 @@ func TestApplicationsAreOnPages(t *testing.T) {
 	for i := range 99 {
 		w.must(w.CreateApp(t.Context(), w.admin, fmt.Sprintf("app-%03d", i), ""))
 	}
-	if on := w.pagesOf(w.as("admin"), "/apps", `<th scope="row"><a href="/policies?app=`); len(on) != 101 || on[`b">b`] != 2 {
+	if on := w.pagesOf(w.as("admin"), "/apps", `<th scope="row"><a href="/policies?app=`); len(on) != 101 ||
+		on[`b">b`] != 2 {
 		t.Errorf("%d applications are on the pages: %v", len(on), on)
 	}
 }
@@ -87,15 +108,22 @@ func TestApplicationsAreOnPages(t *testing.T) {
 func TestScheduledChangesAreOnPages(t *testing.T) {
 	w := newWorld(t)
 	authors := []service.Actor{w.admin, w.person("owner", map[string]service.Role{"a": service.Owner})}
+
+	// Eleven policies with all changes that may wait are more than two pages. Two authors share
+	// them, as each has a limit.
 	for i := range 11 {
 		p := w.policy(fmt.Sprintf("p%02d", i), "5/1m")
 		p.Mode = policy.Off
 		for n := range service.MaxScheduledPolicy {
-			_, err := w.Schedule(t.Context(), authors[n%2], p, time.Now().Add(time.Duration(i+1)*time.Hour+time.Duration(n)*time.Minute))
+			_, err := w.Schedule(t.Context(), authors[n%2], p,
+				time.Now().Add(time.Duration(i+1)*time.Hour+time.Duration(n)*time.Minute))
 			w.must(err)
 		}
 	}
+
 	on := w.pagesOf(w.as("admin"), "/scheduled", `<a class="strong" href="/policies/`)
+
+	// The changes are in the order of time, so those of a policy are together.
 	for i, want := range []int{1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3} {
 		name := fmt.Sprintf("p%02d", i)
 		if got := on[name+`">`+name]; got != want {

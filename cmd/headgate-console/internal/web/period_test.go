@@ -13,10 +13,14 @@ import (
 func TestFormReportsAPeriodThatIsNotPositive(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	for period, mistake := range map[string]string{"0": `"0" is too short; write 1 or more`, "-1": `"-1" is too short; write 1 or more`, "00": `"00" is too short; write 1 or more`, "-2147483648": `"-2147483648" is too short; write 1 or more`} {
+	for period, mistake := range map[string]string{"0": `"0" is too short; write 1 or more`,
+		"-1": `"-1" is too short; write 1 or more`, "00": `"00" is too short; write 1 or more`,
+		"-2147483648": `"-2147483648" is too short; write 1 or more`} {
+		// The quota is wrong as well, so the limit cannot be read as a whole.
 		d := blank()
 		d.Name, d.Apps, d.Quota, d.Period = "x", []string{"a"}, "many", period
 		got := b.post("/new", d.values()).want(http.StatusUnprocessableEntity)
+
 		for field, want := range map[string]string{"quota": `"many" is not a whole number`, "period": mistake} {
 			if text := got.mistake(field); text != want || !got.links("#"+field) {
 				t.Errorf("the period %s: beside %s is %q, want %q and a link to it", period, field, text, want)
@@ -29,14 +33,20 @@ func TestFormUnitsAgreeWithTheirNumber(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "100/1m")
 	b := w.as("admin")
-	for period, want := range map[string]string{"1": "minute", "01": "minute", " 1 ": "minute", "2": "minutes", "0": "minutes", "11": "minutes", "": "minutes", "x": "minutes"} {
-		got := b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"period": {period}, "do": {"preview"}}).want(http.StatusOK)
+
+	// Only a period of exactly one has the unit in the singular, however it is written.
+	for period, want := range map[string]string{"1": "minute", "01": "minute", " 1 ": "minute", "2": "minutes",
+		"0": "minutes", "11": "minutes", "": "minutes", "x": "minutes"} {
+		got := b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"period": {period}, "do": {"preview"}}).
+			want(http.StatusOK)
+
 		var unit string
 		got.each(func(n *html.Node) {
 			if n.Data == "option" && attr(n, "value") == "m" {
 				unit = words(n)
 			}
 		})
+
 		if unit != want {
 			t.Errorf("a period of %q is in %q, want %q", period, unit, want)
 		}
@@ -46,8 +56,11 @@ func TestFormUnitsAgreeWithTheirNumber(t *testing.T) {
 func TestWrongMethodIsToldFromAnUnknownPage(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
+
+	// The header names the methods that the address has.
 	for _, row := range []struct{ method, path, allow string }{
-		{"POST", "/policies", "GET, HEAD"}, {"GET", "/logout", "POST"}, {"DELETE", "/policies/x/edit", "GET, HEAD, POST"},
+		{"POST", "/policies", "GET, HEAD"}, {"GET", "/logout", "POST"},
+		{"DELETE", "/policies/x/edit", "GET, HEAD, POST"},
 		{"PUT", "/static/style.css", "GET, HEAD"}, {"PROPFIND", "/", "GET, HEAD"},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), row.method, w.url+row.path, nil)
@@ -56,6 +69,8 @@ func TestWrongMethodIsToldFromAnUnknownPage(t *testing.T) {
 			t.Errorf("%s %s allows %q, want %q", row.method, row.path, got.header.Get("Allow"), row.allow)
 		}
 	}
+
+	// An address that is not there has no methods at all, so it is a 404.
 	b.get("/none").want(http.StatusNotFound)
 	b.post("/none", nil).want(http.StatusNotFound)
 	b.get("/policies/x/none").want(http.StatusNotFound)
@@ -67,15 +82,21 @@ func TestNewPolicyWithoutAnApplicationExplainsTheWay(t *testing.T) {
 	for _, app := range []string{"a", "b"} {
 		w.must(w.DeleteApp(t.Context(), w.admin, app))
 	}
+
 	b := w.as("admin")
+
+	// To look is no attempt at something that is forbidden.
 	before := w.refusals()
 	got := b.get("/new").want(http.StatusOK)
 	if !strings.Contains(got.text, `href="/apps"`) || strings.Contains(got.text, "Not permitted") {
 		t.Errorf("the page is %s", got.text)
 	}
+
 	if w.refusals() != before {
 		t.Error("the audit log has a refusal")
 	}
+
+	// One who may not add applications cannot be helped by the explanation.
 	w.person("x", nil)
 	w.as("x").get("/new").want(http.StatusForbidden)
 }

@@ -36,34 +36,46 @@ func TestProxyUserNeedsNoLogin(t *testing.T) {
 	w := newWorld(t, behind(t, "127.0.0.0/8"))
 	oneTime, err := w.CreateUser(t.Context(), w.admin, "ann")
 	w.must(err)
+
+	// A page opens at once, without a cookie.
 	got := w.browser().sends("X-User", "ann").get("/policies").want(http.StatusOK)
 	if !strings.Contains(got.text, ">ann</a>") || got.header.Get("Set-Cookie") != "" {
 		t.Errorf("ann is not in, or has a session: %v %s", got.header, got.text)
 	}
+
+	// What is done is audited as done by way of the proxy, from the address that it names.
 	b := w.browser().sends("X-User", "admin", "X-Forwarded-For", "192.0.2.7")
 	b.post("/apps", url.Values{"name": {"new"}}).goes("/apps?done=app")
+
 	rows, err := w.Audit(t.Context(), w.admin, service.AuditQuery{Action: "app.create", Object: "app:new"})
 	w.must(err)
 	if len(rows) != 1 || rows[0].Actor != "admin" || rows[0].Via != "proxy" || rows[0].Address != "192.0.2.7" {
 		t.Errorf("the audit log says %+v", rows)
 	}
+
+	// The one session is the one with which the test began.
 	sessions, err := w.Sessions(t.Context(), w.admin)
 	w.must(err)
 	if len(sessions) != 1 {
 		t.Errorf("there are %d sessions", len(sessions))
 	}
-	w.browser().post("/login", url.Values{"name": {"ann"}, "password": {oneTime}}).goes("/account") // the proxy has not used it up
+
+	w.browser().post("/login", url.Values{"name": {"ann"}, "password": {oneTime}}).
+		goes("/account") // the proxy has not used it up
 }
 
 func TestProxyInvalidNamesAreRefused(t *testing.T) {
 	w := newWorld(t, behind(t, "127.0.0.0/8"))
 	w.person("gone", nil)
 	w.must(w.DisableUser(t.Context(), w.admin, "gone"))
+
 	in := w.as("admin")
+	// Each value is no name of a user who is enabled, or leaves open which one is meant.
 	for name, headers := range map[string][]string{
 		"nobody known": {"X-User", "nobody"}, "disabled": {"X-User", "gone"}, "another case": {"X-User", "Admin"},
-		"a list": {"X-User", "admin, ann"}, "two lines": {"X-User", "admin", "X-User", "ann"}, "the same twice": {"X-User", "admin", "X-User", "admin"},
-		"no name": {"X-User", "<script>"},
+		"a list": {"X-User", "admin, ann"}, "two lines": {"X-User", "admin", "X-User", "ann"},
+		"the same twice": {"X-User", "admin", "X-User", "admin"},
+		"no name":        {"X-User", "<script>"},
 	} {
 		for _, b := range []*browser{w.browser(), in} { // another user's session does not count
 			got := b.sends(headers...).get("/policies").want(http.StatusForbidden)
@@ -72,11 +84,16 @@ func TestProxyInvalidNamesAreRefused(t *testing.T) {
 			}
 		}
 	}
-	rows, err := w.Audit(t.Context(), w.admin, service.AuditQuery{Action: "session.login", Object: "user:gone", Outcome: service.Refused})
+
+	// Only a user who exists has an entry: one for each of the two browsers.
+	rows, err := w.Audit(t.Context(), w.admin,
+		service.AuditQuery{Action: "session.login", Object: "user:gone", Outcome: service.Refused})
 	w.must(err)
 	if len(rows) != 2 || rows[0].Via != "proxy" || rows[0].Actor != "" {
 		t.Errorf("the audit log says %+v", rows)
 	}
+
+	// Without a name, a session of the console's own still counts.
 	in.get("/policies").want(http.StatusOK)
 	in.sends("X-User", "").get("/policies").want(http.StatusOK)
 }
@@ -106,20 +123,31 @@ func TestProxyFormsOfOtherSitesAreRefused(t *testing.T) {
 func TestProxyReplacesSignInAndOut(t *testing.T) {
 	w := newWorld(t, behind(t, "127.0.0.0/8"))
 	b := w.browser().sends("X-User", "admin")
+
 	b.get("/login?next=/tester").goes("/tester")
-	if got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}}).goes("/"); got.header.Get("Set-Cookie") != "" {
+
+	// To sign in or out is not the console's business, and it says whose it is.
+	if got := b.post("/login", url.Values{"name": {"admin"}, "password": {password}}).
+		goes("/"); got.header.Get("Set-Cookie") != "" {
 		t.Error("there is a session")
 	}
-	if got := b.post("/logout", nil).want(http.StatusConflict); !strings.Contains(got.text, "Sign out where you have signed in") {
+
+	if got := b.post("/logout", nil).want(http.StatusConflict); !strings.Contains(
+		got.text, "Sign out where you have signed in") {
 		t.Errorf("the sign-out says %s", got.text)
 	}
+
 	page := b.get("/account").want(http.StatusOK)
 	page.legible("the account")
-	if page.form("/account/password") != nil || page.form("/account/tokens") == nil || !strings.Contains(page.text, "has signed you in as admin") {
+	if page.form("/account/password") != nil || page.form("/account/tokens") == nil ||
+		!strings.Contains(page.text, "has signed you in as admin") {
 		t.Errorf("the account is %s", page.text)
 	}
+
+	// A password would be one for a way in that nobody uses.
 	form := url.Values{"old": {password}, "password": {"seven green canals"}, "repeat": {"seven green canals"}}
 	b.post("/account/password", form).want(http.StatusConflict)
+
 	w.as("admin")
 }
 
@@ -133,11 +161,15 @@ func TestProxyAddressLimitsLogins(t *testing.T) {
 	} {
 		w := newWorld(t, behind(t, row.proxy))
 		wrong := url.Values{"name": {"admin"}, "password": {"wrong"}}
+
+		// Five wrong passwords are what an address may send, and the sixth is too many.
 		b := w.browser().sends("X-Forwarded-For", "192.0.2.1")
 		for range 5 {
 			b.post("/login", wrong).want(http.StatusUnauthorized)
 		}
 		b.post("/login", wrong).want(http.StatusTooManyRequests)
+
+		// The other address is another one only where the proxy is believed.
 		w.browser().sends("X-Forwarded-For", "192.0.2.2").post("/login", wrong).want(row.other)
 	}
 }

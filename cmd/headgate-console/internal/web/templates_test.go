@@ -20,6 +20,7 @@ import (
 func TestTemplates(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
+
 	page := b.get("/new").want(http.StatusOK)
 	var names []string
 	for _, k := range kindsOfUse() {
@@ -27,9 +28,12 @@ func TestTemplates(t *testing.T) {
 		t.Run(k.Name, func(t *testing.T) {
 			link := "/new?template=" + k.Name
 			k.showsIn(t, page.card(link), b.get(link).want(http.StatusOK))
+
+			// The application is all that the form still needs.
 			b.submit(link, "/new", url.Values{"apps": {"b"}}).goes("/policies/" + k.Name + "?done=created")
 			got, err := w.Policy(t.Context(), w.admin, k.Name)
 			w.must(err)
+
 			made := k.Policy
 			made.Apps = []string{"b"}
 			if d := service.Diff(made, got); len(d) != 0 || got.Mode != policy.Shadow {
@@ -38,12 +42,18 @@ func TestTemplates(t *testing.T) {
 			follows(t, got)
 		})
 	}
+
+	// A template that is added or dropped has to be decided here as well.
 	if want := []string{"public-api", "login", "report", "llm-tokens", "plans", "webhook"}; !slices.Equal(names, want) {
 		t.Errorf("the templates are %v, want %v", names, want)
 	}
-	if got, want := page.card("/new?template=llm-tokens"), "100000 tokens a minute to /v1/chat/completions for each API key, at most 50000 in debt; others are refused."; !strings.Contains(got, want) {
+
+	// A card counts tokens and not requests, as that policy does.
+	if got, want := page.card("/new?template=llm-tokens"),
+		"100000 tokens a minute to /v1/chat/completions for each API key, at most 50000 in debt; others are refused."; !strings.Contains(got, want) {
 		t.Errorf("the card of tokens says %q", got)
 	}
+
 	if card := page.card("/new?template=none"); !strings.Contains(card, "Start from nothing") {
 		t.Errorf("the last card says %q", card)
 	}
@@ -52,14 +62,20 @@ func TestTemplates(t *testing.T) {
 // showsIn checks the card of a template, and its form.
 func (k kindOfUse) showsIn(t *testing.T, card string, form *answer) {
 	t.Helper()
+
 	if !strings.Contains(card, k.Words()) || k.Words() == "not a valid policy" {
 		t.Errorf("the card says %q and not %q", card, k.Words())
 	}
-	if k.Needs != "" && (!strings.Contains(card, k.Needs) || form.byID("needs") == nil || words(form.byID("needs")) != k.Needs) {
+
+	// Where the program has to do something, the card and the form say so.
+	if k.Needs != "" && (!strings.Contains(card, k.Needs) || form.byID("needs") == nil ||
+		words(form.byID("needs")) != k.Needs) {
 		t.Errorf("the card or the form does not say what the program needs: %q", card)
 	}
+
 	text := words(form.byID("preview"))
-	if !strings.Contains(text, k.Policy.Limit.String()) || !strings.Contains(text, "Still to fill in: Applications") || !form.draws(k.Policy.Limit.String()) {
+	if !strings.Contains(text, k.Policy.Limit.String()) ||
+		!strings.Contains(text, "Still to fill in: Applications") || !form.draws(k.Policy.Limit.String()) {
 		t.Errorf("the preview is %q", text)
 	}
 }
@@ -69,9 +85,11 @@ func (k kindOfUse) showsIn(t *testing.T, card string, form *answer) {
 func follows(t *testing.T, p policy.Policy) {
 	t.Helper()
 	p.Mode = policy.Enforce
+
 	if err := p.Validate(); err != nil {
 		t.Error(err)
 	}
+
 	bindings := policy.Bindings{
 		User:  func(core.Request) (string, bool) { return "ada", true },
 		Plans: map[string]policy.PlanFunc{"user": func(context.Context, string) (string, error) { return "", nil }},
@@ -79,6 +97,7 @@ func follows(t *testing.T, p policy.Policy) {
 	if _, err := policy.Compile("b", []policy.Policy{p}, bindings); err != nil {
 		t.Error(err)
 	}
+	// Plans are a function of the program, which a program without bindings lacks.
 	if _, err := policy.Compile("b", []policy.Policy{p}, policy.Bindings{}); (err != nil) != (p.Name == "plans") {
 		t.Errorf("a program without bindings: %v", err)
 	}
@@ -103,13 +122,18 @@ func TestTemplateNamesAreFree(t *testing.T) {
 	w := newWorld(t)
 	w.person("owner", map[string]service.Role{"b": service.Owner})
 	admin, owner := w.as("admin"), w.as("owner")
+
 	name := func(b *browser, page string) string { return b.get(page).want(http.StatusOK).form("/new").Get("name") }
+
+	// Each name is taken by the policy that is made under it.
 	for _, want := range []string{"login", "login-2", "login-3"} {
 		if got := name(admin, "/new?template=login"); got != want {
 			t.Errorf("the name is %q, want %q", got, want)
 		}
 		w.policy(want, "5/1m")
 	}
+
+	// The owner of b does not see the policy of a: a number would reveal that the name is taken.
 	before := w.refusals()
 	if got := name(owner, "/new?template=login"); got != "login" {
 		t.Errorf("the name %q reveals a policy of others", got)
@@ -117,6 +141,8 @@ func TestTemplateNamesAreFree(t *testing.T) {
 	if w.refusals() != before {
 		t.Error("to open a template is a refusal in the audit log")
 	}
+
+	// A copy of the longest name is cut, and then once more for its number.
 	long := strings.Repeat("x", policy.MaxName)
 	for _, p := range []string{long, long[:policy.MaxName-5] + "-copy"} {
 		w.policy(p, "5/1m")
@@ -131,21 +157,26 @@ func TestTemplateApplication(t *testing.T) {
 	w := newWorld(t)
 	w.person("owner", map[string]service.Role{"b": service.Owner, "a": service.Viewer})
 	admin, owner := w.as("admin"), w.as("owner")
+
+	// Of two applications, the owner of b may create policies in b alone, so it is chosen.
 	for _, row := range []struct {
 		b    *browser
 		page string
 		want []string
 	}{
-		{admin, "/new?template=login", nil}, {admin, "/new?template=login&app=b", []string{"b"}}, {admin, "/new?template=none&app=none", nil},
+		{admin, "/new?template=login", nil}, {admin, "/new?template=login&app=b", []string{"b"}},
+		{admin, "/new?template=none&app=none", nil},
 		{owner, "/new?template=login", []string{"b"}}, {owner, "/new?template=login&app=a", []string{"b"}},
 	} {
 		if got := row.b.get(row.page).want(http.StatusOK).form("/new")["apps"]; !slices.Equal(got, row.want) {
 			t.Errorf("%s: the applications are %v, want %v", row.page, got, row.want)
 		}
 	}
+
 	if !admin.get("/new?app=b").want(http.StatusOK).links("/new?app=b&template=webhook") {
 		t.Error("the templates do not keep the application")
 	}
+
 	if !admin.get("/apps").links("/new?app=b") || owner.get("/apps").links("/new?app=a") {
 		t.Error("the applications do not lead to a new policy for those, and only those, who may create one")
 	}
@@ -154,14 +185,20 @@ func TestTemplateApplication(t *testing.T) {
 func TestTemplatesOfHostileNames(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
+
+	// A template is a path of nothing: names of files and a zero byte are templates that are not
+	// there.
 	for _, text := range append(injections(), "../../etc/passwd", "login\x00", strings.Repeat("x", 5000)) {
 		q := url.QueryEscape(text)
 		b.get("/new?template=" + q).want(http.StatusNotFound).harmless("the template " + text)
+
 		got := b.get("/new?app=" + q).want(http.StatusOK)
 		got.harmless("the application " + text)
 		if !got.links("/new?" + url.Values{"app": {text}, "template": {"login"}}.Encode()) {
 			t.Errorf("the links lose the application %q", text)
 		}
+
+		// An application that does not exist is not ticked.
 		if f := b.get("/new?template=login&app=" + q).want(http.StatusOK).form("/new"); f["apps"] != nil {
 			t.Errorf("the form has the applications %q", f["apps"])
 		}
@@ -174,14 +211,18 @@ func TestFormOrderAndAdvanced(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	page := b.get("/new?template=none&app=a").want(http.StatusOK)
+
+	// The places rise from one id to the next, which is the order on the page.
 	at := -1
-	for _, id := range []string{"name", "apps", "description", "methods", "path", "key", "quota", "period", "burst", "on_limit", "mode", "advanced-label", "algorithm", "plans", "access", "on_store_error", "priority"} {
+	for _, id := range []string{"name", "apps", "description", "methods", "path", "key", "quota", "period", "burst",
+		"on_limit", "mode", "advanced-label", "algorithm", "plans", "access", "on_store_error", "priority"} {
 		place := strings.Index(page.text, ` id="`+id+`"`)
 		if place <= at {
 			t.Errorf("%s is not after what comes before it", id)
 		}
 		at = place
 	}
+
 	parts := []string{"banning", "counting", "planned", "excepting", "failing"}
 	opened := func(a *answer) (list []string) {
 		for _, id := range parts {
@@ -191,19 +232,26 @@ func TestFormOrderAndAdvanced(t *testing.T) {
 		}
 		return list
 	}
+
+	// A part is open where the template fills something in.
 	for name, want := range map[string][]string{
-		"none": nil, "public-api": nil, "login": {"banning", "counting", "failing"}, "report": {"counting"}, "llm-tokens": {"counting"},
-		"plans": {"planned"}, "webhook": {"failing"},
+		"none": nil, "public-api": nil, "login": {"banning", "counting", "failing"}, "report": {"counting"},
+		"llm-tokens": {"counting"},
+		"plans":      {"planned"}, "webhook": {"failing"},
 	} {
 		if got := opened(b.get("/new?template=" + name)); !slices.Equal(got, want) {
 			t.Errorf("of the template %s these are open: %v, want %v", name, got, want)
 		}
 	}
+
+	// So it is where a mistake is, which nobody would find otherwise.
 	for field, want := range map[string]string{
-		"ban_for": "banning", "debt": "counting", "segments": "counting", "algorithm": "counting", "plans": "planned", "deny_status": "excepting",
-		"priority": "failing", "on_store_error": "failing",
+		"ban_for": "banning", "debt": "counting", "segments": "counting", "algorithm": "counting", "plans": "planned",
+		"deny_status": "excepting",
+		"priority":    "failing", "on_store_error": "failing",
 	} {
-		got := b.submit("/new?template=none&app=a", "/new", url.Values{"name": {"x"}, field: {"?"}}).want(http.StatusUnprocessableEntity)
+		got := b.submit("/new?template=none&app=a", "/new", url.Values{"name": {"x"}, field: {"?"}}).
+			want(http.StatusUnprocessableEntity)
 		if list := opened(got); !slices.Equal(list, []string{want}) {
 			t.Errorf("with a mistake in %s these are open: %v, want %s", field, list, want)
 		}
@@ -215,19 +263,25 @@ func TestPreviewSaysWhatIsMissing(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	d := blank()
+
+	// The rows change the same draft one after another.
 	for _, row := range []struct {
 		change func()
 		says   string
 		open   []string
 	}{
-		{func() {}, "100 requests a minute for each address; others are counted and pass (shadow).", []string{"Name", "Applications"}},
+		{func() {}, "100 requests a minute for each address; others are counted and pass (shadow).",
+			[]string{"Name", "Applications"}},
 		{func() { d.Name = "No Name" }, "100 requests a minute", []string{"Name", "Applications"}},
 		{func() { d.Name, d.Apps = "x", []string{"a"} }, "100 requests a minute", nil},
 		{func() { d.Period = "0" }, "This appears as soon as", []string{"Period"}},
 		{func() { d.Quota, d.Path = "0", "x" }, "This appears as soon as", []string{"Path", "Requests", "Period"}},
 	} {
 		row.change()
+
 		got := b.get("/validate?" + d.values().Encode()).want(http.StatusOK)
+
+		// The links of the paragraph lead to the fields that are still open.
 		var open []string
 		got.each(func(n *html.Node) {
 			if n.Data == "p" && attr(n, "class") == "open" {
@@ -238,6 +292,7 @@ func TestPreviewSaysWhatIsMissing(t *testing.T) {
 				}
 			}
 		})
+
 		if !got.says(row.says) || !slices.Equal(open, row.open) {
 			t.Errorf("%+v: the preview is %s", row.open, got.text)
 		}

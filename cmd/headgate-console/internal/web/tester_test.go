@@ -12,9 +12,13 @@ import (
 
 func TestTesterShowsMatchingPolicies(t *testing.T) {
 	w := newWorld(t)
+
+	// Four match: the last one is for another method. One of them is off, which the page says.
 	for _, p := range []policy.Policy{
-		{Name: "login", Limit: limit("5/1m"), Key: "ip+route", Match: policy.Match{Methods: []string{"POST"}, Path: "/login"}, Priority: 2},
-		{Name: "people", Limit: limit("50/1m"), Key: "user", Mode: policy.Shadow, Priority: 1, Plans: map[string]core.Limit{"pro": limit("90/1m")}, PlanBy: "user"},
+		{Name: "login", Limit: limit("5/1m"), Key: "ip+route",
+			Match: policy.Match{Methods: []string{"POST"}, Path: "/login"}, Priority: 2},
+		{Name: "people", Limit: limit("50/1m"), Key: "user", Mode: policy.Shadow, Priority: 1,
+			Plans: map[string]core.Limit{"pro": limit("90/1m")}, PlanBy: "user"},
 		{Name: "tenants", Limit: limit("60/1m"), Key: "header:X-Tenant", OnLimit: "wait 2s"},
 		{Name: "away", Limit: limit("1/1m"), Key: "ip", Mode: policy.Off},
 		{Name: "reads", Limit: limit("1/1m"), Key: "ip", Match: policy.Match{Methods: []string{"GET"}}},
@@ -23,19 +27,27 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 		_, err := w.CreatePolicy(t.Context(), w.admin, p)
 		w.must(err)
 	}
+
+	// Ada has used up her limit, so that both answers occur.
 	w.fleet.used["people ada"] = 50
+
 	b := w.as("admin")
 	got := b.submit("/tester", "/tester", url.Values{
-		"app": {"a"}, "method": {"post"}, "path": {"/login"}, "route": {"/login"}, "address": {"192.0.2.7"}, "user": {"ada"}, "headers": {"Host: x\r\nX-Other: y"},
+		"app": {"a"}, "method": {"post"}, "path": {"/login"}, "route": {"/login"}, "address": {"192.0.2.7"},
+		"user": {"ada"}, "headers": {"Host: x\r\nX-Other: y"},
 	}).want(http.StatusOK)
+
+	// The words are those of the four policies in turn, and of the one that does not match.
 	for _, want := range []string{
-		"4 policies match", "<code>192.0.2.7|/login</code>", "it would pass: 5 of 5 are left", "<code>ada</code>", "it is over the limit",
+		"4 policies match", "<code>192.0.2.7|/login</code>", "it would pass: 5 of 5 are left", "<code>ada</code>",
+		"it is over the limit",
 		"unknown callers", "waits up to 2s", "Nothing: it is switched off", "1 other policy",
 	} {
 		if !strings.Contains(got.text, want) {
 			t.Errorf("%q is not on the page", want)
 		}
 	}
+
 	order := []string{`>login</a></h3>`, `>people</a></h3>`, `>tenants</a></h3>`, `>away</a></h3>`}
 	for i := range order[1:] {
 		if strings.Index(got.text, order[i]) > strings.Index(got.text, order[i+1]) {
@@ -47,7 +59,8 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 func TestTesterShowsAllMistakes(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	got := b.post("/tester", url.Values{"app": {"?"}, "method": {""}, "path": {"x"}, "address": {"here"}, "headers": {"nothing"}}).want(http.StatusUnprocessableEntity)
+	got := b.post("/tester", url.Values{"app": {"?"}, "method": {""}, "path": {"x"}, "address": {"here"},
+		"headers": {"nothing"}}).want(http.StatusUnprocessableEntity)
 	for _, field := range []string{"app", "method", "path", "address", "headers"} {
 		if got.mistake(field) == "" || !got.links("#"+field) {
 			t.Errorf("there is nothing beside %s", field)

@@ -22,32 +22,45 @@ func TestTrafficNeedsARole(t *testing.T) {
 	w := newWorld(t)
 	w.person("viewer", map[string]service.Role{"a": service.Viewer})
 	b := w.as("viewer")
+
+	// The parts that move show the same figures as the whole page.
 	for _, path := range []string{"/?app=a", "/", "/live?app=a", "/live"} {
 		got := b.get(path).want(http.StatusOK)
-		for name, want := range map[string]string{"Requests": "41", "Share refused": "7.3%", "Passed": "31", "Degraded": "0", "Shadow": "7", "Refused": "3", "Errors": "0"} {
+		// 31 passed, 7 in shadow and 3 refused are 41, of which 3 are 7.3 %.
+		for name, want := range map[string]string{"Requests": "41", "Share refused": "7.3%", "Passed": "31",
+			"Degraded": "0", "Shadow": "7", "Refused": "3", "Errors": "0"} {
 			if n := got.tile(name); n != want {
 				t.Errorf("%s: %s is %q and not %q", path, name, n, want)
 			}
 		}
+		// In two minutes 50 passed. The 10 refusals and 6 bans together are 16 of 66 decisions.
 		rows := got.rows()
 		if row := rows["one"]; !strings.HasSuffix(row, "| 66 | 50 | 0 | 0 | 16 | 24.2% | 0") {
 			t.Errorf("%s: the policy has the row %q", path, row)
 		}
+
 		if row := rows["further policies"]; !strings.HasSuffix(row, "| 2 | 0 | 0 | 0 | 0 | 0% | 2") {
 			t.Errorf("%s: failures have the row %q", path, row)
 		}
+
 		if !strings.Contains(got.text, "The counts of 4 more requests were lost") {
 			t.Errorf("%s: the page hides what was lost", path)
 		}
 		wantInstances(t, path, got)
 	}
+
+	// An application in which one has no role is not there.
 	b.get("/?app=b").want(http.StatusNotFound)
 	b.get("/stats?app=a").goes("/?app=a")
+
 	if got := b.get("/?app=a&refresh=5"); !strings.Contains(got.text, `<meta http-equiv="refresh" content="5">`) {
 		t.Error("without JavaScript nothing is refreshed")
 	}
+
+	// An administrator sees the sum of each application.
 	all := w.as("admin").get("/").want(http.StatusOK)
-	if rows := all.rows(); !strings.HasSuffix(rows["a"], "| 41 | 31 | 0 | 7 | 3 | 7.3% | 0") || !strings.HasSuffix(rows["b"], "| 0 | 0 | 0 | 0 | 0 | – | 0") {
+	if rows := all.rows(); !strings.HasSuffix(rows["a"], "| 41 | 31 | 0 | 7 | 3 | 7.3% | 0") ||
+		!strings.HasSuffix(rows["b"], "| 0 | 0 | 0 | 0 | 0 | – | 0") {
 		t.Errorf("the applications have the rows %q and %q", rows["a"], rows["b"])
 	}
 }
@@ -56,12 +69,18 @@ func TestTrafficNeedsARole(t *testing.T) {
 func wantInstances(t *testing.T, path string, got *answer) {
 	t.Helper()
 	rows := got.rows()
-	if row := rows["here-1 abc"]; !strings.Contains(row, "1m30s behind") || !strings.Contains(row, "its memory: Redis is away") || !strings.Contains(row, "up to date") || strings.Contains(row, "not yet") {
+
+	if row := rows["here-1 abc"]; !strings.Contains(row, "1m30s behind") || !strings.Contains(
+		row, "its memory: Redis is away") || !strings.Contains(row, "up to date") || strings.Contains(row, "not yet") {
 		t.Errorf("%s: the instance has the row %q", path, row)
 	}
-	if row := rows["here-2"]; !strings.Contains(row, "refuses 7-abc a policy of another application is not valid") || strings.Contains(got.text, "secret-launch") || !strings.Contains(got.text, "in force in 1 of 2") {
+
+	// The error names a policy of b, whose name must not be shown to those of a alone.
+	if row := rows["here-2"]; !strings.Contains(row, "refuses 7-abc a policy of another application is not valid") ||
+		strings.Contains(got.text, "secret-launch") || !strings.Contains(got.text, "in force in 1 of 2") {
 		t.Errorf("%s: the instance has the row %q", path, row)
 	}
+
 	if _, there := rows["there"]; there {
 		t.Errorf("%s: an instance of another application is shown", path)
 	}
@@ -84,11 +103,14 @@ func (a *answer) tile(name string) (text string) {
 func TestTrafficRanges(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
+
+	// A range that is missing or unknown is an hour.
 	for name, want := range map[string]struct {
 		bars int
 		span string
 	}{
-		"15m": {15, "11:47:00"}, "1h": {60, "11:02:00"}, "": {60, "11:02:00"}, "x": {60, "11:02:00"}, "6h": {73, "06:00:00"},
+		"15m": {15, "11:47:00"}, "1h": {60, "11:02:00"}, "": {60, "11:02:00"}, "x": {60, "11:02:00"},
+		"6h":  {73, "06:00:00"},
 		"24h": {49, "2026-02-28 12:00:00"}, "7d": {57, "2026-02-22 12:00:00"}, "30d": {61, "2026-01-30 12:00:00"},
 	} {
 		got := b.get("/?app=a&range=" + name).want(http.StatusOK)
@@ -99,9 +121,11 @@ func TestTrafficRanges(t *testing.T) {
 				last = attr(n, "class")
 			}
 		})
+
 		if bars != want.bars || !strings.HasPrefix(last, "bar late") || got.tile("Requests") != "41" {
 			t.Errorf("%s: there are %d bars, the last a %q, of %s requests", name, bars, last, got.tile("Requests"))
 		}
+
 		if span := words(got.byID("span")); !strings.Contains(span, want.span) {
 			t.Errorf("%s: it is %q", name, span)
 		}
@@ -111,36 +135,57 @@ func TestTrafficRanges(t *testing.T) {
 // A chart adds up to its total, by each of its ways to tell it.
 func TestChart(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	traffic := service.Traffic{From: at, To: at.Add(4 * time.Minute), Step: time.Minute, Now: at.Add(2*time.Minute + 30*time.Second), Points: []service.Point{
-		{At: at, Counts: stats.Counts{events.Allowed: 300, events.Refused: 300}},
-		{At: at.Add(time.Minute), Counts: stats.Counts{events.Waited: 60, events.ShadowRefused: 60, events.Banned: 120, events.FailedOpen: 1}},
-		{At: at.Add(2 * time.Minute), Counts: stats.Counts{events.Degraded: 30, events.Canceled: 30}},
-		{At: at.Add(3 * time.Minute)},
-	}}
+	// Now is in the middle of the third minute, so its counts are of half a minute, and the fourth
+	// is to come.
+	traffic := service.Traffic{From: at, To: at.Add(4 * time.Minute), Step: time.Minute,
+		Now: at.Add(2*time.Minute + 30*time.Second), Points: []service.Point{
+			{At: at, Counts: stats.Counts{events.Allowed: 300, events.Refused: 300}},
+			{At: at.Add(time.Minute), Counts: stats.Counts{events.Waited: 60, events.ShadowRefused: 60,
+				events.Banned: 120, events.FailedOpen: 1}},
+			{At: at.Add(2 * time.Minute), Counts: stats.Counts{events.Degraded: 30, events.Canceled: 30}},
+			{At: at.Add(3 * time.Minute)},
+		}}
+
 	for _, p := range traffic.Points {
 		traffic.Total.Add(p.Counts)
 	}
+
+	// Two changes of one minute share a mark, and one before the start has none.
 	changes := []service.Marker{{At: at.Add(70 * time.Second), Policy: "q", Version: 2, Action: "update", Actor: "ann"},
-		{At: at.Add(65 * time.Second), Policy: "p", Version: 1, Action: "create", Actor: "bob"}, {At: at.Add(-time.Second)}}
+		{At: at.Add(65 * time.Second), Policy: "p", Version: 1, Action: "create", Actor: "bob"},
+		{At: at.Add(-time.Second)}}
 	c := chartOf(traffic, changes, "requests")
+
+	// The highest bar is 600 requests a minute, so half of it is 300. Blocks are stacked from the
+	// bottom.
 	want := [][]block{
 		{{"passed", "50.00%", "50.00%"}, {"refused", "0.00%", "50.00%"}},
-		{{"passed", "90.00%", "10.00%"}, {"shadow", "80.00%", "10.00%"}, {"refused", "60.00%", "20.00%"}, {"failed", "59.40%", "0.60%"}},
+		{{"passed", "90.00%", "10.00%"}, {"shadow", "80.00%", "10.00%"}, {"refused", "60.00%", "20.00%"},
+			{"failed", "59.40%", "0.60%"}},
 		{{"degraded", "90.00%", "10.00%"}, {"left", "80.00%", "10.00%"}}, // in half a minute
 		nil,
 	}
+
 	for i, b := range c.Bars {
-		if fmt.Sprint(b.Blocks) != fmt.Sprint(want[i]) || b.Open != (i == 2) || b.Late != (i >= 2) || b.ID != at.Unix()/60+int64(i) {
+		if fmt.Sprint(b.Blocks) != fmt.Sprint(want[i]) || b.Open != (i == 2) || b.Late != (i >= 2) ||
+			b.ID != at.Unix()/60+int64(i) {
 			t.Errorf("the bar %d is %+v", i, b)
 		}
 	}
+
+	// A rate is of the time that has passed: 60 in half a minute are 2 a second.
 	if got := c.Bars[0].Rate + " " + c.Bars[2].Rate + " " + c.Bars[3].Rate; got != "10.0 2 0" {
 		t.Errorf("the rates are %s", got)
 	}
+
 	wantAxes(t, c)
-	if len(c.Marks) != 1 || c.Marks[0].At != "37.50%" || c.Marks[0].Words() != "2026-03-01 12:01 UTC: update of q to version 2 by ann, and 1 more" {
+
+	if len(c.Marks) != 1 || c.Marks[0].At != "37.50%" ||
+		c.Marks[0].Words() != "2026-03-01 12:01 UTC: update of q to version 2 by ann, and 1 more" {
 		t.Errorf("the marks are %+v", c.Marks)
 	}
+
+	// What never occurs has no column in the table.
 	var shown []string
 	for _, k := range c.Shown {
 		shown = append(shown, k.Class)
@@ -152,14 +197,17 @@ func TestChart(t *testing.T) {
 
 func wantAxes(t *testing.T, c chart) {
 	t.Helper()
-	if len(c.Y) != 6 || c.Y[0].At != "100.00%" || c.Y[5] != (axisTick{"0.00%", "10", false}) || len(c.X) != 5 || c.X[1] != (axisTick{"25.00%", "12:01", true}) {
+	if len(c.Y) != 6 || c.Y[0].At != "100.00%" || c.Y[5] != (axisTick{"0.00%", "10", false}) || len(c.X) != 5 ||
+		c.X[1] != (axisTick{"25.00%", "12:01", true}) {
 		t.Errorf("the axes are %v and %v", c.Y, c.X)
 	}
 }
 
 func TestChartOfNothing(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	if empty := chartOf(service.Traffic{From: at, To: at.Add(time.Minute), Step: time.Minute, Points: []service.Point{{At: at}}}, nil, "requests"); len(empty.Bars) != 1 || empty.Bars[0].Blocks != nil || empty.Y[1].Words != "1" {
+	if empty := chartOf(service.Traffic{From: at, To: at.Add(time.Minute), Step: time.Minute,
+		Points: []service.Point{{At: at}}}, nil, "requests"); len(empty.Bars) != 1 || empty.Bars[0].Blocks != nil ||
+		empty.Y[1].Words != "1" {
 		t.Errorf("the chart of nothing is %+v", empty)
 	}
 }
@@ -180,15 +228,19 @@ func TestKindsHaveEachVerdict(t *testing.T) {
 }
 
 func TestFiguresInWords(t *testing.T) {
+	// Rounding never makes none or all out of a share that is neither.
 	for _, row := range []struct {
 		n, all int64
 		want   string
-	}{{0, 0, ""}, {0, 9, "0%"}, {9, 9, "100%"}, {1, 1e6, "<0.01%"}, {1e6 - 1, 1e6, ">99.99%"}, {1, 1000, "0.10%"}, {999, 1000, "99.90%"}, {1, 3, "33.3%"}} {
+	}{{0, 0, ""}, {0, 9, "0%"}, {9, 9, "100%"}, {1, 1e6, "<0.01%"}, {1e6 - 1, 1e6, ">99.99%"}, {1, 1000, "0.10%"},
+		{999, 1000, "99.90%"}, {1, 3, "33.3%"}} {
 		if got := share(row.n, row.all); got != row.want {
 			t.Errorf("%d of %d is %q", row.n, row.all, got)
 		}
 	}
-	for v, want := range map[float64]string{0: "0", 0.001: "<0.01", 0.25: "0.25", 3: "3", 12.34: "12.3", 1234.5: "1,235"} {
+
+	for v, want := range map[float64]string{0: "0", 0.001: "<0.01", 0.25: "0.25", 3: "3", 12.34: "12.3",
+		1234.5: "1,235"} {
 		if got := rate(v); got != want {
 			t.Errorf("%v a second is %q", v, got)
 		}
@@ -202,10 +254,15 @@ func TestLiveIsSmall(t *testing.T) {
 	plain := b.get("/live?app=a").want(http.StatusOK)
 	tag := plain.header.Get("ETag")
 	b.header = http.Header{"If-None-Match": {tag}}
+
+	// The tag is of the content, so nothing is sent until it changes.
 	if got := b.get("/live?app=a"); got.status != http.StatusNotModified || got.text != "" || tag == "" {
 		t.Errorf("the answer to %q is %d of %d bytes", tag, got.status, len(got.text))
 	}
+
 	b.get("/live?app=b").want(http.StatusOK)
+
+	// The part is fetched every few seconds, so 8 KiB is what it may cost.
 	var small bytes.Buffer
 	zip := gzip.NewWriter(&small)
 	_, err := io.WriteString(zip, plain.text)
@@ -221,20 +278,27 @@ func TestPolicyTraffic(t *testing.T) {
 	w.person("viewer", map[string]service.Role{"a": service.Viewer})
 	b := w.as("viewer")
 	force := func(path string) string { return words(b.get(path).want(http.StatusOK).byID("force")) }
+
+	// Nothing is published yet, so no instance has it in force.
 	for _, path := range []string{"/policies/one", "/policies/one/live?range=15m"} {
-		if got := force(path); strings.Join(strings.Fields(got), " ") != "in force in 0 of 2 instances Passed 50 Refused 16 Share refused 24.2%" {
+		if got := force(path); strings.Join(strings.Fields(got), " ") !=
+			"in force in 0 of 2 instances Passed 50 Refused 16 Share refused 24.2%" {
 			t.Errorf("%s: before it is published it is %q", path, got)
 		}
 	}
+
+	// Of the two instances of a, one has the version 7-abc.
 	p, err := w.Publishing(t.Context(), w.admin)
 	w.must(err)
 	w.must(w.Outbox().Published(t.Context(), p.Version, "7-abc"))
 	if got := force("/policies/one"); !strings.HasPrefix(got, "in force in 1 of 2 instances") {
 		t.Errorf("afterwards it is %q", got)
 	}
+
 	w.fleet.away = http.ErrServerClosed
 	if got := force("/policies/one"); !strings.HasPrefix(got, "Redis does not answer") {
 		t.Errorf("without Redis it is %q", got)
 	}
+
 	b.get("/policies/none/live").want(http.StatusNotFound)
 }

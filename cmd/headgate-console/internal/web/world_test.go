@@ -70,24 +70,40 @@ const password = "nine quiet harbours"
 // newWorld changes the options before it makes the pages.
 func newWorld(t testing.TB, change ...func(*Options)) *world {
 	t.Helper()
-	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + filepath.Join(test.MemoryDir(t), "console.db"), Timeout: patience})
+
+	// A database in memory makes a test fast, and the long timeout keeps a busy machine from
+	// failing it.
+	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + filepath.Join(test.MemoryDir(t),
+		"console.db"), Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+
 	w := &world{t: t, db: db, fleet: &fakeFleet{used: map[string]int64{}}, log: &strings.Builder{}}
 	quiet := slog.New(slog.DiscardHandler)
-	w.Service, err = service.New(service.Options{DB: db, Clock: w.now, Fleet: w.fleet, Top: w.fleet.Top, Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}), Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: quiet})
+
+	// Receivers of webhooks are local servers here, which the console would refuse otherwise. The
+	// hash of passwords is cheap, as every test logs in.
+	w.Service, err = service.New(service.Options{DB: db, Clock: w.now, Fleet: w.fleet, Top: w.fleet.Top,
+		Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks(
+			[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}),
+		Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: quiet})
 	w.must(err)
+
 	o := Options{Service: w.Service, Fleet: w.fleet, Logger: slog.New(slog.NewTextHandler(&locked{w: w.log}, nil))}
 	for _, f := range change {
 		f(&o)
 	}
 	w.pages, err = New(o)
 	w.must(err)
+
 	server := httptest.NewServer(w.pages)
 	t.Cleanup(server.Close)
 	w.url = server.URL
+
+	// The first administrator gets the one-time password of a new console, and so a session by the
+	// usual way.
 	oneTime, err := w.Bootstrap(t.Context())
 	w.must(err)
 	w.admin = w.logIn(service.FirstUser, oneTime)
@@ -136,7 +152,8 @@ func (w *world) policy(name, limit string) policy.Policy {
 	w.t.Helper()
 	l, err := core.ParseLimit(limit)
 	w.must(err)
-	p, err := w.CreatePolicy(w.t.Context(), w.admin, policy.Policy{Name: name, Apps: []string{"a"}, Limit: l, Key: "ip"})
+	p, err := w.CreatePolicy(w.t.Context(), w.admin,
+		policy.Policy{Name: name, Apps: []string{"a"}, Limit: l, Key: "ip"})
 	w.must(err)
 	return p
 }
@@ -181,16 +198,21 @@ func (w *world) as(user string) *browser {
 
 func (b *browser) do(r *http.Request) *answer {
 	b.t.Helper()
+
 	maps.Copy(r.Header, b.header)
 	resp, err := b.client.Do(r)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	defer resp.Body.Close()
+
+	// The body is read to its end, so that the connection is used again.
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
+	// Every answer is parsed, as tests look at elements and not at the text.
 	a := &answer{t: b.t, status: resp.StatusCode, header: resp.Header, text: string(body)}
 	if a.doc, err = html.Parse(strings.NewReader(a.text)); err != nil {
 		b.t.Fatal(err)
@@ -294,7 +316,8 @@ func (f *fakeFleet) Minutes(_ context.Context, app string) ([]stats.Minute, erro
 	}
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	return []stats.Minute{
-		{Start: at, Policies: map[string]stats.Counts{"one": {events.Allowed: 30, events.Refused: 10, events.Banned: 6}, "": {events.FailedOpen: 2}},
+		{Start: at, Policies: map[string]stats.Counts{"one": {events.Allowed: 30, events.Refused: 10,
+			events.Banned: 6}, "": {events.FailedOpen: 2}},
 			Requests: stats.Counts{events.Waited: 31, events.ShadowRefused: 7, events.Denied: 3}, Lost: 4},
 		{Start: at.Add(time.Minute), Policies: map[string]stats.Counts{"one": {events.Waited: 20}}},
 	}, f.away
@@ -302,7 +325,9 @@ func (f *fakeFleet) Minutes(_ context.Context, app string) ([]stats.Minute, erro
 
 // Instances implements service.Fleet.
 func (f *fakeFleet) Instances(context.Context) ([]policy.Instance, error) {
-	return []policy.Instance{{ID: "here-1", App: "a", Version: "7-abc", Process: "abc", ClockOffset: -90 * time.Second, Store: "local"}, {ID: "here-2", App: "a", Version: "6-old", Refused: "7-abc", Error: `policy "secret-launch": limit: wrong`}, {ID: "there", App: "b", Version: "7-abc"}}, f.away
+	return []policy.Instance{{ID: "here-1", App: "a", Version: "7-abc", Process: "abc",
+		ClockOffset: -90 * time.Second, Store: "local"}, {ID: "here-2", App: "a", Version: "6-old", Refused: "7-abc",
+		Error: `policy "secret-launch": limit: wrong`}, {ID: "there", App: "b", Version: "7-abc"}}, f.away
 }
 
 func (f *fakeFleet) Published(context.Context) (string, error) { return "7-abc", f.away }
