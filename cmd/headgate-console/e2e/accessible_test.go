@@ -31,9 +31,11 @@ func TestAccessible(t *testing.T) {
 	check := axe(t)
 	browser := chromium(t)
 	console, _ := build(t)
+
 	full, empty, shop := furnish(t, console), unfurnished(t, console), display(t, console)
 	c := &checker{check: check, faults: map[string][]string{}}
 	first := browse(t, browser)
+
 	t.Run("pages", func(t *testing.T) {
 		for _, w := range []*scene{full, empty, shop} {
 			for _, p := range w.parts {
@@ -44,10 +46,15 @@ func TestAccessible(t *testing.T) {
 			}
 		}
 	})
+
+	// These take Redis and tables away, so they come last, and only where the others have not
+	// failed already.
 	if !t.Failed() {
 		t.Run("last", func(t *testing.T) {
 			c.visit(first.apart(t), full, full.withoutRedis())
 			c.visit(first.apart(t), full, full.withoutTables())
+
+			// Each route of the console is in some state, or this test is not about all pages.
 			for _, p := range full.front.unvisited(t) {
 				t.Errorf("no state visits %s: add one in states_test.go", p)
 			}
@@ -107,12 +114,15 @@ type checker struct {
 // visit checks states, one after the other.
 func (c *checker) visit(b *tab, w *scene, states []state) {
 	user := ""
+
 	for _, s := range states {
 		began := time.Now()
+		// A state without a user begins without any cookie, also after another without one.
 		if s.user == "" || s.user != user {
 			b.signedIn(w, s.user)
 			user = s.user
 		}
+
 		c.open(b, w, s)
 		b.portray(s.picture)
 		for _, fault := range c.look(b) {
@@ -120,10 +130,12 @@ func (c *checker) visit(b *tab, w *scene, states []state) {
 			c.faults[fault] = append(c.faults[fault], s.name)
 			c.mu.Unlock()
 		}
+
 		if status := s.want(); status != http.StatusOK {
 			b.refusedWith(status)
 		}
 		b.quiet()
+
 		c.mu.Lock()
 		c.count++
 		c.spent += time.Since(began)
@@ -141,6 +153,7 @@ func (s *state) want() int {
 // open brings the tab into a state.
 func (c *checker) open(b *tab, w *scene, s state) {
 	b.t.Helper()
+
 	status := b.visit(w.front.url, s)
 	if s.then != nil {
 		status = b.loads(chromedp.Evaluate[chromedp.Void](s.then()))
@@ -148,6 +161,7 @@ func (c *checker) open(b *tab, w *scene, s state) {
 	if s.on != "" && !settled[bool](b, s.on) {
 		b.t.Errorf("%s: the page does not change", s.name)
 	}
+
 	if status != s.want() {
 		b.t.Errorf("%s has status %d and not %d: %s", s.name, status, s.want(),
 			eval[string](b, `[...document.querySelectorAll("h1, [role=alert], .error")].map((e) => e.innerText).join(" ")`))
@@ -157,12 +171,15 @@ func (c *checker) open(b *tab, w *scene, s state) {
 // visit opens the page of a state, and returns its status.
 func (b *tab) visit(url string, s state) int {
 	b.t.Helper()
+
 	if s.send == nil {
 		return b.loads(chromedp.Navigate(url + s.path))
 	}
+
 	if at := eval[string](b, `location.origin`); at != url {
 		b.loads(chromedp.Navigate(url + "/login")) // a form from elsewhere is refused
 	}
+
 	kind := urlencoded
 	if s.files {
 		kind = "multipart/form-data"
@@ -199,10 +216,12 @@ func (b *tab) signedIn(w *scene, user string) {
 	if user == "" {
 		return
 	}
+
 	name, value := "headgate", w.sessions[user]
 	if value == "" {
 		name, value = proxied, user
 	}
+
 	b.do(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
 		_, err := cdp.Call(ctx, t, network.SetCookie, network.SetCookieParams{Name: name, Value: value, URL: w.front.url})
 		return chromedp.Void{}, err
@@ -213,10 +232,12 @@ func (b *tab) signedIn(w *scene, user string) {
 func settled[T any](b *tab, expression string) T {
 	b.t.Helper()
 	var value T
+
 	err := b.try(func(ctx context.Context) (err error) {
 		value, err = chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 		return err
 	})
+
 	if err != nil {
 		b.t.Fatalf("%.300s: %v", expression, err)
 	}
@@ -236,6 +257,7 @@ const (
 func (c *checker) look(b *tab) (faults []string) {
 	b.t.Helper()
 	b.do(chromedp.Evaluate[chromedp.Void](c.check + `; axe.setup && undefined`))
+
 	run := func(window, where, rules string) {
 		list := settled[[]string](b, fmt.Sprintf(`axe.run(%s, {runOnly: %s, resultTypes: ["violations"]}).then((r) => {
 			axe.reset();
@@ -248,16 +270,21 @@ func (c *checker) look(b *tab) (faults []string) {
 			faults = append(faults, window+": "+f)
 		}
 	}
+
 	if *thorough {
 		run("desk, light", "document", all)
 	} else {
 		run("desk, light", few, all)
 	}
+
+	// Closed parts are not on a page for the check, and on a phone they may be too wide as well.
 	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details").forEach((d) => { d.open = true; })`))
 	b.prefer("dark")
+
 	if *thorough {
 		run("desk, dark", few, colours)
 	}
+
 	b.resize(phoneWidth, phoneHeight)
 	run("phone, dark", few, all)
 	b.prefer("light")
@@ -271,11 +298,14 @@ func (c *checker) look(b *tab) (faults []string) {
 // report fails the test with all faults, each with the states that have it.
 func (c *checker) report(t *testing.T) {
 	t.Helper()
+
 	t.Logf("%d states were checked in %s", c.count, c.spent.Round(time.Second))
 	list := make([]string, 0, len(c.faults))
 	for f := range c.faults {
 		list = append(list, f)
 	}
+
+	// A fault that many pages have comes first: mending it mends them all.
 	slices.SortFunc(list, func(a, b string) int { return len(c.faults[b]) - len(c.faults[a]) })
 	for _, f := range list {
 		t.Errorf("%s\n    in %s", f, strings.Join(c.faults[f], "; "))

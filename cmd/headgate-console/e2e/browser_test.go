@@ -41,9 +41,11 @@ func browse(t testing.TB, path string) *tab {
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(path), chromedp.WindowSize(width, height), chromedp.WSURLReadTimeout(patience),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"))
+
 	if os.Getuid() == 0 { // chromium's sandbox refuses root
 		options = append(options, chromedp.NoSandbox)
 	}
+
 	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(end)
 	return open(t, ctx)
@@ -71,9 +73,11 @@ func open(t testing.TB, ctx context.Context, options ...chromedp.ContextOption) 
 		}
 		end()
 	})
+
 	if err := chromedp.Listen(ctx, b.listen); err != nil {
 		t.Fatal(err)
 	}
+
 	b.resize(width, height)
 	return b
 }
@@ -139,6 +143,7 @@ func (b *tab) listen(event any) {
 	case *runtime.EventExceptionThrown:
 		fault = "exception: " + exceptionText(e.ExceptionDetails)
 	}
+
 	if fault != "" {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -159,14 +164,17 @@ func (b *tab) complaints() []string {
 // soon, and about nothing else.
 func (b *tab) refusedWith(status int) {
 	b.t.Helper()
+
 	var list []string
 	b.until("the browser complains", func() bool {
 		list = append(list, b.complaints()...)
 		return len(list) > 0
 	})
+	// The complaint about the status comes first, and is what the test wants.
 	if strings.Contains(list[0], fmt.Sprintf("responded with a status of %d", status)) {
 		list = list[1:]
 	}
+
 	for _, c := range list {
 		b.t.Errorf("the browser complains: %s", c)
 	}

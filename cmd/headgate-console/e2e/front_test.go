@@ -32,11 +32,13 @@ const proxied, identity = "signed-in-by-front", "X-Front-User"
 func openFront(t testing.TB) *front {
 	t.Helper()
 	f := &front{visited: map[string]bool{}}
+
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", f.serve)
 	for _, p := range patterns(t) {
 		mux.HandleFunc(p, f.serve)
 	}
+
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	f.url = server.URL
@@ -49,6 +51,9 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 	f.visited[r.Pattern] = true
 	console := f.console
 	f.mu.Unlock()
+
+	// Only the front names a user, as a proxy does: a browser that sends the header itself is
+	// nobody.
 	r.Header.Del(identity)
 	if c, err := r.Cookie(proxied); err == nil {
 		r.Header.Set(identity, c.Value)
@@ -59,18 +64,22 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the browser has gone
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+
 	console.ServeHTTP(w, r)
 }
 
 // leadsTo puts a console behind the front.
 func (f *front) leadsTo(t testing.TB, address string) {
 	t.Helper()
+
 	to, err := url.Parse("http://" + address)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.console = &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
@@ -84,16 +93,20 @@ var pattern = regexp.MustCompile(`\{pattern: "([^"]+)"`)
 // patterns returns the routes of all pages.
 func patterns(t testing.TB) (list []string) {
 	t.Helper()
+
 	text, err := os.ReadFile("../internal/web/routes.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, m := range pattern.FindAllSubmatch(text, -1) {
 		list = append(list, string(m[1]))
 	}
+	// Another layout of routes.go must not make the list of routes empty, and the test pass.
 	if len(list) < 50 || !slices.Contains(list, "GET /{$}") {
 		t.Fatalf("routes.go has the routes %q", list)
 	}
+
 	return list
 }
 

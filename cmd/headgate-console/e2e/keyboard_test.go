@@ -28,12 +28,14 @@ const maxTurns = 20
 // the element. The focus has to be seen there.
 func (b *tab) reach(where chromedp.Search) (key string) {
 	b.t.Helper()
+	// A page may change at each key, so the way is asked for again after it.
 	var w way
 	for range maxTurns {
 		b.until(fmt.Sprintf("%s is on the page", where), func() bool {
 			w = eval[way](b, fmt.Sprintf(`(%s)(%q)`, wayTo, where))
 			return !w.Missing
 		})
+
 		switch {
 		case w.Away:
 			b.focus()
@@ -54,6 +56,7 @@ func (b *tab) reach(where chromedp.Search) (key string) {
 			return w.Key
 		}
 	}
+
 	b.t.Fatalf("the keyboard does not reach %s: %+v, and the focus is on %s\n%s", where, w, eval[string](b, `document.activeElement.outerHTML.slice(0, 200)`), b.text())
 	return ""
 }

@@ -37,6 +37,7 @@ func build(t testing.TB) (console, shop string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "github.com/headgate/headgate/examples/shop")
 		cmd.Dir = ".."
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -44,6 +45,8 @@ func build(t testing.TB) (console, shop string) {
 		}
 		programs.dir = dir
 	})
+
+	// A build that failed has failed the test that began it; the others need not try.
 	if programs.dir == "" {
 		t.Fatal("the programs did not compile for an earlier test")
 	}
@@ -59,6 +62,7 @@ type engine struct {
 // engines returns SQLite, and MariaDB for long runs.
 func engines() []engine {
 	return []engine{
+		// The log of SQLite is a file, by which a test sees a transaction grow.
 		{"sqlite", func(t *testing.T) *database {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "console.db")
@@ -110,17 +114,22 @@ func start(t testing.TB, name, path string, env []string, args ...string) *progr
 // run runs a program. It ends with the test.
 func run(t testing.TB, name, path string, env []string, args ...string) *program {
 	t.Helper()
+
 	in, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &program{t: t, name: name, out: out, more: make(chan struct{})}
+
 	read := make(chan struct{})
+
+	// The output is read to its end before the test ends, so that a failure shows all of it.
 	go func() {
 		defer close(read)
 		p.read(in)
 	}()
 	p.launch(path, env, args)
+
 	t.Cleanup(func() {
 		p.stop(syscall.SIGTERM)
 		<-read
@@ -136,9 +145,11 @@ func run(t testing.TB, name, path string, env []string, args ...string) *program
 // is tied to it.
 func (p *program) launch(path string, env, args []string) {
 	p.t.Helper()
+
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.out, p.out, dieWithParent()
+
 	started := make(chan error)
 	p.ended = make(chan struct{})
 	go func() {
@@ -151,11 +162,14 @@ func (p *program) launch(path string, env, args []string) {
 			close(p.ended)
 		}
 	}()
+
 	err := <-started
 	p.out.Close()
+	// The process has its own copy of this end, without which reading would never end.
 	if err != nil {
 		p.t.Fatalf("%s: %v", p.name, err)
 	}
+
 	p.process = cmd.Process
 }
 
@@ -164,8 +178,10 @@ func (p *program) launch(path string, env, args []string) {
 func (p *program) stop(s os.Signal) {
 	p.killed = p.killed || s == syscall.SIGKILL
 	p.process.Signal(s)
+
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
+	// A process that hangs is killed, or it would outlive the test.
 	select {
 	case <-p.ended:
 		if p.err != nil && !p.killed {
@@ -221,15 +237,19 @@ func (p *program) await(n int, want *regexp.Regexp) []string {
 // awaitAt is await, and also returns when the line came.
 func (p *program) awaitAt(n int, want *regexp.Regexp) ([]string, time.Time) {
 	p.t.Helper()
+
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
+		// The lines that are there come first: the one that is wanted may have come before the
+		// call.
 		lines, more := p.from(n)
 		for _, l := range lines {
 			if parts := want.FindStringSubmatch(l.text); parts != nil {
 				return parts, l.at
 			}
 		}
+
 		select {
 		case <-more:
 		case <-deadline.C:

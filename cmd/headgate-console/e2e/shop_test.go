@@ -34,13 +34,16 @@ var inForce = regexp.MustCompile(`policies are in force"? version=(\S+) policies
 // returns its version, and how many policies there are.
 func (f *fleet) follow(what string, change func()) (version, policies string) {
 	f.t.Helper()
+
 	before := f.counts()
 	began := time.Now()
 	change()
+
 	for i, s := range f.shops {
 		parts, at := s.awaitAt(before[i], inForce)
 		took := at.Sub(began)
 		test.AtMost(f.t, what+" in force in "+s.name, took, prompt)
+		// The time counts from before the button was pressed.
 		if version != "" && version != parts[1] {
 			f.t.Errorf("%s: %s has version %s, and another has %s", what, s.name, parts[1], version)
 		}
@@ -63,6 +66,7 @@ func (f *fleet) meets(n, pass int) {
 	f.t.Helper()
 	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
 	defer client.CloseIdleConnections()
+
 	got := map[int]int{}
 	for i := range n {
 		s := f.shops[i%len(f.shops)]
@@ -73,6 +77,7 @@ func (f *fleet) meets(n, pass int) {
 		r.Body.Close()
 		got[r.StatusCode]++
 	}
+
 	if got[http.StatusOK] != pass || got[http.StatusTooManyRequests] != n-pass {
 		f.t.Errorf("of %d requests these have each status: %v; want %d that pass and the others refused", n, got, pass)
 	}

@@ -62,6 +62,7 @@ func (b *tab) loads(action chromedp.Action[chromedp.Void]) (status int) {
 		}
 		return err
 	})
+
 	if err != nil {
 		b.t.Fatalf("no page opens: %v\n%s", err, b.text())
 	}
@@ -109,6 +110,7 @@ func control(label string) chromedp.Search {
 // fill replaces the text in the input of a label.
 func (b *tab) fill(label, text string) {
 	b.t.Helper()
+
 	b.steps++
 	b.goTo(control(label))
 	b.key("a", chromedp.ModifierCtrl)
@@ -131,8 +133,11 @@ func (b *tab) moment(label string, at time.Time) {
 func (b *tab) typeTime(label, keys, want string) {
 	b.t.Helper()
 	b.steps++
+
 	b.goTo(control(label))
 	b.key(keys)
+	// In another language the parts have another order, and the keys would make another time.
+	// another time.
 	if got := eval[string](b, `document.activeElement.value`); got != want {
 		b.t.Fatalf("%s is %q, want %s", label, got, want)
 	}
@@ -142,8 +147,10 @@ func (b *tab) typeTime(label, keys, want string) {
 func (b *tab) choose(label, text string) {
 	b.t.Helper()
 	b.steps++
+
 	b.goTo(control(label))
 	b.key(text)
+
 	if got := eval[string](b, `document.activeElement.selectedOptions[0].text`); !strings.HasPrefix(got, text) {
 		b.t.Fatalf("%s is %q, want %s", label, got, text)
 	}
@@ -168,8 +175,10 @@ func (b *tab) download(name string) (file, text string) {
 	b.t.Helper()
 	b.steps++
 	dir := b.t.TempDir()
+
 	b.do(call(browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir}))
 	b.do(b.hit(named(name)))
+
 	b.until("the file of "+name+" is there", func() bool {
 		files, err := filepath.Glob(filepath.Join(dir, "*.*"))
 		if err != nil {
@@ -177,12 +186,14 @@ func (b *tab) download(name string) (file, text string) {
 		}
 		for _, f := range files {
 			info, err := os.Stat(f)
-			if err == nil && filepath.Ext(f) != ".crdownload" && info.Size() > 0 { // the browser keeps the name by an empty file, which the whole one replaces
+			// The browser keeps the name by an empty file, which the whole one replaces.
+			if err == nil && filepath.Ext(f) != ".crdownload" && info.Size() > 0 {
 				file = filepath.Base(f)
 			}
 		}
 		return file != ""
 	})
+
 	got, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		b.t.Fatal(err)
@@ -232,9 +243,11 @@ func (b *tab) shows(name, value string) {
 // until calls done again and again until it returns true.
 func (b *tab) until(what string, done func() bool) {
 	b.t.Helper()
+
 	deadline, tick := time.NewTimer(patience), time.NewTicker(20*time.Millisecond)
 	defer deadline.Stop()
 	defer tick.Stop()
+
 	for !done() {
 		select {
 		case <-deadline.C:
