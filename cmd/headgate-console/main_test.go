@@ -37,13 +37,18 @@ func start(t *testing.T, c config.Config) (wrote bool) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
+
 	out, w := io.Pipe()
+
+	// The program is stopped only after it has printed its address and answered, or a start that
+	// fails would pass.
 	ended := make(chan error, 1)
 	go func() {
 		err := run(ctx, c, w)
 		w.Close()
 		ended <- err
 	}()
+
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		wrote = wrote || password.MatchString(lines.Text())
@@ -52,6 +57,7 @@ func start(t *testing.T, c config.Config) (wrote bool) {
 			stop()
 		}
 	}
+
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

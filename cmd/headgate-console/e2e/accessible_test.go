@@ -117,6 +117,7 @@ func (c *checker) visit(b *tab, w *scene, states []state) {
 
 	for _, s := range states {
 		began := time.Now()
+
 		// A state without a user begins without any cookie, also after another without one.
 		if s.user == "" || s.user != user {
 			b.signedIn(w, s.user)
@@ -153,7 +154,6 @@ func (s *state) want() int {
 // open brings the tab into a state.
 func (c *checker) open(b *tab, w *scene, s state) {
 	b.t.Helper()
-
 	status := b.visit(w.front.url, s)
 	if s.then != nil {
 		status = b.loads(chromedp.Evaluate[chromedp.Void](s.then()))
@@ -161,7 +161,6 @@ func (c *checker) open(b *tab, w *scene, s state) {
 	if s.on != "" && !settled[bool](b, s.on) {
 		b.t.Errorf("%s: the page does not change", s.name)
 	}
-
 	if status != s.want() {
 		b.t.Errorf("%s has status %d and not %d: %s", s.name, status, s.want(),
 			eval[string](b, `[...document.querySelectorAll("h1, [role=alert], .error")].map((e) => e.innerText).join(" ")`))
@@ -171,15 +170,12 @@ func (c *checker) open(b *tab, w *scene, s state) {
 // visit opens the page of a state, and returns its status.
 func (b *tab) visit(url string, s state) int {
 	b.t.Helper()
-
 	if s.send == nil {
 		return b.loads(chromedp.Navigate(url + s.path))
 	}
-
 	if at := eval[string](b, `location.origin`); at != url {
 		b.loads(chromedp.Navigate(url + "/login")) // a form from elsewhere is refused
 	}
-
 	kind := urlencoded
 	if s.files {
 		kind = "multipart/form-data"
@@ -232,12 +228,10 @@ func (b *tab) signedIn(w *scene, user string) {
 func settled[T any](b *tab, expression string) T {
 	b.t.Helper()
 	var value T
-
 	err := b.try(func(ctx context.Context) (err error) {
 		value, err = chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 		return err
 	})
-
 	if err != nil {
 		b.t.Fatalf("%.300s: %v", expression, err)
 	}
@@ -298,14 +292,11 @@ func (c *checker) look(b *tab) (faults []string) {
 // report fails the test with all faults, each with the states that have it.
 func (c *checker) report(t *testing.T) {
 	t.Helper()
-
 	t.Logf("%d states were checked in %s", c.count, c.spent.Round(time.Second))
 	list := make([]string, 0, len(c.faults))
 	for f := range c.faults {
 		list = append(list, f)
 	}
-
-	// A fault that many pages have comes first: mending it mends them all.
 	slices.SortFunc(list, func(a, b string) int { return len(c.faults[b]) - len(c.faults[a]) })
 	for _, f := range list {
 		t.Errorf("%s\n    in %s", f, strings.Join(c.faults[f], "; "))

@@ -91,6 +91,7 @@ func (j *journey) addWebhook() {
 	b.fill("Name", "on call")
 	b.fill("URL", "http://10.0.0.1/on-call")
 	b.tick("all, whichever there are")
+
 	// These two are ticked in a new webhook; this one is to be about refusals alone.
 	b.tick("An instance decides without Redis") // no longer
 	b.tick("An instance does not run the newest policies")

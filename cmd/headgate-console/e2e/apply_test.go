@@ -62,13 +62,11 @@ type database struct {
 // with opens the database while no console serves it.
 func (d *database) with(f func(ctx context.Context, s *service.Service, first string)) {
 	d.t.Helper()
-
 	ctx := d.t.Context()
 	a, err := app.Open(ctx, config.Config{DB: d.url}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		d.t.Fatal(err)
 	}
-
 	f(ctx, a.Service, a.OneTimePassword)
 	if err := a.Close(); err != nil {
 		d.t.Error(err)
@@ -137,11 +135,9 @@ type command struct {
 
 func (d *database) apply(console, dir, addr string) *command {
 	d.t.Helper()
-
 	c := &command{Cmd: exec.Command(console, "apply", "-f", dir, "-url", "http://"+addr)}
 	c.Env = append(os.Environ(), "HEADGATE_CONSOLE_TOKEN="+d.token)
 	c.Stdout, c.Stderr, c.SysProcAttr = &c.out, &c.out, dieWithParent()
-
 	if err := c.Start(); err != nil {
 		d.t.Fatal(err)
 	}
@@ -220,14 +216,10 @@ func (r *relay) connect(client net.Conn) {
 func (r *relay) count(n int) (int, func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
-	// What comes before the limit passes whole.
 	if r.after < 0 || r.onAnswer || r.passed+int64(n) < r.after {
 		r.passed += int64(n)
 		return n, nil
 	}
-
-	// The bytes up to the limit still pass, and the strike is taken away so that it happens once.
 	n = int(max(0, r.after-r.passed))
 	r.passed = r.after
 	strike := r.strike
@@ -349,6 +341,7 @@ func (k *kill) strike(d *database, console, dir string) {
 	t := d.t
 	p := d.serve(console)
 	n := k.interrupt(d, p, console, dir)
+
 	// With either, a part of the policies would be the fault that this catches.
 	if n != k.want && (k.want != either || n != 0 && n != everything) {
 		t.Errorf("the console has %d policies", n)
@@ -395,6 +388,7 @@ func (k *kill) interrupt(d *database, p *program, console, dir string) int {
 	close(started)
 
 	code := c.finish()
+
 	// Only the client that lives on can say what it does not know.
 	switch {
 	case k.client && code != -1:

@@ -41,11 +41,9 @@ func browse(t testing.TB, path string) *tab {
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath(path), chromedp.WindowSize(width, height), chromedp.WSURLReadTimeout(patience),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"))
-
 	if os.Getuid() == 0 { // chromium's sandbox refuses root
 		options = append(options, chromedp.NoSandbox)
 	}
-
 	ctx, end := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(end)
 	return open(t, ctx)
@@ -164,17 +162,14 @@ func (b *tab) complaints() []string {
 // soon, and about nothing else.
 func (b *tab) refusedWith(status int) {
 	b.t.Helper()
-
 	var list []string
 	b.until("the browser complains", func() bool {
 		list = append(list, b.complaints()...)
 		return len(list) > 0
 	})
-	// The complaint about the status comes first, and is what the test wants.
 	if strings.Contains(list[0], fmt.Sprintf("responded with a status of %d", status)) {
 		list = list[1:]
 	}
-
 	for _, c := range list {
 		b.t.Errorf("the browser complains: %s", c)
 	}

@@ -81,11 +81,9 @@ func (l *load) signIn() {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		l.t.Fatal(err)
-
 	}
 	l.client = &http.Client{Jar: jar, Transport: &http.Transport{}, Timeout: patience}
 	l.t.Cleanup(l.client.CloseIdleConnections)
-
 	password := l.console.await(0, oneTime)[1]
 	l.form("/login", url.Values{"name": {"admin"}, "password": {password}})
 	l.form("/account/password", url.Values{"old": {password}, "password": {"the password of a load"}, "repeat": {"the password of a load"}})
@@ -98,7 +96,6 @@ func (l *load) form(path string, values url.Values) {
 		l.t.Fatal(err)
 	}
 	defer r.Body.Close()
-
 	if text, _ := io.ReadAll(r.Body); r.StatusCode != http.StatusOK {
 		l.t.Fatalf("%s: %d\n%s", path, r.StatusCode, text)
 	}
@@ -117,6 +114,7 @@ func (l *load) call(method, path string, in, out any) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+
 	// The API wants either an object and that it is new, or no body at all.
 	if in != nil {
 		r.Header.Set("Content-Type", "application/json")
@@ -497,13 +495,11 @@ func (l *load) file(when, page string, want map[string]int64) {
 // get returns the text of a page.
 func (l *load) get(path string) string {
 	l.t.Helper()
-
 	r, err := l.client.Get("http://" + l.console.address + path)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	defer r.Body.Close()
-
 	text, err := io.ReadAll(r.Body)
 	if err != nil || r.StatusCode != http.StatusOK {
 		l.t.Fatalf("%s: %d %v\n%s", path, r.StatusCode, err, text)
@@ -556,16 +552,12 @@ func (l *load) instances() {
 func (l *load) kill(address string, stop func(os.Signal)) {
 	l.t.Helper()
 	before := l.sent
-
 	l.send(100, address)
 	stop(syscall.SIGKILL)
-
-	// It had no time to write: all between nothing and everything of the last load is right.
 	requests, decisions := l.shown()
 	if got := requests.total(); got < before || got > l.sent {
 		l.t.Errorf("after a kill the console says %v and %v; %d requests were written before, and %d sent in all", requests, decisions, before, l.sent)
 	}
-
 	l.t.Logf("the instance that was killed lost %d of its last 100 requests", l.sent-requests.total())
 }
 
@@ -596,13 +588,11 @@ func (l *load) fromSQL() {
 // settles calls f until it returns nil.
 func (l *load) settles(f func() error) {
 	l.t.Helper()
-
 	for deadline := time.Now().Add(patience); ; {
 		err := f()
 		if err == nil {
 			return
 		}
-
 		if time.Now().After(deadline) {
 			l.t.Error(err)
 			return

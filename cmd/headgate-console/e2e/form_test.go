@@ -58,6 +58,7 @@ func (j *journey) firstPolicy() {
 	j.fleet.follow("a policy from a template", func() { b.press("Create the policy") })
 	b.reads("In shadow: nothing is refused yet", "It has seen no request yet.")
 	j.logsIn(12, 12)
+
 	// All pass in shadow, and the limit of five would have refused seven of them.
 	b.reads("It has seen 12 requests, of which 7 (58.3%) would have been refused")
 	j.logsIn(1, 1) // the page goes on to count by itself
@@ -90,6 +91,7 @@ func (j *journey) banAndRollBack() {
 	b.press("Ban this key…")
 	b.press("Ban the key")
 	b.reads("The key was banned.")
+
 	// The console reads bans again by itself, without which the list would stay empty.
 	b.until("the ban is listed", func() bool { // by itself
 		return eval[string](b, `document.querySelector("tbody th")?.textContent ?? ""`) == "127.0.0.1"
@@ -164,10 +166,12 @@ func (j *journey) previewInSight() {
 			b.resize(size[0], size[1])
 			b.navigate(j.url("/new?template=" + template))
 			eval[bool](b, `document.querySelectorAll("details").forEach((d) => { d.open = true; }), document.getElementById("name").focus(), true`)
+
 			// The page looks at itself at each key, as the test would be too late to see what
 			// moves.
 			eval[bool](b, `window.faults = [], window.met = new Set(), document.addEventListener("keyup", () => { const fault = `+sight+`(); if (fault) faults.push(fault); met.add(document.activeElement); }), true`)
 			b.reach(chromedp.Search(`//a[normalize-space()="Cancel"]`))
+
 			// Forwards to the last control, and back to the first.
 			b.reach(control("Name"))
 			for _, fault := range eval[[]string](b, `faults`) {
@@ -207,6 +211,7 @@ func (j *journey) mistakesOfTheForm() {
 		return eval[string](b, `document.getElementById("period-error").textContent`) == `"0" is too short; write 1 or more`
 	})
 	b.reads("Still to fill in: Name, Period")
+
 	// The unit is a plural but for one, also while the number is wrong.
 	b.until("the unit agrees", func() bool {
 		return eval[string](b, `document.querySelector("[name=unit]").selectedOptions[0].text`) == "minutes"
@@ -217,6 +222,7 @@ func (j *journey) mistakesOfTheForm() {
 	}
 	b.refusedWith(http.StatusUnprocessableEntity)
 	b.reads("There are 2 mistakes, and nothing was saved")
+
 	// Who does not see the page learns from the focus that nothing was saved.
 	if got := eval[string](b, `document.activeElement.getAttribute("role")`); got != "alert" {
 		j.t.Errorf("the focus is on %q and not on the summary", got)

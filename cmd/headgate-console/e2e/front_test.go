@@ -32,13 +32,11 @@ const proxied, identity = "signed-in-by-front", "X-Front-User"
 func openFront(t testing.TB) *front {
 	t.Helper()
 	f := &front{visited: map[string]bool{}}
-
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", f.serve)
 	for _, p := range patterns(t) {
 		mux.HandleFunc(p, f.serve)
 	}
-
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	f.url = server.URL
@@ -93,20 +91,16 @@ var pattern = regexp.MustCompile(`\{pattern: "([^"]+)"`)
 // patterns returns the routes of all pages.
 func patterns(t testing.TB) (list []string) {
 	t.Helper()
-
 	text, err := os.ReadFile("../internal/web/routes.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	for _, m := range pattern.FindAllSubmatch(text, -1) {
 		list = append(list, string(m[1]))
 	}
-	// Another layout of routes.go must not make the list of routes empty, and the test pass.
 	if len(list) < 50 || !slices.Contains(list, "GET /{$}") {
 		t.Fatalf("routes.go has the routes %q", list)
 	}
-
 	return list
 }
 

@@ -59,15 +59,11 @@ func (h *house) must(err error) {
 func (h *house) enter(name, oneTime string) service.Actor {
 	h.t.Helper()
 	session, err := h.s.Login(h.ctx, name, oneTime, service.Meta{})
-
 	h.must(err)
 	a, err := h.s.Authenticate(h.ctx, session.Token, service.Meta{})
 	h.must(err)
 	session, err = h.s.ChangePassword(h.ctx, a, oneTime, password)
 	h.must(err)
-
-	// The change of the password has ended the session before, so the token is that of the new
-	// one.
 	h.sessions[name] = session.Token
 	a, err = h.s.Authenticate(h.ctx, session.Token, service.Meta{})
 	h.must(err)
@@ -79,7 +75,6 @@ func (h *house) person(name string, role service.Role) service.Actor {
 	h.t.Helper()
 	oneTime, err := h.s.CreateUser(h.ctx, h.admin, name)
 	h.must(err)
-
 	a := h.enter(name, oneTime)
 	if role != "" {
 		h.must(h.s.SetRole(h.ctx, h.admin, name, "shop", role))
@@ -88,7 +83,6 @@ func (h *house) person(name string, role service.Role) service.Actor {
 }
 
 // The policies of a full scene. The many differ in their names alone.
-
 func fullPolicies() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `policies:
@@ -186,11 +180,9 @@ func (h *house) people() {
 func (h *house) factor(a service.Actor) string {
 	h.t.Helper()
 	setup, err := h.s.BeginSecondFactor(h.ctx, a, password)
-
 	h.must(err)
 	code, err := totp.GenerateCode(setup.Secret, time.Now())
 	h.must(err)
-
 	_, err = h.s.ConfirmSecondFactor(h.ctx, a, code)
 	h.must(err)
 	return setup.Secret
@@ -201,7 +193,6 @@ func (h *house) edit(name, comment string, change func(*policy.Policy)) policy.P
 	h.t.Helper()
 	p, err := h.s.Policy(h.ctx, h.admin, name)
 	h.must(err)
-
 	change(&p)
 	p, err = h.s.UpdatePolicy(h.ctx, h.admin.Saying(comment), p)
 	h.must(err)
@@ -336,12 +327,10 @@ func unfurnished(t *testing.T, console string) *scene {
 // provider starts a provider of OpenID Connect.
 func provider(t *testing.T) *mockoidc.MockOIDC {
 	t.Helper()
-
 	m, err := mockoidc.NewServer(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-
 	if err := m.Start(httptest.NewUnstartedServer(nil).Listener, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -353,9 +342,7 @@ func provider(t *testing.T) *mockoidc.MockOIDC {
 // banned, and waits until Redis has the counts. leave ends the instance.
 func (h *house) traffic(addr string) (leave func()) {
 	h.t.Helper()
-
 	shop, leave := h.instance(addr, strings.ReplaceAll(hostile[:34], " ", ""))
-	// Every other request is of one user, who leads the list; the others are six.
 	for i := range 60 {
 		user := hostile
 		if i%2 != 0 {
@@ -363,7 +350,6 @@ func (h *house) traffic(addr string) (leave func()) {
 		}
 		h.send(shop, http.MethodGet, "/", "192.0.2.1", user)
 	}
-
 	h.published(addr)
 	return leave
 }

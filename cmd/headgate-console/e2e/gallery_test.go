@@ -57,7 +57,6 @@ func display(t *testing.T, console string) *scene {
 	w.front.leadsTo(t, p.address)
 	h.visitors(server.Addr)
 	return w
-
 }
 
 // exhibit gives the database people, policies with a history, and counts.
@@ -105,7 +104,6 @@ func (h *house) exhibit(first string) {
 // coming schedules a change of a mode.
 func (h *house) coming(name string, mode policy.Mode, comment string, after time.Duration) {
 	h.t.Helper()
-
 	p, err := h.s.Policy(h.ctx, h.admin, name)
 	h.must(err)
 	p.Mode = mode
@@ -128,6 +126,7 @@ func (h *house) past() {
 
 		// Two waves a day, with a ripple of some minutes.
 		many := 300 * (1.3 + math.Sin(float64(back)/1440*4*math.Pi) + 0.3*math.Sin(float64(back)/17))
+
 		// One minute stands for five, of which the other four are left out.
 		if back > 100 {
 			many *= 5
@@ -167,6 +166,7 @@ func (h *house) age(file string) {
 	h.must(err)
 
 	now, days := time.Now().UnixMicro(), (12 * 24 * time.Hour).Microseconds()
+
 	// The database keeps its history from being changed, so the triggers go first.
 	for _, q := range []string{
 		"DROP TRIGGER revisions_keep", "DROP TRIGGER audit_keep",
@@ -188,15 +188,12 @@ func (h *house) age(file string) {
 func (h *house) visitors(addr string) {
 	one, _ := h.instance(addr, "shop-1")
 	two, _ := h.instance(addr, "shop-2")
-
 	for i := range 90 {
 		shop := []http.Handler{one, two}[i%2]
 		h.send(shop, http.MethodPost, "/login", "203.0.113.9", "")
-		// Of the ten requests of each of these some are refused, and no address is banned.
 		if i%3 == 0 {
 			h.send(shop, http.MethodPost, "/login", []string{"198.51.100.23", "198.51.100.77", "2001:db8::17"}[i%9/3], "")
 		}
-
 		h.send(shop, http.MethodGet, "/search", "192.0.2.4", []string{"maria", "crawler", "crawler"}[i%3])
 		h.send(shop, http.MethodGet, "/api/items", "192.0.2.5", []string{"crawler", "ines", "ole"}[i%3])
 	}

@@ -85,9 +85,6 @@ func permitted(t testing.TB) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-
-	// The list is read from the documentation, so that a permission that is missing there fails
-	// here.
 	all := regexp.MustCompile(`(?m)^    (\+eval [^~]*)(~\S+ &\S+)\n`).FindStringSubmatch(string(text))
 	more := regexp.MustCompile("(?m)^The management page, .* `(.*)`").FindStringSubmatch(string(text))
 	if all == nil || more == nil {
@@ -98,7 +95,6 @@ func permitted(t testing.TB) []string {
 
 // deniedNothing checks that the console's user in Redis had all permissions that it needed.
 func (j *journey) deniedNothing() {
-	// The log of ACL in Redis has every command that was denied.
 	client := redis.NewClient(&redis.Options{Addr: j.redis.Addr})
 	defer client.Close()
 	if denied, err := client.Do(j.t.Context(), "ACL", "LOG").Slice(); err != nil || len(denied) != 0 {
@@ -414,6 +410,7 @@ func (j *journey) ask() {
 	b.reads("127.0.0.1 under visitors")
 	b.shows("Used", "5")
 	b.shows("Left", "0 of 5")
+
 	// The reader's clock is meant, not that of the server, and not a span of time.
 	if got := eval[string](b, `document.querySelector("time[data-moment]").textContent`); regexp.MustCompile(`UTC|ago|second`).MatchString(got) || !strings.Contains(got, ":") {
 		j.t.Errorf("the key is fresh at %q, which is no time of the reader's clock", got)
@@ -433,6 +430,7 @@ func (j *journey) shadow() {
 
 	b.press("Traffic")
 	b.unfold("The numbers, by a minute")
+
 	// What the user has in view must stay where it is when the page refreshes its counts.
 	const place = `Math.round(document.activeElement.getBoundingClientRect().top)`
 	before := eval[int](b, `scrollTo(0, 300), `+place)
@@ -466,19 +464,14 @@ func (j *journey) shadow() {
 
 func (j *journey) rollBack() {
 	b := j.tab
-
 	b.press("Policies")
 	b.press("visitors")
 	b.press("History")
 	b.press("Roll back to version 1")
 	b.reads("Roll back visitors to version 1?", "shadow", "enforce")
-
 	b.fill("Comment", "the night is over")
 	j.version, _ = j.fleet.follow("a rollback", func() { b.press("Roll back to version 1") })
 	b.reads("The policy was rolled back.", "enforce")
-
-	// None passes: the five from before are still counted, and those in shadow have reset
-	// nothing.
 	j.fleet.meets(10, 0)
 }
 
@@ -545,11 +538,9 @@ func (j *journey) collide() {
 
 func (j *journey) mistake() {
 	b := j.tab
-
 	b.navigate(j.url("/new?template=none"))
 	b.fill("Requests", "many")
 	b.reads("is not a whole number")
-
 	b.fill("Requests", "7")
 	b.until("the mistake goes away", func() bool { return !strings.Contains(b.text(), "is not a whole number") })
 	b.reads("7/1m")

@@ -28,6 +28,7 @@ const maxTurns = 20
 // the element. The focus has to be seen there.
 func (b *tab) reach(where chromedp.Search) (key string) {
 	b.t.Helper()
+
 	// A page may change at each key, so the way is asked for again after it.
 	var w way
 	for range maxTurns {

@@ -65,6 +65,7 @@ func (j *journey) list() {
 
 	b.press("Share refused")
 	b.until("the policy that refused most comes first", func() bool { return strings.HasPrefix(b.lines(), "visitors ") })
+
 	// The curve of a policy that refuses has the whole and the part in another ink.
 	if drawn := eval[string](b, `(line => line.querySelector(".spark title").textContent + ": " + [...line.querySelectorAll(".spark path")].map((p) => p.getAttribute("class") + (p.getBBox().height > 0)).join(" "))(document.getElementById("policy-visitors"))`); !strings.HasSuffix(drawn, ": wholetrue parttrue") {
 		j.t.Errorf("the line of a policy that refuses is drawn as %q", drawn)
@@ -115,10 +116,8 @@ func (j *journey) list() {
 func (j *journey) cards() {
 	j.t.Helper()
 	b := j.tab
-
 	j.fits(b)
 	b.resize(phoneWidth, phoneHeight)
-
 	for _, fault := range eval[[]string](b, `[...document.querySelectorAll(".lines tbody tr")].flatMap((card) => {
 		const named = [...card.querySelectorAll("td[data-head]:not(.how)")].filter((cell) => getComputedStyle(cell, "::before").content === JSON.stringify(cell.dataset.head));
 		const r = card.getBoundingClientRect();

@@ -24,13 +24,10 @@ type phone struct {
 // that two in a row take no time.
 func (d *phone) code() string {
 	d.j.t.Helper()
-	// A code of the present step may have been used, and one of the next step is accepted
-	// already.
 	at := time.Now()
 	if next := d.at.Truncate(30 * time.Second).Add(30 * time.Second); at.Before(next) {
 		at = next
 	}
-
 	d.at = at
 	code, err := totp.GenerateCode(d.secret, at)
 	if err != nil {
@@ -219,18 +216,14 @@ func (j *journey) newcomer(b *tab, oneTime string) {
 // endsSoon makes a token whose last day is in five days, and sees the warning.
 func (j *journey) endsSoon(b *tab) {
 	b.fill("What it is for", "deploy")
-
 	last := time.Now().UTC().AddDate(0, 0, 5)
 	b.date("Or its last day is", last)
 	b.press("Make the token")
 	b.press("I have copied it")
-
 	b.reads("Tokens end soon", "deploy ends ")
-	// The last day counts whole, so the token ends at the beginning of the next one.
 	if got, want := eval[string](b, `document.querySelector("[role=status] time").dateTime`), last.AddDate(0, 0, 1).Format(time.DateOnly)+"T00:00:00Z"; got != want {
 		j.t.Errorf("the token ends %s, want %s", got, want)
 	}
-
 	j.fits(b)
 }
 
@@ -300,12 +293,10 @@ func (j *journey) apply(token string) {
 // what it printed.
 func (j *journey) command(token string, command ...string) (code int, out string) {
 	j.t.Helper()
-
 	file := filepath.Join(j.t.TempDir(), "till.yaml")
 	if err := os.WriteFile(file, []byte("policies:\n- {name: refunds, apps: [till], limit: 7/1m, key: ip}\n"), 0o600); err != nil {
 		j.t.Fatal(err)
 	}
-
 	c := exec.Command(j.binary, append(command, "-f", file, "-url", "http://"+j.console.address)...)
 	c.Env = append(os.Environ(), "HEADGATE_CONSOLE_TOKEN="+token)
 	text, _ := c.CombinedOutput()
@@ -322,6 +313,7 @@ func (j *journey) audit() {
 	b.date("From", time.Now().UTC().AddDate(0, 0, -1))
 	b.press("Show")
 	want := []string{"admin token.revoke done", "admin token.create done"}
+
 	// The newest is first.
 	if got := eval[[]string](b, `[...document.querySelectorAll("tbody tr")].map((row) => [1, 2, 4].map((i) => row.children[i].childNodes[0].textContent.trim() || row.children[i].innerText.trim()).join(" "))`); !slices.Equal(got, want) {
 		j.t.Errorf("the log has %q, want %q", got, want)

@@ -38,6 +38,7 @@ func (b *tab) portray(name string) {
 	if name == "" || *screenshots == "" {
 		return
 	}
+
 	// What a phone shows is the least height, and that of the desk the most.
 	b.resize(phoneWidth, phoneHeight)
 	high := min(eval[int](b, bodyHigh), usualHigh)
@@ -45,6 +46,7 @@ func (b *tab) portray(name string) {
 	high = min(max(high, eval[int](b, bodyHigh)), mostHigh)
 
 	whole := image.NewNRGBA(image.Rect(0, 0, width+gap+phoneWidth, 2*high+gap))
+
 	// The light ones are above, the dark ones below, and the desk is left of the phone.
 	for _, v := range []struct {
 		scheme     string
@@ -87,16 +89,13 @@ func (b *tab) shot() image.Image {
 // write writes a picture of the documentation, in so many colours at most.
 func (b *tab) write(name string, picture image.Image, colours int) {
 	b.t.Helper()
-
 	file, err := os.Create(filepath.Join(*screenshots, name+".png"))
 	if err != nil {
 		b.t.Fatal(err)
 	}
-
 	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(file, reduced(picture, colours)); err != nil {
 		b.t.Fatal(err)
 	}
-
 	if err := file.Close(); err != nil {
 		b.t.Fatal(err)
 	}
@@ -108,6 +107,7 @@ func reduced(full image.Image, colours int) *image.Paletted {
 	palette := paletteOf(full, colours)
 
 	small, known := image.NewPaletted(full.Bounds(), palette), map[color.Color]uint8{}
+
 	// A page has few colours and many pixels, so the nearest colour of each is kept.
 	for y := full.Bounds().Min.Y; y < full.Bounds().Max.Y; y++ {
 		for x := full.Bounds().Min.X; x < full.Bounds().Max.X; x++ {
@@ -132,6 +132,7 @@ func paletteOf(full image.Image, colours int) color.Palette {
 	}
 
 	var palette color.Palette
+
 	// The most frequent colours are taken first, so that a gradient does not crowd out the text.
 	for _, c := range slices.SortedFunc(maps.Keys(count), func(a, b color.Color) int { return cmp.Compare(count[b], count[a]) }) {
 		if len(palette) == 0 || len(palette) < colours && far(c, palette.Convert(c)) {

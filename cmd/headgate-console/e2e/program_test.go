@@ -62,7 +62,6 @@ type engine struct {
 // engines returns SQLite, and MariaDB for long runs.
 func engines() []engine {
 	return []engine{
-		// The log of SQLite is a file, by which a test sees a transaction grow.
 		{"sqlite", func(t *testing.T) *database {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "console.db")
@@ -165,6 +164,7 @@ func (p *program) launch(path string, env, args []string) {
 
 	err := <-started
 	p.out.Close()
+
 	// The process has its own copy of this end, without which reading would never end.
 	if err != nil {
 		p.t.Fatalf("%s: %v", p.name, err)
@@ -181,6 +181,7 @@ func (p *program) stop(s os.Signal) {
 
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
+
 	// A process that hangs is killed, or it would outlive the test.
 	select {
 	case <-p.ended:

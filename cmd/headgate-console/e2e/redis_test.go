@@ -126,6 +126,7 @@ func (l *load) useKeys(instance string) {
 	}
 
 	key := map[string]any{"key": "127.0.0.1", "for": "10m"}
+
 	// What is left is read without use.
 	peek := func() (left int64) {
 		var d struct{ Remaining int64 }

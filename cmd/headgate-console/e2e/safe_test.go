@@ -46,6 +46,7 @@ func (j *journey) schedule() {
 	b.navigate(j.url("/policies/search"))
 	b.unfold(summary)
 	b.choose("Switch to", "Enforce")
+
 	// The page shows the instant in UTC, so a zone that were ignored would be an hour off.
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -78,6 +79,7 @@ func (j *journey) expect() {
 	b.unfold("Change the mode later, or for a time")
 	b.choose("Switch to", "Enforce")
 	before := j.fleet.counts()
+
 	// Five seconds leave time to press the button before the change is due.
 	eval[bool](b, `(() => { const at = document.getElementById("at");
 		at.form.noValidate = true;
@@ -119,6 +121,7 @@ func (j *journey) restore() {
 	b.press("Look it up")
 	b.reads("127.0.0.1 under each policy", "visitors 127.0.0.1 0 of 5 is over the limit", "search 127.0.0.1 50 of 50 is within the limit")
 	j.fits(b)
+
 	// The page of one policy has what the key has used under the others.
 	b.press("search")
 	b.reads("127.0.0.1 under search", "Under other policies", "visitors 127.0.0.1 0 of 5 is over the limit")

@@ -43,6 +43,7 @@ func (f *fleet) follow(what string, change func()) (version, policies string) {
 		parts, at := s.awaitAt(before[i], inForce)
 		took := at.Sub(began)
 		test.AtMost(f.t, what+" in force in "+s.name, took, prompt)
+
 		// The time counts from before the button was pressed.
 		if version != "" && version != parts[1] {
 			f.t.Errorf("%s: %s has version %s, and another has %s", what, s.name, parts[1], version)

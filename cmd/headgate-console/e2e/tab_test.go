@@ -62,7 +62,6 @@ func (b *tab) loads(action chromedp.Action[chromedp.Void]) (status int) {
 		}
 		return err
 	})
-
 	if err != nil {
 		b.t.Fatalf("no page opens: %v\n%s", err, b.text())
 	}
@@ -110,7 +109,6 @@ func control(label string) chromedp.Search {
 // fill replaces the text in the input of a label.
 func (b *tab) fill(label, text string) {
 	b.t.Helper()
-
 	b.steps++
 	b.goTo(control(label))
 	b.key("a", chromedp.ModifierCtrl)
@@ -133,11 +131,8 @@ func (b *tab) moment(label string, at time.Time) {
 func (b *tab) typeTime(label, keys, want string) {
 	b.t.Helper()
 	b.steps++
-
 	b.goTo(control(label))
 	b.key(keys)
-	// In another language the parts have another order, and the keys would make another time.
-	// another time.
 	if got := eval[string](b, `document.activeElement.value`); got != want {
 		b.t.Fatalf("%s is %q, want %s", label, got, want)
 	}
@@ -147,10 +142,8 @@ func (b *tab) typeTime(label, keys, want string) {
 func (b *tab) choose(label, text string) {
 	b.t.Helper()
 	b.steps++
-
 	b.goTo(control(label))
 	b.key(text)
-
 	if got := eval[string](b, `document.activeElement.selectedOptions[0].text`); !strings.HasPrefix(got, text) {
 		b.t.Fatalf("%s is %q, want %s", label, got, text)
 	}
@@ -243,11 +236,9 @@ func (b *tab) shows(name, value string) {
 // until calls done again and again until it returns true.
 func (b *tab) until(what string, done func() bool) {
 	b.t.Helper()
-
 	deadline, tick := time.NewTimer(patience), time.NewTicker(20*time.Millisecond)
 	defer deadline.Stop()
 	defer tick.Stop()
-
 	for !done() {
 		select {
 		case <-deadline.C:

@@ -26,6 +26,7 @@ func runWorkflow(t *testing.T, d *database) {
 
 	console, _ := build(t)
 	p := d.serve(console)
+
 	// The file of the documentation is run as it is: a command that is wrong there fails here.
 	run := func(command, token string) (string, bool) {
 		t.Helper()

@@ -58,6 +58,7 @@ func (p *program) tally() tally {
 	}
 
 	a := tally{n[0], n[1], n[2]}
+
 	// A request that failed was neither admitted nor refused, so no sum would be right.
 	if a.sent != a.ok+a.refused || n[3] != 0 {
 		p.t.Errorf("wrk says %s", says[0])
@@ -72,6 +73,7 @@ func (p *program) interrupt() {
 
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+
 	// Once is not enough, as a signal that comes too early is lost.
 	for deadline := time.Now().Add(patience); ; {
 		p.process.Signal(os.Interrupt)

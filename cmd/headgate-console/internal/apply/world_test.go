@@ -40,16 +40,21 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+
 	w := &world{t: t, dir: t.TempDir()}
 	w.s, err = service.New(service.Options{DB: db, Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: slog.New(slog.DiscardHandler)})
 	w.must(err)
+
 	first, err := w.s.Bootstrap(t.Context())
 	w.must(err)
 	w.admin = w.logIn(service.FirstUser, first)
+
 	for _, app := range []string{"a", "b", "c"} {
 		w.must(w.s.CreateApp(t.Context(), w.admin, app, ""))
 	}
+
 	w.token = w.tokenOf(w.admin, service.Write)
+
 	programs, err := api.New(api.Options{Service: w.s, Logger: slog.New(slog.DiscardHandler)})
 	w.must(err)
 	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -58,6 +63,7 @@ func newWorld(t *testing.T) *world {
 		}
 		programs.ServeHTTP(rw, r)
 	}))
+
 	t.Cleanup(w.server.Close)
 	return w
 }

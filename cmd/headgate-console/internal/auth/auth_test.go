@@ -19,14 +19,18 @@ func passwords(t *testing.T, cost Cost) *Passwords {
 
 func TestPasswordsMatchOnlyTheirHash(t *testing.T) {
 	p := passwords(t, cheap)
+
 	hash, err := p.Hash(t.Context(), "right")
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// The salt makes two hashes of one password.
 	other, err := p.Hash(t.Context(), "right")
 	if err != nil || other == hash {
 		t.Errorf("the same password has the same hash twice (%v)", err)
 	}
+
 	for _, row := range []struct {
 		stored, password string
 		want             bool
@@ -64,10 +68,14 @@ func TestPasswordsMatchAtAnotherCost(t *testing.T) {
 
 func TestPasswordsBrokenHashIsAnError(t *testing.T) {
 	p := passwords(t, cheap)
+
 	hash, err := p.Hash(t.Context(), "right")
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// A hash that a fault of the database changed must not cost memory without bound, or match
+	// anything.
 	for _, broken := range []string{
 		"x", "right", "$argon2id$", hash[:len(hash)-1], strings.Replace(hash, "m=8", "m=4294967295", 1),
 		strings.Replace(hash, "t=1", "t=0", 1), strings.Replace(hash, "argon2id", "argon2i", 1), strings.Replace(hash, "v=19", "v=16", 1), hash + "$",
@@ -79,6 +87,8 @@ func TestPasswordsBrokenHashIsAnError(t *testing.T) {
 }
 
 func TestCheckPasswordRefusesWhatIsEasyToGuess(t *testing.T) {
+	// Repeats, rows of keys, common words with the usual changes, the name of the user, and much
+	// of little.
 	for _, password := range []string{
 		"aaaaaaaaaaaa", "abcabcabcabc", "123456789012", "qwertyuiop12", "password1234", "passwordpassword", "Passw0rd!Passw0rd!",
 		"iloveyouiloveyou", "administrator1", "headgateheadgate", "ada.lovelace1815", "Lovelace-Lovelace", "somebody's password",
@@ -88,6 +98,8 @@ func TestCheckPasswordRefusesWhatIsEasyToGuess(t *testing.T) {
 			t.Errorf("%q: %v", password, err)
 		}
 	}
+
+	// Words that do not belong together, letters of other scripts, and secrets that were drawn.
 	for _, password := range []string{
 		"trumpet garden seven", "correct horse battery staple", "5zz4b7wjqk2m", "żółta łódź na rzece", "高い山と深い川と青い空です", NewSecret(),
 		strings.Repeat("aB3$xyzqQ", 28),

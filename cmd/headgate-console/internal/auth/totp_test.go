@@ -10,6 +10,7 @@ import (
 // The vectors of RFC 6238, appendix B, with the last six of eight digits.
 func TestCodesAreThoseOfRFC6238(t *testing.T) {
 	secret := base32.StdEncoding.EncodeToString([]byte("12345678901234567890"))
+
 	for _, row := range []struct {
 		at   int64 // s
 		code string
@@ -26,7 +27,10 @@ func TestCodesAreThoseOfRFC6238(t *testing.T) {
 
 func TestCodeIsRightForThreeSteps(t *testing.T) {
 	secret := base32.StdEncoding.EncodeToString([]byte("12345678901234567890"))
+
 	const code, step = "081804", 37037036
+
+	// A clock may be a step behind or ahead, to the microsecond.
 	at := func(d time.Duration) int64 { return step*stepLife + d.Microseconds() }
 	for d, want := range map[time.Duration]bool{
 		-30*time.Second - 1000: false, -30 * time.Second: true, 0: true, 60*time.Second - 1000: true, 60 * time.Second: false,
@@ -35,11 +39,14 @@ func TestCodeIsRightForThreeSteps(t *testing.T) {
 			t.Errorf("%s after its step begins: %t, want %t", d, ok, want)
 		}
 	}
+
+	// A code that was used is not right again, and none from before it either.
 	for used, want := range map[int64]bool{step - 1: true, step: false, step + 1: false, step + 5: false} {
 		if _, ok := CodeStep(secret, code, at(0), used); ok != want || CodeUsed(secret, code, at(0), used) == want {
 			t.Errorf("after the step %d: %t, want %t", used-step, ok, want)
 		}
 	}
+
 	if CodeUsed(secret, "000000", at(0), step) {
 		t.Error("a wrong code was used")
 	}

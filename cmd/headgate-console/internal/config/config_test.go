@@ -40,6 +40,9 @@ func TestParseDefaults(t *testing.T) {
 
 func TestParsePlainHTTPNeedsLoopbackOrConsent(t *testing.T) {
 	cert, key := certificate(t)
+
+	// Only addresses that cannot be reached from elsewhere need no TLS: a name that looks like
+	// localhost is none.
 	for _, row := range []struct {
 		args []string
 		ok   bool
@@ -56,6 +59,8 @@ func TestParsePlainHTTPNeedsLoopbackOrConsent(t *testing.T) {
 		{[]string{"-listen", "example.com:8080"}, false},
 		{[]string{"-listen", "localhost.example.com:8080"}, false},
 		{[]string{"-listen", "8080"}, false},
+		// With leave or with TLS every address will do; half of a pair, or a pair the wrong way
+		// round, is no TLS.
 		{[]string{"-listen", ":8080", "-insecure-http"}, true},
 		{[]string{"-listen", ":8080", "-tls-cert", cert, "-tls-key", key}, true},
 		{[]string{"-listen", ":8080", "-tls-cert", cert}, false},
@@ -70,14 +75,17 @@ func TestParsePlainHTTPNeedsLoopbackOrConsent(t *testing.T) {
 func TestParseReportsEveryMistakeButNoPassword(t *testing.T) {
 	_, err := parse(nil, "-listen", "x", "-db", "postgres://u:s3cret@h/d", "-redis", "redis://:s3cret@h:%zz", "-tls-key", "x", "-redis-prefix", "{",
 		"-trusted-proxy", "10.0.0.1/8", "-trusted-proxy", "proxy.example", "-identity-header", "a b", "more")
+
 	if err == nil {
 		t.Fatal("no error")
 	}
+
 	for _, name := range []string{"-listen", "-db", "-redis:", "-tls-key", "-redis-prefix", `"10.0.0.1/8"`, `-trusted-proxy: "proxy.example"`, "-identity-header", `"more"`} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)
 		}
 	}
+
 	if strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("the error tells the password:\n%v", err)
 	}
@@ -85,14 +93,18 @@ func TestParseReportsEveryMistakeButNoPassword(t *testing.T) {
 
 func TestParseEnvironmentFillsMissingFlags(t *testing.T) {
 	env := map[string]string{EnvDB: "mysql://u:p@env/d", EnvRedis: "redis://127.0.0.1:1/2"}
+
 	c, err := parse(env)
 	if err != nil || c.DB != env[EnvDB] || c.Redis.Addrs[0] != "127.0.0.1:1" || c.Redis.DB != 2 || !c.Redis.ContextTimeoutEnabled {
 		t.Errorf("%+v %v", c, err)
 	}
+
+	// A flag wins over the environment.
 	if c, err = parse(env, "-db", "mysql://u:p@flag/d", "-redis", "redis://127.0.0.1:2"); err != nil ||
 		c.DB != "mysql://u:p@flag/d" || c.Redis.Addrs[0] != "127.0.0.1:2" {
 		t.Errorf("%+v %v", c, err)
 	}
+
 	if c, err = parse(nil, "-redis", "redis+sentinel://127.0.0.1:1,127.0.0.1/main"); err != nil ||
 		!slices.Equal(c.Redis.Addrs, []string{"127.0.0.1:1", "127.0.0.1:26379"}) || c.Redis.MasterName != "main" {
 		t.Errorf("%+v %v", c, err)
@@ -110,19 +122,23 @@ func TestUsageShowsNoPassword(t *testing.T) {
 // certificate writes a pair for the tests.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
+
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return writePEM(t, "CERTIFICATE", public), writePEM(t, "PRIVATE KEY", secret)
 }
 
@@ -143,18 +159,23 @@ func TestParseReadsTheProvider(t *testing.T) {
 		}
 		return ""
 	}
+
 	args := []string{"-oidc-issuer", "https://idp.example", "-oidc-client", "console", "-public-url", "https://console.example"}
+
+	// The secret alone, as an environment may have it for other programs, configures nothing.
 	if c, err := Parse(args, secret, io.Discard); err != nil || c.Provider == nil {
 		t.Errorf("%v %v", c.Provider, err)
 	}
 	if c, err := Parse(nil, secret, io.Discard); err != nil || c.Provider != nil {
 		t.Errorf("without an issuer: %v %v", c.Provider, err)
 	}
+
 	for _, row := range []struct {
 		env  func(string) string
 		args []string
 		want string
 	}{
+		// Each lacks one of what belongs together, or has a URL that would lead elsewhere.
 		{none, args, "no Secret"},
 		{secret, args[2:], "without -oidc-issuer"},
 		{secret, args[:4], "PublicURL: it is not of the form"},
@@ -173,7 +194,9 @@ func TestParseReadsTheProvider(t *testing.T) {
 func TestParseKey(t *testing.T) {
 	const good = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 	const other = "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="
+
 	first, second := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
+
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "key")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -186,6 +209,7 @@ func TestParseKey(t *testing.T) {
 		args []string
 		want [][]byte
 	}{
+		// The first key is the one that encrypts, so the order counts.
 		{"", nil, nil},
 		{good, nil, [][]byte{first}},
 		{other + "\n" + good, nil, [][]byte{second, first}},
@@ -197,6 +221,9 @@ func TestParseKey(t *testing.T) {
 			t.Errorf("%q %v: %q %v", row.env, row.args, c.Keys, err)
 		}
 	}
+
+	// No key is taken that is too short, too long, or two without a space; and a key from both
+	// places is refused.
 	for _, row := range []struct {
 		env  string
 		args []string

@@ -23,6 +23,9 @@ func parse(t testing.TB, text string) core.Limit {
 
 func TestCourseFollowsTheAlgorithm(t *testing.T) {
 	s := time.Second
+
+	// Each passes what is allowed at once from the first second on, and what comes back until the
+	// twelfth.
 	for _, row := range []struct {
 		limit string
 		want  []point
@@ -42,6 +45,7 @@ func TestCourseFollowsTheAlgorithm(t *testing.T) {
 }
 
 func TestSVGIsWellFormedAndSmall(t *testing.T) {
+	// The smallest, the largest, and what needs the most points.
 	for _, text := range []string{
 		"1/1s", "100/1m", "1000000000/24h", "1/400d", "1/1ms", "9000/1s burst=1", "999983/24h burst=2", "100/1m token-bucket burst=100000",
 		"1000/1h sliding-log", "240/1h sliding-window segments=60", "20/1s fixed-window aligned", "10000 concurrent ttl=1h",
@@ -51,9 +55,11 @@ func TestSVGIsWellFormedAndSmall(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
+
 		if len(svg) > 128<<10 {
 			t.Errorf("%s: %d bytes", text, len(svg))
 		}
+
 		d := xml.NewDecoder(strings.NewReader(svg))
 		for {
 			if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -63,6 +69,7 @@ func TestSVGIsWellFormedAndSmall(t *testing.T) {
 				break
 			}
 		}
+
 		if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
 			t.Errorf("%s: a coordinate is not a number", text)
 		}

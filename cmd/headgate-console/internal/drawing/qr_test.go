@@ -16,14 +16,19 @@ func TestQRDrawsTheDarkModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// Another reader of the standard's tables says which modules are dark.
 	want, err := qr.Encode(text, qr.M, qr.Auto)
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// Four light modules at each side are what a reader needs to find the code.
 	side := want.Bounds().Dx()
 	if got.Size != side+8 {
 		t.Fatalf("the picture has %d modules, want %d and four at each side", got.Size, side)
 	}
+
 	drawn := modules(t, got.Path)
 	for y := range got.Size {
 		for x := range got.Size {
@@ -36,6 +41,7 @@ func TestQRDrawsTheDarkModules(t *testing.T) {
 			}
 		}
 	}
+
 	if _, err := NewQR(strings.Repeat("x", 5000)); err == nil {
 		t.Error("a text that is too long has a picture")
 	}

@@ -41,6 +41,7 @@ func fill(t *testing.T, db *DB) {
 // wantSecrets fails unless the secrets of fill can be read.
 func wantSecrets(t *testing.T, what string, db *DB) (f SecondFactor) {
 	t.Helper()
+
 	err := db.View(t.Context(), func(tx *Tx) (err error) {
 		if f, err = tx.SecondFactor("x"); err != nil {
 			return err
@@ -49,6 +50,7 @@ func wantSecrets(t *testing.T, what string, db *DB) (f SecondFactor) {
 		if err != nil {
 			return err
 		}
+
 		list, err := tx.Webhooks()
 		if err == nil && (f.Secret != factorSecret || one != hookRow || len(list) != 1 || list[0] != hookRow) {
 			t.Errorf("%s: %+v, %+v, %+v", what, f, one, list)
@@ -88,11 +90,15 @@ func TestSecretsAreEncryptedWithAKey(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		db := openWith(t, url, key)
 		fill(t, db)
+
+		// Two secrets of the webhook, its URL, and that of the second factor.
 		if n := sealedCount(t, db); n != 4 {
 			t.Errorf("%d secrets are encrypted: %q", n, stored(t, db))
 		}
 		wantSecrets(t, "with the key", db)
 		wantSecrets(t, "after a start", openWith(t, url, key))
+
+		// A console without the right key must not start, as it could not read the secrets.
 		for _, row := range []struct {
 			keys [][]byte
 			want error
@@ -110,19 +116,26 @@ func TestSecretsInTheClearAreEncrypted(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		clear := openWith(t, url)
 		fill(t, clear)
+
 		if got := stored(t, clear); sealedCount(t, clear) != 0 || got[0] != factorSecret {
 			t.Errorf("without a key the secrets are %q", got)
 		}
+
 		before := wantSecrets(t, "without a key", clear)
+
+		// What is read here is the row as it was before it was encrypted.
 		db := openWith(t, url, key)
 		if n := sealedCount(t, db); n != 4 {
 			t.Errorf("%d secrets are encrypted: %q", n, stored(t, db))
 		}
+
 		f := wantSecrets(t, "with a new key", db)
 		update(t, db, func(tx *Tx) error { return tx.ConfirmSecondFactor(f, 1, 7) })
+		// The row in the database has another text now, so a step may not be used by the old one.
 		if err := db.Update(t.Context(), func(tx *Tx) error { return tx.UseStep(before, 8) }); !errors.Is(err, ErrStale) {
 			t.Errorf("the row was read before it was encrypted: %v", err)
 		}
+
 		update(t, db, func(tx *Tx) error { return tx.UseStep(f, 8) })
 		if err := db.Update(t.Context(), func(tx *Tx) error { return tx.UseStep(f, 8) }); !errors.Is(err, ErrStale) {
 			t.Errorf("a step is used twice: %v", err)
@@ -135,28 +148,39 @@ func TestSecretsInTheClearAreEncrypted(t *testing.T) {
 func TestKeyIsChanged(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		fill(t, openWith(t, url, key))
+
 		first := stored(t, openWith(t, url, key))
+
+		// A second key may read, but nothing is written by it.
 		both := openWith(t, url, key, otherKey)
 		if got := stored(t, both); !slices.Equal(got, first) {
 			t.Errorf("a second key changes %q to %q", first, got)
 		}
+
 		changed := openWith(t, url, otherKey, key)
+
+		// As the first key it encrypts everything again.
 		texts := stored(t, changed)
 		for i, text := range texts {
 			if !strings.HasPrefix(text, sealedBy) || text == first[i] {
 				t.Errorf("%q was %q", text, first[i])
 			}
 		}
+
 		wantSecrets(t, "with the key before it", both)
 		wantSecrets(t, "with the former key after it", changed)
+
 		alone := openWith(t, url, otherKey)
 		if got := stored(t, alone); !slices.Equal(got, texts) {
 			t.Errorf("the key alone changes %q to %q", texts, got)
 		}
 		wantSecrets(t, "with the new key alone", alone)
+
+		// From here the former key is worth nothing.
 		if _, err := Open(t.Context(), Options{URL: url, Timeout: patience, Keys: [][]byte{key}}); !errors.Is(err, errWrongKey) {
 			t.Errorf("with the former key alone: %v", err)
 		}
+
 		update(t, changed, func(tx *Tx) error {
 			return errors.Join(tx.InsertUser(User{Name: "z"}), tx.InsertSecondFactor(SecondFactor{User: "z", Secret: factorSecret}))
 		})
@@ -168,7 +192,10 @@ func TestKeyIsChanged(t *testing.T) {
 func TestSecretsAreOfTheirRow(t *testing.T) {
 	db := openWith(t, "sqlite://"+t.TempDir()+"/x.db", key)
 	fill(t, db)
+
 	texts := stored(t, db)
+
+	// A nonce that is used twice would make two texts of one secret the same.
 	for i, a := range texts {
 		for _, b := range texts[i+1:] {
 			if a == b {
@@ -176,12 +203,16 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 			}
 		}
 	}
+
 	cut := texts[0][:len(sealedBy)+4]
 	flipped, err := base64.StdEncoding.DecodeString(texts[0][len(sealedBy):])
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	flipped[len(flipped)-1] ^= 1
+
+	// Each change is of a kind that somebody with access to the database could make.
 	for what, change := range map[string][]any{
 		"of another column": {"UPDATE webhooks SET secret = secret_before"},
 		"of another table":  {"UPDATE webhooks SET secret = ?", texts[0]},
@@ -197,6 +228,7 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 			}
 			return tx.renewSecrets() // which rolls the change back
 		})
+
 		if !errors.Is(err, errWrongKey) {
 			t.Errorf("a text %s: %v", what, err)
 		}

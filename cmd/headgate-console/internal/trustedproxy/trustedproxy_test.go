@@ -34,7 +34,10 @@ func from(peer string, headers ...string) *http.Request {
 func TestAddressIsReadFromTrustedPeersOnly(t *testing.T) {
 	f := proxies(t, "10.0.0.0/8", "fd00::/8")
 	const xff = "X-Forwarded-For"
+
 	for _, row := range []struct {
+		// The last address that is not of a proxy counts. Whoever is no proxy may write what they
+		// like.
 		r    *http.Request
 		want string
 	}{
@@ -56,6 +59,7 @@ func TestAddressIsReadFromTrustedPeersOnly(t *testing.T) {
 			t.Errorf("%s %v: %q, want %q", row.r.RemoteAddr, row.r.Header, got, row.want)
 		}
 	}
+
 	var none *Proxies
 	if got := none.Address(from("10.0.0.1:1", xff, "192.0.2.7")); got != "10.0.0.1:1" {
 		t.Errorf("without proxies it is %q", got)
@@ -64,6 +68,9 @@ func TestAddressIsReadFromTrustedPeersOnly(t *testing.T) {
 
 func TestUserIsReadFromTrustedPeersOnly(t *testing.T) {
 	f := proxies(t, "10.0.0.0/8")
+
+	// Two headers may be of two authors, so none of them names a user, and yet the request claims
+	// one.
 	for _, row := range []struct {
 		r     *http.Request
 		name  string
@@ -86,6 +93,7 @@ func TestUserIsReadFromTrustedPeersOnly(t *testing.T) {
 			t.Errorf("%s %v: %q %v", row.r.RemoteAddr, row.r.Header, name, named)
 		}
 	}
+
 	for _, f := range []*Proxies{nil, {trusted: f.trusted, client: f.client}} {
 		if name, named := f.User(from("10.0.0.1:1", header, "ann", "", "ann")); named {
 			t.Errorf("without a header it is %q", name)

@@ -33,6 +33,8 @@ func TestAddressesOfTheInternetAreAllowed(t *testing.T) {
 	}{
 		{"8.8.8.8", true}, {"1.1.1.1", true}, {"100.63.255.255", true}, {"100.128.0.0", true}, {"172.15.0.1", true}, {"172.32.0.1", true},
 		{"2606:4700::1111", true}, {"2a00:1450::1", true},
+		// Loopback, private networks, the services of clouds, and each way to write one of them
+		// in IPv6.
 		{"127.0.0.1", false}, {"127.255.255.254", false}, {"0.0.0.0", false}, {"0.1.2.3", false}, {"10.1.2.3", false}, {"172.16.0.1", false},
 		{"172.31.255.255", false}, {"192.168.1.1", false}, {"169.254.169.254", false}, {"100.64.0.1", false}, {"100.127.255.255", false},
 		{"100.100.100.200", false}, {"168.63.129.16", false}, {"192.0.0.192", false}, {"198.18.0.1", false}, {"224.0.0.1", false},
@@ -45,6 +47,8 @@ func TestAddressesOfTheInternetAreAllowed(t *testing.T) {
 			t.Errorf("%s: %v", row.ip, err)
 		}
 	}
+
+	// A mapped address is not the address that is permitted: it is refused as such.
 	n := allowing("10.0.0.0/8", "::1/128").Networks
 	for ip, ok := range map[string]bool{"10.1.2.3": true, "::1": true, "8.8.8.8": true, "127.0.0.1": false, "::ffff:10.1.2.3": false, "11.0.0.1": true, "::2": false} {
 		if err := n.Check(netip.MustParseAddr(ip)); (err == nil) != ok {
@@ -106,20 +110,25 @@ func TestSendSendsOnce(t *testing.T) {
 		body, _ = io.ReadAll(r.Body)
 		w.WriteHeader(http.StatusNoContent)
 	})
+
 	m := Message{ID: "msg_1", URL: url, Secrets: []string{"whsec_AAAA", "whsec_BBBB"}, Body: []byte(`{"x":1}`)}
 	status, err := New(allowing("127.0.0.0/8")).Send(t.Context(), m)
 	if err != nil || status != 204 || count.Load() != 1 || string(body) != `{"x":1}` {
 		t.Errorf("%d %v, %d messages, %s", status, err, count.Load(), body)
 	}
+
 	if New(Options{}).client.Transport.(*http.Transport).Proxy != nil { // it would resolve the name itself
 		t.Error("a proxy may be used")
 	}
+
+	// Both secrets sign, so that a receiver can change from one to the other.
 	want, _ := Sign(m.Secrets, m.ID, noon, m.Body)
 	for name, value := range map[string]string{HeaderID: "msg_1", HeaderTimestamp: fmt.Sprint(noon.Unix()), HeaderSignature: want, "Content-Type": "application/json"} {
 		if got.Get(name) != value {
 			t.Errorf("%s is %q, want %q", name, got.Get(name), value)
 		}
 	}
+
 	if n := len(strings.Fields(want)); n != 2 {
 		t.Errorf("%d signatures", n)
 	}
@@ -141,13 +150,17 @@ func TestSendReports(t *testing.T) {
 		w.WriteHeader(500)
 		io.WriteString(w, "invalid\x1b[31m\n\n<b>payload\xff"+strings.Repeat("x", 1000))
 	})
+
 	wantReason(t, o, url, 500, "the answer was 500: invalid [31m <b>payload")
 	wantReason(t, o, "http://127.0.0.1:1/s3cret", 0, "connection refused")
 	wantReason(t, allowing(), url, 0, "127.0.0.1 is an internal address, which needs leave")
+
+	// An answer may be long in its head as well as in its body.
 	url, _ = receiver(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Long", strings.Repeat("x", 2*maxHeader))
 	})
 	wantReason(t, o, url, 0, "headers exceeded")
+
 	url, _ = receiver(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) })
 	wantReason(t, o, url, 404, "the answer was 404: nothing was said")
 }
@@ -177,6 +190,7 @@ func TestSendReadsTheBeginningOfAnAnswer(t *testing.T) {
 		}
 		written <- n
 	})
+
 	status, err := New(allowing("127.0.0.0/8")).Send(t.Context(), Message{ID: "x", URL: url, Secrets: []string{"whsec_AAAA"}})
 	if err != nil || status != 200 {
 		t.Errorf("%d %v", status, err)
@@ -190,10 +204,13 @@ func TestSendReadsTheBeginningOfAnAnswer(t *testing.T) {
 func TestSendGivesUp(t *testing.T) {
 	end := make(chan struct{})
 	defer close(end)
+
 	o := allowing("127.0.0.0/8")
 	o.Timeout = 200 * time.Millisecond
 	url, _ := receiver(t, func(_ http.ResponseWriter, r *http.Request) { <-end })
+
 	wantReason(t, o, url, 0, "it took longer than 200ms")
+
 	hangs := func(status int) (url string) {
 		url, _ = receiver(t, func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(status)
@@ -203,6 +220,7 @@ func TestSendGivesUp(t *testing.T) {
 		return url
 	}
 	wantReason(t, o, hangs(500), 500, "the answer 500 did not end: it took longer than 200ms")
+
 	wantReason(t, o, hangs(302), 302, "a redirect, which is not followed")
 	// The receiver has the message, so that another attempt would repeat it.
 	if status, err := New(o).Send(t.Context(), Message{ID: "x", URL: hangs(200), Secrets: []string{"whsec_AAAA"}}); status != 200 || err != nil {
@@ -213,11 +231,13 @@ func TestSendGivesUp(t *testing.T) {
 // names is a DNS server whose answer about every name is the next of a list.
 func names(t *testing.T, answers ...string) *net.Resolver {
 	t.Helper()
+
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
+
 	next := 0
 	go func() {
 		b := make([]byte, 512)
@@ -230,6 +250,9 @@ func names(t *testing.T, answers ...string) *net.Resolver {
 			if m.Unpack(b[:n]) != nil || len(m.Questions) == 0 {
 				continue
 			}
+
+			// The question comes back with its answer. Only the A record has one, so that each
+			// Send takes one address.
 			m.Response, m.Additionals = true, nil
 			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
 				a := netip.MustParseAddr(answers[min(next, len(answers)-1)]).As4()
@@ -239,10 +262,12 @@ func names(t *testing.T, answers ...string) *net.Resolver {
 					Body:   &dnsmessage.AResource{A: a},
 				}}
 			}
+
 			out, _ := m.Pack()
 			c.WriteTo(out, from)
 		}
 	}()
+
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", c.LocalAddr().String())
 	}}
@@ -254,16 +279,20 @@ func TestSendChecksTheAddressThatANameHasNow(t *testing.T) {
 	_, port, _ := strings.Cut(strings.TrimPrefix(url, "http://"), ":")
 	o := allowing("127.0.0.1/32")
 	o.Resolver = names(t, "127.0.0.1", "127.0.0.2", "10.0.0.1", "169.254.169.254")
+
 	s := New(o)
 	m := Message{ID: "x", URL: "http://hook.example:" + port, Secrets: []string{"whsec_AAAA"}}
 	if status, err := s.Send(t.Context(), m); err != nil || status != 200 {
 		t.Fatalf("%d %v", status, err)
 	}
+
+	// The name is resolved anew for each message, and each time the address is checked.
 	for _, ip := range []string{"127.0.0.2", "10.0.0.1", "169.254.169.254"} {
 		if _, err := s.Send(t.Context(), m); err == nil || !strings.Contains(err.Error(), ip+" is an internal address") {
 			t.Errorf("%s: %v", ip, err)
 		}
 	}
+
 	if count.Load() != 1 {
 		t.Errorf("%d messages arrived", count.Load())
 	}
