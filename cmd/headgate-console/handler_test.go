@@ -78,8 +78,8 @@ func TestHandlerTrustsTheProxy(t *testing.T) {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 			r.RemoteAddr = peer
 			r.Header.Set("X-User", "admin")
-			w := httptest.NewRecorder()
 
+			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			if w.Code != status {
 				t.Errorf("%s from %s: the status is %d and not %d", path, peer, w.Code, status)

@@ -39,9 +39,6 @@ func start(t *testing.T, c config.Config) (wrote bool) {
 	defer stop()
 
 	out, w := io.Pipe()
-
-	// The program is stopped only after it has printed its address and answered, or a start that
-	// fails would pass.
 	ended := make(chan error, 1)
 	go func() {
 		err := run(ctx, c, w)
@@ -49,6 +46,8 @@ func start(t *testing.T, c config.Config) (wrote bool) {
 		ended <- err
 	}()
 
+	// The program is stopped only after it has printed its address and answered, or a start that
+	// fails would pass.
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		wrote = wrote || password.MatchString(lines.Text())

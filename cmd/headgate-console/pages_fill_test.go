@@ -123,9 +123,8 @@ func (b *big) people() {
 	s := b.app.Service
 	admin := b.logIn(service.FirstUser, b.app.OneTimePassword)
 
-	var set policy.Set
-
 	// Tens of policies are enforced and in shadow in turn, and one in fifty bans.
+	var set policy.Set
 	for i := range manyPolicies {
 		l, err := core.ParseLimit("10/s")
 		b.must(err)
@@ -207,10 +206,9 @@ func (b *big) ban(client redis.UniversalClient) {
 	fleet, err := web.RedisFleet(client, b.app.Live, "")
 	b.must(err)
 	banning, err := b.app.Service.Banning(ctx, b.actors[service.FirstUser])
-
 	b.must(err)
-	var names []string
 
+	var names []string
 	for i := range manyBans {
 		p := banning[0]
 
@@ -231,13 +229,14 @@ func (b *big) ban(client redis.UniversalClient) {
 	})
 }
 
+// alert adds webhooks, half of them for all applications, and waits until alerts stand.
 func (b *big) alert() {
 	b.t.Helper()
 
 	ctx, admin := b.t.Context(), b.actors[service.FirstUser]
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-
 	b.t.Cleanup(receiver.Close)
+
 	for i := range manyHooks {
 		d := service.WebhookDraft{Name: fmt.Sprintf("The team number %d", i), URL: receiver.URL, Enabled: true, All: i%2 == 1,
 			Conditions: []service.Condition{{Kind: service.AlertBypassed}, {Kind: service.AlertBehind}, {Kind: service.AlertLost, Minutes: 1}}}
@@ -401,12 +400,11 @@ func (b *big) report(client redis.UniversalClient) {
 	label, err := b.app.Instances.Version(ctx)
 	b.must(err)
 	stop, ended := make(chan struct{}), make(chan struct{})
-
 	b.t.Cleanup(func() { close(stop); <-ended })
-	first := make(chan error, 1)
 
 	// Reports of instances expire, so a single one would be gone before the last page was asked
 	// for.
+	first := make(chan error, 1)
 	go func() { // as instances do, again and again
 		defer close(ended)
 		tick := time.NewTicker(8 * time.Second)

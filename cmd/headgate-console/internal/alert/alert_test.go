@@ -40,8 +40,8 @@ func (f *fake) Due(context.Context) (list []service.Due, wait time.Duration, wai
 
 	now := time.Since(f.began)
 	chosen := map[string]bool{}
-	ids := []string{}
 
+	ids := []string{}
 	for id := range f.due {
 		ids = append(ids, id)
 	}

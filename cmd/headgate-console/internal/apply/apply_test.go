@@ -68,7 +68,6 @@ func TestApplyIsIdempotent(t *testing.T) {
 
 	w.want(differ, changed, "", "diff")
 	w.want(same, "To create: 0, to change: 1, to delete: 0, unchanged: 1.\n"+changed+"changed    login\nunchanged  search\n", "", "apply")
-
 	w.want(same, unchanged, "", "apply")
 
 	// Only what the files change gets a new version.
@@ -96,10 +95,10 @@ func TestApplyIgnoresVersionsAuthorsAndTimesOfAnExport(t *testing.T) {
 	w.must(w.s.DeletePolicy(t.Context(), w.admin, "gone", 1))
 
 	if code, _, bad := w.run("apply"); code != same {
-		// Both take the next version instead of that in the file.
 		t.Fatal(bad)
 	}
 
+	// Both take the next version instead of that in the file.
 	if w.version("login") != 3 || w.version("gone") != 3 {
 		t.Errorf("the versions are %d and %d", w.version("login"), w.version("gone"))
 	}
@@ -111,7 +110,6 @@ func TestApplyPrunesOnlyWithinTheApplications(t *testing.T) {
 	w.create("old", "a")
 	w.create("shared", "a", "c")
 	w.create("others", "c")
-
 	w.write("login.yaml", login)
 
 	// Without -prune nothing is deleted that the files do not have.
@@ -178,7 +176,6 @@ func TestApplyReportsEveryMistakeOfAllFiles(t *testing.T) {
 	w.must(os.Symlink("/nowhere/at/all", filepath.Join(w.dir, "z.yaml")))
 
 	code, out, bad := w.run("apply")
-
 	want := []string{
 		"apply: DIR/more.json is not read: policies are kept in .yaml or .yml files",
 		`apply: DIR/a.yaml:2: policy "login": limit: limit "fast": quota "fast" is not a whole number; "fast" has no period; write, say, "100/1m"`,

@@ -55,6 +55,7 @@ func newWorld(t *testing.T) *world {
 
 	w.token = w.tokenOf(w.admin, service.Write)
 
+	// The server answers programs, and a test may change something before each answer.
 	programs, err := api.New(api.Options{Service: w.s, Logger: slog.New(slog.DiscardHandler)})
 	w.must(err)
 	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -63,7 +64,6 @@ func newWorld(t *testing.T) *world {
 		}
 		programs.ServeHTTP(rw, r)
 	}))
-
 	t.Cleanup(w.server.Close)
 	return w
 }

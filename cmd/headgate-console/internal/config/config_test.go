@@ -75,7 +75,6 @@ func TestParsePlainHTTPNeedsLoopbackOrConsent(t *testing.T) {
 func TestParseReportsEveryMistakeButNoPassword(t *testing.T) {
 	_, err := parse(nil, "-listen", "x", "-db", "postgres://u:s3cret@h/d", "-redis", "redis://:s3cret@h:%zz", "-tls-key", "x", "-redis-prefix", "{",
 		"-trusted-proxy", "10.0.0.1/8", "-trusted-proxy", "proxy.example", "-identity-header", "a b", "more")
-
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -161,11 +160,11 @@ func TestParseReadsTheProvider(t *testing.T) {
 	}
 
 	args := []string{"-oidc-issuer", "https://idp.example", "-oidc-client", "console", "-public-url", "https://console.example"}
-
-	// The secret alone, as an environment may have it for other programs, configures nothing.
 	if c, err := Parse(args, secret, io.Discard); err != nil || c.Provider == nil {
 		t.Errorf("%v %v", c.Provider, err)
 	}
+
+	// The secret alone, as an environment may have it for other programs, configures nothing.
 	if c, err := Parse(nil, secret, io.Discard); err != nil || c.Provider != nil {
 		t.Errorf("without an issuer: %v %v", c.Provider, err)
 	}
@@ -194,7 +193,6 @@ func TestParseReadsTheProvider(t *testing.T) {
 func TestParseKey(t *testing.T) {
 	const good = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 	const other = "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="
-
 	first, second := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 
 	file := func(text string) string {

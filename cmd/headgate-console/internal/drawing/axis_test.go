@@ -62,7 +62,7 @@ func TestTimeTicks(t *testing.T) {
 		}
 	}
 
-	// The longest span that there is has no more ticks than the shortest.
+	// A span longer than all of these still has a handful of ticks.
 	if list, _ := TimeTicks(from, from.Add(400*24*time.Hour)); len(list) != 7 {
 		t.Errorf("the ticks of 400 days are %v", list)
 	}

@@ -40,9 +40,8 @@ func (h *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 
 // A fleet is read in few round trips, and once for all viewers.
 func TestInstancesAreReadAtOnce(t *testing.T) {
-	sizes := map[int]int64{200: 2}
-
 	// Few round trips are the point: one by one, 200 instances would take 200.
+	sizes := map[int]int64{200: 2}
 	if os.Getenv("HEADGATE_LONG") == "1" {
 		sizes[10_000] = 21 // no reply of Redis is large
 	}

@@ -115,7 +115,6 @@ func TestViewHasTheLastMinutes(t *testing.T) {
 		f := newFake()
 		v := view(t, f)
 		defer v.Close()
-
 		r := rand.New(rand.NewPCG(1, 1))
 
 		// Most rounds count in the present minute. A few count late, as an instance that was cut
@@ -184,9 +183,8 @@ func TestViewReadsOnlyWhatChanged(t *testing.T) {
 		time.Sleep(time.Minute)
 		ask(1)
 
-		f.err = errors.New("away")
-
 		// A failure is kept for as long as a value, and then it is read again.
+		f.err = errors.New("away")
 		ask2 := func() error {
 			time.Sleep(every)
 			_, err := v.Minutes(t.Context(), "a")
@@ -204,6 +202,7 @@ func TestViewReadsOnlyWhatChanged(t *testing.T) {
 		}
 
 		f.err = nil
+
 		// The value of a failure holds for its second, like any other.
 		if got, err := v.Minutes(t.Context(), "a"); err == nil {
 			t.Errorf("within the second of a failure it is read again: %v", got)

@@ -121,9 +121,9 @@ func TestSecretsInTheClearAreEncrypted(t *testing.T) {
 			t.Errorf("without a key the secrets are %q", got)
 		}
 
+		// What is read here is the row as it was before it was encrypted.
 		before := wantSecrets(t, "without a key", clear)
 
-		// What is read here is the row as it was before it was encrypted.
 		db := openWith(t, url, key)
 		if n := sealedCount(t, db); n != 4 {
 			t.Errorf("%d secrets are encrypted: %q", n, stored(t, db))
@@ -131,6 +131,7 @@ func TestSecretsInTheClearAreEncrypted(t *testing.T) {
 
 		f := wantSecrets(t, "with a new key", db)
 		update(t, db, func(tx *Tx) error { return tx.ConfirmSecondFactor(f, 1, 7) })
+
 		// The row in the database has another text now, so a step may not be used by the old one.
 		if err := db.Update(t.Context(), func(tx *Tx) error { return tx.UseStep(before, 8) }); !errors.Is(err, ErrStale) {
 			t.Errorf("the row was read before it was encrypted: %v", err)
@@ -148,7 +149,6 @@ func TestSecretsInTheClearAreEncrypted(t *testing.T) {
 func TestKeyIsChanged(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		fill(t, openWith(t, url, key))
-
 		first := stored(t, openWith(t, url, key))
 
 		// A second key may read, but nothing is written by it.
@@ -157,9 +157,8 @@ func TestKeyIsChanged(t *testing.T) {
 			t.Errorf("a second key changes %q to %q", first, got)
 		}
 
-		changed := openWith(t, url, otherKey, key)
-
 		// As the first key it encrypts everything again.
+		changed := openWith(t, url, otherKey, key)
 		texts := stored(t, changed)
 		for i, text := range texts {
 			if !strings.HasPrefix(text, sealedBy) || text == first[i] {
@@ -194,8 +193,6 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 	fill(t, db)
 
 	texts := stored(t, db)
-
-	// A nonce that is used twice would make two texts of one secret the same.
 	for i, a := range texts {
 		for _, b := range texts[i+1:] {
 			if a == b {

@@ -35,9 +35,8 @@ func TestAddressIsReadFromTrustedPeersOnly(t *testing.T) {
 	f := proxies(t, "10.0.0.0/8", "fd00::/8")
 	const xff = "X-Forwarded-For"
 
+	// The last address that is not of a proxy counts: a client may write what it likes before it.
 	for _, row := range []struct {
-		// The last address that is not of a proxy counts. Whoever is no proxy may write what they
-		// like.
 		r    *http.Request
 		want string
 	}{
@@ -69,8 +68,6 @@ func TestAddressIsReadFromTrustedPeersOnly(t *testing.T) {
 func TestUserIsReadFromTrustedPeersOnly(t *testing.T) {
 	f := proxies(t, "10.0.0.0/8")
 
-	// Two headers may be of two authors, so none of them names a user, and yet the request claims
-	// one.
 	for _, row := range []struct {
 		r     *http.Request
 		name  string
@@ -79,6 +76,8 @@ func TestUserIsReadFromTrustedPeersOnly(t *testing.T) {
 		{from("10.0.0.1:1", header, "ann"), "ann", true},
 		{from("10.0.0.1:1", "x-user", "ann"), "ann", true},
 		{from("10.0.0.1:1", header, "ann, bob"), "ann, bob", true},
+		// Two headers may be of two authors, so none of them names a user, and yet the request
+		// claims one.
 		{from("10.0.0.1:1", header, "ann", header, "bob"), "", true},
 		{from("10.0.0.1:1", header, "ann", header, "ann"), "", true},
 		{from("10.0.0.1:1", header, "", header, "ann"), "", true},
