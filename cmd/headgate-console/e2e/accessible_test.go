@@ -114,7 +114,6 @@ type checker struct {
 // visit checks states, one after the other.
 func (c *checker) visit(b *tab, w *scene, states []state) {
 	user := ""
-
 	for _, s := range states {
 		began := time.Now()
 

@@ -120,7 +120,6 @@ func (j *journey) addWebhook() {
 		j.t.Fatal("the receiver got nothing")
 	}
 	j.says(m, "test", "", `This is a test of the webhook "on call" of headgate.`)
-
 	j.fits(b)
 }
 

@@ -366,7 +366,6 @@ func (k *kill) strike(d *database, console, dir string) {
 func (k *kill) interrupt(d *database, p *program, console, dir string) int {
 	t := d.t
 	var c *command
-
 	started := make(chan struct{})
 
 	// The strike may come before Start has returned, and the process is not known until then.

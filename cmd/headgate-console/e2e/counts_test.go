@@ -45,7 +45,6 @@ func TestCountsEqualTheLoad(t *testing.T) {
 	consoleProgram, shop := build(t)
 	for name, args := range map[string]func(*testing.T) (env, args []string){
 		"sqlite": func(t *testing.T) (env, args []string) { return nil, []string{"-data", t.TempDir()} },
-
 		"mariadb": func(t *testing.T) (env, args []string) {
 			return []string{"HEADGATE_CONSOLE_DB=" + mariadbtest.Start(t).Database(t)}, nil
 		},
@@ -58,7 +57,6 @@ func TestCountsEqualTheLoad(t *testing.T) {
 			l := &load{t: t, shop: shop, redis: redis}
 			l.console = start(t, "console", consoleProgram, env, append(args, "-redis", "redis://"+redis, "-listen", "127.0.0.1:0")...)
 			l.signIn()
-
 			l.run()
 		})
 	}
@@ -235,7 +233,6 @@ func (l *load) skewed(off time.Duration) (address string, stop func()) {
 		Follow:  policy.Options{Instance: "skewed", Timeout: time.Minute},
 		Limiter: limiter.Config{Logger: slog.New(slog.DiscardHandler)},
 	})
-
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -300,7 +297,6 @@ func (l *load) shown() (requests counts, decisions map[string]counts) {
 // want are the figures that the load expects.
 func (l *load) right(requests counts, decisions map[string]counts) bool {
 	passed := requests["allowed"] + requests["shadow_refused"]
-
 	if requests.total() != l.sent || passed != l.ok || requests["refused"] != l.refused || len(decisions) != len(policies) {
 		return false
 	}
@@ -572,9 +568,8 @@ func (l *load) fromSQL() {
 
 	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))) // when the console collects
 	l.settles(func() error {
-		back := l.aside(client)
-
 		// Without the keys of Redis the figures come from the database alone.
+		back := l.aside(client)
 		defer back()
 		time.Sleep(live) // so that no reading with the counts of Redis is shown
 		after, later := l.shown()

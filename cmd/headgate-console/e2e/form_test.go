@@ -170,9 +170,9 @@ func (j *journey) previewInSight() {
 			// The page looks at itself at each key, as the test would be too late to see what
 			// moves.
 			eval[bool](b, `window.faults = [], window.met = new Set(), document.addEventListener("keyup", () => { const fault = `+sight+`(); if (fault) faults.push(fault); met.add(document.activeElement); }), true`)
-			b.reach(chromedp.Search(`//a[normalize-space()="Cancel"]`))
 
 			// Forwards to the last control, and back to the first.
+			b.reach(chromedp.Search(`//a[normalize-space()="Cancel"]`))
 			b.reach(control("Name"))
 			for _, fault := range eval[[]string](b, `faults`) {
 				j.t.Errorf("%d × %d, template %s: %s", size[0], size[1], template, fault)
@@ -286,7 +286,6 @@ func (j *journey) templateWithoutScripts() {
 	b.focus()
 	b.navigate(j.url("/policies"))
 	b.press("New policy")
-
 	b.press("Expensive report")
 	b.press("Preview")
 	b.reads("2 requests at a time to /reports/ for each address")

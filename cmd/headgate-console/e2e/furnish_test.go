@@ -224,7 +224,7 @@ func (h *house) history() {
 		h.must(err)
 	}
 
-	// This one is due at once and fails, because the policy changes in between.
+	// This one is due in two seconds and fails, because the policy changes before that.
 	p, err = h.s.Policy(h.ctx, h.admin, "fallow")
 	h.must(err)
 	p.Mode = policy.Off
@@ -269,7 +269,6 @@ func furnish(t *testing.T, console string) *scene {
 	p := start(t, "console", console, []string{"HEADGATE_CONSOLE_OIDC_SECRET=" + people.ClientSecret}, "-data", data, "-redis", "redis://"+server.Addr, "-listen", "127.0.0.1:0",
 		"-trusted-proxy", "127.0.0.1", "-identity-header", identity, "-webhook-allow", "127.0.0.0/8",
 		"-oidc-issuer", people.Issuer(), "-oidc-client", people.ClientID, "-public-url", w.front.url)
-
 	w.front.leadsTo(t, p.address)
 
 	// The first log-in meets a user of the provider whom the console does not know, the second
@@ -374,7 +373,6 @@ func (h *house) instance(addr, name string) (shop http.Handler, leave func()) {
 		Follow:   policy.Options{Instance: name, OnMissing: policy.OnMissingWait, Timeout: time.Minute},
 		Limiter:  limiter.Config{Top: 20, Logger: slog.New(slog.NewTextHandler(said, nil))},
 	})
-
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -115,7 +115,6 @@ func (h *house) coming(name string, mode policy.Mode, comment string, after time
 // In the last nine minutes passwords are tried.
 func (h *house) past() {
 	random, now := rand.New(rand.NewPCG(1, 2)), time.Now().Truncate(time.Minute)
-
 	some := func(n float64) int64 { return int64(n * (0.8 + 0.4*random.Float64())) }
 	ledger := h.s.Ledger()
 

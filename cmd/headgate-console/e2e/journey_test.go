@@ -152,7 +152,6 @@ const password = "seven green canals in winter"
 
 func (j *journey) signIn() {
 	first := j.console.await(0, oneTime)[1]
-
 	b := j.tab
 	b.navigate(j.url("/"))
 	b.fill("Name", "admin")
@@ -239,8 +238,8 @@ func (j *journey) watch() {
 	j.tellApart()
 	j.exact()
 
-	// The bars of each range are of another length; all ranges have the same ten requests. The
-	// last one is the range by default, which the next steps expect.
+	// The bars of each range are of another length, and all of them have
+	// the same ten requests.
 	for _, r := range []struct{ words, step string }{
 		{"15 minutes", "a minute"}, {"6 hours", "5 minutes"}, {"24 hours", "30 minutes"}, {"7 days", "3 hours"}, {"30 days", "12 hours"}, {"1 hour", "a minute"},
 	} {
@@ -255,8 +254,9 @@ func (j *journey) watch() {
 
 // tellApart checks that the kinds of requests have different patterns, and different colours.
 func (j *journey) tellApart() {
-	// The pattern is what a user who sees no colours goes by.
 	j.t.Helper()
+
+	// The pattern is what a user who sees no colours goes by.
 	fills := eval[[]string](j.tab, `[...document.querySelectorAll("#tiles .swatch rect")].map((r) => {
 		const pattern = document.querySelector(r.getAttribute("fill").slice(4, -1));
 		return pattern.getAttribute("patternTransform") + pattern.innerHTML;
@@ -373,7 +373,6 @@ func (j *journey) counted(file, series string, allowed, refused int) {
 	}
 
 	column := func(row []string, name string) string { return row[slices.Index(rows[0], name)] }
-
 	sum := map[string]int{}
 	for _, row := range rows[1:] {
 		if column(row, "counted")+" "+column(row, "policy") != series {

@@ -106,7 +106,6 @@ func (j *journey) list() {
 	b.reads("The filter was deleted.")
 
 	b.press("In shadow")
-
 	b.mark("all of this page")
 	j.fleet.follow("a change of many", func() { b.press("Enforce") })
 	b.reads("No policy matches.")

@@ -182,9 +182,9 @@ func (j *journey) thinkTwice() {
 // before anything else.
 func (j *journey) newcomer(b *tab, oneTime string) {
 	const chosen = "purple otters under bridges"
+	j.enter(b, "ada", oneTime)
 
 	// A password of one letter passes the length and nothing else.
-	j.enter(b, "ada", oneTime)
 	const easy = "aaaaaaaaaaaa"
 	b.fill("One-time password", oneTime)
 	b.fill("New password", easy)

@@ -120,9 +120,8 @@ func run(t testing.TB, name, path string, env []string, args ...string) *program
 	}
 	p := &program{t: t, name: name, out: out, more: make(chan struct{})}
 
-	read := make(chan struct{})
-
 	// The output is read to its end before the test ends, so that a failure shows all of it.
+	read := make(chan struct{})
 	go func() {
 		defer close(read)
 		p.read(in)
@@ -163,9 +162,9 @@ func (p *program) launch(path string, env, args []string) {
 	}()
 
 	err := <-started
-	p.out.Close()
 
-	// The process has its own copy of this end, without which reading would never end.
+	// The process has its own copy of this end; with ours open, reading would never end.
+	p.out.Close()
 	if err != nil {
 		p.t.Fatalf("%s: %v", p.name, err)
 	}

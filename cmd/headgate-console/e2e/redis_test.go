@@ -114,8 +114,8 @@ func (l *load) asks(url string) bool {
 // useKeys has the console show and change what an instance counts.
 func (l *load) useKeys(instance string) {
 	t := l.t
-
 	t.Helper()
+
 	pass := func(n int) (passed int) {
 		for range n {
 			if l.asks(instance + "/first") {

@@ -103,7 +103,6 @@ func (j *journey) expect() {
 func (j *journey) restore() {
 	b := j.tab
 	b.press("Delete")
-
 	b.fill("Comment", "no longer needed")
 	j.fleet.follow("a deletion", func() { b.press("Delete the policy") })
 	b.reads("The policy was deleted.")
