@@ -51,7 +51,7 @@ func (j *journey) list() {
 	b.navigate(j.url("/policies"))
 	b.reads("50 policies")
 
-	// A height that grows with each row is what makes a list of many unusable.
+	// Fifty policies take three windows at most.
 	if high := eval[int](b, `document.documentElement.scrollHeight`); high > maxHigh {
 		j.t.Errorf("fifty policies are %d pixels high, want %d at most", high, maxHigh)
 	} else {

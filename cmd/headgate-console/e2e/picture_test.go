@@ -39,7 +39,7 @@ func (b *tab) portray(name string) {
 		return
 	}
 
-	// What a phone shows is the least height, and that of the desk the most.
+	// A page on a phone counts up to usualHigh only, as it is cut there.
 	b.resize(phoneWidth, phoneHeight)
 	high := min(eval[int](b, bodyHigh), usualHigh)
 	b.resize(width, height)

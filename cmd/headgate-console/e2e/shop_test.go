@@ -36,6 +36,8 @@ func (f *fleet) follow(what string, change func()) (version, policies string) {
 	f.t.Helper()
 
 	before := f.counts()
+
+	// The time counts from before the button was pressed.
 	began := time.Now()
 	change()
 
@@ -43,8 +45,6 @@ func (f *fleet) follow(what string, change func()) (version, policies string) {
 		parts, at := s.awaitAt(before[i], inForce)
 		took := at.Sub(began)
 		test.AtMost(f.t, what+" in force in "+s.name, took, prompt)
-
-		// The time counts from before the button was pressed.
 		if version != "" && version != parts[1] {
 			f.t.Errorf("%s: %s has version %s, and another has %s", what, s.name, parts[1], version)
 		}

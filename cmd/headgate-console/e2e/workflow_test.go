@@ -41,7 +41,7 @@ func runWorkflow(t *testing.T, d *database) {
 		return string(out), err == nil
 	}
 
-	// A difference does not fail the command with -exit; an unknown token has to.
+	// The workflow takes the exit code of a difference for success, and no other one.
 	if out, ok := run("diff", d.token); !ok || strings.Count(out, "create ") != 2 {
 		t.Errorf("%v\n%s", ok, out)
 	}
