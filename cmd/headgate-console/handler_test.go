@@ -101,7 +101,8 @@ func TestHandlerResetsKeysInRedis(t *testing.T) {
 	}
 	server := redistest.Start(t)
 
-	h := open(t, config.Config{Proxies: f, Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true}})
+	h := open(t, config.Config{Proxies: f, Redis: &redis.UniversalOptions{Addrs: []string{server.Addr},
+		ContextTimeoutEnabled: true}})
 
 	// The steps build on each other, from an application to the reset of a key and its trace in
 	// the audit log.

@@ -47,7 +47,8 @@ func openBig(t *testing.T, db string) *big {
 
 	client := redis.NewUniversalClient(c.Redis)
 	defer client.Close()
-	waitFor(t, "the policies to be published", func() bool { return b.app.Publisher.Status().Err == nil && b.published(client) })
+	waitFor(t, "the policies to be published",
+		func() bool { return b.app.Publisher.Status().Err == nil && b.published(client) })
 
 	b.report(client)
 	b.schedule()
@@ -193,7 +194,8 @@ func (b *big) saveFilters() {
 	b.t.Helper()
 	for _, user := range b.actors {
 		for i := range service.MaxFilters {
-			f := service.Filter{Name: fmt.Sprintf("What the team number %d looks at", i), Query: service.Query{Search: strconv.Itoa(i), App: "a", Mode: "shadow", Sort: "-share"}}
+			f := service.Filter{Name: fmt.Sprintf("What the team number %d looks at", i),
+				Query: service.Query{Search: strconv.Itoa(i), App: "a", Mode: "shadow", Sort: "-share"}}
 			b.must(b.app.Service.SaveFilter(b.t.Context(), user, f))
 		}
 	}
@@ -461,7 +463,8 @@ func (b *big) counts(client redis.UniversalClient) {
 			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 				base := "hg:{stats:" + app + "}:"
 				p.HSet(ctx, base+"minute:"+strconv.FormatInt(minute, 10), fields...)
-				p.ZAdd(ctx, base+"changed", redis.Z{Score: float64(min(now.UnixMilli(), (minute+1)*60_000)), Member: minute})
+				p.ZAdd(ctx, base+"changed",
+					redis.Z{Score: float64(min(now.UnixMilli(), (minute+1)*60_000)), Member: minute})
 				return nil
 			})
 			b.must(err)

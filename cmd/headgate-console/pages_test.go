@@ -119,7 +119,8 @@ func askAll(t *testing.T, db string) {
 
 		// This policy was deleted, and its history is that of a name out of thousands.
 		b.measure(get(user, "/policies/d10000/history"))
-		b.measure(post(user, "/tester", url.Values{"app": {"a"}, "method": {"GET"}, "path": {"/p/00000"}, "address": {"192.0.2.1"}}))
+		b.measure(post(user, "/tester", url.Values{"app": {"a"}, "method": {"GET"}, "path": {"/p/00000"},
+			"address": {"192.0.2.1"}}))
 		b.measureImports(user)
 	}
 }
@@ -148,7 +149,8 @@ var counted = []string{"/", "/live", "/?app=a&range=24h", "/live?app=a&range=30d
 // policies of the application a was collected.
 func (b *big) measureCounted(user string) {
 	b.t.Helper()
-	m := stats.Minute{Start: time.Now().Add(-3 * time.Minute).Truncate(time.Minute), Policies: map[string]stats.Counts{}}
+	m := stats.Minute{Start: time.Now().Add(-3 * time.Minute).Truncate(time.Minute),
+		Policies: map[string]stats.Counts{}}
 
 	// Five times, of which the middle counts: a single pause of the machine makes no test fail.
 	for _, path := range counted {
@@ -167,7 +169,8 @@ func (b *big) measureCounted(user string) {
 		}
 
 		slices.Sort(times)
-		test.AtMost(b.t, fmt.Sprintf("GET %s as %s, each time the first after a collection, least %s", path, user, rounded(times[0])), times[2], quick)
+		test.AtMost(b.t, fmt.Sprintf("GET %s as %s, each time the first after a collection, least %s", path, user,
+			rounded(times[0])), times[2], quick)
 	}
 }
 
@@ -175,7 +178,8 @@ func (b *big) measureCounted(user string) {
 func (b *big) paths() (list []string) {
 	b.t.Helper()
 	pattern := regexp.MustCompile(`pattern: "GET (/[^"]*)"`)
-	values := strings.NewReplacer("{$}", "", "{name}", "p00000", "{app}", "a", "{user}", "owner", "{version}", "2", "{webhook}", b.hook)
+	values := strings.NewReplacer("{$}", "", "{name}", "p00000", "{app}", "a", "{user}", "owner", "{version}", "2",
+		"{webhook}", b.hook)
 
 	// The routes come from the sources, so that a new one is asked without an entry here.
 	for _, source := range []string{"internal/web/routes.go", "internal/api/route.go"} {
@@ -223,7 +227,8 @@ func get(user, path string) question {
 }
 
 func post(user, path string, form url.Values) question {
-	return question{user: user, method: http.MethodPost, path: path, kind: "application/x-www-form-urlencoded", body: form.Encode(), status: http.StatusOK}
+	return question{user: user, method: http.MethodPost, path: path, kind: "application/x-www-form-urlencoded",
+		body: form.Encode(), status: http.StatusOK}
 }
 
 // upload sends a file in a form.

@@ -21,7 +21,8 @@ import (
 	"github.com/headgate/headgate/internal/test"
 )
 
-var thorough = flag.Bool("thorough", false, "check the colours on the desk in the dark and on the phone in the light as well, and whole tables")
+var thorough = flag.Bool("thorough", false,
+	"check the colours on the desk in the dark and on the phone in the light as well, and whole tables")
 
 // TestAccessible opens every page in every state, on a desk in the light and on a phone in the
 // dark, and with -thorough the other way round. The check of accessibility finds no fault, and no
@@ -218,7 +219,8 @@ func (b *tab) signedIn(w *scene, user string) {
 	}
 
 	b.do(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
-		_, err := cdp.Call(ctx, t, network.SetCookie, network.SetCookieParams{Name: name, Value: value, URL: w.front.url})
+		_, err := cdp.Call(ctx, t, network.SetCookie, network.SetCookieParams{Name: name, Value: value,
+			URL: w.front.url})
 		return chromedp.Void{}, err
 	})
 }

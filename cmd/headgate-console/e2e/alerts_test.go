@@ -111,7 +111,8 @@ func (j *journey) addWebhook() {
 	b.reads("Secret of the webhook on call", "It is shown only once. Copy it now.")
 	j.hooks.secret = eval[string](b, `document.querySelector(".secret code").textContent`)
 	b.press("I have copied it")
-	b.reads("quiet No alert stands.", j.hooks.url, "Many requests are refused: more than 20 % of at least 50 in 14 minutes", "Nothing was sent yet.")
+	b.reads("quiet No alert stands.", j.hooks.url,
+		"Many requests are refused: more than 20 % of at least 50 in 14 minutes", "Nothing was sent yet.")
 
 	b.press("Send a test message")
 	b.reads("The test message arrived: the answer was 204.", "arrived 204")

@@ -40,7 +40,8 @@ func repository(t *testing.T) string {
 		var b strings.Builder
 		b.WriteString("policies:\n")
 		for j := range perFile {
-			fmt.Fprintf(&b, "- name: p%d-%d\n  description: %q\n  apps: [shop]\n  limit: %d/1m\n  key: ip\n", i, j, strings.Repeat("long ", 150), j+1)
+			fmt.Fprintf(&b, "- name: p%d-%d\n  description: %q\n  apps: [shop]\n  limit: %d/1m\n  key: ip\n", i, j,
+				strings.Repeat("long ", 150), j+1)
 		}
 
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), []byte(b.String()), 0o600); err != nil {
@@ -96,7 +97,8 @@ func (d *database) prepare() *database {
 		must(err)
 
 		must(s.CreateApp(ctx, actor, "shop", ""))
-		_, d.token, err = s.CreateToken(ctx, actor, service.TokenDraft{Label: "ci", Scope: service.Write, Life: time.Hour})
+		_, d.token, err = s.CreateToken(ctx, actor, service.TokenDraft{Label: "ci",
+			Scope: service.Write, Life: time.Hour})
 		must(err)
 	})
 	return d
@@ -300,12 +302,14 @@ func killApply(t *testing.T, console string, open func(*testing.T) *database) {
 	d := open(t).prepare()
 	p := d.serve(console)
 	r := newRelay(t, p.address, -1, nil)
-	if c := d.apply(console, dir, r.addr); c.finish() != 0 || strings.Count(c.out.String(), "\ncreated    p") != everything {
+	if c := d.apply(console, dir, r.addr); c.finish() != 0 ||
+		strings.Count(c.out.String(), "\ncreated    p") != everything {
 		t.Fatalf("%s", c.out.String())
 	}
 
 	total := r.passed
-	if c := d.apply(console, dir, r.addr); c.finish() != 0 || !strings.HasSuffix(c.out.String(), "Nothing to change.\n") {
+	if c := d.apply(console, dir, r.addr); c.finish() != 0 ||
+		!strings.HasSuffix(c.out.String(), "Nothing to change.\n") {
 		t.Fatalf("%s", c.out.String())
 	}
 
@@ -351,7 +355,8 @@ func (k *kill) strike(d *database, console, dir string) {
 	// The console that starts after the kill has no trace of it: the next apply writes what is
 	// missing.
 	p = d.serve(console)
-	if c := d.apply(console, dir, p.address); c.finish() != 0 || strings.Count(c.out.String(), "\ncreated    p") != everything-n {
+	if c := d.apply(console, dir, p.address); c.finish() != 0 ||
+		strings.Count(c.out.String(), "\ncreated    p") != everything-n {
 		t.Errorf("afterwards:\n%.2000s", c.out.String())
 	}
 

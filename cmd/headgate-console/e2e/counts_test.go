@@ -55,7 +55,8 @@ func TestCountsEqualTheLoad(t *testing.T) {
 			env, args := args(t)
 			redis := redistest.Start(t).Addr
 			l := &load{t: t, shop: shop, redis: redis}
-			l.console = start(t, "console", consoleProgram, env, append(args, "-redis", "redis://"+redis, "-listen", "127.0.0.1:0")...)
+			l.console = start(t, "console", consoleProgram, env, append(args, "-redis", "redis://"+redis,
+				"-listen", "127.0.0.1:0")...)
 			l.signIn()
 			l.run()
 		})
@@ -84,7 +85,8 @@ func (l *load) signIn() {
 	l.t.Cleanup(l.client.CloseIdleConnections)
 	password := l.console.await(0, oneTime)[1]
 	l.form("/login", url.Values{"name": {"admin"}, "password": {password}})
-	l.form("/account/password", url.Values{"old": {password}, "password": {"the password of a load"}, "repeat": {"the password of a load"}})
+	l.form("/account/password", url.Values{"old": {password}, "password": {"the password of a load"},
+		"repeat": {"the password of a load"}})
 }
 
 func (l *load) form(path string, values url.Values) {
@@ -297,7 +299,8 @@ func (l *load) shown() (requests counts, decisions map[string]counts) {
 // want are the figures that the load expects.
 func (l *load) right(requests counts, decisions map[string]counts) bool {
 	passed := requests["allowed"] + requests["shadow_refused"]
-	if requests.total() != l.sent || passed != l.ok || requests["refused"] != l.refused || len(decisions) != len(policies) {
+	if requests.total() != l.sent || passed != l.ok || requests["refused"] != l.refused ||
+		len(decisions) != len(policies) {
 		return false
 	}
 
@@ -310,7 +313,8 @@ func (l *load) right(requests counts, decisions map[string]counts) bool {
 	// The shadow policy refuses nobody, and what the tight one refuses is overruled for the
 	// others.
 	shadow := decisions["shadow"]
-	return decisions["tight"]["allowed"] == l.ok && decisions["tight"]["refused"] == l.refused && shadow["refused"] == 0 &&
+	return decisions["tight"]["allowed"] == l.ok && decisions["tight"]["refused"] == l.refused &&
+		shadow["refused"] == 0 &&
 		shadow["allowed"]+shadow["overruled"]+shadow["shadow_refused"] == l.sent && shadow["shadow_refused"] > 0 &&
 		decisions["wide"]["allowed"] == l.ok && decisions["wide"]["overruled"] == l.refused
 }
@@ -329,7 +333,8 @@ func (l *load) agree(when string) {
 			break
 		}
 		if time.Now().After(deadline) || requests.total() > l.sent {
-			l.t.Fatalf("%s: %d requests were sent, %d passed and %d were refused; the console says %v and %v", when, l.sent, l.ok, l.refused, requests, decisions)
+			l.t.Fatalf("%s: %d requests were sent, %d passed and %d were refused; the console says %v and %v", when,
+				l.sent, l.ok, l.refused, requests, decisions)
 		}
 		<-tick.C
 	}
@@ -370,8 +375,8 @@ var (
 // ofAll is the page of all applications, of which one has no requests.
 const ofAll = "/"
 
-// page fails unless a page has the figures of the load in its tiles, in the table of its chart and in
-// the lines of the policies, and that of all applications in their lines.
+// page fails unless a page has the figures of the load in its tiles, in the table of its chart and
+// in the lines of the policies, and that of all applications in their lines.
 func (l *load) page(when, path string) {
 	l.t.Helper()
 
@@ -408,7 +413,8 @@ func (l *load) page(when, path string) {
 		delete(lines, "till")
 	}
 
-	if len(lines) != len(policies) || lines["tight"] != [2]int64{l.sent, l.refused} || lines["wide"] != [2]int64{l.sent, 0} {
+	if len(lines) != len(policies) || lines["tight"] != [2]int64{l.sent, l.refused} ||
+		lines["wide"] != [2]int64{l.sent, 0} {
 		l.t.Errorf("%s: the policies of %s have %v; %d were sent, and %d refused", when, path, lines, l.sent, l.refused)
 	}
 }
@@ -552,7 +558,8 @@ func (l *load) kill(address string, stop func(os.Signal)) {
 	stop(syscall.SIGKILL)
 	requests, decisions := l.shown()
 	if got := requests.total(); got < before || got > l.sent {
-		l.t.Errorf("after a kill the console says %v and %v; %d requests were written before, and %d sent in all", requests, decisions, before, l.sent)
+		l.t.Errorf("after a kill the console says %v and %v; %d requests were written before, and %d sent in all",
+			requests, decisions, before, l.sent)
 	}
 	l.t.Logf("the instance that was killed lost %d of its last 100 requests", l.sent-requests.total())
 }

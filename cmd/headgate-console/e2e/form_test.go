@@ -76,7 +76,8 @@ func (j *journey) firstPolicy() {
 
 	j.t.Logf("from the first start to a policy in force took %d fields and clicks", b.steps)
 	if b.steps > mostSteps {
-		j.t.Errorf("from the first start to a policy in force took %d fields and clicks, want %d at most", b.steps, mostSteps)
+		j.t.Errorf("from the first start to a policy in force took %d fields and clicks, want %d at most",
+			b.steps, mostSteps)
 	}
 }
 
@@ -113,7 +114,8 @@ func (j *journey) banAndRollBack() {
 
 	j.t.Logf("with a ban, its end and a roll-back it took %d fields and clicks", b.steps)
 	if b.steps > mostOfAll {
-		j.t.Errorf("with a ban, its end and a roll-back it took %d fields and clicks, want %d at most", b.steps, mostOfAll)
+		j.t.Errorf("with a ban, its end and a roll-back it took %d fields and clicks, want %d at most",
+			b.steps, mostOfAll)
 	}
 }
 

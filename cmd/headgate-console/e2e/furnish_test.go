@@ -135,11 +135,13 @@ func (h *house) fill(first string) {
 
 	// The two tokens differ in whether they end soon.
 	for _, life := range []time.Duration{time.Hour, 24 * time.Hour * 90} {
-		_, _, err := h.s.CreateToken(h.ctx, h.admin, service.TokenDraft{Label: hostile, Scope: service.Write, Apps: []string{"shop"}, Life: life})
+		_, _, err := h.s.CreateToken(h.ctx, h.admin, service.TokenDraft{Label: hostile, Scope: service.Write,
+			Apps: []string{"shop"}, Life: life})
 		h.must(err)
 	}
 
-	revoked, _, err := h.s.CreateToken(h.ctx, h.admin, service.TokenDraft{Label: "revoked", Scope: service.Read, Life: time.Hour})
+	revoked, _, err := h.s.CreateToken(h.ctx, h.admin, service.TokenDraft{Label: "revoked",
+		Scope: service.Read, Life: time.Hour})
 	h.must(err)
 	h.must(h.s.RevokeToken(h.ctx, h.admin, revoked.ID))
 

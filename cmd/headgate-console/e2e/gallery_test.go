@@ -79,7 +79,8 @@ func (h *house) exhibit(first string) {
 
 	// The steps of the history are such that the pages of a difference and of a conflict have
 	// something to show.
-	h.edit("login", "support says that 5 are too few on Mondays", func(p *policy.Policy) { p.Limit = h.limit("10/1m sliding-log") })
+	h.edit("login", "support says that 5 are too few on Mondays",
+		func(p *policy.Policy) { p.Limit = h.limit("10/1m sliding-log") })
 	h.edit("login", "", func(p *policy.Policy) { p.Ban = core.MustParseBan("20/1m for 30m max 24h") })
 	p, err := h.s.Policy(h.ctx, ada, "login")
 	h.must(err)
@@ -191,7 +192,8 @@ func (h *house) visitors(addr string) {
 		shop := []http.Handler{one, two}[i%2]
 		h.send(shop, http.MethodPost, "/login", "203.0.113.9", "")
 		if i%3 == 0 {
-			h.send(shop, http.MethodPost, "/login", []string{"198.51.100.23", "198.51.100.77", "2001:db8::17"}[i%9/3], "")
+			h.send(shop, http.MethodPost, "/login",
+				[]string{"198.51.100.23", "198.51.100.77", "2001:db8::17"}[i%9/3], "")
 		}
 		h.send(shop, http.MethodGet, "/search", "192.0.2.4", []string{"maria", "crawler", "crawler"}[i%3])
 		h.send(shop, http.MethodGet, "/api/items", "192.0.2.5", []string{"crawler", "ines", "ole"}[i%3])
@@ -212,7 +214,8 @@ func shown(pager string) []state {
 	list := []state{
 		{name: "a webhook is added", user: "admin", path: "/alerts", send: hook},
 		{picture: "traffic", user: "admin", path: "/"},
-		{picture: "who", user: "admin", path: "/who?app=shop", on: until(`document.querySelectorAll("tbody tr").length > 4`)},
+		{picture: "who", user: "admin", path: "/who?app=shop",
+			on: until(`document.querySelectorAll("tbody tr").length > 4`)},
 		{picture: "list", user: "admin", path: "/policies"},
 		{picture: "templates", user: "admin", path: "/new"},
 		{picture: "form", user: "admin", path: "/policies/public-api/edit"},
@@ -224,7 +227,8 @@ func shown(pager string) []state {
 		{picture: "conflict", user: "admin", path: "/policies/login/edit", send: wrong, status: http.StatusConflict},
 		{picture: "scheduled", user: "admin", path: "/scheduled"},
 		{picture: "deleted", user: "admin", path: "/deleted"},
-		{picture: "tester", user: "admin", path: "/tester", send: form("app", "shop", "method", "POST", "path", "/login", "address", "203.0.113.9")},
+		{picture: "tester", user: "admin", path: "/tester", send: form("app", "shop", "method", "POST",
+			"path", "/login", "address", "203.0.113.9")},
 		{picture: "key", user: "admin", path: "/keys", send: form("policy", "login", "key", "198.51.100.23")},
 		{picture: "bans", user: "admin", path: "/bans"},
 		{name: "the alert begins", user: "admin", path: "/alerts", on: begun},

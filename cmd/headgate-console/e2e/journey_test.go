@@ -62,7 +62,8 @@ func travel(t *testing.T, keyboard string, steps []step) {
 			d := e.open(t)
 			j := &journey{t: t, binary: console, open: e.open, redis: redistest.Start(t, permitted(t)...)}
 			j.fleet = openShops(t, shop, j.redis.Addr)
-			j.console = d.serve(console, "-redis", "redis://console:password@"+j.redis.Addr, "-webhook-allow", "127.0.0.0/8")
+			j.console = d.serve(console, "-redis", "redis://console:password@"+j.redis.Addr,
+				"-webhook-allow", "127.0.0.0/8")
 
 			j.tab = browse(t, browser)
 			j.tab.keyboard = e.name == keyboard
@@ -90,7 +91,8 @@ func permitted(t testing.TB) []string {
 	if all == nil || more == nil {
 		t.Fatal("docs/redis.md lists no permissions")
 	}
-	return slices.Concat([]string{"--user", "console", "on", ">password"}, strings.Fields(all[1]), strings.Fields(more[1]), strings.Fields(all[2]))
+	return slices.Concat([]string{"--user", "console", "on", ">password"}, strings.Fields(all[1]),
+		strings.Fields(more[1]), strings.Fields(all[2]))
 }
 
 // deniedNothing checks that the console's user in Redis had all permissions that it needed.
@@ -263,7 +265,8 @@ func (j *journey) tellApart() {
 	})`)
 
 	// The style sheet has the colours, so they are read as computed.
-	inks := eval[[]string](j.tab, `[...document.querySelectorAll("#tiles .swatch rect")].map((r) => getComputedStyle(document.querySelector(r.getAttribute("fill").slice(4, -1) + " .ink")).fill)`)
+	inks := eval[[]string](j.tab,
+		`[...document.querySelectorAll("#tiles .swatch rect")].map((r) => getComputedStyle(document.querySelector(r.getAttribute("fill").slice(4, -1) + " .ink")).fill)`)
 
 	for _, list := range [][]string{fills, inks} {
 		different := map[string]bool{}
@@ -288,7 +291,8 @@ func (j *journey) exact() {
 
 	// Requests may fall into two minutes, so only the sum is certain.
 	sum := map[string]int{}
-	for _, minute := range eval[[]string](b, `[...document.querySelectorAll(".bar:has(rect)")].map((bar) => bar.id.replace("bar-", ""))`) {
+	for _, minute := range eval[[]string](b,
+		`[...document.querySelectorAll(".bar:has(rect)")].map((bar) => bar.id.replace("bar-", ""))`) {
 		for kind, n := range j.numbers(minute) {
 			sum[kind] += n
 		}
@@ -388,7 +392,8 @@ func (j *journey) counted(file, series string, allowed, refused int) {
 	}
 
 	if sum["allowed"] != allowed || sum["refused"] != refused {
-		j.t.Errorf("the file has %d %s allowed and %d refused, want %d and %d:\n%s", sum["allowed"], series, sum["refused"], allowed, refused, file)
+		j.t.Errorf("the file has %d %s allowed and %d refused, want %d and %d:\n%s", sum["allowed"], series,
+			sum["refused"], allowed, refused, file)
 	}
 }
 
@@ -601,7 +606,8 @@ func (j *journey) shrink() {
 	if text := eval[string](b, `document.querySelector("time").textContent`); !strings.Contains(text, "ago") && text != "now" {
 		j.t.Errorf("a time is shown as %q", text)
 	}
-	if title := eval[string](b, `document.querySelector("time").title`); !strings.HasSuffix(title, " UTC") || !strings.Contains(title, " · ") {
+	if title := eval[string](b, `document.querySelector("time").title`); !strings.HasSuffix(title, " UTC") ||
+		!strings.Contains(title, " · ") {
 		j.t.Errorf("the title of a time is %q", title)
 	}
 

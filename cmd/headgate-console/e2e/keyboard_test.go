@@ -52,13 +52,15 @@ func (b *tab) reach(where chromedp.Search) (key string) {
 			b.key(strings.Repeat(kb.ArrowUp, -w.Arrows))
 		default:
 			if w.Fault != "" {
-				b.t.Errorf("the focus on %s cannot be seen on %s: %s", where, eval[string](b, `location.pathname`), w.Fault)
+				b.t.Errorf("the focus on %s cannot be seen on %s: %s", where,
+					eval[string](b, `location.pathname`), w.Fault)
 			}
 			return w.Key
 		}
 	}
 
-	b.t.Fatalf("the keyboard does not reach %s: %+v, and the focus is on %s\n%s", where, w, eval[string](b, `document.activeElement.outerHTML.slice(0, 200)`), b.text())
+	b.t.Fatalf("the keyboard does not reach %s: %+v, and the focus is on %s\n%s", where, w,
+		eval[string](b, `document.activeElement.outerHTML.slice(0, 200)`), b.text())
 	return ""
 }
 

@@ -64,7 +64,8 @@ func (j *journey) list() {
 	j.cards()
 
 	b.press("Share refused")
-	b.until("the policy that refused most comes first", func() bool { return strings.HasPrefix(b.lines(), "visitors ") })
+	b.until("the policy that refused most comes first",
+		func() bool { return strings.HasPrefix(b.lines(), "visitors ") })
 
 	// The curve of a policy that refuses has the whole and the part in another ink.
 	if drawn := eval[string](b, `(line => line.querySelector(".spark title").textContent + ": " + [...line.querySelectorAll(".spark path")].map((p) => p.getAttribute("class") + (p.getBBox().height > 0)).join(" "))(document.getElementById("policy-visitors"))`); !strings.HasSuffix(drawn, ": wholetrue parttrue") {

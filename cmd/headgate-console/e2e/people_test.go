@@ -42,7 +42,8 @@ func (j *journey) enrol(b *tab, password string) (*phone, []string) {
 	b.press("Set it up")
 	j.fits(b)
 
-	d := &phone{j: j, secret: strings.ReplaceAll(eval[string](b, `document.querySelector("#secret").textContent`), " ", "")}
+	d := &phone{j: j,
+		secret: strings.ReplaceAll(eval[string](b, `document.querySelector("#secret").textContent`), " ", "")}
 	if w := eval[float64](b, `document.querySelector("svg.qr").getBoundingClientRect().width`); w < 100 {
 		j.t.Errorf("the picture of the secret is %g pixels wide", w)
 	}
@@ -156,14 +157,17 @@ func (j *journey) secondFactors() {
 	b.reads("The second factor was turned off.")
 }
 
-// thinkTwice begins changes of users that cannot simply be taken back, and reads what they would do.
+// thinkTwice begins changes of users that cannot simply be taken back, and reads what they would
+// do.
 func (j *journey) thinkTwice() {
 	b := j.tab
 	for _, c := range []struct{ user, button, title, consequence string }{
 		{"ada", "Make an administrator", "Make ada an administrator?", "can also take these permissions away from you"},
-		{"admin", "Make an ordinary user", "Give up being an administrator?", "Only another administrator can take this back."},
+		{"admin", "Make an ordinary user", "Give up being an administrator?",
+			"Only another administrator can take this back."},
 		{"admin", "Disable", "Disable yourself?", "All your sessions end at once, this one included"},
-		{"ada", "Give a new one-time password", "Give ada a new one-time password?", "The password of ada stops working"},
+		{"ada", "Give a new one-time password", "Give ada a new one-time password?",
+			"The password of ada stops working"},
 	} {
 		b.navigate(j.url("/users/" + c.user))
 		b.press(c.button)
@@ -283,7 +287,8 @@ func (j *journey) apply(token string) {
 		{[]string{"apply", "-comment", "from Git"}, 0, "created    refunds"},
 		{[]string{"diff"}, 0, ""},
 	} {
-		if code, out := j.command(token, c.command...); code != c.code || !strings.Contains(out, c.out) || c.out == "" && out != "" {
+		if code, out := j.command(token, c.command...); code != c.code || !strings.Contains(out, c.out) ||
+			c.out == "" && out != "" {
 			j.t.Errorf("%s ends with %d, want %d: %s", c.command, code, c.code, out)
 		}
 	}
@@ -338,7 +343,8 @@ func (j *journey) audit() {
 	b.fill("On what", "policy:refunds")
 	b.press("Show")
 	b.unfold("Before and after")
-	b.reads(`policy.import policy:refunds done from Git`, `{"name":"refunds","apps":["till"],"limit":"7/1m","key":"ip"}`)
+	b.reads(`policy.import policy:refunds done from Git`,
+		`{"name":"refunds","apps":["till"],"limit":"7/1m","key":"ip"}`)
 
 	// The export itself is in the log, and so are look-ups of keys.
 	b.press("Show all")

@@ -134,7 +134,8 @@ func paletteOf(full image.Image, colours int) color.Palette {
 	var palette color.Palette
 
 	// The most frequent colours are taken first, so that a gradient does not crowd out the text.
-	for _, c := range slices.SortedFunc(maps.Keys(count), func(a, b color.Color) int { return cmp.Compare(count[b], count[a]) }) {
+	for _, c := range slices.SortedFunc(maps.Keys(count),
+		func(a, b color.Color) int { return cmp.Compare(count[b], count[a]) }) {
 		if len(palette) == 0 || len(palette) < colours && far(c, palette.Convert(c)) {
 			palette = append(palette, c)
 		}

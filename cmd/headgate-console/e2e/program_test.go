@@ -38,7 +38,8 @@ func build(t testing.TB) (console, shop string) {
 			t.Fatal(err)
 		}
 
-		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "github.com/headgate/headgate/examples/shop")
+		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".",
+			"github.com/headgate/headgate/examples/shop")
 		cmd.Dir = ".."
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("go build: %v\n%s", err, out)

@@ -34,7 +34,8 @@ func TestRedisOfSeveralServers(t *testing.T) {
 	t.Run("sentinel", func(t *testing.T) {
 		t.Parallel()
 		w := redistest.Sentinel(t)
-		l := serveBy(t, console, "redis+sentinel://"+strings.Join(redistest.Addrs(w.Sentinels), ",")+"/"+redistest.MasterName)
+		l := serveBy(t, console,
+			"redis+sentinel://"+strings.Join(redistest.Addrs(w.Sentinels), ",")+"/"+redistest.MasterName)
 		instance := l.follower()
 		l.useKeys(instance)
 
@@ -145,7 +146,8 @@ func (l *load) useKeys(instance string) {
 			Policies []struct{ Refused struct{ Total int64 } }
 		}
 		l.call("GET", "/api/apps/shop/top", nil, &top)
-		if requests, _ := l.shown(); requests["allowed"] != 3 || requests["refused"] != 2 || len(top.Policies) != 1 || top.Policies[0].Refused.Total != 2 {
+		if requests, _ := l.shown(); requests["allowed"] != 3 || requests["refused"] != 2 || len(top.Policies) != 1 ||
+			top.Policies[0].Refused.Total != 2 {
 			return fmt.Errorf("the console says %v and %+v", requests, top)
 		}
 		return nil
@@ -163,7 +165,8 @@ func (l *load) useKeys(instance string) {
 
 	l.settles(func() error {
 		var list struct{ Bans []struct{ Key string } }
-		if l.call("GET", "/api/policies/first/bans", nil, &list); len(list.Bans) != 1 || list.Bans[0].Key != "127.0.0.1" {
+		if l.call("GET", "/api/policies/first/bans", nil, &list); len(list.Bans) != 1 ||
+			list.Bans[0].Key != "127.0.0.1" {
 			return fmt.Errorf("the bans are %+v", list)
 		}
 		return nil

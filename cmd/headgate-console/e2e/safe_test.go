@@ -118,7 +118,8 @@ func (j *journey) restore() {
 	b.press("Keys")
 	b.fill("Key", "127.0.0.1")
 	b.press("Look it up")
-	b.reads("127.0.0.1 under each policy", "visitors 127.0.0.1 0 of 5 is over the limit", "search 127.0.0.1 50 of 50 is within the limit")
+	b.reads("127.0.0.1 under each policy", "visitors 127.0.0.1 0 of 5 is over the limit",
+		"search 127.0.0.1 50 of 50 is within the limit")
 	j.fits(b)
 
 	// The page of one policy has what the key has used under the others.
@@ -135,7 +136,8 @@ func (j *journey) withoutRedis() {
 	b.reads("Redis does not answer")
 
 	b.press("Shadow")
-	b.reads("The mode was changed.", "Redis does not answer, since", "The newest changes are saved and not in force yet: they will be as soon as they can be published.")
+	b.reads("The mode was changed.", "Redis does not answer, since",
+		"The newest changes are saved and not in force yet: they will be as soon as they can be published.")
 
 	// What was saved without Redis is in force as soon as Redis is back.
 	before := j.fleet.counts()

@@ -23,7 +23,8 @@ func openShops(t testing.TB, path, redis string) *fleet {
 	t.Helper()
 	f := &fleet{t: t}
 	for range 2 {
-		f.shops = append(f.shops, start(t, "shop", path, nil, "-redis", redis, "-listen", "127.0.0.1:0", "-timeout", "1m"))
+		f.shops = append(f.shops, start(t, "shop", path, nil, "-redis", redis, "-listen", "127.0.0.1:0",
+			"-timeout", "1m"))
 	}
 	return f
 }

@@ -169,7 +169,8 @@ func (b *tab) download(name string) (file, text string) {
 	b.steps++
 	dir := b.t.TempDir()
 
-	b.do(call(browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir}))
+	b.do(call(browser.SetDownloadBehavior,
+		browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir}))
 	b.do(b.hit(named(name)))
 
 	b.until("the file of "+name+" is there", func() bool {

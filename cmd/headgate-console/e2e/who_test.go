@@ -13,7 +13,8 @@ func (j *journey) who() {
 	j.fleet.follow("an hour", func() { b.press("Save the changes") })
 
 	b.press("Who")
-	b.reads("No key is banned now.", "of 2 instances", "Refused most: 22 requests refused", "Admitted most: 5 requests admitted")
+	b.reads("No key is banned now.", "of 2 instances", "Refused most: 22 requests refused",
+		"Admitted most: 5 requests admitted")
 	j.row(b, "127.0.0.1", "22", "100%")
 	j.fits(b)
 
@@ -33,7 +34,8 @@ func (j *journey) who() {
 
 	b.press("Who")
 	b.press("Own limit… for 127.0.0.1")
-	b.reads("Which limit for this key?", "Under login the limit of this key is now 5/1h sliding-log: 5 requests within any hour.")
+	b.reads("Which limit for this key?",
+		"Under login the limit of this key is now 5/1h sliding-log: 5 requests within any hour.")
 	b.fill("Limit of its own", "8/1h sliding-log")
 	b.press("Show what changes")
 	b.reads("Give this key a limit of its own?", "8/1h sliding-log: 8 requests within any hour")
@@ -47,7 +49,8 @@ func (j *journey) who() {
 	b.shows("Left", "0 of 8")
 
 	b.press("Never limit this key…")
-	b.reads("Never limit this key?", "login will not limit the key any longer: all of its requests pass, however many, and a ban does not stop them.")
+	b.reads("Never limit this key?",
+		"login will not limit the key any longer: all of its requests pass, however many, and a ban does not stop them.")
 	j.fleet.follow("a key that is not limited", func() { b.press("Never limit it") })
 	b.reads("The policy does not limit the key any longer.")
 	j.logsIn(6, 6)

@@ -47,6 +47,7 @@ func (f *fake) Due(context.Context) (list []service.Due, wait time.Duration, wai
 	}
 	slices.Sort(ids)
 
+	// Of each webhook only the first message is due, as a webhook gets one at a time.
 	for _, id := range ids {
 		hook := id[:1]
 		if left := f.due[id] - now; left > 0 {
@@ -117,7 +118,8 @@ func TestWorkerChecksEveryQuarterOfAMinute(t *testing.T) {
 func TestWorkerSendsBesideAWebhookThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{
-			due:  map[string]time.Duration{"a1": 0, "a2": 0, "b1": 0, "b2": 1500 * time.Millisecond, "b3": 1500 * time.Millisecond},
+			due: map[string]time.Duration{"a1": 0, "a2": 0, "b1": 0, "b2": 1500 * time.Millisecond,
+				"b3": 1500 * time.Millisecond},
 			slow: map[string]time.Duration{"a": 10 * time.Second},
 		}
 		running(t, f, nil, 25*time.Second, nil)

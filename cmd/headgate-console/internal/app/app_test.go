@@ -79,8 +79,9 @@ func until(t *testing.T, what string, done func() bool) {
 func TestAppPublishesAfterRedisOutage(t *testing.T) {
 	server := redistest.Start(t)
 	c := config.Config{
-		DB:    "sqlite://" + filepath.Join(t.TempDir(), "console.db"),
-		Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true, DisableIdentity: true},
+		DB: "sqlite://" + filepath.Join(t.TempDir(), "console.db"),
+		Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true,
+			DisableIdentity: true},
 	}
 	a := open(t, c)
 
@@ -109,8 +110,8 @@ func TestAppPublishesAfterRedisOutage(t *testing.T) {
 	}
 	until(t, "the first policy", func() bool { return limit() == 10 })
 
+	// A caller of the console meets no error: its change is saved while Redis is away.
 	server.Kill()
-
 	p.Limit.Quota = 20
 	if p, err = a.Service.UpdatePolicy(t.Context(), actor, p); err != nil {
 		t.Fatal(err)
@@ -160,8 +161,9 @@ func TestStartPublishesPendingChanges(t *testing.T) {
 func TestAppEmptyDatabaseReplacesNothing(t *testing.T) {
 	server := redistest.Start(t)
 	c := config.Config{
-		DB:    "sqlite://" + filepath.Join(t.TempDir(), "console.db"),
-		Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true, DisableIdentity: true},
+		DB: "sqlite://" + filepath.Join(t.TempDir(), "console.db"),
+		Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true,
+			DisableIdentity: true},
 	}
 
 	// Redis has the policies of another database, say of one that was lost.

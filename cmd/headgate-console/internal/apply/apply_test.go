@@ -63,6 +63,7 @@ func TestApplyIsIdempotent(t *testing.T) {
 		t.Errorf("%+v %v", list, err)
 	}
 
+	// A difference has its own exit code, by which a program asks before it applies.
 	w.write("login.yaml", strings.Replace(login, "5/1m", "7/1m", 1)+", mode: shadow")
 	changed := "update login\n  - limit: 5/1m\n  + limit: 7/1m\n  - mode: enforce\n  + mode: shadow\n"
 
@@ -131,7 +132,8 @@ func TestApplyPrunesOnlyWithinTheApplications(t *testing.T) {
 	// -app names applications that may have no policy in the files any more.
 	w.want(failed, "", "apply: no policy in the files is of c\n", "apply", "-prune", "-app", "c")
 
-	if code, _, bad := w.run("apply", "-prune", "-app", "c", "-app", "a"); code != same || w.version("shared") != 0 || w.version("others") != 0 || w.version("login") != 1 {
+	if code, _, bad := w.run("apply", "-prune", "-app", "c", "-app", "a"); code != same || w.version("shared") != 0 ||
+		w.version("others") != 0 || w.version("login") != 1 {
 		t.Errorf("with two applications: %s", bad)
 	}
 
@@ -221,7 +223,8 @@ apply: DIR/x.yaml:9: policy "mine": apps: not permitted: it takes the owner of e
 `, "apply")
 
 	w.raw("x.yaml", "policies:\n- name: mine\n  limit: 1/1s\n  key: ip\n  apps: [a]\n")
-	w.want(failed, "", "apply: the request has mistakes\napply: apps: \"b\" is not an application of yours\n", "apply", "-prune", "-app", "a", "-app", "b")
+	w.want(failed, "", "apply: the request has mistakes\napply: apps: \"b\" is not an application of yours\n", "apply",
+		"-prune", "-app", "a", "-app", "b")
 }
 
 func TestDiffNeedsATokenThatReads(t *testing.T) {
@@ -232,7 +235,8 @@ func TestDiffNeedsATokenThatReads(t *testing.T) {
 	if code, _, bad := w.run("diff"); code != differ {
 		t.Errorf("%d %s", code, bad)
 	}
-	if code, _, bad := w.run("apply"); code != failed || !strings.Contains(bad, "not permitted") || w.version("login") != 0 {
+	if code, _, bad := w.run("apply"); code != failed || !strings.Contains(bad, "not permitted") ||
+		w.version("login") != 0 {
 		t.Errorf("%d %s", code, bad)
 	}
 	w.token = "hgt_unknown"
@@ -278,13 +282,15 @@ func TestApplyConflicts(t *testing.T) {
 
 			// The plan is made again if what changed is none of its own.
 			if row.ok {
-				if code != same || imports != 2 || w.version("login") != 2 || w.version("search") != 1 || w.version("other") != 1 {
+				if code != same || imports != 2 || w.version("login") != 2 || w.version("search") != 1 ||
+					w.version("other") != 1 {
 					t.Errorf("%d after %d imports\n%s%s", code, imports, out, bad)
 				}
 				return
 			}
 
-			if code != failed || bad != "apply: "+errConflict.Error()+"\n" || strings.Contains(out, "changed    ") || imports != 1 {
+			if code != failed || bad != "apply: "+errConflict.Error()+"\n" ||
+				strings.Contains(out, "changed    ") || imports != 1 {
 				t.Errorf("%d after %d imports\n%s%s", code, imports, out, bad)
 			}
 		})
@@ -302,7 +308,8 @@ func TestApplyEndsWhilePoliciesKeepChanging(t *testing.T) {
 			w.create(fmt.Sprintf("other-%d", imports), "b")
 		}
 	}
-	if code, _, bad := w.run("apply"); code != failed || imports != maxAttempts || !strings.Contains(bad, errConflict.Error()) || w.version("login") != 0 {
+	if code, _, bad := w.run("apply"); code != failed || imports != maxAttempts ||
+		!strings.Contains(bad, errConflict.Error()) || w.version("login") != 0 {
 		t.Errorf("%d after %d imports: %s", code, imports, bad)
 	}
 }
@@ -319,8 +326,10 @@ func TestApplyWithoutAConsole(t *testing.T) {
 		{"a redirect", func(rw http.ResponseWriter, r *http.Request) {
 			http.Redirect(rw, r, "https://elsewhere.example/login", http.StatusFound)
 		}, `redirects to "https://elsewhere.example/login"; give the URL of the console itself`},
-		{"a page", func(rw http.ResponseWriter, r *http.Request) { fmt.Fprint(rw, "<html>") }, "does not answer as a console does"},
-		{"a gateway's error", func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(502) }, `answers "502 Bad Gateway", and not as a console does`},
+		{"a page", func(rw http.ResponseWriter, r *http.Request) { fmt.Fprint(rw, "<html>") },
+			"does not answer as a console does"},
+		{"a gateway's error", func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(502) },
+			`answers "502 Bad Gateway", and not as a console does`},
 		{"a hostile detail", func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Content-Type", "application/problem+json")
 			rw.WriteHeader(422)
@@ -358,7 +367,8 @@ func TestApplyWithoutAnAnswerSaysThatItIsUnknown(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 	}
-	if code, _, bad := w.run("apply"); code != failed || !strings.Contains(bad, "the console has written either all policies or none; apply changes no policy twice, so run it again") {
+	if code, _, bad := w.run("apply"); code != failed ||
+		!strings.Contains(bad, "the console has written either all policies or none; apply changes no policy twice, so run it again") {
 		t.Errorf("%d %s", code, bad)
 	}
 }
@@ -371,10 +381,12 @@ func TestCommandLineReportsEveryMistakeButNoSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	args := []string{"apply", "-url", "http://u:s3cret@console.example", "-token-file", file, "-app", "?", "-comment", "a\x00", "-timeout", "0s", "more"}
+	args := []string{"apply", "-url", "http://u:s3cret@console.example", "-token-file", file, "-app", "?",
+		"-comment", "a\x00", "-timeout", "0s", "more"}
 	code := Main(t.Context(), args, func(string) string { return "" }, &bad, &bad)
 
-	for _, want := range []string{"-f: it is missing", "-url: it holds a user", "-token-file: it is not an API token", "-app", "-comment", "-timeout", `"more"`} {
+	for _, want := range []string{"-f: it is missing", "-url: it holds a user", "-token-file: it is not an API token",
+		"-app", "-comment", "-timeout", `"more"`} {
 		if !strings.Contains(bad.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, bad.String())
 		}
@@ -416,7 +428,8 @@ func TestCommandLineHelp(t *testing.T) {
 	for _, command := range []string{"apply", "diff"} {
 		var out, bad strings.Builder
 		code := Main(t.Context(), []string{command, "-h"}, func(string) string { return "hgt_s3cret" }, &out, &bad)
-		if code != same || !strings.Contains(bad.String(), "Usage: headgate-console "+command) || strings.Contains(bad.String(), "s3cret") || strings.Contains(bad.String(), "-comment") != (command == "apply") {
+		if code != same || !strings.Contains(bad.String(), "Usage: headgate-console "+command) ||
+			strings.Contains(bad.String(), "s3cret") || strings.Contains(bad.String(), "-comment") != (command == "apply") {
 			t.Errorf("%d %s%s", code, out.String(), bad.String())
 		}
 	}

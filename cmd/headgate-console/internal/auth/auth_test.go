@@ -78,7 +78,8 @@ func TestPasswordsBrokenHashIsAnError(t *testing.T) {
 	// anything.
 	for _, broken := range []string{
 		"x", "right", "$argon2id$", hash[:len(hash)-1], strings.Replace(hash, "m=8", "m=4294967295", 1),
-		strings.Replace(hash, "t=1", "t=0", 1), strings.Replace(hash, "argon2id", "argon2i", 1), strings.Replace(hash, "v=19", "v=16", 1), hash + "$",
+		strings.Replace(hash, "t=1", "t=0", 1), strings.Replace(hash, "argon2id", "argon2i", 1),
+		strings.Replace(hash, "v=19", "v=16", 1), hash + "$",
 	} {
 		if ok, err := p.Matches(t.Context(), broken, "right"); ok || err == nil {
 			t.Errorf("%q: %t %v", broken, ok, err)
@@ -94,7 +95,8 @@ func TestCheckPasswordRefusesWhatIsEasyToGuess(t *testing.T) {
 		"iloveyouiloveyou", "administrator1", "headgateheadgate", "ada.lovelace1815", "Lovelace-Lovelace", "somebody's password",
 		strings.Repeat("a", MaxPassword), strings.Repeat("€", 12), strings.Repeat("password", 32),
 	} {
-		if err := CheckPassword("ada.lovelace", password); err == nil || !strings.Contains(err.Error(), "easy to guess") {
+		if err := CheckPassword("ada.lovelace", password); err == nil ||
+			!strings.Contains(err.Error(), "easy to guess") {
 			t.Errorf("%q: %v", password, err)
 		}
 	}
@@ -123,7 +125,8 @@ func TestHashEndsWithItsContext(t *testing.T) {
 }
 
 func TestNewPasswordsRefusesBadCosts(t *testing.T) {
-	for _, c := range []Cost{{}, {Memory: 7, Time: 1}, {Memory: 8}, {Memory: 1<<20 + 1, Time: 1}, {Memory: 8, Time: 65}} {
+	for _, c := range []Cost{{}, {Memory: 7, Time: 1}, {Memory: 8}, {Memory: 1<<20 + 1, Time: 1},
+		{Memory: 8, Time: 65}} {
 		if _, err := NewPasswords(c); err == nil {
 			t.Errorf("%+v: no error", c)
 		}

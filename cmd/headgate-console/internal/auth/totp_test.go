@@ -58,7 +58,8 @@ func TestFactorsAreRandomAndHaveAnAddress(t *testing.T) {
 		t.Errorf("a secret is %q", secret)
 	}
 	address, err := FactorAddress("ada@example.com", secret)
-	if err != nil || !strings.HasPrefix(address, "otpauth://totp/headgate:ada@example.com?") || !strings.Contains(address, "secret="+secret) {
+	if err != nil || !strings.HasPrefix(address, "otpauth://totp/headgate:ada@example.com?") ||
+		!strings.Contains(address, "secret="+secret) {
 		t.Errorf("%q %v", address, err)
 	}
 }

@@ -32,7 +32,8 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{counts: map[time.Time]int64{}, changed: map[time.Time]time.Time{}, collected: map[string]time.Time{}, recorded: map[time.Time]int64{}}
+	return &fake{counts: map[time.Time]int64{}, changed: map[time.Time]time.Time{}, collected: map[string]time.Time{},
+		recorded: map[time.Time]int64{}}
 }
 
 func (f *fake) now() time.Time { return time.Now().Add(f.skew).UTC() }
@@ -310,7 +311,8 @@ func TestWorkerTriesAgain(t *testing.T) {
 		begin := time.Now()
 
 		// The failure counts from the first one, also while it lasts.
-		if s := w.Status(); s.Err == nil || !s.Since.Equal(begin) || !strings.Contains(s.Err.Error(), `the counts of "a": away`) {
+		if s := w.Status(); s.Err == nil || !s.Since.Equal(begin) ||
+			!strings.Contains(s.Err.Error(), `the counts of "a": away`) {
 			t.Errorf("%+v", s)
 		}
 

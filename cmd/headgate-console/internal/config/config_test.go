@@ -79,7 +79,8 @@ func TestParseReportsEveryMistakeButNoPassword(t *testing.T) {
 		t.Fatal("no error")
 	}
 
-	for _, name := range []string{"-listen", "-db", "-redis:", "-tls-key", "-redis-prefix", `"10.0.0.1/8"`, `-trusted-proxy: "proxy.example"`, "-identity-header", `"more"`} {
+	for _, name := range []string{"-listen", "-db", "-redis:", "-tls-key", "-redis-prefix", `"10.0.0.1/8"`,
+		`-trusted-proxy: "proxy.example"`, "-identity-header", `"more"`} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)
 		}
@@ -94,7 +95,8 @@ func TestParseEnvironmentFillsMissingFlags(t *testing.T) {
 	env := map[string]string{EnvDB: "mysql://u:p@env/d", EnvRedis: "redis://127.0.0.1:1/2"}
 
 	c, err := parse(env)
-	if err != nil || c.DB != env[EnvDB] || c.Redis.Addrs[0] != "127.0.0.1:1" || c.Redis.DB != 2 || !c.Redis.ContextTimeoutEnabled {
+	if err != nil || c.DB != env[EnvDB] || c.Redis.Addrs[0] != "127.0.0.1:1" || c.Redis.DB != 2 ||
+		!c.Redis.ContextTimeoutEnabled {
 		t.Errorf("%+v %v", c, err)
 	}
 
@@ -113,7 +115,8 @@ func TestParseEnvironmentFillsMissingFlags(t *testing.T) {
 func TestUsageShowsNoPassword(t *testing.T) {
 	var b strings.Builder
 	_, err := Parse([]string{"-h"}, func(string) string { return "mysql://u:s3cret@h/d" }, &b)
-	if !errors.Is(err, flag.ErrHelp) || !strings.Contains(b.String(), "-listen") || strings.Contains(b.String(), "s3cret") {
+	if !errors.Is(err, flag.ErrHelp) || !strings.Contains(b.String(), "-listen") ||
+		strings.Contains(b.String(), "s3cret") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }
@@ -159,7 +162,8 @@ func TestParseReadsTheProvider(t *testing.T) {
 		return ""
 	}
 
-	args := []string{"-oidc-issuer", "https://idp.example", "-oidc-client", "console", "-public-url", "https://console.example"}
+	args := []string{"-oidc-issuer", "https://idp.example", "-oidc-client", "console",
+		"-public-url", "https://console.example"}
 	if c, err := Parse(args, secret, io.Discard); err != nil || c.Provider == nil {
 		t.Errorf("%v %v", c.Provider, err)
 	}
@@ -178,9 +182,11 @@ func TestParseReadsTheProvider(t *testing.T) {
 		{none, args, "no Secret"},
 		{secret, args[2:], "without -oidc-issuer"},
 		{secret, args[:4], "PublicURL: it is not of the form"},
-		{secret, append([]string{"-oidc-issuer", "http://idp.example"}, args[2:]...), "Issuer: it does not begin with https://"},
+		{secret, append([]string{"-oidc-issuer", "http://idp.example"}, args[2:]...),
+			"Issuer: it does not begin with https://"},
 		{secret, append(args[:4:4], "-public-url", "https://console.example/x"), "PublicURL: it has a path"},
-		{secret, append(args[:4:4], "-public-url", "https://u:s3cret@console.example"), "PublicURL: it is not of the form"},
+		{secret, append(args[:4:4], "-public-url", "https://u:s3cret@console.example"),
+			"PublicURL: it is not of the form"},
 	} {
 		_, err := Parse(row.args, row.env, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "s3cret") {
@@ -228,8 +234,10 @@ func TestParseKey(t *testing.T) {
 		name string
 	}{
 		{"s3cret", nil, EnvKey}, {good[4:], nil, EnvKey}, {good + good, nil, EnvKey}, {"", []string{"-key-file", file("")}, "-key-file: there is no key"},
-		{good + " s3cret", nil, EnvKey + ": the key number 2"}, {"", []string{"-key-file", file(strings.Repeat(good+"\n", 92))}, "-key-file: it has more than 4096 bytes"},
-		{good, []string{"-key-file", file("s3cret")}, "-key-file"}, {good, []string{"-key-file", file(strings.Repeat("A", 100_000))}, "-key-file"},
+		{good + " s3cret", nil, EnvKey + ": the key number 2"},
+		{"", []string{"-key-file", file(strings.Repeat(good+"\n", 92))}, "-key-file: it has more than 4096 bytes"},
+		{good, []string{"-key-file", file("s3cret")}, "-key-file"},
+		{good, []string{"-key-file", file(strings.Repeat("A", 100_000))}, "-key-file"},
 		{good, []string{"-key-file", "/none"}, "-key-file"},
 	} {
 		_, err := parse(map[string]string{EnvKey: row.env}, row.args...)

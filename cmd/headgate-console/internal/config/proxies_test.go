@@ -12,7 +12,8 @@ func TestProxiesAreTrustedByAddressOrPrefix(t *testing.T) {
 		ok   bool
 	}{
 		{[]string{"-trusted-proxy", "10.0.0.0/8"}, true},
-		{[]string{"-trusted-proxy", "192.0.2.1", "-trusted-proxy", "2001:db8::/32", "-trusted-proxy", "::ffff:192.0.2.1"}, true},
+		{[]string{"-trusted-proxy", "192.0.2.1", "-trusted-proxy", "2001:db8::/32",
+			"-trusted-proxy", "::ffff:192.0.2.1"}, true},
 		{[]string{"-trusted-proxy", "10.0.0.0/8", "-identity-header", "X-User"}, true},
 		{[]string{"-trusted-proxy", ""}, false},
 		{[]string{"-trusted-proxy", "10.0.0.1/8"}, false},
@@ -51,7 +52,8 @@ func TestParseProxyFlags(t *testing.T) {
 		r.Header.Set("X-User", "ann")
 		r.Header.Set("X-Forwarded-For", "198.51.100.1")
 		name, named := c.Proxies.User(r)
-		if address := c.Proxies.Address(r); named != trusted || (name == "ann") != trusted || (address == "198.51.100.1") != trusted {
+		if address := c.Proxies.Address(r); named != trusted || (name == "ann") != trusted ||
+			(address == "198.51.100.1") != trusted {
 			t.Errorf("%s: %q %v %s", peer, name, named, address)
 		}
 	}

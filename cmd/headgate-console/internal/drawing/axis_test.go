@@ -30,7 +30,8 @@ func TestTicks(t *testing.T) {
 }
 
 func TestShort(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", .005: "0.005", .6: "0.6", 0.1 + 0.2: "0.3", 999: "999", 1000: "1k", 1500: "1.5k", 200_000: "200k", 2.5e6: "2.5M", 1e18: "1000P"} {
+	for v, want := range map[float64]string{0: "0", .005: "0.005", .6: "0.6", 0.1 + 0.2: "0.3", 999: "999", 1000: "1k",
+		1500: "1.5k", 200_000: "200k", 2.5e6: "2.5M", 1e18: "1000P"} {
 		if got := Short(v); got != want {
 			t.Errorf("%v is %q and not %q", v, got, want)
 		}

@@ -31,11 +31,14 @@ func TestCourseFollowsTheAlgorithm(t *testing.T) {
 		want  []point
 	}{
 		{"10/4s fixed-window", []point{{0, 0}, {1 * s, 10}, {5 * s, 20}, {9 * s, 30}, {12 * s, 30}}},
-		{"10/4s fixed-window aligned", []point{{0, 0}, {1 * s, 10}, {4 * s, 20}, {8 * s, 30}, {12 * s, 40}, {12 * s, 40}}},
+		{"10/4s fixed-window aligned", []point{{0, 0}, {1 * s, 10}, {4 * s, 20}, {8 * s, 30},
+			{12 * s, 40}, {12 * s, 40}}},
 		{"10/4s sliding-log", []point{{0, 0}, {1 * s, 10}, {5 * s, 20}, {9 * s, 30}, {12 * s, 30}}},
 		{"2/4s token-bucket burst=5", []point{{0, 0}, {1 * s, 5}, {5 * s, 7}, {9 * s, 9}, {12 * s, 9}}},
-		{"2/4s burst=3", []point{{0, 0}, {1 * s, 3}, {3 * s, 4}, {5 * s, 5}, {7 * s, 6}, {9 * s, 7}, {11 * s, 8}, {12 * s, 8}}},
-		{"3 concurrent ttl=4s", []point{{0, 0}, {1 * s, 3}, {3 * s, 0}, {5 * s, 3}, {7 * s, 0}, {9 * s, 3}, {11 * s, 0}}},
+		{"2/4s burst=3", []point{{0, 0}, {1 * s, 3}, {3 * s, 4}, {5 * s, 5}, {7 * s, 6}, {9 * s, 7},
+			{11 * s, 8}, {12 * s, 8}}},
+		{"3 concurrent ttl=4s", []point{{0, 0}, {1 * s, 3}, {3 * s, 0}, {5 * s, 3}, {7 * s, 0},
+			{9 * s, 3}, {11 * s, 0}}},
 	} {
 		c, err := follow(parse(t, row.limit))
 		if err != nil || !slices.Equal(c.points, row.want) {
@@ -94,7 +97,8 @@ func TestSVGInWords(t *testing.T) {
 }
 
 func TestNumbersAndSpansAreShort(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 9999: "9999", 12_345: "12.3k", 1_000_000: "1M", 2_500_000_000: "2.5G", 7e15: "7P"} {
+	for n, want := range map[int64]string{0: "0", 9999: "9999", 12_345: "12.3k", 1_000_000: "1M",
+		2_500_000_000: "2.5G", 7e15: "7P"} {
 		if got := short(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
@@ -128,7 +132,8 @@ func TestCourseSmoothEqualsSimulation(t *testing.T) {
 }
 
 func TestGridStepIsRound(t *testing.T) {
-	for highest, want := range map[int64]int64{0: 1, 1: 1, 5: 1, 6: 2, 15: 5, 30: 10, 300: 100, 1100: 200, 27_500_000: 5_000_000, 1 << 53: 2_000_000_000_000_000} {
+	for highest, want := range map[int64]int64{0: 1, 1: 1, 5: 1, 6: 2, 15: 5, 30: 10, 300: 100, 1100: 200,
+		27_500_000: 5_000_000, 1 << 53: 2_000_000_000_000_000} {
 		if got := gridStep(highest); got != want {
 			t.Errorf("up to %d: steps of %d, want %d", highest, got, want)
 		}

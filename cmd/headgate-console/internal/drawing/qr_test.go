@@ -53,7 +53,8 @@ func modules(t *testing.T, path string) map[[2]int]int {
 	drawn := map[[2]int]int{}
 	for part := range strings.SplitSeq(strings.TrimSuffix(path, "z"), "z") {
 		var x, y, length, back int
-		if n, err := fmt.Sscanf(part, "M%d %dh%dv1h-%d", &x, &y, &length, &back); n != 4 || err != nil || length != back {
+		if n, err := fmt.Sscanf(part, "M%d %dh%dv1h-%d", &x, &y, &length, &back); n != 4 ||
+			err != nil || length != back {
 			t.Fatalf("a part of the path is %q", part)
 		}
 		for i := range length {

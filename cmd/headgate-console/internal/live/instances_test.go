@@ -46,7 +46,8 @@ func TestInstancesAreReadAtOnce(t *testing.T) {
 		sizes[10_000] = 21 // no reply of Redis is large
 	}
 	for size, want := range sizes {
-		client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ContextTimeoutEnabled: true, DisableIdentity: true})
+		client := redis.NewClient(&redis.Options{Addr: redistest.Start(t).Addr, ContextTimeoutEnabled: true,
+			DisableIdentity: true})
 		t.Cleanup(func() { client.Close() })
 
 		source, err := redissource.New(client, redissource.Options{Timeout: time.Minute})
@@ -93,6 +94,7 @@ func TestInstancesAreReadAtOnce(t *testing.T) {
 		if list, err := v.Instances(t.Context()); err != nil || len(list) != size {
 			t.Error(len(list), err)
 		}
-		test.AtMost(t, fmt.Sprintf("%d instances are read by the next viewer", size), time.Since(begun), 10*time.Millisecond)
+		test.AtMost(t, fmt.Sprintf("%d instances are read by the next viewer", size), time.Since(begun),
+			10*time.Millisecond)
 	}
 }

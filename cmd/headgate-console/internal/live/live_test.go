@@ -271,7 +271,8 @@ func TestNewTakesNoNil(t *testing.T) {
 
 // Real recorders write to a real Redis, and the view has what a reading of all minutes has.
 func TestViewOfRedis(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true, DisableIdentity: true})
+	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true,
+		DisableIdentity: true})
 	defer client.Close()
 	prefix := redistest.Prefix(t)
 	source := collect.Redis{Client: client, Prefix: prefix}
@@ -282,7 +283,8 @@ func TestViewOfRedis(t *testing.T) {
 	}
 	defer v.Close()
 
-	recorder, err := stats.New(client, stats.Options{App: "a", Prefix: prefix, Every: time.Minute, Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	recorder, err := stats.New(client, stats.Options{App: "a", Prefix: prefix, Every: time.Minute, Timeout: time.Minute,
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,7 +294,8 @@ func TestViewOfRedis(t *testing.T) {
 	for i := range 20 {
 		// Another set of policies each time, so that minutes grow new fields.
 		for p := range 30 {
-			recorder.Observe(t.Context(), &events.Request{Verdict: events.Allowed, Rules: []events.Rule{{Name: fmt.Sprint("p", (p*i)%40), Verdict: events.Allowed}}})
+			recorder.Observe(t.Context(), &events.Request{Verdict: events.Allowed,
+				Rules: []events.Rule{{Name: fmt.Sprint("p", (p*i)%40), Verdict: events.Allowed}}})
 		}
 
 		if err := recorder.Flush(t.Context()); err != nil {

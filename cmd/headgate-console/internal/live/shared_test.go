@@ -176,7 +176,8 @@ func TestSharedReadsOnForOthers(t *testing.T) {
 		c.slow = time.Hour
 		time.Sleep(time.Second)
 		began := time.Now()
-		if _, err := s.Get(t.Context(), "b"); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Minute {
+		if _, err := s.Get(t.Context(), "b"); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(began) != time.Minute {
 			t.Errorf("a reading without an end: %v after %s", err, time.Since(began))
 		}
 	})

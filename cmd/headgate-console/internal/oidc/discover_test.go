@@ -33,13 +33,15 @@ func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{},
+		Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
 }
 
 const issuer = "https://login.example.com"
 
 // described is what the provider says of itself.
-const described = `{"issuer": "` + issuer + `", "authorization_endpoint": "` + issuer + `/authorize", "token_endpoint": "` + issuer + `/token", "jwks_uri": "` + issuer + `/keys"}`
+const described = `{"issuer": "` + issuer + `", "authorization_endpoint": "` + issuer +
+	`/authorize", "token_endpoint": "` + issuer + `/token", "jwks_uri": "` + issuer + `/keys"}`
 
 func providerOf(t *testing.T, a *answering) *Provider {
 	t.Helper()

@@ -39,7 +39,8 @@ func TestCompressOnlyAnswersToGet(t *testing.T) {
 
 	// The page repeats itself, so a tenth is easy.
 	got := ask("GET", html, "Accept-Encoding", "gzip")
-	if got.Header().Get("Content-Encoding") != "gzip" || got.Header().Get("Vary") != "Accept-Encoding" || got.Body.Len() > len(page)/10 {
+	if got.Header().Get("Content-Encoding") != "gzip" || got.Header().Get("Vary") != "Accept-Encoding" ||
+		got.Body.Len() > len(page)/10 {
 		t.Errorf("a page is answered with %v and %d bytes", got.Header(), got.Body.Len())
 	}
 

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-var key, otherKey, thirdKey = bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]byte{2}, KeySize), bytes.Repeat([]byte{3}, KeySize)
+var key, otherKey, thirdKey = bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]byte{2}, KeySize),
+	bytes.Repeat([]byte{3}, KeySize)
 
 // openWith opens a database with keys.
 func openWith(t *testing.T, url string, keys ...[]byte) *DB {
@@ -27,7 +28,8 @@ const (
 	hookURL      = "https://hooks.example.com/T000/s3cret"
 )
 
-var hookRow = Webhook{ID: "hook", Name: "ops", URL: hookURL, Apps: "[]", Conditions: "[]", Secret: "whsec_" + strings.Repeat("n", 44), SecretBefore: "whsec_" + strings.Repeat("b", 44)}
+var hookRow = Webhook{ID: "hook", Name: "ops", URL: hookURL, Apps: "[]", Conditions: "[]",
+	Secret: "whsec_" + strings.Repeat("n", 44), SecretBefore: "whsec_" + strings.Repeat("b", 44)}
 
 // fill adds a user with a second factor, and a webhook.
 func fill(t *testing.T, db *DB) {
@@ -67,7 +69,8 @@ func wantSecrets(t *testing.T, what string, db *DB) (f SecondFactor) {
 func stored(t *testing.T, db *DB) (list []string) {
 	t.Helper()
 	err := db.View(t.Context(), func(tx *Tx) (err error) {
-		list, err = all(tx, scanText, "SELECT secret FROM second_factors UNION ALL SELECT url FROM webhooks UNION ALL SELECT secret FROM webhooks UNION ALL SELECT secret_before FROM webhooks")
+		list, err = all(tx, scanText,
+			"SELECT secret FROM second_factors UNION ALL SELECT url FROM webhooks UNION ALL SELECT secret FROM webhooks UNION ALL SELECT secret_before FROM webhooks")
 		return err
 	})
 	if err != nil {
@@ -181,7 +184,8 @@ func TestKeyIsChanged(t *testing.T) {
 		}
 
 		update(t, changed, func(tx *Tx) error {
-			return errors.Join(tx.InsertUser(User{Name: "z"}), tx.InsertSecondFactor(SecondFactor{User: "z", Secret: factorSecret}))
+			return errors.Join(tx.InsertUser(User{Name: "z"}),
+				tx.InsertSecondFactor(SecondFactor{User: "z", Secret: factorSecret}))
 		})
 		wantSecrets(t, "what is new is of the new key", openWith(t, url, otherKey))
 	})

@@ -20,7 +20,8 @@ func TestOpenSaysWhatItDoes(t *testing.T) {
 		// The first start runs the migrations, the second one finds nothing to do.
 		for start, want := range []string{"opening, 0001, 0002, 0003, 0004, 0005, 0006, open", "opening, open"} {
 			log := make(lines, 100)
-			db, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil)), remind: time.Hour})
+			db, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil)),
+				remind: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,7 +58,8 @@ func TestOpenSaysThatItWaits(t *testing.T) {
 		opened := make(chan error, 1)
 		held := db.engine.alone(t.Context(), db.write, func(runner) error {
 			go func() {
-				second, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil)), remind: time.Millisecond})
+				second, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil)),
+					remind: time.Millisecond})
 				if err == nil {
 					err = second.Close()
 				}

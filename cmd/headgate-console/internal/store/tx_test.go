@@ -63,7 +63,8 @@ func TestErrorsAreTheSameOnEveryEngine(t *testing.T) {
 			{"a policy of no app", func(tx *Tx) error { return tx.InsertPolicy(Policy{Name: "q", Apps: []string{"x"}}) }, ErrReferenced},
 			{"an app in use", func(tx *Tx) error { return tx.DeleteApp("a") }, ErrReferenced},
 			{"no app", func(tx *Tx) error { return tx.DeleteApp("x") }, ErrNotFound},
-			{"a role of an unknown user", func(tx *Tx) error { return tx.SetRole(Role{"x", "a", "owner"}) }, ErrReferenced},
+			{"a role of an unknown user",
+				func(tx *Tx) error { return tx.SetRole(Role{"x", "a", "owner"}) }, ErrReferenced},
 			{"no user", func(tx *Tx) error { _, err := tx.User("x"); return err }, ErrNotFound},
 			{"a stale update", func(tx *Tx) error { return tx.UpdatePolicy(Policy{Name: "p", Version: 3}, 2) }, ErrStale},
 			{"a stale deletion", func(tx *Tx) error { return tx.DeletePolicy("p", 2) }, ErrStale},
@@ -271,7 +272,8 @@ func TestSQLIsMadeOfConstantsAndPlaceholders(t *testing.T) {
 		}
 
 		// Statements are not put together from values, and the history is only ever added to.
-		for _, bad := range []string{"fmt.Sprint", "fmt.Append", "UPDATE audit", "DELETE FROM audit", "UPDATE revisions", "DELETE FROM revisions"} {
+		for _, bad := range []string{"fmt.Sprint", "fmt.Append", "UPDATE audit", "DELETE FROM audit",
+			"UPDATE revisions", "DELETE FROM revisions"} {
 			if strings.Contains(string(source), bad) {
 				t.Errorf("%s holds %q", file, bad)
 			}

@@ -50,7 +50,8 @@ func TestAddressesOfTheInternetAreAllowed(t *testing.T) {
 
 	// A mapped address is not the address that is permitted: it is refused as such.
 	n := allowing("10.0.0.0/8", "::1/128").Networks
-	for ip, ok := range map[string]bool{"10.1.2.3": true, "::1": true, "8.8.8.8": true, "127.0.0.1": false, "::ffff:10.1.2.3": false, "11.0.0.1": true, "::2": false} {
+	for ip, ok := range map[string]bool{"10.1.2.3": true, "::1": true, "8.8.8.8": true, "127.0.0.1": false,
+		"::ffff:10.1.2.3": false, "11.0.0.1": true, "::2": false} {
 		if err := n.Check(netip.MustParseAddr(ip)); (err == nil) != ok {
 			t.Errorf("with leave for some: %s: %v", ip, err)
 		}
@@ -63,10 +64,12 @@ func TestURLs(t *testing.T) {
 		url string
 		ok  bool
 	}{
-		{"https://example.com/hook?x=1", true}, {"http://example.com:8080", true}, {"https://[2606:4700::1]/", true}, {"http://127.0.0.1:1/", true},
+		{"https://example.com/hook?x=1", true}, {"http://example.com:8080", true},
+		{"https://[2606:4700::1]/", true}, {"http://127.0.0.1:1/", true},
 		{"", false}, {"example.com", false}, {"ftp://example.com", false}, {"https://", false}, {"https:///x", false}, {"https:example.com", false},
 		{"javascript:alert(1)", false}, {"file:///etc/passwd", false}, {"https://user:pw@example.com", false}, {"https://example.com/#x", false},
-		{"https://example.com:0/", false}, {"https://example.com:65536/", false}, {"https://example.com:x/", false}, {"https://[::1]/", false},
+		{"https://example.com:0/", false}, {"https://example.com:65536/", false},
+		{"https://example.com:x/", false}, {"https://[::1]/", false},
 		{"https://10.0.0.1/", false}, {"https://[::ffff:127.0.0.1]/", false}, {"https://exa mple.com/", false}, {"https://example.com/\n", false},
 		{"https://example.com/" + strings.Repeat("x", MaxURL), false},
 	} {
@@ -78,7 +81,8 @@ func TestURLs(t *testing.T) {
 
 // The example of the specification of Standard Webhooks.
 func TestSignatureIsOfStandardWebhooks(t *testing.T) {
-	got, err := Sign([]string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
+	got, err := Sign([]string{"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"}, "msg_p5jXN8AQM9LWM0D4loKWxJek",
+		time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
 	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; err != nil || got != want {
 		t.Errorf("%s %v, want %s", got, err, want)
 	}
@@ -123,7 +127,8 @@ func TestSendSendsOnce(t *testing.T) {
 
 	// Both secrets sign, so that a receiver can change from one to the other.
 	want, _ := Sign(m.Secrets, m.ID, noon, m.Body)
-	for name, value := range map[string]string{HeaderID: "msg_1", HeaderTimestamp: fmt.Sprint(noon.Unix()), HeaderSignature: want, "Content-Type": "application/json"} {
+	for name, value := range map[string]string{HeaderID: "msg_1", HeaderTimestamp: fmt.Sprint(noon.Unix()),
+		HeaderSignature: want, "Content-Type": "application/json"} {
 		if got.Get(name) != value {
 			t.Errorf("%s is %q, want %q", name, got.Get(name), value)
 		}
@@ -138,8 +143,10 @@ func TestSendSendsOnce(t *testing.T) {
 // URL, which may be a secret.
 func wantReason(t *testing.T, o Options, url string, status int, want string) {
 	t.Helper()
-	got, err := New(o).Send(t.Context(), Message{ID: "msg_1", URL: url, Secrets: []string{"whsec_AAAA"}, Body: []byte("{}")})
-	if err == nil || got != status || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") || len(err.Error()) > 400 {
+	got, err := New(o).Send(t.Context(), Message{ID: "msg_1", URL: url, Secrets: []string{"whsec_AAAA"},
+		Body: []byte("{}")})
+	if err == nil || got != status || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") ||
+		len(err.Error()) > 400 {
 		t.Errorf("%d %v, want %d and %q", got, err, status, want)
 	}
 }
@@ -191,7 +198,8 @@ func TestSendReadsTheBeginningOfAnAnswer(t *testing.T) {
 		written <- n
 	})
 
-	status, err := New(allowing("127.0.0.0/8")).Send(t.Context(), Message{ID: "x", URL: url, Secrets: []string{"whsec_AAAA"}})
+	status, err := New(allowing("127.0.0.0/8")).Send(t.Context(), Message{ID: "x", URL: url,
+		Secrets: []string{"whsec_AAAA"}})
 	if err != nil || status != 200 {
 		t.Errorf("%d %v", status, err)
 	}
@@ -288,7 +296,8 @@ func TestSendChecksTheAddressThatANameHasNow(t *testing.T) {
 
 	// The name is resolved anew for each message, and each time the address is checked.
 	for _, ip := range []string{"127.0.0.2", "10.0.0.1", "169.254.169.254"} {
-		if _, err := s.Send(t.Context(), m); err == nil || !strings.Contains(err.Error(), ip+" is an internal address") {
+		if _, err := s.Send(t.Context(), m); err == nil ||
+			!strings.Contains(err.Error(), ip+" is an internal address") {
 			t.Errorf("%s: %v", ip, err)
 		}
 	}
