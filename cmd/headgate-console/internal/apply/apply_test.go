@@ -168,7 +168,8 @@ func TestApplyReportsEveryMistakeOfAllFiles(t *testing.T) {
 	w.raw("sub/c.yml", "policies:\n\t- x\n")
 	w.raw("secret.yaml", "policies:\n- name: keys\n  apps: [a]\n  limit: 1/1s\n  key: api-key\n  access:\n    deny:\n      keys: [sk_live_0123456789]\n")
 
-	// Hidden files and other texts are passed over; JSON, which might be taken for read, is reported.
+	// Hidden files and other texts are passed over; JSON, which might be taken for read, is
+	// reported.
 	w.raw(".git/d.yaml", "?")
 	w.raw(".hidden.yaml", "?")
 	w.raw("notes.txt", "?")

@@ -144,7 +144,8 @@ func TestWorkerMissesNothing(t *testing.T) {
 					f := newFake()
 					f.skew = skew
 
-					// The counts of more than sixteen hours are there when the first console starts.
+					// The counts of more than sixteen hours are there when the first console
+					// starts.
 					for i := range 100 { // before there was a console
 						f.count(time.Duration(i) * 10 * time.Minute)
 					}
@@ -230,8 +231,8 @@ func TestWorkerReadsWhatHasChanged(t *testing.T) {
 	})
 }
 
-// What was collected is added up after each collection, also after one that fails in part, and at the
-// start what was collected before.
+// What was collected is added up after each collection, also after one that fails in part, and at
+// the start what was collected before.
 func TestWorkerAddsUpAfterEachCollection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()

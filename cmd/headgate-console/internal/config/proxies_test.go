@@ -18,7 +18,8 @@ func TestProxiesAreTrustedByAddressOrPrefix(t *testing.T) {
 		{[]string{"-trusted-proxy", ""}, false},
 		{[]string{"-trusted-proxy", "10.0.0.1/8"}, false},
 		{[]string{"-trusted-proxy", "10.0.0.0/8,11.0.0.0/8"}, false},
-		// A prefix of everything, also by mapped addresses, would let each client choose its address.
+		// A prefix of everything, also by mapped addresses, would let each client choose its
+		// address.
 		{[]string{"-trusted-proxy", "0.0.0.0/0"}, false},
 		{[]string{"-trusted-proxy", "::/0"}, false},
 		{[]string{"-trusted-proxy", "::ffff:0:0/96"}, false},

@@ -114,7 +114,8 @@ func TestSecretsAreEncryptedWithAKey(t *testing.T) {
 	})
 }
 
-// Secrets that were stored before there was a key are encrypted when the database is opened with one.
+// Secrets that were stored before there was a key are encrypted when the database is opened with
+// one.
 func TestSecretsInTheClearAreEncrypted(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		clear := openWith(t, url)
