@@ -35,7 +35,8 @@ func TestPasswordsMatchOnlyTheirHash(t *testing.T) {
 		stored, password string
 		want             bool
 	}{
-		{hash, "right", true}, {other, "right", true}, {hash, "Right", false}, {hash, "", false}, {hash, "right\x00", false},
+		{hash, "right", true}, {other, "right", true}, {hash, "Right", false}, {hash, "", false},
+		{hash, "right\x00", false},
 		{hash, strings.Repeat("x", 1<<20), false}, {"", "", false}, {"", "right", false},
 	} {
 		if got, err := p.Matches(t.Context(), row.stored, row.password); got != row.want || err != nil {
@@ -91,8 +92,10 @@ func TestCheckPasswordRefusesWhatIsEasyToGuess(t *testing.T) {
 	// Repeats, rows of keys, common words with the usual changes, the name of the user, and much
 	// of little.
 	for _, password := range []string{
-		"aaaaaaaaaaaa", "abcabcabcabc", "123456789012", "qwertyuiop12", "password1234", "passwordpassword", "Passw0rd!Passw0rd!",
-		"iloveyouiloveyou", "administrator1", "headgateheadgate", "ada.lovelace1815", "Lovelace-Lovelace", "somebody's password",
+		"aaaaaaaaaaaa", "abcabcabcabc", "123456789012", "qwertyuiop12", "password1234", "passwordpassword",
+		"Passw0rd!Passw0rd!",
+		"iloveyouiloveyou", "administrator1", "headgateheadgate", "ada.lovelace1815", "Lovelace-Lovelace",
+		"somebody's password",
 		strings.Repeat("a", MaxPassword), strings.Repeat("€", 12), strings.Repeat("password", 32),
 	} {
 		if err := CheckPassword("ada.lovelace", password); err == nil ||
@@ -103,7 +106,8 @@ func TestCheckPasswordRefusesWhatIsEasyToGuess(t *testing.T) {
 
 	// Words that do not belong together, letters of other scripts, and secrets that were drawn.
 	for _, password := range []string{
-		"trumpet garden seven", "correct horse battery staple", "5zz4b7wjqk2m", "żółta łódź na rzece", "高い山と深い川と青い空です", NewSecret(),
+		"trumpet garden seven", "correct horse battery staple", "5zz4b7wjqk2m", "żółta łódź na rzece",
+		"高い山と深い川と青い空です", NewSecret(),
 		strings.Repeat("aB3$xyzqQ", 28),
 	} {
 		if err := CheckPassword("ada.lovelace", password); err != nil {

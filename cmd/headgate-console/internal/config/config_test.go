@@ -233,7 +233,8 @@ func TestParseKey(t *testing.T) {
 		args []string
 		name string
 	}{
-		{"s3cret", nil, EnvKey}, {good[4:], nil, EnvKey}, {good + good, nil, EnvKey}, {"", []string{"-key-file", file("")}, "-key-file: there is no key"},
+		{"s3cret", nil, EnvKey}, {good[4:], nil, EnvKey}, {good + good, nil, EnvKey},
+		{"", []string{"-key-file", file("")}, "-key-file: there is no key"},
 		{good + " s3cret", nil, EnvKey + ": the key number 2"},
 		{"", []string{"-key-file", file(strings.Repeat(good+"\n", 92))}, "-key-file: it has more than 4096 bytes"},
 		{good, []string{"-key-file", file("s3cret")}, "-key-file"},

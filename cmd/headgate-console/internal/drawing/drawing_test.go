@@ -50,8 +50,10 @@ func TestCourseFollowsTheAlgorithm(t *testing.T) {
 func TestSVGIsWellFormedAndSmall(t *testing.T) {
 	// The smallest, the largest, and what needs the most points.
 	for _, text := range []string{
-		"1/1s", "100/1m", "1000000000/24h", "1/400d", "1/1ms", "9000/1s burst=1", "999983/24h burst=2", "100/1m token-bucket burst=100000",
-		"1000/1h sliding-log", "240/1h sliding-window segments=60", "20/1s fixed-window aligned", "10000 concurrent ttl=1h",
+		"1/1s", "100/1m", "1000000000/24h", "1/400d", "1/1ms", "9000/1s burst=1", "999983/24h burst=2",
+		"100/1m token-bucket burst=100000",
+		"1000/1h sliding-log", "240/1h sliding-window segments=60", "20/1s fixed-window aligned",
+		"10000 concurrent ttl=1h",
 	} {
 		svg, err := SVG(parse(t, text))
 		if err != nil {

@@ -246,7 +246,8 @@ func TestHistoryOnSQLiteIsAppendOnly(t *testing.T) {
 		return errors.Join(tx.AddAudit(Audit{Action: "a"}), tx.AddRevision(Revision{Policy: "p", Version: 1}))
 	})
 	for _, statement := range []string{
-		"UPDATE audit SET actor = 'x'", "DELETE FROM audit", "UPDATE revisions SET actor = 'x'", "DELETE FROM revisions",
+		"UPDATE audit SET actor = 'x'", "DELETE FROM audit", "UPDATE revisions SET actor = 'x'",
+		"DELETE FROM revisions",
 	} {
 		err := db.Update(t.Context(), func(tx *Tx) error { _, err := tx.exec(statement); return err })
 		if err == nil || !strings.Contains(err.Error(), "append-only") {
