@@ -28,11 +28,13 @@ func open(t *testing.T, c config.Config) http.Handler {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
 	c.DB = "sqlite://" + filepath.Join(t.TempDir(), "console.db")
+
 	a, err := app.Open(t.Context(), c, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { a.Close() })
+
 	h, err := handler(a, c, quiet)
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +44,8 @@ func open(t *testing.T, c config.Config) http.Handler {
 
 func TestHandlerServesPagesAPIAndHealth(t *testing.T) {
 	h := open(t, config.Config{})
+
+	// A probe, a page, a resource of the API, and a path of none of them.
 	for path, want := range map[string]answer{
 		"/healthz":      {200, "text/plain; charset=utf-8"},
 		"/login":        {200, "text/html; charset=utf-8"},
@@ -61,7 +65,11 @@ func TestHandlerTrustsTheProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	h := open(t, config.Config{Proxies: f, Secure: true})
+
+	// Only the peer within the trusted prefix may name a user; the same header from elsewhere
+	// means nothing.
 	for peer, want := range map[string]map[string]int{
 		"10.0.0.1:1":  {"/policies": 200, "/api/me": 200},
 		"192.0.2.1:1": {"/policies": 303, "/api/me": 401},
@@ -70,11 +78,15 @@ func TestHandlerTrustsTheProxy(t *testing.T) {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
 			r.RemoteAddr = peer
 			r.Header.Set("X-User", "admin")
+
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			if w.Code != status {
 				t.Errorf("%s from %s: the status is %d and not %d", path, peer, w.Code, status)
 			}
+
+			// The proxy ends TLS, so browsers are to be held to it although the request came in
+			// the clear.
 			if path == "/policies" && w.Header().Get("Strict-Transport-Security") == "" {
 				t.Error("browsers are not told to use TLS")
 			}
@@ -88,7 +100,12 @@ func TestHandlerResetsKeysInRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := redistest.Start(t)
-	h := open(t, config.Config{Proxies: f, Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true}})
+
+	h := open(t, config.Config{Proxies: f, Redis: &redis.UniversalOptions{Addrs: []string{server.Addr},
+		ContextTimeoutEnabled: true}})
+
+	// The steps build on each other, from an application to the reset of a key and its trace in
+	// the audit log.
 	for _, ask := range []struct {
 		method, path, body string
 		status             int
@@ -103,10 +120,13 @@ func TestHandlerResetsKeysInRedis(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), ask.method, ask.path, strings.NewReader(ask.body))
 		r.RemoteAddr = "10.0.0.1:1"
 		r.Header.Set("X-User", "admin")
+
+		// A PUT has to say that it creates.
 		if ask.method == http.MethodPut {
 			r.Header.Set("If-None-Match", "*")
 		}
 		r.Header.Set("Content-Type", "application/json")
+
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if w.Code != ask.status || !strings.Contains(w.Body.String(), ask.answer) {

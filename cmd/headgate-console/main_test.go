@@ -37,6 +37,7 @@ func start(t *testing.T, c config.Config) (wrote bool) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
+
 	out, w := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
@@ -44,6 +45,9 @@ func start(t *testing.T, c config.Config) (wrote bool) {
 		w.Close()
 		ended <- err
 	}()
+
+	// The program is stopped only after it has printed its address and answered, or a start that
+	// fails would pass.
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		wrote = wrote || password.MatchString(lines.Text())
@@ -52,6 +56,7 @@ func start(t *testing.T, c config.Config) (wrote bool) {
 			stop()
 		}
 	}
+
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}

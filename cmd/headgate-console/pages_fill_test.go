@@ -34,16 +34,22 @@ func openBig(t *testing.T, db string) *big {
 	server := redistest.Start(t)
 	c := config.Config{DB: db, Webhooks: webhook.NewNetworks([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}
 	b := &big{t: t, cookies: map[string]string{}}
+
 	b.open(c)
 	t.Cleanup(func() { b.app.Close() })
 	b.people()
 	b.fill(db)
+
+	// All is filled in by now, and the console starts again with Redis.
 	b.must(b.app.Close())
 	c.Redis = &redis.UniversalOptions{Addrs: []string{server.Addr}, ContextTimeoutEnabled: true, DisableIdentity: true}
 	b.open(c)
+
 	client := redis.NewUniversalClient(c.Redis)
 	defer client.Close()
-	waitFor(t, "the policies to be published", func() bool { return b.app.Publisher.Status().Err == nil && b.published(client) })
+	waitFor(t, "the policies to be published",
+		func() bool { return b.app.Publisher.Status().Err == nil && b.published(client) })
+
 	b.report(client)
 	b.schedule()
 	b.saveFilters()
@@ -117,6 +123,8 @@ func (b *big) people() {
 	ctx := b.t.Context()
 	s := b.app.Service
 	admin := b.logIn(service.FirstUser, b.app.OneTimePassword)
+
+	// Tens of policies are enforced and in shadow in turn, and one in fifty bans.
 	var set policy.Set
 	for i := range manyPolicies {
 		l, err := core.ParseLimit("10/s")
@@ -129,12 +137,15 @@ func (b *big) people() {
 		}
 		set = append(set, p)
 	}
+
 	data, err := policy.EncodeJSON(set)
 	b.must(err)
+
 	begun := time.Now()
 	_, err = s.Import(ctx, admin, service.Import{Data: data, Format: service.JSON})
 	b.must(err)
 	b.t.Logf("%d policies were imported in %s", manyPolicies, time.Since(begun).Round(time.Millisecond))
+
 	oneTime, err := s.CreateUser(ctx, admin, "owner")
 	b.must(err)
 	b.must(s.SetRole(ctx, admin, "owner", "a", service.Owner))
@@ -145,12 +156,16 @@ func (b *big) people() {
 // others one each. Administrators schedule as many each as a user may.
 func (b *big) schedule() {
 	b.t.Helper()
+
 	ctx, admin := b.t.Context(), b.actors[service.FirstUser]
 	p := policy.Policy{}
 	for i := range service.MaxScheduled {
+		// Each administrator may schedule only so many, and the next one goes on.
 		if i > 0 && i%service.MaxScheduledUser == 0 {
 			admin = b.administrator(fmt.Sprint("planner-", i/service.MaxScheduledUser))
 		}
+
+		// What remains is all for the last policy, which gets as many as may wait for one.
 		if i <= service.MaxScheduled-service.MaxScheduledPolicy {
 			var err error
 			p, err = b.app.Service.Policy(ctx, admin, policyName(service.MaxScheduled-service.MaxScheduledPolicy-i))
@@ -179,7 +194,8 @@ func (b *big) saveFilters() {
 	b.t.Helper()
 	for _, user := range b.actors {
 		for i := range service.MaxFilters {
-			f := service.Filter{Name: fmt.Sprintf("What the team number %d looks at", i), Query: service.Query{Search: strconv.Itoa(i), App: "a", Mode: "shadow", Sort: "-share"}}
+			f := service.Filter{Name: fmt.Sprintf("What the team number %d looks at", i),
+				Query: service.Query{Search: strconv.Itoa(i), App: "a", Mode: "shadow", Sort: "-share"}}
 			b.must(b.app.Service.SaveFilter(b.t.Context(), user, f))
 		}
 	}
@@ -193,14 +209,19 @@ func (b *big) ban(client redis.UniversalClient) {
 	b.must(err)
 	banning, err := b.app.Service.Banning(ctx, b.actors[service.FirstUser])
 	b.must(err)
+
 	var names []string
 	for i := range manyBans {
 		p := banning[0]
+
+		// Half of the keys are under the first policy, for the page of a policy with very many
+		// bans.
 		if i%2 == 1 {
 			p = banning[i%len(banning)]
 		}
 		b.must(fleet.Impose(ctx, p, fmt.Sprintf("2001:db8:%x::%x", i, i), time.Hour))
 	}
+
 	for _, p := range banning {
 		names = append(names, p.Name)
 	}
@@ -213,9 +234,11 @@ func (b *big) ban(client redis.UniversalClient) {
 // alert adds webhooks, half of them for all applications, and waits until alerts stand.
 func (b *big) alert() {
 	b.t.Helper()
+
 	ctx, admin := b.t.Context(), b.actors[service.FirstUser]
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	b.t.Cleanup(receiver.Close)
+
 	for i := range manyHooks {
 		d := service.WebhookDraft{Name: fmt.Sprintf("The team number %d", i), URL: receiver.URL, Enabled: true, All: i%2 == 1,
 			Conditions: []service.Condition{{Kind: service.AlertBypassed}, {Kind: service.AlertBehind}, {Kind: service.AlertLost, Minutes: 1}}}
@@ -234,6 +257,8 @@ func (b *big) alert() {
 		for _, hook := range list {
 			standing += len(hook.Standing)
 		}
+
+		// Every second webhook has two alerts of each application and of none.
 		return err == nil && standing == manyHooks/2*2*(manyApps+1)
 	})
 }
@@ -378,6 +403,9 @@ func (b *big) report(client redis.UniversalClient) {
 	b.must(err)
 	stop, ended := make(chan struct{}), make(chan struct{})
 	b.t.Cleanup(func() { close(stop); <-ended })
+
+	// Reports of instances expire, so a single one would be gone before the last page was asked
+	// for.
 	first := make(chan error, 1)
 	go func() { // as instances do, again and again
 		defer close(ended)
@@ -396,6 +424,7 @@ func (b *big) report(client redis.UniversalClient) {
 			}
 		}
 	}()
+
 	b.must(<-first)
 	b.counts(client)
 }
@@ -419,7 +448,10 @@ func (b *big) reportOnce(label string) error {
 func (b *big) counts(client redis.UniversalClient) {
 	b.t.Helper()
 	ctx := b.t.Context()
+
 	now := time.Now()
+
+	// A minute of all policies of an application is a single hash, as instances write it.
 	for i := range manyApps {
 		app := appName(i)
 		for ago := range map[bool]int{true: 15, false: 2}[app == "a"] {
@@ -431,7 +463,8 @@ func (b *big) counts(client redis.UniversalClient) {
 			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 				base := "hg:{stats:" + app + "}:"
 				p.HSet(ctx, base+"minute:"+strconv.FormatInt(minute, 10), fields...)
-				p.ZAdd(ctx, base+"changed", redis.Z{Score: float64(min(now.UnixMilli(), (minute+1)*60_000)), Member: minute})
+				p.ZAdd(ctx, base+"changed",
+					redis.Z{Score: float64(min(now.UnixMilli(), (minute+1)*60_000)), Member: minute})
 				return nil
 			})
 			b.must(err)

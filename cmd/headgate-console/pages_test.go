@@ -104,17 +104,23 @@ func askAll(t *testing.T, db string) {
 	begun := time.Now()
 	b := openBig(t, db)
 	t.Logf("the console was filled in %s", time.Since(begun).Round(time.Second))
+
+	// The style and the script come with every page at first, so they count for its size.
 	for _, file := range []string{"/static/style.css", "/static/live.js"} {
 		b.frame += b.ask(get(service.FirstUser, file)).Body.Len()
 	}
 	t.Logf("the style and the script have %d bytes", b.frame)
+
 	for user := range b.actors {
 		for _, path := range b.paths() {
 			b.measure(get(user, path))
 		}
 		b.measureCounted(user)
+
+		// This policy was deleted, and its history is that of a name out of thousands.
 		b.measure(get(user, "/policies/d10000/history"))
-		b.measure(post(user, "/tester", url.Values{"app": {"a"}, "method": {"GET"}, "path": {"/p/00000"}, "address": {"192.0.2.1"}}))
+		b.measure(post(user, "/tester", url.Values{"app": {"a"}, "method": {"GET"}, "path": {"/p/00000"},
+			"address": {"192.0.2.1"}}))
 		b.measureImports(user)
 	}
 }
@@ -143,21 +149,28 @@ var counted = []string{"/", "/live", "/?app=a&range=24h", "/live?app=a&range=30d
 // policies of the application a was collected.
 func (b *big) measureCounted(user string) {
 	b.t.Helper()
-	m := stats.Minute{Start: time.Now().Add(-3 * time.Minute).Truncate(time.Minute), Policies: map[string]stats.Counts{}}
+	m := stats.Minute{Start: time.Now().Add(-3 * time.Minute).Truncate(time.Minute),
+		Policies: map[string]stats.Counts{}}
+
+	// Five times, of which the middle counts: a single pause of the machine makes no test fail.
 	for _, path := range counted {
 		var times []time.Duration
 		for range 5 {
+			// New counts are what makes the sums of before useless.
 			b.more++
 			for i := 0; i < manyPolicies; i += manyApps {
 				m.Policies[policyName(i)] = stats.Counts{events.Allowed: 10_000 + b.more, events.Refused: 1000 + b.more}
 			}
 			b.must(b.app.Service.Ledger().Record(b.t.Context(), "a", m))
+
 			begun := time.Now()
 			b.ask(get(user, path))
 			times = append(times, time.Since(begun))
 		}
+
 		slices.Sort(times)
-		test.AtMost(b.t, fmt.Sprintf("GET %s as %s, each time the first after a collection, least %s", path, user, rounded(times[0])), times[2], quick)
+		test.AtMost(b.t, fmt.Sprintf("GET %s as %s, each time the first after a collection, least %s", path, user,
+			rounded(times[0])), times[2], quick)
 	}
 }
 
@@ -165,16 +178,21 @@ func (b *big) measureCounted(user string) {
 func (b *big) paths() (list []string) {
 	b.t.Helper()
 	pattern := regexp.MustCompile(`pattern: "GET (/[^"]*)"`)
-	values := strings.NewReplacer("{$}", "", "{name}", "p00000", "{app}", "a", "{user}", "owner", "{version}", "2", "{webhook}", b.hook)
+	values := strings.NewReplacer("{$}", "", "{name}", "p00000", "{app}", "a", "{user}", "owner", "{version}", "2",
+		"{webhook}", b.hook)
+
+	// The routes come from the sources, so that a new one is asked without an entry here.
 	for _, source := range []string{"internal/web/routes.go", "internal/api/route.go"} {
 		text, err := os.ReadFile(source)
 		if err != nil {
 			b.t.Fatal(err)
 		}
+
 		found := pattern.FindAllStringSubmatch(string(text), -1)
 		if len(found) < 20 {
 			b.t.Fatalf("%s has %d routes to GET", source, len(found))
 		}
+
 		for _, f := range found {
 			route := strings.TrimSuffix(f[1], "{$}")
 			path := values.Replace(route)
@@ -184,6 +202,7 @@ func (b *big) paths() (list []string) {
 			if strings.Contains(path, "{") {
 				b.t.Errorf("%s: no value for a part of %s", source, route)
 			}
+
 			if !slices.Contains(onlyWithQuery, route) {
 				list = append(list, path)
 			}
@@ -208,7 +227,8 @@ func get(user, path string) question {
 }
 
 func post(user, path string, form url.Values) question {
-	return question{user: user, method: http.MethodPost, path: path, kind: "application/x-www-form-urlencoded", body: form.Encode(), status: http.StatusOK}
+	return question{user: user, method: http.MethodPost, path: path, kind: "application/x-www-form-urlencoded",
+		body: form.Encode(), status: http.StatusOK}
 }
 
 // upload sends a file in a form.
@@ -243,9 +263,12 @@ func rounded(d time.Duration) time.Duration { return d.Round(100 * time.Microsec
 // measure asks several times, prints how long it took, and fails if the answer is too large.
 func (b *big) measure(q question) {
 	b.t.Helper()
+
+	// The first answer is uncompressed and may fill caches; it is printed, and not judged.
 	begun := time.Now()
 	plain := b.ask(q, "Accept-Encoding", "identity")
 	first := time.Since(begun)
+
 	var sent *httptest.ResponseRecorder
 	var times []time.Duration
 	for range 5 {
@@ -253,14 +276,19 @@ func (b *big) measure(q question) {
 		sent = b.ask(q)
 		times = append(times, time.Since(begun))
 	}
+
 	slices.Sort(times)
 	what := fmt.Sprintf("%s %s %s as %s: %d, %d bytes, plain %d, first %s, least %s", q.method, q.path, q.what, q.user, sent.Code, sent.Body.Len(),
 		plain.Body.Len(), rounded(first), rounded(times[0]))
 	test.AtMost(b.t, what, times[2], quick)
+
 	if sent.Code >= 500 || q.status != 0 && sent.Code != q.status {
 		b.t.Errorf("%s %s as %s: %d: %.300s", q.method, q.path, q.user, plain.Code, plain.Body)
 	}
+
 	route, _, _ := strings.Cut(q.path, "?")
+
+	// What a browser has to load for the page is its answer and the frame.
 	size := sent.Body.Len()
 	if strings.HasPrefix(sent.Header().Get("Content-Type"), "text/html") {
 		size += b.frame

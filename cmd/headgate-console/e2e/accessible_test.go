@@ -21,7 +21,8 @@ import (
 	"github.com/headgate/headgate/internal/test"
 )
 
-var thorough = flag.Bool("thorough", false, "check the colours on the desk in the dark and on the phone in the light as well, and whole tables")
+var thorough = flag.Bool("thorough", false,
+	"check the colours on the desk in the dark and on the phone in the light as well, and whole tables")
 
 // TestAccessible opens every page in every state, on a desk in the light and on a phone in the
 // dark, and with -thorough the other way round. The check of accessibility finds no fault, and no
@@ -31,9 +32,11 @@ func TestAccessible(t *testing.T) {
 	check := axe(t)
 	browser := chromium(t)
 	console, _ := build(t)
+
 	full, empty, shop := furnish(t, console), unfurnished(t, console), display(t, console)
 	c := &checker{check: check, faults: map[string][]string{}}
 	first := browse(t, browser)
+
 	t.Run("pages", func(t *testing.T) {
 		for _, w := range []*scene{full, empty, shop} {
 			for _, p := range w.parts {
@@ -44,10 +47,15 @@ func TestAccessible(t *testing.T) {
 			}
 		}
 	})
+
+	// These take Redis and tables away, so they come last, and only where the others have not
+	// failed already.
 	if !t.Failed() {
 		t.Run("last", func(t *testing.T) {
 			c.visit(first.apart(t), full, full.withoutRedis())
 			c.visit(first.apart(t), full, full.withoutTables())
+
+			// Each route of the console is in some state, or this test is not about all pages.
 			for _, p := range full.front.unvisited(t) {
 				t.Errorf("no state visits %s: add one in states_test.go", p)
 			}
@@ -109,10 +117,13 @@ func (c *checker) visit(b *tab, w *scene, states []state) {
 	user := ""
 	for _, s := range states {
 		began := time.Now()
+
+		// A state without a user begins without any cookie, also after another without one.
 		if s.user == "" || s.user != user {
 			b.signedIn(w, s.user)
 			user = s.user
 		}
+
 		c.open(b, w, s)
 		b.portray(s.picture)
 		for _, fault := range c.look(b) {
@@ -120,10 +131,12 @@ func (c *checker) visit(b *tab, w *scene, states []state) {
 			c.faults[fault] = append(c.faults[fault], s.name)
 			c.mu.Unlock()
 		}
+
 		if status := s.want(); status != http.StatusOK {
 			b.refusedWith(status)
 		}
 		b.quiet()
+
 		c.mu.Lock()
 		c.count++
 		c.spent += time.Since(began)
@@ -199,12 +212,15 @@ func (b *tab) signedIn(w *scene, user string) {
 	if user == "" {
 		return
 	}
+
 	name, value := "headgate", w.sessions[user]
 	if value == "" {
 		name, value = proxied, user
 	}
+
 	b.do(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
-		_, err := cdp.Call(ctx, t, network.SetCookie, network.SetCookieParams{Name: name, Value: value, URL: w.front.url})
+		_, err := cdp.Call(ctx, t, network.SetCookie, network.SetCookieParams{Name: name, Value: value,
+			URL: w.front.url})
 		return chromedp.Void{}, err
 	})
 }
@@ -236,6 +252,7 @@ const (
 func (c *checker) look(b *tab) (faults []string) {
 	b.t.Helper()
 	b.do(chromedp.Evaluate[chromedp.Void](c.check + `; axe.setup && undefined`))
+
 	run := func(window, where, rules string) {
 		list := settled[[]string](b, fmt.Sprintf(`axe.run(%s, {runOnly: %s, resultTypes: ["violations"]}).then((r) => {
 			axe.reset();
@@ -248,16 +265,21 @@ func (c *checker) look(b *tab) (faults []string) {
 			faults = append(faults, window+": "+f)
 		}
 	}
+
 	if *thorough {
 		run("desk, light", "document", all)
 	} else {
 		run("desk, light", few, all)
 	}
+
+	// Closed parts are not on a page for the check, and on a phone they may be too wide as well.
 	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details").forEach((d) => { d.open = true; })`))
 	b.prefer("dark")
+
 	if *thorough {
 		run("desk, dark", few, colours)
 	}
+
 	b.resize(phoneWidth, phoneHeight)
 	run("phone, dark", few, all)
 	b.prefer("light")

@@ -59,11 +59,13 @@ func (j *journey) says(m *message, kind, condition, text string) {
 	if err != nil || len(key) == 0 {
 		j.t.Fatalf("the secret is %q: %v", j.hooks.secret, err)
 	}
+
 	sum := hmac.New(sha256.New, key)
 	io.WriteString(sum, m.head.Get("webhook-id")+"."+m.head.Get("webhook-timestamp")+"."+string(m.body))
 	if want := "v1," + base64.StdEncoding.EncodeToString(sum.Sum(nil)); m.head.Get("webhook-signature") != want {
 		j.t.Errorf("the signature is %s, want %s", m.head.Get("webhook-signature"), want)
 	}
+
 	var got struct {
 		Type, Text string
 		Data       struct{ Condition, App string }
@@ -71,6 +73,7 @@ func (j *journey) says(m *message, kind, condition, text string) {
 	if err := json.Unmarshal(m.body, &got); err != nil {
 		j.t.Fatalf("%v: %s", err, m.body)
 	}
+
 	if got.Type != kind || got.Data.Condition != condition || got.Text != text {
 		j.t.Errorf("the message is %s, want %s of %q: %s", m.body, kind, condition, text)
 	}
@@ -80,6 +83,7 @@ func (j *journey) says(m *message, kind, condition, text string) {
 // afterwards, and sends it a test message.
 func (j *journey) addWebhook() {
 	b := j.tab
+
 	j.hooks = j.receive()
 	b.press("Alerts")
 	b.reads("There is no webhook of applications that you own.")
@@ -87,22 +91,29 @@ func (j *journey) addWebhook() {
 	b.fill("Name", "on call")
 	b.fill("URL", "http://10.0.0.1/on-call")
 	b.tick("all, whichever there are")
+
+	// These two are ticked in a new webhook; this one is to be about refusals alone.
 	b.tick("An instance decides without Redis") // no longer
 	b.tick("An instance does not run the newest policies")
 	b.fill("At least so many requests", "50")
 	b.fill("In the last minutes", "14")
 	j.fits(b)
+
+	// The network of the receiver is permitted by the flag of the console, and 10.0.0.1 is not.
 	if status := b.press("Add the webhook"); status != http.StatusUnprocessableEntity {
 		j.t.Errorf("an internal address has status %d", status)
 	}
 	b.reads("10.0.0.1 is an internal address, which needs leave: start the console with -webhook-allow")
 	b.refusedWith(http.StatusUnprocessableEntity)
+
 	b.fill("URL", j.hooks.url)
 	b.press("Add the webhook")
 	b.reads("Secret of the webhook on call", "It is shown only once. Copy it now.")
 	j.hooks.secret = eval[string](b, `document.querySelector(".secret code").textContent`)
 	b.press("I have copied it")
-	b.reads("quiet No alert stands.", j.hooks.url, "Many requests are refused: more than 20 % of at least 50 in 14 minutes", "Nothing was sent yet.")
+	b.reads("quiet No alert stands.", j.hooks.url,
+		"Many requests are refused: more than 20 % of at least 50 in 14 minutes", "Nothing was sent yet.")
+
 	b.press("Send a test message")
 	b.reads("The test message arrived: the answer was 204.", "arrived 204")
 	m := j.hooks.got(1)
@@ -118,8 +129,10 @@ func (j *journey) alerted() {
 	b := j.tab
 	var m *message
 	b.until("the alert comes", func() bool { m = j.hooks.got(2); return m != nil })
+
 	const text = "shop: 64.0 % of 50 requests were refused in the last 14 minutes, more than 20 %"
 	j.says(m, "alert.begun", "refused", text+".")
+
 	b.press("Alerts")
 	b.reads("on call", "alert "+text)
 	b.press("on call")
@@ -127,6 +140,7 @@ func (j *journey) alerted() {
 		return eval[string](b, `[...document.querySelectorAll("tbody td")].slice(0, 3).map((cell) => cell.innerText.replace(/\s+/g, " ").trim()).join(" | ")`) ==
 			"An alert began | shop Many requests are refused | arrived 204"
 	})
+
 	b.press("Turn it off")
 	b.reads("The webhook was turned off.", "The webhook is off. It is sent nothing but tests.")
 }

@@ -35,12 +35,15 @@ const (
 func repository(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
+
 	for i := range files {
 		var b strings.Builder
 		b.WriteString("policies:\n")
 		for j := range perFile {
-			fmt.Fprintf(&b, "- name: p%d-%d\n  description: %q\n  apps: [shop]\n  limit: %d/1m\n  key: ip\n", i, j, strings.Repeat("long ", 150), j+1)
+			fmt.Fprintf(&b, "- name: p%d-%d\n  description: %q\n  apps: [shop]\n  limit: %d/1m\n  key: ip\n", i, j,
+				strings.Repeat("long ", 150), j+1)
 		}
+
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.yaml", i)), []byte(b.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -74,12 +77,16 @@ func (d *database) with(f func(ctx context.Context, s *service.Service, first st
 // prepare adds the application and makes the token.
 func (d *database) prepare() *database {
 	d.t.Helper()
+
 	d.with(func(ctx context.Context, s *service.Service, first string) {
 		must := func(err error) {
 			if err != nil {
 				d.t.Fatal(err)
 			}
 		}
+
+		// The session of the one-time password may do nothing but choose a password, so there are
+		// two.
 		session, err := s.Login(ctx, service.FirstUser, first, service.Meta{})
 		must(err)
 		actor, err := s.Authenticate(ctx, session.Token, service.Meta{})
@@ -88,8 +95,10 @@ func (d *database) prepare() *database {
 		must(err)
 		actor, err = s.Authenticate(ctx, session.Token, service.Meta{})
 		must(err)
+
 		must(s.CreateApp(ctx, actor, "shop", ""))
-		_, d.token, err = s.CreateToken(ctx, actor, service.TokenDraft{Label: "ci", Scope: service.Write, Life: time.Hour})
+		_, d.token, err = s.CreateToken(ctx, actor, service.TokenDraft{Label: "ci",
+			Scope: service.Write, Life: time.Hour})
 		must(err)
 	})
 	return d
@@ -103,6 +112,7 @@ func (d *database) policies() (n int) {
 		if err != nil {
 			d.t.Fatal(err)
 		}
+
 		n = len(set)
 		for _, p := range set {
 			if p.Version != 1 {
@@ -157,10 +167,12 @@ type relay struct {
 
 func newRelay(t *testing.T, to string, after int64, strike func()) *relay {
 	t.Helper()
+
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r := &relay{addr: l.Addr().String(), to: to, after: after, strike: strike}
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -172,6 +184,7 @@ func newRelay(t *testing.T, to string, after int64, strike func()) *relay {
 			running.Go(func() { r.connect(c) })
 		}
 	})
+
 	t.Cleanup(func() {
 		l.Close()
 		running.Wait()
@@ -182,16 +195,20 @@ func newRelay(t *testing.T, to string, after int64, strike func()) *relay {
 // connect passes a connection on in both directions until one side ends it.
 func (r *relay) connect(client net.Conn) {
 	defer client.Close()
+
 	console, err := net.Dial("tcp", r.to)
 	if err != nil {
 		return
 	}
 	defer console.Close()
+
+	// Either direction may end first; the other one is ended by its connection.
 	var answers sync.WaitGroup
 	answers.Go(func() {
 		pass(client, console, r.countAnswer)
 		client.Close()
 	})
+
 	pass(console, client, r.count)
 	console.Close()
 	answers.Wait()
@@ -225,14 +242,17 @@ func (r *relay) countAnswer(n int) (int, func()) {
 func pass(to, from net.Conn, count func(int) (int, func())) {
 	b := make([]byte, 4096)
 	for {
+		// Bytes that came together with an error still have to be passed on.
 		n, err := from.Read(b)
 		var strike func()
 		if n > 0 {
 			n, strike = count(n)
 		}
+
 		if _, bad := to.Write(b[:n]); bad != nil || err != nil {
 			return
 		}
+
 		if strike != nil {
 			strike()
 			return
@@ -282,18 +302,24 @@ func killApply(t *testing.T, console string, open func(*testing.T) *database) {
 	d := open(t).prepare()
 	p := d.serve(console)
 	r := newRelay(t, p.address, -1, nil)
-	if c := d.apply(console, dir, r.addr); c.finish() != 0 || strings.Count(c.out.String(), "\ncreated    p") != everything {
+	if c := d.apply(console, dir, r.addr); c.finish() != 0 ||
+		strings.Count(c.out.String(), "\ncreated    p") != everything {
 		t.Fatalf("%s", c.out.String())
 	}
+
 	total := r.passed
-	if c := d.apply(console, dir, r.addr); c.finish() != 0 || !strings.HasSuffix(c.out.String(), "Nothing to change.\n") {
+	if c := d.apply(console, dir, r.addr); c.finish() != 0 ||
+		!strings.HasSuffix(c.out.String(), "Nothing to change.\n") {
 		t.Fatalf("%s", c.out.String())
 	}
+
 	p.stop(syscall.SIGTERM)
 	if n := d.policies(); n != everything {
 		t.Fatalf("%d policies", n)
 	}
 
+	// The total is cut at points that differ in what the console has: nothing to apply, a part of
+	// the body, the whole body, an open transaction, a commit.
 	for _, k := range []kill{
 		{"client, with half of the plan sent", total / 4, true, 0, 0},
 		{"client, with half of the import sent", total * 3 / 4, true, 0, 0},
@@ -319,14 +345,21 @@ func (k *kill) strike(d *database, console, dir string) {
 	t := d.t
 	p := d.serve(console)
 	n := k.interrupt(d, p, console, dir)
+
+	// With either, a part of the policies would be the fault that this catches.
 	if n != k.want && (k.want != either || n != 0 && n != everything) {
 		t.Errorf("the console has %d policies", n)
 	}
 	t.Logf("the console had %d policies", n)
+
+	// The console that starts after the kill has no trace of it: the next apply writes what is
+	// missing.
 	p = d.serve(console)
-	if c := d.apply(console, dir, p.address); c.finish() != 0 || strings.Count(c.out.String(), "\ncreated    p") != everything-n {
+	if c := d.apply(console, dir, p.address); c.finish() != 0 ||
+		strings.Count(c.out.String(), "\ncreated    p") != everything-n {
 		t.Errorf("afterwards:\n%.2000s", c.out.String())
 	}
+
 	p.stop(syscall.SIGTERM)
 	if n := d.policies(); n != everything {
 		t.Errorf("afterwards the console has %d policies", n)
@@ -339,6 +372,8 @@ func (k *kill) interrupt(d *database, p *program, console, dir string) int {
 	t := d.t
 	var c *command
 	started := make(chan struct{})
+
+	// The strike may come before Start has returned, and the process is not known until then.
 	r := newRelay(t, p.address, k.after, func() {
 		<-started
 		if k.growth > 0 {
@@ -350,16 +385,22 @@ func (k *kill) interrupt(d *database, p *program, console, dir string) int {
 		}
 		p.stop(syscall.SIGKILL)
 	})
+
+	// With everything wanted, the console has committed, and only its answer is lost.
 	r.onAnswer = k.want == everything
 	c = d.apply(console, dir, r.addr)
 	close(started)
+
 	code := c.finish()
+
+	// Only the client that lives on can say what it does not know.
 	switch {
 	case k.client && code != -1:
 		t.Errorf("the client was not killed, and ended with %d", code)
 	case !k.client && (code != 2 || !strings.Contains(c.out.String(), "either all policies or none")):
 		t.Errorf("the client ended with %d:\n%.2000s", code, c.out.String())
 	}
+
 	if k.client {
 		p.stop(syscall.SIGTERM)
 	}

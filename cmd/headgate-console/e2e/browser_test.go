@@ -71,9 +71,11 @@ func open(t testing.TB, ctx context.Context, options ...chromedp.ContextOption) 
 		}
 		end()
 	})
+
 	if err := chromedp.Listen(ctx, b.listen); err != nil {
 		t.Fatal(err)
 	}
+
 	b.resize(width, height)
 	return b
 }
@@ -139,6 +141,7 @@ func (b *tab) listen(event any) {
 	case *runtime.EventExceptionThrown:
 		fault = "exception: " + exceptionText(e.ExceptionDetails)
 	}
+
 	if fault != "" {
 		b.mu.Lock()
 		defer b.mu.Unlock()

@@ -51,10 +51,12 @@ func TestCountsEqualTheLoad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+
 			env, args := args(t)
 			redis := redistest.Start(t).Addr
 			l := &load{t: t, shop: shop, redis: redis}
-			l.console = start(t, "console", consoleProgram, env, append(args, "-redis", "redis://"+redis, "-listen", "127.0.0.1:0")...)
+			l.console = start(t, "console", consoleProgram, env, append(args, "-redis", "redis://"+redis,
+				"-listen", "127.0.0.1:0")...)
 			l.signIn()
 			l.run()
 		})
@@ -83,7 +85,8 @@ func (l *load) signIn() {
 	l.t.Cleanup(l.client.CloseIdleConnections)
 	password := l.console.await(0, oneTime)[1]
 	l.form("/login", url.Values{"name": {"admin"}, "password": {password}})
-	l.form("/account/password", url.Values{"old": {password}, "password": {"the password of a load"}, "repeat": {"the password of a load"}})
+	l.form("/account/password", url.Values{"old": {password}, "password": {"the password of a load"},
+		"repeat": {"the password of a load"}})
 }
 
 func (l *load) form(path string, values url.Values) {
@@ -101,29 +104,36 @@ func (l *load) form(path string, values url.Values) {
 // call calls the API and reads its answer into out.
 func (l *load) call(method, path string, in, out any) {
 	l.t.Helper()
+
 	body, err := json.Marshal(in)
 	if err != nil {
 		l.t.Fatal(err)
 	}
+
 	r, err := http.NewRequestWithContext(l.t.Context(), method, "http://"+l.console.address+path, bytes.NewReader(body))
 	if err != nil {
 		l.t.Fatal(err)
 	}
+
+	// The API wants either an object and that it is new, or no body at all.
 	if in != nil {
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("If-None-Match", "*")
 	} else {
 		r.Body = http.NoBody
 	}
+
 	a, err := l.client.Do(r)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	defer a.Body.Close()
+
 	text, err := io.ReadAll(a.Body)
 	if err != nil || a.StatusCode >= 300 {
 		l.t.Fatalf("%s %s: %d %v\n%s", method, path, a.StatusCode, err, text)
 	}
+
 	if out != nil {
 		if err := json.Unmarshal(text, out); err != nil {
 			l.t.Fatal(err)
@@ -144,36 +154,51 @@ var policies = map[string]map[string]any{
 
 func (l *load) run() {
 	t := l.t
+
 	for _, app := range []string{"shop", "till"} {
 		l.call("PUT", "/api/apps/"+app, map[string]any{}, nil)
 	}
+
+	// Every policy limits the same key, so each request meets all four.
 	for name, p := range policies {
 		p = maps.Clone(p)
 		p["name"], p["apps"], p["key"] = name, []string{"shop"}, "ip"
 		l.call("PUT", "/api/policies/"+name, p, nil)
 	}
+
 	l.published()
 	a, stopA := l.instance("twin")
 	b, stopB := l.instance("twin")
 	c, stopC := l.skewed(90 * time.Second)
+
+	// The limit of 700 admits all of these, and a hundred of the next, whichever instance they
+	// reach.
 	l.send(600, a, b, c)
 	l.agree("at first")
 	l.instances()
+
+	// A restart within a minute must not take the counts that the first process wrote for it.
 	stopA(syscall.SIGTERM) // in the same minute, under the same name
 	a, stopA = l.instance("twin")
 	l.send(600, a, b, c)
 	l.agree("after a restart")
+
+	// An instance that ends by SIGTERM writes its last counts first.
 	l.send(300, c)
 	stopC()
 	stopA(syscall.SIGTERM)
 	l.send(100, b)
 	l.agree("after two instances ended")
+
 	stopB(syscall.SIGKILL) // it has written all that it counted
 	b, stopB = l.instance("twin")
 	l.send(100, b)
 	l.agree("after a kill")
+
 	l.kill(b, stopB)
 	l.fromSQL()
+
+	// In all 700 pass, which the tight policy admits.
 	if want := (tally{1800, 700, 1100}); l.tally != want {
 		t.Errorf("wrk says %+v in all, want %+v", l.tally, want)
 	}
@@ -203,6 +228,7 @@ func (l *load) instance(name string) (address string, stop func(os.Signal)) {
 // skewed starts an instance in this process, whose clock is off.
 func (l *load) skewed(off time.Duration) (address string, stop func()) {
 	l.t.Helper()
+
 	client := redis.NewClient(&redis.Options{Addr: l.redis, ContextTimeoutEnabled: true})
 	limits, err := managed.Open(context.Background(), client, managed.Options{
 		App: "shop", Store: redisstore.Options{Timeout: time.Minute}, Clock: func() time.Time { return time.Now().Add(off) },
@@ -212,6 +238,7 @@ func (l *load) skewed(off time.Duration) (address string, stop func()) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+
 	server := httptest.NewServer(nethttp.New(limits.Limiter)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	stop = sync.OnceFunc(func() {
 		server.Close()
@@ -220,6 +247,7 @@ func (l *load) skewed(off time.Duration) (address string, stop func()) {
 		}
 		client.Close()
 	})
+
 	l.t.Cleanup(stop)
 	return strings.TrimPrefix(server.URL, "http://"), stop
 }
@@ -249,8 +277,10 @@ func (c counts) total() (n int64) {
 // shown returns what the console says: the requests, and the decisions by policy.
 func (l *load) shown() (requests counts, decisions map[string]counts) {
 	l.t.Helper()
+
 	var chart struct{ Total counts }
 	l.call("GET", "/api/traffic?app=shop", nil, &chart)
+
 	var sums struct {
 		Sums []struct {
 			Policy string
@@ -258,6 +288,7 @@ func (l *load) shown() (requests counts, decisions map[string]counts) {
 		}
 	}
 	l.call("GET", "/api/traffic/policies?app=shop", nil, &sums)
+
 	decisions = map[string]counts{}
 	for _, s := range sums.Sums {
 		decisions[s.Policy] = s.Counts
@@ -268,16 +299,22 @@ func (l *load) shown() (requests counts, decisions map[string]counts) {
 // want are the figures that the load expects.
 func (l *load) right(requests counts, decisions map[string]counts) bool {
 	passed := requests["allowed"] + requests["shadow_refused"]
-	if requests.total() != l.sent || passed != l.ok || requests["refused"] != l.refused || len(decisions) != len(policies) {
+	if requests.total() != l.sent || passed != l.ok || requests["refused"] != l.refused ||
+		len(decisions) != len(policies) {
 		return false
 	}
+
 	for name := range policies {
 		if decisions[name].total() != l.sent {
 			return false
 		}
 	}
+
+	// The shadow policy refuses nobody, and what the tight one refuses is overruled for the
+	// others.
 	shadow := decisions["shadow"]
-	return decisions["tight"]["allowed"] == l.ok && decisions["tight"]["refused"] == l.refused && shadow["refused"] == 0 &&
+	return decisions["tight"]["allowed"] == l.ok && decisions["tight"]["refused"] == l.refused &&
+		shadow["refused"] == 0 &&
 		shadow["allowed"]+shadow["overruled"]+shadow["shadow_refused"] == l.sent && shadow["shadow_refused"] > 0 &&
 		decisions["wide"]["allowed"] == l.ok && decisions["wide"]["overruled"] == l.refused
 }
@@ -285,19 +322,24 @@ func (l *load) right(requests counts, decisions map[string]counts) bool {
 // agree fails unless the console soon says what was sent.
 func (l *load) agree(when string) {
 	l.t.Helper()
+
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.Now().Add(30 * time.Second)
 	for {
+		// The counts may come late, but a count that is too high never becomes right again.
 		requests, decisions := l.shown()
 		if l.right(requests, decisions) {
 			break
 		}
 		if time.Now().After(deadline) || requests.total() > l.sent {
-			l.t.Fatalf("%s: %d requests were sent, %d passed and %d were refused; the console says %v and %v", when, l.sent, l.ok, l.refused, requests, decisions)
+			l.t.Fatalf("%s: %d requests were sent, %d passed and %d were refused; the console says %v and %v", when,
+				l.sent, l.ok, l.refused, requests, decisions)
 		}
 		<-tick.C
 	}
+
+	// The last minutes are read from Redis, and have to have the same sum.
 	var recent struct {
 		Minutes []struct {
 			Requests counts
@@ -305,13 +347,16 @@ func (l *load) agree(when string) {
 		}
 	}
 	l.call("GET", "/api/apps/shop/stats", nil, &recent)
+
 	var sum, lost int64
 	for _, m := range recent.Minutes {
 		sum, lost = sum+m.Requests.total(), lost+m.Lost
 	}
+
 	if sum != l.sent || lost != 0 {
 		l.t.Errorf("%s: the last minutes have %d requests and %d lost, and %d were sent", when, sum, lost, l.sent)
 	}
+
 	for _, r := range []string{"15m", "1h", "6h", "24h", "7d", "30d"} {
 		l.page(when, "/?app=shop&range="+r)
 	}
@@ -330,11 +375,14 @@ var (
 // ofAll is the page of all applications, of which one has no requests.
 const ofAll = "/"
 
-// page fails unless a page has the figures of the load in its tiles, in the table of its chart and in
-// the lines of the policies, and that of all applications in their lines.
+// page fails unless a page has the figures of the load in its tiles, in the table of its chart and
+// in the lines of the policies, and that of all applications in their lines.
 func (l *load) page(when, path string) {
 	l.t.Helper()
+
 	page := l.get(path)
+
+	// The figures of the page are read as a user reads them, from its text.
 	tiles := map[string]int64{}
 	for _, m := range tile.FindAllStringSubmatch(page, -1) {
 		tiles[m[1]] = l.number(m[2])
@@ -342,6 +390,7 @@ func (l *load) page(when, path string) {
 	if tiles["Requests"] != l.sent || tiles["Refused"] != l.refused || tiles["Passed"]+tiles["Shadow"] != l.ok {
 		l.t.Errorf("%s: %s has %v; %d were sent, %d refused, and %d passed", when, path, tiles, l.sent, l.refused, l.ok)
 	}
+
 	var bars int64
 	for _, m := range ofBars.FindAllStringSubmatch(page, -1) {
 		bars += l.number(m[1])
@@ -349,10 +398,13 @@ func (l *load) page(when, path string) {
 	if bars != l.sent {
 		l.t.Errorf("%s: the bars of %s have %d requests, and %d were sent", when, path, bars, l.sent)
 	}
+
 	lines := map[string][2]int64{}
 	for _, m := range ofRow.FindAllStringSubmatch(page, -1) {
 		lines[m[1]] = [2]int64{l.number(m[2]), l.number(m[3])}
 	}
+
+	// On the page of all applications the first rows are those of the applications.
 	if path == ofAll {
 		if lines["shop"] != [2]int64{l.sent, l.refused} || lines["till"] != [2]int64{} {
 			l.t.Errorf("%s: the applications have %v; %d were sent, and %d refused", when, lines, l.sent, l.refused)
@@ -360,7 +412,9 @@ func (l *load) page(when, path string) {
 		delete(lines, "shop")
 		delete(lines, "till")
 	}
-	if len(lines) != len(policies) || lines["tight"] != [2]int64{l.sent, l.refused} || lines["wide"] != [2]int64{l.sent, 0} {
+
+	if len(lines) != len(policies) || lines["tight"] != [2]int64{l.sent, l.refused} ||
+		lines["wide"] != [2]int64{l.sent, 0} {
 		l.t.Errorf("%s: the policies of %s have %v; %d were sent, and %d refused", when, path, lines, l.sent, l.refused)
 	}
 }
@@ -376,13 +430,16 @@ var (
 // load.
 func (l *load) others(when string) {
 	l.t.Helper()
+
 	refused := map[string]int64{"tight": l.refused, "wide": 0, "second": 0, "shadow": 0}
 	for name, want := range refused {
 		text := l.get("/policies/" + name + "?range=24h")
+
 		seen := map[string]int64{}
 		for _, m := range ofPolicy.FindAllStringSubmatch(text, -1) {
 			seen[m[1]] = l.number(m[2])
 		}
+
 		var all int64
 		for _, n := range seen {
 			all += n
@@ -391,6 +448,7 @@ func (l *load) others(when string) {
 			l.t.Errorf("%s: the page of %s has %v; %d were sent, and it refused %d", when, name, seen, l.sent, want)
 		}
 	}
+
 	listed := map[string]int64{}
 	for _, m := range ofList.FindAllStringSubmatch(l.get("/policies"), -1) {
 		listed[m[1]] = l.number(m[2])
@@ -398,7 +456,9 @@ func (l *load) others(when string) {
 	if !maps.Equal(listed, refused) {
 		l.t.Errorf("%s: the list has %v, and these were refused: %v", when, listed, refused)
 	}
+
 	l.file(when, ofAll+"?range=24h", map[string]int64{"": l.sent})
+
 	want := map[string]int64{"": l.sent}
 	for name := range policies {
 		want[name] = l.sent
@@ -410,14 +470,17 @@ func (l *load) others(when string) {
 // file fails unless the file that a page leads to has counts of these sums, by policy.
 func (l *load) file(when, page string, want map[string]int64) {
 	l.t.Helper()
+
 	link := ofFile.FindStringSubmatch(l.get(page))
 	if link == nil {
 		l.t.Fatalf("%s leads to no file", page)
 	}
+
 	rows, err := csv.NewReader(strings.NewReader(l.get(html.UnescapeString(link[1])))).ReadAll()
 	if err != nil {
 		l.t.Fatal(err)
 	}
+
 	sums := map[string]int64{}
 	for _, row := range rows[1:] {
 		policy := slices.Index(rows[0], "policy")
@@ -425,6 +488,7 @@ func (l *load) file(when, page string, want map[string]int64) {
 			sums[row[policy]] += l.number(n)
 		}
 	}
+
 	if !maps.Equal(sums, want) {
 		l.t.Errorf("%s: the file of %s has %v, want %v", when, page, sums, want)
 	}
@@ -458,23 +522,28 @@ func (l *load) number(text string) int64 {
 // instances fails unless the three instances are listed.
 func (l *load) instances() {
 	l.t.Helper()
+
 	var list struct {
 		Instances []struct {
 			ID, Process, Store string
 			ClockOffsetMS      int64 `json:"clock_offset_ms"`
 		}
 	}
+
 	l.call("GET", "/api/instances", nil, &list)
 	names, processes := map[string]int{}, map[string]bool{}
 	for _, i := range list.Instances {
 		names[i.ID]++
 		processes[i.Process] = true
+
+		// Beside the 90 seconds that are meant, an offset is an error of the measurement.
 		off := time.Duration(i.ClockOffsetMS) * time.Millisecond
 		if i.ID == "skewed" {
 			off -= 90 * time.Second
 		}
 		test.AtMost(l.t, "the offset of "+i.ID+" beside the true one", off.Abs(), time.Second)
 	}
+
 	if names["twin"] != 2 || names["skewed"] != 1 || len(processes) != 3 {
 		l.t.Errorf("the instances are %+v", list)
 	}
@@ -489,7 +558,8 @@ func (l *load) kill(address string, stop func(os.Signal)) {
 	stop(syscall.SIGKILL)
 	requests, decisions := l.shown()
 	if got := requests.total(); got < before || got > l.sent {
-		l.t.Errorf("after a kill the console says %v and %v; %d requests were written before, and %d sent in all", requests, decisions, before, l.sent)
+		l.t.Errorf("after a kill the console says %v and %v; %d requests were written before, and %d sent in all",
+			requests, decisions, before, l.sent)
 	}
 	l.t.Logf("the instance that was killed lost %d of its last 100 requests", l.sent-requests.total())
 }
@@ -499,10 +569,13 @@ func (l *load) fromSQL() {
 	test.Long(l.t, "it waits for the end of a minute")
 	time.Sleep(live) // so that no reading from before the kill is shown
 	before, decisions := l.shown()
+
 	client := redis.NewClient(&redis.Options{Addr: l.redis})
 	defer client.Close()
+
 	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))) // when the console collects
 	l.settles(func() error {
+		// Without the keys of Redis the figures come from the database alone.
 		back := l.aside(client)
 		defer back()
 		time.Sleep(live) // so that no reading with the counts of Redis is shown
@@ -532,17 +605,20 @@ func (l *load) settles(f func() error) {
 // aside renames the keys of the counts in Redis. back gives them their names again.
 func (l *load) aside(client *redis.Client) (back func()) {
 	l.t.Helper()
+
 	rename := func(pattern string, to func(string) string) {
 		keys, err := client.Keys(l.t.Context(), pattern).Result()
 		if err != nil || len(keys) == 0 {
 			l.t.Fatal(keys, err)
 		}
+
 		for _, k := range keys {
 			if err := client.Rename(l.t.Context(), k, to(k)).Err(); err != nil && !redis.HasErrorPrefix(err, "ERR no such key") { // it has expired
 				l.t.Fatal(err)
 			}
 		}
 	}
+
 	const kept = "aside:"
 	rename("hg:{stats:shop}:*", func(k string) string { return kept + k })
 	return func() { rename(kept+"*", func(k string) string { return strings.TrimPrefix(k, kept) }) }

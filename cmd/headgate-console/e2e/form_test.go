@@ -40,33 +40,44 @@ func (j *journey) firstPolicy() {
 	b.fill("Name", "admin")
 	b.fill("Password", first)
 	b.press("Sign in")
+
 	b.fill("One-time password", first)
 	b.fill("New password", password)
 	b.fill("New password again", password)
 	b.press("Change the password")
+
 	b.press("Applications")
 	b.fill("Name", "shop")
 	b.press("Add it")
+
 	b.press("New policy of shop")
 	j.fits(b)
 	b.press("Log-in")
 	b.reads("5 POST requests within any minute to /login for each address; others are counted and pass (shadow)")
+
 	j.fleet.follow("a policy from a template", func() { b.press("Create the policy") })
 	b.reads("In shadow: nothing is refused yet", "It has seen no request yet.")
 	j.logsIn(12, 12)
+
+	// All pass in shadow, and the limit of five would have refused seven of them.
 	b.reads("It has seen 12 requests, of which 7 (58.3%) would have been refused")
 	j.logsIn(1, 1) // the page goes on to count by itself
 	b.reads("It has seen 13 requests, of which 8 (61.5%) would have been refused")
 	j.fits(b)
 	j.take(b, "shadow")
+
 	j.fleet.follow("Enforce now", func() { b.press("Enforce now") })
 	if strings.Contains(b.text(), "In shadow") {
 		j.t.Error("a policy in force is called one in shadow")
 	}
+
+	// None passes: the address has long used its five, and enforcing resets nothing.
 	j.logsIn(10, 0)
+
 	j.t.Logf("from the first start to a policy in force took %d fields and clicks", b.steps)
 	if b.steps > mostSteps {
-		j.t.Errorf("from the first start to a policy in force took %d fields and clicks, want %d at most", b.steps, mostSteps)
+		j.t.Errorf("from the first start to a policy in force took %d fields and clicks, want %d at most",
+			b.steps, mostSteps)
 	}
 }
 
@@ -77,35 +88,45 @@ func (j *journey) banAndRollBack() {
 	b.fill("Key", "127.0.0.1")
 	b.press("Look it up")
 	b.shows("Left", "0 of 5")
+
 	b.press("Ban this key…")
 	b.press("Ban the key")
 	b.reads("The key was banned.")
+
+	// The console reads bans again by itself, without which the list would stay empty.
 	b.until("the ban is listed", func() bool { // by itself
 		return eval[string](b, `document.querySelector("tbody th")?.textContent ?? ""`) == "127.0.0.1"
 	})
 	j.fits(b)
+
 	b.press("Lift…")
 	b.press("Lift the ban")
 	b.reads("The ban was lifted.", "No key is banned.")
+
 	b.press("login")
 	b.press("History")
 	b.press("Roll back to version 1")
 	b.reads("Roll back login to version 1?", "enforce", "shadow")
+
 	j.fleet.follow("a roll-back to shadow", func() { b.press("Roll back to version 1") })
 	b.reads("In shadow: nothing is refused yet")
 	j.logsIn(4, 4)
+
 	j.t.Logf("with a ban, its end and a roll-back it took %d fields and clicks", b.steps)
 	if b.steps > mostOfAll {
-		j.t.Errorf("with a ban, its end and a roll-back it took %d fields and clicks, want %d at most", b.steps, mostOfAll)
+		j.t.Errorf("with a ban, its end and a roll-back it took %d fields and clicks, want %d at most",
+			b.steps, mostOfAll)
 	}
 }
 
 // logsIn tries n log-ins at the instances in turn, and checks how many of them pass.
 func (j *journey) logsIn(n, pass int) {
 	j.t.Helper()
+
 	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
 	defer client.CloseIdleConnections()
 	got := map[int]int{}
+
 	for i := range n {
 		r, err := client.Post("http://"+j.fleet.shops[i%len(j.fleet.shops)].address+"/login", "text/plain", nil)
 		if err != nil {
@@ -115,6 +136,7 @@ func (j *journey) logsIn(n, pass int) {
 		r.Body.Close()
 		got[r.StatusCode]++
 	}
+
 	if got[http.StatusOK] != pass || got[http.StatusTooManyRequests] != n-pass {
 		j.t.Errorf("of %d log-ins these have each status: %v; want %d that pass and the others refused", n, got, pass)
 	}
@@ -146,16 +168,23 @@ func (j *journey) previewInSight() {
 			b.resize(size[0], size[1])
 			b.navigate(j.url("/new?template=" + template))
 			eval[bool](b, `document.querySelectorAll("details").forEach((d) => { d.open = true; }), document.getElementById("name").focus(), true`)
+
+			// The page looks at itself at each key, as the test would be too late to see what
+			// moves.
 			eval[bool](b, `window.faults = [], window.met = new Set(), document.addEventListener("keyup", () => { const fault = `+sight+`(); if (fault) faults.push(fault); met.add(document.activeElement); }), true`)
+
+			// Forwards to the last control, and back to the first.
 			b.reach(chromedp.Search(`//a[normalize-space()="Cancel"]`))
 			b.reach(control("Name"))
 			for _, fault := range eval[[]string](b, `faults`) {
 				j.t.Errorf("%d × %d, template %s: %s", size[0], size[1], template, fault)
 			}
+
 			n := eval[int](b, `met.size`)
 			if n < 40 {
 				j.t.Errorf("the keyboard reaches %d fields", n)
 			}
+
 			if w := eval[int](b, `document.documentElement.scrollWidth`); int64(w) > size[0] {
 				j.t.Errorf("the form is %d pixels wide in a window of %d", w, size[0])
 			}
@@ -168,39 +197,50 @@ func (j *journey) previewInSight() {
 // mistakesOfTheForm changes fields at the end of the form on a phone, with their mistakes.
 func (j *journey) mistakesOfTheForm() {
 	b := j.tab
+
 	b.resize(phoneWidth, phoneHeight)
 	b.navigate(j.url("/new?template=none&app=shop"))
 	b.fill("Requests", "7")
 	b.reads("7 requests a minute for each address")
 	j.take(b, "form-phone")
+
 	if fault := eval[string](b, sight+"()"); fault != "" {
 		j.t.Error(fault)
 	}
+
 	b.fill("in", "0")
 	b.until("the mistake is beside the field", func() bool {
 		return eval[string](b, `document.getElementById("period-error").textContent`) == `"0" is too short; write 1 or more`
 	})
 	b.reads("Still to fill in: Name, Period")
+
+	// The unit is a plural but for one, also while the number is wrong.
 	b.until("the unit agrees", func() bool {
 		return eval[string](b, `document.querySelector("[name=unit]").selectedOptions[0].text`) == "minutes"
 	})
+
 	if status := b.press("Create the policy"); status != http.StatusUnprocessableEntity {
 		j.t.Errorf("the form with mistakes has status %d", status)
 	}
 	b.refusedWith(http.StatusUnprocessableEntity)
 	b.reads("There are 2 mistakes, and nothing was saved")
+
+	// Who does not see the page learns from the focus that nothing was saved.
 	if got := eval[string](b, `document.activeElement.getAttribute("role")`); got != "alert" {
 		j.t.Errorf("the focus is on %q and not on the summary", got)
 	}
+
 	b.do(b.hit(chromedp.Search(`//*[@role="alert"]//a[normalize-space()="Period"]`)))
 	b.until("the link leads to the field", func() bool {
 		return eval[bool](b, `(() => { const r = document.getElementById("period").getBoundingClientRect(), p = document.getElementById("preview").getBoundingClientRect(); return r.top >= p.bottom && r.bottom <= innerHeight; })()`)
 	})
+
 	b.fill("in", "1")
 	b.fill("Name", "seven")
 	b.until("the mistakes go away", func() bool {
 		return eval[string](b, `document.getElementById("period-error").textContent + document.getElementById("name-error").textContent`) == ""
 	})
+
 	if text := eval[string](b, `document.querySelector("[name=unit]").selectedOptions[0].text`); text != "minute" {
 		j.t.Errorf("the unit of 1 is %q", text)
 	}
@@ -211,24 +251,31 @@ func (j *journey) mistakesOfTheForm() {
 func (j *journey) moveHouse() {
 	b := j.tab
 	b.navigate(j.url("/import"))
+
 	name, file := b.download("Export as JSON")
 	if name != "policies.json" || strings.Count(file, `"name":`) != 2 {
 		j.t.Errorf("%s has the policies %s", name, file)
 	}
+
 	j.console = j.open(j.t).serve(j.binary, "-redis", "redis://"+redistest.Start(j.t).Addr)
 	b.navigate("about:blank") // the page of a console asks for news, for which the session would not do
 	j.signIn()
+
 	b.press("Import")
 	eval[bool](b, fmt.Sprintf(`document.getElementById("data").value = %q, true`, file))
+
 	b.choose("Format", "JSON")
 	b.press("Show what would change")
 	b.reads("It adds the applications shop.", "Created 2", "Deleted 0")
 	b.press("Do it")
 	b.press("Import")
+
+	// The times of the copy are its own.
 	_, again := b.download("Export as JSON")
 	if own := regexp.MustCompile(`"(created|updated)_at": "[^"]*"`); own.ReplaceAllString(again, "") != own.ReplaceAllString(file, "") {
 		j.t.Errorf("the policies\n%s\nbecame\n%s", file, again)
 	}
+
 	b.press("Policies")
 	b.press("login")
 	b.press("History")
@@ -246,10 +293,12 @@ func (j *journey) templateWithoutScripts() {
 	b.reads("2 requests at a time to /reports/ for each address")
 	j.fleet.follow("a template without JavaScript", func() { b.press("Create the policy") })
 	b.reads("In shadow: nothing is refused yet")
+
 	j.fleet.follow("Enforce now without JavaScript", func() { b.press("Enforce now") })
 	if strings.Contains(b.text(), "In shadow") {
 		j.t.Error("the policy is still in shadow")
 	}
+
 	b.quiet()
 	j.tab.focus()
 }

@@ -49,6 +49,9 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 	f.visited[r.Pattern] = true
 	console := f.console
 	f.mu.Unlock()
+
+	// Only the front names a user, as a proxy does: a browser that sends the header itself is
+	// nobody.
 	r.Header.Del(identity)
 	if c, err := r.Cookie(proxied); err == nil {
 		r.Header.Set(identity, c.Value)
@@ -59,18 +62,22 @@ func (f *front) serve(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the browser has gone
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+
 	console.ServeHTTP(w, r)
 }
 
 // leadsTo puts a console behind the front.
 func (f *front) leadsTo(t testing.TB, address string) {
 	t.Helper()
+
 	to, err := url.Parse("http://" + address)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.console = &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {

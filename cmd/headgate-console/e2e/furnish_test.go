@@ -110,9 +110,12 @@ func fullPolicies() string {
   mode: shadow
   priority: -1000
 `, hostile, longApp, "n"+strings.Repeat("ame-", 15))
+
+	// The many are for the pages and the filters of the list, and for a change of several at once.
 	for i := range 60 {
 		fmt.Fprintf(&b, "- {name: many-%d, apps: [shop], limit: %d/1m burst=20, key: ip, mode: shadow, priority: %[1]d, match: {path: /many/%[1]d}}\n", i+10, i+10)
 	}
+
 	return b.String()
 }
 
@@ -122,18 +125,28 @@ func (h *house) fill(first string) {
 	h.must(h.s.CreateApp(h.ctx, h.admin, "shop", hostile))
 	h.must(h.s.CreateApp(h.ctx, h.admin, longApp, ""))
 	h.must(h.s.CreateApp(h.ctx, h.admin, "unused", ""))
+
 	h.people()
 	_, err := h.s.Import(h.ctx, h.admin, service.Import{Data: []byte(fullPolicies()), Format: service.YAML})
 	h.must(err)
+
 	h.history()
 	h.must(h.s.SaveFilter(h.ctx, h.admin, service.Filter{Name: hostile[:34], Query: service.Query{Search: "many"}}))
+
+	// The two tokens differ in whether they end soon.
 	for _, life := range []time.Duration{time.Hour, 24 * time.Hour * 90} {
-		_, _, err := h.s.CreateToken(h.ctx, h.admin, service.TokenDraft{Label: hostile, Scope: service.Write, Apps: []string{"shop"}, Life: life})
+		_, _, err := h.s.CreateToken(h.ctx, h.admin, service.TokenDraft{Label: hostile, Scope: service.Write,
+			Apps: []string{"shop"}, Life: life})
 		h.must(err)
 	}
-	revoked, _, err := h.s.CreateToken(h.ctx, h.admin, service.TokenDraft{Label: "revoked", Scope: service.Read, Life: time.Hour})
+
+	revoked, _, err := h.s.CreateToken(h.ctx, h.admin, service.TokenDraft{Label: "revoked",
+		Scope: service.Read, Life: time.Hour})
 	h.must(err)
 	h.must(h.s.RevokeToken(h.ctx, h.admin, revoked.ID))
+
+	// A session from an address of IPv6, by a program whose name is hostile, is listed with the
+	// others.
 	_, err = h.s.Login(h.ctx, service.FirstUser, password, service.Meta{Address: "[2001:db8::1]:1", Agent: hostile})
 	h.must(err)
 }
@@ -143,11 +156,14 @@ func (h *house) people() {
 	h.person("ada", service.Owner)
 	h.person("vic", service.Viewer)
 	h.person("nora", "")
+
 	h.person("tess", service.Owner) // who makes tokens
 	h.person("rob", service.Viewer)
 	h.must(h.s.DisableUser(h.ctx, h.admin, "rob"))
+
 	h.person("pat", service.Viewer)
 	delete(h.sessions, "pat") // whom the front signs in
+
 	h.secret = h.factor(h.person("fay", service.Viewer))
 	oneTime, err := h.s.CreateUser(h.ctx, h.admin, "otto")
 	h.must(err)
@@ -156,6 +172,7 @@ func (h *house) people() {
 	h.sessions["otto"] = session.Token             // who has to choose a password
 	_, err = h.s.CreateUser(h.ctx, h.admin, "ola") // whom the provider signs in
 	h.must(err)
+
 	h.person("mo", service.Viewer) // who sets up a second factor
 	h.person("max@example.com", service.Viewer)
 	h.must(h.s.Promote(h.ctx, h.admin, "max@example.com"))
@@ -197,19 +214,25 @@ func (h *house) history() {
 	for i := range 4 {
 		h.edit("visitors", hostile, func(p *policy.Policy) { p.Limit = h.limit(fmt.Sprintf("%d/1h sliding-log", 8-i)) })
 	}
+
 	h.must(h.s.DeletePolicy(h.ctx, h.admin.Saying(hostile), "gone", 1))
 	p, err := h.s.Policy(h.ctx, h.admin, "watched")
 	h.must(err)
+
+	// Far enough in the future that none is made while the pages are looked at.
 	p.Mode = policy.Enforce
 	for i := range 3 {
 		_, err = h.s.Schedule(h.ctx, h.admin.Saying(hostile), p, time.Now().Add(time.Duration(i+1)*100*24*time.Hour))
 		h.must(err)
 	}
+
+	// This one is due in two seconds and fails, because the policy changes before that.
 	p, err = h.s.Policy(h.ctx, h.admin, "fallow")
 	h.must(err)
 	p.Mode = policy.Off
 	_, err = h.s.Schedule(h.ctx, h.admin.Saying(hostile), p, time.Now().Add(2*time.Second))
 	h.must(err)
+
 	h.edit("fallow", "", func(p *policy.Policy) { p.Mode = policy.Enforce })
 	h.soon("the change is not made", func() bool {
 		_, failed, err := h.s.ScheduledOf(h.ctx, h.admin, "fallow")
@@ -232,28 +255,39 @@ func (h *house) soon(what string, done func() bool) {
 // history, an instance, traffic, bans, and a provider of OpenID Connect.
 func furnish(t *testing.T, console string) *scene {
 	t.Helper()
+
 	data := t.TempDir()
 	file := filepath.Join(data, "console.db")
 	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
+
 	(&database{t: t, url: "sqlite://" + file}).with(func(ctx context.Context, s *service.Service, first string) {
 		h.s = s
 		h.fill(first)
 	})
+
 	server, people := redistest.Start(t), provider(t)
+
 	w := &scene{front: openFront(t), sessions: h.sessions}
 	p := start(t, "console", console, []string{"HEADGATE_CONSOLE_OIDC_SECRET=" + people.ClientSecret}, "-data", data, "-redis", "redis://"+server.Addr, "-listen", "127.0.0.1:0",
 		"-trusted-proxy", "127.0.0.1", "-identity-header", identity, "-webhook-allow", "127.0.0.0/8",
 		"-oidc-issuer", people.Issuer(), "-oidc-client", people.ClientID, "-public-url", w.front.url)
 	w.front.leadsTo(t, p.address)
+
+	// The first log-in meets a user of the provider whom the console does not know, the second
+	// one whom it does.
 	people.QueueUser(&mockoidc.MockUser{Subject: "1", PreferredUsername: "nobody", Email: "nobody@example.com"})
 	people.QueueUser(&mockoidc.MockUser{Subject: "2", PreferredUsername: "ola", Email: "ola@example.com"})
+
 	leave := h.traffic(server.Addr)
 	w.parts = fullStates(h.secret)
+
+	// The instance ends first, while it can still write its last counts to Redis.
 	w.withoutRedis = func() []state {
 		leave()
 		server.Kill()
 		return statesWithoutRedis()
 	}
+
 	w.withoutTables = func() []state {
 		db, err := sql.Open("sqlite", file)
 		h.must(err)
@@ -268,18 +302,23 @@ func furnish(t *testing.T, console string) *scene {
 // a second factor.
 func unfurnished(t *testing.T, console string) *scene {
 	t.Helper()
+
 	data := t.TempDir()
 	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
+
 	(&database{t: t, url: "sqlite://" + filepath.Join(data, "console.db")}).with(func(_ context.Context, s *service.Service, first string) {
 		h.s = s
 		h.admin = h.enter(service.FirstUser, first)
 		h.factor(h.admin)
 		h.person("new", "")
+
+		// The setting comes last, when new is signed in and has no factor yet.
 		settings, err := s.Settings(h.ctx, h.admin)
 		h.must(err)
 		settings.SecondFactor = service.ForEveryone
 		h.must(s.SaveSettings(h.ctx, h.admin, settings))
 	})
+
 	w := &scene{front: openFront(t), sessions: h.sessions, parts: emptyStates()}
 	p := start(t, "console", console, nil, "-data", data, "-listen", "127.0.0.1:0")
 	w.front.leadsTo(t, p.address)
@@ -320,6 +359,7 @@ func (h *house) traffic(addr string) (leave func()) {
 func (h *house) instance(addr, name string) (shop http.Handler, leave func()) {
 	t := h.t
 	t.Helper()
+
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	user := func(r core.Request) (string, bool) { return strings.Join(r.Header("X-User"), ""), true }
 	said := &test.Log{}
@@ -328,6 +368,7 @@ func (h *house) instance(addr, name string) (shop http.Handler, leave func()) {
 			t.Logf("the instance said:\n%s", said)
 		}
 	})
+
 	limits, err := managed.Open(t.Context(), client, managed.Options{
 		App: "shop", Store: redisstore.Options{Timeout: time.Minute},
 		Bindings: policy.Bindings{User: user, Plans: map[string]policy.PlanFunc{"user": noPlan}},
@@ -337,11 +378,14 @@ func (h *house) instance(addr, name string) (shop http.Handler, leave func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// The instance may be ended early by the scene without Redis, and then by the cleanup again.
 	leave = sync.OnceFunc(func() {
 		h.must(limits.Close())
 		h.must(client.Close())
 	})
 	t.Cleanup(leave)
+
 	h.soon("the policies are in force", func() bool { return strings.Contains(said.String(), "policies are in force") })
 	return nethttp.New(limits.Limiter)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), leave
 }

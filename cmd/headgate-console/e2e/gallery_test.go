@@ -40,13 +40,16 @@ func display(t *testing.T, console string) *scene {
 	data := t.TempDir()
 	file := filepath.Join(data, "console.db")
 	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
+
 	pager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	t.Cleanup(pager.Close)
+
 	(&database{t: t, url: "sqlite://" + file}).with(func(_ context.Context, s *service.Service, first string) {
 		h.s = s
 		h.exhibit(first)
 	})
 	h.age(file)
+
 	server, people := redistest.Start(t), provider(t)
 	w := &scene{front: openFront(t), sessions: h.sessions, parts: []part{{"shown", shown(pager.URL)}}}
 	p := start(t, "console", console, []string{"HEADGATE_CONSOLE_OIDC_SECRET=" + people.ClientSecret}, "-data", data, "-redis", "redis://"+server.Addr, "-listen", "127.0.0.1:0",
@@ -61,6 +64,7 @@ func (h *house) exhibit(first string) {
 	h.admin = h.enter(service.FirstUser, first)
 	h.must(h.s.CreateApp(h.ctx, h.admin, "shop", "The web shop, six instances behind the load balancer"))
 	h.must(h.s.CreateApp(h.ctx, h.admin, "partners", "The API of our partners"))
+
 	ada := h.person("ada", service.Owner)
 	h.person("vic", service.Viewer)
 	h.person("max@example.com", service.Viewer)
@@ -68,19 +72,26 @@ func (h *house) exhibit(first string) {
 	h.person("rob", service.Viewer)
 	h.must(h.s.DisableUser(h.ctx, h.admin, "rob"))
 	h.must(h.s.SetRole(h.ctx, h.admin, "ada", "partners", service.Viewer))
+
 	_, err := h.s.Import(h.ctx, h.admin, service.Import{Data: []byte(shownPolicies), Format: service.YAML})
 	h.must(err)
 	h.must(h.s.DeletePolicy(h.ctx, h.admin.Saying("replaced by search"), "old-search", 1))
-	h.edit("login", "support says that 5 are too few on Mondays", func(p *policy.Policy) { p.Limit = h.limit("10/1m sliding-log") })
+
+	// The steps of the history are such that the pages of a difference and of a conflict have
+	// something to show.
+	h.edit("login", "support says that 5 are too few on Mondays",
+		func(p *policy.Policy) { p.Limit = h.limit("10/1m sliding-log") })
 	h.edit("login", "", func(p *policy.Policy) { p.Ban = core.MustParseBan("20/1m for 30m max 24h") })
 	p, err := h.s.Policy(h.ctx, ada, "login")
 	h.must(err)
 	p.Limit = h.limit("5/1m sliding-log")
 	_, err = h.s.UpdatePolicy(h.ctx, ada.Saying("an address tries passwords since nine"), p)
 	h.must(err)
+
 	h.coming("search", policy.Enforce, "after a week in shadow", 20*time.Hour)
 	h.coming("newsletter", policy.Enforce, "the campaign begins", 6*24*time.Hour)
 	h.must(h.s.SaveFilter(h.ctx, h.admin, service.Filter{Name: "Partners", Query: service.Query{App: "partners"}}))
+
 	for _, d := range []service.TokenDraft{
 		{Label: "policies in Git", Scope: service.Write, Apps: []string{"shop"}, Life: 90 * 24 * time.Hour},
 		{Label: "dashboard", Scope: service.Read, Life: 9 * 24 * time.Hour},
@@ -107,18 +118,25 @@ func (h *house) past() {
 	random, now := rand.New(rand.NewPCG(1, 2)), time.Now().Truncate(time.Minute)
 	some := func(n float64) int64 { return int64(n * (0.8 + 0.4*random.Float64())) }
 	ledger := h.s.Ledger()
+
 	for back := 24 * 60; back > 0; back-- {
 		if back > 100 && back%5 != 0 {
 			continue
 		}
+
+		// Two waves a day, with a ripple of some minutes.
 		many := 300 * (1.3 + math.Sin(float64(back)/1440*4*math.Pi) + 0.3*math.Sin(float64(back)/17))
+
+		// One minute stands for five, of which the other four are left out.
 		if back > 100 {
 			many *= 5
 		}
+
 		guesses := 0.02 * many
 		if back < 10 {
 			guesses = 1.1 * many
 		}
+
 		counts := map[string]stats.Counts{
 			"login":           {events.Allowed: some(0.1 * many), events.Refused: some(0.7 * guesses), events.Banned: some(0.3 * guesses)},
 			"search":          {events.Allowed: some(0.5 * many), events.ShadowRefused: some(0.05 * many)},
@@ -128,6 +146,7 @@ func (h *house) past() {
 			"reports":         {events.Allowed: some(0.02 * many), events.Refused: some(0.002 * many)},
 			"sign-up":         {events.Allowed: some(0.01 * many), events.Refused: some(0.004 * many)},
 		}
+
 		m := stats.Minute{Start: now.Add(-time.Duration(back) * time.Minute), Policies: counts}
 		for _, c := range counts {
 			for verdict, n := range c {
@@ -136,6 +155,7 @@ func (h *house) past() {
 		}
 		h.must(ledger.Record(h.ctx, "shop", m))
 	}
+
 	h.must(ledger.SetCollected(h.ctx, "shop", now))
 }
 
@@ -144,7 +164,10 @@ func (h *house) age(file string) {
 	h.t.Helper()
 	db, err := sql.Open("sqlite", file)
 	h.must(err)
+
 	now, days := time.Now().UnixMicro(), (12 * 24 * time.Hour).Microseconds()
+
+	// The database keeps its history from being changed, so the triggers go first.
 	for _, q := range []string{
 		"DROP TRIGGER revisions_keep", "DROP TRIGGER audit_keep",
 		"CREATE TEMP TABLE ages AS SELECT policy, version, 1 - PERCENT_RANK() OVER (ORDER BY at) + 0.03 AS age FROM revisions",
@@ -169,7 +192,8 @@ func (h *house) visitors(addr string) {
 		shop := []http.Handler{one, two}[i%2]
 		h.send(shop, http.MethodPost, "/login", "203.0.113.9", "")
 		if i%3 == 0 {
-			h.send(shop, http.MethodPost, "/login", []string{"198.51.100.23", "198.51.100.77", "2001:db8::17"}[i%9/3], "")
+			h.send(shop, http.MethodPost, "/login",
+				[]string{"198.51.100.23", "198.51.100.77", "2001:db8::17"}[i%9/3], "")
 		}
 		h.send(shop, http.MethodGet, "/search", "192.0.2.4", []string{"maria", "crawler", "crawler"}[i%3])
 		h.send(shop, http.MethodGet, "/api/items", "192.0.2.5", []string{"crawler", "ines", "ole"}[i%3])
@@ -186,10 +210,12 @@ func shown(pager string) []state {
 	hook := form("name", "on call", "url", pager+"/services/on-call", "all", "yes", "repeat", "4h", "kinds", "refused", "refused_over", "20", "refused_at_least", "100", "refused_minutes", "5", "refused_policy", "",
 		"kinds", "bypassed", "bypassed_minutes", "1")
 	const begun = `(async () => { while (!(await (await fetch("/alerts")).text()).includes("mode wrong")) await new Promise((done) => setTimeout(done, 100)); return true; })()`
+
 	list := []state{
 		{name: "a webhook is added", user: "admin", path: "/alerts", send: hook},
 		{picture: "traffic", user: "admin", path: "/"},
-		{picture: "who", user: "admin", path: "/who?app=shop", on: until(`document.querySelectorAll("tbody tr").length > 4`)},
+		{picture: "who", user: "admin", path: "/who?app=shop",
+			on: until(`document.querySelectorAll("tbody tr").length > 4`)},
 		{picture: "list", user: "admin", path: "/policies"},
 		{picture: "templates", user: "admin", path: "/new"},
 		{picture: "form", user: "admin", path: "/policies/public-api/edit"},
@@ -201,7 +227,8 @@ func shown(pager string) []state {
 		{picture: "conflict", user: "admin", path: "/policies/login/edit", send: wrong, status: http.StatusConflict},
 		{picture: "scheduled", user: "admin", path: "/scheduled"},
 		{picture: "deleted", user: "admin", path: "/deleted"},
-		{picture: "tester", user: "admin", path: "/tester", send: form("app", "shop", "method", "POST", "path", "/login", "address", "203.0.113.9")},
+		{picture: "tester", user: "admin", path: "/tester", send: form("app", "shop", "method", "POST",
+			"path", "/login", "address", "203.0.113.9")},
 		{picture: "key", user: "admin", path: "/keys", send: form("policy", "login", "key", "198.51.100.23")},
 		{picture: "bans", user: "admin", path: "/bans"},
 		{name: "the alert begins", user: "admin", path: "/alerts", on: begun},
@@ -219,6 +246,7 @@ func shown(pager string) []state {
 		{picture: "log-in", path: "/login"},
 		{picture: "failure", user: "vic", path: "/audit", status: http.StatusForbidden},
 	}
+
 	for i, s := range list {
 		if s.name == "" {
 			list[i].name = "the picture " + s.picture

@@ -58,15 +58,21 @@ func travel(t *testing.T, keyboard string, steps []step) {
 	for _, e := range engines() {
 		t.Run(e.name, func(t *testing.T) {
 			t.Parallel() // the test mostly waits for other programs
+
 			d := e.open(t)
 			j := &journey{t: t, binary: console, open: e.open, redis: redistest.Start(t, permitted(t)...)}
 			j.fleet = openShops(t, shop, j.redis.Addr)
-			j.console = d.serve(console, "-redis", "redis://console:password@"+j.redis.Addr, "-webhook-allow", "127.0.0.0/8")
+			j.console = d.serve(console, "-redis", "redis://console:password@"+j.redis.Addr,
+				"-webhook-allow", "127.0.0.0/8")
+
 			j.tab = browse(t, browser)
 			j.tab.keyboard = e.name == keyboard
+
 			for _, s := range steps {
 				j.walk(s)
 			}
+
+			// Last, because a permission that is missing shows only once a step has needed it.
 			j.deniedNothing()
 		})
 	}
@@ -85,7 +91,8 @@ func permitted(t testing.TB) []string {
 	if all == nil || more == nil {
 		t.Fatal("docs/redis.md lists no permissions")
 	}
-	return slices.Concat([]string{"--user", "console", "on", ">password"}, strings.Fields(all[1]), strings.Fields(more[1]), strings.Fields(all[2]))
+	return slices.Concat([]string{"--user", "console", "on", ">password"}, strings.Fields(all[1]),
+		strings.Fields(more[1]), strings.Fields(all[2]))
 }
 
 // deniedNothing checks that the console's user in Redis had all permissions that it needed.
@@ -153,12 +160,16 @@ func (j *journey) signIn() {
 	b.fill("Password", first)
 	b.press("Sign in")
 	b.reads("Choose a password")
+
+	// No other page opens before the password is changed.
 	b.navigate(j.url("/policies"))
 	b.reads("Choose a password")
+
 	b.fill("One-time password", first)
 	b.fill("New password", password)
 	b.fill("New password again", password)
 	b.press("Change the password")
+
 	b.press("Policies")
 	b.reads("There are no policies yet")
 }
@@ -181,41 +192,56 @@ func (j *journey) create() {
 	b.steps = 0
 	b.press("Create the first policy")
 	b.press("Start from nothing")
+
 	b.fill("Name", "visitors")
 	b.fill("Requests", "5")
 	b.choose("Unit of the period", "hour")
 	b.unfold("How requests are counted")
 	b.tick("Sliding log")
 	b.tick("Enforce")
+
+	// The picture has the beginning of the form, so the tab scrolls there.
 	b.reads("5 requests")
 	b.top()
 	j.take(b, "policy")
+
 	j.version, _ = j.fleet.follow("a new policy", func() { b.press("Create the policy") })
 	j.t.Logf("to create a policy took %d fields and clicks", b.steps)
+
+	// A tenth step would be one more for each policy that anybody ever creates.
 	if b.steps > 9 {
 		j.t.Errorf("to create a policy took %d fields and clicks, want 9 at most", b.steps)
 	}
+
+	// Of ten requests the limit of five lets five pass, whichever instance they come to.
 	b.reads("visitors", "5/1h sliding-log")
 	j.fleet.meets(10, 5)
 }
 
 func (j *journey) watch() {
 	b := j.tab
+
 	b.press("Traffic")
 	b.shows("Passed", "5")
 	b.shows("Refused", "5")
+
 	b.reads("Published: " + j.version)
 	if n := strings.Count(b.text(), "up to date"); n != len(j.fleet.shops) {
 		j.t.Errorf("%d instances are up to date, want %d\n%s", n, len(j.fleet.shops), b.text())
 	}
+
 	for _, s := range j.fleet.shops {
 		row := eval[string](b, fmt.Sprintf(`[...document.querySelectorAll("#fleet tbody tr")].map((row) => row.innerText.replace(/\s+/g, " ").trim()).find((text) => text.startsWith(%q))`, s.name+"@"+s.address))
 		if !strings.HasSuffix(row, " shop "+j.version+" right Redis up to date") {
 			j.t.Errorf("an instance has the row %q", row)
 		}
 	}
+
 	j.tellApart()
 	j.exact()
+
+	// The bars of each range are of another length, and all of them have
+	// the same ten requests.
 	for _, r := range []struct{ words, step string }{
 		{"15 minutes", "a minute"}, {"6 hours", "5 minutes"}, {"24 hours", "30 minutes"}, {"7 days", "3 hours"}, {"30 days", "12 hours"}, {"1 hour", "a minute"},
 	} {
@@ -231,11 +257,17 @@ func (j *journey) watch() {
 // tellApart checks that the kinds of requests have different patterns, and different colours.
 func (j *journey) tellApart() {
 	j.t.Helper()
+
+	// The pattern is what a user who sees no colours goes by.
 	fills := eval[[]string](j.tab, `[...document.querySelectorAll("#tiles .swatch rect")].map((r) => {
 		const pattern = document.querySelector(r.getAttribute("fill").slice(4, -1));
 		return pattern.getAttribute("patternTransform") + pattern.innerHTML;
 	})`)
-	inks := eval[[]string](j.tab, `[...document.querySelectorAll("#tiles .swatch rect")].map((r) => getComputedStyle(document.querySelector(r.getAttribute("fill").slice(4, -1) + " .ink")).fill)`)
+
+	// The style sheet has the colours, so they are read as computed.
+	inks := eval[[]string](j.tab,
+		`[...document.querySelectorAll("#tiles .swatch rect")].map((r) => getComputedStyle(document.querySelector(r.getAttribute("fill").slice(4, -1) + " .ink")).fill)`)
+
 	for _, list := range [][]string{fills, inks} {
 		different := map[string]bool{}
 		for _, s := range list {
@@ -251,16 +283,21 @@ func (j *journey) tellApart() {
 // were refused.
 func (j *journey) exact() {
 	j.t.Helper()
+
 	b := j.tab
 	if b.keyboard {
 		b.unfold("The numbers, by a minute")
 	}
+
+	// Requests may fall into two minutes, so only the sum is certain.
 	sum := map[string]int{}
-	for _, minute := range eval[[]string](b, `[...document.querySelectorAll(".bar:has(rect)")].map((bar) => bar.id.replace("bar-", ""))`) {
+	for _, minute := range eval[[]string](b,
+		`[...document.querySelectorAll(".bar:has(rect)")].map((bar) => bar.id.replace("bar-", ""))`) {
 		for kind, n := range j.numbers(minute) {
 			sum[kind] += n
 		}
 	}
+
 	if sum["Passed"] != 5 || sum["Refused"] != 5 {
 		j.t.Errorf("the bars have the numbers %v", sum)
 	}
@@ -270,11 +307,13 @@ func (j *journey) exact() {
 // mouse is, and with the keyboard those of the table.
 func (j *journey) numbers(minute string) map[string]int {
 	j.t.Helper()
+
 	b := j.tab
 	if b.keyboard {
 		return eval[map[string]int](b, fmt.Sprintf(`((row) => Object.fromEntries([...document.querySelectorAll("#numbers thead th")]
 			.flatMap((head, i) => row.checkVisibility() && i > 1 ? [[head.textContent, Number(row.children[i].textContent)]] : [])))(document.getElementById("row-%s"))`, minute))
 	}
+
 	var list map[string]int
 	b.until("the numbers of the bar below the mouse are in sight", func() bool { // which moves on at the end of a minute
 		at := eval[[2]float64](b, fmt.Sprintf(`((r) => [r.left + r.width / 2, r.bottom - 5])(document.getElementById("bar-%s").getBoundingClientRect())`, minute))
@@ -295,18 +334,25 @@ func (j *journey) watchPolicy() {
 		j.counted(text, "requests ", 5, 5)
 		j.counted(text, "decisions visitors", 5, 5)
 	}
+
 	mark := eval[string](b, `document.querySelector(".lane a").getAttribute("aria-label")`)
 	if !strings.HasSuffix(mark, " UTC: create of visitors to version 1 by admin") {
 		j.t.Errorf("the mark says %q", mark)
 	}
+
+	// The mark leads to the history, and the history back to the policy.
 	b.press(mark)
 	b.reads("History of visitors")
 	b.press("visitors")
 	b.reads("in force in 2 of 2 instances", "Passed 5", "Refused 5", "Share refused 50.0%")
 	j.green(b)
+
+	// The order of the parts is what a reader meets first: what happens, then what the policy
+	// does.
 	if got := eval[string](b, `[...document.querySelectorAll("#chart, main h2, img.drawing")].map((e) => e.id === "chart" || e.complete && e.naturalWidth ? e.id || e.alt : e.textContent).join("; ")`); !strings.HasPrefix(got, "Decisions a second; chart; What it lets through; Drawing of what 5/1h sliding-log lets through over time; Scheduled changes; What it does") {
 		j.t.Errorf("the page of a policy has the parts %q", got)
 	}
+
 	b.press("15 minutes")
 	b.reads("in force in 2 of 2 instances", "Passed 5", "Refused 5")
 	_, text := b.download("download CSV")
@@ -324,10 +370,12 @@ func (j *journey) green(b *tab) {
 // counted checks what the rows of a file of counts add up to for a series.
 func (j *journey) counted(file, series string, allowed, refused int) {
 	j.t.Helper()
+
 	rows, err := csv.NewReader(strings.NewReader(file)).ReadAll()
 	if err != nil || len(rows) == 0 {
 		j.t.Fatalf("%v: %q", err, file)
 	}
+
 	column := func(row []string, name string) string { return row[slices.Index(rows[0], name)] }
 	sum := map[string]int{}
 	for _, row := range rows[1:] {
@@ -342,57 +390,78 @@ func (j *journey) counted(file, series string, allowed, refused int) {
 			sum[name] += n
 		}
 	}
+
 	if sum["allowed"] != allowed || sum["refused"] != refused {
-		j.t.Errorf("the file has %d %s allowed and %d refused, want %d and %d:\n%s", sum["allowed"], series, sum["refused"], allowed, refused, file)
+		j.t.Errorf("the file has %d %s allowed and %d refused, want %d and %d:\n%s", sum["allowed"], series,
+			sum["refused"], allowed, refused, file)
 	}
 }
 
 func (j *journey) ask() {
 	b := j.tab
+
 	b.press("Try a request")
 	b.press("Try it")
 	b.reads("1 policy matches", "it would pass: 5 of 5 are left")
+
+	// The instances have used up the five of this address; the first try was of another.
 	b.fill("Caller's address", "127.0.0.1")
 	b.press("Try it")
 	b.reads("it is over the limit")
 	j.fits(b)
+
 	b.press("Look up this key")
 	b.reads("127.0.0.1 under visitors")
 	b.shows("Used", "5")
 	b.shows("Left", "0 of 5")
+
+	// The reader's clock is meant, not that of the server, and not a span of time.
 	if got := eval[string](b, `document.querySelector("time[data-moment]").textContent`); regexp.MustCompile(`UTC|ago|second`).MatchString(got) || !strings.Contains(got, ":") {
 		j.t.Errorf("the key is fresh at %q, which is no time of the reader's clock", got)
 	}
+
 	j.fits(b)
 }
 
 func (j *journey) shadow() {
 	b := j.tab
+
 	b.press("Policies")
 	b.mark("visitors")
 	b.press("Shadow")
 	b.reads("Switch 1 policy to shadow?", "In force now: visitors. In the last 24 hours they refused 5 requests.")
 	j.fleet.follow("shadow", func() { b.press("Switch them to shadow") })
+
 	b.press("Traffic")
 	b.unfold("The numbers, by a minute")
+
+	// What the user has in view must stay where it is when the page refreshes its counts.
 	const place = `Math.round(document.activeElement.getBoundingClientRect().top)`
 	before := eval[int](b, `scrollTo(0, 300), `+place)
+
+	// All ten pass although the five of the limit are used: in shadow nothing is refused.
 	j.fleet.meets(10, 10)
 	b.shows("Shadow", "10")
+
 	if now := eval[int](b, place); now != before {
 		j.t.Errorf("a refresh scrolls from %d to %d", before, now)
 	}
+
 	if !eval[bool](b, `document.activeElement.matches("#numbers[open] > summary")`) {
 		j.t.Error("a refresh loses the focus, or closes what was open")
 	}
+
 	if !eval[bool](b, `(times => times.length > 0 && times.every(t => / ago$|^now$/.test(t.textContent)))([...document.querySelectorAll("main time:not([data-moment])")])`) {
 		j.t.Error("after a refresh the times are not those of the reader")
 	}
+
 	b.unfold("The numbers, by a minute")
 	eval[bool](b, `document.activeElement.blur(), true`) // the picture has no focus ring
 	b.prefer("dark")
 	j.take(b, "traffic")
 	b.prefer("light")
+
+	// The counts from before the shadow are still there.
 	b.shows("Passed", "5")
 	b.shows("Refused", "5")
 }
@@ -416,9 +485,11 @@ func (j *journey) compare() {
 	b.press("History")
 	steps := eval[string](b, `[...document.querySelectorAll(".history > li")].map((step) => [...step.querySelectorAll("h2, .by > strong, .comment, td, tbody th")].map((e) => e.textContent.trim()).join(" ")).join("\n")`)
 	want := "Version 3 newest admin the night is over Mode shadow enforce\nVersion 2 admin Mode enforce shadow\nVersion 1 admin "
+
 	if !strings.HasPrefix(steps, want) {
 		j.t.Errorf("the history is\n%s\nwant\n%s…", steps, want)
 	}
+
 	b.fill("Compare version", "1")
 	b.fill("with version", "2")
 	b.press("Compare")
@@ -426,6 +497,8 @@ func (j *journey) compare() {
 	if got := eval[string](b, `document.querySelector(".diff").innerText.replace(/\s+/g, " ").trim()`); got != "Field Before After Mode enforce shadow" {
 		j.t.Errorf("versions 1 and 2 differ in %q", got)
 	}
+
+	// Version 3 is the roll-back to version 1, so these two are the same.
 	b.fill("with version", "3")
 	b.press("Compare")
 	b.reads("Nothing differs.")
@@ -436,10 +509,16 @@ func (j *journey) collide() {
 	b, other := j.tab, j.tab.another()
 	b.navigate(j.url("/policies/visitors/edit"))
 	other.navigate(j.url("/policies/visitors/edit"))
+
+	// The first tab saves version 4, while the other still has version 3 in its form.
 	b.focus()
 	b.fill("Requests", "8")
 	j.fleet.follow("a higher limit", func() { b.press("Save the changes") })
+
+	// Five of eight were used, so three are left.
 	j.fleet.meets(10, 3)
+
+	// A save on top of version 4 is refused, and both texts are shown.
 	other.focus()
 	other.fill("Description", "Nobody reads the shop to pieces")
 	if status := other.press("Save the changes"); status != http.StatusConflict {
@@ -447,13 +526,17 @@ func (j *journey) collide() {
 	}
 	other.reads("visitors was changed in the meantime", "Before (version 3)", "Yours", "Theirs (version 4)",
 		"5/1h sliding-log", "8/1h sliding-log", "Nobody reads the shop to pieces")
+
 	other.refusedWith(http.StatusConflict)
 	j.fits(other)
 	j.take(other, "conflict")
+
+	// The limit of the other tab is 5 again, and was used up.
 	j.fleet.follow("mine on top", func() { other.press("Save mine on top of version 4") })
 	other.reads("5/1h sliding-log", "Nobody reads the shop to pieces")
 	other.quiet()
 	j.fleet.meets(10, 0)
+
 	b.focus()
 }
 
@@ -469,23 +552,28 @@ func (j *journey) mistake() {
 
 func (j *journey) withoutScripts() {
 	b := j.tab.another()
+
 	b.withoutScripts()
 	b.focus()
 	b.navigate(j.url("/policies"))
+
 	b.press("New policy")
 	b.press("Start from nothing")
 	b.fill("Name", "search")
 	b.fill("Path", "/products/")
+
 	if _, n := j.fleet.follow("a policy without JavaScript", func() { b.press("Create the policy") }); n != "2" {
 		j.t.Errorf("%s policies are in force, want 2", n)
 	}
 	b.reads("search", "100/1m")
+
 	b.press("Edit")
 	b.fill("Requests", "50")
 	b.press("Preview")
 	b.reads("50 requests")
 	j.fleet.follow("an edit without JavaScript", func() { b.press("Save the changes") })
 	b.reads("50/1m")
+
 	b.press("Traffic")
 	b.reads("Refresh every 5 seconds") // which a script would hide
 	b.quiet()
@@ -495,27 +583,34 @@ func (j *journey) withoutScripts() {
 // shrink checks every page at the size of a phone.
 func (j *journey) shrink() {
 	b := j.tab
+
 	for _, path := range []string{"/policies", "/new", "/new?template=plans", "/policies/visitors", "/policies/visitors/edit", "/policies/visitors/history",
 		"/policies/visitors/delete", "/policies/visitors/diff", "/scheduled", "/deleted", "/", "/tester", "/keys", "/who", "/import", "/apps", "/users", "/users/admin", "/audit", "/settings", "/account", "/account/second-factor"} {
 		b.navigate(j.url(path))
 		j.fits(b)
 	}
+
 	b.navigate(j.url("/policies"))
 	b.resize(phoneWidth, phoneHeight)
 	eval[bool](b, `document.getElementById("count").scrollIntoView(), true`)
 	j.take(b, "phone")
+
 	b.navigate(j.url("/settings")) // the last tab
 	const inSight = `(() => { const r = document.querySelector(".top nav [aria-current]").getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth })()`
 	if !eval[bool](b, inSight) {
 		j.t.Error("on a phone the tab of the page is out of sight")
 	}
+
+	// The text of a time is a span, and its title has the instant.
 	b.navigate(j.url("/policies/visitors"))
 	if text := eval[string](b, `document.querySelector("time").textContent`); !strings.Contains(text, "ago") && text != "now" {
 		j.t.Errorf("a time is shown as %q", text)
 	}
-	if title := eval[string](b, `document.querySelector("time").title`); !strings.HasSuffix(title, " UTC") || !strings.Contains(title, " · ") {
+	if title := eval[string](b, `document.querySelector("time").title`); !strings.HasSuffix(title, " UTC") ||
+		!strings.Contains(title, " · ") {
 		j.t.Errorf("the title of a time is %q", title)
 	}
+
 	b.resize(width, height)
 }
 

@@ -28,12 +28,15 @@ const maxTurns = 20
 // the element. The focus has to be seen there.
 func (b *tab) reach(where chromedp.Search) (key string) {
 	b.t.Helper()
+
+	// A page may change at each key, so the way is asked for again after it.
 	var w way
 	for range maxTurns {
 		b.until(fmt.Sprintf("%s is on the page", where), func() bool {
 			w = eval[way](b, fmt.Sprintf(`(%s)(%q)`, wayTo, where))
 			return !w.Missing
 		})
+
 		switch {
 		case w.Away:
 			b.focus()
@@ -49,12 +52,15 @@ func (b *tab) reach(where chromedp.Search) (key string) {
 			b.key(strings.Repeat(kb.ArrowUp, -w.Arrows))
 		default:
 			if w.Fault != "" {
-				b.t.Errorf("the focus on %s cannot be seen on %s: %s", where, eval[string](b, `location.pathname`), w.Fault)
+				b.t.Errorf("the focus on %s cannot be seen on %s: %s", where,
+					eval[string](b, `location.pathname`), w.Fault)
 			}
 			return w.Key
 		}
 	}
-	b.t.Fatalf("the keyboard does not reach %s: %+v, and the focus is on %s\n%s", where, w, eval[string](b, `document.activeElement.outerHTML.slice(0, 200)`), b.text())
+
+	b.t.Fatalf("the keyboard does not reach %s: %+v, and the focus is on %s\n%s", where, w,
+		eval[string](b, `document.activeElement.outerHTML.slice(0, 200)`), b.text())
 	return ""
 }
 

@@ -37,6 +37,8 @@ const maxHigh = 2500
 func (j *journey) list() {
 	b := j.tab
 	b.navigate(j.url("/policies"))
+
+	// The API adds what makes the policies fifty, faster than the form would.
 	eval[bool](b, `(async () => {
 		for (let i = 10; i < 57; i++) await fetch("/api/policies/many-" + i, {method: "PUT",
 			headers: {"Content-Type": "application/json", "If-None-Match": "*"},
@@ -44,20 +46,28 @@ func (j *journey) list() {
 		document.title = "all are there";
 	})(), true`)
 	b.until("there are fifty policies", func() bool { return eval[string](b, `document.title`) == "all are there" })
+
 	b.resize(1280, 900)
 	b.navigate(j.url("/policies"))
 	b.reads("50 policies")
+
+	// Fifty policies take three windows at most.
 	if high := eval[int](b, `document.documentElement.scrollHeight`); high > maxHigh {
 		j.t.Errorf("fifty policies are %d pixels high, want %d at most", high, maxHigh)
 	} else {
 		j.t.Logf("fifty policies are %d pixels high", high)
 	}
+
 	if n := eval[int](b, `document.documentElement.scrollWidth - innerWidth`); n > 0 {
 		j.t.Errorf("the list is %d pixels too wide", n)
 	}
 	j.cards()
+
 	b.press("Share refused")
-	b.until("the policy that refused most comes first", func() bool { return strings.HasPrefix(b.lines(), "visitors ") })
+	b.until("the policy that refused most comes first",
+		func() bool { return strings.HasPrefix(b.lines(), "visitors ") })
+
+	// The curve of a policy that refuses has the whole and the part in another ink.
 	if drawn := eval[string](b, `(line => line.querySelector(".spark title").textContent + ": " + [...line.querySelectorAll(".spark path")].map((p) => p.getAttribute("class") + (p.getBBox().height > 0)).join(" "))(document.getElementById("policy-visitors"))`); !strings.HasSuffix(drawn, ": wholetrue parttrue") {
 		j.t.Errorf("the line of a policy that refuses is drawn as %q", drawn)
 	}
@@ -66,26 +76,33 @@ func (j *journey) list() {
 	b.shown("many-49", "many-48", "many-47", "many-46", "many-45", "many-44", "many-43", "many-42", "many-41", "many-40") // the order stays
 	b.fill("Search", "/many/42")
 	b.shown("many-42")
+
 	if got := eval[string](b, `document.activeElement.id + " " + location.search`); !strings.HasPrefix(got, "search ") || !strings.Contains(got, "many%2F42") {
 		j.t.Errorf("while the user types, the focus and the address are %q", got)
 	}
+
+	// A filter that is saved brings its question back.
 	b.fill("Name of the filter", "forty-two")
 	b.press("Save filter")
 	b.reads("The filter was saved.")
 	b.press("All")
 	b.press("forty-two")
 	b.shown("many-42")
+
 	b.mark("many-42")
 	b.press("Off")
 	b.reads("Switch 1 policy off?")
 	j.fleet.follow("a change of one of many", func() { b.press("Switch them off") })
 	b.reads("The policies were changed.")
 	b.shown("many-42")
+
+	// After the change the list is still filtered, and nothing is ticked.
 	b.mark("many-42")
 	b.goTo(chromedp.Search(`//select[@id="with"]`))
 	b.key("till")
 	j.fleet.follow("a further application", func() { b.press("Add to it") })
 	b.reads("The policies were changed.", "many-42 shop, till")
+
 	b.press("Delete this filter")
 	b.reads("The filter was deleted.")
 

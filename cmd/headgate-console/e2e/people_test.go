@@ -41,17 +41,23 @@ func (j *journey) enrol(b *tab, password string) (*phone, []string) {
 	b.fill("Password", password)
 	b.press("Set it up")
 	j.fits(b)
-	d := &phone{j: j, secret: strings.ReplaceAll(eval[string](b, `document.querySelector("#secret").textContent`), " ", "")}
+
+	d := &phone{j: j,
+		secret: strings.ReplaceAll(eval[string](b, `document.querySelector("#secret").textContent`), " ", "")}
 	if w := eval[float64](b, `document.querySelector("svg.qr").getBoundingClientRect().width`); w < 100 {
 		j.t.Errorf("the picture of the secret is %g pixels wide", w)
 	}
+
 	b.fill("Code that the app shows", d.code())
 	b.press("Turn it on")
 	j.fits(b)
+
+	// The codes are shown this once, so they are kept here.
 	codes := eval[[]string](b, `[...document.querySelectorAll(".codes code")].map((c) => c.textContent)`)
 	if len(codes) != 10 {
 		j.t.Errorf("the recovery codes are %q", codes)
 	}
+
 	b.press("I have kept them")
 	return d, codes
 }
@@ -72,10 +78,13 @@ func (j *journey) secondFactors() {
 	b.press("Set up a second factor")
 	device, recovery := j.enrol(b, password)
 	b.reads("10 recovery codes were not used")
+
+	// A requirement that is set while the administrator has a factor does not lock her out.
 	b.press("Settings")
 	b.choose("A second factor is required of", "everyone")
 	b.press("Save")
 	b.reads("The settings were saved.")
+
 	b.press("Users")
 	b.fill("Name", "ada")
 	b.press("Add the user")
@@ -83,34 +92,43 @@ func (j *journey) secondFactors() {
 
 	b.press("Sign out")
 	j.enter(b, "admin", password)
+
 	b.reads("Second factor")
 	j.fits(b)
 	b.navigate(j.url("/policies"))
 	b.reads("Sign in") // the password is not enough
+
 	j.enter(b, "admin", password)
 	b.fill("Code", "000000")
 	if status := b.press("Sign in"); status != http.StatusUnauthorized {
 		j.t.Errorf("a wrong code has status %d, want %d", status, http.StatusUnauthorized)
 	}
 	b.refusedWith(http.StatusUnauthorized)
+
+	// A code works once, also within the half minute in which it is right.
 	code := device.code()
 	b.fill("Code", code)
 	b.press("Sign in")
 	b.press("Policies")
 	b.press("Sign out")
+
 	j.enter(b, "admin", password)
 	b.fill("Code", code) // which was used
 	b.press("Sign in")
 	b.reads("was used before")
 	b.refusedWith(http.StatusUnauthorized)
+
+	// A recovery code stands in for the device.
 	b.fill("Code", recovery[0])
 	b.press("Sign in")
 	b.reads("9 recovery codes were not used")
+
 	b.press("Audit log")
 	b.fill("Who", "admin")
 	b.fill("What", "session.")
 	b.press("Show")
 	b.reads("session.password", "with a code", "with a recovery code; 9 are left", "session.logout")
+
 	b.fill("Who", "")
 	b.choose("Outcome", "refused")
 	b.press("Show")
@@ -119,6 +137,7 @@ func (j *journey) secondFactors() {
 	b.press("Sign out")
 	j.newcomer(b, first)
 	j.enter(b, "admin", password)
+
 	b.fill("Code", recovery[1])
 	b.press("Sign in")
 	b.navigate(j.url("/users/ada"))
@@ -126,24 +145,29 @@ func (j *journey) secondFactors() {
 	b.reads("All sessions of ada end")
 	b.press("Remove the second factor")
 	b.reads("The second factor was removed")
+
 	j.thinkTwice()
 	b.press("Settings")
 	b.choose("A second factor is required of", "nobody")
 	b.press("Save")
+
 	b.navigate(j.url("/account/second-factor"))
 	b.fill("Password to turn it off", password)
 	b.press("Turn the second factor off")
 	b.reads("The second factor was turned off.")
 }
 
-// thinkTwice begins changes of users that cannot simply be taken back, and reads what they would do.
+// thinkTwice begins changes of users that cannot simply be taken back, and reads what they would
+// do.
 func (j *journey) thinkTwice() {
 	b := j.tab
 	for _, c := range []struct{ user, button, title, consequence string }{
 		{"ada", "Make an administrator", "Make ada an administrator?", "can also take these permissions away from you"},
-		{"admin", "Make an ordinary user", "Give up being an administrator?", "Only another administrator can take this back."},
+		{"admin", "Make an ordinary user", "Give up being an administrator?",
+			"Only another administrator can take this back."},
 		{"admin", "Disable", "Disable yourself?", "All your sessions end at once, this one included"},
-		{"ada", "Give a new one-time password", "Give ada a new one-time password?", "The password of ada stops working"},
+		{"ada", "Give a new one-time password", "Give ada a new one-time password?",
+			"The password of ada stops working"},
 	} {
 		b.navigate(j.url("/users/" + c.user))
 		b.press(c.button)
@@ -151,6 +175,8 @@ func (j *journey) thinkTwice() {
 		j.fits(b)
 		b.press("Leave it as it is")
 	}
+
+	// Each was left as it is, so ada and admin are what they were.
 	b.reads("A user with the roles below.")
 	b.navigate(j.url("/users/admin"))
 	b.reads("administrator manages users and applications")
@@ -161,6 +187,8 @@ func (j *journey) thinkTwice() {
 func (j *journey) newcomer(b *tab, oneTime string) {
 	const chosen = "purple otters under bridges"
 	j.enter(b, "ada", oneTime)
+
+	// A password of one letter passes the length and nothing else.
 	const easy = "aaaaaaaaaaaa"
 	b.fill("One-time password", oneTime)
 	b.fill("New password", easy)
@@ -170,14 +198,18 @@ func (j *journey) newcomer(b *tab, oneTime string) {
 	}
 	b.reads("it is easy to guess")
 	b.refusedWith(http.StatusUnprocessableEntity)
+
 	b.fill("One-time password", oneTime)
 	b.fill("New password", chosen)
 	b.fill("New password again", chosen)
 	b.press("Change the password")
+
+	// Every page leads to the second factor until there is one.
 	b.reads("requires a second factor of you")
 	b.navigate(j.url("/policies"))
 	b.reads("requires a second factor of you")
 	j.fits(b)
+
 	j.enrol(b, chosen)
 	b.press("Policies")
 	b.press("ada")
@@ -202,17 +234,21 @@ func (j *journey) endsSoon(b *tab) {
 // tokens makes a token for 30 days, has a program write policies with it, and revokes it.
 func (j *journey) tokens() {
 	b := j.tab
+
 	j.addAppCalled("till")
 	b.press("admin")
 	b.fill("What it is for", "policies in Git")
 	b.choose("It may", "read and write")
 	b.choose("It ends after", "30 days")
 	b.tick("till")
+
+	// The console takes its own instant, between the press and the page that shows the token.
 	earliest := time.Now().UTC().AddDate(0, 0, 30).Truncate(time.Second)
 	b.press("Make the token")
 	b.reads("Your new token", "It is shown only once. Copy it now.")
 	token := eval[string](b, `document.querySelector(".secret code").textContent`)
 	b.press("I have copied it")
+
 	b.reads("policies in Git write till never")
 	ends, err := time.Parse(time.RFC3339, eval[string](b, `document.querySelector("[data-head=Ends] time").dateTime`))
 	if err != nil || ends.Before(earliest) || ends.After(time.Now().UTC().AddDate(0, 0, 30)) {
@@ -232,6 +268,8 @@ func (j *journey) tokens() {
 	j.fits(b)
 	b.press("Revoke the token")
 	b.reads("The token was revoked.", "revoked")
+
+	// The program learns it at its next command.
 	if code, out := j.command(token, "diff"); code != 2 || !strings.Contains(out, "the token is not known") {
 		j.t.Errorf("with a token that was revoked diff ends with %d: %s", code, out)
 	}
@@ -249,7 +287,8 @@ func (j *journey) apply(token string) {
 		{[]string{"apply", "-comment", "from Git"}, 0, "created    refunds"},
 		{[]string{"diff"}, 0, ""},
 	} {
-		if code, out := j.command(token, c.command...); code != c.code || !strings.Contains(out, c.out) || c.out == "" && out != "" {
+		if code, out := j.command(token, c.command...); code != c.code || !strings.Contains(out, c.out) ||
+			c.out == "" && out != "" {
 			j.t.Errorf("%s ends with %d, want %d: %s", c.command, code, c.code, out)
 		}
 	}
@@ -272,20 +311,25 @@ func (j *journey) command(token string, command ...string) (code int, out string
 // audit filters the audit log by its form, and exports what the filter selects.
 func (j *journey) audit() {
 	b := j.tab
+
 	b.press("Audit log")
 	b.fill("Who", "admin")
 	b.fill("What", "token.")
 	b.date("From", time.Now().UTC().AddDate(0, 0, -1))
 	b.press("Show")
 	want := []string{"admin token.revoke done", "admin token.create done"}
+
+	// The newest is first.
 	if got := eval[[]string](b, `[...document.querySelectorAll("tbody tr")].map((row) => [1, 2, 4].map((i) => row.children[i].childNodes[0].textContent.trim() || row.children[i].innerText.trim()).join(" "))`); !slices.Equal(got, want) {
 		j.t.Errorf("the log has %q, want %q", got, want)
 	}
+
 	name, text := b.download("Export as CSV")
 	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil || name != "audit.csv" || len(rows) != 3 {
 		j.t.Fatalf("%s: %v\n%s", name, err, text)
 	}
+
 	if head := strings.Join(rows[0], " "); head != "id at actor via action object outcome before after request_id address note" {
 		j.t.Errorf("the head of the file is %s", head)
 	}
@@ -294,16 +338,21 @@ func (j *journey) audit() {
 			j.t.Errorf("row %d of the file is %s, want %s", i+1, got, want[i])
 		}
 	}
+
 	b.fill("What", "policy.")
 	b.fill("On what", "policy:refunds")
 	b.press("Show")
 	b.unfold("Before and after")
-	b.reads(`policy.import policy:refunds done from Git`, `{"name":"refunds","apps":["till"],"limit":"7/1m","key":"ip"}`)
+	b.reads(`policy.import policy:refunds done from Git`,
+		`{"name":"refunds","apps":["till"],"limit":"7/1m","key":"ip"}`)
+
+	// The export itself is in the log, and so are look-ups of keys.
 	b.press("Show all")
 	b.reads("audit.export")
 	b.fill("What", "key.")
 	b.press("Show")
 	b.reads("key.look-up policy:visitors done")
+
 	b.fill("What", "traffic.")
 	b.press("Show")
 	b.reads("traffic.export")

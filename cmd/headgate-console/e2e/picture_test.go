@@ -38,11 +38,16 @@ func (b *tab) portray(name string) {
 	if name == "" || *screenshots == "" {
 		return
 	}
+
+	// A page on a phone counts up to usualHigh only, as it is cut there.
 	b.resize(phoneWidth, phoneHeight)
 	high := min(eval[int](b, bodyHigh), usualHigh)
 	b.resize(width, height)
 	high = min(max(high, eval[int](b, bodyHigh)), mostHigh)
+
 	whole := image.NewNRGBA(image.Rect(0, 0, width+gap+phoneWidth, 2*high+gap))
+
+	// The light ones are above, the dark ones below, and the desk is left of the phone.
 	for _, v := range []struct {
 		scheme     string
 		wide, x, y int
@@ -53,6 +58,7 @@ func (b *tab) portray(name string) {
 		draw.Draw(whole, at, image.NewUniform(edge), image.Point{}, draw.Src)
 		draw.Draw(whole, at.Inset(1), b.shot(), image.Pt(1, 1), draw.Src)
 	}
+
 	b.resize(width, height)
 	b.write(filepath.Join("pages", name), whole, 96)
 }
@@ -63,6 +69,7 @@ var edge = color.NRGBA{0x8a, 0x94, 0xa3, 0xff}
 // shot returns a picture of the window.
 func (b *tab) shot() image.Image {
 	b.t.Helper()
+
 	var shot []byte
 	err := b.try(func(ctx context.Context) (err error) {
 		shot, err = chromedp.Run(ctx, chromedp.CaptureScreenshot())
@@ -71,6 +78,7 @@ func (b *tab) shot() image.Image {
 	if err != nil {
 		b.t.Fatal(err)
 	}
+
 	picture, err := png.Decode(bytes.NewReader(shot))
 	if err != nil {
 		b.t.Fatal(err)
@@ -97,7 +105,10 @@ func (b *tab) write(name string, picture image.Image, colours int) {
 // for text and areas.
 func reduced(full image.Image, colours int) *image.Paletted {
 	palette := paletteOf(full, colours)
+
 	small, known := image.NewPaletted(full.Bounds(), palette), map[color.Color]uint8{}
+
+	// A page has few colours and many pixels, so the nearest colour of each is kept.
 	for y := full.Bounds().Min.Y; y < full.Bounds().Max.Y; y++ {
 		for x := full.Bounds().Min.X; x < full.Bounds().Max.X; x++ {
 			c := full.At(x, y)
@@ -119,8 +130,12 @@ func paletteOf(full image.Image, colours int) color.Palette {
 			count[full.At(x, y)]++
 		}
 	}
+
 	var palette color.Palette
-	for _, c := range slices.SortedFunc(maps.Keys(count), func(a, b color.Color) int { return cmp.Compare(count[b], count[a]) }) {
+
+	// The most frequent colours are taken first, so that a gradient does not crowd out the text.
+	for _, c := range slices.SortedFunc(maps.Keys(count),
+		func(a, b color.Color) int { return cmp.Compare(count[b], count[a]) }) {
 		if len(palette) == 0 || len(palette) < colours && far(c, palette.Convert(c)) {
 			palette = append(palette, c)
 		}

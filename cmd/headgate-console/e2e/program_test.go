@@ -37,13 +37,17 @@ func build(t testing.TB) (console, shop string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".", "github.com/headgate/headgate/examples/shop")
+
+		cmd := exec.Command("go", "build", "-o", dir+string(filepath.Separator), ".",
+			"github.com/headgate/headgate/examples/shop")
 		cmd.Dir = ".."
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("go build: %v\n%s", err, out)
 		}
 		programs.dir = dir
 	})
+
+	// A build that failed has failed the test that began it; the others need not try.
 	if programs.dir == "" {
 		t.Fatal("the programs did not compile for an earlier test")
 	}
@@ -110,17 +114,21 @@ func start(t testing.TB, name, path string, env []string, args ...string) *progr
 // run runs a program. It ends with the test.
 func run(t testing.TB, name, path string, env []string, args ...string) *program {
 	t.Helper()
+
 	in, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &program{t: t, name: name, out: out, more: make(chan struct{})}
+
+	// The output is read to its end before the test ends, so that a failure shows all of it.
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
 		p.read(in)
 	}()
 	p.launch(path, env, args)
+
 	t.Cleanup(func() {
 		p.stop(syscall.SIGTERM)
 		<-read
@@ -136,9 +144,11 @@ func run(t testing.TB, name, path string, env []string, args ...string) *program
 // is tied to it.
 func (p *program) launch(path string, env, args []string) {
 	p.t.Helper()
+
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = p.out, p.out, dieWithParent()
+
 	started := make(chan error)
 	p.ended = make(chan struct{})
 	go func() {
@@ -151,11 +161,15 @@ func (p *program) launch(path string, env, args []string) {
 			close(p.ended)
 		}
 	}()
+
 	err := <-started
+
+	// The process has its own copy of this end; with ours open, reading would never end.
 	p.out.Close()
 	if err != nil {
 		p.t.Fatalf("%s: %v", p.name, err)
 	}
+
 	p.process = cmd.Process
 }
 
@@ -164,8 +178,11 @@ func (p *program) launch(path string, env, args []string) {
 func (p *program) stop(s os.Signal) {
 	p.killed = p.killed || s == syscall.SIGKILL
 	p.process.Signal(s)
+
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
+
+	// A process that hangs is killed, or it would outlive the test.
 	select {
 	case <-p.ended:
 		if p.err != nil && !p.killed {
@@ -221,15 +238,19 @@ func (p *program) await(n int, want *regexp.Regexp) []string {
 // awaitAt is await, and also returns when the line came.
 func (p *program) awaitAt(n int, want *regexp.Regexp) ([]string, time.Time) {
 	p.t.Helper()
+
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
 	for {
+		// The lines that are there come first: the one that is wanted may have come before the
+		// call.
 		lines, more := p.from(n)
 		for _, l := range lines {
 			if parts := want.FindStringSubmatch(l.text); parts != nil {
 				return parts, l.at
 			}
 		}
+
 		select {
 		case <-more:
 		case <-deadline.C:

@@ -23,6 +23,7 @@ func TestProvider(t *testing.T) {
 func signInAtProvider(t *testing.T, d *database, keyboard bool) {
 	browser := chromium(t)
 	console, _ := build(t)
+
 	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
 	d.with(func(_ context.Context, s *service.Service, first string) {
 		h.s = s
@@ -30,13 +31,16 @@ func signInAtProvider(t *testing.T, d *database, keyboard bool) {
 		_, err := h.s.CreateUser(h.ctx, h.admin, "ada") // who has no password of her own
 		h.must(err)
 	})
+
 	people, f := provider(t), openFront(t)
 	d.env = append(d.env, "HEADGATE_CONSOLE_OIDC_SECRET="+people.ClientSecret)
 	p := d.serve(console, "-oidc-issuer", people.Issuer(), "-oidc-client", people.ClientID, "-public-url", f.url)
 	f.leadsTo(t, p.address)
+
 	b := browse(t, browser)
 	b.keyboard = keyboard
 
+	// ada is known to the console, and is led to the page that she asked for.
 	people.QueueUser(&mockoidc.MockUser{Subject: "4711", PreferredUsername: "ada", Email: "ada@example.com"})
 	b.navigate(f.url + "/tester")
 	if status := b.press("Sign in at your organization"); status != http.StatusOK {

@@ -25,6 +25,7 @@ import (
 func TestRedisOfSeveralServers(t *testing.T) {
 	t.Parallel() // the tests wait for other programs most of the time
 	console, _ := build(t)
+
 	t.Run("cluster", func(t *testing.T) {
 		t.Parallel()
 		l := serveBy(t, console, "redis+cluster://"+strings.Join(redistest.Addrs(redistest.Cluster(t, 3)), ","))
@@ -33,9 +34,13 @@ func TestRedisOfSeveralServers(t *testing.T) {
 	t.Run("sentinel", func(t *testing.T) {
 		t.Parallel()
 		w := redistest.Sentinel(t)
-		l := serveBy(t, console, "redis+sentinel://"+strings.Join(redistest.Addrs(w.Sentinels), ",")+"/"+redistest.MasterName)
+		l := serveBy(t, console,
+			"redis+sentinel://"+strings.Join(redistest.Addrs(w.Sentinels), ",")+"/"+redistest.MasterName)
 		instance := l.follower()
 		l.useKeys(instance)
+
+		// The instance has the address of the sentinels only, so it must learn of the new master
+		// from them.
 		w.Master.Kill()
 		l.policy("later", "1/1h sliding-log")
 		l.published()
@@ -68,12 +73,15 @@ func (l *load) policy(name, limit string) {
 // follower starts an instance in this process, and returns its URL.
 func (l *load) follower() string {
 	l.t.Helper()
+
 	o, err := redisurl.Parse(l.redis)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	o.ContextTimeoutEnabled = true
 	client := redis.NewUniversalClient(o)
+
+	// The policy is there before the instance begins, which therefore has it from the start.
 	l.policy("first", "3/1h sliding-log")
 	l.published()
 	limits, err := managed.Open(context.Background(), client, managed.Options{App: "shop", Store: redisstore.Options{Timeout: time.Minute},
@@ -81,6 +89,7 @@ func (l *load) follower() string {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+
 	server := httptest.NewServer(nethttp.New(limits.Limiter)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	l.t.Cleanup(func() {
 		server.Close()
@@ -107,6 +116,7 @@ func (l *load) asks(url string) bool {
 func (l *load) useKeys(instance string) {
 	t := l.t
 	t.Helper()
+
 	pass := func(n int) (passed int) {
 		for range n {
 			if l.asks(instance + "/first") {
@@ -115,40 +125,53 @@ func (l *load) useKeys(instance string) {
 		}
 		return passed
 	}
+
 	key := map[string]any{"key": "127.0.0.1", "for": "10m"}
+
+	// What is left is read without use.
 	peek := func() (left int64) {
 		var d struct{ Remaining int64 }
 		l.call("POST", "/api/policies/first/key", map[string]any{"key": "127.0.0.1"}, &d)
 		return d.Remaining
 	}
+
+	// The limit of three passes three of five.
 	if n, left := pass(5), peek(); n != 3 || left != 0 {
 		t.Errorf("of 5 requests %d pass and %d are left", n, left)
 	}
+
+	// The counts come to Redis a little later than the decisions.
 	l.settles(func() error {
 		var top struct {
 			Policies []struct{ Refused struct{ Total int64 } }
 		}
 		l.call("GET", "/api/apps/shop/top", nil, &top)
-		if requests, _ := l.shown(); requests["allowed"] != 3 || requests["refused"] != 2 || len(top.Policies) != 1 || top.Policies[0].Refused.Total != 2 {
+		if requests, _ := l.shown(); requests["allowed"] != 3 || requests["refused"] != 2 || len(top.Policies) != 1 ||
+			top.Policies[0].Refused.Total != 2 {
 			return fmt.Errorf("the console says %v and %+v", requests, top)
 		}
 		return nil
 	})
+
 	l.call("POST", "/api/policies/first/key/reset", map[string]any{"key": "127.0.0.1"}, nil)
 	if left := peek(); left != 3 {
 		t.Errorf("after a reset %d are left", left)
 	}
+
 	l.call("POST", "/api/policies/first/bans", key, nil)
 	if pass(2) != 0 {
 		t.Error("a banned key is admitted")
 	}
+
 	l.settles(func() error {
 		var list struct{ Bans []struct{ Key string } }
-		if l.call("GET", "/api/policies/first/bans", nil, &list); len(list.Bans) != 1 || list.Bans[0].Key != "127.0.0.1" {
+		if l.call("GET", "/api/policies/first/bans", nil, &list); len(list.Bans) != 1 ||
+			list.Bans[0].Key != "127.0.0.1" {
 			return fmt.Errorf("the bans are %+v", list)
 		}
 		return nil
 	})
+
 	l.call("POST", "/api/policies/first/bans/lift", map[string]any{"key": "127.0.0.1"}, nil)
 	if n := pass(1); n != 1 {
 		t.Error("a key is refused whose ban was lifted")

@@ -24,39 +24,49 @@ func (j *journey) changeSafely() {
 // has it enforced in some seconds.
 func (j *journey) schedule() {
 	b := j.tab
+
 	const summary = "Change the mode later, or for a time"
 	b.unfold(summary)
 	b.fill("for", "3")
 	j.fits(b)
+
 	b.press("Switch for this time")
 	b.reads("From now, for 3 hours, the instances of shop do not apply it")
 	j.fleet.follow("off for a time", func() { b.press("Turn it off") })
 	b.reads("The change was made, and ends by itself.", "Mode: off → becomes shadow by admin")
 	j.fits(b)
+
 	b.press("All scheduled changes")
 	b.reads("1 change waits", "Mode: off → becomes shadow admin Cancel the change of search")
 	j.fits(b)
+
 	b.press("Cancel the change of search")
 	b.reads("The scheduled change was canceled.", "No change is scheduled.")
 
 	b.navigate(j.url("/policies/search"))
 	b.unfold(summary)
 	b.choose("Switch to", "Enforce")
+
+	// The page shows the instant in UTC, so a zone that were ignored would be an hour off.
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		j.t.Fatal(err)
 	}
 	at := time.Date(time.Now().Year()+1, 3, 1, 9, 30, 0, 0, berlin)
+
 	b.moment("From", at)
 	b.fill("Time zone", "Europe/Berlin")
 	b.press("Schedule it")
 	b.reads("The change was scheduled.")
+
 	b.press("All scheduled changes")
 	if got := eval[string](b, `document.querySelector("tbody time").dateTime`); got != at.UTC().Format(time.RFC3339) {
 		j.t.Errorf("the change is scheduled for %s, want %s", got, at.UTC().Format(time.RFC3339))
 	}
+
 	b.press("Cancel the change of search")
 	b.reads("No change is scheduled.")
+
 	j.expect()
 }
 
@@ -65,19 +75,24 @@ func (j *journey) schedule() {
 func (j *journey) expect() {
 	b := j.tab
 	b.navigate(j.url("/policies/search"))
+
 	b.unfold("Change the mode later, or for a time")
 	b.choose("Switch to", "Enforce")
 	before := j.fleet.counts()
+
+	// Five seconds leave time to press the button before the change is due.
 	eval[bool](b, `(() => { const at = document.getElementById("at");
 		at.form.noValidate = true;
 		at.value = new Date(Date.now() + 5000).toISOString().slice(0, 19);
 		return true;
 	})()`)
+
 	b.press("Schedule it")
 	b.reads("The change was scheduled.")
 	for i, s := range j.fleet.shops {
 		s.await(before[i], inForce)
 	}
+
 	b.press("History")
 	b.reads("Version 6 newest", "update by admin", "scheduled for ")
 	b.press("search")
@@ -91,18 +106,23 @@ func (j *journey) restore() {
 	b.fill("Comment", "no longer needed")
 	j.fleet.follow("a deletion", func() { b.press("Delete the policy") })
 	b.reads("The policy was deleted.")
+
 	b.press("Deleted policies")
 	b.reads("no longer needed")
 	b.press("Restore search")
 	b.reads("Restore the policy search?", "It comes back as it was in version 6, with its history.")
+
 	j.fleet.follow("a restored policy", func() { b.press("Restore the policy") })
 	b.reads("50/1m")
 
 	b.press("Keys")
 	b.fill("Key", "127.0.0.1")
 	b.press("Look it up")
-	b.reads("127.0.0.1 under each policy", "visitors 127.0.0.1 0 of 5 is over the limit", "search 127.0.0.1 50 of 50 is within the limit")
+	b.reads("127.0.0.1 under each policy", "visitors 127.0.0.1 0 of 5 is over the limit",
+		"search 127.0.0.1 50 of 50 is within the limit")
 	j.fits(b)
+
+	// The page of one policy has what the key has used under the others.
 	b.press("search")
 	b.reads("127.0.0.1 under search", "Under other policies", "visitors 127.0.0.1 0 of 5 is over the limit")
 }
@@ -110,13 +130,19 @@ func (j *journey) restore() {
 // withoutRedis changes a policy while Redis is away.
 func (j *journey) withoutRedis() {
 	b := j.tab
+
 	j.redis.Kill()
 	b.navigate(j.url("/policies/visitors"))
 	b.reads("Redis does not answer")
+
 	b.press("Shadow")
-	b.reads("The mode was changed.", "Redis does not answer, since", "The newest changes are saved and not in force yet: they will be as soon as they can be published.")
+	b.reads("The mode was changed.", "Redis does not answer, since",
+		"The newest changes are saved and not in force yet: they will be as soon as they can be published.")
+
+	// What was saved without Redis is in force as soon as Redis is back.
 	before := j.fleet.counts()
 	j.redis.Restart()
+
 	b.until("the banner is gone", func() bool { return !b.says("The newest changes are saved") })
 	for i, s := range j.fleet.shops {
 		s.await(before[i], inForce)

@@ -23,7 +23,8 @@ func openShops(t testing.TB, path, redis string) *fleet {
 	t.Helper()
 	f := &fleet{t: t}
 	for range 2 {
-		f.shops = append(f.shops, start(t, "shop", path, nil, "-redis", redis, "-listen", "127.0.0.1:0", "-timeout", "1m"))
+		f.shops = append(f.shops, start(t, "shop", path, nil, "-redis", redis, "-listen", "127.0.0.1:0",
+			"-timeout", "1m"))
 	}
 	return f
 }
@@ -34,9 +35,13 @@ var inForce = regexp.MustCompile(`policies are in force"? version=(\S+) policies
 // returns its version, and how many policies there are.
 func (f *fleet) follow(what string, change func()) (version, policies string) {
 	f.t.Helper()
+
 	before := f.counts()
+
+	// The time counts from before the button was pressed.
 	began := time.Now()
 	change()
+
 	for i, s := range f.shops {
 		parts, at := s.awaitAt(before[i], inForce)
 		took := at.Sub(began)
@@ -63,6 +68,7 @@ func (f *fleet) meets(n, pass int) {
 	f.t.Helper()
 	client := &http.Client{Transport: &http.Transport{}, Timeout: patience}
 	defer client.CloseIdleConnections()
+
 	got := map[int]int{}
 	for i := range n {
 		s := f.shops[i%len(f.shops)]
@@ -73,6 +79,7 @@ func (f *fleet) meets(n, pass int) {
 		r.Body.Close()
 		got[r.StatusCode]++
 	}
+
 	if got[http.StatusOK] != pass || got[http.StatusTooManyRequests] != n-pass {
 		f.t.Errorf("of %d requests these have each status: %v; want %d that pass and the others refused", n, got, pass)
 	}

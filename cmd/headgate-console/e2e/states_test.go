@@ -74,21 +74,26 @@ func readings() []state {
 	)
 	return append(list,
 		state{name: "traffic after a refresh", user: "admin", path: "/?app=shop", on: fetched("/live?app=shop")},
-		state{name: "a policy after a refresh", user: "admin", path: "/policies/watched", on: fetched("/policies/watched/live")},
+		state{name: "a policy after a refresh", user: "admin", path: "/policies/watched",
+			on: fetched("/policies/watched/live")},
 		state{name: "the banner after a refresh", user: "admin", path: "/policies", on: fetched("/banner")},
-		state{name: "counts as a file", user: "admin", path: "/?app=shop", on: `fetch(document.querySelector("a[download]").href).then((r) => r.ok)`},
+		state{name: "counts as a file", user: "admin", path: "/?app=shop",
+			on: `fetch(document.querySelector("a[download]").href).then((r) => r.ok)`},
 		state{name: "policies as a file", user: "admin", path: "/import", on: fetched("/export?format=yaml")},
 		state{name: "the audit log as a file", user: "admin", path: "/audit", on: fetched("/audit/export")},
-		state{name: "a version that is none", user: "admin", path: "/policies/visitors/diff?from=x&to=y", status: wrongForm},
+		state{name: "a version that is none", user: "admin", path: "/policies/visitors/diff?from=x&to=y",
+			status: wrongForm},
 	)
 }
 
 // others are pages of users who may do less.
 func others() (list []state) {
-	list = asked("vic", "/", "/policies", "/policies?mode=off", "/tester", "/who", "/keys", "/bans", "/import", "/apps", "/account", "/scheduled", "/deleted")
+	list = asked("vic", "/", "/policies", "/policies?mode=off", "/tester", "/who", "/keys", "/bans", "/import", "/apps",
+		"/account", "/scheduled", "/deleted")
 	list = append(list, asked("nora", "/", "/policies", "/tester", "/who", "/bans", "/import", "/apps")...)
 	list = append(list, asked("pat", "/account", "/account/second-factor", "/login")...)
-	list = append(list, state{name: "no new policy for a viewer", user: "vic", path: "/new", status: http.StatusForbidden})
+	list = append(list, state{name: "no new policy for a viewer", user: "vic", path: "/new",
+		status: http.StatusForbidden})
 	return append(list, asked("vic", "/policies/visitors", "/policies/visitors/history", "/users/vic")...)
 }
 
@@ -97,20 +102,27 @@ var longPolicy = "n" + strings.Repeat("ame-", 15)
 
 // composing fills in the form of a policy.
 func composing() []state {
-	list := asked("admin", "/new", "/new?app=shop", "/new?from="+longPolicy, "/policies/visitors/edit", "/policies/"+longPolicy+"/edit")
+	list := asked("admin", "/new", "/new?app=shop", "/new?from="+longPolicy, "/policies/visitors/edit",
+		"/policies/"+longPolicy+"/edit")
 	for _, template := range []string{"none", "login", "plans", "webhook"} {
 		list = append(list, asked("admin", "/new?template="+template)...)
 	}
 	return append(list,
-		state{name: "a preview while it is filled in", user: "admin", path: "/new?template=none", on: typed("#quota", "many") + `.then(() => ` + until(`document.querySelector("[aria-invalid]")`) + `)`},
-		state{name: "a preview", user: "admin", path: "/new", send: form("do", "preview", "name", "fresh", "apps", "shop", "requests", "7", "period", "2", "unit", "hour", "key", "ip", "algorithm", "token-bucket", "mode", "shadow")},
+		state{name: "a preview while it is filled in", user: "admin", path: "/new?template=none",
+			on: typed("#quota", "many") + `.then(() => ` + until(`document.querySelector("[aria-invalid]")`) + `)`},
+		state{name: "a preview", user: "admin", path: "/new", send: form("do", "preview", "name", "fresh",
+			"apps", "shop", "requests", "7", "period", "2", "unit", "hour", "key", "ip", "algorithm", "token-bucket", "mode", "shadow")},
 		state{name: "every mistake of a new policy", user: "admin", path: "/new", status: wrongForm, send: form("do", "save", "name", "NO", "limit_by", "fields", "requests", "x", "period", "0", "unit", "year",
 			"key", "k ey", "path", "nopath", "host", "h h", "methods", "GET", "other_methods", "G T", "on_limit", "wait", "wait", "x", "ban_after", "x", "ban_for", "y", "ban_max", "z", "mode", "x", "algorithm", "x",
 			"plans", "x", "plan_by", "", "overrides", "y", "allow_networks", "n", "deny_keys", "\x00", "on_store_error", "x", "priority", "x", "comment", strings.Repeat("x", 600), "debt", "x", "segments", "x", "burst", "x")},
-		state{name: "mistakes of a limit as text", user: "admin", path: "/new", status: wrongForm, send: form("do", "save", "limit_by", "text", "limit", "none", "name", "x")},
-		state{name: "mistakes of a calendar", user: "admin", path: "/new", status: wrongForm, send: form("do", "save", "limit_by", "fields", "algorithm", "calendar", "calendar", "x", "tz", "Nowhere", "start", "99", "requests", "1", "name", "x")},
-		state{name: "mistakes of an edit", user: "admin", path: "/policies/visitors/edit", status: wrongForm, send: form("do", "save", "version", "5", "requests", "x")},
-		state{name: "a conflict", user: "admin", path: "/policies/visitors/edit", status: http.StatusConflict, send: form("do", "save", "version", "1", "name", "visitors", "description", hostile, "apps", "shop", "limit_by", "text", "limit", "7/1h sliding-log", "key", "ip", "mode", "shadow", "priority", "0")},
+		state{name: "mistakes of a limit as text", user: "admin", path: "/new", status: wrongForm,
+			send: form("do", "save", "limit_by", "text", "limit", "none", "name", "x")},
+		state{name: "mistakes of a calendar", user: "admin", path: "/new", status: wrongForm,
+			send: form("do", "save", "limit_by", "fields", "algorithm", "calendar", "calendar", "x", "tz", "Nowhere", "start", "99", "requests", "1", "name", "x")},
+		state{name: "mistakes of an edit", user: "admin", path: "/policies/visitors/edit", status: wrongForm,
+			send: form("do", "save", "version", "5", "requests", "x")},
+		state{name: "a conflict", user: "admin", path: "/policies/visitors/edit", status: http.StatusConflict,
+			send: form("do", "save", "version", "1", "name", "visitors", "description", hostile, "apps", "shop", "limit_by", "text", "limit", "7/1h sliding-log", "key", "ip", "mode", "shadow", "priority", "0")},
 		state{name: "mistakes of an edit that is made later", user: "admin", path: "/policies/visitors/edit", status: wrongForm, send: form("do", "schedule", "version", "5", "at", "", "zone", "y",
 			"apps", "shop", "limit_by", "text", "limit", "7/1h sliding-log", "key", "ip", "mode", "shadow", "priority", "0")},
 		state{name: "what is drawn", user: "admin", path: "/new?template=none", on: fetched("/drawing.svg?limit=5/1m")},
@@ -133,25 +145,39 @@ func changing() []state {
 	later := time.Now().AddDate(0, 0, 200).Format("2006-01-02T15:04")
 	return []state{
 		{name: "turn off?", user: "admin", path: "/policies/visitors/mode", send: form("mode", "off", "version", "5")},
-		{name: "a change of the mode, with its undo", user: "admin", path: "/policies/undone/mode", send: form("mode", "enforce", "version", "1", "confirm", "yes")},
+		{name: "a change of the mode, with its undo", user: "admin", path: "/policies/undone/mode",
+			send: form("mode", "enforce", "version", "1", "confirm", "yes")},
 		{name: "the change was undone", user: "admin", path: "/policies/undone/undo", send: form("version", "2")},
-		{name: "an undo that is too late", user: "admin", path: "/policies/undone/undo", send: form("version", "2"), status: http.StatusConflict},
-		{name: "mistakes of a change at a time", user: "admin", path: "/policies/visitors/schedule", status: wrongForm, send: form("do", "at", "version", "5", "mode", "x", "at", "", "zone", "x", "comment", strings.Repeat("x", 600))},
-		{name: "mistakes of a change for a time", user: "admin", path: "/policies/visitors/schedule", status: wrongForm, send: form("do", "for", "version", "5", "mode", "x", "for", "x", "unit", "x")},
-		{name: "turn off later?", user: "admin", path: "/policies/visitors/schedule", send: form("do", "at", "version", "5", "mode", "off", "at", later, "zone", "UTC")},
-		{name: "a change waits", user: "admin", path: "/policies/visitors/schedule", send: form("do", "at", "version", "5", "mode", "shadow", "at", later, "zone", "UTC", "comment", hostile)},
-		{name: "a change is cancelled", user: "admin", path: "/scheduled", then: submit(`[action="/scheduled/cancel"] button`)},
+		{name: "an undo that is too late", user: "admin", path: "/policies/undone/undo", send: form("version", "2"),
+			status: http.StatusConflict},
+		{name: "mistakes of a change at a time", user: "admin", path: "/policies/visitors/schedule", status: wrongForm,
+			send: form("do", "at", "version", "5", "mode", "x", "at", "", "zone", "x", "comment", strings.Repeat("x", 600))},
+		{name: "mistakes of a change for a time", user: "admin", path: "/policies/visitors/schedule", status: wrongForm,
+			send: form("do", "for", "version", "5", "mode", "x", "for", "x", "unit", "x")},
+		{name: "turn off later?", user: "admin", path: "/policies/visitors/schedule",
+			send: form("do", "at", "version", "5", "mode", "off", "at", later, "zone", "UTC")},
+		{name: "a change waits", user: "admin", path: "/policies/visitors/schedule",
+			send: form("do", "at", "version", "5", "mode", "shadow", "at", later, "zone", "UTC", "comment", hostile)},
+		{name: "a change is cancelled", user: "admin", path: "/scheduled",
+			then: submit(`[action="/scheduled/cancel"] button`)},
 		{name: "delete?", user: "admin", path: "/policies/visitors/delete"},
-		{name: "delete, with a mistake", user: "admin", path: "/policies/visitors/delete", status: wrongForm, send: form("version", "5", "confirm", "yes", "comment", strings.Repeat("x", 600))},
+		{name: "delete, with a mistake", user: "admin", path: "/policies/visitors/delete", status: wrongForm,
+			send: form("version", "5", "confirm", "yes", "comment", strings.Repeat("x", 600))},
 		{name: "roll back?", user: "admin", path: "/policies/visitors/rollback", send: form("to", "1", "version", "5")},
 		{name: "restore?", user: "admin", path: "/policies/gone/rollback", send: form("to", "1", "version", "2")},
 		{name: "nothing ticked", user: "admin", path: "/policies/bulk", send: form("do", "off"), status: wrongForm},
-		{name: "turn many off?", user: "admin", path: "/policies/bulk", send: form("do", "off", "policy", "5:visitors", "policy", "1:watched", "policy", "1:"+longPolicy)},
-		{name: "take many from an application?", user: "admin", path: "/policies/bulk", send: form("do", "remove", "with", longApp, "policy", "1:people")},
-		{name: "many that were changed", user: "admin", path: "/policies/bulk", send: form("do", "off", "policy", "1:visitors"), status: http.StatusConflict},
-		{name: "a filter that has no name", user: "admin", path: "/filters", send: form("here", "search=many"), status: wrongForm},
-		{name: "a filter was saved", user: "admin", path: "/filters", send: form("filter", "own", "here", "search=nothing")},
-		{name: "a filter was deleted", user: "admin", path: "/filters/delete", send: form("filter", "own", "here", "search=nothing")},
+		{name: "turn many off?", user: "admin", path: "/policies/bulk",
+			send: form("do", "off", "policy", "5:visitors", "policy", "1:watched", "policy", "1:"+longPolicy)},
+		{name: "take many from an application?", user: "admin", path: "/policies/bulk",
+			send: form("do", "remove", "with", longApp, "policy", "1:people")},
+		{name: "many that were changed", user: "admin", path: "/policies/bulk",
+			send: form("do", "off", "policy", "1:visitors"), status: http.StatusConflict},
+		{name: "a filter that has no name", user: "admin", path: "/filters", send: form("here", "search=many"),
+			status: wrongForm},
+		{name: "a filter was saved", user: "admin", path: "/filters",
+			send: form("filter", "own", "here", "search=nothing")},
+		{name: "a filter was deleted", user: "admin", path: "/filters/delete",
+			send: form("filter", "own", "here", "search=nothing")},
 	}
 }
 
@@ -160,9 +186,12 @@ func keysAndBans() []state {
 	banned := base64.RawURLEncoding.EncodeToString([]byte("192.0.2.1"))
 	odd := base64.RawURLEncoding.EncodeToString([]byte(hostile + "\x00\n"))
 	return []state{
-		{name: "a request that matches", user: "admin", path: "/tester", send: form("app", "shop", "method", "GET", "path", "/", "address", "192.0.2.1", "user", hostile, "headers", "X-Y: z")},
-		{name: "mistakes of a request", user: "admin", path: "/tester", status: wrongForm, send: form("app", "none", "method", "G T", "path", "x", "address", "x", "headers", "x")},
-		{name: "a request that matches nothing", user: "admin", path: "/tester", send: form("app", "unused", "method", "GET", "path", "/", "address", "192.0.2.1")},
+		{name: "a request that matches", user: "admin", path: "/tester",
+			send: form("app", "shop", "method", "GET", "path", "/", "address", "192.0.2.1", "user", hostile, "headers", "X-Y: z")},
+		{name: "mistakes of a request", user: "admin", path: "/tester", status: wrongForm,
+			send: form("app", "none", "method", "G T", "path", "x", "address", "x", "headers", "x")},
+		{name: "a request that matches nothing", user: "admin", path: "/tester",
+			send: form("app", "unused", "method", "GET", "path", "/", "address", "192.0.2.1")},
 		{name: "a banned key", user: "admin", path: "/keys", send: form("policy", "visitors", "key", "192.0.2.1")},
 		{name: "a fresh key", user: "admin", path: "/keys", send: form("policy", "visitors", "key", "192.0.2.7")},
 		{name: "a key of hostile text", user: "admin", path: "/keys", send: form("policy", "people", "key", hostile)},
@@ -170,21 +199,28 @@ func keysAndBans() []state {
 		{name: "a key under every policy", user: "admin", path: "/keys", send: form("key", "192.0.2.1")},
 		{name: "a key of a viewer", user: "vic", path: "/keys", send: form("policy", "visitors", "key", "192.0.2.1")},
 		{name: "no key", user: "admin", path: "/keys", send: form("key", ""), status: wrongForm},
-		{name: "a key of no policy", user: "admin", path: "/keys", send: form("policy", "none", "key", "x"), status: wrongForm},
+		{name: "a key of no policy", user: "admin", path: "/keys", send: form("policy", "none", "key", "x"),
+			status: wrongForm},
 		{name: "reset?", user: "admin", path: "/keys/reset", send: form("policy", "people", "sent", odd)},
-		{name: "a key was reset", user: "admin", path: "/keys/reset", send: form("policy", "people", "sent", odd, "confirm", "yes")},
+		{name: "a key was reset", user: "admin", path: "/keys/reset", send: form("policy", "people", "sent", odd,
+			"confirm", "yes")},
 		{name: "ban?", user: "admin", path: "/keys/ban", send: form("policy", "visitors", "sent", odd)},
-		{name: "ban, for how long?", user: "admin", path: "/keys/ban", send: form("policy", "visitors", "sent", odd, "confirm", "yes", "for", "long"), status: wrongForm},
-		{name: "a key was banned", user: "admin", path: "/keys/ban", send: form("policy", "visitors", "sent", odd, "confirm", "yes", "for", "1h")},
+		{name: "ban, for how long?", user: "admin", path: "/keys/ban",
+			send: form("policy", "visitors", "sent", odd, "confirm", "yes", "for", "long"), status: wrongForm},
+		{name: "a key was banned", user: "admin", path: "/keys/ban", send: form("policy", "visitors", "sent", odd,
+			"confirm", "yes", "for", "1h")},
 		{name: "never limit?", user: "admin", path: "/keys/allow", send: form("policy", "people", "sent", odd)},
 		{name: "lift?", user: "admin", path: "/keys/lift", send: form("policy", "visitors", "sent", banned)},
 		{name: "which limit?", user: "admin", path: "/keys/limit", send: form("policy", "people", "sent", odd)},
-		{name: "which limit, with a mistake?", user: "admin", path: "/keys/limit", send: form("policy", "people", "sent", odd, "limit", "x"), status: wrongForm},
-		{name: "a limit of its own?", user: "admin", path: "/keys/limit", send: form("policy", "people", "sent", odd, "limit", "9/1h")},
+		{name: "which limit, with a mistake?", user: "admin", path: "/keys/limit",
+			send: form("policy", "people", "sent", odd, "limit", "x"), status: wrongForm},
+		{name: "a limit of its own?", user: "admin", path: "/keys/limit",
+			send: form("policy", "people", "sent", odd, "limit", "9/1h")},
 	}
 }
 
-// atHook returns a script that opens a page of the first webhook of the list, or sends a form to it.
+// atHook returns a script that opens a page of the first webhook of the list, or sends a form to
+// it.
 func atHook(path string, fields url.Values) func() string {
 	to := fmt.Sprintf(`document.querySelector("main a.strong").href + %q`, path)
 	if fields == nil {
@@ -197,7 +233,8 @@ func atHook(path string, fields url.Values) func() string {
 func alerting() []state {
 	hook := form("name", hostile, "url", "http://127.0.0.1:1/"+strings.Repeat("x", 200), "apps", "shop", "repeat", "4h", "kinds", "refused",
 		"refused_over", "1", "refused_at_least", "1", "refused_minutes", "1", "refused_policy", "")
-	wrong := form("name", "", "url", "x", "apps", "none", "repeat", "x", "kinds", "refused", "refused_over", "x", "refused_at_least", "x", "refused_minutes", "x", "refused_policy", "N O")
+	wrong := form("name", "", "url", "x", "apps", "none", "repeat", "x", "kinds", "refused", "refused_over", "x",
+		"refused_at_least", "x", "refused_minutes", "x", "refused_policy", "N O")
 	at := func(name, path string, fields url.Values) state {
 		return state{name: name, user: "admin", path: "/alerts", then: atHook(path, fields)}
 	}
@@ -208,17 +245,22 @@ func alerting() []state {
 	return append(list,
 		state{name: "mistakes of a webhook", user: "admin", path: "/alerts", send: wrong, status: wrongForm},
 		state{name: "a webhook was added", user: "admin", path: "/alerts", send: hook},
-		at("a webhook", "", nil), at("a test message that does not arrive", "/test", form()), at("the form of a webhook", "/edit", nil), broken,
-		at("a webhook was edited", "/edit", hook), at("a new secret?", "/secret", form()), at("a new secret", "/secret", form("confirm", "yes")),
-		at("a webhook was turned off", "/status", form("do", "off")), state{name: "webhooks", user: "admin", path: "/alerts"}, at("delete a webhook?", "/delete", form()),
+		at("a webhook", "", nil), at("a test message that does not arrive", "/test", form()),
+		at("the form of a webhook", "/edit", nil), broken,
+		at("a webhook was edited", "/edit", hook), at("a new secret?", "/secret", form()),
+		at("a new secret", "/secret", form("confirm", "yes")),
+		at("a webhook was turned off", "/status", form("do", "off")), state{name: "webhooks", user: "admin", path: "/alerts"},
+		at("delete a webhook?", "/delete", form()),
 	)
 }
 
 // together changes several policies at once, and shows what refreshes itself.
 func together() []state {
 	return []state{
-		{name: "many were changed", user: "admin", path: "/policies/bulk", send: form("do", "enforce", "policy", "1:many-10", "policy", "1:many-11", "confirm", "yes", "here", "search=many-1", "comment", hostile)},
-		{name: "the change of many was undone", user: "admin", path: "/policies/undo", send: form("policy", "2:many-10", "policy", "2:many-11")},
+		{name: "many were changed", user: "admin", path: "/policies/bulk",
+			send: form("do", "enforce", "policy", "1:many-10", "policy", "1:many-11", "confirm", "yes", "here", "search=many-1", "comment", hostile)},
+		{name: "the change of many was undone", user: "admin", path: "/policies/undo",
+			send: form("policy", "2:many-10", "policy", "2:many-11")},
 		{name: "an undo of nothing", user: "admin", path: "/policies/undo", send: form("x", "y"), status: wrongForm},
 		{name: "the page Who after a refresh", user: "admin", path: "/who?app=shop", on: fetched("/who/live?app=shop")},
 		{name: "bans after a refresh", user: "admin", path: "/bans", on: fetched("/bans/live")},
@@ -233,37 +275,50 @@ func importing() []state {
 		many += "- {name: p" + strconv.Itoa(i) + ", apps: [shop], limit: 9/1h, key: ip}\n"
 	}
 	return []state{
-		{name: "a plan of many changes", user: "admin", path: "/import", files: true, send: form("data", many, "format", "yaml")},
-		{name: "many mistakes of an import", user: "admin", path: "/import", files: true, status: wrongForm, send: form("data", strings.ReplaceAll(many, "9/1h", "often"), "format", "yaml")},
+		{name: "a plan of many changes", user: "admin", path: "/import", files: true,
+			send: form("data", many, "format", "yaml")},
+		{name: "many mistakes of an import", user: "admin", path: "/import", files: true, status: wrongForm,
+			send: form("data", strings.ReplaceAll(many, "9/1h", "often"), "format", "yaml")},
 		{name: "a plan", user: "admin", path: "/import", files: true, send: form("data", data, "format", "yaml")},
-		{name: "a plan that deletes", user: "admin", path: "/import", files: true, send: form("data", data, "format", "yaml", "missing", "remove")},
-		{name: "a plan that does nothing", user: "admin", path: "/import", files: true, send: form("data", "policies: []", "format", "yaml")},
-		{name: "mistakes of an import", user: "admin", path: "/import", files: true, status: wrongForm, send: form("data", "policies:\n- {name: x, limit: y}\n- {name: NO}", "format", "yaml")},
-		{name: "a plan that is old", user: "admin", path: "/import/apply", files: true, status: http.StatusConflict, send: form("kept", auth.Digest(data), "format", "yaml", "base", "1")},
+		{name: "a plan that deletes", user: "admin", path: "/import", files: true,
+			send: form("data", data, "format", "yaml", "missing", "remove")},
+		{name: "a plan that does nothing", user: "admin", path: "/import", files: true,
+			send: form("data", "policies: []", "format", "yaml")},
+		{name: "mistakes of an import", user: "admin", path: "/import", files: true, status: wrongForm,
+			send: form("data", "policies:\n- {name: x, limit: y}\n- {name: NO}", "format", "yaml")},
+		{name: "a plan that is old", user: "admin", path: "/import/apply", files: true, status: http.StatusConflict,
+			send: form("kept", auth.Digest(data), "format", "yaml", "base", "1")},
 	}
 }
 
 // managing changes applications, users and settings.
 func managing() []state {
 	return []state{
-		{name: "mistakes of an application", user: "admin", path: "/apps", send: form("name", "NO", "description", strings.Repeat("x", 1001)), status: wrongForm},
+		{name: "mistakes of an application", user: "admin", path: "/apps",
+			send: form("name", "NO", "description", strings.Repeat("x", 1001)), status: wrongForm},
 		{name: "an application was added", user: "admin", path: "/apps", send: form("name", "added")},
-		{name: "a description was saved", user: "admin", path: "/apps/describe", send: form("name", "added", "description", hostile)},
-		{name: "a description that is too long", user: "admin", path: "/apps/describe", send: form("name", "added", "description", strings.Repeat("x", 1001)), status: wrongForm},
+		{name: "a description was saved", user: "admin", path: "/apps/describe",
+			send: form("name", "added", "description", hostile)},
+		{name: "a description that is too long", user: "admin", path: "/apps/describe",
+			send: form("name", "added", "description", strings.Repeat("x", 1001)), status: wrongForm},
 		{name: "delete an application?", user: "admin", path: "/apps/delete?name=added"},
-		{name: "delete an application with policies", user: "admin", path: "/apps/delete", send: form("name", "shop", "confirm", "yes"), status: wrongForm},
+		{name: "delete an application with policies", user: "admin", path: "/apps/delete",
+			send: form("name", "shop", "confirm", "yes"), status: wrongForm},
 		{name: "mistakes of a user", user: "admin", path: "/users", send: form("name", "N O"), status: wrongForm},
 		{name: "a user was added", user: "admin", path: "/users", send: form("name", "zoe")},
 		{name: "a role was saved", user: "admin", path: "/users/zoe/role", send: form("app", "shop", "role", "viewer")},
 		{name: "promote?", user: "admin", path: "/users/zoe/status", send: form("do", "promote")},
 		{name: "give it up?", user: "admin", path: "/users/admin/status", send: form("do", "demote")},
 		{name: "disable yourself?", user: "admin", path: "/users/admin/status", send: form("do", "disable")},
-		{name: "a user was disabled", user: "admin", path: "/users/zoe/status", send: form("do", "disable", "confirm", "yes")},
+		{name: "a user was disabled", user: "admin", path: "/users/zoe/status",
+			send: form("do", "disable", "confirm", "yes")},
 		{name: "a new one-time password?", user: "admin", path: "/users/zoe/password", send: form("x", "y")},
 		{name: "a new one-time password", user: "admin", path: "/users/zoe/password", send: form("confirm", "yes")},
 		{name: "remove a second factor?", user: "admin", path: "/users/fay/second-factor", send: form()},
-		{name: "mistakes of the settings", user: "admin", path: "/settings", send: form("idle", "x", "life", "y", "factor", "z", "days", "w"), status: wrongForm},
-		{name: "the settings were saved", user: "admin", path: "/settings", send: form("idle", "1h", "life", "12h", "factor", "nobody", "days", "366")},
+		{name: "mistakes of the settings", user: "admin", path: "/settings",
+			send: form("idle", "x", "life", "y", "factor", "z", "days", "w"), status: wrongForm},
+		{name: "the settings were saved", user: "admin", path: "/settings",
+			send: form("idle", "1h", "life", "12h", "factor", "nobody", "days", "366")},
 	}
 }
 
@@ -277,16 +332,20 @@ func signingIn(secret string) []state {
 	return []state{
 		{name: "the log-in", path: "/login"},
 		{name: "the log-in on the way to a page", path: "/policies"},
-		{name: "a wrong password", path: "/login", send: form("name", hostile, "password", "x"), status: http.StatusUnauthorized},
+		{name: "a wrong password", path: "/login", send: form("name", hostile, "password", "x"),
+			status: http.StatusUnauthorized},
 		{name: "the log-in after signing out", path: "/login?done=out"},
 		{name: "a code is asked for", path: "/login", send: form("name", "fay", "password", password)},
-		{name: "a wrong code", path: "/login", send: form("name", "fay", "password", password), then: enterCode(wrong), status: http.StatusUnauthorized},
+		{name: "a wrong code", path: "/login", send: form("name", "fay", "password", password), then: enterCode(wrong),
+			status: http.StatusUnauthorized},
 		{name: "a right code", path: "/login", send: form("name", "fay", "password", password), then: enterCode(right)},
-		{name: "a code without a log-in", path: "/login/code", send: form("code", "000000"), status: http.StatusUnauthorized},
+		{name: "a code without a log-in", path: "/login/code", send: form("code", "000000"),
+			status: http.StatusUnauthorized},
 		{name: "the page of the code without a log-in", path: "/login/code"},
 		{name: "the provider names nobody", path: "/login/oidc", status: http.StatusForbidden},
 		{name: "the provider names a user", path: "/login/oidc?next=/account"},
-		{name: "a user signs out", path: "/login", send: form("name", "nora", "password", password), then: submit(`[action="/logout"] button`)},
+		{name: "a user signs out", path: "/login", send: form("name", "nora", "password", password),
+			then: submit(`[action="/logout"] button`)},
 	}
 }
 
@@ -294,20 +353,32 @@ func signingIn(secret string) []state {
 func accounts() []state {
 	return []state{
 		{name: "a password has to be chosen", user: "otto", path: "/"},
-		{name: "mistakes of the first password", user: "otto", path: "/account/password", send: form("old", "x", "password", "short", "repeat", "other"), status: wrongForm},
-		{name: "mistakes of a password", user: "ada", path: "/account/password", send: form("old", "x", "password", "short", "repeat", "other"), status: wrongForm},
-		{name: "a token was made", user: "tess", path: "/account/tokens", send: form("label", hostile, "scope", "write", "days", "30", "apps", "shop")},
-		{name: "mistakes of a token", user: "tess", path: "/account/tokens", send: form("label", "", "scope", "x", "days", "999", "until", "2001-01-01", "apps", "none"), status: wrongForm},
-		{name: "revoke a token?", user: "admin", path: "/account", then: submit(`[action="/account/tokens/revoke"] button`)},
-		{name: "a session was ended", user: "admin", path: "/account", then: submit(`[action="/account/sessions/end"] button`)},
+		{name: "mistakes of the first password", user: "otto", path: "/account/password",
+			send: form("old", "x", "password", "short", "repeat", "other"), status: wrongForm},
+		{name: "mistakes of a password", user: "ada", path: "/account/password",
+			send: form("old", "x", "password", "short", "repeat", "other"), status: wrongForm},
+		{name: "a token was made", user: "tess", path: "/account/tokens",
+			send: form("label", hostile, "scope", "write", "days", "30", "apps", "shop")},
+		{name: "mistakes of a token", user: "tess", path: "/account/tokens",
+			send: form("label", "", "scope", "x", "days", "999", "until", "2001-01-01", "apps", "none"), status: wrongForm},
+		{name: "revoke a token?", user: "admin", path: "/account",
+			then: submit(`[action="/account/tokens/revoke"] button`)},
+		{name: "a session was ended", user: "admin", path: "/account",
+			then: submit(`[action="/account/sessions/end"] button`)},
 		{name: "a second factor that is on", user: "fay", path: "/account/second-factor"},
-		{name: "a wrong password for recovery codes", user: "fay", path: "/account/second-factor/codes", send: form("password", "x"), status: wrongForm},
-		{name: "new recovery codes", user: "fay", path: "/account/second-factor/codes", send: form("password", password)},
-		{name: "a wrong password to turn it off", user: "fay", path: "/account/second-factor/off", send: form("password", "x"), status: wrongForm},
+		{name: "a wrong password for recovery codes", user: "fay", path: "/account/second-factor/codes",
+			send: form("password", "x"), status: wrongForm},
+		{name: "new recovery codes", user: "fay", path: "/account/second-factor/codes",
+			send: form("password", password)},
+		{name: "a wrong password to turn it off", user: "fay", path: "/account/second-factor/off",
+			send: form("password", "x"), status: wrongForm},
 		{name: "a second factor that is off", user: "mo", path: "/account/second-factor"},
-		{name: "a wrong password for a second factor", user: "mo", path: "/account/second-factor", send: form("password", "x"), status: wrongForm},
-		{name: "a second factor is set up", user: "mo", path: "/account/second-factor", send: form("password", password)},
-		{name: "a wrong code of a new device", user: "mo", path: "/account/second-factor/confirm", send: form("code", "000000"), status: wrongForm},
+		{name: "a wrong password for a second factor", user: "mo", path: "/account/second-factor",
+			send: form("password", "x"), status: wrongForm},
+		{name: "a second factor is set up", user: "mo", path: "/account/second-factor",
+			send: form("password", password)},
+		{name: "a wrong code of a new device", user: "mo", path: "/account/second-factor/confirm",
+			send: form("code", "000000"), status: wrongForm},
 	}
 }
 
@@ -319,10 +390,14 @@ func refusals() []state {
 		{name: "no such policy", user: "admin", path: "/policies/none", status: http.StatusNotFound},
 		{name: "not permitted", user: "vic", path: "/audit", status: http.StatusForbidden},
 		{name: "not permitted to edit", user: "vic", path: "/policies/visitors/edit", status: http.StatusForbidden},
-		{name: "a session that has ended", path: "/policies/visitors/mode", send: form("mode", "off", "version", "5", "password", "x"), status: http.StatusUnauthorized},
-		{name: "no such method", user: "admin", path: "/policies", send: form("x", "y"), status: http.StatusMethodNotAllowed},
-		{name: "too large", user: "admin", path: "/apps", send: form("name", strings.Repeat("x", 2<<20)), status: http.StatusRequestEntityTooLarge},
-		{name: "a form that cannot be read", user: "admin", path: "/import/apply", files: true, send: form("data", "x"), status: http.StatusBadRequest},
+		{name: "a session that has ended", path: "/policies/visitors/mode",
+			send: form("mode", "off", "version", "5", "password", "x"), status: http.StatusUnauthorized},
+		{name: "no such method", user: "admin", path: "/policies", send: form("x", "y"),
+			status: http.StatusMethodNotAllowed},
+		{name: "too large", user: "admin", path: "/apps", send: form("name", strings.Repeat("x", 2<<20)),
+			status: http.StatusRequestEntityTooLarge},
+		{name: "a form that cannot be read", user: "admin", path: "/import/apply", files: true, send: form("data", "x"),
+			status: http.StatusBadRequest},
 	}
 }
 
@@ -333,21 +408,26 @@ func statesWithoutRedis() []state {
 	list = append(list, asked("admin", "/", "/policies", "/policies/visitors", "/who", "/bans", "/keys", "/tester")...)
 	list = append(list, asked("vic", "/policies/visitors")...)
 	return append(list,
-		state{name: "a key while Redis is away", user: "admin", path: "/keys", send: form("policy", "visitors", "key", "192.0.2.1"), status: http.StatusServiceUnavailable},
-		state{name: "a ban while Redis is away", user: "admin", path: "/keys/ban", send: form("policy", "visitors", "key", "192.0.2.1", "confirm", "yes", "for", "1h"), status: http.StatusServiceUnavailable},
+		state{name: "a key while Redis is away", user: "admin", path: "/keys",
+			send: form("policy", "visitors", "key", "192.0.2.1"), status: http.StatusServiceUnavailable},
+		state{name: "a ban while Redis is away", user: "admin", path: "/keys/ban",
+			send: form("policy", "visitors", "key", "192.0.2.1", "confirm", "yes", "for", "1h"), status: http.StatusServiceUnavailable},
 	)
 }
 
 // emptyStates are those of a console in which nothing is yet, without Redis, and whose settings
 // require a second factor, which new has not.
 func emptyStates() []part {
-	list := asked("admin", "/", "/policies", "/new", "/deleted", "/scheduled", "/tester", "/keys", "/who", "/bans", "/import", "/apps", "/users", "/audit?actor=x", "/account")
+	list := asked("admin", "/", "/policies", "/new", "/deleted", "/scheduled", "/tester", "/keys", "/who", "/bans",
+		"/import", "/apps", "/users", "/audit?actor=x", "/account")
 	return []part{{"nothing yet", append(list,
 		state{name: "a second factor has to be set up", user: "new", path: "/policies"},
 		state{name: "the log-in without a provider", path: "/login"},
 		state{name: "the first application", user: "admin", path: "/apps", send: form("name", "shop")},
 		state{name: "no policies yet", user: "admin", path: "/policies"},
-		state{name: "a policy without Redis", user: "admin", path: "/new", send: form("do", "save", "name", "first", "apps", "shop", "limit_by", "text", "limit", "5/1m", "key", "ip", "mode", "shadow", "priority", "0")},
-		state{name: "a key without Redis", user: "admin", path: "/keys", send: form("policy", "first", "key", "x"), status: wrongForm},
+		state{name: "a policy without Redis", user: "admin", path: "/new",
+			send: form("do", "save", "name", "first", "apps", "shop", "limit_by", "text", "limit", "5/1m", "key", "ip", "mode", "shadow", "priority", "0")},
+		state{name: "a key without Redis", user: "admin", path: "/keys", send: form("policy", "first", "key", "x"),
+			status: wrongForm},
 	)}}
 }

@@ -168,8 +168,11 @@ func (b *tab) download(name string) (file, text string) {
 	b.t.Helper()
 	b.steps++
 	dir := b.t.TempDir()
-	b.do(call(browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir}))
+
+	b.do(call(browser.SetDownloadBehavior,
+		browser.SetDownloadBehaviorParams{Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir}))
 	b.do(b.hit(named(name)))
+
 	b.until("the file of "+name+" is there", func() bool {
 		files, err := filepath.Glob(filepath.Join(dir, "*.*"))
 		if err != nil {
@@ -177,12 +180,14 @@ func (b *tab) download(name string) (file, text string) {
 		}
 		for _, f := range files {
 			info, err := os.Stat(f)
-			if err == nil && filepath.Ext(f) != ".crdownload" && info.Size() > 0 { // the browser keeps the name by an empty file, which the whole one replaces
+			// The browser keeps the name by an empty file, which the whole one replaces.
+			if err == nil && filepath.Ext(f) != ".crdownload" && info.Size() > 0 {
 				file = filepath.Base(f)
 			}
 		}
 		return file != ""
 	})
+
 	got, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		b.t.Fatal(err)

@@ -5,14 +5,19 @@ package e2e
 // old to count while the test goes on.
 func (j *journey) who() {
 	b := j.tab
+
+	// An hour, so that no unit comes back while the test runs.
 	b.press("Edit")
 	b.choose("Unit of the period", "hour")
 	b.tick("Enforce")
 	j.fleet.follow("an hour", func() { b.press("Save the changes") })
+
 	b.press("Who")
-	b.reads("No key is banned now.", "of 2 instances", "Refused most: 22 requests refused", "Admitted most: 5 requests admitted")
+	b.reads("No key is banned now.", "of 2 instances", "Refused most: 22 requests refused",
+		"Admitted most: 5 requests admitted")
 	j.row(b, "127.0.0.1", "22", "100%")
 	j.fits(b)
+
 	b.press("127.0.0.1")
 	b.reads("127.0.0.1 under login")
 
@@ -23,31 +28,39 @@ func (j *journey) who() {
 	b.reads("The key was reset.", "Who is refused")
 	b.press("127.0.0.1")
 	b.shows("Left", "5 of 5")
+
+	// Seven after a reset of five: two are refused, as for a key that is new.
 	j.logsIn(7, 5)
 
 	b.press("Who")
 	b.press("Own limit… for 127.0.0.1")
-	b.reads("Which limit for this key?", "Under login the limit of this key is now 5/1h sliding-log: 5 requests within any hour.")
+	b.reads("Which limit for this key?",
+		"Under login the limit of this key is now 5/1h sliding-log: 5 requests within any hour.")
 	b.fill("Limit of its own", "8/1h sliding-log")
 	b.press("Show what changes")
 	b.reads("Give this key a limit of its own?", "8/1h sliding-log: 8 requests within any hour")
 	b.fill("Comment", "the office")
 	j.fleet.follow("a limit of its own", func() { b.press("Give it this limit") })
 	b.reads("The key has a limit of its own.", "Who is refused")
+
 	j.logsIn(4, 3) // 5 of 8 were used
 	b.press("127.0.0.1")
 	b.reads("The key has a limit of its own: 8 requests within any hour.")
 	b.shows("Left", "0 of 8")
 
 	b.press("Never limit this key…")
-	b.reads("Never limit this key?", "login will not limit the key any longer: all of its requests pass, however many, and a ban does not stop them.")
+	b.reads("Never limit this key?",
+		"login will not limit the key any longer: all of its requests pass, however many, and a ban does not stop them.")
 	j.fleet.follow("a key that is not limited", func() { b.press("Never limit it") })
 	b.reads("The policy does not limit the key any longer.")
 	j.logsIn(6, 6)
+
+	// With the undo the limit is back, and what was used up before still counts.
 	j.fleet.follow("an undo", func() { b.press("Undo the change of login") })
 	b.reads("The change was undone.")
 	j.logsIn(1, 0)
 	j.banFromWho()
+
 	b.press("login")
 	b.press("History")
 	b.reads("the office")

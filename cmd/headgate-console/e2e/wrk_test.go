@@ -41,11 +41,14 @@ var wrkSays = regexp.MustCompile(`^requests=(\d+) ok=(\d+) refused=(\d+) failed=
 // tally waits until every thread of wrk has sent its requests, ends wrk, and returns its figures.
 func (p *program) tally() tally {
 	p.t.Helper()
+
 	for i := range wrkThreads {
 		p.await(0, regexp.MustCompile(fmt.Sprintf("^thread %d is done$", i+1)))
 	}
+
 	p.interrupt()
 	says := p.await(0, wrkSays)
+
 	var n [4]int64
 	for i, text := range says[1:] {
 		var err error
@@ -53,7 +56,10 @@ func (p *program) tally() tally {
 			p.t.Fatal(err)
 		}
 	}
+
 	a := tally{n[0], n[1], n[2]}
+
+	// A request that failed was neither admitted nor refused, so no sum would be right.
 	if a.sent != a.ok+a.refused || n[3] != 0 {
 		p.t.Errorf("wrk says %s", says[0])
 	}
@@ -64,8 +70,11 @@ func (p *program) tally() tally {
 // waits for its time to pass.
 func (p *program) interrupt() {
 	p.t.Helper()
+
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
+
+	// Once is not enough, as a signal that comes too early is lost.
 	for deadline := time.Now().Add(patience); ; {
 		p.process.Signal(os.Interrupt)
 		select {

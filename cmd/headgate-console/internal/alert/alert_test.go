@@ -37,13 +37,17 @@ func (f *fake) Check(context.Context) error {
 func (f *fake) Due(context.Context) (list []service.Due, wait time.Duration, waiting bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	now := time.Since(f.began)
 	chosen := map[string]bool{}
+
 	ids := []string{}
 	for id := range f.due {
 		ids = append(ids, id)
 	}
 	slices.Sort(ids)
+
+	// Of each webhook only the first message is due, as a webhook gets one at a time.
 	for _, id := range ids {
 		hook := id[:1]
 		if left := f.due[id] - now; left > 0 {
@@ -62,11 +66,13 @@ func (f *fake) Deliver(ctx context.Context, id string) error {
 	f.mu.Lock()
 	slow := f.slow[id[:1]]
 	f.mu.Unlock()
+
 	select {
 	case <-time.After(slow):
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.due, id)
@@ -77,16 +83,20 @@ func (f *fake) Deliver(ctx context.Context, id string) error {
 // running runs a worker for a time.
 func running(t *testing.T, f *fake, logger *slog.Logger, long time.Duration, f2 func()) {
 	t.Helper()
+
 	f.began = time.Now()
 	w, err := Start(f, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	time.Sleep(long)
 	synctest.Wait()
 	if f2 != nil {
 		f2()
 	}
+
+	// Twice, as Close may be called again.
 	for range 2 {
 		if err := w.Close(); err != nil {
 			t.Error(err)
@@ -108,7 +118,8 @@ func TestWorkerChecksEveryQuarterOfAMinute(t *testing.T) {
 func TestWorkerSendsBesideAWebhookThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{
-			due:  map[string]time.Duration{"a1": 0, "a2": 0, "b1": 0, "b2": 1500 * time.Millisecond, "b3": 1500 * time.Millisecond},
+			due: map[string]time.Duration{"a1": 0, "a2": 0, "b1": 0, "b2": 1500 * time.Millisecond,
+				"b3": 1500 * time.Millisecond},
 			slow: map[string]time.Duration{"a": 10 * time.Second},
 		}
 		running(t, f, nil, 25*time.Second, nil)
@@ -132,6 +143,8 @@ func TestWorkerCloseBreaksAnAttemptOff(t *testing.T) {
 func TestWorkerGoesOnAfterAnOutageAndLogsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
+
+		// The message is due after the outage, which covers the first three checks.
 		f := &fake{err: errors.New("away"), due: map[string]time.Duration{"a1": 40 * time.Second}}
 		running(t, f, slog.New(slog.NewTextHandler(&log, nil)), 31*time.Second, func() {
 			f.mu.Lock()
@@ -140,9 +153,12 @@ func TestWorkerGoesOnAfterAnOutageAndLogsOnce(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			synctest.Wait()
 		})
+
 		if want := []string{"a1 at 40s"}; !slices.Equal(f.sent, want) {
 			t.Errorf("it sent %q, want %q", f.sent, want)
 		}
+
+		// Checks and messages fail on their own, and each logs its outage and its end once.
 		for _, text := range []string{"cannot be checked", "are checked again", "cannot be read", "are read again"} {
 			if n := strings.Count(log.String(), text); n != 1 {
 				t.Errorf("%q is %d times in the log\n%s", text, n, log.String())

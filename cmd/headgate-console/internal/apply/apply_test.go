@@ -38,29 +38,40 @@ func TestApplyIsIdempotent(t *testing.T) {
 	w := newWorld(t)
 	w.write("login.yaml", login)
 	w.write("more/search.yml", search)
+
 	w.want(same, createdBoth+"created    login (dry run)\ncreated    search (dry run)\n", "", "apply", "-dry-run")
 	if w.version("login") != 0 {
 		t.Error("a dry run writes")
 	}
+
 	w.want(same, createdBoth+"created    login\ncreated    search\n", "", "apply", "-comment", "commit 0a1b")
+
 	unchanged := "To create: 0, to change: 0, to delete: 0, unchanged: 2.\nunchanged  login\nunchanged  search\nNothing to change.\n"
+
+	// Programs run apply at every commit, so again and again it must change nothing.
 	for range 2 {
 		w.want(same, unchanged, "", "apply")
 		w.want(same, "", "", "diff")
 	}
+
 	if w.version("login") != 1 || w.version("search") != 1 {
 		t.Errorf("the versions are %d and %d", w.version("login"), w.version("search"))
 	}
+
 	list, err := w.s.History(t.Context(), w.admin, "login", 0, 1)
 	if err != nil || list[0].Comment != "commit 0a1b" {
 		t.Errorf("%+v %v", list, err)
 	}
 
+	// A difference has its own exit code, by which a program asks before it applies.
 	w.write("login.yaml", strings.Replace(login, "5/1m", "7/1m", 1)+", mode: shadow")
 	changed := "update login\n  - limit: 5/1m\n  + limit: 7/1m\n  - mode: enforce\n  + mode: shadow\n"
+
 	w.want(differ, changed, "", "diff")
 	w.want(same, "To create: 0, to change: 1, to delete: 0, unchanged: 1.\n"+changed+"changed    login\nunchanged  search\n", "", "apply")
 	w.want(same, unchanged, "", "apply")
+
+	// Only what the files change gets a new version.
 	if w.version("login") != 2 || w.version("search") != 1 {
 		t.Errorf("the versions are %d and %d", w.version("login"), w.version("search"))
 	}
@@ -71,18 +82,24 @@ func TestApplyIgnoresVersionsAuthorsAndTimesOfAnExport(t *testing.T) {
 	w := newWorld(t)
 	w.create("login", "a")
 	w.create("gone", "a")
+
 	data, err := w.s.Export(t.Context(), w.admin, service.YAML, "")
 	w.must(err)
 	w.raw("export.yaml", string(data))
+
+	// The export is older now: login was changed, and gone was deleted.
 	p, err := w.s.Policy(t.Context(), w.admin, "login")
 	w.must(err)
 	p.Priority = 9
 	_, err = w.s.UpdatePolicy(t.Context(), w.admin, p)
 	w.must(err)
 	w.must(w.s.DeletePolicy(t.Context(), w.admin, "gone", 1))
+
 	if code, _, bad := w.run("apply"); code != same {
 		t.Fatal(bad)
 	}
+
+	// Both take the next version instead of that in the file.
 	if w.version("login") != 3 || w.version("gone") != 3 {
 		t.Errorf("the versions are %d and %d", w.version("login"), w.version("gone"))
 	}
@@ -95,14 +112,18 @@ func TestApplyPrunesOnlyWithinTheApplications(t *testing.T) {
 	w.create("shared", "a", "c")
 	w.create("others", "c")
 	w.write("login.yaml", login)
+
+	// Without -prune nothing is deleted that the files do not have.
 	w.want(differ, "create login\n  + name: login\n  + apps: a\n  + limit: 5/1m\n  + key: ip\n  + mode: enforce\n  + priority: 0\n", "", "diff")
 	if code, _, bad := w.run("apply"); code != same || w.version("old") != 1 {
 		t.Fatalf("without -prune old has version %d: %s", w.version("old"), bad)
 	}
+
 	deletion := "delete old\n  - name: old\n  - apps: a\n  - limit: 100/1m\n  - key: ip\n  - mode: enforce\n  - priority: 0\n"
 	w.want(differ, deletion, "", "diff", "-prune")
 	w.want(same, "To create: 0, to change: 0, to delete: 1, unchanged: 1.\n"+deletion+
 		"unchanged  login\ndeleted    old\nleft       shared, which is of other applications too\n", "", "apply", "-prune")
+
 	if w.version("old") != 0 || w.version("shared") != 1 || w.version("others") != 1 {
 		t.Error("-prune did not delete old alone")
 	}
@@ -110,14 +131,19 @@ func TestApplyPrunesOnlyWithinTheApplications(t *testing.T) {
 
 	// -app names applications that may have no policy in the files any more.
 	w.want(failed, "", "apply: no policy in the files is of c\n", "apply", "-prune", "-app", "c")
-	if code, _, bad := w.run("apply", "-prune", "-app", "c", "-app", "a"); code != same || w.version("shared") != 0 || w.version("others") != 0 || w.version("login") != 1 {
+
+	if code, _, bad := w.run("apply", "-prune", "-app", "c", "-app", "a"); code != same || w.version("shared") != 0 ||
+		w.version("others") != 0 || w.version("login") != 1 {
 		t.Errorf("with two applications: %s", bad)
 	}
+
+	// Files without a policy are more likely a mistake than a wish to delete all.
 	w.raw("login.yaml", "policies: []\n")
 	w.want(failed, "", "apply: there is no policy in the files, and -prune would delete all\n", "apply", "-prune")
 	if w.version("login") != 1 {
 		t.Error("an empty directory deletes")
 	}
+
 	w.must(os.Remove(filepath.Join(w.dir, "login.yaml")))
 	w.want(failed, "", "apply: there is no .yaml or .yml file in "+w.dir+"\n", "apply")
 }
@@ -135,16 +161,23 @@ func TestApplyOfOneApplicationLeavesOthers(t *testing.T) {
 
 func TestApplyReportsEveryMistakeOfAllFiles(t *testing.T) {
 	w := newWorld(t)
+
+	// One mistake of each kind, all of which are reported at once.
 	w.write("a.yaml", "name: login, apps: [a], limit: fast, key: ip", "name: search, apps: [a], limit: 1/1s, key: '?'")
 	w.raw("b.yaml", "policies:\n- name: third\n  apps: [a]\n  limit: 1/1s\n  key: ip\n\n- name: login\n  apps: [a]\n  limit: 1/1s\n  key: ip\n")
 	w.raw("sub/c.yml", "policies:\n\t- x\n")
 	w.raw("secret.yaml", "policies:\n- name: keys\n  apps: [a]\n  limit: 1/1s\n  key: api-key\n  access:\n    deny:\n      keys: [sk_live_0123456789]\n")
+
+	// Hidden files and other texts are passed over; JSON, which might be taken for read, is
+	// reported.
 	w.raw(".git/d.yaml", "?")
 	w.raw(".hidden.yaml", "?")
 	w.raw("notes.txt", "?")
 	w.raw("more.json", "{}")
+
 	w.must(os.Symlink(w.dir, filepath.Join(w.dir, "loop")))
 	w.must(os.Symlink("/nowhere/at/all", filepath.Join(w.dir, "z.yaml")))
+
 	code, out, bad := w.run("apply")
 	want := []string{
 		"apply: DIR/more.json is not read: policies are kept in .yaml or .yml files",
@@ -156,12 +189,14 @@ func TestApplyReportsEveryMistakeOfAllFiles(t *testing.T) {
 		`apply: DIR/sub/c.yml:2: found character '\t' that cannot start any token`,
 		`apply: stat DIR/z.yaml: no such file or directory`,
 	}
+
 	lines := strings.Split(strings.TrimSpace(bad), "\n")
 	for i, line := range lines {
 		if i < len(want) && !strings.HasPrefix(line, want[i]) {
 			t.Errorf("line %d is\n%s\nwant\n%s", i, line, want[i])
 		}
 	}
+
 	if code != failed || out != "" || len(lines) != len(want) {
 		t.Errorf("%d %s%s", code, out, bad)
 	}
@@ -172,6 +207,7 @@ func TestApplyPlacesTheMistakesThatTheConsoleFinds(t *testing.T) {
 	w := newWorld(t)
 	w.create("foreign", "b")
 	w.token = w.tokenOf(w.person("owner", "a", service.Owner), service.Write)
+
 	w.raw("x.yaml", `policies:
 - name: foreign
   apps: [a]
@@ -186,8 +222,10 @@ func TestApplyPlacesTheMistakesThatTheConsoleFinds(t *testing.T) {
 apply: DIR/x.yaml:2: policy "foreign": name: it cannot be used; choose another
 apply: DIR/x.yaml:9: policy "mine": apps: not permitted: it takes the owner of every application that the policy is to list
 `, "apply")
+
 	w.raw("x.yaml", "policies:\n- name: mine\n  limit: 1/1s\n  key: ip\n  apps: [a]\n")
-	w.want(failed, "", "apply: the request has mistakes\napply: apps: \"b\" is not an application of yours\n", "apply", "-prune", "-app", "a", "-app", "b")
+	w.want(failed, "", "apply: the request has mistakes\napply: apps: \"b\" is not an application of yours\n", "apply",
+		"-prune", "-app", "a", "-app", "b")
 }
 
 func TestDiffNeedsATokenThatReads(t *testing.T) {
@@ -198,7 +236,8 @@ func TestDiffNeedsATokenThatReads(t *testing.T) {
 	if code, _, bad := w.run("diff"); code != differ {
 		t.Errorf("%d %s", code, bad)
 	}
-	if code, _, bad := w.run("apply"); code != failed || !strings.Contains(bad, "not permitted") || w.version("login") != 0 {
+	if code, _, bad := w.run("apply"); code != failed || !strings.Contains(bad, "not permitted") ||
+		w.version("login") != 0 {
 		t.Errorf("%d %s", code, bad)
 	}
 	w.token = "hgt_unknown"
@@ -230,6 +269,8 @@ func TestApplyConflicts(t *testing.T) {
 			w.create("login", "a")
 			w.write("login.yaml", login, search)
 			imports := 0
+
+			// Only the first import is disturbed; a second one would find what has changed.
 			w.before = func(r *http.Request) {
 				if r.URL.Path == "/api/import" {
 					if imports++; imports == 1 {
@@ -237,14 +278,20 @@ func TestApplyConflicts(t *testing.T) {
 					}
 				}
 			}
+
 			code, out, bad := w.run("apply", "-prune")
+
+			// The plan is made again if what changed is none of its own.
 			if row.ok {
-				if code != same || imports != 2 || w.version("login") != 2 || w.version("search") != 1 || w.version("other") != 1 {
+				if code != same || imports != 2 || w.version("login") != 2 || w.version("search") != 1 ||
+					w.version("other") != 1 {
 					t.Errorf("%d after %d imports\n%s%s", code, imports, out, bad)
 				}
 				return
 			}
-			if code != failed || bad != "apply: "+errConflict.Error()+"\n" || strings.Contains(out, "changed    ") || imports != 1 {
+
+			if code != failed || bad != "apply: "+errConflict.Error()+"\n" ||
+				strings.Contains(out, "changed    ") || imports != 1 {
 				t.Errorf("%d after %d imports\n%s%s", code, imports, out, bad)
 			}
 		})
@@ -262,7 +309,8 @@ func TestApplyEndsWhilePoliciesKeepChanging(t *testing.T) {
 			w.create(fmt.Sprintf("other-%d", imports), "b")
 		}
 	}
-	if code, _, bad := w.run("apply"); code != failed || imports != maxAttempts || !strings.Contains(bad, errConflict.Error()) || w.version("login") != 0 {
+	if code, _, bad := w.run("apply"); code != failed || imports != maxAttempts ||
+		!strings.Contains(bad, errConflict.Error()) || w.version("login") != 0 {
 		t.Errorf("%d after %d imports: %s", code, imports, bad)
 	}
 }
@@ -275,11 +323,14 @@ func TestApplyWithoutAConsole(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
+		// A redirect would send the token elsewhere.
 		{"a redirect", func(rw http.ResponseWriter, r *http.Request) {
 			http.Redirect(rw, r, "https://elsewhere.example/login", http.StatusFound)
 		}, `redirects to "https://elsewhere.example/login"; give the URL of the console itself`},
-		{"a page", func(rw http.ResponseWriter, r *http.Request) { fmt.Fprint(rw, "<html>") }, "does not answer as a console does"},
-		{"a gateway's error", func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(502) }, `answers "502 Bad Gateway", and not as a console does`},
+		{"a page", func(rw http.ResponseWriter, r *http.Request) { fmt.Fprint(rw, "<html>") },
+			"does not answer as a console does"},
+		{"a gateway's error", func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(502) },
+			`answers "502 Bad Gateway", and not as a console does`},
 		{"a hostile detail", func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Content-Type", "application/problem+json")
 			rw.WriteHeader(422)
@@ -299,6 +350,8 @@ func TestApplyWithoutAConsole(t *testing.T) {
 			}
 		})
 	}
+
+	// Where nothing listens any more, the connection itself is refused.
 	gone := httptest.NewServer(nil)
 	gone.Close()
 	if code, _, bad := w.run("apply", "-url", gone.URL); code != failed || !strings.Contains(bad, "refused") {
@@ -315,24 +368,31 @@ func TestApplyWithoutAnAnswerSaysThatItIsUnknown(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 	}
-	if code, _, bad := w.run("apply"); code != failed || !strings.Contains(bad, "the console has written either all policies or none; apply changes no policy twice, so run it again") {
+	if code, _, bad := w.run("apply"); code != failed ||
+		!strings.Contains(bad, "the console has written either all policies or none; apply changes no policy twice, so run it again") {
 		t.Errorf("%d %s", code, bad)
 	}
 }
 
 func TestCommandLineReportsEveryMistakeButNoSecret(t *testing.T) {
 	var bad strings.Builder
+
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("-----BEGIN s3cret KEY-----\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"apply", "-url", "http://u:s3cret@console.example", "-token-file", file, "-app", "?", "-comment", "a\x00", "-timeout", "0s", "more"}
+
+	args := []string{"apply", "-url", "http://u:s3cret@console.example", "-token-file", file, "-app", "?",
+		"-comment", "a\x00", "-timeout", "0s", "more"}
 	code := Main(t.Context(), args, func(string) string { return "" }, &bad, &bad)
-	for _, want := range []string{"-f: it is missing", "-url: it holds a user", "-token-file: it is not an API token", "-app", "-comment", "-timeout", `"more"`} {
+
+	for _, want := range []string{"-f: it is missing", "-url: it holds a user", "-token-file: it is not an API token",
+		"-app", "-comment", "-timeout", `"more"`} {
 		if !strings.Contains(bad.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, bad.String())
 		}
 	}
+
 	if code != failed || strings.Contains(bad.String(), "s3cret") {
 		t.Errorf("%d\n%s", code, bad.String())
 	}
@@ -369,7 +429,8 @@ func TestCommandLineHelp(t *testing.T) {
 	for _, command := range []string{"apply", "diff"} {
 		var out, bad strings.Builder
 		code := Main(t.Context(), []string{command, "-h"}, func(string) string { return "hgt_s3cret" }, &out, &bad)
-		if code != same || !strings.Contains(bad.String(), "Usage: headgate-console "+command) || strings.Contains(bad.String(), "s3cret") || strings.Contains(bad.String(), "-comment") != (command == "apply") {
+		if code != same || !strings.Contains(bad.String(), "Usage: headgate-console "+command) ||
+			strings.Contains(bad.String(), "s3cret") || strings.Contains(bad.String(), "-comment") != (command == "apply") {
 			t.Errorf("%d %s%s", code, out.String(), bad.String())
 		}
 	}

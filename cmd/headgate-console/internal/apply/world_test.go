@@ -35,21 +35,29 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + filepath.Join(test.MemoryDir(t), "console.db"), Timeout: 3 * time.Minute})
+	db, err := store.Open(t.Context(), store.Options{URL: "sqlite://" + filepath.Join(test.MemoryDir(t), "console.db"),
+		Timeout: 3 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
+
 	w := &world{t: t, dir: t.TempDir()}
-	w.s, err = service.New(service.Options{DB: db, Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: slog.New(slog.DiscardHandler)})
+	w.s, err = service.New(service.Options{DB: db, Passwords: auth.Cost{Memory: 8, Time: 1},
+		Logger: slog.New(slog.DiscardHandler)})
 	w.must(err)
+
 	first, err := w.s.Bootstrap(t.Context())
 	w.must(err)
 	w.admin = w.logIn(service.FirstUser, first)
+
 	for _, app := range []string{"a", "b", "c"} {
 		w.must(w.s.CreateApp(t.Context(), w.admin, app, ""))
 	}
+
 	w.token = w.tokenOf(w.admin, service.Write)
+
+	// The server answers programs, and a test may change something before each answer.
 	programs, err := api.New(api.Options{Service: w.s, Logger: slog.New(slog.DiscardHandler)})
 	w.must(err)
 	w.server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -85,7 +93,8 @@ func (w *world) logIn(user, oneTime string) service.Actor {
 
 func (w *world) tokenOf(actor service.Actor, scope service.Scope) string {
 	w.t.Helper()
-	_, secret, err := w.s.CreateToken(w.t.Context(), actor, service.TokenDraft{Label: "ci", Scope: scope, Life: time.Hour})
+	_, secret, err := w.s.CreateToken(w.t.Context(), actor, service.TokenDraft{Label: "ci",
+		Scope: scope, Life: time.Hour})
 	w.must(err)
 	return secret
 }

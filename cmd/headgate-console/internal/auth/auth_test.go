@@ -19,19 +19,24 @@ func passwords(t *testing.T, cost Cost) *Passwords {
 
 func TestPasswordsMatchOnlyTheirHash(t *testing.T) {
 	p := passwords(t, cheap)
+
 	hash, err := p.Hash(t.Context(), "right")
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// The salt makes two hashes of one password.
 	other, err := p.Hash(t.Context(), "right")
 	if err != nil || other == hash {
 		t.Errorf("the same password has the same hash twice (%v)", err)
 	}
+
 	for _, row := range []struct {
 		stored, password string
 		want             bool
 	}{
-		{hash, "right", true}, {other, "right", true}, {hash, "Right", false}, {hash, "", false}, {hash, "right\x00", false},
+		{hash, "right", true}, {other, "right", true}, {hash, "Right", false}, {hash, "", false},
+		{hash, "right\x00", false},
 		{hash, strings.Repeat("x", 1<<20), false}, {"", "", false}, {"", "right", false},
 	} {
 		if got, err := p.Matches(t.Context(), row.stored, row.password); got != row.want || err != nil {
@@ -64,13 +69,18 @@ func TestPasswordsMatchAtAnotherCost(t *testing.T) {
 
 func TestPasswordsBrokenHashIsAnError(t *testing.T) {
 	p := passwords(t, cheap)
+
 	hash, err := p.Hash(t.Context(), "right")
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// A hash that a fault of the database changed must not cost memory without bound, or match
+	// anything.
 	for _, broken := range []string{
 		"x", "right", "$argon2id$", hash[:len(hash)-1], strings.Replace(hash, "m=8", "m=4294967295", 1),
-		strings.Replace(hash, "t=1", "t=0", 1), strings.Replace(hash, "argon2id", "argon2i", 1), strings.Replace(hash, "v=19", "v=16", 1), hash + "$",
+		strings.Replace(hash, "t=1", "t=0", 1), strings.Replace(hash, "argon2id", "argon2i", 1),
+		strings.Replace(hash, "v=19", "v=16", 1), hash + "$",
 	} {
 		if ok, err := p.Matches(t.Context(), broken, "right"); ok || err == nil {
 			t.Errorf("%q: %t %v", broken, ok, err)
@@ -79,17 +89,25 @@ func TestPasswordsBrokenHashIsAnError(t *testing.T) {
 }
 
 func TestCheckPasswordRefusesWhatIsEasyToGuess(t *testing.T) {
+	// Repeats, rows of keys, common words with the usual changes, the name of the user, and much
+	// of little.
 	for _, password := range []string{
-		"aaaaaaaaaaaa", "abcabcabcabc", "123456789012", "qwertyuiop12", "password1234", "passwordpassword", "Passw0rd!Passw0rd!",
-		"iloveyouiloveyou", "administrator1", "headgateheadgate", "ada.lovelace1815", "Lovelace-Lovelace", "somebody's password",
+		"aaaaaaaaaaaa", "abcabcabcabc", "123456789012", "qwertyuiop12", "password1234", "passwordpassword",
+		"Passw0rd!Passw0rd!",
+		"iloveyouiloveyou", "administrator1", "headgateheadgate", "ada.lovelace1815", "Lovelace-Lovelace",
+		"somebody's password",
 		strings.Repeat("a", MaxPassword), strings.Repeat("€", 12), strings.Repeat("password", 32),
 	} {
-		if err := CheckPassword("ada.lovelace", password); err == nil || !strings.Contains(err.Error(), "easy to guess") {
+		if err := CheckPassword("ada.lovelace", password); err == nil ||
+			!strings.Contains(err.Error(), "easy to guess") {
 			t.Errorf("%q: %v", password, err)
 		}
 	}
+
+	// Words that do not belong together, letters of other scripts, and secrets that were drawn.
 	for _, password := range []string{
-		"trumpet garden seven", "correct horse battery staple", "5zz4b7wjqk2m", "żółta łódź na rzece", "高い山と深い川と青い空です", NewSecret(),
+		"trumpet garden seven", "correct horse battery staple", "5zz4b7wjqk2m", "żółta łódź na rzece",
+		"高い山と深い川と青い空です", NewSecret(),
 		strings.Repeat("aB3$xyzqQ", 28),
 	} {
 		if err := CheckPassword("ada.lovelace", password); err != nil {
@@ -111,7 +129,8 @@ func TestHashEndsWithItsContext(t *testing.T) {
 }
 
 func TestNewPasswordsRefusesBadCosts(t *testing.T) {
-	for _, c := range []Cost{{}, {Memory: 7, Time: 1}, {Memory: 8}, {Memory: 1<<20 + 1, Time: 1}, {Memory: 8, Time: 65}} {
+	for _, c := range []Cost{{}, {Memory: 7, Time: 1}, {Memory: 8}, {Memory: 1<<20 + 1, Time: 1},
+		{Memory: 8, Time: 65}} {
 		if _, err := NewPasswords(c); err == nil {
 			t.Errorf("%+v: no error", c)
 		}

@@ -32,7 +32,8 @@ type fake struct {
 }
 
 func newFake() *fake {
-	return &fake{counts: map[time.Time]int64{}, changed: map[time.Time]time.Time{}, collected: map[string]time.Time{}, recorded: map[time.Time]int64{}}
+	return &fake{counts: map[time.Time]int64{}, changed: map[time.Time]time.Time{}, collected: map[string]time.Time{},
+		recorded: map[time.Time]int64{}}
 }
 
 func (f *fake) now() time.Time { return time.Now().Add(f.skew).UTC() }
@@ -142,15 +143,22 @@ func TestWorkerMissesNothing(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFake()
 					f.skew = skew
+
+					// The counts of more than sixteen hours are there when the first console
+					// starts.
 					for i := range 100 { // before there was a console
 						f.count(time.Duration(i) * 10 * time.Minute)
 					}
+
 					var list []*Worker
 					for range workers {
 						list = append(list, start(t, f))
 					}
+
 					synctest.Wait()
 					f.complete(t, "at the start")
+
+					// An hour of requests, and now and then one of an instance that was cut off.
 					for i := range 3600 {
 						f.count(0)
 						if i%100 == 0 {
@@ -158,15 +166,20 @@ func TestWorkerMissesNothing(t *testing.T) {
 						}
 						time.Sleep(time.Second)
 					}
+
 					time.Sleep(time.Minute + settle + spread)
 					f.complete(t, "after an hour")
+
 					for range 10 { // the only request of a minute comes before the one before is collected
 						now := f.now()
 						time.Sleep(now.Truncate(time.Minute).Add(time.Minute + time.Second).Sub(now))
 						f.count(0)
 					}
+
 					time.Sleep(time.Minute + settle + spread)
 					f.complete(t, "after quiet minutes")
+
+					// While no console runs the counts go on, and the next one finds them.
 					for _, w := range list {
 						w.Close()
 					}
@@ -174,6 +187,7 @@ func TestWorkerMissesNothing(t *testing.T) {
 						f.count(0)
 						time.Sleep(10 * time.Minute)
 					}
+
 					start(t, f)
 					synctest.Wait()
 					f.complete(t, "after a pause")
@@ -190,10 +204,14 @@ func TestWorkerReadsWhatHasChanged(t *testing.T) {
 		for i := range 100 {
 			f.count(time.Duration(i) * time.Minute)
 		}
+
 		start(t, f)
 		time.Sleep(time.Minute + settle + spread)
+
+		// What the start reads is not judged.
 		f.calls()
 		time.Sleep(time.Hour)
+
 		reads, prunes := f.calls()
 		if reads != 0 {
 			t.Errorf("%d minutes were read without a change", reads)
@@ -201,46 +219,58 @@ func TestWorkerReadsWhatHasChanged(t *testing.T) {
 		if prunes < 60*parts/2 {
 			t.Errorf("%d parts were pruned in an hour", prunes)
 		}
+
 		for range 3600 {
 			f.count(0)
 			time.Sleep(time.Second)
 		}
+
 		if reads, _ := f.calls(); reads < 59 || reads > 120 {
 			t.Errorf("%d minutes were read in an hour, want each once or twice", reads)
 		}
 	})
 }
 
-// What was collected is added up after each collection, also after one that fails in part, and at the
-// start what was collected before.
+// What was collected is added up after each collection, also after one that fails in part, and at
+// the start what was collected before.
 func TestWorkerAddsUpAfterEachCollection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
 		f.count(time.Hour)
 		start(t, f)
 		synctest.Wait()
+
+		// At the start nothing is recorded yet when it is first added up, and one minute
+		// afterwards.
 		if n := len(f.addedUp); n != 2 || len(f.addedUp[0]) != 0 || len(f.addedUp[1]) != 1 {
 			t.Errorf("at the start %v was added up", f.addedUp)
 		}
+
 		for range 59 {
 			f.count(0)
 			time.Sleep(time.Minute)
 		}
+
 		time.Sleep(time.Minute - time.Nanosecond)
 		synctest.Wait()
+
 		if n := len(f.addedUp); n != 2+59 {
 			t.Errorf("in an hour it was added up %d times, want once a minute", n-2)
 		}
+
 		for i, seen := range f.addedUp[2:] {
 			if len(seen) != i+2 {
 				t.Errorf("after minute %d the counts of %d minutes were added up", i+1, len(seen))
 			}
 		}
+
+		// A collection that fails may have recorded a part, so it is added up as well.
 		f.mu.Lock()
 		f.err = errors.New("away")
 		f.mu.Unlock()
 		time.Sleep(settle + spread)
 		synctest.Wait()
+
 		if n := len(f.addedUp); n < 2+60 {
 			t.Error("after a collection that failed nothing was added up")
 		}
@@ -250,14 +280,19 @@ func TestWorkerAddsUpAfterEachCollection(t *testing.T) {
 func TestWorkerFollowsAClockThatIsSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
+
 		start(t, f)
 		f.count(0)
 		time.Sleep(2 * time.Minute)
+
+		// The clock of the source goes back, and the new minute lies before one that was
+		// collected.
 		f.mu.Lock()
 		f.skew = -5 * time.Hour
 		f.mu.Unlock()
 		f.count(0)
 		time.Sleep(2 * time.Minute)
+
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if len(f.recorded) != 2 {
@@ -272,18 +307,25 @@ func TestWorkerTriesAgain(t *testing.T) {
 		f.count(time.Hour)
 		f.err = errors.New("away")
 		w := start(t, f)
+
 		synctest.Wait()
 		begin := time.Now()
-		if s := w.Status(); s.Err == nil || !s.Since.Equal(begin) || !strings.Contains(s.Err.Error(), `the counts of "a": away`) {
+
+		// The failure counts from the first one, also while it lasts.
+		if s := w.Status(); s.Err == nil || !s.Since.Equal(begin) ||
+			!strings.Contains(s.Err.Error(), `the counts of "a": away`) {
 			t.Errorf("%+v", s)
 		}
+
 		time.Sleep(10 * time.Minute)
 		f.mu.Lock()
 		f.err = nil
 		f.mu.Unlock()
+
 		if s := w.Status(); !s.Since.Equal(begin) {
 			t.Errorf("%+v", s)
 		}
+
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		f.complete(t, "after the failure")

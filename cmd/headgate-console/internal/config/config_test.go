@@ -40,6 +40,9 @@ func TestParseDefaults(t *testing.T) {
 
 func TestParsePlainHTTPNeedsLoopbackOrConsent(t *testing.T) {
 	cert, key := certificate(t)
+
+	// Only addresses that cannot be reached from elsewhere need no TLS: a name that looks like
+	// localhost is none.
 	for _, row := range []struct {
 		args []string
 		ok   bool
@@ -56,6 +59,8 @@ func TestParsePlainHTTPNeedsLoopbackOrConsent(t *testing.T) {
 		{[]string{"-listen", "example.com:8080"}, false},
 		{[]string{"-listen", "localhost.example.com:8080"}, false},
 		{[]string{"-listen", "8080"}, false},
+		// With leave or with TLS every address will do; half of a pair, or a pair the wrong way
+		// round, is no TLS.
 		{[]string{"-listen", ":8080", "-insecure-http"}, true},
 		{[]string{"-listen", ":8080", "-tls-cert", cert, "-tls-key", key}, true},
 		{[]string{"-listen", ":8080", "-tls-cert", cert}, false},
@@ -73,11 +78,14 @@ func TestParseReportsEveryMistakeButNoPassword(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, name := range []string{"-listen", "-db", "-redis:", "-tls-key", "-redis-prefix", `"10.0.0.1/8"`, `-trusted-proxy: "proxy.example"`, "-identity-header", `"more"`} {
+
+	for _, name := range []string{"-listen", "-db", "-redis:", "-tls-key", "-redis-prefix", `"10.0.0.1/8"`,
+		`-trusted-proxy: "proxy.example"`, "-identity-header", `"more"`} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)
 		}
 	}
+
 	if strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("the error tells the password:\n%v", err)
 	}
@@ -85,14 +93,19 @@ func TestParseReportsEveryMistakeButNoPassword(t *testing.T) {
 
 func TestParseEnvironmentFillsMissingFlags(t *testing.T) {
 	env := map[string]string{EnvDB: "mysql://u:p@env/d", EnvRedis: "redis://127.0.0.1:1/2"}
+
 	c, err := parse(env)
-	if err != nil || c.DB != env[EnvDB] || c.Redis.Addrs[0] != "127.0.0.1:1" || c.Redis.DB != 2 || !c.Redis.ContextTimeoutEnabled {
+	if err != nil || c.DB != env[EnvDB] || c.Redis.Addrs[0] != "127.0.0.1:1" || c.Redis.DB != 2 ||
+		!c.Redis.ContextTimeoutEnabled {
 		t.Errorf("%+v %v", c, err)
 	}
+
+	// A flag wins over the environment.
 	if c, err = parse(env, "-db", "mysql://u:p@flag/d", "-redis", "redis://127.0.0.1:2"); err != nil ||
 		c.DB != "mysql://u:p@flag/d" || c.Redis.Addrs[0] != "127.0.0.1:2" {
 		t.Errorf("%+v %v", c, err)
 	}
+
 	if c, err = parse(nil, "-redis", "redis+sentinel://127.0.0.1:1,127.0.0.1/main"); err != nil ||
 		!slices.Equal(c.Redis.Addrs, []string{"127.0.0.1:1", "127.0.0.1:26379"}) || c.Redis.MasterName != "main" {
 		t.Errorf("%+v %v", c, err)
@@ -102,7 +115,8 @@ func TestParseEnvironmentFillsMissingFlags(t *testing.T) {
 func TestUsageShowsNoPassword(t *testing.T) {
 	var b strings.Builder
 	_, err := Parse([]string{"-h"}, func(string) string { return "mysql://u:s3cret@h/d" }, &b)
-	if !errors.Is(err, flag.ErrHelp) || !strings.Contains(b.String(), "-listen") || strings.Contains(b.String(), "s3cret") {
+	if !errors.Is(err, flag.ErrHelp) || !strings.Contains(b.String(), "-listen") ||
+		strings.Contains(b.String(), "s3cret") {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }
@@ -110,19 +124,23 @@ func TestUsageShowsNoPassword(t *testing.T) {
 // certificate writes a pair for the tests.
 func certificate(t *testing.T) (cert, key string) {
 	t.Helper()
+
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
 	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	return writePEM(t, "CERTIFICATE", public), writePEM(t, "PRIVATE KEY", secret)
 }
 
@@ -143,24 +161,32 @@ func TestParseReadsTheProvider(t *testing.T) {
 		}
 		return ""
 	}
-	args := []string{"-oidc-issuer", "https://idp.example", "-oidc-client", "console", "-public-url", "https://console.example"}
+
+	args := []string{"-oidc-issuer", "https://idp.example", "-oidc-client", "console",
+		"-public-url", "https://console.example"}
 	if c, err := Parse(args, secret, io.Discard); err != nil || c.Provider == nil {
 		t.Errorf("%v %v", c.Provider, err)
 	}
+
+	// The secret alone, as an environment may have it for other programs, configures nothing.
 	if c, err := Parse(nil, secret, io.Discard); err != nil || c.Provider != nil {
 		t.Errorf("without an issuer: %v %v", c.Provider, err)
 	}
+
 	for _, row := range []struct {
 		env  func(string) string
 		args []string
 		want string
 	}{
+		// Each lacks one of what belongs together, or has a URL that would lead elsewhere.
 		{none, args, "no Secret"},
 		{secret, args[2:], "without -oidc-issuer"},
 		{secret, args[:4], "PublicURL: it is not of the form"},
-		{secret, append([]string{"-oidc-issuer", "http://idp.example"}, args[2:]...), "Issuer: it does not begin with https://"},
+		{secret, append([]string{"-oidc-issuer", "http://idp.example"}, args[2:]...),
+			"Issuer: it does not begin with https://"},
 		{secret, append(args[:4:4], "-public-url", "https://console.example/x"), "PublicURL: it has a path"},
-		{secret, append(args[:4:4], "-public-url", "https://u:s3cret@console.example"), "PublicURL: it is not of the form"},
+		{secret, append(args[:4:4], "-public-url", "https://u:s3cret@console.example"),
+			"PublicURL: it is not of the form"},
 	} {
 		_, err := Parse(row.args, row.env, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "s3cret") {
@@ -174,6 +200,7 @@ func TestParseKey(t *testing.T) {
 	const good = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 	const other = "AgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAgI="
 	first, second := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
+
 	file := func(text string) string {
 		name := filepath.Join(t.TempDir(), "key")
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -186,6 +213,7 @@ func TestParseKey(t *testing.T) {
 		args []string
 		want [][]byte
 	}{
+		// The first key is the one that encrypts, so the order counts.
 		{"", nil, nil},
 		{good, nil, [][]byte{first}},
 		{other + "\n" + good, nil, [][]byte{second, first}},
@@ -197,14 +225,20 @@ func TestParseKey(t *testing.T) {
 			t.Errorf("%q %v: %q %v", row.env, row.args, c.Keys, err)
 		}
 	}
+
+	// No key is taken that is too short, too long, or two without a space; and a key from both
+	// places is refused.
 	for _, row := range []struct {
 		env  string
 		args []string
 		name string
 	}{
-		{"s3cret", nil, EnvKey}, {good[4:], nil, EnvKey}, {good + good, nil, EnvKey}, {"", []string{"-key-file", file("")}, "-key-file: there is no key"},
-		{good + " s3cret", nil, EnvKey + ": the key number 2"}, {"", []string{"-key-file", file(strings.Repeat(good+"\n", 92))}, "-key-file: it has more than 4096 bytes"},
-		{good, []string{"-key-file", file("s3cret")}, "-key-file"}, {good, []string{"-key-file", file(strings.Repeat("A", 100_000))}, "-key-file"},
+		{"s3cret", nil, EnvKey}, {good[4:], nil, EnvKey}, {good + good, nil, EnvKey},
+		{"", []string{"-key-file", file("")}, "-key-file: there is no key"},
+		{good + " s3cret", nil, EnvKey + ": the key number 2"},
+		{"", []string{"-key-file", file(strings.Repeat(good+"\n", 92))}, "-key-file: it has more than 4096 bytes"},
+		{good, []string{"-key-file", file("s3cret")}, "-key-file"},
+		{good, []string{"-key-file", file(strings.Repeat("A", 100_000))}, "-key-file"},
 		{good, []string{"-key-file", "/none"}, "-key-file"},
 	} {
 		_, err := parse(map[string]string{EnvKey: row.env}, row.args...)

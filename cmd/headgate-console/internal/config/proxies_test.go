@@ -12,16 +12,21 @@ func TestProxiesAreTrustedByAddressOrPrefix(t *testing.T) {
 		ok   bool
 	}{
 		{[]string{"-trusted-proxy", "10.0.0.0/8"}, true},
-		{[]string{"-trusted-proxy", "192.0.2.1", "-trusted-proxy", "2001:db8::/32", "-trusted-proxy", "::ffff:192.0.2.1"}, true},
+		{[]string{"-trusted-proxy", "192.0.2.1", "-trusted-proxy", "2001:db8::/32",
+			"-trusted-proxy", "::ffff:192.0.2.1"}, true},
 		{[]string{"-trusted-proxy", "10.0.0.0/8", "-identity-header", "X-User"}, true},
 		{[]string{"-trusted-proxy", ""}, false},
 		{[]string{"-trusted-proxy", "10.0.0.1/8"}, false},
 		{[]string{"-trusted-proxy", "10.0.0.0/8,11.0.0.0/8"}, false},
+		// A prefix of everything, also by mapped addresses, would let each client choose its
+		// address.
 		{[]string{"-trusted-proxy", "0.0.0.0/0"}, false},
 		{[]string{"-trusted-proxy", "::/0"}, false},
 		{[]string{"-trusted-proxy", "::ffff:0:0/96"}, false},
 		{[]string{"-trusted-proxy", "fe80::1%eth0"}, false},
 		{[]string{"-trusted-proxy", "localhost"}, false},
+		// A header that names users needs a proxy that sets it, and none that browsers send
+		// themselves.
 		{[]string{"-identity-header", "X-User"}, false},
 		{[]string{"-trusted-proxy", "10.0.0.0/8", "-identity-header", "Cookie"}, false},
 		{[]string{"-trusted-proxy", "10.0.0.0/8", "-identity-header", "X-User:"}, false},
@@ -30,6 +35,7 @@ func TestProxiesAreTrustedByAddressOrPrefix(t *testing.T) {
 		if (err == nil) != row.ok || (c.Proxies != nil) != row.ok {
 			t.Errorf("%q: %v %v", row.args, c.Proxies, err)
 		}
+
 		if err != nil && !strings.HasPrefix(err.Error(), "-") {
 			t.Errorf("%q: the mistake does not name the flag: %v", row.args, err)
 		}
@@ -47,7 +53,8 @@ func TestParseProxyFlags(t *testing.T) {
 		r.Header.Set("X-User", "ann")
 		r.Header.Set("X-Forwarded-For", "198.51.100.1")
 		name, named := c.Proxies.User(r)
-		if address := c.Proxies.Address(r); named != trusted || (name == "ann") != trusted || (address == "198.51.100.1") != trusted {
+		if address := c.Proxies.Address(r); named != trusted || (name == "ann") != trusted ||
+			(address == "198.51.100.1") != trusted {
 			t.Errorf("%s: %q %v %s", peer, name, named, address)
 		}
 	}

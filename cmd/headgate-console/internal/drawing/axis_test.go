@@ -9,6 +9,7 @@ import (
 )
 
 func TestTicks(t *testing.T) {
+	// Nothing that can be drawn still has an axis.
 	for highest, want := range map[float64][]float64{
 		0: {0, 1}, -1: {0, 1}, math.NaN(): {0, 1}, math.Inf(1): {0, 1},
 		1: {0, .2, .4, .6, .8, 1}, 4: {0, 1, 2, 3, 4}, 5.1: {0, 2, 4, 6}, 12: {0, 5, 10, 15}, 0.017: {0, .005, .01, .015, .02},
@@ -19,6 +20,8 @@ func TestTicks(t *testing.T) {
 			t.Errorf("the ticks up to %v are %v and not %v", highest, got, want)
 		}
 	}
+
+	// At the bounds of the numbers the ticks have to end, be few, and reach the highest.
 	for _, highest := range []float64{1e-300, math.MaxFloat64 / 100, 1.0000001, 9.9999999, 1 << 62} {
 		if got := Ticks(highest); len(got) < 3 || len(got) > 7 || got[len(got)-1] < highest {
 			t.Errorf("the ticks up to %v are %v", highest, got)
@@ -27,7 +30,8 @@ func TestTicks(t *testing.T) {
 }
 
 func TestShort(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", .005: "0.005", .6: "0.6", 0.1 + 0.2: "0.3", 999: "999", 1000: "1k", 1500: "1.5k", 200_000: "200k", 2.5e6: "2.5M", 1e18: "1000P"} {
+	for v, want := range map[float64]string{0: "0", .005: "0.005", .6: "0.6", 0.1 + 0.2: "0.3", 999: "999", 1000: "1k",
+		1500: "1.5k", 200_000: "200k", 2.5e6: "2.5M", 1e18: "1000P"} {
 		if got := Short(v); got != want {
 			t.Errorf("%v is %q and not %q", v, got, want)
 		}
@@ -36,6 +40,7 @@ func TestShort(t *testing.T) {
 
 func TestTimeTicks(t *testing.T) {
 	from := time.Date(2026, 3, 1, 11, 57, 0, 0, time.UTC)
+
 	for span, want := range map[time.Duration]string{
 		15 * time.Minute:    "12:00 12:05 12:10",
 		time.Hour:           "12:00 12:10 12:20 12:30 12:40 12:50",
@@ -52,10 +57,13 @@ func TestTimeTicks(t *testing.T) {
 				t.Errorf("%s: %s comes %s after another, and the step is %s", span, at, at.Sub(list[i-1]), step)
 			}
 		}
+
 		if got != want+" " {
 			t.Errorf("%s: the ticks are %s", span, fmt.Sprint(list))
 		}
 	}
+
+	// A span longer than all of these still has a handful of ticks.
 	if list, _ := TimeTicks(from, from.Add(400*24*time.Hour)); len(list) != 7 {
 		t.Errorf("the ticks of 400 days are %v", list)
 	}

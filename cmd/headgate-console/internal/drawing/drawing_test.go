@@ -23,16 +23,22 @@ func parse(t testing.TB, text string) core.Limit {
 
 func TestCourseFollowsTheAlgorithm(t *testing.T) {
 	s := time.Second
+
+	// Each passes what is allowed at once from the first second on, and what comes back until the
+	// twelfth.
 	for _, row := range []struct {
 		limit string
 		want  []point
 	}{
 		{"10/4s fixed-window", []point{{0, 0}, {1 * s, 10}, {5 * s, 20}, {9 * s, 30}, {12 * s, 30}}},
-		{"10/4s fixed-window aligned", []point{{0, 0}, {1 * s, 10}, {4 * s, 20}, {8 * s, 30}, {12 * s, 40}, {12 * s, 40}}},
+		{"10/4s fixed-window aligned", []point{{0, 0}, {1 * s, 10}, {4 * s, 20}, {8 * s, 30},
+			{12 * s, 40}, {12 * s, 40}}},
 		{"10/4s sliding-log", []point{{0, 0}, {1 * s, 10}, {5 * s, 20}, {9 * s, 30}, {12 * s, 30}}},
 		{"2/4s token-bucket burst=5", []point{{0, 0}, {1 * s, 5}, {5 * s, 7}, {9 * s, 9}, {12 * s, 9}}},
-		{"2/4s burst=3", []point{{0, 0}, {1 * s, 3}, {3 * s, 4}, {5 * s, 5}, {7 * s, 6}, {9 * s, 7}, {11 * s, 8}, {12 * s, 8}}},
-		{"3 concurrent ttl=4s", []point{{0, 0}, {1 * s, 3}, {3 * s, 0}, {5 * s, 3}, {7 * s, 0}, {9 * s, 3}, {11 * s, 0}}},
+		{"2/4s burst=3", []point{{0, 0}, {1 * s, 3}, {3 * s, 4}, {5 * s, 5}, {7 * s, 6}, {9 * s, 7},
+			{11 * s, 8}, {12 * s, 8}}},
+		{"3 concurrent ttl=4s", []point{{0, 0}, {1 * s, 3}, {3 * s, 0}, {5 * s, 3}, {7 * s, 0},
+			{9 * s, 3}, {11 * s, 0}}},
 	} {
 		c, err := follow(parse(t, row.limit))
 		if err != nil || !slices.Equal(c.points, row.want) {
@@ -42,18 +48,23 @@ func TestCourseFollowsTheAlgorithm(t *testing.T) {
 }
 
 func TestSVGIsWellFormedAndSmall(t *testing.T) {
+	// The smallest, the largest, and what needs the most points.
 	for _, text := range []string{
-		"1/1s", "100/1m", "1000000000/24h", "1/400d", "1/1ms", "9000/1s burst=1", "999983/24h burst=2", "100/1m token-bucket burst=100000",
-		"1000/1h sliding-log", "240/1h sliding-window segments=60", "20/1s fixed-window aligned", "10000 concurrent ttl=1h",
+		"1/1s", "100/1m", "1000000000/24h", "1/400d", "1/1ms", "9000/1s burst=1", "999983/24h burst=2",
+		"100/1m token-bucket burst=100000",
+		"1000/1h sliding-log", "240/1h sliding-window segments=60", "20/1s fixed-window aligned",
+		"10000 concurrent ttl=1h",
 	} {
 		svg, err := SVG(parse(t, text))
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
+
 		if len(svg) > 128<<10 {
 			t.Errorf("%s: %d bytes", text, len(svg))
 		}
+
 		d := xml.NewDecoder(strings.NewReader(svg))
 		for {
 			if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -63,6 +74,7 @@ func TestSVGIsWellFormedAndSmall(t *testing.T) {
 				break
 			}
 		}
+
 		if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
 			t.Errorf("%s: a coordinate is not a number", text)
 		}
@@ -87,7 +99,8 @@ func TestSVGInWords(t *testing.T) {
 }
 
 func TestNumbersAndSpansAreShort(t *testing.T) {
-	for n, want := range map[int64]string{0: "0", 9999: "9999", 12_345: "12.3k", 1_000_000: "1M", 2_500_000_000: "2.5G", 7e15: "7P"} {
+	for n, want := range map[int64]string{0: "0", 9999: "9999", 12_345: "12.3k", 1_000_000: "1M",
+		2_500_000_000: "2.5G", 7e15: "7P"} {
 		if got := short(n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
@@ -121,7 +134,8 @@ func TestCourseSmoothEqualsSimulation(t *testing.T) {
 }
 
 func TestGridStepIsRound(t *testing.T) {
-	for highest, want := range map[int64]int64{0: 1, 1: 1, 5: 1, 6: 2, 15: 5, 30: 10, 300: 100, 1100: 200, 27_500_000: 5_000_000, 1 << 53: 2_000_000_000_000_000} {
+	for highest, want := range map[int64]int64{0: 1, 1: 1, 5: 1, 6: 2, 15: 5, 30: 10, 300: 100, 1100: 200,
+		27_500_000: 5_000_000, 1 << 53: 2_000_000_000_000_000} {
 		if got := gridStep(highest); got != want {
 			t.Errorf("up to %d: steps of %d, want %d", highest, got, want)
 		}

@@ -16,14 +16,19 @@ func TestQRDrawsTheDarkModules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// Another reader of the standard's tables says which modules are dark.
 	want, err := qr.Encode(text, qr.M, qr.Auto)
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// Four light modules at each side are what a reader needs to find the code.
 	side := want.Bounds().Dx()
 	if got.Size != side+8 {
 		t.Fatalf("the picture has %d modules, want %d and four at each side", got.Size, side)
 	}
+
 	drawn := modules(t, got.Path)
 	for y := range got.Size {
 		for x := range got.Size {
@@ -36,6 +41,7 @@ func TestQRDrawsTheDarkModules(t *testing.T) {
 			}
 		}
 	}
+
 	if _, err := NewQR(strings.Repeat("x", 5000)); err == nil {
 		t.Error("a text that is too long has a picture")
 	}
@@ -47,7 +53,8 @@ func modules(t *testing.T, path string) map[[2]int]int {
 	drawn := map[[2]int]int{}
 	for part := range strings.SplitSeq(strings.TrimSuffix(path, "z"), "z") {
 		var x, y, length, back int
-		if n, err := fmt.Sscanf(part, "M%d %dh%dv1h-%d", &x, &y, &length, &back); n != 4 || err != nil || length != back {
+		if n, err := fmt.Sscanf(part, "M%d %dh%dv1h-%d", &x, &y, &length, &back); n != 4 ||
+			err != nil || length != back {
 			t.Fatalf("a part of the path is %q", part)
 		}
 		for i := range length {

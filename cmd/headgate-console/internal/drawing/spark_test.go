@@ -6,6 +6,7 @@ import (
 )
 
 func TestSparkline(t *testing.T) {
+	// The scale is that of the largest whole; what is above nothing is one pixel high at least.
 	for name, row := range map[string]struct {
 		whole, part  []int64
 		wantW, wantP string
@@ -23,6 +24,7 @@ func TestSparkline(t *testing.T) {
 			t.Errorf("%s: %q and %q, want %q and %q", name, w, p, row.wantW, row.wantP)
 		}
 	}
+
 	if SparkWidth(24) != 96 {
 		t.Errorf("the width is %d", SparkWidth(24))
 	}

@@ -116,6 +116,9 @@ func TestViewHasTheLastMinutes(t *testing.T) {
 		v := view(t, f)
 		defer v.Close()
 		r := rand.New(rand.NewPCG(1, 1))
+
+		// Most rounds count in the present minute. A few count late, as an instance that was cut
+		// off, and now and then time or the clock of the server jumps.
 		for i := range 5000 {
 			switch n := r.IntN(500); {
 			case n == 0:
@@ -127,12 +130,15 @@ func TestViewHasTheLastMinutes(t *testing.T) {
 			default:
 				f.count(0)
 			}
+
 			time.Sleep(every + time.Duration(r.Int64N(int64(3*time.Second))))
 			got, err := v.Minutes(t.Context(), "a")
 			if want := f.last(); err != nil || !reflect.DeepEqual(got, want) {
 				t.Fatalf("round %d: %v, want %v; %v", i, got, want, err)
 			}
 		}
+
+		// A reading of all the minutes each time would take five times as many.
 		if f.reads > 3*5000 {
 			t.Errorf("%d minutes were read", f.reads)
 		}
@@ -144,6 +150,7 @@ func TestViewReadsOnlyWhatChanged(t *testing.T) {
 		f := newFake()
 		v := view(t, f)
 		defer v.Close()
+
 		ask := func(want int) {
 			t.Helper()
 			before := f.reads
@@ -157,18 +164,26 @@ func TestViewReadsOnlyWhatChanged(t *testing.T) {
 				t.Errorf("%d minutes were read, want %d", got, want)
 			}
 		}
+
+		// The round begins with a minute, so that none ends unseen.
 		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 		f.count(0)
 		ask(stats.Minutes)
+
 		f.count(0)
 		ask(1)
+
+		// Two, as what changed within the overlap is read once more.
 		f.count(5 * time.Minute)
 		ask(2)
 		time.Sleep(overlap)
 		ask(2) // in case the server's clock was ahead
 		ask(0)
+
 		time.Sleep(time.Minute)
 		ask(1)
+
+		// A failure is kept for as long as a value, and then it is read again.
 		f.err = errors.New("away")
 		ask2 := func() error {
 			time.Sleep(every)
@@ -178,12 +193,17 @@ func TestViewReadsOnlyWhatChanged(t *testing.T) {
 		if err := ask2(); !errors.Is(err, f.err) {
 			t.Error(err)
 		}
+
+		// What is counted meanwhile is read once Redis answers, however long it was away.
 		f.count(7 * time.Minute)
 		time.Sleep(30 * time.Second)
 		if err := ask2(); !errors.Is(err, f.err) {
 			t.Error(err)
 		}
+
 		f.err = nil
+
+		// The value of a failure holds for its second, like any other.
 		if got, err := v.Minutes(t.Context(), "a"); err == nil {
 			t.Errorf("within the second of a failure it is read again: %v", got)
 		}
@@ -206,25 +226,33 @@ func TestViewListsAreTheCallers(t *testing.T) {
 		f := newFake()
 		v := view(t, f)
 		defer v.Close()
+
 		for range 50 {
+			// The list is spoiled for anyone who would get the same one.
 			list, err := v.Instances(t.Context())
 			if err != nil || len(list) != 2 || list[0].ID != "one" {
 				t.Fatal(list, err)
 			}
+
 			list[0], list[1] = list[1], list[0]
+
 			minutes := must(v.Minutes(t.Context(), "a"))
 			if minutes[0].Start.IsZero() {
 				t.Fatal("a minute has no start")
 			}
+
 			clear(minutes)
 			if label := must(v.Version(t.Context())); label != "7-abc" {
 				t.Fatal(label)
 			}
+
 			time.Sleep(every / 10)
 		}
 		if f.lists != 5 {
 			t.Errorf("the instances were read %d times in five seconds", f.lists)
 		}
+
+		// The top keys are read every five seconds.
 		for range 100 {
 			must(v.Top(t.Context(), "a"))
 			time.Sleep(every / 2)
@@ -243,36 +271,47 @@ func TestNewTakesNoNil(t *testing.T) {
 
 // Real recorders write to a real Redis, and the view has what a reading of all minutes has.
 func TestViewOfRedis(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true, DisableIdentity: true})
+	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true,
+		DisableIdentity: true})
 	defer client.Close()
 	prefix := redistest.Prefix(t)
 	source := collect.Redis{Client: client, Prefix: prefix}
+
 	v, err := New(source, newFake(), newFake().top)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer v.Close()
-	recorder, err := stats.New(client, stats.Options{App: "a", Prefix: prefix, Every: time.Minute, Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+
+	recorder, err := stats.New(client, stats.Options{App: "a", Prefix: prefix, Every: time.Minute, Timeout: time.Minute,
+		Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer recorder.Close()
+
 	var before window
 	for i := range 20 {
+		// Another set of policies each time, so that minutes grow new fields.
 		for p := range 30 {
-			recorder.Observe(t.Context(), &events.Request{Verdict: events.Allowed, Rules: []events.Rule{{Name: fmt.Sprint("p", (p*i)%40), Verdict: events.Allowed}}})
+			recorder.Observe(t.Context(), &events.Request{Verdict: events.Allowed,
+				Rules: []events.Rule{{Name: fmt.Sprint("p", (p*i)%40), Verdict: events.Allowed}}})
 		}
+
 		if err := recorder.Flush(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if before, err = v.read(t.Context(), "a", before); err != nil {
 			t.Fatal(err)
 		}
+
+		// The window that is carried on has to be what a fresh reading has.
 		want, err := stats.ReadMinutes(t.Context(), client, prefix, "a", starts(before.minutes))
 		if err != nil || !reflect.DeepEqual(before.minutes, want) {
 			t.Fatalf("%d: %v, want %v; %v", i, before.minutes, want, err)
 		}
 	}
+
 	if n, _ := stats.Requests(before.minutes); n.Total() != 20*30 {
 		t.Errorf("%d requests", n.Total())
 	}

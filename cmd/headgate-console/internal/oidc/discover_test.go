@@ -33,13 +33,15 @@ func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{},
+		Body: io.NopCloser(strings.NewReader(a.body)), Request: r}, nil
 }
 
 const issuer = "https://login.example.com"
 
 // described is what the provider says of itself.
-const described = `{"issuer": "` + issuer + `", "authorization_endpoint": "` + issuer + `/authorize", "token_endpoint": "` + issuer + `/token", "jwks_uri": "` + issuer + `/keys"}`
+const described = `{"issuer": "` + issuer + `", "authorization_endpoint": "` + issuer +
+	`/authorize", "token_endpoint": "` + issuer + `/token", "jwks_uri": "` + issuer + `/keys"}`
 
 func providerOf(t *testing.T, a *answering) *Provider {
 	t.Helper()
@@ -70,20 +72,25 @@ func TestProviderThatHangsIsAskedOnceForAll(t *testing.T) {
 		a := &answering{takes: time.Hour}
 		p := providerOf(t, a)
 		for round := 1; round <= 2; round++ {
+			// All hundred share one question, and wait no longer than it may take.
 			took, errs := begin(p, 100)
 			for _, err := range errs {
 				if !errors.Is(err, ErrAway) {
 					t.Fatalf("the error is %v", err)
 				}
 			}
+
 			if took != answerTime || a.asked != round {
 				t.Errorf("round %d: 100 log-ins took %s and %d requests in all", round, took, a.asked)
 			}
 		}
+
+		// After the failures the provider is asked again, and then no more.
 		a.takes, a.body = time.Second, described
 		if took, errs := begin(p, 100); took != time.Second || errors.Join(errs...) != nil || a.asked != 3 {
 			t.Errorf("%s, %d requests in all, %v", took, a.asked, errors.Join(errs...))
 		}
+
 		if took, errs := begin(p, 100); took != 0 || errors.Join(errs...) != nil || a.asked != 3 {
 			t.Errorf("a provider that is known: %s, %d requests in all, %v", took, a.asked, errors.Join(errs...))
 		}
@@ -96,21 +103,28 @@ func TestProviderIsAskedOnForOthers(t *testing.T) {
 		p := providerOf(t, &answering{takes: 5 * time.Second, body: described})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
+
 		begun := time.Now()
 		gone := make(chan error)
 		go func() {
 			_, _, err := p.Begin(ctx)
 			gone <- err
 		}()
+
+		// The second log-in comes while the question of the first one is open.
 		synctest.Wait()
+
 		other := make(chan error)
 		go func() {
 			_, _, err := p.Begin(context.Background())
 			other <- err
 		}()
+
+		// The first one ends with its browser, and the question goes on for the second one.
 		if err := <-gone; !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}
+
 		if err := <-other; err != nil || time.Since(begun) != 5*time.Second {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}

@@ -134,13 +134,16 @@ func TestWorkerPublishesAfterWake(t *testing.T) {
 		w := start(t, d, p)
 		defer w.Close()
 		synctest.Wait()
+
 		wantSizes(t, p) // there never were any policies
+
 		for i := 1; i <= 3; i++ {
 			d.change()
 			w.Wake()
 			synctest.Wait()
 		}
 		wantSizes(t, p, 1, 2, 3)
+
 		if s := w.Status(); s.Published != 3 || s.Err != nil {
 			t.Errorf("the status is %+v", s)
 		}
@@ -174,19 +177,25 @@ func TestWorkerPublishesWithoutWake(t *testing.T) {
 
 func TestWorkerRetriesUntilPublished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// While it fails, ten changes come, of which only the last has to be published.
 		d, p := &database{}, newPlace()
 		p.away = true
 		w := start(t, d, p)
 		defer w.Close()
+
 		for range 10 {
 			d.change()
 			w.Wake()
 			time.Sleep(time.Minute)
 		}
+
 		synctest.Wait()
 		if s := w.Status(); !errors.Is(s.Err, errAway) || s.Failures != len(p.asked) || !s.Since.Equal(p.began) {
 			t.Errorf("the status is %+v after %d attempts", s, len(p.asked))
 		}
+
+		// Pauses double up to a bound, and each is cut by up to its half so that workers do not
+		// come at once.
 		pause := DefaultMinPause
 		for i := 1; i < len(p.asked); i++ {
 			if gap := p.asked[i] - p.asked[i-1]; gap < pause/2 || gap > pause {
@@ -194,9 +203,11 @@ func TestWorkerRetriesUntilPublished(t *testing.T) {
 			}
 			pause = min(2*pause, DefaultMaxPause)
 		}
+
 		p.set(func(p *place) { p.away = false })
 		time.Sleep(DefaultMaxPause)
 		synctest.Wait()
+
 		wantSizes(t, p, 10)
 		if s := w.Status(); s.Err != nil || s.Failures != 0 || s.Published != 10 {
 			t.Errorf("the status is %+v", s)
@@ -213,9 +224,12 @@ func TestWorkerRepublishesOnlyAMissingSet(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		wantSizes(t, p, 1)
+
+		// Redis has lost the set; the worker finds that by its next check.
 		p.set(func(p *place) { p.label = "" })
 		time.Sleep(DefaultCheck)
 		synctest.Wait()
+
 		wantSizes(t, p, 1, 1)
 	})
 }
@@ -224,6 +238,8 @@ func TestWorkerKeepsNewerSets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := &database{}, newPlace()
 		d.change()
+
+		// Between the worker's question and its snapshot another worker publishes a newer set.
 		var once sync.Once
 		d.beforeSnapshot = func() {
 			once.Do(func() { // another worker comes first
@@ -234,10 +250,12 @@ func TestWorkerKeepsNewerSets(t *testing.T) {
 				d.Published(t.Context(), 2, label)
 			})
 		}
+
 		w := start(t, d, p)
 		defer w.Close()
 		time.Sleep(time.Minute)
 		synctest.Wait()
+
 		wantSizes(t, p, 2)
 	})
 }

@@ -48,19 +48,24 @@ func (f *fake) set(err error, due ...time.Duration) {
 
 func TestWorkerMakesChangesAtTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// Now, between two looks, and later than the pause between them.
 		f := &fake{began: time.Now(), due: []time.Duration{0, 1500 * time.Millisecond, 12 * time.Second}}
 		w, err := Start(f, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
 		if err := w.Close(); err != nil {
 			t.Error(err)
 		}
+
 		if want := []time.Duration{0, 1500 * time.Millisecond, 12 * time.Second}; !slices.Equal(f.made, want) {
 			t.Errorf("changes were made at %v, want %v", f.made, want)
 		}
+
+		// It looks five seconds after its last look, or when a change is due before that.
 		if want := []time.Duration{0, 1500 * time.Millisecond, 6500 * time.Millisecond, 11500 * time.Millisecond, 12 * time.Second, 17 * time.Second}; !slices.Equal(f.runs, want) {
 			t.Errorf("it looked at %v, want %v", f.runs, want)
 		}
@@ -74,14 +79,20 @@ func TestWorkerWakesForWhatIsScheduledLater(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(time.Second)
+
+		// The worker would look at five seconds only; the wake brings it to the change at 1.2
+		// seconds.
 		f.set(nil, 1200*time.Millisecond)
 		w.Wake()
 		w.Wake()
+
 		time.Sleep(time.Second)
 		synctest.Wait()
 		w.Close()
 		w.Close()
+
 		if want := []time.Duration{1200 * time.Millisecond}; !slices.Equal(f.made, want) {
 			t.Errorf("changes were made at %v, want %v", f.made, want)
 		}
@@ -96,15 +107,20 @@ func TestWorkerTriesAgainAndLogsOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		time.Sleep(7 * time.Second)
 		synctest.Wait()
+
+		// In seven seconds it has failed four times, and the log has a single line about that.
 		f.set(nil, 0)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
+
 		w.Close()
 		if want := []time.Duration{8 * time.Second}; !slices.Equal(f.made, want) {
 			t.Errorf("changes were made at %v, want %v", f.made, want)
 		}
+
 		if n, m := strings.Count(log.String(), "cannot be made"), strings.Count(log.String(), "made again"); n != 1 || m != 1 {
 			t.Errorf("the log is\n%s", log.String())
 		}

@@ -18,11 +18,13 @@ func TestCompressOnlyAnswersToGet(t *testing.T) {
 			w.WriteHeader(http.StatusNotModified)
 			return
 		}
+
 		io.WriteString(w, page[:len(page)/len(r.URL.Path)])
 	}))
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ask := func(method, url string, header ...string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(method, url, nil)
 		for i := 0; i < len(header); i += 2 {
@@ -32,20 +34,31 @@ func TestCompressOnlyAnswersToGet(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w
 	}
+
 	const html = "/?type=text/html%3B+charset=utf-8"
+
+	// The page repeats itself, so a tenth is easy.
 	got := ask("GET", html, "Accept-Encoding", "gzip")
-	if got.Header().Get("Content-Encoding") != "gzip" || got.Header().Get("Vary") != "Accept-Encoding" || got.Body.Len() > len(page)/10 {
+	if got.Header().Get("Content-Encoding") != "gzip" || got.Header().Get("Vary") != "Accept-Encoding" ||
+		got.Body.Len() > len(page)/10 {
 		t.Errorf("a page is answered with %v and %d bytes", got.Header(), got.Body.Len())
 	}
+
 	if other := ask("GET", html, "Accept-Encoding", "br, gzip;q=0.5"); other.Header().Get("Content-Encoding") != "gzip" {
 		t.Errorf("a client that prefers another is answered with %v", other.Header())
 	}
+
 	if text, err := unpack(got.Body); err != nil || text != page {
 		t.Errorf("the page unpacks to %d bytes: %v", len(text), err)
 	}
+
+	// The tag is that of the page, however it is packed.
 	if again := ask("GET", html, "Accept-Encoding", "gzip", "If-None-Match", got.Header().Get("ETag")); again.Code != http.StatusNotModified {
 		t.Errorf("a page that the browser has is answered %d", again.Code)
 	}
+
+	// None of these is packed: some clients cannot read it, and some answers should not be or
+	// gain nothing.
 	for name, got := range map[string]*httptest.ResponseRecorder{
 		"a client that does not ask":     ask("GET", html),
 		"a client that refuses":          ask("GET", html, "Accept-Encoding", "gzip;q=0"),
@@ -60,6 +73,7 @@ func TestCompressOnlyAnswersToGet(t *testing.T) {
 		if e := got.Header().Get("Content-Encoding"); e != "" {
 			t.Errorf("%s is encoded as %q", name, e)
 		}
+
 		if b := got.Body.String(); !strings.HasPrefix(page, b) || b == "" {
 			t.Errorf("%s gets %d other bytes", name, got.Body.Len())
 		}

@@ -30,14 +30,17 @@ func serve(t *testing.T, ctx context.Context, h http.Handler) (url string, ended
 func TestServeFinishesRunningRequests(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
+
 	inside, leave := make(chan struct{}), make(chan struct{})
 	url, ended := serve(t, ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(inside)
 		<-leave
 		io.WriteString(w, "done")
 	}))
+
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
+
 	answer := make(chan string, 1)
 	go func() {
 		r, err := client.Get(url)
@@ -49,17 +52,23 @@ func TestServeFinishesRunningRequests(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		answer <- string(body)
 	}()
+
 	<-inside
+
+	// The server is told to end while the request is inside, and waits for it.
 	stop()
 	select {
 	case err := <-ended:
 		t.Fatalf("the server ended before the request: %v", err)
 	default:
 	}
+
+	// The answer is whole, and only then does the server end.
 	close(leave)
 	if got := <-answer; got != "done" {
 		t.Errorf("the answer is %q", got)
 	}
+
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
@@ -67,19 +76,27 @@ func TestServeFinishesRunningRequests(t *testing.T) {
 
 func TestBodyTooLongIsNotRead(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
+
 	result := make(chan error, 1)
 	url, ended := serve(t, ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.Copy(io.Discard, r.Body)
 		result <- err
 	}))
+
 	client := &http.Client{Transport: &http.Transport{}}
+
+	// The server may cut the connection while the body is sent, so the error of the client says
+	// nothing.
 	if r, err := client.Post(url, "text/plain", strings.NewReader(strings.Repeat("x", bodyBytes+1))); err == nil {
 		r.Body.Close()
 	}
+
+	// One byte more than the bound is enough for the handler's reading to fail.
 	var tooLong *http.MaxBytesError
 	if err := <-result; !errors.As(err, &tooLong) {
 		t.Errorf("reading it: %v", err)
 	}
+
 	client.CloseIdleConnections()
 	stop()
 	if err := <-ended; err != nil {

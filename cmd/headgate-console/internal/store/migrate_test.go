@@ -12,6 +12,8 @@ func TestMigrationRunsOnceOfManyPrograms(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		const programs = 8
 		errs := make([]error, programs)
+
+		// All open an empty database at once, and only one may run each migration.
 		var group sync.WaitGroup
 		for i := range programs {
 			group.Go(func() {
@@ -23,9 +25,11 @@ func TestMigrationRunsOnceOfManyPrograms(t *testing.T) {
 			})
 		}
 		group.Wait()
+
 		if err := errors.Join(errs...); err != nil {
 			t.Fatal(err)
 		}
+
 		db := open(t, url)
 		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 10 {
 			t.Errorf("%d migrations were noted, want 10", n)
@@ -39,9 +43,13 @@ func TestMigrationRunsOnceOfManyPrograms(t *testing.T) {
 func TestMigrationInterruptedRunsAgain(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
+
+		// The tables are there, but nothing says which migrations have run: this is a program
+		// that ended in between.
 		exec(t, db, "DELETE FROM migrations")
 		exec(t, db, "UPDATE counters SET value = 7 WHERE name = 'policies'")
 		exec(t, db, "DROP TABLE settings")
+
 		again := open(t, url)
 		if n := count(t, again, "SELECT COUNT(*) FROM settings"); n != 0 {
 			t.Errorf("%d settings, want 0", n)
@@ -67,6 +75,7 @@ func TestOpenRefusesNewerTables(t *testing.T) {
 }
 
 func TestOpenErrorsHideThePassword(t *testing.T) {
+	// Each is wrong in another part of the URL, before or behind the password.
 	for _, url := range []string{
 		"", "x", "sqlite://", "postgres://u:s3cret@h/d", "mysql://u:s3cret@h", "mysql://u:s3cret@/d",
 		"mysql://u:s3cret@h/d?multiStatements=true", "mysql://u:s3cret@h/d?tls=perhaps", "mysql://u:s3cret%zz@h/d",
@@ -77,6 +86,7 @@ func TestOpenErrorsHideThePassword(t *testing.T) {
 			t.Errorf("%q: no error", url)
 			continue
 		}
+
 		if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%q: the error has the password: %v", url, err)
 		}
@@ -94,6 +104,7 @@ func TestOpenUnreachableIsUnavailable(t *testing.T) {
 			t.Errorf("%s: no error", url)
 		}
 	}
+
 	_, err := Open(t.Context(), Options{URL: "mysql://u:s3cret@127.0.0.1:1/d"})
 	if !errors.Is(err, ErrUnavailable) {
 		t.Errorf("opening a port without a server: %v, want ErrUnavailable", err)

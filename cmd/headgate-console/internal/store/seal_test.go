@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-var key, otherKey, thirdKey = bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]byte{2}, KeySize), bytes.Repeat([]byte{3}, KeySize)
+var key, otherKey, thirdKey = bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]byte{2}, KeySize),
+	bytes.Repeat([]byte{3}, KeySize)
 
 // openWith opens a database with keys.
 func openWith(t *testing.T, url string, keys ...[]byte) *DB {
@@ -27,7 +28,8 @@ const (
 	hookURL      = "https://hooks.example.com/T000/s3cret"
 )
 
-var hookRow = Webhook{ID: "hook", Name: "ops", URL: hookURL, Apps: "[]", Conditions: "[]", Secret: "whsec_" + strings.Repeat("n", 44), SecretBefore: "whsec_" + strings.Repeat("b", 44)}
+var hookRow = Webhook{ID: "hook", Name: "ops", URL: hookURL, Apps: "[]", Conditions: "[]",
+	Secret: "whsec_" + strings.Repeat("n", 44), SecretBefore: "whsec_" + strings.Repeat("b", 44)}
 
 // fill adds a user with a second factor, and a webhook.
 func fill(t *testing.T, db *DB) {
@@ -41,6 +43,7 @@ func fill(t *testing.T, db *DB) {
 // wantSecrets fails unless the secrets of fill can be read.
 func wantSecrets(t *testing.T, what string, db *DB) (f SecondFactor) {
 	t.Helper()
+
 	err := db.View(t.Context(), func(tx *Tx) (err error) {
 		if f, err = tx.SecondFactor("x"); err != nil {
 			return err
@@ -49,6 +52,7 @@ func wantSecrets(t *testing.T, what string, db *DB) (f SecondFactor) {
 		if err != nil {
 			return err
 		}
+
 		list, err := tx.Webhooks()
 		if err == nil && (f.Secret != factorSecret || one != hookRow || len(list) != 1 || list[0] != hookRow) {
 			t.Errorf("%s: %+v, %+v, %+v", what, f, one, list)
@@ -65,7 +69,8 @@ func wantSecrets(t *testing.T, what string, db *DB) (f SecondFactor) {
 func stored(t *testing.T, db *DB) (list []string) {
 	t.Helper()
 	err := db.View(t.Context(), func(tx *Tx) (err error) {
-		list, err = all(tx, scanText, "SELECT secret FROM second_factors UNION ALL SELECT url FROM webhooks UNION ALL SELECT secret FROM webhooks UNION ALL SELECT secret_before FROM webhooks")
+		list, err = all(tx, scanText,
+			"SELECT secret FROM second_factors UNION ALL SELECT url FROM webhooks UNION ALL SELECT secret FROM webhooks UNION ALL SELECT secret_before FROM webhooks")
 		return err
 	})
 	if err != nil {
@@ -88,11 +93,15 @@ func TestSecretsAreEncryptedWithAKey(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		db := openWith(t, url, key)
 		fill(t, db)
+
+		// Two secrets of the webhook, its URL, and that of the second factor.
 		if n := sealedCount(t, db); n != 4 {
 			t.Errorf("%d secrets are encrypted: %q", n, stored(t, db))
 		}
 		wantSecrets(t, "with the key", db)
 		wantSecrets(t, "after a start", openWith(t, url, key))
+
+		// A console without the right key must not start, as it could not read the secrets.
 		for _, row := range []struct {
 			keys [][]byte
 			want error
@@ -105,24 +114,33 @@ func TestSecretsAreEncryptedWithAKey(t *testing.T) {
 	})
 }
 
-// Secrets that were stored before there was a key are encrypted when the database is opened with one.
+// Secrets that were stored before there was a key are encrypted when the database is opened with
+// one.
 func TestSecretsInTheClearAreEncrypted(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		clear := openWith(t, url)
 		fill(t, clear)
+
 		if got := stored(t, clear); sealedCount(t, clear) != 0 || got[0] != factorSecret {
 			t.Errorf("without a key the secrets are %q", got)
 		}
+
+		// What is read here is the row as it was before it was encrypted.
 		before := wantSecrets(t, "without a key", clear)
+
 		db := openWith(t, url, key)
 		if n := sealedCount(t, db); n != 4 {
 			t.Errorf("%d secrets are encrypted: %q", n, stored(t, db))
 		}
+
 		f := wantSecrets(t, "with a new key", db)
 		update(t, db, func(tx *Tx) error { return tx.ConfirmSecondFactor(f, 1, 7) })
+
+		// The row in the database has another text now, so a step may not be used by the old one.
 		if err := db.Update(t.Context(), func(tx *Tx) error { return tx.UseStep(before, 8) }); !errors.Is(err, ErrStale) {
 			t.Errorf("the row was read before it was encrypted: %v", err)
 		}
+
 		update(t, db, func(tx *Tx) error { return tx.UseStep(f, 8) })
 		if err := db.Update(t.Context(), func(tx *Tx) error { return tx.UseStep(f, 8) }); !errors.Is(err, ErrStale) {
 			t.Errorf("a step is used twice: %v", err)
@@ -136,10 +154,14 @@ func TestKeyIsChanged(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		fill(t, openWith(t, url, key))
 		first := stored(t, openWith(t, url, key))
+
+		// A second key may read, but nothing is written by it.
 		both := openWith(t, url, key, otherKey)
 		if got := stored(t, both); !slices.Equal(got, first) {
 			t.Errorf("a second key changes %q to %q", first, got)
 		}
+
+		// As the first key it encrypts everything again.
 		changed := openWith(t, url, otherKey, key)
 		texts := stored(t, changed)
 		for i, text := range texts {
@@ -147,18 +169,24 @@ func TestKeyIsChanged(t *testing.T) {
 				t.Errorf("%q was %q", text, first[i])
 			}
 		}
+
 		wantSecrets(t, "with the key before it", both)
 		wantSecrets(t, "with the former key after it", changed)
+
 		alone := openWith(t, url, otherKey)
 		if got := stored(t, alone); !slices.Equal(got, texts) {
 			t.Errorf("the key alone changes %q to %q", texts, got)
 		}
 		wantSecrets(t, "with the new key alone", alone)
+
+		// From here the former key is worth nothing.
 		if _, err := Open(t.Context(), Options{URL: url, Timeout: patience, Keys: [][]byte{key}}); !errors.Is(err, errWrongKey) {
 			t.Errorf("with the former key alone: %v", err)
 		}
+
 		update(t, changed, func(tx *Tx) error {
-			return errors.Join(tx.InsertUser(User{Name: "z"}), tx.InsertSecondFactor(SecondFactor{User: "z", Secret: factorSecret}))
+			return errors.Join(tx.InsertUser(User{Name: "z"}),
+				tx.InsertSecondFactor(SecondFactor{User: "z", Secret: factorSecret}))
 		})
 		wantSecrets(t, "what is new is of the new key", openWith(t, url, otherKey))
 	})
@@ -168,6 +196,7 @@ func TestKeyIsChanged(t *testing.T) {
 func TestSecretsAreOfTheirRow(t *testing.T) {
 	db := openWith(t, "sqlite://"+t.TempDir()+"/x.db", key)
 	fill(t, db)
+
 	texts := stored(t, db)
 	for i, a := range texts {
 		for _, b := range texts[i+1:] {
@@ -176,12 +205,16 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 			}
 		}
 	}
+
 	cut := texts[0][:len(sealedBy)+4]
 	flipped, err := base64.StdEncoding.DecodeString(texts[0][len(sealedBy):])
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	flipped[len(flipped)-1] ^= 1
+
+	// Each change is of a kind that somebody with access to the database could make.
 	for what, change := range map[string][]any{
 		"of another column": {"UPDATE webhooks SET secret = secret_before"},
 		"of another table":  {"UPDATE webhooks SET secret = ?", texts[0]},
@@ -197,6 +230,7 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 			}
 			return tx.renewSecrets() // which rolls the change back
 		})
+
 		if !errors.Is(err, errWrongKey) {
 			t.Errorf("a text %s: %v", what, err)
 		}

@@ -17,14 +17,18 @@ func (l lines) Write(b []byte) (int, error) {
 
 func TestOpenSaysWhatItDoes(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
+		// The first start runs the migrations, the second one finds nothing to do.
 		for start, want := range []string{"opening, 0001, 0002, 0003, 0004, 0005, 0006, open", "opening, open"} {
 			log := make(lines, 100)
-			db, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil)), remind: time.Hour})
+			db, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil)),
+				remind: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			db.Close()
 			close(log)
+
 			var got []string
 			for line := range log {
 				for text, word := range map[string]string{
@@ -36,6 +40,7 @@ func TestOpenSaysWhatItDoes(t *testing.T) {
 					}
 				}
 			}
+
 			if words := strings.Join(got, ", "); words != want {
 				t.Errorf("start %d says %q, want %q", start, words, want)
 			}
@@ -48,15 +53,19 @@ func TestOpenSaysThatItWaits(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
 		log := make(lines, 10000)
+
+		// The lock is held while the second console opens, which has to say so every millisecond.
 		opened := make(chan error, 1)
 		held := db.engine.alone(t.Context(), db.write, func(runner) error {
 			go func() {
-				second, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil)), remind: time.Millisecond})
+				second, err := Open(t.Context(), Options{URL: url, Logger: slog.New(slog.NewTextHandler(log, nil)),
+					remind: time.Millisecond})
 				if err == nil {
 					err = second.Close()
 				}
 				opened <- err
 			}()
+
 			for line := range log {
 				if strings.Contains(line, "not ready yet") && strings.Contains(line, "another console that migrates") {
 					break
@@ -64,13 +73,17 @@ func TestOpenSaysThatItWaits(t *testing.T) {
 			}
 			return nil
 		})
+
 		if held != nil {
 			t.Fatal(held)
 		}
+
+		// What it still says has to be read, or it would wait for its reader.
 		go func() {
 			for range log {
 			}
 		}()
+
 		if err := <-opened; err != nil {
 			t.Error(err)
 		}

@@ -17,7 +17,11 @@ import (
 func TestNamesAreNotFolded(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
+
+		// Pairs that a collation for people takes for the same: case, accents, a sharp s, and
+		// signs beyond 16 bits.
 		names := []string{"a", "A", "é", "e", "ß", "ss", "😀", "😁"}
+
 		update(t, db, func(tx *Tx) error {
 			for _, name := range names {
 				if err := tx.InsertApp(App{Name: name, Description: name}); err != nil {
@@ -26,6 +30,7 @@ func TestNamesAreNotFolded(t *testing.T) {
 			}
 			return nil
 		})
+
 		for _, name := range names {
 			update(t, db, func(tx *Tx) error {
 				a, err := tx.App(name)
@@ -41,10 +46,13 @@ func TestNamesAreNotFolded(t *testing.T) {
 func TestErrorsAreTheSameOnEveryEngine(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
+
 		update(t, db, func(tx *Tx) error { return tx.InsertApp(App{Name: "a"}) })
 		update(t, db, func(tx *Tx) error {
 			return tx.InsertPolicy(Policy{Name: "p", Version: 1, Apps: []string{"a"}})
 		})
+
+		// A caller decides by these errors, so no engine may have its own.
 		for _, row := range []struct {
 			name string
 			f    func(*Tx) error
@@ -55,7 +63,8 @@ func TestErrorsAreTheSameOnEveryEngine(t *testing.T) {
 			{"a policy of no app", func(tx *Tx) error { return tx.InsertPolicy(Policy{Name: "q", Apps: []string{"x"}}) }, ErrReferenced},
 			{"an app in use", func(tx *Tx) error { return tx.DeleteApp("a") }, ErrReferenced},
 			{"no app", func(tx *Tx) error { return tx.DeleteApp("x") }, ErrNotFound},
-			{"a role of an unknown user", func(tx *Tx) error { return tx.SetRole(Role{"x", "a", "owner"}) }, ErrReferenced},
+			{"a role of an unknown user",
+				func(tx *Tx) error { return tx.SetRole(Role{"x", "a", "owner"}) }, ErrReferenced},
 			{"no user", func(tx *Tx) error { _, err := tx.User("x"); return err }, ErrNotFound},
 			{"a stale update", func(tx *Tx) error { return tx.UpdatePolicy(Policy{Name: "p", Version: 3}, 2) }, ErrStale},
 			{"a stale deletion", func(tx *Tx) error { return tx.DeletePolicy("p", 2) }, ErrStale},
@@ -70,13 +79,16 @@ func TestErrorsAreTheSameOnEveryEngine(t *testing.T) {
 func TestUpdateFailedLeavesNothing(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
+
 		fault := errors.New("a fault")
+		// The row was inserted when the fault comes, and has to go with it.
 		err := db.Update(t.Context(), func(tx *Tx) error {
 			return errors.Join(tx.InsertApp(App{Name: "a"}), fault)
 		})
 		if !errors.Is(err, fault) {
 			t.Errorf("%v, want %v", err, fault)
 		}
+
 		if n := count(t, db, "SELECT COUNT(*) FROM apps"); n != 0 {
 			t.Errorf("%d apps stayed", n)
 		}
@@ -86,8 +98,12 @@ func TestUpdateFailedLeavesNothing(t *testing.T) {
 func TestRaiseCounterShowsTheLastChange(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
 		db := open(t, url)
+
 		exec(t, db, "INSERT INTO settings (name, value) VALUES ('n', '0')")
 		const writers, rounds = 8, 10
+
+		// The counter is raised first, which makes the others wait, so each reads what the last
+		// one wrote.
 		var group sync.WaitGroup
 		for range writers {
 			group.Go(func() {
@@ -108,6 +124,7 @@ func TestRaiseCounterShowsTheLastChange(t *testing.T) {
 				}
 			})
 		}
+
 		group.Wait()
 		update(t, db, func(tx *Tx) error {
 			s, err := tx.Setting("n")
@@ -124,12 +141,16 @@ func TestRaiseCounterShowsTheLastChange(t *testing.T) {
 func TestUpdateRunsAgainAfterARowHasChanged(t *testing.T) {
 	url := mariadbtest.Start(t).Database(t)
 	db := open(t, url)
+
 	update(t, db, func(tx *Tx) error {
 		_, err := tx.exec("SET GLOBAL innodb_snapshot_isolation = ON")
 		return errors.Join(err, tx.SetSetting("n", "0"))
 	})
+
 	first, second := open(t, url), open(t, url) // whose connections begin after that
 	runs := 0
+
+	// In its first run another writer comes in between; the second run reads what that wrote.
 	update(t, first, func(tx *Tx) error {
 		runs++
 		s, err := tx.Setting("n")
@@ -138,6 +159,7 @@ func TestUpdateRunsAgainAfterARowHasChanged(t *testing.T) {
 		}
 		return errors.Join(err, tx.SetSetting("n", s+"y"))
 	})
+
 	update(t, db, func(tx *Tx) error {
 		s, err := tx.Setting("n")
 		if s != "0xy" || runs != 2 {
@@ -163,9 +185,13 @@ func (c counting) kind(err error) kind {
 
 func TestUpdateWaitsForOtherProgramsUntilContextEnds(t *testing.T) {
 	url := "sqlite://" + filepath.Join(t.TempDir(), "x.db")
+
 	db, other := open(t, url), open(t, url)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+
+	// The other program holds the lock, so each try is refused; the third refusal ends the
+	// context.
 	refusals := 0
 	update(t, other, func(*Tx) error {
 		engine := counting{refused: func() {
@@ -173,6 +199,7 @@ func TestUpdateWaitsForOtherProgramsUntilContextEnds(t *testing.T) {
 				cancel()
 			}
 		}}
+
 		if tx, err := begin(ctx, engine, db.write, nil); err == nil || refusals != 3 {
 			t.Errorf("%v after %d refusals, want an error after 3", err, refusals)
 			if err == nil {
@@ -182,6 +209,7 @@ func TestUpdateWaitsForOtherProgramsUntilContextEnds(t *testing.T) {
 		return nil
 	})
 
+	// Without an end of the context the same wait ends when the lock is free.
 	refused, begun := make(chan struct{}, 1), make(chan error, 1)
 	update(t, other, func(*Tx) error {
 		engine := counting{refused: func() {
@@ -190,6 +218,7 @@ func TestUpdateWaitsForOtherProgramsUntilContextEnds(t *testing.T) {
 			default:
 			}
 		}}
+
 		go func() {
 			tx, err := begin(t.Context(), engine, db.write, nil)
 			if err == nil {
@@ -197,6 +226,7 @@ func TestUpdateWaitsForOtherProgramsUntilContextEnds(t *testing.T) {
 			}
 			begun <- err
 		}()
+
 		select {
 		case <-refused:
 		case err := <-begun:
@@ -204,6 +234,7 @@ func TestUpdateWaitsForOtherProgramsUntilContextEnds(t *testing.T) {
 		}
 		return nil
 	})
+
 	if err := <-begun; err != nil {
 		t.Errorf("a writer that waited for another: %v", err)
 	}
@@ -215,7 +246,8 @@ func TestHistoryOnSQLiteIsAppendOnly(t *testing.T) {
 		return errors.Join(tx.AddAudit(Audit{Action: "a"}), tx.AddRevision(Revision{Policy: "p", Version: 1}))
 	})
 	for _, statement := range []string{
-		"UPDATE audit SET actor = 'x'", "DELETE FROM audit", "UPDATE revisions SET actor = 'x'", "DELETE FROM revisions",
+		"UPDATE audit SET actor = 'x'", "DELETE FROM audit", "UPDATE revisions SET actor = 'x'",
+		"DELETE FROM revisions",
 	} {
 		err := db.Update(t.Context(), func(tx *Tx) error { _, err := tx.exec(statement); return err })
 		if err == nil || !strings.Contains(err.Error(), "append-only") {
@@ -229,6 +261,7 @@ func TestSQLIsMadeOfConstantsAndPlaceholders(t *testing.T) {
 	if err != nil || len(files) < 15 {
 		t.Fatal(files, err)
 	}
+
 	format := regexp.MustCompile(`(?i)(Sprint|Appendf|Fprint|text/template).*\b(select|insert|update|delete|where)\b`)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
@@ -238,7 +271,10 @@ func TestSQLIsMadeOfConstantsAndPlaceholders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, bad := range []string{"fmt.Sprint", "fmt.Append", "UPDATE audit", "DELETE FROM audit", "UPDATE revisions", "DELETE FROM revisions"} {
+
+		// Statements are not put together from values, and the history is only ever added to.
+		for _, bad := range []string{"fmt.Sprint", "fmt.Append", "UPDATE audit", "DELETE FROM audit",
+			"UPDATE revisions", "DELETE FROM revisions"} {
 			if strings.Contains(string(source), bad) {
 				t.Errorf("%s holds %q", file, bad)
 			}

@@ -34,6 +34,8 @@ func from(peer string, headers ...string) *http.Request {
 func TestAddressIsReadFromTrustedPeersOnly(t *testing.T) {
 	f := proxies(t, "10.0.0.0/8", "fd00::/8")
 	const xff = "X-Forwarded-For"
+
+	// The last address that is not of a proxy counts: a client may write what it likes before it.
 	for _, row := range []struct {
 		r    *http.Request
 		want string
@@ -56,6 +58,7 @@ func TestAddressIsReadFromTrustedPeersOnly(t *testing.T) {
 			t.Errorf("%s %v: %q, want %q", row.r.RemoteAddr, row.r.Header, got, row.want)
 		}
 	}
+
 	var none *Proxies
 	if got := none.Address(from("10.0.0.1:1", xff, "192.0.2.7")); got != "10.0.0.1:1" {
 		t.Errorf("without proxies it is %q", got)
@@ -64,6 +67,7 @@ func TestAddressIsReadFromTrustedPeersOnly(t *testing.T) {
 
 func TestUserIsReadFromTrustedPeersOnly(t *testing.T) {
 	f := proxies(t, "10.0.0.0/8")
+
 	for _, row := range []struct {
 		r     *http.Request
 		name  string
@@ -72,6 +76,8 @@ func TestUserIsReadFromTrustedPeersOnly(t *testing.T) {
 		{from("10.0.0.1:1", header, "ann"), "ann", true},
 		{from("10.0.0.1:1", "x-user", "ann"), "ann", true},
 		{from("10.0.0.1:1", header, "ann, bob"), "ann, bob", true},
+		// Two headers may be of two authors, so none of them names a user, and yet the request
+		// claims one.
 		{from("10.0.0.1:1", header, "ann", header, "bob"), "", true},
 		{from("10.0.0.1:1", header, "ann", header, "ann"), "", true},
 		{from("10.0.0.1:1", header, "", header, "ann"), "", true},
@@ -86,6 +92,7 @@ func TestUserIsReadFromTrustedPeersOnly(t *testing.T) {
 			t.Errorf("%s %v: %q %v", row.r.RemoteAddr, row.r.Header, name, named)
 		}
 	}
+
 	for _, f := range []*Proxies{nil, {trusted: f.trusted, client: f.client}} {
 		if name, named := f.User(from("10.0.0.1:1", header, "ann", "", "ann")); named {
 			t.Errorf("without a header it is %q", name)
