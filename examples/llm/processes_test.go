@@ -311,8 +311,7 @@ func TestTokensOfFourProcesses(t *testing.T) {
 			}
 
 			t.Logf("%d of 200 admitted, %d tokens used, %d beyond the debt, %d steps",
-				did.Admitted, did.Used, uncharged,
-				len(did.Steps))
+				did.Admitted, did.Used, uncharged, len(did.Steps))
 		})
 	}
 }
