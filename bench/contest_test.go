@@ -29,22 +29,30 @@ func TestContestGoesOnWithoutAContenderThatFails(t *testing.T) {
 		{"rash", func() ([]float64, error) { panic("oops") }},
 		{"late", func() ([]float64, error) { turns++; return nil, errRefused }},
 	}
+
 	out := contest(list, 3)
+
+	// One that fails drops out after its first turn, and the good one has all three.
 	if out[0].failed != nil || out[0].median[0] != 2 || !slices.Equal(out[0].first, []float64{3, 1, 2}) || turns != 2 {
 		t.Errorf("%+v after %d turns of the others", out[0], turns)
 	}
+
+	// The table names the fault of each and goes on.
 	table := newTable("x", "X", "", []string{"a", "b"}, []string{"good", "broken"})
 	table.enter(1, out)
 	var b bytes.Buffer
 	if err := writeMarkdown(&b, []Table{*table}); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"| good | – | 2 |", "| broken | – | failed |", "| rash | – | failed |", "| late | – | failed |",
+
+	for _, line := range []string{"| good | – | 2 |", "| broken | – | failed |",
+		"| rash | – | failed |", "| late | – | failed |",
 		`broken failed at "b": no server`, `rash failed at "b": panic: oops`} {
 		if !strings.Contains(b.String(), line+"\n") {
 			t.Errorf("no %q in\n%s", line, &b)
 		}
 	}
+
 	if v := table.figure("broken", "b"); !math.IsNaN(v) {
 		t.Errorf("a failed contender has the figure %v", v)
 	}
@@ -78,7 +86,10 @@ func TestChartIsXMLAndShowsOnlyFigures(t *testing.T) {
 	table := newTable("memory", "", "", []string{"refused"}, []string{`<b> & "x"`, ours, "failed"})
 	table.Rows[0].Cells[0], table.Rows[1].Cells[0] = 20, 10
 	c := chart{"x.svg", "A & B", false, []part{{"<head>", "memory", "refused"}}}
+
 	svg := c.draw([]Table{*table})
+
+	// Names are escaped, or the drawing would not be XML.
 	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
@@ -86,10 +97,13 @@ func TestChartIsXMLAndShowsOnlyFigures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+
+	// The smaller figure is the better one. The row that failed has none, and so no bar.
 	first, second := strings.Index(svg, ">"+ours+"<"), strings.Index(svg, "&lt;b&gt;")
 	if strings.Contains(svg, "failed") || first < 0 || second < first {
 		t.Errorf("the best is not first, or there is more than figures:\n%s", svg)
 	}
+
 	if c.draw(nil) != "" {
 		t.Error("a chart of nothing")
 	}
@@ -105,12 +119,16 @@ func TestBoundIsARatioAboveTheFloor(t *testing.T) {
 		{"of each round", []float64{9, 17, 8}, []float64{9, 21, 6}, []float64{5, 9, 5}, 1},
 		{"of a rival at the floor", []float64{9, 9, 9}, []float64{6, 5, 6}, []float64{5, 6, 7}, math.Inf(1)},
 	} {
-		list := []contender{{"ours", counting(c.ours...)}, {"rival", counting(c.rival...)}, {"floor", counting(c.floor...)}}
+		// The floor is what the measurement itself takes: it is taken from both.
+		list := []contender{{"ours", counting(c.ours...)},
+			{"rival", counting(c.rival...)}, {"floor", counting(c.floor...)}}
 		b := bound{"x", math.Inf(1), func(pace) ([]contender, func(), error) { return list, func() {}, nil }}
 		if ratio, err := b.measure(pace{rounds: 3}); err != nil || ratio != c.want {
 			t.Errorf("%s: %v, %v, want %v", c.name, ratio, err, c.want)
 		}
 	}
+
+	// A contender that fails is an error, and not a bound that holds.
 	failing := bound{"x", 1, func(pace) ([]contender, func(), error) {
 		return []contender{{"ours", func() ([]float64, error) { return nil, errRefused }}}, func() {}, nil
 	}}

@@ -18,16 +18,21 @@ func TestEachExampleIsOneShortFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ofAdapters, err := filepath.Glob("../adapters/*/examples/*/*.go") // modules of their own, which a release has not here
+
+	// Modules of their own, which a release has not here.
+	ofAdapters, err := filepath.Glob("../adapters/*/examples/*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	own := len(files)
 	programs := 0
 	for i, file := range append(files, ofAdapters...) {
 		if strings.HasSuffix(file, "_test.go") || filepath.Dir(file) == "quickstart" {
 			continue
 		}
+
+		// Those of other modules are not counted: a release has them not.
 		if i < own && filepath.Dir(file) != "huma" { // which is one too
 			programs++
 		}
@@ -35,6 +40,8 @@ func TestEachExampleIsOneShortFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
+		// Only what a program outside of the module could do as well.
 		if filepath.Base(file) != "main.go" {
 			t.Errorf("%s is not main.go", file)
 		}
@@ -45,6 +52,8 @@ func TestEachExampleIsOneShortFile(t *testing.T) {
 			t.Errorf("%s imports an internal package", file)
 		}
 	}
+
+	// A folder that is not found would pass all checks.
 	if programs != 15 {
 		t.Errorf("%d programs, want 15", programs)
 	}

@@ -24,7 +24,8 @@ func ExampleNew() {
 	const upper = "/text.v1.Text/Upper"
 	mux := http.NewServeMux()
 	mux.Handle(upper, connect.NewUnaryHandler(upper,
-		func(_ context.Context, req *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
+		func(_ context.Context,
+			req *connect.Request[wrapperspb.StringValue]) (*connect.Response[wrapperspb.StringValue], error) {
 			return connect.NewResponse(req.Msg), nil
 		},
 		connect.WithInterceptors(limit)))

@@ -35,7 +35,8 @@ func ExampleConfig() {
 		{Name: "calls", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("10/1m")},
 	}})
 	messages := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
-		{Name: "messages", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("50/1s"), OnLimit: limiter.Wait(time.Second)},
+		{Name: "messages", Key: keyfuncs.RemoteIP,
+			Limit: core.MustParseLimit("50/1s"), OnLimit: limiter.Wait(time.Second)},
 	}})
 	limit := grpcmw.New(calls, grpcmw.Config{Messages: messages})
 	fmt.Println(len(limit.Options()), "interceptors")
@@ -45,7 +46,8 @@ func ExampleConfig() {
 // The error of a refused call says which rule refused it, and when to come again.
 func ExampleServer_Unary() {
 	l := limiter.MustNew(limiter.Config{
-		Rules:  []limiter.Rule{{Name: "everyone", Key: keyfuncs.Global, Limit: core.MustParseLimit("1/1h fixed-window")}},
+		Rules: []limiter.Rule{{Name: "everyone", Key: keyfuncs.Global,
+			Limit: core.MustParseLimit("1/1h fixed-window")}},
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	limit := grpcmw.New(l)

@@ -27,14 +27,18 @@ type migration struct{ peer, setting, limit, atOnce, hammered, same string }
 
 // TestMigration runs each row of docs/migrating.md on the peer and on headgate.
 func TestMigration(t *testing.T) {
+	// Each row is tried, and none is missing for a setting that the peers have.
 	rows, tried := readMigrations(t), map[string]bool{}
 	for _, row := range rows {
 		t.Run(row.peer+" "+row.setting+" is "+row.limit, func(t *testing.T) {
 			tried[row.peer+row.setting] = true
+
 			peer := peers[row.peer][row.setting]
 			if peer == nil {
 				t.Fatal("the peer is not in the table of peers")
 			}
+
+			// The failure prints the row that the page should have.
 			if got := measure(t, peer, row); got != row {
 				t.Errorf("the row in docs/migrating.md should be\n| `%s` | `%s` | %s | %s | %s |\nand is\n| `%s` | `%s` | %s | %s | %s |",
 					got.setting, got.limit, got.atOnce, got.hammered, got.same,
@@ -42,6 +46,7 @@ func TestMigration(t *testing.T) {
 			}
 		})
 	}
+
 	for library, settings := range peers {
 		for setting := range settings {
 			if !tried[library+setting] {
@@ -58,15 +63,19 @@ func readMigrations(t *testing.T) (rows []migration) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	library := ""
 	for line := range strings.Lines(string(text)) {
 		if heading, ok := strings.CutPrefix(line, "## "); ok {
 			library = strings.TrimSpace(heading)
 		}
+
+		// Other tables of the page have other numbers of cells.
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
 		if len(cells) != 5 || !strings.HasPrefix(line, "| `") {
 			continue
 		}
+
 		for i := range cells {
 			cells[i] = strings.Trim(strings.TrimSpace(cells[i]), "`")
 		}
@@ -78,24 +87,30 @@ func readMigrations(t *testing.T) (rows []migration) {
 // measure runs the row and returns it with the measured cells.
 func measure(t *testing.T, p peer, row migration) migration {
 	t.Helper()
+	// A limit that the page writes otherwise than it is printed fails too.
 	limit, err := core.ParseLimit(row.limit)
 	if err != nil {
 		t.Fatal(err)
 	}
 	row.limit = limit.String()
+
 	whole := time.Microsecond
 	if row.peer == "Fiber's limiter" {
 		whole = time.Second // Fiber sees no shorter time
 	}
+
 	var same []string
 	for _, s := range schedules(limit) {
 		for i := range s.instants {
 			s.instants[i] = s.instants[i].Truncate(whole)
 		}
+
+		// Both sides get the same instants, however coarse they had to become.
 		theirs, ours := p(t, s.instants), headgate(t, limit, s.instants)
 		if slices.Equal(theirs, ours) {
 			same = append(same, s.name)
 		}
+
 		switch s.name {
 		case "bursts":
 			row.atOnce = both(count(s.instants, theirs, 1), count(s.instants, ours, 1))
@@ -105,6 +120,7 @@ func measure(t *testing.T, p peer, row migration) migration {
 				count(s.instants, ours, limit.Period)+", "+count(s.instants, ours, 2*limit.Period))
 		}
 	}
+
 	row.same = strings.Join(same, ", ")
 	if len(same) == 3 {
 		row.same = "always"
@@ -138,22 +154,29 @@ type schedule struct {
 // schedules are the requests of one client. Instants after the first are chosen so
 // that none is the very one at which a unit comes back or a window ends.
 func schedules(l core.Limit) []schedule {
+	// Full is the time after which nothing of a burst is remembered.
 	capacity := int(l.Capacity())
 	full := max(l.Period, l.Period*time.Duration(capacity)/time.Duration(l.Quota))
 	bursts, hammering, pauses := schedule{name: "bursts"}, schedule{name: "hammering"}, schedule{name: "pauses"}
+
 	for i := range 4 {
 		at := time.Duration(i) * (2*full + time.Microsecond)
 		bursts.instants = append(bursts.instants, slices.Repeat([]time.Duration{at}, 2*capacity+3)...)
 	}
+
+	// A prime number of microseconds keeps the instants off those of units and windows.
 	step := time.Duration(nextPrime(l.Period.Microseconds()/4/l.Quota)) * time.Microsecond
 	for at := time.Duration(0); at < 2*l.Period; at += step {
 		hammering.instants = append(hammering.instants, at)
 	}
+
+	// The seed is fixed: the page shows what this schedule gives.
 	r, at := rand.New(rand.NewPCG(1, 2)), time.Duration(0)
 	for range 50 {
 		pauses.instants = append(pauses.instants, slices.Repeat([]time.Duration{at}, 1+r.IntN(capacity+1))...)
 		at += time.Duration(r.Int64N(l.Period.Microseconds())) * time.Microsecond
 	}
+
 	return []schedule{bursts, hammering, pauses}
 }
 
@@ -174,12 +197,14 @@ func nextPrime(n int64) int64 {
 // that begins a day, as a bubble of synctest does.
 func headgate(t *testing.T, l core.Limit, instants []time.Duration) (admitted []bool) {
 	t.Helper()
+	// The clock of the store is set before each request.
 	start := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 	now := start
 	s, err := memstore.New(memstore.Options{Clock: func() int64 { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ops, out := []core.Op{{Rule: "r", Key: "k", Limit: l, Cost: 1}}, make([]core.Decision, 1)
 	for _, at := range instants {
 		now = start + at.Microseconds()
@@ -199,6 +224,7 @@ func TestMigrationDifferences(t *testing.T) {
 			s := middleware.NewRateLimiterMemoryStoreWithConfig(middleware.RateLimiterMemoryStoreConfig{
 				Rate: rate.Every(time.Hour), Burst: 1,
 			})
+
 			for i, step := range []struct {
 				client   string
 				pause    time.Duration
@@ -206,6 +232,8 @@ func TestMigrationDifferences(t *testing.T) {
 			}{
 				{"a", 0, true}, {"a", time.Minute, false}, {"b", 4 * time.Minute, true}, {"a", 0, true},
 			} {
+				// The request of b clears what is older than ExpiresIn, three minutes, so a has its
+				// burst again.
 				time.Sleep(step.pause)
 				if ok, err := s.Allow(step.client); ok != step.admitted || err != nil {
 					t.Errorf("request %d: %v, %v", i, ok, err)
@@ -213,26 +241,33 @@ func TestMigrationDifferences(t *testing.T) {
 			}
 		})
 	})
+
 	t.Run("gin-rate-limit refuses 3 requests a minute under 5", func(t *testing.T) {
 		var instants []time.Duration
 		for i := range 8 {
 			instants = append(instants, time.Duration(i)*20*time.Second)
 		}
+
 		theirs := ginRateLimit(ginlimit.InMemoryOptions{Limit: 5, Rate: time.Minute})(t, instants)
 		if want := []bool{true, true, true, true, true, false, false, true}; !slices.Equal(theirs, want) {
 			t.Errorf("gin-rate-limit admits %v", theirs)
 		}
+
+		// A fixed window of this limit admits all eight, since each minute has three of them.
 		limit := core.Limit{Algorithm: core.FixedWindow, Quota: 5, Period: time.Minute}
 		if ours := headgate(t, limit, instants); slices.Contains(ours, false) {
 			t.Errorf("headgate admits %v", ours)
 		}
 	})
+
 	t.Run("ulule charges a cost that it refuses", func(t *testing.T) {
-		l := limiter.New(ululemem.NewStoreWithOptions(limiter.StoreOptions{}), limiter.Rate{Limit: 5, Period: time.Hour})
+		l := limiter.New(ululemem.NewStoreWithOptions(limiter.StoreOptions{}),
+			limiter.Rate{Limit: 5, Period: time.Hour})
 		for i, step := range []struct {
 			cost     int64
 			admitted bool
 		}{{4, true}, {3, false}, {1, false}} {
+			// 4 and 1 would fit into 5, but the refused 3 is charged as well.
 			c, err := l.Increment(t.Context(), "k", step.cost)
 			if err != nil || c.Reached == step.admitted {
 				t.Errorf("request %d: %+v, %v", i, c, err)

@@ -47,54 +47,76 @@ var peers = map[string]map[string]peer{
 		`limiter.Rate{Limit: 5, Period: 2 * time.Second}`: ululeRate(limiter.Rate{Limit: 5, Period: 2 * time.Second}),
 	},
 	"didip/tollbooth": {
-		`tollbooth.NewLimiter(1, nil)`:               tollboothLimiter(func() *tollboothlimiter.Limiter { return tollbooth.NewLimiter(1, nil) }),
-		`tollbooth.NewLimiter(5, nil)`:               tollboothLimiter(func() *tollboothlimiter.Limiter { return tollbooth.NewLimiter(5, nil) }),
-		`tollbooth.NewLimiter(0.5, nil)`:             tollboothLimiter(func() *tollboothlimiter.Limiter { return tollbooth.NewLimiter(0.5, nil) }),
-		`tollbooth.NewLimiter(2.5, nil)`:             tollboothLimiter(func() *tollboothlimiter.Limiter { return tollbooth.NewLimiter(2.5, nil) }),
-		`tollbooth.NewLimiter(10, nil).SetBurst(30)`: tollboothLimiter(func() *tollboothlimiter.Limiter { return tollbooth.NewLimiter(10, nil).SetBurst(30) }),
+		`tollbooth.NewLimiter(1, nil)`: tollboothLimiter(
+			func() *tollboothlimiter.Limiter { return tollbooth.NewLimiter(1, nil) }),
+		`tollbooth.NewLimiter(5, nil)`: tollboothLimiter(
+			func() *tollboothlimiter.Limiter { return tollbooth.NewLimiter(5, nil) }),
+		`tollbooth.NewLimiter(0.5, nil)`: tollboothLimiter(
+			func() *tollboothlimiter.Limiter { return tollbooth.NewLimiter(0.5, nil) }),
+		`tollbooth.NewLimiter(2.5, nil)`: tollboothLimiter(
+			func() *tollboothlimiter.Limiter { return tollbooth.NewLimiter(2.5, nil) }),
+		`tollbooth.NewLimiter(10, nil).SetBurst(30)`: tollboothLimiter(
+			func() *tollboothlimiter.Limiter { return tollbooth.NewLimiter(10, nil).SetBurst(30) }),
 	},
 	"go-chi/httprate": {
 		`httprate.LimitBy(5, 2*time.Second, key)`: httprateBy(5, 2*time.Second),
 		`httprate.LimitBy(100, time.Minute, key)`: httprateBy(100, time.Minute),
 		//lint:ignore SA1019 the page maps what its users have
-		`httprate.LimitByIP(100, time.Minute)`: overHTTP(func() func(http.Handler) http.Handler { return httprate.LimitByIP(100, time.Minute) }),
+		`httprate.LimitByIP(100, time.Minute)`: overHTTP(
+			func() func(http.Handler) http.Handler { return httprate.LimitByIP(100, time.Minute) }),
 	},
 	"throttled/throttled": {
-		`RateQuota{MaxRate: throttled.PerSec(5), MaxBurst: 4}`:                     throttledQuota(throttled.RateQuota{MaxRate: throttled.PerSec(5), MaxBurst: 4}),
-		`RateQuota{MaxRate: throttled.PerSec(3)}`:                                  throttledQuota(throttled.RateQuota{MaxRate: throttled.PerSec(3)}),
-		`RateQuota{MaxRate: throttled.PerMin(20), MaxBurst: 5}`:                    throttledQuota(throttled.RateQuota{MaxRate: throttled.PerMin(20), MaxBurst: 5}),
-		`RateQuota{MaxRate: throttled.PerDuration(5, 2*time.Second), MaxBurst: 4}`: throttledQuota(throttled.RateQuota{MaxRate: throttled.PerDuration(5, 2*time.Second), MaxBurst: 4}),
+		`RateQuota{MaxRate: throttled.PerSec(5), MaxBurst: 4}`: throttledQuota(
+			throttled.RateQuota{MaxRate: throttled.PerSec(5), MaxBurst: 4}),
+		`RateQuota{MaxRate: throttled.PerSec(3)}`: throttledQuota(
+			throttled.RateQuota{MaxRate: throttled.PerSec(3)}),
+		`RateQuota{MaxRate: throttled.PerMin(20), MaxBurst: 5}`: throttledQuota(
+			throttled.RateQuota{MaxRate: throttled.PerMin(20), MaxBurst: 5}),
+		`RateQuota{MaxRate: throttled.PerDuration(5, 2*time.Second), MaxBurst: 4}`: throttledQuota(
+			throttled.RateQuota{MaxRate: throttled.PerDuration(5, 2*time.Second), MaxBurst: 4}),
 	},
 	"go-redis/redis_rate": {
-		`redis_rate.PerSecond(5)`:                                       redisRateLimit(redis_rate.PerSecond(5)),
-		`redis_rate.PerSecond(10)`:                                      redisRateLimit(redis_rate.PerSecond(10)),
-		`redis_rate.PerMinute(100)`:                                     redisRateLimit(redis_rate.PerMinute(100)),
-		`redis_rate.Limit{Rate: 5, Period: 2 * time.Second, Burst: 10}`: redisRateLimit(redis_rate.Limit{Rate: 5, Period: 2 * time.Second, Burst: 10}),
+		`redis_rate.PerSecond(5)`:   redisRateLimit(redis_rate.PerSecond(5)),
+		`redis_rate.PerSecond(10)`:  redisRateLimit(redis_rate.PerSecond(10)),
+		`redis_rate.PerMinute(100)`: redisRateLimit(redis_rate.PerMinute(100)),
+		`redis_rate.Limit{Rate: 5, Period: 2 * time.Second, Burst: 10}`: redisRateLimit(
+			redis_rate.Limit{Rate: 5, Period: 2 * time.Second, Burst: 10}),
 	},
 	"golang.org/x/time/rate": {
-		`rate.NewLimiter(5, 5)`:                                rateLimiter(func() *rate.Limiter { return rate.NewLimiter(5, 5) }),
-		`rate.NewLimiter(2.5, 5)`:                              rateLimiter(func() *rate.Limiter { return rate.NewLimiter(2.5, 5) }),
-		`rate.NewLimiter(10, 30)`:                              rateLimiter(func() *rate.Limiter { return rate.NewLimiter(10, 30) }),
-		`rate.NewLimiter(rate.Every(200*time.Millisecond), 1)`: rateLimiter(func() *rate.Limiter { return rate.NewLimiter(rate.Every(200*time.Millisecond), 1) }),
+		`rate.NewLimiter(5, 5)`: rateLimiter(
+			func() *rate.Limiter { return rate.NewLimiter(5, 5) }),
+		`rate.NewLimiter(2.5, 5)`: rateLimiter(
+			func() *rate.Limiter { return rate.NewLimiter(2.5, 5) }),
+		`rate.NewLimiter(10, 30)`: rateLimiter(
+			func() *rate.Limiter { return rate.NewLimiter(10, 30) }),
+		`rate.NewLimiter(rate.Every(200*time.Millisecond), 1)`: rateLimiter(
+			func() *rate.Limiter { return rate.NewLimiter(rate.Every(200*time.Millisecond), 1) }),
 	},
 	"Echo's limiter": {
-		`middleware.NewRateLimiterMemoryStore(20)`:                     echoStore(middleware.RateLimiterMemoryStoreConfig{Rate: 20}),
-		`middleware.NewRateLimiterMemoryStore(0.5)`:                    echoStore(middleware.RateLimiterMemoryStoreConfig{Rate: 0.5}),
-		`middleware.RateLimiterMemoryStoreConfig{Rate: 2.5}`:           echoStore(middleware.RateLimiterMemoryStoreConfig{Rate: 2.5}),
-		`middleware.RateLimiterMemoryStoreConfig{Rate: 10, Burst: 30}`: echoStore(middleware.RateLimiterMemoryStoreConfig{Rate: 10, Burst: 30}),
+		`middleware.NewRateLimiterMemoryStore(20)`: echoStore(
+			middleware.RateLimiterMemoryStoreConfig{Rate: 20}),
+		`middleware.NewRateLimiterMemoryStore(0.5)`: echoStore(
+			middleware.RateLimiterMemoryStoreConfig{Rate: 0.5}),
+		`middleware.RateLimiterMemoryStoreConfig{Rate: 2.5}`: echoStore(
+			middleware.RateLimiterMemoryStoreConfig{Rate: 2.5}),
+		`middleware.RateLimiterMemoryStoreConfig{Rate: 10, Burst: 30}`: echoStore(
+			middleware.RateLimiterMemoryStoreConfig{Rate: 10, Burst: 30}),
 	},
 	"Fiber's limiter": {
 		`limiter.Config{}`: fiberConfig(fiberlimiter.Config{}),
-		`limiter.Config{Max: 20, Expiration: 30 * time.Second}`: fiberConfig(fiberlimiter.Config{Max: 20, Expiration: 30 * time.Second}),
+		`limiter.Config{Max: 20, Expiration: 30 * time.Second}`: fiberConfig(
+			fiberlimiter.Config{Max: 20, Expiration: 30 * time.Second}),
 		`limiter.Config{Max: 20, Expiration: 30 * time.Second, LimiterMiddleware: limiter.SlidingWindow{}}`: fiberConfig(fiberlimiter.Config{
 			Max: 20, Expiration: 30 * time.Second, LimiterMiddleware: fiberlimiter.SlidingWindow{},
 		}),
 	},
 	"sethvargo/go-limiter": {
-		`memorystore.Config{Tokens: 5, Interval: 100 * time.Millisecond}`: goLimiterConfig(memorystore.Config{Tokens: 5, Interval: 100 * time.Millisecond}),
+		`memorystore.Config{Tokens: 5, Interval: 100 * time.Millisecond}`: goLimiterConfig(
+			memorystore.Config{Tokens: 5, Interval: 100 * time.Millisecond}),
 	},
 	"JGLTechnologies/gin-rate-limit": {
-		`ratelimit.InMemoryOptions{Limit: 5, Rate: time.Minute}`: ginRateLimit(ginlimit.InMemoryOptions{Limit: 5, Rate: time.Minute}),
+		`ratelimit.InMemoryOptions{Limit: 5, Rate: time.Minute}`: ginRateLimit(
+			ginlimit.InMemoryOptions{Limit: 5, Rate: time.Minute}),
 	},
 }
 
@@ -165,6 +187,7 @@ func throttledQuota(q throttled.RateQuota) peer {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		l, err := throttled.NewGCRARateLimiterCtx(s, q)
 		if err != nil {
 			t.Fatal(err)
@@ -217,6 +240,7 @@ func ginRateLimit(o ginlimit.InMemoryOptions) peer {
 // that happens in between, the whole row is run again.
 func fiberConfig(c fiberlimiter.Config) peer {
 	const start = 4_000_000_000
+
 	once := func(instants []time.Duration) (admitted []bool, undisturbed bool) {
 		app := fiber.New()
 		app.Use(fiberlimiter.New(c))
@@ -229,6 +253,8 @@ func fiberConfig(c fiberlimiter.Config) peer {
 			ctx.Request.SetRequestURI("/")
 			handle(&ctx)
 			admitted = append(admitted, ctx.Response.StatusCode() == fiber.StatusOK)
+
+			// The clock was set in between, so the instant may have been another.
 			if atomic.LoadUint32(&utils.Timestamp) != now {
 				return nil, false
 			}
@@ -253,20 +279,24 @@ func fiberConfig(c fiberlimiter.Config) peer {
 // machine was too slow, the whole row is run again.
 func goLimiterConfig(c memorystore.Config) peer {
 	interval := c.Interval
+
 	once := func(t *testing.T, instants []time.Duration) (admitted []bool, inTime bool) {
 		s, err := memorystore.New(&c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer s.Close(t.Context())
+
 		var start time.Time
 		for i, at := range instants {
+			// A quarter of the interval after its begin leaves most of it for a slow machine.
 			tick := at / interval
 			time.Sleep(time.Until(start.Add(tick*interval + interval/4)))
 			_, _, reset, ok, err := s.Take(t.Context(), "k")
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			end := time.Unix(0, int64(reset))
 			if i == 0 {
 				start = end.Add(-interval)
@@ -297,6 +327,7 @@ func redisRateLimit(limit redis_rate.Limit) peer {
 		t.Helper()
 		c := redis.NewClient(&redis.Options{Addr: redistest.Addr(t)})
 		defer c.Close()
+
 		clock := &redisClock{Client: c}
 		l, key := redis_rate.NewLimiter(clock), redistest.Prefix(t)
 		for _, at := range instants {

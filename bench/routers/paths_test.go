@@ -33,14 +33,18 @@ func TestPolicyCountsItsPaths(t *testing.T) {
 func TestPolicyBeforeEchoNeedsASlashAtTheEnd(t *testing.T) {
 	for _, pre := range []bool{true, false} {
 		l, c := pathspec.Counting(t)
+
 		served, e := "", echo.New()
 		e.GET("/docs/:name", func(x echo.Context) error { served = x.Param("name"); return nil })
 		var h http.Handler = e
+
+		// In Pre the adapter runs before the routing, as a limiter around the whole of Echo does.
 		if pre {
 			e.Pre(echomw.New(l))
 		} else {
 			h = nethttp.New(l)(e)
 		}
+
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/docs/a/b", nil))
 		if want := []string{"/docs/"}; served != "a/b" || !slices.Equal(c.Counted, want) {
 			t.Errorf("in Pre %t: %q is counted under %q, want %q", pre, served, c.Counted, want)
@@ -51,11 +55,16 @@ func TestPolicyBeforeEchoNeedsASlashAtTheEnd(t *testing.T) {
 func TestPageOfPaths(t *testing.T) {
 	var b bytes.Buffer
 	fmt.Fprint(&b, intro)
+
 	var names, line []string
 	for _, r := range all {
 		names, line = append(names, r.Name), append(line, "---")
 	}
-	fmt.Fprintf(&b, "| path | counted under | %s |\n|---|---|%s|\n", strings.Join(names, " | "), strings.Join(line, "|"))
+
+	fmt.Fprintf(&b, "| path | counted under | %s |\n|---|---|%s|\n",
+		strings.Join(names, " | "), strings.Join(line, "|"))
+
+	// A spelling is a row, and each router has a cell with what it served.
 	for _, target := range pathspec.Spellings {
 		var cells, under []string
 		for _, r := range all {
@@ -65,14 +74,17 @@ func TestPageOfPaths(t *testing.T) {
 				under = counted
 			}
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", strings.ReplaceAll(target, "|", "\\|"), code(under...), strings.Join(cells, " | "))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n",
+			strings.ReplaceAll(target, "|", "\\|"), code(under...), strings.Join(cells, " | "))
 	}
+
 	const page = "../../docs/paths.md"
 	if *update {
 		if err := os.WriteFile(page, b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+
 	if old, _ := os.ReadFile(page); !bytes.Equal(old, b.Bytes()) {
 		t.Errorf("%s is not what this test finds; write it with: go -C bench test ./routers -update", page)
 	}

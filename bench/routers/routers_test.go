@@ -21,7 +21,8 @@ import (
 )
 
 var all = []pathspec.Router{
-	{Name: "net/http", Make: netHTTP}, {Name: "chi", Make: useChi}, {Name: "gorilla", Make: useGorilla}, {Name: "Gin", Make: useGin},
+	{Name: "net/http", Make: netHTTP}, {Name: "chi", Make: useChi},
+	{Name: "gorilla", Make: useGorilla}, {Name: "Gin", Make: useGin},
 	{Name: "Echo", Make: useEcho, Rest: true}, {Name: "Fiber", Make: useFiber},
 }
 
@@ -99,9 +100,12 @@ func useGorilla(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) 
 func useGin(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) func(string) string {
 	gin.SetMode(gin.ReleaseMode)
 	served, limit, e := new(string), ginmw.New(l), gin.New()
+
+	// Around, it runs for every request, and inside for those of a route.
 	if at == pathspec.Around {
 		e.Use(limit)
 	}
+
 	for _, r := range routes {
 		handlers := []gin.HandlerFunc{func(*gin.Context) { *served = r.Name }}
 		if at == pathspec.Inside {
@@ -114,9 +118,11 @@ func useGin(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) func
 
 func useEcho(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) func(string) string {
 	served, limit, e := new(string), echomw.New(l), echo.New()
+
 	if at == pathspec.Around {
 		e.Use(limit)
 	}
+
 	for _, r := range routes {
 		h := func(echo.Context) error {
 			*served = r.Name
@@ -133,9 +139,11 @@ func useEcho(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) fun
 
 func useFiber(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) func(string) string {
 	served, limit, f := "", fibermw.New(l), fiber.New(fiber.Config{DisableStartupMessage: true})
+
 	if at == pathspec.Around {
 		f.Use(limit)
 	}
+
 	for _, r := range routes {
 		handlers := []fiber.Handler{func(*fiber.Ctx) error {
 			served = r.Name
@@ -144,12 +152,15 @@ func useFiber(l *limiter.Limiter, at pathspec.Place, routes []pathspec.Route) fu
 		if at == pathspec.Inside {
 			handlers = append([]fiber.Handler{limit}, handlers...)
 		}
+
+		// Only Use matches all paths below a prefix.
 		if r.Pattern == "/" {
 			f.Use(handlersAny(handlers)...)
 			continue
 		}
 		f.Get(patterns[r.Pattern].fiber, handlers...)
 	}
+
 	return func(target string) string {
 		served = ""
 		var q fasthttp.Request
@@ -174,7 +185,8 @@ func TestRoutersServeTheirPatterns(t *testing.T) {
 	for _, r := range all {
 		for _, at := range []pathspec.Place{pathspec.Around, pathspec.Inside} {
 			ask := r.Make(limiter.MustNew(limiter.Config{}), at, pathspec.Routes)
-			for target, want := range map[string]string{"/": "/{$}", "/about": "/about", "/login": "/login", "/files/a": "/files/{name}", "/docs/a/b": "/docs/", "/none": ""} {
+			for target, want := range map[string]string{"/": "/{$}", "/about": "/about", "/login": "/login",
+				"/files/a": "/files/{name}", "/docs/a/b": "/docs/", "/none": ""} {
 				if got := ask(target); got != want {
 					t.Errorf("%s, %s: %s is served by %q, want %q", r.Name, at, target, got, want)
 				}

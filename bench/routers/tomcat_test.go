@@ -48,12 +48,15 @@ func TestPolicyCountsWhatTomcatServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// The proxy must not clean what it passes on.
 	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
 	proxy := httptest.NewServer(nethttp.New(l)(forward))
 	defer proxy.Close()
 
 	served := map[string]int{}
 	usual := []string{"/", "/about", "/login", "/files/a", "/docs/a"}
+
 	for _, spelling := range slices.Concat(usual, pathspec.Spellings, servletSpellings) {
 		if spelling == "/files/a/.." {
 			continue // the mapping of /files/{name} serves /files/ too
@@ -65,6 +68,8 @@ func TestPolicyCountsWhatTomcatServes(t *testing.T) {
 			t.Errorf("%s is served by %s and counted under %q", spelling, pattern, c.Counted)
 		}
 	}
+
+	// A pattern that nothing was served by would be one that the test has not tried.
 	for pattern := range servlets {
 		if served[pattern] == 0 {
 			t.Errorf("nothing was served by %s", pattern)
@@ -81,16 +86,20 @@ func askTomcat(t *testing.T, addr, target string) string {
 		t.Fatal(err)
 	}
 	defer conn.Close()
+
+	// A client of net/http would change the target before it is sent.
 	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n", target)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatalf("%s: %v", target, err)
 	}
+
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatalf("%s: %v", target, err)
 	}
+
 	if resp.StatusCode != 200 {
 		return ""
 	}
@@ -123,11 +132,15 @@ func startTomcat(t *testing.T, home string) string {
 		`<Connector port="`+port+`" address="127.0.0.1" protocol="HTTP/1.1"/>`+
 		`<Engine name="Catalina" defaultHost="localhost"><Host name="localhost" appBase="webapps"/></Engine>`+
 		`</Service></Server>`)
+
+	// The default servlet and that of JSP are declared there.
 	defaults, err := os.ReadFile("/etc/tomcat10/web.xml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	write("conf/web.xml", string(defaults))
+
+	// Each pattern is a servlet whose page is the pattern.
 	var app strings.Builder
 	app.WriteString(`<web-app xmlns="https://jakarta.ee/xml/ns/jakartaee" version="5.0">`)
 	for i, r := range pathspec.Routes {
@@ -138,6 +151,8 @@ func startTomcat(t *testing.T, home string) string {
 	}
 	app.WriteString("</web-app>")
 	write("webapps/ROOT/WEB-INF/web.xml", app.String())
+
+	// Tomcat expects these folders below its base.
 	for _, folder := range []string{"logs", "temp", "work"} {
 		if err := os.Mkdir(filepath.Join(base, folder), 0o755); err != nil {
 			t.Fatal(err)
@@ -155,6 +170,8 @@ func startTomcat(t *testing.T, home string) string {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
+
+	// It takes some seconds until Tomcat has read its files.
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if resp, err := http.Get("http://" + addr + "/about"); err == nil {
 			resp.Body.Close()

@@ -30,7 +30,8 @@ type gitHub struct {
 
 func newGitHub(primary string) *gitHub {
 	return &gitHub{
-		core: limit(primary, "core"), search: limit("10/1m fixed-window", "search"), secondary: limit("90/1m fixed-window", ""),
+		core:   limit(primary, "core"),
+		search: limit("10/1m fixed-window", "search"), secondary: limit("90/1m fixed-window", ""),
 		statuses: map[string]int{},
 	}
 }
@@ -45,31 +46,42 @@ func limit(text, resource string) *limiter.Limiter {
 			return []limiter.Header{{Name: "X-Ratelimit-Resource", Value: resource}}
 		},
 	}
+
+	// The secondary limit is one that no header tells of, as at GitHub.
 	if resource == "" {
 		message = "You have exceeded a secondary rate limit."
 		c.Headers, c.CustomHeaders = limiter.NoHeaders, nil
 	}
+
+	// It refuses with a status and a text of its own, by which clients know it.
 	c.Refused = limiter.Fixed(limiter.Answer{
 		Status:  http.StatusForbidden,
 		Headers: []limiter.Header{{Name: "Content-Type", Value: "application/json"}},
 		Body:    fmt.Appendf(nil, `{"message": %q}`, message),
 	})
+
 	return limiter.MustNew(c)
 }
 
 func (g *gitHub) RoundTrip(r *http.Request) (*http.Response, error) {
+	// A request is 10 ms on its way, and so is the answer: requests overlap.
 	time.Sleep(10 * time.Millisecond)
 	primary := g.core
 	if strings.HasPrefix(r.URL.Path, "/search/") {
 		primary = g.search
 	}
+
 	w := httptest.NewRecorder()
 	w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
+
+	// The secondary limit counts first, since it counts every request.
 	h := nethttp.New(g.secondary)(nethttp.New(primary)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	h.ServeHTTP(w, r)
+
 	g.mu.Lock()
 	g.statuses[fmt.Sprint(r.URL.Path, " ", w.Code)]++
 	g.mu.Unlock()
+
 	time.Sleep(10 * time.Millisecond)
 	return w.Result(), nil
 }
@@ -116,15 +128,20 @@ func TestSearchHasALimitOfItsOwn(t *testing.T) {
 		server := newGitHub("60/1h fixed-window")
 		client := &http.Client{Transport: pace(server, 2*time.Minute)}
 		begun := time.Now()
+
+		// The second ten searches have to wait for the next minute.
 		var out bytes.Buffer
 		fetch(client, "http://api.test/search/code", 20, &out)
 		if took := time.Since(begun); took < time.Minute || took > 70*time.Second {
 			t.Errorf("20 searches took %s", took)
 		}
+
+		// Requests of the other resource do not wait for those of the first.
 		fetch(client, "http://api.test/", 60, io.Discard)
 		if took := time.Since(begun); took > 80*time.Second {
 			t.Errorf("60 other requests after %s", took)
 		}
+
 		if got := fmt.Sprint(server.statuses); got != "map[/ 200:60 /search/code 200:20]" {
 			t.Error(got)
 		}

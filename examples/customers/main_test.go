@@ -46,14 +46,20 @@ func write(t *testing.T, file, text string) {
 func TestCustomersHaveAnOwnLimitOrTheDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, h := open(t, "limits.json")
+
+		// Alice and bob have limits of their own, and carol has the default.
 		expect(t, h, "alice", "200 100 99")
 		expect(t, h, "bob", "200 2 1")
 		expect(t, h, "bob", "200 2 0")
 		expect(t, h, "bob", "429 2 0")
 		expect(t, h, "carol", "200 5 4")
+
 		expect(t, h, "alice", "200 100 98")
+
+		// Clients without a token of the program share one count, whatever name they send.
 		expect(t, h, "mallory", "200 5 4") // has no token, and shares a count
 		expect(t, h, "trudy", "200 5 3")
+
 		time.Sleep(time.Minute)
 		expect(t, h, "bob", "200 2 1")
 	})
@@ -63,6 +69,8 @@ func TestLoadKeepsUsedUnits(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "limits.json")
 	write(t, file, `{"default": "3/1m fixed-window", "alice": "2/1m fixed-window"}`)
 	l, h := open(t, file)
+
+	// Two units of alice are used and one of bob.
 	expect(t, h, "alice", "200 2 1")
 	expect(t, h, "alice", "200 2 0")
 	expect(t, h, "bob", "200 3 2")
@@ -72,6 +80,8 @@ func TestLoadKeepsUsedUnits(t *testing.T) {
 	if err := load(l, file); err != nil {
 		t.Fatal(err)
 	}
+
+	// The counts stay: what a limit allows now is less what was used before.
 	expect(t, h, "alice", "200 5 2")
 	expect(t, h, "bob", "200 4 1")
 	expect(t, h, "carol", "200 9 8")
@@ -83,6 +93,8 @@ func TestLoadRefusesABadFile(t *testing.T) {
 	write(t, file, good)
 	l, h := open(t, file)
 	expect(t, h, "carol", "200 5 4")
+
+	// Each of the mistakes leaves the limits as they are.
 	for _, row := range []struct{ text, fault string }{
 		{`{"default": "9/1m`, "unexpected end of JSON input"},
 		{`{"default": "0/1m"}`, `limit "0/1m": quota 0 is not positive`},
@@ -94,11 +106,14 @@ func TestLoadRefusesABadFile(t *testing.T) {
 			t.Errorf("%s: %v, want %q in the end", row.text, err, row.fault)
 		}
 	}
+
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	if err := load(l, file); err == nil || !strings.HasPrefix(err.Error(), "open "+file) {
 		t.Errorf("%v, want %v", err, fs.ErrNotExist)
 	}
+
+	// The default of the first file still counts.
 	expect(t, h, "carol", "200 5 3")
 }

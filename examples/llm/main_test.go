@@ -42,6 +42,7 @@ func record(s core.Store) *recorder {
 
 func (r *recorder) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	err := r.Store.Apply(ctx, ops, out)
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.more.Broadcast()
@@ -49,10 +50,13 @@ func (r *recorder) Apply(ctx context.Context, ops []core.Op, out []core.Decision
 		r.failed++
 		return err
 	}
+
+	// The step is kept after the call, so its slices must not be those of the caller.
 	s := step{slices.Clone(ops), slices.Clone(out)}
 	for i := range s.Ops {
 		s.Ops[i].Key = strings.Clone(s.Ops[i].Key) // its memory may serve another request
 	}
+
 	r.steps = append(r.steps, s)
 	return nil
 }
@@ -61,6 +65,8 @@ func (r *recorder) Apply(ctx context.Context, ops []core.Op, out []core.Decision
 func (r *recorder) await(n int, such func(step) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
+	// A failed call is no step, and is counted so that nobody waits for it without end.
 	for {
 		found := r.failed
 		for _, s := range r.steps {
@@ -68,6 +74,7 @@ func (r *recorder) await(n int, such func(step) bool) {
 				found++
 			}
 		}
+
 		if found >= n {
 			return
 		}
@@ -107,7 +114,8 @@ type proxy struct {
 
 func open(t *testing.T, api http.HandlerFunc) *proxy {
 	t.Helper()
-	p := &proxy{t: t, store: record(memstore.MustNew(memstore.Options{Clock: func() int64 { return 1_800_000_000_000_000 }}))}
+	p := &proxy{t: t,
+		store: record(memstore.MustNew(memstore.Options{Clock: func() int64 { return 1_800_000_000_000_000 }}))}
 	p.handler = newHandler(serve(t, api), p.store)
 	p.url = serve(t, p.handler).String()
 	return p
@@ -155,7 +163,8 @@ func (p *proxy) wantUsed(ended int, wantTokens int64) {
 		used(p.t, p.store.Store, "alice", "streams", streams),
 	}
 	if want := [3]int64{int64(ended), wantTokens, 0}; got != want || len(p.store.steps) != 2*ended {
-		p.t.Errorf("%d requests, tokens and streams after %d steps, want %d after %d", got, len(p.store.steps), want, 2*ended)
+		p.t.Errorf("%d requests, tokens and streams after %d steps, want %d after %d", got,
+			len(p.store.steps), want, 2*ended)
 	}
 }
 
@@ -189,16 +198,19 @@ func TestTokensAreThoseThatTheAnswerReports(t *testing.T) {
 		{"a stream of messages", messageStart + messageDelta, 200, 4000, 85},
 		{"more than the estimate", `{"usage":{"input_tokens":1800,"output_tokens":1700}}`, 200, 4000, 3500},
 		{"more than the limit", `{"usage":{"input_tokens":9000,"output_tokens":41000}}`, 200, 4000, 50_000},
-		{"more than the limit and its debt", `{"usage":{"input_tokens":9000,"output_tokens":91000}}`, 200, 4000, 80_000},
+		{"more than the limit and its debt", `{"usage":{"input_tokens":9000,"output_tokens":91000}}`,
+			200, 4000, 80_000},
 		{"no usage", "data: {}\n\n", 200, 4000, 2000},
 		{"no usage, after an estimate above the limit", "data: {}\n\n", 200, 400_000, 40_000},
 		{"an error", `{"error":{"message":"overloaded"}}`, 529, 4000, 0},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			// The estimate is that of the prompt; what the answer says replaces it.
 			p := open(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(row.status)
 				_, _ = io.WriteString(w, row.answer)
 			})
+
 			if a := p.ask(row.prompt); a.Status != row.status || a.Body != row.answer {
 				t.Errorf("%d %q", a.Status, a.Body)
 			}
@@ -230,19 +242,23 @@ func TestTokensOfClientsThatLeave(t *testing.T) {
 		{"the usage of chat completions", completions[:strings.Index(completions, "data: [DONE]")], 29},
 	} {
 		t.Run(row.name, func(t *testing.T) {
+			// The API sends so much and then nothing until the client has left.
 			p := open(t, func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.WriteString(w, row.sent)
 				w.(http.Flusher).Flush()
 				<-r.Context().Done()
 			})
+
 			ctx, leave := context.WithCancel(t.Context())
 			resp, err := begin(ctx, p.url, "", "")
 			if err == nil {
+				// The client leaves only after it has read all, so that the proxy has seen it too.
 				_, err = io.ReadFull(resp.Body, make([]byte, len(row.sent)))
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
+
 			leave()
 			resp.Body.Close()
 			p.wantUsed(1, row.want)
@@ -286,13 +302,18 @@ func TestTokensOfStreamsThatBreak(t *testing.T) {
 			w.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
 		})
+
+		// The status has arrived before the break, so the beginning of the answer has no error.
 		resp, err := begin(t.Context(), p.url, "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
+
+		// The break must reach the client: a stream that ends well would look complete.
 		if text, err := io.ReadAll(resp.Body); string(text) != sent || err == nil {
 			t.Errorf("%q, %v", text, err)
 		}
+
 		resp.Body.Close()
 		p.wantUsed(1, want)
 	}
@@ -305,7 +326,10 @@ func TestFourthStreamWaitsForAnother(t *testing.T) {
 		<-finish
 		_, _ = io.WriteString(w, completions)
 	})
+
 	var all sync.WaitGroup
+
+	// The API holds each answer until the test lets it go on.
 	ask := func() {
 		all.Go(func() {
 			resp, err := begin(t.Context(), p.url, "", "")
@@ -319,23 +343,33 @@ func TestFourthStreamWaitsForAnother(t *testing.T) {
 			}
 		})
 	}
+
+	// Three streams are all that a key may have.
 	for range 3 {
 		ask()
 		<-begun
 	}
+
+	// The fourth has asked the store and been told to wait.
 	ask()
 	p.store.await(1, waits)
+
 	select {
 	case <-begun:
 		t.Error("four streams at a time")
 	default:
 	}
+
+	// One that ends gives its place to the fourth, which reaches the API.
 	finish <- true
 	<-begun
+
 	for range 3 {
 		finish <- true
 	}
 	all.Wait()
+
+	// Every one of the four has been settled.
 	p.store.await(4, ends)
 	if n := used(t, p.store.Store, "alice", "tokens", tokens); n != 4*29 {
 		t.Errorf("%d tokens", n)
@@ -344,12 +378,16 @@ func TestFourthStreamWaitsForAnother(t *testing.T) {
 
 func TestRequestsOverTheLimitUseNoTokens(t *testing.T) {
 	p := open(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, completions) })
+
+	// The request limit is 60: every answer has used its own 29 tokens.
 	for i := range 60 {
 		if a := p.ask(0); a.Status != 200 {
 			t.Fatalf("request %d has status %d", i+1, a.Status)
 		}
 		p.wantUsed(i+1, int64(29*(i+1)))
 	}
+
+	// The 61st is refused by the first rule, so the estimate of its tokens was not kept.
 	if a := p.ask(0); a.Status != 429 || !strings.Contains(a.Body, `"violated-policies":["requests"]`) {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}

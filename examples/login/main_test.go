@@ -27,15 +27,24 @@ func expect(t *testing.T, h http.Handler, r try.Request, status int) try.Answer 
 func TestAccountHasFiveFailuresInAnyQuarterOfAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := handler()
+
+		// Five failures in five minutes: the first is ten minutes from coming back.
 		for i := range 5 {
 			expect(t, h, guess("alice", fmt.Sprint("wrong", i)), 401)
 			time.Sleep(time.Minute)
 		}
+
+		// The right password is refused like any other, and nothing says that it is right.
 		if a := expect(t, h, guess("alice", "rabbit"), 429); a.Show("Retry-After") != "600" {
 			t.Errorf("Retry-After: %s", a.Show("Retry-After"))
 		}
+
+		// Another account from the same address has a count of its own.
 		expect(t, h, guess("bob", "rabbit"), 200)
+
 		time.Sleep(10 * time.Minute)
+
+		// A success gives its unit back, so one guess is still free.
 		expect(t, h, guess("alice", "rabbit"), 200)
 		expect(t, h, guess("alice", "wrong"), 401)
 		expect(t, h, guess("alice", "wrong"), 429)
@@ -56,17 +65,25 @@ func TestAddressHasTwentyFailuresOverAllAccounts(t *testing.T) {
 func TestAddressThatGoesOnIsBanned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := handler()
+
+		// Each account is guessed once: only the address can count this.
 		for i := range 20 {
 			expect(t, h, guess(fmt.Sprint("user", i), "rabbit"), 401)
 		}
+
+		// Refusals before the 20th name the wait of the limit, a quarter of an hour.
 		for range 19 {
 			if a := expect(t, h, guess("bob", "rabbit"), 429); a.Show("Retry-After") != "900" {
 				t.Fatalf("Retry-After: %s", a.Show("Retry-After"))
 			}
 		}
+
+		// The 20th is the start of an hour's ban.
 		if a := expect(t, h, guess("bob", "rabbit"), 429); a.Show("Retry-After") != "3600" {
 			t.Errorf("Retry-After: %s", a.Show("Retry-After"))
 		}
+
+		// The ban ends to the microsecond.
 		time.Sleep(time.Hour - time.Microsecond)
 		expect(t, h, guess("bob", "rabbit"), 429)
 		time.Sleep(time.Microsecond)

@@ -62,21 +62,30 @@ func TestProxyOverConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// A proxy would drop the header that its client sent; this one appends to it.
 	outer := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		r.Out.Header["X-Forwarded-For"] = r.In.Header["X-Forwarded-For"]
 		r.SetXForwarded() // appends
 	}}
+
+	// What the caller claims differs each time, and he is counted by what the proxy appended.
 	for i := range 5 {
 		expect(t, outer, caller, fmt.Sprint("198.51.100.", i), 200, 4-i)
 	}
 	expect(t, outer, caller, "203.0.113.8", 429, 0)
+
+	// The address that he claimed last is that of another client, and has all its units.
 	expect(t, outer, "203.0.113.8", "", 200, 4)
+
+	// Without the proxy, the peer is the client.
 	resp, err := app.Client().Get(app.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
+
 	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != 200 || string(body) != "hello\n" {
 		t.Errorf("%d %q", resp.StatusCode, body)
 	}

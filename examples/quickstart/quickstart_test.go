@@ -48,9 +48,12 @@ func launchFor(t *testing.T, args ...string) (url string, end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r, w := io.Pipe()
 	done := make(chan int, 1)
+
 	go func() {
 		done <- run(ctx, append([]string{"-addr", "127.0.0.1:0", "-timeout", "1m"}, args...), w, os.Stderr)
 	}()
+
+	// A test that has ended the program itself ends it once more, which changes nothing.
 	t.Cleanup(func() {
 		cancel()
 		if status := <-done; status != 0 {
@@ -105,6 +108,7 @@ func TestQuotaIsAdmittedOnEveryStore(t *testing.T) {
 func admitsFive(t *testing.T, url string) {
 	t.Helper()
 	subject := redistest.Prefix(t)
+
 	for i := range 8 {
 		req, _ := http.NewRequest("GET", url+"/", nil)
 		req.Header.Set("X-Key", subject)
@@ -112,8 +116,11 @@ func admitsFive(t *testing.T, url string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		body, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
+
+		// Five pass and three are refused, and each says what is left.
 		if i < 5 && (resp.StatusCode != 200 || string(body) != "ok") || i >= 5 && resp.StatusCode != 429 {
 			t.Errorf("request %d: %d %s", i, resp.StatusCode, body)
 		}
@@ -121,6 +128,8 @@ func admitsFive(t *testing.T, url string) {
 			t.Errorf("request %d: %v", i, resp.Header)
 		}
 	}
+
+	// Health checks are no callers: no rule counts them.
 	if status, header, body := get(t, url+"/healthz"); status != 200 || body != "ok" || header.Get("RateLimit") != "" {
 		t.Errorf("healthz: %d %s %v", status, body, header)
 	}
@@ -192,22 +201,31 @@ func TestConcurrentRequestsAreHeldToTheLimit(t *testing.T) {
 	untilDone(t, func(span time.Duration) bool {
 		url := launch(t, "-rule", "2 concurrent ttl=1m")
 		held := holdFor(t, url, 2, span)
+
+		// Both requests are held as soon as a third is refused, unless they have ended before.
 		for status := 0; status != 429 && len(held) == 0; {
 			status, _, _ = get(t, url+"/")
 		}
+
 		var refused [3]int
 		for i := range refused {
 			refused[i], _, _ = get(t, url+"/hold?for=0s")
 		}
+
+		// On a slow machine they may have ended in between; then the span was too short.
 		if len(held) > 0 {
 			return false
 		}
+
 		if first, second := <-held, <-held; first != 200 || second != 200 || refused != [3]int{429, 429, 429} {
 			t.Errorf("two that were held got %d and %d, those after them %v", first, second, refused)
 		}
+
 		if status, _, _ := get(t, url+"/hold?for=0s"); status != 200 {
 			t.Errorf("%d after all had left", status)
 		}
+
+		// The longest span is a bound of the program.
 		if status, _, body := get(t, url+"/hold?for=forever"); status != 400 || !strings.Contains(body, "0s to 1m") {
 			t.Errorf("%d %s", status, body)
 		}
@@ -223,8 +241,11 @@ func TestShutdownAnswersRequestsInFlight(t *testing.T) {
 			_, header, _ := get(t, url+"/")
 			left = header.Get("X-RateLimit-Remaining")
 		}
+
 		end()
 		inFlight := len(held) == 0
+
+		// The end is reached when the port is closed, and the held request is still on its way.
 		for {
 			c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 			if err != nil {
@@ -232,6 +253,7 @@ func TestShutdownAnswersRequestsInFlight(t *testing.T) {
 			}
 			c.Close()
 		}
+
 		if status := <-held; status != 200 {
 			t.Errorf("got %d", status)
 		}
@@ -245,21 +267,30 @@ func TestMistakesAreListedWithStatus2(t *testing.T) {
 	if status := run(context.Background(), args, io.Discard, &errs); status != 2 {
 		t.Errorf("exit status %d", status)
 	}
+
 	lines := strings.Split(strings.TrimSpace(errs.String()), "\n")
+
+	// Every flag is named in the order of the line, not only the first that is wrong.
 	for i, want := range []string{"-addr", "-store", "-timeout", "-key", "-over", "-rule", "-rule"} {
 		if i >= len(lines) || !strings.HasPrefix(lines[i], "quickstart: "+want+": ") {
 			t.Fatalf("line %d is not about %s:\n%s", i, want, errs.String())
 		}
 	}
+
 	if len(lines) != 7 {
 		t.Errorf("%d lines:\n%s", len(lines), errs.String())
 	}
-	for _, args := range [][]string{{"-bogus"}, {"stray"}, {"-store", "redis://:secret@127.0.0.1:1/nodb"}, {"-store", "sentinel://a"}, {"-store", "cluster://"}} {
+
+	// Other mistakes in the line, and none of their texts shows the password.
+	for _, args := range [][]string{{"-bogus"}, {"stray"},
+		{"-store", "redis://:secret@127.0.0.1:1/nodb"}, {"-store", "sentinel://a"}, {"-store", "cluster://"}} {
 		errs.Reset()
 		if status := run(context.Background(), args, io.Discard, &errs); status != 2 || strings.Contains(errs.String(), "secret") {
 			t.Errorf("%q: status %d: %s", args, status, errs.String())
 		}
 	}
+
+	// Asking for help is no mistake.
 	if status := run(context.Background(), []string{"-h"}, io.Discard, io.Discard); status != 0 {
 		t.Errorf("-h: %d", status)
 	}
@@ -268,7 +299,8 @@ func TestMistakesAreListedWithStatus2(t *testing.T) {
 // Four processes on one Redis admit exactly the quota between them.
 func TestFourProcessesShareOneQuota(t *testing.T) {
 	store := redisURL(t)
-	for _, rule := range []string{"37/1h", "37/1h fixed-window", "37/1h sliding-log", "37/1h sliding-window", "37/1h token-bucket"} {
+	for _, rule := range []string{"37/1h", "37/1h fixed-window", "37/1h sliding-log",
+		"37/1h sliding-window", "37/1h token-bucket"} {
 		t.Run(rule, func(t *testing.T) { shareQuota(t, store, rule) })
 	}
 }
@@ -276,19 +308,24 @@ func TestFourProcessesShareOneQuota(t *testing.T) {
 func shareQuota(t *testing.T, store, rule string) {
 	subject := redistest.Prefix(t)
 	var admitted, refused atomic.Int64
+
+	// Four processes and five callers in each: 100 requests for 37 units.
 	var all sync.WaitGroup
 	for i := range 4 {
-		url := start(t, "-addr", "127.0.0.1:0", "-store", store, "-timeout", "1m", "-rule", rule, "-key", "header:X-Key")
+		url := start(t, "-addr", "127.0.0.1:0", "-store", store, "-timeout", "1m",
+			"-rule", rule, "-key", "header:X-Key")
 		for range 5 {
 			all.Go(func() {
 				for range 5 {
 					req, _ := http.NewRequest("GET", url+"/", nil)
 					req.Header.Set("X-Key", subject)
+
 					resp, err := http.DefaultClient.Do(req)
 					if err != nil {
 						t.Errorf("process %d: %v", i, err)
 						return
 					}
+
 					resp.Body.Close()
 					switch resp.StatusCode {
 					case 200:
@@ -300,6 +337,8 @@ func shareQuota(t *testing.T, store, rule string) {
 			})
 		}
 	}
+
+	// A process that counted on its own would admit 37 by itself.
 	all.Wait()
 	if admitted.Load() != 37 || refused.Load() != 63 {
 		t.Errorf("%d admitted, %d refused of 100", admitted.Load(), refused.Load())
@@ -314,13 +353,16 @@ func start(t *testing.T, args ...string) (url string) {
 	// A program with the race detector sleeps for a second when it ends.
 	cmd.Env = append(os.Environ(), asProgram+"=1", "GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
+
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		if runtime.GOOS == "windows" { // which has no such signal
 			cmd.Process.Kill()
@@ -335,6 +377,7 @@ func start(t *testing.T, args ...string) (url string) {
 }
 
 func TestTimeoutDefaultsToThatOfTheLibrary(t *testing.T) {
+	// A flag that is left out leaves the option of the store as it is.
 	for _, test := range []struct {
 		args []string
 		want time.Duration
@@ -346,6 +389,7 @@ func TestTimeoutDefaultsToThatOfTheLibrary(t *testing.T) {
 		if len(faults) > 0 {
 			t.Fatalf("%v: %v", test.args, faults)
 		}
+
 		if s.timeout != test.want {
 			t.Errorf("%v: the timeout is %s, want %s", test.args, s.timeout, test.want)
 		}

@@ -18,10 +18,14 @@ func start(t *testing.T, work func()) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	app := newApp(work)
 	done := make(chan error, 1)
 	go func() { done <- app.Listener(listener) }()
+
 	transport := &http.Transport{}
+
+	// Open connections would hold up the end.
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		if err := app.Shutdown(); err != nil {
@@ -31,6 +35,7 @@ func start(t *testing.T, work func()) http.Handler {
 			t.Error(err)
 		}
 	})
+
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: listener.Addr().String()})
 	proxy.Transport = transport
 	return proxy
@@ -67,6 +72,8 @@ func (w *worker) ask(t *testing.T, h http.Handler, user string) <-chan try.Answe
 func TestReportsTwoAtATime(t *testing.T) {
 	w := newWorker()
 	h := start(t, w.work)
+
+	// Two are made when the third is asked for.
 	first, second := w.ask(t, h, "alice"), w.ask(t, h, "alice")
 	// The limiter cannot know when a report will be ready, but a lease that is
 	// not renewed would end in 30 seconds.
@@ -74,15 +81,19 @@ func TestReportsTwoAtATime(t *testing.T) {
 	if got := a.Show("RateLimit", "Retry-After"); a.Status != 429 || got != `"reports";r=0 30` {
 		t.Errorf("the third at once: %d %s", a.Status, got)
 	}
+
+	// Another client has two of its own.
 	others := w.ask(t, h, "bob")
 	for range 3 {
 		w.finish <- struct{}{}
 	}
+
 	for _, a := range []try.Answer{<-first, <-second} {
 		if a.Status != 200 || a.Body != "the report of alice" {
 			t.Errorf("%d %s", a.Status, a.Body)
 		}
 	}
+
 	if a := <-others; a.Status != 200 || a.Body != "the report of bob" {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
@@ -91,13 +102,18 @@ func TestReportsTwoAtATime(t *testing.T) {
 func TestReportThatIsReadyMakesRoom(t *testing.T) {
 	w := newWorker()
 	h := start(t, w.work)
+
+	// One report is made all the time, so that the others have one place between them.
 	long := w.ask(t, h, "alice")
 	for range 20 {
 		ready := w.ask(t, h, "alice")
 		if a := try.Ask(h, report("alice")); a.Status != 429 {
 			t.Errorf("%d while two others are made", a.Status)
 		}
+
 		w.finish <- struct{}{}
+
+		// The worker finishes either of the two.
 		select {
 		case a := <-ready:
 			if a.Status != 200 {
@@ -110,6 +126,8 @@ func TestReportThatIsReadyMakesRoom(t *testing.T) {
 			long = ready
 		}
 	}
+
+	// The last one.
 	w.finish <- struct{}{}
 	if a := <-long; a.Status != 200 {
 		t.Errorf("%d", a.Status)

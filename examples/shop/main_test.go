@@ -35,12 +35,16 @@ func publish(t *testing.T, addr, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	defer client.Close()
+
 	source, err := redissource.New(client, redissource.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// The first set replaces none.
 	if _, err := source.Publish(t.Context(), set, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -49,14 +53,19 @@ func publish(t *testing.T, addr, text string) {
 // open serves until the test ends, and returns the URL.
 func open(t *testing.T, addr string) string {
 	t.Helper()
+
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	ctx, stop := context.WithCancel(context.Background())
+
+	// The program also starts before there are policies.
 	ended := make(chan error, 1)
 	follow := policy.Options{Instance: "shop-1", OnMissing: policy.OnMissingWait}
 	go func() { ended <- serve(ctx, addr, follow, redisstore.Options{Timeout: time.Minute}, listener) }()
+
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {

@@ -59,9 +59,11 @@ func start(ctx context.Context) (*http.Client, <-chan error) {
 // burst sends n requests at once and counts the answers by status, body and
 // Retry-After. The body of a refusal is left out.
 func burst(t *testing.T, client *http.Client, n int) map[string]int {
+	// Answers of the same kind are one entry.
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	answers := map[string]int{}
+
 	for range n {
 		all.Go(func() {
 			resp, err := client.Get("http://smooth/")
@@ -71,14 +73,18 @@ func burst(t *testing.T, client *http.Client, n int) map[string]int {
 			}
 			defer resp.Body.Close()
 			body, _ := io.ReadAll(resp.Body)
+
+			// A refusal is told by its header.
 			if resp.StatusCode != 200 {
 				body = nil
 			}
+
 			mu.Lock()
 			defer mu.Unlock()
 			answers[fmt.Sprintf("%d %s%s", resp.StatusCode, body, resp.Header.Get("Retry-After"))]++
 		})
 	}
+
 	all.Wait()
 	return answers
 }
@@ -113,16 +119,24 @@ func TestWaitsHaveTheirTurnBeforeTheProgramEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		client, done := start(ctx)
+
 		begun := time.Now()
+
+		// The program is ended while the third request and those behind it still wait.
 		time.AfterFunc(150*time.Millisecond, end)
+
+		// Requests have a turn each 100 ms, the first at once.
 		want := map[string]int{}
 		for i := range 5 {
 			want[served(begun.Add(time.Duration(i)*100*time.Millisecond))] = 1
 		}
+
+		// All five are answered all the same.
 		got := burst(t, client, 5)
 		if took := time.Since(begun); !maps.Equal(got, want) || took != 400*time.Millisecond {
 			t.Errorf("%v after %v, want %v", got, took, want)
 		}
+
 		stop(t, end, done)
 	})
 }

@@ -29,17 +29,27 @@ func expect(t *testing.T, a try.Answer, status, limit, remaining, reset int) {
 func TestAnonymousAddressHasSixtyAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := handler()
+
+		// All sixty may come within one instant.
 		for i := range 60 {
 			expect(t, try.Get(h, "/"), 200, 60, 59-i, end)
 		}
+
+		// One and a half seconds before the hour's end the wait is rounded up.
 		time.Sleep(59*time.Minute + 58500*time.Millisecond)
+
 		a := try.Get(h, "/")
 		expect(t, a, 429, 60, 0, end)
 		if a.Show("Retry-After") != "2" {
 			t.Errorf("Retry-After: %s", a.Show("Retry-After"))
 		}
+
+		// Another address has sixty of its own, and an hour that begins with its first request.
 		expect(t, try.Ask(h, try.Request{From: "192.0.2.2"}), 200, 60, 59, end+3599)
+
 		time.Sleep(1500 * time.Millisecond)
+
+		// The hour of the first has ended.
 		expect(t, try.Get(h, "/"), 200, 60, 59, end+3600)
 	})
 }

@@ -97,9 +97,12 @@ func want(t *testing.T, x *Exchange[*request], err error, did ...string) {
 
 func TestServePassesAndRefuses(t *testing.T) {
 	x := newExchange(gatetest.Limited(t, "1/1h"))
+	// The one unit admits the first request, and the second is refused by the limiter itself.
 	want(t, x, errHandler, "ask", "next")
 	want(t, x, nil, "ask", "write")
 
+	// A hook that neither answers nor fails leaves the refusal to the limiter: the client never
+	// goes without an answer.
 	for name, row := range map[string]struct {
 		answered bool
 		err      error
@@ -135,8 +138,13 @@ func TestServeSkips(t *testing.T) {
 
 // A request whose end counts is watched, also where its handler panics.
 func TestServeWatches(t *testing.T) {
-	l := gatetest.Limited(t, "1/1h fixed-window", func(r *limiter.Rule) { r.RefundIf = func(status int) bool { return status == 0 } })
+	// Status 0 is that of a handler that panics: its unit comes back, that of an error does not.
+	l := gatetest.Limited(t, "1/1h fixed-window",
+		func(r *limiter.Rule) { r.RefundIf = func(status int) bool { return status == 0 } })
+
 	x := newExchange(l)
+
+	// The panic passes through Serve, which must not swallow it.
 	r := &request{ctx: context.Background()}
 	func() {
 		defer func() {
@@ -146,6 +154,8 @@ func TestServeWatches(t *testing.T) {
 		}()
 		_ = x.Serve(r)
 	}()
+
+	// The end counts once, though the handler never returned.
 	if did := []string{"ask", "watch", "next", "end"}; !slices.Equal(r.did, did) {
 		t.Errorf("%q, want %q", r.did, did)
 	}
@@ -158,10 +168,13 @@ func TestServeWatches(t *testing.T) {
 // again.
 func TestServeDegrades(t *testing.T) {
 	degraded := func(r *limiter.Rule) { r.OnLimit = limiter.Degrade }
+	// Without a fallback the handler serves over the limit too.
 	x := newExchange(gatetest.Limited(t, "1/1h", degraded))
 	want(t, x, errHandler, "ask", "next")
 	want(t, x, errHandler, "ask", "next")
 
+	// The fallback enters once more, as one that routes the request again does: it is asked, and
+	// not looped.
 	x.Degraded = func(r *request) error {
 		r.note("fallback")
 		if len(r.did) == 2 {
@@ -171,6 +184,7 @@ func TestServeDegrades(t *testing.T) {
 	}
 	want(t, x, nil, "ask", "fallback", "ask", "fallback")
 
+	// Without the program's fallback, the answer of the config stands in for the handler.
 	x = newExchange(gatetest.Limiter(t, limiter.Config{
 		Rules: []limiter.Rule{gatetest.Rule("1/1h", degraded)}, Degraded: limiter.Fixed(limiter.Answer{Status: 203}),
 	}))

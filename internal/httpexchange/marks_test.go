@@ -15,15 +15,22 @@ type wrapper struct{ http.ResponseWriter }
 func (w wrapper) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func TestWritersOfServersAreKnown(t *testing.T) {
+	// The two versions have writers of different types, and both send no empty list.
 	for _, http2 := range []bool{false, true} {
 		known := map[string]bool{}
+
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			known["the server's"], known["a wrapper"] = sendsNoEmptyList(w), sendsNoEmptyList(wrapper{wrapper{w}})
-			known["another"], known["a wrapper of another"] = !sendsNoEmptyList(foreign{w}), !sendsNoEmptyList(wrapper{foreign{w}})
+			known["another"], known["a wrapper of another"] =
+				!sendsNoEmptyList(foreign{w}), !sendsNoEmptyList(wrapper{foreign{w}})
+
+			// That of a TimeoutHandler copies the header itself, so that nothing is known of it.
 			http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				known["that of a TimeoutHandler"] = !sendsNoEmptyList(w)
 			}), 1e9, "").ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		}))
+
+		// The server closes after its answer: known is complete, and read by no other goroutine.
 		server.EnableHTTP2 = http2
 		server.StartTLS()
 		answer, err := server.Client().Get(server.URL)
@@ -42,6 +49,8 @@ func TestWritersOfServersAreKnown(t *testing.T) {
 			}
 		}
 	}
+
+	// A wrapper that wraps nothing must not be followed into a nil.
 	if sendsNoEmptyList(nil) || sendsNoEmptyList(wrapper{}) {
 		t.Error("no writer is taken for that of a server")
 	}

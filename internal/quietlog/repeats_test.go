@@ -13,6 +13,7 @@ import (
 
 func TestRepeatsTellsTheFirstAndThenNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		// Reports come from the goroutine of a timer.
 		var mu sync.Mutex
 		var got []string
 		tell := func(s string) {
@@ -20,6 +21,7 @@ func TestRepeatsTellsTheFirstAndThenNumbers(t *testing.T) {
 			defer mu.Unlock()
 			got = append(got, s)
 		}
+
 		r := NewRepeats(time.Second, func(n int64) { tell(fmt.Sprint(n)) })
 		add := func(n int) {
 			for range n {
@@ -27,20 +29,29 @@ func TestRepeatsTellsTheFirstAndThenNumbers(t *testing.T) {
 					tell("first")
 				}
 			}
+
 		}
 		wait := func(d time.Duration) {
 			time.Sleep(d)
 			synctest.Wait()
 		}
+
+		// Three at once are a first one and a number; a second later the timer still runs.
 		add(3)
 		wait(time.Second)
+
+		// A second with an event goes on into the next one. The 0 of one without says that the
+		// timer has stopped, so the next event is a first one again.
 		add(1)
 		wait(2 * time.Second) // one with an event, and one without
 		add(1)
 		wait(time.Second)
+
+		// The end reports what is counted, and a second end nothing again.
 		add(2)
 		r.Close()
 		r.Close()
+
 		if want := []string{"first", "2", "1", "0", "first", "0", "first", "1"}; !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -52,8 +63,12 @@ func TestRepeatsLosesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const goroutines, each = 8, 2000
 		var first, numbers atomic.Int64
+
 		r := NewRepeats(time.Second, func(n int64) { numbers.Add(n) })
 		var done sync.WaitGroup
+
+		// The pauses let timers run and stop while others add, which is where an event could get
+		// lost.
 		for range goroutines {
 			done.Go(func() {
 				for i := range each {
@@ -66,9 +81,12 @@ func TestRepeatsLosesNone(t *testing.T) {
 				}
 			})
 		}
+
 		done.Wait()
 		r.Close()
 		synctest.Wait()
+
+		// Both ways have been used, else the sum would show nothing.
 		if n := first.Load() + numbers.Load(); n != goroutines*each || first.Load() == 0 || numbers.Load() == 0 {
 			t.Errorf("%d of %d are told, %d of them at once", n, goroutines*each, first.Load())
 		}

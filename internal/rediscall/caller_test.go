@@ -61,17 +61,27 @@ func TestCallerBoundsLateCalls(t *testing.T) {
 	client := ignoring(t)
 	synctest.Test(t, func(t *testing.T) {
 		c := rediscall.NewCaller(client)
+		// The client ignores deadlines: each of these calls goes on for nine timeouts after Do has
+		// returned.
 		for range 4 {
 			call(t, c, takes(10*timeout, nil), context.DeadlineExceeded, timeout)
 		}
+
+		// The fifth fails by its deadline while it waits, and must not be made late.
 		begun := false
 		late := func(context.Context) error { begun = true; return nil }
 		call(t, c, late, context.DeadlineExceeded, timeout)
 		if begun {
 			t.Error("a fifth call was made")
 		}
+
 		time.Sleep(4*timeout + timeout/2) // until half a second before the first call ends
+
+		// An end makes room: the wait is the half second that the first call still takes, and not a
+		// whole timeout.
 		call(t, c, late, nil, timeout/2)
+
+		// The other calls end before the bubble does.
 		time.Sleep(time.Hour)
 	})
 }
@@ -89,7 +99,8 @@ func TestCallerLeavesDeadlinesToAClientThatHeedsThem(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := rediscall.NewCaller(client)
 				call(t, c, takes(time.Hour, nil), nil, time.Hour)
-				call(t, c, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, context.DeadlineExceeded, timeout)
+				call(t, c, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+					context.DeadlineExceeded, timeout)
 			})
 		})
 	}

@@ -11,6 +11,7 @@ import (
 // fieldsOf returns the paths of all fields, with a "!" behind those that are repeated.
 func fieldsOf(text string, depth int) (list []string, err error) {
 	err = Check("the text", []byte(text), depth, func(path []Step, repeated bool) error {
+		// The form is that of a JSON pointer: "/a/0/b".
 		at := ""
 		for _, s := range path {
 			if s.Index < 0 {
@@ -22,6 +23,7 @@ func fieldsOf(text string, depth int) (list []string, err error) {
 		if repeated {
 			at += "!"
 		}
+
 		list = append(list, at)
 		return nil
 	})
@@ -29,11 +31,16 @@ func fieldsOf(text string, depth int) (list []string, err error) {
 }
 
 func TestCheckFindsFields(t *testing.T) {
+	// What looks like a field inside of a string is none, and an escaped name is the name that it
+	// stands for.
 	for text, want := range map[string][]string{
 		`7`:    nil,
 		`"a,"`: nil,
-		`[]`:   nil,
-		`{}`:   nil,
+		// Texts without a field.
+		`[]`: nil,
+		`{}`: nil,
+
+		// The same name again is a repeat only in the same object, and however it is escaped.
 		`{"a":1,"b":{"a":"}","c":[1,{"a":[]},{"a":0,"a":{}}]},"a":2}`: {"/a", "/b", "/b/a", "/b/c", "/b/c/1/a", "/b/c/2/a", "/b/c/2/a!", "/a!"},
 		"{\"a\" : \"\\\"\", \"\\u0061\":\"\\\\\",\"\":0}":             {"/a", "/a!", "/"},
 		`[[{"a":0}],{"a":0}]`: {"/0/0/a", "/1/a"},
@@ -46,11 +53,15 @@ func TestCheckFindsFields(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"":           "the text ends too early",
-		`{"a":`:      "the text ends too early",
-		`{} 5`:       "the text goes on after its JSON value",
-		`{"a":tru}`:  "the text is not JSON: invalid character '}' in literal true (expecting 'e')",
-		"\"\xff\"":   "the text is not UTF-8",
+		"":      "the text ends too early",
+		`{"a":`: "the text ends too early",
+
+		// What follows the value, and what is no JSON at all.
+		`{} 5`:      "the text goes on after its JSON value",
+		`{"a":tru}`: "the text is not JSON: invalid character '}' in literal true (expecting 'e')",
+		"\"\xff\"":  "the text is not UTF-8",
+
+		// Lists and objects are levels alike.
 		`[[[0]]]`:    "the text is nested deeper than 2",
 		`{"a":[{}]}`: "the text is nested deeper than 2",
 	} {
@@ -59,6 +70,7 @@ func TestCheckRefuses(t *testing.T) {
 		}
 	}
 
+	// The caller's own error ends the reading and arrives unchanged.
 	wrong := errors.New("wrong")
 	if err := Check("the text", []byte(`{"a":0}`), 1, func([]Step, bool) error { return wrong }); err != wrong {
 		t.Errorf("%v", err)
@@ -71,17 +83,22 @@ func TestDecodeNamesThePlace(t *testing.T) {
 			B int `json:"b"`
 		} `json:"a"`
 	}
+	// An error names the place in the text of the user, who does not know the types of Go.
 	for text, want := range map[string]string{
 		`{"a":{"b":"x"}}`: "a.b: unexpected string",
 		`{"a":{"b":1.5}}`: "a.b: unexpected number 1.5",
 		`{"a":{"b":1e3}}`: "a.b: unexpected number 1e3",
-		`{"a":{"c":0}}`:   `json: unknown field "c"`,
-		`[]`:              "unexpected array",
+
+		// The package json names an unknown field itself.
+		`{"a":{"c":0}}`: `json: unknown field "c"`,
+		`[]`:            "unexpected array",
 	} {
 		if err := Decode([]byte(text), &v); fmt.Sprint(err) != want {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
+
+	// The same types accept what is right.
 	if err := Decode([]byte(`{"a":{"b":7}}`), &v); err != nil || v.A.B != 7 {
 		t.Errorf("%+v, %v", v, err)
 	}

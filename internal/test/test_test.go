@@ -40,6 +40,7 @@ func TestWait(t *testing.T) {
 		{29 * time.Second, 30 * time.Second, false},
 		{30 * time.Second, 30 * time.Second, true},
 	} {
+		// Each look takes a second: the last one begins a second before the end.
 		synctest.Test(t, func(t *testing.T) {
 			begun := time.Now()
 			err := test.Wait(func() error {
@@ -49,6 +50,7 @@ func TestWait(t *testing.T) {
 				}
 				return nil
 			}, 30*time.Second)
+
 			if took := time.Since(begun); took != row.took || err != nil != row.found {
 				t.Errorf("a goroutine that ends after %v: %v after %v", row.ends, err, took)
 			}
@@ -66,9 +68,12 @@ func TestMemoryDir(t *testing.T) {
 			}
 		}
 	})
+
 	if dirs[0] == dirs[1] {
 		t.Errorf("both directories are %s", dirs[0])
 	}
+
+	// The end of a test removes its directory with the files in it.
 	for _, dir := range dirs {
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s after the test: %v", dir, err)
@@ -95,17 +100,20 @@ func run(t *testing.T, child string, env ...string) (stderr string, failed bool)
 	if runtime.GOOS == "windows" {
 		test.Skip(t, "it needs a Unix shell")
 	}
+
 	path := filepath.Join(t.TempDir(), "stderr")
 	file, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
+
 	cmd := exec.Command("/bin/sh", "-c", `"$0" -test.run '^TestChild$'; exit $?`, os.Args[0])
 	cmd.Env = append(os.Environ(), "HEADGATE_CHILD="+child, "HEADGATE_LONG=", "HEADGATE_REQUIRE=", "HEADGATE_SKIPPED=")
 	cmd.Env = append(cmd.Env, env...)
 	cmd.Stderr = file
 	failed = cmd.Run() != nil
+
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -117,10 +125,12 @@ func TestSkip(t *testing.T) {
 	if _, err := os.Stat("/proc/self/fd"); err != nil {
 		t.Skip("the standard error of another process can be opened on Linux alone")
 	}
+
 	const (
 		long    = "SKIPPED TestChild: it counts to a million; HEADGATE_LONG=1 runs it\n"
 		program = "SKIPPED TestChild: no-such-program is not in PATH; the Debian package no-such-package brings it\n"
 	)
+
 	list := filepath.Join(t.TempDir(), "list")
 	for _, row := range []struct {
 		name, child, env string
@@ -140,6 +150,8 @@ func TestSkip(t *testing.T) {
 			}
 		})
 	}
+
+	// Only the row with the file is listed there: the others went to the standard error.
 	if text, err := os.ReadFile(list); err != nil || string(text) != program {
 		t.Errorf("the file has %q, want %q: %v", text, program, err)
 	}
@@ -148,12 +160,15 @@ func TestSkip(t *testing.T) {
 func TestAtMost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "figures")
 	t.Setenv("HEADGATE_MEASURE", path)
+
 	test.AtMost(t, "an answer", 1234567*time.Nanosecond, 2*time.Millisecond)
 	test.AtMost(t, "a late answer", 2001*time.Microsecond, 2*time.Millisecond)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// A figure above its bound is written down, and does not fail the test.
 	lines := strings.Split(string(text), "\n")
 	if len(lines) != 3 || !strings.HasPrefix(lines[0], "ok ") || !strings.Contains(lines[0], "1.23ms  at most") ||
 		!strings.HasPrefix(lines[1], "OVER") || !strings.HasSuffix(lines[1], "TestAtMost: a late answer") {

@@ -7,11 +7,16 @@ import (
 )
 
 func TestClip(t *testing.T) {
+	// 100 bytes are kept.
 	for text, want := range map[string]string{
-		"":                          "",
-		strings.Repeat("a", 100):    strings.Repeat("a", 100),
-		strings.Repeat("a", 101):    strings.Repeat("a", 100) + "…",
-		strings.Repeat("a", 5000):   strings.Repeat("a", 100) + "…",
+		"":                       "",
+		strings.Repeat("a", 100): strings.Repeat("a", 100),
+
+		strings.Repeat("a", 101):  strings.Repeat("a", 100) + "…",
+		strings.Repeat("a", 5000): strings.Repeat("a", 100) + "…",
+
+		// The cut falls inside of a rune, which is left out as a whole. The last one is no rune at
+		// all.
 		strings.Repeat("ä", 51):     strings.Repeat("ä", 50) + "…",
 		strings.Repeat("漢", 50):     strings.Repeat("漢", 33) + "…",
 		strings.Repeat("😀", 26):     strings.Repeat("😀", 25) + "…",
@@ -25,10 +30,12 @@ func TestClip(t *testing.T) {
 
 func TestDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0:                       "0s",
-		time.Microsecond:        "1µs",
-		10 * time.Second:        "10s",
-		time.Minute:             "1m",
+		0:                "0s",
+		time.Microsecond: "1µs",
+		10 * time.Second: "10s",
+		time.Minute:      "1m",
+
+		// A unit that is zero is left out only at the end, so a zero minute stays between others.
 		90 * time.Second:        "1m30s",
 		time.Hour:               "1h",
 		time.Hour + time.Minute: "1h1m",
@@ -42,15 +49,19 @@ func TestDuration(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
+	// At most 8 bytes are allowed. Breaks and tabs are text, other control characters are not.
 	for text, want := range map[string]string{
-		"":          "",
-		"é\n\tx":    "",
-		"12345678":  "",
+		"":         "",
+		"é\n\tx":   "",
+		"12345678": "",
+
 		"123456789": "9 bytes are more than 8",
-		"\xff":      "it is not UTF-8",
-		"a\x00":     "it holds the control character U+0000",
-		"a\r\n":     "it holds the control character U+000D",
-		"\x7f":      "it holds the control character U+007F",
+
+		// What a log or a terminal could not show.
+		"\xff":  "it is not UTF-8",
+		"a\x00": "it holds the control character U+0000",
+		"a\r\n": "it holds the control character U+000D",
+		"\x7f":  "it holds the control character U+007F",
 	} {
 		got := ""
 		if err := Check(text, 8); err != nil {

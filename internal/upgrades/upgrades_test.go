@@ -12,23 +12,32 @@ func TestAllow(t *testing.T) {
 		wish      []string
 		want      bool
 	}{
-		"none":               {nil, "GET", nil, true},
-		"websocket":          {nil, "GET", []string{"WebSocket"}, true},
-		"h2c":                {nil, "GET", []string{"h2c"}, false},
-		"empty":              {nil, "GET", []string{""}, false},
-		"a list":             {nil, "GET", []string{"websocket, h2c"}, false},
-		"two lines":          {nil, "GET", []string{"websocket", "h2c"}, false},
-		"twice":              {nil, "GET", []string{"websocket", "websocket"}, false},
-		"named":              {Protocols{"mqtt"}, "GET", []string{"MQTT"}, true},
-		"not named":          {Protocols{"mqtt"}, "GET", []string{"websocket"}, false},
+		"none":      {nil, "GET", nil, true},
+		"websocket": {nil, "GET", []string{"WebSocket"}, true},
+		"h2c":       {nil, "GET", []string{"h2c"}, false},
+		"empty":     {nil, "GET", []string{""}, false},
+
+		// A server may agree to any element of a list, and to any of several lines.
+		"a list":    {nil, "GET", []string{"websocket, h2c"}, false},
+		"two lines": {nil, "GET", []string{"websocket", "h2c"}, false},
+		"twice":     {nil, "GET", []string{"websocket", "websocket"}, false},
+
+		// The names of the config replace the default.
+		"named":     {Protocols{"mqtt"}, "GET", []string{"MQTT"}, true},
+		"not named": {Protocols{"mqtt"}, "GET", []string{"websocket"}, false},
+
+		// HTTP/2 asks for a WebSocket by CONNECT; without a protocol that is allowed it makes a
+		// tunnel.
 		"CONNECT":            {nil, "CONNECT", nil, false},
 		"CONNECT, websocket": {nil, "CONNECT", []string{"websocket"}, true},
 		"CONNECT, h2c":       {nil, "CONNECT", []string{"h2c"}, false},
 	} {
+		// No line and an empty one differ: the latter wishes for a protocol without a name.
 		h := http.Header{}
 		if row.wish != nil {
 			h["Upgrade"] = row.wish
 		}
+
 		if got := row.protocols.AllowMethod(row.method, h); got != row.want {
 			t.Errorf("%s: %t, want %t", name, got, row.want)
 		}

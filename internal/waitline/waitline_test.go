@@ -13,6 +13,8 @@ import (
 func TestQueueBoundsWhoWaits(t *testing.T) {
 	var q waitline.Queue
 	q.Init(3, 2)
+	// Three may wait in all, and two of one key. The third of a is refused though the queue has a
+	// place.
 	a, b, c := waitline.Key{Rule: "r", Key: "a"}, waitline.Key{Rule: "r", Key: "b"}, waitline.Key{Rule: "r", Key: "c"}
 	rows := []struct {
 		k    waitline.Key
@@ -28,6 +30,8 @@ func TestQueueBoundsWhoWaits(t *testing.T) {
 	if n := q.Waiting(); n != 2 {
 		t.Errorf("%d wait, want 2", n)
 	}
+
+	// A drain refuses who comes, and ends when the last of those who wait has left.
 	empty := q.Drain(context.Background())
 	if err := q.Enter(a); err != waitline.ErrDrained {
 		t.Errorf("after the drain: %v", err)
@@ -38,6 +42,8 @@ func TestQueueBoundsWhoWaits(t *testing.T) {
 		t.Error("empty while b waits")
 	default:
 	}
+
+	// Both are read without a timeout: a channel that stayed open would hold up the test.
 	q.Exit(b)
 	<-empty
 	<-q.Draining()
@@ -77,16 +83,20 @@ func TestOldestAsksWhenItsUnitsCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q waitline.Queue
 		q.Init(9, 9)
+		// The units of the first come in a second, and those of the second later.
 		first := join(&q)
 		time.Sleep(time.Millisecond)
 		second := join(&q)
 		first.want(t, "the first at once", waitline.Sleep)
 
+		// The second slept for the first: it is not its turn until that one has left.
 		time.Sleep(time.Second)
 		second.want(t, "the second after a second", waitline.Sleep)
 		first.want(t, "the first after a second", waitline.Ask)
 		first.Leave(true, true)
 		second.want(t, "the second at the turn of the first", waitline.Ask)
+
+		// The last one takes the line with it.
 		second.Leave(false, true)
 		if n := q.Lines(); n != 0 {
 			t.Errorf("%d lines are left", n)
@@ -98,16 +108,20 @@ func TestSlotOfOneWhoLeavesGoesToTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q waitline.Queue
 		q.Init(9, 9)
+		// The millisecond gives the two an order.
 		first := join(&q)
 		time.Sleep(time.Millisecond)
 		second := join(&q)
 
+		// The first has booked a slot and leaves before its instant.
 		time.Sleep(time.Second)
 		first.want(t, "the first after a second", waitline.Ask)
 		due := time.Now().Add(time.Second / 2)
 		slot := &waitline.Slot{Ops: first.ops, Out: make([]core.Decision, 1), Booked: time.Now(), Due: due}
 		first.answer.Slot = slot
 		first.tell()
+
+		// The slot has a taker, so that nothing is returned to the store.
 		if surplus := first.Leave(false, true); len(surplus) != 0 {
 			t.Errorf("%d slots are given back", len(surplus))
 		}
@@ -115,6 +129,7 @@ func TestSlotOfOneWhoLeavesGoesToTheNext(t *testing.T) {
 			t.Errorf("the second: %d until %s, want the instant of the slot", next, until)
 		}
 
+		// It is used without another call of the store.
 		time.Sleep(time.Second / 2)
 		if next, _, used := second.Next(time.Now()); next != waitline.UseSlot || used != slot {
 			t.Errorf("at the instant of the slot: %d", next)
@@ -127,16 +142,20 @@ func TestSlotThatNobodyWantsIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q waitline.Queue
 		q.Init(9, 9)
+		// A line of one: no other could use the slot.
 		only := join(&q)
 		time.Sleep(time.Second)
 		only.want(t, "after a second", waitline.Ask)
 		only.answer.Slot = &waitline.Slot{Ops: only.ops, Out: make([]core.Decision, 1), Due: time.Now().Add(time.Hour)}
 		only.tell()
 
+		// The caller returns the slot to the store.
 		surplus := only.Leave(false, true)
 		if len(surplus) != 1 || surplus[0] != only.answer.Slot {
 			t.Fatalf("%d slots are given back, want 1", len(surplus))
 		}
+
+		// Meanwhile no one came, and the line is gone with the last.
 		if more := q.Canceled(only.Key(), surplus); len(more) != 0 || q.Lines() != 0 {
 			t.Errorf("%d more slots, and %d lines are left", len(more), q.Lines())
 		}

@@ -61,7 +61,8 @@ func prometheusServer(t *testing.T, jobs map[string][]string) server {
 	}
 
 	// Short intervals, so that the test need not wait for minutes.
-	config := fmt.Sprintf("global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 200ms}\nrule_files: [%q]\nscrape_configs:\n", alerts)
+	config := fmt.Sprintf("global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 200ms}\nrule_files: [%q]\nscrape_configs:\n",
+		alerts)
 	for job, targets := range jobs {
 		config += fmt.Sprintf("- {job_name: %s, static_configs: [{targets: [%s]}]}\n", job, strings.Join(targets, ", "))
 	}
@@ -204,9 +205,11 @@ func readDashboard(t *testing.T) dashboard {
 var figures = map[string]map[string]float64{
 	"Share refused": {"refused": 5. / scenario.Requests, "failed open": 1. / scenario.Requests,
 		"failed closed": 1. / scenario.Requests},
-	"Calls and batches":        {"operations in a call": 5},
-	"What decides":             {"local": 2, "store": 0, "open": 0, "closed": 0},
-	"Time of a lease":          {"p50": 1.75, "p90": 2.35, "p99": 2.485}, // 1 s to 2.5 s, of which all leases are held 2 s
+	"Calls and batches": {"operations in a call": 5},
+	"What decides":      {"local": 2, "store": 0, "open": 0, "closed": 0},
+
+	// From 1 s to 2.5 s, of which all leases are held 2 s.
+	"Time of a lease":          {"p50": 1.75, "p90": 2.35, "p99": 2.485},
 	"Units taken ahead":        {"visitors": 80},
 	"Bans":                     {"visitors": 2},
 	"Revision of the policies": {"": 12},

@@ -131,6 +131,8 @@ func TestDecodeLinesWithoutAListOfPolicies(t *testing.T) {
 		{"a: b\n", `line 1: the field "a" is not known`},
 		{"\n\npolicies: 7\n", "line 1: policies: unexpected number"},
 		{"\xff", "line 1: the text is not UTF-8"},
+
+		// What the format leaves out, and what YAML itself refuses.
 		{"policies:\n\n- &a {}\n", `line 3: "&" is not understood here`},
 		{"policies:\n- name: a\n\tapps: x\n", "line 3: found character '\t' that cannot start any token"},
 		{"policies:\n- name: a\n- 5\n", `line 2: policy "a": apps: no application is named`},

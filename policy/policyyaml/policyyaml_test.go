@@ -117,13 +117,16 @@ func TestDecodeNamesMistakes(t *testing.T) {
 		{"# nothing\n", "policy: there is nothing in it"},
 		{"policies:\n", `policy: there is no list of "policies"; write [] for none`},
 		{a + "---\n" + a, `policy: [6:1] "---" is not understood here`},
+
 		{a + "...\njunk", `policy: [6:1] "..." is not understood here`},
+
 		{a + "  key: user\n", `policy: [6:3] mapping key "key" already defined at [5:3]`},
 		{a + "  limits: 2/1s\n", `policy 0 "a": json: unknown field "limits"`},
 		{a + "  Key: ip\n", `policy: the field "Key" is not known`},
 		{a + "  priority: 5.5\n", `policy 0 "a": priority: unexpected number 0.5`},
 		{a + "  priority: 99999999999999999999\n", `policy 0 "a": priority: unexpected string`},
 		{a + "  description: 5\n", `policy 0 "a": description: unexpected number`},
+
 		// What YAML has beyond values: anchors, aliases, tags and complex keys. None of it is
 		// understood, so none of it can hide a field.
 		{a + "  description: &x y\n", `policy: [6:16] "&" is not understood here`},
@@ -135,6 +138,7 @@ func TestDecodeNamesMistakes(t *testing.T) {
 		{"%YAML 1.2\n---\n" + a, `policy: [1:1] "%" is not understood here`},
 		{"5: []\n", `policy: [1:1] the field "5" is not known`},
 		{"policies:\n\t- name: a\n", "policy: [2:1] found character '\t' that cannot start any token"},
+
 		// Texts that make a reader work much for few bytes end at a bound: depth, entries, fields,
 		// size.
 		{"policies: " + strings.Repeat("[", 100), "policy: [1:19] the nesting is deeper than 8"},
@@ -152,6 +156,7 @@ func TestDecodeNamesMistakes(t *testing.T) {
 		{"\xff\xfe", "policy: the text is not UTF-8"},
 		{strings.Repeat(" ", policyyaml.MaxBytes+1), "policy: 1048577 bytes are more than 1048576"},
 	} {
+		// Of several mistakes the first is compared.
 		_, err := policyyaml.Decode([]byte(c[0]))
 		if err == nil || err.Error() != c[1] && !strings.HasPrefix(err.Error(), c[1]+"\n") {
 			t.Errorf("%.120q:\n%v\nwant\n%s", c[0], err, c[1])

@@ -104,18 +104,27 @@ func TestClockStep(t *testing.T) {
 		l := core.MustParseLimit(row.text)
 		for _, step := range steps {
 			key := fmt.Sprint(row.text, step)
+
+			// A key of its own for each step, in a state like that of a long life.
 			tally.Add(t, "steps of a server's clock", 1)
 			began := time.Now()
 			busy(t, s, key, l, row.refill, srv)
 			spend(t, s, key, l)
+
 			srv.Step(step)
 			extra, refused := spend(t, s, key, l)
-			if extra > l.Capacity()+returned(l, began) || refused.RetryAfter > row.refill || refused.ResetAfter > row.refill {
+			if extra > l.Capacity()+returned(l, began) ||
+				refused.RetryAfter > row.refill || refused.ResetAfter > row.refill {
 				t.Errorf("%s, a step of %v: %d admitted and then %+v", row.text, step, extra, refused)
 			}
+
+			// A step back returns at most what rounding does. With aligned windows it may enter
+			// another one.
 			if step < 0 && !l.Aligned && extra > backwards(l)+returned(l, began) {
 				t.Errorf("%s, a step of %v back admits %d", row.text, step, extra)
 			}
+
+			// The wait that a refusal names is enough, also right after a step.
 			srv.Step(refused.RetryAfter)
 			if d := take(t, s, key, l); !d.Allowed {
 				t.Errorf("%s, a step of %v: refused again after %v: %+v", row.text, step, refused.RetryAfter, d)
@@ -144,6 +153,9 @@ func TestClockOfPromotedReplica(t *testing.T) {
 		master := start(t, 0, "--repl-diskless-sync-delay", "0")
 		host, port, _ := net.SplitHostPort(master.Addr)
 		replica := start(t, skew, "--replicaof", host+" "+port)
+
+		// All keys are spent before the replica takes over, so that each unit admitted later is one
+		// too many.
 		s, c := open(t, master.connect(t)), replica.connect(t)
 		began := time.Now()
 		for _, row := range limits {
@@ -151,17 +163,23 @@ func TestClockOfPromotedReplica(t *testing.T) {
 			busy(t, s, row.text, l, row.refill, master, replica)
 			spend(t, s, row.text, l)
 		}
+
+		// The replica has all counts: what replication may lose is no matter of clocks.
 		caughtUp(t, master.connect(t))
 		if err := c.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 			t.Fatal(err)
 		}
+
 		promoted := open(t, c)
 		for _, row := range limits {
 			l := core.MustParseLimit(row.text)
 			extra, refused := spend(t, promoted, row.text, l)
-			if extra > l.Capacity()+returned(l, began) || refused.RetryAfter > row.refill || refused.ResetAfter > row.refill {
+			if extra > l.Capacity()+returned(l, began) ||
+				refused.RetryAfter > row.refill || refused.ResetAfter > row.refill {
 				t.Errorf("%s, %v ahead: %d admitted and then %+v", row.text, skew, extra, refused)
 			}
+
+			// One clock serves all limits: each moves it on for its own wait, and then back.
 			replica.Step(refused.RetryAfter)
 			if d := take(t, promoted, row.text, l); !d.Allowed {
 				t.Errorf("%s, %v ahead: refused again after %v: %+v", row.text, skew, refused.RetryAfter, d)
@@ -187,6 +205,7 @@ func TestClockStepUnderLoad(t *testing.T) {
 	srv := start(t, 0)
 	s := open(t, srv.connect(t))
 	l := core.MustParseLimit("50/500s")
+
 	var admitted atomic.Int64
 	ctx, stop := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
@@ -199,15 +218,21 @@ func TestClockStepUnderLoad(t *testing.T) {
 			}
 		})
 	}
+
+	// Callers go on through all steps, which go both ways.
 	began := time.Now()
-	walk := []time.Duration{-time.Hour, time.Hour, -time.Minute, -time.Hour, 2 * time.Hour, -time.Second, -time.Hour, 30 * time.Minute}
+	walk := []time.Duration{-time.Hour, time.Hour, -time.Minute, -time.Hour,
+		2 * time.Hour, -time.Second, -time.Hour, 30 * time.Minute}
 	for _, step := range walk {
 		settled(t, s, l)
 		srv.Step(step)
 	}
 	settled(t, s, l)
+
 	stop()
 	callers.Wait()
+
+	// A step may give one burst back, and real time a unit each ten seconds.
 	bound := int64(1+len(walk))*l.Capacity() + int64(time.Since(began)/(10*time.Second)) + 1
 	if n := admitted.Load(); n > bound {
 		t.Errorf("%d admitted, at most %d are allowed", n, bound)
@@ -220,6 +245,8 @@ func settled(t *testing.T, s core.Store, l core.Limit) {
 	for range 50 {
 		take(t, s, "another key", l)
 	}
+
+	// The calls of another key have given the callers time to be served after the step.
 	for {
 		op := core.Op{Verb: core.Peek, Rule: "rule", Key: "key", Limit: l, Cost: 1}
 		var out [1]core.Decision

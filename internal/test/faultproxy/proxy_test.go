@@ -50,6 +50,8 @@ func newServer(t testing.TB) *server {
 		t.Fatal(err)
 	}
 	s := &server{addr: ln.Addr().String()}
+
+	// Open is the accept loop and every connection that it has made.
 	var open sync.WaitGroup
 	open.Go(func() {
 		for {
@@ -63,6 +65,9 @@ func newServer(t testing.TB) *server {
 			open.Go(func() { s.serve(c) })
 		}
 	})
+
+	// The connections are closed before the wait, since each of their goroutines reads until an
+	// end.
 	t.Cleanup(func() {
 		ln.Close()
 		s.mu.Lock()
@@ -82,6 +87,8 @@ func (s *server) serve(c net.Conn) {
 		s.ended++
 		s.mu.Unlock()
 	}()
+
+	// What was read is recorded before it is parsed, so that a part of a command counts too.
 	r := bufio.NewReader(io.TeeReader(c, s))
 	for {
 		command, err := readCommand(r)
@@ -197,7 +204,8 @@ func TestProxyWithoutFault(t *testing.T) {
 	if got, want := s.text(), hello+script+"PUSHED\r\n"+ping; got != want {
 		t.Errorf("the server got %q, want %q", got, want)
 	}
-	if got, want := p.Counts(), (Counts{Connections: 1, Scripts: 1, Struck: 1, Request: len(script), Reply: len(answer)}); got != want {
+	if got, want := p.Counts(),
+		(Counts{Connections: 1, Scripts: 1, Struck: 1, Request: len(script), Reply: len(answer)}); got != want {
 		t.Errorf("counted %+v, want %+v", got, want)
 	}
 }
@@ -216,17 +224,23 @@ func TestCutRequestAfterEveryByte(t *testing.T) {
 	p, s := start(t)
 	for n := range len(script) + 2 {
 		p.Set(Fault{CutRequest: After(n)})
+
 		before, ended := len(s.text()), s.endings()
 		c := dial(t, p.Addr)
 		say(t, c, ping)
 		hear(t, c, pong)
 		say(t, c, script)
 		hearEnd(t, c, "", nil)
+
+		// The server has the bytes of the script up to the cut, and of what came before all of
+		// them.
 		until(t, "the end at the server", func() bool { return s.endings() > ended })
 		if got, want := s.text()[before:], ping+script[:min(n, len(script))]; got != want {
 			t.Errorf("after %d bytes the server had %q, want %q", n, got, want)
 		}
 	}
+
+	// The script was whole with a cut right after its last byte, and with one beyond it.
 	if got := p.Counts().Scripts; got != 2 {
 		t.Errorf("%d scripts went through whole, want those of the last two cuts", got)
 	}
@@ -251,6 +265,9 @@ func TestCutReplyAfterEveryByte(t *testing.T) {
 			hearEnd(t, c, answer[:n], nil)
 		}
 	}
+
+	// The server ran the script each time: a lost reply is the fault that matters to callers who
+	// would repeat a call.
 	if got, want := strings.Count(s.text(), script), 2*(len(answer)+1); got != want {
 		t.Errorf("the server ran %d scripts, want %d", got, want)
 	}
@@ -260,6 +277,7 @@ func TestFaultOfNthScript(t *testing.T) {
 	p, _ := start(t)
 	p.Set(Fault{Nth: 3, Garbage: "@#!\r\n"})
 	c := dial(t, p.Addr)
+
 	for i := 1; i <= 5; i++ {
 		say(t, c, ping+script)
 		want := answer
@@ -268,6 +286,7 @@ func TestFaultOfNthScript(t *testing.T) {
 		}
 		hear(t, c, pong+want)
 	}
+
 	if got := p.Counts(); got.Struck != 1 || got.Scripts != 5 {
 		t.Errorf("%+v", got)
 	}
@@ -291,21 +310,29 @@ func TestSilence(t *testing.T) {
 			old := dial(t, p.Addr)
 			say(t, old, ping)
 			hear(t, old, pong)
+
+			// Both kinds swallow what comes on a connection that worked before.
 			p.Set(f)
 			say(t, old, script)
 			hearNothing(t, old)
+
+			// A silent server also accepts new ones, and answers none of them to the end.
 			if name == "silent" {
 				c := dial(t, p.Addr)
 				say(t, c, ping)
 				hearNothing(t, c)
 				defer hearNothing(t, c)
 			}
+
+			// The old connection has lost bytes and stays silent when the fault is over. A new one
+			// works.
 			p.Set(Fault{})
 			say(t, old, ping)
 			hearNothing(t, old)
 			if got := s.text(); got != ping {
 				t.Errorf("the server got %q", got)
 			}
+
 			c := dial(t, p.Addr)
 			say(t, c, ping)
 			hear(t, c, pong)
@@ -367,6 +394,7 @@ func TestEachSecondReplyIsLate(t *testing.T) {
 	p, _ := start(t)
 	p.Set(Fault{Every: 2, Late: 300 * time.Millisecond})
 	c := dial(t, p.Addr)
+
 	for n, late := range []bool{false, true, false, true} {
 		begin := time.Now()
 		say(t, c, ping+script)
@@ -375,6 +403,7 @@ func TestEachSecondReplyIsLate(t *testing.T) {
 			t.Errorf("reply %d after %v", n, took)
 		}
 	}
+
 	if n := p.Counts().Struck; n != 2 {
 		t.Errorf("%d calls were picked", n)
 	}
@@ -385,14 +414,20 @@ func TestDelayOfPipelinedReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const delay = 30 * time.Millisecond
 		p := &Proxy{fault: Fault{Delay: delay}}
+
+		// The two come at the same instant.
 		due := p.due(time.Time{})
 		if want := time.Now().Add(delay); due != want || p.due(due) != want {
 			t.Errorf("due %v and %v, want both %v", due, p.due(due), want)
 		}
+
+		// One that comes later is due later.
 		time.Sleep(delay / 2)
 		if got, want := p.due(due), time.Now().Add(delay); got != want {
 			t.Errorf("due %v, want %v", got, want)
 		}
+
+		// An earlier reply that is due late holds up those behind it.
 		if late := time.Now().Add(time.Hour); p.due(late) != late {
 			t.Errorf("due %v, before an earlier reply at %v", p.due(late), late)
 		}
@@ -438,11 +473,15 @@ func TestStreamWithoutFrames(t *testing.T) {
 func TestRedirect(t *testing.T) {
 	p, first := start(t)
 	second := newServer(t)
+
 	c := dial(t, p.Addr)
 	say(t, c, ping)
 	hear(t, c, pong)
+
+	// A redirect ends connections to the first server, as the loss of a server does.
 	p.Redirect(second.addr)
 	hearEnd(t, c, "", errReset)
+
 	c = dial(t, p.Addr)
 	say(t, c, script)
 	hear(t, c, answer)
@@ -476,16 +515,22 @@ func TestProxyClosed(t *testing.T) {
 
 func TestFrames(t *testing.T) {
 	for _, frame := range []string{
-		"+OK\r\n", "-ERR no\r\n", ":12\r\n", "$-1\r\n", "$0\r\n\r\n", "$3\r\na\r\n\r\n", "*0\r\n", "*-1\r\n", "_\r\n", "#t\r\n",
-		",1.5\r\n", "(123\r\n", "=7\r\ntxt:abc\r\n", "!5\r\nERR x\r\n", "*2\r\n*1\r\n:1\r\n$1\r\nx\r\n", "%1\r\n+a\r\n~2\r\n:1\r\n:2\r\n",
+		"+OK\r\n", "-ERR no\r\n", ":12\r\n", "$-1\r\n", "$0\r\n\r\n", "$3\r\na\r\n\r\n",
+		"*0\r\n", "*-1\r\n", "_\r\n", "#t\r\n",
+		",1.5\r\n", "(123\r\n", "=7\r\ntxt:abc\r\n", "!5\r\nERR x\r\n", "*2\r\n*1\r\n:1\r\n$1\r\nx\r\n",
+		"%1\r\n+a\r\n~2\r\n:1\r\n:2\r\n",
+
 		"|1\r\n+ttl\r\n:3\r\n*1\r\n:1\r\n", ">2\r\n+a\r\n*1\r\n_\r\n",
 	} {
+		// The bytes of the next frame must be left in the reader.
 		r := bufio.NewReader(strings.NewReader(frame + "+next\r\n"))
 		got, err := readFrame(r, nil)
 		if string(got) != frame || err != nil {
 			t.Errorf("%q was read as %q, %v", frame, got, err)
 		}
 	}
+
+	// Frames that end too early or have a length that cannot be believed.
 	for _, frame := range []string{"x\r\n", "$x\r\n", "$-2\r\n", "*9999999999\r\n", "+OK", "$3\r\nab", "*2\r\n:1\r\n"} {
 		if got, err := readFrame(bufio.NewReader(strings.NewReader(frame)), nil); err == nil {
 			t.Errorf("%q was read as %q", frame, got)
@@ -494,13 +539,15 @@ func TestFrames(t *testing.T) {
 }
 
 func TestFrameCommand(t *testing.T) {
-	for text, want := range map[string]string{ping: "PING", script: "EVALSHA", "quit now\r\n": "QUIT", "*0\r\n": "", "\r\n": ""} {
+	for text, want := range map[string]string{ping: "PING", script: "EVALSHA", "quit now\r\n": "QUIT",
+		"*0\r\n": "", "\r\n": ""} {
 		command, err := readCommand(bufio.NewReader(strings.NewReader(text)))
 		if got := commandName(command); got != want || err != nil {
 			t.Errorf("%q is %q, %v", text, got, err)
 		}
 	}
-	if fmt.Sprint(isScript("EVALSHA"), isScript("GET"), isStream("PSYNC"), isStream("EVAL")) != "true false true false" {
+	if fmt.Sprint(isScript("EVALSHA"), isScript("GET"),
+		isStream("PSYNC"), isStream("EVAL")) != "true false true false" {
 		t.Error("kinds of commands are mixed up")
 	}
 }
@@ -513,20 +560,28 @@ func TestConnectionLife(t *testing.T) {
 		if raw {
 			p = Raw(t, s.addr)
 		}
+
 		old := dial(t, p.Addr)
 		say(t, old, ping)
 		hear(t, old, pong)
+
+		// A connection ends after fewer bytes than Life, so none gets through a whole call and its
+		// reply.
 		p.Set(Fault{Life: len(script) + len(answer)})
 		for i, c := range []net.Conn{old, dial(t, p.Addr), dial(t, p.Addr), dial(t, p.Addr)} {
 			before := len(s.text())
 			say(t, c, script)
 			got, _ := io.ReadAll(c)
 			until(t, "an end", func() bool { return s.endings() == i+1 })
+
 			passed := s.text()[before:]
-			if !strings.HasPrefix(script, passed) || !strings.HasPrefix(answer, string(got)) || len(passed)+len(got) >= len(script)+len(answer) {
+			if !strings.HasPrefix(script, passed) || !strings.HasPrefix(answer, string(got)) ||
+				len(passed)+len(got) >= len(script)+len(answer) {
 				t.Errorf("raw %t: %q passed to the server and %q back", raw, passed, got)
 			}
 		}
+
+		// Without the fault a connection lives on.
 		p.Set(Fault{})
 		c := dial(t, p.Addr)
 		say(t, c, script)
@@ -554,13 +609,18 @@ func TestPortTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
+
 	p := New(t, server.Addr().String())
+
+	// The port is closed and taken by another, as by a process that is being started.
 	p.Set(Fault{Refuse: true})
 	other, err := net.Listen("tcp", p.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer time.AfterFunc(20*time.Millisecond, func() { other.Close() }).Stop()
+
+	// The proxy tries again until the other has gone.
 	p.Set(Fault{})
 	c, err := net.Dial("tcp", p.Addr)
 	if err != nil {

@@ -26,15 +26,22 @@ func TestAddrCanBeListenedOnAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+
+	// What Listen holds is held against others too.
 	if again, err := net.Listen("tcp", l.Addr().String()); err == nil {
 		again.Close()
 		t.Errorf("%s is listened on twice", l.Addr())
 	}
+
 	for range 2 {
 		addr := Addr(t)
+
+		// The range lies below that which Linux gives to outgoing connections.
 		if n := port(t, addr); n < first || n > last {
 			t.Errorf("%s is not between %d and %d", addr, first, last)
 		}
+
+		// The first listener leaves nothing behind that would refuse the second.
 		for range 2 {
 			l, err := net.Listen("tcp", addr)
 			if err != nil {

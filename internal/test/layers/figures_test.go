@@ -58,16 +58,21 @@ var ceilings = map[string]int{
 func TestFigures(t *testing.T) {
 	house := survey(t)
 	figures := map[string]int{"lines of code": house.lines, "files that name an algorithm": len(house.algorithms)}
+
+	// The rooms of many files, which have an order of reading.
 	for _, dir := range []string{"limiter", "store/redisstore"} {
 		r := house.room(dir)
 		figures["files of "+dir] = len(r.files)
 		figures["references against the order in "+dir] = r.against(t)
 	}
+
 	for _, dir := range []string{"limiter", "store/redisstore", "store/memstore", "store/failover", "policy"} {
 		methods, files := house.room(dir).largest()
 		figures["methods of a type of "+dir] = methods
 		figures["files of a type of "+dir] = files
 	}
+
+	// What a program has to know, and of an adapter also its length.
 	for _, dir := range []string{"core", "limiter"} {
 		figures["exported names of "+dir] = len(house.room(dir).exported)
 	}
@@ -79,10 +84,14 @@ func TestFigures(t *testing.T) {
 	for _, of := range slices.Sorted(maps.Keys(figures)) {
 		is, ceiling := figures[of], ceilings[of]
 		t.Logf("%6d of at most %6d %s", is, ceiling, of)
+
+		// A figure of 0 under a ceiling means that nothing was found to count, and not that all is
+		// well.
 		if is == 0 && ceiling > 0 || is > ceiling {
 			t.Errorf("%s: %d, want at most %d", of, is, ceiling)
 		}
 	}
+
 	for of := range ceilings {
 		if _, ok := figures[of]; !ok {
 			t.Errorf("%s: nothing is counted", of)
@@ -116,6 +125,7 @@ func (p *plan) room(dir string) *room {
 func survey(t *testing.T) *plan {
 	t.Helper()
 	p := &plan{rooms: map[string]*room{}}
+	// Programs, examples and tests may be as long as they are: only the library is counted.
 	walkAll(t, func(dir, file string, f *ast.File) {
 		forTests := strings.HasPrefix(dir, "internal/test") || strings.HasSuffix(dir, "test")
 		if forTests || isFree(dir) && !strings.HasPrefix(dir, "internal/") {
@@ -128,12 +138,15 @@ func survey(t *testing.T) *plan {
 		r.lines += n
 		r.files[path.Base(file)] = f
 		r.exported = append(r.exported, exported(f)...)
+
 		for _, d := range f.Decls {
 			if d, ok := d.(*ast.FuncDecl); ok && d.Recv != nil {
 				name := receiver(d)
 				r.methods[name] = append(r.methods[name], path.Base(file))
 			}
 		}
+
+		// The scripts have to name the algorithms, as core and its twins do.
 		if dir != "lua" && namesAlgorithm(f) {
 			p.algorithms = append(p.algorithms, file)
 		}
@@ -161,6 +174,8 @@ func linesOf(t *testing.T, file string) int {
 		if tok == token.SEMICOLON && literal == "\n" {
 			continue
 		}
+
+		// A text of several lines counts as so many.
 		first := set.Position(pos).Line
 		for i := range 1 + strings.Count(literal, "\n") {
 			lines[first+i] = true
@@ -170,6 +185,7 @@ func linesOf(t *testing.T, file string) int {
 
 // receiver returns the name of the type of a method.
 func receiver(d *ast.FuncDecl) string {
+	// A pointer and the type parameters stand around the name.
 	e := d.Recv.List[0].Type
 	for {
 		switch x := e.(type) {
@@ -201,6 +217,7 @@ func (r *room) largest() (methods, files int) {
 func (r *room) against(t *testing.T) int {
 	t.Helper()
 	var files []*ast.File
+	// The order of the map does not matter: files are known by their positions.
 	for _, f := range r.files {
 		files = append(files, f)
 	}
@@ -219,6 +236,8 @@ func (r *room) against(t *testing.T) int {
 			uses[[2]string{from, to}] = true
 		}
 	}
+
+	// Each of the rooms has files that use others, so none means that the types were not found.
 	if len(uses) == 0 {
 		t.Fatal("no file uses another")
 	}
@@ -245,6 +264,7 @@ func countAgainst(uses map[[2]string]bool) int {
 	slices.Sort(files)
 	files = slices.Compact(files)
 
+	// An arrow runs against the order if what is used stands behind.
 	count := func(order []string) (n int) {
 		at := map[string]int{}
 		for i, file := range order {
@@ -258,6 +278,7 @@ func countAgainst(uses map[[2]string]bool) int {
 		return n
 	}
 
+	// Each file is tried in each place. That finds an order that no single move makes better.
 	fewest := count(files)
 	for better := true; better; {
 		better = false

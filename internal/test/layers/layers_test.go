@@ -65,7 +65,8 @@ var order = map[string][]string{
 	"adapters/connectmw": {"core", "limiter", "internal/setup", "internal/rpc", "connectrpc.com/connect",
 		"google.golang.org/genproto/googleapis/rpc/errdetails", "google.golang.org/protobuf/proto",
 		"google.golang.org/protobuf/types/known/durationpb"},
-	"adapters/caddymw": {"core", "keyfuncs", "limiter", "observe/findings", "policy", "policy/filesource", "policy/managed",
+	"adapters/caddymw": {"core", "keyfuncs", "limiter", "observe/findings", "policy",
+		"policy/filesource", "policy/managed",
 		"store/failover", "store/memstore", "store/redisstore",
 		"internal/findinglog", "internal/redisurl", "internal/upgrades", "github.com/redis/go-redis/v9",
 		"github.com/caddyserver/caddy/v2", "github.com/caddyserver/caddy/v2/*",
@@ -133,12 +134,14 @@ func TestRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// Folders with a dot belong to tools.
 	var got []string
 	for _, e := range entries {
 		if e.IsDir() && !strings.HasPrefix(e.Name(), ".") {
 			got = append(got, e.Name())
 		}
 	}
+
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		t.Errorf("the folders of the root are %q, want %q", got, want)
@@ -177,13 +180,17 @@ func folders(t *testing.T, in string) []string {
 // What only tests need is in internal/test, or in a package whose name ends in test. Only such
 // packages and tests import it, in every module.
 func TestTestsAloneImportWhatIsForThem(t *testing.T) {
+	// The name alone decides, so that a reader knows it from the import.
 	forTests := func(dir string) bool {
 		return dir == "internal/test" || strings.HasPrefix(dir, "internal/test/") || strings.HasSuffix(dir, "test")
 	}
+
 	imports := 0
 	walkAll(t, func(dir, file string, f *ast.File) {
 		for _, spec := range f.Imports {
 			to := target(t, spec)
+
+			// The first part of a foreign path has a dot, as ours have none.
 			if !forTests(to) || strings.Contains(strings.SplitN(to, "/", 2)[0], ".") {
 				continue
 			}
@@ -193,6 +200,8 @@ func TestTestsAloneImportWhatIsForThem(t *testing.T) {
 			}
 		}
 	})
+
+	// None at all would mean that the imports were not read.
 	if imports == 0 {
 		t.Error("nothing imports a package for tests")
 	}
@@ -212,13 +221,17 @@ func TestImportGroups(t *testing.T) {
 	}
 
 	walkFiles(t, func(string) bool { return false }, withTests, func(_, file string, f *ast.File) {
+		// Imports stand in the order of the file, so each is compared with the one before.
 		for i := 1; i < len(f.Imports); i++ {
 			before, spec := f.Imports[i-1], f.Imports[i]
 			last := fset.Position(before.End()).Line
 			first := fset.Position(spec.Pos()).Line
+
+			// A comment above an import belongs to it, and may stand right below the group before.
 			if spec.Doc != nil {
 				first = fset.Position(spec.Doc.Pos()).Line
 			}
+
 			switch apart := first > last+1; {
 			case group(before) > group(spec):
 				t.Errorf("%s imports %s after %s", file, spec.Path.Value, before.Path.Value)
@@ -232,6 +245,7 @@ func TestImportGroups(t *testing.T) {
 func TestImports(t *testing.T) {
 	seen := map[string]bool{}
 	walk(t, func(dir, file string, f *ast.File) {
+		// A package without a place fails once, and not for each of its files.
 		may, listed := allowed(dir)
 		if !listed {
 			if !isFree(dir) && !seen[dir] {
@@ -240,8 +254,10 @@ func TestImports(t *testing.T) {
 			seen[dir] = true
 			return
 		}
+
 		for _, spec := range f.Imports {
 			to := target(t, spec)
+
 			if to != "" && !slices.ContainsFunc(may, func(p string) bool { return matches(p, to) }) {
 				t.Errorf("%s imports %s, which is not below %s", file, to, dir)
 			}
@@ -381,6 +397,7 @@ func walkFiles(t *testing.T, skip func(folder string) bool, tests bool, f func(d
 			return err
 		}
 		name = filepath.ToSlash(name)
+
 		f(path.Dir(name), name, syntax)
 		return nil
 	})

@@ -85,6 +85,7 @@ var model = (&porcupine.NondeterministicModel{
 // count carries out a request. It returns how many units are in use then, and how many
 // were charged.
 func count(used int64, q request) (after, taken int64) {
+	// A take is all or nothing, and a debit charges what fits below the debt.
 	switch q.verb {
 	case core.Take:
 		if used+q.cost <= quota {
@@ -121,12 +122,17 @@ func record(tested counter, mischief func(*rand.Rand)) []porcupine.Operation {
 	var history []porcupine.Operation
 	base := time.Now()
 	var group sync.WaitGroup
+
+	// Each caller draws from a seed of its own, so that runs differ by their order alone.
 	for id := range callers {
 		group.Go(func() {
 			r := rand.New(rand.NewPCG(1, uint64(id)))
 			for range calls {
 				mischief(r)
 				q := draw(r)
+
+				// The interval begins before the call and ends after it: the effect lies anywhere
+				// between.
 				op := porcupine.Operation{ClientId: id, Input: q, Call: time.Since(base).Nanoseconds()}
 				got, err := tested(q)
 				op.Return, op.Output = time.Since(base).Nanoseconds(), got
@@ -134,6 +140,7 @@ func record(tested counter, mischief func(*rand.Rand)) []porcupine.Operation {
 					// It may still take effect, at any time.
 					op.Return, op.Output = time.Hour.Nanoseconds(), answer{unknown: true}
 				}
+
 				mu.Lock()
 				history = append(history, op)
 				mu.Unlock()
@@ -215,7 +222,10 @@ func TestLinearWithLostReplies(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := faultproxy.New(t, server.Addr)
+
 	history := record(through(redisStore(t, p.Addr, lost)), losses(p))
+
+	// A run without a failure would prove nothing about lost replies.
 	failed := 0
 	for _, op := range history {
 		if op.Output.(answer).unknown {
@@ -234,6 +244,7 @@ func TestLinearNoticesRepeatedCalls(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	p := faultproxy.New(t, server.Addr)
+
 	script := redis.NewScript(`
 local used, verb, cost, quota, debt = tonumber(redis.call('GET', KEYS[1])) or 0, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local taken = 0
@@ -244,22 +255,29 @@ if verb == 'refund' then used = math.max(0, used - cost) end
 if verb == 'reset' then used = 0 end
 redis.call('SET', KEYS[1], used, 'EX', 86400)
 return {math.max(0, quota - used), taken}`)
+
 	through := func(timeout time.Duration) counter {
 		stock := connect(t, p.Addr, timeout)
 		return func(q request) (answer, error) {
-			n, err := script.Run(context.Background(), stock, []string{q.key}, q.verb.String(), q.cost, quota, debt).Int64Slice()
+			n, err := script.Run(context.Background(), stock,
+				[]string{q.key}, q.verb.String(), q.cost, quota, debt).Int64Slice()
 			if err != nil {
 				return answer{}, err
 			}
 			return answer{remaining: n[0], taken: n[1]}, nil
 		}
 	}
+
+	// Both clients run the same script. One waits for late replies, and one repeats the call.
 	patient, stock := through(time.Minute), through(lost)
 	if result := porcupine.CheckOperationsTimeout(model, record(patient, peace), patience); result != porcupine.Ok {
 		t.Fatalf("without a fault: %v", result)
 	}
+
+	// The second run begins with an empty counter.
 	connect(t, p.Addr, time.Minute).FlushAll(t.Context())
-	if result := porcupine.CheckOperationsTimeout(model, record(stock, losses(p)), patience); result != porcupine.Illegal {
+	if result := porcupine.CheckOperationsTimeout(model, record(stock, losses(p)),
+		patience); result != porcupine.Illegal {
 		t.Errorf("with lost replies: %v, want %v", result, porcupine.Illegal)
 	}
 }

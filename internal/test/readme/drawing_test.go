@@ -48,25 +48,37 @@ const (
 // have enough contrast on white and on black.
 func drawing(admitted []bool) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" font-family="sans-serif" font-size="13" fill="#768390">`+"\n", width, height, width, height)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" font-family="sans-serif" font-size="13" fill="#768390">`+"\n",
+		width, height, width, height)
 	fmt.Fprintf(&b, "<title>%s under two requests a second for twenty seconds</title>\n", drawnLimit)
+
+	// A request is a step of the time axis: bars stand side by side, and circles on the base.
 	taken := 0
 	for i, ok := range admitted {
 		x := left + i*step
 		if ok {
 			taken++
-			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="11" height="%d" rx="2" fill="#2f81f7"/>`+"\n", x+3, top, base-top)
+			fmt.Fprintf(&b, `<rect x="%d" y="%d" width="11" height="%d" rx="2" fill="#2f81f7"/>`+"\n",
+				x+3, top, base-top)
 		} else {
-			fmt.Fprintf(&b, `<circle cx="%d.5" cy="%d" r="4" fill="none" stroke="#d29922" stroke-width="1.5"/>`+"\n", x+8, base-6)
+			fmt.Fprintf(&b, `<circle cx="%d.5" cy="%d" r="4" fill="none" stroke="#d29922" stroke-width="1.5"/>`+"\n",
+				x+8, base-6)
 		}
 	}
+
+	// The axis has a number each five seconds.
 	fmt.Fprintf(&b, `<path d="M%d %dH%d" stroke="#768390"/>`+"\n", left, base+1, width-left)
 	for s := 0; s <= int(drawnSpan/time.Second); s += 5 {
 		x := left + s*step*int(time.Second/drawnEvery)
-		fmt.Fprintf(&b, `<path d="M%d %dv6" stroke="#768390"/><text x="%d" y="%d" text-anchor="middle">%d s</text>`+"\n", x, base+1, x, base+22, s)
+		fmt.Fprintf(&b, `<path d="M%d %dv6" stroke="#768390"/><text x="%d" y="%d" text-anchor="middle">%d s</text>`+"\n",
+			x, base+1, x, base+22, s)
 	}
-	fmt.Fprintf(&b, `<rect x="%d" y="12" width="11" height="13" rx="2" fill="#2f81f7"/><text x="%d" y="23">admitted: %d</text>`+"\n", left+3, left+22, taken)
-	fmt.Fprintf(&b, `<circle cx="%d" cy="18.5" r="4" fill="none" stroke="#d29922" stroke-width="1.5"/><text x="%d" y="23">refused: %d</text>`+"\n", left+140, left+152, len(admitted)-taken)
+
+	// The legend counts, so that the text and the picture cannot differ.
+	fmt.Fprintf(&b, `<rect x="%d" y="12" width="11" height="13" rx="2" fill="#2f81f7"/><text x="%d" y="23">admitted: %d</text>`+"\n",
+		left+3, left+22, taken)
+	fmt.Fprintf(&b, `<circle cx="%d" cy="18.5" r="4" fill="none" stroke="#d29922" stroke-width="1.5"/><text x="%d" y="23">refused: %d</text>`+"\n",
+		left+140, left+152, len(admitted)-taken)
 	b.WriteString("</svg>\n")
 	return b.Bytes()
 }
@@ -74,6 +86,7 @@ func drawing(admitted []bool) []byte {
 func TestLimitDrawing(t *testing.T) {
 	limit := core.MustParseLimit(drawnLimit)
 	admitted := admissions(limit)
+
 	t.Run("six at first, then one every two seconds", func(t *testing.T) {
 		for i, ok := range admitted {
 			if want := i < 6 || i%4 == 0; ok != want {
@@ -81,12 +94,14 @@ func TestLimitDrawing(t *testing.T) {
 			}
 		}
 	})
+
 	t.Run("docs/limit.svg is up to date", func(t *testing.T) {
 		path := filepath.Join(root, "docs", "limit.svg")
 		want := drawing(admitted)
 		if *update {
 			write(t, path, want)
 		}
+
 		got, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 func TestFindingsAreExplained(t *testing.T) {
 	constant := regexp.MustCompile(`\b[A-Z]\w*\s+(?:string\s+)?= "(HG\d{3})"`)
 	codes := map[string]string{}
+
+	// Tests name codes too, but as those that they expect.
 	err := filepath.WalkDir("../../..", func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -24,11 +26,13 @@ func TestFindingsAreExplained(t *testing.T) {
 		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
 			return nil
 		}
+
 		text, err := os.ReadFile(path)
 		for _, found := range constant.FindAllSubmatch(text, -1) {
 			if string(found[1]) == "HG000" { // which is for the limiter alone, and told to nobody
 				continue
 			}
+
 			code := string(found[1])
 			if other := codes[code]; other != "" {
 				t.Errorf("%s is in %s and in %s", code, other, path)
@@ -41,10 +45,14 @@ func TestFindingsAreExplained(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// A row of the table explains a code only with some words behind it.
 	var explained []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `(HG\\d{3})` \\| .{20,} \\|$").FindAllStringSubmatch(read(t, "docs/keys.md"), -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `(HG\\d{3})` \\| .{20,} \\|$").
+		FindAllStringSubmatch(read(t, "docs/keys.md"), -1) {
 		explained = append(explained, row[1])
 	}
+
+	// At least 20 must be found, or the expression misses them.
 	if want := slices.Sorted(maps.Keys(codes)); len(want) < 20 || !slices.Equal(explained, want) {
 		t.Errorf("docs/keys.md explains\n%v, and the program has\n%v", explained, want)
 	}

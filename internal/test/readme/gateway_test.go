@@ -27,7 +27,9 @@ func checkBelieved(t *testing.T, headers []string) {
 		t.Error("no list, so all headers of the client reach the gateway")
 	}
 	for _, name := range headers {
-		if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-forwarded") || strings.HasPrefix(lower, "x-original") || strings.HasPrefix(lower, "headgate") || lower == "forwarded" {
+		if lower := strings.ToLower(name); strings.HasPrefix(lower, "x-forwarded") ||
+			strings.HasPrefix(lower, "x-original") ||
+			strings.HasPrefix(lower, "headgate") || lower == "forwarded" {
 			t.Errorf("the client's own %s reaches the gateway", name)
 		}
 	}
@@ -36,6 +38,7 @@ func checkBelieved(t *testing.T, headers []string) {
 const gatewayAuth = "http://127.0.0.1:8089/auth"
 
 func TestTraefikConfiguration(t *testing.T) {
+	// Only the fields that a limit depends on are read.
 	var static struct {
 		EntryPoints map[string]struct {
 			Address          string
@@ -52,10 +55,15 @@ func TestTraefikConfiguration(t *testing.T) {
 		}
 	}
 	parse(t, "traefik.yml", &static)
+
+	// Traefik must not believe what a client says about its address, or the client would choose its
+	// key.
 	web, ok := static.EntryPoints["web"]
-	if !ok || web.ForwardedHeaders.Insecure || len(web.ForwardedHeaders.TrustedIPs) != 0 || static.Providers.File.Filename != "traefik-dynamic.yml" {
+	if !ok || web.ForwardedHeaders.Insecure || len(web.ForwardedHeaders.TrustedIPs) != 0 ||
+		static.Providers.File.Filename != "traefik-dynamic.yml" {
 		t.Errorf("%+v", static)
 	}
+
 	var dynamic struct {
 		HTTP struct {
 			Routers map[string]struct {
@@ -78,11 +86,18 @@ func TestTraefikConfiguration(t *testing.T) {
 		}
 	}
 	parse(t, "traefik-dynamic.yml", &dynamic)
+
+	// The router uses the middleware; without it no request would be counted.
 	router, auth := dynamic.HTTP.Routers["service"], dynamic.HTTP.Middlewares["headgate"].ForwardAuth
-	if !slices.Equal(router.Middlewares, []string{"headgate"}) || !slices.Equal(router.EntryPoints, []string{"web"}) || dynamic.HTTP.Services[router.Service].LoadBalancer.Servers[0].URL == "" {
+	if !slices.Equal(router.Middlewares, []string{"headgate"}) || !slices.Equal(router.EntryPoints, []string{"web"}) ||
+		dynamic.HTTP.Services[router.Service].LoadBalancer.Servers[0].URL == "" {
 		t.Errorf("%+v", router)
 	}
-	if auth.Address != gatewayAuth || !auth.TrustForwardHeader || auth.MaxResponseBodySize < 4096 || !slices.Equal(auth.AuthResponseHeaders, []string{"Headgate-Degraded"}) {
+
+	// The forwarded headers are Traefik's own by then, and 4096 bytes have room for the body of a
+	// refusal.
+	if auth.Address != gatewayAuth || !auth.TrustForwardHeader || auth.MaxResponseBodySize < 4096 ||
+		!slices.Equal(auth.AuthResponseHeaders, []string{"Headgate-Degraded"}) {
 		t.Errorf("%+v", auth)
 	}
 	checkBelieved(t, auth.AuthRequestHeaders)
@@ -92,6 +107,7 @@ func TestAPISIXConfiguration(t *testing.T) {
 	if !strings.HasSuffix(read(t, "examples/gateway/apisix.yaml"), "\n#END\n") {
 		t.Error("the last line is not #END, so APISIX ignores the file")
 	}
+
 	var c struct {
 		Routes []struct {
 			ID, URI string
@@ -121,17 +137,27 @@ func TestAPISIXConfiguration(t *testing.T) {
 	if len(c.Routes) != 1 {
 		t.Fatalf("%+v", c)
 	}
+
+	// The gateway is asked with a GET whatever the request is. Where it does not answer, nothing
+	// passes.
 	route := c.Routes[0]
 	auth := route.Plugins.ForwardAuth
-	if auth.URI != gatewayAuth || auth.RequestMethod != "GET" || auth.Timeout != 3000 || auth.StatusOnError != 503 || auth.AllowDegradation || route.URI != "/*" {
+	if auth.URI != gatewayAuth || auth.RequestMethod != "GET" || auth.Timeout != 3000 ||
+		auth.StatusOnError != 503 || auth.AllowDegradation || route.URI != "/*" {
 		t.Errorf("%+v", auth)
 	}
-	for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", "Content-Type", "Cache-Control"} {
+
+	// A client learns of the limit also from a refusal, whose headers are named one by one.
+	for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-RateLimit-Limit",
+		"X-RateLimit-Remaining", "X-RateLimit-Reset", "Content-Type", "Cache-Control"} {
 		if !slices.Contains(auth.ClientHeaders, name) {
 			t.Errorf("the client does not see %s", name)
 		}
 	}
-	if !slices.Equal(auth.UpstreamHeaders, route.Plugins.ProxyRewrite.Headers.Remove) || !slices.Equal(auth.UpstreamHeaders, []string{"Headgate-Degraded"}) {
+
+	// What the gateway adds, a client must not have sent: the header is removed first.
+	if !slices.Equal(auth.UpstreamHeaders, route.Plugins.ProxyRewrite.Headers.Remove) ||
+		!slices.Equal(auth.UpstreamHeaders, []string{"Headgate-Degraded"}) {
 		t.Error("a client may send a header of the gateway")
 	}
 	checkBelieved(t, auth.RequestHeaders)

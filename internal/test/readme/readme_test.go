@@ -51,6 +51,8 @@ func TestProgramsCompile(t *testing.T) {
 			}
 		}
 	}
+
+	// One run for all programs: each has a folder of its own.
 	vet := exec.Command("go", "vet", "./...")
 	vet.Dir = module
 	if out, err := vet.CombinedOutput(); err != nil {
@@ -67,6 +69,8 @@ func TestFragmentsAreInExamples(t *testing.T) {
 			if isProgram(snippet) {
 				continue
 			}
+
+			// Examples may be indented more than the page.
 			found := false
 			for _, text := range examples {
 				found = found || strings.Contains(text, flat(snippet))
@@ -90,6 +94,8 @@ func exampleFiles(t *testing.T) []string {
 		if err != nil {
 			return err
 		}
+
+		// Only files that readers are sent to count, and not any code that has the line by chance.
 		if strings.HasPrefix(d.Name(), "example") || strings.Contains("/"+filepath.ToSlash(rel), "/examples/") {
 			texts = append(texts, flat(read(t, rel)))
 		}
@@ -125,10 +131,13 @@ func newModule(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	const path = "github.com/headgate/headgate"
 	own := strings.Replace(string(mod), "module "+path+"\n", "module readme\n", 1)
 	own += fmt.Sprintf("\nrequire %s v0.0.0\n\nreplace %s => %q\n", path, path, here)
 	write(t, filepath.Join(dir, "go.mod"), []byte(own))
+
+	// The sums are those of the root, so that nothing is downloaded.
 	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
 	if err != nil {
 		t.Fatal(err)
@@ -163,6 +172,8 @@ var tableLimit = regexp.MustCompile("(?m)^\\| `([0-9][^`]+)`(?:, `([0-9][^`]+)`)
 func TestTablesHaveValidLimits(t *testing.T) {
 	for page, least := range map[string]int{"README.md": 7, "docs/limits.md": 8} {
 		checked := 0
+
+		// A row has a limit in any of its columns.
 		for _, m := range tableLimit.FindAllStringSubmatch(read(t, page), -1) {
 			for _, limit := range m[1:] {
 				if limit != "" {
@@ -171,6 +182,8 @@ func TestTablesHaveValidLimits(t *testing.T) {
 				}
 			}
 		}
+
+		// Fewer than the pages have would mean that the expression misses them.
 		if checked < least {
 			t.Errorf("%s: only %d limits were found", page, checked)
 		}

@@ -12,9 +12,11 @@ import (
 // does not show: a pull request, whose author may change the workflow, gets no token that writes.
 func TestPoliciesWorkflow(t *testing.T) {
 	text := read(t, "examples/policies/workflow.yml")
+	// The page shows the whole file, which readers copy.
 	if !strings.Contains(read(t, "docs/console.md"), "```yaml\n"+text+"```\n") {
 		t.Error("docs/console.md shows another workflow")
 	}
+
 	var w struct {
 		Name string
 		On   struct {
@@ -29,12 +31,19 @@ func TestPoliciesWorkflow(t *testing.T) {
 	if err := yaml.UnmarshalWithOptions([]byte(text), &w, yaml.Strict()); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(w.On.PullRequest.Paths, w.On.Push.Paths) || !slices.Equal(w.On.Push.Branches, []string{"main"}) || w.Permissions["contents"] != "read" || len(w.Permissions) != 1 {
+
+	// Both events look at the same files. The token of the job itself may only read.
+	if !slices.Equal(w.On.PullRequest.Paths, w.On.Push.Paths) || !slices.Equal(w.On.Push.Branches, []string{"main"}) ||
+		w.Permissions["contents"] != "read" || len(w.Permissions) != 1 {
 		t.Errorf("%+v", w)
 	}
+
+	// A token would be readable on the way otherwise.
 	if !strings.HasPrefix(w.Env["HEADGATE_CONSOLE_URL"], "https://") {
 		t.Errorf("the URL is %q", w.Env["HEADGATE_CONSOLE_URL"])
 	}
+
+	// Each secret occurs once, at the one job that needs it: that of a pull request may only read.
 	for _, row := range []struct {
 		job            workflowJob
 		event, command string

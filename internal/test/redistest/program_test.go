@@ -29,14 +29,17 @@ func TestServerProgramIsChecked(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("it needs Unix programs")
 	}
+	// Echo runs and prints something, but is no server.
 	echo, err := exec.LookPath("echo")
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	text := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(text, []byte("text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+
 	for path, want := range map[string]string{
 		"redis-server":     "the path is not absolute, and tests run in the folders of their packages",
 		"./redis-server":   "the path is not absolute, and tests run in the folders of their packages",
@@ -49,6 +52,8 @@ func TestServerProgramIsChecked(t *testing.T) {
 			t.Errorf("%s: %v, want %s", path, err, want)
 		}
 	}
+
+	// The program of this machine passes.
 	if err := checkProgram(installed(t)); err != nil {
 		t.Error(err)
 	}
@@ -56,7 +61,8 @@ func TestServerProgramIsChecked(t *testing.T) {
 
 // A server that does not start says why.
 func TestServerThatDoesNotStartIsQuoted(t *testing.T) {
-	s := &Server{t: t, path: program(t), dir: t.TempDir(), Addr: freeport.Addr(t), args: []string{"--no-such-option", "1"}}
+	s := &Server{t: t, path: program(t), dir: t.TempDir(), Addr: freeport.Addr(t),
+		args: []string{"--no-such-option", "1"}}
 	s.launch()
 	if s.await() {
 		t.Fatal("it has started")

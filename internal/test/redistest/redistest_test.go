@@ -11,6 +11,8 @@ import (
 func TestServerEndsWithTest(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	var s *Server
+
+	// The server belongs to the inner test, and must be gone when that has ended.
 	t.Run("server", func(t *testing.T) {
 		s = Start(t)
 		if err := dial(t, s.Addr).Set(t.Context(), "k", "v", 0).Err(); err != nil {
@@ -20,6 +22,7 @@ func TestServerEndsWithTest(t *testing.T) {
 	if s == nil {
 		return // without a redis-server
 	}
+
 	select {
 	case <-s.done:
 	default:
@@ -45,7 +48,10 @@ func TestServerFreeze(t *testing.T) {
 	t.Parallel()
 	s := Start(t)
 	c := dial(t, s.Addr)
+
 	s.Freeze()
+
+	// The command reaches the socket of the frozen process, and is answered after the thaw.
 	answered := make(chan error)
 	go func() { answered <- c.Ping(context.Background()).Err() }()
 	select {
@@ -53,6 +59,7 @@ func TestServerFreeze(t *testing.T) {
 		t.Errorf("a frozen server answered: %v", err)
 	default:
 	}
+
 	s.Thaw()
 	if err := <-answered; err != nil {
 		t.Error(err)
@@ -101,7 +108,8 @@ func TestSentinelsKeepMaster(t *testing.T) {
 	w := Sentinel(t)
 	w.Keep(t)
 	for _, s := range w.Sentinels {
-		c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: patience, DisableIdentity: true})
+		c := redis.NewSentinelClient(&redis.Options{Addr: s.Addr, MaxRetries: -1,
+			ReadTimeout: patience, DisableIdentity: true})
 		defer c.Close()
 		master, err := c.Master(t.Context(), MasterName).Result()
 		if err != nil || master["down-after-milliseconds"] != "600000" {

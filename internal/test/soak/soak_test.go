@@ -47,6 +47,8 @@ type entrant struct {
 func entrants(t *testing.T, client redis.UniversalClient) []entrant {
 	t.Helper()
 	memory := memstore.MustNew(memstore.Options{MaxKeys: maxKeys})
+
+	// The timeouts are long: the answers of a fallback would not be those of the shared count.
 	remote, err := redisstore.New(client, redisstore.Options{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -62,12 +64,15 @@ func entrants(t *testing.T, client redis.UniversalClient) []entrant {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { guarded.Close() })
-	return []entrant{{"memory", memory}, {"Redis", remote}, {"Redis, units taken ahead", ahead}, {"Redis, with a fallback", guarded}}
+
+	return []entrant{{"memory", memory}, {"Redis", remote},
+		{"Redis, units taken ahead", ahead}, {"Redis, with a fallback", guarded}}
 }
 
 // limits do not give a unit back while a round lasts.
 var limits = []string{
-	"%d/400d", "%d/400d token-bucket", "%d/400d fixed-window", "%d/300d sliding-log", "%d/300d sliding-window", "%d concurrent ttl=1h",
+	"%d/400d", "%d/400d token-bucket", "%d/400d fixed-window",
+	"%d/300d sliding-log", "%d/300d sliding-window", "%d concurrent ttl=1h",
 }
 
 func TestSoak(t *testing.T) {
@@ -75,26 +80,34 @@ func TestSoak(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr, ContextTimeoutEnabled: true,
 		DialTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, PoolTimeout: time.Minute})
 	t.Cleanup(func() { client.Close() })
+
 	stores := entrants(t, client)
 	r := rand.New(rand.NewPCG(1, 2))
 	end := time.Now().Add(*long)
 	var rounds, decisions int64
 	var first usage
+
+	// Both are minimums: in the time alone, a slow machine would have too few rounds.
 	for (time.Now().Before(end) || rounds < enough) && !t.Failed() {
 		s := stores[rounds%int64(len(stores))]
 		quota := 1 + r.Int64N(60)
 		text := fmt.Sprintf(limits[r.IntN(len(limits))], quota)
 		decisions += round(t, s, text, quota, fmt.Sprint("key", rounds))
 		rounds++
+
+		// The first measurement comes when pools and tables have their size.
 		if rounds == warmUp {
 			first = measure()
 		}
+
+		// Keys of long periods would fill the memory of the server.
 		if rounds%500 == 0 {
 			if err := client.FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+
 	immortal(t, client)
 	wantNoMore(t, rounds, first)
 	tally.Add(t, "decisions in a soak, with exact counts", decisions)
@@ -104,8 +117,11 @@ func TestSoak(t *testing.T) {
 // round runs concurrent callers against one key, and returns the number of decisions.
 func round(t *testing.T, s entrant, text string, quota int64, key string) int64 {
 	t.Helper()
+
 	limit := core.MustParseLimit(text)
 	const callers, calls = 8, 16
+
+	// 128 calls at most compete for up to 60 units, so some are refused in every round.
 	var admitted atomic.Int64
 	var group sync.WaitGroup
 	for id := range callers {
@@ -123,6 +139,8 @@ func round(t *testing.T, s entrant, text string, quota int64, key string) int64 
 			}
 		})
 	}
+
+	// The count is exact, whatever the order was.
 	group.Wait()
 	if n := admitted.Load(); n != quota {
 		t.Errorf("%s, %s: %d admitted", s.name, text, n)

@@ -10,16 +10,20 @@ import (
 func TestSum(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tally")
 	t.Setenv("HEADGATE_TALLY", path)
+
+	// Amounts of one name are added up, and equal sums stand in the order of their names.
 	for _, n := range []int64{1_000_000, 0, 234_567} {
 		Add(t, "requests", n)
 	}
 	Add(t, "addresses", 12)
 	Add(t, "keys", 12)
+
 	file, err := os.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
+
 	got, err := Table(file)
 	want := "| tried | of |\n|--:|---|\n| 1,234,567 | requests |\n| 12 | addresses |\n| 12 | keys |\n"
 	if err != nil || got != want {
