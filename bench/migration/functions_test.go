@@ -172,7 +172,8 @@ func TestCancelOfASlotBeforeOthers(t *testing.T) {
 	// The next request comes at the instant of the last one in x/time/rate, and behind it in
 	// headgate.
 	ms := time.Millisecond
-	if got := delays(t, theirReservations, use); !slices.Equal(got, []time.Duration{0, 1000 * ms, 1500 * ms, 1500 * ms}) {
+	if got := delays(t, theirReservations, use); !slices.Equal(got,
+		[]time.Duration{0, 1000 * ms, 1500 * ms, 1500 * ms}) {
 		t.Errorf("x/time/rate %v", got)
 	}
 	if got := delays(t, ourReservations, use); !slices.Equal(got, []time.Duration{0, 1000 * ms, 1500 * ms, 2000 * ms}) {

@@ -285,7 +285,8 @@ func TestMistakesAreListedWithStatus2(t *testing.T) {
 	for _, args := range [][]string{{"-bogus"}, {"stray"},
 		{"-store", "redis://:secret@127.0.0.1:1/nodb"}, {"-store", "sentinel://a"}, {"-store", "cluster://"}} {
 		errs.Reset()
-		if status := run(context.Background(), args, io.Discard, &errs); status != 2 || strings.Contains(errs.String(), "secret") {
+		if status := run(context.Background(), args, io.Discard, &errs); status != 2 ||
+			strings.Contains(errs.String(), "secret") {
 			t.Errorf("%q: status %d: %s", args, status, errs.String())
 		}
 	}

@@ -53,7 +53,8 @@ func TestFullLineIsNoLimit(t *testing.T) {
 		all.Go(func() { answered(h, 11) })
 		synctest.Wait()
 		a := try.Get(h, "/")
-		if got := a.Show("Retry-After", "RateLimit", "Content-Type"); a.Status != 503 || got != "1 - application/problem+json" {
+		if got := a.Show("Retry-After", "RateLimit", "Content-Type"); a.Status != 503 ||
+			got != "1 - application/problem+json" {
 			t.Errorf("%d %s", a.Status, got)
 		}
 		all.Wait()

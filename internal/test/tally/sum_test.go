@@ -38,7 +38,8 @@ func TestAddWithoutFile(t *testing.T) {
 
 func TestSumInvalidLine(t *testing.T) {
 	for _, text := range []string{"x", "x\ty", "1 y"} {
-		if _, err := Table(strings.NewReader("1\ta\n" + text + "\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
+		if _, err := Table(strings.NewReader("1\ta\n" + text + "\n")); err == nil ||
+			!strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
