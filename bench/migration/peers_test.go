@@ -61,8 +61,8 @@ var peers = map[string]map[string]peer{
 	"go-chi/httprate": {
 		`httprate.LimitBy(5, 2*time.Second, key)`: httprateBy(5, 2*time.Second),
 		`httprate.LimitBy(100, time.Minute, key)`: httprateBy(100, time.Minute),
-		//lint:ignore SA1019 the page maps what its users have
 		`httprate.LimitByIP(100, time.Minute)`: overHTTP(
+			//lint:ignore SA1019 the page maps what its users have
 			func() func(http.Handler) http.Handler { return httprate.LimitByIP(100, time.Minute) }),
 	},
 	"throttled/throttled": {
