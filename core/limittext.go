@@ -74,31 +74,8 @@ func parseLimit(s string) (l Limit, errs []error) {
 		}
 	}
 
-	// A word that is not known lists those that are, and only the first such word.
-	seen, listed := map[string]bool{}, false
-	for _, w := range words[1:] {
-		name, value, _ := strings.Cut(w, "=")
-		kind := name
-		// Two algorithms are a contradiction, whatever their names.
-		if new(Algorithm).Parse(w) {
-			kind = "algorithm"
-		}
-		if seen[kind] {
-			errs = append(errs, fmt.Errorf("a second %q, %q", textform.Clip(kind), textform.Clip(w)))
-			continue
-		}
-		seen[kind] = true
-
-		err = l.parseWord(w, name, value)
-		if errors.Is(err, errUnknownWord) && !listed {
-			err = fmt.Errorf("%w; the words are %s, aligned, burst=, debt=, segments=, start=, ttl= and tz=",
-				err, algorithmNames())
-			listed = true
-		}
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
+	seen, faults := l.parseWords(words[1:])
+	errs = append(errs, faults...)
 
 	// The options of a calendar may have come in any order. What is kept is its one text form,
 	// because limits are compared by it.
@@ -114,6 +91,37 @@ func parseLimit(s string) (l Limit, errs []error) {
 		errs = append(errs, err)
 	}
 	return l, errs
+}
+
+// parseWords reads the words behind the quota and the period, and returns the kinds of those that
+// it has seen, and every mistake.
+func (l *Limit) parseWords(words []string) (seen map[string]bool, errs []error) {
+	// A word that is not known lists those that are, and only the first such word.
+	seen, listed := map[string]bool{}, false
+	for _, w := range words {
+		name, value, _ := strings.Cut(w, "=")
+		kind := name
+		// Two algorithms are a contradiction, whatever their names.
+		if new(Algorithm).Parse(w) {
+			kind = "algorithm"
+		}
+		if seen[kind] {
+			errs = append(errs, fmt.Errorf("a second %q, %q", textform.Clip(kind), textform.Clip(w)))
+			continue
+		}
+		seen[kind] = true
+
+		err := l.parseWord(w, name, value)
+		if errors.Is(err, errUnknownWord) && !listed {
+			err = fmt.Errorf("%w; the words are %s, aligned, burst=, debt=, segments=, start=, ttl= and tz=",
+				err, algorithmNames())
+			listed = true
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return seen, errs
 }
 
 // spanFault returns the mistake in the period or the ttl of a text that begins
