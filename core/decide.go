@@ -66,7 +66,7 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 		if op.Ban != nil {
 			op.reportBan(s, now, &out[i])
 		}
-		// Nobody waits for units that were not booked.
+		// Units that were not booked have no wait.
 		if !granted || op.Verb != Take {
 			out[i].Wait = 0
 		}
@@ -232,7 +232,7 @@ func shareOf(ops []Op, states []*State, now int64) (n int64) {
 			n, none = op.Cost, false
 		}
 
-		// A soft one that has less is refused by itself, and lowers no one else's share.
+		// A soft one that has less is refused by itself, and lowers the share of no other.
 		if !op.Soft && n > 1 {
 			n = max(1, min(n, availableTo(ops, states, i, now)))
 		}

@@ -207,7 +207,7 @@ func TestHoldEndsWithoutHijack(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// No one tells the limiter, so the lease ends when the collector finds it forgotten.
+	// Nothing reports it to the limiter, so the lease ends when the collector finds it forgotten.
 	for start := time.Now(); len(s.refunded) == 0; runtime.GC() {
 		if time.Since(start) > testTimeout {
 			t.Fatalf("the lease is held %s later", testTimeout)

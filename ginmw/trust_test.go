@@ -28,7 +28,7 @@ func TestTrustWarnsOnceOfForgeableKey(t *testing.T) {
 	right := keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: []string{"192.0.2.0/24"}})
 
 	all, one := []string{"0.0.0.0/0", "::/0"}, []string{"192.0.2.0/24"}
-	// Whoever sends the header chooses the key if Gin trusts every peer.
+	// A client that sends the header chooses the key if Gin trusts every peer.
 	rows := []struct {
 		name    string
 		trusted []string

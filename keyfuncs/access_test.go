@@ -188,7 +188,7 @@ func TestAccessReadsTheAddressFunction(t *testing.T) {
 		{"an address through a translator",
 			Lists{Deny: network, Address: constant("64:ff9b::192.0.2.7", true)}, "", Denied, ""},
 
-		// What is no address at all is reported: else the lists would silently match nobody.
+		// What is no address at all is reported: else the lists would silently match no caller.
 		{"a name", Lists{Deny: network, Address: constant("alice", true)}, "", Limited, ofText},
 		{"a length that is none", Lists{Deny: network, Address: constant("192.0.2.7/x", true)}, "", Limited, ofText},
 		{"too long a prefix", Lists{Deny: network, Address: constant("192.0.2.7/33", true)}, "", Limited, ofText},

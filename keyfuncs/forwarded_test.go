@@ -133,7 +133,7 @@ func TestForwardedStrict(t *testing.T) {
 		{`for=6.6.6.6 , for=203.0.113.7:80 ,	for=10.0.0.2:80`, "203.0.113.7"},
 		{`for=203.0.113.7;path=/a?b=c&d@e`, "203.0.113.7"},
 
-		// What is not an element, or not for an address, names nobody: the peer is the caller.
+		// What is not an element, or not for an address, names no client: the peer is the caller.
 		{``, peer},
 		{`203.0.113.7`, peer},
 		{`form=203.0.113.7`, peer},

@@ -57,7 +57,7 @@ func TestHeaderLongText(t *testing.T) {
 		t.Errorf("900 kB have key %q", long)
 	}
 
-	// A text that looks like a digest is digested in its turn, so nobody can send another's key.
+	// A text that looks like a digest is digested in its turn, so no client can send another's key.
 	if forged := keyOf(t, k, with("X-Tenant", long)); forged == long {
 		t.Errorf("the text %q has the key of a long one", long)
 	}

@@ -188,7 +188,7 @@ func (c *charges) applyRefunds(ctx context.Context, ops []core.Op, settled int) 
 	if err := c.engine.apply(ctx, ops, out); err != nil {
 		return err
 	}
-	if c.notified { // or else nobody knows that they were charged
+	if c.notified { // or else no hook knows that they were charged
 		c.engine.notifyUnits(ops, out, settled)
 	}
 	c.engine.queue.NoteReleases(ops)

@@ -246,7 +246,8 @@ func TestWaitAsksAllRulesAgainAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down atomic.Bool
 		down.Store(true)
-		// local is decided by the fallback, and open and last by no one, while the store is down.
+		// local is decided by the fallback, and open and last are not decided, while the store is
+		// down.
 		open, local, last := rule(t, "open", "5/1h"), rule(t, "local", "1/1s fixed-window"), rule(t, "last", "7/1h")
 		open.OnStoreError, local.OnStoreError, last.OnStoreError = limiter.FailOpen, limiter.FailLocal, limiter.FailOpen
 

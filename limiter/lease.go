@@ -141,7 +141,7 @@ func (r *renewal) noteLost(i int, cause error) {
 	atomic.StoreUint32(&c.leaseLost, 1)
 	err := c.rule.ruleError(fmt.Errorf("%w: %w", ErrLeaseLost, cause))
 
-	// A request that is over has nobody left who could act on the loss.
+	// Once the request is over, its handler cannot act on the loss.
 	r.mu.Lock()
 	ended := r.timer == nil
 	if !ended && !c.rule.OnLimit.soft() {

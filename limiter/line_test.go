@@ -191,7 +191,7 @@ func TestLineReleaseWakesOneRequest(t *testing.T) {
 		}
 
 		// Of the five behind c none asked at 10 or 20 ms. The two units of c serve two of them at
-		// 30 ms, and nobody polls.
+		// 30 ms, without a poll.
 		q.at(45 * ms)
 		if got, want := s.after(0), []time.Duration{10 * ms, 20 * ms, 30 * ms, 30 * ms}; !slices.Equal(got, want) ||
 			s.peeks != 5 {
@@ -211,7 +211,7 @@ func TestLineAsksTwentyTimesASecond(t *testing.T) {
 		other := newLimiter(t, s, rule(t, "jobs", "1 concurrent ttl=1m"))
 		l := newLimiter(t, counted, leased(t, "jobs", "1 concurrent ttl=1m", 3*time.Second))
 
-		// The other limiter stands for another process: its release wakes no one here.
+		// The other limiter stands for another process: its release wakes no waiter here.
 		held, err := other.Take(t.Context(), "k", 1)
 		if err != nil {
 			t.Fatal(err)

@@ -193,7 +193,7 @@ func newTerms(r *Rule, l core.Limit) *terms {
 		remaining: `"` + r.Name + `";r=`,
 	}
 
-	// A Shadow rule refuses nobody, so it has no refusals to count.
+	// A Shadow rule refuses no request, so it has no refusals to count.
 	if r.OnLimit != Shadow {
 		t.take.Ban = r.Ban.OrNil()
 	}

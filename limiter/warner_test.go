@@ -333,7 +333,7 @@ func TestWarnDiscardingLoggerExaminesNothing(t *testing.T) {
 		t.Error("requests are examined")
 	}
 
-	// No one would read the warnings, so neither the request nor the store is examined for them.
+	// The warnings would not be read, so neither the request nor the store is examined for them.
 	send(l, caller("10.0.0.1:80", "X-Forwarded-For: 198.51.100.7"))
 	l.Warn(core.Finding{Code: "X1", Text: "text"})
 

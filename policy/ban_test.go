@@ -190,7 +190,7 @@ func TestDescribeSaysWhenAPolicyBans(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 
-		// In shadow nobody is banned, so the sentence must not promise it.
+		// In shadow no key is banned, so the sentence must not promise it.
 		p.Mode = policy.Shadow
 		if got := fmt.Sprint(p.Describe()); strings.Contains(got, "ban") {
 			t.Errorf("in shadow: %s", got)

@@ -161,7 +161,7 @@ func TestRecipeIPReadsHeadersOnlyByBinding(t *testing.T) {
 	r := get("/")
 	r.Headers = map[string][]string{"X-Forwarded-For": {"203.0.113.9"}}
 
-	// Without a binding nobody is trusted to name the client: the peer is counted.
+	// Without a binding no header is trusted to name the client: the peer is counted.
 	if got := keyOf(t, "ip", policy.Bindings{}, r); got != "192.0.2.1" {
 		t.Errorf("%q", got)
 	}

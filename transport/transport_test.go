@@ -562,7 +562,7 @@ func TestLeaseIsHeldUntilTheBodyEnds(t *testing.T) {
 				return response(200, "", "x"), nil
 			})})
 
-		// Whoever reads a body to its end need not close it first.
+		// A caller that reads a body to its end need not close it first.
 		for _, end := range []func(*http.Response){
 			func(resp *http.Response) { resp.Body.Close() },
 			func(resp *http.Response) { io.ReadAll(resp.Body) },

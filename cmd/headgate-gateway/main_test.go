@@ -259,7 +259,7 @@ func TestGatewayEndsWithinItsTimeout(t *testing.T) {
 			p.until(t, "it ends", func() bool { return i > 0 || strings.Contains(p.output(), "shutting down") })
 		}
 
-		// The code says to whoever started the gateway that requests were lost.
+		// The code says to the program that started the gateway that requests were lost.
 		if code := p.end(t); code != 1 || !strings.Contains(p.output(), "requests were broken off") {
 			t.Errorf("%s: it ended with %d:\n%s", row.name, code, p.output())
 		}

@@ -66,7 +66,7 @@ func (r *recorder) await(n int, such func(step) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 
-	// A failed call is no step, and is counted so that nobody waits for it without end.
+	// A failed call is no step, and is counted so that the test does not wait for it without end.
 	for {
 		found := r.failed
 		for _, s := range r.steps {

@@ -14,7 +14,7 @@ import (
 )
 
 // inContexts reports whether any mark was left in a context. Servers of net/http alone need
-// none, and nobody looks for one then.
+// none, and then none is looked for.
 var inContexts atomic.Bool
 
 type contextKey struct{}

@@ -39,11 +39,11 @@ const (
 //	waiters   hold slots ..., the asker, have none ...
 //
 //	          due, or units may have come back
-//	nobody asks ------------------------------> the asker asks
+//	no asker ---------------------------------> the asker asks
 //	   ^   ^                                      |
 //	   |   +--- it has a slot, or asks later -----+   one slot at a time is booked
 //	   |
-//	   +------- slots are given back: nobody asks until they are (canceling)
+//	   +------- slots are given back: no request asks until they are (canceling)
 //
 //	another was faster    lost + 1: the line asks earlier; from maxLost on it books far ahead
 //	a slot was booked     won + 1, lost = 0: from maxLost on the line has no rival

@@ -197,7 +197,7 @@ func (t *Turn) Join(a *Answer, released func() bool) (retry time.Duration, hopel
 	t.learnLocked(l, a, isNew, released)
 
 	// A request is hopeless only when it comes, before it has waited. With a slot it knows its
-	// instant, and nobody knows that of a lease.
+	// instant, and that of a lease is not known.
 	if isNew && t.waiter != l.waiters[0] && t.waiter.slot == nil && !t.waiter.leased {
 		now := time.Now()
 		from := now

@@ -155,7 +155,7 @@ func TestSlotThatNobodyWantsIsGivenBack(t *testing.T) {
 			t.Fatalf("%d slots are given back, want 1", len(surplus))
 		}
 
-		// Meanwhile no one came, and the line is gone with the last.
+		// Meanwhile no request came, and the line is gone with the last.
 		if more := q.Canceled(only.Key(), surplus); len(more) != 0 || q.Lines() != 0 {
 			t.Errorf("%d more slots, and %d lines are left", len(more), q.Lines())
 		}

@@ -75,7 +75,7 @@ func TestLocal(t *testing.T) {
 		{"[::ffff:192.0.2.1]:1", "localhost", "", false},
 		{"@", "localhost", "", false},
 		{"", "localhost", "", false},
-		// A name that leads here by DNS is one that somebody else may have chosen.
+		// A name that leads here by DNS is one that a stranger may have chosen.
 		{"127.0.0.1:1", "", "", false},
 		{"127.0.0.1:1", "evil.example:8080", "", false},
 		{"127.0.0.1:1", "127.0.0.1.evil.example", "", false},

@@ -244,7 +244,7 @@ func ruleOf(st *limiter.RuleStatus) Rule {
 		Refused: keysOf(st.Top.Refused), Admitted: keysOf(st.Top.Admitted),
 	}
 
-	// Without Top nothing is counted, and zeros would look like a rule that nobody meets.
+	// Without Top nothing is counted, and zeros would look like a rule that no request meets.
 	if st.Since.IsZero() {
 		return r
 	}

@@ -206,7 +206,7 @@ func TestHooksAreComplete(t *testing.T) {
 		t.Errorf("%q, want %q", seen, want)
 	}
 
-	// Where there is nothing to call the joined hook is nil, so that nobody prepares its event.
+	// Where there is nothing to call the joined hook is nil, so that its event is not prepared.
 	if got := events.JoinHooks(&events.Hooks{}, nil); !areNil(got) {
 		t.Errorf("hooks that are nil were joined to %+v", got)
 	}

@@ -57,7 +57,7 @@ func ReportOf(s core.Store) Report {
 		r = from.Report()
 	}
 
-	// What a store leaves out does nothing, so that nobody has to ask whether it is there.
+	// What a store leaves out does nothing, so that callers need not ask whether it is there.
 	if r.Diagnose == nil {
 		r.Diagnose = func(context.Context, []core.Op) []core.Finding { return nil }
 	}

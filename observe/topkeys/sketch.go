@@ -118,7 +118,7 @@ func New(o Options) (*Sketch, error) {
 	// As many sets as give each key of a summary perKey counters, rounded up to a power of two.
 	s.shift = uint8(64 - bits.Len(uint((perKey*o.Top-1)/ways)))
 	s.asleep.Store(true)
-	s.pushWindowLocked() // nobody else has the sketch yet
+	s.pushWindowLocked() // no other goroutine has the sketch yet
 	return s, nil
 }
 

@@ -154,7 +154,7 @@ func TestShorten(t *testing.T) {
 		}
 	}
 
-	// A shortened key that a client sends is shortened again, so that nobody can imitate one.
+	// A shortened key that a client sends is shortened again, so that no client can imitate one.
 	short := Shorten(long)
 	if again := Shorten(short); again == short || len(again) > maxText {
 		t.Errorf("a key that looks shortened stays %q", again)

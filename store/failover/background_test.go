@@ -30,7 +30,7 @@ func TestBackgroundRunsAgainIfAskedDuringARun(t *testing.T) {
 			t.Errorf("%d runs", runs)
 		}
 
-		// After close nothing runs any more, whoever asks.
+		// After close nothing runs any more.
 		b.close()
 		b.arm()
 		time.Sleep(time.Hour)

@@ -16,7 +16,7 @@ func TestBansAreThoseOfThePrimary(t *testing.T) {
 	s := MustNew(primary, Options{Fallback: memstore.MustNew(memstore.Options{})})
 	defer s.Close()
 
-	// The ban is imposed at the primary by somebody else.
+	// The ban is imposed at the primary by another process.
 	op := core.Op{Verb: core.Impose, Rule: "r", Key: "k", Limit: core.MustParseLimit("1/1h"),
 		Ban: &core.Ban{Strikes: 1, Within: time.Minute, For: time.Minute, Max: time.Hour}}
 	if err := primary.Apply(t.Context(), []core.Op{op}, make([]core.Decision, 1)); err != nil {

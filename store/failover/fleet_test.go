@@ -107,7 +107,7 @@ func newHeart() *heart { return &heart{books: map[string]*book{}} }
 
 // process carries out a heartbeat.
 func (h *heart) process(ctx context.Context, cmd redis.Cmder) error {
-	// A frozen Redis answers nobody, until the caller gives up.
+	// A frozen Redis does not answer before the caller gives up.
 	h.mu.Lock()
 	frozen := h.frozen
 	h.mu.Unlock()

@@ -236,7 +236,7 @@ func TestRedisOutageGrantsTheLimitOnceMoreAtMost(t *testing.T) {
 				_, all := patient(t, server.Addr)
 				failover.EveryKeyExpires(t, all)
 
-				// In another outage nobody grants anything: all have learned that nothing is left.
+				// No instance grants anything in another outage: nothing is left.
 				fault.begin(server)
 				for _, s := range fleet {
 					if n := failover.Admitted(t, s, op); n != 0 {

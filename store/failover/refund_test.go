@@ -262,7 +262,7 @@ func TestLeaseIsRenewedInTheOutageAndAfterIt(t *testing.T) {
 				}
 			}
 
-			// Nobody else gets one meanwhile.
+			// No other caller gets one meanwhile.
 			if one(t, s, lease(t, "d", text)).Allowed {
 				t.Fatal("one too many")
 			}
@@ -316,7 +316,7 @@ func TestLeaseUnknownToThePrimaryDoesNotWait(t *testing.T) {
 		s := over(t, f, Options{Fallback: memory()})
 		openNow(t, s, f)
 
-		// The fallback alone knows these leases, so their releases are nobody else's business: ten
+		// The fallback alone knows these leases, so their releases go to it alone: ten
 		// thousand would fill the list.
 		op := lease(t, "a", "1 concurrent ttl=1h")
 		for range 10_000 {

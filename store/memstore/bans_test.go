@@ -58,7 +58,7 @@ func TestBansAreListed(t *testing.T) {
 	}
 	lists([]string{"r"}, 10, b)
 
-	// A long list is given up when nobody waits for it.
+	// A long list is given up when its caller has left.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Report().Bans(ctx, []string{"r"}, 1); !errors.Is(err, context.Canceled) {

@@ -18,7 +18,7 @@ func TestSweepFreesMemoryAsOneKeyIsTaken(t *testing.T) {
 		full := size(s)
 		c.move(366 * 24 * time.Hour)
 
-		// Nobody comes back but one caller. Each of its steps sweeps a little, and ten steps for a
+		// One caller alone comes back. Each of its steps sweeps a little, and ten steps for a
 		// key have to be enough.
 		ops, out := []core.Op{takes("one", limit("1000000/1h"))}, make([]core.Decision, 1)
 		for i := 0; s.Len() > 1; i++ {

@@ -137,7 +137,7 @@ func TestBanListIsBounded(t *testing.T) {
 func TestBansThatCannotBeListed(t *testing.T) {
 	t.Parallel()
 
-	// With a secret the keys in Redis are digests, which nobody could read in a list.
+	// With a secret the keys in Redis are digests, which a person could not read in a list.
 	hidden := MustNew(connect(t, redistest.Addr(t)),
 		Options{Prefix: redistest.Prefix(t), Timeout: patient, Secret: []byte("0123456789abcdef")})
 	banning(t, hidden, func() int64 { return 0 })("r", "k", time.Minute)

@@ -40,7 +40,7 @@ const (
 //	                                  when the waiters fill a batch (enter)
 //
 // A batch counts in batches from its begin to its end, before it is filled and while its call is
-// in flight. So whoever has begun one fills it and sends it, or ends it.
+// in flight. So the goroutine that has begun one fills and sends it, or ends it.
 type lane struct {
 	slot        int
 	batches     int       // that have begun and have not ended

@@ -71,7 +71,7 @@ func contend(t *testing.T, f Factory, ls []core.Limit, soft int) {
 				return
 			}
 
-			// A soft rule refuses nobody, and charges those that it allows.
+			// A soft rule refuses no step, and charges those that it allows.
 			for j := range out {
 				if !out[j].Allowed && !ops[j].Soft {
 					return

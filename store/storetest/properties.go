@@ -405,7 +405,7 @@ func resetIsExact(w *world) {
 		w.t.Fatalf("fresh right after a take: %+v", d)
 	}
 
-	// Whoever keeps a key for ResetAfter, and no longer, loses nothing.
+	// A store that keeps a key for ResetAfter, and no longer, loses nothing.
 	w.clock.Set(d.At + d.ResetAfter.Microseconds() - 1)
 	if early := w.peek(0); early.ResetAfter != time.Microsecond {
 		w.t.Fatalf("a microsecond before %s has passed: %+v", d.ResetAfter, early)

@@ -195,7 +195,7 @@ func TestDiffFindsEveryFault(t *testing.T) {
 					continue
 				}
 
-				// A long report helps nobody: the failing history is cut down to the steps that
+				// A long report helps little: the failing history is cut down to the steps that
 				// matter.
 				if lines := strings.Count(report, "\nat "); lines > 4 {
 					t.Errorf("the report is not short:\n%s", report)

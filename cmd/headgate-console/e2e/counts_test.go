@@ -310,7 +310,7 @@ func (l *load) right(requests counts, decisions map[string]counts) bool {
 		}
 	}
 
-	// The shadow policy refuses nobody, and what the tight one refuses is overruled for the
+	// The shadow policy refuses no request, and what the tight one refuses is overruled for the
 	// others.
 	shadow := decisions["shadow"]
 	return decisions["tight"]["allowed"] == l.ok && decisions["tight"]["refused"] == l.refused &&

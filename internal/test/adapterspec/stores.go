@@ -69,7 +69,7 @@ func (w *observedStore) Apply(ctx context.Context, ops []core.Op, out []core.Dec
 		return err
 	}
 
-	// Somebody who waits asks again and again: one signal is enough.
+	// A rule that waits asks again and again: one signal is enough.
 	if !core.Granted(ops, out) {
 		select {
 		case w.refused <- struct{}{}:

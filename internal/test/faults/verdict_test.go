@@ -136,7 +136,7 @@ func (s *scene) checkAnswers(t *testing.T, f *fault, hits []hit, v *verdict) {
 	wrong.report(t, "wrong answers")
 	undecided.report(t, "requests that Redis should have decided")
 
-	// A fault that nobody notices would make all promises true.
+	// A fault that is not noticed would make all promises true.
 	if f.sees == something && v.undecided == 0 {
 		t.Error("every request was decided, so the fault had no effect")
 	}

@@ -155,7 +155,7 @@ func (r Router) Ask(t *testing.T, target string) (served string, counted []strin
 		l, c := Counting(t)
 		got := r.Make(l, at, Routes)(target)
 
-		// It may be counted under others too: a limit too many lets nobody past one.
+		// It may be counted under others too: a limit too many lets no request past one.
 		if got != "" && !slices.Contains(c.Counted, got) {
 			t.Errorf("%s, %s: %s is served by %s and counted under %q", r.Name, at, target, got, c.Counted)
 		}

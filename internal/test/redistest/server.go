@@ -116,7 +116,7 @@ func (s *Server) await() bool {
 		default:
 		}
 
-		// A client of Redis would dial again and again where nobody listens yet.
+		// A client of Redis would dial again and again where no server listens yet.
 		conn, err := net.Dial("tcp", s.Addr)
 		if err != nil {
 			return false

@@ -23,7 +23,7 @@ import (
 // was removed gives its place to another.
 func Differ(t *testing.T, start func(t *testing.T) (install func(*limiter.Config), read func() []string)) {
 	for seed := range uint64(20) {
-		// Whoever observes every request is not asked to count plain ones.
+		// An observer of every request is not asked to count plain ones.
 		counted, asked := random(t, seed, start, false)
 		observed, none := random(t, seed, start, true)
 		if asked == 0 || none != 0 {

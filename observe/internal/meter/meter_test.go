@@ -320,7 +320,7 @@ func TestForgottenRulesLeaveTheirRequests(t *testing.T) {
 
 		count()
 
-		// A rule that nobody has counted for a quarter of an hour is forgotten.
+		// A rule that was not counted for a quarter of an hour is forgotten.
 		time.Sleep(15 * time.Minute)
 		wants(2, 0)
 		if !slices.Equal(gone, []string{"old"}) {

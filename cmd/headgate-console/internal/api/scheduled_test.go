@@ -151,7 +151,7 @@ func TestScheduledChangeHidesWhatTheHistoryHides(t *testing.T) {
 			}
 		}
 
-		// Whoever sees the change sees the version before, too.
+		// A user who sees the change sees the version before, too.
 		if code := map[string]int{sees: http.StatusOK, knows: http.StatusNotFound,
 			nothing: http.StatusNotFound}[want]; code != w.ask(as, "GET", "/api/policies/q/history/1", nil).status {
 			t.Errorf("the history answers %s otherwise", as)

@@ -50,7 +50,7 @@ func (c checker) check(schema any, v any, where string) (list []string) {
 	if s == nil {
 		return []string{where + ": there is no schema"}
 	}
-	// A keyword that is not known here would be a rule that nobody checks.
+	// A keyword that is not known here would be a rule that is not checked.
 	for keyword, want := range s {
 		switch keyword {
 		case "description", "example":

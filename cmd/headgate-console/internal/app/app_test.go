@@ -96,7 +96,7 @@ func TestAppPublishesAfterRedisOutage(t *testing.T) {
 			return 0
 		}
 
-		// Instances do not need names, which are nobody's business in Redis.
+		// Instances do not need names, so Redis holds none.
 		if p := s.Policies[0]; p.CreatedBy != "" || p.UpdatedBy != "" || !p.CreatedAt.IsZero() {
 			t.Errorf("names of users were published: %+v", p)
 		}

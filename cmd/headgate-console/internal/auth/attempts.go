@@ -51,8 +51,8 @@ func NewAttempts(clock func() int64) (*Attempts, error) {
 			},
 		}},
 
-		// The last rule refuses nobody: beyond it the attempt is degraded, which Begin answers with
-		// the slow limiter.
+		// The last rule refuses no attempt: beyond it the attempt is degraded, which Begin answers
+		// with the slow limiter.
 		{&a.unknown, []limiter.Rule{
 			{Name: "login-pair", Limit: core.Limit{Quota: 5, Period: 5 * time.Minute}, Key: pair},
 			{Name: "login-address", Limit: core.Limit{Quota: 30, Period: 15 * time.Minute}, Key: attemptAddress},

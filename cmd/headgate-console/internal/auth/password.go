@@ -180,8 +180,8 @@ func decodeHash(s string) (c Cost, salt, sum []byte, err error) {
 		return c, nil, nil, errHash
 	}
 
-	// The bounds keep a hash that somebody wrote into the database from using up the memory or the
-	// time.
+	// The bounds keep a hash that was written into the database by hand from using up the memory or
+	// the time.
 	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=1", &c.Memory, &c.Time); err != nil ||
 		c.Memory > maxMemory || c.Time < 1 || c.Time > maxTime {
 		return c, nil, nil, errHash

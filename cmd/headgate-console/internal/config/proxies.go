@@ -22,7 +22,7 @@ func (g *given) trustedProxies() (*trustedproxy.Proxies, error) {
 		trusted = append(trusted, p)
 	}
 
-	// A header that nobody may set would be a mistake that shows only at the first log-in.
+	// A header that no proxy may set would be a mistake that shows only at the first log-in.
 	if g.identity != "" {
 		if err := trustedproxy.CheckHeader(g.identity); err != nil {
 			errs = append(errs, fmt.Errorf("-identity-header: %w", err))

@@ -52,7 +52,7 @@ type Shared[K comparable, V any] struct {
 //	new     -> reading  Get asks for the key
 //	reading -> read     with a value, or with an error beside the value before
 //	read    -> reading  Get asks for it, and Every has passed since the last reading began
-//	read    -> dropped  nobody has asked for a while, or others need the place
+//	read    -> dropped  no page has asked for a while, or others need the place
 //
 // All callers who need the reading that goes on wait for the same done.
 type entry[V any] struct {

@@ -176,7 +176,7 @@ func (p *Provider) Begin(ctx context.Context) (f Flow, address string, err error
 // Finish checks what the provider sent the browser back with, exchanges the code, and checks
 // the token. The error wraps ErrAway, ErrRefused or ErrGroup, and holds no secret.
 func (p *Provider) Finish(ctx context.Context, f Flow, query url.Values) (Identity, error) {
-	// What can be refused without the provider is refused first: the code goes to nobody then.
+	// What can be refused without the provider is refused first: the code is not sent then.
 	if f.State == "" || subtle.ConstantTimeCompare([]byte(f.State), []byte(query.Get("state"))) != 1 {
 		return Identity{}, refused("it is for another log-in")
 	}

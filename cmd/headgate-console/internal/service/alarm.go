@@ -50,7 +50,7 @@ const (
 // An alert is a row for a condition of a webhook in an application, see [store.Alert]:
 //
 //	none     -> pending   the condition holds
-//	pending  -> none      it does not hold any more; nobody hears of it
+//	pending  -> none      it does not hold any more; no message is sent
 //	pending  -> standing  it has held for its minutes: a message that it has begun
 //	standing -> standing  it holds for RepeatAfter more: a message that it stands
 //	standing -> none      it does not hold, or is not watched any more: a message of the end
@@ -344,7 +344,8 @@ func writeFleets(t *store.Tx, v *seen, w alertWatch, now int64) error {
 		}
 	}
 
-	// Without an answer from Redis nobody knows how many run, and what was expected stays.
+	// Without an answer from Redis the console cannot know how many run, and what was expected
+	// stays.
 	if v.away != nil || v.blind {
 		return nil
 	}

@@ -115,7 +115,7 @@ func TestLoginLimitsFailedAttempts(t *testing.T) {
 func TestLoginFloodDoesNotFillTheAuditLog(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 
-	// Names that nobody has are noted 60 times an hour in all.
+	// Names that no user has are noted 60 times an hour in all.
 	before := w.refusals()
 	for i := range 300 {
 		w.Login(t.Context(), fmt.Sprintf("nobody%d", i), "wrong", Meta{Address: fmt.Sprintf("192.0.2.%d:1", i%256)})

@@ -320,7 +320,7 @@ func TestRefusingNowIsExact(t *testing.T) {
 		w.Ledger().AddUp(t.Context())
 		w.refusingNow([]string{"one", "two"})
 
-		// Redis has the current minute, which nobody has collected.
+		// Redis has the current minute, which is not collected yet.
 		now := stats.Minute{Start: w.clock.now().Truncate(time.Minute),
 			Policies: map[string]stats.Counts{"three": {events.Refused: 1}}}
 		w.fleet.minutes = map[string][]stats.Minute{"a": {now}}

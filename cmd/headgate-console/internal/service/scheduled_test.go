@@ -396,7 +396,7 @@ func TestScheduleRefusesWhatItCannotKeep(t *testing.T) {
 	_, err = w.Schedule(ctx, w.admin.Saying(strings.Repeat("x", MaxComment+1)), off, now.Add(time.Hour))
 	wantFault(t, "a long comment", err, "comment")
 
-	// A policy is checked when it is scheduled: nobody is there to mend it when it is due.
+	// A policy is checked when it is scheduled: no user may be there to mend it when it is due.
 	wrong := off
 	wrong.Key = "?"
 	_, err = w.Schedule(ctx, w.admin, wrong, now.Add(time.Hour))
@@ -438,7 +438,7 @@ func TestScheduleTellsOfChanges(t *testing.T) {
 	_, _, err = s.ChangeFor(ctx, w.admin, p, time.Hour)
 	want("a change for a time", 3, err)
 
-	// What was refused wakes nobody.
+	// What was refused wakes no worker.
 	_, err = s.Schedule(ctx, w.admin, p, w.clock.now().Add(time.Hour))
 	wantConflict(t, "a stale version", err, 1, 2)
 	want("a refusal", 3, nil)

@@ -126,7 +126,7 @@ func (s *Service) Sessions(ctx context.Context, a Actor) (list []OpenSession, er
 		rows, err := d.SessionsOf(a.user)
 		list = nil
 		for _, r := range rows {
-			// Sessions that have ended stay in the table until somebody logs in.
+			// Sessions that have ended stay in the table until the next login.
 			if d.now >= r.ExpiresAt || d.now >= r.SeenAt+settings.SessionIdle.Microseconds() {
 				continue
 			}

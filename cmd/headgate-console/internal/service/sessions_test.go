@@ -14,7 +14,7 @@ func TestProxyNamesExistingUsers(t *testing.T) {
 		_, err := w.CreateUser(ctx, w.admin, "new")
 		w.must(err)
 
-		// The name is compared as it is: a proxy that sends another one signs nobody in.
+		// The name is compared as it is: a proxy that sends another one signs no user in.
 		for _, name := range []string{"", "none", "gone", "Owner", "owner ", "owner,new", "\x00", "' OR 1=1 --"} {
 			_, err := w.AuthenticateByProxy(ctx, name, Meta{})
 			wantErr(t, name, err, ErrNotLoggedIn)

@@ -87,7 +87,7 @@ func TestTrafficIsQuick(t *testing.T) {
 			}
 		}
 
-		// What the collector writes is reported, and not judged: it keeps nobody waiting.
+		// What the collector writes is reported, and not judged: no request waits for it.
 		m := live
 		m.Start = m.Start.Add(-time.Minute)
 		for i := range 1000 {

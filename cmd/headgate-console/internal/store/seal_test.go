@@ -214,7 +214,7 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 
 	flipped[len(flipped)-1] ^= 1
 
-	// Each change is of a kind that somebody with access to the database could make.
+	// Each change is of a kind that a person with access to the database could make.
 	for what, change := range map[string][]any{
 		"of another column": {"UPDATE webhooks SET secret = secret_before"},
 		"of another table":  {"UPDATE webhooks SET secret = ?", texts[0]},

@@ -140,7 +140,7 @@ func setMode(v *request) error {
 		return err
 	}
 
-	// The version of the page is sent along, so that a change by somebody else in between is a
+	// The version of the page is sent along, so that a change by another user in between is a
 	// conflict.
 	mine := p
 	mine.Version = v.version("version")

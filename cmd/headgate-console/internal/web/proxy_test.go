@@ -144,7 +144,7 @@ func TestProxyReplacesSignInAndOut(t *testing.T) {
 		t.Errorf("the account is %s", page.text)
 	}
 
-	// A password would be one for a way in that nobody uses.
+	// A password would be one for a way in that no user takes.
 	form := url.Values{"old": {password}, "password": {"seven green canals"}, "repeat": {"seven green canals"}}
 	b.post("/account/password", form).want(http.StatusConflict)
 

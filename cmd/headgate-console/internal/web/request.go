@@ -114,7 +114,7 @@ func leadsToFactor(path string) bool {
 
 // identify returns the user whom the proxy names, or else the user of the session.
 func (v *request) identify() (service.Actor, error) {
-	// The proxy is trusted more than a cookie, which may be of whoever sat here before.
+	// The proxy is trusted more than a cookie, which may be of the user before.
 	var name string
 	if name, v.proxied = v.Proxies.User(v.r); v.proxied {
 		a, err := v.Service.AuthenticateByProxy(v.r.Context(), name, v.meta())

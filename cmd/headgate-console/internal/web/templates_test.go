@@ -244,7 +244,7 @@ func TestFormOrderAndAdvanced(t *testing.T) {
 		}
 	}
 
-	// So it is where a mistake is, which nobody would find otherwise.
+	// So it is where a mistake is, which is hard to find otherwise.
 	for field, want := range map[string]string{
 		"ban_for": "banning", "debt": "counting", "segments": "counting", "algorithm": "counting", "plans": "planned",
 		"deny_status": "excepting",

@@ -295,7 +295,7 @@ func TestWhoOfHostileKeys(t *testing.T) {
 		t.Error("a key that was cut has no remark")
 	}
 
-	// The key was cut, so a ban would be of a key that nobody has.
+	// The key was cut, so a ban would be of a key that no caller has.
 	b.post("/keys/ban", url.Values{"policy": {"p"}, "sent": {sentForm(long)}, "for": {"10m"}, "confirm": {"yes"}}).
 		want(http.StatusUnprocessableEntity)
 	b.post("/keys/ban", url.Values{"policy": {"p"}, "sent": {"="}, "for": {"10m"}, "confirm": {"yes"}}).

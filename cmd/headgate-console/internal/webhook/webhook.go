@@ -93,8 +93,8 @@ func New(o Options) *Sender {
 	}
 	o.Timeout = cmp.Or(o.Timeout, Timeout)
 
-	// A redirect would carry the message to an address that nobody gave. Without kept connections,
-	// control sees the address of every attempt.
+	// A redirect would carry the message to an address that no user has given. Without kept
+	// connections, control sees the address of every attempt.
 	s := &Sender{o: o}
 	dialer := &net.Dialer{Control: s.control, Resolver: o.Resolver}
 	s.client = &http.Client{

@@ -35,7 +35,7 @@ func TestRelax(t *testing.T) {
 	t.Setenv("GOGC", "")
 	t.Setenv("GOMEMLIMIT", "")
 
-	// Whoever sets one of them wants to decide by himself.
+	// A program that sets one of them decides by itself.
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		t.Run(name+" is set", func(t *testing.T) {
 			t.Setenv(name, "100")

@@ -61,7 +61,7 @@ func TestFindingsNameTheFlagsOfTheGateway(t *testing.T) {
 		t.Errorf("logged\n%s", got)
 	}
 
-	// Whoever runs the gateway sets flags: a finding in the words of the library would not help.
+	// The operator of the gateway sets flags: a finding in the words of the library would not help.
 	for code, text := range wordings {
 		if strings.Contains(text, "keyfuncs") {
 			t.Errorf("%s: %s", code, text)

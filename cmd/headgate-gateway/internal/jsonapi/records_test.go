@@ -44,7 +44,7 @@ func TestRedisIsTriedByOneCallerASecond(t *testing.T) {
 		round(hang, 10)
 		round(hang, 0)
 
-		// One caller tries again, and nobody waits with it.
+		// One caller tries again, and no other waits with it.
 		time.Sleep(awayPause)
 		round(hang, 1)
 

@@ -71,7 +71,7 @@ func (s *Server) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (*
 
 	c.late = time.Since(from) > budget
 
-	// An answer that nobody waits for any more is not made.
+	// An answer is not made once the caller has left.
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}

@@ -335,7 +335,7 @@ func TestShutdown(t *testing.T) {
 		t.Errorf("the call under way: %v", err)
 	}
 
-	// The watch outlives the call: whoever balances by health hears of the end before the
+	// The watch outlives the call: a balancer that goes by health hears of the end before the
 	// connection is gone.
 	if r, err := watch.Recv(); err != nil || r.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("health at the end: %v, %v", r, err)

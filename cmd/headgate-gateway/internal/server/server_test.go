@@ -322,8 +322,8 @@ func TestHealthIsReadyOnceAllPortsListen(t *testing.T) {
 	h.start()
 	check("/readyz", 200, "ok\n")
 
-	// What is wrong with the policies is for the log: whoever can ask for readiness need not learn
-	// it.
+	// What is wrong with the policies is for the log: a client that can ask for readiness need not
+	// learn it.
 	ready = errors.New("secret")
 	check("/readyz", 503, "no policies are in force\n")
 
