@@ -53,10 +53,11 @@ type Backed interface {
 type Sharded interface {
 	Store
 
-	// Shard returns the name of the shard that holds the key of operations, as far as the
-	// store knows now, or "" if it does not know. A shard that takes the place of another has
-	// another name. Shard is fast and asks no server.
-	Shard(key string) string
+	// Shards returns a function that returns the name of the shard that holds the key of
+	// operations, as far as the store knows now, or "" if it does not know. A shard that takes
+	// the place of another has another name. The function is fast, asks no server and is safe
+	// for concurrent use. nil means that all keys lie on one shard.
+	Shards() (shardOf func(key string) string)
 }
 
 // ErrOverload is wrapped by the error of a step that a store did not decide because this

@@ -16,7 +16,7 @@ import (
 // primary is the primary store behind its breakers.
 type primary struct {
 	store    core.Store
-	sharded  core.Sharded // the store, or nil
+	shardOf  func(key string) string // nil if all keys are on one shard
 	reporter *reporter
 
 	ignore   func(error) bool
@@ -66,7 +66,7 @@ func (p *primary) recordFailure(ctx context.Context, r route, ops []core.Op, err
 		return
 	}
 
-	shard, named := shardOf(err)
+	shard, named := shardIn(err)
 
 	if r.others == nil {
 		shard = r.shard

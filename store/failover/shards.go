@@ -42,11 +42,11 @@ func (k *shards) close() map[string]*breaker {
 
 // breakerOf returns the breaker of the key's shard.
 func (p *primary) breakerOf(key string) *breaker {
-	if p.sharded == nil {
+	if p.shardOf == nil {
 		return p.breaker
 	}
 
-	shard := p.sharded.Shard(key)
+	shard := p.shardOf(key)
 	if shard == "" {
 		return p.breaker
 	}
@@ -115,7 +115,7 @@ func (p *primary) all() []*breaker {
 
 // opsOn returns the operations whose keys are on the breaker's shard.
 func (p *primary) opsOn(b *breaker, ops []core.Op) []core.Op {
-	if p.sharded == nil {
+	if p.shardOf == nil {
 		return ops
 	}
 
@@ -140,10 +140,14 @@ type route struct {
 
 // routeOf returns the route of a step.
 func (p *primary) routeOf(ops []core.Op) route {
-	if p.sharded == nil || len(ops) == 0 {
+	if p.shardOf == nil || len(ops) == 0 {
 		return routeTo(p.breaker)
 	}
+	return p.routeAmong(ops)
+}
 
+// routeAmong is routeOf where the primary has several shards.
+func (p *primary) routeAmong(ops []core.Op) route {
 	r := routeTo(p.breakerOf(ops[0].Key))
 	for i := 1; i < len(ops); i++ {
 		if ops[i].Key != ops[i-1].Key {
@@ -192,8 +196,8 @@ func (r *route) succeed(at int64) {
 	}
 }
 
-// shardOf returns the shard that an error names; see [core.Sharded].
-func shardOf(err error) (shard string, named bool) {
+// shardIn returns the shard that an error names; see [core.Sharded].
+func shardIn(err error) (shard string, named bool) {
 	var at interface{ Shard() string }
 	if errors.As(err, &at) {
 		return at.Shard(), true

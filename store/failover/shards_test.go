@@ -33,7 +33,9 @@ func newParted() *parted {
 	return &parted{fake: newFake(), moved: map[string]string{}, away: map[string]func(context.Context) error{}}
 }
 
-func (p *parted) Shard(key string) string {
+func (p *parted) Shards() func(key string) string { return p.shard }
+
+func (p *parted) shard(key string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	shard, _, _ := strings.Cut(key, ":")
@@ -55,9 +57,9 @@ func (n named) Unwrap() error { return n.error }
 func (p *parted) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	// A step fails as a whole if one of its shards is away, and the error names that shard if
 	// several are concerned.
-	several := slices.ContainsFunc(ops, func(op core.Op) bool { return p.Shard(op.Key) != p.Shard(ops[0].Key) })
+	several := slices.ContainsFunc(ops, func(op core.Op) bool { return p.shard(op.Key) != p.shard(ops[0].Key) })
 	for i := range ops {
-		shard := p.Shard(ops[i].Key)
+		shard := p.shard(ops[i].Key)
 		p.mu.Lock()
 		health := p.away[shard]
 		p.mu.Unlock()
@@ -669,11 +671,11 @@ func TestCloseEndsTheProbesOfShards(t *testing.T) {
 func TestShardIsThatOfThePrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := over(t, newParted(), Options{})
-		if got := over(t, inner, Options{Fallback: memory()}).Shard("a:k"); got != "a" {
+		if got := over(t, inner, Options{Fallback: memory()}).Shards()("a:k"); got != "a" {
 			t.Errorf("%q", got)
 		}
-		if got := over(t, memory(), Options{}).Shard("a:k"); got != "" {
-			t.Errorf("%q without shards", got)
+		if over(t, memory(), Options{}).Shards() != nil {
+			t.Error("a memory has shards")
 		}
 	})
 }
@@ -681,7 +683,9 @@ func TestShardIsThatOfThePrimary(t *testing.T) {
 // twoShards admits everything at once, on two shards.
 type twoShards struct{ instant }
 
-func (twoShards) Shard(key string) string { return key[:1] }
+func (twoShards) Shards() func(key string) string { return firstByte }
+
+func firstByte(key string) string { return key[:1] }
 
 func TestShardsAllocateNothing(t *testing.T) {
 	if racing {

@@ -36,7 +36,9 @@ func New(primary core.Store, o Options) (*Store, error) {
 
 	p := &s.primary
 	p.store, p.reporter, p.ignore = primary, r, o.Ignore
-	p.sharded, _ = primary.(core.Sharded)
+	if sharded, ok := primary.(core.Sharded); ok {
+		p.shardOf = sharded.Shards()
+	}
 	p.interval, p.jitter = cmp.Or(o.ProbeInterval, DefaultProbeInterval), rand.Float64
 	p.failures = int64(cmp.Or(o.Failures, DefaultFailures))
 	p.slow, p.patience = o.bounds(events.ReportOf(primary).MaxCall)
@@ -183,14 +185,10 @@ func (s *Store) status() events.StoreStatus {
 	return own
 }
 
-// Shard implements [core.Sharded]. It returns the Shard of the primary, or "" if the primary
-// has no shards.
-func (s *Store) Shard(key string) string {
-	if s.primary.sharded == nil {
-		return ""
-	}
-	return s.primary.sharded.Shard(key)
-}
+var _ core.Sharded = (*Store)(nil)
+
+// Shards implements [core.Sharded]. The shards are those of the primary.
+func (s *Store) Shards() (shardOf func(key string) string) { return s.primary.shardOf }
 
 // Strict is a side of [Store.Back]. It returns a store that asks the primary
 // alone, through the same breaker.

@@ -703,7 +703,7 @@ func TestMaxCallIsThatOfTheStore(t *testing.T) {
 // apart is a store of shards.
 type apart struct{ core.Store }
 
-func (apart) Shard(key string) string { return key[:1] }
+func (apart) Shards() func(key string) string { return func(key string) string { return key[:1] } }
 
 func TestShardIsThatOfTheStore(t *testing.T) {
 	memory := memstore.MustNew(memstore.Options{})
@@ -712,7 +712,12 @@ func TestShardIsThatOfTheStore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.Shard("key"); got != want {
+
+		got := ""
+		if shardOf := s.Shards(); shardOf != nil {
+			got = shardOf("key")
+		}
+		if got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -232,11 +232,10 @@ func (s *shard) held(op *core.Op, now int64) int64 {
 
 var _ core.Sharded = (*Store)(nil)
 
-// Shard implements [core.Sharded]. It returns that of the store, or "" if the store has
-// no shards.
-func (s *Store) Shard(key string) string {
-	if r, ok := s.store.(core.Sharded); ok {
-		return r.Shard(key)
+// Shards implements [core.Sharded]. The shards are those of the store.
+func (s *Store) Shards() (shardOf func(key string) string) {
+	if of, ok := s.store.(core.Sharded); ok {
+		return of.Shards()
 	}
-	return ""
+	return nil
 }

@@ -67,7 +67,7 @@ func TestTimeoutFollowsTheDistanceOfEachServer(t *testing.T) {
 		// Only keys of one server are asked about.
 		for _, key := range []string{"a", "b", "c", "d"} {
 			for range 10 {
-				if s.Shard(key) == s.Shard("a") {
+				if s.topology.shard(key) == s.topology.shard("a") {
 					_, _ = takeOne(t.Context(), s, key)
 				} else {
 					there = key

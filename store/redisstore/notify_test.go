@@ -228,8 +228,8 @@ func TestErrorOfADeadMasterHasItsCause(t *testing.T) {
 	eventually(t, s, "k")
 
 	// The client has its table before its master dies.
-	eventuallyTrue(t, "no table", func() bool { return s.Shard("k") != "" })
-	at := slices.IndexFunc(servers, func(server *redistest.Server) bool { return server.Addr == s.Shard("k") })
+	eventuallyTrue(t, "no table", func() bool { return s.topology.shard("k") != "" })
+	at := slices.IndexFunc(servers, func(server *redistest.Server) bool { return server.Addr == s.topology.shard("k") })
 	servers[at].Kill()
 
 	err := core.ErrOverload

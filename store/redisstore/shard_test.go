@@ -41,7 +41,7 @@ func TestShardIsTheMasterOfTheKey(t *testing.T) {
 			}
 
 			// The masters share the slots evenly, in their order.
-			if got, want := s.Shard(subject), masters[slot*3/16384].Addr; got != want {
+			if got, want := s.topology.shard(subject), masters[slot*3/16384].Addr; got != want {
 				t.Errorf("%q is at %q, want %s", key, got, want)
 			}
 		}
@@ -62,16 +62,16 @@ func TestShardIsTheServerOfTheRing(t *testing.T) {
 			// The server named by Shard is asked directly whether it has the key.
 			apply(t, s, core.Op{Rule: "r", Key: subject, Limit: limit(t, "3/1h"), Cost: 1})
 			key := string(s.wire.key(nil, subject, "r", "g"))
-			if n, err := connect(t, s.Shard(subject)).Exists(t.Context(), key).Result(); n != 1 || err != nil {
-				t.Errorf("%q is not at %s: %v", key, s.Shard(subject), err)
+			if n, err := connect(t, s.topology.shard(subject)).Exists(t.Context(), key).Result(); n != 1 || err != nil {
+				t.Errorf("%q is not at %s: %v", key, s.topology.shard(subject), err)
 			}
 		}
 	}
 }
 
-func TestShardOfOneServerHasNoName(t *testing.T) {
-	if got := MustNew(connect(t, "127.0.0.1:1"), Options{}).Shard("k"); got != "" {
-		t.Errorf("%q", got)
+func TestOneServerHasNoShards(t *testing.T) {
+	if MustNew(connect(t, "127.0.0.1:1"), Options{}).Shards() != nil {
+		t.Error("one server has shards")
 	}
 }
 
@@ -83,14 +83,14 @@ func TestShardAsksNoServer(t *testing.T) {
 	c := mapped(t, server.Addr, &asked, redis.ClusterOptions{})
 
 	s := MustNew(c, Options{Timeout: patient, OneSlot: true})
-	if got := s.Shard("k"); got != "" || asked.Load() != 0 {
+	if got := s.topology.shard("k"); got != "" || asked.Load() != 0 {
 		t.Errorf("%q before the first call, after %d questions", got, asked.Load())
 	}
 
 	// The first call loads the table, once for all the questions after it.
 	apply(t, s, core.Op{Rule: "r", Key: "k", Limit: limit(t, "3/1h"), Cost: 1})
 	for range 1000 {
-		if got := s.Shard("k"); !strings.HasSuffix(server.Addr, got) || got == "" { // the host is left out
+		if got := s.topology.shard("k"); !strings.HasSuffix(server.Addr, got) || got == "" { // the host is left out
 			t.Fatalf("%q after the first call", got)
 		}
 	}
@@ -105,8 +105,8 @@ func TestShardAllocatesNothing(t *testing.T) {
 	c := mapped(t, server.Addr, new(atomic.Int64), redis.ClusterOptions{})
 	s := MustNew(c, Options{Timeout: patient})
 	s.topology.mapped.Store(true)
-	_ = s.Shard("k") // which loads the table
-	if got := testing.AllocsPerRun(1000, func() { _ = s.Shard("203.0.113.7") }); got != 0 {
+	_ = s.topology.shard("k") // which loads the table
+	if got := testing.AllocsPerRun(1000, func() { _ = s.topology.shard("203.0.113.7") }); got != 0 {
 		t.Errorf("%v allocations", got)
 	}
 }
@@ -142,10 +142,10 @@ func TestShardIsKnownAfterCallsThatFail(t *testing.T) {
 		if _, err := takeOne(t.Context(), s, gone); err == nil {
 			t.Fatal("decided")
 		}
-		return s.Shard(gone) != ""
+		return s.topology.shard(gone) != ""
 	})
 
-	if a, b := s.Shard(gone), s.Shard(here); a != there.Options().Addr || b == a || b == "" {
+	if a, b := s.topology.shard(gone), s.topology.shard(here); a != there.Options().Addr || b == a || b == "" {
 		t.Errorf("%s and %s, want %s and another", a, b, there.Options().Addr)
 	}
 }
@@ -191,7 +191,7 @@ func TestErrorsOfStepsNameTheShard(t *testing.T) {
 	// Eight of here's 10 could be used up; four are, before the other master dies.
 	apply(t, s, op(here))
 
-	away := s.Shard(gone)
+	away := s.topology.shard(gone)
 	for _, m := range masters {
 		if m.Addr == away {
 			m.Kill()

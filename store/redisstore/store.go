@@ -165,10 +165,15 @@ const maxSmall = 64
 
 var _ core.Sharded = (*Store)(nil)
 
-// Shard implements [core.Sharded]. In a Cluster or Ring it returns the address of the
-// server that has the key, in the table that the client has. In a Cluster that is "" until
-// a server has answered.
-func (s *Store) Shard(key string) string { return s.topology.shard(key) }
+// Shards implements [core.Sharded]. In a Cluster or Ring the name of a shard is the address of
+// the server that has the key, in the table that the client has. In a Cluster that is "" until a
+// server has answered.
+func (s *Store) Shards() (shardOf func(key string) string) {
+	if !s.servers.sharded {
+		return nil
+	}
+	return s.topology.shard
+}
 
 var _ events.Reporter = (*Store)(nil)
 

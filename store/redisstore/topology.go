@@ -24,7 +24,7 @@ type topology struct {
 	mapping atomic.Bool  // it is being found out
 }
 
-// shard returns the address of the server that has the key, as Shard does.
+// shard returns the address of the server that has the key, as the function of Shards does.
 func (t *topology) shard(key string) string {
 	var server *redis.Client
 	var err error
