@@ -132,8 +132,8 @@ func TestFrozenServerCostsAtMostTheTimeout(t *testing.T) {
 			ReadTimeout: time.Hour, DialTimeout: time.Hour,
 		})
 		s := MustNew(c, Options{Timeout: 30 * time.Millisecond})
-		if s.link.heedsDeadline != heeds {
-			t.Fatalf("ContextTimeoutEnabled %v was read as %v", heeds, s.link.heedsDeadline)
+		if got := rediscall.TraitsOf(c).HeedsDeadlines; got != heeds {
+			t.Fatalf("ContextTimeoutEnabled %v was read as %v", heeds, got)
 		}
 		costsTheTimeout(t, fmt.Sprint("ContextTimeoutEnabled ", heeds), s)
 		c.Close()
@@ -272,9 +272,9 @@ func TestTLSClientsOverstayUnderRESP3(t *testing.T) {
 				Addrs: map[string]string{"a": addrs[0]}, TLSConfig: row.config, Protocol: row.protocol,
 				ContextTimeoutEnabled: true}),
 		} {
-			if s := MustNew(c, Options{}); s.link.heedsDeadline == row.want || rediscall.TraitsOf(c).IgnoresDeadlines {
+			if traits := rediscall.TraitsOf(c); traits.HeedsDeadlines == row.want || traits.IgnoresDeadlines {
 				t.Errorf("%s, TLS %t, protocol %d: heeds deadlines %t, is said to ignore them %t",
-					name, row.config != nil, row.protocol, s.link.heedsDeadline, rediscall.TraitsOf(c).IgnoresDeadlines)
+					name, row.config != nil, row.protocol, traits.HeedsDeadlines, traits.IgnoresDeadlines)
 			}
 			c.Close()
 		}

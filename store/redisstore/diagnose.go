@@ -326,6 +326,9 @@ func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Fi
 // noteKey returns the key of the limits that a rule's counts are under. It is no key of
 // a count, because no subject is written as an asterisk.
 func (s *Store) noteKey(op *core.Op) string {
-	key := s.wire.ruleText([]byte(s.wire.prefix+"{*}:"), op.Rule)
+	key := []byte(s.wire.prefix + "{*}:")
+	if op.Rule != "" {
+		key = appendText(key, op.Rule, nil)
+	}
 	return string(append(key, ":"+op.Limit.Algorithm.Letter()+":limits"...))
 }

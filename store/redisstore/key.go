@@ -16,16 +16,17 @@ import (
 // in a key.
 const maxReadable = 64
 
-// text appends a subject or rule in the form for keys: letters, digits and a
-// few marks as they are, any other byte as %XX, and a longer text as a hash. No
-// two texts have the same form, no form is empty, and none has a brace, so a
-// client can choose neither a slot nor the key of another subject.
-func (w *wire) text(dst []byte, text string) []byte {
+// appendText appends a subject or rule in the form for keys: letters, digits and a
+// few marks as they are, any other byte as %XX, and a longer text as a hash. With a
+// secret, which rules have none of, any text is a keyed hash. No two texts have the
+// same form, no form is empty, and none has a brace, so a client can choose neither a
+// slot nor the key of another subject.
+func appendText(dst []byte, text string, secret []byte) []byte {
 	switch {
 	case text == "":
 		return append(dst, '%')
-	case w.secret != nil:
-		mac := hmac.New(sha256.New, w.secret)
+	case secret != nil:
+		mac := hmac.New(sha256.New, secret)
 		mac.Write([]byte(text))
 		return appendHash(dst, mac.Sum(nil))
 	case len(text) > maxReadable:
@@ -73,26 +74,17 @@ func readable(c byte) bool {
 func (w *wire) key(dst []byte, subject, rule, letter string) []byte {
 	dst = append(dst, w.prefix...)
 	if w.oneSlot {
-		dst = w.text(append(dst, "{*}"...), subject)
+		dst = appendText(append(dst, "{*}"...), subject, w.secret)
 	} else {
-		dst = append(w.text(append(dst, '{'), subject), '}')
+		dst = append(appendText(append(dst, '{'), subject, w.secret), '}')
 	}
 
 	dst = append(dst, ':')
 	if rule != "" {
-		dst = w.ruleText(dst, rule)
+		dst = appendText(dst, rule, nil)
 	}
 	dst = append(dst, ':')
 	return append(dst, letter...)
-}
-
-// ruleText appends a rule's name, which is not secret.
-func (w *wire) ruleText(dst []byte, rule string) []byte {
-	if len(rule) > maxReadable {
-		sum := sha256.Sum256([]byte(rule))
-		return appendHash(dst, sum[:])
-	}
-	return appendReadable(dst, rule)
 }
 
 // leaseID returns the form of a lease's name in scripts: 128 bits of its hash.
@@ -111,7 +103,7 @@ func (w *wire) tag(subject string) string {
 	}
 
 	var text [2 * maxReadable]byte
-	if tag := w.text(text[:0], subject); string(tag) != subject {
+	if tag := appendText(text[:0], subject, w.secret); string(tag) != subject {
 		return string(tag)
 	}
 	return subject
@@ -159,10 +151,15 @@ func (w *wire) slotOf(ops []core.Op) int {
 	case shareAll:
 		return anySlot
 	case shareSlot:
-		var tag [2 * maxReadable]byte
-		return int(crc16(w.text(tag[:0], ops[0].Key)) % 16384)
+		return w.clusterSlot(ops[0].Key)
 	}
 	return noSlot
+}
+
+// clusterSlot returns the slot of a subject's keys in a Cluster.
+func (w *wire) clusterSlot(subject string) int {
+	var tag [2 * maxReadable]byte
+	return int(crc16(appendText(tag[:0], subject, w.secret)) % 16384)
 }
 
 // crc16 returns the CRC-16/XMODEM of text, from which a Cluster derives the

@@ -18,9 +18,9 @@ import (
 
 // link sends calls of scripts to the servers.
 type link struct {
-	client        redis.UniversalClient
-	prefix        string
-	heedsDeadline bool // the client
+	client redis.UniversalClient
+	prefix string
+	send   func(context.Context, redis.Cmder) error // has the client send, and returns at the deadline
 
 	topology  *topology
 	servers   *servers
@@ -30,62 +30,64 @@ type link struct {
 	plain atomic.Bool // a server does not know the first line of scripts
 }
 
-func newCommand(ctx context.Context, name, script string, args []any) rediscall.Ints {
-	args[0], args[1] = name, script
+// newCommand returns the call of a script: by its SHA-1 if the server knows it, and else with its
+// text.
+func newCommand(ctx context.Context, script *lua.Script, known bool, args []any) rediscall.Ints {
+	if known {
+		args[0], args[1] = "evalsha", script.SHA1
+	} else {
+		args[0], args[1] = "eval", script.Text
+	}
 	c := rediscall.Ints{IntSliceCmd: redis.NewIntSliceCmd(ctx, args...)}
 	c.SetFirstKeyPos(3)
 	return c
 }
 
-// run calls the script. It omits the first line once a server has refused that
-// line. args has room in front for the command's name and the script.
+// run calls the script. It sends the text of a script that has not run yet, and its SHA-1 later,
+// and omits the first line once a server has refused that line. args has room in front for the
+// command's name and the script.
 func (l *link) run(ctx context.Context, v *server, script *lua.Script, args []any) ([]int64, error) {
 	if script.Plain != nil && l.plain.Load() {
 		script = script.Plain
 	}
 
-	ints, err := l.runText(ctx, v, script, args)
-	if err != nil && script.Plain != nil && refusesFlags(err) {
-		l.plain.Store(true)
-		return l.runText(ctx, v, script.Plain, args)
+	_, ran := l.ran.Load(script)
+	cmd := newCommand(ctx, script, ran, args)
+
+	if err := l.process(ctx, v, cmd); err != nil {
+		return l.runAgain(ctx, v, script, args, err)
 	}
-	return ints, err
+	if !ran {
+		l.ran.Store(script, nil)
+	}
+	return cmd.Val(), nil
+}
+
+// runAgain calls the script once more if the error says that the server does not know it, or does
+// not understand its first line. Other errors it returns.
+func (l *link) runAgain(ctx context.Context, v *server, script *lua.Script, args []any, err error) ([]int64, error) {
+	// A server that does not know this script has been restarted, and knows none. It gets the text
+	// in another round trip, and so does each of the others once more.
+	if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		l.ran.Clear()
+		cmd := newCommand(ctx, script, false, args)
+		if err = l.process(ctx, v, cmd); err == nil {
+			l.ran.Store(script, nil)
+			return cmd.Val(), nil
+		}
+	}
+
+	if script.Plain != nil && refusesFlags(err) {
+		l.plain.Store(true)
+		return l.run(ctx, v, script.Plain, args)
+	}
+	return nil, l.explain(err)
 }
 
 // refusesFlags reports whether the error is that of a server before Redis 7,
 // which does not understand the first line of a script.
 func refusesFlags(err error) bool {
 	return redis.HasErrorPrefix(err, "Error compiling script")
-}
-
-// runText sends the text of a script that has not run yet, and its SHA-1 later. A server
-// that does not know a script says so after a round trip and gets the text in another;
-// it may know none, so that each of the others is sent as text once more.
-func (l *link) runText(ctx context.Context, v *server, script *lua.Script, args []any) ([]int64, error) {
-	name, text := "evalsha", script.SHA1
-	_, ran := l.ran.Load(script)
-	if !ran {
-		name, text = "eval", script.Text
-	}
-
-	cmd := newCommand(ctx, name, text, args)
-
-	err := l.process(ctx, v, cmd)
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		// A server that does not know this script has been restarted, and knows none.
-		l.ran.Clear()
-		ran = false
-		cmd = newCommand(ctx, "eval", script.Text, args)
-		err = l.process(ctx, v, cmd)
-	}
-
-	if err != nil {
-		return nil, l.explain(err)
-	}
-	if !ran {
-		l.ran.Store(script, nil)
-	}
-	return cmd.Val(), nil
 }
 
 // process sends the command to the server.
@@ -133,20 +135,16 @@ func (l *link) ask(ctx context.Context, v *server, cmd rediscall.Ints) (begun, e
 	if l.connector.dials.trust.Load() != trusted {
 		err = l.sendChecked(ctx, cmd)
 	} else {
-		err = l.sendCommand(ctx, cmd)
+		err = l.send(ctx, cmd)
 	}
 	replied = isReply(err)
 	return begun, ended, err
 }
 
-// sendCommand has the client send the command. A client that ignores the
-// context's deadline runs in a goroutine, which its own timeouts end. There a panic of
-// the client, such as one of its hooks, is an error, as it would end the process.
-func (l *link) sendCommand(ctx context.Context, cmd rediscall.Ints) error {
-	if l.heedsDeadline {
-		return l.client.Process(ctx, cmd)
-	}
-
+// sendInBackground has the client, which ignores the context's deadline, send the command in a
+// goroutine, which the client's own timeouts end. There a panic of the client, such as one of its
+// hooks, is an error, as it would end the process.
+func (l *link) sendInBackground(ctx context.Context, cmd redis.Cmder) error {
 	done := make(chan error, 1)
 	go func() {
 		done <- rediscall.Safely(ctx, func(ctx context.Context) error { return l.client.Process(ctx, cmd) })
@@ -204,7 +202,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sendChecked sends the command as sendCommand does: for the first time with a dial beside,
+// sendChecked sends the command as send does: for the first time with a dial beside,
 // and later only if the door to the server is not shut.
 func (l *link) sendChecked(ctx context.Context, cmd rediscall.Ints) error {
 	if l.connector.dials.trust.Load() == untried {
@@ -216,7 +214,7 @@ func (l *link) sendChecked(ctx context.Context, cmd rediscall.Ints) error {
 		return err
 	}
 
-	err := l.sendCommand(ctx, cmd)
+	err := l.send(ctx, cmd)
 
 	// Any answer opens the door, but for one that lets no client in.
 	var reply redis.Error
@@ -232,7 +230,7 @@ func (l *link) sendFirst(ctx context.Context, cmd rediscall.Ints) error {
 
 	// The client has connected already, so there is nothing to find out.
 	if client.PoolStats().TotalConns > 0 {
-		return l.connector.noteFirst(l.sendCommand(ctx, cmd))
+		return l.connector.noteFirst(l.send(ctx, cmd))
 	}
 
 	listening, end := context.WithCancel(ctx)
@@ -241,7 +239,7 @@ func (l *link) sendFirst(ctx context.Context, cmd rediscall.Ints) error {
 	go func() { found <- l.connector.dialBeside(listening, client, l.servers.reach(), func(error) {}) }()
 
 	// The dial beside finds out what the client hides behind the end of its deadline.
-	err := l.connector.noteFirst(l.sendCommand(ctx, cmd))
+	err := l.connector.noteFirst(l.send(ctx, cmd))
 
 	if !hidesCause(err) && !broken(err) {
 		return err

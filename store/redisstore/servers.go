@@ -37,7 +37,11 @@ func (s *servers) serverFor(subject string) *server {
 	if !s.sharded {
 		return &s.single
 	}
+	return s.serverAmong(subject)
+}
 
+// serverAmong is serverFor where the client has several servers.
+func (s *servers) serverAmong(subject string) *server {
 	name := s.topology.shard(subject)
 	if v, ok := s.byName.Load(name); ok {
 		return v.(*server)

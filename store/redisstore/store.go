@@ -79,7 +79,10 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	c.doors.to = map[string]*door{}
 
 	l := &s.link
-	l.client, l.prefix, l.heedsDeadline = client, w.prefix, traits.HeedsDeadlines
+	l.client, l.prefix, l.send = client, w.prefix, client.Process
+	if !traits.HeedsDeadlines {
+		l.send = l.sendInBackground
+	}
 	l.topology, l.servers, l.connector = &s.topology, v, c
 
 	d := &s.dispatcher

@@ -35,17 +35,13 @@ type wire struct {
 const leadingArgs = 3
 
 // call returns the script for steps and its arguments, after two places for the
-// command's name and the script.
+// command's name and the script. That of a single operation is lua/single.lua.
 func (w *wire) call(steps []*step) (*lua.Script, []any) {
-	if len(steps) == 1 && len(steps[0].ops) == 1 && !steps[0].ops[0].UpTo {
-		return w.callOne(&steps[0].ops[0])
+	if len(steps) > 1 || len(steps[0].ops) > 1 || steps[0].ops[0].UpTo {
+		return w.callMany(steps)
 	}
-	return w.callMany(steps)
-}
 
-// callOne returns the script and the arguments for a step of one operation; see
-// lua/single.lua.
-func (w *wire) callOne(op *core.Op) (*lua.Script, []any) {
+	op := &steps[0].ops[0]
 	var name [128]byte
 	algorithm := op.Limit.Algorithm
 	t, _ := w.limits.of(op)
@@ -95,8 +91,10 @@ func (w *wire) instant() any {
 	if w.clock == nil {
 		return zero
 	}
-	return strconv.FormatInt(w.clock(), 10)
+	return w.ownInstant()
 }
+
+func (w *wire) ownInstant() any { return strconv.FormatInt(w.clock(), 10) }
 
 // isSingleUnit reports whether the operation takes exactly one unit without a
 // MaxWait, without a lease and without the windows of a calendar.
