@@ -72,13 +72,13 @@ func TestBanCountsRefusalsOfTheFastPaths(t *testing.T) {
 		}
 
 		c.move(24*time.Hour - time.Microsecond) // until the ban is forgotten, all but a microsecond
-		s.shards[0].sweep(c.read(), 100, forgetAtOnce)
+		s.shards[0].sweep(c.read(), 100, 0)
 		if n := s.Len(); n != 1 {
 			t.Errorf("%s: %d keys are held while a ban is remembered", name, n)
 		}
 
 		c.move(time.Microsecond)
-		s.shards[0].sweep(c.read(), 100, forgetAtOnce)
+		s.shards[0].sweep(c.read(), 100, 0)
 		if n := s.Len(); n != 0 {
 			t.Errorf("%s: %d keys are held", name, n)
 		}
@@ -141,7 +141,7 @@ func TestExpiryOfAKeyWhoseBanIsLiftedUnderAnotherLimit(t *testing.T) {
 		c.move(2 * time.Second)
 	}
 
-	s.shards[0].sweep(c.read(), 100, forgetAtOnce) // asks when the key is fresh
+	s.shards[0].sweep(c.read(), 100, 0) // asks when the key is fresh
 	ban, lift := strikes("banned", limit("5/4s sliding-window segments=4")),
 		takes("banned", limit("7/4s sliding-window segments=4"))
 	ban.Verb, lift.Verb = core.Impose, core.Lift

@@ -7,6 +7,9 @@ import "github.com/headgate/headgate/core"
 // These numbers bound how much a sweep looks at, and how often. A sweep goes round
 // the slots of a shard, a few at a time, and forgets those that are fresh. It also
 // learns when the next of them will be fresh, so that it looks at none before that.
+//
+// A key keeps its slot for a while after it has become fresh, unless the store is full: one that
+// comes again and again would else be forgotten and inserted anew for each of its requests.
 const (
 	sweepInsert  = 8   // slots for each key that is inserted
 	sweepTidy    = 64  // slots of another shard, each time it is tidied
@@ -15,23 +18,18 @@ const (
 	tidyInstants = 32  // a Take without the lock tidies in one of this many microseconds
 	tidyShards   = 16  // shards that are asked whether they need it
 	roomShards   = 64  // shards that are swept to make room
+
+	grace = 1_000_000 // microseconds for which a fresh key keeps its slot
 )
 
-// secondChance says whether a sweep spares a fresh slot once.
-type secondChance uint8
-
-const (
-	forgetAtOnce     secondChance = iota
-	forgetSecondTime              // forget it only if it was idle before
-)
-
-// sweep looks at up to n slots and returns how many it looked at. A now that
-// was read under another shard's lock may precede this shard's last step.
-// Settling a slot at an instant before its last step would take time back, so
-// sweep uses the later of the two.
-func (h *shard) sweep(now int64, n int, m secondChance) int {
+// sweep looks at up to n slots, forgets those that have been fresh for the grace, and returns how
+// many it looked at. A now that was read under another shard's lock may precede this shard's last
+// step. Settling a slot at an instant before its last step would take time back, so sweep uses the
+// later of the two.
+func (h *shard) sweep(now int64, n int, grace int64) int {
 	now = max(now, h.latest)
-	if now < h.earliest.Load() {
+	since := now - grace
+	if since < h.earliest.Load() {
 		return 0
 	}
 
@@ -40,34 +38,30 @@ func (h *shard) sweep(now int64, n int, m secondChance) int {
 		if h.cursor >= len(h.slots) {
 			h.lowerEarliest(h.pending)
 			h.restart()
-			if now < h.earliest.Load() {
+			if since < h.earliest.Load() {
 				return done
 			}
 		}
 
 		// After a removal another slot may lie at this place, and is looked at next.
-		if len(h.slots) == 0 || !h.expire(h.cursor, now, m) {
+		if len(h.slots) == 0 || !h.expire(h.cursor, now, since) {
 			h.cursor++
 		}
 	}
 	return n
 }
 
-// expire forgets slot i if it is fresh and not to be spared, and otherwise
-// notes when the slot has to be looked at again.
-func (h *shard) expire(i int, now int64, m secondChance) bool {
+// expire forgets slot i if it has been fresh since the instant, and otherwise notes when it is
+// fresh.
+func (h *shard) expire(i int, now, since int64) bool {
 	if h.tags[i] == free {
 		return false
 	}
 
-	c, at := &h.slots[i], h.expiry(i, now)
-	switch {
-	case at > now:
+	// A slot that was written after the instant is fresh later than it was written.
+	at := h.expiry(i, max(since, min(now, h.slots[i].mark)))
+	if at > since {
 		h.noteExpiry(at)
-		return false
-	case m == forgetSecondTime && c.class&idle == 0:
-		c.class |= idle
-		h.noteExpiry(now)
 		return false
 	}
 
@@ -80,7 +74,7 @@ func (h *shard) expire(i int, now int64, m secondChance) bool {
 func (h *shard) expiry(i int, now int64) int64 {
 	c := &h.slots[i]
 	if h.extState(i) == nil {
-		g := &(*h.classes.list.Load())[c.class&^marks].steady
+		g := &(*h.classes.list.Load())[c.class&^shared].steady
 		if at, good := g.Fresh(c.used, c.mark, now); good {
 			return at
 		}
@@ -121,7 +115,7 @@ func (h *shard) moved(from, to int) {
 // holds no lock.
 func (s *Store) tidy(now int64) {
 	for range tidyShards {
-		if s.sweepNext(now, sweepTidy, forgetSecondTime) > 0 {
+		if s.sweepNext(now, sweepTidy, grace) > 0 {
 			return
 		}
 	}
@@ -129,14 +123,14 @@ func (s *Store) tidy(now int64) {
 
 // sweepNext sweeps the next shard, unless it is busy, and returns how many slots it
 // looked at.
-func (s *Store) sweepNext(now int64, n int, m secondChance) int {
+func (s *Store) sweepNext(now int64, n int, grace int64) int {
 	h := &s.shards[s.nextShard.Add(1)&s.mask]
-	if now < h.earliest.Load() || !h.mu.TryLock() {
+	if now-grace < h.earliest.Load() || !h.mu.TryLock() {
 		return 0
 	}
 	defer h.mu.Unlock()
 	h.unpin()
-	return h.sweep(now, n, m)
+	return h.sweep(now, n, grace)
 }
 
 // makeRoom looks for fresh keys, first in the shards of the step, which it has
@@ -149,14 +143,14 @@ func (s *Store) makeRoom(t *step, n int, size int64) {
 
 	left := sweepRoom
 	for _, i := range t.locked {
-		left -= s.shards[i].sweep(t.now, left, forgetAtOnce)
+		left -= s.shards[i].sweep(t.now, left, 0)
 	}
 
 	for range roomShards {
 		if left <= 0 || s.keys.Load()+int64(n) <= s.maxKeys && s.bytes.Load() <= s.keyBytes-size {
 			return
 		}
-		left -= s.sweepNext(t.now, left, forgetAtOnce)
+		left -= s.sweepNext(t.now, left, 0)
 	}
 
 	// No shard had a slot to look at, so s.earliest may be too early. To find it again reads every

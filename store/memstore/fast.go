@@ -99,7 +99,7 @@ func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core
 // Take only makes the slot fresh later than was noted before.
 func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Decision) bool {
 	c := &h.slots[i]
-	if c.class&^idle != v.id || h.extState(i) != nil {
+	if c.class != v.id || h.extState(i) != nil {
 		return false
 	}
 
@@ -237,7 +237,7 @@ func (h *shard) unpin() {
 
 	// The slot is still there: no slot moves or is removed while a key of its shard is pinned.
 	i := h.seek(h.home(r.hash), r.hash, r.key)
-	for h.slots[i].class&^idle != r.class {
+	for h.slots[i].class != r.class {
 		i = h.seek(h.next(i), r.hash, r.key)
 	}
 
@@ -409,7 +409,7 @@ func (p *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) 
 	}
 
 	c := &h.slots[i]
-	if c.class&^idle != p.class.id || h.extState(i) != nil {
+	if c.class != p.class.id || h.extState(i) != nil {
 		return false
 	}
 

@@ -371,7 +371,7 @@ func TestPinnedKeyGetsItsUnitsAfterEachUnpin(t *testing.T) {
 			case 7:
 				do(t, s, peeks("key", l))
 			case 11:
-				s.sweepNext(start, sweepTidy, forgetSecondTime)
+				s.sweepNext(start, sweepTidy, grace)
 			}
 		}
 	})
@@ -806,21 +806,6 @@ func TestFastTakesLeaveBookedKeysToTheGeneralPath(t *testing.T) {
 	step := []core.Op{ruled("a", "key", "9/1h"), ruled("c", "key", "1/1h")}
 	if _, _, done := s.takeAll(step, make([]core.Decision, 2)); done {
 		t.Error("units that were booked are counted as others")
-	}
-}
-
-func TestFastTakesPutIdleKeysInUseAgain(t *testing.T) {
-	s, _ := known(t)
-	step := []core.Op{ruled("a", "key", "9/1h"), ruled("b", "key", "9/1h")}
-	p, err := s.locate(&step[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &s.shards[p.shard]
-	slot := &h.slots[h.find(&p, &step[0])]
-	slot.class |= idle
-	if _, _, done := s.takeAll(step, make([]core.Decision, 2)); !done || slot.class != p.class {
-		t.Errorf("done %v, and the class is %x, want %x", done, slot.class, p.class)
 	}
 }
 

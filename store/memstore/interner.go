@@ -23,14 +23,6 @@ const (
 
 	// shared marks the slot of an overflow bucket.
 	shared classID = 1 << 31
-
-	// idle marks a slot that a sweep has found fresh. The slot is forgotten if
-	// it is still fresh when the sweep comes round again. This keeps a key in
-	// use whose limit recovers quickly from being dropped and inserted again
-	// and again.
-	idle classID = 1 << 30
-
-	marks = shared | idle
 )
 
 // limitClassKey is what the keys of a class have in common: the rule and a

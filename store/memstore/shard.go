@@ -21,15 +21,14 @@ import (
 //	           it is charged,              64 quick Takes in a row
 //	           and there is room             ------------------>
 //	no slot -----------------------> held                          pinned
-//	   ^                             |  ^    <------------------
-//	   |               a sweep finds |  |    any other step on the shard but
-//	   |                    it fresh v  |    a quick Take of another key
-//	   +---------------------------- idle  (back to held when it is written)
-//	     the next sweep finds it fresh
+//	   ^                              |      <------------------
+//	   |    a sweep finds that it has |      any other step on the shard but
+//	   +------------------------------+      a quick Take of another key
+//	           been fresh for a second
 //
-// The count of a held or idle key is in the slot, and that of a pinned one in a
-// word beside it. A step that leaves a held key fresh forgets it at once, and so
-// does a sweep of a full store. The slot of an overflow bucket lives as a held
+// The count of a held key is in the slot, and that of a pinned one in a word
+// beside it. A step that leaves a held key fresh forgets it at once, and a sweep
+// of a full store needs no second. The slot of an overflow bucket lives as a held
 // one and is never pinned. Slots are added, moved and removed under mu, after
 // the key of the shard was unpinned.
 //
@@ -98,7 +97,7 @@ func (h *shard) find(p *location, op *core.Op) int {
 
 // counts reports whether a slot of the op's key is of its rule and algorithm.
 func (h *shard) counts(i int, p *location, op *core.Op) bool {
-	id := h.slots[i].class &^ idle
+	id := h.slots[i].class
 	if id == p.class && id != uninterned {
 		return true
 	}
@@ -119,7 +118,7 @@ func (h *shard) findBucket(p *location, op *core.Op) int {
 	}
 	hash := bucketHash(p.class)
 	for i := h.home(hash); h.tags[i] != free; i = h.next(i) {
-		if h.slots[i].class&^idle == p.class|shared && h.classOf(i).matches(op) {
+		if h.slots[i].class == p.class|shared && h.classOf(i).matches(op) {
 			return i
 		}
 	}
@@ -158,7 +157,7 @@ func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Dec
 
 	// A decision under another limit than the slot's says nothing about the slot, unless the step
 	// has changed it.
-	switch own := h.slots[i].class&^marks == id && id != uninterned; {
+	switch own := h.slots[i].class&^shared == id && id != uninterned; {
 	case d.ResetAfter == 0 && (st.Changed || own) && st.ForgetAfter(d) == 0:
 		h.remove(i)
 	case !st.Changed:
@@ -171,7 +170,7 @@ func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Dec
 	default:
 		// The decision is under another limit than the state, under which the key
 		// may be fresh earlier or later.
-		h.save(i, st, h.slots[i].class&^marks, op.Rule)
+		h.save(i, st, h.slots[i].class&^shared, op.Rule)
 		h.noteExpiry(h.expiry(i, d.At))
 	}
 }
@@ -182,7 +181,7 @@ func (h *shard) keepConduct(i int, st *core.State, rule string, now int64) {
 	conduct := st.Conduct
 	h.load(i, st)
 	st.Conduct = conduct
-	h.save(i, st, h.slots[i].class&^marks, rule)
+	h.save(i, st, h.slots[i].class&^shared, rule)
 	h.noteExpiry(h.expiry(i, now))
 }
 
@@ -210,7 +209,7 @@ func (h *shard) load(i int, st *core.State) {
 // save copies st, written under the limit of class id, into slot i.
 func (h *shard) save(i int, st *core.State, id classID, rule string) {
 	c, m := &h.slots[i], h.extState(i)
-	old, before := c.class&^marks, int64(0)
+	old, before := c.class&^shared, int64(0)
 
 	switch same := old == id && id != uninterned; {
 	case same && m == nil && !extended(st): // nearly always
@@ -278,7 +277,7 @@ func (h *shard) aside(i int) *core.Aside {
 
 // classOf returns the rule and the limit under which slot i was written.
 func (h *shard) classOf(i int) *limitClassKey {
-	id := h.slots[i].class &^ marks
+	id := h.slots[i].class &^ shared
 	if id == uninterned {
 		return h.extState(i).class
 	}
@@ -295,7 +294,7 @@ func (h *shard) keyOf(i int) string {
 
 // bytes returns bytesOf slot i, and what its aside takes.
 func (h *shard) bytes(i int) int64 {
-	size := bytesOf(h.longKey(i), &h.classOf(i).limit, h.slots[i].class&^marks)
+	size := bytesOf(h.longKey(i), &h.classOf(i).limit, h.slots[i].class&^shared)
 	if a := h.aside(i); a != nil {
 		size += asideBytes + int64(cap(a.Others))*otherBytes
 	}

@@ -168,7 +168,7 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 func (t *step) sweepNewKeys(s *Store) {
 	for i, holder := range t.holders {
 		if (holder == ownEntryToCome || holder == ownEntryOfBucket) && t.first[i] == i {
-			s.shards[t.locations[i].shard].sweep(t.now, sweepInsert, forgetSecondTime)
+			s.shards[t.locations[i].shard].sweep(t.now, sweepInsert, grace)
 		}
 	}
 }

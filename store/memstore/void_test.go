@@ -41,7 +41,7 @@ func TestVoidTakesAreHeldAsLongAsNeeded(t *testing.T) {
 
 	// It is remembered until the window of the void Take would have ended, to the microsecond.
 	c.move(time.Hour - time.Minute - time.Microsecond)
-	s.shards[0].sweep(c.read(), 100, forgetAtOnce)
+	s.shards[0].sweep(c.read(), 100, 0)
 	do(t, s, op)
 	if s.Len() != 1 || s.Bytes() != held+asideBytes {
 		t.Errorf("%d keys, %d bytes a microsecond before, want 1 and %d", s.Len(), s.Bytes(), held+asideBytes)
@@ -54,7 +54,7 @@ func TestVoidTakesAreHeldAsLongAsNeeded(t *testing.T) {
 	}
 
 	c.move(time.Hour)
-	s.shards[0].sweep(c.read(), 100, forgetAtOnce)
+	s.shards[0].sweep(c.read(), 100, 0)
 	if s.Len() != 0 || s.Bytes() != empty {
 		t.Errorf("%d keys, %d bytes, want 0 and %d", s.Len(), s.Bytes(), empty)
 	}
