@@ -167,8 +167,8 @@ func (n noting) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	return err
 }
 
-// Shard returns the master of a key.
-func (n noting) Shard(key string) string { return n.Store.(core.Sharded).Shard(key) }
+// Shards names the masters of keys, as the store does.
+func (n noting) Shards() func(key string) string { return n.Store.(core.Sharded).Shards() }
 
 func (tr *trace) note(err error) {
 	tr.mu.Lock()
