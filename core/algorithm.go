@@ -39,16 +39,16 @@ var algorithms = [algorithmCount]algorithm{
 // reading one takes no call.
 var traits = func() (all [algorithmCount]trait) {
 	for i, a := range algorithms {
-		steady := a.steady(&Limit{Quota: 1, Period: time.Second}) != Steady{}
-		all[i] = trait{a.letter(), a.leased(), a.books(), a.prefetchable(), a.options().calendar, steady}
+		compact := a.compact(&Limit{Quota: 1, Period: time.Second})
+		all[i] = trait{a.letter(), a.leased(), a.books(), a.prefetchable(), a.options().calendar, compact.Valid()}
 	}
 	return all
 }()
 
 // trait is what one algorithm is, whatever the numbers of the limit.
 type trait struct {
-	letter                                       string
-	leased, books, prefetchable, windows, steady bool
+	letter                                        string
+	leased, books, prefetchable, windows, compact bool
 }
 
 // known reports whether the algorithm is registered.
@@ -155,8 +155,8 @@ type algorithm interface {
 	// stillUsed returns the result of Limit.StillUsed.
 	stillUsed(l *Limit, used, span int64) int64
 
-	// steady returns the result of Limit.Steady.
-	steady(l *Limit) Steady
+	// compact returns the result of Limit.Compact.
+	compact(l *Limit) Compact
 
 	// part returns the result of Limit.Part for n above 1.
 	part(l *Limit, n int64) Limit

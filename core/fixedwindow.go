@@ -85,8 +85,14 @@ func (*fixedWindow) leased() bool                 { return false }
 func (*fixedWindow) books() bool                  { return false }
 func (*fixedWindow) prefetchable() bool           { return true }
 func (*fixedWindow) rolling() bool                { return false }
-func (*fixedWindow) steady(*Limit) Steady         { return Steady{} }
 func (*fixedWindow) part(l *Limit, n int64) Limit { return l.countPart(n) }
+
+func (*fixedWindow) compact(l *Limit) Compact {
+	if l.Aligned {
+		return Compact{form: inAlignedWindow, every: l.period(), capacity: l.Quota}
+	}
+	return Compact{form: inWindow, every: l.period(), capacity: l.Quota}
+}
 
 // stillUsed returns the largest number, because no unit comes back before the
 // window's end.

@@ -377,12 +377,17 @@ func (*gcra) stillUsed(l *Limit, _, span int64) int64 {
 	return int64(min(n, math.MaxInt64))
 }
 
-func (*gcra) steady(l *Limit) Steady {
-	period := l.period()
-	if period%l.Quota != 0 {
-		return Steady{}
+func (*gcra) compact(l *Limit) Compact {
+	r := l.rate()
+	if r.units == 1 {
+		return Compact{form: oneByOne, every: r.every, units: 1, capacity: l.Capacity()}
 	}
-	return Steady{Every: period / l.Quota, Capacity: l.Capacity()}
+
+	// The products of a span and a number of units have to fit.
+	if hi, lo := bits.Mul64(uint64(r.every), uint64(l.Capacity()+2*r.units)); hi > 0 || lo > math.MaxInt64 {
+		return Compact{}
+	}
+	return Compact{form: evenly, every: r.every, units: r.units, capacity: l.Capacity()}
 }
 
 func (*gcra) part(l *Limit, n int64) Limit { return l.bucketPart(n) }

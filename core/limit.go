@@ -262,12 +262,12 @@ func (l *Limit) StillUsed(used, span int64) int64 {
 	return algorithms[l.Algorithm].stillUsed(l, used, span)
 }
 
-// MaySteady reports whether limits with the algorithm may have a [Steady].
-func (a Algorithm) MaySteady() bool { return a.known() && traits[a].steady }
+// MayBeCompact reports whether limits with the algorithm may have a [Compact].
+func (a Algorithm) MayBeCompact() bool { return a.known() && traits[a].compact }
 
-// Steady returns the fast arithmetic of the limit, or the zero value if there
+// Compact returns the fast arithmetic of the limit, or the zero value if there
 // is none. The limit must be valid.
-func (l *Limit) Steady() Steady { return algorithms[l.Algorithm].steady(l) }
+func (l *Limit) Compact() Compact { return algorithms[l.Algorithm].compact(l) }
 
 // Wider returns the limit with room for one unit more. It is not valid where l is the largest.
 func (l Limit) Wider() Limit {

@@ -278,7 +278,7 @@ func (*slidingWindow) leased() bool                         { return false }
 func (*slidingWindow) books() bool                          { return false }
 func (*slidingWindow) prefetchable() bool                   { return false }
 func (*slidingWindow) rolling() bool                        { return true }
-func (*slidingWindow) steady(*Limit) Steady                 { return Steady{} }
+func (*slidingWindow) compact(*Limit) Compact               { return Compact{} }
 func (*slidingWindow) part(l *Limit, n int64) Limit         { return l.countPart(n) }
 func (*slidingWindow) stillUsed(*Limit, int64, int64) int64 { return 0 }
 

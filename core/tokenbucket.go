@@ -165,8 +165,11 @@ func (*tokenBucket) leased() bool                 { return false }
 func (*tokenBucket) books() bool                  { return false }
 func (*tokenBucket) prefetchable() bool           { return true }
 func (*tokenBucket) rolling() bool                { return false }
-func (*tokenBucket) steady(*Limit) Steady         { return Steady{} }
 func (*tokenBucket) part(l *Limit, n int64) Limit { return l.bucketPart(n) }
+
+func (*tokenBucket) compact(l *Limit) Compact {
+	return Compact{form: atOnce, every: l.period(), units: l.Quota, capacity: l.Capacity()}
+}
 
 // stillUsed subtracts a quota for each refill that has come.
 func (*tokenBucket) stillUsed(l *Limit, used, span int64) int64 {

@@ -74,7 +74,7 @@ func (h *shard) expire(i int, now, since int64) bool {
 func (h *shard) expiry(i int, now int64) int64 {
 	c := &h.slots[i]
 	if h.extState(i) == nil {
-		g := &(*h.classes.list.Load())[c.class&^shared].steady
+		g := &(*h.classes.list.Load())[c.class&^shared].compact
 		if at, good := g.Fresh(c.used, c.mark, now); good {
 			return at
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/core"
 )
 
-// take carries out a quick Take under the steady limit of class v, unless the key
+// take carries out a quick Take under the compact limit of class v, unless the key
 // is new, its limit has changed, or core has to decide. done reports whether it
 // did. Otherwise it has changed nothing, d is not to be read, and looked reports
 // whether the key was looked up at now.
@@ -103,7 +103,7 @@ func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Dec
 		return false
 	}
 
-	used, mark, good := v.steady.Take(c.used, c.mark, now, op.Cost, d)
+	used, mark, good := v.compact.Take(c.used, c.mark, now, op.Cost, d)
 	switch {
 	case !good || d.ResetAfter == 0:
 		return false
@@ -117,8 +117,8 @@ func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Dec
 	return true
 }
 
-// quick reports whether the op is a Take that core.Steady can decide if its
-// limit is steady. core.CheckOps finds no fault in such an op.
+// quick reports whether the op is a Take that core.Compact can decide if its
+// limit has one. core.CheckOps finds no fault in such an op.
 func quick(op *core.Op) bool {
 	return op.Verb == core.Take && !op.UpTo && op.Cost > 0 && op.MaxWait == 0 && op.At == 0 && op.ResetAfter == 0
 }
@@ -146,8 +146,7 @@ type pinned struct {
 // minMarkBits is the minimum width of a mark, enough for 71 minutes.
 const minMarkBits = 32
 
-// unpinned is the state after the count was moved back to the slot. It reads as
-// more units than the limit allows, which core.Steady leaves to core.Decide.
+// unpinned is the state after the count was moved back to the slot. No key has so many units.
 const unpinned = 1<<64 - 1
 
 // pinAfter is how often in a row a shard is asked for a key before the key is
@@ -172,23 +171,26 @@ func (r *pinned) is(hash uint64, v *limitClass, key string) bool {
 }
 
 // take carries out a quick Take of the key, which is of class v, at now, if
-// core.Steady can decide it and the key stays in use.
+// core.Compact can decide it and the key stays in use.
 func (r *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (done bool) {
-	// The mark would not fit into its bits.
-	if (now-r.base)>>(r.bits&63) != 0 {
-		return false
-	}
-
 	for {
 		w := r.state.Load()
+		if w == unpinned {
+			return false
+		}
+
 		used, mark := r.unpack(w)
-		used, mark, good := v.steady.Take(used, mark, now, op.Cost, d)
+		used, mark, good := v.compact.Take(used, mark, now, op.Cost, d)
 		if !good {
 			return false
 		}
 		// A refusal writes nothing: it neither changes the count nor needs the newest one.
 		if !d.Allowed {
 			return d.ResetAfter > 0 && op.Ban == nil
+		}
+		// The mark would not fit into its bits.
+		if uint64(mark-r.base)>>(r.bits&63) != 0 {
+			return false
 		}
 		// It fails if another Take of the key came in between, or a step that unpinned it.
 		if r.state.CompareAndSwap(w, r.pack(used, mark)) {
@@ -206,7 +208,7 @@ func (h *shard) countHit(i int, v *limitClass) {
 	}
 
 	// A count and a mark share a word, so a large capacity leaves no room for a mark.
-	left := bits.LeadingZeros64(uint64(v.steady.Capacity) + 1)
+	left := bits.LeadingZeros64(uint64(v.compact.MaxUsed()) + 1)
 	if h.streak++; h.streak != h.pinAfter || left < minMarkBits {
 		return
 	}
@@ -232,7 +234,8 @@ func (h *shard) unpin() {
 	}
 
 	h.pinned.Store(nil)
-	(*h.classes.list.Load())[r.class].pinned.CompareAndSwap(r, nil)
+	v := (*h.classes.list.Load())[r.class]
+	v.pinned.CompareAndSwap(r, nil)
 	h.streak = 0
 
 	// The slot is still there: no slot moves or is removed while a key of its shard is pinned.
@@ -241,11 +244,10 @@ func (h *shard) unpin() {
 		i = h.seek(h.next(i), r.hash, r.key)
 	}
 
-	// A Take that still holds r reads more units than the limit allows from here on, and leaves
-	// the key to core.Decide.
+	// A Take that still holds r leaves the key to the slot from here on.
 	c := &h.slots[i]
 	c.used, c.mark = r.unpack(r.state.Swap(unpinned))
-	h.latest = max(h.latest, c.mark)
+	h.latest = max(h.latest, v.compact.Began(c.mark))
 }
 
 // lock takes the lock and unpins the shard's key, for every step but a quick Take
@@ -314,13 +316,13 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, read, do
 }
 
 // locate finds the slots of all ops. It reports whether each op is a quick Take
-// under a steady limit, on a key that no other op uses.
+// under a compact limit, on a key that no other op uses.
 func (c *fastTakes) locate(s *Store, ops []core.Op) bool {
 	var keyHash uint64
 	for i := range ops {
 		op := &ops[i]
 		v := s.classes.lookup(op).Load()
-		if v == nil || v.steady.Every == 0 || !quick(op) || !v.matches(op) {
+		if v == nil || !v.compact.Valid() || !quick(op) || !v.matches(op) {
 			return false
 		}
 
@@ -404,7 +406,7 @@ func (p *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) 
 	i := h.seek(h.home(hash), hash, op.Key)
 	if i < 0 {
 		p.at = absent
-		_, _, good = p.class.steady.Take(0, 0, now, op.Cost, d)
+		p.used, p.mark, good = p.class.compact.Take(0, 0, now, op.Cost, d)
 		return good && h.buckets == 0 && s.keys.Load() <= s.maxKeys-maxFastTakes
 	}
 
@@ -414,7 +416,7 @@ func (p *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) 
 	}
 
 	p.at = int32(i)
-	p.used, p.mark, good = p.class.steady.Take(c.used, c.mark, now, op.Cost, d)
+	p.used, p.mark, good = p.class.compact.Take(c.used, c.mark, now, op.Cost, d)
 	return good && d.ResetAfter > 0
 }
 
@@ -444,7 +446,7 @@ func (c *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
 		}
 
 		// A key without a slot needs none for a Take that did not happen.
-		p.class.steady.Untake(d, n)
+		p.class.compact.Untake(p.used, p.mark, n, d)
 		if d.ResetAfter == 0 && p.at != absent {
 			return false
 		}

@@ -241,7 +241,7 @@ func TestPinnedKeyIsOneKeyUnderOneLimit(t *testing.T) {
 	}
 	hash := v.hash(s.keyHash(op.Key))
 	r := s.shards[s.shardOf(s.keyHash(op.Key))].pinned.Load()
-	other := &limitClass{limitClassKey: v.limitClassKey, id: v.id + 1, steady: v.steady, salt: v.salt}
+	other := &limitClass{limitClassKey: v.limitClassKey, id: v.id + 1, compact: v.compact, salt: v.salt}
 
 	if !r.is(hash, v, op.Key) {
 		t.Error("the key is not itself")

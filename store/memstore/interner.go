@@ -46,10 +46,10 @@ func (k *limitClassKey) counts(op *core.Op) bool {
 // limitClass is a class with precomputed facts about it.
 type limitClass struct {
 	limitClassKey
-	id     classID
-	steady core.Steady
-	salt   uint64                 // of the hashes of its keys: one for each rule and algorithm
-	pinned atomic.Pointer[pinned] // the key of this class that was pinned last, or nil
+	id      classID
+	compact core.Compact
+	salt    uint64                 // of the hashes of its keys: one for each rule and algorithm
+	pinned  atomic.Pointer[pinned] // the key of this class that was pinned last, or nil
 }
 
 // interner numbers the classes that the store has seen. It never holds more
@@ -116,7 +116,7 @@ func (k *interner) add(new limitClassKey) *limitClass {
 	}
 	new.rule = strings.Clone(new.rule)
 	list := *k.list.Load()
-	v.limitClassKey, v.id, v.steady = new, classID(len(list)), new.limit.Steady()
+	v.limitClassKey, v.id, v.compact = new, classID(len(list)), new.limit.Compact()
 	// Readers of the older list never look beyond its own length.
 	list = append(list, v)
 	k.list.Store(&list)

@@ -255,7 +255,7 @@ func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 	v := s.classes.lookup(op).Load()
 	if v == nil || !v.matches(op) {
 		v = nil
-	} else if v.steady.Every != 0 && quick(op) {
+	} else if v.compact.Valid() && quick(op) {
 		now, looked, done := s.take(v, op, &out[0])
 		if done {
 			return nil
@@ -385,7 +385,7 @@ func (s *Store) shardOf(keyHash uint64) uint32 { return uint32(keyHash & s.mask)
 func (s *Store) locationOf(v *limitClass, op *core.Op) location {
 	keyHash := s.keyHash(op.Key)
 	hash, shard := v.hash(keyHash), s.shardOf(keyHash)
-	if !op.Limit.Algorithm.MaySteady() {
+	if !op.Limit.Algorithm.MayBeCompact() {
 		shard = s.shardOf(hash)
 	}
 	return location{shard, uint32(hash >> 32), v.id}
