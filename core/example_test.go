@@ -118,3 +118,14 @@ func ExampleDecide() {
 	// 4s true 0 0s
 	// 4.5s false 0 1.5s
 }
+
+func Example() {
+	limit := core.MustParseLimit("5/10s")
+	ops := []core.Op{{Verb: core.Take, Rule: "api", Key: "alice", Limit: limit, Cost: 1}}
+
+	var state core.State // what a store keeps of the key
+	out := make([]core.Decision, 1)
+	core.Decide(ops, []*core.State{&state}, time.Now().UnixMicro(), out)
+	fmt.Println(out[0].Allowed, out[0].Remaining)
+	// Output: true 4
+}

@@ -1,17 +1,24 @@
 // Package keyfuncs determines the key under which a request is counted.
 //
-// A rule has such a function as its Key. These count by the user if there is one and else by
-// the address, and by the address and the route:
+//	user := keyfuncs.UserID(currentUser) // reads the user from the context of a request
+//	address := keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: []string{"10.0.0.0/8"}})
+//	caller := keyfuncs.First(user, address)
+//	login := keyfuncs.Join(address, keyfuncs.Route)
 //
-//	keyfuncs.First(user, keyfuncs.RemoteIP)
-//	keyfuncs.Join(keyfuncs.RemoteIP, keyfuncs.Route)
+//	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+//		{Name: "caller", Key: caller, Limit: core.MustParseLimit("100/1m")},
+//		{Name: "login", Key: login, Limit: core.MustParseLimit("5/1m")},
+//	}})
 //
-// Behind a proxy, [ForwardedIP] takes the place of [RemoteIP]. Every function here is a
-// [core.KeyFunc] or makes one:
+// Every function here is a [core.KeyFunc] or makes one, and is safe for concurrent use:
 //
 //	the caller      RemoteIP, ForwardedIP, UserID, APIKey, BearerToken, BasicUser, Cookie, Header
 //	the target      Route, Method, Path, Host, Global
 //	combinations    Join, First, When, Unless
+//
+// [RemoteIP] is the address of the connection. Behind a proxy that is the proxy, and
+// [ForwardedIP] takes its place; [Proxies] says which proxies to believe. [Access] lists callers
+// whom a rule does not limit, and others whom it refuses.
 //
 // # Keys
 //
@@ -37,6 +44,4 @@
 // cannot be chosen. Headers, cookies, paths, hosts and unchecked credentials
 // can. Put a limit by address in front of the authentication and a limit by
 // user behind it.
-//
-// All functions are safe for concurrent use.
 package keyfuncs

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 )
 
 // view shows an *http.Request to key functions, as the adapters do.
@@ -165,4 +166,33 @@ func ExampleWhen() {
 	// Output:
 	// not about this request
 	// "203.0.113.7"
+}
+
+// A signed-in user is counted as such, and everybody else by the address that the proxies
+// forward.
+func Example() {
+	user := keyfuncs.UserID(currentUser) // reads the user from the context of a request
+	address := keyfuncs.MustForwardedIP(keyfuncs.Proxies{Trusted: []string{"10.0.0.0/8"}})
+	caller := keyfuncs.First(user, address)
+	login := keyfuncs.Join(address, keyfuncs.Route)
+
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Name: "caller", Key: caller, Limit: core.MustParseLimit("100/1m")},
+		{Name: "login", Key: login, Limit: core.MustParseLimit("5/1m")},
+	}})
+	defer l.Close()
+
+	r := get("/", "10.0.0.1:4711")
+	r.Request.Header.Set("X-Forwarded-For", "203.0.113.7")
+	list, err := l.PeekRequest(r)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, d := range list {
+		fmt.Println(d.Rule, d.Decision.Remaining)
+	}
+	// Output:
+	// caller 100
+	// login 5
 }

@@ -1,14 +1,25 @@
-// Package limiter decides about requests by rules.
+// Package limiter decides whether requests are within their limits, and what becomes of those
+// that are not.
 //
-// A [Rule] is data: a [core.Limit], the key that it counts by, and what happens
-// to a request over it. A [Limiter] turns requests into operations on a
-// [core.Store] and decisions into answers; the adapters for the HTTP frameworks
-// only translate. A program that serves no HTTP calls [Limiter.Allow],
-// [Limiter.Take], [Limiter.TakeUpTo], [Limiter.Wait] or [Limiter.Reserve] instead.
+//	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+//		{Name: "rate", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m fixed-window")},
+//		{Name: "day", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("5000/24h")},
+//	}})
+//	defer l.Close()
+//	handler := nethttp.New(l)(mux)
 //
-// A refusal is a [core.Decision], not an error, except that Wait and Reserve return
-// an error for it. An error that wraps [ErrUndecided] means that the store, or
-// a function of a rule, could not decide; [FailureMode] says what happens then.
+// A [Rule] is data: a [core.Limit], the key that it counts by, and what happens to a request
+// over it. A [Config] has the rules, and the store that keeps the counts: the memory of the
+// process unless it is set. A [Limiter] decides under all its rules at once: a request that one
+// rule refuses costs nothing under the others. It is safe for concurrent use.
+//
+// The adapters for the HTTP frameworks, such as package nethttp, only translate between their
+// requests and [Limiter.Admit]. A program that serves no HTTP calls [Limiter.Allow],
+// [Limiter.Take], [Limiter.TakeUpTo], [Limiter.Wait] or [Limiter.Reserve] with a key of its own.
+//
+// A refusal is a [core.Decision], not an error, except that Wait and Reserve return an error for
+// it. An error that wraps [ErrUndecided] means that the store, or a function of a rule, could not
+// decide; [FailureMode] says what happens then.
 package limiter
 
 import (
