@@ -1,11 +1,17 @@
 package policy_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log"
+	"os"
+	"path/filepath"
 
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/filesource"
 	"github.com/headgate/headgate/policy/policyyaml"
 )
 
@@ -77,4 +83,32 @@ func ExampleSet_Rule() {
 	fmt.Println(errors.Is(err, policy.ErrNotConfigured), err)
 	// Output:
 	// true policy "login" of application "partners": not configured: the policy does not name the application
+}
+
+// A limiter follows the policies of a file.
+func ExampleFollow() {
+	ctx := context.Background()
+	folder, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	file := filepath.Join(folder, "limits.yaml")
+	if err := os.WriteFile(file, []byte(shop), 0o600); err != nil {
+		log.Fatal(err)
+	}
+
+	source, err := filesource.New(file) // such as limits.yaml
+	if err != nil {
+		log.Fatal(err)
+	}
+	l := limiter.MustNew(limiter.Config{})
+	follower, err := policy.Follow(ctx, l, "shop", policy.Bindings{}, source, policy.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer follower.Close()
+
+	fmt.Println(l.RuleNames())
+	// Output: [api login]
 }

@@ -10,6 +10,43 @@ import (
 
 // Policy is one limit, and the applications and requests that it is for. Its zero
 // value is not valid; see [Policy.Validate].
+//
+// # Keys
+//
+// The recipe in Key determines whom a request is counted against:
+//
+//	ip            the caller's address; ip/56 counts IPv6 by networks of 56 bits
+//	user          the user who is signed in, from the program (Bindings.User)
+//	api-key       the credential in the header X-Api-Key, or in Bindings.APIKeyHeader
+//	basic-auth    the user name of Basic authentication
+//	header:NAME   the value of a header
+//	cookie:NAME   the value of a cookie
+//	route method path host
+//	global        one count for all
+//
+// Several recipes are joined by "+", as in "ip+route", so that each combination
+// has its own count. Values of headers, cookies and credentials are kept as digests only.
+// The documentation of package keyfuncs applies to them.
+//
+// # Plans, exceptions and bans
+//
+//	policies:
+//	- name: api
+//	  apps: [shop]
+//	  key: user
+//	  limit: 60/1h
+//	  plans: {free: 1000/1h, pro: 100000/1h burst=500}
+//	  plan_by: user
+//	  access:
+//	    allow: {networks: [10.0.0.0/8]}
+//	    deny: {networks: ["2001:db8::/32"], keys: [mallory]}
+//	  ban: 20/1m for 10m max 24h
+//
+// The plans are the limits of callers who have one, and limit is that of all others. The
+// program knows who has which plan: plan_by names its function in [Bindings]. Under access are
+// callers whom the policy does not limit, and others whom it refuses at once; see [Access]. The
+// key that is refused 20 times within a minute is banned for 10 minutes, and next time for 20;
+// see [core.Ban].
 type Policy struct {
 	// Name identifies the policy, and its counts, as a rule's name does: a
 	// letter a to z, then a to z, 0 to 9, "_", "." and "-", at most 64 bytes.
@@ -44,7 +81,7 @@ type Policy struct {
 	Overrides map[string]core.Limit `json:"overrides,omitempty" yaml:"overrides,omitempty"`
 
 	// Key is the recipe that determines whom a request is counted against, such
-	// as "ip" or "user+route". See the documentation of the package.
+	// as "ip" or "user+route".
 	Key string `json:"key" yaml:"key"`
 
 	// Match selects the requests that the policy applies to. The zero value
@@ -88,7 +125,32 @@ type Policy struct {
 }
 
 // Match selects the requests that meet all of its conditions. All requests meet
-// an empty condition.
+// an empty condition. All policies that apply to a request are decided together: there is no
+// first match. An [Index] finds them without trying each.
+//
+// # Paths
+//
+// A path is a pattern of net/http.ServeMux without a method and a host:
+//
+//	/users/{id}       one segment, whatever it is
+//	/static/          all below; so does /static/{rest...}
+//	/posts/{$}        this path and nothing below, as does /posts
+//
+// Patterns of other routers, globs and regular expressions are mistakes, as are a query and a
+// fragment: "/api/*", "/users/:id", "^/login$", "/login?next=". They would be read as literals
+// that no path has. The mistake names the pattern that is probably meant. A character that
+// means something elsewhere is written with a percent sign, as in "/%2A".
+//
+// A client must not escape a policy by spelling a path differently, so a pattern
+// matches more than a router would. The case of A to Z, doubled slashes and a
+// slash at the end do not matter. A path with dots is matched both as it came and
+// cleaned, and one with "%2F" both as a slash and as a part of its segment.
+//
+// The pattern that the router has matched counts as well, if one is known. If it covers
+// any number of segments, as "/static/*" does, or is the prefix of a middleware, only
+// policies that cover all below it apply. Echo's last parameter takes the rest of a path,
+// so "/files/:name" also serves /files/a/b. A policy for "/files/{name}" counts that in
+// middleware of Use and of routes. Outside of Echo's router, use "/files/".
 type Match struct {
 	// Methods lists at most 16 methods in upper case. "GET" covers HEAD.
 	Methods []string `json:"methods,omitempty" yaml:"methods,omitempty"`
@@ -97,8 +159,7 @@ type Match struct {
 	// name for all hosts below that name.
 	Host string `json:"host,omitempty" yaml:"host,omitempty"`
 
-	// Path is a pattern of net/http.ServeMux without method and host. See the
-	// documentation of the package.
+	// Path is a pattern of net/http.ServeMux without method and host.
 	Path string `json:"path,omitempty" yaml:"path,omitempty"`
 }
 

@@ -1,10 +1,18 @@
-// Package filesource reads policies from a file, which may be replaced while a program follows it:
+// Package filesource reads policies from a file, which may be replaced while a program follows it.
 //
-//	source, err := filesource.New("/etc/shop/limits.yaml")
-//	...
+//	source, err := filesource.New(file) // ends with .json, .yaml or .yml
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	l := limiter.MustNew(limiter.Config{})
 //	follower, err := policy.Follow(ctx, l, "shop", policy.Bindings{}, source, policy.Options{})
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	defer follower.Close()
 //
-// [Source] says when the file is read again.
+// [Source] says when the file is read again. A [policy.Follower] puts what it reads in force; one
+// source may serve several.
 package filesource
 
 import (

@@ -46,3 +46,16 @@ func Example_topKeys() {
 	limit := nethttp.New(limits.Limiter)
 	log.Fatal(http.ListenAndServe("127.0.0.1:8081", limit(http.DefaultServeMux)))
 }
+
+// A service needs the name of its application and a client of Redis.
+func ExampleOpen() {
+	ctx, mux := context.Background(), http.NewServeMux()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+	limits, err := managed.Open(ctx, client, managed.Options{App: "shop"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer limits.Close()
+	handler := nethttp.New(limits.Limiter)(mux)
+	log.Fatal(http.ListenAndServe("127.0.0.1:8081", handler))
+}

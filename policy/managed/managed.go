@@ -1,20 +1,24 @@
-// Package managed opens a limiter whose policies are published in Redis, as the
-// management page does, or come from another source, together with its parts:
+// Package managed opens a limiter whose policies are published in Redis, as the management page
+// does, or come from another source, together with all that it needs.
+//
+//	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+//	limits, err := managed.Open(ctx, client, managed.Options{App: "shop"})
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	defer limits.Close()
+//	handler := nethttp.New(limits.Limiter)(mux)
+//
+// [Open] returns [Limits], which has the Limiter, and [Options] say the application and whatever
+// differs from the defaults. The parts are
 //
 //   - a store in Redis that all instances share, and a memory that decides while Redis
 //     is away, in which each instance admits its part of every limit
 //   - the follower of the policies
 //   - the counts that the page shows
 //
-// A service needs [Open] and the Limiter of the [Limits] that it returns:
-//
-//	limits, err := managed.Open(ctx, client, managed.Options{App: "shop"})
-//	...
-//	defer limits.Close()
-//	handler := nethttp.New(limits.Limiter)(mux)
-//
-// A program with several limiters over one store has OpenStack. A service that needs other
-// parts can put them together itself, with the packages that this one imports.
+// A program with several limiters over one store has [OpenStack]. A service that needs other parts
+// can put them together itself, with the packages that this one imports.
 package managed
 
 import (

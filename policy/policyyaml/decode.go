@@ -1,11 +1,15 @@
-// Package policyyaml reads and writes policies in YAML:
+// Package policyyaml reads and writes policies in YAML.
 //
 //	set, err := policyyaml.Decode(text)
-//	...
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	set[0].Limit = core.MustParseLimit("10/1m sliding-log")
 //	text, err = policyyaml.Encode(set)
 //
-// [DecodeLines] also says in which lines of the text the policies and the mistakes are. It is a
-// package of its own so that package policy does not depend on a parser of YAML.
+// Both are about a [policy.Set]. [DecodeLines] also returns [Lines], which say in which lines of
+// the text the policies are, and a mistake in the text is a [LineError]. The package is one of its
+// own so that package policy does not depend on a parser of YAML.
 package policyyaml
 
 import (

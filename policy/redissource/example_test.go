@@ -2,10 +2,12 @@ package redissource_test
 
 import (
 	"context"
+	"fmt"
 	"log"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
@@ -49,4 +51,32 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer follower.Close()
+}
+
+// One program publishes policies, and another follows them.
+func ExampleSource_Publish() {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+	defer client.Close()
+	l := limiter.MustNew(limiter.Config{})
+	set := policy.Set{{Name: "login", Apps: []string{"shop"}, Key: "ip", Limit: core.MustParseLimit("5/1m")}}
+
+	source, err := redissource.New(client, redissource.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// The program that manages the policies publishes them, here for the first time.
+	version, err := source.Publish(ctx, set, "")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// Each instance follows them.
+	follower, err := policy.Follow(ctx, l, "shop", policy.Bindings{}, source, policy.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer follower.Close()
+	fmt.Println(version, l.RuleNames())
 }

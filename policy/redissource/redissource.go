@@ -1,26 +1,23 @@
-// Package redissource publishes policies in Redis to all instances that follow
-// them, and lists which instance runs which version. A [Source] serves both sides:
+// Package redissource publishes policies in Redis to all instances that follow them, and lists
+// which instance runs which version.
 //
 //	source, err := redissource.New(client, redissource.Options{})
-//	...
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//
+//	// The program that manages the policies publishes them, here for the first time.
 //	version, err := source.Publish(ctx, set, "")
-//	...
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//
+//	// Each instance follows them.
 //	follower, err := policy.Follow(ctx, l, "shop", policy.Bindings{}, source, policy.Options{})
 //
-// # In Redis
-//
-// The keys begin with the prefix and "{policies}:", so they share a slot of a
-// Cluster:
-//
-//	snapshot   a hash of "version" and "data", the policies as policy.EncodeJSON
-//	           writes them; it never expires
-//	reported   a sorted set of the processes of instances by the time of their
-//	           report, in milliseconds
-//	instances  a hash of the reports
-//
-// The last two expire a minute after the last report. The channel "changed"
-// announces every new version; a follower that misses the message finds the
-// version by polling.
+// A [Source] serves both sides, and is safe for concurrent use. [Options] have the prefix of its
+// keys: sources with different prefixes are independent. A [ConflictError] says that somebody else
+// has published meanwhile. Package managed puts the side of an instance together.
 package redissource
 
 import (
@@ -72,7 +69,18 @@ type Source struct {
 	clock   func() time.Time
 	server  serverclock.Clock
 
-	snapshot, reported, instances, channel string // the keys, and the channel of changes
+	// The keys begin with the prefix and "{policies}:", so they share a slot of a Cluster:
+	//
+	//	snapshot   a hash of "version" and "data", the policies as policy.EncodeJSON
+	//	           writes them; it never expires
+	//	reported   a sorted set of the processes of instances by the time of their
+	//	           report, in milliseconds
+	//	instances  a hash of the reports
+	//
+	// The last two expire a minute after the last report. The channel "changed"
+	// announces every new version; a follower that misses the message finds the
+	// version by polling.
+	snapshot, reported, instances, channel string
 }
 
 // New returns a source that uses the client, which may be for a server, a Cluster

@@ -15,6 +15,7 @@ import (
 // Each instance counts with a Recorder. Any program that reaches Redis can read the
 // counts of all of them.
 func Example() {
+	ctx := context.Background()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
 	defer client.Close()
 	recorder, err := stats.New(client, stats.Options{App: "shop"})
@@ -22,11 +23,10 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer recorder.Close()
-
 	l := limiter.MustNew(limiter.Config{Observer: recorder})
 	defer l.Close()
 
-	minutes, err := stats.Read(context.Background(), client, "", "shop")
+	minutes, err := stats.Read(ctx, client, "", "shop")
 	if err != nil {
 		log.Fatal(err)
 	}

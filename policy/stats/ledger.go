@@ -30,8 +30,10 @@ const (
 //	   +----- rewind, if the server has lost it -----+
 //
 // There is at most one batch in next, which the server may have added or not: it is sent as it is
-// until that is known. The numbers of batches count up from 1 under each id, so that the server
-// adds none twice and leaves none out.
+// until that is known. The numbers of batches count up from 1 under each id. The server adds a
+// batch only if it has added the one before and not this one, so it adds none twice and leaves
+// none out. If it turns out to have lost batches, because it was restarted without its data or
+// replaced by a replica that lacked some, those of the last two minutes are sent again.
 type ledger struct {
 	id      string   // under which the server knows the batches
 	number  int64    // of the last batch

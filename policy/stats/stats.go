@@ -1,46 +1,29 @@
-// Package stats counts requests, and the decisions of policies on them, minute by minute
-// over all instances, for display. The counts have no influence on decisions. An instance
-// can also publish the keys that it refuses and admits most often.
-//
-// A [Recorder] counts in memory and writes to Redis once a second at any load. [Read]
-// returns the last minutes, [Changed] and [ReadMinutes] those of the last day. A minute is
-// one of the server's clock, so that an instance whose clock is wrong counts in the right
-// one. Its counts are kept for [Keep] after the last change of them.
+// Package stats counts requests, and the decisions of policies on them, minute by minute over all
+// instances, for display. The counts have no influence on decisions.
 //
 //	recorder, err := stats.New(client, stats.Options{App: "shop"})
-//	...
-//	l := limiter.MustNew(limiter.Config{Rules: rules, Observer: recorder})
-//	...
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	defer recorder.Close()
+//	l := limiter.MustNew(limiter.Config{Observer: recorder})
+//
+// Any program that reaches the Redis reads the counts of all instances:
+//
 //	minutes, err := stats.Read(ctx, client, "", "shop")
 //
-// # In Redis
+// A [Recorder] counts in memory and writes to Redis once a second at any load. It can also publish
+// the keys that its instance refuses and admits most often; see [Recorder.PublishTop]. A [Minute]
+// has the [Counts] of the requests and of each policy. [Read] returns the last minutes, [Changed]
+// and [ReadMinutes] those of the last day.
 //
-// All keys of an application begin with "<prefix>{stats:<app>}:" and share a slot of a
-// Cluster:
-//
-//	minute:<minute>  a hash of the counts of all instances in a minute since 1970: of
-//	                 requests under the letter of their verdict, of decisions under the
-//	                 letter, a colon and the name of the policy, and under "!" of the
-//	                 requests whose counts were lost
-//	changed          a sorted set of these minutes by the time of their last change, in
-//	                 milliseconds
-//	writers          a sorted set of the recorders by the time of their last write
-//	writer:<id>      the number of the last batch that was added under the id
-//	top:<id>         the top keys of a recorder, as JSON; see [Recorder.PublishTop]
-//
-// The letters are a allowed, w waited, g degraded, s shadow_refused, o failed_open,
-// r refused, b banned, i impossible, d denied, q queue_full, c canceled, f failed_closed
-// and x overruled.
-//
-// # Exactly once
-//
-// A recorder sends its counts in numbered batches, one at a time. The server adds a batch
-// only if it has added the one before and not this one, so a batch whose answer was lost is
-// sent again and counts once. If the server turns out to have lost batches, because it was
-// restarted without its data or replaced by a replica that lacked some, the recorder sends
-// those of the last two minutes again.
+// A minute is one of the server's clock, so that an instance whose clock is wrong counts in the
+// right one. Its counts are kept for [Keep] after the last change of them.
 //
 // # What may be lost
+//
+// A batch whose answer was lost is sent again and counts once; so do those of the last two minutes
+// if the server turns out to have lost them.
 //
 // A process that is killed without [Recorder.Close] loses what it has counted since its
 // last write: at most a second, or longer in a fleet that is large enough to write less
@@ -155,7 +138,18 @@ func minuteOf(t time.Time) int64 { return floor(t.Unix(), 60) }
 
 func floor(n, by int64) int64 { return (n - ((n%by)+by)%by) / by }
 
-// keys are the keys of an application.
+// keys are the keys of an application. They begin with "<prefix>{stats:<app>}:" and share a
+// slot of a Cluster:
+//
+//	minute:<minute>  a hash of the counts of all instances in a minute since 1970: of
+//	                 requests under the letter of their verdict, of decisions under the
+//	                 letter, a colon and the name of the policy, and under "!" of the
+//	                 requests whose counts were lost
+//	changed          a sorted set of these minutes by the time of their last change, in
+//	                 milliseconds
+//	writers          a sorted set of the recorders by the time of their last write
+//	writer:<id>      the number of the last batch that was added under the id
+//	top:<id>         the top keys of a recorder, as JSON; see [Recorder.PublishTop]
 type keys struct{ base string }
 
 func keysOf(prefix, app string) keys {
