@@ -3,6 +3,7 @@ package failover_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"log/slog"
 	"time"
 
@@ -23,24 +24,25 @@ func Example() {
 	defer client.Close()
 	instances, err := failover.NewInstances(client, failover.InstancesOptions{Prefix: "shop:", Expected: 3})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	defer instances.Close()
 
-	store, err := failover.New(redisstore.MustNew(client, redisstore.Options{Prefix: "shop:"}), failover.Options{
+	rules := []limiter.Rule{
+		{Name: "api", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+		{Name: "login", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("5/1m"), OnStoreError: limiter.FailClosed},
+	}
+
+	counts := redisstore.MustNew(client, redisstore.Options{Prefix: "shop:"})
+	store, err := failover.New(counts, failover.Options{
 		Fallback:  memstore.MustNew(memstore.Options{}),
 		Instances: instances.Live,
 	})
 	if err != nil {
-		panic(err)
+		log.Fatal(err)
 	}
 	defer store.Close()
-
-	l := limiter.MustNew(limiter.Config{Store: store, Rules: []limiter.Rule{
-		{Name: "api", Key: keyfuncs.RemoteIP, Limit: core.Limit{Quota: 100, Period: time.Minute}},
-		{Name: "login", Key: keyfuncs.RemoteIP, Limit: core.Limit{Quota: 5, Period: time.Minute},
-			OnStoreError: limiter.FailClosed},
-	}})
+	l := limiter.MustNew(limiter.Config{Store: store, Rules: rules})
 	defer l.Close()
 	fmt.Println(store.State())
 	// Output: closed

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/memstore"
 )
 
@@ -33,4 +35,16 @@ func ExampleStore_Apply() {
 	// true 0 98
 	// false 0 98
 	// 2 keys
+}
+
+// A limiter keeps its counts in a store of a bounded size.
+func Example() {
+	ctx := context.Background()
+	store := memstore.MustNew(memstore.Options{MaxKeys: 100_000})
+	l := limiter.MustNew(limiter.Config{Store: store, Rules: []limiter.Rule{
+		{Name: "ip", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+	}})
+	d, err := l.Allow(ctx, "203.0.113.7", 1)
+	fmt.Println(d.Allowed, d.Remaining, err)
+	// Output: true 99 <nil>
 }

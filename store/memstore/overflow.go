@@ -1,4 +1,15 @@
 // This file counts new keys of a full store in overflow buckets.
+//
+// A seeded hash divides the store into at least 64 shards, and a shard has one bucket for each
+// pair of rule and limit. A key that is given room later starts from the units that its bucket
+// had used, so that it gains nothing by the move. Leases of Concurrency stay where they were
+// taken until they end. A Reset of a key that is counted in a bucket changes nothing, because it
+// would free the other keys too. A limit that is changed while the store is full starts new
+// buckets.
+//
+// Buckets come on top of MaxKeys, but not of MaxBytes, at most 256 for each shard. When a shard
+// has that many, for as many pairs of rule and limit, or MaxBytes leaves no room for another, the
+// new keys of a further pair are refused, as if their bucket were always used up.
 
 package memstore
 

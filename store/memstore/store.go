@@ -1,25 +1,26 @@
 // Package memstore keeps the counts of a single process in its memory.
 //
 //	store := memstore.MustNew(memstore.Options{MaxKeys: 100_000})
+//	l := limiter.MustNew(limiter.Config{Store: store, Rules: []limiter.Rule{
+//		{Name: "ip", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+//	}})
+//	d, err := l.Allow(ctx, "203.0.113.7", 1)
 //
 // A limiter without a store makes one of its own. [Options] say how much memory a [Store] may
 // take, and [Store.Overflowed] whether that was enough.
 //
-// Keys are compared as they are, never by a hash alone, and are copied when they
-// are first kept, so that a caller may reuse its memory. Keys of up to 39
-// bytes lie next to their counts. There is no goroutine and nothing to close: the
-// decisions themselves look at a few keys at a time, forget the fresh ones and give
-// their memory back. A store that is no longer called keeps its memory.
+// A store is safe for concurrent use. There is no goroutine and nothing to close: the decisions
+// themselves look at a few keys at a time, forget the fresh ones and give their memory back. A
+// store that is no longer called keeps its memory. Keys are compared as they are, never by a hash
+// alone, and are copied when they are first kept, so that a caller may reuse its memory.
 //
 // # When the store is full
 //
 // A store holds at most [Options.MaxKeys] keys, which need at most
 // [Options.MaxBytes]. When it is full and a new key is to be charged, it looks at
 // a bounded number of keys and forgets the fresh ones. If it finds none, the new
-// key is counted in an overflow bucket, which it shares with other keys: a seeded
-// hash divides the store into at least 64 shards, and a shard has one such bucket
-// for each pair of rule and limit. A client can neither choose nor guess which
-// keys share the bucket of its own key.
+// key is counted in an overflow bucket, which it shares with other keys of the same rule and
+// limit. A client can neither choose nor guess which keys share the bucket of its own key.
 //
 // So a flood of random keys costs no memory, does not displace a key that has
 // used up a limit, and admits no key for free. New keys alone pay for that:
@@ -27,45 +28,13 @@
 // bucket and may be refused because of them. Keys that the store held before
 // are not affected.
 //
-// A key that is given room later starts from the units that its bucket had
-// used, so that it gains nothing by the move. Leases of Concurrency stay where
-// they were taken until they end. A Reset of a key that is counted in a bucket
-// changes nothing, because it would free the other keys too. A limit that is
-// changed while the store is full starts new buckets.
-//
 // A ban is kept until it ends, and remembered until it is forgotten, whatever else the store
 // is asked for. A refusal in a bucket is no strike, because others may have used its units up.
 // Under MaxBytes a key that has no strikes gets none while the store has no room for them.
 //
-// Overflow buckets come on top of MaxKeys, but not of MaxBytes, at most 256 for
-// each shard. When a shard has that many, for as many pairs of rule and limit, or
-// MaxBytes leaves no room for another, the new keys of a further pair are refused,
-// as if their bucket were always used up.
-//
 // The store logs once when new keys begin to share buckets, and once when new keys
 // begin to be refused for lack of one; see [Options.Logger]. [Store.Overflowed] counts
 // both.
-//
-// # How a step is decided
-//
-//	path     when                            cost
-//	pinned   a Take of the key that its      no lock: one compare-and-swap, and a hash
-//	         shard was asked for 64 times    unless the key was pinned last of its
-//	         in a row, and no other since    limit
-//	quick    Takes on up to 16 keys, all     a hash for each key, a lock for each
-//	         held, or of a step that is      shard, at most one division for each
-//	         refused                         Take
-//	general  every other step                as quick, and core.Decide on copies of
-//	                                         the states; new keys are inserted and
-//	                                         others swept
-//
-// The first two paths are for Takes of at least one unit that book nothing and
-// are not UpTo, under GCRA limits whose units come back every whole number of
-// microseconds (see [core.Steady]), and for keys without strikes or bans. They leave
-// refusals under a [core.Ban] to the general path. No path allocates for a key that is
-// held, except for a few bytes when a key is pinned or gets its first strike, and for the
-// logs and leases of some algorithms. Steps on keys of one shard wait for each other. A step that
-// is not quick, on a pinned key, takes the lock and unpins the key.
 package memstore
 
 import (

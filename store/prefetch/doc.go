@@ -1,10 +1,16 @@
-// Package prefetch saves a store most of the calls about busy keys: an instance
-// takes units of such a key ahead, several at once, and hands them out by
-// itself.
+// Package prefetch saves a store most of the calls about busy keys: an instance takes units of such
+// a key ahead, several at once, and hands them out by itself.
 //
-//	store, err := prefetch.New(redis, prefetch.Options{Units: 100})
-//	...
+//	store, err := prefetch.New(counts, prefetch.Options{Units: 100})
+//	if err != nil {
+//		log.Fatal(err)
+//	}
 //	defer store.Close(ctx)
+//	l := limiter.MustNew(limiter.Config{Store: store, Rules: rules})
+//
+// A [Store] is a [core.Store] over another one, usually in Redis, and safe for concurrent use.
+// [Options] say how many units it may hold, and of how many keys. Its Close gives back the units
+// that are held.
 //
 // It never admits more than the limit does. A held unit has been charged in the
 // store, and it is dropped no later than the store counts it as come back. So

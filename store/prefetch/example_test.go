@@ -3,10 +3,18 @@ package prefetch_test
 import (
 	"context"
 	"fmt"
+	"log"
+	"net/http"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/store/memstore"
 	"github.com/headgate/headgate/store/prefetch"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // counter counts the calls of a store, which stands for one that is far away.
@@ -50,4 +58,22 @@ func ExampleNew() {
 		fmt.Println(err)
 	}
 	// Output: 1000 admitted in 23 calls
+}
+
+// A service whose keys are busy, far from its Redis.
+func Example() {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+	counts := redisstore.MustNew(client, redisstore.Options{Prefix: "shop:"})
+	rules := []limiter.Rule{{Name: "api", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("5000/1m")}}
+
+	store, err := prefetch.New(counts, prefetch.Options{Units: 100})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close(ctx)
+	l := limiter.MustNew(limiter.Config{Store: store, Rules: rules})
+
+	handler := nethttp.New(l)(http.DefaultServeMux)
+	log.Fatal(http.ListenAndServe("127.0.0.1:8080", handler))
 }

@@ -1,5 +1,13 @@
-// Package storetest tests that a [core.Store] decides exactly as specified.
-// [Run] holds everything that a store must pass:
+// Package storetest tests that a [core.Store] decides exactly as specified. The tests of a store
+// run it so:
+//
+//	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) core.Store {
+//		return memstore.MustNew(memstore.Options{Clock: clock.Now})
+//	})
+//
+// A [Factory] makes a store whose time is that of a [Clock], which the tests move. [Model] is the
+// reference: the arithmetic of core behind one mutex. [Run] holds everything that a store must
+// pass, and each part can be run by itself:
 //
 //   - Timelines: text files of steps at given instants and their answers,
 //     written to be read.
@@ -8,7 +16,7 @@
 //   - Diff: random histories, decided step by step like the reference.
 //   - Contention: exact counts under concurrent callers.
 //
-// [Model] is the reference: the arithmetic of core behind one mutex.
+// The file docs/store.md says how to write a store.
 package storetest
 
 import (
