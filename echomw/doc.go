@@ -1,7 +1,14 @@
-// Package echomw limits requests in Echo servers.
+// Package echomw limits requests in servers of Echo v4. Package echov5mw does for v5.
 //
 //	e := echo.New()
-//	e.Use(middleware.Recover(), echomw.New(limiter.PerIP("100/1m")))
+//	e.Use(echomw.New(limiter.PerIP("100/1m")))
+//	e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
+//	log.Fatal(e.Start("127.0.0.1:8080"))
+//
+// [New] makes the middleware of a [limiter.Limiter], whose rules say what is counted. [Key] makes
+// the key of a rule from an echo.Context, and a [Config] has what a program adds, such as
+// requests to leave out and answers of its own. Put the middleware behind one that recovers from
+// panics.
 //
 // Rules see the peer of the connection. They do not see the address of
 // echo.Context.RealIP, which by default every client can forge. The route of a request

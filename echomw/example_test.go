@@ -2,6 +2,8 @@ package echomw_test
 
 import (
 	"fmt"
+	"log"
+	"net/http"
 	"net/http/httptest"
 
 	"github.com/labstack/echo/v4"
@@ -38,4 +40,12 @@ func ExampleKey() {
 	rule := limiter.Rule{Name: "user", Key: user, Limit: core.MustParseLimit("5000/1h fixed-window")}
 	fmt.Println(rule.Name, rule.Limit)
 	// Output: user 5000/1h fixed-window
+}
+
+// A server admits 100 requests a minute from each address.
+func Example() {
+	e := echo.New()
+	e.Use(echomw.New(limiter.PerIP("100/1m")))
+	e.GET("/", func(c echo.Context) error { return c.String(http.StatusOK, "hello\n") })
+	log.Fatal(e.Start("127.0.0.1:8080"))
 }

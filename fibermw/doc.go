@@ -1,8 +1,14 @@
-// Package fibermw limits requests in Fiber servers. It does not convert them to
-// net/http.
+// Package fibermw limits requests in servers of Fiber v2. It does not convert them to
+// net/http. Package fiberv3mw does for v3.
 //
 //	app := fiber.New()
 //	app.Use(recover.New(), fibermw.New(limiter.PerIP("100/1m")))
+//	app.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello\n") })
+//	log.Fatal(app.Listen("127.0.0.1:8080"))
+//
+// [New] makes the middleware of a [limiter.Limiter], whose rules say what is counted. [Key] makes
+// the key of a rule from a *fiber.Ctx, and a [Config] has what a program adds, such as
+// requests to leave out and answers of its own.
 //
 // Rules see the peer of the connection. They do not see the address of fiber.Ctx.IP,
 // which comes from a header if ProxyHeader is set. They see all lines of a header, and
@@ -15,7 +21,7 @@
 // Fiber reports the pattern of a request only to the handlers of that pattern.
 // Rules that count by route need the middleware there, before the handler:
 //
-//	app.Post("/login", fibermw.New(limiter), login)
+//	app.Post("/login", fibermw.New(l), login)
 //
 // In middleware of Use and Group the route is their prefix, such as "/", so that all
 // paths below the prefix are one route.

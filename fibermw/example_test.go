@@ -2,9 +2,11 @@ package fibermw_test
 
 import (
 	"fmt"
+	"log"
 	"net/http/httptest"
 
 	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/recover"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/fibermw"
@@ -42,4 +44,12 @@ func ExampleKey() {
 	rule := limiter.Rule{Name: "user", Key: user, Limit: core.MustParseLimit("5000/1h fixed-window")}
 	fmt.Println(rule.Name, rule.Limit)
 	// Output: user 5000/1h fixed-window
+}
+
+// A server admits 100 requests a minute from each address.
+func Example() {
+	app := fiber.New()
+	app.Use(recover.New(), fibermw.New(limiter.PerIP("100/1m")))
+	app.Get("/", func(c *fiber.Ctx) error { return c.SendString("hello\n") })
+	log.Fatal(app.Listen("127.0.0.1:8080"))
 }

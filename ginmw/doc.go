@@ -2,6 +2,12 @@
 //
 //	r := gin.New()
 //	r.Use(gin.Recovery(), ginmw.New(limiter.PerIP("100/1m")))
+//	r.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "hello\n") })
+//	log.Fatal(r.Run("127.0.0.1:8080"))
+//
+// [New] makes the middleware of a [limiter.Limiter], whose rules say what is counted. [Key] makes
+// the key of a rule from a *gin.Context, and a [Config] has what a program adds, such as
+// requests to leave out and answers of its own.
 //
 // Rules see the peer of the connection. They do not see the address of
 // gin.Context.ClientIP, which by default every client can forge. The limiter warns of
@@ -14,7 +20,7 @@
 // Gin has no error handler: a middleware writes the answer to the errors that handlers report
 // by gin.Context.Error. Use it after New, so that Rule.RefundIf gets its status:
 //
-//	r.Use(gin.Recovery(), ginmw.New(limiter), answerErrors)
+//	r.Use(gin.Recovery(), ginmw.New(l), answerErrors)
 //
 // Before New it answers too late. RefundIf then gets the status that the handler has set by
 // gin.Context.Status, and 500 if it has set none.

@@ -2,6 +2,8 @@ package ginmw_test
 
 import (
 	"fmt"
+	"log"
+	"net/http"
 	"net/http/httptest"
 
 	"github.com/gin-gonic/gin"
@@ -38,4 +40,12 @@ func ExampleKey() {
 	rule := limiter.Rule{Name: "user", Key: user, Limit: core.MustParseLimit("5000/1h fixed-window")}
 	fmt.Println(rule.Name, rule.Limit)
 	// Output: user 5000/1h fixed-window
+}
+
+// A server admits 100 requests a minute from each address.
+func Example() {
+	r := gin.New()
+	r.Use(gin.Recovery(), ginmw.New(limiter.PerIP("100/1m")))
+	r.GET("/", func(c *gin.Context) { c.String(http.StatusOK, "hello\n") })
+	log.Fatal(r.Run("127.0.0.1:8080"))
 }

@@ -2,7 +2,13 @@
 // net/http.
 //
 //	limit := nethttp.New(limiter.PerIP("100/1m"))
-//	http.ListenAndServe(addr, limit(mux))
+//	mux := http.NewServeMux()
+//	mux.Handle("/", http.FileServer(http.Dir("/srv/www")))
+//	log.Fatal(http.ListenAndServe("127.0.0.1:8080", limit(mux)))
+//
+// [New] makes the middleware of a [limiter.Limiter], whose rules say what is counted. [Key] makes
+// the key of a rule from an *http.Request, and a [Config] has what a program adds, such as
+// requests to leave out and answers of its own.
 //
 // The key functions of the rules decide which address a request is counted
 // against. This package trusts no header. Rules that count by route need the

@@ -3,6 +3,7 @@ package nethttp_test
 import (
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 
@@ -97,4 +98,12 @@ func ExampleConfig() {
 	// Output:
 	// 200 ""
 	// 200 ""
+}
+
+// A server admits 100 requests a minute from each address.
+func Example() {
+	limit := nethttp.New(limiter.PerIP("100/1m"))
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServer(http.Dir("/srv/www")))
+	log.Fatal(http.ListenAndServe("127.0.0.1:8080", limit(mux)))
 }

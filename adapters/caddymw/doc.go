@@ -1,20 +1,21 @@
 // Package caddymw is a module of Caddy that limits requests: the handler
-// http.handlers.headgate and the directive headgate of a Caddyfile. A Caddy with it is
-// built by
+// http.handlers.headgate and the directive headgate of a Caddyfile. A site with the limits of a
+// file:
+//
+//	example.com {
+//		headgate {
+//			app      shop
+//			policies /etc/caddy/limits.yaml
+//		}
+//		reverse_proxy 127.0.0.1:8080
+//	}
+//
+// A Caddy that has the module is built by
 //
 //	xcaddy build --with github.com/headgate/headgate/adapters/caddymw
 //
-// A site with the limits of a file:
-//
-//	example.com {
-//	    headgate {
-//	        app      shop
-//	        policies /etc/caddy/limits.yaml
-//	    }
-//	    reverse_proxy 127.0.0.1:8080
-//	}
-//
-// [Handler] is the handler, and [Config] has the options.
+// [Handler] is the handler, and [Config] has the options. No program needs them: Caddy makes a
+// handler of its configuration.
 //
 // The limits are policies, which the handler follows in a file, or in Redis, where the
 // management page publishes them. It counts in memory, or in a Redis that all instances

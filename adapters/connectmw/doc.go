@@ -1,8 +1,16 @@
 // Package connectmw limits calls in servers of Connect, over its own protocol, gRPC and
 // gRPC-Web, and has clients wait for as long as such a server asks them to.
 //
-//	limit := connectmw.New(limiter)
-//	path, handler := cartv1connect.NewCartServiceHandler(cart, connect.WithInterceptors(limit))
+//	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+//		{Name: "peer", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+//	}})
+//	limit := connect.WithInterceptors(connectmw.New(l))
+//	mux := http.NewServeMux()
+//	mux.Handle(upper, connect.NewUnaryHandler(upper, toUpper, limit))
+//
+// [New] makes the interceptor of a [limiter.Limiter]. A [Config] has what a program adds, such as
+// calls to leave out, and [Retry] says how the interceptor of a client, of [NewRetry], repeats
+// calls that were refused.
 //
 // The rules are those of HTTP servers. A call has its procedure, such as
 // "/shop.v1.Cart/Add", as path and route, the peer of the connection as address, and its

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -65,4 +66,31 @@ func ExampleRefundIf() {
 	}
 	fmt.Println(rule.RefundIf(200), rule.RefundIf(401))
 	// Output: true false
+}
+
+// A server admits 100 calls a minute from each address.
+func Example() {
+	const upper = "/text.v1.Text/Upper"
+	type text = wrapperspb.StringValue
+	toUpper := func(_ context.Context, r *connect.Request[text]) (*connect.Response[text], error) {
+		return connect.NewResponse(wrapperspb.String(strings.ToUpper(r.Msg.Value))), nil
+	}
+
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Name: "peer", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+	}})
+	limit := connect.WithInterceptors(connectmw.New(l))
+	mux := http.NewServeMux()
+	mux.Handle(upper, connect.NewUnaryHandler(upper, toUpper, limit))
+
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	client := connect.NewClient[text, text](server.Client(), server.URL+upper)
+	answer, err := client.CallUnary(context.Background(), connect.NewRequest(wrapperspb.String("hello")))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(answer.Msg.Value)
+	// Output: HELLO
 }

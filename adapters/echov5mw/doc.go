@@ -1,7 +1,14 @@
 // Package echov5mw limits requests in servers of Echo v5. Package echomw does for v4.
 //
 //	e := echo.New()
-//	e.Use(middleware.Recover(), echov5mw.New(limiter.PerIP("100/1m")))
+//	e.Use(echov5mw.New(limiter.PerIP("100/1m")))
+//	e.GET("/", func(c *echo.Context) error { return c.String(http.StatusOK, "hello\n") })
+//	log.Fatal(e.Start("127.0.0.1:8080"))
+//
+// [New] makes the middleware of a [limiter.Limiter], whose rules say what is counted. [Key] makes
+// the key of a rule from an *echo.Context, and a [Config] has what a program adds, such as
+// requests to leave out and answers of its own. Put the middleware behind one that recovers from
+// panics.
 //
 // Rules see the peer of the connection, and never an address that Echo.IPExtractor reads
 // from a header. The route of a request is echo.Context.Path, which is set before

@@ -19,6 +19,10 @@ import (
 // l more than once, also by fiber.Ctx.RestartRouting, is counted the first time.
 // New takes one Config or none, and ignores any but the first. It logs mistakes in l and in the
 // Config to the log of l; see [limiter.Limiter.CheckRequests]. A nil limiter answers 503.
+//
+// [limiter.FromContext] and [limiter.Degraded] find the result in fiber.Ctx.Context, and also in
+// the fiber.Ctx itself, which is a context that never ends. Only fiber.Ctx.Context ends when a
+// lease is lost and the limiter has CancelOnLostLease.
 func New(l *limiter.Limiter, config ...Config) fiber.Handler {
 	c, err := setup.ConfigOf(l, config)
 	l.LogSetup("fiberv3mw.New", err)

@@ -1,8 +1,15 @@
 // Package grpcmw limits calls in gRPC servers, and has clients wait for as long as such a
 // server asks them to.
 //
-//	limit := grpcmw.New(limiter)
+//	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+//		{Name: "peer", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+//	}})
+//	limit := grpcmw.New(l)
 //	server := grpc.NewServer(limit.Options()...)
+//
+// A [Server], which [New] makes of a [limiter.Limiter], has the interceptors. A [Config] has what a
+// program adds, such as calls to leave out, and [Retry] says how the interceptor of a client, of
+// [NewRetry], repeats calls that were refused.
 //
 // The rules are those of HTTP servers. A call has the method POST, its full method, such
 // as "/shop.v1.Cart/Add", as path and route, the peer of the connection as address, and

@@ -3,12 +3,16 @@ package grpcmw_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"log/slog"
+	"net"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/headgate/headgate/adapters/grpcmw"
@@ -107,4 +111,20 @@ func ExampleMessage() {
 	}
 	fmt.Println(rule.Limit)
 	// Output: 100000/1m
+}
+
+// A server admits 100 calls a minute from each address.
+func Example() {
+	l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Name: "peer", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+	}})
+	limit := grpcmw.New(l)
+	server := grpc.NewServer(limit.Options()...)
+	healthpb.RegisterHealthServer(server, health.NewServer()) // register your services here
+
+	listener, err := net.Listen("tcp", "127.0.0.1:50051")
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(server.Serve(listener))
 }

@@ -1,5 +1,5 @@
-// This file has the paths that do without core.Decide: of a Take on a pinned key, of a quick Take,
-// and of a step of several.
+// This file has the paths of a Take on a pinned key, of one or several quick Takes, and of a
+// single op on a known key.
 //
 //	path     when                            cost
 //	pinned   a Take of the key that its      no lock: one compare-and-swap, and a hash
