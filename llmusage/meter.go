@@ -1,17 +1,25 @@
 // Package llmusage reads the number of tokens that an answer of a language model used,
-// while the answer passes. It knows the chat completions and the responses of OpenAI's
-// API and the messages of Anthropic's, as one JSON object and as a stream of
-// server-sent events.
+// while the answer passes.
 //
-// A [Meter] is an [io.Writer] that takes the bytes of one answer in pieces of any
-// size and keeps none of them: its memory is fixed. [Watch] puts one into the body of an
-// answer, such as in [net/http/httputil.ReverseProxy.ModifyResponse]:
+//	proxy := &httputil.ReverseProxy{
+//		Rewrite: func(r *httputil.ProxyRequest) {
+//			r.SetURL(target)
+//			r.Out.Header.Del("Accept-Encoding") // the transport decompresses by itself
+//		},
+//		ModifyResponse: func(resp *http.Response) error {
+//			llmusage.Watch(resp, func(u llmusage.Usage, err error) {
+//				fmt.Println(u.Input, u.Output, u.Total, err)
+//			})
+//			return nil
+//		},
+//		FlushInterval: -1, // events pass at once
+//	}
 //
-//	llmusage.Watch(resp, func(u llmusage.Usage, err error) {
-//		charge(u.Total)
-//	})
-//
-// A handler that copies an answer by itself has [io.TeeReader] or [io.MultiWriter].
+// It knows the chat completions and the responses of OpenAI's API and the messages of Anthropic's,
+// as one JSON object and as a stream of server-sent events. [Watch] puts a [Meter] into the body of
+// an answer, and passes on the [Usage] at its end. A Meter is an [io.Writer] that takes the bytes
+// of one answer in pieces of any size and keeps none of them: its memory is fixed. A handler that
+// copies an answer by itself has [io.TeeReader] or [io.MultiWriter].
 //
 // # Streams
 //

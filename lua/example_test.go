@@ -19,3 +19,11 @@ func ExampleScripts() {
 	// true false
 	// true true
 }
+
+func Example() {
+	var scripts lua.Scripts
+	set := lua.Set(0).With(core.FixedWindow)
+	one := scripts.One(set)
+	fmt.Println(len(one.SHA1), strings.Contains(one.Text, "function fixed_window"))
+	// Output: 40 true
+}

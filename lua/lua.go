@@ -1,7 +1,13 @@
-// Package lua holds the scripts by which a Redis server decides. prelude.lua has the
-// contract of their parts, single.lua and batch.lua describe the arguments, and
-// reply.lua the form of the reply. Each algorithm is one file, the twin of its file in
-// core. A script is assembled from the parts that a set of limits needs.
+// Package lua has the scripts by which a Redis server decides steps, for stores in Redis. Package
+// redisstore is one, so programs do not use this package.
+//
+//	var scripts lua.Scripts
+//	set := lua.Set(0).With(core.FixedWindow)
+//	one := scripts.One(set)
+//	fmt.Println(len(one.SHA1), strings.Contains(one.Text, "function fixed_window"))
+//
+// [Scripts] assembles a [Script] from the parts that a [Set] of algorithms needs, and caches it.
+// The decisions are those of core.Decide, field by field.
 package lua
 
 import (

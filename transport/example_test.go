@@ -116,3 +116,25 @@ func ExampleObserver() {
 	fmt.Println(seen[transport.Answered], seen[transport.Limited])
 	// Output: 2 1
 }
+
+// A request that would have to wait for too long is not sent.
+func ExampleTransport() {
+	server := api()
+	defer server.Close()
+	url := server.URL
+
+	paced := transport.MustNew(transport.Config{MaxWait: 5 * time.Second})
+	client := &http.Client{Transport: paced}
+	resp, err := client.Get(url)
+	var limited *transport.LimitedError
+	if errors.As(err, &limited) {
+		fmt.Println("not sent; there is a turn in", limited.RetryAfter)
+		return
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer resp.Body.Close()
+	fmt.Println(resp.Status)
+	// Output: 200 OK
+}

@@ -13,10 +13,9 @@ import (
 )
 
 func ExampleHandler() {
-	l := limiter.MustNew(limiter.Config{
-		Top:   100,
-		Rules: []limiter.Rule{{Name: "visitors", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")}},
-	})
+	l := limiter.MustNew(limiter.Config{Top: 100, Rules: []limiter.Rule{
+		{Name: "visitors", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+	}})
 	defer l.Close()
 
 	mux := http.NewServeMux()

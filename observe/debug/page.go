@@ -1,12 +1,19 @@
 // Package debug shows what limiters know, in the manner of net/http/pprof: the rules in force,
 // the state of the store, who is refused and who is admitted, and the latest errors.
 //
+//	l := limiter.MustNew(limiter.Config{Top: 100, Rules: []limiter.Rule{
+//		{Name: "visitors", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+//	}})
+//	defer l.Close()
+//
+//	mux := http.NewServeMux()
+//	mux.Handle("/", nethttp.New(l)(http.NotFoundHandler()))
 //	mux.Handle("/debug/limits", debug.Handler(l))
 //
-// The page is HTML without scripts. With ?format=json, or for a client that accepts JSON
-// and no HTML, it is JSON; see [Report]. It shows keys, which say who the callers are, so by
-// default it answers only clients on the same machine; see [Local]. Set
-// limiter.Config.Top to see keys and counts of verdicts.
+// [Handler] shows limiters, and a [Page] also says who may see them. The page is HTML without
+// scripts. With ?format=json, or for a client that accepts JSON and no HTML, it is JSON, a
+// [Report]. It shows keys, which say who the callers are, so by default it answers only clients on
+// the same machine; see [Local]. Set limiter.Config.Top to see keys and counts of verdicts.
 //
 // All of it is of one process. No request asks a server, so the page answers while the store
 // is away.

@@ -1,6 +1,17 @@
-// Package eventlog logs what becomes of requests, at a bounded rate:
+// Package eventlog logs what becomes of requests, at a bounded rate.
 //
-//	config.Observer = eventlog.MustNew(eventlog.Options{})
+//	refusals, err := eventlog.New(eventlog.Options{})
+//	if err != nil {
+//		log.Fatal(err)
+//	}
+//	defer refusals.Close()
+//	l := limiter.MustNew(limiter.Config{Observer: refusals, Rules: []limiter.Rule{
+//		{Name: "visitors", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+//	}})
+//	defer l.Close()
+//
+// A [Log] is an [events.Observer], safe for concurrent use. [Options] say where it writes and which
+// verdicts are logged.
 //
 // The first request that a rule refuses is in the log at once. The next ones are counted, and
 // the log gets their number once a minute. So the log says which rule refuses, since when

@@ -2,11 +2,15 @@ package eventlog_test
 
 import (
 	"context"
+	"log"
 	"log/slog"
+	"net/http"
 	"os"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/nethttp"
 	"github.com/headgate/headgate/observe/eventlog"
 )
 
@@ -37,4 +41,19 @@ func withoutTimes(_ []string, a slog.Attr) slog.Attr {
 		return slog.Attr{}
 	}
 	return a
+}
+
+// Refusals are logged to slog.Default.
+func ExampleNew() {
+	refusals, err := eventlog.New(eventlog.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer refusals.Close()
+	l := limiter.MustNew(limiter.Config{Observer: refusals, Rules: []limiter.Rule{
+		{Name: "visitors", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+	}})
+	defer l.Close()
+
+	http.Handle("/", nethttp.New(l)(http.NotFoundHandler()))
 }

@@ -3,6 +3,7 @@ package events_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
@@ -56,4 +57,24 @@ func ExampleHooks() {
 	// jobs lease ended: false
 	// jobs lease ended: true
 	// tokens debited 39
+}
+
+// A program counts the requests that do not pass.
+func Example() {
+	var refused atomic.Int64
+	l := limiter.MustNew(limiter.Config{
+		Observer: events.Func(func(_ context.Context, r *events.Request) {
+			if !r.Verdict.Passes() {
+				refused.Add(1)
+			}
+		}),
+		Rules: []limiter.Rule{{Name: "jobs", Limit: core.MustParseLimit("2/1h")}},
+	})
+	defer l.Close()
+
+	for range 5 {
+		_, _ = l.Take(context.Background(), "ann", 1)
+	}
+	fmt.Println(refused.Load())
+	// Output: 3
 }

@@ -1,5 +1,14 @@
 // Package findings has the codes of the likely mistakes that a limiter, a store or an adapter
-// finds in its set-up. They do not change. docs/keys.md explains each.
+// finds in its set-up.
+//
+//	for _, found := range l.Status().Findings {
+//		if found.Code == findings.NoKey {
+//			fmt.Println(found.Rule, "has no key")
+//		}
+//	}
+//
+// A [core.Finding] has a code, and a [Found] also says when it was logged. Codes do not change.
+// docs/keys.md explains each.
 package findings
 
 import (

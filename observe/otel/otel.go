@@ -1,11 +1,17 @@
-// Package otel has limiters counted by OpenTelemetry:
+// Package otel has limiters counted by OpenTelemetry.
 //
-//	metrics, err := otel.New(otel.Options{})
-//	…
-//	metrics.Install(&config) // a limiter.Config, before limiter.New
+//	config := limiter.Config{Rules: []limiter.Rule{
+//		{Name: "visitors", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+//	}}
+//	otel.MustNew(otel.Options{}).Install(&config)
+//	l := limiter.MustNew(config)
+//	defer l.Close()
 //
-// docs/metrics.md lists the metrics. No key of a client is in any of them, nor on a span. The
-// package starts no spans. It sets attributes on the span of the request, and a request that
+// One [Metrics] serves all limiters of a program. [Options] have the meter provider, which is the
+// global one by default. docs/metrics.md lists the metrics. No key of a client is in any of them,
+// nor on a span.
+//
+// The package starts no spans. It sets attributes on the span of the request, and a request that
 // does not pass is offered as an exemplar.
 package otel
 

@@ -1,11 +1,18 @@
-// Package prom has limiters counted by Prometheus:
+// Package prom has limiters counted by Prometheus.
 //
-//	metrics, err := prom.New(prom.Options{})
-//	…
-//	metrics.Install(&config) // a limiter.Config, before limiter.New
+//	config := limiter.Config{Rules: []limiter.Rule{
+//		{Name: "visitors", Key: keyfuncs.RemoteIP, Limit: core.MustParseLimit("100/1m")},
+//	}}
+//	prom.MustNew(prom.Options{}).Install(&config)
+//	l := limiter.MustNew(config)
+//	defer l.Close()
 //
-// docs/metrics.md lists the metrics. No key of a client is in any of them. Their labels are
-// names of rules, of which there are at most Options.MaxRules, and fixed words.
+//	http.Handle("/metrics", promhttp.Handler())
+//	log.Fatal(http.ListenAndServe("127.0.0.1:8080", nethttp.New(l)(http.DefaultServeMux)))
+//
+// One [Metrics] serves all limiters of a program. [Options] have the registry, which is the default
+// one unless it is set. docs/metrics.md lists the metrics. No key of a client is in any of them.
+// Their labels are names of rules, of which there are at most Options.MaxRules, and fixed words.
 package prom
 
 import (

@@ -1,12 +1,6 @@
-// Package topkeys finds the keys that are counted most often, in bounded memory.
+// This file has the sketch.
 //
-// A [Sketch] counts keys over the last minutes. Its [Summary] has the most frequent of them,
-// each with an upper bound of its error. Summaries of several processes can be merged, and
-// have a JSON form of bounded size.
-//
-// # Accuracy
-//
-// The sketch is Space-Saving of Metwally, Agrawal and El Abbadi ("Efficient computation of
+// It is Space-Saving of Metwally, Agrawal and El Abbadi ("Efficient computation of
 // frequent and top-k elements in data streams", ICDT 2005), in sets: a keyed hash assigns
 // each key to a set of w = 16 counters. A key without a counter takes over the smallest of its
 // set. The count that it finds there is the error of its own. So for each window, and for a set
@@ -24,6 +18,7 @@
 //
 // Within a set, 31 bits of the hash stand for the key. Two given keys of a set are taken for
 // one with a probability of 2^-31.
+
 package topkeys
 
 import (
