@@ -1,5 +1,6 @@
 // Package exchange is what the middleware of every framework does with a request, over what the
-// framework can do with it.
+// framework can do with it. An [Exchange] is that middleware, and a [Framework] what a framework
+// can do.
 package exchange
 
 import (

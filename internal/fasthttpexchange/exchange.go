@@ -1,5 +1,6 @@
-// Package fasthttpexchange has what the adapters for the versions of Fiber do alike with a
-// request of fasthttp and its answer. It imports neither version.
+// Package fasthttpexchange has what the adapters for the versions of Fiber do alike with a request
+// of fasthttp and its answer. It imports neither version. [Meet] reports whether a limiter has
+// counted a request before.
 package fasthttpexchange
 
 import (

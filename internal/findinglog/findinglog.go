@@ -1,5 +1,6 @@
 // Package findinglog says findings of a limiter in the words of the program that runs it: a
-// limiter names functions of Go, and those who run a gateway have flags.
+// limiter names functions of Go, and those who run a gateway have flags. A [Handler] passes
+// records on with other texts.
 package findinglog
 
 import (

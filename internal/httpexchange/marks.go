@@ -1,6 +1,7 @@
 // Package httpexchange has what adapters do alike with a request of net/http and its answer. It
-// keeps the mark of a request that a limiter has counted where nothing sends it: in the header
-// map of the answer, if that is one of net/http's servers, and otherwise in the request's context.
+// keeps the mark of a request that a limiter has counted where nothing sends it: in the header map
+// of the answer, if that is one of net/http's servers, and otherwise in the request's context.
+// [Meet] finds it.
 package httpexchange
 
 import (

@@ -1,6 +1,6 @@
-// Package rediscall is shared by all users of a Redis client in this module. It
-// has the traits of a client, commands that are sent once, and calls that return
-// in time.
+// Package rediscall is shared by all users of a Redis client in this module. It has the traits of
+// a client, commands that are sent once, and calls that return in time. A [Caller] makes the
+// calls.
 package rediscall
 
 import (

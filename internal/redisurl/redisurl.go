@@ -1,29 +1,5 @@
 // Package redisurl reads the URL of a Redis, wherever headgate takes one in a flag, a
-// file or an environment variable. [Parse] returns the options of a client:
-//
-//	redis://user:password@host:6379/0                         one server
-//	unix://user:password@/run/redis.sock?db=0                 one server, by a Unix socket
-//	redis+sentinel://user:password@host:26379,host/master/0   the master that Sentinel names
-//	redis+cluster://user:password@host:6379,host              a Redis Cluster
-//
-// With rediss instead of redis the connections use TLS. The parts mean the same in every
-// form:
-//
-//   - The user and the password are those of Redis. Those of Sentinel are the parameters
-//     sentinel_username and sentinel_password.
-//   - A host has the port 6379, or 26379 for Sentinel, unless it names one. Sentinel and
-//     Cluster take any number of hosts, separated by commas or as parameters addr. One that
-//     answers is enough, because it names the others.
-//   - The database is 0 unless the path, or the parameter db, names another. Redis Cluster
-//     has no other.
-//   - The other parameters are those of go-redis, such as dial_timeout=2s and pool_size=20;
-//     see [redis.ParseURL], [redis.ParseFailoverURL] and [redis.ParseClusterURL]. Those that
-//     let replicas answer are refused, because only the master knows a count.
-//   - A server that uses TLS has to prove its name. If the URL names one host, all servers
-//     prove the name of that host, else each the name that it is reached by. The roots are
-//     those of the machine.
-//
-// A character of a name or password that has a meaning in a URL is percent-encoded.
+// file or an environment variable. [Parse] returns the options of a client.
 package redisurl
 
 import (
@@ -65,6 +41,30 @@ var replicas = []string{"read_only", "replica_only", "route_by_latency", "route_
 // Parse returns the options of the client, for [redis.NewUniversalClient], that the URL
 // describes. ContextTimeoutEnabled is set, without which the client ignores deadlines. The
 // error names every mistake and shows neither a user nor a password.
+//
+//	redis://user:password@host:6379/0                         one server
+//	unix://user:password@/run/redis.sock?db=0                 one server, by a Unix socket
+//	redis+sentinel://user:password@host:26379,host/master/0   the master that Sentinel names
+//	redis+cluster://user:password@host:6379,host              a Redis Cluster
+//
+// With rediss instead of redis the connections use TLS. The parts mean the same in every
+// form:
+//
+//   - The user and the password are those of Redis. Those of Sentinel are the parameters
+//     sentinel_username and sentinel_password.
+//   - A host has the port 6379, or 26379 for Sentinel, unless it names one. Sentinel and
+//     Cluster take any number of hosts, separated by commas or as parameters addr. One that
+//     answers is enough, because it names the others.
+//   - The database is 0 unless the path, or the parameter db, names another. Redis Cluster
+//     has no other.
+//   - The other parameters are those of go-redis, such as dial_timeout=2s and pool_size=20;
+//     see [redis.ParseURL], [redis.ParseFailoverURL] and [redis.ParseClusterURL]. Those that
+//     let replicas answer are refused, because only the master knows a count.
+//   - A server that uses TLS has to prove its name. If the URL names one host, all servers
+//     prove the name of that host, else each the name that it is reached by. The roots are
+//     those of the machine.
+//
+// A character of a name or password that has a meaning in a URL is percent-encoded.
 func Parse(text string) (*redis.UniversalOptions, error) {
 	// The scheme says how Redis is reached, and whether by TLS, in every form alike.
 	scheme, rest, found := strings.Cut(text, "://")

@@ -1,4 +1,4 @@
-// Package setup reads what the New of an adapter was given.
+// Package setup reads what the New of an adapter was given. [ConfigOf] returns it.
 package setup
 
 import (

@@ -1,5 +1,6 @@
 // Package strictjson checks what encoding/json lets pass: fields that are repeated or unknown,
-// bytes that are not UTF-8, deep nesting, and anything after the end.
+// bytes that are not UTF-8, deep nesting, and anything after the end. [Check] checks a text, and
+// [Decode] decodes one that was checked.
 package strictjson
 
 import (

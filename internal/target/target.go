@@ -1,5 +1,5 @@
-// Package target reads the path that a client asked for, which middleware may have changed
-// since in the request.
+// Package target reads the path that a client asked for, which middleware may have changed since
+// in the request. [Path] returns that path.
 package target
 
 import (

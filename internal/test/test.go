@@ -2,14 +2,14 @@
 // out and report it, to find the programs that a test starts, to find goroutines
 // that tests leave behind, to keep databases in memory, and to measure time without
 // failing because of it.
-//
-// Four variables of the environment control it:
-//
-//	HEADGATE_LONG=1     also runs the suites that [Long] guards
-//	HEADGATE_REQUIRE=1  fails instead of leaving out what [Program] misses
-//	HEADGATE_MEASURE=F  appends a line to the file F for each figure of [AtMost]
-//	HEADGATE_SKIPPED=F  appends a line to the file F for each test that was left out
 package test
+
+// Four variables of the environment control this package:
+//
+//	HEADGATE_LONG=1     also runs the suites that Long guards
+//	HEADGATE_REQUIRE=1  fails instead of leaving out what Program misses
+//	HEADGATE_MEASURE=F  appends a line to the file F for each figure of AtMost
+//	HEADGATE_SKIPPED=F  appends a line to the file F for each test that was left out
 
 import (
 	"fmt"

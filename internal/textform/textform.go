@@ -1,4 +1,5 @@
-// Package textform shortens the texts in errors and limits, and checks texts of users.
+// Package textform shortens the texts in errors and limits, and checks texts of users. [Clip]
+// shortens a text, and [Check] checks one.
 package textform
 
 import (

@@ -1,7 +1,7 @@
-// Package upgrades knows to which protocols a client may switch a connection. A connection
-// that has switched is one request to every limit, so only a protocol in which a client has
-// one conversation is allowed: in a tunnel such as h2c clients send requests that nothing
-// counts.
+// Package upgrades knows to which protocols a client may switch a connection. A connection that
+// has switched is one request to every limit, so only a protocol in which a client has one
+// conversation is allowed: in a tunnel such as h2c clients send requests that nothing counts.
+// [Protocols] are the allowed ones.
 package upgrades
 
 import (

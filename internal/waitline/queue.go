@@ -1,16 +1,6 @@
 // Package waitline keeps the requests that wait for units of a key in a line, and says which of
-// them asks the store next. It asks no store itself.
-//
-//	arrives --- an older one waits: peeks ---> the turn would come too late: refused
-//	   |                              |
-//	   | none does                    v
-//	   +----------> asks <-------- in line <-----------+
-//	                | | \     first, and due           |
-//	          taken | |  +--- no unit or lease yet ----+
-//	                v |
-//	           passes +--- booked ---> holds a slot ---> its instant: passes
-//	                                        |
-//	                                        +--- leaves: the slot goes to the next
+// them asks the store next. It asks no store itself. A [Queue] has the lines of a limiter, and a
+// [Turn] is the place of one request in them.
 package waitline
 
 import (
@@ -39,7 +29,18 @@ var (
 
 // Queue is the lines of a limiter. It bounds how many requests wait, in all and for each key
 // of a rule, and ends their waits when it is drained. It is safe for concurrent use; [Queue.Init]
-// comes first.
+// comes first. What becomes of a request:
+//
+//	arrives --- an older one waits: peeks ---> the turn would come too late: refused
+//	   |                              |
+//	   | none does                    v
+//	   +----------> asks <-------- in line <-----------+
+//	                | | \     first, and due           |
+//	          taken | |  +--- no unit or lease yet ----+
+//	                v |
+//	           passes +--- booked ---> holds a slot ---> its instant: passes
+//	                                        |
+//	                                        +--- leaves: the slot goes to the next
 type Queue struct {
 	max, maxPerKey int
 

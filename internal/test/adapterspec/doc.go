@@ -1,9 +1,6 @@
 // Package adapterspec specifies what every adapter promises to clients. An adapter's package
-// runs the specification with a driver: [RunHTTP] with an [HTTPFramework], or [RunRPC] with an
-// [RPCFramework]. It runs over the memory store and over Redis, with requests over loopback and
-// a clock that stands still. The drivers contain no expected answers, except the framework's own.
-//
-// A promise that holds for HTTP and for calls stands once. It is made on a [bench], which asks
-// its [transport] how a request is sent and what an answer looks like. What only one of the two
-// has stands in the files http_*.go and rpc_*.go.
+// runs it with a driver: [RunHTTP] with an [HTTPFramework], or [RunRPC] with an [RPCFramework]. It
+// runs over the memory store and over Redis, with requests over loopback and a clock that stands
+// still. A promise for HTTP and for calls is made once, on a [bench]; the files http_*.go
+// and rpc_*.go have the others. Drivers have no expected answers, but for the framework's own.
 package adapterspec

@@ -1,3 +1,13 @@
+// The suite is run as
+//
+//	go test ./internal/test/faults
+//	HEADGATE_LONG=1 go test ./internal/test/faults
+//	HEADGATE_LONG=1 go test ./internal/test/faults -run 'Faults/standalone/garbage' -count=20
+//	go test ./internal/test/faults -count=5 -timeout 60m -args -table $PWD/docs/faults.md
+//
+// and needs redis-server. The first form inflicts a few faults and the second all
+// of them. The last writes what was measured as a table: the worst of all runs.
+
 package faults
 
 import (

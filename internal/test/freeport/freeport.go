@@ -1,11 +1,5 @@
-// Package freeport finds ports for the servers of tests that are stopped and
-// started again on the same port.
-//
-// The kernel gives the ports that it chooses to outgoing connections too, so
-// any connection of the machine may take such a port while its server is down.
-// The ports of this package are below that range. No two are the same, also of tests that
-// run at the same time in several processes: a process holds the UDP port of the same
-// number until it ends, which no server of the tests uses.
+// Package freeport finds ports for the servers of tests that are stopped and started again on the
+// same port. [Listen] returns a listener on one, and [Addr] its address.
 package freeport
 
 import (
@@ -17,7 +11,9 @@ import (
 	"testing"
 )
 
-// The ports are from first to last. Linux gives outgoing connections those from
+// The ports are from first to last. The kernel gives the ports that it chooses to outgoing
+// connections too, so any connection of the machine may take such a port while its server is
+// down. These are below that range. Linux gives outgoing connections those from
 // 32768 on, and macOS and Windows those from 49152 on. A Redis Cluster may add
 // 10000 to them.
 const (
@@ -25,7 +21,9 @@ const (
 	last  = 31999
 )
 
-// claims are the UDP ports that stand for the ports of this process.
+// claims are the UDP ports that stand for the ports of this process, which holds them until it
+// ends. So no two ports are the same, also of tests that run at the same time in several
+// processes. No server of the tests uses UDP.
 var claims struct {
 	sync.Mutex
 	held []net.PacketConn // Guarded by the mutex.

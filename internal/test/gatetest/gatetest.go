@@ -1,4 +1,4 @@
-// Package gatetest makes limiters for the tests of adapters.
+// Package gatetest makes limiters for the tests of adapters. [Limited] makes one with one rule.
 package gatetest
 
 import (

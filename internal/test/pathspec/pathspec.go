@@ -1,5 +1,5 @@
-// Package pathspec holds that no spelling of a path avoids a policy, for the routers that
-// adapters are made for.
+// Package pathspec holds that no spelling of a path avoids a policy, for the routers that adapters
+// are made for. [Run] tests a [Router].
 package pathspec
 
 import (

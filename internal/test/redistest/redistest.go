@@ -1,9 +1,7 @@
 // Package redistest gives tests a real Redis: the one at REDIS_ADDR, or servers
 // of their own on free loopback ports, started from the redis-server in PATH, or
-// from the program at the absolute path HEADGATE_REDIS_SERVER, such as another
-// version or a valkey-server. Every server that it starts ends with the test that
-// asked for it, also if the test binary is killed (on Linux), and no other server is
-// ever flushed.
+// from the program at the absolute path HEADGATE_REDIS_SERVER. A [Server] ends with the test that
+// asked for it, also if the test binary is killed (on Linux). No other server is ever flushed.
 package redistest
 
 import (

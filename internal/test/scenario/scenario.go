@@ -1,6 +1,6 @@
-// Package scenario has limiters do everything that a package of metrics counts, and states
-// what it has counted then. Each package of metrics plays it and reads its metrics back by a
-// library of others, so that all say the same.
+// Package scenario has limiters do everything that a package of metrics counts, and states what it
+// has counted then. Each package of metrics plays it and reads its metrics back by a library of
+// others, so that all say the same. [Play] plays it.
 package scenario
 
 import (

@@ -1,7 +1,7 @@
 // Package meter counts what limiters report, for the packages of metrics. Counters are cells,
 // which a request adds to without a lock, and which are read when metrics are collected.
-// Histograms are recorded by the package of metrics at once, as only requests that wait,
-// leases and calls of a server have a duration.
+// Histograms are recorded by the package of metrics at once, as only requests that wait, leases
+// and calls of a server have a duration. A [Meter] counts in the cells of each [Instrument].
 package meter
 
 import (

@@ -1,4 +1,5 @@
-// Package serverclock follows the clock of a server by its answers.
+// Package serverclock follows the clock of a server by its answers. A [Clock] is what is known of
+// it.
 package serverclock
 
 import (

@@ -1,4 +1,5 @@
-// Package alert checks the conditions of alerts and sends their messages, at their times.
+// Package alert checks the conditions of alerts and sends their messages, at their times. [Start]
+// starts the [Worker] that does so for an [Alarm].
 package alert
 
 import (

@@ -21,8 +21,8 @@ import (
 type Options struct {
 	Service *service.Service
 
-	// Cookie is the name of the cookie that holds a session's token; "" admits
-	// API tokens only.
+	// Cookie is the name of the cookie that holds a session's token, which is that of the
+	// pages; "" admits API tokens only.
 	Cookie string
 
 	// Proxies are the trusted proxies; nil means none.
@@ -70,7 +70,8 @@ type API struct {
 	protection *http.CrossOriginProtection
 }
 
-// New returns an API.
+// New returns an API. Its routes are absolute, so the mux in which it handles /api/ must not strip
+// the prefix.
 func New(o Options) (*API, error) {
 	if o.Service == nil {
 		return nil, errors.New("api: Service is nil")

@@ -1,3 +1,12 @@
+// This file finds the actor of a request.
+//
+// A program sends a token of the console, as "Authorization: Bearer hgt_...". A
+// page sends the cookie of its session. A change with a cookie has to come from a
+// page of the same origin. Tokens need no such protection, because no browser sends
+// them by itself. If a trusted proxy names the user, its header replaces the
+// cookie, under the same protection. An address that has sent too many wrong tokens
+// gets a 429 for a while.
+
 package api
 
 import (

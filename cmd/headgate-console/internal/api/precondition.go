@@ -1,3 +1,12 @@
+// This file reads the version that a change is based on.
+//
+// PUT saves a policy over the version that If-Match names, or else the field
+// "version". A request with neither gets a 428. If the policy has another version
+// by now, the answer is 412, or 409 if the field was used, and holds both
+// versions. To create a policy, send If-None-Match: *. A repeated PUT that finds
+// the same content already saved is not a conflict: the answer is the current
+// policy.
+
 package api
 
 import (

@@ -1,3 +1,9 @@
+// This file has the form of errors.
+//
+// Every error is a problem of RFC 9457. Its member "code" identifies the kind, and
+// "errors" lists all mistakes by field, if there are any. A body is one JSON value
+// of bounded length, without unknown or repeated fields.
+
 package api
 
 import (

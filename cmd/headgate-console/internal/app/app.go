@@ -1,4 +1,5 @@
-// Package app puts the parts of the console together.
+// Package app puts the parts of the console together. [Open] returns an [App], the console without
+// its pages.
 package app
 
 import (

@@ -1,5 +1,6 @@
 // Package collect copies the counts of finished minutes from Redis to the database. Several
-// consoles may do so at the same time: each count is added once.
+// consoles may do so at the same time: each count is added once. [Start] starts the [Worker] that
+// does so.
 package collect
 
 import (

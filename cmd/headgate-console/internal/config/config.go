@@ -1,4 +1,5 @@
-// Package config reads the command line and the environment of the console.
+// Package config reads the command line and the environment of the console. [Parse] returns a
+// [Config].
 package config
 
 import (

@@ -1,5 +1,5 @@
-// Package drawing draws the requests that a limit admits over time from a client
-// that never stops asking.
+// Package drawing draws the requests that a limit admits over time from a client that never stops
+// asking. [SVG] draws those of a limit, and [Sparkline] counts over time.
 package drawing
 
 import (

@@ -1,5 +1,6 @@
 // Package live reads what the instances report from Redis, once for all who look at it. However
-// many people have a page open, and however often it asks, Redis is asked about once a second.
+// many people have a page open, and however often it asks, Redis is asked about once a second. A
+// [View] has what the pages show.
 package live
 
 import (

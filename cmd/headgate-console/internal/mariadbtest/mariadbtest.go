@@ -1,6 +1,6 @@
-// Package mariadbtest starts a real MariaDB for tests: a mariadbd with a temporary
-// directory on a free loopback port. It ends with the tests. On Linux it also ends if
-// the test binary is killed.
+// Package mariadbtest starts a real MariaDB for tests: a mariadbd with a temporary directory on a
+// free loopback port. It ends with the tests. On Linux it also ends if the test binary is killed.
+// [Start] returns a [Server].
 package mariadbtest
 
 import (

@@ -1,4 +1,5 @@
-// Package oidc lets people log in at a provider of OpenID Connect.
+// Package oidc lets people log in at a provider of OpenID Connect. A [Provider] begins a log-in,
+// which is a [Flow], and finishes it with an [Identity].
 package oidc
 
 import (

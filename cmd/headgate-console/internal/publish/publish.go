@@ -1,7 +1,6 @@
-// Package publish copies the policies from the database to the place where the
-// running instances read them. The database is authoritative. A worker always
-// publishes the whole set, and after a crash or an outage it publishes the changes
-// that are still missing.
+// Package publish copies the policies from the database to the place where the running instances
+// read them. The database is authoritative. A worker always publishes the whole set, and after a
+// crash or an outage it publishes the changes that are still missing. [Start] starts the [Worker].
 package publish
 
 import (

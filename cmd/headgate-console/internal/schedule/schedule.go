@@ -1,4 +1,5 @@
-// Package schedule makes changes of policies at their time.
+// Package schedule makes changes of policies at their time. [Start] starts the [Worker] that does
+// so for a [Calendar].
 package schedule
 
 import (

@@ -1,5 +1,5 @@
-// Package server serves HTTP with bounds on times and sizes, and shuts down
-// without breaking off requests.
+// Package server serves HTTP with bounds on times and sizes, and shuts down without breaking off
+// requests. [Serve] serves until its context ends.
 package server
 
 import (

@@ -10,7 +10,9 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// Errors of the methods; see the documentation of the package.
+// Errors of the methods, for errors.Is and errors.As, beside [*InvalidError], [*ConflictError],
+// [*DeniedError], [*LimitedError] and the error of a context that ended. Any other error is a fault
+// of the program. Its text is for the log and not for people.
 var (
 	// ErrUnavailable means that the database cannot be reached or written. Nothing
 	// was changed, unless the connection broke during the commit: then the change

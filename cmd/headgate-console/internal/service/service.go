@@ -47,7 +47,8 @@ type Options struct {
 }
 
 // Service performs the actions of people and programs. It needs no Close, and does
-// not close the database.
+// not close the database. A refusal is written to the audit log, and a change and its row there
+// are one transaction. [Alarm], [Calendar], [Ledger] and [Outbox] are for the program itself.
 type Service struct {
 	db        *store.DB
 	changed   func()

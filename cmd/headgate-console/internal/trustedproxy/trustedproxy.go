@@ -1,5 +1,5 @@
-// Package trustedproxy reads the address and the user of a request from the headers
-// of trusted reverse proxies in front of the console.
+// Package trustedproxy reads the address and the user of a request from the headers of trusted
+// reverse proxies in front of the console. [Proxies] are these proxies.
 package trustedproxy
 
 import (

@@ -1,11 +1,8 @@
-// Package web serves the pages of the console. They work without JavaScript; the
-// one script only adds live updates.
-//
-// The package makes no decision about permissions: the service does.
-//
-// A route names a function of a [request], which has the actor and the form. The function answers
-// with a page (show), with a question before a change (confirm) or with another page (seeOther), or
-// it returns an error, which fail answers with.
+// Package web serves the pages of the console. [New] returns the handler. The pages work without
+// JavaScript: the one script only adds live updates. The service decides about permissions. A
+// route names a function of a [request], which has the actor and the form. It answers with a page
+// (show), with a question before a change (confirm) or with another page (seeOther), or it returns
+// an error, which fail answers with.
 package web
 
 import (

@@ -1,6 +1,6 @@
 // Package webhook sends signed messages to the URLs of receivers, as Standard Webhooks has it. It
 // sends nothing to internal addresses without leave, whatever a name resolves to, follows no
-// redirect and uses no proxy.
+// redirect and uses no proxy. A [Sender] sends a [Message].
 package webhook
 
 import (

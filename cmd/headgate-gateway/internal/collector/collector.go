@@ -1,4 +1,5 @@
 // Package collector lets the garbage collector of a program with little memory run less often.
+// [Relax] has it do so.
 package collector
 
 import (

@@ -1,4 +1,5 @@
-// Package config reads the command line, the environment and the file of the gateway.
+// Package config reads the command line, the environment and the file of the gateway. [Parse]
+// returns a [Config].
 package config
 
 import (

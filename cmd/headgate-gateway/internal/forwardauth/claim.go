@@ -1,4 +1,16 @@
 // This file reads what a gateway says about the request that it asks for.
+//
+// The gateway sends a request of its own, whose headers name the original one:
+//
+//	method   X-Original-Method                     or X-Forwarded-Method
+//	target   X-Original-URI or X-Original-URL      or X-Forwarded-Uri
+//	host     that of X-Original-URL                or X-Forwarded-Host
+//	caller   X-Forwarded-For, or the header that callers.Options names
+//
+// They are believed only from trusted proxies, and if they leave a client nothing to
+// forge; see claim.read. All other headers are those of the original request. The scheme is
+// not read, because no rule depends on it, and neither is Forwarded: no gateway writes
+// there what a rule could use, so it would be the client's.
 
 package forwardauth
 

@@ -1,24 +1,7 @@
-// Package forwardauth lets a gateway that asks about each request before it passes it on
-// ask headgate: nginx by auth_request, Caddy by forward_auth, Traefik by ForwardAuth,
-// APISIX by forward-auth, and what speaks as one of them. [New] returns the handler.
-//
-// The gateway sends a request of its own, whose headers name the original one:
-//
-//	method   X-Original-Method                     or X-Forwarded-Method
-//	target   X-Original-URI or X-Original-URL      or X-Forwarded-Uri
-//	host     that of X-Original-URL                or X-Forwarded-Host
-//	caller   X-Forwarded-For, or the header that [callers.Options] names
-//
-// They are believed only from trusted proxies, and if they leave a client nothing to
-// forge; see claim.read. All other headers are those of the original request. The scheme is
-// not read, because no rule depends on it, and neither is Forwarded: no gateway writes
-// there what a rule could use, so it would be the client's.
-//
-// An answer of 200 lets the request pass and has the rate limit headers. An answer to a
-// request that must not pass has the headers and the body of a refusal, and in
-// Headgate-Status the status that the client should see, because nginx passes on none but
-// 401 and 403. The query of the URL has two parameters: "app" names the application,
-// and "deny_status" the status of all answers to requests that must not pass.
+// Package forwardauth lets a gateway that asks about each request before it passes it on ask
+// headgate: nginx by auth_request, Caddy by forward_auth, Traefik by ForwardAuth, APISIX by
+// forward-auth, and what speaks as one of them. [New] returns the handler, and [Options] configure
+// it.
 package forwardauth
 
 import (
@@ -120,6 +103,13 @@ func New(e *engine.Engine, o Options) (http.Handler, error) {
 	return h, nil
 }
 
+// handler answers the questions of gateways.
+//
+// An answer of 200 lets the request pass and has the rate limit headers. An answer to a
+// request that must not pass has the headers and the body of a refusal, and in
+// Headgate-Status the status that the client should see, because nginx passes on none but
+// 401 and 403. The query of the URL has two parameters: "app" names the application,
+// and "deny_status" the status of all answers to requests that must not pass.
 type handler struct {
 	options  Options
 	limiters map[string]*limiter.Limiter // by application; that of "" is the default

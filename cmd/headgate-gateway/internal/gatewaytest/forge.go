@@ -1,5 +1,6 @@
-// Package gatewaytest has helpers for the tests of the gateway: it builds the program, and
-// starts gateways and the proxies in front of them.
+// Package gatewaytest has helpers for the tests of the gateway: it builds the program, and starts
+// gateways and the proxies in front of them. [Start] returns a [Gateway], and [Program] the path
+// of the program.
 package gatewaytest
 
 import (

@@ -1,8 +1,6 @@
-// Package jsonapi answers programs in any language that ask, in JSON over HTTP, whether
-// something may be done and at what cost. openapi.yaml, which it serves, describes it.
-// [New] returns the handler.
-//
-// A caller is trusted: it says who its own callers are. So it has a bearer token, or a
+// Package jsonapi answers programs in any language that ask, in JSON over HTTP, whether something
+// may be done and at what cost. openapi.yaml, which it serves, describes it. [New] returns the
+// handler. A caller is trusted: it says who its own callers are. So it has a bearer token, or a
 // certificate, or is on this machine.
 package jsonapi
 

@@ -1,5 +1,5 @@
-// Package proxy is the face of the gateway that stands before a server: it passes on the
-// requests that the limits admit.
+// Package proxy is the face of the gateway that stands before a server: it passes on the requests
+// that the limits admit. A [Proxy] is its handler.
 package proxy
 
 import (

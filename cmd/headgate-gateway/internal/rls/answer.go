@@ -1,3 +1,31 @@
+// This file writes answers.
+//
+// statuses has one element for each descriptor. Its limit is that which is the most
+// exhausted of those that apply. The unit and unit_multiplier of current_limit give the true
+// period; Envoy before 1.37 or so ignores the multiplier. duration_until_reset is, for a
+// refusal, the time after which the same request would pass, and otherwise that until all
+// units are back. It is in whole seconds, rounded up, as Envoy cuts fractions off.
+//
+// A limit that degrades lets the request pass with OVER_LIMIT in its status, and adds the
+// header Headgate-Degraded: 1 to the request. A limit in shadow mode never says
+// OVER_LIMIT; its refusals are counted in the log once a minute, and by the observers of the
+// policies. A refusal has a body of application/problem+json, Retry-After and, as every
+// answer does, RateLimit and RateLimit-Policy.
+//
+// dynamic_metadata is empty unless there is something to say:
+//
+//	fallback: true       Redis is away, and the gateway decided in memory
+//	undecided: true      nothing could decide, so the failure modes of the policies did
+//	late: true           the decision took more than 50 ms
+//	refused: [names]     of the limits that refuse the request
+//	shadow: [names]      of the limits in shadow mode that would have refused it
+//	metadata: {}         of the limits in the folder that the request is within
+//
+// A limit that fails open lets the request pass. One that fails closed answers OVER_LIMIT, as
+// that is the only answer that turns a request away under every configuration of Envoy; the
+// body says 503. With Options.ClosedAsError the call ends with UNAVAILABLE, and
+// failure_mode_deny and status_on_error of Envoy decide.
+
 package rls
 
 import (

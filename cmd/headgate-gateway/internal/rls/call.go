@@ -1,3 +1,32 @@
+// This file reads calls.
+//
+// A call names a domain. If the folder of Options.Config has the domain, its files say the
+// limits; see package limitfile. Otherwise the domain is an application, whose policies
+// are the limits. A domain that is neither is answered with the status NOT_FOUND.
+//
+// Its fields are read so:
+//
+//	hits_addend of the request      the cost for each descriptor; 0 means 1
+//	hits_addend of a descriptor     the cost for it; 0 checks without counting, and is
+//	                                refused only where more is in use than the limit has
+//	is_negative_hits                gives back so many units
+//	limit                           replaces the quota and the period of the limits that
+//	                                apply. In a domain of the folder it is a limit of its
+//	                                own, as in envoyproxy/ratelimit, whose counts are by
+//	                                the entries. 0 requests refuse. It may be higher: the
+//	                                configuration of Envoy sets it
+//
+// Envoy sends a call with apply_on_stream_done when the answer has ended, and nothing in it
+// distinguishes it from any other call. As the units are used, it has to be charged beyond the
+// limit too: the next request pays. There are two ways to say so. A descriptor with the entry
+// headgate=debit, from a generic_key action with that descriptor_key, is charged
+// whatever the count; the entry is not used otherwise. And in the domains of Options.Debit
+// so is every descriptor with a hits_addend of its own that is above 0. A debit goes up to
+// the debt of the limit, once its capacity unless the policy says otherwise.
+//
+// Concurrency limits are left out, because Envoy does not say when a request ends. A limit with
+// on_limit wait refuses what is over it, because Envoy's time-out is shorter.
+
 package rls
 
 import (

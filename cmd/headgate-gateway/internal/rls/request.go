@@ -1,3 +1,25 @@
+// This file shows the descriptors of a call to the rules, as a request.
+//
+// All descriptors of a call describe one request. An entry of a descriptor is a property of
+// the request:
+//
+//	remote_address            the address of the caller: the keys ip and ip/56, networks
+//	method, :method           the method
+//	path, :path               the path; a query is cut off
+//	host, :authority          the host
+//	route                     the route
+//	user                      the user, for the key user
+//	plan                      the plan of the caller, for plan_by: header
+//	any other NAME            the header NAME, for header:NAME, api-key and basic-auth
+//
+// So an entry tenant=acme is for policies with the key header:tenant. Envoy is believed: it is
+// the client of this service, which only Envoy may reach.
+//
+// A policy applies to a descriptor that has all that the policy asks for: its key, its
+// match, and an address if it has networks. A count to which several descriptors lead is
+// charged once. All descriptors are decided in one step: a request that is refused costs
+// nothing anywhere.
+
 package rls
 
 import (

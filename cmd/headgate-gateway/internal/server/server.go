@@ -1,5 +1,5 @@
-// Package server listens, bounds what clients can take, and ends without breaking off
-// requests.
+// Package server listens, bounds what clients can take, and ends without breaking off requests.
+// [Run] does so until its context ends.
 package server
 
 import (

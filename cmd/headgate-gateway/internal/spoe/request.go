@@ -1,4 +1,17 @@
 // This file reads messages: which request HAProxy asks about.
+//
+// HAProxy sends one message for each request, named "headgate", with these arguments:
+//
+//	src      the address of the client, by HAProxy's src
+//	method   by method
+//	path     by path
+//	headers  all headers, by req.hdrs_bin
+//	app      the application, unless it is the default
+//	user     the user, if HAProxy has authenticated one
+//	plan     the plan of the caller, if HAProxy knows it
+//
+// The gateway believes HAProxy: src is the peer of the connection, whose forwarded headers
+// count if it is a trusted proxy, see package callers.
 
 package spoe
 

@@ -1,32 +1,6 @@
-// Package spoe answers HAProxy's Stream Processing Offload Engine: HAProxy asks by its
-// protocol SPOP about each request before it passes it on.
-//
-// HAProxy sends one message for each request, named "headgate", with these arguments:
-//
-//	src      the address of the client, by HAProxy's src
-//	method   by method
-//	path     by path
-//	headers  all headers, by req.hdrs_bin
-//	app      the application, unless it is the default
-//	user     the user, if HAProxy has authenticated one
-//	plan     the plan of the caller, if HAProxy knows it
-//
-// The gateway believes HAProxy: src is the peer of the connection, whose forwarded headers
-// count if it is a trusted proxy, see package callers.
-//
-// The answer sets variables of the transaction:
-//
-//	decided    true: the gateway has answered; it is not set if HAProxy could not ask
-//	over       whether the request must not pass
-//	status     that of the answer if it must not: 400, 403, 429 or 503
-//	body       that of the answer if it must not, of type application/problem+json
-//	retry_after, ratelimit, ratelimit_policy, x_ratelimit_limit, x_ratelimit_remaining,
-//	x_ratelimit_reset
-//	           the headers of those names for the answer, whether or not it passes
-//	degraded   whether it passes over the limit of a policy that degrades
-//
-// A request that HAProxy does not describe as above is not decided, and one whose path
-// cannot be decoded is refused with status 400.
+// Package spoe answers HAProxy's Stream Processing Offload Engine: HAProxy asks by its protocol
+// SPOP about each request before it passes it on. [New] makes a [Server], which answers with
+// variables of the transaction.
 package spoe
 
 import (
@@ -528,6 +502,20 @@ func list(s string) []string {
 }
 
 // answer returns the ACK of a NOTIFY, a frame of at most max bytes.
+//
+// The answer sets variables of the transaction:
+//
+//	decided    true: the gateway has answered; it is not set if HAProxy could not ask
+//	over       whether the request must not pass
+//	status     that of the answer if it must not: 400, 403, 429 or 503
+//	body       that of the answer if it must not, of type application/problem+json
+//	retry_after, ratelimit, ratelimit_policy, x_ratelimit_limit, x_ratelimit_remaining,
+//	x_ratelimit_reset
+//	           the headers of those names for the answer, whether or not it passes
+//	degraded   whether it passes over the limit of a policy that degrades
+//
+// A request that HAProxy does not describe as request.go says is not decided, and one whose path
+// cannot be decoded is refused with status 400.
 func (s *Server) answer(ctx context.Context, f frame, max uint32) []byte {
 	b := beginFrame(make([]byte, 0, 512), ack, f.stream, f.frame)
 

@@ -1,3 +1,13 @@
+// This file has the units of time.
+//
+// Every unit becomes a fixed window: of a second, a minute, an hour, a day, 7 days (week), 30
+// (month) or 365 (year), which begins at a multiple of its length since the Unix epoch.
+// At the end of a window a caller may thus use the limit twice. Two fields, which
+// envoyproxy/ratelimit does not have, say it better:
+//
+//	algorithm        sliding-window, sliding-log, gcra, token-bucket or fixed-window
+//	unit_multiplier  a period of so many units
+
 package limitfile
 
 import (
