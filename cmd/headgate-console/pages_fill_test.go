@@ -129,9 +129,15 @@ func (b *big) people() {
 	for i := range manyPolicies {
 		l, err := core.ParseLimit("10/s")
 		b.must(err)
-		p := policy.Policy{Name: policyName(i), Apps: []string{appName(i % manyApps)}, Limit: l, Key: "ip",
+		p := policy.Policy{
+			Name:        policyName(i),
+			Apps:        []string{appName(i % manyApps)},
+			Limit:       l,
+			Key:         "ip",
 			Description: fmt.Sprintf("Resource %d", i),
-			Match:       policy.Match{Path: fmt.Sprintf("/p/%05d", i)}, Mode: []policy.Mode{policy.Enforce, policy.Shadow}[i/manyApps%2]}
+			Match:       policy.Match{Path: fmt.Sprintf("/p/%05d", i)},
+			Mode:        []policy.Mode{policy.Enforce, policy.Shadow}[i/manyApps%2],
+		}
 		if i%50 == 0 {
 			p.Ban = core.MustParseBan("5/1m for 1m max 1h")
 		}
@@ -240,8 +246,17 @@ func (b *big) alert() {
 	b.t.Cleanup(receiver.Close)
 
 	for i := range manyHooks {
-		d := service.WebhookDraft{Name: fmt.Sprintf("The team number %d", i), URL: receiver.URL, Enabled: true, All: i%2 == 1,
-			Conditions: []service.Condition{{Kind: service.AlertBypassed}, {Kind: service.AlertBehind}, {Kind: service.AlertLost, Minutes: 1}}}
+		d := service.WebhookDraft{
+			Name:    fmt.Sprintf("The team number %d", i),
+			URL:     receiver.URL,
+			Enabled: true,
+			All:     i%2 == 1,
+			Conditions: []service.Condition{
+				{Kind: service.AlertBypassed},
+				{Kind: service.AlertBehind},
+				{Kind: service.AlertLost, Minutes: 1},
+			},
+		}
 		if !d.All {
 			d.Apps = []string{"a"}
 		}

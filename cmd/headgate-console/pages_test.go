@@ -278,8 +278,9 @@ func (b *big) measure(q question) {
 	}
 
 	slices.Sort(times)
-	what := fmt.Sprintf("%s %s %s as %s: %d, %d bytes, plain %d, first %s, least %s", q.method, q.path, q.what, q.user, sent.Code, sent.Body.Len(),
-		plain.Body.Len(), rounded(first), rounded(times[0]))
+	what := fmt.Sprintf("%s %s %s as %s: %d, %d bytes, plain %d, first %s, least %s",
+		q.method, q.path, q.what, q.user,
+		sent.Code, sent.Body.Len(), plain.Body.Len(), rounded(first), rounded(times[0]))
 	test.AtMost(b.t, what, times[2], quick)
 
 	if sent.Code >= 500 || q.status != 0 && sent.Code != q.status {

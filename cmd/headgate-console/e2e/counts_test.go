@@ -231,7 +231,9 @@ func (l *load) skewed(off time.Duration) (address string, stop func()) {
 
 	client := redis.NewClient(&redis.Options{Addr: l.redis, ContextTimeoutEnabled: true})
 	limits, err := managed.Open(context.Background(), client, managed.Options{
-		App: "shop", Store: redisstore.Options{Timeout: time.Minute}, Clock: func() time.Time { return time.Now().Add(off) },
+		App:     "shop",
+		Store:   redisstore.Options{Timeout: time.Minute},
+		Clock:   func() time.Time { return time.Now().Add(off) },
 		Follow:  policy.Options{Instance: "skewed", Timeout: time.Minute},
 		Limiter: limiter.Config{Logger: slog.New(slog.DiscardHandler)},
 	})
@@ -239,7 +241,8 @@ func (l *load) skewed(off time.Duration) (address string, stop func()) {
 		l.t.Fatal(err)
 	}
 
-	server := httptest.NewServer(nethttp.New(limits.Limiter)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	answer := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	server := httptest.NewServer(nethttp.New(limits.Limiter)(answer))
 	stop = sync.OnceFunc(func() {
 		server.Close()
 		if err := limits.Close(); err != nil {
@@ -613,7 +616,11 @@ func (l *load) aside(client *redis.Client) (back func()) {
 		}
 
 		for _, k := range keys {
-			if err := client.Rename(l.t.Context(), k, to(k)).Err(); err != nil && !redis.HasErrorPrefix(err, "ERR no such key") { // it has expired
+			err := client.Rename(l.t.Context(), k, to(k)).Err()
+			if redis.HasErrorPrefix(err, "ERR no such key") { // it has expired
+				continue
+			}
+			if err != nil {
 				l.t.Fatal(err)
 			}
 		}

@@ -210,7 +210,8 @@ func (j *journey) mistakesOfTheForm() {
 
 	b.fill("in", "0")
 	b.until("the mistake is beside the field", func() bool {
-		return eval[string](b, `document.getElementById("period-error").textContent`) == `"0" is too short; write 1 or more`
+		text := eval[string](b, `document.getElementById("period-error").textContent`)
+		return text == `"0" is too short; write 1 or more`
 	})
 	b.reads("Still to fill in: Name, Period")
 
@@ -272,7 +273,8 @@ func (j *journey) moveHouse() {
 
 	// The times of the copy are its own.
 	_, again := b.download("Export as JSON")
-	if own := regexp.MustCompile(`"(created|updated)_at": "[^"]*"`); own.ReplaceAllString(again, "") != own.ReplaceAllString(file, "") {
+	own := regexp.MustCompile(`"(created|updated)_at": "[^"]*"`)
+	if own.ReplaceAllString(again, "") != own.ReplaceAllString(file, "") {
 		j.t.Errorf("the policies\n%s\nbecame\n%s", file, again)
 	}
 

@@ -306,7 +306,8 @@ func unfurnished(t *testing.T, console string) *scene {
 	data := t.TempDir()
 	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
 
-	(&database{t: t, url: "sqlite://" + filepath.Join(data, "console.db")}).with(func(_ context.Context, s *service.Service, first string) {
+	db := &database{t: t, url: "sqlite://" + filepath.Join(data, "console.db")}
+	db.with(func(_ context.Context, s *service.Service, first string) {
 		h.s = s
 		h.admin = h.enter(service.FirstUser, first)
 		h.factor(h.admin)

@@ -41,7 +41,9 @@ func display(t *testing.T, console string) *scene {
 	file := filepath.Join(data, "console.db")
 	h := &house{t: t, ctx: t.Context(), sessions: map[string]string{}}
 
-	pager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	pager := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	}))
 	t.Cleanup(pager.Close)
 
 	(&database{t: t, url: "sqlite://" + file}).with(func(_ context.Context, s *service.Service, first string) {
@@ -138,7 +140,11 @@ func (h *house) past() {
 		}
 
 		counts := map[string]stats.Counts{
-			"login":           {events.Allowed: some(0.1 * many), events.Refused: some(0.7 * guesses), events.Banned: some(0.3 * guesses)},
+			"login": {
+				events.Allowed: some(0.1 * many),
+				events.Refused: some(0.7 * guesses),
+				events.Banned:  some(0.3 * guesses),
+			},
 			"search":          {events.Allowed: some(0.5 * many), events.ShadowRefused: some(0.05 * many)},
 			"public-api":      {events.Allowed: some(many), events.Refused: some(0.06 * many)},
 			"checkout":        {events.Allowed: some(0.08 * many), events.Waited: some(0.01 * many)},

@@ -310,16 +310,23 @@ func (j *journey) numbers(minute string) map[string]int {
 
 	b := j.tab
 	if b.keyboard {
-		return eval[map[string]int](b, fmt.Sprintf(`((row) => Object.fromEntries([...document.querySelectorAll("#numbers thead th")]
-			.flatMap((head, i) => row.checkVisibility() && i > 1 ? [[head.textContent, Number(row.children[i].textContent)]] : [])))(document.getElementById("row-%s"))`, minute))
+		return eval[map[string]int](b, fmt.Sprintf(`((row) => Object.fromEntries(
+			[...document.querySelectorAll("#numbers thead th")].flatMap((head, i) => row.checkVisibility() && i > 1
+				? [[head.textContent, Number(row.children[i].textContent)]] : [])
+		))(document.getElementById("row-%s"))`, minute))
 	}
 
 	var list map[string]int
-	b.until("the numbers of the bar below the mouse are in sight", func() bool { // which moves on at the end of a minute
-		at := eval[[2]float64](b, fmt.Sprintf(`((r) => [r.left + r.width / 2, r.bottom - 5])(document.getElementById("bar-%s").getBoundingClientRect())`, minute))
+	// The bar moves on at the end of a minute, so the mouse follows it.
+	b.until("the numbers of the bar below the mouse are in sight", func() bool {
+		at := eval[[2]float64](b, fmt.Sprintf(`((r) => [r.left + r.width / 2, r.bottom - 5])(
+			document.getElementById("bar-%s").getBoundingClientRect())`, minute))
 		b.do(chromedp.MouseEvent(input.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
-		list = eval[map[string]int](b, fmt.Sprintf(`Object.fromEntries([...document.querySelectorAll("#bar-%s .tip b")]
-			.flatMap((n) => n.checkVisibility() ? [[n.parentElement.innerText.match(/[A-Z][a-z]+/)[0], Number(n.textContent)]] : []))`, minute))
+
+		list = eval[map[string]int](b, fmt.Sprintf(`Object.fromEntries(
+			[...document.querySelectorAll("#bar-%s .tip b")].flatMap((n) => n.checkVisibility()
+				? [[n.parentElement.innerText.match(/[A-Z][a-z]+/)[0], Number(n.textContent)]] : [])
+		)`, minute))
 		return len(list) > 0
 	})
 	return list
@@ -603,7 +610,8 @@ func (j *journey) shrink() {
 
 	// The text of a time is a span, and its title has the instant.
 	b.navigate(j.url("/policies/visitors"))
-	if text := eval[string](b, `document.querySelector("time").textContent`); !strings.Contains(text, "ago") && text != "now" {
+	text := eval[string](b, `document.querySelector("time").textContent`)
+	if !strings.Contains(text, "ago") && text != "now" {
 		j.t.Errorf("a time is shown as %q", text)
 	}
 	if title := eval[string](b, `document.querySelector("time").title`); !strings.HasSuffix(title, " UTC") ||

@@ -299,13 +299,14 @@ func (j *journey) apply(token string) {
 func (j *journey) command(token string, command ...string) (code int, out string) {
 	j.t.Helper()
 	file := filepath.Join(j.t.TempDir(), "till.yaml")
-	if err := os.WriteFile(file, []byte("policies:\n- {name: refunds, apps: [till], limit: 7/1m, key: ip}\n"), 0o600); err != nil {
+	text := "policies:\n- {name: refunds, apps: [till], limit: 7/1m, key: ip}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		j.t.Fatal(err)
 	}
 	c := exec.Command(j.binary, append(command, "-f", file, "-url", "http://"+j.console.address)...)
 	c.Env = append(os.Environ(), "HEADGATE_CONSOLE_TOKEN="+token)
-	text, _ := c.CombinedOutput()
-	return c.ProcessState.ExitCode(), string(text)
+	printed, _ := c.CombinedOutput()
+	return c.ProcessState.ExitCode(), string(printed)
 }
 
 // audit filters the audit log by its form, and exports what the filter selects.
@@ -330,8 +331,9 @@ func (j *journey) audit() {
 		j.t.Fatalf("%s: %v\n%s", name, err, text)
 	}
 
-	if head := strings.Join(rows[0], " "); head != "id at actor via action object outcome before after request_id address note" {
-		j.t.Errorf("the head of the file is %s", head)
+	head := "id at actor via action object outcome before after request_id address note"
+	if got := strings.Join(rows[0], " "); got != head {
+		j.t.Errorf("the head of the file is %s", got)
 	}
 	for i, row := range rows[1:] {
 		if got := row[2] + " " + row[4] + " " + row[6]; got != want[i] {

@@ -93,7 +93,8 @@ func (b *tab) write(name string, picture image.Image, colours int) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(file, reduced(picture, colours)); err != nil {
+	encoder := png.Encoder{CompressionLevel: png.BestCompression}
+	if err := encoder.Encode(file, reduced(picture, colours)); err != nil {
 		b.t.Fatal(err)
 	}
 	if err := file.Close(); err != nil {

@@ -84,13 +84,18 @@ func (l *load) follower() string {
 	// The policy is there before the instance begins, which therefore has it from the start.
 	l.policy("first", "3/1h sliding-log")
 	l.published()
-	limits, err := managed.Open(context.Background(), client, managed.Options{App: "shop", Store: redisstore.Options{Timeout: time.Minute},
-		Follow: policy.Options{Timeout: time.Minute}, Limiter: limiter.Config{Top: 20}})
+	limits, err := managed.Open(context.Background(), client, managed.Options{
+		App:     "shop",
+		Store:   redisstore.Options{Timeout: time.Minute},
+		Follow:  policy.Options{Timeout: time.Minute},
+		Limiter: limiter.Config{Top: 20},
+	})
 	if err != nil {
 		l.t.Fatal(err)
 	}
 
-	server := httptest.NewServer(nethttp.New(limits.Limiter)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	answer := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	server := httptest.NewServer(nethttp.New(limits.Limiter)(answer))
 	l.t.Cleanup(func() {
 		server.Close()
 		if err := limits.Close(); err != nil {

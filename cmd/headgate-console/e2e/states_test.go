@@ -151,7 +151,8 @@ func changing() []state {
 		{name: "an undo that is too late", user: "admin", path: "/policies/undone/undo", send: form("version", "2"),
 			status: http.StatusConflict},
 		{name: "mistakes of a change at a time", user: "admin", path: "/policies/visitors/schedule", status: wrongForm,
-			send: form("do", "at", "version", "5", "mode", "x", "at", "", "zone", "x", "comment", strings.Repeat("x", 600))},
+			send: form("do", "at", "version", "5", "mode", "x", "at", "", "zone", "x",
+				"comment", strings.Repeat("x", 600))},
 		{name: "mistakes of a change for a time", user: "admin", path: "/policies/visitors/schedule", status: wrongForm,
 			send: form("do", "for", "version", "5", "mode", "x", "for", "x", "unit", "x")},
 		{name: "turn off later?", user: "admin", path: "/policies/visitors/schedule",
@@ -360,7 +361,8 @@ func accounts() []state {
 		{name: "a token was made", user: "tess", path: "/account/tokens",
 			send: form("label", hostile, "scope", "write", "days", "30", "apps", "shop")},
 		{name: "mistakes of a token", user: "tess", path: "/account/tokens",
-			send: form("label", "", "scope", "x", "days", "999", "until", "2001-01-01", "apps", "none"), status: wrongForm},
+			send:   form("label", "", "scope", "x", "days", "999", "until", "2001-01-01", "apps", "none"),
+			status: wrongForm},
 		{name: "revoke a token?", user: "admin", path: "/account",
 			then: submit(`[action="/account/tokens/revoke"] button`)},
 		{name: "a session was ended", user: "admin", path: "/account",
@@ -403,15 +405,17 @@ func refusals() []state {
 
 // statesWithoutRedis are those of a console whose Redis does not answer.
 func statesWithoutRedis() []state {
-	list := []state{{name: "the banner while Redis is away", user: "admin", path: "/policies/undone/mode", send: form("mode", "enforce", "version", "3", "confirm", "yes"),
-		on: until(`document.body.innerText.includes("Redis does not answer")`)}}
+	list := []state{{name: "the banner while Redis is away", user: "admin", path: "/policies/undone/mode",
+		send: form("mode", "enforce", "version", "3", "confirm", "yes"),
+		on:   until(`document.body.innerText.includes("Redis does not answer")`)}}
 	list = append(list, asked("admin", "/", "/policies", "/policies/visitors", "/who", "/bans", "/keys", "/tester")...)
 	list = append(list, asked("vic", "/policies/visitors")...)
 	return append(list,
 		state{name: "a key while Redis is away", user: "admin", path: "/keys",
 			send: form("policy", "visitors", "key", "192.0.2.1"), status: http.StatusServiceUnavailable},
 		state{name: "a ban while Redis is away", user: "admin", path: "/keys/ban",
-			send: form("policy", "visitors", "key", "192.0.2.1", "confirm", "yes", "for", "1h"), status: http.StatusServiceUnavailable},
+			send:   form("policy", "visitors", "key", "192.0.2.1", "confirm", "yes", "for", "1h"),
+			status: http.StatusServiceUnavailable},
 	)
 }
 

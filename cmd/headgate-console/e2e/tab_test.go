@@ -225,7 +225,9 @@ func (b *tab) reads(texts ...string) {
 func (b *tab) figure(name string) string {
 	b.t.Helper()
 	return eval[string](b, fmt.Sprintf(`[...document.querySelectorAll("dl > div")]
-		.filter((d) => d.querySelector("dt").textContent.trim() === %q).map((d) => d.querySelector("dd").textContent).join()`, name))
+		.filter((d) => d.querySelector("dt").textContent.trim() === %q)
+		.map((d) => d.querySelector("dd").textContent)
+		.join()`, name))
 }
 
 // shows checks that a figure has a value, at once or soon.

@@ -31,8 +31,11 @@ func (a *tally) add(b tally) {
 // startWrk runs a wrk that sends n requests to an address. n is a multiple of wrkThreads.
 func startWrk(t testing.TB, address string, n int) *program {
 	t.Helper()
-	return run(t, "wrk", test.Program(t, "wrk", "wrk"), nil, "--threads", strconv.Itoa(wrkThreads), "--connections", strconv.Itoa(wrkThreads),
-		"--duration", fmt.Sprintf("%.0fs", patience.Seconds()), "--script", filepath.Join("testdata", "exact.lua"),
+	return run(t, "wrk", test.Program(t, "wrk", "wrk"), nil,
+		"--threads", strconv.Itoa(wrkThreads),
+		"--connections", strconv.Itoa(wrkThreads),
+		"--duration", fmt.Sprintf("%.0fs", patience.Seconds()),
+		"--script", filepath.Join("testdata", "exact.lua"),
 		"http://"+address+"/", "--", strconv.Itoa(n/wrkThreads))
 }
 

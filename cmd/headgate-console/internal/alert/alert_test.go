@@ -108,7 +108,8 @@ func TestWorkerChecksEveryQuarterOfAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
 		running(t, f, nil, 46*time.Second, nil)
-		if want := []time.Duration{0, 15 * time.Second, 30 * time.Second, 45 * time.Second}; !slices.Equal(f.checks, want) {
+		want := []time.Duration{0, 15 * time.Second, 30 * time.Second, 45 * time.Second}
+		if !slices.Equal(f.checks, want) {
 			t.Errorf("checks at %v, want %v", f.checks, want)
 		}
 	})

@@ -260,7 +260,9 @@ func TestApplyConflicts(t *testing.T) {
 			_, err = w.s.UpdatePolicy(w.t.Context(), w.admin, p)
 			w.must(err)
 		}, false},
-		{"the policy is deleted", func(w *world) { w.must(w.s.DeletePolicy(w.t.Context(), w.admin, "login", 1)) }, false},
+		{"the policy is deleted", func(w *world) {
+			w.must(w.s.DeletePolicy(w.t.Context(), w.admin, "login", 1))
+		}, false},
 		{"the new policy is created", func(w *world) { w.create("search", "b") }, false},
 		{"a policy to prune comes", func(w *world) { w.create("old", "a") }, false},
 	} {
@@ -429,9 +431,10 @@ func TestCommandLineHelp(t *testing.T) {
 	for _, command := range []string{"apply", "diff"} {
 		var out, bad strings.Builder
 		code := Main(t.Context(), []string{command, "-h"}, func(string) string { return "hgt_s3cret" }, &out, &bad)
-		if code != same || !strings.Contains(bad.String(), "Usage: headgate-console "+command) ||
-			strings.Contains(bad.String(), "s3cret") || strings.Contains(bad.String(), "-comment") != (command == "apply") {
-			t.Errorf("%d %s%s", code, out.String(), bad.String())
+		usage := bad.String()
+		if code != same || !strings.Contains(usage, "Usage: headgate-console "+command) ||
+			strings.Contains(usage, "s3cret") || strings.Contains(usage, "-comment") != (command == "apply") {
+			t.Errorf("%d %s%s", code, out.String(), usage)
 		}
 	}
 }

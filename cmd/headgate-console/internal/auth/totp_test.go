@@ -34,7 +34,11 @@ func TestCodeIsRightForThreeSteps(t *testing.T) {
 	// A clock may be a step behind or ahead, to the microsecond.
 	at := func(d time.Duration) int64 { return step*stepLife + d.Microseconds() }
 	for d, want := range map[time.Duration]bool{
-		-30*time.Second - 1000: false, -30 * time.Second: true, 0: true, 60*time.Second - 1000: true, 60 * time.Second: false,
+		-30*time.Second - 1000: false,
+		-30 * time.Second:      true,
+		0:                      true,
+		60*time.Second - 1000:  true,
+		60 * time.Second:       false,
 	} {
 		if _, ok := CodeStep(secret, code, at(d), 0); ok != want {
 			t.Errorf("%s after its step begins: %t, want %t", d, ok, want)

@@ -57,7 +57,14 @@ func TestInstancesAreReadAtOnce(t *testing.T) {
 
 		begun := time.Now()
 		for i := range size {
-			if err := source.Report(t.Context(), policy.Instance{ID: fmt.Sprintf("node-%05d", i), Process: fmt.Sprint("p", i), App: "a", Version: "7-abc", Store: "store"}); err != nil {
+			instance := policy.Instance{
+				ID:      fmt.Sprintf("node-%05d", i),
+				Process: fmt.Sprint("p", i),
+				App:     "a",
+				Version: "7-abc",
+				Store:   "store",
+			}
+			if err := source.Report(t.Context(), instance); err != nil {
 				t.Fatal(err)
 			}
 		}

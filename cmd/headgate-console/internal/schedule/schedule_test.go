@@ -66,8 +66,10 @@ func TestWorkerMakesChangesAtTheirTime(t *testing.T) {
 		}
 
 		// It looks five seconds after its last look, or when a change is due before that.
-		if want := []time.Duration{0, 1500 * time.Millisecond, 6500 * time.Millisecond, 11500 * time.Millisecond, 12 * time.Second, 17 * time.Second}; !slices.Equal(f.runs, want) {
-			t.Errorf("it looked at %v, want %v", f.runs, want)
+		looks := []time.Duration{0, 1500 * time.Millisecond, 6500 * time.Millisecond,
+			11500 * time.Millisecond, 12 * time.Second, 17 * time.Second}
+		if !slices.Equal(f.runs, looks) {
+			t.Errorf("it looked at %v, want %v", f.runs, looks)
 		}
 	})
 }
@@ -121,8 +123,9 @@ func TestWorkerTriesAgainAndLogsOnce(t *testing.T) {
 			t.Errorf("changes were made at %v, want %v", f.made, want)
 		}
 
-		if n, m := strings.Count(log.String(), "cannot be made"), strings.Count(log.String(), "made again"); n != 1 || m != 1 {
-			t.Errorf("the log is\n%s", log.String())
+		text := log.String()
+		if strings.Count(text, "cannot be made") != 1 || strings.Count(text, "made again") != 1 {
+			t.Errorf("the log is\n%s", text)
 		}
 	})
 }

@@ -44,7 +44,8 @@ func TestCompressOnlyAnswersToGet(t *testing.T) {
 		t.Errorf("a page is answered with %v and %d bytes", got.Header(), got.Body.Len())
 	}
 
-	if other := ask("GET", html, "Accept-Encoding", "br, gzip;q=0.5"); other.Header().Get("Content-Encoding") != "gzip" {
+	other := ask("GET", html, "Accept-Encoding", "br, gzip;q=0.5")
+	if other.Header().Get("Content-Encoding") != "gzip" {
 		t.Errorf("a client that prefers another is answered with %v", other.Header())
 	}
 
@@ -53,7 +54,8 @@ func TestCompressOnlyAnswersToGet(t *testing.T) {
 	}
 
 	// The tag is that of the page, however it is packed.
-	if again := ask("GET", html, "Accept-Encoding", "gzip", "If-None-Match", got.Header().Get("ETag")); again.Code != http.StatusNotModified {
+	again := ask("GET", html, "Accept-Encoding", "gzip", "If-None-Match", got.Header().Get("ETag"))
+	if again.Code != http.StatusNotModified {
 		t.Errorf("a page that the browser has is answered %d", again.Code)
 	}
 

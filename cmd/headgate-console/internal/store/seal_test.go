@@ -137,12 +137,14 @@ func TestSecretsInTheClearAreEncrypted(t *testing.T) {
 		update(t, db, func(tx *Tx) error { return tx.ConfirmSecondFactor(f, 1, 7) })
 
 		// The row in the database has another text now, so a step may not be used by the old one.
-		if err := db.Update(t.Context(), func(tx *Tx) error { return tx.UseStep(before, 8) }); !errors.Is(err, ErrStale) {
+		err := db.Update(t.Context(), func(tx *Tx) error { return tx.UseStep(before, 8) })
+		if !errors.Is(err, ErrStale) {
 			t.Errorf("the row was read before it was encrypted: %v", err)
 		}
 
 		update(t, db, func(tx *Tx) error { return tx.UseStep(f, 8) })
-		if err := db.Update(t.Context(), func(tx *Tx) error { return tx.UseStep(f, 8) }); !errors.Is(err, ErrStale) {
+		err = db.Update(t.Context(), func(tx *Tx) error { return tx.UseStep(f, 8) })
+		if !errors.Is(err, ErrStale) {
 			t.Errorf("a step is used twice: %v", err)
 		}
 	})
@@ -180,7 +182,8 @@ func TestKeyIsChanged(t *testing.T) {
 		wantSecrets(t, "with the new key alone", alone)
 
 		// From here the former key is worth nothing.
-		if _, err := Open(t.Context(), Options{URL: url, Timeout: patience, Keys: [][]byte{key}}); !errors.Is(err, errWrongKey) {
+		former := Options{URL: url, Timeout: patience, Keys: [][]byte{key}}
+		if _, err := Open(t.Context(), former); !errors.Is(err, errWrongKey) {
 			t.Errorf("with the former key alone: %v", err)
 		}
 
@@ -213,6 +216,7 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 	}
 
 	flipped[len(flipped)-1] ^= 1
+	changed := sealedBy + base64.StdEncoding.EncodeToString(flipped)
 
 	// Each change is of a kind that a person with access to the database could make.
 	for what, change := range map[string][]any{
@@ -221,7 +225,7 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 		"of another row":    {"UPDATE webhooks SET id = 'x'"},
 		"of another user":   {"UPDATE second_factors SET user_name = 'y'"},
 		"that was cut":      {"UPDATE second_factors SET secret = ?", cut},
-		"that was changed":  {"UPDATE second_factors SET secret = ?", sealedBy + base64.StdEncoding.EncodeToString(flipped)},
+		"that was changed":  {"UPDATE second_factors SET secret = ?", changed},
 		"of no base64":      {"UPDATE second_factors SET secret = ?", sealedBy + "%"},
 	} {
 		err := db.Update(t.Context(), func(tx *Tx) error {
@@ -240,7 +244,8 @@ func TestSecretsAreOfTheirRow(t *testing.T) {
 
 func TestKeyHasASize(t *testing.T) {
 	for _, n := range []int{1, 16, 24, 31, 33, 64} {
-		if _, err := Open(t.Context(), Options{URL: "sqlite://" + t.TempDir() + "/x.db", Keys: [][]byte{key, make([]byte, n)}}); err == nil {
+		o := Options{URL: "sqlite://" + t.TempDir() + "/x.db", Keys: [][]byte{key, make([]byte, n)}}
+		if _, err := Open(t.Context(), o); err == nil {
 			t.Errorf("a key of %d bytes is accepted", n)
 		}
 	}

@@ -32,8 +32,14 @@ func TestOpenSaysWhatItDoes(t *testing.T) {
 			var got []string
 			for line := range log {
 				for text, word := range map[string]string{
-					"opening the database": "opening", "0001_": "0001", "0002_": "0002", "0003_": "0003", "0004_": "0004",
-					"0005_": "0005", "0006_": "0006", "database is open": "open",
+					"opening the database": "opening",
+					"0001_":                "0001",
+					"0002_":                "0002",
+					"0003_":                "0003",
+					"0004_":                "0004",
+					"0005_":                "0005",
+					"0006_":                "0006",
+					"database is open":     "open",
 				} {
 					if strings.Contains(line, text) {
 						got = append(got, word)

@@ -60,7 +60,8 @@ func TestErrorsAreTheSameOnEveryEngine(t *testing.T) {
 		}{
 			{"an app twice", func(tx *Tx) error { return tx.InsertApp(App{Name: "a"}) }, ErrExists},
 			{"a policy twice", func(tx *Tx) error { return tx.InsertPolicy(Policy{Name: "p"}) }, ErrExists},
-			{"a policy of no app", func(tx *Tx) error { return tx.InsertPolicy(Policy{Name: "q", Apps: []string{"x"}}) }, ErrReferenced},
+			{"a policy of no app",
+				func(tx *Tx) error { return tx.InsertPolicy(Policy{Name: "q", Apps: []string{"x"}}) }, ErrReferenced},
 			{"an app in use", func(tx *Tx) error { return tx.DeleteApp("a") }, ErrReferenced},
 			{"no app", func(tx *Tx) error { return tx.DeleteApp("x") }, ErrNotFound},
 			{"a role of an unknown user",

@@ -192,7 +192,8 @@ func TestMatrixOfRoutesAndRoles(t *testing.T) {
 	}
 	for i, role := range roles {
 		t.Run(role, func(t *testing.T) {
-			// Each role has a console of its own, as the changes of one would be conflicts of the next.
+			// Each role has a console of its own, as the changes of one would be conflicts of the
+			// next.
 			w := newWorld(t)
 			w.peopled()
 			b := w.browser()

@@ -241,7 +241,8 @@ func TestSendGivesUp(t *testing.T) {
 
 	wantReason(t, o, hangs(302), 302, "a redirect, which is not followed")
 	// The receiver has the message, so that another attempt would repeat it.
-	if status, err := New(o).Send(t.Context(), Message{ID: "x", URL: hangs(200), Secrets: []string{"whsec_AAAA"}}); status != 200 || err != nil {
+	message := Message{ID: "x", URL: hangs(200), Secrets: []string{"whsec_AAAA"}}
+	if status, err := New(o).Send(t.Context(), message); status != 200 || err != nil {
 		t.Errorf("%d %v", status, err)
 	}
 }
