@@ -28,10 +28,14 @@ func TestParseDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// The path is absolute, so that the URL of the database means the same file from everywhere.
 	wd, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
+
+	// All else is nil: without flags there is no Redis, no TLS, no proxy and no provider.
 	want := Config{Listen: "127.0.0.1:8080", DB: "sqlite://" + filepath.Join(wd, "headgate-data", "console.db")}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v, want %+v", c, want)
@@ -59,6 +63,7 @@ func TestParsePlainHTTPNeedsLoopbackOrConsent(t *testing.T) {
 		{[]string{"-listen", "example.com:8080"}, false},
 		{[]string{"-listen", "localhost.example.com:8080"}, false},
 		{[]string{"-listen", "8080"}, false},
+
 		// With leave or with TLS every address will do; half of a pair, or a pair the wrong way
 		// round, is no TLS.
 		{[]string{"-listen", ":8080", "-insecure-http"}, true},
@@ -73,12 +78,23 @@ func TestParsePlainHTTPNeedsLoopbackOrConsent(t *testing.T) {
 }
 
 func TestParseReportsEveryMistakeButNoPassword(t *testing.T) {
-	_, err := parse(nil, "-listen", "x", "-db", "postgres://u:s3cret@h/d", "-redis", "redis://:s3cret@h:%zz", "-tls-key", "x", "-redis-prefix", "{",
-		"-trusted-proxy", "10.0.0.1/8", "-trusted-proxy", "proxy.example", "-identity-header", "a b", "more")
+	// Each flag has a mistake, and both URLs have a password, too, which an error would show if it
+	// quoted what it cannot read.
+	_, err := parse(nil,
+		"-listen", "x",
+		"-db", "postgres://u:s3cret@h/d",
+		"-redis", "redis://:s3cret@h:%zz",
+		"-tls-key", "x",
+		"-redis-prefix", "{",
+		"-trusted-proxy", "10.0.0.1/8",
+		"-trusted-proxy", "proxy.example",
+		"-identity-header", "a b",
+		"more")
 	if err == nil {
 		t.Fatal("no error")
 	}
 
+	// A person who mends one mistake should not meet the next one only at the next start.
 	for _, name := range []string{"-listen", "-db", "-redis:", "-tls-key", "-redis-prefix", `"10.0.0.1/8"`,
 		`-trusted-proxy: "proxy.example"`, "-identity-header", `"more"`} {
 		if !strings.Contains(err.Error(), name) {
@@ -106,6 +122,7 @@ func TestParseEnvironmentFillsMissingFlags(t *testing.T) {
 		t.Errorf("%+v %v", c, err)
 	}
 
+	// A sentinel without a port has that of sentinels, and not that of Redis.
 	if c, err = parse(nil, "-redis", "redis+sentinel://127.0.0.1:1,127.0.0.1/main"); err != nil ||
 		!slices.Equal(c.Redis.Addrs, []string{"127.0.0.1:1", "127.0.0.1:26379"}) || c.Redis.MasterName != "main" {
 		t.Errorf("%+v %v", c, err)
@@ -208,12 +225,14 @@ func TestParseKey(t *testing.T) {
 		}
 		return name
 	}
+
 	for _, row := range []struct {
 		env  string
 		args []string
 		want [][]byte
 	}{
-		// The first key is the one that encrypts, so the order counts.
+		// The first key is the one that encrypts, so the order counts. A file wins over the
+		// variable, whatever that holds, and may have lines that end as on Windows.
 		{"", nil, nil},
 		{good, nil, [][]byte{first}},
 		{other + "\n" + good, nil, [][]byte{second, first}},
@@ -226,8 +245,9 @@ func TestParseKey(t *testing.T) {
 		}
 	}
 
-	// No key is taken that is too short, too long, or two without a space; and a key from both
-	// places is refused.
+	// No key is taken that is too short, too long, or two without a space. A file without a good
+	// key is a mistake even if the variable has one, as secrets would be encrypted with another key
+	// than was meant.
 	for _, row := range []struct {
 		env  string
 		args []string

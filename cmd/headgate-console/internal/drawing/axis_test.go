@@ -11,10 +11,21 @@ import (
 func TestTicks(t *testing.T) {
 	// Nothing that can be drawn still has an axis.
 	for highest, want := range map[float64][]float64{
-		0: {0, 1}, -1: {0, 1}, math.NaN(): {0, 1}, math.Inf(1): {0, 1},
-		1: {0, .2, .4, .6, .8, 1}, 4: {0, 1, 2, 3, 4}, 5.1: {0, 2, 4, 6}, 12: {0, 5, 10, 15}, 0.017: {0, .005, .01, .015, .02},
-		1000: {0, 200, 400, 600, 800, 1000}, 98765: {0, 20000, 40000, 60000, 80000, 100000},
+		0:           {0, 1},
+		-1:          {0, 1},
+		math.NaN():  {0, 1},
+		math.Inf(1): {0, 1},
+
+		// The axis ends at the first tick that is not below the highest, 1 and 4 themselves.
+		0.017: {0, .005, .01, .015, .02},
+		1:     {0, .2, .4, .6, .8, 1},
+		4:     {0, 1, 2, 3, 4},
+		5.1:   {0, 2, 4, 6},
+		12:    {0, 5, 10, 15},
+		1000:  {0, 200, 400, 600, 800, 1000},
+		98765: {0, 20000, 40000, 60000, 80000, 100000},
 	} {
+		// A step below 1 is not exact in binary, and a billionth cannot be seen.
 		got := Ticks(highest)
 		if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
 			t.Errorf("the ticks up to %v are %v and not %v", highest, got, want)
@@ -39,6 +50,8 @@ func TestShort(t *testing.T) {
 }
 
 func TestTimeTicks(t *testing.T) {
+	// 11:57 is a multiple of none of the steps, so the first tick comes after the beginning of the
+	// axis.
 	from := time.Date(2026, 3, 1, 11, 57, 0, 0, time.UTC)
 
 	for span, want := range map[time.Duration]string{

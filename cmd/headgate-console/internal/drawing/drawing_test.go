@@ -31,12 +31,17 @@ func TestCourseFollowsTheAlgorithm(t *testing.T) {
 		want  []point
 	}{
 		{"10/4s fixed-window", []point{{0, 0}, {1 * s, 10}, {5 * s, 20}, {9 * s, 30}, {12 * s, 30}}},
+		// Aligned windows begin at 4, 8 and 12 seconds, and not with the first request.
 		{"10/4s fixed-window aligned", []point{{0, 0}, {1 * s, 10}, {4 * s, 20}, {8 * s, 30},
 			{12 * s, 40}, {12 * s, 40}}},
 		{"10/4s sliding-log", []point{{0, 0}, {1 * s, 10}, {5 * s, 20}, {9 * s, 30}, {12 * s, 30}}},
+
+		// A bucket gets the units of a Period back together, and the limit below it one by one.
 		{"2/4s token-bucket burst=5", []point{{0, 0}, {1 * s, 5}, {5 * s, 7}, {9 * s, 9}, {12 * s, 9}}},
 		{"2/4s burst=3", []point{{0, 0}, {1 * s, 3}, {3 * s, 4}, {5 * s, 5}, {7 * s, 6}, {9 * s, 7},
 			{11 * s, 8}, {12 * s, 8}}},
+
+		// What is held comes and goes, and is no sum.
 		{"3 concurrent ttl=4s", []point{{0, 0}, {1 * s, 3}, {3 * s, 0}, {5 * s, 3}, {7 * s, 0},
 			{9 * s, 3}, {11 * s, 0}}},
 	} {
@@ -61,10 +66,12 @@ func TestSVGIsWellFormedAndSmall(t *testing.T) {
 			continue
 		}
 
+		// Some of these limits admit far more units than a drawing has room for points.
 		if len(svg) > 128<<10 {
 			t.Errorf("%s: %d bytes", text, len(svg))
 		}
 
+		// Of a document that is not well-formed, browsers show an error in place of a picture.
 		d := xml.NewDecoder(strings.NewReader(svg))
 		for {
 			if _, err := d.Token(); errors.Is(err, io.EOF) {
@@ -75,6 +82,7 @@ func TestSVGIsWellFormedAndSmall(t *testing.T) {
 			}
 		}
 
+		// To XML these are text like any other, but no browser can draw them.
 		if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
 			t.Errorf("%s: a coordinate is not a number", text)
 		}
@@ -105,8 +113,15 @@ func TestNumbersAndSpansAreShort(t *testing.T) {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
 	}
+
+	// The largest unit that divides the span is used: 36 hours are no whole days.
 	for d, want := range map[time.Duration]string{
-		0: "0", 90 * time.Second: "1m30s", 3 * time.Minute: "3m", 48 * time.Hour: "2d", 36 * time.Hour: "36h", 1500 * time.Millisecond: "1.5s",
+		0:                       "0",
+		1500 * time.Millisecond: "1.5s",
+		90 * time.Second:        "1m30s",
+		3 * time.Minute:         "3m",
+		36 * time.Hour:          "36h",
+		48 * time.Hour:          "2d",
 	} {
 		if got := span(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)

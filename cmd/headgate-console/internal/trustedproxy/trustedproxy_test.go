@@ -45,10 +45,15 @@ func TestAddressIsReadFromTrustedPeersOnly(t *testing.T) {
 		{from("[fd00::1%eth0]:1", xff, "2001:db8::7"), "2001:db8::7"},
 		{from("10.0.0.1:1", xff, "198.51.100.1, 192.0.2.7, 10.9.9.9"), "192.0.2.7"},
 		{from("10.0.0.1:1", xff, "198.51.100.1", xff, "192.0.2.7"), "192.0.2.7"},
+
+		// If the last entry is no address, that of the proxy stands for it. Other headers are not
+		// read, as a proxy may pass them on as the client wrote them.
 		{from("10.0.0.1:1"), "10.0.0.1"},
 		{from("10.0.0.1:1", xff, "junk"), "10.0.0.1"},
 		{from("10.0.0.1:1", xff, "192.0.2.7, junk"), "10.0.0.1"},
 		{from("10.0.0.1:1", "X-Real-Ip", "192.0.2.7", "Forwarded", "for=192.0.2.7"), "10.0.0.1"},
+
+		// These peers are no proxies. The last one is at a Unix socket, so it has no address.
 		{from("192.0.2.1:1", xff, "192.0.2.7"), "192.0.2.1:1"},
 		{from("11.0.0.1:1", xff, "10.0.0.1"), "11.0.0.1:1"},
 		{from("[2001:db8::1]:1", xff, "10.0.0.1"), "[2001:db8::1]:1"},
@@ -76,11 +81,15 @@ func TestUserIsReadFromTrustedPeersOnly(t *testing.T) {
 		{from("10.0.0.1:1", header, "ann"), "ann", true},
 		{from("10.0.0.1:1", "x-user", "ann"), "ann", true},
 		{from("10.0.0.1:1", header, "ann, bob"), "ann, bob", true},
+
 		// Two headers may be of two authors, so none of them names a user, and yet the request
 		// claims one.
 		{from("10.0.0.1:1", header, "ann", header, "bob"), "", true},
 		{from("10.0.0.1:1", header, "ann", header, "ann"), "", true},
 		{from("10.0.0.1:1", header, "", header, "ann"), "", true},
+
+		// An empty header claims no user. If X_User counted as X-User, as it does for some servers,
+		// clients could send it past a proxy that removes X-User.
 		{from("10.0.0.1:1", header, ""), "", false},
 		{from("10.0.0.1:1"), "", false},
 		{from("10.0.0.1:1", "X_User", "ann"), "", false},
@@ -93,6 +102,7 @@ func TestUserIsReadFromTrustedPeersOnly(t *testing.T) {
 		}
 	}
 
+	// Where no header is configured, its name is "", which a header of a request can have, too.
 	for _, f := range []*Proxies{nil, {trusted: f.trusted, client: f.client}} {
 		if name, named := f.User(from("10.0.0.1:1", header, "ann", "", "ann")); named {
 			t.Errorf("without a header it is %q", name)
