@@ -67,7 +67,8 @@ func TestErrorsAreTheSameOnEveryEngine(t *testing.T) {
 			{"a role of an unknown user",
 				func(tx *Tx) error { return tx.SetRole(Role{"x", "a", "owner"}) }, ErrReferenced},
 			{"no user", func(tx *Tx) error { _, err := tx.User("x"); return err }, ErrNotFound},
-			{"a stale update", func(tx *Tx) error { return tx.UpdatePolicy(Policy{Name: "p", Version: 3}, 2) }, ErrStale},
+			{"a stale update",
+				func(tx *Tx) error { return tx.UpdatePolicy(Policy{Name: "p", Version: 3}, 2) }, ErrStale},
 			{"a stale deletion", func(tx *Tx) error { return tx.DeletePolicy("p", 2) }, ErrStale},
 		} {
 			if err := db.Update(t.Context(), row.f); !errors.Is(err, row.want) {
