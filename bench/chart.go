@@ -130,6 +130,7 @@ func (c *chart) draw(tables []Table) string {
 		return ""
 	}
 
+	// How high the chart is, is known only when all bars are drawn.
 	body, y := c.drawParts(tables, largest)
 	better := "less is better"
 	if c.more {
@@ -154,6 +155,7 @@ func (c *chart) drawParts(tables []Table, largest float64) (body string, y int) 
 	y = titleSpace
 
 	for _, p := range c.parts {
+		// A part without figures, as of a section that was not run, has no heading either.
 		list := c.bars(p, tables)
 		if len(list) == 0 {
 			continue
@@ -161,7 +163,8 @@ func (c *chart) drawParts(tables []Table, largest float64) (body string, y int) 
 
 		if p.heading != "" {
 			y += headingGap
-			fmt.Fprintf(&b, `<text x="%d" y="%d" font-weight="600">%s</text>`+"\n", margin, y+14, html.EscapeString(p.heading))
+			fmt.Fprintf(&b, `<text x="%d" y="%d" font-weight="600">%s</text>`+"\n",
+				margin, y+14, html.EscapeString(p.heading))
 			y += headingStep
 		}
 
@@ -179,8 +182,16 @@ func (b bar) draw(y int, largest float64) string {
 	if strings.HasPrefix(b.name, ours) {
 		colour, weight = oursColour, "600"
 	}
+
+	// A figure that is a difference may be below 0, and every bar is wide enough to be seen.
 	width := max(1, max(0, b.value)/largest*(chartWidth-labelWidth-valueWidth))
-	return fmt.Sprintf(`<text x="%d" y="%d" text-anchor="end" font-weight="%s">%s</text>`+"\n", labelWidth-8, y+14, weight, html.EscapeString(b.name)) +
-		fmt.Sprintf(`<rect x="%d" y="%d" width="%.1f" height="%d" rx="2" fill="%s"/>`+"\n", labelWidth, y, width, barHeight, colour) +
-		fmt.Sprintf(`<text x="%.1f" y="%d">%s</text>`+"\n", labelWidth+width+6, y+14, Figure(b.value))
+
+	var s strings.Builder
+	fmt.Fprintf(&s, `<text x="%d" y="%d" text-anchor="end" font-weight="%s">%s</text>`+"\n",
+		labelWidth-8, y+14, weight, html.EscapeString(b.name))
+	fmt.Fprintf(&s, `<rect x="%d" y="%d" width="%.1f" height="%d" rx="2" fill="%s"/>`+"\n",
+		labelWidth, y, width, barHeight, colour)
+	fmt.Fprintf(&s, `<text x="%.1f" y="%d">%s</text>`+"\n",
+		labelWidth+width+6, y+14, Figure(b.value))
+	return s.String()
 }

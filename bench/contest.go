@@ -49,6 +49,7 @@ func contest(list []contender, rounds int) []outcome {
 		}
 	}
 
+	// The rounds before a failure are no figures: they were fewer, and perhaps wrong already.
 	for i := range out {
 		if out[i].failed == nil {
 			for _, f := range figures[i] {

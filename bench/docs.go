@@ -20,6 +20,8 @@ func writeDocs(dir string, tables []Table) error {
 
 	var b bytes.Buffer
 	fmt.Fprintf(&b, intro, machine())
+
+	// A chart without figures has no file that the page could show.
 	for _, c := range charts {
 		if c.draw(tables) != "" {
 			fmt.Fprintf(&b, "![%s](bench/%s)\n\n", c.title, c.file)
@@ -67,7 +69,8 @@ How to read the tables:
 // machine describes the machine and the programs behind the figures.
 func machine() string {
 	return fmt.Sprintf("The figures below are from %d processors of the kind %s, %s/%s, %s, %s.",
-		runtime.NumCPU(), processor(), runtime.GOOS, runtime.GOARCH, strings.Replace(runtime.Version(), "go", "Go ", 1), redisVersion())
+		runtime.NumCPU(), processor(), runtime.GOOS, runtime.GOARCH,
+		strings.Replace(runtime.Version(), "go", "Go ", 1), redisVersion())
 }
 
 // processor returns the model, where the system reports it.

@@ -78,6 +78,7 @@ func (m *memoryPeer) heapPerKey(p pace) ([]float64, error) {
 	}
 	left := heap()
 
+	// Without these the last collection would free the peer, and with it all that is measured.
 	runtime.KeepAlive(worker)
 	runtime.KeepAlive(t)
 

@@ -37,6 +37,7 @@ var errSkipped = errors.New("skipped")
 // guard writes the result for every bound and returns errSlow if one was broken.
 func guard(w io.Writer) error {
 	broken := 0
+
 	// A bound that cannot be measured is no failure, as where Redis is not installed.
 	for _, b := range bounds {
 		ratio, err := b.measure(guardPace)
@@ -54,6 +55,7 @@ func guard(w io.Writer) error {
 		fmt.Fprintf(w, "ok    %s: %.2f, at most %.2f\n", b.name, ratio, b.max)
 	}
 
+	// One run names all bounds that are broken, as a cause may show in some of them alone.
 	if broken > 0 {
 		return fmt.Errorf("%w: %d of %d bounds", errSlow, broken, len(bounds))
 	}
@@ -96,6 +98,9 @@ func relation(costs [][]float64) float64 {
 		if len(costs) > 2 {
 			floor = of(2)
 		}
+
+		// A rival that seems to cost nothing says nothing, so the bound counts as broken in this
+		// attempt.
 		if of(1) <= floor {
 			return math.Inf(1)
 		}
@@ -115,7 +120,10 @@ func inMemory(name, rival string, max float64) bound {
 	return bound{"memory, " + name + ", to " + rival, max, func(p pace) ([]contender, func(), error) {
 		for _, w := range works() {
 			if w.name == name {
-				peers := slices.DeleteFunc(slices.Clone(memoryPeers), func(m memoryPeer) bool { return m.name != ours && m.name != rival })
+				// The other peers are not opened: each would be filled with all keys first.
+				peers := slices.DeleteFunc(slices.Clone(memoryPeers), func(m memoryPeer) bool {
+					return m.name != ours && m.name != rival
+				})
 				return only(compete(w, p, peers), ours, rival), func() {}, nil
 			}
 		}
@@ -206,6 +214,7 @@ func only(list []contender, names ...string) []contender {
 			}
 		}
 	}
+	// A missing one would let the others take its place, and the ratio be that of other things.
 	if len(out) != len(names) {
 		panic("not all there: " + strings.Join(names, ", "))
 	}

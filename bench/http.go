@@ -49,6 +49,8 @@ func (c *httpContest) measure(p pace) *Table {
 		names = append(names, peer.name)
 	}
 
+	// A contender has two figures, the time and the allocations, whose columns are not side by
+	// side.
 	t := newTable(c.id, c.title, "", httpColumns, names)
 	for _, o := range contest(c.contenders(wide, http.StatusOK, p), p.rounds) {
 		t.enter(0, []outcome{o.upto(1)})
@@ -78,8 +80,9 @@ func (c *httpContest) contenders(q quota, status int, p pace) []contender {
 	for _, peer := range c.peers {
 		if peer.name == bare && status != http.StatusOK {
 			continue
-
 		}
+
+		// A peer that cannot open fails in its turn, and is reported with the others.
 		s, err := peer.open(q)
 		list = append(list, contender{peer.name, func() ([]float64, error) {
 			if err != nil {
@@ -96,6 +99,7 @@ func (c *httpContest) contenders(q quota, status int, p pace) []contender {
 // status is an error.
 func answerFor(s serve, status int, d time.Duration) ([]float64, error) {
 	n, i, wrong := 0, 0, 0
+
 	// The requests come from many addresses, one after the other.
 	one := func() {
 		if i++; i == clients {
@@ -119,6 +123,7 @@ func answerFor(s serve, status int, d time.Duration) ([]float64, error) {
 		}
 	}
 
+	// Allocations are counted in requests of their own, as reading the counters takes time.
 	ns := float64(cpuTime()-used) / float64(n)
 	allocations := mallocs(2000, one)
 

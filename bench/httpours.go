@@ -21,7 +21,11 @@ func limiterByIP(q quota, style limiter.HeaderStyle) (*limiter.Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return limiter.New(limiter.Config{Store: s, Headers: style, Rules: []limiter.Rule{{Name: "api", Limit: q.limit(), Key: keyfuncs.RemoteIP}}})
+	return limiter.New(limiter.Config{
+		Store:   s,
+		Headers: style,
+		Rules:   []limiter.Rule{{Name: "api", Limit: q.limit(), Key: keyfuncs.RemoteIP}},
+	})
 }
 
 func stdOurs(style limiter.HeaderStyle) func(quota, http.Handler) (http.Handler, error) {

@@ -48,8 +48,8 @@ func requests(h http.Handler) (serve, error) {
 	r, err := http.NewRequest("GET", "http://localhost/", nil)
 	if err != nil {
 		return nil, err
-
 	}
+
 	addrs := addresses(clients)
 	for i := range addrs {
 		addrs[i] = net.JoinHostPort(addrs[i], "40000")
@@ -112,8 +112,8 @@ func fiberApp(limit func(quota) (fiber.Handler, error)) func(quota) (serve, erro
 		m, err := limit(q)
 		if err != nil {
 			return nil, err
-
 		}
+
 		app := fiber.New(fiber.Config{DisableStartupMessage: true})
 		app.Use(m)
 		app.Get("/", func(c *fiber.Ctx) error { return c.SendString(okText) })

@@ -112,6 +112,7 @@ func compete(w work, p pace, peers []memoryPeer) []contender {
 		list[len(list)-1].once = func() ([]float64, error) { return w.once(worker, p.round) }
 	}
 
+	// What opening and priming have left behind must not be swept in the turn of the first.
 	runtime.GC()
 	return list
 }
@@ -144,6 +145,7 @@ func (w work) once(worker func() take, d time.Duration) ([]float64, error) {
 	var times []float64
 	var bad int64
 
+	// Each race begins further on in the walk, so that it does not find its keys in the caches.
 	for start := time.Now(); time.Since(start) < d; {
 		t, b := w.race(worker, n, len(times)*n*batch)
 		times = append(times, t)
@@ -212,6 +214,8 @@ func allocations() []outcome {
 			return []float64{mallocs(10_000, func() { t(onlyKey[0]) })}, nil
 		}})
 	}
+
+	// The number is the same in each round, so one is enough.
 	return contest(list, 1)
 }
 

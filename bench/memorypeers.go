@@ -85,10 +85,10 @@ func openLimiter(way func(l *limiter.Limiter, key string) bool) func(quota) (fun
 			return nil, err
 		}
 
+		// The callers name the key of a request, so the function of the rule is not asked.
 		l, err := limiter.New(limiter.Config{Store: s, Rules: []limiter.Rule{{
 			Name: "api", Limit: q.limit(), Key: func(core.Request) (string, bool) { return "", true },
 		}}})
-
 		if err != nil {
 			return nil, err
 		}
@@ -136,11 +136,11 @@ func openRateMap(q quota) (func() take, error) {
 
 func openThrottled(q quota) (func() take, error) {
 	s, err := throttledmem.NewCtx(0)
-
 	if err != nil {
 		return nil, err
 	}
 
+	// MaxBurst is what may come together with a first request, so it is one less than a burst.
 	l, err := throttled.NewGCRARateLimiterCtx(s, throttled.RateQuota{
 		MaxRate: throttled.PerDuration(q.units, q.period), MaxBurst: q.burst - 1,
 	})

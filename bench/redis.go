@@ -37,10 +37,14 @@ func redisSection(p pace) ([]Table, error) {
 	speed := newTable("redis", "Redis: decisions a second by number of callers", note, speeds, names)
 	latency := newTable("redis-latency", "Redis: µs a decision by number of callers", "", times, names)
 
+	// The clients of each number of callers are closed before the next are opened, so that Redis
+	// serves no more connections than there are callers.
 	for i, n := range callers {
 		list, closeAll := redisContenders(addr, n, p)
 		out := contest(list, p.rounds)
 		closeAll()
+
+		// The first figure is the speed, and the two after it are latencies.
 		for _, o := range out {
 			latency.enter(2*i, []outcome{o.from(1)})
 			speed.enter(i, []outcome{o.upto(1)})
@@ -96,6 +100,7 @@ func callAll(worker func() ask, keys []string, n int, d time.Duration) ([]float6
 	times, errs := make([][]time.Duration, n), make([]error, n)
 	var group sync.WaitGroup
 
+	// The callers begin a prime number of keys apart, so that no two begin with the same one.
 	start := time.Now()
 	for i := range n {
 		a := worker()

@@ -119,6 +119,7 @@ func openThrottledRedis(addr string) (func() ask, func(), error) {
 		return nil, stop, err
 	}
 
+	// By default it gives up a key after 10 attempts, which many callers would make it do.
 	l.SetMaxCASAttemptsLimit(1000)
 	return same(func(ctx context.Context, key string) error {
 		limited, _, err := l.RateLimitCtx(ctx, key, 1)

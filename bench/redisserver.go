@@ -31,8 +31,9 @@ func startRedis() (addr string, stop func(), err error) {
 	addr = l.Addr().String()
 	_, port, _ := net.SplitHostPort(addr)
 	l.Close()
-	cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", os.TempDir())
 
+	cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1",
+		"--save", "", "--appendonly", "no", "--dir", os.TempDir())
 	if err := cmd.Start(); err != nil {
 		return "", nil, err
 	}
@@ -52,6 +53,7 @@ func startRedis() (addr string, stop func(), err error) {
 func awaitRedis(addr string) error {
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	defer c.Close()
+
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for range 250 {

@@ -46,7 +46,6 @@ func openRueidisRate(addr string) (func() ask, func(), error) {
 // that sends the commands of many callers in one pipeline by itself.
 func openScript(addr, text, prefix string, args ...string) (func() ask, func(), error) {
 	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, DisableCache: true})
-
 	if err != nil {
 		return nil, func() {}, err
 	}

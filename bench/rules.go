@@ -79,6 +79,7 @@ func rulesSection(p pace) ([]Table, error) {
 // steps returns one ask for each caller, of n operations.
 func steps(s core.Store, n int) func() ask {
 	return func() ask {
+		// Each caller uses its slices again, so that only the store may allocate.
 		ops, out := make([]core.Op, n), make([]core.Decision, n)
 		for i := range ops {
 			ops[i] = core.Op{Rule: fmt.Sprintf("rule%d", i), Limit: steady.limit(), Cost: 1}
@@ -110,6 +111,8 @@ func openRateRules(addr string, n int) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
 	l := redis_rate.NewLimiter(c)
 	limit := redis_rate.Limit{Rate: steady.units, Period: steady.period, Burst: steady.burst}
+
+	// The first refusal ends a decision, and what the rules before it charged stays charged.
 	return same(func(ctx context.Context, key string) error {
 		for i := range n {
 			r, err := l.Allow(ctx, fmt.Sprintf("rule%d:%s", i, key), limit)

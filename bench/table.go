@@ -128,6 +128,7 @@ func writeMarkdown(w io.Writer, tables []Table) error {
 			fmt.Fprintf(&b, "%s\n\n", t.Note)
 		}
 
+		// What was not measured has a title and a note that says why.
 		if len(t.Rows) == 0 {
 			continue
 		}
