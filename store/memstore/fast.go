@@ -6,20 +6,19 @@
 //	         shard was asked for 64 times    unless the key was pinned last of its
 //	         in a row, and no other since    limit
 //	quick    Takes on up to 16 keys, all     a hash for each key, a lock for each
-//	         held, or of a step that is      shard, at most one division for each
-//	         refused                         Take
+//	         held, or of a step that is      shard, at most three divisions for
+//	         refused                         each Take
 //	general  every other step                as quick, and core.Decide on copies of
 //	                                         the states; new keys are inserted and
 //	                                         others swept
 //
 // The first two paths are for Takes of at least one unit that book nothing and
-// are not UpTo, under GCRA limits whose units come back every whole number of
-// microseconds (see core.Steady), and for keys without strikes or bans. They leave
-// refusals under a core.Ban to the general path, which step.go has. No path allocates
-// for a key that is held, except for a few bytes when a key is pinned or gets its first
-// strike, and for the logs and leases of some algorithms. Steps on keys of one shard
-// wait for each other. A step that is not quick, on a pinned key, takes the lock and
-// unpins the key.
+// are not UpTo, under limits for which a key is two numbers (see core.Compact), and for
+// keys without strikes or bans. They leave refusals under a core.Ban to the general path,
+// which step.go has. No path allocates for a key that is held, except for a few bytes when
+// a key is pinned or gets its first strike, and for the logs and leases of some algorithms.
+// Steps on keys of one shard wait for each other. A step that is not quick, on a pinned
+// key, takes the lock and unpins the key.
 
 package memstore
 
