@@ -16,15 +16,15 @@ func (*calendarWindow) name() string     { return "calendar" }
 func (*calendarWindow) letter() string   { return "m" }
 func (*calendarWindow) options() options { return options{calendar: true, debt: true} }
 
-func (w *calendarWindow) check(l *Limit) error {
-	c, err := parseCalendar(l.Calendar)
+func (c *calendarWindow) check(l *Limit) error {
+	parsed, err := parseCalendar(l.Calendar)
 	if err != nil {
 		return err
 	}
-	if text := c.String(); text != l.Calendar {
+	if text := parsed.String(); text != l.Calendar {
 		return fmt.Errorf("calendar %q has to be written %q", l.Calendar, text)
 	}
-	return w.fixedWindow.check(l)
+	return c.fixedWindow.check(l)
 }
 
 func (*calendarWindow) scriptArgs(l *Limit) (period, quota, extra int64) { return 0, l.Quota, 0 }
@@ -52,7 +52,7 @@ func (*calendarWindow) take(s *State, l *Limit, now, n int64, _ string) {
 	s.Used += n
 }
 
-func (w *calendarWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, now, n, "") }
+func (c *calendarWindow) debit(s *State, l *Limit, now, n int64) { c.take(s, l, now, n, "") }
 
 // ErrWindows is wrapped by the error of a step whose instant, by the clock of the store, is
 // in none of the [Windows] that came with an operation: that clock and the one of the

@@ -200,12 +200,12 @@ type heldConn struct {
 }
 
 // NetConn returns the connection underneath, as [crypto/tls.Conn] does.
-func (c *heldConn) NetConn() net.Conn { return c.Conn }
+func (h *heldConn) NetConn() net.Conn { return h.Conn }
 
 // Close closes the connection and releases the leases.
-func (c *heldConn) Close() error {
-	err := c.Conn.Close()
-	c.release.Do(c.admission.releaseLater)
+func (h *heldConn) Close() error {
+	err := h.Conn.Close()
+	h.release.Do(h.admission.releaseLater)
 	return err
 }
 
@@ -222,11 +222,11 @@ func newLeaseSource() *leaseSource {
 	return &leaseSource{chacha8: rand.NewChaCha8(seed)}
 }
 
-func (s *leaseSource) next() string {
+func (l *leaseSource) next() string {
 	var id [16]byte
-	s.mu.Lock()
-	_, _ = s.chacha8.Read(id[:]) // never fails either
-	s.mu.Unlock()
+	l.mu.Lock()
+	_, _ = l.chacha8.Read(id[:]) // never fails either
+	l.mu.Unlock()
 	return hex.EncodeToString(id[:])
 }
 
@@ -257,33 +257,33 @@ type queuedRelease struct {
 }
 
 // next returns the oldest lease that has not expired, or notes that the timer stops.
-func (q *releaseQueue) next(now time.Time) (op core.Op, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.queued) > 0 && !q.queued[0].until.After(now) {
-		q.drop()
+func (r *releaseQueue) next(now time.Time) (op core.Op, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.queued) > 0 && !r.queued[0].until.After(now) {
+		r.drop()
 	}
-	if len(q.queued) == 0 {
-		q.busy, q.queued = false, nil
+	if len(r.queued) == 0 {
+		r.busy, r.queued = false, nil
 		return core.Op{}, false
 	}
-	return q.queued[0].op, true
+	return r.queued[0].op, true
 }
 
-func (q *releaseQueue) done() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.drop()
+func (r *releaseQueue) done() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop()
 }
 
-func (q *releaseQueue) drop() {
-	q.queued[0] = queuedRelease{}
-	q.queued = q.queued[1:]
+func (r *releaseQueue) drop() {
+	r.queued[0] = queuedRelease{}
+	r.queued = r.queued[1:]
 }
 
-func (q *releaseQueue) retry(run func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.pause = min(2*q.pause, maxReleasePause)
-	time.AfterFunc(q.pause, run)
+func (r *releaseQueue) retry(run func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pause = min(2*r.pause, maxReleasePause)
+	time.AfterFunc(r.pause, run)
 }

@@ -110,13 +110,13 @@ func (a *Admission) addPart(p *Part) error {
 var errRate = errors.New("a limit of this kind cannot be replaced by a rate")
 
 // rated returns the terms of the limit of the rule with another quota and period.
-func (r *activeRule) rated(rate *core.Limit) (*terms, error) {
-	l := r.Limit
+func (a *activeRule) rated(rate *core.Limit) (*terms, error) {
+	l := a.Limit
 	if l.Leased() || l.NeedsWindows() {
-		return nil, r.ruleError(errRate)
+		return nil, a.ruleError(errRate)
 	}
 	l.Quota, l.Period, l.Burst, l.Debt = rate.Quota, rate.Period, 0, 0
-	return r.termsOf(l, "the rate of a part")
+	return a.termsOf(l, "the rate of a part")
 }
 
 // addRuleOfPart adds the op of the rule, if it applies to the part, and returns the id of its

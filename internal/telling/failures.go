@@ -64,39 +64,39 @@ func NewFailures(log *Log) *Failures { return &Failures{log: log} }
 
 // Note logs err, or counts it. It was met by a request that by decided about, or by none if that
 // is the store.
-func (c *Failures) Note(k Kind, err error, by events.Mode) {
-	f := c.of(k)
-	f.trouble.record(err, by)
-	if c.log.Off() {
+func (f *Failures) Note(k Kind, err error, by events.Mode) {
+	ofKind := f.of(k)
+	ofKind.trouble.record(err, by)
+	if f.log.Off() {
 		return
 	}
 
-	f.by[by].Add(1)
-	if f.repeats.Add() {
-		f.write(slog.LevelWarn, f.kind, err, f.takeCounts()...)
+	ofKind.by[by].Add(1)
+	if ofKind.repeats.Add() {
+		ofKind.write(slog.LevelWarn, ofKind.kind, err, ofKind.takeCounts()...)
 	}
 }
 
 // of returns the failures of the kind.
-func (c *Failures) of(k Kind) *failures {
-	if f, ok := c.kinds.Load(k); ok {
-		return f.(*failures)
+func (f *Failures) of(k Kind) *failures {
+	if found, ok := f.kinds.Load(k); ok {
+		return found.(*failures)
 	}
 
-	if k.Rule != "" && c.count.Load() >= maxKinds {
+	if k.Rule != "" && f.count.Load() >= maxKinds {
 		k.Rule = ""
 	}
 
-	f, known := c.kinds.LoadOrStore(k, newFailures(c.log, k))
+	found, known := f.kinds.LoadOrStore(k, newFailures(f.log, k))
 	if !known {
-		c.count.Add(1)
+		f.count.Add(1)
 	}
-	return f.(*failures)
+	return found.(*failures)
 }
 
 // End logs the errors that are not logged yet.
-func (c *Failures) End() {
-	c.kinds.Range(func(_, value any) bool {
+func (f *Failures) End() {
+	f.kinds.Range(func(_, value any) bool {
 		f := value.(*failures)
 		if n := f.repeats.Stop(); n > 0 {
 			f.write(slog.LevelWarn, f.kind, f.trouble.latestError(),
@@ -107,8 +107,8 @@ func (c *Failures) End() {
 }
 
 // Troubles returns the kinds of errors that came so far, those of the last first.
-func (c *Failures) Troubles(now time.Time) (list []events.Trouble) {
-	c.kinds.Range(func(_, value any) bool {
+func (f *Failures) Troubles(now time.Time) (list []events.Trouble) {
+	f.kinds.Range(func(_, value any) bool {
 		f := value.(*failures)
 		if t := f.trouble.status(now); !t.Last.IsZero() {
 			t.What, t.Rule = f.kind.Text, f.kind.Rule

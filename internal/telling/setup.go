@@ -52,27 +52,27 @@ type Keys struct {
 }
 
 // Begin starts the examination of n rules, unless there is nothing more to find.
-func (c *Setup) Begin(n int, found *Findings) {
+func (s *Setup) Begin(n int, found *Findings) {
 	if !slices.ContainsFunc(setupCodes, func(code string) bool { return !found.Has(code) }) {
 		return
 	}
-	c.found = found
-	c.remaining.Store(maxSetupRequests)
-	c.undecided.Store(int64(n))
-	c.on.Store(n > 0)
+	s.found = found
+	s.remaining.Store(maxSetupRequests)
+	s.undecided.Store(int64(n))
+	s.on.Store(n > 0)
 }
 
 // On reports whether requests are examined.
-func (c *Setup) On() bool { return c.on.Load() }
+func (s *Setup) On() bool { return s.on.Load() }
 
 // Request returns what to examine the keys of a request with. ok is false if enough requests were
 // examined.
-func (c *Setup) Request(r core.Request) (e Examination, ok bool) {
-	if c.remaining.Add(-1) < 0 {
-		c.on.Store(false)
+func (s *Setup) Request(r core.Request) (e Examination, ok bool) {
+	if s.remaining.Add(-1) < 0 {
+		s.on.Store(false)
 		return e, false
 	}
-	return Examination{c, r, originOf(r)}, true
+	return Examination{s, r, originOf(r)}, true
 }
 
 // Examination is that of one request.
@@ -153,21 +153,21 @@ func (e *Examination) reportSharedKey(rule *Keys, key string) {
 }
 
 // record counts the key, and reports whether it was the last one to examine.
-func (c *Keys) record(key string) bool {
-	if c.seen.Load() >= setupRequests {
+func (k *Keys) record(key string) bool {
+	if k.seen.Load() >= setupRequests {
 		return false
 	}
 
 	key = key[:min(len(key), maxCompared)]
-	if !c.several.Load() {
-		if c.first.Load() == nil {
+	if !k.several.Load() {
+		if k.first.Load() == nil {
 			mine := strings.Clone(key)
-			c.first.CompareAndSwap(nil, &mine)
+			k.first.CompareAndSwap(nil, &mine)
 		}
-		c.several.CompareAndSwap(false, *c.first.Load() != key)
+		k.several.CompareAndSwap(false, *k.first.Load() != key)
 	}
 
-	return c.seen.Add(1) == setupRequests
+	return k.seen.Add(1) == setupRequests
 }
 
 // global is where the code of keyfuncs.Global begins.

@@ -130,8 +130,8 @@ type ruleCounter struct {
 }
 
 // Count implements [events.RuleCounter].
-func (c *ruleCounter) Count(ctx context.Context, v events.Verdict) {
-	c.rule.Count(ctx, v, c.metrics.refused)
+func (r *ruleCounter) Count(ctx context.Context, v events.Verdict) {
+	r.rule.Count(ctx, v, r.metrics.refused)
 }
 
 // addWithExemplar counts a request that does not pass, and keeps it as the exemplar.

@@ -170,11 +170,11 @@ type ruleCounter struct {
 }
 
 // Count implements [events.RuleCounter].
-func (c *ruleCounter) Count(_ context.Context, v events.Verdict) {
-	n := c.found.Load()
+func (r *ruleCounter) Count(_ context.Context, v events.Verdict) {
+	n := r.found.Load()
 	if n == nil {
-		n = c.recorder.counter(c.rule)
-		c.found.Store(n)
+		n = r.recorder.counter(r.rule)
+		r.found.Store(n)
 	}
 	n[v].Add(1)
 }

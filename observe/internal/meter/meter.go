@@ -197,10 +197,10 @@ type found struct {
 func (m *Meter) RuleCounter(name string) *RuleCounter { return &RuleCounter{meter: m, name: name} }
 
 // Count counts a decision. refused is as in [Meter.Observe].
-func (c *RuleCounter) Count(ctx context.Context, v events.Verdict, refused func(context.Context, *Cell)) {
-	f := c.found.Load()
-	if f == nil || f.rules != c.meter.rules.Load() {
-		f = c.find()
+func (r *RuleCounter) Count(ctx context.Context, v events.Verdict, refused func(context.Context, *Cell)) {
+	f := r.found.Load()
+	if f == nil || f.rules != r.meter.rules.Load() {
+		f = r.find()
 	}
 	switch {
 	case v == events.Allowed:
@@ -213,12 +213,12 @@ func (c *RuleCounter) Count(ctx context.Context, v events.Verdict, refused func(
 }
 
 // find finds the counts of the rule among the rules that the meter has now.
-func (c *RuleCounter) find() *found {
+func (r *RuleCounter) find() *found {
 	for {
-		rules := c.meter.rules.Load()
-		f := &found{c.meter.ruleOf(c.name), rules}
-		if c.meter.rules.Load() == rules { // or else the rule may have been added or removed
-			c.found.Store(f)
+		rules := r.meter.rules.Load()
+		f := &found{r.meter.ruleOf(r.name), rules}
+		if r.meter.rules.Load() == rules { // or else the rule may have been added or removed
+			r.found.Store(f)
 			return f
 		}
 	}

@@ -158,28 +158,28 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 }
 
 // of returns the applications that a webhook watches.
-func (w alertWatch) of(hook Webhook) []string {
+func (a alertWatch) of(hook Webhook) []string {
 	if hook.All {
-		return w.apps
+		return a.apps
 	}
-	return slices.DeleteFunc(slices.Clone(hook.Apps), func(app string) bool { return !slices.Contains(w.apps, app) })
+	return slices.DeleteFunc(slices.Clone(hook.Apps), func(app string) bool { return !slices.Contains(a.apps, app) })
 }
 
 // places returns the applications for which a condition of a webhook is looked at; "" stands for
 // all together.
-func (w alertWatch) places(hook Webhook, c Condition) []string {
+func (a alertWatch) places(hook Webhook, c Condition) []string {
 	if alertKinds[rankOf(c.Kind)].Common {
 		return []string{""}
 	}
-	return w.of(hook)
+	return a.of(hook)
 }
 
 // watched returns the applications for which some webhook has a condition of the kinds.
-func (w alertWatch) watched(kinds ...AlertKind) []string {
+func (a alertWatch) watched(kinds ...AlertKind) []string {
 	set := map[string]bool{}
-	for _, hook := range w.hooks {
+	for _, hook := range a.hooks {
 		if slices.ContainsFunc(hook.Conditions, func(c Condition) bool { return slices.Contains(kinds, c.Kind) }) {
-			for _, app := range w.of(hook) {
+			for _, app := range a.of(hook) {
 				set[app] = true
 			}
 		}

@@ -208,12 +208,12 @@ type planner struct {
 }
 
 // plan returns the steps of an import, or all mistakes in it.
-func (d *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
+func (a *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
 	if i.Base != nil && *i.Base != version {
 		return Plan{}, ErrMoved
 	}
 
-	p, err := d.planner()
+	p, err := a.planner()
 	if err != nil {
 		return Plan{}, err
 	}
@@ -242,11 +242,11 @@ func (d *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
 	return plan, p.err()
 }
 
-func (d *action) planner() (*planner, error) {
-	p := &planner{d: d, apps: map[string]bool{}, added: map[string]bool{}}
+func (a *action) planner() (*planner, error) {
+	p := &planner{d: a, apps: map[string]bool{}, added: map[string]bool{}}
 
 	var err error
-	if p.have, err = d.policies(); err != nil {
+	if p.have, err = a.policies(); err != nil {
 		return nil, err
 	}
 
@@ -256,14 +256,14 @@ func (d *action) planner() (*planner, error) {
 	}
 	p.policies = int64(len(p.have.list))
 
-	apps, err := d.Apps()
+	apps, err := a.Apps()
 	for _, a := range apps {
 		p.apps[a.Name] = true
 	}
 
 	// Only a console without applications takes them from the data, so that an export can restore
 	// it.
-	p.adds = len(apps) == 0 && d.access.CanManage()
+	p.adds = len(apps) == 0 && a.access.CanManage()
 	return p, err
 }
 
@@ -415,10 +415,10 @@ func (p *planner) err() error {
 }
 
 // carryOut makes the changes of a plan.
-func (d *action) carryOut(plan Plan) error {
+func (a *action) carryOut(plan Plan) error {
 	// The applications come first, because policies refer to them.
 	for _, app := range plan.Apps {
-		if err := d.addApp(app); err != nil {
+		if err := a.addApp(app); err != nil {
 			return err
 		}
 	}
@@ -430,11 +430,11 @@ func (d *action) carryOut(plan Plan) error {
 		case keep:
 			continue
 		case created:
-			_, err = d.insert(*step.After, imported, "")
+			_, err = a.insert(*step.After, imported, "")
 		case updated:
-			_, err = d.overwrite(*step.Before, *step.After, imported, "")
+			_, err = a.overwrite(*step.Before, *step.After, imported, "")
 		case deleted:
-			err = d.erase(*step.Before, imported, "")
+			err = a.erase(*step.Before, imported, "")
 		}
 
 		if err != nil {

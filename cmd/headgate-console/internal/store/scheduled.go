@@ -30,9 +30,9 @@ const scheduledFields = "s.id, s.policy, s.base, s.body_before, s.body_after, s.
 
 const scheduledColumns = "SELECT " + scheduledFields + " FROM scheduled s"
 
-func (c *Scheduled) scanned() []any {
-	return []any{&c.ID, &c.Policy, &c.Base, &c.Before, &c.After, &c.Due, &c.User, &c.Via,
-		&c.CreatedAt, &c.Comment, &c.State, &c.EndedAt, &c.Reason}
+func (s *Scheduled) scanned() []any {
+	return []any{&s.ID, &s.Policy, &s.Base, &s.Before, &s.After, &s.Due, &s.User, &s.Via,
+		&s.CreatedAt, &s.Comment, &s.State, &s.EndedAt, &s.Reason}
 }
 
 func scanScheduled(s scanner) (c Scheduled, err error) { return c, s.Scan(c.scanned()...) }

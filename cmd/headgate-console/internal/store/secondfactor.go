@@ -19,7 +19,7 @@ func scanSecondFactor(s scanner) (f SecondFactor, err error) {
 }
 
 // place names the column of the secret.
-func (f *SecondFactor) place() string { return "second_factors.secret " + f.User }
+func (s *SecondFactor) place() string { return "second_factors.secret " + s.User }
 
 // SecondFactor returns the second factor of a user, confirmed or not, or ErrNotFound.
 func (t *Tx) SecondFactor(user string) (SecondFactor, error) {

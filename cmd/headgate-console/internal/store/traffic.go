@@ -14,10 +14,10 @@ const Verdicts = 13
 // failed_closed, overruled.
 type TrafficCounts [Verdicts]int64
 
-// Add adds other to c.
-func (c *TrafficCounts) Add(other TrafficCounts) {
+// Add adds other to t.
+func (t *TrafficCounts) Add(other TrafficCounts) {
 	for i, n := range other {
-		c[i] += n
+		t[i] += n
 	}
 }
 
@@ -43,15 +43,15 @@ type Traffic struct {
 }
 
 // Reduce takes away what is counted in other, to no less than 0.
-func (r *Traffic) Reduce(other Traffic) {
+func (t *Traffic) Reduce(other Traffic) {
 	for i, n := range other.Counts {
-		r.Counts[i] = max(0, r.Counts[i]-n)
+		t.Counts[i] = max(0, t.Counts[i]-n)
 	}
-	r.Lost = max(0, r.Lost-other.Lost)
+	t.Lost = max(0, t.Lost-other.Lost)
 }
 
 // Empty reports whether all counts are 0.
-func (r *Traffic) Empty() bool { return r.Counts == TrafficCounts{} && r.Lost == 0 }
+func (t *Traffic) Empty() bool { return t.Counts == TrafficCounts{} && t.Lost == 0 }
 
 // The levels: the minutes of the span of a row.
 const (

@@ -53,8 +53,8 @@ type preview struct {
 type fault struct{ Field, Words, Message string }
 
 // form completes a draft to a page.
-func (v *request) form(d draft, m mistakes, isNew bool) (form, error) {
-	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+func (r *request) form(d draft, m mistakes, isNew bool) (form, error) {
+	apps, err := r.Service.Apps(r.req.Context(), r.actor)
 	if err != nil {
 		return form{}, err
 	}
@@ -72,7 +72,7 @@ func (v *request) form(d draft, m mistakes, isNew bool) (form, error) {
 	}
 
 	// These fields are of the edit, and not of the policy that it makes.
-	f.Comment, f.Later = v.field("comment"), moment{v.field("at"), cmp.Or(v.field("zone"), "UTC"), m}
+	f.Comment, f.Later = r.field("comment"), moment{r.field("at"), cmp.Or(r.field("zone"), "UTC"), m}
 
 	if !isNew {
 		f.Back = policyPath(d.Name)
@@ -227,8 +227,8 @@ func policyPath(name string) string { return "/policies/" + url.PathEscape(name)
 func drawingPath(limit string) string { return "/drawing.svg?limit=" + url.QueryEscape(limit) }
 
 // version reads the version that a change is based on; 0 is never current.
-func (v *request) version(field string) int64 {
-	n, err := strconv.ParseInt(v.field(field), 10, 64)
+func (r *request) version(field string) int64 {
+	n, err := strconv.ParseInt(r.field(field), 10, 64)
 	if err != nil {
 		return 0
 	}

@@ -66,15 +66,15 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 
 // failure returns the reason of an error. What the client has caused comes before what the
 // upstream has: a request that the client breaks off makes the upstream fail too.
-func (x *exchange) failure(ctx context.Context, err error) failure {
+func (e *exchange) failure(ctx context.Context, err error) failure {
 	var large *http.MaxBytesError
 	var dial *net.OpError
 	isDial := errors.As(err, &dial) && dial.Op == "dial"
 
 	switch {
-	case errors.As(err, &large) || errors.As(x.bodyErr, &large):
+	case errors.As(err, &large) || errors.As(e.bodyErr, &large):
 		return tooLarge
-	case errors.Is(x.bodyErr, os.ErrDeadlineExceeded):
+	case errors.Is(e.bodyErr, os.ErrDeadlineExceeded):
 		return tooSlow
 	// A context that was canceled is that of the connection; one with another cause is the server's
 	// end.
@@ -82,7 +82,7 @@ func (x *exchange) failure(ctx context.Context, err error) failure {
 		return gone
 	case ctx.Err() != nil:
 		return ended
-	case x.bodyErr != nil:
+	case e.bodyErr != nil:
 		return badBody
 	// A refused connection is a failed dial as well, and a late one may be, so both come first.
 	case errors.Is(err, syscall.ECONNREFUSED):
