@@ -36,7 +36,7 @@ func (*calendarWindow) settle(s *State, l *Limit, now int64) bool {
 		s.Limit, s.Used, s.Slot, s.Mark = *l, 0, 0, 0
 		return false
 	}
-	begin, end, ok := s.windows.at(now)
+	begin, end, ok := s.windows.windowAt(now)
 	if now >= s.Slot || !ok {
 		return false
 	}
@@ -47,7 +47,7 @@ func (*calendarWindow) settle(s *State, l *Limit, now int64) bool {
 func (*calendarWindow) take(s *State, l *Limit, now, n int64, _ string) {
 	if s.Used == 0 {
 		s.Limit = *l
-		s.Slot, s.Mark, _ = s.windows.at(now)
+		s.Slot, s.Mark, _ = s.windows.windowAt(now)
 	}
 	s.Used += n
 }
@@ -70,7 +70,7 @@ func (op *Op) CheckWindows(now int64) error {
 
 // checkWindows is CheckWindows for an operation under a calendar.
 func (op *Op) checkWindows(now int64) error {
-	if _, _, ok := op.Windows.at(now); ok || !op.needsWindows() {
+	if _, _, ok := op.Windows.windowAt(now); ok || !op.needsWindows() {
 		return nil
 	}
 	w := op.Windows

@@ -68,7 +68,7 @@ func (*slidingWindow) settle(s *State, l *Limit, now int64) bool {
 	}
 
 	// The state keeps the limit under which the log was written while its segments differ.
-	if len(s.live())|len(s.Others) == 0 || s.Limit.sameSegments(l) {
+	if len(s.live()) == 0 && len(s.Others) == 0 || s.Limit.sameSegments(l) {
 		s.Limit = *l
 	}
 	return changed

@@ -65,8 +65,8 @@ func (n number) next() number {
 var errPartOfNetwork = errors.New("the Address function of the lists returned a network, " +
 	"of which only a part is listed: it has to return whole addresses")
 
-// of returns the verdict on an address, or on a network in which all have the same.
-func (n *networks) of(p netip.Prefix, others Verdict) (Verdict, error) {
+// verdictOn returns the verdict on an address, or on a network in which all have the same.
+func (n *networks) verdictOn(p netip.Prefix, others Verdict) (Verdict, error) {
 	if p.Bits() < min(n.longest, p.Addr().BitLen()) {
 		return others, errPartOfNetwork
 	}

@@ -18,7 +18,7 @@ func (s *step) beginRequest(e *engine, r core.Request) error {
 	case r == nil:
 		return fmt.Errorf("%w: the request is nil", core.ErrOp)
 	}
-	s.begin(e)
+	s.prepare(e)
 	return s.set.noKey
 }
 

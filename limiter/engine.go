@@ -284,7 +284,7 @@ func (e *engine) diagnoseOnce() {
 }
 
 func (e *engine) diagnoseIfDue() {
-	if !e.diagnosis.Begin() || e.isClosed() {
+	if !e.diagnosis.ShouldRun() || e.isClosed() {
 		return
 	}
 	if e.background != nil {

@@ -155,8 +155,8 @@ func (h *headers) empty() {
 	h.rendered, h.retryAfter, h.around = false, 0, nil
 }
 
-// all returns the headers as text, once they are rendered.
-func (h *headers) all() []Header {
+// asText returns the headers as text, once they are rendered.
+func (h *headers) asText() []Header {
 	if len(h.list) < len(h.fields) {
 		text, from := string(h.text), 0
 		for _, f := range h.fields {

@@ -69,7 +69,7 @@ func (r *renewal) start(ctx context.Context, res *course) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ctx, r.result, r.every, r.renewed = ctx, res, every, res.leasesAsked
-	r.timer = time.AfterFunc(min(every, r.left(time.Now())), r.renew)
+	r.timer = time.AfterFunc(min(every, r.untilFirstEnds(time.Now())), r.renew)
 }
 
 // renew renews the leases, and notes which of them have ended. A lease that has ended is
@@ -77,7 +77,7 @@ func (r *renewal) start(ctx context.Context, res *course) {
 func (r *renewal) renew() {
 	res, start := r.result, time.Now()
 	r.noteEnds(start)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), min(cleanupTimeout, r.left(start)))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), min(cleanupTimeout, r.untilFirstEnds(start)))
 	defer cancel()
 
 	held, taken, err := res.renew(ctx)
@@ -100,12 +100,12 @@ func (r *renewal) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.timer != nil {
-		r.timer.Reset(min(r.every, r.left(time.Now())))
+		r.timer.Reset(min(r.every, r.untilFirstEnds(time.Now())))
 	}
 }
 
-// left returns the time until the first lease ends that is not lost, and at least 0.
-func (r *renewal) left(now time.Time) time.Duration {
+// untilFirstEnds returns the time until the first lease ends that is not lost, and at least 0.
+func (r *renewal) untilFirstEnds(now time.Time) time.Duration {
 	left := core.MaxPeriod
 	if r.result.released.Load() {
 		return left

@@ -37,8 +37,8 @@ type Part struct {
 // partial is a request of which some properties are not known.
 type partial interface{ Lacked() bool }
 
-// part is where the calls of a part are.
-type part struct{ from, to int } // in Admission.partCalls
+// callRange is where the calls of a part are.
+type callRange struct{ from, to int } // in Admission.partCalls
 
 // PartDecisions appends to into what the rules that apply to part i decided, in the order
 // of the rules. It appends nothing where no rule applies or none was decided. If a part is
@@ -103,7 +103,7 @@ func (a *Admission) addPart(p *Part) error {
 		}
 	}
 
-	a.parts = append(a.parts, part{from, len(a.partCalls)})
+	a.parts = append(a.parts, callRange{from, len(a.partCalls)})
 	return nil
 }
 

@@ -309,7 +309,7 @@ func appendText(b []byte, s string) []byte {
 func appendDecided(b []byte, op *core.Op, d *core.Decision, onLimit Action) []byte {
 	b = append(b, flag(flagAdmitted, d.Allowed)|flag(flagFallback, d.Fallback)|flag(flagLeased, op.Lease != ""))
 	b = appendText(appendText(appendText(b, op.Rule), op.Key), op.Limit.String())
-	b = binary.AppendVarint(b, onLimit.number())
+	b = binary.AppendVarint(b, onLimit.encoded())
 	b = binary.AppendVarint(b, min(op.Cost, maxEncodedUnits)) // a Cost above it was refused
 	b = binary.AppendVarint(b, d.Taken)
 	b = binary.AppendVarint(b, d.At)
@@ -418,9 +418,9 @@ func (e *encoded) addDecided(res *Result, own bool) {
 	res.out[len(res.out)-1] = d
 }
 
-// number returns the action as a result is encoded with it: the longest wait in nanoseconds, or
+// encoded returns the action as a result is encoded with it: the longest wait in nanoseconds, or
 // 0, -1 or -2.
-func (a Action) number() int64 {
+func (a Action) encoded() int64 {
 	if a.kind == waits {
 		return int64(a.maxWait)
 	}

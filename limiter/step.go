@@ -93,8 +93,8 @@ type RuleDecision struct {
 	Decision core.Decision
 }
 
-// begin makes the result ready for the rules in force.
-func (s *step) begin(e *engine) {
+// prepare makes the result ready for the rules in force.
+func (s *step) prepare(e *engine) {
 	s.engine, s.set = e, e.set.Load()
 	switch n := len(s.set.rules); {
 	case s.calls != nil:

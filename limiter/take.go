@@ -44,7 +44,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, maxWait time
 	l.diagnoseOnce()
 
 	res := &Result{}
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	err := res.addKey(ctx, core.Take, key, cost)
 	if err == nil && maxWait > 0 && res.bans() {
 		return &Result{}, errBan
@@ -96,7 +96,7 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (core.Decis
 }
 
 func (r *Result) allow(ctx context.Context, e *engine, key string, cost int64) (core.Decision, error) {
-	r.begin(e)
+	r.prepare(e)
 	err := r.addKey(ctx, core.Take, key, cost)
 	if err == nil && r.lease != "" {
 		return core.Decision{}, errLease
@@ -141,7 +141,7 @@ func (l *Limiter) TakeUpTo(ctx context.Context, key string, max int64) (n int64,
 }
 
 func (r *Result) takeUpTo(ctx context.Context, e *engine, key string, max int64) (int64, error) {
-	r.begin(e)
+	r.prepare(e)
 	err := r.addKey(ctx, core.Take, key, max)
 	if err == nil && r.lease != "" {
 		return 0, errLease
@@ -195,7 +195,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 
 	l.diagnoseOnce()
 	res := &Result{}
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	err := res.addKey(ctx, core.Take, key, n)
 	if err == nil && res.lease != "" {
 		return errLease
@@ -264,7 +264,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 
 func (l *Limiter) applyKey(ctx context.Context, verb core.Verb, key string) (*Result, error) {
 	res := &Result{}
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	if err := res.addKey(ctx, verb, key, 1); err != nil {
 		return nil, err
 	}
@@ -361,7 +361,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservatio
 
 	r := &Reservation{}
 	res := &r.result
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	err := res.addKey(ctx, core.Take, key, n)
 	if err == nil {
 		if err := res.beginBooking(); err != nil {
@@ -437,7 +437,7 @@ func (l *Limiter) Restore(data []byte) (*Result, error) {
 
 	own := r.text() == l.id
 	res.lease = r.text()
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	res.notified = true // the limiter that took it has reported it
 	// The first error ends the reading, so a forged count costs nothing.
 	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
@@ -465,7 +465,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 
 	a := l.newAdmission()
 	res := &a.result
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	res.admitted = true
 
 	// A browser sends a preflight before the request that is to be counted.
@@ -538,7 +538,7 @@ func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
 	}
 	a := l.newAdmission()
 	res := &a.result
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	res.admitted, res.inParts = true, true
 
 	l.diagnoseOnce()

@@ -36,8 +36,8 @@ type wait struct {
 	interested bool   // in releases
 	released   uint64 // the releases of its keys before the last question
 
-	asked    bool // the last question was a Take
-	began    time.Time
+	tookLast bool // the last question was a Take
+	askedAt  time.Time
 	answered time.Time
 	retry    time.Time      // when to ask for leases again by the last answer
 	slot     *waitline.Slot // that the last answer has booked, until the request is in its line
@@ -71,7 +71,7 @@ func (c *course) waitForTurn(ctx context.Context, start, answered time.Time) (er
 
 	again := true
 	if !answered.IsZero() {
-		w.asked, w.began, w.answered = true, start, answered
+		w.tookLast, w.askedAt, w.answered = true, start, answered
 		again, err = w.heed(ctx, c)
 	}
 
@@ -121,17 +121,17 @@ func (w *wait) ask(ctx context.Context, c *course) error {
 		}
 	}
 
-	w.asked = true
+	w.tookLast = true
 	return w.askStore(ctx, c)
 }
 
 // askStore asks the store once, and notes what follows for the line.
 func (w *wait) askStore(ctx context.Context, c *course) error {
 	w.turn.Ask()
-	w.began = time.Now()
+	w.askedAt = time.Now()
 	err := c.ask(ctx)
 	w.answered = time.Now()
-	w.retry = w.began.Add(pollPause)
+	w.retry = w.askedAt.Add(pollPause)
 
 	// A lease may end before the next poll, and then the store is asked as soon as it has.
 	for i := range c.asked {
@@ -308,8 +308,8 @@ func (w *wait) join(ctx context.Context, c *course, i int, span time.Duration) (
 	retry, hopeless, surplus := w.turn.Join(&waitline.Answer{
 		Op: &c.ops[i], Ops: c.ops[:c.asked], Limit: &c.calls[i].terms.limit,
 		Leased: w.waitsForLease(c, i), End: w.endOf(c, i),
-		Asked: w.asked, Behind: !w.asked && c.calls[i].behind, Began: w.began, Answered: w.answered,
-		Span: span, Retry: w.retry, Left: w.hasLeft(c, k), Slot: w.slot,
+		Took: w.tookLast, Behind: !w.tookLast && c.calls[i].behind, AskedAt: w.askedAt, AnsweredAt: w.answered,
+		Span: span, Retry: w.retry, UnitsLeft: w.hasLeft(c, k), Slot: w.slot,
 	}, func() bool { return w.released != w.releases(c) })
 	w.slot = nil
 
@@ -325,7 +325,7 @@ func (w *wait) join(ctx context.Context, c *course, i int, span time.Duration) (
 // leaveLine takes the request out of its line, if it is in one.
 func (w *wait) leaveLine(ctx context.Context, c *course) {
 	if w.turn.InLine() {
-		surplus := w.turn.Leave(c.allowed, w.asked)
+		surplus := w.turn.Leave(c.allowed, w.tookLast)
 		c.engine.cancelSlots(ctx, w.turn.Key(), surplus)
 	}
 }
@@ -437,7 +437,7 @@ func (w *wait) peek(ctx context.Context, c *course) (again bool, err error) {
 	w.beginPeek(c)
 	err = w.askStore(ctx, c)
 	setVerbs(c, core.Take)
-	w.asked = false
+	w.tookLast = false
 	if err != nil {
 		return false, err
 	}

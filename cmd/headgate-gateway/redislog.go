@@ -14,5 +14,6 @@ type redisLog struct{ events *quietlog.Log }
 
 // Printf implements the logging interface of go-redis.
 func (r redisLog) Printf(_ context.Context, format string, v ...any) {
-	r.events.Note(slog.LevelWarn, "the Redis client reports a problem", slog.String("last", fmt.Sprintf(format, v...)))
+	r.events.Record(slog.LevelWarn, "the Redis client reports a problem",
+		slog.String("last", fmt.Sprintf(format, v...)))
 }

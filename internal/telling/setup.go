@@ -121,7 +121,7 @@ func (e *Examination) checkAddress(rule *Keys) {
 	// The rule reads a forwarding header that the request lacks. It would believe one of the
 	// caller.
 	believes := &probe{Request: e.r}
-	if believes.changes(rule.Func) && believes.missing != "" {
+	if believes.addressedBy(rule.Func) && believes.missing != "" {
 		e.add(findings.NotForwarded, rule, "a trusted proxy sent a request without "+believes.missing+
 			": unless that was a health check, the proxy does not write the header, so callers can write it and "+
 			"choose their keys; configure the proxy to set it")
@@ -129,7 +129,7 @@ func (e *Examination) checkAddress(rule *Keys) {
 	}
 
 	// Without an address of the peer, a made-up one shows whether the rule counts by it.
-	if !hasPeer && (&probe{Request: e.r, peer: probedAddress + ":1"}).changes(rule.Func) {
+	if !hasPeer && (&probe{Request: e.r, peer: probedAddress + ":1"}).addressedBy(rule.Func) {
 		e.add(findings.NoAddress, rule, "the rule counts by the address of the peer, and the connection has none, "+
 			"as with a Unix socket: all callers share its limit; if a proxy forwards their addresses, use "+
 			"keyfuncs.ForwardedIP with Hops")
@@ -281,8 +281,8 @@ type probe struct {
 	missing string // the forwarding header that was read and made up
 }
 
-// changes reports whether the key holds the address of the probe.
-func (p *probe) changes(k core.KeyFunc) (changes bool) {
+// addressedBy reports whether the key holds the address of the probe.
+func (p *probe) addressedBy(k core.KeyFunc) (changes bool) {
 	defer func() {
 		if recover() != nil { // k expects another type of request
 			changes = false

@@ -138,7 +138,7 @@ func (r *ruleCounter) Count(ctx context.Context, v events.Verdict) {
 func (m *Metrics) addWithExemplar(ctx context.Context, c *meter.Cell) {
 	c.Add(1)
 	if labels := m.exemplar(ctx); labels != nil {
-		c.Note.Store(prometheus.Exemplar{Value: 1, Labels: labels, Timestamp: time.Now()})
+		c.Attached.Store(prometheus.Exemplar{Value: 1, Labels: labels, Timestamp: time.Now()})
 	}
 }
 
@@ -185,7 +185,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 
 // withExemplar returns the metric with the exemplar of the cell, if there is a valid one.
 func withExemplar(c *meter.Cell, metric prometheus.Metric) prometheus.Metric {
-	if e, ok := c.Note.Load().(prometheus.Exemplar); ok {
+	if e, ok := c.Attached.Load().(prometheus.Exemplar); ok {
 		if with, err := prometheus.NewMetricWithExemplars(metric, e); err == nil {
 			return with
 		}

@@ -80,7 +80,7 @@ func (h *shard) expire(i int, now int64, m secondChance) bool {
 func (h *shard) expiry(i int, now int64) int64 {
 	c := &h.slots[i]
 	if h.extState(i) == nil {
-		g := &(*h.classes.list.Load())[c.class&^marks].steady
+		g := &(*h.classes.list.Load())[c.class&^flags].steady
 		if at, good := g.Fresh(c.used, c.mark, now); good {
 			return at
 		}

@@ -457,7 +457,7 @@ func (f *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
 // It returns the instant of the search, and whether the store holds the key.
 func (s *Store) decideKnown(v *limitClass, ops []core.Op, out []core.Decision) (now int64, known bool, err error) {
 	if v == nil {
-		if v, err = s.classes.of(&ops[0]); err != nil {
+		if v, err = s.classes.classOf(&ops[0]); err != nil {
 			return 0, false, err
 		}
 	}

@@ -30,7 +30,7 @@ const (
 	// and again.
 	idle classID = 1 << 30
 
-	marks = shared | idle
+	flags = shared | idle
 )
 
 // limitClassKey is what the keys of a class have in common: the rule and a
@@ -76,8 +76,8 @@ func newInterner() *interner {
 	return k
 }
 
-// of returns the op's class, or an error if its limit is not valid.
-func (i *interner) of(op *core.Op) (*limitClass, error) {
+// classOf returns the op's class, or an error if its limit is not valid.
+func (i *interner) classOf(op *core.Op) (*limitClass, error) {
 	recent := i.lookup(op)
 	if v := recent.Load(); v != nil && v.matches(op) {
 		return v, nil

@@ -158,7 +158,7 @@ func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Dec
 
 	// A decision under another limit than the slot's says nothing about the slot, unless the step
 	// has changed it.
-	switch own := h.slots[i].class&^marks == id && id != uninterned; {
+	switch own := h.slots[i].class&^flags == id && id != uninterned; {
 	case d.ResetAfter == 0 && (st.Changed || own) && st.ForgetAfter(d) == 0:
 		h.remove(i)
 	case !st.Changed:
@@ -171,7 +171,7 @@ func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Dec
 	default:
 		// The decision is under another limit than the state, under which the key
 		// may be fresh earlier or later.
-		h.save(i, st, h.slots[i].class&^marks, op.Rule)
+		h.save(i, st, h.slots[i].class&^flags, op.Rule)
 		h.noteExpiry(h.expiry(i, d.At))
 	}
 }
@@ -182,7 +182,7 @@ func (h *shard) keepConduct(i int, st *core.State, rule string, now int64) {
 	conduct := st.Conduct
 	h.load(i, st)
 	st.Conduct = conduct
-	h.save(i, st, h.slots[i].class&^marks, rule)
+	h.save(i, st, h.slots[i].class&^flags, rule)
 	h.noteExpiry(h.expiry(i, now))
 }
 
@@ -210,7 +210,7 @@ func (h *shard) load(i int, st *core.State) {
 // save copies st, written under the limit of class id, into slot i.
 func (h *shard) save(i int, st *core.State, id classID, rule string) {
 	c, m := &h.slots[i], h.extState(i)
-	old, before := c.class&^marks, int64(0)
+	old, before := c.class&^flags, int64(0)
 
 	switch same := old == id && id != uninterned; {
 	case same && m == nil && !extended(st): // nearly always
@@ -278,7 +278,7 @@ func (h *shard) aside(i int) *core.Aside {
 
 // classOf returns the rule and the limit under which slot i was written.
 func (h *shard) classOf(i int) *limitClassKey {
-	id := h.slots[i].class &^ marks
+	id := h.slots[i].class &^ flags
 	if id == uninterned {
 		return h.extState(i).class
 	}
@@ -295,7 +295,7 @@ func (h *shard) keyOf(i int) string {
 
 // bytes returns bytesOf slot i, and what its aside takes.
 func (h *shard) bytes(i int) int64 {
-	size := bytesOf(h.longKey(i), &h.classOf(i).limit, h.slots[i].class&^marks)
+	size := bytesOf(h.longKey(i), &h.classOf(i).limit, h.slots[i].class&^flags)
 	if a := h.aside(i); a != nil {
 		size += asideBytes + int64(cap(a.Others))*otherBytes
 	}
@@ -333,7 +333,7 @@ func (h *shard) remove(i int) {
 	h.store.bytes.Add(-h.bytes(i))
 
 	// A table of another size puts the slots into other places, so the sweep begins anew.
-	h.cut(i, h.moved)
+	h.removeSlot(i, h.moved)
 	if h.sparse() {
 		h.resize(h.count)
 		h.restart()

@@ -140,7 +140,7 @@ func New(o Options) (*Meter, error) {
 	}
 	m.rules.Store(&map[string]*rule{})
 	m.hooks = &events.Hooks{
-		Open: m.opened, Closed: m.closed, Queue: m.queue, Lease: m.lease, Units: m.flow, Ban: m.ban,
+		Open: m.opened, Closed: m.removeLimiter, Queue: m.queue, Lease: m.lease, Units: m.flow, Ban: m.ban,
 		StoreCall: m.storeCall, Breaker: m.breaker, CachedRefusal: m.cachedRefusal, Policy: m.policy,
 	}
 
@@ -310,8 +310,8 @@ func (m *Meter) opened(l events.Inspector) {
 	m.limiters = append(m.limiters, l)
 }
 
-// closed removes a limiter. Its counts stay.
-func (m *Meter) closed(l events.Inspector) {
+// removeLimiter removes a limiter. Its counts stay.
+func (m *Meter) removeLimiter(l events.Inspector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range m.limiters {

@@ -170,8 +170,8 @@ type finding struct {
 // maxSubjects is how many subjects a message lists.
 const maxSubjects = 10
 
-// list adds subjects to a finding. The worst come first.
-func (f *finding) list(all []Subject) {
+// addSubjects adds subjects to a finding. The worst come first.
+func (f *finding) addSubjects(all []Subject) {
 	slices.SortFunc(all, func(a, b Subject) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
 	})
@@ -183,7 +183,7 @@ func (f *finding) list(all []Subject) {
 func (f *finding) names() string {
 	var list []string
 	for _, s := range f.Subjects {
-		name := plain(s.Name)
+		name := inertName(s.Name)
 		switch {
 		case s.Of > 0:
 			name += fmt.Sprintf(" (%s of %d)", percent(s.Count, s.Of), s.Of)
@@ -204,9 +204,9 @@ func percent(n, of int64) string { return fmt.Sprintf("%.1f %%", 100*float64(n)/
 // maxPlain is the largest number of bytes of a name in the text of a message.
 const maxPlain = 80
 
-// plain returns a name without characters that a receiver may take for markup, for a link or for
-// a group of people. The data of a message has the name as it is.
-func plain(name string) string {
+// inertName returns a name without characters that a receiver may take for markup, for a link or
+// for a group of people. The data of a message has the name as it is.
+func inertName(name string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsLetter(c) || unicode.IsDigit(c) || c == ' ' || c == '.' || c == '-' || c == '_' {
 			return c
@@ -269,8 +269,8 @@ func (s *seen) sum(app string, minutes int) (sumOfMinutes, bool) {
 	return total, true
 }
 
-// look reports whether a condition holds for an application, or for all if it is common to them.
-func (s *seen) look(c Condition, app string) finding {
+// judge reports whether a condition holds for an application, or for all if it is common to them.
+func (s *seen) judge(c Condition, app string) finding {
 	if s.blind {
 		return finding{}
 	}
@@ -352,7 +352,7 @@ func (s *seen) lookInstances(c Condition, app string) finding {
 		}
 	}
 
-	f.list(list)
+	f.addSubjects(list)
 
 	what := counted(int64(len(list)), "instance does not run", "instances do not run") + " the newest policies"
 	if c.Kind == AlertBypassed {
@@ -396,7 +396,7 @@ func (s *seen) lookCounts(c Condition, app string) finding {
 		}
 	}
 
-	f.list(list)
+	f.addSubjects(list)
 
 	sum := total.requests[events.Banned]
 	f.holds = sum >= c.AtLeast
@@ -432,7 +432,7 @@ func (s *seen) lookRefused(f *finding, c Condition, app string, total sumOfMinut
 		}
 	}
 
-	f.list(list)
+	f.addSubjects(list)
 	f.Text = fmt.Sprintf("%s: %s more than %d %% of their requests %s: %s", app,
 		counted(int64(len(list)), "policy refused", "policies refused"), c.Over, within, f.names())
 }

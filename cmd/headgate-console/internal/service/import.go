@@ -59,9 +59,9 @@ type Plan struct {
 	Apps  []string   // applications that it adds, by name; see Import
 	Steps []PlanStep // by name
 
-	// Left names the policies that RemoveMissing leaves, by name, because they list
+	// LeftAlone names the policies that RemoveMissing leaves, by name, because they list
 	// applications outside of Import.Apps as well.
-	Left []string
+	LeftAlone []string
 }
 
 // PlanStep is the change of one policy by an import.
@@ -193,18 +193,18 @@ func (i *Import) decode() (policy.Set, error) {
 
 // planner compares the current policies with the imported ones.
 type planner struct {
-	d        *action
-	compares bool
-	have     policySet
-	apps     map[string]bool
-	adds     bool            // applications that do not exist are added
-	added    map[string]bool // these applications
-	policies int64
-	bytes    int64
-	faults   faults
-	left     []string
-	denied   bool
-	taken    bool // a hidden policy has one of the names
+	d         *action
+	compares  bool
+	have      policySet
+	apps      map[string]bool
+	adds      bool            // applications that do not exist are added
+	added     map[string]bool // these applications
+	policies  int64
+	bytes     int64
+	faults    faults
+	leftAlone []string
+	denied    bool
+	taken     bool // a hidden policy has one of the names
 }
 
 // plan returns the steps of an import, or all mistakes in it.
@@ -234,8 +234,8 @@ func (a *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
 	// The order of the data does not matter: steps are by name.
 	slices.SortFunc(plan.Steps, func(a, b PlanStep) int { return strings.Compare(a.Name, b.Name) })
 	plan.Apps = slices.Sorted(maps.Keys(p.added))
-	slices.Sort(p.left)
-	plan.Left = p.left
+	slices.Sort(p.leftAlone)
+	plan.LeftAlone = p.leftAlone
 
 	// The extent is that after all steps.
 	p.faults = append(p.faults, extentFaults(p.policies, p.bytes)...)
@@ -378,7 +378,7 @@ func (p *planner) removeBut(named map[string]bool, apps []string) []PlanStep {
 
 		// The policy is of other applications too, which the import is not about.
 		if apps != nil && slices.ContainsFunc(before.Apps, func(app string) bool { return !within(app) }) {
-			p.left = append(p.left, name)
+			p.leftAlone = append(p.leftAlone, name)
 			continue
 		}
 

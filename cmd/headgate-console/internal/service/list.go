@@ -334,7 +334,7 @@ func (s *Service) List(ctx context.Context, a Actor, q Query) (list List, err er
 
 	list.Late = late
 	// The page was chosen by counts that may be older than those in its rows.
-	list.settle(q.Sort)
+	list.sortByNumbers(q.Sort)
 	return list, nil
 }
 
@@ -383,8 +383,8 @@ func (a *action) appsOfAll(policies []policy.Policy) []string {
 	return slices.Sorted(maps.Keys(apps))
 }
 
-// settle orders the rows of a page by the numbers that it shows.
-func (l *List) settle(sort string) {
+// sortByNumbers orders the rows of a page by the numbers that it shows.
+func (l *List) sortByNumbers(sort string) {
 	if !slices.Contains(byTraffic, sort) {
 		return
 	}

@@ -232,7 +232,7 @@ func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) 
 		return nil
 	})
 	if err != nil {
-		return Actor{}, unknown(err)
+		return Actor{}, asNotLoggedIn(err)
 	}
 
 	// The last use is written once a minute, or each request would be a write.

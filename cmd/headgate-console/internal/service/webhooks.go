@@ -567,8 +567,8 @@ func (s *Service) TestWebhook(ctx context.Context, a Actor, id string) (Delivery
 		ID: newMessageID(), Webhook: row.ID, Event: EventTest, CreatedAt: now, Attempts: 1,
 		Body: message{
 			Type: EventTest, At: instant(now),
-			Text: fmt.Sprintf("This is a test of the webhook %q of headgate.", plain(row.Name)),
-		}.of(row).text(),
+			Text: fmt.Sprintf("This is a test of the webhook %q of headgate.", inertName(row.Name)),
+		}.completeFor(row).text(),
 	}
 
 	// No transaction is open while the receiver answers.

@@ -52,7 +52,7 @@ type AuditQuery struct {
 // FindAudit returns the rows that q selects.
 func (t *Tx) FindAudit(q AuditQuery) ([]Audit, error) {
 	where, args := q.where()
-	return all(t, scanAudit, auditColumns+where+" ORDER BY id DESC LIMIT ?", append(args, q.Limit)...)
+	return readAll(t, scanAudit, auditColumns+where+" ORDER BY id DESC LIMIT ?", append(args, q.Limit)...)
 }
 
 // where returns the conditions of a, made of constants and placeholders, and the values of the

@@ -56,11 +56,11 @@ func (t *Tx) FindPolicies(q PolicyQuery) (page []Policy, total int64, err error)
 		return nil, 0, nil
 	}
 	where, args := q.where()
-	if total, err = one(t, scanCount, "SELECT COUNT(*) FROM policies"+where, args...); err != nil {
+	if total, err = readOne(t, scanCount, "SELECT COUNT(*) FROM policies"+where, args...); err != nil {
 		return nil, 0, err
 	}
 	query := policyColumns + where + q.Sort.orderBy() + " LIMIT ? OFFSET ?"
-	page, err = all(t, scanPolicy, query, append(args, q.Limit, q.Offset)...)
+	page, err = readAll(t, scanPolicy, query, append(args, q.Limit, q.Offset)...)
 	return page, total, err
 }
 
@@ -70,7 +70,7 @@ func (t *Tx) PolicyNames(q PolicyQuery) ([]string, error) {
 		return nil, nil
 	}
 	where, args := q.where()
-	return all(t, scanText, "SELECT name FROM policies"+where+q.Sort.orderBy(), args...)
+	return readAll(t, scanText, "SELECT name FROM policies"+where+q.Sort.orderBy(), args...)
 }
 
 // PoliciesNamed returns the policies of these names, in no order. There must not be more than
@@ -79,7 +79,7 @@ func (t *Tx) PoliciesNamed(names []string) ([]Policy, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	return all(t, scanPolicy, policyColumns+" WHERE name IN ("+placeholders(len(names))+")", values(names)...)
+	return readAll(t, scanPolicy, policyColumns+" WHERE name IN ("+placeholders(len(names))+")", values(names)...)
 }
 
 func (p PolicySort) orderBy() string {

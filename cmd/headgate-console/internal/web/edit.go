@@ -149,7 +149,7 @@ func create(r *request) error {
 		return r.reshow(d, m, true, http.StatusConflict)
 	}
 	if err != nil {
-		return r.refused(err, d, true)
+		return r.showRefusal(err, d, true)
 	}
 	return r.seeOther(policyPath(saved.Name), "created")
 }
@@ -193,7 +193,7 @@ func update(r *request) error {
 
 	saved, err := r.Service.UpdatePolicy(r.req.Context(), r.saying(), p)
 	if err != nil {
-		return r.refused(err, d, false)
+		return r.showRefusal(err, d, false)
 	}
 	return r.seeOther(policyPath(saved.Name), "saved")
 }
@@ -214,8 +214,8 @@ func (r *request) turnsOff(p policy.Policy) (bool, error) {
 	return r.access.CanEdit(now.Apps) && r.access.CanEdit(p.Apps), nil
 }
 
-// refused shows why the service did not save a policy.
-func (r *request) refused(err error, d draft, isNew bool) error {
+// showRefusal shows why the service did not save a policy.
+func (r *request) showRefusal(err error, d draft, isNew bool) error {
 	var invalid *service.InvalidError
 	if errors.As(err, &invalid) {
 		m := mistakes{}

@@ -69,13 +69,15 @@ func (r *request) explain(err error) failure {
 
 	switch {
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return r.again(failure{
+		return r.keepFields(failure{
 			Status: 503, Title: "The database does not answer",
 			Text: "Nothing was changed, unless the connection broke at the very end. " +
 				"The running instances go on with the policies that they have. Please try again in a moment.",
 		})
 	case errors.Is(err, service.ErrNotLoggedIn):
-		return r.again(failure{Status: 401, Title: "Your session has ended", Text: "Nothing was changed.", Login: true})
+		return r.keepFields(failure{
+			Status: 401, Title: "Your session has ended", Text: "Nothing was changed.", Login: true,
+		})
 	case errors.Is(err, service.ErrNotFound):
 		return failure{Status: 404, Title: "Not found", Text: "The page does not exist, or you may not see it."}
 	case errors.Is(err, service.ErrDenied):
@@ -102,7 +104,7 @@ func (r *request) explain(err error) failure {
 	case errors.Is(err, errForeign):
 		return failure{Status: 403, Title: "Refused", Text: "The form was sent by another site. Nothing was changed."}
 	case errors.Is(err, errFleet):
-		return r.again(failure{
+		return r.keepFields(failure{
 			Status: 503, Title: "Redis does not answer",
 			Text: "The counts of the instances cannot be read. Please try again in a moment.",
 		})
@@ -126,8 +128,8 @@ func denied(err error) failure {
 	return f
 }
 
-// again keeps the fields that were sent, apart from secrets and files.
-func (r *request) again(f failure) failure {
+// keepFields keeps the fields that were sent, apart from secrets and files.
+func (r *request) keepFields(f failure) failure {
 	if r.req.Method != http.MethodPost || r.req.PostForm == nil || strings.HasPrefix(r.req.URL.Path, "/login") {
 		return f
 	}

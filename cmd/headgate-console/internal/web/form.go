@@ -193,32 +193,32 @@ func (f form) OneOfUnit() bool {
 // Counting reports whether the limit is counted in an unusual way, or wrongly filled in there.
 func (f form) Counting() bool {
 	return f.LimitBy == "text" || f.Algorithm != "gcra" || f.Debt+f.Segments != "" || f.Aligned ||
-		f.Mistakes.in("algorithm", "debt", "segments", "aligned")
+		f.Mistakes.anyIn("algorithm", "debt", "segments", "aligned")
 }
 
 // Banning reports whether the form has a ban.
 func (f form) Banning() bool {
-	return f.BanAfter+f.BanFor+f.BanMax != "" || f.Mistakes.in("ban_after", "ban_for", "ban_max")
+	return f.BanAfter+f.BanFor+f.BanMax != "" || f.Mistakes.anyIn("ban_after", "ban_for", "ban_max")
 }
 
 // Planned reports whether the form has plans, or limits of single keys.
 func (f form) Planned() bool {
-	return f.Plans+f.PlanBy+f.Overrides != "" || f.Mistakes.in("plans", "plan_by", "overrides")
+	return f.Plans+f.PlanBy+f.Overrides != "" || f.Mistakes.anyIn("plans", "plan_by", "overrides")
 }
 
 // Excepting reports whether the form has exceptions.
 func (f form) Excepting() bool {
 	return f.AllowNetworks+f.AllowKeys+f.DenyNetworks+f.DenyKeys+f.DenyStatus != "" || f.DenyOthers ||
-		f.Mistakes.in("access")
+		f.Mistakes.anyIn("access")
 }
 
 // Failing reports whether the form says what happens if the store fails, or has a priority.
 func (f form) Failing() bool {
-	return f.OnStoreError != "" || f.Priority != "0" || f.Mistakes.in("on_store_error", "priority")
+	return f.OnStoreError != "" || f.Priority != "0" || f.Mistakes.anyIn("on_store_error", "priority")
 }
 
-// in reports whether there are mistakes in some of the fields.
-func (m mistakes) in(fields ...string) bool {
+// anyIn reports whether there are mistakes in some of the fields.
+func (m mistakes) anyIn(fields ...string) bool {
 	return slices.ContainsFunc(fields, func(name string) bool { return len(m[name]) > 0 })
 }
 

@@ -87,17 +87,17 @@ func (k keyAction) answer(r *request) error {
 
 	// Those who may not act are not asked. The service refuses them, and records it.
 	if shown.CanReset && !r.confirmed() {
-		return k.question(r, shown, nil)
+		return k.showQuestion(r, shown, nil)
 	}
 
 	page, done, err := k.do(r, shown)
 	// What was asked about is no longer so. The question is asked again, with the policy of now.
 	var conflict *service.ConflictError
 	if errors.As(err, &conflict) && !conflict.Deleted {
-		return k.question(r, shown, mistakes{"": {"the policy was changed since; this is how it is now"}})
+		return k.showQuestion(r, shown, mistakes{"": {"the policy was changed since; this is how it is now"}})
 	}
 	if m := mistakesOf(err); m != nil {
-		return k.question(r, shown, m)
+		return k.showQuestion(r, shown, m)
 	}
 	if err != nil {
 		return err
@@ -109,8 +109,8 @@ func (k keyAction) answer(r *request) error {
 	return r.seeOther(page, done)
 }
 
-// question shows the page of the question.
-func (k keyAction) question(r *request, shown *keys, m mistakes) error {
+// showQuestion shows the page of the question.
+func (k keyAction) showQuestion(r *request, shown *keys, m mistakes) error {
 	c := k.ask(r, shown)
 	c.Key, c.Action, c.Back = shown.Shown(), r.req.URL.Path, keysPath(shown.Policy)
 

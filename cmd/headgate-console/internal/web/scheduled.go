@@ -186,7 +186,7 @@ func (r *request) scheduleEdit(d draft, p policy.Policy) error {
 	}
 
 	if _, err := r.Service.Schedule(r.req.Context(), r.saying(), p, at); err != nil {
-		return r.refused(err, d, false)
+		return r.showRefusal(err, d, false)
 	}
 	return r.seeOther(policyPath(p.Name), "scheduled")
 }

@@ -38,7 +38,7 @@ func (r *request) undoable() (*undo, error) {
 	if r.query("of") != "" {
 		name = r.query("of")
 	}
-	if name == "" || !changes(r.query("done")) {
+	if name == "" || !isPolicyChange(r.query("done")) {
 		return nil, nil
 	}
 
@@ -85,8 +85,8 @@ func (r *request) undoableTogether() (*undo, error) {
 // tickValue returns a policy and its version as the form of the list sends them.
 func tickValue(name string, version int64) string { return number(version) + ":" + name }
 
-// changes reports whether a notice is about a change of a policy that can be taken back.
-func changes(done string) bool {
+// isPolicyChange reports whether a notice is about a change of a policy that can be taken back.
+func isPolicyChange(done string) bool {
 	switch done {
 	case "saved", "deleted", "rolledback", "mode", "undone", "removed", "until", "allowed", "ownlimit", "nolimit":
 		return true

@@ -102,7 +102,7 @@ func isTimeout(err error) bool {
 
 // logFailure logs a failure, in few lines however many there are.
 func (p *Proxy) logFailure(f failure, attrs ...slog.Attr) {
-	p.options.Log.Note(f.level, f.text, attrs...)
+	p.options.Log.Record(f.level, f.text, attrs...)
 }
 
 // write answers with a problem (RFC 9457), as the limiter does.
@@ -126,7 +126,7 @@ type brokenOff struct{ events *quietlog.Log }
 
 // Write implements io.Writer.
 func (b brokenOff) Write(line []byte) (int, error) {
-	b.events.Note(slog.LevelWarn, "an answer was broken off by the upstream or the client",
+	b.events.Record(slog.LevelWarn, "an answer was broken off by the upstream or the client",
 		slog.String("last", string(line[:min(len(line), 200)])))
 	return len(line), nil
 }

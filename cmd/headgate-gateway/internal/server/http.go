@@ -163,11 +163,11 @@ func (e errorLog) Write(line []byte) (int, error) {
 	text := slog.String("last", clip(line))
 	switch {
 	case bytes.HasPrefix(line, []byte("http: panic serving")):
-		e.events.Note(slog.LevelError, "a handler has panicked", slog.String("last", string(line)))
+		e.events.Record(slog.LevelError, "a handler has panicked", slog.String("last", string(line)))
 	case bytes.HasPrefix(line, []byte("http: TLS handshake error")):
-		e.events.Note(slog.LevelDebug, "a TLS handshake has failed", text)
+		e.events.Record(slog.LevelDebug, "a TLS handshake has failed", text)
 	default:
-		e.events.Note(slog.LevelWarn, "a connection has failed", text)
+		e.events.Record(slog.LevelWarn, "a connection has failed", text)
 	}
 	return len(line), nil
 }
