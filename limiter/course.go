@@ -439,9 +439,9 @@ func (c *course) ruleEvent(e *events.Request, i int) *events.Rule {
 	} else {
 		e.Rules = append(e.Rules, events.Rule{})
 	}
-	r, op, asked := &e.Rules[n], &c.ops[i], &c.calls[i]
-	r.Name, r.Key, r.Limit, r.Cost = asked.rule.Name, op.Key, &asked.terms.limit, op.Cost
-	r.Charged, r.Waited = 0, asked.waited
+	r, op, ruleCall := &e.Rules[n], &c.ops[i], &c.calls[i]
+	r.Name, r.Key, r.Limit, r.Cost = ruleCall.rule.Name, op.Key, &ruleCall.terms.limit, op.Cost
+	r.Charged, r.Waited = 0, ruleCall.waited
 	r.Verdict = c.verdictOf(i)
 	return r
 }

@@ -157,8 +157,8 @@ func (r *reports) reportAs(ctx context.Context, err error, by events.Mode) {
 // logFailure logs or counts err. Errors after a client has left are not logged: they say
 // nothing about the store.
 func (r *reports) logFailure(ctx context.Context, err error, by events.Mode) {
-	left := ctx != nil && ctx.Err() == context.Canceled
-	if !left && !errors.Is(err, errNoKey) { // which warnNoKey reports
+	canceled := ctx != nil && ctx.Err() == context.Canceled
+	if !canceled && !errors.Is(err, errNoKey) { // which warnNoKey reports
 		r.failures.Record(kindOf(err), err, by)
 	}
 }

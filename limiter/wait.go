@@ -489,14 +489,14 @@ func (w *wait) isStruck(c *course) bool {
 func (w *wait) putBehind(c *course) (behind bool) {
 	now := time.Now()
 	for i := range c.asked {
-		d, asked := &c.out[i], &c.calls[i]
-		asked.behind = false
+		d, ruleCall := &c.out[i], &c.calls[i]
+		ruleCall.behind = false
 		if !w.waitsFor(c, i) {
 			continue
 		}
 
 		var retry time.Duration
-		if retry, asked.behind = w.turn.After(&c.ops[i], d, now); asked.behind {
+		if retry, ruleCall.behind = w.turn.After(&c.ops[i], d, now); ruleCall.behind {
 			d.Allowed, d.RetryAfter, behind = false, max(minPause, retry), true
 		}
 	}

@@ -275,10 +275,10 @@ func (t *Turn) placeLocked(l *lineOfKey, booked *Slot) {
 	}
 }
 
-// Leave takes the request out of its line, if it is in one: admitted or not, and whether its
-// last question was a Take. A slot that it has not used goes to those behind it, and the next of
-// them asks. The caller gives the surplus back and calls [Queue.Canceled].
-func (t *Turn) Leave(admitted, asked bool) (surplus []*Slot) {
+// Leave takes the request out of its line, if it is in one: admitted or not. tookLast reports
+// whether its last question was a Take. A slot that it has not used goes to those behind it, and
+// the next of them asks. The caller gives the surplus back and calls [Queue.Canceled].
+func (t *Turn) Leave(admitted, tookLast bool) (surplus []*Slot) {
 	w, q := t.waiter, t.queue
 	if w == nil {
 		return nil
@@ -305,7 +305,7 @@ func (t *Turn) Leave(admitted, asked bool) (surplus []*Slot) {
 	}
 
 	if at == 0 && len(l.waiters) > 0 {
-		l.askNow = l.askNow || t.freesNext(l.waiters[0], admitted, asked)
+		l.askNow = l.askNow || t.freesNext(l.waiters[0], admitted, tookLast)
 	}
 	if l.asking == w {
 		l.asking = nil
@@ -319,11 +319,11 @@ func (t *Turn) Leave(admitted, asked bool) (surplus []*Slot) {
 
 // freesNext reports whether the next of the line is to ask at once when this request, the
 // first, leaves: unless the answer to this one, or its slot, says when the units of the next come.
-func (t *Turn) freesNext(next *waiter, admitted, asked bool) bool {
+func (t *Turn) freesNext(next *waiter, admitted, tookLast bool) bool {
 	if t.waiter.leased {
 		return t.unitsLeft
 	}
-	return admitted && !t.usedSlot || !asked || next.cost != t.waiter.cost
+	return admitted && !t.usedSlot || !tookLast || next.cost != t.waiter.cost
 }
 
 // Do is what a request in a line does next.

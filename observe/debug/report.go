@@ -407,12 +407,12 @@ const maxPlain = 1000
 // inert returns a text that is mostly the program's own so that it is inert: without the
 // quotes of [strconv.QuoteToASCII], and cut if it is very long.
 func inert(s string) string {
-	cut := ""
+	ellipsis := ""
 	if len(s) > maxPlain {
-		s, cut = s[:maxPlain], "..."
+		s, ellipsis = s[:maxPlain], "..."
 	}
 	q := quote(s)
-	return q[1:len(q)-1] + cut
+	return q[1:len(q)-1] + ellipsis
 }
 
 // quote returns s inert: quoted, in ASCII.

@@ -145,11 +145,11 @@ func (s *Stack) Close() error {
 	return err
 }
 
-// closeAll closes the parts, the last one first.
-func closeAll(parts []io.Closer) error {
+// closeAll closes all, the last one first.
+func closeAll(closers []io.Closer) error {
 	var errs []error
-	for i := len(parts) - 1; i >= 0; i-- {
-		errs = append(errs, parts[i].Close())
+	for i := len(closers) - 1; i >= 0; i-- {
+		errs = append(errs, closers[i].Close())
 	}
 	return errors.Join(errs...)
 }

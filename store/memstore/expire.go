@@ -147,21 +147,21 @@ func (s *Store) makeRoom(t *step, n int, size int64) {
 		return
 	}
 
-	left := sweepRoom
+	toSweep := sweepRoom
 	for _, i := range t.locked {
-		left -= s.shards[i].sweep(t.now, left, forgetAtOnce)
+		toSweep -= s.shards[i].sweep(t.now, toSweep, forgetAtOnce)
 	}
 
 	for range roomShards {
-		if left <= 0 || s.keys.Load()+int64(n) <= s.maxKeys && s.bytes.Load() <= s.keyBytes-size {
+		if toSweep <= 0 || s.keys.Load()+int64(n) <= s.maxKeys && s.bytes.Load() <= s.keyBytes-size {
 			return
 		}
-		left -= s.sweepNext(t.now, left, forgetAtOnce)
+		toSweep -= s.sweepNext(t.now, toSweep, forgetAtOnce)
 	}
 
 	// No shard had a slot to look at, so s.earliest may be too early. To find it again reads every
 	// shard, so it is done once for each time that all shards were asked in turn.
-	if left == sweepRoom && s.nextShard.Load()&s.mask < roomShards {
+	if toSweep == sweepRoom && s.nextShard.Load()&s.mask < roomShards {
 		s.rescan()
 	}
 }
