@@ -76,7 +76,7 @@ func (r *renewal) start(ctx context.Context, res *course) {
 // taken anew if there is room.
 func (r *renewal) renew() {
 	res, start := r.result, time.Now()
-	r.noteEnds(start)
+	r.recordEnds(start)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), min(cleanupTimeout, r.untilFirstEnds(start)))
 	defer cancel()
 
@@ -84,12 +84,12 @@ func (r *renewal) renew() {
 	res.engine.report(ctx, err)
 
 	if r.failure = err; held || len(taken) > 0 {
-		r.noteEnds(time.Now()) // another may have held the units until this renewal
+		r.recordEnds(time.Now()) // another may have held the units until this renewal
 		r.renewed = start
 		for i := range res.asked {
 			switch {
 			case slices.Contains(taken, i):
-				r.noteLost(i, errTaken)
+				r.reportLost(i, errTaken)
 			case time.Now().Before(r.endOf(i)):
 				atomic.StoreUint32(&res.calls[i].leaseLost, 0)
 			}
@@ -121,18 +121,18 @@ func (r *renewal) untilFirstEnds(now time.Time) time.Duration {
 // endOf returns the instant at which the lease of op i ends, or an earlier one.
 func (r *renewal) endOf(i int) time.Time { return r.renewed.Add(r.result.ops[i].Limit.Period) }
 
-// noteEnds notes the leases that may have ended by now.
-func (r *renewal) noteEnds(now time.Time) {
+// recordEnds records the leases that may have ended by now.
+func (r *renewal) recordEnds(now time.Time) {
 	for i := range r.result.asked {
 		if r.result.leased(i) && !now.Before(r.endOf(i)) {
-			r.noteLost(i, cmp.Or(r.failure, errNotRenewed))
+			r.reportLost(i, cmp.Or(r.failure, errNotRenewed))
 		}
 	}
 }
 
-// noteLost reports that the lease of op i has ended, unless it did so before or was released.
+// reportLost reports that the lease of op i has ended, unless it did so before or was released.
 // It ends the handler's context, except for a rule that refuses no request.
-func (r *renewal) noteLost(i int, cause error) {
+func (r *renewal) reportLost(i int, cause error) {
 	c := &r.result.calls[i]
 	if c.isLeaseLost() || r.result.released.Load() {
 		return

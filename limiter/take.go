@@ -50,7 +50,7 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, maxWait time
 		return &Result{}, errBan
 	}
 
-	res.beginWait(maxWait)
+	res.allowWait(maxWait)
 	if err == nil {
 		err = res.decide(ctx, maxWait > 0)
 	}
@@ -204,7 +204,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 		return errBan
 	}
 
-	res.beginWait(core.MaxBooking)
+	res.allowWait(core.MaxBooking)
 	if err == nil {
 		err = res.decide(ctx, true)
 	}
@@ -296,7 +296,7 @@ func (l *Limiter) TakeRequestUnits(r core.Request, cost int64) (*Result, error) 
 }
 
 func (l *Limiter) takeRequest(r core.Request, res *Result) (*Result, error) {
-	if err := res.beginRequest(l.shared(), r); err != nil {
+	if err := res.prepareFor(l.shared(), r); err != nil {
 		return res, err
 	}
 	l.diagnoseOnce()
@@ -364,7 +364,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservatio
 	res.prepare(&l.engine)
 	err := res.addKey(ctx, core.Take, key, n)
 	if err == nil {
-		if err := res.beginBooking(); err != nil {
+		if err := res.allowBooking(); err != nil {
 			return nil, err
 		}
 		err = res.ask(ctx)

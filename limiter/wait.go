@@ -259,7 +259,7 @@ func (w *wait) waitInLine(ctx context.Context, c *course, i int, span time.Durat
 	}
 
 	before := w.waited
-	defer func(rule string) { c.noteWaited(rule, w.waited-before, w.waited) }(c.ops[i].Rule)
+	defer func(rule string) { c.recordWaited(rule, w.waited-before, w.waited) }(c.ops[i].Rule)
 	for slept := false; ; {
 		now := time.Now()
 		next, until, s := w.turn.Next(now)
@@ -364,9 +364,9 @@ func (w *wait) endOf(c *course, i int) time.Time {
 	return w.start.Add(min(w.maxWait, c.calls[i].maxWait))
 }
 
-// noteWaited notes how long the request has just waited for its turn under the rule, and how
+// recordWaited records how long the request has just waited for its turn under the rule, and how
 // long in all.
-func (c *course) noteWaited(rule string, now, all time.Duration) {
+func (c *course) recordWaited(rule string, now, all time.Duration) {
 	c.waited = all
 	for i := range c.calls {
 		if c.calls[i].rule.Name == rule {
@@ -434,7 +434,7 @@ func (w *wait) isBehindAt(c *course, i int, now time.Time) bool {
 // served before refuse then, until the turn of this one. again reports whether the store has
 // to be asked to take: no older one is left, or a ban has to count the refusal.
 func (w *wait) peek(ctx context.Context, c *course) (again bool, err error) {
-	w.beginPeek(c)
+	w.turnIntoPeeks(c)
 	err = w.askStore(ctx, c)
 	setVerbs(c, core.Take)
 	w.tookLast = false
@@ -455,9 +455,9 @@ func (w *wait) peek(ctx context.Context, c *course) (again bool, err error) {
 	return false, nil
 }
 
-// beginPeek makes the ops Peeks. Under a rule where older requests have to be served before,
+// turnIntoPeeks makes the ops Peeks. Under a rule where older requests have to be served before,
 // the answer is to be when the units come back, and not whether they can be booked.
-func (w *wait) beginPeek(c *course) {
+func (w *wait) turnIntoPeeks(c *course) {
 	setVerbs(c, core.Peek)
 	now := time.Now()
 	for i := range c.asked {
@@ -561,15 +561,15 @@ func (e *engine) cancelSlots(ctx context.Context, k waitline.Key, surplus []*wai
 	}
 }
 
-// beginWait lets the call wait at most max for every rule.
-func (c *course) beginWait(max time.Duration) {
+// allowWait lets the call wait at most max for every rule.
+func (c *course) allowWait(max time.Duration) {
 	for i := range c.asked {
 		c.calls[i].maxWait = max
 	}
 }
 
-// beginBooking lets the ops book their slots. It returns an error if one cannot.
-func (c *course) beginBooking() error {
+// allowBooking lets the ops book their slots. It returns an error if one cannot.
+func (c *course) allowBooking() error {
 	if c.lease != "" {
 		return errLease
 	}

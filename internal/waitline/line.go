@@ -158,8 +158,8 @@ func (l *lineOfKey) startAsk(w *waiter) (horizon time.Duration) {
 	return 2 * l.bookingLead() // the store may be nearer than it was
 }
 
-// noteRefusal records that the store has not booked for w, the first, and when its units come.
-func (l *lineOfKey) noteRefusal(w *waiter, unitsAt time.Time, span time.Duration) {
+// recordRefusal records that the store has not booked for w, the first, and when its units come.
+func (l *lineOfKey) recordRefusal(w *waiter, unitsAt time.Time, span time.Duration) {
 	// Units that come later than one span of w say that others have booked before it.
 	l.farAhead = w.limit.Books() && (l.lost >= maxLost || span > spanOf(w.limit, w.cost)+maxLead)
 

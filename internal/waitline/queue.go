@@ -173,9 +173,9 @@ func (q *Queue) bucket(k Key) int { return int(maphash.Comparable(q.seed, k) % b
 
 func (q *Queue) counter(k Key) *atomic.Uint64 { return &q.released[q.bucket(k)] }
 
-// NoteReleases makes the first request of each line ask whose leases have come back by
+// WakeForReleases makes the first request of each line ask whose leases have come back by
 // the ops, which the store has carried out.
-func (q *Queue) NoteReleases(ops []core.Op) {
+func (q *Queue) WakeForReleases(ops []core.Op) {
 	if q.interested.Load() == 0 {
 		return
 	}

@@ -257,7 +257,7 @@ func (t *Turn) learnSpanLocked(l *lineOfKey, a *Answer, isNew, first bool) {
 	}
 
 	if first {
-		l.noteRefusal(w, unitsAt, a.Span)
+		l.recordRefusal(w, unitsAt, a.Span)
 	}
 }
 

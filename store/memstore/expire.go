@@ -63,11 +63,11 @@ func (h *shard) expire(i int, now int64, m secondChance) bool {
 	c, at := &h.slots[i], h.expiry(i, now)
 	switch {
 	case at > now:
-		h.noteExpiry(at)
+		h.recordExpiry(at)
 		return false
 	case m == forgetSecondTime && c.class&idle == 0:
 		c.class |= idle
-		h.noteExpiry(now)
+		h.recordExpiry(now)
 		return false
 	}
 
