@@ -341,7 +341,7 @@ var unnamed = struct {
 }{in: map[core.Store]int{}}
 
 // registerUnnamed records that l has a rule without a name in a store of the program's, and
-// warns if another limiter has too. The note ends with the limiter.
+// warns if another limiter has too. The record ends with the limiter.
 func registerUnnamed(l *Limiter, store core.Store) {
 	unnamed.mu.Lock()
 	unnamed.in[store]++
