@@ -15,33 +15,33 @@ import (
 type chart struct {
 	file, title string
 	more        bool // is better
-	parts       []part
+	columns     []chartColumn
 }
 
-// part is a column of a table, with a heading unless it is "".
-type part struct{ heading, table, column string }
+// chartColumn is a column of a table, with a heading unless it is "".
+type chartColumn struct{ heading, table, column string }
 
 var charts = []chart{
 	{
 		"memory-hot-key.svg", "One key in memory, all processors: ns a decision", false,
-		[]part{{"", "memory", "hot key, parallel"}},
+		[]chartColumn{{"", "memory", "hot key, parallel"}},
 	},
-	{"memory-uniform.svg", "100,000 keys in memory: ns a decision", false, []part{{"", "memory", "100k uniform"}}},
-	{"memory-refused.svg", "A refusal in memory: ns a decision", false, []part{{"", "memory", "refused"}}},
+	{"memory-uniform.svg", "100,000 keys in memory: ns a decision", false, []chartColumn{{"", "memory", "100k uniform"}}},
+	{"memory-refused.svg", "A refusal in memory: ns a decision", false, []chartColumn{{"", "memory", "refused"}}},
 	{
 		"memory-bytes.svg", "Heap bytes a key", false,
-		[]part{{"in use", "bytes", "in use"}, {"after expiry", "bytes", "after expiry"}},
+		[]chartColumn{{"in use", "bytes", "in use"}, {"after expiry", "bytes", "after expiry"}},
 	},
-	{"redis.svg", "Redis: decisions a second", true, []part{
+	{"redis.svg", "Redis: decisions a second", true, []chartColumn{
 		{"1 caller", "redis", "1"}, {"100 callers", "redis", "100"}, {"1000 callers", "redis", "1000"}}},
-	{"redis-p99.svg", "Redis, 100 callers: µs, 99th percentile", false, []part{{"", "redis-latency", "100, p99"}}},
-	{"http.svg", "HTTP: ns added to a request that is allowed, sending headers", false, []part{
+	{"redis-p99.svg", "Redis, 100 callers: µs, 99th percentile", false, []chartColumn{{"", "redis-latency", "100, p99"}}},
+	{"http.svg", "HTTP: ns added to a request that is allowed, sending headers", false, []chartColumn{
 		{"net/http", "net/http, headers", added}, {"Gin", "Gin, headers", added},
 		{"Echo", "Echo, headers", added}, {"Fiber", "Fiber, headers", added}}},
-	{"http-no-headers.svg", "HTTP: ns added to a request that is allowed, sending no headers", false, []part{
+	{"http-no-headers.svg", "HTTP: ns added to a request that is allowed, sending no headers", false, []chartColumn{
 		{"net/http", "net/http, no headers", added}, {"Gin", "Gin, no headers", added},
 		{"Echo", "Echo, no headers", added}, {"Fiber", "Fiber, no headers", added}}},
-	{"http-refused.svg", "HTTP: ns to refuse a request, sending headers", false, []part{
+	{"http-refused.svg", "HTTP: ns to refuse a request, sending headers", false, []chartColumn{
 		{"net/http", "net/http, headers", refused}, {"Gin", "Gin, headers", refused},
 		{"Echo", "Echo, headers", refused}, {"Fiber", "Fiber, headers", refused}}},
 }
@@ -71,7 +71,7 @@ type bar struct {
 }
 
 // bars are the figures of a part, the best first.
-func (c *chart) bars(p part, tables []Table) []bar {
+func (c *chart) bars(p chartColumn, tables []Table) []bar {
 	var list []bar
 	for _, t := range tables {
 		// The rows of other tables are passed over.
@@ -121,7 +121,7 @@ const (
 func (c *chart) draw(tables []Table) string {
 	largest := 0.0
 	// One scale for all parts, so that bars can be compared across them.
-	for _, p := range c.parts {
+	for _, p := range c.columns {
 		for _, b := range c.bars(p, tables) {
 			largest = max(largest, b.value)
 		}
@@ -154,8 +154,8 @@ func (c *chart) drawParts(tables []Table, largest float64) (body string, y int) 
 	var b strings.Builder
 	y = titleSpace
 
-	for _, p := range c.parts {
-		// A part without figures, as of a section that was not run, has no heading either.
+	for _, p := range c.columns {
+		// A column without figures, as of a section that was not run, has no heading either.
 		list := c.bars(p, tables)
 		if len(list) == 0 {
 			continue

@@ -85,7 +85,7 @@ func TestHTTPContendersAnswerAsExpected(t *testing.T) {
 func TestChartIsXMLAndShowsOnlyFigures(t *testing.T) {
 	table := newTable("memory", "", "", []string{"refused"}, []string{`<b> & "x"`, ours, "failed"})
 	table.Rows[0].Cells[0], table.Rows[1].Cells[0] = 20, 10
-	c := chart{"x.svg", "A & B", false, []part{{"<head>", "memory", "refused"}}}
+	c := chart{"x.svg", "A & B", false, []chartColumn{{"<head>", "memory", "refused"}}}
 
 	svg := c.draw([]Table{*table})
 

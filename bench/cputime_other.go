@@ -4,8 +4,8 @@ package main
 
 import "time"
 
-var began = time.Now()
+var processStart = time.Now()
 
 // cpuTime returns the time by the clock, as the system does not report the CPU time
 // of the process.
-func cpuTime() time.Duration { return time.Since(began) }
+func cpuTime() time.Duration { return time.Since(processStart) }

@@ -43,21 +43,21 @@ func httpSection(p pace) ([]Table, error) {
 }
 
 // measure measures requests that are allowed, and then requests that are refused.
-func (c *httpContest) measure(p pace) *Table {
+func (h *httpContest) measure(p pace) *Table {
 	var names []string
-	for _, peer := range c.peers {
+	for _, peer := range h.peers {
 		names = append(names, peer.name)
 	}
 
 	// A contender has two figures, the time and the allocations, whose columns are not side by
 	// side.
-	t := newTable(c.id, c.title, "", httpColumns, names)
-	for _, o := range contest(c.contenders(wide, http.StatusOK, p), p.rounds) {
+	t := newTable(h.id, h.title, "", httpColumns, names)
+	for _, o := range contest(h.contenders(wide, http.StatusOK, p), p.rounds) {
 		t.enter(0, []outcome{o.upto(1)})
 		t.enter(3, []outcome{o.from(1)})
 	}
 
-	for _, o := range contest(c.contenders(narrow, http.StatusTooManyRequests, p), p.rounds) {
+	for _, o := range contest(h.contenders(narrow, http.StatusTooManyRequests, p), p.rounds) {
 		t.enter(2, []outcome{o.upto(1)})
 		t.enter(4, []outcome{o.from(1)})
 	}
@@ -75,9 +75,9 @@ func (c *httpContest) measure(p pace) *Table {
 
 // contenders answer requests with the status. Without a limiter no request is
 // refused.
-func (c *httpContest) contenders(q quota, status int, p pace) []contender {
+func (h *httpContest) contenders(q quota, status int, p pace) []contender {
 	var list []contender
-	for _, peer := range c.peers {
+	for _, peer := range h.peers {
 		if peer.name == bare && status != http.StatusOK {
 			continue
 		}

@@ -109,7 +109,7 @@ func compete(w work, p pace, peers []memoryPeer) []contender {
 			continue
 		}
 		prime(worker(), w)
-		list[len(list)-1].once = func() ([]float64, error) { return w.once(worker, p.round) }
+		list[len(list)-1].once = func() ([]float64, error) { return w.measureOnce(worker, p.round) }
 	}
 
 	// What opening and priming have left behind must not be swept in the turn of the first.
@@ -133,9 +133,9 @@ func prime(t take, w work) {
 // batch which other work of the machine disturbed does not count.
 const batch = 2048
 
-// once measures the ns of a decision. A decision other than the work expects is an
+// measureOnce measures the ns of a decision. A decision other than the work expects is an
 // error.
-func (w work) once(worker func() take, d time.Duration) ([]float64, error) {
+func (w work) measureOnce(worker func() take, d time.Duration) ([]float64, error) {
 	n := 1
 	if w.parallel {
 		n = runtime.GOMAXPROCS(0)

@@ -76,16 +76,16 @@ func (unknown) Error() string { return "NOSCRIPT" }
 
 func (unknown) RedisError() {}
 
-func (o *scriptRecorder) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+func (s *scriptRecorder) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx)
 	cmd.SetErr(unknown{})
 	return cmd
 }
 
-func (o *scriptRecorder) Eval(ctx context.Context, script string, _ []string, args ...any) *redis.Cmd {
-	o.script = script
+func (s *scriptRecorder) Eval(ctx context.Context, script string, _ []string, args ...any) *redis.Cmd {
+	s.script = script
 	for _, a := range args {
-		o.args = append(o.args, fmt.Sprint(a))
+		s.args = append(s.args, fmt.Sprint(a))
 	}
 	cmd := redis.NewCmd(ctx)
 	cmd.SetErr(unknown{})

@@ -107,8 +107,8 @@ func (t *Table) figure(name, column string) float64 {
 	return math.NaN()
 }
 
-// line returns the cells of a row as Markdown.
-func (t *Table) line(r *Row) string {
+// markdownRow returns the cells of a row as Markdown.
+func (t *Table) markdownRow(r *Row) string {
 	var b strings.Builder
 	for i, c := range r.Cells {
 		text := c.String()
@@ -135,7 +135,7 @@ func writeMarkdown(w io.Writer, tables []Table) error {
 
 		fmt.Fprintf(&b, "| | %s |\n|---|%s\n", strings.Join(t.Columns, " | "), strings.Repeat("---:|", len(t.Columns)))
 		for _, r := range t.Rows {
-			fmt.Fprintf(&b, "| %s |%s\n", r.Name, t.line(&r))
+			fmt.Fprintf(&b, "| %s |%s\n", r.Name, t.markdownRow(&r))
 		}
 
 		// What has failed is below the table, as its cell is empty.

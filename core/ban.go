@@ -90,7 +90,7 @@ type conduct struct {
 
 // None reports whether the conduct is zero. There are no strikes without Until, and no Span
 // without Forget.
-func (c *conduct) None() bool { return c.Until|c.Forget == 0 }
+func (c *conduct) None() bool { return c.Until == 0 && c.Forget == 0 }
 
 // settle brings the conduct to now, under a Ban or, if b is nil, under none. It returns
 // true only if it pulled back instants, because no other change has to be kept.

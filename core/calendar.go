@@ -175,9 +175,9 @@ type Windows [8]int64
 // present is the index of the present window among Windows.
 const present = 3
 
-// at returns the beginning and the end of the window that holds the instant. ok is false
+// windowAt returns the beginning and the end of the window that holds the instant. ok is false
 // if none does.
-func (w *Windows) at(now int64) (begin, end int64, ok bool) {
+func (w *Windows) windowAt(now int64) (begin, end int64, ok bool) {
 	if w == nil || now < w[0] {
 		return 0, 0, false
 	}

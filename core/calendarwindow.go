@@ -16,15 +16,15 @@ func (*calendarWindow) name() string     { return "calendar" }
 func (*calendarWindow) letter() string   { return "m" }
 func (*calendarWindow) options() options { return options{calendar: true, debt: true} }
 
-func (w *calendarWindow) check(l *Limit) error {
-	c, err := parseCalendar(l.Calendar)
+func (c *calendarWindow) check(l *Limit) error {
+	parsed, err := parseCalendar(l.Calendar)
 	if err != nil {
 		return err
 	}
-	if text := c.String(); text != l.Calendar {
+	if text := parsed.String(); text != l.Calendar {
 		return fmt.Errorf("calendar %q has to be written %q", l.Calendar, text)
 	}
-	return w.fixedWindow.check(l)
+	return c.fixedWindow.check(l)
 }
 
 func (*calendarWindow) scriptArgs(l *Limit) (period, quota, extra int64) { return 0, l.Quota, 0 }
@@ -36,7 +36,7 @@ func (*calendarWindow) settle(s *State, l *Limit, now int64) bool {
 		s.Limit, s.Used, s.Slot, s.Mark = *l, 0, 0, 0
 		return false
 	}
-	begin, end, ok := s.windows.at(now)
+	begin, end, ok := s.windows.windowAt(now)
 	if now >= s.Slot || !ok {
 		return false
 	}
@@ -47,12 +47,12 @@ func (*calendarWindow) settle(s *State, l *Limit, now int64) bool {
 func (*calendarWindow) take(s *State, l *Limit, now, n int64, _ string) {
 	if s.Used == 0 {
 		s.Limit = *l
-		s.Slot, s.Mark, _ = s.windows.at(now)
+		s.Slot, s.Mark, _ = s.windows.windowAt(now)
 	}
 	s.Used += n
 }
 
-func (w *calendarWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, now, n, "") }
+func (c *calendarWindow) debit(s *State, l *Limit, now, n int64) { c.take(s, l, now, n, "") }
 
 // ErrWindows is wrapped by the error of a step whose instant, by the clock of the store, is
 // in none of the [Windows] that came with an operation: that clock and the one of the
@@ -70,7 +70,7 @@ func (op *Op) CheckWindows(now int64) error {
 
 // checkWindows is CheckWindows for an operation under a calendar.
 func (op *Op) checkWindows(now int64) error {
-	if _, _, ok := op.Windows.at(now); ok || !op.needsWindows() {
+	if _, _, ok := op.Windows.windowAt(now); ok || !op.needsWindows() {
 		return nil
 	}
 	w := op.Windows

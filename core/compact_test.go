@@ -95,7 +95,8 @@ func TestCompactTakeDecidesAsDecide(t *testing.T) {
 				t.Fatalf("%v: %d used of at most %d, begun at %d, now %d", l, used, c.MaxUsed(), c.Began(mark), now)
 			}
 
-			// A step that was refused leaves a Take that did not happen, and so what a Peek saw before it.
+			// A step that was refused leaves a Take that did not happen, and so what a Peek saw
+			// before it.
 			if good && got.Allowed {
 				c.Untake(used, mark, op.Cost, &got)
 				if peeked := peek(&before, &l, now); got.Remaining != peeked.Remaining ||

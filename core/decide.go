@@ -29,7 +29,7 @@ var ErrOp = errors.New("invalid operation")
 // got shorter. Where a state is not Changed, Decide has not changed the elements of its Log
 // and Leases.
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
-	if len(ops) == 1 && ops[0].plain(states[0]) {
+	if len(ops) == 1 && ops[0].isPlain(states[0]) {
 		ops[0].decidePlain(states[0], now, &out[0])
 		return
 	}
@@ -77,8 +77,8 @@ func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	}
 }
 
-// plain reports whether the operation is a Take or a Peek of nothing but units.
-func (op *Op) plain(s *State) bool {
+// isPlain reports whether the operation is a Take or a Peek of nothing but units.
+func (op *Op) isPlain(s *State) bool {
 	return op.Verb <= Peek && !op.UpTo && op.Ban == nil && op.Windows == nil && s.unitsOnly()
 }
 

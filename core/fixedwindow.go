@@ -25,12 +25,12 @@ func (*fixedWindow) scriptArgs(l *Limit) (period, quota, extra int64) {
 
 // settle leaves the end of the window where it is, whatever the period of l: the state
 // keeps the limit under which the window began.
-func (w *fixedWindow) settle(s *State, l *Limit, now int64) bool {
+func (f *fixedWindow) settle(s *State, l *Limit, now int64) bool {
 	if s.Used == 0 || s.Mark <= now {
 		s.Limit, s.Used, s.Mark = *l, 0, 0
 		return false
 	}
-	latest := w.end(&s.Limit, now)
+	latest := f.end(&s.Limit, now)
 	changed := s.Mark > latest
 	s.Mark = min(s.Mark, latest)
 	return changed
@@ -53,9 +53,9 @@ func (*fixedWindow) delay(s *State, l *Limit, now, n, _ int64, _ string) int64 {
 	return s.Mark - now
 }
 
-func (w *fixedWindow) take(s *State, l *Limit, now, n int64, _ string) {
+func (f *fixedWindow) take(s *State, l *Limit, now, n int64, _ string) {
 	if s.Used == 0 {
-		s.Limit, s.Mark = *l, w.end(l, now)
+		s.Limit, s.Mark = *l, f.end(l, now)
 	}
 	s.Used += n
 }
@@ -63,7 +63,7 @@ func (w *fixedWindow) take(s *State, l *Limit, now, n int64, _ string) {
 func (*fixedWindow) inUse(s *State, _ *Limit, _ int64) int64 { return s.Used }
 func (*fixedWindow) maxDebt(l *Limit) int64                  { return exact - 1 - 2*l.Quota }
 
-func (w *fixedWindow) debit(s *State, l *Limit, now, n int64) { w.take(s, l, now, n, "") }
+func (f *fixedWindow) debit(s *State, l *Limit, now, n int64) { f.take(s, l, now, n, "") }
 
 // refund gives units back to the window that they were taken from, never to a
 // later one.

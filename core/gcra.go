@@ -230,7 +230,7 @@ func (*gcra) take(s *State, l *Limit, now, n int64, _ string) {
 		s.Mark = now
 	}
 	s.Used += n
-	if s.Used > s.Limit.Capacity() || s.Over|s.Slot != 0 {
+	if s.Used > s.Limit.Capacity() || s.Over != 0 || s.Slot != 0 {
 		s.book(now)
 	}
 }

@@ -68,7 +68,7 @@ func (*slidingWindow) settle(s *State, l *Limit, now int64) bool {
 	}
 
 	// The state keeps the limit under which the log was written while its segments differ.
-	if len(s.live())|len(s.Others) == 0 || s.Limit.sameSegments(l) {
+	if len(s.live()) == 0 && len(s.Others) == 0 || s.Limit.sameSegments(l) {
 		s.Limit = *l
 	}
 	return changed
@@ -104,17 +104,17 @@ func (s *State) settleOthers(now int64) (changed bool) {
 }
 
 // sameAs reports whether the segments are one.
-func (g *segment) sameAs(h *segment) bool {
-	return g.At == h.At && g.Width == h.Width && g.Count == h.Count
+func (s *segment) sameAs(other *segment) bool {
+	return s.At == other.At && s.Width == other.Width && s.Count == other.Count
 }
 
 // end returns the instant from which the segment no longer counts.
-func (g *segment) end() int64 { return (g.At + 1 + g.Count) * g.Width }
+func (s *segment) end() int64 { return (s.At + 1 + s.Count) * s.Width }
 
 // weight returns the units counted for the segment.
-func (g *segment) weight(now int64) int64 {
-	c := scale{g.Width, (exact - 1) / g.Width}
-	return c.weight(g.N, max(0, min(c.width, g.end()-now)))
+func (s *segment) weight(now int64) int64 {
+	c := scale{s.Width, (exact - 1) / s.Width}
+	return c.weight(s.N, max(0, min(c.width, s.end()-now)))
 }
 
 // scale is what a segment counts by: its width in microseconds, and the most units that
@@ -129,12 +129,12 @@ func (l *Limit) scale() scale {
 
 // overlap returns how many microseconds of segment i lie in (now−Period, now],
 // or a whole width for a segment that has not ended. It is 0 for one that ended before.
-func (c scale) overlap(l *Limit, i, now int64) int64 {
-	return max(0, min(c.width, (i+1)*c.width+l.period()-now))
+func (s scale) overlap(l *Limit, i, now int64) int64 {
+	return max(0, min(s.width, (i+1)*s.width+l.period()-now))
 }
 
 // weight returns the units counted for a segment of n units with that overlap.
-func (c scale) weight(n, overlap int64) int64 { return ceilDiv(min(n, c.most)*overlap, c.width) }
+func (s scale) weight(n, overlap int64) int64 { return ceilDiv(min(n, s.most)*overlap, s.width) }
 
 // estimate returns the units that count at the instant.
 func (*slidingWindow) estimate(s *State, now int64) int64 {

@@ -100,7 +100,7 @@ func (s *State) ForgetAfter(d *Decision) time.Duration {
 }
 
 // unitsOnly reports whether the state holds nothing but units.
-func (s *State) unitsOnly() bool { return s.Conduct.Until|s.Conduct.Forget|s.Void.Until == 0 }
+func (s *State) unitsOnly() bool { return s.Conduct.None() && s.Void.Until == 0 }
 
 // live returns the entries that still count.
 func (s *State) live() []Entry { return s.Log[s.Head:] }

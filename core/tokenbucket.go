@@ -129,7 +129,7 @@ func (*tokenBucket) maxDebt(l *Limit) int64 {
 	return exact - 1 - l.Quota - l.Capacity()
 }
 
-func (b *tokenBucket) debit(s *State, l *Limit, now, n int64) { b.take(s, l, now, n, "") }
+func (t *tokenBucket) debit(s *State, l *Limit, now, n int64) { t.take(s, l, now, n, "") }
 
 // refund gives back the cost of a Take less the tokens of all refills since the Take; see
 // gcra.refund. A Take after Mark has lost nothing: no refill came between the Take and

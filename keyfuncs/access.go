@@ -149,9 +149,9 @@ func (a *Access) Of(r core.Request, key string) (Verdict, error) {
 	case err != nil || !p.IsValid():
 		return a.others, err
 	case p.Addr().Is4():
-		return a.v4.of(p, a.others)
+		return a.v4.verdictOn(p, a.others)
 	}
-	return a.v6.of(p, a.others)
+	return a.v6.verdictOn(p, a.others)
 }
 
 var errNoAddress = errors.New("the Address function of the lists returned a text that is no address")

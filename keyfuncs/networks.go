@@ -65,24 +65,24 @@ func (n number) next() number {
 var errPartOfNetwork = errors.New("the Address function of the lists returned a network, " +
 	"of which only a part is listed: it has to return whole addresses")
 
-// of returns the verdict on an address, or on a network in which all have the same.
-func (t *networks) of(p netip.Prefix, others Verdict) (Verdict, error) {
-	if p.Bits() < min(t.longest, p.Addr().BitLen()) {
+// verdictOn returns the verdict on an address, or on a network in which all have the same.
+func (n *networks) verdictOn(p netip.Prefix, others Verdict) (Verdict, error) {
+	if p.Bits() < min(n.longest, p.Addr().BitLen()) {
 		return others, errPartOfNetwork
 	}
-	i, found := slices.BinarySearchFunc(t.starts, numberOf(p.Addr()), number.compare)
+	i, found := slices.BinarySearchFunc(n.starts, numberOf(p.Addr()), number.compare)
 	if !found {
 		i--
 	}
 	if i < 0 {
 		return others, nil
 	}
-	return t.verdicts[i], nil
+	return n.verdicts[i], nil
 }
 
 // build fills the table with the networks of one family, and adds to m what is wrong with
 // them.
-func (t *networks) build(list []network, others Verdict, family string, m *mistakes) {
+func (n *networks) build(list []network, others Verdict, family string, m *mistakes) {
 	// In this order a network comes after those that hold it, so those form a stack.
 	slices.SortStableFunc(list, func(a, b network) int {
 		return cmp.Or(a.first.compare(b.first), cmp.Compare(a.bits, b.bits))
@@ -91,7 +91,7 @@ func (t *networks) build(list []network, others Verdict, family string, m *mista
 		return
 	}
 
-	t.starts, t.verdicts = make([]number, 0, 2*len(list)), make([]Verdict, 0, 2*len(list))
+	n.starts, n.verdicts = make([]number, 0, 2*len(list)), make([]Verdict, 0, 2*len(list))
 
 	// open are the networks that hold the current address, the longest prefix last. Where one
 	// ends, the verdict is that of the network around it. Behind the last address there is
@@ -105,45 +105,45 @@ func (t *networks) build(list []network, others Verdict, family string, m *mista
 			around = open[len(open)-1].verdict
 		}
 		if next := last.next(); next != (number{}) {
-			t.addRange(next, around)
+			n.addRange(next, around)
 		}
 	}
 
 	for i := range list {
-		n := &list[i]
+		here := &list[i]
 		// Those that end before n begins do not hold it.
-		for len(open) > 0 && open[len(open)-1].last.compare(n.first) < 0 {
+		for len(open) > 0 && open[len(open)-1].last.compare(here.first) < 0 {
 			closeInnermost()
 		}
 
 		// A network in conflict with the one around it is left out, and named.
 		if len(open) > 0 {
-			if err := n.conflictWith(open[len(open)-1]); err != nil {
+			if err := here.conflictWith(open[len(open)-1]); err != nil {
 				m.add(err)
 				continue
 			}
 		}
 
-		t.longest = max(t.longest, n.bits)
-		t.addRange(n.first, n.verdict)
-		open = append(open, n)
+		n.longest = max(n.longest, here.bits)
+		n.addRange(here.first, here.verdict)
+		open = append(open, here)
 	}
 
 	for len(open) > 0 {
 		closeInnermost()
 	}
-	t.checkReach(others, family, m)
+	n.checkReach(others, family, m)
 }
 
-// addRange begins a range with the verdict at n, unless the range before it has the same.
-func (t *networks) addRange(n number, v Verdict) {
-	if last := len(t.starts) - 1; last >= 0 && t.starts[last] == n { // a range without an address
-		t.starts, t.verdicts = t.starts[:last], t.verdicts[:last]
+// addRange begins a range with the verdict at start, unless the range before it has the same.
+func (n *networks) addRange(start number, v Verdict) {
+	if last := len(n.starts) - 1; last >= 0 && n.starts[last] == start { // a range without an address
+		n.starts, n.verdicts = n.starts[:last], n.verdicts[:last]
 	}
-	if last := len(t.starts) - 1; last >= 0 && t.verdicts[last] == v {
+	if last := len(n.starts) - 1; last >= 0 && n.verdicts[last] == v {
 		return
 	}
-	t.starts, t.verdicts = append(t.starts, n), append(t.verdicts, v)
+	n.starts, n.verdicts = append(n.starts, start), append(n.verdicts, v)
 }
 
 // conflictWith returns what is wrong with a network that lies in another or is equal to it.
@@ -163,12 +163,12 @@ func (n *network) conflictWith(m *network) error {
 }
 
 // checkReach refuses networks that leave no address to be limited.
-func (t *networks) checkReach(others Verdict, family string, m *mistakes) {
-	if len(t.starts) == 0 || t.starts[0] != (number{}) || slices.Contains(t.verdicts, Limited) {
+func (n *networks) checkReach(others Verdict, family string, m *mistakes) {
+	if len(n.starts) == 0 || n.starts[0] != (number{}) || slices.Contains(n.verdicts, Limited) {
 		return
 	}
 	switch {
-	case !slices.Contains(t.verdicts, Denied):
+	case !slices.Contains(n.verdicts, Denied):
 		m.add(fmt.Errorf("the allowed networks cover every %s address", family))
 	case others != Denied:
 		m.add(fmt.Errorf("the networks leave no %s address to be limited: to deny all that are not allowed, "+

@@ -11,7 +11,7 @@ import "strings"
 // brackets; space around ";". Where an element ends does not depend on that: it is found
 // from the right by the commas outside quotes, so no text of a client changes an element that
 // a proxy has appended to it.
-var rfc7239 = notation{cut: cutLastElement, parse: parseElement}
+var rfc7239 = notation{lastEntry: cutLastElement, parse: parseElement}
 
 // cutLastElement cuts at the last comma outside quotes. It reads from the
 // right, so that a quote which a caller left open cannot swallow the entries of

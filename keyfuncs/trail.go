@@ -4,15 +4,15 @@ import "strings"
 
 // notation is how a list of addresses is written.
 type notation struct {
-	// cut takes the last entry off a line; more reports whether others precede
+	// lastEntry takes the last entry off a line; more reports whether others precede
 	// it.
-	cut func(line string) (before, entry string, more bool)
+	lastEntry func(line string) (before, entry string, more bool)
 	// parse reads an entry.
 	parse func(entry string) (address, bool)
 }
 
 // xForwardedFor is the customary list: "192.0.2.1, 2001:db8::1".
-var xForwardedFor = notation{cut: cutLast, parse: parseAddress}
+var xForwardedFor = notation{lastEntry: cutLast, parse: parseAddress}
 
 // cutLast cuts at the last comma.
 func cutLast(line string) (before, entry string, more bool) {
@@ -43,7 +43,7 @@ func (t *trail) previous(n *notation) (a address, ok bool) {
 		t.line, t.lines = t.lines[last], t.lines[:last]
 	}
 	var entry string
-	t.line, entry, t.more = n.cut(t.line)
+	t.line, entry, t.more = n.lastEntry(t.line)
 	return n.parse(trimSpace(entry))
 }
 

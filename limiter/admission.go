@@ -21,8 +21,8 @@ type Admission struct {
 	headers headers
 	body    []byte
 
-	parts     []part // of a request in parts
-	partCalls []int  // ids of calls
+	parts     []callRange // of a request in parts
+	partCalls []int       // ids of calls
 }
 
 // Outcome returns what the limiter does with the request.
@@ -265,7 +265,7 @@ func (a *Admission) LeaveMark(h map[string][]string) { h[markName] = a.Mark().va
 // rule. The slice is valid until Done.
 func (a *Admission) Headers() []Header {
 	a.headers.render(a.ctx)
-	return a.headers.all()
+	return a.headers.asText()
 }
 
 // EachHeader calls set with each of [Admission.Headers], for adapters whose

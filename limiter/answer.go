@@ -41,16 +41,16 @@ type answers struct {
 }
 
 // template returns the template of the Config for the answer, or nil.
-func (w *answers) template(res *Result) Template {
+func (a *answers) template(res *Result) Template {
 	switch {
 	case res.outcome == Pass:
 	case res.status == unavailableStatus:
-		return w.failed
+		return a.failed
 	default:
-		return w.refused
+		return a.refused
 	}
 	if res.degraded {
-		return w.degraded
+		return a.degraded
 	}
 	return nil
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/headgate/headgate/keyfuncs"
 )
 
-// beginRequest makes the result ready for r. It returns an error if there
+// prepareFor makes the result ready for r. It returns an error if there
 // is no limiter, if it cannot decide about requests, or if r is nil.
-func (s *step) beginRequest(e *engine, r core.Request) error {
+func (s *step) prepareFor(e *engine, r core.Request) error {
 	switch {
 	case e == nil:
 		return errNoLimiter
 	case r == nil:
 		return fmt.Errorf("%w: the request is nil", core.ErrOp)
 	}
-	s.begin(e)
+	s.prepare(e)
 	return s.set.noKey
 }
 
@@ -142,7 +142,7 @@ func (s *step) skipRule(ctx context.Context, i int, err error) error {
 	if ctx.Err() != nil || s.set.rules[i].failsClosed(&s.engine.fallbacks) {
 		return err
 	}
-	s.noteSkipped(ctx, err)
+	s.recordSkipped(ctx, err)
 	s.outside = append(s.outside, outside{rule: s.set.rules[i], err: err})
 	s.ownFault = s.skipped
 	return nil
@@ -221,7 +221,7 @@ func (s *step) deny(verb core.Verb, rule *activeRule, key string) {
 
 // applyRequest carries out a Peek or Reset of r.
 func (s *step) applyRequest(e *engine, verb core.Verb, r core.Request) error {
-	if err := s.beginRequest(e, r); err != nil {
+	if err := s.prepareFor(e, r); err != nil {
 		return err
 	}
 	if err := s.addRequest(verb, r); err != nil {

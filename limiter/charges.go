@@ -191,7 +191,7 @@ func (c *charges) applyRefunds(ctx context.Context, ops []core.Op, settled int) 
 	if c.notified { // or else no hook knows that they were charged
 		c.engine.notifyUnits(ops, out, settled)
 	}
-	c.engine.queue.NoteReleases(ops)
+	c.engine.queue.WakeForReleases(ops)
 	return nil
 }
 
@@ -312,7 +312,7 @@ func (c *charges) renewAfterWait(ctx context.Context) error {
 	if !c.holdsLeases() {
 		return nil
 	}
-	c.noteAsking()
+	c.recordAsking()
 
 	held, _, err := c.renew(ctx)
 	if err != nil || held {

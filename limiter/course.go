@@ -326,7 +326,7 @@ func (c *course) observe(ctx context.Context) {
 
 	// Counters take a plain request without an event, which is most of the cost.
 	if l.counter != nil {
-		if p, ok := c.plain(); ok {
+		if p, ok := c.isPlain(); ok {
 			c.count(ctx, p)
 			returned = true
 			return
@@ -356,11 +356,11 @@ func (c *course) observe(ctx context.Context) {
 	}
 }
 
-// plain reports whether the request is plain as events.Counter defines
+// isPlain reports whether the request is plain as events.Counter defines
 // it and all of its rules have counters, and returns it as a counter gets it, but for the Rule.
 // A request with skipped rules is not plain: those that failed are outside, and where the store
 // did, the fallback decides under the others.
-func (c *course) plain() (p events.Plain, ok bool) {
+func (c *course) isPlain() (p events.Plain, ok bool) {
 	v := c.verdict
 	if v != events.Allowed && v != events.Refused || c.asked == 0 || len(c.outside) > 0 || c.waited > 0 {
 		return p, false
@@ -439,9 +439,9 @@ func (c *course) ruleEvent(e *events.Request, i int) *events.Rule {
 	} else {
 		e.Rules = append(e.Rules, events.Rule{})
 	}
-	r, op, asked := &e.Rules[n], &c.ops[i], &c.calls[i]
-	r.Name, r.Key, r.Limit, r.Cost = asked.rule.Name, op.Key, &asked.terms.limit, op.Cost
-	r.Charged, r.Waited = 0, asked.waited
+	r, op, ruleCall := &e.Rules[n], &c.ops[i], &c.calls[i]
+	r.Name, r.Key, r.Limit, r.Cost = ruleCall.rule.Name, op.Key, &ruleCall.terms.limit, op.Cost
+	r.Charged, r.Waited = 0, ruleCall.waited
 	r.Verdict = c.verdictOf(i)
 	return r
 }
@@ -482,7 +482,7 @@ func (c *course) addFailed(e *events.Request) {
 func (c *course) tally() {
 	if c.err == nil && len(c.outside) == 0 && c.asked == len(c.calls) {
 		for i := range c.asked {
-			c.calls[i].rule.tally.Note(c.verdictOf(i), c.ops[i].Key)
+			c.calls[i].rule.tally.Count(c.verdictOf(i), c.ops[i].Key)
 		}
 		return
 	}
@@ -492,7 +492,7 @@ func (c *course) tally() {
 	c.event(&e)
 	for i := range e.Rules {
 		if r := c.set.named(e.Rules[i].Name); r != nil {
-			r.tally.Note(e.Rules[i].Verdict, e.Rules[i].Key)
+			r.tally.Count(e.Rules[i].Verdict, e.Rules[i].Key)
 		}
 	}
 }

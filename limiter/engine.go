@@ -229,7 +229,7 @@ func (e *engine) repay(ctx context.Context, undo []core.Op) []core.Decision {
 		return nil
 	}
 
-	e.queue.NoteReleases(undo)
+	e.queue.WakeForReleases(undo)
 	return out
 }
 
@@ -270,7 +270,7 @@ func (e *engine) runReleases() {
 			e.releases.retry(e.runReleases)
 			return
 		}
-		e.queue.NoteReleases([]core.Op{op})
+		e.queue.WakeForReleases([]core.Op{op})
 		e.releases.done()
 	}
 }
@@ -284,7 +284,7 @@ func (e *engine) diagnoseOnce() {
 }
 
 func (e *engine) diagnoseIfDue() {
-	if !e.diagnosis.Begin() || e.isClosed() {
+	if !e.diagnosis.ShouldRun() || e.isClosed() {
 		return
 	}
 	if e.background != nil {

@@ -34,13 +34,13 @@ const (
 	styleEnd
 )
 
-func (s HeaderStyle) check() error {
+func (h HeaderStyle) check() error {
 	switch {
-	case s >= styleEnd:
-		return fmt.Errorf("Headers: style %#x is not known", uint8(s))
-	case s&NoHeaders != 0 && s != NoHeaders:
+	case h >= styleEnd:
+		return fmt.Errorf("Headers: style %#x is not known", uint8(h))
+	case h&NoHeaders != 0 && h != NoHeaders:
 		return errors.New("Headers: NoHeaders combines with nothing")
-	case s&XRateLimit != 0 && s&XRateLimitDelta != 0:
+	case h&XRateLimit != 0 && h&XRateLimitDelta != 0:
 		return errors.New("Headers: XRateLimit and XRateLimitDelta give one header two meanings")
 	}
 	return nil
@@ -155,8 +155,8 @@ func (h *headers) empty() {
 	h.rendered, h.retryAfter, h.around = false, 0, nil
 }
 
-// all returns the headers as text, once they are rendered.
-func (h *headers) all() []Header {
+// asText returns the headers as text, once they are rendered.
+func (h *headers) asText() []Header {
 	if len(h.list) < len(h.fields) {
 		text, from := string(h.text), 0
 		for _, f := range h.fields {

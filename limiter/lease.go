@@ -69,27 +69,27 @@ func (r *renewal) start(ctx context.Context, res *course) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ctx, r.result, r.every, r.renewed = ctx, res, every, res.leasesAsked
-	r.timer = time.AfterFunc(min(every, r.left(time.Now())), r.renew)
+	r.timer = time.AfterFunc(min(every, r.untilFirstEnds(time.Now())), r.renew)
 }
 
 // renew renews the leases, and notes which of them have ended. A lease that has ended is
 // taken anew if there is room.
 func (r *renewal) renew() {
 	res, start := r.result, time.Now()
-	r.noteEnds(start)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), min(cleanupTimeout, r.left(start)))
+	r.recordEnds(start)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), min(cleanupTimeout, r.untilFirstEnds(start)))
 	defer cancel()
 
 	held, taken, err := res.renew(ctx)
 	res.engine.report(ctx, err)
 
 	if r.failure = err; held || len(taken) > 0 {
-		r.noteEnds(time.Now()) // another may have held the units until this renewal
+		r.recordEnds(time.Now()) // another may have held the units until this renewal
 		r.renewed = start
 		for i := range res.asked {
 			switch {
 			case slices.Contains(taken, i):
-				r.noteLost(i, errTaken)
+				r.reportLost(i, errTaken)
 			case time.Now().Before(r.endOf(i)):
 				atomic.StoreUint32(&res.calls[i].leaseLost, 0)
 			}
@@ -100,12 +100,12 @@ func (r *renewal) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.timer != nil {
-		r.timer.Reset(min(r.every, r.left(time.Now())))
+		r.timer.Reset(min(r.every, r.untilFirstEnds(time.Now())))
 	}
 }
 
-// left returns the time until the first lease ends that is not lost, and at least 0.
-func (r *renewal) left(now time.Time) time.Duration {
+// untilFirstEnds returns the time until the first lease ends that is not lost, and at least 0.
+func (r *renewal) untilFirstEnds(now time.Time) time.Duration {
 	left := core.MaxPeriod
 	if r.result.released.Load() {
 		return left
@@ -121,18 +121,18 @@ func (r *renewal) left(now time.Time) time.Duration {
 // endOf returns the instant at which the lease of op i ends, or an earlier one.
 func (r *renewal) endOf(i int) time.Time { return r.renewed.Add(r.result.ops[i].Limit.Period) }
 
-// noteEnds notes the leases that may have ended by now.
-func (r *renewal) noteEnds(now time.Time) {
+// recordEnds records the leases that may have ended by now.
+func (r *renewal) recordEnds(now time.Time) {
 	for i := range r.result.asked {
 		if r.result.leased(i) && !now.Before(r.endOf(i)) {
-			r.noteLost(i, cmp.Or(r.failure, errNotRenewed))
+			r.reportLost(i, cmp.Or(r.failure, errNotRenewed))
 		}
 	}
 }
 
-// noteLost reports that the lease of op i has ended, unless it did so before or was released.
+// reportLost reports that the lease of op i has ended, unless it did so before or was released.
 // It ends the handler's context, except for a rule that refuses no request.
-func (r *renewal) noteLost(i int, cause error) {
+func (r *renewal) reportLost(i int, cause error) {
 	c := &r.result.calls[i]
 	if c.isLeaseLost() || r.result.released.Load() {
 		return
@@ -200,12 +200,12 @@ type heldConn struct {
 }
 
 // NetConn returns the connection underneath, as [crypto/tls.Conn] does.
-func (c *heldConn) NetConn() net.Conn { return c.Conn }
+func (h *heldConn) NetConn() net.Conn { return h.Conn }
 
 // Close closes the connection and releases the leases.
-func (c *heldConn) Close() error {
-	err := c.Conn.Close()
-	c.release.Do(c.admission.releaseLater)
+func (h *heldConn) Close() error {
+	err := h.Conn.Close()
+	h.release.Do(h.admission.releaseLater)
 	return err
 }
 
@@ -222,11 +222,11 @@ func newLeaseSource() *leaseSource {
 	return &leaseSource{chacha8: rand.NewChaCha8(seed)}
 }
 
-func (s *leaseSource) next() string {
+func (l *leaseSource) next() string {
 	var id [16]byte
-	s.mu.Lock()
-	_, _ = s.chacha8.Read(id[:]) // never fails either
-	s.mu.Unlock()
+	l.mu.Lock()
+	_, _ = l.chacha8.Read(id[:]) // never fails either
+	l.mu.Unlock()
 	return hex.EncodeToString(id[:])
 }
 
@@ -257,33 +257,33 @@ type queuedRelease struct {
 }
 
 // next returns the oldest lease that has not expired, or notes that the timer stops.
-func (q *releaseQueue) next(now time.Time) (op core.Op, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.queued) > 0 && !q.queued[0].until.After(now) {
-		q.drop()
+func (r *releaseQueue) next(now time.Time) (op core.Op, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for len(r.queued) > 0 && !r.queued[0].until.After(now) {
+		r.drop()
 	}
-	if len(q.queued) == 0 {
-		q.busy, q.queued = false, nil
+	if len(r.queued) == 0 {
+		r.busy, r.queued = false, nil
 		return core.Op{}, false
 	}
-	return q.queued[0].op, true
+	return r.queued[0].op, true
 }
 
-func (q *releaseQueue) done() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.drop()
+func (r *releaseQueue) done() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop()
 }
 
-func (q *releaseQueue) drop() {
-	q.queued[0] = queuedRelease{}
-	q.queued = q.queued[1:]
+func (r *releaseQueue) drop() {
+	r.queued[0] = queuedRelease{}
+	r.queued = r.queued[1:]
 }
 
-func (q *releaseQueue) retry(run func()) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.pause = min(2*q.pause, maxReleasePause)
-	time.AfterFunc(q.pause, run)
+func (r *releaseQueue) retry(run func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pause = min(2*r.pause, maxReleasePause)
+	time.AfterFunc(r.pause, run)
 }

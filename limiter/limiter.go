@@ -80,7 +80,7 @@ func New(c Config) (*Limiter, error) {
 	l.enforce(set)
 	l.listen(c.Hooks)
 	if shares {
-		noteUnnamed(l, given)
+		registerUnnamed(l, given)
 	}
 	return l, nil
 }
@@ -351,9 +351,9 @@ var unnamed = struct {
 	in map[core.Store]int // guarded by mu
 }{in: map[core.Store]int{}}
 
-// noteUnnamed notes that l has a rule without a name in a store of the program's, and warns if
-// another limiter has too. The note ends with the limiter.
-func noteUnnamed(l *Limiter, store core.Store) {
+// registerUnnamed records that l has a rule without a name in a store of the program's, and
+// warns if another limiter has too. The record ends with the limiter.
+func registerUnnamed(l *Limiter, store core.Store) {
 	unnamed.mu.Lock()
 	unnamed.in[store]++
 	others := unnamed.in[store] - 1

@@ -70,7 +70,7 @@ func (n *notifier) notifyBans(ops []core.Op, out []core.Decision) {
 			continue
 		}
 		until := d.At + d.RetryAfter.Microseconds()
-		if n.bans.begins(bannedKey{op.Rule, op.Key}, d.At, until) {
+		if n.bans.isNew(bannedKey{op.Rule, op.Key}, d.At, until) {
 			n.hooks.Ban(events.Ban{Rule: op.Rule, Key: op.Key, For: d.RetryAfter})
 		}
 	}
@@ -101,8 +101,8 @@ type banLog struct {
 	until map[bannedKey]int64 // by the clock of the store
 }
 
-// begins reports whether the ban is met for the first time.
-func (b *banLog) begins(k bannedKey, now, until int64) bool {
+// isNew reports whether the ban is met for the first time.
+func (b *banLog) isNew(k bannedKey, now, until int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if end, known := b.until[k]; known && now < end {
@@ -157,9 +157,9 @@ func (r *reports) reportAs(ctx context.Context, err error, by events.Mode) {
 // logFailure logs or counts err. Errors after a client has left are not logged: they say
 // nothing about the store.
 func (r *reports) logFailure(ctx context.Context, err error, by events.Mode) {
-	left := ctx != nil && ctx.Err() == context.Canceled
-	if !left && !errors.Is(err, errNoKey) { // which warnNoKey reports
-		r.failures.Note(kindOf(err), err, by)
+	canceled := ctx != nil && ctx.Err() == context.Canceled
+	if !canceled && !errors.Is(err, errNoKey) { // which warnNoKey reports
+		r.failures.Record(kindOf(err), err, by)
 	}
 }
 

@@ -37,8 +37,8 @@ type Part struct {
 // partial is a request of which some properties are not known.
 type partial interface{ Lacked() bool }
 
-// part is where the calls of a part are.
-type part struct{ from, to int } // in Admission.partCalls
+// callRange is where the calls of a part are.
+type callRange struct{ from, to int } // in Admission.partCalls
 
 // PartDecisions appends to into what the rules that apply to part i decided, in the order
 // of the rules. It appends nothing where no rule applies or none was decided. If a part is
@@ -103,20 +103,20 @@ func (a *Admission) addPart(p *Part) error {
 		}
 	}
 
-	a.parts = append(a.parts, part{from, len(a.partCalls)})
+	a.parts = append(a.parts, callRange{from, len(a.partCalls)})
 	return nil
 }
 
 var errRate = errors.New("a limit of this kind cannot be replaced by a rate")
 
 // rated returns the terms of the limit of the rule with another quota and period.
-func (r *activeRule) rated(rate *core.Limit) (*terms, error) {
-	l := r.Limit
+func (a *activeRule) rated(rate *core.Limit) (*terms, error) {
+	l := a.Limit
 	if l.Leased() || l.NeedsWindows() {
-		return nil, r.ruleError(errRate)
+		return nil, a.ruleError(errRate)
 	}
 	l.Quota, l.Period, l.Burst, l.Debt = rate.Quota, rate.Period, 0, 0
-	return r.termsOf(l, "the rate of a part")
+	return a.termsOf(l, "the rate of a part")
 }
 
 // addRuleOfPart adds the op of the rule, if it applies to the part, and returns the id of its

@@ -21,27 +21,27 @@ type Result struct {
 // Allowed reports whether the units were taken, except those of Degrade and
 // Shadow rules that were over their limits. If the store could not decide, it follows
 // from OnStoreError of the rules.
-func (res *Result) Allowed() bool { return res != nil && res.allowed }
+func (r *Result) Allowed() bool { return r != nil && r.allowed }
 
 // Undecided reports whether the store did not decide under every rule, so that
 // Allowed follows from OnStoreError of the rules, at least in part.
-func (res *Result) Undecided() bool {
-	return res != nil && res.isUndecided()
+func (r *Result) Undecided() bool {
+	return r != nil && r.isUndecided()
 }
 
 // Denied reports whether the request was refused because Rule.Access of a rule denies the
 // caller, and not because of a limit. Violated has the name of the rule.
-func (res *Result) Denied() bool { return res != nil && res.denied }
+func (r *Result) Denied() bool { return r != nil && r.denied }
 
 // Banned reports whether the request was refused because of a ban, and not by a limit
 // alone. The request whose refusal begins a ban is the first of them. Violated has the
 // names of all rules that refused.
-func (res *Result) Banned() bool {
-	if res == nil {
+func (r *Result) Banned() bool {
+	if r == nil {
 		return false
 	}
-	for i := range res.asked {
-		if res.out[i].Banned && res.violates(i) {
+	for i := range r.asked {
+		if r.out[i].Banned && r.violates(i) {
 			return true
 		}
 	}
@@ -50,40 +50,40 @@ func (res *Result) Banned() bool {
 
 // Degraded reports whether the request passes although it is over the limit of a
 // Degrade rule, of this limiter or, for a result from a context, of one around it.
-func (res *Result) Degraded() bool {
-	return res != nil && (res.allowed && res.degraded || res.outer.Degraded())
+func (r *Result) Degraded() bool {
+	return r != nil && (r.allowed && r.degraded || r.outer.Degraded())
 }
 
 // Waited returns how long the request has waited for its turn.
-func (res *Result) Waited() time.Duration {
-	if res == nil {
+func (r *Result) Waited() time.Duration {
+	if r == nil {
 		return 0
 	}
-	return res.waited
+	return r.waited
 }
 
 // Decisions returns what every rule that applies decided, in the order of the
 // rules. A booked slot that was waited for has no Wait left.
-func (res *Result) Decisions() []RuleDecision {
-	if res == nil {
+func (r *Result) Decisions() []RuleDecision {
+	if r == nil {
 		return nil
 	}
-	list := make([]RuleDecision, res.asked)
+	list := make([]RuleDecision, r.asked)
 	for i := range list {
-		list[i] = res.ruleDecision(i)
+		list[i] = r.ruleDecision(i)
 	}
 	return list
 }
 
 // Violated returns the names of the rules that refused the request.
-func (res *Result) Violated() []string {
-	if res == nil {
+func (r *Result) Violated() []string {
+	if r == nil {
 		return nil
 	}
 	var names []string
-	for i := range res.asked {
-		if res.violates(i) {
-			names = append(names, res.calls[i].rule.Name)
+	for i := range r.asked {
+		if r.violates(i) {
+			names = append(names, r.calls[i].rule.Name)
 		}
 	}
 	return names
@@ -92,52 +92,52 @@ func (res *Result) Violated() []string {
 // RetryAfter returns the time until the same request would be admitted if no other
 // request came: 0 if it is allowed, [core.Never] if it is denied or costs more than a
 // limit can hold, or than this instance's part while the fallback of the store decides.
-func (res *Result) RetryAfter() time.Duration {
+func (r *Result) RetryAfter() time.Duration {
 	var longest time.Duration
-	if res == nil {
+	if r == nil {
 		return 0
 	}
-	for i := range res.asked {
-		if res.violates(i) {
-			longest = max(longest, res.out[i].RetryAfter)
+	for i := range r.asked {
+		if r.violates(i) {
+			longest = max(longest, r.out[i].RetryAfter)
 		}
 	}
 	return longest
 }
 
 // HoldsLeases reports whether the result holds leases, which have to be released.
-func (res *Result) HoldsLeases() bool { return res != nil && res.holdsLeases() }
+func (r *Result) HoldsLeases() bool { return r != nil && r.holdsLeases() }
 
 // Refund gives back the units that were taken, and the leases, as if they had
 // never been taken; a second call does nothing. Rules that Settle has named before
 // are not refunded. Units that the passage of time
 // has given back already are not given back twice. After an error some units may
 // or may not have been given back.
-func (res *Result) Refund(ctx context.Context) error {
-	if res == nil {
+func (r *Result) Refund(ctx context.Context) error {
+	if r == nil {
 		return nil
 	}
-	return res.refund(ctx)
+	return r.refund(ctx)
 }
 
 // Release ends the leases, so that others can take the units. Once it has
 // succeeded another call does nothing.
-func (res *Result) Release(ctx context.Context) error {
-	if res == nil {
+func (r *Result) Release(ctx context.Context) error {
+	if r == nil {
 		return nil
 	}
-	return res.release(ctx)
+	return r.release(ctx)
 }
 
 // Renew holds the leases for another Period from now, and reports whether all of them
 // are held. A lease that had expired is taken anew if there is room; the others are
 // renewed in any case. Renew returns true for a result without leases, and false for one
 // that was refused or released.
-func (res *Result) Renew(ctx context.Context) (held bool, err error) {
-	if res == nil {
+func (r *Result) Renew(ctx context.Context) (held bool, err error) {
+	if r == nil {
 		return true, nil
 	}
-	held, _, err = res.renew(ctx)
+	held, _, err = r.renew(ctx)
 	return held, err
 }
 
@@ -163,23 +163,23 @@ func (res *Result) Renew(ctx context.Context) (held bool, err error) {
 // uncharged: a Degrade or Shadow rule that was over its limit, a rule whose Access does not
 // limit the caller, and a rule that the store did not decide. The error on a nil Result
 // wraps core.ErrOp too: a request has a result in its context under Config.KeepResult.
-func (res *Result) Settle(ctx context.Context, actual map[string]int64) error {
-	if res == nil {
+func (r *Result) Settle(ctx context.Context, actual map[string]int64) error {
+	if r == nil {
 		return errNoResult
 	}
-	return res.settle(ctx, actual)
+	return r.settle(ctx, actual)
 }
 
-func (res *Result) retryAfterSeconds() int64 {
-	switch res.outcome {
+func (r *Result) retryAfterSeconds() int64 {
+	switch r.outcome {
 	case Failed:
-		return max(1, wholeSeconds(retryAfter(res.err)))
+		return max(1, wholeSeconds(retryAfter(r.err)))
 	case Refused:
-		if d := res.RetryAfter(); d != core.Never {
+		if d := r.RetryAfter(); d != core.Never {
 			return max(1, wholeSeconds(d))
 		}
 	case QueueFull:
-		return max(1, wholeSeconds(res.knownWait()))
+		return max(1, wholeSeconds(r.knownWait()))
 	}
 	return 0
 }
@@ -196,10 +196,10 @@ func retryAfter(err error) time.Duration {
 
 // knownWait returns the time until the rules that refused the request would admit it,
 // without those whose leases may be released at any time.
-func (res *Result) knownWait() (longest time.Duration) {
-	for i := range res.asked {
-		if res.violates(i) && !res.ops[i].Limit.Leased() {
-			longest = max(longest, res.out[i].RetryAfter)
+func (r *Result) knownWait() (longest time.Duration) {
+	for i := range r.asked {
+		if r.violates(i) && !r.ops[i].Limit.Leased() {
+			longest = max(longest, r.out[i].RetryAfter)
 		}
 	}
 	return longest
@@ -211,10 +211,10 @@ func wholeSeconds(d time.Duration) int64 {
 }
 
 // scarcest returns the most exhausted rule that clients may see, or -1.
-func (res *Result) scarcest() int {
+func (r *Result) scarcest() int {
 	first := -1
-	for i := range res.asked {
-		if res.calls[i].rule.OnLimit != Shadow && (first < 0 || res.scarcer(i, first)) {
+	for i := range r.asked {
+		if r.calls[i].rule.OnLimit != Shadow && (first < 0 || r.scarcer(i, first)) {
 			first = i
 		}
 	}
@@ -223,24 +223,24 @@ func (res *Result) scarcest() int {
 
 // scarcer reports whether rule i refuses the request and j does not, or is over its limit and
 // j is not, or bans the key and j does not, or has less left of its capacity.
-func (res *Result) scarcer(i, j int) bool {
-	if res.out[i].Allowed != res.out[j].Allowed {
-		return !res.out[i].Allowed
+func (r *Result) scarcer(i, j int) bool {
+	if r.out[i].Allowed != r.out[j].Allowed {
+		return !r.out[i].Allowed
 	}
-	if refuses := res.violates(i); refuses != res.violates(j) {
+	if refuses := r.violates(i); refuses != r.violates(j) {
 		return refuses
 	}
-	if res.out[i].Banned != res.out[j].Banned {
-		return res.out[i].Banned
+	if r.out[i].Banned != r.out[j].Banned {
+		return r.out[i].Banned
 	}
-	hi1, lo1 := bits.Mul64(uint64(res.out[i].Remaining), uint64(res.ops[j].Limit.Capacity()))
-	hi2, lo2 := bits.Mul64(uint64(res.out[j].Remaining), uint64(res.ops[i].Limit.Capacity()))
+	hi1, lo1 := bits.Mul64(uint64(r.out[i].Remaining), uint64(r.ops[j].Limit.Capacity()))
+	hi2, lo2 := bits.Mul64(uint64(r.out[j].Remaining), uint64(r.ops[i].Limit.Capacity()))
 	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
 }
 
-func (res *Result) recycle() {
-	res.course.recycle()
-	res.outer = nil
+func (r *Result) recycle() {
+	r.course.recycle()
+	r.outer = nil
 }
 
 // encodingVersion is the first byte of an encoded result. It changes with the form.
@@ -272,23 +272,23 @@ var errElsewhere = errors.New("headgate: not every rule was decided by a store t
 // fails, and a nil Result is encoded as one that took nothing.
 //
 // What Refund, Settle and Release have done is not encoded; see Restore.
-func (res *Result) MarshalBinary() ([]byte, error) {
-	if res == nil {
+func (r *Result) MarshalBinary() ([]byte, error) {
+	if r == nil {
 		return []byte{encodingVersion, 0, 0, 0, 0}, nil
 	}
-	flags := flag(flagAllowed, res.allowed) | flag(flagDegraded, res.degraded) | flag(flagUndecided, res.Undecided())
-	b := append(make([]byte, 0, 64+96*res.asked), encodingVersion, flags)
+	flags := flag(flagAllowed, r.allowed) | flag(flagDegraded, r.degraded) | flag(flagUndecided, r.Undecided())
+	b := append(make([]byte, 0, 64+96*r.asked), encodingVersion, flags)
 
 	// The issuer is encoded, as the fallback of another limiter knows nothing of the units.
 	var issuer string
-	if res.engine != nil {
-		issuer = res.engine.id
+	if r.engine != nil {
+		issuer = r.engine.id
 	}
 
-	b = appendText(appendText(b, issuer), res.lease)
-	b = binary.AppendUvarint(b, uint64(res.asked))
-	for i := range res.asked {
-		b = appendDecided(b, &res.ops[i], &res.out[i], res.calls[i].rule.OnLimit)
+	b = appendText(appendText(b, issuer), r.lease)
+	b = binary.AppendUvarint(b, uint64(r.asked))
+	for i := range r.asked {
+		b = appendDecided(b, &r.ops[i], &r.out[i], r.calls[i].rule.OnLimit)
 	}
 	return b, nil
 }
@@ -309,7 +309,7 @@ func appendText(b []byte, s string) []byte {
 func appendDecided(b []byte, op *core.Op, d *core.Decision, onLimit Action) []byte {
 	b = append(b, flag(flagAdmitted, d.Allowed)|flag(flagFallback, d.Fallback)|flag(flagLeased, op.Lease != ""))
 	b = appendText(appendText(appendText(b, op.Rule), op.Key), op.Limit.String())
-	b = binary.AppendVarint(b, onLimit.number())
+	b = binary.AppendVarint(b, onLimit.encoded())
 	b = binary.AppendVarint(b, min(op.Cost, maxEncodedUnits)) // a Cost above it was refused
 	b = binary.AppendVarint(b, d.Taken)
 	b = binary.AppendVarint(b, d.At)
@@ -326,75 +326,75 @@ type encoded struct {
 
 var errShort = errors.New("it ends early")
 
-func (r *encoded) byte() byte {
-	if len(r.rest) == 0 {
-		r.fail(errShort)
+func (e *encoded) byte() byte {
+	if len(e.rest) == 0 {
+		e.fail(errShort)
 		return 0
 	}
-	b := r.rest[0]
-	r.rest = r.rest[1:]
+	b := e.rest[0]
+	e.rest = e.rest[1:]
 	return b
 }
 
-func (r *encoded) fail(err error) {
-	if r.err == nil {
-		r.err, r.rest = err, nil
+func (e *encoded) fail(err error) {
+	if e.err == nil {
+		e.err, e.rest = err, nil
 	}
 }
 
-func (r *encoded) uvarint() uint64 {
-	v, n := binary.Uvarint(r.rest)
+func (e *encoded) uvarint() uint64 {
+	v, n := binary.Uvarint(e.rest)
 	if n <= 0 {
-		r.fail(errShort)
+		e.fail(errShort)
 		return 0
 	}
-	r.rest = r.rest[n:]
+	e.rest = e.rest[n:]
 	return v
 }
 
 // number returns an integer from min to max.
-func (r *encoded) number(min, max int64) int64 {
-	v, n := binary.Varint(r.rest)
+func (e *encoded) number(min, max int64) int64 {
+	v, n := binary.Varint(e.rest)
 	if n <= 0 {
-		r.fail(errShort)
+		e.fail(errShort)
 		return 0
 	}
 	if v < min || v > max {
-		r.fail(fmt.Errorf("%d is not within %d to %d", v, min, max))
+		e.fail(fmt.Errorf("%d is not within %d to %d", v, min, max))
 		return 0
 	}
-	r.rest = r.rest[n:]
+	e.rest = e.rest[n:]
 	return v
 }
 
-func (r *encoded) text() string {
-	n := r.uvarint()
-	if n > uint64(len(r.rest)) {
-		r.fail(errShort)
+func (e *encoded) text() string {
+	n := e.uvarint()
+	if n > uint64(len(e.rest)) {
+		e.fail(errShort)
 		return ""
 	}
-	s := string(r.rest[:n])
-	r.rest = r.rest[n:]
+	s := string(e.rest[:n])
+	e.rest = e.rest[n:]
 	return s
 }
 
 // addDecided reads an op and its decision, and adds them to the result. own reports
 // whether a limiter encodes and restores its own result.
-func (r *encoded) addDecided(res *Result, own bool) {
-	flags := r.byte()
-	name, key, text := r.text(), r.text(), r.text()
-	rule := &activeRule{Rule: Rule{Name: name, OnLimit: r.action()}}
-	cost, taken := r.number(0, maxEncodedUnits), r.number(0, maxEncodedUnits)
+func (e *encoded) addDecided(res *Result, own bool) {
+	flags := e.byte()
+	name, key, text := e.text(), e.text(), e.text()
+	rule := &activeRule{Rule: Rule{Name: name, OnLimit: e.action()}}
+	cost, taken := e.number(0, maxEncodedUnits), e.number(0, maxEncodedUnits)
 	d := core.Decision{Allowed: flags&flagAdmitted != 0, Fallback: flags&flagFallback != 0, Taken: taken,
-		At: r.number(0, maxEncodedUnits), ResetAfter: time.Duration(r.number(0, int64(core.Never)))}
-	d.Origin = uint32(r.uvarint())
-	if r.err != nil {
+		At: e.number(0, maxEncodedUnits), ResetAfter: time.Duration(e.number(0, int64(core.Never)))}
+	d.Origin = uint32(e.uvarint())
+	if e.err != nil {
 		return
 	}
 
 	leased := flags&flagLeased != 0
 	if err := rule.restore(text, res, leased); err != nil {
-		r.fail(err)
+		e.fail(err)
 		return
 	}
 
@@ -418,9 +418,9 @@ func (r *encoded) addDecided(res *Result, own bool) {
 	res.out[len(res.out)-1] = d
 }
 
-// number returns the action as a result is encoded with it: the longest wait in nanoseconds, or
+// encoded returns the action as a result is encoded with it: the longest wait in nanoseconds, or
 // 0, -1 or -2.
-func (a Action) number() int64 {
+func (a Action) encoded() int64 {
 	if a.kind == waits {
 		return int64(a.maxWait)
 	}
@@ -428,8 +428,8 @@ func (a Action) number() int64 {
 }
 
 // action reads the number of an action.
-func (r *encoded) action() Action {
-	n := r.number(-int64(shadows), int64(core.MaxBooking))
+func (e *encoded) action() Action {
+	n := e.number(-int64(shadows), int64(core.MaxBooking))
 	if n > 0 {
 		return Wait(time.Duration(n))
 	}
@@ -437,7 +437,7 @@ func (r *encoded) action() Action {
 }
 
 // restore gives a rule that was encoded its limit and, if it is still in force, its ban.
-func (r *activeRule) restore(text string, res *Result, leased bool) error {
+func (a *activeRule) restore(text string, res *Result, leased bool) error {
 	limit, err := core.ParseLimit(text)
 	if err != nil {
 		return err
@@ -447,10 +447,10 @@ func (r *activeRule) restore(text string, res *Result, leased bool) error {
 	}
 
 	// The limit is the one of then; a ban is the one of now, as a refund has to find its state.
-	r.Limit = limit
-	if now := res.set.named(r.Name); now != nil && !limit.Leased() {
-		r.Ban = now.Ban
+	a.Limit = limit
+	if now := res.set.named(a.Name); now != nil && !limit.Leased() {
+		a.Ban = now.Ban
 	}
-	r.terms = newTerms(&r.Rule, limit)
+	a.terms = newTerms(&a.Rule, limit)
 	return nil
 }

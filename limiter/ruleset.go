@@ -97,65 +97,65 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 }
 
 // named returns the rule of the name, or nil.
-func (s *ruleSet) named(name string) *activeRule {
-	i := slices.IndexFunc(s.rules, func(r *activeRule) bool { return r.Name == name })
+func (r *ruleSet) named(name string) *activeRule {
+	i := slices.IndexFunc(r.rules, func(r *activeRule) bool { return r.Name == name })
 	if i < 0 {
 		return nil
 	}
-	return s.rules[i]
+	return r.rules[i]
 }
 
 // takes returns a Take of each rule, without a key.
-func (s *ruleSet) takes() []core.Op {
-	ops := make([]core.Op, len(s.rules))
-	for i, r := range s.rules {
+func (r *ruleSet) takes() []core.Op {
+	ops := make([]core.Op, len(r.rules))
+	for i, r := range r.rules {
 		ops[i] = r.terms.take
 	}
 	return ops
 }
 
 // ruleError returns err as an error that names the rule.
-func (r *activeRule) ruleError(err error) error { return &RuleError{r.Name, r.index, err} }
+func (a *activeRule) ruleError(err error) error { return &RuleError{a.Name, a.index, err} }
 
 // overridden returns the terms that Override, which is not nil, gives the key.
-func (r *activeRule) overridden(ctx context.Context, key string) (*terms, error) {
-	limit, ok, err := r.Override(ctx, key)
+func (a *activeRule) overridden(ctx context.Context, key string) (*terms, error) {
+	limit, ok, err := a.Override(ctx, key)
 	if err != nil {
-		return nil, r.ruleError(fmt.Errorf("the limit from Override: %w", err))
+		return nil, a.ruleError(fmt.Errorf("the limit from Override: %w", err))
 	}
 	if !ok {
-		return r.terms, nil
+		return a.terms, nil
 	}
-	return r.termsOf(limit, "the limit from Override")
+	return a.termsOf(limit, "the limit from Override")
 }
 
 // termsOf returns the terms of another limit of the rule. source is where it comes from.
-func (r *activeRule) termsOf(limit core.Limit, source string) (*terms, error) {
-	if limit == r.Limit {
-		return r.terms, nil
+func (a *activeRule) termsOf(limit core.Limit, source string) (*terms, error) {
+	if limit == a.Limit {
+		return a.terms, nil
 	}
 
-	known := r.others.Load()
+	known := a.others.Load()
 	if known != nil {
 		if t := (*known)[limit]; t != nil {
 			return t, nil
 		}
 	}
 
-	if err := errors.Join(limit.Validate(), checkTTL(&limit, r.minTTL), r.checkBanned(&limit)); err != nil {
-		return nil, r.ruleError(fmt.Errorf("%s: %w", source, err))
+	if err := errors.Join(limit.Validate(), checkTTL(&limit, a.minTTL), a.checkBanned(&limit)); err != nil {
+		return nil, a.ruleError(fmt.Errorf("%s: %w", source, err))
 	}
 
 	// The mark names the limiter and the capacity, which differs under this limit.
-	t := newTerms(&r.Rule, limit)
-	t.mark = newMark(t.capacity, r.terms.mark.id())
-	r.remember(known, t)
+	t := newTerms(&a.Rule, limit)
+	t.mark = newMark(t.capacity, a.terms.mark.id())
+	a.remember(known, t)
 	return t, nil
 }
 
 // remember adds t to the known limits, unless they are many or another
 // goroutine was faster.
-func (r *activeRule) remember(known *map[core.Limit]*terms, t *terms) {
+func (a *activeRule) remember(known *map[core.Limit]*terms, t *terms) {
 	next := map[core.Limit]*terms{}
 	if known != nil {
 		if len(*known) >= maxOthers {
@@ -164,7 +164,7 @@ func (r *activeRule) remember(known *map[core.Limit]*terms, t *terms) {
 		next = maps.Clone(*known)
 	}
 	next[t.limit] = t
-	r.others.CompareAndSwap(known, &next)
+	a.others.CompareAndSwap(known, &next)
 }
 
 // terms are a limit under a rule and the text that clients see of it.
@@ -236,11 +236,11 @@ func policyItem(rule string, l core.Limit) string {
 
 // failsClosed reports whether the rule turns a request away if neither the store nor
 // its fallback could decide. Shadow rules turn no request away.
-func (r *activeRule) failsClosed(f *fallbacks) bool {
-	if r.OnLimit == Shadow {
+func (a *activeRule) failsClosed(f *fallbacks) bool {
+	if a.OnLimit == Shadow {
 		return false
 	}
-	return r.failureMode == FailClosed || r.failureMode == FailLocal && f.last == FailClosed
+	return a.failureMode == FailClosed || a.failureMode == FailLocal && f.last == FailClosed
 }
 
 // Selection selects the rules that may apply to a request, so that not every rule

@@ -93,8 +93,8 @@ type RuleDecision struct {
 	Decision core.Decision
 }
 
-// begin makes the result ready for the rules in force.
-func (s *step) begin(e *engine) {
+// prepare makes the result ready for the rules in force.
+func (s *step) prepare(e *engine) {
 	s.engine, s.set = e, e.set.Load()
 	switch n := len(s.set.rules); {
 	case s.calls != nil:
@@ -194,7 +194,7 @@ func (s *step) apply(ctx context.Context, verb core.Verb) error {
 	if err := s.engine.apply(ctx, s.ops[:s.asked], s.out[:s.asked]); err != nil {
 		return err
 	}
-	s.engine.queue.NoteReleases(s.ops[:s.asked])
+	s.engine.queue.WakeForReleases(s.ops[:s.asked])
 	return nil
 }
 
@@ -204,7 +204,7 @@ func (s *step) ask(ctx context.Context) error {
 		return nil
 	}
 
-	s.noteAsking()
+	s.recordAsking()
 	if err := s.engine.applyTo(ctx, s.set.store, s.ops[:s.asked], s.out[:s.asked]); err != nil {
 		if err = s.fallbackDecide(ctx, err); err != nil {
 			return err
@@ -270,8 +270,8 @@ func (s *step) takeBack(ctx context.Context) {
 	s.asked, s.skipped = len(s.calls), s.ownFault
 }
 
-// noteAsking notes when the store is asked for leases.
-func (s *step) noteAsking() {
+// recordAsking records when the store is asked for leases.
+func (s *step) recordAsking() {
 	if s.lease != "" {
 		s.leasesAsked = time.Now()
 	}
@@ -297,14 +297,14 @@ func (s *step) fallbackDecide(ctx context.Context, err error) error {
 	if again := s.engine.applyTo(ctx, f.fallback, s.ops[:s.asked], s.out[:s.asked]); again != nil {
 		return errors.Join(err, again)
 	}
-	s.noteSkipped(ctx, err)
+	s.recordSkipped(ctx, err)
 	s.unlogged = err
 	return nil
 }
 
-// noteSkipped notes that err kept some rules from being asked. It is logged later, with what
+// recordSkipped records that err kept some rules from being asked. It is logged later, with what
 // becomes of the request.
-func (s *step) noteSkipped(ctx context.Context, err error) {
+func (s *step) recordSkipped(ctx context.Context, err error) {
 	s.skipped = cmp.Or(s.skipped, err)
 	s.engine.callOnError(ctx, err)
 }

@@ -44,13 +44,13 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, maxWait time
 	l.diagnoseOnce()
 
 	res := &Result{}
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	err := res.addKey(ctx, core.Take, key, cost)
 	if err == nil && maxWait > 0 && res.bans() {
 		return &Result{}, errBan
 	}
 
-	res.beginWait(maxWait)
+	res.allowWait(maxWait)
 	if err == nil {
 		err = res.decide(ctx, maxWait > 0)
 	}
@@ -66,16 +66,16 @@ func checkCost(cost int64) error {
 }
 
 // takeError returns the error of a Take that ended with err, which may be nil.
-func (res *Result) takeError(err error) error {
+func (r *Result) takeError(err error) error {
 	switch {
 	case err != nil:
 		return undecided(err)
-	case res.stopped == nil:
-		return undecided(res.skipped)
-	case res.skipped == nil:
-		return res.stopped
+	case r.stopped == nil:
+		return undecided(r.skipped)
+	case r.skipped == nil:
+		return r.stopped
 	}
-	return fmt.Errorf("%w, and %w", res.stopped, undecided(res.skipped))
+	return fmt.Errorf("%w, and %w", r.stopped, undecided(r.skipped))
 }
 
 // Allow is [Limiter.Take] for a caller that needs no [Result], and allocates nothing
@@ -95,27 +95,27 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (core.Decis
 	return d, err
 }
 
-func (res *Result) allow(ctx context.Context, e *engine, key string, cost int64) (core.Decision, error) {
-	res.begin(e)
-	err := res.addKey(ctx, core.Take, key, cost)
-	if err == nil && res.lease != "" {
+func (r *Result) allow(ctx context.Context, e *engine, key string, cost int64) (core.Decision, error) {
+	r.prepare(e)
+	err := r.addKey(ctx, core.Take, key, cost)
+	if err == nil && r.lease != "" {
 		return core.Decision{}, errLease
 	}
 
 	if err == nil {
-		err = res.decide(ctx, false)
+		err = r.decide(ctx, false)
 	}
-	res.conclude(ctx, err)
+	r.conclude(ctx, err)
 
 	// The caller sees one rule, and whether and when all of them let it pass.
 	var d core.Decision
-	if i := res.scarcest(); i >= 0 {
-		d = res.out[i]
+	if i := r.scarcest(); i >= 0 {
+		d = r.out[i]
 	}
-	d.Allowed, d.Banned, d.RetryAfter = res.allowed, res.Banned(), res.RetryAfter()
+	d.Allowed, d.Banned, d.RetryAfter = r.allowed, r.Banned(), r.RetryAfter()
 
-	if err != nil || res.stopped != nil || res.skipped != nil {
-		return d, res.takeError(err)
+	if err != nil || r.stopped != nil || r.skipped != nil {
+		return d, r.takeError(err)
 	}
 	return d, nil
 }
@@ -140,31 +140,31 @@ func (l *Limiter) TakeUpTo(ctx context.Context, key string, max int64) (n int64,
 	return n, err
 }
 
-func (res *Result) takeUpTo(ctx context.Context, e *engine, key string, max int64) (int64, error) {
-	res.begin(e)
-	err := res.addKey(ctx, core.Take, key, max)
-	if err == nil && res.lease != "" {
+func (r *Result) takeUpTo(ctx context.Context, e *engine, key string, max int64) (int64, error) {
+	r.prepare(e)
+	err := r.addKey(ctx, core.Take, key, max)
+	if err == nil && r.lease != "" {
 		return 0, errLease
 	}
-	for i := range res.asked {
-		res.ops[i].UpTo, res.ops[i].Cost = true, max // CostAtMost may have lowered one
+	for i := range r.asked {
+		r.ops[i].UpTo, r.ops[i].Cost = true, max // CostAtMost may have lowered one
 	}
 
 	if err == nil {
-		err = res.decide(ctx, false)
+		err = r.decide(ctx, false)
 	}
-	res.conclude(ctx, err)
+	r.conclude(ctx, err)
 
 	// Under several rules the store has taken what fits under each; the least of them counts.
-	if !res.allowed {
-		return 0, res.takeError(err)
+	if !r.allowed {
+		return 0, r.takeError(err)
 	}
-	for i := range res.asked {
-		if !res.ops[i].Soft {
-			max = min(max, res.out[i].Taken)
+	for i := range r.asked {
+		if !r.ops[i].Soft {
+			max = min(max, r.out[i].Taken)
 		}
 	}
-	return max, res.takeError(err)
+	return max, r.takeError(err)
 }
 
 // Wait takes n units of key under every rule, whatever its Key function says, and
@@ -195,7 +195,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 
 	l.diagnoseOnce()
 	res := &Result{}
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	err := res.addKey(ctx, core.Take, key, n)
 	if err == nil && res.lease != "" {
 		return errLease
@@ -204,7 +204,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 		return errBan
 	}
 
-	res.beginWait(core.MaxBooking)
+	res.allowWait(core.MaxBooking)
 	if err == nil {
 		err = res.decide(ctx, true)
 	}
@@ -214,9 +214,9 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 
 // waitError returns the error of a call that ended with err, or nil if all units
 // were taken.
-func (res *Result) waitError(err error) error {
-	e := &WaitError{RetryAfter: res.RetryAfter(), Rules: res.Violated()}
-	if res.awaitsStore() {
+func (r *Result) waitError(err error) error {
+	e := &WaitError{RetryAfter: r.RetryAfter(), Rules: r.Violated()}
+	if r.awaitsStore() {
 		e.RetryAfter = 0
 	}
 
@@ -225,22 +225,22 @@ func (res *Result) waitError(err error) error {
 	switch {
 	case err != nil:
 		e.Err, e.RetryAfter = undecided(err), retryAfter(err)
-	case res.stopped != nil: // some time after the decision
-		e.Err, e.RetryAfter = res.stopped, 0
-	case res.denied:
+	case r.stopped != nil: // some time after the decision
+		e.Err, e.RetryAfter = r.stopped, 0
+	case r.denied:
 		e.Err = ErrDenied
-	case !res.allowed && res.notQueued != nil:
-		e.Err = res.notQueued
-	case !res.allowed:
+	case !r.allowed && r.notQueued != nil:
+		e.Err = r.notQueued
+	case !r.allowed:
 		e.Err = ErrLimited
-	case res.skipped != nil:
-		e.Err = undecided(res.skipped)
+	case r.skipped != nil:
+		e.Err = undecided(r.skipped)
 	default:
 		return nil
 	}
 
-	if err == nil && res.skipped != nil && !errors.Is(e.Err, ErrUndecided) {
-		e.Err = fmt.Errorf("%w, and %w", e.Err, undecided(res.skipped))
+	if err == nil && r.skipped != nil && !errors.Is(e.Err, ErrUndecided) {
+		e.Err = fmt.Errorf("%w, and %w", e.Err, undecided(r.skipped))
 	}
 	return e
 }
@@ -264,7 +264,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 
 func (l *Limiter) applyKey(ctx context.Context, verb core.Verb, key string) (*Result, error) {
 	res := &Result{}
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	if err := res.addKey(ctx, verb, key, 1); err != nil {
 		return nil, err
 	}
@@ -296,7 +296,7 @@ func (l *Limiter) TakeRequestUnits(r core.Request, cost int64) (*Result, error) 
 }
 
 func (l *Limiter) takeRequest(r core.Request, res *Result) (*Result, error) {
-	if err := res.beginRequest(l.shared(), r); err != nil {
+	if err := res.prepareFor(l.shared(), r); err != nil {
 		return res, err
 	}
 	l.diagnoseOnce()
@@ -361,10 +361,10 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservatio
 
 	r := &Reservation{}
 	res := &r.result
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	err := res.addKey(ctx, core.Take, key, n)
 	if err == nil {
-		if err := res.beginBooking(); err != nil {
+		if err := res.allowBooking(); err != nil {
 			return nil, err
 		}
 		err = res.ask(ctx)
@@ -437,7 +437,7 @@ func (l *Limiter) Restore(data []byte) (*Result, error) {
 
 	own := r.text() == l.id
 	res.lease = r.text()
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	res.notified = true // the limiter that took it has reported it
 	// The first error ends the reading, so a forged count costs nothing.
 	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
@@ -465,7 +465,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 
 	a := l.newAdmission()
 	res := &a.result
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	res.admitted = true
 
 	// A browser sends a preflight before the request that is to be counted.
@@ -538,7 +538,7 @@ func (l *Limiter) AdmitParts(ctx context.Context, parts []Part) *Admission {
 	}
 	a := l.newAdmission()
 	res := &a.result
-	res.begin(&l.engine)
+	res.prepare(&l.engine)
 	res.admitted, res.inParts = true, true
 
 	l.diagnoseOnce()

@@ -36,8 +36,8 @@ type wait struct {
 	interested bool   // in releases
 	released   uint64 // the releases of its keys before the last question
 
-	asked    bool // the last question was a Take
-	began    time.Time
+	tookLast bool // the last question was a Take
+	askedAt  time.Time
 	answered time.Time
 	retry    time.Time      // when to ask for leases again by the last answer
 	slot     *waitline.Slot // that the last answer has booked, until the request is in its line
@@ -71,7 +71,7 @@ func (c *course) waitForTurn(ctx context.Context, start, answered time.Time) (er
 
 	again := true
 	if !answered.IsZero() {
-		w.asked, w.began, w.answered = true, start, answered
+		w.tookLast, w.askedAt, w.answered = true, start, answered
 		again, err = w.heed(ctx, c)
 	}
 
@@ -121,17 +121,17 @@ func (w *wait) ask(ctx context.Context, c *course) error {
 		}
 	}
 
-	w.asked = true
+	w.tookLast = true
 	return w.askStore(ctx, c)
 }
 
 // askStore asks the store once, and notes what follows for the line.
 func (w *wait) askStore(ctx context.Context, c *course) error {
 	w.turn.Ask()
-	w.began = time.Now()
+	w.askedAt = time.Now()
 	err := c.ask(ctx)
 	w.answered = time.Now()
-	w.retry = w.began.Add(pollPause)
+	w.retry = w.askedAt.Add(pollPause)
 
 	// A lease may end before the next poll, and then the store is asked as soon as it has.
 	for i := range c.asked {
@@ -259,7 +259,7 @@ func (w *wait) waitInLine(ctx context.Context, c *course, i int, span time.Durat
 	}
 
 	before := w.waited
-	defer func(rule string) { c.noteWaited(rule, w.waited-before, w.waited) }(c.ops[i].Rule)
+	defer func(rule string) { c.recordWaited(rule, w.waited-before, w.waited) }(c.ops[i].Rule)
 	for slept := false; ; {
 		now := time.Now()
 		next, until, s := w.turn.Next(now)
@@ -308,8 +308,8 @@ func (w *wait) join(ctx context.Context, c *course, i int, span time.Duration) (
 	retry, hopeless, surplus := w.turn.Join(&waitline.Answer{
 		Op: &c.ops[i], Ops: c.ops[:c.asked], Limit: &c.calls[i].terms.limit,
 		Leased: w.waitsForLease(c, i), End: w.endOf(c, i),
-		Asked: w.asked, Behind: !w.asked && c.calls[i].behind, Began: w.began, Answered: w.answered,
-		Span: span, Retry: w.retry, Left: w.hasLeft(c, k), Slot: w.slot,
+		Took: w.tookLast, Behind: !w.tookLast && c.calls[i].behind, AskedAt: w.askedAt, AnsweredAt: w.answered,
+		Span: span, Retry: w.retry, UnitsLeft: w.hasLeft(c, k), Slot: w.slot,
 	}, func() bool { return w.released != w.releases(c) })
 	w.slot = nil
 
@@ -325,7 +325,7 @@ func (w *wait) join(ctx context.Context, c *course, i int, span time.Duration) (
 // leaveLine takes the request out of its line, if it is in one.
 func (w *wait) leaveLine(ctx context.Context, c *course) {
 	if w.turn.InLine() {
-		surplus := w.turn.Leave(c.allowed, w.asked)
+		surplus := w.turn.Leave(c.allowed, w.tookLast)
 		c.engine.cancelSlots(ctx, w.turn.Key(), surplus)
 	}
 }
@@ -364,9 +364,9 @@ func (w *wait) endOf(c *course, i int) time.Time {
 	return w.start.Add(min(w.maxWait, c.calls[i].maxWait))
 }
 
-// noteWaited notes how long the request has just waited for its turn under the rule, and how
+// recordWaited records how long the request has just waited for its turn under the rule, and how
 // long in all.
-func (c *course) noteWaited(rule string, now, all time.Duration) {
+func (c *course) recordWaited(rule string, now, all time.Duration) {
 	c.waited = all
 	for i := range c.calls {
 		if c.calls[i].rule.Name == rule {
@@ -434,10 +434,10 @@ func (w *wait) isBehindAt(c *course, i int, now time.Time) bool {
 // served before refuse then, until the turn of this one. again reports whether the store has
 // to be asked to take: no older one is left, or a ban has to count the refusal.
 func (w *wait) peek(ctx context.Context, c *course) (again bool, err error) {
-	w.beginPeek(c)
+	w.turnIntoPeeks(c)
 	err = w.askStore(ctx, c)
 	setVerbs(c, core.Take)
-	w.asked = false
+	w.tookLast = false
 	if err != nil {
 		return false, err
 	}
@@ -455,9 +455,9 @@ func (w *wait) peek(ctx context.Context, c *course) (again bool, err error) {
 	return false, nil
 }
 
-// beginPeek makes the ops Peeks. Under a rule where older requests have to be served before,
+// turnIntoPeeks makes the ops Peeks. Under a rule where older requests have to be served before,
 // the answer is to be when the units come back, and not whether they can be booked.
-func (w *wait) beginPeek(c *course) {
+func (w *wait) turnIntoPeeks(c *course) {
 	setVerbs(c, core.Peek)
 	now := time.Now()
 	for i := range c.asked {
@@ -489,14 +489,14 @@ func (w *wait) isStruck(c *course) bool {
 func (w *wait) putBehind(c *course) (behind bool) {
 	now := time.Now()
 	for i := range c.asked {
-		d, asked := &c.out[i], &c.calls[i]
-		asked.behind = false
+		d, ruleCall := &c.out[i], &c.calls[i]
+		ruleCall.behind = false
 		if !w.waitsFor(c, i) {
 			continue
 		}
 
 		var retry time.Duration
-		if retry, asked.behind = w.turn.After(&c.ops[i], d, now); asked.behind {
+		if retry, ruleCall.behind = w.turn.After(&c.ops[i], d, now); ruleCall.behind {
 			d.Allowed, d.RetryAfter, behind = false, max(minPause, retry), true
 		}
 	}
@@ -561,15 +561,15 @@ func (e *engine) cancelSlots(ctx context.Context, k waitline.Key, surplus []*wai
 	}
 }
 
-// beginWait lets the call wait at most max for every rule.
-func (c *course) beginWait(max time.Duration) {
+// allowWait lets the call wait at most max for every rule.
+func (c *course) allowWait(max time.Duration) {
 	for i := range c.asked {
 		c.calls[i].maxWait = max
 	}
 }
 
-// beginBooking lets the ops book their slots. It returns an error if one cannot.
-func (c *course) beginBooking() error {
+// allowBooking lets the ops book their slots. It returns an error if one cannot.
+func (c *course) allowBooking() error {
 	if c.lease != "" {
 		return errLease
 	}

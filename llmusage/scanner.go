@@ -438,8 +438,8 @@ type counts struct {
 	n     [meaningCount - prompt]int64
 }
 
-// of returns the count that a key means.
-func (c *counts) of(w meaning) int64 { return c.n[w-prompt] }
+// countFor returns the count that a key means.
+func (c *counts) countFor(w meaning) int64 { return c.n[w-prompt] }
 
 // set sets a count, unless n is 0.
 func (c *counts) set(w meaning, n int64) {
@@ -456,14 +456,14 @@ func (c *counts) reported() bool { return c.named && c.n != [meaningCount - prom
 func (c *counts) merge(later *counts) {
 	c.named = c.named || later.named
 	switch {
-	case later.of(total) > 0:
+	case later.countFor(total) > 0:
 		c.stale = false
 	case later.reported():
 		c.stale = true
 	}
 
 	for w := prompt; w < meaningCount; w++ {
-		c.set(w, later.of(w))
+		c.set(w, later.countFor(w))
 	}
 }
 
@@ -473,36 +473,36 @@ func (c *counts) addApart(call *counts) {
 	for _, pair := range [...][2]meaning{
 		{apartInput, input}, {apartOutput, output}, {apartRead, cacheRead}, {apartWrite, cacheWrite},
 	} {
-		c.set(pair[0], min(c.of(pair[0])+call.of(pair[1]), maxCount))
+		c.set(pair[0], min(c.countFor(pair[0])+call.countFor(pair[1]), maxCount))
 	}
 }
 
 // usage returns the counts in the terms of Usage.
 func (c *counts) usage() Usage {
 	u := Usage{
-		Input:      c.of(prompt),
-		Output:     c.of(output),
-		Total:      c.of(total),
-		CacheRead:  c.of(cacheRead),
-		CacheWrite: c.of(cacheWrite),
-		Reasoning:  c.of(reasoning),
+		Input:      c.countFor(prompt),
+		Output:     c.countFor(output),
+		Total:      c.countFor(total),
+		CacheRead:  c.countFor(cacheRead),
+		CacheWrite: c.countFor(cacheWrite),
+		Reasoning:  c.countFor(reasoning),
 	}
 
 	// Anthropic reports the parts of the input apart, and the others the whole.
 	if u.Input == 0 {
-		u.Input = c.of(input) + u.CacheRead + u.CacheWrite
+		u.Input = c.countFor(input) + u.CacheRead + u.CacheWrite
 	}
-	if n := c.of(cached); n > 0 {
+	if n := c.countFor(cached); n > 0 {
 		u.CacheRead = n
 	}
 
 	// Calls that a usage does not include are added to its counts.
-	added := c.includeReasoning(&u) + c.of(apartOutput)
-	u.Output += c.of(apartOutput)
-	if n := c.of(apartInput) + c.of(apartRead) + c.of(apartWrite); n > 0 {
+	added := c.includeReasoning(&u) + c.countFor(apartOutput)
+	u.Output += c.countFor(apartOutput)
+	if n := c.countFor(apartInput) + c.countFor(apartRead) + c.countFor(apartWrite); n > 0 {
 		u.Input, added = u.Input+n, added+n
-		u.CacheRead += c.of(apartRead)
-		u.CacheWrite += c.of(apartWrite)
+		u.CacheRead += c.countFor(apartRead)
+		u.CacheWrite += c.countFor(apartWrite)
 	}
 
 	// A total that was reported stands, unless it cannot be that of these counts.

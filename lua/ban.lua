@@ -86,7 +86,8 @@ end
 -- guard returns step for states that may have strikes or bans, with three verbs more: lift,
 -- impose, and strike, which counts a refusal. A take that is refused counts one by itself. The
 -- function takes the ban as one argument more, and returns BANNED as what remains while the
--- key is banned. It returns one value more if the key has strikes or bans:
+-- key is banned. x and y are those of step: x is how far ahead a take or a peek may book, and y is
+-- passed on. It returns one value more if the key has strikes or bans:
 --
 --   lasts  the span until the key is fresh, which may be longer than the reset
 local function guard(step)

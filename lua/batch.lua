@@ -208,7 +208,8 @@ local function state(k)
 end
 
 -- run_op carries out one operation by itself. It returns nil if its key is unreadable or of
--- a later format, and in the second case also what answer says of that.
+-- a later format, and in the second case also what answer says of that. x and y are passed on to
+-- the step, whose contract in prelude.lua says what they are under each verb.
 local function run_op(k, l, verb, cost, pending, x, y)
   local text = state(k)
   local mark, number = byte(text or '', 1, 2)

@@ -17,6 +17,10 @@ local function window_at(boundaries)
   return nil
 end
 
+-- calendar_window is a step. x is how far ahead a take or a peek may book, the instant of the
+-- take that a refund undoes or 0, and the most units in use after a debit. y is the reset that
+-- the take was answered, for a refund: x + y is the end of its window. For any other verb y is
+-- the boundaries of the windows.
 local function calendar_window(text, verb, cost, pending, _, quota, _, _, x, y)
   -- settle
   local begin, ends = window_at(verb == 'refund' and '' or y)

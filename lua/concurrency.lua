@@ -37,6 +37,8 @@ local function cut(list, lease)
   return list, n
 end
 
+-- concurrency is a step. x is how far ahead a take or a peek may book. lease, which is y in the
+-- contract, is the 16 bytes of the id, or empty.
 local function concurrency(text, verb, cost, pending, period, quota, _, _, x, lease)
   -- settle
   local list, longest, changed = text or '', period, false

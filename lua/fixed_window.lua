@@ -10,6 +10,9 @@ local function window_end(period, aligned)
   return aligned == 1 and now - now % period + period or now + period
 end
 
+-- fixed_window is a step. x is how far ahead a take or a peek may book, the instant of the take
+-- that a refund undoes or 0, and the most units in use after a debit. y is the reset that the
+-- take was answered, for a refund: x + y is the end of its window.
 local function fixed_window(text, verb, cost, pending, period, quota, aligned, _, x, y)
   -- settle
   local used, ends, changed = 0, window_end(period, aligned), false

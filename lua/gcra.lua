@@ -95,6 +95,9 @@ local function convert(used, mark, n, until_n, period, quota)
   return used - n, max(mark + until_n, now - span(period, quota, 1) + 1)
 end
 
+-- gcra is a step. x is how far ahead a take or a peek may book, the instant of the take that a
+-- refund undoes or 0, and the most units in use after a debit. y is the reset that the take was
+-- answered, for a refund.
 local function gcra(text, verb, cost, pending, period, quota, burst, limit, x, y)
   -- settle
   local used, mark, changed = 0, now, false

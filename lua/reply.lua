@@ -15,7 +15,8 @@ local OF_FORMAT = -100
 
 -- answer appends a decision to the first n integers of a reply. It returns the new
 -- number of integers and the code. Where nothing could be decided, remaining is nil, and
--- reset what stands for the decision, or nil if the key is unreadable.
+-- reset what stands for the decision, or nil if the key is unreadable. x is how far ahead a take or
+-- a peek may book.
 local function answer(reply, n, verb, remaining, reset, wait, x)
   if not remaining then
     reply[n + 1] = reset or -1

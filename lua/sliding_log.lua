@@ -8,6 +8,8 @@
 -- LOG_RECORD is the bytes of a unit's record, and of the period.
 local LOG_RECORD = 7
 
+-- sliding_log is a step. x is how far ahead a take or a peek may book, and the instant of the take
+-- that a refund undoes or 0. It needs no y.
 local function sliding_log(text, verb, cost, pending, period, quota, _, _, x)
   -- settle
   local list, longest, head = '', period, nil

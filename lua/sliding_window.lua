@@ -72,6 +72,8 @@ local function weigh(list, instant)
   return sum
 end
 
+-- sliding_window is a step. x is how far ahead a take or a peek may book, the instant of the take
+-- that a refund undoes or 0, and the most units in use after a debit. It needs no y.
 local function sliding_window(text, verb, cost, pending, period, quota, segments, _, x)
   -- settle
   local width = period / segments

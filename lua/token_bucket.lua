@@ -6,6 +6,9 @@
 
 -- @slow
 
+-- token_bucket is a step. x is how far ahead a take or a peek may book, the instant of the take
+-- that a refund undoes or 0, and the most units in use after a debit. y is the reset that the
+-- take was answered, for a refund.
 local function token_bucket(text, verb, cost, pending, period, quota, burst, _, x, y)
   -- settle
   local used, mark, changed = 0, now, false

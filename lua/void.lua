@@ -8,7 +8,9 @@ local VOID = 'v' -- which begins the state of no algorithm
 
 -- voids returns step for states that may have void takes, with one verb more: reset, which no
 -- text fails. lasting is true if a refund names the units that it gives back, so that no take
--- has to be void. The function returns one value more if takes are void:
+-- has to be void. x and y are those of step: x is how far ahead a take or a peek may book, and
+-- the instant of the take that a refund undoes or 0; y is passed on. The function returns one
+-- value more if takes are void:
 --
 --   lasts  the span until the key is fresh, which may be longer than the reset
 --

@@ -74,10 +74,10 @@ func notSent(err error) Outcome {
 }
 
 // observe hands an event to the observer, with the key and the attempt that it is of.
-func (x *exchange) observe(e Event) {
-	if x.t.observer == nil {
+func (e *exchange) observe(event Event) {
+	if e.t.observer == nil {
 		return
 	}
-	e.Key, e.Try = x.key, x.try
-	x.t.observer.Observe(x.req.Context(), e)
+	event.Key, event.Try = e.key, e.try
+	e.t.observer.Observe(e.req.Context(), event)
 }

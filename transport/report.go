@@ -147,7 +147,7 @@ func (r *report) readDraft(lines, policyLines []string) bool {
 		case m.value.kind != text && m.value.kind != token, m.params.bad, m.params.r < 0:
 			bad = true
 		default:
-			if after, units := policies.of(&m); after >= 0 {
+			if after, units := policies.resetOf(&m); after >= 0 {
 				r.add(m.value.text, m.params.r, max(seconds(after), time.Second), units)
 			}
 		}
@@ -199,9 +199,9 @@ func (p *policies) read() {
 	}
 }
 
-// of returns the seconds until the quota of a member resets, at most its window, and -1 if
+// resetOf returns the seconds until the quota of a member resets, at most its window, and -1 if
 // neither is known. units reports whether it does not count requests.
-func (p *policies) of(m *member) (after int64, units bool) {
+func (p *policies) resetOf(m *member) (after int64, units bool) {
 	// The policies are parsed only for what RateLimit does not say: the time, or units other than
 	// requests. Most answers need neither.
 	after = m.params.t

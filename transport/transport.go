@@ -214,9 +214,9 @@ type exchange struct {
 
 // latest returns the instant until which the request may wait. The wait for an answer does not
 // count.
-func (x *exchange) latest(now time.Time) time.Time {
-	latest := now.Add(x.t.maxWait - x.waited)
-	if d, ok := x.req.Context().Deadline(); ok && d.Before(latest) {
+func (e *exchange) latest(now time.Time) time.Time {
+	latest := now.Add(e.t.maxWait - e.waited)
+	if d, ok := e.req.Context().Deadline(); ok && d.Before(latest) {
 		return d
 	}
 	return latest
@@ -224,52 +224,52 @@ func (x *exchange) latest(now time.Time) time.Time {
 
 // attempt waits for the turn of the request and sends it. The body of the request is closed in
 // any case, at last by Base.
-func (x *exchange) attempt() (*http.Response, error) {
-	waited := x.waited
-	pass, own, err := x.admit()
+func (e *exchange) attempt() (*http.Response, error) {
+	waited := e.waited
+	pass, own, err := e.admit()
 	if err != nil {
-		if x.req.Body != nil {
-			x.req.Body.Close()
+		if e.req.Body != nil {
+			e.req.Body.Close()
 		}
-		x.observe(Event{Outcome: notSent(err), Waited: x.waited - waited, RetryAfter: retryAfter(err), Err: err})
+		e.observe(Event{Outcome: notSent(err), Waited: e.waited - waited, RetryAfter: retryAfter(err), Err: err})
 		return nil, err
 	}
 
-	resp, closed, err := x.send(pass, own)
+	resp, closed, err := e.send(pass, own)
 	if err != nil || resp == nil {
-		x.observe(Event{Outcome: Failed, Waited: x.waited - waited, Err: err})
+		e.observe(Event{Outcome: Failed, Waited: e.waited - waited, Err: err})
 		return resp, err
 	}
 
 	// The program may read the body after the context of the request has ended, and the lease has
 	// to be given back also then.
 	if own.HoldsLeases() {
-		ctx := context.WithoutCancel(x.req.Context())
+		ctx := context.WithoutCancel(e.req.Context())
 		holdUntilRead(resp, func() { own.Release(ctx) })
 	}
 
-	e := Event{Outcome: Answered, Status: resp.StatusCode, Waited: x.waited - waited}
-	if x.refusal != none {
-		e.Outcome, e.RetryAfter = Refused, closed
+	event := Event{Outcome: Answered, Status: resp.StatusCode, Waited: e.waited - waited}
+	if e.refusal != none {
+		event.Outcome, event.RetryAfter = Refused, closed
 	}
-	x.observe(e)
+	e.observe(event)
 	return resp, nil
 }
 
 // send sends the request and notes what its answer says about limits. If it is a refusal,
 // closed is how long no request of the key is sent.
-func (x *exchange) send(pass pass, own *limiter.Result) (resp *http.Response, closed time.Duration, err error) {
+func (e *exchange) send(pass pass, own *limiter.Result) (resp *http.Response, closed time.Duration, err error) {
 	// Without an answer the request stays counted, by the server and by the program's own limits,
 	// because it may have been carried out. Only its leases end.
 	answered := false
 	defer func() {
 		if !answered { // also after a panic
-			x.gate.lost(pass)
-			own.Release(context.WithoutCancel(x.req.Context()))
+			e.gate.lost(pass)
+			own.Release(context.WithoutCancel(e.req.Context()))
 		}
 	}()
 
-	if resp, err = x.t.roundTripper().RoundTrip(x.req); err != nil || resp == nil {
+	if resp, err = e.t.roundTripper().RoundTrip(e.req); err != nil || resp == nil {
 		return resp, 0, err
 	}
 
@@ -277,62 +277,62 @@ func (x *exchange) send(pass pass, own *limiter.Result) (resp *http.Response, cl
 	now := time.Now()
 	r.read(resp, now)
 	answered = true
-	x.refusal = r.refusal
-	closed = x.gate.answered(pass, &r, now)
+	e.refusal = r.refusal
+	closed = e.gate.answered(pass, &r, now)
 
 	// Whether it is a refusal is in the body, which only the program reads.
 	if r.open {
-		g := x.gate
+		g := e.gate
 		resp.Body = &sniffer{ReadCloser: resp.Body, found: func() { g.secondary(pass, time.Now()) }}
 	}
 	return resp, closed, nil
 }
 
 // admit waits until the server and the limits of the program's own let the request pass.
-func (x *exchange) admit() (pass, *limiter.Result, error) {
+func (e *exchange) admit() (pass, *limiter.Result, error) {
 	for {
-		if x.req.Context().Err() != nil {
-			return pass{}, nil, context.Cause(x.req.Context())
+		if e.req.Context().Err() != nil {
+			return pass{}, nil, context.Cause(e.req.Context())
 		}
 
 		// The server comes first: a unit of the program's own limits is not held while the request
 		// waits for the server.
-		waited, now := x.waited, time.Now()
-		p, err := x.enter(now)
+		waited, now := e.waited, time.Now()
+		p, err := e.enter(now)
 		if err != nil {
 			return pass{}, nil, err
 		}
 
-		own, err := x.takeOwn()
+		own, err := e.takeOwn()
 		if err != nil {
-			x.gate.cancel(p)
+			e.gate.cancel(p)
 			return pass{}, nil, err
 		}
 
 		// The clock is read again only after a wait.
-		if x.waited > waited {
+		if e.waited > waited {
 			now = time.Now()
 		}
-		if x.gate.startSending(&p, now) {
+		if e.gate.startSending(&p, now) {
 			return p, own, nil
 		}
 		// The server has refused another request while this one waited for its own limits.
-		x.gate.cancel(p)
-		own.Refund(context.WithoutCancel(x.req.Context()))
+		e.gate.cancel(p)
+		own.Refund(context.WithoutCancel(e.req.Context()))
 	}
 }
 
 // enter waits until the server lets the request pass.
-func (x *exchange) enter(now time.Time) (pass, error) {
-	p, passed, w, after := x.gate.enter(now, x.latest(now))
+func (e *exchange) enter(now time.Time) (pass, error) {
+	p, passed, w, after := e.gate.enter(now, e.latest(now))
 	switch {
 	case passed:
 		return p, nil
 	case w == nil:
-		return pass{}, &LimitedError{Key: x.key, RetryAfter: after, Err: limiter.ErrLimited}
+		return pass{}, &LimitedError{Key: e.key, RetryAfter: after, Err: limiter.ErrLimited}
 	}
 
-	ctx := x.req.Context()
+	ctx := e.req.Context()
 	timer := time.NewTimer(w.latest.Sub(now))
 	defer timer.Stop()
 
@@ -345,39 +345,39 @@ func (x *exchange) enter(now time.Time) (pass, error) {
 	}
 
 	// The turn may have come at the same instant at which the wait has ended.
-	p, passed, after = x.gate.leave(w, time.Now())
-	x.waited += time.Since(now)
+	p, passed, after = e.gate.leave(w, time.Now())
+	e.waited += time.Since(now)
 
 	switch {
 	case ended != nil && passed:
-		x.gate.cancel(p)
+		e.gate.cancel(p)
 		return pass{}, ended
 	case ended != nil:
 		return pass{}, ended
 	case !passed:
-		return pass{}, &LimitedError{Key: x.key, RetryAfter: after, Err: limiter.ErrLimited}
+		return pass{}, &LimitedError{Key: e.key, RetryAfter: after, Err: limiter.ErrLimited}
 	}
 	return p, nil
 }
 
 // takeOwn waits until the limits of the program's own admit the request. The result is nil if
 // there are none.
-func (x *exchange) takeOwn() (*limiter.Result, error) {
-	if x.t.limiter == nil {
+func (e *exchange) takeOwn() (*limiter.Result, error) {
+	if e.t.limiter == nil {
 		return nil, nil
 	}
 
 	// A limiter that may wait no longer still decides at once.
-	ctx, most := x.req.Context(), min(x.t.maxWait-x.waited, core.MaxBooking)
+	ctx, most := e.req.Context(), min(e.t.maxWait-e.waited, core.MaxBooking)
 	var own *limiter.Result
 	var err error
 	if most > 0 {
-		own, err = x.t.limiter.TakeWithin(ctx, x.key, 1, most)
+		own, err = e.t.limiter.TakeWithin(ctx, e.key, 1, most)
 	} else {
-		own, err = x.t.limiter.Take(ctx, x.key, 1)
+		own, err = e.t.limiter.Take(ctx, e.key, 1)
 	}
 
-	x.waited += own.Waited()
+	e.waited += own.Waited()
 	switch {
 	case own.Allowed():
 		return own, nil
@@ -386,30 +386,30 @@ func (x *exchange) takeOwn() (*limiter.Result, error) {
 	case err == nil:
 		err = limiter.ErrLimited
 	}
-	return nil, &LimitedError{Key: x.key, RetryAfter: own.RetryAfter(), Own: true, Err: err}
+	return nil, &LimitedError{Key: e.key, RetryAfter: own.RetryAfter(), Own: true, Err: err}
 }
 
 // mayRetry reports whether the request is to be sent again after its latest answer.
-func (x *exchange) mayRetry() bool {
-	if x.refusal == none || x.try >= x.t.retries {
+func (e *exchange) mayRetry() bool {
+	if e.refusal == none || e.try >= e.t.retries {
 		return false
 	}
-	if x.req.Body != nil && x.req.Body != http.NoBody && x.req.GetBody == nil {
+	if e.req.Body != nil && e.req.Body != http.NoBody && e.req.GetBody == nil {
 		return false
 	}
-	if x.refusal == overloaded && !idempotent(x.req) {
+	if e.refusal == overloaded && !idempotent(e.req) {
 		return false
 	}
 	now := time.Now()
-	return !x.gate.opens(now).After(x.latest(now))
+	return !e.gate.opens(now).After(e.latest(now))
 }
 
 // replay returns the body of the request once more.
-func (x *exchange) replay() (io.ReadCloser, error) {
-	if x.req.GetBody == nil {
-		return x.req.Body, nil
+func (e *exchange) replay() (io.ReadCloser, error) {
+	if e.req.GetBody == nil {
+		return e.req.Body, nil
 	}
-	return x.req.GetBody()
+	return e.req.GetBody()
 }
 
 // idempotent reports whether carrying a request out twice is as good as once, as net/http

@@ -56,7 +56,7 @@ type engine struct {
 	log     *handlers
 	ctx     context.Context
 	end     context.CancelFunc
-	parts   []io.Closer // in the order in which they were opened
+	closers []io.Closer // in the order in which they were opened
 	warned  atomic.Bool // of trusted_proxies
 }
 
@@ -113,20 +113,20 @@ func (e *engine) inMemory(c *Config) error {
 	if err != nil {
 		return err
 	}
-	e.parts = append(e.parts, closer(func() error { _, err := memories.Delete(c.App); return err }))
+	e.closers = append(e.closers, closer(func() error { _, err := memories.Delete(c.App); return err }))
 
 	config := e.config(c)
 	config.Store = store.(memory).Store
 	if e.limiter, err = limiter.New(config); err != nil {
 		return err
 	}
-	e.parts = append(e.parts, e.limiter)
+	e.closers = append(e.closers, e.limiter)
 
 	follower, err := policy.Follow(e.ctx, e.limiter, c.App, bindings(c.Plans), source, e.follow(c))
 	if err != nil {
 		return err
 	}
-	e.parts = append(e.parts, follower)
+	e.closers = append(e.closers, follower)
 	return nil
 }
 
@@ -138,7 +138,7 @@ func (e *engine) inRedis(c *Config) error {
 	}
 
 	client := redis.NewUniversalClient(options)
-	e.parts = append(e.parts, client)
+	e.closers = append(e.closers, client)
 
 	o := managed.Options{App: c.App, Bindings: bindings(c.Plans), Follow: e.follow(c), Store: c.storeOptions(),
 		Expected: c.Expected, Limiter: e.config(c)}
@@ -152,7 +152,7 @@ func (e *engine) inRedis(c *Config) error {
 	if err != nil {
 		return err
 	}
-	e.parts, e.limiter = append(e.parts, limits), limits.Limiter
+	e.closers, e.limiter = append(e.closers, limits), limits.Limiter
 
 	// It is no error: the policies may be published later, and Redis may come back.
 	if limits.Follower.Status().Version == "" {
@@ -174,8 +174,8 @@ func (e *engine) follow(c *Config) policy.Options {
 func (e *engine) Destruct() error {
 	e.end()
 	var errs []error
-	for i := len(e.parts) - 1; i >= 0; i-- {
-		errs = append(errs, e.parts[i].Close())
+	for i := len(e.closers) - 1; i >= 0; i-- {
+		errs = append(errs, e.closers[i].Close())
 	}
 	return errors.Join(errs...)
 }

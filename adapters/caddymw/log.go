@@ -31,24 +31,24 @@ func newHandlers(h slog.Handler) *handlers {
 	return l
 }
 
-func (l *handlers) set(h slog.Handler) { l.now.Store(&h) }
+func (h *handlers) set(handler slog.Handler) { h.now.Store(&handler) }
 
 // Enabled implements [slog.Handler].
-func (l *handlers) Enabled(ctx context.Context, level slog.Level) bool {
-	return (*l.now.Load()).Enabled(ctx, level)
+func (h *handlers) Enabled(ctx context.Context, level slog.Level) bool {
+	return (*h.now.Load()).Enabled(ctx, level)
 }
 
 // Handle implements [slog.Handler].
-func (l *handlers) Handle(ctx context.Context, r slog.Record) error {
-	return l.wrap(*l.now.Load()).Handle(ctx, r)
+func (h *handlers) Handle(ctx context.Context, r slog.Record) error {
+	return h.wrap(*h.now.Load()).Handle(ctx, r)
 }
 
 // WithAttrs implements [slog.Handler].
-func (l *handlers) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &handlers{l.now, func(h slog.Handler) slog.Handler { return l.wrap(h).WithAttrs(attrs) }}
+func (h *handlers) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &handlers{h.now, func(handler slog.Handler) slog.Handler { return h.wrap(handler).WithAttrs(attrs) }}
 }
 
 // WithGroup implements [slog.Handler].
-func (l *handlers) WithGroup(name string) slog.Handler {
-	return &handlers{l.now, func(h slog.Handler) slog.Handler { return l.wrap(h).WithGroup(name) }}
+func (h *handlers) WithGroup(name string) slog.Handler {
+	return &handlers{h.now, func(handler slog.Handler) slog.Handler { return h.wrap(handler).WithGroup(name) }}
 }

@@ -25,8 +25,8 @@ type request struct {
 
 func newRequest(r *http.Request) *request {
 	view := &request{Request: r, method: r.Method, url: r.URL}
-	if asked, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && asked.URL != nil {
-		view.method, view.url = asked.Method, asked.URL
+	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && original.URL != nil {
+		view.method, view.url = original.Method, original.URL
 	}
 	if ip, ok := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string); ok && ip != "" {
 		view.client = net.JoinHostPort(ip, "0")

@@ -42,11 +42,11 @@ func exchangeOf(c *Call, known bool) (x *exchange, nested bool) {
 }
 
 // contextOf returns the context of the handler of a call that passes.
-func (x *exchange) contextOf(c *Call, a *limiter.Admission, nested bool) context.Context {
+func (e *exchange) contextOf(c *Call, a *limiter.Admission, nested bool) context.Context {
 	ctx := c.Context
 	if !nested {
-		x.method, x.message = c.FullMethod, c.Message
-		ctx = context.WithValue(ctx, exchangeKey{}, x)
+		e.method, e.message = c.FullMethod, c.Message
+		ctx = context.WithValue(ctx, exchangeKey{}, e)
 	}
 	if a.NeedsContext() {
 		ctx = limiter.NewContext(ctx, a)
@@ -55,52 +55,52 @@ func (x *exchange) contextOf(c *Call, a *limiter.Admission, nested bool) context
 }
 
 // add adds the fields of an admission to those of the limiters around.
-func (x *exchange) add(a *limiter.Admission) {
-	a.Merge(x.mark, func(name string) string {
-		if list := x.fields[lower(name)]; len(list) > 0 {
+func (e *exchange) add(a *limiter.Admission) {
+	a.Merge(e.mark, func(name string) string {
+		if list := e.fields[lower(name)]; len(list) > 0 {
 			return list[0]
 		}
 		return ""
 	})
-	x.fields = appendFields(x.fields, a)
+	e.fields = appendFields(e.fields, a)
 }
 
 // header sends the fields before the first message, once.
-func (x *exchange) header(s sender) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.sent {
+func (e *exchange) header(s sender) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.sent {
 		return
 	}
-	x.sent = true
-	if s.SetHeader(x.fields) != nil {
-		s.SetTrailer(x.fields) // the handler has sent a header by another way
+	e.sent = true
+	if s.SetHeader(e.fields) != nil {
+		s.SetTrailer(e.fields) // the handler has sent a header by another way
 	}
 }
 
 // refuse keeps the fields of a message that was refused.
-func (x *exchange) refuse(fields metadata.MD) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.refused = fields
+func (e *exchange) refuse(fields metadata.MD) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refused = fields
 }
 
 // finish sends the fields of a call that ends with err, if no message was sent before.
-func (x *exchange) finish(s sender, err error) {
+func (e *exchange) finish(s sender, err error) {
 	if err == nil {
-		x.header(s)
+		e.header(s)
 		return
 	}
 
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	switch {
-	case x.refused != nil:
-		s.SetTrailer(x.refused)
-	case !x.sent:
-		s.SetTrailer(x.fields)
+	case e.refused != nil:
+		s.SetTrailer(e.refused)
+	case !e.sent:
+		s.SetTrailer(e.fields)
 	}
-	x.sent = true
+	e.sent = true
 }
 
 // ending is the end of a call.
@@ -134,10 +134,10 @@ type sender interface {
 // contextStream is the stream of the context.
 type contextStream struct{ ctx context.Context }
 
-func (s contextStream) SetHeader(md metadata.MD) error { return grpc.SetHeader(s.ctx, md) }
+func (c contextStream) SetHeader(md metadata.MD) error { return grpc.SetHeader(c.ctx, md) }
 
 // SetTrailer ignores the error of a context without a stream, as in a test of a handler.
-func (s contextStream) SetTrailer(md metadata.MD) { _ = grpc.SetTrailer(s.ctx, md) }
+func (c contextStream) SetTrailer(md metadata.MD) { _ = grpc.SetTrailer(c.ctx, md) }
 
 // stream is a stream that passes.
 type stream struct {

@@ -92,7 +92,7 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 	redis.SetLogger(redisLog{events})
 	if c.Certificate != nil {
 		c.Certificate.Report(func(err error) {
-			events.Note(slog.LevelWarn, "the certificate cannot be read anew, so the former is shown",
+			events.Record(slog.LevelWarn, "the certificate cannot be read anew, so the former is shown",
 				slog.String("error", err.Error()))
 		})
 	}

@@ -13,6 +13,7 @@ import (
 type redisLog struct{ events *quietlog.Log }
 
 // Printf implements the logging interface of go-redis.
-func (l redisLog) Printf(_ context.Context, format string, v ...any) {
-	l.events.Note(slog.LevelWarn, "the Redis client reports a problem", slog.String("last", fmt.Sprintf(format, v...)))
+func (r redisLog) Printf(_ context.Context, format string, v ...any) {
+	r.events.Record(slog.LevelWarn, "the Redis client reports a problem",
+		slog.String("last", fmt.Sprintf(format, v...)))
 }

@@ -56,85 +56,85 @@ type Own[C any] func(c C, a *limiter.Admission) (answered bool, err error)
 
 // Serve has the handlers answer a request that passes or was counted before, and answers the
 // others. It returns the error of the handlers, or of the answer.
-func (x *Exchange[C]) Serve(c C) error {
-	if x.Skip != nil && x.skips(c) {
-		return x.Framework.Next(c)
+func (e *Exchange[C]) Serve(c C) error {
+	if e.Skip != nil && e.skips(c) {
+		return e.Framework.Next(c)
 	}
 
-	c, a := x.Framework.Ask(c)
+	c, a := e.Framework.Ask(c)
 	if a == nil {
-		return x.passAgain(c)
+		return e.passAgain(c)
 	}
 
 	// The program may answer failures of the limiter otherwise than refusals.
 	if a.Outcome() == limiter.Pass {
-		return x.pass(c, a)
+		return e.pass(c, a)
 	}
 	if a.Status() == http.StatusServiceUnavailable {
-		return x.refuse(c, a, x.Failed)
+		return e.refuse(c, a, e.Failed)
 	}
-	return x.refuse(c, a, x.Refused)
+	return e.refuse(c, a, e.Refused)
 }
 
 // skips reports whether the program skips the request.
-func (x *Exchange[C]) skips(c C) bool {
-	return x.Limiter.Try("Config.Skip", func() bool { return x.Skip(c) })
+func (e *Exchange[C]) skips(c C) bool {
+	return e.Limiter.Try("Config.Skip", func() bool { return e.Skip(c) })
 }
 
 // passAgain answers a request that the limiter has let pass before.
-func (x *Exchange[C]) passAgain(c C) error {
-	if x.Degraded != nil && limiter.Degraded(x.Framework.Context(c)) {
-		return x.Degraded(c)
+func (e *Exchange[C]) passAgain(c C) error {
+	if e.Degraded != nil && limiter.Degraded(e.Framework.Context(c)) {
+		return e.Degraded(c)
 	}
-	return x.Framework.Next(c)
+	return e.Framework.Next(c)
 }
 
-func (x *Exchange[C]) pass(c C, a *limiter.Admission) error {
+func (e *Exchange[C]) pass(c C, a *limiter.Admission) error {
 	if a.NeedsStatus() || a.HoldsLeases() {
-		return x.watch(c, a)
+		return e.watch(c, a)
 	}
 
 	defer a.Done(http.StatusOK)
 	if a.Degraded() {
-		return x.degrade(c, a)
+		return e.degrade(c, a)
 	}
-	return x.Framework.Next(c)
+	return e.Framework.Next(c)
 }
 
 // watch lets a request pass whose end counts.
-func (x *Exchange[C]) watch(c C, a *limiter.Admission) (err error) {
-	watched, returned := x.Framework.Watch(c, a), false
-	defer func() { a.Done(x.Framework.End(watched, a, err, returned)) }()
+func (e *Exchange[C]) watch(c C, a *limiter.Admission) (err error) {
+	watched, returned := e.Framework.Watch(c, a), false
+	defer func() { a.Done(e.Framework.End(watched, a, err, returned)) }()
 
 	if a.Degraded() {
-		err = x.degrade(watched, a)
+		err = e.degrade(watched, a)
 	} else {
-		err = x.Framework.Next(watched)
+		err = e.Framework.Next(watched)
 	}
 	returned = true // not reached by a panic
 	return err
 }
 
 // degrade answers a request over the limit of a Degrade rule.
-func (x *Exchange[C]) degrade(c C, a *limiter.Admission) error {
-	if x.Degraded != nil {
-		return x.Degraded(c)
+func (e *Exchange[C]) degrade(c C, a *limiter.Admission) error {
+	if e.Degraded != nil {
+		return e.Degraded(c)
 	}
-	if ok, err := x.Framework.Write(c, a); ok {
+	if ok, err := e.Framework.Write(c, a); ok {
 		return err
 	}
-	return x.Framework.Next(c)
+	return e.Framework.Next(c)
 }
 
 // refuse answers a refused or failed request by the program's own function, and as the limiter
 // says if there is none or it writes nothing.
-func (x *Exchange[C]) refuse(c C, a *limiter.Admission, own Own[C]) error {
+func (e *Exchange[C]) refuse(c C, a *limiter.Admission, own Own[C]) error {
 	defer a.Done(a.Status())
 	if own != nil {
 		if answered, err := own(c, a); answered || err != nil {
 			return err
 		}
 	}
-	_, err := x.Framework.Write(c, a)
+	_, err := e.Framework.Write(c, a)
 	return err
 }

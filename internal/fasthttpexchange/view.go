@@ -79,9 +79,9 @@ func Header(ctx *fasthttp.RequestCtx, name string) []string {
 // Hosts returns the host asked for; the host of the request line takes precedence. It also
 // returns that which Fiber read if that is another, as it is if Fiber reads X-Forwarded-Host.
 func Hosts(ctx *fasthttp.RequestCtx, read string) []string {
-	asked := string(ctx.URI().Host())
-	if read == asked {
-		return []string{asked}
+	sent := string(ctx.URI().Host())
+	if read == sent {
+		return []string{sent}
 	}
-	return []string{asked, strings.Clone(read)}
+	return []string{sent, strings.Clone(read)}
 }

@@ -17,7 +17,7 @@ type Meeting struct {
 func Meet(l *limiter.Limiter, w http.ResponseWriter, r *http.Request) (m Meeting, counted bool) {
 	m.header = w.Header()
 	if inContexts.Load() {
-		m.mark = in(r.Context())
+		m.mark = markIn(r.Context())
 	}
 	return m, len(m.header) > 0 && l.Counted(m.header) || m.mark != nil && l.CountedBy(m.mark)
 }

@@ -20,8 +20,8 @@ var inContexts atomic.Bool
 
 type contextKey struct{}
 
-// in returns the mark in a context, or nil.
-func in(ctx context.Context) *limiter.Mark {
+// markIn returns the mark in a context, or nil.
+func markIn(ctx context.Context) *limiter.Mark {
 	m, _ := ctx.Value(contextKey{}).(*limiter.Mark)
 	return m
 }

@@ -79,7 +79,7 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-func (f readerFrom) ReadFrom(src io.Reader) (int64, error) {
-	f.r.send(http.StatusOK)
-	return f.r.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
+func (r readerFrom) ReadFrom(src io.Reader) (int64, error) {
+	r.r.send(http.StatusOK)
+	return r.r.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
 }

@@ -34,11 +34,11 @@ func New(logger *slog.Logger) *Log {
 	return &Log{logger: logger, kinds: map[string]*kind{}}
 }
 
-// Note logs an event. The text is its kind, of which a program has few, so it must hold
+// Record logs an event. The text is its kind, of which a program has few, so it must hold
 // nothing that a client sent. The attributes are logged with the first event, and those
 // of the latest event with the number of events that followed, as "count". They must
 // hold no text of a client without quotes.
-func (l *Log) Note(level slog.Level, text string, attrs ...slog.Attr) {
+func (l *Log) Record(level slog.Level, text string, attrs ...slog.Attr) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 

@@ -27,7 +27,7 @@ func TestLogTellsTheFirstAndThenNumbers(t *testing.T) {
 
 		note := func(n int) {
 			for i := range n {
-				l.Note(slog.LevelWarn, "junk", slog.Int("i", i))
+				l.Record(slog.LevelWarn, "junk", slog.Int("i", i))
 			}
 		}
 		wait := func(d time.Duration) {
@@ -46,7 +46,7 @@ func TestLogTellsTheFirstAndThenNumbers(t *testing.T) {
 		note(1)
 
 		// The counts are kept by message: another one is a first one beside the first.
-		l.Note(slog.LevelInfo, "other")
+		l.Record(slog.LevelInfo, "other")
 		note(3)
 
 		// Close logs what was counted. After it each event is logged at once, because no timer

@@ -52,9 +52,9 @@ func (d *Diagnosis) Start(now time.Time, off bool) {
 // May reports whether Begin is to be asked. For most requests it is false.
 func (d *Diagnosis) May() bool { return d.next.Load() != noDiagnosis }
 
-// Begin reports whether the caller is to run the diagnosis now. It reads the clock only
+// ShouldRun reports whether the caller is to run the diagnosis now. It reads the clock only
 // while the store has yet to answer.
-func (d *Diagnosis) Begin() bool {
+func (d *Diagnosis) ShouldRun() bool {
 	due := d.next.Load()
 	if due == noDiagnosis || due > 0 && time.Since(d.started) < time.Duration(due) {
 		return false
@@ -85,7 +85,7 @@ func (d *Diagnosis) Run(
 	case unanswered:
 		d.later()
 	default:
-		d.again()
+		d.scheduleNext()
 	}
 }
 
@@ -95,9 +95,9 @@ func (d *Diagnosis) later() {
 	d.next.Store(int64(time.Since(d.started) + d.pause))
 }
 
-// again makes the first request after diagnosisPeriod start another diagnosis. A
+// scheduleNext makes the first request after diagnosisPeriod start another diagnosis. A
 // timer does that, so that no request reads the clock in the meantime.
-func (d *Diagnosis) again() {
+func (d *Diagnosis) scheduleNext() {
 	d.pause = 0
 	time.AfterFunc(diagnosisPeriod, func() { d.next.Store(0) })
 }

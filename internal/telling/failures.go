@@ -50,7 +50,7 @@ type failures struct {
 	kind    Kind
 	repeats *quietlog.Repeats          // decides which error is logged at once
 	by      [events.Modes]atomic.Int64 // since the last line, by what decided about their requests
-	trouble trouble                    // since the limiter was made
+	history errorHistory               // since the limiter was made
 }
 
 func newFailures(log *Log, k Kind) *failures {
@@ -62,44 +62,44 @@ func newFailures(log *Log, k Kind) *failures {
 // NewFailures returns Failures without any.
 func NewFailures(log *Log) *Failures { return &Failures{log: log} }
 
-// Note logs err, or counts it. It was met by a request that by decided about, or by none if that
+// Record logs err, or counts it. It was met by a request that by decided about, or by none if that
 // is the store.
-func (c *Failures) Note(k Kind, err error, by events.Mode) {
-	f := c.of(k)
-	f.trouble.record(err, by)
-	if c.log.Off() {
+func (f *Failures) Record(k Kind, err error, by events.Mode) {
+	ofKind := f.ofKind(k)
+	ofKind.history.record(err, by)
+	if f.log.Off() {
 		return
 	}
 
-	f.by[by].Add(1)
-	if f.repeats.Add() {
-		f.write(slog.LevelWarn, f.kind, err, f.takeCounts()...)
+	ofKind.by[by].Add(1)
+	if ofKind.repeats.Add() {
+		ofKind.write(slog.LevelWarn, ofKind.kind, err, ofKind.takeCounts()...)
 	}
 }
 
-// of returns the failures of the kind.
-func (c *Failures) of(k Kind) *failures {
-	if f, ok := c.kinds.Load(k); ok {
-		return f.(*failures)
+// ofKind returns the failures of the kind.
+func (f *Failures) ofKind(k Kind) *failures {
+	if found, ok := f.kinds.Load(k); ok {
+		return found.(*failures)
 	}
 
-	if k.Rule != "" && c.count.Load() >= maxKinds {
+	if k.Rule != "" && f.count.Load() >= maxKinds {
 		k.Rule = ""
 	}
 
-	f, known := c.kinds.LoadOrStore(k, newFailures(c.log, k))
+	found, known := f.kinds.LoadOrStore(k, newFailures(f.log, k))
 	if !known {
-		c.count.Add(1)
+		f.count.Add(1)
 	}
-	return f.(*failures)
+	return found.(*failures)
 }
 
 // End logs the errors that are not logged yet.
-func (c *Failures) End() {
-	c.kinds.Range(func(_, value any) bool {
+func (f *Failures) End() {
+	f.kinds.Range(func(_, value any) bool {
 		f := value.(*failures)
 		if n := f.repeats.Stop(); n > 0 {
-			f.write(slog.LevelWarn, f.kind, f.trouble.latestError(),
+			f.write(slog.LevelWarn, f.kind, f.history.latestError(),
 				append([]slog.Attr{slog.Int64("times", n)}, f.takeCounts()...)...)
 		}
 		return true
@@ -107,10 +107,10 @@ func (c *Failures) End() {
 }
 
 // Troubles returns the kinds of errors that came so far, those of the last first.
-func (c *Failures) Troubles(now time.Time) (list []events.Trouble) {
-	c.kinds.Range(func(_, value any) bool {
+func (f *Failures) Troubles(now time.Time) (list []events.Trouble) {
+	f.kinds.Range(func(_, value any) bool {
 		f := value.(*failures)
-		if t := f.trouble.status(now); !t.Last.IsZero() {
+		if t := f.history.status(now); !t.Last.IsZero() {
 			t.What, t.Rule = f.kind.Text, f.kind.Rule
 			list = append(list, t)
 		}
@@ -143,7 +143,7 @@ func (f *failures) report(n int64) {
 	}
 
 	attrs := []slog.Attr{slog.Int64("times", n), slog.Duration("within", countEvery)}
-	f.write(slog.LevelWarn, f.kind, f.trouble.latestError(), append(attrs, f.takeCounts()...)...)
+	f.write(slog.LevelWarn, f.kind, f.history.latestError(), append(attrs, f.takeCounts()...)...)
 }
 
 func (f *failures) write(level slog.Level, k Kind, err error, attrs ...slog.Attr) {
@@ -156,8 +156,8 @@ func (f *failures) write(level slog.Level, k Kind, err error, attrs ...slog.Attr
 	f.log.Write(level, k.Text, attrs...)
 }
 
-// trouble counts the errors of a kind since the limiter was made.
-type trouble struct {
+// errorHistory counts the errors of a kind since the limiter was made.
+type errorHistory struct {
 	by [events.Modes]atomic.Int64 // by what decided about their requests
 
 	mu          sync.Mutex
@@ -166,36 +166,36 @@ type trouble struct {
 }
 
 // record counts an error, and keeps it as the latest, unless another goroutine is keeping one.
-func (t *trouble) record(err error, by events.Mode) {
-	t.by[by].Add(1)
-	if !t.mu.TryLock() {
+func (e *errorHistory) record(err error, by events.Mode) {
+	e.by[by].Add(1)
+	if !e.mu.TryLock() {
 		return
 	}
-	defer t.mu.Unlock()
+	defer e.mu.Unlock()
 
 	now := time.Now()
-	if now.Sub(t.last) >= countEvery {
-		t.first = now
+	if now.Sub(e.last) >= countEvery {
+		e.first = now
 	}
-	t.last, t.latest = now, err
+	e.last, e.latest = now, err
 }
 
 // latestError returns the latest error that was recorded, or nil if there was none.
-func (t *trouble) latestError() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.latest
+func (e *errorHistory) latestError() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.latest
 }
 
-// status returns what came so far. The kind is not known to t.
-func (t *trouble) status(now time.Time) events.Trouble {
-	st := events.Trouble{Passed: t.by[events.PassesUndecided].Load(), Refused: t.by[events.FailsUndecided].Load(),
-		Local: t.by[events.FallbackDecides].Load(), Other: t.by[events.StoreDecides].Load()}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if st.First, st.Last = t.first, t.last; t.latest != nil {
-		st.Err = textform.Line(t.latest)
+// status returns what came so far. The kind is not known to e.
+func (e *errorHistory) status(now time.Time) events.Trouble {
+	st := events.Trouble{Passed: e.by[events.PassesUndecided].Load(), Refused: e.by[events.FailsUndecided].Load(),
+		Local: e.by[events.FallbackDecides].Load(), Other: e.by[events.StoreDecides].Load()}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if st.First, st.Last = e.first, e.last; e.latest != nil {
+		st.Err = textform.Line(e.latest)
 	}
-	st.Active = now.Sub(t.last) < countEvery
+	st.Active = now.Sub(e.last) < countEvery
 	return st
 }

@@ -52,27 +52,27 @@ type Keys struct {
 }
 
 // Begin starts the examination of n rules, unless there is nothing more to find.
-func (c *Setup) Begin(n int, found *Findings) {
+func (s *Setup) Begin(n int, found *Findings) {
 	if !slices.ContainsFunc(setupCodes, func(code string) bool { return !found.Has(code) }) {
 		return
 	}
-	c.found = found
-	c.remaining.Store(maxSetupRequests)
-	c.undecided.Store(int64(n))
-	c.on.Store(n > 0)
+	s.found = found
+	s.remaining.Store(maxSetupRequests)
+	s.undecided.Store(int64(n))
+	s.on.Store(n > 0)
 }
 
 // On reports whether requests are examined.
-func (c *Setup) On() bool { return c.on.Load() }
+func (s *Setup) On() bool { return s.on.Load() }
 
 // Request returns what to examine the keys of a request with. ok is false if enough requests were
 // examined.
-func (c *Setup) Request(r core.Request) (e Examination, ok bool) {
-	if c.remaining.Add(-1) < 0 {
-		c.on.Store(false)
+func (s *Setup) Request(r core.Request) (e Examination, ok bool) {
+	if s.remaining.Add(-1) < 0 {
+		s.on.Store(false)
 		return e, false
 	}
-	return Examination{c, r, originOf(r)}, true
+	return Examination{s, r, originOf(r)}, true
 }
 
 // Examination is that of one request.
@@ -121,7 +121,7 @@ func (e *Examination) checkAddress(rule *Keys) {
 	// The rule reads a forwarding header that the request lacks. It would believe one of the
 	// caller.
 	believes := &probe{Request: e.r}
-	if believes.changes(rule.Func) && believes.missing != "" {
+	if believes.addressedBy(rule.Func) && believes.missing != "" {
 		e.add(findings.NotForwarded, rule, "a trusted proxy sent a request without "+believes.missing+
 			": unless that was a health check, the proxy does not write the header, so callers can write it and "+
 			"choose their keys; configure the proxy to set it")
@@ -129,7 +129,7 @@ func (e *Examination) checkAddress(rule *Keys) {
 	}
 
 	// Without an address of the peer, a made-up one shows whether the rule counts by it.
-	if !hasPeer && (&probe{Request: e.r, peer: probedAddress + ":1"}).changes(rule.Func) {
+	if !hasPeer && (&probe{Request: e.r, peer: probedAddress + ":1"}).addressedBy(rule.Func) {
 		e.add(findings.NoAddress, rule, "the rule counts by the address of the peer, and the connection has none, "+
 			"as with a Unix socket: all callers share its limit; if a proxy forwards their addresses, use "+
 			"keyfuncs.ForwardedIP with Hops")
@@ -153,21 +153,21 @@ func (e *Examination) reportSharedKey(rule *Keys, key string) {
 }
 
 // record counts the key, and reports whether it was the last one to examine.
-func (c *Keys) record(key string) bool {
-	if c.seen.Load() >= setupRequests {
+func (k *Keys) record(key string) bool {
+	if k.seen.Load() >= setupRequests {
 		return false
 	}
 
 	key = key[:min(len(key), maxCompared)]
-	if !c.several.Load() {
-		if c.first.Load() == nil {
+	if !k.several.Load() {
+		if k.first.Load() == nil {
 			mine := strings.Clone(key)
-			c.first.CompareAndSwap(nil, &mine)
+			k.first.CompareAndSwap(nil, &mine)
 		}
-		c.several.CompareAndSwap(false, *c.first.Load() != key)
+		k.several.CompareAndSwap(false, *k.first.Load() != key)
 	}
 
-	return c.seen.Add(1) == setupRequests
+	return k.seen.Add(1) == setupRequests
 }
 
 // global is where the code of keyfuncs.Global begins.
@@ -281,8 +281,8 @@ type probe struct {
 	missing string // the forwarding header that was read and made up
 }
 
-// changes reports whether the key holds the address of the probe.
-func (p *probe) changes(k core.KeyFunc) (changes bool) {
+// addressedBy reports whether the key holds the address of the probe.
+func (p *probe) addressedBy(k core.KeyFunc) (changes bool) {
 	defer func() {
 		if recover() != nil { // k expects another type of request
 			changes = false

@@ -35,8 +35,8 @@ func NewTally(top int) *Tally {
 	return t
 }
 
-// Note counts a request.
-func (t *Tally) Note(v events.Verdict, key string) {
+// Count counts a request.
+func (t *Tally) Count(v events.Verdict, key string) {
 	t.stripes[rand.Uint32()%tallyStripes].verdicts[v].Add(1)
 	switch v {
 	case events.Allowed, events.Waited:

@@ -32,9 +32,9 @@ const (
 	settleTime = 50 * time.Millisecond
 )
 
-// line is the requests that wait for one key of a rule, the oldest first. A slot belongs to the
-// line: it moves to an older request, or to the next if its holder leaves. The mutex of the queue
-// guards a line and its waiters, and all their methods need it.
+// lineOfKey is the requests that wait for one key of a rule, the oldest first. A slot belongs to
+// the line: it moves to an older request, or to the next if its holder leaves. The mutex of the
+// queue guards a line and its waiters, and all their methods need it.
 //
 //	waiters   hold slots ..., the asker, have none ...
 //
@@ -47,7 +47,7 @@ const (
 //
 //	another was faster    lost + 1: the line asks earlier; from maxLost on it books far ahead
 //	a slot was booked     won + 1, lost = 0: from maxLost on the line has no rival
-type line struct {
+type lineOfKey struct {
 	waiters   []*waiter
 	spare     []*Slot       // that no request holds yet
 	asking    *waiter       // asks the store, or nil; none else asks meanwhile
@@ -96,7 +96,7 @@ func (w *waiter) notify() {
 }
 
 // insert puts a request into the line.
-func (l *line) insert(w *waiter) {
+func (l *lineOfKey) insert(w *waiter) {
 	at := len(l.waiters)
 	for at > 0 && w.arrival.before(l.waiters[at-1].arrival) {
 		at--
@@ -106,7 +106,7 @@ func (l *line) insert(w *waiter) {
 
 // asker returns the index of the request that may ask, or -1. While a request asks none may,
 // even an older one that has come meanwhile: each would book a slot.
-func (l *line) asker() int {
+func (l *lineOfKey) asker() int {
 	if l.asking != nil || l.canceling > 0 {
 		return -1
 	}
@@ -114,7 +114,7 @@ func (l *line) asker() int {
 }
 
 // askAt returns when the asker i is to ask.
-func (l *line) askAt(i int) time.Time {
+func (l *lineOfKey) askAt(i int) time.Time {
 	switch {
 	case i == 0 && l.askNow:
 		return time.Time{}
@@ -130,7 +130,7 @@ func (l *line) askAt(i int) time.Time {
 
 // slotAfter returns the instant at which w can have its units if the last units that were
 // booked are those of s.
-func (l *line) slotAfter(s *Slot, w *waiter) time.Time {
+func (l *lineOfKey) slotAfter(s *Slot, w *waiter) time.Time {
 	if l.farAhead {
 		return s.Due
 	}
@@ -139,14 +139,14 @@ func (l *line) slotAfter(s *Slot, w *waiter) time.Time {
 
 // bookingLead returns how long before its instant a slot is booked. A line that another process was
 // faster than asks earlier the next time, so that they take turns.
-func (l *line) bookingLead() time.Duration {
+func (l *lineOfKey) bookingLead() time.Duration {
 	return min(l.lead+time.Duration(l.lost)*leadStep, maxLead)
 }
 
 // startAsk makes w the one that asks, and returns how far ahead it may book. A slot that is
 // booked far ahead is lost if the clients of this process leave before and another has booked
 // behind.
-func (l *line) startAsk(w *waiter) (horizon time.Duration) {
+func (l *lineOfKey) startAsk(w *waiter) (horizon time.Duration) {
 	l.asking = w
 
 	switch {
@@ -158,8 +158,8 @@ func (l *line) startAsk(w *waiter) (horizon time.Duration) {
 	return 2 * l.bookingLead() // the store may be nearer than it was
 }
 
-// noteRefusal records that the store has not booked for w, the first, and when its units come.
-func (l *line) noteRefusal(w *waiter, unitsAt time.Time, span time.Duration) {
+// recordRefusal records that the store has not booked for w, the first, and when its units come.
+func (l *lineOfKey) recordRefusal(w *waiter, unitsAt time.Time, span time.Duration) {
 	// Units that come later than one span of w say that others have booked before it.
 	l.farAhead = w.limit.Books() && (l.lost >= maxLost || span > spanOf(w.limit, w.cost)+maxLead)
 
@@ -172,7 +172,7 @@ func (l *line) noteRefusal(w *waiter, unitsAt time.Time, span time.Duration) {
 }
 
 // slotUsed makes the request behind w, which uses s, ask when its units come.
-func (l *line) slotUsed(w *waiter, s *Slot) {
+func (l *lineOfKey) slotUsed(w *waiter, s *Slot) {
 	if l.waiters[0] == w && len(l.waiters) > 1 {
 		l.askNow = false
 		l.askBefore(l.waiters[1], l.slotAfter(s, l.waiters[1]))
@@ -181,7 +181,7 @@ func (l *line) slotUsed(w *waiter, s *Slot) {
 
 // askBefore makes the first, w, ask before its units come. A line that has lost no slot lately
 // has no rival, so it books one slot ahead: then it loses none if its timers run late.
-func (l *line) askBefore(w *waiter, unitsAt time.Time) {
+func (l *lineOfKey) askBefore(w *waiter, unitsAt time.Time) {
 	ahead := l.bookingLead()
 	if l.won >= maxLost {
 		ahead = max(ahead, min(spanOf(w.limit, w.cost), maxLead))
@@ -191,7 +191,7 @@ func (l *line) askBefore(w *waiter, unitsAt time.Time) {
 }
 
 // wakeNext makes the next request ask, and wakes those whose waits should have ended.
-func (l *line) wakeNext() {
+func (l *lineOfKey) wakeNext() {
 	if i := l.asker(); i >= 0 {
 		l.waiters[i].notify()
 	}
@@ -205,7 +205,7 @@ func (l *line) wakeNext() {
 }
 
 // isAhead reports whether a request of the line has to be served before one that arrived at a.
-func (l *line) isAhead(a arrival, now time.Time) bool {
+func (l *lineOfKey) isAhead(a arrival, now time.Time) bool {
 	if l.canceling > 0 {
 		return true
 	}
@@ -227,7 +227,7 @@ func (l *line) isAhead(a arrival, now time.Time) bool {
 }
 
 // isServing reports whether requests are having their turn now.
-func (l *line) isServing(now time.Time) bool {
+func (l *lineOfKey) isServing(now time.Time) bool {
 	i := l.asker()
 	if i < 0 {
 		return l.asking != nil || l.canceling > 0
@@ -236,7 +236,7 @@ func (l *line) isServing(now time.Time) bool {
 }
 
 // unitsBefore returns how many units the requests need that are older than a and hold no slot.
-func (l *line) unitsBefore(a arrival) (units int64) {
+func (l *lineOfKey) unitsBefore(a arrival) (units int64) {
 	for _, w := range l.waiters {
 		if w.slot == nil && w.arrival.before(a) {
 			units += w.cost
@@ -248,7 +248,7 @@ func (l *line) unitsBefore(a arrival) (units int64) {
 // turnOf returns the earliest instant at which w, which has no slot, can have its turn if
 // requests end as those of late did. If no slot is booked the units come back one after
 // another from that instant on.
-func (l *line) turnOf(w *waiter, e *ends, from time.Time) time.Time {
+func (l *lineOfKey) turnOf(w *waiter, e *ends, from time.Time) time.Time {
 	units := e.expect(l.unitsBefore(w.arrival)) + w.cost
 	if !w.limit.Books() {
 		return l.due.Add(periodsOf(w.limit, units))
@@ -274,7 +274,7 @@ func (l *line) turnOf(w *waiter, e *ends, from time.Time) time.Time {
 // give hands a slot to the oldest request that it fits and that has none or a later one,
 // whose slot goes on to the next. It returns the slot that no request has a use for, or nil.
 // A request without a slot is not overtaken by another such request.
-func (l *line) give(s *Slot) *Slot {
+func (l *lineOfKey) give(s *Slot) *Slot {
 	if s.Owner != nil {
 		return s
 	}
@@ -304,9 +304,9 @@ func (l *line) give(s *Slot) *Slot {
 	return s
 }
 
-// settle gives the spare slots to requests, and has the next one ask. It returns the slots
+// assignSlots gives the spare slots to requests, and has the next one ask. It returns the slots
 // to give back, which the caller cancels.
-func (l *line) settle() (surplus []*Slot) {
+func (l *lineOfKey) assignSlots() (surplus []*Slot) {
 	spare, now := l.spare, time.Now()
 	l.spare = nil
 	for _, s := range spare {

@@ -63,7 +63,7 @@ type Queue struct {
 	waiting  int           // requests that have entered
 	at       map[Key]int   // of these, those that wait for a key first
 	empty    chan struct{} // closed when no request waits; nil before Drain
-	lines    map[Key]*line
+	lines    map[Key]*lineOfKey
 	arrivals uint64 // in all lines
 
 	// ends says, apart by the hash of the key, how requests in line have ended.
@@ -174,9 +174,9 @@ func (q *Queue) bucket(k Key) int { return int(maphash.Comparable(q.seed, k) % b
 
 func (q *Queue) counter(k Key) *atomic.Uint64 { return &q.released[q.bucket(k)] }
 
-// NoteReleases makes the first request of each line ask whose leases have come back by
+// WakeForReleases makes the first request of each line ask whose leases have come back by
 // the ops, which the store has carried out.
-func (q *Queue) NoteReleases(ops []core.Op) {
+func (q *Queue) WakeForReleases(ops []core.Op) {
 	if q.interested.Load() == 0 {
 		return
 	}
@@ -200,7 +200,7 @@ func (q *Queue) NoteReleases(ops []core.Op) {
 }
 
 // openLocked returns the line for k, which it makes if there is none.
-func (q *Queue) openLocked(k Key, lead time.Duration) *line {
+func (q *Queue) openLocked(k Key, lead time.Duration) *lineOfKey {
 	l := q.lines[k]
 	if l != nil {
 		return l
@@ -208,9 +208,9 @@ func (q *Queue) openLocked(k Key, lead time.Duration) *line {
 
 	k.Key = strings.Clone(k.Key) // the map may keep it longer than its request lives
 	if q.lines == nil {
-		q.lines = map[Key]*line{}
+		q.lines = map[Key]*lineOfKey{}
 	}
-	l = &line{lead: lead}
+	l = &lineOfKey{lead: lead}
 	q.lines[k] = l
 	q.count.Add(1)
 	return l

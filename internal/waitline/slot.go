@@ -62,7 +62,7 @@ func (q *Queue) Canceled(k Key, slots []*Slot) (surplus []*Slot) {
 			time.AfterFunc(time.Until(s.Due), func() { q.dropSpare(own) })
 		}
 	}
-	surplus = l.settle()
+	surplus = l.assignSlots()
 	q.closeEmptyLocked(k)
 	return surplus
 }

@@ -74,7 +74,7 @@ func (t *Turn) IsBehind(k Key, now time.Time) bool {
 
 // aheadLocked returns the line for k if an older request in it has to be served before this
 // one, or else nil.
-func (t *Turn) aheadLocked(k Key, now time.Time) *line {
+func (t *Turn) aheadLocked(k Key, now time.Time) *lineOfKey {
 	l := t.queue.lines[k]
 	if l == nil || !l.isAhead(t.arrival, now) {
 		return nil
@@ -158,13 +158,13 @@ type Answer struct {
 	Leased bool        // it waits for a lease
 	End    time.Time   // of its wait
 
-	Asked           bool          // the question was a Take
-	Behind          bool          // it was none, because older requests wait
-	Began, Answered time.Time     // the question
-	Span            time.Duration // after which the store is to be asked again
-	Retry           time.Time     // when to ask for leases again
-	Left            bool          // units of the key are left
-	Slot            *Slot         // that the answer has booked, or nil
+	Took                bool          // the question was a Take
+	Behind              bool          // it was none, because older requests wait
+	AskedAt, AnsweredAt time.Time     // the question
+	Span                time.Duration // after which the store is to be asked again
+	Retry               time.Time     // when to ask for leases again
+	UnitsLeft           bool          // units of the key are left
+	Slot                *Slot         // that the answer has booked, or nil
 }
 
 // Join puts the request into the line of the answer's key, unless it is there, and adds what it has
@@ -174,7 +174,7 @@ type Answer struct {
 // caller gives the surplus back and calls [Queue.Canceled].
 func (t *Turn) Join(a *Answer, released func() bool) (retry time.Duration, hopeless bool, surplus []*Slot) {
 	q, k := t.queue, KeyOf(a.Op)
-	lead := min(a.Answered.Sub(a.Began)+minLead, maxLead)
+	lead := min(a.AnsweredAt.Sub(a.AskedAt)+minLead, maxLead)
 	t.draining = q.draining
 
 	q.mu.Lock()
@@ -190,7 +190,7 @@ func (t *Turn) Join(a *Answer, released func() bool) (retry time.Duration, hopel
 			t.arrival.number = q.arrivals
 		}
 		t.waiter = &waiter{arrival: t.arrival, wake: make(chan struct{}, 1)}
-		t.key, t.unitsLeft = k, a.Left
+		t.key, t.unitsLeft = k, a.UnitsLeft
 		l.insert(t.waiter)
 	}
 
@@ -201,7 +201,7 @@ func (t *Turn) Join(a *Answer, released func() bool) (retry time.Duration, hopel
 	if isNew && t.waiter != l.waiters[0] && t.waiter.slot == nil && !t.waiter.leased {
 		now := time.Now()
 		from := now
-		if at := a.Answered.Add(a.Span - spanOf(&a.Op.Limit, a.Op.Cost)); at.Before(now) {
+		if at := a.AnsweredAt.Add(a.Span - spanOf(&a.Op.Limit, a.Op.Cost)); at.Before(now) {
 			from = at // a part of the first interval is over
 		}
 		if turn := l.turnOf(t.waiter, q.endsOfLocked(k), from); turn.After(t.waiter.end) {
@@ -210,12 +210,12 @@ func (t *Turn) Join(a *Answer, released func() bool) (retry time.Duration, hopel
 		}
 	}
 
-	return retry, hopeless, l.settle()
+	return retry, hopeless, l.assignSlots()
 }
 
 // learnLocked updates the line by what the request has learned from the last answer: a slot,
 // or when to ask again.
-func (t *Turn) learnLocked(l *line, a *Answer, isNew bool, released func() bool) {
+func (t *Turn) learnLocked(l *lineOfKey, a *Answer, isNew bool, released func() bool) {
 	w := t.waiter
 	w.ops, w.cost, w.limit, w.end, w.leased = a.Ops, a.Op.Cost, a.Limit, a.End, a.Leased
 
@@ -230,7 +230,7 @@ func (t *Turn) learnLocked(l *line, a *Answer, isNew bool, released func() bool)
 		t.placeLocked(l, a.Slot)
 	case w.leased && first:
 		l.due = a.Retry
-		l.askNow = l.askNow || isNew && (!a.Asked || released())
+		l.askNow = l.askNow || isNew && (!a.Took || released())
 	case w.leased:
 	case a.Behind, isNew && !first && a.Op.Limit.Books():
 		// It may book as soon as it is the first.
@@ -242,28 +242,28 @@ func (t *Turn) learnLocked(l *line, a *Answer, isNew bool, released func() bool)
 }
 
 // learnSpanLocked updates the line by an answer that has no units for the request yet.
-func (t *Turn) learnSpanLocked(l *line, a *Answer, isNew, first bool) {
+func (t *Turn) learnSpanLocked(l *lineOfKey, a *Answer, isNew, first bool) {
 	w, books := t.waiter, a.Op.Limit.Books()
 
 	// The request asked in time for units that were to come, and has not got them: another
 	// process was faster.
-	if !isNew && !l.unitsAt.IsZero() && !a.Began.Before(l.unitsAt.Add(-l.bookingLead())) {
+	if !isNew && !l.unitsAt.IsZero() && !a.AskedAt.Before(l.unitsAt.Add(-l.bookingLead())) {
 		l.lost, l.won = l.lost+1, 0
 	}
 
-	unitsAt := a.Answered.Add(a.Span)
+	unitsAt := a.AnsweredAt.Add(a.Span)
 	if w.notBefore = unitsAt; books {
 		w.notBefore = unitsAt.Add(-l.bookingLead())
 	}
 
 	if first {
-		l.noteRefusal(w, unitsAt, a.Span)
+		l.recordRefusal(w, unitsAt, a.Span)
 	}
 }
 
 // placeLocked gives the slot that the request has just booked to the line, and so to this request
 // or an older one.
-func (t *Turn) placeLocked(l *line, booked *Slot) {
+func (t *Turn) placeLocked(l *lineOfKey, booked *Slot) {
 	s := l.give(booked)
 
 	// The line has no use for it that is better than this request's own.
@@ -275,10 +275,10 @@ func (t *Turn) placeLocked(l *line, booked *Slot) {
 	}
 }
 
-// Leave takes the request out of its line, if it is in one: admitted or not, and whether its
-// last question was a Take. A slot that it has not used goes to those behind it, and the next of
-// them asks. The caller gives the surplus back and calls [Queue.Canceled].
-func (t *Turn) Leave(admitted, asked bool) (surplus []*Slot) {
+// Leave takes the request out of its line, if it is in one: admitted or not. tookLast reports
+// whether its last question was a Take. A slot that it has not used goes to those behind it, and
+// the next of them asks. The caller gives the surplus back and calls [Queue.Canceled].
+func (t *Turn) Leave(admitted, tookLast bool) (surplus []*Slot) {
 	w, q := t.waiter, t.queue
 	if w == nil {
 		return nil
@@ -305,25 +305,25 @@ func (t *Turn) Leave(admitted, asked bool) (surplus []*Slot) {
 	}
 
 	if at == 0 && len(l.waiters) > 0 {
-		l.askNow = l.askNow || t.freesNext(l.waiters[0], admitted, asked)
+		l.askNow = l.askNow || t.freesNext(l.waiters[0], admitted, tookLast)
 	}
 	if l.asking == w {
 		l.asking = nil
 	}
 	t.waiter, w.slot = nil, nil
 
-	surplus = l.settle()
+	surplus = l.assignSlots()
 	q.closeEmptyLocked(t.key)
 	return surplus
 }
 
 // freesNext reports whether the next of the line is to ask at once when this request, the
 // first, leaves: unless the answer to this one, or its slot, says when the units of the next come.
-func (t *Turn) freesNext(next *waiter, admitted, asked bool) bool {
+func (t *Turn) freesNext(next *waiter, admitted, tookLast bool) bool {
 	if t.waiter.leased {
 		return t.unitsLeft
 	}
-	return admitted && !t.usedSlot || !asked || next.cost != t.waiter.cost
+	return admitted && !t.usedSlot || !tookLast || next.cost != t.waiter.cost
 }
 
 // Do is what a request in a line does next.
@@ -363,7 +363,7 @@ func (t *Turn) Next(now time.Time) (next Do, until time.Time, s *Slot) {
 }
 
 // withoutSlotLocked is Next of a request that has no slot.
-func (t *Turn) withoutSlotLocked(l *line, now time.Time) (next Do, until time.Time) {
+func (t *Turn) withoutSlotLocked(l *lineOfKey, now time.Time) (next Do, until time.Time) {
 	w := t.waiter
 	end, atEnd := t.endLocked(l, now)
 	late := !end.After(now)
@@ -392,7 +392,7 @@ func (t *Turn) withoutSlotLocked(l *line, now time.Time) (next Do, until time.Ti
 }
 
 // endLocked returns when the request, which has no slot, stops waiting, and what it does then.
-func (t *Turn) endLocked(l *line, now time.Time) (end time.Time, then Do) {
+func (t *Turn) endLocked(l *lineOfKey, now time.Time) (end time.Time, then Do) {
 	q := t.queue
 	// A drain without a deadline ends no wait before its time.
 	if !t.drains || q.deadline.IsZero() {
@@ -410,7 +410,7 @@ func (t *Turn) endLocked(l *line, now time.Time) (end time.Time, then Do) {
 
 // drainEndLocked returns when the request, which has no slot, stops waiting because of a drain
 // that ends at the deadline: at once if its turn does not come before.
-func (t *Turn) drainEndLocked(l *line, e *ends, now, deadline time.Time) time.Time {
+func (t *Turn) drainEndLocked(l *lineOfKey, e *ends, now, deadline time.Time) time.Time {
 	margin := deadline.Add(-drainMargin)
 	if t.waiter.leased {
 		return margin

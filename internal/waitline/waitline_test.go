@@ -62,7 +62,7 @@ func join(q *waitline.Queue) *member {
 	m := &member{Turn: q.Arrive(now), ops: []core.Op{
 		{Rule: "r", Key: "k", Cost: 1, Limit: core.MustParseLimit("1/1s")}}}
 	m.answer = waitline.Answer{Op: &m.ops[0], Ops: m.ops, Limit: &m.ops[0].Limit, End: now.Add(time.Minute),
-		Asked: true, Began: now, Answered: now, Span: time.Second}
+		Took: true, AskedAt: now, AnsweredAt: now, Span: time.Second}
 	m.tell()
 	return m
 }

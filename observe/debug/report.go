@@ -212,7 +212,7 @@ func reportOf(name string, st limiter.Status) Limiter {
 	}
 
 	for _, c := range st.Breakers {
-		change := Change{At: c.At.UTC(), Shard: plain(c.Shard), State: "closed", Cause: plain(c.Cause)}
+		change := Change{At: c.At.UTC(), Shard: inert(c.Shard), State: "closed", Cause: inert(c.Cause)}
 		if c.Open {
 			change.State = "open"
 		}
@@ -222,12 +222,12 @@ func reportOf(name string, st limiter.Status) Limiter {
 	for _, t := range st.Troubles {
 		l.Troubles = append(l.Troubles, Trouble{
 			What: t.What, Rule: t.Rule, Active: t.Active, First: t.First.UTC(), Last: t.Last.UTC(),
-			Passed: t.Passed, Refused: t.Refused, Local: t.Local, Other: t.Other, Error: plain(t.Err),
+			Passed: t.Passed, Refused: t.Refused, Local: t.Local, Other: t.Other, Error: inert(t.Err),
 		})
 	}
 
 	for _, f := range st.Findings {
-		l.Findings = append(l.Findings, Finding{f.At.UTC(), f.Code, f.Rule, plain(f.Text)})
+		l.Findings = append(l.Findings, Finding{f.At.UTC(), f.Code, f.Rule, inert(f.Text)})
 	}
 
 	// The answers are derived from all of the above.
@@ -286,7 +286,7 @@ func callsOf(c events.StoreCalls) Calls {
 	}
 	for _, e := range c.Errors {
 		calls.Errors = append(calls.Errors,
-			StoreError{e.First.UTC(), e.Last.UTC(), e.Times, e.Type.String(), plain(e.Text)})
+			StoreError{e.First.UTC(), e.Last.UTC(), e.Times, e.Type.String(), inert(e.Text)})
 	}
 	return calls
 }
@@ -301,7 +301,7 @@ func storeOf(st *events.StoreStatus, since map[string]time.Time) Store {
 	}
 
 	for _, shard := range st.Away {
-		away := Away{Shard: plain(shard)}
+		away := Away{Shard: inert(shard)}
 		if at, known := since[shard]; known {
 			away.Since = at.UTC()
 		}
@@ -309,7 +309,7 @@ func storeOf(st *events.StoreStatus, since map[string]time.Time) Store {
 	}
 
 	if st.Cause != nil {
-		s.Cause = plain(st.Cause.Error())
+		s.Cause = inert(st.Cause.Error())
 	}
 	if st.Store == "memory" {
 		s.Counts["keys"] = st.Keys
@@ -404,15 +404,15 @@ func (l *Limiter) causeOf(shard string) string {
 // maxPlain is the length of the longest text that is shown of an error, in bytes.
 const maxPlain = 1000
 
-// plain returns a text that is mostly the program's own so that it is inert: without the
+// inert returns a text that is mostly the program's own so that it is inert: without the
 // quotes of [strconv.QuoteToASCII], and cut if it is very long.
-func plain(s string) string {
-	cut := ""
+func inert(s string) string {
+	ellipsis := ""
 	if len(s) > maxPlain {
-		s, cut = s[:maxPlain], "..."
+		s, ellipsis = s[:maxPlain], "..."
 	}
 	q := quote(s)
-	return q[1:len(q)-1] + cut
+	return q[1:len(q)-1] + ellipsis
 }
 
 // quote returns s inert: quoted, in ASCII.

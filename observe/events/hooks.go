@@ -159,9 +159,9 @@ const ErrorTypes = int(Other) + 1
 var errorTypes = [ErrorTypes]string{"", "timeout", "refused", "script", "readonly", "oom", "auth", "other"}
 
 // String returns the type in lower case, "refused" for Dial and "" for NoError.
-func (t ErrorType) String() string {
-	if int(t) < len(errorTypes) {
-		return errorTypes[t]
+func (e ErrorType) String() string {
+	if int(e) < len(errorTypes) {
+		return errorTypes[e]
 	}
 	return "unknown error type"
 }
@@ -195,8 +195,8 @@ const (
 )
 
 // String returns "applied", "refused", "source_away" or "source_back".
-func (c PolicyChange) String() string {
-	switch c {
+func (p PolicyChange) String() string {
+	switch p {
 	case PolicyApplied:
 		return "applied"
 	case PolicyRefused:

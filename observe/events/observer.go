@@ -189,8 +189,8 @@ func (c counters) RuleCounter(rule string) RuleCounter {
 type ruleCounters []RuleCounter
 
 // Count calls each counter.
-func (c ruleCounters) Count(ctx context.Context, v Verdict) {
-	for _, one := range c {
+func (r ruleCounters) Count(ctx context.Context, v Verdict) {
+	for _, one := range r {
 		one.Count(ctx, v)
 	}
 }

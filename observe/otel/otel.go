@@ -175,12 +175,12 @@ type ruleCounter struct {
 }
 
 // Count implements [events.RuleCounter].
-func (c *ruleCounter) Count(ctx context.Context, v events.Verdict) {
+func (r *ruleCounter) Count(ctx context.Context, v events.Verdict) {
 	var refused func(context.Context, *meter.Cell)
 	if !v.Passes() && trace.SpanFromContext(ctx).IsRecording() {
-		refused = c.metrics.refused
+		refused = r.metrics.refused
 	}
-	c.rule.Count(ctx, v, refused)
+	r.rule.Count(ctx, v, refused)
 }
 
 // remainingAttribute returns the attribute of a span for the units that remain.

@@ -137,15 +137,15 @@ type ruleCounter struct {
 }
 
 // Count implements [events.RuleCounter].
-func (c *ruleCounter) Count(ctx context.Context, v events.Verdict) {
-	c.rule.Count(ctx, v, c.metrics.refused)
+func (r *ruleCounter) Count(ctx context.Context, v events.Verdict) {
+	r.rule.Count(ctx, v, r.metrics.refused)
 }
 
 // addWithExemplar counts a request that does not pass, and keeps it as the exemplar.
 func (m *Metrics) addWithExemplar(ctx context.Context, c *meter.Cell) {
 	c.Add(1)
 	if labels := m.exemplar(ctx); labels != nil {
-		c.Note.Store(prometheus.Exemplar{Value: 1, Labels: labels, Timestamp: time.Now()})
+		c.Attached.Store(prometheus.Exemplar{Value: 1, Labels: labels, Timestamp: time.Now()})
 	}
 }
 
@@ -192,7 +192,7 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 
 // withExemplar returns the metric with the exemplar of the cell, if there is a valid one.
 func withExemplar(c *meter.Cell, metric prometheus.Metric) prometheus.Metric {
-	if e, ok := c.Note.Load().(prometheus.Exemplar); ok {
+	if e, ok := c.Attached.Load().(prometheus.Exemplar); ok {
 		if with, err := prometheus.NewMetricWithExemplars(metric, e); err == nil {
 			return with
 		}

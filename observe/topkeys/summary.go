@@ -261,14 +261,14 @@ func Merge(n int, summaries ...Summary) Summary {
 	return all
 }
 
-// extend adds all of s but its keys.
-func (all *Summary) extend(s *Summary) {
-	all.Total += s.Total
-	all.Floor += s.Floor
-	if all.From.IsZero() || !s.From.IsZero() && s.From.Before(all.From) {
-		all.From = s.From
+// extend adds all of other but its keys.
+func (s *Summary) extend(other *Summary) {
+	s.Total += other.Total
+	s.Floor += other.Floor
+	if s.From.IsZero() || !other.From.IsZero() && other.From.Before(s.From) {
+		s.From = other.From
 	}
-	if s.To.After(all.To) {
-		all.To = s.To
+	if other.To.After(s.To) {
+		s.To = other.To
 	}
 }

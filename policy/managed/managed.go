@@ -88,7 +88,7 @@ type Limits struct {
 	// Follower keeps the rules of the limiter equal to the policies.
 	Follower *policy.Follower
 
-	parts []io.Closer // in the order in which they were opened
+	closers []io.Closer // in the order in which they were opened
 }
 
 // Open puts the policies that are published for the application in force, as
@@ -162,14 +162,14 @@ func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Opti
 	if err != nil {
 		return err
 	}
-	l.parts = append(l.parts, stack)
+	l.closers = append(l.closers, stack)
 
 	recorder := stack.Recorder(o.App)
 	o.Limiter.Store, o.Limiter.Observer = stack.Store, events.Join(recorder, o.Limiter.Observer)
 	if l.Limiter, err = limiter.New(o.Limiter); err != nil {
 		return err
 	}
-	l.parts = append(l.parts, l.Limiter)
+	l.closers = append(l.closers, l.Limiter)
 	if o.Limiter.Top > 0 {
 		recorder.PublishTop(l.Limiter.TopKeys)
 	}
@@ -177,7 +177,7 @@ func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Opti
 	if l.Follower, err = policy.Follow(ctx, l.Limiter, o.App, o.Bindings, o.Source, o.Follow); err != nil {
 		return err
 	}
-	l.parts = append(l.parts, l.Follower)
+	l.closers = append(l.closers, l.Follower)
 	return nil
 }
 
@@ -185,7 +185,7 @@ func (l *Limits) open(ctx context.Context, client redis.UniversalClient, o *Opti
 // waiting requests are refused, and the last counts are written. It returns the error
 // of that write, and may be called again.
 func (l *Limits) Close() error {
-	err := closeAll(l.parts)
-	l.parts = nil
+	err := closeAll(l.closers)
+	l.closers = nil
 	return err
 }

@@ -48,7 +48,7 @@ type Stack struct {
 
 	recorders map[string]*stats.Recorder // by application
 	instances []*failover.Instances      // one for each application
-	parts     []io.Closer                // in the order in which they were opened
+	closers   []io.Closer                // in the order in which they were opened
 }
 
 // OpenStack opens the parts of a store that the applications share. The caller must call
@@ -89,7 +89,7 @@ func (s *Stack) open(client redis.UniversalClient, o *StackOptions) error {
 	if err != nil {
 		return err
 	}
-	s.parts = append(s.parts, s.Store)
+	s.closers = append(s.closers, s.Store)
 	return nil
 }
 
@@ -102,7 +102,7 @@ func (s *Stack) count(app string, client redis.UniversalClient, o *StackOptions)
 		return err
 	}
 	s.recorders[app] = recorder
-	s.parts = append(s.parts, recorder)
+	s.closers = append(s.closers, recorder)
 
 	// The instances of each application are counted apart, as its limits are shared among them
 	// alone.
@@ -113,7 +113,7 @@ func (s *Stack) count(app string, client redis.UniversalClient, o *StackOptions)
 		return err
 	}
 	s.instances = append(s.instances, instances)
-	s.parts = append(s.parts, instances)
+	s.closers = append(s.closers, instances)
 	return nil
 }
 
@@ -140,16 +140,16 @@ func aboutKey(err error) bool {
 // Close ends all parts, the last opened first, and writes the last counts. It returns the
 // errors of that, and may be called again.
 func (s *Stack) Close() error {
-	err := closeAll(s.parts)
-	s.parts = nil
+	err := closeAll(s.closers)
+	s.closers = nil
 	return err
 }
 
-// closeAll closes the parts, the last one first.
-func closeAll(parts []io.Closer) error {
+// closeAll closes all, the last one first.
+func closeAll(closers []io.Closer) error {
 	var errs []error
-	for i := len(parts) - 1; i >= 0; i-- {
-		errs = append(errs, parts[i].Close())
+	for i := len(closers) - 1; i >= 0; i-- {
+		errs = append(errs, closers[i].Close())
 	}
 	return errors.Join(errs...)
 }

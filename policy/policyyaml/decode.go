@@ -86,8 +86,8 @@ func parse(text string) (ast.Node, error) {
 	return file.Docs[0].Body, nil
 }
 
-// at puts the position before the error, in the form of the parser's own errors.
-func at(t *token.Token, err error) error {
+// withPosition puts the position before the error, in the form of the parser's own errors.
+func withPosition(t *token.Token, err error) error {
 	return fmt.Errorf("[%d:%d] %w", t.Position.Line, t.Position.Column, err)
 }
 
@@ -113,7 +113,7 @@ func appendNode(b []byte, n ast.Node) ([]byte, error) {
 	case *ast.FloatNode:
 		return append(b, "0.5"...), nil // no field takes a fraction, so any fraction is refused
 	}
-	return nil, at(n.GetToken(), fmt.Errorf("%q is not understood here", textform.Clip(n.GetToken().Value)))
+	return nil, withPosition(n.GetToken(), fmt.Errorf("%q is not understood here", textform.Clip(n.GetToken().Value)))
 }
 
 func appendMapping(b []byte, pairs []*ast.MappingValueNode) (_ []byte, err error) {
@@ -126,7 +126,7 @@ func appendMapping(b []byte, pairs []*ast.MappingValueNode) (_ []byte, err error
 		// Every field of a policy has a name that YAML reads as a text.
 		key, ok := pair.Key.(*ast.StringNode)
 		if !ok {
-			return nil, at(pair.Key.GetToken(), fmt.Errorf("the field %q is not known",
+			return nil, withPosition(pair.Key.GetToken(), fmt.Errorf("the field %q is not known",
 				textform.Clip(pair.Key.GetToken().Value)))
 		}
 

@@ -43,7 +43,7 @@ func checkTokens(tokens token.Tokens) error {
 		}
 
 		if err != nil {
-			return at(t, err)
+			return withPosition(t, err)
 		}
 		s.before, s.first = t.Type, false
 	}

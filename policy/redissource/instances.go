@@ -86,7 +86,7 @@ func (s *Source) send(ctx context.Context, process string, text []byte) error {
 		return err
 	})
 	if err == nil && len(reply) == 2 {
-		s.server.Note(sent, time.Now(), time.Unix(reply[0], reply[1]*1000))
+		s.server.Adjust(sent, time.Now(), time.Unix(reply[0], reply[1]*1000))
 	}
 	return err
 }

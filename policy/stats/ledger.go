@@ -67,8 +67,8 @@ const early = 5
 
 func newLedger() ledger { return ledger{id: rand.Text(), unit: early} }
 
-// of returns the counts of a minute that wait.
-func (l *ledger) of(minute int64) *tally {
+// minute returns the counts of a minute that wait.
+func (l *ledger) minute(minute int64) *tally {
 	i, found := slices.BinarySearchFunc(l.waiting, minute, func(t *tally, m int64) int {
 		return cmp.Compare(t.minute, m)
 	})
@@ -79,12 +79,12 @@ func (l *ledger) of(minute int64) *tally {
 }
 
 func (l *ledger) addRequests(minute int64, n Counts) {
-	t := l.of(minute)
+	t := l.minute(minute)
 	t.requests.Add(n)
 }
 
 func (l *ledger) addDecisions(minute int64, name string, n Counts) {
-	t := l.of(minute)
+	t := l.minute(minute)
 	sum, known := t.policies[name]
 	if !known {
 		l.pairs++
@@ -96,7 +96,7 @@ func (l *ledger) addDecisions(minute int64, name string, n Counts) {
 // merge adds counts to those that wait.
 func (l *ledger) merge(minute int64, from *tally) {
 	l.addRequests(minute, from.requests)
-	l.of(minute).lost += from.lost
+	l.minute(minute).lost += from.lost
 	for name, n := range from.policies {
 		l.addDecisions(minute, name, n)
 	}
@@ -116,8 +116,8 @@ func (l *ledger) bound() {
 // slot returns the minute of an instant, or the shorter span that stands for one.
 func (l *ledger) slot(t time.Time) int64 { return floor(t.Unix(), l.unit) }
 
-// learn moves the counts that wait to the minutes of the server's clock, which is ahead by d.
-func (l *ledger) learn(d time.Duration) {
+// dateWaiting moves the counts that wait to the minutes of the server's clock, which is ahead by d.
+func (l *ledger) dateWaiting(d time.Duration) {
 	from := l.waiting
 	l.waiting, l.pairs = nil, 0
 	for _, t := range from {

@@ -15,7 +15,7 @@ func counts(allowed int64) Counts { return Counts{events.Allowed: allowed} }
 // known returns a ledger that knows the server's time.
 func known() *ledger {
 	l := newLedger()
-	l.learn(0)
+	l.dateWaiting(0)
 	return &l
 }
 
@@ -190,7 +190,7 @@ func TestLedgerMovesEarlyCounts(t *testing.T) {
 
 		// Once the offset is known every count moves. At each edge of a minute a span of `early`
 		// seconds may be on the wrong side.
-		l.learn(-off)
+		l.dateWaiting(-off)
 		got, _, _ := sumOf(l.waiting)
 		if len(got) < 4 || len(got) > 5 {
 			t.Errorf("off by %s: %v", off, got)

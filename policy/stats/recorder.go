@@ -170,11 +170,11 @@ type ruleCounter struct {
 }
 
 // Count implements [events.RuleCounter].
-func (c *ruleCounter) Count(_ context.Context, v events.Verdict) {
-	n := c.found.Load()
+func (r *ruleCounter) Count(_ context.Context, v events.Verdict) {
+	n := r.found.Load()
 	if n == nil {
-		n = c.recorder.counter(c.rule)
-		c.found.Store(n)
+		n = r.recorder.counter(r.rule)
+		r.found.Store(n)
 	}
 	n[v].Add(1)
 }
@@ -237,7 +237,7 @@ func (r *Recorder) run(ctx context.Context) {
 			timer.Stop()
 			return
 		case <-timer.C:
-			r.note(r.Flush(context.Background()))
+			r.logOutcome(r.Flush(context.Background()))
 		}
 	}
 }
@@ -291,11 +291,11 @@ func (r *Recorder) learnTime(ctx context.Context) error {
 		return errors.New("the server did not say its time")
 	}
 
-	r.clock.Note(r.asked, r.answered, time.Unix(reply[0], reply[1]*1000))
+	r.clock.Adjust(r.asked, r.answered, time.Unix(reply[0], reply[1]*1000))
 
 	// What waits was counted by this process's clock, which may be wrong.
 	server, _ := r.clock.At(r.born)
-	r.ledger.learn(server.Sub(r.wall))
+	r.ledger.dateWaiting(server.Sub(r.wall))
 	return nil
 }
 
@@ -401,7 +401,7 @@ func (r *Recorder) write(ctx context.Context, b *batch, top string) error {
 		return err
 	}
 
-	r.clock.Note(r.asked, r.answered, time.Unix(reply[1], reply[2]*1000))
+	r.clock.Adjust(r.asked, r.answered, time.Unix(reply[1], reply[2]*1000))
 	r.pause, r.writers = r.pauseFor(fields, reply[3]), reply[3]
 	r.topWritten(top)
 
@@ -444,8 +444,8 @@ func (r *Recorder) ask(
 	return reply, err
 }
 
-// note logs when writing begins to fail and when it works again.
-func (r *Recorder) note(err error) {
+// logOutcome logs when writing begins to fail and when it works again.
+func (r *Recorder) logOutcome(err error) {
 	failing := err != nil
 	if failing == r.failing {
 		return

@@ -61,7 +61,7 @@ func (h *shard) expire(i int, now, since int64) bool {
 	// A slot that was written after the instant is fresh later than it was written.
 	at := h.expiry(i, max(since, min(now, h.slots[i].mark)))
 	if at > since {
-		h.noteExpiry(at)
+		h.recordExpiry(at)
 		return false
 	}
 
@@ -141,21 +141,21 @@ func (s *Store) makeRoom(t *step, n int, size int64) {
 		return
 	}
 
-	left := sweepRoom
+	toSweep := sweepRoom
 	for _, i := range t.locked {
-		left -= s.shards[i].sweep(t.now, left, 0)
+		toSweep -= s.shards[i].sweep(t.now, toSweep, 0)
 	}
 
 	for range roomShards {
-		if left <= 0 || s.keys.Load()+int64(n) <= s.maxKeys && s.bytes.Load() <= s.keyBytes-size {
+		if toSweep <= 0 || s.keys.Load()+int64(n) <= s.maxKeys && s.bytes.Load() <= s.keyBytes-size {
 			return
 		}
-		left -= s.sweepNext(t.now, left, 0)
+		toSweep -= s.sweepNext(t.now, toSweep, 0)
 	}
 
 	// No shard had a slot to look at, so s.earliest may be too early. To find it again reads every
 	// shard, so it is done once for each time that all shards were asked in turn.
-	if left == sweepRoom && s.nextShard.Load()&s.mask < roomShards {
+	if toSweep == sweepRoom && s.nextShard.Load()&s.mask < roomShards {
 		s.rescan()
 	}
 }

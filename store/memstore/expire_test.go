@@ -181,7 +181,7 @@ func halfSwept(t *testing.T, hashes []uint32, short, n int) *shard {
 			op.Limit = limit("1/1m")
 		}
 
-		v, err := s.classes.of(&op)
+		v, err := s.classes.classOf(&op)
 		if err != nil {
 			t.Fatal(err)
 		}

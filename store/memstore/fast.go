@@ -175,31 +175,31 @@ const pinAfter = 64
 
 // pack puts the used units and, below them, the microseconds from base to mark
 // into a word.
-func (r *pinned) pack(used, mark int64) uint64 {
-	return uint64(used)<<(r.bits&63) | uint64(mark-r.base)
+func (p *pinned) pack(used, mark int64) uint64 {
+	return uint64(used)<<(p.bits&63) | uint64(mark-p.base)
 }
 
 // unpack is the inverse of pack.
-func (r *pinned) unpack(w uint64) (used, mark int64) {
-	used = int64(w >> (r.bits & 63))
-	return used, r.base + int64(w-uint64(used)<<(r.bits&63))
+func (p *pinned) unpack(w uint64) (used, mark int64) {
+	used = int64(w >> (p.bits & 63))
+	return used, p.base + int64(w-uint64(used)<<(p.bits&63))
 }
 
-// is reports whether r is the pinned form of a key of class v.
-func (r *pinned) is(hash uint64, v *limitClass, key string) bool {
-	return r.hash == uint32(hash>>32) && r.class == v.id && r.key == key
+// is reports whether p is the pinned form of a key of class v.
+func (p *pinned) is(hash uint64, v *limitClass, key string) bool {
+	return p.hash == uint32(hash>>32) && p.class == v.id && p.key == key
 }
 
 // take carries out a quick Take of the key, which is of class v, at now, if
 // core.Compact can decide it and the key stays in use.
-func (r *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (done bool) {
+func (p *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (done bool) {
 	for {
-		w := r.state.Load()
+		w := p.state.Load()
 		if w == unpinned {
 			return false
 		}
 
-		used, mark := r.unpack(w)
+		used, mark := p.unpack(w)
 		used, mark, good := v.compact.Take(used, mark, now, op.Cost, d)
 		if !good {
 			return false
@@ -209,11 +209,11 @@ func (r *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (
 			return d.ResetAfter > 0 && op.Ban == nil
 		}
 		// The mark would not fit into its bits.
-		if uint64(mark-r.base)>>(r.bits&63) != 0 {
+		if uint64(mark-p.base)>>(p.bits&63) != 0 {
 			return false
 		}
 		// It fails if another Take of the key came in between, or a step that unpinned it.
-		if r.state.CompareAndSwap(w, r.pack(used, mark)) {
+		if p.state.CompareAndSwap(w, p.pack(used, mark)) {
 			return true
 		}
 	}
@@ -337,7 +337,7 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, read, do
 
 // locate finds the slots of all ops. It reports whether each op is a quick Take
 // under a compact limit, on a key that no other op uses.
-func (c *fastTakes) locate(s *Store, ops []core.Op) bool {
+func (f *fastTakes) locate(s *Store, ops []core.Op) bool {
 	var keyHash uint64
 	for i := range ops {
 		op := &ops[i]
@@ -349,33 +349,33 @@ func (c *fastTakes) locate(s *Store, ops []core.Op) bool {
 		// Rules about one caller have the same key and so the same shard.
 		if i == 0 || op.Key != ops[i-1].Key {
 			keyHash = s.keyHash(op.Key)
-			c.shards[c.locks] = s.shardOf(keyHash)
-			c.locks++
+			f.shards[f.locks] = s.shardOf(keyHash)
+			f.locks++
 		}
 
-		p := &c.of[i]
+		p := &f.of[i]
 		p.class, p.hash, p.shard = v, v.hash(keyHash), s.shardOf(keyHash)
 
 		// Takes on one key would have to be decided one upon the other.
 		for j := range i {
-			if c.of[j].hash == p.hash {
+			if f.of[j].hash == p.hash {
 				return false
 			}
 		}
 	}
 
 	// In ascending order, as every step takes its locks.
-	if c.locks > 1 {
-		slices.Sort(c.shards[:c.locks])
-		c.locks = len(slices.Compact(c.shards[:c.locks]))
+	if f.locks > 1 {
+		slices.Sort(f.shards[:f.locks])
+		f.locks = len(slices.Compact(f.shards[:f.locks]))
 	}
 
 	return true
 }
 
 // overtaken reports whether another step has used a later instant.
-func (c *fastTakes) overtaken(s *Store, now int64) bool {
-	for _, i := range c.shards[:c.locks] {
+func (f *fastTakes) overtaken(s *Store, now int64) bool {
+	for _, i := range f.shards[:f.locks] {
 		if now < s.shards[i].latest {
 			return true
 		}
@@ -384,8 +384,8 @@ func (c *fastTakes) overtaken(s *Store, now int64) bool {
 }
 
 // countSteps notes a step at now in its shards, and reports whether to tidy after it.
-func (c *fastTakes) countSteps(s *Store, now int64) (due bool) {
-	for _, i := range c.shards[:c.locks] {
+func (f *fastTakes) countSteps(s *Store, now int64) (due bool) {
+	for _, i := range f.shards[:f.locks] {
 		h := &s.shards[i]
 		h.latest = now
 		h.steps++
@@ -397,10 +397,10 @@ func (c *fastTakes) countSteps(s *Store, now int64) (due bool) {
 // decide carries out the Takes, unless a slot has to be added, removed or
 // decided by core. In that case it changes nothing, returns false, and out must
 // not be read.
-func (c *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int64) bool {
+func (f *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int64) bool {
 	known := true
 	for i := range ops {
-		p, op, d := &c.of[i], &ops[i], &out[i]
+		p, op, d := &f.of[i], &ops[i], &out[i]
 		if !p.evaluate(s, op, d, now) {
 			return false
 		}
@@ -408,11 +408,11 @@ func (c *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int
 	}
 
 	if !core.Granted(ops, out) {
-		return c.undoRefused(ops, out)
+		return f.undoRefused(ops, out)
 	}
 
 	if known {
-		c.commit(s, ops, out)
+		f.commit(s, ops, out)
 	}
 	return known
 }
@@ -421,32 +421,32 @@ func (c *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int
 // whether it could, and whether the slot stays in use if the Take is refused. A
 // key without a slot is certain to be new only where no overflow bucket may
 // have counted it.
-func (p *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) (good bool) {
-	h, hash := &s.shards[p.shard], uint32(p.hash>>32)
+func (f *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) (good bool) {
+	h, hash := &s.shards[f.shard], uint32(f.hash>>32)
 	i := h.seek(h.home(hash), hash, op.Key)
 	if i < 0 {
-		p.at = absent
-		p.used, p.mark, good = p.class.compact.Take(0, 0, now, op.Cost, d)
+		f.at = absent
+		f.used, f.mark, good = f.class.compact.Take(0, 0, now, op.Cost, d)
 		return good && h.buckets == 0 && s.keys.Load() <= s.maxKeys-maxFastTakes
 	}
 
 	c := &h.slots[i]
-	if c.class != p.class.id || h.extState(i) != nil {
+	if c.class != f.class.id || h.extState(i) != nil {
 		return false
 	}
 
-	p.at = int32(i)
-	p.used, p.mark, good = p.class.compact.Take(c.used, c.mark, now, op.Cost, d)
+	f.at = int32(i)
+	f.used, f.mark, good = f.class.compact.Take(c.used, c.mark, now, op.Cost, d)
 	return good && d.ResetAfter > 0
 }
 
 // commit writes the slots of all allowed Takes as evaluate has decided.
-func (c *fastTakes) commit(s *Store, ops []core.Op, out []core.Decision) {
+func (f *fastTakes) commit(s *Store, ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		if !out[i].Allowed {
 			continue
 		}
-		p := &c.of[i]
+		p := &f.of[i]
 		h := &s.shards[p.shard]
 		slot := &h.slots[p.at]
 		slot.used, slot.mark, slot.class = p.used, p.mark, p.class.id
@@ -455,9 +455,9 @@ func (c *fastTakes) commit(s *Store, ops []core.Op, out []core.Decision) {
 
 // undoRefused turns the decisions on a refused step into decisions on Takes
 // that did not happen. It reports whether all slots stay in use and no Take is a strike.
-func (c *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
+func (f *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
 	for i := range ops {
-		p, d, n := &c.of[i], &out[i], ops[i].Cost
+		p, d, n := &f.of[i], &out[i], ops[i].Cost
 		if !d.Allowed && ops[i].Ban != nil {
 			return false
 		}
@@ -479,7 +479,7 @@ func (c *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
 // It returns the instant of the search, and whether the store holds the key.
 func (s *Store) decideKnown(v *limitClass, ops []core.Op, out []core.Decision) (now int64, known bool, err error) {
 	if v == nil {
-		if v, err = s.classes.of(&ops[0]); err != nil {
+		if v, err = s.classes.classOf(&ops[0]); err != nil {
 			return 0, false, err
 		}
 	}

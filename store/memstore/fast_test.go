@@ -235,7 +235,7 @@ func TestPinnedKeyIsOneKeyUnderOneLimit(t *testing.T) {
 	op := takes("key", limit("1/1m"))
 	pin(t, s, op)
 
-	v, err := s.classes.of(&op)
+	v, err := s.classes.classOf(&op)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestLimitClassPointsToItsLatestPinnedKey(t *testing.T) {
 		second.Key = fmt.Sprint("yek", i)
 	}
 
-	v, err := s.classes.of(&first)
+	v, err := s.classes.classOf(&first)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -476,8 +476,8 @@ func TestPinnedKeyIsUnpinnedToTheSlotOfItsRule(t *testing.T) {
 	a, b := ruled("a", "key", "900/1h"), ruled("b", "key", "800/1h")
 
 	// Equal salts give the two rules the same hash for the key.
-	va, _ := s.classes.of(&a)
-	vb, _ := s.classes.of(&b)
+	va, _ := s.classes.classOf(&a)
+	vb, _ := s.classes.classOf(&b)
 	vb.salt = va.salt
 
 	// Both keys are in the table; b comes again and again and is pinned.

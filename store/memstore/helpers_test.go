@@ -151,7 +151,7 @@ var each = []core.Limit{
 
 // locate finds the op's location, or what is wrong with its limit.
 func (s *Store) locate(op *core.Op) (location, error) {
-	v, err := s.classes.of(op)
+	v, err := s.classes.classOf(op)
 	if err != nil {
 		return location{}, err
 	}

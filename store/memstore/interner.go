@@ -33,14 +33,14 @@ type limitClassKey struct {
 }
 
 // matches reports whether the op is of exactly this class.
-func (k *limitClassKey) matches(op *core.Op) bool {
-	return k.limit.Equal(&op.Limit) && k.rule == op.Rule
+func (l *limitClassKey) matches(op *core.Op) bool {
+	return l.limit.Equal(&op.Limit) && l.rule == op.Rule
 }
 
 // counts reports whether the op counts keys of this class. The limit may
 // differ, because a changed limit continues the count.
-func (k *limitClassKey) counts(op *core.Op) bool {
-	return k.limit.Algorithm == op.Limit.Algorithm && k.rule == op.Rule
+func (l *limitClassKey) counts(op *core.Op) bool {
+	return l.limit.Algorithm == op.Limit.Algorithm && l.rule == op.Rule
 }
 
 // limitClass is a class with precomputed facts about it.
@@ -68,13 +68,13 @@ func newInterner() *interner {
 	return k
 }
 
-// of returns the op's class, or an error if its limit is not valid.
-func (k *interner) of(op *core.Op) (*limitClass, error) {
-	recent := k.lookup(op)
+// classOf returns the op's class, or an error if its limit is not valid.
+func (i *interner) classOf(op *core.Op) (*limitClass, error) {
+	recent := i.lookup(op)
 	if v := recent.Load(); v != nil && v.matches(op) {
 		return v, nil
 	}
-	v, err := k.find(op)
+	v, err := i.find(op)
 	if err == nil && v.id != uninterned {
 		recent.Store(v)
 	}
@@ -83,44 +83,44 @@ func (k *interner) of(op *core.Op) (*limitClass, error) {
 
 // lookup returns the place where the op's class is looked up first. The place
 // is cheap to compute. Classes that share a place are found more slowly.
-func (k *interner) lookup(op *core.Op) *atomic.Pointer[limitClass] {
+func (i *interner) lookup(op *core.Op) *atomic.Pointer[limitClass] {
 	n := uint64(op.Limit.Quota)*spread + uint64(op.Limit.Period)
 	if last := len(op.Rule) - 1; last >= 0 {
 		n += uint64(op.Rule[last])<<8 + uint64(last)
 	}
-	return &k.recent[n*spread>>56]
+	return &i.recent[n*spread>>56]
 }
 
-func (k *interner) find(op *core.Op) (*limitClass, error) {
-	k.mu.RLock()
-	v := k.all[limitClassKey{op.Rule, op.Limit}]
-	k.mu.RUnlock()
+func (i *interner) find(op *core.Op) (*limitClass, error) {
+	i.mu.RLock()
+	v := i.all[limitClassKey{op.Rule, op.Limit}]
+	i.mu.RUnlock()
 	if v != nil {
 		return v, nil
 	}
 	if err := op.Limit.Validate(); err != nil {
 		return nil, fmt.Errorf("%w (%s, rule %q): %w", core.ErrOp, op.Verb, op.Rule, err)
 	}
-	return k.add(limitClassKey{op.Rule, op.Limit}), nil
+	return i.add(limitClassKey{op.Rule, op.Limit}), nil
 }
 
-func (k *interner) add(new limitClassKey) *limitClass {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if v := k.all[new]; v != nil {
+func (i *interner) add(new limitClassKey) *limitClass {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if v := i.all[new]; v != nil {
 		return v
 	}
-	v := &limitClass{id: uninterned, salt: (maphash.String(k.seed, new.rule) + uint64(new.limit.Algorithm)) * spread}
-	if len(k.all) == maxClasses {
+	v := &limitClass{id: uninterned, salt: (maphash.String(i.seed, new.rule) + uint64(new.limit.Algorithm)) * spread}
+	if len(i.all) == maxClasses {
 		return v
 	}
 	new.rule = strings.Clone(new.rule)
-	list := *k.list.Load()
+	list := *i.list.Load()
 	v.limitClassKey, v.id, v.compact = new, classID(len(list)), new.limit.Compact()
 	// Readers of the older list never look beyond its own length.
 	list = append(list, v)
-	k.list.Store(&list)
-	k.all[new] = v
+	i.list.Store(&list)
+	i.all[new] = v
 	return v
 }
 
@@ -136,4 +136,4 @@ type location struct {
 }
 
 // hash returns the hash of a key, its rule and its algorithm.
-func (v *limitClass) hash(keyHash uint64) uint64 { return keyHash + v.salt }
+func (l *limitClass) hash(keyHash uint64) uint64 { return keyHash + l.salt }

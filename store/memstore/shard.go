@@ -166,12 +166,12 @@ func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Dec
 		}
 	case st.Limit.Equal(&op.Limit):
 		h.save(i, st, id, op.Rule)
-		h.noteExpiry(freshAt(st, d))
+		h.recordExpiry(freshAt(st, d))
 	default:
 		// The decision is under another limit than the state, under which the key
 		// may be fresh earlier or later.
 		h.save(i, st, h.slots[i].class&^shared, op.Rule)
-		h.noteExpiry(h.expiry(i, d.At))
+		h.recordExpiry(h.expiry(i, d.At))
 	}
 }
 
@@ -182,7 +182,7 @@ func (h *shard) keepConduct(i int, st *core.State, rule string, now int64) {
 	h.load(i, st)
 	st.Conduct = conduct
 	h.save(i, st, h.slots[i].class&^shared, rule)
-	h.noteExpiry(h.expiry(i, now))
+	h.recordExpiry(h.expiry(i, now))
 }
 
 // load copies the state of slot i into st. A log or leases are lent: a caller
@@ -332,7 +332,7 @@ func (h *shard) remove(i int) {
 	h.store.bytes.Add(-h.bytes(i))
 
 	// A table of another size puts the slots into other places, so the sweep begins anew.
-	h.cut(i, h.moved)
+	h.removeSlot(i, h.moved)
 	if h.sparse() {
 		h.resize(h.count)
 		h.restart()
@@ -356,8 +356,8 @@ func (h *shard) observe(now int64) {
 	h.latest = now
 }
 
-// noteExpiry notes when a slot will be fresh.
-func (h *shard) noteExpiry(at int64) {
+// recordExpiry records when a slot will be fresh.
+func (h *shard) recordExpiry(at int64) {
 	if at >= h.pending { // which is not before h.earliest
 		return
 	}

@@ -52,7 +52,7 @@ func (t *step) locate(s *Store, ops []core.Op) error {
 
 	var errs []error
 	for i := range ops {
-		v, err := s.classes.of(&ops[i])
+		v, err := s.classes.classOf(&ops[i])
 		if err != nil {
 			errs = append(errs, err)
 			continue

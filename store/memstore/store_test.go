@@ -309,7 +309,7 @@ func TestKeysAreComparedAndNotOnlyTheirHashes(t *testing.T) {
 
 	// Every key gets the same hash, so only the comparison tells them apart.
 	at := func(op *core.Op) location {
-		v, err := s.classes.of(op)
+		v, err := s.classes.classOf(op)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -366,7 +366,7 @@ func TestKeysOfOneHashDifferByRuleAndAlgorithm(t *testing.T) {
 		// A bucket and a key of each are put under hashes that collide.
 		places := make([]location, len(ops))
 		for i := range ops {
-			v, err := s.classes.of(&ops[i])
+			v, err := s.classes.classOf(&ops[i])
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -92,9 +92,9 @@ func (t *table) putExt(i int) *ext {
 	return &t.exts[i]
 }
 
-// cut takes slot i out, moves the slots that it had displaced back towards
+// removeSlot takes slot i out, moves the slots that it had displaced back towards
 // their homes, and calls moved for each.
-func (t *table) cut(i int, moved func(from, to int)) {
+func (t *table) removeSlot(i int, moved func(from, to int)) {
 	t.count--
 
 	// Every slot up to the next free place may have been displaced by this one. One whose home

@@ -40,7 +40,7 @@ func TestTableKeepsWhatIsPutUntilItIsCut(t *testing.T) {
 					t.Skip("empty")
 				}
 				id := rapid.SampledFrom(keysOf(model)).Draw(t, "id")
-				tab.cut(seek(&tab, model[id], id), ignore)
+				tab.removeSlot(seek(&tab, model[id], id), ignore)
 				delete(model, id)
 				if tab.sparse() {
 					tab.resize(tab.count)

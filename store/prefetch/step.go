@@ -177,11 +177,11 @@ func (s *Store) endFills(t *step, sent int64, err error) {
 }
 
 // granted returns how many units the step has taken ahead.
-func (t *step) granted(f fill) int64 {
-	if f.ahead == f.asked || !t.out[f.ahead].Allowed || !core.Granted(t.ops, t.out) {
+func (s *step) granted(f fill) int64 {
+	if f.ahead == f.asked || !s.out[f.ahead].Allowed || !core.Granted(s.ops, s.out) {
 		return 0
 	}
-	return t.ops[f.ahead].Cost
+	return s.ops[f.ahead].Cost
 }
 
 func (s *Store) release(t *step) {

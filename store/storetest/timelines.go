@@ -86,13 +86,13 @@ func Play(t *testing.T, f Factory, name, text string) {
 }
 
 // play plays a case on a new store. The error says in which line of the file what is wrong.
-func (c *scenario) play(t testing.TB, f Factory, name string) error {
+func (s *scenario) play(t testing.TB, f Factory, name string) error {
 	t.Helper()
 	clock := NewClock()
 	p := newPlayer(f(t, clock), clock, "")
-	for i := range c.steps {
-		if err := p.check(&c.steps[i]); err != nil {
-			return fmt.Errorf("%s:%d: %w", name, c.steps[i].line, err)
+	for i := range s.steps {
+		if err := p.check(&s.steps[i]); err != nil {
+			return fmt.Errorf("%s:%d: %w", name, s.steps[i].line, err)
 		}
 	}
 	return nil

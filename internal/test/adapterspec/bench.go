@@ -79,8 +79,8 @@ func (b *bench) over(s core.Store, c limiter.Config) *limiter.Limiter {
 // one returns a limiter that lets one request in at a time.
 func (b *bench) one() *limiter.Limiter { return b.limiter(b.rule("lease", "1 concurrent ttl=1m")) }
 
-// left returns the decision about the client under the first rule, without a take.
-func (b *bench) left(l *limiter.Limiter) core.Decision {
+// peek returns the decision about the client under the first rule, without a take.
+func (b *bench) peek(l *limiter.Limiter) core.Decision {
 	b.Helper()
 	list, err := l.Peek(b.Context(), "127.0.0.1")
 	if err != nil {
@@ -93,7 +93,7 @@ func (b *bench) left(l *limiter.Limiter) core.Decision {
 // wantLeft fails the test unless the client has n units left under the first rule.
 func (b *bench) wantLeft(l *limiter.Limiter, n int64) {
 	b.Helper()
-	if got := b.left(l).Remaining; got != n {
+	if got := b.peek(l).Remaining; got != n {
 		b.Errorf("%d left, want %d", got, n)
 	}
 }

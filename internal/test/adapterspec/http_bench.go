@@ -46,15 +46,15 @@ func onHTTP(hold func(*httpBench)) func(*bench) {
 }
 
 // row runs f as a subtest, on a bench of its own.
-func (b *httpBench) row(name string, f func(*httpBench)) {
-	b.Helper()
-	b.bench.row(name, onHTTP(f))
+func (h *httpBench) row(name string, f func(*httpBench)) {
+	h.Helper()
+	h.bench.row(name, onHTTP(f))
 }
 
 // serve starts the app. Without a handler it answers "ok".
-func (b *httpBench) serve(a HTTPApp) {
-	b.Helper()
-	b.listen(a)
+func (h *httpBench) serve(a HTTPApp) {
+	h.Helper()
+	h.listen(a)
 }
 
 func (o *overHTTP) listen(a HTTPApp) {
@@ -95,9 +95,9 @@ func httpApp(a app) HTTPApp {
 // An httpTurn is an exchange as a turn.
 type httpTurn struct{ Exchange }
 
-func (x httpTurn) say(text string) error { return x.Reply(200, text) }
+func (h httpTurn) say(text string) error { return h.Reply(200, text) }
 
-func (x httpTurn) answer(o ownAnswer, text string) error { return x.Reply(ownStatuses[o], text) }
+func (h httpTurn) answer(o ownAnswer, text string) error { return h.Reply(ownStatuses[o], text) }
 
 var ownStatuses = map[ownAnswer]int{ownRefused: 420, ownFailed: 521}
 

@@ -18,10 +18,10 @@ var httpRanges = []spec{{"a content is served in ranges under a lease", onHTTP(c
 
 // inFlight starts a server that lets one request in at a time. Each is answered by the next
 // handler that the test sends.
-func (b *httpBench) inFlight() chan<- Handler {
-	b.Helper()
+func (h *httpBench) inFlight() chan<- Handler {
+	h.Helper()
 	next := make(chan Handler, 1)
-	b.serve(HTTPApp{Limiter: b.one(), Handler: func(x Exchange) error { return (<-next)(x) }})
+	h.serve(HTTPApp{Limiter: h.one(), Handler: func(x Exchange) error { return (<-next)(x) }})
 	return next
 }
 

@@ -33,15 +33,15 @@ func onRPC(hold func(*rpcBench)) func(*bench) {
 }
 
 // row runs f as a subtest, on a bench of its own.
-func (b *rpcBench) row(name string, f func(*rpcBench)) {
-	b.Helper()
-	b.bench.row(name, onRPC(f))
+func (r *rpcBench) row(name string, f func(*rpcBench)) {
+	r.Helper()
+	r.bench.row(name, onRPC(f))
 }
 
 // serve starts the app.
-func (b *rpcBench) serve(a RPCApp) {
-	b.Helper()
-	b.listen(a)
+func (r *rpcBench) serve(a RPCApp) {
+	r.Helper()
+	r.listen(a)
 }
 
 func (o *overRPC) listen(a RPCApp) {
@@ -124,16 +124,16 @@ type rpcTurn struct {
 	text string // of the answer
 }
 
-func (x *rpcTurn) Context() context.Context { return x.ctx }
+func (r *rpcTurn) Context() context.Context { return r.ctx }
 
-func (x *rpcTurn) Request() core.Request { return x.over.Request(x.ctx) }
+func (r *rpcTurn) Request() core.Request { return r.over.Request(r.ctx) }
 
-func (x *rpcTurn) say(text string) error {
-	x.text = text
+func (r *rpcTurn) say(text string) error {
+	r.text = text
 	return nil
 }
 
-func (x *rpcTurn) answer(o ownAnswer, text string) error { return x.over.NewError(ownCodes[o], text) }
+func (r *rpcTurn) answer(o ownAnswer, text string) error { return r.over.NewError(ownCodes[o], text) }
 
 // ask calls Say with "ok" and the metadata.
 func (o *overRPC) ask(ctx context.Context, lines string) Answer {

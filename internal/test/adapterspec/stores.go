@@ -61,18 +61,18 @@ var errBroken = errors.New("the store is broken")
 
 // Apply calls the store unless it is broken. It lets the store take its time: on a busy
 // machine that may be longer than the second in which the limiter gives units back.
-func (w *observedStore) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	if w.broken.Load() {
+func (o *observedStore) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	if o.broken.Load() {
 		return errBroken
 	}
-	if err := w.Store.Apply(context.WithoutCancel(ctx), ops, out); err != nil {
+	if err := o.Store.Apply(context.WithoutCancel(ctx), ops, out); err != nil {
 		return err
 	}
 
 	// A rule that waits asks again and again: one signal is enough.
 	if !core.Granted(ops, out) {
 		select {
-		case w.refused <- struct{}{}:
+		case o.refused <- struct{}{}:
 		default:
 		}
 	}
@@ -80,11 +80,11 @@ func (w *observedStore) Apply(ctx context.Context, ops []core.Op, out []core.Dec
 	// One signal stands for the step, however many of its operations are of the kind.
 	for i := range ops {
 		if ops[i].Verb == core.Refund {
-			w.refunded <- struct{}{}
+			o.refunded <- struct{}{}
 			break
 		}
 		if out[i].Wait > 0 {
-			w.booked <- struct{}{}
+			o.booked <- struct{}{}
 			break
 		}
 	}

@@ -67,7 +67,7 @@ func (b *bench) patient() *limiter.Limiter {
 // wantWait fails the test unless a new request would have to wait for d.
 func (b *bench) wantWait(l *limiter.Limiter, d time.Duration) {
 	b.Helper()
-	if got := b.left(l).RetryAfter; got != d {
+	if got := b.peek(l).RetryAfter; got != d {
 		b.Errorf("the next has to wait %s, want %s", got, d)
 	}
 }

@@ -66,8 +66,8 @@ type Cut int
 // beyond the end is the end.
 func After(n int) Cut { return Cut(n + 1) }
 
-// of returns the part of the message before the cut.
-func (c Cut) of(message []byte) []byte { return message[:min(int(c)-1, len(message))] }
+// head returns the part of the message before the cut.
+func (c Cut) head(message []byte) []byte { return message[:min(int(c)-1, len(message))] }
 
 // picks reports whether the fault picks the n-th call.
 func (f *Fault) picks(n int) bool {

@@ -151,7 +151,7 @@ func (l *link) request(c call, command []byte) bool {
 	cut := c.picked && c.fault.CutRequest != 0
 	part := command
 	if cut {
-		part = c.fault.CutRequest.of(command)
+		part = c.fault.CutRequest.head(command)
 		c.fault.Drop = true // also if the server is faster than the cut
 	}
 
@@ -282,7 +282,7 @@ func (l *link) reply(c call, reply []byte) (p parcel, ok bool) {
 	case f.Garbage != "":
 		p.data = []byte(f.Garbage)
 	case f.CutReply != 0:
-		p = parcel{data: f.CutReply.of(reply), last: true, rst: f.Abort}
+		p = parcel{data: f.CutReply.head(reply), last: true, rst: f.Abort}
 	}
 	return p, true
 }

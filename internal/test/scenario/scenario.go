@@ -122,8 +122,8 @@ func (p *play) open(c limiter.Config) *limiter.Limiter {
 // apply is a store that is no events.Reporter.
 type apply func(ctx context.Context, ops []core.Op, out []core.Decision) error
 
-func (f apply) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	return f(ctx, ops, out)
+func (a apply) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	return a(ctx, ops, out)
 }
 
 func limit(text string) core.Limit { return core.MustParseLimit(text) }

@@ -7,8 +7,8 @@ type Cell struct {
 	Instrument *Instrument
 	Values     []string // of the attributes
 
-	// Note is what the package that reads the cell keeps with it.
-	Note atomic.Value
+	// Attached is what the package that reads the cell keeps with it.
+	Attached atomic.Value
 
 	n        atomic.Uint64
 	showZero bool

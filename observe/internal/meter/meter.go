@@ -140,7 +140,7 @@ func New(o Options) (*Meter, error) {
 	}
 	m.rules.Store(&map[string]*rule{})
 	m.hooks = &events.Hooks{
-		Open: m.opened, Closed: m.closed, Queue: m.queue, Lease: m.lease, Units: m.flow, Ban: m.ban,
+		Open: m.opened, Closed: m.removeLimiter, Queue: m.queue, Lease: m.lease, Units: m.flow, Ban: m.ban,
 		StoreCall: m.storeCall, Breaker: m.breaker, CachedRefusal: m.cachedRefusal, Policy: m.policy,
 	}
 
@@ -197,10 +197,10 @@ type found struct {
 func (m *Meter) RuleCounter(name string) *RuleCounter { return &RuleCounter{meter: m, name: name} }
 
 // Count counts a decision. refused is as in [Meter.Observe].
-func (c *RuleCounter) Count(ctx context.Context, v events.Verdict, refused func(context.Context, *Cell)) {
-	f := c.found.Load()
-	if f == nil || f.rules != c.meter.rules.Load() {
-		f = c.find()
+func (r *RuleCounter) Count(ctx context.Context, v events.Verdict, refused func(context.Context, *Cell)) {
+	f := r.found.Load()
+	if f == nil || f.rules != r.meter.rules.Load() {
+		f = r.find()
 	}
 	switch {
 	case v == events.Allowed:
@@ -213,12 +213,12 @@ func (c *RuleCounter) Count(ctx context.Context, v events.Verdict, refused func(
 }
 
 // find finds the counts of the rule among the rules that the meter has now.
-func (c *RuleCounter) find() *found {
+func (r *RuleCounter) find() *found {
 	for {
-		rules := c.meter.rules.Load()
-		f := &found{c.meter.ruleOf(c.name), rules}
-		if c.meter.rules.Load() == rules { // or else the rule may have been added or removed
-			c.found.Store(f)
+		rules := r.meter.rules.Load()
+		f := &found{r.meter.ruleOf(r.name), rules}
+		if r.meter.rules.Load() == rules { // or else the rule may have been added or removed
+			r.found.Store(f)
 			return f
 		}
 	}
@@ -310,8 +310,8 @@ func (m *Meter) opened(l events.Inspector) {
 	m.limiters = append(m.limiters, l)
 }
 
-// closed removes a limiter. Its counts stay.
-func (m *Meter) closed(l events.Inspector) {
+// removeLimiter removes a limiter. Its counts stay.
+func (m *Meter) removeLimiter(l events.Inspector) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range m.limiters {

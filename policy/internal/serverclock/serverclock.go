@@ -24,10 +24,10 @@ type Clock struct {
 	error  time.Duration // server is at most so wrong
 }
 
-// Note takes the server's clock as it was between two instants of this process. Of two
+// Adjust takes the server's clock as it was between two instants of this process. Of two
 // answers that agree the one that took less time is believed; if they do not agree, the
 // server's clock was set, and the newer one is.
-func (c *Clock) Note(sent, received, server time.Time) {
+func (c *Clock) Adjust(sent, received, server time.Time) {
 	half := received.Sub(sent) / 2
 	middle := sent.Add(half)
 

@@ -45,7 +45,7 @@ func TestClock(t *testing.T) {
 		sent := local.Add(row.at)
 		middle := sent.Add(row.took / 2)
 
-		c.Note(sent, sent.Add(row.took), server.Add(row.at+row.took/2+row.server))
+		c.Adjust(sent, sent.Add(row.took), server.Add(row.at+row.took/2+row.server))
 
 		got, known := c.At(middle)
 		if beside := got.Sub(server.Add(row.at + row.took/2)); !known || beside != row.want {

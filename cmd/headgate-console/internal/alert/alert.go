@@ -90,13 +90,13 @@ func (w *Worker) check(ctx context.Context) {
 		failures(err)
 
 		// What the check has found is sent at once, and not at the end of a pause.
-		w.look()
+		w.wakeUp()
 		sleep(ctx, every, nil)
 	}
 }
 
-// look makes the worker look for messages.
-func (w *Worker) look() {
+// wakeUp makes the worker look for messages.
+func (w *Worker) wakeUp() {
 	select {
 	case w.wake <- struct{}{}:
 	default: // it will look anyway
@@ -158,7 +158,7 @@ func (w *Worker) deliver(ctx context.Context, d service.Due) {
 		delete(w.busy, d.Webhook)
 		w.mu.Unlock()
 		if err == nil { // else the database is away, and the next look is soon enough
-			w.look()
+			w.wakeUp()
 		}
 	})
 }

@@ -27,10 +27,10 @@ type webhookDraft struct {
 	Disabled    bool       `json:"disabled"`
 }
 
-func (d webhookDraft) draft() service.WebhookDraft {
+func (w webhookDraft) draft() service.WebhookDraft {
 	return service.WebhookDraft{
-		Name: d.Name, URL: d.URL, Apps: d.Apps, All: d.All, Conditions: d.Conditions,
-		RepeatAfter: duration(d.RepeatAfter), Enabled: !d.Disabled,
+		Name: w.Name, URL: w.URL, Apps: w.Apps, All: w.All, Conditions: w.Conditions,
+		RepeatAfter: duration(w.RepeatAfter), Enabled: !w.Disabled,
 	}
 }
 

@@ -135,12 +135,12 @@ type lateWriter struct {
 	begun bool
 }
 
-func (w *lateWriter) Write(b []byte) (int, error) {
-	if !w.begun {
-		w.begun = true
-		w.begin()
+func (l *lateWriter) Write(b []byte) (int, error) {
+	if !l.begun {
+		l.begun = true
+		l.begin()
 	}
-	return w.ResponseWriter.Write(b)
+	return l.ResponseWriter.Write(b)
 }
 
 type markerView struct {

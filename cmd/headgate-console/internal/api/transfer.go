@@ -41,11 +41,11 @@ func (c *call) export() error {
 }
 
 type planView struct {
-	Base   int64          `json:"base"`
-	Apps   []string       `json:"apps"`
-	Counts map[string]int `json:"counts"`
-	Steps  []stepView     `json:"steps"`
-	Left   []string       `json:"left"`
+	Base      int64          `json:"base"`
+	Apps      []string       `json:"apps"`
+	Counts    map[string]int `json:"counts"`
+	Steps     []stepView     `json:"steps"`
+	LeftAlone []string       `json:"left"`
 }
 
 type stepView struct {
@@ -107,5 +107,5 @@ func (c *call) transfer(do func(context.Context, service.Actor, service.Import) 
 	}
 
 	return c.send(http.StatusOK,
-		planView{plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf), list(plan.Left)})
+		planView{plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf), list(plan.LeftAlone)})
 }

@@ -155,7 +155,7 @@ func (w *worker) diff(ctx context.Context) (int, error) {
 	if printed.err != nil {
 		return failed, printed.err
 	}
-	if p.changes() {
+	if p.changesAnything() {
 		return differ, nil
 	}
 	return same, nil
@@ -176,7 +176,7 @@ func (w *worker) apply(ctx context.Context) error {
 		return printed.err
 	}
 
-	if p.changes() && !w.dryRun {
+	if p.changesAnything() && !w.dryRun {
 		if err := w.carryOut(ctx, p); err != nil {
 			return err
 		}
@@ -185,12 +185,12 @@ func (w *worker) apply(ctx context.Context) error {
 	for i := range p.Steps {
 		printed.result(&p.Steps[i], w.dryRun)
 	}
-	for _, name := range p.Left {
-		printed.line("%-9s  %s, which is of other applications too", "left", name)
+	for _, name := range p.LeftAlone {
+		printed.writeLine("%-9s  %s, which is of other applications too", "left", name)
 	}
 
-	if !p.changes() {
-		printed.line("Nothing to change.")
+	if !p.changesAnything() {
+		printed.writeLine("Nothing to change.")
 	}
 	return printed.err
 }
@@ -208,7 +208,7 @@ func (w *worker) carryOut(ctx context.Context, p *plan) error {
 		q.Set("base", strconv.FormatInt(p.Base, 10))
 		_, err := w.console.post(ctx, w.reader.set, q, "api", "import")
 		if !isMoved(err) {
-			return w.unknown(w.placed(err))
+			return w.withUnknownOutcome(w.placed(err))
 		}
 
 		again, err := w.plan(ctx)
@@ -224,8 +224,8 @@ func (w *worker) carryOut(ctx context.Context, p *plan) error {
 	return errConflict
 }
 
-// unknown adds to the error of an import without an answer what it means.
-func (w *worker) unknown(err error) error {
+// withUnknownOutcome adds to the error of an import without an answer what it means.
+func (w *worker) withUnknownOutcome(err error) error {
 	var answered *problem
 	if err == nil || errors.As(err, &answered) && answered.Status < 500 {
 		return err
@@ -251,7 +251,7 @@ func (w *worker) placed(err error) error {
 			text = fmt.Sprintf("policy %q: %s", f.Policy, text)
 		}
 		if s, ok := w.reader.sources[f.Policy]; ok {
-			text = s.at(f.Field) + ": " + text
+			text = s.placeOf(f.Field) + ": " + text
 		}
 
 		lines = append(lines, errors.New(text))

@@ -21,10 +21,10 @@ const maxAnswer = 64 << 20
 
 // plan is what an import does, as the API answers.
 type plan struct {
-	Base  int64    `json:"base"`
-	Apps  []string `json:"apps"`
-	Steps []step   `json:"steps"`
-	Left  []string `json:"left"`
+	Base      int64    `json:"base"`
+	Apps      []string `json:"apps"`
+	Steps     []step   `json:"steps"`
+	LeftAlone []string `json:"left"`
 }
 
 type step struct {
@@ -60,8 +60,8 @@ func (p *plan) count(action string) (n int) {
 	return n
 }
 
-// changes reports whether the plan changes anything.
-func (p *plan) changes() bool { return p.count(keep) < len(p.Steps) }
+// changesAnything reports whether the plan changes anything.
+func (p *plan) changesAnything() bool { return p.count(keep) < len(p.Steps) }
 
 // isSame reports whether two plans do the same to the same versions.
 func (p *plan) isSame(q *plan) bool {

@@ -28,8 +28,8 @@ type source struct {
 	index int // in the file
 }
 
-// at returns the place of a field as "file:line".
-func (s source) at(field string) string {
+// placeOf returns the place of a field as "file:line".
+func (s source) placeOf(field string) string {
 	return fmt.Sprintf("%s:%d", s.path, s.lines.Line(s.index, field))
 }
 
@@ -136,7 +136,7 @@ func (r *reader) file(path string) error {
 			continue
 		case exists && first.path != path: // in one file it is a mistake already
 			r.errs = append(r.errs, fmt.Errorf("%s: policy %q: name: the policy of %s has the same name",
-				here.at("name"), name, first.at("name")))
+				here.placeOf("name"), name, first.placeOf("name")))
 		case !exists:
 			r.sources[name] = here
 		}

@@ -13,7 +13,7 @@ type printer struct {
 	err error
 }
 
-func (p *printer) line(format string, args ...any) {
+func (p *printer) writeLine(format string, args ...any) {
 	if p.err == nil {
 		_, p.err = io.WriteString(p.w, printable(fmt.Sprintf(format, args...))+"\n")
 	}
@@ -24,25 +24,25 @@ func (p *printer) difference(s *step) {
 	if s.Action == keep {
 		return
 	}
-	p.line("%s %s", s.Action, s.Name)
+	p.writeLine("%s %s", s.Action, s.Name)
 
 	for _, c := range s.Changes {
 		if c.Before != "" {
-			p.line("  - %s: %s", c.Field, c.Before)
+			p.writeLine("  - %s: %s", c.Field, c.Before)
 		}
 		if c.After != "" {
-			p.line("  + %s: %s", c.Field, c.After)
+			p.writeLine("  + %s: %s", c.Field, c.After)
 		}
 	}
 }
 
 // summary writes what a plan does, and the changes and deletions in full.
 func (p *printer) summary(plan *plan) {
-	p.line("To create: %d, to change: %d, to delete: %d, unchanged: %d.",
+	p.writeLine("To create: %d, to change: %d, to delete: %d, unchanged: %d.",
 		plan.count(create), plan.count(update), plan.count(remove), plan.count(keep))
 
 	if len(plan.Apps) > 0 {
-		p.line("Applications to add: %s.", strings.Join(plan.Apps, ", "))
+		p.writeLine("Applications to add: %s.", strings.Join(plan.Apps, ", "))
 	}
 
 	for i := range plan.Steps {
@@ -58,7 +58,7 @@ func (p *printer) result(s *step, dry bool) {
 	if dry && s.Action != keep {
 		after = " (dry run)"
 	}
-	p.line("%-9s  %s%s", results[s.Action], s.Name, after)
+	p.writeLine("%-9s  %s%s", results[s.Action], s.Name, after)
 }
 
 // printable returns a line that cannot steer a terminal.

@@ -51,7 +51,7 @@ func NewAttempts(clock func() int64) (*Attempts, error) {
 			},
 		}},
 
-		// The last rule refuses no attempt: beyond it the attempt is degraded, which Begin answers
+		// The last rule refuses no attempt: beyond it the attempt is degraded, which Admit answers
 		// with the slow limiter.
 		{&a.unknown, []limiter.Rule{
 			{Name: "login-pair", Limit: core.Limit{Quota: 5, Period: 5 * time.Minute}, Key: pair},
@@ -104,9 +104,9 @@ type Try struct {
 	Slowed bool
 }
 
-// Begin counts an attempt. ok reports whether it is admitted. If not, retryAfter is the
+// Admit counts an attempt. ok reports whether it is admitted. If not, retryAfter is the
 // time until the next one is.
-func (a *Attempts) Begin(ctx context.Context, of Attempt) (t Try, retryAfter time.Duration, ok bool) {
+func (a *Attempts) Admit(ctx context.Context, of Attempt) (t Try, retryAfter time.Duration, ok bool) {
 	r := attempt{ctx: ctx, Attempt: of}
 
 	// A known browser that has used up its own limit goes on as an unknown one.

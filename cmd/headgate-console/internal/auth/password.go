@@ -115,7 +115,7 @@ func isSeparator(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(
 func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 	salt := make([]byte, saltSize)
 	rand.Read(salt)
-	sum, err := p.sum(ctx, password, salt, p.cost, hashSize)
+	sum, err := p.hashInTurn(ctx, password, salt, p.cost, hashSize)
 	if err != nil {
 		return "", err
 	}
@@ -140,7 +140,7 @@ func (p *Passwords) Matches(ctx context.Context, stored, password string) (bool,
 		return false, err
 	}
 
-	got, err := p.sum(ctx, password, salt, cost, uint32(len(want)))
+	got, err := p.hashInTurn(ctx, password, salt, cost, uint32(len(want)))
 	if err != nil {
 		return false, err
 	}
@@ -148,8 +148,10 @@ func (p *Passwords) Matches(ctx context.Context, stored, password string) (bool,
 	return subtle.ConstantTimeCompare(got, want) == 1 && known, nil
 }
 
-// sum waits for a slot and hashes.
-func (p *Passwords) sum(ctx context.Context, password string, salt []byte, cost Cost, size uint32) ([]byte, error) {
+// hashInTurn waits for a slot and hashes.
+func (p *Passwords) hashInTurn(
+	ctx context.Context, password string, salt []byte, cost Cost, size uint32,
+) ([]byte, error) {
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():

@@ -50,7 +50,7 @@ func FactorAddress(user, secret string) (string, error) {
 // µs or one step before or after. It does not accept the step used or one before it, so
 // that a code is accepted once. A new secret has used no step, which is 0.
 func CodeStep(secret, code string, at, used int64) (step int64, ok bool) {
-	code = plain(code)
+	code = typedCode(code)
 	now := at / stepLife
 	for step = max(now-skew, used+1); step <= now+skew; step++ {
 		right, err := hotp.ValidateCustom(code, uint64(step), secret,
@@ -71,7 +71,7 @@ func CodeUsed(secret, code string, at, used int64) bool {
 // IsCode reports whether a text has the form of a code of RFC 6238, and not of a recovery
 // code. There are only a million of them.
 func IsCode(s string) bool {
-	s = plain(s)
+	s = typedCode(s)
 	return len(s) <= otp.DigitsSix.Length() || strings.Trim(s, "0123456789") == ""
 }
 
@@ -86,9 +86,9 @@ func NewRecoveryCodes() (codes, digests []string) {
 }
 
 // RecoveryDigest returns the digest of a recovery code as it was typed.
-func RecoveryDigest(code string) string { return Digest(plain(code)) }
+func RecoveryDigest(code string) string { return Digest(typedCode(code)) }
 
-// plain removes what people add to a code to read it.
-func plain(code string) string {
+// typedCode removes what people add to a code to read it.
+func typedCode(code string) string {
 	return strings.ToLower(strings.NewReplacer(" ", "", "-", "", "\t", "").Replace(code))
 }

@@ -53,8 +53,8 @@ const (
 	// atOnce is how many minutes are read with one call.
 	atOnce = 15
 
-	// parts is how many parts of the series are pruned after each collection.
-	parts = 20
+	// pruneParts is how many parts of the series are pruned after each collection.
+	pruneParts = 20
 )
 
 // Options configure a [Worker]. Source and Ledger must be set.
@@ -192,7 +192,7 @@ func (w *Worker) collect(ctx context.Context) (now time.Time, err error) {
 	}
 
 	// Pruning is spread over the collections, a few series each, so that none takes long.
-	for range parts {
+	for range pruneParts {
 		if w.last, err = w.o.Ledger.Prune(ctx, now, w.last); err != nil || w.last == 0 {
 			errs = append(errs, err)
 			break

@@ -216,7 +216,7 @@ func TestWorkerReadsWhatHasChanged(t *testing.T) {
 		if reads != 0 {
 			t.Errorf("%d minutes were read without a change", reads)
 		}
-		if prunes < 60*parts/2 {
+		if prunes < 60*pruneParts/2 {
 			t.Errorf("%d parts were pruned in an hour", prunes)
 		}
 

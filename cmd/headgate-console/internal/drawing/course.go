@@ -35,9 +35,9 @@ type course struct {
 	max    int64
 }
 
-// follow simulates a client that always asks for more, with the arithmetic that
+// simulate simulates a client that always asks for more, with the arithmetic that
 // stores use. The error is the mistake in the limit.
-func follow(l core.Limit) (course, error) {
+func simulate(l core.Limit) (course, error) {
 	if err := l.Validate(); err != nil {
 		return course{}, err
 	}

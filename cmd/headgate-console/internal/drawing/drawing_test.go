@@ -45,7 +45,7 @@ func TestCourseFollowsTheAlgorithm(t *testing.T) {
 		{"3 concurrent ttl=4s", []point{{0, 0}, {1 * s, 3}, {3 * s, 0}, {5 * s, 3}, {7 * s, 0},
 			{9 * s, 3}, {11 * s, 0}}},
 	} {
-		c, err := follow(parse(t, row.limit))
+		c, err := simulate(parse(t, row.limit))
 		if err != nil || !slices.Equal(c.points, row.want) {
 			t.Errorf("%s: %v, %v, want %v", row.limit, c.points, err, row.want)
 		}

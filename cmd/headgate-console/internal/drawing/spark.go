@@ -53,19 +53,19 @@ type sparkPath struct {
 	at int // where the line is
 }
 
-func (p *sparkPath) bar(i, tenths int) {
+func (s *sparkPath) bar(i, tenths int) {
 	if tenths == 0 {
 		return
 	}
 
 	x := i * sparkStep
-	if p.Len() == 0 {
-		fmt.Fprintf(p, "M%d %d", x, SparkHeight)
+	if s.Len() == 0 {
+		fmt.Fprintf(s, "M%d %d", x, SparkHeight)
 	} else {
-		fmt.Fprintf(p, "h%d", x-p.at)
+		fmt.Fprintf(s, "h%d", x-s.at)
 	}
 
 	top := strconv.FormatFloat(float64(SparkHeight*10-tenths)/10, 'f', -1, 64)
-	fmt.Fprintf(p, "V%sh%dV%d", top, sparkBar, SparkHeight)
-	p.at = x + sparkBar
+	fmt.Fprintf(s, "V%sh%dV%d", top, sparkBar, SparkHeight)
+	s.at = x + sparkBar
 }

@@ -27,7 +27,7 @@ const style = `text{font:12px system-ui,sans-serif;fill:#374151}.grid{stroke:#d1
 // SVG returns a drawing of the limit as a complete document, or the mistake in the
 // limit. All of its text is numbers, spans and constants.
 func SVG(l core.Limit) (string, error) {
-	c, err := follow(l)
+	c, err := simulate(l)
 	if err != nil {
 		return "", err
 	}

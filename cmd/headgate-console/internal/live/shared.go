@@ -56,12 +56,12 @@ type Shared[K comparable, V any] struct {
 //
 // All callers who need the reading that goes on wait for the same done.
 type entry[V any] struct {
-	value V         // the last one that was read
-	at    time.Time // when its reading began; zero if there is none
-	err   error     // of the last reading
-	tried time.Time // when the last reading began
-	asked time.Time
-	done  chan struct{} // closed when the reading that goes on has ended; nil if none does
+	value   V         // the last one that was read
+	at      time.Time // when its reading began; zero if there is none
+	err     error     // of the last reading
+	tried   time.Time // when the last reading began
+	askedAt time.Time
+	done    chan struct{} // closed when the reading that goes on has ended; nil if none does
 }
 
 // NewShared returns a Shared.
@@ -129,7 +129,7 @@ func (s *Shared[K, V]) entryLocked(key K, now time.Time) *entry[V] {
 		e = &entry[V]{}
 		s.entries[key] = e
 	}
-	e.asked = now
+	e.askedAt = now
 	return e
 }
 
@@ -140,9 +140,9 @@ func (s *Shared[K, V]) tidyLocked(now time.Time) {
 	for key, e := range s.entries {
 		switch {
 		case e.done != nil: // a reading that goes on writes to its entry
-		case now.Sub(e.asked) > idle:
+		case now.Sub(e.askedAt) > idle:
 			delete(s.entries, key)
-		case first == nil || e.asked.Before(first.asked):
+		case first == nil || e.askedAt.Before(first.askedAt):
 			oldest, first = key, e
 		}
 	}

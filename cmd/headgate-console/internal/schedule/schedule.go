@@ -75,7 +75,7 @@ func (w *Worker) run(ctx context.Context) {
 
 	failing := false
 	for ctx.Err() == nil {
-		wait, err := w.once(ctx)
+		wait, err := w.runOnce(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -94,8 +94,8 @@ func (w *Worker) run(ctx context.Context) {
 	}
 }
 
-// once runs the calendar, and returns how long to sleep.
-func (w *Worker) once(ctx context.Context) (time.Duration, error) {
+// runOnce runs the calendar, and returns how long to sleep.
+func (w *Worker) runOnce(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 

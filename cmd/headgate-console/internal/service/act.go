@@ -75,18 +75,18 @@ func (s *Service) actWith(
 const ownFactor = "second-factor."
 
 // run looks up the actor's permissions and calls f.
-func (d *action) run(f func(*action) error) error {
+func (a *action) run(f func(*action) error) error {
 	var err error
-	if d.access, err = accessOf(d.Tx, d.actor); err != nil {
+	if a.access, err = accessOf(a.Tx, a.actor); err != nil {
 		return err
 	}
-	if d.access.MustChangePassword {
+	if a.access.MustChangePassword {
 		return ErrPasswordChange
 	}
-	if d.access.MustSetUpSecondFactor && !strings.HasPrefix(d.verb, ownFactor) {
+	if a.access.MustSetUpSecondFactor && !strings.HasPrefix(a.verb, ownFactor) {
 		return ErrSecondFactor
 	}
-	return f(d)
+	return f(a)
 }
 
 // ended returns the error of an action to the caller, and nil for errUnchanged. It
@@ -126,42 +126,42 @@ func (s *Service) Refuse(ctx context.Context, a Actor, verb, object, reason stri
 }
 
 // deny refuses the action.
-func (d *action) deny(reason string) error {
-	return &DeniedError{Action: d.verb, Object: d.object, Reason: reason}
+func (a *action) deny(reason string) error {
+	return &DeniedError{Action: a.verb, Object: a.object, Reason: reason}
 }
 
 // hide refuses the action as if its object did not exist.
-func (d *action) hide() error {
-	return &DeniedError{Action: d.verb, Object: d.object, Reason: "the object is hidden from the actor", hidden: true}
+func (a *action) hide() error {
+	return &DeniedError{Action: a.verb, Object: a.object, Reason: "the object is hidden from the actor", hidden: true}
 }
 
 // probe returns the refusal of a name that a hidden policy has.
-func (d *action) probe() *DeniedError {
+func (a *action) probe() *DeniedError {
 	return &DeniedError{
-		Action: d.verb, Object: d.object,
+		Action: a.verb, Object: a.object,
 		Reason: "the name is that of a policy that is hidden from the actor",
 	}
 }
 
 // manage refuses the action unless the actor is an administrator.
-func (d *action) manage() error {
-	if !d.access.CanManage() {
-		return d.deny("it takes an administrator")
+func (a *action) manage() error {
+	if !a.access.CanManage() {
+		return a.deny("it takes an administrator")
 	}
 	return nil
 }
 
 // person refuses tokens, for actions that require a log-in.
-func (d *action) person() error {
-	if d.access.Token {
-		return d.deny("a token may not do this")
+func (a *action) person() error {
+	if a.access.Token {
+		return a.deny("a token may not do this")
 	}
 	return nil
 }
 
 // done writes the row of the audit log.
-func (d *action) done(before, after string) error {
-	row := d.actor.auditRow(d.now, d.verb, d.object)
+func (a *action) done(before, after string) error {
+	row := a.actor.auditRow(a.now, a.verb, a.object)
 	row.Outcome, row.Before, row.After = string(Done), before, after
-	return d.AddAudit(row)
+	return a.AddAudit(row)
 }

@@ -88,7 +88,7 @@ func (a Alarm) Check(ctx context.Context) error {
 	}
 
 	// Redis is asked between two transactions, because its answers may take seconds.
-	v := s.look(ctx, w)
+	v := s.askRedis(ctx, w)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -157,29 +157,29 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 	return w, err
 }
 
-// of returns the applications that a webhook watches.
-func (w alertWatch) of(hook Webhook) []string {
+// watchedApps returns the applications that a webhook watches.
+func (a alertWatch) watchedApps(hook Webhook) []string {
 	if hook.All {
-		return w.apps
+		return a.apps
 	}
-	return slices.DeleteFunc(slices.Clone(hook.Apps), func(app string) bool { return !slices.Contains(w.apps, app) })
+	return slices.DeleteFunc(slices.Clone(hook.Apps), func(app string) bool { return !slices.Contains(a.apps, app) })
 }
 
 // places returns the applications for which a condition of a webhook is looked at; "" stands for
 // all together.
-func (w alertWatch) places(hook Webhook, c Condition) []string {
+func (a alertWatch) places(hook Webhook, c Condition) []string {
 	if alertKinds[rankOf(c.Kind)].Common {
 		return []string{""}
 	}
-	return w.of(hook)
+	return a.watchedApps(hook)
 }
 
 // watched returns the applications for which some webhook has a condition of the kinds.
-func (w alertWatch) watched(kinds ...AlertKind) []string {
+func (a alertWatch) watched(kinds ...AlertKind) []string {
 	set := map[string]bool{}
-	for _, hook := range w.hooks {
+	for _, hook := range a.hooks {
 		if slices.ContainsFunc(hook.Conditions, func(c Condition) bool { return slices.Contains(kinds, c.Kind) }) {
-			for _, app := range w.of(hook) {
+			for _, app := range a.watchedApps(hook) {
 				set[app] = true
 			}
 		}
@@ -187,8 +187,8 @@ func (w alertWatch) watched(kinds ...AlertKind) []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// look asks Redis for what the webhooks watch.
-func (s *Service) look(ctx context.Context, w alertWatch) *seen {
+// askRedis asks Redis for what the webhooks watch.
+func (s *Service) askRedis(ctx context.Context, w alertWatch) *seen {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	v := &seen{
@@ -226,7 +226,7 @@ func (s *Service) look(ctx context.Context, w alertWatch) *seen {
 	for _, hook := range w.hooks {
 		for _, c := range hook.Conditions {
 			for _, app := range w.places(hook, c) {
-				v.look(c, app)
+				v.judge(c, app)
 			}
 		}
 	}
@@ -307,7 +307,7 @@ func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 				key := alertKey{hook.ID, c.Kind, app}
 				row, there := known[key]
 				delete(known, key)
-				if err := f.write(c, app, v.look(c, app), row, there); err != nil {
+				if err := f.write(c, app, v.judge(c, app), row, there); err != nil {
 					return err
 				}
 			}

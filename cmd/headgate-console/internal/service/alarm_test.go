@@ -631,7 +631,7 @@ func TestAlertsOfALateCheckAreDropped(t *testing.T) {
 	w.must(err)
 	var watch alertWatch
 	w.must(w.db.View(t.Context(), func(tx *store.Tx) (err error) { watch, err = alertWatchOf(tx); return err }))
-	late := w.look(t.Context(), watch)
+	late := w.askRedis(t.Context(), watch)
 
 	w.refuse("a", 0)
 	if again, err := w.Alarm().claim(t.Context()); err != nil || again != 0 {

@@ -68,8 +68,8 @@ type messageHook struct {
 // messageVersion is the version of the form of messages.
 const messageVersion = 1
 
-// of completes a message to a webhook.
-func (m message) of(hook store.Webhook) message {
+// completeFor completes a message to a webhook.
+func (m message) completeFor(hook store.Webhook) message {
 	m.Version, m.Data.Webhook = messageVersion, messageHook{hook.ID, hook.Name}
 	return m
 }
@@ -102,7 +102,8 @@ func (f findingWriter) addMessage(event string, c Condition, row store.Alert, fo
 	}
 
 	d := store.Delivery{
-		ID: newMessageID(), Webhook: f.row.ID, Event: event, Kind: row.Kind, App: row.App, Body: m.of(f.row).text(),
+		ID: newMessageID(), Webhook: f.row.ID, Event: event, Kind: row.Kind, App: row.App,
+		Body:      m.completeFor(f.row).text(),
 		CreatedAt: f.now, State: store.StateWaiting, NextAt: f.now,
 	}
 

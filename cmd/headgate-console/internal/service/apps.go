@@ -69,13 +69,13 @@ func (s *Service) CreateApp(ctx context.Context, a Actor, name, description stri
 }
 
 // addApp adds an application that a policy lists.
-func (d *action) addApp(name string) error {
-	if err := d.InsertApp(store.App{Name: name, CreatedAt: d.now, CreatedBy: d.actor.user}); err != nil {
+func (a *action) addApp(name string) error {
+	if err := a.InsertApp(store.App{Name: name, CreatedAt: a.now, CreatedBy: a.actor.user}); err != nil {
 		return err
 	}
-	row := d.actor.auditRow(d.now, "app.create", appObject(name))
+	row := a.actor.auditRow(a.now, "app.create", appObject(name))
 	row.Outcome, row.After, row.Note = string(Done), appText(name, ""), "by an import"
-	return d.AddAudit(row)
+	return a.AddAudit(row)
 }
 
 // DescribeApp changes the description of an application. It requires an
@@ -156,11 +156,11 @@ func (s *Service) actOnApp(ctx context.Context, a Actor, verb, name string, f fu
 }
 
 // app returns an application. It does not look up invalid names.
-func (d *action) app(name string) (store.App, error) {
+func (a *action) app(name string) (store.App, error) {
 	if policy.CheckApp(name) != nil {
 		return store.App{}, ErrNotFound
 	}
-	return d.App(name)
+	return a.App(name)
 }
 
 // appText returns the form of an application in the audit log.

@@ -73,12 +73,12 @@ func (s *Service) Audit(ctx context.Context, a Actor, q AuditQuery) (page []Entr
 	return page, err
 }
 
-func (q *AuditQuery) check() error {
+func (a *AuditQuery) check() error {
 	var f faults
-	f.add("actor", textform.Check(q.Actor, MaxSearch))
-	f.add("object", textform.Check(q.Object, MaxSearch))
-	f.add("action", textform.Check(q.Action, MaxSearch))
-	f.add("outcome", textform.Check(string(q.Outcome), MaxSearch))
+	f.add("actor", textform.Check(a.Actor, MaxSearch))
+	f.add("object", textform.Check(a.Object, MaxSearch))
+	f.add("action", textform.Check(a.Action, MaxSearch))
+	f.add("outcome", textform.Check(string(a.Outcome), MaxSearch))
 	return f.err()
 }
 

@@ -73,8 +73,8 @@ func TestDatabaseKilledWriterLeavesNothing(t *testing.T) {
 	w.create(sample("p", "a"))
 
 	// The server dies between the deletion and the end of its transaction.
-	err := w.change(ctx, w.admin, deleted, "p", func(d *action) error {
-		if err := d.remove("p", 1, deleted); err != nil {
+	err := w.change(ctx, w.admin, deleted, "p", func(a *action) error {
+		if err := a.remove("p", 1, deleted); err != nil {
 			return err
 		}
 		server.Restart(t)

@@ -23,15 +23,15 @@ func (s *Service) Bootstrap(ctx context.Context) (password string, err error) {
 
 	// Another program may be faster, so the transaction looks again.
 	password, err = s.withPassword(ctx, func(_, hash string) error {
-		return s.asConsole(ctx, "user.create", FirstUser, func(d *action) error {
-			list, err := d.Users()
+		return s.asConsole(ctx, "user.create", FirstUser, func(a *action) error {
+			list, err := a.Users()
 			if err != nil {
 				return err
 			}
 			if len(list) > 0 {
 				return errUnchanged
 			}
-			return d.newAdministrator(FirstUser, hash)
+			return a.newAdministrator(FirstUser, hash)
 		})
 	})
 	if errors.Is(err, errUnchanged) {
@@ -58,53 +58,53 @@ func (s *Service) Recover(ctx context.Context, name string) (password string, er
 		return "", invalid("name", err.Error())
 	}
 	return s.withPassword(ctx, func(_, hash string) error {
-		return s.asConsole(ctx, "user.recover", name, func(d *action) error {
+		return s.asConsole(ctx, "user.recover", name, func(a *action) error {
 			// Every console on this database begins to count failed log-ins anew.
-			if err := d.RaiseCounter(store.CounterAttempts, d.now); err != nil {
+			if err := a.RaiseCounter(store.CounterAttempts, a.now); err != nil {
 				return err
 			}
 
-			u, err := d.user(name)
+			u, err := a.user(name)
 			if errors.Is(err, ErrNotFound) {
-				return d.newAdministrator(name, hash)
+				return a.newAdministrator(name, hash)
 			}
 			if err != nil {
 				return err
 			}
 
 			u.Administrator, u.Disabled = true, false
-			if err := d.UpdateUser(u); err != nil {
+			if err := a.UpdateUser(u); err != nil {
 				return err
 			}
 
 			// The device of the second factor may be lost, or in the hands of another.
-			if err := d.DeleteSecondFactor(name); err != nil {
+			if err := a.DeleteSecondFactor(name); err != nil {
 				return err
 			}
 
-			return d.resetPassword(name, hash)
+			return a.resetPassword(name, hash)
 		})
 	})
 }
 
-func (d *action) newAdministrator(name, hash string) error {
+func (a *action) newAdministrator(name, hash string) error {
 	u := store.User{
 		Name: name, Password: hash, Administrator: true, MustChange: true,
-		CreatedAt: d.now, PasswordAt: d.now,
+		CreatedAt: a.now, PasswordAt: a.now,
 	}
-	if err := d.InsertUser(u); err != nil {
+	if err := a.InsertUser(u); err != nil {
 		return err
 	}
-	return d.done("", userText(u))
+	return a.done("", userText(u))
 }
 
 // asConsole runs f for the program itself.
 func (s *Service) asConsole(ctx context.Context, verb, user string, f func(*action) error) error {
 	return s.db.Update(ctx, func(t *store.Tx) error {
-		d := &action{Tx: t, actor: itself(), now: s.now(), verb: verb, object: userObject(user)}
-		if err := t.RaiseCounter(store.CounterUsers, d.now); err != nil {
+		a := &action{Tx: t, actor: itself(), now: s.now(), verb: verb, object: userObject(user)}
+		if err := t.RaiseCounter(store.CounterUsers, a.now); err != nil {
 			return err
 		}
-		return f(d)
+		return f(a)
 	})
 }

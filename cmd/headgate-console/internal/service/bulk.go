@@ -46,13 +46,13 @@ type BulkStep struct{ Before, After policy.Policy }
 
 // Unprotects reports whether the step lets requests pass that were refused before: it takes the
 // policy out of force, or an application from it.
-func (s BulkStep) Unprotects() bool {
-	if s.Before.Mode != policy.Enforce {
+func (b BulkStep) Unprotects() bool {
+	if b.Before.Mode != policy.Enforce {
 		return false
 	}
 
-	gone := func(app string) bool { return !slices.Contains(s.After.Apps, app) }
-	return s.After.Mode != policy.Enforce || slices.ContainsFunc(s.Before.Apps, gone)
+	gone := func(app string) bool { return !slices.Contains(b.After.Apps, app) }
+	return b.After.Mode != policy.Enforce || slices.ContainsFunc(b.Before.Apps, gone)
 }
 
 // ConflictsError means that policies have changed since the versions that a Bulk is based on.
@@ -178,20 +178,20 @@ func checkVersions(list []PolicyVersion) (f faults) {
 }
 
 // planBulk returns what a change does, and checks the permissions for each policy.
-func (d *action) planBulk(b Bulk) (plan BulkPlan, err error) {
+func (a *action) planBulk(b Bulk) (plan BulkPlan, err error) {
 	// A refusal names the policy that it is about. Afterwards the action is about the set again.
-	object := d.object
+	object := a.object
 	defer func() {
 		if err == nil {
-			d.object = object
+			a.object = object
 		}
 	}()
 
 	var conflicts []*ConflictError
 	var f faults
 	for _, v := range b.Policies {
-		d.object = policyObject(v.Name)
-		step, err := d.bulkStep(b, v)
+		a.object = policyObject(v.Name)
+		step, err := a.bulkStep(b, v)
 		var conflict *ConflictError
 		var invalid *InvalidError
 		// Conflicts and mistakes of all policies are collected. Another error, such as a refusal,
@@ -221,8 +221,8 @@ func (d *action) planBulk(b Bulk) (plan BulkPlan, err error) {
 }
 
 // bulkStep returns the change of one policy, or errUnchanged.
-func (d *action) bulkStep(b Bulk, v PolicyVersion) (step BulkStep, err error) {
-	theirs, err := d.owned(v.Name, v.Version)
+func (a *action) bulkStep(b Bulk, v PolicyVersion) (step BulkStep, err error) {
+	theirs, err := a.owned(v.Name, v.Version)
 	if err != nil {
 		return step, err
 	}
@@ -232,7 +232,7 @@ func (d *action) bulkStep(b Bulk, v PolicyVersion) (step BulkStep, err error) {
 		return step, invalid("apps", fmt.Sprintf("%q is its only application", b.RemoveApp))
 	}
 
-	if err := d.mayList(mine.Apps); err != nil {
+	if err := a.mayList(mine.Apps); err != nil {
 		return step, err
 	}
 
@@ -246,7 +246,7 @@ func (d *action) bulkStep(b Bulk, v PolicyVersion) (step BulkStep, err error) {
 		return step, &ConflictError{Mine: mine, Theirs: theirs}
 	}
 
-	return BulkStep{theirs, mine}, d.valid(mine)
+	return BulkStep{theirs, mine}, a.valid(mine)
 }
 
 // apply returns a policy as the change makes it.

@@ -26,7 +26,7 @@ func (s *Service) LoginCode(ctx context.Context, pending, code string, m Meta) (
 		return err
 	})
 	if err != nil {
-		return Session{}, unknown(err)
+		return Session{}, asNotLoggedIn(err)
 	}
 
 	// The attempt counts before the code is looked at, so that guesses in parallel count too.
@@ -48,7 +48,7 @@ func (s *Service) LoginCode(ctx context.Context, pending, code string, m Meta) (
 	}
 
 	s.refund(ctx, try)
-	return session, unknown(err)
+	return session, asNotLoggedIn(err)
 }
 
 // errCodeUsed is an ErrCredentials.

@@ -170,8 +170,8 @@ type finding struct {
 // maxSubjects is how many subjects a message lists.
 const maxSubjects = 10
 
-// list adds subjects to a finding. The worst come first.
-func (f *finding) list(all []Subject) {
+// addSubjects adds subjects to a finding. The worst come first.
+func (f *finding) addSubjects(all []Subject) {
 	slices.SortFunc(all, func(a, b Subject) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
 	})
@@ -183,7 +183,7 @@ func (f *finding) list(all []Subject) {
 func (f *finding) names() string {
 	var list []string
 	for _, s := range f.Subjects {
-		name := plain(s.Name)
+		name := inertName(s.Name)
 		switch {
 		case s.Of > 0:
 			name += fmt.Sprintf(" (%s of %d)", percent(s.Count, s.Of), s.Of)
@@ -204,9 +204,9 @@ func percent(n, of int64) string { return fmt.Sprintf("%.1f %%", 100*float64(n)/
 // maxPlain is the largest number of bytes of a name in the text of a message.
 const maxPlain = 80
 
-// plain returns a name without characters that a receiver may take for markup, for a link or for
-// a group of people. The data of a message has the name as it is.
-func plain(name string) string {
+// inertName returns a name without characters that a receiver may take for markup, for a link or
+// for a group of people. The data of a message has the name as it is.
+func inertName(name string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsLetter(c) || unicode.IsDigit(c) || c == ' ' || c == '.' || c == '-' || c == '_' {
 			return c
@@ -246,13 +246,13 @@ type sumOfMinutes struct {
 }
 
 // sum adds up the last whole minutes of an application.
-func (v *seen) sum(app string, minutes int) (sumOfMinutes, bool) {
+func (s *seen) sum(app string, minutes int) (sumOfMinutes, bool) {
 	key := sumKey{app, minutes}
-	if known, ok := v.sums[key]; ok {
+	if known, ok := s.sums[key]; ok {
 		return known, true
 	}
 
-	all, ok := v.minutes[app]
+	all, ok := s.minutes[app]
 	if !ok || len(all) == 0 {
 		return sumOfMinutes{}, false
 	}
@@ -261,69 +261,69 @@ func (v *seen) sum(app string, minutes int) (sumOfMinutes, bool) {
 	whole := all[:len(all)-1]
 	whole = whole[max(0, len(whole)-minutes):]
 
-	var s sumOfMinutes
-	s.requests, _ = stats.Requests(whole)
-	s.policies = stats.Total(whole)
+	var total sumOfMinutes
+	total.requests, _ = stats.Requests(whole)
+	total.policies = stats.Total(whole)
 
-	v.sums[key] = s
-	return s, true
+	s.sums[key] = total
+	return total, true
 }
 
-// look reports whether a condition holds for an application, or for all if it is common to them.
-func (v *seen) look(c Condition, app string) finding {
-	if v.blind {
+// judge reports whether a condition holds for an application, or for all if it is common to them.
+func (s *seen) judge(c Condition, app string) finding {
+	if s.blind {
 		return finding{}
 	}
 
 	// How many instances are expected is read at the end of a check, so that it is not kept here.
 	if c.Kind == AlertLost {
-		return v.lookLost(app)
+		return s.lookLost(app)
 	}
 
 	// Many webhooks have the same conditions, which are looked at once.
 	key := conditionOf{c, app}
-	f, ok := v.found[key]
+	f, ok := s.found[key]
 	if !ok {
-		f = v.lookAt(c, app)
-		v.found[key] = f
+		f = s.lookAt(c, app)
+		s.found[key] = f
 	}
 	return f
 }
 
-func (v *seen) lookAt(c Condition, app string) finding {
+func (s *seen) lookAt(c Condition, app string) finding {
 	switch c.Kind {
 	case AlertRedis:
 		return finding{
-			known: true, holds: v.away != nil,
+			known: true, holds: s.away != nil,
 			Text: "Redis does not answer the console. What the instances do is not known",
 		}
 	case AlertFull:
-		return v.lookFull(c)
+		return s.lookFull(c)
 	case AlertRefused, AlertFailedOpen, AlertBanned:
-		return v.lookCounts(c, app)
+		return s.lookCounts(c, app)
 	}
-	if v.away != nil {
+	if s.away != nil {
 		return finding{}
 	}
-	return v.lookInstances(c, app)
+	return s.lookInstances(c, app)
 }
 
-func (v *seen) lookFull(c Condition) finding {
-	if v.away != nil || v.limit <= 0 {
-		return finding{known: v.away == nil}
+func (s *seen) lookFull(c Condition) finding {
+	if s.away != nil || s.limit <= 0 {
+		return finding{known: s.away == nil}
 	}
 	return finding{
-		known: true, holds: float64(v.used) > float64(v.limit)*float64(c.Over)/100,
+		known: true, holds: float64(s.used) > float64(s.limit)*float64(c.Over)/100,
 		Text: fmt.Sprintf("Redis uses %s of its memory, more than %d %%. When it is full it refuses writes",
-			percent(v.used, v.limit), c.Over),
+			percent(s.used, s.limit), c.Over),
 	}
 }
 
-func (v *seen) lookLost(app string) finding {
-	if v.away != nil {
+func (s *seen) lookLost(app string) finding {
+	if s.away != nil {
 		return finding{}
 	}
-	have, want := int64(len(v.instances[app])), v.expected[app]
+	have, want := int64(len(s.instances[app])), s.expected[app]
 	return finding{
 		known: true, holds: have < want,
 		Text: fmt.Sprintf("%s: %s, and there were %d",
@@ -338,12 +338,12 @@ func counted(n int64, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-func (v *seen) lookInstances(c Condition, app string) finding {
+func (s *seen) lookInstances(c Condition, app string) finding {
 	f := finding{known: true}
 	var list []Subject
-	for _, i := range v.instances[app] {
+	for _, i := range s.instances[app] {
 		// An instance is behind if it has another version, or has refused a newer one.
-		bad := i.Version != v.label || i.Refused != ""
+		bad := i.Version != s.label || i.Refused != ""
 		if c.Kind == AlertBypassed {
 			bad = i.Store == "local" || i.Store == "open" || i.Store == "closed"
 		}
@@ -352,7 +352,7 @@ func (v *seen) lookInstances(c Condition, app string) finding {
 		}
 	}
 
-	f.list(list)
+	f.addSubjects(list)
 
 	what := counted(int64(len(list)), "instance does not run", "instances do not run") + " the newest policies"
 	if c.Kind == AlertBypassed {
@@ -364,8 +364,8 @@ func (v *seen) lookInstances(c Condition, app string) finding {
 }
 
 // lookCounts reports whether a condition of counts holds.
-func (v *seen) lookCounts(c Condition, app string) finding {
-	s, ok := v.sum(app, c.Minutes)
+func (s *seen) lookCounts(c Condition, app string) finding {
+	total, ok := s.sum(app, c.Minutes)
 	if !ok {
 		return finding{}
 	}
@@ -378,10 +378,10 @@ func (v *seen) lookCounts(c Condition, app string) finding {
 
 	switch c.Kind {
 	case AlertRefused:
-		v.lookRefused(&f, c, app, s, within)
+		s.lookRefused(&f, c, app, total, within)
 		return f
 	case AlertFailedOpen:
-		n := s.requests[events.FailedOpen]
+		n := total.requests[events.FailedOpen]
 		f.holds = n >= c.AtLeast
 		f.Text = fmt.Sprintf("%s: %s without a decision %s",
 			app, counted(n, "request passed", "requests passed"), within)
@@ -390,39 +390,39 @@ func (v *seen) lookCounts(c Condition, app string) finding {
 
 	// Of bans the number of requests decides. The subjects are the policies that ban.
 	var list []Subject
-	for name, counts := range s.policies {
+	for name, counts := range total.policies {
 		if n := counts[events.Banned]; n > 0 && isRuleName(name) {
 			list = append(list, Subject{Name: name, Count: n})
 		}
 	}
 
-	f.list(list)
+	f.addSubjects(list)
 
-	sum := s.requests[events.Banned]
+	sum := total.requests[events.Banned]
 	f.holds = sum >= c.AtLeast
 	f.Text = fmt.Sprintf("%s: %s because of bans %s, under: %s",
 		app, counted(sum, "request was refused", "requests were refused"), within, f.names())
 	return f
 }
 
-func (v *seen) lookRefused(f *finding, c Condition, app string, s sumOfMinutes, within string) {
+func (s *seen) lookRefused(f *finding, c Condition, app string, total sumOfMinutes, within string) {
 	over := func(counts stats.Counts) bool {
 		all := counts.Total()
 		return all >= c.AtLeast && 100*refusedOf(counts) > int64(c.Over)*all
 	}
 
 	if c.Policy == "" {
-		n, all := refusedOf(s.requests), s.requests.Total()
-		f.holds = over(s.requests)
+		n, all := refusedOf(total.requests), total.requests.Total()
+		f.holds = over(total.requests)
 		f.Text = fmt.Sprintf("%s: %s of %d requests were refused %s, more than %d %%",
 			app, percent(n, max(all, 1)), all, within, c.Over)
 		return
 	}
 
 	// With a policy its decisions count, and not the requests.
-	named := s.policies
+	named := total.policies
 	if c.Policy != AnyPolicy {
-		named = map[string]stats.Counts{c.Policy: s.policies[c.Policy]}
+		named = map[string]stats.Counts{c.Policy: total.policies[c.Policy]}
 	}
 
 	var list []Subject
@@ -432,7 +432,7 @@ func (v *seen) lookRefused(f *finding, c Condition, app string, s sumOfMinutes, 
 		}
 	}
 
-	f.list(list)
+	f.addSubjects(list)
 	f.Text = fmt.Sprintf("%s: %s more than %d %% of their requests %s: %s", app,
 		counted(int64(len(list)), "policy refused", "policies refused"), c.Over, within, f.names())
 }

@@ -48,8 +48,8 @@ func (q Query) stored() string {
 	return text(storedQuery{q.Search, q.App, q.Mode, q.Changed, q.Refusing, q.Sort})
 }
 
-func (q storedQuery) query() Query {
-	return Query{Search: q.Search, App: q.App, Mode: q.Mode, Changed: q.Changed, Refusing: q.Refusing, Sort: q.Sort}
+func (s storedQuery) query() Query {
+	return Query{Search: s.Search, App: s.App, Mode: s.Mode, Changed: s.Changed, Refusing: s.Refusing, Sort: s.Sort}
 }
 
 func filterObject(name string) string { return "filter:" + name }

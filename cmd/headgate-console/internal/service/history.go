@@ -92,24 +92,24 @@ func (s *Service) Revision(ctx context.Context, a Actor, name string, version in
 
 // seesHistory refuses an actor who does not see the policy as it is, or as it was
 // when it was deleted.
-func (d *action) seesHistory(name string) error {
+func (a *action) seesHistory(name string) error {
 	if !isPolicyName(name) {
 		return ErrNotFound
 	}
-	last, err := d.Revisions(name, 0, 1)
+	last, err := a.Revisions(name, 0, 1)
 	if err != nil {
 		return err
 	}
 	if len(last) == 0 {
 		return ErrNotFound
 	}
-	_, err = d.revision(last[0])
+	_, err = a.revision(last[0])
 	return err
 }
 
 // revision reads a row for the actor. The error hides a policy that the actor may
 // not see.
-func (d *action) revision(row store.Revision) (Revision, error) {
+func (a *action) revision(row store.Revision) (Revision, error) {
 	r := Revision{
 		Policy: row.Policy, Version: row.Version, At: instant(row.At), Actor: row.Actor,
 		Action: row.Action, RequestID: row.RequestID, Note: row.Note, Comment: row.Comment,
@@ -129,12 +129,12 @@ func (d *action) revision(row store.Revision) (Revision, error) {
 	if current == nil {
 		current = r.Before
 	}
-	if current == nil || !d.access.CanSee(current.Apps) {
-		return r, d.hide()
+	if current == nil || !a.access.CanSee(current.Apps) {
+		return r, a.hide()
 	}
 
 	// The content before may be hidden from an actor who sees the change.
-	if r.Before != nil && !d.access.CanSee(r.Before.Apps) {
+	if r.Before != nil && !a.access.CanSee(r.Before.Apps) {
 		r.Before = nil
 	}
 	return r, nil
@@ -177,13 +177,13 @@ func (s *Service) Rollback(ctx context.Context, a Actor, name string, to, base i
 }
 
 // contentAt returns the content of a policy in a version.
-func (d *action) contentAt(name string, version int64) (policy.Policy, error) {
-	row, err := d.Tx.Revision(name, version)
+func (a *action) contentAt(name string, version int64) (policy.Policy, error) {
+	row, err := a.Tx.Revision(name, version)
 	if err != nil {
 		return policy.Policy{}, err
 	}
 
-	r, err := d.revision(row)
+	r, err := a.revision(row)
 	if err != nil {
 		return policy.Policy{}, err
 	}
@@ -191,17 +191,17 @@ func (d *action) contentAt(name string, version int64) (policy.Policy, error) {
 	if r.After == nil {
 		return policy.Policy{}, invalid("version", "the policy was deleted in this version")
 	}
-	return *r.After, d.valid(*r.After)
+	return *r.After, a.valid(*r.After)
 }
 
 // revive creates again a policy that was deleted in version p.Version.
-func (d *action) revive(p policy.Policy, verb, note string) (policy.Policy, error) {
-	last, err := d.LastVersion(p.Name)
+func (a *action) revive(p policy.Policy, verb, note string) (policy.Policy, error) {
+	last, err := a.LastVersion(p.Name)
 	if err != nil {
 		return p, err
 	}
 	if p.Version != last {
 		return p, &ConflictError{Mine: p, Theirs: policy.Policy{Name: p.Name, Version: last}, Deleted: true}
 	}
-	return d.create(p, verb, note)
+	return a.create(p, verb, note)
 }

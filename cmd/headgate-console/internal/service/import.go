@@ -59,9 +59,9 @@ type Plan struct {
 	Apps  []string   // applications that it adds, by name; see Import
 	Steps []PlanStep // by name
 
-	// Left names the policies that RemoveMissing leaves, by name, because they list
+	// LeftAlone names the policies that RemoveMissing leaves, by name, because they list
 	// applications outside of Import.Apps as well.
-	Left []string
+	LeftAlone []string
 }
 
 // PlanStep is the change of one policy by an import.
@@ -193,27 +193,27 @@ func (i *Import) decode() (policy.Set, error) {
 
 // planner compares the current policies with the imported ones.
 type planner struct {
-	d        *action
-	compares bool
-	have     policySet
-	apps     map[string]bool
-	adds     bool            // applications that do not exist are added
-	added    map[string]bool // these applications
-	policies int64
-	bytes    int64
-	faults   faults
-	left     []string
-	denied   bool
-	taken    bool // a hidden policy has one of the names
+	d         *action
+	compares  bool
+	have      policySet
+	apps      map[string]bool
+	adds      bool            // applications that do not exist are added
+	added     map[string]bool // these applications
+	policies  int64
+	bytes     int64
+	faults    faults
+	leftAlone []string
+	denied    bool
+	taken     bool // a hidden policy has one of the names
 }
 
 // plan returns the steps of an import, or all mistakes in it.
-func (d *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
+func (a *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
 	if i.Base != nil && *i.Base != version {
 		return Plan{}, ErrMoved
 	}
 
-	p, err := d.planner()
+	p, err := a.planner()
 	if err != nil {
 		return Plan{}, err
 	}
@@ -234,19 +234,19 @@ func (d *action) plan(i Import, set policy.Set, version int64) (Plan, error) {
 	// The order of the data does not matter: steps are by name.
 	slices.SortFunc(plan.Steps, func(a, b PlanStep) int { return strings.Compare(a.Name, b.Name) })
 	plan.Apps = slices.Sorted(maps.Keys(p.added))
-	slices.Sort(p.left)
-	plan.Left = p.left
+	slices.Sort(p.leftAlone)
+	plan.LeftAlone = p.leftAlone
 
 	// The extent is that after all steps.
 	p.faults = append(p.faults, extentFaults(p.policies, p.bytes)...)
 	return plan, p.err()
 }
 
-func (d *action) planner() (*planner, error) {
-	p := &planner{d: d, apps: map[string]bool{}, added: map[string]bool{}}
+func (a *action) planner() (*planner, error) {
+	p := &planner{d: a, apps: map[string]bool{}, added: map[string]bool{}}
 
 	var err error
-	if p.have, err = d.policies(); err != nil {
+	if p.have, err = a.policies(); err != nil {
 		return nil, err
 	}
 
@@ -256,14 +256,14 @@ func (d *action) planner() (*planner, error) {
 	}
 	p.policies = int64(len(p.have.list))
 
-	apps, err := d.Apps()
+	apps, err := a.Apps()
 	for _, a := range apps {
 		p.apps[a.Name] = true
 	}
 
 	// Only a console without applications takes them from the data, so that an export can restore
 	// it.
-	p.adds = len(apps) == 0 && d.access.CanManage()
+	p.adds = len(apps) == 0 && a.access.CanManage()
 	return p, err
 }
 
@@ -378,7 +378,7 @@ func (p *planner) removeBut(named map[string]bool, apps []string) []PlanStep {
 
 		// The policy is of other applications too, which the import is not about.
 		if apps != nil && slices.ContainsFunc(before.Apps, func(app string) bool { return !within(app) }) {
-			p.left = append(p.left, name)
+			p.leftAlone = append(p.leftAlone, name)
 			continue
 		}
 
@@ -415,10 +415,10 @@ func (p *planner) err() error {
 }
 
 // carryOut makes the changes of a plan.
-func (d *action) carryOut(plan Plan) error {
+func (a *action) carryOut(plan Plan) error {
 	// The applications come first, because policies refer to them.
 	for _, app := range plan.Apps {
-		if err := d.addApp(app); err != nil {
+		if err := a.addApp(app); err != nil {
 			return err
 		}
 	}
@@ -430,11 +430,11 @@ func (d *action) carryOut(plan Plan) error {
 		case keep:
 			continue
 		case created:
-			_, err = d.insert(*step.After, imported, "")
+			_, err = a.insert(*step.After, imported, "")
 		case updated:
-			_, err = d.overwrite(*step.Before, *step.After, imported, "")
+			_, err = a.overwrite(*step.Before, *step.After, imported, "")
 		case deleted:
-			err = d.erase(*step.Before, imported, "")
+			err = a.erase(*step.Before, imported, "")
 		}
 
 		if err != nil {

@@ -238,14 +238,14 @@ func TestImportRemovesOnlyWithinTheApplications(t *testing.T) {
 		in.Missing, in.Apps = RemoveMissing, []string{"a"}
 		plan, err := w.PlanImport(ctx, w.admin, in)
 		w.must(err)
-		if got := fmt.Sprint(steps(plan), plan.Left); got != "[in-a delete stays keep] [in-ab in-abc]" {
+		if got := fmt.Sprint(steps(plan), plan.LeftAlone); got != "[in-a delete stays keep] [in-ab in-abc]" {
 			t.Errorf("for a the plan is %s", got)
 		}
 
 		in.Apps = []string{"b", "a"}
 		plan, err = w.Import(ctx, w.admin, in)
 		w.must(err)
-		if got := fmt.Sprint(steps(plan), plan.Left); got !=
+		if got := fmt.Sprint(steps(plan), plan.LeftAlone); got !=
 			"[in-a delete in-ab delete in-b delete stays keep] [in-abc]" {
 			t.Errorf("for a and b the import did %s", got)
 		}

@@ -170,31 +170,31 @@ func (s *Service) liveOfAll(ctx context.Context, a Actor) (*reading, error) {
 
 // byCounts returns the page of a query that the counts decide, and the number of policies on all
 // pages. ask is the rest of the query.
-func (d *action) byCounts(
+func (a *action) byCounts(
 	known *recentCounts, q Query, ask store.PolicyQuery, live *reading,
 ) ([]store.Policy, int64, error) {
-	names, err := d.PolicyNames(ask)
+	names, err := a.PolicyNames(ask)
 	if err != nil {
 		return nil, 0, err
 	}
 
-	recent, err := known.read(d, recentLife)
+	recent, err := known.read(a, recentLife)
 	if err != nil {
 		return nil, 0, err
 	}
 
 	if q.Refusing {
-		refusing := d.refusing(recent, live)
+		refusing := a.refusing(recent, live)
 		names = slices.DeleteFunc(names, func(name string) bool { return !refusing[name] })
 	}
 	if slices.Contains(byTraffic, q.Sort) {
-		d.order(names, q.Sort, recent)
+		a.order(names, q.Sort, recent)
 	}
 
 	// Only the rows of the page are read, which the database returns in an order of its own.
 	from := min(ask.Offset, len(names))
 	wanted := names[from:min(from+ask.Limit, len(names))]
-	rows, err := d.PoliciesNamed(wanted)
+	rows, err := a.PoliciesNamed(wanted)
 	slices.SortFunc(rows, func(a, b store.Policy) int {
 		return cmp.Compare(slices.Index(wanted, a.Name), slices.Index(wanted, b.Name))
 	})
@@ -204,19 +204,19 @@ func (d *action) byCounts(
 
 // refusing returns the names of the policies that have refused requests lately, in the
 // applications in which the actor has a role.
-func (d *action) refusing(recent *recent, live *reading) map[string]bool {
-	first := floorTo(minute(instant(d.now))-refusingMinutes, store.ByTenMinutes)
+func (a *action) refusing(recent *recent, live *reading) map[string]bool {
+	first := floorTo(minute(instant(a.now))-refusingMinutes, store.ByTenMinutes)
 	names := map[string]bool{}
 
 	for _, s := range recent.series {
-		if s.refusedAt >= first && d.access.Role(s.app) != NoRole {
+		if s.refusedAt >= first && a.access.Role(s.app) != NoRole {
 			names[s.policy] = true
 		}
 	}
 
 	// The newest minutes are in Redis alone.
 	for app, minutes := range live.live {
-		if d.access.Role(app) == NoRole { // the role may have gone since
+		if a.access.Role(app) == NoRole { // the role may have gone since
 			continue
 		}
 		for _, m := range minutes {
@@ -236,10 +236,10 @@ func (d *action) refusing(recent *recent, live *reading) map[string]bool {
 
 // order orders policies by what they refused in the hours that a list shows, in the applications
 // in which the actor has a role. The names are in their own order.
-func (d *action) order(names []string, sort string, recent *recent) {
+func (a *action) order(names []string, sort string, recent *recent) {
 	sums := make(map[string]recentSeries, len(recent.series))
 	for _, s := range recent.series {
-		if d.access.Role(s.app) != NoRole {
+		if a.access.Role(s.app) != NoRole {
 			sum := sums[s.policy]
 			sum.refused, sum.decided = sum.refused+s.refused, sum.decided+s.decided
 			sums[s.policy] = sum
@@ -334,7 +334,7 @@ func (s *Service) List(ctx context.Context, a Actor, q Query) (list List, err er
 
 	list.Late = late
 	// The page was chosen by counts that may be older than those in its rows.
-	list.settle(q.Sort)
+	list.sortByNumbers(q.Sort)
 	return list, nil
 }
 
@@ -371,11 +371,11 @@ func (s *Service) lastDay(
 }
 
 // appsOfAll returns the applications of policies in which the actor has a role.
-func (d *action) appsOfAll(policies []policy.Policy) []string {
+func (a *action) appsOfAll(policies []policy.Policy) []string {
 	apps := map[string]bool{}
 	for _, p := range policies {
 		for _, app := range p.Apps {
-			if d.access.Role(app) != NoRole {
+			if a.access.Role(app) != NoRole {
 				apps[app] = true
 			}
 		}
@@ -383,8 +383,8 @@ func (d *action) appsOfAll(policies []policy.Policy) []string {
 	return slices.Sorted(maps.Keys(apps))
 }
 
-// settle orders the rows of a page by the numbers that it shows.
-func (l *List) settle(sort string) {
+// sortByNumbers orders the rows of a page by the numbers that it shows.
+func (l *List) sortByNumbers(sort string) {
 	if !slices.Contains(byTraffic, sort) {
 		return
 	}

@@ -99,7 +99,7 @@ func (s *Service) attempt(ctx context.Context, name string, m Meta, code bool) (
 		return auth.Try{}, err
 	}
 
-	try, retryAfter, ok := s.attempts.Begin(ctx, of)
+	try, retryAfter, ok := s.attempts.Admit(ctx, of)
 	if !ok {
 		return auth.Try{}, &LimitedError{RetryAfter: retryAfter}
 	}

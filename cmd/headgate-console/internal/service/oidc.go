@@ -22,7 +22,7 @@ import (
 func (s *Service) LoginByProvider(ctx context.Context, who oidc.Identity, own Actor, m Meta) (Session, error) {
 	m = m.sanitized()
 	session, err := s.loginByProvider(ctx, who, own, m)
-	if err = unknown(err); errors.Is(err, ErrNotLoggedIn) {
+	if err = asNotLoggedIn(err); errors.Is(err, ErrNotLoggedIn) {
 		reason := "the provider names a user who does not exist, is disabled, or is another person"
 		if errors.Is(err, ErrOwnPassword) {
 			reason = "the provider names a user who has a password, and is not signed in with it"

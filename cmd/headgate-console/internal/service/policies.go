@@ -113,7 +113,7 @@ func (s *Service) change(ctx context.Context, a Actor, verb, name string, f func
 }
 
 // valid returns the mistakes of a policy by itself.
-func (d *action) valid(p policy.Policy) error {
+func (a *action) valid(p policy.Policy) error {
 	if list := faultsOf(p.Validate()); len(list) > 0 {
 		for i := range list {
 			list[i].Policy = ""
@@ -124,21 +124,21 @@ func (d *action) valid(p policy.Policy) error {
 }
 
 // policy returns a policy that the actor sees.
-func (d *action) policy(name string) (policy.Policy, error) {
-	p, err := d.anyPolicy(name)
-	if err == nil && !d.access.CanSee(p.Apps) {
-		return policy.Policy{}, d.hide()
+func (a *action) policy(name string) (policy.Policy, error) {
+	p, err := a.anyPolicy(name)
+	if err == nil && !a.access.CanSee(p.Apps) {
+		return policy.Policy{}, a.hide()
 	}
 	return p, err
 }
 
 // anyPolicy returns a policy without a check of permissions. It does not look up
 // invalid names.
-func (d *action) anyPolicy(name string) (policy.Policy, error) {
+func (a *action) anyPolicy(name string) (policy.Policy, error) {
 	if !isPolicyName(name) {
 		return policy.Policy{}, ErrNotFound
 	}
-	row, err := d.Tx.Policy(name)
+	row, err := a.Tx.Policy(name)
 	if err != nil {
 		return policy.Policy{}, err
 	}
@@ -151,31 +151,31 @@ func isPolicyName(s string) bool {
 }
 
 // create adds a valid policy.
-func (d *action) create(p policy.Policy, verb, note string) (policy.Policy, error) {
-	if err := d.mayList(p.Apps); err != nil {
+func (a *action) create(p policy.Policy, verb, note string) (policy.Policy, error) {
+	if err := a.mayList(p.Apps); err != nil {
 		return p, err
 	}
 
-	theirs, err := d.anyPolicy(p.Name)
+	theirs, err := a.anyPolicy(p.Name)
 	if err == nil {
-		return p, d.taken(p, theirs)
+		return p, a.taken(p, theirs)
 	}
 	if !errors.Is(err, ErrNotFound) {
 		return p, err
 	}
 
-	if p, err = d.insert(p, verb, note); err != nil {
+	if p, err = a.insert(p, verb, note); err != nil {
 		return p, err
 	}
 
 	// The extent is that with the policy in it. If it is too large, nothing is changed.
-	return p, d.fitsLimits()
+	return p, a.fitsLimits()
 }
 
 // insert stores p, which does not exist, as the next version of its name. An import of a name
 // that never was keeps its version.
-func (d *action) insert(p policy.Policy, verb, note string) (policy.Policy, error) {
-	last, err := d.LastVersion(p.Name)
+func (a *action) insert(p policy.Policy, verb, note string) (policy.Policy, error) {
+	last, err := a.LastVersion(p.Name)
 	if err != nil {
 		return p, err
 	}
@@ -184,40 +184,40 @@ func (d *action) insert(p policy.Policy, verb, note string) (policy.Policy, erro
 		p.Version = last + 1
 	}
 
-	p.CreatedAt, p.CreatedBy = instant(d.now), d.actor.user
+	p.CreatedAt, p.CreatedBy = instant(a.now), a.actor.user
 	p.UpdatedAt, p.UpdatedBy = p.CreatedAt, p.CreatedBy
 
 	row, err := rowOf(p)
 	if err != nil {
 		return p, err
 	}
-	if err := d.InsertPolicy(row); err != nil {
+	if err := a.InsertPolicy(row); err != nil {
 		return p, err
 	}
 
 	// A name in the list of deleted policies may be taken again.
-	if err := d.DropDeleted(p.Name); err != nil {
+	if err := a.DropDeleted(p.Name); err != nil {
 		return p, err
 	}
 
-	return p, d.record(p.Name, p.Version, "", row.Body, verb, note)
+	return p, a.record(p.Name, p.Version, "", row.Body, verb, note)
 }
 
 // taken returns the error of creating mine while theirs has its name.
-func (d *action) taken(mine, theirs policy.Policy) error {
-	if !d.access.CanSee(theirs.Apps) {
-		return &takenError{InvalidError{Faults: []Fault{{Field: "name", Message: nameTaken}}}, d.probe()}
+func (a *action) taken(mine, theirs policy.Policy) error {
+	if !a.access.CanSee(theirs.Apps) {
+		return &takenError{InvalidError{Faults: []Fault{{Field: "name", Message: nameTaken}}}, a.probe()}
 	}
 	return &ConflictError{Mine: mine, Theirs: theirs}
 }
 
 // update writes a valid policy over the version that it names.
-func (d *action) update(p policy.Policy, verb, note string) (policy.Policy, error) {
-	theirs, err := d.owned(p.Name, p.Version)
+func (a *action) update(p policy.Policy, verb, note string) (policy.Policy, error) {
+	theirs, err := a.owned(p.Name, p.Version)
 	if err != nil {
 		return p, withMine(err, p)
 	}
-	if err := d.mayList(p.Apps); err != nil {
+	if err := a.mayList(p.Apps); err != nil {
 		return p, err
 	}
 
@@ -229,15 +229,15 @@ func (d *action) update(p policy.Policy, verb, note string) (policy.Policy, erro
 		return theirs, errUnchanged
 	}
 
-	if p, err = d.overwrite(theirs, p, verb, note); err != nil {
+	if p, err = a.overwrite(theirs, p, verb, note); err != nil {
 		return p, err
 	}
 
-	return p, d.fitsLimits()
+	return p, a.fitsLimits()
 }
 
 // overwrite stores p as the version after theirs.
-func (d *action) overwrite(theirs, p policy.Policy, verb, note string) (policy.Policy, error) {
+func (a *action) overwrite(theirs, p policy.Policy, verb, note string) (policy.Policy, error) {
 	before, err := rowOf(theirs)
 	if err != nil {
 		return p, err
@@ -245,81 +245,81 @@ func (d *action) overwrite(theirs, p policy.Policy, verb, note string) (policy.P
 
 	p.Version = theirs.Version + 1
 	p.CreatedAt, p.CreatedBy = theirs.CreatedAt, theirs.CreatedBy
-	p.UpdatedAt, p.UpdatedBy = instant(d.now), d.actor.user
+	p.UpdatedAt, p.UpdatedBy = instant(a.now), a.actor.user
 	row, err := rowOf(p)
 	if err != nil {
 		return p, err
 	}
 
-	if err := d.Tx.UpdatePolicy(row, theirs.Version); err != nil {
+	if err := a.Tx.UpdatePolicy(row, theirs.Version); err != nil {
 		return p, err
 	}
 
-	return p, d.record(p.Name, p.Version, before.Body, row.Body, verb, note)
+	return p, a.record(p.Name, p.Version, before.Body, row.Body, verb, note)
 }
 
 // remove deletes a version of a policy.
-func (d *action) remove(name string, version int64, verb string) error {
-	theirs, err := d.owned(name, version)
+func (a *action) remove(name string, version int64, verb string) error {
+	theirs, err := a.owned(name, version)
 	if err != nil {
 		return err
 	}
 	if version != theirs.Version {
 		return &ConflictError{Mine: policy.Policy{Name: name, Version: version}, Theirs: theirs}
 	}
-	return d.erase(theirs, verb, "")
+	return a.erase(theirs, verb, "")
 }
 
 // erase deletes the current version of a policy.
-func (d *action) erase(p policy.Policy, verb, note string) error {
+func (a *action) erase(p policy.Policy, verb, note string) error {
 	before, err := rowOf(p)
 	if err != nil {
 		return err
 	}
-	if err := d.Tx.DeletePolicy(p.Name, p.Version); err != nil {
+	if err := a.Tx.DeletePolicy(p.Name, p.Version); err != nil {
 		return err
 	}
-	if err := d.AddDeleted(store.DeletedPolicy{Policy: p.Name, Version: p.Version + 1, At: d.now}); err != nil {
+	if err := a.AddDeleted(store.DeletedPolicy{Policy: p.Name, Version: p.Version + 1, At: a.now}); err != nil {
 		return err
 	}
-	return d.record(p.Name, p.Version+1, before.Body, "", verb, note)
+	return a.record(p.Name, p.Version+1, before.Body, "", verb, note)
 }
 
 // owned returns a policy that the actor may write, for a change of the version
 // base. If the policy was deleted since, the error is a ConflictError for an actor
 // who could see it.
-func (d *action) owned(name string, base int64) (policy.Policy, error) {
-	p, err := d.editable(name)
+func (a *action) owned(name string, base int64) (policy.Policy, error) {
+	p, err := a.editable(name)
 	if errors.Is(err, store.ErrNotFound) && isPolicyName(name) {
-		return p, d.goneSince(name, base, err)
+		return p, a.goneSince(name, base, err)
 	}
 	return p, err
 }
 
 // editable returns a policy that the actor may write.
-func (d *action) editable(name string) (policy.Policy, error) {
-	p, err := d.policy(name)
-	if err == nil && !d.access.CanEdit(p.Apps) {
-		err = d.deny("it takes the owner of every application that the policy lists")
+func (a *action) editable(name string) (policy.Policy, error) {
+	p, err := a.policy(name)
+	if err == nil && !a.access.CanEdit(p.Apps) {
+		err = a.deny("it takes the owner of every application that the policy lists")
 	}
 	return p, err
 }
 
 // goneSince returns the error for a policy that does not exist: a ConflictError if
 // it was deleted after the version base, or else missing.
-func (d *action) goneSince(name string, base int64, missing error) error {
-	last, err := d.LastVersion(name)
+func (a *action) goneSince(name string, base int64, missing error) error {
+	last, err := a.LastVersion(name)
 	if err != nil || base <= 0 || base >= last {
 		return errors.Join(err, missing)
 	}
-	r, err := d.Tx.Revision(name, last)
+	r, err := a.Tx.Revision(name, last)
 	if err != nil || r.After != "" {
 		return errors.Join(err, missing)
 	}
 
 	// Only an actor who could see the policy learns that it was deleted.
 	was, err := contentOf(r.Before)
-	if err != nil || !d.access.CanSee(was.Apps) {
+	if err != nil || !a.access.CanSee(was.Apps) {
 		return errors.Join(err, missing)
 	}
 
@@ -338,14 +338,14 @@ func withMine(err error, p policy.Policy) error {
 
 // mayList refuses applications that the actor does not own. Its error names the
 // applications that do not exist.
-func (d *action) mayList(apps []string) error {
-	if !d.access.CanEdit(apps) {
-		return d.deny("it takes the owner of every application that the policy is to list")
+func (a *action) mayList(apps []string) error {
+	if !a.access.CanEdit(apps) {
+		return a.deny("it takes the owner of every application that the policy is to list")
 	}
 
 	var f faults
 	for _, app := range apps {
-		_, err := d.App(app)
+		_, err := a.App(app)
 		if errors.Is(err, ErrNotFound) {
 			f.add("apps", fmt.Errorf("%q does not exist", app))
 			continue
@@ -359,8 +359,8 @@ func (d *action) mayList(apps []string) error {
 }
 
 // fitsLimits refuses a set that is too large to be published.
-func (d *action) fitsLimits() error {
-	n, bytes, err := d.Extent()
+func (a *action) fitsLimits() error {
+	n, bytes, err := a.Extent()
 	if err != nil {
 		return err
 	}
@@ -378,23 +378,23 @@ func extentFaults(n, bytes int64) (f faults) {
 }
 
 // record writes a revision and its row in the audit log.
-func (d *action) record(name string, version int64, before, after, verb, note string) error {
-	if err := checkComment(d.actor.comment); err != nil {
+func (a *action) record(name string, version int64, before, after, verb, note string) error {
+	if err := checkComment(a.actor.comment); err != nil {
 		return err
 	}
 
-	err := d.AddRevision(store.Revision{
-		Policy: name, Version: version, At: d.now, Actor: d.actor.user, Action: verb,
-		Before: before, After: after, RequestID: d.actor.meta.RequestID, Note: note, Comment: d.actor.comment,
+	err := a.AddRevision(store.Revision{
+		Policy: name, Version: version, At: a.now, Actor: a.actor.user, Action: verb,
+		Before: before, After: after, RequestID: a.actor.meta.RequestID, Note: note, Comment: a.actor.comment,
 	})
 	if err != nil {
 		return err
 	}
 
 	// The revision is for all who see the policy, and the row for administrators.
-	row := d.actor.auditRow(d.now, "policy."+verb, policyObject(name))
-	row.Outcome, row.Before, row.After, row.Note = string(Done), before, after, joined(note, d.actor.comment)
-	return d.AddAudit(row)
+	row := a.actor.auditRow(a.now, "policy."+verb, policyObject(name))
+	row.Outcome, row.Before, row.After, row.Note = string(Done), before, after, joined(note, a.actor.comment)
+	return a.AddAudit(row)
 }
 
 // joined returns the note of the console and the comment of the actor as one text.

@@ -17,16 +17,16 @@ type policySet struct {
 
 // policies returns all policies. Transactions that only read share what they read, so the set
 // and the policies in it must not be changed.
-func (d *action) policies() (policySet, error) {
-	if d.sets == nil { // the transaction may have changed some
-		set, _, err := readPolicies(d.Tx)
+func (a *action) policies() (policySet, error) {
+	if a.sets == nil { // the transaction may have changed some
+		set, _, err := readPolicies(a.Tx)
 		return set, err
 	}
-	c, err := d.Counter(store.CounterPolicies)
+	c, err := a.Counter(store.CounterPolicies)
 	if err != nil {
 		return policySet{}, err
 	}
-	return d.sets.get(d.ctx, struct{}{}, c.Value, func() (policySet, int, error) { return readPolicies(d.Tx) })
+	return a.sets.get(a.ctx, struct{}{}, c.Value, func() (policySet, int, error) { return readPolicies(a.Tx) })
 }
 
 // readPolicies reads all policies. Together they weigh 1.
@@ -49,19 +49,19 @@ func readPolicies(t *store.Tx) (policySet, int, error) {
 }
 
 // find returns the policy of a name, and whether there is one.
-func (s policySet) find(name string) (policy.Policy, bool) {
-	i, exists := s.at[name]
+func (p policySet) find(name string) (policy.Policy, bool) {
+	i, exists := p.at[name]
 	if !exists {
 		return policy.Policy{}, false
 	}
-	return s.list[i], true
+	return p.list[i], true
 }
 
 // selected returns the policies that the actor sees and that a condition selects, by name.
-func (d *action) selected(selects func(policy.Policy) bool) (list []policy.Policy, err error) {
-	set, err := d.policies()
+func (a *action) selected(selects func(policy.Policy) bool) (list []policy.Policy, err error) {
+	set, err := a.policies()
 	for _, p := range set.list {
-		if d.access.CanSee(p.Apps) && selects(p) {
+		if a.access.CanSee(p.Apps) && selects(p) {
 			list = append(list, p)
 		}
 	}

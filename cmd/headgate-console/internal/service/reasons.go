@@ -30,8 +30,8 @@ func (s *Service) Reasons(ctx context.Context, a Actor, texts []string) (shown [
 	return shown, err
 }
 
-func (d *action) reason(text string) (string, error) {
-	if text == "" || d.access.seesAll() {
+func (a *action) reason(text string) (string, error) {
+	if text == "" || a.access.seesAll() {
 		return text, nil
 	}
 
@@ -49,11 +49,11 @@ func (d *action) reason(text string) (string, error) {
 			end = at[i+1][0]
 		}
 
-		p, err := d.anyPolicy(text[m[2]:m[3]])
+		p, err := a.anyPolicy(text[m[2]:m[3]])
 		switch {
 		case err != nil && !errors.Is(err, ErrNotFound):
 			return "", err
-		case err == nil && d.access.CanSee(p.Apps):
+		case err == nil && a.access.CanSee(p.Apps):
 			parts = append(parts, strings.TrimRight(text[m[0]:end], "; "))
 		// Hidden policies in a row are one part.
 		case len(parts) == 0 || parts[len(parts)-1] != other:

@@ -56,41 +56,41 @@ func newRecentCounts() *recentCounts {
 
 // read returns what was added up within the last age, and else adds up what has changed since.
 // While one transaction does that, the others wait.
-func (c *recentCounts) read(d *action, age time.Duration) (*recent, error) {
-	if last := c.last.Load(); last.younger(age, d.now) {
+func (r *recentCounts) read(a *action, age time.Duration) (*recent, error) {
+	if last := r.last.Load(); last.younger(age, a.now) {
 		return last, nil
 	}
 
 	select {
-	case c.busy <- struct{}{}:
-	case <-d.ctx.Done():
-		return nil, d.ctx.Err()
+	case r.busy <- struct{}{}:
+	case <-a.ctx.Done():
+		return nil, a.ctx.Err()
 	}
-	defer func() { <-c.busy }()
+	defer func() { <-r.busy }()
 
 	// Another transaction may have added up while this one waited.
-	last := c.last.Load()
-	if last.younger(age, d.now) {
+	last := r.last.Load()
+	if last.younger(age, a.now) {
 		return last, nil
 	}
 
-	version, err := recentVersion(d.Tx)
+	version, err := recentVersion(a.Tx)
 	if err != nil {
 		return nil, err
 	}
 
 	// What was added up is right until a count, a policy or the hour changes.
-	hours := day(minute(instant(d.now)))
-	now := &recent{at: d.now, version: version, hour: hours.from}
+	hours := day(minute(instant(a.now)))
+	now := &recent{at: a.now, version: version, hour: hours.from}
 	if last != nil && last.version == now.version && last.hour == now.hour {
 		now.series = last.series
-	} else if now.series, err = c.add(d.Tx, hours); err != nil {
+	} else if now.series, err = r.add(a.Tx, hours); err != nil {
 		return nil, err
 	}
 
 	// Too many series are not kept, which bounds the memory.
-	if len(now.series) <= c.most {
-		c.last.Store(now)
+	if len(now.series) <= r.most {
+		r.last.Store(now)
 	}
 	return now, nil
 }

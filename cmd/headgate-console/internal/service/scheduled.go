@@ -126,16 +126,16 @@ func (s *Service) ChangeFor(
 func minuteText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
 // changeable returns the current version of a policy that the actor may change to p.
-func (d *action) changeable(p policy.Policy) (policy.Policy, error) {
-	if err := d.valid(p); err != nil {
+func (a *action) changeable(p policy.Policy) (policy.Policy, error) {
+	if err := a.valid(p); err != nil {
 		return p, err
 	}
 
-	theirs, err := d.owned(p.Name, p.Version)
+	theirs, err := a.owned(p.Name, p.Version)
 	if err != nil {
 		return p, withMine(err, p)
 	}
-	if err := d.mayList(p.Apps); err != nil {
+	if err := a.mayList(p.Apps); err != nil {
 		return p, err
 	}
 
@@ -148,19 +148,19 @@ func (d *action) changeable(p policy.Policy) (policy.Policy, error) {
 
 // schedule adds a change from one content of a policy to another. The transaction must have
 // raised store.CounterScheduled before it read anything, so that the bounds hold.
-func (d *action) schedule(before, after policy.Policy, at time.Time) (c Scheduled, err error) {
-	if err := checkComment(d.actor.comment); err != nil {
+func (a *action) schedule(before, after policy.Policy, at time.Time) (c Scheduled, err error) {
+	if err := checkComment(a.actor.comment); err != nil {
 		return c, err
 	}
 
-	switch now := instant(d.now); {
+	switch now := instant(a.now); {
 	case !at.After(now):
 		return c, invalid("at", "it is not in the future")
 	case at.After(now.Add(MaxAhead)):
 		return c, invalid("at", "it is more than a year ahead")
 	}
 
-	if err := d.checkScheduleBounds(before.Name); err != nil {
+	if err := a.checkScheduleBounds(before.Name); err != nil {
 		return c, err
 	}
 
@@ -178,9 +178,9 @@ func (d *action) schedule(before, after policy.Policy, at time.Time) (c Schedule
 	row := store.Scheduled{
 		ID: auth.NewID(), Policy: before.Name, Base: before.Version,
 		Before: was.Body, After: becomes.Body, Due: at.UnixMicro(),
-		User: d.actor.user, Via: d.actor.via, CreatedAt: d.now, Comment: d.actor.comment, State: store.StateWaiting,
+		User: a.actor.user, Via: a.actor.via, CreatedAt: a.now, Comment: a.actor.comment, State: store.StateWaiting,
 	}
-	if err := d.AddScheduled(row); err != nil {
+	if err := a.AddScheduled(row); err != nil {
 		return c, err
 	}
 
@@ -189,14 +189,14 @@ func (d *action) schedule(before, after policy.Policy, at time.Time) (c Schedule
 	}
 
 	c.CanCancel = true
-	entry := d.actor.auditRow(d.now, "policy.schedule", policyObject(row.Policy))
-	entry.Outcome, entry.After, entry.Note = string(Done), c.text(), d.actor.comment
-	return c, d.AddAudit(entry)
+	entry := a.actor.auditRow(a.now, "policy.schedule", policyObject(row.Policy))
+	entry.Outcome, entry.After, entry.Note = string(Done), c.text(), a.actor.comment
+	return c, a.AddAudit(entry)
 }
 
 // checkScheduleBounds refuses a change of a policy by the actor if one of the bounds is reached.
-func (d *action) checkScheduleBounds(policy string) error {
-	n, err := d.CountScheduled(policy, d.actor.user)
+func (a *action) checkScheduleBounds(policy string) error {
+	n, err := a.CountScheduled(policy, a.actor.user)
 	if err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (d *action) checkScheduleBounds(policy string) error {
 }
 
 // text returns the form of a change in the audit log.
-func (c Scheduled) text() string {
+func (s Scheduled) text() string {
 	type field struct {
 		Field  string `json:"field"`
 		Before string `json:"before"`
@@ -227,7 +227,7 @@ func (c Scheduled) text() string {
 	}
 
 	var changes []field
-	for _, change := range c.Changes {
+	for _, change := range s.Changes {
 		changes = append(changes, field(change))
 	}
 
@@ -237,7 +237,7 @@ func (c Scheduled) text() string {
 		By      string    `json:"by"`
 		Base    int64     `json:"base"`
 		Changes []field   `json:"changes"`
-	}{c.ID, c.At, c.By, c.Base, changes})
+	}{s.ID, s.At, s.By, s.Base, changes})
 }
 
 // scheduledOf reads a row with all that it holds. Only its author and the audit log may have that;
@@ -253,8 +253,8 @@ func scheduledOf(r store.Scheduled) (c Scheduled, err error) {
 
 // shown returns what an actor who sees the policy as it is may know of a change. The policy may
 // have listed other applications when the change was scheduled, or be another one of the name.
-func (d *action) shown(c Scheduled) Scheduled {
-	if c.Hidden = !d.access.CanSee(c.appsBefore) || !d.access.CanSee(c.appsAfter); c.Hidden {
+func (a *action) shown(c Scheduled) Scheduled {
+	if c.Hidden = !a.access.CanSee(c.appsBefore) || !a.access.CanSee(c.appsAfter); c.Hidden {
 		c.Comment, c.Changes = "", nil
 	}
 	return c
@@ -302,10 +302,10 @@ func (s *Service) Coming(ctx context.Context, a Actor) (list []Scheduled, err er
 }
 
 // appsOf returns the applications that a policy lists, or listed when it was deleted.
-func (d *action) appsOf(c store.Coming) ([]string, error) {
+func (a *action) appsOf(c store.Coming) ([]string, error) {
 	body := c.Body
 	if body == "" {
-		last, err := d.Revisions(c.Policy, 0, 1)
+		last, err := a.Revisions(c.Policy, 0, 1)
 		if err != nil || len(last) == 0 {
 			return nil, err
 		}
@@ -333,8 +333,8 @@ func (s *Service) ScheduledOf(ctx context.Context, a Actor, name string) (waitin
 	return waiting, failed, err
 }
 
-func (d *action) scheduledOf(p policy.Policy, state string, since int64, limit int) ([]Scheduled, error) {
-	rows, err := d.Tx.ScheduledOf(p.Name, state, since, limit)
+func (a *action) scheduledOf(p policy.Policy, state string, since int64, limit int) ([]Scheduled, error) {
+	rows, err := a.Tx.ScheduledOf(p.Name, state, since, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -348,11 +348,11 @@ func (d *action) scheduledOf(p policy.Policy, state string, since int64, limit i
 
 		// A change that waits is shown even if its content is hidden, because the actor will see
 		// what it does.
-		if c = d.shown(c); c.Hidden && state == store.StateFailed {
+		if c = a.shown(c); c.Hidden && state == store.StateFailed {
 			continue
 		}
 
-		c.CanCancel = state == store.StateWaiting && d.access.CanEdit(p.Apps)
+		c.CanCancel = state == store.StateWaiting && a.access.CanEdit(p.Apps)
 		list = append(list, c)
 	}
 	return list, nil
@@ -477,8 +477,8 @@ func (c Calendar) carryOut(ctx context.Context, row store.Scheduled) error {
 			return err
 		}
 
-		d := &action{Tx: t, actor: actor, now: now, verb: "policy." + updated, object: policyObject(row.Policy)}
-		return d.run(func(d *action) error { return d.makeDue(row) })
+		a := &action{Tx: t, actor: actor, now: now, verb: "policy." + updated, object: policyObject(row.Policy)}
+		return a.run(func(a *action) error { return a.makeDue(row) })
 	})
 
 	// A failure has put the change back into the list. What became of it is written in another
@@ -523,18 +523,18 @@ func scheduler(t *store.Tx, row store.Scheduled, now int64) (Actor, error) {
 }
 
 // makeDue makes a change that is due, on top of what was changed since.
-func (d *action) makeDue(row store.Scheduled) error {
+func (a *action) makeDue(row store.Scheduled) error {
 	before, after, err := contentsOf(row)
 	if err != nil {
 		return err
 	}
-	current, err := d.editable(row.Policy)
+	current, err := a.editable(row.Policy)
 	if err != nil {
 		return err
 	}
 
 	// A field that was changed since is not written over.
-	since, err := d.RevisionsSince(row.Policy, row.Base, mostSince+1)
+	since, err := a.RevisionsSince(row.Policy, row.Base, mostSince+1)
 	if err != nil {
 		return err
 	}
@@ -553,11 +553,11 @@ func (d *action) makeDue(row store.Scheduled) error {
 	}
 
 	// The content is new, and may be invalid although both that it is made of are valid.
-	if err := d.valid(merged); err != nil {
+	if err := a.valid(merged); err != nil {
 		return err
 	}
 
-	_, err = d.update(merged, updated, scheduledNote(row, d.now))
+	_, err = a.update(merged, updated, scheduledNote(row, a.now))
 	return err
 }
 

@@ -242,17 +242,17 @@ func missing(err error) error {
 }
 
 // local refuses all but a session that began with a password.
-func (d *action) local() error {
-	if err := d.person(); err != nil {
+func (a *action) local() error {
+	if err := a.person(); err != nil {
 		return err
 	}
-	switch d.actor.via {
+	switch a.actor.via {
 	case viaSession:
 		return nil
 	case viaOIDC:
-		return d.deny("the provider has signed the user in, and is responsible for a second factor")
+		return a.deny("the provider has signed the user in, and is responsible for a second factor")
 	}
-	return d.deny("the proxy has signed the user in, and is responsible for a second factor")
+	return a.deny("the proxy has signed the user in, and is responsible for a second factor")
 }
 
 // withOwnPassword runs f if the password is the actor's own. A wrong one counts as a failed
@@ -300,12 +300,12 @@ func (s *Service) withOwnPassword(ctx context.Context, a Actor, verb, password s
 }
 
 // setup returns the second factor that the actor's session sets up, or ErrNotFound.
-func (d *action) setup() (store.SecondFactor, error) {
-	f, err := d.SecondFactor(d.actor.user)
+func (a *action) setup() (store.SecondFactor, error) {
+	f, err := a.SecondFactor(a.actor.user)
 	if err != nil {
 		return f, err
 	}
-	if f.ConfirmedAt > 0 || f.Session != d.actor.session || d.now >= f.CreatedAt+setupLife.Microseconds() {
+	if f.ConfirmedAt > 0 || f.Session != a.actor.session || a.now >= f.CreatedAt+setupLife.Microseconds() {
 		return f, ErrNotFound
 	}
 	return f, nil

@@ -34,7 +34,7 @@ func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor
 		return enabled(t, session.User)
 	})
 	if err != nil {
-		return Actor{}, unknown(err)
+		return Actor{}, asNotLoggedIn(err)
 	}
 
 	// The last use is written once a minute, or each request would be a write.
@@ -61,7 +61,7 @@ func (s *Service) AuthenticateByProxy(ctx context.Context, name string, m Meta) 
 		}
 		return enabled(t, name)
 	})
-	if err = unknown(err); errors.Is(err, ErrNotLoggedIn) {
+	if err = asNotLoggedIn(err); errors.Is(err, ErrNotLoggedIn) {
 		reason := "the proxy names a user who does not exist or is disabled"
 		s.auditLogin(ctx, "session.login", name, m, viaProxy, reason, true)
 	}
@@ -73,8 +73,8 @@ func (s *Service) AuthenticateByProxy(ctx context.Context, name string, m Meta) 
 	return Actor{user: name, via: viaProxy, meta: m}, nil
 }
 
-// unknown replaces ErrNotFound by ErrNotLoggedIn.
-func unknown(err error) error {
+// asNotLoggedIn replaces ErrNotFound by ErrNotLoggedIn.
+func asNotLoggedIn(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return ErrNotLoggedIn
 	}

@@ -69,9 +69,9 @@ func (s *Service) SeenInShadow(ctx context.Context, a Actor, name string) (seen 
 }
 
 // mine returns the applications in which the actor has a role.
-func (d *action) mine(apps []string) (list []string) {
+func (a *action) mine(apps []string) (list []string) {
 	for _, app := range apps {
-		if d.access.Role(app) != NoRole {
+		if a.access.Role(app) != NoRole {
 			list = append(list, app)
 		}
 	}
@@ -119,11 +119,11 @@ type shadowStart struct {
 }
 
 // shadowStart finds the change since which a policy in shadow decides as it does now.
-func (d *action) shadowStart(p policy.Policy) (s shadowStart, err error) {
+func (a *action) shadowStart(p policy.Policy) (s shadowStart, err error) {
 	// Each revision is looked at with the one before it, from the newest on.
 	version := int64(0)
 	for range maxSteps {
-		rows, err := d.Revisions(p.Name, version, 2)
+		rows, err := a.Revisions(p.Name, version, 2)
 		if err != nil || len(rows) == 0 {
 			return s, err
 		}

@@ -104,8 +104,8 @@ func (t *TokenDraft) life(now int64) time.Duration {
 	return t.Expires.Sub(instant(now))
 }
 
-func (d *action) checkDraft(draft *TokenDraft) error {
-	settings, err := settingsOf(d.Tx)
+func (a *action) checkDraft(draft *TokenDraft) error {
+	settings, err := settingsOf(a.Tx)
 	if err != nil {
 		return err
 	}
@@ -120,24 +120,24 @@ func (d *action) checkDraft(draft *TokenDraft) error {
 		f.add("scope", errors.New("it is not read or write"))
 	}
 
-	if life := draft.life(d.now); life <= 0 || life > settings.TokenLife {
+	if life := draft.life(a.now); life <= 0 || life > settings.TokenLife {
 		f.add("life", fmt.Errorf("it is not above 0 and at most %d days", settings.TokenLife/minTokenLife))
 	}
 
 	for _, app := range draft.Apps {
-		if _, err := d.app(app); err != nil && !errors.Is(err, ErrNotFound) {
+		if _, err := a.app(app); err != nil && !errors.Is(err, ErrNotFound) {
 			return err
-		} else if err != nil || d.access.Role(app) == NoRole {
+		} else if err != nil || a.access.Role(app) == NoRole {
 			f.add("apps", fmt.Errorf("%q is not an application of yours", clip(app, MaxUserName)))
 		}
 	}
 
 	// Tokens that have ended stay in the table, and do not count.
-	rows, err := d.TokensOf(d.actor.user)
+	rows, err := a.TokensOf(a.actor.user)
 	if err != nil {
 		return err
 	}
-	alive := slices.DeleteFunc(rows, func(r store.Token) bool { return r.RevokedAt != 0 || r.ExpiresAt <= d.now })
+	alive := slices.DeleteFunc(rows, func(r store.Token) bool { return r.RevokedAt != 0 || r.ExpiresAt <= a.now })
 	if len(alive) >= maxTokens {
 		f.add("", fmt.Errorf("there are %d tokens already: revoke some", len(alive)))
 	}
@@ -232,7 +232,7 @@ func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) 
 		return nil
 	})
 	if err != nil {
-		return Actor{}, unknown(err)
+		return Actor{}, asNotLoggedIn(err)
 	}
 
 	// The last use is written once a minute, or each request would be a write.

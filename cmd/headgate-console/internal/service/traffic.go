@@ -133,14 +133,14 @@ func (s *Service) TrafficByApp(ctx context.Context, a Actor, q TrafficQuery) (li
 }
 
 // span returns the range of the query at an instant.
-func (q TrafficQuery) span(now time.Time) (span, error) {
-	if q.From.IsZero() && q.Last != 0 {
-		if q.To.IsZero() {
-			q.To = now.Truncate(time.Minute).Add(time.Minute)
+func (t TrafficQuery) span(now time.Time) (span, error) {
+	if t.From.IsZero() && t.Last != 0 {
+		if t.To.IsZero() {
+			t.To = now.Truncate(time.Minute).Add(time.Minute)
 		}
-		q.From = q.To.Add(-q.Last)
+		t.From = t.To.Add(-t.Last)
 	}
-	return spanOf(q.From, q.To, q.Step, now)
+	return spanOf(t.From, t.To, t.Step, now)
 }
 
 // reading reads counts in one transaction.
@@ -201,24 +201,24 @@ func (s *Service) readTraffic(ctx context.Context, a Actor, q TrafficQuery, f fu
 }
 
 // trafficApps returns the applications of a query, and whether they are all that there are.
-func (d *action) trafficApps(app string) (names []string, all bool, err error) {
+func (a *action) trafficApps(app string) (names []string, all bool, err error) {
 	if app != "" {
-		if _, err := d.app(app); err != nil {
+		if _, err := a.app(app); err != nil {
 			return nil, false, err
 		}
-		if d.access.Role(app) == NoRole {
-			return nil, false, d.hide()
+		if a.access.Role(app) == NoRole {
+			return nil, false, a.hide()
 		}
 		return []string{app}, false, nil
 	}
 
-	rows, err := d.Apps()
+	rows, err := a.Apps()
 	for _, r := range rows {
-		if d.access.Role(r.Name) != NoRole {
+		if a.access.Role(r.Name) != NoRole {
 			names = append(names, r.Name)
 		}
 	}
-	return names, d.access.seesAll(), err
+	return names, a.access.seesAll(), err
 }
 
 // liveAtOnce is how many applications are read from Redis at the same time.
@@ -268,13 +268,13 @@ func (r *reading) readLive() {
 // attach takes the transaction in which the rows are read. It leaves out the last minutes of which
 // the database has every count, because to compare the two costs more than all else: they did
 // not change after the instant until which the collector has read every change.
-func (r *reading) attach(d *action) error {
-	r.action = d
+func (r *reading) attach(a *action) error {
+	r.action = a
 	if len(r.live) == 0 {
 		return nil
 	}
 
-	collected, err := d.CollectedOfAll()
+	collected, err := a.CollectedOfAll()
 	if err != nil {
 		return err
 	}
@@ -616,14 +616,14 @@ func (s *Service) Markers(ctx context.Context, a Actor, q TrafficQuery) (list []
 
 // markers looks at up to limit changes between q.From and q.To, the newest first. It returns those
 // that the actor sees, and whether there may be older ones.
-func (d *action) markers(q TrafficQuery, limit int) (list []Marker, more bool, err error) {
-	rows, err := d.RevisionsBetween(q.Policy, microseconds(q.From), microseconds(q.To), limit)
+func (a *action) markers(q TrafficQuery, limit int) (list []Marker, more bool, err error) {
+	rows, err := a.RevisionsBetween(q.Policy, microseconds(q.From), microseconds(q.To), limit)
 	if err != nil {
 		return nil, false, err
 	}
 
 	for _, row := range rows {
-		shown, err := d.showsMarker(row, q.App)
+		shown, err := a.showsMarker(row, q.App)
 		if err != nil {
 			return nil, false, err
 		}
@@ -637,7 +637,7 @@ func (d *action) markers(q TrafficQuery, limit int) (list []Marker, more bool, e
 // showsMarker reports whether the actor sees the policy of a revision, as [Service.Revision] has
 // it, and sees that it lists an application, before or afterwards. Every policy lists "". The rest
 // of the policy is not read.
-func (d *action) showsMarker(row store.Revision, app string) (bool, error) {
+func (a *action) showsMarker(row store.Revision, app string) (bool, error) {
 	before, err := appsOf(row.Before)
 	if err != nil {
 		return false, err
@@ -652,12 +652,12 @@ func (d *action) showsMarker(row store.Revision, app string) (bool, error) {
 		current = before
 	}
 
-	if !d.access.CanSee(current) {
+	if !a.access.CanSee(current) {
 		return false, nil
 	}
 
 	// An actor who did not see the policy before the change does not learn what it listed then.
-	return app == "" || slices.Contains(after, app) || d.access.CanSee(before) && slices.Contains(before, app), nil
+	return app == "" || slices.Contains(after, app) || a.access.CanSee(before) && slices.Contains(before, app), nil
 }
 
 // appsOf returns the applications of a body, or none of "".

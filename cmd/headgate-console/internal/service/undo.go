@@ -98,47 +98,47 @@ func (s *Service) ChangedAt(ctx context.Context, a Actor, at time.Time) (list []
 }
 
 // mayUndo reports whether the actor owns the applications that a revision is about.
-func (d *action) mayUndo(r Revision) bool {
-	return (r.Before == nil || d.access.CanEdit(r.Before.Apps)) && (r.After == nil || d.access.CanEdit(r.After.Apps))
+func (a *action) mayUndo(r Revision) bool {
+	return (r.Before == nil || a.access.CanEdit(r.Before.Apps)) && (r.After == nil || a.access.CanEdit(r.After.Apps))
 }
 
 // undo takes back the change that made a version of a policy.
-func (d *action) undo(name string, version int64) (policy.Policy, error) {
-	if err := d.seesHistory(name); err != nil {
+func (a *action) undo(name string, version int64) (policy.Policy, error) {
+	if err := a.seesHistory(name); err != nil {
 		return policy.Policy{}, err
 	}
 
-	row, err := d.Tx.Revision(name, version)
+	row, err := a.Tx.Revision(name, version)
 	if err != nil {
 		return policy.Policy{}, err
 	}
 
-	r, err := d.revision(row)
+	r, err := a.revision(row)
 	if err != nil {
 		return policy.Policy{}, err
 	}
 
 	// Without a content before, the change created or restored the policy.
 	if row.Before == "" {
-		return policy.Policy{}, d.remove(r.Policy, r.Version, undone)
+		return policy.Policy{}, a.remove(r.Policy, r.Version, undone)
 	}
 
 	// What was hidden before the change is not shown by taking it back.
 	if r.Before == nil {
-		return policy.Policy{}, d.hide()
+		return policy.Policy{}, a.hide()
 	}
 
 	p, note := *r.Before, fmt.Sprintf("of version %d", r.Version)
-	if err := d.valid(p); err != nil {
+	if err := a.valid(p); err != nil {
 		return p, err
 	}
 
 	p.Version = r.Version
 	// The change may have deleted the policy.
-	if _, err := d.anyPolicy(r.Policy); errors.Is(err, store.ErrNotFound) {
-		return d.revive(p, undone, note)
+	if _, err := a.anyPolicy(r.Policy); errors.Is(err, store.ErrNotFound) {
+		return a.revive(p, undone, note)
 	}
-	return d.update(p, undone, note)
+	return a.update(p, undone, note)
 }
 
 // Compare returns the fields that differ between two versions of a policy. A version that deleted
@@ -163,15 +163,15 @@ func (s *Service) Compare(ctx context.Context, a Actor, name string, from, to in
 }
 
 // contentIn returns a policy as it was in a version, or the zero Policy if there was none.
-func (d *action) contentIn(name string, version int64) (policy.Policy, error) {
+func (a *action) contentIn(name string, version int64) (policy.Policy, error) {
 	if version == 0 {
 		return policy.Policy{}, nil
 	}
-	row, err := d.Tx.Revision(name, version)
+	row, err := a.Tx.Revision(name, version)
 	if err != nil {
 		return policy.Policy{}, err
 	}
-	r, err := d.revision(row)
+	r, err := a.revision(row)
 	if err != nil || r.After == nil {
 		return policy.Policy{}, err
 	}

@@ -149,39 +149,39 @@ func (s *Service) withPassword(ctx context.Context, f func(password, hash string
 	return password, nil
 }
 
-func (d *action) resetPassword(name, hash string) error {
-	u, err := d.user(name)
+func (a *action) resetPassword(name, hash string) error {
+	u, err := a.user(name)
 	if err != nil {
 		return err
 	}
 
 	before := userText(u)
-	u.Password, u.MustChange, u.PasswordAt = hash, true, d.now
-	if err := d.UpdateUser(u); err != nil {
+	u.Password, u.MustChange, u.PasswordAt = hash, true, a.now
+	if err := a.UpdateUser(u); err != nil {
 		return err
 	}
 
 	// The next person whom a provider gives the name becomes the user.
-	if err := d.DeleteIdentityOf(name); err != nil {
+	if err := a.DeleteIdentityOf(name); err != nil {
 		return err
 	}
-	if err := d.signOut(name); err != nil {
+	if err := a.signOut(name); err != nil {
 		return err
 	}
 
-	return d.done(before, userText(u))
+	return a.done(before, userText(u))
 }
 
 // signOut ends all sessions and pending log-ins of a user, and forgets the browsers of the
 // user.
-func (d *action) signOut(name string) error {
-	if _, err := d.DeleteSessionsOf(name); err != nil {
+func (a *action) signOut(name string) error {
+	if _, err := a.DeleteSessionsOf(name); err != nil {
 		return err
 	}
-	if err := d.DeletePendingLoginsOf(name); err != nil {
+	if err := a.DeletePendingLoginsOf(name); err != nil {
 		return err
 	}
-	return d.DeleteOtherDevices(name, "")
+	return a.DeleteOtherDevices(name, "")
 }
 
 // DisableUser ends all sessions of a user, and refuses the user and the user's
@@ -293,7 +293,7 @@ func (s *Service) manageUser(ctx context.Context, a Actor, verb, name string, f 
 }
 
 // user returns a user. It does not look up invalid names.
-func (d *action) user(name string) (store.User, error) { return findUser(d.Tx, name) }
+func (a *action) user(name string) (store.User, error) { return findUser(a.Tx, name) }
 
 func findUser(t *store.Tx, name string) (store.User, error) {
 	if CheckUser(name) != nil {

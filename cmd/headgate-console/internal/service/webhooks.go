@@ -106,50 +106,50 @@ const (
 
 func webhookObject(id string) string { return "webhook:" + sanitize(id, 32) }
 
-func (d *WebhookDraft) check(sender *webhook.Sender) (f faults) {
-	if d.Name == "" {
+func (w *WebhookDraft) check(sender *webhook.Sender) (f faults) {
+	if w.Name == "" {
 		f.add("name", errors.New("it is empty"))
-	} else if strings.ContainsAny(d.Name, "\n\t") {
+	} else if strings.ContainsAny(w.Name, "\n\t") {
 		f.add("name", errors.New("it is more than one line"))
 	}
-	f.add("name", textform.Check(d.Name, MaxWebhookName))
-	f.add("url", sender.CheckURL(d.URL))
+	f.add("name", textform.Check(w.Name, MaxWebhookName))
+	f.add("url", sender.CheckURL(w.URL))
 
 	switch {
-	case d.All && len(d.Apps) > 0:
+	case w.All && len(w.Apps) > 0:
 		f.add("apps", errors.New("it is for all applications, and lists some"))
-	case !d.All && len(d.Apps) == 0:
+	case !w.All && len(w.Apps) == 0:
 		f.add("apps", errors.New("choose an application"))
-	case len(d.Apps) > MaxWebhookApps:
-		f.add("apps", fmt.Errorf("%d are more than %d", len(d.Apps), MaxWebhookApps))
+	case len(w.Apps) > MaxWebhookApps:
+		f.add("apps", fmt.Errorf("%d are more than %d", len(w.Apps), MaxWebhookApps))
 	}
 
-	if d.RepeatAfter != 0 && (d.RepeatAfter < MinRepeat || d.RepeatAfter > MaxRepeat) {
+	if w.RepeatAfter != 0 && (w.RepeatAfter < MinRepeat || w.RepeatAfter > MaxRepeat) {
 		f.add("repeat_after", fmt.Errorf("it is not 0, for never, or a time from %s to %d days",
 			textform.Duration(MinRepeat), MaxRepeat/(24*time.Hour)))
 	}
-	if d.RepeatAfter%time.Second != 0 {
+	if w.RepeatAfter%time.Second != 0 {
 		f.add("repeat_after", errors.New("it is not a whole number of seconds"))
 	}
 
-	checkConditions(&f, d.Conditions)
+	checkConditions(&f, w.Conditions)
 	return f
 }
 
 // stored returns a draft in the form in which it is stored: applications and conditions in their
 // order.
-func (d WebhookDraft) stored() WebhookDraft {
-	d.Name = strings.TrimSpace(d.Name)
-	d.Apps = slices.Compact(slices.Sorted(slices.Values(d.Apps)))
-	d.Conditions = slices.Clone(d.Conditions)
-	slices.SortStableFunc(d.Conditions, func(a, b Condition) int { return rankOf(a.Kind) - rankOf(b.Kind) })
-	return d
+func (w WebhookDraft) stored() WebhookDraft {
+	w.Name = strings.TrimSpace(w.Name)
+	w.Apps = slices.Compact(slices.Sorted(slices.Values(w.Apps)))
+	w.Conditions = slices.Clone(w.Conditions)
+	slices.SortStableFunc(w.Conditions, func(a, b Condition) int { return rankOf(a.Kind) - rankOf(b.Kind) })
+	return w
 }
 
 // row writes a draft into a row.
-func (d WebhookDraft) row(w *store.Webhook) {
-	w.Name, w.URL, w.Apps, w.Conditions = d.Name, d.URL, text(append([]string{}, d.Apps...)), text(d.Conditions)
-	w.RepeatAfter, w.Enabled = d.RepeatAfter.Microseconds(), d.Enabled
+func (w WebhookDraft) row(to *store.Webhook) {
+	to.Name, to.URL, to.Apps, to.Conditions = w.Name, w.URL, text(append([]string{}, w.Apps...)), text(w.Conditions)
+	to.RepeatAfter, to.Enabled = w.RepeatAfter.Microseconds(), w.Enabled
 }
 
 func webhookOf(r store.Webhook) (w Webhook, err error) {
@@ -166,7 +166,7 @@ func webhookOf(r store.Webhook) (w Webhook, err error) {
 
 // text returns the form of a webhook in the audit log. Its URL may hold a secret, so that only
 // its host is there, and a digest that shows a change.
-func (d WebhookDraft) text() string {
+func (w WebhookDraft) text() string {
 	return text(struct {
 		Name       string      `json:"name"`
 		To         string      `json:"to"`
@@ -177,8 +177,8 @@ func (d WebhookDraft) text() string {
 		Repeat     int64       `json:"repeat_after"`
 		Enabled    bool        `json:"enabled"`
 	}{
-		d.Name, webhook.Place(d.URL), auth.Digest(d.URL), d.Apps, d.All, d.Conditions,
-		int64(d.RepeatAfter / time.Second), d.Enabled,
+		w.Name, webhook.Place(w.URL), auth.Digest(w.URL), w.Apps, w.All, w.Conditions,
+		int64(w.RepeatAfter / time.Second), w.Enabled,
 	})
 }
 
@@ -203,15 +203,15 @@ func (a Access) ownsAlerts(d WebhookDraft) bool {
 
 // checkWebhook refuses a draft of an actor who does not own all of its applications, and reports
 // all mistakes in it.
-func (d *action) checkWebhook(draft WebhookDraft, sender *webhook.Sender) error {
-	if d.access.ReadOnly || !d.access.ownsAlerts(draft) {
-		return d.deny("it takes the owner of every application that the webhook is for, " +
+func (a *action) checkWebhook(draft WebhookDraft, sender *webhook.Sender) error {
+	if a.access.ReadOnly || !a.access.ownsAlerts(draft) {
+		return a.deny("it takes the owner of every application that the webhook is for, " +
 			"and for all of them an administrator")
 	}
 
 	f := draft.check(sender)
 	for _, app := range draft.Apps[:min(len(draft.Apps), MaxWebhookApps)] {
-		if _, err := d.app(app); errors.Is(err, ErrNotFound) {
+		if _, err := a.app(app); errors.Is(err, ErrNotFound) {
 			f.add("apps", fmt.Errorf("there is no application %q", textform.Clip(app)))
 		} else if err != nil {
 			return err
@@ -225,7 +225,7 @@ func (d *action) checkWebhook(draft WebhookDraft, sender *webhook.Sender) error 
 			continue
 		}
 
-		p, err := d.policy(c.Policy)
+		p, err := a.policy(c.Policy)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
@@ -241,13 +241,13 @@ func (d *action) checkWebhook(draft WebhookDraft, sender *webhook.Sender) error 
 }
 
 // webhook returns a webhook of which the actor owns all applications.
-func (d *action) webhook(id string) (store.Webhook, Webhook, error) {
+func (a *action) webhook(id string) (store.Webhook, Webhook, error) {
 	// An id of other characters cannot exist, and is not looked up.
 	if strings.Trim(id, "abcdefghijklmnopqrstuvwxyz234567") != "" {
 		return store.Webhook{}, Webhook{}, ErrNotFound
 	}
 
-	row, err := d.Tx.Webhook(id)
+	row, err := a.Tx.Webhook(id)
 	if err != nil {
 		return row, Webhook{}, err
 	}
@@ -257,17 +257,17 @@ func (d *action) webhook(id string) (store.Webhook, Webhook, error) {
 		return row, w, err
 	}
 
-	if !d.access.ownsAlerts(w.WebhookDraft) {
-		return row, w, d.hide()
+	if !a.access.ownsAlerts(w.WebhookDraft) {
+		return row, w, a.hide()
 	}
 
-	w.CanEdit = !d.access.ReadOnly
+	w.CanEdit = !a.access.ReadOnly
 	return row, w, nil
 }
 
 // webhooksFor returns the quoted names of the webhooks that list an application.
-func (d *action) webhooksFor(app string) (names []string, err error) {
-	rows, err := d.Tx.Webhooks()
+func (a *action) webhooksFor(app string) (names []string, err error) {
+	rows, err := a.Tx.Webhooks()
 	if err != nil {
 		return nil, err
 	}
@@ -285,16 +285,16 @@ func (d *action) webhooksFor(app string) (names []string, err error) {
 }
 
 // webhookToEdit returns a webhook that the actor may change.
-func (d *action) webhookToEdit(id string) (store.Webhook, Webhook, error) {
-	row, w, err := d.webhook(id)
+func (a *action) webhookToEdit(id string) (store.Webhook, Webhook, error) {
+	row, w, err := a.webhook(id)
 	if err == nil && !w.CanEdit {
-		err = d.deny("the token may only read")
+		err = a.deny("the token may only read")
 	}
 	return row, w, err
 }
 
 // addState adds to a webhook which of the alerts stand, and its newest messages.
-func (d *action) addState(w *Webhook, alerts []store.Alert, limit int) error {
+func (a *action) addState(w *Webhook, alerts []store.Alert, limit int) error {
 	for _, row := range alerts {
 		if row.Webhook != w.ID || row.Since == 0 {
 			continue
@@ -308,7 +308,7 @@ func (d *action) addState(w *Webhook, alerts []store.Alert, limit int) error {
 		})
 	}
 
-	rows, err := d.DeliveriesOf(w.ID, limit)
+	rows, err := a.DeliveriesOf(w.ID, limit)
 	for _, row := range rows {
 		w.Deliveries = append(w.Deliveries, deliveryOf(row))
 	}
@@ -476,24 +476,24 @@ func (s *Service) EnableWebhook(ctx context.Context, a Actor, id string, on bool
 }
 
 // quiet forgets the alerts of a webhook that is turned off, and cancels the messages that wait.
-func (d *action) quiet(was Webhook, on bool) error {
+func (a *action) quiet(was Webhook, on bool) error {
 	if on || !was.Enabled {
 		return nil
 	}
 
-	alerts, err := d.Alerts()
+	alerts, err := a.Alerts()
 	if err != nil {
 		return err
 	}
 	for _, row := range alerts {
 		if row.Webhook == was.ID {
-			if err := d.DeleteAlert(row); err != nil {
+			if err := a.DeleteAlert(row); err != nil {
 				return err
 			}
 		}
 	}
 
-	return d.CancelDeliveries(was.ID, "the webhook was turned off before", d.now)
+	return a.CancelDeliveries(was.ID, "the webhook was turned off before", a.now)
 }
 
 // RenewWebhookSecret makes a new secret for a webhook, and returns it. For a day messages are
@@ -567,8 +567,8 @@ func (s *Service) TestWebhook(ctx context.Context, a Actor, id string) (Delivery
 		ID: newMessageID(), Webhook: row.ID, Event: EventTest, CreatedAt: now, Attempts: 1,
 		Body: message{
 			Type: EventTest, At: instant(now),
-			Text: fmt.Sprintf("This is a test of the webhook %q of headgate.", plain(row.Name)),
-		}.of(row).text(),
+			Text: fmt.Sprintf("This is a test of the webhook %q of headgate.", inertName(row.Name)),
+		}.completeFor(row).text(),
 	}
 
 	// No transaction is open while the receiver answers.

@@ -17,11 +17,11 @@ func scanApp(s scanner) (a App, err error) {
 }
 
 // Apps returns all applications by name.
-func (t *Tx) Apps() ([]App, error) { return all(t, scanApp, appColumns+" ORDER BY name") }
+func (t *Tx) Apps() ([]App, error) { return readAll(t, scanApp, appColumns+" ORDER BY name") }
 
 // App returns one application, or ErrNotFound.
 func (t *Tx) App(name string) (App, error) {
-	return one(t, scanApp, appColumns+" WHERE name = ?", name)
+	return readOne(t, scanApp, appColumns+" WHERE name = ?", name)
 }
 
 // InsertApp adds an application, or returns ErrExists.

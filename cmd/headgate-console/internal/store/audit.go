@@ -52,19 +52,19 @@ type AuditQuery struct {
 // FindAudit returns the rows that q selects.
 func (t *Tx) FindAudit(q AuditQuery) ([]Audit, error) {
 	where, args := q.where()
-	return all(t, scanAudit, auditColumns+where+" ORDER BY id DESC LIMIT ?", append(args, q.Limit)...)
+	return readAll(t, scanAudit, auditColumns+where+" ORDER BY id DESC LIMIT ?", append(args, q.Limit)...)
 }
 
-// where returns the conditions of q, made of constants and placeholders, and the values of the
+// where returns the conditions of a, made of constants and placeholders, and the values of the
 // placeholders.
-func (q *AuditQuery) where() (string, []any) {
+func (a *AuditQuery) where() (string, []any) {
 	var conditions []string
 	var args []any
 	for _, c := range []struct {
 		condition string
 		text      string
 	}{
-		{"actor = ?", q.Actor}, {"object = ?", q.Object}, {"outcome = ?", q.Outcome},
+		{"actor = ?", a.Actor}, {"object = ?", a.Object}, {"outcome = ?", a.Outcome},
 	} {
 		if c.text != "" {
 			conditions, args = append(conditions, c.condition), append(args, c.text)
@@ -73,18 +73,18 @@ func (q *AuditQuery) where() (string, []any) {
 
 	// A group of actions is a range, so that the index of the column serves it. The range ends
 	// before "/", which is the character after ".".
-	if group, ok := strings.CutSuffix(q.Action, "."); ok {
+	if group, ok := strings.CutSuffix(a.Action, "."); ok {
 		conditions = append(conditions, "action >= ?", "action < ?")
-		args = append(args, q.Action, group+"/")
-	} else if q.Action != "" {
-		conditions, args = append(conditions, "action = ?"), append(args, q.Action)
+		args = append(args, a.Action, group+"/")
+	} else if a.Action != "" {
+		conditions, args = append(conditions, "action = ?"), append(args, a.Action)
 	}
 
 	for _, c := range []struct {
 		condition string
 		number    int64
 	}{
-		{"at >= ?", q.Since}, {"at < ?", q.Until}, {"id < ?", q.Before},
+		{"at >= ?", a.Since}, {"at < ?", a.Until}, {"id < ?", a.Before},
 	} {
 		if c.number != 0 {
 			conditions, args = append(conditions, c.condition), append(args, c.number)

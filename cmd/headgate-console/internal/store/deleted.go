@@ -25,5 +25,5 @@ func (t *Tx) Deleted(offset, limit int) ([]Revision, error) {
 	const q = "SELECT " + revisionFields + " " +
 		"FROM (SELECT policy, version, at FROM deleted_policies ORDER BY at DESC, policy LIMIT ? OFFSET ?) d " +
 		"JOIN revisions r ON r.policy = d.policy AND r.version = d.version ORDER BY d.at DESC, d.policy"
-	return all(t, scanRevision, q, limit, offset)
+	return readAll(t, scanRevision, q, limit, offset)
 }

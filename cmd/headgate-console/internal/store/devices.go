@@ -15,12 +15,12 @@ func scanDevice(s scanner) (d Device, err error) {
 
 // Device returns a device of a user, or ErrNotFound.
 func (t *Tx) Device(user, hash string) (Device, error) {
-	return one(t, scanDevice, deviceColumns+" WHERE user_name = ? AND hash = ?", user, hash)
+	return readOne(t, scanDevice, deviceColumns+" WHERE user_name = ? AND hash = ?", user, hash)
 }
 
 // DevicesOf returns the devices of a user, the newest first.
 func (t *Tx) DevicesOf(user string) ([]Device, error) {
-	return all(t, scanDevice, deviceColumns+" WHERE user_name = ? ORDER BY seen_at DESC, hash", user)
+	return readAll(t, scanDevice, deviceColumns+" WHERE user_name = ? ORDER BY seen_at DESC, hash", user)
 }
 
 // InsertDevice adds a device.

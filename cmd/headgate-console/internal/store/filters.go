@@ -15,7 +15,7 @@ func scanFilter(s scanner) (f Filter, err error) {
 // FiltersOf returns the filters of a user by name.
 func (t *Tx) FiltersOf(user string) ([]Filter, error) {
 	const q = "SELECT user_name, name, query, created_at FROM filters WHERE user_name = ? ORDER BY name"
-	return all(t, scanFilter, q, user)
+	return readAll(t, scanFilter, q, user)
 }
 
 // InsertFilter adds a filter, or returns ErrExists if the user has one of that name.

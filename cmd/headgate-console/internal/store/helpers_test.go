@@ -8,7 +8,7 @@ import (
 func count(t testing.TB, db *DB, query string, args ...any) (n int64) {
 	t.Helper()
 	err := db.View(t.Context(), func(tx *Tx) (err error) {
-		n, err = one(tx, scanCount, query, args...)
+		n, err = readOne(tx, scanCount, query, args...)
 		return err
 	})
 	if err != nil {

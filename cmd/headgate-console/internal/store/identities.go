@@ -11,12 +11,12 @@ func scanIdentity(s scanner) (i Identity, err error) { return i, s.Scan(&i.Hash,
 
 // Identity returns the identity with that hash, or ErrNotFound.
 func (t *Tx) Identity(hash string) (Identity, error) {
-	return one(t, scanIdentity, "SELECT hash, user_name, at FROM identities WHERE hash = ?", hash)
+	return readOne(t, scanIdentity, "SELECT hash, user_name, at FROM identities WHERE hash = ?", hash)
 }
 
 // IdentityOf returns the identity of a user, or ErrNotFound.
 func (t *Tx) IdentityOf(user string) (Identity, error) {
-	return one(t, scanIdentity, "SELECT hash, user_name, at FROM identities WHERE user_name = ?", user)
+	return readOne(t, scanIdentity, "SELECT hash, user_name, at FROM identities WHERE user_name = ?", user)
 }
 
 // InsertIdentity adds an identity, or returns ErrExists.

@@ -26,12 +26,12 @@ func scanPolicy(s scanner) (p Policy, err error) {
 
 // Policy returns one policy, or ErrNotFound.
 func (t *Tx) Policy(name string) (Policy, error) {
-	return one(t, scanPolicy, policyColumns+" WHERE name = ?", name)
+	return readOne(t, scanPolicy, policyColumns+" WHERE name = ?", name)
 }
 
 // Policies returns all policies by name.
 func (t *Tx) Policies() ([]Policy, error) {
-	return all(t, scanPolicy, policyColumns+" ORDER BY name")
+	return readAll(t, scanPolicy, policyColumns+" ORDER BY name")
 }
 
 // InsertPolicy adds a policy. It returns ErrExists if there is one of that name,
@@ -85,6 +85,6 @@ func (t *Tx) DeletePolicy(name string, base int64) error {
 func (t *Tx) Extent() (policies, bytes int64, err error) {
 	type extent struct{ policies, bytes int64 }
 	scan := func(s scanner) (e extent, err error) { return e, s.Scan(&e.policies, &e.bytes) }
-	e, err := one(t, scan, "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM policies")
+	e, err := readOne(t, scan, "SELECT COUNT(*), COALESCE(SUM(size), 0) FROM policies")
 	return e.policies, e.bytes, err
 }

@@ -56,11 +56,11 @@ func (t *Tx) FindPolicies(q PolicyQuery) (page []Policy, total int64, err error)
 		return nil, 0, nil
 	}
 	where, args := q.where()
-	if total, err = one(t, scanCount, "SELECT COUNT(*) FROM policies"+where, args...); err != nil {
+	if total, err = readOne(t, scanCount, "SELECT COUNT(*) FROM policies"+where, args...); err != nil {
 		return nil, 0, err
 	}
 	query := policyColumns + where + q.Sort.orderBy() + " LIMIT ? OFFSET ?"
-	page, err = all(t, scanPolicy, query, append(args, q.Limit, q.Offset)...)
+	page, err = readAll(t, scanPolicy, query, append(args, q.Limit, q.Offset)...)
 	return page, total, err
 }
 
@@ -70,7 +70,7 @@ func (t *Tx) PolicyNames(q PolicyQuery) ([]string, error) {
 		return nil, nil
 	}
 	where, args := q.where()
-	return all(t, scanText, "SELECT name FROM policies"+where+q.Sort.orderBy(), args...)
+	return readAll(t, scanText, "SELECT name FROM policies"+where+q.Sort.orderBy(), args...)
 }
 
 // PoliciesNamed returns the policies of these names, in no order. There must not be more than
@@ -79,25 +79,25 @@ func (t *Tx) PoliciesNamed(names []string) ([]Policy, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	return all(t, scanPolicy, policyColumns+" WHERE name IN ("+placeholders(len(names))+")", values(names)...)
+	return readAll(t, scanPolicy, policyColumns+" WHERE name IN ("+placeholders(len(names))+")", values(names)...)
 }
 
-func (s PolicySort) orderBy() string {
-	if s < 0 || int(s) >= len(policyOrders) {
-		s = ByName
+func (p PolicySort) orderBy() string {
+	if p < 0 || int(p) >= len(policyOrders) {
+		p = ByName
 	}
-	return " ORDER BY " + policyOrders[s]
+	return " ORDER BY " + policyOrders[p]
 }
 
-// none reports whether q selects no policy, whatever there is.
-func (q *PolicyQuery) none() bool { return q.Visible != nil && len(q.Visible) == 0 }
+// none reports whether p selects no policy, whatever there is.
+func (p *PolicyQuery) none() bool { return p.Visible != nil && len(p.Visible) == 0 }
 
 // listsApp begins the condition that a policy lists an application.
 const listsApp = "EXISTS (SELECT 1 FROM policy_apps x WHERE x.policy = policies.name AND x.app "
 
 // where returns the conditions, made of constants and placeholders, and the values
 // of the placeholders.
-func (q *PolicyQuery) where() (string, []any) {
+func (p *PolicyQuery) where() (string, []any) {
 	var conditions []string
 	var args []any
 	add := func(condition string, values ...any) {
@@ -106,24 +106,24 @@ func (q *PolicyQuery) where() (string, []any) {
 	}
 
 	// A policy that lists App is visible if App is.
-	if q.Visible != nil && !slices.Contains(q.Visible, q.App) {
-		add(listsApp+"IN ("+placeholders(len(q.Visible))+"))", values(q.Visible)...)
+	if p.Visible != nil && !slices.Contains(p.Visible, p.App) {
+		add(listsApp+"IN ("+placeholders(len(p.Visible))+"))", values(p.Visible)...)
 	}
-	if q.App != "" {
-		add(listsApp+"= ?)", q.App)
+	if p.App != "" {
+		add(listsApp+"= ?)", p.App)
 	}
 
-	if q.Mode != "" {
-		add("mode = ?", q.Mode)
+	if p.Mode != "" {
+		add("mode = ?", p.Mode)
 	}
 
 	// The text of a search is a value like any other: what LIKE takes for a pattern is escaped in
 	// it.
-	if q.Search != "" {
-		add("search LIKE ? ESCAPE '!'", like(q.Search))
+	if p.Search != "" {
+		add("search LIKE ? ESCAPE '!'", like(p.Search))
 	}
-	if q.Since != 0 {
-		add("updated_at >= ?", q.Since)
+	if p.Since != 0 {
+		add("updated_at >= ?", p.Since)
 	}
 
 	if len(conditions) == 0 {

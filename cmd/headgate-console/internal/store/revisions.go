@@ -40,26 +40,26 @@ func (t *Tx) AddRevision(r Revision) error {
 
 // Revision returns the change that made a version, or ErrNotFound.
 func (t *Tx) Revision(policy string, version int64) (Revision, error) {
-	return one(t, scanRevision, revisionColumns+" WHERE policy = ? AND version = ?", policy, version)
+	return readOne(t, scanRevision, revisionColumns+" WHERE policy = ? AND version = ?", policy, version)
 }
 
 // RevisionsSince returns at most limit revisions of a policy that are newer than a version, the
 // oldest first.
 func (t *Tx) RevisionsSince(policy string, version int64, limit int) ([]Revision, error) {
 	const q = revisionColumns + " WHERE r.policy = ? AND r.version > ? ORDER BY r.version LIMIT ?"
-	return all(t, scanRevision, q, policy, version, limit)
+	return readAll(t, scanRevision, q, policy, version, limit)
 }
 
 // Revisions returns at most limit revisions of a policy, the newest first, that
 // are older than the version before, which is 0 for the newest.
 func (t *Tx) Revisions(policy string, before int64, limit int) ([]Revision, error) {
 	const q = revisionColumns + " WHERE policy = ? AND (? = 0 OR version < ?) ORDER BY version DESC LIMIT ?"
-	return all(t, scanRevision, q, policy, before, before, limit)
+	return readAll(t, scanRevision, q, policy, before, before, limit)
 }
 
 // LastVersion returns the highest version that a policy of that name ever had, or 0.
 func (t *Tx) LastVersion(policy string) (int64, error) {
-	return one(t, scanCount, "SELECT COALESCE(MAX(version), 0) FROM revisions WHERE policy = ?", policy)
+	return readOne(t, scanCount, "SELECT COALESCE(MAX(version), 0) FROM revisions WHERE policy = ?", policy)
 }
 
 // RevisionsBetween returns at most limit revisions of a policy, or with "" of all, from an instant
@@ -68,9 +68,9 @@ func (t *Tx) LastVersion(policy string) (int64, error) {
 func (t *Tx) RevisionsBetween(policy string, from, to int64, limit int) ([]Revision, error) {
 	if policy != "" {
 		const q = revisionColumns + " WHERE policy = ? AND at >= ? AND at < ? ORDER BY version DESC LIMIT ?"
-		return all(t, scanRevision, q, policy, from, to, limit)
+		return readAll(t, scanRevision, q, policy, from, to, limit)
 	}
 
 	const q = revisionColumns + " WHERE at >= ? AND at < ? ORDER BY at DESC, policy DESC, version DESC LIMIT ?"
-	return all(t, scanRevision, q, from, to, limit)
+	return readAll(t, scanRevision, q, from, to, limit)
 }

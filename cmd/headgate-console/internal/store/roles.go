@@ -11,12 +11,12 @@ func scanRole(s scanner) (r Role, err error) { return r, s.Scan(&r.User, &r.App,
 
 // Roles returns all roles by user and application.
 func (t *Tx) Roles() ([]Role, error) {
-	return all(t, scanRole, "SELECT user_name, app, role FROM roles ORDER BY user_name, app")
+	return readAll(t, scanRole, "SELECT user_name, app, role FROM roles ORDER BY user_name, app")
 }
 
 // RolesOf returns the roles of a user by application.
 func (t *Tx) RolesOf(user string) ([]Role, error) {
-	return all(t, scanRole, "SELECT user_name, app, role FROM roles WHERE user_name = ? ORDER BY app", user)
+	return readAll(t, scanRole, "SELECT user_name, app, role FROM roles WHERE user_name = ? ORDER BY app", user)
 }
 
 // SetRole gives a user a role in an application, or returns ErrReferenced if one of

@@ -30,9 +30,9 @@ const scheduledFields = "s.id, s.policy, s.base, s.body_before, s.body_after, s.
 
 const scheduledColumns = "SELECT " + scheduledFields + " FROM scheduled s"
 
-func (c *Scheduled) scanned() []any {
-	return []any{&c.ID, &c.Policy, &c.Base, &c.Before, &c.After, &c.Due, &c.User, &c.Via,
-		&c.CreatedAt, &c.Comment, &c.State, &c.EndedAt, &c.Reason}
+func (s *Scheduled) scanned() []any {
+	return []any{&s.ID, &s.Policy, &s.Base, &s.Before, &s.After, &s.Due, &s.User, &s.Via,
+		&s.CreatedAt, &s.Comment, &s.State, &s.EndedAt, &s.Reason}
 }
 
 func scanScheduled(s scanner) (c Scheduled, err error) { return c, s.Scan(c.scanned()...) }
@@ -49,12 +49,13 @@ func (t *Tx) AddScheduled(c Scheduled) error {
 
 // Scheduled returns one change, or ErrNotFound.
 func (t *Tx) Scheduled(id string) (Scheduled, error) {
-	return one(t, scanScheduled, scheduledColumns+" WHERE s.id = ?", id)
+	return readOne(t, scanScheduled, scheduledColumns+" WHERE s.id = ?", id)
 }
 
 // NextScheduled returns the waiting change that is due first, or ErrNotFound.
 func (t *Tx) NextScheduled() (Scheduled, error) {
-	return one(t, scanScheduled, scheduledColumns+" WHERE s.state = ? ORDER BY s.due_at, s.id LIMIT 1", StateWaiting)
+	return readOne(t, scanScheduled,
+		scheduledColumns+" WHERE s.state = ? ORDER BY s.due_at, s.id LIMIT 1", StateWaiting)
 }
 
 // EndScheduled stores at an instant in µs what became of a waiting change, or returns ErrStale
@@ -76,7 +77,7 @@ func (t *Tx) Coming(limit int) ([]Coming, error) {
 	const q = "SELECT " + scheduledFields + ", COALESCE(p.body, '') " +
 		"FROM scheduled s LEFT JOIN policies p ON p.name = s.policy " +
 		"WHERE s.state = ? ORDER BY s.due_at, s.id LIMIT ?"
-	return all(t, scan, q, StateWaiting, limit)
+	return readAll(t, scan, q, StateWaiting, limit)
 }
 
 // ScheduledOf returns at most limit changes of a policy in a state that ended at an instant in
@@ -84,7 +85,7 @@ func (t *Tx) Coming(limit int) ([]Coming, error) {
 func (t *Tx) ScheduledOf(policy, state string, since int64, limit int) ([]Scheduled, error) {
 	const q = scheduledColumns +
 		" WHERE s.policy = ? AND s.state = ? AND s.ended_at >= ? ORDER BY s.due_at, s.id LIMIT ?"
-	return all(t, scanScheduled, q, policy, state, since, limit)
+	return readAll(t, scanScheduled, q, policy, state, since, limit)
 }
 
 // ScheduledCount is how many changes wait.
@@ -102,7 +103,7 @@ func (t *Tx) CountScheduled(policy, user string) (n ScheduledCount, err error) {
 		{&n.OfUser, "user_name = ? AND state = ?", []any{user, StateWaiting}},
 		{&n.All, "state = ?", []any{StateWaiting}},
 	} {
-		if *c.n, err = one(t, scanCount, "SELECT COUNT(*) FROM scheduled WHERE "+c.where, c.args...); err != nil {
+		if *c.n, err = readOne(t, scanCount, "SELECT COUNT(*) FROM scheduled WHERE "+c.where, c.args...); err != nil {
 			return n, err
 		}
 	}

@@ -47,9 +47,9 @@ func newSeal(keys [][]byte) (seal, error) {
 	return s, nil
 }
 
-// closed returns the text to store for a secret. place names the column and the row, so that the
+// encrypted returns the text to store for a secret. place names the column and the row, so that the
 // text is worth nothing in another one.
-func (s seal) closed(secret, place string) string {
+func (s seal) encrypted(secret, place string) string {
 	if len(s) == 0 || secret == "" {
 		return secret
 	}
@@ -96,14 +96,14 @@ func (s seal) renewed(stored, place string) (string, error) {
 		}
 	}
 	secret, err := s.opened(stored, place)
-	return s.closed(secret, place), err
+	return s.encrypted(secret, place), err
 }
 
 // renewSecrets encrypts the secrets that are in the clear or encrypted with a former key. The error
 // is errNoKey or errWrongKey if one cannot be read. One that another process writes meanwhile is
 // left to the next start.
 func (t *Tx) renewSecrets() error {
-	factors, err := all(t, scanSecondFactor, secondFactorColumns)
+	factors, err := readAll(t, scanSecondFactor, secondFactorColumns)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (t *Tx) renewSecrets() error {
 		}
 	}
 
-	hooks, err := all(t, scanWebhook, webhookColumns)
+	hooks, err := readAll(t, scanWebhook, webhookColumns)
 	if err != nil {
 		return err
 	}

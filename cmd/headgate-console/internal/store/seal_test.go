@@ -69,7 +69,7 @@ func wantSecrets(t *testing.T, what string, db *DB) (f SecondFactor) {
 func stored(t *testing.T, db *DB) (list []string) {
 	t.Helper()
 	err := db.View(t.Context(), func(tx *Tx) (err error) {
-		list, err = all(tx, scanText,
+		list, err = readAll(tx, scanText,
 			"SELECT secret FROM second_factors UNION ALL SELECT url FROM webhooks UNION ALL SELECT secret FROM webhooks UNION ALL SELECT secret_before FROM webhooks")
 		return err
 	})

@@ -19,11 +19,11 @@ func scanSecondFactor(s scanner) (f SecondFactor, err error) {
 }
 
 // place names the column of the secret.
-func (f *SecondFactor) place() string { return "second_factors.secret " + f.User }
+func (s *SecondFactor) place() string { return "second_factors.secret " + s.User }
 
 // SecondFactor returns the second factor of a user, confirmed or not, or ErrNotFound.
 func (t *Tx) SecondFactor(user string) (SecondFactor, error) {
-	f, err := one(t, scanSecondFactor, secondFactorColumns+" WHERE user_name = ?", user)
+	f, err := readOne(t, scanSecondFactor, secondFactorColumns+" WHERE user_name = ?", user)
 	if err == nil {
 		f.Secret, err = t.db.seal.opened(f.stored, f.place())
 	}
@@ -32,14 +32,14 @@ func (t *Tx) SecondFactor(user string) (SecondFactor, error) {
 
 // UsersWithSecondFactor returns the names of the users whose second factor is confirmed.
 func (t *Tx) UsersWithSecondFactor() ([]string, error) {
-	return all(t, scanText, "SELECT user_name FROM second_factors WHERE confirmed_at > 0 ORDER BY user_name")
+	return readAll(t, scanText, "SELECT user_name FROM second_factors WHERE confirmed_at > 0 ORDER BY user_name")
 }
 
 // InsertSecondFactor adds a second factor, or returns ErrExists if the user has one.
 func (t *Tx) InsertSecondFactor(f SecondFactor) error {
 	const q = "INSERT INTO second_factors (user_name, secret, session, created_at, confirmed_at, last_step) " +
 		"VALUES (?, ?, ?, ?, ?, ?)"
-	secret := t.db.seal.closed(f.Secret, f.place())
+	secret := t.db.seal.encrypted(f.Secret, f.place())
 	_, err := t.exec(q, f.User, secret, f.Session, f.CreatedAt, f.ConfirmedAt, f.LastStep)
 	return err
 }
@@ -90,7 +90,7 @@ func (t *Tx) UseRecoveryCode(user, hash string) error {
 
 // RecoveryCodes returns the number of a user's recovery codes.
 func (t *Tx) RecoveryCodes(user string) (int64, error) {
-	return one(t, scanCount, "SELECT COUNT(*) FROM recovery_codes WHERE user_name = ?", user)
+	return readOne(t, scanCount, "SELECT COUNT(*) FROM recovery_codes WHERE user_name = ?", user)
 }
 
 // PendingLogin is a log-in that waits for a code.
@@ -108,7 +108,7 @@ func scanPendingLogin(s scanner) (p PendingLogin, err error) {
 // PendingLogin returns a pending log-in, or ErrNotFound.
 func (t *Tx) PendingLogin(hash string) (PendingLogin, error) {
 	const q = "SELECT hash, user_name, password_at, expires_at FROM pending_logins WHERE hash = ?"
-	return one(t, scanPendingLogin, q, hash)
+	return readOne(t, scanPendingLogin, q, hash)
 }
 
 // InsertPendingLogin adds a pending log-in.

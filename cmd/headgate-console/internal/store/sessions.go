@@ -32,12 +32,12 @@ func (t *Tx) InsertSession(v Session) error {
 
 // Session returns one session, or ErrNotFound.
 func (t *Tx) Session(hash string) (Session, error) {
-	return one(t, scanSession, sessionColumns+" WHERE hash = ?", hash)
+	return readOne(t, scanSession, sessionColumns+" WHERE hash = ?", hash)
 }
 
 // SessionsOf returns the sessions of a user, the newest first.
 func (t *Tx) SessionsOf(user string) ([]Session, error) {
-	return all(t, scanSession, sessionColumns+" WHERE user_name = ? ORDER BY created_at DESC, hash", user)
+	return readAll(t, scanSession, sessionColumns+" WHERE user_name = ? ORDER BY created_at DESC, hash", user)
 }
 
 // TouchSession stores that a session was used at a time in µs, unless a later time is

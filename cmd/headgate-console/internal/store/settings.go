@@ -2,7 +2,7 @@ package store
 
 // Setting returns the value of a setting, or ErrNotFound.
 func (t *Tx) Setting(name string) (string, error) {
-	return one(t, scanText, "SELECT value FROM settings WHERE name = ?", name)
+	return readOne(t, scanText, "SELECT value FROM settings WHERE name = ?", name)
 }
 
 // SetSetting writes the value of a setting.

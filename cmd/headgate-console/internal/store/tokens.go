@@ -33,17 +33,17 @@ func (t *Tx) InsertToken(v Token) error {
 
 // TokenByHash returns the token with that hash, or ErrNotFound.
 func (t *Tx) TokenByHash(hash string) (Token, error) {
-	return one(t, scanToken, tokenColumns+" WHERE hash = ?", hash)
+	return readOne(t, scanToken, tokenColumns+" WHERE hash = ?", hash)
 }
 
 // Token returns one token, or ErrNotFound.
 func (t *Tx) Token(id string) (Token, error) {
-	return one(t, scanToken, tokenColumns+" WHERE id = ?", id)
+	return readOne(t, scanToken, tokenColumns+" WHERE id = ?", id)
 }
 
 // TokensOf returns the tokens of a user, the newest first.
 func (t *Tx) TokensOf(user string) ([]Token, error) {
-	return all(t, scanToken, tokenColumns+" WHERE user_name = ? ORDER BY created_at DESC, id", user)
+	return readAll(t, scanToken, tokenColumns+" WHERE user_name = ? ORDER BY created_at DESC, id", user)
 }
 
 // TouchToken stores that a token was used at a time in µs, unless a later time is

@@ -14,10 +14,10 @@ const Verdicts = 13
 // failed_closed, overruled.
 type TrafficCounts [Verdicts]int64
 
-// Add adds other to c.
-func (c *TrafficCounts) Add(other TrafficCounts) {
+// Add adds other to t.
+func (t *TrafficCounts) Add(other TrafficCounts) {
 	for i, n := range other {
-		c[i] += n
+		t[i] += n
 	}
 }
 
@@ -43,15 +43,15 @@ type Traffic struct {
 }
 
 // Reduce takes away what is counted in other, to no less than 0.
-func (r *Traffic) Reduce(other Traffic) {
+func (t *Traffic) Reduce(other Traffic) {
 	for i, n := range other.Counts {
-		r.Counts[i] = max(0, r.Counts[i]-n)
+		t.Counts[i] = max(0, t.Counts[i]-n)
 	}
-	r.Lost = max(0, r.Lost-other.Lost)
+	t.Lost = max(0, t.Lost-other.Lost)
 }
 
 // Empty reports whether all counts are 0.
-func (r *Traffic) Empty() bool { return r.Counts == TrafficCounts{} && r.Lost == 0 }
+func (t *Traffic) Empty() bool { return t.Counts == TrafficCounts{} && t.Lost == 0 }
 
 // The levels: the minutes of the span of a row.
 const (
@@ -95,26 +95,26 @@ const manyChunk = 500
 // SeriesID returns the id of a series, which it adds if there is none.
 func (t *Tx) SeriesID(app, policy string) (int64, error) {
 	const find = "SELECT id FROM traffic_series WHERE app = ? AND policy = ?"
-	id, err := one(t, scanCount, find, app, policy)
+	id, err := readOne(t, scanCount, find, app, policy)
 	if !errors.Is(err, ErrNotFound) {
 		return id, err
 	}
 	if _, err := t.exec("INSERT INTO traffic_series (app, policy) VALUES (?, ?)", app, policy); err != nil {
 		return 0, err
 	}
-	return one(t, scanCount, find, app, policy)
+	return readOne(t, scanCount, find, app, policy)
 }
 
 // SeriesOf returns the series of an application by policy: first that of the requests.
 func (t *Tx) SeriesOf(app string) ([]Series, error) {
-	return all(t, scanSeries, seriesColumns+" WHERE app = ? ORDER BY policy", app)
+	return readAll(t, scanSeries, seriesColumns+" WHERE app = ? ORDER BY policy", app)
 }
 
 // SeriesOfPolicies returns the series of policies in all applications, by id.
 func (t *Tx) SeriesOfPolicies(policies []string) (list []Series, err error) {
 	for some := range slices.Chunk(policies, chunk) {
 		q := seriesColumns + " WHERE policy IN (" + placeholders(len(some)) + ") ORDER BY id"
-		series, err := all(t, scanSeries, q, values(some)...)
+		series, err := readAll(t, scanSeries, q, values(some)...)
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +126,7 @@ func (t *Tx) SeriesOfPolicies(policies []string) (list []Series, err error) {
 // SeriesOfAllPolicies returns the series of all policies that exist, by id.
 func (t *Tx) SeriesOfAllPolicies() ([]Series, error) {
 	const q = "SELECT s.id, s.app, s.policy FROM traffic_series s JOIN policies p ON p.name = s.policy ORDER BY s.id"
-	return all(t, scanSeries, q)
+	return readAll(t, scanSeries, q)
 }
 
 // SeriesNamed returns the series of a policy in each of the applications.
@@ -135,7 +135,7 @@ func (t *Tx) SeriesNamed(apps []string, policy string) (list []Series, err error
 		n := min(chunk, len(apps))
 		var some []Series
 		q := seriesColumns + " WHERE policy = ? AND app IN (" + placeholders(n) + ") ORDER BY app"
-		some, err = all(t, scanSeries, q, append([]any{policy}, values(apps[:n])...)...)
+		some, err = readAll(t, scanSeries, q, append([]any{policy}, values(apps[:n])...)...)
 		list, apps = append(list, some...), apps[n:]
 	}
 	return list, err
@@ -146,7 +146,7 @@ func (t *Tx) SeriesCount(apps []string) (n int64, err error) {
 	for len(apps) > 0 {
 		most := min(chunk, len(apps))
 		q := "SELECT COUNT(*) FROM traffic_series WHERE app IN (" + placeholders(most) + ")"
-		count, err := one(t, scanCount, q, values(apps[:most])...)
+		count, err := readOne(t, scanCount, q, values(apps[:most])...)
 		if err != nil {
 			return 0, err
 		}
@@ -157,7 +157,7 @@ func (t *Tx) SeriesCount(apps []string) (n int64, err error) {
 
 // SeriesAfter returns at most limit ids of series that are above an id, in order.
 func (t *Tx) SeriesAfter(id int64, limit int) ([]int64, error) {
-	return all(t, scanCount, "SELECT id FROM traffic_series WHERE id > ? ORDER BY id LIMIT ?", id, limit)
+	return readAll(t, scanCount, "SELECT id FROM traffic_series WHERE id > ? ORDER BY id LIMIT ?", id, limit)
 }
 
 // AddTraffic adds counts to the rows of a level. Rows that do not exist are created.
@@ -194,7 +194,7 @@ func (t *Tx) TrafficAt(level int, at int64, series []int64) (list []Traffic, err
 		var some []Traffic
 		q := "SELECT series, at, " + trafficColumns + " FROM traffic WHERE level = ? AND at = ? " +
 			"AND series IN (" + placeholders(n) + ")"
-		some, err = all(t, scanTraffic, q, append([]any{level, at}, numbers(series[:n])...)...)
+		some, err = readAll(t, scanTraffic, q, append([]any{level, at}, numbers(series[:n])...)...)
 		list, series = append(list, some...), series[n:]
 	}
 	return list, err
@@ -203,7 +203,7 @@ func (t *Tx) TrafficAt(level int, at int64, series []int64) (list []Traffic, err
 // TrafficOf returns the rows of a series from a minute until another, which is not
 // included, in order.
 func (t *Tx) TrafficOf(level int, series, from, to int64) ([]Traffic, error) {
-	return all(t, scanTraffic, "SELECT series, at, "+trafficColumns+
+	return readAll(t, scanTraffic, "SELECT series, at, "+trafficColumns+
 		" FROM traffic WHERE level = ? AND series = ? AND at >= ? AND at < ? ORDER BY at", level, series, from, to)
 }
 
@@ -251,7 +251,7 @@ func ofSeries[T any](
 	t *Tx, scan func(scanner) (T, error), columns, end string, level int, series []int64, from, to int64,
 ) (list []T, err error) {
 	for some := range slices.Chunk(series, manyChunk) {
-		rows, err := all(t, scan, "SELECT "+columns+" FROM traffic"+t.db.engine.byPrimaryKey()+
+		rows, err := readAll(t, scan, "SELECT "+columns+" FROM traffic"+t.db.engine.byPrimaryKey()+
 			" WHERE level = ? AND series IN ("+placeholders(len(some))+") AND at >= ? AND at < ?"+end,
 			append(append([]any{level}, numbers(some)...), from, to)...)
 		if err != nil {
@@ -276,7 +276,7 @@ func (t *Tx) ForgetTraffic(level int, series []int64, before int64) error {
 // TrafficVersion returns how often the rows of an application were changed, other than by
 // ForgetTraffic.
 func (t *Tx) TrafficVersion(app string) (int64, error) {
-	version, err := one(t, scanCount, "SELECT version FROM traffic_versions WHERE app = ?", app)
+	version, err := readOne(t, scanCount, "SELECT version FROM traffic_versions WHERE app = ?", app)
 	if errors.Is(err, ErrNotFound) {
 		return 0, nil
 	}
@@ -285,7 +285,7 @@ func (t *Tx) TrafficVersion(app string) (int64, error) {
 
 // TrafficVersions returns the sum of TrafficVersion over all applications.
 func (t *Tx) TrafficVersions() (int64, error) {
-	return one(t, scanCount, "SELECT COALESCE(SUM(version), 0) FROM traffic_versions")
+	return readOne(t, scanCount, "SELECT COALESCE(SUM(version), 0) FROM traffic_versions")
 }
 
 // RaiseTrafficVersion stores that the rows of an application are changed.
@@ -301,7 +301,7 @@ func (t *Tx) RaiseTrafficVersion(app string) error {
 // Collected returns until when the counts of an application were collected, in µs of
 // Redis's clock, or 0.
 func (t *Tx) Collected(app string) (int64, error) {
-	until, err := one(t, scanCount, "SELECT until FROM traffic_collected WHERE app = ?", app)
+	until, err := readOne(t, scanCount, "SELECT until FROM traffic_collected WHERE app = ?", app)
 	if errors.Is(err, ErrNotFound) {
 		return 0, nil
 	}
@@ -316,7 +316,7 @@ func (t *Tx) CollectedOfAll() (map[string]int64, error) {
 		until int64
 	}
 	scan := func(s scanner) (r row, err error) { return r, s.Scan(&r.app, &r.until) }
-	rows, err := all(t, scan, "SELECT app, until FROM traffic_collected")
+	rows, err := readAll(t, scan, "SELECT app, until FROM traffic_collected")
 
 	until := make(map[string]int64, len(rows))
 	for _, r := range rows {

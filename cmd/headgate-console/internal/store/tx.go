@@ -153,8 +153,8 @@ func (t *Tx) execOne(missing error, query string, args ...any) error {
 // scanner is a *sql.Row or *sql.Rows.
 type scanner interface{ Scan(dest ...any) error }
 
-// one reads the row that a query finds, or returns ErrNotFound.
-func one[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any) (T, error) {
+// readOne reads the row that a query finds, or returns ErrNotFound.
+func readOne[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any) (T, error) {
 	// A query that the transaction repeats is prepared, as in exec.
 	var row *sql.Row
 	s, err := t.statement(query)
@@ -172,8 +172,8 @@ func one[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any)
 	return v, t.db.translate(err)
 }
 
-// all reads every row that a query finds.
-func all[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
+// readAll reads every row that a query finds.
+func readAll[T any](t *Tx, scan func(scanner) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := t.tx.QueryContext(t.ctx, query, args...)
 	if err != nil {
 		return nil, t.db.translate(err)

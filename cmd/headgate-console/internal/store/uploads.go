@@ -12,7 +12,8 @@ type Upload struct {
 // or ErrNotFound.
 func (t *Tx) Upload(user, digest string, since int64) ([]byte, error) {
 	scan := func(s scanner) (data []byte, err error) { return data, s.Scan(&data) }
-	return one(t, scan, "SELECT data FROM uploads WHERE user_name = ? AND digest = ? AND at >= ?", user, digest, since)
+	return readOne(t, scan,
+		"SELECT data FROM uploads WHERE user_name = ? AND digest = ? AND at >= ?", user, digest, since)
 }
 
 // InsertUpload adds an upload, of which a user has one.

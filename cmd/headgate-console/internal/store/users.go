@@ -21,11 +21,11 @@ func scanUser(s scanner) (u User, err error) {
 }
 
 // Users returns all users by name.
-func (t *Tx) Users() ([]User, error) { return all(t, scanUser, userColumns+" ORDER BY name") }
+func (t *Tx) Users() ([]User, error) { return readAll(t, scanUser, userColumns+" ORDER BY name") }
 
 // User returns one user, or ErrNotFound.
 func (t *Tx) User(name string) (User, error) {
-	return one(t, scanUser, userColumns+" WHERE name = ?", name)
+	return readOne(t, scanUser, userColumns+" WHERE name = ?", name)
 }
 
 // InsertUser adds a user, or returns ErrExists.
@@ -48,5 +48,5 @@ func (t *Tx) UpdateUser(u User) error {
 
 // Administrators returns the number of administrators who are not disabled.
 func (t *Tx) Administrators() (int64, error) {
-	return one(t, scanCount, "SELECT COUNT(*) FROM users WHERE administrator = 1 AND disabled = 0")
+	return readOne(t, scanCount, "SELECT COUNT(*) FROM users WHERE administrator = 1 AND disabled = 0")
 }

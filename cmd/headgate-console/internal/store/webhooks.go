@@ -44,17 +44,17 @@ func (t *Tx) opened(w Webhook) (Webhook, error) {
 	return w, nil
 }
 
-// closed returns a row with its secrets as they are stored.
-func (t *Tx) closed(w Webhook) Webhook {
+// withSealedSecrets returns a row with its secrets as they are stored.
+func (t *Tx) withSealedSecrets(w Webhook) Webhook {
 	for column, text := range w.secrets() {
-		*text = t.db.seal.closed(*text, w.place(column))
+		*text = t.db.seal.encrypted(*text, w.place(column))
 	}
 	return w
 }
 
 // Webhooks returns all webhooks by name.
 func (t *Tx) Webhooks() ([]Webhook, error) {
-	list, err := all(t, scanWebhook, webhookColumns+" ORDER BY name, id")
+	list, err := readAll(t, scanWebhook, webhookColumns+" ORDER BY name, id")
 	for i := range list {
 		if err == nil {
 			list[i], err = t.opened(list[i])
@@ -65,7 +65,7 @@ func (t *Tx) Webhooks() ([]Webhook, error) {
 
 // Webhook returns one webhook, or ErrNotFound.
 func (t *Tx) Webhook(id string) (Webhook, error) {
-	w, err := one(t, scanWebhook, webhookColumns+" WHERE id = ?", id)
+	w, err := readOne(t, scanWebhook, webhookColumns+" WHERE id = ?", id)
 	if err != nil {
 		return w, err
 	}
@@ -74,7 +74,7 @@ func (t *Tx) Webhook(id string) (Webhook, error) {
 
 // InsertWebhook adds a webhook.
 func (t *Tx) InsertWebhook(w Webhook) error {
-	w = t.closed(w)
+	w = t.withSealedSecrets(w)
 	const q = "INSERT INTO webhooks (id, name, url, apps, conditions, repeat_after, enabled, secret, secret_before, " +
 		"renewed_at, created_at, created_by) " +
 		"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -85,7 +85,7 @@ func (t *Tx) InsertWebhook(w Webhook) error {
 
 // UpdateWebhook writes all columns of a webhook but those of its creation, or returns ErrNotFound.
 func (t *Tx) UpdateWebhook(w Webhook) error {
-	w = t.closed(w)
+	w = t.withSealedSecrets(w)
 	const q = "UPDATE webhooks SET name = ?, url = ?, apps = ?, conditions = ?, repeat_after = ?, enabled = ?, " +
 		"secret = ?, secret_before = ?, renewed_at = ? WHERE id = ?"
 	return t.execOne(ErrNotFound, q, w.Name, w.URL, w.Apps, w.Conditions, w.RepeatAfter, w.Enabled,
@@ -121,7 +121,7 @@ func scanAlert(s scanner) (a Alert, err error) {
 
 // Alerts returns all alerts.
 func (t *Tx) Alerts() ([]Alert, error) {
-	return all(t, scanAlert, alertColumns+" ORDER BY webhook, kind, app")
+	return readAll(t, scanAlert, alertColumns+" ORDER BY webhook, kind, app")
 }
 
 // InsertAlert adds an alert.
@@ -181,23 +181,24 @@ func (t *Tx) InsertDelivery(d Delivery) error {
 
 // Delivery returns one message, or ErrNotFound.
 func (t *Tx) Delivery(id string) (Delivery, error) {
-	return one(t, scanDelivery, deliveryColumns+" WHERE id = ?", id)
+	return readOne(t, scanDelivery, deliveryColumns+" WHERE id = ?", id)
 }
 
 // WaitingDeliveries returns all messages that wait, the oldest first.
 func (t *Tx) WaitingDeliveries() ([]Delivery, error) {
-	return all(t, scanDelivery, deliveryColumns+" WHERE state = ? ORDER BY created_at, id", StateWaiting)
+	return readAll(t, scanDelivery, deliveryColumns+" WHERE state = ? ORDER BY created_at, id", StateWaiting)
 }
 
 // DeliveriesOf returns at most limit messages of a webhook, the newest first.
 func (t *Tx) DeliveriesOf(webhook string, limit int) ([]Delivery, error) {
 	const q = deliveryColumns + " WHERE webhook = ? ORDER BY created_at DESC, id DESC LIMIT ?"
-	return all(t, scanDelivery, q, webhook, limit)
+	return readAll(t, scanDelivery, q, webhook, limit)
 }
 
 // CountWaiting returns how many messages of a webhook wait.
 func (t *Tx) CountWaiting(webhook string) (int64, error) {
-	return one(t, scanCount, "SELECT COUNT(*) FROM deliveries WHERE webhook = ? AND state = ?", webhook, StateWaiting)
+	return readOne(t, scanCount,
+		"SELECT COUNT(*) FROM deliveries WHERE webhook = ? AND state = ?", webhook, StateWaiting)
 }
 
 // ClaimDelivery raises the attempts of a waiting message from the number in d, and sets when it
@@ -244,7 +245,7 @@ func (t *Tx) AlertFleets() ([]AlertFleet, error) {
 	scan := func(s scanner) (f AlertFleet, err error) {
 		return f, s.Scan(&f.App, &f.Expected, &f.Higher, &f.HigherAt, &f.LowerAt)
 	}
-	return all(t, scan, "SELECT app, expected, higher, higher_at, lower_at FROM alert_fleets ORDER BY app")
+	return readAll(t, scan, "SELECT app, expected, higher, higher_at, lower_at FROM alert_fleets ORDER BY app")
 }
 
 // SetAlertFleet writes the row of an application.

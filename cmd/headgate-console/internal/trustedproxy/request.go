@@ -8,9 +8,9 @@ import (
 // request is a core.Request for keyfuncs.
 type request struct{ r *http.Request }
 
-func (q request) Context() context.Context    { return q.r.Context() }
-func (q request) Method() string              { return q.r.Method }
-func (q request) Path() string                { return q.r.URL.Path }
-func (q request) Route() string               { return "" }
-func (q request) RemoteAddr() string          { return q.r.RemoteAddr }
-func (q request) Header(name string) []string { return q.r.Header.Values(name) }
+func (r request) Context() context.Context    { return r.r.Context() }
+func (r request) Method() string              { return r.r.Method }
+func (r request) Path() string                { return r.r.URL.Path }
+func (r request) Route() string               { return "" }
+func (r request) RemoteAddr() string          { return r.r.RemoteAddr }
+func (r request) Header(name string) []string { return r.r.Header.Values(name) }

@@ -40,8 +40,8 @@ type token struct {
 // endsSoon is how long before its end the page warns of a token.
 const endsSoon = 14 * 24 * time.Hour
 
-func (v *request) tokenOf(t service.Token) token {
-	remaining := t.Expires.Sub(v.Clock())
+func (r *request) tokenOf(t service.Token) token {
+	remaining := t.Expires.Sub(r.Clock())
 	switch {
 	case !t.RevokedAt.IsZero():
 		return token{t, "revoked", false}
@@ -72,45 +72,45 @@ type tokenForm struct {
 // emptyToken is the form of a new token before it is filled in.
 var emptyToken = tokenForm{Scope: "read", Days: "90"}
 
-func accountPage(v *request) error {
-	return v.showAccount(http.StatusOK, emptyToken, nil)
+func accountPage(r *request) error {
+	return r.showAccount(http.StatusOK, emptyToken, nil)
 }
 
-func (v *request) showAccount(status int, draft tokenForm, m mistakes) error {
+func (r *request) showAccount(status int, draft tokenForm, m mistakes) error {
 	a := account{
-		User: v.access, Must: v.access.MustChangePassword, Proxied: v.proxied, Provider: v.Provider != nil,
+		User: r.access, Must: r.access.MustChangePassword, Proxied: r.proxied, Provider: r.Provider != nil,
 		MinLength: auth.MinPassword, Draft: draft, Mistakes: m,
 	}
 
 	// Before the password is changed the service answers nothing else, and the page has nothing
 	// else.
 	if a.Must {
-		return v.show(status, "account", "Choose a password", a)
+		return r.show(status, "account", "Choose a password", a)
 	}
 	var err error
-	if a.Sessions, err = v.Service.Sessions(v.r.Context(), v.actor); err != nil {
+	if a.Sessions, err = r.Service.Sessions(r.req.Context(), r.actor); err != nil {
 		return err
 	}
 
-	tokens, err := v.Service.Tokens(v.r.Context(), v.actor)
+	tokens, err := r.Service.Tokens(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
 	for _, t := range tokens {
-		a.Tokens = append(a.Tokens, v.tokenOf(t))
+		a.Tokens = append(a.Tokens, r.tokenOf(t))
 	}
 
-	if a.Factor, err = v.Service.SecondFactor(v.r.Context(), v.actor); err != nil {
+	if a.Factor, err = r.Service.SecondFactor(r.req.Context(), r.actor); err != nil {
 		return err
 	}
 
-	longest, err := v.Service.TokenLife(v.r.Context(), v.actor)
+	longest, err := r.Service.TokenLife(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
-	a.lives(longest, v.Clock())
+	a.lives(longest, r.Clock())
 
-	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+	apps, err := r.Service.Apps(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (v *request) showAccount(status int, draft tokenForm, m mistakes) error {
 		a.Apps = append(a.Apps, appChoice{Name: app.Name, Checked: slices.Contains(draft.Apps, app.Name)})
 	}
 
-	return v.show(status, "account", "Your account", a)
+	return r.show(status, "account", "Your account", a)
 }
 
 // lives fills in how long a token may last.
@@ -141,52 +141,52 @@ func (a *account) lives(longest time.Duration, now time.Time) {
 	}
 }
 
-func changePassword(v *request) error {
-	if v.proxied {
+func changePassword(r *request) error {
+	if r.proxied {
 		return errNoPassword
 	}
 
 	// All mistakes that can be found without the old password are shown at once.
 	m := mistakes{}
-	if v.field("password") != v.field("repeat") {
+	if r.field("password") != r.field("repeat") {
 		m.add("repeat", "it is not the same as the new password")
 	}
-	if err := auth.CheckPassword(v.actor.User(), v.field("password")); err != nil {
+	if err := auth.CheckPassword(r.actor.User(), r.field("password")); err != nil {
 		m.add("password", err.Error())
 	}
 
 	draft := emptyToken
 	if len(m) > 0 {
-		return v.showAccount(http.StatusUnprocessableEntity, draft, m)
+		return r.showAccount(http.StatusUnprocessableEntity, draft, m)
 	}
 
-	session, err := v.Service.ChangePassword(v.r.Context(), v.actor, v.field("old"), v.field("password"))
+	session, err := r.Service.ChangePassword(r.req.Context(), r.actor, r.field("old"), r.field("password"))
 	if errors.Is(err, service.ErrCredentials) {
-		return v.showAccount(http.StatusUnprocessableEntity, draft, mistakes{"old": {"it is not your password"}})
+		return r.showAccount(http.StatusUnprocessableEntity, draft, mistakes{"old": {"it is not your password"}})
 	}
 	if m := mistakesOf(err); m != nil {
-		return v.showAccount(http.StatusUnprocessableEntity, draft, m)
+		return r.showAccount(http.StatusUnprocessableEntity, draft, m)
 	}
 	if err != nil {
 		return err
 	}
 
 	// All other sessions have ended, and this browser goes on with a new one.
-	v.setSession(session)
-	return v.seeOther("/account", "password")
+	r.setSession(session)
+	return r.seeOther("/account", "password")
 }
 
-func endSession(v *request) error {
-	if err := v.Service.RevokeSession(v.r.Context(), v.actor, v.field("id")); err != nil {
+func endSession(r *request) error {
+	if err := r.Service.RevokeSession(r.req.Context(), r.actor, r.field("id")); err != nil {
 		return err
 	}
-	return v.seeOther("/account", "ended")
+	return r.seeOther("/account", "ended")
 }
 
-func createToken(v *request) error {
+func createToken(r *request) error {
 	draft := tokenForm{
-		Label: v.field("label"), Scope: v.field("scope"), Days: v.field("days"), Until: v.field("until"),
-		Apps: v.r.PostForm["apps"],
+		Label: r.field("label"), Scope: r.field("scope"), Days: r.field("days"), Until: r.field("until"),
+		Apps: r.req.PostForm["apps"],
 	}
 
 	// A life and a last day share one rule of the service. field is where the form shows its
@@ -199,13 +199,13 @@ func createToken(v *request) error {
 		field = "until"
 		last, err := time.Parse(time.DateOnly, draft.Until)
 		if err != nil {
-			return v.showAccount(http.StatusUnprocessableEntity, draft,
+			return r.showAccount(http.StatusUnprocessableEntity, draft,
 				mistakes{field: {"it is not a day such as 2026-03-01"}})
 		}
 		ask.Expires = last.AddDate(0, 0, 1) // with the end of the day
 	}
 
-	_, secret, err := v.Service.CreateToken(v.r.Context(), v.actor, ask)
+	_, secret, err := r.Service.CreateToken(r.req.Context(), r.actor, ask)
 	if m := mistakesOf(err); m != nil {
 		if texts, there := m["life"]; there {
 			delete(m, "life")
@@ -213,12 +213,12 @@ func createToken(v *request) error {
 		}
 
 		// The secret is shown here and never again, so the answer is a page and not a redirect.
-		return v.showAccount(http.StatusUnprocessableEntity, draft, m)
+		return r.showAccount(http.StatusUnprocessableEntity, draft, m)
 	}
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "once", "A new token", once{Secret: secret, Back: "/account"})
+	return r.show(http.StatusOK, "once", "A new token", once{Secret: secret, Back: "/account"})
 }
 
 // atoi returns a whole number, or 0, which the service refuses with all other mistakes.
@@ -232,15 +232,15 @@ func atoi(s string) int {
 
 // revokeToken revokes a token. It asks first about those of the user, which are all that the page
 // shows.
-func revokeToken(v *request) error {
-	id := v.field("id")
-	if !v.confirmed() {
-		tokens, err := v.Service.Tokens(v.r.Context(), v.actor)
+func revokeToken(r *request) error {
+	id := r.field("id")
+	if !r.confirmed() {
+		tokens, err := r.Service.Tokens(r.req.Context(), r.actor)
 		if err != nil {
 			return err
 		}
 		if i := slices.IndexFunc(tokens, func(t service.Token) bool { return t.ID == id }); i >= 0 {
-			return v.confirm(confirmation{
+			return r.confirm(confirmation{
 				Title: "Revoke the token " + tokens[i].Label + "?",
 				Consequences: []string{"Programs that use it get a 401 from now on. " +
 					"A token that was revoked never works again: they need another one."},
@@ -250,8 +250,8 @@ func revokeToken(v *request) error {
 		}
 	}
 
-	if err := v.Service.RevokeToken(v.r.Context(), v.actor, id); err != nil {
+	if err := r.Service.RevokeToken(r.req.Context(), r.actor, id); err != nil {
 		return err
 	}
-	return v.seeOther("/account", "revoked")
+	return r.seeOther("/account", "revoked")
 }

@@ -155,26 +155,26 @@ func (d delivery) Result() string {
 
 func hookPath(id string) string { return "/alerts/" + url.PathEscape(id) }
 
-func alertsPage(v *request) error {
-	hooks, err := v.Service.Webhooks(v.r.Context(), v.actor)
+func alertsPage(r *request) error {
+	hooks, err := r.Service.Webhooks(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
 
-	apps, err := v.ownApps()
+	apps, err := r.ownApps()
 	if err != nil {
 		return err
 	}
 
-	page := alerts{CanAdd: len(apps) > 0 || v.access.CanManage(), Redis: v.Fleet != nil}
+	page := alerts{CanAdd: len(apps) > 0 || r.access.CanManage(), Redis: r.Fleet != nil}
 	for _, h := range hooks {
 		page.Hooks = append(page.Hooks, hook{Webhook: h})
 	}
-	return v.show(http.StatusOK, "alerts", "Alerts", page)
+	return r.show(http.StatusOK, "alerts", "Alerts", page)
 }
 
-func hookPage(v *request) error {
-	w, err := v.Service.Webhook(v.r.Context(), v.actor, v.r.PathValue("webhook"))
+func hookPage(r *request) error {
+	w, err := r.Service.Webhook(r.req.Context(), r.actor, r.req.PathValue("webhook"))
 	if err != nil {
 		return err
 	}
@@ -183,11 +183,11 @@ func hookPage(v *request) error {
 
 	// The address alone proves nothing: the newest message may be an alert that came after the
 	// test.
-	if last := h.Last(); v.query("tested") != "" && last != nil && last.Event == service.EventTest {
+	if last := h.Last(); r.query("tested") != "" && last != nil && last.Event == service.EventTest {
 		h.Tested = last
 	}
 
-	return v.show(http.StatusOK, "alert", w.Name, h)
+	return r.show(http.StatusOK, "alert", w.Name, h)
 }
 
 // hookForm is the form of a webhook.
@@ -256,21 +256,21 @@ var kindHelp = map[service.AlertKind]string{
 }
 
 // showHookForm answers with the form of a webhook.
-func (v *request) showHookForm(
+func (r *request) showHookForm(
 	status int, id string, d service.WebhookDraft, repeat string, fields map[string]string, m mistakes,
 ) error {
-	own, err := v.ownApps()
+	own, err := r.ownApps()
 	if err != nil {
 		return err
 	}
-	if len(own) == 0 && !v.access.CanManage() {
-		return v.Service.Refuse(v.r.Context(), v.actor, "webhook.create", "webhooks",
+	if len(own) == 0 && !r.access.CanManage() {
+		return r.Service.Refuse(r.req.Context(), r.actor, "webhook.create", "webhooks",
 			"it takes the owner of an application")
 	}
 
 	f := hookForm{
 		New: id == "", Action: "/alerts", Back: "/alerts", Name: d.Name, URL: d.URL, All: d.All,
-		CanAll: v.access.CanManage(), Repeat: repeat, Mistakes: m,
+		CanAll: r.access.CanManage(), Repeat: repeat, Mistakes: m,
 	}
 
 	// A webhook without an id does not exist yet.
@@ -280,7 +280,7 @@ func (v *request) showHookForm(
 		f.Action = f.Back + "/edit"
 	}
 
-	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+	apps, err := r.Service.Apps(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
@@ -311,34 +311,34 @@ func (v *request) showHookForm(
 		f.Kinds = append(f.Kinds, choice)
 	}
 
-	return v.show(status, "alertform", title, f)
+	return r.show(status, "alertform", title, f)
 }
 
-func newHookPage(v *request) error {
+func newHookPage(r *request) error {
 	d := service.WebhookDraft{Conditions: []service.Condition{}}
 	for _, k := range service.AlertKinds() {
 		if k.Kind == service.AlertRefused || k.Kind == service.AlertBypassed || k.Kind == service.AlertBehind {
 			d.Conditions = append(d.Conditions, k.Default)
 		}
 	}
-	return v.showHookForm(http.StatusOK, "", d, short(service.DefaultRepeat), nil, nil)
+	return r.showHookForm(http.StatusOK, "", d, short(service.DefaultRepeat), nil, nil)
 }
 
-func editHookPage(v *request) error {
-	w, err := v.Service.Webhook(v.r.Context(), v.actor, v.r.PathValue("webhook"))
+func editHookPage(r *request) error {
+	w, err := r.Service.Webhook(r.req.Context(), r.actor, r.req.PathValue("webhook"))
 	if err != nil {
 		return err
 	}
-	return v.showHookForm(http.StatusOK, w.ID, w.WebhookDraft, short(w.RepeatAfter), nil, nil)
+	return r.showHookForm(http.StatusOK, w.ID, w.WebhookDraft, short(w.RepeatAfter), nil, nil)
 }
 
 // hookDraft reads the form of a webhook. fields are the texts of the conditions.
-func (v *request) hookDraft() (d service.WebhookDraft, repeat string, fields map[string]string, m mistakes) {
+func (r *request) hookDraft() (d service.WebhookDraft, repeat string, fields map[string]string, m mistakes) {
 	m, fields = mistakes{}, map[string]string{}
-	repeat = strings.TrimSpace(v.field("repeat"))
+	repeat = strings.TrimSpace(r.field("repeat"))
 	d = service.WebhookDraft{
-		Name: v.field("name"), URL: strings.TrimSpace(v.field("url")), Apps: v.r.PostForm["apps"],
-		All: v.field("all") == "yes", Enabled: true,
+		Name: r.field("name"), URL: strings.TrimSpace(r.field("url")), Apps: r.req.PostForm["apps"],
+		All: r.field("all") == "yes", Enabled: true,
 	}
 
 	// A webhook for all applications is for those that are added later, too, so it lists none.
@@ -352,13 +352,13 @@ func (v *request) hookDraft() (d service.WebhookDraft, repeat string, fields map
 	}
 	for _, k := range service.AlertKinds() {
 		c := service.Condition{Kind: k.Kind}
-		checked := slices.Contains(v.r.PostForm["kinds"], string(k.Kind))
+		checked := slices.Contains(r.req.PostForm["kinds"], string(k.Kind))
 
 		// Every text is kept for the form. Only those of a ticked condition that has the number are
 		// read, and may be wrong.
 		read := func(name string, there bool) (n int) {
 			field := string(k.Kind) + "_" + name
-			fields[field] = v.field(field)
+			fields[field] = r.field(field)
 			if !there || !checked {
 				return 0
 			}
@@ -371,7 +371,7 @@ func (v *request) hookDraft() (d service.WebhookDraft, repeat string, fields map
 		c.Over, c.AtLeast, c.Minutes = read("over", k.Share), int64(read("at_least", k.Counts)), read("minutes", true)
 		if k.Policy {
 			field := string(k.Kind) + "_policy"
-			fields[field] = v.field(field)
+			fields[field] = r.field(field)
 			c.Policy = strings.TrimSpace(fields[field])
 		}
 
@@ -411,13 +411,13 @@ func hookMistakes(err error) mistakes {
 	return m
 }
 
-func createHook(v *request) error {
-	d, repeat, fields, m := v.hookDraft()
+func createHook(r *request) error {
+	d, repeat, fields, m := r.hookDraft()
 	var w service.Webhook
 	var secret string
 
-	err := v.tryHook(d, m, func() (err error) {
-		w, secret, err = v.Service.CreateWebhook(v.r.Context(), v.actor, d)
+	err := r.tryHook(d, m, func() (err error) {
+		w, secret, err = r.Service.CreateWebhook(r.req.Context(), r.actor, d)
 		return err
 	})
 	if err != nil {
@@ -425,24 +425,24 @@ func createHook(v *request) error {
 	}
 
 	if len(m) > 0 {
-		return v.showHookForm(http.StatusUnprocessableEntity, "", d, repeat, fields, m)
+		return r.showHookForm(http.StatusUnprocessableEntity, "", d, repeat, fields, m)
 	}
-	return v.show(http.StatusOK, "once", "A new webhook", once{Hook: w.Name, Secret: secret, Back: hookPath(w.ID)})
+	return r.show(http.StatusOK, "once", "A new webhook", once{Hook: w.Name, Secret: secret, Back: hookPath(w.ID)})
 }
 
-func updateHook(v *request) error {
-	id := v.r.PathValue("webhook")
-	was, err := v.Service.Webhook(v.r.Context(), v.actor, id)
+func updateHook(r *request) error {
+	id := r.req.PathValue("webhook")
+	was, err := r.Service.Webhook(r.req.Context(), r.actor, id)
 	if err != nil {
 		return err
 	}
 
 	// The form does not turn a webhook on or off, so an edit keeps what is.
-	d, repeat, fields, m := v.hookDraft()
+	d, repeat, fields, m := r.hookDraft()
 	d.Enabled = was.Enabled
 
-	err = v.tryHook(d, m, func() error {
-		_, err := v.Service.UpdateWebhook(v.r.Context(), v.actor, id, d)
+	err = r.tryHook(d, m, func() error {
+		_, err := r.Service.UpdateWebhook(r.req.Context(), r.actor, id, d)
 		return err
 	})
 	if err != nil {
@@ -450,16 +450,16 @@ func updateHook(v *request) error {
 	}
 
 	if len(m) > 0 {
-		return v.showHookForm(http.StatusUnprocessableEntity, id, d, repeat, fields, m)
+		return r.showHookForm(http.StatusUnprocessableEntity, id, d, repeat, fields, m)
 	}
-	return v.seeOther(hookPath(id), "hook")
+	return r.seeOther(hookPath(id), "hook")
 }
 
 // tryHook saves a webhook unless its form has mistakes, and adds those that the service finds. It
 // is asked in any case, so that all mistakes are shown at once.
-func (v *request) tryHook(d service.WebhookDraft, m mistakes, save func() error) error {
+func (r *request) tryHook(d service.WebhookDraft, m mistakes, save func() error) error {
 	if len(m) > 0 {
-		save = func() error { return v.Service.CheckWebhook(v.r.Context(), v.actor, d) }
+		save = func() error { return r.Service.CheckWebhook(r.req.Context(), r.actor, d) }
 	}
 
 	err := save()
@@ -478,26 +478,26 @@ func (v *request) tryHook(d service.WebhookDraft, m mistakes, save func() error)
 }
 
 // switchHook turns a webhook on or off.
-func switchHook(v *request) error {
-	id, do := v.r.PathValue("webhook"), v.field("do")
+func switchHook(r *request) error {
+	id, do := r.req.PathValue("webhook"), r.field("do")
 	if do != "on" && do != "off" {
 		return errBadForm
 	}
-	if err := v.Service.EnableWebhook(v.r.Context(), v.actor, id, do == "on"); err != nil {
+	if err := r.Service.EnableWebhook(r.req.Context(), r.actor, id, do == "on"); err != nil {
 		return err
 	}
-	return v.seeOther(hookPath(id), "hook"+do)
+	return r.seeOther(hookPath(id), "hook"+do)
 }
 
-func renewHook(v *request) error {
-	id := v.r.PathValue("webhook")
-	w, err := v.Service.Webhook(v.r.Context(), v.actor, id)
+func renewHook(r *request) error {
+	id := r.req.PathValue("webhook")
+	w, err := r.Service.Webhook(r.req.Context(), r.actor, id)
 	if err != nil {
 		return err
 	}
 
-	if !v.confirmed() {
-		return v.confirm(confirmation{
+	if !r.confirmed() {
+		return r.confirm(confirmation{
 			Title: "Make a new secret for the webhook " + w.Name + "?",
 			Consequences: []string{"The receiver needs the new secret within a day. " +
 				"Until then messages are signed with both."},
@@ -505,30 +505,30 @@ func renewHook(v *request) error {
 		})
 	}
 
-	secret, err := v.Service.RenewWebhookSecret(v.r.Context(), v.actor, id)
+	secret, err := r.Service.RenewWebhookSecret(r.req.Context(), r.actor, id)
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "once", "A new secret", once{Hook: w.Name, Secret: secret, Back: hookPath(id)})
+	return r.show(http.StatusOK, "once", "A new secret", once{Hook: w.Name, Secret: secret, Back: hookPath(id)})
 }
 
 // testHook sends a test message. The page of the webhook says what became of it.
-func testHook(v *request) error {
-	id := v.r.PathValue("webhook")
-	if _, err := v.Service.TestWebhook(v.r.Context(), v.actor, id); err != nil {
+func testHook(r *request) error {
+	id := r.req.PathValue("webhook")
+	if _, err := r.Service.TestWebhook(r.req.Context(), r.actor, id); err != nil {
 		return err
 	}
-	return v.seeOther(hookPath(id)+"?tested=yes", "")
+	return r.seeOther(hookPath(id)+"?tested=yes", "")
 }
 
-func deleteHook(v *request) error {
-	id := v.r.PathValue("webhook")
-	if !v.confirmed() {
-		w, err := v.Service.Webhook(v.r.Context(), v.actor, id)
+func deleteHook(r *request) error {
+	id := r.req.PathValue("webhook")
+	if !r.confirmed() {
+		w, err := r.Service.Webhook(r.req.Context(), r.actor, id)
 		if err != nil {
 			return err
 		}
-		return v.confirm(confirmation{
+		return r.confirm(confirmation{
 			Title: "Delete the webhook " + w.Name + "?",
 			Consequences: []string{"It is told no alerts any more, and messages that wait are not sent. " +
 				"Its messages and its secret cannot be restored."},
@@ -536,8 +536,8 @@ func deleteHook(v *request) error {
 		})
 	}
 
-	if err := v.Service.DeleteWebhook(v.r.Context(), v.actor, id); err != nil {
+	if err := r.Service.DeleteWebhook(r.req.Context(), r.actor, id); err != nil {
 		return err
 	}
-	return v.seeOther("/alerts", "hookdeleted")
+	return r.seeOther("/alerts", "hookdeleted")
 }

@@ -18,28 +18,28 @@ type applications struct {
 	paging
 }
 
-func appsPage(v *request) error { return v.showApps(http.StatusOK, applications{}) }
+func appsPage(r *request) error { return r.showApps(http.StatusOK, applications{}) }
 
-func (v *request) showApps(status int, a applications) error {
-	list, err := v.Service.Apps(v.r.Context(), v.actor)
+func (r *request) showApps(status int, a applications) error {
+	list, err := r.Service.Apps(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
-	a.Manager = v.access.CanManage()
-	a.Apps, a.paging = pageOf(v, list)
-	return v.show(status, "apps", "Applications", a)
+	a.Manager = r.access.CanManage()
+	a.Apps, a.paging = pageOf(r, list)
+	return r.show(status, "apps", "Applications", a)
 }
 
-func createApp(v *request) error {
-	a := applications{Name: v.field("name"), About: v.field("description")}
-	err := v.Service.CreateApp(v.r.Context(), v.actor, a.Name, a.About)
+func createApp(r *request) error {
+	a := applications{Name: r.field("name"), About: r.field("description")}
+	err := r.Service.CreateApp(r.req.Context(), r.actor, a.Name, a.About)
 	if a.Mistakes = mistakesOf(err); a.Mistakes != nil {
-		return v.showApps(http.StatusUnprocessableEntity, a)
+		return r.showApps(http.StatusUnprocessableEntity, a)
 	}
 	if err != nil {
 		return err
 	}
-	return v.seeOther("/apps", "app")
+	return r.seeOther("/apps", "app")
 }
 
 // mistakesOf returns the mistakes in the input, or nil.
@@ -56,21 +56,21 @@ func mistakesOf(err error) mistakes {
 	return m
 }
 
-func describeApp(v *request) error {
-	if err := v.Service.DescribeApp(v.r.Context(), v.actor, v.field("name"), v.field("description")); err != nil {
+func describeApp(r *request) error {
+	if err := r.Service.DescribeApp(r.req.Context(), r.actor, r.field("name"), r.field("description")); err != nil {
 		return err
 	}
-	return v.seeOther("/apps", "appsaved")
+	return r.seeOther("/apps", "appsaved")
 }
 
-func deleteAppPage(v *request) error { return v.confirmAppDeletion(v.query("name"), nil) }
+func deleteAppPage(r *request) error { return r.confirmAppDeletion(r.query("name"), nil) }
 
-func (v *request) confirmAppDeletion(name string, m mistakes) error {
-	if !v.access.CanManage() {
-		return v.Service.Refuse(v.r.Context(), v.actor, "app.delete", "app:"+name, "it takes an administrator")
+func (r *request) confirmAppDeletion(name string, m mistakes) error {
+	if !r.access.CanManage() {
+		return r.Service.Refuse(r.req.Context(), r.actor, "app.delete", "app:"+name, "it takes an administrator")
 	}
 
-	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+	apps, err := r.Service.Apps(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
@@ -85,7 +85,7 @@ func (v *request) confirmAppDeletion(name string, m mistakes) error {
 		if a.Policies > 0 {
 			consequence = fmt.Sprintf("Policies that list it, %s of them, have to go first.", digits(int64(a.Policies)))
 		}
-		return v.confirm(confirmation{
+		return r.confirm(confirmation{
 			Title: "Delete the application " + name + "?", Consequences: []string{consequence},
 			Action: "/apps/delete", Fields: []hidden{{"name", name}},
 			Button: "Delete the application", Danger: true, Back: "/apps", Mistakes: m,
@@ -95,18 +95,18 @@ func (v *request) confirmAppDeletion(name string, m mistakes) error {
 	return service.ErrNotFound
 }
 
-func deleteApp(v *request) error {
-	name := v.field("name")
-	if !v.confirmed() {
-		return v.confirmAppDeletion(name, nil)
+func deleteApp(r *request) error {
+	name := r.field("name")
+	if !r.confirmed() {
+		return r.confirmAppDeletion(name, nil)
 	}
 
-	err := v.Service.DeleteApp(v.r.Context(), v.actor, name)
+	err := r.Service.DeleteApp(r.req.Context(), r.actor, name)
 	if m := mistakesOf(err); m != nil {
-		return v.confirmAppDeletion(name, m)
+		return r.confirmAppDeletion(name, m)
 	}
 	if err != nil {
 		return err
 	}
-	return v.seeOther("/apps", "appdeleted")
+	return r.seeOther("/apps", "appdeleted")
 }

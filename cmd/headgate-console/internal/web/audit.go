@@ -25,10 +25,10 @@ const (
 )
 
 // auditQuery reads the filter of the audit log. The mistakes of its dates are in the page.
-func (v *request) auditQuery() (audit, service.AuditQuery) {
+func (r *request) auditQuery() (audit, service.AuditQuery) {
 	a := audit{
-		Actor: v.query("actor"), Object: v.query("object"), Action: v.query("action"), Outcome: v.query("outcome"),
-		Since: v.query("since"), Until: v.query("until"), Mistakes: mistakes{},
+		Actor: r.query("actor"), Object: r.query("object"), Action: r.query("action"), Outcome: r.query("outcome"),
+		Since: r.query("since"), Until: r.query("until"), Mistakes: mistakes{},
 	}
 	return a, service.AuditQuery{
 		Actor: a.Actor, Object: a.Object, Action: a.Action, Outcome: service.Outcome(a.Outcome), PerPage: perAudit,
@@ -37,19 +37,19 @@ func (v *request) auditQuery() (audit, service.AuditQuery) {
 }
 
 // exportAudit answers with all entries that the filter selects, as CSV.
-func exportAudit(v *request) error {
-	a, q := v.auditQuery()
+func exportAudit(r *request) error {
+	a, q := r.auditQuery()
 	if len(a.Mistakes) > 0 {
-		return v.show(http.StatusUnprocessableEntity, "audit", "Audit log", a)
+		return r.show(http.StatusUnprocessableEntity, "audit", "Audit log", a)
 	}
 
-	file := &download{v: v, name: "audit.csv"}
-	err := v.Service.AuditCSV(v.r.Context(), v.actor, q, file)
+	file := &download{v: r, name: "audit.csv"}
+	err := r.Service.AuditCSV(r.req.Context(), r.actor, q, file)
 
 	// The status is sent already. Only a connection that breaks says that the file is not whole.
 	if err != nil && file.begun {
-		v.Logger.ErrorContext(v.r.Context(), "the export of the audit log was cut short",
-			"request_id", v.requestID(), "error", err)
+		r.Logger.ErrorContext(r.req.Context(), "the export of the audit log was cut short",
+			"request_id", r.requestID(), "error", err)
 		panic(http.ErrAbortHandler) // the client sees that the file is not whole
 	}
 	return err
@@ -71,13 +71,13 @@ func (d *download) Write(b []byte) (int, error) {
 	return d.v.w.Write(b)
 }
 
-func auditPage(v *request) error {
-	a, q := v.auditQuery()
-	if before, err := strconv.ParseInt(v.query("before"), 10, 64); err == nil {
+func auditPage(r *request) error {
+	a, q := r.auditQuery()
+	if before, err := strconv.ParseInt(r.query("before"), 10, 64); err == nil {
 		q.Before = before
 	}
 
-	list, err := v.Service.Audit(v.r.Context(), v.actor, q)
+	list, err := r.Service.Audit(r.req.Context(), r.actor, q)
 	if m := mistakesOf(err); m != nil {
 		a.Mistakes = m
 	} else if err != nil {
@@ -97,7 +97,7 @@ func auditPage(v *request) error {
 	if len(a.Mistakes) > 0 {
 		status = http.StatusUnprocessableEntity
 	}
-	return v.show(status, "audit", "Audit log", a)
+	return r.show(status, "audit", "Audit log", a)
 }
 
 // date reads a day, and returns the start of the day that is later days after it.

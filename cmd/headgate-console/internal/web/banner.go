@@ -19,23 +19,23 @@ type banner struct {
 
 // bannerOf returns the state of publishing, or nil if all is well. It asks the database, and not
 // Redis, whose state the publisher knows.
-func (v *request) bannerOf() (*banner, error) {
-	if v.Publishing == nil {
+func (r *request) bannerOf() (*banner, error) {
+	if r.Publishing == nil {
 		return nil, nil
 	}
-	work, err := v.Service.Publishing(v.r.Context(), v.actor)
+	work, err := r.Service.Publishing(r.req.Context(), r.actor)
 	if err != nil {
 		return nil, err
 	}
 
-	status := v.Publishing()
+	status := r.Publishing()
 	b := &banner{Failing: status.Err != nil, Since: status.Since, Pending: work.Published < work.Version}
 	if !b.Failing && !b.Pending {
 		return nil, nil
 	}
 
 	b.Away = noAnswer(status.Err)
-	if b.Failing && v.access.CanManage() {
+	if b.Failing && r.access.CanManage() {
 		b.Reason = status.Err.Error()
 	}
 	return b, nil
@@ -49,21 +49,21 @@ func noAnswer(err error) bool {
 
 // addBanner adds the banner to a frame. A page whose answer is an error of the console has none,
 // because the database that would be asked is often the reason.
-func (v *request) addBanner(f *frame, status int) {
+func (r *request) addBanner(f *frame, status int) {
 	if !f.Ready || status >= http.StatusInternalServerError {
 		return
 	}
 	var err error
-	if f.Banner, err = v.bannerOf(); err != nil {
-		v.Logger.WarnContext(v.r.Context(), "the state of publishing cannot be read", "error", err)
+	if f.Banner, err = r.bannerOf(); err != nil {
+		r.Logger.WarnContext(r.req.Context(), "the state of publishing cannot be read", "error", err)
 	}
 }
 
 // liveBanner answers with the banner, which the script asks for until there is none.
-func liveBanner(v *request) error {
-	b, err := v.bannerOf()
+func liveBanner(r *request) error {
+	b, err := r.bannerOf()
 	if err != nil {
 		return err
 	}
-	return v.fragment("list", "banner", b)
+	return r.fragment("list", "banner", b)
 }

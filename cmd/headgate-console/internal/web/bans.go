@@ -44,33 +44,33 @@ const maxBans = 500
 
 func (b *bans) refresh() int { return reload(b.Every) }
 
-func bansPage(v *request) error {
-	b, err := v.bans(func(ctx context.Context, names []string) ([]core.Banned, error) {
-		return v.Fleet.Bans(ctx, names)
+func bansPage(r *request) error {
+	b, err := r.bans(func(ctx context.Context, names []string) ([]core.Banned, error) {
+		return r.Fleet.Bans(ctx, names)
 	})
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "bans", "Bans", b)
+	return r.show(http.StatusOK, "bans", "Bans", b)
 }
 
 // liveBans answers with the part of the page that the script reloads.
-func liveBans(v *request) error {
-	b, err := v.bans(func(_ context.Context, names []string) ([]core.Banned, error) { return v.recentBans(names) })
+func liveBans(r *request) error {
+	b, err := r.bans(func(_ context.Context, names []string) ([]core.Banned, error) { return r.recentBans(names) })
 	if err != nil {
 		return err
 	}
-	return v.fragment("bans", "live", b)
+	return r.fragment("bans", "live", b)
 }
 
 // bans returns the page, for which read reads the bans of policies.
-func (v *request) bans(read func(context.Context, []string) ([]core.Banned, error)) (*bans, error) {
-	b := &bans{Policy: v.query("policy"), Every: v.query("refresh") != "", Redis: v.Fleet != nil, At: v.Clock()}
+func (r *request) bans(read func(context.Context, []string) ([]core.Banned, error)) (*bans, error) {
+	b := &bans{Policy: r.query("policy"), Every: r.query("refresh") != "", Redis: r.Fleet != nil, At: r.Clock()}
 	if b.Policy != "" {
 		b.Query = url.Values{"policy": {b.Policy}}.Encode()
 	}
 
-	banning, err := v.Service.Banning(v.r.Context(), v.actor)
+	banning, err := r.Service.Banning(r.req.Context(), r.actor)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (v *request) bans(read func(context.Context, []string) ([]core.Banned, erro
 
 	b.Some = len(names) > 0
 	if b.Redis && b.Some {
-		v.readBans(b, names, known, read)
+		r.readBans(b, names, known, read)
 	}
 
 	return b, nil
@@ -104,22 +104,22 @@ func newBans(f Fleet) *live.Shared[string, []core.Banned] {
 }
 
 // recentBans returns the bans of policies as they were at most about a second ago.
-func (v *request) recentBans(names []string) ([]core.Banned, error) {
+func (r *request) recentBans(names []string) ([]core.Banned, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	return v.recent.Get(v.r.Context(), strings.Join(names, " "))
+	return r.recent.Get(r.req.Context(), strings.Join(names, " "))
 }
 
 // readBans reads the bans of the policies from Redis. If Redis does not answer, the page
 // says so.
-func (v *request) readBans(
+func (r *request) readBans(
 	b *bans, names []string, known map[string]policy.Policy,
 	read func(context.Context, []string) ([]core.Banned, error),
 ) {
-	list, err := read(v.r.Context(), names)
+	list, err := read(r.req.Context(), names)
 	if err != nil {
-		v.Logger.WarnContext(v.r.Context(), "the bans cannot be read", "error", err)
+		r.Logger.WarnContext(r.req.Context(), "the bans cannot be read", "error", err)
 		b.Away = true
 		return
 	}
@@ -132,7 +132,7 @@ func (v *request) readBans(
 		until := time.UnixMicro(banned.Until)
 		b.Bans = append(b.Bans, ban{
 			Policy: banned.Rule, Key: readable(banned.Key), Sent: sentForm(banned.Key),
-			Until: until, Left: until.Sub(b.At).Round(time.Second), CanLift: v.access.CanEdit(known[banned.Rule].Apps),
+			Until: until, Left: until.Sub(b.At).Round(time.Second), CanLift: r.access.CanEdit(known[banned.Rule].Apps),
 		})
 	}
 }

@@ -15,55 +15,55 @@ import (
 
 // bulkChange changes the policies whose boxes are ticked. It asks first if that takes
 // protection away.
-func bulkChange(v *request) error {
-	here, err := url.ParseQuery(v.field("here"))
+func bulkChange(r *request) error {
+	here, err := url.ParseQuery(r.field("here"))
 	if err != nil {
 		return errBadForm
 	}
 	q := queryOf(here)
 
-	b, m := v.bulk()
+	b, m := r.bulk()
 	if len(m) > 0 {
-		return v.showList(http.StatusUnprocessableEntity, q, m)
+		return r.showList(http.StatusUnprocessableEntity, q, m)
 	}
 
 	// The plan is made for the question alone. It is made again with the change, of the policies as
 	// they are then.
-	if !v.confirmed() {
-		plan, err := v.Service.PlanBulk(v.r.Context(), v.actor, b)
+	if !r.confirmed() {
+		plan, err := r.Service.PlanBulk(r.req.Context(), r.actor, b)
 		if err != nil {
-			return v.bulkRefused(err, q)
+			return r.bulkRefused(err, q)
 		}
-		if c, ok := v.bulkConfirmation(b, plan, q); ok {
-			return v.confirm(c)
+		if c, ok := r.bulkConfirmation(b, plan, q); ok {
+			return r.confirm(c)
 		}
 	}
 
-	plan, err := v.Service.ChangePolicies(v.r.Context(), v.saying(), b)
+	plan, err := r.Service.ChangePolicies(r.req.Context(), r.saying(), b)
 	if err != nil {
-		return v.bulkRefused(err, q)
+		return r.bulkRefused(err, q)
 	}
 
 	if len(plan.Steps) == 0 {
-		return v.seeOther(listPath(q, q.Page), "unchanged")
+		return r.seeOther(listPath(q, q.Page), "unchanged")
 	}
 
-	return v.seeOther(listPath(q, q.Page), "bulk&"+undoAt(plan.At))
+	return r.seeOther(listPath(q, q.Page), "bulk&"+undoAt(plan.At))
 }
 
 // undoBulk takes back the changes of several policies, all or none.
-func undoBulk(v *request) error {
-	list, m := v.ticked()
+func undoBulk(r *request) error {
+	list, m := r.ticked()
 	if len(m) > 0 {
-		return v.showList(http.StatusUnprocessableEntity, service.Query{Page: 1}, m)
+		return r.showList(http.StatusUnprocessableEntity, service.Query{Page: 1}, m)
 	}
 
-	_, at, err := v.Service.UndoPolicies(v.r.Context(), v.saying(), list)
+	_, at, err := r.Service.UndoPolicies(r.req.Context(), r.saying(), list)
 	if err != nil {
-		return v.bulkRefused(err, service.Query{Page: 1})
+		return r.bulkRefused(err, service.Query{Page: 1})
 	}
 
-	return v.seeOther("/policies", "undone&"+undoAt(at))
+	return r.seeOther("/policies", "undone&"+undoAt(at))
 }
 
 // undoAt returns the parameter of a page that offers to take back what was changed at an
@@ -71,9 +71,9 @@ func undoBulk(v *request) error {
 func undoAt(at time.Time) string { return "at=" + number(at.UnixMicro()) }
 
 // ticked reads the policies of a form, and their versions.
-func (v *request) ticked() (list []service.PolicyVersion, m mistakes) {
+func (r *request) ticked() (list []service.PolicyVersion, m mistakes) {
 	m = mistakes{}
-	for _, value := range v.r.PostForm["policy"] {
+	for _, value := range r.req.PostForm["policy"] {
 		version, name, ok := strings.Cut(value, ":")
 		n, err := strconv.ParseInt(version, 10, 64)
 		if err != nil || !ok {
@@ -92,11 +92,11 @@ func (v *request) ticked() (list []service.PolicyVersion, m mistakes) {
 }
 
 // bulk reads the change from the form.
-func (v *request) bulk() (b service.Bulk, m mistakes) {
-	b.Policies, m = v.ticked()
-	app := v.field("with")
+func (r *request) bulk() (b service.Bulk, m mistakes) {
+	b.Policies, m = r.ticked()
+	app := r.field("with")
 
-	switch do := v.field("do"); do {
+	switch do := r.field("do"); do {
 	case "enforce", "shadow", "off":
 		var mode policy.Mode
 		_ = mode.UnmarshalText([]byte(do)) // which is a mode
@@ -118,7 +118,7 @@ func (v *request) bulk() (b service.Bulk, m mistakes) {
 }
 
 // bulkRefused shows the list again with the reason why nothing was changed.
-func (v *request) bulkRefused(err error, q service.Query) error {
+func (r *request) bulkRefused(err error, q service.Query) error {
 	m := mistakes{}
 	var conflicts *service.ConflictsError
 	var invalid *service.InvalidError
@@ -133,7 +133,7 @@ func (v *request) bulkRefused(err error, q service.Query) error {
 			m.add("", fmt.Sprintf("%s %s in the meantime, so nothing was changed. Look at it first.",
 				c.Mine.Name, what))
 		}
-		return v.showList(http.StatusConflict, q, m)
+		return r.showList(http.StatusConflict, q, m)
 	case errors.As(err, &invalid):
 		for _, f := range invalid.Faults {
 			// The list has a field for the comment alone. Other mistakes stand above it, with the
@@ -150,7 +150,7 @@ func (v *request) bulkRefused(err error, q service.Query) error {
 
 			m.add(field, text)
 		}
-		return v.showList(http.StatusUnprocessableEntity, q, m)
+		return r.showList(http.StatusUnprocessableEntity, q, m)
 	}
 
 	return err
@@ -158,7 +158,7 @@ func (v *request) bulkRefused(err error, q service.Query) error {
 
 // bulkConfirmation returns the question to ask before a change, unless it takes no protection
 // away.
-func (v *request) bulkConfirmation(b service.Bulk, plan service.BulkPlan, q service.Query) (confirmation, bool) {
+func (r *request) bulkConfirmation(b service.Bulk, plan service.BulkPlan, q service.Query) (confirmation, bool) {
 	lose := 0
 	var names []string
 	for _, step := range plan.Steps {
@@ -179,11 +179,11 @@ func (v *request) bulkConfirmation(b service.Bulk, plan service.BulkPlan, q serv
 
 	c := confirmation{
 		Action: "/policies/bulk", Danger: true, Back: listPath(q, q.Page),
-		Fields: []hidden{{"here", v.field("here")}, {"do", v.field("do")}, {"with", v.field("with")}},
+		Fields: []hidden{{"here", r.field("here")}, {"do", r.field("do")}, {"with", r.field("with")}},
 	}
 
-	v.keepComment(&c)
-	for _, value := range v.r.PostForm["policy"] {
+	r.keepComment(&c)
+	for _, value := range r.req.PostForm["policy"] {
 		c.Fields = append(c.Fields, hidden{"policy", value})
 	}
 
@@ -226,8 +226,8 @@ func policiesWords(n int) string {
 }
 
 // saveFilter saves the query of a page of the list under a name.
-func saveFilter(v *request) error {
-	here, err := url.ParseQuery(v.field("here"))
+func saveFilter(r *request) error {
+	here, err := url.ParseQuery(r.field("here"))
 	if err != nil {
 		return errBadForm
 	}
@@ -235,7 +235,7 @@ func saveFilter(v *request) error {
 	// A filter has no page, and begins with its first.
 	q := queryOf(here)
 	q.Page = 0
-	err = v.Service.SaveFilter(v.r.Context(), v.actor, service.Filter{Name: v.field("filter"), Query: q})
+	err = r.Service.SaveFilter(r.req.Context(), r.actor, service.Filter{Name: r.field("filter"), Query: q})
 	var invalid *service.InvalidError
 	if errors.As(err, &invalid) {
 		m := mistakes{}
@@ -243,26 +243,26 @@ func saveFilter(v *request) error {
 			m.add("filter", f.Message)
 		}
 		q.Page = 1
-		return v.showList(http.StatusUnprocessableEntity, q, m)
+		return r.showList(http.StatusUnprocessableEntity, q, m)
 	}
 	if err != nil {
 		return err
 	}
 
-	return v.seeOther(listPath(q, 1), "filter")
+	return r.seeOther(listPath(q, 1), "filter")
 }
 
 // deleteFilter deletes a saved filter. The list stays as it is.
-func deleteFilter(v *request) error {
-	here, err := url.ParseQuery(v.field("here"))
+func deleteFilter(r *request) error {
+	here, err := url.ParseQuery(r.field("here"))
 	if err != nil {
 		return errBadForm
 	}
 
-	if err := v.Service.DeleteFilter(v.r.Context(), v.actor, v.field("filter")); err != nil {
+	if err := r.Service.DeleteFilter(r.req.Context(), r.actor, r.field("filter")); err != nil {
 		return err
 	}
 
 	q := queryOf(here)
-	return v.seeOther(listPath(q, q.Page), "nofilter")
+	return r.seeOther(listPath(q, q.Page), "nofilter")
 }

@@ -32,23 +32,23 @@ type confirmation struct {
 type input struct{ Name, Label, Value, Help string }
 
 // confirm answers with the page of a confirmation.
-func (v *request) confirm(c confirmation) error {
+func (r *request) confirm(c confirmation) error {
 	status := http.StatusOK
 	if c.Mistakes != nil {
 		status = http.StatusUnprocessableEntity
 	}
-	return v.show(status, "confirm", c.Title, c)
+	return r.show(status, "confirm", c.Title, c)
 }
 
 // confirmed reports whether the user has seen the page of the confirmation.
-func (v *request) confirmed() bool { return v.field("confirm") == "yes" }
+func (r *request) confirmed() bool { return r.field("confirm") == "yes" }
 
 // saying returns the actor with the comment of the form.
-func (v *request) saying() service.Actor { return v.actor.Saying(v.field("comment")) }
+func (r *request) saying() service.Actor { return r.actor.Saying(r.field("comment")) }
 
 // keepComment has a confirmation keep the comment of the form before it, or else offer one.
-func (v *request) keepComment(c *confirmation) {
-	if text := v.field("comment"); text != "" {
+func (r *request) keepComment(c *confirmation) {
+	if text := r.field("comment"); text != "" {
 		c.Fields = append(c.Fields, hidden{"comment", text})
 		return
 	}
@@ -72,9 +72,9 @@ func inForce(p policy.Policy) string {
 }
 
 // lastHour says what a policy did in the last hour.
-func (v *request) lastHour(p policy.Policy) (string, error) {
-	now := v.Clock()
-	seen, err := v.Service.Traffic(v.r.Context(), v.actor, service.TrafficQuery{
+func (r *request) lastHour(p policy.Policy) (string, error) {
+	now := r.Clock()
+	seen, err := r.Service.Traffic(r.req.Context(), r.actor, service.TrafficQuery{
 		Policy: p.Name, From: now.Add(-time.Hour), To: now,
 	})
 	if err != nil {
@@ -98,8 +98,8 @@ func (v *request) lastHour(p policy.Policy) (string, error) {
 }
 
 // confirmOff asks before a policy is turned off. when says when, such as "now".
-func (v *request) confirmOff(p policy.Policy, when, action string, fields []hidden) error {
-	lastHour, err := v.lastHour(p)
+func (r *request) confirmOff(p policy.Policy, when, action string, fields []hidden) error {
+	lastHour, err := r.lastHour(p)
 	if err != nil {
 		return err
 	}
@@ -109,15 +109,15 @@ func (v *request) confirmOff(p policy.Policy, when, action string, fields []hidd
 			"and counts none. Its settings and its history stay.", lastHour},
 		Action: action, Fields: fields, Button: "Turn it off", Danger: true, Back: policyPath(p.Name),
 	}
-	v.keepComment(&c)
-	return v.confirm(c)
+	r.keepComment(&c)
+	return r.confirm(c)
 }
 
 // sent returns the fields of the form without those that the page of the confirmation has
 // itself; see keepComment.
-func (v *request) sent() []hidden {
+func (r *request) sent() []hidden {
 	var list []hidden
-	for _, h := range hiddenOf(v.r.PostForm) {
+	for _, h := range hiddenOf(r.req.PostForm) {
 		if h.Name != "confirm" && h.Name != "comment" {
 			list = append(list, h)
 		}

@@ -48,7 +48,7 @@ func (d difference) ChangedBy() string {
 }
 
 // conflictOr shows both versions if the error is a conflict, or returns the error.
-func (v *request) conflictOr(err error) error {
+func (r *request) conflictOr(err error) error {
 	var e *service.ConflictError
 	if !errors.As(err, &e) {
 		return err
@@ -61,10 +61,10 @@ func (v *request) conflictOr(err error) error {
 
 	// A deletion has no version of its own to compare. Its policy comes without a limit.
 	if c.Deletion && !c.Deleted {
-		return v.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
+		return r.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
 	}
 
-	base, ok := v.base(e.Mine)
+	base, ok := r.base(e.Mine)
 	c.HasBase = ok
 	c.Rows = differences(base, e.Mine, e.Theirs, ok)
 
@@ -77,17 +77,17 @@ func (v *request) conflictOr(err error) error {
 		d.Version, c.Save = 0, "/new"
 	}
 
-	c.Edit = append(hiddenOf(d.values()), hidden{"comment", v.field("comment")})
-	return v.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
+	c.Edit = append(hiddenOf(d.values()), hidden{"comment", r.field("comment")})
+	return r.show(http.StatusConflict, "conflict", "Changed in the meantime", c)
 }
 
 // base returns the version that mine is based on, if the history has it.
-func (v *request) base(mine policy.Policy) (policy.Policy, bool) {
-	r, err := v.Service.Revision(v.r.Context(), v.actor, mine.Name, mine.Version)
-	if err != nil || r.After == nil {
+func (r *request) base(mine policy.Policy) (policy.Policy, bool) {
+	revision, err := r.Service.Revision(r.req.Context(), r.actor, mine.Name, mine.Version)
+	if err != nil || revision.After == nil {
 		return policy.Policy{}, false
 	}
-	return *r.After, true
+	return *revision.After, true
 }
 
 func differences(base, mine, theirs policy.Policy, hasBase bool) []difference {

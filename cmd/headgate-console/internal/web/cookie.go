@@ -16,37 +16,37 @@ func (o Options) Cookie() string {
 }
 
 // sessionToken returns the token that came with a request, or "".
-func (v *request) sessionToken() string {
-	c, err := v.r.Cookie(v.Cookie())
+func (r *request) sessionToken() string {
+	c, err := r.req.Cookie(r.Cookie())
 	if err != nil {
 		return ""
 	}
 	return c.Value
 }
 
-func (v *request) setSession(s service.Session) {
-	v.setCookie(&http.Cookie{Name: v.Cookie(), Value: s.Token, Expires: s.Expires})
+func (r *request) setSession(s service.Session) {
+	r.setCookie(&http.Cookie{Name: r.Cookie(), Value: s.Token, Expires: s.Expires})
 	if s.Device != "" {
-		v.setCookie(&http.Cookie{Name: v.deviceCookie(), Value: s.Device, Expires: v.Clock().Add(service.DeviceLife)})
+		r.setCookie(&http.Cookie{Name: r.deviceCookie(), Value: s.Device, Expires: r.Clock().Add(service.DeviceLife)})
 	}
 }
 
-func (v *request) dropSession() { v.setCookie(&http.Cookie{Name: v.Cookie(), MaxAge: -1}) }
+func (r *request) dropSession() { r.setCookie(&http.Cookie{Name: r.Cookie(), MaxAge: -1}) }
 
 // deviceCookie returns the name of the cookie of [service.Session.Device].
-func (v *request) deviceCookie() string { return v.Cookie() + "-device" }
+func (r *request) deviceCookie() string { return r.Cookie() + "-device" }
 
 // device returns the device that came with a request, or "".
-func (v *request) device() string {
-	c, err := v.r.Cookie(v.deviceCookie())
+func (r *request) device() string {
+	c, err := r.req.Cookie(r.deviceCookie())
 	if err != nil {
 		return ""
 	}
 	return c.Value
 }
 
-func (v *request) setCookie(c *http.Cookie) {
+func (r *request) setCookie(c *http.Cookie) {
 	c.Path, c.HttpOnly, c.SameSite = "/", true, http.SameSiteLaxMode
-	c.Secure = v.Secure
-	http.SetCookie(v.w, c)
+	c.Secure = r.Secure
+	http.SetCookie(r.w, c)
 }

@@ -2,21 +2,21 @@ package web
 
 import "github.com/headgate/headgate/policy"
 
-func deletePage(v *request) error {
-	p, err := v.Service.PolicyToEdit(v.r.Context(), v.actor, "policy.delete", v.r.PathValue("name"))
+func deletePage(r *request) error {
+	p, err := r.Service.PolicyToEdit(r.req.Context(), r.actor, "policy.delete", r.req.PathValue("name"))
 	if err != nil {
 		return err
 	}
-	return v.confirmDeletion(p, p.Version, nil)
+	return r.confirmDeletion(p, p.Version, nil)
 }
 
-func (v *request) confirmDeletion(p policy.Policy, version int64, m mistakes) error {
-	lastHour, err := v.lastHour(p)
+func (r *request) confirmDeletion(p policy.Policy, version int64, m mistakes) error {
+	lastHour, err := r.lastHour(p)
 	if err != nil {
 		return err
 	}
 
-	return v.confirm(confirmation{
+	return r.confirm(confirmation{
 		Title: "Delete the policy " + p.Name + "?",
 		Consequences: []string{p.Describe() + ".",
 			"Within seconds " + inForce(p) + " do not apply it any more. " + lastHour,
@@ -26,26 +26,26 @@ func (v *request) confirmDeletion(p policy.Policy, version int64, m mistakes) er
 	})
 }
 
-func remove(v *request) error {
-	name, version := v.r.PathValue("name"), v.version("version")
-	if !v.confirmed() {
-		p, err := v.Service.PolicyToEdit(v.r.Context(), v.actor, "policy.delete", name)
+func remove(r *request) error {
+	name, version := r.req.PathValue("name"), r.version("version")
+	if !r.confirmed() {
+		p, err := r.Service.PolicyToEdit(r.req.Context(), r.actor, "policy.delete", name)
 		if err != nil {
 			return err
 		}
-		return v.confirmDeletion(p, version, nil)
+		return r.confirmDeletion(p, version, nil)
 	}
 
-	err := v.Service.DeletePolicy(v.r.Context(), v.saying(), name, version)
+	err := r.Service.DeletePolicy(r.req.Context(), r.saying(), name, version)
 	if m := commentMistake(err); m != nil {
-		p, err := v.Service.Policy(v.r.Context(), v.actor, name)
+		p, err := r.Service.Policy(r.req.Context(), r.actor, name)
 		if err != nil {
 			return err
 		}
-		return v.confirmDeletion(p, version, m)
+		return r.confirmDeletion(p, version, m)
 	}
 	if err != nil {
-		return v.conflictOr(err)
+		return r.conflictOr(err)
 	}
-	return v.seeOther("/policies", "deleted&"+undoOf(name))
+	return r.seeOther("/policies", "deleted&"+undoOf(name))
 }

@@ -26,7 +26,7 @@ func deletedPage(v *request) error {
 		page = 1
 	}
 
-	list, more, err := v.Service.Deleted(v.r.Context(), v.actor, page, 0)
+	list, more, err := v.Service.Deleted(v.req.Context(), v.actor, page, 0)
 	if err != nil {
 		return err
 	}

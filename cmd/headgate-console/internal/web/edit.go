@@ -12,40 +12,40 @@ import (
 
 // newPage shows the templates, or the form of a new policy: from a template, from nothing, or
 // as a copy of another policy.
-func newPage(v *request) error {
-	apps, err := v.ownApps()
+func newPage(r *request) error {
+	apps, err := r.ownApps()
 	if err != nil {
 		return err
 	}
 
 	// A manager can add the application that is missing. Others have to be given one.
-	if len(apps) == 0 && v.access.CanManage() {
-		return v.show(http.StatusOK, "noapps", "New policy", nil)
+	if len(apps) == 0 && r.access.CanManage() {
+		return r.show(http.StatusOK, "noapps", "New policy", nil)
 	}
 	if len(apps) == 0 {
-		return v.Service.Refuse(v.r.Context(), v.actor, "policy.create", "policies",
+		return r.Service.Refuse(r.req.Context(), r.actor, "policy.create", "policies",
 			"it takes the owner of an application")
 	}
 
-	if v.query("from") == "" && v.query("template") == "" {
-		return v.show(http.StatusOK, "begin", "New policy", v.templates())
+	if r.query("from") == "" && r.query("template") == "" {
+		return r.show(http.StatusOK, "begin", "New policy", r.templates())
 	}
 
-	d, needs, err := v.newDraft()
+	d, needs, err := r.newDraft()
 	if err != nil {
 		return err
 	}
 
 	if len(d.Apps) == 0 {
-		d.Apps = appsToBegin(apps, v.query("app"))
+		d.Apps = appsToBegin(apps, r.query("app"))
 	}
 
-	f, err := v.form(d, nil, true)
+	f, err := r.form(d, nil, true)
 	if err != nil {
 		return err
 	}
 	f.Needs = needs
-	return v.show(http.StatusOK, "form", "New policy", f)
+	return r.show(http.StatusOK, "form", "New policy", f)
 }
 
 // appsToBegin returns the applications that a new policy begins with: the wanted one, or the only
@@ -73,10 +73,10 @@ type kindLink struct {
 }
 
 // templates returns the templates. Their forms have the application of the request.
-func (v *request) templates() templateList {
+func (r *request) templates() templateList {
 	link := func(template string) string {
 		u := url.Values{"template": {template}}
-		if app := v.query("app"); app != "" {
+		if app := r.query("app"); app != "" {
 			u.Set("app", app)
 		}
 		return "/new?" + u.Encode()
@@ -91,31 +91,31 @@ func (v *request) templates() templateList {
 
 // newDraft returns what the form of a new policy begins with, and what the program has to do for
 // it.
-func (v *request) newDraft() (d draft, needs string, err error) {
+func (r *request) newDraft() (d draft, needs string, err error) {
 	// A copy begins in shadow, as every new policy does, whatever the mode of its original is.
-	if from := v.query("from"); from != "" {
-		p, err := v.Service.Policy(v.r.Context(), v.actor, from)
+	if from := r.query("from"); from != "" {
+		p, err := r.Service.Policy(r.req.Context(), r.actor, from)
 		if err != nil {
 			return d, "", err
 		}
 		p.Name, p.Version, p.Mode = copyName(p.Name), 0, policy.Shadow
 		d = draftFrom(p)
-	} else if k, ok := kindNamed(v.query("template")); ok {
+	} else if k, ok := kindNamed(r.query("template")); ok {
 		d, needs = draftFrom(k.Policy), k.Needs
-	} else if v.query("template") == fromNothing {
+	} else if r.query("template") == fromNothing {
 		return blank(), "", nil
 	} else {
 		return d, "", service.ErrNotFound
 	}
 
 	// The name of the original, or of the template, is often taken, and then gets a number.
-	d.Name, err = v.Service.FreeName(v.r.Context(), v.actor, d.Name)
+	d.Name, err = r.Service.FreeName(r.req.Context(), r.actor, d.Name)
 	return d, needs, err
 }
 
 // ownApps returns the names of the applications that the actor owns.
-func (v *request) ownApps() (names []string, err error) {
-	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+func (r *request) ownApps() (names []string, err error) {
+	apps, err := r.Service.Apps(r.req.Context(), r.actor)
 	for _, a := range apps {
 		if a.Role == service.Owner {
 			names = append(names, a.Name)
@@ -130,104 +130,104 @@ func copyName(name string) string {
 	return name[:min(len(name), policy.MaxName-len(end))] + end
 }
 
-func create(v *request) error {
-	d := draftOf(v.r.PostForm)
+func create(r *request) error {
+	d := draftOf(r.req.PostForm)
 	p, m := d.policy()
 
 	// A preview shows mistakes, too, and is not a failure.
-	if v.field("do") == "preview" {
-		return v.reshow(d, m, true, http.StatusOK)
+	if r.field("do") == "preview" {
+		return r.reshow(d, m, true, http.StatusOK)
 	}
 	if len(m) > 0 {
-		return v.reshow(d, m, true, http.StatusUnprocessableEntity)
+		return r.reshow(d, m, true, http.StatusUnprocessableEntity)
 	}
 
-	saved, err := v.Service.CreatePolicy(v.r.Context(), v.saying(), p)
+	saved, err := r.Service.CreatePolicy(r.req.Context(), r.saying(), p)
 	var conflict *service.ConflictError
 	if errors.As(err, &conflict) {
 		m.add("name", "there is a policy of that name; choose another")
-		return v.reshow(d, m, true, http.StatusConflict)
+		return r.reshow(d, m, true, http.StatusConflict)
 	}
 	if err != nil {
-		return v.refused(err, d, true)
+		return r.showRefusal(err, d, true)
 	}
-	return v.seeOther(policyPath(saved.Name), "created")
+	return r.seeOther(policyPath(saved.Name), "created")
 }
 
-func editPage(v *request) error {
-	p, err := v.Service.PolicyToEdit(v.r.Context(), v.actor, "policy.update", v.r.PathValue("name"))
+func editPage(r *request) error {
+	p, err := r.Service.PolicyToEdit(r.req.Context(), r.actor, "policy.update", r.req.PathValue("name"))
 	if err != nil {
 		return err
 	}
-	f, err := v.form(draftFrom(p), nil, false)
+	f, err := r.form(draftFrom(p), nil, false)
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "form", "Edit "+p.Name, f)
+	return r.show(http.StatusOK, "form", "Edit "+p.Name, f)
 }
 
-func update(v *request) error {
-	d := draftOf(v.r.PostForm)
-	d.Name = v.r.PathValue("name")
+func update(r *request) error {
+	d := draftOf(r.req.PostForm)
+	d.Name = r.req.PathValue("name")
 	p, m := d.policy()
 
-	if v.field("do") == "preview" {
-		return v.reshow(d, m, false, http.StatusOK)
+	if r.field("do") == "preview" {
+		return r.reshow(d, m, false, http.StatusOK)
 	}
 	if len(m) > 0 {
-		return v.reshow(d, m, false, http.StatusUnprocessableEntity)
+		return r.reshow(d, m, false, http.StatusUnprocessableEntity)
 	}
 
-	if v.field("do") == "schedule" {
-		return v.scheduleEdit(d, p)
+	if r.field("do") == "schedule" {
+		return r.scheduleEdit(d, p)
 	}
 
 	// An edit may turn the policy off among other things, which is asked about as if it were all.
-	off, err := v.turnsOff(p)
+	off, err := r.turnsOff(p)
 	if err != nil {
 		return err
 	}
-	if off && !v.confirmed() {
-		return v.confirmOff(p, "now on", policyPath(p.Name)+"/edit", v.sent())
+	if off && !r.confirmed() {
+		return r.confirmOff(p, "now on", policyPath(p.Name)+"/edit", r.sent())
 	}
 
-	saved, err := v.Service.UpdatePolicy(v.r.Context(), v.saying(), p)
+	saved, err := r.Service.UpdatePolicy(r.req.Context(), r.saying(), p)
 	if err != nil {
-		return v.refused(err, d, false)
+		return r.showRefusal(err, d, false)
 	}
-	return v.seeOther(policyPath(saved.Name), "saved")
+	return r.seeOther(policyPath(saved.Name), "saved")
 }
 
 // turnsOff reports whether an edit turns a policy off that the actor may change. The service
 // refuses other edits.
-func (v *request) turnsOff(p policy.Policy) (bool, error) {
+func (r *request) turnsOff(p policy.Policy) (bool, error) {
 	if p.Mode != policy.Off {
 		return false, nil
 	}
-	now, err := v.Service.Policy(v.r.Context(), v.actor, p.Name)
+	now, err := r.Service.Policy(r.req.Context(), r.actor, p.Name)
 	if errors.Is(err, service.ErrNotFound) {
 		return false, nil
 	}
 	if err != nil || now.Mode == policy.Off || now.Version != p.Version {
 		return false, err
 	}
-	return v.access.CanEdit(now.Apps) && v.access.CanEdit(p.Apps), nil
+	return r.access.CanEdit(now.Apps) && r.access.CanEdit(p.Apps), nil
 }
 
-// refused shows why the service did not save a policy.
-func (v *request) refused(err error, d draft, isNew bool) error {
+// showRefusal shows why the service did not save a policy.
+func (r *request) showRefusal(err error, d draft, isNew bool) error {
 	var invalid *service.InvalidError
 	if errors.As(err, &invalid) {
 		m := mistakes{}
 		m.addFaults(invalid.Faults)
-		return v.reshow(d, m, isNew, http.StatusUnprocessableEntity)
+		return r.reshow(d, m, isNew, http.StatusUnprocessableEntity)
 	}
-	return v.conflictOr(err)
+	return r.conflictOr(err)
 }
 
 // reshow shows the form as it was sent, with the mistakes in it.
-func (v *request) reshow(d draft, m mistakes, isNew bool, status int) error {
-	f, err := v.form(d, m, isNew)
+func (r *request) reshow(d draft, m mistakes, isNew bool, status int) error {
+	f, err := r.form(d, m, isNew)
 	if err != nil {
 		return err
 	}
@@ -238,5 +238,5 @@ func (v *request) reshow(d draft, m mistakes, isNew bool, status int) error {
 	if !isNew {
 		title = "Edit " + d.Name
 	}
-	return v.show(status, "form", title, f)
+	return r.show(status, "form", title, f)
 }

@@ -38,19 +38,19 @@ func (w watched) Fate() string {
 
 // watched returns what a policy has seen, or nil if it is not in shadow. shown is the version of
 // the page.
-func (v *request) watched(p policy.Policy, shown int64) (*watched, error) {
+func (r *request) watched(p policy.Policy, shown int64) (*watched, error) {
 	if p.Mode != policy.Shadow {
 		return nil, nil
 	}
 
-	seen, err := v.Service.SeenInShadow(v.r.Context(), v.actor, p.Name)
+	seen, err := r.Service.SeenInShadow(r.req.Context(), r.actor, p.Name)
 	if err != nil || seen.Since.IsZero() { // it was changed since
 		return nil, err
 	}
 
 	return &watched{
-		Name: p.Name, Since: seen.Since, Begins: seen.Since.After(v.Clock()), Seen: seen.Counts.Total(),
-		Over: seen.Over(), OnLimit: p.OnLimit, Counted: v.Fleet != nil,
-		CanEdit: v.access.CanEdit(p.Apps), Version: shown, Stale: shown != p.Version,
+		Name: p.Name, Since: seen.Since, Begins: seen.Since.After(r.Clock()), Seen: seen.Counts.Total(),
+		Over: seen.Over(), OnLimit: p.OnLimit, Counted: r.Fleet != nil,
+		CanEdit: r.access.CanEdit(p.Apps), Version: shown, Stale: shown != p.Version,
 	}, nil
 }

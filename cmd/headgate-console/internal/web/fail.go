@@ -35,54 +35,56 @@ type failure struct {
 }
 
 // fail answers with the page of an error. It logs faults of the program.
-func (v *request) fail(err error) {
+func (r *request) fail(err error) {
 	// Some errors only lead elsewhere, and nothing has failed.
 	switch {
-	case errors.Is(err, context.Canceled) && v.r.Context().Err() != nil:
+	case errors.Is(err, context.Canceled) && r.req.Context().Err() != nil:
 		return // the client has gone
 	case errors.Is(err, service.ErrPasswordChange):
-		v.seeOther("/account", "")
+		r.seeOther("/account", "")
 		return
 	case errors.Is(err, service.ErrSecondFactor):
-		v.seeOther(factorPath, "")
+		r.seeOther(factorPath, "")
 		return
-	case errors.Is(err, service.ErrNotLoggedIn) && v.r.Method == http.MethodGet:
-		v.seeOther("/login?next="+url.QueryEscape(v.r.URL.RequestURI()), "")
+	case errors.Is(err, service.ErrNotLoggedIn) && r.req.Method == http.MethodGet:
+		r.seeOther("/login?next="+url.QueryEscape(r.req.URL.RequestURI()), "")
 		return
 	}
 
-	f := v.explain(err)
+	f := r.explain(err)
 	if f.Status >= http.StatusInternalServerError {
-		v.Logger.ErrorContext(v.r.Context(), "a page failed",
-			"method", v.r.Method, "path", v.r.URL.Path, "status", f.Status,
-			"request_id", v.requestID(), "error", err)
+		r.Logger.ErrorContext(r.req.Context(), "a page failed",
+			"method", r.req.Method, "path", r.req.URL.Path, "status", f.Status,
+			"request_id", r.requestID(), "error", err)
 	}
 
-	v.show(f.Status, "failure", f.Title, f)
+	r.show(f.Status, "failure", f.Title, f)
 }
 
 // explain returns an explanation of an error in plain words.
-func (v *request) explain(err error) failure {
+func (r *request) explain(err error) failure {
 	var invalid *service.InvalidError
 	var limited *service.LimitedError
 	var large *http.MaxBytesError
 
 	switch {
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return v.again(failure{
+		return r.keepFields(failure{
 			Status: 503, Title: "The database does not answer",
 			Text: "Nothing was changed, unless the connection broke at the very end. " +
 				"The running instances go on with the policies that they have. Please try again in a moment.",
 		})
 	case errors.Is(err, service.ErrNotLoggedIn):
-		return v.again(failure{Status: 401, Title: "Your session has ended", Text: "Nothing was changed.", Login: true})
+		return r.keepFields(failure{
+			Status: 401, Title: "Your session has ended", Text: "Nothing was changed.", Login: true,
+		})
 	case errors.Is(err, service.ErrNotFound):
 		return failure{Status: 404, Title: "Not found", Text: "The page does not exist, or you may not see it."}
 	case errors.Is(err, service.ErrDenied):
 		return denied(err)
 
 	case errors.As(err, &limited):
-		v.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(limited.RetryAfter.Seconds()))))
+		r.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(limited.RetryAfter.Seconds()))))
 		return failure{Status: 429, Title: "Too many attempts", Text: limited.Error() + "."}
 	case errors.As(err, &large):
 		return failure{
@@ -102,7 +104,7 @@ func (v *request) explain(err error) failure {
 	case errors.Is(err, errForeign):
 		return failure{Status: 403, Title: "Refused", Text: "The form was sent by another site. Nothing was changed."}
 	case errors.Is(err, errFleet):
-		return v.again(failure{
+		return r.keepFields(failure{
 			Status: 503, Title: "Redis does not answer",
 			Text: "The counts of the instances cannot be read. Please try again in a moment.",
 		})
@@ -126,13 +128,13 @@ func denied(err error) failure {
 	return f
 }
 
-// again keeps the fields that were sent, apart from secrets and files.
-func (v *request) again(f failure) failure {
-	if v.r.Method != http.MethodPost || v.r.PostForm == nil || strings.HasPrefix(v.r.URL.Path, "/login") {
+// keepFields keeps the fields that were sent, apart from secrets and files.
+func (r *request) keepFields(f failure) failure {
+	if r.req.Method != http.MethodPost || r.req.PostForm == nil || strings.HasPrefix(r.req.URL.Path, "/login") {
 		return f
 	}
-	f.Again = v.r.URL.Path
-	f.Kept = hiddenOf(v.r.PostForm)
+	f.Again = r.req.URL.Path
+	f.Kept = hiddenOf(r.req.PostForm)
 	return f
 }
 

@@ -63,37 +63,37 @@ func RedisFleet(client redis.UniversalClient, reports Reports, prefix string) (F
 	return &redisFleet{reports, store}, nil
 }
 
-func (f *redisFleet) Peek(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
+func (r *redisFleet) Peek(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
 	op := opOn(p, core.Peek, key)
 	op.Ban, op.Windows, op.Cost, op.Lease = p.Ban.OrNil(), op.Limit.Windows(time.Now().UnixMicro()), 1, "console"
-	return f.apply(ctx, op)
+	return r.apply(ctx, op)
 }
 
-func (f *redisFleet) Reset(ctx context.Context, p policy.Policy, key string) error {
-	_, err := f.apply(ctx, opOn(p, core.Reset, key))
+func (r *redisFleet) Reset(ctx context.Context, p policy.Policy, key string) error {
+	_, err := r.apply(ctx, opOn(p, core.Reset, key))
 	return err
 }
 
 // maxListed is how many bans a store is asked for at most.
 const maxListed = 10_000
 
-func (f *redisFleet) Bans(ctx context.Context, policies []string) ([]core.Banned, error) {
-	return f.store.Report().Bans(ctx, policies, maxListed)
+func (r *redisFleet) Bans(ctx context.Context, policies []string) ([]core.Banned, error) {
+	return r.store.Report().Bans(ctx, policies, maxListed)
 }
 
-func (f *redisFleet) Lift(ctx context.Context, p policy.Policy, key string) error {
-	_, err := f.apply(ctx, opOn(p, core.Lift, key))
+func (r *redisFleet) Lift(ctx context.Context, p policy.Policy, key string) error {
+	_, err := r.apply(ctx, opOn(p, core.Lift, key))
 	return err
 }
 
 // Impose bans a key for a time from now on, whatever ban it was under.
-func (f *redisFleet) Impose(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
+func (r *redisFleet) Impose(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
 	op := opOn(p, core.Impose, key)
 	if op.Ban = p.Ban.OrNil(); op.Ban == nil {
 		return errors.New("the policy bans no keys")
 	}
 	op.Ban.For, op.Ban.Max = span, span
-	_, err := f.apply(ctx, op)
+	_, err := r.apply(ctx, op)
 	return err
 }
 
@@ -102,10 +102,10 @@ func opOn(p policy.Policy, verb core.Verb, key string) core.Op {
 	return core.Op{Verb: verb, Rule: p.Name, Key: key, Limit: p.LimitOf(key)}
 }
 
-func (f *redisFleet) apply(ctx context.Context, op core.Op) (core.Decision, error) {
+func (r *redisFleet) apply(ctx context.Context, op core.Op) (core.Decision, error) {
 	var out [1]core.Decision
-	err := f.store.Apply(ctx, []core.Op{op}, out[:])
+	err := r.store.Apply(ctx, []core.Op{op}, out[:])
 	return out[0], err
 }
 
-func (f *redisFleet) Published(ctx context.Context) (string, error) { return f.reports.Version(ctx) }
+func (r *redisFleet) Published(ctx context.Context) (string, error) { return r.reports.Version(ctx) }

@@ -53,8 +53,8 @@ type preview struct {
 type fault struct{ Field, Words, Message string }
 
 // form completes a draft to a page.
-func (v *request) form(d draft, m mistakes, isNew bool) (form, error) {
-	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+func (r *request) form(d draft, m mistakes, isNew bool) (form, error) {
+	apps, err := r.Service.Apps(r.req.Context(), r.actor)
 	if err != nil {
 		return form{}, err
 	}
@@ -72,7 +72,7 @@ func (v *request) form(d draft, m mistakes, isNew bool) (form, error) {
 	}
 
 	// These fields are of the edit, and not of the policy that it makes.
-	f.Comment, f.Later = v.field("comment"), moment{v.field("at"), cmp.Or(v.field("zone"), "UTC"), m}
+	f.Comment, f.Later = r.field("comment"), moment{r.field("at"), cmp.Or(r.field("zone"), "UTC"), m}
 
 	if !isNew {
 		f.Back = policyPath(d.Name)
@@ -193,32 +193,32 @@ func (f form) OneOfUnit() bool {
 // Counting reports whether the limit is counted in an unusual way, or wrongly filled in there.
 func (f form) Counting() bool {
 	return f.LimitBy == "text" || f.Algorithm != "gcra" || f.Debt+f.Segments != "" || f.Aligned ||
-		f.Mistakes.in("algorithm", "debt", "segments", "aligned")
+		f.Mistakes.anyIn("algorithm", "debt", "segments", "aligned")
 }
 
 // Banning reports whether the form has a ban.
 func (f form) Banning() bool {
-	return f.BanAfter+f.BanFor+f.BanMax != "" || f.Mistakes.in("ban_after", "ban_for", "ban_max")
+	return f.BanAfter+f.BanFor+f.BanMax != "" || f.Mistakes.anyIn("ban_after", "ban_for", "ban_max")
 }
 
 // Planned reports whether the form has plans, or limits of single keys.
 func (f form) Planned() bool {
-	return f.Plans+f.PlanBy+f.Overrides != "" || f.Mistakes.in("plans", "plan_by", "overrides")
+	return f.Plans+f.PlanBy+f.Overrides != "" || f.Mistakes.anyIn("plans", "plan_by", "overrides")
 }
 
 // Excepting reports whether the form has exceptions.
 func (f form) Excepting() bool {
 	return f.AllowNetworks+f.AllowKeys+f.DenyNetworks+f.DenyKeys+f.DenyStatus != "" || f.DenyOthers ||
-		f.Mistakes.in("access")
+		f.Mistakes.anyIn("access")
 }
 
 // Failing reports whether the form says what happens if the store fails, or has a priority.
 func (f form) Failing() bool {
-	return f.OnStoreError != "" || f.Priority != "0" || f.Mistakes.in("on_store_error", "priority")
+	return f.OnStoreError != "" || f.Priority != "0" || f.Mistakes.anyIn("on_store_error", "priority")
 }
 
-// in reports whether there are mistakes in some of the fields.
-func (m mistakes) in(fields ...string) bool {
+// anyIn reports whether there are mistakes in some of the fields.
+func (m mistakes) anyIn(fields ...string) bool {
 	return slices.ContainsFunc(fields, func(name string) bool { return len(m[name]) > 0 })
 }
 
@@ -227,8 +227,8 @@ func policyPath(name string) string { return "/policies/" + url.PathEscape(name)
 func drawingPath(limit string) string { return "/drawing.svg?limit=" + url.QueryEscape(limit) }
 
 // version reads the version that a change is based on; 0 is never current.
-func (v *request) version(field string) int64 {
-	n, err := strconv.ParseInt(v.field(field), 10, 64)
+func (r *request) version(field string) int64 {
+	n, err := strconv.ParseInt(r.field(field), 10, 64)
 	if err != nil {
 		return 0
 	}

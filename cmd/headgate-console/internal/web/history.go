@@ -37,14 +37,14 @@ type step struct {
 const perHistory = 25
 
 func historyPage(v *request) error {
-	name := v.r.PathValue("name")
+	name := v.req.PathValue("name")
 	before, err := strconv.ParseInt(v.query("before"), 10, 64)
 	if err != nil {
 		before = 0
 	}
 
 	// The newest change says what the policy is now, whichever page of the history is shown.
-	newest, err := v.Service.History(v.r.Context(), v.actor, name, 0, 1)
+	newest, err := v.Service.History(v.req.Context(), v.actor, name, 0, 1)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func historyPage(v *request) error {
 		return service.ErrNotFound
 	}
 
-	list, err := v.Service.History(v.r.Context(), v.actor, name, before, perHistory)
+	list, err := v.Service.History(v.req.Context(), v.actor, name, before, perHistory)
 	if err != nil {
 		return err
 	}
@@ -73,11 +73,11 @@ func historyPage(v *request) error {
 }
 
 // comparePage shows what differs between two versions of a policy. Version 0 is empty.
-func comparePage(v *request) error {
-	c := comparison{Name: v.r.PathValue("name"), From: v.query("from"), To: v.query("to"), Mistakes: mistakes{}}
+func comparePage(r *request) error {
+	c := comparison{Name: r.req.PathValue("name"), From: r.query("from"), To: r.query("to"), Mistakes: mistakes{}}
 	if c.From == "" && c.To == "" {
 		// Without a choice the newest version is compared with the one before.
-		newest, err := v.Service.History(v.r.Context(), v.actor, c.Name, 0, 1)
+		newest, err := r.Service.History(r.req.Context(), r.actor, c.Name, 0, 1)
 		if err != nil {
 			return err
 		}
@@ -86,16 +86,16 @@ func comparePage(v *request) error {
 	}
 
 	from, to := readVersion(c.Mistakes, "from", c.From), readVersion(c.Mistakes, "to", c.To)
-	changes, err := v.Service.Compare(v.r.Context(), v.actor, c.Name, from, to)
+	changes, err := r.Service.Compare(r.req.Context(), r.actor, c.Name, from, to)
 	if err != nil {
 		return err
 	}
 
 	if c.Changes = changes; len(c.Mistakes) > 0 {
-		return v.show(http.StatusUnprocessableEntity, "diff", "Compare versions of "+c.Name, c)
+		return r.show(http.StatusUnprocessableEntity, "diff", "Compare versions of "+c.Name, c)
 	}
 	c.Mistakes = nil
-	return v.show(http.StatusOK, "diff", "Compare versions of "+c.Name, c)
+	return r.show(http.StatusOK, "diff", "Compare versions of "+c.Name, c)
 }
 
 // readVersion reads a version, and adds a mistake.
@@ -110,37 +110,37 @@ func readVersion(m mistakes, field, text string) int64 {
 
 // rollback saves an earlier version of a policy as the newest one, or restores a policy that was
 // deleted. It asks for a confirmation first.
-func rollback(v *request) error {
-	name, to, base := v.r.PathValue("name"), v.version("to"), v.version("version")
-	if !v.confirmed() {
-		return v.confirmRollback(name, to, base, nil)
+func rollback(r *request) error {
+	name, to, base := r.req.PathValue("name"), r.version("to"), r.version("version")
+	if !r.confirmed() {
+		return r.confirmRollback(name, to, base, nil)
 	}
 
-	_, err := v.Service.Rollback(v.r.Context(), v.saying(), name, to, base)
+	_, err := r.Service.Rollback(r.req.Context(), r.saying(), name, to, base)
 	if m := commentMistake(err); m != nil {
-		return v.confirmRollback(name, to, base, m)
+		return r.confirmRollback(name, to, base, m)
 	}
 	if err != nil {
-		return v.conflictOr(err)
+		return r.conflictOr(err)
 	}
-	return v.seeOther(policyPath(name), "rolledback")
+	return r.seeOther(policyPath(name), "rolledback")
 }
 
-func (v *request) confirmRollback(name string, to, base int64, m mistakes) error {
-	r, err := v.Service.Revision(v.r.Context(), v.actor, name, to)
+func (r *request) confirmRollback(name string, to, base int64, m mistakes) error {
+	revision, err := r.Service.Revision(r.req.Context(), r.actor, name, to)
 	if err != nil {
 		return err
 	}
 
-	if r.After == nil {
+	if revision.After == nil {
 		return mistake("version", "the policy was deleted in this version")
 	}
-	if !v.access.CanEdit(r.After.Apps) {
-		return v.Service.Refuse(v.r.Context(), v.actor, "policy.rollback", "policy:"+name,
+	if !r.access.CanEdit(revision.After.Apps) {
+		return r.Service.Refuse(r.req.Context(), r.actor, "policy.rollback", "policy:"+name,
 			"it takes the owner of every application that the policy lists")
 	}
 
-	newest, err := v.Service.Revision(v.r.Context(), v.actor, name, base)
+	newest, err := r.Service.Revision(r.req.Context(), r.actor, name, base)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (v *request) confirmRollback(name string, to, base int64, m mistakes) error
 	c := confirmation{
 		Title: fmt.Sprintf("Roll back %s to version %d?", name, to), Button: fmt.Sprintf("Roll back to version %d", to),
 		Consequences: []string{fmt.Sprintf("The content of version %d, by %s, becomes the newest version. "+
-			"The versions since stay in the history.", to, r.Actor)},
+			"The versions since stay in the history.", to, revision.Actor)},
 		Action: policyPath(name) + "/rollback", Fields: []hidden{{"to", number(to)}, {"version", number(base)}},
 		Back: policyPath(name) + "/history", Comment: true, Mistakes: m,
 	}
@@ -157,18 +157,18 @@ func (v *request) confirmRollback(name string, to, base int64, m mistakes) error
 	// back.
 	if newest.After == nil {
 		c.Title, c.Button = "Restore the policy "+name+"?", "Restore the policy"
-		c.Consequences = []string{r.After.Describe() + ".",
+		c.Consequences = []string{revision.After.Describe() + ".",
 			fmt.Sprintf("It comes back as it was in version %d, with its history. "+
-				"Within seconds %s follow it, in the mode %s.", to, inForce(*r.After), r.After.Mode)}
-		return v.confirm(c)
+				"Within seconds %s follow it, in the mode %s.", to, inForce(*revision.After), revision.After.Mode)}
+		return r.confirm(c)
 	}
 
-	if c.Changes, err = v.Service.Compare(v.r.Context(), v.actor, name, base, to); err != nil {
+	if c.Changes, err = r.Service.Compare(r.req.Context(), r.actor, name, base, to); err != nil {
 		return err
 	}
 	if len(c.Changes) == 0 {
 		c.Consequences = append(c.Consequences, "Nothing differs from the newest version.")
 	}
 
-	return v.confirm(c)
+	return r.confirm(c)
 }

@@ -80,21 +80,21 @@ const maxInstances = 50
 
 // fleetView reads the instances from Redis: of applications, or without any of all in which the
 // actor has a role. Those that need attention come first.
-func (v *request) fleetView(apps ...string) (f fleetView, err error) {
-	if v.Fleet == nil {
+func (r *request) fleetView(apps ...string) (f fleetView, err error) {
+	if r.Fleet == nil {
 		return f, nil
 	}
 
-	ctx := v.r.Context()
-	list, err := v.Service.Instances(ctx, v.actor, "")
+	ctx := r.req.Context()
+	list, err := r.Service.Instances(ctx, r.actor, "")
 	if err != nil && !errors.Is(err, service.ErrNoFleet) {
 		return f, err
 	}
-	label, err2 := v.Fleet.Published(ctx)
+	label, err2 := r.Fleet.Published(ctx)
 
 	// A page without the instances says more than an error: all else on it comes from the database.
 	if err := cmp.Or(err, err2); err != nil {
-		v.Logger.WarnContext(ctx, "the instances cannot be read", "error", err)
+		r.Logger.WarnContext(ctx, "the instances cannot be read", "error", err)
 		return fleetView{Away: true}, nil
 	}
 

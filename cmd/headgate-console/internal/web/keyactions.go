@@ -47,8 +47,8 @@ func (k *keys) Own() string {
 
 // exactKey reads the key of a form that the console has made itself. ok is false if the form
 // has a key that a person has typed.
-func (v *request) exactKey() (key string, ok bool, err error) {
-	sent, ok := v.r.PostForm["sent"]
+func (r *request) exactKey() (key string, ok bool, err error) {
+	sent, ok := r.req.PostForm["sent"]
 	if !ok {
 		return "", false, nil
 	}
@@ -79,70 +79,70 @@ var (
 )
 
 // answer asks first, and then acts. The service refuses those who may not.
-func (a keyAction) answer(v *request) error {
-	k, err := v.sentKey()
-	if err != nil || k.Mistakes != nil {
-		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
+func (k keyAction) answer(r *request) error {
+	shown, err := r.sentKey()
+	if err != nil || shown.Mistakes != nil {
+		return errOr(err, func() error { return r.showKeys(shown, http.StatusUnprocessableEntity) })
 	}
 
 	// Those who may not act are not asked. The service refuses them, and records it.
-	if k.CanReset && !v.confirmed() {
-		return a.question(v, k, nil)
+	if shown.CanReset && !r.confirmed() {
+		return k.showQuestion(r, shown, nil)
 	}
 
-	page, done, err := a.do(v, k)
+	page, done, err := k.do(r, shown)
 	// What was asked about is no longer so. The question is asked again, with the policy of now.
 	var conflict *service.ConflictError
 	if errors.As(err, &conflict) && !conflict.Deleted {
-		return a.question(v, k, mistakes{"": {"the policy was changed since; this is how it is now"}})
+		return k.showQuestion(r, shown, mistakes{"": {"the policy was changed since; this is how it is now"}})
 	}
 	if m := mistakesOf(err); m != nil {
-		return a.question(v, k, m)
+		return k.showQuestion(r, shown, m)
 	}
 	if err != nil {
 		return err
 	}
 
-	if from, ok := v.origin(); ok {
+	if from, ok := r.origin(); ok {
 		page = from
 	}
-	return v.seeOther(page, done)
+	return r.seeOther(page, done)
 }
 
-// question shows the page of the question.
-func (a keyAction) question(v *request, k *keys, m mistakes) error {
-	c := a.ask(v, k)
-	c.Key, c.Action, c.Back = k.Shown(), v.r.URL.Path, keysPath(k.Policy)
+// showQuestion shows the page of the question.
+func (k keyAction) showQuestion(r *request, shown *keys, m mistakes) error {
+	c := k.ask(r, shown)
+	c.Key, c.Action, c.Back = shown.Shown(), r.req.URL.Path, keysPath(shown.Policy)
 
 	// The key is sent in the form of the console's own, which keeps every byte of it.
-	c.Fields = append(c.Fields, hidden{"policy", k.Policy}, hidden{"sent", k.Sent()},
-		hidden{"version", number(k.Found.Version)})
+	c.Fields = append(c.Fields, hidden{"policy", shown.Policy}, hidden{"sent", shown.Sent()},
+		hidden{"version", number(shown.Found.Version)})
 
 	// The way back, and the way on after the action, lead to the list that the key was seen in.
-	if from, ok := v.origin(); ok {
+	if from, ok := r.origin(); ok {
 		c.Back = from
-		c.Fields = append(c.Fields, hidden{"from", v.field("from")}, hidden{"here", v.field("here")})
+		c.Fields = append(c.Fields, hidden{"from", r.field("from")}, hidden{"here", r.field("here")})
 	}
 
 	if m != nil {
 		c.Mistakes = m
 	}
-	return v.confirm(c)
+	return r.confirm(c)
 }
 
 // keysPath returns the page for looking up another key of a policy.
 func keysPath(policy string) string { return "/keys?policy=" + url.QueryEscape(policy) }
 
 // origin returns the page with a list of keys that a form was sent from, if it was one.
-func (v *request) origin() (path string, ok bool) {
-	here, err := url.ParseQuery(v.field("here"))
-	if from := v.field("from"); err != nil || from != "who" && from != "bans" {
+func (r *request) origin() (path string, ok bool) {
+	here, err := url.ParseQuery(r.field("here"))
+	if from := r.field("from"); err != nil || from != "who" && from != "bans" {
 		return "", false
 	}
 
 	// The notice of an earlier action is not shown again.
 	here.Del("done")
-	return "/" + v.field("from") + "?" + here.Encode(), true
+	return "/" + r.field("from") + "?" + here.Encode(), true
 }
 
 func askReset(_ *request, k *keys) confirmation {
@@ -153,10 +153,10 @@ func askReset(_ *request, k *keys) confirmation {
 	}
 }
 
-func (v *request) doReset(k *keys) (page, done string, err error) {
-	err = v.Service.ResetKey(v.r.Context(), v.actor, k.Policy, k.Counted,
+func (r *request) doReset(k *keys) (page, done string, err error) {
+	err = r.Service.ResetKey(r.req.Context(), r.actor, k.Policy, k.Counted,
 		func(ctx context.Context, p policy.Policy, key string) error {
-			return fleetErr(v.Fleet.Reset(ctx, p, key))
+			return fleetErr(r.Fleet.Reset(ctx, p, key))
 		})
 	return keysPath(k.Policy), "reset", err
 }
@@ -170,18 +170,18 @@ func askLift(_ *request, k *keys) confirmation {
 	}
 }
 
-func (v *request) doLift(k *keys) (page, done string, err error) {
-	err = v.Service.LiftBan(v.r.Context(), v.actor, k.Policy, k.Counted,
+func (r *request) doLift(k *keys) (page, done string, err error) {
+	err = r.Service.LiftBan(r.req.Context(), r.actor, k.Policy, k.Counted,
 		func(ctx context.Context, p policy.Policy, key string) error {
-			return fleetErr(v.Fleet.Lift(ctx, p, key))
+			return fleetErr(r.Fleet.Lift(ctx, p, key))
 		})
 	return bansPath(k.Policy), "lifted", err
 }
 
-func askBan(v *request, k *keys) confirmation {
+func askBan(r *request, k *keys) confirmation {
 	span := textform.Duration(k.Found.Ban.For)
-	if v.confirmed() {
-		span = v.field("for")
+	if r.confirmed() {
+		span = r.field("for")
 	}
 
 	return confirmation{
@@ -194,15 +194,15 @@ func askBan(v *request, k *keys) confirmation {
 	}
 }
 
-func (v *request) doBan(k *keys) (page, done string, err error) {
-	span, err := time.ParseDuration(strings.TrimSpace(v.field("for")))
+func (r *request) doBan(k *keys) (page, done string, err error) {
+	span, err := time.ParseDuration(strings.TrimSpace(r.field("for")))
 	if err != nil && k.CanReset {
 		return "", "", mistake("for", "it is not a time such as 10m or 24h")
 	}
 
-	err = v.Service.ImposeBan(v.r.Context(), v.actor, k.Policy, k.Counted, span,
+	err = r.Service.ImposeBan(r.req.Context(), r.actor, k.Policy, k.Counted, span,
 		func(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
-			return fleetErr(v.Fleet.Impose(ctx, p, key, span))
+			return fleetErr(r.Fleet.Impose(ctx, p, key, span))
 		})
 	return bansPath(k.Policy), "banned", err
 }
@@ -217,13 +217,13 @@ func askAllow(_ *request, k *keys) confirmation {
 	}
 }
 
-func (v *request) doAllow(k *keys) (page, done string, err error) {
-	_, err = v.Service.AllowKey(v.r.Context(), v.saying(), k.Policy, k.Counted, v.version("version"))
+func (r *request) doAllow(k *keys) (page, done string, err error) {
+	_, err = r.Service.AllowKey(r.req.Context(), r.saying(), k.Policy, k.Counted, r.version("version"))
 	return policyPath(k.Policy), "allowed", err
 }
 
 // askLimit asks for the limit, and then whether to set it.
-func askLimit(v *request, k *keys) confirmation {
+func askLimit(r *request, k *keys) confirmation {
 	was := ""
 	if own, ok := k.Found.Overrides[k.Counted]; ok {
 		was = own.String()
@@ -240,12 +240,12 @@ func askLimit(v *request, k *keys) confirmation {
 	}
 
 	// The first page asks for the limit. The second says what the limit would change.
-	if _, sent := v.r.PostForm["limit"]; !sent {
+	if _, sent := r.req.PostForm["limit"]; !sent {
 		return asked
 	}
-	asked.Inputs[0].Value = v.field("limit")
+	asked.Inputs[0].Value = r.field("limit")
 
-	limit, err := readKeyLimit(v.field("limit"), was != "")
+	limit, err := readKeyLimit(r.field("limit"), was != "")
 	p := *k.Found
 	if err == nil {
 		p, err = service.WithKeyLimit(p, k.Counted, limit)
@@ -257,7 +257,7 @@ func askLimit(v *request, k *keys) confirmation {
 
 	c := confirmation{
 		Title: "Give this key a limit of its own?", Button: "Give it this limit", Comment: true,
-		Fields: []hidden{{"limit", v.field("limit")}},
+		Fields: []hidden{{"limit", r.field("limit")}},
 		Changes: []service.Change{{
 			Field: "key_limit", Before: limitWords(k.Found.LimitOf(k.Counted)), After: limitWords(p.LimitOf(k.Counted)),
 		}},
@@ -312,8 +312,8 @@ func readKeyLimit(text string, has bool) (*core.Limit, error) {
 	return &l, nil
 }
 
-func (v *request) doLimit(k *keys) (page, done string, err error) {
-	limit, err := readKeyLimit(v.field("limit"), true)
+func (r *request) doLimit(k *keys) (page, done string, err error) {
+	limit, err := readKeyLimit(r.field("limit"), true)
 	if err != nil && k.CanReset {
 		return "", "", err
 	}
@@ -321,7 +321,7 @@ func (v *request) doLimit(k *keys) (page, done string, err error) {
 	if limit == nil {
 		done = "nolimit"
 	}
-	_, err = v.Service.LimitKey(v.r.Context(), v.saying(), k.Policy, k.Counted, limit, v.version("version"))
+	_, err = r.Service.LimitKey(r.req.Context(), r.saying(), k.Policy, k.Counted, limit, r.version("version"))
 	return policyPath(k.Policy), done, err
 }
 
@@ -351,11 +351,11 @@ const maxOthers = 50
 
 // lookUpEach finds the key under the policy that was asked for, and then under each other one
 // that counts its kind.
-func (v *request) lookUpEach(k *keys) error {
+func (r *request) lookUpEach(k *keys) error {
 	if k.Found != nil {
-		err := v.Service.LookUp(v.r.Context(), v.actor, k.Found.Name, k.Counted,
+		err := r.Service.LookUp(r.req.Context(), r.actor, k.Found.Name, k.Counted,
 			func(ctx context.Context, p policy.Policy, key string) (err error) {
-				k.Gauge, err = v.peek(ctx, p, key)
+				k.Gauge, err = r.peek(ctx, p, key)
 				return err
 			})
 		if err != nil {
@@ -363,10 +363,10 @@ func (v *request) lookUpEach(k *keys) error {
 		}
 	}
 
-	more, err := v.Service.LookUpEach(v.r.Context(), v.actor, k.typed(), maxOthers, k.meets,
+	more, err := r.Service.LookUpEach(r.req.Context(), r.actor, k.typed(), maxOthers, k.meets,
 		func(ctx context.Context, p policy.Policy, key string) error {
 			key = counted(ctx, p, key)
-			g, err := v.peek(ctx, p, key)
+			g, err := r.peek(ctx, p, key)
 			k.Others = append(k.Others, otherPolicy{p.Name, readable(key), sentForm(key), g})
 			return err
 		})
@@ -387,12 +387,12 @@ func (v *request) lookUpEach(k *keys) error {
 }
 
 // peek returns how much of its limit a key has used.
-func (v *request) peek(ctx context.Context, p policy.Policy, key string) (*gauge, error) {
-	d, err := v.Fleet.Peek(ctx, p, key)
+func (r *request) peek(ctx context.Context, p policy.Policy, key string) (*gauge, error) {
+	d, err := r.Fleet.Peek(ctx, p, key)
 	if err != nil {
 		return nil, fleetErr(err)
 	}
-	return newGauge(p.LimitOf(key), d, v.Clock()), nil
+	return newGauge(p.LimitOf(key), d, r.Clock()), nil
 }
 
 // typed returns what was looked for.

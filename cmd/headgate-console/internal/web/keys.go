@@ -65,29 +65,29 @@ func readableTime(d time.Duration) time.Duration {
 	return d.Truncate(unit) + unit
 }
 
-func keysPage(v *request) error {
-	return v.showKeys(&keys{Policy: v.query("policy")}, http.StatusOK)
+func keysPage(r *request) error {
+	return r.showKeys(&keys{Policy: r.query("policy")}, http.StatusOK)
 }
 
-func (v *request) showKeys(k *keys, status int) error {
-	k.Redis = v.Fleet != nil
-	return v.show(status, "keys", "Look up a key", k)
+func (r *request) showKeys(k *keys, status int) error {
+	k.Redis = r.Fleet != nil
+	return r.show(status, "keys", "Look up a key", k)
 }
 
-func lookUp(v *request) error {
-	k, err := v.keyToLookUp()
+func lookUp(r *request) error {
+	k, err := r.keyToLookUp()
 	if err != nil || k.Mistakes != nil {
-		return errOr(err, func() error { return v.showKeys(k, http.StatusUnprocessableEntity) })
+		return errOr(err, func() error { return r.showKeys(k, http.StatusUnprocessableEntity) })
 	}
 
-	err = v.lookUpEach(k)
+	err = r.lookUpEach(k)
 	if k.Mistakes = mistakesOf(err); k.Mistakes != nil {
-		return v.showKeys(k, http.StatusUnprocessableEntity)
+		return r.showKeys(k, http.StatusUnprocessableEntity)
 	}
 	if err != nil {
 		return err
 	}
-	return v.showKeys(k, http.StatusOK)
+	return r.showKeys(k, http.StatusOK)
 }
 
 func errOr(err error, otherwise func() error) error {
@@ -98,12 +98,12 @@ func errOr(err error, otherwise func() error) error {
 }
 
 // keyToLookUp is sentKey for a form that may leave the policy out.
-func (v *request) keyToLookUp() (*keys, error) {
-	if strings.TrimSpace(v.field("policy")) != "" || v.Fleet == nil {
-		return v.sentKey()
+func (r *request) keyToLookUp() (*keys, error) {
+	if strings.TrimSpace(r.field("policy")) != "" || r.Fleet == nil {
+		return r.sentKey()
 	}
 
-	k := &keys{Key: v.field("key"), Everywhere: true}
+	k := &keys{Key: r.field("key"), Everywhere: true}
 	if k.Counted = strings.TrimSpace(k.Key); k.Counted == "" {
 		k.Mistakes = mistakes{"policy": {"it is empty, and so is the key"}}
 	}
@@ -111,19 +111,19 @@ func (v *request) keyToLookUp() (*keys, error) {
 }
 
 // sentKey reads the form, and finds the policy.
-func (v *request) sentKey() (*keys, error) {
-	k := &keys{Policy: strings.TrimSpace(v.field("policy")), Key: v.field("key")}
-	exact, isExact, err := v.exactKey()
+func (r *request) sentKey() (*keys, error) {
+	k := &keys{Policy: strings.TrimSpace(r.field("policy")), Key: r.field("key")}
+	exact, isExact, err := r.exactKey()
 	if err != nil {
 		return nil, err
 	}
 
-	if v.Fleet == nil {
+	if r.Fleet == nil {
 		k.Mistakes = mistakes{"policy": {errNoFleet.Error()}}
 		return k, nil
 	}
 
-	p, err := v.Service.Policy(v.r.Context(), v.actor, k.Policy)
+	p, err := r.Service.Policy(r.req.Context(), r.actor, k.Policy)
 	if errors.Is(err, service.ErrNotFound) {
 		k.Mistakes = mistakes{"policy": {"the policy does not exist, or you may not see it"}}
 		return k, nil
@@ -132,11 +132,11 @@ func (v *request) sentKey() (*keys, error) {
 		return nil, err
 	}
 
-	k.Found, k.CanReset = &p, v.access.CanEdit(p.Apps)
+	k.Found, k.CanReset = &p, r.access.CanEdit(p.Apps)
 
 	// What a person types may be an address, which is counted as its network.
 	if !isExact {
-		k.Counted = counted(v.r.Context(), p, k.Key)
+		k.Counted = counted(r.req.Context(), p, k.Key)
 		return k, nil
 	}
 

@@ -72,19 +72,19 @@ type column struct {
 	Words, Link, Order string // Order is the value of aria-sort
 }
 
-func listPage(v *request) error {
-	return v.showList(http.StatusOK, queryOf(v.r.URL.Query()), nil)
+func listPage(r *request) error {
+	return r.showList(http.StatusOK, queryOf(r.req.URL.Query()), nil)
 }
 
 // showList shows a page of the list, with what was wrong with a change of it.
-func (v *request) showList(status int, q service.Query, m mistakes) error {
-	ctx := v.r.Context()
-	page, err := v.Service.List(ctx, v.actor, q)
+func (r *request) showList(status int, q service.Query, m mistakes) error {
+	ctx := r.req.Context()
+	page, err := r.Service.List(ctx, r.actor, q)
 	if err != nil {
 		return err
 	}
 
-	apps, err := v.Service.Apps(ctx, v.actor)
+	apps, err := r.Service.Apps(ctx, r.actor)
 	if err != nil {
 		return err
 	}
@@ -93,21 +93,21 @@ func (v *request) showList(status int, q service.Query, m mistakes) error {
 		Query: q, Apps: apps, Modes: modes(), Spans: changeSpans(), Total: page.Total, Page: page.Page.Page,
 		Pages: page.Pages, Columns: columns(q), Orders: orders(), Here: listValues(q).Encode(), CanAdd: ownsSome(apps),
 		Filtered: q.Search != "" || q.App != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
-		Late:     page.Late && v.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
+		Late:     page.Late && r.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
 	}
 
 	for _, a := range apps {
-		if v.access.CanEdit([]string{a.Name}) {
+		if r.access.CanEdit([]string{a.Name}) {
 			l.OwnApps = append(l.OwnApps, a)
 		}
 	}
 
-	if err := v.addFilters(&l); err != nil {
+	if err := r.addFilters(&l); err != nil {
 		return err
 	}
 
 	for _, p := range page.Rows {
-		r := v.listedOf(p)
+		r := r.listedOf(p)
 		l.CanBulk = l.CanBulk || r.CanEdit
 		l.Rows = append(l.Rows, r)
 	}
@@ -120,12 +120,12 @@ func (v *request) showList(status int, q service.Query, m mistakes) error {
 		l.Next = listPath(q, l.Page+1)
 	}
 
-	return v.show(status, "list", "Policies", l)
+	return r.show(status, "list", "Policies", l)
 }
 
 // addFilters adds the filters that everyone has, and those of the user.
-func (v *request) addFilters(l *list) error {
-	own, err := v.Service.Filters(v.r.Context(), v.actor)
+func (r *request) addFilters(l *list) error {
+	own, err := r.Service.Filters(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
@@ -149,13 +149,13 @@ func (v *request) addFilters(l *list) error {
 	return nil
 }
 
-func (v *request) rowOf(p policy.Policy) row {
-	return row{p, p.Describe(), v.access.CanEdit(p.Apps)}
+func (r *request) rowOf(p policy.Policy) row {
+	return row{p, p.Describe(), r.access.CanEdit(p.Apps)}
 }
 
-func (v *request) listedOf(p service.Listed) listed {
+func (r *request) listedOf(p service.Listed) listed {
 	l := listed{
-		row: v.rowOf(p.Policy), ForWhom: forWhom(p.Key), Match: matchWords(p.Match), Refused: p.Refused,
+		row: r.rowOf(p.Policy), ForWhom: forWhom(p.Key), Match: matchWords(p.Match), Refused: p.Refused,
 		Share: share(p.Refused, p.Total.Total()),
 	}
 

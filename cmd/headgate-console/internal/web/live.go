@@ -9,27 +9,27 @@ import (
 
 // validate answers with the preview of a form that is being filled in, and with its
 // mistakes.
-func validate(v *request) error {
-	d := draftOf(v.r.URL.Query())
+func validate(r *request) error {
+	d := draftOf(r.req.URL.Query())
 	p, m := d.policy()
-	return v.fragment("form", "preview", previewOf(p, m, m))
+	return r.fragment("form", "preview", previewOf(p, m, m))
 }
 
 // draw serves the drawing of a limit. Browsers may cache it.
-func draw(v *request) error {
-	l, err := core.ParseLimit(v.query("limit"))
+func draw(r *request) error {
+	l, err := core.ParseLimit(r.query("limit"))
 	var svg string
 	if err == nil {
 		svg, err = drawing.SVG(l)
 	}
 	if err != nil {
-		http.Error(v.w, err.Error(), http.StatusBadRequest)
+		http.Error(r.w, err.Error(), http.StatusBadRequest)
 		return nil
 	}
-	h := v.w.Header()
+	h := r.w.Header()
 	h.Set("Content-Type", "image/svg+xml")
 	h.Set("Cache-Control", "private, max-age=3600")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; sandbox; frame-ancestors 'none'")
-	_, _ = v.w.Write([]byte(svg)) // the client may have gone
+	_, _ = r.w.Write([]byte(svg)) // the client may have gone
 	return nil
 }

@@ -20,70 +20,70 @@ type flow struct {
 	Next string `json:"next"`
 }
 
-func (v *request) flowCookie() string { return v.Cookie() + "-oidc" }
+func (r *request) flowCookie() string { return r.Cookie() + "-oidc" }
 
 // oidcBegin sends the browser to the provider.
-func oidcBegin(v *request) error {
-	if v.Provider == nil {
+func oidcBegin(r *request) error {
+	if r.Provider == nil {
 		return service.ErrNotFound
 	}
 
-	f, address, err := v.Provider.Begin(v.r.Context())
+	f, address, err := r.Provider.Begin(r.req.Context())
 	if err != nil {
-		return v.oidcFailed(err)
+		return r.oidcFailed(err)
 	}
 
-	value, err := json.Marshal(flow{f, local(v.query("next"))})
+	value, err := json.Marshal(flow{f, local(r.query("next"))})
 	if err != nil {
 		return err
 	}
 
-	v.setCookie(&http.Cookie{
-		Name: v.flowCookie(), Value: base64.RawURLEncoding.EncodeToString(value), MaxAge: flowLife,
+	r.setCookie(&http.Cookie{
+		Name: r.flowCookie(), Value: base64.RawURLEncoding.EncodeToString(value), MaxAge: flowLife,
 	})
 
-	http.Redirect(v.w, v.r, address, http.StatusSeeOther)
+	http.Redirect(r.w, r.req, address, http.StatusSeeOther)
 	return nil
 }
 
 // oidcEnd starts a session if the provider has authenticated the user.
-func oidcEnd(v *request) error {
-	if v.Provider == nil {
+func oidcEnd(r *request) error {
+	if r.Provider == nil {
 		return service.ErrNotFound
 	}
 
 	var f flow
-	if c, err := v.r.Cookie(v.flowCookie()); err == nil {
+	if c, err := r.req.Cookie(r.flowCookie()); err == nil {
 		if data, err := base64.RawURLEncoding.DecodeString(c.Value); err == nil {
 			_ = json.Unmarshal(data, &f) // without it there is no state that matches
 		}
 	}
 
-	v.setCookie(&http.Cookie{Name: v.flowCookie(), MaxAge: -1}) // a log-in ends once
+	r.setCookie(&http.Cookie{Name: r.flowCookie(), MaxAge: -1}) // a log-in ends once
 
-	who, err := v.Provider.Finish(v.r.Context(), f.Flow, v.r.URL.Query())
+	who, err := r.Provider.Finish(r.req.Context(), f.Flow, r.req.URL.Query())
 	if err != nil {
-		return v.oidcFailed(err)
+		return r.oidcFailed(err)
 	}
 
 	// A user with a password is asked for it at the first log-in by the provider: own is the user
 	// of the session that the browser has.
-	own, err := v.Service.Authenticate(v.r.Context(), v.sessionToken(), v.meta())
+	own, err := r.Service.Authenticate(r.req.Context(), r.sessionToken(), r.meta())
 	if err != nil && !errors.Is(err, service.ErrNotLoggedIn) {
 		return err
 	}
 
-	session, err := v.Service.LoginByProvider(v.r.Context(), who, own, v.meta())
+	session, err := r.Service.LoginByProvider(r.req.Context(), who, own, r.meta())
 	if err != nil {
-		return v.oidcFailed(err)
+		return r.oidcFailed(err)
 	}
 
-	v.setSession(session)
-	return v.seeOther(local(f.Next), "")
+	r.setSession(session)
+	return r.seeOther(local(f.Next), "")
 }
 
 // oidcFailed shows the page for logging in again.
-func (v *request) oidcFailed(err error) error {
+func (r *request) oidcFailed(err error) error {
 	form, status := loginForm{Provider: true}, http.StatusForbidden
 
 	switch {
@@ -104,10 +104,10 @@ func (v *request) oidcFailed(err error) error {
 		return err
 	}
 
-	v.Logger.WarnContext(v.r.Context(), "a log-in at the provider failed", "request_id", v.requestID(), "error", err)
+	r.Logger.WarnContext(r.req.Context(), "a log-in at the provider failed", "request_id", r.requestID(), "error", err)
 	if !errors.Is(err, oidc.ErrAway) && !errors.Is(err, service.ErrNotLoggedIn) { // the service has noted that
-		v.Service.RefuseProvider(v.r.Context(), err, v.meta())
+		r.Service.RefuseProvider(r.req.Context(), err, r.meta())
 	}
 
-	return v.show(status, "login", "Sign in", form)
+	return r.show(status, "login", "Sign in", form)
 }

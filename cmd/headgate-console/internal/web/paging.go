@@ -16,8 +16,8 @@ type paging struct {
 
 // pageOf returns the part of a list that the address asks for: the first one if there is no such
 // page.
-func pageOf[T any](v *request, list []T) ([]T, paging) {
-	page, err := strconv.Atoi(v.query("page"))
+func pageOf[T any](r *request, list []T) ([]T, paging) {
+	page, err := strconv.Atoi(r.query("page"))
 	if last := max(1, (len(list)+perPage-1)/perPage); err != nil || page < 1 || page > last {
 		page = 1
 	}
@@ -25,11 +25,11 @@ func pageOf[T any](v *request, list []T) ([]T, paging) {
 	// The other pages keep the search, which has made the list what it is.
 	at := func(page int) string {
 		q := url.Values{}
-		if search := v.query("search"); search != "" {
+		if search := r.query("search"); search != "" {
 			q.Set("search", search)
 		}
 		q.Set("page", strconv.Itoa(page))
-		return v.r.URL.Path + "?" + q.Encode()
+		return r.req.URL.Path + "?" + q.Encode()
 	}
 
 	p := paging{All: int64(len(list))}

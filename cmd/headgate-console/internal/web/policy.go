@@ -39,37 +39,37 @@ type policyTraffic struct {
 }
 
 // InForce returns in how many instances the newest policies are in force.
-func (t policyTraffic) InForce() int {
-	if t.Behind {
+func (p policyTraffic) InForce() int {
+	if p.Behind {
 		return 0
 	}
-	return t.Fleet.Current
+	return p.Fleet.Current
 }
 
 // traffic returns what a policy decided in the range of the request. shown is the version of the
 // page.
-func (v *request) traffic(p policy.Policy, shown int64) (t policyTraffic, err error) {
-	ctx := v.r.Context()
-	q, name, links := v.rangesOf(policyPath(p.Name), nil)
+func (r *request) traffic(p policy.Policy, shown int64) (t policyTraffic, err error) {
+	ctx := r.req.Context()
+	q, name, links := r.rangesOf(policyPath(p.Name), nil)
 	q.Policy = p.Name
 	t = policyTraffic{
 		Name: p.Name, Ranges: links,
 		Query: url.Values{"range": {name}, "version": {strconv.FormatInt(shown, 10)}}.Encode(),
-		Redis: v.Fleet != nil, Off: p.Mode == policy.Off,
+		Redis: r.Fleet != nil, Off: p.Mode == policy.Off,
 	}
 
-	seen, err := v.Service.Traffic(ctx, v.actor, q)
+	seen, err := r.Service.Traffic(ctx, r.actor, q)
 	if err != nil {
 		return t, err
 	}
 
 	// The changes are asked for in the range that was counted, which ends with a whole step.
-	changes, err := v.Service.Markers(ctx, v.actor, service.TrafficQuery{Policy: p.Name, From: seen.From, To: seen.To})
+	changes, err := r.Service.Markers(ctx, r.actor, service.TrafficQuery{Policy: p.Name, From: seen.From, To: seen.To})
 	if err != nil {
 		return t, err
 	}
 
-	work, err := v.Service.Publishing(ctx, v.actor)
+	work, err := r.Service.Publishing(ctx, r.actor)
 	if err != nil {
 		return t, err
 	}
@@ -77,49 +77,49 @@ func (v *request) traffic(p policy.Policy, shown int64) (t policyTraffic, err er
 	t.From, t.To, t.Late, t.Behind = seen.From, seen.To, seen.Late, work.Published < work.Version
 	t.Chart, t.Total, t.CSV = chartOf(seen, changes, "decisions"), figuresOf(seen.Total), csvPath("", p.Name, seen)
 
-	if t.Fleet, err = v.fleetView(p.Apps...); err != nil {
+	if t.Fleet, err = r.fleetView(p.Apps...); err != nil {
 		return t, err
 	}
-	t.Shadow, err = v.watched(p, shown)
+	t.Shadow, err = r.watched(p, shown)
 	return t, err
 }
 
 // livePolicy answers with the part of the page that the script reloads.
-func livePolicy(v *request) error {
-	p, err := v.Service.Policy(v.r.Context(), v.actor, v.r.PathValue("name"))
+func livePolicy(r *request) error {
+	p, err := r.Service.Policy(r.req.Context(), r.actor, r.req.PathValue("name"))
 	if err != nil {
 		return err
 	}
-	shown, _ := strconv.ParseInt(v.query("version"), 10, 64) // 0 is no version, and so stale
-	t, err := v.traffic(p, shown)
+	shown, _ := strconv.ParseInt(r.query("version"), 10, 64) // 0 is no version, and so stale
+	t, err := r.traffic(p, shown)
 	if err != nil {
 		return err
 	}
-	return v.fragment("policy", "live", t)
+	return r.fragment("policy", "live", t)
 }
 
 // value is a field of a policy with the text of its value.
 type value struct{ Field, Text string }
 
-func policyPage(v *request) error {
-	p, err := v.Service.Policy(v.r.Context(), v.actor, v.r.PathValue("name"))
+func policyPage(r *request) error {
+	p, err := r.Service.Policy(r.req.Context(), r.actor, r.req.PathValue("name"))
 	if err != nil {
 		return err
 	}
-	return v.showPolicy(http.StatusOK, p, laterOf(p))
+	return r.showPolicy(http.StatusOK, p, laterOf(p))
 }
 
-func (v *request) showPolicy(status int, p policy.Policy, l later) (err error) {
+func (r *request) showPolicy(status int, p policy.Policy, l later) (err error) {
 	texts := textsOf(p)
 	page := policyDetail{
-		row: v.rowOf(p), Limit: p.Limit.String(), Drawing: drawingPath(p.Limit.String()), Modes: modes(),
+		row: r.rowOf(p), Limit: p.Limit.String(), Drawing: drawingPath(p.Limit.String()), Modes: modes(),
 	}
 
-	if page.Traffic, err = v.traffic(p, p.Version); err != nil {
+	if page.Traffic, err = r.traffic(p, p.Version); err != nil {
 		return err
 	}
 
-	if err := v.complete(&l, p); err != nil {
+	if err := r.complete(&l, p); err != nil {
 		return err
 	}
 	page.Later = l
@@ -130,12 +130,12 @@ func (v *request) showPolicy(status int, p policy.Policy, l later) (err error) {
 		}
 	}
 
-	return v.show(status, "policy", p.Name, page)
+	return r.show(status, "policy", p.Name, page)
 }
 
 // setMode changes only the mode. It asks for a confirmation before it turns a policy off.
-func setMode(v *request) error {
-	p, err := v.Service.Policy(v.r.Context(), v.actor, v.r.PathValue("name"))
+func setMode(r *request) error {
+	p, err := r.Service.Policy(r.req.Context(), r.actor, r.req.PathValue("name"))
 	if err != nil {
 		return err
 	}
@@ -143,25 +143,25 @@ func setMode(v *request) error {
 	// The version of the page is sent along, so that a change by another user in between is a
 	// conflict.
 	mine := p
-	mine.Version = v.version("version")
-	if err := mine.Mode.UnmarshalText([]byte(v.field("mode"))); err != nil {
+	mine.Version = r.version("version")
+	if err := mine.Mode.UnmarshalText([]byte(r.field("mode"))); err != nil {
 		return errBadForm
 	}
 
-	if mine.Mode == policy.Off && p.Mode != policy.Off && !v.confirmed() && v.access.CanEdit(p.Apps) {
-		return v.confirmOff(p, "now on", policyPath(p.Name)+"/mode", v.sent())
+	if mine.Mode == policy.Off && p.Mode != policy.Off && !r.confirmed() && r.access.CanEdit(p.Apps) {
+		return r.confirmOff(p, "now on", policyPath(p.Name)+"/mode", r.sent())
 	}
 
-	_, err = v.Service.UpdatePolicy(v.r.Context(), v.saying(), mine)
+	_, err = r.Service.UpdatePolicy(r.req.Context(), r.saying(), mine)
 	if m := commentMistake(err); m != nil {
 		l := laterOf(p)
 		l.Mistakes = m
-		return v.showPolicy(http.StatusUnprocessableEntity, p, l)
+		return r.showPolicy(http.StatusUnprocessableEntity, p, l)
 	}
 	if err != nil {
-		return v.conflictOr(err)
+		return r.conflictOr(err)
 	}
-	return v.seeOther(policyPath(p.Name), "mode")
+	return r.seeOther(policyPath(p.Name), "mode")
 }
 
 // textsOf returns the texts of all fields of a policy by their names.

@@ -122,7 +122,7 @@ func (d *draft) check(p policy.Policy, m mistakes) {
 			m.period(f.Err)
 		case explained[field]:
 		case field == "limit" && d.LimitBy != "text":
-			m.limit(f.Err)
+			m.assignToFields(f.Err)
 		case field == "on_limit" && d.OnLimit == "wait":
 			m.add("wait", f.Err.Error())
 		case field == "key" && d.KeyBy == "other":
@@ -147,19 +147,19 @@ func (d *draft) tooShort(l core.Limit, m mistakes) {
 // explained returns the fields of a policy whose text has a mistake.
 func (d *draft) explained(m mistakes) map[string]bool {
 	return map[string]bool{
-		"limit": m.in("limit", "quota", "period", "burst", "debt", "segments", "algorithm", "calendar",
+		"limit": m.anyIn("limit", "quota", "period", "burst", "debt", "segments", "algorithm", "calendar",
 			"tz", "start"),
-		"on_limit": m.in("wait"),
-		"plans":    m.in("plans"),
-		"plan_by":  m.in("plans"),
-		"access":   m.in("access"),
+		"on_limit": m.anyIn("wait"),
+		"plans":    m.anyIn("plans"),
+		"plan_by":  m.anyIn("plans"),
+		"access":   m.anyIn("access"),
 
-		"overrides": m.in("overrides"),
+		"overrides": m.anyIn("overrides"),
 	}
 }
 
-// limit assigns each mistake of a limit to the field that it begins with.
-func (m mistakes) limit(err error) {
+// assignToFields assigns each mistake of a limit to the field that it begins with.
+func (m mistakes) assignToFields(err error) {
 	for _, e := range split(err) {
 		field := "limit_fields"
 		for _, name := range []string{"quota", "period", "burst", "debt", "segments", "aligned"} {
@@ -215,7 +215,7 @@ func (d *draft) ban(m mistakes) core.Ban {
 
 	// The fields are put together to the text form only if each is one word, or a field could fill
 	// in the next one.
-	if text == "" || m.in("ban_after", "ban_for", "ban_max") {
+	if text == "" || m.anyIn("ban_after", "ban_for", "ban_max") {
 		return core.Ban{}
 	}
 

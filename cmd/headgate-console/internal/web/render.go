@@ -70,48 +70,48 @@ type frame struct {
 }
 
 // show answers with a page.
-func (v *request) show(status int, name, title string, body any) error {
-	f := v.frame(title)
+func (r *request) show(status int, name, title string, body any) error {
+	f := r.frame(title)
 	f.Body = body
 
 	// Only a notice of what was done can offer to take it back.
 	if f.Ready && f.Done != "" {
-		v.offerUndo(&f)
+		r.offerUndo(&f)
 	}
 
-	v.addBanner(&f, status)
+	r.addBanner(&f, status)
 
 	if r, ok := body.(interface{ refresh() int }); ok {
 		f.Refresh = r.refresh()
 	}
 
-	return v.execute(status, name, "_layout.html", f)
+	return r.execute(status, name, "_layout.html", f)
 }
 
 // fragment answers with a part of a page.
-func (v *request) fragment(name, part string, body any) error {
-	return v.execute(http.StatusOK, name, part, body)
+func (r *request) fragment(name, part string, body any) error {
+	return r.execute(http.StatusOK, name, part, body)
 }
 
 // execute answers with the output of a template, or returns its error before it
 // writes anything.
-func (v *request) execute(status int, name, part string, data any) error {
+func (r *request) execute(status int, name, part string, data any) error {
 	var b bytes.Buffer
-	if err := v.pages[name].ExecuteTemplate(&b, part, data); err != nil {
-		v.Logger.ErrorContext(v.r.Context(), "a template failed", "template", name, "error", err)
-		http.Error(v.w, "Something went wrong. See the log of the console.", http.StatusInternalServerError)
+	if err := r.pages[name].ExecuteTemplate(&b, part, data); err != nil {
+		r.Logger.ErrorContext(r.req.Context(), "a template failed", "template", name, "error", err)
+		http.Error(r.w, "Something went wrong. See the log of the console.", http.StatusInternalServerError)
 		return nil
 	}
-	v.send(status, b.Bytes())
+	r.send(status, b.Bytes())
 	return nil
 }
 
-func (v *request) frame(title string) frame {
-	section, _, _ := strings.Cut(strings.TrimPrefix(v.r.URL.Path, "/"), "/")
+func (r *request) frame(title string) frame {
+	section, _, _ := strings.Cut(strings.TrimPrefix(r.req.URL.Path, "/"), "/")
 	return frame{
-		Title: title, Section: section, User: v.access.User, Manager: v.access.CanManage(),
-		Ready: v.access.User != "" && !v.access.MustChangePassword && !v.access.MustSetUpSecondFactor,
-		Done:  messages()[v.query("done")],
+		Title: title, Section: section, User: r.access.User, Manager: r.access.CanManage(),
+		Ready: r.access.User != "" && !r.access.MustChangePassword && !r.access.MustSetUpSecondFactor,
+		Done:  messages()[r.query("done")],
 	}
 }
 

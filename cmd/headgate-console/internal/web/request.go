@@ -19,7 +19,7 @@ const (
 type request struct {
 	*site
 	w      http.ResponseWriter
-	r      *http.Request
+	req    *http.Request
 	actor  service.Actor
 	access service.Access // the zero value without a log-in
 
@@ -29,7 +29,7 @@ type request struct {
 // public serves a page to all clients.
 func (s *site) public(answer func(*request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := &request{site: s, w: w, r: r}
+		v := &request{site: s, w: w, req: r}
 		if err := v.read(maxForm); err != nil {
 			v.fail(err)
 			return
@@ -44,7 +44,7 @@ func (s *site) public(answer func(*request) error) http.Handler {
 func (s *site) private(to route) http.Handler {
 	maxBytes := max(to.maxBytes, maxForm)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := &request{site: s, w: w, r: r}
+		v := &request{site: s, w: w, req: r}
 
 		// The form is read before the log-in is looked up: a form that is too large costs the
 		// database nothing.
@@ -62,15 +62,15 @@ func (s *site) private(to route) http.Handler {
 }
 
 // read reads the form, if there is one.
-func (v *request) read(maxBytes int64) error {
-	if v.r.Method != http.MethodPost {
+func (r *request) read(maxBytes int64) error {
+	if r.req.Method != http.MethodPost {
 		return nil
 	}
 
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxBytes)
-	err := v.r.ParseForm()
+	r.req.Body = http.MaxBytesReader(r.w, r.req.Body, maxBytes)
+	err := r.req.ParseForm()
 	if err == nil {
-		err = v.r.ParseMultipartForm(maxBytes)
+		err = r.req.ParseMultipartForm(maxBytes)
 	}
 
 	// A form without files is not of the kind that the second call reads.
@@ -87,21 +87,21 @@ func (v *request) read(maxBytes int64) error {
 
 // authenticate sets the actor and its permissions. The error is ErrPasswordChange or
 // ErrSecondFactor if the user must do that before seeing this page.
-func (v *request) authenticate() error {
+func (r *request) authenticate() error {
 	var err error
-	if v.actor, err = v.identify(); err != nil {
+	if r.actor, err = r.identify(); err != nil {
 		return err
 	}
 
-	if v.access, err = v.Service.Access(v.r.Context(), v.actor); err != nil {
+	if r.access, err = r.Service.Access(r.req.Context(), r.actor); err != nil {
 		return err
 	}
 
 	// The pages that a user needs for it, and the way out, stay open.
-	if v.access.MustChangePassword && !strings.HasPrefix(v.r.URL.Path, "/account") && v.r.URL.Path != "/logout" {
+	if r.access.MustChangePassword && !strings.HasPrefix(r.req.URL.Path, "/account") && r.req.URL.Path != "/logout" {
 		return service.ErrPasswordChange
 	}
-	if v.access.MustSetUpSecondFactor && !leadsToFactor(v.r.URL.Path) {
+	if r.access.MustSetUpSecondFactor && !leadsToFactor(r.req.URL.Path) {
 		return service.ErrSecondFactor
 	}
 	return nil
@@ -113,42 +113,42 @@ func leadsToFactor(path string) bool {
 }
 
 // identify returns the user whom the proxy names, or else the user of the session.
-func (v *request) identify() (service.Actor, error) {
+func (r *request) identify() (service.Actor, error) {
 	// The proxy is trusted more than a cookie, which may be of the user before.
 	var name string
-	if name, v.proxied = v.Proxies.User(v.r); v.proxied {
-		a, err := v.Service.AuthenticateByProxy(v.r.Context(), name, v.meta())
+	if name, r.proxied = r.Proxies.User(r.req); r.proxied {
+		a, err := r.Service.AuthenticateByProxy(r.req.Context(), name, r.meta())
 		if errors.Is(err, service.ErrNotLoggedIn) {
 			err = errStranger
 		}
 		return a, err
 	}
 
-	token := v.sessionToken()
+	token := r.sessionToken()
 	if token == "" {
 		return service.Actor{}, service.ErrNotLoggedIn
 	}
-	return v.Service.Authenticate(v.r.Context(), token, v.meta())
+	return r.Service.Authenticate(r.req.Context(), token, r.meta())
 }
 
 // meta returns the description of the request for the audit log.
-func (v *request) meta() service.Meta {
+func (r *request) meta() service.Meta {
 	return service.Meta{
-		Address: v.Proxies.Address(v.r), Agent: v.r.UserAgent(), RequestID: v.requestID(), Device: v.device(),
+		Address: r.Proxies.Address(r.req), Agent: r.req.UserAgent(), RequestID: r.requestID(), Device: r.device(),
 	}
 }
 
-func (v *request) requestID() string { return v.w.Header().Get(requestHeader) }
+func (r *request) requestID() string { return r.w.Header().Get(requestHeader) }
 
 // field returns a field of the form. It ignores the parameters of the URL.
-func (v *request) field(name string) string { return v.r.PostForm.Get(name) }
+func (r *request) field(name string) string { return r.req.PostForm.Get(name) }
 
 // query returns a parameter of the URL.
-func (v *request) query(name string) string { return v.r.URL.Query().Get(name) }
+func (r *request) query(name string) string { return r.req.URL.Query().Get(name) }
 
 // seeOther redirects the browser to a page. done names the message to show there, or
 // is "". It returns nil, so that a handler can return its result.
-func (v *request) seeOther(path, done string) error {
+func (r *request) seeOther(path, done string) error {
 	if done != "" {
 		sep := "?"
 		if strings.Contains(path, "?") {
@@ -160,6 +160,6 @@ func (v *request) seeOther(path, done string) error {
 		path += sep + "done=" + done
 	}
 
-	http.Redirect(v.w, v.r, path, http.StatusSeeOther)
+	http.Redirect(r.w, r.req, path, http.StatusSeeOther)
 	return nil
 }

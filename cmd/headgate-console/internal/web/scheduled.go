@@ -59,9 +59,9 @@ func laterOf(p policy.Policy) later {
 }
 
 // complete adds what waits.
-func (v *request) complete(l *later, p policy.Policy) (err error) {
-	l.CanEdit = v.access.CanEdit(p.Apps)
-	l.Waiting, l.Failed, err = v.Service.ScheduledOf(v.r.Context(), v.actor, p.Name)
+func (r *request) complete(l *later, p policy.Policy) (err error) {
+	l.CanEdit = r.access.CanEdit(p.Apps)
+	l.Waiting, l.Failed, err = r.Service.ScheduledOf(r.req.Context(), r.actor, p.Name)
 	return err
 }
 
@@ -105,28 +105,28 @@ func readTime(m mistakes, text, zone string) time.Time {
 }
 
 // scheduleMode has the mode of a policy changed at a time, or for a time.
-func scheduleMode(v *request) error {
-	p, err := v.Service.Policy(v.r.Context(), v.actor, v.r.PathValue("name"))
+func scheduleMode(r *request) error {
+	p, err := r.Service.Policy(r.req.Context(), r.actor, r.req.PathValue("name"))
 	if err != nil {
 		return err
 	}
 
 	l, mine, m := laterOf(p), p, mistakes{}
-	mine.Version = v.version("version")
+	mine.Version = r.version("version")
 
 	// The form is read now. act makes the change, once the user has been asked.
 	var act func() error
 	var when, done string
-	if v.field("do") == "for" {
-		act, done = v.scheduleFor(&l, &mine, m), "until"
+	if r.field("do") == "for" {
+		act, done = r.scheduleFor(&l, &mine, m), "until"
 		when = "now, for " + l.span() + ","
 	} else {
-		act, done = v.scheduleAt(&l, &mine, m), "scheduled"
+		act, done = r.scheduleAt(&l, &mine, m), "scheduled"
 		when = l.At + " (" + l.Zone + ")"
 	}
 
-	if len(m) == 0 && mine.Mode == policy.Off && v.access.CanEdit(p.Apps) && !v.confirmed() {
-		return v.confirmOff(p, when, policyPath(p.Name)+"/schedule", v.sent())
+	if len(m) == 0 && mine.Mode == policy.Off && r.access.CanEdit(p.Apps) && !r.confirmed() {
+		return r.confirmOff(p, when, policyPath(p.Name)+"/schedule", r.sent())
 	}
 
 	if len(m) == 0 {
@@ -136,31 +136,31 @@ func scheduleMode(v *request) error {
 
 	if len(m) > 0 {
 		l.Mistakes = m
-		return v.showPolicy(http.StatusUnprocessableEntity, p, l)
+		return r.showPolicy(http.StatusUnprocessableEntity, p, l)
 	}
 	if err != nil {
-		return v.conflictOr(err)
+		return r.conflictOr(err)
 	}
-	return v.seeOther(policyPath(p.Name), done)
+	return r.seeOther(policyPath(p.Name), done)
 }
 
 // scheduleAt reads the form of a change at a time, and returns what makes it.
-func (v *request) scheduleAt(l *later, mine *policy.Policy, m mistakes) func() error {
-	l.Mode, l.At, l.Zone = v.field("mode"), v.field("at"), strings.TrimSpace(v.field("zone"))
+func (r *request) scheduleAt(l *later, mine *policy.Policy, m mistakes) func() error {
+	l.Mode, l.At, l.Zone = r.field("mode"), r.field("at"), strings.TrimSpace(r.field("zone"))
 	if err := mine.Mode.UnmarshalText([]byte(l.Mode)); err != nil || l.Mode == "" {
 		m.add("mode", "choose one of them")
 	}
 
 	at := readTime(m, l.At, l.Zone)
 	return func() error {
-		_, err := v.Service.Schedule(v.r.Context(), v.saying(), *mine, at)
+		_, err := r.Service.Schedule(r.req.Context(), r.saying(), *mine, at)
 		return err
 	}
 }
 
 // scheduleFor reads the form of a change for a time, and returns what makes it.
-func (v *request) scheduleFor(l *later, mine *policy.Policy, m mistakes) func() error {
-	l.ForMode, l.For, l.Unit = v.field("mode"), v.field("for"), v.field("unit")
+func (r *request) scheduleFor(l *later, mine *policy.Policy, m mistakes) func() error {
+	l.ForMode, l.For, l.Unit = r.field("mode"), r.field("for"), r.field("unit")
 	if err := mine.Mode.UnmarshalText([]byte(l.ForMode)); err != nil || l.ForMode == "" {
 		m.add("for_mode", "choose one of them")
 	}
@@ -172,23 +172,23 @@ func (v *request) scheduleFor(l *later, mine *policy.Policy, m mistakes) func() 
 	}
 
 	return func() error {
-		_, _, err := v.Service.ChangeFor(v.r.Context(), v.saying(), *mine, time.Duration(n)*unit)
+		_, _, err := r.Service.ChangeFor(r.req.Context(), r.saying(), *mine, time.Duration(n)*unit)
 		return err
 	}
 }
 
 // scheduleEdit has a policy changed to what the form of an edit holds at a time.
-func (v *request) scheduleEdit(d draft, p policy.Policy) error {
+func (r *request) scheduleEdit(d draft, p policy.Policy) error {
 	m := mistakes{}
-	at := readTime(m, v.field("at"), strings.TrimSpace(v.field("zone")))
+	at := readTime(m, r.field("at"), strings.TrimSpace(r.field("zone")))
 	if len(m) > 0 {
-		return v.reshow(d, m, false, http.StatusUnprocessableEntity)
+		return r.reshow(d, m, false, http.StatusUnprocessableEntity)
 	}
 
-	if _, err := v.Service.Schedule(v.r.Context(), v.saying(), p, at); err != nil {
-		return v.refused(err, d, false)
+	if _, err := r.Service.Schedule(r.req.Context(), r.saying(), p, at); err != nil {
+		return r.showRefusal(err, d, false)
 	}
-	return v.seeOther(policyPath(p.Name), "scheduled")
+	return r.seeOther(policyPath(p.Name), "scheduled")
 }
 
 // scheduledList is a page of the changes that wait.
@@ -197,27 +197,27 @@ type scheduledList struct {
 	paging
 }
 
-func scheduledPage(v *request) error {
-	list, err := v.Service.Coming(v.r.Context(), v.actor)
+func scheduledPage(r *request) error {
+	list, err := r.Service.Coming(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
 	c := scheduledList{}
-	c.List, c.paging = pageOf(v, list)
-	return v.show(http.StatusOK, "scheduled", "Scheduled changes", c)
+	c.List, c.paging = pageOf(r, list)
+	return r.show(http.StatusOK, "scheduled", "Scheduled changes", c)
 }
 
 // cancelScheduled cancels a change that waits, and returns to the page with the form.
-func cancelScheduled(v *request) error {
-	c, err := v.Service.CancelScheduled(v.r.Context(), v.actor, v.field("id"))
+func cancelScheduled(r *request) error {
+	c, err := r.Service.CancelScheduled(r.req.Context(), r.actor, r.field("id"))
 	if err != nil {
 		return err
 	}
 
-	if v.field("back") == "policy" {
-		_, err := v.Service.Policy(v.r.Context(), v.actor, c.Policy)
+	if r.field("back") == "policy" {
+		_, err := r.Service.Policy(r.req.Context(), r.actor, c.Policy)
 		if err == nil {
-			return v.seeOther(policyPath(c.Policy), "canceled")
+			return r.seeOther(policyPath(c.Policy), "canceled")
 		}
 
 		// The policy may have been deleted since. Its page is not there then, and the list of
@@ -227,5 +227,5 @@ func cancelScheduled(v *request) error {
 		}
 	}
 
-	return v.seeOther("/scheduled", "canceled")
+	return r.seeOther("/scheduled", "canceled")
 }

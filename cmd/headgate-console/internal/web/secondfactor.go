@@ -18,14 +18,14 @@ type factor struct {
 	Mistakes mistakes
 }
 
-func factorPage(v *request) error { return v.showFactor(http.StatusOK, nil) }
+func factorPage(r *request) error { return r.showFactor(http.StatusOK, nil) }
 
-func (v *request) showFactor(status int, m mistakes) error {
-	state, err := v.Service.SecondFactor(v.r.Context(), v.actor)
+func (r *request) showFactor(status int, m mistakes) error {
+	state, err := r.Service.SecondFactor(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
-	return v.show(status, "secondfactor", "Second factor", factor{state, v.access.MustSetUpSecondFactor, m})
+	return r.show(status, "secondfactor", "Second factor", factor{state, r.access.MustSetUpSecondFactor, m})
 }
 
 // factorSetup is the page that shows the secret of a second factor. It is an answer to a POST,
@@ -37,7 +37,7 @@ type factorSetup struct {
 	Mistakes mistakes
 }
 
-func (v *request) showSetup(status int, setup service.FactorSetup, m mistakes) error {
+func (r *request) showSetup(status int, setup service.FactorSetup, m mistakes) error {
 	code, err := drawing.NewQR(setup.Address)
 	if err != nil {
 		return err
@@ -49,70 +49,70 @@ func (v *request) showSetup(status int, setup service.FactorSetup, m mistakes) e
 		groups, remaining = append(groups, remaining[:n]), remaining[n:]
 	}
 
-	return v.show(status, "factorsetup", "Set up a second factor",
-		factorSetup{strings.Join(groups, " "), code, v.access.MustSetUpSecondFactor, m})
+	return r.show(status, "factorsetup", "Set up a second factor",
+		factorSetup{strings.Join(groups, " "), code, r.access.MustSetUpSecondFactor, m})
 }
 
 // notPassword is the mistake of a field that holds a wrong password.
 const notPassword = "it is not your password"
 
-func beginFactor(v *request) error {
-	setup, err := v.Service.BeginSecondFactor(v.r.Context(), v.actor, v.field("password"))
+func beginFactor(r *request) error {
+	setup, err := r.Service.BeginSecondFactor(r.req.Context(), r.actor, r.field("password"))
 	if m := factorMistakes(err, "password", notPassword); m != nil {
-		return v.showFactor(http.StatusUnprocessableEntity, m)
+		return r.showFactor(http.StatusUnprocessableEntity, m)
 	}
 	if err != nil {
 		return err
 	}
-	return v.showSetup(http.StatusOK, setup, nil)
+	return r.showSetup(http.StatusOK, setup, nil)
 }
 
-func confirmFactor(v *request) error {
-	codes, err := v.Service.ConfirmSecondFactor(v.r.Context(), v.actor, v.field("code"))
+func confirmFactor(r *request) error {
+	codes, err := r.Service.ConfirmSecondFactor(r.req.Context(), r.actor, r.field("code"))
 
 	switch {
 	case errors.Is(err, service.ErrCredentials):
 		// The same secret is shown again: the device has it already, and only the code was wrong.
-		setup, err := v.Service.SecondFactorSetup(v.r.Context(), v.actor)
+		setup, err := r.Service.SecondFactorSetup(r.req.Context(), r.actor)
 		if err != nil {
 			return err
 		}
-		return v.showSetup(http.StatusUnprocessableEntity, setup,
+		return r.showSetup(http.StatusUnprocessableEntity, setup,
 			mistakes{"code": {"it is not the code of now; check that the clock of the device is right"}})
 	case errors.Is(err, service.ErrNotFound):
-		return v.seeOther(factorPath, "setup")
+		return r.seeOther(factorPath, "setup")
 	case err != nil:
 		return err
 	}
 
-	return v.showRecovery(codes)
+	return r.showRecovery(codes)
 }
 
 // showRecovery shows new recovery codes, once.
-func (v *request) showRecovery(codes []string) error {
-	return v.show(http.StatusOK, "recovery", "Recovery codes", codes)
+func (r *request) showRecovery(codes []string) error {
+	return r.show(http.StatusOK, "recovery", "Recovery codes", codes)
 }
 
-func renewRecovery(v *request) error {
-	codes, err := v.Service.RenewRecoveryCodes(v.r.Context(), v.actor, v.field("password"))
+func renewRecovery(r *request) error {
+	codes, err := r.Service.RenewRecoveryCodes(r.req.Context(), r.actor, r.field("password"))
 	if m := factorMistakes(err, "password", notPassword); m != nil {
-		return v.showFactor(http.StatusUnprocessableEntity, m)
+		return r.showFactor(http.StatusUnprocessableEntity, m)
 	}
 	if err != nil {
 		return err
 	}
-	return v.showRecovery(codes)
+	return r.showRecovery(codes)
 }
 
-func disableFactor(v *request) error {
-	err := v.Service.DisableSecondFactor(v.r.Context(), v.actor, v.field("password"))
+func disableFactor(r *request) error {
+	err := r.Service.DisableSecondFactor(r.req.Context(), r.actor, r.field("password"))
 	if m := factorMistakes(err, "off", notPassword); m != nil {
-		return v.showFactor(http.StatusUnprocessableEntity, m)
+		return r.showFactor(http.StatusUnprocessableEntity, m)
 	}
 	if err != nil {
 		return err
 	}
-	return v.seeOther(factorPath, "factoroff")
+	return r.seeOther(factorPath, "factoroff")
 }
 
 // factorMistakes returns the mistakes of a form whose field holds a password, or nil.
@@ -124,15 +124,15 @@ func factorMistakes(err error, field, wrong string) mistakes {
 }
 
 // removeFactor removes the second factor of another user.
-func removeFactor(v *request) error {
-	name := v.r.PathValue("name")
-	if !v.confirmed() {
-		u, err := v.Service.User(v.r.Context(), v.actor, name)
+func removeFactor(r *request) error {
+	name := r.req.PathValue("name")
+	if !r.confirmed() {
+		u, err := r.Service.User(r.req.Context(), r.actor, name)
 		if err != nil {
 			return err
 		}
 
-		return v.confirm(confirmation{
+		return r.confirm(confirmation{
 			Title: "Remove the second factor of " + u.Name + "?",
 			Consequences: []string{
 				"From then on the password of " + u.Name + " is enough to sign in. All sessions of " + u.Name + " end.",
@@ -144,5 +144,5 @@ func removeFactor(v *request) error {
 		})
 	}
 
-	return v.changed(v.Service.RemoveSecondFactor(v.r.Context(), v.actor, name), "factorremoved")
+	return r.changed(r.Service.RemoveSecondFactor(r.req.Context(), r.actor, name), "factorremoved")
 }

@@ -18,12 +18,12 @@ type settings struct {
 	Mistakes   mistakes
 }
 
-func settingsPage(v *request) error {
-	s, err := v.Service.Settings(v.r.Context(), v.actor)
+func settingsPage(r *request) error {
+	s, err := r.Service.Settings(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "settings", "Settings", settings{
+	return r.show(http.StatusOK, "settings", "Settings", settings{
 		Idle: short(s.SessionIdle), Life: short(s.SessionLife), Factor: string(s.SecondFactor),
 		Days: strconv.Itoa(int(s.TokenLife / (24 * time.Hour))),
 	})
@@ -41,10 +41,10 @@ func short(d time.Duration) string {
 	return s
 }
 
-func saveSettings(v *request) error {
+func saveSettings(r *request) error {
 	form := settings{
-		Idle: strings.TrimSpace(v.field("idle")), Life: strings.TrimSpace(v.field("life")), Factor: v.field("factor"),
-		Days: strings.TrimSpace(v.field("days")), Mistakes: mistakes{},
+		Idle: strings.TrimSpace(r.field("idle")), Life: strings.TrimSpace(r.field("life")), Factor: r.field("factor"),
+		Days: strings.TrimSpace(r.field("days")), Mistakes: mistakes{},
 	}
 
 	s := service.Settings{
@@ -54,21 +54,21 @@ func saveSettings(v *request) error {
 
 	// What cannot be read is not sent to the service, which would take it for a zero.
 	if len(form.Mistakes) > 0 {
-		return v.show(http.StatusUnprocessableEntity, "settings", "Settings", form)
+		return r.show(http.StatusUnprocessableEntity, "settings", "Settings", form)
 	}
 
-	err := v.Service.SaveSettings(v.r.Context(), v.actor, s)
+	err := r.Service.SaveSettings(r.req.Context(), r.actor, s)
 	var invalid *service.InvalidError
 	if errors.As(err, &invalid) {
 		for _, f := range invalid.Faults {
 			form.Mistakes.add(settingField(f.Field), f.Message)
 		}
-		return v.show(http.StatusUnprocessableEntity, "settings", "Settings", form)
+		return r.show(http.StatusUnprocessableEntity, "settings", "Settings", form)
 	}
 	if err != nil {
 		return err
 	}
-	return v.seeOther("/settings", "settings")
+	return r.seeOther("/settings", "settings")
 }
 
 // settingField returns the field of the form that shows a setting.

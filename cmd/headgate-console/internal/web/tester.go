@@ -36,21 +36,21 @@ type hit struct {
 	Gauge    *gauge // nil if it could not be looked up
 }
 
-func testerPage(v *request) error {
-	t := tester{App: v.query("app"), Verb: "GET", Path: "/", Address: "192.0.2.1"}
-	return v.showTester(&t, http.StatusOK)
+func testerPage(r *request) error {
+	t := tester{App: r.query("app"), Verb: "GET", Path: "/", Address: "192.0.2.1"}
+	return r.showTester(&t, http.StatusOK)
 }
 
-func (v *request) showTester(t *tester, status int) error {
+func (r *request) showTester(t *tester, status int) error {
 	var err error
-	t.Redis = v.Fleet != nil
-	if t.Apps, err = v.Service.Apps(v.r.Context(), v.actor); err != nil {
+	t.Redis = r.Fleet != nil
+	if t.Apps, err = r.Service.Apps(r.req.Context(), r.actor); err != nil {
 		return err
 	}
 	if t.App == "" && len(t.Apps) > 0 {
 		t.App = t.Apps[0].Name
 	}
-	return v.show(status, "tester", "Try a request", t)
+	return r.show(status, "tester", "Try a request", t)
 }
 
 func try(v *request) error {
@@ -61,7 +61,7 @@ func try(v *request) error {
 		Address: strings.TrimSpace(v.field("address")), Headers: v.field("headers"),
 	}
 
-	r, m := t.request(v.r.Context())
+	r, m := t.request(v.req.Context())
 	if policy.CheckApp(t.App) != nil {
 		m.add("app", "choose an application")
 	}
@@ -79,8 +79,8 @@ func try(v *request) error {
 
 // match finds the policies that match the request, as an instance would. It includes
 // policies that are off.
-func (v *request) match(t *tester, r *sample) error {
-	all, err := v.policiesOf(t.App)
+func (r *request) match(t *tester, asked *sample) error {
+	all, err := r.policiesOf(t.App)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (v *request) match(t *tester, r *sample) error {
 		bare[i].Plans, bare[i].PlanBy = nil, "" // only the program knows plans, and they change no key
 	}
 
-	compiled, err := policy.Compile(t.App, bare, policy.Bindings{User: r.userKey})
+	compiled, err := policy.Compile(t.App, bare, policy.Bindings{User: asked.userKey})
 	if err != nil {
 		return fmt.Errorf("the policies of %q: %w", t.App, err)
 	}
@@ -106,14 +106,14 @@ func (v *request) match(t *tester, r *sample) error {
 		return err
 	}
 
-	places := x.Select(r, nil)
+	places := x.Select(asked, nil)
 	t.Others = len(all) - len(places)
 	for _, i := range places {
 		h := hit{Policy: all[i], Describe: all[i].Describe()}
 		if key := keys[h.Name]; key != nil {
-			h.Key, _ = key(r)
+			h.Key, _ = key(asked)
 			h.Unknown = h.Key == ""
-			h.Gauge = v.gaugeOf(all[i], h.Key)
+			h.Gauge = r.gaugeOf(all[i], h.Key)
 		}
 
 		t.Hits = append(t.Hits, h)
@@ -124,8 +124,8 @@ func (v *request) match(t *tester, r *sample) error {
 
 // policiesOf returns all policies of an application in the order of its rules,
 // those that are off last.
-func (v *request) policiesOf(app string) (policy.Set, error) {
-	all, err := v.Service.PoliciesOf(v.r.Context(), v.actor, app)
+func (r *request) policiesOf(app string) (policy.Set, error) {
+	all, err := r.Service.PoliciesOf(r.req.Context(), r.actor, app)
 	if err != nil {
 		return nil, err
 	}
@@ -141,15 +141,15 @@ func (v *request) policiesOf(app string) (policy.Set, error) {
 }
 
 // gaugeOf looks up a key, or returns nil.
-func (v *request) gaugeOf(p policy.Policy, key string) *gauge {
-	if v.Fleet == nil {
+func (r *request) gaugeOf(p policy.Policy, key string) *gauge {
+	if r.Fleet == nil {
 		return nil
 	}
 
 	var g *gauge
-	err := v.Service.LookUp(v.r.Context(), v.actor, p.Name, key,
+	err := r.Service.LookUp(r.req.Context(), r.actor, p.Name, key,
 		func(ctx context.Context, p policy.Policy, key string) (err error) {
-			g, err = v.peek(ctx, p, key)
+			g, err = r.peek(ctx, p, key)
 			return err
 		})
 	if err != nil {

@@ -34,26 +34,26 @@ type rangeLink struct {
 
 // rangesOf returns the query of the range that a request chooses, or of the usual one, and the
 // links to all ranges.
-func (v *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery, name string, links []rangeLink) {
+func (r *request) rangesOf(path string, keep url.Values) (q service.TrafficQuery, name string, links []rangeLink) {
 	chosen := usualRange
 
-	for i, r := range ranges {
-		if r.name == v.query("range") {
+	for i, known := range ranges {
+		if known.name == r.query("range") {
 			chosen = i
 		}
 	}
-	for i, r := range ranges {
+	for i, known := range ranges {
 		// The map of the caller is not written to: every link has a range of its own.
 		u := url.Values{}
 		for field, values := range keep {
 			u[field] = values
 		}
-		u.Set("range", r.name)
-		links = append(links, rangeLink{r.words, path + "?" + u.Encode(), i == chosen})
+		u.Set("range", known.name)
+		links = append(links, rangeLink{known.words, path + "?" + u.Encode(), i == chosen})
 	}
 
-	r := ranges[chosen]
-	return service.TrafficQuery{Last: r.long, Step: r.step}, r.name, links
+	known := ranges[chosen]
+	return service.TrafficQuery{Last: known.long, Step: known.step}, known.name, links
 }
 
 // overview is the page of what happens.
@@ -112,36 +112,36 @@ func reload(every bool) int {
 	return 0
 }
 
-func trafficPage(v *request) error {
-	o, err := v.overview()
+func trafficPage(r *request) error {
+	o, err := r.overview()
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "traffic", "Traffic", o)
+	return r.show(http.StatusOK, "traffic", "Traffic", o)
 }
 
 // liveTraffic answers with the part of the page that the script reloads.
-func liveTraffic(v *request) error {
-	o, err := v.overview()
+func liveTraffic(r *request) error {
+	o, err := r.overview()
 	if err != nil {
 		return err
 	}
-	return v.fragment("traffic", "live", o)
+	return r.fragment("traffic", "live", o)
 }
 
 // oldStats leads from the former address to the page.
-func oldStats(v *request) error {
+func oldStats(r *request) error {
 	u := url.Values{}
-	if app := v.query("app"); app != "" {
+	if app := r.query("app"); app != "" {
 		u.Set("app", app)
 	}
-	return v.seeOther("/?"+u.Encode(), "")
+	return r.seeOther("/?"+u.Encode(), "")
 }
 
-func (v *request) overview() (o overview, err error) {
-	o = overview{App: v.query("app"), Every: v.query("refresh") != "", Redis: v.Fleet != nil}
-	ctx := v.r.Context()
-	if o.Apps, err = v.Service.Apps(ctx, v.actor); err != nil {
+func (r *request) overview() (o overview, err error) {
+	o = overview{App: r.query("app"), Every: r.query("refresh") != "", Redis: r.Fleet != nil}
+	ctx := r.req.Context()
+	if o.Apps, err = r.Service.Apps(ctx, r.actor); err != nil {
 		return o, err
 	}
 
@@ -160,24 +160,24 @@ func (v *request) overview() (o overview, err error) {
 	}
 
 	var q service.TrafficQuery
-	q, o.Range, o.Ranges = v.rangesOf("/", keep)
+	q, o.Range, o.Ranges = r.rangesOf("/", keep)
 	keep.Set("range", o.Range)
 	o.Query = keep.Encode()
 
-	p, err := v.Service.Publishing(ctx, v.actor)
+	p, err := r.Service.Publishing(ctx, r.actor)
 	if err != nil {
 		return o, err
 	}
-	o.Work = v.work(p)
+	o.Work = r.work(p)
 	q.App = o.App
 
-	seen, err := v.Service.Overview(ctx, v.actor, q)
+	seen, err := r.Service.Overview(ctx, r.actor, q)
 	if err != nil {
 		return o, err
 	}
 
 	o.fill(seen)
-	o.Fleet, err = v.fleetView(keep["app"]...)
+	o.Fleet, err = r.fleetView(keep["app"]...)
 	return o, err
 }
 
@@ -272,10 +272,10 @@ type work struct {
 	Runs    bool // there is a publisher
 }
 
-func (v *request) work(p service.Publishing) work {
-	w := work{Publishing: p, Pending: p.Version - p.Published, Runs: v.Publishing != nil}
-	if v.Publishing != nil {
-		var s publish.Status = v.Publishing()
+func (r *request) work(p service.Publishing) work {
+	w := work{Publishing: p, Pending: p.Version - p.Published, Runs: r.Publishing != nil}
+	if r.Publishing != nil {
+		var s publish.Status = r.Publishing()
 		w.Failing, w.Since = s.Err != nil, s.Since
 	}
 	return w

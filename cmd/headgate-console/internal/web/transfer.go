@@ -32,30 +32,30 @@ type transfer struct {
 	Added    string // the applications that it adds, or ""
 }
 
-func importPage(v *request) error {
-	return v.show(http.StatusOK, "import", "Import and export", transfer{Format: string(service.YAML)})
+func importPage(r *request) error {
+	return r.show(http.StatusOK, "import", "Import and export", transfer{Format: string(service.YAML)})
 }
 
-func planImport(v *request) error {
-	t, err := v.sentImport()
+func planImport(r *request) error {
+	t, err := r.sentImport()
 	if err != nil {
 		return err
 	}
-	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.forService(nil))
+	plan, err := r.Service.PlanImport(r.req.Context(), r.actor, t.forService(nil))
 	if err != nil {
-		return v.importRefused(t, err)
+		return r.importRefused(t, err)
 	}
-	return v.showPlan(http.StatusOK, t, plan)
+	return r.showPlan(http.StatusOK, t, plan)
 }
 
 // showPlan shows what an import would do. The data stays here, as it may be large.
-func (v *request) showPlan(status int, t transfer, plan service.Plan) (err error) {
+func (r *request) showPlan(status int, t transfer, plan service.Plan) (err error) {
 	t.Plan, t.Counts = &plan, plan.Counts()
 	t.Changing = t.Counts["keep"] < len(plan.Steps)
 
 	// A plan that changes nothing is not carried out, and one that is shown again is kept already.
 	if t.Changing && t.Kept == "" {
-		if t.Kept, err = v.Service.KeepImport(v.r.Context(), v.actor, []byte(t.Data)); err != nil {
+		if t.Kept, err = r.Service.KeepImport(r.req.Context(), r.actor, []byte(t.Data)); err != nil {
 			return err
 		}
 	}
@@ -68,7 +68,7 @@ func (v *request) showPlan(status int, t transfer, plan service.Plan) (err error
 		t.Added += " and " + digits(int64(n)) + " more"
 	}
 
-	return v.show(status, "import", "What the import would do", t)
+	return r.show(status, "import", "What the import would do", t)
 }
 
 // Bounds of what a page of an import shows.
@@ -119,39 +119,39 @@ func shortened(s string) string {
 	return strings.ToValidUTF8(s[:maxValue], "") + "…"
 }
 
-func applyImport(v *request) error {
-	t := transfer{Kept: v.field("kept"), Format: v.field("format"), Missing: v.field("missing") == "remove"}
-	base, err := strconv.ParseInt(v.field("base"), 10, 64)
+func applyImport(r *request) error {
+	t := transfer{Kept: r.field("kept"), Format: r.field("format"), Missing: r.field("missing") == "remove"}
+	base, err := strconv.ParseInt(r.field("base"), 10, 64)
 	if err != nil || base < 0 || t.Kept == "" {
 		return errBadForm // the user has not confirmed a plan
 	}
 
-	_, err = v.Service.Import(v.r.Context(), v.saying(), t.forService(&base))
+	_, err = r.Service.Import(r.req.Context(), r.saying(), t.forService(&base))
 	if errors.Is(err, service.ErrMoved) {
 		t.Mistake = "The policies were changed since the plan was made, so nothing was imported. This is the plan now."
-		return v.planAgain(t, http.StatusConflict)
+		return r.planAgain(t, http.StatusConflict)
 	}
 
 	if t.Mistakes = commentMistake(err); t.Mistakes != nil {
-		return v.planAgain(t, http.StatusUnprocessableEntity)
+		return r.planAgain(t, http.StatusUnprocessableEntity)
 	}
 	if err != nil {
-		return v.importRefused(t, err)
+		return r.importRefused(t, err)
 	}
-	return v.seeOther("/policies", "imported")
+	return r.seeOther("/policies", "imported")
 }
 
 // planAgain shows the current plan of the import.
-func (v *request) planAgain(t transfer, status int) error {
-	plan, err := v.Service.PlanImport(v.r.Context(), v.actor, t.forService(nil))
+func (r *request) planAgain(t transfer, status int) error {
+	plan, err := r.Service.PlanImport(r.req.Context(), r.actor, t.forService(nil))
 	if err != nil {
-		return v.importRefused(t, err)
+		return r.importRefused(t, err)
 	}
-	return v.showPlan(status, t, plan)
+	return r.showPlan(status, t, plan)
 }
 
 // importRefused shows the mistakes of an import.
-func (v *request) importRefused(t transfer, err error) error {
+func (r *request) importRefused(t transfer, err error) error {
 	var invalid *service.InvalidError
 	if !errors.As(err, &invalid) {
 		return err
@@ -169,17 +169,17 @@ func (v *request) importRefused(t transfer, err error) error {
 	if errors.Is(err, service.ErrDenied) {
 		status = http.StatusForbidden
 	}
-	return v.show(status, "import", "Import and export", t)
+	return r.show(status, "import", "Import and export", t)
 }
 
 // sentImport reads the form. A file takes precedence over the text.
-func (v *request) sentImport() (transfer, error) {
+func (r *request) sentImport() (transfer, error) {
 	t := transfer{
-		Data: strings.ReplaceAll(v.field("data"), "\r\n", "\n"), Format: v.field("format"),
-		Missing: v.field("missing") == "remove",
+		Data: strings.ReplaceAll(r.field("data"), "\r\n", "\n"), Format: r.field("format"),
+		Missing: r.field("missing") == "remove",
 	}
 
-	f, head, err := v.r.FormFile("file")
+	f, head, err := r.req.FormFile("file")
 
 	switch {
 	case errors.Is(err, http.ErrMissingFile), errors.Is(err, http.ErrNotMultipart):
@@ -218,19 +218,19 @@ func (t *transfer) forService(base *int64) service.Import {
 	return i
 }
 
-func export(v *request) error {
+func export(r *request) error {
 	format, kind := service.YAML, "application/yaml"
-	if v.query("format") == "json" {
+	if r.query("format") == "json" {
 		format, kind = service.JSON, "application/json"
 	}
 
-	data, err := v.Service.Export(v.r.Context(), v.actor, format, v.query("app"))
+	data, err := r.Service.Export(r.req.Context(), r.actor, format, r.query("app"))
 	if err != nil {
 		return err
 	}
 
-	v.w.Header().Set("Content-Type", kind)
-	v.w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=policies.%s", format))
-	_, _ = v.w.Write(data) // the client may have gone
+	r.w.Header().Set("Content-Type", kind)
+	r.w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=policies.%s", format))
+	_, _ = r.w.Write(data) // the client may have gone
 	return nil
 }

@@ -29,47 +29,48 @@ func undoOf(name string) string { return "of=" + url.QueryEscape(name) }
 // undoable returns the newest change of the policy that a notice is about, if the actor has made
 // it lately and may take it back, or nil. Whether it is still the newest is decided by its version
 // when the form is sent.
-func (v *request) undoable() (*undo, error) {
-	if v.query("at") != "" {
-		return v.undoableTogether()
+func (r *request) undoable() (*undo, error) {
+	if r.query("at") != "" {
+		return r.undoableTogether()
 	}
 
-	name := v.r.PathValue("name")
-	if v.query("of") != "" {
-		name = v.query("of")
+	name := r.req.PathValue("name")
+	if r.query("of") != "" {
+		name = r.query("of")
 	}
-	if name == "" || !changes(v.query("done")) {
+	if name == "" || !isPolicyChange(r.query("done")) {
 		return nil, nil
 	}
 
-	list, err := v.Service.History(v.r.Context(), v.actor, name, 0, 1)
+	list, err := r.Service.History(r.req.Context(), r.actor, name, 0, 1)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
 
-	r := list[0]
-	if r.Actor != v.actor.User() || v.Clock().Sub(r.At) > undoFor {
+	revision := list[0]
+	if revision.Actor != r.actor.User() || r.Clock().Sub(revision.At) > undoFor {
 		return nil, nil
 	}
 
 	// The applications before and after the change both matter, as for the change itself.
-	if r.Before != nil && !v.access.CanEdit(r.Before.Apps) || r.After != nil && !v.access.CanEdit(r.After.Apps) {
+	if revision.Before != nil && !r.access.CanEdit(revision.Before.Apps) ||
+		revision.After != nil && !r.access.CanEdit(revision.After.Apps) {
 		return nil, nil
 	}
 
-	return &undo{Name: name, Action: policyPath(name) + "/undo", Version: r.Version}, nil
+	return &undo{Name: name, Action: policyPath(name) + "/undo", Version: revision.Version}, nil
 }
 
 // undoableTogether is undoable for the policies that were changed together at the instant of the
 // request.
-func (v *request) undoableTogether() (*undo, error) {
-	us, err := strconv.ParseInt(v.query("at"), 10, 64)
+func (r *request) undoableTogether() (*undo, error) {
+	us, err := strconv.ParseInt(r.query("at"), 10, 64)
 	at := time.UnixMicro(us)
-	if done := v.query("done"); err != nil || done != "bulk" && done != "undone" || v.Clock().Sub(at) > undoFor {
+	if done := r.query("done"); err != nil || done != "bulk" && done != "undone" || r.Clock().Sub(at) > undoFor {
 		return nil, nil
 	}
 
-	list, err := v.Service.ChangedAt(v.r.Context(), v.actor, at)
+	list, err := r.Service.ChangedAt(r.req.Context(), r.actor, at)
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -84,8 +85,8 @@ func (v *request) undoableTogether() (*undo, error) {
 // tickValue returns a policy and its version as the form of the list sends them.
 func tickValue(name string, version int64) string { return number(version) + ":" + name }
 
-// changes reports whether a notice is about a change of a policy that can be taken back.
-func changes(done string) bool {
+// isPolicyChange reports whether a notice is about a change of a policy that can be taken back.
+func isPolicyChange(done string) bool {
 	switch done {
 	case "saved", "deleted", "rolledback", "mode", "undone", "removed", "until", "allowed", "ownlimit", "nolimit":
 		return true
@@ -94,24 +95,24 @@ func changes(done string) bool {
 }
 
 // takeBack takes back the newest change of a policy.
-func takeBack(v *request) error {
-	name := v.r.PathValue("name")
-	saved, err := v.Service.Undo(v.r.Context(), v.saying(), name, v.version("version"))
+func takeBack(r *request) error {
+	name := r.req.PathValue("name")
+	saved, err := r.Service.Undo(r.req.Context(), r.saying(), name, r.version("version"))
 	if err != nil {
-		return v.conflictOr(err)
+		return r.conflictOr(err)
 	}
 	if saved.Name == "" {
-		return v.seeOther("/policies", "removed&"+undoOf(name))
+		return r.seeOther("/policies", "removed&"+undoOf(name))
 	}
-	return v.seeOther(policyPath(name), "undone")
+	return r.seeOther(policyPath(name), "undone")
 }
 
 // offerUndo adds to a frame what may be taken back. Without an answer of the service there is
 // nothing.
-func (v *request) offerUndo(f *frame) {
-	u, err := v.undoable()
+func (r *request) offerUndo(f *frame) {
+	u, err := r.undoable()
 	if err != nil && !errors.Is(err, service.ErrNotFound) {
-		v.Logger.WarnContext(v.r.Context(), "a page cannot offer to undo", "error", err)
+		r.Logger.WarnContext(r.req.Context(), "a page cannot offer to undo", "error", err)
 	}
 	f.Undo = u
 }

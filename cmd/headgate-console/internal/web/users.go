@@ -18,33 +18,33 @@ type people struct {
 	paging
 }
 
-func usersPage(v *request) error { return v.showUsers(http.StatusOK, people{}) }
+func usersPage(r *request) error { return r.showUsers(http.StatusOK, people{}) }
 
-func (v *request) showUsers(status int, p people) error {
-	list, err := v.Service.Users(v.r.Context(), v.actor)
+func (r *request) showUsers(status int, p people) error {
+	list, err := r.Service.Users(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
 
-	p.Search = v.query("search")
+	p.Search = r.query("search")
 	list = slices.DeleteFunc(list, func(u service.User) bool {
 		return !strings.Contains(strings.ToLower(u.Name), strings.ToLower(p.Search))
 	})
 
-	p.Users, p.paging = pageOf(v, list)
-	return v.show(status, "users", "Users", p)
+	p.Users, p.paging = pageOf(r, list)
+	return r.show(status, "users", "Users", p)
 }
 
-func createUser(v *request) error {
-	p := people{Name: v.field("name")}
-	password, err := v.Service.CreateUser(v.r.Context(), v.actor, p.Name)
+func createUser(r *request) error {
+	p := people{Name: r.field("name")}
+	password, err := r.Service.CreateUser(r.req.Context(), r.actor, p.Name)
 	if p.Mistakes = mistakesOf(err); p.Mistakes != nil {
-		return v.showUsers(http.StatusUnprocessableEntity, p)
+		return r.showUsers(http.StatusUnprocessableEntity, p)
 	}
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "once", "A new user", once{User: p.Name, Secret: password, Back: userPath(p.Name)})
+	return r.show(http.StatusOK, "once", "A new user", once{User: p.Name, Secret: password, Back: userPath(p.Name)})
 }
 
 // once is the page of a secret that is shown only once.
@@ -71,78 +71,78 @@ type appRole struct {
 	Role service.Role
 }
 
-func userPage(v *request) error { return v.showUser(http.StatusOK, nil) }
+func userPage(r *request) error { return r.showUser(http.StatusOK, nil) }
 
-func (v *request) showUser(status int, m mistakes) error {
-	u, err := v.Service.User(v.r.Context(), v.actor, v.r.PathValue("name"))
+func (r *request) showUser(status int, m mistakes) error {
+	u, err := r.Service.User(r.req.Context(), r.actor, r.req.PathValue("name"))
 	if err != nil {
 		return err
 	}
 
 	// The service shows everyone the own user, whose page is that of the account.
-	if !v.access.CanManage() {
-		return v.seeOther("/account", "")
+	if !r.access.CanManage() {
+		return r.seeOther("/account", "")
 	}
 
-	apps, err := v.Service.Apps(v.r.Context(), v.actor)
+	apps, err := r.Service.Apps(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
 
-	p := person{User: u, Self: u.Name == v.actor.User(), Mistakes: m}
+	p := person{User: u, Self: u.Name == r.actor.User(), Mistakes: m}
 	for _, a := range apps {
 		p.Roles = append(p.Roles, appRole{a.Name, u.Roles[a.Name]})
 	}
-	return v.show(status, "user", u.Name, p)
+	return r.show(status, "user", u.Name, p)
 }
 
 // changed answers after a change of a user.
-func (v *request) changed(err error, done string) error {
+func (r *request) changed(err error, done string) error {
 	if m := mistakesOf(err); m != nil {
-		return v.showUser(http.StatusUnprocessableEntity, m)
+		return r.showUser(http.StatusUnprocessableEntity, m)
 	}
 	if err != nil {
 		return err
 	}
-	return v.seeOther(userPath(v.r.PathValue("name")), done)
+	return r.seeOther(userPath(r.req.PathValue("name")), done)
 }
 
-func setRole(v *request) error {
-	err := v.Service.SetRole(v.r.Context(), v.actor, v.r.PathValue("name"), v.field("app"),
-		service.Role(v.field("role")))
-	return v.changed(err, "role")
+func setRole(r *request) error {
+	err := r.Service.SetRole(r.req.Context(), r.actor, r.req.PathValue("name"), r.field("app"),
+		service.Role(r.field("role")))
+	return r.changed(err, "role")
 }
 
 // setStatus promotes, demotes, disables or enables a user. It asks for a confirmation where the
 // change cannot simply be taken back.
-func setStatus(v *request) error {
-	name := v.r.PathValue("name")
-	if v.access.CanManage() && !v.confirmed() {
-		if c := statusConfirmation(name, v.field("do"), name == v.actor.User()); c.Title != "" {
+func setStatus(r *request) error {
+	name := r.req.PathValue("name")
+	if r.access.CanManage() && !r.confirmed() {
+		if c := statusConfirmation(name, r.field("do"), name == r.actor.User()); c.Title != "" {
 			// A user who does not exist is not asked about.
-			if _, err := v.Service.User(v.r.Context(), v.actor, name); err != nil {
+			if _, err := r.Service.User(r.req.Context(), r.actor, name); err != nil {
 				return err
 			}
 			c.Action, c.Back, c.Danger = userPath(name)+"/status", userPath(name), true
-			c.Fields = []hidden{{"do", v.field("do")}}
-			return v.confirm(c)
+			c.Fields = []hidden{{"do", r.field("do")}}
+			return r.confirm(c)
 		}
 	}
 
-	act := v.Service.EnableUser
-	switch v.field("do") {
+	act := r.Service.EnableUser
+	switch r.field("do") {
 	case "promote":
-		act = v.Service.Promote
+		act = r.Service.Promote
 	case "demote":
-		act = v.Service.Demote
+		act = r.Service.Demote
 	case "disable":
-		act = v.Service.DisableUser
+		act = r.Service.DisableUser
 	case "enable":
 	default:
 		return errBadForm
 	}
 
-	return v.changed(act(v.r.Context(), v.actor, name), "status")
+	return r.changed(act(r.req.Context(), r.actor, name), "status")
 }
 
 // statusConfirmation returns what to ask before a change of a user, or the zero value.
@@ -172,15 +172,15 @@ func statusConfirmation(name, do string, self bool) confirmation {
 }
 
 // resetPassword gives a user another one-time password.
-func resetPassword(v *request) error {
-	name := v.r.PathValue("name")
-	if v.access.CanManage() && !v.confirmed() {
-		u, err := v.Service.User(v.r.Context(), v.actor, name)
+func resetPassword(r *request) error {
+	name := r.req.PathValue("name")
+	if r.access.CanManage() && !r.confirmed() {
+		u, err := r.Service.User(r.req.Context(), r.actor, name)
 		if err != nil {
 			return err
 		}
 
-		return v.confirm(confirmation{
+		return r.confirm(confirmation{
 			Title: "Give " + u.Name + " a new one-time password?",
 			Consequences: []string{"The password of " + u.Name + " stops working, " +
 				"and all sessions of " + u.Name + " end at once. " +
@@ -191,10 +191,10 @@ func resetPassword(v *request) error {
 		})
 	}
 
-	password, err := v.Service.ResetPassword(v.r.Context(), v.actor, name)
+	password, err := r.Service.ResetPassword(r.req.Context(), r.actor, name)
 	if err != nil {
-		return v.changed(err, "")
+		return r.changed(err, "")
 	}
 
-	return v.show(http.StatusOK, "once", "A new password", once{User: name, Secret: password, Back: userPath(name)})
+	return r.show(http.StatusOK, "once", "A new password", once{User: name, Secret: password, Back: userPath(name)})
 }

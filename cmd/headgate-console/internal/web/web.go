@@ -105,15 +105,15 @@ func (s *site) mux() http.Handler {
 }
 
 // unrouted returns the error of a request without a route.
-func unrouted(mux *http.ServeMux, v *request) error {
+func unrouted(mux *http.ServeMux, r *request) error {
 	answer := probe{header: http.Header{}}
-	mux.ServeHTTP(&answer, v.r)
+	mux.ServeHTTP(&answer, r.req)
 
 	if answer.status != http.StatusMethodNotAllowed {
 		return service.ErrNotFound
 	}
 
-	v.w.Header().Set("Allow", answer.header.Get("Allow"))
+	r.w.Header().Set("Allow", answer.header.Get("Allow"))
 	return errMethod
 }
 

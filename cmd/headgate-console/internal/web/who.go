@@ -65,7 +65,7 @@ type whoKey struct {
 }
 
 // Least returns how many requests the key has certainly made.
-func (k whoKey) Least() int64 { return k.Count - k.Error }
+func (w whoKey) Least() int64 { return w.Count - w.Error }
 
 // whoTable is a list with its words.
 type whoTable struct {
@@ -81,29 +81,29 @@ const (
 	maxWhoKeys  = 10
 )
 
-func (p *who) refresh() int { return reload(p.Every) }
+func (w *who) refresh() int { return reload(w.Every) }
 
-func whoPage(v *request) error {
-	p, err := v.who()
+func whoPage(r *request) error {
+	p, err := r.who()
 	if err != nil {
 		return err
 	}
-	return v.show(http.StatusOK, "who", "Who", p)
+	return r.show(http.StatusOK, "who", "Who", p)
 }
 
 // liveWho answers with the part of the page that the script reloads.
-func liveWho(v *request) error {
-	p, err := v.who()
+func liveWho(r *request) error {
+	p, err := r.who()
 	if err != nil {
 		return err
 	}
-	return v.fragment("who", "live", p)
+	return r.fragment("who", "live", p)
 }
 
-func (v *request) who() (*who, error) {
-	p := &who{App: v.query("app"), Policy: v.query("policy"), Every: v.query("refresh") != "", Redis: v.Fleet != nil}
+func (r *request) who() (*who, error) {
+	p := &who{App: r.query("app"), Policy: r.query("policy"), Every: r.query("refresh") != "", Redis: r.Fleet != nil}
 	var err error
-	if p.Apps, err = v.Service.Apps(v.r.Context(), v.actor); err != nil {
+	if p.Apps, err = r.Service.Apps(r.req.Context(), r.actor); err != nil {
 		return nil, err
 	}
 
@@ -120,7 +120,7 @@ func (v *request) who() (*who, error) {
 	}
 	p.Query = keep.Encode()
 
-	top, err := v.Service.Top(v.r.Context(), v.actor, p.App)
+	top, err := r.Service.Top(r.req.Context(), r.actor, p.App)
 	switch {
 	case err == nil:
 		p.fill(top)
@@ -129,19 +129,19 @@ func (v *request) who() (*who, error) {
 
 	// Without a Redis there is nothing to warn of: the page says that the console has none.
 	case p.Redis:
-		v.Logger.WarnContext(v.r.Context(), "the top keys cannot be read", "app", p.App, "error", err)
+		r.Logger.WarnContext(r.req.Context(), "the top keys cannot be read", "app", p.App, "error", err)
 		p.Away = true
 	}
 
 	if !p.Redis || p.Away {
 		return p, nil
 	}
-	return p, v.addBans(p)
+	return p, r.addBans(p)
 }
 
 // addBans marks the keys that are banned, and says what the actor may do about each.
-func (v *request) addBans(p *who) error {
-	list, err := v.Service.PoliciesOf(v.r.Context(), v.actor, p.App)
+func (r *request) addBans(p *who) error {
+	list, err := r.Service.PoliciesOf(r.req.Context(), r.actor, p.App)
 	if err != nil {
 		return err
 	}
@@ -154,9 +154,9 @@ func (v *request) addBans(p *who) error {
 		}
 	}
 
-	bans, err := v.recentBans(banning)
+	bans, err := r.recentBans(banning)
 	if err != nil {
-		v.Logger.WarnContext(v.r.Context(), "the bans cannot be read", "error", err)
+		r.Logger.WarnContext(r.req.Context(), "the bans cannot be read", "error", err)
 		p.NoBans = true
 	}
 
@@ -165,16 +165,16 @@ func (v *request) addBans(p *who) error {
 	for _, b := range bans {
 		banned[[2]string{b.Rule, b.Key}] = true
 	}
-	for _, r := range p.Rules {
-		for word, l := range map[string]whoList{"refused": r.Refused, "admitted": r.Admitted} {
+	for _, rule := range p.Rules {
+		for word, l := range map[string]whoList{"refused": rule.Refused, "admitted": rule.Admitted} {
 			for i := range l.Keys {
 				k := &l.Keys[i]
-				k.ID, k.Banned = word+"-"+r.Name+"-"+k.Sent, banned[[2]string{r.Name, k.key}]
+				k.ID, k.Banned = word+"-"+rule.Name+"-"+k.Sent, banned[[2]string{rule.Name, k.key}]
 
 				// A key that was cut in reports is not the one that is counted, so nothing can be
 				// done to it.
-				if found := known[r.Name]; found != nil && !k.Cut && v.access.CanEdit(found.Apps) {
-					k.On = &keys{Policy: r.Name, Counted: k.key, Found: found, CanReset: true}
+				if found := known[rule.Name]; found != nil && !k.Cut && r.access.CanEdit(found.Apps) {
+					k.On = &keys{Policy: rule.Name, Counted: k.key, Found: found, CanReset: true}
 				}
 			}
 		}
@@ -184,10 +184,10 @@ func (v *request) addBans(p *who) error {
 }
 
 // fill takes what is shown of the top keys.
-func (p *who) fill(top stats.Top) {
-	p.Instances, p.Unread = top.Instances, top.Unread
+func (w *who) fill(top stats.Top) {
+	w.Instances, w.Unread = top.Instances, top.Unread
 
-	others := func(r topkeys.Rule) bool { return p.Policy != "" && r.Rule != p.Policy }
+	others := func(r topkeys.Rule) bool { return w.Policy != "" && r.Rule != w.Policy }
 	rules := slices.DeleteFunc(slices.Clone(top.Rules), others)
 	slices.SortStableFunc(rules, func(a, b topkeys.Rule) int {
 		return cmp.Or(cmp.Compare(b.Refused.Total, a.Refused.Total), cmp.Compare(b.Admitted.Total, a.Admitted.Total))
@@ -195,24 +195,24 @@ func (p *who) fill(top stats.Top) {
 
 	// A page about one policy has room for all of its keys.
 	most := maxWhoKeys
-	if p.Policy != "" {
+	if w.Policy != "" {
 		most = stats.MaxTop
 	}
 	for i, r := range rules {
 		if i == maxWhoRules {
-			p.More = len(rules) - i
+			w.More = len(rules) - i
 			break
 		}
 
-		p.Rules = append(p.Rules, whoRule{r.Rule, listOf(r.Refused, most), listOf(r.Admitted, most)})
+		w.Rules = append(w.Rules, whoRule{r.Rule, listOf(r.Refused, most), listOf(r.Admitted, most)})
 
 		// The page names the time that all lists together are about.
 		for _, s := range []topkeys.Summary{r.Refused, r.Admitted} {
-			if p.From.IsZero() || !s.From.IsZero() && s.From.Before(p.From) {
-				p.From = s.From
+			if w.From.IsZero() || !s.From.IsZero() && s.From.Before(w.From) {
+				w.From = s.From
 			}
-			if s.To.After(p.To) {
-				p.To = s.To
+			if s.To.After(w.To) {
+				w.To = s.To
 			}
 		}
 	}

@@ -191,19 +191,19 @@ func (s *setting) define(flags *flag.FlagSet) {
 type flagValue setting
 
 // String implements flag.Value.
-func (v *flagValue) String() string { return "" }
+func (f *flagValue) String() string { return "" }
 
 // Set implements flag.Value.
-func (v *flagValue) Set(text string) error {
-	if !v.isList {
-		v.given = nil
+func (f *flagValue) Set(text string) error {
+	if !f.isList {
+		f.given = nil
 	}
-	v.given = append(v.given, text)
+	f.given = append(f.given, text)
 	return nil
 }
 
 // IsBoolFlag makes the flag package accept the flag without a value.
-func (v *flagValue) IsBoolFlag() bool { return v.isBool }
+func (f *flagValue) IsBoolFlag() bool { return f.isBool }
 
 // apply sets what was given, or else the default.
 func (s *setting) apply() error {

@@ -103,9 +103,9 @@ func (c *claim) read(h http.Header) fault {
 
 // readOriginal reads the headers that are customary with nginx.
 func (c *claim) readOriginal(h http.Header) fault {
-	method, f1 := one(h, "X-Original-Method")
-	target, f2 := one(h, "X-Original-Uri")
-	address, f3 := one(h, "X-Original-Url")
+	method, f1 := singleValue(h, "X-Original-Method")
+	target, f2 := singleValue(h, "X-Original-Uri")
+	address, f3 := singleValue(h, "X-Original-Url")
 
 	switch {
 	case f1 != "" || f2 != "" || f3 != "":
@@ -138,8 +138,8 @@ func (c *claim) readOriginal(h http.Header) fault {
 
 // readForwarded reads the headers of Caddy, Traefik and APISIX.
 func (c *claim) readForwarded(h http.Header) fault {
-	method, f1 := one(h, "X-Forwarded-Method")
-	target, f2 := one(h, "X-Forwarded-Uri")
+	method, f1 := singleValue(h, "X-Forwarded-Method")
+	target, f2 := singleValue(h, "X-Forwarded-Uri")
 	if f1 != "" || f2 != "" {
 		return repeated
 	}
@@ -157,7 +157,7 @@ func (c *claim) readHost(h http.Header, compare bool) fault {
 		return ""
 	}
 
-	host, f := one(h, "X-Forwarded-Host")
+	host, f := singleValue(h, "X-Forwarded-Host")
 	switch {
 	case f != "":
 		return f
@@ -185,9 +185,9 @@ func (c *claim) check() fault {
 	return ""
 }
 
-// one returns the value of a header that may come in one line only, and "" if it did not
+// singleValue returns the value of a header that may come in one line only, and "" if it did not
 // come. name is in canonical form.
-func one(h http.Header, name string) (string, fault) {
+func singleValue(h http.Header, name string) (string, fault) {
 	switch lines := h[name]; len(lines) {
 	case 0:
 		return "", ""

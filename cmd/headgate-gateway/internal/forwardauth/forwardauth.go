@@ -119,7 +119,7 @@ type handler struct {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// What any other peer says of a request would be the client's own word.
 	if !h.options.Callers.Trusts(r.RemoteAddr) {
-		h.options.Log.Note(slog.LevelWarn, "forward-auth was asked by a peer that is not a trusted proxy",
+		h.options.Log.Record(slog.LevelWarn, "forward-auth was asked by a peer that is not a trusted proxy",
 			slog.String("peer", r.RemoteAddr))
 		deny(w, http.StatusForbidden, 0, untrusted)
 		return
@@ -135,14 +135,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// a client. If it is the client's query, it says nothing about the configuration.
 	q, err := h.readQuery(r.URL.RawQuery)
 	if err != nil && f != passedOn {
-		h.options.Log.Note(slog.LevelError, "a gateway asks forward-auth with a wrong query",
+		h.options.Log.Record(slog.LevelError, "a gateway asks forward-auth with a wrong query",
 			slog.String("peer", r.RemoteAddr), slog.String("mistake", err.Error()))
 		deny(w, http.StatusBadRequest, 0, err.Error())
 		return
 	}
 
 	if f != "" {
-		h.options.Log.Note(slog.LevelWarn, "forward-auth was asked about a request that it cannot read",
+		h.options.Log.Record(slog.LevelWarn, "forward-auth was asked about a request that it cannot read",
 			slog.String("peer", r.RemoteAddr), slog.String("reason", string(f)))
 		deny(w, http.StatusBadRequest, q.deny, string(f))
 		return

@@ -9,15 +9,15 @@ import (
 	"github.com/headgate/headgate/limiter"
 )
 
-// question is what the query of the auth URL asks for.
-type question struct {
+// authQuery is what the query of the auth URL asks for.
+type authQuery struct {
 	limiter *limiter.Limiter
 	deny    int // the status of an answer that lets no request pass; 0 means its own
 }
 
 // readQuery reads the query of the auth URL. Its parameters are those that the
 // configuration of the gateway has, so the error may hold them.
-func (h *handler) readQuery(query string) (q question, err error) {
+func (h *handler) readQuery(query string) (q authQuery, err error) {
 	q.limiter = h.limiters[""]
 	app, status := false, false
 

@@ -15,7 +15,7 @@ func parseTarget(u *url.URL, s string) bool {
 		return true
 	}
 
-	path, query, asked := strings.Cut(s, "?")
+	path, query, hasQuery := strings.Cut(s, "?")
 	if path == "" || path[0] != '/' {
 		return false
 	}
@@ -31,7 +31,7 @@ func parseTarget(u *url.URL, s string) bool {
 			return parseUnusual(u, s)
 		}
 	}
-	*u = url.URL{Path: path, RawQuery: query, ForceQuery: asked && query == ""}
+	*u = url.URL{Path: path, RawQuery: query, ForceQuery: hasQuery && query == ""}
 	return true
 }
 

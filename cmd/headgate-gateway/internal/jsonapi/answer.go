@@ -176,7 +176,7 @@ func (h *handler) logRecordFailure(err error) {
 	if err == nil {
 		return
 	}
-	h.log.Note(slog.LevelWarn, "the JSON face cannot keep records, so that takes are counted again "+
+	h.log.Record(slog.LevelWarn, "the JSON face cannot keep records, so that takes are counted again "+
 		"when they are repeated, and nothing is refunded or settled", slog.String("error", err.Error()))
 }
 
@@ -210,7 +210,7 @@ func (h *handler) take(ctx context.Context, i *item) answer {
 	if i.key != nil {
 		res, err = l.Take(ctx, *i.key, i.cost)
 	} else {
-		res, err = l.TakeRequestUnits(i.asked(ctx), i.cost)
+		res, err = l.TakeRequestUnits(i.describedRequest(ctx), i.cost)
 	}
 
 	// ErrUndecided comes with a result: the failure modes of the policies have answered.
@@ -298,7 +298,7 @@ func (h *handler) peek(ctx context.Context, i *item) answer {
 	if i.key != nil {
 		list, err = l.Peek(ctx, *i.key)
 	} else {
-		list, err = l.PeekRequest(i.asked(ctx))
+		list, err = l.PeekRequest(i.describedRequest(ctx))
 	}
 
 	if err != nil {

@@ -48,8 +48,8 @@ type item struct {
 	same string
 }
 
-// asked returns the request that a take or peek describes, or nil.
-func (i *item) asked(ctx context.Context) core.Request {
+// describedRequest returns the request that a take or peek describes, or nil.
+func (i *item) describedRequest(ctx context.Context) core.Request {
 	if i.request == nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (h *handler) readAsk(o *object, taking bool) (i item) {
 		i.request = readRequest(readObject(v, at, o.f))
 	}
 
-	o.end()
+	o.unusedFields()
 	return i
 }
 
@@ -131,7 +131,7 @@ func readRequest(o *object) *http.Request {
 	// The user and the plan are not headers, which clients of the program might send.
 	ctx := callers.WithUser(context.Background(), o.text("user", maxText))
 	ctx = callers.WithPlan(ctx, o.text("plan", maxText))
-	o.end()
+	o.unusedFields()
 	return r.WithContext(ctx)
 }
 
@@ -230,7 +230,7 @@ func (h *handler) readToken(o *object, settling bool) (i item) {
 	if settling {
 		i.used = readUsed(o)
 	}
-	o.end()
+	o.unusedFields()
 	return i
 }
 

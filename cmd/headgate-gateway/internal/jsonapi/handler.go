@@ -291,7 +291,7 @@ func (h *handler) authenticate(r *http.Request) (client string, p *problem) {
 		// Digests are compared by a map, so that the time says nothing about a token.
 		name, ok := h.clients[sha256.Sum256([]byte(strings.TrimSpace(token)))]
 		if !ok || !strings.EqualFold(scheme, "Bearer") {
-			h.log.Note(slog.LevelWarn, "the JSON face was called without a valid bearer token",
+			h.log.Record(slog.LevelWarn, "the JSON face was called without a valid bearer token",
 				slog.String("peer", r.RemoteAddr))
 			return "", &problem{
 				Status: http.StatusUnauthorized, Detail: "the call needs a bearer token that this gateway knows",
@@ -308,7 +308,7 @@ func (h *handler) authenticate(r *http.Request) (client string, p *problem) {
 		return "", nil
 	}
 
-	h.log.Note(slog.LevelWarn,
+	h.log.Record(slog.LevelWarn,
 		"the JSON face was called from another machine, or for another host, and has no bearer tokens",
 		slog.String("peer", r.RemoteAddr))
 	return "", &problem{
@@ -401,7 +401,7 @@ func readItems(o *object, f *faults, read func(*object) item) (items []item) {
 		items = append(items, i)
 	}
 
-	o.end()
+	o.unusedFields()
 	return items
 }
 

@@ -161,8 +161,8 @@ func readInteger(v any, at string, f *faults) int64 {
 	return 0
 }
 
-// end lists the fields that nothing has asked for.
-func (o *object) end() {
+// unusedFields lists the fields that nothing has asked for.
+func (o *object) unusedFields() {
 	for _, name := range slices.Sorted(maps.Keys(o.fields)) {
 		if !slices.Contains(o.known, name) {
 			o.f.add(o.at+"/"+escape(name), "it is not known")

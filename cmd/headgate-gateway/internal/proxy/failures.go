@@ -66,15 +66,15 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 
 // failure returns the reason of an error. What the client has caused comes before what the
 // upstream has: a request that the client breaks off makes the upstream fail too.
-func (x *exchange) failure(ctx context.Context, err error) failure {
+func (e *exchange) failure(ctx context.Context, err error) failure {
 	var large *http.MaxBytesError
 	var dial *net.OpError
 	isDial := errors.As(err, &dial) && dial.Op == "dial"
 
 	switch {
-	case errors.As(err, &large) || errors.As(x.bodyErr, &large):
+	case errors.As(err, &large) || errors.As(e.bodyErr, &large):
 		return tooLarge
-	case errors.Is(x.bodyErr, os.ErrDeadlineExceeded):
+	case errors.Is(e.bodyErr, os.ErrDeadlineExceeded):
 		return tooSlow
 	// A context that was canceled is that of the connection; one with another cause is the server's
 	// end.
@@ -82,7 +82,7 @@ func (x *exchange) failure(ctx context.Context, err error) failure {
 		return gone
 	case ctx.Err() != nil:
 		return ended
-	case x.bodyErr != nil:
+	case e.bodyErr != nil:
 		return badBody
 	// A refused connection is a failed dial as well, and a late one may be, so both come first.
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -102,7 +102,7 @@ func isTimeout(err error) bool {
 
 // logFailure logs a failure, in few lines however many there are.
 func (p *Proxy) logFailure(f failure, attrs ...slog.Attr) {
-	p.options.Log.Note(f.level, f.text, attrs...)
+	p.options.Log.Record(f.level, f.text, attrs...)
 }
 
 // write answers with a problem (RFC 9457), as the limiter does.
@@ -126,7 +126,7 @@ type brokenOff struct{ events *quietlog.Log }
 
 // Write implements io.Writer.
 func (b brokenOff) Write(line []byte) (int, error) {
-	b.events.Note(slog.LevelWarn, "an answer was broken off by the upstream or the client",
+	b.events.Record(slog.LevelWarn, "an answer was broken off by the upstream or the client",
 		slog.String("last", string(line[:min(len(line), 200)])))
 	return len(line), nil
 }

@@ -81,13 +81,13 @@ func isPlainName(name string) bool {
 // keepTrailers passes on the values of the trailers that the client has announced, which come
 // with the end of the body. No proxy writes its headers there, so those that one might write are
 // the client's.
-func (x *exchange) keepTrailers(r *httputil.ProxyRequest, c *callers.Callers) {
+func (e *exchange) keepTrailers(r *httputil.ProxyRequest, c *callers.Callers) {
 	for name := range r.Out.Trailer {
 		if !isPlainName(name) || isClaim(name) || name == degradedHeader || c.Reads(name) {
 			delete(r.Out.Trailer, name)
 		}
 	}
-	x.trailer, x.passed = r.In.Trailer, r.Out.Trailer
+	e.trailer, e.passed = r.In.Trailer, r.Out.Trailer
 }
 
 // claims are headers about the client that proxies write. So are all headers that begin
@@ -176,27 +176,27 @@ func exchangeOf(ctx context.Context) *exchange { return ctx.Value(exchangeKey{})
 
 // save keeps the headers that the limiter has set, as an interim answer of the upstream
 // removes them.
-func (x *exchange) save() {
-	for name, lines := range x.header {
-		x.limits = x.limits || isLimit(name)
+func (e *exchange) save() {
+	for name, lines := range e.header {
+		e.limits = e.limits || isLimit(name)
 
 		// Most answers have few headers, which take no memory of their own.
-		if x.n < len(x.kept) {
-			x.kept[x.n] = field{name, lines}
-			x.n++
+		if e.n < len(e.kept) {
+			e.kept[e.n] = field{name, lines}
+			e.n++
 		} else {
-			x.more = append(x.more, field{name, lines})
+			e.more = append(e.more, field{name, lines})
 		}
 	}
 }
 
 // restore puts them back.
-func (x *exchange) restore() {
-	for _, f := range x.kept[:x.n] {
-		x.header[f.name] = f.lines
+func (e *exchange) restore() {
+	for _, f := range e.kept[:e.n] {
+		e.header[f.name] = f.lines
 	}
-	for _, f := range x.more {
-		x.header[f.name] = f.lines
+	for _, f := range e.more {
+		e.header[f.name] = f.lines
 	}
 }
 
@@ -239,18 +239,18 @@ func hasLimits(h http.Header) bool {
 }
 
 // Read implements io.Reader, for the body of the request.
-func (x *exchange) Read(b []byte) (int, error) {
-	n, err := x.body.Read(b)
+func (e *exchange) Read(b []byte) (int, error) {
+	n, err := e.body.Read(b)
 	switch {
 	case err == io.EOF:
-		for name := range x.passed {
-			x.passed[name] = x.trailer[name]
+		for name := range e.passed {
+			e.passed[name] = e.trailer[name]
 		}
 	case err != nil:
-		x.bodyErr = err
+		e.bodyErr = err
 	}
 	return n, err
 }
 
 // Close implements io.Closer, for the body of the request.
-func (x *exchange) Close() error { return x.body.Close() }
+func (e *exchange) Close() error { return e.body.Close() }

@@ -143,7 +143,7 @@ type shadows struct{ log *quietlog.Log }
 func (s shadows) Observe(_ context.Context, r *events.Request) {
 	for i := range r.Rules {
 		if r.Rules[i].Verdict == events.ShadowRefused {
-			s.log.Note(slog.LevelInfo, "a limit in shadow mode would have refused a request: "+r.Rules[i].Name)
+			s.log.Record(slog.LevelInfo, "a limit in shadow mode would have refused a request: "+r.Rules[i].Name)
 		}
 	}
 }

@@ -303,6 +303,6 @@ func (s *Server) limitsOf(domain string) (l *limiter.Limiter, d *fileDomain) {
 
 // logUnknown logs a call for a domain without limits.
 func (s *Server) logUnknown(domain string) {
-	s.log.Note(slog.LevelWarn, "Envoy names a domain that is neither in the folder nor an application",
+	s.log.Record(slog.LevelWarn, "Envoy names a domain that is neither in the folder nor an application",
 		slog.String("domain", fmt.Sprintf("%q", textform.Clip(domain))))
 }

@@ -79,19 +79,19 @@ type patientBody patience
 
 // Read implements io.Reader. At the end of the body no time is left running, as the server
 // goes on reading from the connection to learn that the client has gone.
-func (b *patientBody) Read(buf []byte) (int, error) {
-	p := (*patience)(b)
-	if p.closed.Load() {
+func (p *patientBody) Read(buf []byte) (int, error) {
+	whole := (*patience)(p)
+	if whole.closed.Load() {
 		return 0, http.ErrBodyReadAfterClose
 	}
 
-	p.await(time.Now().Add(p.timeout), nil)
-	n, err := p.body.Read(buf)
+	whole.await(time.Now().Add(whole.timeout), nil)
+	n, err := whole.body.Read(buf)
 	switch {
-	case err == io.EOF || p.streams:
-		p.await(time.Time{}, err)
+	case err == io.EOF || whole.streams:
+		whole.await(time.Time{}, err)
 	case err != nil: // what is left does not come, so the server need not wait for it
-		p.await(time.Unix(1, 0), err)
+		whole.await(time.Unix(1, 0), err)
 	}
 	return n, err
 }
@@ -99,8 +99,8 @@ func (b *patientBody) Read(buf []byte) (int, error) {
 // Close implements io.Closer. What is left of the body is the server's to discard, after it has
 // sent the header of the answer to a client that waits to be told to send: the server's own
 // body would wait for that client now.
-func (b *patientBody) Close() error {
-	b.closed.Store(true)
+func (p *patientBody) Close() error {
+	p.closed.Store(true)
 	return nil
 }
 

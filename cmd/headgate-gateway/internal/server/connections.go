@@ -49,15 +49,15 @@ type limitedConn struct {
 }
 
 // Close implements net.Conn.
-func (c *limitedConn) Close() error {
-	err := c.Conn.Close()
-	c.once.Do(func() { <-c.l.free })
+func (l *limitedConn) Close() error {
+	err := l.Conn.Close()
+	l.once.Do(func() { <-l.l.free })
 	return err
 }
 
 // CloseWrite ends the answer, so that a client which still sends can read it.
-func (c *limitedConn) CloseWrite() error {
-	if c, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+func (l *limitedConn) CloseWrite() error {
+	if c, ok := l.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
 	}
 	return errors.ErrUnsupported

@@ -80,12 +80,12 @@ func NewHTTP(h http.Handler, o HTTPOptions) *HTTP {
 }
 
 // Serve implements [Service].
-func (s *HTTP) Serve(l net.Listener) error {
+func (h *HTTP) Serve(l net.Listener) error {
 	var err error
-	if s.options.TLS != nil {
-		err = s.server.ServeTLS(l, "", "")
+	if h.options.TLS != nil {
+		err = h.server.ServeTLS(l, "", "")
 	} else {
-		err = s.server.Serve(l)
+		err = h.server.Serve(l)
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -94,35 +94,35 @@ func (s *HTTP) Serve(l net.Listener) error {
 }
 
 // Shutdown implements [Service]. Handlers that are broken off have a second to return.
-func (s *HTTP) Shutdown(ctx context.Context) error {
+func (h *HTTP) Shutdown(ctx context.Context) error {
 	// A connection that a handler has taken over is not the server's any more, but its handler
 	// still runs.
-	err := s.server.Shutdown(ctx)
+	err := h.server.Shutdown(ctx)
 	if err == nil {
-		err = s.wait(ctx)
+		err = h.wait(ctx)
 	}
 	if err == nil {
 		return nil
 	}
 
-	s.cancel(errEnd)
+	h.cancel(errEnd)
 	late, cancel := context.WithTimeout(context.Background(), closeTime)
 	defer cancel()
-	return errors.Join(err, s.server.Close(), s.wait(late))
+	return errors.Join(err, h.server.Close(), h.wait(late))
 }
 
 // wait waits until all handlers have returned.
-func (s *HTTP) wait(ctx context.Context) error {
-	s.mu.Lock()
-	if s.running == 0 {
-		s.mu.Unlock()
+func (h *HTTP) wait(ctx context.Context) error {
+	h.mu.Lock()
+	if h.running == 0 {
+		h.mu.Unlock()
 		return nil
 	}
-	if s.none == nil {
-		s.none = make(chan struct{})
+	if h.none == nil {
+		h.none = make(chan struct{})
 	}
-	none := s.none
-	s.mu.Unlock()
+	none := h.none
+	h.mu.Unlock()
 
 	select {
 	case <-none:
@@ -134,24 +134,24 @@ func (s *HTTP) wait(ctx context.Context) error {
 
 // count counts the handlers that run, which http.Server.Shutdown does not know of once
 // they have taken over their connections.
-func (s *HTTP) count(h http.Handler) http.Handler {
+func (h *HTTP) count(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		s.running++
-		s.mu.Unlock()
-		defer s.returned()
-		h.ServeHTTP(w, r)
+		h.mu.Lock()
+		h.running++
+		h.mu.Unlock()
+		defer h.returned()
+		next.ServeHTTP(w, r)
 	})
 }
 
 // returned counts a handler that has returned.
-func (s *HTTP) returned() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.running--
-	if s.running == 0 && s.none != nil {
-		close(s.none)
-		s.none = nil
+func (h *HTTP) returned() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.running--
+	if h.running == 0 && h.none != nil {
+		close(h.none)
+		h.none = nil
 	}
 }
 
@@ -163,11 +163,11 @@ func (e errorLog) Write(line []byte) (int, error) {
 	text := slog.String("last", clip(line))
 	switch {
 	case bytes.HasPrefix(line, []byte("http: panic serving")):
-		e.events.Note(slog.LevelError, "a handler has panicked", slog.String("last", string(line)))
+		e.events.Record(slog.LevelError, "a handler has panicked", slog.String("last", string(line)))
 	case bytes.HasPrefix(line, []byte("http: TLS handshake error")):
-		e.events.Note(slog.LevelDebug, "a TLS handshake has failed", text)
+		e.events.Record(slog.LevelDebug, "a TLS handshake has failed", text)
 	default:
-		e.events.Note(slog.LevelWarn, "a connection has failed", text)
+		e.events.Record(slog.LevelWarn, "a connection has failed", text)
 	}
 	return len(line), nil
 }

@@ -167,7 +167,7 @@ func (s *Server) Serve(l net.Listener) error {
 			}
 
 			// The pause doubles with each failure, as in net/http: a file may become free.
-			s.options.Log.Note(slog.LevelError, "no connection of HAProxy can be accepted",
+			s.options.Log.Record(slog.LevelError, "no connection of HAProxy can be accepted",
 				slog.String("error", err.Error()))
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			time.Sleep(pause)
@@ -208,7 +208,7 @@ func (s *Server) add(c *conn) bool {
 		return false
 	}
 	if len(s.conns) >= s.options.MaxConns {
-		s.options.Log.Note(slog.LevelWarn, "HAProxy has opened more connections than the gateway accepts",
+		s.options.Log.Record(slog.LevelWarn, "HAProxy has opened more connections than the gateway accepts",
 			slog.Int("max", s.options.MaxConns))
 		return false
 	}
@@ -345,7 +345,7 @@ func (c *conn) disconnect(err error) {
 	}
 
 	if why.status != normal {
-		c.server.options.Log.Note(slog.LevelWarn, "a connection of HAProxy was ended",
+		c.server.options.Log.Record(slog.LevelWarn, "a connection of HAProxy was ended",
 			slog.String("peer", c.net.RemoteAddr().String()), slog.String("reason", why.text))
 	}
 	c.send(appendDisconnect(nil, why.status, why.text))
@@ -529,10 +529,10 @@ func (s *Server) answer(ctx context.Context, f frame, max uint32) []byte {
 	case err == badPath || err == noTarget:
 		b = appendRefusal(b, err.Error())
 	case err != nil:
-		s.options.Log.Note(slog.LevelError, "HAProxy asks about a request that it does not describe",
+		s.options.Log.Record(slog.LevelError, "HAProxy asks about a request that it does not describe",
 			slog.String("mistake", err.Error()))
 	case ok && !s.options.Upgrades.AllowMethod(about.request.Method, about.request.Header):
-		s.options.Log.Note(slog.LevelWarn, "HAProxy asks about a request for a tunnel, which is refused: "+
+		s.options.Log.Record(slog.LevelWarn, "HAProxy asks about a request for a tunnel, which is refused: "+
 			"its configuration has to remove Upgrade")
 		b = appendRefusal(b, "a connection that switches to this protocol would not be counted")
 	case ok:

@@ -51,7 +51,7 @@ func Follow(path string, o FolderOptions, changed func(*Config) error) (*Folder,
 		f.logger = slog.Default()
 	}
 
-	if err := f.look(true); err != nil {
+	if err := f.reload(true); err != nil {
 		return nil, fmt.Errorf("the limits in %q: %w", path, err)
 	}
 
@@ -77,7 +77,7 @@ func (f *Folder) follow(ctx context.Context) {
 		case <-ticker.C:
 		}
 
-		err := f.look(false)
+		err := f.reload(false)
 		switch {
 		case err == errNotYet:
 		case err == nil:
@@ -93,9 +93,9 @@ func (f *Folder) follow(ctx context.Context) {
 
 var errNotYet = errors.New("there is nothing new to use yet")
 
-// look reads the files, and puts them in force if they have changed and the look before has
+// reload reads the files, and puts them in force if they have changed and the look before has
 // read the same, or if they are to be used at once. Otherwise it returns errNotYet.
-func (f *Folder) look(atOnce bool) error {
+func (f *Folder) reload(atOnce bool) error {
 	// After an error even the files that were used before are new, so that the log says they are
 	// in force.
 	files, err := readFiles(f.path)
