@@ -11,13 +11,14 @@ import "github.com/headgate/headgate/core"
 // A key keeps its slot for a while after it has become fresh, unless the store is full: one that
 // comes again and again would else be forgotten and inserted anew for each of its requests.
 const (
-	sweepInsert  = 8   // slots for each key that is inserted
-	sweepTidy    = 64  // slots of another shard, each time it is tidied
-	sweepRoom    = 128 // slots looked at to make room in a full store
-	tidyEvery    = 256 // single steps of a shard from one tidying to the next
-	tidyInstants = 32  // a Take without the lock tidies in one of this many microseconds
-	tidyShards   = 16  // shards that are asked whether they need it
-	roomShards   = 64  // shards that are swept to make room
+	sweepInsert = 8   // slots for each key that is inserted
+	sweepRoom   = 128 // slots looked at to make room in a full store
+	roomShards  = 64  // shards that are swept to make room
+
+	tidyPause  = 1000 // microseconds from one tidying of the store to the next
+	tidySlots  = 256  // slots that it looks at for each such pause
+	maxTidy    = 512  // and at most, which takes about a tenth of a millisecond
+	tidyShards = 64   // shards that it asks whether they need it
 
 	grace = 1_000_000 // microseconds for which a fresh key keeps its slot
 )
@@ -111,13 +112,33 @@ func (h *shard) moved(from, to int) {
 	}
 }
 
-// tidy sweeps a few slots of a shard that needs it and is not busy. The caller
-// holds no lock.
+// tidyIfDue tidies the store if that was not done for a while. The caller holds no lock.
+func (s *Store) tidyIfDue(now int64) {
+	if now >= s.tidyAt.Load() {
+		s.tidy(now)
+	}
+}
+
+// tidy sweeps slots of shards that need it and are not busy: as many as time has passed for, so
+// that the memory of fresh keys comes back in a time that depends little on the load.
 func (s *Store) tidy(now int64) {
+	due := s.tidyAt.Load()
+	if now < due || !s.tidyAt.CompareAndSwap(due, now+tidyPause) {
+		return
+	}
+	if now-grace < s.earliest.Load() {
+		return
+	}
+
+	n := min(maxTidy, tidySlots*((now-due)/tidyPause+1))
+	toSweep := int(n)
 	for range tidyShards {
-		if s.sweepNext(now, sweepTidy, grace) > 0 {
+		if toSweep -= s.sweepNext(now, toSweep, grace); toSweep <= 0 {
 			return
 		}
+	}
+	if toSweep == int(n) {
+		s.rescanInTurn(tidyShards)
 	}
 }
 
@@ -153,9 +174,16 @@ func (s *Store) makeRoom(t *step, n int, size int64) {
 		toSweep -= s.sweepNext(t.now, toSweep, 0)
 	}
 
-	// No shard had a slot to look at, so s.earliest may be too early. To find it again reads every
-	// shard, so it is done once for each time that all shards were asked in turn.
-	if toSweep == sweepRoom && s.nextShard.Load()&s.mask < roomShards {
+	if toSweep == sweepRoom {
+		s.rescanInTurn(roomShards)
+	}
+}
+
+// rescanInTurn rescans the store, of which the last n shards that were asked had no slot to look
+// at, so that s.earliest may be too early. That reads every shard, and is done once for each time
+// that all were asked in turn.
+func (s *Store) rescanInTurn(n uint64) {
+	if s.nextShard.Load()&s.mask < n {
 		s.rescan()
 	}
 }

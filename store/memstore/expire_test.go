@@ -18,15 +18,15 @@ func TestSweepFreesMemoryAsOneKeyIsTaken(t *testing.T) {
 		full := size(s)
 		c.move(366 * 24 * time.Hour)
 
-		// One caller alone comes back. Each of its steps sweeps a little, and ten steps for a
-		// key have to be enough.
+		// One caller alone comes back, a hundred thousand times a second. Half a second has to be
+		// enough.
 		ops, out := []core.Op{takes("one", limit("1000000/1h"))}, make([]core.Decision, 1)
 		for i := 0; s.Len() > 1; i++ {
 			if i == 10*n {
 				t.Fatalf("%v: %d keys are held after %d takes, want 1", l, s.Len(), i)
 			}
 
-			c.move(time.Microsecond)
+			c.move(10 * time.Microsecond)
 			if err := s.Apply(t.Context(), ops, out); err != nil || !out[0].Allowed {
 				t.Fatal(out[0], err)
 			}
@@ -60,6 +60,31 @@ func TestSweepFreesMemoryAsOneKeyIsRefused(t *testing.T) {
 		if err := s.Apply(t.Context(), ops, out); err != nil || out[0].Allowed {
 			t.Fatal(out[0], err)
 		}
+	}
+}
+
+// The memory comes back by time, however few decisions there are: a hundred a second are enough
+// for twenty thousand keys in a second.
+func TestSweepFreesMemoryByTime(t *testing.T) {
+	s, c := newStore(t, 0)
+	fill(t, s, "key", 20_000, limit("1/1s"))
+	one := takes("one", limit("1000000/1h"))
+
+	// The keys are fresh after a second, and keep their slots for another.
+	for range 200 {
+		if n := s.Len(); n < 20_000 {
+			t.Fatalf("%d keys held within the grace", n)
+		}
+		c.move(10 * time.Millisecond)
+		do(t, s, one)
+	}
+
+	for range 100 {
+		c.move(10 * time.Millisecond)
+		do(t, s, one)
+	}
+	if n := s.Len(); n != 1 {
+		t.Errorf("%d keys held a second after the grace, want 1", n)
 	}
 }
 

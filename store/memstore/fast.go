@@ -23,7 +23,6 @@
 package memstore
 
 import (
-	"math"
 	"math/bits"
 	"slices"
 	"sync/atomic"
@@ -44,7 +43,6 @@ func (s *Store) take(v *limitClass, op *core.Op, d *core.Decision) (now int64, l
 	if r := v.pinned.Load(); r != nil && r.key == op.Key {
 		now = s.clock()
 		if r.take(v, op, now, d) {
-			s.tidySometimes(now)
 			return now, true, true
 		}
 
@@ -58,7 +56,6 @@ func (s *Store) take(v *limitClass, op *core.Op, d *core.Decision) (now int64, l
 	r := h.pinned.Load()
 	now = s.clock()
 	if r != nil && r.is(hash, v, op.Key) && r.take(v, op, now, d) {
-		s.tidySometimes(now)
 		return now, true, true
 	}
 
@@ -70,14 +67,6 @@ func (s *Store) take(v *limitClass, op *core.Op, d *core.Decision) (now int64, l
 func (s *Store) shardFor(key string, v *limitClass) (hash uint64, h *shard) {
 	keyHash := s.keyHash(key)
 	return v.hash(keyHash), &s.shards[s.shardOf(keyHash)]
-}
-
-// tidySometimes tidies after a few of the Takes without the lock. Their instants
-// choose when, because a shared counter or a random number would cost too much.
-func (s *Store) tidySometimes(now int64) {
-	if uint64(now)*spread < math.MaxUint64/tidyInstants {
-		s.tidy(now)
-	}
 }
 
 // take is the part of Store.take that needs the lock.
@@ -103,14 +92,7 @@ func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core
 	}
 
 	h.latest = now
-	h.steps++
-	due := h.steps%tidyEvery == 0
 	h.mu.Unlock()
-
-	// Only now, because a tidy may take the lock of this shard too.
-	if due {
-		h.store.tidy(now)
-	}
 	return true, true
 }
 
@@ -320,17 +302,13 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, read, do
 		s.shards[i].lock()
 	}
 
-	due := false
-	if !c.overtaken(s, now) && c.decide(s, ops, out, now) {
-		due, done = c.countSteps(s, now), true
-	}
+	done = !c.overtaken(s, now) && c.decide(s, ops, out, now)
 
 	for _, i := range c.shards[:c.locks] {
+		if done {
+			s.shards[i].latest = now
+		}
 		s.shards[i].mu.Unlock()
-	}
-
-	if due {
-		s.tidy(now)
 	}
 	return now, true, done
 }
@@ -381,17 +359,6 @@ func (f *fastTakes) overtaken(s *Store, now int64) bool {
 		}
 	}
 	return false
-}
-
-// countSteps notes a step at now in its shards, and reports whether to tidy after it.
-func (f *fastTakes) countSteps(s *Store, now int64) (due bool) {
-	for _, i := range f.shards[:f.locks] {
-		h := &s.shards[i]
-		h.latest = now
-		h.steps++
-		due = due || h.steps%tidyEvery == 0
-	}
-	return due
 }
 
 // decide carries out the Takes, unless a slot has to be added, removed or
@@ -485,28 +452,25 @@ func (s *Store) decideKnown(v *limitClass, ops []core.Op, out []core.Decision) (
 	}
 	p := s.locationOf(v, &ops[0])
 	now = s.clock()
-	known, due, err := s.shards[p.shard].decide(&p, ops, out, now)
-	if due {
-		s.tidy(now)
-	}
+	known, err = s.shards[p.shard].decide(&p, ops, out, now)
 	return now, known, err
 }
 
 // decide is the part of decideKnown that needs the lock.
-func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int64) (known, due bool, err error) {
+func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int64) (known bool, err error) {
 	h.lock()
 	defer h.mu.Unlock()
 	i := h.find(p, &ops[0])
 	if i < 0 {
-		return false, false, nil
+		return false, nil
 	}
 
 	if now < h.latest {
 		now = h.store.clock()
 	}
-	due = h.countStep(now)
+	h.observe(now)
 	if err := ops[0].CheckWindows(now); err != nil {
-		return true, due, err
+		return true, err
 	}
 
 	h.load(i, &h.state)
@@ -520,5 +484,5 @@ func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int6
 	states := [1]*core.State{&h.state}
 	core.Decide(ops, states[:], now, out)
 	h.keep(i, &h.state, p.class, &ops[0], &out[0])
-	return true, due, nil
+	return true, nil
 }

@@ -47,9 +47,8 @@ const cacheLine = 64
 type shardHead struct {
 	mu sync.Mutex
 	table
-	latest  int64  // the instant of the last step
-	pending int64  // no slot that the sweep has passed is fresh before it
-	steps   uint32 // single steps carried out, to tidy now and then
+	latest  int64 // the instant of the last step
+	pending int64 // no slot that the sweep has passed is fresh before it
 
 	recent uint32 // hash of the key that was asked for last
 	streak uint32 // how many times in a row
@@ -337,13 +336,6 @@ func (h *shard) remove(i int) {
 		h.resize(h.count)
 		h.restart()
 	}
-}
-
-// countStep notes a single step at now, and reports whether to tidy after it.
-func (h *shard) countStep(now int64) (due bool) {
-	h.observe(now)
-	h.steps++
-	return h.steps%tidyEvery == 0
 }
 
 // observe notes the time of a step. When the clock has stepped back, the noted

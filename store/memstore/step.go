@@ -68,9 +68,8 @@ func (t *step) locate(s *Store, ops []core.Op) error {
 }
 
 // run decides the ops under the locks of all their shards. Shards are locked in
-// ascending order, so steps cannot deadlock. due reports whether it is time to tidy a shard, also
-// after an error.
-func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err error) {
+// ascending order, so steps cannot deadlock.
+func (t *step) run(s *Store, ops []core.Op, out []core.Decision) error {
 	for _, i := range t.locked {
 		s.shards[i].lock()
 	}
@@ -86,28 +85,25 @@ func (t *step) run(s *Store, ops []core.Op, out []core.Decision) (due bool, err 
 		}
 	}
 	for _, i := range t.locked {
-		h := &s.shards[i]
-		h.observe(t.now)
-		h.steps++
-		due = due || h.steps%tidyEvery == 0
+		s.shards[i].observe(t.now)
 	}
 
 	if t.calendar {
 		for i := range ops {
 			if err := ops[i].CheckWindows(t.now); err != nil {
-				return due, err
+				return err
 			}
 		}
 	}
 
 	if err := t.findStates(s, ops); err != nil {
-		return due, err
+		return err
 	}
 
 	ops = t.useOverflow(s, ops)
 	core.Decide(ops, t.shares, t.now, out)
 	t.keepAll(s, ops, out)
-	return due, nil
+	return nil
 }
 
 // unlock gives back what was reserved and not used, and then the locks.

@@ -112,6 +112,7 @@ type Store struct {
 	classes      *interner
 	shards       []shard
 	mask         uint64
+	tidyAt       atomic.Int64 // when the store is to be tidied
 	maxKeys      int64
 	maxBytes     int64         // of all slots
 	keyBytes     int64         // of all slots, above which no key is added
@@ -227,6 +228,7 @@ func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 	} else if v.compact.Valid() && quick(op) {
 		now, looked, done := s.take(v, op, &out[0])
 		if done {
+			s.tidyIfDue(now)
 			return nil
 		}
 		// The key is new, or core has to decide. The clock is not read again for that.
@@ -241,6 +243,7 @@ func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 
 	now, known, err := s.decideKnown(v, ops, out)
 	if known || err != nil {
+		s.tidyIfDue(now)
 		return err
 	}
 	return s.decideStep(ops, out, now)
@@ -250,6 +253,7 @@ func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 func (s *Store) applySeveral(ops []core.Op, out []core.Decision) error {
 	now, read, done := s.takeAll(ops, out)
 	if done {
+		s.tidyIfDue(now)
 		return nil
 	}
 
@@ -331,13 +335,12 @@ func (s *Store) decideStep(ops []core.Op, out []core.Decision, now int64) error 
 		return err
 	}
 
-	// A tidy takes the lock of another shard, and a logger may take long, so both wait until the
-	// locks of the step are given back.
 	t.now = now
-	due, err := t.run(s, ops, out)
-	if due {
-		s.tidy(t.now)
-	}
+	err := t.run(s, ops, out)
+
+	// Both wait until the locks of the step are given back: a tidy takes those of other shards, and
+	// a logger may take long.
+	s.tidyIfDue(t.now)
 	s.reportOverflow(t)
 	return err
 }
