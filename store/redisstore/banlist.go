@@ -45,61 +45,61 @@ type banList struct {
 }
 
 // meet has the bans that a step has met added, which are not in the set yet.
-func (l *banList) meet(ops []core.Op, out []core.Decision) {
+func (b *banList) meet(ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		if out[i].Banned {
-			l.meetOne(&ops[i], &out[i])
+			b.meetOne(&ops[i], &out[i])
 		}
 	}
 }
 
-func (l *banList) meetOne(op *core.Op, d *core.Decision) {
+func (b *banList) meetOne(op *core.Op, d *core.Decision) {
 	left := d.RetryAfter
 	if op.Verb == core.Impose { // which asks for nothing that could be refused
 		left = op.Ban.For
 	}
-	if l.wire.secret == nil && len(op.Key) <= listedKey && left > 0 && left != core.Never {
-		l.remember(banMember(op), d.At, d.At+left.Microseconds())
+	if b.wire.secret == nil && len(op.Key) <= listedKey && left > 0 && left != core.Never {
+		b.remember(banMember(op), d.At, d.At+left.Microseconds())
 	}
 }
 
 // remember has a member added, unless the process has added it for as long a ban.
-func (l *banList) remember(member string, now, until int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.known[member] >= until {
+func (b *banList) remember(member string, now, until int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.known[member] >= until {
 		return
 	}
 
-	if l.known == nil || len(l.known) >= knownBans {
-		l.known = map[string]int64{} // a member that is added again stays as it is
+	if b.known == nil || len(b.known) >= knownBans {
+		b.known = map[string]int64{} // a member that is added again stays as it is
 	}
 
-	l.known[member] = until
-	l.waiting = append(l.waiting, redis.Z{Score: float64(until), Member: member})
-	if !l.adding {
-		l.adding = true
-		l.idle.Go(func() { l.add(now) })
+	b.known[member] = until
+	b.waiting = append(b.waiting, redis.Z{Score: float64(until), Member: member})
+	if !b.adding {
+		b.adding = true
+		b.idle.Go(func() { b.add(now) })
 	}
 }
 
 // add adds the members that wait, until none does.
-func (l *banList) add(now int64) {
+func (b *banList) add(now int64) {
 	for {
-		l.mu.Lock()
-		members := l.waiting
-		l.waiting = nil
-		l.adding = len(members) > 0
-		l.mu.Unlock()
+		b.mu.Lock()
+		members := b.waiting
+		b.waiting = nil
+		b.adding = len(members) > 0
+		b.mu.Unlock()
 		if len(members) == 0 {
 			return
 		}
 
 		// The set forgets bans that have ended, and then those that end first, so its size is
 		// bounded.
-		ctx, cancel := context.WithTimeout(context.Background(), max(l.servers.reach(), time.Second))
-		name := l.key()
-		_, err := l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		ctx, cancel := context.WithTimeout(context.Background(), max(b.servers.reach(), time.Second))
+		name := b.key()
+		_, err := b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 			p.ZAdd(ctx, name, members...)
 			p.ZRemRangeByScore(ctx, name, "-inf", strconv.FormatInt(now, 10))
 			p.ZRemRangeByRank(ctx, name, 0, -listedBans-1)
@@ -108,17 +108,17 @@ func (l *banList) add(now int64) {
 		})
 		cancel()
 		if err != nil { // the next request of the key tries again
-			l.mu.Lock()
+			b.mu.Lock()
 			for _, m := range members {
-				delete(l.known, m.Member.(string))
+				delete(b.known, m.Member.(string))
 			}
-			l.mu.Unlock()
+			b.mu.Unlock()
 		}
 	}
 }
 
 // key is the name of the sorted set. No state has it, as none is without a brace.
-func (l *banList) key() string { return l.wire.prefix + "bans" }
+func (b *banList) key() string { return b.wire.prefix + "bans" }
 
 // banMember returns the member for the ban of the operation's key: the letter of the
 // algorithm, the rule, a zero byte and the key. No rule's name has a zero byte.
@@ -131,23 +131,23 @@ var errHidden = errors.New(
 	"redisstore: a store with a secret cannot list bans, as it cannot read the keys: lift them by the key")
 
 // bans returns the bans of the rules, at most so many, as Store.Bans does.
-func (l *banList) bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
-	if l.wire.secret != nil {
+func (b *banList) bans(ctx context.Context, rules []string, most int) ([]core.Banned, error) {
+	if b.wire.secret != nil {
 		return nil, errHidden
 	}
 
-	ctx, cancel := context.WithTimeout(ctx, l.servers.reach())
+	ctx, cancel := context.WithTimeout(ctx, b.servers.reach())
 	defer cancel()
-	now, err := l.now(ctx)
+	now, err := b.now(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list bans: %w", l.link.explain(err))
+		return nil, fmt.Errorf("redisstore: list bans: %w", b.link.explain(err))
 	}
 
 	// Bans that have ended stay in the set until the next is added.
 	from := &redis.ZRangeBy{Min: strconv.FormatInt(now, 10), Max: "+inf"}
-	members, err := l.client.ZRevRangeByScore(ctx, l.key(), from).Result()
+	members, err := b.client.ZRevRangeByScore(ctx, b.key(), from).Result()
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list bans: %w", l.link.explain(err))
+		return nil, fmt.Errorf("redisstore: list bans: %w", b.link.explain(err))
 	}
 
 	wanted := make(map[string]bool, len(rules))
@@ -159,20 +159,20 @@ func (l *banList) bans(ctx context.Context, rules []string, most int) ([]core.Ba
 	// until when.
 	var list []core.Banned
 	var states []*redis.StringCmd
-	_, err = l.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, member := range members {
 			rule, key, ok := strings.Cut(member, "\x00")
 			if !ok || rule == "" || !wanted[rule[1:]] {
 				continue
 			}
 			list = append(list, core.Banned{Rule: rule[1:], Key: key})
-			states = append(states, p.GetRange(ctx, string(l.wire.key(nil, key, rule[1:], rule[:1])), 0, banHead-1))
+			states = append(states, p.GetRange(ctx, string(b.wire.key(nil, key, rule[1:], rule[:1])), 0, banHead-1))
 		}
 		return nil
 	})
 
 	if err != nil {
-		return nil, fmt.Errorf("redisstore: list bans: %w", l.link.explain(err))
+		return nil, fmt.Errorf("redisstore: list bans: %w", b.link.explain(err))
 	}
 
 	for i, state := range states {
@@ -182,17 +182,17 @@ func (l *banList) bans(ctx context.Context, rules []string, most int) ([]core.Ba
 		list[i].Until = banUntil(state.Val())
 	}
 
-	list = slices.DeleteFunc(list, func(b core.Banned) bool { return b.Until <= now })
+	list = slices.DeleteFunc(list, func(ban core.Banned) bool { return ban.Until <= now })
 	slices.SortFunc(list, core.Banned.Compare)
 	return list[:min(len(list), max(0, most))], nil
 }
 
 // now returns the store's clock.
-func (l *banList) now(ctx context.Context) (int64, error) {
-	if l.wire.clock != nil {
-		return l.wire.clock(), nil
+func (b *banList) now(ctx context.Context) (int64, error) {
+	if b.wire.clock != nil {
+		return b.wire.clock(), nil
 	}
-	t, err := l.client.Time(ctx).Result()
+	t, err := b.client.Time(ctx).Result()
 	return t.UnixMicro(), err
 }
 

@@ -1,4 +1,4 @@
-// This file decides steps whose keys are on several servers, part by part.
+// This file decides steps whose keys are on several servers, subject by subject.
 
 package redisstore
 
@@ -20,32 +20,31 @@ func severalSubjects(ops []core.Op) bool {
 	return false
 }
 
-// part holds the operations of a step that are about one subject.
-type part struct {
+// subjectOps holds the operations of a step that are about one subject.
+type subjectOps struct {
 	index []int // their indices in the step
 	ops   []core.Op
 	out   []core.Decision
 }
 
-// bySubject splits a step into parts, in the order in which the subjects
-// appear.
-func bySubject(ops []core.Op) []*part {
-	var parts []*part
-	of := map[string]*part{}
+// bySubject splits a step by its subjects, in the order in which they appear.
+func bySubject(ops []core.Op) []*subjectOps {
+	var subjects []*subjectOps
+	byKey := map[string]*subjectOps{}
 
 	for i := range ops {
-		p := of[ops[i].Key]
-		if p == nil {
-			p = new(part)
-			of[ops[i].Key] = p
-			parts = append(parts, p)
+		s := byKey[ops[i].Key]
+		if s == nil {
+			s = new(subjectOps)
+			byKey[ops[i].Key] = s
+			subjects = append(subjects, s)
 		}
 
-		p.index = append(p.index, i)
-		p.ops = append(p.ops, ops[i])
-		p.out = append(p.out, core.Decision{})
+		s.index = append(s.index, i)
+		s.ops = append(s.ops, ops[i])
+		s.out = append(s.out, core.Decision{})
 	}
-	return parts
+	return subjects
 }
 
 // applyBySubject carries out a step one subject after the other. When one
@@ -60,104 +59,102 @@ func (d *dispatcher) applyBySubject(ctx context.Context, ops []core.Op, out []co
 		}
 	}
 
-	parts := bySubject(ops)
-	for n, p := range parts {
-		if err := d.decidePart(ctx, p); err != nil {
-			return d.withdrawAfter(ctx, parts[:n], err)
+	subjects := bySubject(ops)
+	for n, s := range subjects {
+		if err := d.decideSubject(ctx, s); err != nil {
+			return d.withdrawAfter(ctx, subjects[:n], err)
 		}
 
-		if core.Granted(p.ops, p.out) {
+		if core.Granted(s.ops, s.out) {
 			continue
 		}
 
 		// The step is refused here. What came before goes back, and what follows is only looked at.
-		if err := d.withdraw(ctx, parts[:n]); err != nil {
+		if err := d.withdraw(ctx, subjects[:n]); err != nil {
 			return maybeSent(err)
 		}
-		if err := d.peek(ctx, parts[n+1:]); err != nil {
+		if err := d.peek(ctx, subjects[n+1:]); err != nil {
 			return maybeSent(err)
 		}
 		break
 	}
 
-	for _, p := range parts {
-		// The parts are in the order of subjects, and the decisions in that of the operations.
-		for j, i := range p.index {
-			out[i] = p.out[j]
+	for _, s := range subjects {
+		// The results are in the order of subjects, and the decisions in that of the operations.
+		for j, i := range s.index {
+			out[i] = s.out[j]
 		}
 	}
 
 	return nil
 }
 
-// withdraw gives back the units that parts took and updates their decisions. A refund that
-// fails does not keep the others from being made.
-func (d *dispatcher) withdraw(ctx context.Context, parts []*part) error {
+// withdraw gives back the units that subjects were charged and updates their decisions. A refund
+// that fails does not keep the others from being made.
+func (d *dispatcher) withdraw(ctx context.Context, subjects []*subjectOps) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.servers.budget())
 	defer cancel()
 
 	// The caller's time may be over, but its units still have to go back.
 	var errs []error
-	for _, p := range parts {
-		undo, index := p.undo()
+	for _, s := range subjects {
+		undo, index := s.undo()
 		if len(undo) == 0 {
 			continue
 		}
 
 		back := make([]core.Decision, len(undo))
-		if err := d.decidePart(ctx, &part{ops: undo, out: back}); err != nil {
+		if err := d.decideSubject(ctx, &subjectOps{ops: undo, out: back}); err != nil {
 			errs = append(errs, fmt.Errorf("redisstore: refunding another subject of the step: %w", err))
 			continue
 		}
 
 		for k, j := range index {
-			d := &p.out[j]
+			d := &s.out[j]
 			d.Taken, d.Wait, d.Remaining, d.ResetAfter, d.At = 0, 0, back[k].Remaining, back[k].ResetAfter, back[k].At
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// undo returns the refunds of the units that p took, and the indices of the
+// undo returns the refunds of the units that the subject was charged, and the indices of the
 // refunded operations.
-func (p *part) undo() (ops []core.Op, index []int) {
-	for j, op := range p.ops {
-		if op.Verb != core.Take || !p.out[j].Allowed || op.Cost == 0 {
+func (s *subjectOps) undo() (ops []core.Op, index []int) {
+	for j, op := range s.ops {
+		if op.Verb != core.Take || !s.out[j].Allowed || op.Cost == 0 {
 			continue
 		}
-		ops, index = append(ops, op.Refund(p.out[j])), append(index, j)
+		ops, index = append(ops, op.Refund(s.out[j])), append(index, j)
 	}
 	return ops, index
 }
 
-// peek decides parts of a step that is refused already, so their Takes become
-// Peeks.
-func (d *dispatcher) peek(ctx context.Context, parts []*part) error {
-	for _, p := range parts {
-		for j := range p.ops {
-			if p.ops[j].Verb == core.Take {
-				p.ops[j].Verb = core.Peek
+// peek decides the subjects of a step that is refused already, so their Takes become Peeks.
+func (d *dispatcher) peek(ctx context.Context, subjects []*subjectOps) error {
+	for _, s := range subjects {
+		for j := range s.ops {
+			if s.ops[j].Verb == core.Take {
+				s.ops[j].Verb = core.Peek
 			}
 		}
 
-		if err := d.decidePart(ctx, p); err != nil {
+		if err := d.decideSubject(ctx, s); err != nil {
 			return err
 		}
 
-		for j := range p.out {
-			p.out[j].Wait = 0
+		for j := range s.out {
+			s.out[j].Wait = 0
 		}
 	}
 	return nil
 }
 
-// withdrawAfter gives back the units that parts took before the step failed
-// with err.
-func (d *dispatcher) withdrawAfter(ctx context.Context, parts []*part, err error) error {
-	if failed := d.withdraw(ctx, parts); failed != nil {
+// withdrawAfter gives back the units that subjects were charged before the step failed with err.
+func (d *dispatcher) withdrawAfter(ctx context.Context, subjects []*subjectOps, err error) error {
+	if failed := d.withdraw(ctx, subjects); failed != nil {
 		return maybeSent(fmt.Errorf("%w; %w", err, failed))
 	}
-	if len(parts) > 0 {
+	if len(subjects) > 0 {
 		return maybeSent(err)
 	}
 	return err
@@ -177,11 +174,11 @@ func (e *shardError) Unwrap() error { return e.err }
 // Shard returns the name of the shard that failed; see [core.Sharded].
 func (e *shardError) Shard() string { return e.shard }
 
-// decidePart carries out a part of a step. Its error names the shard that had the part
-// when it was asked.
-func (d *dispatcher) decidePart(ctx context.Context, p *part) error {
-	shard := d.servers.topology.shard(p.ops[0].Key)
-	if err := d.decide(ctx, p.ops, p.out); err != nil {
+// decideSubject carries out the operations of a step on one subject. Its error names the shard that
+// had the subject when it was asked.
+func (d *dispatcher) decideSubject(ctx context.Context, s *subjectOps) error {
+	shard := d.servers.topology.shard(s.ops[0].Key)
+	if err := d.decide(ctx, s.ops, s.out); err != nil {
 		return &shardError{shard, err}
 	}
 	return nil

@@ -496,9 +496,9 @@ func TestClusterOutageReloadsInOneGoroutine(t *testing.T) {
 		lasted := time.Since(start)
 		t.Logf("%s: 1000 failures in %v asked %d times, by %d goroutines at a time", name, lasted, n, most)
 
-		// One question at a time, no sooner than relearn allows, and one for each round of
+		// One question at a time, no sooner than reloadPause allows, and one for each round of
 		// connecting.
-		if n > 1+int64(lasted/relearn)+1+int64(lasted/reconnect) {
+		if n > 1+int64(lasted/reloadPause)+1+int64(lasted/reconnect) {
 			t.Errorf("%s: asked %d times in %v", name, n, lasted)
 		}
 

@@ -91,7 +91,7 @@ func (c *connector) connect(n int, done *redis.Client) {
 // connections returns for how many calls at a time the client has connections.
 func (c *connector) connections() int { return int(c.ready.Load()) }
 
-// prepared notes that the client has connections for n calls at a time. One round of connecting
+// prepared records that the client has connections for n calls at a time. One round of connecting
 // at a time, and one trial, call it.
 func (c *connector) prepared(n int) {
 	for {

@@ -38,7 +38,7 @@ func (s *Store) diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 				"set redisstore.Options.Prefix to the name of the service, such as \"shop:\""})
 	}
 
-	found = s.servers.noteDistance(found)
+	found = s.servers.appendTooFar(found)
 
 	// Only rules with a Ban need what lists of bans need, and only where keys can be read.
 	banning := slices.IndexFunc(rules, func(op core.Op) bool { return op.Ban != nil && s.wire.secret == nil })
@@ -61,8 +61,8 @@ func (s *Store) diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 			"memory is full, and with them the counts of callers: set maxmemory-policy to noeviction"})
 	}
 
-	found, noted := s.noteLimits(ctx, rules, found)
-	if e.unanswered || !noted {
+	found, recorded := s.recordLimits(ctx, rules, found)
+	if e.unanswered || !recorded {
 		found = append(found, core.Finding{Code: findings.Unanswered, Text: "a Redis server did not answer"})
 	}
 	return found
@@ -123,7 +123,7 @@ var (
 // no subject is written as an asterisk or as nothing.
 const trialKey = "{*}::"
 
-// trial notes which commands the user may not run, and reports whether the
+// trial records which commands the user may not run, and reports whether the
 // server answered. A final error also answers whether the user may run evalsha.
 func (e *examination) trial(ctx context.Context, c redis.UniversalClient, s *Store, bans bool) bool {
 	sum := sha1.Sum([]byte(trial))
@@ -164,7 +164,7 @@ func addMissing(list *[]string, commands ...string) {
 	}
 }
 
-// eviction notes whether a server limits its memory and evicts keys to stay
+// eviction records whether a server limits its memory and evicts keys to stay
 // below the limit. A user without the permission to ask is reported, because counts
 // would be lost silently.
 func (e *examination) eviction(ctx context.Context, c *redis.Client) {
@@ -193,16 +193,16 @@ func field(text, name string) string {
 }
 
 const (
-	// limitInUse is for how long a limit counts as in use after a process has noted it.
-	// Each process notes its limits once a minute while requests arrive.
+	// limitInUse is for how long a limit counts as in use after a process has recorded it.
+	// Each process records its limits once a minute while requests arrive.
 	limitInUse = 3 * time.Minute
 
 	// rollOut is for how long two limits of one count may be in use without a finding,
 	// because some processes have a new limit already and others do not.
 	rollOut = 5 * time.Minute
 
-	// maxNoted is the number of limits that one script call notes.
-	maxNoted = 128
+	// maxLimitsPerCall is the number of limits that one script call records.
+	maxLimitsPerCall = 128
 )
 
 // limitNotes remembers which other limits are in use on the counts of this process's
@@ -218,16 +218,16 @@ type limitAt struct{ key, limit string }
 type limitNote struct {
 	// Instants are in milliseconds since the Unix epoch.
 	seen   int64            // of the latest reply
-	others map[string]int64 // when each other limit in use was first noted
+	others map[string]int64 // when each other limit in use was first recorded
 }
 
-// lasting notes the reply of the script for a key. It returns another limit that has been
-// in use beside the one of this process for at least rollOut, or "".
-func (n *limitNotes) lasting(at limitAt, reply string, now int64) (lasting string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
+// lasting remembers the reply of the script for a key. It returns another limit that has been in
+// use beside the one of this process for at least rollOut, or "".
+func (l *limitNotes) lasting(at limitAt, reply string, now int64) (lasting string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 
-	before := n.known[at]
+	before := l.known[at]
 	if now-before.seen >= limitInUse.Milliseconds() { // this limit was not in use in between
 		before.others = nil
 	}
@@ -240,8 +240,7 @@ func (n *limitNotes) lasting(at limitAt, reply string, now int64) (lasting strin
 			continue // not written by this package
 		}
 
-		// A limit that this process sees for the first time has been noted by another since its
-		// age.
+		// A limit that this process sees for the first time was recorded by another its age ago.
 		first, known := before.others[other]
 		if !known {
 			first = now - age
@@ -256,30 +255,30 @@ func (n *limitNotes) lasting(at limitAt, reply string, now int64) (lasting strin
 		}
 	}
 
-	n.remember(at, after)
+	l.remember(at, after)
 	return lasting
 }
 
 // remember keeps the note of a limit if there are others on its counts, so that most
 // rules need no memory.
-func (n *limitNotes) remember(at limitAt, note limitNote) {
+func (l *limitNotes) remember(at limitAt, note limitNote) {
 	switch {
 	case note.others == nil:
-		delete(n.known, at)
-	case n.known == nil:
-		n.known = map[limitAt]limitNote{at: note}
-	case len(n.known) < maxLimits:
-		n.known[at] = note
+		delete(l.known, at)
+	case l.known == nil:
+		l.known = map[limitAt]limitNote{at: note}
+	case len(l.known) < maxLimits:
+		l.known[at] = note
 	}
 }
 
 //go:embed limits.lua
 var limitsScript string
 
-// noteLimits notes under which limits the rules count, and appends a finding if some of
+// recordLimits records under which limits the rules count, and appends a finding if some of
 // their counts have also been under other limits for longer than a roll-out takes. It
 // reports whether Redis has answered.
-func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Finding) ([]core.Finding, bool) {
+func (s *Store) recordLimits(ctx context.Context, rules []core.Op, found []core.Finding) ([]core.Finding, bool) {
 	now, clock := time.Now().UnixMilli(), ""
 	if s.wire.clock != nil {
 		now = s.wire.clock() / 1000
@@ -288,11 +287,11 @@ func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Fi
 
 	var texts []string
 	var first string
-	for some := range slices.Chunk(rules, maxNoted) {
+	for some := range slices.Chunk(rules, maxLimitsPerCall) {
 		args := []any{"eval", limitsScript, len(some)}
 		limits := []any{clock, limitInUse.Milliseconds()}
 		for i := range some {
-			args = append(args, s.noteKey(&some[i]))
+			args = append(args, s.limitsKey(&some[i]))
 			limits = append(limits, some[i].Limit.String())
 		}
 
@@ -304,7 +303,7 @@ func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Fi
 		}
 
 		for i, others := range q.Val() {
-			other := s.notes.lasting(limitAt{s.noteKey(&some[i]), some[i].Limit.String()}, others, now)
+			other := s.notes.lasting(limitAt{s.limitsKey(&some[i]), some[i].Limit.String()}, others, now)
 			if other != "" {
 				first = cmp.Or(first, some[i].Rule)
 				texts = append(texts, fmt.Sprintf("%s under %s and under %q", some[i].Rule, some[i].Limit, other))
@@ -323,9 +322,9 @@ func (s *Store) noteLimits(ctx context.Context, rules []core.Op, found []core.Fi
 			int(rollOut.Minutes()), s.wire.prefix)}), true
 }
 
-// noteKey returns the key of the limits that a rule's counts are under. It is no key of
+// limitsKey returns the key of the limits that a rule's counts are under. It is no key of
 // a count, because no subject is written as an asterisk.
-func (s *Store) noteKey(op *core.Op) string {
+func (s *Store) limitsKey(op *core.Op) string {
 	key := []byte(s.wire.prefix + "{*}:")
 	if op.Rule != "" {
 		key = appendText(key, op.Rule, nil)

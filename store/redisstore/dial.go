@@ -58,22 +58,23 @@ const (
 )
 
 // init makes the check ready for use.
-func (c *dialCheck) init(client redis.UniversalClient) {
-	c.slots = make(chan struct{}, maxDials)
-	if _, c.single = client.(*redis.Client); c.single {
-		c.trust.Store(untried)
+func (d *dialCheck) init(client redis.UniversalClient) {
+	d.slots = make(chan struct{}, maxDials)
+	if _, d.single = client.(*redis.Client); d.single {
+		d.trust.Store(untried)
 	}
 }
 
 // mayUseClient reports whether the client may be used although the server cannot be dialled:
 // once in a while, unless it could be before.
-func (c *dialCheck) mayUseClient(now time.Time) bool {
-	at, last := now.UnixMilli(), c.used.Load()
-	return !c.proven.Load() && at-last >= useAgain.Milliseconds() && c.used.CompareAndSwap(last, at)
+func (d *dialCheck) mayUseClient(now time.Time) bool {
+	at, last := now.UnixMilli(), d.used.Load()
+	return !d.proven.Load() && at-last >= useAgain.Milliseconds() && d.used.CompareAndSwap(last, at)
 }
 
-// noteFirst trusts the client if it was answered, and returns err.
-func (c *connector) noteFirst(err error) error {
+// trustIfAnswered trusts the client if its first call, which ended with err, was answered. It
+// returns err.
+func (c *connector) trustIfAnswered(err error) error {
 	var reply redis.Error
 	if err == nil || errors.As(err, &reply) && !unwelcome(err) {
 		c.dials.trust.CompareAndSwap(untried, trusted)
@@ -124,23 +125,23 @@ func (c *connector) causeOf(cmd rediscall.Ints, err error) error {
 }
 
 // await waits for at most d until the server was dialled.
-func (r *trialRun) await(d time.Duration) {
+func (t *trialRun) await(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
-	case <-r.dialled:
+	case <-t.dialled:
 	case <-timer.C:
 	}
 }
 
 // cause returns why the server cannot be dialled, or nil if that is not known.
-func (r *trialRun) cause() error {
-	if r == nil {
+func (t *trialRun) cause() error {
+	if t == nil {
 		return nil
 	}
 	select {
-	case <-r.dialled:
-		return r.found
+	case <-t.dialled:
+		return t.found
 	default:
 		return nil
 	}
@@ -175,14 +176,14 @@ type turnedAway struct {
 	err  error // of the client
 }
 
-func (e *turnedAway) Error() string { return fmt.Sprintf("%v: %v", e.said, e.err) }
+func (t *turnedAway) Error() string { return fmt.Sprintf("%v: %v", t.said, t.err) }
 
 // Unwrap returns the error of the client, and ErrTooManyClients if that is what the server says.
-func (e *turnedAway) Unwrap() []error {
-	if redis.HasErrorPrefix(e.said, tooManyClients) {
-		return []error{e.err, ErrTooManyClients}
+func (t *turnedAway) Unwrap() []error {
+	if redis.HasErrorPrefix(t.said, tooManyClients) {
+		return []error{t.err, ErrTooManyClients}
 	}
-	return []error{e.err}
+	return []error{t.err}
 }
 
 // listen returns what the server says without being asked within d, or nil. A server that is

@@ -57,7 +57,7 @@ func (d *dispatcher) decide(ctx context.Context, ops []core.Op, out []core.Decis
 
 	if l == nil {
 		w := d.waiters.Get().(*waiter)
-		w.own(ops)
+		w.copyOps(ops)
 		own, theirs, full := d.queue.enter(slot, w, now)
 
 		// The batch is that of others, which wait already. A goroutine serves it.
@@ -121,7 +121,7 @@ func (d *dispatcher) await(ctx context.Context, v *server, w *waiter, now, deadl
 		// longer as this process was late.
 		if now := time.Now(); now.Sub(deadline) > onTime {
 			late := now.Sub(deadline)
-			d.servers.noteLate(now, late)
+			d.servers.recordLate(now, late)
 			err = w.wait(ctx, min(late, v.budget()))
 		}
 	}

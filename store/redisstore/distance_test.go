@@ -458,7 +458,7 @@ func TestCallThatSucceedsNotesNothingOnTheHeap(t *testing.T) {
 	s := faked(t, &fake{}, Options{})
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(1000, func() {
-		s.topology.learn(ctx, nil)
+		s.topology.reloadIfMoved(ctx, nil)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -92,10 +92,10 @@ func (e *silentError) Unwrap() []error { return []error{e.err, core.ErrSilent} }
 // was not made.
 type unreachable struct{ err error }
 
-func (e *unreachable) Error() string { return "no connection: " + e.err.Error() }
+func (u *unreachable) Error() string { return "no connection: " + u.err.Error() }
 
 // Unwrap returns the error of the dial.
-func (e *unreachable) Unwrap() error { return e.err }
+func (u *unreachable) Unwrap() error { return u.err }
 
 // unwelcome reports whether the server answers, but lets no new connection in.
 func unwelcome(err error) bool {
@@ -201,7 +201,7 @@ func (d *doors) known() error {
 	return nil
 }
 
-// doubt notes that a call about the key has failed with err. It returns the trial in progress,
+// doubt records that a call about the key has failed with err. It returns the trial in progress,
 // or nil, and whether this call has begun it.
 func (c *connector) doubt(key string, err error) (run *trialRun, began bool) {
 	server, addr := c.topology.serverOf(key)
@@ -237,7 +237,7 @@ func (c *connector) doubt(key string, err error) (run *trialRun, began bool) {
 // connected reports whether the client has connections to the server.
 func (d *door) connected() bool { return d.server != nil && d.server.PoolStats().TotalConns > 0 }
 
-// relieve notes that a call about the key was answered.
+// relieve records that a call about the key was answered.
 func (c *connector) relieve(key string) {
 	_, addr := c.topology.serverOf(key)
 	c.doors.mu.Lock()
@@ -291,9 +291,9 @@ func (c *connector) tryLocked(d *door, now time.Time) bool {
 func (c *connector) try(d *door, run *trialRun, server *redis.Client, again bool) {
 	begun, n := time.Now(), c.connections()
 
-	// noteDial keeps the error. There is no time to hear what the server says.
+	// recordDial keeps the error. There is no time to hear what the server says.
 	const hear = 0
-	_ = c.dialBeside(context.Background(), server, hear, func(err error) { c.noteDial(d, run, err) })
+	_ = c.dialBeside(context.Background(), server, hear, func(err error) { c.recordDial(d, run, err) })
 
 	var why error
 	switch {
@@ -330,8 +330,9 @@ func whyUndialled(err error) error {
 	return silentOr(err, func(err error) error { return &unreachable{err} })
 }
 
-// noteDial has the calls at a door that is shut fail at once if the server cannot be dialled.
-func (c *connector) noteDial(d *door, run *trialRun, err error) {
+// recordDial records how the dial of a trial ended. If the server cannot be dialled, calls at a
+// door that is shut fail at once.
+func (c *connector) recordDial(d *door, run *trialRun, err error) {
 	c.doors.mu.Lock()
 	defer c.doors.mu.Unlock()
 

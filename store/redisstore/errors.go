@@ -131,10 +131,10 @@ type lateCall struct {
 	at  time.Time
 }
 
-func (e *lateCall) Error() string { return e.err.Error() }
+func (l *lateCall) Error() string { return l.err.Error() }
 
 // Unwrap returns the error.
-func (e *lateCall) Unwrap() error { return e.err }
+func (l *lateCall) Unwrap() error { return l.err }
 
 // overloadError is the error of a step for which this process had no time.
 type overloadError struct{ err error }

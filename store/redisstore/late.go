@@ -18,8 +18,8 @@ const (
 	// onTime is how late a deadline may be noticed without this process being late.
 	onTime = 2 * time.Millisecond
 
-	// look is how long a read may take that looks for what has arrived.
-	look = time.Millisecond
+	// minRead is the least time that a read is given which looks for what has arrived.
+	minRead = time.Millisecond
 )
 
 // lateRead is the error of a read that ended at its deadline, which was noticed late.
@@ -29,16 +29,16 @@ type lateRead struct {
 	ours bool          // the end of the time that it was given was noticed late too
 }
 
-func (e *lateRead) Error() string { return e.err.Error() }
+func (l *lateRead) Error() string { return l.err.Error() }
 
 // Unwrap returns the error of the connection.
-func (e *lateRead) Unwrap() error { return e.err }
+func (l *lateRead) Unwrap() error { return l.err }
 
 // Timeout implements [net.Error].
-func (e *lateRead) Timeout() bool { return true }
+func (l *lateRead) Timeout() bool { return true }
 
 // Temporary implements [net.Error].
-func (e *lateRead) Temporary() bool { return true }
+func (l *lateRead) Temporary() bool { return true }
 
 // patientConn is a connection whose reads heed how late their deadlines are noticed. By
 // itself a read whose deadline has passed fails although the reply lies in the socket: the
@@ -81,9 +81,9 @@ type patientLayer struct {
 }
 
 // NetConn returns the connection under the layer.
-func (c patientLayer) NetConn() net.Conn { return c.under.NetConn() }
+func (p patientLayer) NetConn() net.Conn { return p.under.NetConn() }
 
-func (c *patientConn) isPatient() {}
+func (p *patientConn) isPatient() {}
 
 // nanos returns a deadline in nanoseconds since the Unix epoch, or 0 for none.
 func nanos(t time.Time) int64 {
@@ -94,42 +94,42 @@ func nanos(t time.Time) int64 {
 }
 
 // SetDeadline implements [net.Conn].
-func (c *patientConn) SetDeadline(t time.Time) error {
-	c.reading.Store(nanos(t))
-	c.writing.Store(nanos(t))
-	return c.Conn.SetDeadline(t)
+func (p *patientConn) SetDeadline(t time.Time) error {
+	p.reading.Store(nanos(t))
+	p.writing.Store(nanos(t))
+	return p.Conn.SetDeadline(t)
 }
 
 // SetReadDeadline implements [net.Conn].
-func (c *patientConn) SetReadDeadline(t time.Time) error {
-	c.reading.Store(nanos(t))
-	return c.Conn.SetReadDeadline(t)
+func (p *patientConn) SetReadDeadline(t time.Time) error {
+	p.reading.Store(nanos(t))
+	return p.Conn.SetReadDeadline(t)
 }
 
 // SetWriteDeadline implements [net.Conn].
-func (c *patientConn) SetWriteDeadline(t time.Time) error {
-	c.writing.Store(nanos(t))
-	return c.Conn.SetWriteDeadline(t)
+func (p *patientConn) SetWriteDeadline(t time.Time) error {
+	p.writing.Store(nanos(t))
+	return p.Conn.SetWriteDeadline(t)
 }
 
 // Read implements [net.Conn].
-func (c *patientConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+func (p *patientConn) Read(b []byte) (int, error) {
+	n, err := p.Conn.Read(b)
 	if err == nil || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
-	return c.readOn(p, err)
+	return p.readOn(b, err)
 }
 
 // readOn reads again after a read has failed with err at its deadline: for a moment, in which it
 // gets what has arrived, or for as long as the deadline was noticed late. It goes on if the end of
 // that time is noticed late too, in all for at most the budget.
-func (c *patientConn) readOn(p []byte, err error) (int, error) {
+func (p *patientConn) readOn(b []byte, err error) (int, error) {
 	// The deadline is taken, so that a second read does not get the time once more. One before the
 	// connection was made ends a read at once, and was not noticed late.
-	end, left := c.reading.Swap(0), c.budget()
+	end, left := p.reading.Swap(0), p.budget()
 	var result lateRead
-	for end > c.made {
+	for end > p.made {
 		now := time.Now()
 		late := time.Duration(now.UnixNano() - end)
 		result.ours = late > onTime
@@ -137,9 +137,9 @@ func (c *patientConn) readOn(p []byte, err error) (int, error) {
 			break
 		}
 
-		// The read gets as long as its deadline was noticed late, and at least a look at what has
-		// arrived.
-		more := max(min(late, left), look)
+		// The read gets as long as its deadline was noticed late, and at least what it takes to see
+		// what has arrived.
+		more := max(min(late, left), minRead)
 		if result.ours {
 			result.late += late + more
 		}
@@ -147,11 +147,11 @@ func (c *patientConn) readOn(p []byte, err error) (int, error) {
 		left -= more
 		end = now.Add(more).UnixNano()
 
-		if failed := c.Conn.SetReadDeadline(now.Add(more)); failed != nil {
+		if failed := p.Conn.SetReadDeadline(now.Add(more)); failed != nil {
 			return 0, failed
 		}
 
-		n, again := c.Conn.Read(p)
+		n, again := p.Conn.Read(b)
 		if again == nil || n > 0 || !errors.Is(again, os.ErrDeadlineExceeded) {
 			return n, again
 		}
@@ -166,23 +166,23 @@ func (c *patientConn) readOn(p []byte, err error) (int, error) {
 }
 
 // Write implements [net.Conn]. It writes what it found no time to begin with.
-func (c *patientConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
+func (p *patientConn) Write(b []byte) (int, error) {
+	n, err := p.Conn.Write(b)
 	if err == nil || n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
 
 	// Nothing of the text was written, so all of it may be written again.
-	now, end := time.Now(), c.writing.Load()
+	now, end := time.Now(), p.writing.Load()
 	late := time.Duration(now.UnixNano() - end)
-	if end <= c.made || late <= onTime {
+	if end <= p.made || late <= onTime {
 		return n, err
 	}
 
-	if failed := c.Conn.SetWriteDeadline(now.Add(min(late, c.budget()))); failed != nil {
+	if failed := p.Conn.SetWriteDeadline(now.Add(min(late, p.budget()))); failed != nil {
 		return 0, failed
 	}
-	return c.Conn.Write(p)
+	return p.Conn.Write(b)
 }
 
 // patience has a client dial connections with patience.

@@ -26,8 +26,8 @@ type link struct {
 	servers   *servers
 	connector *connector
 
-	ran   sync.Map    // the scripts that have run, of *lua.Script
-	plain atomic.Bool // a server does not know the first line of scripts
+	ran          sync.Map    // the scripts that have run, of *lua.Script
+	noHeaderLine atomic.Bool // a server does not know the first line of scripts
 }
 
 // newCommand returns the call of a script: by its SHA-1 if the server knows it, and else with its
@@ -47,7 +47,7 @@ func newCommand(ctx context.Context, script *lua.Script, known bool, args []any)
 // and omits the first line once a server has refused that line. args has room in front for the
 // command's name and the script.
 func (l *link) run(ctx context.Context, v *server, script *lua.Script, args []any) ([]int64, error) {
-	if script.Plain != nil && l.plain.Load() {
+	if script.Plain != nil && l.noHeaderLine.Load() {
 		script = script.Plain
 	}
 
@@ -78,7 +78,7 @@ func (l *link) runAgain(ctx context.Context, v *server, script *lua.Script, args
 	}
 
 	if script.Plain != nil && refusesFlags(err) {
-		l.plain.Store(true)
+		l.noHeaderLine.Store(true)
 		return l.run(ctx, v, script.Plain, args)
 	}
 	return nil, l.explain(err)
@@ -95,7 +95,7 @@ func (l *link) process(ctx context.Context, v *server, cmd rediscall.Ints) error
 	begun, ended, err := l.ask(ctx, v, cmd)
 
 	// The error may be that of a server which has the keys no longer.
-	l.topology.learn(ctx, err)
+	l.topology.reloadIfMoved(ctx, err)
 	if err == nil {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (l *link) process(ctx context.Context, v *server, cmd rediscall.Ints) error
 	return &lateCall{err, ended}
 }
 
-// ask sends the command, and notes for how long the server was silent.
+// ask sends the command, and records for how long the server was silent.
 func (l *link) ask(ctx context.Context, v *server, cmd rediscall.Ints) (begun, ended time.Time, err error) {
 	replied := false
 	begun = time.Now()
@@ -230,7 +230,7 @@ func (l *link) sendFirst(ctx context.Context, cmd rediscall.Ints) error {
 
 	// The client has connected already, so there is nothing to find out.
 	if client.PoolStats().TotalConns > 0 {
-		return l.connector.noteFirst(l.send(ctx, cmd))
+		return l.connector.trustIfAnswered(l.send(ctx, cmd))
 	}
 
 	listening, end := context.WithCancel(ctx)
@@ -239,7 +239,7 @@ func (l *link) sendFirst(ctx context.Context, cmd rediscall.Ints) error {
 	go func() { found <- l.connector.dialBeside(listening, client, l.servers.reach(), func(error) {}) }()
 
 	// The dial beside finds out what the client hides behind the end of its deadline.
-	err := l.connector.noteFirst(l.send(ctx, cmd))
+	err := l.connector.trustIfAnswered(l.send(ctx, cmd))
 
 	if !hidesCause(err) && !broken(err) {
 		return err

@@ -111,12 +111,12 @@ func TestRandomKeysOfOneCallerAreBoundedByAnotherRule(t *testing.T) {
 func TestOldServerIsAskedWithoutFlags(t *testing.T) {
 	m := mini(t)
 	s, _ := fresh(t, m.Addr(), Options{})
-	if s.link.plain.Load() {
+	if s.link.noHeaderLine.Load() {
 		t.Fatal("nothing was asked yet")
 	}
 	op := core.Op{Rule: "rule", Key: "key", Limit: limit(t, "1/1h"), Cost: 1}
-	if d := apply(t, s, op)[0]; !d.Allowed || !s.link.plain.Load() {
-		t.Errorf("%+v, plain %t", d, s.link.plain.Load())
+	if d := apply(t, s, op)[0]; !d.Allowed || !s.link.noHeaderLine.Load() {
+		t.Errorf("%+v, without the first line %t", d, s.link.noHeaderLine.Load())
 	}
 	if d := apply(t, s, op)[0]; d.Allowed {
 		t.Errorf("%+v", d)
@@ -131,7 +131,7 @@ func TestFullServerRefusalDoesNotStopOtherSteps(t *testing.T) {
 	// The step in the middle is refused for its size.
 	for _, text := range []string{"1/1h", "65/1h sliding-log", "1/1h fixed-window"} {
 		w := newWaiter().(*waiter)
-		w.own([]core.Op{{Rule: "rule", Key: text, Limit: limit(t, text), Cost: 1}})
+		w.copyOps([]core.Op{{Rule: "rule", Key: text, Limit: limit(t, text), Cost: 1}})
 		b.add(w)
 	}
 

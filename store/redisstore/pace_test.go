@@ -19,7 +19,7 @@ type course struct {
 	start  time.Time
 }
 
-// fly notes a call and returns what notes its end.
+// fly records a call and returns what records its end.
 func (c *course) fly() (land func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

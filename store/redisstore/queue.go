@@ -96,9 +96,8 @@ func (l *lane) due(now time.Time) (pause time.Duration, ok bool) {
 	return max(0, l.pace.gap()-now.Sub(l.begun)), true
 }
 
-// begin counts a batch that begins now. The caller has to fill and send it, or to end it; the mutex
-// of the queue is held.
-func (l *lane) begin(now time.Time) {
+// countBatchLocked counts a batch that begins now. The caller has to fill and send it, or end it.
+func (l *lane) countBatchLocked(now time.Time) {
 	l.batches++
 	l.begun = now
 }
@@ -119,7 +118,7 @@ func (q *queue) start(slot, ops int, left time.Duration, now time.Time) (l *lane
 		return nil, q.shedsLocked(l, ops, left, now)
 	}
 
-	l.begin(now)
+	l.countBatchLocked(now)
 	return l, false
 }
 
@@ -134,7 +133,7 @@ func (q *queue) enter(slot int, w *waiter, now time.Time) (own, theirs *lane, fu
 
 	// A call may have ended since start.
 	if l.batches < maxBatches {
-		l.begin(now)
+		l.countBatchLocked(now)
 		return l, nil, false
 	}
 
@@ -154,7 +153,7 @@ func (q *queue) goOnLocked(l *lane, now time.Time) bool {
 
 	pause, ok := l.due(now)
 	if ok && pause == 0 || q.isFullLocked(l) {
-		l.begin(now)
+		l.countBatchLocked(now)
 		return true
 	}
 
@@ -396,8 +395,8 @@ func newWaiter() any {
 	return w
 }
 
-// own makes the step a copy of ops, whose texts may be memory of the caller.
-func (w *waiter) own(ops []core.Op) {
+// copyOps makes the step a copy of ops, whose texts may be memory of the caller.
+func (w *waiter) copyOps(ops []core.Op) {
 	w.ownOps = append(w.ownOps[:0], ops...)
 
 	// The caller may use its memory again once it has left.

@@ -520,7 +520,7 @@ func TestWaiterOwnsItsStep(t *testing.T) {
 	ops := []core.Op{{Rule: "r", Key: unsafe.String(&key[0], len(key)),
 		Lease: unsafe.String(&lease[0], len(lease)), Cost: 2}}
 	w := newWaiter().(*waiter)
-	w.own(ops)
+	w.copyOps(ops)
 	key[0], lease[0], ops[0] = 'x', 'x', core.Op{}
 	if want := (core.Op{Rule: "r", Key: "key", Lease: "lease", Cost: 2}); len(w.ops) != 1 || w.ops[0] != want ||
 		len(w.out) != 1 {

@@ -47,8 +47,8 @@ type refusal struct {
 //	  |  key needs the entry                                                        |
 //	  +-----------------------------------------------------------------------------+
 //
-// The cache of Options.CacheRefusals is asked before each step (begin, answer, learn). That of
-// steps which waited is asked when there is no time for the server (recall, remember).
+// The cache of Options.CacheRefusals is asked before each step (beforeStep, answer, afterStep).
+// That of steps which waited is asked when there is no time for the server (recall, remember).
 type refusalCache struct {
 	clock   func() int64 // or nil, then instants count from start
 	start   time.Time
@@ -110,8 +110,8 @@ func (r *refusalCache) hash(op *core.Op) uint64 {
 // tickets are those of the operations of a step. Those of a longer step are not used.
 type tickets [maxCachedOps]ticket
 
-// begin must be called before a step is sent.
-func (r *refusalCache) begin(q *tickets, ops []core.Op) {
+// beforeStep must be called before a step is sent.
+func (r *refusalCache) beforeStep(q *tickets, ops []core.Op) {
 	if len(ops) > maxCachedOps {
 		return
 	}
@@ -132,8 +132,8 @@ func (r *refusalCache) waysOf(hash uint64) []atomic.Pointer[refusal] {
 	return r.entries[i : i+ways]
 }
 
-// of reports whether the refusal is about the key of op.
-func (f *refusal) of(op *core.Op) bool { return f != nil && f.id == op.ID() }
+// isAbout reports whether the refusal is about the key of op.
+func (r *refusal) isAbout(op *core.Op) bool { return r != nil && r.id == op.ID() }
 
 // answer decides a step if all its keys are known to be refused, and reports whether it
 // did. If not, out is not to be read. What remains of a key that is not refused is not
@@ -156,7 +156,7 @@ func (r *refusalCache) answer(q *tickets, ops []core.Op, out []core.Decision) bo
 func (r *refusalCache) known(hash uint64, generation int64, op *core.Op) *refusal {
 	entries := r.waysOf(hash)
 	for i := range entries {
-		if f := entries[i].Load(); f.of(op) && f.generation == generation {
+		if f := entries[i].Load(); f.isAbout(op) && f.generation == generation {
 			return f
 		}
 	}
@@ -166,21 +166,21 @@ func (r *refusalCache) known(hash uint64, generation int64, op *core.Op) *refusa
 // answer decides op as the store would at now. A refusal ends RetryAfter after
 // its question, so it is never kept for too long. The remaining time is counted
 // from the answer, so it is never too short.
-func (f *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
-	if !f.limit.Equal(&op.Limit) || !sameBan(f.ban, op.Ban) {
+func (r *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
+	if !r.limit.Equal(&op.Limit) || !sameBan(r.ban, op.Ban) {
 		return false
 	}
 	// The step began at now, which may be before the answer came.
-	since, waited := max(0, now-f.answered), micros(now-f.asked)
-	return waited >= 0 && waited < f.decision.RetryAfter && op.Foretell(f.cost, &f.decision, since, d)
+	since, waited := max(0, now-r.answered), micros(now-r.asked)
+	return waited >= 0 && waited < r.decision.RetryAfter && op.Foretell(r.cost, &r.decision, since, d)
 }
 
 // sameBan reports whether both bans are the same, or neither is one.
 func sameBan(a, b *core.Ban) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// learn must be called after a step was decided or failed. It forgets refusals
+// afterStep must be called after a step was decided or failed. It forgets refusals
 // that the step may have changed, and caches others.
-func (r *refusalCache) learn(q *tickets, ops []core.Op, out []core.Decision, err error) {
+func (r *refusalCache) afterStep(q *tickets, ops []core.Op, out []core.Decision, err error) {
 	for i := range ops {
 		if err != nil || changes(&ops[i], &out[i]) {
 			r.forget(&ops[i])
@@ -243,7 +243,7 @@ func (r *refusalCache) entry(hash uint64, generation int64, op *core.Op, now int
 
 	for i := range entries {
 		f := entries[i].Load()
-		if f.of(op) {
+		if f.isAbout(op) {
 			return &entries[i]
 		}
 
@@ -274,7 +274,7 @@ func (r *refusalCache) forget(op *core.Op) {
 
 	entries := r.waysOf(hash)
 	for i := range entries {
-		if f := entries[i].Load(); f.of(op) {
+		if f := entries[i].Load(); f.isAbout(op) {
 			entries[i].CompareAndSwap(f, nil)
 		}
 	}
@@ -285,7 +285,7 @@ func (r *refusalCache) forget(op *core.Op) {
 func (r *refusalCache) forgetOtherLimit(op *core.Op) {
 	entries := r.waysOf(r.hash(op))
 	for i := range entries {
-		if f := entries[i].Load(); f.of(op) && f.limit != op.Limit {
+		if f := entries[i].Load(); f.isAbout(op) && f.limit != op.Limit {
 			r.forget(op)
 			return
 		}
@@ -300,8 +300,8 @@ const (
 	freshFor = 100_000
 )
 
-// at returns the instant in microseconds.
-func (r *refusalCache) at(now time.Time) int64 {
+// instantOf returns a time as an instant in microseconds.
+func (r *refusalCache) instantOf(now time.Time) int64 {
 	if r.clock != nil {
 		return r.checkClock(r.clock())
 	}
@@ -311,7 +311,7 @@ func (r *refusalCache) at(now time.Time) int64 {
 // recall decides a step of which one Take that is not Soft is known to be refused. What is
 // known of the others is as old as their latest answers.
 func (r *refusalCache) recall(now time.Time, ops []core.Op, out []core.Decision) bool {
-	at, generation, refused := r.at(now), r.generation.Load(), false
+	at, generation, refused := r.instantOf(now), r.generation.Load(), false
 	for i := range ops {
 		op := &ops[i]
 		f := r.known(r.hash(op), generation, op)
@@ -330,14 +330,14 @@ func (r *refusalCache) recall(now time.Time, ops []core.Op, out []core.Decision)
 
 // age decides a Take which would be allowed in a step that is refused, if nothing has
 // changed since the answer.
-func (f *refusal) age(op *core.Op, now int64, d *core.Decision) bool {
-	if !remembers(op) || !f.decision.Allowed || op.Cost > f.decision.Remaining ||
-		!f.limit.Equal(&op.Limit) || !sameBan(f.ban, op.Ban) {
+func (r *refusal) age(op *core.Op, now int64, d *core.Decision) bool {
+	if !remembers(op) || !r.decision.Allowed || op.Cost > r.decision.Remaining ||
+		!r.limit.Equal(&op.Limit) || !sameBan(r.ban, op.Ban) {
 		return false
 	}
 
-	since := max(0, now-f.answered)
-	*d = f.decision
+	since := max(0, now-r.answered)
+	*d = r.decision
 	d.ResetAfter = max(0, d.ResetAfter-micros(since))
 	d.At += since
 	return true
@@ -394,10 +394,10 @@ func (r *refusalCache) keep(op *core.Op, d *core.Decision, asked, now int64) {
 }
 
 // isFresh reports whether a newer answer d would say nothing new.
-func (f *refusal) isFresh(op *core.Op, d *core.Decision, now int64) bool {
-	return f != nil && now-f.answered < freshFor && f.cost == op.Cost &&
-		f.limit.Equal(&op.Limit) && sameBan(f.ban, op.Ban) &&
-		f.decision.Allowed == d.Allowed && (d.Allowed || micros(now-f.asked) < f.decision.RetryAfter)
+func (r *refusal) isFresh(op *core.Op, d *core.Decision, now int64) bool {
+	return r != nil && now-r.answered < freshFor && r.cost == op.Cost &&
+		r.limit.Equal(&op.Limit) && sameBan(r.ban, op.Ban) &&
+		r.decision.Allowed == d.Allowed && (d.Allowed || micros(now-r.asked) < r.decision.RetryAfter)
 }
 
 // forgetChanged forgets the answers about keys to which units may have come back.

@@ -349,7 +349,7 @@ func TestRefusalCacheSeesOtherProcessesAtItsEnd(t *testing.T) {
 // begun begins a step of one operation.
 func begun(r *refusalCache, op core.Op) *tickets {
 	q := new(tickets)
-	r.begin(q, []core.Op{op})
+	r.beforeStep(q, []core.Op{op})
 	return q
 }
 
@@ -373,7 +373,7 @@ func TestRefusalCacheTimesAreConservative(t *testing.T) {
 	*now = 100
 	q := begun(r, op)
 	*now = 130
-	r.learn(q, []core.Op{op}, []core.Decision{d}, nil)
+	r.afterStep(q, []core.Op{op}, []core.Decision{d}, nil)
 
 	for at, want := range map[int64]core.Decision{
 		// Until 150 the refusal is certain, and its numbers are those of the latest possible
@@ -403,8 +403,8 @@ func TestRefusalCacheSkipsRefusalsBeforeAChange(t *testing.T) {
 		q := begun(r, op)
 		undo := op
 		undo.Verb = core.Refund
-		r.learn(begun(r, undo), []core.Op{undo}, make([]core.Decision, 1), err)
-		r.learn(q, []core.Op{op}, []core.Decision{d}, nil)
+		r.afterStep(begun(r, undo), []core.Op{undo}, make([]core.Decision, 1), err)
+		r.afterStep(q, []core.Op{op}, []core.Decision{d}, nil)
 		if knows(r, begun(r, op), op, &d) {
 			t.Errorf("remembered, with error %v of the refund", err)
 		}
@@ -417,7 +417,7 @@ func TestRefusalCacheIsBounded(t *testing.T) {
 	// A hundred times as many refusals as the cache holds, each known right after it was learned.
 	for i := range 100_000 {
 		op, d := refused(fmt.Sprint(i))
-		r.learn(begun(r, op), []core.Op{op}, []core.Decision{d}, nil)
+		r.afterStep(begun(r, op), []core.Op{op}, []core.Decision{d}, nil)
 		if !knows(r, begun(r, op), op, &d) {
 			t.Fatalf("key %d is not remembered", i)
 		}
@@ -440,10 +440,10 @@ func TestRefusalCacheKeepsLongRefusals(t *testing.T) {
 	r, _ := memory(4)
 	long, d := refused("long")
 	d.RetryAfter = time.Hour
-	r.learn(begun(r, long), []core.Op{long}, []core.Decision{d}, nil)
+	r.afterStep(begun(r, long), []core.Op{long}, []core.Decision{d}, nil)
 	for i := range 1000 {
 		op, d := refused(fmt.Sprint(i))
-		r.learn(begun(r, op), []core.Op{op}, []core.Decision{d}, nil)
+		r.afterStep(begun(r, op), []core.Op{op}, []core.Decision{d}, nil)
 	}
 	if !knows(r, begun(r, long), long, &d) {
 		t.Error("it is forgotten")
@@ -478,7 +478,7 @@ func TestRefusalCacheIsSafeForConcurrentUse(t *testing.T) {
 
 				_, d = refused("")
 				d.Allowed = (g+i)%7 == 0
-				r.learn(q, []core.Op{op}, []core.Decision{d}, nil)
+				r.afterStep(q, []core.Op{op}, []core.Decision{d}, nil)
 			}
 		})
 	}

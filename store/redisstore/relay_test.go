@@ -74,7 +74,7 @@ func (r *relay) serve(client net.Conn, server string, stop chan struct{}) {
 	copies.Wait()
 }
 
-// request notes whether a script is called.
+// request records whether a script is called.
 type request struct {
 	net.Conn
 	called *atomic.Bool

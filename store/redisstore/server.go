@@ -49,7 +49,7 @@ type server struct {
 	fixed, most time.Duration // the budget of the options, or 0 and the most that it may become
 	made        time.Time
 
-	since  atomic.Int64              // since when it is asked, in nanoseconds of at; 0: it is not
+	since  atomic.Int64              // since when it is asked, in nanoseconds of instantOf; 0: it is not
 	calls  atomic.Int64              // in flight
 	span   atomic.Int64              // the budget of a call in nanoseconds
 	silent atomic.Pointer[callError] // the latest failure of a server that is silent
@@ -57,134 +57,134 @@ type server struct {
 
 	mu        sync.Mutex
 	distance  distance  // guarded by mu, as are the following
-	ended     int64     // when the last call without a reply ended, in nanoseconds of at
+	ended     int64     // when the last call without a reply ended, in nanoseconds of instantOf
 	measuring bool      // a measurement of the distance is under way
 	measured  time.Time // when a measurement last had a reply
 
 	replied    time.Time // when the server has last replied
 	lateInTurn int       // calls without a reply for which this process was late, each begun after the last
-	lateAt     int64     // when this process noticed the last of these, in nanoseconds of at
+	lateAt     int64     // when this process noticed the last of these, in nanoseconds of instantOf
 }
 
-// at returns the instant in nanoseconds since the server became known, and 1 more, because 0 stands
-// for no instant.
-func (v *server) at(now time.Time) int64 { return int64(now.Sub(v.made)) + 1 }
+// instantOf returns a time in nanoseconds since the server became known, and 1 more, because 0
+// stands for no instant.
+func (s *server) instantOf(now time.Time) int64 { return int64(now.Sub(s.made)) + 1 }
 
 // budget returns how long a call may take.
-func (v *server) budget() time.Duration { return time.Duration(v.span.Load()) }
+func (s *server) budget() time.Duration { return time.Duration(s.span.Load()) }
 
 // deadline returns until when a caller that comes now may wait, or the failure that it gets
 // at once. That is no later than a silence may last. After that, or if too little is left for
 // an answer, a caller may ask as if there were no silence, unless another does. If one does,
 // and no call has failed, this process is late, and the reply may be here.
-func (v *server) deadline(now time.Time) (time.Time, error) {
-	budget := v.budget()
-	since := v.since.Load()
+func (s *server) deadline(now time.Time) (time.Time, error) {
+	budget := s.budget()
+	since := s.since.Load()
 	if since == 0 {
 		return now.Add(budget), nil
 	}
 
 	// A failure that no caller has got goes to one of them.
-	if e := v.untold.Load(); e != nil && e.silent && v.untold.CompareAndSwap(e, nil) {
+	if e := s.untold.Load(); e != nil && e.silent && s.untold.CompareAndSwap(e, nil) {
 		return now, e
 	}
 
-	left := patienceOf(budget) - time.Duration(v.at(now)-since)
-	alone := v.calls.Load() == 0
-	if left > 0 && (!alone || v.canAnswerIn(left)) {
+	left := patienceOf(budget) - time.Duration(s.instantOf(now)-since)
+	alone := s.calls.Load() == 0
+	if left > 0 && (!alone || s.canAnswerIn(left)) {
 		return now.Add(min(budget, left)), nil
 	}
 
-	if e := v.silent.Load(); e != nil && !alone {
+	if e := s.silent.Load(); e != nil && !alone {
 		return now, e
 	}
 	return now.Add(budget), nil
 }
 
 // canAnswerIn reports whether a call can be answered in a time, as far as is known.
-func (v *server) canAnswerIn(d time.Duration) bool {
-	trip := v.roundTrip()
+func (s *server) canAnswerIn(d time.Duration) bool {
+	trip := s.roundTrip()
 	return trip > 0 && 2*trip <= d
 }
 
 // callBegins counts a call that begins. The server is asked since this call, unless it was before.
-func (v *server) callBegins(now time.Time) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (s *server) callBegins(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	at := v.at(now)
-	first := v.calls.Add(1) == 1
+	at := s.instantOf(now)
+	first := s.calls.Add(1) == 1
 
 	// A server that no call asked for a while may have come back, so it is asked since this call.
-	if v.since.Load() == 0 || first && at-v.ended > int64(silenceStands) {
-		v.since.Store(at)
-		v.lateInTurn = 0
-		v.silent.Store(nil)
-		v.untold.Store(nil)
+	if s.since.Load() == 0 || first && at-s.ended > int64(silenceStands) {
+		s.since.Store(at)
+		s.lateInTurn = 0
+		s.silent.Store(nil)
+		s.untold.Store(nil)
 	}
 }
 
-// heard notes the reply to a call, which took so long.
-func (v *server) heard(took time.Duration, now time.Time) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.calls.Add(-1)
-	v.repliedLocked(took, now)
+// heard records the reply to a call, which took so long.
+func (s *server) heard(took time.Duration, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls.Add(-1)
+	s.repliedLocked(took, now)
 }
 
-// repliedLocked notes a reply, which took so long. The silence is over, and another begins if
+// repliedLocked records a reply, which took so long. The silence is over, and another begins if
 // calls are in flight.
-func (v *server) repliedLocked(took time.Duration, now time.Time) {
+func (s *server) repliedLocked(took time.Duration, now time.Time) {
 	// A reply says nothing about the calls that are in flight yet. Every caller reads these fields,
 	// so they are written only where they change.
-	if v.calls.Load() > 0 {
-		v.since.Store(v.at(now))
-	} else if v.since.Load() != 0 {
-		v.since.Store(0)
+	if s.calls.Load() > 0 {
+		s.since.Store(s.instantOf(now))
+	} else if s.since.Load() != 0 {
+		s.since.Store(0)
 	}
 
-	v.replied, v.lateInTurn = now, 0
-	if v.silent.Load() != nil {
-		v.silent.Store(nil)
+	s.replied, s.lateInTurn = now, 0
+	if s.silent.Load() != nil {
+		s.silent.Store(nil)
 	}
-	if v.untold.Load() != nil {
-		v.untold.Store(nil)
+	if s.untold.Load() != nil {
+		s.untold.Store(nil)
 	}
 
-	v.distance.remember(took, now)
-	v.followLocked()
+	s.distance.remember(took, now)
+	s.followLocked()
 }
 
 // roundTrip returns the round trip to the server, or 0 if it is not known.
-func (v *server) roundTrip() time.Duration {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.distance.rtt()
+func (s *server) roundTrip() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.distance.rtt()
 }
 
 // followLocked has the budget follow the distance.
-func (v *server) followLocked() {
-	span := v.fixed
+func (s *server) followLocked() {
+	span := s.fixed
 	if span == 0 {
-		span = min(max(DefaultTimeout, roundTrips*v.distance.rtt()), v.most)
+		span = min(max(DefaultTimeout, roundTrips*s.distance.rtt()), s.most)
 	}
 
-	if int64(span) != v.span.Load() {
-		v.span.Store(int64(span))
+	if int64(span) != s.span.Load() {
+		s.span.Store(int64(span))
 	}
 }
 
-// unheard notes a call that ended without a reply. What this process was late does not
+// unheard records a call that ended without a reply. What this process was late does not
 // count as silence.
-func (v *server) unheard(now time.Time, late time.Duration) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (s *server) unheard(now time.Time, late time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	v.calls.Add(-1)
-	v.ended = v.at(now)
+	s.calls.Add(-1)
+	s.ended = s.instantOf(now)
 
-	if late > 0 && v.since.Load() != 0 {
-		v.since.Store(min(v.ended, v.since.Load()+int64(late)))
+	if late > 0 && s.since.Load() != 0 {
+		s.since.Store(min(s.ended, s.since.Load()+int64(late)))
 	}
 }
 
@@ -192,30 +192,30 @@ func (v *server) unheard(now time.Time, late time.Duration) {
 // may have been late before too, and would not have noticed a reply. Calls that are late one
 // after another soon count for no more than they were late: a process that is late by a moment
 // for each still finds out that the server is silent.
-func (v *server) excuse(begun, now time.Time, late time.Duration) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (s *server) excuse(begun, now time.Time, late time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
-	at := v.at(now)
+	at := s.instantOf(now)
 
 	// Calls that were in flight together were late together, and count once.
-	if v.at(begun) >= v.lateAt {
-		v.lateInTurn, v.lateAt = v.lateInTurn+1, at
+	if s.instantOf(begun) >= s.lateAt {
+		s.lateInTurn, s.lateAt = s.lateInTurn+1, at
 	}
 
-	if v.lateInTurn <= maxExcused {
+	if s.lateInTurn <= maxExcused {
 		late *= excuses
 	}
 
-	if since := v.since.Load(); since != 0 {
-		v.since.Store(min(at, since+int64(max(0, late))))
+	if since := s.since.Load(); since != 0 {
+		s.since.Store(min(at, since+int64(max(0, late))))
 	}
 }
 
 // isSilent reports whether the server has been silent for longer than a call may take.
-func (v *server) isSilent(now time.Time) bool {
-	since := v.since.Load()
-	return since != 0 && time.Duration(v.at(now)-since) >= patienceOf(v.budget())
+func (s *server) isSilent(now time.Time) bool {
+	since := s.since.Load()
+	return since != 0 && time.Duration(s.instantOf(now)-since) >= patienceOf(s.budget())
 }
 
 // ownTime returns the error of a caller whose context has ended.
@@ -249,16 +249,16 @@ func isReply(err error) bool {
 }
 
 // init makes the server ready for use, with the timeouts of the options.
-func (v *server) init(fixed, most time.Duration) {
-	v.fixed, v.most, v.made = fixed, most, time.Now()
-	v.followLocked()
+func (s *server) init(fixed, most time.Duration) {
+	s.fixed, s.most, s.made = fixed, most, time.Now()
+	s.followLocked()
 }
 
 // knows reports whether the distance of the server is known.
-func (v *server) knows(now time.Time) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.distance.rtt() > 0 && now.Sub(v.replied) < distanceStands
+func (s *server) knows(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.distance.rtt() > 0 && now.Sub(s.replied) < distanceStands
 }
 
 // distanceStands is how long the distance of a server is known without a reply.

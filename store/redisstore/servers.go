@@ -108,7 +108,7 @@ func (s *servers) judged(v *server, begun, deadline time.Time, err error) error 
 	late := time.Duration(0) // this process
 	if read || now.Sub(deadline)-noticed > onTime {
 		late = max(1, now.Sub(deadline))
-		s.noteLate(now, late)
+		s.recordLate(now, late)
 	} else if !waitedForReply(err) {
 		late = s.wasLate(now, patienceOf(v.budget()))
 	}
@@ -162,15 +162,15 @@ func (s *servers) noticedLate(ctx context.Context, v *server, ended time.Time, e
 // Otherwise it was waiting for a connection, for which this process has to do more than read.
 func waitedForReply(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 
-// noteLate notes that this process has noticed a deadline late, by so much.
-func (s *servers) noteLate(now time.Time, late time.Duration) {
+// recordLate records that this process has noticed a deadline late, by so much.
+func (s *servers) recordLate(now time.Time, late time.Duration) {
 	s.lateBy.Store(int64(late))
-	s.lateAt.Store(s.single.at(now))
+	s.lateAt.Store(s.single.instantOf(now))
 }
 
 // wasLate returns by how much this process was late within a time until now, or 0.
 func (s *servers) wasLate(now time.Time, within time.Duration) time.Duration {
-	if at := s.lateAt.Load(); at == 0 || s.single.at(now)-at >= int64(within) {
+	if at := s.lateAt.Load(); at == 0 || s.single.instantOf(now)-at >= int64(within) {
 		return 0
 	}
 	return time.Duration(s.lateBy.Load())
@@ -188,7 +188,7 @@ const remeasure = time.Second
 func (s *servers) measure(v *server, key string) {
 	now := time.Now()
 	v.mu.Lock()
-	far := v.distance.rtt() == 0 || v.at(now)-v.since.Load() >= int64(remeasure)
+	far := v.distance.rtt() == 0 || v.instantOf(now)-v.since.Load() >= int64(remeasure)
 	due := far && !v.measuring && now.Sub(v.measured) >= remeasure
 	v.measuring = v.measuring || due
 	v.mu.Unlock()
@@ -230,8 +230,8 @@ func (s *servers) timeRoundTrip(key string) (took time.Duration, ok bool) {
 	return took, ok && err == nil
 }
 
-// noteDistance appends a finding if a server is too far for the timeout.
-func (s *servers) noteDistance(found []core.Finding) []core.Finding {
+// appendTooFar appends a finding if a server is too far for the timeout.
+func (s *servers) appendTooFar(found []core.Finding) []core.Finding {
 	farthest := time.Duration(0)
 	s.eachServer(func(v *server) { farthest = max(farthest, v.roundTrip()) })
 	if longest := s.maxCall(); longest < 2*farthest {

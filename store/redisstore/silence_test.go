@@ -232,7 +232,7 @@ func TestWaiterWhoseTimerIsLateWaitsAgain(t *testing.T) {
 
 			// A waiter in the queue, as Apply would put it there.
 			w := newWaiter().(*waiter)
-			w.own(ops)
+			w.copyOps(ops)
 			s.dispatcher.queue.mu.Lock()
 			s.dispatcher.queue.linkLocked(&s.dispatcher.queue.whole, w)
 			s.dispatcher.queue.mu.Unlock()

@@ -114,7 +114,7 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 		return err
 	}
 	for i := range ops {
-		if _, err := s.wire.limits.of(&ops[i]); err != nil {
+		if _, err := s.wire.limits.termsOf(&ops[i]); err != nil {
 			return err
 		}
 	}
@@ -132,14 +132,14 @@ func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) e
 	}
 
 	var q tickets
-	s.refusals.begin(&q, ops)
+	s.refusals.beforeStep(&q, ops)
 	if s.refusals.answer(&q, ops, out) {
 		s.notifier.notifyCached(&ops[0])
 		return nil
 	}
 
 	err := s.carryOut(ctx, ops, out)
-	s.refusals.learn(&q, ops, out, err)
+	s.refusals.afterStep(&q, ops, out, err)
 	return err
 }
 

@@ -421,7 +421,7 @@ func TestTermsDifferByLimit(t *testing.T) {
 		for quota := range int64(maxLimits + 100) {
 			op := core.Op{Limit: core.Limit{Algorithm: core.FixedWindow, Quota: quota + 1, Period: time.Second}}
 
-			got, err := k.of(&op)
+			got, err := k.termsOf(&op)
 			if want := fmt.Sprintf("1000000 %d 0", quota+1); err != nil || got.text != want {
 				t.Fatalf("%s: %v, %v, want %s", op.Limit, got, err, want)
 			}
@@ -432,7 +432,7 @@ func TestTermsDifferByLimit(t *testing.T) {
 		t.Errorf("%d limits are remembered", n)
 	}
 
-	if _, err := k.of(&core.Op{Limit: core.Limit{Quota: 1}}); !errors.Is(err, core.ErrOp) {
+	if _, err := k.termsOf(&core.Op{Limit: core.Limit{Quota: 1}}); !errors.Is(err, core.ErrOp) {
 		t.Errorf("a limit without a period: %v", err)
 	}
 }

@@ -51,24 +51,24 @@ type limits struct {
 	size   atomic.Int64
 }
 
-// of returns the terms of the operation's limit, or an error if the limit is
+// termsOf returns the terms of the operation's limit, or an error if the limit is
 // not valid.
-func (k *limits) of(op *core.Op) (*terms, error) {
-	l := &op.Limit
-	mix := (uint64(l.Quota)*31+uint64(l.Period))*31 + uint64(l.Burst)*31 + uint64(l.Algorithm)
-	recent := &k.recent[mix*0x9E3779B97F4A7C15>>58]
-	if t := recent.Load(); t != nil && t.limit.Equal(l) {
+func (l *limits) termsOf(op *core.Op) (*terms, error) {
+	limit := &op.Limit
+	mix := (uint64(limit.Quota)*31+uint64(limit.Period))*31 + uint64(limit.Burst)*31 + uint64(limit.Algorithm)
+	recent := &l.recent[mix*0x9E3779B97F4A7C15>>58]
+	if t := recent.Load(); t != nil && t.limit.Equal(limit) {
 		return t, nil
 	}
-	t, err := k.remember(op)
+	t, err := l.remember(op)
 	if err == nil {
 		recent.Store(t)
 	}
 	return t, err
 }
 
-func (k *limits) remember(op *core.Op) (*terms, error) {
-	if t, ok := k.known.Load(op.Limit); ok {
+func (l *limits) remember(op *core.Op) (*terms, error) {
+	if t, ok := l.known.Load(op.Limit); ok {
 		return t.(*terms), nil
 	}
 	if err := op.Limit.Validate(); err != nil {
@@ -81,12 +81,12 @@ func (k *limits) remember(op *core.Op) (*terms, error) {
 		shortCut: lua.HasQuick(op.Limit.Algorithm, quota),
 		long:     lua.Grows(op.Limit.Algorithm) && op.Limit.MaxRecords() > maxSmall,
 	}
-	if k.size.Load() >= maxLimits {
+	if l.size.Load() >= maxLimits {
 		return t, nil
 	}
-	kept, known := k.known.LoadOrStore(op.Limit, t)
+	kept, known := l.known.LoadOrStore(op.Limit, t)
 	if !known {
-		k.size.Add(1)
+		l.size.Add(1)
 	}
 	return kept.(*terms), nil
 }
@@ -140,6 +140,7 @@ type banTerms struct {
 }
 
 // equal reports whether both have the same limit and the same ban.
-func (t banTerms) equal(u banTerms) bool {
-	return t.terms == u.terms && (t.ban == u.ban || t.ban != noBan && u.ban != noBan && t.ban.of == u.ban.of)
+func (b banTerms) equal(other banTerms) bool {
+	return b.terms == other.terms &&
+		(b.ban == other.ban || b.ban != noBan && other.ban != noBan && b.ban.of == other.ban.of)
 }

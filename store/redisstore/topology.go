@@ -17,11 +17,11 @@ import (
 
 // topology is what the client knows about which server has which keys.
 type topology struct {
-	client  redis.UniversalClient
-	wire    *wire
-	learned atomic.Int64 // when the client was last made to reload, in Unix milliseconds
-	mapped  atomic.Bool  // the client of a Cluster has its table of slots
-	mapping atomic.Bool  // it is being found out
+	client   redis.UniversalClient
+	wire     *wire
+	reloaded atomic.Int64 // when the client was last made to reload, in Unix milliseconds
+	mapped   atomic.Bool  // the client of a Cluster has its table of slots
+	mapping  atomic.Bool  // it is being found out
 }
 
 // shard returns the address of the server that has the key, as the function of Shards does.
@@ -82,16 +82,16 @@ func (t *topology) clientOf(ctx context.Context, key string) (*redis.Client, err
 	return nil, nil
 }
 
-// relearn is the minimum pause between two requests to a client to reload the
+// reloadPause is the minimum pause between two requests to a client to reload the
 // topology.
-const relearn = 200 * time.Millisecond
+const reloadPause = 200 * time.Millisecond
 
-// learn makes the client of a Cluster reload the topology at once when an error
+// reloadIfMoved makes the client of a Cluster reload the topology at once when an error
 // indicates that it may be out of date. By itself the client would go on asking
 // a dead node for up to a minute. It reloads in its own goroutine, one reload
 // at a time, but pauses only after a successful one. The pause here keeps callers
 // from overloading the remaining servers during an outage.
-func (t *topology) learn(ctx context.Context, err error) {
+func (t *topology) reloadIfMoved(ctx context.Context, err error) {
 	c, ok := t.client.(*redis.ClusterClient)
 	if !ok {
 		return
@@ -102,11 +102,11 @@ func (t *topology) learn(ctx context.Context, err error) {
 	if err == nil || !doubtsTopology(err) {
 		return
 	}
-	now, last := time.Now().UnixMilli(), t.learned.Load()
-	if since := now - last; since >= 0 && since < relearn.Milliseconds() {
+	now, last := time.Now().UnixMilli(), t.reloaded.Load()
+	if since := now - last; since >= 0 && since < reloadPause.Milliseconds() {
 		return
 	}
-	if t.learned.CompareAndSwap(last, now) {
+	if t.reloaded.CompareAndSwap(last, now) {
 		c.ReloadState(ctx)
 		t.learnTable(ctx, c)
 	}

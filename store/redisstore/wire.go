@@ -44,7 +44,7 @@ func (w *wire) call(steps []*step) (*lua.Script, []any) {
 	op := &steps[0].ops[0]
 	var name [128]byte
 	algorithm := op.Limit.Algorithm
-	t, _ := w.limits.of(op)
+	t, _ := w.limits.termsOf(op)
 
 	set := lua.Set(0).With(algorithm) | w.bansOf(op)
 
@@ -179,56 +179,56 @@ const maxNames = 1 << 16
 
 func newScratch() any { return &scratch{places: map[string]int{}} }
 
-func (d *scratch) clear() {
-	clear(d.places)
-	d.ends = d.ends[:0]
-	if d.names = d.names[:0]; cap(d.names) > maxNames {
-		d.names = nil
+func (s *scratch) clear() {
+	clear(s.places)
+	s.ends = s.ends[:0]
+	if s.names = s.names[:0]; cap(s.names) > maxNames {
+		s.names = nil
 	}
 }
 
 // callMany returns the script and the arguments for any steps; see
 // lua/batch.lua.
 func (w *wire) callMany(steps []*step) (*lua.Script, []any) {
-	d := w.scratches.Get().(*scratch)
-	names := w.names(steps, d)
-	n := len(d.ends)
+	s := w.scratches.Get().(*scratch)
+	names := w.names(steps, s)
+	n := len(s.ends)
 
 	p := &program{code: make([]byte, 0, (n+1)*opcodeLength), keys: make([]any, leadingArgs, leadingArgs+n+8)}
 	if n > linearSearchMax {
-		p.places = d.places
+		p.places = s.places
 	}
 
 	// The names are parts of one text, in the order of the operations.
-	begin, i := 0, 0
+	start, i := 0, 0
 	for _, each := range steps {
 		at := len(p.code)
 		p.alike = true
 		for j := range each.ops {
 			op := &each.ops[j]
-			t, _ := w.limits.of(op)
-			p.add(op, names[begin:d.ends[i]], t, j+1 < len(each.ops))
+			t, _ := w.limits.termsOf(op)
+			p.add(op, names[start:s.ends[i]], t, j+1 < len(each.ops))
 			p.set |= w.bansOf(op)
-			begin, i = d.ends[i], i+1
+			start, i = s.ends[i], i+1
 		}
 		p.joinRow(at)
 	}
 
-	d.clear()
-	w.scratches.Put(d)
+	s.clear()
+	w.scratches.Put(s)
 	return fitting(w.scripts.Many(p.set), p.long), p.args(w.instant())
 }
 
 // names returns the keys of all operations in one text.
-func (w *wire) names(steps []*step, d *scratch) string {
+func (w *wire) names(steps []*step, s *scratch) string {
 	for _, each := range steps {
 		for i := range each.ops {
 			op := &each.ops[i]
-			d.names = w.key(d.names, op.Key, op.Rule, op.Limit.Algorithm.Letter())
-			d.ends = append(d.ends, len(d.names))
+			s.names = w.key(s.names, op.Key, op.Rule, op.Limit.Algorithm.Letter())
+			s.ends = append(s.ends, len(s.names))
 		}
 	}
-	return string(d.names)
+	return string(s.names)
 }
 
 // add puts an operation into the program.
@@ -404,14 +404,14 @@ func (a *answers) step(ops []core.Op, out []core.Decision) (unreadable, err erro
 	}
 
 	if core.Granted(ops, out) {
-		noteTaken(ops, out)
+		setTaken(ops, out)
 	}
 	return unreadable, nil
 }
 
-// noteTaken sets Taken for the Takes of a granted step. Replies have it only for UpTo
+// setTaken sets Taken for the Takes of a granted step. Replies have it only for UpTo
 // Takes and for Debits.
-func noteTaken(ops []core.Op, out []core.Decision) {
+func setTaken(ops []core.Op, out []core.Decision) {
 	for i := range ops {
 		if op := &ops[i]; op.Verb == core.Take && !op.UpTo && out[i].Allowed {
 			out[i].Taken = op.Cost
@@ -502,7 +502,7 @@ func (w *wire) fullMemory(steps []*step, err error) error {
 	for _, each := range steps {
 		for i := range each.ops {
 			op := &each.ops[i]
-			if t, _ := w.limits.of(op); t.long {
+			if t, _ := w.limits.termsOf(op); t.long {
 				return fmt.Errorf("redisstore: rule %q, %v: the server's memory is full, "+
 					"and only states of up to %d records are written then: %w",
 					op.Rule, op.Limit, maxSmall, err)
