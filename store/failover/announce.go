@@ -18,7 +18,7 @@ type change struct {
 	state State
 	cause error // to bypass the primary
 
-	expired bool // it is no change, but the end of the shard's minute; see lines
+	expired bool // it is no change, but the end of the shard's minute; see loggedChanges
 }
 
 // changes are the changes that are still to be announced, in order. A goroutine
@@ -60,7 +60,7 @@ type reporter struct {
 	hasFallback bool
 	listeners   events.Listeners
 
-	lines   lines
+	logged  loggedChanges
 	changes changes
 }
 
@@ -102,9 +102,9 @@ func (r *reporter) announceOne(e change) {
 // logBounded logs a change at once, or at the end of the minute if there were too many.
 func (r *reporter) logBounded(e change) {
 	expire := func() { r.announce(change{shard: e.shard, expired: true}) }
-	ask := r.lines.admit
+	ask := r.logged.admit
 	if e.expired {
-		ask = func(e change, expire func()) (change, int, bool) { return r.lines.expired(e.shard, expire) }
+		ask = func(e change, expire func()) (change, int, bool) { return r.logged.expired(e.shard, expire) }
 	}
 
 	if line, changes, ok := ask(e, expire); ok {

@@ -168,7 +168,7 @@ func (p *primary) open(b *breaker, generation uint64, ops []core.Op, err error) 
 	silence := errors.Is(err, core.ErrSilent)
 
 	if silence {
-		b.noteSilenceLocked(time.Now())
+		b.recordSilenceLocked(time.Now())
 	}
 
 	b.generation.Store(p.generations.Add(2) + 1)
@@ -183,9 +183,9 @@ func (p *primary) open(b *breaker, generation uint64, ops []core.Op, err error) 
 	}
 }
 
-// noteSilenceLocked lets a single probe close the breaker, because most silences are short,
+// recordSilenceLocked lets a single probe close the breaker, because most silences are short,
 // unless there was another one within trustAgain.
-func (b *breaker) noteSilenceLocked(now time.Time) {
+func (b *breaker) recordSilenceLocked(now time.Time) {
 	if b.silent.IsZero() || now.Sub(b.silent) > trustAgain {
 		b.needed = 1
 	}
@@ -238,7 +238,7 @@ type openError struct {
 }
 
 func (e *openError) Error() string {
-	text := fmt.Sprintf("failover: %v%s", ErrOpen, at(e.shard))
+	text := fmt.Sprintf("failover: %v%s", ErrOpen, atShard(e.shard))
 	if e.cause == nil {
 		return text
 	}
@@ -248,8 +248,8 @@ func (e *openError) Error() string {
 // Shard returns the name of the shard that is bypassed, or ""; see [core.Sharded].
 func (e *openError) Shard() string { return e.shard }
 
-// at names a shard after what is said about it.
-func at(shard string) string {
+// atShard names a shard after what is said about it.
+func atShard(shard string) string {
 	if shard == "" {
 		return ""
 	}

@@ -64,9 +64,9 @@ func resized(list []core.Decision, n int) []core.Decision {
 }
 
 // outFor returns space for the decisions on n operations.
-func (t *step) outFor(n int) []core.Decision {
-	t.out = resized(t.out, n)
-	return t.out
+func (s *step) outFor(n int) []core.Decision {
+	s.out = resized(s.out, n)
+	return s.out
 }
 
 // free clears the step and gives it back to the pool.
@@ -183,12 +183,12 @@ func (m *mirror) takeBack(ctx context.Context, op core.Op, d *core.Decision) err
 const maxShares = 1024
 
 // shares returns the parts of limits. The zero value is ready for use.
-type shares struct{ known atomic.Pointer[parts] }
+type shares struct{ known atomic.Pointer[partsByLimit] }
 
-// parts holds the parts for one number of instances. It is replaced as a whole.
-type parts struct {
+// partsByLimit holds the parts for one number of instances. It is replaced as a whole.
+type partsByLimit struct {
 	instances int
-	of        map[core.Limit]core.Limit
+	parts     map[core.Limit]core.Limit
 }
 
 // part returns the limit under which one of n instances may grant by itself.
@@ -199,22 +199,22 @@ func (s *shares) part(l core.Limit, n int) core.Limit {
 
 	p := s.known.Load()
 	if p != nil && p.instances == n {
-		if part, ok := p.of[l]; ok {
+		if part, ok := p.parts[l]; ok {
 			return part
 		}
 	}
 
 	// The table is copied for each new limit. There are few, and a reader needs no lock.
 	part := l.Part(int64(n))
-	next := &parts{instances: n, of: map[core.Limit]core.Limit{}}
+	next := &partsByLimit{instances: n, parts: map[core.Limit]core.Limit{}}
 	if p != nil && p.instances == n {
-		if len(p.of) >= maxShares {
+		if len(p.parts) >= maxShares {
 			return part
 		}
-		next.of = maps.Clone(p.of)
+		next.parts = maps.Clone(p.parts)
 	}
 
-	next.of[l] = part
+	next.parts[l] = part
 	s.known.CompareAndSwap(p, next)
 	return part
 }

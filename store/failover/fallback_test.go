@@ -451,13 +451,13 @@ func TestPartsCacheIsBounded(t *testing.T) {
 		}
 	}
 
-	if got := len(s.known.Load().of); got != maxShares {
+	if got := len(s.known.Load().parts); got != maxShares {
 		t.Errorf("%d are known", got)
 	}
 
 	// The number of instances changes the parts: what is known is dropped.
-	if got := s.part(core.Limit{Quota: 10, Period: time.Second}, 2); got.Quota != 5 || len(s.known.Load().of) != 1 {
-		t.Errorf("%s, %d are known", got, len(s.known.Load().of))
+	if got := s.part(core.Limit{Quota: 10, Period: time.Second}, 2); got.Quota != 5 || len(s.known.Load().parts) != 1 {
+		t.Errorf("%s, %d are known", got, len(s.known.Load().parts))
 	}
 
 	if allocs := testing.AllocsPerRun(100, func() {

@@ -80,8 +80,8 @@ func (m *mirror) compare(ctx context.Context, t *step, i int, op *core.Op, d *co
 	}
 
 	// What the copy of this step charged is known to the primary.
-	look := m.look(ctx, t, &t.ops[i])
-	k.ageLocked(t.ops[i].Limit, &look, t.out[i].Taken)
+	inFallback := m.peekFallback(ctx, t, &t.ops[i])
+	k.ageLocked(t.ops[i].Limit, &inFallback, t.out[i].Taken)
 	unknown := k.unknownTo(d.At)
 	left := d.Remaining - unknown
 
@@ -89,10 +89,10 @@ func (m *mirror) compare(ctx context.Context, t *step, i int, op *core.Op, d *co
 	if over = took && left < 0; over {
 		left += d.Taken
 		if t.out[i].Taken > 0 {
-			look, _ = m.applyMore(ctx, t, t.ops[i].Refund(t.out[i]))
+			inFallback, _ = m.applyMore(ctx, t, t.ops[i].Refund(t.out[i]))
 		}
 	}
-	m.drain(ctx, t, &t.ops[i], look.Remaining-max(0, left))
+	m.drain(ctx, t, &t.ops[i], inFallback.Remaining-max(0, left))
 
 	// The rest is paid in the background: the request does not wait for that.
 	if d.Remaining > 0 && k.mayPay() {
@@ -105,8 +105,8 @@ func (m *mirror) compare(ctx context.Context, t *step, i int, op *core.Op, d *co
 	return over
 }
 
-// look returns what the fallback has left of the key of an operation in the form for it.
-func (m *mirror) look(ctx context.Context, t *step, op *core.Op) core.Decision {
+// peekFallback returns what the fallback has left of the key of an operation in the form for it.
+func (m *mirror) peekFallback(ctx context.Context, t *step, op *core.Op) core.Decision {
 	peek := *op
 	peek.Verb, peek.UpTo, peek.Soft, peek.Ban, peek.MaxWait = core.Peek, false, false, nil, 0
 	d, _ := m.applyMore(ctx, t, peek)
@@ -178,20 +178,20 @@ func (m *mirror) refuse(ctx context.Context, t *step, i int, op *core.Op, d *cor
 
 	// The copy of an UpTo Take has the cost that was granted, so the fallback is asked with the
 	// full one.
-	look := t.out[i]
+	inFallback := t.out[i]
 	if !op.Limit.Leased() {
 		again := t.ops[i]
 		again.Cost = op.Cost
-		look = m.look(ctx, t, &again)
+		inFallback = m.peekFallback(ctx, t, &again)
 	}
 
 	// Both stores are fresh at ResetAfter, so a retry is worthwhile then at the latest, or sooner
 	// if the fallback says when it would allow the Take.
 	d.Allowed = false
-	d.Remaining = min(d.Remaining, look.Remaining)
-	d.ResetAfter = max(d.ResetAfter, look.ResetAfter)
+	d.Remaining = min(d.Remaining, inFallback.Remaining)
+	d.ResetAfter = max(d.ResetAfter, inFallback.ResetAfter)
 	d.RetryAfter = d.ResetAfter
-	if look.RetryAfter > 0 {
-		d.RetryAfter = min(d.RetryAfter, look.RetryAfter)
+	if inFallback.RetryAfter > 0 {
+		d.RetryAfter = min(d.RetryAfter, inFallback.RetryAfter)
 	}
 }

@@ -111,28 +111,28 @@ func NewInstances(client redis.UniversalClient, o InstancesOptions) (*Instances,
 	return i, nil
 }
 
-func (o *InstancesOptions) faults(client redis.UniversalClient) error {
+func (i *InstancesOptions) faults(client redis.UniversalClient) error {
 	var errs []error
 	if client == nil {
 		errs = append(errs, errors.New("failover: the client is nil"))
 	}
-	if o.Prefix == "" {
+	if i.Prefix == "" {
 		errs = append(errs, errors.New("failover: the prefix of instances is empty: "+
 			`give that of the store in Redis, such as "shop:"`))
 	}
 
 	// The braces are the hash tag, by which a Cluster keeps the instances on one shard.
-	if strings.ContainsAny(o.Prefix, "{}") {
-		errs = append(errs, fmt.Errorf("failover: the prefix %q of instances holds a brace", o.Prefix))
+	if strings.ContainsAny(i.Prefix, "{}") {
+		errs = append(errs, fmt.Errorf("failover: the prefix %q of instances holds a brace", i.Prefix))
 	}
 
-	if o.TTL != 0 && (o.TTL < minInstancesTTL || o.TTL > maxInstancesTTL) {
+	if i.TTL != 0 && (i.TTL < minInstancesTTL || i.TTL > maxInstancesTTL) {
 		errs = append(errs, fmt.Errorf("failover: the TTL %v of instances is neither 0 nor within %v to %v",
-			o.TTL, minInstancesTTL, maxInstancesTTL))
+			i.TTL, minInstancesTTL, maxInstancesTTL))
 	}
-	if o.Expected < 0 || o.Expected > maxInstances {
+	if i.Expected < 0 || i.Expected > maxInstances {
 		errs = append(errs, fmt.Errorf("failover: %d expected instances are not within 0 to %d",
-			o.Expected, maxInstances))
+			i.Expected, maxInstances))
 	}
 	return errors.Join(errs...)
 }

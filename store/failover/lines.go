@@ -13,8 +13,8 @@ const (
 	maxLines   = 2
 )
 
-// lines knows which changes of each shard were logged. The zero value is ready for use.
-type lines struct {
+// loggedChanges knows which changes of each shard were logged. The zero value is ready for use.
+type loggedChanges struct {
 	mu     sync.Mutex // guards all below
 	of     map[string]*shardLines
 	closed bool
@@ -31,7 +31,7 @@ type shardLines struct {
 // admit returns the change that is to be logged now, with the number of changes since the
 // line before. It returns false if e has to wait for the end of the minute, when expired is
 // called.
-func (l *lines) admit(e change, expire func()) (line change, changes int, ok bool) {
+func (l *loggedChanges) admit(e change, expire func()) (line change, changes int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -50,7 +50,7 @@ func (l *lines) admit(e change, expire func()) (line change, changes int, ok boo
 }
 
 // startMinuteLocked begins the minute of a shard, which ends with a call of expire.
-func (l *lines) startMinuteLocked(shard string, expire func()) *shardLines {
+func (l *loggedChanges) startMinuteLocked(shard string, expire func()) *shardLines {
 	if l.of == nil {
 		l.of = map[string]*shardLines{}
 	}
@@ -65,7 +65,7 @@ func (l *lines) startMinuteLocked(shard string, expire func()) *shardLines {
 
 // expired ends the minute of a shard. It returns the state that holds, if it was not logged
 // yet; that line begins another minute.
-func (l *lines) expired(shard string, expire func()) (line change, changes int, ok bool) {
+func (l *loggedChanges) expired(shard string, expire func()) (line change, changes int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
@@ -79,7 +79,7 @@ func (l *lines) expired(shard string, expire func()) (line change, changes int, 
 }
 
 // close ends all minutes, and returns the shards whose state was not logged yet.
-func (l *lines) close() (shards []string) {
+func (l *loggedChanges) close() (shards []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 

@@ -18,7 +18,7 @@ import (
 //	byFallback + n    the fallback decided; n is of the generation
 const (
 	markBits   = 16
-	marks      = 1<<markBits - 1
+	markMask   = 1<<markBits - 1
 	byFallback = 1 << (markBits - 1)
 )
 
@@ -98,7 +98,7 @@ func (c *copies) add(op *core.Op, at int64, d *core.Decision) (mark uint32) {
 // Refund, undoes. It returns false if there was no copy, or if others have come
 // since in its place.
 func (c *copies) find(op *core.Op) (d core.Decision, ok bool) {
-	mark := op.Origin & marks
+	mark := op.Origin & markMask
 	if mark == 0 || mark > maxCopies {
 		return d, false
 	}

@@ -130,7 +130,7 @@ func (o *owed) recordGranted(ops []core.Op, out []core.Decision) {
 	}
 }
 
-// add notes that the fallback granted the units of a decision.
+// add records that the fallback granted the units of a decision.
 func (o *owed) add(op *core.Op, d *core.Decision) {
 	h := o.shardOf(op.Key)
 	h.mu.Lock()
@@ -179,17 +179,17 @@ func (o *owed) newDebtLocked(h *owedShard, op *core.Op, now int64) *debt {
 }
 
 // mayPay reports whether the key owes units for which no payment is on its way.
-func (k *debt) mayPay() bool { return k.units > 0 && !k.queued && !k.final }
+func (d *debt) mayPay() bool { return d.units > 0 && !d.queued && !d.final }
 
 // isClear reports whether the key can be forgotten at once.
-func (k *debt) isClear() bool { return k.units == 0 && k.paid == 0 && !k.queued }
+func (d *debt) isClear() bool { return d.units == 0 && d.paid == 0 && !d.queued }
 
 // end returns when the key can be forgotten.
-func (k *debt) end() int64 {
-	if k.units > 0 {
-		return k.until
+func (d *debt) end() int64 {
+	if d.units > 0 {
+		return d.until
 	}
-	return min(k.until, k.looked+settled)
+	return min(d.until, d.looked+settled)
 }
 
 // tidyLocked forgets the keys whose time is over.
@@ -249,10 +249,10 @@ func (o *owed) lower(op *core.Op) (refund core.Op, ok bool) {
 
 // refundLocked takes n units from what the key has paid, and returns the refund of them at the
 // primary. ok is false if n is 0.
-func (k *debt) refundLocked(n int64) (refund core.Op, ok bool) {
-	k.paid -= n
+func (d *debt) refundLocked(n int64) (refund core.Op, ok bool) {
+	d.paid -= n
 	refund = core.Op{
-		Verb: core.Refund, Rule: k.rule, Key: k.key, Limit: k.limit, Cost: n, At: k.paidAt, ResetAfter: k.paidReset,
+		Verb: core.Refund, Rule: d.rule, Key: d.key, Limit: d.limit, Cost: n, At: d.paidAt, ResetAfter: d.paidReset,
 	}
 	return refund, n > 0
 }
@@ -273,38 +273,38 @@ func (o *owed) pay(op *core.Op, units int64, d *core.Decision) int64 {
 	return k.payLocked(min(units, k.units-k.sending), d)
 }
 
-// payLocked notes that the primary has charged n units for the key, and returns how many of
+// payLocked records that the primary has charged n units for the key, and returns how many of
 // them were owed.
-func (k *debt) payLocked(n int64, d *core.Decision) int64 {
-	n = max(0, min(n, k.units))
+func (d *debt) payLocked(n int64, decision *core.Decision) int64 {
+	n = max(0, min(n, d.units))
 	if n == 0 {
 		return 0
 	}
 
-	k.units, k.paid = k.units-n, k.paid+n
-	if d.At >= k.paidAt {
-		k.paidAt, k.paidReset = d.At, d.ResetAfter
+	d.units, d.paid = d.units-n, d.paid+n
+	if decision.At >= d.paidAt {
+		d.paidAt, d.paidReset = decision.At, decision.ResetAfter
 	}
 	return n
 }
 
 // unknownTo returns how many units the primary did not know at an instant of its clock.
-func (k *debt) unknownTo(at int64) int64 {
-	if at > k.paidAt {
-		return k.units
+func (d *debt) unknownTo(at int64) int64 {
+	if at > d.paidAt {
+		return d.units
 	}
-	return k.units + k.paid
+	return d.units + d.paid
 }
 
-// ageLocked lowers what is owed to what is still in use in the fallback, which has look left
-// of the key now. own are the units in use there that are known to be no part of it.
-func (k *debt) ageLocked(part core.Limit, look *core.Decision, own int64) {
-	k.looked = look.At
+// ageLocked lowers what is owed to what is still in use in the fallback, whose latest decision on
+// the key is inFallback. own are the units in use there that are known to be no part of it.
+func (d *debt) ageLocked(part core.Limit, inFallback *core.Decision, own int64) {
+	d.looked = inFallback.At
 	switch {
-	case look.At >= k.until:
-		k.units, k.paid = 0, 0
-	case look.Remaining > 0: // else more than the capacity may be in use
-		k.units = min(k.units, max(k.sending, part.Capacity()-look.Remaining-own))
+	case inFallback.At >= d.until:
+		d.units, d.paid = 0, 0
+	case inFallback.Remaining > 0: // else more than the capacity may be in use
+		d.units = min(d.units, max(d.sending, part.Capacity()-inFallback.Remaining-own))
 	}
 }
 

@@ -137,7 +137,7 @@ func (o *owed) beginPayment(id core.ID) (op core.Op, ok bool) {
 	return core.Op{Verb: core.Take, UpTo: true, Rule: k.rule, Key: k.key, Limit: k.limit, Cost: k.units}, true
 }
 
-// endPayment notes what became of a payment: d is the primary's decision unless there is an
+// endPayment records what became of a payment: d is the primary's decision unless there is an
 // error. It returns the refund of units that have come back to the fallback meanwhile, if there
 // are any.
 func (o *owed) endPayment(id core.ID, d *core.Decision, err error) (refund core.Op, ok bool) {

@@ -124,7 +124,7 @@ type cause struct {
 }
 
 func (c *cause) Error() string {
-	return core.ErrFallback.Error() + at(c.shard) + ": " + c.err.Error()
+	return core.ErrFallback.Error() + atShard(c.shard) + ": " + c.err.Error()
 }
 
 // Unwrap returns [core.ErrFallback] and the error of the primary.
@@ -186,7 +186,7 @@ func (p *primary) sendWaiting(ctx context.Context, b *breaker) {
 
 		// An operation that the primary calls invalid is removed: it would fail again.
 		if err != nil && !errors.Is(err, core.ErrOp) {
-			p.noteUnconfirmed(ctx, b, generation, e, err)
+			p.requeueOrDrop(ctx, b, generation, e, err)
 			return
 		}
 		b.waiting.removeOldest()
@@ -194,8 +194,9 @@ func (p *primary) sendWaiting(ctx context.Context, b *breaker) {
 	}
 }
 
-// noteUnconfirmed handles an operation that the primary did not confirm.
-func (p *primary) noteUnconfirmed(ctx context.Context, b *breaker, generation uint64, e pendingOp, err error) {
+// requeueOrDrop has an operation that the primary did not confirm wait on or drops it, and counts
+// the failure.
+func (p *primary) requeueOrDrop(ctx context.Context, b *breaker, generation uint64, e pendingOp, err error) {
 	if repeatable(&e.op) || wasNotSent(err) {
 		b.waiting.requeueOldest()
 	} else {

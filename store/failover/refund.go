@@ -228,7 +228,7 @@ func (s *Store) isLocal(op *core.Op) bool {
 		return false
 	}
 
-	mark := op.Origin & marks
+	mark := op.Origin & markMask
 	if op.Limit.Leased() {
 		generation := s.primary.breakerOf(op.Key).generation.Load()
 		return isOpen(generation) && mark == fallbackMark(generation)

@@ -24,8 +24,8 @@ type shards struct {
 	closed bool
 }
 
-func (k *shards) list() map[string]*breaker {
-	if m := k.known.Load(); m != nil {
+func (s *shards) list() map[string]*breaker {
+	if m := s.known.Load(); m != nil {
 		return *m
 	}
 	return nil
@@ -33,11 +33,11 @@ func (k *shards) list() map[string]*breaker {
 
 // close makes breakers that are still to come do nothing in the background, and returns
 // the others.
-func (k *shards) close() map[string]*breaker {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.closed = true
-	return k.list()
+func (s *shards) close() map[string]*breaker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return s.list()
 }
 
 // breakerOf returns the breaker of the key's shard.
@@ -60,12 +60,12 @@ func (p *primary) breakerOf(key string) *breaker {
 // addShard returns the breaker of a shard that was not seen before. If there are too
 // many, it forgets those that are closed, which belong to shards that are well or gone.
 func (p *primary) addShard(shard string) *breaker {
-	k := &p.shards
-	k.mu.Lock()
-	defer k.mu.Unlock()
+	s := &p.shards
+	s.mu.Lock()
+	defer s.mu.Unlock()
 
 	// Another step may have added it since this one looked.
-	list := k.list()
+	list := s.list()
 	if b := list[shard]; b != nil {
 		return b
 	}
@@ -83,11 +83,11 @@ func (p *primary) addShard(shard string) *breaker {
 	}
 
 	b := p.newBreaker(shard)
-	if k.closed {
+	if s.closed {
 		b.end()
 	}
 	next[shard] = b
-	k.known.Store(&next)
+	s.known.Store(&next)
 	return b
 }
 
@@ -104,8 +104,8 @@ func (p *primary) retire(b *breaker) bool {
 	return true
 }
 
-// all returns all breakers.
-func (p *primary) all() []*breaker {
+// breakers returns all breakers.
+func (p *primary) breakers() []*breaker {
 	all := []*breaker{p.breaker}
 	for _, b := range p.shards.list() {
 		all = append(all, b)

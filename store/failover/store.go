@@ -77,7 +77,7 @@ func (s *Store) Close() error {
 	s.mirror.payments.close()
 
 	// The log ends with the state that holds.
-	for _, shard := range s.reporter.lines.close() {
+	for _, shard := range s.reporter.logged.close() {
 		s.reporter.announce(change{shard: shard, expired: true})
 	}
 	return nil
@@ -213,13 +213,13 @@ func (s *Store) Fallback() core.Store {
 type local struct{ store *Store }
 
 // Apply asks the fallback.
-func (s local) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	return s.store.mirror.decide(ctx, s.store.primary.routeOf(ops).generation, ops, out)
+func (l local) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	return l.store.mirror.decide(ctx, l.store.primary.routeOf(ops).generation, ops, out)
 }
 
 // State returns Open if a part of the primary is bypassed: see [Stats] for which.
 func (s *Store) State() State {
-	for _, b := range s.primary.all() {
+	for _, b := range s.primary.breakers() {
 		if b.state() == Open {
 			return Open
 		}
@@ -245,7 +245,7 @@ func (s *Store) Stats() Stats {
 	n := Stats{Opened: p.opened.Load(), Probes: p.probes.Load(), Local: s.mirror.local.Load(), Lost: p.lost.Load(),
 		Unowed: s.mirror.owed.forgotten.Load()}
 
-	for _, b := range s.primary.all() {
+	for _, b := range s.primary.breakers() {
 		n.Waits += b.waiting.len()
 		if b.state() == Open {
 			n.State, n.Away = Open, append(n.Away, b.shard)
