@@ -71,7 +71,7 @@ type gate struct {
 
 	queue  list.List // of *waiter
 	timer  *time.Timer
-	cutoff time.Time // waiters that cannot wait until then have left
+	cutoff time.Time // all waiters can wait until then
 }
 
 // quota is what the server says is left of one limit.
@@ -121,6 +121,9 @@ func (g *gate) enter(now, latest time.Time) (p pass, passed bool, w *waiter, clo
 		return pass{}, false, nil, at.Sub(now)
 	}
 
+	if latest.Before(g.cutoff) {
+		g.cutoff = latest
+	}
 	w = &waiter{latest: latest, ready: make(chan struct{})}
 	w.place = g.queue.PushBack(w)
 	g.dispatchLocked(now)
@@ -471,7 +474,7 @@ func (g *gate) wakeAfterLocked(d time.Duration) {
 
 // refuseLateLocked ends the waits that would be too long.
 func (g *gate) refuseLateLocked(now time.Time) {
-	// The waiters were checked against every earlier instant, and the queue may be long.
+	// All waiters can wait until the cutoff, and the queue may be long.
 	at := g.earliestLocked(now, 0)
 	if !at.After(g.cutoff) {
 		return

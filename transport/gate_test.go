@@ -205,6 +205,30 @@ func TestGateKnowsHowLongItsQueueIs(t *testing.T) {
 	})
 }
 
+// One that came while the gate was to open early is refused when it is to open too late after all,
+// also if that is no later than it was once.
+func TestGateRefusesWhoCameWhileItWasToOpenEarly(t *testing.T) {
+	withJitter(t, 0)
+	g := newGate("k", false)
+	g.answered(passes(t, g, at(0), 1)[0], saysLeft(3, 10*time.Second), at(0))
+	all := passes(t, g, at(0), 3)
+
+	g.answered(all[0], saysLeft(0, 10*time.Second), at(0))
+	g.answered(all[1], saysLeft(0, 5*time.Second), at(0))
+	_, _, w, _ := g.enter(at(0), at(6000))
+	if w == nil {
+		t.Fatal("a request that can wait until the gate opens is refused")
+	}
+
+	g.answered(all[2], saysLeft(0, 8*time.Second), at(0))
+	if w.place != nil {
+		t.Error("a request that cannot wait until the gate opens stays")
+	}
+	if _, passed, closed := g.leave(w, at(0)); passed || closed != 8*time.Second {
+		t.Errorf("passed %v, closed for %v", passed, closed)
+	}
+}
+
 // A request that comes at the very instant at which another's turn comes is behind it.
 func TestGateLetsNoRequestOvertake(t *testing.T) {
 	withJitter(t, 0)

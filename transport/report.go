@@ -144,7 +144,7 @@ func (r *report) readDraft(lines, policyLines []string) bool {
 		case m.key == "reset":
 			reset = m.wholeNumber()
 		case m.key != "":
-		case m.value.kind != text && m.value.kind != token, m.params.bad, m.params.r < 0:
+		case m.value.kind != text && m.value.kind != token, m.params.wrong != 0, m.params.r < 0:
 			bad = true
 		default:
 			if after, units := policies.resetOf(&m); after >= 0 {
@@ -189,7 +189,7 @@ type policy struct {
 // read reads the field, or nothing if it does not have its form.
 func (p *policies) read() {
 	ok := parse(p.lines, func(m member) {
-		if p.n < len(p.list) && m.key == "" && !m.params.bad {
+		if p.n < len(p.list) && m.key == "" && m.params.wrong == 0 {
 			p.list[p.n] = policy{m.value.text, m.params.w, m.params.qu != "" && m.params.qu != "requests"}
 			p.n++
 		}

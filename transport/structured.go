@@ -19,11 +19,23 @@ type member struct {
 }
 
 // params are the parameters that fields about limits have. A number that is missing is -1.
+// Source: draft-ietf-httpapi-ratelimit-headers.
 type params struct {
-	r, t, w int64
-	qu      string
-	bad     bool // one of them has another type, or is negative
+	r  int64  // the units that remain
+	t  int64  // the seconds until they are more
+	w  int64  // the seconds of the window
+	qu string // what is counted; "" means requests
+
+	wrong uint8 // a bit for each that has another type, or is negative
 }
+
+// The bits of wrong.
+const (
+	wrongR = 1 << iota
+	wrongT
+	wrongW
+	wrongQu
+)
 
 // kind is the type of a bare item.
 type kind uint8
@@ -179,21 +191,29 @@ func (p *params) set(key string, value *bareItem) {
 		n = value.n
 	}
 
+	// A later parameter of the same name takes the place of a wrong one too.
 	switch key {
 	case "r":
 		p.r = n
+		p.judge(wrongR, n < 0)
 	case "t":
 		p.t = n
+		p.judge(wrongT, n < 0)
 	case "w":
 		p.w = n
+		p.judge(wrongW, n < 0)
 	case "qu":
 		p.qu = value.text
-		p.bad = p.bad || value.kind != text && value.kind != token
-		return
-	default:
-		return
+		p.judge(wrongQu, value.kind != text && value.kind != token)
 	}
-	p.bad = p.bad || n < 0
+}
+
+// judge notes whether a parameter is wrong.
+func (p *params) judge(bit uint8, wrong bool) {
+	p.wrong &^= bit
+	if wrong {
+		p.wrong |= bit
+	}
 }
 
 // key reads a key of a Dictionary, or the name of a parameter.

@@ -26,6 +26,9 @@ func TestStructuredFields(t *testing.T) {
 
 		// Parameters of a wrong kind or sign spoil their member and no other.
 		`"a";r=-1`:              `"a" -1 -1 bad`,
+		`"a";r=-1;r=5`:          `"a" 5 -1`,
+		`"a";r=5;r=-1`:          `"a" -1 -1 bad`,
+		`"a";r=-1;t=5`:          `"a" -1 5 bad`,
 		`"a";r`:                 `"a" -1 -1 bad`,
 		`"a";r="1"`:             `"a" -1 -1 bad`,
 		`"a";r=1.0`:             `"a" -1 -1 bad`,
@@ -79,7 +82,7 @@ func members(lines ...string) string {
 		}
 
 		text += fmt.Sprintf(" %d %d", m.params.r, m.params.t)
-		if m.params.bad {
+		if m.params.wrong != 0 {
 			text += " bad"
 		}
 		all = append(all, text)
