@@ -282,8 +282,8 @@ func (l Limit) Wider() Limit {
 // Part returns the limit under which each of n stores may grant by itself, so
 // that all together grant no more than l. A part has at least one unit, so more
 // stores than units grant more than l together. Where rounding makes a bucket
-// take too long to fill, the part is smaller, and so is its debt. An invalid limit
-// is returned as it is.
+// take too long to fill, or its numbers too large for exact arithmetic, the part is
+// smaller, and so is its debt. An invalid limit is returned as it is.
 func (l Limit) Part(n int64) Limit {
 	if n <= 1 || l.Validate() != nil {
 		return l
@@ -315,13 +315,15 @@ func (l *Limit) bucketPart(n int64) Limit {
 		return part
 	}
 
-	// Rounding the quota down may make the bucket take too long to fill. The burst is given up
-	// first, and then the quota.
+	// Rounding may make the bucket take too long to fill: then the burst is given up.
 	part.Burst = min(part.Burst, 1)
-	if part.Validate() == nil {
-		return part
+
+	// Or the numbers of the part are too large for exact arithmetic, where those of the whole were
+	// not, because its quota shared more divisors with the period. Then the last digits of the
+	// quota become zeros, so that it shares some too.
+	for unit := int64(10); part.Validate() != nil && part.Quota > 1; unit *= 10 {
+		part.Quota = max(1, part.Quota/unit*unit)
 	}
-	part.Quota = 1
 	return part
 }
 

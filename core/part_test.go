@@ -35,6 +35,12 @@ func TestLimitPart(t *testing.T) {
 		{"5/400d burst=1 debt=4", 5, "1/400d burst=1"},
 		{"5/400d burst=5", 4, "1/400d burst=1"},
 		{"5/80d token-bucket burst=25", 4, "1/80d token-bucket burst=1"},
+
+		// A third of ten million a second is 3333333, which has no divisor in common with a second:
+		// its units could not be counted exactly.
+		{"10000000/1s", 3, "3333330/1s"},
+		{"100000000/1m", 3, "33333330/1m"},
+		{"500000000/24h", 7, "71428570/24h"},
 	}
 
 	for _, row := range rows {
