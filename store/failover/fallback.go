@@ -215,7 +215,7 @@ func (s *shares) part(l core.Limit, n int) core.Limit {
 	}
 
 	next.parts[l] = part
-	s.known.CompareAndSwap(p, next)
+	s.known.CompareAndSwap(p, next) // if another was faster, the part is computed again
 	return part
 }
 

@@ -104,23 +104,29 @@ func (i *interner) find(op *core.Op) (*limitClass, error) {
 	return i.add(limitClassKey{op.Rule, op.Limit}), nil
 }
 
-func (i *interner) add(new limitClassKey) *limitClass {
+// add returns the class of a rule and a limit, and adds it to the list if it is new. Once the list
+// is full, a new class is uninterned: it has only a salt, because its slots carry the rule and the
+// limit themselves (see shard.write).
+func (i *interner) add(key limitClassKey) *limitClass {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if v := i.all[new]; v != nil {
+	if v := i.all[key]; v != nil {
 		return v
 	}
-	v := &limitClass{id: uninterned, salt: (maphash.String(i.seed, new.rule) + uint64(new.limit.Algorithm)) * spread}
+
+	v := &limitClass{id: uninterned, salt: (maphash.String(i.seed, key.rule) + uint64(key.limit.Algorithm)) * spread}
 	if len(i.all) == maxClasses {
 		return v
 	}
-	new.rule = strings.Clone(new.rule)
+
+	key.rule = strings.Clone(key.rule)
 	list := *i.list.Load()
-	v.limitClassKey, v.id, v.compact = new, classID(len(list)), new.limit.Compact()
+	v.limitClassKey, v.id, v.compact = key, classID(len(list)), key.limit.Compact()
+
 	// Readers of the older list never look beyond its own length.
 	list = append(list, v)
 	i.list.Store(&list)
-	i.all[new] = v
+	i.all[key] = v
 	return v
 }
 

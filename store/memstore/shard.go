@@ -148,10 +148,11 @@ func (h *shard) leases(b int, key string, now int64) bool {
 
 // keep stores slot i as a step has decided op, which is of class id. A slot of another
 // limit that the step has not changed stays, because it may be fresh under the limit of
-// op alone. Where there is no room to note which Takes are void, none is.
+// op alone. Where there is no room to note that a Reset has made earlier Takes void, the
+// note is dropped. A late Refund of such a Take then gives back units of others.
 func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Decision) {
 	if st.Void.Until != 0 && h.aside(i) == nil && !h.store.roomForAside() {
-		st.Void = core.Aside{}.Void
+		st.Void = core.Aside{}.Void // the zero value of a type that core does not export
 	}
 
 	// A decision under another limit than the slot's says nothing about the slot, unless the step
