@@ -345,7 +345,9 @@ func (*gcra) gauge(s *State, l *Limit, now int64) (remaining, reset int64) {
 		return l.Capacity(), 0
 	}
 
-	if s.Limit.sameRate(l) { // a quicker way to the result of pace
+	// A quicker way to the result of pace. settle has left units in use at the rate of s.Limit, so
+	// fewer than Used have come back, and the reset is ahead. At a faster rate all may be back.
+	if s.Limit.sameRate(l) {
 		r := l.rate()
 		used := s.Used - r.back(now-s.Mark)
 		return max(0, l.Capacity()-used), s.Mark + r.span(s.Used) - now

@@ -28,10 +28,11 @@ func parseAddress(s string) (address, bool) {
 	return parseHostPort(s, isPort)
 }
 
-// parseHostPort reads an address with or without a port that isPort accepts.
-func parseHostPort(s string, isPort func(string) bool) (address, bool) {
+// parseHostPort reads an address with or without a port. acceptsPort reports whether a text is a
+// port or empty. In RFC 7239 a port need not be a number.
+func parseHostPort(s string, acceptsPort func(string) bool) (address, bool) {
 	host, port, ok := splitPort(s)
-	if !ok || !isPort(port) {
+	if !ok || !acceptsPort(port) {
 		return address{}, false
 	}
 	if a, ok := parseHost(host); ok {
@@ -41,7 +42,7 @@ func parseHostPort(s string, isPort func(string) bool) (address, bool) {
 	// Some proxies leave the brackets out. What is an address as a whole was taken as one
 	// before, so "2001:db8::1:80" has no port, and eight groups with another number have one.
 	i := strings.LastIndexByte(s, ':')
-	if i+1 >= len(s) || strings.IndexByte(s[:max(i, 0)], ':') < 0 || !isPort(s[i+1:]) {
+	if i+1 >= len(s) || strings.IndexByte(s[:max(i, 0)], ':') < 0 || !acceptsPort(s[i+1:]) {
 		return address{}, false
 	}
 	return parseHost(s[:i])

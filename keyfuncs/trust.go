@@ -65,6 +65,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("has bits set beyond its length; %s or %s is meant", p.Masked(), p.Addr())
 	}
 
+	// The 96th bit of a mapped address is set, so a prefix of fewer bits was refused above.
 	if p.Addr().Is4In6() {
 		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/keyfuncs"
 )
 
-// prepareFor makes the result ready for r. It returns an error if there
+// prepareFor makes the step ready for r. It returns an error if there
 // is no limiter, if it cannot decide about requests, or if r is nil.
 func (s *step) prepareFor(e *engine, r core.Request) error {
 	switch {
@@ -211,7 +211,7 @@ func (s *step) applyVerdict(verdict keyfuncs.Verdict, verb core.Verb, rule *acti
 	return verdict != keyfuncs.Limited
 }
 
-// deny makes the result a refusal by the rule alone.
+// deny makes the step a refusal by the rule alone.
 func (s *step) deny(verb core.Verb, rule *activeRule, key string) {
 	s.drop()
 	op := s.nextOp(rule, rule.terms)

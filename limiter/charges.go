@@ -83,7 +83,7 @@ func (c *charges) holdsGranted() bool {
 	return false
 }
 
-// leaseCount returns how many leases the result was granted.
+// leaseCount returns how many leases the step was granted.
 func (c *charges) leaseCount() (n int64) {
 	for i := range c.asked {
 		if c.leased(i) {
@@ -299,7 +299,7 @@ func (c *charges) refundRefused(ctx context.Context, err error) {
 	c.engine.repay(ctx, undo)
 }
 
-// cancelBooking turns a result whose booked slot will not be used into a refusal.
+// cancelBooking turns a step whose booked slot will not be used into a refusal.
 func (c *charges) cancelBooking(ctx context.Context) {
 	tidy, cancel := cleanupContext(ctx)
 	defer cancel()
@@ -465,7 +465,7 @@ func (c *charges) endLeases() bool {
 	return true
 }
 
-// notifyLeases reports each lease of the result to the hooks.
+// notifyLeases reports each lease of the step to the hooks.
 func (c *charges) notifyLeases(e events.Lease) {
 	for i := range c.asked {
 		if c.leased(i) {

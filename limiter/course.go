@@ -310,8 +310,8 @@ func (c *course) notify(ctx context.Context) {
 	}
 }
 
-// observe passes the result to the Observer, which is not nil, or to its counters if the request
-// is plain. A result that is used again keeps the memory of the event.
+// observe tells the Observer, which is not nil, of the request, or only its counters if the request
+// is plain. A pooled course keeps the memory of the event for its next request.
 func (c *course) observe(ctx context.Context) {
 	l := c.engine
 	returned := false
@@ -346,7 +346,7 @@ func (c *course) observe(ctx context.Context) {
 	}
 	e.Err, e.Rules = nil, e.Rules[:0]
 
-	// A pooled result has its own memory for the next event.
+	// A pooled course has its own memory for the next event.
 	switch {
 	case c.record != nil:
 	case c.pooled:

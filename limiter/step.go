@@ -57,7 +57,7 @@ type step struct {
 	outside []outside // rules that the store was not asked about
 }
 
-// call is one rule's part of a result.
+// call is one rule's part of a step.
 type call struct {
 	rule    *activeRule
 	terms   *terms
@@ -93,7 +93,7 @@ type RuleDecision struct {
 	Decision core.Decision
 }
 
-// prepare makes the result ready for the rules in force.
+// prepare makes the step ready for the rules in force.
 func (s *step) prepare(e *engine) {
 	s.engine, s.set = e, e.set.Load()
 	switch n := len(s.set.rules); {
@@ -343,7 +343,7 @@ func (s *step) decides(i int) bool {
 	return verb != core.Refund && verb != core.Debit
 }
 
-// refuseBooking makes the result one that was refused where it had booked.
+// refuseBooking makes the step one that was refused where it had booked.
 func (s *step) refuseBooking() {
 	s.allowed = false
 	for i := range s.asked {

@@ -516,7 +516,7 @@ func (c *course) newSlot(booked time.Time) *waitline.Slot {
 	return s
 }
 
-// use makes the result that of the slot, whose instant has come.
+// use gives the course what was granted to the slot, whose instant has come.
 func (c *course) use(s *waitline.Slot, now time.Time) {
 	copy(c.out, s.Out)
 	c.allowed, c.degraded, c.aged = true, s.Degraded, now.Sub(s.Booked)

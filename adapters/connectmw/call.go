@@ -122,7 +122,7 @@ func (r *request) Path() string             { return r.Spec.Procedure }
 func (r *request) Route() string            { return r.Spec.Procedure }
 func (r *request) RemoteAddr() string       { return r.Peer.Addr }
 
-// Header decodes binary headers, which have several encodings.
+// Header decodes binary headers. A value has several encodings, and all of them make one key.
 func (r *request) Header(name string) []string {
 	lines := r.Call.Header[name]
 	if !strings.HasSuffix(name, "-Bin") || len(lines) == 0 {

@@ -40,7 +40,8 @@ func Shorten(key string) string {
 	return string(text[:copyText(&text, key)])
 }
 
-// copyText writes Shorten(key) to text and returns its length.
+// copyText writes Shorten(key) to text and returns its length. A holder keeps the text in
+// place, without a string of its own.
 func copyText(text *[maxText]byte, key string) int {
 	if isKept(key) {
 		return copy(text[:], key)
