@@ -111,9 +111,9 @@ return list
 // seconds, ordered by application, name and process, and at most 20,000 of them. Their
 // Age and ClockOffset are measured by the server's clock.
 func (s *Source) Instances(ctx context.Context) ([]policy.Instance, error) {
-	var names []string
+	var pairs []string // of a process and the age of its report
 	err := s.do(ctx, func(ctx context.Context) (err error) {
-		names, err = running.Run(ctx, s.client, []string{s.reported}, alive.Milliseconds(), maxInstances).StringSlice()
+		pairs, err = running.Run(ctx, s.client, []string{s.reported}, alive.Milliseconds(), maxInstances).StringSlice()
 		return err
 	})
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *Source) Instances(ctx context.Context) ([]policy.Instance, error) {
 
 	// The reports are read in pages, so that no reply keeps the server from other calls for long.
 	list := []policy.Instance{}
-	for some := range slices.Chunk(names, 2*page) {
+	for some := range slices.Chunk(pairs, 2*page) {
 		more, err := s.reports(ctx, some)
 		if err != nil {
 			return nil, err
@@ -151,11 +151,12 @@ end
 return texts
 `)
 
-// reports reads the reports of processes, each of which is followed by the report's age.
-func (s *Source) reports(ctx context.Context, names []string) (list []policy.Instance, err error) {
+// reports reads the reports of processes. pairs has each process, followed by the age of its
+// report in milliseconds.
+func (s *Source) reports(ctx context.Context, pairs []string) (list []policy.Instance, err error) {
 	args := []any{maxReport}
-	for at := 0; at+1 < len(names); at += 2 {
-		args = append(args, names[at])
+	for at := 0; at+1 < len(pairs); at += 2 {
+		args = append(args, pairs[at])
 	}
 
 	var texts []string
@@ -172,7 +173,7 @@ func (s *Source) reports(ctx context.Context, names []string) (list []policy.Ins
 		if json.Unmarshal([]byte(text), &r) != nil {
 			continue // it is gone, or written by another version of this package
 		}
-		age, _ := strconv.ParseInt(names[2*i+1], 10, 64)
+		age, _ := strconv.ParseInt(pairs[2*i+1], 10, 64)
 		r.Age, r.ClockOffset = time.Duration(age)*time.Millisecond, time.Duration(r.Clock)*time.Microsecond
 		list = append(list, r.Instance)
 	}
