@@ -57,7 +57,8 @@ type redisRecords struct {
 }
 
 // call calls f, unless Redis did not answer a moment ago, so that few requests wait for it.
-// The call outlives the client, but not the deadline of ctx.
+// The call outlives the client, but not the deadline of ctx. That Redis does not have a name is
+// no error.
 func (r *redisRecords) call(ctx context.Context, f func(context.Context) error) error {
 	// After the pause one request tries, and moves the end of the pause, so that the others do not
 	// wait.

@@ -191,8 +191,8 @@ func (c *call) addDecision(i int, r *limiter.RuleDecision, e *element, s *state)
 
 	// A limit in quota mode is one that degrades: alone it refuses nothing.
 	l := c.requests[i].limit
-	quota := l != nil && l.Quota && r.OnLimit == limiter.Degrade
-	if quota {
+	inQuotaMode := l != nil && l.QuotaMode && r.OnLimit == limiter.Degrade
+	if inQuotaMode {
 		s.quotas++
 	}
 
@@ -204,7 +204,7 @@ func (c *call) addDecision(i int, r *limiter.RuleDecision, e *element, s *state)
 	case r.OnLimit == limiter.Shadow:
 		s.shadow = append(s.shadow, r.Rule)
 		return
-	case quota:
+	case inQuotaMode:
 		s.addExceeded(r.Rule, r.Decision.RetryAfter)
 	case r.OnLimit == limiter.Degrade:
 		s.degraded = true

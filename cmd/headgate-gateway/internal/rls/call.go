@@ -277,9 +277,10 @@ func (c *call) findLimits(domain *limitfile.Domain) {
 		}
 
 		// A rule has no quota of 0. A limit of no requests is refused by a rate without a quota,
-		// which the call brings.
+		// which the call brings. In quota mode it refuses only together with the others in that
+		// mode, so no rule is asked, and the answer counts it as exceeded.
 		if d.limit.Requests == 0 {
-			d.empty = d.limit.Quota && !d.limit.Shadow
+			d.empty = d.limit.QuotaMode && !d.limit.Shadow
 			c.parts[i].Rate = &core.Limit{Period: d.limit.Limit.Period}
 		}
 	}

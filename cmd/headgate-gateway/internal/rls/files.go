@@ -84,7 +84,7 @@ func actionOf(l *limitfile.Limit) limiter.Action {
 	switch {
 	case l.Shadow:
 		return limiter.Shadow
-	case l.Quota:
+	case l.QuotaMode:
 		return limiter.Degrade // alone it refuses nothing
 	}
 	return limiter.Reject

@@ -58,7 +58,7 @@ type Limit struct {
 	Name     string   // for people and for Replaces, or ""
 	Replaces []string // names of limits that this one puts out of force
 
-	Unlimited, Shadow, Quota bool
+	Unlimited, Shadow, QuotaMode bool // unlimited, shadow_mode and quota_mode
 
 	Metadata map[string]any // for the answer, or nil
 }

@@ -267,7 +267,7 @@ descriptors: &list
 	}
 
 	l := d.Limits[0]
-	if !l.Shadow || !l.Quota || l.Name != "first" || !slices.Equal(l.Replaces, []string{"second", "third"}) ||
+	if !l.Shadow || !l.QuotaMode || l.Name != "first" || !slices.Equal(l.Replaces, []string{"second", "third"}) ||
 		l.Requests != 1000 {
 		t.Errorf("read %+v", l)
 	}

@@ -407,7 +407,7 @@ func (n *node) add(e Entry, child *node) (earlier *node) {
 // limit reads what a descriptor says about its limit.
 func (b *builder) limit(d *Domain, n *node, f map[string]*yaml.Node, to path) {
 	// These fields are read first: mistakes in them are reported where there is no limit, too.
-	shadow, quota := b.flag(f["shadow_mode"]), b.flag(f["quota_mode"])
+	shadow, quotaMode := b.flag(f["shadow_mode"]), b.flag(f["quota_mode"])
 	metadata := b.metadata(f["metadata"])
 
 	at := resolve(f["rate_limit"])
@@ -421,7 +421,7 @@ func (b *builder) limit(d *Domain, n *node, f map[string]*yaml.Node, to path) {
 	}
 
 	l := &Limit{
-		Name: b.text(r["name"]), Shadow: shadow, Quota: quota, Metadata: metadata,
+		Name: b.text(r["name"]), Shadow: shadow, QuotaMode: quotaMode, Metadata: metadata,
 		Unlimited: b.flag(r["unlimited"]),
 	}
 	for _, item := range b.list(r["replaces"]) {
