@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
 )
 
 func TestPolicyIsCreatedReadSavedAndDeleted(t *testing.T) {
@@ -384,7 +385,7 @@ func TestValidateNamesEveryMistake(t *testing.T) {
 	bad := object{"name": "Bad Name", "apps": []string{}, "limit": "many", "key": "x",
 		"match":    object{"methods": []string{"get"}, "host": "A:1", "path": "x"},
 		"on_limit": "panic", "on_store_error": "maybe", "mode": "on", "priority": 2_000_000,
-		"description": strings.Repeat("x", 1001)}
+		"description": strings.Repeat("x", policy.MaxText+1)}
 	want := []string{"apps", "description", "key", "limit", "match.host", "match.methods", "match.path", "mode",
 		"name", "on_limit", "on_store_error", "priority"}
 
@@ -430,7 +431,9 @@ func TestTesterListsApplyingPolicies(t *testing.T) {
 	put("off", object{"mode": "off"})
 	put("other", object{"apps": []string{"b"}})
 
-	// off never applies, and other is of the application b.
+	// The policy p of newWorld applies to all requests of the application a, and off to none. other
+	// is of b, of which the stranger is an owner. The administrator sees all. The highest priority
+	// comes first, and then the name decides.
 	for _, c := range []struct {
 		as   string
 		ask  object

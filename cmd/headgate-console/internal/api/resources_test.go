@@ -633,7 +633,7 @@ func TestImportWithinApplicationsWithANote(t *testing.T) {
 	// Each mistake has its field: an empty name, apps without a deletion, and so on.
 	w.ask(admin, "POST", "/api/import/plan?missing=remove&apps=a,", none).wantField("apps")
 	w.ask(admin, "POST", "/api/import/plan?apps=a", none).wantField("apps")
-	w.ask(admin, "POST", "/api/import?comment="+strings.Repeat("x", 501), none).wantField("comment")
+	w.ask(admin, "POST", "/api/import?comment="+strings.Repeat("x", service.MaxComment+1), none).wantField("comment")
 	w.ask(admin, "POST", "/api/import?compare=yes", none).wantField("compare")
 	w.ask(admin, "POST", "/api/import/plan?compare=perhaps", none).wantField("compare")
 

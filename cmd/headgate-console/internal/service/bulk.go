@@ -141,7 +141,7 @@ func (s *Service) ChangePolicies(ctx context.Context, a Actor, b Bulk) (plan Bul
 }
 
 func (b *Bulk) check() error {
-	f := checkVersions(b.Policies)
+	f := checkNamed(b.Policies)
 	if b.Mode == nil && b.AddApp == "" && b.RemoveApp == "" {
 		f.add("", errors.New("there is nothing to change"))
 	}
@@ -158,8 +158,9 @@ func (b *Bulk) check() error {
 	return f.err()
 }
 
-// checkVersions returns the mistakes in the policies of a change.
-func checkVersions(list []PolicyVersion) (f faults) {
+// checkNamed returns the mistakes in which policies a change names: none, too many, or one twice.
+// Their versions are compared in the transaction.
+func checkNamed(list []PolicyVersion) (f faults) {
 	seen := map[string]bool{}
 	for _, p := range list {
 		if seen[p.Name] {

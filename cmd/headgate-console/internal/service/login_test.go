@@ -220,7 +220,7 @@ func TestChangePasswordEndsOtherSessions(t *testing.T) {
 		wantErr(t, "a wrong password", err, ErrCredentials)
 
 		// Too short, the name of the user, the old one, too long, and not text.
-		for _, bad := range []string{"", "short", "x", userPassword, strings.Repeat("x", 257),
+		for _, bad := range []string{"", "short", "x", userPassword, strings.Repeat("x", auth.MaxPassword+1),
 			"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
 			_, err = w.ChangePassword(ctx, x, userPassword, bad)
 			wantFault(t, fmt.Sprintf("the password %.20q", bad), err, "password")

@@ -31,7 +31,7 @@ func (s *Service) Undo(ctx context.Context, a Actor, name string, version int64)
 func (s *Service) UndoPolicies(
 	ctx context.Context, a Actor, list []PolicyVersion,
 ) (now []PolicyVersion, at time.Time, err error) {
-	if err := checkVersions(list).err(); err != nil {
+	if err := checkNamed(list).err(); err != nil {
 		return nil, at, err
 	}
 

@@ -110,6 +110,8 @@ func seconds(p service.Point, t service.Traffic) float64 {
 	return t.Step.Seconds()
 }
 
+// barOf returns the bar of a point. end is the number at the top of the axis. late says that the
+// bar is in the right half.
 func barOf(p service.Point, t service.Traffic, end float64, late bool) bar {
 	b := bar{ID: p.At.Unix() / 60, From: p.At, To: p.At.Add(t.Step), Late: late, figures: figuresOf(p.Counts)}
 	b.Open = !t.Now.Before(b.From) && t.Now.Before(b.To)

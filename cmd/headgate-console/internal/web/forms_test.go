@@ -272,7 +272,8 @@ func TestFormShowsAllMistakes(t *testing.T) {
 		"period": {"x"}, "unit": {"m"}, "burst": {"-3"}, "debt": {"-4"},
 		"segments": {"y"}, "key": {"other"}, "key_other": {"nobody+ip"}, "methods": {"GET", "GET"}, "host": {"a b"},
 		"path": {"nowhere"}, "on_limit": {"wait"}, "wait": {"long"},
-		"on_store_error": {"maybe"}, "mode": {"soon"}, "priority": {"high"}, "description": {strings.Repeat("x", 1001)},
+		"on_store_error": {"maybe"}, "mode": {"soon"}, "priority": {"high"},
+		"description": {strings.Repeat("x", policy.MaxText+1)},
 	}
 	got := b.post("/new", form).want(http.StatusUnprocessableEntity)
 
