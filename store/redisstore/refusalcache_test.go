@@ -200,7 +200,8 @@ func TestRefusalCacheSeesChangesOfAKey(t *testing.T) {
 
 	other := limit(t, "20/1h")
 
-	// Whatever this process does to the key may change when it is granted again.
+	// Whatever this process does to the key may change when it is granted again. Under another
+	// limit the store reads the state in a new way, also for a peek.
 	with := func(change func(op *core.Op)) core.Op { o := op; change(&o); return o }
 	for what, step := range map[string][]core.Op{
 		"a reset":  {with(func(o *core.Op) { o.Verb = core.Reset })},
@@ -208,11 +209,11 @@ func TestRefusalCacheSeesChangesOfAKey(t *testing.T) {
 		"a debit":  {with(func(o *core.Op) { o.Verb, o.Cost = core.Debit, 2 })},
 		"a debit among others": {{Rule: "q", Key: "k", Limit: l, Cost: 1},
 			with(func(o *core.Op) { o.Verb, o.Cost = core.Debit, 9 })},
-		"a smaller take":      {with(func(o *core.Op) { o.Cost = 2 })},
-		"a booking":           {with(func(o *core.Op) { o.Cost, o.MaxWait = 4, time.Hour })},
-		"another limit":       {with(func(o *core.Op) { o.Limit, o.Cost = other, 1 })},
-		"a peek under it":     {with(func(o *core.Op) { o.Verb, o.Limit, o.Cost = core.Peek, other, 1 })},
-		"a take among others": {with(func(o *core.Op) { o.Cost = 2 }), {Rule: "q", Key: "k", Limit: l, Cost: 1}},
+		"a smaller take":             {with(func(o *core.Op) { o.Cost = 2 })},
+		"a booking":                  {with(func(o *core.Op) { o.Cost, o.MaxWait = 4, time.Hour })},
+		"a take under another limit": {with(func(o *core.Op) { o.Limit, o.Cost = other, 1 })},
+		"a peek under another limit": {with(func(o *core.Op) { o.Verb, o.Limit, o.Cost = core.Peek, other, 1 })},
+		"a take among others":        {with(func(o *core.Op) { o.Cost = 2 }), {Rule: "q", Key: "k", Limit: l, Cost: 1}},
 		"a reset among others": {{Rule: "q", Key: "k", Limit: l, Cost: 1},
 			with(func(o *core.Op) { o.Verb = core.Reset })},
 	} {

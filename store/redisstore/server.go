@@ -22,11 +22,13 @@ const patienceParts = 7
 func patienceOf(budget time.Duration) time.Duration { return budget * patienceParts / 5 }
 
 const (
-	// excuses is how many times its lateness for a call a process may have been late before.
-	excuses = 4
+	// A silence begins later by lateFactor times what this process was late for a call, because
+	// it may have been late before the call too.
+	lateFactor = 4
 
-	// maxExcused is for how many calls in turn it may.
-	maxExcused = 4
+	// maxLateInTurn is for how many late calls in a row the lateness is multiplied. For further
+	// ones it counts once.
+	maxLateInTurn = 4
 )
 
 // roundTrips is how many round trips a call may take.
@@ -188,10 +190,10 @@ func (s *server) unheard(now time.Time, late time.Duration) {
 	}
 }
 
-// excuse has the silence begin later, because this process was late by so much for a call. It
-// may have been late before too, and would not have noticed a reply. Calls that are late one
-// after another soon count for no more than they were late: a process that is late by a moment
-// for each still finds out that the server is silent.
+// excuse has the silence begin later, because this process was late for a call, by a time above
+// 0. It may have been late before too, and would not have noticed a reply. After maxLateInTurn late
+// calls in a row the silence begins later only by the lateness itself: a process that is late by
+// a moment for each call still finds out that the server is silent.
 func (s *server) excuse(begun, now time.Time, late time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,12 +205,12 @@ func (s *server) excuse(begun, now time.Time, late time.Duration) {
 		s.lateInTurn, s.lateAt = s.lateInTurn+1, at
 	}
 
-	if s.lateInTurn <= maxExcused {
-		late *= excuses
+	if s.lateInTurn <= maxLateInTurn {
+		late *= lateFactor
 	}
 
 	if since := s.since.Load(); since != 0 {
-		s.since.Store(min(at, since+int64(max(0, late))))
+		s.since.Store(min(at, since+int64(late)))
 	}
 }
 
