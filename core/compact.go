@@ -140,23 +140,33 @@ func (c *Compact) Fresh(used, mark, now int64) (at int64, ok bool) {
 	if c.form == notCompact {
 		return 0, false
 	}
-	if used > 0 {
-		at = c.end(used, mark)
+
+	inUse := int64(0)
+	if c.form < inWindow {
+		used, mark, inUse, ok = c.refill(used, mark, now)
+	} else {
+		used, mark, inUse, ok = c.roll(used, mark, now)
 	}
 
-	var inUse int64
-	if c.form < inWindow {
-		_, _, inUse, ok = c.refill(used, mark, now)
-	} else {
-		_, _, inUse, ok = c.roll(used, mark, now)
+	// Of more units than can be in use no end is known, and the product might not fit.
+	if !ok || inUse > c.capacity {
+		return 0, false
 	}
-	return max(now, at), ok && inUse <= c.capacity
+	if used == 0 {
+		return now, true
+	}
+	return c.end(used, mark), true
 }
 
-// Began returns an instant that the last Take of a key with that mark was not before.
-func (c *Compact) Began(mark int64) int64 {
-	if c.form < inWindow {
-		return mark
+// Began returns an instant that the last Take of a key was not before, which has used units since
+// mark. At an earlier one Decide would find that the clock has stepped back.
+func (c *Compact) Began(used, mark int64) int64 {
+	switch {
+	case c.form >= inWindow:
+		return mark - c.every
+	case used > c.capacity:
+		// Within a round some had come back when it was decided.
+		return c.end(used-c.capacity, mark)
 	}
-	return mark - c.every
+	return mark
 }

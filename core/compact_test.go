@@ -54,58 +54,71 @@ func TestCompactTakeDecidesAsDecide(t *testing.T) {
 		if err := l.Validate(); err != nil {
 			t.Fatal(err)
 		}
-
-		c, st, now := l.Compact(), core.State{Limit: l}, start
-		if !c.Valid() {
+		if c := l.Compact(); !c.Valid() {
 			t.Fatalf("%v is left to Decide", l)
 		}
 
+		st, now := core.State{Limit: l}, start
 		for range rapid.IntRange(1, 50).Draw(t, "steps") {
 			now += moves(t, round)
-			op := core.Op{Key: "key", Limit: l, Cost: rapid.SampledFrom([]int64{1, 1, 1, 2, 3, 299, 301,
-				1 << 62}).Draw(t, "cost")}
-
-			// Fields of an earlier decision have to be overwritten: callers reuse the slice.
-			got := core.Decision{Allowed: true, Origin: 7, Wait: 7, RetryAfter: 7, At: 7} // of an earlier step
-			used, mark, good := c.Take(st.Used, st.Mark, now, op.Cost, &got)
-			before := st
-
-			// A Take that may wait is not for the short way, so its answer is not looked at. Every
-			// other one within the capacity has to be decided by it, or the path would be fast and
-			// unused.
-			if rapid.IntRange(0, 9).Draw(t, "book") == 0 && l.Books() {
-				op.MaxWait, good = time.Hour, false
-			} else if !good && now >= c.Began(st.Mark) && inUse(t, &st, &l, now) <= l.Capacity() {
-				t.Fatalf("%+v at %d is left to Decide", st, now)
-			}
-
-			want := make([]core.Decision, 1)
-			st.Changed = false
-			core.Decide([]core.Op{op}, []*core.State{&st}, now, want)
-
-			// Compact returns the state and does not write it: Decide's is the one that goes on.
-			switch {
-			case !good:
-			case got != want[0]:
-				t.Fatalf("%v: %d units of %+v at %d\n got %+v\nwant %+v", l, op.Cost, before, now, got, want[0])
-			case got.Allowed && (used != st.Used || mark != st.Mark || st.Over != 0), got.Allowed != st.Changed:
-				t.Fatalf("%v: %d units of %+v at %d: %d used since %d, want %+v", l, op.Cost, before, now, used, mark,
-					st)
-			case got.Allowed && (used > c.MaxUsed() || c.Began(mark) > now):
-				t.Fatalf("%v: %d used of at most %d, begun at %d, now %d", l, used, c.MaxUsed(), c.Began(mark), now)
-			}
-
-			// A step that was refused leaves a Take that did not happen, and so what a Peek saw
-			// before it.
-			if good && got.Allowed {
-				c.Untake(used, mark, op.Cost, &got)
-				if peeked := peek(&before, &l, now); got.Remaining != peeked.Remaining ||
-					got.ResetAfter != peeked.ResetAfter || got.Taken != 0 {
-					t.Fatalf("%v: undone %+v, peeked %+v of %+v at %d", l, got, peeked, before, now)
-				}
-			}
+			cost := rapid.SampledFrom([]int64{1, 1, 1, 2, 3, 299, 301, 1 << 62}).Draw(t, "cost")
+			books := rapid.IntRange(0, 9).Draw(t, "book") == 0 && l.Books()
+			takeBothWays(t, &st, core.Op{Key: "key", Limit: l, Cost: cost}, now, books)
 		}
 	})
+}
+
+// takeBothWays compares what Compact and Decide make of a Take, which may book its units. Compact
+// returns the state and does not write it: Decide's is the one that goes on.
+func takeBothWays(t *rapid.T, st *core.State, op core.Op, now int64, books bool) {
+	t.Helper()
+	l, before := &op.Limit, *st
+	c := l.Compact()
+
+	// Fields of an earlier decision have to be overwritten: callers reuse the slice.
+	got := core.Decision{Allowed: true, Origin: 7, Wait: 7, RetryAfter: 7, At: 7}
+	used, mark, good := c.Take(st.Used, st.Mark, now, op.Cost, &got)
+
+	// A Take that may wait is not for the short way, so its answer is not looked at. Every other
+	// one within the capacity has to be decided by it, or the path would be fast and unused.
+	if books {
+		op.MaxWait, good = time.Hour, false
+	} else if !good && now >= c.Began(st.Used, st.Mark) && inUse(t, st, l, now) <= l.Capacity() {
+		t.Fatalf("%+v at %d is left to Decide", st, now)
+	}
+
+	want := make([]core.Decision, 1)
+	st.Changed = false
+	core.Decide([]core.Op{op}, []*core.State{st}, now, want)
+
+	if !good {
+		return
+	}
+	if got != want[0] || got.Allowed != st.Changed {
+		t.Fatalf("%v: %d units of %+v at %d, changed %v\n got %+v\nwant %+v",
+			l, op.Cost, before, now, st.Changed, got, want[0])
+	}
+	if got.Allowed {
+		keepsAsDecided(t, &c, st, used, mark, now)
+
+		// A Take that did not happen, because its step was refused, leaves what a Peek saw before.
+		c.Untake(used, mark, op.Cost, &got)
+		p := peek(&before, l, now)
+		if got.Remaining != p.Remaining || got.ResetAfter != p.ResetAfter || got.Taken != 0 {
+			t.Fatalf("%v: undone %+v, peeked %+v of %+v at %d", l, got, p, before, now)
+		}
+	}
+}
+
+// keepsAsDecided checks the used and mark of an allowed Take, of which Decide has made st.
+func keepsAsDecided(t *rapid.T, c *core.Compact, st *core.State, used, mark, now int64) {
+	t.Helper()
+	if used != st.Used || mark != st.Mark || st.Over != 0 {
+		t.Fatalf("%d used since %d, want %+v", used, mark, st)
+	}
+	if used > c.MaxUsed() || c.Began(used, mark) > now {
+		t.Fatalf("%d used of at most %d, begun at %d, now %d", used, c.MaxUsed(), c.Began(used, mark), now)
+	}
 }
 
 // peek returns what a Peek sees of a copy of the state.
@@ -139,7 +152,7 @@ func TestCompactFreshIsWhenDecideSaysSo(t *testing.T) {
 		// The instant may lie before Mark, after a clock that stepped back.
 		got, good := c.Fresh(st.Used, st.Mark, now)
 		over := inUse(t, &st, &l, now) > l.Capacity() && (l.Algorithm != core.FixedWindow || now < st.Mark)
-		if due := now >= c.Began(start) && !over; good != due {
+		if due := now >= c.Began(st.Used, start) && !over; good != due {
 			t.Fatalf("%v: %+v at %d: decided %v, want %v", l, st, now, good, due)
 		}
 

@@ -34,6 +34,9 @@ func (h *shard) sweep(now int64, n int, grace int64) int {
 		return 0
 	}
 
+	// What the sweep learns is as of now, also for a step at an earlier instant that comes next.
+	h.latest = now
+
 	for done := range n {
 		// A round has ended, and with it pending has become the earliest instant of all slots.
 		if h.cursor >= len(h.slots) {
@@ -114,7 +117,7 @@ func (h *shard) moved(from, to int) {
 
 // tidyIfDue tidies the store if that was not done for a while. The caller holds no lock.
 func (s *Store) tidyIfDue(now int64) {
-	if now >= s.tidyAt.Load() {
+	if at := s.tidyAt.Load(); now >= at || now < at-tidyPause {
 		s.tidy(now)
 	}
 }
@@ -122,15 +125,16 @@ func (s *Store) tidyIfDue(now int64) {
 // tidy sweeps slots of shards that need it and are not busy: as many as time has passed for, so
 // that the memory of fresh keys comes back in a time that depends little on the load.
 func (s *Store) tidy(now int64) {
+	// An instant that is further ahead than a pause is from before the clock stepped back.
 	due := s.tidyAt.Load()
-	if now < due || !s.tidyAt.CompareAndSwap(due, now+tidyPause) {
+	if now < due && now >= due-tidyPause || !s.tidyAt.CompareAndSwap(due, now+tidyPause) {
 		return
 	}
 	if now-grace < s.earliest.Load() {
 		return
 	}
 
-	n := min(maxTidy, tidySlots*((now-due)/tidyPause+1))
+	n := min(maxTidy, tidySlots*(max(0, now-due)/tidyPause+1))
 	toSweep := int(n)
 	for range tidyShards {
 		if toSweep -= s.sweepNext(now, toSweep, grace); toSweep <= 0 {

@@ -155,6 +155,48 @@ func TestSweepFreesMemoryOnceTheClockHasCaughtUp(t *testing.T) {
 	}
 }
 
+// The store is tidied too after the clock was an hour ahead.
+func TestSweepFreesMemoryAfterTheClockWasAhead(t *testing.T) {
+	s, c := newStore(t, 0)
+	one := takes("one", limit("1000000/1h"))
+	c.move(time.Hour)
+	do(t, s, one)
+	c.move(-time.Hour)
+
+	// The shard of that step waits until its time has come again, and no other does.
+	fill(t, s, "key", 20_000, limit("1/1s"))
+	for range 10_000 {
+		c.move(time.Millisecond)
+		do(t, s, one)
+	}
+	if n := s.Len(); n > 100 {
+		t.Errorf("%d keys held after ten seconds, want those of one shard", n)
+	}
+}
+
+// A key that a large debt has left more used units than an int64 can multiply is in use.
+func TestSweepKeepsAKeyOfALargeDebt(t *testing.T) {
+	s, c := newStore(t, 0)
+	h := &oneShard(s).shards[0]
+	op := takes("key", limit("999983/1s burst=9000000000000"))
+	op.Cost = op.Limit.Capacity()
+	do(t, s, op)
+
+	debit, refund := op, op
+	debit.Verb, debit.Cost = core.Debit, 5_000_000_000_000
+	do(t, s, debit)
+	c.move(60 * 24 * time.Hour)
+
+	// A Refund without an instant ends the note of the debt.
+	refund.Verb, refund.Cost = core.Refund, 1
+	do(t, s, refund)
+	h.earliest.Store(0)
+	h.sweep(c.now.Load(), 100, 0)
+	if s.Len() != 1 {
+		t.Error("a key in use is forgotten")
+	}
+}
+
 func TestSweepDoesNotTakeBackTime(t *testing.T) {
 	s, c := newStore(t, 0)
 	h := &oneShard(s).shards[0]

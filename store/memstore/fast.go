@@ -215,6 +215,12 @@ func (h *shard) countHit(i int, v *limitClass) {
 		return
 	}
 
+	// A debt may have left more units, which no Take has written off yet.
+	if c.used > v.compact.MaxUsed() {
+		h.streak = 0
+		return
+	}
+
 	h.unpin()
 	r := &pinned{base: c.mark, bits: uint8(left), hash: c.hash, class: v.id}
 	if c.size == long {
@@ -249,7 +255,7 @@ func (h *shard) unpin() {
 	// A Take that still holds r leaves the key to the slot from here on.
 	c := &h.slots[i]
 	c.used, c.mark = r.unpack(r.state.Swap(unpinned))
-	h.latest = max(h.latest, v.compact.Began(c.mark))
+	h.latest = max(h.latest, v.compact.Began(c.used, c.mark))
 }
 
 // lock takes the lock and unpins the shard's key, for every step but a quick Take

@@ -321,6 +321,7 @@ func TestPinnedKeyThatARefusalLeavesFreshIsForgotten(t *testing.T) {
 	// The refusal of four units, more than the limit has, leaves the key as it is: a microsecond
 	// before it is fresh, it is still held.
 	c.move(time.Minute - time.Microsecond)
+	s.tidyAt.Store(c.now.Load() + tidyPause) // a tidy unpins the keys of the shards that it sweeps
 	op.Cost = 4
 	if d := do(t, s, op)[0]; d.Allowed || d.ResetAfter != time.Microsecond || !isPinned(t, s, op) || s.Len() != 1 {
 		t.Errorf("%+v, pinned %v, %d keys held", d, isPinned(t, s, op), s.Len())
@@ -705,10 +706,10 @@ func TestFastTakesRefusedLeaveNewKeysToOverflow(t *testing.T) {
 
 func TestFastTakesRefusedForgetFreshKeys(t *testing.T) {
 	s, c := known(t)
-	s.tidyAt.Store(never) // a tidy would forget b too
 
 	// Half an hour later a and b are fresh; c, of one unit an hour, refuses the step.
 	c.move(30 * time.Minute)
+	s.tidyAt.Store(c.now.Load() + tidyPause) // a tidy would forget b too
 	got := do(t, s, ruled("a", "key", "9/1h"), ruled("c", "key", "1/1h"))
 
 	want := []core.Decision{
@@ -807,6 +808,80 @@ func TestFastTakesLeaveBookedKeysToTheGeneralPath(t *testing.T) {
 	step := []core.Op{ruled("a", "key", "9/1h"), ruled("c", "key", "1/1h")}
 	if _, _, done := s.takeAll(step, make([]core.Decision, 2)); done {
 		t.Error("units that were booked are counted as others")
+	}
+}
+
+// A debt of which a part has come back leaves more units in the slot than a pinned key has room
+// for. Refused Takes, which write nothing, must not pin it: the key would have units again.
+func TestADebtThatNoTakeHasWrittenOffIsNotPinned(t *testing.T) {
+	for text, verb := range map[string]core.Verb{
+		"10/1s token-bucket":         core.Peek,
+		"1/1h token-bucket burst=70": core.Peek,
+		"10/10s":                     core.Refund, // without an instant, which ends the note of the debt
+		"3/1s burst=10":              core.Refund,
+	} {
+		l := limit(text)
+		s, c := newStore(t, 0)
+		op := takes("key", l)
+		op.Cost = l.Capacity()
+		do(t, s, op)
+
+		debit := op
+		debit.Verb = core.Debit
+		owed := do(t, s, debit)[0]
+		c.move(owed.ResetAfter / 2)
+		between := op
+		between.Verb, between.Cost = verb, 1
+		do(t, s, between)
+
+		peek := op
+		peek.Verb = core.Peek
+		want := do(t, s, peek)[0]
+		for i := range 3 * pinAfter {
+			if got := do(t, s, op)[0]; got.Remaining != want.Remaining || got.Allowed != want.Allowed {
+				t.Errorf("%s: take %d: %+v, want %+v", text, i, got, want)
+				break
+			}
+		}
+	}
+}
+
+// A Take that read the clock 40 ms before others of its pinned key is decided at a later instant:
+// at its own, the units that have come back since would seem to be those of a clock that stepped
+// back, and be given back twice.
+func TestATakeThatIsLateGivesNoUnitsBack(t *testing.T) {
+	c := newClock()
+	var overtake func()
+	s := MustNew(Options{Clock: func() int64 {
+		now := c.now.Load()
+		if f := overtake; f != nil {
+			overtake = nil
+			f()
+		}
+		return now
+	}})
+
+	op, admitted := takes("key", limit("99991/1s burst=5000")), 0
+	exhaust := func() {
+		for do(t, s, op)[0].Allowed {
+			admitted++
+		}
+	}
+	exhaust()
+	for range 3 {
+		c.move(40 * time.Millisecond)
+		exhaust()
+	}
+
+	overtake = func() {
+		c.move(40 * time.Millisecond)
+		exhaust()
+	}
+	exhaust() // its first Take is late
+	exhaust()
+
+	if want := 5000 + 160*99991/1000; admitted != want {
+		t.Errorf("%d admitted in 160 ms, want %d", admitted, want)
 	}
 }
 

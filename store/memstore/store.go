@@ -11,8 +11,9 @@
 //
 // A store is safe for concurrent use. There is no goroutine and nothing to close: the decisions
 // themselves look at a few hundred keys a millisecond, forget those that have been fresh for a
-// second, and give their memory back. A store that is no longer called keeps its memory. Keys are compared as they are, never by a hash
-// alone, and are copied when they are first kept, so that a caller may reuse its memory.
+// second, and give their memory back. A store that is no longer called keeps its memory. Keys are
+// compared as they are, never by a hash alone, and are copied when they are first kept, so that a
+// caller may reuse its memory.
 //
 // # When the store is full
 //
