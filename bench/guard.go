@@ -118,17 +118,22 @@ func relation(costs [][]float64) float64 {
 // inMemory compares one of the works with a peer.
 func inMemory(name, rival string, max float64) bound {
 	return bound{"memory, " + name + ", to " + rival, max, func(p pace) ([]contender, func(), error) {
-		for _, w := range works() {
-			if w.name == name {
-				// The other peers are not opened: each would be filled with all keys first.
-				peers := slices.DeleteFunc(slices.Clone(memoryPeers), func(m memoryPeer) bool {
-					return m.name != ours && m.name != rival
-				})
-				return only(compete(w, p, peers), ours, rival), func() {}, nil
-			}
-		}
-		return nil, nil, fmt.Errorf("there is no work %q", name)
+		return competeIn(name, p, memoryPeers, ours, rival)
 	}}
+}
+
+// competeIn prepares two peers for one of the works.
+func competeIn(name string, p pace, peers []memoryPeer, row, rival string) ([]contender, func(), error) {
+	for _, w := range works() {
+		if w.name == name {
+			// The other peers are not opened: each would be filled with all keys first.
+			peers = slices.DeleteFunc(slices.Clone(peers), func(m memoryPeer) bool {
+				return m.name != row && m.name != rival
+			})
+			return only(compete(w, p, peers), row, rival), func() {}, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("there is no work %q", name)
 }
 
 // inHTTP compares the time that a row of headgate adds to allowed requests.

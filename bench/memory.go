@@ -90,7 +90,7 @@ func memorySection(p pace) ([]Table, error) {
 		t.enter(i, contest(compete(w, p, memoryPeers), p.rounds))
 	}
 	t.enter(len(list), allocations())
-	return []Table{*t, *f}, nil
+	return []Table{*t, *algorithmTable(p), *f}, nil
 }
 
 // compete prepares the memory peers for the work.

@@ -68,13 +68,7 @@ func openStore(q quota) (func() take, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() take {
-		ops, out := []core.Op{{Rule: "api", Limit: q.limit(), Cost: 1}}, make([]core.Decision, 1)
-		return func(key string) bool {
-			ops[0].Key = key
-			return s.Apply(context.Background(), ops, out) == nil && out[0].Allowed
-		}
-	}, nil
+	return func() take { return takeOf(s, q.limit()) }, nil
 }
 
 // openLimiter opens a limiter with one rule; way calls one of its methods.
