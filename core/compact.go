@@ -41,10 +41,20 @@ func (c *Compact) MaxUsed() int64 {
 // false, Decide has to decide, and d must not be read.
 func (c *Compact) Take(used, mark, now, n int64, d *Decision) (newUsed, newMark int64, ok bool) {
 	inUse := int64(0)
-	if c.form < inWindow {
-		used, mark, inUse, ok = c.refill(used, mark, now)
+	if c.form == oneByOne {
+		// Nearly all limits are of this form, so it has no call. Between two units that come back
+		// nothing has changed, and the division is spared.
+		since := now - mark
+		if since >= c.every {
+			back := min(since/c.every, used)
+			used, mark = used-back, mark+back*c.every
+		}
+		if used == 0 {
+			mark = now
+		}
+		inUse, ok = used, since >= 0
 	} else {
-		used, mark, inUse, ok = c.roll(used, mark, now)
+		used, mark, inUse, ok = c.advance(used, mark, now)
 	}
 
 	// Units are owed or booked, or the clock was set back: the key is for Decide.
@@ -69,6 +79,15 @@ func (c *Compact) Take(used, mark, now, n int64, d *Decision) (newUsed, newMark 
 		d.ResetAfter = micros(c.end(used, mark) - now)
 	}
 	return used, mark, true
+}
+
+// advance brings a key to now, and returns how many units are in use. ok is false if the clock was
+// set back.
+func (c *Compact) advance(used, mark, now int64) (newUsed, newMark, inUse int64, ok bool) {
+	if c.form < inWindow {
+		return c.refill(used, mark, now)
+	}
+	return c.roll(used, mark, now)
 }
 
 // refill moves mark on by whole rounds, and returns how many units are in use. ok is false if mark
@@ -111,9 +130,15 @@ func (c *Compact) roll(used, mark, now int64) (newUsed, newMark, inUse int64, ok
 
 // end returns the instant at which n units, at least one, of those since mark have come back.
 func (c *Compact) end(n, mark int64) int64 {
-	switch c.form {
-	case oneByOne:
+	if c.form == oneByOne {
 		return mark + n*c.every
+	}
+	return c.endOfRound(n, mark)
+}
+
+// endOfRound is end where the units of a round or of a window come back together.
+func (c *Compact) endOfRound(n, mark int64) int64 {
+	switch c.form {
 	case atOnce:
 		return mark + ceilDiv(n, c.units)*c.every
 	case evenly:
@@ -141,12 +166,8 @@ func (c *Compact) Fresh(used, mark, now int64) (at int64, ok bool) {
 		return 0, false
 	}
 
-	inUse := int64(0)
-	if c.form < inWindow {
-		used, mark, inUse, ok = c.refill(used, mark, now)
-	} else {
-		used, mark, inUse, ok = c.roll(used, mark, now)
-	}
+	var inUse int64
+	used, mark, inUse, ok = c.advance(used, mark, now)
 
 	// Of more units than can be in use no end is known, and the product might not fit.
 	if !ok || inUse > c.capacity {

@@ -115,26 +115,30 @@ func (h *shard) moved(from, to int) {
 	}
 }
 
-// tidyIfDue tidies the store if that was not done for a while. The caller holds no lock.
+// tidyIfDue tidies the store unless that was done within the pause. The caller holds no lock.
 func (s *Store) tidyIfDue(now int64) {
-	if at := s.tidyAt.Load(); now >= at || now < at-tidyPause {
+	if isDue(now - s.tidied.Load()) {
 		s.tidy(now)
 	}
 }
 
+// isDue reports whether a pause has passed, or the clock has stepped back by one. Readings of the
+// clock that overtake one another differ by less.
+func isDue(passed int64) bool { return uint64(passed+tidyPause) >= 2*tidyPause }
+
 // tidy sweeps slots of shards that need it and are not busy: as many as time has passed for, so
 // that the memory of fresh keys comes back in a time that depends little on the load.
 func (s *Store) tidy(now int64) {
-	// An instant that is further ahead than a pause is from before the clock stepped back.
-	due := s.tidyAt.Load()
-	if now < due && now >= due-tidyPause || !s.tidyAt.CompareAndSwap(due, now+tidyPause) {
+	before := s.tidied.Load()
+	passed := now - before
+	if !isDue(passed) || !s.tidied.CompareAndSwap(before, now) {
 		return
 	}
 	if now-grace < s.earliest.Load() {
 		return
 	}
 
-	n := min(maxTidy, tidySlots*(max(0, now-due)/tidyPause+1))
+	n := min(maxTidy, tidySlots*max(1, passed/tidyPause))
 	toSweep := int(n)
 	for range tidyShards {
 		if toSweep -= s.sweepNext(now, toSweep, grace); toSweep <= 0 {

@@ -321,7 +321,7 @@ func TestPinnedKeyThatARefusalLeavesFreshIsForgotten(t *testing.T) {
 	// The refusal of four units, more than the limit has, leaves the key as it is: a microsecond
 	// before it is fresh, it is still held.
 	c.move(time.Minute - time.Microsecond)
-	s.tidyAt.Store(c.now.Load() + tidyPause) // a tidy unpins the keys of the shards that it sweeps
+	s.tidied.Store(c.now.Load()) // a tidy unpins the keys of the shards that it sweeps
 	op.Cost = 4
 	if d := do(t, s, op)[0]; d.Allowed || d.ResetAfter != time.Microsecond || !isPinned(t, s, op) || s.Len() != 1 {
 		t.Errorf("%+v, pinned %v, %d keys held", d, isPinned(t, s, op), s.Len())
@@ -709,7 +709,7 @@ func TestFastTakesRefusedForgetFreshKeys(t *testing.T) {
 
 	// Half an hour later a and b are fresh; c, of one unit an hour, refuses the step.
 	c.move(30 * time.Minute)
-	s.tidyAt.Store(c.now.Load() + tidyPause) // a tidy would forget b too
+	s.tidied.Store(c.now.Load()) // a tidy would forget b too
 	got := do(t, s, ruled("a", "key", "9/1h"), ruled("c", "key", "1/1h"))
 
 	want := []core.Decision{

@@ -113,7 +113,7 @@ type Store struct {
 	classes      *interner
 	shards       []shard
 	mask         uint64
-	tidyAt       atomic.Int64 // when the store is to be tidied
+	tidied       atomic.Int64 // when the store was last tidied
 	maxKeys      int64
 	maxBytes     int64         // of all slots
 	keyBytes     int64         // of all slots, above which no key is added
