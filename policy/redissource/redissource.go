@@ -16,7 +16,7 @@
 //	follower, err := policy.Follow(ctx, l, "shop", policy.Bindings{}, source, policy.Options{})
 //
 // A [Source] serves both sides, and is safe for concurrent use. [Options] have the prefix of its
-// keys: sources with different prefixes are independent. A [ConflictError] says that somebody else
+// keys: sources with different prefixes are independent. A [ConflictError] says that another writer
 // has published meanwhile. Package managed puts the side of an instance together.
 package redissource
 
