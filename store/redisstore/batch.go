@@ -12,6 +12,7 @@ type batch struct {
 	steps   []*step // of the waiters
 	among   int     // how many batches of the lane there were when it was filled
 	ops     int     // of its waiters then
+	alone   waiter  // the only one, of a caller that does not wait for others
 	failure error   // of a step that was sent by itself and is no longer in the batch
 }
 

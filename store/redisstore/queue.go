@@ -123,9 +123,9 @@ func (q *queue) start(slot, ops int, left time.Duration, now time.Time) (l *lane
 }
 
 // enter begins a batch and returns its lane as own. If maxBatches are in flight, it puts w
-// into the queue instead. If a batch of the waiters may then begin, it begins that batch
+// into the queue instead, until the deadline. If a batch of the waiters may then begin, it begins that batch
 // and returns its lane as theirs, and whether they fill it.
-func (q *queue) enter(slot int, w *waiter, now time.Time) (own, theirs *lane, full bool) {
+func (q *queue) enter(slot int, w *waiter, deadline, now time.Time) (own, theirs *lane, full bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
@@ -138,6 +138,7 @@ func (q *queue) enter(slot int, w *waiter, now time.Time) (own, theirs *lane, fu
 	}
 
 	q.linkLocked(l, w)
+	q.watchLocked(w, deadline, now)
 
 	if !q.goOnLocked(l, now) {
 		return nil, nil, false
@@ -377,23 +378,33 @@ func (q *queue) dropAbandoned(b *batch) {
 // has left.
 type waiter struct {
 	step
-	ownOps []core.Op
-	ownOut []core.Decision
-	timer  *time.Timer
-	ready  chan struct{} // has room for the one message that the waiter is done
+	ownOps  []core.Op
+	ownOut  []core.Decision
+	signals chan signal // has room for one of each
 
 	// The mutex of the queue guards these.
 	lane       *lane
 	stage      stage
 	prev, next *waiter
 	follower   func([]core.Op, []core.Decision) // of a waiter that has left, or nil
+
+	// So does it these: until when the caller waits, whether it has been told that this is over, and
+	// the timer, with when that fires or zero.
+	deadline time.Time
+	expired  bool
+	timer    *time.Timer
+	fires    time.Time
 }
 
-func newWaiter() any {
-	w := &waiter{timer: time.NewTimer(time.Hour), ready: make(chan struct{}, 1)}
-	w.timer.Stop()
-	return w
-}
+// signal is why a waiter is woken.
+type signal uint8
+
+const (
+	doneSignal    signal = iota // it is done
+	expiredSignal               // its deadline is over
+)
+
+func newWaiter() any { return &waiter{signals: make(chan signal, 2)} }
 
 // copyOps makes the step a copy of ops, whose texts may be memory of the caller.
 func (w *waiter) copyOps(ops []core.Op) {
@@ -411,20 +422,67 @@ func (w *waiter) copyOps(ops []core.Op) {
 	w.step = step{ops: w.ownOps, out: w.ownOut[:len(ops)]}
 }
 
-// wait waits until w is done, for at most d and no longer than ctx allows.
-func (w *waiter) wait(ctx context.Context, d time.Duration) (err error) {
-	w.timer.Reset(d)
-
+// wait waits until w is done or its deadline is over, and no longer than ctx allows.
+func (w *waiter) wait(ctx context.Context) error {
 	select {
-	case <-w.ready:
+	case s := <-w.signals:
+		if s == expiredSignal {
+			return context.DeadlineExceeded
+		}
+		return nil
 	case <-ctx.Done():
-		err = ctx.Err()
-	case <-w.timer.C:
-		err = context.DeadlineExceeded
+		return ctx.Err()
+	}
+}
+
+// waitAnswered waits for the answer of a waiter that is done.
+func (w *waiter) waitAnswered() {
+	for <-w.signals != doneSignal {
+	}
+}
+
+// watchLocked has w woken at the deadline. The timer that runs for an earlier step of w is not
+// stopped: most steps are done long before their deadline, and so change no timer.
+func (q *queue) watchLocked(w *waiter, deadline, now time.Time) {
+	w.deadline, w.expired = deadline, false
+	if !w.fires.IsZero() && !w.fires.After(deadline) {
+		return
 	}
 
-	w.timer.Stop()
-	return err
+	w.fires = deadline
+	if w.timer == nil {
+		w.timer = time.AfterFunc(deadline.Sub(now), func() { q.expire(w) })
+		return
+	}
+	w.timer.Reset(deadline.Sub(now))
+}
+
+// expire wakes w if its deadline is over, and has the timer fire then if it is not. The timer of
+// w calls it.
+func (q *queue) expire(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+
+	w.fires = time.Time{}
+	if w.expired || w.stage != queued && w.stage != filled {
+		return
+	}
+
+	if now := time.Now(); now.Before(w.deadline) {
+		q.watchLocked(w, w.deadline, now)
+		return
+	}
+	w.expired = true
+	w.signals <- expiredSignal
+}
+
+// extend gives w, whose deadline was over, until another one.
+func (q *queue) extend(w *waiter, deadline, now time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w.stage == queued || w.stage == filled {
+		q.watchLocked(w, deadline, now)
+	}
 }
 
 // shedsLocked reports whether a caller with so many operations is to be turned away, because

@@ -527,3 +527,82 @@ func TestWaiterOwnsItsStep(t *testing.T) {
 		t.Errorf("%+v, room for %d", w.ops, len(w.out))
 	}
 }
+
+// A waiter is woken exactly at its deadline, whatever its timer runs for: an earlier step of the
+// waiter, whose deadline was before this one or after it.
+func TestWaiterIsWokenAtItsDeadline(t *testing.T) {
+	for _, row := range []struct{ before, deadline time.Duration }{
+		{0, 50 * time.Millisecond},
+		{50 * time.Millisecond, 60 * time.Millisecond},
+		{50 * time.Millisecond, 50 * time.Millisecond},
+		{50 * time.Millisecond, 20 * time.Millisecond},
+		{10 * time.Millisecond, 500 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, l := &queue{}, &lane{}
+			w, start := newWaiter().(*waiter), time.Now()
+
+			// The step before is done at once, and leaves its timer.
+			if row.before > 0 {
+				wait(q, l, w, start.Add(row.before))
+				b := new(batch)
+				q.fill(l, b)
+				q.markDone(b)
+				w.signals <- doneSignal
+				if err := w.wait(t.Context()); err != nil || !time.Now().Equal(start) {
+					t.Errorf("%v after %v", err, time.Since(start))
+				}
+			}
+
+			wait(q, l, w, start.Add(row.deadline))
+			if err := w.wait(t.Context()); err != context.DeadlineExceeded || time.Since(start) != row.deadline {
+				t.Errorf("%v after %v, want the deadline after %v", err, time.Since(start), row.deadline)
+			}
+
+			// It is told once, also if the timer fires again.
+			q.expire(w)
+			if n := len(w.signals); n != 0 {
+				t.Errorf("%d signals more", n)
+			}
+		})
+	}
+}
+
+// A waiter that is done finds its answer behind the signal that its time was over.
+func TestWaiterFindsItsAnswerBehindTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q, l := &queue{}, &lane{}
+		w := newWaiter().(*waiter)
+		wait(q, l, w, time.Now().Add(time.Millisecond))
+
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		b := new(batch)
+		q.fill(l, b)
+		q.markDone(b)
+		w.signals <- doneSignal
+
+		if err := w.wait(t.Context()); err != context.DeadlineExceeded {
+			t.Errorf("%v, want the deadline first", err)
+		}
+		if was := q.leave(w); was != done {
+			t.Errorf("left at stage %d", was)
+		}
+		w.waitAnswered()
+
+		// Its timer changes nothing any more.
+		q.extend(w, time.Now().Add(time.Millisecond), time.Now())
+		time.Sleep(time.Second)
+		if n := len(w.signals); n != 0 {
+			t.Errorf("%d signals more", n)
+		}
+	})
+}
+
+// wait puts w into the queue of the lane, until the deadline.
+func wait(q *queue, l *lane, w *waiter, deadline time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.linkLocked(l, w)
+	q.watchLocked(w, deadline, time.Now())
+}

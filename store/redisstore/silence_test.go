@@ -235,6 +235,7 @@ func TestWaiterWhoseTimerIsLateWaitsAgain(t *testing.T) {
 			w.copyOps(ops)
 			s.dispatcher.queue.mu.Lock()
 			s.dispatcher.queue.linkLocked(&s.dispatcher.queue.whole, w)
+			s.dispatcher.queue.watchLocked(w, time.Now().Add(-row.late), time.Now())
 			s.dispatcher.queue.mu.Unlock()
 
 			time.AfterFunc(row.answered, func() {

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -88,6 +89,7 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 	d := &s.dispatcher
 	d.wire, d.servers, d.connector, d.link, d.notifier = w, v, c, l, &s.notifier
 	d.queue.maxOps, d.queue.serve = cmp.Or(o.Batch, DefaultBatch), d.serve
+	d.made = time.Now()
 	d.waiters.New, d.batches.New = newWaiter, newBatch
 	d.overflow = newRefusalCache(maxRemembered, o.Clock)
 
