@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate/core"
 )
@@ -70,7 +71,11 @@ type charge struct {
 	key  uint64      // the hash of its key
 	at   int64       // when the primary charged, by its own clock
 
-	decision core.Decision // of the fallback
+	// Of the fallback's decision, what a refund has to name.
+	origin     uint32
+	taken      int64
+	copiedAt   int64
+	resetAfter time.Duration
 }
 
 func (c *copies) allocate() {
@@ -89,12 +94,13 @@ func (c *copies) add(op *core.Op, at int64, d *core.Decision) (mark uint32) {
 		return 0
 	}
 
-	e.key, e.at, e.decision = maphash.String(c.seed, op.Key), at, *d
+	e.key, e.at = maphash.String(c.seed, op.Key), at
+	e.origin, e.taken, e.copiedAt, e.resetAfter = d.Origin, d.Taken, d.At, d.ResetAfter
 	e.busy.Store(false)
 	return 1 + n
 }
 
-// find returns the fallback's decision about the copy of the charge that op, a
+// find returns what a refund has to name of the fallback's decision about the copy of the charge that op, a
 // Refund, undoes. It returns false if there was no copy, or if others have come
 // since in its place.
 func (c *copies) find(op *core.Op) (d core.Decision, ok bool) {
@@ -111,7 +117,7 @@ func (c *copies) find(op *core.Op) (d core.Decision, ok bool) {
 
 	// Its place may hold a later copy by now. The key and the instant prove that it does not.
 	if ok = e.at == op.At && e.key == maphash.String(c.seed, op.Key); ok {
-		d = e.decision
+		d = core.Decision{Origin: e.origin, Taken: e.taken, At: e.copiedAt, ResetAfter: e.resetAfter}
 	}
 	e.busy.Store(false)
 	return d, ok
