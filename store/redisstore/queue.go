@@ -123,8 +123,8 @@ func (q *queue) start(slot, ops int, left time.Duration, now time.Time) (l *lane
 }
 
 // enter begins a batch and returns its lane as own. If maxBatches are in flight, it puts w
-// into the queue instead, until the deadline. If a batch of the waiters may then begin, it begins that batch
-// and returns its lane as theirs, and whether they fill it.
+// into the queue instead, until the deadline. If a batch of the waiters may then begin, it
+// begins that batch and returns its lane as theirs, and whether they fill it.
 func (q *queue) enter(slot int, w *waiter, deadline, now time.Time) (own, theirs *lane, full bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -388,12 +388,11 @@ type waiter struct {
 	prev, next *waiter
 	follower   func([]core.Op, []core.Decision) // of a waiter that has left, or nil
 
-	// So does it these: until when the caller waits, whether it has been told that this is over, and
-	// the timer, with when that fires or zero.
-	deadline time.Time
-	expired  bool
-	timer    *time.Timer
-	fires    time.Time
+	// It guards these too.
+	deadline time.Time   // until when the caller waits
+	expired  bool        // it was woken at the deadline
+	timer    *time.Timer // or nil
+	fires    time.Time   // when the timer fires; zero: never
 }
 
 // signal is why a waiter is woken.
