@@ -169,7 +169,7 @@ func inRedis(n int, rival string, max float64) bound {
 		if err != nil {
 			return nil, nil, err
 		}
-		list, closeAll := redisContenders(addr, n, p)
+		list, closeAll := contenders(redisPeers, addr, n, p.round/4, 3*p.round)
 		return costs(only(list, ours, rival)), func() { closeAll(); stop() }, nil
 	}}
 }

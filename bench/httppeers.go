@@ -6,7 +6,8 @@ import (
 	"time"
 
 	ginlimit "github.com/JGLTechnologies/gin-rate-limit"
-	"github.com/didip/tollbooth/v7"
+	"github.com/didip/tollbooth/v8"
+	tollboothlimiter "github.com/didip/tollbooth/v8/limiter"
 	"github.com/gin-gonic/gin"
 	"github.com/go-chi/httprate"
 	"github.com/gofiber/fiber/v2"
@@ -151,7 +152,7 @@ func stdThrottled(q quota, h http.Handler) (http.Handler, error) {
 func stdTollbooth(q quota, h http.Handler) (http.Handler, error) {
 	l := tollbooth.NewLimiter(q.perSecond(), nil)
 	l.SetBurst(q.burst)
-	l.SetIPLookups([]string{"RemoteAddr"})
+	l.SetIPLookup(tollboothlimiter.IPLookup{Name: "RemoteAddr"})
 	return tollbooth.LimitHandler(l, h), nil
 }
 

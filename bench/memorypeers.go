@@ -8,8 +8,8 @@ import (
 	"time"
 
 	ginlimit "github.com/JGLTechnologies/gin-rate-limit"
-	"github.com/didip/tollbooth/v7"
-	tollboothlimiter "github.com/didip/tollbooth/v7/limiter"
+	"github.com/didip/tollbooth/v8"
+	tollboothlimiter "github.com/didip/tollbooth/v8/limiter"
 	"github.com/failsafe-go/failsafe-go/ratelimiter"
 	"github.com/go-chi/httprate"
 	"github.com/labstack/echo/v4/middleware"

@@ -40,7 +40,7 @@ func redisSection(p pace) ([]Table, error) {
 	// The clients of each number of callers are closed before the next are opened, so that Redis
 	// serves no more connections than there are callers.
 	for i, n := range callers {
-		list, closeAll := redisContenders(addr, n, p)
+		list, closeAll := contenders(redisPeers, addr, n, p.round/4, 3*p.round)
 		out := contest(list, p.rounds)
 		closeAll()
 
@@ -69,22 +69,23 @@ func (o outcome) upto(i int) outcome {
 	return o
 }
 
-// redisContenders are the peers, asked by n callers. closeAll ends them.
-func redisContenders(addr string, n int, p pace) (list []contender, closeAll func()) {
+// contenders are the peers, each asked by n callers for a round after a warm-up. closeAll ends
+// them.
+func contenders(peers []redisPeer, addr string, n int, warmup, round time.Duration) (list []contender, closeAll func()) {
 	keys := addresses(10_000)
 	var stops []func()
-	// A peer that cannot open fails in its turn. A quarter of the time warms up.
-	for _, peer := range redisPeers {
+	// A peer that cannot open fails in its turn.
+	for _, peer := range peers {
 		worker, stop, err := peer.open(addr)
 		stops = append(stops, stop)
 		list = append(list, contender{peer.name, func() ([]float64, error) {
 			if err != nil {
 				return nil, err
 			}
-			if _, err := callAll(worker, keys, n, p.round/4); err != nil {
+			if _, err := callAll(worker, keys, n, warmup); err != nil {
 				return nil, err
 			}
-			return callAll(worker, keys, n, 3*p.round)
+			return callAll(worker, keys, n, round)
 		}})
 	}
 

@@ -32,6 +32,7 @@ const (
 	redisRate   = "redis_rate"
 	rueidisRate = "redis_rate's script, rueidis"
 	rueidisGCRA = "short GCRA, rueidis"
+	ululeRedis  = "ulule redis"
 )
 
 var redisPeers = []redisPeer{
@@ -39,7 +40,7 @@ var redisPeers = []redisPeer{
 	{redisRate, openRedisRate},
 	{rueidisRate, openRueidisRate},
 	{rueidisGCRA, openRueidis},
-	{"ulule redis", openUluleRedis},
+	{ululeRedis, openUluleRedis},
 	{"throttled goredis", openThrottledRedis},
 	{"bare EVALSHA, go-redis", openEvalSHA},
 	{"PING, go-redis", openPing},
