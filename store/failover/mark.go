@@ -100,9 +100,9 @@ func (c *copies) add(op *core.Op, at int64, d *core.Decision) (mark uint32) {
 	return 1 + n
 }
 
-// find returns what a refund has to name of the fallback's decision about the copy of the charge that op, a
-// Refund, undoes. It returns false if there was no copy, or if others have come
-// since in its place.
+// find returns what a refund has to name of the fallback's decision about the copy of the
+// charge that op, a Refund, undoes. It returns false if there was no copy, or if others have
+// come since in its place.
 func (c *copies) find(op *core.Op) (d core.Decision, ok bool) {
 	mark := op.Origin & markMask
 	if mark == 0 || mark > maxCopies {
