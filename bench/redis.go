@@ -71,7 +71,9 @@ func (o outcome) upto(i int) outcome {
 
 // contenders are the peers, each asked by n callers for a round after a warm-up. closeAll ends
 // them.
-func contenders(peers []redisPeer, addr string, n int, warmup, round time.Duration) (list []contender, closeAll func()) {
+func contenders(
+	peers []redisPeer, addr string, n int, warmup, round time.Duration,
+) (list []contender, closeAll func()) {
 	keys := addresses(10_000)
 	var stops []func()
 	// A peer that cannot open fails in its turn.
