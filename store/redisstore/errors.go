@@ -61,6 +61,10 @@ func maybeSent(err error) error { return &stepError{err, false} }
 // ofCall returns the error of the steps of a call. A call that was late may have been sent,
 // also if its server cannot be dialled now.
 func ofCall(err error) error {
+	if err == nil {
+		return nil // as most calls end, which need not pay for the questions below
+	}
+
 	var late *lateCall
 	if neverRan(err) && !errors.As(err, &late) {
 		return unsent(err)

@@ -26,15 +26,15 @@ type link struct {
 	servers   *servers
 	connector *connector
 
-	ran          sync.Map    // the scripts that have run, of *lua.Script
+	ran          sync.Map    // the SHA-1 of the scripts that have run, by *lua.Script
 	noHeaderLine atomic.Bool // a server does not know the first line of scripts
 }
 
-// newCommand returns the call of a script: by its SHA-1 if the server knows it, and else with its
-// text.
-func newCommand(ctx context.Context, script *lua.Script, known bool, args []any) rediscall.Ints {
-	if known {
-		args[0], args[1] = "evalsha", script.SHA1
+// newCommand returns the call of a script: by its SHA-1 if that is not nil, because the server
+// knows it, and else with its text.
+func newCommand(ctx context.Context, script *lua.Script, sha1 any, args []any) rediscall.Ints {
+	if sha1 != nil {
+		args[0], args[1] = "evalsha", sha1
 	} else {
 		args[0], args[1] = "eval", script.Text
 	}
@@ -51,14 +51,14 @@ func (l *link) run(ctx context.Context, v *server, script *lua.Script, args []an
 		script = script.Plain
 	}
 
-	_, ran := l.ran.Load(script)
-	cmd := newCommand(ctx, script, ran, args)
+	sha1, ran := l.ran.Load(script)
+	cmd := newCommand(ctx, script, sha1, args)
 
 	if err := l.process(ctx, v, cmd); err != nil {
 		return l.runAgain(ctx, v, script, args, err)
 	}
 	if !ran {
-		l.ran.Store(script, nil)
+		l.ran.Store(script, script.SHA1)
 	}
 	return cmd.Val(), nil
 }
@@ -70,9 +70,9 @@ func (l *link) runAgain(ctx context.Context, v *server, script *lua.Script, args
 	// in another round trip, and so does each of the others once more.
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		l.ran.Clear()
-		cmd := newCommand(ctx, script, false, args)
+		cmd := newCommand(ctx, script, nil, args)
 		if err = l.process(ctx, v, cmd); err == nil {
-			l.ran.Store(script, nil)
+			l.ran.Store(script, script.SHA1)
 			return cmd.Val(), nil
 		}
 	}
