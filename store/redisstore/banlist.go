@@ -99,12 +99,11 @@ func (b *banList) add(now int64) {
 		// bounded.
 		ctx, cancel := context.WithTimeout(context.Background(), max(b.servers.reach(), time.Second))
 		name := b.key()
-		_, err := b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			p.ZAdd(ctx, name, members...)
-			p.ZRemRangeByScore(ctx, name, "-inf", strconv.FormatInt(now, 10))
-			p.ZRemRangeByRank(ctx, name, 0, -listedBans-1)
-			p.PExpire(ctx, name, core.MaxPeriod)
-			return nil
+		err := processAll(ctx, b.client, []redis.Cmder{
+			redis.NewIntCmd(ctx, addition(name, members)...),
+			redis.NewIntCmd(ctx, "zremrangebyscore", name, "-inf", strconv.FormatInt(now, 10)),
+			redis.NewIntCmd(ctx, "zremrangebyrank", name, 0, -listedBans-1),
+			redis.NewIntCmd(ctx, "pexpire", name, core.MaxPeriod.Milliseconds()),
 		})
 		cancel()
 		if err != nil { // the next request of the key tries again
@@ -115,6 +114,15 @@ func (b *banList) add(now int64) {
 			b.mu.Unlock()
 		}
 	}
+}
+
+// addition returns the command that adds the members to the sorted set.
+func addition(name string, members []redis.Z) []any {
+	args := []any{"zadd", name}
+	for _, m := range members {
+		args = append(args, strconv.FormatFloat(m.Score, 'f', -1, 64), m.Member)
+	}
+	return args
 }
 
 // key is the name of the sorted set. No state has it, as none is without a brace.
@@ -144,9 +152,8 @@ func (b *banList) bans(ctx context.Context, rules []string, most int) ([]core.Ba
 	}
 
 	// Bans that have ended stay in the set until the next is added.
-	from := &redis.ZRangeBy{Min: strconv.FormatInt(now, 10), Max: "+inf"}
-	members, err := b.client.ZRevRangeByScore(ctx, b.key(), from).Result()
-	if err != nil {
+	latest := redis.NewStringSliceCmd(ctx, "zrevrangebyscore", b.key(), "+inf", strconv.FormatInt(now, 10))
+	if err := b.client.Process(ctx, latest); err != nil {
 		return nil, fmt.Errorf("redisstore: list bans: %w", b.link.explain(err))
 	}
 
@@ -158,28 +165,27 @@ func (b *banList) bans(ctx context.Context, rules []string, most int) ([]core.Ba
 	// A member only says that there was a ban. The state of the key says whether there is, and
 	// until when.
 	var list []core.Banned
-	var states []*redis.StringCmd
-	_, err = b.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, member := range members {
-			rule, key, ok := strings.Cut(member, "\x00")
-			if !ok || rule == "" || !wanted[rule[1:]] {
-				continue
-			}
-			list = append(list, core.Banned{Rule: rule[1:], Key: key})
-			states = append(states, p.GetRange(ctx, string(b.wire.key(nil, key, rule[1:], rule[:1])), 0, banHead-1))
+	var states []redis.Cmder
+	for _, member := range latest.Val() {
+		rule, key, ok := strings.Cut(member, "\x00")
+		if !ok || rule == "" || !wanted[rule[1:]] {
+			continue
 		}
-		return nil
-	})
+		list = append(list, core.Banned{Rule: rule[1:], Key: key})
+		states = append(states, redis.NewStringCmd(ctx, "getrange",
+			string(b.wire.key(nil, key, rule[1:], rule[:1])), 0, banHead-1))
+	}
 
-	if err != nil {
+	if err := processAll(ctx, b.client, states); err != nil {
 		return nil, fmt.Errorf("redisstore: list bans: %w", b.link.explain(err))
 	}
 
-	for i, state := range states {
-		if err := laterFormat(state.Val()); err != nil {
+	for i, each := range states {
+		state := each.(*redis.StringCmd).Val()
+		if err := laterFormat(state); err != nil {
 			return nil, fmt.Errorf("redisstore: list bans: rule %q: %w", list[i].Rule, err)
 		}
-		list[i].Until = banUntil(state.Val())
+		list[i].Until = banUntil(state)
 	}
 
 	list = slices.DeleteFunc(list, func(ban core.Banned) bool { return ban.Until <= now })
@@ -192,8 +198,11 @@ func (b *banList) now(ctx context.Context) (int64, error) {
 	if b.wire.clock != nil {
 		return b.wire.clock(), nil
 	}
-	t, err := b.client.Time(ctx).Result()
-	return t.UnixMicro(), err
+	clock := redis.NewTimeCmd(ctx, "time")
+	if err := b.client.Process(ctx, clock); err != nil {
+		return 0, err
+	}
+	return clock.Val().UnixMicro(), nil
 }
 
 // banHead is the part of a state that lua/ban.lua begins with: a letter, the number of

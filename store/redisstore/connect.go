@@ -122,6 +122,10 @@ func (c *connector) connectServers(ctx context.Context, n int, done *redis.Clien
 		return client.ForEachShard(ctx, one)
 	case *redis.Client:
 		return one(ctx, client)
+	case *foreign:
+		if ready, err := client.own.Connect(ctx, "", n); ready < n {
+			return err
+		}
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ import (
 // diagnose looks for the mistakes that [Store.Report] lists.
 func (s *Store) diagnose(ctx context.Context, rules []core.Op) []core.Finding {
 	var found []core.Finding
-	if rediscall.TraitsOf(s.client).IgnoresDeadlines {
+	if traitsOf(s.client).IgnoresDeadlines {
 		found = append(found, core.Finding{Code: findings.DeadlineIgnored, Text: "the Redis client ignores deadlines" +
 			", so each call takes one more goroutine to end in time: set ContextTimeoutEnabled in its options"})
 	}
@@ -76,6 +76,9 @@ func answered(err error) bool {
 	return err == nil || errors.As(err, &reply) && !neverRan(err) && !redis.IsAuthError(err)
 }
 
+// sender sends a command to one server.
+type sender = func(context.Context, redis.Cmder) error
+
 // examination collects the answers of all servers that may hold keys.
 type examination struct {
 	mu         sync.Mutex
@@ -89,14 +92,15 @@ type examination struct {
 func (s *Store) examine(ctx context.Context, bans bool) *examination {
 	e := &examination{}
 
-	ask := func(ctx context.Context, c *redis.Client) error {
+	each := func(ctx context.Context, send sender) error {
 		return rediscall.Safely(ctx, func(ctx context.Context) error {
-			if e.trial(ctx, c, s, bans) {
-				e.eviction(ctx, c)
+			if e.trial(ctx, send, s, bans) {
+				e.eviction(ctx, send)
 			}
 			return nil
 		})
 	}
+	ask := func(ctx context.Context, c *redis.Client) error { return each(ctx, c.Process) }
 
 	switch c := s.client.(type) {
 	case *redis.Client:
@@ -106,8 +110,10 @@ func (s *Store) examine(ctx context.Context, bans bool) *examination {
 	case *redis.Ring:
 		// A Ring does not ask the servers that it takes for dead, so they are counted.
 		e.unanswered = c.ForEachShard(ctx, ask) != nil || c.Len() < len(c.Options().Addrs) || e.unanswered
+	case *foreign:
+		e.unanswered = c.own.Each(ctx, each) != nil || e.unanswered
 	default:
-		e.trial(ctx, c, s, bans)
+		e.trial(ctx, c.Process, s, bans)
 	}
 	return e
 }
@@ -125,21 +131,21 @@ const trialKey = "{*}::"
 
 // trial records which commands the user may not run, and reports whether the
 // server answered. A final error also answers whether the user may run evalsha.
-func (e *examination) trial(ctx context.Context, c redis.UniversalClient, s *Store, bans bool) bool {
+func (e *examination) trial(ctx context.Context, send sender, s *Store, bans bool) bool {
 	sum := sha1.Sum([]byte(trial))
-	return e.try(ctx, c, &e.lacking, "evalsha", hex.EncodeToString(sum[:]), s.wire.prefix+trialKey) &&
-		e.try(ctx, c, &e.lacking, "eval", trial, s.wire.prefix+trialKey) &&
-		(!bans || e.try(ctx, c, &e.unlisted, "eval", banTrial, s.bans.key()))
+	return e.try(ctx, send, &e.lacking, "evalsha", hex.EncodeToString(sum[:]), s.wire.prefix+trialKey) &&
+		e.try(ctx, send, &e.lacking, "eval", trial, s.wire.prefix+trialKey) &&
+		(!bans || e.try(ctx, send, &e.unlisted, "eval", banTrial, s.bans.key()))
 }
 
 // try runs a trial on the key, adds the commands that it lacks to the list, and reports
 // whether the server answered.
-func (e *examination) try(ctx context.Context, c redis.UniversalClient, list *[]string,
+func (e *examination) try(ctx context.Context, send sender, list *[]string,
 	command, script, key string) bool {
 
 	q := rediscall.Strings{StringSliceCmd: redis.NewStringSliceCmd(ctx, command, script, 0, key)}
 
-	err := c.Process(ctx, q)
+	err := send(ctx, q)
 
 	// Several servers answer at a time.
 	e.mu.Lock()
@@ -167,9 +173,9 @@ func addMissing(list *[]string, commands ...string) {
 // eviction records whether a server limits its memory and evicts keys to stay
 // below the limit. A user without the permission to ask is reported, because counts
 // would be lost silently.
-func (e *examination) eviction(ctx context.Context, c *redis.Client) {
+func (e *examination) eviction(ctx context.Context, send sender) {
 	q := rediscall.Reply{Cmd: redis.NewCmd(ctx, "info", "memory")}
-	err := c.Process(ctx, q)
+	err := send(ctx, q)
 	text, _ := q.Text()
 	bytes, policy := field(text, "maxmemory"), field(text, "maxmemory_policy")
 

@@ -63,6 +63,11 @@ func (d *dialCheck) init(client redis.UniversalClient) {
 	if _, d.single = client.(*redis.Client); d.single {
 		d.trust.Store(untried)
 	}
+
+	// A client that is not one of go-redis's dials once, and says itself why it has no connection.
+	if own := foreignOf(client); own != nil {
+		d.single = own.Kind() == kindStandalone
+	}
 }
 
 // mayUseClient reports whether the client may be used although the server cannot be dialled:

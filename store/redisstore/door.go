@@ -33,6 +33,7 @@ import (
 // to dial PoolSize times, it dials no more than once a second.
 type door struct {
 	server *redis.Client // nil while it is not known which server that is
+	addr   string        // of the server
 	asked  time.Time     // when the last call asked for the door
 
 	doubted bool      // a call or a trial had no answer, and none was answered since
@@ -213,7 +214,7 @@ func (c *connector) doubt(key string, err error) (run *trialRun, began bool) {
 	d := c.doors.to[addr]
 	if d == nil {
 		c.forgetLocked(now)
-		d = new(door)
+		d = &door{addr: addr}
 		c.doors.to[addr] = d
 	}
 
@@ -226,7 +227,7 @@ func (c *connector) doubt(key string, err error) (run *trialRun, began bool) {
 
 	// One late call proves little while there are connections. A broken connection does, and so do
 	// several late calls.
-	if d.why == nil && (broken(err) || isLate(err) && (d.late >= maxLate || !d.connected())) {
+	if d.why == nil && (broken(err) || isLate(err) && (d.late >= maxLate || !d.connected(c.client))) {
 		d.why = reasonOf(err)
 	}
 
@@ -234,8 +235,10 @@ func (c *connector) doubt(key string, err error) (run *trialRun, began bool) {
 	return d.trial, began
 }
 
-// connected reports whether the client has connections to the server.
-func (d *door) connected() bool { return d.server != nil && d.server.PoolStats().TotalConns > 0 }
+// connected reports whether the client has connections to the server, as far as that is known.
+func (d *door) connected(client redis.UniversalClient) bool {
+	return foreignOf(client) != nil || d.server != nil && d.server.PoolStats().TotalConns > 0
+}
 
 // relieve records that a call about the key was answered.
 func (c *connector) relieve(key string) {
@@ -291,26 +294,31 @@ func (c *connector) tryLocked(d *door, now time.Time) bool {
 func (c *connector) try(d *door, run *trialRun, server *redis.Client, again bool) {
 	begun, n := time.Now(), c.connections()
 
-	// recordDial keeps the error. There is no time to hear what the server says.
+	// recordDial keeps the error. There is no time to hear what the server says. A client that is
+	// not one of go-redis's says itself why it cannot dial.
 	const hear = 0
-	_ = c.dialBeside(context.Background(), server, hear, func(err error) { c.recordDial(d, run, err) })
+	if foreignOf(c.client) != nil {
+		c.recordDial(d, run, nil)
+	} else {
+		_ = c.dialBeside(context.Background(), server, hear, func(err error) { c.recordDial(d, run, err) })
+	}
 
 	var why error
 	switch {
 	case run.found != nil:
 		why = whyUndialled(run.found)
-		if c.dials.mayUseClient(begun) && c.greet(server, 1) == nil {
+		if c.dials.mayUseClient(begun) && c.greet(server, d.addr, 1) == nil {
 			why = nil
 		}
 	case again:
-		if why = silentOr(c.greet(server, 1), reasonOf); why == nil {
-			_ = c.greet(server, n) // one connection is enough to go on
+		if why = silentOr(c.greet(server, d.addr, 1), reasonOf); why == nil {
+			_ = c.greet(server, d.addr, n) // one connection is enough to go on
 		}
 	default:
-		why = silentOr(c.greet(server, n), reasonOf)
+		why = silentOr(c.greet(server, d.addr, n), reasonOf)
 	}
 
-	if run.found == nil && why != nil && broken(why) && !unwelcome(why) {
+	if run.found == nil && why != nil && broken(why) && !unwelcome(why) && foreignOf(c.client) == nil {
 		// The server may have said why before it closed the connection.
 		if said := c.dialBeside(context.Background(), server, c.servers.reach(), func(error) {}); unwelcome(said) {
 			why = said
@@ -388,9 +396,9 @@ func (c *connector) endTrial(d *door, run *trialRun, begun time.Time, why error)
 	}
 }
 
-// greet has the client connect to the server, or to all of them if it is nil. It returns nil
-// if one connection is ready, of the n that calls need.
-func (c *connector) greet(server *redis.Client, n int) error {
+// greet has the client connect to the server with the address, or to all of them if neither is
+// known. It returns nil if one connection is ready, of the n that calls need.
+func (c *connector) greet(server *redis.Client, addr string, n int) error {
 	if c.ignoresDeadline {
 		return nil // the client keeps the connections that it makes
 	}
@@ -398,11 +406,18 @@ func (c *connector) greet(server *redis.Client, n int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), connectTimeouts*c.servers.reach())
 	defer cancel()
 	return rediscall.Safely(ctx, func(ctx context.Context) error {
-		if server == nil {
+		own := foreignOf(c.client)
+		if server == nil && own == nil {
 			return c.connectServers(ctx, n, nil)
 		}
 
-		ready, err := connectOne(ctx, server, n)
+		ready, err := 0, error(nil)
+		if own != nil {
+			ready, err = own.Connect(ctx, addr, n)
+		} else {
+			ready, err = connectOne(ctx, server, n)
+		}
+
 		if ready == n {
 			c.prepared(n)
 		}

@@ -129,11 +129,16 @@ func shares(client redis.UniversalClient, o Options) sharing {
 	}
 
 	// How another client spreads its keys over servers is not known.
-	switch client.(type) {
+	switch c := client.(type) {
 	case *redis.Client:
 		return shareAll
 	case *redis.ClusterClient:
 		return shareSlot
+	case *foreign:
+		if c.own.Kind() == kindCluster {
+			return shareSlot
+		}
+		return shareAll
 	}
 	return shareNone
 }

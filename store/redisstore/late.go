@@ -51,6 +51,13 @@ type patientConn struct {
 	reading, writing atomic.Int64 // the deadlines, or 0 for none
 }
 
+// WithPatience returns the connection for a client that is not one of go-redis's; the store has
+// those wrap what they dial. Its reads and writes heed how late this process notices their
+// deadlines: they get as much longer, up to atMost.
+func WithPatience(c net.Conn, atMost time.Duration) net.Conn {
+	return withPatience(c, func() time.Duration { return atMost })
+}
+
 // withPatience returns the connection with patience. It has the methods that the client looks
 // for in a connection: SyscallConn of a socket, and NetConn of TLS.
 func withPatience(c net.Conn, budget func() time.Duration) net.Conn {

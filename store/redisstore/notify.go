@@ -20,14 +20,16 @@ import (
 func serversOf(client redis.UniversalClient) string {
 	switch c := client.(type) {
 	case *redis.ClusterClient:
-		return "cluster"
+		return kindCluster
 	case *redis.Ring:
 		return "ring"
 	case *redis.Client:
 		if c.Options().Addr == sentinelAddr {
 			return "sentinel"
 		}
-		return "standalone"
+		return kindStandalone
+	case *foreign:
+		return c.own.Kind()
 	}
 	return ""
 }

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/store/failover"
 )
 
@@ -116,12 +114,12 @@ type Options struct {
 	Clock func() int64
 }
 
+// errNoClient is the error of a store without a client.
+var errNoClient = errors.New("redisstore: the client is nil")
+
 // check returns an error that names every mistake in the options.
-func (o *Options) check(client redis.UniversalClient) error {
+func (o *Options) check() error {
 	var errs []error
-	if client == nil {
-		errs = append(errs, errors.New("redisstore: the client is nil"))
-	}
 	if strings.ContainsAny(o.Prefix, "{}") {
 		errs = append(errs, fmt.Errorf("redisstore: the prefix %q holds a brace", o.Prefix))
 	}

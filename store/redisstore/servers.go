@@ -217,6 +217,11 @@ func (s *servers) timeRoundTrip(key string) (took time.Duration, ok bool) {
 	defer cancel()
 
 	err := rediscall.Safely(ctx, func(ctx context.Context) error {
+		if own := foreignOf(s.topology.client); own != nil {
+			took, ok = timeForeign(ctx, own, key)
+			return nil
+		}
+
 		c, err := s.topology.clientOf(ctx, key)
 		if err != nil || c == nil || c.PoolStats().IdleConns == 0 {
 			return err
@@ -228,6 +233,21 @@ func (s *servers) timeRoundTrip(key string) (took time.Duration, ok bool) {
 		return nil
 	})
 	return took, ok && err == nil
+}
+
+// timeForeign returns how long the server of the key takes to answer over a connection that is
+// ready. ok is false if it does not answer.
+func timeForeign(ctx context.Context, own Client, key string) (took time.Duration, ok bool) {
+	var err error
+
+	// The first command finds no connection, and has the client make one.
+	for range 2 {
+		cmd := rediscall.Reply{Cmd: redis.NewCmd(ctx, "exists", key)}
+		begun := time.Now()
+		err = own.Process(ctx, cmd)
+		took = time.Since(begun)
+	}
+	return took, isReply(err)
 }
 
 // appendTooFar appends a finding if a server is too far for the timeout.

@@ -3,12 +3,12 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
-	"github.com/headgate/headgate/internal/rediscall"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/observe/events"
 )
@@ -47,11 +47,14 @@ var stock lua.Scripts
 // does each call over TLS unless Protocol is 2. If a Dialer speaks TLS, set
 // TLSConfig too, so that the store can detect TLS.
 func New(client redis.UniversalClient, o Options) (*Store, error) {
-	if err := o.check(client); err != nil {
+	if client == nil {
+		return nil, errors.Join(errNoClient, o.check())
+	}
+	if err := o.check(); err != nil {
 		return nil, err
 	}
 
-	traits := rediscall.TraitsOf(client)
+	traits := traitsOf(client)
 	s := &Store{
 		client: client, unnamed: o.Prefix == "",
 		back: backing{expected: o.Instances, memoryKeys: o.MemoryKeys, log: o.Logger},
@@ -98,6 +101,15 @@ func New(client redis.UniversalClient, o Options) (*Store, error) {
 		s.refusals = newRefusalCache(o.CacheRefusals, o.Clock)
 	}
 	return s, nil
+}
+
+// NewWithClient is [New] for a client that is not one of go-redis's. The client sends no command
+// again by itself, and its connections heed deadlines.
+func NewWithClient(client Client, o Options) (*Store, error) {
+	if client == nil {
+		return nil, errors.Join(errNoClient, o.check())
+	}
+	return New(&foreign{own: client}, o)
 }
 
 // MustNew is [New] for arguments that are known to be valid; it panics on an

@@ -36,6 +36,8 @@ func (t *topology) shard(key string) string {
 		server, err = c.MasterForKey(context.Background(), t.wire.tag(key))
 	case *redis.Ring:
 		server, err = c.GetShardClientForKey(t.wire.tag(key))
+	case *foreign:
+		return c.own.Shard(t.wire.tag(key))
 	default:
 		return ""
 	}
@@ -47,7 +49,8 @@ func (t *topology) shard(key string) string {
 }
 
 // serverOf returns the client of the server that has the key, and its address. They are nil
-// and empty while a Cluster has no table: the client would ask for one now.
+// and empty while a Cluster has no table: the client would ask for one now. A client that is not
+// one of go-redis's has one for all servers, so that is nil.
 func (t *topology) serverOf(key string) (server *redis.Client, addr string) {
 	_ = rediscall.Safely(context.Background(), func(ctx context.Context) (err error) {
 		switch c := t.client.(type) {
@@ -59,14 +62,16 @@ func (t *topology) serverOf(key string) (server *redis.Client, addr string) {
 			}
 		case *redis.Ring:
 			server, err = c.GetShardClientForKey(key)
+		case *foreign:
+			addr = c.own.Shard(key)
 		}
 		return err
 	})
 
-	if server == nil {
-		return nil, ""
+	if server != nil {
+		addr = server.Options().Addr
 	}
-	return server, server.Options().Addr
+	return server, addr
 }
 
 // clientOf returns the client of the server that has the key, or nil if it is not known.

@@ -21,7 +21,7 @@ var ceilings = map[string]int{
 	"lines of code": 66_500, // room for what is to come
 
 	"files of limiter":                                 20,
-	"files of store/redisstore":                        27,
+	"files of store/redisstore":                        28, // client.go has clients other than go-redis's
 	"references against the order in limiter":          21,
 	"references against the order in store/redisstore": 10,
 	"files that name an algorithm":                     0,
