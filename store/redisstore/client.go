@@ -4,6 +4,8 @@ package redisstore
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -88,4 +90,73 @@ func processAll(ctx context.Context, client redis.UniversalClient, cmds []redis.
 		return nil
 	})
 	return err
+}
+
+// deadlineContext is context.WithDeadline without a timer until Done is called. A client that
+// reads a reply under the deadline of its connection never calls it.
+type deadlineContext struct {
+	context.Context // of the caller
+	end             time.Time
+
+	mu       sync.Mutex
+	timed    context.Context // with a timer, nil until Done is called; guarded by mu
+	stop     context.CancelFunc
+	canceled bool // guarded by mu
+}
+
+// Deadline implements [context.Context].
+func (d *deadlineContext) Deadline() (time.Time, bool) { return d.end, true }
+
+// Done implements [context.Context].
+func (d *deadlineContext) Done() <-chan struct{} { return d.withTimer().Done() }
+
+// AfterFunc has f called in a goroutine once the context has ended, as [context.AfterFunc] does.
+// Without it a context that is derived from this one would take a goroutine.
+func (d *deadlineContext) AfterFunc(f func()) (stop func() bool) {
+	return context.AfterFunc(d.withTimer(), f)
+}
+
+// withTimer returns the context with a timer.
+func (d *deadlineContext) withTimer() context.Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if d.timed == nil {
+		d.timed, d.stop = context.WithDeadline(d.Context, d.end)
+		if d.canceled {
+			d.stop()
+		}
+	}
+	return d.timed
+}
+
+// Err implements [context.Context].
+func (d *deadlineContext) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	if d.timed != nil {
+		return d.timed.Err()
+	}
+	if err := d.Context.Err(); err != nil {
+		return err
+	}
+	switch {
+	case d.canceled:
+		return context.Canceled
+	case !time.Now().Before(d.end):
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// cancel ends the context.
+func (d *deadlineContext) cancel() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+
+	d.canceled = true
+	if d.stop != nil {
+		d.stop()
+	}
 }

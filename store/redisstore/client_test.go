@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -174,5 +175,71 @@ func TestDistanceOfAFarServerIsMeasuredThroughAnotherClient(t *testing.T) {
 		if got := s.servers.single.budget(); got != roundTrips*far {
 			t.Errorf("a call may take %v, want %v", got, roundTrips*far)
 		}
+	})
+}
+
+// A context without a timer ends as one with a timer does.
+func TestDeadlineContextEndsAtItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, asked := range []bool{false, true} {
+			begun := time.Now()
+			d := &deadlineContext{Context: t.Context(), end: begun.Add(time.Second)}
+			if asked {
+				d.Done()
+			}
+			if end, ok := d.Deadline(); !ok || !end.Equal(begun.Add(time.Second)) || d.Err() != nil {
+				t.Errorf("asked %t: %v, %v at the beginning", asked, end, d.Err())
+			}
+			time.Sleep(time.Second - 1)
+			if d.Err() != nil {
+				t.Errorf("asked %t: %v a nanosecond early", asked, d.Err())
+			}
+			time.Sleep(1)
+			synctest.Wait()
+			if d.Err() != context.DeadlineExceeded {
+				t.Errorf("asked %t: %v at the end", asked, d.Err())
+			}
+			<-d.Done()
+			d.cancel()
+		}
+	})
+}
+
+// Cancelling ends it, and what is derived from it, whether or not Done was called before.
+func TestDeadlineContextIsCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, asked := range []bool{false, true} {
+			d := &deadlineContext{Context: t.Context(), end: time.Now().Add(time.Hour)}
+			if asked {
+				d.Done()
+			}
+			d.cancel()
+			if <-d.Done(); d.Err() != context.Canceled {
+				t.Errorf("asked %t: %v", asked, d.Err())
+			}
+		}
+
+		outer, cancel := context.WithCancel(t.Context())
+		d := &deadlineContext{Context: outer, end: time.Now().Add(time.Hour)}
+		cancel()
+		if d.Err() != context.Canceled {
+			t.Errorf("the caller has left: %v", d.Err())
+		}
+		d.cancel()
+	})
+}
+
+// A context that is derived from it takes no goroutine.
+func TestDeadlineContextNeedsNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &deadlineContext{Context: t.Context(), end: time.Now().Add(time.Hour)}
+		before := runtime.NumGoroutine()
+		inner, cancel := context.WithCancel(d)
+		if n := runtime.NumGoroutine() - before; n != 0 {
+			t.Errorf("%d goroutines more", n)
+		}
+		d.cancel()
+		<-inner.Done()
+		cancel()
 	})
 }

@@ -84,7 +84,7 @@ func (d *dispatcher) decide(ctx context.Context, ops []core.Op, out []core.Decis
 func (d *dispatcher) decideAlone(ctx context.Context, v *server, now, deadline time.Time,
 	ops []core.Op, out []core.Decision) error {
 
-	ctx, cancel := context.WithDeadline(ctx, deadline)
+	ctx, cancel := d.link.within(ctx, deadline)
 	defer cancel()
 
 	// It is a batch of one, which no other waiter can join or see.

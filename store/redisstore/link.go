@@ -90,6 +90,15 @@ func refusesFlags(err error) bool {
 	return redis.HasErrorPrefix(err, "Error compiling script")
 }
 
+// within returns a context that ends at the deadline, or with ctx.
+func (l *link) within(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
+	if foreignOf(l.client) == nil { // go-redis asks each context for its channel
+		return context.WithDeadline(ctx, deadline)
+	}
+	d := &deadlineContext{Context: ctx, end: deadline}
+	return d, d.cancel
+}
+
 // process sends the command to the server.
 func (l *link) process(ctx context.Context, v *server, cmd rediscall.Ints) error {
 	begun, ended, err := l.ask(ctx, v, cmd)
