@@ -71,6 +71,7 @@ var order = map[string][]string{
 		"internal/findinglog", "internal/redisurl", "internal/upgrades", "github.com/redis/go-redis/v9",
 		"github.com/caddyserver/caddy/v2", "github.com/caddyserver/caddy/v2/*",
 		"github.com/caddyserver/caddy/v2/*/*"},
+	"store/redisstore/rueidis": {"store/redisstore", "github.com/redis/go-redis/v9", "github.com/redis/rueidis"},
 	"store/*": {"core", "observe/events", "lua", "internal/rediscall", "internal/textform",
 		"github.com/redis/go-redis/v9"},
 	"policy": {"core", "observe/events", "keyfuncs", "limiter", "internal/strictjson", "internal/textform"},
