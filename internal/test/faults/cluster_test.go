@@ -15,7 +15,7 @@ import (
 
 // openCluster starts three masters with a replica each, and a lane for each
 // mode.
-func openCluster(t testing.TB, f *fault) *scene {
+func openCluster(t testing.TB, f *fault, cs clients) *scene {
 	masters, replicas := redistest.Replicated(t, 3)
 	s := &scene{t: t, masters: masters, replicas: replicas}
 	addrs := redistest.Addrs(append(masters[:3:3], replicas...))
@@ -33,7 +33,7 @@ func openCluster(t testing.TB, f *fault) *scene {
 		if d := f.timeout(); d > 0 {
 			o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = d, d, d, d
 		}
-		s.lanes = append(s.lanes, openLane(t, f, &modes[i], redis.NewClusterClient(o)))
+		s.lanes = append(s.lanes, openLane(t, f, &modes[i], cs.cluster(t, o)))
 	}
 
 	return s

@@ -93,8 +93,9 @@ func (f *fault) limitOf(rule string) string { return cmp.Or(f.limits[rule], limi
 // place is a deployment of Redis.
 type place struct {
 	name   string
-	open   func(t testing.TB, f *fault) *scene
+	open   func(t testing.TB, f *fault, c clients) *scene
 	faults []fault
+	clients
 }
 
 // scene holds the servers of a fault, and a lane for each mode.
@@ -128,7 +129,7 @@ func (f fault) run(t *testing.T, p place, w *waits, results *table) {
 	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("fault", label)))
 	t.Cleanup(func() { wantNoGoroutines(t, label) })
 
-	s := p.open(t, &f)
+	s := p.open(t, &f, p.clients)
 	s.t, s.waits, s.sees = t, w, f.sees
 	if f.recovery == 0 {
 		f.recovery = usual

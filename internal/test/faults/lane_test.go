@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/faultproxy"
 	"github.com/headgate/headgate/internal/test/redistest"
@@ -71,7 +69,6 @@ func usedBy(key string) int64 {
 type lane struct {
 	mode    *mode
 	proxy   *faultproxy.Proxy // nil where none is between
-	client  redis.UniversalClient
 	prefix  string
 	handler http.Handler
 	limitOf func(rule string) string
@@ -84,11 +81,11 @@ type lane struct {
 }
 
 // openLane puts a limiter under a mode over a client, for a fault.
-func openLane(t testing.TB, f *fault, m *mode, client redis.UniversalClient) *lane {
+func openLane(t testing.TB, f *fault, m *mode, c client) *lane {
 	t.Helper()
-	l := &lane{mode: m, client: client, prefix: redistest.Prefix(t), limitOf: f.limitOf}
+	l := &lane{mode: m, prefix: redistest.Prefix(t), limitOf: f.limitOf}
 
-	primary := redisstore.MustNew(client, redisstore.Options{Prefix: l.prefix, Timeout: f.timeout()})
+	primary := c.store(redisstore.Options{Prefix: l.prefix, Timeout: f.timeout()})
 
 	// Every call of the store in Redis is noted, beneath whatever the mode puts over it.
 	lim := limiter.MustNew(limiter.Config{
@@ -97,7 +94,7 @@ func openLane(t testing.TB, f *fault, m *mode, client redis.UniversalClient) *la
 
 	t.Cleanup(func() {
 		lim.Close()
-		client.Close()
+		c.close()
 	})
 
 	// The handler notes when it was entered, and settles the estimate of the rule that has one.

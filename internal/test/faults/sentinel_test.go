@@ -19,7 +19,7 @@ const failoverTime = 3500 * time.Millisecond
 
 // openSentinel starts a master, a replica and three sentinels, and a lane for
 // each mode.
-func openSentinel(t testing.TB, f *fault) *scene {
+func openSentinel(t testing.TB, f *fault, c clients) *scene {
 	w := redistest.Sentinel(t)
 
 	s := &scene{t: t, watched: w, server: w.Master, admin: adminOf(t, w.Master.Addr)}
@@ -33,7 +33,7 @@ func openSentinel(t testing.TB, f *fault) *scene {
 		if d := f.timeout(); d > 0 {
 			stock.DialTimeout, stock.ReadTimeout, stock.WriteTimeout, stock.PoolTimeout = d, d, d, d
 		}
-		s.lanes = append(s.lanes, openLane(t, f, &modes[i], redis.NewFailoverClient(&stock)))
+		s.lanes = append(s.lanes, openLane(t, f, &modes[i], c.sentinel(t, &stock)))
 	}
 	return s
 }

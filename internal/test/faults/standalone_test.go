@@ -26,19 +26,19 @@ func (p *password) credentials() (user, secret string) { return "app", *p.Load()
 
 // openStandalone starts one server, and a lane for each mode with a proxy of its
 // own. The user of the clients has the permissions that docs/redis.md lists, and no more.
-func openStandalone(t testing.TB, f *fault) *scene {
+func openStandalone(t testing.TB, f *fault, c clients) *scene {
 	server := redistest.Start(t, f.args...)
 	s := &scene{t: t, server: server, secret: newPassword("first"), admin: adminOf(t, server.Addr)}
 	s.past = func() redis.UniversalClient { return s.admin }
 	s.allow()
 	for i := range modes {
-		s.enter(f, &modes[i], faultproxy.New(t, server.Addr), redis.Options{})
+		s.enter(f, &modes[i], c, faultproxy.New(t, server.Addr), redis.Options{})
 	}
 	return s
 }
 
 // enter opens a lane that goes through the proxy, with a client of its own.
-func (s *scene) enter(f *fault, m *mode, proxy *faultproxy.Proxy, o redis.Options) {
+func (s *scene) enter(f *fault, m *mode, c clients, proxy *faultproxy.Proxy, o redis.Options) {
 	s.t.Helper()
 	o.Addr, o.ContextTimeoutEnabled, o.CredentialsProvider = proxy.Addr, true, s.secret.credentials
 	if d := f.timeout(); d > 0 {
@@ -47,7 +47,7 @@ func (s *scene) enter(f *fault, m *mode, proxy *faultproxy.Proxy, o redis.Option
 	if f.options != nil {
 		f.options(&o)
 	}
-	l := openLane(s.t, f, m, redis.NewClient(&o))
+	l := openLane(s.t, f, m, c.standalone(s.t, &o))
 	l.proxy = proxy
 	s.lanes = append(s.lanes, l)
 }

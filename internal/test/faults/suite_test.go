@@ -1,12 +1,14 @@
 // The suite is run as
 //
-//	go test ./internal/test/faults
-//	HEADGATE_LONG=1 go test ./internal/test/faults
-//	HEADGATE_LONG=1 go test ./internal/test/faults -run 'Faults/standalone/garbage' -count=20
-//	go test ./internal/test/faults -count=5 -timeout 60m -args -table $PWD/docs/faults.md
+//	go -C internal/test/faults test .
+//	HEADGATE_LONG=1 go -C internal/test/faults test -timeout 20m .
+//	HEADGATE_LONG=1 go -C internal/test/faults test . -run 'Faults/standalone/garbage' -count=20
+//	go -C internal/test/faults test . -count=5 -timeout 120m -args -table $PWD/docs/faults.md
 //
 // and needs redis-server. The first form inflicts a few faults and the second all
-// of them. The last writes what was measured as a table: the worst of all runs.
+// of them. The last writes what was measured as a table: the worst of all runs. Each place is there
+// twice: with clients of go-redis, and with those of rueidis. The suite is a module of its own,
+// because the root does without rueidis.
 
 package faults
 
@@ -84,10 +86,15 @@ func inflict(t *testing.T, chosen func(fault) bool) {
 
 	// The waits are measured over all places together: they share the machine.
 	for _, p := range []place{
-		{"standalone", openStandalone, standaloneFaults()},
-		{"tls", openTLS, tlsFaults()},
-		{"sentinel", openSentinel, sentinelFaults()},
-		{"cluster", openCluster, clusterFaults()},
+		{"standalone", openStandalone, standaloneFaults(), goRedis},
+		{"tls", openTLS, tlsFaults(), goRedis},
+		{"sentinel", openSentinel, sentinelFaults(), goRedis},
+		{"cluster", openCluster, clusterFaults(), goRedis},
+
+		{"standalone-rueidis", openStandalone, standaloneFaults(), viaRueidis},
+		{"tls-rueidis", openTLS, tlsFaults(), viaRueidis},
+		{"sentinel-rueidis", openSentinel, sentinelFaults(), viaRueidis},
+		{"cluster-rueidis", openCluster, clusterFaults(), viaRueidis},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			for _, f := range p.faults {

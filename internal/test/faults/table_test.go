@@ -69,7 +69,7 @@ const preface = `# What the fault suite has measured
 
 This page is written by
 
-    go test ./internal/test/faults -count=5 -timeout 60m -args -table $PWD/docs/faults.md
+    go -C internal/test/faults test . -count=5 -timeout 120m -args -table $PWD/docs/faults.md
 
 Each row is one fault, which three limiters meet at once: one that fails open, one that fails closed, and one that falls
 back to memory. The figures are the worst of the modes and of all runs, under some 600 requests a second, with servers

@@ -23,13 +23,13 @@ const (
 
 // openTLS starts one server that speaks TLS, and a lane for each mode with its own
 // proxy, which cannot read the traffic.
-func openTLS(t testing.TB, f *fault) *scene {
+func openTLS(t testing.TB, f *fault, c clients) *scene {
 	server, addr, config := redistest.TLS(t, f.args...)
 	s := &scene{t: t, server: server, secret: newPassword("first"), admin: adminOf(t, server.Addr)}
 	s.past = func() redis.UniversalClient { return s.admin }
 	s.allow()
 	for i := range modes {
-		s.enter(f, &modes[i], faultproxy.Raw(t, addr), redis.Options{TLSConfig: config, DialTimeout: handshake})
+		s.enter(f, &modes[i], c, faultproxy.Raw(t, addr), redis.Options{TLSConfig: config, DialTimeout: handshake})
 	}
 	return s
 }
