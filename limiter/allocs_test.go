@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
@@ -40,6 +41,33 @@ func TestWaitForLeaseAllocatesNothingWithoutWaiting(t *testing.T) {
 	reject := rule(t, "a", "10 concurrent ttl=1m")
 	if got, want := allocs(withOnLimit(reject, limiter.Wait(time.Minute))), allocs(reject); got != want {
 		t.Errorf("%v allocations, want %v", got, want)
+	}
+}
+
+// The memory of its Result is most of what a Take costs. Up to 512 bytes need no header.
+func TestResultIsSmall(t *testing.T) {
+	if got := unsafe.Sizeof(limiter.Result{}); got > 512 {
+		t.Errorf("%d bytes, want at most 512", got)
+	}
+}
+
+// What a selection needs is one object beside the Result.
+func TestTakeRequestUnderASelectionAllocatesTwice(t *testing.T) {
+	a := rule(t, "a", "10/1m")
+	l := newLimiter(t, nothing{}, a)
+	first := func(_ core.Request, into []int) []int { return append(into, 0) }
+	if err := l.SetSelectedRules([]limiter.Rule{a}, first); err != nil {
+		t.Fatal(err)
+	}
+
+	var r core.Request = get()
+	got := testing.AllocsPerRun(1000, func() {
+		if res, err := l.TakeRequest(r); err != nil || !res.Allowed() {
+			t.Errorf("%v", err)
+		}
+	})
+	if got != 2 {
+		t.Errorf("%v allocations, want 2", got)
 	}
 }
 

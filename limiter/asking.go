@@ -74,8 +74,8 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 
 		cost := int64(1)
 		switch {
-		case s.fixedCost != nil:
-			cost = *s.fixedCost
+		case s.rare.read().fixed:
+			cost = s.rare.read().fixedCost
 		case rules[i].Cost != nil && verb != core.Reset:
 			cost = rules[i].Cost(r)
 		}
@@ -96,6 +96,14 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 
 // addKey makes every rule count key.
 func (s *step) addKey(ctx context.Context, verb core.Verb, key string, cost int64) error {
+	// Plain rules have no functions that could fail, and nothing to ask about the key.
+	if s.set.plain {
+		for _, r := range s.set.rules {
+			s.nextOp(verb, r, r.terms, key, cost)
+		}
+		return nil
+	}
+
 	for _, r := range s.set.rules {
 		err := s.addKeyTo(ctx, r, verb, key, cost)
 		if s.denied {
@@ -143,8 +151,9 @@ func (s *step) skipRule(ctx context.Context, i int, err error) error {
 		return err
 	}
 	s.recordSkipped(ctx, err)
-	s.outside = append(s.outside, outside{rule: s.set.rules[i], err: err})
-	s.ownFault = s.skipped
+	u := s.rare.write()
+	u.outside = append(u.outside, outside{rule: s.set.rules[i], err: err})
+	u.ownFault = u.skipped
 	return nil
 }
 
@@ -158,18 +167,19 @@ func (s *step) selectRules(r core.Request) (rules []*activeRule, err error) {
 		}
 	}()
 
-	s.indices = s.set.selection(r, s.indices[:0])
-	s.selected = s.selected[:0]
+	u := s.rare.write()
+	u.indices = s.set.selection(r, u.indices[:0])
+	u.selected = u.selected[:0]
 
 	// The order is checked, as a rule that is named twice would be charged twice.
 	last := -1
-	for _, i := range s.indices {
+	for _, i := range u.indices {
 		if i <= last || i >= len(s.set.rules) {
 			return nil, errSelection
 		}
-		s.selected, last = append(s.selected, s.set.rules[i]), i
+		u.selected, last = append(u.selected, s.set.rules[i]), i
 	}
-	return s.selected, nil
+	return u.selected, nil
 }
 
 // selectionFailed returns err as an error of the first rule that fails closed, if any.
@@ -204,7 +214,8 @@ func (s *step) applyAccess(verb core.Verb, rule *activeRule, r core.Request, key
 func (s *step) applyVerdict(verdict keyfuncs.Verdict, verb core.Verb, rule *activeRule, key string) (listed bool) {
 	switch {
 	case verdict == keyfuncs.Denied && rule.OnLimit == Shadow:
-		s.outside = append(s.outside, outside{rule, key, nil})
+		u := s.rare.write()
+		u.outside = append(u.outside, outside{rule, key, nil})
 	case verdict == keyfuncs.Denied:
 		s.deny(verb, rule, key)
 	}
@@ -214,8 +225,7 @@ func (s *step) applyVerdict(verdict keyfuncs.Verdict, verb core.Verb, rule *acti
 // deny makes the step a refusal by the rule alone.
 func (s *step) deny(verb core.Verb, rule *activeRule, key string) {
 	s.drop()
-	op := s.nextOp(rule, rule.terms)
-	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, 0, 0
+	s.nextOp(verb, rule, rule.terms, key, 0)
 	s.out[0], s.denied, s.lease = denial, true, ""
 }
 

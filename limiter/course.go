@@ -41,9 +41,7 @@ func (o Outcome) String() string {
 type course struct {
 	charges
 
-	stopped   error         // why the wait ended before its time
-	notQueued error         // why no wait could begin
-	waited    time.Duration // in all
+	waited time.Duration // in all
 
 	verdict events.Verdict // once it is concluded
 	outcome Outcome        // follows from the verdict
@@ -56,7 +54,7 @@ type course struct {
 // recycle makes the course that of no request.
 func (c *course) recycle() {
 	c.charges.recycle()
-	c.stopped, c.notQueued, c.waited = nil, nil, 0
+	c.waited = 0
 	c.verdict, c.outcome, c.status = events.Allowed, Pass, 0
 }
 
@@ -73,7 +71,7 @@ func (c *course) conclude(ctx context.Context, err error) {
 	}
 
 	// What the log says depends on the verdict, so it comes after it.
-	if c.skipped != nil {
+	if c.rare.read().skipped != nil {
 		c.logSkipped(ctx)
 	}
 	if err != nil {
@@ -112,7 +110,7 @@ func (c *course) judge(ctx context.Context) events.Verdict {
 	if c.err != nil || c.asked < len(c.calls) {
 		return events.FailedOpen
 	}
-	if !c.over && len(c.outside) == 0 { // nearly all requests
+	if !c.over && len(c.rare.read().outside) == 0 { // nearly all requests
 		if c.waited > 0 {
 			return events.Waited
 		}
@@ -120,8 +118,9 @@ func (c *course) judge(ctx context.Context) events.Verdict {
 	}
 
 	shadow := false
-	for i := range c.outside {
-		if c.outside[i].err != nil {
+	outside := c.rare.read().outside
+	for i := range outside {
+		if outside[i].err != nil {
 			return events.FailedOpen
 		}
 		shadow = true
@@ -147,16 +146,16 @@ func (c *course) judge(ctx context.Context) events.Verdict {
 // refusal is judge for a request that does not pass. Of several rules that refuse it, the one
 // whose verdict lasts longest, which is the greatest, decides.
 func (c *course) refusal(ctx context.Context) events.Verdict {
-	switch {
+	switch u := c.rare.read(); {
 	case c.err != nil && ctx.Err() == context.Canceled:
 		return events.Canceled
 	case c.err != nil:
 		return events.FailedClosed
 	case c.denied:
 		return events.Denied
-	case c.stopped != nil && !errors.Is(c.stopped, ErrClosed):
+	case u.stopped != nil && !errors.Is(u.stopped, ErrClosed):
 		return events.Canceled
-	case c.notQueued == ErrQueueFull:
+	case u.notQueued == ErrQueueFull:
 		return events.QueueFull
 	}
 
@@ -254,22 +253,22 @@ func (c *course) undecidedBy() events.Mode {
 
 // logSkipped logs why rules were not decided, with what became of the request.
 func (c *course) logSkipped(ctx context.Context) {
-	by := c.undecidedBy()
-	for i := range c.outside {
-		if err := c.outside[i].err; err != nil {
+	by, u := c.undecidedBy(), c.rare.read()
+	for i := range u.outside {
+		if err := u.outside[i].err; err != nil {
 			c.engine.logFailure(ctx, err, by)
 		}
 	}
 
 	// The error of the store is logged once, and not for each rule that it concerns.
-	if c.unlogged == nil {
+	if u.unlogged == nil {
 		return
 	}
 
 	if c.asked == len(c.calls) {
 		by = events.FallbackDecides
 	}
-	c.engine.logFailure(ctx, c.unlogged, by)
+	c.engine.logFailure(ctx, u.unlogged, by)
 }
 
 // awaitsStore reports whether the request can be admitted, but not before the store is back.
@@ -362,7 +361,7 @@ func (c *course) observe(ctx context.Context) {
 // did, the fallback decides under the others.
 func (c *course) isPlain() (p events.Plain, ok bool) {
 	v := c.verdict
-	if v != events.Allowed && v != events.Refused || c.asked == 0 || len(c.outside) > 0 || c.waited > 0 {
+	if v != events.Allowed && v != events.Refused || c.asked == 0 || len(c.rare.read().outside) > 0 || c.waited > 0 {
 		return p, false
 	}
 
@@ -396,7 +395,7 @@ func (c *course) count(ctx context.Context, p events.Plain) {
 func (c *course) event(e *events.Request) {
 	e.Verdict, e.Fallback, e.Waited, e.Err = c.verdict, false, c.waited, c.err
 	if e.Err == nil {
-		e.Err = c.skipped
+		e.Err = c.rare.read().skipped
 	}
 
 	for i := range c.calls {
@@ -410,7 +409,7 @@ func (c *course) event(e *events.Request) {
 		case c.err != nil:
 			r.Decision = core.Decision{}
 		case i >= c.asked:
-			r.Decision, r.Err = core.Decision{}, c.skipped
+			r.Decision, r.Err = core.Decision{}, c.rare.read().skipped
 		default:
 			c.addDecision(e, r, i)
 		}
@@ -420,8 +419,9 @@ func (c *course) event(e *events.Request) {
 	if c.err != nil {
 		c.addFailed(e)
 	}
-	for i := range c.outside {
-		o := &c.outside[i]
+	outside := c.rare.read().outside
+	for i := range outside {
+		o := &outside[i]
 		r := events.Rule{Name: o.rule.Name, Key: o.key, Limit: &o.rule.Limit, Verdict: events.FailedOpen, Err: o.err}
 		if o.err == nil {
 			r.Verdict, r.Decision = events.ShadowRefused, denial
@@ -480,7 +480,7 @@ func (c *course) addFailed(e *events.Request) {
 
 // tally counts the request under each rule.
 func (c *course) tally() {
-	if c.err == nil && len(c.outside) == 0 && c.asked == len(c.calls) {
+	if c.err == nil && len(c.rare.read().outside) == 0 && c.asked == len(c.calls) {
 		for i := range c.asked {
 			c.calls[i].rule.tally.Count(c.verdictOf(i), c.ops[i].Key)
 		}

@@ -401,14 +401,13 @@ func (e *encoded) addDecided(res *Result, own bool) {
 	// Units of a fallback are known to the limiter alone whose fallback it is.
 	if !own {
 		if d.Fallback && !leased {
-			res.skipped = errElsewhere
+			res.rare.write().skipped = errElsewhere
 			return
 		}
 		d.Origin = 0
 	}
 
-	op := res.nextOp(rule, rule.terms)
-	op.Key, op.Cost = key, cost
+	op := res.nextOp(core.Take, rule, rule.terms, key, cost)
 	if leased {
 		op.Lease = res.lease
 	}

@@ -20,6 +20,7 @@ import (
 // ruleSet is a checked list of rules with precomputed facts about them.
 type ruleSet struct {
 	rules   []*activeRule
+	plain   bool       // no rule has lists, an Override, a calendar or leases, or lowers a cost
 	store   core.Store // the store to ask first
 	strict  bool       // store is without its fallback
 	mayWait bool       // some rule waits
@@ -56,7 +57,7 @@ const maxOthers = 128
 // [*RuleError] for every mistake.
 func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 	var errs []error
-	set := &ruleSet{rules: make([]*activeRule, len(rules))}
+	set := &ruleSet{rules: make([]*activeRule, len(rules)), plain: true}
 	first := map[string]int{}
 	var policy []string
 	var noKey []error
@@ -80,6 +81,7 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 			keys: telling.Keys{Rule: r.Name, Func: r.Key}}
 		set.mayWait = set.mayWait || r.OnLimit.MaxWait() > 0
 		set.refunds = set.refunds || r.RefundIf != nil
+		set.plain = set.plain && r.Access == nil && r.Override == nil && !r.CostAtMost && !t.windowed && !t.leased
 
 		// Take and Wait are given keys; an adapter finds this out when it is made.
 		if r.Key == nil {

@@ -34,27 +34,73 @@ type step struct {
 
 	allowed  bool
 	degraded bool
-	over     bool  // some rule would not admit
-	local    bool  // the fallback decided where the store would have been asked
-	denied   bool  // by the lists of the only rule in calls; no store was asked
-	inParts  bool  // a rule may have more calls than one
-	admitted bool  // an Admission carries out the settlement at its end
-	notified bool  // the observer and the hooks know of the request
-	err      error // why the store could not decide
-	skipped  error // why some rules could not be asked
-	ownFault error // the same, if it was an error of the rules themselves
-	unlogged error // of the store, and to be logged with what becomes of the request
+	over     bool // some rule would not admit
+	local    bool // the fallback decided where the store would have been asked
+	denied   bool // by the lists of the only rule in calls; no store was asked
+	inParts  bool // a rule may have more calls than one
+	admitted bool // an Admission carries out the settlement at its end
+	notified bool // the observer and the hooks know of the request
 
+	err         error         // why the store could not decide
 	aged        time.Duration // since the store decided
 	lease       string
 	leasesAsked time.Time // when the store was last asked for the leases, if there are any
 
-	fixedCost *int64 // of the request under every rule, or nil for the Cost of each
+	rare rare // what few steps have
+}
+
+// unusual is what few steps have. It is apart, as the memory of a Result is most of what a Take
+// costs.
+type unusual struct {
+	stopped   error     // why the wait ended before its time
+	notQueued error     // why no wait could begin
+	skipped   error     // why some rules could not be asked
+	ownFault  error     // the same, if it was an error of the rules themselves
+	unlogged  error     // of the store, and to be logged with what becomes of the request
+	outside   []outside // rules that the store was not asked about
+
+	fixed     bool  // the request has a cost under every rule, in place of the Cost of each
+	fixedCost int64 // that cost
 
 	indices  []int         // of the rules that the selection has named
 	selected []*activeRule // those rules
+	few      struct {
+		indices  [4]int
+		selected [4]*activeRule
+	}
+}
 
-	outside []outside // rules that the store was not asked about
+// rare has what few steps have, once it is written.
+type rare struct{ written *unusual }
+
+// usual is what most steps have. It is never written.
+var usual unusual
+
+// read returns what the step has, which must not be written.
+func (r rare) read() *unusual {
+	if r.written == nil {
+		return &usual
+	}
+	return r.written
+}
+
+// write returns what the step has, for writing.
+func (r *rare) write() *unusual {
+	if r.written == nil {
+		u := &unusual{}
+		u.indices, u.selected = u.few.indices[:0], u.few.selected[:0]
+		r.written = u
+	}
+	return r.written
+}
+
+// recycle makes it that of most steps, and keeps its memory.
+func (u *unusual) recycle() {
+	clear(u.selected)
+	clear(u.outside)
+	u.stopped, u.notQueued, u.skipped, u.ownFault, u.unlogged = nil, nil, nil, nil, nil
+	u.outside, u.indices, u.selected = u.outside[:0], u.indices[:0], u.selected[:0]
+	u.fixed = false
 }
 
 // call is one rule's part of a step.
@@ -63,15 +109,15 @@ type call struct {
 	terms   *terms
 	maxWait time.Duration // the longest wait for this rule
 
-	id    int  // 1 and up in the order of addition, for requests in parts
-	check bool // the op is a Peek under a limit that holds one unit more
-
 	waited time.Duration // for a turn under this rule
-	behind bool          // by the last Peek, older requests wait for the key
+
+	id int // 1 and up in the order of addition, for requests in parts
 
 	leaseLost uint32 // 1 if the lease has ended before the request, and was not taken anew; atomic
-
 	corrected uint32 // 1 once the charge is refunded or settled, which is done once; atomic
+
+	check  bool // the op is a Peek under a limit that holds one unit more
+	behind bool // by the last Peek, older requests wait for the key
 }
 
 // isLeaseLost reports whether the lease has ended before the request.
@@ -114,8 +160,7 @@ func (s *step) add(verb core.Verb, r *activeRule, t *terms, key string, cost int
 		cost = min(cost, t.limit.Capacity())
 	}
 
-	op := s.nextOp(r, t)
-	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, cost, 0
+	op := s.nextOp(verb, r, t, key, cost)
 	if t.windowed {
 		op.Windows = t.windowsNow()
 	}
@@ -130,27 +175,25 @@ func (s *step) add(verb core.Verb, r *activeRule, t *terms, key string, cost int
 	return nil
 }
 
-// nextOp adds a call under the terms and returns its op. If an earlier request left an op
-// under the same terms in that place, nextOp returns it instead of a new copy.
-func (s *step) nextOp(r *activeRule, t *terms) *core.Op {
+// nextOp adds a call under the terms, of which add has checked the cost, and returns its op. If an
+// earlier request left an op under the same terms in that place, the op is used again, as most
+// requests follow one whose op has all but the key.
+func (s *step) nextOp(verb core.Verb, r *activeRule, t *terms, key string, cost int64) *core.Op {
 	n := len(s.calls)
 	s.asked = n + 1
-	if n < cap(s.calls) {
-		s.calls = s.calls[:n+1]
-		// Most requests follow one under the same terms, whose op has all but the key.
-		if c := &s.calls[n]; c.terms == t {
-			c.corrected, c.waited = 0, 0
-			s.ops, s.out = s.ops[:n+1], s.out[:n+1]
-			s.out[n] = core.Decision{}
-			return &s.ops[n]
-		}
-		s.calls = s.calls[:n]
+
+	if before := s.calls[:cap(s.calls)]; n < len(before) && before[n].terms == t {
+		s.calls, s.ops, s.out = before[:n+1], s.ops[:n+1], s.out[:n+1]
+		before[n].corrected, before[n].waited, s.out[n] = 0, 0, core.Decision{}
+	} else {
+		s.calls = append(s.calls, call{rule: r, terms: t, maxWait: r.OnLimit.MaxWait()})
+		s.ops = append(s.ops, t.take)
+		s.out = append(s.out, core.Decision{})
 	}
 
-	s.calls = append(s.calls, call{rule: r, terms: t, maxWait: r.OnLimit.MaxWait()})
-	s.ops = append(s.ops, t.take)
-	s.out = append(s.out, core.Decision{})
-	return &s.ops[n]
+	op := &s.ops[n]
+	op.Verb, op.UpTo, op.Key, op.Cost, op.MaxWait = verb, false, key, cost, 0
+	return op
 }
 
 // drop empties the step.
@@ -163,18 +206,14 @@ func (s *step) recycle() {
 		ops[i].Key, ops[i].Lease = "", ""
 	}
 
-	clear(s.selected)
-	if len(s.outside) > 0 {
-		clear(s.outside)
-		s.outside = s.outside[:0]
-	}
-
 	// Most requests were decided, and to clear what is clear costs writes.
-	if s.isUndecided() {
-		s.err, s.skipped, s.ownFault, s.unlogged = nil, nil, nil, nil
+	if s.err != nil {
+		s.err = nil
+	}
+	if u := s.rare.written; u != nil {
+		u.recycle()
 	}
 	s.drop()
-	s.selected = s.selected[:0]
 	s.engine, s.set = nil, nil
 
 	s.allowed, s.degraded, s.over, s.local, s.denied = false, false, false, false, false
@@ -258,16 +297,19 @@ func (s *step) setAside() {
 // takeBack undoes setAside, so that every rule is asked again. An error that kept
 // them from being asked the last time is forgotten.
 func (s *step) takeBack(ctx context.Context) {
-	if s.unlogged != nil {
-		s.engine.logFailure(ctx, s.unlogged, events.StoreDecides)
-		s.unlogged = nil
+	if err := s.rare.read().unlogged; err != nil {
+		s.engine.logFailure(ctx, err, events.StoreDecides)
+		s.rare.write().unlogged = nil
 	}
 	for i := range s.calls {
 		for j := i; j > 0 && s.calls[j].rule.index < s.calls[j-1].rule.index; j-- {
 			s.swap(j, j-1)
 		}
 	}
-	s.asked, s.skipped = len(s.calls), s.ownFault
+	s.asked = len(s.calls)
+	if u := s.rare.written; u != nil {
+		u.skipped = u.ownFault
+	}
 }
 
 // recordAsking records when the store is asked for leases.
@@ -298,14 +340,15 @@ func (s *step) fallbackDecide(ctx context.Context, err error) error {
 		return errors.Join(err, again)
 	}
 	s.recordSkipped(ctx, err)
-	s.unlogged = err
+	s.rare.write().unlogged = err
 	return nil
 }
 
 // recordSkipped records that err kept some rules from being asked. It is logged later, with what
 // becomes of the request.
 func (s *step) recordSkipped(ctx context.Context, err error) {
-	s.skipped = cmp.Or(s.skipped, err)
+	u := s.rare.write()
+	u.skipped = cmp.Or(u.skipped, err)
 	s.engine.callOnError(ctx, err)
 }
 
@@ -354,4 +397,4 @@ func (s *step) refuseBooking() {
 }
 
 // isUndecided reports whether the store did not decide under every rule.
-func (s *step) isUndecided() bool { return s.err != nil || s.skipped != nil }
+func (s *step) isUndecided() bool { return s.err != nil || s.rare.read().skipped != nil }

@@ -67,15 +67,16 @@ func checkCost(cost int64) error {
 
 // takeError returns the error of a Take that ended with err, which may be nil.
 func (r *Result) takeError(err error) error {
+	u := r.rare.read()
 	switch {
 	case err != nil:
 		return undecided(err)
-	case r.stopped == nil:
-		return undecided(r.skipped)
-	case r.skipped == nil:
-		return r.stopped
+	case u.stopped == nil:
+		return undecided(u.skipped)
+	case u.skipped == nil:
+		return u.stopped
 	}
-	return fmt.Errorf("%w, and %w", r.stopped, undecided(r.skipped))
+	return fmt.Errorf("%w, and %w", u.stopped, undecided(u.skipped))
 }
 
 // Allow is [Limiter.Take] for a caller that needs no [Result], and allocates nothing
@@ -112,9 +113,12 @@ func (r *Result) allow(ctx context.Context, e *engine, key string, cost int64) (
 	if i := r.scarcest(); i >= 0 {
 		d = r.out[i]
 	}
-	d.Allowed, d.Banned, d.RetryAfter = r.allowed, r.Banned(), r.RetryAfter()
+	d.Allowed, d.Banned, d.RetryAfter = r.allowed, false, 0
+	if !r.allowed {
+		d.Banned, d.RetryAfter = r.Banned(), r.RetryAfter()
+	}
 
-	if err != nil || r.stopped != nil || r.skipped != nil {
+	if err != nil || r.rare.written != nil {
 		return d, r.takeError(err)
 	}
 	return d, nil
@@ -188,7 +192,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	if ctx.Err() != nil {
 		err := context.Cause(ctx)
 		res := &Result{}
-		res.engine, res.stopped = &l.engine, err
+		res.engine, res.rare.write().stopped = &l.engine, err
 		res.conclude(ctx, nil)
 		return &WaitError{Err: err}
 	}
@@ -215,7 +219,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 // waitError returns the error of a call that ended with err, or nil if all units
 // were taken.
 func (r *Result) waitError(err error) error {
-	e := &WaitError{RetryAfter: r.RetryAfter(), Rules: r.Violated()}
+	e, u := &WaitError{RetryAfter: r.RetryAfter(), Rules: r.Violated()}, r.rare.read()
 	if r.awaitsStore() {
 		e.RetryAfter = 0
 	}
@@ -225,22 +229,22 @@ func (r *Result) waitError(err error) error {
 	switch {
 	case err != nil:
 		e.Err, e.RetryAfter = undecided(err), retryAfter(err)
-	case r.stopped != nil: // some time after the decision
-		e.Err, e.RetryAfter = r.stopped, 0
+	case u.stopped != nil: // some time after the decision
+		e.Err, e.RetryAfter = u.stopped, 0
 	case r.denied:
 		e.Err = ErrDenied
-	case !r.allowed && r.notQueued != nil:
-		e.Err = r.notQueued
+	case !r.allowed && u.notQueued != nil:
+		e.Err = u.notQueued
 	case !r.allowed:
 		e.Err = ErrLimited
-	case r.skipped != nil:
-		e.Err = undecided(r.skipped)
+	case u.skipped != nil:
+		e.Err = undecided(u.skipped)
 	default:
 		return nil
 	}
 
-	if err == nil && r.skipped != nil && !errors.Is(e.Err, ErrUndecided) {
-		e.Err = fmt.Errorf("%w, and %w", e.Err, undecided(r.skipped))
+	if err == nil && u.skipped != nil && !errors.Is(e.Err, ErrUndecided) {
+		e.Err = fmt.Errorf("%w, and %w", e.Err, undecided(u.skipped))
 	}
 	return e
 }
@@ -291,7 +295,8 @@ func (l *Limiter) TakeRequestUnits(r core.Request, cost int64) (*Result, error) 
 		return &Result{}, err
 	}
 	res := &Result{}
-	res.fixedCost = &cost
+	u := res.rare.write()
+	u.fixed, u.fixedCost = true, cost
 	return l.takeRequest(r, res)
 }
 
@@ -432,7 +437,7 @@ func (l *Limiter) Restore(data []byte) (*Result, error) {
 	res := &Result{}
 	res.allowed, res.degraded = flags&flagAllowed != 0, flags&flagDegraded != 0
 	if flags&flagUndecided != 0 {
-		res.skipped = errElsewhere
+		res.rare.write().skipped = errElsewhere
 	}
 
 	own := r.text() == l.id

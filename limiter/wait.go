@@ -98,7 +98,8 @@ func (w *wait) heed(ctx context.Context, c *course) (again bool, err error) {
 	if c.allowed {
 		w.slot = c.newSlot(w.answered)
 	}
-	if c.notQueued = w.enter(c.engine, waitline.KeyOf(&c.ops[i])); c.notQueued != nil {
+	if err := w.enter(c.engine, waitline.KeyOf(&c.ops[i])); err != nil {
+		c.rare.write().notQueued = err
 		return false, nil
 	}
 	return w.waitInLine(ctx, c, i, span)
@@ -279,15 +280,17 @@ func (w *wait) waitInLine(ctx context.Context, c *course, i int, span time.Durat
 			w.age(c, now)
 			return false, nil
 		case waitline.Close:
-			c.stopped = ErrClosed
+			c.rare.write().stopped = ErrClosed
 			w.age(c, now)
 		default:
 			slept = true
-			c.stopped = w.sleepUntil(ctx, c.engine, until.Sub(now))
+			if err := w.sleepUntil(ctx, c.engine, until.Sub(now)); err != nil {
+				c.rare.write().stopped = err
+			}
 		}
 
 		// The caller or the limiter has ended: what was booked is given to those behind.
-		if c.stopped != nil {
+		if c.rare.read().stopped != nil {
 			w.waited = time.Since(w.start)
 			w.leaveLine(ctx, c)
 			c.refuseBooking()
