@@ -147,12 +147,17 @@ func (h *headers) rank() {
 
 // empty removes all data of the request from the buffers.
 func (h *headers) empty() {
+	h.rendered, h.retryAfter = false, 0
+	if len(h.fields) == 0 && len(h.order) == 0 && h.around == nil {
+		return
+	}
+
 	clear(h.list)
 	if e := h.res.engine; e != nil && e.customHeaders != nil {
 		clear(h.fields)
 	}
 	h.fields, h.text, h.list, h.order = h.fields[:0], h.text[:0], h.list[:0], h.order[:0]
-	h.rendered, h.retryAfter, h.around = false, 0, nil
+	h.around = nil
 }
 
 // asText returns the headers as text, once they are rendered.
