@@ -40,6 +40,9 @@ func callError(code rpc.Code, format string, args ...any) Answer {
 func (o *overRPC) again(a Answer, after time.Duration, rules ...string) Answer {
 	a.Message += "; retry after " + secondsText(after)
 	a.RetryAfter, a.Rules = after, rules
+	if o.wholeSeconds {
+		a.RetryAfter = time.Duration(seconds(after)) * second
+	}
 	return a.with(o.comeAgain(after))
 }
 

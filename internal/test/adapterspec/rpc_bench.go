@@ -14,7 +14,8 @@ import (
 type overRPC struct {
 	t *testing.T
 	RPCFramework
-	client Client
+	client       Client
+	wholeSeconds bool // of a refusal
 }
 
 func rpcOpener(f RPCFramework) opener {

@@ -13,8 +13,6 @@ import (
 var rpcIdentity = []spec{
 	{"each method is a route", onRPC(routes)},
 	{"policies apply to methods and to services", onRPC(policies)},
-	{"a rule may count by the message", onRPC(byMessage)},
-	{"the message of another framework is empty", onRPC(noMessage)},
 	{"rules see the call as it is", onRPC(callSeen)},
 	{"hostile metadata has keys like any other", onRPC(hostile)},
 }

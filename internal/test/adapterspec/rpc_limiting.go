@@ -8,9 +8,14 @@ import (
 	"github.com/headgate/headgate/internal/rpc"
 )
 
+var rpcCosts = []spec{
+	{"a call that costs more than the limit can hold gets no RetryInfo", onRPC(impossible)},
+	{"a rule may count by the message", onRPC(byMessage)},
+	{"the message of another framework is empty", onRPC(noMessage)},
+}
+
 var rpcLimiting = []spec{
 	{"a stream counts once, and is refused like a call", onRPC(streams)},
-	{"a call that costs more than the limit can hold gets no RetryInfo", onRPC(impossible)},
 	{"a call is refused at once if its deadline comes before its turn", onRPC(tooLate)},
 	{"a stream in both directions holds the lease until it ends", onRPC(heldByStream)},
 	{"a limiter that is met twice counts a stream of messages once", onRPC(twiceStreamed)},

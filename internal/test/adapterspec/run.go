@@ -26,11 +26,22 @@ func RunRPCInMemory(t *testing.T, f RPCFramework) {
 	run(t, rpcOpener(f), inMemory, slices.Concat(common, rpcOnly))
 }
 
+// RunCalls holds an adapter for calls without streams to the specification, over each store. Its
+// refusals say in whole seconds when to come again, and what stands for a stream is another way to
+// make a call.
+func RunCalls(t *testing.T, f RPCFramework) {
+	open := func(t *testing.T) transport { return &overRPC{t: t, RPCFramework: f, wholeSeconds: true} }
+	overEach(t, open, slices.Concat(common, rpcCalls))
+}
+
 // common holds for HTTP and for calls.
 var common = slices.Concat(setup, limiting, nesting, options, failing, status, leases, settling, waiting, identity)
 
-// rpcOnly holds for calls alone.
-var rpcOnly = slices.Concat(rpcLimiting, rpcOptions, rpcStatus, rpcIdentity, rpcMessages)
+// rpcOnly holds for calls alone, and rpcCalls for those without streams too.
+var (
+	rpcOnly  = slices.Concat(rpcCalls, rpcLimiting, rpcStatus, rpcIdentity, rpcMessages)
+	rpcCalls = slices.Concat(rpcCosts, rpcOptions)
+)
 
 // A spec is one promise.
 type spec struct {

@@ -31,12 +31,14 @@ func inMemory(_ testing.TB, c *clock) core.Store {
 	return memstore.MustNew(memstore.Options{Clock: c.micros.Load})
 }
 
-// inRedis returns stores on one server, each with its own prefix.
+// inRedis returns stores on one server, each with a client and a prefix of its own: a store adds
+// to its client, which the one before may still use to release a lease.
 func inRedis(t testing.TB) makeStore {
-	client := redis.NewClient(&redis.Options{Addr: redistest.Addr(t), ContextTimeoutEnabled: true,
-		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience})
-	t.Cleanup(func() { client.Close() })
+	addr := redistest.Addr(t)
 	return func(t testing.TB, c *clock) core.Store {
+		client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true,
+			DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience})
+		t.Cleanup(func() { client.Close() })
 		return redisstore.MustNew(client, redisstore.Options{
 			Prefix: redistest.Prefix(t), Timeout: patience, Clock: c.micros.Load})
 	}
