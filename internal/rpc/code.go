@@ -1,6 +1,7 @@
 // Package rpc holds what the adapters for gRPC and for Connect have in common: the error of a
 // refused call, the statuses by which rules know codes, the identity of a client's certificate,
-// and retries. It imports neither gRPC nor Connect. A [Refusal] is that error.
+// and retries. It imports neither gRPC nor Connect. A [Refusal] is that error, which the adapter
+// for MCP has too.
 package rpc
 
 // Code is a code of gRPC and of Connect, which have the same numbers.
