@@ -13,8 +13,8 @@ import (
 	"time"
 
 	ginlimit "github.com/JGLTechnologies/gin-rate-limit"
-	"github.com/didip/tollbooth/v7"
-	tollboothlimiter "github.com/didip/tollbooth/v7/limiter"
+	"github.com/didip/tollbooth/v8"
+	tollboothlimiter "github.com/didip/tollbooth/v8/limiter"
 	"github.com/go-chi/httprate"
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/gofiber/fiber/v2"
