@@ -40,15 +40,16 @@ var algorithms = [algorithmCount]algorithm{
 var traits = func() (all [algorithmCount]trait) {
 	for i, a := range algorithms {
 		compact := a.compact(&Limit{Quota: 1, Period: time.Second})
-		all[i] = trait{a.letter(), a.leased(), a.books(), a.prefetchable(), a.options().calendar, compact.Valid()}
+		all[i] = trait{a.letter(), a.leased(), a.books(), a.prefetchable(), a.options().calendar, compact.Valid(),
+			compact.Listed()}
 	}
 	return all
 }()
 
 // trait is what one algorithm is, whatever the numbers of the limit.
 type trait struct {
-	letter                                        string
-	leased, books, prefetchable, windows, compact bool
+	letter                                                string
+	leased, books, prefetchable, windows, compact, listed bool
 }
 
 // known reports whether the algorithm is registered.

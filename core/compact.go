@@ -1,14 +1,16 @@
 package core
 
-// Compact is the arithmetic of a limit under which a key is two numbers, State.Used and
-// State.Mark, and no more. Those are the limits of GCRA, TokenBucket and FixedWindow. It decides
-// as [Decide] does, with few divisions, and leaves booked units, debts and a clock that has
-// stepped back to Decide. The zero value stands for every other limit.
+// Compact is the arithmetic of a limit under which a key is two numbers. Under GCRA, TokenBucket
+// and FixedWindow they are State.Used and State.Mark, and there is no more. Under SlidingLog and
+// SlidingWindow they sum up a list of bytes, which stands for State.Log. Compact decides as
+// [Decide] does, with few divisions, and leaves booked units, debts and a clock that has stepped
+// back to Decide. The zero value stands for every other limit.
 type Compact struct {
 	form     form
-	every    int64 // microseconds of a round, or of a window
-	units    int64 // that come back in a round
+	every    int64 // microseconds of a round, of a window, of a segment or of the period of a log
+	units    int64 // that come back in a round, or segments in a period
 	capacity int64 // Limit.Capacity
+	most     int64 // of the units of a SlidingWindow, that Decide counts
 }
 
 // form is how units come back.
@@ -23,6 +25,9 @@ const (
 
 	inWindow        // all come back at the end of the window, which the first Take begins
 	inAlignedWindow // or which is aligned to the epoch
+
+	inLog      // each comes back a period after its Take
+	inSegments // they come back by segments
 )
 
 // Valid reports whether c is the arithmetic of a limit.

@@ -165,7 +165,8 @@ func TestCompactFreshIsWhenDecideSaysSo(t *testing.T) {
 	})
 }
 
-func TestCompactIsOfKeysOfTwoNumbers(t *testing.T) {
+func TestCompactIsOfKeysOfTwoNumbersAndAList(t *testing.T) {
+	listed := map[string]bool{"5/1s sliding-window": true, "5/1s sliding-log": true}
 	for text, want := range map[string]bool{
 		"10/1s":             true,
 		"1/1h burst=3":      true,
@@ -177,7 +178,7 @@ func TestCompactIsOfKeysOfTwoNumbers(t *testing.T) {
 		// A product of the burst and the odd period is above 2^63.
 		"1000003/9599h": false,
 
-		"5/1s sliding-window": false, "5/1s sliding-log": false, "5 concurrent ttl=1m": false, "5/month": false,
+		"5/1s sliding-window": true, "5/1s sliding-log": true, "5 concurrent ttl=1m": false, "5/month": false,
 	} {
 		l := mustParse(t, text)
 		c := l.Compact()
@@ -186,6 +187,10 @@ func TestCompactIsOfKeysOfTwoNumbers(t *testing.T) {
 		}
 		if want && !l.Algorithm.MayBeCompact() {
 			t.Errorf("%s: its algorithm has no compact limits", text)
+		}
+		if c.Listed() != listed[text] || l.Algorithm.Listed() != listed[text] {
+			t.Errorf("%s: a list %v, of its algorithm %v, want %v",
+				text, c.Listed(), l.Algorithm.Listed(), listed[text])
 		}
 	}
 }

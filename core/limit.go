@@ -265,6 +265,9 @@ func (l *Limit) StillUsed(used, span int64) int64 {
 // MayBeCompact reports whether limits with the algorithm may have a [Compact].
 func (a Algorithm) MayBeCompact() bool { return a.known() && traits[a].compact }
 
+// Listed reports whether the [Compact] of a limit with the algorithm has a list.
+func (a Algorithm) Listed() bool { return a.known() && traits[a].listed }
+
 // Compact returns the fast arithmetic of the limit, or the zero value if there
 // is none. The limit must be valid.
 func (l *Limit) Compact() Compact { return algorithms[l.Algorithm].compact(l) }

@@ -104,9 +104,12 @@ func (*slidingLog) leased() bool                         { return false }
 func (*slidingLog) books() bool                          { return false }
 func (*slidingLog) prefetchable() bool                   { return false }
 func (*slidingLog) rolling() bool                        { return true }
-func (*slidingLog) compact(*Limit) Compact               { return Compact{} }
 func (*slidingLog) part(l *Limit, n int64) Limit         { return l.countPart(n) }
 func (*slidingLog) stillUsed(*Limit, int64, int64) int64 { return 0 }
+
+func (*slidingLog) compact(l *Limit) Compact {
+	return Compact{form: inLog, every: l.period(), capacity: l.Quota}
+}
 
 func (*slidingLog) foretells(r refusal) bool { return r.single() }
 

@@ -278,8 +278,12 @@ func (*slidingWindow) leased() bool                         { return false }
 func (*slidingWindow) books() bool                          { return false }
 func (*slidingWindow) prefetchable() bool                   { return false }
 func (*slidingWindow) rolling() bool                        { return true }
-func (*slidingWindow) compact(*Limit) Compact               { return Compact{} }
 func (*slidingWindow) part(l *Limit, n int64) Limit         { return l.countPart(n) }
 func (*slidingWindow) stillUsed(*Limit, int64, int64) int64 { return 0 }
+
+func (*slidingWindow) compact(l *Limit) Compact {
+	scale := l.scale()
+	return Compact{form: inSegments, every: scale.width, units: l.segments(), capacity: l.Quota, most: scale.most}
+}
 
 func (*slidingWindow) foretells(r refusal) bool { return r.single() }

@@ -26,7 +26,7 @@ func TestMaxBytesBoundsTheKeys(t *testing.T) {
 			s, c := bounded(t)
 
 			// The last eighth of the bytes is kept for buckets.
-			size := bytesOf(name+"0000", &l, s.classIDOf(t, l))
+			size := bytesOf(len(name+"0000"), &l, s.classIDOf(t, l))
 			want := (MinBytes - MinBytes/8 - s.Bytes()) / size
 
 			for i := range want + 10 {
@@ -73,7 +73,7 @@ func TestMaxBytesBoundsTheBuckets(t *testing.T) {
 	// The keys fill their part, and what is left is for buckets, of which each needs as much as its
 	// largest state.
 	fill(t, s, "k", int(MinBytes/slotBytes), small)
-	room, size := (int64(MinBytes) - s.Bytes()), bytesOf("", &large, s.classIDOf(t, large))
+	room, size := (int64(MinBytes) - s.Bytes()), bytesOf(0, &large, s.classIDOf(t, large))
 
 	for i := range room/size + 3 {
 		op := takes("k", large)
@@ -103,7 +103,7 @@ func TestBytesFollowALimitThatChanges(t *testing.T) {
 			"8/1h sliding-window segments=60", "9/1h sliding-window segments=2"} {
 			l := limit(text)
 			do(t, s, takes("key", l))
-			want := bytesOf("key", &l, s.classIDOf(t, l))
+			want := bytesOf(len("key"), &l, s.classIDOf(t, l))
 			if n := []int64{0, 1, 1, 2}[i]; n > 0 { // units under segments of other widths
 				want += asideBytes + n*otherBytes
 			}

@@ -14,8 +14,8 @@ type entry struct {
 	class classID
 	used  int64
 	mark  int64
-	size  uint8 // of the key, or long
-	text  [maxText]byte
+	size  uint8         // of the key, or long
+	text  [maxText]byte // the key, unless it is long, and the list of core.Compact, if there is room
 }
 
 // long is the size of a key that is kept in an ext.
@@ -31,10 +31,14 @@ type ext struct {
 	*extState
 }
 
-// extState is the part of the state that few algorithms, or few stores, need.
+// extState is the part of a state for which its slot has no room.
 type extState struct {
-	log    []core.Entry
-	head   int
+	list []byte // of core.Compact, or nil if the slot has room for it
+	*rareState
+}
+
+// rareState is the part of the state that few algorithms, or few stores, need.
+type rareState struct {
 	leases []core.Lease
 	over   int64
 	slot   int64
@@ -61,7 +65,27 @@ func (t *table) extState(i int) *extState {
 	return t.exts[i].extState
 }
 
-// extended reports whether a state needs an extState if its class is known.
-func extended(st *core.State) bool {
-	return len(st.Log) > 0 || len(st.Leases) > 0 || st.Over != 0 || st.Slot != 0 || !st.Aside.None()
+// rareState returns the rareState of slot i, or nil.
+func (t *table) rareState(i int) *rareState {
+	if m := t.extState(i); m != nil {
+		return m.rareState
+	}
+	return nil
+}
+
+// list returns the list of slot i, or the room that the slot has for one.
+func (t *table) list(i int) []byte {
+	if m := t.extState(i); m != nil && m.list != nil {
+		return m.list
+	}
+	c := &t.slots[i]
+	if c.size == long {
+		return c.text[:]
+	}
+	return c.text[c.size:]
+}
+
+// isRare reports whether a state needs a rareState if its class is known.
+func isRare(st *core.State) bool {
+	return len(st.Leases) > 0 || st.Over != 0 || st.Slot != 0 || !st.Aside.None()
 }

@@ -63,7 +63,7 @@ func (h *shard) expire(i int, now, since int64) bool {
 	}
 
 	// A slot that was written after the instant is fresh later than it was written.
-	at := h.expiry(i, max(since, min(now, h.slots[i].mark)))
+	at := h.expiry(i, max(since, min(now, h.written(i))))
 	if at > since {
 		h.recordExpiry(at)
 		return false
@@ -77,13 +77,30 @@ func (h *shard) expire(i int, now, since int64) bool {
 // already.
 func (h *shard) expiry(i int, now int64) int64 {
 	c := &h.slots[i]
-	if h.extState(i) == nil {
-		g := &(*h.classes.list.Load())[c.class&^shared].compact
-		if at, good := g.Fresh(c.used, c.mark, now); good {
-			return at
+	if h.rareState(i) != nil {
+		return h.expiryByCore(i, now)
+	}
+
+	g := &(*h.classes.list.Load())[c.class&^shared].compact
+	if g.Listed() {
+		if began, fresh := g.Span(c.mark, h.list(i)); c.used > 0 && began <= now {
+			return max(now, fresh)
 		}
+	} else if at, good := g.Fresh(c.used, c.mark, now); good {
+		return at
 	}
 	return h.expiryByCore(i, now)
+}
+
+// written returns an instant that slot i was not written before, as far as that is known.
+func (h *shard) written(i int) int64 {
+	c := &h.slots[i]
+	if l := &h.classOf(i).limit; l.Algorithm.Listed() && c.used > 0 {
+		a := h.classes.compactOf(c.class, l)
+		began, _ := a.Span(c.mark, h.list(i))
+		return began
+	}
+	return c.mark
 }
 
 // expiryByCore asks core when slot i is fresh. It settles a copy, because a
@@ -91,16 +108,15 @@ func (h *shard) expiry(i int, now int64) int64 {
 func (h *shard) expiryByCore(i int, now int64) int64 {
 	q := &h.probe
 	h.load(i, &q.state)
-	q.log = append(q.log[:0], q.state.Log...)
 	q.leases = append(q.leases[:0], q.state.Leases...)
-	q.state.Log, q.state.Leases = q.log, q.leases
+	q.state.Leases = q.leases
 
 	q.op[0] = core.Op{Verb: core.Peek, Limit: q.state.Limit}
 	states := [1]*core.State{&q.state}
 	core.Decide(q.op[:], states[:], now, q.out[:])
 
 	clear(q.leases) // the probe must not retain their ids
-	q.state.Log, q.state.Head, q.state.Others, q.state.Leases = nil, 0, nil, nil
+	q.state.Others, q.state.Leases = nil, nil
 	return freshAt(&q.state, &q.out[0])
 }
 

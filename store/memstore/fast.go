@@ -4,7 +4,7 @@
 //	path     when                            cost
 //	pinned   a Take of the key that its      no lock: one compare-and-swap, and a hash
 //	         shard was asked for 64 times    unless the key was pinned last of its
-//	         in a row, and no other since    limit
+//	         in a row, and no other since    limit; with a list, a lock and no search
 //	quick    Takes on up to 16 keys, all     a hash for each key, a lock for each
 //	         held, or of a step that is      shard, at most three divisions for
 //	         refused                         each Take
@@ -13,10 +13,11 @@
 //	                                         others swept
 //
 // The first two paths are for Takes of at least one unit that book nothing and
-// are not UpTo, under limits for which a key is two numbers (see core.Compact), and for
-// keys without strikes or bans. They leave refusals under a core.Ban to the general path,
-// which step.go has. No path allocates for a key that is held, except for a few bytes when
-// a key is pinned or gets its first strike, and for the logs and leases of some algorithms.
+// are not UpTo, under limits for which a key is two numbers and perhaps a list (see
+// core.Compact), and for keys without strikes or bans. They leave refusals under a core.Ban
+// to the general path, which step.go has. No path allocates for a key that is held, except
+// for a few bytes when a key is pinned or gets its first strike, for a list that grows, and
+// for leases.
 // Steps on keys of one shard wait for each other. A step that is not quick, on a pinned
 // key, takes the lock and unpins the key.
 
@@ -91,21 +92,30 @@ func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core
 		return true, false
 	}
 
+	h.countHit(i, v)
 	h.latest = now
 	h.mu.Unlock()
 	return true, true
 }
 
 // commit carries out a quick Take on slot i if the slot is of class v, has no
-// extState and stays in use, and the Take is no strike. It notes no expiry: a
+// rareState and stays in use, and the Take is no strike. It notes no expiry: a
 // Take only makes the slot fresh later than was noted before.
 func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Decision) bool {
 	c := &h.slots[i]
-	if c.class != v.id || h.extState(i) != nil {
+	if c.class != v.id || h.rareState(i) != nil {
 		return false
 	}
 
-	used, mark, good := v.compact.Take(c.used, c.mark, now, op.Cost, d)
+	// A list is charged in its place, and two numbers once it is known that the slot stays in use.
+	used, mark, good := int64(0), int64(0), false
+	if v.compact.Listed() {
+		good = v.compact.TakeListed(&c.used, &c.mark, h.list(i), now, op.Cost, d)
+		used, mark = c.used, c.mark
+	} else {
+		used, mark, good = v.compact.Take(c.used, c.mark, now, op.Cost, d)
+	}
+
 	switch {
 	case !good || d.ResetAfter == 0:
 		return false
@@ -114,8 +124,6 @@ func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Dec
 	case op.Ban != nil:
 		return false
 	}
-
-	h.countHit(i, v)
 	return true
 }
 
@@ -138,10 +146,15 @@ type pinned struct {
 	class classID
 	key   string
 
+	// Of a key with a list. Its count stays in its slot, which needs the lock, but is found without
+	// a search.
+	shard *shard // or nil
+	slot  int
+
 	// The state is in a cache line of its own. It is written all the time, and
 	// a step that checks whether this is its key need not wait for that.
-	_     [cacheLine - 40]byte
-	state atomic.Uint64 // see pack, or unpinned
+	_     [cacheLine - 56]byte
+	state atomic.Uint64 // see pack, or unpinned, which it always is for a key with a list
 	_     [cacheLine - 8]byte
 }
 
@@ -178,7 +191,7 @@ func (p *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (
 	for {
 		w := p.state.Load()
 		if w == unpinned {
-			return false
+			return p.shard != nil && p.takeListed(v, op, now, d)
 		}
 
 		used, mark := p.unpack(w)
@@ -201,7 +214,18 @@ func (p *pinned) take(v *limitClass, op *core.Op, now int64, d *core.Decision) (
 	}
 }
 
-// countHit notes that slot i, of class v and without extState, was asked for,
+// takeListed is take for a key with a list.
+func (p *pinned) takeListed(v *limitClass, op *core.Op, now int64, d *core.Decision) (done bool) {
+	h := p.shard
+	h.mu.Lock()
+	if h.pinned.Load() == p && now >= h.latest && h.commit(p.slot, v, op, now, d) {
+		h.latest, done = now, true
+	}
+	h.mu.Unlock()
+	return done
+}
+
+// countHit notes that slot i, of class v and without rareState, was asked for,
 // and pins its key after pinAfter times in a row.
 func (h *shard) countHit(i int, v *limitClass) {
 	c := &h.slots[i]
@@ -210,26 +234,25 @@ func (h *shard) countHit(i int, v *limitClass) {
 	}
 
 	// A count and a mark share a word, so a large capacity leaves no room for a mark.
-	left := bits.LeadingZeros64(uint64(v.compact.MaxUsed()) + 1)
-	if h.streak++; h.streak != h.pinAfter || left < minMarkBits {
+	listed, left := v.compact.Listed(), bits.LeadingZeros64(uint64(v.compact.MaxUsed())+1)
+	if h.streak++; h.streak != h.pinAfter || left < minMarkBits && !listed {
 		return
 	}
 
 	// A debt may have left more units, which no Take has written off yet.
-	if c.used > v.compact.MaxUsed() {
+	if c.used > v.compact.MaxUsed() && !listed {
 		h.streak = 0
 		return
 	}
 
 	h.unpin()
-	r := &pinned{base: c.mark, bits: uint8(left), hash: c.hash, class: v.id}
-	if c.size == long {
-		r.key = h.exts[i].key
+	r := &pinned{base: c.mark, bits: uint8(left), hash: c.hash, class: v.id, key: h.keyOf(i)}
+	if listed {
+		r.shard, r.slot = h, i
+		r.state.Store(unpinned)
 	} else {
-		r.key = string(c.text[:c.size])
+		r.state.Store(r.pack(c.used, c.mark))
 	}
-
-	r.state.Store(r.pack(c.used, c.mark))
 	h.pinned.Store(r)
 	v.pinned.Store(r)
 }
@@ -245,6 +268,9 @@ func (h *shard) unpin() {
 	v := (*h.classes.list.Load())[r.class]
 	v.pinned.CompareAndSwap(r, nil)
 	h.streak = 0
+	if r.shard != nil {
+		return
+	}
 
 	// The slot is still there: no slot moves or is removed while a key of its shard is pinned.
 	i := h.seek(h.home(r.hash), r.hash, r.key)
@@ -381,7 +407,7 @@ func (f *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int
 	}
 
 	if !core.Granted(ops, out) {
-		return f.undoRefused(ops, out)
+		return f.undoRefused(s, ops, out)
 	}
 
 	if known {
@@ -397,19 +423,26 @@ func (f *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int
 func (f *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) (good bool) {
 	h, hash := &s.shards[f.shard], uint32(f.hash>>32)
 	i := h.seek(h.home(hash), hash, op.Key)
-	if i < 0 {
+	switch {
+	case i < 0 && f.class.compact.Listed():
+		return false
+	case i < 0:
 		f.at = absent
 		f.used, f.mark, good = f.class.compact.Take(0, 0, now, op.Cost, d)
 		return good && h.buckets == 0 && s.keys.Load() <= s.maxKeys-maxFastTakes
 	}
 
 	c := &h.slots[i]
-	if c.class != f.class.id || h.extState(i) != nil {
+	if c.class != f.class.id || h.rareState(i) != nil {
 		return false
 	}
 
 	f.at = int32(i)
-	f.used, f.mark, good = f.class.compact.Take(c.used, c.mark, now, op.Cost, d)
+	if f.class.compact.Listed() {
+		good = f.class.compact.TryListed(c.used, c.mark, h.list(i), now, op.Cost, d)
+	} else {
+		f.used, f.mark, good = f.class.compact.Take(c.used, c.mark, now, op.Cost, d)
+	}
 	return good && d.ResetAfter > 0
 }
 
@@ -422,13 +455,18 @@ func (f *fastTakes) commit(s *Store, ops []core.Op, out []core.Decision) {
 		p := &f.of[i]
 		h := &s.shards[p.shard]
 		slot := &h.slots[p.at]
+		if p.class.compact.Listed() {
+			d := out[i]
+			p.class.compact.TakeListed(&slot.used, &slot.mark, h.list(int(p.at)), d.At, ops[i].Cost, &d)
+			continue
+		}
 		slot.used, slot.mark, slot.class = p.used, p.mark, p.class.id
 	}
 }
 
 // undoRefused turns the decisions on a refused step into decisions on Takes
 // that did not happen. It reports whether all slots stay in use and no Take is a strike.
-func (f *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
+func (f *fastTakes) undoRefused(s *Store, ops []core.Op, out []core.Decision) bool {
 	for i := range ops {
 		p, d, n := &f.of[i], &out[i], ops[i].Cost
 		if !d.Allowed && ops[i].Ban != nil {
@@ -439,7 +477,13 @@ func (f *fastTakes) undoRefused(ops []core.Op, out []core.Decision) bool {
 		}
 
 		// A key without a slot needs none for a Take that did not happen.
-		p.class.compact.Untake(p.used, p.mark, n, d)
+		if p.class.compact.Listed() {
+			h := &s.shards[p.shard]
+			slot := &h.slots[p.at]
+			p.class.compact.UntryListed(slot.used, slot.mark, h.list(int(p.at)), n, d)
+		} else {
+			p.class.compact.Untake(p.used, p.mark, n, d)
+		}
 		if d.ResetAfter == 0 && p.at != absent {
 			return false
 		}

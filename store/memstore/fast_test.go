@@ -524,18 +524,21 @@ func takings(t *rapid.T, h *history) []core.Op {
 	for _, rule := range []string{"a", "b", "c", "d"} {
 		text := rapid.SampledFrom([]string{
 			"5/1s", "5/1s", "5/1s", "2/1h burst=6", "60/1m burst=3", "3/7s burst=4", "3/1m sliding-log",
+			"9/1m sliding-window segments=20",
 		}).Draw(t, "limit")
 		limits[rule] = limit(text)
 	}
 
-	// Two rules keep one limit throughout, so that their keys are pinned; the others change it now
+	// Four rules keep one limit throughout, so that their keys are pinned; the others change it now
 	// and then.
 	limits["a"] = limit("5/1s")
 	limits["b"] = limit("2/1h burst=6")
+	limits["e"] = limit("12/1s sliding-window")
+	limits["f"] = limit("12/1s sliding-log")
 
 	ops := make([]core.Op, rapid.SampledFrom([]int{1, 2, 2, 3, 3, 4, 10, 17}).Draw(t, "ops"))
 	for i := range ops {
-		rule := rapid.SampledFrom([]string{"a", "a", "b", "b", "c", "d"}).Draw(t, "rule")
+		rule := rapid.SampledFrom([]string{"a", "a", "b", "b", "c", "d", "e", "e", "f", "f"}).Draw(t, "rule")
 		key := rapid.SampledFrom([]string{"", "x", "y", "z", strings.Repeat("f", maxText+1)})
 		ops[i] = core.Op{Rule: rule, Key: key.Draw(t, "key"), Limit: limits[rule],
 			Cost: rapid.SampledFrom([]int64{1, 1, 1, 1, 2, 6, 100}).Draw(t, "cost"),

@@ -101,7 +101,7 @@ func held(s *Store, op *core.Op) (st core.State, latest int64, ok bool) {
 
 	// The latest units of a pinned key are in its word, not in its slot.
 	h.load(i, &st)
-	if r := h.pinned.Load(); r != nil && r.class == h.slots[i].class && r.key == op.Key {
+	if r := h.pinned.Load(); r != nil && r.class == h.slots[i].class && r.key == op.Key && r.shard == nil {
 		st.Used, st.Mark = r.unpack(r.state.Load())
 	}
 	return clone(&st), max(h.latest, st.Mark), true

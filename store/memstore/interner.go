@@ -130,6 +130,14 @@ func (i *interner) add(key limitClassKey) *limitClass {
 	return v
 }
 
+// compactOf returns the arithmetic of a class with that limit.
+func (i *interner) compactOf(id classID, l *core.Limit) core.Compact {
+	if id &^= shared; id != uninterned {
+		return (*i.list.Load())[id].compact
+	}
+	return l.Compact()
+}
+
 // spread is the odd number next to 2^64 divided by the golden ratio.
 const spread = 0x9E3779B97F4A7C15
 

@@ -70,9 +70,7 @@ type probe struct {
 	out   [1]core.Decision
 	state core.State
 
-	// Copies of what the state points to.
-	log    []core.Entry
-	leases []core.Lease
+	leases []core.Lease // a copy of those of the state
 }
 
 // never is an instant that does not come.
@@ -133,7 +131,7 @@ func (h *shard) insertBucket(p *location) int {
 
 // leases reports whether the key holds a lease in the overflow bucket of slot b.
 func (h *shard) leases(b int, key string, now int64) bool {
-	m := h.extState(b)
+	m := h.rareState(b)
 	if m == nil {
 		return false
 	}
@@ -185,7 +183,7 @@ func (h *shard) keepConduct(i int, st *core.State, rule string, now int64) {
 	h.recordExpiry(h.expiry(i, now))
 }
 
-// load copies the state of slot i into st. A log or leases are lent: a caller
+// load copies the state of slot i into st, whose log it uses again. Leases are lent: a caller
 // that changes them has to save.
 func (h *shard) load(i int, st *core.State) {
 	c := &h.slots[i]
@@ -194,61 +192,65 @@ func (h *shard) load(i int, st *core.State) {
 
 	// The state is reused from step to step, so what the slot has none of is cleared. Nearly
 	// always there is nothing to clear, and the writes are spared.
-	if m := h.extState(i); m != nil {
-		st.Log, st.Head, st.Leases, st.Over, st.Slot = m.log, m.head, m.leases, m.over, m.slot
-		st.Aside = core.Aside{}
+	if st.Limit.Algorithm.Listed() {
+		a := h.classes.compactOf(c.class, &st.Limit)
+		st.Log, st.Head = a.Unpack(c.used, c.mark, h.list(i), st.Log[:0]), 0
+		st.Used, st.Mark = 0, 0
+	} else if len(st.Log) > 0 {
+		st.Log, st.Head = st.Log[:0], 0
+	}
+	if m := h.rareState(i); m != nil {
+		st.Leases, st.Over, st.Slot, st.Aside = m.leases, m.over, m.slot, core.Aside{}
 		if m.aside != nil {
 			st.Aside = *m.aside
 		}
-	} else if st.Log != nil || st.Leases != nil || st.Over != 0 || st.Slot != 0 || !st.Aside.None() {
-		st.Log, st.Head, st.Leases, st.Over, st.Slot = nil, 0, nil, 0, 0
-		st.Aside = core.Aside{}
+	} else if isRare(st) {
+		st.Leases, st.Over, st.Slot, st.Aside = nil, 0, 0, core.Aside{}
 	}
 }
 
 // save copies st, written under the limit of class id, into slot i.
 func (h *shard) save(i int, st *core.State, id classID, rule string) {
-	c, m := &h.slots[i], h.extState(i)
+	c, m := &h.slots[i], h.rareState(i)
 	old, before := c.class&^shared, int64(0)
 
 	switch same := old == id && id != uninterned; {
-	case same && m == nil && !extended(st): // nearly always
-		c.class = id | c.class&shared
-		c.used, c.mark = st.Used, st.Mark
-		return
 	case same && (m == nil || m.aside == nil) && st.Aside.None():
-		h.write(i, st, id, rule)
+		h.write(i, m, st, id, rule)
 		return
 	case old == uninterned && m == nil: // inserted, and so has no class yet, but is counted already
-		before = bytesOf(h.longKey(i), &st.Limit, uninterned)
+		before = bytesOf(h.keyLen(i), &st.Limit, uninterned)
 	default:
 		before = h.bytes(i)
 	}
 
-	h.write(i, st, id, rule)
+	h.write(i, m, st, id, rule)
 	h.store.bytes.Add(h.bytes(i) - before)
 }
 
-// write is save without the count of bytes.
-func (h *shard) write(i int, st *core.State, id classID, rule string) {
+// write is save without the count of bytes. m is the rareState of the slot, or nil.
+func (h *shard) write(i int, m *rareState, st *core.State, id classID, rule string) {
 	c := &h.slots[i]
 	c.class = id | c.class&shared
-	c.used, c.mark = st.Used, st.Mark
+	if st.Limit.Algorithm.Listed() {
+		h.writeList(i, h.classes.compactOf(id, &st.Limit), st.Log[st.Head:])
+	} else {
+		c.used, c.mark = st.Used, st.Mark
+	}
 
-	// A slot that needs no more gives its extState back.
-	m := h.extState(i)
-	if id != uninterned && !extended(st) {
+	// A slot that needs no more gives its rareState back.
+	if id != uninterned && !isRare(st) {
 		if m != nil {
-			h.exts[i].extState = nil
+			h.dropRareState(i)
 		}
 		return
 	}
 
 	if m == nil {
-		m = new(extState)
-		h.putExt(i).extState = m
+		m = new(rareState)
+		h.putExtState(i).rareState = m
 	}
-	m.log, m.head, m.leases, m.over, m.slot = st.Log, st.Head, st.Leases, st.Over, st.Slot
+	m.leases, m.over, m.slot = st.Leases, st.Over, st.Slot
 
 	if st.Aside.None() {
 		m.aside = nil
@@ -269,7 +271,7 @@ func (h *shard) write(i int, st *core.State, id classID, rule string) {
 
 // aside returns the aside of slot i, or nil.
 func (h *shard) aside(i int) *core.Aside {
-	if m := h.extState(i); m != nil {
+	if m := h.rareState(i); m != nil {
 		return m.aside
 	}
 	return nil
@@ -279,7 +281,7 @@ func (h *shard) aside(i int) *core.Aside {
 func (h *shard) classOf(i int) *limitClassKey {
 	id := h.slots[i].class &^ shared
 	if id == uninterned {
-		return h.extState(i).class
+		return h.rareState(i).class
 	}
 	return &(*h.classes.list.Load())[id].limitClassKey
 }
@@ -294,19 +296,19 @@ func (h *shard) keyOf(i int) string {
 
 // bytes returns bytesOf slot i, and what its aside takes.
 func (h *shard) bytes(i int) int64 {
-	size := bytesOf(h.longKey(i), &h.classOf(i).limit, h.slots[i].class&^shared)
+	size := bytesOf(h.keyLen(i), &h.classOf(i).limit, h.slots[i].class&^shared)
 	if a := h.aside(i); a != nil {
 		size += asideBytes + int64(cap(a.Others))*otherBytes
 	}
 	return size
 }
 
-// longKey returns the key of slot i if it is kept in an ext, and "" otherwise.
-func (h *shard) longKey(i int) string {
-	if h.slots[i].size == long {
-		return h.exts[i].key
+// keyLen returns the length of the key of slot i.
+func (h *shard) keyLen(i int) int {
+	if c := &h.slots[i]; c.size != long {
+		return int(c.size)
 	}
-	return ""
+	return len(h.exts[i].key)
 }
 
 // add puts a slot into the table.
@@ -321,7 +323,7 @@ func (h *shard) add(c entry, a ext) int {
 
 // remove forgets slot i.
 func (h *shard) remove(i int) {
-	h.state.Log, h.state.Head, h.state.Others, h.state.Leases = nil, 0, nil, nil // they may be those of the slot
+	h.state.Log, h.state.Others, h.state.Leases = nil, nil, nil // the last two may be those of the slot
 
 	if h.slots[i].class&shared != 0 {
 		h.buckets--

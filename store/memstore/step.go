@@ -143,12 +143,12 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 				st.Changed = true // a new slot has nothing yet, so the whole state is written
 				at = h.insert(p, op)
 				t.booked--
-				t.bookedBytes -= bytesOf(op.Key, &op.Limit, p.class)
+				t.bookedBytes -= bytesOf(len(op.Key), &op.Limit, p.class)
 			}
 		case overflowBucket:
 			if at = h.findBucket(p, op); at < 0 && lasts(st, &out[i]) {
 				at = h.insertBucket(p)
-				t.bookedBytes -= bytesOf("", &op.Limit, p.class)
+				t.bookedBytes -= bytesOf(0, &op.Limit, p.class)
 			}
 		}
 
@@ -176,12 +176,19 @@ func lasts(st *core.State, d *core.Decision) bool {
 
 // release clears the step and gives it back to the pool.
 func (t *step) release(s *Store) {
-	clear(t.states)
+	t.clearStates()
 	clear(t.shares)
 	clear(t.changed)
 	t.changed, t.locked = t.changed[:0], t.locked[:0]
 	t.opened, t.full, t.calendar, t.overflowed = 0, false, false, [holderCount]int64{}
 	s.steps.Put(t)
+}
+
+// clearStates makes the states zero but for the memory of their logs.
+func (t *step) clearStates() {
+	for i := range t.states {
+		t.states[i] = core.State{Log: t.states[i].Log[:0]}
+	}
 }
 
 var errNoRoom = errors.New("no room for a new key")
@@ -198,11 +205,11 @@ func (t *step) findStates(s *Store, ops []core.Op) error {
 	// The first try may have reserved room and lent states of slots that are about to move.
 	t.cancel(s)
 	t.full = true
-	clear(t.states)
+	t.clearStates()
 
 	size := int64(0)
 	for i := range ops {
-		size += bytesOf(ops[i].Key, &ops[i].Limit, t.locations[i].class)
+		size += bytesOf(len(ops[i].Key), &ops[i].Limit, t.locations[i].class)
 	}
 	s.makeRoom(t, len(ops), size)
 	return t.tryFindStates(s, ops)
@@ -261,7 +268,7 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	b := h.findBucket(p, op)
 	counted := b >= 0 && (!leased || h.leases(b, op.Key, t.now))
 	stays := counted && leased
-	size := bytesOf(op.Key, &op.Limit, p.class)
+	size := bytesOf(len(op.Key), &op.Limit, p.class)
 
 	switch charged := t.charged(ops, i); {
 	case charged && !stays && s.reserve(size):
@@ -271,8 +278,8 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 		if counted {
 			t.holders[i] = ownEntryOfBucket
 			h.load(b, t.shares[i])
-			// The bucket keeps its own lists, which the step would change.
-			t.shares[i].Log, t.shares[i].Others = slices.Clone(t.shares[i].Log), slices.Clone(t.shares[i].Others)
+			// The bucket keeps its own list, which the step would change.
+			t.shares[i].Others = slices.Clone(t.shares[i].Others)
 		}
 	case charged && !stays && !t.full:
 		return errNoRoom

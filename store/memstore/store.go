@@ -79,8 +79,8 @@ type Options struct {
 	// MaxBytes is the maximum memory of keys and overflow buckets in bytes, at least
 	// MinBytes; 0 means that MaxKeys alone bounds it. Each key counts as if its state
 	// were as large as its limit allows: about 100 bytes under GCRA, FixedWindow and
-	// TokenBucket, 490 under a SlidingWindow of ten segments, 150 more for a key of 64
-	// bytes, and up to 32 and 112 for each unit of a SlidingLog and of a Concurrency
+	// TokenBucket, 270 under a SlidingWindow of ten segments, 150 more for a key of 64
+	// bytes, and up to 9 and 112 for each unit of a SlidingLog and of a Concurrency
 	// limit. A key with strikes or bans takes 164 more. So the memory stays below MaxBytes when
 	// the states grow. A GCRA key with booked units takes about 100 bytes that are not counted.
 	//

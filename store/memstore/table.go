@@ -2,6 +2,8 @@ package memstore
 
 import (
 	"slices"
+
+	"github.com/headgate/headgate/core"
 )
 
 // table is a hash table with open addressing: a slot lies at the home of its
@@ -90,6 +92,37 @@ func (t *table) putExt(i int) *ext {
 		t.exts = make([]ext, len(t.slots))
 	}
 	return &t.exts[i]
+}
+
+// putExtState returns the extState of slot i, after making one if it has none.
+func (t *table) putExtState(i int) *extState {
+	a := t.putExt(i)
+	if a.extState == nil {
+		a.extState = new(extState)
+	}
+	return a.extState
+}
+
+// writeList writes the log to the list of slot i. A list that has no room in the slot stays beside
+// it until the slot is removed.
+func (t *table) writeList(i int, a core.Compact, log []core.Entry) {
+	c := &t.slots[i]
+	used, mark, fits := a.Pack(log, t.list(i))
+	if !fits {
+		list := slices.Grow([]byte(nil), a.ListSize(log))
+		list = list[:cap(list)]
+		t.putExtState(i).list = list
+		used, mark, _ = a.Pack(log, list)
+	}
+	c.used, c.mark = used, mark
+}
+
+// dropRareState takes the rareState of slot i away.
+func (t *table) dropRareState(i int) {
+	a := &t.exts[i]
+	if a.rareState = nil; a.list == nil {
+		a.extState = nil
+	}
 }
 
 // removeSlot takes slot i out, moves the slots that it had displaced back towards

@@ -67,7 +67,7 @@ func TestResetsNeverTakeTheRoomOfBuckets(t *testing.T) {
 
 	// The store is filled to the last key of its part.
 	n := 0
-	for ; s.Bytes() <= s.keyBytes-bytesOf("k", &l, s.classIDOf(t, l)); n++ {
+	for ; s.Bytes() <= s.keyBytes-bytesOf(len("k"), &l, s.classIDOf(t, l)); n++ {
 		do(t, s, takes(fmt.Sprint(n), l))
 	}
 

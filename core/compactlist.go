@@ -1,0 +1,396 @@
+// This file has the arithmetic of limits under which a key is two numbers and a list of bytes. The
+// list may have room for more than the key needs, and is zero for a new key.
+//
+//	limit          used       mark                     list
+//	SlidingLog     its units  the place of the oldest  a ring of words: an instant at which
+//	                          word, and their number   units end and, below it, how many
+//	SlidingWindow  its units  the newest segment, its  a ring of numbers of one width: the
+//	                          place, and the width     units of each segment that may count
+
+package core
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// Listed reports whether a key needs a list beside its two numbers.
+func (c *Compact) Listed() bool { return c.form >= inLog }
+
+// TakeListed is Take for a key with a list, to which it charges the units. If the Take is refused
+// or ok is false, it has changed only d. ok is also false if the list has no room.
+func (c *Compact) TakeListed(used, mark *int64, list []byte, now, n int64, d *Decision) (ok bool) {
+	if c.form == inLog {
+		return c.takeLogged(used, mark, list, now, n, d, true)
+	}
+	return c.takeSegmented(used, mark, list, now, n, d, true)
+}
+
+// TryListed is TakeListed without the charge, which the same TakeListed makes.
+func (c *Compact) TryListed(used, mark int64, list []byte, now, n int64, d *Decision) (ok bool) {
+	if c.form == inLog {
+		return c.takeLogged(&used, &mark, list, now, n, d, false)
+	}
+	return c.takeSegmented(&used, &mark, list, now, n, d, false)
+}
+
+// UntryListed turns the decision of TryListed on an allowed Take of n units into the decision on
+// a Take that did not happen because its step was refused.
+func (c *Compact) UntryListed(used, mark int64, list []byte, n int64, d *Decision) {
+	d.Taken = 0
+	d.Remaining += n
+	d.ResetAfter = 0
+	if used > 0 {
+		_, fresh := c.Span(mark, list)
+		d.ResetAfter = max(0, micros(fresh-d.At))
+	}
+}
+
+// Pack writes the entries of a State.Log, none of which is empty, to a list, and returns the
+// numbers of the key. ok is false if the list has no room for them.
+func (c *Compact) Pack(log []Entry, list []byte) (used, mark int64, ok bool) {
+	if len(log) == 0 {
+		clear(list)
+		return 0, 0, true
+	}
+	if c.form == inLog {
+		return packLog(log, list)
+	}
+	return c.packSegments(log, list)
+}
+
+// Unpack appends the entries of a key to log.
+func (c *Compact) Unpack(used, mark int64, list []byte, log []Entry) []Entry {
+	switch {
+	case used == 0:
+	case c.form == inLog:
+		log = unpackLog(ringOf(mark, list), log)
+	default:
+		log = c.unpackSegments(mark, list, log)
+	}
+	return log
+}
+
+// ListSize returns the bytes of a list for the entries, with some room for more.
+func (c *Compact) ListSize(log []Entry) int {
+	if c.form == inLog {
+		return wordSize * max(len(log), min(len(log)+len(log)/8+1, int(c.capacity)))
+	}
+	return c.sizeOf(widthOf(log))
+}
+
+// Span returns an instant that the last Take of a key in use was not before, and the one at which
+// the key is fresh.
+func (c *Compact) Span(mark int64, list []byte) (began, fresh int64) {
+	if c.form == inLog {
+		r := ringOf(mark, list)
+		fresh = r.at(r.n - 1).At
+		return fresh - c.every, fresh
+	}
+	newest, _, _ := splitMark(mark)
+	began = newest * c.every
+	return began, began + c.every + c.units*c.every
+}
+
+// ring are the words of a SlidingLog that count, oldest first.
+type ring struct {
+	list     []byte
+	first, n int
+}
+
+const (
+	wordSize = 8
+	unitBits = 10 // of a word, enough for maxLog
+)
+
+func ringOf(mark int64, list []byte) ring {
+	return ring{list, int(mark >> 32), int(uint32(mark))}
+}
+
+func (r *ring) mark() int64 { return int64(r.first)<<32 | int64(r.n) }
+
+// word returns word i, or the room for it.
+func (r *ring) word(i int) []byte {
+	i += r.first
+	if room := len(r.list) / wordSize; i >= room {
+		i -= room
+	}
+	return r.list[wordSize*i:][:wordSize]
+}
+
+func (r *ring) at(i int) Entry { return entryOf(binary.LittleEndian.Uint64(r.word(i))) }
+
+func entryOf(word uint64) Entry {
+	return Entry{int64(word) >> unitBits, int64(word & (1<<unitBits - 1))}
+}
+
+func (r *ring) set(i int, e Entry) {
+	binary.LittleEndian.PutUint64(r.word(i), uint64(e.At<<unitBits|e.N))
+}
+
+// drop drops the oldest word.
+func (r *ring) drop() {
+	r.n--
+	if r.first++; r.first == len(r.list)/wordSize {
+		r.first = 0
+	}
+}
+
+func packLog(log []Entry, list []byte) (used, mark int64, ok bool) {
+	r := ring{list: list, n: len(log)}
+	if r.n > len(list)/wordSize {
+		return 0, 0, false
+	}
+	for i, e := range log {
+		r.set(i, e)
+		used += e.N
+	}
+	return used, r.mark(), true
+}
+
+func unpackLog(r ring, log []Entry) []Entry {
+	log = slices.Grow(log, r.n)
+	for range 2 { // up to the end of the ring, and from its beginning
+		words := r.list[wordSize*r.first:]
+		n := min(r.n, len(words)/wordSize)
+		for words = words[:wordSize*n]; len(words) >= wordSize; words = words[wordSize:] {
+			log = append(log, entryOf(binary.LittleEndian.Uint64(words)))
+		}
+		r.first, r.n = 0, r.n-n
+	}
+	return log
+}
+
+// takeLogged is TakeListed for SlidingLog, which charges nothing unless it shall.
+func (c *Compact) takeLogged(used, mark *int64, list []byte, now, n int64, d *Decision, charge bool) (ok bool) {
+	r, held := ringOf(*mark, list), *used
+	for r.n > 0 {
+		oldest := r.at(0)
+		if oldest.At > now {
+			break
+		}
+		held -= oldest.N
+		r.drop()
+	}
+
+	// Units that end later were taken under a longer period, or before the clock was set back.
+	end, newest := now+c.every, Entry{At: now}
+	if r.n > 0 {
+		newest = r.at(r.n - 1)
+	}
+	if newest.At > end {
+		return false
+	}
+
+	*d = Decision{At: now}
+	switch missing := held + n - c.capacity; {
+	case n > c.capacity:
+		d.RetryAfter = Never
+	case missing > 0:
+		i := 0
+		for missing -= r.at(0).N; missing > 0; missing -= r.at(i).N {
+			i++
+		}
+		d.RetryAfter = micros(r.at(i).At - now)
+	case newest.At < end && r.n == len(list)/wordSize:
+		return false
+	default:
+		if newest.At < end {
+			newest = Entry{At: end}
+			r.n++
+		}
+		newest.N += n
+		d.Allowed, d.Taken, held = true, n, held+n
+		if charge {
+			r.set(r.n-1, newest)
+			*used, *mark = held, r.mark()
+		}
+	}
+	d.Remaining, d.ResetAfter = max(0, c.capacity-held), micros(newest.At-now)
+	return true
+}
+
+// The mark of a SlidingWindow is the number of the newest segment, the place of its units in the
+// list, and the width of the numbers there: 1, 2, 4 or 8 bytes, as a power of two.
+const (
+	placeBits = 9 // enough for maxSegments
+	widthBits = 2
+	maxWidth  = 1<<widthBits - 1
+)
+
+func markOf(newest int64, place int, width uint8) int64 {
+	return newest<<(placeBits+widthBits) | int64(place)<<widthBits | int64(width)
+}
+
+func splitMark(mark int64) (newest int64, place int, width uint8) {
+	return mark >> (placeBits + widthBits), int(mark >> widthBits & (1<<placeBits - 1)), uint8(mark & maxWidth)
+}
+
+// next returns the place after another: that of the segment after it, and of the oldest segment
+// after that of the newest.
+func (c *Compact) next(place int) int {
+	if place++; place > int(c.units) {
+		return 0
+	}
+	return place
+}
+
+// sizeOf returns the bytes of a list of numbers of the width.
+func (c *Compact) sizeOf(width uint8) int { return int(c.units+1) << width }
+
+// widthOf returns the width that the units of each entry fit into.
+func widthOf(log []Entry) (width uint8) {
+	for _, e := range log {
+		for !fits(e.N, width) {
+			width++
+		}
+	}
+	return width
+}
+
+// fits reports whether n units fit into a number.
+func fits(n int64, width uint8) bool { return width == maxWidth || n>>(8<<width) == 0 }
+
+// unitsAt returns the number at a place.
+func unitsAt(list []byte, width uint8, place int) int64 {
+	switch width {
+	case 0:
+		return int64(list[place])
+	case 1:
+		return int64(binary.LittleEndian.Uint16(list[2*place:]))
+	case 2:
+		return int64(binary.LittleEndian.Uint32(list[4*place:]))
+	}
+	return int64(binary.LittleEndian.Uint64(list[8*place:]))
+}
+
+// setUnits sets the number at a place.
+func setUnits(list []byte, width uint8, place int, n int64) {
+	switch width {
+	case 0:
+		list[place] = uint8(n)
+	case 1:
+		binary.LittleEndian.PutUint16(list[2*place:], uint16(n))
+	case 2:
+		binary.LittleEndian.PutUint32(list[4*place:], uint32(n))
+	default:
+		binary.LittleEndian.PutUint64(list[8*place:], uint64(n))
+	}
+}
+
+func (c *Compact) packSegments(log []Entry, list []byte) (used, mark int64, ok bool) {
+	width, newest := widthOf(log), log[len(log)-1].At
+	if len(list) < c.sizeOf(width) {
+		return 0, 0, false
+	}
+
+	// The newest has the last place.
+	clear(list)
+	for _, e := range log {
+		setUnits(list, width, int(c.units+e.At-newest), e.N)
+		used += e.N
+	}
+	return used, markOf(newest, int(c.units), width), true
+}
+
+func (c *Compact) unpackSegments(mark int64, list []byte, log []Entry) []Entry {
+	newest, place, width := splitMark(mark)
+	for i := newest - c.units; i <= newest; i++ {
+		place = c.next(place)
+		if n := unitsAt(list, width, place); n > 0 {
+			log = append(log, Entry{i, n})
+		}
+	}
+	return log
+}
+
+// takeSegmented is TakeListed for SlidingWindow, which charges nothing unless it shall.
+func (c *Compact) takeSegmented(used, mark *int64, list []byte, now, n int64, d *Decision, charge bool) (ok bool) {
+	newest, place, width := splitMark(*mark)
+	held, passed, begun := *used, now-newest*c.every, int64(0)
+	if passed < 0 || len(list) < c.sizeOf(width) {
+		return false
+	}
+
+	// Each segment that has begun since the newest has the place of one that no longer counts.
+	if passed >= c.every {
+		begun, passed = passed/c.every, passed%c.every
+		for range min(begun, c.units+1) {
+			place = c.next(place)
+			held -= unitsAt(list, width, place)
+		}
+	}
+
+	// Decide counts no more than this of a segment.
+	if held > c.most {
+		return false
+	}
+
+	// Only the oldest segment counts by its overlap with the Period.
+	inUse := held
+	if held > 0 {
+		if oldest := unitsAt(list, width, c.next(place)); oldest > 0 {
+			inUse += ceilDiv(oldest*(c.every-passed), c.every) - oldest
+		}
+	}
+
+	*d = Decision{At: now}
+	switch missing := inUse + n - c.capacity; {
+	case n > c.capacity:
+		d.RetryAfter = Never
+	case missing > 0:
+		d.RetryAfter = micros(c.wait(list, width, place, missing, passed))
+	default:
+		sum := n
+		if begun == 0 {
+			sum += unitsAt(list, width, place)
+		}
+		if !fits(sum, width) {
+			return false
+		}
+		d.Allowed, d.Taken = true, n
+		inUse, held = inUse+n, held+n
+		if charge {
+			if begun > 0 {
+				c.clearBefore(list, width, place, begun)
+				*mark = markOf(newest+begun, place, width)
+			}
+			setUnits(list, width, place, sum)
+			*used = held
+		}
+		begun = 0
+	}
+
+	// Of a refused Take the newest segment is as many segments ago as have begun.
+	d.Remaining = max(0, c.capacity-inUse)
+	if held > 0 {
+		d.ResetAfter = micros((1+c.units-begun)*c.every - passed)
+	}
+	return true
+}
+
+// clearBefore clears the places of so many segments, of which the last has the place.
+func (c *Compact) clearBefore(list []byte, width uint8, place int, begun int64) {
+	for range min(begun, c.units+1) {
+		setUnits(list, width, place, 0)
+		if place--; place < 0 {
+			place = int(c.units)
+		}
+	}
+}
+
+// wait returns the time until the missing units have come back, where the newest segment has the
+// place, and of it so much has passed.
+func (c *Compact) wait(list []byte, width uint8, place int, missing, passed int64) int64 {
+	for left := c.every - passed; ; left += c.every {
+		place = c.next(place)
+		n := unitsAt(list, width, place)
+		weight := ceilDiv(n*min(c.every, left), c.every)
+
+		// It counts by the largest overlap at which it weighs so much less.
+		if missing <= weight {
+			return left - (weight-missing)*c.every/n
+		}
+		missing -= weight
+	}
+}

@@ -1,0 +1,185 @@
+package core_test
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/core"
+)
+
+// listedKey is a key as a store keeps it: two numbers and a list.
+type listedKey struct {
+	limit      core.Limit // under which the list was written
+	used, mark int64
+	list       []byte
+}
+
+// open returns the state of the key.
+func (k *listedKey) open() *core.State {
+	c := k.limit.Compact()
+	return &core.State{Limit: k.limit, Log: c.Unpack(k.used, k.mark, k.list, nil)}
+}
+
+// keep keeps the log of a state, in a larger list if it needs one.
+func (k *listedKey) keep(t *rapid.T, st *core.State) {
+	t.Helper()
+	k.limit = st.Limit
+	c, log, ok := k.limit.Compact(), st.Log[st.Head:], false
+	if k.used, k.mark, ok = c.Pack(log, k.list); !ok {
+		k.list = make([]byte, c.ListSize(log))
+		if k.used, k.mark, ok = c.Pack(log, k.list); !ok {
+			t.Fatalf("%d bytes have no room for %v", len(k.list), log)
+		}
+	}
+	if got := c.Unpack(k.used, k.mark, k.list, nil); !slices.Equal(got, log) {
+		t.Fatalf("%v, want %v", got, log)
+	}
+}
+
+// listedLimits draws two limits of one algorithm, under which a key changes from one to the other.
+func listedLimits(t *rapid.T) (both [2]core.Limit) {
+	algorithm := rapid.SampledFrom([]core.Algorithm{core.SlidingLog, core.SlidingWindow}).Draw(t, "algorithm")
+	for i := range both {
+		l := core.Limit{Algorithm: algorithm, Period: micros(rapid.SampledFrom([]int64{2520, 5040}).Draw(t, "period"))}
+		l.Quota = rapid.SampledFrom([]int64{1, 2, 10, 300, 1000}).Draw(t, "quota")
+		if algorithm == core.SlidingWindow {
+			l.Segments = rapid.SampledFrom([]int{0, 1, 2, 7, 60, 360}).Draw(t, "segments")
+
+			// The largest is as many units as Decide counts of one segment.
+			most := (1<<53 - 1) / (l.Period.Microseconds() / int64(l.SegmentCount()))
+			l.Quota = rapid.SampledFrom([]int64{l.Quota, 70_000, 1 << 33, most}).Draw(t, "large quota")
+			l.Debt = min(rapid.SampledFrom([]int64{0, l.Quota}).Draw(t, "debt"), most-l.Quota)
+		}
+		both[i] = l
+	}
+	return both
+}
+
+// listedOp draws an operation, most of which are Takes that TakeListed decides.
+func listedOp(t *rapid.T, l *core.Limit, taken []core.Op) core.Op {
+	costs := []int64{1, 1, 1, 2, 3, 254, l.Quota / 3, l.Quota/2 + 1, l.Quota, l.Quota + 1, 1 << 62}
+	op := core.Op{Limit: *l, Cost: max(1, rapid.SampledFrom(costs).Draw(t, "cost"))}
+
+	switch rapid.IntRange(0, 15).Draw(t, "verb") {
+	case 0:
+		op.Verb = core.Peek
+	case 1:
+		op.Verb = core.Reset
+	case 2:
+		op.Verb = core.Refund
+	case 3:
+		if op.Verb = core.Peek; l.Algorithm == core.SlidingWindow {
+			op.Verb = core.Debit
+		}
+	case 4:
+		op.UpTo = true
+	case 5:
+		if len(taken) > 0 {
+			op = rapid.SampledFrom(taken).Draw(t, "taken")
+			op.Limit = *l
+		}
+	}
+	return op
+}
+
+func TestListedTakeDecidesAsDecide(t *testing.T) {
+	quick := 0
+	rapid.Check(t, func(t *rapid.T) {
+		limits, now := listedLimits(t), start
+		k := listedKey{limit: limits[0]}
+		want := core.State{Limit: limits[0]} // by Decide alone
+		var taken []core.Op
+
+		for range rapid.IntRange(1, 200).Draw(t, "steps") {
+			l := &limits[0]
+			if rapid.IntRange(0, 19).Draw(t, "other limit") == 0 {
+				l = &limits[1]
+			}
+			now += moves(t, l.Period.Microseconds()/7)
+			op := listedOp(t, l, taken)
+
+			before := want
+			d := make([]core.Decision, 1)
+			want.Changed = false
+			core.Decide([]core.Op{op}, []*core.State{&want}, now, d)
+			if !want.Changed {
+				want = before
+			}
+
+			plain := op.Verb == core.Take && !op.UpTo && k.limit == *l && want.None()
+			if plain && k.takes(t, &op, now, d[0]) {
+				quick++
+			} else if want.Changed {
+				k.keep(t, &want)
+			}
+
+			k.holds(t, &want, now)
+			if op.Verb == core.Take && d[0].Allowed && len(taken) < 20 {
+				taken = append(taken, op.Refund(d[0]))
+			}
+		}
+	})
+	if quick < 100 {
+		t.Errorf("%d Takes were decided without Decide", quick)
+	}
+}
+
+// takes compares TakeListed with the decision of Decide. It reports whether that decided.
+func (k *listedKey) takes(t *rapid.T, op *core.Op, now int64, want core.Decision) bool {
+	t.Helper()
+	c, before := k.limit.Compact(), *k
+	before.list = slices.Clone(k.list)
+
+	// Fields of an earlier decision have to be overwritten: callers reuse the slice.
+	got := core.Decision{Allowed: true, Origin: 7, Wait: 7, RetryAfter: 7, At: 7}
+	tried := got
+	good := c.TryListed(k.used, k.mark, k.list, now, op.Cost, &tried)
+	if !slices.Equal(k.list, before.list) {
+		t.Fatalf("%v: a try of %d units has changed the list", k.limit, op.Cost)
+	}
+	ok := c.TakeListed(&k.used, &k.mark, k.list, now, op.Cost, &got)
+	if ok && got != want {
+		t.Fatalf("%v: %d units of %+v at %d\n got %+v\nwant %+v", k.limit, op.Cost, before.open(), now, got, want)
+	}
+	if good != ok || ok && tried != got {
+		t.Fatalf("%v: tried %+v, %t, and got %+v, %t", k.limit, tried, good, got, ok)
+	}
+
+	// A Take that did not happen, because its step was refused, leaves what a Peek saw before.
+	if ok && got.Allowed {
+		c.UntryListed(before.used, before.mark, before.list, op.Cost, &tried)
+		p := peek(before.open(), &k.limit, now)
+		if tried.Remaining != p.Remaining || tried.ResetAfter != p.ResetAfter || tried.Taken != 0 {
+			t.Fatalf("%v: undone %+v, peeked %+v of %+v at %d", k.limit, tried, p, before.open(), now)
+		}
+	}
+
+	changed := k.used != before.used || k.mark != before.mark || !slices.Equal(k.list, before.list)
+	if changed != (ok && got.Allowed) {
+		t.Fatalf("%v: decided %t, allowed %t, changed %t", k.limit, ok, got.Allowed, changed)
+	}
+	return ok
+}
+
+// holds checks that the key holds exactly what the state holds, and when it is fresh.
+func (k *listedKey) holds(t *rapid.T, want *core.State, now int64) {
+	t.Helper()
+	got := k.open()
+	if !slices.Equal(got.Log, want.Log[want.Head:]) || got.Limit != want.Limit {
+		t.Fatalf("holds %+v at %d, want %+v", got, now, want)
+	}
+	if k.used == 0 {
+		return
+	}
+
+	// Before it began, a Peek would pull back what a clock that stepped back left in the future.
+	c := k.limit.Compact()
+	began, fresh := c.Span(k.mark, k.list)
+	at := max(now, began)
+	d := peek(got, &k.limit, at)
+	if want := at + d.ResetAfter.Microseconds(); max(fresh, at) != want {
+		t.Fatalf("%v: %+v is fresh at %d, want %d", k.limit, got, fresh, want)
+	}
+}

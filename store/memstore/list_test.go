@@ -1,0 +1,119 @@
+package memstore
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+)
+
+// listOf returns the list beside the slot of the key, or nil.
+func listOf(s *Store) []byte {
+	for i := range s.shards[0].exts {
+		if m := s.shards[0].extState(i); m != nil && m.list != nil {
+			return m.list
+		}
+	}
+	return nil
+}
+
+// A list stays in its slot as long as there is room beside the key, or instead of a long one.
+func TestListThatFitsIsInItsSlot(t *testing.T) {
+	for _, c := range []struct {
+		key, text string
+		cost      int64
+		takes     int
+		beside    bool
+	}{
+		// Three words of eight bytes fit beside 15, and eleven numbers of a byte beside 28.
+		{"203.0.113.25512", "1000/1h sliding-log", 1, 3, false},
+		{"203.0.113.255123", "1000/1h sliding-log", 1, 3, true},
+		{"203.0.113.25512", "1000/1h sliding-log", 1, 4, true},
+		{strings.Repeat("k", 28), "1000/1h sliding-window", 255, 1, false},
+		{strings.Repeat("k", 29), "1000/1h sliding-window", 255, 1, true},
+
+		// The numbers get as wide as the largest of them needs.
+		{strings.Repeat("k", 17), "70000/1h sliding-window", 65_535, 1, false},
+		{strings.Repeat("k", 17), "70000/1h sliding-window", 65_536, 1, true},
+		{strings.Repeat("k", 18), "1000/1h sliding-window", 256, 1, true},
+		{strings.Repeat("k", 400), "1000/1h sliding-window", 256, 1, false},
+	} {
+		s, clock := newStore(t, 0)
+		oneShard(s)
+		op := takes(c.key, limit(c.text))
+		op.Cost = c.cost
+
+		for range c.takes {
+			if !do(t, s, op)[0].Allowed {
+				t.Fatalf("%+v: refused", c)
+			}
+			clock.move(time.Microsecond)
+		}
+		if got := listOf(s); (got != nil) != c.beside {
+			t.Errorf("%+v: the list beside the slot is %v", c, got)
+		}
+		if got := len(s.shards[0].exts) > 0; got != (c.beside || len(c.key) > maxText) {
+			t.Errorf("%+v: the shard has exts %t", c, got)
+		}
+	}
+}
+
+// A list takes no more than is counted for its key, however it has grown.
+func TestListTakesWhatIsCounted(t *testing.T) {
+	for _, l := range []core.Limit{limit("1000/1h sliding-log"), limit("100/1h sliding-log"),
+		limit("2000000/1h sliding-window segments=360")} {
+		s, clock := newStore(t, 0)
+		oneShard(s)
+		op := takes("key", l)
+		op.Cost = l.Quota / min(l.Quota, 1000)
+
+		for range l.Quota / op.Cost {
+			if !do(t, s, op)[0].Allowed {
+				t.Fatalf("%v: refused", l)
+			}
+			clock.move(time.Second)
+		}
+
+		list, counted := int64(cap(listOf(s))), bytesOf(3, &l, none)-slotBytes-extBytes-extStateBytes
+		if list == 0 || list > counted {
+			t.Errorf("%v: the list takes %d bytes, %d are counted", l, list, counted)
+		}
+		if d := do(t, s, op)[0]; d.Allowed {
+			t.Errorf("%v: allowed beyond its quota", l)
+		}
+	}
+}
+
+// A key with a list that is asked for again and again is pinned, and decides as one that never is.
+func TestPinnedListDecidesAsOneThatIsNot(t *testing.T) {
+	for _, text := range []string{"50/1s sliding-log", "50/1s sliding-window", "900/1s sliding-window segments=100"} {
+		r, l := rand.New(rand.NewPCG(1, 2)), limit(text)
+		s, clock := newStore(t, 0)
+		other, _ := newStore(t, 0)
+		oneShard(other)
+		other.clock = clock.now.Load
+		op, pins := takes("key", l), 0
+
+		for i := range 50_000 {
+			clock.move(time.Duration(r.IntN(40_000)) * time.Microsecond)
+			if op.Cost = 1 + int64(r.IntN(3)); i%1000 == 999 {
+				clock.move(-2 * time.Second)
+			}
+
+			// A Peek unpins the key of the other store each time.
+			do(t, other, peeks("key", l))
+			got, want := do(t, s, op)[0], do(t, other, op)[0]
+			if got != want {
+				t.Fatalf("%v, step %d: %+v, want %+v", l, i, got, want)
+			}
+			if isPinned(t, s, op) {
+				pins++
+			}
+		}
+		if pins < 5_000 {
+			t.Errorf("%v: pinned at %d of 50,000 steps", l, pins)
+		}
+	}
+}
