@@ -102,6 +102,27 @@ func TestCountOfZeroReplacesNone(t *testing.T) {
 	}
 }
 
+// Counts that a vendor writes beside the others are added also without a total that shows it.
+func TestCountsThatAreReportedBeside(t *testing.T) {
+	for text, want := range map[string]Usage{
+		`{"usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":9,"thoughtsTokenCount":4}}`: {
+			Input: 5, Output: 13, Total: 18, Reasoning: 4},
+		`{"usageMetadata":{"promptTokenCount":5,"thoughtsTokenCount":4,"totalTokenCount":9}}`: {
+			Input: 5, Output: 4, Total: 9, Reasoning: 4},
+		`{"usageMetadata":{"promptTokenCount":5,"toolUsePromptTokenCount":3,"totalTokenCount":8}}`: {Input: 8, Total: 8},
+		`{"usage":{"inputTokens":5,"cacheReadInputTokens":7,"outputTokens":1,"totalTokens":6}}`: {
+			Input: 12, Output: 1, Total: 13, CacheRead: 7},
+		`{"usage":{"tokens":{"output_tokens":3},"billed_units":{"input_tokens":9,"output_tokens":2}}}`: {
+			Input: 9, Output: 3, Total: 12},
+		`[{"usageMetadata":{"promptTokenCount":5}},{"usageMetadata":{"promptTokenCount":0,"candidatesTokenCount":2}}]`: {
+			Input: 5, Output: 2, Total: 7},
+	} {
+		if got, err := read(t, text); got != want || err != nil {
+			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
+		}
+	}
+}
+
 func TestReasoningThatIsReportedApart(t *testing.T) {
 	for _, row := range []struct {
 		name, usage string

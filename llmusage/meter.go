@@ -15,8 +15,10 @@
 //		FlushInterval: -1, // events pass at once
 //	}
 //
-// It knows the chat completions and the responses of OpenAI's API and the messages of Anthropic's,
-// as one JSON object and as a stream of server-sent events. [Watch] puts a [Meter] into the body of
+// It knows the chat completions and the responses of OpenAI's API, the messages of Anthropic's, and
+// the own forms of Gemini, Bedrock's Converse, Cohere, Ollama, Groq, Moonshot, DeepSeek, xAI and
+// Perplexity: as one JSON object, and as a stream of server-sent events, of JSON objects or of AWS
+// frames. [Watch] puts a [Meter] into the body of
 // an answer, and passes on the [Usage] at its end. A Meter is an [io.Writer] that takes the bytes
 // of one answer in pieces of any size and keeps none of them: its memory is fixed. A handler that
 // copies an answer by itself has [io.TeeReader] or [io.MultiWriter].
@@ -66,13 +68,14 @@ var (
 // report is 0. All are below 2^53; Total may be above if the answer reports no total.
 type Usage struct {
 	// Input is the number of tokens of the prompt, including those of CacheRead
-	// and CacheWrite. Anthropic reports the three apart; here they are added up. It also
+	// and CacheWrite. Anthropic and Bedrock report the three apart, Gemini what tools have added,
+	// and Perplexity the citations; here they are added up. Anthropic also
 	// reports the calls that sum up a long conversation, and those of an advisor, apart from
 	// the message, and they are added to all of the counts.
 	Input int64
 
 	// Output is the number of tokens that the model generated, including those of
-	// Reasoning. Some servers report these apart. They are added where the total shows
+	// Reasoning. Gemini and some others report these apart. They are added where the total shows
 	// that, where they are more than the output, and where there is no output but a total
 	// above the input.
 	Output int64
@@ -100,6 +103,7 @@ type Meter struct {
 	marked   int  // how many bytes of a byte order mark were read
 	indented bool // the present line begins with a space
 	lines    lines
+	frames   frames
 	json     scanner
 }
 
@@ -108,8 +112,9 @@ type form uint8
 
 const (
 	unknown    form = iota
-	object          // one JSON object, or several
+	object          // one JSON object, or several, or an array of them
 	events          // server-sent events
+	framed          // frames of an AWS event stream
 	compressed      // gzip
 )
 
@@ -131,6 +136,8 @@ func (m *Meter) Write(p []byte) (int, error) {
 		m.json.scan(p)
 	case events:
 		m.lines.split(p, &m.json)
+	case framed:
+		m.frames.split(p, &m.json)
 	}
 	return n, nil
 }
@@ -145,10 +152,15 @@ func (m *Meter) readStart(c byte) bool {
 			return true
 		}
 
-		if m.marked > 0 {
+		// The length of a frame has four bytes, and is below 2^24.
+		switch {
+		case m.marked > 0:
 			m.indented = true // a part of a mark is the name of no field
-		} else if c == 0x1f {
+		case c == 0x1f:
 			m.form = compressed
+			return false
+		case c == 0:
+			m.form = framed
 			return false
 		}
 		m.marked = len(byteOrderMark)
@@ -162,7 +174,7 @@ func (m *Meter) readStart(c byte) bool {
 	case '\r', '\n':
 		m.indented = false
 		return true
-	case '{':
+	case '{', '[':
 		m.form = object
 		return false
 	}
@@ -183,12 +195,15 @@ func (m *Meter) Usage() (Usage, error) {
 		return u, ErrCompressed
 	case !m.json.counts.reported():
 		return u, ErrNoUsage
-	case !m.json.final, m.form == events && m.json.goesOn && !m.json.finished:
+	case !m.json.final, m.streamed() && (m.json.goesOn || m.json.open > 0) && !m.json.finished:
 		return u, ErrPartial
 	default:
 		return u, nil
 	}
 }
+
+// streamed reports whether the answer comes in parts, each with what is known so far.
+func (m *Meter) streamed() bool { return m.form == events || m.form == framed || m.json.chunks }
 
 // usageAtEnd returns what an answer has reported that came to its end, or was left before. At its
 // end the last usage is that of the whole answer, also if no event has said so. Of a stream
@@ -198,7 +213,7 @@ func (m *Meter) usageAtEnd(ended bool) (Usage, error) {
 	switch {
 	case ended && m.json.final && errors.Is(err, ErrPartial):
 		return u, nil
-	case !ended && m.form == events && !m.json.finished && err == nil:
+	case !ended && m.streamed() && !m.json.finished && err == nil:
 		return u, ErrPartial
 	}
 	return u, err

@@ -2,7 +2,9 @@ package llmusage
 
 import (
 	"compress/gzip"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -28,6 +30,48 @@ var recorded = []struct {
 	{"messages.json", Usage{Input: 5495, Output: 503, Total: 5998, CacheRead: 3000, CacheWrite: 400, Reasoning: 200}},
 	{"messages.sse", Usage{Input: 2325, Output: 15, Total: 2340, CacheRead: 2000, CacheWrite: 300}},
 	{"messages_tools.sse", Usage{Input: 10682, Output: 510, Total: 11192}},
+	{"messages_compaction.json", Usage{Input: 203000, Output: 4500, Total: 207500}},
+	{"responses_incomplete.sse", Usage{Input: 14, Output: 16, Total: 30, Reasoning: 16}},
+	{"embeddings.json", Usage{Input: 8, Total: 8}},
+	{"azure.sse", Usage{Input: 18, Output: 10, Total: 28}},
+
+	// The thoughts of Gemini are beside its candidates, and what tools add is beside the prompt.
+	{"gemini.json", Usage{Input: 8, Output: 2439, Total: 2447, Reasoning: 1177}},
+	{"gemini.sse", Usage{Input: 11, Output: 101, Total: 112, Reasoning: 50}},
+	{"gemini.chunks", Usage{Input: 11, Output: 101, Total: 112, Reasoning: 50}},
+	{"gemini_tools.json", Usage{Input: 2216, Output: 267, Total: 2483, CacheRead: 2000, Reasoning: 200}},
+	{"vertex.json", Usage{Input: 4, Output: 9, Total: 13}},
+
+	// The total of Bedrock may leave out what its caches have.
+	{"converse.json", Usage{Input: 125, Output: 60, Total: 185}},
+	{"converse_cache.json", Usage{Input: 1619, Output: 31, Total: 1650, CacheRead: 1210, CacheWrite: 400}},
+	{"converse.frames", Usage{Input: 47, Output: 20, Total: 67}},
+	{"converse.jsonl", Usage{Input: 47, Output: 20, Total: 67}},
+
+	// Of the two counts of Cohere the larger one holds.
+	{"cohere.json", Usage{Input: 71, Output: 418, Total: 489, CacheRead: 16}},
+	{"cohere.sse", Usage{Input: 212, Output: 14, Total: 226}},
+	{"cohere_v1.json", Usage{Input: 75, Output: 27, Total: 102}},
+	{"cohere_v1.jsonl", Usage{Input: 75, Output: 27, Total: 102}},
+	{"cohere_tokens.jsonl", Usage{Input: 83, Output: 63, Total: 146}},
+	{"cohere_embed.json", Usage{Input: 2, Total: 2}},
+
+	{"ollama.json", Usage{Input: 26, Output: 259, Total: 285}},
+	{"ollama.jsonl", Usage{Input: 26, Output: 259, Total: 285}},
+	{"ollama_chat.jsonl", Usage{Input: 26, Output: 282, Total: 308}},
+	{"ollama_embed.json", Usage{Input: 8, Total: 8}},
+
+	// Others that resemble OpenAI, each in its own way.
+	{"groq.json", Usage{Input: 18, Output: 556, Total: 574}},
+	{"groq.sse", Usage{Input: 23, Output: 19, Total: 42}},
+	{"moonshot.json", Usage{Input: 19, Output: 21, Total: 40, CacheRead: 10}},
+	{"moonshot.sse", Usage{Input: 19, Output: 13, Total: 32, CacheRead: 7}},
+	{"deepseek.json", Usage{Input: 21, Output: 244, Total: 265, CacheRead: 16, Reasoning: 233}},
+	{"deepseek.sse", Usage{Input: 21, Output: 244, Total: 265, CacheRead: 16, Reasoning: 233}},
+	{"xai.json", Usage{Input: 32, Output: 103, Total: 135, CacheRead: 6, Reasoning: 94}},
+	{"perplexity.json", Usage{Input: 20049, Output: 102468, Total: 122517, Reasoning: 95305}},
+	{"mistral.sse", Usage{Input: 12, Output: 5, Total: 17}},
+	{"vllm.sse", Usage{Input: 7, Output: 2, Total: 9}},
 }
 
 func load(t testing.TB, file string) string {
@@ -36,7 +80,29 @@ func load(t testing.TB, file string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if strings.HasSuffix(file, ".frames") {
+		return inFrames(string(text))
+	}
 	return string(text)
+}
+
+// inFrames returns the frames of events, each of which is a line with its type and its payload.
+func inFrames(events string) string {
+	var all []byte
+	for line := range strings.Lines(events) {
+		event, payload, _ := strings.Cut(strings.TrimSpace(line), " ")
+		const name = ":event-type"
+		headers := append([]byte{byte(len(name))}, name...)
+		headers = append(headers, 7, 0, byte(len(event))) // a string
+		headers = append(headers, event...)
+
+		frame := binary.BigEndian.AppendUint32(nil, uint32(16+len(headers)+len(payload)))
+		frame = binary.BigEndian.AppendUint32(frame, uint32(len(headers)))
+		frame = binary.BigEndian.AppendUint32(frame, crc32.ChecksumIEEE(frame))
+		frame = append(append(frame, headers...), payload...)
+		all = append(all, binary.BigEndian.AppendUint32(frame, crc32.ChecksumIEEE(frame))...)
+	}
+	return string(all)
 }
 
 // read returns the usage of an answer that comes in pieces.
@@ -94,6 +160,9 @@ func TestMeterRecorded(t *testing.T) {
 		if strings.HasSuffix(r.file, ".sse") {
 			all = append(all[:len(all):len(all)], streams...)
 		}
+		if strings.HasSuffix(r.file, ".frames") {
+			all = forms[:1] // the others are of texts
+		}
 
 		for _, f := range all {
 			t.Run(r.file+" with "+f.name, func(t *testing.T) {
@@ -115,6 +184,22 @@ func TestMeterCutAtEachByte(t *testing.T) {
 			for i := range len(text) {
 				if got, err := read(t, text[:i], text[i:]); got != r.want || err != nil {
 					t.Fatalf("at byte %d: %+v, %v, want %+v", i, got, err, r.want)
+				}
+			}
+		})
+	}
+}
+
+// An answer that breaks off has an error, or the count of the whole: its caller keeps the estimate
+// or settles, and neither is too little.
+func TestMeterOfAnswersThatBreakOff(t *testing.T) {
+	for _, r := range recorded {
+		t.Run(r.file, func(t *testing.T) {
+			text := load(t, r.file)
+			for i := range len(text) {
+				got, err := read(t, text[:i])
+				if err == nil && (got.Input < r.want.Input || got.Output < r.want.Output || got.Total < r.want.Total) {
+					t.Fatalf("after %d bytes of %d: %+v without an error, want %+v", i, len(text), got, r.want)
 				}
 			}
 		})
@@ -416,6 +501,9 @@ func FuzzMeter(f *testing.F) {
 	f.Add([]byte(
 		`{"choices":[{"finish_reason":null}],"delta":{"stop_reason":"a"},"usage":{"prompt_tokens":1,"total_tokens":2}}`),
 		uint16(30))
+
+	f.Add([]byte(`{"eval_count":3,"usage":{"tokens":{"input_tokens":2},"billed_units":{"input_tokens":1}}}`), uint16(9))
+	f.Add([]byte("\x00\x00\x00\x12\x00\x00\x00\x00____{}____\x00\x00\x00\x01"), uint16(13))
 
 	f.Fuzz(func(t *testing.T, text []byte, at uint16) {
 		// However a text is cut, the meter ends in the same state.

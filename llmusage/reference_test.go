@@ -25,6 +25,41 @@ var countKeys = map[string]meaning{
 	"output_tokens_details reasoning_tokens":     reasoning,
 	"completion_tokens_details thinking_tokens":  reasoning,
 	"output_tokens_details thinking_tokens":      reasoning,
+
+	// Of one vendor each.
+	"response_tokens":         output,
+	"inputTokens":             input,
+	"outputTokens":            output,
+	"totalTokens":             total,
+	"cacheReadInputTokens":    cacheRead,
+	"cacheWriteInputTokens":   cacheWrite,
+	"promptTokenCount":        prompt,
+	"candidatesTokenCount":    output,
+	"thoughtsTokenCount":      reasoningBeside,
+	"toolUsePromptTokenCount": inputBeside,
+	"totalTokenCount":         total,
+	"cachedContentTokenCount": cached,
+	"prompt_cache_hit_tokens": cached,
+	"cached_tokens":           cached,
+	"citation_tokens":         inputBeside,
+}
+
+// unitKeys are the paths of counts in a usage of which the larger one holds.
+var unitKeys = map[string]meaning{
+	"billed_units input_tokens":  prompt,
+	"billed_units output_tokens": output,
+	"tokens input_tokens":        prompt,
+	"tokens output_tokens":       output,
+}
+
+// bareKeys are the counts of an object without a usage.
+var bareKeys = map[string]meaning{"prompt_eval_count": prompt, "eval_count": output}
+
+// countOf returns the count that a text is, by the rules of the meter: whole, not negative, and up
+// to maxCount.
+func countOf(value json.RawMessage) (int64, bool) {
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	return n, err == nil && value[0] != '-' && n <= maxCount
 }
 
 // reference returns the counts of a text that is one JSON object. ok is false for any
@@ -38,34 +73,58 @@ func reference(text []byte) (all counts, ok bool) {
 		return all, false
 	}
 
-	// A usage counts at three places only.
+	// A usage counts at some places only.
 	walk(json.RawMessage(text), "", func(path string, value json.RawMessage) {
 		switch path {
-		case "usage", "response usage", "message usage":
-		default:
-			return
+		case "usage", "meta", "usageMetadata", "message usage", "delta usage", "metadata usage", "x_groq usage",
+			"response usage", "response meta", "response token_count":
+			mergeUsage(&all, value)
+		case "choices", "candidates":
+			mergeChoices(&all, value)
 		}
 
-		var c counts
-
-		// The rules for numbers are those of the meter: whole, not negative, up to maxCount.
-		walk(value, "", func(path string, value json.RawMessage) {
-			w, known := countKeys[path]
-			n, err := strconv.ParseInt(string(value), 10, 64)
-			if known && err == nil && value[0] != '-' && n <= maxCount {
-				c.set(w, n)
-			}
-
-			if path == "iterations" {
-				addIterations(&c, value)
-			}
-		})
-
-		if c.named {
-			all.merge(&c)
+		n, ok := countOf(value)
+		if w, known := bareKeys[path]; known && ok {
+			all.setBare(w, n)
 		}
 	})
 	return all, true
+}
+
+// mergeUsage merges the counts of a usage.
+func mergeUsage(all *counts, usage json.RawMessage) {
+	var c counts
+	walk(usage, "", func(path string, value json.RawMessage) {
+		n, ok := countOf(value)
+		if w, known := countKeys[path]; known && ok {
+			c.set(w, n)
+		}
+		if w, known := unitKeys[path]; known && ok {
+			c.raise(w, n)
+		}
+		if path == "iterations" {
+			addIterations(&c, value)
+		}
+	})
+
+	if c.named {
+		all.merge(&c)
+	}
+}
+
+// mergeChoices merges the usages of a list of choices.
+func mergeChoices(all *counts, list json.RawMessage) {
+	var choices []json.RawMessage
+	if json.Unmarshal(list, &choices) != nil {
+		return
+	}
+	for _, choice := range choices {
+		walk(choice, "", func(path string, value json.RawMessage) {
+			if path == "usage" {
+				mergeUsage(all, value)
+			}
+		})
+	}
 }
 
 // addIterations adds the calls of a list that a usage does not include.
@@ -78,12 +137,11 @@ func addIterations(c *counts, list json.RawMessage) {
 
 	// Each element is a call with counts of its own, at its own level only.
 	for _, text := range calls {
-		var call counts
+		var call call
 		beside := false
 		walk(text, "", func(path string, value json.RawMessage) {
-			w, known := countKeys[path]
-			n, err := strconv.ParseInt(string(value), 10, 64)
-			if known && !strings.Contains(path, " ") && err == nil && value[0] != '-' && n <= maxCount {
+			n, ok := countOf(value)
+			if w, known := countKeys[path]; known && !strings.Contains(path, " ") && ok {
 				call.set(w, n)
 			}
 

@@ -34,10 +34,12 @@ type scanner struct {
 	n      int64 // the number's value
 
 	present counts // what the usage that is open has reported so far
-	entry   counts // what the iteration that is open has reported so far
+	entry   call   // what the iteration that is open has reported so far
 	apart   bool   // its counts have to be added, because its kind is one that no usage includes
 	counts  counts // of all usages
 
+	inArray  bool  // the present object is an element of an array
+	chunks   bool  // there was such an array, so the answer may be a stream of Gemini
 	event    event // what the present object says of the answer
 	final    bool  // a usage was not that of a message_start
 	goesOn   bool  // the last object with a usage was of an answer that goes on
@@ -47,6 +49,8 @@ type scanner struct {
 // event is what one object says of the answer that it is of.
 type event struct {
 	reports bool // it has a usage with a count above 0
+	bare    bool // it has counts itself, without a usage
+	ends    bool // it says that the answer ends
 	goesOn  bool // it has a part of the answer, and does not say that this is the last one
 	choices bool // it has a list of choices
 	choice  bool // the list is not empty
@@ -65,9 +69,12 @@ const (
 	usage
 	inputDetails
 	outputDetails
+	units   // counts of Cohere's, of which a usage has two
+	wrapper // metadata, x_groq
 	delta
 	choice    // an element of choices
 	iteration // an element of iterations
+	chunk     // an element of the array that a stream of Gemini is
 
 	// The keys of arrays of objects.
 	choices
@@ -76,7 +83,7 @@ const (
 	// The keys of texts.
 	kind   // of an iteration
 	status // of a response
-	reason // why an answer ends
+	reason // why an answer ends; a text that any answer has that ends
 
 	// The keys of counts.
 	prompt
@@ -87,6 +94,10 @@ const (
 	cacheWrite
 	cached
 	reasoning
+
+	// The counts that a prompt or an output leaves out.
+	inputBeside
+	reasoningBeside
 
 	// The counts of the calls that a usage does not include.
 	apartInput
@@ -106,6 +117,8 @@ func meaningOf(object meaning, key []byte) meaning {
 		return usageMeaning(key)
 	case iteration:
 		return iterationMeaning(key)
+	case chunk:
+		return geminiMeaning(key)
 	}
 
 	if w, ok := within[object][string(key)]; ok {
@@ -116,19 +129,29 @@ func meaningOf(object meaning, key []byte) meaning {
 
 // within are the meanings of keys in objects that have few.
 var within = map[meaning]map[string]meaning{
-	response:      {"usage": usage, "status": status},
+	response:      {"usage": usage, "status": status, "meta": usage, "token_count": usage},
 	message:       {"usage": usage},
 	inputDetails:  {"cached_tokens": cached},
 	outputDetails: {"reasoning_tokens": reasoning, "thinking_tokens": reasoning},
-	choice:        {"finish_reason": reason},
-	delta:         {"stop_reason": reason},
+	units:         {"input_tokens": prompt, "output_tokens": output},
+	wrapper:       {"usage": usage},
+	choice:        {"finish_reason": reason, "finishReason": reason, "usage": usage}, // Moonshot's
+	delta:         {"stop_reason": reason, "finish_reason": reason, "usage": usage},  // Cohere's
 }
 
 // documentMeaning returns the meaning of a key in a document.
 func documentMeaning(key []byte) meaning {
 	switch string(key) {
-	case "usage":
-		return usage // chat completions, messages, message_delta
+	case "usage", "meta":
+		return usage // chat completions, messages, message_delta, Converse; meta is Cohere's
+	case "metadata", "x_groq":
+		return wrapper // events of ConverseStream, as the SDKs write them; chunks of Groq
+
+	// The statistics of Ollama.
+	case "prompt_eval_count":
+		return prompt
+	case "eval_count":
+		return output
 
 	case "response":
 		return response // events of OpenAI's responses
@@ -140,6 +163,19 @@ func documentMeaning(key []byte) meaning {
 		return choices
 	case "delta":
 		return delta // message_delta
+	case "stopReason":
+		return reason // messageStop of ConverseStream
+	}
+	return geminiMeaning(key)
+}
+
+// geminiMeaning returns the meaning of a key in an answer of Gemini.
+func geminiMeaning(key []byte) meaning {
+	switch string(key) {
+	case "usageMetadata":
+		return usage
+	case "candidates":
+		return choices
 	}
 	return other
 }
@@ -163,7 +199,7 @@ func usageMeaning(key []byte) meaning {
 		return prompt
 	case "input_tokens":
 		return input
-	case "completion_tokens", "output_tokens":
+	case "completion_tokens", "output_tokens", "response_tokens":
 		return output
 	case "total_tokens":
 		return total
@@ -181,6 +217,40 @@ func usageMeaning(key []byte) meaning {
 		return reasoning
 	case "iterations":
 		return iterations
+	}
+	return vendorMeaning(key)
+}
+
+// vendorMeaning returns the meaning of a key in a usage that only one vendor writes.
+func vendorMeaning(key []byte) meaning {
+	switch string(key) {
+	// Bedrock's Converse counts as Anthropic does.
+	case "inputTokens":
+		return input
+	case "outputTokens", "candidatesTokenCount":
+		return output
+	case "totalTokens", "totalTokenCount":
+		return total
+	case "cacheReadInputTokens":
+		return cacheRead
+	case "cacheWriteInputTokens":
+		return cacheWrite
+
+	// Gemini's prompt includes what is cached, and not what tools have added. Its candidates leave
+	// out the thoughts.
+	case "promptTokenCount":
+		return prompt
+	case "toolUsePromptTokenCount", "citation_tokens": // of Perplexity
+		return inputBeside
+	case "thoughtsTokenCount":
+		return reasoningBeside
+
+	// Gemini, DeepSeek and Moonshot.
+	case "cachedContentTokenCount", "prompt_cache_hit_tokens", "cached_tokens":
+		return cached
+
+	case "billed_units", "tokens":
+		return units
 	}
 	return other
 }
@@ -201,7 +271,7 @@ const maxCount = 1<<53 - 1
 
 // reset forgets the present object, and keeps the counts.
 func (s *scanner) reset() {
-	*s = scanner{counts: s.counts, final: s.final, goesOn: s.goesOn, finished: s.finished}
+	*s = scanner{counts: s.counts, final: s.final, goesOn: s.goesOn, finished: s.finished, chunks: s.chunks}
 }
 
 // scan reads the next bytes.
@@ -253,13 +323,21 @@ func (s *scanner) skip(p []byte) int {
 
 		case '{':
 			if s.open == 0 && s.skipped == 0 {
-				s.enter(document)
+				s.beginText()
 				return i + 1
 			}
 			s.skipped++
 		case '[':
+			if s.open == 0 && s.skipped == 0 && !s.inArray {
+				s.inArray, s.chunks = true, true
+				continue
+			}
 			s.skipped++
 		case '}', ']':
+			if s.skipped == 0 {
+				s.inArray = false
+			}
+
 			// A bracket that was never opened is passed too: the text is not JSON.
 			s.skipped = max(0, s.skipped-1)
 			if s.skipped == 0 {
@@ -268,6 +346,15 @@ func (s *scanner) skip(p []byte) int {
 		}
 	}
 	return len(p)
+}
+
+// beginText begins an object that is not in another one.
+func (s *scanner) beginText() {
+	if s.inArray {
+		s.enter(chunk)
+		return
+	}
+	s.enter(document)
 }
 
 // scanMember reads the next byte of an object or array that is on the path.
@@ -355,6 +442,11 @@ func (s *scanner) endMember() {
 	case s.member < prompt || s.number != digits && s.number != whole:
 	case s.path[s.open-1] == iteration:
 		s.entry.set(s.member, s.n)
+	case s.path[s.open-1] == units:
+		s.present.raise(s.member, s.n)
+	case s.path[s.open-1] == document:
+		s.counts.setBare(s.member, s.n)
+		s.event.bare, s.event.reports = true, s.event.reports || s.n > 0
 	default:
 		s.present.set(s.member, s.n)
 	}
@@ -370,10 +462,10 @@ func (s *scanner) endText(value string) {
 		if value == "in_progress" || value == "queued" {
 			s.event.goesOn = true
 		} else {
-			s.finished = true
+			s.event.ends = true
 		}
 	case reason:
-		s.finished = true
+		s.event.ends = true
 	}
 }
 
@@ -385,12 +477,12 @@ func (s *scanner) enter(w meaning) {
 
 	// Nothing of an earlier object of the kind counts for this one.
 	switch w {
-	case document:
+	case document, chunk:
 		s.event = event{}
 	case usage:
 		s.present = counts{}
 	case iteration:
-		s.entry, s.apart = counts{}, false
+		s.entry, s.apart = call{}, false
 	case delta:
 		s.event.goesOn = true
 	case choices:
@@ -420,7 +512,9 @@ func (s *scanner) leave() {
 		// A message_start comes at the beginning, and its usage is not the last.
 		s.final = s.final || s.path[s.open-1] != message
 
-	case document:
+	case document, chunk:
+		s.finished = s.finished || s.event.ends
+		s.final = s.final || s.event.bare
 		if !s.event.reports {
 			return
 		}
@@ -449,6 +543,15 @@ func (c *counts) set(w meaning, n int64) {
 	}
 }
 
+// raise sets a count, unless it is larger.
+func (c *counts) raise(w meaning, n int64) { c.set(w, max(n, c.countFor(w))) }
+
+// setBare sets a count that stands by itself, so that no total is beside it.
+func (c *counts) setBare(w meaning, n int64) {
+	c.set(w, n)
+	c.stale = c.stale || n > 0
+}
+
 // reported reports whether a usage has a count above 0.
 func (c *counts) reported() bool { return c.named && c.n != [meaningCount - prompt]int64{} }
 
@@ -467,8 +570,25 @@ func (c *counts) merge(later *counts) {
 	}
 }
 
+// call are the counts of one iteration, which are those up to cacheWrite.
+type call struct {
+	named bool
+	n     [cacheWrite - prompt + 1]int64
+}
+
+// countFor returns the count that a key means.
+func (c *call) countFor(w meaning) int64 { return c.n[w-prompt] }
+
+// set sets a count, unless n is 0 or a call has no such count.
+func (c *call) set(w meaning, n int64) {
+	c.named = c.named || w == prompt || w == input || w == output
+	if n > 0 && w <= cacheWrite {
+		c.n[w-prompt] = n
+	}
+}
+
 // addApart adds the counts of a call that the other counts do not include.
-func (c *counts) addApart(call *counts) {
+func (c *counts) addApart(call *call) {
 	c.named = c.named || call.named
 	for _, pair := range [...][2]meaning{
 		{apartInput, input}, {apartOutput, output}, {apartRead, cacheRead}, {apartWrite, cacheWrite},
@@ -488,16 +608,14 @@ func (c *counts) usage() Usage {
 		Reasoning:  c.countFor(reasoning),
 	}
 
-	// Anthropic reports the parts of the input apart, and the others the whole.
-	if u.Input == 0 {
-		u.Input = c.countFor(input) + u.CacheRead + u.CacheWrite
-	}
+	// Anthropic and Bedrock report the parts of the input apart, and the others the whole.
+	added := c.addBeside(&u)
 	if n := c.countFor(cached); n > 0 {
 		u.CacheRead = n
 	}
 
 	// Calls that a usage does not include are added to its counts.
-	added := c.includeReasoning(&u) + c.countFor(apartOutput)
+	added += c.includeReasoning(&u) + c.countFor(apartOutput)
 	u.Output += c.countFor(apartOutput)
 	if n := c.countFor(apartInput) + c.countFor(apartRead) + c.countFor(apartWrite); n > 0 {
 		u.Input, added = u.Input+n, added+n
@@ -510,6 +628,20 @@ func (c *counts) usage() Usage {
 		u.Total = sum
 	}
 	return u
+}
+
+// addBeside adds the parts that the input and the output leave out, and returns their number.
+func (c *counts) addBeside(u *Usage) (added int64) {
+	if u.Input == 0 {
+		added = u.CacheRead + u.CacheWrite
+		u.Input = c.countFor(input) + added
+	}
+
+	more, thoughts := c.countFor(inputBeside), c.countFor(reasoningBeside)
+	u.Input += more
+	u.Output += thoughts
+	u.Reasoning += thoughts
+	return added + more + thoughts
 }
 
 // includeReasoning adds the tokens of reasoning that the output has been reported without,
