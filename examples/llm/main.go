@@ -1,6 +1,10 @@
 // Llm passes requests on to the API of a language model. Each API key has 60 requests and
-// 40000 tokens a minute, which are estimated first and settled as the answer ends, and
-// three streams at a time, for which others wait:
+// 40000 tokens a minute, and three streams at a time, for which others wait.
+//
+// The tokens are estimated first and settled as the answer ends. The estimate is a token for four
+// bytes of the prompt, and the max_tokens of the request or 1000. It stays if the answer ends early
+// without a larger count. A request without a Content-Length may have a prompt of any length: it
+// counts as the whole limit until its answer has ended.
 //
 //	go run ./examples/llm
 //	curl -iN http://127.0.0.1:8080/v1/responses -H "Authorization: Bearer $OPENAI_API_KEY" \
@@ -8,6 +12,10 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
 	"log"
 	"net/http"
 	"net/http/httputil"
@@ -40,18 +48,54 @@ func newHandler(api *url.URL, store core.Store) http.Handler {
 		r.SetURL(api)
 		r.Out.Header.Del("Accept-Encoding") // the transport decompresses by itself
 	}
-	return nethttp.New(l)(&httputil.ReverseProxy{FlushInterval: -1, ModifyResponse: settle, Rewrite: rewrite})
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, ModifyResponse: settle, Rewrite: rewrite}
+	return readMaxTokens(nethttp.New(l)(proxy))
 }
 
-// estimate counts four bytes of the prompt as a token, and the answer as 1000. A prompt of
-// unknown length counts as the whole limit until its answer has ended.
+// maxTokens is the key of the most tokens that the answer to a request may have, an int64.
+type maxTokens struct{}
+
+// readMaxTokens finds out how long the answers to requests may be. It reads no body whose estimate
+// is the whole limit anyway: none without a length, and none that is longer than the limit.
+func readMaxTokens(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength <= 0 || r.ContentLength > 4*tokens.Capacity() {
+			next.ServeHTTP(w, r)
+			return
+		}
+
+		// The API gets the same text.
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, "the request has not arrived", http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(text))
+
+		// What is not JSON as the API expects it is for the API to refuse.
+		var asked struct {
+			Chat      int64 `json:"max_tokens"`
+			Reasoning int64 `json:"max_completion_tokens"`
+			Responses int64 `json:"max_output_tokens"`
+		}
+		_ = json.Unmarshal(text, &asked)
+
+		most := max(asked.Chat, asked.Reasoning, asked.Responses)
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), maxTokens{}, most)))
+	})
+}
+
 func estimate(r core.Request) int64 {
 	length := strings.Join(r.Header("Content-Length"), "")
 	if length == "" && r.Method() != http.MethodGet {
 		return tokens.Capacity()
 	}
 	n, _ := strconv.ParseInt(length, 10, 64)
-	return n/4 + 1000
+	most, _ := r.Context().Value(maxTokens{}).(int64)
+	if most <= 0 {
+		most = 1000
+	}
+	return n/4 + min(most, tokens.Capacity())
 }
 
 func settle(resp *http.Response) error {

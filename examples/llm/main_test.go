@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/examples/internal/try"
@@ -263,6 +264,51 @@ func TestTokensOfClientsThatLeave(t *testing.T) {
 			resp.Body.Close()
 			p.wantUsed(1, row.want)
 		})
+	}
+}
+
+// The answer that breaks off costs what it might have had.
+func TestEstimateIsOfMaxTokens(t *testing.T) {
+	for prompt, want := range map[string]int64{
+		`{"max_tokens": 300, "messages": []}`:         308,
+		`{"max_completion_tokens":20000,"a":"b"}`:     20_009,
+		`{"max_output_tokens":5,"max_tokens":7}`:      16,
+		`{"max_tokens": 9000000000000000000, "a": 1}`: 40_000,
+		`{"max_tokens": -1, "messages": ["aaaa"]}`:    1010,
+		`{"max_tokens": "many", "messages": [""]}`:    1010,
+		`{"metadata": {"max_tokens": 1}, "a": []}`:    1010,
+		`no JSON, but {"max_tokens": 1} in a text`:    1010,
+	} {
+		arrived := ""
+		p := open(t, func(w http.ResponseWriter, r *http.Request) {
+			text, _ := io.ReadAll(r.Body)
+			arrived = string(text)
+			_, _ = io.WriteString(w, completions[:20])
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		})
+
+		resp, err := begin(t.Context(), p.url, prompt, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		if arrived != prompt {
+			t.Errorf("the API got %q of %q", arrived, prompt)
+		}
+		p.wantUsed(1, want)
+	}
+}
+
+// A request that does not arrive costs nothing.
+func TestPromptThatBreaksOff(t *testing.T) {
+	p := open(t, func(http.ResponseWriter, *http.Request) { t.Error("the API was asked") })
+	r := httptest.NewRequest("POST", "/", iotest.ErrReader(io.ErrUnexpectedEOF))
+	r.ContentLength = 40
+	w := httptest.NewRecorder()
+	if p.handler.ServeHTTP(w, r); w.Code != 400 || len(p.store.steps) != 0 {
+		t.Errorf("%d %q after %d steps", w.Code, w.Body, len(p.store.steps))
 	}
 }
 
