@@ -22,7 +22,9 @@
 //     the RateLimit of draft 07;
 //   - RateLimit-Remaining and -Reset, X-RateLimit-Remaining and -Reset, -Reset-After,
 //     X-Rate-Limit-Remaining and -Reset, and those that end in -Requests and -Tokens;
-//   - Retry-After with 429, 503 and 403, in seconds or as a date;
+//   - what Anthropic, Cerebras, Kong, Shopify and Zendesk write instead;
+//   - Retry-After, in seconds or as a date, and two fields in milliseconds, with 429, 403, 420, 503
+//     and 529, or the statuses of [Config.Statuses];
 //   - what GitHub answers over its primary and its secondary limits.
 //
 // If a wait would be longer than [Config.MaxWait], or than until the deadline of the request's

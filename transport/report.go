@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -51,13 +52,15 @@ type statedQuota struct {
 	after time.Duration
 }
 
-// read reads an answer that arrived now.
-func (r *report) read(resp *http.Response, now time.Time) {
+// read reads an answer that arrived now. statuses are those that may refuse a request.
+func (r *report) read(resp *http.Response, statuses []int, now time.Time) {
 	h := resp.Header
 	if age := first(h, "Age"); age == "" || age == "0" { // a cache repeats what was true once
 		r.readQuotas(h, now)
 	}
-	r.readRefusal(resp, now)
+	if resp.StatusCode >= 400 && slices.Contains(statuses, resp.StatusCode) {
+		r.readRefusal(resp, now)
+	}
 }
 
 // readQuotas reads the first family of fields that says anything.
@@ -65,22 +68,43 @@ func (r *report) readQuotas(h http.Header, now time.Time) {
 	if lines := h["Ratelimit"]; lines != nil && r.readDraft(lines, h["Ratelimit-Policy"]) {
 		return
 	}
+
+	// Zendesk has a field of its own beside those of the others.
+	if found := r.readFamilies(families[:], h, now); !found || h[zendeskLimit] != nil {
+		r.readVendors(h, now)
+	}
+}
+
+// readFamilies reads the first family that says anything, and those that may be there as well. It
+// reports whether there is one.
+func (r *report) readFamilies(families []family, h http.Header, now time.Time) (found bool) {
 	for i := range families {
 		f := &families[i]
-		if left := first(h, f.remaining); left != "" && r.readFamily(h, f, left, now) && !f.more {
-			return
+		if lines := h[f.remaining]; lines != nil && r.readFamily(h, f, lines, now) {
+			if found = true; !f.more {
+				return true
+			}
 		}
 	}
+	return found
 }
 
 // family is a pair of fields about one quota.
 type family struct {
 	remaining string
-	resets    [2]string // the first that is there counts; the second name may be ""
+	resets    [2]string // the first that is there counts; the names may be ""
 	name      [2]string // fields that name the quota
 	units     bool      // the units are not requests
 	more      bool      // the next family may be there as well
+
+	// window is until when a server that does not say it gives the units back at the latest. of
+	// names a field without which that does not hold, if it is not "".
+	window time.Duration
+	of     string
 }
+
+// maxValues is how many values of one field are read.
+const maxValues = maxQuotas
 
 var families = [...]family{
 	{remaining: "Ratelimit-Remaining", resets: [2]string{"Ratelimit-Reset"}},
@@ -88,33 +112,54 @@ var families = [...]family{
 		remaining: "X-Ratelimit-Remaining", resets: [2]string{"X-Ratelimit-Reset-After", "X-Ratelimit-Reset"},
 		name: [2]string{"X-Ratelimit-Resource", "X-Ratelimit-Bucket"}, // of GitHub and Discord
 	},
-	// Those of X and Okta.
-	{remaining: "X-Rate-Limit-Remaining", resets: [2]string{"X-Rate-Limit-Reset"}},
+	// Those of X and Okta, and of Zendesk, which counts by the minute.
+	{
+		remaining: "X-Rate-Limit-Remaining", resets: [2]string{"X-Rate-Limit-Reset"},
+		window: time.Minute, of: zendeskLimit,
+	},
 	// Those of OpenAI.
 	{remaining: "X-Ratelimit-Remaining-Requests", resets: [2]string{"X-Ratelimit-Reset-Requests"}, more: true},
 	{remaining: "X-Ratelimit-Remaining-Tokens", resets: [2]string{"X-Ratelimit-Reset-Tokens"}, units: true},
 }
 
-// readFamily reports whether the fields of the family have their form.
-func (r *report) readFamily(h http.Header, f *family, left string, now time.Time) bool {
-	n, _, ok := decimal(left)
-	if !ok {
-		return false
-	}
+// readFamily reads the values of a family, whose remaining field has these lines. It reports
+// whether one has its form. Several values are those of several quotas, in the order of their
+// resets.
+func (r *report) readFamily(h http.Header, f *family, lines []string, now time.Time) (found bool) {
+	name, lastLeft, lastAfter := f.nameIn(h), int64(-1), time.Duration(0)
+	for i := range maxValues {
+		value, ok := valueAt(lines, i)
+		if !ok {
+			return found
+		}
 
-	reset := first(h, f.resets[0])
-	if reset == "" && f.resets[1] != "" {
-		reset = first(h, f.resets[1])
-	}
+		// Docker Hub writes the window behind the number.
+		value, params, _ := strings.Cut(value, ";")
+		left, _, ok := decimal(value)
+		if !ok {
+			continue
+		}
 
-	// Without a time the number says nothing: the units may be those of any window.
-	after, ok := until(reset, h, now)
-	if !ok {
-		return false
-	}
+		// Without a time the number says nothing: the units may be those of any window.
+		after, ok := f.resetIn(h, i, params, now)
+		if !ok || left == lastLeft && after == lastAfter {
+			continue
+		}
 
-	// Servers with several quotas name the one that the answer is about. Of two names the last
-	// one counts.
+		// A second one is another quota, unless a proxy has repeated the first.
+		of := name
+		if found {
+			of += ";" + strconv.Itoa(i+1)
+		}
+		r.add(of, left, after, f.units)
+		found, lastLeft, lastAfter = true, left, after
+	}
+	return found
+}
+
+// nameIn returns the name of the quota. Servers with several name the one that the answer is about.
+// Of two names the last one counts.
+func (f *family) nameIn(h http.Header) string {
 	name := f.remaining
 	for _, field := range f.name {
 		if field == "" {
@@ -124,9 +169,40 @@ func (r *report) readFamily(h http.Header, f *family, left string, now time.Time
 			name = v
 		}
 	}
+	return name
+}
 
-	r.add(name, n, after, f.units)
-	return true
+// resetIn returns the time until value i of the family resets. params are its parameters.
+func (f *family) resetIn(h http.Header, i int, params string, now time.Time) (after time.Duration, ok bool) {
+	lines := h[f.resets[0]]
+	if lines == nil && f.resets[1] != "" {
+		lines = h[f.resets[1]]
+	}
+
+	// One time holds for all values. It may be a date, which has a comma.
+	if after, ok = until(single(lines), h, now); ok {
+		return after, true
+	}
+	if value, found := valueAt(lines, i); found {
+		return until(value, h, now)
+	}
+
+	if window, found := strings.CutPrefix(strings.TrimSpace(params), "w="); found {
+		return until(window, h, now)
+	}
+	return f.window, f.window > 0 && (f.of == "" || h[f.of] != nil)
+}
+
+// valueAt returns value i of a field whose values are separated by commas or by lines.
+func valueAt(lines []string, i int) (value string, ok bool) {
+	for _, line := range lines {
+		for more := true; more; i-- {
+			if value, line, more = strings.Cut(line, ","); i == 0 {
+				return strings.TrimSpace(value), true
+			}
+		}
+	}
+	return "", false
 }
 
 // readDraft reads RateLimit, and of RateLimit-Policy the unit and window of each policy. It
@@ -256,31 +332,22 @@ func (r *report) add(name string, left int64, after time.Duration, units bool) {
 	}
 }
 
-// readRefusal reads whether and for how long the server refuses. Retry-After takes precedence
-// over the quotas. Sources: RFC 9110, 10.2.3; RFC 6585, 4; GitHub, "Rate limits for the REST API".
+// readRefusal reads whether and for how long the server refuses by the status of the answer, which
+// may do so. Retry-After takes precedence over the quotas. Sources: RFC 9110, 10.2.3; RFC 6585, 4;
+// GitHub, "Rate limits for the REST API"; Anthropic, "Errors".
 func (r *report) readRefusal(resp *http.Response, now time.Time) {
-	switch resp.StatusCode {
-	case http.StatusTooManyRequests, http.StatusForbidden, http.StatusServiceUnavailable:
-	default:
-		return
-	}
+	wait, said := retryAfterOf(resp.Header, now)
 
-	// Of several waits the longest holds.
-	wait, said := time.Duration(0), false
-	for _, line := range resp.Header["Retry-After"] {
-		if d, ok := until(strings.TrimSpace(line), resp.Header, now); ok {
-			wait, said = max(wait, d), true
-		}
-	}
-
-	// A 503 without Retry-After has another cause. A 403 that names no limit may be a refusal.
+	// 429 and 529 have no other meaning. Others refuse if they say so: a 503 by Retry-After, and a
+	// 403 by a used-up quota as well. A status of 500 and above does not say whether the request
+	// was carried out.
 	over := r.usedUpFor()
-	switch {
-	case resp.StatusCode == http.StatusServiceUnavailable && said:
+	switch status := resp.StatusCode; {
+	case status == statusOverloaded, status >= 500 && said:
 		r.refusal = overloaded
-	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusForbidden && (said || over > 0):
+	case status == http.StatusTooManyRequests, status < 500 && (said || over > 0):
 		r.refusal = limited
-	case resp.StatusCode != http.StatusForbidden:
+	case status != http.StatusForbidden:
 		return // it is no refusal
 	}
 
@@ -313,8 +380,11 @@ func (r *report) usedUpFor() (longest time.Duration) {
 
 // first returns the value of a field with one line, and "" otherwise. Two lines contradict each
 // other, or are the same.
-func first(h http.Header, name string) string {
-	switch lines := h[name]; {
+func first(h http.Header, name string) string { return single(h[name]) }
+
+// single returns the value of a field with one line, or with lines that are the same.
+func single(lines []string) string {
+	switch {
 	case len(lines) == 0:
 		return ""
 	default:

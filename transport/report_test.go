@@ -28,7 +28,7 @@ func response(status int, fields, body string) *http.Response {
 func reading(resp *http.Response) string {
 	// Each part is written only if it is there, so that rows show what was read and nothing else.
 	var r report
-	r.read(resp, noon)
+	r.read(resp, defaultStatuses, noon)
 
 	var b strings.Builder
 	if r.refusal != none {
@@ -105,7 +105,8 @@ var dialects = []struct{ server, fields, want string }{
 		"X-Ratelimit-Remaining=4/1m0s"},
 	{"one number twice", "X-RateLimit-Remaining: 4\nX-RateLimit-Remaining: 4\nX-RateLimit-Reset: 60",
 		"X-Ratelimit-Remaining=4/1m0s"},
-	{"two numbers", "X-RateLimit-Remaining: 4\nX-RateLimit-Remaining: 5\nX-RateLimit-Reset: 60", ""},
+	{"two numbers", "X-RateLimit-Remaining: 4\nX-RateLimit-Remaining: 5\nX-RateLimit-Reset: 60",
+		"X-Ratelimit-Remaining=4/1m0s X-Ratelimit-Remaining;2=5/1m0s"},
 	{"the fewest of many",
 		"RateLimit: a;r=9;t=9,b;r=8;t=9,c;r=7;t=9,d;r=6;t=9,e;r=5;t=9,f;r=4;t=9,g;r=3;t=9,h;r=2;t=9,i;r=1;t=9",
 		"i=1/9s b=8/9s c=7/9s d=6/9s e=5/9s f=4/9s g=3/9s h=2/9s"},
@@ -304,9 +305,12 @@ func FuzzReport(f *testing.F) {
 	for _, row := range dialects {
 		seeds = append(seeds, row.fields)
 	}
+	for _, v := range vendors {
+		seeds = append(seeds, strings.ReplaceAll(v.fields, "|", "\n"))
+	}
 
 	for _, fields := range seeds {
-		for _, status := range []int{200, 403, 429, 503} {
+		for _, status := range []int{200, 403, 429, 503, 529} {
 			f.Add(status, []byte(fields))
 		}
 	}
@@ -314,7 +318,7 @@ func FuzzReport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, status int, fields []byte) {
 		var r report
 		resp := response(status, string(fields), "")
-		r.read(resp, noon)
+		r.read(resp, defaultStatuses, noon)
 
 		// The quick reader of dates is compared in passing.
 		for _, name := range []string{"Date", "Retry-After"} {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,11 +44,17 @@ type Config struct {
 	MaxWait time.Duration
 
 	// Retries is how often a request is sent again after the server has refused it, if it is
-	// safe: the answer was 429 or 403 for a limit, so that the request was not carried out, or
-	// 503 and its method is idempotent or it has an Idempotency-Key. A request with a body needs
+	// safe: the status is below 500, so that the request was not carried out, or its method is
+	// idempotent, or it has an Idempotency-Key. A request with a body needs
 	// GetBody. The wait before is part of MaxWait; if it does not fit, the program gets the
 	// answer. 0 means never.
 	Retries int
+
+	// Statuses are those of answers that may refuse a request; nil means 403, 420, 429, 503 and
+	// 529. A 429 or 529 always does. Another status has other meanings too, so it refuses only
+	// with a Retry-After, or below 500 also with a quota that is used up. From 500 on the request
+	// may have been carried out. Each is from 400 to 999.
+	Statuses []int
 
 	// Pace is how requests use what the server says is left.
 	Pace Pace
@@ -81,6 +88,7 @@ type Transport struct {
 	key      func(*http.Request) string
 	maxWait  time.Duration
 	retries  int
+	statuses []int
 	observer Observer
 	gates    table
 }
@@ -97,6 +105,7 @@ func New(c Config) (*Transport, error) {
 		key:      c.Key,
 		maxWait:  c.MaxWait,
 		retries:  c.Retries,
+		statuses: slices.Clone(c.Statuses),
 		observer: c.Observer,
 	}
 
@@ -105,6 +114,9 @@ func New(c Config) (*Transport, error) {
 	}
 	if t.maxWait == 0 {
 		t.maxWait = DefaultMaxWait
+	}
+	if c.Statuses == nil {
+		t.statuses = defaultStatuses
 	}
 	if c.MaxKeys == 0 {
 		c.MaxKeys = DefaultMaxKeys
@@ -138,6 +150,9 @@ func (c *Config) faults() []error {
 	fault(c.Retries < 0, "Retries: %d is negative", c.Retries)
 	fault(c.Pace >= paceEnd, "Pace: %d is not known", c.Pace)
 	fault(c.MaxKeys < 0, "MaxKeys: %d is negative", c.MaxKeys)
+	for _, status := range c.Statuses {
+		fault(status < 400 || status > 999, "Statuses: %d is not from 400 to 999", status)
+	}
 	return errs
 }
 
@@ -275,7 +290,7 @@ func (e *exchange) send(pass pass, own *limiter.Result) (resp *http.Response, cl
 
 	var r report
 	now := time.Now()
-	r.read(resp, now)
+	r.read(resp, e.t.statuses, now)
 	answered = true
 	e.refusal = r.refusal
 	closed = e.gate.answered(pass, &r, now)
