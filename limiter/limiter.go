@@ -78,7 +78,7 @@ func New(c Config) (*Limiter, error) {
 
 	l.mark = newMark("", l.id)
 	l.enforce(set)
-	l.listen(c.Hooks)
+	listen(l, c.Hooks)
 	if shares {
 		registerUnnamed(l, given)
 	}
@@ -109,7 +109,7 @@ func PerIP(limit string) *Limiter {
 }
 
 // listen has the hooks notified, by the store too.
-func (l *Limiter) listen(h *events.Hooks) {
+func listen(l *Limiter, h *events.Hooks) {
 	var one events.Listeners
 	one.Add(h)
 	l.hooks = one.Hooks()

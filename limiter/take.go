@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -252,7 +254,7 @@ func (r *Result) waitError(err error) error {
 // Peek returns what [Limiter.Take] of one unit would decide, rule by rule, and
 // changes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) ([]RuleDecision, error) {
-	res, err := l.applyKey(ctx, core.Peek, key)
+	res, err := applyKey(ctx, l, core.Peek, key)
 	if err != nil {
 		return nil, err
 	}
@@ -262,11 +264,11 @@ func (l *Limiter) Peek(ctx context.Context, key string) ([]RuleDecision, error) 
 // Reset makes key fresh under every rule, also where it is banned. Refunds of what was taken
 // before give nothing back, so none gives back what is taken after it.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
-	_, err := l.applyKey(ctx, core.Reset, key)
+	_, err := applyKey(ctx, l, core.Reset, key)
 	return err
 }
 
-func (l *Limiter) applyKey(ctx context.Context, verb core.Verb, key string) (*Result, error) {
+func applyKey(ctx context.Context, l *Limiter, verb core.Verb, key string) (*Result, error) {
 	res := &Result{}
 	res.prepare(&l.engine)
 	if err := res.addKey(ctx, verb, key, 1); err != nil {
@@ -599,4 +601,91 @@ func (l *Limiter) CountedBy(m *Mark) bool {
 	}
 	l.WarnTwice()
 	return true
+}
+
+// TakeCosts is [Limiter.TakeWithin] with a cost for each rule, by its name. A rule that is not
+// named costs 1. With a max of 0 it does not wait, as [Limiter.Take]. The error wraps
+// [core.ErrOp], and nothing was taken, for a negative cost and for a name that no rule in force
+// has.
+func (l *Limiter) TakeCosts(ctx context.Context, key string, costs map[string]int64, max time.Duration) (
+	*Result, error) {
+	if max < 0 || max > core.MaxBooking {
+		return &Result{}, fmt.Errorf("%w: the wait %s is not from 0 to %s",
+			core.ErrOp, max, textform.Duration(core.MaxBooking))
+	}
+	l.diagnoseOnce()
+
+	res := &Result{}
+	res.prepare(&l.engine)
+	if err := res.checkCosts(costs); err != nil {
+		return &Result{}, err
+	}
+	err := res.addKey(ctx, core.Take, key, 1)
+	if err == nil && max > 0 && res.bans() {
+		return &Result{}, errBan
+	}
+
+	// A cost above the capacity is lowered where the rule says so, as in every step.
+	for i := range res.asked {
+		rule := res.calls[i].rule
+		if cost, named := costs[rule.Name]; named && !res.denied {
+			if rule.CostAtMost {
+				cost = min(cost, res.ops[i].Limit.Capacity())
+			}
+			res.ops[i].Cost = cost
+		}
+	}
+
+	res.allowWait(max)
+	if err == nil {
+		err = res.decide(ctx, max > 0)
+	}
+	res.conclude(ctx, err)
+	return res, res.takeError(err)
+}
+
+// checkCosts returns an error that names each cost that cannot be taken.
+func (r *Result) checkCosts(costs map[string]int64) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(costs)) {
+		known := slices.ContainsFunc(r.set.rules, func(rule *activeRule) bool { return rule.Name == name })
+		switch {
+		case !known:
+			errs = append(errs, fmt.Errorf("%w: no rule in force is called %q", core.ErrOp, name))
+		case costs[name] < 0:
+			errs = append(errs, fmt.Errorf("%w: rule %q: the cost %d is negative", core.ErrOp, name, costs[name]))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// handle is one key of a limiter.
+type handle struct {
+	limiter *Limiter
+	key     string
+}
+
+// For returns a handle of key, which goes where a program expects the methods of
+// golang.org/x/time/rate.Limiter that take units. It is safe for concurrent use, and For itself
+// counts nothing.
+//
+//   - Wait(ctx) and WaitN(ctx, n) wait until 1 or n units may be used, as [Limiter.Wait] does.
+//   - Allow() and AllowN(t, n) take 1 or n units if that is within the limits, and report whether
+//     it is. The store has its own clock, so t does not matter. If it cannot decide, OnStoreError
+//     of the rules says.
+func (l *Limiter) For(key string) *handle { return &handle{l, key} }
+
+// Wait is [Limiter.Wait] for a unit.
+func (h *handle) Wait(ctx context.Context) error { return h.WaitN(ctx, 1) }
+
+// WaitN is [Limiter.Wait] for n units.
+func (h *handle) WaitN(ctx context.Context, n int) error { return h.limiter.Wait(ctx, h.key, int64(n)) }
+
+// Allow is [Limiter.Allow] for a unit.
+func (h *handle) Allow() bool { return h.AllowN(time.Time{}, 1) }
+
+// AllowN is [Limiter.Allow] for n units, whatever the instant.
+func (h *handle) AllowN(_ time.Time, n int) bool {
+	d, _ := h.limiter.Allow(context.Background(), h.key, int64(n))
+	return d.Allowed
 }
