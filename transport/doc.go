@@ -27,6 +27,10 @@
 //     and 529, or the statuses of [Config.Statuses];
 //   - what GitHub answers over its primary and its secondary limits.
 //
+// The limits of its own may be several, such as of requests and of tokens. [Config.Cost] estimates
+// what a request costs under each, and [Config.Settle] corrects that at the end of the answer's
+// body.
+//
 // If a wait would be longer than [Config.MaxWait], or than until the deadline of the request's
 // context, the request is not sent, and the error is a [*LimitedError].
 //

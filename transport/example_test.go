@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
@@ -71,6 +72,55 @@ func ExampleConfig_limiter() {
 	defer resp.Body.Close()
 	fmt.Println(resp.Status)
 	// Output: 200 OK
+}
+
+// A client of a model's API takes an estimate of the tokens, and what the answer says in the end.
+func ExampleSettleTokens() {
+	server := model()
+	defer server.Close()
+
+	own := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Name: "requests", Limit: core.MustParseLimit("500/1m")},
+		{Name: "tokens", Limit: core.MustParseLimit("100000/1m fixed-window"), CostAtMost: true},
+	}})
+	client := &http.Client{Transport: transport.MustNew(transport.Config{
+		Limiter: own,
+		Cost: func(r *http.Request) map[string]int64 {
+			return map[string]int64{"tokens": r.ContentLength/4 + 1000} // the prompt, and max_tokens
+		},
+		Settle: transport.SettleTokens("tokens"),
+	})}
+
+	resp, err := client.Post(server.URL, "application/json", strings.NewReader(`{"input": "Hello"}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+
+	host := strings.TrimPrefix(server.URL, "http://")
+	left, _ := own.Peek(context.Background(), host)
+	fmt.Println(left[1].Rule, 100_000-left[1].Decision.Remaining)
+	// Output: tokens 29
+}
+
+// A library that takes a limiter of requests takes the handle of a key.
+func Example_for() {
+	own := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+		{Name: "api", Limit: core.MustParseLimit("10/1s")},
+	}})
+
+	var perHost interface{ Wait(context.Context) error } = own.For("api.test")
+	err := perHost.Wait(context.Background())
+	fmt.Println(err)
+	// Output: <nil>
+}
+
+// model returns a server that answers as a model does.
+func model() *httptest.Server {
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"usage": {"input_tokens": 19, "output_tokens": 10}}`)
+	}))
 }
 
 // GitHub counts by the credential, and apart for search and GraphQL.

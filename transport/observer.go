@@ -7,7 +7,8 @@ import (
 )
 
 // Observer receives what became of requests, for metrics and logs. It is called in the
-// goroutine of the request and must be quick and safe for concurrent use.
+// goroutine of the request, or in that which closes the body, and must be quick and safe for
+// concurrent use.
 type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
@@ -40,11 +41,12 @@ type Event struct {
 type Outcome uint8
 
 const (
-	Answered Outcome = iota // the server has answered
-	Refused                 // the server has answered that the request is over a limit
-	Limited                 // the request was not sent; see LimitedError
-	Failed                  // Base returned an error
-	Canceled                // the context ended before the request was sent
+	Answered  Outcome = iota // the server has answered
+	Refused                  // the server has answered that the request is over a limit
+	Limited                  // the request was not sent; see LimitedError
+	Failed                   // Base returned an error
+	Canceled                 // the context ended before the request was sent
+	Unsettled                // the costs of an answered request could not be corrected
 )
 
 // String returns the outcome in lower case.
@@ -60,6 +62,8 @@ func (o Outcome) String() string {
 		return "failed"
 	case Canceled:
 		return "canceled"
+	case Unsettled:
+		return "unsettled"
 	}
 	return "unknown outcome"
 }

@@ -27,12 +27,23 @@ type Config struct {
 	Base http.RoundTripper
 
 	// Limiter, unless nil, has limits of the program's own. Before each request the transport
-	// takes one unit of the key under all its rules, whatever their Key functions say, and waits
-	// if it has to. Its MaxWaiters bound how many requests wait for it. A lease of a concurrency
-	// limit is held until the body of the answer is read to its end or closed, and is not
-	// renewed. If the store cannot decide, OnStoreError of the rules says whether the request is
-	// sent.
+	// takes one unit of the key under all its rules, or what Cost says, whatever their Key
+	// functions say, and waits if it has to. Its MaxWaiters bound how many requests wait for it. A
+	// lease of a concurrency limit is held until the body of the answer is read to its end or
+	// closed, and is not renewed. If the store cannot decide, OnStoreError of the rules says
+	// whether the request is sent.
 	Limiter *limiter.Limiter
+
+	// Cost, unless nil, returns what a request costs under the rules of Limiter, by their names: an
+	// estimate, if only the answer tells. A rule that it does not name costs 1. A cost above the
+	// limit is never admitted, unless the rule has CostAtMost. Cost must be safe for concurrent
+	// use, and must not change the request; of its body it may read what GetBody returns.
+	Cost func(*http.Request) map[string]int64
+
+	// Settle, unless nil, is called with each answer, before the program gets it, and calls settle
+	// when it knows what the request has used. It may replace the body to find out, and must not
+	// read it. [SettleTokens] is such a function.
+	Settle func(resp *http.Response, settle Settlement)
 
 	// Key returns what a request is counted by. nil means the host and port of its URL, in
 	// lower case. Use the credential and the part of the API where a server counts by them. Key
@@ -85,6 +96,8 @@ const (
 type Transport struct {
 	base     http.RoundTripper
 	limiter  *limiter.Limiter
+	cost     func(*http.Request) map[string]int64
+	settle   func(*http.Response, Settlement)
 	key      func(*http.Request) string
 	maxWait  time.Duration
 	retries  int
@@ -102,6 +115,8 @@ func New(c Config) (*Transport, error) {
 	t := &Transport{
 		base:     c.Base,
 		limiter:  c.Limiter,
+		cost:     c.Cost,
+		settle:   c.Settle,
 		key:      c.Key,
 		maxWait:  c.MaxWait,
 		retries:  c.Retries,
@@ -146,6 +161,7 @@ func (c *Config) faults() []error {
 
 	fault(holdsNil(c.Base), "the Base is a nil %T; leave it out for http.DefaultTransport", c.Base)
 	fault(holdsNil(c.Observer), "the Observer is a nil %T; leave it out for none", c.Observer)
+	fault(c.Limiter == nil && (c.Cost != nil || c.Settle != nil), "Cost and Settle need a Limiter")
 	fault(c.MaxWait < 0, "MaxWait: %s is negative", c.MaxWait)
 	fault(c.Retries < 0, "Retries: %d is negative", c.Retries)
 	fault(c.Pace >= paceEnd, "Pace: %d is not known", c.Pace)
@@ -254,6 +270,10 @@ func (e *exchange) attempt() (*http.Response, error) {
 	if err != nil || resp == nil {
 		e.observe(Event{Outcome: Failed, Waited: e.waited - waited, Err: err})
 		return resp, err
+	}
+
+	if e.t.settle != nil {
+		e.t.settle(resp, e.settlement(own))
 	}
 
 	// The program may read the body after the context of the request has ended, and the lease has
@@ -386,7 +406,9 @@ func (e *exchange) takeOwn() (*limiter.Result, error) {
 	ctx, most := e.req.Context(), min(e.t.maxWait-e.waited, core.MaxBooking)
 	var own *limiter.Result
 	var err error
-	if most > 0 {
+	if e.t.cost != nil {
+		own, err = e.t.limiter.TakeCosts(ctx, e.key, e.t.cost(e.req), max(most, 0))
+	} else if most > 0 {
 		own, err = e.t.limiter.TakeWithin(ctx, e.key, 1, most)
 	} else {
 		own, err = e.t.limiter.Take(ctx, e.key, 1)

@@ -46,7 +46,7 @@ var order = map[string][]string{
 	"observe/topkeys": {},
 	"nethttp": {"core", "limiter", "observe/findings", "internal/exchange", "internal/httpexchange", "internal/setup",
 		"internal/target"},
-	"transport": {"core", "limiter", "internal/textform"},
+	"transport": {"core", "limiter", "internal/textform", "llmusage"},
 	"ginmw": {"core", "limiter", "observe/findings", "internal/exchange", "internal/httpexchange",
 		"internal/setup", "internal/target", "github.com/gin-gonic/gin"},
 	"echomw": {"core", "limiter", "internal/exchange", "internal/httpexchange", "internal/setup",
