@@ -57,7 +57,8 @@ func (p *provider) take(tokens int64) bool {
 }
 
 // Ten workers, each with a client and a limiter of its own, use up what the provider gives and
-// never ask for more. The limit is 99 % of the provider's, for requests that cross into the next window.
+// never ask for more. The limit is 99 % of the provider's, for requests that cross into the next
+// window.
 func TestWorkersShareTheTokensOfAProvider(t *testing.T) {
 	const tokens, workers, windows = 100_000, 10, 2
 	period := 5 * time.Second // of the same shape as the minute
