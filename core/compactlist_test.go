@@ -147,13 +147,8 @@ func (k *listedKey) takes(t *rapid.T, op *core.Op, now int64, want core.Decision
 		t.Fatalf("%v: tried %+v, %t, and got %+v, %t", k.limit, tried, good, got, ok)
 	}
 
-	// A Take that did not happen, because its step was refused, leaves what a Peek saw before.
 	if ok && got.Allowed {
-		c.UntryListed(before.used, before.mark, before.list, op.Cost, &tried)
-		p := peek(before.open(), &k.limit, now)
-		if tried.Remaining != p.Remaining || tried.ResetAfter != p.ResetAfter || tried.Taken != 0 {
-			t.Fatalf("%v: undone %+v, peeked %+v of %+v at %d", k.limit, tried, p, before.open(), now)
-		}
+		before.undone(t, op, now, tried)
 	}
 
 	changed := k.used != before.used || k.mark != before.mark || !slices.Equal(k.list, before.list)
@@ -161,6 +156,19 @@ func (k *listedKey) takes(t *rapid.T, op *core.Op, now int64, want core.Decision
 		t.Fatalf("%v: decided %t, allowed %t, changed %t", k.limit, ok, got.Allowed, changed)
 	}
 	return ok
+}
+
+// undone checks that a Take which was tried and did not happen, because its step was refused, leaves
+// what a Peek saw before.
+func (k *listedKey) undone(t *rapid.T, op *core.Op, now int64, tried core.Decision) {
+	t.Helper()
+	c := k.limit.Compact()
+	c.UntryListed(k.used, k.mark, k.list, op.Cost, &tried)
+
+	p := peek(k.open(), &k.limit, now)
+	if tried.Remaining != p.Remaining || tried.ResetAfter != p.ResetAfter || tried.Taken != 0 {
+		t.Fatalf("%v: undone %+v, peeked %+v of %+v at %d", k.limit, tried, p, k.open(), now)
+	}
 }
 
 // holds checks that the key holds exactly what the state holds, and when it is fresh.

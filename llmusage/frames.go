@@ -22,7 +22,7 @@ const (
 // split reads the next bytes of a stream.
 func (f *frames) split(p []byte, s *scanner) {
 	for len(p) > 0 && !f.broken {
-		n := len(p)
+		var n int
 		if f.at < frameHead {
 			n = copy(f.head[f.at:], p)
 			f.at += uint32(n)

@@ -219,6 +219,12 @@ var errDialling = fmt.Errorf("%d dials are in progress: %w", maxDials, context.D
 func (c *connector) dialBeside(ctx context.Context, server *redis.Client, hear time.Duration,
 	dialled func(error)) error {
 
+	// A client that is not one of go-redis's says itself why it cannot dial.
+	if foreignOf(c.client) != nil {
+		dialled(nil)
+		return nil
+	}
+
 	listening := ctx
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), connectTimeouts*c.servers.reach())
 	defer cancel()

@@ -294,14 +294,9 @@ func (c *connector) tryLocked(d *door, now time.Time) bool {
 func (c *connector) try(d *door, run *trialRun, server *redis.Client, again bool) {
 	begun, n := time.Now(), c.connections()
 
-	// recordDial keeps the error. There is no time to hear what the server says. A client that is
-	// not one of go-redis's says itself why it cannot dial.
+	// recordDial keeps the error. There is no time to hear what the server says.
 	const hear = 0
-	if foreignOf(c.client) != nil {
-		c.recordDial(d, run, nil)
-	} else {
-		_ = c.dialBeside(context.Background(), server, hear, func(err error) { c.recordDial(d, run, err) })
-	}
+	_ = c.dialBeside(context.Background(), server, hear, func(err error) { c.recordDial(d, run, err) })
 
 	var why error
 	switch {
@@ -318,7 +313,7 @@ func (c *connector) try(d *door, run *trialRun, server *redis.Client, again bool
 		why = silentOr(c.greet(server, d.addr, n), reasonOf)
 	}
 
-	if run.found == nil && why != nil && broken(why) && !unwelcome(why) && foreignOf(c.client) == nil {
+	if run.found == nil && why != nil && broken(why) && !unwelcome(why) {
 		// The server may have said why before it closed the connection.
 		if said := c.dialBeside(context.Background(), server, c.servers.reach(), func(error) {}); unwelcome(said) {
 			why = said

@@ -310,22 +310,6 @@ func TestStatusNamesTheServers(t *testing.T) {
 	}
 }
 
-// A decision takes as many allocations as it does, so that one more is noticed.
-func TestAllocations(t *testing.T) {
-	s := rueidisstore.MustNew(connect(t, at(redistest.Addr(t))),
-		redisstore.Options{Prefix: redistest.Prefix(t), Timeout: patient})
-	ops := []core.Op{{Rule: "r", Key: "10.0.0.1", Limit: core.MustParseLimit("1000/1s burst=1000000"), Cost: 1}}
-	out := make([]core.Decision, 1)
-	got := testing.AllocsPerRun(1000, func() {
-		if err := s.Apply(context.Background(), ops, out); err != nil {
-			t.Error(err)
-		}
-	})
-	if want := 8.0; got != want {
-		t.Errorf("%v allocations a decision, want %v", got, want)
-	}
-}
-
 // A client without the options of NewClient works too.
 func TestAnyClientWorks(t *testing.T) {
 	for name, o := range map[string]rueidis.ClientOption{
