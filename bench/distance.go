@@ -12,7 +12,7 @@ import (
 var distances = []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond}
 
 // distant are the peers of the tables of distances.
-var distant = []string{ours, redisRate, rueidisRate, ululeRedis}
+var distant = []string{ours, oursRueidis, redisRate, rueidisRate, ululeRedis}
 
 // distanceRounds is how many rounds the tables of distances have: each takes as long as the
 // round trips.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 	"github.com/throttled/throttled/v2"
 	"github.com/throttled/throttled/v2/store/goredisstore.v9"
 	"github.com/ulule/limiter/v3"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/store/redisstore"
+	rueidisstore "github.com/headgate/headgate/store/redisstore/rueidis"
 )
 
 // ask takes one unit of a key. A refusal is an error, because the contest is not
@@ -29,6 +31,7 @@ type redisPeer struct {
 
 // The contenders that the guard compares by name.
 const (
+	oursRueidis = "headgate, rueidis"
 	redisRate   = "redis_rate"
 	rueidisRate = "redis_rate's script, rueidis"
 	rueidisGCRA = "short GCRA, rueidis"
@@ -37,6 +40,7 @@ const (
 
 var redisPeers = []redisPeer{
 	{ours, openRedisStore},
+	{oursRueidis, openRueidisStore},
 	{redisRate, openRedisRate},
 	{rueidisRate, openRueidisRate},
 	{rueidisGCRA, openRueidis},
@@ -71,7 +75,23 @@ func same(a ask) func() ask { return func() ask { return a } }
 
 func openRedisStore(addr string) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
-	s, err := redisstore.New(c, redisstore.Options{Prefix: redisstore.DefaultPrefix, Timeout: 5 * time.Second})
+	s, err := redisstore.New(c, redisOptions)
+	return asks(s), stop, err
+}
+
+func openRueidisStore(addr string) (func() ask, func(), error) {
+	c, err := rueidisstore.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
+	if err != nil {
+		return nil, func() {}, err
+	}
+	s, err := rueidisstore.New(c, redisOptions)
+	return asks(s), c.Close, err
+}
+
+var redisOptions = redisstore.Options{Prefix: redisstore.DefaultPrefix, Timeout: 5 * time.Second}
+
+// asks returns one ask for each caller of the store.
+func asks(s *redisstore.Store) func() ask {
 	return func() ask {
 		ops, out := []core.Op{{Rule: "api", Limit: steady.limit(), Cost: 1}}, make([]core.Decision, 1)
 		return func(ctx context.Context, key string) error {
@@ -79,7 +99,7 @@ func openRedisStore(addr string) (func() ask, func(), error) {
 			err := s.Apply(ctx, ops, out)
 			return admitted(out[0].Allowed, err)
 		}
-	}, stop, err
+	}
 }
 
 func openRedisRate(addr string) (func() ask, func(), error) {

@@ -158,8 +158,8 @@ func (k *listedKey) takes(t *rapid.T, op *core.Op, now int64, want core.Decision
 	return ok
 }
 
-// undone checks that a Take which was tried and did not happen, because its step was refused, leaves
-// what a Peek saw before.
+// undone checks that a Take which was tried and did not happen, because its step was refused,
+// leaves what a Peek saw before.
 func (k *listedKey) undone(t *rapid.T, op *core.Op, now int64, tried core.Decision) {
 	t.Helper()
 	c := k.limit.Compact()
