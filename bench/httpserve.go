@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 
 	"github.com/gin-gonic/gin"
 	"github.com/gofiber/fiber/v2"
@@ -24,7 +25,12 @@ const okText = "ok"
 type sink struct {
 	header http.Header
 	code   int
+	inner  *httptest.ResponseRecorder
 }
+
+// Unwrap returns a writer of package net/http, as is beneath the writers of a service: headgate
+// keeps in its headers what it leaves in the context under a writer that it does not know.
+func (s *sink) Unwrap() http.ResponseWriter { return s.inner }
 
 func (s *sink) Header() http.Header { return s.header }
 func (s *sink) WriteHeader(c int)   { s.code = c }
@@ -56,7 +62,7 @@ func requests(h http.Handler) (serve, error) {
 	}
 
 	// One request and one writer serve all calls, so that only the handler allocates.
-	w := &sink{header: http.Header{}}
+	w := &sink{header: http.Header{}, inner: httptest.NewRecorder()}
 	return func(i int) int {
 		clear(w.header)
 		w.code, r.RemoteAddr = 0, addrs[i]
