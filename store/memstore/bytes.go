@@ -48,8 +48,8 @@ func bytesOf(key int, l *core.Limit, id classID) int64 {
 	// The slot alone holds a short key and a state of two numbers, with a list that fits beside the
 	// key. Anything more is in an ext.
 	rare := l.Leased() || id == uninterned || l.NeedsWindows()
-	list := records * recordBytes
-	if list <= int64(room) || l.Leased() {
+	list := listBytes(l)
+	if records*recordBytes <= int64(room) || l.Leased() {
 		list = 0
 	}
 	if rare {
@@ -66,5 +66,11 @@ func bytesOf(key int, l *core.Limit, id classID) int64 {
 	if l.Leased() {
 		return size + idBytes*records + int64(unsafe.Sizeof(core.Lease{}))<<bits.Len64(uint64(records-1))
 	}
-	return size + list + list/8
+	return size + list
+}
+
+// listBytes returns the most memory that a list beside a slot takes, as the allocator rounds it.
+func listBytes(l *core.Limit) int64 {
+	list := l.MaxRecords() * recordBytes
+	return list + list/4
 }

@@ -83,7 +83,11 @@ func (h *shard) expiry(i int, now int64) int64 {
 
 	g := &(*h.classes.list.Load())[c.class&^shared].compact
 	if g.Listed() {
-		if began, fresh := g.Span(c.mark, h.list(i)); c.used > 0 && began <= now {
+		// A key without units, whose ban was lifted, is fresh now.
+		if c.used == 0 {
+			return now
+		}
+		if began, fresh := g.Span(c.mark, h.list(i)); began <= now {
 			return max(now, fresh)
 		}
 	} else if at, good := g.Fresh(c.used, c.mark, now); good {

@@ -117,3 +117,61 @@ func TestPinnedListDecidesAsOneThatIsNot(t *testing.T) {
 		}
 	}
 }
+
+// A log that is empty while its key is banned is fresh as soon as the ban is lifted, also by an op
+// under another limit.
+func TestLiftedBanOfAnEmptyList(t *testing.T) {
+	for _, algorithm := range []string{"sliding-log", "sliding-window"} {
+		t.Run(algorithm, func(t *testing.T) {
+			s, _ := newStore(t, 0)
+			op := takes("key", limit("5/1h "+algorithm))
+			op.Ban = &core.Ban{Strikes: 1, Within: time.Minute, For: time.Hour, Max: time.Hour}
+
+			// The refused Take bans the key, and the Refund empties its log.
+			taken := do(t, s, op)
+			big := op
+			big.Cost = 5
+			if d := do(t, s, big)[0]; !d.Banned {
+				t.Fatalf("%+v, want a ban", d)
+			}
+			do(t, s, op.Refund(taken[0]))
+
+			lift := takes("key", limit("7/1h "+algorithm))
+			lift.Verb, lift.Cost = core.Lift, 0
+			do(t, s, lift)
+			if d := do(t, s, op)[0]; !d.Allowed || d.Remaining != 4 {
+				t.Errorf("%+v, want 4 left", d)
+			}
+		})
+	}
+}
+
+// A list takes no more than is counted under the limit that its key has now.
+func TestListShrinksWithItsLimit(t *testing.T) {
+	for _, row := range [][2]string{
+		{"1000/1h sliding-log", "5/1h sliding-log"},
+		{"1000000/1h sliding-window segments=300", "1000000/1h sliding-window segments=60"},
+	} {
+		s, clock := newStore(t, 0)
+		oneShard(s)
+		base := s.Bytes()
+		op := takes("key", limit(row[0]))
+		for range 1000 {
+			do(t, s, op)
+			clock.move(time.Millisecond)
+		}
+
+		// All units have come back, and the next Take is under the smaller limit.
+		clock.move(time.Hour)
+		op.Limit = limit(row[1])
+		do(t, s, op)
+		for i, tag := range s.shards[0].tags {
+			if tag == free {
+				continue
+			}
+			if list, counted := s.shards[0].list(i), s.Bytes()-base; int64(cap(list)) > counted {
+				t.Errorf("%s: a list of %d bytes, %d are counted", row[1], cap(list), counted)
+			}
+		}
+	}
+}

@@ -233,7 +233,7 @@ func (h *shard) write(i int, m *rareState, st *core.State, id classID, rule stri
 	c := &h.slots[i]
 	c.class = id | c.class&shared
 	if st.Limit.Algorithm.Listed() {
-		h.writeList(i, h.classes.compactOf(id, &st.Limit), st.Log[st.Head:])
+		h.writeList(i, h.classes.compactOf(id, &st.Limit), st.Log[st.Head:], listBytes(&st.Limit))
 	} else {
 		c.used, c.mark = st.Used, st.Mark
 	}

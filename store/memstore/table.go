@@ -104,9 +104,13 @@ func (t *table) putExtState(i int) *extState {
 }
 
 // writeList writes the log to the list of slot i. A list that has no room in the slot stays beside
-// it until the slot is removed.
-func (t *table) writeList(i int, a core.Compact, log []core.Entry) {
+// it until the slot is removed, or has a limit that is counted with less than most bytes.
+func (t *table) writeList(i int, a core.Compact, log []core.Entry, most int64) {
 	c := &t.slots[i]
+	if m := t.extState(i); m != nil && int64(len(m.list)) > most {
+		t.dropList(i)
+	}
+
 	used, mark, fits := a.Pack(log, t.list(i))
 	if !fits {
 		list := slices.Grow([]byte(nil), a.ListSize(log))
@@ -115,6 +119,14 @@ func (t *table) writeList(i int, a core.Compact, log []core.Entry) {
 		used, mark, _ = a.Pack(log, list)
 	}
 	c.used, c.mark = used, mark
+}
+
+// dropList takes the list beside slot i away.
+func (t *table) dropList(i int) {
+	a := &t.exts[i]
+	if a.list = nil; a.rareState == nil {
+		a.extState = nil
+	}
 }
 
 // dropRareState takes the rareState of slot i away.
