@@ -155,7 +155,8 @@ func (d *deadlineContext) cancel() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 
-	d.canceled = true
+	// An error that was seen stays: after the deadline it is that of the deadline.
+	d.canceled = time.Now().Before(d.end)
 	if d.stop != nil {
 		d.stop()
 	}

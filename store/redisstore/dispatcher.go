@@ -41,8 +41,10 @@ func (d *dispatcher) decide(ctx context.Context, ops []core.Op, out []core.Decis
 	if err != nil {
 		return unsent(err)
 	}
-	if end, ok := ctx.Deadline(); ok && end.Before(deadline) {
-		deadline = end
+
+	// A deadline of the wall clock alone cannot be compared with the monotonic clock.
+	if end, ok := ctx.Deadline(); ok {
+		deadline = now.Add(min(deadline.Sub(now), time.Until(end)))
 	}
 
 	slot := d.wire.slotOf(ops)
