@@ -43,7 +43,12 @@ const (
 // other clients too. It connects, and the error is that of rueidis.
 func NewClient(o rueidis.ClientOption) (rueidis.Client, error) {
 	dial := o.DialCtxFn
-	if dial == nil {
+	switch own := o.DialFn; { //lint:ignore SA1019 rueidis calls it yet
+	case dial == nil && own != nil:
+		dial = func(_ context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+			return own(addr, d, config)
+		}
+	case dial == nil:
 		dial = dialDefault
 	}
 
