@@ -86,7 +86,10 @@ func ExampleSettleTokens() {
 	client := &http.Client{Transport: transport.MustNew(transport.Config{
 		Limiter: own,
 		Cost: func(r *http.Request) map[string]int64 {
-			return map[string]int64{"tokens": r.ContentLength/4 + 1000} // the prompt, and max_tokens
+			if r.ContentLength < 0 {
+				return map[string]int64{"tokens": 100_000} // a prompt of any length
+			}
+			return map[string]int64{"tokens": r.ContentLength/4 + 1000} // the program's max_tokens
 		},
 		Settle: transport.SettleTokens("tokens"),
 	})}

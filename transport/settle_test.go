@@ -154,3 +154,59 @@ func TestCostThatCannotBeTaken(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// After a panic of the program's functions nothing is held: no lease, no turn, no body.
+func TestPanicsOfCostAndSettleHoldNothing(t *testing.T) {
+	boom := func(n *int) {
+		if *n++; *n == 1 {
+			panic("boom")
+		}
+	}
+	for _, which := range []string{"Cost", "Settle"} {
+		bubble(t, func(t *testing.T) {
+			l := limiter.MustNew(limiter.Config{Rules: []limiter.Rule{
+				{Name: "parallel", Limit: core.MustParseLimit("1 concurrent ttl=1m")},
+			}})
+			calls, closed := 0, 0
+			c := Config{Limiter: l, MaxWait: time.Second, Base: roundTripper(func(*http.Request) (*http.Response, error) {
+				return response(200, "", "ok"), nil
+			})}
+			if which == "Cost" {
+				c.Cost = func(*http.Request) map[string]int64 { boom(&calls); return nil }
+			} else {
+				c.Settle = func(*http.Response, Settlement) { boom(&calls) }
+			}
+			tr := MustNew(c)
+
+			send := func() error {
+				r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://127.0.0.1/", closer{strings.NewReader("x"), &closed})
+				resp, err := tr.RoundTrip(r)
+				if err == nil {
+					resp.Body.Close()
+				}
+				return err
+			}
+			func() {
+				defer func() { _ = recover() }()
+				_ = send()
+			}()
+
+			// The second waits for nothing.
+			start := time.Now()
+			if err := send(); err != nil || time.Since(start) != 0 {
+				t.Errorf("%s: %v after %v", which, err, time.Since(start))
+			}
+			if which == "Cost" && closed == 0 {
+				t.Errorf("%s: the body of the request is open", which)
+			}
+		})
+	}
+}
+
+// closer counts how often it is closed.
+type closer struct {
+	io.Reader
+	closed *int
+}
+
+func (c closer) Close() error { *c.closed++; return nil }

@@ -62,9 +62,9 @@ type Config struct {
 	Retries int
 
 	// Statuses are those of answers that may refuse a request; nil means 403, 420, 429, 503 and
-	// 529. A 429 or 529 always does. Another status has other meanings too, so it refuses only
-	// with a Retry-After, or below 500 also with a quota that is used up. From 500 on the request
-	// may have been carried out. Each is from 400 to 999.
+	// 529. Of them a 429 or 529 always does. Another status has other meanings too, so it refuses
+	// only with a Retry-After, or below 500 also with a quota that is used up. From 500 on the
+	// request may have been carried out. Each is from 400 to 999.
 	Statuses []int
 
 	// Pace is how requests use what the server says is left.
@@ -239,8 +239,9 @@ type exchange struct {
 	key  string
 	try  int
 
-	waited  time.Duration // before all attempts
-	refusal refusal       // of the latest answer
+	costs   map[string]int64 // of an attempt, by Config.Cost
+	waited  time.Duration    // before all attempts
+	refusal refusal          // of the latest answer
 }
 
 // latest returns the instant until which the request may wait. The wait for an answer does not
@@ -256,6 +257,10 @@ func (e *exchange) latest(now time.Time) time.Time {
 // attempt waits for the turn of the request and sends it. The body of the request is closed in
 // any case, at last by Base.
 func (e *exchange) attempt() (*http.Response, error) {
+	if e.t.cost != nil {
+		e.costs = e.price()
+	}
+
 	waited := e.waited
 	pass, own, err := e.admit()
 	if err != nil {
@@ -272,15 +277,14 @@ func (e *exchange) attempt() (*http.Response, error) {
 		return resp, err
 	}
 
-	if e.t.settle != nil {
-		e.t.settle(resp, e.settlement(own))
-	}
-
 	// The program may read the body after the context of the request has ended, and the lease has
 	// to be given back also then.
 	if own.HoldsLeases() {
 		ctx := context.WithoutCancel(e.req.Context())
 		holdUntilRead(resp, func() { own.Release(ctx) })
+	}
+	if e.t.settle != nil {
+		e.settle(resp, own)
 	}
 
 	event := Event{Outcome: Answered, Status: resp.StatusCode, Waited: e.waited - waited}
@@ -289,6 +293,31 @@ func (e *exchange) attempt() (*http.Response, error) {
 	}
 	e.observe(event)
 	return resp, nil
+}
+
+// price returns what Config.Cost says. The body is closed if that panics. Nothing else is held yet.
+func (e *exchange) price() (costs map[string]int64) {
+	priced := false
+	defer func() {
+		if !priced && e.req.Body != nil {
+			e.req.Body.Close()
+		}
+	}()
+	costs = e.t.cost(e.req)
+	priced = true
+	return costs
+}
+
+// settle calls Config.Settle. The body is closed if that panics, which ends leases.
+func (e *exchange) settle(resp *http.Response, own *limiter.Result) {
+	settled := false
+	defer func() {
+		if !settled {
+			resp.Body.Close()
+		}
+	}()
+	e.t.settle(resp, e.settlement(own))
+	settled = true
 }
 
 // send sends the request and notes what its answer says about limits. If it is a refusal,
@@ -407,7 +436,7 @@ func (e *exchange) takeOwn() (*limiter.Result, error) {
 	var own *limiter.Result
 	var err error
 	if e.t.cost != nil {
-		own, err = e.t.limiter.TakeCosts(ctx, e.key, e.t.cost(e.req), max(most, 0))
+		own, err = e.t.limiter.TakeCosts(ctx, e.key, e.costs, max(most, 0))
 	} else if most > 0 {
 		own, err = e.t.limiter.TakeWithin(ctx, e.key, 1, most)
 	} else {
