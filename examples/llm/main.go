@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"io"
 	"log"
+	"math"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -56,11 +57,11 @@ func newHandler(api *url.URL, store core.Store) http.Handler {
 type maxTokens struct{}
 
 // readMaxTokens finds out how long the answers to requests may be. It reads no body whose estimate
-// is the whole limit anyway: none without a length, and none that is longer than the limit.
+// is the whole limit anyway: none of unknown length, and none that is longer than the limit.
 func readMaxTokens(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ContentLength <= 0 || r.ContentLength > 4*tokens.Capacity() {
-			next.ServeHTTP(w, r)
+		if r.ContentLength < 0 || r.ContentLength > 4*tokens.Capacity() {
+			next.ServeHTTP(w, with(r, tokens.Capacity()))
 			return
 		}
 
@@ -72,30 +73,38 @@ func readMaxTokens(next http.Handler) http.Handler {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(text))
 
-		// What is not JSON as the API expects it is for the API to refuse.
-		var asked struct {
-			Chat      int64 `json:"max_tokens"`
-			Reasoning int64 `json:"max_completion_tokens"`
-			Responses int64 `json:"max_output_tokens"`
-		}
-		_ = json.Unmarshal(text, &asked)
-
-		most := max(asked.Chat, asked.Reasoning, asked.Responses)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), maxTokens{}, most)))
+		next.ServeHTTP(w, with(r, mostOf(text)))
 	})
 }
 
-func estimate(r core.Request) int64 {
-	length := strings.Join(r.Header("Content-Length"), "")
-	if length == "" && r.Method() != http.MethodGet {
-		return tokens.Capacity()
+func with(r *http.Request, most int64) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), maxTokens{}, most))
+}
+
+// mostOf returns the most tokens that the answers to a request may have: all of the limit if it says
+// so in a form that cannot be read. The API looks for names as they are written here.
+func mostOf(text []byte) int64 {
+	var asked map[string]json.RawMessage
+	_ = json.Unmarshal(text, &asked) // what is no object is for the API to refuse
+	number := func(name string) (n float64) {
+		if value, is := asked[name]; is && json.Unmarshal(value, &n) != nil {
+			return float64(tokens.Capacity())
+		}
+		return n
 	}
-	n, _ := strconv.ParseInt(length, 10, 64)
-	most, _ := r.Context().Value(maxTokens{}).(int64)
+
+	most := max(number("max_tokens"), number("max_completion_tokens"), number("max_output_tokens"))
 	if most <= 0 {
 		most = 1000
 	}
-	return n/4 + min(most, tokens.Capacity())
+	most *= max(1, number("n"), number("best_of"))
+	return int64(math.Ceil(min(most, float64(tokens.Capacity()))))
+}
+
+func estimate(r core.Request) int64 {
+	n, _ := strconv.ParseInt(strings.Join(r.Header("Content-Length"), ""), 10, 64)
+	most, _ := r.Context().Value(maxTokens{}).(int64)
+	return n/4 + most
 }
 
 func settle(resp *http.Response) error {

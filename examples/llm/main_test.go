@@ -275,7 +275,9 @@ func TestEstimateIsOfMaxTokens(t *testing.T) {
 		`{"max_output_tokens":5,"max_tokens":7}`:      16,
 		`{"max_tokens": 9000000000000000000, "a": 1}`: 40_000,
 		`{"max_tokens": -1, "messages": ["aaaa"]}`:    1010,
-		`{"max_tokens": "many", "messages": [""]}`:    1010,
+		`{"max_tokens": "many", "messages": [""]}`:    40_000,
+		`{"max_tokens": 30, "n": 4, "messages": []}`:  130,
+		`{"max_tokens": 3e3, "MAX_TOKENS": 1}`:        3009,
 		`{"metadata": {"max_tokens": 1}, "a": []}`:    1010,
 		`no JSON, but {"max_tokens": 1} in a text`:    1010,
 	} {
