@@ -40,6 +40,9 @@ var (
 // 503, and Retry-After, its error being the JSON body. All answers have the fields of
 // Config.Headers of the limiters, and rules see the address of the peer and the host.
 //
+// In RequestExtra.Header the handlers of calls see one field more, whose name no request over HTTP
+// can have. A handler that sends headers on copies those that it means.
+//
 // The status is 200, and the error is an event or the body as without Handler, where it comes
 // too late: the POST has a batch of calls (as protocol versions before 2025-06-18 allow), or
 // something was sent before the middleware ran, as the first event of a server with an
