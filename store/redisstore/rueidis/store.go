@@ -42,8 +42,9 @@ const (
 // that read a reply which has arrived although this process notices its deadline late. [New] takes
 // other clients too. It connects, and the error is that of rueidis.
 func NewClient(o rueidis.ClientOption) (rueidis.Client, error) {
-	dial := o.DialCtxFn
-	switch own := o.DialFn; { //lint:ignore SA1019 rueidis calls it yet
+	//lint:ignore SA1019 rueidis still calls it
+	dial, own := o.DialCtxFn, o.DialFn
+	switch {
 	case dial == nil && own != nil:
 		dial = func(_ context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
 			return own(addr, d, config)
