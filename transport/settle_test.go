@@ -168,9 +168,8 @@ func TestPanicsOfCostAndSettleHoldNothing(t *testing.T) {
 				{Name: "parallel", Limit: core.MustParseLimit("1 concurrent ttl=1m")},
 			}})
 			calls, closed := 0, 0
-			c := Config{Limiter: l, MaxWait: time.Second, Base: roundTripper(func(*http.Request) (*http.Response, error) {
-				return response(200, "", "ok"), nil
-			})}
+			base := roundTripper(func(*http.Request) (*http.Response, error) { return response(200, "", "ok"), nil })
+			c := Config{Limiter: l, MaxWait: time.Second, Base: base}
 			if which == "Cost" {
 				c.Cost = func(*http.Request) map[string]int64 { boom(&calls); return nil }
 			} else {
@@ -179,7 +178,8 @@ func TestPanicsOfCostAndSettleHoldNothing(t *testing.T) {
 			tr := MustNew(c)
 
 			send := func() error {
-				r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://127.0.0.1/", closer{strings.NewReader("x"), &closed})
+				body := closer{strings.NewReader("x"), &closed}
+				r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://127.0.0.1/", body)
 				resp, err := tr.RoundTrip(r)
 				if err == nil {
 					resp.Body.Close()

@@ -42,10 +42,11 @@ func User(r core.Request) (key string, ok bool) {
 }
 
 // Session is a key function that counts by the session. A client may open any number of them, so
-// a rule with it limits no client that does not keep to one: put a rule by [User] beside it. That of HTTP has the digest of its ID
-// as key, because the ID is a secret. A session over stdio or in memory has a random key of its
-// own. A server over HTTP without sessions (StreamableHTTPOptions.Stateless) has one count, with
-// the key "", for all calls, and the limiter logs that once, with [CodeNoCaller].
+// a rule with it limits no client that does not keep to one: put a rule by [User] beside it. The
+// session of HTTP has the digest of its ID as key, because the ID is a secret. A session over stdio
+// or in memory has a random key of its own. A server over HTTP without sessions
+// (StreamableHTTPOptions.Stateless) has one count, with the key "", for all calls, and the limiter
+// logs that once, with [CodeNoCaller].
 func Session(r core.Request) (key string, ok bool) {
 	c, isCall := r.(*request)
 	if !isCall {

@@ -81,8 +81,8 @@ func with(r *http.Request, most int64) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), maxTokens{}, most))
 }
 
-// mostOf returns the most tokens that the answers to a request may have: all of the limit if it says
-// so in a form that cannot be read. The API looks for names as they are written here.
+// mostOf returns the most tokens that the answers to a request may have: all of the limit if it
+// says so in a form that cannot be read. The API looks for names as they are written here.
 func mostOf(text []byte) int64 {
 	var asked map[string]json.RawMessage
 	_ = json.Unmarshal(text, &asked) // what is no object is for the API to refuse
@@ -93,6 +93,7 @@ func mostOf(text []byte) int64 {
 		return n
 	}
 
+	// It may ask for several answers.
 	most := max(number("max_tokens"), number("max_completion_tokens"), number("max_output_tokens"))
 	if most <= 0 {
 		most = 1000
