@@ -35,8 +35,8 @@ func distanceSection(p pace) ([]Table, error) {
 	for _, n := range callers {
 		columns = append(columns, fmt.Sprint(n))
 	}
-	note := fmt.Sprintf("Medians of %d interleaved rounds, by the round trip through a proxy, which alone is added at 0 ms.",
-		distanceRounds)
+	note := fmt.Sprintf("Medians of %d interleaved rounds, by the round trip through a proxy, which alone is added "+
+		"at 0 ms.", distanceRounds)
 	speed := newTable("distance", "Far from Redis: decisions a second by number of callers", note, columns, nil)
 	half := newTable("distance-p50", "Far from Redis: µs a decision, 50th percentile", "", columns, nil)
 	most := newTable("distance-p99", "Far from Redis: µs a decision, 99th percentile", "", columns, nil)

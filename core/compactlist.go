@@ -351,12 +351,9 @@ func (c *Compact) takeSegmented(used, mark *int64, list []byte, now, n int64, d 
 		d.Allowed, d.Taken = true, n
 		inUse, held = inUse+n, held+n
 		if charge {
-			if begun > 0 {
-				c.clearBefore(list, width, place, begun)
-				*mark = markOf(newest+begun, place, width)
-			}
+			c.clearBefore(list, width, place, begun)
 			setUnits(list, width, place, sum)
-			*used = held
+			*used, *mark = held, markOf(newest+begun, place, width)
 		}
 		begun = 0
 	}

@@ -43,7 +43,8 @@ var vendors = []struct {
 		"limited 2s X-Shopify-Shop-Api-Call-Limit=0/50ms"},
 	{"Zendesk", "Best practices for avoiding rate limiting", 200, "X-Rate-Limit: 700|X-Rate-Limit-Remaining: 699",
 		"X-Rate-Limit-Remaining=699/1m0s"},
-	{"Zendesk, a list", "Best practices for avoiding rate limiting", 200, "x-rate-limit: 700|x-rate-limit-remaining: 699|" +
+	{"Zendesk, a list", "Best practices for avoiding rate limiting", 200,
+		"x-rate-limit: 700|x-rate-limit-remaining: 699|" +
 		"ratelimit-remaining: 699|ratelimit-reset: 41|" +
 		"zendesk-ratelimit-tickets-index: total=100; remaining=99; resets=41",
 		"Ratelimit-Remaining=699/41s Zendesk-Ratelimit-Tickets-Index=99/41s"},
@@ -149,7 +150,8 @@ func TestFieldsThatLie(t *testing.T) {
 		{200, "Anthropic-Ratelimit-Requests-Remaining: -1|Anthropic-Ratelimit-Requests-Reset: 2026-11-21T12:00:05Z", ""},
 
 		{200, "X-Shopify-Shop-Api-Call-Limit: 41/40", "X-Shopify-Shop-Api-Call-Limit=0/500ms"},
-		{200, "X-Shopify-Shop-Api-Call-Limit: 1/9223372036854775807", "X-Shopify-Shop-Api-Call-Limit=9223372036854775806/1ms"},
+		{200, "X-Shopify-Shop-Api-Call-Limit: 1/9223372036854775807",
+			"X-Shopify-Shop-Api-Call-Limit=9223372036854775806/1ms"},
 		{200, "X-Shopify-Shop-Api-Call-Limit: 0/0", ""},
 		{200, "X-Shopify-Shop-Api-Call-Limit: -1/40", ""},
 		{200, "X-Shopify-Shop-Api-Call-Limit: 40", ""},
