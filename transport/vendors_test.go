@@ -45,8 +45,8 @@ var vendors = []struct {
 		"X-Rate-Limit-Remaining=699/1m0s"},
 	{"Zendesk, a list", "Best practices for avoiding rate limiting", 200,
 		"x-rate-limit: 700|x-rate-limit-remaining: 699|" +
-		"ratelimit-remaining: 699|ratelimit-reset: 41|" +
-		"zendesk-ratelimit-tickets-index: total=100; remaining=99; resets=41",
+			"ratelimit-remaining: 699|ratelimit-reset: 41|" +
+			"zendesk-ratelimit-tickets-index: total=100; remaining=99; resets=41",
 		"Ratelimit-Remaining=699/41s Zendesk-Ratelimit-Tickets-Index=99/41s"},
 	{"Kong", "Rate Limiting", 200, "X-RateLimit-Limit-Minute: 10|X-RateLimit-Remaining-Minute: 9|" +
 		"X-RateLimit-Remaining-Hour: 99", "X-Ratelimit-Remaining-Minute=9/1m0s X-Ratelimit-Remaining-Hour=99/1h0m0s"},
