@@ -5,7 +5,8 @@ import "time"
 // maxBatches is how many script calls of a lane are in flight at a time beside the
 // server. With two, one is on the wire while the next fills; more of them carry fewer
 // steps each, which gains nothing unless they are full. Up to maxFull full ones may be in
-// flight in all, so that a server need not wait for the next.
+// flight in all, so that a server need not wait for the next, and up to twice as many where
+// some of them are on their way all the time: one more for each fullGap of the round trip.
 //
 // Far from the server a step that waits for a call to end waits for a round trip. There
 // another call may begin a gap after the last: after a tenth of the round trip, but at
@@ -16,6 +17,7 @@ const (
 	maxFull    = 4
 	maxGaps    = 10
 	minGap     = 250 * time.Microsecond
+	fullGap    = 500 * time.Microsecond
 )
 
 // pace is how many calls of a lane may be in flight. The zero value is that of a lane
@@ -30,6 +32,7 @@ const (
 type pace struct {
 	distance
 	maxCalls int // how many calls may be in flight, if more than maxBatches
+	maxFull  int // how many full ones, if more than maxFull
 }
 
 // distance is the round trip to a server. The zero value stands for one that is not known.
@@ -61,6 +64,9 @@ func (d *distance) rtt() time.Duration {
 // gap returns the least time between the beginnings of two calls beyond maxBatches.
 func (p *pace) gap() time.Duration { return max(p.rtt()/maxGaps, minGap) }
 
+// full returns how many full calls may be in flight.
+func (p *pace) full() int { return max(maxFull, p.maxFull, p.maxCalls) }
+
 // remember takes the time of a call into the round trip.
 func (d *distance) remember(took time.Duration, now time.Time) {
 	// The shortest call of the period before counts on, until this one has its own.
@@ -91,10 +97,15 @@ func (p *pace) record(took time.Duration, among, ready int, now time.Time) (more
 
 	// More calls than the client has connections for would wait for one.
 	most := maxBatches + int(min(rtt/minGap, maxGaps))
+	full := maxFull + int(min(rtt/fullGap, maxFull))
 	p.maxCalls = max(maxBatches, min(calls, most, ready))
+	p.maxFull = min(full, ready)
 
-	if most > ready && p.maxCalls == ready {
+	switch {
+	case most > ready && p.maxCalls == ready:
 		return most
+	case full > ready && among >= p.full():
+		return full
 	}
 	return 0
 }

@@ -294,3 +294,34 @@ func TestPaceForgets(t *testing.T) {
 		}
 	}
 }
+
+// More full calls may be in flight the farther the server is, as far as the client has connections
+// for them.
+func TestFullCallsByDistance(t *testing.T) {
+	for _, c := range []struct {
+		rtt         time.Duration
+		among       int
+		ready, full int
+		more        int
+	}{
+		{rtt: 200 * time.Microsecond, ready: 100, full: 4},
+		{rtt: 499 * time.Microsecond, ready: 100, full: 4},
+		{rtt: 500 * time.Microsecond, ready: 100, full: 5},
+		{rtt: ms, ready: 100, full: 6},
+		{rtt: 2 * ms, ready: 100, full: 8},
+		{rtt: 40 * ms, ready: 100, full: 8},
+
+		// Connections are made once the calls that may be in flight are.
+		{rtt: 400 * time.Microsecond, among: 4, ready: 4, full: 4},
+		{rtt: 2 * ms, ready: 4, among: 1, full: 4},
+		{rtt: 2 * ms, ready: 4, among: 3, full: 4, more: 10},
+		{rtt: 700 * time.Microsecond, ready: 4, among: 4, full: 4, more: 5},
+		{rtt: 2 * ms, ready: 6, full: 6},
+	} {
+		var p pace
+		more := p.record(c.rtt, c.among, c.ready, time.Now())
+		if p.full() != c.full || more != c.more {
+			t.Errorf("%v: %d full calls, connections for %d", c, p.full(), more)
+		}
+	}
+}

@@ -104,7 +104,7 @@ func (l *lane) countBatchLocked(now time.Time) {
 
 // isFullLocked reports whether the waiters fill a batch that may begin.
 func (q *queue) isFullLocked(l *lane) bool {
-	return l.ops >= q.maxOps && l.batches < max(maxFull, l.pace.maxCalls)
+	return l.ops >= q.maxOps && l.batches < l.pace.full()
 }
 
 // start begins a batch, or returns nil if maxBatches are in flight. Then it reports whether
