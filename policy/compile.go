@@ -124,12 +124,18 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 		return limiter.Rule{}, &FieldError{p.Name, "access", err}
 	}
 
-	return limiter.Rule{Name: p.Name, Limit: p.Limit, Key: key, OnLimit: action, OnStoreError: failure,
-		Ban: p.Ban, Override: override, Access: access, DenyStatus: p.Access.DenyStatus}, nil
+	rule := limiter.Rule{Name: p.Name, Limit: p.Limit, Key: key, OnLimit: action, OnStoreError: failure,
+		Ban: p.Ban, Override: override, Access: access, DenyStatus: p.Access.DenyStatus, RefundIf: p.refundIf()}
+	if cost := p.Cost; cost > 1 {
+		rule.Cost = func(core.Request) int64 { return cost }
+	}
+	return rule, nil
 }
 
 // isAll reports whether the match has no condition.
-func (m *Match) isAll() bool { return len(m.Methods) == 0 && m.Host == "" && m.Path == "" }
+func (m *Match) isAll() bool {
+	return len(m.Methods) == 0 && m.Host == "" && m.Path == "" && len(m.Except) == 0 && len(m.Headers) == 0
+}
 
 // parseAction reads Policy.OnLimit.
 func parseAction(s string) (limiter.Action, error) {

@@ -24,8 +24,8 @@ func (p Policy) Describe() string {
 		return "not a valid policy"
 	}
 
-	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit)
-	s += p.byPlan() + p.byKey() + p.otherwise() + p.banned() + p.withoutStore() + p.byList()
+	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + p.byCost()
+	s += p.byPlan() + p.byKey() + p.otherwise() + p.banned() + p.withoutStore() + p.byList() + p.byAnswer()
 	if p.Mode == Off {
 		s += " (switched off)"
 	}
@@ -49,15 +49,56 @@ func (p *Policy) amount() string {
 	}
 
 	n := volume(p.Limit, noun)
+	if p.Cost > 1 {
+		n = volume(p.Limit, "unit") + " for " + noun + "s"
+	}
 	if p.Match.Path != "" {
 		n += " to " + p.Match.Path
+	}
+	if len(p.Match.Except) > 0 {
+		n += " except to " + list(p.Match.Except, "and")
 	}
 	if name, below := strings.CutPrefix(p.Match.Host, "*."); below {
 		n += " on hosts below " + name
 	} else if name != "" {
 		n += " on " + name
 	}
+	if len(p.Match.Headers) > 0 {
+		n += " with " + list(p.Match.headerWords(), "and")
+	}
 	return n
+}
+
+// headerWords returns, say, "the header X-Plan: free".
+func (m *Match) headerWords() []string {
+	var words []string
+	for _, h := range m.conditions().headers {
+		if h.value == anyValue {
+			words = append(words, "the header "+h.name)
+		} else {
+			words = append(words, "the header "+h.name+": "+h.value)
+		}
+	}
+	return words
+}
+
+// byCost says what a request takes.
+func (p *Policy) byCost() string {
+	if p.Cost <= 1 {
+		return ""
+	}
+	return fmt.Sprintf(", %d a request", p.Cost)
+}
+
+// byAnswer says which answers give the units back.
+func (p *Policy) byAnswer() string {
+	switch {
+	case len(p.Refund) > 0:
+		return "; an answer with " + list(p.Refund, "or") + " does not count"
+	case len(p.CountOnly) > 0:
+		return "; only an answer with " + list(p.CountOnly, "or") + " counts"
+	}
+	return ""
 }
 
 // volume returns, say, "100 requests a minute".

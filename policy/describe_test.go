@@ -23,6 +23,14 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 		{"1/1s", "ip", policy.Policy{}, "1 request a second for each address; others are refused"},
 		{"5000/1h", "user", policy.Policy{OnLimit: "degrade"},
 			"5000 requests an hour for each user; others get a cheaper answer"},
+		// What a request takes, and which answers count.
+		{"100/1m burst=20", "ip", policy.Policy{Cost: 5, Refund: policy.Statuses{"304", "5xx"}},
+			"100 units a minute for requests for each address, at most 20 at once, 5 a request; others are refused; " +
+				"an answer with 304 or 5xx does not count"},
+		{"5/1m", "ip", policy.Policy{CountOnly: policy.Statuses{"401"}, Match: policy.Match{Methods: []string{"POST"},
+			Path: "/", Except: []string{"/healthz", "/ready"}, Headers: map[string]string{"x-plan": "free", "X-Beta": "*"}}},
+			"5 POST requests a minute to / except to /healthz and /ready with the header X-Beta and the header X-Plan: free " +
+				"for each address; others are refused; only an answer with 401 counts"},
 		// The periods: a single unit has its article, several are counted, and a fraction goes to
 		// the smaller unit.
 		{"2/1d", "ip/56", policy.Policy{Mode: policy.Shadow, OnLimit: "degrade"},

@@ -55,6 +55,8 @@ func (x *Index) add(i int, p *Policy) (errs []error) {
 	mistake("match.path", err)
 	mistake("match.host", checkHost(p.Match.Host))
 	mistake("match.methods", checkMethods(p.Match.Methods))
+	mistake("match.except", checkExcept(p.Match.Except))
+	mistake("match.headers", checkHeaders(p.Match.Headers))
 	if len(errs) > 0 {
 		return errs
 	}
@@ -62,7 +64,7 @@ func (x *Index) add(i int, p *Policy) (errs []error) {
 	// The methods get their bits last, so that no bit is spent on a policy with a mistake.
 	set, err := x.methodSet(p.Match.Methods)
 	mistake("match.methods", err)
-	x.tree(p.Match.Host).add(pattern, entryAt{i, set})
+	x.tree(p.Match.Host).add(pattern, entryAt{i, set, p.Match.conditions()})
 	return errs
 }
 
@@ -124,7 +126,7 @@ func (x *Index) meets(r core.Request) bool {
 
 // find searches every tree that may hold policies for the request.
 func (x *Index) find(s *search, r core.Request) {
-	s.method = unnamed
+	s.request, s.method = r, unnamed
 	if m := x.methods[canonicalMethod(r.Method())]; m != 0 {
 		s.method = m
 	}
@@ -149,10 +151,12 @@ func (x *Index) find(s *search, r core.Request) {
 
 // search looks for one request.
 type search struct {
-	method methods
-	paths  [maxSpellings]spelling // that lead to one handler
-	n      int                    // of paths
-	found  []int
+	request core.Request
+	method  methods
+	paths   [maxSpellings]spelling // that lead to one handler
+	n       int                    // of paths
+	asked   int                    // how many of them are of the path, and not of the route
+	found   []int
 
 	any bool // stop collecting: only hit is wanted, and found stays empty
 	hit bool // some policy was found
@@ -198,6 +202,8 @@ func (s *search) addSpellings(r core.Request) {
 			s.addPath(text)
 		}
 	}
+
+	s.asked = s.n
 
 	// A route may begin with a method and a host. It counts only where it says more than the path.
 	route := r.Route()
@@ -318,6 +324,9 @@ func (s *search) collect(places []entryAt) {
 		if places[i].methods&s.method == 0 {
 			continue
 		}
+		if c := places[i].conditions; c != nil && !c.met(s) {
+			continue
+		}
 		s.hit = true
 		if !s.any {
 			s.found = append(s.found, places[i].index)
@@ -335,8 +344,9 @@ type node struct {
 
 // entryAt is a policy in the list.
 type entryAt struct {
-	index   int
-	methods methods
+	index      int
+	methods    methods
+	conditions *conditions // or nil
 }
 
 func (n *node) add(p pattern, at entryAt) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate/internal/strictjson"
 	"github.com/headgate/headgate/internal/textform"
@@ -111,11 +112,14 @@ func checkField(path []strictjson.Step, repeated bool) error {
 	return nil
 }
 
-// isTable reports whether the object at the path is one of plans or overridden keys, and not the
-// value of such a name.
+// tables are the fields whose names the writer of a policy chooses.
+var tables = []string{"plans", "overrides", "headers"}
+
+// isTable reports whether the object at the path is one of those tables, and not the value of
+// such a name.
 func isTable(path []strictjson.Step) bool {
 	last := len(path) - 1
-	if last < 0 || path[last].Name != "plans" && path[last].Name != "overrides" {
+	if last < 0 || !slices.Contains(tables, path[last].Name) {
 		return false
 	}
 	return !isTable(path[:last])

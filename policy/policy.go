@@ -80,6 +80,18 @@ type Policy struct {
 	// limit of a key changes. There are at most MaxOverrides.
 	Overrides map[string]core.Limit `json:"overrides,omitempty" yaml:"overrides,omitempty"`
 
+	// Cost is how many units a request takes; 0 means 1. One that is more than Limit, a plan or an
+	// override ever has is a mistake.
+	Cost int64 `json:"cost,omitempty" yaml:"cost,omitempty"`
+
+	// Refund lists the answers that give the units back, such as [304, 5xx]. Or CountOnly lists
+	// the only answers that do not, such as [401]. Both mean the status that was really sent. At
+	// most one of them is set, and neither under a concurrency limit, which gets its units back
+	// with every answer. Where no answer is seen, as by a service that only asks whether a
+	// request may pass, the units stay taken.
+	Refund    Statuses `json:"refund,omitempty" yaml:"refund,omitempty"`
+	CountOnly Statuses `json:"count_only,omitempty" yaml:"count_only,omitempty"`
+
 	// Key is the recipe that determines whom a request is counted against, such
 	// as "ip" or "user+route".
 	Key string `json:"key" yaml:"key"`
@@ -161,6 +173,17 @@ type Match struct {
 
 	// Path is a pattern of net/http.ServeMux without method and host.
 	Path string `json:"path,omitempty" yaml:"path,omitempty"`
+
+	// Except lists at most MaxExcept patterns, as Path is one, of requests that the policy does
+	// not apply to, such as "/healthz". A request is excepted only if every spelling of its path
+	// meets one of them, so a client that spells a path differently is never excepted by that.
+	Except []string `json:"except,omitempty" yaml:"except,omitempty"`
+
+	// Headers are the headers that a request must have, by name, each with that value in one of
+	// its lines, or with any value where it is "*". The case of names does not matter, that of
+	// values does. There are at most MaxHeaders. A client chooses its headers: a policy that
+	// matches one is for what a client gains nothing by leaving out.
+	Headers map[string]string `json:"headers,omitempty" yaml:"headers,omitempty"`
 }
 
 // Mode says whether a policy is in force. Its text is its name in lower case.

@@ -37,6 +37,8 @@ func (p *Policy) faults() []*FieldError {
 	mistake("apps", checkApps(p.Apps))
 	mistake("limit", p.Limit.Validate())
 
+	p.checkCost(mistake)
+	p.checkAnswers(mistake)
 	p.checkPlans(mistake)
 	p.checkOverrides(mistake)
 
@@ -47,6 +49,8 @@ func (p *Policy) faults() []*FieldError {
 	mistake("match.host", checkHost(p.Match.Host))
 	_, err = parsePattern(p.Match.Path)
 	mistake("match.path", err)
+	mistake("match.except", checkExcept(p.Match.Except))
+	mistake("match.headers", checkHeaders(p.Match.Headers))
 
 	mistake("access", p.Access.check(p.Key))
 	_, err = parseAction(p.OnLimit)

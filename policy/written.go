@@ -24,6 +24,9 @@ type Written struct {
 	Plans        map[string]string `json:"plans,omitempty"`
 	PlanBy       string            `json:"plan_by,omitempty"`
 	Overrides    map[string]string `json:"overrides,omitempty"`
+	Cost         int64             `json:"cost,omitempty"`
+	Refund       Statuses          `json:"refund,omitempty"`
+	CountOnly    Statuses          `json:"count_only,omitempty"`
 	Key          string            `json:"key"`
 	Match        Match             `json:"match,omitzero"`
 	Access       Access            `json:"access,omitzero"`
@@ -44,6 +47,7 @@ func WrittenOf(p *Policy) Written {
 	w := Written{
 		Name: p.Name, Description: p.Description, Apps: p.Apps,
 		Limit: p.Limit.String(), Plans: textsOf(p.Plans), PlanBy: p.PlanBy, Overrides: textsOf(p.Overrides), Key: p.Key,
+		Cost: p.Cost, Refund: p.Refund, CountOnly: p.CountOnly,
 		OnLimit: p.OnLimit, Ban: BanText(p.Ban.String()), OnStoreError: p.OnStoreError,
 		Priority: p.Priority, Version: p.Version,
 		CreatedBy: p.CreatedBy, CreatedAt: timeText(p.CreatedAt),
@@ -67,6 +71,7 @@ func WrittenOf(p *Policy) Written {
 func (w *Written) Policy() (Policy, error) {
 	p := Policy{
 		Name: w.Name, Description: w.Description, Apps: w.Apps, Key: w.Key, PlanBy: w.PlanBy,
+		Cost: w.Cost, Refund: w.Refund, CountOnly: w.CountOnly,
 		Match: w.Match, Access: w.Access, OnLimit: w.OnLimit, OnStoreError: w.OnStoreError,
 		Priority: w.Priority, Version: w.Version, CreatedBy: w.CreatedBy, UpdatedBy: w.UpdatedBy,
 	}

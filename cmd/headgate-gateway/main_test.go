@@ -321,7 +321,8 @@ func TestGatewayServesAWebSocketWithItsBounds(t *testing.T) {
 
 // The faces that cannot carry out a policy are named, and those that can are not.
 func TestCheckNamesWhatFacesLeaveOut(t *testing.T) {
-	p := begin(t, "gateway", "-check", "-policies", file(t, "1 concurrent ttl=1m", "5/1h"), "-upstream",
+	p := begin(t, "gateway", "-check", "-policies", file(t, "1 concurrent ttl=1m", "5/1h", "5/1h, refund: [304]",
+		"5/1h, count_only: [401]"), "-upstream",
 		"http://127.0.0.1:1",
 		"-api-listen", "127.0.0.1:0", "-envoy-listen", "127.0.0.1:0", "-spoe-listen", "127.0.0.1:0", "-trusted-proxy",
 		"127.0.0.1")
@@ -337,6 +338,17 @@ func TestCheckNamesWhatFacesLeaveOut(t *testing.T) {
 		if n := strings.Count(p.output(), "a face leaves out a policy that it cannot carry out\" face="+row.face+
 			" app=default policy=limita "); n != row.want {
 			t.Errorf("%s: %d warnings, want %d:\n%s", row.face, n, row.want, p.output())
+		}
+	}
+
+	// The proxy alone sees how a request is answered.
+	for _, row := range []struct {
+		face string
+		want int
+	}{{"proxy", 0}, {"forward-auth", 2}, {"envoy", 2}, {"spoe", 2}, {"json", 2}} {
+		if n := strings.Count(p.output(), "a face sees no answers, so none gives units of this policy back\" face="+
+			row.face+" app=default policy=limit"); n != row.want {
+			t.Errorf("%s: %d warnings about answers, want %d:\n%s", row.face, n, row.want, p.output())
 		}
 	}
 

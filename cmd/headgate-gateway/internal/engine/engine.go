@@ -33,6 +33,10 @@ type Face struct {
 	// rules of the face, and a warning names policy, face and reason once a revision.
 	CannotKeep func(policy.Policy) string
 
+	// SeesNoAnswers says that the face does not learn how a request is answered, so no answer
+	// gives units back. A warning names each policy that has such answers once a revision.
+	SeesNoAnswers bool
+
 	// Bind, unless nil, returns the bindings of the face, which are made of those of the
 	// Options.
 	Bind func(policy.Bindings) policy.Bindings
@@ -213,21 +217,29 @@ func (e *Engine) followOptions(app string, f Face) policy.Options {
 }
 
 // adapt returns a function that leaves out the policies that the face cannot carry out,
-// and warns about each.
+// and warns about each, and about those that it carries out in part.
 func adapt(app string, f Face, logger *slog.Logger) func(policy.Set) policy.Set {
-	if f.CannotKeep == nil {
+	if f.CannotKeep == nil && !f.SeesNoAnswers {
 		return nil
 	}
 	return func(set policy.Set) policy.Set {
 		kept := make(policy.Set, 0, len(set))
 		for _, p := range set {
-			why := f.CannotKeep(p)
-			if why == "" {
-				kept = append(kept, p)
-				continue
+			why := ""
+			if f.CannotKeep != nil {
+				why = f.CannotKeep(p)
 			}
-			logger.Warn("a face leaves out a policy that it cannot carry out",
-				"face", f.Name, "app", app, "policy", p.Name, "reason", why)
+
+			switch {
+			case why != "":
+				logger.Warn("a face leaves out a policy that it cannot carry out",
+					"face", f.Name, "app", app, "policy", p.Name, "reason", why)
+				continue
+			case f.SeesNoAnswers && len(p.Refund)+len(p.CountOnly) > 0:
+				logger.Warn("a face sees no answers, so none gives units of this policy back",
+					"face", f.Name, "app", app, "policy", p.Name)
+			}
+			kept = append(kept, p)
 		}
 		return kept
 	}

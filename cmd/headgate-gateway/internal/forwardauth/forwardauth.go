@@ -66,12 +66,16 @@ type Options struct {
 
 // Face returns the face for the engine.
 func Face() engine.Face {
-	return engine.Face{Name: "forward-auth", CannotKeep: func(p policy.Policy) string {
-		if p.Limit.Leased() {
-			return "a gateway that asks before a request does not say when it ends, so no lease would be released"
-		}
-		return ""
-	}}
+	return engine.Face{
+		Name: "forward-auth",
+		CannotKeep: func(p policy.Policy) string {
+			if p.Limit.Leased() {
+				return "a gateway that asks before a request does not say when it ends, so no lease would be released"
+			}
+			return ""
+		},
+		SeesNoAnswers: true,
+	}
 }
 
 // New returns the handler. The error names every mistake.
@@ -207,6 +211,9 @@ func (b *bounded) Deadline() (time.Time, bool) {
 	return b.deadline, true
 }
 
+// unseen stands for the status of an answer that the gateway does not see.
+const unseen = 0
+
 // answer sends what the limiter has decided. status, unless 0, is that of an answer which
 // lets no request pass.
 func answer(w http.ResponseWriter, a *limiter.Admission, status int) {
@@ -216,7 +223,7 @@ func answer(w http.ResponseWriter, a *limiter.Admission, status int) {
 	// The request passes. The service behind the gateway answers it with a status that is not known
 	// here.
 	if a.Status() == 0 {
-		defer a.Done(http.StatusOK)
+		defer a.Done(unseen)
 		if a.Degraded() {
 			header[DegradedHeader] = degraded
 		}

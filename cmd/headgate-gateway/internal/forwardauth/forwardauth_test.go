@@ -166,6 +166,20 @@ func TestAnswer(t *testing.T) {
 	})
 }
 
+// The gateway does not see how a request is answered, so units stay taken whichever answers give
+// them back elsewhere.
+func TestAnswersGiveNothingBack(t *testing.T) {
+	policies := []policy.Policy{
+		limit("a", "2/1m fixed-window", "ip", func(p *policy.Policy) { p.Refund = policy.Statuses{"2xx"} }),
+		limit("b", "2/1m fixed-window", "ip", func(p *policy.Policy) { p.CountOnly = policy.Statuses{"401"} }),
+	}
+	in(t, Options{}, policies, func(t *testing.T, f *face) {
+		for _, want := range []int{200, 200, 429} {
+			wants(t, f.ask("", get("/", "192.0.2.1")...), want)
+		}
+	})
+}
+
 func TestQuery(t *testing.T) {
 	in(t, Options{}, []policy.Policy{limit("all", "1/1m", "ip")}, func(t *testing.T, f *face) {
 		for _, row := range []struct{ query, detail string }{

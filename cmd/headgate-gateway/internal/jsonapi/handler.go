@@ -80,7 +80,9 @@ type Options struct {
 }
 
 // Face returns the face for the engine.
-func Face() engine.Face { return engine.Face{Name: "json", Bind: callers.Described} }
+func Face() engine.Face {
+	return engine.Face{Name: "json", SeesNoAnswers: true, Bind: callers.Described}
+}
 
 // New returns the handler, which serves what is below Prefix. The error names every
 // mistake.

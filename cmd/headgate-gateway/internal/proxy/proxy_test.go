@@ -185,6 +185,24 @@ func TestProxyAdmitsTheQuota(t *testing.T) {
 	}
 }
 
+// The status that the upstream has sent decides what a request costs in the end.
+func TestProxyGivesBackByTheAnswer(t *testing.T) {
+	status := 0
+	p := limited("3/1h fixed-window")
+	p.Refund = policy.Statuses{"304", "5xx"}
+	g := before(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) },
+		func(o *options) { o.policies = []policy.Policy{p} })
+
+	for i, row := range []struct{ answered, want int }{
+		{304, 304}, {500, 500}, {200, 200}, {304, 304}, {404, 404}, {503, 503}, {200, 200}, {200, 429}, {304, 429},
+	} {
+		status = row.answered
+		if res, _ := ask(t, g.Client(), request(t, "GET", g.URL+"/", nil)); res.StatusCode != row.want {
+			t.Errorf("request %d: %d, want %d", i, res.StatusCode, row.want)
+		}
+	}
+}
+
 func TestProxyPassesOnWhatTheClientAsks(t *testing.T) {
 	var got string
 	var header http.Header

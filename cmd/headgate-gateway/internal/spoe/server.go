@@ -5,7 +5,6 @@ package spoe
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +86,8 @@ func Face() engine.Face {
 			}
 			return ""
 		},
-		Bind: callers.Described,
+		SeesNoAnswers: true,
+		Bind:          callers.Described,
 	}
 }
 
@@ -561,9 +561,10 @@ func (s *Server) decide(ctx context.Context, l *limiter.Limiter, about *describe
 		r = r.WithContext(callers.WithPlan(ctx, s.options.Callers.Plan(nethttp.Request(r))))
 	}
 
-	// The end of the request is not known here, so it ends with the decision.
+	// The end of the request is not known here, so it ends with the decision. The status of an
+	// answer that others give is 0, as nobody has seen it.
 	a := l.Admit(nethttp.Request(r))
-	defer a.Done(cmp.Or(a.Status(), http.StatusOK))
+	defer a.Done(a.Status())
 
 	b = appendVerdict(b, a.Status())
 	if a.Degraded() {
