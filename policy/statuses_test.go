@@ -153,11 +153,12 @@ func TestCostsAndAnswersAreChecked(t *testing.T) {
 			p.Key, p.Limit, p.Cost = "user", limit(t, "9/1m"), 6
 			p.Overrides = map[string]core.Limit{"a": limit(t, "5/1m"), "b": limit(t, "4/1m")}
 		}, "cost", "6 is more than a limit of a single key ever has"},
-		{func(p *policy.Policy) { p.Refund, p.CountOnly = policy.Statuses{"304"}, policy.Statuses{"401"} }, "count_only",
-			"refund says already which answers give the units back; write one of both"},
+		{func(p *policy.Policy) { p.Refund, p.CountOnly = policy.Statuses{"304"}, policy.Statuses{"401"} },
+			"count_only", "refund says already which answers give the units back; write one of both"},
 		{func(p *policy.Policy) { p.Limit, p.Refund = limit(t, "5 concurrent ttl=30s"), policy.Statuses{"304"} },
 			"refund", "a concurrency limit gets its units back with every answer"},
-		{func(p *policy.Policy) { p.CountOnly = make(policy.Statuses, 33) }, "count_only", "33 entries are more than 32"},
+		{func(p *policy.Policy) { p.CountOnly = make(policy.Statuses, 33) }, "count_only",
+			"33 entries are more than 32"},
 	} {
 		p := valid(t, "p")
 		c.change(&p)

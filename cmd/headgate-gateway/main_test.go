@@ -321,7 +321,7 @@ func TestGatewayServesAWebSocketWithItsBounds(t *testing.T) {
 
 // The faces that cannot carry out a policy are named, and those that can are not.
 func TestCheckNamesWhatFacesLeaveOut(t *testing.T) {
-	p := begin(t, "gateway", "-check", "-policies", file(t, "1 concurrent ttl=1m", "5/1h", "5/1h, refund: [304]",
+	p := begin(t, "gateway", "-check", "-policies", file(t, "1 concurrent ttl=1m", "5/1h", "5/1h, refund: [304], cost: 2",
 		"5/1h, count_only: [401]"), "-upstream",
 		"http://127.0.0.1:1",
 		"-api-listen", "127.0.0.1:0", "-envoy-listen", "127.0.0.1:0", "-spoe-listen", "127.0.0.1:0", "-trusted-proxy",
@@ -350,6 +350,11 @@ func TestCheckNamesWhatFacesLeaveOut(t *testing.T) {
 			row.face+" app=default policy=limit"); n != row.want {
 			t.Errorf("%s: %d warnings about answers, want %d:\n%s", row.face, n, row.want, p.output())
 		}
+	}
+
+	if n := strings.Count(p.output(), "so the cost of this policy means nothing there\" face=envoy app=default "+
+		"policy=limitc "); n != 1 || strings.Count(p.output(), "the cost of this policy") != 1 {
+		t.Errorf("%d warnings about a cost:\n%s", n, p.output())
 	}
 
 	// The limit that all faces can carry out is not named, and a check serves nothing.

@@ -114,7 +114,7 @@ func composing() []state {
 			"apps", "shop", "requests", "7", "period", "2", "unit", "hour", "key", "ip", "algorithm", "token-bucket", "mode", "shadow")},
 		state{name: "every mistake of a new policy", user: "admin", path: "/new", status: wrongForm, send: form("do", "save", "name", "NO", "limit_by", "fields", "requests", "x", "period", "0", "unit", "year",
 			"key", "k ey", "path", "nopath", "host", "h h", "methods", "GET", "other_methods", "G T", "on_limit", "wait", "wait", "x", "ban_after", "x", "ban_for", "y", "ban_max", "z", "mode", "x", "algorithm", "x",
-			"plans", "x", "plan_by", "", "overrides", "y", "allow_networks", "n", "deny_keys", "\x00", "on_store_error", "x", "priority", "x", "comment", strings.Repeat("x", 600), "debt", "x", "segments", "x", "burst", "x")},
+			"cost", "x", "refund", "x", "count_only", "y", "except", "x", "headers", "x", "plans", "x", "plan_by", "", "overrides", "y", "allow_networks", "n", "deny_keys", "\x00", "on_store_error", "x", "priority", "x", "comment", strings.Repeat("x", 600), "debt", "x", "segments", "x", "burst", "x")},
 		state{name: "mistakes of a limit as text", user: "admin", path: "/new", status: wrongForm,
 			send: form("do", "save", "limit_by", "text", "limit", "none", "name", "x")},
 		state{name: "mistakes of a calendar", user: "admin", path: "/new", status: wrongForm,

@@ -22,12 +22,15 @@ type matchView struct {
 	Methods []string `json:"methods"`
 	Host    string   `json:"host"`
 	Path    string   `json:"path"`
+
+	Except  []string          `json:"except,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
 }
 
 func viewOf(p policy.Policy) policyView {
 	v := policyView{
 		Written: policy.WrittenOf(&p), Description: p.Description,
-		Match:   matchView{list(p.Match.Methods), p.Match.Host, p.Match.Path},
+		Match:   matchView{list(p.Match.Methods), p.Match.Host, p.Match.Path, p.Match.Except, p.Match.Headers},
 		OnLimit: p.OnLimit, OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: p.Priority,
 		Sentence: p.Describe(),
 	}

@@ -33,6 +33,11 @@ var fields = []field{
 	{"apps", func(p *policy.Policy) string { return strings.Join(p.Apps, ", ") },
 		func(p, from *policy.Policy) { p.Apps = from.Apps }},
 	{"limit", limitText, func(p, from *policy.Policy) { p.Limit = from.Limit }},
+	{"cost", costText, func(p, from *policy.Policy) { p.Cost = from.Cost }},
+	{"refund", func(p *policy.Policy) string { return strings.Join(p.Refund, ", ") },
+		func(p, from *policy.Policy) { p.Refund = from.Refund }},
+	{"count_only", func(p *policy.Policy) string { return strings.Join(p.CountOnly, ", ") },
+		func(p, from *policy.Policy) { p.CountOnly = from.CountOnly }},
 	{"plans", plansText, func(p, from *policy.Policy) { p.Plans = from.Plans }},
 	{"plan_by", func(p *policy.Policy) string { return p.PlanBy },
 		func(p, from *policy.Policy) { p.PlanBy = from.PlanBy }},
@@ -44,6 +49,9 @@ var fields = []field{
 		func(p, from *policy.Policy) { p.Match.Host = from.Match.Host }},
 	{"match.path", func(p *policy.Policy) string { return p.Match.Path },
 		func(p, from *policy.Policy) { p.Match.Path = from.Match.Path }},
+	{"match.except", func(p *policy.Policy) string { return strings.Join(p.Match.Except, ", ") },
+		func(p, from *policy.Policy) { p.Match.Except = from.Match.Except }},
+	{"match.headers", headersText, func(p, from *policy.Policy) { p.Match.Headers = from.Match.Headers }},
 	{"access", accessText, func(p, from *policy.Policy) { p.Access = from.Access }},
 	{"on_limit", func(p *policy.Policy) string { return p.OnLimit },
 		func(p, from *policy.Policy) { p.OnLimit = from.OnLimit }},
@@ -61,6 +69,23 @@ func limitText(p *policy.Policy) string {
 		return ""
 	}
 	return p.Limit.String()
+}
+
+// costText returns the cost of a request, or "" for the usual one.
+func costText(p *policy.Policy) string {
+	if p.Cost == 0 {
+		return ""
+	}
+	return strconv.FormatInt(p.Cost, 10)
+}
+
+// headersText returns, say, "X-Plan: free, X-Region: eu".
+func headersText(p *policy.Policy) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(p.Match.Headers)) {
+		parts = append(parts, name+": "+p.Match.Headers[name])
+	}
+	return strings.Join(parts, ", ")
 }
 
 // plansText returns, say, "free: 1000/1h, pro: 100000/1h".

@@ -173,6 +173,10 @@ func alterValue(t *testing.T, v reflect.Value) {
 		*x += "x"
 	case *[]string:
 		*x = append(*x, "X")
+	case *policy.Statuses:
+		*x = append(*x, "304")
+	case *map[string]string:
+		*x = map[string]string{"X-Plan": "free"}
 	case *int:
 		*x++
 	case *int64:

@@ -43,6 +43,12 @@ type draft struct {
 	OtherMethods string
 	Host         string
 	Path         string
+	Except       string // a path in each line
+	Headers      string // a name, a colon and a value in each line
+
+	Cost      string
+	Refund    string // statuses, separated by spaces
+	CountOnly string // statuses, separated by spaces
 
 	Plans         string // a name, a colon and a limit in each line
 	PlanBy        string
@@ -88,6 +94,8 @@ func draftOf(f url.Values) draft {
 		Burst: text("burst"), Debt: text("debt"), Segments: text("segments"), Aligned: f.Get("aligned") != "",
 		LimitText: text("limit"), KeyBy: text("key"), KeyOther: text("key_other"),
 		Methods: f["methods"], OtherMethods: text("other_methods"), Host: text("host"), Path: text("path"),
+		Except: text("except"), Headers: text("headers"),
+		Cost: text("cost"), Refund: text("refund"), CountOnly: text("count_only"),
 		Plans: text("plans"), PlanBy: text("plan_by"), Overrides: text("overrides"),
 		AllowNetworks: text("allow_networks"), AllowKeys: text("allow_keys"),
 		DenyNetworks: text("deny_networks"), DenyKeys: text("deny_keys"),
@@ -106,6 +114,8 @@ func (d *draft) values() url.Values {
 		"burst": {d.Burst}, "debt": {d.Debt}, "segments": {d.Segments}, "limit": {d.LimitText},
 		"key": {d.KeyBy}, "key_other": {d.KeyOther},
 		"methods": d.Methods, "other_methods": {d.OtherMethods}, "host": {d.Host}, "path": {d.Path},
+		"except": {d.Except}, "headers": {d.Headers},
+		"cost": {d.Cost}, "refund": {d.Refund}, "count_only": {d.CountOnly},
 		"plans": {d.Plans}, "plan_by": {d.PlanBy}, "overrides": {d.Overrides},
 		"allow_networks": {d.AllowNetworks}, "allow_keys": {d.AllowKeys},
 		"deny_networks": {d.DenyNetworks}, "deny_keys": {d.DenyKeys}, "deny_status": {d.DenyStatus},
@@ -128,7 +138,8 @@ func (d *draft) values() url.Values {
 func draftFrom(p policy.Policy) draft {
 	d := draft{
 		Version: p.Version, Name: p.Name, Description: p.Description, Apps: p.Apps,
-		Host: p.Match.Host, Path: p.Match.Path,
+		Host: p.Match.Host, Path: p.Match.Path, Except: unlines(p.Match.Except), Headers: headerLines(p.Match.Headers),
+		Cost: number(p.Cost), Refund: strings.Join(p.Refund, " "), CountOnly: strings.Join(p.CountOnly, " "),
 		OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: strconv.Itoa(p.Priority),
 	}
 

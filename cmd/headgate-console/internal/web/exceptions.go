@@ -88,6 +88,47 @@ func quotedKey(key string) string {
 	return strconv.Quote(key)
 }
 
+// headerLines returns the table of headers, sorted by name.
+func headerLines(headers map[string]string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		list = append(list, name+": "+headers[name])
+	}
+	return strings.Join(list, "\n")
+}
+
+// headers reads the table of headers, which has a name, a colon and a value in each line. The
+// first colon counts, as values may have some.
+func (d *draft) headers(m mistakes) (headers map[string]string) {
+	for line := range strings.SplitSeq(strings.ReplaceAll(d.Headers, "\r", "\n"), "\n") {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+
+		name, value, found := strings.Cut(line, ":")
+		if name = strings.TrimSpace(name); !found {
+			m.add("headers", strconv.Quote(clip(line))+" is not a name, a colon and a value, such as X-Plan: free")
+			continue
+		}
+		if _, twice := headers[name]; twice {
+			m.add("headers", clip(name)+": it is in the table twice")
+		}
+		if headers == nil {
+			headers = map[string]string{}
+		}
+		headers[name] = strings.TrimSpace(value)
+	}
+	return headers
+}
+
+// statuses reads a list of statuses, or returns nil if it is empty.
+func statuses(text string) policy.Statuses {
+	if list := strings.FieldsFunc(text, isSeparator); len(list) > 0 {
+		return list
+	}
+	return nil
+}
+
 // access reads the lists of callers.
 func (d *draft) access(m mistakes) policy.Access {
 	a := policy.Access{

@@ -158,10 +158,10 @@ func describe(p policy.Policy, own mistakes) string {
 // formFields are the names of all fields in the order of the page.
 func formFields() []string {
 	return []string{
-		"", "name", "apps", "description", "methods", "path", "host", "key", "key_other", "quota", "period",
+		"", "name", "apps", "description", "methods", "path", "host", "except", "headers", "key", "key_other", "quota", "period",
 		"calendar", "tz", "start", "burst", "limit_fields", "limit",
 		"on_limit", "wait", "ban_after", "ban_for", "ban_max", "mode", "algorithm", "debt", "segments",
-		"aligned", "plans", "plan_by", "overrides", "access", "on_store_error", "priority", "comment", "at",
+		"aligned", "cost", "refund", "count_only", "plans", "plan_by", "overrides", "access", "on_store_error", "priority", "comment", "at",
 		"zone",
 	}
 }
@@ -174,6 +174,7 @@ var fieldNames = map[string]string{
 	"ban_after": "Ban after", "ban_for": "Ban for", "ban_max": "Longest ban",
 	"algorithm": "Counted by", "debt": "In debt at most", "segments": "Segments", "aligned": "By the clock",
 	"methods": label("match.methods"), "host": label("match.host"), "path": label("match.path"),
+	"except": label("match.except"), "headers": label("match.headers"),
 }
 
 // fieldWords returns the name of a field of the form for people.
@@ -194,6 +195,16 @@ func (f form) OneOfUnit() bool {
 func (f form) Counting() bool {
 	return f.LimitBy == "text" || f.Algorithm != "gcra" || f.Debt+f.Segments != "" || f.Aligned ||
 		f.Mistakes.anyIn("algorithm", "debt", "segments", "aligned")
+}
+
+// Narrowed reports whether the form has paths that are left out, or headers.
+func (f form) Narrowed() bool {
+	return f.Except+f.Headers != "" || f.Mistakes.anyIn("except", "headers")
+}
+
+// Priced reports whether the form says what a request takes, or which answers count.
+func (f form) Priced() bool {
+	return f.Cost+f.Refund+f.CountOnly != "" || f.Mistakes.anyIn("cost", "refund", "count_only")
 }
 
 // Banning reports whether the form has a ban.

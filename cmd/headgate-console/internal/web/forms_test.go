@@ -163,6 +163,67 @@ func TestFormOfPlansAndExceptions(t *testing.T) {
 	}
 }
 
+// What a request costs, which answers count, which paths are left out and which headers it must
+// have: the form reads them, shows them again, and has their mistakes where they are.
+func TestFormOfCostsAndConditions(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	p := policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("60/1h"), Key: "user"}
+	_, err := w.CreatePolicy(t.Context(), w.admin, p)
+	w.must(err)
+
+	edit := func(changes url.Values) *answer { return b.submit("/policies/p/edit", "/policies/p/edit", changes) }
+	stored := func(want policy.Policy) {
+		t.Helper()
+		got, err := w.Policy(t.Context(), w.admin, "p")
+		if d := service.Diff(want, got); err != nil || len(d) != 0 {
+			t.Errorf("%v, %v", d, err)
+		}
+	}
+
+	edit(url.Values{"cost": {" 5 "}, "refund": {"304, 5xx"}, "except": {"/healthz\r\n\r\n /static/ "},
+		"headers": {"X-Plan : free\r\nx-trace: a: b"}}).goes("/policies/p?done=saved")
+	p.Cost, p.Refund = 5, policy.Statuses{"304", "5xx"}
+	p.Match.Except = []string{"/healthz", "/static/"}
+	p.Match.Headers = map[string]string{"X-Plan": "free", "x-trace": "a: b"}
+	stored(p)
+
+	// What was not touched stays, so the form shows all of it.
+	edit(url.Values{"priority": {"7"}}).goes("/policies/p?done=saved")
+	p.Priority = 7
+	stored(p)
+	edit(url.Values{"refund": {""}, "count_only": {"401"}}).goes("/policies/p?done=saved")
+	p.Refund, p.CountOnly = nil, policy.Statuses{"401"}
+	stored(p)
+
+	for _, row := range []struct{ field, text, want string }{
+		{"cost", "many", `"many" is not a whole number`},
+		{"cost", "0", "0 is not positive; leave it empty for the default"},
+		{"cost", "61", "61 is more than the limit 60/1h ever has"},
+		{"refund", "304 9xx", `"9xx" is not a status such as 304`},
+		{"count_only", "600", `"600" is not a status such as 304`},
+		{"except", "healthz", `"healthz" does not begin with a slash`},
+		{"except", "/", `"/" excepts all requests`},
+		{"headers", "X-Plan", `"X-Plan" is not a name, a colon and a value`},
+		{"headers", "X-Plan: a\nX-Plan: b", "X-Plan: it is in the table twice"},
+		{"headers", "Host: a", "the header Host has its own recipe"},
+	} {
+		got := edit(url.Values{row.field: {row.text}}).want(http.StatusUnprocessableEntity)
+		if text := got.mistake(row.field); !strings.Contains(text, row.want) {
+			t.Errorf("%s %q: %q", row.field, row.text, text)
+		}
+	}
+
+	// Both lists together contradict each other.
+	got := edit(url.Values{"refund": {"304"}}).want(http.StatusUnprocessableEntity)
+	if text := got.mistake("count_only"); !strings.Contains(text, "refund says already") {
+		t.Errorf("both lists: %q", text)
+	}
+
+	edit(url.Values{"cost": {""}, "count_only": {""}, "except": {""}, "headers": {""}}).goes("/policies/p?done=saved")
+	stored(policy.Policy{Name: "p", Apps: p.Apps, Limit: p.Limit, Key: p.Key, Priority: 7})
+}
+
 // The mistakes of a ban are beside its fields.
 func TestFormOfABan(t *testing.T) {
 	w := newWorld(t)

@@ -67,6 +67,10 @@ func formField(name string) string {
 		return "host"
 	case "match.path":
 		return "path"
+	case "match.except":
+		return "except"
+	case "match.headers":
+		return "headers"
 	case "ban":
 		return "ban_after"
 	case "ban.for", "ban.max":
@@ -84,8 +88,9 @@ func (d *draft) policy() (policy.Policy, mistakes) {
 		Match: policy.Match{
 			Methods: append(append([]string(nil), d.Methods...),
 				strings.FieldsFunc(strings.ToUpper(d.OtherMethods), isSeparator)...),
-			Host: strings.ToLower(d.Host), Path: d.Path,
+			Host: strings.ToLower(d.Host), Path: d.Path, Except: lines(d.Except), Headers: d.headers(m),
 		},
+		Cost: d.optional(m, "cost", d.Cost), Refund: statuses(d.Refund), CountOnly: statuses(d.CountOnly),
 	}
 
 	if err := p.Mode.UnmarshalText([]byte(d.Mode)); err != nil {
@@ -155,6 +160,8 @@ func (d *draft) explained(m mistakes) map[string]bool {
 		"access":   m.anyIn("access"),
 
 		"overrides": m.anyIn("overrides"),
+		"cost":      m.anyIn("cost"),
+		"match":     m.anyIn("headers"),
 	}
 }
 

@@ -37,6 +37,10 @@ type Face struct {
 	// gives units back. A warning names each policy that has such answers once a revision.
 	SeesNoAnswers bool
 
+	// NamesCosts says that a request costs what the face is told, so the cost of a policy means
+	// nothing. A warning names each policy that has one once a revision.
+	NamesCosts bool
+
 	// Bind, unless nil, returns the bindings of the face, which are made of those of the
 	// Options.
 	Bind func(policy.Bindings) policy.Bindings
@@ -219,7 +223,7 @@ func (e *Engine) followOptions(app string, f Face) policy.Options {
 // adapt returns a function that leaves out the policies that the face cannot carry out,
 // and warns about each, and about those that it carries out in part.
 func adapt(app string, f Face, logger *slog.Logger) func(policy.Set) policy.Set {
-	if f.CannotKeep == nil && !f.SeesNoAnswers {
+	if f.CannotKeep == nil && !f.SeesNoAnswers && !f.NamesCosts {
 		return nil
 	}
 	return func(set policy.Set) policy.Set {
@@ -230,16 +234,21 @@ func adapt(app string, f Face, logger *slog.Logger) func(policy.Set) policy.Set 
 				why = f.CannotKeep(p)
 			}
 
-			switch {
-			case why != "":
+			if why != "" {
 				logger.Warn("a face leaves out a policy that it cannot carry out",
 					"face", f.Name, "app", app, "policy", p.Name, "reason", why)
 				continue
-			case f.SeesNoAnswers && len(p.Refund)+len(p.CountOnly) > 0:
+			}
+			kept = append(kept, p)
+
+			if f.SeesNoAnswers && len(p.Refund)+len(p.CountOnly) > 0 {
 				logger.Warn("a face sees no answers, so none gives units of this policy back",
 					"face", f.Name, "app", app, "policy", p.Name)
 			}
-			kept = append(kept, p)
+			if f.NamesCosts && p.Cost > 1 {
+				logger.Warn("a face is told what a request costs, so the cost of this policy means nothing there",
+					"face", f.Name, "app", app, "policy", p.Name)
+			}
 		}
 		return kept
 	}

@@ -207,10 +207,13 @@ func (h *handler) take(ctx context.Context, i *item) answer {
 	l := h.limiters[i.app]
 	var res *limiter.Result
 	var err error
-	if i.key != nil {
+	switch {
+	case i.key != nil:
 		res, err = l.Take(ctx, *i.key, i.cost)
-	} else {
+	case i.costed:
 		res, err = l.TakeRequestUnits(i.describedRequest(ctx), i.cost)
+	default:
+		res, err = l.TakeRequest(i.describedRequest(ctx)) // which costs what each policy says
 	}
 
 	// ErrUndecided comes with a result: the failure modes of the policies have answered.

@@ -40,6 +40,7 @@ type item struct {
 	key     *string
 	request *http.Request
 	cost    int64
+	costed  bool // cost was given
 
 	token token
 	used  map[string]int64
@@ -84,7 +85,7 @@ func (h *handler) readAsk(o *object, taking bool) (i item) {
 		if v, at, ok := o.get("id"); ok && v == "" {
 			o.f.add(at, "it is empty")
 		}
-		i.cost = o.integer("cost", 1)
+		i.costed, i.cost = o.has("cost"), o.integer("cost", 1)
 	}
 
 	// An item with both or none is one mistake; what it has of them is not looked at further.

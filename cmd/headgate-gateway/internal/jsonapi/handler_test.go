@@ -406,6 +406,28 @@ func TestARenewalDoesNotUndoARelease(t *testing.T) {
 	}
 }
 
+// A request costs what each policy says, unless the program says it. A key is counted by the
+// program.
+func TestARequestCostsWhatThePolicySays(t *testing.T) {
+	p := one("api", "10/48h fixed-window")
+	p.Key, p.Cost = "path", 4
+	a := inMemory(t, p)
+
+	for _, row := range []struct {
+		body string
+		left int64
+	}{
+		{`{"request":{"method":"GET","path":"/a"}}`, 6},
+		{`{"request":{"method":"GET","path":"/a"},"cost":3}`, 3},
+		{`{"request":{"method":"GET","path":"/a"}}`, 3}, // refused
+		{`{"key":"/a"}`, 2},
+	} {
+		if a.call("take", row.body, nil); a.left("/a")[0] != row.left {
+			t.Errorf("%s: %d left, want %d", row.body, a.left("/a")[0], row.left)
+		}
+	}
+}
+
 func withKey(key string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set("Idempotency-Key", key) }
 }

@@ -176,7 +176,7 @@ func (o *Options) faults() error {
 // face is what the engine has to know.
 func face(headers limiter.HeaderStyle) engine.Face {
 	return engine.Face{
-		Name: "envoy", CannotKeep: cannotKeep, SeesNoAnswers: true, Bind: bind,
+		Name: "envoy", CannotKeep: cannotKeep, SeesNoAnswers: true, NamesCosts: true, Bind: bind,
 		Configure: func(c *limiter.Config) { c.Headers = headers },
 	}
 }
