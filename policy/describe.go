@@ -24,8 +24,8 @@ func (p Policy) Describe() string {
 		return "not a valid policy"
 	}
 
-	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + p.byCost()
-	s += p.byPlan() + p.byKey() + p.otherwise() + p.banned() + p.withoutStore() + p.byList() + p.byAnswer()
+	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + costWords(&p)
+	s += p.byPlan() + p.byKey() + p.otherwise() + p.banned() + p.withoutStore() + p.byList() + answerWords(&p)
 	if p.Mode == Off {
 		s += " (switched off)"
 	}
@@ -82,16 +82,16 @@ func (m *Match) headerWords() []string {
 	return words
 }
 
-// byCost says what a request takes.
-func (p *Policy) byCost() string {
+// costWords says what a request takes.
+func costWords(p *Policy) string {
 	if p.Cost <= 1 {
 		return ""
 	}
 	return fmt.Sprintf(", %d a request", p.Cost)
 }
 
-// byAnswer says which answers give the units back.
-func (p *Policy) byAnswer() string {
+// answerWords says which answers give the units back.
+func answerWords(p *Policy) string {
 	switch {
 	case len(p.Refund) > 0:
 		return "; an answer with " + list(p.Refund, "or") + " does not count"

@@ -110,7 +110,7 @@ func statusRange(text string) (first, n int, err error) {
 }
 
 // checkAnswers reports what is wrong with Refund and CountOnly.
-func (p *Policy) checkAnswers(mistake func(field string, err error)) {
+func checkAnswers(p *Policy, mistake func(field string, err error)) {
 	for _, list := range []struct {
 		field    string
 		statuses Statuses
@@ -131,7 +131,7 @@ func (p *Policy) checkAnswers(mistake func(field string, err error)) {
 }
 
 // refundIf returns limiter.Rule.RefundIf of a valid policy.
-func (p *Policy) refundIf() func(status int) bool {
+func refundIf(p *Policy) func(status int) bool {
 	switch {
 	case p.Refund != nil:
 		set, _ := p.Refund.set()
@@ -144,7 +144,7 @@ func (p *Policy) refundIf() func(status int) bool {
 }
 
 // checkCost reports a cost that no limit of the policy could ever admit.
-func (p *Policy) checkCost(mistake func(field string, err error)) {
+func checkCost(p *Policy, mistake func(field string, err error)) {
 	if p.Cost < 0 {
 		mistake("cost", fmt.Errorf("%d is negative", p.Cost))
 		return

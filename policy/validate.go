@@ -37,8 +37,8 @@ func (p *Policy) faults() []*FieldError {
 	mistake("apps", checkApps(p.Apps))
 	mistake("limit", p.Limit.Validate())
 
-	p.checkCost(mistake)
-	p.checkAnswers(mistake)
+	checkCost(p, mistake)
+	checkAnswers(p, mistake)
 	p.checkPlans(mistake)
 	p.checkOverrides(mistake)
 

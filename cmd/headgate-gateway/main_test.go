@@ -353,7 +353,7 @@ func TestCheckNamesWhatFacesLeaveOut(t *testing.T) {
 	}
 
 	if n := strings.Count(p.output(), "so the cost of this policy means nothing there\" face=envoy app=default "+
-		"policy=limitc "); n != 1 || strings.Count(p.output(), "the cost of this policy") != 1 {
+		"policy=limitc"); n != 1 || strings.Count(p.output(), "the cost of this policy") != 1 {
 		t.Errorf("%d warnings about a cost:\n%s", n, p.output())
 	}
 
