@@ -94,7 +94,7 @@ func TestMaxBytesBoundsTheBuckets(t *testing.T) {
 func TestBytesFollowALimitThatChanges(t *testing.T) {
 	for _, interned := range []bool{true, false} {
 		s, c := bounded(t)
-		for i := 0; !interned && len(s.classes.all) < maxClasses; i++ {
+		for i := 0; !interned && s.classes.count() < maxClasses; i++ {
 			s.classes.add(limitClassKey{fmt.Sprint(i), core.Limit{Quota: 1}})
 		}
 

@@ -351,8 +351,8 @@ func (f *fastTakes) locate(s *Store, ops []core.Op) bool {
 	var keyHash uint64
 	for i := range ops {
 		op := &ops[i]
-		v := s.classes.lookup(op).Load()
-		if v == nil || !v.compact.Valid() || !quick(op) || !v.matches(op) {
+		v := s.classes.lookup(op)
+		if v == nil || !v.compact.Valid() || !quick(op) {
 			return false
 		}
 

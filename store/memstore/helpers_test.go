@@ -157,3 +157,6 @@ func (s *Store) locate(op *core.Op) (location, error) {
 	}
 	return s.locationOf(v, op), nil
 }
+
+// count returns how many classes the interner holds.
+func (i *interner) count() int { return len(*i.list.Load()) - 1 }

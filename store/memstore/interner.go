@@ -32,10 +32,13 @@ type limitClassKey struct {
 	limit core.Limit
 }
 
-// matches reports whether the op is of exactly this class.
-func (l *limitClassKey) matches(op *core.Op) bool {
-	return l.limit.Equal(&op.Limit) && l.rule == op.Rule
+// is reports whether the class is exactly that of the rule and the limit.
+func (l *limitClassKey) is(rule string, limit *core.Limit) bool {
+	return l.limit.Equal(limit) && l.rule == rule
 }
+
+// matches reports whether the op is of exactly this class.
+func (l *limitClassKey) matches(op *core.Op) bool { return l.is(op.Rule, &op.Limit) }
 
 // counts reports whether the op counts keys of this class. The limit may
 // differ, because a changed limit continues the count.
@@ -55,47 +58,28 @@ type limitClass struct {
 // interner numbers the classes that the store has seen. It never holds more
 // than maxClasses, however many limits a program uses.
 type interner struct {
-	seed   maphash.Seed
-	recent [256]atomic.Pointer[limitClass] // see lookup
-	list   atomic.Pointer[[]*limitClass]   // by id; grows only
-	mu     sync.RWMutex
-	all    map[limitClassKey]*limitClass // guarded by mu
+	table atomic.Pointer[classTable]    // replaced by a larger one as it fills
+	list  atomic.Pointer[[]*limitClass] // by id; grows only
+	mu    sync.Mutex                    // for adding a class
 }
 
 func newInterner() *interner {
-	k := &interner{seed: maphash.MakeSeed(), all: make(map[limitClassKey]*limitClass)}
-	k.list.Store(&[]*limitClass{none: {}})
-	return k
+	i := &interner{}
+	i.table.Store(newClassTable(maphash.MakeSeed(), minClassPlaces))
+	i.list.Store(&[]*limitClass{none: {}})
+	return i
+}
+
+// lookup returns the op's class, or nil if the store has not seen it. It takes no lock and writes
+// nothing.
+func (i *interner) lookup(op *core.Op) *limitClass {
+	v, _ := i.table.Load().find(op.Rule, &op.Limit)
+	return v
 }
 
 // classOf returns the op's class, or an error if its limit is not valid.
 func (i *interner) classOf(op *core.Op) (*limitClass, error) {
-	recent := i.lookup(op)
-	if v := recent.Load(); v != nil && v.matches(op) {
-		return v, nil
-	}
-	v, err := i.find(op)
-	if err == nil && v.id != uninterned {
-		recent.Store(v)
-	}
-	return v, err
-}
-
-// lookup returns the place where the op's class is looked up first. The place
-// is cheap to compute. Classes that share a place are found more slowly.
-func (i *interner) lookup(op *core.Op) *atomic.Pointer[limitClass] {
-	n := uint64(op.Limit.Quota)*spread + uint64(op.Limit.Period)
-	if last := len(op.Rule) - 1; last >= 0 {
-		n += uint64(op.Rule[last])<<8 + uint64(last)
-	}
-	return &i.recent[n*spread>>56]
-}
-
-func (i *interner) find(op *core.Op) (*limitClass, error) {
-	i.mu.RLock()
-	v := i.all[limitClassKey{op.Rule, op.Limit}]
-	i.mu.RUnlock()
-	if v != nil {
+	if v := i.lookup(op); v != nil {
 		return v, nil
 	}
 	if err := op.Limit.Validate(); err != nil {
@@ -104,30 +88,101 @@ func (i *interner) find(op *core.Op) (*limitClass, error) {
 	return i.add(limitClassKey{op.Rule, op.Limit}), nil
 }
 
-// add returns the class of a rule and a limit, and adds it to the list if it is new. Once the list
-// is full, a new class is uninterned: it has only a salt, because its slots carry the rule and the
-// limit themselves (see shard.write).
+// add returns the class of a rule and a limit, and adds it if it is new. Once maxClasses are held, a
+// new class is uninterned: it has only a salt, because its slots carry the rule and the limit
+// themselves (see shard.write).
 func (i *interner) add(key limitClassKey) *limitClass {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if v := i.all[key]; v != nil {
+	table, list := i.table.Load(), *i.list.Load()
+	v, place := table.find(key.rule, &key.limit)
+	if v != nil {
 		return v
 	}
 
-	v := &limitClass{id: uninterned, salt: (maphash.String(i.seed, key.rule) + uint64(key.limit.Algorithm)) * spread}
-	if len(i.all) == maxClasses {
+	salt := (maphash.String(table.seed, key.rule) + uint64(key.limit.Algorithm)) * spread
+	v = &limitClass{id: uninterned, salt: salt}
+	if len(list) > maxClasses {
 		return v
 	}
 
 	key.rule = strings.Clone(key.rule)
-	list := *i.list.Load()
 	v.limitClassKey, v.id, v.compact = key, classID(len(list)), key.limit.Compact()
 
-	// Readers of the older list never look beyond its own length.
+	// Readers of the older list never look beyond its own length, and who has the older table looks
+	// again here.
 	list = append(list, v)
 	i.list.Store(&list)
-	i.all[key] = v
+	place.Store(v)
+	if 2*int(v.id) > len(table.places) {
+		i.table.Store(table.grown(list[none+1:]))
+	}
 	return v
+}
+
+// classTable finds classes, by open addressing. Places are filled and never emptied, and half of
+// them stay free, so that a search ends.
+type classTable struct {
+	seed   maphash.Seed
+	places []atomic.Pointer[limitClass] // a power of two
+}
+
+const (
+	minClassPlaces = 64
+
+	// firstPlaces is how many places a search looks at before it reads the whole name.
+	firstPlaces = 4
+)
+
+func newClassTable(seed maphash.Seed, places int) *classTable {
+	return &classTable{seed, make([]atomic.Pointer[limitClass], places)}
+}
+
+// grown returns a table of twice the size, with the classes.
+func (t *classTable) grown(classes []*limitClass) *classTable {
+	next := newClassTable(t.seed, 2*len(t.places))
+	for _, v := range classes {
+		_, place := next.find(v.rule, &v.limit)
+		place.Store(v)
+	}
+	return next
+}
+
+// find returns the class of a rule and a limit, and its place. If it is not in the table, it
+// returns nil and the place that it would have.
+func (t *classTable) find(rule string, l *core.Limit) (*limitClass, *atomic.Pointer[limitClass]) {
+	at := sample(rule, l)
+	for n := range uint64(firstPlaces) {
+		place := t.at(at + n)
+		if v := place.Load(); v == nil || v.is(rule, l) {
+			return v, place
+		}
+	}
+	return t.findByAll(rule, l)
+}
+
+// findByAll is find for a class whose first places others have taken.
+func (t *classTable) findByAll(rule string, l *core.Limit) (*limitClass, *atomic.Pointer[limitClass]) {
+	for at := maphash.Comparable(t.seed, limitClassKey{rule, *l}); ; at++ {
+		place := t.at(at)
+		if v := place.Load(); v == nil || v.is(rule, l) {
+			return v, place
+		}
+	}
+}
+
+// at returns the place of a hash.
+func (t *classTable) at(hash uint64) *atomic.Pointer[limitClass] {
+	return &t.places[hash&uint64(len(t.places)-1)]
+}
+
+// sample returns a hash of a few letters of the rule, and of the numbers in which most limits differ.
+func sample(rule string, l *core.Limit) uint64 {
+	n := uint64(l.Quota)*spread + uint64(l.Period)
+	if size := len(rule); size > 0 {
+		n += uint64(rule[0])<<24 + uint64(rule[size/2])<<16 + uint64(rule[size-1])<<8 + uint64(size)
+	}
+	return n * spread >> 32
 }
 
 // compactOf returns the arithmetic of a class with that limit.

@@ -337,7 +337,7 @@ func TestBucketsAreBounded(t *testing.T) {
 		s, c := fullStore(t)
 
 		// With and without interned classes, because buckets are found by the class.
-		for i := 0; !interned && len(s.classes.all) < maxClasses; i++ {
+		for i := 0; !interned && s.classes.count() < maxClasses; i++ {
 			s.classes.add(limitClassKey{strconv.Itoa(i), core.Limit{Quota: 1}})
 		}
 

@@ -32,7 +32,7 @@ func memoryOf(s *Store) memory {
 	pool := unsafe.Offsetof(s.steps)
 	clear(m.put("store", own)[pool : pool+unsafe.Sizeof(s.steps)])
 
-	m.put("interner", raw(s.classes))
+	m.put("interner", slices.Concat(raw(s.classes), rawAll(s.classes.table.Load().places)))
 	for i, v := range *s.classes.list.Load() {
 		m.put(fmt.Sprintf("class %d", i), raw(v))
 	}
@@ -98,13 +98,20 @@ func TestStepOnAKnownKeyWritesItsShardsAlone(t *testing.T) {
 		"all algorithms": func(key string) (ops []core.Op) {
 			for i, l := range each {
 				ops = append(ops, takes(key, l))
-				ops[i].Rule = strings.Repeat("r", i+1) // places of their own in interner.recent
+				ops[i].Rule = strings.Repeat("r", i+1)
 			}
 			return ops
 		},
 	}
 	for _, l := range each {
 		steps[l.String()] = func(key string) []core.Op { return []core.Op{takes(key, l)} }
+
+		// A rule for each key, and the names of all begin and end with the same letters.
+		steps[l.String()+", like names"] = func(key string) []core.Op {
+			op := takes(key, l)
+			op.Rule = "of " + key + " alone"
+			return []core.Op{op}
+		}
 	}
 
 	for name, step := range steps {
@@ -129,23 +136,59 @@ func TestStepOnAKnownKeyWritesItsShardsAlone(t *testing.T) {
 
 // A key that is new is counted for the whole store. Nothing else of what is shared changes.
 func TestStepOnANewKeyWritesTheCountsOfTheStore(t *testing.T) {
-	s, c := newStore(t, 0)
-	do(t, s, takes("first", each[0]))
-	want := []uintptr{unsafe.Offsetof(s.bytes), unsafe.Offsetof(s.keys)}
+	for _, l := range each {
+		s, c := newStore(t, 0)
+		do(t, s, takes("first", l))
+		want := []uintptr{unsafe.Offsetof(s.bytes), unsafe.Offsetof(s.keys)}
 
-	for i := range 16 {
-		c.move(time.Microsecond)
-		op := takes(fmt.Sprint("key", i), each[0])
-		before := memoryOf(s)
-		do(t, s, op)
-		after := memoryOf(s)
+		for i := range 16 {
+			c.move(time.Microsecond)
+			op := takes(fmt.Sprint("key", i), l)
+			before := memoryOf(s)
+			do(t, s, op)
+			after := memoryOf(s)
 
-		parts := append(shardsOf(t, s, []core.Op{op}), "store")
-		if got := before.changed(after); !slices.Equal(got, parts) {
-			t.Errorf("key %d: %q changed, want %q", i, got, parts)
+			parts := append(shardsOf(t, s, []core.Op{op}), "store")
+			if got := before.changed(after); !slices.Equal(got, parts) {
+				t.Errorf("%s, key %d: %q changed, want %q", l, i, got, parts)
+			}
+			if got := before.changedWords("store", after); !slices.Equal(got, want) {
+				t.Errorf("%s, key %d: the words of the store at %d changed, want %d", l, i, got, want)
+			}
 		}
-		if got := before.changedWords("store", after); !slices.Equal(got, want) {
-			t.Errorf("key %d: the words of the store at %d changed, want %d", i, got, want)
+	}
+}
+
+// The tests above try each algorithm that core has.
+func TestEachHasEveryAlgorithm(t *testing.T) {
+	var got, want []core.Algorithm
+	for _, l := range each {
+		got = append(got, l.Algorithm)
+	}
+	for a := core.Algorithm(0); a.Letter() != ""; a++ {
+		want = append(want, a)
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// Names that differ in letters of which no hash is taken at first lead to classes of their own.
+func TestLikeNamesHaveClassesOfTheirOwn(t *testing.T) {
+	s, _ := newStore(t, 0)
+	op := takes("key", each[0])
+	classes := map[*limitClass]bool{}
+	for range 2 {
+		for i := range 1000 {
+			op.Rule = fmt.Sprintf("x%03dy00z", i)
+			v, err := s.classes.classOf(&op)
+			if err != nil || !v.matches(&op) {
+				t.Fatalf("%s: %+v, %v", op.Rule, v, err)
+			}
+			classes[v] = true
 		}
+	}
+	if len(classes) != 1000 || s.classes.count() != 1000 {
+		t.Errorf("%d classes, and %d held", len(classes), s.classes.count())
 	}
 }

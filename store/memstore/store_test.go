@@ -354,7 +354,7 @@ func TestKeysOfOneHashDifferByRuleAndAlgorithm(t *testing.T) {
 	for _, interned := range []bool{true, false} {
 		// Classes that are interned are compared by number; those that are not, by their content.
 		s, _ := newStore(t, 0)
-		for i := 0; !interned && len(s.classes.all) < maxClasses; i++ {
+		for i := 0; !interned && s.classes.count() < maxClasses; i++ {
 			s.classes.add(limitClassKey{strconv.Itoa(i), core.Limit{Quota: 1}})
 		}
 
@@ -441,7 +441,7 @@ func TestLimitsNotInternedAreCounted(t *testing.T) {
 		do(t, s, peeks("key", core.Limit{Quota: int64(i + 1), Period: time.Hour}))
 	}
 
-	if n := len(s.classes.all); n != maxClasses {
+	if n := s.classes.count(); n != maxClasses {
 		t.Errorf("%d classes are interned, want %d", n, maxClasses)
 	}
 
