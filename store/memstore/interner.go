@@ -51,8 +51,12 @@ type limitClass struct {
 	limitClassKey
 	id      classID
 	compact core.Compact
-	salt    uint64                 // of the hashes of its keys: one for each rule and algorithm
-	pinned  atomic.Pointer[pinned] // the key of this class that was pinned last, or nil
+	salt    uint64 // of the hashes of its keys: one for each rule and algorithm
+
+	// What is above is never written, and read by every step of the class.
+	_      [cacheLine]byte
+	pinned atomic.Pointer[pinned] // the key of this class that was pinned last, or nil
+	_      [cacheLine - 8]byte
 }
 
 // interner numbers the classes that the store has seen. It never holds more
@@ -88,8 +92,8 @@ func (i *interner) classOf(op *core.Op) (*limitClass, error) {
 	return i.add(limitClassKey{op.Rule, op.Limit}), nil
 }
 
-// add returns the class of a rule and a limit, and adds it if it is new. Once maxClasses are held, a
-// new class is uninterned: it has only a salt, because its slots carry the rule and the limit
+// add returns the class of a rule and a limit, and adds it if it is new. Once maxClasses are held,
+// a new class is uninterned: it has only a salt, because its slots carry the rule and the limit
 // themselves (see shard.write).
 func (i *interner) add(key limitClassKey) *limitClass {
 	i.mu.Lock()
@@ -139,8 +143,8 @@ func newClassTable(seed maphash.Seed, places int) *classTable {
 }
 
 // grown returns a table of twice the size, with the classes.
-func (t *classTable) grown(classes []*limitClass) *classTable {
-	next := newClassTable(t.seed, 2*len(t.places))
+func (c *classTable) grown(classes []*limitClass) *classTable {
+	next := newClassTable(c.seed, 2*len(c.places))
 	for _, v := range classes {
 		_, place := next.find(v.rule, &v.limit)
 		place.Store(v)
@@ -150,21 +154,21 @@ func (t *classTable) grown(classes []*limitClass) *classTable {
 
 // find returns the class of a rule and a limit, and its place. If it is not in the table, it
 // returns nil and the place that it would have.
-func (t *classTable) find(rule string, l *core.Limit) (*limitClass, *atomic.Pointer[limitClass]) {
+func (c *classTable) find(rule string, l *core.Limit) (*limitClass, *atomic.Pointer[limitClass]) {
 	at := sample(rule, l)
 	for n := range uint64(firstPlaces) {
-		place := t.at(at + n)
+		place := c.at(at + n)
 		if v := place.Load(); v == nil || v.is(rule, l) {
 			return v, place
 		}
 	}
-	return t.findByAll(rule, l)
+	return c.findByAll(rule, l)
 }
 
 // findByAll is find for a class whose first places others have taken.
-func (t *classTable) findByAll(rule string, l *core.Limit) (*limitClass, *atomic.Pointer[limitClass]) {
-	for at := maphash.Comparable(t.seed, limitClassKey{rule, *l}); ; at++ {
-		place := t.at(at)
+func (c *classTable) findByAll(rule string, l *core.Limit) (*limitClass, *atomic.Pointer[limitClass]) {
+	for at := maphash.Comparable(c.seed, limitClassKey{rule, *l}); ; at++ {
+		place := c.at(at)
 		if v := place.Load(); v == nil || v.is(rule, l) {
 			return v, place
 		}
@@ -172,11 +176,12 @@ func (t *classTable) findByAll(rule string, l *core.Limit) (*limitClass, *atomic
 }
 
 // at returns the place of a hash.
-func (t *classTable) at(hash uint64) *atomic.Pointer[limitClass] {
-	return &t.places[hash&uint64(len(t.places)-1)]
+func (c *classTable) at(hash uint64) *atomic.Pointer[limitClass] {
+	return &c.places[hash&uint64(len(c.places)-1)]
 }
 
-// sample returns a hash of a few letters of the rule, and of the numbers in which most limits differ.
+// sample returns a hash of a few letters of the rule, and of the numbers in which most limits
+// differ.
 func sample(rule string, l *core.Limit) uint64 {
 	n := uint64(l.Quota)*spread + uint64(l.Period)
 	if size := len(rule); size > 0 {

@@ -192,3 +192,23 @@ func TestLikeNamesHaveClassesOfTheirOwn(t *testing.T) {
 		t.Errorf("%d classes, and %d held", len(classes), s.classes.count())
 	}
 }
+
+// What some steps write and others only read, or have nothing to do with, lies in cache lines of
+// its own, wherever the allocator puts the value.
+func TestWrittenWordsShareNoCacheLine(t *testing.T) {
+	s, c := new(Store), new(limitClass)
+	for _, group := range []struct {
+		name        string
+		last, after uintptr // where the last word of a group is, and the first after the group
+	}{
+		{"what no step writes, and what tidying does", unsafe.Offsetof(s.steps), unsafe.Offsetof(s.tidied)},
+		{"what tidying writes, and what new keys do", unsafe.Offsetof(s.earliest), unsafe.Offsetof(s.bytes)},
+		{"what new keys write, and the next object", unsafe.Offsetof(s.refused), unsafe.Sizeof(*s)},
+		{"a class and its pinned key", unsafe.Offsetof(c.salt), unsafe.Offsetof(c.pinned)},
+		{"the pinned key of a class, and the next object", unsafe.Offsetof(c.pinned), unsafe.Sizeof(*c)},
+	} {
+		if got := group.after - group.last; got < cacheLine {
+			t.Errorf("%s: %d bytes apart, want at least %d", group.name, got, cacheLine)
+		}
+	}
+}

@@ -107,26 +107,32 @@ type Options struct {
 // Store is a [core.Store] in memory, made by [New]. It is safe for concurrent
 // use and needs no Close.
 type Store struct {
-	clock        func() int64
-	logger       *slog.Logger // nil: the default one at the time
-	seed         maphash.Seed
-	classes      *interner
-	shards       []shard
-	mask         uint64
-	tidied       atomic.Int64 // when the store was last tidied
-	maxKeys      int64
-	maxBytes     int64         // of all slots
-	keyBytes     int64         // of all slots, above which no key is added
-	struckBytes  int64         // of all slots, above which no key gets its first strike
-	bytes        atomic.Int64  // estimate for the slots held or reserved, and the shards
-	keys         atomic.Int64  // held or reserved, without overflow buckets
-	overflowKeys atomic.Int64  // overflow buckets held
-	nextShard    atomic.Uint64 // the shard to be tidied next
-	sharing      atomic.Int64  // Takes counted in overflow buckets so far
-	refused      atomic.Int64  // Takes refused for lack of an overflow bucket so far
-	steps        sync.Pool     // of *step
+	clock       func() int64
+	logger      *slog.Logger // nil: the default one at the time
+	seed        maphash.Seed
+	classes     *interner
+	shards      []shard
+	mask        uint64
+	maxKeys     int64
+	maxBytes    int64     // of all slots
+	keyBytes    int64     // of all slots, above which no key is added
+	struckBytes int64     // of all slots, above which no key gets its first strike
+	steps       sync.Pool // of *step
 
-	earliest atomic.Int64 // no slot of any shard is fresh before it
+	// What is above is read by every step and never written. What tidying writes, every step reads
+	// too. What new keys write is read by none on a known key.
+	_         [cacheLine]byte
+	tidied    atomic.Int64  // when the store was last tidied
+	nextShard atomic.Uint64 // the shard to be tidied next
+	earliest  atomic.Int64  // no slot of any shard is fresh before it
+
+	_            [cacheLine]byte
+	bytes        atomic.Int64 // estimate for the slots held or reserved, and the shards
+	keys         atomic.Int64 // held or reserved, without overflow buckets
+	overflowKeys atomic.Int64 // overflow buckets held
+	sharing      atomic.Int64 // Takes counted in overflow buckets so far
+	refused      atomic.Int64 // Takes refused for lack of an overflow bucket so far
+	_            [cacheLine]byte
 }
 
 var _ core.Store = (*Store)(nil)
