@@ -13,10 +13,22 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/store/memstore"
 )
 
-// Allow agrees with the result of a Take about the rule of the X-RateLimit headers.
+// Allow agrees with the result of a Take about the rule of the X-RateLimit headers, also where the
+// store is in memory and only decides.
 func TestAllowAgreesWithTake(t *testing.T) {
+	stores := map[string]func(now *time.Time) core.Store{
+		"map": func(now *time.Time) core.Store {
+			s := newStore()
+			s.now = func() time.Time { return *now }
+			return s
+		},
+		"memory": func(now *time.Time) core.Store {
+			return memstore.MustNew(memstore.Options{Clock: func() int64 { return now.UnixMicro() }})
+		},
+	}
 	sets := map[string][]limiter.Rule{
 		"one rule": {rule(t, "a", "5/1s")},
 		"several":  {rule(t, "a", "3/1s"), rule(t, "b", "7/2s fixed-window"), rule(t, "c", "11/5s sliding-log")},
@@ -26,32 +38,62 @@ func TestAllowAgreesWithTake(t *testing.T) {
 		"none":    nil,
 	}
 	for name, rules := range sets {
-		// The same requests to two limiters, one by Allow and one by Take, on clocks that agree.
-		t.Run(name, func(t *testing.T) {
-			now := epoch
-			ticking := func() *mapStore {
-				s := newStore()
-				s.now = func() time.Time { return now }
-				return s
-			}
-			a, b := newLimiter(t, ticking(), rules...), newLimiter(t, ticking(), rules...)
+		for kind, open := range stores {
+			t.Run(name+" in "+kind, func(t *testing.T) {
+				now := epoch
+				a, b := newLimiter(t, open(&now), rules...), newLimiter(t, open(&now), rules...)
+				wantAgreement(t, a, b, &now)
+			})
+		}
+	}
+}
 
-			r := rand.New(rand.NewPCG(1, 2))
-			for n := range 2000 {
-				now = now.Add(time.Duration(r.IntN(700)) * time.Millisecond)
-				key, cost := fmt.Sprint(r.IntN(3)), int64(r.IntN(4))
+// wantAgreement makes the same requests to two limiters, to one by Allow and to the other by Take,
+// on clocks that agree.
+func wantAgreement(t *testing.T, a, b *limiter.Limiter, now *time.Time) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	for n := range 2000 {
+		*now = now.Add(time.Duration(r.IntN(700)) * time.Millisecond)
+		key, cost := fmt.Sprint(r.IntN(3)), int64(r.IntN(9))
 
-				got, err := a.Allow(t.Context(), key, cost)
-				res, err2 := b.Take(t.Context(), key, cost)
-				if err != nil || err2 != nil {
-					t.Fatal(err, err2)
-				}
+		got, err := a.Allow(t.Context(), key, cost)
+		res, err2 := b.Take(t.Context(), key, cost)
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
 
-				if want := wantDecision(res); got != want {
-					t.Fatalf("%d: %+v, want %+v", n, got, want)
-				}
-			}
-		})
+		if want := wantDecision(res); got != want {
+			t.Fatalf("%d: %+v, want %+v", n, got, want)
+		}
+	}
+}
+
+// A clock of the program that panics is an error of the store, and no panic of Allow.
+func TestAllowInMemoryReportsAPanicOfTheClock(t *testing.T) {
+	s := memstore.MustNew(memstore.Options{Clock: func() int64 { panic("no time") }})
+	l := newLimiter(t, s, rule(t, "a", "5/1h"))
+	for range 2 {
+		if d, err := l.Allow(t.Context(), "k", 1); !errors.Is(err, limiter.ErrUndecided) ||
+			!strings.HasSuffix(err.Error(), `panic: "no time"`) || d != (core.Decision{Allowed: true}) {
+			t.Errorf("%+v, %v", d, err)
+		}
+	}
+}
+
+// Rules that come later are in force for the next call of Allow.
+func TestAllowInMemoryFollowsSetRules(t *testing.T) {
+	l := newLimiter(t, memstore.MustNew(memstore.Options{}), rule(t, "a", "5/1h"))
+	for _, want := range []struct {
+		limit     string
+		remaining int64
+	}{{"5/1h", 4}, {"9/1h", 7}, {"2/1h", 0}} {
+		if err := l.SetRules([]limiter.Rule{rule(t, "a", want.limit)}); err != nil {
+			t.Fatal(err)
+		}
+		if d, err := l.Allow(t.Context(), "k", 1); err != nil || d.Remaining != want.remaining {
+			t.Errorf("%s: %+v, %v", want.limit, d, err)
+		}
 	}
 }
 

@@ -460,15 +460,6 @@ func (c *course) addDecision(e *events.Request, r *events.Rule, i int) {
 	}
 }
 
-// copyDecision copies each field by itself. A copy of the whole takes three times as long right
-// after the store has written the fields, as the processor cannot forward several small writes
-// to one wide read.
-func copyDecision(to, from *core.Decision) {
-	to.Allowed, to.Banned, to.Fallback, to.Origin = from.Allowed, from.Banned, from.Fallback, from.Origin
-	to.Taken, to.Remaining, to.Wait, to.RetryAfter = from.Taken, from.Remaining, from.Wait, from.RetryAfter
-	to.ResetAfter, to.At = from.ResetAfter, from.At
-}
-
 // addFailed adds the rule that the error of the request is about, if there is one.
 func (c *course) addFailed(e *events.Request) {
 	var of *RuleError

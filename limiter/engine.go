@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,6 +67,7 @@ func (e *engine) enforce(set *ruleSet) {
 	}
 	e.keepTallies(set)
 	e.giveCounters(set)
+	set.inMemory = e.plainInMemory(set)
 	e.set.Store(set)
 	e.warnFailsOpen(set)
 }
@@ -95,6 +97,14 @@ func (e *engine) giveCounters(set *ruleSet) {
 			r.counter = e.counterOf(r.Name)
 		}
 	}
+}
+
+// plainInMemory reports whether a decision under the set is the answer of a store in memory and no
+// more: the rules are plain and do not ban, and no Observer and no tally hears of it.
+func (e *engine) plainInMemory(set *ruleSet) bool {
+	bans := slices.ContainsFunc(set.rules, func(r *activeRule) bool { return r.terms.take.Ban != nil })
+	_, inMemory := set.store.(*memstore.Store)
+	return inMemory && set.plain && !bans && e.observer == nil && e.top == 0
 }
 
 // counterOf returns what counts the decisions of the rule on plain requests, nil after a panic.
@@ -156,12 +166,18 @@ func (e *engine) applyTo(ctx context.Context, s core.Store, ops []core.Op, out [
 	if len(ops) == 0 {
 		return nil
 	}
+	returned := false
 	defer func() {
+		if returned { // a recover that finds nothing takes time
+			return
+		}
 		if v := recover(); v != nil {
 			err = fmt.Errorf("store: %w", panicked(v))
 		}
 	}()
-	return s.Apply(ctx, ops, out)
+	err = s.Apply(ctx, ops, out)
+	returned = true
+	return err
 }
 
 // reportFallback reports that the fallback of the store made a decision.

@@ -50,7 +50,7 @@ func (a *Admission) PartDecisions(i int, into []RuleDecision) []RuleDecision {
 		return into
 	}
 	for _, id := range a.partCalls[a.parts[i].from:a.parts[i].to] {
-		at := slices.IndexFunc(res.calls[:res.asked], func(c call) bool { return c.id == id })
+		at := slices.IndexFunc(res.calls[:res.asked], func(c call) bool { return c.id == int32(id) })
 		if at >= 0 { // not so where the store could not decide
 			into = append(into, res.ruleDecision(at))
 		}
@@ -199,13 +199,13 @@ func (s *step) addOp(r *activeRule, t *terms, key string, p *Part) (id int, err 
 		t = s.calls[i].terms // a count has one limit in a step
 		if op.Verb == p.Verb || p.Verb == core.Peek && p.Cost == 0 {
 			op.Cost = max(op.Cost, cost)
-			return s.calls[i].id, nil
+			return int(s.calls[i].id), nil
 		}
 
 		// A Peek of no units asks nothing that the charge does not answer.
 		if op.Verb == core.Peek && op.Cost == 0 {
 			op.Verb, op.Cost = p.Verb, cost
-			return s.calls[i].id, nil
+			return int(s.calls[i].id), nil
 		}
 	}
 
@@ -214,7 +214,7 @@ func (s *step) addOp(r *activeRule, t *terms, key string, p *Part) (id int, err 
 	}
 	last := len(s.calls) - 1
 	s.ops[last].Verb = p.Verb
-	s.calls[last].id, s.calls[last].check = last+1, false
+	s.calls[last].id, s.calls[last].check = int32(last+1), false
 	return last + 1, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -36,17 +35,7 @@ func (r *Result) Denied() bool { return r != nil && r.denied }
 // Banned reports whether the request was refused because of a ban, and not by a limit
 // alone. The request whose refusal begins a ban is the first of them. Violated has the
 // names of all rules that refused.
-func (r *Result) Banned() bool {
-	if r == nil {
-		return false
-	}
-	for i := range r.asked {
-		if r.out[i].Banned && r.violates(i) {
-			return true
-		}
-	}
-	return false
-}
+func (r *Result) Banned() bool { return r != nil && r.banned() }
 
 // Degraded reports whether the request passes although it is over the limit of a
 // Degrade rule, of this limiter or, for a result from a context, of one around it.
@@ -93,16 +82,10 @@ func (r *Result) Violated() []string {
 // request came: 0 if it is allowed, [core.Never] if it is denied or costs more than a
 // limit can hold, or than this instance's part while the fallback of the store decides.
 func (r *Result) RetryAfter() time.Duration {
-	var longest time.Duration
 	if r == nil {
 		return 0
 	}
-	for i := range r.asked {
-		if r.violates(i) {
-			longest = max(longest, r.out[i].RetryAfter)
-		}
-	}
-	return longest
+	return r.retryAfter()
 }
 
 // HoldsLeases reports whether the result holds leases, which have to be released.
@@ -208,34 +191,6 @@ func (r *Result) knownWait() (longest time.Duration) {
 // wholeSeconds returns d in seconds, rounded up.
 func wholeSeconds(d time.Duration) int64 {
 	return int64(d/time.Second) + min(1, int64(d%time.Second))
-}
-
-// scarcest returns the most exhausted rule that clients may see, or -1.
-func (r *Result) scarcest() int {
-	first := -1
-	for i := range r.asked {
-		if r.calls[i].rule.OnLimit != Shadow && (first < 0 || r.scarcer(i, first)) {
-			first = i
-		}
-	}
-	return first
-}
-
-// scarcer reports whether rule i refuses the request and j does not, or is over its limit and
-// j is not, or bans the key and j does not, or has less left of its capacity.
-func (r *Result) scarcer(i, j int) bool {
-	if r.out[i].Allowed != r.out[j].Allowed {
-		return !r.out[i].Allowed
-	}
-	if refuses := r.violates(i); refuses != r.violates(j) {
-		return refuses
-	}
-	if r.out[i].Banned != r.out[j].Banned {
-		return r.out[i].Banned
-	}
-	hi1, lo1 := bits.Mul64(uint64(r.out[i].Remaining), uint64(r.ops[j].Limit.Capacity()))
-	hi2, lo2 := bits.Mul64(uint64(r.out[j].Remaining), uint64(r.ops[i].Limit.Capacity()))
-	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
 }
 
 func (r *Result) recycle() {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +29,11 @@ type ruleSet struct {
 	shown   int        // how many rules clients may see
 	policy  string     // the RateLimit-Policy of all of them under their own limits
 	setup   telling.Setup
-	noKey   error // what Limiter.CheckRequests returns
+
+	noKey error // what Limiter.CheckRequests returns
+
+	inMemory bool      // plainInMemory; asked is for what is decided so
+	asked    sync.Pool // of *decided, by newAsked
 
 	selection Selection // nil asks every rule
 }

@@ -4,39 +4,48 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math/bits"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/telling"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/observe/findings"
 )
 
-// step is what one request asks a store, all at once, and what the store has answered.
+// decided is what one request asks a store, all at once, and what the store has answered.
 //
 // Its calls are in the order of the rules. While the fallback decides in place of the store, the
 // rules that fail open are behind the others, and are not asked.
-type step struct {
-	engine *engine
-	set    *ruleSet
-
+type decided struct {
 	// calls, ops and out are parallel: one for each rule that applies. The first ones are asked.
 	calls []call
 	ops   []core.Op
 	out   []core.Decision
 	asked int
+
+	allowed  bool
+	degraded bool
+	over     bool // some rule would not admit
+	fallback bool // decided under some rule
+	denied   bool // by the lists of the only rule in calls; no store was asked
+}
+
+// step is one request on its way to a store and back.
+type step struct {
+	engine *engine
+	set    *ruleSet
+
+	decided
 	small struct {
 		calls [1]call
 		ops   [1]core.Op
 		out   [1]core.Decision
 	}
 
-	allowed  bool
-	degraded bool
-	over     bool // some rule would not admit
 	local    bool // the fallback decided where the store would have been asked
-	denied   bool // by the lists of the only rule in calls; no store was asked
 	inParts  bool // a rule may have more calls than one
 	admitted bool // an Admission carries out the settlement at its end
 	notified bool // the observer and the hooks know of the request
@@ -111,13 +120,17 @@ type call struct {
 
 	waited time.Duration // for a turn under this rule
 
-	id int // 1 and up in the order of addition, for requests in parts
-
+	id        int32  // 1 and up in the order of addition, for requests in parts
 	leaseLost uint32 // 1 if the lease has ended before the request, and was not taken anew; atomic
 	corrected uint32 // 1 once the charge is refunded or settled, which is done once; atomic
 
 	check  bool // the op is a Peek under a limit that holds one unit more
 	behind bool // by the last Peek, older requests wait for the key
+}
+
+// newCall returns the rule's part of a step that is to be decided.
+func newCall(r *activeRule, t *terms) call {
+	return call{rule: r, terms: t, maxWait: r.OnLimit.MaxWait()}
 }
 
 // isLeaseLost reports whether the lease has ended before the request.
@@ -186,7 +199,7 @@ func (s *step) nextOp(verb core.Verb, r *activeRule, t *terms, key string, cost 
 		s.calls, s.ops, s.out = before[:n+1], s.ops[:n+1], s.out[:n+1]
 		before[n].corrected, before[n].waited, s.out[n] = 0, 0, core.Decision{}
 	} else {
-		s.calls = append(s.calls, call{rule: r, terms: t, maxWait: r.OnLimit.MaxWait()})
+		s.calls = append(s.calls, newCall(r, t))
 		s.ops = append(s.ops, t.take)
 		s.out = append(s.out, core.Decision{})
 	}
@@ -216,8 +229,8 @@ func (s *step) recycle() {
 	s.drop()
 	s.engine, s.set = nil, nil
 
-	s.allowed, s.degraded, s.over, s.local, s.denied = false, false, false, false, false
-	s.inParts, s.admitted, s.notified = false, false, false
+	s.allowed, s.degraded, s.over, s.fallback, s.denied = false, false, false, false, false
+	s.local, s.inParts, s.admitted, s.notified = false, false, false, false
 	s.aged, s.lease = 0, ""
 }
 
@@ -250,29 +263,113 @@ func (s *step) ask(ctx context.Context) error {
 		}
 	}
 
-	s.allowed, s.degraded, s.over = true, false, false
-	for i := range s.asked {
-		if s.out[i].Fallback && !s.set.strict {
-			s.local = true
+	s.sumUp(s.engine.findings)
+	s.local = s.local || s.fallback && !s.set.strict
+	return nil
+}
+
+// newAsked returns what is asked under every rule of a plain set, without key and cost.
+func newAsked(set *ruleSet) *decided {
+	d := &decided{ops: set.takes(), out: make([]core.Decision, len(set.rules)), asked: len(set.rules)}
+	for _, r := range set.rules {
+		d.calls = append(d.calls, newCall(r, r.terms))
+	}
+	return d
+}
+
+// sumUp determines what the decisions of the rules are together.
+func (d *decided) sumUp(log *telling.Findings) {
+	d.allowed, d.degraded, d.over, d.fallback = true, false, false, false
+	for i := range d.out[:d.asked] {
+		if d.out[i].Fallback {
+			d.fallback = true
 		}
-		if s.out[i].Allowed {
+		if d.out[i].Allowed {
 			continue
 		}
-		s.over = true
+		d.over = true
 
 		// A cost that no time makes fit is a mistake of the set-up, and worth a line in the log.
-		if s.out[i].RetryAfter == core.Never && !s.ops[i].UpTo && !s.exceedsPart(i) {
-			s.engine.findings.Add(core.Finding{Code: findings.TooCostly, Rule: s.ops[i].Rule,
+		if d.out[i].RetryAfter == core.Never && !d.ops[i].UpTo && !d.exceedsPart(i) {
+			log.Add(core.Finding{Code: findings.TooCostly, Rule: d.ops[i].Rule,
 				Text: "a request cost more than its limit can ever hold, and can never be admitted"})
 		}
 		switch {
-		case !s.ops[i].Soft:
-			s.allowed = false
-		case s.calls[i].rule.OnLimit == Degrade:
-			s.degraded = true
+		case !d.ops[i].Soft:
+			d.allowed = false
+		case d.calls[i].rule.OnLimit == Degrade:
+			d.degraded = true
 		}
 	}
-	return nil
+}
+
+// together makes answer, which is zero, the decision of the most exhausted rule that clients may
+// see, with whether and when all rules let the request pass.
+func (d *decided) together(answer *core.Decision) {
+	if i := d.scarcest(); i >= 0 {
+		copyDecision(answer, &d.out[i])
+	}
+	answer.Allowed, answer.Banned, answer.RetryAfter = d.allowed, false, 0
+	if !d.allowed {
+		answer.Banned, answer.RetryAfter = d.banned(), d.retryAfter()
+	}
+}
+
+// copyDecision copies each field by itself. A copy of the whole takes three times as long right
+// after the store has written the fields, as the processor cannot forward several small writes
+// to one wide read.
+func copyDecision(to, from *core.Decision) {
+	to.Allowed, to.Banned, to.Fallback, to.Origin = from.Allowed, from.Banned, from.Fallback, from.Origin
+	to.Taken, to.Remaining, to.Wait, to.RetryAfter = from.Taken, from.Remaining, from.Wait, from.RetryAfter
+	to.ResetAfter, to.At = from.ResetAfter, from.At
+}
+
+// scarcest returns the most exhausted rule that clients may see, or -1.
+func (d *decided) scarcest() int {
+	first := -1
+	for i := range d.asked {
+		if d.calls[i].rule.OnLimit != Shadow && (first < 0 || d.scarcer(i, first)) {
+			first = i
+		}
+	}
+	return first
+}
+
+// scarcer reports whether rule i refuses the request and j does not, or is over its limit and
+// j is not, or bans the key and j does not, or has less left of its capacity.
+func (d *decided) scarcer(i, j int) bool {
+	if d.out[i].Allowed != d.out[j].Allowed {
+		return !d.out[i].Allowed
+	}
+	if refuses := d.violates(i); refuses != d.violates(j) {
+		return refuses
+	}
+	if d.out[i].Banned != d.out[j].Banned {
+		return d.out[i].Banned
+	}
+	hi1, lo1 := bits.Mul64(uint64(d.out[i].Remaining), uint64(d.ops[j].Limit.Capacity()))
+	hi2, lo2 := bits.Mul64(uint64(d.out[j].Remaining), uint64(d.ops[i].Limit.Capacity()))
+	return hi1 < hi2 || hi1 == hi2 && lo1 < lo2
+}
+
+// banned is [Result.Banned].
+func (d *decided) banned() bool {
+	for i := range d.asked {
+		if d.out[i].Banned && d.violates(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// retryAfter is [Result.RetryAfter].
+func (d *decided) retryAfter() (longest time.Duration) {
+	for i := range d.asked {
+		if d.violates(i) {
+			longest = max(longest, d.out[i].RetryAfter)
+		}
+	}
+	return longest
 }
 
 func (s *step) swap(i, j int) {
@@ -368,15 +465,15 @@ func (s *step) ruleDecision(i int) RuleDecision {
 }
 
 // violates reports whether rule i is why the request was refused.
-func (s *step) violates(i int) bool {
-	return !s.allowed && !s.out[i].Allowed && (s.denied || !s.ops[i].Soft)
+func (d *decided) violates(i int) bool {
+	return !d.allowed && !d.out[i].Allowed && (d.denied || !d.ops[i].Soft)
 }
 
 // exceedsPart reports whether the limit of rule i holds the cost, and the fallback of the
 // store refuses it because this instance's part of the limit never does.
-func (s *step) exceedsPart(i int) bool {
-	d, op := &s.out[i], &s.ops[i]
-	return d.Fallback && d.RetryAfter == core.Never && !op.UpTo && op.Cost <= op.Limit.Capacity()
+func (d *decided) exceedsPart(i int) bool {
+	out, op := &d.out[i], &d.ops[i]
+	return out.Fallback && out.RetryAfter == core.Never && !op.UpTo && op.Cost <= op.Limit.Capacity()
 }
 
 // decides reports whether op i, which may be set aside, is a question that the store decides,

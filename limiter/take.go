@@ -62,9 +62,14 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, maxWait time
 
 func checkCost(cost int64) error {
 	if cost < 0 {
-		return fmt.Errorf("%w: the cost %d is negative", core.ErrOp, cost)
+		return negativeCost(cost)
 	}
 	return nil
+}
+
+// negativeCost is apart so that checkCost is small enough to need no call.
+func negativeCost(cost int64) error {
+	return fmt.Errorf("%w: the cost %d is negative", core.ErrOp, cost)
 }
 
 // takeError returns the error of a Take that ended with err, which may be nil.
@@ -87,22 +92,57 @@ func (r *Result) takeError(err error) error {
 // those of all rules together. If no rule applies, only Allowed is set. The error is that of Take.
 // Under a rule with a concurrency limit, whose units would have to be released, the
 // error wraps [core.ErrOp], and nothing was taken.
-func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (core.Decision, error) {
+func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (d core.Decision, err error) {
 	if err := checkCost(cost); err != nil {
 		return core.Decision{}, err
 	}
 	l.diagnoseOnce()
+	if l.allowInMemory(ctx, key, cost, &d) {
+		return d, nil
+	}
+
 	a := l.newAdmission()
-	d, err := a.result.allow(ctx, &l.engine, key, cost)
+	err = a.result.allow(ctx, &l.engine, key, cost, &d)
 	a.recycle(l)
 	return d, err
 }
 
-func (r *Result) allow(ctx context.Context, e *engine, key string, cost int64) (core.Decision, error) {
+// allowInMemory is allow where the answer of a store in memory is all that there is to do; see
+// plainInMemory. done reports whether it was; otherwise nothing has changed.
+func (e *engine) allowInMemory(ctx context.Context, key string, cost int64, d *core.Decision) (done bool) {
+	set := e.set.Load()
+	if !set.inMemory {
+		return false
+	}
+
+	asked, ok := set.asked.Get().(*decided)
+	if !ok {
+		asked = newAsked(set)
+	}
+	ops := asked.ops
+	for i := range ops {
+		ops[i].Key, ops[i].Cost = key, cost
+	}
+
+	err := e.applyTo(ctx, set.store, ops, asked.out)
+	if err == nil {
+		asked.sumUp(e.findings)
+		asked.together(d)
+	}
+
+	// The pool must not keep the key of a caller.
+	for i := range ops {
+		ops[i].Key = ""
+	}
+	set.asked.Put(asked)
+	return err == nil
+}
+
+func (r *Result) allow(ctx context.Context, e *engine, key string, cost int64, d *core.Decision) error {
 	r.prepare(e)
 	err := r.addKey(ctx, core.Take, key, cost)
 	if err == nil && r.lease != "" {
-		return core.Decision{}, errLease
+		return errLease
 	}
 
 	if err == nil {
@@ -110,20 +150,11 @@ func (r *Result) allow(ctx context.Context, e *engine, key string, cost int64) (
 	}
 	r.conclude(ctx, err)
 
-	// The caller sees one rule, and whether and when all of them let it pass.
-	var d core.Decision
-	if i := r.scarcest(); i >= 0 {
-		d = r.out[i]
-	}
-	d.Allowed, d.Banned, d.RetryAfter = r.allowed, false, 0
-	if !r.allowed {
-		d.Banned, d.RetryAfter = r.Banned(), r.RetryAfter()
-	}
-
+	r.together(d)
 	if err != nil || r.rare.written != nil {
-		return d, r.takeError(err)
+		return r.takeError(err)
 	}
-	return d, nil
+	return nil
 }
 
 // TakeUpTo takes as many units of key as fit under every rule, at most max, and

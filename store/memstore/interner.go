@@ -134,8 +134,8 @@ type classTable struct {
 const (
 	minClassPlaces = 64
 
-	// firstPlaces is how many places a search looks at before it reads the whole name.
-	firstPlaces = 4
+	// samplePlaces is how many places a search looks at before it reads the whole name.
+	samplePlaces = 4
 )
 
 func newClassTable(seed maphash.Seed, places int) *classTable {
@@ -156,18 +156,20 @@ func (c *classTable) grown(classes []*limitClass) *classTable {
 // returns nil and the place that it would have.
 func (c *classTable) find(rule string, l *core.Limit) (*limitClass, *atomic.Pointer[limitClass]) {
 	at := sample(rule, l)
-	for n := range uint64(firstPlaces) {
-		place := c.at(at + n)
-		if v := place.Load(); v == nil || v.is(rule, l) {
-			return v, place
-		}
+	place := c.at(at)
+	if v := place.Load(); v == nil || v.is(rule, l) {
+		return v, place
 	}
-	return c.findByAll(rule, l)
+	return c.findAfter(at, rule, l)
 }
 
-// findByAll is find for a class whose first places others have taken.
-func (c *classTable) findByAll(rule string, l *core.Limit) (*limitClass, *atomic.Pointer[limitClass]) {
-	for at := maphash.Comparable(c.seed, limitClassKey{rule, *l}); ; at++ {
+// findAfter is find for a class whose first place another has taken. Where several have, their
+// names are like its own in the letters that sample reads.
+func (c *classTable) findAfter(at uint64, rule string, l *core.Limit) (*limitClass, *atomic.Pointer[limitClass]) {
+	for n := 1; ; n++ {
+		if at++; n == samplePlaces {
+			at = maphash.Comparable(c.seed, limitClassKey{rule, *l})
+		}
 		place := c.at(at)
 		if v := place.Load(); v == nil || v.is(rule, l) {
 			return v, place
