@@ -16,6 +16,8 @@ import (
 type Admission struct {
 	limiter *Limiter // nil without one
 	result  Result
+	course  course // of the result
+	pooled  pooled // of the course
 	ctx     context.Context
 	renewal renewal
 	headers headers
@@ -23,6 +25,13 @@ type Admission struct {
 
 	parts     []callRange // of a request in parts
 	partCalls []int       // ids of calls
+}
+
+// emptyAdmission returns an admission of no request.
+func emptyAdmission() *Admission {
+	a := &Admission{}
+	a.result.course, a.course.pooled, a.headers.res = &a.course, &a.pooled, &a.result
+	return a
 }
 
 // Outcome returns what the limiter does with the request.
@@ -43,7 +52,7 @@ func (a *Admission) Status() int { return int(a.result.status) }
 
 // Degraded returns [Result.Degraded] of the result.
 func (a *Admission) Degraded() bool {
-	return (a.result.degraded || a.result.outer != nil) && a.result.Degraded()
+	return (a.result.degraded || a.pooled.outer != nil) && a.result.Degraded()
 }
 
 // Result returns what the rules decided. The result must not be used after Done unless
@@ -155,9 +164,10 @@ func (a *Admission) recycle(l *Limiter) {
 // admission itself, because the handler may still refer to its result.
 func (a *Admission) handOnBuffers(l *Limiter) {
 	a.headers.empty()
-	next := &Admission{headers: a.headers, body: a.body}
+	next := emptyAdmission()
+	next.headers, next.body = a.headers, a.body
 	next.headers.res = &next.result
-	next.result.pooled, next.result.record, a.result.record = true, a.result.record, nil
+	next.pooled.record, a.pooled.record = a.pooled.record, nil
 	a.headers, a.body = headers{}, nil
 	l.admissions.Put(next)
 }
@@ -168,7 +178,9 @@ type contextKey struct{}
 // Adapters call it once for an admission whose NeedsContext is true. Under
 // Config.CancelOnLostLease the context ends when a lease of the request is lost.
 func NewContext(ctx context.Context, a *Admission) context.Context {
-	a.result.outer = FromContext(ctx)
+	if outer := FromContext(ctx); outer != nil {
+		a.pooled.outer = outer.course
+	}
 	if l := a.limiter; l != nil && l.cancelOnLost {
 		ctx = a.renewal.handlerContext(ctx)
 	}

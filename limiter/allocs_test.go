@@ -5,10 +5,10 @@ package limiter_test
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
@@ -46,9 +46,46 @@ func TestWaitForLeaseAllocatesNothingWithoutWaiting(t *testing.T) {
 
 // The memory of its Result is most of what a Take costs. Up to 512 bytes need no header.
 func TestResultIsSmall(t *testing.T) {
-	if got := unsafe.Sizeof(limiter.Result{}); got > 512 {
-		t.Errorf("%d bytes, want at most 512", got)
+	for name, row := range map[string]struct {
+		config limiter.Config
+		bytes  uint64
+		allocs float64
+	}{
+		"in memory":           {limiter.Config{}, 160, 1},
+		"with top keys":       {limiter.Config{Top: 1}, 512, 1},
+		"over another store":  {limiter.Config{Store: nothing{}}, 512, 1},
+		"in memory, 2 rules":  {limiter.Config{Rules: []limiter.Rule{rule(t, "b", "10/1h")}}, 272, 2},
+		"in memory, 10 rules": {limiter.Config{Rules: manyRules(t, 9)}, 736, 2},
+	} {
+		row.config.Rules = append(row.config.Rules, rule(t, "a", "10/1h"))
+		l := configured(t, row.config)
+		take := func() {
+			if _, err := l.Take(t.Context(), "k", 1); err != nil {
+				t.Error(err)
+			}
+		}
+		if got := testing.AllocsPerRun(100, take); got != row.allocs {
+			t.Errorf("%s: %v allocations, want %v", name, got, row.allocs)
+		}
+
+		const n = 10000
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range n {
+			take()
+		}
+		runtime.ReadMemStats(&after)
+		if got := (after.TotalAlloc - before.TotalAlloc) / n; got != row.bytes {
+			t.Errorf("%s: %d bytes, want %d", name, got, row.bytes)
+		}
 	}
+}
+
+func manyRules(t *testing.T, n int) (rules []limiter.Rule) {
+	for i := range n {
+		rules = append(rules, rule(t, fmt.Sprint("r", i), "10/1h"))
+	}
+	return rules
 }
 
 // What a selection needs is one object beside the Result.

@@ -98,9 +98,7 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 func (s *step) addKey(ctx context.Context, verb core.Verb, key string, cost int64) error {
 	// Plain rules have no functions that could fail, and nothing to ask about the key.
 	if s.set.plain {
-		for _, r := range s.set.rules {
-			s.nextOp(verb, r, r.terms, key, cost)
-		}
+		s.addPlain(verb, key, cost)
 		return nil
 	}
 

@@ -79,7 +79,7 @@ func (l *Limiter) Bans(ctx context.Context) (list []core.Banned, err error) {
 // units that it has used stay used; [Limiter.Reset] gives them back too. A key without a
 // ban is left as it is. The error names a rule that is not in force.
 func (l *Limiter) Lift(ctx context.Context, rule, key string) error {
-	res := &Result{}
+	res := newResult()
 	res.prepare(&l.engine)
 	// The other rules keep their bans, so the rule is asked alone.
 	i := slices.IndexFunc(res.set.rules, func(r *activeRule) bool { return r.Name == rule })

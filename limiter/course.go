@@ -47,15 +47,37 @@ type course struct {
 	outcome Outcome        // follows from the verdict
 	status  int16          // of the answer that the limiter gives, or 0 if the handler answers
 
-	pooled bool            // it is used again
+	pooled *pooled // of an Admission, or nil
+}
+
+// pooled is what the course of an Admission has besides. Its memory is used again.
+type pooled struct {
 	record *events.Request // memory for the next event, or nil
+	outer  *course         // of the limiter around this one, or nil
 }
 
 // recycle makes the course that of no request.
 func (c *course) recycle() {
 	c.charges.recycle()
 	c.waited = 0
+	if c.pooled != nil {
+		c.pooled.outer = nil
+	}
 	c.verdict, c.outcome, c.status = events.Allowed, Pass, 0
+}
+
+// setDecided makes the course that of a Take that was decided under a plain set.
+func (c *course) setDecided(e *engine, set *ruleSet, key string, cost int64, out []core.Decision) {
+	c.prepareUnder(e, set)
+	c.addPlain(core.Take, key, cost)
+	copy(c.out, out)
+	c.sumUp(c.engine.findings)
+	c.notified = true // a set with more to notify of is not decided so
+}
+
+// isDegraded is [Result.Degraded].
+func (c *course) isDegraded() bool {
+	return c.allowed && c.degraded || c.pooled != nil && c.pooled.outer != nil && c.pooled.outer.isDegraded()
 }
 
 // conclude decides what became of a request that the store has answered, or that ended with err,
@@ -76,7 +98,7 @@ func (c *course) conclude(ctx context.Context, err error) {
 	}
 	if err != nil {
 		c.engine.reportAs(ctx, err, c.undecidedBy())
-	} else if c.local {
+	} else if c.isLocal() {
 		c.engine.reportFallback(ctx)
 	}
 
@@ -85,6 +107,9 @@ func (c *course) conclude(ctx context.Context, err error) {
 		c.drop()
 	}
 }
+
+// isLocal reports whether the fallback decided where the store would have been asked.
+func (c *course) isLocal() bool { return c.fallback && !c.set.strict }
 
 // failsOpen reports whether the request goes on although err kept all rules from
 // deciding. It returns false if the client has left, because clients could otherwise
@@ -332,7 +357,10 @@ func (c *course) observe(ctx context.Context) {
 		}
 	}
 
-	e := c.record
+	var e *events.Request
+	if c.pooled != nil {
+		e = c.pooled.record
+	}
 	if e == nil {
 		e = l.records.Get().(*events.Request)
 	}
@@ -346,11 +374,9 @@ func (c *course) observe(ctx context.Context) {
 	e.Err, e.Rules = nil, e.Rules[:0]
 
 	// A pooled course has its own memory for the next event.
-	switch {
-	case c.record != nil:
-	case c.pooled:
-		c.record = e
-	default:
+	if c.pooled != nil {
+		c.pooled.record = e
+	} else {
 		l.records.Put(e)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -13,39 +14,126 @@ import (
 // Result is what the rules of a [Limiter] decided together. Its methods are
 // safe for concurrent use and on a nil Result.
 type Result struct {
-	course
-	outer *Result // of the limiter around this one
+	*course        // nil for a zero Result, and where there is a brief
+	brief   *brief // of a Take about which there is no more to know, or nil
 }
+
+// newResult returns the result of a request that is yet to be decided.
+func newResult() *Result {
+	r := &struct {
+		Result
+		of course
+	}{}
+	r.course = &r.of
+	return &r.Result
+}
+
+// whole returns all that there is to know, which for a brief is made when it is first asked for.
+func (r *Result) whole() *course {
+	switch {
+	case r.course != nil:
+		return r.course
+	case r.brief != nil:
+		return r.brief.whole()
+	}
+	return &course{}
+}
+
+// brief is the result of a Take that a store in memory has decided under plain rules: the least
+// from which its course can be made. Nearly all results are only asked whether they are allowed,
+// and their memory is most of what a Take costs.
+type brief struct {
+	engine *engine
+	set    *ruleSet
+	key    string
+	out    []core.Decision        // one for each rule
+	made   atomic.Pointer[course] // or nil
+
+	cost              int64 // no pointer is from here on, and the garbage collector looks at none
+	allowed, degraded bool
+	small             [1]core.Decision
+}
+
+// newBrief returns a result of what was decided about a Take of cost units of the key.
+func newBrief(e *engine, set *ruleSet, key string, cost int64, asked *decided) *Result {
+	r := &struct {
+		Result
+		of brief
+	}{}
+	b := &r.of
+	r.brief = b
+
+	b.engine, b.set, b.key, b.cost = e, set, key, cost
+	b.allowed, b.degraded = asked.allowed, asked.degraded
+
+	if n := asked.asked; n <= len(b.small) {
+		b.out = b.small[:n]
+	} else {
+		b.out = make([]core.Decision, n)
+	}
+	for i := range b.out {
+		copyDecision(&b.out[i], &asked.out[i])
+	}
+	return &r.Result
+}
+
+// whole returns the course of the Take, which is the same for all callers.
+func (b *brief) whole() *course {
+	if c := b.made.Load(); c != nil {
+		return c
+	}
+
+	c := &course{}
+	c.setDecided(b.engine, b.set, b.key, b.cost, b.out)
+	if b.made.CompareAndSwap(nil, c) {
+		return c
+	}
+	return b.made.Load()
+}
+
+// isWhole reports whether there is a course, without making one.
+func (r *Result) isWhole() bool { return r != nil && r.course != nil }
 
 // Allowed reports whether the units were taken, except those of Degrade and
 // Shadow rules that were over their limits. If the store could not decide, it follows
 // from OnStoreError of the rules.
-func (r *Result) Allowed() bool { return r != nil && r.allowed }
+func (r *Result) Allowed() bool {
+	if r == nil {
+		return false
+	}
+	if r.brief != nil {
+		return r.brief.allowed
+	}
+	return r.course != nil && r.allowed
+}
 
 // Undecided reports whether the store did not decide under every rule, so that
 // Allowed follows from OnStoreError of the rules, at least in part.
 func (r *Result) Undecided() bool {
-	return r != nil && r.isUndecided()
+	return r.isWhole() && r.isUndecided()
 }
 
 // Denied reports whether the request was refused because Rule.Access of a rule denies the
 // caller, and not because of a limit. Violated has the name of the rule.
-func (r *Result) Denied() bool { return r != nil && r.denied }
+func (r *Result) Denied() bool { return r.isWhole() && r.denied }
 
 // Banned reports whether the request was refused because of a ban, and not by a limit
 // alone. The request whose refusal begins a ban is the first of them. Violated has the
 // names of all rules that refused.
-func (r *Result) Banned() bool { return r != nil && r.banned() }
+func (r *Result) Banned() bool { return r.isWhole() && r.banned() }
 
 // Degraded reports whether the request passes although it is over the limit of a
 // Degrade rule, of this limiter or, for a result from a context, of one around it.
 func (r *Result) Degraded() bool {
-	return r != nil && (r.allowed && r.degraded || r.outer.Degraded())
+	if r != nil && r.brief != nil {
+		return r.brief.allowed && r.brief.degraded
+	}
+	return r.isWhole() && r.isDegraded()
 }
 
 // Waited returns how long the request has waited for its turn.
 func (r *Result) Waited() time.Duration {
-	if r == nil {
+	if !r.isWhole() {
 		return 0
 	}
 	return r.waited
@@ -57,9 +145,10 @@ func (r *Result) Decisions() []RuleDecision {
 	if r == nil {
 		return nil
 	}
-	list := make([]RuleDecision, r.asked)
+	c := r.whole()
+	list := make([]RuleDecision, c.asked)
 	for i := range list {
-		list[i] = r.ruleDecision(i)
+		list[i] = c.ruleDecision(i)
 	}
 	return list
 }
@@ -69,10 +158,11 @@ func (r *Result) Violated() []string {
 	if r == nil {
 		return nil
 	}
+	c := r.whole()
 	var names []string
-	for i := range r.asked {
-		if r.violates(i) {
-			names = append(names, r.calls[i].rule.Name)
+	for i := range c.asked {
+		if c.violates(i) {
+			names = append(names, c.calls[i].rule.Name)
 		}
 	}
 	return names
@@ -85,11 +175,11 @@ func (r *Result) RetryAfter() time.Duration {
 	if r == nil {
 		return 0
 	}
-	return r.retryAfter()
+	return r.whole().retryAfter()
 }
 
 // HoldsLeases reports whether the result holds leases, which have to be released.
-func (r *Result) HoldsLeases() bool { return r != nil && r.holdsLeases() }
+func (r *Result) HoldsLeases() bool { return r.isWhole() && r.holdsLeases() }
 
 // Refund gives back the units that were taken, and the leases, as if they had
 // never been taken; a second call does nothing. Rules that Settle has named before
@@ -100,13 +190,13 @@ func (r *Result) Refund(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	return r.refund(ctx)
+	return r.whole().refund(ctx)
 }
 
 // Release ends the leases, so that others can take the units. Once it has
 // succeeded another call does nothing.
 func (r *Result) Release(ctx context.Context) error {
-	if r == nil {
+	if !r.isWhole() {
 		return nil
 	}
 	return r.release(ctx)
@@ -120,7 +210,7 @@ func (r *Result) Renew(ctx context.Context) (held bool, err error) {
 	if r == nil {
 		return true, nil
 	}
-	held, _, err = r.renew(ctx)
+	held, _, err = r.whole().renew(ctx)
 	return held, err
 }
 
@@ -150,7 +240,7 @@ func (r *Result) Settle(ctx context.Context, actual map[string]int64) error {
 	if r == nil {
 		return errNoResult
 	}
-	return r.settle(ctx, actual)
+	return r.whole().settle(ctx, actual)
 }
 
 func (r *Result) retryAfterSeconds() int64 {
@@ -193,11 +283,6 @@ func wholeSeconds(d time.Duration) int64 {
 	return int64(d/time.Second) + min(1, int64(d%time.Second))
 }
 
-func (r *Result) recycle() {
-	r.course.recycle()
-	r.outer = nil
-}
-
 // encodingVersion is the first byte of an encoded result. It changes with the form.
 const encodingVersion = 1
 
@@ -231,19 +316,20 @@ func (r *Result) MarshalBinary() ([]byte, error) {
 	if r == nil {
 		return []byte{encodingVersion, 0, 0, 0, 0}, nil
 	}
-	flags := flag(flagAllowed, r.allowed) | flag(flagDegraded, r.degraded) | flag(flagUndecided, r.Undecided())
-	b := append(make([]byte, 0, 64+96*r.asked), encodingVersion, flags)
+	c := r.whole()
+	flags := flag(flagAllowed, c.allowed) | flag(flagDegraded, c.degraded) | flag(flagUndecided, c.isUndecided())
+	b := append(make([]byte, 0, 64+96*c.asked), encodingVersion, flags)
 
 	// The issuer is encoded, as the fallback of another limiter knows nothing of the units.
 	var issuer string
-	if r.engine != nil {
-		issuer = r.engine.id
+	if c.engine != nil {
+		issuer = c.engine.id
 	}
 
-	b = appendText(appendText(b, issuer), r.lease)
-	b = binary.AppendUvarint(b, uint64(r.asked))
-	for i := range r.asked {
-		b = appendDecided(b, &r.ops[i], &r.out[i], r.calls[i].rule.OnLimit)
+	b = appendText(appendText(b, issuer), c.lease)
+	b = binary.AppendUvarint(b, uint64(c.asked))
+	for i := range c.asked {
+		b = appendDecided(b, &c.ops[i], &c.out[i], c.calls[i].rule.OnLimit)
 	}
 	return b, nil
 }

@@ -29,8 +29,11 @@ type decided struct {
 	allowed  bool
 	degraded bool
 	over     bool // some rule would not admit
-	fallback bool // decided under some rule
+	fallback bool // of the store has decided, now or before
 	denied   bool // by the lists of the only rule in calls; no store was asked
+	inParts  bool // a rule may have more calls than one
+	admitted bool // an Admission carries out the settlement at its end
+	notified bool // the observer and the hooks know of the request
 }
 
 // step is one request on its way to a store and back.
@@ -44,11 +47,6 @@ type step struct {
 		ops   [1]core.Op
 		out   [1]core.Decision
 	}
-
-	local    bool // the fallback decided where the store would have been asked
-	inParts  bool // a rule may have more calls than one
-	admitted bool // an Admission carries out the settlement at its end
-	notified bool // the observer and the hooks know of the request
 
 	err         error         // why the store could not decide
 	aged        time.Duration // since the store decided
@@ -153,8 +151,11 @@ type RuleDecision struct {
 }
 
 // prepare makes the step ready for the rules in force.
-func (s *step) prepare(e *engine) {
-	s.engine, s.set = e, e.set.Load()
+func (s *step) prepare(e *engine) { s.prepareUnder(e, e.set.Load()) }
+
+// prepareUnder makes the step ready for a set of rules that is or was in force.
+func (s *step) prepareUnder(e *engine, set *ruleSet) {
+	s.engine, s.set = e, set
 	switch n := len(s.set.rules); {
 	case s.calls != nil:
 	case n <= len(s.small.calls):
@@ -186,6 +187,13 @@ func (s *step) add(verb core.Verb, r *activeRule, t *terms, key string, cost int
 		op.Lease, op.Key = s.lease, strings.Clone(key)
 	}
 	return nil
+}
+
+// addPlain adds an op under every rule of a plain set.
+func (s *step) addPlain(verb core.Verb, key string, cost int64) {
+	for _, r := range s.set.rules {
+		s.nextOp(verb, r, r.terms, key, cost)
+	}
 }
 
 // nextOp adds a call under the terms, of which add has checked the cost, and returns its op. If an
@@ -230,7 +238,7 @@ func (s *step) recycle() {
 	s.engine, s.set = nil, nil
 
 	s.allowed, s.degraded, s.over, s.fallback, s.denied = false, false, false, false, false
-	s.local, s.inParts, s.admitted, s.notified = false, false, false, false
+	s.inParts, s.admitted, s.notified = false, false, false
 	s.aged, s.lease = 0, ""
 }
 
@@ -264,7 +272,6 @@ func (s *step) ask(ctx context.Context) error {
 	}
 
 	s.sumUp(s.engine.findings)
-	s.local = s.local || s.fallback && !s.set.strict
 	return nil
 }
 
@@ -277,9 +284,17 @@ func newAsked(set *ruleSet) *decided {
 	return d
 }
 
+// recycle keeps the memory for what is asked next under the set, and no key of a caller.
+func (d *decided) recycle(set *ruleSet) {
+	for i := range d.ops {
+		d.ops[i].Key = ""
+	}
+	set.asked.Put(d)
+}
+
 // sumUp determines what the decisions of the rules are together.
 func (d *decided) sumUp(log *telling.Findings) {
-	d.allowed, d.degraded, d.over, d.fallback = true, false, false, false
+	d.allowed, d.degraded, d.over = true, false, false
 	for i := range d.out[:d.asked] {
 		if d.out[i].Fallback {
 			d.fallback = true

@@ -44,8 +44,16 @@ func (l *Limiter) take(ctx context.Context, key string, cost int64, maxWait time
 		return &Result{}, err
 	}
 	l.diagnoseOnce()
+	if maxWait == 0 {
+		set := l.set.Load()
+		if asked := l.askInMemory(ctx, set, key, cost); asked != nil {
+			res := newBrief(&l.engine, set, key, cost, asked)
+			asked.recycle(set)
+			return res, nil
+		}
+	}
 
-	res := &Result{}
+	res := newResult()
 	res.prepare(&l.engine)
 	err := res.addKey(ctx, core.Take, key, cost)
 	if err == nil && maxWait > 0 && res.bans() {
@@ -97,7 +105,10 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (d core.Dec
 		return core.Decision{}, err
 	}
 	l.diagnoseOnce()
-	if l.allowInMemory(ctx, key, cost, &d) {
+	set := l.set.Load()
+	if asked := l.askInMemory(ctx, set, key, cost); asked != nil {
+		asked.together(&d)
+		asked.recycle(set)
 		return d, nil
 	}
 
@@ -107,12 +118,12 @@ func (l *Limiter) Allow(ctx context.Context, key string, cost int64) (d core.Dec
 	return d, err
 }
 
-// allowInMemory is allow where the answer of a store in memory is all that there is to do; see
-// plainInMemory. done reports whether it was; otherwise nothing has changed.
-func (e *engine) allowInMemory(ctx context.Context, key string, cost int64, d *core.Decision) (done bool) {
-	set := e.set.Load()
+// askInMemory has the store decide where its answer is all that there is to do; see plainInMemory.
+// It returns nil where there is more, and then nothing has changed. What it returns is
+// recycled by the caller.
+func (e *engine) askInMemory(ctx context.Context, set *ruleSet, key string, cost int64) *decided {
 	if !set.inMemory {
-		return false
+		return nil
 	}
 
 	asked, ok := set.asked.Get().(*decided)
@@ -124,18 +135,12 @@ func (e *engine) allowInMemory(ctx context.Context, key string, cost int64, d *c
 		ops[i].Key, ops[i].Cost = key, cost
 	}
 
-	err := e.applyTo(ctx, set.store, ops, asked.out)
-	if err == nil {
-		asked.sumUp(e.findings)
-		asked.together(d)
+	if err := e.applyTo(ctx, set.store, ops, asked.out); err != nil {
+		asked.recycle(set)
+		return nil
 	}
-
-	// The pool must not keep the key of a caller.
-	for i := range ops {
-		ops[i].Key = ""
-	}
-	set.asked.Put(asked)
-	return err == nil
+	asked.sumUp(e.findings)
+	return asked
 }
 
 func (r *Result) allow(ctx context.Context, e *engine, key string, cost int64, d *core.Decision) error {
@@ -224,14 +229,14 @@ func (l *Limiter) Wait(ctx context.Context, key string, n int64) error {
 	// A call that is over before it begins is reported as one that waited and left.
 	if ctx.Err() != nil {
 		err := context.Cause(ctx)
-		res := &Result{}
+		res := newResult()
 		res.engine, res.rare.write().stopped = &l.engine, err
 		res.conclude(ctx, nil)
 		return &WaitError{Err: err}
 	}
 
 	l.diagnoseOnce()
-	res := &Result{}
+	res := newResult()
 	res.prepare(&l.engine)
 	err := res.addKey(ctx, core.Take, key, n)
 	if err == nil && res.lease != "" {
@@ -300,7 +305,7 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 }
 
 func applyKey(ctx context.Context, l *Limiter, verb core.Verb, key string) (*Result, error) {
-	res := &Result{}
+	res := newResult()
 	res.prepare(&l.engine)
 	if err := res.addKey(ctx, verb, key, 1); err != nil {
 		return nil, err
@@ -318,7 +323,7 @@ func applyKey(ctx context.Context, l *Limiter, verb core.Verb, key string) (*Res
 // adapter has counted. Each adapter's Request function makes r from the framework's
 // request. A result that holds leases has to be released.
 func (l *Limiter) TakeRequest(r core.Request) (*Result, error) {
-	return l.takeRequest(r, &Result{})
+	return l.takeRequest(r, newResult())
 }
 
 // TakeRequestUnits is [Limiter.TakeRequest] for a request that costs so many units under
@@ -327,7 +332,7 @@ func (l *Limiter) TakeRequestUnits(r core.Request, cost int64) (*Result, error) 
 	if err := checkCost(cost); err != nil {
 		return &Result{}, err
 	}
-	res := &Result{}
+	res := newResult()
 	u := res.rare.write()
 	u.fixed, u.fixedCost = true, cost
 	return l.takeRequest(r, res)
@@ -350,7 +355,7 @@ func (l *Limiter) takeRequest(r core.Request, res *Result) (*Result, error) {
 // PeekRequest returns what [Limiter.TakeRequest] would decide about r, rule by
 // rule, and changes nothing. A rule that is not about r is left out.
 func (l *Limiter) PeekRequest(r core.Request) ([]RuleDecision, error) {
-	res := &Result{}
+	res := newResult()
 	if err := res.applyRequest(l.shared(), core.Peek, r); err != nil {
 		return nil, err
 	}
@@ -360,7 +365,7 @@ func (l *Limiter) PeekRequest(r core.Request) ([]RuleDecision, error) {
 // ResetRequest makes the key of r fresh under every rule that is about r. The
 // costs of the rules do not matter.
 func (l *Limiter) ResetRequest(r core.Request) error {
-	return (&Result{}).applyRequest(l.shared(), core.Reset, r)
+	return newResult().applyRequest(l.shared(), core.Reset, r)
 }
 
 // shared returns what the requests of l share, or nil for a nil Limiter.
@@ -376,6 +381,7 @@ func (l *Limiter) shared() *engine {
 // use.
 type Reservation struct {
 	result Result
+	course course
 	due    time.Time
 }
 
@@ -398,6 +404,7 @@ func (l *Limiter) Reserve(ctx context.Context, key string, n int64) (*Reservatio
 	l.diagnoseOnce()
 
 	r := &Reservation{}
+	r.result.course = &r.course
 	res := &r.result
 	res.prepare(&l.engine)
 	err := res.addKey(ctx, core.Take, key, n)
@@ -467,7 +474,7 @@ func (l *Limiter) Restore(data []byte) (*Result, error) {
 	}
 
 	flags := r.byte()
-	res := &Result{}
+	res := newResult()
 	res.allowed, res.degraded = flags&flagAllowed != 0, flags&flagDegraded != 0
 	if flags&flagUndecided != 0 {
 		res.rare.write().skipped = errElsewhere
@@ -533,7 +540,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 
 	res.conclude(a.ctx, err)
 	if res.HoldsLeases() {
-		a.renewal.start(a.ctx, &res.course)
+		a.renewal.start(a.ctx, res.course)
 	}
 	return a
 }
@@ -541,9 +548,7 @@ func (l *Limiter) Admit(r core.Request) *Admission {
 func (l *Limiter) newAdmission() *Admission {
 	a, ok := l.admissions.Get().(*Admission)
 	if !ok {
-		a = &Admission{}
-		a.result.pooled = true
-		a.headers.res = &a.result
+		a = emptyAdmission()
 	}
 	a.limiter = l
 	return a
@@ -551,8 +556,7 @@ func (l *Limiter) newAdmission() *Admission {
 
 // admitNone returns the admission of a request that no limiter can decide about.
 func admitNone() *Admission {
-	a := &Admission{}
-	a.headers.res = &a.result
+	a := emptyAdmission()
 	a.result.err = errNoLimiter
 	a.result.verdict, a.result.outcome, a.result.status = events.FailedClosed, Failed, unavailableStatus
 	return a
@@ -646,7 +650,7 @@ func (l *Limiter) TakeCosts(ctx context.Context, key string, costs map[string]in
 	}
 	l.diagnoseOnce()
 
-	res := &Result{}
+	res := newResult()
 	res.prepare(&l.engine)
 	if err := res.checkCosts(costs); err != nil {
 		return &Result{}, err

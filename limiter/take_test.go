@@ -3,12 +3,18 @@ package limiter_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/store/memstore"
 )
 
 // A handle goes where programs expect the limiter of golang.org/x/time/rate.
@@ -115,4 +121,135 @@ func TestCostsThatCannotBeTaken(t *testing.T) {
 	if d, err := l.Peek(t.Context(), "k"); err != nil || d[0].Decision.Remaining != 5 {
 		t.Errorf("%+v, %v: something was taken", d, err)
 	}
+}
+
+// twins are two limiters with the same rules, each over a memory of its own, on one clock. Of the
+// first a Take keeps no more than it has to; the second counts top keys too, so its Takes keep all.
+func twins(t *testing.T, now *time.Time, hooks func(i int) *events.Hooks, rules ...limiter.Rule) (
+	twin [2]*limiter.Limiter) {
+	t.Helper()
+	for i := range twin {
+		s := memstore.MustNew(memstore.Options{Clock: func() int64 { return now.UnixMicro() }})
+		twin[i] = configured(t, limiter.Config{Store: s, Rules: rules, Top: i, Hooks: hooks(i)})
+	}
+	return twin
+}
+
+// toldBy returns all that a result tells.
+func toldBy(t *testing.T, res *limiter.Result) string {
+	t.Helper()
+	return fmt.Sprint(res.Allowed(), res.Undecided(), res.Denied(), res.Banned(), res.Degraded(), res.Waited(),
+		res.Decisions(), res.Violated(), res.RetryAfter(), res.HoldsLeases())
+}
+
+// use does one of the things that can be done with a result, and returns what came of it.
+func use(t *testing.T, l *limiter.Limiter, res *limiter.Result, way int) string {
+	t.Helper()
+	ctx := t.Context()
+	switch way {
+	case 0:
+		return fmt.Sprint(res.Refund(ctx))
+	case 1:
+		return fmt.Sprint(res.Settle(ctx, map[string]int64{"a": 1}))
+	case 2:
+		return fmt.Sprint(res.Settle(ctx, map[string]int64{"a": 99, "none": 1}))
+	case 3:
+		held, err := res.Renew(ctx)
+		return fmt.Sprint(held, err, res.Release(ctx))
+	case 4:
+		data, err := res.MarshalBinary()
+		if err != nil {
+			return err.Error()
+		}
+		again, err := l.Restore(data)
+		if err != nil {
+			return err.Error()
+		}
+		return toldBy(t, again) + fmt.Sprint(again.Refund(ctx))
+	}
+	return ""
+}
+
+func TestTakeInMemoryAgreesWithOneThatKeepsAll(t *testing.T) {
+	for name, rules := range map[string][]limiter.Rule{
+		"none":    nil,
+		"one":     {rule(t, "a", "5/1s")},
+		"several": {rule(t, "a", "5/1s"), rule(t, "b", "7/2s fixed-window"), rule(t, "c", "11/5s sliding-log")},
+		"soft": {withOnLimit(rule(t, "dark", "2/1s"), limiter.Shadow),
+			withOnLimit(rule(t, "dim", "3/1s"), limiter.Degrade), rule(t, "a", "9/1s")},
+	} {
+		now, r := epoch, rand.New(rand.NewPCG(3, 4))
+		var heard [2][]events.Units
+		pair := twins(t, &now, func(i int) *events.Hooks {
+			return &events.Hooks{Units: func(u events.Units) { heard[i] = append(heard[i], u) }}
+		}, rules...)
+
+		for n := range 2000 {
+			now = now.Add(time.Duration(r.IntN(400)) * time.Millisecond)
+			key, cost, first, second := fmt.Sprint(r.IntN(3)), int64(r.IntN(13)), r.IntN(6), r.IntN(6)
+
+			var got [2]string
+			for i, l := range pair {
+				res, err := l.Take(t.Context(), key, cost)
+				got[i] = fmt.Sprint(err, res.Allowed(), use(t, l, res, first), toldBy(t, res), use(t, l, res, second))
+			}
+			if got[0] != got[1] {
+				t.Fatalf("%s, %d: %s\nwant %s", name, n, got[0], got[1])
+			}
+		}
+		if !slices.Equal(heard[0], heard[1]) || name != "none" && len(heard[0]) == 0 {
+			t.Errorf("%s: the hooks heard of %d corrections, want %d, the same", name, len(heard[0]), len(heard[1]))
+		}
+	}
+}
+
+// A result may be used by several goroutines at once, and its units are given back once.
+func TestTakeInMemoryIsRefundedOnce(t *testing.T) {
+	now := epoch
+	l := twins(t, &now, func(int) *events.Hooks { return nil }, rule(t, "a", "10/1h"))[0]
+	for range 100 {
+		kept, err := l.Take(t.Context(), "k", 3)
+		if err != nil || !kept.Allowed() {
+			t.Fatal(kept.Allowed(), err)
+		}
+		res, err := l.Take(t.Context(), "k", 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if err := res.Refund(t.Context()); err != nil || len(res.Decisions()) != 1 {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		wantLeft(t, l, "k", 7)
+		if err := kept.Refund(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The result keeps the rules under which it was taken.
+func TestTakeInMemoryIsRefundedAfterSetRules(t *testing.T) {
+	now := epoch
+	l := twins(t, &now, func(int) *events.Hooks { return nil }, rule(t, "a", "10/1h"))[0]
+	res, err := l.Take(t.Context(), "k", 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.SetRules([]limiter.Rule{rule(t, "b", "5/1h"), rule(t, "a", "10/1h")}); err != nil {
+		t.Fatal(err)
+	}
+
+	if d := res.Decisions(); len(d) != 1 || d[0].Rule != "a" || d[0].Decision.Remaining != 6 {
+		t.Errorf("%+v", d)
+	}
+	if err := res.Refund(t.Context()); err != nil {
+		t.Error(err)
+	}
+	wantLeft(t, l, "k", 5, 10)
 }

@@ -510,7 +510,7 @@ func (w *wait) putBehind(c *course) (behind bool) {
 func (c *course) newSlot(booked time.Time) *waitline.Slot {
 	s := &waitline.Slot{Ops: slices.Clone(c.ops[:c.asked]), Out: slices.Clone(c.out[:c.asked]), Degraded: c.degraded,
 		Booked: booked, Due: booked.Add(c.longestWait())}
-	if c.lease != "" || c.local || c.asked < len(c.calls) {
+	if c.lease != "" || c.isLocal() || c.asked < len(c.calls) {
 		s.Owner = c
 	}
 	for i := range s.Ops {
