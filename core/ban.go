@@ -49,6 +49,9 @@ const maxStrikes = int64(1) << 31
 
 // Validate returns an error that names every mistake in b, which is not zero.
 func (b Ban) Validate() error {
+	if b.isSound() {
+		return nil
+	}
 	var errs []error
 	if b.Strikes < 1 || b.Strikes > maxStrikes {
 		errs = append(errs, fmt.Errorf("strikes %d is not within 1 to %d", b.Strikes, maxStrikes))
@@ -64,6 +67,17 @@ func (b Ban) Validate() error {
 		errs = append(errs, errors.New("for is above max"))
 	}
 	return errors.Join(errs...)
+}
+
+// isSound reports whether Validate finds no mistake. Stores ask for it at each step.
+func (b *Ban) isSound() bool {
+	return b.Strikes >= 1 && b.Strikes <= maxStrikes && isSpan(b.Within) && isSpan(b.For) && isSpan(b.Max) &&
+		b.For <= b.Max
+}
+
+// isSpan reports whether spanFault finds nothing.
+func isSpan(d time.Duration) bool {
+	return d >= time.Millisecond && d <= MaxPeriod && d%time.Microsecond == 0
 }
 
 // spanFault returns an error if a span of a Ban is too short, too long or a fraction.

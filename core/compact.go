@@ -28,6 +28,7 @@ const (
 
 	inLog      // each comes back a period after its Take
 	inSegments // they come back by segments
+	inLeases   // each comes back with its lease
 )
 
 // Valid reports whether c is the arithmetic of a limit.

@@ -6,6 +6,7 @@
 //	                          word, and their number   units end and, below it, how many
 //	SlidingWindow  its units  the newest segment, its  a ring of numbers of one width: the
 //	                          place, and the width     units of each segment that may count
+//	Concurrency    see compactlease.go
 
 package core
 
@@ -20,18 +21,33 @@ func (c *Compact) Listed() bool { return c.form >= inLog }
 // TakeListed is Take for a key with a list, to which it charges the units. If the Take is refused
 // or ok is false, it has changed only d. ok is also false if the list has no room.
 func (c *Compact) TakeListed(used, mark *int64, list []byte, now, n int64, d *Decision) (ok bool) {
-	if c.form == inLog {
-		return c.takeLogged(used, mark, list, now, n, d, true)
-	}
-	return c.takeSegmented(used, mark, list, now, n, d, true)
+	return c.decideListed(used, mark, list, now, n, d, charging)
 }
 
 // TryListed is TakeListed without the charge, which the same TakeListed makes.
 func (c *Compact) TryListed(used, mark int64, list []byte, now, n int64, d *Decision) (ok bool) {
+	return c.decideListed(&used, &mark, list, now, n, d, trying)
+}
+
+// PeekListed is TakeListed for a Peek of n units or of none, which needs no room in the list.
+func (c *Compact) PeekListed(used, mark int64, list []byte, now, n int64, d *Decision) (ok bool) {
+	return c.decideListed(&used, &mark, list, now, n, d, peeking)
+}
+
+// intent is what a decision on a list is for.
+type intent uint8
+
+const (
+	peeking  intent = iota // the answer alone, with the key as it is
+	trying                 // the answer to a Take
+	charging               // the Take
+)
+
+func (c *Compact) decideListed(used, mark *int64, list []byte, now, n int64, d *Decision, in intent) (ok bool) {
 	if c.form == inLog {
-		return c.takeLogged(&used, &mark, list, now, n, d, false)
+		return c.takeLogged(used, mark, list, now, n, d, in)
 	}
-	return c.takeSegmented(&used, &mark, list, now, n, d, false)
+	return c.takeSegmented(used, mark, list, now, n, d, in)
 }
 
 // UntryListed turns the decision of TryListed on an allowed Take of n units into the decision on
@@ -82,7 +98,10 @@ func (c *Compact) ListSize(log []Entry) int {
 // Span returns an instant that the last Take of a key in use was not before, and the one at which
 // the key is fresh.
 func (c *Compact) Span(mark int64, list []byte) (began, fresh int64) {
-	if c.form == inLog {
+	switch c.form {
+	case inLeases:
+		return mark - c.every, mark
+	case inLog:
 		r := ringOf(mark, list)
 		fresh = r.at(r.n - 1).At
 		return fresh - c.every, fresh
@@ -161,8 +180,8 @@ func unpackLog(r ring, log []Entry) []Entry {
 	return log
 }
 
-// takeLogged is TakeListed for SlidingLog, which charges nothing unless it shall.
-func (c *Compact) takeLogged(used, mark *int64, list []byte, now, n int64, d *Decision, charge bool) (ok bool) {
+// takeLogged is decideListed for SlidingLog.
+func (c *Compact) takeLogged(used, mark *int64, list []byte, now, n int64, d *Decision, in intent) (ok bool) {
 	r, held := ringOf(*mark, list), *used
 	for r.n > 0 {
 		oldest := r.at(0)
@@ -184,6 +203,8 @@ func (c *Compact) takeLogged(used, mark *int64, list []byte, now, n int64, d *De
 
 	*d = Decision{At: now}
 	switch missing := held + n - c.capacity; {
+	case n == 0:
+		d.Allowed = true
 	case n > c.capacity:
 		d.RetryAfter = Never
 	case missing > 0:
@@ -192,6 +213,8 @@ func (c *Compact) takeLogged(used, mark *int64, list []byte, now, n int64, d *De
 			i++
 		}
 		d.RetryAfter = micros(r.at(i).At - now)
+	case in == peeking:
+		d.Allowed = true
 	case newest.At < end && r.n == len(list)/wordSize:
 		return false
 	default:
@@ -201,7 +224,7 @@ func (c *Compact) takeLogged(used, mark *int64, list []byte, now, n int64, d *De
 		}
 		newest.N += n
 		d.Allowed, d.Taken, held = true, n, held+n
-		if charge {
+		if in == charging {
 			r.set(r.n-1, newest)
 			*used, *mark = held, r.mark()
 		}
@@ -304,8 +327,8 @@ func (c *Compact) unpackSegments(mark int64, list []byte, log []Entry) []Entry {
 	return log
 }
 
-// takeSegmented is TakeListed for SlidingWindow, which charges nothing unless it shall.
-func (c *Compact) takeSegmented(used, mark *int64, list []byte, now, n int64, d *Decision, charge bool) (ok bool) {
+// takeSegmented is decideListed for SlidingWindow.
+func (c *Compact) takeSegmented(used, mark *int64, list []byte, now, n int64, d *Decision, in intent) (ok bool) {
 	newest, place, width := splitMark(*mark)
 	held, passed, begun := *used, now-newest*c.every, int64(0)
 	if passed < 0 || len(list) < c.sizeOf(width) {
@@ -336,10 +359,14 @@ func (c *Compact) takeSegmented(used, mark *int64, list []byte, now, n int64, d 
 
 	*d = Decision{At: now}
 	switch missing := inUse + n - c.capacity; {
+	case n == 0:
+		d.Allowed = true
 	case n > c.capacity:
 		d.RetryAfter = Never
 	case missing > 0:
 		d.RetryAfter = micros(c.wait(list, width, place, missing, passed))
+	case in == peeking:
+		d.Allowed = true
 	default:
 		sum := n
 		if begun == 0 {
@@ -350,7 +377,7 @@ func (c *Compact) takeSegmented(used, mark *int64, list []byte, now, n int64, d 
 		}
 		d.Allowed, d.Taken = true, n
 		inUse, held = inUse+n, held+n
-		if charge {
+		if in == charging {
 			c.clearBefore(list, width, place, begun)
 			setUnits(list, width, place, sum)
 			*used, *mark = held, markOf(newest+begun, place, width)

@@ -85,7 +85,7 @@ func listedOp(t *rapid.T, l *core.Limit, taken []core.Op) core.Op {
 }
 
 func TestListedTakeDecidesAsDecide(t *testing.T) {
-	quick := 0
+	quick, peeked := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		limits, now := listedLimits(t), start
 		k := listedKey{limit: limits[0]}
@@ -113,6 +113,8 @@ func TestListedTakeDecidesAsDecide(t *testing.T) {
 				quick++
 			} else if want.Changed {
 				k.keep(t, &want)
+			} else if op.Verb == core.Peek && k.limit == *l && want.None() && k.peeks(t, &op, now, d[0]) {
+				peeked++
 			}
 
 			k.holds(t, &want, now)
@@ -121,9 +123,30 @@ func TestListedTakeDecidesAsDecide(t *testing.T) {
 			}
 		}
 	})
-	if quick < 100 {
-		t.Errorf("%d Takes were decided without Decide", quick)
+	if quick < 100 || peeked < 5 {
+		t.Errorf("%d Takes and %d Peeks were decided without Decide", quick, peeked)
 	}
+}
+
+// peeks compares PeekListed with the decision of Decide, for the units of the op and for none. It
+// reports whether that decided.
+func (k *listedKey) peeks(t *rapid.T, op *core.Op, now int64, want core.Decision) bool {
+	t.Helper()
+	c, before := k.limit.Compact(), slices.Clone(k.list)
+	got := core.Decision{Allowed: true, Origin: 7, Wait: 7, RetryAfter: 7, At: 7}
+	nothing := got
+	ok := c.PeekListed(k.used, k.mark, k.list, now, op.Cost, &got)
+	if ok && got != want {
+		t.Fatalf("%v: a peek of %d units of %+v at %d\n got %+v\nwant %+v", k.limit, op.Cost, k.open(), now, got, want)
+	}
+	want.Allowed, want.RetryAfter = true, 0
+	if c.PeekListed(k.used, k.mark, k.list, now, 0, &nothing) != ok || ok && nothing != want {
+		t.Fatalf("%v: a peek of nothing: %+v, want %+v", k.limit, nothing, want)
+	}
+	if !slices.Equal(before, k.list) {
+		t.Fatalf("%v: a peek has changed the list", k.limit)
+	}
+	return ok
 }
 
 // takes compares TakeListed with the decision of Decide. It reports whether that decided.

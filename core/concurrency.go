@@ -128,7 +128,7 @@ func (*concurrency) leased() bool                         { return true }
 func (*concurrency) books() bool                          { return false }
 func (*concurrency) prefetchable() bool                   { return false }
 func (*concurrency) rolling() bool                        { return false }
-func (*concurrency) compact(*Limit) Compact               { return Compact{} }
+func (*concurrency) compact(l *Limit) Compact             { return compactLeases(l) }
 func (*concurrency) part(l *Limit, n int64) Limit         { return l.countPart(n) }
 func (*concurrency) stillUsed(*Limit, int64, int64) int64 { return 0 }
 

@@ -20,7 +20,7 @@ const (
 	rareBytes     = 64  // the same of a rareState
 	classBytes    = 240 // of the rule and the limit of a slot whose class is uninterned
 	recordBytes   = 8   // of an entry in a list, at most
-	idBytes       = 48  // of the id of a lease, which in a bucket begins with its key
+	idBytes       = 48  // of the id of a lease that core.Compact cannot pack, such as one in a bucket
 
 	// asideBytes is what a key takes more for an aside, such as that of a key which has
 	// strikes or bans, at most.
@@ -37,8 +37,9 @@ const (
 // bytesOf returns the memory of a key of that length under a valid limit when its state is as
 // large as the limit allows.
 func bytesOf(key int, l *core.Limit, id classID) int64 {
-	size, records, room := slotBytes, l.MaxRecords(), maxText-key
-	if room < 0 {
+	size, room := slotBytes, maxText-key
+	hasExt := room < 0
+	if hasExt {
 		size, room = size+int64(key)+16, maxText
 	}
 	if id == uninterned {
@@ -47,26 +48,62 @@ func bytesOf(key int, l *core.Limit, id classID) int64 {
 
 	// The slot alone holds a short key and a state of two numbers, with a list that fits beside the
 	// key. Anything more is in an ext.
-	rare := l.Leased() || id == uninterned || l.NeedsWindows()
+	rare := id == uninterned || l.NeedsWindows()
 	list := listBytes(l)
-	if records*recordBytes <= int64(room) || l.Leased() {
+	switch {
+	case l.Leased():
+		size, list = size+tailBytes(l, room), longTailBytes(l, room)
+	case l.MaxRecords()*recordBytes <= int64(room):
 		list = 0
 	}
+
 	if rare {
 		size += rareBytes
 	}
 	if rare || list > 0 {
 		size += extStateBytes
 	}
-	if size > slotBytes {
+	if rare || list > 0 || hasExt {
 		size += extBytes
 	}
-
-	// The capacity of the leases is a power of two.
-	if l.Leased() {
-		return size + idBytes*records + int64(unsafe.Sizeof(core.Lease{}))<<bits.Len64(uint64(records-1))
-	}
 	return size + list
+}
+
+// bucketBytes returns the memory of an overflow bucket, in whose leases ids begin with keys.
+func bucketBytes(l *core.Limit, id classID) int64 { return bytesOf(0, l, id) + looseBytes(l) }
+
+// looseBytes returns the most memory that the leases of a key take if core.Compact cannot pack
+// them, or 0 if the limit has none. The capacity of their list is a power of two.
+func looseBytes(l *core.Limit) int64 {
+	if !l.Leased() {
+		return 0
+	}
+	n := l.MaxRecords()
+	return rareBytes + extStateBytes + extBytes + idBytes*n +
+		int64(unsafe.Sizeof(core.Lease{}))<<bits.Len64(uint64(n-1))
+}
+
+// tailBytes returns the most memory that the tail of a key with that room in its slot takes among
+// the tails of its shard: a twelfth more than its records, for what is free or was given back.
+func tailBytes(l *core.Limit, room int) int64 {
+	if n := recordsBeside(l, room); n <= maxTail {
+		return n + n/12
+	}
+	return 0
+}
+
+// longTailBytes returns the same of a tail that is a list, as the allocator rounds it.
+func longTailBytes(l *core.Limit, room int) int64 {
+	if n := recordsBeside(l, room); n > maxTail {
+		return n + n/8
+	}
+	return 0
+}
+
+// recordsBeside returns the bytes of the leases for which a slot with that room has none.
+func recordsBeside(l *core.Limit, room int) int64 {
+	a := l.Compact()
+	return int64(max(0, a.LeaseBytes(int(l.MaxRecords())-room/a.LeaseBytes(1))))
 }
 
 // listBytes returns the most memory that a list beside a slot takes, as the allocator rounds it.

@@ -73,7 +73,7 @@ func TestMaxBytesBoundsTheBuckets(t *testing.T) {
 	// The keys fill their part, and what is left is for buckets, of which each needs as much as its
 	// largest state.
 	fill(t, s, "k", int(MinBytes/slotBytes), small)
-	room, size := (int64(MinBytes) - s.Bytes()), bytesOf(0, &large, s.classIDOf(t, large))
+	room, size := (int64(MinBytes) - s.Bytes()), bucketBytes(&large, s.classIDOf(t, large))
 
 	for i := range room/size + 3 {
 		op := takes("k", large)

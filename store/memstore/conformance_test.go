@@ -1,6 +1,10 @@
 package memstore
 
 import (
+	"context"
+	"crypto/md5"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/headgate/headgate/core"
@@ -19,6 +23,24 @@ func open(t testing.TB, clock *storetest.Clock) *Store {
 
 func TestStoreDecidesAsSpecified(t *testing.T) {
 	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) core.Store { return open(t, clock) })
+}
+
+// withIDs gives leases ids as limiters make them.
+type withIDs struct{ *Store }
+
+func (s withIDs) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	ops = slices.Clone(ops)
+	for i := range ops {
+		if ops[i].Lease != "" {
+			ops[i].Lease = fmt.Sprintf("%x", md5.Sum([]byte(ops[i].Lease)))
+		}
+	}
+	return s.Store.Apply(ctx, ops, out)
+}
+
+// Leases of limiters are kept packed.
+func TestPackedLeasesAreDecidedAsSpecified(t *testing.T) {
+	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) core.Store { return withIDs{open(t, clock)} })
 }
 
 // A single shard is swept most often.

@@ -39,7 +39,7 @@ type extState struct {
 
 // rareState is the part of the state that few algorithms, or few stores, need.
 type rareState struct {
-	leases []core.Lease
+	leases []core.Lease // with ids that core.Compact cannot pack
 	over   int64
 	slot   int64
 	class  *limitClassKey // of a slot that is uninterned
@@ -78,6 +78,11 @@ func (t *table) list(i int) []byte {
 	if m := t.extState(i); m != nil && m.list != nil {
 		return m.list
 	}
+	return t.room(i)
+}
+
+// room returns the bytes of slot i that its key leaves.
+func (t *table) room(i int) []byte {
 	c := &t.slots[i]
 	if c.size == long {
 		return c.text[:]
@@ -85,7 +90,9 @@ func (t *table) list(i int) []byte {
 	return c.text[c.size:]
 }
 
-// isRare reports whether a state needs a rareState if its class is known.
-func isRare(st *core.State) bool {
-	return len(st.Leases) > 0 || st.Over != 0 || st.Slot != 0 || !st.Aside.None()
-}
+// needsRareState reports whether a state needs a rareState if its class is known and its leases are
+// elsewhere.
+func needsRareState(st *core.State) bool { return st.Over != 0 || st.Slot != 0 || !st.Aside.None() }
+
+// isRare reports whether a state has what a rareState holds.
+func isRare(st *core.State) bool { return len(st.Leases) > 0 || needsRareState(st) }

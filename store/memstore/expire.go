@@ -66,6 +66,7 @@ func (h *shard) expire(i int, now, since int64) bool {
 	at := h.expiry(i, max(since, min(now, h.written(i))))
 	if at > since {
 		h.recordExpiry(at)
+		shrinkLeases(h, i)
 		return false
 	}
 
@@ -83,8 +84,8 @@ func (h *shard) expiry(i int, now int64) int64 {
 
 	g := &(*h.classes.list.Load())[c.class&^shared].compact
 	if g.Listed() {
-		// A key without units, whose ban was lifted, is fresh now.
-		if c.used == 0 {
+		// A key without units, whose ban was lifted or whose last lease was released, is fresh now.
+		if c.used == 0 || g.Leased() && g.Leases(c.used) == 0 {
 			return now
 		}
 		if began, fresh := g.Span(c.mark, h.list(i)); began <= now {
@@ -99,12 +100,16 @@ func (h *shard) expiry(i int, now int64) int64 {
 // written returns an instant that slot i was not written before, as far as that is known.
 func (h *shard) written(i int) int64 {
 	c := &h.slots[i]
-	if l := &h.classOf(i).limit; l.Algorithm.Listed() && c.used > 0 {
-		a := h.classes.compactOf(c.class, l)
-		began, _ := a.Span(c.mark, h.list(i))
-		return began
+	l := &h.classOf(i).limit
+	if !l.Algorithm.Listed() || c.used == 0 {
+		return c.mark
 	}
-	return c.mark
+	a := h.classes.compactOf(c.class, l)
+	if a.Leased() && a.Leases(c.used) == 0 {
+		return c.mark
+	}
+	began, _ := a.Span(c.mark, h.list(i))
+	return began
 }
 
 // expiryByCore asks core when slot i is fresh. It settles a copy, because a

@@ -14,10 +14,11 @@
 //
 // The first two paths are for Takes of at least one unit that book nothing and
 // are not UpTo, under limits for which a key is two numbers and perhaps a list (see
-// core.Compact), and for keys without strikes or bans. They leave refusals under a core.Ban
+// core.Compact), and for keys without strikes or bans. A single Peek takes them too if there is a
+// list, and so does a single op on leases. They leave refusals under a core.Ban
 // to the general path, which step.go has. No path allocates for a key that is held, except
 // for a few bytes when a key is pinned or gets its first strike, for a list that grows, and
-// for leases.
+// on the general path for leases.
 // Steps on keys of one shard wait for each other. A step that is not quick, on a pinned
 // key, takes the lock and unpins the key.
 
@@ -103,8 +104,15 @@ func (h *shard) take(hash uint64, v *limitClass, op *core.Op, now int64, d *core
 // Take only makes the slot fresh later than was noted before.
 func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Decision) bool {
 	c := &h.slots[i]
+	if v.compact.Leased() {
+		l := leaseSlotOf(h, i, v, op)
+		return l.compact != nil && l.take(op, v.id, now, d)
+	}
 	if c.class != v.id || h.rareState(i) != nil {
 		return false
+	}
+	if op.Verb == core.Peek {
+		return v.compact.PeekListed(c.used, c.mark, h.list(i), now, op.Cost, d) && d.ResetAfter > 0
 	}
 
 	// A list is charged in its place, and two numbers once it is known that the slot stays in use.
@@ -127,11 +135,37 @@ func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Dec
 	return true
 }
 
-// quick reports whether the op is a Take that core.Compact can decide if its
-// limit has one. core.CheckOps finds no fault in such an op.
-func quick(op *core.Op) bool {
-	return op.Verb == core.Take && !op.UpTo && op.Cost > 0 && op.MaxWait == 0 && op.At == 0 && op.ResetAfter == 0
+// quick reports whether the op, of class v, is a Take that core.Compact can decide if its limit has
+// one. core.CheckOps finds no fault in such an op.
+func quick(v *limitClass, op *core.Op) bool {
+	if op.Verb != core.Take || op.UpTo || op.Cost <= 0 || op.MaxWait != 0 || op.At != 0 || op.ResetAfter != 0 {
+		return false
+	}
+	if v.compact.Leased() {
+		return op.Lease != "" && op.Ban == nil
+	}
+	return op.Ban == nil || op.Ban.Validate() == nil
 }
+
+// inPlace reports whether the only op, under a limit with a list, is one that core.Compact can
+// decide and in which core.CheckOps finds no fault.
+func inPlace(ops []core.Op, out []core.Decision) bool {
+	op := &ops[0]
+	if quickRelease(op) {
+		return true
+	}
+	known := op.Verb == core.Peek || op.Verb == core.Take && op.Limit.Leased()
+	return known && core.CheckOps(ops, out) == nil
+}
+
+// quickRelease reports whether the op is a Refund of a lease in which core.CheckOps finds no fault.
+func quickRelease(op *core.Op) bool {
+	return op.Verb == core.Refund && op.Limit.Leased() && op.Lease != "" && op.Ban == nil && !op.UpTo &&
+		op.Cost >= 0 && op.MaxWait == 0 && op.At >= 0 && op.At < exact && op.ResetAfter >= 0
+}
+
+// exact is the end of the instants that an op may have.
+const exact = 1 << 53
 
 // pinned is a key that was asked for many times in a row. While its shard
 // points to it, its count is here and not in its slot, in one word, so that a
@@ -352,7 +386,7 @@ func (f *fastTakes) locate(s *Store, ops []core.Op) bool {
 	for i := range ops {
 		op := &ops[i]
 		v := s.classes.lookup(op)
-		if v == nil || !v.compact.Valid() || !quick(op) {
+		if v == nil || !v.compact.Valid() || !quick(v, op) {
 			return false
 		}
 
@@ -433,11 +467,15 @@ func (f *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) 
 	}
 
 	c := &h.slots[i]
+	f.at = int32(i)
+	if f.class.compact.Leased() {
+		l := leaseSlotOf(h, i, f.class, op)
+		return l.compact != nil && l.try(op, now, d)
+	}
 	if c.class != f.class.id || h.rareState(i) != nil {
 		return false
 	}
 
-	f.at = int32(i)
 	if f.class.compact.Listed() {
 		good = f.class.compact.TryListed(c.used, c.mark, h.list(i), now, op.Cost, d)
 	} else {
@@ -455,6 +493,11 @@ func (f *fastTakes) commit(s *Store, ops []core.Op, out []core.Decision) {
 		p := &f.of[i]
 		h := &s.shards[p.shard]
 		slot := &h.slots[p.at]
+		if p.class.compact.Leased() {
+			l := leaseSlotOf(h, int(p.at), p.class, &ops[i])
+			l.take(&ops[i], p.class.id, out[i].At, &out[i])
+			continue
+		}
 		if p.class.compact.Listed() {
 			d := out[i]
 			p.class.compact.TakeListed(&slot.used, &slot.mark, h.list(int(p.at)), d.At, ops[i].Cost, &d)
@@ -472,7 +515,7 @@ func (f *fastTakes) undoRefused(s *Store, ops []core.Op, out []core.Decision) bo
 		if !d.Allowed && ops[i].Ban != nil {
 			return false
 		}
-		if !d.Allowed {
+		if !d.Allowed || p.class.compact.Leased() {
 			continue
 		}
 

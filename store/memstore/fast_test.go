@@ -20,7 +20,8 @@ import (
 
 func TestFastPathLeavesOtherOpsToCore(t *testing.T) {
 	good := takes("key", limit("1/1h"))
-	if !quick(&good) {
+	v := &limitClass{compact: good.Limit.Compact()}
+	if !quick(v, &good) {
 		t.Error("a Take of one unit is not quick")
 	}
 
@@ -33,10 +34,11 @@ func TestFastPathLeavesOtherOpsToCore(t *testing.T) {
 		"wait":        func(op *core.Op) { op.MaxWait = 1 },
 		"at":          func(op *core.Op) { op.At = -1 },
 		"reset after": func(op *core.Op) { op.ResetAfter = -1 },
+		"ban":         func(op *core.Op) { op.Ban = new(core.Ban) },
 	} {
 		bad := good
 		spoil(&bad)
-		if quick(&bad) {
+		if quick(v, &bad) {
 			t.Errorf("quick in spite of its %s", name)
 		}
 	}
@@ -226,6 +228,43 @@ func TestInvalidTakeOfAKeyInUseIsAnError(t *testing.T) {
 
 	if err := s.Apply(t.Context(), []core.Op{good}, nil); !errors.Is(err, core.ErrOp) {
 		t.Errorf("no room for the decision: %v, want %v", err, core.ErrOp)
+	}
+}
+
+// A fault is an error also where the key has room, alone and in a step of several.
+func TestInvalidOpOnAKeyWithRoomIsAnError(t *testing.T) {
+	lease := strings.Repeat("0a", 16)
+	for _, text := range []string{"9/1h", "9/1h sliding-log", "9 concurrent ttl=1h"} {
+		s, _ := newStore(t, 0)
+		take := takes("key", limit(text))
+		take.Lease = lease
+		release := take.Refund(do(t, s, take)[0])
+
+		spoils := map[string]func(*core.Op){
+			"ban":    func(op *core.Op) { op.Ban = &core.Ban{Strikes: 1, Within: time.Minute, For: 2, Max: 1} },
+			"cost":   func(op *core.Op) { op.Cost = -1 },
+			"wait":   func(op *core.Op) { op.MaxWait = -1 },
+			"at":     func(op *core.Op) { op.At = 1 << 53 },
+			"before": func(op *core.Op) { op.At = -1 },
+			"reset":  func(op *core.Op) { op.ResetAfter = -1 },
+		}
+		if take.Limit.Leased() {
+			spoils["lease"] = func(op *core.Op) { op.Lease = "" }
+			spoils["sound ban"] = func(op *core.Op) { op.Ban = strikes("", op.Limit).Ban }
+			spoils["up to"] = func(op *core.Op) { op.UpTo = true }
+		}
+		for name, spoil := range spoils {
+			for _, good := range []core.Op{take, release} {
+				bad := good
+				spoil(&bad)
+				for _, ops := range [][]core.Op{{bad}, {bad, takes("other", limit("9/1h"))}} {
+					err := s.Apply(t.Context(), ops, make([]core.Decision, 2))
+					if !errors.Is(err, core.ErrOp) {
+						t.Errorf("%s, %s of %d ops with a bad %s: %v", text, good.Verb, len(ops), name, err)
+					}
+				}
+			}
+		}
 	}
 }
 

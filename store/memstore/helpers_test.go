@@ -71,10 +71,13 @@ func limit(text string) core.Limit {
 	return l
 }
 
+// heldLease is the id of a lease as limiters make them.
+const heldLease = "0123456789abcdef0123456789abcdef"
+
 // takes is a Take of one unit; its lease matters to Concurrency alone. The windows of a
 // calendar are those around start.
 func takes(key string, l core.Limit) core.Op {
-	return core.Op{Rule: "rule", Key: key, Limit: l, Windows: l.Windows(start), Cost: 1, Lease: "lease"}
+	return core.Op{Rule: "rule", Key: key, Limit: l, Windows: l.Windows(start), Cost: 1, Lease: heldLease}
 }
 
 func peeks(key string, l core.Limit) core.Op {

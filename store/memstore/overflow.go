@@ -52,7 +52,7 @@ func (t *step) enter(h *shard, b int, ops []core.Op, i int) {
 
 // reserveBucket reserves the memory of an overflow bucket.
 func (t *step) reserveBucket(s *Store, op *core.Op, id classID) bool {
-	size := bytesOf(0, &op.Limit, id)
+	size := bucketBytes(&op.Limit, id)
 	if !addUpTo(&s.bytes, size, s.maxBytes) {
 		return false
 	}

@@ -61,6 +61,7 @@ type shardHead struct {
 	classes  *interner
 	buckets  int        // overflow buckets among the slots
 	cursor   int        // where the sweep continues
+	tails    tails      // of leases
 	state    core.State // a copy of the state that is being decided
 }
 
@@ -192,11 +193,7 @@ func (h *shard) load(i int, st *core.State) {
 
 	// The state is reused from step to step, so what the slot has none of is cleared. Nearly
 	// always there is nothing to clear, and the writes are spared.
-	if st.Limit.Algorithm.Listed() {
-		a := h.classes.compactOf(c.class, &st.Limit)
-		st.Log, st.Head = a.Unpack(c.used, c.mark, h.list(i), st.Log[:0]), 0
-		st.Used, st.Mark = 0, 0
-	} else if len(st.Log) > 0 {
+	if len(st.Log) > 0 {
 		st.Log, st.Head = st.Log[:0], 0
 	}
 	if m := h.rareState(i); m != nil {
@@ -207,6 +204,17 @@ func (h *shard) load(i int, st *core.State) {
 	} else if isRare(st) {
 		st.Leases, st.Over, st.Slot, st.Aside = nil, 0, 0, core.Aside{}
 	}
+
+	if !st.Limit.Algorithm.Listed() {
+		return
+	}
+	a := h.classes.compactOf(c.class, &st.Limit)
+	st.Used, st.Mark = 0, 0
+	if a.Leased() {
+		leaseSlot{h, i, &a}.load(st)
+		return
+	}
+	st.Log, st.Head = a.Unpack(c.used, c.mark, h.list(i), st.Log[:0]), 0
 }
 
 // save copies st, written under the limit of class id, into slot i.
@@ -215,11 +223,13 @@ func (h *shard) save(i int, st *core.State, id classID, rule string) {
 	old, before := c.class&^shared, int64(0)
 
 	switch same := old == id && id != uninterned; {
-	case same && (m == nil || m.aside == nil) && st.Aside.None():
+	case same && (m == nil || m.aside == nil) && st.Aside.None() && !st.Limit.Leased():
 		h.write(i, m, st, id, rule)
 		return
 	case old == uninterned && m == nil: // inserted, and so has no class yet, but is counted already
-		before = bytesOf(h.keyLen(i), &st.Limit, uninterned)
+		if before = bytesOf(h.keyLen(i), &st.Limit, uninterned); c.class&shared != 0 {
+			before += looseBytes(&st.Limit)
+		}
 	default:
 		before = h.bytes(i)
 	}
@@ -232,14 +242,21 @@ func (h *shard) save(i int, st *core.State, id classID, rule string) {
 func (h *shard) write(i int, m *rareState, st *core.State, id classID, rule string) {
 	c := &h.slots[i]
 	c.class = id | c.class&shared
-	if st.Limit.Algorithm.Listed() {
+	leases := st.Leases
+	switch {
+	case st.Limit.Leased():
+		a := h.classes.compactOf(id, &st.Limit)
+		if (leaseSlot{h, i, &a}).write(leases, int(st.Limit.MaxRecords())) {
+			leases = nil
+		}
+	case st.Limit.Algorithm.Listed():
 		h.writeList(i, h.classes.compactOf(id, &st.Limit), st.Log[st.Head:], listBytes(&st.Limit))
-	} else {
+	default:
 		c.used, c.mark = st.Used, st.Mark
 	}
 
 	// A slot that needs no more gives its rareState back.
-	if id != uninterned && !isRare(st) {
+	if id != uninterned && len(leases) == 0 && !needsRareState(st) {
 		if m != nil {
 			h.dropRareState(i)
 		}
@@ -250,7 +267,7 @@ func (h *shard) write(i int, m *rareState, st *core.State, id classID, rule stri
 		m = new(rareState)
 		h.putExtState(i).rareState = m
 	}
-	m.leases, m.over, m.slot = st.Leases, st.Over, st.Slot
+	m.leases, m.over, m.slot = leases, st.Over, st.Slot
 
 	if st.Aside.None() {
 		m.aside = nil
@@ -294,9 +311,13 @@ func (h *shard) keyOf(i int) string {
 	return h.exts[i].key
 }
 
-// bytes returns bytesOf slot i, and what its aside takes.
+// bytes returns bytesOf slot i, and what its aside takes, and its leases if they are not packed.
 func (h *shard) bytes(i int) int64 {
-	size := bytesOf(h.keyLen(i), &h.classOf(i).limit, h.slots[i].class&^shared)
+	id, limit := h.slots[i].class, &h.classOf(i).limit
+	size := bytesOf(h.keyLen(i), limit, id&^shared)
+	if m := h.rareState(i); id&shared != 0 || m != nil && len(m.leases) > 0 {
+		size += looseBytes(limit)
+	}
 	if a := h.aside(i); a != nil {
 		size += asideBytes + int64(cap(a.Others))*otherBytes
 	}
@@ -332,6 +353,11 @@ func (h *shard) remove(i int) {
 		h.store.keys.Add(-1)
 	}
 	h.store.bytes.Add(-h.bytes(i))
+	if h.classOf(i).limit.Leased() {
+		p := tailOf(h.slots[i].used)
+		h.slots[i].used = 0
+		h.tails.free(h, p)
+	}
 
 	// A table of another size puts the slots into other places, so the sweep begins anew.
 	h.removeSlot(i, h.moved)

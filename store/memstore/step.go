@@ -148,7 +148,7 @@ func (t *step) keepAll(s *Store, ops []core.Op, out []core.Decision) {
 		case overflowBucket:
 			if at = h.findBucket(p, op); at < 0 && lasts(st, &out[i]) {
 				at = h.insertBucket(p)
-				t.bookedBytes -= bytesOf(0, &op.Limit, p.class)
+				t.bookedBytes -= bucketBytes(&op.Limit, p.class)
 			}
 		}
 

@@ -80,9 +80,11 @@ type Options struct {
 	// MinBytes; 0 means that MaxKeys alone bounds it. Each key counts as if its state
 	// were as large as its limit allows: about 100 bytes under GCRA, FixedWindow and
 	// TokenBucket, 270 under a SlidingWindow of ten segments, 150 more for a key of 64
-	// bytes, and up to 9 and 112 for each unit of a SlidingLog and of a Concurrency
+	// bytes, and up to 9 and 24 for each unit of a SlidingLog and of a Concurrency
 	// limit. A key with strikes or bans takes 164 more. So the memory stays below MaxBytes when
 	// the states grow. A GCRA key with booked units takes about 100 bytes that are not counted.
+	// Leases with ids other than those of package limiter take 112 bytes a unit, which are
+	// counted once a key has one.
 	//
 	// With MaxBytes a MaxKeys of 0 means as many keys as fit. An eighth of MaxBytes is
 	// for overflow buckets and strikes.
@@ -230,7 +232,7 @@ func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 	// Nearly all steps end here, without a check of the operation: quick has found no fault in it.
 	op := &ops[0]
 	v := s.classes.lookup(op)
-	if v != nil && v.compact.Valid() && quick(op) {
+	if v != nil && v.compact.Valid() && (quick(v, op) || v.compact.Listed() && inPlace(ops, out)) {
 		now, looked, done := s.take(v, op, &out[0])
 		if done {
 			s.tidyIfDue(now)
