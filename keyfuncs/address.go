@@ -2,6 +2,7 @@ package keyfuncs
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -84,6 +85,30 @@ func ipv4(ip uint32, text string) address {
 	return address{netip.AddrFrom4([4]byte{byte(ip >> 24), byte(ip >> 16), byte(ip >> 8), byte(ip)}), text}
 }
 
+// octets has every octet as text with a dot behind it, and how long that is.
+var octets = func() (list [256]struct {
+	text [len("255.")]byte
+	size uint8
+}) {
+	for i := range list {
+		list[i].size = uint8(copy(list[i].text[:], strconv.Itoa(i)+"."))
+	}
+	return list
+}()
+
+// formatIPv4 returns the text of an IPv4 address, as netip does. Unlike that it has no branch that
+// depends on the address, as a processor foresees none of them.
+func formatIPv4(ip [4]byte) string {
+	var text [len("255.255.255.255.")]byte
+	n := 0
+	for _, b := range ip {
+		octet := &octets[b]
+		*(*[len(octet.text)]byte)(text[n:]) = octet.text // room for the longest is left before each
+		n += int(octet.size)
+	}
+	return string(text[:n-1]) // without the last dot
+}
+
 // splitPort cuts "host:port" into its parts and removes the brackets. The port
 // is "" if there is none; an empty one is refused.
 func splitPort(s string) (host, port string, ok bool) {
@@ -149,10 +174,10 @@ func (a address) key(bits int) string {
 	case a.text != "":
 		return a.text
 	case a.ip.Is4():
-		return a.ip.String()
+		return formatIPv4(a.ip.As4())
 	case nat64.Contains(a.ip):
 		b := a.ip.As16()
-		return netip.AddrFrom4([4]byte(b[12:])).String()
+		return formatIPv4([4]byte(b[12:]))
 	}
 	network, _ := a.ip.Prefix(bits) // the bits were checked; the zero Addr gives ""
 	var buf [len("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128")]byte

@@ -90,3 +90,16 @@ func TestAddressFastPathKey(t *testing.T) {
 		}
 	}
 }
+
+func TestIPv4TextIsThatOfNetip(t *testing.T) {
+	// Each octet is written by itself, so every octet in every place is every case.
+	for i := range 256 {
+		for place := range 4 {
+			ip := [4]byte{192, 0, 20, 255}
+			ip[place] = byte(i)
+			if got, want := formatIPv4(ip), netip.AddrFrom4(ip).String(); got != want {
+				t.Errorf("%v: %q, want %q", ip, got, want)
+			}
+		}
+	}
+}

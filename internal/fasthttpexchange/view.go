@@ -59,8 +59,11 @@ func RemoteAddrPort(ctx *fasthttp.RequestCtx) netip.AddrPort {
 	if !ok {
 		return netip.AddrPort{}
 	}
-	peer := tcp.AddrPort()
-	return netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
+	ip, _ := netip.AddrFromSlice(tcp.IP)
+	if ip = ip.Unmap(); tcp.Zone != "" {
+		ip = ip.WithZone(tcp.Zone)
+	}
+	return netip.AddrPortFrom(ip, uint16(tcp.Port))
 }
 
 // Header returns copies of the lines of a header other than Host.
