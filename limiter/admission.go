@@ -234,11 +234,13 @@ func (a *Admission) Answer() (answer Answer, ok bool) {
 
 	// This is ProblemJSON, without its allocation.
 	p := a.problem()
-	a.body = p.append(a.body[:0]) // as ProblemJSON, without an allocation
+	a.body = p.append(a.body[:0])
 	return Answer{a.Status(), problemHeaders, a.body}, true
 }
 
-func (a *Admission) problem() problem { return problem{&a.result, a.RetryAfter()} }
+func (a *Admission) problem() problem {
+	return problem{&a.result, a.RetryAfter(), a.headers.retryAfterText()}
+}
 
 // fill returns the answer of a template, unless that panics.
 func (a *Admission) fill(t Template) (answer Answer, ok bool) {
@@ -286,7 +288,19 @@ func (a *Admission) EachHeader(set func(name string, value []byte)) {
 	h, from := &a.headers, 0
 	h.render(a.ctx)
 	for _, f := range h.fields {
-		set(f.name, h.text[from:f.end:f.end])
+		set(f.name.text, h.text[from:f.end:f.end])
+		from = f.end
+	}
+}
+
+// SetCanonical sets each of [Admission.Headers] in an answer that copies bytes, such as the header
+// of a response of fasthttp. The answer must not write to them.
+func (a *Admission) SetCanonical(answer interface{ SetCanonical(name, value []byte) }) {
+	h, from := &a.headers, 0
+	h.render(a.ctx)
+	text := h.text
+	for _, f := range h.fields {
+		answer.SetCanonical(f.name.bytes, text[from:f.end])
 		from = f.end
 	}
 }

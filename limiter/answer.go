@@ -183,18 +183,19 @@ const storeAway = `{"type":"about:blank","title":"Service Unavailable","status":
 	`"detail":"The store of the counts is away, and this server alone cannot admit as much at once."}`
 
 // The problem types that draft-ietf-httpapi-ratelimit-headers registers for a refusal, with
-// their titles.
+// their titles, up to the detail.
 const (
 	quotaExceeded = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
-		`"title":"Request cannot be satisfied as assigned quota has been exceeded"`
+		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"`
 	abnormalUsage = `{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected",` +
-		`"title":"Request not satisfied due to detection of abnormal request pattern"`
+		`"title":"Request not satisfied due to detection of abnormal request pattern","status":429,"detail":"`
 )
 
 // problem is what the body of an answer says to a request that does not pass.
 type problem struct {
 	res     *Result
-	seconds int64 // Retry-After, or 0
+	seconds int64  // Retry-After, or 0
+	text    []byte // the seconds as the header has them, or nil
 }
 
 func (p *problem) append(b []byte) []byte {
@@ -221,8 +222,7 @@ func (p *problem) appendRefusal(b []byte) []byte {
 	if p.res.Banned() {
 		kind = abnormalUsage
 	}
-	b = append(append(b, kind...), `,"status":429,"detail":"`...)
-	b = p.appendDetail(b)
+	b = p.appendDetail(append(b, kind...))
 	b = p.appendViolated(append(b, `","violated-policies":`...))
 	return append(b, '}')
 }
@@ -249,16 +249,18 @@ func (p *problem) appendDenied(b []byte) []byte {
 
 // appendViolated writes a JSON list of the rules that refused the request.
 func (p *problem) appendViolated(b []byte) []byte {
-	res, comma := p.res, ""
-	b = append(b, '[')
+	const first = `["`
+	res, before := p.res, first
 	for i := range res.asked {
 		if res.violates(i) {
-			b = append(append(b, comma...), '"')
-			b = append(append(b, res.calls[i].rule.Name...), '"')
-			comma = ","
+			b = append(append(b, before...), res.calls[i].rule.Name...)
+			before = `","`
 		}
 	}
-	return append(b, ']')
+	if before == first {
+		return append(b, "[]"...)
+	}
+	return append(b, `"]`...)
 }
 
 // appendDetail writes the sentence about when to try again.
@@ -270,7 +272,12 @@ func (p *problem) appendDetail(b []byte) []byte {
 	if seconds == 0 {
 		return append(b, "The request asks for more than the quota can ever hold."...)
 	}
-	b = strconv.AppendInt(append(b, "Retry after "...), seconds, 10)
+	b = append(b, "Retry after "...)
+	if p.text != nil {
+		b = append(b, p.text...)
+	} else {
+		b = strconv.AppendInt(b, seconds, 10)
+	}
 	if seconds == 1 {
 		return append(b, " second."...)
 	}

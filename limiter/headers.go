@@ -66,9 +66,27 @@ type headers struct {
 // field is a header. Its value is the part of the buffer from the end of the
 // previous field to end.
 type field struct {
-	name string
+	name *fieldName
 	end  int
 }
+
+// fieldName is the name of a header, in both forms that frameworks take.
+type fieldName struct {
+	text  string
+	bytes []byte // never written
+}
+
+func newFieldName(text string) fieldName { return fieldName{text, []byte(text)} }
+
+var (
+	limitName        = newFieldName("X-Ratelimit-Limit")
+	remainingName    = newFieldName("X-Ratelimit-Remaining")
+	resetName        = newFieldName("X-Ratelimit-Reset")
+	policyName       = newFieldName("Ratelimit-Policy")
+	rateLimitName    = newFieldName("Ratelimit")
+	retryAfterName   = newFieldName("Retry-After")
+	cacheControlName = newFieldName("Cache-Control")
+)
 
 // render writes all values into one buffer.
 func (h *headers) render(ctx context.Context) {
@@ -112,9 +130,18 @@ func (h *headers) refusal() {
 	h.retryAfter = h.mergedRetryAfter()
 	if h.retryAfter > 0 {
 		h.text = strconv.AppendInt(h.text, h.retryAfter, 10)
-		h.fields = append(h.fields, field{"Retry-After", len(h.text)})
+		h.fields = append(h.fields, field{&retryAfterName, len(h.text)})
 	}
-	h.fixed("Cache-Control", "no-store")
+	h.fixed(&cacheControlName, "no-store")
+}
+
+// retryAfterText returns the value of Retry-After, which is the first header, or nil if there is
+// none or it is not rendered yet.
+func (h *headers) retryAfterText() []byte {
+	if h.retryAfter == 0 {
+		return nil
+	}
+	return h.text[:h.fields[0].end]
 }
 
 // mergedRetryAfter returns the Retry-After of all limiters that have turned the request away, or 0.
@@ -129,6 +156,10 @@ func (h *headers) mergedRetryAfter() int64 {
 // rank puts the rules that clients may see in order, the most exhausted first.
 func (h *headers) rank() {
 	res := h.res
+	if res.asked == 1 && res.calls[0].rule.OnLimit != Shadow { // most limiters have one rule
+		h.order = append(h.order, 0)
+		return
+	}
 	for i := range res.asked {
 		if res.calls[i].rule.OnLimit == Shadow {
 			continue
@@ -165,7 +196,7 @@ func (h *headers) asText() []Header {
 	if len(h.list) < len(h.fields) {
 		text, from := string(h.text), 0
 		for _, f := range h.fields {
-			h.list = append(h.list, Header{f.name, text[from:f.end]})
+			h.list = append(h.list, Header{f.name.text, text[from:f.end]})
 			from = f.end
 		}
 	}
@@ -183,12 +214,12 @@ func (h *headers) put(m map[string][]string) {
 	for i := range values {
 		f := &fields[i]
 		values[i], from = text[from:f.end], f.end
-		m[f.name] = values[i : i+1 : i+1]
+		m[f.name.text] = values[i : i+1 : i+1]
 	}
 }
 
 // fixed adds a header with the value.
-func (h *headers) fixed(name, value string) {
+func (h *headers) fixed(name *fieldName, value string) {
 	h.text = append(h.text, value...)
 	h.fields = append(h.fields, field{name, len(h.text)})
 }
@@ -231,9 +262,9 @@ func (h *headers) xRateLimit(style HeaderStyle) {
 	limit := len(b)
 	b = strconv.AppendInt(b, res.out[i].Remaining, 10)
 	remaining := len(b)
-	h.text = strconv.AppendInt(b, reset, 10)
-	h.fields = append(h.fields, field{"X-Ratelimit-Limit", limit},
-		field{"X-Ratelimit-Remaining", remaining}, field{"X-Ratelimit-Reset", len(h.text)})
+	b = strconv.AppendInt(b, reset, 10)
+	h.text = b
+	h.fields = append(h.fields, field{&limitName, limit}, field{&remainingName, remaining}, field{&resetName, len(b)})
 }
 
 // draft8 adds RateLimit-Policy, with the rules in their own order, and RateLimit, with the most
@@ -267,7 +298,7 @@ func (h *headers) draft8() {
 	if h.around != nil {
 		h.mergeList(from, h.around.rateLimit, true)
 	}
-	h.fields = append(h.fields, field{"Ratelimit-Policy", from}, field{"Ratelimit", len(h.text)})
+	h.fields = append(h.fields, field{&policyName, from}, field{&rateLimitName, len(h.text)})
 }
 
 // oneLine replaces line breaks, which would end the header that a value is in.
@@ -286,7 +317,8 @@ func (h *headers) custom(ctx context.Context) {
 		list[n] = h.res.ruleDecision(i)
 	}
 	for _, one := range h.res.engine.customHeaders(list) {
-		h.fixed(textproto.CanonicalMIMEHeaderKey(one.Name), oneLine.Replace(one.Value))
+		name := newFieldName(textproto.CanonicalMIMEHeaderKey(one.Name))
+		h.fixed(&name, oneLine.Replace(one.Value))
 	}
 }
 

@@ -26,7 +26,7 @@ func Enter(ctx *fasthttp.RequestCtx, a *limiter.Admission, mark *limiter.Mark) {
 	if mark != nil {
 		a.Merge(mark, func(name string) string { return string(header.Peek(name)) })
 	}
-	a.EachHeader(func(name string, value []byte) { header.SetCanonical([]byte(name), value) })
+	a.SetCanonical(header)
 	if a.Outcome() == limiter.Pass {
 		ctx.SetUserValue(markKey{}, a.Mark())
 	}
