@@ -88,7 +88,7 @@ func (*framework) Write(c *gin.Context, a *limiter.Admission) (ok bool, err erro
 	answer, ok := a.Answer()
 	if ok {
 		c.Abort()
-		err = httpexchange.Send(c.Writer, answer)
+		err = httpexchange.Send(c.Writer, a, answer)
 	}
 	if ok && len(answer.Body) == 0 {
 		c.Writer.WriteHeaderNow()

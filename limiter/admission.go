@@ -268,6 +268,15 @@ func (a *Admission) SetHeaders(h map[string][]string) {
 	a.headers.put(h)
 }
 
+// SetAnswerHeaders puts the headers of an answer of a into h, which may be a [net/http.Header].
+func (a *Admission) SetAnswerHeaders(h map[string][]string, answer Answer) {
+	for i := range answer.Headers {
+		value := a.headers.values.take(1)
+		value[0] = answer.Headers[i].Value
+		h[answer.Headers[i].Name] = value
+	}
+}
+
 // LeaveMark leaves a mark in the header map h that a request which passes has been counted;
 // see [Limiter.Counted]. It is called after [Admission.SetHeaders]. The mark is an entry with
 // an empty list of values, of which the servers of net/http make no header. Where another

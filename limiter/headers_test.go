@@ -3,6 +3,7 @@ package limiter_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -146,7 +147,40 @@ func TestSetHeadersReplacesWhatIsThere(t *testing.T) {
 	}
 }
 
-// An answer may be written in three ways.
+// The memory of the headers is allocated for several answers at once, and a handler may keep them.
+func TestHeadersOfAnAnswerAreItsOwn(t *testing.T) {
+	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{rule(t, "a", "100/10s")}})
+	var kept []map[string][]string
+	var want []string
+	for range 200 { // the later ones are refused, and have more headers
+		a := l.Admit(get())
+		h := map[string][]string{}
+		a.SetHeaders(h)
+		if answer, ok := a.Answer(); ok {
+			a.SetAnswerHeaders(h, answer)
+		}
+		kept, want = append(kept, h), append(want, fmt.Sprint(h))
+		a.Done(200)
+	}
+
+	for i, h := range kept {
+		if got := fmt.Sprint(h); got != want[i] {
+			t.Fatalf("answer %d is now\n%s, and was\n%s", i, got, want[i])
+		}
+	}
+	if a, b := want[0], want[150]; a == b || !strings.Contains(b, limiter.ProblemType) {
+		t.Errorf("the first answer is %s, and a refusal %s", a, b)
+	}
+}
+
+// canonicalLines is an answer that copies bytes.
+type canonicalLines string
+
+func (c *canonicalLines) SetCanonical(name, value []byte) {
+	*c += canonicalLines(string(name) + ": " + string(value) + "\n")
+}
+
+// An answer may be written in four ways.
 func TestEachHeaderIsTheSameAsInTheList(t *testing.T) {
 	custom := func([]limiter.RuleDecision) []limiter.Header {
 		return []limiter.Header{{Name: "x-a", Value: "1"}, {Name: "X-B", Value: ""}}
@@ -163,10 +197,12 @@ func TestEachHeaderIsTheSameAsInTheList(t *testing.T) {
 		a := l.Admit(get())
 		h, each := map[string][]string{}, ""
 		a.EachHeader(func(name string, value []byte) { each += name + ": " + string(value) + "\n" })
+		var canonical canonicalLines
+		a.SetCanonical(&canonical)
 		a.SetHeaders(h)
 
-		if list := lines(a); each != list || each == "" {
-			t.Errorf("one by one\n%sin the list\n%s", each, list)
+		if list := lines(a); each != list || string(canonical) != list || each == "" {
+			t.Errorf("one by one\n%sas bytes\n%sin the list\n%s", each, canonical, list)
 		}
 
 		for _, want := range a.Headers() {

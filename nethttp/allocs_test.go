@@ -29,7 +29,9 @@ func TestMiddlewareAllocations(t *testing.T) {
 		h.ServeHTTP(w, req)
 	}
 
-	if got := testing.AllocsPerRun(1000, func() { clear(w.header); h.ServeHTTP(w, req) }); got != 2 {
-		t.Errorf("%v allocations, want 2: the text of the headers and their slice", got)
+	// Headers take their memory from what is allocated for several requests at once, which is less
+	// than one allocation each.
+	if got := testing.AllocsPerRun(1000, func() { clear(w.header); h.ServeHTTP(w, req) }); got != 0 {
+		t.Errorf("%v allocations, want 0", got)
 	}
 }

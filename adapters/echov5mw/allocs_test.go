@@ -12,11 +12,11 @@ import (
 // Under the race detector a sync.Pool drops some items.
 
 // Package echomw has one more, the handler, which middleware that does nothing has too.
-// The two allocations are the text of the headers and their values.
+// The text of the headers and their values are allocated for several requests at once.
 func TestMiddlewareAllocations(t *testing.T) {
 	without, with := chain(t, through), chain(t, echov5mw.New(gatetest.ByAddress(t, "1000000000/1m")))
-	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 2 {
-		t.Errorf("%v allocations more, want 2", got)
+	if got := testing.AllocsPerRun(1000, with) - testing.AllocsPerRun(1000, without); got != 0 {
+		t.Errorf("%v allocations more, want 0", got)
 	}
 }
 
@@ -24,7 +24,7 @@ func TestMiddlewareAllocations(t *testing.T) {
 func TestRefusalRecycled(t *testing.T) {
 	without, refuse := chain(t, through), chain(t, echov5mw.New(gatetest.ByAddress(t, "1/1h")))
 	refuse()
-	if got := testing.AllocsPerRun(1000, refuse) - testing.AllocsPerRun(1000, without); got != 3 {
-		t.Errorf("%v allocations more, want 3", got)
+	if got := testing.AllocsPerRun(1000, refuse) - testing.AllocsPerRun(1000, without); got != 0 {
+		t.Errorf("%v allocations more, want 0", got)
 	}
 }

@@ -50,16 +50,14 @@ func (m Meeting) Enter(w http.ResponseWriter, r *http.Request, a *limiter.Admiss
 func Write(w http.ResponseWriter, a *limiter.Admission) (ok bool, err error) {
 	answer, ok := a.Answer()
 	if ok {
-		err = Send(w, answer)
+		err = Send(w, a, answer)
 	}
 	return ok, err
 }
 
-// Send writes an answer.
-func Send(w http.ResponseWriter, answer limiter.Answer) (err error) {
-	for _, h := range answer.Headers {
-		w.Header()[h.Name] = []string{h.Value}
-	}
+// Send writes an answer of an admission.
+func Send(w http.ResponseWriter, a *limiter.Admission, answer limiter.Answer) (err error) {
+	a.SetAnswerHeaders(w.Header(), answer)
 	w.WriteHeader(answer.Status)
 	if len(answer.Body) > 0 {
 		_, err = w.Write(answer.Body)
