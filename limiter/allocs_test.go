@@ -52,12 +52,13 @@ func TestResultIsSmall(t *testing.T) {
 		allocs float64
 	}{
 		"in memory":           {limiter.Config{}, 160, 1},
+		"refused in memory":   {limiter.Config{Rules: []limiter.Rule{rule(t, "none", "1/1h")}}, 1072, 4},
 		"with top keys":       {limiter.Config{Top: 1}, 512, 1},
 		"over another store":  {limiter.Config{Store: nothing{}}, 512, 1},
-		"in memory, 2 rules":  {limiter.Config{Rules: []limiter.Rule{rule(t, "b", "10/1h")}}, 272, 2},
+		"in memory, 2 rules":  {limiter.Config{Rules: []limiter.Rule{rule(t, "b", "1000000/1h")}}, 272, 2},
 		"in memory, 10 rules": {limiter.Config{Rules: manyRules(t, 9)}, 736, 2},
 	} {
-		row.config.Rules = append(row.config.Rules, rule(t, "a", "10/1h"))
+		row.config.Rules = append(row.config.Rules, rule(t, "a", "1000000/1h"))
 		l := configured(t, row.config)
 		take := func() {
 			if _, err := l.Take(t.Context(), "k", 1); err != nil {
@@ -83,7 +84,7 @@ func TestResultIsSmall(t *testing.T) {
 
 func manyRules(t *testing.T, n int) (rules []limiter.Rule) {
 	for i := range n {
-		rules = append(rules, rule(t, fmt.Sprint("r", i), "10/1h"))
+		rules = append(rules, rule(t, fmt.Sprint("r", i), "1000000/1h"))
 	}
 	return rules
 }

@@ -39,9 +39,9 @@ func (r *Result) whole() *course {
 	return &course{}
 }
 
-// brief is the result of a Take that a store in memory has decided under plain rules: the least
-// from which its course can be made. Nearly all results are only asked whether they are allowed,
-// and their memory is most of what a Take costs.
+// brief is the result of a Take that a store in memory has allowed under plain rules: the least
+// from which its course can be made. Nearly all such results are asked no more than whether they
+// are allowed, and their memory is most of what a Take costs.
 type brief struct {
 	engine *engine
 	set    *ruleSet
@@ -49,13 +49,20 @@ type brief struct {
 	out    []core.Decision        // one for each rule
 	made   atomic.Pointer[course] // or nil
 
-	cost              int64 // no pointer is from here on, and the garbage collector looks at none
-	allowed, degraded bool
-	small             [1]core.Decision
+	cost     int64 // no pointer is from here on, and the garbage collector looks at none
+	degraded bool
+	small    [1]core.Decision
 }
 
-// newBrief returns a result of what was decided about a Take of cost units of the key.
+// newBrief returns a result of what was decided about a Take of cost units of the key. A refusal
+// has a course, as it is asked when to come again.
 func newBrief(e *engine, set *ruleSet, key string, cost int64, asked *decided) *Result {
+	if !asked.allowed {
+		res := newResult()
+		res.setDecided(e, set, key, cost, asked.out)
+		return res
+	}
+
 	r := &struct {
 		Result
 		of brief
@@ -63,9 +70,7 @@ func newBrief(e *engine, set *ruleSet, key string, cost int64, asked *decided) *
 	b := &r.of
 	r.brief = b
 
-	b.engine, b.set, b.key, b.cost = e, set, key, cost
-	b.allowed, b.degraded = asked.allowed, asked.degraded
-
+	b.engine, b.set, b.key, b.cost, b.degraded = e, set, key, cost, asked.degraded
 	if n := asked.asked; n <= len(b.small) {
 		b.out = b.small[:n]
 	} else {
@@ -98,13 +103,7 @@ func (r *Result) isWhole() bool { return r != nil && r.course != nil }
 // Shadow rules that were over their limits. If the store could not decide, it follows
 // from OnStoreError of the rules.
 func (r *Result) Allowed() bool {
-	if r == nil {
-		return false
-	}
-	if r.brief != nil {
-		return r.brief.allowed
-	}
-	return r.course != nil && r.allowed
+	return r != nil && (r.brief != nil || r.course != nil && r.allowed)
 }
 
 // Undecided reports whether the store did not decide under every rule, so that
@@ -126,7 +125,7 @@ func (r *Result) Banned() bool { return r.isWhole() && r.banned() }
 // Degrade rule, of this limiter or, for a result from a context, of one around it.
 func (r *Result) Degraded() bool {
 	if r != nil && r.brief != nil {
-		return r.brief.allowed && r.brief.degraded
+		return r.brief.degraded
 	}
 	return r.isWhole() && r.isDegraded()
 }
