@@ -3,6 +3,7 @@
 package memstore
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/headgate/headgate/core"
@@ -34,8 +35,15 @@ func TestKnownKeyAllocatesNothing(t *testing.T) {
 		do(t, s, three[1])
 		do(t, s, three[2])
 
-		out := make([]core.Decision, 3)
-		for name, ops := range map[string][]core.Op{"one op": one, "two ops": two, "three ops": three} {
+		// As many as the fast path decides.
+		var most []core.Op
+		for i := range maxFastTakes {
+			most = append(most, takes(fmt.Sprint("of many ", i), ample[0]))
+			do(t, s, most[i])
+		}
+
+		out := make([]core.Decision, maxFastTakes)
+		for name, ops := range map[string][]core.Op{"one op": one, "two ops": two, "three ops": three, "most": most} {
 			n := testing.AllocsPerRun(1000, func() {
 				if err := s.Apply(t.Context(), ops, out); err != nil {
 					t.Fatal(err)

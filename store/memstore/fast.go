@@ -331,7 +331,7 @@ const maxFastTakes = 16
 
 // fastTakes is a step of several quick Takes on different keys.
 type fastTakes struct {
-	of     [maxFastTakes]fastTake
+	of     []fastTake
 	shards [maxFastTakes]uint32 // each once, in the order in which they are locked
 	locks  int                  // number of shards
 }
@@ -357,7 +357,13 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, read, do
 		return 0, false, false
 	}
 
-	var c fastTakes
+	// Nearly all steps are of few ops. To clear memory for the most there may be takes longer than to
+	// find a key.
+	var few [4]fastTake
+	c := fastTakes{of: few[:]}
+	if len(ops) > len(few) {
+		c.of = make([]fastTake, maxFastTakes)
+	}
 	if !c.locate(s, ops) {
 		return 0, false, false
 	}
