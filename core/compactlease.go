@@ -115,8 +115,8 @@ func (c *Compact) UnpackLeases(used, mark int64, head, tail []byte, leases []Lea
 }
 
 // TakeLease decides a Take, Peek or Refund that has passed CheckOps as the only op of its step, and
-// carries it out. The key may have been written under a limit with another Quota, or with a longer Period. If
-// ok is false, TakeLease has changed only d, and Decide has to decide.
+// carries it out. The key may have been written under a limit with another Quota, or with a longer
+// Period. If ok is false, TakeLease has changed only d, and Decide has to decide.
 func (c *Compact) TakeLease(used, mark *int64, head, tail []byte, op *Op, now int64, d *Decision) (ok bool) {
 	var s leaseStep
 	if !s.decide(c, *used, *mark, head, tail, op, now, d) {
@@ -164,7 +164,9 @@ type leaseStep struct {
 }
 
 // decide reads the key, and decides a Take or a Peek.
-func (l *leaseStep) decide(c *Compact, used, mark int64, head, tail []byte, op *Op, now int64, d *Decision) (ok bool) {
+func (l *leaseStep) decide(
+	c *Compact, used, mark int64, head, tail []byte, op *Op, now int64, d *Decision,
+) (ok bool) {
 	limit := &op.Limit
 	l.records, l.n, l.found = c.records(head, tail), c.Leases(used), -1
 	l.held, l.last = used&leaseCountMask, mark

@@ -97,7 +97,8 @@ type Options struct {
 	// It is called once for each step, and once more for a step that finds that
 	// another has used a later instant, so that no unit of a key comes back
 	// twice. It is called concurrently and sometimes under locks, and must not
-	// call the store.
+	// call the store. An instant before the epoch counts as the epoch, and one after the
+	// year 2254 as the last from which all periods end below 2^53.
 	Clock func() int64
 
 	// Logger receives a line when the store is full and new keys begin to share
@@ -145,13 +146,14 @@ func New(o Options) (*Store, error) {
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
-	if o.Clock == nil {
-		o.Clock = monotonic()
+	clock := monotonic()
+	if o.Clock != nil {
+		clock = withinInstants(o.Clock)
 	}
 
 	n := shardsFor(o.MaxKeys)
 	s := &Store{
-		clock:   o.Clock,
+		clock:   clock,
 		logger:  o.Logger,
 		seed:    maphash.MakeSeed(),
 		classes: newInterner(),
@@ -219,6 +221,14 @@ func monotonic() func() int64 {
 	base := time.Now()
 	start := base.UnixMicro()
 	return func() int64 { return start + time.Since(base).Microseconds() }
+}
+
+// latestInstant is the last one that a store decides at. Instants are counted exactly below 2^53.
+const latestInstant = exact - 1 - int64(core.MaxPeriod/time.Microsecond)
+
+// withinInstants returns the clock within the instants that a store decides at.
+func withinInstants(clock func() int64) func() int64 {
+	return func() int64 { return min(max(clock(), 0), latestInstant) }
 }
 
 // Apply implements [core.Store]. It only ever waits for other steps on the same

@@ -58,6 +58,32 @@ func TestDefaultClockIsTheSystemsTime(t *testing.T) {
 	})
 }
 
+// Instants that cannot be counted exactly are those next to them, and decide as any other.
+func TestClockIsBounded(t *testing.T) {
+	const last = 1<<53 - 1 - 400*24*3_600_000_000
+	for instant, want := range map[int64]int64{
+		math.MinInt64: 0, -1: 0, 0: 0, 1: 1, last: last, last + 1: last, 1 << 53: last, math.MaxInt64: last,
+	} {
+		for _, l := range each {
+			if l.NeedsWindows() {
+				continue
+			}
+			s := MustNew(Options{Clock: func() int64 { return instant }})
+			l.Period = core.MaxPeriod
+			for i := range 38 {
+				op := takes("key", l)
+				op.Lease = leaseID(i)
+				if d := do(t, s, op)[0]; d.Allowed != (i < 37) || d.At != want || d.RetryAfter < 0 || d.ResetAfter <= 0 {
+					t.Fatalf("%v at %d, take %d: %+v, want it at %d", l, instant, i, d, want)
+				}
+			}
+			if d := do(t, s, peeks("key", l))[0]; d.Remaining != 0 {
+				t.Errorf("%v at %d: %+v, want none to remain", l, instant, d)
+			}
+		}
+	}
+}
+
 func TestShardSizesAndNumbers(t *testing.T) {
 	for _, row := range []struct{ keys, shards int }{
 		{1, 64}, {64 * 2048, 64}, {64*2048 + 1, 128}, {1 << 20, 512}, {1 << 30, 1 << 14},
