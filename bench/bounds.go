@@ -12,7 +12,7 @@ var bounds = []bound{
 	inAlgorithm("100k uniform", "GCRA, 30 units a second", 1.15),
 	inRules(3),
 	inHTTP("net/http, headers", ours, httpLimits, 0.88),
-	inHTTP("net/http, no headers", ours, "httprate", 0.78),
+	inHTTP("net/http, no headers", ours, httpRate, 0.78),
 	inHTTP("Gin, headers", ours, ginRate, 0.78),
 	inHTTP("Gin, no headers", ours, ginRate, 0.95),
 	inHTTP("Echo, no headers", ours, echoOwn, 1.9),

@@ -53,6 +53,9 @@ How to read the tables:
 * All have one rule and the same keys, each time in a text of its own, as in real requests, so no
   limiter recognises a key by its address. Quotas are so wide that no request is refused, or so narrow that all are. A
   contender with another answer than the work expects is reported as failed.
+* Before its time is measured, each has to pass an exam: of five requests for either of two keys under a limit of three,
+  it admits the first three. An asterisk marks those that pass and are known not to be exact: httprate estimates a
+  count from two windows, and gin-rate-limit may admit two requests at once for one unit.
 * Redis runs on the same machine, so its work and that of its clients add up. PING and a script that does nothing
   are not limiters: they bound what a limiter can reach.
 * Far from Redis, all go through one proxy, which hands on what it reads after half of the round trip. The clients have

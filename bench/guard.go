@@ -180,7 +180,7 @@ func inRules(max float64) bound {
 		var list []contender
 
 		for _, n := range []int{3, 1} {
-			worker, _, err := openMemoryRules("", n)
+			worker, _, err := openMemoryRules("", n, steady)
 			if err != nil {
 				return nil, nil, err
 			}

@@ -84,6 +84,9 @@ func (h *httpContest) contenders(q quota, status int, p pace) []contender {
 
 		// A peer that cannot open fails in its turn, and is reported with the others.
 		s, err := peer.open(q)
+		if err == nil {
+			err = passes(peer.examine)
+		}
 		list = append(list, contender{peer.name, func() ([]float64, error) {
 			if err != nil {
 				return nil, err

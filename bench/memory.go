@@ -104,6 +104,9 @@ func compete(w work, p pace, peers []memoryPeer) []contender {
 		}
 		list = append(list, contender{peer.name, func() ([]float64, error) { return nil, nil }})
 		worker, err := peer.open(w.quota)
+		if err == nil {
+			err = passes(peer.examine)
+		}
 		if err != nil {
 			list[len(list)-1].once = func() ([]float64, error) { return nil, err }
 			continue

@@ -52,10 +52,10 @@ var memoryPeers = []memoryPeer{
 	{name: "map of x/time/rate, mutex", open: openRateMap},
 	{name: "throttled memstore", open: openThrottled},
 	{name: "ulule memory", open: openUlule},
-	{name: "httprate, no headers", open: openHTTPRate},
+	{name: httpRate + ", no headers", open: openHTTPRate},
 	{name: "Echo's memory store", open: openEchoStore},
 	{name: "tollbooth", open: openTollbooth},
-	{name: "gin-rate-limit", open: openGinLimit},
+	{name: ginRate, open: openGinLimit},
 	{name: "failsafe-go (no keys)", keyless: true, open: openFailsafe},
 	{name: "x/time/rate (no keys)", keyless: true, open: openRate},
 }

@@ -78,8 +78,11 @@ func contenders(
 	var stops []func()
 	// A peer that cannot open fails in its turn.
 	for _, peer := range peers {
-		worker, stop, err := peer.open(addr)
+		worker, stop, err := peer.open(addr, steady)
 		stops = append(stops, stop)
+		if err == nil {
+			err = passes(func() error { return peer.examine(addr) })
+		}
 		list = append(list, contender{peer.name, func() ([]float64, error) {
 			if err != nil {
 				return nil, err

@@ -13,7 +13,6 @@ import (
 	"github.com/ulule/limiter/v3"
 	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/store/redisstore"
 	rueidisstore "github.com/headgate/headgate/store/redisstore/rueidis"
 )
@@ -25,8 +24,9 @@ type ask func(ctx context.Context, key string) error
 // redisPeer is a limiter in Redis. open returns a function that makes one ask
 // for each caller, and one that closes the limiter.
 type redisPeer struct {
-	name string
-	open func(addr string) (worker func() ask, stop func(), err error)
+	name  string
+	open  func(addr string, q quota) (worker func() ask, stop func(), err error)
+	floor bool // it limits nothing: it bounds what a limiter can reach
 }
 
 // The contenders that the guard compares by name.
@@ -39,15 +39,15 @@ const (
 )
 
 var redisPeers = []redisPeer{
-	{ours, openRedisStore},
-	{oursRueidis, openRueidisStore},
-	{redisRate, openRedisRate},
-	{rueidisRate, openRueidisRate},
-	{rueidisGCRA, openRueidis},
-	{ululeRedis, openUluleRedis},
-	{"throttled goredis", openThrottledRedis},
-	{"bare EVALSHA, go-redis", openEvalSHA},
-	{"PING, go-redis", openPing},
+	{name: ours, open: openRedisStore},
+	{name: oursRueidis, open: openRueidisStore},
+	{name: redisRate, open: openRedisRate},
+	{name: rueidisRate, open: openRueidisRate},
+	{name: rueidisGCRA, open: openRueidis},
+	{name: ululeRedis, open: openUluleRedis},
+	{name: "throttled goredis", open: openThrottledRedis},
+	{name: "bare EVALSHA, go-redis", open: openEvalSHA, floor: true},
+	{name: "PING, go-redis", open: openPing, floor: true},
 }
 
 // steady refuses no request in the contest. Keys get their unit back before the
@@ -73,59 +73,48 @@ func admitted(yes bool, err error) error {
 
 func same(a ask) func() ask { return func() ask { return a } }
 
-func openRedisStore(addr string) (func() ask, func(), error) {
+func openRedisStore(addr string, q quota) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
 	s, err := redisstore.New(c, redisOptions)
-	return asks(s), stop, err
+	return steps(s, 1, q), stop, err
 }
 
-func openRueidisStore(addr string) (func() ask, func(), error) {
+func openRueidisStore(addr string, q quota) (func() ask, func(), error) {
 	c, err := rueidisstore.NewClient(rueidis.ClientOption{InitAddress: []string{addr}})
 	if err != nil {
 		return nil, func() {}, err
 	}
 	s, err := rueidisstore.New(c, redisOptions)
-	return asks(s), c.Close, err
+	return steps(s, 1, q), c.Close, err
 }
 
 var redisOptions = redisstore.Options{Prefix: redisstore.DefaultPrefix, Timeout: 5 * time.Second}
 
-// asks returns one ask for each caller of the store.
-func asks(s *redisstore.Store) func() ask {
-	return func() ask {
-		ops, out := []core.Op{{Rule: "api", Limit: steady.limit(), Cost: 1}}, make([]core.Decision, 1)
-		return func(ctx context.Context, key string) error {
-			ops[0].Key = key
-			err := s.Apply(ctx, ops, out)
-			return admitted(out[0].Allowed, err)
-		}
-	}
-}
-
-func openRedisRate(addr string) (func() ask, func(), error) {
+func openRedisRate(addr string, q quota) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
 	l := redis_rate.NewLimiter(c)
-	limit := redis_rate.Limit{Rate: steady.units, Period: steady.period, Burst: steady.burst}
+	limit := redis_rate.Limit{Rate: q.units, Period: q.period, Burst: q.burst}
+
 	return same(func(ctx context.Context, key string) error {
 		r, err := l.Allow(ctx, key, limit)
 		return admitted(err == nil && r.Allowed > 0, err)
 	}), stop, nil
 }
 
-func openUluleRedis(addr string) (func() ask, func(), error) {
+func openUluleRedis(addr string, q quota) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
 	s, err := ululeredis.NewStoreWithOptions(c, limiter.StoreOptions{Prefix: "ulule"})
 	if err != nil {
 		return nil, stop, err
 	}
-	l := limiter.New(s, limiter.Rate{Period: time.Hour, Limit: int64(steady.burst)})
+	l := limiter.New(s, limiter.Rate{Period: time.Hour, Limit: int64(q.burst)})
 	return same(func(ctx context.Context, key string) error {
 		c, err := l.Get(ctx, key)
 		return admitted(!c.Reached, err)
 	}), stop, nil
 }
 
-func openThrottledRedis(addr string) (func() ask, func(), error) {
+func openThrottledRedis(addr string, q quota) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
 
 	s, err := goredisstore.NewCtx(c, "throttled:")
@@ -134,7 +123,7 @@ func openThrottledRedis(addr string) (func() ask, func(), error) {
 	}
 
 	l, err := throttled.NewGCRARateLimiterCtx(s, throttled.RateQuota{
-		MaxRate: throttled.PerDuration(steady.units, steady.period), MaxBurst: steady.burst - 1,
+		MaxRate: throttled.PerDuration(q.units, q.period), MaxBurst: q.burst - 1,
 	})
 	if err != nil {
 		return nil, stop, err
@@ -148,7 +137,7 @@ func openThrottledRedis(addr string) (func() ask, func(), error) {
 	}), stop, nil
 }
 
-func openEvalSHA(addr string) (func() ask, func(), error) {
+func openEvalSHA(addr string, _ quota) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
 	sha, err := c.ScriptLoad(context.Background(), "return 1").Result()
 	return same(func(ctx context.Context, key string) error {
@@ -156,7 +145,7 @@ func openEvalSHA(addr string) (func() ask, func(), error) {
 	}), stop, err
 }
 
-func openPing(addr string) (func() ask, func(), error) {
+func openPing(addr string, _ quota) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
 	return same(func(ctx context.Context, _ string) error { return c.Ping(ctx).Err() }), stop, nil
 }

@@ -23,18 +23,18 @@ if wait > 0 then return {0, wait} end
 redis.call('SET', KEYS[1], string.format('%d', at), 'PX', math.ceil((at - now) / 1000))
 return {1, at - now}`
 
-func openRueidis(addr string) (func() ask, func(), error) {
-	interval := steady.period.Microseconds() / int64(steady.units)
+func openRueidis(addr string, q quota) (func() ask, func(), error) {
+	interval := q.period.Microseconds() / int64(q.units)
 	return openScript(addr, gcraScript, "short:",
-		strconv.FormatInt(interval, 10), strconv.FormatInt(interval*int64(steady.burst), 10))
+		strconv.FormatInt(interval, 10), strconv.FormatInt(interval*int64(q.burst), 10))
 }
 
 // openRueidisRate runs the script of redis_rate, with the arguments that
 // redis_rate gives it.
-func openRueidisRate(addr string) (func() ask, func(), error) {
+func openRueidisRate(addr string, q quota) (func() ask, func(), error) {
 	var o scriptRecorder
 	_, err := redis_rate.NewLimiter(&o).Allow(context.Background(), "", redis_rate.Limit{
-		Rate: steady.units, Period: steady.period, Burst: steady.burst,
+		Rate: q.units, Period: q.period, Burst: q.burst,
 	})
 	if o.script == "" {
 		return nil, func() {}, fmt.Errorf("redis_rate has sent no script: %w", err)

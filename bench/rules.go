@@ -21,7 +21,7 @@ type ruled struct {
 	name    string
 	callers int
 	remote  bool
-	open    func(addr string, n int) (worker func() ask, stop func(), err error)
+	open    func(addr string, n int, q quota) (worker func() ask, stop func(), err error)
 }
 
 var ruledPeers = []ruled{
@@ -54,8 +54,11 @@ func rulesSection(p pace) ([]Table, error) {
 
 		var list []contender
 		for _, n := range counts {
-			worker, stop, err := peer.open(addr, n)
+			worker, stop, err := peer.open(addr, n, steady)
 			defer stop()
+			if err == nil {
+				err = passes(func() error { return examineRemote(peer.open(addr, n, exam)) })
+			}
 			list = append(list, contender{peer.name, func() ([]float64, error) {
 				if err != nil {
 					return nil, err
@@ -77,12 +80,12 @@ func rulesSection(p pace) ([]Table, error) {
 }
 
 // steps returns one ask for each caller, of n operations.
-func steps(s core.Store, n int) func() ask {
+func steps(s core.Store, n int, q quota) func() ask {
 	return func() ask {
 		// Each caller uses its slices again, so that only the store may allocate.
 		ops, out := make([]core.Op, n), make([]core.Decision, n)
 		for i := range ops {
-			ops[i] = core.Op{Rule: fmt.Sprintf("rule%d", i), Limit: steady.limit(), Cost: 1}
+			ops[i] = core.Op{Rule: fmt.Sprintf("rule%d", i), Limit: q.limit(), Cost: 1}
 		}
 
 		return func(ctx context.Context, key string) error {
@@ -96,21 +99,21 @@ func steps(s core.Store, n int) func() ask {
 	}
 }
 
-func openMemoryRules(_ string, n int) (func() ask, func(), error) {
+func openMemoryRules(_ string, n int, q quota) (func() ask, func(), error) {
 	s, err := memstore.New(memstore.Options{})
-	return steps(s, n), func() {}, err
+	return steps(s, n, q), func() {}, err
 }
 
-func openRedisRules(addr string, n int) (func() ask, func(), error) {
+func openRedisRules(addr string, n int, q quota) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
-	s, err := redisstore.New(c, redisstore.Options{Prefix: redisstore.DefaultPrefix, Timeout: 5e9})
-	return steps(s, n), stop, err
+	s, err := redisstore.New(c, redisOptions)
+	return steps(s, n, q), stop, err
 }
 
-func openRateRules(addr string, n int) (func() ask, func(), error) {
+func openRateRules(addr string, n int, q quota) (func() ask, func(), error) {
 	c, stop := goRedis(addr)
 	l := redis_rate.NewLimiter(c)
-	limit := redis_rate.Limit{Rate: steady.units, Period: steady.period, Burst: steady.burst}
+	limit := redis_rate.Limit{Rate: q.units, Period: q.period, Burst: q.burst}
 
 	// The first refusal ends a decision, and what the rules before it charged stays charged.
 	return same(func(ctx context.Context, key string) error {
