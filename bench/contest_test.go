@@ -122,17 +122,17 @@ func TestBoundIsARatioAboveTheFloor(t *testing.T) {
 		// The floor is what the measurement itself takes: it is taken from both.
 		list := []contender{{"ours", counting(c.ours...)},
 			{"rival", counting(c.rival...)}, {"floor", counting(c.floor...)}}
-		b := bound{"x", math.Inf(1), func(pace) ([]contender, func(), error) { return list, func() {}, nil }}
-		if ratio, err := b.measure(pace{rounds: 3}); err != nil || ratio != c.want {
+		b := bound{open: func(pace) ([]contender, func(), error) { return list, func() {}, nil }}
+		if ratio, err := b.measure(pace{rounds: 3}, math.Inf(1)); err != nil || ratio != c.want {
 			t.Errorf("%s: %v, %v, want %v", c.name, ratio, err, c.want)
 		}
 	}
 
 	// A contender that fails is an error, and not a bound that holds.
-	failing := bound{"x", 1, func(pace) ([]contender, func(), error) {
+	failing := bound{open: func(pace) ([]contender, func(), error) {
 		return []contender{{"ours", func() ([]float64, error) { return nil, errRefused }}}, func() {}, nil
 	}}
-	if _, err := failing.measure(pace{rounds: 1}); !errors.Is(err, errRefused) {
+	if _, err := failing.measure(pace{rounds: 1}, 1); !errors.Is(err, errRefused) {
 		t.Errorf("%v", err)
 	}
 }

@@ -66,19 +66,10 @@ func fromAfar(addr string, d time.Duration, n int, p pace) ([]outcome, error) {
 	}
 	defer proxy.stop()
 
-	var peers []redisPeer
-	for _, name := range distant {
-		for _, peer := range redisPeers {
-			if peer.name == name {
-				peers = append(peers, peer)
-			}
-		}
-	}
-
 	// A store finds out in some round trips how far its server is, and a caller needs some for a
 	// median.
 	warmup, round := max(p.round/4, 10*d), max(3*p.round, 25*d)
-	list, closeAll := contenders(peers, proxy.addr, n, warmup, round)
+	list, closeAll := contenders(redisPeersOf(distant...), proxy.addr, n, warmup, round)
 	defer closeAll()
 	return contest(list, min(p.rounds, distanceRounds)), nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"time"
 )
 
@@ -19,7 +20,7 @@ func footprint(p pace) (*Table, error) {
 		fmt.Sprintf("Keys of 13 bytes that expire after %s. After that one key is in use for %s.", p.life, p.life/2),
 		[]string{"in use", "after expiry"}, nil)
 	for _, peer := range memoryPeers {
-		if peer.keyless || peer.name == oursAllow || peer.name == oursTake {
+		if peer.keyless || slices.Contains([]string{oursAllow, oursTwice, oursTake, goTwice}, peer.name) {
 			continue
 		}
 		t.enter(0, contest([]contender{{peer.name, func() ([]float64, error) { return heapAlone(peer.name, p) }}}, 1))
@@ -66,9 +67,7 @@ func (m *memoryPeer) heapPerKey(p pace) ([]float64, error) {
 	}
 
 	t := worker()
-	for i := range p.keys {
-		t(fmt.Sprintf("key%010d", i))
-	}
+	fill(t, p.keys)
 	filled := heap()
 
 	// After the keys have expired, calls about another give a peer the time to sweep.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -71,6 +72,31 @@ func (h *httpContest) measure(p pace) *Table {
 	}
 
 	return t
+}
+
+// contestOf returns the contest with that id.
+func contestOf(id string) *httpContest {
+	for i := range httpContests {
+		if httpContests[i].id == id {
+			return &httpContests[i]
+		}
+	}
+	panic("there is no contest " + id)
+}
+
+// open prepares the peers of those names, in that order.
+func (h *httpContest) open(p pace, q quota, names ...string) ([]contender, func(), error) {
+	some := httpContest{}
+	for _, name := range names {
+		i := slices.IndexFunc(h.peers, func(peer httpPeer) bool { return peer.name == name })
+		some.peers = append(some.peers, h.peers[i])
+	}
+
+	status := http.StatusOK
+	if q == narrow {
+		status = http.StatusTooManyRequests
+	}
+	return some.contenders(q, status, p), func() {}, nil
 }
 
 // contenders answer requests with the status. Without a limiter no request is

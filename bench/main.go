@@ -4,7 +4,7 @@
 // ratios between rows carry over to other machines, the figures do not. A
 // contender that fails is reported as failed.
 //
-//	go -C bench run . [-quick] [-only memory,redis,distance,http,rules] [-json] [-docs ../docs]
+//	go -C bench run . [-quick] [-only goals,memory,redis,distance,http,rules,cores] [-json] [-docs ../docs]
 //	go -C bench run . -guard
 //
 // With -docs it writes benchmarks.md and its charts into that folder as well.
@@ -41,16 +41,27 @@ var sections = []struct {
 	name string
 	run  func(pace) ([]Table, error)
 }{
+	{"goals", goalsSection},
 	{"memory", memorySection},
 	{"redis", redisSection},
 	{"distance", distanceSection},
 	{"http", httpSection},
 	{"rules", rulesSection},
+	{"cores", coresSection},
+}
+
+// sectionNames returns the names of all sections.
+func sectionNames() string {
+	var names []string
+	for _, s := range sections {
+		names = append(names, s.name)
+	}
+	return strings.Join(names, ",")
 }
 
 func main() {
 	fast := flag.Bool("quick", false, "measure for a shorter time")
-	only := flag.String("only", "memory,redis,distance,http,rules", "the sections to run")
+	only := flag.String("only", sectionNames(), "the sections to run")
 	asJSON := flag.Bool("json", false, "print JSON instead of Markdown")
 	docs := flag.String("docs", "", "write benchmarks.md and charts into this folder")
 	guarding := flag.Bool("guard", false, "fail if headgate has become slow beside its rivals")

@@ -24,22 +24,42 @@ const walkLength = 1 << 20
 
 var onlyKey = []string{"192.0.2.1"}
 
-// works are the columns of the memory table.
-func works() []work {
+// The works that are compared by name.
+const (
+	hotKey  = "hot key"
+	uniform = "100k uniform"
+	zipf    = "100k zipf"
+)
+
+// inParallel is the name of a work on all processors.
+func inParallel(name string) string { return name + ", parallel" }
+
+// works are the columns of the memory table. Making the walks takes a while.
+var works = sync.OnceValue(func() []work {
 	keys := addresses(100_000)
 	one := make([]int32, 1)
-	uniform, zipf := walkOver(len(keys), false), walkOver(len(keys), true)
+	even, skewed := walkOver(len(keys), false), walkOver(len(keys), true)
 
 	return []work{
-		{"hot key", wide, onlyKey, one, false},
-		{"hot key, parallel", wide, onlyKey, one, true},
-		{"refused", narrow, onlyKey, one, false},
-		{"refused, parallel", narrow, onlyKey, one, true},
-		{"100k uniform", wide, keys, uniform, false},
-		{"100k uniform, parallel", wide, keys, uniform, true},
-		{"100k zipf", wide, keys, zipf, false},
-		{"100k zipf, parallel", wide, keys, zipf, true},
+		{hotKey, wide, onlyKey, one, false},
+		{inParallel(hotKey), wide, onlyKey, one, true},
+		{refused, narrow, onlyKey, one, false},
+		{inParallel(refused), narrow, onlyKey, one, true},
+		{uniform, wide, keys, even, false},
+		{inParallel(uniform), wide, keys, even, true},
+		{zipf, wide, keys, skewed, false},
+		{inParallel(zipf), wide, keys, skewed, true},
 	}
+})
+
+// workOf returns the work of that name.
+func workOf(name string) work {
+	for _, w := range works() {
+		if w.name == name {
+			return w
+		}
+	}
+	panic("there is no work " + name)
 }
 
 func addresses(n int) []string {
@@ -90,7 +110,7 @@ func memorySection(p pace) ([]Table, error) {
 		t.enter(i, contest(compete(w, p, memoryPeers), p.rounds))
 	}
 	t.enter(len(list), allocations())
-	return []Table{*t, *algorithmTable(p), *f}, nil
+	return []Table{*t, *algorithmTable(p), *f, *returnedTable(p)}, nil
 }
 
 // compete prepares the memory peers for the work.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -40,15 +41,19 @@ type memoryPeer struct {
 const (
 	ours      = "headgate"
 	oursAllow = "headgate, Limiter.Allow"
+	oursTwice = "headgate, Limiter.Allow, two rules"
 	oursTake  = "headgate, Limiter.Take"
 	goLimits  = "sethvargo/go-limiter"
+	goTwice   = "sethvargo/go-limiter, asked twice"
 )
 
 var memoryPeers = []memoryPeer{
 	{name: ours, open: openStore},
-	{name: oursAllow, open: openLimiter(allow)},
-	{name: oursTake, open: openLimiter(takeResult)},
+	{name: oursAllow, open: openLimiter(1, allow)},
+	{name: oursTwice, open: openLimiter(2, allow)},
+	{name: oursTake, open: openLimiter(1, takeResult)},
 	{name: goLimits, open: openGoLimiter},
+	{name: goTwice, open: twice(openGoLimiter)},
 	{name: "map of x/time/rate, mutex", open: openRateMap},
 	{name: "throttled memstore", open: openThrottled},
 	{name: "ulule memory", open: openUlule},
@@ -68,25 +73,49 @@ func openStore(q quota) (func() take, error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() take { return takeOf(s, q.limit()) }, nil
+	return func() take { return takeOf(s, q.limit(), "api") }, nil
 }
 
-// openLimiter opens a limiter with one rule; way calls one of its methods.
-func openLimiter(way func(l *limiter.Limiter, key string) bool) func(quota) (func() take, error) {
+// openLimiter opens a limiter with n rules; way calls one of its methods.
+func openLimiter(n int, way func(l *limiter.Limiter, key string) bool) func(quota) (func() take, error) {
 	return func(q quota) (func() take, error) {
 		s, err := memstore.New(memstore.Options{})
 		if err != nil {
 			return nil, err
 		}
 
-		// The callers name the key of a request, so the function of the rule is not asked.
-		l, err := limiter.New(limiter.Config{Store: s, Rules: []limiter.Rule{{
-			Name: "api", Limit: q.limit(), Key: func(core.Request) (string, bool) { return "", true },
-		}}})
+		// The callers name the key of a request, so the functions of the rules are not asked.
+		var rules []limiter.Rule
+		for i := range n {
+			rules = append(rules, limiter.Rule{
+				Name: fmt.Sprint("api", i), Limit: q.limit(), Key: func(core.Request) (string, bool) { return "", true },
+			})
+		}
+
+		l, err := limiter.New(limiter.Config{Store: s, Rules: rules})
 		if err != nil {
 			return nil, err
 		}
 		return shared(func(key string) bool { return way(l, key) })
+	}
+}
+
+// twice opens two limiters of a peer for the two rules of a request. What the first has charged
+// stays charged when the second refuses.
+func twice(open func(quota) (func() take, error)) func(quota) (func() take, error) {
+	return func(q quota) (func() take, error) {
+		first, err := open(q)
+		if err != nil {
+			return nil, err
+		}
+		second, err := open(q)
+		if err != nil {
+			return nil, err
+		}
+		return func() take {
+			one, other := first(), second()
+			return func(key string) bool { return one(key) && other(key) }
+		}, nil
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
@@ -48,6 +49,16 @@ var redisPeers = []redisPeer{
 	{name: "throttled goredis", open: openThrottledRedis},
 	{name: "bare EVALSHA, go-redis", open: openEvalSHA, floor: true},
 	{name: "PING, go-redis", open: openPing, floor: true},
+}
+
+// redisPeersOf returns the peers of those names, in that order.
+func redisPeersOf(names ...string) []redisPeer {
+	var list []redisPeer
+	for _, name := range names {
+		i := slices.IndexFunc(redisPeers, func(r redisPeer) bool { return r.name == name })
+		list = append(list, redisPeers[i])
+	}
+	return list
 }
 
 // steady refuses no request in the contest. Keys get their unit back before the
