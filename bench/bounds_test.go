@@ -11,6 +11,8 @@ import (
 // Each row names contenders that there are, which pass their exams and answer as the work expects.
 func TestBoundsCanBeMeasured(t *testing.T) {
 	seen := map[string]bool{}
+
+	// What is measured says nothing after so short a time: it only has to be there.
 	p := pace{rounds: 1, round: time.Microsecond, keys: 1000, life: 20 * time.Millisecond}
 	for _, b := range bounds {
 		if seen[b.name] {
@@ -24,6 +26,7 @@ func TestBoundsCanBeMeasured(t *testing.T) {
 			continue
 		}
 
+		// Where Redis is not installed its rows are left out.
 		list, stop, err := b.open(p)
 		if errors.Is(err, errSkipped) {
 			continue
@@ -37,6 +40,7 @@ func TestBoundsCanBeMeasured(t *testing.T) {
 				t.Errorf("%s: %s: %v", b.name, o.name, o.failed)
 			}
 		}
+
 		stop()
 	}
 }
@@ -54,6 +58,7 @@ func TestGuardCountsWhatIsBroken(t *testing.T) {
 		{name: "out of order", aim: at(1), figure: figure(0, errRefused)},
 	}
 
+	// Each row has a line, whatever becomes of the others.
 	var out strings.Builder
 	err := guard(&out)
 	if !errors.Is(err, errSlow) || !strings.Contains(err.Error(), "2 of 5") {
@@ -80,15 +85,22 @@ func TestGuardCountsWhatIsBroken(t *testing.T) {
 	}
 }
 
-// What memory a key takes, and when it comes back, is counted and not timed.
+// Fresh keys keep their slots for a second. Their heap comes back after it, which giveBack checks.
 func TestBytesOfKeysAndTheirReturn(t *testing.T) {
 	p := pace{keys: 20_000, life: 50 * time.Millisecond}
 	small, err := bytesOfKey(p, "100/1h", 1)
 	if err != nil || small < 20 || small > 200 {
 		t.Errorf("%v bytes, %v", small, err)
 	}
+
+	// A lease needs more than the word that a unit of GCRA is.
 	large, err := bytesOfKey(p, "3 concurrent ttl=1h", 3)
 	if err != nil || large < small+3*24 {
 		t.Errorf("%v bytes with three leases, %v without, %v", large, small, err)
+	}
+
+	r, err := giveBack(pace{keys: 100_000, life: time.Second}, 3)
+	if err != nil || r.seconds < 1 || r.periods < 1 || r.decisions < 1 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }

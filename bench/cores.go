@@ -32,6 +32,7 @@ func (s *sharing) decisions(n int) float64 {
 	others := float64(n-1) / float64(n)
 	all := float64(n) / (s.alone + s.lines*s.move*others)
 
+	// The line or the lock of the hottest key bounds the decisions about it, and with them all.
 	serial := s.lines * s.move * others
 	if s.locked {
 		serial += s.alone
@@ -61,6 +62,7 @@ func coresSection(p pace) ([]Table, error) {
 			lines = counted.figure(byRounds, linesHot)
 		}
 
+		// The work is measured on one processor and on all that there are.
 		peers := []memoryPeer{peerOf(memoryPeers, ours)}
 		one := contest(compete(w, p, peers), p.rounds)[0]
 		all := contest(compete(workOf(inParallel(name)), p, peers), p.rounds)[0]
@@ -116,6 +118,7 @@ func contended(d time.Duration) (ns, retries float64) {
 	n := both(d, func() { word.Add(1) })
 	ns = float64(d) / float64(n)
 
+	// Between reading the word and writing it the other goroutine may have written it.
 	n = both(d, func() {
 		for {
 			w := word.Load()
@@ -191,7 +194,10 @@ func (a *algorithm) linesWritten(keys int) (float64, error) {
 
 	now := time.Now().UnixMicro()
 	step = max(step, time.Microsecond)
-	s, err := memstore.New(memstore.Options{Clock: func() int64 { now += step.Microseconds(); return now }})
+	clock := func() int64 { now += step.Microseconds(); return now }
+
+	// A store for fewer keys has fewer shards, which takes less to copy.
+	s, err := memstore.New(memstore.Options{MaxKeys: 64 * sharedKeys, Clock: clock})
 	if err != nil {
 		return 0, err
 	}
@@ -228,6 +234,7 @@ func (a *algorithm) lockWaits(keys int, d time.Duration) (float64, error) {
 	before, names := waitsInStore(), addresses(keys)
 	var decisions atomic.Int64
 	var group sync.WaitGroup
+	// Half of the keys lies between the two, so that they meet at one key only by chance.
 	start := time.Now()
 	for g := range 2 {
 		group.Go(func() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,6 +25,7 @@ func TestChangedCountsTheLinesThatWereWritten(t *testing.T) {
 
 	w := &whole{parts: make([]part, 2), inside: new([2]line), pool: sync.Pool{New: func() any { return new(line) }}}
 	w.direct.Store(new([4]line))
+	// Each write is compared with a snapshot of its own.
 	for _, c := range []struct {
 		name  string
 		write func()
@@ -46,17 +48,23 @@ func TestChangedCountsTheLinesThatWereWritten(t *testing.T) {
 	}
 }
 
-// Every algorithm writes a key's slot, or a pinned key's word, and no line for each other key.
+// A decision about one of many keys writes its slot and two lines of its shard, and one about a hot
+// key the word of the key alone. Once in many decisions the store is tidied.
 func TestDecisionsWriteFewLines(t *testing.T) {
 	for i := range algorithms {
 		a := &algorithms[i]
-		for _, keys := range []int{1, sharedKeys} {
+		for keys, want := range map[int]float64{1: 1, sharedKeys: 3} {
 			n, err := a.linesWritten(keys)
-			if err != nil || n < 1 || n > 8 {
-				t.Errorf("%s, %d keys: %.2f lines, %v", a.name, keys, n, err)
+			if err != nil || n < want || n >= want+0.1 && !a.listed() {
+				t.Errorf("%s, %d keys: %.3f lines, want %v, %v", a.name, keys, n, want, err)
 			}
 		}
 	}
+}
+
+// listed reports whether a key has more than two numbers.
+func (a *algorithm) listed() bool {
+	return a.records > 0 || strings.Contains(a.name, "sliding") || a.name == "calendar"
 }
 
 func TestModelOfManyProcessors(t *testing.T) {

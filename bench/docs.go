@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// writeDocs writes benchmarks.md and, into the folder bench beside it, charts.
+// writeDocs writes benchmarks.md, charts into the folder bench beside it, and the table of speed
+// into README.md of the folder above.
 func writeDocs(dir string, tables []Table) error {
 	if err := drawCharts(filepath.Join(dir, "bench"), tables); err != nil {
 		return err
@@ -33,7 +34,10 @@ func writeDocs(dir string, tables []Table) error {
 	}
 
 	fmt.Fprintf(&b, "## Versions\n\n%s", versions())
-	return os.WriteFile(filepath.Join(dir, "benchmarks.md"), b.Bytes(), 0o644)
+	if err := os.WriteFile(filepath.Join(dir, "benchmarks.md"), b.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return writeReadme(filepath.Join(dir, "..", "README.md"), b.String())
 }
 
 const intro = `# Benchmarks
@@ -64,8 +68,11 @@ How to read the tables:
   with the garbage collector. *added* is *allowed* less the framework without a limiter. *refused* is the whole request;
   every limiter writes its own default answer: headgate a problem body and at most seven headers, most others a short
   text.
+* The first table has the goals, each measured in short turns of its own, so its ratios differ a little from those of
+  the other tables. ` + "`go -C bench run . -guard`" + ` measures it alone.
 * In memory, *headgate* is its store. *Limiter.Allow* and *Limiter.Take* ask a limiter with rules in front of it: the
-  first returns a decision, the second a result whose units can be refunded.
+  first returns a decision, the second a result whose units can be refunded. go-limiter has no rules: for two, two of its
+  stores are asked, and what the first has charged stays charged when the second refuses.
 * By default headgate sends five headers of two styles. *X-RateLimit only* means the three that most others send. Where
   headgate is alone in a table, its peers for that framework send headers always, or never.
 

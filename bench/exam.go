@@ -42,6 +42,7 @@ func (m *memoryPeer) examine() error {
 		return err
 	}
 
+	// One limiter without keys cannot tell two of them apart.
 	keys := []string{"first", "second"}
 	if m.keyless {
 		keys = keys[:1]
@@ -60,6 +61,7 @@ func (h *httpPeer) examine() error {
 		return err
 	}
 
+	// What is neither of the two statuses is no answer of a limiter.
 	client := map[string]int{"first": 1, "second": 2}
 	return examine(func(key string) (bool, error) {
 		switch status := s(client[key]); status {
@@ -89,6 +91,7 @@ func examineRemote(worker func() ask, stop func(), err error) error {
 		return err
 	}
 
+	// Peers of one kind share their keys in the server, as the contests want it.
 	a, n := worker(), exams.Add(1)
 	return examine(func(key string) (bool, error) {
 		err := a(context.Background(), key)

@@ -33,10 +33,12 @@ func liar(lie func(all, ofKey int) bool) take {
 // fails plays a contest and expects the one contender to have failed in the exam, by its name.
 func fails(t *testing.T, name string, list []contender) {
 	t.Helper()
+
 	out := contest(list, 1)
 	if len(out) != 1 || out[0].name != name || out[0].failed == nil {
 		t.Fatalf("%q passes: %+v", name, out)
 	}
+
 	if text := out[0].failed.Error(); !strings.HasPrefix(text, "exam: ") && text != "panic: oops" {
 		t.Errorf("%q fails for another reason: %s", name, text)
 	}
@@ -48,6 +50,7 @@ func TestExamFailsALiarByName(t *testing.T) {
 		inMemory := memoryPeer{name: name, open: func(quota) (func() take, error) { return shared(liar(lie)) }}
 		fails(t, name, compete(works()[0], p, []memoryPeer{inMemory}))
 
+		// Clients of HTTP have numbers, of which each is a key.
 		overHTTP := httpContest{peers: []httpPeer{{name, func(quota) (serve, error) {
 			l := liar(lie)
 			return func(client int) int {
@@ -59,6 +62,7 @@ func TestExamFailsALiarByName(t *testing.T) {
 		}}}}
 		fails(t, name, overHTTP.contenders(wide, http.StatusOK, p))
 
+		// No server is asked, as the liar is the limiter.
 		inRedis := redisPeer{name: name, open: func(string, quota) (func() ask, func(), error) {
 			l := liar(lie)
 			return same(func(_ context.Context, key string) error { return admitted(l(key), nil) }), func() {}, nil
@@ -97,6 +101,8 @@ func TestContendersInRedisPassTheExam(t *testing.T) {
 			t.Errorf("%s: %v", peer.name, err)
 		}
 	}
+
+	// Those with several rules take the exam under each number of them.
 	for _, peer := range ruledPeers {
 		for _, n := range counts {
 			if err := examineRemote(peer.open(addr, n, exam)); err != nil {

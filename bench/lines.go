@@ -135,6 +135,7 @@ func (s *snapshot) changed() int {
 			continue
 		}
 
+		// A pool has a part for each processor, which is not shared.
 		for i := range p.memory {
 			at := p.begin + uintptr(i)
 			if p.memory[i] == p.copied[i] || within(s.pools, at) != nil {

@@ -4,13 +4,13 @@
 // ratios between rows carry over to other machines, the figures do not. A
 // contender that fails is reported as failed.
 //
-//	go -C bench run . [-quick] [-only goals,memory,redis,distance,http,rules,cores] [-json] [-docs ../docs]
+//	go -C bench run . [-quick] [-only goals,memory,...] [-json] [-docs ../docs]
 //	go -C bench run . -guard
 //
-// With -docs it writes benchmarks.md and its charts into that folder as well.
-// With -guard it makes a short comparison with a rival at each point, and fails if
-// headgate has become slow. The parts about Redis need redis-server in the PATH, and
-// the program says so if there is none.
+// With -docs it writes benchmarks.md and its charts into that folder as well, and the
+// table of speed into README.md beside it, which takes all sections. With -guard it
+// measures the goals in a short time, and fails if headgate has become slow. The parts
+// about Redis need redis-server in the PATH, and the program says so if there is none.
 package main
 
 import (
@@ -61,9 +61,9 @@ func sectionNames() string {
 
 func main() {
 	fast := flag.Bool("quick", false, "measure for a shorter time")
-	only := flag.String("only", sectionNames(), "the sections to run")
+	only := flag.String("only", sectionNames(), "the sections to run, with commas between them")
 	asJSON := flag.Bool("json", false, "print JSON instead of Markdown")
-	docs := flag.String("docs", "", "write benchmarks.md and charts into this folder")
+	docs := flag.String("docs", "", "write benchmarks.md and charts into this folder, and README.md's table")
 	guarding := flag.Bool("guard", false, "fail if headgate has become slow beside its rivals")
 	alone := flag.String("heap", "", "print the heap of a key of this peer; the program calls itself so")
 	flag.Parse()

@@ -52,6 +52,8 @@ var works = sync.OnceValue(func() []work {
 	}
 })
 
+const memoryTitle = "In memory: ns a decision"
+
 // workOf returns the work of that name.
 func workOf(name string) work {
 	for _, w := range works() {
@@ -102,7 +104,7 @@ func memorySection(p pace) ([]Table, error) {
 		names = append(names, peer.name)
 	}
 
-	t := newTable("memory", "In memory: ns a decision",
+	t := newTable("memory", memoryTitle,
 		fmt.Sprintf("Medians of %d interleaved rounds, %d CPUs. Parallel: the wall's time, divided by all decisions.", p.rounds, runtime.GOMAXPROCS(0)),
 		append(columns, "allocations"), names)
 

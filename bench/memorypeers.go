@@ -88,7 +88,8 @@ func openLimiter(n int, way func(l *limiter.Limiter, key string) bool) func(quot
 		var rules []limiter.Rule
 		for i := range n {
 			rules = append(rules, limiter.Rule{
-				Name: fmt.Sprint("api", i), Limit: q.limit(), Key: func(core.Request) (string, bool) { return "", true },
+				Name: fmt.Sprint("api", i), Limit: q.limit(),
+				Key: func(core.Request) (string, bool) { return "", true },
 			})
 		}
 

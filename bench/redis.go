@@ -14,6 +14,8 @@ import (
 // answer.
 var callers = []int{1, 10, 100, 1000}
 
+const redisTitle = "Redis: decisions a second by number of callers"
+
 func redisSection(p pace) ([]Table, error) {
 	addr, stop, err := startRedis()
 	if errors.Is(err, errNoRedis) {
@@ -34,7 +36,7 @@ func redisSection(p pace) ([]Table, error) {
 	}
 
 	note := fmt.Sprintf("Medians of %d interleaved rounds; %d CPUs for clients and server together; 10000 keys.", p.rounds, runtime.GOMAXPROCS(0))
-	speed := newTable("redis", "Redis: decisions a second by number of callers", note, speeds, names)
+	speed := newTable("redis", redisTitle, note, speeds, names)
 	latency := newTable("redis-latency", "Redis: µs a decision by number of callers", "", times, names)
 
 	// The clients of each number of callers are closed before the next are opened, so that Redis

@@ -18,7 +18,7 @@ import (
 // ceilings says how much there may be to hold in one hand. Each is what it is today: who lowers
 // a figure lowers its ceiling, and nobody raises one without a word why.
 var ceilings = map[string]int{
-	"lines of code": 68_200, // mcpmw, rueidisstore, more vendors of models and packed leases came after 66,500
+	"lines of code": 75_000, // cmd/headgate and its readers of logs came after 68,000
 
 	"files of limiter":                                 20,
 	"files of store/redisstore":                        28, // client.go has clients other than go-redis's
