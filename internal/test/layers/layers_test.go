@@ -93,6 +93,7 @@ var order = map[string][]string{
 
 	"internal/telling": {"core", "keyfuncs", "observe/events", "observe/findings", "observe/topkeys",
 		"internal/quietlog", "internal/textform"},
+	"internal/drawing":          {"core"},
 	"internal/textform":         {},
 	"internal/quietlog":         {},
 	"internal/strictjson":       {},

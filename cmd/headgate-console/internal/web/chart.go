@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/drawing"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/internal/drawing"
 )
 
 // chart is a bar for each step of a range, as high as the requests a second in it. Places are

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/drawing"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/internal/drawing"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
 )

@@ -3,8 +3,8 @@ package web
 import (
 	"net/http"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/drawing"
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/drawing"
 )
 
 // validate answers with the preview of a form that is being filled in, and with its

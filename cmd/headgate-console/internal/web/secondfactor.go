@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/drawing"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/qrcode"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
@@ -32,13 +32,13 @@ func (r *request) showFactor(status int, m mistakes) error {
 // which is not compressed, so that its length reveals nothing of the secret.
 type factorSetup struct {
 	Secret   string // in groups of four
-	QR       drawing.QR
+	QR       qrcode.Code
 	Must     bool
 	Mistakes mistakes
 }
 
 func (r *request) showSetup(status int, setup service.FactorSetup, m mistakes) error {
-	code, err := drawing.NewQR(setup.Address)
+	code, err := qrcode.New(setup.Address)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package drawing
+package qrcode
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 )
 
 // The path has each dark module once, and no light one.
-func TestQRDrawsTheDarkModules(t *testing.T) {
+func TestCodeDrawsTheDarkModules(t *testing.T) {
 	const text = "otpauth://totp/headgate:ada?secret=JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"
-	got, err := NewQR(text)
+	got, err := New(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestQRDrawsTheDarkModules(t *testing.T) {
 		}
 	}
 
-	if _, err := NewQR(strings.Repeat("x", 5000)); err == nil {
+	if _, err := New(strings.Repeat("x", 5000)); err == nil {
 		t.Error("a text that is too long has a picture")
 	}
 }

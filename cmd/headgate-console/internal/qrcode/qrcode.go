@@ -1,4 +1,5 @@
-package drawing
+// Package qrcode makes the paths of QR codes.
+package qrcode
 
 import (
 	"fmt"
@@ -8,8 +9,8 @@ import (
 	"github.com/boombuler/barcode/qr"
 )
 
-// QR is a QR code as the data of one path.
-type QR struct {
+// Code is a QR code as the data of one path.
+type Code struct {
 	Size int    // of the code with its quiet zone, in modules
 	Path string // of the dark modules
 }
@@ -17,11 +18,11 @@ type QR struct {
 // quiet is how many modules around a QR code stay light.
 const quiet = 4
 
-// NewQR returns the QR code of a text. It corrects the loss of 15 % of its modules.
-func NewQR(text string) (QR, error) {
+// New returns the QR code of a text. It corrects the loss of 15 % of its modules.
+func New(text string) (Code, error) {
 	code, err := qr.Encode(text, qr.M, qr.Auto)
 	if err != nil {
-		return QR{}, err
+		return Code{}, err
 	}
 
 	var b strings.Builder
@@ -40,5 +41,5 @@ func NewQR(text string) (QR, error) {
 		}
 	}
 
-	return QR{Size: side + 2*quiet, Path: b.String()}, nil
+	return Code{Size: side + 2*quiet, Path: b.String()}, nil
 }
