@@ -28,8 +28,9 @@ var knownMethods = []string{
 	"COPY", "LOCK", "MKCOL", "MOVE", "PROPFIND", "PROPPATCH", "UNLOCK", "REPORT", "SEARCH", "MKCALENDAR", "ACL",
 }
 
-// doubts returns the parts of a valid policy that no request may ever meet.
-func (p *Policy) doubts() []*FieldError {
+// Doubts returns the parts of a valid policy that no request may ever meet: those that a follower
+// logs as CodeDoubt. Each is valid, and probably a mistake.
+func (p *Policy) Doubts() []*FieldError {
 	var doubts []*FieldError
 	mistake := func(field string, err error) {
 		if err != nil {
@@ -88,7 +89,7 @@ func (f *Follower) warn(s Snapshot, before int) {
 	var doubts []string
 	mine := s.Policies.For(f.app)
 	for i := range mine {
-		for _, doubt := range mine[i].doubts() {
+		for _, doubt := range mine[i].Doubts() {
 			doubts = append(doubts, doubt.Error())
 		}
 	}

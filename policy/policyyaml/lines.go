@@ -20,8 +20,9 @@ import (
 
 // LineError is a mistake in a line of a text.
 type LineError struct {
-	Line int // from 1
-	Err  error
+	Line   int // from 1
+	Column int // from 1, in characters, or 0 if it is not known
+	Err    error
 }
 
 // Error is the line and the mistake.
@@ -32,14 +33,20 @@ func (e *LineError) Unwrap() error { return e.Err }
 
 // Lines has the lines of the policies of a text, and of their fields. The zero value has
 // none.
-type Lines struct{ policies []place }
+type Lines struct {
+	policies []place
+	list     int // the line that opens the list of policies
+}
 
 // place is a policy in a text.
 type place struct {
 	name   string
-	line   int
-	fields map[string]int // by their paths, such as "match.path"
+	at     spot
+	fields map[string]spot // by their paths, such as "match.path"
 }
+
+// spot is a line and a column, both from 1.
+type spot struct{ line, column int }
 
 // Names returns the names of the policies of the text in its order, one that is repeated
 // too, and "" for a policy without a name.
@@ -54,14 +61,19 @@ func (l *Lines) Names() []string {
 // Line returns the line of a field of the i-th policy, from 0. The field is named as in
 // [policy.FieldError]. For a field that is not written it is the line where the policy
 // begins.
-func (l *Lines) Line(i int, field string) int {
+func (l *Lines) Line(i int, field string) int { return l.spotOf(i, field).line }
+
+// Column is [Lines.Line] for the column, from 1.
+func (l *Lines) Column(i int, field string) int { return l.spotOf(i, field).column }
+
+func (l *Lines) spotOf(i int, field string) spot {
 	p := &l.policies[i]
 	for path := field; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
-		if line, ok := p.fields[path]; ok {
-			return line
+		if at, ok := p.fields[path]; ok {
+			return at
 		}
 	}
-	return p.line
+	return p.at
 }
 
 // DecodeLines is [Decode] for texts in which people look for mistakes: its error joins a
@@ -84,7 +96,9 @@ func DecodeLines(data []byte) (policy.Set, *Lines, error) {
 		mistakes = []error{atLine(err)}
 	}
 
-	slices.SortStableFunc(mistakes, func(a, b error) int { return a.(*LineError).Line - b.(*LineError).Line })
+	slices.SortStableFunc(mistakes, func(a, b error) int {
+		return a.(*LineError).Line - b.(*LineError).Line
+	})
 	return nil, lines, errors.Join(mistakes...)
 }
 
@@ -112,12 +126,13 @@ func locate(data []byte) (lines *Lines, mistakes []error) {
 		list, ok := pair.Value.(*ast.SequenceNode)
 		if name := pair.Key.GetToken().Value; name != "policies" {
 			unknown := fmt.Errorf("the field %q is not known", textform.Clip(name))
-			mistakes = append(mistakes, &LineError{lineOf(pair.Key), unknown})
+			mistakes = append(mistakes, spotOf(pair.Key).mistake(unknown))
 			continue
 		}
 		if !ok {
 			continue
 		}
+		lines.list = spotOf(pair.Key).line
 
 		seen := map[string]bool{}
 		for _, node := range list.Values {
@@ -129,9 +144,12 @@ func locate(data []byte) (lines *Lines, mistakes []error) {
 
 // add adds a policy, and returns the mistakes in it.
 func (l *Lines) add(node ast.Node, seen map[string]bool) (mistakes []error) {
-	p := place{line: lineOf(node), fields: map[string]int{}}
+	// The token of a mapping is its first colon, so the policy begins at its first key.
+	p := place{at: spotOf(node), fields: map[string]spot{}}
 	for _, pair := range pairsOf(node) {
-		p.line = min(p.line, lineOf(pair.Key))
+		if at := spotOf(pair.Key); at.before(p.at) {
+			p.at = at
+		}
 	}
 
 	p.collect("", node)
@@ -152,8 +170,8 @@ func (l *Lines) add(node ast.Node, seen map[string]bool) (mistakes []error) {
 	// Only the whole list shows that a name is repeated.
 	name := nameOf(node, set)
 	if l.policies[i].name = name; seen[name] {
-		mistakes = append(mistakes, &LineError{l.Line(i, "name"),
-			&policy.FieldError{Policy: name, Field: "name", Err: errors.New("another policy has the same name")}})
+		mistakes = append(mistakes, l.spotOf(i, "name").mistake(
+			&policy.FieldError{Policy: name, Field: "name", Err: errors.New("another policy has the same name")}))
 	}
 
 	seen[name] = name != ""
@@ -168,25 +186,25 @@ var unknownField = regexp.MustCompile(
 func (l *Lines) mistake(i int, err error) error {
 	var field *policy.FieldError
 	if errors.As(err, &field) {
-		return &LineError{l.Line(i, field.Field), field}
+		return l.spotOf(i, field.Field).mistake(field)
 	}
 
 	if inner := errors.Unwrap(err); inner != nil {
 		err = inner // without the place in a list of one
 	}
 
-	line := l.policies[i].line
+	at := l.policies[i].at
 	if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
-		line = l.Line(i, strings.Join(m[1:], ""))
+		at = l.spotOf(i, strings.Join(m[1:], ""))
 	}
-	return &LineError{line, errors.New(strings.TrimPrefix(err.Error(), "json: "))}
+	return at.mistake(errors.New(strings.TrimPrefix(err.Error(), "json: ")))
 }
 
 // collect keeps the lines of the fields of a node.
 func (p *place) collect(path string, node ast.Node) {
 	for _, pair := range pairsOf(node) {
 		name := path + pair.Key.GetToken().Value
-		p.fields[name] = lineOf(pair.Key)
+		p.fields[name] = spotOf(pair.Key)
 		p.collect(name+".", pair.Value)
 	}
 }
@@ -215,19 +233,32 @@ func pairsOf(node ast.Node) []*ast.MappingValueNode {
 	return nil
 }
 
-func lineOf(node ast.Node) int { return node.GetToken().Position.Line }
+func spotOf(node ast.Node) spot {
+	at := node.GetToken().Position
+	return spot{at.Line, at.Column}
+}
 
-var position = regexp.MustCompile(`^\[(\d+):\d+\] `)
+// before reports whether s stands before other in the text.
+func (s spot) before(other spot) bool {
+	return s.line < other.line || s.line == other.line && s.column < other.column
+}
+
+// mistake returns a mistake that stands there.
+func (s spot) mistake(err error) *LineError { return &LineError{s.line, s.column, err} }
+
+var position = regexp.MustCompile(`^\[(\d+):(\d+)\] `)
 
 // atLine moves the position in the text of an error, or else the first line, to the front.
 func atLine(err error) error {
 	text := strings.TrimPrefix(err.Error(), "policy: ")
 	if m := position.FindStringSubmatch(text); m != nil {
-		if line, bad := strconv.Atoi(m[1]); bad == nil {
-			return &LineError{line, errors.New(text[len(m[0]):])}
+		line, bad := strconv.Atoi(m[1])
+		column, bad2 := strconv.Atoi(m[2])
+		if bad == nil && bad2 == nil {
+			return &LineError{line, column, errors.New(text[len(m[0]):])}
 		}
 	}
-	return &LineError{1, errors.New(text)}
+	return &LineError{Line: 1, Err: errors.New(text)}
 }
 
 // split returns the errors that err joins, at any depth.

@@ -1,0 +1,154 @@
+// This file writes a text of policies in the form of Encode and keeps its comments.
+
+package policyyaml
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/token"
+)
+
+// Format returns the text in the form of [Encode], with its comments: one in a line of its own
+// stays above the field that follows it, and one behind a field stays behind it. Errors are
+// those of [DecodeLines].
+func Format(data []byte) ([]byte, error) {
+	set, lines, err := DecodeLines(data)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := Encode(set)
+	if err != nil {
+		return nil, err
+	}
+
+	comments := commentsOf(string(bytes.TrimPrefix(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), bom)))
+	if len(comments) == 0 {
+		return plain, nil
+	}
+	_, placed, err := DecodeLines(plain)
+	if err != nil {
+		return nil, err
+	}
+	out := weave(plain, comments, lines, placed)
+
+	// A comment must not change what the text means, wherever it stood.
+	again, err := Decode(out)
+	if err == nil {
+		var text []byte
+		if text, err = Encode(again); err == nil && !bytes.Equal(text, plain) {
+			err = errors.New("policy: the comments cannot be kept")
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+var bom = []byte("\ufeff")
+
+// comment is a comment of a text.
+type comment struct {
+	line   int // from 1
+	behind bool
+	text   string
+}
+
+// commentsOf returns the comments of a text that can be read, in its order.
+func commentsOf(text string) (list []comment) {
+	lines := strings.Split(text, "\n")
+	for _, t := range lexer.Tokenize(text) {
+		n := t.Position.Line
+		if t.Type != token.CommentType || n < 1 || n > len(lines) {
+			continue
+		}
+		before, _, _ := strings.Cut(lines[n-1], "#")
+		list = append(list, comment{n, strings.TrimSpace(before) != "", "#" + strings.TrimRight(t.Value, " \t\r\n")})
+	}
+	return list
+}
+
+// anchor is a field of a text, of the i-th policy.
+type anchor struct {
+	i     int
+	field string
+	at    spot
+}
+
+// anchors returns all fields in the order of their lines.
+func (l *Lines) anchors() (list []anchor) {
+	for i := range l.policies {
+		p := &l.policies[i]
+		for field, at := range p.fields {
+			list = append(list, anchor{i, field, at})
+		}
+	}
+	slices.SortFunc(list, func(a, b anchor) int {
+		return cmp.Or(cmp.Compare(a.at.line, b.at.line), cmp.Compare(a.at.column, b.at.column))
+	})
+	return list
+}
+
+// weave puts the comments of a text, whose policies are in the lines from, into another text of
+// the same policies, which has them in the lines to.
+func weave(plain []byte, comments []comment, from, to *Lines) []byte {
+	above, behind := placesOf(comments, from, to)
+	var b strings.Builder
+	n := 0
+	for line := range strings.Lines(string(plain)) {
+		n++
+		indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
+		for _, c := range above[n] {
+			b.WriteString(indent + c + "\n")
+		}
+		b.WriteString(strings.TrimSuffix(line, "\n"))
+		for _, c := range behind[n] {
+			b.WriteString(" " + c)
+		}
+		b.WriteByte('\n')
+	}
+
+	// Line 0 stands for the end of the text.
+	for _, c := range above[0] {
+		b.WriteString(c + "\n")
+	}
+	return []byte(b.String())
+}
+
+// placesOf returns the comments by the line of the other text that they stand above or behind.
+func placesOf(comments []comment, from, to *Lines) (above, behind map[int][]string) {
+	places := map[string]int{}
+	for i, name := range to.Names() {
+		places[name] = i
+	}
+	names, anchors := from.Names(), from.anchors()
+
+	above, behind = map[int][]string{}, map[int][]string{}
+	for _, c := range comments {
+		next := slices.IndexFunc(anchors, func(a anchor) bool { return a.at.line > c.line })
+		switch {
+		case len(anchors) == 0, c.line < from.list, c.behind && next == 0:
+			above[1] = append(above[1], c.text) // about the whole text
+		case c.behind:
+			a := anchors[cmp.Or(max(next, 0), len(anchors))-1]
+			n := to.Line(places[names[a.i]], a.field)
+			behind[n] = append(behind[n], c.text)
+		case next < 0:
+			above[0] = append(above[0], c.text)
+		default:
+			// What stands above the first field is about the policy.
+			a := anchors[next]
+			if a.at == from.policies[a.i].at {
+				a.field = ""
+			}
+			n := to.Line(places[names[a.i]], a.field)
+			above[n] = append(above[n], c.text)
+		}
+	}
+	return above, behind
+}
