@@ -46,6 +46,7 @@ policies:
   key: ip # by address
 # the end
 `
+
 	got, err := policyyaml.Format([]byte(text))
 	if err != nil || string(got) != want {
 		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
@@ -56,6 +57,7 @@ policies:
 	if err != nil || string(again) != want {
 		t.Errorf("a second time: %v\n%s", err, again)
 	}
+
 	if _, err := policyyaml.Format([]byte("policies:\n- name: x\n")); err == nil {
 		t.Error("a text with mistakes has a form")
 	}

@@ -94,6 +94,8 @@ var order = map[string][]string{
 	"internal/telling": {"core", "keyfuncs", "observe/events", "observe/findings", "observe/topkeys",
 		"internal/quietlog", "internal/textform"},
 	"internal/drawing":          {"core"},
+
+	"cmd/headgate": {"core", "policy", "policy/policyyaml", "internal/drawing", "internal/textform"},
 	"internal/textform":         {},
 	"internal/quietlog":         {},
 	"internal/strictjson":       {},

@@ -1,0 +1,36 @@
+// Headgate checks limits and policies, and says what they would do before they are in force.
+//
+//	headgate check limits.yaml              every mistake, and what can never match
+//	headgate explain "100/1m burst=20"      a limit in words, as a table and as a drawing
+//	headgate fmt -w limits.yaml             policies in one form
+//	headgate plan -policies limits.yaml access.log
+//	headgate suggest -touch 0.1% access.log
+//
+// See help, and help with the name of a command.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	_ "time/tzdata" // for calendars, on a machine without time zones
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	e := &env{ctx: ctx, in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	e.color = isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	e.progress = isTerminal(os.Stderr)
+
+	// os.Exit runs no deferred call, so stop is called before.
+	code := run(e, os.Args[1:])
+	stop()
+	os.Exit(code)
+}
+
+// isTerminal reports whether the file is a terminal, or another device of characters.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
