@@ -1,0 +1,91 @@
+package backtest
+
+import (
+	"strings"
+
+	"github.com/headgate/headgate/internal/accesslog"
+	"github.com/headgate/headgate/policy"
+)
+
+// LeftOut is a policy that cannot be replayed, because the log lacks what it needs.
+type LeftOut struct {
+	Policy string `json:"policy"`
+	Needs  string `json:"needs"`
+}
+
+// usable returns the policies that a log with these fields is enough for, and the others.
+func usable(set policy.Set, has accesslog.Fields, users bool) (use policy.Set, out []LeftOut) {
+	for i := range set {
+		if needs := missing(&set[i], has, users); needs != "" {
+			out = append(out, LeftOut{set[i].Name, needs})
+		} else {
+			use = append(use, set[i])
+		}
+	}
+	return use, out
+}
+
+// missing returns what a valid policy needs and the log has not, or "".
+func missing(p *policy.Policy, has accesslog.Fields, users bool) string {
+	for part := range strings.SplitSeq(p.Key, "+") {
+		if needs := missingPart(part, has, users); needs != "" {
+			return needs
+		}
+	}
+
+	networks := len(p.Access.Allow.Networks) + len(p.Access.Deny.Networks)
+	switch {
+	case networks > 0 && has&accesslog.HasAddress == 0:
+		return "addresses"
+	case p.Match.Host != "" && has&accesslog.HasHost == 0:
+		return "the host"
+	case p.Plans != nil:
+		return "the plan of a caller"
+	case p.Limit.Leased():
+		return "the ends of requests"
+	}
+	return ""
+}
+
+// missingPart is missing for one of the joined recipes of a key.
+func missingPart(part string, has accesslog.Fields, users bool) string {
+	needs := map[accesslog.Fields]string{accesslog.HasAddress: "addresses", accesslog.HasHost: "the host",
+		accesslog.HasAgent: "the header User-Agent", accesslog.HasReferer: "the header Referer",
+		accesslog.HasUser: "users"}
+	field := accesslog.Fields(0)
+
+	kind, name, _ := strings.Cut(part, ":")
+	switch kind, _, _ = strings.Cut(kind, "/"); kind {
+	case "ip":
+		field = accesslog.HasAddress
+	case "host":
+		field = accesslog.HasHost
+	case "user":
+		if !users {
+			return "the user"
+		}
+		field = accesslog.HasUser
+	case "header":
+		switch strings.ToLower(name) {
+		case "user-agent":
+			field = accesslog.HasAgent
+		case "referer":
+			field = accesslog.HasReferer
+		default:
+			return "the header " + name
+		}
+	case "cookie":
+		return "the cookie " + name
+	case "api-key":
+		return "the API key"
+	case "basic-auth":
+		return "the header Authorization"
+	case "route":
+		return "the route"
+	}
+
+	if field != 0 && has&field == 0 {
+		return needs[field]
+	}
+	return ""
+}

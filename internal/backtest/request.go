@@ -1,0 +1,72 @@
+package backtest
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/accesslog"
+)
+
+// request is the view that rules have of an entry of a log.
+type request struct {
+	entry *accesslog.Entry
+	path  string // decoded
+	raw   string // as it was sent, "" if it has no escapes
+	one   [1]string
+}
+
+var _ core.Request = (*request)(nil)
+
+// set makes the request that of the entry.
+func (r *request) set(e *accesslog.Entry) {
+	path := e.Target
+	if i := strings.IndexAny(path, "?#"); i >= 0 {
+		path = path[:i]
+	}
+	r.entry, r.path, r.raw = e, path, ""
+
+	// A path that cannot be decoded is taken as it came: servers refuse it, and it counts as one.
+	if strings.IndexByte(path, '%') >= 0 {
+		r.raw = path
+		if decoded, err := url.PathUnescape(path); err == nil {
+			r.path = decoded
+		}
+	}
+}
+
+func (r *request) Context() context.Context { return context.Background() }
+func (r *request) Method() string           { return r.entry.Method }
+func (r *request) Path() string             { return r.path }
+func (r *request) RawPath() string          { return r.raw }
+func (r *request) Route() string            { return "" }
+func (r *request) RemoteAddr() string       { return r.entry.Address }
+
+// Header returns the headers that logs have. The slice is valid until the next call.
+func (r *request) Header(name string) []string {
+	text := ""
+	switch name {
+	case "Host":
+		text = r.entry.Host
+	case "X-Forwarded-For":
+		text = r.entry.Forwarded
+	case "User-Agent":
+		text = r.entry.Agent
+	case "Referer":
+		text = r.entry.Referer
+	}
+	if text == "" {
+		return nil
+	}
+	r.one[0] = text
+	return r.one[:]
+}
+
+// userKey is the key of the user that the log names.
+func userKey(r core.Request) (key string, ok bool) {
+	if r, is := r.(*request); is {
+		return r.entry.User, true
+	}
+	return "", true
+}

@@ -1,0 +1,149 @@
+package backtest
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+)
+
+// seed is that of all hashes of a process.
+var seed = maphash.MakeSeed()
+
+func hashOf(key string) uint64 { return maphash.String(seed, key) }
+
+// distinct counts different keys in bounded memory: exactly up to maxDistinct, and by a sample of
+// about as many beyond that. The zero value is ready for use.
+type distinct struct {
+	seen  map[uint64]struct{}
+	level uint // of the sample: one in 1<<level
+}
+
+// maxDistinct bounds the memory of a distinct to some megabytes.
+const maxDistinct = 1 << 17
+
+func (d *distinct) add(hash uint64) {
+	if hash&(1<<d.level-1) != 0 {
+		return
+	}
+	if d.seen == nil {
+		d.seen = map[uint64]struct{}{}
+	}
+	d.seen[hash] = struct{}{}
+
+	// Half of the sample stays, so each key is in it or not whenever it came.
+	if len(d.seen) > maxDistinct {
+		d.level++
+		for h := range d.seen {
+			if h&(1<<d.level-1) != 0 {
+				delete(d.seen, h)
+			}
+		}
+	}
+}
+
+// count returns how many keys there were. It is exact if the level is 0.
+func (d *distinct) count() int64 { return int64(len(d.seen)) << d.level }
+
+// top finds the most frequent keys in bounded memory. Their counts are exact unless there are more
+// than maxTop keys, and otherwise at most short too low. The zero value is ready for use.
+type top struct {
+	counts map[topKey]*int64
+	short  int64
+}
+
+type topKey struct {
+	policy string
+	key    string
+}
+
+const maxTop = 1 << 16
+
+func (t *top) add(policy, key string) {
+	if n := t.counts[topKey{policy, key}]; n != nil {
+		*n++
+		return
+	}
+	if t.counts == nil {
+		t.counts = map[topKey]*int64{}
+	}
+	if len(t.counts) >= maxTop {
+		t.shrink()
+	}
+
+	// The key is in the memory of a line that is used again.
+	n := int64(1)
+	t.counts[topKey{policy, strings.Clone(key)}] = &n
+}
+
+// shrink forgets the half of the keys that is least frequent.
+func (t *top) shrink() {
+	all := make([]int64, 0, len(t.counts))
+	for _, n := range t.counts {
+		all = append(all, *n)
+	}
+	slices.Sort(all)
+	bound := all[len(all)/2]
+	t.short += bound
+	for k, n := range t.counts {
+		if *n <= bound {
+			delete(t.counts, k)
+		}
+	}
+}
+
+// first returns the most frequent keys, at most n.
+func (t *top) first(n int) []Touched {
+	list := []Touched{}
+	for k, count := range t.counts {
+		list = append(list, Touched{k.policy, k.key, *count})
+	}
+	slices.SortFunc(list, func(a, b Touched) int {
+		return cmp.Or(cmp.Compare(b.Times, a.Times), cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Key, b.Key))
+	})
+	return list[:min(n, len(list))]
+}
+
+// timeline counts over time in as many buckets, whose width doubles when the time needs it. The
+// zero value is ready for use.
+type timeline struct {
+	start   int64 // microseconds
+	width   int64
+	buckets [buckets]int64
+	used    int
+}
+
+// buckets is how many parts a timeline has.
+const buckets = 60
+
+func (t *timeline) add(at, n int64) {
+	if t.width == 0 {
+		t.start, t.width = at-at%1e6, 1e6
+	}
+	for at-t.start >= buckets*t.width {
+		for i := range buckets / 2 {
+			t.buckets[i] = t.buckets[2*i] + t.buckets[2*i+1]
+		}
+		clear(t.buckets[buckets/2:])
+		t.width *= 2
+	}
+
+	i := max(0, int((at-t.start)/t.width))
+	t.buckets[i] += n
+	t.used = int((max(at, t.start)-t.start)/t.width) + 1
+}
+
+// report returns the buckets up to the last.
+func (t *timeline) report() Timeline {
+	return Timeline{Start: timeOf(t.start), Step: time.Duration(t.width) * time.Microsecond,
+		Counts: append([]int64{}, t.buckets[:t.used]...)}
+}
+
+// timeOf returns an instant of a log in UTC, the zero time for none.
+func timeOf(at int64) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(at).UTC()
+}
