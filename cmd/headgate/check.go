@@ -54,6 +54,7 @@ func check(e *env, files []string, app string, asJSON bool) int {
 	if code == fine {
 		fmt.Fprintf(e.out, "%s, no mistakes\n", plural(int64(policies), "policy", "policies"))
 	}
+
 	return code
 }
 

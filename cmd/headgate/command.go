@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,7 +19,6 @@ const (
 
 // env is what a command has to do with the world.
 type env struct {
-	ctx      context.Context
 	in       io.Reader
 	out, err io.Writer
 	color    bool // out may be coloured
@@ -38,7 +36,7 @@ type command struct {
 
 // commands returns all commands in the order of the help.
 func commands() []command {
-	return []command{checkCommand, explainCommand, fmtCommand, completionCommand}
+	return []command{checkCommand, explainCommand, fmtCommand, planCommand, completionCommand}
 }
 
 func named(name string) (command, bool) {

@@ -84,6 +84,7 @@ func explain(e *env, limits []string, svg, asJSON bool) int {
 		}
 		list[i].print(e)
 	}
+
 	return fine
 }
 
@@ -119,6 +120,7 @@ func atMost(l core.Limit) string {
 	case l.Rolling():
 		return fmt.Sprintf("%d in any span of %s", l.Quota, period)
 	}
+
 	return fmt.Sprintf("%d in any span of %s: %d at once, and %d that come back meanwhile",
 		l.Capacity()+l.Quota, period, l.Capacity(), l.Quota)
 }

@@ -72,6 +72,7 @@ func format(e *env, files []string, write, diff, asJSON bool) int {
 	if asJSON {
 		return max(code, e.printJSON(map[string]any{"changed": changed}))
 	}
+
 	return code
 }
 
@@ -111,12 +112,14 @@ func replace(name string, text []byte) (err error) {
 	if bad := f.Chmod(info.Mode().Perm()); err == nil {
 		err = bad
 	}
+
 	if bad := f.Close(); err == nil {
 		err = bad
 	}
 	if err != nil {
 		return err
 	}
+
 	return os.Rename(f.Name(), name)
 }
 

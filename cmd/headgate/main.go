@@ -10,23 +10,15 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
-	"syscall"
 	_ "time/tzdata" // for calendars, on a machine without time zones
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	e := &env{ctx: ctx, in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr}
 	e.color = isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	e.progress = isTerminal(os.Stderr)
-
-	// os.Exit runs no deferred call, so stop is called before.
-	code := run(e, os.Args[1:])
-	stop()
-	os.Exit(code)
+	os.Exit(run(e, os.Args[1:]))
 }
 
 // isTerminal reports whether the file is a terminal, or another device of characters.

@@ -20,7 +20,7 @@ type result struct {
 func call(t *testing.T, in string, args ...string) result {
 	t.Helper()
 	var out, err bytes.Buffer
-	e := &env{ctx: t.Context(), in: strings.NewReader(in), out: &out, err: &err}
+	e := &env{in: strings.NewReader(in), out: &out, err: &err}
 	code := run(e, args)
 	return result{code, out.String(), err.String()}
 }

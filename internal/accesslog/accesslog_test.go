@@ -32,14 +32,18 @@ func TestLinesOfAllFormats(t *testing.T) {
 		{"nginx", `192.0.2.7 - ada [28/Nov/2026:08:37:17 +0100] "GET /a?b=1 HTTP/1.1" 200 612 "http://x/" "curl/8.5"`, Combined,
 			Entry{At: at, Address: "192.0.2.7", User: "ada", Method: "GET", Target: "/a?b=1", Status: 200,
 				Referer: "http://x/", Agent: "curl/8.5"}},
+		// The last text is X-Forwarded-For.
 		{"nginx's main", `2001:db8::1 - - [28/Nov/2026:07:37:17 +0000] "POST / HTTP/2.0" 499 0 "-" "-" "192.0.2.1, 10.0.0.1"`, Combined,
-			Entry{At: at, Address: "2001:db8::1", Method: "POST", Target: "/", Status: 499, Forwarded: "192.0.2.1, 10.0.0.1"}},
+			Entry{At: at, Address: "2001:db8::1", Method: "POST", Target: "/", Status: 499,
+				Forwarded: "192.0.2.1, 10.0.0.1"}},
 		{"common", `h - a [b] c [28/Nov/2026:07:37:17 +0000] "GET /x y HTTP/1.0" 404 -`, Combined,
 			Entry{At: at, Address: "h", User: "a [b] c", Method: "GET", Target: "/x y", Status: 404}},
 		{"escapes", `- - - [28/Nov/2026:07:37:17 +0000] "GET /\x22\xC3\xA4 HTTP/1.0" 404 - "-" "a\"b\\c"`, Combined,
 			Entry{At: at, Method: "GET", Target: `/"ä`, Status: 404, Agent: `a"b\c`}},
 		{"an absolute target", `192.0.2.7 - - [28/Nov/2026:07:37:17 +0000] "GET http://Shop.example:80 HTTP/1.1" 200 1`, Combined,
 			Entry{At: at, Address: "192.0.2.7", Method: "GET", Target: "/", Host: "Shop.example:80", Status: 200}},
+
+		// Of several times and addresses the best counts.
 		{"nginx in JSON", `{"time_iso8601":"2026-11-28T08:37:17+01:00", "remote_addr":"192.0.2.7","request":"GET \/a HTTP/1.1",` +
 			`"status":"200","http_host":"shop.example","http_user_agent":"\u00e4\ud83d\ude00\"","remote_user":"","x":[{"y":"}"}],"msec":"1795851437.250"}`,
 			JSON, Entry{At: 1795851437250000, Address: "192.0.2.7", Method: "GET", Target: "/a", Host: "shop.example",
@@ -62,6 +66,8 @@ func TestLinesOfAllFormats(t *testing.T) {
 			ALB, Entry{At: at + 186641, Address: "192.0.2.7:2817", Method: "GET", Target: "/a?b",
 				Host: "www.example.com:443", Status: 200, Agent: "curl/7.46.0"}},
 	} {
+
+		// What comes before it does not matter.
 		if got := guess([]byte("\nnonsense\n" + row.line + "\n")); got != row.format {
 			t.Errorf("%s: the format is guessed as %s", row.name, got)
 		}
@@ -83,7 +89,7 @@ func TestTimes(t *testing.T) {
 		"1795851437123456789": 0, "1e9": 0, "-5": 0, "": 0,
 	} {
 		for range 2 { // the second time it is remembered
-			got, ok := (&line{clock: &c}).time([]byte(text))
+			got, ok := (&lineFields{clock: &c}).time([]byte(text))
 			if got != want && ok || ok != (want != 0) {
 				t.Errorf("%q is %d, %t, want %d", text, got, ok, want)
 			}
@@ -129,19 +135,23 @@ func TestLinesAreSortedWithinTheBound(t *testing.T) {
 		combined(14, "f") + combined(20, "g")
 	r := open(t, text, Options{Reorder: 5 * time.Second})
 
-	// f is six seconds late, when e has let d pass: it comes at the time of the entry before it.
+	// f is six seconds late and yet in time, as nothing later was given.
 	want := []string{"8c", "10a", "12b", "12d", "14f", "20e", "20g"}
 	if got := all(t, r); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+
 	if s := r.Stats(); s.Late != 0 || s.Requests != 7 {
 		t.Errorf("%+v", s)
 	}
 
-	r = open(t, combined(10, "a")+combined(20, "b")+combined(16, "c")+combined(30, "d")+combined(12, "e"), Options{Reorder: 5e9})
+	text = combined(10, "a") + combined(20, "b") + combined(16, "c") + combined(30, "d") + combined(12, "e")
+	r = open(t, text, Options{Reorder: 5 * time.Second})
 	if got, want := all(t, r), []string{"10a", "16c", "20b", "20e", "30d"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
+
+	// e comes at the time of the entry that was given before it.
 	if s := r.Stats(); s.Late != 1 {
 		t.Errorf("%d are late, want 1", s.Late)
 	}
@@ -163,10 +173,13 @@ func TestSortingIsStable(t *testing.T) {
 			list = append(list, pair{second, fmt.Sprint("a", i)})
 			text.WriteString(combined(second, fmt.Sprint("a", i)))
 		}
+
+		// The standard library says what the order is.
 		slices.SortStableFunc(list, func(a, b pair) int { return a.second - b.second })
 		for _, p := range list {
 			want = append(want, fmt.Sprint(p.second, p.name))
 		}
+
 		if got := all(t, open(t, text.String(), Options{Reorder: 10 * time.Second})); !slices.Equal(got, want) {
 			t.Fatalf("%v, want %v", got, want)
 		}
@@ -185,18 +198,22 @@ func TestMergeIsByTime(t *testing.T) {
 
 func TestBrokenLinesAreCounted(t *testing.T) {
 	long := strings.Repeat("x", 3*maxLine)
-	text := combined(0, "a") + "\x00\xff\x1b[2J garbage\n" + long + "\n" + strings.Replace(combined(1, "b"), "GET / HTTP/1.1", "-", 1) +
+	text := combined(0, "a") + "\x00\xff\x1b[2J garbage\n" + long + "\n" +
+		strings.Replace(combined(1, "b"), "GET / HTTP/1.1", "-", 1) +
 		strings.Replace(combined(1, "b"), " 200 ", " OK ", 1) + "\r\n\n" + strings.TrimSuffix(combined(2, "-"), "\n")
 	r := open(t, text, Options{})
 	if got, want := all(t, r), []string{"0a", "2"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 
+	// The first three are shown as they came, and their ends are cut.
 	s := r.Stats()
 	if s.Broken != 4 || s.Requests != 2 || s.NoAddress != 1 || len(s.Shown) != 3 {
 		t.Fatalf("%+v", s)
 	}
-	for i, want := range []Broken{{2, noTime, "\x00\xff\x1b[2J garbage"}, {3, tooLong, long[:maxText]}, {4, noRequest, ""}} {
+
+	want := []Broken{{2, noTime, "\x00\xff\x1b[2J garbage"}, {3, tooLong, long[:maxText]}, {4, noRequest, ""}}
+	for i, want := range want {
 		if got := s.Shown[i]; got.Line != want.Line || got.Why != want.Why || want.Text != "" && got.Text != want.Text {
 			t.Errorf("%+v, want %+v", got, want)
 		}
@@ -210,10 +227,12 @@ func TestCompressedLogs(t *testing.T) {
 		z.Write([]byte(combined(i, "a")))
 	}
 	z.Close()
+
 	r, err := New("log.gz", bytes.NewReader(b.Bytes()), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	if got := all(t, r); len(got) != 1000 || r.Stats().Has != HasAddress {
 		t.Errorf("%d entries, and it has %b", len(got), r.Stats().Has)
 	}
@@ -223,10 +242,12 @@ func TestCompressedLogs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	m := Merge([]*Reader{cut})
 	if got := all(t, m); len(got) == 0 || len(m.Errors) != 1 || !errors.Is(m.Errors[0], io.ErrUnexpectedEOF) {
 		t.Errorf("%d entries, and %v", len(got), m.Errors)
 	}
+
 	if _, err := New("log.gz", strings.NewReader("\x1f\x8bxx"), Options{}); err == nil {
 		t.Error("what is no gzip is read")
 	}
@@ -260,6 +281,8 @@ func fuzz(f *testing.F, format Format, seeds ...string) {
 		if e.At <= 0 || e.Method == "" || e.Target == "" {
 			t.Errorf("%+v", e)
 		}
+
+		// Escapes only make texts shorter.
 		for _, s := range []string{e.Address, e.Forwarded, e.User, e.Method, e.Target, e.Host, e.Agent, e.Referer} {
 			if len(s) > len(text) {
 				t.Errorf("%q is longer than the line", s)
@@ -273,7 +296,8 @@ func FuzzCombined(f *testing.F) {
 }
 
 func FuzzJSON(f *testing.F) {
-	fuzz(f, JSON, `{"ts":1795851437.1,"request":{"client_ip":"::1","method":"GET","uri":"/","headers":{"User-Agent":["\ud83d\ude00"]}}}`,
+	fuzz(f, JSON, `{"ts":1795851437.1,"request":{"client_ip":"::1","method":"GET","uri":"/",`+
+		`"headers":{"User-Agent":["\ud83d\ude00"]}}}`,
 		`{"time":"2026-11-28T07:37:17Z","request":"GET / HTTP/1.1","x":[1,{"a":null}]}`)
 }
 
@@ -289,10 +313,13 @@ func FuzzALB(f *testing.F) {
 func FuzzReader(f *testing.F) {
 	f.Add([]byte(combined(0, "a")+"x\n"+combined(-3, "b")), byte(0))
 	f.Fuzz(func(t *testing.T, text []byte, format byte) {
-		r, err := New("log", bytes.NewReader(text), Options{Format: Format(format % 5), Reorder: 5 * time.Second})
+		o := Options{Format: Format(format % 5), Reorder: 5 * time.Second}
+		r, err := New("log", bytes.NewReader(text), o)
 		if err != nil {
 			return
 		}
+
+		// Every entry is counted, and none comes before another.
 		n, before := int64(0), int64(0)
 		for {
 			e, err := r.Next()

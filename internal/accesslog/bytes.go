@@ -40,6 +40,7 @@ func quoted(b []byte) (text, rest []byte, ok bool) {
 		return b[:end], b[end+1:], true
 	}
 
+	// What follows a backslash ends no text.
 	for end = 0; end < len(b) && b[end] != '"'; end++ {
 		if b[end] == '\\' {
 			end++
@@ -48,6 +49,7 @@ func quoted(b []byte) (text, rest []byte, ok bool) {
 	if end >= len(b) {
 		return nil, b, false
 	}
+
 	return unescape(b[:end]), b[end+1:], true
 }
 
@@ -58,6 +60,7 @@ func unescape(b []byte) []byte {
 	for i := 0; i < len(b); i++ {
 		c := b[i]
 		if c == '\\' && i+1 < len(b) {
+			// A byte that is no escape stands for itself.
 			i++
 			switch c = b[i]; c {
 			case 'n':
@@ -76,6 +79,7 @@ func unescape(b []byte) []byte {
 		b[n] = c
 		n++
 	}
+
 	return b[:n]
 }
 

@@ -38,6 +38,7 @@ func (c *clock) combined(b []byte) (at int64, ok bool) {
 	if b[2] != '/' || b[6] != '/' || b[11] != ':' || b[14] != ':' || b[17] != ':' || b[20] != ' ' {
 		return 0, false
 	}
+
 	month := indexOf(months, string(b[3:6]))
 	day, ok1 := number(b[:2])
 	year, ok2 := number(b[7:11])
@@ -82,6 +83,7 @@ func (c *clock) rfc3339(b []byte) (at int64, ok bool) {
 	if !ok {
 		return 0, false
 	}
+
 	rest, fraction := b[19:], int64(0)
 	if len(rest) > 0 && (rest[0] == '.' || rest[0] == ',') {
 		fraction, rest = fractionOf(rest[1:])
@@ -113,6 +115,8 @@ func unix(b []byte) (at int64, ok bool) {
 			return 0, false // such as an exponent
 		}
 	}
+
+	// The number of digits tells the unit.
 	switch {
 	case n < 1e11:
 		return n*1e6 + fraction, true
@@ -121,6 +125,7 @@ func unix(b []byte) (at int64, ok bool) {
 	case n < 1e17:
 		return n, true
 	}
+
 	return n / 1e3, true
 }
 

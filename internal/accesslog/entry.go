@@ -68,6 +68,7 @@ func (e *Entry) fields() (f Fields) {
 	if e.At%1e6 != 0 {
 		f |= HasFractions
 	}
+
 	return f
 }
 
@@ -107,6 +108,7 @@ func (e *Entry) setRequest(b []byte) bool {
 			break
 		}
 	}
+
 	e.Method = textOf(method)
 	return e.setTarget(rest[:end])
 }
@@ -117,6 +119,7 @@ func (e *Entry) setTarget(b []byte) bool {
 		return false
 	}
 	if b[0] != '/' {
+		// The host ends where the path begins, or the query of an empty path.
 		if i := indexOf(b, "://"); i > 0 {
 			rest := b[i+3:]
 			end := 0
@@ -130,6 +133,7 @@ func (e *Entry) setTarget(b []byte) bool {
 			}
 		}
 	}
+
 	e.Target = textOf(b)
 	return true
 }

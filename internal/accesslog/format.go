@@ -100,6 +100,7 @@ func parseCombined(e *Entry, c *clock) (wrong string) {
 			}
 		}
 	}
+
 	user := rest[:from-1]
 	rest = rest[from+27:]
 
@@ -112,10 +113,13 @@ func parseCombined(e *Entry, c *clock) (wrong string) {
 		return noStatus
 	}
 
+	// Before the time stand the name that identd knows, and that of the user.
 	e.At, e.Address = at, known(address)
 	if i := bytes.IndexByte(user, ' '); i >= 0 {
 		e.User = known(bytes.TrimSpace(user[i:]))
 	}
+
+	// Behind the status and the size there may be texts.
 	_, rest = token(rest[1:])
 	_, rest = token(rest)
 	for _, to := range []*string{&e.Referer, &e.Agent, &e.Forwarded} {
@@ -125,6 +129,7 @@ func parseCombined(e *Entry, c *clock) (wrong string) {
 		}
 		*to = known(text)
 	}
+
 	return ""
 }
 
@@ -140,19 +145,22 @@ func (e *Entry) setStatus(b []byte) bool {
 
 // parseEnvoy reads
 //
-//	[2026-11-28T07:37:17.310Z] "POST /v1 HTTP/2" 204 - 154 0 226 100 "192.0.2.7" "curl/8" "ID" "host" "10.0.2.1:80"
+//	[2026-11-28T07:37:17.310Z] "POST /v1 HTTP/2" 204 - 154 0 226 100 "192.0.2.7" "curl/8"
+//	"ID" "host" "10.0.2.1:80"
 //
-// The address is the last of X-Forwarded-For, which Envoy itself has added.
+// in one line. The address is the last of X-Forwarded-For, which Envoy itself has added.
 func parseEnvoy(e *Entry, c *clock) (wrong string) {
 	b := e.line
 	if len(b) == 0 || b[0] != '[' {
 		return noTime
 	}
+
 	text, rest, _ := cutByte(b[1:], ']')
 	at, ok := c.rfc3339(text)
 	if !ok {
 		return noTime
 	}
+
 	request, rest, ok := quoted(rest)
 	if !ok || !e.setRequest(request) {
 		return noRequest
@@ -189,7 +197,8 @@ func (e *Entry) setForwarded(b []byte) {
 
 // parseALB reads
 //
-//	https 2026-11-28T07:37:17.186641Z app/lb/50dc 192.0.2.7:2817 10.0.0.1:80 0.0 0.0 0.0 200 200 34 366
+//	https 2026-11-28T07:37:17.186641Z app/lb/50dc 192.0.2.7:2817 10.0.0.1:80 0.0 0.0 0.0 200
+//	200 34 366
 //	"GET https://example.com:443/ HTTP/1.1" "curl/8" …
 //
 // in one line.
@@ -201,12 +210,14 @@ func parseALB(e *Entry, c *clock) (wrong string) {
 		return noTime
 	}
 
+	// The balancer, the client, the target, three durations, two statuses and two sizes.
 	var client, status []byte
 	_, rest = token(rest)
 	client, rest = token(rest)
 	for range 4 {
 		_, rest = token(rest)
 	}
+
 	status, rest = token(rest)
 	for range 3 {
 		_, rest = token(rest)
@@ -219,6 +230,7 @@ func parseALB(e *Entry, c *clock) (wrong string) {
 	if !e.setStatus(status) {
 		return noStatus
 	}
+
 	agent, _, _ := quoted(rest)
 	e.At, e.Address, e.Agent = at, known(client), known(agent)
 	return ""

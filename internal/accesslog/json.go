@@ -35,6 +35,8 @@ func (s *scanner) text() (text []byte, ok bool) {
 	if !s.next('"') {
 		return nil, false
 	}
+
+	// Nearly all texts have no escape, and are used where they are.
 	from, escaped := s.i, false
 	for ; s.i < len(s.b); s.i++ {
 		switch s.b[s.i] {
@@ -50,6 +52,7 @@ func (s *scanner) text() (text []byte, ok bool) {
 			s.i++
 		}
 	}
+
 	return nil, false
 }
 
@@ -89,6 +92,7 @@ func unescapeJSON(b []byte) []byte {
 			out = append(out, b[i])
 		}
 	}
+
 	return out
 }
 
@@ -121,6 +125,8 @@ func (s *scanner) value() (flat []byte, ok bool) {
 	case '{', '[':
 		return nil, s.skip()
 	}
+
+	// A number, or one of three words.
 	from := s.i
 	for s.i < len(s.b) && s.b[s.i] != ',' && s.b[s.i] != '}' && s.b[s.i] != ']' && s.b[s.i] != ' ' {
 		s.i++
@@ -128,11 +134,13 @@ func (s *scanner) value() (flat []byte, ok bool) {
 	if string(s.b[from:s.i]) == "null" {
 		return nil, true
 	}
+
 	return s.b[from:s.i], s.i > from
 }
 
 // skip passes a list or an object.
 func (s *scanner) skip() bool {
+	// Brackets in texts do not count.
 	for depth := 0; s.i < len(s.b); {
 		switch s.b[s.i] {
 		case '"':
@@ -152,6 +160,7 @@ func (s *scanner) skip() bool {
 		}
 		s.i++
 	}
+
 	return false
 }
 
@@ -163,6 +172,7 @@ func (s *scanner) object(f func(name []byte) bool) bool {
 	if s.next('}') {
 		return true
 	}
+
 	for {
 		name, ok := s.text()
 		if !ok || !s.next(':') || !f(name) {
@@ -177,9 +187,9 @@ func (s *scanner) object(f func(name []byte) bool) bool {
 	}
 }
 
-// line is an entry that is being read from JSON. Of several names for one thing the one of the
-// highest rank counts.
-type line struct {
+// lineFields is an entry that is being read from JSON. Of several names for one thing the one of
+// the highest rank counts.
+type lineFields struct {
 	*Entry
 	clock   *clock
 	ranks   [slots]uint8
@@ -219,7 +229,8 @@ var names = map[string]place{
 
 	"ClientAddr": {address, 1}, "remote_addr": {address, 2}, "remote_ip": {address, 2}, "ClientHost": {address, 3},
 	"client_ip": {address, 3}, "client": {address, 1}, "clientip": {address, 2},
-	"http_x_forwarded_for": {forwarded, 1}, "x_forwarded_for": {forwarded, 1}, "request_X-Forwarded-For": {forwarded, 1},
+	"http_x_forwarded_for": {forwarded, 1}, "x_forwarded_for": {forwarded, 1},
+	"request_X-Forwarded-For": {forwarded, 1},
 
 	"remote_user": {user, 1}, "user_id": {user, 1}, "ClientUsername": {user, 1},
 	"request": {request, 1}, "request_method": {method, 1}, "method": {method, 1}, "RequestMethod": {method, 1},
@@ -235,7 +246,7 @@ var names = map[string]place{
 // parseJSON reads an object of one line. Caddy has the request in an object of its own, and the
 // headers in another.
 func parseJSON(e *Entry, c *clock) (wrong string) {
-	l := line{Entry: e, clock: c}
+	l := lineFields{Entry: e, clock: c}
 	s := scanner{b: e.line}
 	whole := s.object(func(name []byte) bool {
 		if string(name) == "request" && s.peek() == '{' {
@@ -249,6 +260,7 @@ func parseJSON(e *Entry, c *clock) (wrong string) {
 		return l.field(&s, name)
 	})
 
+	// What is behind the object would be another line.
 	s.space()
 	switch {
 	case !whole || s.i < len(s.b):
@@ -258,6 +270,7 @@ func parseJSON(e *Entry, c *clock) (wrong string) {
 	case e.Method == "" || e.Target == "":
 		return noRequest
 	}
+
 	return ""
 }
 
@@ -271,7 +284,7 @@ func (s *scanner) peek() byte {
 }
 
 // field reads the value of a name.
-func (l *line) field(s *scanner, name []byte) bool {
+func (l *lineFields) field(s *scanner, name []byte) bool {
 	p := names[string(name)]
 	flat, ok := s.value()
 	if ok && p.slot != nothing && p.rank > l.ranks[p.slot] && l.set(p.slot, flat) {
@@ -281,11 +294,12 @@ func (l *line) field(s *scanner, name []byte) bool {
 }
 
 // header reads a header, whose value is a list of texts.
-func (l *line) header(s *scanner, name []byte) bool {
+func (l *lineFields) header(s *scanner, name []byte) bool {
 	if s.peek() != '[' {
 		_, ok := s.value()
 		return ok
 	}
+
 	to := nothing
 	switch string(name) {
 	case "User-Agent":
@@ -308,6 +322,7 @@ func (l *line) header(s *scanner, name []byte) bool {
 		}
 		l.set(to, text)
 	}
+
 	for !s.next(']') {
 		if !s.next(',') {
 			return false
@@ -316,11 +331,12 @@ func (l *line) header(s *scanner, name []byte) bool {
 			return false
 		}
 	}
+
 	return true
 }
 
 // set puts a value in its slot. It reports whether the slot can have it.
-func (l *line) set(to slot, b []byte) bool {
+func (l *lineFields) set(to slot, b []byte) bool {
 	e := l.Entry
 	switch to {
 	case time_:
@@ -347,11 +363,12 @@ func (l *line) set(to slot, b []byte) bool {
 	if to := l.textOf(to); to != nil && text != "" {
 		*to = text
 	}
+
 	return text != ""
 }
 
 // textOf returns the text of a slot.
-func (l *line) textOf(of slot) *string {
+func (l *lineFields) textOf(of slot) *string {
 	switch of {
 	case address:
 		return &l.Address
@@ -366,11 +383,12 @@ func (l *line) textOf(of slot) *string {
 	case referer:
 		return &l.Referer
 	}
+
 	return nil
 }
 
 // time reads a time in any of the forms of logs.
-func (l *line) time(b []byte) (at int64, ok bool) {
+func (l *lineFields) time(b []byte) (at int64, ok bool) {
 	if at, ok = l.clock.rfc3339(b); ok {
 		return at, ok
 	}

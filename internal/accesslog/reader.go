@@ -85,14 +85,17 @@ func New(name string, r io.Reader, o Options) (*Reader, error) {
 	if err != nil && !errors.Is(err, io.EOF) && len(sample) == 0 {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	if i := bytes.LastIndexByte(sample, '\n'); i >= 0 && err == nil {
 		sample = sample[:i]
 	}
 
+	// The sample also says what the lines have.
 	f := o.Format
 	if f == Guess {
 		f = guess(sample)
 	}
+
 	r2 := &Reader{in: in, reorder: o.Reorder.Microseconds(), stats: Stats{Name: name, Format: f}}
 	for line := range bytes.Lines(sample) {
 		e := Entry{line: bytes.Clone(bytes.TrimRight(line, "\r\n"))}
@@ -100,6 +103,7 @@ func New(name string, r io.Reader, o Options) (*Reader, error) {
 			r2.stats.Has |= e.fields()
 		}
 	}
+
 	return r2, nil
 }
 
@@ -166,6 +170,7 @@ func (r *Reader) read() {
 	if len(line) == 0 {
 		return
 	}
+
 	e := r.entry()
 	e.line = append(e.line, line...)
 	if wrong := r.stats.Format.parse(e, &r.clock); wrong != "" {
@@ -223,6 +228,7 @@ func (r *Reader) hold(e *Entry) {
 		r.stats.Late++
 		e.At = r.before
 	}
+
 	r.latest = max(r.latest, e.At)
 	r.bytes += len(e.line)
 
@@ -232,6 +238,8 @@ func (r *Reader) hold(e *Entry) {
 	if i == r.head || r.held[i-1].At <= e.At {
 		return
 	}
+
+	// The place is behind all that are not later.
 	low, high := r.head, i
 	for low < high {
 		if mid := (low + high) / 2; r.held[mid].At <= e.At {
@@ -268,6 +276,7 @@ func (m *Merged) Next() (*Entry, error) {
 		m.advance(m.last)
 	}
 
+	// Of equal times the first file comes first.
 	m.last = 0
 	var first *Entry
 	for i, e := range m.next {
@@ -278,6 +287,7 @@ func (m *Merged) Next() (*Entry, error) {
 	if first == nil {
 		return nil, io.EOF
 	}
+
 	return first, nil
 }
 
@@ -288,7 +298,8 @@ func (m *Merged) advance(i int) {
 	}
 	e, err := m.readers[i].Next()
 	if err != nil && !errors.Is(err, io.EOF) {
-		m.Errors = append(m.Errors, fmt.Errorf("%s: line %d: %w", m.readers[i].stats.Name, m.readers[i].stats.Lines, err))
+		s := &m.readers[i].stats
+		m.Errors = append(m.Errors, fmt.Errorf("%s: line %d: %w", s.Name, s.Lines, err))
 	}
 	m.next[i] = e
 }

@@ -95,7 +95,12 @@ var order = map[string][]string{
 		"internal/quietlog", "internal/textform"},
 	"internal/drawing":          {"core"},
 
-	"cmd/headgate": {"core", "policy", "policy/policyyaml", "internal/drawing", "internal/textform"},
+	"internal/accesslog":        {},
+	"internal/replay": {"core", "observe/events", "keyfuncs", "limiter", "policy", "store/memstore",
+		"internal/accesslog"},
+
+	"cmd/headgate": {"core", "policy", "policy/policyyaml", "internal/accesslog", "internal/replay",
+		"internal/drawing", "internal/textform"},
 	"internal/textform":         {},
 	"internal/quietlog":         {},
 	"internal/strictjson":       {},

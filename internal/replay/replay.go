@@ -1,7 +1,7 @@
-// Package backtest replays access logs through the limiter: who would have been refused, and which
+// Package replay replays access logs through the limiter: who would have been refused, and which
 // limit would have refused how many.
 //
-//	r, err := backtest.NewReplay(backtest.Options{Policies: set}, has)
+//	r, err := replay.NewReplay(replay.Options{Policies: set}, has)
 //	if err != nil {
 //		return err
 //	}
@@ -13,9 +13,10 @@
 // A [Replay] decides by the engine that serves requests, a limiter over a store in memory, whose
 // clock is that of the log. So it decides as the limiter would have, at the resolution of the log's
 // times. Its memory is bounded by the keys that are not fresh, and what it counts is bounded too.
-package backtest
+package replay
 
 import (
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -41,6 +42,7 @@ type Replay struct {
 	now     int64 // of the log, in microseconds
 	request request
 	caller  core.KeyFunc
+	direct  bool // no proxy stands before the callers
 
 	main, against *side
 
@@ -58,6 +60,8 @@ type Replay struct {
 func NewReplay(o Options, has accesslog.Fields) (*Replay, error) {
 	r := &Replay{caller: keyfuncs.RemoteIP}
 	now := func() int64 { return r.now }
+
+	// Both sides have one clock.
 	var err error
 	if r.main, err = newSide(o.Policies, &o, has, now); err != nil {
 		return nil, err
@@ -72,7 +76,18 @@ func NewReplay(o Options, has accesslog.Fields) (*Replay, error) {
 	if b.IP != nil {
 		r.caller = b.IP
 	}
+
+	r.direct = b.IP == nil
 	return r, err
+}
+
+// callerOf returns the address that the entry is counted by. One of IPv4 is its own key.
+func (r *Replay) callerOf(e *accesslog.Entry) string {
+	if r.direct && strings.IndexByte(e.Address, ':') < 0 {
+		return e.Address
+	}
+	key, _ := r.caller(&r.request)
+	return key
 }
 
 // Add decides about the next entry of the log. Its time must not be before that of the last.
@@ -82,12 +97,14 @@ func (r *Replay) Add(e *accesslog.Entry) {
 	if r.requests == 0 {
 		r.first = e.At
 	}
-	key, _ := r.caller(&r.request)
-	caller := hashOf(key)
+
+	caller := hashOf(r.callerOf(e))
 
 	r.requests++
 	r.callers.add(caller)
 	f := r.main.decide(&r.request)
+
+	// The timeline has every request, so that it covers the whole log.
 	n := int64(0)
 	switch f {
 	case waits:
@@ -103,6 +120,7 @@ func (r *Replay) Add(e *accesslog.Entry) {
 	if r.against == nil {
 		return
 	}
+
 	switch before := r.against.decide(&r.request); {
 	case f == refused && before != refused:
 		r.denied++
@@ -200,5 +218,6 @@ func (r *Replay) Report() *Report {
 			AllowToDeny: r.denied, DeniedCallers: r.deniedCallers.count(),
 			DenyToAllow: r.allowed, LetInCallers: r.letInCallers.count(), LeftOut: append([]LeftOut{}, a.leftOut...)}
 	}
+
 	return rep
 }

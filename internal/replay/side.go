@@ -1,4 +1,4 @@
-package backtest
+package replay
 
 import (
 	"context"
@@ -68,6 +68,7 @@ func newSide(set policy.Set, o *Options, has accesslog.Fields, now func() int64)
 	if err != nil {
 		return nil, err
 	}
+
 	compiled, err := policy.Compile(name, mine, bindings)
 	if err != nil {
 		return nil, err
@@ -91,13 +92,16 @@ func newSide(set policy.Set, o *Options, has accesslog.Fields, now func() int64)
 	if s.store, err = memstore.New(memstore.Options{MaxKeys: o.MaxKeys, Clock: now, Logger: discard}); err != nil {
 		return nil, err
 	}
+
 	c := limiter.Config{Store: s.store, Observer: s, Logger: discard, OnStoreError: limiter.FailOpen}
 	if slices.ContainsFunc(rules, func(r limiter.Rule) bool { return r.Limit.NeedsWindows() }) {
 		c.Store = &calendarStore{Store: s.store, now: now}
 	}
+
 	if s.limiter, err = limiter.New(c); err != nil {
 		return nil, err
 	}
+
 	return s, s.limiter.SetSelectedRules(rules, selection)
 }
 
@@ -129,6 +133,8 @@ func (s *side) Observe(_ context.Context, r *events.Request) {
 	if !r.Verdict.Passes() {
 		s.fate = waits
 	}
+
+	// What a rule would have done counts for its policy, also where another one decides.
 	at := s.now()
 	for i := range r.Rules {
 		rule := &r.Rules[i]
@@ -167,6 +173,7 @@ func (t *tally) count(r *events.Rule, at int64) (f fate) {
 	if t.first == 0 {
 		t.first = at
 	}
+
 	t.last = at
 
 	switch {
@@ -175,12 +182,14 @@ func (t *tally) count(r *events.Rule, at int64) (f fate) {
 	case f == refused:
 		t.refused++
 	}
+
 	switch r.Verdict {
 	case events.Banned:
 		t.banned++
 	case events.Denied:
 		t.denied++
 	}
+
 	return f
 }
 
@@ -202,6 +211,8 @@ func (c *calendarStore) Apply(ctx context.Context, ops []core.Op, out []core.Dec
 		if ops[i].Windows == nil {
 			continue
 		}
+
+		// The windows hold for all steps until the third ends.
 		w := c.windows[ops[i].Limit]
 		if w == nil || at < w[3] || at >= w[4] {
 			w = ops[i].Limit.Windows(at)
@@ -212,5 +223,6 @@ func (c *calendarStore) Apply(ctx context.Context, ops []core.Op, out []core.Dec
 		}
 		ops[i].Windows = w
 	}
+
 	return c.Store.Apply(ctx, ops, out)
 }

@@ -1,4 +1,4 @@
-package backtest
+package replay
 
 import (
 	"cmp"
@@ -16,35 +16,59 @@ func hashOf(key string) uint64 { return maphash.String(seed, key) }
 // distinct counts different keys in bounded memory: exactly up to maxDistinct, and by a sample of
 // about as many beyond that. The zero value is ready for use.
 type distinct struct {
-	seen  map[uint64]struct{}
+	slots []uint64 // hashes at their place or behind it, 0 for none; as many as a power of two
+	n     int
 	level uint // of the sample: one in 1<<level
 }
 
-// maxDistinct bounds the memory of a distinct to some megabytes.
+// maxDistinct bounds the memory of a distinct to two megabytes.
 const maxDistinct = 1 << 17
 
 func (d *distinct) add(hash uint64) {
+	hash |= 1 << 63 // so that none is 0
 	if hash&(1<<d.level-1) != 0 {
 		return
 	}
-	if d.seen == nil {
-		d.seen = map[uint64]struct{}{}
+	if d.slots == nil {
+		d.slots = make([]uint64, 64)
 	}
-	d.seen[hash] = struct{}{}
 
-	// Half of the sample stays, so each key is in it or not whenever it came.
-	if len(d.seen) > maxDistinct {
+	// The low bits choose the sample, so the place is by others.
+	mask := uint64(len(d.slots) - 1)
+	i := hash >> 32 & mask
+	for d.slots[i] != 0 {
+		if d.slots[i] == hash {
+			return
+		}
+		i = (i + 1) & mask
+	}
+	d.slots[i] = hash
+	if d.n++; d.n > len(d.slots)/2 {
+		d.grow()
+	}
+}
+
+// grow makes room. Beyond the bound half of the sample stays, so each key is in it or not
+// whenever it came.
+func (d *distinct) grow() {
+	old := d.slots
+	if size := 2 * len(old); d.n < maxDistinct {
+		d.slots = make([]uint64, size)
+	} else {
 		d.level++
-		for h := range d.seen {
-			if h&(1<<d.level-1) != 0 {
-				delete(d.seen, h)
-			}
+		d.slots = make([]uint64, len(old))
+	}
+
+	d.n = 0
+	for _, hash := range old {
+		if hash != 0 {
+			d.add(hash)
 		}
 	}
 }
 
 // count returns how many keys there were. It is exact if the level is 0.
-func (d *distinct) count() int64 { return int64(len(d.seen)) << d.level }
+func (d *distinct) count() int64 { return int64(d.n) << d.level }
 
 // top finds the most frequent keys in bounded memory. Their counts are exact unless there are more
 // than maxTop keys, and otherwise at most short too low. The zero value is ready for use.
@@ -79,6 +103,7 @@ func (t *top) add(policy, key string) {
 
 // shrink forgets the half of the keys that is least frequent.
 func (t *top) shrink() {
+	// The median is the bound, so at least half of them go.
 	all := make([]int64, 0, len(t.counts))
 	for _, n := range t.counts {
 		all = append(all, *n)
@@ -121,6 +146,7 @@ func (t *timeline) add(at, n int64) {
 	if t.width == 0 {
 		t.start, t.width = at-at%1e6, 1e6
 	}
+	// Two neighbours become one where the time is longer than all of them.
 	for at-t.start >= buckets*t.width {
 		for i := range buckets / 2 {
 			t.buckets[i] = t.buckets[2*i] + t.buckets[2*i+1]

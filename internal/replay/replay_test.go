@@ -1,4 +1,4 @@
-package backtest
+package replay
 
 import (
 	"errors"
@@ -37,6 +37,7 @@ func replayOf(t testing.TB, text string, o Options) (*Replay, []fate) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	r, err := NewReplay(o, in.Stats().Has)
 	if err != nil {
 		t.Fatal(err)
@@ -98,11 +99,15 @@ func TestReplayDecidesAsTheServerDid(t *testing.T) {
 						log.WriteString(form.line(at, r))
 					})
 				})
+
+				// The log is all that the replay knows.
 				r, fates := replayOf(t, log.String(), Options{Policies: set, App: "shop"})
 
 				if len(r.main.leftOut) > 0 || len(fates) != len(want) {
 					t.Fatalf("%d of %d requests, and %v are left out", len(fates), len(want), r.main.leftOut)
 				}
+
+				// Some are refused, and not all.
 				n := int64(0)
 				for i := range want {
 					if want[i] {
@@ -134,6 +139,8 @@ func serve(t *testing.T, set policy.Set, resolution time.Duration, seed uint64,
 	if err := l.SetSelectedRules(compiled.Selected()); err != nil {
 		t.Fatal(err)
 	}
+
+	// The handler is reached by what passes.
 	h := nethttp.New(l)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 
 	rnd := rand.New(rand.NewPCG(seed, uint64(resolution)))
@@ -167,7 +174,10 @@ func TestReportCountsByPolicyAndCaller(t *testing.T) {
 - {name: quiet, apps: [a], limit: 1/1h, key: user, mode: shadow, match: {path: /quiet}}
 - {name: off, apps: [a], limit: 1/1h, key: ip, mode: "off"}
 `)
-	log := lineAt(0, "192.0.2.1", "/api/x") + lineAt(1, "192.0.2.1", "/api/y") + lineAt(2, "192.0.2.1", "/api/x") + // refused
+
+	// The third request of a minute is too many.
+	log := lineAt(0, "192.0.2.1", "/api/x") + lineAt(1, "192.0.2.1", "/api/y") +
+		lineAt(2, "192.0.2.1", "/api/x") + // refused
 		lineAt(3, "192.0.2.2", "/api/") + lineAt(4, "192.0.2.1", "/API") + // refused
 		lineAt(5, "192.0.2.3", "/slow") + lineAt(9, "192.0.2.3", "/slow") + // refused: six seconds are too long
 		lineAt(11, "192.0.2.3", "/slow") + // waits four
@@ -178,11 +188,14 @@ func TestReportCountsByPolicyAndCaller(t *testing.T) {
 	if got.Requests != 10 || got.Callers != 4 || got.Refused != 3 || got.RefusedCallers != 2 || got.Waited != 1 {
 		t.Errorf("%+v", got)
 	}
+
+	// Each policy counts by its own key, and one that is off does not count.
 	var rows []string
 	for _, p := range got.Policies {
 		rows = append(rows, fmt.Sprint(p.Policy, p.Requests, p.Callers, p.Over, p.Touched, p.Refused, p.Waited,
 			p.First.Second(), p.Last.Second()))
 	}
+
 	want := []string{"api 5 2 2 1 2 0 2 4", "quiet 2 1 1 1 0 0 13 13", "slow 3 1 2 1 1 1 9 11"}
 	for i := range want {
 		want[i] = strings.Replace(want[i], " ", "", 1)
@@ -195,6 +208,7 @@ func TestReportCountsByPolicyAndCaller(t *testing.T) {
 	if top != "[{api 192.0.2.1 2} {slow 192.0.2.3 2} {quiet ada 1}]" {
 		t.Errorf("%s", top)
 	}
+
 	if n := got.Refusals.Counts; len(n) != 14 || n[2] != 1 || n[4] != 1 || n[9] != 1 || n[0] != 0 {
 		t.Errorf("%v", got.Refusals)
 	}
@@ -203,9 +217,12 @@ func TestReportCountsByPolicyAndCaller(t *testing.T) {
 func TestReplayComparesTwoSets(t *testing.T) {
 	before := setOf(t, `- {name: api, apps: [a], limit: 1/1m, key: ip, match: {path: /b}}`)
 	after := setOf(t, `- {name: api, apps: [a], limit: 2/1m, key: ip}`)
+
+	// Both decide about the same requests.
 	log := lineAt(0, "192.0.2.1", "/b") + lineAt(1, "192.0.2.1", "/b") + // let in
 		lineAt(2, "192.0.2.1", "/b") + // refused by both
-		lineAt(3, "192.0.2.1", "/a") + lineAt(3, "192.0.2.1", "/a") + lineAt(4, "192.0.2.2", "/a") // two are new refusals
+		lineAt(3, "192.0.2.1", "/a") + lineAt(3, "192.0.2.1", "/a") + // two are new refusals
+		lineAt(4, "192.0.2.2", "/a")
 	r, _ := replayOf(t, log, Options{Policies: after, Against: before, Compare: true})
 	got := *r.Report().Against
 	got.LeftOut = nil
@@ -253,11 +270,14 @@ func TestProxiesAreLookedThrough(t *testing.T) {
 	line := func(forwarded string) string {
 		return strings.TrimSuffix(lineAt(0, "10.0.0.1", "/"), "\n") + ` "` + forwarded + `"` + "\n"
 	}
+
+	// The first address from the right that is no proxy is the caller.
 	log := line("192.0.2.1") + line("192.0.2.2") + line("8.8.8.8, 192.0.2.1")
 	r, fates := replayOf(t, log, Options{Policies: set, Proxies: []string{"10.0.0.0/8"}})
 	if want := []fate{passes, passes, refused}; !slices.Equal(fates, want) || r.Report().Callers != 2 {
 		t.Errorf("%v, want %v, of %d callers", fates, want, r.Report().Callers)
 	}
+
 	if _, err := NewReplay(Options{Proxies: []string{"x"}}, 0); err == nil {
 		t.Error("x is a proxy")
 	}
@@ -271,8 +291,8 @@ func TestDistinctIsBounded(t *testing.T) {
 		d.add(hashOf(fmt.Sprint(i / 2)))
 	}
 	got, want := float64(d.count()), float64(10*maxDistinct)
-	if len(d.seen) > maxDistinct || got < 0.98*want || got > 1.02*want {
-		t.Errorf("%d are kept, and %.0f counted, want about %.0f", len(d.seen), got, want)
+	if len(d.slots) > 2*maxDistinct || got < 0.98*want || got > 1.02*want {
+		t.Errorf("%d are kept, and %.0f counted, want about %.0f", d.n, got, want)
 	}
 }
 
@@ -293,6 +313,8 @@ func TestTimelineKeepsItsSums(t *testing.T) {
 	for i := range 1000 {
 		line.add(start+int64(i)*1e6, int64(i%2))
 	}
+
+	// 1000 seconds need a width of 32.
 	got := line.report()
 	sum := int64(0)
 	for _, n := range got.Counts {
@@ -307,14 +329,18 @@ func TestTimelineKeepsItsSums(t *testing.T) {
 func TestReplayAllocatesNothing(t *testing.T) {
 	r, _ := replayOf(t, lineAt(0, "192.0.2.1", "/"), Options{
 		Policies: setOf(t, "- {name: api, apps: [a], limit: 10/1s, key: ip}\n- {name: b, apps: [a], limit: 5/1m, key: ip}")})
+
+	// The key is known after its first request, and pinned after some more.
 	e := accesslog.Entry{At: r.now, Address: "192.0.2.1", Method: "GET", Target: "/"}
 	add := func() {
 		e.At += 1e5
 		r.Add(&e)
 	}
+
 	for range 1000 {
 		add()
 	}
+
 	if n := testing.AllocsPerRun(2000, add); n != 0 {
 		t.Errorf("%v allocations for a line", n)
 	}

@@ -1,4 +1,4 @@
-package backtest
+package replay
 
 import (
 	"context"
@@ -25,6 +25,7 @@ func (r *request) set(e *accesslog.Entry) {
 	if i := strings.IndexAny(path, "?#"); i >= 0 {
 		path = path[:i]
 	}
+
 	r.entry, r.path, r.raw = e, path, ""
 
 	// A path that cannot be decoded is taken as it came: servers refuse it, and it counts as one.

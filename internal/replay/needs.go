@@ -1,4 +1,4 @@
-package backtest
+package replay
 
 import (
 	"strings"
@@ -33,6 +33,7 @@ func missing(p *policy.Policy, has accesslog.Fields, users bool) string {
 		}
 	}
 
+	// The rest of a policy may need more than its key.
 	networks := len(p.Access.Allow.Networks) + len(p.Access.Deny.Networks)
 	switch {
 	case networks > 0 && has&accesslog.HasAddress == 0:
@@ -44,6 +45,7 @@ func missing(p *policy.Policy, has accesslog.Fields, users bool) string {
 	case p.Limit.Leased():
 		return "the ends of requests"
 	}
+
 	return ""
 }
 
@@ -54,6 +56,7 @@ func missingPart(part string, has accesslog.Fields, users bool) string {
 		accesslog.HasUser: "users"}
 	field := accesslog.Fields(0)
 
+	// Some keys are never in a log, and others are if the format has them.
 	kind, name, _ := strings.Cut(part, ":")
 	switch kind, _, _ = strings.Cut(kind, "/"); kind {
 	case "ip":
@@ -87,5 +90,6 @@ func missingPart(part string, has accesslog.Fields, users bool) string {
 	if field != 0 && has&field == 0 {
 		return needs[field]
 	}
+
 	return ""
 }
