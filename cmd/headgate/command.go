@@ -36,7 +36,7 @@ type command struct {
 
 // commands returns all commands in the order of the help.
 func commands() []command {
-	return []command{checkCommand, explainCommand, fmtCommand, planCommand, completionCommand}
+	return []command{checkCommand, explainCommand, fmtCommand, planCommand, suggestCommand, completionCommand}
 }
 
 func named(name string) (command, bool) {

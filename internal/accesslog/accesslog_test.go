@@ -24,6 +24,7 @@ func flat(e *Entry) Entry {
 }
 
 func TestLinesOfAllFormats(t *testing.T) {
+	// Each line has all that its format may say.
 	for _, row := range []struct {
 		name, line string
 		format     Format
@@ -71,6 +72,7 @@ func TestLinesOfAllFormats(t *testing.T) {
 		if got := guess([]byte("\nnonsense\n" + row.line + "\n")); got != row.format {
 			t.Errorf("%s: the format is guessed as %s", row.name, got)
 		}
+
 		e := Entry{line: []byte(row.line)}
 		if wrong := row.format.parse(&e, new(clock)); wrong != "" || fmt.Sprint(flat(&e)) != fmt.Sprint(row.want) {
 			t.Errorf("%s: %s\n%+v, want\n%+v", row.name, wrong, flat(&e), row.want)
@@ -187,6 +189,7 @@ func TestSortingIsStable(t *testing.T) {
 }
 
 func TestMergeIsByTime(t *testing.T) {
+	// One of them is empty.
 	m := Merge([]*Reader{
 		open(t, combined(1, "a")+combined(5, "b"), Options{}), open(t, "", Options{}),
 		open(t, combined(0, "c")+combined(1, "d")+combined(9, "e"), Options{}),
@@ -255,6 +258,7 @@ func TestCompressedLogs(t *testing.T) {
 
 // A line of every format costs no memory of its own.
 func TestReadingAllocatesNothing(t *testing.T) {
+	// The first lines fill the memory of entries.
 	text := strings.Repeat(combined(0, "192.0.2.7")+combined(1, "192.0.2.8"), 5000)
 	r := open(t, text, Options{})
 	for range 100 {
@@ -292,7 +296,8 @@ func fuzz(f *testing.F, format Format, seeds ...string) {
 }
 
 func FuzzCombined(f *testing.F) {
-	fuzz(f, Combined, strings.TrimSpace(combined(0, "192.0.2.7")), `- - - [28/Nov/2026:07:37:17 +0000] "GET /\x22 H" 404 -`)
+	fuzz(f, Combined, strings.TrimSpace(combined(0, "192.0.2.7")),
+		`- - - [28/Nov/2026:07:37:17 +0000] "GET /\x22 H" 404 -`)
 }
 
 func FuzzJSON(f *testing.F) {

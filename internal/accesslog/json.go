@@ -201,7 +201,7 @@ type slot uint8
 
 const (
 	nothing slot = iota
-	time_
+	instant
 	address
 	forwarded
 	user
@@ -223,9 +223,9 @@ type place struct {
 
 // names has the names that nginx is usually configured with, and those of Caddy and Traefik.
 var names = map[string]place{
-	"time": {time_, 1}, "timestamp": {time_, 2}, "@timestamp": {time_, 2}, "ts": {time_, 2}, "time_local": {time_, 2},
-	"StartLocal": {time_, 3}, "StartUTC": {time_, 4}, "start_time": {time_, 3}, "time_iso8601": {time_, 3},
-	"msec": {time_, 5},
+	"time": {instant, 1}, "timestamp": {instant, 2}, "@timestamp": {instant, 2}, "ts": {instant, 2}, "time_local": {instant, 2},
+	"StartLocal": {instant, 3}, "StartUTC": {instant, 4}, "start_time": {instant, 3}, "time_iso8601": {instant, 3},
+	"msec": {instant, 5},
 
 	"ClientAddr": {address, 1}, "remote_addr": {address, 2}, "remote_ip": {address, 2}, "ClientHost": {address, 3},
 	"client_ip": {address, 3}, "client": {address, 1}, "clientip": {address, 2},
@@ -339,7 +339,7 @@ func (l *lineFields) header(s *scanner, name []byte) bool {
 func (l *lineFields) set(to slot, b []byte) bool {
 	e := l.Entry
 	switch to {
-	case time_:
+	case instant:
 		at, ok := l.time(b)
 		if ok {
 			e.At, l.hasTime = at, true

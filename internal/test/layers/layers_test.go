@@ -93,11 +93,11 @@ var order = map[string][]string{
 
 	"internal/telling": {"core", "keyfuncs", "observe/events", "observe/findings", "observe/topkeys",
 		"internal/quietlog", "internal/textform"},
-	"internal/drawing":          {"core"},
+	"internal/drawing": {"core"},
 
-	"internal/accesslog":        {},
+	"internal/accesslog": {},
 	"internal/replay": {"core", "observe/events", "keyfuncs", "limiter", "policy", "store/memstore",
-		"internal/accesslog"},
+		"internal/accesslog", "internal/textform"},
 
 	"cmd/headgate": {"core", "policy", "policy/policyyaml", "internal/accesslog", "internal/replay",
 		"internal/drawing", "internal/textform"},
