@@ -166,7 +166,7 @@ func (r *Reader) read() {
 	}
 
 	// The last line may have no end.
-	line = bytes.TrimRight(line, "\r\n")
+	line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 	if len(line) == 0 {
 		return
 	}

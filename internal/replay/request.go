@@ -22,8 +22,10 @@ var _ core.Request = (*request)(nil)
 // set makes the request that of the entry.
 func (r *request) set(e *accesslog.Entry) {
 	path := e.Target
-	if i := strings.IndexAny(path, "?#"); i >= 0 {
-		path = path[:i]
+	for _, end := range []byte("?#") {
+		if i := strings.IndexByte(path, end); i >= 0 {
+			path = path[:i]
+		}
 	}
 
 	r.entry, r.path, r.raw = e, path, ""
