@@ -50,18 +50,23 @@ func hunks(before, after string) []hunk {
 		}
 	}
 
-	// The head of a hunk counts its lines in both texts.
 	for i := range list {
-		for _, line := range list[i].lines {
-			if line[0] != '+' {
-				list[i].old++
-			}
-			if line[0] != '-' {
-				list[i].new++
-			}
+		list[i].count()
+	}
+
+	return list
+}
+
+// count counts the lines of the hunk in both texts.
+func (h *hunk) count() {
+	for _, line := range h.lines {
+		if line[0] != '+' {
+			h.old++
+		}
+		if line[0] != '-' {
+			h.new++
 		}
 	}
-	return list
 }
 
 // trailing returns how many equal lines the list ends with.

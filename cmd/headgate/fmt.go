@@ -50,22 +50,18 @@ func format(e *env, files []string, write, diff, asJSON bool) int {
 			code = findings
 			continue
 		}
-		if !bytes.Equal(p.data, text) {
-			changed = append(changed, name)
+		if bytes.Equal(p.data, text) {
+			if !write && !diff && !asJSON {
+				e.out.Write(text)
+			}
+			continue
 		}
-
-		switch {
-		case write && !bytes.Equal(p.data, text):
-			if err := replace(name, text); err != nil {
-				return e.fail("fmt: %s", safe(err.Error()))
-			}
-		case diff && !bytes.Equal(p.data, text):
+		changed = append(changed, name)
+		if diff {
 			code = findings
-			if !asJSON {
-				printDiff(e, name, string(p.data), string(text))
-			}
-		case !write && !diff && !asJSON:
-			e.out.Write(text)
+		}
+		if err := e.show(p, text, write, diff, asJSON); err != nil {
+			return e.fail("fmt: %s", safe(err.Error()))
 		}
 	}
 
@@ -74,6 +70,20 @@ func format(e *env, files []string, write, diff, asJSON bool) int {
 	}
 
 	return code
+}
+
+// show writes or prints the form of a file that has another.
+func (e *env) show(p *policyFile, text []byte, write, diff, asJSON bool) error {
+	switch {
+	case write:
+		return replace(p.name, text)
+	case asJSON:
+	case diff:
+		printDiff(e, p.name, string(p.data), string(text))
+	default:
+		e.out.Write(text)
+	}
+	return nil
 }
 
 // formatted reads a file, and returns its policies in their one form, unless it has mistakes.

@@ -35,27 +35,27 @@ func (c *clock) combined(b []byte) (at int64, ok bool) {
 		return c.at, true
 	}
 
-	if b[2] != '/' || b[6] != '/' || b[11] != ':' || b[14] != ':' || b[17] != ':' || b[20] != ' ' {
-		return 0, false
-	}
-
-	month := indexOf(months, string(b[3:6]))
-	day, ok1 := number(b[:2])
-	year, ok2 := number(b[7:11])
-	second, ok3 := timeOfDay(b[12:20])
-	zone, ok4 := zoneOf(b[21:])
-	if !ok1 || !ok2 || !ok3 || !ok4 || month < 0 || month%3 != 0 {
-		return 0, false
-	}
-
-	start, ok := startOf(year, int64(month/3+1), day)
-	if !ok {
+	start, ok1 := combinedDay(b[:11])
+	second, ok2 := timeOfDay(b[12:20])
+	zone, ok3 := zoneOf(b[21:])
+	if !ok1 || !ok2 || !ok3 || b[11] != ':' || b[20] != ' ' {
 		return 0, false
 	}
 	c.see(zone)
 	copy(c.text[:], b)
 	c.at = (start + second - zone) * 1e6
 	return c.at, true
+}
+
+// combinedDay returns the beginning of 28/Nov/2026.
+func combinedDay(b []byte) (seconds int64, ok bool) {
+	month := indexOf(months, string(b[3:6]))
+	day, ok1 := number(b[:2])
+	year, ok2 := number(b[7:11])
+	if !ok1 || !ok2 || month < 0 || month%3 != 0 || b[2] != '/' || b[6] != '/' {
+		return 0, false
+	}
+	return startOf(year, int64(month/3+1), day)
 }
 
 // rfc3339 reads 2026-11-28T07:37:17.123Z, also with a space or a zone that is missing or has no
@@ -65,13 +65,7 @@ func (c *clock) rfc3339(b []byte) (at int64, ok bool) {
 		return 0, false
 	}
 	if string(b[:10]) != string(c.day[:]) {
-		year, ok1 := number(b[:4])
-		month, ok2 := number(b[5:7])
-		day, ok3 := number(b[8:10])
-		if !ok1 || !ok2 || !ok3 || b[4] != b[7] || (b[4] != '-' && b[4] != '/') {
-			return 0, false
-		}
-		start, ok := startOf(year, month, day)
+		start, ok := rfc3339Day(b[:10])
 		if !ok {
 			return 0, false
 		}
@@ -98,6 +92,17 @@ func (c *clock) rfc3339(b []byte) (at int64, ok bool) {
 	}
 	c.see(zone)
 	return (c.start+second-zone)*1e6 + fraction, true
+}
+
+// rfc3339Day returns the beginning of 2026-11-28 or 2026/11/28.
+func rfc3339Day(b []byte) (seconds int64, ok bool) {
+	year, ok1 := number(b[:4])
+	month, ok2 := number(b[5:7])
+	day, ok3 := number(b[8:10])
+	if !ok1 || !ok2 || !ok3 || b[4] != b[7] || (b[4] != '-' && b[4] != '/') {
+		return 0, false
+	}
+	return startOf(year, month, day)
 }
 
 // unix reads seconds since the Unix epoch, with a fraction, or milliseconds or microseconds of as
