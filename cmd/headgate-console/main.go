@@ -109,7 +109,7 @@ func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, er
 		if err != nil {
 			return nil, err
 		}
-		pages.Fleet, pages.Publishing = fleet, a.Publisher.Status
+		pages.Fleet, pages.Publishing, pages.Takeover = fleet, a.Publisher.Status, a.Publisher.Takeover
 		programs.Publishing, programs.Stats = a.Publisher.Status, a.Live.Minutes
 		programs.Peek, programs.Reset, programs.Bans, programs.Lift = fleet.Peek, fleet.Reset, fleet.Bans, fleet.Lift
 		programs.Impose = fleet.Impose
@@ -123,7 +123,7 @@ func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, er
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("/healthz", server.Health(a.Healthy))
+	mux.Handle("/healthz", server.Health(a.Healthy, a.Unpublished))
 	mux.Handle("/api/", p)
 	mux.Handle("/", w)
 	return server.Compress(mux)

@@ -6,27 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/policy"
 )
-
-// publish replaces the snapshot if it has the expected version.
-//
-// KEYS: the snapshot. ARGV: the version expected, "" for none; a digest of the
-// data; the data; the channel. Reply: the version published afterwards, and 1 if
-// it is the new one, 0 if the version was not the expected one.
-var publish = redis.NewScript(`
-local current = redis.call('HGET', KEYS[1], 'version') or ''
-if current ~= ARGV[1] then
-  return {current, 0}
-end
-local number = tonumber(string.match(current, '^%d+') or '0')
-local version = string.format('%d', number + 1) .. '.' .. ARGV[2]
-redis.call('HSET', KEYS[1], 'version', version, 'data', ARGV[3])
-redis.pcall('PUBLISH', ARGV[4], version)
-return {version, 1}
-`)
 
 // ConflictError means that the published version is not the expected one.
 type ConflictError struct {
@@ -42,12 +23,26 @@ func (e *ConflictError) Error() string {
 // Publish replaces the expected version, "" for none, by a valid set and notifies
 // the followers. It returns the new version: a number that counts up and a digest
 // of the policies. If another version is published, Publish changes nothing and
-// returns a [*ConflictError]. Publishing an earlier set again makes a new version
-// too.
+// returns a [*ConflictError], and if the expected one has an [Origin], an [*OwnerError].
+// Publishing an earlier set again makes a new version too.
 //
 // After any other error the set may or may not have been published. Publishing it
 // again with the same expected version is safe.
 func (s *Source) Publish(ctx context.Context, set policy.Set, expected string) (version string, err error) {
+	return s.PublishFrom(ctx, set, expected, Origin{}, "")
+}
+
+// PublishFrom is [Source.Publish] for a program whose policies are in a database. The set carries
+// its origin. It replaces a set without an origin, one of the same database, and one of the
+// database instead, unless that is "". Any other set stays, and so does one of a later revision
+// of the same database, and another set of the same revision: a copy of the database has
+// published it. The error is an [*OwnerError] then. Redis decides all of it in one step.
+func (s *Source) PublishFrom(
+	ctx context.Context, set policy.Set, expected string, from Origin, instead string,
+) (version string, err error) {
+	if err := from.check(); err != nil {
+		return "", err
+	}
 	data, err := policy.EncodeJSON(set)
 	if err != nil {
 		return "", err
@@ -56,7 +51,8 @@ func (s *Source) Publish(ctx context.Context, set policy.Set, expected string) (
 	sum := digest(data)
 	var fields []any
 	err = s.do(ctx, func(ctx context.Context) (err error) {
-		fields, err = publish.Run(ctx, s.client, []string{s.snapshot}, expected, sum, data, s.channel).Slice()
+		fields, err = publish.Run(ctx, s.client, []string{s.snapshot}, expected, sum, data, s.channel,
+			from.Database, from.Revision, instead).Slice()
 		return err
 	})
 	if err != nil {
@@ -66,8 +62,13 @@ func (s *Source) Publish(ctx context.Context, set policy.Set, expected string) (
 	// A call that the client has repeated finds the version that it has published itself. The
 	// number and the digest say so: another set that follows the expected one has another digest.
 	current, _ := fields[0].(string)
-	if fields[1] == int64(1) || current != "" && current == successor(expected, sum) {
+	text, _ := fields[2].(string)
+	origin := readOrigin(current, text)
+	switch {
+	case fields[1] == int64(1), current != "" && current == successor(expected, sum) && origin == from:
 		return current, nil
+	case fields[1] == int64(2):
+		return "", &OwnerError{current, origin}
 	}
 	return "", &ConflictError{Expected: expected, Current: current}
 }

@@ -71,8 +71,8 @@ type Source struct {
 
 	// The keys begin with the prefix and "{policies}:", so they share a slot of a Cluster:
 	//
-	//	snapshot   a hash of "version" and "data", the policies as policy.EncodeJSON
-	//	           writes them; it never expires
+	//	snapshot   a hash of "version", "data", the policies as policy.EncodeJSON
+	//	           writes them, and "origin", see originForm; it never expires
 	//	reported   a sorted set of the processes of instances by the time of their
 	//	           report, in milliseconds
 	//	instances  a hash of the reports

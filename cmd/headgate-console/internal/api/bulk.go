@@ -44,10 +44,11 @@ func (c *call) changePolicies() error {
 	return c.send(http.StatusOK, struct {
 		Changed   []policyVersion `json:"changed"`
 		Unchanged []string        `json:"unchanged"`
+		progress
 	}{
 		mapped(plan.Steps,
 			func(s service.BulkStep) policyVersion { return policyVersion{s.After.Name, s.After.Version} }),
-		list(plan.Unchanged),
+		list(plan.Unchanged), c.progress(),
 	})
 }
 
@@ -69,7 +70,8 @@ func (c *call) undoPolicies() error {
 
 	return c.send(http.StatusOK, struct {
 		Changed []policyVersion `json:"changed"`
-	}{mapped(now, func(p service.PolicyVersion) policyVersion { return policyVersion(p) })})
+		progress
+	}{mapped(now, func(p service.PolicyVersion) policyVersion { return policyVersion(p) }), c.progress()})
 }
 
 func versionsOf(list []policyVersion) []service.PolicyVersion {

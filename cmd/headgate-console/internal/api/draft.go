@@ -14,6 +14,9 @@ type draft struct {
 
 	// Clients may send back fields that the console itself writes. They are ignored.
 	Sentence  ignored `json:"sentence"`
+	Pending   ignored `json:"pending"`
+	Reason    ignored `json:"pending_reason"`
+	Warnings  ignored `json:"warnings"`
 	CreatedBy ignored `json:"created_by"`
 	CreatedAt ignored `json:"created_at"`
 	UpdatedBy ignored `json:"updated_by"`

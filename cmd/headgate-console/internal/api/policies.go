@@ -104,7 +104,10 @@ func (c *call) save(p policy.Policy, b base, comment string) error {
 // sendPolicy answers with a policy that was changed.
 func (c *call) sendPolicy(status int, p policy.Policy) error {
 	c.w.Header().Set("ETag", tag(p.Version))
-	return c.send(status, viewOf(p))
+	return c.send(status, struct {
+		policyView
+		progress
+	}{viewOf(p), c.progress()})
 }
 
 func (c *call) deletePolicy() error {
@@ -122,7 +125,7 @@ func (c *call) deletePolicy() error {
 	// A deletion has no content that could be there already. This gives its conflict the status.
 	err = c.o.Service.DeletePolicy(c.ctx(), c.actor.Saying(comment), c.path("name"), b.version)
 	_, err = acceptRepeat(policy.Policy{}, err, b)
-	return c.nothing(err)
+	return c.gone(err)
 }
 
 func (c *call) switchMode() error {
@@ -180,7 +183,7 @@ func (c *call) change(
 	}
 
 	if saved.Name == "" {
-		return c.nothing(nil)
+		return c.gone(nil)
 	}
 
 	return c.sendPolicy(http.StatusOK, saved)

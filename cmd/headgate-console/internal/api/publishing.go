@@ -15,6 +15,9 @@ type publishingView struct {
 	Failures    int       `json:"failures"`
 	FailedSince time.Time `json:"failed_since,omitzero"`
 
+	// Foreign says why the published policies are not those of this database.
+	Foreign string `json:"foreign,omitempty"`
+
 	// Error may name hosts, so only administrators see it.
 	Error string `json:"error,omitempty"`
 }
@@ -37,6 +40,9 @@ func (c *call) publishing() error {
 	// The database knows what was published, and the publisher why the rest was not.
 	status := c.o.Publishing()
 	v.Failures, v.FailedSince = status.Failures, status.Since
+	if e := status.Foreign(); e != nil {
+		v.Foreign = e.Reason()
+	}
 
 	access, err := c.access()
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
 )
 
@@ -247,6 +248,38 @@ func TestPublishingProgress(t *testing.T) {
 		wantValue(nil, "error").wantValue("2026-03-01T12:00:00Z", "failed_since")
 	w.ask("administrator's token", "GET", "/api/publishing", nil).want(200).wantValue(nil, "error")
 	w.ask("administrator", "GET", "/api/publishing", nil).want(200).wantValue("dial 10.0.0.1: refused", "error")
+}
+
+// The answer to a change says that it is not published, and why, without the name of a host.
+func TestAnswersToChangesSayWhatKeepsThem(t *testing.T) {
+	status := publish.Status{}
+	w := newWorld(t, func(o *Options) { o.Publishing = func() publish.Status { return status } })
+	save := func(n int) answer {
+		return w.ask("owner", "PUT", "/api/policies/p", login(object{"limit": fmt.Sprintf("%d/1m", n), "version": n}),
+			"If-Match", fmt.Sprintf(`"%d"`, n)).want(200)
+	}
+	save(1).wantValue(nil, "pending").wantValue(nil, "pending_reason").wantValue(nil, "warnings")
+
+	status.Err = errors.New("dial 10.0.0.1: refused")
+	save(2).wantValue(true, "pending").wantValue("publishing fails at the moment, and is tried again", "pending_reason")
+
+	// What the console adds may be sent back.
+	const reason = "Redis has the policies of another database"
+	status.Err = &publish.ForeignError{Published: redissource.Published{Version: "1.x",
+		Origin: redissource.Origin{Database: "theirs"}}}
+	save(3).wantValue(true, "pending").wantValue(reason, "pending_reason")
+	w.ask("owner", "PUT", "/api/policies/p", login(object{"pending": true, "pending_reason": reason,
+		"warnings": []string{}}), "If-Match", `"4"`).want(200)
+	w.ask("viewer", "GET", "/api/publishing", nil).want(200).wantValue(reason, "foreign")
+
+	for _, change := range []answer{
+		w.ask("owner", "PATCH", "/api/policies", object{"policies": []object{{"name": "p", "version": 5}}, "mode": "off"}),
+		w.ask("owner", "POST", "/api/policies/undo", object{"policies": []object{{"name": "p", "version": 6}}}),
+		w.ask("owner", "POST", "/api/import", "policies: []\n", "Content-Type", "application/yaml"),
+		w.ask("owner", "DELETE", "/api/policies/p", nil, "If-Match", `"7"`),
+	} {
+		change.want(200).wantValue(true, "pending").wantValue(reason, "pending_reason")
+	}
 }
 
 func TestInstancesAreOfTheActorsApps(t *testing.T) {

@@ -46,6 +46,7 @@ type planView struct {
 	Counts    map[string]int `json:"counts"`
 	Steps     []stepView     `json:"steps"`
 	LeftAlone []string       `json:"left"`
+	progress
 }
 
 type stepView struct {
@@ -60,11 +61,15 @@ func stepOf(s service.PlanStep) stepView {
 	return stepView{s.Name, s.Action, viewOrNull(s.Before), viewOrNull(s.After), changesOf(s.Changes)}
 }
 
-func (c *call) planImport() error { return c.transfer(c.o.Service.PlanImport) }
+func (c *call) planImport() error {
+	return c.transfer(c.o.Service.PlanImport, func() progress { return progress{} })
+}
 
-func (c *call) applyImport() error { return c.transfer(c.o.Service.Import) }
+func (c *call) applyImport() error { return c.transfer(c.o.Service.Import, c.progress) }
 
-func (c *call) transfer(do func(context.Context, service.Actor, service.Import) (service.Plan, error)) error {
+func (c *call) transfer(
+	do func(context.Context, service.Actor, service.Import) (service.Plan, error), after func() progress,
+) error {
 	q := &c.query
 	i := service.Import{Missing: service.Missing(q.text("missing"))}
 	actor := c.actor.Saying(q.text("comment"))
@@ -106,6 +111,7 @@ func (c *call) transfer(do func(context.Context, service.Actor, service.Import) 
 		return err
 	}
 
-	return c.send(http.StatusOK,
-		planView{plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf), list(plan.LeftAlone)})
+	return c.send(http.StatusOK, planView{
+		plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf), list(plan.LeftAlone), after(),
+	})
 }

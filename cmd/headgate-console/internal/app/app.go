@@ -159,6 +159,19 @@ func (a *App) wake() {
 // Healthy returns an error while the database does not answer.
 func (a *App) Healthy(ctx context.Context) error { return a.db.Ping(ctx) }
 
+// Unpublished says that the policies are not published because those in Redis are not of this
+// database, and "" otherwise. It is not a reason to take the console out of service: an
+// administrator takes over on its pages.
+func (a *App) Unpublished() string {
+	if a.Publisher == nil {
+		return ""
+	}
+	if e := a.Publisher.Status().Foreign(); e != nil {
+		return "the policies are not published: " + e.Reason()
+	}
+	return ""
+}
+
 // Close stops everything that Open started. Changes that were not published yet
 // are published at the next start.
 func (a *App) Close() error {

@@ -7,25 +7,29 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/redissource"
 )
 
 // Publisher stores the published policies, such as a *redissource.Source. Its
 // methods are safe for concurrent use and return soon after ctx ends.
 type Publisher interface {
-	// Version returns the label of the published set, or "" if there is none.
-	Version(ctx context.Context) (label string, err error)
+	policy.Source
 
-	// Publish replaces the set that was published under the label expected, and
-	// returns a new label. If another label is published by now, it changes
-	// nothing and returns an error.
-	Publish(ctx context.Context, set policy.Set, expected string) (label string, err error)
+	// Published returns the label of the published set and the database that it is from.
+	Published(ctx context.Context) (redissource.Published, error)
+
+	// PublishFrom replaces the set that was published under the label expected, and returns a new
+	// label. If another label is published by now, it changes nothing and returns an error, and so
+	// if the set is that of another database than from and instead.
+	PublishFrom(
+		ctx context.Context, set policy.Set, expected string, from redissource.Origin, instead string,
+	) (label string, err error)
 }
 
 // Source is the database. Its methods are safe for concurrent use.
@@ -33,6 +37,9 @@ type Source interface {
 	// Pending returns the version of the set of policies, 0 if there never was
 	// one, the version that was published last, and its label.
 	Pending(ctx context.Context) (version, published int64, label string, err error)
+
+	// Owner returns the id of the database, and what it may replace.
+	Owner(ctx context.Context) (Owner, error)
 
 	// Snapshot returns the set and its version.
 	Snapshot(ctx context.Context) (policy.Set, int64, error)
@@ -86,6 +93,10 @@ type Worker struct {
 	wake chan struct{}
 	stop context.CancelFunc
 	done chan struct{}
+
+	// emptySince is when a worker that was refused found that nothing is published; zero if
+	// something is. Only the goroutine of the worker uses it.
+	emptySince time.Time
 
 	mu     sync.Mutex
 	status Status // Guarded by mu.
@@ -164,6 +175,13 @@ func (w *Worker) run(ctx context.Context) {
 			continue
 		}
 
+		// A decision of an administrator ends a refusal, which is no failure of a server.
+		var foreign *ForeignError
+		if errors.As(err, &foreign) {
+			sleep(ctx, w.o.Check, w.wake)
+			continue
+		}
+
 		// Waking does not shorten a pause after a failure. Half of it is random, so that several
 		// consoles do not try again together.
 		sleep(ctx, pause/2+rand.N(pause/2+1), nil)
@@ -190,7 +208,7 @@ func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
 	defer cancel()
 
 	// Only the label that was read first may be replaced.
-	label, err := w.o.Publisher.Version(ctx)
+	there, err := w.o.Publisher.Published(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -199,10 +217,20 @@ func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	owner, err := w.o.Source.Owner(ctx)
+	if err != nil {
+		return published, err
+	}
+
+	// A database that is refused has this known at once, and not only when it has something to
+	// publish.
+	if err := w.foreign(ctx, there, owner, version, known); err != nil {
+		return published, err
+	}
 
 	// The version alone does not show that a set was published again by others, or lost with Redis:
 	// then the label differs.
-	if version == 0 || published == version && known == label {
+	if version == 0 || published == version && known == there.Version {
 		return published, nil
 	}
 
@@ -212,8 +240,8 @@ func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
 	if err != nil {
 		return published, err
 	}
-	if known, err = w.o.Publisher.Publish(ctx, set, label); err != nil {
-		return published, fmt.Errorf("version %d: %w", version, err)
+	if known, err = w.replace(ctx, set, version, there, owner); err != nil {
+		return published, err
 	}
 
 	return version, w.o.Source.Published(ctx, version, known)
@@ -240,8 +268,15 @@ func (w *Worker) setStatus(published int64, err error) {
 	w.status.Published = max(published, before.Published)
 	w.status.Err, w.status.Failures, w.status.Since = err, before.Failures+1, before.Since
 
+	// One line is written when it begins to fail, and one when it fails otherwise: what a server
+	// does passes, and what another database has published stays until somebody decides.
 	if before.Failures == 0 {
 		w.status.Since = now
+	}
+	switch foreign := w.status.Foreign(); {
+	case foreign != nil && before.Foreign() == nil:
+		w.o.Logger.Error("the policies are not published until an administrator takes over", "reason", foreign.Reason())
+	case foreign == nil && before.Failures == 0:
 		w.o.Logger.Warn("publishing fails; trying again until it works", "error", err)
 	}
 }

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/redissource"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }
@@ -20,6 +22,9 @@ type database struct {
 	mu                 sync.Mutex
 	version, published int64
 	label              string
+	id                 string // "" means "mine"
+	replaces           string
+	set                policy.Set // nil means one of as many policies as the version
 	beforeSnapshot     func()
 }
 
@@ -36,12 +41,21 @@ func (d *database) Pending(context.Context) (version, published int64, label str
 	return d.version, d.published, d.label, nil
 }
 
+func (d *database) Owner(context.Context) (Owner, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return Owner{Database: cmp.Or(d.id, "mine"), Replaces: d.replaces}, nil
+}
+
 func (d *database) Snapshot(context.Context) (policy.Set, int64, error) {
 	if d.beforeSnapshot != nil {
 		d.beforeSnapshot()
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.set != nil {
+		return d.set, d.version, nil
+	}
 	return make(policy.Set, d.version), d.version, nil
 }
 
@@ -58,28 +72,42 @@ var errAway = errors.New("away")
 
 // place is where sets are published.
 type place struct {
-	mu     sync.Mutex
-	away   bool
-	label  string
-	sizes  []int // of the sets, as they came
-	asked  []time.Duration
-	began  time.Time
-	writes int
+	mu        sync.Mutex
+	away      bool
+	label     string
+	origin    redissource.Origin
+	published policy.Set
+	broken    bool  // the set cannot be read
+	sizes     []int // of the sets, as they came
+	asked     []time.Duration
+	began     time.Time
+	writes    int
 }
 
 func newPlace() *place { return &place{began: time.Now()} }
 
-func (p *place) Version(context.Context) (string, error) {
+func (p *place) Published(context.Context) (redissource.Published, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked = append(p.asked, time.Since(p.began))
 	if p.away {
-		return "", errAway
+		return redissource.Published{}, errAway
 	}
-	return p.label, nil
+	return redissource.Published{Version: p.label, Origin: p.origin}, nil
 }
 
-func (p *place) Publish(_ context.Context, set policy.Set, expected string) (string, error) {
+func (p *place) Load(context.Context, string) (policy.Snapshot, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broken {
+		return policy.Snapshot{}, &policy.RevisionError{Version: p.label, Err: errors.New("broken")}
+	}
+	return policy.Snapshot{Version: p.label, Policies: p.published}, nil
+}
+
+func (p *place) PublishFrom(
+	_ context.Context, set policy.Set, expected string, from redissource.Origin, instead string,
+) (string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.away {
@@ -88,9 +116,12 @@ func (p *place) Publish(_ context.Context, set policy.Set, expected string) (str
 	if expected != p.label {
 		return "", errors.New("another is there")
 	}
+	if owner := p.origin.Database; owner != "" && owner != from.Database && owner != instead {
+		return "", &redissource.OwnerError{Version: p.label, Origin: p.origin}
+	}
 	p.sizes = append(p.sizes, len(set))
 	p.writes++
-	p.label = string(rune('a' + p.writes))
+	p.label, p.origin, p.published = string(rune('a'+p.writes)), from, set
 	return p.label, nil
 }
 
@@ -153,7 +184,7 @@ func TestWorkerPublishesAfterWake(t *testing.T) {
 func TestWorkerEmptyDatabaseReplacesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, p := &database{}, newPlace()
-		p.label = "somebody else's"
+		p.label, p.published = "somebody else's", named("1/1m", "login")
 		w := start(t, d, p)
 		defer w.Close()
 		time.Sleep(time.Hour)
@@ -226,7 +257,7 @@ func TestWorkerRepublishesOnlyAMissingSet(t *testing.T) {
 		wantSizes(t, p, 1)
 
 		// Redis has lost the set; the worker finds that by its next check.
-		p.set(func(p *place) { p.label = "" })
+		p.set(func(p *place) { p.label, p.origin = "", redissource.Origin{} })
 		time.Sleep(DefaultCheck)
 		synctest.Wait()
 
@@ -243,7 +274,8 @@ func TestWorkerKeepsNewerSets(t *testing.T) {
 		var once sync.Once
 		d.beforeSnapshot = func() {
 			once.Do(func() { // another worker comes first
-				label, err := p.Publish(t.Context(), make(policy.Set, d.change()), "")
+				label, err := p.PublishFrom(t.Context(), make(policy.Set, d.change()), "",
+					redissource.Origin{Database: "mine", Revision: 2}, "")
 				if err != nil {
 					t.Error(err)
 				}

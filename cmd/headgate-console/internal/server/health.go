@@ -10,8 +10,9 @@ import (
 const healthTime = 2 * time.Second
 
 // Health answers GET and HEAD with 200 while healthy returns nil, and with 503 otherwise.
-// The answer does not contain the error.
-func Health(healthy func(context.Context) error) http.Handler {
+// The answer does not contain the error. While the console is healthy and has something to
+// complain of, remark returns it, and the answer has it in its second line; "" is nothing.
+func Health(healthy func(context.Context) error, remark func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
@@ -33,5 +34,8 @@ func Health(healthy func(context.Context) error) http.Handler {
 			return
 		}
 		w.Write([]byte("ok\n"))
+		if text := remark(); text != "" {
+			w.Write([]byte(text + "\n"))
+		}
 	})
 }

@@ -107,8 +107,10 @@ func TestBodyTooLongIsNotRead(t *testing.T) {
 func TestHealthFollowsTheDatabase(t *testing.T) {
 	for want, err := range map[int]error{200: nil, 503: errors.New("a secret")} {
 		w := httptest.NewRecorder()
-		Health(func(context.Context) error { return err }).ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil))
-		if w.Code != want || strings.Contains(w.Body.String(), "secret") {
+		health := Health(func(context.Context) error { return err }, func() string { return "a remark" })
+		health.ServeHTTP(w, httptest.NewRequest("GET", "/healthz", nil))
+		if w.Code != want || strings.Contains(w.Body.String(), "secret") ||
+			(want == 200) != (w.Body.String() == "ok\na remark\n") {
 			t.Errorf("%d %q, want %d", w.Code, w.Body.String(), want)
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"time"
+	"unicode/utf8"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/policy"
 )
@@ -20,6 +22,25 @@ func (s *Service) Outbox() Outbox { return Outbox{s} }
 
 // publishedName is the setting that holds the arguments of Published.
 const publishedName = "published"
+
+// takeoverName is the setting that holds the published version which may be replaced.
+const takeoverName = "takeover"
+
+// Owner returns the id of the database, and the published version that an administrator has
+// decided to replace.
+func (o Outbox) Owner(ctx context.Context) (owner publish.Owner, err error) {
+	err = o.s.db.View(ctx, func(t *store.Tx) error {
+		if owner.Database, err = t.ID(); err != nil {
+			return err
+		}
+		owner.Replaces, err = t.Setting(takeoverName)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+	return owner, err
+}
 
 // Pending returns the version of the set, the version that was published last,
 // and the label that it was published under.
@@ -106,3 +127,29 @@ func (s *Service) Publishing(ctx context.Context, a Actor) (v Publishing, err er
 	})
 	return v, err
 }
+
+// TakeOver has the policies of this database published over those that are published under a
+// version, whosever they are, and over no others. what says what is lost, for the audit log. The
+// database gets a new id, so that a copy of it is told from it from then on. It requires an
+// administrator.
+func (s *Service) TakeOver(ctx context.Context, a Actor, version, what string) error {
+	return s.act(ctx, a, store.CounterPolicies, "publishing.takeover", "publishing", func(d *action) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
+		if version == "" || len(version) > maxPublishedVersion || !utf8.ValidString(version) {
+			return invalid("version", "it is not the version of what is published")
+		}
+
+		if err := d.SetSetting(takeoverName, version); err != nil {
+			return err
+		}
+		if _, err := d.RenewID(); err != nil {
+			return err
+		}
+		return d.done(version, what)
+	})
+}
+
+// maxPublishedVersion is more bytes than the version of a published set has.
+const maxPublishedVersion = 128

@@ -23,8 +23,8 @@ type runner interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// migrate brings the tables to the newest form. On SQLite all of it is one
-// transaction. MySQL commits every definition of a table by itself, so a migration
+// migrate brings the tables to the newest form, and gives the database its id. On SQLite all of it
+// is one transaction. MySQL commits every definition of a table by itself, so a migration
 // that was interrupted runs again from its beginning: a statement that was done
 // before does nothing.
 func (d *DB) migrate(ctx context.Context, s *stage) error {
@@ -35,7 +35,12 @@ func (d *DB) migrate(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.doing("the server, or another console that migrates")
-	return d.engine.alone(ctx, d.write, func(r runner) error { return d.migrateTo(ctx, r, files, s) })
+	return d.engine.alone(ctx, d.write, func(r runner) error {
+		if err := d.migrateTo(ctx, r, files, s); err != nil {
+			return err
+		}
+		return d.identify(ctx, r, s)
+	})
 }
 
 // migrateTo runs the files that were not run yet, in their order.

@@ -145,6 +145,10 @@ const (
 	mysqlStatementTime  = 1969
 )
 
+// places has the name of the database. Consoles may know one server by several addresses, and a
+// server may be replaced by another one behind the same address.
+func (m mysql) places() []string { return []string{"database:" + m.config.DBName} }
+
 func (mysql) addUp() string {
 	return " ON DUPLICATE KEY UPDATE " +
 		"allowed = allowed + VALUES(allowed), waited = waited + VALUES(waited), " +

@@ -61,6 +61,8 @@ type engine interface {
 	addUp() string
 	// byPrimaryKey follows the name of a table that is to be read by its primary key.
 	byPrimaryKey() string
+	// places says where the database is, in one or more ways, for [identity].
+	places() []string
 	// repeated reports whether an error says that a statement of a migration was done before.
 	repeated(err error) bool
 	// kind returns the meaning of an error.

@@ -83,6 +83,23 @@ func (sqlite) alone(ctx context.Context, db *sql.DB, f func(runner) error) error
 	return tx.Commit()
 }
 
+// places has the path of the file, and what stays the same if the file is renamed.
+func (s sqlite) places() []string {
+	path := s.path
+	if full, err := filepath.Abs(path); err == nil {
+		path = full
+	}
+	if full, err := filepath.EvalSymlinks(path); err == nil {
+		path = full
+	}
+
+	list := []string{"path:" + path}
+	if file := inode(path); file != "" {
+		list = append(list, "file:"+file)
+	}
+	return list
+}
+
 func (sqlite) addUp() string {
 	return " ON CONFLICT (level, series, at) DO UPDATE SET " +
 		"allowed = allowed + excluded.allowed, waited = waited + excluded.waited, " +

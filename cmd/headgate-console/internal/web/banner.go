@@ -15,6 +15,9 @@ type banner struct {
 	Since   time.Time // of the failure
 	Pending bool      // changes are not published yet
 	Reason  string    // may name hosts, so only managers see it
+	Foreign string    // why the published policies are not those of this database, or ""
+	Manager bool      // may take over
+	Asking  bool      // the page is about that
 }
 
 // bannerOf returns the state of publishing, or nil if all is well. It asks the database, and not
@@ -34,8 +37,13 @@ func (r *request) bannerOf() (*banner, error) {
 		return nil, nil
 	}
 
+	b.Manager, b.Asking = r.access.CanManage(), r.req.URL.Path == "/takeover"
+	if e := status.Foreign(); e != nil {
+		b.Foreign = e.Reason()
+		return b, nil
+	}
 	b.Away = noAnswer(status.Err)
-	if b.Failing && r.access.CanManage() {
+	if b.Failing && b.Manager {
 		b.Reason = status.Err.Error()
 	}
 	return b, nil

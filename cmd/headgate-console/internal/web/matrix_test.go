@@ -141,6 +141,11 @@ func matrix() []cell {
 			"kept": {auth.Digest(bundle("applied"))}, "base": {"BASE"}}, [6]int{401, 403, 403, 403, 303, 303}},
 		{"GET /export", "/export", nil, all},
 
+		// Nothing is published here.
+		{"GET /takeover", "/takeover", nil, [6]int{303, 403, 403, 403, 403, 404}},
+		{"POST /takeover", "/takeover", url.Values{"version": {"1.x"}, "confirm": {"yes"}},
+			[6]int{401, 403, 403, 403, 403, 404}},
+
 		{"GET /apps", "/apps", nil, all},
 		{"POST /apps", "/apps", url.Values{"name": {"new"}}, managed},
 		{"POST /apps/describe", "/apps/describe", url.Values{"name": {"a"}, "description": {"x"}}, managed},

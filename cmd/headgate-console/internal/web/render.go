@@ -148,6 +148,7 @@ func messages() map[string]string {
 		"hookon":     "The webhook was turned on.",
 		"hookoff":    "The webhook was turned off. Messages that waited are not sent.",
 		"settings":   "The settings were saved.",
+		"takeover":   "The policies of this database are being published.",
 		"password":   "Your password was changed. All your other sessions were ended.",
 		"ended":      "The session was ended.",
 		"setup":      "The set-up has ended. Please begin again.",

@@ -125,6 +125,8 @@ func managementRoutes() []route {
 		{pattern: "POST /users/{name}/second-factor", answer: removeFactor},
 		{pattern: "GET /audit", answer: auditPage},
 		{pattern: "GET /audit/export", answer: exportAudit},
+		{pattern: "GET /takeover", answer: takeoverPage},
+		{pattern: "POST /takeover", answer: takeOver},
 		{pattern: "GET /settings", answer: settingsPage},
 		{pattern: "POST /settings", answer: saveSettings},
 	}

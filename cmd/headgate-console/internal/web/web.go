@@ -6,6 +6,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -29,6 +30,10 @@ type Options struct {
 	// Publishing returns the result of the last attempt to publish; nil means that
 	// nothing is published.
 	Publishing func() publish.Status
+
+	// Takeover says what is lost if the policies of this database replace those of another one;
+	// nil means that nothing is published.
+	Takeover func(context.Context) (publish.Takeover, error)
 
 	// Proxies are the trusted proxies; nil means none.
 	Proxies *trustedproxy.Proxies

@@ -1,0 +1,114 @@
+package store
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// idOf opens a database, and returns its id after it is closed.
+func idOf(t *testing.T, url string) (id string) {
+	t.Helper()
+	db, err := Open(t.Context(), Options{URL: url, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.View(t.Context(), func(tx *Tx) (err error) {
+		id, err = tx.ID()
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
+	return id
+}
+
+func TestADatabaseHasOneID(t *testing.T) {
+	everyEngine(t, func(t *testing.T, url string) {
+		first, second := idOf(t, url), idOf(t, url)
+		if first != second || !regexp.MustCompile(`^[a-z0-9]{26}$`).MatchString(first) {
+			t.Errorf("the id is %q, and %q the next time", first, second)
+		}
+
+		var renewed string
+		update(t, open(t, url), func(tx *Tx) (err error) {
+			renewed, err = tx.RenewID()
+			return err
+		})
+		if again := idOf(t, url); again != renewed || renewed == first {
+			t.Errorf("the id was renewed to %q and is %q, after %q", renewed, again, first)
+		}
+	})
+}
+
+// copyFile copies a file, as cp does.
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A copy beside the file has an id of its own. The file keeps its id when it is renamed, and when
+// a copy is written over it or put in its place.
+func TestACopyOfAFileHasAnotherID(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	url := func(name string) string { return "sqlite://" + path(name) }
+
+	first := idOf(t, url("first"))
+	copyFile(t, path("first"), path("second"))
+	second := idOf(t, url("second"))
+	if second == first || second != idOf(t, url("second")) || first != idOf(t, url("first")) {
+		t.Errorf("the copy has the id %q of %q, or one of them changes", second, first)
+	}
+
+	copyFile(t, path("first"), path("backup"))
+	copyFile(t, path("backup"), path("first"))
+	if id := idOf(t, url("first")); id != first {
+		t.Errorf("after a copy was written over it the id is %q, not %q", id, first)
+	}
+
+	for step, move := range []struct{ from, to string }{{"backup", "first"}, {"first", "moved"}} {
+		if err := os.Rename(path(move.from), path(move.to)); err != nil {
+			t.Fatal(err)
+		}
+		if id := idOf(t, url(move.to)); id != first {
+			t.Errorf("step %d: %s was renamed to %s, and its id is %q, not %q", step, move.from, move.to, id, first)
+		}
+	}
+}
+
+// A dump that is read into another database is a copy, whatever the server.
+func TestACopyOfADatabaseHasAnotherID(t *testing.T) {
+	server := maria.Server(t)
+	from, to := server.Database(t), server.Database(t)
+	first := idOf(t, from)
+	second := idOf(t, to)
+
+	name := regexp.MustCompile(`/([^/?]+)(\?|$)`).FindStringSubmatch(strings.TrimPrefix(from, "mysql://"))
+	if name == nil {
+		t.Fatalf("%s names no database", from)
+	}
+	update(t, open(t, to), func(tx *Tx) error {
+		if _, err := tx.exec("DELETE FROM settings"); err != nil {
+			return err
+		}
+		_, err := tx.exec(fmt.Sprintf("INSERT INTO settings SELECT * FROM `%s`.settings", name[1]))
+		return err
+	})
+
+	if third := idOf(t, to); third == first || third == second {
+		t.Errorf("the ids are %q, %q and after the copy %q", first, second, third)
+	}
+}
