@@ -45,6 +45,7 @@
 // # Changes
 //
 // A revision is put in force as a whole or refused as a whole; if it is refused, the last good one
-// stays in force. Counts belong to a policy's name and algorithm, so a change of anything else does
-// not reset them.
+// stays in force. Of a source that is a [Reporter], such as Redis, single policies that a program
+// cannot carry out are left out instead. Counts belong to a policy's name and algorithm, so a
+// change of anything else does not reset them.
 package policy

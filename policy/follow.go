@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,6 +37,7 @@ const (
 //	unchanged             nothing happens
 //	a valid revision      it is in force from now on         enforce
 //	another revision      it is refused, the last one stays  refuse
+//	                      of a Reporter, single policies     setUsable
 //	an error              the last one stays                 sourceFailed
 //
 // A revision is seen when the source has returned it, whatever became of it, and is not read again.
@@ -50,8 +53,10 @@ type Follower struct {
 	process  string // random, see Instance
 
 	// Used only by the goroutine that polls, which is that of Follow until it returns.
-	seen     string    // the version that the source returned last
-	reportAt time.Time // when the next report is due
+	seen     string            // the version that the source returned last
+	reportAt time.Time         // when the next report is due
+	partial  bool              // single policies may be left out, as the source is told of it
+	before   map[string]Policy // that are in force, by name
 
 	mu    sync.Mutex
 	state state // guarded by mu
@@ -70,6 +75,12 @@ type Follower struct {
 //
 // A revision that cannot be put in force is refused as a whole, and the one
 // before stays in force. It also stays while the source is away or empty.
+//
+// A source that is a [Reporter] is told of single policies: those that the program cannot carry
+// out are left out, each alone, and all others are in force. If an earlier version of such a
+// policy is in force, it stays so until the policy is changed to one that can be carried out, is
+// switched off, or is no longer for the application. A policy of which no version could be carried
+// out since the start is not applied. [Status.LeftOut] and the log have them.
 func Follow(
 	ctx context.Context, l *limiter.Limiter, app string, bindings Bindings, source Source, o Options,
 ) (*Follower, error) {
@@ -89,6 +100,7 @@ func Follow(
 		id: cmp.Or(o.Instance, NewInstance()), process: cmp.Or(o.Process, strings.ToLower(crand.Text()[:16])),
 		wakeup: make(chan struct{}, 1),
 	}
+	_, f.partial = source.(Reporter)
 	if err := f.start(ctx); err != nil {
 		return nil, err
 	}
@@ -252,8 +264,10 @@ func (f *Follower) apply(s Snapshot) {
 		return
 	}
 
-	// Policies that cannot be kept stay in force: only a later start may miss them.
-	err := writeLastGood(f.options.LastGood, f.app, s)
+	// Policies that cannot be kept stay in force: only a later start may miss them. What is kept
+	// is what is in force, also instead of a policy that was left out.
+	inForce := Snapshot{s.Version, slices.Collect(maps.Values(f.before))}
+	err := writeLastGood(f.options.LastGood, f.app, inForce)
 	if err != nil {
 		f.log(slog.LevelWarn, "headgate: the policies in force cannot be kept on disk",
 			slog.String("error", reason(err)))
@@ -278,24 +292,30 @@ func (f *Follower) enforce(s Snapshot) (err error) {
 		return err
 	}
 
-	compiled, err := Compile(f.app, set, f.bindings)
+	put := f.setAll
+	if f.partial {
+		put = f.setUsable
+	}
+	compiled, left, err := put(set.For(f.app))
 	if err != nil {
 		return err
 	}
-	rules, selection := compiled.Selected()
-	if err := f.limiter.SetSelectedRules(rules, selection); err != nil {
-		return err
+
+	f.before = make(map[string]Policy, len(compiled.policies))
+	for _, p := range compiled.policies {
+		f.before[p.Name] = p
 	}
 
 	// The report of the new version is due at once.
 	f.mu.Lock()
-	before := f.state.Policies
-	f.state.Version, f.state.Policies, f.state.Since = s.Version, len(rules), time.Now()
+	before, leftBefore, n := f.state.Policies, f.state.LeftOut, len(compiled.rules)
+	f.state.Version, f.state.Policies, f.state.Since, f.state.LeftOut = s.Version, n, time.Now(), left
 	f.state.Refused, f.state.RefusedErr = "", nil
 	f.reportAt = time.Time{}
 	f.mu.Unlock()
 
-	f.callHook(events.Policy{Change: events.PolicyApplied, Version: s.Version, Policies: len(rules)})
+	f.callHook(events.Policy{Change: events.PolicyApplied, Version: s.Version, Policies: n})
+	f.tellLeftOut(s.Version, n, left, leftBefore)
 	f.warn(s, before)
 	return nil
 }
@@ -373,7 +393,8 @@ func (f *Follower) report(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, f.options.timeout())
 	defer cancel()
 	err := r.Report(ctx, Instance{ID: f.id, Process: f.process, App: f.app, Version: s.Version, Refused: s.Refused,
-		Error: reason(s.RefusedErr), Store: storeMode(f.limiter)})
+		Error: reason(s.RefusedErr), Store: storeMode(f.limiter), Can: f.abilities(),
+		LeftOut: s.LeftOut[:min(len(s.LeftOut), maxLeftOut)], MoreLeftOut: max(0, len(s.LeftOut)-maxLeftOut)})
 
 	// A report that has failed is not repeated sooner: polls are frequent, and each would wait for
 	// one more call that fails.
@@ -417,6 +438,10 @@ type Status struct {
 	Refused    string
 	RefusedErr error
 
+	// LeftOut are the policies of Version that are not in force as they were published, and no
+	// others; see [Follow].
+	LeftOut []LeftOut
+
 	// SourceErr is the error of the last poll of the source, or nil.
 	SourceErr error
 
@@ -438,6 +463,7 @@ type state struct {
 
 func (s *state) status(now time.Time) Status {
 	out := s.Status
+	out.LeftOut = slices.Clone(out.LeftOut)
 	out.Age = -1
 	if !s.answered.IsZero() {
 		out.Age = now.Sub(s.answered)
@@ -454,10 +480,13 @@ func reason(err error) string {
 }
 
 // clipped returns at most MaxText bytes of a text.
-func clipped(s string) string {
+func clipped(s string) string { return clippedTo(s, MaxText) }
+
+// clippedTo returns at most most bytes of a text.
+func clippedTo(s string, most int) string {
 	s = strings.ToValidUTF8(s, "?")
-	if len(s) > MaxText {
-		return strings.ToValidUTF8(s[:MaxText-3], "") + "…"
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most-3], "") + "…"
 	}
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,9 @@ type source struct {
 
 	wake atomic.Pointer[func()]
 }
+
+// whole is a source that is told nothing, so revisions are refused as a whole.
+type whole struct{ policy.Source }
 
 func (s *source) publish(version string, set ...policy.Policy) {
 	s.mu.Lock()
@@ -185,7 +189,7 @@ func TestFollowRefusesABadRevisionOnce(t *testing.T) {
 				return a
 			}}))
 		s.publish("1", valid(t, "a"))
-		f := follow(t, l, s, o)
+		f := follow(t, l, whole{s}, o)
 		bad := valid(t, "b")
 		bad.Key = "user"
 		s.publish("2", valid(t, "a"), bad)
@@ -443,9 +447,9 @@ func TestFollowerReportsItsVersion(t *testing.T) {
 		s.publish("1", valid(t, "a"))
 		f := follow(t, l, s, quiet())
 
-		// The second revision needs a binding that the program lacks.
+		// The second revision is not valid.
 		bad := valid(t, "b")
-		bad.Key = "user"
+		bad.Key = "nobody"
 		s.publish("2", bad)
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -457,8 +461,9 @@ func TestFollowerReportsItsVersion(t *testing.T) {
 			t.Errorf("%+v: the process has no id", s.reports)
 		}
 
-		if len(s.reports) != 2 || s.reports[0] != (policy.Instance{ID: "i1", Process: process, App: "shop",
-			Version: "1", Store: s.reports[0].Store}) ||
+		can := &policy.Abilities{Prefixes: true, Plans: []string{"claim"}}
+		if len(s.reports) != 2 || !reflect.DeepEqual(s.reports[0], policy.Instance{ID: "i1", Process: process,
+			App: "shop", Version: "1", Store: s.reports[0].Store, Can: can}) ||
 			s.reports[1].Refused != "2" || !strings.HasPrefix(s.reports[1].Error,
 			`policy: revision "2": policy "b": key:`) {
 			t.Errorf("%+v", s.reports)
@@ -470,8 +475,8 @@ func TestFollowerReportsItsVersion(t *testing.T) {
 		time.Sleep(policy.DefaultPoll)
 		synctest.Wait()
 		s.mu.Lock()
-		if len(s.reports) != 3 || s.reports[2] != (policy.Instance{ID: "i1", Process: process, App: "shop",
-			Version: "3", Store: s.reports[2].Store}) {
+		if len(s.reports) != 3 || !reflect.DeepEqual(s.reports[2], policy.Instance{ID: "i1", Process: process,
+			App: "shop", Version: "3", Store: s.reports[2].Store, Can: can}) {
 			t.Errorf("%+v", s.reports)
 		}
 		s.mu.Unlock()

@@ -33,7 +33,7 @@ const (
 // in the list. It reads only their Match. The error joins a [*FieldError] for
 // every mistake; more than 63 different methods are one.
 func NewIndex(policies []Policy) (*Index, error) {
-	x := &Index{hosts: map[string]*node{}, below: map[string]*node{}, methods: map[string]methods{}}
+	x := newIndex()
 	var errs []error
 	for i := range policies {
 		errs = append(errs, x.add(i, &policies[i])...)
@@ -42,6 +42,11 @@ func NewIndex(policies []Policy) (*Index, error) {
 		return nil, errors.Join(errs...)
 	}
 	return x, nil
+}
+
+// newIndex returns an index of no policies.
+func newIndex() *Index {
+	return &Index{hosts: map[string]*node{}, below: map[string]*node{}, methods: map[string]methods{}}
 }
 
 func (x *Index) add(i int, p *Policy) (errs []error) {

@@ -37,8 +37,8 @@ type Notifier interface {
 
 // Reporter is a [Source] that keeps a list of its followers.
 type Reporter interface {
-	// Report stores which version an instance has in force. A follower calls it
-	// every few seconds.
+	// Report stores which version an instance has in force, and which policies of it are left
+	// out. A follower calls it every few seconds.
 	Report(ctx context.Context, i Instance) error
 }
 
@@ -73,6 +73,15 @@ type Instance struct {
 	Version string `json:"version"`           // in force, or "" if none is
 	Refused string `json:"refused,omitempty"` // the version that it does not accept
 	Error   string `json:"error,omitempty"`   // why it does not, at most MaxText bytes
+
+	// LeftOut are the policies of Version that the program cannot carry out, at most 20, and
+	// MoreLeftOut is how many more there are.
+	LeftOut     []LeftOut `json:"left_out,omitempty"`
+	MoreLeftOut int       `json:"left_out_more,omitempty"`
+
+	// Can says what the program lets policies use. nil means that it is not known, as of an
+	// instance of a version before.
+	Can *Abilities `json:"can,omitempty"`
 
 	// Store says what decides now, as [events.Mode] does: "store", or "local", "open" or
 	// "closed" while the store or some part of it is bypassed. "" means that it is not known.

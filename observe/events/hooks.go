@@ -189,7 +189,7 @@ type PolicyChange uint8
 
 const (
 	PolicyApplied    PolicyChange = iota // the revision is in force
-	PolicyRefused                        // it is not, and the one before stays in force
+	PolicyRefused                        // it is not, or not all of it: see Policy.Policies
 	PolicySourceAway                     // the source cannot be asked
 	PolicySourceBack
 )
@@ -214,7 +214,7 @@ type Policy struct {
 	App      string
 	Change   PolicyChange
 	Version  string // of the revision that was applied or refused
-	Policies int    // how many of it are in force
+	Policies int    // how many of it are in force; not 0 if only some of it was refused
 	Err      error  // why it was refused, or the source is away
 }
 

@@ -25,7 +25,7 @@ const (
 	maxInstances = 20_000
 	page         = 500
 
-	// maxReport is more bytes than a report has.
+	// maxReport is how many bytes of a report are read, and more than a report has.
 	maxReport = 16 << 10
 )
 
@@ -69,11 +69,25 @@ func (s *Source) Report(ctx context.Context, i policy.Instance) error {
 	}
 
 	server, _ := s.server.At(time.Now())
-	text, err := json.Marshal(reportOf{i, s.clock().Round(0).Sub(server).Microseconds()})
+	text, err := reportText(i, s.clock().Round(0).Sub(server))
 	if err != nil {
 		return err
 	}
 	return s.send(ctx, cmp.Or(i.Process, i.ID), text)
+}
+
+// reportText returns the text of a report, without policies that are left out and for which there
+// is no room.
+func reportText(i policy.Instance, ahead time.Duration) ([]byte, error) {
+	for {
+		text, err := json.Marshal(reportOf{i, ahead.Microseconds()})
+		if err != nil || len(text) <= maxReport || len(i.LeftOut) == 0 {
+			return text, err
+		}
+
+		// The reasons are texts of the program, whose signs may take six bytes each.
+		i.LeftOut, i.MoreLeftOut = i.LeftOut[:len(i.LeftOut)-1], i.MoreLeftOut+1
+	}
 }
 
 // send sends a report, or an empty one to learn the server's time.

@@ -3,6 +3,7 @@ package redissource_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -195,5 +196,46 @@ func TestSnapshotsOfTheVersionBefore(t *testing.T) {
 	}
 	if rules := f.Status().Policies; rules != 1 {
 		t.Errorf("%d rules", rules)
+	}
+}
+
+// A report has what is left out as far as there is room for it. Consoles of the version before
+// read it as theirs, and a report of an instance of that version says nothing of the rest.
+func TestReportsOfWhatIsLeftOut(t *testing.T) {
+	r := newRoom(t)
+	long := policy.Instance{ID: "i", Process: "p", App: "shop", Version: "1.x", Can: &policy.Abilities{User: true}}
+	for n := range 20 {
+		long.LeftOut = append(long.LeftOut, policy.LeftOut{Policy: fmt.Sprint("p", n), Version: 3,
+			Reason: strings.Repeat("<", 256), Kept: true, InForce: 2})
+	}
+	if err := r.Report(t.Context(), long); err != nil {
+		t.Fatal(err)
+	}
+	list, err := r.Instances(t.Context())
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	got := list[0]
+	if n := len(got.LeftOut); n < 5 || n+got.MoreLeftOut != 20 || got.LeftOut[0] != long.LeftOut[0] || !got.Can.User {
+		t.Errorf("%+v", got)
+	}
+
+	hash := strings.TrimSuffix(r.key, "snapshot") + "instances"
+	text, err := r.client.HGet(t.Context(), hash, "p").Bytes()
+	var before struct {
+		ID, Process, App, Version, Refused, Error, Store string
+		Clock                                            int64
+	}
+	if err2 := json.Unmarshal(text, &before); err != nil || err2 != nil || before.ID != "i" || before.Version != "1.x" {
+		t.Errorf("%+v, %v, %v", before, err, err2)
+	}
+
+	const old = `{"id":"i","process":"p","app":"shop","version":"1.x","store":"store","clock":7}`
+	if err := r.client.HSet(t.Context(), hash, "p", old).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if list, err = r.Instances(t.Context()); err != nil || list[0].Can != nil || list[0].LeftOut != nil ||
+		list[0].Version != "1.x" {
+		t.Errorf("%+v, %v", list, err)
 	}
 }

@@ -57,6 +57,7 @@ func TestWorkerKeepsTheSetOfAnotherDatabase(t *testing.T) {
 			t.Errorf("%d lines:\n%s", n, log.String())
 		}
 
+		// What would be lost is one policy that is not here and one that is otherwise.
 		lost, err := w.Takeover(t.Context())
 		if err != nil || lost.Version != "9.x" || !slices.Equal(lost.Gone, []string{"login"}) ||
 			!slices.Equal(lost.Changed, []string{"api"}) || lost.Keeps() {
@@ -72,6 +73,7 @@ func TestWorkerKeepsTheSetOfAnotherDatabase(t *testing.T) {
 		synctest.Wait()
 		wantSizes(t, p)
 
+		// Now it is about the version that is there.
 		d.mu.Lock()
 		d.replaces = "10.y"
 		d.mu.Unlock()
