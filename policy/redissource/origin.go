@@ -78,6 +78,7 @@ func (s *Source) Published(ctx context.Context) (p Published, err error) {
 		return p, err
 	}
 
+	// A field that is missing is nil, and of no version.
 	p.Version, _ = fields[0].(string)
 	text, _ := fields[1].(string)
 	p.Origin = readOrigin(p.Version, text)

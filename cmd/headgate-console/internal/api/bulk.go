@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
 )
 
 type policyVersion struct {
@@ -48,7 +49,8 @@ func (c *call) changePolicies() error {
 	}{
 		mapped(plan.Steps,
 			func(s service.BulkStep) policyVersion { return policyVersion{s.After.Name, s.After.Version} }),
-		list(plan.Unchanged), c.progress(),
+		list(plan.Unchanged),
+		c.progress(mapped(plan.Steps, func(s service.BulkStep) policy.Policy { return s.After })...),
 	})
 }
 

@@ -18,11 +18,15 @@ type instanceView struct {
 	Store         string `json:"store"`
 	AgeMS         int64  `json:"age_ms"`
 	ClockOffsetMS int64  `json:"clock_offset_ms"`
+
+	LeftOut     []policy.LeftOut  `json:"left_out"`
+	LeftOutMore int               `json:"left_out_more"`
+	Can         *policy.Abilities `json:"can,omitempty"` // absent if it is not known
 }
 
 func instanceOf(i policy.Instance) instanceView {
 	return instanceView{i.ID, i.Process, i.App, i.Version, i.Refused, i.Error, i.Store, i.Age.Milliseconds(),
-		i.ClockOffset.Milliseconds()}
+		i.ClockOffset.Milliseconds(), list(i.LeftOut), i.MoreLeftOut, i.Can}
 }
 
 // instances lists the instances of applications in which the actor has a role.

@@ -107,7 +107,7 @@ func (c *call) sendPolicy(status int, p policy.Policy) error {
 	return c.send(status, struct {
 		policyView
 		progress
-	}{viewOf(p), c.progress()})
+	}{viewOf(p), c.progress(p)})
 }
 
 func (c *call) deletePolicy() error {

@@ -282,6 +282,29 @@ func TestAnswersToChangesSayWhatKeepsThem(t *testing.T) {
 	}
 }
 
+// A change that an instance does not carry out, or will not, is made, and its answer says so.
+func TestAnswersToChangesWarn(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Publishing = func() publish.Status { return publish.Status{} } })
+	const noUser = `key: "user" cannot be used here: the program does not set Bindings.User`
+	fleet := reporting{list: []policy.Instance{{ID: "i1\n", App: "a", Can: &policy.Abilities{}}}}
+	w.api.o.Service = newService(w.db, fleet)
+	change := func(key, tag, want string) {
+		t.Helper()
+		got := w.ask("owner", "PUT", "/api/policies/p", login(object{"key": key}), "If-Match", tag).want(200).get("warnings")
+		if list, _ := got.([]any); want == "" && got != nil || want != "" && (len(list) != 1 || list[0] != want) {
+			t.Errorf("the warnings are %v, want %q", got, want)
+		}
+	}
+
+	change("user", `"1"`, "version 2 of p is not in force in i1? (a): "+noUser)
+	change("ip", `"2"`, "")
+
+	fleet.list[0].Can, fleet.list[0].LeftOut = nil, []policy.LeftOut{
+		{Policy: "p", Version: 5, Reason: noUser, Kept: true, InForce: 3}, {Policy: "other", Version: 1, Reason: "x"}}
+	change("global", `"3"`, "version 5 of p is not in force in i1? (a), and version 3 stays: "+noUser)
+	w.ask("viewer", "GET", "/api/instances", nil).want(200)
+}
+
 func TestInstancesAreOfTheActorsApps(t *testing.T) {
 	w := newWorld(t, withRedis)
 
@@ -296,7 +319,8 @@ func TestInstancesAreOfTheActorsApps(t *testing.T) {
 	first := w.ask("owner", "GET", "/api/instances", nil).get("instances").([]any)[0]
 	if want := any(object{"id": "one", "process": "x", "app": "a", "version": "7", "refused": "", "error": "",
 		"store":  "local",
-		"age_ms": 1500.0, "clock_offset_ms": -90000.0}); !reflect.DeepEqual(any(first), want) {
+		"age_ms": 1500.0, "clock_offset_ms": -90000.0, "left_out": []any{}, "left_out_more": 0.0,
+	}); !reflect.DeepEqual(any(first), want) {
 		t.Errorf("%v", first)
 	}
 }
@@ -547,7 +571,7 @@ func TestRedisMissingGets503(t *testing.T) {
 		o.Stats = func(context.Context, string) ([]stats.Minute, error) { return nil, gone }
 	})
 
-	for _, a := range []answer{ask(w, reporting{gone}),
+	for _, a := range []answer{ask(w, reporting{err: gone}),
 		w.ask("administrator", "GET", "/api/apps/a/stats", nil).want(503).wantValue("unavailable", "code")} {
 		if strings.Contains(a.text, "10.0.0.1") || a.header.Get("Retry-After") != "2" {
 			t.Errorf("%s %v", a.text, a.header)

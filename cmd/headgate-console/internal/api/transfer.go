@@ -62,13 +62,14 @@ func stepOf(s service.PlanStep) stepView {
 }
 
 func (c *call) planImport() error {
-	return c.transfer(c.o.Service.PlanImport, func() progress { return progress{} })
+	return c.transfer(c.o.Service.PlanImport, func(...policy.Policy) progress { return progress{} })
 }
 
 func (c *call) applyImport() error { return c.transfer(c.o.Service.Import, c.progress) }
 
 func (c *call) transfer(
-	do func(context.Context, service.Actor, service.Import) (service.Plan, error), after func() progress,
+	do func(context.Context, service.Actor, service.Import) (service.Plan, error),
+	after func(...policy.Policy) progress,
 ) error {
 	q := &c.query
 	i := service.Import{Missing: service.Missing(q.text("missing"))}
@@ -111,7 +112,14 @@ func (c *call) transfer(
 		return err
 	}
 
+	var saved []policy.Policy
+	for _, s := range plan.Steps {
+		if s.After != nil {
+			saved = append(saved, *s.After)
+		}
+	}
+
 	return c.send(http.StatusOK, planView{
-		plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf), list(plan.LeftAlone), after(),
+		plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf), list(plan.LeftAlone), after(saved...),
 	})
 }

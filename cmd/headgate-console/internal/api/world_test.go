@@ -77,11 +77,17 @@ var makeTemplate = sync.OnceValues(func() (template, error) {
 })
 
 // reporting is a Redis with instances of a and b.
-type reporting struct{ err error }
+type reporting struct {
+	err  error
+	list []policy.Instance // nil means the usual ones
+}
 
 func (reporting) Minutes(context.Context, string) ([]stats.Minute, error) { return nil, nil }
 
 func (r reporting) Instances(context.Context) ([]policy.Instance, error) {
+	if r.list != nil {
+		return slices.Clone(r.list), r.err
+	}
 	return []policy.Instance{
 		{ID: "one", Process: "x", App: "a", Version: "7", Age: 1500 * time.Millisecond, Store: "local",
 			ClockOffset: -90 * time.Second},

@@ -342,8 +342,8 @@ func (s *seen) lookInstances(c Condition, app string) finding {
 	f := finding{known: true}
 	var list []Subject
 	for _, i := range s.instances[app] {
-		// An instance is behind if it has another version, or has refused a newer one.
-		bad := i.Version != s.label || i.Refused != ""
+		// An instance is behind if it has another version, or refuses a newer one or a part.
+		bad := i.Version != s.label || i.Refused != "" || len(i.LeftOut) > 0
 		if c.Kind == AlertBypassed {
 			bad = i.Store == "local" || i.Store == "open" || i.Store == "closed"
 		}

@@ -150,6 +150,10 @@ func matrix() []row {
 			_, err := w.Publishing(ctx, a)
 			return err
 		}, everyone},
+		{"Unable", func(ctx context.Context, w *world, a Actor) error {
+			_, _, err := w.Unable(ctx, a)
+			return err
+		}, everyone},
 		{"TakeOver", func(ctx context.Context, w *world, a Actor) error {
 			return w.TakeOver(ctx, a, "7.abc", "p is lost")
 		}, managers},

@@ -715,5 +715,5 @@ func (s *Service) Instances(ctx context.Context, a Actor, app string) ([]policy.
 	for n := range all {
 		all[n].Error = reasons[n]
 	}
-	return all, nil
+	return all, s.keepKnown(ctx, a, all)
 }

@@ -18,7 +18,7 @@ func TestFieldsHaveNames(t *testing.T) {
 		// Some addresses answer with parts of a page, files or redirects.
 		path, isGet := strings.CutPrefix(r.pattern, "GET ")
 		if !isGet || path == "/drawing.svg" || path == "/export" || path == "/validate" ||
-			strings.HasSuffix(path, "/live") || path == "/stats" || path == "/banner" || path == "/audit/export" ||
+			strings.HasSuffix(path, "/live") || path == "/stats" || path == "/banner" || path == "/unable" || path == "/takeover" || path == "/audit/export" ||
 			strings.HasPrefix(path, "/login/") {
 			continue
 		}

@@ -31,6 +31,8 @@ type form struct {
 	Verbs        []appChoice
 	Comment      string
 	Later        moment // of an edit that is made later
+
+	Lacks map[string]string // what no instance can carry out, and why; see lacks
 }
 
 // appChoice is a check box.
@@ -79,7 +81,7 @@ func (r *request) form(d draft, m mistakes, isNew bool) (form, error) {
 		f.Action = f.Back + "/edit"
 	}
 
-	f.OwnApps = tick(apps, d.Apps)
+	f.OwnApps, f.Lacks = tick(apps, d.Apps), r.lacks(d.Apps)
 	for _, verb := range usualMethods() {
 		f.Verbs = append(f.Verbs, appChoice{Name: verb, Checked: slices.Contains(d.Methods, verb)})
 	}

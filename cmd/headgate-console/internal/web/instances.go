@@ -18,6 +18,8 @@ type fleetView struct {
 	All      int
 	Current  int // that run the published version
 	Troubled int // that need attention
+
+	leaving map[string]int // those that run the published version without a policy, by its name
 }
 
 // Further returns how many instances are not shown.
@@ -34,6 +36,18 @@ const wrongClock = time.Second
 
 // silent is the age from which on the page shows how old a report is.
 const silent = 5 * time.Second
+
+// LeavesOut says how many policies the instance leaves out, or "".
+func (i instance) LeavesOut() string {
+	n := len(i.LeftOut) + i.MoreLeftOut
+	switch {
+	case n == 0:
+		return ""
+	case len(i.LeftOut) == 1 && n == 1:
+		return "leaves out " + i.LeftOut[0].Policy
+	}
+	return "leaves out " + digits(int64(n)) + " policies"
+}
 
 // Off says how far the clock of the instance is off, or "".
 func (i instance) Off() string {
@@ -73,7 +87,12 @@ func (i instance) Decides() string {
 func (i instance) Alone() bool { return i.Store == "local" || i.Store == "open" || i.Store == "closed" }
 
 // troubled reports whether the instance needs attention.
-func (i instance) troubled() bool { return !i.Current || i.Off() != "" || i.Alone() }
+func (i instance) troubled() bool {
+	return !i.Current || i.Off() != "" || i.Alone() || i.LeavesOut() != ""
+}
+
+// without counts the instances that leave out a policy as such in which it is not in force.
+func (f *fleetView) without(name string) { f.Current -= f.leaving[name] }
 
 // maxInstances is the largest number of instances that are shown.
 const maxInstances = 50
@@ -98,7 +117,7 @@ func (r *request) fleetView(apps ...string) (f fleetView, err error) {
 		return fleetView{Away: true}, nil
 	}
 
-	f.Label = label
+	f.Label, f.leaving = label, map[string]int{}
 	for _, i := range list {
 		if len(apps) > 0 && !slices.Contains(apps, i.App) {
 			continue
@@ -109,6 +128,9 @@ func (r *request) fleetView(apps ...string) (f fleetView, err error) {
 
 		if seen.Current {
 			f.Current++
+			for _, l := range i.LeftOut {
+				f.leaving[l.Policy]++
+			}
 		}
 		if seen.troubled() {
 			f.Troubled++

@@ -92,6 +92,7 @@ func matrix() []cell {
 		{"GET /scheduled", "/scheduled", nil, all},
 		{"POST /scheduled/cancel", "/scheduled/cancel", url.Values{"id": {"WAITING"}}, edits},
 		{"GET /banner", "/banner", nil, all},
+		{"GET /unable", "/unable?of=p", nil, all},
 
 		{"GET /validate", "/validate?name=x", nil, all},
 		{"GET /drawing.svg", "/drawing.svg?limit=1/s", nil, all},

@@ -80,6 +80,7 @@ func (r *request) traffic(p policy.Policy, shown int64) (t policyTraffic, err er
 	if t.Fleet, err = r.fleetView(p.Apps...); err != nil {
 		return t, err
 	}
+	t.Fleet.without(p.Name)
 	t.Shadow, err = r.watched(p, shown)
 	return t, err
 }

@@ -66,6 +66,8 @@ type frame struct {
 	Done    string
 	Undo    *undo
 	Banner  *banner
+	Unable  unable
+	About   string // the policy that the page is about, or ""
 	Body    any
 }
 
@@ -80,6 +82,7 @@ func (r *request) show(status int, name, title string, body any) error {
 	}
 
 	r.addBanner(&f, status)
+	r.addUnable(&f, status)
 
 	if r, ok := body.(interface{ refresh() int }); ok {
 		f.Refresh = r.refresh()

@@ -44,6 +44,7 @@ func policyRoutes() []route {
 		{pattern: "GET /scheduled", answer: scheduledPage},
 		{pattern: "POST /scheduled/cancel", answer: cancelScheduled},
 		{pattern: "GET /banner", answer: liveBanner},
+		{pattern: "GET /unable", answer: liveUnable},
 		{pattern: "GET /new", answer: newPage},
 		{pattern: "POST /new", answer: create},
 		{pattern: "GET /policies/{name}", answer: policyPage},

@@ -59,7 +59,7 @@ func TestTakeOverSaysFirstWhatIsLost(t *testing.T) {
 			t.Errorf("it does not say %q:\n%s", want, words(asked.doc))
 		}
 	}
-	if strings.Contains(asked.text, "<i>") || strings.Contains(asked.text, "<b>") {
+	if strings.Contains(asked.text, "<i>") || strings.Contains(asked.text, `<b>"x`) {
 		t.Errorf("it is not escaped:\n%s", asked.text)
 	}
 	form := asked.form("/takeover")

@@ -275,6 +275,8 @@ type fakeFleet struct {
 	banned []core.Banned
 	top    stats.Top
 	away   error
+
+	instances []policy.Instance // nil means the usual ones
 }
 
 func (f *fakeFleet) Peek(_ context.Context, p policy.Policy, key string) (core.Decision, error) {
@@ -325,6 +327,11 @@ func (f *fakeFleet) Minutes(_ context.Context, app string) ([]stats.Minute, erro
 
 // Instances implements service.Fleet.
 func (f *fakeFleet) Instances(context.Context) ([]policy.Instance, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.instances != nil {
+		return slices.Clone(f.instances), f.away
+	}
 	return []policy.Instance{{ID: "here-1", App: "a", Version: "7-abc", Process: "abc",
 		ClockOffset: -90 * time.Second, Store: "local"}, {ID: "here-2", App: "a", Version: "6-old", Refused: "7-abc",
 		Error: `policy "secret-launch": limit: wrong`}, {ID: "there", App: "b", Version: "7-abc"}}, f.away
