@@ -199,8 +199,7 @@ func TestSnapshotsOfTheVersionBefore(t *testing.T) {
 	}
 }
 
-// A report has what is left out as far as there is room for it. Consoles of the version before
-// read it as theirs, and a report of an instance of that version says nothing of the rest.
+// A report has what is left out as far as there is room for it.
 func TestReportsOfWhatIsLeftOut(t *testing.T) {
 	r := newRoom(t)
 	long := policy.Instance{ID: "i", Process: "p", App: "shop", Version: "1.x", Can: &policy.Abilities{User: true}}
@@ -219,7 +218,17 @@ func TestReportsOfWhatIsLeftOut(t *testing.T) {
 	if n := len(got.LeftOut); n < 5 || n+got.MoreLeftOut != 20 || got.LeftOut[0] != long.LeftOut[0] || !got.Can.User {
 		t.Errorf("%+v", got)
 	}
+}
 
+// Consoles of the version before read a report as theirs, and a report of an instance of that
+// version says nothing of what is left out.
+func TestReportsOfTheVersionBefore(t *testing.T) {
+	r := newRoom(t)
+	now := policy.Instance{ID: "i", Process: "p", App: "shop", Version: "1.x", Can: &policy.Abilities{User: true},
+		LeftOut: []policy.LeftOut{{Policy: "p", Reason: "x"}}}
+	if err := r.Report(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
 	hash := strings.TrimSuffix(r.key, "snapshot") + "instances"
 	text, err := r.client.HGet(t.Context(), hash, "p").Bytes()
 	var before struct {
@@ -234,7 +243,8 @@ func TestReportsOfWhatIsLeftOut(t *testing.T) {
 	if err := r.client.HSet(t.Context(), hash, "p", old).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if list, err = r.Instances(t.Context()); err != nil || list[0].Can != nil || list[0].LeftOut != nil ||
+	list, err := r.Instances(t.Context())
+	if err != nil || list[0].Can != nil || list[0].LeftOut != nil ||
 		list[0].Version != "1.x" {
 		t.Errorf("%+v, %v", list, err)
 	}

@@ -130,26 +130,35 @@ func TestTwoDatabasesOnOneRedis(t *testing.T) {
 			t.Errorf("the owner says %q", first.Unpublished())
 		}
 
-		// What is lost is said before.
-		lost, err := second.Publisher.Takeover(t.Context())
-		if err != nil || lost.Version != version || !slices.Equal(lost.Gone, []string{"production"}) {
-			t.Errorf("%+v, %v", lost, err)
-		}
-		second.must(second.Service.TakeOver(t.Context(), second.actor, lost.Version, "production"))
-		second.shows("experiment")
-		until(t, "it has taken over", func() bool { return second.Unpublished() == "" && !second.pending() })
-
-		// Now it is the other way round.
-		first.refused()
-		first.save("more", "1/1m")
-		first.refused()
-		second.shows("experiment")
-
-		rows, err := second.Service.Audit(t.Context(), second.actor, service.AuditQuery{Action: "publishing.takeover"})
-		if err != nil || len(rows) != 1 || rows[0].Before != version || rows[0].After != "production" {
-			t.Errorf("the audit log has %+v, %v", rows, err)
-		}
+		second.takesOver(first, version)
 	})
+}
+
+// takesOver has the console take over from the owner, which has published the policy production
+// under a version.
+func (d desk) takesOver(owner desk, version string) {
+	t := d.t
+	t.Helper()
+
+	// What is lost is said before.
+	lost, err := d.Publisher.Takeover(t.Context())
+	if err != nil || lost.Version != version || !slices.Equal(lost.Gone, []string{"production"}) {
+		t.Errorf("%+v, %v", lost, err)
+	}
+	d.must(d.Service.TakeOver(t.Context(), d.actor, lost.Version, "production"))
+	d.shows("experiment")
+	until(t, "it has taken over", func() bool { return d.Unpublished() == "" && !d.pending() })
+
+	// Now it is the other way round.
+	owner.refused()
+	owner.save("more", "1/1m")
+	owner.refused()
+	d.shows("experiment")
+
+	rows, err := d.Service.Audit(t.Context(), d.actor, service.AuditQuery{Action: "publishing.takeover"})
+	if err != nil || len(rows) != 1 || rows[0].Before != version || rows[0].After != "production" {
+		t.Errorf("the audit log has %+v, %v", rows, err)
+	}
 }
 
 // Consoles of one database publish in turns, and one that was killed leaves no trace.
