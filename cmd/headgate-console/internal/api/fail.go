@@ -72,6 +72,8 @@ func plainProblem(err error) *problem {
 		return newProblem(http.StatusForbidden, "second-factor", "a second factor has to be set up first")
 	case errors.Is(err, service.ErrMoved):
 		return newProblem(http.StatusConflict, "moved", "the policies were changed since the plan was made")
+	case errors.Is(err, service.ErrBusy):
+		return away("other imports are being read")
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return away("the database does not answer")
 	}

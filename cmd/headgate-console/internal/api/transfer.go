@@ -97,9 +97,14 @@ func (c *call) transfer(
 		return err
 	}
 
-	// The body is read last, as it may be large.
+	// The body may be large, so it is read last, and of those who may import alone.
+	done, err := c.o.Service.AdmitImport(c.ctx(), actor, i.Compare)
+	if err != nil {
+		return err
+	}
+	defer done()
+
 	var media string
-	var err error
 	if i.Data, media, err = c.body(policy.MaxBytes, mediaYAML, mediaJSON); err != nil {
 		return err
 	}

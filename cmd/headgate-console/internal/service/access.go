@@ -65,6 +65,17 @@ func (a Access) CanEdit(apps []string) bool {
 	return !slices.ContainsFunc(apps, func(app string) bool { return a.Role(app) != Owner })
 }
 
+// editsAny reports whether there may be policies that the actor may write.
+func (a Access) editsAny() bool {
+	if a.ReadOnly {
+		return false
+	}
+	return a.Administrator || slices.ContainsFunc(a.visible(), func(app string) bool { return a.Role(app) == Owner })
+}
+
+// seesAny reports whether there may be policies that the actor sees.
+func (a Access) seesAny() bool { return a.seesAll() || len(a.visible()) > 0 }
+
 // CanManage reports whether the actor may manage users and applications, change the
 // settings and read the audit log.
 func (a Access) CanManage() bool { return a.Administrator && !a.Token }

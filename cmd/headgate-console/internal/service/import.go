@@ -157,8 +157,19 @@ func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err
 	return plan, err
 }
 
-// decode returns the policies of an import.
+// decode returns the policies of an import. It looks at the text of an actor who may import, and
+// at one text at a time.
 func (s *Service) decode(ctx context.Context, a Actor, i Import) (set policy.Set, err error) {
+	if err := s.mayImport(ctx, a, i.Compare); err != nil {
+		return nil, err
+	}
+
+	giveBack, err := s.parser.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer giveBack()
+
 	if i.Kept != "" {
 		if i.Data, err = s.kept(ctx, a, i.Kept); err != nil {
 			return nil, err

@@ -334,6 +334,14 @@ func matrix() []row {
 			_, err := w.PlanImport(ctx, a, importOf(w.t, sample("new", "a")))
 			return err
 		}, []verdict{yes, yes, denied, denied, yes, denied, yes, change, out, out}},
+		// Who owns any application may send an import.
+		{"AdmitImport", func(ctx context.Context, w *world, a Actor) error {
+			done, err := w.AdmitImport(ctx, a, false)
+			if err == nil {
+				done()
+			}
+			return err
+		}, []verdict{yes, yes, yes, yes, yes, denied, yes, change, out, out}},
 		{"KeepImport", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.KeepImport(ctx, a, []byte("policies: []"))
 			return err

@@ -68,6 +68,11 @@ func (r *request) explain(err error) failure {
 	var large *http.MaxBytesError
 
 	switch {
+	case errors.Is(err, service.ErrBusy):
+		return failure{
+			Status: 503, Title: "Other imports are being read",
+			Text: "Nothing was changed. Please try again in a moment.",
+		}
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return r.keepFields(failure{
 			Status: 503, Title: "The database does not answer",

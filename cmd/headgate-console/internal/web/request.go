@@ -42,23 +42,47 @@ func (s *site) public(answer func(*request) error) http.Handler {
 
 // private serves a page to users who are logged in.
 func (s *site) private(to route) http.Handler {
-	maxBytes := max(to.maxBytes, maxForm)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := &request{site: s, w: w, req: r}
-
-		// The form is read before the log-in is looked up: a form that is too large costs the
-		// database nothing.
-		err := v.read(maxBytes)
-		if err == nil {
-			err = v.authenticate()
-		}
-		if err == nil {
-			err = to.answer(v)
-		}
-		if err != nil {
+		if err := v.serve(to); err != nil {
 			v.fail(err)
 		}
 	})
+}
+
+// serve answers a user who is logged in.
+func (r *request) serve(to route) error {
+	if to.admit != nil {
+		return r.serveAdmitted(to)
+	}
+
+	// The form is read before the log-in is looked up: one that is too large costs the database
+	// nothing, and the page of a failure keeps what was typed.
+	if err := r.read(maxForm); err != nil {
+		return err
+	}
+	if err := r.authenticate(); err != nil {
+		return err
+	}
+	return to.answer(r)
+}
+
+// serveAdmitted reads the form last, as it takes much memory, and of those alone who may send it.
+func (r *request) serveAdmitted(to route) error {
+	if err := r.authenticate(); err != nil {
+		return err
+	}
+
+	done, err := to.admit(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+
+	if err := r.read(to.maxBytes); err != nil {
+		return err
+	}
+	return to.answer(r)
 }
 
 // read reads the form, if there is one.

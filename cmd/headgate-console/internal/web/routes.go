@@ -4,10 +4,14 @@ import "slices"
 
 // route is a page, or the action of a form.
 type route struct {
-	pattern  string
-	answer   func(*request) error
-	open     bool  // requires no log-in
-	maxBytes int64 // bytes of a form; 0 means maxForm
+	pattern string
+	answer  func(*request) error
+	open    bool // requires no log-in
+
+	// admit, unless nil, asks for permission before a form of up to maxBytes is read. done is
+	// called after the answer. Other forms have up to maxForm.
+	admit    func(*request) (done func(), err error)
+	maxBytes int64
 }
 
 // routes are all routes of the pages, apart from files.
@@ -103,7 +107,7 @@ func alertRoutes() []route {
 func transferRoutes() []route {
 	return []route{
 		{pattern: "GET /import", answer: importPage},
-		{pattern: "POST /import", answer: planImport, maxBytes: maxImport},
+		{pattern: "POST /import", answer: planImport, maxBytes: maxImport, admit: admitImport},
 		{pattern: "POST /import/apply", answer: applyImport},
 		{pattern: "GET /export", answer: export},
 	}

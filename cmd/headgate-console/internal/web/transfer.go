@@ -36,6 +36,11 @@ func importPage(r *request) error {
 	return r.show(http.StatusOK, "import", "Import and export", transfer{Format: string(service.YAML)})
 }
 
+// admitImport asks for permission to import, and for a place in memory.
+func admitImport(r *request) (done func(), err error) {
+	return r.Service.AdmitImport(r.req.Context(), r.actor, false)
+}
+
 func planImport(r *request) error {
 	t, err := r.sentImport()
 	if err != nil {

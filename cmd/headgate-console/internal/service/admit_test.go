@@ -1,0 +1,109 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestImportIsRefusedBeforeItsTextIsRead(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		stranger, viewer := w.person("stranger", nil), w.person("viewer", map[string]Role{"a": Viewer})
+		owner := w.person("owner", map[string]Role{"a": Owner})
+
+		// Of a text that is read, the mistake is told.
+		wrong := Import{Data: []byte("policies: ["), Format: YAML}
+		compared := wrong
+		compared.Compare = true
+
+		for _, row := range []struct {
+			what  string
+			actor Actor
+			i     Import
+			read  bool
+		}{
+			{"a user without a role", stranger, wrong, false},
+			{"a user without a role who compares", stranger, compared, false},
+			{"a viewer", viewer, wrong, false},
+			{"a viewer who compares", viewer, compared, true},
+			{"an owner", owner, wrong, true},
+			{"an administrator", w.admin, wrong, true},
+		} {
+			_, err := w.PlanImport(ctx, row.actor, row.i)
+			var invalid *InvalidError
+			if errors.Is(err, ErrDenied) == row.read || errors.As(err, &invalid) != row.read {
+				t.Errorf("%s: %v", row.what, err)
+			}
+
+			done, err := w.AdmitImport(ctx, row.actor, row.i.Compare)
+			if (err == nil) != row.read {
+				t.Errorf("%s is admitted with %v", row.what, err)
+			}
+			if err == nil {
+				done()
+			}
+		}
+
+		_, err := w.Import(ctx, stranger, wrong)
+		wantErr(t, "an import by a user without a role", err, ErrDenied)
+	})
+}
+
+func TestImportWaitsForTheOneBefore(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	giveBack, err := w.parser.take(t.Context())
+	w.must(err)
+
+	waiting, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = w.PlanImport(waiting, w.admin, importOf(t, sample("p", "a")))
+	wantErr(t, "an import beside another, until its client goes", err, context.DeadlineExceeded)
+
+	giveBack()
+	_, err = w.PlanImport(t.Context(), w.admin, importOf(t, sample("p", "a")))
+	w.must(err)
+
+	// A mistake gives the place back, too.
+	for range 2 {
+		_, err = w.PlanImport(t.Context(), w.admin, Import{Data: []byte("policies: ["), Format: YAML})
+		if err == nil || !strings.Contains(err.Error(), "[") {
+			t.Errorf("a mistake: %v", err)
+		}
+	}
+}
+
+func TestPlacesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := make(places, 2)
+		first, err := p.takeSoon(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.takeSoon(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		// Both are taken: the next one waits for ten seconds, or until its client goes.
+		began := time.Now()
+		if _, err := p.takeSoon(t.Context()); !errors.Is(err, ErrBusy) || time.Since(began) != importPatience {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		began = time.Now()
+		if _, err := p.takeSoon(gone); !errors.Is(err, context.Canceled) || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+
+		// One that is given back is free for the one who waits.
+		time.AfterFunc(time.Second, first)
+		began = time.Now()
+		if _, err := p.takeSoon(t.Context()); err != nil || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
