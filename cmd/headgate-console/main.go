@@ -1,6 +1,7 @@
 // Console is the management page of headgate: people with different permissions
 // view and edit the policies that the running instances follow. Its commands apply and
-// diff keep the policies of a running console in files. See -h, apply -h and diff -h.
+// diff keep the policies of a running console in files, and backup and restore copy its database.
+// See -h, and -h of each command.
 package main
 
 import (
@@ -20,6 +21,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/api"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/app"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/apply"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/backup"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/server"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
@@ -30,10 +32,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	// These commands talk to a console that runs elsewhere. os.Exit runs no deferred call, so stop
-	// is called before.
-	if len(os.Args) > 1 && apply.IsCommand(os.Args[1]) {
-		code := apply.Main(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+	// A command ends. os.Exit runs no deferred call, so stop is called before.
+	if command := commandOf(os.Args[1:]); command != nil {
+		code := command(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
 		stop()
 		os.Exit(code)
 	}
@@ -50,6 +51,18 @@ func main() {
 		fmt.Fprintln(os.Stderr, "console:", err)
 		os.Exit(1)
 	}
+}
+
+// commandOf returns what the first argument names, or nil for a console that serves.
+func commandOf(args []string) func(context.Context, []string, func(string) string, io.Writer, io.Writer) int {
+	switch {
+	case len(args) == 0:
+	case apply.IsCommand(args[0]):
+		return apply.Main
+	case backup.IsCommand(args[0]):
+		return backup.Main
+	}
+	return nil
 }
 
 // run serves until ctx ends. It writes messages for people to w.

@@ -73,7 +73,7 @@ func plainProblem(err error) *problem {
 	case errors.Is(err, service.ErrMoved):
 		return newProblem(http.StatusConflict, "moved", "the policies were changed since the plan was made")
 	case errors.Is(err, service.ErrBusy):
-		return away("other imports are being read")
+		return away("others do the same at the moment")
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return away("the database does not answer")
 	}

@@ -85,7 +85,7 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 
 	c := Config{Listen: g.listen, RedisPrefix: g.prefix, Recover: g.recover}
 	var err error
-	c.DB, err = g.database()
+	c.DB, err = Database(g.db, g.data)
 	errs = append(errs, err)
 	c.Keys, err = g.secretKeys(env)
 	errs = append(errs, err)
@@ -112,17 +112,15 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	f.SetOutput(usage)
 	f.Usage = func() {
 		fmt.Fprintf(usage, "Usage: headgate-console [flags]\n"+
-			"       headgate-console apply -h\n       headgate-console diff -h\n\n")
+			"       headgate-console apply -h\n       headgate-console diff -h\n"+
+			"       headgate-console backup -h\n       headgate-console restore -h\n\n")
 		f.PrintDefaults()
 	}
 
 	// Where to serve, and from which database.
 	f.StringVar(&g.listen, "listen", "127.0.0.1:8080",
 		"`address` to serve on; one that others can reach needs TLS, or -insecure-http")
-	f.StringVar(&g.data, "data", "headgate-data",
-		"`directory` of the embedded database; it is created for its owner alone")
-	f.StringVar(&g.db, "db", "",
-		"`URL` of a MySQL or MariaDB to use instead: mysql://user:password@host/database; also in "+EnvDB)
+	DatabaseFlags(f, &g.db, &g.data)
 	f.StringVar(&g.keyFile, "key-file", "",
 		"`file` with the key that encrypts secrets in the database, 32 bytes in base64, "+
 			"such as openssl rand -base64 32 prints, and below it former keys; also in "+EnvKey)
@@ -164,19 +162,29 @@ func (g *given) flags(usage io.Writer) *flag.FlagSet {
 	return f
 }
 
-func (g *given) database() (string, error) {
-	if g.db != "" {
-		if strings.HasPrefix(g.db, "mysql://") || strings.HasPrefix(g.db, "mariadb://") {
-			return g.db, nil
+// DatabaseFlags adds the flags -db and -data, which name the database.
+func DatabaseFlags(f *flag.FlagSet, db, data *string) {
+	f.StringVar(data, "data", "headgate-data",
+		"`directory` of the embedded database; it is created for its owner alone")
+	f.StringVar(db, "db", "",
+		"`URL` of a MySQL or MariaDB to use instead: mysql://user:password@host/database; also in "+EnvDB)
+}
+
+// Database returns the URL of the database that the flags -db and -data name, without a trace of a
+// password in the error.
+func Database(db, data string) (string, error) {
+	if db != "" {
+		if strings.HasPrefix(db, "mysql://") || strings.HasPrefix(db, "mariadb://") {
+			return db, nil
 		}
 		return "", errors.New("-db: it does not begin with mysql://")
 	}
 
-	if g.data == "" {
+	if data == "" {
 		return "", errors.New("-data: it is empty")
 	}
 
-	path, err := filepath.Abs(filepath.Join(g.data, databaseFile))
+	path, err := filepath.Abs(filepath.Join(data, databaseFile))
 	if err != nil {
 		return "", fmt.Errorf("-data: %w", err)
 	}

@@ -11,13 +11,13 @@ const (
 	// of times the size of the text, so only one of them is parsed at a time.
 	maxImports = 4
 
-	// importPatience is how long an import waits for its place. It is shorter than the time that
-	// the server gives a client to send its request.
+	// importPatience is how long an import or a backup waits for its place. It is shorter than the
+	// time that the server gives a client to send its request.
 	importPatience = 10 * time.Second
 )
 
-// ErrBusy means that other imports take all the memory that imports may have.
-var ErrBusy = errors.New("other imports are being read")
+// ErrBusy means that there was no place beside other imports or backups.
+var ErrBusy = errors.New("others do the same at the moment")
 
 // places admit a bounded number of callers at a time.
 type places chan struct{}

@@ -357,6 +357,13 @@ func matrix() []row {
 			_, err := w.Audit(ctx, a, AuditQuery{})
 			return err
 		}, managers},
+		{"Backup", func(ctx context.Context, w *world, a Actor) error {
+			f, err := w.Backup(ctx, a)
+			if err == nil {
+				err = f.Close()
+			}
+			return err
+		}, managers},
 		{"Users", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.Users(ctx, a)
 			return err

@@ -64,6 +64,7 @@ type Service struct {
 	testing   sync.Map // the webhooks to which a test message is being sent
 	imports   places   // for imports in memory
 	parser    places   // for the one import that is being parsed
+	backups   places   // for the one backup that is being written
 
 	// What was read is kept by the version of its rows.
 	sets      *memo[struct{}, policySet]
@@ -89,7 +90,7 @@ func New(o Options) (*Service, error) {
 		fleet: o.Fleet, top: o.Top, reports: o.Reports, sender: o.Sender, recent: newRecentCounts(),
 		sets: newMemo[struct{}, policySet](1), totals: newMemo[rangeKey, totals](maxTotals),
 		collected: newMemo[rangeKey, map[seriesMinute]store.Traffic](maxCollected),
-		imports:   make(places, maxImports), parser: make(places, 1),
+		imports:   make(places, maxImports), parser: make(places, 1), backups: make(places, 1),
 	}
 
 	// Nothing but the database has to be given.

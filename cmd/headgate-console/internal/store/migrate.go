@@ -30,7 +30,7 @@ type runner interface {
 func (d *DB) migrate(ctx context.Context, s *stage) error {
 	ctx, cancel := context.WithTimeout(ctx, migrationTimeout)
 	defer cancel()
-	files, err := fs.Glob(migrations, path.Join("migrations", d.engine.name(), "*.sql"))
+	files, err := migrationsOf(d.engine)
 	if err != nil {
 		return err
 	}
@@ -41,6 +41,16 @@ func (d *DB) migrate(ctx context.Context, s *stage) error {
 		}
 		return d.identify(ctx, r, s)
 	})
+}
+
+// migrationsOf returns the files of the migrations of an engine, in their order.
+func migrationsOf(e engine) ([]string, error) {
+	return fs.Glob(migrations, path.Join("migrations", e.name(), "*.sql"))
+}
+
+// newerTables is the error of tables that a newer program has made.
+func newerTables(have, known int) error {
+	return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program", have, known)
 }
 
 // migrateTo runs the files that were not run yet, in their order.
@@ -57,8 +67,7 @@ func (d *DB) migrateTo(ctx context.Context, r runner, files []string, s *stage) 
 
 	// A newer program has changed the tables, and this one does not know how they are meant.
 	if have > len(files) {
-		return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program",
-			have, len(files))
+		return newerTables(have, len(files))
 	}
 
 	for i, file := range files[have:] {

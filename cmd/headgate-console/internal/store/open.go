@@ -65,6 +65,12 @@ type engine interface {
 	places() []string
 	// repeated reports whether an error says that a statement of a migration was done before.
 	repeated(err error) bool
+	// directory is where the database has its file, or "".
+	directory() string
+	// backUp writes all rows to an SQLite in a file, which is empty.
+	backUp(ctx context.Context, read *sql.DB, file string) error
+	// restore brings the database to the state of a backup, or leaves it as it is.
+	restore(ctx context.Context, backup sqlite, force bool) error
 	// kind returns the meaning of an error.
 	kind(err error) kind
 }
@@ -84,7 +90,7 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 
 	logger := cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("engine", e.name())
 	logger.InfoContext(ctx, "opening the database")
-	stage := newStage(logger, cmp.Or(o.remind, 10*time.Second))
+	stage := newStage(logger, cmp.Or(o.remind, stageInterval))
 	defer stage.end()
 
 	// What is opened is closed again if the rest fails.

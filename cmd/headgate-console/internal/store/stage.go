@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// stageInterval is how often a stage reminds by default.
+const stageInterval = 10 * time.Second
+
 // stage is what [Open] is doing. It is logged again from time to time, so that a long start
 // is not silent.
 type stage struct {

@@ -70,8 +70,8 @@ func (r *request) explain(err error) failure {
 	switch {
 	case errors.Is(err, service.ErrBusy):
 		return failure{
-			Status: 503, Title: "Other imports are being read",
-			Text: "Nothing was changed. Please try again in a moment.",
+			Status: 503, Title: "Busy",
+			Text: "Others do the same at the moment. Nothing was changed. Please try again in a moment.",
 		}
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return r.keepFields(failure{

@@ -134,6 +134,7 @@ func managementRoutes() []route {
 		{pattern: "POST /takeover", answer: takeOver},
 		{pattern: "GET /settings", answer: settingsPage},
 		{pattern: "POST /settings", answer: saveSettings},
+		{pattern: "POST /settings/backup", answer: downloadBackup},
 	}
 }
 

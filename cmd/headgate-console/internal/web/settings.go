@@ -2,6 +2,7 @@ package web
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -104,4 +105,31 @@ func (s *settings) span(field, text string) time.Duration {
 		s.Mistakes.add(field, "it is not a time such as 30m or 12h")
 	}
 	return d
+}
+
+// maxDownload is how long a browser may take to receive a backup, which may be large.
+const maxDownload = time.Hour
+
+// downloadBackup sends a backup of the database. It is an answer to a form, so that no page of
+// another site asks for it.
+func downloadBackup(r *request) error {
+	f, err := r.Service.Backup(r.req.Context(), r.actor)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+
+	// Without the deadline of other answers. A server that has none needs no other.
+	_ = http.NewResponseController(r.w).SetWriteDeadline(time.Now().Add(maxDownload))
+	h := r.w.Header()
+	h.Set("Content-Type", "application/vnd.sqlite3")
+	h.Set("Content-Length", strconv.FormatInt(info.Size(), 10))
+	h.Set("Content-Disposition", "attachment; filename=headgate-console-"+r.Clock().UTC().Format("20060102-1504")+".db")
+	_, _ = io.Copy(r.w, f) // the client may have gone
+	return nil
 }

@@ -1,0 +1,203 @@
+// This file copies a database to a file, and a file to a database. The file is an SQLite with the
+// tables of its version, whatever the engine that it is from, so that each engine reads it.
+
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ErrNoBackup means that a file is not one that [Backup] has written.
+var ErrNoBackup = errors.New("it is not a backup of a console")
+
+// Backup writes a backup of the database at a URL, as of Options, to a new file, which only its
+// owner can read. Consoles may use the database meanwhile: the file has its state of one instant.
+// An error leaves no file. The tables are left as they are, also if they are of an older version.
+func Backup(ctx context.Context, url, file string) error {
+	e, err := engineOf(url)
+	if err != nil {
+		return err
+	}
+	if s, ok := e.(sqlite); ok {
+		if _, err := os.Stat(s.path); err != nil {
+			return fmt.Errorf("database: %w", err) // to open it would make one
+		}
+	}
+
+	d := &DB{engine: e}
+	if d.read, d.write, err = e.open(); err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	return errors.Join(d.Backup(ctx, file), d.Close())
+}
+
+// Backup is [Backup] of an open database. The file must not exist.
+func (d *DB) Backup(ctx context.Context, file string) (err error) {
+	// The file is made here, because SQLite would make it readable for everyone.
+	f, err := os.OpenFile(file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		err = errors.Join(err, f.Close())
+		if err != nil {
+			os.Remove(file)
+		}
+	}()
+
+	if err := d.engine.backUp(ctx, d.read, file); err != nil {
+		return fmt.Errorf("database: %w", d.translate(err))
+	}
+	return f.Sync()
+}
+
+// Directory returns where the database has its files, or "" if that is on another machine.
+func (d *DB) Directory() string { return d.engine.directory() }
+
+// Restore brings the database at a URL, as of Options, to the state of a backup, or leaves it as it
+// is. The file may be of an older version, and of another engine. The error is ErrNoBackup, if the
+// file is none, or ErrExists, if the database is in use already and force is not set. No console may
+// use an SQLite meanwhile.
+func Restore(ctx context.Context, url, file string, force bool) (err error) {
+	e, err := engineOf(url)
+	if err != nil {
+		return err
+	}
+
+	// All that may change a file is done to a copy, on the disk on which the database is to be.
+	dir := e.directory()
+	if dir != "" {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	dir, err = os.MkdirTemp(dir, ".restore-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+
+	backup := sqlite{path: filepath.Join(dir, "backup.db")}
+	if err := copyFile(file, backup.path); err != nil {
+		return err
+	}
+	if err := backup.check(ctx); err != nil {
+		return err
+	}
+	return e.restore(ctx, backup, force)
+}
+
+// copyFile copies a file to a new one that only its owner can read.
+func copyFile(from, to string) (err error) {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err == nil {
+		err = out.Sync()
+	}
+	return errors.Join(err, out.Close())
+}
+
+// The beginning of a file of SQLite, and where it says that changes may be in another file, of the
+// name with -wal behind it.
+const (
+	sqliteMagic = "SQLite format 3\x00"
+	sqliteWAL   = 18
+)
+
+// check returns an error unless the file is a backup that is whole, of a version that this
+// program knows.
+func (s sqlite) check(ctx context.Context) error {
+	head := make([]byte, sqliteWAL+1)
+	f, err := os.Open(s.path)
+	if err != nil {
+		return err
+	}
+	_, err = io.ReadFull(f, head)
+	f.Close()
+
+	switch {
+	case err != nil || !strings.HasPrefix(string(head), sqliteMagic):
+		return ErrNoBackup
+	case head[sqliteWAL] != 1:
+		return fmt.Errorf("%w: it is a copy of the file of a database, which may lack the latest changes; "+
+			"the command backup makes a backup", ErrNoBackup)
+	}
+
+	db, err := sql.Open("sqlite", s.dsn("_pragma=query_only(1)", sqliteReadWait))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+
+	version, err := versionOf(ctx, db)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoBackup, err)
+	}
+	files, err := migrationsOf(s)
+	if err != nil {
+		return err
+	}
+	if version > len(files) {
+		return newerTables(version, len(files))
+	}
+	return checkIntegrity(ctx, db)
+}
+
+// checkIntegrity returns an error if a page, an index or a reference of an SQLite is wrong.
+func checkIntegrity(ctx context.Context, db *sql.DB) error {
+	var result string
+	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&result); err != nil {
+		return fmt.Errorf("the backup is damaged: %w", err)
+	}
+	if result != "ok" {
+		return fmt.Errorf("the backup is damaged: %s", result)
+	}
+
+	rows, err := db.QueryContext(ctx, "PRAGMA foreign_key_check")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	if rows.Next() {
+		return errors.New("the backup is damaged: a row refers to one that is missing")
+	}
+	return rows.Err()
+}
+
+// migrateAlone brings a database that no console uses to a version.
+func migrateAlone(ctx context.Context, e engine, db *sql.DB, version int) error {
+	files, err := migrationsOf(e)
+	if err != nil {
+		return err
+	}
+	d := &DB{engine: e, read: db, write: db}
+	stage := newStage(slog.New(slog.DiscardHandler), stageInterval)
+	defer stage.end()
+	return e.alone(ctx, db, func(r runner) error { return d.migrateTo(ctx, r, files[:version], stage) })
+}
+
+// versionOf returns the version of the tables.
+func versionOf(ctx context.Context, r runner) (version int, err error) {
+	err = r.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM migrations").Scan(&version)
+	if err == nil && version == 0 {
+		err = errors.New("there are no tables")
+	}
+	return version, err
+}

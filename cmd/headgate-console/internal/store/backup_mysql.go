@@ -1,0 +1,152 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+)
+
+// directory: a file of MySQL is on another machine.
+func (mysql) directory() string { return "" }
+
+// backUp copies the rows that one transaction sees to an SQLite with tables of the same version.
+func (m mysql) backUp(ctx context.Context, db *sql.DB, file string) error {
+	from, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer from.Rollback()
+
+	version, err := versionOf(ctx, from)
+	if err != nil {
+		return err
+	}
+	files, err := migrationsOf(m)
+	if err != nil {
+		return err
+	}
+	if version > len(files) {
+		return newerTables(version, len(files))
+	}
+
+	return sqlite{path: file}.written(ctx, func(db *sql.DB) error {
+		if err := migrateAlone(ctx, sqlite{path: file}, db, version); err != nil {
+			return err
+		}
+		to, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer to.Rollback()
+
+		// The order of the tables does not matter: references are checked at the end.
+		if _, err := to.ExecContext(ctx, "PRAGMA defer_foreign_keys = 1"); err != nil {
+			return err
+		}
+		tables, err := tablesOf(ctx, to)
+		if err != nil {
+			return err
+		}
+		for _, t := range tables {
+			if err := t.copyRows(ctx, from, to); err != nil {
+				return err
+			}
+		}
+		return to.Commit()
+	})
+}
+
+// written opens an SQLite to write it, and leaves one file.
+func (s sqlite) written(ctx context.Context, f func(*sql.DB) error) (err error) {
+	db, err := sql.Open("sqlite", s.dsn("_txlock=immediate", sqliteReadWait))
+	if err != nil {
+		return err
+	}
+	db.SetMaxOpenConns(1)
+	defer func() { err = errors.Join(err, db.Close()) }()
+
+	if err := f(db); err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, "PRAGMA journal_mode = DELETE")
+	return err
+}
+
+// restore replaces all rows by those of a backup, in one transaction.
+func (m mysql) restore(ctx context.Context, backup sqlite, force bool) error {
+	db, _, err := m.open()
+	if err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	d := &DB{engine: m, read: db, write: db}
+	err = d.restore(ctx, backup, force)
+	if err != nil && !errors.Is(err, ErrExists) {
+		err = fmt.Errorf("database: %w", d.translate(err))
+	}
+	return errors.Join(err, d.Close())
+}
+
+func (d *DB) restore(ctx context.Context, backup sqlite, force bool) error {
+	// Both get the tables of this program.
+	files, err := migrationsOf(d.engine)
+	if err != nil {
+		return err
+	}
+	if err := migrateAlone(ctx, d.engine, d.write, len(files)); err != nil {
+		return err
+	}
+
+	return backup.written(ctx, func(file *sql.DB) error {
+		if err := migrateAlone(ctx, backup, file, len(files)); err != nil {
+			return err
+		}
+		from, err := file.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer from.Rollback()
+		return d.replaceRows(ctx, from, force)
+	})
+}
+
+// replaceRows replaces all rows of the database by those that a transaction of an SQLite sees.
+func (d *DB) replaceRows(ctx context.Context, from *sql.Tx, force bool) error {
+	conn, err := d.write.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+
+	// The references of the backup were checked. The setting goes back to the pool as it was.
+	if _, err := conn.ExecContext(ctx, "SET foreign_key_checks = 0"); err != nil {
+		return err
+	}
+	defer conn.ExecContext(context.WithoutCancel(ctx), "SET foreign_key_checks = 1")
+
+	to, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer to.Rollback()
+
+	// A console makes its first user when it starts.
+	var users int
+	if err := to.QueryRowContext(ctx, "SELECT COUNT(*) FROM users").Scan(&users); err != nil {
+		return err
+	}
+	if users > 0 && !force {
+		return fmt.Errorf("the database has users: %w", ErrExists)
+	}
+
+	tables, err := tablesOf(ctx, from)
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if err := t.copyRows(ctx, from, to); err != nil {
+			return err
+		}
+	}
+	return to.Commit()
+}

@@ -1,0 +1,326 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// filled is how many rows fillTables puts into each table: more than one statement of a copy has.
+const filled = maxBatch + 50
+
+// fillTables adds rows to every table. The text of each is what the rows refer to.
+func fillTables(t testing.TB, db *DB) {
+	t.Helper()
+	conn, err := db.write.Conn(t.Context())
+	must(t, err)
+	defer conn.Close()
+
+	if db.engine.name() == "mysql" {
+		_, err = conn.ExecContext(t.Context(), "SET foreign_key_checks = 0")
+		must(t, err)
+		defer conn.ExecContext(context.WithoutCancel(t.Context()), "SET foreign_key_checks = 1")
+	}
+	tx, err := conn.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer tx.Rollback()
+	if db.engine.name() == "sqlite" {
+		_, err = tx.ExecContext(t.Context(), "PRAGMA defer_foreign_keys = 1")
+		must(t, err)
+	}
+
+	for _, table := range tablesOfNewest(t) {
+		b := batch{ctx: t.Context(), table: table, to: tx}
+		for i := range filled {
+			row := table.row()
+			for _, v := range row {
+				switch v := v.(type) {
+				case *int64:
+					*v = int64(i % 2)
+				case *string:
+					*v = fmt.Sprintf(`x%d '"\ é😀?`, i)
+				case *[]byte:
+					*v = []byte{0, '\'', '\\', 255, byte(i)}
+				}
+			}
+			for j, c := range table.columns { // keys that are numbers
+				if c == "`id`" || c == "`at`" || c == "`version`" || c == "`series`" {
+					if n, ok := row[j].(*int64); ok {
+						*n = int64(i) + 1
+					}
+				}
+			}
+			must(t, b.add(row))
+		}
+		must(t, b.flush())
+	}
+	must(t, tx.Commit())
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tablesOfNewest returns the tables of the newest version.
+func tablesOfNewest(t testing.TB) []table {
+	t.Helper()
+	db := open(t, "sqlite://"+filepath.Join(t.TempDir(), "empty.db"))
+	tx, err := db.read.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer tx.Rollback()
+	list, err := tablesOf(t.Context(), tx)
+	must(t, err)
+	return list
+}
+
+// content returns the rows of every table as text, in the order of all columns.
+func content(t testing.TB, db *DB) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	for _, table := range tablesOfNewest(t) {
+		columns := strings.Join(table.columns, ", ")
+		rows, err := db.read.QueryContext(t.Context(), "SELECT "+columns+" FROM "+table.name+" ORDER BY "+columns)
+		must(t, err)
+		for rows.Next() {
+			row := table.row()
+			must(t, rows.Scan(row...))
+			var text []string
+			for _, v := range row {
+				text = append(text, fmt.Sprintf("%q", reflect.ValueOf(v).Elem().Interface()))
+			}
+			all[table.name] = append(all[table.name], strings.Join(text, " "))
+		}
+		must(t, errors.Join(rows.Err(), rows.Close()))
+	}
+	return all
+}
+
+// sameContent fails unless two databases have the same rows.
+func sameContent(t testing.TB, got, want map[string][]string) {
+	t.Helper()
+	for name := range want {
+		if !reflect.DeepEqual(got[name], want[name]) {
+			t.Errorf("%s has %d rows, want %d; the first ones are\n%.300s\n%.300s", name, len(got[name]), len(want[name]),
+				fmt.Sprint(got[name]), fmt.Sprint(want[name]))
+		}
+	}
+}
+
+func TestBackupOfEachEngineRestoresOnEach(t *testing.T) {
+	everyEngine(t, func(t *testing.T, from string) {
+		db := open(t, from)
+		fillTables(t, db)
+		want := content(t, db)
+		if len(want) != len(tablesOfNewest(t)) || len(want["apps"]) != filled {
+			t.Fatalf("%d tables have rows, and apps %d", len(want), len(want["apps"]))
+		}
+
+		// The database stays open, as that of a console which runs, and the latest rows of an SQLite
+		// are not in its main file.
+		file := filepath.Join(t.TempDir(), "backup")
+		must(t, Backup(t.Context(), from, file))
+		if got := mode(t, file); got != "-rw-------" {
+			t.Errorf("the mode of the file is %s", got)
+		}
+		if rest, _ := filepath.Glob(file + "?*"); rest != nil {
+			t.Errorf("beside the file there is %v", rest)
+		}
+
+		everyEngine(t, func(t *testing.T, to string) {
+			must(t, Restore(t.Context(), to, file, false))
+			sameContent(t, content(t, open(t, to)), want)
+
+			// What has rows is replaced by force alone.
+			if err := Restore(t.Context(), to, file, false); !errors.Is(err, ErrExists) {
+				t.Errorf("again: %v", err)
+			}
+		})
+	})
+}
+
+func TestRestoreByForceReplacesEverything(t *testing.T) {
+	everyEngine(t, func(t *testing.T, url string) {
+		file := filepath.Join(t.TempDir(), "backup")
+		db, err := Open(t.Context(), Options{URL: url, Timeout: patience})
+		must(t, err)
+		update(t, db, func(tx *Tx) error { return tx.InsertUser(User{Name: "before"}) })
+		want := content(t, db)
+		must(t, db.Backup(t.Context(), file))
+		fillTables(t, db)
+
+		// An SQLite that a console uses stays as it is.
+		if db.engine.name() == "sqlite" {
+			err := Restore(t.Context(), url, file, true)
+			if err == nil || !strings.Contains(err.Error(), "end it first") {
+				t.Errorf("beside a console: %v", err)
+			}
+			if n := count(t, db, "SELECT COUNT(*) FROM users"); n != filled+1 {
+				t.Errorf("there are %d users", n)
+			}
+		}
+		must(t, db.Close())
+
+		must(t, Restore(t.Context(), url, file, true))
+		sameContent(t, content(t, open(t, url)), want)
+	})
+}
+
+func TestBackupHasOneInstant(t *testing.T) {
+	everyEngine(t, func(t *testing.T, url string) {
+		db := open(t, url)
+		dir := t.TempDir()
+
+		// Each transaction adds an application and raises a counter.
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			for i := 0; ; i++ {
+				if ctx.Err() != nil {
+					ended <- nil
+					return
+				}
+				err := db.Update(t.Context(), func(tx *Tx) error {
+					if err := tx.InsertApp(App{Name: fmt.Sprint("app", i)}); err != nil {
+						return err
+					}
+					return tx.RaiseCounter(CounterUsers, 0)
+				})
+				if err != nil {
+					ended <- err
+					return
+				}
+			}
+		}()
+
+		for i := range 5 {
+			file := filepath.Join(dir, fmt.Sprint("backup", i))
+			if err := db.Backup(t.Context(), file); err != nil {
+				t.Error(err)
+				break
+			}
+			copied := open(t, "sqlite://"+file)
+			apps := count(t, copied, "SELECT COUNT(*) FROM apps")
+			if n := count(t, copied, "SELECT value FROM counters WHERE name = 'users'"); n != apps {
+				t.Errorf("the backup has %d applications and the count %d", apps, n)
+			}
+		}
+		stop()
+		must(t, <-ended)
+	})
+}
+
+func TestRestoreOfAnOlderVersion(t *testing.T) {
+	everyEngine(t, func(t *testing.T, url string) {
+		old := sqlite{path: filepath.Join(t.TempDir(), "old.db")}
+		must(t, old.written(t.Context(), func(db *sql.DB) error {
+			if err := migrateAlone(t.Context(), old, db, 3); err != nil {
+				return err
+			}
+			_, err := db.ExecContext(t.Context(), "INSERT INTO users VALUES ('x', '', 1, 0, 0, 0, '', 0)")
+			return err
+		}))
+
+		must(t, Restore(t.Context(), url, old.path, false))
+		db := open(t, url)
+		if n := count(t, db, "SELECT COUNT(*) FROM users WHERE name = 'x'"); n != 1 {
+			t.Errorf("there are %d users", n)
+		}
+
+		// The last migrations have run, too.
+		update(t, db, func(tx *Tx) error { return tx.RaiseCounter(CounterWebhooks, 0) })
+	})
+}
+
+func TestRestoreRefusesWhatIsNoBackup(t *testing.T) {
+	source := "sqlite://" + filepath.Join(t.TempDir(), "console.db")
+	db := open(t, source)
+	fillTables(t, db)
+	dir := t.TempDir()
+	good := filepath.Join(dir, "good")
+	must(t, db.Backup(t.Context(), good))
+	whole, err := os.ReadFile(good)
+	must(t, err)
+
+	write := func(name string, b []byte) string {
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, b, 0o600))
+		return path
+	}
+	edited := func(name, statement string) string {
+		s := sqlite{path: write(name, whole)}
+		must(t, s.written(t.Context(), func(db *sql.DB) error {
+			for _, q := range []string{"PRAGMA foreign_keys = 0", statement} {
+				if _, err := db.ExecContext(t.Context(), q); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		return s.path
+	}
+
+	raw, err := os.ReadFile(strings.TrimPrefix(source, "sqlite://"))
+	must(t, err)
+	damaged := append([]byte(nil), whole...)
+	for i := len(damaged) / 2; i < len(damaged)/2+8192; i++ {
+		damaged[i] ^= 0x5a
+	}
+
+	for want, file := range map[string]string{
+		"no such file":                    filepath.Join(dir, "none"),
+		"it is not a backup of a console": write("text", []byte("policies: []\n")),
+		"not a backup of a console":       write("empty", nil),
+		"may lack the latest changes":     write("raw", raw),
+		"no such table":                   edited("other", "DROP TABLE migrations"),
+		"use a newer program":             edited("newer", "INSERT INTO migrations VALUES (1000, 0)"),
+		"refers to one that is missing":   edited("torn", "DELETE FROM users"),
+		"damaged":                         write("damaged", damaged),
+		"disk image is malformed":         write("cut", whole[:len(whole)/2]),
+	} {
+		to := filepath.Join(t.TempDir(), "data", "console.db")
+		err := Restore(t.Context(), "sqlite://"+to, file, true)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want %q", file, err, want)
+		}
+		if left, _ := os.ReadDir(filepath.Dir(to)); len(left) > 0 {
+			t.Errorf("%s leaves %v", file, left)
+		}
+	}
+}
+
+func TestBackupRefusesToOverwriteOrInvent(t *testing.T) {
+	dir := t.TempDir()
+	if err := Backup(t.Context(), "sqlite://"+filepath.Join(dir, "none.db"), filepath.Join(dir, "b")); !errors.Is(err,
+		os.ErrNotExist) {
+		t.Errorf("a backup of nothing: %v", err)
+	}
+
+	db := open(t, "sqlite://"+filepath.Join(dir, "console.db"))
+	file := filepath.Join(dir, "mine")
+	must(t, os.WriteFile(file, []byte("mine"), 0o600))
+	if err := db.Backup(t.Context(), file); !errors.Is(err, os.ErrExist) {
+		t.Errorf("over a file: %v", err)
+	}
+	if b, err := os.ReadFile(file); string(b) != "mine" {
+		t.Errorf("the file has %q, %v", b, err)
+	}
+
+	// One that is broken off leaves nothing.
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := db.Backup(ended, filepath.Join(dir, "part")); err == nil {
+		t.Error("a backup for nobody")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "part")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a part is left: %v", err)
+	}
+}
