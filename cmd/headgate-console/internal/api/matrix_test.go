@@ -133,6 +133,8 @@ func expectedOfUsers() map[string]expectation {
 		"PUT /api/users/{user}/administrator":    do("PUT", "/api/users/spare/administrator", nil, 204, toManagers),
 		"DELETE /api/users/{user}/administrator": do("DELETE", "/api/users/spare/administrator", nil, 204, toManagers),
 		"DELETE /api/users/{user}/second-factor": do("DELETE", "/api/users/spare/second-factor", nil, 204, toManagers),
+		"GET /api/users/{user}/tokens":           get("/api/users/spare/tokens", toManagers),
+		"DELETE /api/users/{user}/tokens":        do("DELETE", "/api/users/spare/tokens", nil, 204, toManagers),
 		"PUT /api/users/{user}/roles/{app}": do("PUT", "/api/users/spare/roles/a",
 			object{"role": "owner"}, 204, toManagers),
 		"DELETE /api/users/{user}/roles/{app}": do("DELETE", "/api/users/spare/roles/a", nil, 204, toManagers),

@@ -81,6 +81,8 @@ func userRoutes() []route {
 		{pattern: "PUT /api/users/{user}/administrator", serve: (*call).promoteUser},
 		{pattern: "DELETE /api/users/{user}/administrator", serve: (*call).demoteUser},
 		{pattern: "DELETE /api/users/{user}/second-factor", serve: (*call).removeSecondFactor},
+		{pattern: "GET /api/users/{user}/tokens", serve: (*call).listTokensOf},
+		{pattern: "DELETE /api/users/{user}/tokens", serve: (*call).endTokens},
 		{pattern: "PUT /api/users/{user}/roles/{app}", serve: (*call).giveRole},
 		{pattern: "DELETE /api/users/{user}/roles/{app}", serve: (*call).takeRole},
 	}

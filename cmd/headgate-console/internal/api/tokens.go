@@ -24,6 +24,15 @@ func tokenOf(t service.Token) tokenView {
 
 func (c *call) listTokens() error {
 	tokens, err := c.o.Service.Tokens(c.ctx(), c.actor)
+	return c.sendTokens(tokens, err)
+}
+
+func (c *call) listTokensOf() error {
+	tokens, err := c.o.Service.TokensOf(c.ctx(), c.actor, c.path("user"))
+	return c.sendTokens(tokens, err)
+}
+
+func (c *call) sendTokens(tokens []service.Token, err error) error {
 	if err != nil {
 		return err
 	}
@@ -31,6 +40,8 @@ func (c *call) listTokens() error {
 		Tokens []tokenView `json:"tokens"`
 	}{mapped(tokens, tokenOf)}, "")
 }
+
+func (c *call) endTokens() error { return c.changeUser(c.o.Service.EndTokens) }
 
 // createToken answers with the secret, which no later answer contains.
 func (c *call) createToken() error {

@@ -249,10 +249,20 @@ func (s *Service) Logout(ctx context.Context, a Actor) error {
 }
 
 // ChangePassword sets the actor's own password, ends all of the actor's sessions
-// including this one, and starts a new one. The error is ErrCredentials if old is
-// not the current password, which counts as a failed attempt to log in, and an
+// including this one, and starts a new one. The actor's tokens go on. The error is ErrCredentials if
+// old is not the current password, which counts as a failed attempt to log in, and an
 // InvalidError if the new password is not acceptable.
 func (s *Service) ChangePassword(ctx context.Context, a Actor, old, password string) (Session, error) {
+	return s.tryChange(ctx, a, old, password, false)
+}
+
+// ChangePasswordAndEndTokens is ChangePassword, and ends the actor's tokens too, in case that
+// another person has known the password and made some.
+func (s *Service) ChangePasswordAndEndTokens(ctx context.Context, a Actor, old, password string) (Session, error) {
+	return s.tryChange(ctx, a, old, password, true)
+}
+
+func (s *Service) tryChange(ctx context.Context, a Actor, old, password string, endTokens bool) (Session, error) {
 	if a.session == "" {
 		return Session{}, ErrNotLoggedIn
 	}
@@ -266,7 +276,7 @@ func (s *Service) ChangePassword(ctx context.Context, a Actor, old, password str
 		return Session{}, err
 	}
 
-	session, err := s.changePassword(ctx, a, old, password)
+	session, err := s.changePassword(ctx, a, old, password, endTokens)
 	if errors.Is(err, ErrCredentials) {
 		try.Failed()
 		s.auditRefusal(ctx, a, "user.change-password", userObject(a.user), "the old password is wrong")
@@ -287,7 +297,9 @@ func (s *Service) checkNewPassword(user, old, password string) error {
 	return nil
 }
 
-func (s *Service) changePassword(ctx context.Context, a Actor, old, password string) (session Session, err error) {
+func (s *Service) changePassword(
+	ctx context.Context, a Actor, old, password string, endTokens bool,
+) (session Session, err error) {
 	u, err := s.checkedUser(ctx, a.user, old)
 	if err != nil {
 		return Session{}, err
@@ -321,6 +333,11 @@ func (s *Service) changePassword(ctx context.Context, a Actor, old, password str
 		// begins anew.
 		if err := d.signOut(a.user); err != nil {
 			return err
+		}
+		if endTokens {
+			if _, err := d.endTokens(a.user); err != nil {
+				return err
+			}
 		}
 		if session, err = s.open(t, current, a, d.now); err != nil {
 			return err

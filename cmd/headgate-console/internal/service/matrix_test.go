@@ -357,6 +357,13 @@ func matrix() []row {
 			_, err := w.Audit(ctx, a, AuditQuery{})
 			return err
 		}, managers},
+		{"TokensOf", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.TokensOf(ctx, a, FirstUser)
+			return err
+		}, managers},
+		{"EndTokens", func(ctx context.Context, w *world, a Actor) error {
+			return w.EndTokens(ctx, a, "spare")
+		}, managers},
 		{"Backup", func(ctx context.Context, w *world, a Actor) error {
 			f, err := w.Backup(ctx, a)
 			if err == nil {
@@ -477,6 +484,10 @@ func matrix() []row {
 			_, err := w.ChangePassword(ctx, a, userPassword, "seven green canals")
 			return err
 		}, []verdict{yes, yes, yes, yes, out, out, out, yes, yes, out}}, // with ErrCredentials for some
+		{"ChangePasswordAndEndTokens", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.ChangePasswordAndEndTokens(ctx, a, userPassword, "seven green canals")
+			return err
+		}, []verdict{yes, yes, yes, yes, out, out, out, yes, yes, out}},
 	}
 }
 
@@ -569,7 +580,7 @@ func (w *world) tryAll(t *testing.T, name string, a Actor, column int) {
 // changesMuch reports whether a method changes the answers of others.
 func changesMuch(method string) bool {
 	return slices.Contains([]string{"CreatePolicy", "UpdatePolicy", "ChangePolicies", "DeletePolicy", "Import", "Undo",
-		"UndoPolicies", "ChangePassword", "Logout"}, method)
+		"UndoPolicies", "ChangePassword", "ChangePasswordAndEndTokens", "Logout"}, method)
 }
 
 func (w *world) refusals() (n int) {

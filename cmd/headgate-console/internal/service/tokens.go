@@ -162,6 +162,69 @@ func (s *Service) Tokens(ctx context.Context, a Actor) (list []Token, err error)
 	return list, err
 }
 
+// TokensOf returns the tokens of a user, the newest first, including those that have ended. It
+// requires an administrator.
+func (s *Service) TokensOf(ctx context.Context, a Actor, name string) (list []Token, err error) {
+	err = s.ask(ctx, a, "token.list", userObject(name), func(d *action) error {
+		if err := d.manage(); err != nil {
+			return err
+		}
+		if _, err := d.user(name); err != nil {
+			return err
+		}
+		rows, err := d.Tx.TokensOf(name)
+		list = make([]Token, len(rows))
+		for i, r := range rows {
+			list[i] = tokenOf(r)
+		}
+		return err
+	})
+	return list, err
+}
+
+// EndTokens ends all tokens of a user at once. It requires an administrator.
+func (s *Service) EndTokens(ctx context.Context, a Actor, name string) error {
+	return s.manageUser(ctx, a, "user.end-tokens", name, func(d *action) error {
+		if _, err := d.user(name); err != nil {
+			return err
+		}
+		n, err := d.endTokens(name)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return errUnchanged
+		}
+		return d.done("", "")
+	})
+}
+
+// endTokens ends all tokens of a user that have not ended, and returns their number. The audit log
+// gets a row for each.
+func (a *action) endTokens(user string) (n int, err error) {
+	rows, err := a.TokensOf(user)
+	if err != nil {
+		return 0, err
+	}
+
+	for _, r := range rows {
+		if r.RevokedAt != 0 || r.ExpiresAt <= a.now {
+			continue
+		}
+		if err := a.Tx.RevokeToken(r.ID, a.now); err != nil {
+			return n, err
+		}
+
+		row := a.actor.auditRow(a.now, "token.revoke", tokenObject(r.ID))
+		row.Outcome, row.Before = string(Done), tokenText(tokenOf(r))
+		if err := a.AddAudit(row); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
 // TokenLife returns the longest life of a new token.
 func (s *Service) TokenLife(ctx context.Context, a Actor) (life time.Duration, err error) {
 	err = s.ask(ctx, a, "token.list", userObject(a.user), func(d *action) error {

@@ -2,6 +2,7 @@ package service
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 )
@@ -206,4 +207,93 @@ func TestTokenLifeOfTheSettings(t *testing.T) {
 func (w *world) createdOf(draft TokenDraft) (Token, error) {
 	t, _, err := w.CreateToken(w.t.Context(), w.admin, draft)
 	return t, err
+}
+
+func TestNewPasswordEndsTokens(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		x, y := w.person("x", map[string]Role{"a": Owner}), w.person("y", nil)
+
+		// make gives a user a token, and alive reports whether one works.
+		make := func(a Actor, life time.Duration) (id, secret string) {
+			token, secret, err := w.CreateToken(ctx, a, TokenDraft{Label: "job", Scope: Write, Life: life})
+			w.must(err)
+			return token.ID, secret
+		}
+		alive := func(secret string) bool {
+			_, err := w.AuthenticateToken(ctx, secret, Meta{})
+			return err == nil
+		}
+		revoked := func(id string) []Entry {
+			return w.entries(AuditQuery{Object: "token:" + id, Action: "token.revoke"})
+		}
+
+		_, others := make(y, time.Hour)
+		expired, _ := make(x, time.Minute)
+		first, secret := make(x, time.Hour)
+		w.clock.pass(time.Minute)
+
+		// A user who changes the password may keep the tokens, or end them.
+		session, err := w.ChangePassword(ctx, x, userPassword, "seven green canals")
+		w.must(err)
+		if !alive(secret) {
+			t.Error("the token ended though it was to go on")
+		}
+		session, err = w.ChangePasswordAndEndTokens(ctx, w.actor(session), "seven green canals", userPassword)
+		w.must(err)
+		if list := revoked(first); alive(secret) || len(list) != 1 || list[0].Actor != "x" ||
+			!strings.Contains(list[0].Before, `"job"`) {
+			t.Errorf("after the change of the password: alive %v, audited %+v", alive(secret), list)
+		}
+
+		// Nothing is said again of a token that has ended by itself.
+		if list := revoked(expired); len(list) > 0 {
+			t.Errorf("an expired token: %+v", list)
+		}
+
+		// A new password by an administrator ends them in any case, and those of nobody else.
+		second, secret := make(w.actor(session), time.Hour)
+		_, err = w.ResetPassword(ctx, w.admin, "x")
+		w.must(err)
+		if list := revoked(second); alive(secret) || len(list) != 1 || list[0].Actor != FirstUser {
+			t.Errorf("after the reset: alive %v, audited %+v", alive(secret), list)
+		}
+		if !alive(others) {
+			t.Error("the token of another user ended")
+		}
+	})
+}
+
+func TestAdministratorEndsTokensOfOthers(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		x := w.person("x", nil)
+		for range 2 {
+			_, _, err := w.CreateToken(ctx, x, TokenDraft{Label: "job", Scope: Read, Life: time.Hour})
+			w.must(err)
+		}
+
+		list, err := w.TokensOf(ctx, w.admin, "x")
+		if err != nil || len(list) != 2 || list[0].Label != "job" {
+			t.Fatalf("%+v %v", list, err)
+		}
+		w.must(w.RevokeToken(ctx, w.admin, list[0].ID))
+		w.must(w.EndTokens(ctx, w.admin, "x"))
+		w.must(w.EndTokens(ctx, w.admin, "x")) // there are none any more
+
+		list, err = w.TokensOf(ctx, w.admin, "x")
+		if err != nil || len(list) != 2 || list[0].RevokedAt.IsZero() || list[1].RevokedAt.IsZero() {
+			t.Errorf("%+v %v", list, err)
+		}
+		if n := len(w.entries(AuditQuery{Action: "token.revoke"})); n != 2 {
+			t.Errorf("the audit log has %d tokens that were revoked, want 2", n)
+		}
+		if n := len(w.entries(AuditQuery{Action: "user.end-tokens", Object: "user:x"})); n != 1 {
+			t.Errorf("the audit log has %d rows of the whole, want 1", n)
+		}
+
+		_, err = w.TokensOf(ctx, w.admin, "nobody")
+		wantErr(t, "the tokens of nobody", err, ErrNotFound)
+		wantErr(t, "an end of nobody's tokens", w.EndTokens(ctx, w.admin, "nobody"), ErrNotFound)
+	})
 }

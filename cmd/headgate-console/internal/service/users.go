@@ -126,7 +126,8 @@ func (s *Service) CreateUser(ctx context.Context, a Actor, name string) (passwor
 }
 
 // ResetPassword gives a user a new password, which the user has to change at the
-// next log-in, and ends all sessions of the user. The next person whom a provider gives the
+// next log-in, and ends all sessions and tokens of the user, which another person may have made.
+// The next person whom a provider gives the
 // name of the user becomes the user. It requires an administrator.
 func (s *Service) ResetPassword(ctx context.Context, a Actor, name string) (password string, err error) {
 	return s.withPassword(ctx, func(_, hash string) error {
@@ -166,6 +167,9 @@ func (a *action) resetPassword(name, hash string) error {
 		return err
 	}
 	if err := a.signOut(name); err != nil {
+		return err
+	}
+	if _, err := a.endTokens(name); err != nil {
 		return err
 	}
 

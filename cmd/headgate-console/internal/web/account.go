@@ -61,6 +61,16 @@ func (a account) Ending() (list []token) {
 	return list
 }
 
+// Alive returns how many tokens have not ended.
+func (a account) Alive() (n int) {
+	for _, t := range a.Tokens {
+		if t.State == "" {
+			n++
+		}
+	}
+	return n
+}
+
 // tokenForm is a new token as it was filled in.
 type tokenForm struct {
 	Label, Scope string
@@ -160,7 +170,11 @@ func changePassword(r *request) error {
 		return r.showAccount(http.StatusUnprocessableEntity, draft, m)
 	}
 
-	session, err := r.Service.ChangePassword(r.req.Context(), r.actor, r.field("old"), r.field("password"))
+	change := r.Service.ChangePassword
+	if r.field("tokens") == "end" {
+		change = r.Service.ChangePasswordAndEndTokens
+	}
+	session, err := change(r.req.Context(), r.actor, r.field("old"), r.field("password"))
 	if errors.Is(err, service.ErrCredentials) {
 		return r.showAccount(http.StatusUnprocessableEntity, draft, mistakes{"old": {"it is not your password"}})
 	}

@@ -159,6 +159,7 @@ func matrix() []cell {
 		{"POST /users/{name}/status", "/users/spare/status", url.Values{"do": {"disable"}}, managed},
 		{"POST /users/{name}/password", "/users/spare/password", url.Values{"confirm": {"yes"}},
 			[6]int{401, 403, 403, 403, 403, 200}},
+		{"POST /users/{name}/tokens", "/users/spare/tokens", url.Values{"confirm": {"yes"}}, managed},
 		{"POST /users/{name}/second-factor", "/users/spare/second-factor", url.Values{"confirm": {"yes"}}, managed},
 		{"GET /audit", "/audit", nil, manages},
 		{"GET /audit/export", "/audit/export?outcome=refused", nil, manages},

@@ -163,6 +163,7 @@ func messages() map[string]string {
 		"hookdeleted": "The webhook was deleted.",
 
 		"revoked": "The token was revoked.",
+		"tokens":  "All tokens of the user were revoked.",
 		"out":     "You are signed out.",
 	}
 }

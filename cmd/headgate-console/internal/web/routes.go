@@ -128,6 +128,7 @@ func managementRoutes() []route {
 		{pattern: "POST /users/{name}/status", answer: setStatus},
 		{pattern: "POST /users/{name}/password", answer: resetPassword},
 		{pattern: "POST /users/{name}/second-factor", answer: removeFactor},
+		{pattern: "POST /users/{name}/tokens", answer: endTokensOf},
 		{pattern: "GET /audit", answer: auditPage},
 		{pattern: "GET /audit/export", answer: exportAudit},
 		{pattern: "GET /takeover", answer: takeoverPage},

@@ -65,7 +65,7 @@ func TestConfirmationComesBeforeTheChange(t *testing.T) {
 		{"/users/admin", "/users/admin/status", url.Values{"do": {"disable"}}, "Disable yourself?",
 			"All your sessions end at once"},
 		{"/users/ada", "/users/ada/password", nil, "Give ada a new one-time password?",
-			"all sessions of ada end at once"},
+			"all sessions and API tokens of ada end at once"},
 	} {
 		got := b.submit(c.page, c.action, c.form).want(http.StatusOK)
 		var head string

@@ -62,6 +62,7 @@ type person struct {
 	service.User
 	Self     bool
 	Roles    []appRole
+	Tokens   []token // that have not ended
 	Mistakes mistakes
 }
 
@@ -92,6 +93,15 @@ func (r *request) showUser(status int, m mistakes) error {
 	p := person{User: u, Self: u.Name == r.actor.User(), Mistakes: m}
 	for _, a := range apps {
 		p.Roles = append(p.Roles, appRole{a.Name, u.Roles[a.Name]})
+	}
+	tokens, err := r.Service.TokensOf(r.req.Context(), r.actor, u.Name)
+	if err != nil {
+		return err
+	}
+	for _, t := range tokens {
+		if t := r.tokenOf(t); t.State == "" {
+			p.Tokens = append(p.Tokens, t)
+		}
 	}
 	return r.show(status, "user", u.Name, p)
 }
@@ -183,7 +193,7 @@ func resetPassword(r *request) error {
 		return r.confirm(confirmation{
 			Title: "Give " + u.Name + " a new one-time password?",
 			Consequences: []string{"The password of " + u.Name + " stops working, " +
-				"and all sessions of " + u.Name + " end at once. " +
+				"and all sessions and API tokens of " + u.Name + " end at once. " +
 				"You are shown the new password once, to pass on, " +
 				"and " + u.Name + " has to change it at the next log-in."},
 			Action: userPath(name) + "/password", Button: "Give a new one-time password", Danger: true,
@@ -197,4 +207,37 @@ func resetPassword(r *request) error {
 	}
 
 	return r.show(http.StatusOK, "once", "A new password", once{User: name, Secret: password, Back: userPath(name)})
+}
+
+// endTokensOf ends one token of a user, or all of them.
+func endTokensOf(r *request) error {
+	name, id := r.req.PathValue("name"), r.field("id")
+	tokens, err := r.Service.TokensOf(r.req.Context(), r.actor, name)
+	if err != nil {
+		return err
+	}
+
+	which := "all tokens"
+	if id != "" {
+		i := slices.IndexFunc(tokens, func(t service.Token) bool { return t.ID == id })
+		if i < 0 {
+			return service.ErrNotFound
+		}
+		which = "the token " + tokens[i].Label
+	}
+
+	if !r.confirmed() {
+		return r.confirm(confirmation{
+			Title: "Revoke " + which + " of " + name + "?",
+			Consequences: []string{"Programs that use it get a 401 from now on. " +
+				"A token that was revoked never works again: they need another one."},
+			Action: userPath(name) + "/tokens", Fields: []hidden{{"id", id}}, Button: "Revoke " + which, Danger: true,
+			Back: userPath(name),
+		})
+	}
+
+	if id == "" {
+		return r.changed(r.Service.EndTokens(r.req.Context(), r.actor, name), "tokens")
+	}
+	return r.changed(r.Service.RevokeToken(r.req.Context(), r.actor, id), "revoked")
 }
