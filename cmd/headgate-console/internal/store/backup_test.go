@@ -124,8 +124,8 @@ func TestBackupOfEachEngineRestoresOnEach(t *testing.T) {
 			t.Fatalf("%d tables have rows, and apps %d", len(want), len(want["apps"]))
 		}
 
-		// The database stays open, as that of a console which runs, and the latest rows of an SQLite
-		// are not in its main file.
+		// The database stays open, as that of a console which runs, and the latest rows of an
+		// SQLite are not in its main file.
 		file := filepath.Join(t.TempDir(), "backup")
 		must(t, Backup(t.Context(), from, file))
 		if got := mode(t, file); got != "-rw-------" {

@@ -39,6 +39,8 @@ type who struct {
 // whoRule has the keys of one rule.
 type whoRule struct {
 	Name              string
+	Shadow            bool // it lets pass what it counts as refused
+	Changed           bool // it was changed while the lists were counted
 	Refused, Admitted whoList
 }
 
@@ -165,7 +167,11 @@ func (r *request) addBans(p *who) error {
 	for _, b := range bans {
 		banned[[2]string{b.Rule, b.Key}] = true
 	}
-	for _, rule := range p.Rules {
+	for i := range p.Rules {
+		rule := &p.Rules[i]
+		if found := known[rule.Name]; found != nil {
+			rule.Shadow, rule.Changed = found.Mode == policy.Shadow, found.UpdatedAt.After(p.From)
+		}
 		for word, l := range map[string]whoList{"refused": rule.Refused, "admitted": rule.Admitted} {
 			for i := range l.Keys {
 				k := &l.Keys[i]
@@ -204,7 +210,9 @@ func (w *who) fill(top stats.Top) {
 			break
 		}
 
-		w.Rules = append(w.Rules, whoRule{r.Rule, listOf(r.Refused, most), listOf(r.Admitted, most)})
+		w.Rules = append(w.Rules, whoRule{
+			Name: r.Rule, Refused: listOf(r.Refused, most), Admitted: listOf(r.Admitted, most),
+		})
 
 		// The page names the time that all lists together are about.
 		for _, s := range []topkeys.Summary{r.Refused, r.Admitted} {

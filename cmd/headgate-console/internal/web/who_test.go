@@ -110,6 +110,49 @@ func TestWhoShowsKeysAndLeadsToThem(t *testing.T) {
 }
 
 // The page says what is banned, offers each action by one button, and comes back to itself.
+func TestWhoSaysThatShadowRefusesNothing(t *testing.T) {
+	w := bansWorld(t)
+	before, later := midday.Add(-time.Hour), midday.Add(-time.Minute)
+	w.at.Store(&before)
+	limit := core.MustParseLimit("5/1m")
+	for _, p := range []policy.Policy{
+		{Name: "seen", Apps: []string{"a"}, Limit: limit, Key: "ip", Mode: policy.Shadow},
+		{Name: "long", Apps: []string{"a"}, Limit: limit, Key: "ip"},
+		{Name: "fresh", Apps: []string{"a"}, Limit: limit, Key: "ip", Mode: policy.Shadow},
+	} {
+		_, err := w.CreatePolicy(t.Context(), w.admin, p)
+		w.must(err)
+	}
+	w.at.Store(&later)
+	fresh, err := w.Policy(t.Context(), w.admin, "fresh")
+	w.must(err)
+	fresh.Mode = policy.Enforce
+	_, err = w.UpdatePolicy(t.Context(), w.admin, fresh)
+	w.must(err)
+
+	w.fleet.top = stats.Top{Instances: 1}
+	for _, name := range []string{"seen", "long", "fresh"} {
+		w.fleet.top.Rules = append(w.fleet.top.Rules, topkeys.Rule{
+			Rule: name, Refused: summary(0, topkeys.Key{Key: "eve", Count: 95}),
+		})
+	}
+
+	got := w.as("admin").get("/who?app=a").want(http.StatusOK)
+	got.legible("who is refused")
+	const passed, changed = "these requests passed", "some may be from a time in shadow"
+	for name, want := range map[string][3]bool{
+		"seen": {true, true, false}, "long": {false, false, false}, "fresh": {false, false, true},
+	} {
+		_, part, _ := strings.Cut(got.text, `id="rule-`+name+`"`)
+		part, _, _ = strings.Cut(part, "</section>")
+		said := [3]bool{strings.Contains(part, "Over the limit most: 95 requests would have been refused"),
+			strings.Contains(part, passed), strings.Contains(part, changed)}
+		if said != want || strings.Contains(part, "95 requests refused") == want[0] {
+			t.Errorf("%s: it says %v, want %v: %s", name, said, want, part)
+		}
+	}
+}
+
 func TestWhoActsOnKeys(t *testing.T) {
 	w := bansWorld(t)
 
