@@ -249,8 +249,8 @@ func (s *Service) Logout(ctx context.Context, a Actor) error {
 }
 
 // ChangePassword sets the actor's own password, ends all of the actor's sessions
-// including this one, and starts a new one. The actor's tokens go on. The error is ErrCredentials if
-// old is not the current password, which counts as a failed attempt to log in, and an
+// including this one, and starts a new one. The actor's tokens go on. The error is ErrCredentials
+// if old is not the current password, which counts as a failed attempt to log in, and an
 // InvalidError if the new password is not acceptable.
 func (s *Service) ChangePassword(ctx context.Context, a Actor, old, password string) (Session, error) {
 	return s.tryChange(ctx, a, old, password, false)

@@ -56,13 +56,19 @@ func (o Outbox) Pending(ctx context.Context) (version, published int64, label st
 		}
 
 		version, published = c.Value, p.Value
-		// A set that was never published has no label.
-		if label, err = t.Setting(publishedName); errors.Is(err, store.ErrNotFound) {
-			return nil
-		}
+		label, err = labelOf(t)
 		return err
 	})
 	return version, published, label, err
+}
+
+// labelOf returns the label of the set that was published last. One that never was has none.
+func labelOf(t *store.Tx) (string, error) {
+	label, err := t.Setting(publishedName)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	return label, err
 }
 
 // Snapshot returns all policies without names of people, and the version of the
@@ -111,6 +117,7 @@ type Publishing struct {
 	ChangedAt time.Time // zero means never
 	Published int64     // the version that was published last
 	At        time.Time // of that publication; zero means never
+	Label     string    // under which it was published, or ""
 }
 
 // Publishing returns the progress of publishing. It requires a log-in and no role. The
@@ -122,7 +129,11 @@ func (s *Service) Publishing(ctx context.Context, a Actor) (v Publishing, err er
 			return err
 		}
 		p, err := d.Counter(store.CounterPublished)
+		if err != nil {
+			return err
+		}
 		v = Publishing{Version: c.Value, ChangedAt: instant(c.At), Published: p.Value, At: instant(p.At)}
+		v.Label, err = labelOf(d.Tx)
 		return err
 	})
 	return v, err

@@ -109,8 +109,8 @@ func sameContent(t testing.TB, got, want map[string][]string) {
 	t.Helper()
 	for name := range want {
 		if !reflect.DeepEqual(got[name], want[name]) {
-			t.Errorf("%s has %d rows, want %d; the first ones are\n%.300s\n%.300s", name, len(got[name]), len(want[name]),
-				fmt.Sprint(got[name]), fmt.Sprint(want[name]))
+			t.Errorf("%s has %d rows, want %d; the first ones are\n%.300s\n%.300s", name, len(got[name]),
+				len(want[name]), fmt.Sprint(got[name]), fmt.Sprint(want[name]))
 		}
 	}
 }

@@ -73,6 +73,12 @@ func (r *request) explain(err error) failure {
 			Status: 503, Title: "Busy",
 			Text: "Others do the same at the moment. Nothing was changed. Please try again in a moment.",
 		}
+	// It comes before the deadline, which may be one that Redis has not kept.
+	case errors.Is(err, errFleet):
+		return r.keepFields(failure{
+			Status: 503, Title: "Redis does not answer",
+			Text: "The counts of the instances cannot be read. Please try again in a moment.",
+		})
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return r.keepFields(failure{
 			Status: 503, Title: "The database does not answer",
@@ -108,11 +114,6 @@ func (r *request) explain(err error) failure {
 		}
 	case errors.Is(err, errForeign):
 		return failure{Status: 403, Title: "Refused", Text: "The form was sent by another site. Nothing was changed."}
-	case errors.Is(err, errFleet):
-		return r.keepFields(failure{
-			Status: 503, Title: "Redis does not answer",
-			Text: "The counts of the instances cannot be read. Please try again in a moment.",
-		})
 	}
 
 	if f, ok := proxyFailure(err); ok {

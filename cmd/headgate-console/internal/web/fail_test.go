@@ -3,6 +3,8 @@ package web
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -134,4 +136,37 @@ func TestRedisOutageIsShown(t *testing.T) {
 	}
 	form := url.Values{"app": {"a"}, "method": {"GET"}, "path": {"/"}, "address": {"192.0.2.1"}}
 	b.post("/tester", form).want(http.StatusOK)
+}
+
+// A Redis that is frozen refuses nothing: it lets the time of a question pass.
+func TestFrozenRedisIsNamedAsTheReason(t *testing.T) {
+	w := newWorld(t)
+	w.policy("p", "5/1m")
+	w.must(w.Outbox().Published(t.Context(), 1, "41-known"))
+	w.fleet.away = fmt.Errorf("read tcp 10.0.0.1:6379: %w", context.DeadlineExceeded)
+	b := w.as("admin")
+
+	key := url.Values{"policy": {"p"}, "key": {"x"}}
+	for path, form := range map[string]url.Values{
+		"/keys": key, "/keys/reset": confirmed(key), "/keys/lift": confirmed(key),
+	} {
+		got := b.post(path, form).want(http.StatusServiceUnavailable)
+		if !strings.Contains(got.text, "<h1>Redis does not answer</h1>") || strings.Contains(got.text, "database") {
+			t.Errorf("%s: the page says %s", path, got.text)
+		}
+	}
+
+	// The page says what was published last, which the database knows.
+	live := b.get("/").want(http.StatusOK)
+	if !strings.Contains(live.text, "Published last, as far as the console knows: <code>41-known</code>") ||
+		strings.Contains(live.text, "nothing yet") {
+		t.Errorf("the page is %s", live.text)
+	}
+}
+
+// confirmed returns a form that was confirmed.
+func confirmed(form url.Values) url.Values {
+	form = maps.Clone(form)
+	form.Set("confirm", "yes")
+	return form
 }

@@ -178,6 +178,9 @@ func (r *request) overview() (o overview, err error) {
 
 	o.fill(seen)
 	o.Fleet, err = r.fleetView(keep["app"]...)
+	if o.Fleet.Away {
+		o.Fleet.Label = o.Work.Label // as the database knows it
+	}
 	return o, err
 }
 

@@ -112,8 +112,6 @@ func TestWhoShowsKeysAndLeadsToThem(t *testing.T) {
 // The page says what is banned, offers each action by one button, and comes back to itself.
 func TestWhoSaysThatShadowRefusesNothing(t *testing.T) {
 	w := bansWorld(t)
-	before, later := midday.Add(-time.Hour), midday.Add(-time.Minute)
-	w.at.Store(&before)
 	limit := core.MustParseLimit("5/1m")
 	for _, p := range []policy.Policy{
 		{Name: "seen", Apps: []string{"a"}, Limit: limit, Key: "ip", Mode: policy.Shadow},
@@ -123,7 +121,11 @@ func TestWhoSaysThatShadowRefusesNothing(t *testing.T) {
 		_, err := w.CreatePolicy(t.Context(), w.admin, p)
 		w.must(err)
 	}
-	w.at.Store(&later)
+
+	// The lists begin after these and before the change of one of them.
+	w.pass(time.Minute)
+	from := w.now()
+	w.pass(time.Minute)
 	fresh, err := w.Policy(t.Context(), w.admin, "fresh")
 	w.must(err)
 	fresh.Mode = policy.Enforce
@@ -132,9 +134,9 @@ func TestWhoSaysThatShadowRefusesNothing(t *testing.T) {
 
 	w.fleet.top = stats.Top{Instances: 1}
 	for _, name := range []string{"seen", "long", "fresh"} {
-		w.fleet.top.Rules = append(w.fleet.top.Rules, topkeys.Rule{
-			Rule: name, Refused: summary(0, topkeys.Key{Key: "eve", Count: 95}),
-		})
+		refused := summary(0, topkeys.Key{Key: "eve", Count: 95})
+		refused.From, refused.To = from, w.now()
+		w.fleet.top.Rules = append(w.fleet.top.Rules, topkeys.Rule{Rule: name, Refused: refused})
 	}
 
 	got := w.as("admin").get("/who?app=a").want(http.StatusOK)
