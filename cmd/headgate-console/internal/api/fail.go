@@ -74,6 +74,8 @@ func plainProblem(err error) *problem {
 		return newProblem(http.StatusConflict, "moved", "the policies were changed since the plan was made")
 	case errors.Is(err, service.ErrBusy):
 		return away("others do the same at the moment")
+	case errors.Is(err, service.ErrFull):
+		return away("the disk is full")
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return away("the database does not answer")
 	}

@@ -156,7 +156,8 @@ func (a *App) wake() {
 	}
 }
 
-// Healthy returns an error while the database does not answer.
+// Healthy returns an error while the database does not answer, or has no space for a write. That
+// error matches syscall.ENOSPC.
 func (a *App) Healthy(ctx context.Context) error { return a.db.Ping(ctx) }
 
 // Unpublished says that the policies are not published because those in Redis are not of this

@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"syscall"
 	"time"
 )
 
@@ -10,8 +12,9 @@ import (
 const healthTime = 2 * time.Second
 
 // Health answers GET and HEAD with 200 while healthy returns nil, and with 503 otherwise.
-// The answer does not contain the error. While the console is healthy and has something to
-// complain of, remark returns it, and the answer has it in its second line; "" is nothing.
+// The answer says whether the disk is full, and nothing else of the error. While the console is
+// healthy and has something to complain of, remark returns it, and the answer has it in its second
+// line; "" is nothing.
 func Health(healthy func(context.Context) error, remark func() string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -28,9 +31,13 @@ func Health(healthy func(context.Context) error, remark func() string) http.Hand
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 
-		if healthy(ctx) != nil {
+		if err := healthy(ctx); err != nil {
+			text := "the database is not available\n"
+			if errors.Is(err, syscall.ENOSPC) {
+				text = "the disk is full\n"
+			}
 			w.WriteHeader(http.StatusServiceUnavailable)
-			w.Write([]byte("the database is not available\n"))
+			w.Write([]byte(text))
 			return
 		}
 		w.Write([]byte("ok\n"))

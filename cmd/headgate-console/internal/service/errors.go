@@ -19,6 +19,10 @@ var (
 	// was made in full or not at all, and the version shows which.
 	ErrUnavailable = store.ErrUnavailable
 
+	// ErrFull means that there is no space for a write. Nothing was changed. It matches
+	// ErrUnavailable too.
+	ErrFull = store.ErrFull
+
 	// ErrNotFound means that the object does not exist, or that the actor may not
 	// know of it.
 	ErrNotFound = store.ErrNotFound

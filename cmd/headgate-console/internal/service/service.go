@@ -117,6 +117,9 @@ func New(o Options) (*Service, error) {
 	return s, nil
 }
 
+// Full reports whether the last write failed because the disk is full.
+func (s *Service) Full() bool { return s.db.Full() }
+
 // now returns the time in microseconds since the Unix epoch.
 func (s *Service) now() int64 { return s.clock().UnixMicro() }
 

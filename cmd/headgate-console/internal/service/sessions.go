@@ -39,7 +39,7 @@ func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor
 
 	// The last use is written once a minute, or each request would be a write.
 	if now >= session.SeenAt+touchEvery.Microseconds() {
-		err = s.db.Update(ctx, func(t *store.Tx) error { return t.TouchSession(hash, now) })
+		err = s.touch(ctx, func(t *store.Tx) error { return t.TouchSession(hash, now) })
 	}
 
 	a := Actor{user: session.User, via: viaSession, session: hash, meta: m.sanitized()}
@@ -48,6 +48,15 @@ func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor
 	}
 
 	return a, err
+}
+
+// touch writes the last use of a session or token. Pages can be read while the disk is full.
+func (s *Service) touch(ctx context.Context, f func(*store.Tx) error) error {
+	err := s.db.Update(ctx, f)
+	if errors.Is(err, ErrFull) {
+		return nil
+	}
+	return err
 }
 
 // AuthenticateByProxy returns the actor for a user that a trusted proxy has

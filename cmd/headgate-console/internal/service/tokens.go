@@ -300,7 +300,7 @@ func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) 
 
 	// The last use is written once a minute, or each request would be a write.
 	if now >= row.UsedAt+touchEvery.Microseconds() {
-		err = s.db.Update(ctx, func(t *store.Tx) error { return t.TouchToken(row.ID, now) })
+		err = s.touch(ctx, func(t *store.Tx) error { return t.TouchToken(row.ID, now) })
 	}
 
 	return Actor{user: row.User, via: viaToken + row.ID, token: scopeOf(row), meta: m.sanitized()}, err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"syscall"
 )
 
 // Errors of calls, apart from faults of the program. Test with errors.Is.
@@ -13,6 +14,10 @@ var (
 	// write. Nothing was changed, unless the connection broke during the commit:
 	// then the change was made in full or not at all.
 	ErrUnavailable = errors.New("the database is not available")
+
+	// ErrFull means that there is no space for a write. Nothing was changed. It matches
+	// ErrUnavailable and syscall.ENOSPC too.
+	ErrFull = fmt.Errorf("%w: %w", ErrUnavailable, syscall.ENOSPC)
 
 	// ErrNotFound means that there is no such row.
 	ErrNotFound = errors.New("not found")
@@ -35,6 +40,7 @@ type kind int
 const (
 	kindOther       kind = iota // a fault of the program
 	kindUnavailable             // the database does not answer
+	kindFull                    // there is no space
 	kindContended               // another transaction was first: try again
 	kindExists
 	kindReferenced
@@ -57,6 +63,9 @@ func (d *DB) translate(err error) error {
 
 	// What is contended has been tried again for as long as there was time.
 	switch d.engine.kind(err) {
+	case kindFull:
+		d.full.Store(true)
+		return fmt.Errorf("%w: %w", ErrFull, err)
 	case kindUnavailable, kindContended:
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case kindExists:

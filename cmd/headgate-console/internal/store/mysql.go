@@ -191,7 +191,9 @@ func mysqlKind(number uint16) kind {
 		return kindReferenced
 	case mysqlLockWait, mysqlDeadlock, mysqlChanged:
 		return kindContended
-	case mysqlTooMany, mysqlUserLimit, mysqlShutdown, mysqlReadOnly, mysqlReadOnlyTx, mysqlDiskFull, mysqlTableFull,
+	case mysqlDiskFull, mysqlTableFull:
+		return kindFull
+	case mysqlTooMany, mysqlUserLimit, mysqlShutdown, mysqlReadOnly, mysqlReadOnlyTx,
 		mysqlAccessDenied, mysqlNoDatabase, mysqlDBDenied, mysqlKilled, mysqlKilledConn, mysqlStatementTime:
 		return kindUnavailable
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -47,6 +48,7 @@ type DB struct {
 	write   *sql.DB
 	timeout time.Duration
 	seal    seal
+	full    atomic.Bool // the last write failed for want of space
 }
 
 // engine holds the differences between databases.
@@ -134,10 +136,21 @@ func (d *DB) Close() error {
 	return errors.Join(d.read.Close(), d.write.Close())
 }
 
-// Ping returns an error unless the database answers.
+// Full reports whether the last write failed because there was no space.
+func (d *DB) Full() bool { return d.full.Load() }
+
+// probeName is the setting that Ping writes.
+const probeName = "probe"
+
+// Ping returns an error unless the database answers, and can write if the last write failed for
+// want of space.
 func (d *DB) Ping(ctx context.Context) error {
-	return d.View(ctx, func(t *Tx) error {
+	err := d.View(ctx, func(t *Tx) error {
 		_, err := t.Counter(CounterPolicies)
 		return err
 	})
+	if err != nil || !d.Full() {
+		return err
+	}
+	return d.Update(ctx, func(t *Tx) error { return t.SetSetting(probeName, time.Now().UTC().Format(time.RFC3339Nano)) })
 }

@@ -132,7 +132,9 @@ func (sqlite) kind(err error) kind {
 	switch e.Code() & 0xff {
 	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED:
 		return kindContended
-	case codes.SQLITE_CANTOPEN, codes.SQLITE_FULL, codes.SQLITE_IOERR, codes.SQLITE_READONLY,
+	case codes.SQLITE_FULL:
+		return kindFull
+	case codes.SQLITE_CANTOPEN, codes.SQLITE_IOERR, codes.SQLITE_READONLY,
 		codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB, codes.SQLITE_PERM, codes.SQLITE_INTERRUPT, codes.SQLITE_NOMEM:
 		return kindUnavailable
 	}

@@ -30,6 +30,7 @@ type Tx struct {
 	ctx   context.Context // of the one call that the transaction belongs to
 	tx    *sql.Tx
 	known map[string]*sql.Stmt // nil for a query that has run once
+	wrote bool                 // rows
 }
 
 // View runs f in a transaction that only reads, and sees the database at one instant.
@@ -90,7 +91,15 @@ func (d *DB) once(ctx context.Context, db *sql.DB, o *sql.TxOptions, f func(*Tx)
 	if err := f(t); err != nil {
 		return err
 	}
-	return d.translate(tx.Commit())
+	if err := d.translate(tx.Commit()); err != nil {
+		return err
+	}
+
+	// There is space again.
+	if t.wrote && d.full.Load() {
+		d.full.Store(false)
+	}
+	return nil
 }
 
 // begin begins a transaction. It waits until ctx ends while other programs write.
@@ -137,6 +146,7 @@ func (t *Tx) exec(query string, args ...any) (int64, error) {
 	}
 
 	n, err := r.RowsAffected()
+	t.wrote = t.wrote || n > 0
 	return n, t.db.translate(err)
 }
 

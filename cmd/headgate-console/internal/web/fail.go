@@ -24,6 +24,9 @@ var (
 // foreign refuses a form that another site sent.
 func foreign(*request) error { return errForeign }
 
+// fullTitle is what pages say if there is no space for a write.
+const fullTitle = "The disk is full"
+
 // failure is the page of an error.
 type failure struct {
 	Status int
@@ -78,6 +81,12 @@ func (r *request) explain(err error) failure {
 		return r.keepFields(failure{
 			Status: 503, Title: "Redis does not answer",
 			Text: "The counts of the instances cannot be read. Please try again in a moment.",
+		})
+	case errors.Is(err, service.ErrFull):
+		return r.keepFields(failure{
+			Status: 503, Title: fullTitle,
+			Text: "Nothing was changed. The running instances go on with the policies that they have. " +
+				"Make room where the console has its database, and try again.",
 		})
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		return r.keepFields(failure{

@@ -42,7 +42,7 @@ func login(r *request) error {
 		form.Mistake = f.Text
 		return r.show(f.Status, "login", "Sign in", form)
 	case errors.Is(err, service.ErrUnavailable):
-		form.Mistake = away
+		form.Mistake = awayText(err)
 		return r.show(http.StatusServiceUnavailable, "login", "Sign in", form)
 	case err != nil:
 		return err
@@ -106,7 +106,7 @@ func loginCode(r *request) error {
 		form.Mistake = f.Text + " A recovery code, or a browser in which you have signed in before, may work now."
 		return r.show(f.Status, "code", "Sign in", form)
 	case errors.Is(err, service.ErrUnavailable):
-		form.Mistake = away
+		form.Mistake = awayText(err)
 		return r.show(http.StatusServiceUnavailable, "code", "Sign in", form)
 	case err != nil:
 		return err
@@ -115,8 +115,13 @@ func loginCode(r *request) error {
 	return r.enter(session, form.Next)
 }
 
-// away is what the pages for logging in say of a database that does not answer.
-const away = "The database does not answer. Please try again in a moment."
+// awayText is what the pages for logging in say of a database that is not available.
+func awayText(err error) string {
+	if errors.Is(err, service.ErrFull) {
+		return fullTitle + ", so nobody can sign in. Make room where the console has its database."
+	}
+	return "The database does not answer. Please try again in a moment."
+}
 
 // maxNext is how many bytes the address of a page to show after the log-in may have. A cookie
 // keeps it while people are at a provider, and browsers drop cookies of more than 4 KiB.

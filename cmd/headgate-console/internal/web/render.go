@@ -68,6 +68,7 @@ type frame struct {
 	Banner  *banner
 	Unable  unable
 	About   string // the policy that the page is about, or ""
+	Full    bool   // the disk is full
 	Body    any
 }
 
@@ -114,7 +115,7 @@ func (r *request) frame(title string) frame {
 	return frame{
 		Title: title, Section: section, User: r.access.User, Manager: r.access.CanManage(),
 		Ready: r.access.User != "" && !r.access.MustChangePassword && !r.access.MustSetUpSecondFactor,
-		Done:  messages()[r.query("done")],
+		Done:  messages()[r.query("done")], Full: r.access.User != "" && r.Service.Full(),
 	}
 }
 
