@@ -18,12 +18,12 @@ type point struct {
 	units int64
 }
 
-// A drawing shows this many Periods, and begins Period/lead before the first
-// request.
-const (
-	periods = 3
-	lead    = 4
-)
+// periods is how many Periods a drawing shows, from the first request on.
+const periods = 3
+
+// intoWindow is the part of an aligned window that has passed at the first request: a quarter, as
+// callers begin at any time.
+const intoWindow = 4
 
 // maxPoints is the largest number of points that a drawing needs.
 const maxPoints = 720
@@ -72,6 +72,9 @@ func (c course) simulate(l core.Limit) course {
 	// An aligned window begins at a multiple of its Period.
 	const epoch = int64(400*24*time.Hour/time.Microsecond) * 16
 	start := epoch - epoch%l.Period.Microseconds()
+	if l.Aligned {
+		start += l.Period.Microseconds() / intoWindow
+	}
 
 	// The state is kept here instead of in a store, so that a drawing needs no clock.
 	var state core.State
@@ -86,7 +89,11 @@ func (c course) simulate(l core.Limit) course {
 
 	// The client takes all that remains, and then asks again at the instant that the answer names.
 	c.points = append(c.points, point{0, 0})
-	for at := l.Period / lead; at <= c.span; {
+	last := c.span
+	if !l.Books() {
+		last-- // a window that begins with the end of the drawing is not shown
+	}
+	for at := time.Duration(0); at <= last; {
 		if n := decide(at, 0).Remaining; n > 0 {
 			decide(at, n)
 			c.add(at, n)
@@ -101,16 +108,15 @@ func (c course) simulate(l core.Limit) course {
 // smooth draws a burst, and then a unit each Period/Quota, as far as a drawing can
 // show single units.
 func (c course) smooth(l core.Limit) course {
-	from := l.Period / lead
 	c.points = append(c.points, point{0, 0})
-	c.add(from, l.Capacity())
+	c.add(0, l.Capacity())
 
 	// Where there are more units than points, a point stands for several of them.
-	all := scale(int64(c.span-from), l.Quota, int64(l.Period))
+	all := scale(int64(c.span), l.Quota, int64(l.Period))
 	for n, i := min(all, maxPoints), int64(1); i <= n; i++ {
 		units := scale(all, i, n)
 		after := time.Duration(scale(units, int64(l.Period), l.Quota))
-		c.add(from+after, l.Capacity()+units-c.max)
+		c.add(after, l.Capacity()+units-c.max)
 	}
 
 	c.points = append(c.points, point{c.span, c.max})
@@ -137,9 +143,8 @@ func (c *course) add(at time.Duration, units int64) {
 // leases draws requests that each hold a lease for half a Period.
 func (c course) leases(l core.Limit) course {
 	c.max = l.Quota
-	c.points = append(c.points, point{0, 0})
 	half := l.Period / 2
-	for at := l.Period / lead; at < c.span; at += 2 * half {
+	for at := time.Duration(0); at < c.span; at += 2 * half {
 		c.points = append(c.points, point{at, l.Quota}, point{min(at+half, c.span), 0})
 	}
 	return c
@@ -151,5 +156,5 @@ func (c *course) inWords(l core.Limit) string {
 		return fmt.Sprintf("At most %d at the same time, however fast they come.", l.Quota)
 	}
 	return fmt.Sprintf("A caller that never stops asking gets %d at once and %d in %s.",
-		l.Capacity(), c.max, l.Period*periods-l.Period/lead)
+		l.Capacity(), c.max, c.span)
 }

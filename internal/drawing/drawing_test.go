@@ -24,30 +24,48 @@ func parse(t testing.TB, text string) core.Limit {
 func TestCourseFollowsTheAlgorithm(t *testing.T) {
 	s := time.Second
 
-	// Each passes what is allowed at once from the first second on, and what comes back until the
-	// twelfth.
+	// Each passes what is allowed at once with the first request, and what comes back until the
+	// twelfth second.
 	for _, row := range []struct {
 		limit string
 		want  []point
 	}{
-		{"10/4s fixed-window", []point{{0, 0}, {1 * s, 10}, {5 * s, 20}, {9 * s, 30}, {12 * s, 30}}},
-		// Aligned windows begin at 4, 8 and 12 seconds, and not with the first request.
-		{"10/4s fixed-window aligned", []point{{0, 0}, {1 * s, 10}, {4 * s, 20}, {8 * s, 30},
-			{12 * s, 40}, {12 * s, 40}}},
-		{"10/4s sliding-log", []point{{0, 0}, {1 * s, 10}, {5 * s, 20}, {9 * s, 30}, {12 * s, 30}}},
+		{"10/4s fixed-window", []point{{0, 10}, {4 * s, 20}, {8 * s, 30}, {12 * s, 30}}},
+		// The first request comes a second after the beginning of an aligned window.
+		{"10/4s fixed-window aligned", []point{{0, 10}, {3 * s, 20}, {7 * s, 30}, {11 * s, 40}, {12 * s, 40}}},
+		{"10/4s sliding-log", []point{{0, 10}, {4 * s, 20}, {8 * s, 30}, {12 * s, 30}}},
 
 		// A bucket gets the units of a Period back together, and the limit below it one by one.
-		{"2/4s token-bucket burst=5", []point{{0, 0}, {1 * s, 5}, {5 * s, 7}, {9 * s, 9}, {12 * s, 9}}},
-		{"2/4s burst=3", []point{{0, 0}, {1 * s, 3}, {3 * s, 4}, {5 * s, 5}, {7 * s, 6}, {9 * s, 7},
-			{11 * s, 8}, {12 * s, 8}}},
+		{"2/4s token-bucket burst=5", []point{{0, 5}, {4 * s, 7}, {8 * s, 9}, {12 * s, 9}}},
+		{"2/4s burst=3", []point{{0, 3}, {2 * s, 4}, {4 * s, 5}, {6 * s, 6}, {8 * s, 7}, {10 * s, 8},
+			{12 * s, 9}, {12 * s, 9}}},
 
 		// What is held comes and goes, and is no sum.
-		{"3 concurrent ttl=4s", []point{{0, 0}, {1 * s, 3}, {3 * s, 0}, {5 * s, 3}, {7 * s, 0},
-			{9 * s, 3}, {11 * s, 0}}},
+		{"3 concurrent ttl=4s", []point{{0, 3}, {2 * s, 0}, {4 * s, 3}, {6 * s, 0}, {8 * s, 3}, {10 * s, 0}}},
 	} {
 		c, err := simulate(parse(t, row.limit))
 		if err != nil || !slices.Equal(c.points, row.want) {
 			t.Errorf("%s: %v, %v, want %v", row.limit, c.points, err, row.want)
+		}
+	}
+}
+
+func TestCourseAgreesWithItsAxis(t *testing.T) {
+	c, err := simulate(parse(t, "100/1m burst=20"))
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// The axis names the instants from the first request on.
+	for at, want := range map[time.Duration]int64{0: 20, time.Minute: 120, 2 * time.Minute: 220, 3 * time.Minute: 320} {
+		var got int64
+		for _, p := range c.points {
+			if p.at <= at {
+				got = p.units
+			}
+		}
+		if got != want {
+			t.Errorf("at %v there are %d units, want %d", at, got, want)
 		}
 	}
 }
@@ -97,7 +115,7 @@ func TestSVGRefusesWrongLimits(t *testing.T) {
 
 func TestSVGInWords(t *testing.T) {
 	for text, want := range map[string]string{
-		"10/4s fixed-window":   "A caller that never stops asking gets 10 at once and 30 in 11s.",
+		"10/4s fixed-window":   "A caller that never stops asking gets 10 at once and 30 in 12s.",
 		"20 concurrent ttl=1m": "At most 20 at the same time, however fast they come.",
 	} {
 		if svg, err := SVG(parse(t, text)); err != nil || !strings.Contains(svg, want) {

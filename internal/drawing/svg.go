@@ -123,10 +123,9 @@ func (c *course) steps(b *strings.Builder) {
 
 // rate draws Quota a Period, from the first request on.
 func (c *course) rate(b *strings.Builder, l core.Limit) {
-	from := l.Period / lead
-	end := float64(l.Quota) * float64(c.span-from) / float64(l.Period)
+	end := float64(l.Quota) * periods
 	fmt.Fprintf(b, `<line class="rate" x1="%s" y1="%s" x2="%s" y2="%s"/>`,
-		c.x(from), c.y(0), c.x(c.span), c.y(min(end, float64(c.max))))
+		c.x(0), c.y(0), c.x(c.span), c.y(min(end, float64(c.max))))
 	fmt.Fprintf(b, `<text x="%d" y="16" text-anchor="end">dashed: %s each %s</text>`,
 		width-right, short(l.Quota), span(l.Period))
 }
