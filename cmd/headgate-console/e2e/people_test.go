@@ -153,6 +153,7 @@ func (j *journey) secondFactors() {
 
 	b.navigate(j.url("/account/second-factor"))
 	b.fill("Password to turn it off", password)
+	b.fill("Code of now, or a recovery code", recovery[2])
 	b.press("Turn the second factor off")
 	b.reads("The second factor was turned off.")
 }

@@ -95,11 +95,18 @@ func (c *call) recoveryCodes(codes []string) error {
 }
 
 func (c *call) disableSecondFactor() error {
-	password, err := c.password()
-	if err != nil {
+	var in struct {
+		Password string `json:"password"`
+		Code     string `json:"code"`
+	}
+	if err := c.decode(&in); err != nil {
 		return err
 	}
-	return c.nothing(wrong(c.o.Service.DisableSecondFactor(c.ctx(), c.actor, password), "password"))
+	err := c.o.Service.DisableSecondFactor(c.ctx(), c.actor, in.Password, in.Code)
+	if errors.Is(err, service.ErrCode) {
+		return wrong(err, "code")
+	}
+	return c.nothing(wrong(err, "password"))
 }
 
 func (c *call) removeSecondFactor() error { return c.changeUser(c.o.Service.RemoveSecondFactor) }

@@ -40,13 +40,14 @@ func TestSecondFactor(t *testing.T) {
 	w.ask("administrator", "GET", "/api/users/owner", nil).want(200).wantValue(true, "second_factor")
 
 	post("/recovery-codes", object{"password": "wrong"}).wantField("password")
-	if fresh := post("/recovery-codes", own).want(200).
-		get("recovery_codes").([]any); len(fresh) != 10 || fresh[0] == codes[0] {
+	fresh := post("/recovery-codes", own).want(200).get("recovery_codes").([]any)
+	if len(fresh) != 10 || fresh[0] == codes[0] {
 		t.Errorf("the new recovery codes are %v", fresh)
 	}
 
-	post("/off", object{"password": "wrong"}).wantField("password")
-	post("/off", own).want(204)
+	post("/off", object{"password": "wrong", "code": fresh[0]}).wantField("password")
+	post("/off", object{"password": password, "code": code}).wantField("code") // it was used
+	post("/off", object{"password": password, "code": fresh[0]}).want(204)
 	w.ask("owner", "GET", "/api/second-factor", nil).want(200).wantValue(false, "on")
 
 	// The first is the name of no user. The second is the administrator, who has the account's page

@@ -13,6 +13,11 @@ type Meta struct {
 	Agent     string // the User-Agent of the client
 	RequestID string
 	Device    string // the secret of [Session.Device] that the client has, or ""
+	Session   string // of a log-in: the secret of the session that the client has had until now, or ""
+
+	// Poll reports that a page has sent the request by itself, and no person: it does not count as
+	// a use of the session.
+	Poll bool
 }
 
 const (
@@ -24,7 +29,7 @@ const (
 func (m Meta) sanitized() Meta {
 	return Meta{
 		Address: sanitize(m.Address, maxAddress), Agent: sanitize(m.Agent, maxAgent),
-		RequestID: sanitize(m.RequestID, maxRequestID), Device: m.Device,
+		RequestID: sanitize(m.RequestID, maxRequestID), Device: m.Device, Session: m.Session, Poll: m.Poll,
 	}
 }
 

@@ -173,7 +173,8 @@ func (s *Service) checkedUser(ctx context.Context, name, password string) (store
 	return u, nil
 }
 
-// open starts a session of an actor and deletes sessions that have ended.
+// open starts a session of an actor, and deletes sessions that have ended and the one before in
+// the same browser.
 func (s *Service) open(t *store.Tx, u store.User, a Actor, now int64) (Session, error) {
 	m := a.meta
 	settings, err := settingsOf(t)
@@ -181,6 +182,9 @@ func (s *Service) open(t *store.Tx, u store.User, a Actor, now int64) (Session, 
 		return Session{}, err
 	}
 	if err := t.DeleteEndedSessions(now, now-settings.SessionIdle.Microseconds()); err != nil {
+		return Session{}, err
+	}
+	if err := s.endBefore(t, m, now); err != nil {
 		return Session{}, err
 	}
 

@@ -427,7 +427,7 @@ func matrix() []row {
 			return found(err)
 		}, persons},
 		{"DisableSecondFactor", func(ctx context.Context, w *world, a Actor) error {
-			return found(w.DisableSecondFactor(ctx, a, adminPassword))
+			return found(w.DisableSecondFactor(ctx, a, adminPassword, "000000"))
 		}, persons},
 
 		{"CreateApp", func(ctx context.Context, w *world, a Actor) error {

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
@@ -187,14 +188,27 @@ func (s *Service) RenewRecoveryCodes(ctx context.Context, a Actor, password stri
 	return codes, nil
 }
 
-// DisableSecondFactor turns the actor's own second factor off. The error is ErrCredentials if
-// the password is wrong, and ErrNotFound without a second factor. If the settings require
-// one, the user has to set up another before any other action.
-func (s *Service) DisableSecondFactor(ctx context.Context, a Actor, password string) error {
+// ErrCode is an ErrCredentials: the password is right, and the code is wrong.
+var ErrCode = fmt.Errorf("%w: the code is wrong", ErrCredentials)
+
+// DisableSecondFactor turns the actor's own second factor off, with a code of it or a recovery code.
+// The error is ErrCode if that is wrong, ErrCredentials if the password is wrong, and ErrNotFound
+// without a second factor. If the settings require one, the user has to set up another before any
+// other action.
+func (s *Service) DisableSecondFactor(ctx context.Context, a Actor, password, code string) error {
 	return s.withOwnPassword(ctx, a, "second-factor.disable", password, func(d *action) error {
-		if _, on, err := confirmedFactor(d.Tx, a.user); err != nil || !on {
+		f, on, err := confirmedFactor(d.Tx, a.user)
+		if err != nil || !on {
 			return missing(err)
 		}
+
+		// Whoever has found a session and the password has not the device.
+		if _, err := useCode(d.Tx, f, code, d.now); errors.Is(err, ErrCredentials) {
+			return ErrCode
+		} else if err != nil {
+			return err
+		}
+
 		if err := d.DeleteSecondFactor(a.user); err != nil {
 			return err
 		}
@@ -291,7 +305,11 @@ func (s *Service) withOwnPassword(ctx context.Context, a Actor, verb, password s
 
 	if errors.Is(err, ErrCredentials) {
 		try.Failed()
-		s.auditRefusal(ctx, a, verb, object, "the password is wrong")
+		reason := "the password is wrong"
+		if errors.Is(err, ErrCode) {
+			reason = "the code is wrong"
+		}
+		s.auditRefusal(ctx, a, verb, object, reason)
 		return err
 	}
 

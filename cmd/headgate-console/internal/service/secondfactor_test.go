@@ -464,18 +464,26 @@ func TestSecondFactorNeedsThePassword(t *testing.T) {
 
 		_, err := w.BeginSecondFactor(ctx, x, "wrong")
 		wantErr(t, "to begin with a wrong password", err, ErrCredentials)
-		wantErr(t, "to turn off what is not on", w.DisableSecondFactor(ctx, x, userPassword), ErrNotFound)
+		wantErr(t, "to turn off what is not on", w.DisableSecondFactor(ctx, x, userPassword, "000000"), ErrNotFound)
 		_, err = w.RenewRecoveryCodes(ctx, x, userPassword)
 		wantErr(t, "recovery codes without a factor", err, ErrNotFound)
 
-		w.enrol(x, userPassword)
+		secret, recovery := w.enrol(x, userPassword)
 		_, err = w.BeginSecondFactor(ctx, x, userPassword)
 		wantFault(t, "a second one", err, "")
-		wantErr(t, "to turn it off with a wrong password", w.DisableSecondFactor(ctx, x, "wrong"), ErrCredentials)
+		wantErr(t, "to turn it off with a wrong password", w.DisableSecondFactor(ctx, x, "wrong", recovery[0]), ErrCredentials)
 
 		// Nothing of it is left: neither the question for a code nor recovery codes for the next
 		// one.
-		w.must(w.DisableSecondFactor(ctx, x, userPassword))
+		err = w.DisableSecondFactor(ctx, x, userPassword, "000000")
+		wantErr(t, "to turn it off with a wrong code", err, ErrCode)
+		err = w.DisableSecondFactor(ctx, x, userPassword, w.codeAt(secret, -step))
+		wantErr(t, "to turn it off with a code that was used", err, ErrCode)
+		rows := w.entries(AuditQuery{Action: "second-factor.disable"})
+		if len(rows) != 3 || rows[0].Note != "the code is wrong" || rows[2].Note != "the password is wrong" {
+			t.Errorf("the audit log has %+v", rows)
+		}
+		w.must(w.DisableSecondFactor(ctx, x, userPassword, w.codeAt(secret, 0)))
 		if s, err := w.Login(ctx, "x", userPassword, Meta{}); err != nil || s.Token == "" {
 			t.Errorf("after it was turned off: %+v %v", s, err)
 		}
@@ -653,10 +661,10 @@ func TestSecondFactorRequired(t *testing.T) {
 		w.must(err)
 
 		x = w.actor(s)
-		w.enrol(x, adminPassword)
+		_, recovery := w.enrol(x, adminPassword)
 		w.must(may(x))
 
-		w.must(w.DisableSecondFactor(ctx, x, adminPassword))
+		w.must(w.DisableSecondFactor(ctx, x, adminPassword, recovery[0]))
 		wantErr(t, "x after it was turned off", may(x), ErrSecondFactor)
 
 		w.enrol(w.admin, adminPassword)
@@ -686,7 +694,7 @@ func TestProviderIsResponsibleForTheSecondFactor(t *testing.T) {
 
 	// The session of a provider has no password with which to turn it off.
 	a := w.actor(s)
-	wantErr(t, "to turn it off", w.DisableSecondFactor(ctx, a, userPassword), ErrDenied)
+	wantErr(t, "to turn it off", w.DisableSecondFactor(ctx, a, userPassword, "000000"), ErrDenied)
 	if state, err := w.SecondFactor(ctx, a); err != nil || !state.Elsewhere {
 		t.Errorf("%+v %v", state, err)
 	}

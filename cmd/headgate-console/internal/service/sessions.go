@@ -38,7 +38,7 @@ func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor
 	}
 
 	// The last use is written once a minute, or each request would be a write.
-	if now >= session.SeenAt+touchEvery.Microseconds() {
+	if !m.Poll && now >= session.SeenAt+touchEvery.Microseconds() {
 		err = s.touch(ctx, func(t *store.Tx) error { return t.TouchSession(hash, now) })
 	}
 
@@ -48,6 +48,27 @@ func (s *Service) Authenticate(ctx context.Context, token string, m Meta) (Actor
 	}
 
 	return a, err
+}
+
+// endBefore ends the session that a browser has had until a log-in, which replaces its cookie.
+func (s *Service) endBefore(t *store.Tx, m Meta, now int64) error {
+	if m.Session == "" {
+		return nil
+	}
+	before, err := t.Session(auth.Digest(m.Session))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	if err := t.DeleteSession(before.User, before.Hash); err != nil {
+		return err
+	}
+	row := Actor{user: before.User, via: viaSession, meta: m}.auditRow(now, "session.logout", userObject(before.User))
+	row.Outcome, row.Note = string(Done), "another log-in in the same browser"
+	return t.AddAudit(row)
 }
 
 // touch writes the last use of a session or token. Pages can be read while the disk is full.

@@ -3,6 +3,7 @@ package service
 import (
 	"errors"
 	"testing"
+	"time"
 )
 
 func TestProxyNamesExistingUsers(t *testing.T) {
@@ -54,4 +55,66 @@ func TestProxyNeedsTheDatabase(t *testing.T) {
 	if _, err := w.AuthenticateByProxy(t.Context(), FirstUser, Meta{}); err == nil || errors.Is(err, ErrNotLoggedIn) {
 		t.Errorf("the error is %v", err)
 	}
+}
+
+func TestSessionIsNotKeptByItsPage(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.must(w.SaveSettings(ctx, w.admin, Settings{SessionIdle: 5 * time.Minute, SessionLife: time.Hour}))
+		polled, used := w.session(FirstUser, adminPassword), w.session(FirstUser, adminPassword)
+
+		// Each minute one page asks by itself, and a person uses the other one.
+		for range 4 {
+			w.clock.pass(time.Minute)
+			_, err := w.Authenticate(ctx, polled.Token, Meta{Poll: true})
+			w.must(err)
+			_, err = w.Authenticate(ctx, used.Token, Meta{})
+			w.must(err)
+		}
+
+		w.clock.pass(time.Minute)
+		_, err := w.Authenticate(ctx, polled.Token, Meta{Poll: true})
+		wantErr(t, "a page that asks by itself", err, ErrNotLoggedIn)
+		_, err = w.Authenticate(ctx, used.Token, Meta{Poll: true})
+		w.must(err)
+	})
+}
+
+func TestLogInEndsTheSessionBeforeInTheSameBrowser(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.person("x", nil)
+		mine, others := w.session(FirstUser, adminPassword), w.session("x", userPassword)
+
+		// A failed attempt ends nothing.
+		_, err := w.Login(ctx, "x", "wrong", Meta{Session: mine.Token})
+		wantErr(t, "a wrong password", err, ErrCredentials)
+		w.actor(mine)
+
+		next, err := w.Login(ctx, "x", userPassword, Meta{Session: mine.Token})
+		w.must(err)
+		_, err = w.Authenticate(ctx, mine.Token, Meta{})
+		wantErr(t, "the session before", err, ErrNotLoggedIn)
+		w.actor(next)
+		w.actor(others)
+
+		rows := w.entries(AuditQuery{Action: "session.logout"})
+		if len(rows) != 1 || rows[0].Object != "user:"+FirstUser || rows[0].Note != "another log-in in the same browser" {
+			t.Errorf("the audit log has %+v", rows)
+		}
+
+		// One that has ended, or that never was, is no hindrance.
+		for _, token := range []string{mine.Token, "none"} {
+			_, err := w.Login(ctx, "x", userPassword, Meta{Session: token})
+			w.must(err)
+		}
+	})
+}
+
+// session logs a user in.
+func (w *world) session(user, password string) Session {
+	w.t.Helper()
+	s, err := w.Login(w.t.Context(), user, password, Meta{Address: "192.0.2.7:1"})
+	w.must(err)
+	return s
 }

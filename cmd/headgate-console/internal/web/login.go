@@ -29,7 +29,7 @@ func login(r *request) error {
 	}
 
 	form := loginForm{Name: r.field("name"), Next: r.field("next"), Provider: r.Provider != nil}
-	session, err := r.Service.Login(r.req.Context(), form.Name, r.field("password"), r.meta())
+	session, err := r.Service.Login(r.req.Context(), form.Name, r.field("password"), r.logInMeta())
 
 	// What a person can do something about is shown in the form, with the name that was typed.
 	var limited *service.LimitedError
@@ -89,7 +89,7 @@ func loginCode(r *request) error {
 		pending = c.Value
 	}
 
-	session, err := r.Service.LoginCode(r.req.Context(), pending, r.field("code"), r.meta())
+	session, err := r.Service.LoginCode(r.req.Context(), pending, r.field("code"), r.logInMeta())
 	var limited *service.LimitedError
 	switch {
 	case errors.Is(err, service.ErrNotLoggedIn):

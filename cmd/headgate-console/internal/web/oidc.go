@@ -73,7 +73,7 @@ func oidcEnd(r *request) error {
 		return err
 	}
 
-	session, err := r.Service.LoginByProvider(r.req.Context(), who, own, r.meta())
+	session, err := r.Service.LoginByProvider(r.req.Context(), who, own, r.logInMeta())
 	if err != nil {
 		return r.oidcFailed(err)
 	}

@@ -24,6 +24,7 @@ type request struct {
 	access service.Access // the zero value without a log-in
 
 	proxied bool // the proxy names the user, and there is no session
+	poll    bool // the page has sent it by itself
 }
 
 // public serves a page to all clients.
@@ -52,6 +53,8 @@ func (s *site) private(to route) http.Handler {
 
 // serve answers a user who is logged in.
 func (r *request) serve(to route) error {
+	// A page without JavaScript loads itself again, as its address says.
+	r.poll = to.poll || r.query("refresh") != ""
 	if to.admit != nil {
 		return r.serveAdmitted(to)
 	}
@@ -159,7 +162,15 @@ func (r *request) identify() (service.Actor, error) {
 func (r *request) meta() service.Meta {
 	return service.Meta{
 		Address: r.Proxies.Address(r.req), Agent: r.req.UserAgent(), RequestID: r.requestID(), Device: r.device(),
+		Poll: r.poll,
 	}
+}
+
+// logInMeta is meta for a log-in, which ends the session that the browser has had.
+func (r *request) logInMeta() service.Meta {
+	m := r.meta()
+	m.Session = r.sessionToken()
+	return m
 }
 
 func (r *request) requestID() string { return r.w.Header().Get(requestHeader) }

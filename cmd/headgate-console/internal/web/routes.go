@@ -7,6 +7,7 @@ type route struct {
 	pattern string
 	answer  func(*request) error
 	open    bool // requires no log-in
+	poll    bool // pages ask for it by themselves
 
 	// admit, unless nil, asks for permission before a form of up to maxBytes is read. done is
 	// called after the answer. Other forms have up to maxForm.
@@ -24,7 +25,7 @@ func routes() []route {
 func entryRoutes() []route {
 	return []route{
 		{pattern: "GET /{$}", answer: trafficPage},
-		{pattern: "GET /live", answer: liveTraffic},
+		{pattern: "GET /live", answer: liveTraffic, poll: true},
 		{pattern: "GET /stats", answer: oldStats},
 		{pattern: "GET /login", answer: loginPage, open: true},
 		{pattern: "POST /login", answer: login, open: true},
@@ -47,12 +48,12 @@ func policyRoutes() []route {
 		{pattern: "GET /deleted", answer: deletedPage},
 		{pattern: "GET /scheduled", answer: scheduledPage},
 		{pattern: "POST /scheduled/cancel", answer: cancelScheduled},
-		{pattern: "GET /banner", answer: liveBanner},
-		{pattern: "GET /unable", answer: liveUnable},
+		{pattern: "GET /banner", answer: liveBanner, poll: true},
+		{pattern: "GET /unable", answer: liveUnable, poll: true},
 		{pattern: "GET /new", answer: newPage},
 		{pattern: "POST /new", answer: create},
 		{pattern: "GET /policies/{name}", answer: policyPage},
-		{pattern: "GET /policies/{name}/live", answer: livePolicy},
+		{pattern: "GET /policies/{name}/live", answer: livePolicy, poll: true},
 		{pattern: "GET /policies/{name}/edit", answer: editPage},
 		{pattern: "POST /policies/{name}/edit", answer: update},
 		{pattern: "POST /policies/{name}/mode", answer: setMode},
@@ -81,9 +82,9 @@ func keyRoutes() []route {
 		{pattern: "POST /keys/limit", answer: limitKey},
 		{pattern: "POST /keys/allow", answer: allowKey},
 		{pattern: "GET /who", answer: whoPage},
-		{pattern: "GET /who/live", answer: liveWho},
+		{pattern: "GET /who/live", answer: liveWho, poll: true},
 		{pattern: "GET /bans", answer: bansPage},
-		{pattern: "GET /bans/live", answer: liveBans},
+		{pattern: "GET /bans/live", answer: liveBans, poll: true},
 	}
 }
 

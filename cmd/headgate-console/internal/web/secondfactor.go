@@ -105,7 +105,11 @@ func renewRecovery(r *request) error {
 }
 
 func disableFactor(r *request) error {
-	err := r.Service.DisableSecondFactor(r.req.Context(), r.actor, r.field("password"))
+	err := r.Service.DisableSecondFactor(r.req.Context(), r.actor, r.field("password"), r.field("code"))
+	if errors.Is(err, service.ErrCode) {
+		return r.showFactor(http.StatusUnprocessableEntity,
+			mistakes{"code": {"it is wrong, or was used before; wait for the next one"}})
+	}
 	if m := factorMistakes(err, "off", notPassword); m != nil {
 		return r.showFactor(http.StatusUnprocessableEntity, m)
 	}

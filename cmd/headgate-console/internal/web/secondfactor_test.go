@@ -143,9 +143,9 @@ func (w *world) signInWithRecoveryCode(recovery string) {
 		t.Errorf("the page is\n%s", got.text)
 	}
 
-	if got := other.submit(factorPath, factorPath+"/codes", own).want(http.StatusOK).
-		shown(); len(got) != 10 || got[0] == recovery {
-		t.Errorf("the new codes are %q", got)
+	fresh := other.submit(factorPath, factorPath+"/codes", own).want(http.StatusOK).shown()
+	if len(fresh) != 10 || fresh[0] == recovery {
+		t.Errorf("the new codes are %q", fresh)
 	}
 
 	// What weakens the account needs the password again.
@@ -154,7 +154,14 @@ func (w *world) signInWithRecoveryCode(recovery string) {
 		t.Error("a wrong password is no mistake")
 	}
 
-	other.submit(factorPath, factorPath+"/off", own).goes(factorPath + "?done=factoroff")
+	off := url.Values{"password": {password}, "code": {recovery}}
+	if got := other.submit(factorPath, factorPath+"/off", off).
+		want(http.StatusUnprocessableEntity); got.mistake("code") == "" || got.mistake("off") != "" {
+		t.Error("a recovery code of before is no mistake")
+	}
+
+	off.Set("code", fresh[0])
+	other.submit(factorPath, factorPath+"/off", off).goes(factorPath + "?done=factoroff")
 	w.browser().post("/login", url.Values{"name": {"x"}, "password": {password}}).goes("/")
 }
 
