@@ -1,5 +1,5 @@
-// Package backup has the commands backup and restore, which copy the database of a console to a file
-// and back.
+// Package backup has the commands backup and restore, which copy the database of a console to a
+// file and back.
 package backup
 
 import (
@@ -37,6 +37,7 @@ func Main(ctx context.Context, args []string, env func(string) string, out, bad 
 		return 0
 	}
 
+	// Both write a line of what they have done, and nothing if they fail.
 	if err == nil && o.command == backup {
 		err = o.backup(ctx, out)
 	} else if err == nil {
@@ -57,6 +58,8 @@ func parse(args []string, env func(string) string, bad io.Writer) (o options, er
 		fmt.Fprintf(bad, "Usage: headgate-console %s [flags] FILE\n\n%s\n\n", o.command, o.explain())
 		f.PrintDefaults()
 	}
+
+	// The database is named as for a console that serves.
 	config.DatabaseFlags(f, &o.db, &o.data)
 	f.BoolVar(&o.force, "force", false, "replace what is there")
 
@@ -99,6 +102,8 @@ func (o options) backup(ctx context.Context, out io.Writer) error {
 	if err := store.Backup(ctx, o.db, written); err != nil {
 		return err
 	}
+
+	// The size is that of what is about to get the name, so that nothing fails after it has it.
 	info, err := os.Stat(written)
 	if err != nil {
 		return err

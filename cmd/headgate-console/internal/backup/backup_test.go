@@ -60,9 +60,12 @@ func TestBackupAndRestore(t *testing.T) {
 	one, two, file := filepath.Join(dir, "one"), filepath.Join(dir, "two"), filepath.Join(dir, "file")
 	filled(t, one, "shop") // a console that runs
 
-	if code, out, bad := call(t, nil, backup, "-data", one, file); code != 0 || !strings.Contains(out, file) || bad != "" {
+	code, out, bad := call(t, nil, backup, "-data", one, file)
+	if code != 0 || !strings.Contains(out, file) || bad != "" {
 		t.Fatalf("the backup ended with %d, %q, %q", code, out, bad)
 	}
+
+	// It has secrets, so others may not read it.
 	info, err := os.Stat(file)
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("the file is %v, %v", info, err)
@@ -85,12 +88,15 @@ func TestBackupAndRestore(t *testing.T) {
 			t.Errorf("%v ended with %d, %q", forced, code, bad)
 		}
 	}
+
+	// The directories of what was begun are gone.
 	if list, err := os.ReadDir(dir); err != nil || len(list) != 3 {
 		t.Errorf("the directory has %v, %v", list, err)
 	}
 }
 
 func TestCommandLine(t *testing.T) {
+	// A backup of nothing fails, and so does a command line that is not understood.
 	for _, row := range []struct {
 		env  map[string]string
 		args []string
@@ -101,7 +107,7 @@ func TestCommandLine(t *testing.T) {
 		{nil, []string{backup, "a", "b"}, 2, "name one file"},
 		{nil, []string{backup, "-data", "", "a"}, 2, "-data: it is empty"},
 		{nil, []string{backup, "-data", "/nowhere/at/all", filepath.Join(t.TempDir(), "a")}, 2, "no such file"},
-		{map[string]string{config.EnvDB: "postgres://x"}, []string{backup, "a"}, 2, "-db: it does not begin with mysql://"},
+		{map[string]string{config.EnvDB: "x://x"}, []string{backup, "a"}, 2, "-db: it does not begin with mysql://"},
 		{nil, []string{restore, "-h"}, 0, "End all consoles"},
 		{nil, []string{backup, "-h"}, 0, "which may run meanwhile"},
 	} {
@@ -110,6 +116,7 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 
+	// To look for a database makes none.
 	if _, err := os.Stat("headgate-data"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a backup of nothing made a directory: %v", err)
 	}

@@ -49,9 +49,9 @@ func (s *Service) userCount(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// Recover makes a user an enabled administrator, creates the user if necessary,
-// ends all sessions and tokens of the user and the second factor, and returns a password, which has to be
-// changed at the next log-in. Failed log-ins before it do not count any more. It takes no actor,
+// Recover makes a user an enabled administrator, creates the user if necessary, ends all sessions
+// and tokens of the user and the second factor, and returns a password, which has to be changed at
+// the next log-in. Failed log-ins before it do not count any more. It takes no actor,
 // because an operator who can start the program on the database has full access anyway.
 func (s *Service) Recover(ctx context.Context, name string) (password string, err error) {
 	if err := CheckUser(name); err != nil {

@@ -191,10 +191,10 @@ func (s *Service) RenewRecoveryCodes(ctx context.Context, a Actor, password stri
 // ErrCode is an ErrCredentials: the password is right, and the code is wrong.
 var ErrCode = fmt.Errorf("%w: the code is wrong", ErrCredentials)
 
-// DisableSecondFactor turns the actor's own second factor off, with a code of it or a recovery code.
-// The error is ErrCode if that is wrong, ErrCredentials if the password is wrong, and ErrNotFound
-// without a second factor. If the settings require one, the user has to set up another before any
-// other action.
+// DisableSecondFactor turns the actor's own second factor off, with a code of it or a recovery
+// code. The error is ErrCode if that is wrong, ErrCredentials if the password is wrong, and
+// ErrNotFound without a second factor. If the settings require one, the user has to set up another
+// before any other action.
 func (s *Service) DisableSecondFactor(ctx context.Context, a Actor, password, code string) error {
 	return s.withOwnPassword(ctx, a, "second-factor.disable", password, func(d *action) error {
 		f, on, err := confirmedFactor(d.Tx, a.user)

@@ -99,7 +99,8 @@ func TestLogInEndsTheSessionBeforeInTheSameBrowser(t *testing.T) {
 		w.actor(others)
 
 		rows := w.entries(AuditQuery{Action: "session.logout"})
-		if len(rows) != 1 || rows[0].Object != "user:"+FirstUser || rows[0].Note != "another log-in in the same browser" {
+		if len(rows) != 1 || rows[0].Object != "user:"+FirstUser ||
+			rows[0].Note != "another log-in in the same browser" {
 			t.Errorf("the audit log has %+v", rows)
 		}
 

@@ -152,5 +152,6 @@ func (d *DB) Ping(ctx context.Context) error {
 	if err != nil || !d.Full() {
 		return err
 	}
-	return d.Update(ctx, func(t *Tx) error { return t.SetSetting(probeName, time.Now().UTC().Format(time.RFC3339Nano)) })
+	now := time.Now().UTC().Format(time.RFC3339Nano)
+	return d.Update(ctx, func(t *Tx) error { return t.SetSetting(probeName, now) })
 }

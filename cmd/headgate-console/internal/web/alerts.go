@@ -26,21 +26,29 @@ type hook struct {
 }
 
 // delivery is a message to a webhook.
-type delivery struct{ service.Delivery }
+type delivery struct {
+	service.Delivery
+	Held bool // until an earlier message about the same was sent
+}
 
 // Last returns the last message, or nil.
 func (h hook) Last() *delivery {
 	if len(h.Webhook.Deliveries) == 0 {
 		return nil
 	}
-	return &delivery{h.Webhook.Deliveries[0]}
+	return &delivery{Delivery: h.Webhook.Deliveries[0]}
 }
 
 // Messages returns the last messages, the newest first.
 func (h hook) Messages() (list []delivery) {
-	for _, d := range h.Webhook.Deliveries {
-		list = append(list, delivery{d})
+	waits := map[[2]string]bool{}
+	for _, d := range slices.Backward(h.Webhook.Deliveries) {
+		about := [2]string{string(d.Kind), d.App}
+		waiting := !d.NextAt.IsZero()
+		list = append(list, delivery{d, waiting && waits[about]})
+		waits[about] = waits[about] || waiting
 	}
+	slices.Reverse(list)
 	return list
 }
 

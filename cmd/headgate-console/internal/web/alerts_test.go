@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/html"
 
@@ -214,5 +215,26 @@ func TestEscapeWebhooks(t *testing.T) {
 		if t.Failed() {
 			return
 		}
+	}
+}
+
+func TestMessageBehindAnotherNamesNoAttempt(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	message := func(id, app string, next time.Time) service.Delivery {
+		return service.Delivery{ID: id, Kind: "lost", App: app, NextAt: next}
+	}
+
+	// The newest are the first. The end of an alert waits until its beginning was sent.
+	h := hook{Webhook: service.Webhook{Deliveries: []service.Delivery{
+		message("end", "a", at), message("other", "b", at), message("beginning", "a", at.Add(time.Minute)),
+		message("sent", "b", time.Time{}),
+	}}}
+	for _, m := range h.Messages() {
+		if want := m.ID == "end"; m.Held != want {
+			t.Errorf("%s: held %v, want %v", m.ID, m.Held, want)
+		}
+	}
+	if list := h.Messages(); list[0].ID != "end" || len(list) != 4 {
+		t.Errorf("the messages are %+v", list)
 	}
 }

@@ -235,7 +235,7 @@ func TestFormOfABan(t *testing.T) {
 		{"", "10m", "24h", "ban_after", "it does not say how many refusals in how long"},
 		{"20/month", "10m", "24h", "ban_after", `"20/month" is not a number of refusals`},
 		{"20/1m", "soon", "24h", "ban_for", `for "soon" is not a duration`},
-		{"20/1m", "10m", "", "ban_max", "max is missing"},
+		{"", "", "24h", "ban_after", "it does not say how many refusals in how long"},
 		{"20 / 1m", "10m", "24h", "ban_after", `"20 / 1m" is more than one word`},
 		{"20/1m", "10m max 12h", "24h", "ban_for", `"10m max 12h" is more than one word`},
 		{"20/1m", "25h", "24h", "ban_for", "for is above max"},
@@ -259,6 +259,18 @@ func TestFormOfABan(t *testing.T) {
 	if text := b.submit("/policies/p/edit", "/policies/p/edit", wait).
 		mistake("ban_after"); text != `only a policy that refuses requests can ban, and on_limit is "wait 1s"` {
 		t.Errorf("a policy that waits: %q", text)
+	}
+
+	// What is left empty is the usual, and a longer ban is the longest itself.
+	for _, row := range []struct{ span, most, want string }{
+		{"", "", "20/1m for 10m max 24h"}, {"2m", "", "20/1m for 2m max 24h"}, {"", "1h", "20/1m for 10m max 1h"},
+		{"48h", "", "20/1m for 48h max 48h"},
+	} {
+		form := url.Values{"ban_after": {"20/1m"}, "ban_for": {row.span}, "ban_max": {row.most}}
+		b.submit("/policies/p/edit", "/policies/p/edit", form).goes("/policies/p?done=saved")
+		if page := b.get("/policies/p"); !page.shows(row.want) {
+			t.Errorf("%+v is %s", row, page.text)
+		}
 	}
 
 	// Spaces around the words are no mistake.

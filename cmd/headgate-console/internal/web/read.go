@@ -205,11 +205,33 @@ func split(err error) []error {
 	return []error{err}
 }
 
+// The length of a ban whose fields are left empty.
+const (
+	usualBan    = "10m"
+	usualMaxBan = "24h"
+)
+
+// banTexts returns how long a ban lasts at first, and at most: the usual where a field is empty.
+func (d *draft) banTexts() (first, most string) {
+	first, most = cmp.Or(d.BanFor, usualBan), cmp.Or(d.BanMax, usualMaxBan)
+
+	// One that is longer than the usual maximum is the longest itself.
+	usual, _ := time.ParseDuration(usualMaxBan)
+	if span, err := time.ParseDuration(first); d.BanMax == "" && err == nil && span > usual {
+		most = first
+	}
+	return first, most
+}
+
 // ban reads the fields of a ban, none of which is filled in without one.
 func (d *draft) ban(m mistakes) core.Ban {
 	text := ""
+	first, most := d.BanFor, d.BanMax
+	if d.BanAfter != "" {
+		first, most = d.banTexts()
+	}
 	for _, field := range []struct{ name, word, value string }{
-		{"ban_after", "", d.BanAfter}, {"ban_for", " for ", d.BanFor}, {"ban_max", " max ", d.BanMax},
+		{"ban_after", "", d.BanAfter}, {"ban_for", " for ", first}, {"ban_max", " max ", most},
 	} {
 		if strings.ContainsFunc(field.value, unicode.IsSpace) {
 			m.add(field.name, fmt.Sprintf("%q is more than one word", clip(field.value)))

@@ -206,17 +206,18 @@ const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 
 // localize shows how long ago a time was, or will be, and in its title the time of the
 // reader's clock and of UTC. The page itself has UTC. Times in sentences that need a time of
-// day, such as "from … to …", have data-moment and show that of the reader's clock.
+// day, such as "from … to …", have data-moment and show that of the reader's clock. Every time
+// of day names its zone.
 function localize(time) {
   const at = new Date(time.dateTime);
   if (Number.isNaN(at.getTime())) return;
   const seconds = Math.round((at - Date.now()) / 1000);
   const [unit, size] = units.find((u) => Math.abs(seconds) >= u[1]) || ["second", 1];
-  const local = at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+  const local = at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long" });
   const text = "moment" in time.dataset || Math.abs(seconds) > 30 * 86400 ? local : relative.format(Math.trunc(seconds / size), unit);
   if (time.textContent === text) return;
   time.dataset.utc ||= time.title;
-  time.title = at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long" }) + " · " + time.dataset.utc;
+  time.title = local + " · " + time.dataset.utc;
   time.textContent = text;
 }
 
