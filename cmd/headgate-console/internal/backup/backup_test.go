@@ -74,6 +74,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if code, _, bad := call(t, nil, restore, "-data", two, file); code != 0 || bad != "" {
 		t.Fatalf("the restore ended with %d, %q", code, bad)
 	}
+
 	if got := apps(t, two); len(got) != 1 || got[0] != "shop" {
 		t.Errorf("the applications are %v", got)
 	}
@@ -120,6 +121,7 @@ func TestCommandLine(t *testing.T) {
 	if _, err := os.Stat("headgate-data"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a backup of nothing made a directory: %v", err)
 	}
+
 	if !IsCommand("backup") || !IsCommand("restore") || IsCommand("-h") {
 		t.Error("the commands are others")
 	}
