@@ -96,12 +96,11 @@ func Table(l core.Limit) []Row {
 		return nil
 	}
 
-	// The drawing begins before the first request.
+	// The drawing begins with the first request.
 	period := c.span / periods
-	from := period / lead
 	var rows []Row
 	for _, after := range []time.Duration{0, period / 10, period / 4, period / 2, period, 2 * period} {
-		rows = append(rows, Row{after, c.after(from + after)})
+		rows = append(rows, Row{after, c.after(after)})
 	}
 	return rows
 }
