@@ -144,7 +144,7 @@ func serve(t *testing.T, set policy.Set, resolution time.Duration, seed uint64,
 	h := nethttp.New(l)(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 
 	rnd := rand.New(rand.NewPCG(seed, uint64(resolution)))
-	paths := []string{"/", "/orders/7?x=1", "/Orders/8", "/orders/%37/", "/a%2Fb", "//orders/9"}
+	paths := []string{"/", "/orders/7?x=1", "/Orders/8", "/%6Frders/%37/", "/a%2Fb", "//orders/9"}
 	for range 600 {
 		time.Sleep(time.Duration(rnd.ExpFloat64() * float64(300*time.Millisecond)).Round(resolution))
 		method := []string{"GET", "POST", "HEAD"}[rnd.IntN(3)]
@@ -211,6 +211,28 @@ func TestReportCountsByPolicyAndCaller(t *testing.T) {
 
 	if n := got.Refusals.Counts; len(n) != 14 || n[2] != 1 || n[4] != 1 || n[9] != 1 || n[0] != 0 {
 		t.Errorf("%v", got.Refusals)
+	}
+}
+
+// The windows of a calendar are those of the log's days, and not of today.
+func TestCalendarsFollowTheLog(t *testing.T) {
+	set := setOf(t, "- {name: api, apps: [a], limit: 2/day tz=Europe/Berlin, key: ip}")
+	var log strings.Builder
+	for hour := 20; hour < 20+240; hour++ {
+		log.WriteString(lineAt(hour*3600, "192.0.2.1", "/"))
+	}
+
+	// From 04:00 UTC on, an hour after another: a day in Berlin begins at 23:00.
+	_, fates := replayOf(t, log.String(), Options{Policies: set})
+	var passed []int
+	for i, f := range fates {
+		if f == passes {
+			passed = append(passed, (4+i)%24)
+		}
+	}
+	want := append([]int{4, 5}, slices.Repeat([]int{23, 0}, 10)...)
+	if !slices.Equal(passed, want) {
+		t.Errorf("requests pass at the hours %v, want %v", passed, want)
 	}
 }
 
