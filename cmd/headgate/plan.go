@@ -90,6 +90,10 @@ func plan(e *env, files []string, p *planFlags) int {
 			counted(result.SharedKeys, "request"), counted(int64(p.maxKeys), "key")))
 	}
 
+	if result.Undecided > 0 {
+		result.Notes = append(result.Notes, fmt.Sprintf("%s because a policy could not decide",
+			plural(result.Undecided, "request passed", "requests passed")))
+	}
 	return result.print(e, p, most, len(in.errors) > 0)
 }
 

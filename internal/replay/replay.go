@@ -151,6 +151,9 @@ type Report struct {
 
 	// SharedKeys is how many requests of new keys shared limits, because MaxKeys were in use.
 	SharedKeys int64 `json:"shared_keys"`
+
+	// Undecided is how many requests passed because some policy could not decide about them.
+	Undecided int64 `json:"undecided"`
 }
 
 // PolicyReport is what one policy would have done.
@@ -203,7 +206,7 @@ func (r *Replay) Report() *Report {
 	rep := &Report{Requests: r.requests, Callers: r.callers.count(), First: timeOf(r.first), Last: timeOf(r.now),
 		Refused: r.refused, RefusedCallers: r.touched.count(), Waited: r.waited, Estimated: r.callers.level > 0,
 		Policies: []PolicyReport{}, LeftOut: append([]LeftOut{}, r.main.leftOut...),
-		Top: r.main.top.first(topCallers), Refusals: r.when.report(), SharedKeys: shared + lost}
+		Top: r.main.top.first(topCallers), Refusals: r.when.report(), SharedKeys: shared + lost, Undecided: r.main.undecided}
 
 	for _, t := range r.main.order {
 		rep.Policies = append(rep.Policies, PolicyReport{Policy: t.policy.Name, Limit: t.policy.Limit.String(),

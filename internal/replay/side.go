@@ -33,7 +33,9 @@ type side struct {
 	now     func() int64
 
 	fate fate // of the request that was decided last
-	top  top
+
+	undecided int64 // requests that passed because of an error
+	top       top
 }
 
 // tally counts what a policy did.
@@ -129,6 +131,10 @@ func (s *side) decide(r *request) fate {
 
 // Observe implements [events.Observer]. It is called once for each request, while it is decided.
 func (s *side) Observe(_ context.Context, r *events.Request) {
+	if r.Err != nil {
+		s.undecided++
+	}
+
 	// A request is refused if a rule refuses it that it would not have waited for.
 	if !r.Verdict.Passes() {
 		s.fate = waits
