@@ -206,7 +206,8 @@ func (r *Replay) Report() *Report {
 	rep := &Report{Requests: r.requests, Callers: r.callers.count(), First: timeOf(r.first), Last: timeOf(r.now),
 		Refused: r.refused, RefusedCallers: r.touched.count(), Waited: r.waited, Estimated: r.callers.level > 0,
 		Policies: []PolicyReport{}, LeftOut: append([]LeftOut{}, r.main.leftOut...),
-		Top: r.main.top.first(topCallers), Refusals: r.when.report(), SharedKeys: shared + lost, Undecided: r.main.undecided}
+		Top: r.main.top.first(topCallers), Refusals: r.when.report(), SharedKeys: shared + lost,
+		Undecided: r.main.undecided}
 
 	for _, t := range r.main.order {
 		rep.Policies = append(rep.Policies, PolicyReport{Policy: t.policy.Name, Limit: t.policy.Limit.String(),
