@@ -135,16 +135,23 @@ func (h *shard) commit(i int, v *limitClass, op *core.Op, now int64, d *core.Dec
 	return true
 }
 
-// quick reports whether the op, of class v, is a Take that core.Compact can decide if its limit has
-// one. core.CheckOps finds no fault in such an op.
-func quick(v *limitClass, op *core.Op) bool {
-	if op.Verb != core.Take || op.UpTo || op.Cost <= 0 || op.MaxWait != 0 || op.At != 0 || op.ResetAfter != 0 {
-		return false
-	}
+// quick reports whether the op is a Take that core.Compact can decide if its limit has one and the
+// op is sound.
+func quick(op *core.Op) bool {
+	return op.Verb == core.Take && !op.UpTo && op.Cost > 0 && op.MaxWait == 0 && op.At == 0 && op.ResetAfter == 0
+}
+
+// sound reports whether core.CheckOps finds no fault in a quick op of class v. Nearly all ops have
+// no ban and no lease, and are spared the call.
+func sound(v *limitClass, op *core.Op) bool {
+	return op.Ban == nil && !v.compact.Leased() || soundBanAndLease(v, op)
+}
+
+func soundBanAndLease(v *limitClass, op *core.Op) bool {
 	if v.compact.Leased() {
 		return op.Lease != "" && op.Ban == nil
 	}
-	return op.Ban == nil || op.Ban.Validate() == nil
+	return op.Ban.Validate() == nil
 }
 
 // inPlace reports whether the only op, under a limit with a list, is one that core.Compact can
@@ -392,7 +399,7 @@ func (f *fastTakes) locate(s *Store, ops []core.Op) bool {
 	for i := range ops {
 		op := &ops[i]
 		v := s.classes.lookup(op)
-		if v == nil || !v.compact.Valid() || !quick(v, op) {
+		if v == nil || !v.compact.Valid() || !quick(op) || !sound(v, op) {
 			return false
 		}
 

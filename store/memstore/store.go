@@ -242,7 +242,7 @@ func (s *Store) Apply(_ context.Context, ops []core.Op, out []core.Decision) err
 	// Nearly all steps end here, without a check of the operation: quick has found no fault in it.
 	op := &ops[0]
 	v := s.classes.lookup(op)
-	if v != nil && v.compact.Valid() && (quick(v, op) || v.compact.Listed() && inPlace(ops, out)) {
+	if v != nil && v.compact.Valid() && (quick(op) && sound(v, op) || v.compact.Listed() && inPlace(ops, out)) {
 		now, looked, done := s.take(v, op, &out[0])
 		if done {
 			s.tidyIfDue(now)

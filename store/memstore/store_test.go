@@ -73,7 +73,8 @@ func TestClockIsBounded(t *testing.T) {
 			for i := range 38 {
 				op := takes("key", l)
 				op.Lease = leaseID(i)
-				if d := do(t, s, op)[0]; d.Allowed != (i < 37) || d.At != want || d.RetryAfter < 0 || d.ResetAfter <= 0 {
+				d := do(t, s, op)[0]
+				if d.Allowed != (i < 37) || d.At != want || d.RetryAfter < 0 || d.ResetAfter <= 0 {
 					t.Fatalf("%v at %d, take %d: %+v, want it at %d", l, instant, i, d, want)
 				}
 			}
