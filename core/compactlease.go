@@ -171,10 +171,7 @@ func (l *leaseStep) decide(
 	l.records, l.n, l.found = c.records(head, tail), c.Leases(used), -1
 	l.held, l.last = used&leaseCountMask, mark
 
-	for l.first < l.n && l.expiry(l.first, mark) <= now {
-		l.held -= l.units(l.first)
-		l.first++
-	}
+	l.skipEnded(now)
 
 	*d = Decision{At: now}
 	known := false
@@ -203,6 +200,14 @@ func (l *leaseStep) decide(
 	}
 	n := l.n - l.first
 	return known && (n < l.inHead || n < l.room())
+}
+
+// skipEnded skips the records of leases that have ended.
+func (l *leaseStep) skipEnded(now int64) {
+	for l.first < l.n && l.expiry(l.first, l.last) <= now {
+		l.held -= l.units(l.first)
+		l.first++
+	}
 }
 
 // suits reports whether the step is not one that Decide has to decide.

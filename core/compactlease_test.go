@@ -172,20 +172,23 @@ func (k *leasedKey) takes(t *testing.T, seed int, op *core.Op, now int64, want c
 		t.Fatalf("history %d: tried %t, taken %t", seed, good, ok)
 	}
 
-	// A try is a Peek of the same cost for the same lease.
 	if good {
-		st := core.State{Limit: k.limit, Leases: slices.Clone(held)}
-		p, out := *op, make([]core.Decision, 1)
-		p.Verb = core.Peek
-		core.Decide([]core.Op{p}, []*core.State{&st}, now, out)
-		if tried != out[0] {
-			t.Fatalf("history %d: tried %+v, peeked %+v", seed, tried, out[0])
-		}
+		before.peeked(t, seed, *op, now, tried)
 	}
 	if !ok && (k.used != before.used || k.mark != before.mark || !slices.Equal(k.leases(), held)) {
 		t.Fatalf("history %d: a step that is left to Decide has changed the key", seed)
 	}
 	return ok
+}
+
+// peeked checks that a try has the decision on a Peek of the same cost for the same lease.
+func (k *leasedKey) peeked(t *testing.T, seed int, op core.Op, now int64, tried core.Decision) {
+	t.Helper()
+	st := core.State{Limit: k.limit, Leases: k.leases()}
+	op.Verb = core.Peek
+	if want := decide(&st, now, op); tried != want {
+		t.Fatalf("history %d: tried %+v, peeked %+v", seed, tried, want)
+	}
 }
 
 // A key is fresh when its last lease ends.

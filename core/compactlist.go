@@ -31,7 +31,11 @@ func (c *Compact) TryListed(used, mark int64, list []byte, now, n int64, d *Deci
 
 // PeekListed is TakeListed for a Peek of n units or of none, which needs no room in the list.
 func (c *Compact) PeekListed(used, mark int64, list []byte, now, n int64, d *Decision) (ok bool) {
-	return c.decideListed(&used, &mark, list, now, n, d, peeking)
+	ok = c.decideListed(&used, &mark, list, now, max(1, n), d, peeking)
+	if n == 0 {
+		d.Allowed, d.RetryAfter = true, 0
+	}
+	return ok
 }
 
 // intent is what a decision on a list is for.
@@ -203,8 +207,6 @@ func (c *Compact) takeLogged(used, mark *int64, list []byte, now, n int64, d *De
 
 	*d = Decision{At: now}
 	switch missing := held + n - c.capacity; {
-	case n == 0:
-		d.Allowed = true
 	case n > c.capacity:
 		d.RetryAfter = Never
 	case missing > 0:
@@ -359,8 +361,6 @@ func (c *Compact) takeSegmented(used, mark *int64, list []byte, now, n int64, d 
 
 	*d = Decision{At: now}
 	switch missing := inUse + n - c.capacity; {
-	case n == 0:
-		d.Allowed = true
 	case n > c.capacity:
 		d.RetryAfter = Never
 	case missing > 0:
