@@ -41,13 +41,13 @@ func TestTextDrawsTheCourse(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Four in each window: a third, two thirds and all of the height, from a quarter period on.
+	// Four in each window: a third, two thirds and all of the height, from the first request on.
 	lines := strings.Split(got, "\n")
 	ground := strings.Split(lines[8], "▕")[1]
-	if len(lines) != 11 || strings.TrimLeft(ground, " ") != strings.Repeat("█", 56) {
+	if len(lines) != 11 || ground != strings.Repeat("█", 60) {
 		t.Errorf("%d lines, and the ground is %q:\n%s", len(lines), ground, got)
 	}
-	if top := strings.Split(lines[1], "▕")[1]; strings.Count(top, "█") != 16 {
+	if top := strings.Split(lines[1], "▕")[1]; strings.Count(top, "█") != 21 {
 		t.Errorf("the highest line is %q:\n%s", top, got)
 	}
 
