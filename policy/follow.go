@@ -393,7 +393,7 @@ func (f *Follower) report(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, f.options.timeout())
 	defer cancel()
 	err := r.Report(ctx, Instance{ID: f.id, Process: f.process, App: f.app, Version: s.Version, Refused: s.Refused,
-		Error: reason(s.RefusedErr), Store: storeMode(f.limiter), Can: f.abilities(),
+		Error: reason(s.RefusedErr), Store: storeMode(f.limiter), Can: reported(&f.bindings),
 		LeftOut: s.LeftOut[:min(len(s.LeftOut), maxLeftOut)], MoreLeftOut: max(0, len(s.LeftOut)-maxLeftOut)})
 
 	// A report that has failed is not repeated sooner: polls are frequent, and each would wait for

@@ -216,9 +216,9 @@ func (f *Follower) tellLeftOut(version string, policies int, left, before []Left
 	f.callHook(events.Policy{Change: events.PolicyRefused, Version: version, Policies: policies, Err: err})
 }
 
-// abilities returns what a report says of the program, or nil if that is too much for a report.
-func (f *Follower) abilities() *Abilities {
-	a := f.bindings.Abilities()
+// reported returns what a report says of the program, or nil if that is too much for a report.
+func reported(b *Bindings) *Abilities {
+	a := b.Abilities()
 	if len(a.Plans) > maxAbilities {
 		return nil
 	}
