@@ -138,6 +138,7 @@ func TestJourney(t *testing.T) {
 		{"a policy is deleted and restored", (*journey).restore},
 		{"a second factor is set up, required, asked for and removed", (*journey).secondFactors},
 		{"a token serves a program that applies files, until it is revoked", (*journey).tokens},
+		{"sessions and tokens end, and a backup is downloaded", (*journey).account},
 		{"the audit log is filtered and exported", (*journey).audit},
 		{"every page fits a phone", (*journey).shrink},
 		{"the list of many policies is found in, sorted, kept as a filter and changed together", (*journey).list},
@@ -422,8 +423,10 @@ func (j *journey) ask() {
 	b.shows("Used", "5")
 	b.shows("Left", "0 of 5")
 
-	// The reader's clock is meant, not that of the server, and not a span of time.
-	if got := eval[string](b, `document.querySelector("time[data-moment]").textContent`); regexp.MustCompile(`UTC|ago|second`).MatchString(got) || !strings.Contains(got, ":") {
+	// The reader's clock is meant, with its zone, and not a span of time. The server writes the
+	// year first.
+	got := eval[string](b, `document.querySelector("time[data-moment]").textContent`)
+	if !regexp.MustCompile(`^\d+ \w+ \d{4}, \d\d:\d\d:\d\d (UTC|GMT|[A-Z]{3,4})`).MatchString(got) {
 		j.t.Errorf("the key is fresh at %q, which is no time of the reader's clock", got)
 	}
 

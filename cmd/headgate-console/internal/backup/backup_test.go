@@ -78,9 +78,16 @@ func TestBackupAndRestore(t *testing.T) {
 	if got := apps(t, two); len(got) != 1 || got[0] != "shop" {
 		t.Errorf("the applications are %v", got)
 	}
+}
 
-	// What is there is replaced by force alone.
-	for _, args := range [][]string{{backup, "-data", two, file}, {restore, "-data", two, file}} {
+func TestBackupAndRestoreReplaceByForceAlone(t *testing.T) {
+	dir := t.TempDir()
+	data, file := filepath.Join(dir, "data"), filepath.Join(dir, "file")
+	filled(t, filepath.Join(dir, "running"), "shop")
+	call(t, nil, backup, "-data", filepath.Join(dir, "running"), file)
+	call(t, nil, restore, "-data", data, file)
+
+	for _, args := range [][]string{{backup, "-data", data, file}, {restore, "-data", data, file}} {
 		if code, _, bad := call(t, nil, args...); code != 2 || !strings.Contains(bad, "-force") {
 			t.Errorf("%v ended with %d, %q", args, code, bad)
 		}
