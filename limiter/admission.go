@@ -304,8 +304,13 @@ func (a *Admission) EachHeader(set func(name string, value []byte)) {
 
 // SetCanonical sets each of [Admission.Headers] in an answer that copies bytes, such as the header
 // of a response of fasthttp. The answer must not write to them.
-func (a *Admission) SetCanonical(answer interface{ SetCanonical(name, value []byte) }) {
+func (a *Admission) SetCanonical(answer canonical) {
 	h, from := &a.headers, 0
+	if h.isXRateLimitAlone() {
+		h.setXRateLimit(answer)
+		return
+	}
+
 	h.render(a.ctx)
 	text := h.text
 	for _, f := range h.fields {

@@ -160,6 +160,7 @@ func (h *headers) mergedRetryAfter() int64 {
 // rank puts the rules that clients may see in order, the most exhausted first.
 func (h *headers) rank() {
 	res := h.res
+	h.order = h.order[:0]
 	if res.asked == 1 && res.calls[0].rule.OnLimit != Shadow { // most limiters have one rule
 		h.order = append(h.order, 0)
 		return
@@ -275,6 +276,16 @@ func (h *headers) fullAfter(i int) time.Duration {
 
 // xRateLimit adds the headers about the most exhausted rule.
 func (h *headers) xRateLimit(style HeaderStyle) {
+	text, limit, remaining := h.appendXRateLimit(h.text, style)
+	h.text = text
+	h.fields = append(h.fields, field{&limitName, limit}, field{&remainingName, remaining},
+		field{&resetName, len(text)})
+}
+
+// appendXRateLimit writes the values of the headers about the most exhausted rule, and returns
+// where the first two of them end. It grows a parameter: a field that holds a pointer costs a write
+// barrier.
+func (h *headers) appendXRateLimit(b []byte, style HeaderStyle) (text []byte, limit, remaining int) {
 	res, i := h.res, h.order[0]
 	after := h.fullAfter(i)
 	reset := wholeSeconds(after)
@@ -283,14 +294,34 @@ func (h *headers) xRateLimit(style HeaderStyle) {
 		reset = wholeSeconds(time.Duration(at%1e6)*time.Microsecond+after) + at/1e6
 	}
 
-	// The buffer is grown in a local variable: a field that holds a pointer costs a write barrier.
-	b := append(h.text, res.calls[i].terms.capacity...)
-	limit := len(b)
+	b = append(b, res.calls[i].terms.capacity...)
+	limit = len(b)
 	b = strconv.AppendInt(b, res.out[i].Remaining, 10)
-	remaining := len(b)
-	b = strconv.AppendInt(b, reset, 10)
-	h.text = b
-	h.fields = append(h.fields, field{&limitName, limit}, field{&remainingName, remaining}, field{&resetName, len(b)})
+	remaining = len(b)
+	return strconv.AppendInt(b, reset, 10), limit, remaining
+}
+
+// canonical is an answer that copies the names and the values of its headers.
+type canonical interface{ SetCanonical(name, value []byte) }
+
+// isXRateLimitAlone reports whether a request passes whose answer may have the X-RateLimit headers
+// and has no other.
+func (h *headers) isXRateLimitAlone() bool {
+	e := h.res.engine
+	return e != nil && e.headers&(Draft8|NoHeaders) == 0 && e.customHeaders == nil &&
+		h.res.outcome == Pass && h.around == nil && !h.rendered
+}
+
+// setXRateLimit sets these headers without a list of them, which would take longer than the rest.
+func (h *headers) setXRateLimit(answer canonical) {
+	if h.rank(); len(h.order) == 0 {
+		return
+	}
+	text, limit, remaining := h.appendXRateLimit(h.text[:0], h.res.engine.headers)
+	answer.SetCanonical(limitName.bytes, text[:limit])
+	answer.SetCanonical(remainingName.bytes, text[limit:remaining])
+	answer.SetCanonical(resetName.bytes, text[remaining:])
+	h.text = text[:0]
 }
 
 // draft8 adds RateLimit-Policy, with the rules in their own order, and RateLimit, with the most

@@ -180,6 +180,34 @@ func (c *canonicalLines) SetCanonical(name, value []byte) {
 	*c += canonicalLines(string(name) + ": " + string(value) + "\n")
 }
 
+// An answer with the X-RateLimit headers alone is set without a list of them, and then has the list
+// too.
+func TestSetCanonicalOfXRateLimitAlone(t *testing.T) {
+	hidden := withOnLimit(rule(t, "hidden", "1/1h"), limiter.Shadow)
+	for name, rules := range map[string][]limiter.Rule{
+		"one rule": {rule(t, "a", "2/10s fixed-window")},
+		"several":  {rule(t, "a", "2/10s fixed-window"), hidden, rule(t, "b", "100/1h")},
+		"hidden":   {hidden},
+	} {
+		for _, style := range []limiter.HeaderStyle{limiter.XRateLimit, limiter.XRateLimitDelta} {
+			l := configured(t, limiter.Config{Store: newStore(), Headers: style, Rules: rules})
+			for take := range 3 { // the last is refused, unless the rule is hidden
+				a := l.Admit(get())
+				var set canonicalLines
+				a.SetCanonical(&set)
+				list := lines(a)
+				if string(set) != list || (list == "") != (name == "hidden") {
+					t.Errorf("%s, take %d: as bytes\n%sin the list\n%s", name, take, set, list)
+				}
+				if !l.CountedBy(a.Mark()) {
+					t.Errorf("%s, take %d: no mark", name, take)
+				}
+				a.Done(200)
+			}
+		}
+	}
+}
+
 // An answer may be written in four ways.
 func TestEachHeaderIsTheSameAsInTheList(t *testing.T) {
 	custom := func([]limiter.RuleDecision) []limiter.Header {
