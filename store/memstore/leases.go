@@ -128,10 +128,13 @@ func (l leaseSlot) isLarge() bool {
 	return len(tail) > 0 && l.compact.LeaseRoom(head, tail) > 4*l.compact.Leases(l.h.slots[l.i].used)+8
 }
 
-// isLeased reports whether slot i, if its class is known already, is of a leased limit.
+// isLeased reports whether slot i is of a leased limit. One that is uninterned and does not say yet
+// what it is of is the slot whose leases are being written.
 func isLeased(h *shard, i int) bool {
-	if h.slots[i].class&^shared == uninterned && h.rareState(i) == nil {
-		return false
+	if h.slots[i].class&^shared == uninterned {
+		if m := h.rareState(i); m == nil || m.class == nil {
+			return true
+		}
 	}
 	return h.classOf(i).limit.Leased()
 }

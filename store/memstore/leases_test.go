@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,6 +86,38 @@ func TestTailsKeepTheirLeases(t *testing.T) {
 	}
 	if s.shards[0].exts == nil || len(s.shards[0].tails.memory) == 0 {
 		t.Error("no tails, or no long ones")
+	}
+}
+
+// A write under a limit that is not interned may move the tails while the slot does not say yet
+// what it is of. The first lease is packed and held, or is not packed and has ended.
+func TestLeasesOfALimitThatIsNotInterned(t *testing.T) {
+	full := newInterner()
+	for i := range maxClasses - 1 {
+		full.add(limitClassKey{"", core.Limit{Quota: int64(i + 1)}})
+	}
+	for _, row := range []struct {
+		id    string
+		later time.Duration
+		held  int
+	}{{heldLease, 0, 1}, {"x", time.Second, 0}} {
+		s, c := newStore(t, 0)
+		oneShard(s).classes, s.shards[0].classes = full, full
+
+		// The key leaves no room for a lease.
+		first := takes(strings.Repeat("k", maxText), limit("9 concurrent ttl=1s"))
+		first.Lease = row.id
+		do(t, s, first)
+		c.move(row.later)
+
+		for i := range 8 {
+			op := leasing(first.Key, limit("9 concurrent ttl=1h"), i)
+			if d := do(t, s, op)[0]; !d.Allowed || d.Remaining != int64(8-row.held-i) {
+				t.Errorf("after %q: %+v for lease %d", row.id, d, i)
+			}
+			checkTails(t, &s.shards[0])
+			checkCounts(t, s)
+		}
 	}
 }
 
