@@ -204,8 +204,10 @@ const (
 	maxTail   = 4096                 // bytes
 	maxMemory = 2 << (32 - sizeBits) // which is moved in a fraction of a millisecond
 
-	// A shard with fewer unused bytes is not worth a look at all its slots.
+	// A shard with fewer unused bytes is not worth a look at all its slots, and neither is one with
+	// so little room for another tail.
 	minUnused = 4096
+	minRoom   = 512
 )
 
 // tailOf returns the tail of a leased slot.
@@ -239,6 +241,8 @@ func (t *tails) add(h *shard, n int) tail {
 func (t *tails) free(h *shard, p tail) {
 	t.unused += p.size()
 	switch {
+	case t.unused == len(t.memory) && cap(t.memory) <= 2*minRoom:
+		t.memory, t.unused = t.memory[:0], 0
 	case t.unused == len(t.memory):
 		*t = tails{}
 	case t.unused >= minUnused && 2*t.unused > len(t.memory):
@@ -246,11 +250,12 @@ func (t *tails) free(h *shard, p tail) {
 	}
 }
 
-// rebuild moves the tails to new memory, with room for n bytes and a sixteenth more than all need.
+// rebuild moves the tails to new memory, with room for n bytes and a sixteenth more than all need,
+// or minRoom.
 // It reports whether that is not too much.
 func (t *tails) rebuild(h *shard, n int) bool {
 	needed := len(t.memory) - t.unused + n
-	if needed += needed / 16; needed > maxMemory {
+	if needed += max(needed/16, minRoom); needed > maxMemory {
 		return false
 	}
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/headgate/headgate/core"
 )
@@ -184,6 +185,33 @@ func TestTailsGiveTheirMemoryBack(t *testing.T) {
 	checkTails(t, h)
 	if left := cap(h.tails.memory); full < 1000*8*22 || left > full/4 {
 		t.Errorf("%d bytes of 1000 keys, %d of 100", full, left)
+	}
+}
+
+// New keys with a tail, which come and go where few keys have one, seldom move the tails: that
+// looks at all slots of the shard.
+func TestTailsOfFewKeysSeldomMove(t *testing.T) {
+	for _, live := range []int{0, 1, 5} {
+		s, _ := newStore(t, 0)
+		oneShard(s)
+		l, name := limit("9 concurrent ttl=1h"), strings.Repeat("k", 20)
+		for i := range live {
+			do(t, s, leasing(fmt.Sprint(name, "live", i), l, i))
+		}
+
+		moves, before := 0, unsafe.SliceData(s.shards[0].tails.memory)
+		for i := range 1000 {
+			op := leasing(fmt.Sprint(name, i), l, i)
+			do(t, s, op)
+			if now := unsafe.SliceData(s.shards[0].tails.memory); now != before {
+				moves, before = moves+1, now
+			}
+			op.Verb = core.Reset
+			do(t, s, op)
+		}
+		if moves > 1000/20 {
+			t.Errorf("%d live keys: the tails were moved %d times for 1000 keys", live, moves)
+		}
 	}
 }
 
