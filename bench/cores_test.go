@@ -32,7 +32,7 @@ func TestChangedCountsTheLinesThatWereWritten(t *testing.T) {
 		want  int
 	}{
 		{"nothing", func() {}, 0},
-		{"a lock, held and free again", func() { w.parts[0].mu.Lock(); w.parts[0].mu.Unlock() }, 0},
+		{"a lock, held and free again", func() { w.parts[0].mu.Lock(); defer w.parts[0].mu.Unlock() }, 0},
 		{"what a lock guards, and so the lock", func() { w.parts[1].count++ }, 2},
 		{"two lines under one lock", func() { w.parts[0].count++; w.parts[0].other++ }, 3},
 		{"one line twice", func() { d := w.direct.Load(); d[1][3]++; d[1][9]++ }, 1},

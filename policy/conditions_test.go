@@ -68,6 +68,7 @@ func TestExceptionsNeedEverySpelling(t *testing.T) {
 }
 
 func TestHeadersAreConditions(t *testing.T) {
+
 	x := index(t,
 		policy.Match{Headers: map[string]string{"x-plan": "free"}},
 		policy.Match{Headers: map[string]string{"X-Plan": "*"}},
@@ -90,6 +91,7 @@ func TestHeadersAreConditions(t *testing.T) {
 	} {
 		r := get(c.path)
 		r.Headers = c.header
+
 		if got := strings.Trim(fmt.Sprint(x.Select(r, nil)), "[]"); got != c.want {
 			t.Errorf("%s %v: %s, want %s", c.path, c.header, got, c.want)
 		}
@@ -128,6 +130,8 @@ func TestConditionsAreChecked(t *testing.T) {
 	} {
 		p := valid(t, "p")
 		p.Match = c.match
+
+		// Who makes an index need not have validated the policies.
 		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %s", err, c.want)
 		}

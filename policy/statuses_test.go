@@ -22,11 +22,13 @@ func answered(t *testing.T, status int, change func(*policy.Policy)) int64 {
 	p := valid(t, "p")
 	p.Limit, p.Key = limit(t, "10/1h fixed-window"), "global"
 	change(&p)
+
 	c, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
 	if err != nil {
 		t.Fatal(err)
 	}
 
+	// The limiter is asked for nothing after the answer, so what is left is what the answer cost.
 	l := limiter.MustNew(limiter.Config{Rules: c.Rules()})
 	h := nethttp.New(l)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
@@ -83,10 +85,12 @@ func TestUnknownAnswersGiveNothingBack(t *testing.T) {
 		p := valid(t, "p")
 		p.Key = "global"
 		change(&p)
+
 		c, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		for _, status := range []int{-1, 0, 99, 600, 1 << 30} {
 			if c.Rules()[0].RefundIf(status) {
 				t.Errorf("the status %d gives units back", status)
@@ -162,6 +166,7 @@ func TestCostsAndAnswersAreChecked(t *testing.T) {
 	} {
 		p := valid(t, "p")
 		c.change(&p)
+
 		want := `policy "p": ` + c.field + ": " + c.want
 		if err := p.Validate(); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

@@ -1,6 +1,7 @@
 package drawing
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,15 +23,9 @@ func TestTableHasWhatALimitAdmits(t *testing.T) {
 		for _, row := range Table(core.MustParseLimit(text)) {
 			got = append(got, row.Units)
 		}
-		if len(got) != len(want) {
+
+		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", text, got, want)
-			continue
-		}
-		for i := range want {
-			if got[i] != want[i] {
-				t.Errorf("%s: %v, want %v", text, got, want)
-				break
-			}
 		}
 	}
 }

@@ -364,8 +364,8 @@ func (s *Store) takeAll(ops []core.Op, out []core.Decision) (now int64, read, do
 		return 0, false, false
 	}
 
-	// Nearly all steps are of few ops. To clear memory for the most there may be takes longer than to
-	// find a key.
+	// Nearly all steps are of few ops. To clear memory for the most there may be takes longer than
+	// to find a key.
 	var few [4]fastTake
 	c := fastTakes{of: few[:]}
 	if len(ops) > len(few) {

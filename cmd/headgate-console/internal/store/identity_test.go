@@ -47,8 +47,8 @@ func TestADatabaseHasOneID(t *testing.T) {
 	})
 }
 
-// copyFile copies a file, as cp does.
-func copyFile(t *testing.T, from, to string) {
+// overwrite copies a file over another, as cp does.
+func overwrite(t *testing.T, from, to string) {
 	t.Helper()
 	data, err := os.ReadFile(from)
 	if err != nil {
@@ -67,14 +67,14 @@ func TestACopyOfAFileHasAnotherID(t *testing.T) {
 	url := func(name string) string { return "sqlite://" + path(name) }
 
 	first := idOf(t, url("first"))
-	copyFile(t, path("first"), path("second"))
+	overwrite(t, path("first"), path("second"))
 	second := idOf(t, url("second"))
 	if second == first || second != idOf(t, url("second")) || first != idOf(t, url("first")) {
 		t.Errorf("the copy has the id %q of %q, or one of them changes", second, first)
 	}
 
-	copyFile(t, path("first"), path("backup"))
-	copyFile(t, path("backup"), path("first"))
+	overwrite(t, path("first"), path("backup"))
+	overwrite(t, path("backup"), path("first"))
 	if id := idOf(t, url("first")); id != first {
 		t.Errorf("after a copy was written over it the id is %q, not %q", id, first)
 	}
