@@ -19,8 +19,8 @@ import (
 // a figure lowers its ceiling, and nobody raises one without a word why.
 var ceilings = map[string]int{
 	// After 68,000 came the command headgate with its readers of logs (3,600), owners of published
-	// policies, what instances leave out, backups and bounds of the console (2,600), costs and answers
-	// that count in policies, packed leases, and the goals and the model of cores of bench.
+	// policies, what instances leave out, backups and bounds of the console (2,600), costs and
+	// answers that count in policies, packed leases, and the goals and the model of cores of bench.
 	"lines of code": 76_000,
 
 	"files of limiter":                                 20,

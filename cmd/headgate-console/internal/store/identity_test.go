@@ -79,6 +79,7 @@ func TestACopyOfAFileHasAnotherID(t *testing.T) {
 		t.Errorf("after a copy was written over it the id is %q, not %q", id, first)
 	}
 
+	// A rename is a move, whichever file is put in the place of which.
 	for step, move := range []struct{ from, to string }{{"backup", "first"}, {"first", "moved"}} {
 		if err := os.Rename(path(move.from), path(move.to)); err != nil {
 			t.Fatal(err)
