@@ -1,6 +1,9 @@
 package replay
 
 import (
+	"maps"
+	"net/textproto"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/internal/accesslog"
@@ -29,6 +32,12 @@ func usable(set policy.Set, has accesslog.Fields, users bool) (use policy.Set, o
 func missing(p *policy.Policy, has accesslog.Fields, users bool) string {
 	for part := range strings.SplitSeq(p.Key, "+") {
 		if needs := missingPart(part, has, users); needs != "" {
+			return needs
+		}
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(p.Match.Headers)) {
+		if needs := missingPart("header:"+textproto.CanonicalMIMEHeaderKey(name), has, users); needs != "" {
 			return needs
 		}
 	}

@@ -256,6 +256,38 @@ func TestReplayComparesTwoSets(t *testing.T) {
 	}
 }
 
+// A request costs what its policy says, and the status of the log gives it back.
+func TestCostsAndAnswersOfTheLogCount(t *testing.T) {
+	statuses := []int{200, 304, 500, 200, 304, 200, 304}
+	text := ""
+	for i, status := range statuses {
+		text += strings.Replace(lineAt(i, "192.0.2.1", "/"), `" 200 `, fmt.Sprintf(`" %d `, status), 1)
+	}
+
+	for policy, want := range map[string]string{
+		"limit: 5/1h fixed-window":                                      "0000022",
+		"limit: 5/1h fixed-window, cost: 2":                             "0022222",
+		"limit: 5/1h fixed-window, cost: 2, refund: [304, 5xx]":         "0000222",
+		"limit: 2/1h fixed-window, refund: [304]":                       "0002222",
+		"limit: 2/1h fixed-window, count_only: [304]":                   "0000022",
+		"limit: 3/1h fixed-window, mode: shadow, cost: 3":               "0000000",
+		"limit: 1/1h fixed-window, cost: 1, count_only: [404]":          "0000000",
+		`limit: 1/1h fixed-window, match: {except: ["/{$}"]}, cost: 1`:  "0000000",
+		"limit: 1/1h fixed-window, match: {headers: {user-agent: a}}":   "0000000",
+		`limit: 1/1h fixed-window, match: {headers: {user-agent: "*"}}`: "0222222",
+	} {
+		set := setOf(t, "- {name: a, apps: [x], key: ip, "+policy+"}\n")
+		_, fates := replayOf(t, text, Options{Policies: set})
+		got := ""
+		for _, f := range fates {
+			got += fmt.Sprint(int(f))
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", policy, got, want)
+		}
+	}
+}
+
 func TestPoliciesThatNeedMoreAreLeftOut(t *testing.T) {
 	set := setOf(t, `
 - {name: a, apps: [x], limit: 1/1m, key: ip}
@@ -272,12 +304,14 @@ func TestPoliciesThatNeedMoreAreLeftOut(t *testing.T) {
 - {name: l, apps: [x], limit: 1/1m, key: host}
 - {name: m, apps: [x], limit: 1/1m, key: global, access: {allow: {networks: [192.0.2.0/24]}}}
 - {name: n, apps: [x], limit: 1/1m, key: method+path}
+- {name: o, apps: [x], limit: 1/1m, key: ip, match: {headers: {x-plan: free}}}
+- {name: p, apps: [x], limit: 1/1m, key: ip, match: {headers: {user-agent: "*"}}}
 `)
 	text := func(out []LeftOut) string { return strings.Trim(fmt.Sprint(out), "[]{}") }
 	r, _ := replayOf(t, lineAt(0, "192.0.2.1", "/"), Options{Policies: set})
 	const want = "b the user} {c the header X-Team} {d the header Referer} {e the route} {f the host} " +
 		"{g the plan of a caller} {h the ends of requests} {i the API key} {j the header Authorization} " +
-		"{k the cookie sid} {l the host"
+		"{k the cookie sid} {l the host} {o the header X-Plan"
 	if got := text(r.Report().LeftOut); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

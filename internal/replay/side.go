@@ -122,10 +122,11 @@ func (o *Options) bindings() (b policy.Bindings, err error) {
 	return b, err
 }
 
-// decide returns what would have become of the request.
+// decide returns what would have become of the request. Its answer gives back what the log says,
+// at the instant of the request.
 func (s *side) decide(r *request) fate {
 	s.fate = passes
-	s.limiter.Admit(r).Done(0)
+	s.limiter.Admit(r).Done(r.entry.Status)
 	return s.fate
 }
 
