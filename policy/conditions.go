@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"net/textproto"
+	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
@@ -30,7 +32,7 @@ const (
 
 // conditions are those of one policy that an [Index] has no tree for.
 type conditions struct {
-	except  *node // nil for none
+	except  []exactPattern
 	headers []headerCondition
 }
 
@@ -45,11 +47,7 @@ func (m *Match) conditions() *conditions {
 
 	c := &conditions{}
 	for _, text := range m.Except {
-		if c.except == nil {
-			c.except = &node{}
-		}
-		p, _ := parsePattern(text)
-		c.except.add(p, entryAt{methods: allMethods})
+		c.except = append(c.except, exactPatternOf(text))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		c.headers = append(c.headers, headerCondition{textproto.CanonicalMIMEHeaderKey(name), m.Headers[name]})
@@ -57,14 +55,14 @@ func (m *Match) conditions() *conditions {
 	return c
 }
 
-// met reports whether the request of the search, whose paths it holds, meets the conditions.
-func (c *conditions) met(s *search) bool {
+// met reports whether the request meets the conditions.
+func (c *conditions) met(r core.Request) bool {
 	for _, h := range c.headers {
-		if !h.met(s.request) {
+		if !h.met(r) {
 			return false
 		}
 	}
-	return c.except == nil || !s.excepted(c.except)
+	return len(c.except) == 0 || !c.excepts(r)
 }
 
 func (h *headerCondition) met(r core.Request) bool {
@@ -72,17 +70,84 @@ func (h *headerCondition) met(r core.Request) bool {
 	return h.value == anyValue && len(lines) > 0 || slices.Contains(lines, h.value)
 }
 
-// excepted reports whether every spelling of the path meets a pattern of the tree. The route is
-// none of them: it says what a router makes of the path, and may cover others.
-func (s *search) excepted(tree *node) bool {
-	one := search{any: true, method: unnamed}
-	for i := range s.asked {
-		one.hit = false
-		if one.walk(tree, s.paths[i].path, false); !one.hit {
+// excepts reports whether the request is left out. It is only if its path is one that no router and
+// no program behind it reads in another way, as it is now and as the client sent it.
+func (c *conditions) excepts(r core.Request) bool {
+	if r, ok := r.(rawPathed); ok && strings.Contains(r.RawPath(), "%") {
+		return false
+	}
+	if r, ok := r.(sentPathed); ok {
+		if text := r.SentPath(); text != "" && !c.exceptsPath(text) {
 			return false
 		}
 	}
-	return s.asked > 0
+	return c.exceptsPath(r.Path())
+}
+
+func (c *conditions) exceptsPath(path string) bool {
+	if !isUnambiguous(path) {
+		return false
+	}
+	return slices.ContainsFunc(c.except, func(p exactPattern) bool { return p.matches(path) })
+}
+
+// isUnambiguous reports whether all programs read a path alike: it has no dots, escapes, parameters,
+// backslashes, control characters or empty segments.
+func isUnambiguous(path string) bool {
+	if !strings.HasPrefix(path, "/") || strings.Contains(path, "//") || strings.Contains(path, "/.") {
+		return false
+	}
+	return !strings.ContainsFunc(path, func(c rune) bool {
+		return c < ' ' || c == 0x7f || c == '%' || c == ';' || c == '\\' || c == utf8.RuneError
+	})
+}
+
+// exactPattern is a pattern of Match.Except. Unlike one of Match.Path it means one spelling alone:
+// case counts, and so does a slash at the end.
+type exactPattern struct {
+	segments []string // "" stands for any one segment
+	end      string   // behind the segments: "", "/", or "/*" for everything below
+}
+
+// exactPatternOf reads a valid pattern.
+func exactPatternOf(text string) exactPattern {
+	parsed, _ := parsePattern(text)
+	p := exactPattern{segments: slices.Clone(parsed.segments)}
+	switch {
+	case parsed.subtree:
+		p.end = "/*"
+	case strings.HasSuffix(text, "/{$}"):
+		p.end = "/"
+	}
+
+	// The parser has folded the literals.
+	for i, segment := range strings.Split(text[1:], "/")[:len(p.segments)] {
+		if p.segments[i] != "" {
+			p.segments[i], _ = url.PathUnescape(segment)
+		}
+	}
+	return p
+}
+
+// matches reports whether the path is that of the pattern.
+func (p *exactPattern) matches(path string) bool {
+	for _, want := range p.segments {
+		if path == "" {
+			return false
+		}
+		segment, below := path[1:], ""
+		if i := strings.IndexByte(segment, '/'); i >= 0 {
+			segment, below = segment[:i], segment[i:]
+		}
+		if segment == "" || want != "" && want != segment {
+			return false
+		}
+		path = below
+	}
+	if p.end == "/*" {
+		return strings.HasPrefix(path, "/")
+	}
+	return path == p.end
 }
 
 // checkExcept checks Match.Except.

@@ -160,7 +160,6 @@ type search struct {
 	method  methods
 	paths   [maxSpellings]spelling // that lead to one handler
 	n       int                    // of paths
-	asked   int                    // how many of them are of the path, and not of the route
 	found   []int
 
 	any bool // stop collecting: only hit is wanted, and found stays empty
@@ -207,8 +206,6 @@ func (s *search) addSpellings(r core.Request) {
 			s.addPath(text)
 		}
 	}
-
-	s.asked = s.n
 
 	// A route may begin with a method and a host. It counts only where it says more than the path.
 	route := r.Route()
@@ -329,7 +326,7 @@ func (s *search) collect(places []entryAt) {
 		if places[i].methods&s.method == 0 {
 			continue
 		}
-		if c := places[i].conditions; c != nil && !c.met(s) {
+		if c := places[i].conditions; c != nil && !c.met(s.request) {
 			continue
 		}
 		s.hit = true

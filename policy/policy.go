@@ -175,8 +175,9 @@ type Match struct {
 	Path string `json:"path,omitempty" yaml:"path,omitempty"`
 
 	// Except lists at most MaxExcept patterns, as Path is one, of requests that the policy does
-	// not apply to, such as "/healthz". A request is excepted only if every spelling of its path
-	// meets one of them, so a client that spells a path differently is never excepted by that.
+	// not apply to, such as "/healthz" or "/static/". Unlike Path they mean one spelling alone:
+	// case and a slash at the end count, and a path with dots, escapes, parameters, backslashes
+	// or doubled slashes is never left out, as programs read it in several ways.
 	Except []string `json:"except,omitempty" yaml:"except,omitempty"`
 
 	// Headers are the headers that a request must have, by name, each with that value in one of

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/limiter"
 )
 
 // MaxStatuses is the maximum number of entries of Policy.Refund and of Policy.CountOnly.
@@ -16,7 +17,8 @@ const MaxStatuses = 32
 
 // Statuses lists statuses of answers, such as "304", and classes of them, such as "5xx". In JSON
 // and YAML an entry may be a number too. The status of a request whose client has left before the
-// answer is 499, as in limiter.StatusClientLeft.
+// answer is 499, as in limiter.StatusClientLeft. No class has it, as a client could otherwise choose
+// what a request costs.
 type Statuses []string
 
 // MarshalJSON writes single statuses as numbers and classes as texts.
@@ -58,7 +60,7 @@ func (s *Statuses) UnmarshalJSON(text []byte) error {
 type statusSet [600]bool
 
 // anyStatus holds every status that an answer may have. Another one says that nobody has seen the
-// answer, and then no units come back.
+// answer, or that the client has not waited for it, and then no units come back.
 var anyStatus, _ = Statuses{"1xx", "2xx", "3xx", "4xx", "5xx"}.set()
 
 // has reports whether the set has the status.
@@ -85,7 +87,9 @@ func (s Statuses) set() (*statusSet, error) {
 			continue
 		}
 		for i := range n {
-			all[first+i] = true
+			if n == 1 || first+i != limiter.StatusClientLeft {
+				all[first+i] = true
+			}
 		}
 	}
 	return &all, errors.Join(errs...)

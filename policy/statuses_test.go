@@ -61,6 +61,14 @@ func TestAnswersGiveUnitsBack(t *testing.T) {
 		{refund("304", "5xx"), 304, 10},
 		{refund("304", "5xx"), 305, 9},
 		{refund("304", "5xx"), 499, 9},
+
+		// A client that leaves chooses its status.
+		{refund("4xx"), 498, 10},
+		{refund("4xx"), 499, 9},
+		{refund("4xx", "499"), 499, 10},
+		{refund("499", "4xx"), 499, 10},
+		{countOnly("401"), 499, 9},
+		{countOnly("5xx"), 499, 9},
 		{refund("304", "5xx"), 500, 10},
 		{refund("304", "5xx"), 599, 10},
 		{countOnly("401", "403"), 200, 10},

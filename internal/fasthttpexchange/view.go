@@ -56,7 +56,7 @@ func RemoteAddr(ctx *fasthttp.RequestCtx) string {
 // RemoteAddrPort returns the peer of a TCP connection, and no address for another connection.
 func RemoteAddrPort(ctx *fasthttp.RequestCtx) netip.AddrPort {
 	tcp, ok := ctx.RemoteAddr().(*net.TCPAddr)
-	if !ok {
+	if !ok || tcp == nil {
 		return netip.AddrPort{}
 	}
 	ip, _ := netip.AddrFromSlice(tcp.IP)

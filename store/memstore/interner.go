@@ -56,7 +56,7 @@ type limitClass struct {
 	// What is above is never written, and read by every step of the class.
 	_      [cacheLine]byte
 	pinned atomic.Pointer[pinned] // the key of this class that was pinned last, or nil
-	_      [cacheLine - 8]byte
+	_      [cacheLine]byte
 }
 
 // interner numbers the classes that the store has seen. It never holds more
