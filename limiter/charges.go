@@ -395,6 +395,9 @@ func (c *charges) actualFault(rule string, n int64) string {
 // mayPassUncounted reports whether a request may pass the rule of the name without being
 // counted: the store did not decide, or the lists of the rule exempt callers.
 func (c *charges) mayPassUncounted(name string) bool {
+	if c.set == nil { // nothing was decided
+		return false
+	}
 	r := c.set.named(name)
 	return r != nil && (c.isUndecided() || c.allowed && r.Access != nil)
 }

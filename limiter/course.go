@@ -419,7 +419,8 @@ func (c *course) count(ctx context.Context, p events.Plain) {
 
 // event fills in what became of the request, and of each rule.
 func (c *course) event(e *events.Request) {
-	e.Verdict, e.Fallback, e.Waited, e.Err = c.verdict, false, c.waited, c.err
+	// An observer that panicked has left what it was told.
+	e.Verdict, e.Fallback, e.Waited, e.Err, e.Rules = c.verdict, false, c.waited, c.err, e.Rules[:0]
 	if e.Err == nil {
 		e.Err = c.rare.read().skipped
 	}

@@ -472,6 +472,28 @@ type panicking struct{}
 
 func (panicking) Observe(context.Context, *events.Request) { panic("observer") }
 
+// sometimesPanicking panics after it was told of the first request.
+type sometimesPanicking struct{ rules []int }
+
+func (s *sometimesPanicking) Observe(_ context.Context, e *events.Request) {
+	if s.rules = append(s.rules, len(e.Rules)); len(s.rules) > 1 {
+		panic("observer")
+	}
+}
+
+// The event of a request has its own rules alone, also after an observer has panicked.
+func TestAnEventHasNothingOfTheOneBefore(t *testing.T) {
+	var o sometimesPanicking
+	l := configured(t, limiter.Config{Store: newStore(), Observer: &o, Rules: []limiter.Rule{rule(t, "a", "9/1s")},
+		OnError: func(context.Context, error) {}})
+	for range 5 {
+		admit(l)
+	}
+	if !slices.Equal(o.rules, []int{1, 1, 1, 1, 1}) {
+		t.Errorf("the events have %v rules", o.rules)
+	}
+}
+
 func TestHookPanicsAreHarmless(t *testing.T) {
 	var reported []error
 	l := configured(t, limiter.Config{Store: newStore(), Observer: panicking{},

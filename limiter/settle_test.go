@@ -104,6 +104,18 @@ func TestSettleIsOneStepWithTheLeases(t *testing.T) {
 	}
 }
 
+// A Result about which nothing was decided, as one of a wrong argument is, has nothing to settle.
+func TestNothingToSettle(t *testing.T) {
+	l := configured(t, limiter.Config{Store: newStore(), Rules: []limiter.Rule{rule(t, "tokens", "10/1h")}})
+	wrong, _ := l.Take(t.Context(), "k", -1)
+	none, _ := l.TakeRequest(nil)
+	for i, res := range []*limiter.Result{wrong, none, {}, nil} {
+		if err := res.Settle(t.Context(), tokens(1)); i < 3 && !errors.Is(err, core.ErrOp) {
+			t.Errorf("result %d: %v", i, err)
+		}
+	}
+}
+
 func TestSettleNamesEveryMistake(t *testing.T) {
 	s := newStore()
 	free := rule(t, "free", "5/1h")
