@@ -22,6 +22,8 @@ const atOnce = 8
 // A text of 1 MiB takes some 500 MB to read, and eight of them at once more than 4 GB. Other
 // imports wait for the one that is read, and a user without a role has nothing read.
 func TestImportsTakeBoundedMemory(t *testing.T) {
+	t.Setenv("GOGC", "100") // the console's, as it runs with nothing set
+
 	console, _ := build(t)
 	d := engines()[0].open(t).prepare()
 	stranger := d.stranger()
