@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,7 +37,8 @@ func TestImportsTakeBoundedMemory(t *testing.T) {
 		t.Errorf("a user without a role makes the console take %d kB more", got)
 	}
 
-	p.import8(d.token, body, http.StatusUnprocessableEntity)
+	// On a slow machine some wait in vain.
+	p.import8(d.token, body, http.StatusUnprocessableEntity, http.StatusServiceUnavailable)
 	if got := p.memory("VmHWM"); got > 1<<20 {
 		t.Errorf("%d imports at once make the console take %d kB", atOnce, got)
 	}
@@ -71,7 +73,7 @@ func (d *database) stranger() (token string) {
 }
 
 // import8 asks for the plans of eight imports at the same time.
-func (p *program) import8(token, body string, want int) {
+func (p *program) import8(token, body string, want ...int) {
 	p.t.Helper()
 	var all sync.WaitGroup
 	for range atOnce {
@@ -92,8 +94,8 @@ func (p *program) import8(token, body string, want int) {
 			}
 			defer answer.Body.Close()
 			io.Copy(io.Discard, answer.Body)
-			if answer.StatusCode != want {
-				p.t.Errorf("an import was answered %d, want %d", answer.StatusCode, want)
+			if !slices.Contains(want, answer.StatusCode) {
+				p.t.Errorf("an import was answered %d, want one of %d", answer.StatusCode, want)
 			}
 		})
 	}
