@@ -56,7 +56,7 @@ type Follower struct {
 	seen     string            // the version that the source returned last
 	reportAt time.Time         // when the next report is due
 	partial  bool              // single policies may be left out, as the source is told of it
-	before   map[string]Policy // that are in force, by name
+	before   map[string]Policy // that are in force, by name; see choice.before
 
 	mu    sync.Mutex
 	state state // guarded by mu
@@ -79,8 +79,9 @@ type Follower struct {
 // A source that is a [Reporter] is told of single policies: those that the program cannot carry
 // out are left out, each alone, and all others are in force. If an earlier version of such a
 // policy is in force, it stays so until the policy is changed to one that can be carried out, is
-// switched off, or is no longer for the application. A policy of which no version could be carried
-// out since the start is not applied. [Status.LeftOut] and the log have them.
+// switched off, or is no longer for the application. A start takes earlier versions from
+// Options.LastGood. Without that file, as at the first start of an instance, such a policy is not
+// applied at all: its limit does not hold. [Status.LeftOut] and the log have them.
 func Follow(
 	ctx context.Context, l *limiter.Limiter, app string, bindings Bindings, source Source, o Options,
 ) (*Follower, error) {
@@ -301,10 +302,7 @@ func (f *Follower) enforce(s Snapshot) (err error) {
 		return err
 	}
 
-	f.before = make(map[string]Policy, len(compiled.policies))
-	for _, p := range compiled.policies {
-		f.before[p.Name] = p
-	}
+	f.before = byName(compiled.policies)
 
 	// The report of the new version is due at once.
 	f.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"slices"
@@ -85,8 +86,7 @@ func (a Abilities) Check(p *Policy) error {
 
 // choice finds for each policy of a set the version that can be carried out.
 type choice struct {
-	before   map[string]Policy // that are in force, by name
-	bindings Bindings
+	follower *Follower
 
 	// rejected has the mistakes that the limiter found in rules, of a new version or of the one
 	// before it.
@@ -111,7 +111,7 @@ func (c *choice) compile(mine Set) (*Compiled, []LeftOut) {
 		}
 
 		l := LeftOut{Policy: p.Name, Version: p.Version, Reason: clippedTo(reason(ofField(err)), maxReason)}
-		if old, ok := c.before[p.Name]; ok && c.add(out, &old, true) == nil {
+		if old, ok := c.before()[p.Name]; ok && c.add(out, &old, true) == nil {
 			l.Kept, l.InForce = true, old.Version
 		}
 		left = append(left, l)
@@ -133,7 +133,7 @@ func (c *choice) add(to *Compiled, p *Policy, before bool) error {
 	if err := c.rejected[rejection{p.Name, before}]; err != nil {
 		return err
 	}
-	rule, err := p.compile(&c.bindings)
+	rule, err := p.compile(&c.follower.bindings)
 	if err != nil {
 		return err
 	}
@@ -142,6 +142,38 @@ func (c *choice) add(to *Compiled, p *Policy, before bool) error {
 	}
 	to.policies, to.rules = append(to.policies, *p), append(to.rules, rule)
 	return nil
+}
+
+// before returns the policies in force, by name. At a start they are those of Options.LastGood,
+// which were in force in the process before: a restart opens no limit.
+func (c *choice) before() map[string]Policy {
+	f := c.follower
+	if f.before != nil || f.options.LastGood == "" {
+		return f.before
+	}
+
+	set, err := c.recall()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		f.log(slog.LevelWarn, "headgate: the last good policies cannot be used in place of policies that are left out",
+			slog.String("error", reason(err)))
+	}
+	f.before = byName(set)
+	return f.before
+}
+
+// recall reads the policies of Options.LastGood, if they are valid, and returns those that
+// Options.Adapt leaves.
+func (c *choice) recall() (Set, error) {
+	f := c.follower
+	s, err := readLastGood(f.options.LastGood, f.app)
+	if err != nil {
+		return nil, err
+	}
+	mine := s.Policies.For(f.app)
+	if err := mine.Validate(); err != nil {
+		return nil, err
+	}
+	return f.adapt(mine)
 }
 
 // reject notes the mistakes that the limiter found in rules, and reports whether there is a new
@@ -175,7 +207,7 @@ func (f *Follower) setUsable(mine Set) (*Compiled, []LeftOut, error) {
 		return nil, nil, err
 	}
 
-	c := choice{before: f.before, bindings: f.bindings, rejected: map[rejection]error{}}
+	c := choice{f, map[rejection]error{}}
 	for {
 		compiled, left := c.compile(mine)
 		err := f.setRules(compiled)
@@ -183,6 +215,15 @@ func (f *Follower) setUsable(mine Set) (*Compiled, []LeftOut, error) {
 			return compiled, left, err
 		}
 	}
+}
+
+// byName returns policies by their names, and never nil.
+func byName(policies []Policy) map[string]Policy {
+	m := make(map[string]Policy, len(policies))
+	for _, p := range policies {
+		m[p.Name] = p
+	}
+	return m
 }
 
 // setAll puts all policies in force, or none.

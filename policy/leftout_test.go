@@ -170,6 +170,100 @@ func TestLastGoodHasTheVersionThatIsInForce(t *testing.T) {
 	})
 }
 
+// An instance that starts again while the source answers keeps the version that was in force, and
+// so does the start after that.
+func TestRestartKeepsTheVersionThatWasInForce(t *testing.T) {
+	o := quiet()
+	o.LastGood = filepath.Join(t.TempDir(), "file")
+	good, gone := valid(t, "per-user"), valid(t, "gone")
+	good.Version, good.Limit.Quota = 1, 7
+	off := perUser(t, 3)
+	off.Mode = policy.Off
+
+	kept := `policy "per-user", version 2: ` + noUser + `; version 1 of it stays in force`
+	left := `policy "per-user", version 2: ` + noUser + `; it does not apply`
+	for i, start := range []struct {
+		set  []policy.Policy
+		want string
+		out  []string
+	}{
+		{[]policy.Policy{good, gone}, "gone 100/100, per-user 7/7", nil},
+		{[]policy.Policy{perUser(t, 2)}, "per-user 7/7", []string{kept}}, // only names of the set
+		{[]policy.Policy{perUser(t, 2)}, "per-user 7/7", []string{kept}},
+		{[]policy.Policy{off}, "", nil},
+		{[]policy.Policy{perUser(t, 2)}, "", []string{left}},
+	} {
+		l := newLimiter(t)
+		f := follow(t, l, (&source{}).first(fmt.Sprint(i), start.set...), o)
+		f.Close()
+
+		if got := inForce(t, l); got != start.want || !slices.Equal(out(f), start.out) {
+			t.Errorf("start %d: %q is in force and %q left out; want %q and %q", i, got, out(f), start.want, start.out)
+		}
+	}
+}
+
+// A file that cannot be used, or has what the program cannot carry out either, puts nothing in
+// force. The log has it, unless there is no file, as at a first start.
+func TestStartTakesNoVersionFromAFileThatIsNotGood(t *testing.T) {
+	dir := t.TempDir()
+	goodFile := filepath.Join(dir, "good")
+	o := quiet()
+	o.LastGood = goodFile
+	follow(t, newLimiter(t), (&source{}).first("1", valid(t, "per-user")), o).Close()
+
+	text, err := os.ReadFile(goodFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	write := func(name, old, new string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, bytes.ReplaceAll(text, []byte(old), []byte(new)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+
+	// A policy that Adapt leaves out is left out in every version.
+	const warning = "the last good policies cannot be used in place"
+	perUserOnly := func(set policy.Set) policy.Set {
+		return slices.DeleteFunc(slices.Clone(set), func(p policy.Policy) bool { return p.Key != "user" })
+	}
+	for name, c := range map[string]struct {
+		path, log, want string
+		adapt           func(policy.Set) policy.Set
+	}{
+		"good":            {path: write("same", "", ""), want: "per-user 100/100"},
+		"none":            {path: ""},
+		"first start":     {path: filepath.Join(dir, "absent")},
+		"of another":      {path: write("other", `"app":"shop"`, `"app":"other"`), log: `it holds the policies of`},
+		"no policies":     {path: write("broken", `{`, `[`), log: warning},
+		"not valid":       {path: write("invalid", `"key":"ip"`, `"key":"wrong"`), log: warning},
+		"the same":        {path: write("user", `"key":"ip"`, `"key":"user"`)},
+		"not of the face": {path: write("adapted", "", ""), adapt: perUserOnly},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			l, o := newLimiter(t), quiet()
+			o.LastGood, o.Adapt, o.Logger = c.path, c.adapt, slog.New(slog.NewTextHandler(&log, nil))
+			f := follow(t, l, (&source{}).first("2", perUser(t, 2)), o)
+			f.Close()
+
+			if got := inForce(t, l); got != c.want || len(out(f)) != 1 {
+				t.Errorf("%q is in force, %q left out", got, out(f))
+			}
+
+			if c.want == "" && !strings.Contains(log.String(), "it does not apply") {
+				t.Errorf("the log is %s", log.String())
+			}
+			if !strings.Contains(log.String(), c.log) || c.log == "" && strings.Contains(log.String(), warning) {
+				t.Errorf("the log is %s", log.String())
+			}
+		})
+	}
+}
+
 // Every reason for which a program cannot carry out a policy is one for that policy alone: its
 // bindings, the methods that all policies name together, and what the limiter refuses.
 func TestFollowLeavesOutWhateverItCannotUse(t *testing.T) {

@@ -47,9 +47,10 @@ type Options struct {
 	Timeout time.Duration
 
 	// LastGood, unless "", is the path of a file to which the follower writes the
-	// policies in force, and from which it starts if the source is away. The
-	// file is replaced as a whole, with the mode 0600. Every process needs its
-	// own file.
+	// policies in force, and from which it starts if the source is away. If it starts
+	// with the source, the file has the earlier versions of policies that are left
+	// out, as [Follow] describes. The file is replaced as a whole, with the mode 0600.
+	// Every process needs its own file.
 	LastGood string
 
 	// OnMissing determines what Follow does if neither the source nor LastGood
