@@ -100,6 +100,8 @@ func TestHeadersAreConditions(t *testing.T) {
 		{"/", http.Header{"X-Plan": {"Free"}}, "1 3"},
 		{"/", http.Header{"X-Plan": {""}}, "1 3"},
 		{"/", http.Header{"X-Plan": {"pro", "free"}}, "0 1 3"},
+		{"/", http.Header{"X-Plan": {"a, free"}}, "1 3"}, // a value of a list is none
+		{"/", http.Header{"X_Plan": {"free"}}, "3"},      // nor is a name that CGI backends read alike
 		{"/a", http.Header{"X-Plan": {"free"}}, "0 1 3"},
 		{"/a", http.Header{"X-Plan": {"free"}, "X-Region": {"eu"}}, "0 1 2 3"},
 		{"/b", http.Header{"X-Plan": {"free"}, "X-Region": {"eu"}}, "0 1 3"},
