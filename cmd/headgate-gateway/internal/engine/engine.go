@@ -63,6 +63,7 @@ type Engine struct {
 	// processes hold a name for each application of this process, under which all faces
 	// together report to Redis.
 	processes map[string]string
+	reports   map[string]*reports // by application
 
 	mu       sync.Mutex
 	limiters map[limiterKey]*followed // Guarded by mu.
@@ -91,9 +92,9 @@ func Open(ctx context.Context, o Options) (*Engine, error) {
 	}
 
 	e := &Engine{options: o.withDefaults(), limiters: map[limiterKey]*followed{}}
-	e.processes = map[string]string{}
+	e.processes, e.reports = map[string]string{}, map[string]*reports{}
 	for _, app := range e.options.Apps {
-		e.processes[app] = rand.Text()
+		e.processes[app], e.reports[app] = rand.Text(), &reports{}
 	}
 
 	e.logger = newLogger(e.options.Logger)
@@ -196,7 +197,7 @@ func (e *Engine) follow(app string, f Face) (*followed, error) {
 		bindings = f.Bind(bindings)
 	}
 
-	follower, err := policy.Follow(e.ctx, l, app, bindings, e.source, e.followOptions(app, f))
+	follower, err := policy.Follow(e.ctx, l, app, bindings, e.sourceOf(app, f.Name), e.followOptions(app, f))
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
