@@ -161,19 +161,13 @@ func (c *choice) before() map[string]Policy {
 	return f.before
 }
 
-// recall reads the policies of Options.LastGood, if they are valid, and returns those that
-// Options.Adapt leaves.
+// recall reads the policies of Options.LastGood, and returns those that Options.Adapt leaves.
 func (c *choice) recall() (Set, error) {
-	f := c.follower
-	s, err := readLastGood(f.options.LastGood, f.app)
+	s, err := readLastGood(c.follower.options.LastGood, c.follower.app)
 	if err != nil {
 		return nil, err
 	}
-	mine := s.Policies.For(f.app)
-	if err := mine.Validate(); err != nil {
-		return nil, err
-	}
-	return f.adapt(mine)
+	return c.follower.adapt(s.Policies.For(c.follower.app))
 }
 
 // reject notes the mistakes that the limiter found in rules, and reports whether there is a new
