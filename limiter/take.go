@@ -18,8 +18,8 @@ import (
 // If the store did not decide under some rule, the error wraps [ErrUndecided], also
 // where the rules fail open; see [Result.Undecided]. Allowed then follows from
 // OnStoreError of the rules. The result is never nil, and has to be released if it
-// holds leases. It refers to key, whose text must stay as it is while the result is used: clone what
-// a framework uses again after the request, as Fiber does with its strings.
+// holds leases. It refers to key, whose text must stay as it is while the result is used: clone
+// what a framework uses again after the request, as Fiber does with its strings.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (*Result, error) {
 	return l.take(ctx, key, cost, 0)
 }

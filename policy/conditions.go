@@ -70,8 +70,8 @@ func (h *headerCondition) met(r core.Request) bool {
 	return h.value == anyValue && len(lines) > 0 || slices.Contains(lines, h.value)
 }
 
-// excepts reports whether the request is left out. It is only if its path is one that no router and
-// no program behind it reads in another way, as it is now and as the client sent it.
+// excepts reports whether the request is left out. It is only if its path is one that no router
+// and no program behind it reads in another way, as it is now and as the client sent it.
 func (c *conditions) excepts(r core.Request) bool {
 	if r, ok := r.(rawPathed); ok && strings.Contains(r.RawPath(), "%") {
 		return false
@@ -91,8 +91,8 @@ func (c *conditions) exceptsPath(path string) bool {
 	return slices.ContainsFunc(c.except, func(p exactPattern) bool { return p.matches(path) })
 }
 
-// isUnambiguous reports whether all programs read a path alike: it has no dots, escapes, parameters,
-// backslashes, control characters or empty segments.
+// isUnambiguous reports whether all programs read a path alike: it has no dots, escapes,
+// parameters, backslashes, control characters or empty segments.
 func isUnambiguous(path string) bool {
 	if !strings.HasPrefix(path, "/") || strings.Contains(path, "//") || strings.Contains(path, "/.") {
 		return false
@@ -130,8 +130,8 @@ func exactPatternOf(text string) exactPattern {
 }
 
 // matches reports whether the path is that of the pattern.
-func (p *exactPattern) matches(path string) bool {
-	for _, want := range p.segments {
+func (e *exactPattern) matches(path string) bool {
+	for _, want := range e.segments {
 		if path == "" {
 			return false
 		}
@@ -144,10 +144,10 @@ func (p *exactPattern) matches(path string) bool {
 		}
 		path = below
 	}
-	if p.end == "/*" {
+	if e.end == "/*" {
 		return strings.HasPrefix(path, "/")
 	}
-	return path == p.end
+	return path == e.end
 }
 
 // checkExcept checks Match.Except.

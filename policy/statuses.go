@@ -17,8 +17,8 @@ const MaxStatuses = 32
 
 // Statuses lists statuses of answers, such as "304", and classes of them, such as "5xx". In JSON
 // and YAML an entry may be a number too. The status of a request whose client has left before the
-// answer is 499, as in limiter.StatusClientLeft. No class has it, as a client could otherwise choose
-// what a request costs.
+// answer is 499, as in limiter.StatusClientLeft. No class has it, as a client could otherwise
+// choose what a request costs.
 type Statuses []string
 
 // MarshalJSON writes single statuses as numbers and classes as texts.

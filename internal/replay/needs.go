@@ -36,6 +36,7 @@ func missing(p *policy.Policy, has accesslog.Fields, users bool) string {
 		}
 	}
 
+	// Headers are looked for as those of keys are.
 	for _, name := range slices.Sorted(maps.Keys(p.Match.Headers)) {
 		if needs := missingPart("header:"+textproto.CanonicalMIMEHeaderKey(name), has, users); needs != "" {
 			return needs

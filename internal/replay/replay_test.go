@@ -264,6 +264,7 @@ func TestCostsAndAnswersOfTheLogCount(t *testing.T) {
 		text += strings.Replace(lineAt(i, "192.0.2.1", "/"), `" 200 `, fmt.Sprintf(`" %d `, status), 1)
 	}
 
+	// Each digit is what became of a request: 0 passes, 2 is refused.
 	for policy, want := range map[string]string{
 		"limit: 5/1h fixed-window":                                      "0000022",
 		"limit: 5/1h fixed-window, cost: 2":                             "0022222",
@@ -277,6 +278,7 @@ func TestCostsAndAnswersOfTheLogCount(t *testing.T) {
 		`limit: 1/1h fixed-window, match: {headers: {user-agent: "*"}}`: "0222222",
 	} {
 		set := setOf(t, "- {name: a, apps: [x], key: ip, "+policy+"}\n")
+
 		_, fates := replayOf(t, text, Options{Policies: set})
 		got := ""
 		for _, f := range fates {
