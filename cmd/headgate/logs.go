@@ -103,14 +103,24 @@ func (l *logs) close() {
 	}
 }
 
-// has returns what all of the logs have.
-func (l *logs) has() accesslog.Fields {
-	has := ^accesslog.Fields(0)
+// has returns what all of the logs have whose first lines have a request. Without one, nothing is
+// known of what they have.
+func (l *logs) has() (has accesslog.Fields, known bool) {
+	has = ^accesslog.Fields(0)
 	for _, r := range l.readers {
-		has &= r.Stats().Has
+		if s := r.Stats(); s.Sampled > 0 {
+			has &= s.Has
+			known = true
+		}
 	}
-	return has
+	if !known {
+		has = 0
+	}
+	return has, known
 }
+
+// unknown says why logs cannot be replayed whose fields are not known.
+const unknown = "no log has a request in its first 64 KiB, so nothing can be said"
 
 // counter counts the bytes that are read.
 type counter struct {
@@ -222,7 +232,8 @@ type brokenLine struct {
 
 // reports returns what was found in each log, and what follows from it for the result.
 func (l *logs) reports(reorder time.Duration) (list []logReport, notes []string) {
-	has, mixed, whole := l.has(), false, false
+	mixed, whole := false, false
+	has, _ := l.has()
 	for _, r := range l.readers {
 		s := r.Stats()
 		one := logReport{File: s.Name, Format: s.Format.String(), Lines: s.Lines, Requests: s.Requests,
@@ -232,7 +243,7 @@ func (l *logs) reports(reorder time.Duration) (list []logReport, notes []string)
 		}
 		list = append(list, one)
 		mixed = mixed || s.MixedZones
-		whole = whole || s.Has&accesslog.HasFractions == 0
+		whole = whole || s.Sampled > 0 && s.Has&accesslog.HasFractions == 0
 
 		// What a line lacks, or where it stands, may change what is decided.
 		if s.Late > 0 {

@@ -44,6 +44,9 @@ type planResult struct {
 	Logs  []logReport `json:"logs"`
 	Notes []string    `json:"notes"`
 	*replay.Report
+
+	known bool // the fields of the logs are known
+	cut   bool // a log could not be read to its end
 }
 
 func plan(e *env, files []string, p *planFlags) int {
@@ -75,7 +78,8 @@ func plan(e *env, files []string, p *planFlags) int {
 		return e.fail("plan: %s", safe(err.Error()))
 	}
 
-	r, err := replay.NewReplay(o, in.has())
+	has, known := in.has()
+	r, err := replay.NewReplay(o, has)
 	if err != nil {
 		in.close()
 		return e.fail("plan: %s", safe(textform.Line(err)))
@@ -94,24 +98,33 @@ func plan(e *env, files []string, p *planFlags) int {
 		result.Notes = append(result.Notes, fmt.Sprintf("%s because a policy could not decide",
 			plural(result.Undecided, "request passed", "requests passed")))
 	}
-	return result.print(e, p, most, len(in.errors) > 0)
+	result.known, result.cut = known, len(in.errors) > 0
+	return result.print(e, p, most)
 }
 
 // print prints the result, and returns the exit code.
-func (p *planResult) print(e *env, f *planFlags, most float64, cut bool) int {
-	code := fine
+func (p *planResult) print(e *env, f *planFlags, most float64) int {
+	code, why := fine, ""
 	switch {
 	case f.fail != "" && float64(p.Refused) > most*float64(p.Requests):
-		code = tooMany
-	case cut, p.Requests == 0:
+		code, why = tooMany, fmt.Sprintf("more than %s of the requests are refused", f.fail)
+	case p.Requests == 0:
+		code = findings
+	case !p.known:
+		code = findings
+		p.Notes = append(p.Notes, unknown)
+	case f.fail != "" && len(p.gaps()) > 0:
+		code, why = findings, "-fail-if-denied cannot decide: "+strings.Join(p.gaps(), "; ")
+		if f.json {
+			p.Notes = append(p.Notes, why)
+		}
+	case p.cut:
 		code = findings
 	}
 
 	// A list without entries is one in JSON too.
 	if f.json {
-		if p.Notes == nil {
-			p.Notes = []string{}
-		}
+		p.Notes = append([]string{}, p.Notes...)
 		return max(code, e.printJSON(p))
 	}
 
@@ -120,12 +133,43 @@ func (p *planResult) print(e *env, f *planFlags, most float64, cut bool) int {
 		fmt.Fprintln(e.out, "no request was read, so nothing can be said")
 		return code
 	}
+	if !p.known {
+		return code
+	}
+
 	printReport(e, p.Report, f)
-	if code == tooMany {
-		fmt.Fprintf(e.out, "\n%s: more than %s of the requests are refused\n", e.paint(red, "failed"), f.fail)
+	if why != "" {
+		fmt.Fprintf(e.out, "\n%s: %s\n", e.paint(red, "failed"), why)
 	}
 
 	return code
+}
+
+// gaps returns what the result does not cover, so that few refusals do not mean that all is well.
+func (p *planResult) gaps() (list []string) {
+	if len(p.Policies) == 0 && len(p.LeftOut) == 0 {
+		list = append(list, "no policy is in force")
+	}
+	if n := int64(len(p.LeftOut)); n > 0 {
+		list = append(list, plural(n, "policy is", "policies are")+" left out")
+	}
+	if p.Undecided > 0 {
+		list = append(list, plural(p.Undecided, "request was", "requests were")+" not decided")
+	}
+	if p.SharedKeys > 0 {
+		list = append(list, plural(p.SharedKeys, "request", "requests")+" shared limits")
+	}
+
+	for _, l := range p.Logs {
+		if l.Broken > l.Requests {
+			list = append(list, "most lines of "+safe(l.File)+" are broken")
+		}
+	}
+	if p.cut {
+		list = append(list, "a log is cut off")
+	}
+
+	return list
 }
 
 // validPolicies reads a file of policies without mistakes. Otherwise it prints them, and returns

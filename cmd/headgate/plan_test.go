@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/internal/replay"
 )
 
 // combined returns lines of a combined log: one a second from each address in turn.
@@ -131,4 +133,72 @@ func TestProgressIsForTerminals(t *testing.T) {
 	if got, want := p.text(2*time.Second), "2,000,000 requests, 1,000,000 a second, 50%, 2s left"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// A log without a request says nothing of what logs have, so the others decide.
+func TestPlanPassesOverEmptyLogs(t *testing.T) {
+	policies := file(t, "limits.yaml", onePolicy)
+	log, empty := file(t, "access.log.1", combined(20, "192.0.2.1")), file(t, "access.log", "")
+	garbage := strings.Repeat("garbage\n", 10_000)
+	broken := file(t, "broken.log", garbage)
+	for _, none := range []string{empty, broken} {
+		call(t, "", "plan", "-policies", policies, "-fail-if-denied", "0.1%", none, log).want(t, tooMany, "10 requests (50.00%)")
+		call(t, "", "suggest", none, log).want(t, fine, "20/1m")
+	}
+
+	// Where no log has one at its beginning, nothing is said.
+	late := file(t, "late.log", garbage+combined(20, "192.0.2.1"))
+	for _, args := range [][]string{{"plan", "-policies", policies}, {"suggest"}, {"suggest", "-json"},
+		{"plan", "-json", "-fail-if-denied", "0.1%", "-policies", policies}} {
+		got := call(t, "", append(args, empty, late)...).want(t, findings, unknown, "late.log")
+		if strings.Contains(got.out, "left out") {
+			t.Errorf("%s", got.out)
+		}
+	}
+	call(t, "", "suggest", "-json", empty).want(t, findings, unknown)
+}
+
+// Few refusals are no success where the policies did not decide.
+func TestPlanFailsIfItCannotDecide(t *testing.T) {
+	const user = "- {name: login, apps: [shop], limit: 1/1m, key: user}\n"
+	policies, both := file(t, "limits.yaml", onePolicy), file(t, "both.yaml", onePolicy+user)
+	log := combined(20, "192.0.2.1")
+	const failed = "failed: -fail-if-denied cannot decide: "
+	for _, row := range []struct {
+		policies, log, want string
+		args                []string
+	}{
+		{both, log, "1 policy is left out", nil},
+		{file(t, "user.yaml", "policies:\n"+user), log, "1 policy is left out", nil},
+		{policies, log, "no policy is in force", []string{"-app", "other"}},
+		{policies, log + strings.Repeat("x\n", 21), "most lines of - are broken", nil},
+		{policies, combined(20, addresses(20)...), "requests shared limits", []string{"-max-keys", "2"}},
+	} {
+		args := append([]string{"plan", "-policies", row.policies, "-fail-if-denied", "50%", "-"}, row.args...)
+		call(t, row.log, args...).want(t, findings, failed, row.want)
+		call(t, row.log, append(args, "-json")...).want(t, findings, failed[len("failed: "):], row.want)
+
+		// What is refused for certain is more than a doubt.
+		if row.policies == both {
+			args[4] = "1%"
+			call(t, row.log, args...).want(t, tooMany, "failed: more than 1%")
+		}
+	}
+
+	// Half of the lines may be broken.
+	call(t, log+strings.Repeat("x\n", 20), "plan", "-policies", policies, "-fail-if-denied", "50%", "-").want(t, fine)
+
+	// What a policy could not decide passed, and counts as a gap too.
+	undecided := planResult{Report: &replay.Report{Policies: make([]replay.PolicyReport, 1), Undecided: 2}, cut: true}
+	if got, want := strings.Join(undecided.gaps(), "; "), "2 requests were not decided; a log is cut off"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// addresses returns n addresses.
+func addresses(n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprintf("192.0.2.%d", i))
+	}
+	return list
 }

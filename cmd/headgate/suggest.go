@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/internal/accesslog"
 	"github.com/headgate/headgate/internal/drawing"
 	"github.com/headgate/headgate/internal/replay"
 	"github.com/headgate/headgate/internal/textform"
@@ -62,7 +63,15 @@ func suggest(e *env, files []string, f *suggestFlags) int {
 		return e.fail("suggest: %s", safe(err.Error()))
 	}
 
-	has := in.has()
+	// Without a request there is nothing to find.
+	has, known := in.has()
+	if !known {
+		in.each(e, func(*accesslog.Entry) {})
+		result := &suggestResult{}
+		result.Logs, result.Notes = in.reports(f.reorder)
+		return result.nothing(e, f, unknown)
+	}
+
 	s, err := replay.NewSuggester(replay.SuggestOptions{Key: f.key, Match: policy.Match{Path: f.path}, Period: f.period,
 		Touch: touch, Proxies: f.trusted(), Users: f.users}, has)
 	if err != nil {
@@ -74,28 +83,39 @@ func suggest(e *env, files []string, f *suggestFlags) int {
 	result := &suggestResult{}
 	result.Logs, result.Notes = in.reports(f.reorder)
 	if result.SuggestReport, err = s.Report(); err != nil {
-		printLogs(e, result.Logs, result.Notes)
-		fmt.Fprintln(e.out, safe(err.Error()))
-		return findings
+		return result.nothing(e, f, safe(err.Error()))
 	}
 
 	// The suggestions are tried on the same log, unless it can be read only once.
 	if slices.Contains(files, "-") {
 		result.Notes = append(result.Notes, "the standard input is read once, so no refusals are counted")
-	} else if err := result.try(e, files, f, s); err != nil {
+	} else if err := result.try(e, files, f, s, has); err != nil {
 		return e.fail("suggest: %s", safe(err.Error()))
 	}
 
 	return result.write(e, f, len(in.errors) > 0)
 }
 
+// nothing prints why nothing is suggested, and returns the exit code.
+func (s *suggestResult) nothing(e *env, f *suggestFlags, why string) int {
+	if f.json {
+		s.Notes = append(s.Notes, why)
+		return max(findings, e.printJSON(s))
+	}
+	printLogs(e, s.Logs, s.Notes)
+	fmt.Fprintln(e.out, why)
+	return findings
+}
+
 // try replays the log with what was suggested.
-func (s *suggestResult) try(e *env, files []string, f *suggestFlags, by *replay.Suggester) error {
+func (s *suggestResult) try(e *env, files []string, f *suggestFlags, by *replay.Suggester,
+	has accesslog.Fields,
+) error {
 	in, err := e.openLogs(files, &f.logFlags)
 	if err != nil {
 		return err
 	}
-	t, err := by.Try(s.SuggestReport, in.has())
+	t, err := by.Try(s.SuggestReport, has)
 	if err != nil {
 		in.close()
 		return err

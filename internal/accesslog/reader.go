@@ -42,6 +42,9 @@ type Stats struct {
 	Format Format
 	Has    Fields // by the first lines
 
+	// Sampled is how many of the first lines are requests. Without one, Has says nothing.
+	Sampled int
+
 	Lines, Requests int64
 	Broken          int64
 	Shown           []Broken // the first three
@@ -101,6 +104,7 @@ func New(name string, r io.Reader, o Options) (*Reader, error) {
 		e := Entry{line: bytes.Clone(bytes.TrimRight(line, "\r\n"))}
 		if f.parse(&e, new(clock)) == "" {
 			r2.stats.Has |= e.fields()
+			r2.stats.Sampled++
 		}
 	}
 
