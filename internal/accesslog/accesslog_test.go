@@ -341,3 +341,60 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// again reads a text as often as n says.
+type again struct {
+	text []byte
+	n, i int
+}
+
+func (a *again) Read(b []byte) (int, error) {
+	if a.i == len(a.text) {
+		a.i, a.n = 0, a.n-1
+	}
+	if a.n <= 0 {
+		return 0, io.EOF
+	}
+	n := copy(b, a.text[a.i:])
+	a.i += n
+	return n, nil
+}
+
+// memory returns the bytes of all lines that the reader has.
+func (r *Reader) memory() (n int) {
+	for _, e := range append(slices.Clone(r.held[r.head:]), r.free...) {
+		n += cap(e.line)
+	}
+	return n
+}
+
+// Long lines between short ones of one second lend these no memory.
+func TestHeldLinesAreBounded(t *testing.T) {
+	broken := strings.Repeat("x", 60<<10) + "\n"
+	long := strings.Replace(combined(0, "b"), "GET /", "GET /"+strings.Repeat("x", 3000), 1)
+	for name, text := range map[string]string{"broken": broken + combined(0, "a"), "long": long + combined(0, "a")} {
+		n := 3000
+		if name == "long" {
+			n = 30_000
+		}
+		r, err := New("log", &again{text: []byte(text), n: n}, Options{Reorder: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		// All are held until their bound is reached, or the log ends.
+		if _, err := r.Next(); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := r.memory(), maxHeldBytes+maxLine; got > want || r.bytes > want {
+			t.Errorf("%s: %d bytes are held, want at most %d", name, got, want)
+		}
+		held := 0
+		for _, e := range r.held[r.head:] {
+			held += cap(e.line)
+		}
+		if r.bytes != held {
+			t.Errorf("%s: %d bytes are counted, want %d", name, r.bytes, held)
+		}
+	}
+}

@@ -63,7 +63,7 @@ type Reader struct {
 
 	held   []*Entry // in order, from head on
 	head   int
-	bytes  int // of the lines held
+	bytes  int // of the memory of the lines held
 	free   []*Entry
 	given  *Entry // by the last Next
 	latest int64  // of all entries read
@@ -136,17 +136,24 @@ func (r *Reader) Next() (*Entry, error) {
 		r.held = r.held[:copy(r.held, r.held[r.head:])]
 		r.head = 0
 	}
-	r.bytes -= len(e.line)
+	r.bytes -= cap(e.line)
 	r.before, r.given = e.At, e
 	return e, nil
 }
 
 // recycle keeps the memory of the entry that was given last.
 func (r *Reader) recycle() {
-	if r.given != nil && cap(r.given.line) <= keptLine {
-		r.free = append(r.free, r.given)
+	if r.given != nil {
+		r.keep(r.given)
 	}
 	r.given = nil
+}
+
+// keep keeps the memory of an entry for another line, unless it is that of a long one.
+func (r *Reader) keep(e *Entry) {
+	if cap(e.line) <= keptLine {
+		r.free = append(r.free, e)
+	}
 }
 
 // due reports whether no line that is to come belongs before the first entry held.
@@ -179,7 +186,7 @@ func (r *Reader) read() {
 	e.line = append(e.line, line...)
 	if wrong := r.stats.Format.parse(e, &r.clock); wrong != "" {
 		r.broken(line, wrong)
-		r.free = append(r.free, e)
+		r.keep(e)
 		return
 	}
 
@@ -234,7 +241,7 @@ func (r *Reader) hold(e *Entry) {
 	}
 
 	r.latest = max(r.latest, e.At)
-	r.bytes += len(e.line)
+	r.bytes += cap(e.line)
 
 	// Nearly all lines come in order. Of two of one time the first stays the first.
 	r.held = append(r.held, e)
