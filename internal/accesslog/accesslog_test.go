@@ -389,6 +389,9 @@ func TestHeldLinesAreBounded(t *testing.T) {
 		if got, want := r.memory(), maxHeldBytes+maxLine; got > want || r.bytes > want {
 			t.Errorf("%s: %d bytes are held, want at most %d", name, got, want)
 		}
+		if got := len(r.held) - r.head; name == "broken" && got != n-1 {
+			t.Errorf("%d lines are held beside broken ones, want %d", got, n-1)
+		}
 		held := 0
 		for _, e := range r.held[r.head:] {
 			held += cap(e.line)
