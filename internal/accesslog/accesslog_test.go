@@ -401,3 +401,49 @@ func TestHeldLinesAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// Who chooses the name of a user chooses no time.
+func TestNamesOfUsersAreNoTimes(t *testing.T) {
+	const name = "[28/Nov/2199:00:00:00 +0000]"
+	for _, user := range []string{name, "a " + name + " b", name + ` \"GET / HTTP/1.1\" 200`, name + ` \x22GET`} {
+		r := open(t, strings.Replace(combined(1, "a"), "- - [", "- "+user+" [", 1), Options{})
+		e, err := r.Next()
+		if err != nil || e.At != at+1e6 || e.User != user || e.Target != "/" {
+			t.Errorf("%s: %v, %+v", user, err, e)
+		}
+	}
+}
+
+// A line alone cannot move the clock, wherever it stands.
+func TestOneLineCannotMoveTheClock(t *testing.T) {
+	const day = 24 * 3600
+	far := combined(8*day, "x")
+	for _, row := range []struct {
+		name, text string
+		want       []string
+		broken     int64 // the number of the line, 0 for none
+	}{
+		{"first", far + combined(0, "a") + combined(1, "b"), []string{"0a", "1b"}, 1},
+		{"between", combined(0, "a") + far + combined(1, "b"), []string{"0a", "1b"}, 2},
+		{"last", combined(0, "a") + combined(1, "b") + far, []string{"0a", "1b"}, 3},
+		{"within the bound", combined(0, "a") + combined(7*day, "b") + combined(1, "c"), []string{"0a", "604800b", "604800c"}, 0},
+		{"a pause", combined(0, "a") + far + "x\n" + combined(8*day+1, "b"), []string{"0a", "691200x", "691201b"}, 0},
+		{"alone", far, []string{"691200x"}, 0},
+		{"two steps", combined(0, "a") + far + combined(800*day, "b") + combined(8*day+1, "c"),
+			[]string{"0a", "691200x", "691201c"}, 3},
+	} {
+		r := open(t, row.text, Options{})
+		if got := all(t, r); !slices.Equal(got, row.want) {
+			t.Errorf("%s: %v, want %v", row.name, got, row.want)
+		}
+
+		// The line is shown as it came, with why.
+		s := r.Stats()
+		i := slices.IndexFunc(s.Shown, func(b Broken) bool { return b.Why == strayTime })
+		if s.Requests != int64(len(row.want)) || s.Requests+s.Broken != s.Lines || (i >= 0) != (row.broken > 0) {
+			t.Errorf("%s: %+v", row.name, s)
+		} else if i >= 0 && (s.Shown[i].Line != row.broken || !strings.HasSuffix(s.Shown[i].Text, `"-" "-"`)) {
+			t.Errorf("%s: %+v", row.name, s.Shown[i])
+		}
+	}
+}

@@ -73,6 +73,7 @@ const (
 	noStatus  = "it has no status"
 	noObject  = "it is no object of JSON"
 	tooLong   = "it is longer than a line may be"
+	strayTime = "its time is more than 7 days after the lines around it"
 )
 
 // parseCombined reads
@@ -86,7 +87,8 @@ func parseCombined(e *Entry, c *clock) (wrong string) {
 		return noTime
 	}
 
-	// The name of a user may have spaces, and even brackets.
+	// The name of a user may have spaces, and even a time in brackets, but no quote: servers escape
+	// it. So the time is what a request follows.
 	at, from := int64(0), 0
 	for {
 		i := bytes.IndexByte(rest[from:], '[')
@@ -94,7 +96,7 @@ func parseCombined(e *Entry, c *clock) (wrong string) {
 			return noTime
 		}
 		from += i + 1
-		if len(rest) >= from+27 && rest[from+26] == ']' {
+		if len(rest) >= from+29 && string(rest[from+26:from+29]) == "] \"" {
 			if at, ok = c.combined(rest[from : from+26]); ok {
 				break
 			}

@@ -21,6 +21,9 @@ const (
 	keptLine     = 4 << 10 // memory of an entry that is used again
 )
 
+// maxJump is how far a line may be after those before it in microseconds, unless the next is too.
+const maxJump = 7 * 24 * int64(time.Hour/time.Microsecond)
+
 // Options configure a [Reader]. The zero value guesses the format and takes lines as they come.
 type Options struct {
 	Format Format
@@ -66,9 +69,17 @@ type Reader struct {
 	bytes  int // of the memory of the lines held
 	free   []*Entry
 	given  *Entry // by the last Next
-	latest int64  // of all entries read
+	doubt  doubt  // of the last line, if its time is far after those before it
+	latest int64  // of all entries read, 0 before the first
 	before int64  // of the entry that was given last
 	err    error  // of the file
+}
+
+// doubt is an entry whose time the next line has to confirm. Without an entry it is none.
+type doubt struct {
+	entry *Entry
+	line  int64
+	text  []byte // its beginning, as it came
 }
 
 // New returns a reader of a log, which may be compressed by gzip. It reads the first lines, to
@@ -125,6 +136,9 @@ func (r *Reader) Next() (*Entry, error) {
 	for r.err == nil && !r.due() {
 		r.read()
 	}
+	if r.err != nil {
+		r.endDoubt(r.latest == 0) // a log of one line has none around it
+	}
 	if r.head == len(r.held) {
 		return nil, r.err
 	}
@@ -171,7 +185,7 @@ func (r *Reader) read() {
 	}
 	r.stats.Lines++
 	if errors.Is(err, bufio.ErrBufferFull) {
-		r.broken(line, tooLong)
+		r.broken(r.stats.Lines, line, tooLong)
 		r.skipLine()
 		return
 	}
@@ -185,16 +199,41 @@ func (r *Reader) read() {
 	e := r.entry()
 	e.line = append(e.line, line...)
 	if wrong := r.stats.Format.parse(e, &r.clock); wrong != "" {
-		r.broken(line, wrong)
+		r.broken(r.stats.Lines, line, wrong)
 		r.keep(e)
 		return
 	}
 
-	r.stats.Requests++
-	if e.Address == "" {
-		r.stats.NoAddress++
+	// No line moves the clock far alone: the next confirms its time, or goes on before it.
+	r.endDoubt(e.At >= r.doubtedAt()-maxJump)
+	if r.latest == 0 || e.At-r.latest > maxJump {
+		r.doubt = doubt{e, r.stats.Lines, append(r.doubt.text[:0], line[:min(len(line), maxText)]...)}
+		return
 	}
 	r.hold(e)
+}
+
+// doubtedAt returns the time that is in doubt.
+func (r *Reader) doubtedAt() int64 {
+	if r.doubt.entry == nil {
+		return 0
+	}
+	return r.doubt.entry.At
+}
+
+// endDoubt holds the entry in doubt, if there is one and it is confirmed. Otherwise its line is
+// broken.
+func (r *Reader) endDoubt(confirmed bool) {
+	e := r.doubt.entry
+	switch {
+	case e == nil:
+	case confirmed:
+		r.hold(e)
+	default:
+		r.broken(r.doubt.line, r.doubt.text, strayTime)
+		r.keep(e)
+	}
+	r.doubt.entry = nil
 }
 
 // entry returns an empty entry.
@@ -224,16 +263,21 @@ func (r *Reader) skipLine() {
 }
 
 // broken counts a line that cannot be read, and keeps the first ones.
-func (r *Reader) broken(line []byte, why string) {
+func (r *Reader) broken(n int64, line []byte, why string) {
 	r.stats.Broken++
 	if len(r.stats.Shown) < maxShown {
 		text := string(line[:min(len(line), maxText)])
-		r.stats.Shown = append(r.stats.Shown, Broken{r.stats.Lines, why, text})
+		r.stats.Shown = append(r.stats.Shown, Broken{n, why, text})
 	}
 }
 
-// hold puts an entry in its place among those held.
+// hold counts an entry, and puts it in its place among those held.
 func (r *Reader) hold(e *Entry) {
+	r.stats.Requests++
+	if e.Address == "" {
+		r.stats.NoAddress++
+	}
+
 	// It cannot be put before what was given already.
 	if e.At < r.before {
 		r.stats.Late++
