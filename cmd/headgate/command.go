@@ -48,8 +48,35 @@ func named(name string) (command, bool) {
 	return list[i], true
 }
 
-// run carries out the command that the arguments name, and returns the exit code.
-func run(e *env, args []string) int {
+// run carries out the command that the arguments name, and returns the exit code. Output that
+// cannot be written is a failure, whatever the command has found.
+func run(to *env, args []string) int {
+	out := &keeper{w: to.out}
+	e := *to
+	e.out = out
+
+	code := e.run(args)
+	if out.err != nil {
+		return max(code, e.fail("the output cannot be written: %s", safe(out.err.Error())))
+	}
+	return code
+}
+
+// keeper is a writer that keeps its first error, and writes nothing after it.
+type keeper struct {
+	w   io.Writer
+	err error
+}
+
+func (k *keeper) Write(b []byte) (n int, err error) {
+	if k.err != nil {
+		return 0, k.err
+	}
+	n, k.err = k.w.Write(b)
+	return n, k.err
+}
+
+func (e *env) run(args []string) int {
 	if len(args) == 0 {
 		printHelp(e.err)
 		return usage
@@ -134,7 +161,7 @@ func (c *command) printHelp(w io.Writer, f *flag.FlagSet) {
 	for _, x := range c.examples {
 		fmt.Fprintf(w, "  %s\n", x)
 	}
-	fmt.Fprint(w, "\nExit codes: 0 fine, 1 findings, 2 a mistake in the call or an unreadable file")
+	fmt.Fprint(w, "\nExit codes: 0 fine, 1 findings, 2 a mistake in the call, or a file or output that fails")
 	if f.Lookup("fail-if-denied") != nil {
 		fmt.Fprint(w, ",\n3 more is refused than -fail-if-denied allows")
 	}

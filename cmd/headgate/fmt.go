@@ -100,8 +100,12 @@ func (e *env) formatted(name string) (*policyFile, []byte, error) {
 	return p, text, err
 }
 
-// replace replaces a file by another of the text, so that a reader sees the one or the other.
+// replace replaces a file by another of the text, so that a reader sees the one or the other. Of a
+// symbolic link it replaces the file that the link leads to.
 func replace(name string, text []byte) (err error) {
+	if name, err = filepath.EvalSymlinks(name); err != nil {
+		return err
+	}
 	info, err := os.Stat(name)
 	if err != nil {
 		return err
@@ -117,12 +121,9 @@ func replace(name string, text []byte) (err error) {
 		}
 	}()
 
-	// The other file has the permissions of the first, and is whole before it takes its place.
-	_, err = f.Write(text)
-	if bad := f.Chmod(info.Mode().Perm()); err == nil {
-		err = bad
-	}
-
+	// The other file has the owner and the permissions of the first, and is whole on the disk before
+	// it takes its place.
+	err = fill(f, text, info)
 	if bad := f.Close(); err == nil {
 		err = bad
 	}
@@ -131,6 +132,20 @@ func replace(name string, text []byte) (err error) {
 	}
 
 	return os.Rename(f.Name(), name)
+}
+
+// fill writes the text into a new file, which gets the owner and the permissions of another.
+func fill(f *os.File, text []byte, as os.FileInfo) error {
+	if _, err := f.Write(text); err != nil {
+		return err
+	}
+	if err := keepOwner(f, as); err != nil {
+		return fmt.Errorf("the owner of %s cannot be kept: %w", as.Name(), err)
+	}
+	if err := f.Chmod(as.Mode().Perm()); err != nil {
+		return err
+	}
+	return f.Sync()
 }
 
 // printDiff prints the lines that differ in the manner of diff -u.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -234,5 +235,38 @@ func TestColoursAreForTerminals(t *testing.T) {
 	}
 	if got := call(t, someMistakes, "check", "-"); strings.Contains(got.out, "\x1b") {
 		t.Errorf("%q", got.out)
+	}
+}
+
+// full is a disk that has room for a few bytes.
+type full struct{ left int }
+
+var errFull = errors.New("no space left on device")
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.left -= len(b); f.left < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
+
+func TestOutputThatIsNotWrittenIsAFailure(t *testing.T) {
+	policies, log := file(t, "limits.yaml", onePolicy), file(t, "access.log", combined(20, "192.0.2.1"))
+	for _, row := range []struct {
+		code int
+		args []string
+	}{
+		{usage, []string{"fmt", policies}}, {usage, []string{"fmt", "-d", policies}}, {usage, []string{"explain", "1/s"}},
+		{usage, []string{"fmt", "-json", policies}}, {usage, []string{"explain", "-svg", "1/s"}}, {usage, []string{"help"}},
+		{usage, []string{"check", policies}}, {usage, []string{"suggest", log}}, {usage, []string{"suggest", "-json", log}},
+		{usage, []string{"plan", "-policies", policies, log}}, {usage, []string{"plan", "-json", "-policies", policies, log}},
+		{tooMany, []string{"plan", "-policies", policies, "-fail-if-denied", "1%", log}},
+	} {
+		var out bytes.Buffer
+		code := run(&env{in: strings.NewReader(""), out: &full{left: 10}, err: &out}, row.args)
+		want := "headgate: the output cannot be written: " + errFull.Error() + "\n"
+		if code != row.code || out.String() != want {
+			t.Errorf("%q: exit code %d, want %d: %s", row.args, code, row.code, out.String())
+		}
 	}
 }

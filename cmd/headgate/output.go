@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -26,12 +27,14 @@ func (e *env) paint(color, text string) string {
 
 // printJSON prints a value as indented JSON.
 func (e *env) printJSON(v any) int {
-	enc := json.NewEncoder(e.out)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
-		return e.fail("the result cannot be written: %s", safe(err.Error()))
+		return e.fail("the result has no form in JSON: %s", safe(err.Error()))
 	}
+	e.out.Write(b.Bytes())
 	return fine
 }
 

@@ -142,7 +142,8 @@ func TestPlanPassesOverEmptyLogs(t *testing.T) {
 	garbage := strings.Repeat("garbage\n", 10_000)
 	broken := file(t, "broken.log", garbage)
 	for _, none := range []string{empty, broken} {
-		call(t, "", "plan", "-policies", policies, "-fail-if-denied", "0.1%", none, log).want(t, tooMany, "10 requests (50.00%)")
+		call(t, "", "plan", "-policies", policies, "-fail-if-denied", "0.1%", none, log).want(t, tooMany,
+			"10 requests (50.00%)")
 		call(t, "", "suggest", none, log).want(t, fine, "20/1m")
 	}
 
