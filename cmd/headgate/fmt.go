@@ -121,8 +121,8 @@ func replace(name string, text []byte) (err error) {
 		}
 	}()
 
-	// The other file has the owner and the permissions of the first, and is whole on the disk before
-	// it takes its place.
+	// The other file has the owner and the permissions of the first, and is whole on the disk
+	// before it takes its place.
 	err = fill(f, text, info)
 	if bad := f.Close(); err == nil {
 		err = bad

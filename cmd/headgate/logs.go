@@ -273,6 +273,12 @@ func (l *logs) reports(reorder time.Duration) (list []logReport, notes []string)
 	return list, notes
 }
 
+// sharedKeys says that requests shared limits because of -max-keys.
+func sharedKeys(requests int64, maxKeys int) string {
+	return fmt.Sprintf("%s of new keys shared limits, as %s were in use: raise -max-keys",
+		counted(requests, "request"), counted(int64(maxKeys), "key"))
+}
+
 // printLogs prints what was found in the logs.
 func printLogs(e *env, list []logReport, notes []string) {
 	for _, l := range list {

@@ -256,14 +256,17 @@ func TestOutputThatIsNotWrittenIsAFailure(t *testing.T) {
 		code int
 		args []string
 	}{
-		{usage, []string{"fmt", policies}}, {usage, []string{"fmt", "-d", policies}}, {usage, []string{"explain", "1/s"}},
-		{usage, []string{"fmt", "-json", policies}}, {usage, []string{"explain", "-svg", "1/s"}}, {usage, []string{"help"}},
-		{usage, []string{"check", policies}}, {usage, []string{"suggest", log}}, {usage, []string{"suggest", "-json", log}},
-		{usage, []string{"plan", "-policies", policies, log}}, {usage, []string{"plan", "-json", "-policies", policies, log}},
+		{usage, []string{"fmt", policies}}, {usage, []string{"fmt", "-d", policies}},
+		{usage, []string{"fmt", "-json", policies}}, {usage, []string{"check", policies}},
+		{usage, []string{"explain", "1/s"}}, {usage, []string{"explain", "-svg", "1/s"}}, {usage, []string{"help"}},
+		{usage, []string{"suggest", log}}, {usage, []string{"suggest", "-json", log}},
+		{usage, []string{"plan", "-policies", policies, log}},
+		{usage, []string{"plan", "-json", "-policies", policies, log}},
 		{tooMany, []string{"plan", "-policies", policies, "-fail-if-denied", "1%", log}},
 	} {
 		var out bytes.Buffer
 		code := run(&env{in: strings.NewReader(""), out: &full{left: 10}, err: &out}, row.args)
+
 		want := "headgate: the output cannot be written: " + errFull.Error() + "\n"
 		if code != row.code || out.String() != want {
 			t.Errorf("%q: exit code %d, want %d: %s", row.args, code, row.code, out.String())

@@ -34,6 +34,7 @@ func TestFmtKeepsTheOwner(t *testing.T) {
 	if err := os.Chown(path, 4321, 1234); err != nil {
 		t.Skip("only root gives files away:", err)
 	}
+
 	call(t, "", "fmt", "-w", path).want(t, fine)
 	info, err := os.Stat(path)
 	if err != nil {

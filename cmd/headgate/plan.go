@@ -89,9 +89,7 @@ func plan(e *env, files []string, p *planFlags) int {
 	result := planResult{Report: r.Report()}
 	result.Logs, result.Notes = in.reports(p.reorder)
 	if result.SharedKeys > 0 {
-		result.Notes = append(result.Notes, fmt.Sprintf(
-			"%s of new keys shared limits, as %s were in use: raise -max-keys",
-			counted(result.SharedKeys, "request"), counted(int64(p.maxKeys), "key")))
+		result.Notes = append(result.Notes, sharedKeys(result.SharedKeys, p.maxKeys))
 	}
 
 	if result.Undecided > 0 {

@@ -139,6 +139,8 @@ func TestProgressIsForTerminals(t *testing.T) {
 func TestPlanPassesOverEmptyLogs(t *testing.T) {
 	policies := file(t, "limits.yaml", onePolicy)
 	log, empty := file(t, "access.log.1", combined(20, "192.0.2.1")), file(t, "access.log", "")
+
+	// A broken one has no request in what is looked at first.
 	garbage := strings.Repeat("garbage\n", 10_000)
 	broken := file(t, "broken.log", garbage)
 	for _, none := range []string{empty, broken} {
@@ -164,6 +166,7 @@ func TestPlanFailsIfItCannotDecide(t *testing.T) {
 	const user = "- {name: login, apps: [shop], limit: 1/1m, key: user}\n"
 	policies, both := file(t, "limits.yaml", onePolicy), file(t, "both.yaml", onePolicy+user)
 	log := combined(20, "192.0.2.1")
+
 	const failed = "failed: -fail-if-denied cannot decide: "
 	for _, row := range []struct {
 		policies, log, want string
@@ -175,6 +178,7 @@ func TestPlanFailsIfItCannotDecide(t *testing.T) {
 		{policies, log + strings.Repeat("x\n", 21), "most lines of - are broken", nil},
 		{policies, combined(20, addresses(20)...), "requests shared limits", []string{"-max-keys", "2"}},
 	} {
+		// The line shows in both forms.
 		args := append([]string{"plan", "-policies", row.policies, "-fail-if-denied", "50%", "-"}, row.args...)
 		call(t, row.log, args...).want(t, findings, failed, row.want)
 		call(t, row.log, append(args, "-json")...).want(t, findings, failed[len("failed: "):], row.want)

@@ -73,7 +73,7 @@ func suggest(e *env, files []string, f *suggestFlags) int {
 	}
 
 	s, err := replay.NewSuggester(replay.SuggestOptions{Key: f.key, Match: policy.Match{Path: f.path}, Period: f.period,
-		Touch: touch, Proxies: f.trusted(), Users: f.users}, has)
+		Touch: touch, Proxies: f.trusted(), Users: f.users, MaxKeys: f.maxKeys}, has)
 	if err != nil {
 		in.close()
 		return e.fail("suggest: %s", safe(textform.Line(err)))
@@ -121,7 +121,11 @@ func (s *suggestResult) try(e *env, files []string, f *suggestFlags, by *replay.
 		return err
 	}
 	in.each(e, t.Add)
-	s.refusals = t.End()
+
+	shared := int64(0)
+	if s.refusals, shared = t.End(); shared > 0 {
+		s.Notes = append(s.Notes, sharedKeys(shared, f.maxKeys))
+	}
 	return nil
 }
 
@@ -151,7 +155,11 @@ func (s *suggestResult) print(e *env, f *suggestFlags) {
 	fmt.Fprintf(e.out, "%s to %s UTC: %s of %s by %s\n", when(s.First), when(s.Last), counted(s.Requests, "request"),
 		counted(s.Callers, "caller"), safe(f.key))
 	if s.OneIn > 1 {
-		fmt.Fprintf(e.out, "by a sample of one caller in %d\n", s.OneIn)
+		why := ""
+		if s.MemoryFull {
+			why = ", as all would take more than 256 MB"
+		}
+		fmt.Fprintf(e.out, "by a sample of one caller in %d%s\n", s.OneIn, why)
 	}
 	fmt.Fprintf(e.out, "the smallest limits that refuse a request to at most %s of them:\n\n", f.touch)
 

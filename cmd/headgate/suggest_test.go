@@ -33,6 +33,9 @@ func TestSuggestPrintsTheSmallestLimits(t *testing.T) {
 	call(t, bursts(), "suggest", "-touch", "10%", "-").want(t, fine, "read once", "10.00%                 -")
 	call(t, "", "suggest", "-touch", "10%", "-path", "/b", log).want(t, findings, "no limit can be suggested")
 
+	// The limits are tried with as many keys as may be in memory.
+	call(t, "", "suggest", "-touch", "10%", "-max-keys", "2", log).want(t, fine, "shared limits, as 2 keys were in use")
+
 	var got suggestResult
 	out := call(t, "", "suggest", "-json", "-touch", "0%", "-period", "1h", log).want(t, fine).out
 	if err := json.Unmarshal([]byte(out), &got); err != nil {

@@ -355,6 +355,7 @@ func (a *again) Read(b []byte) (int, error) {
 	if a.n <= 0 {
 		return 0, io.EOF
 	}
+
 	n := copy(b, a.text[a.i:])
 	a.i += n
 	return n, nil
@@ -373,10 +374,13 @@ func TestHeldLinesAreBounded(t *testing.T) {
 	broken := strings.Repeat("x", 60<<10) + "\n"
 	long := strings.Replace(combined(0, "b"), "GET /", "GET /"+strings.Repeat("x", 3000), 1)
 	for name, text := range map[string]string{"broken": broken + combined(0, "a"), "long": long + combined(0, "a")} {
+
+		// A second holds so many pairs of lines.
 		n := 3000
 		if name == "long" {
 			n = 30_000
 		}
+
 		r, err := New("log", &again{text: []byte(text), n: n}, Options{Reorder: 5 * time.Second})
 		if err != nil {
 			t.Fatal(err)
@@ -389,9 +393,12 @@ func TestHeldLinesAreBounded(t *testing.T) {
 		if got, want := r.memory(), maxHeldBytes+maxLine; got > want || r.bytes > want {
 			t.Errorf("%s: %d bytes are held, want at most %d", name, got, want)
 		}
+
+		// Beside broken lines there is room for all.
 		if got := len(r.held) - r.head; name == "broken" && got != n-1 {
 			t.Errorf("%d lines are held beside broken ones, want %d", got, n-1)
 		}
+
 		held := 0
 		for _, e := range r.held[r.head:] {
 			held += cap(e.line)
@@ -408,6 +415,7 @@ func TestNamesOfUsersAreNoTimes(t *testing.T) {
 	for _, user := range []string{name, "a " + name + " b", name + ` \"GET / HTTP/1.1\" 200`, name + ` \x22GET`} {
 		r := open(t, strings.Replace(combined(1, "a"), "- - [", "- "+user+" [", 1), Options{})
 		e, err := r.Next()
+
 		if err != nil || e.At != at+1e6 || e.User != user || e.Target != "/" {
 			t.Errorf("%s: %v, %+v", user, err, e)
 		}
@@ -423,6 +431,7 @@ func TestOneLineCannotMoveTheClock(t *testing.T) {
 		want       []string
 		broken     int64 // the number of the line, 0 for none
 	}{
+		// The line is the first, the last, or one between them.
 		{"first", far + combined(0, "a") + combined(1, "b"), []string{"0a", "1b"}, 1},
 		{"between", combined(0, "a") + far + combined(1, "b"), []string{"0a", "1b"}, 2},
 		{"last", combined(0, "a") + combined(1, "b") + far, []string{"0a", "1b"}, 3},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/accesslog"
+	"github.com/headgate/headgate/keyfuncs"
 )
 
 // request is the view that rules have of an entry of a log.
@@ -66,10 +67,20 @@ func (r *request) Header(name string) []string {
 	return r.one[:]
 }
 
-// userKey is the key of the user that the log names.
+// maxUser is how many bytes of a user's name are a key as they are.
+const maxUser = 64
+
+// digestPrefix begins the key of a longer name.
+const digestPrefix = "sha256:"
+
+// userKey is the key of the user that the log names. A client chooses the name, so a long one is
+// replaced by its digest, and so is one that looks like a digest.
 func userKey(r core.Request) (key string, ok bool) {
 	if r, is := r.(*request); is {
-		return r.entry.User, true
+		key = r.entry.User
 	}
-	return "", true
+	if len(key) > maxUser || strings.HasPrefix(key, digestPrefix) {
+		key = digestPrefix + keyfuncs.Digest(key)
+	}
+	return key, true
 }

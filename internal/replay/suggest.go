@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"time"
+	"unsafe"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/accesslog"
@@ -24,6 +25,7 @@ type SuggestOptions struct {
 
 	Proxies []string // as in Options
 	Users   bool
+	MaxKeys int
 }
 
 // Suggester finds the smallest limits that refuse at most a share of the callers of a log. A limit
@@ -43,12 +45,20 @@ type Suggester struct {
 	callers map[uint64]*profile
 	level   uint // of the sample: one in 1<<level
 
+	// Profiles take bytes, of at most maxBytes. full reports whether these bounded the sample.
+	bytes, maxBytes int
+	full            bool
+
 	requests, sampled int64
 	first, last       int64
 }
 
-// maxProfiles bounds the memory of a Suggester.
-const maxProfiles = 1 << 16
+// Bounds of the memory of a Suggester. Most profiles are small, and those of callers that never
+// rest are of many kilobytes.
+const (
+	maxProfiles     = 1 << 16
+	maxProfileBytes = 256 << 20
+)
 
 // rung is a rate of the ladder, whose burst refuses nothing.
 type rung struct {
@@ -67,6 +77,18 @@ type profile struct {
 	cutUsed int64
 	cutAt   int64
 	beyond  int64 // the peak under the rungs that have no level
+
+	bytes int // as they were counted last
+}
+
+// size returns the bytes of the profile and of what it points to.
+func (p *profile) size() int {
+	n := int(unsafe.Sizeof(*p)) + cap(p.rungs)*int(unsafe.Sizeof(level{})) + cap(p.peaks)*8
+	n += cap(p.states) * int(unsafe.Sizeof(core.State{}))
+	for i := range p.states {
+		n += cap(p.states[i].Log) * int(unsafe.Sizeof(core.Entry{}))
+	}
+	return n
 }
 
 // level is a caller under a rung. faster is a peak under this rung and all faster ones.
@@ -94,7 +116,7 @@ func NewSuggester(o SuggestOptions, has accesslog.Fields) (*Suggester, error) {
 		return nil, fmt.Errorf("the key %q needs %s, which the logs have not", textform.Clip(o.Key), needs)
 	}
 
-	s := &Suggester{o: o, key: compiled.Rules()[0].Key, callers: map[uint64]*profile{}}
+	s := &Suggester{o: o, key: compiled.Rules()[0].Key, callers: map[uint64]*profile{}, maxBytes: maxProfileBytes}
 	if o.Touch < 0 || o.Touch > 1 {
 		return nil, fmt.Errorf("the share %v of callers is not within 0 to 1", o.Touch)
 	}
@@ -172,21 +194,27 @@ func (s *Suggester) Add(e *accesslog.Entry) {
 	if p == nil {
 		p = &profile{states: make([]core.State, len(s.counts)), peaks: make([]int64, len(s.counts))}
 		s.callers[hash] = p
-		s.halve()
 	}
 	s.count(p, e.At)
 	s.rise(p, e.At)
+
+	// A profile grows with what its caller does.
+	size := p.size()
+	s.bytes += size - p.bytes
+	p.bytes = size
+	for len(s.callers) > maxProfiles || s.bytes > s.maxBytes && len(s.callers) > 1 {
+		s.full = s.full || s.bytes > s.maxBytes
+		s.halve()
+	}
 }
 
-// halve keeps half of the sample if there are too many callers.
+// halve keeps about half of the sample.
 func (s *Suggester) halve() {
-	if len(s.callers) <= maxProfiles {
-		return
-	}
 	s.level++
-	for hash := range s.callers {
+	for hash, p := range s.callers {
 		if hash&(1<<s.level-1) != 0 {
 			delete(s.callers, hash)
+			s.bytes -= p.bytes
 		}
 	}
 }
@@ -311,6 +339,7 @@ type SuggestReport struct {
 	Requests    int64         `json:"requests"`
 	Callers     int64         `json:"callers"`
 	OneIn       int64         `json:"sample_one_in"` // 1 if all callers were looked at
+	MemoryFull  bool          `json:"memory_full"`   // all callers would take more than 256 MB
 	First       time.Time     `json:"first,omitzero"`
 	Last        time.Time     `json:"last,omitzero"`
 	Period      time.Duration `json:"period_ns"`
@@ -330,7 +359,7 @@ func (s *Suggester) Report() (*SuggestReport, error) {
 		return nil, errNoCallers
 	}
 
-	r := &SuggestReport{Requests: s.requests, Callers: int64(n) << s.level, OneIn: 1 << s.level,
+	r := &SuggestReport{Requests: s.requests, Callers: int64(n) << s.level, OneIn: 1 << s.level, MemoryFull: s.full,
 		First: timeOf(s.first), Last: timeOf(s.last), Period: s.o.Period, Touch: s.o.Touch}
 
 	for _, p := range s.callers {
@@ -483,8 +512,10 @@ func (s *Suggester) Try(r *SuggestReport, has accesslog.Fields) (*Try, error) {
 	first = slices.Clone(first)
 	first[0].Mode = policy.Enforce
 
-	all, err := NewReplay(Options{Policies: set, Proxies: s.o.Proxies, Users: s.o.Users}, has)
-	one, err2 := NewReplay(Options{Policies: first, Proxies: s.o.Proxies, Users: s.o.Users}, has)
+	o := Options{Policies: set, Proxies: s.o.Proxies, Users: s.o.Users, MaxKeys: s.o.MaxKeys}
+	all, err := NewReplay(o, has)
+	o.Policies = first
+	one, err2 := NewReplay(o, has)
 	return &Try{all, one, r}, errors.Join(err, err2)
 }
 
@@ -494,14 +525,17 @@ func (t *Try) Add(e *accesslog.Entry) {
 	t.first.Add(e)
 }
 
-// End completes the report, and returns the refusals of its first suggestion over time.
-func (t *Try) End() Timeline {
-	for _, p := range t.all.Report().Policies {
+// End completes the report. It returns the refusals of its first suggestion over time, and how many
+// requests of new keys shared limits.
+func (t *Try) End() (refusals Timeline, sharedKeys int64) {
+	all, first := t.all.Report(), t.first.Report()
+	for _, p := range all.Policies {
 		var i int
 		if _, err := fmt.Sscanf(p.Policy, "p%d", &i); err == nil {
 			over := p.Over
 			t.report.Suggestions[i].Refused = &over
 		}
 	}
-	return t.first.Report().Refusals
+
+	return first.Refusals, all.SharedKeys + first.SharedKeys
 }

@@ -177,10 +177,16 @@ func TestTryCountsRefusals(t *testing.T) {
 
 	// The timeline is that of the first suggestion.
 	sum := int64(0)
-	for _, n := range try.End().Counts {
+	refusals, shared := try.End()
+	for _, n := range refusals.Counts {
 		sum += n
 	}
 
+	if shared != 0 {
+		t.Errorf("%d requests shared limits", shared)
+	}
+
+	// The store has room for both callers.
 	for i, x := range r.Suggestions {
 		if x.Refused == nil || (*x.Refused > 0) != (x.Touched > 0) {
 			t.Errorf("%+v", x)
@@ -215,6 +221,41 @@ func TestSuggestIsBounded(t *testing.T) {
 
 	if got := r.Suggestions[0].Limit; got != "9/1m" || r.Callers < callers*95/100 || r.Callers > callers*105/100 {
 		t.Errorf("%s of %d callers, want 9/1m", got, r.Callers)
+	}
+}
+
+// Callers that never rest have large profiles, and the sample is such that all fit.
+func TestProfilesAreBounded(t *testing.T) {
+	s, err := NewSuggester(SuggestOptions{Key: "ip", Period: time.Minute, Touch: 0.15}, accesslog.HasAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// Two hundred callers ask every tenth of a second for a minute.
+	s.maxBytes = 512 << 10
+	most := 0
+	for i := range 600 {
+		for caller := range 200 {
+			e := accesslog.Entry{At: 1e12 + int64(i)*1e5, Method: "GET", Target: "/",
+				Address: fmt.Sprintf("10.0.0.%d", caller)}
+			s.Add(&e)
+		}
+		most = max(most, s.bytes)
+	}
+
+	// What is counted is what the profiles have.
+	sum := 0
+	for _, p := range s.callers {
+		sum += p.size()
+	}
+	r, err := s.Report()
+	if err != nil || most > s.maxBytes || s.bytes != sum || sum < s.maxBytes/8 {
+		t.Errorf("%v: %d bytes at most, %d counted, %d are there", err, most, s.bytes, sum)
+	}
+
+	// The suggestion is that of all callers, which do the same.
+	if !r.MemoryFull || r.OneIn < 4 || r.Suggestions[0].Limit != "305/1m" {
+		t.Errorf("one in %d, %t, %+v", r.OneIn, r.MemoryFull, r.Suggestions[0])
 	}
 }
 
