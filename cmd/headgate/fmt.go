@@ -97,6 +97,9 @@ func (e *env) formatted(name string) (*policyFile, []byte, error) {
 		return p, text, err
 	}
 	text, err := policyyaml.Format(p.data)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
 	return p, text, err
 }
 

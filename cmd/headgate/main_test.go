@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // result is what a call of the program has done.
@@ -135,6 +136,30 @@ func TestTextsOfUsersAreEscaped(t *testing.T) {
 		t.Errorf("%q", got.err)
 	}
 }
+
+// JSON has no character that a terminal obeys, and says the same.
+func TestJSONIsEscaped(t *testing.T) {
+	policies := file(t, "limits.yaml", "policies:\n- {name: api, apps: [shop], limit: 1/1h, key: user}\n")
+	const user = "a\u009b2J\x7f\u0085\u009f\u00a0\u007e\u00e4\"<&>\\x"
+	line := `{"time":"2026-11-28T07:37:17Z","request":"GET / HTTP/1.1","remote_user":"a\u009b2J\u007f\u0085\u009f` +
+		`\u00a0\u007e\u00e4\"<&>\\x"}` + "\n"
+	out := call(t, line+line, "plan", "-json", "-user", "-policies", policies, "-").want(t, fine).out
+	if i := strings.IndexFunc(out, func(r rune) bool { return r != '\n' && unicode.IsControl(r) }); i >= 0 {
+		t.Errorf("there is %q", out[i:i+2])
+	}
+
+	var got planResult
+	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Top) != 1 || got.Top[0].Key != user {
+		t.Errorf("%v: %+v, want %q", err, got.Report, user)
+	}
+}
+
+func TestFmtNamesTheFileWithLoneCR(t *testing.T) {
+	path := file(t, "limits.yaml", strings.ReplaceAll(spreadText, "\n", "\r"))
+	call(t, "", "fmt", "-w", path).want(t, usage, path+": line 1: a line ends in a carriage return alone")
+}
+
+const spreadText = "# why\npolicies:\n- {name: b, apps: [x], limit: 60/m, key: ip}\n"
 
 func TestExplain(t *testing.T) {
 	call(t, "", "explain", "100/m burst=20").want(t, fine, "100/1m burst=20\n", "100 requests a minute, at most 20 at once",

@@ -34,8 +34,22 @@ func (e *env) printJSON(v any) int {
 	if err := enc.Encode(v); err != nil {
 		return e.fail("the result has no form in JSON: %s", safe(err.Error()))
 	}
-	e.out.Write(b.Bytes())
+	e.out.Write(escapeControls(b.Bytes()))
 	return fine
+}
+
+// escapeControls replaces the control characters that JSON may have as they are and a terminal
+// obeys: DEL, and those from U+0080 to U+009F.
+func escapeControls(text []byte) []byte {
+	var b bytes.Buffer
+	for _, r := range string(text) {
+		if r >= 0x7f && r <= 0x9f {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.Bytes()
 }
 
 // safe returns a text of a user without characters that a terminal obeys.

@@ -9,10 +9,8 @@ import (
 	"testing"
 )
 
-const spread = "policies:\n- {name: b, apps: [x], limit: 60/m, key: ip}\n"
-
 func TestFmtFollowsLinks(t *testing.T) {
-	path := file(t, "limits.yaml", spread)
+	path := file(t, "limits.yaml", spreadText)
 	link := filepath.Join(t.TempDir(), "link.yaml")
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
@@ -30,7 +28,7 @@ func TestFmtFollowsLinks(t *testing.T) {
 }
 
 func TestFmtKeepsTheOwner(t *testing.T) {
-	path := file(t, "limits.yaml", spread)
+	path := file(t, "limits.yaml", spreadText)
 	if err := os.Chown(path, 4321, 1234); err != nil {
 		t.Skip("only root gives files away:", err)
 	}

@@ -15,7 +15,7 @@ import (
 
 // Format returns the text in the form of [Encode], with its comments: one in a line of its own
 // stays above the field that follows it, and one behind a field stays behind it. Errors are
-// those of [DecodeLines].
+// those of [DecodeLines], and that of a text in which a line ends in a carriage return alone.
 func Format(data []byte) ([]byte, error) {
 	set, lines, err := DecodeLines(data)
 	if err != nil {
@@ -26,7 +26,13 @@ func Format(data []byte) ([]byte, error) {
 		return nil, err
 	}
 
-	comments := commentsOf(string(bytes.TrimPrefix(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), bom)))
+	// Lines are those between line feeds, and those of the lexer may also end in CR alone.
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
+	if i := bytes.IndexByte(data, '\r'); i >= 0 {
+		return nil, &LineError{Line: 1 + bytes.Count(data[:i], []byte("\n")), Err: errLoneCR}
+	}
+
+	comments := commentsOf(string(bytes.TrimPrefix(data, bom)))
 	if len(comments) == 0 {
 		return plain, nil
 	}
@@ -34,21 +40,36 @@ func Format(data []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := weave(plain, comments, lines, placed)
+	above, behind := placesOf(comments, lines, placed)
+	out := weave(plain, above, behind)
 
 	// A comment must not change what the text means, wherever it stood.
 	again, err := Decode(out)
 	if err == nil {
 		var text []byte
 		if text, err = Encode(again); err == nil && !bytes.Equal(text, plain) {
-			err = errors.New("policy: the comments cannot be kept")
+			err = errLost
 		}
+	}
+
+	// None is lost. Several behind one line are one.
+	want := len(comments)
+	for _, list := range behind {
+		want -= len(list) - 1
+	}
+	if err == nil && len(commentsOf(string(out))) != want {
+		err = errLost
 	}
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
 }
+
+var (
+	errLoneCR = errors.New("a line ends in a carriage return alone")
+	errLost   = errors.New("policy: the comments cannot be kept")
+)
 
 var bom = []byte("\ufeff")
 
@@ -59,15 +80,20 @@ type comment struct {
 	text   string
 }
 
-// commentsOf returns the comments of a text that can be read, in its order.
+// commentsOf returns the comments of a text that can be read, in its order. Its lines end in LF.
 func commentsOf(text string) (list []comment) {
 	lines := strings.Split(text, "\n")
 	for _, t := range lexer.Tokenize(text) {
 		n := t.Position.Line
-		if t.Type != token.CommentType || n < 1 || n > len(lines) {
+		if t.Type != token.CommentType {
 			continue
 		}
-		before, _, _ := strings.Cut(lines[n-1], "#")
+
+		// A comment of a line that is not known is about the whole text.
+		before := ""
+		if n >= 1 && n <= len(lines) {
+			before, _, _ = strings.Cut(lines[n-1], "#")
+		}
 		list = append(list, comment{n, strings.TrimSpace(before) != "", "#" + strings.TrimRight(t.Value, " \t\r\n")})
 	}
 	return list
@@ -94,10 +120,8 @@ func (l *Lines) anchors() (list []anchor) {
 	return list
 }
 
-// weave puts the comments of a text, whose policies are in the lines from, into another text of
-// the same policies, which has them in the lines to.
-func weave(plain []byte, comments []comment, from, to *Lines) []byte {
-	above, behind := placesOf(comments, from, to)
+// weave puts comments above and behind the lines of a text.
+func weave(plain []byte, above, behind map[int][]string) []byte {
 	var b strings.Builder
 	n := 0
 	for line := range strings.Lines(string(plain)) {
@@ -120,7 +144,8 @@ func weave(plain []byte, comments []comment, from, to *Lines) []byte {
 	return []byte(b.String())
 }
 
-// placesOf returns the comments by the line of the other text that they stand above or behind.
+// placesOf returns the comments of a text, whose policies are in the lines from, by the line that
+// they stand above or behind in another text of the same policies, which has them in the lines to.
 func placesOf(comments []comment, from, to *Lines) (above, behind map[int][]string) {
 	places := map[string]int{}
 	for i, name := range to.Names() {

@@ -2,6 +2,7 @@ package policyyaml_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/policy/policyyaml"
@@ -60,6 +61,32 @@ policies:
 
 	if _, err := policyyaml.Format([]byte("policies:\n- name: x\n")); err == nil {
 		t.Error("a text with mistakes has a form")
+	}
+}
+
+// A comment is kept, or the text has no form.
+func TestFormatLosesNoComment(t *testing.T) {
+	const text = "# whose\npolicies:\n- name: a # one\n  # two\n  apps: [x]\n  limit: 1/1m # three\n  key: ip\n# the end\n"
+	const want = "# whose\npolicies:\n- name: a # one\n  # two\n  apps:\n  - x\n  limit: 1/1m # three\n  key: ip\n# the end\n"
+
+	for _, text := range []string{text, strings.ReplaceAll(text, "\n", "\r\n"), "\ufeff" + text} {
+		if got, err := policyyaml.Format([]byte(text)); err != nil || string(got) != want {
+			t.Errorf("%q: %v\n%s", text, err, got)
+		}
+	}
+
+	// Lines that end in CR alone are named.
+	for cr, line := range map[string]int{
+		strings.ReplaceAll(text, "\n", "\r"):             1,
+		strings.Replace(text, "two\n", "two\r", 1):       4,
+		strings.Replace(text, "three\n", "three\r\r", 1): 6,
+	} {
+		got, err := policyyaml.Format([]byte(cr))
+		var at *policyyaml.LineError
+
+		if !errors.As(err, &at) || at.Line != line || got != nil {
+			t.Errorf("%q: %v, want a mistake in line %d\n%s", cr, err, line, got)
+		}
 	}
 }
 
