@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -122,7 +121,8 @@ const (
 )
 
 // check returns an error unless the file is a backup that is whole, of a version that this
-// program knows.
+// program knows, and has nothing that a console of that version does not have: a trigger of
+// somebody else would change what a console writes.
 func (s sqlite) check(ctx context.Context) error {
 	head := make([]byte, sqliteWAL+1)
 	f, err := os.Open(s.path)
@@ -146,18 +146,36 @@ func (s sqlite) check(ctx context.Context) error {
 	}
 	defer db.Close()
 
+	if err := checkSchema(ctx, db); err != nil {
+		return err
+	}
+	return checkIntegrity(ctx, db)
+}
+
+// checkSchema returns an error unless an SQLite is made of what a console has.
+func checkSchema(ctx context.Context, db *sql.DB) error {
+	is, err := schemaOf(ctx, db)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoBackup, err)
+	}
+
+	// A view of this name could take forever to tell the version.
+	if _, ok := is[object{"table", "migrations"}]; !ok {
+		return fmt.Errorf("%w: it lacks the table of migrations", ErrNoBackup)
+	}
 	version, err := versionOf(ctx, db)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoBackup, err)
 	}
-	files, err := migrationsOf(s)
+
+	files, err := migrationsOf(sqlite{})
 	if err != nil {
 		return err
 	}
 	if version > len(files) {
 		return newerTables(version, len(files))
 	}
-	return checkIntegrity(ctx, db)
+	return is.check(ctx, version)
 }
 
 // checkIntegrity returns an error if a page, an index or a reference of an SQLite is wrong.
@@ -179,25 +197,4 @@ func checkIntegrity(ctx context.Context, db *sql.DB) error {
 		return errors.New("the backup is damaged: a row refers to one that is missing")
 	}
 	return rows.Err()
-}
-
-// migrateAlone brings a database that no console uses to a version.
-func migrateAlone(ctx context.Context, e engine, db *sql.DB, version int) error {
-	files, err := migrationsOf(e)
-	if err != nil {
-		return err
-	}
-	d := &DB{engine: e, read: db, write: db}
-	stage := newStage(slog.New(slog.DiscardHandler), stageInterval)
-	defer stage.end()
-	return e.alone(ctx, db, func(r runner) error { return d.migrateTo(ctx, r, files[:version], stage) })
-}
-
-// versionOf returns the version of the tables.
-func versionOf(ctx context.Context, r runner) (version int, err error) {
-	err = r.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM migrations").Scan(&version)
-	if err == nil && version == 0 {
-		err = errors.New("there are no tables")
-	}
-	return version, err
 }

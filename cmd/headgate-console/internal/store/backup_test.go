@@ -288,11 +288,22 @@ func TestRestoreRefusesWhatIsNoBackup(t *testing.T) {
 		"it is not a backup of a console": write("text", []byte("policies: []\n")),
 		"not a backup of a console":       write("empty", nil),
 		"may lack the latest changes":     write("raw", raw),
-		"no such table":                   edited("other", "DROP TABLE migrations"),
+		"lacks the table of migrations":   edited("other", "DROP TABLE migrations"),
 		"use a newer program":             edited("newer", "INSERT INTO migrations VALUES (1000, 0)"),
-		"refers to one that is missing":   edited("torn", "DELETE FROM users"),
-		"damaged":                         write("damaged", damaged),
-		"disk image is malformed":         write("cut", whole[:len(whole)/2]),
+		"version -5, which is none":       edited("negative", "UPDATE migrations SET version = version - 15"),
+		`lacks the table "users"`:         edited("less", "DROP TABLE users"),
+		`has the table "orders"`:          edited("more", "CREATE TABLE orders (n)"),
+		`has the view "a\nb"`:             edited("view", "CREATE VIEW `a\nb` AS SELECT 1"),
+		`has the index "by_hash"`:         edited("index", "CREATE INDEX by_hash ON sessions (hash)"),
+		`has the trigger "promote"`: edited("trigger", "CREATE TRIGGER promote AFTER UPDATE ON users "+
+			"BEGIN UPDATE users SET administrator = 1; END"),
+		`its trigger "audit_keep" is not`: edited("replaced", "DROP TRIGGER audit_keep; "+
+			"CREATE TRIGGER audit_keep BEFORE UPDATE ON audit BEGIN SELECT 1; END"),
+		`its table "apps" is not`:       edited("column", "ALTER TABLE apps ADD COLUMN more TEXT"),
+		`has the table "later"`:         edited("early", "CREATE TABLE later (n); DELETE FROM migrations WHERE version = 10"),
+		"refers to one that is missing": edited("torn", "DELETE FROM users"),
+		"damaged":                       write("damaged", damaged),
+		"disk image is malformed":       write("cut", whole[:len(whole)/2]),
 	} {
 		to := filepath.Join(t.TempDir(), "data", "console.db")
 		err := Restore(t.Context(), "sqlite://"+to, file, true)
@@ -303,6 +314,40 @@ func TestRestoreRefusesWhatIsNoBackup(t *testing.T) {
 			t.Errorf("%s leaves %v", file, left)
 		}
 	}
+}
+
+// A program that has a table of migrations too is not a console.
+func TestRestoreKeepsTheDatabaseFromAnotherProgram(t *testing.T) {
+	everyEngine(t, func(t *testing.T, url string) {
+		other := sqlite{path: filepath.Join(t.TempDir(), "other.db")}
+		must(t, other.written(t.Context(), func(db *sql.DB) error {
+			_, err := db.ExecContext(t.Context(), "CREATE TABLE migrations (version BIGINT NOT NULL PRIMARY KEY, "+
+				"at BIGINT NOT NULL); INSERT INTO migrations VALUES (1, 0)")
+			return err
+		}))
+		db, err := Open(t.Context(), Options{URL: url, Timeout: patience})
+		must(t, err)
+		update(t, db, func(tx *Tx) error { return tx.InsertUser(User{Name: "before"}) })
+		must(t, db.Close())
+
+		err = Restore(t.Context(), url, other.path, true)
+		if !errors.Is(err, ErrNoBackup) || !strings.Contains(err.Error(), `lacks the table "apps"`) {
+			t.Errorf("the error is %v", err)
+		}
+		if n := count(t, open(t, url), "SELECT COUNT(*) FROM users WHERE name = 'before'"); n != 1 {
+			t.Errorf("%d users are left", n)
+		}
+	})
+}
+
+func TestRestoreOfADatabaseThatWasAnalyzed(t *testing.T) {
+	from := "sqlite://" + filepath.Join(t.TempDir(), "console.db")
+	db := open(t, from)
+	fillTables(t, db)
+	exec(t, db, "ANALYZE")
+	file := filepath.Join(t.TempDir(), "backup")
+	must(t, db.Backup(t.Context(), file))
+	must(t, Restore(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "console.db"), file, false))
 }
 
 func TestBackupRefusesToOverwriteOrInvent(t *testing.T) {

@@ -53,6 +53,9 @@ func newerTables(have, known int) error {
 	return fmt.Errorf("the tables have version %d, and this program knows %d: use a newer program", have, known)
 }
 
+// noVersion is the error of tables with a version that no program gives.
+func noVersion(have int) error { return fmt.Errorf("the tables have version %d, which is none", have) }
+
 // migrateTo runs the files that were not run yet, in their order.
 func (d *DB) migrateTo(ctx context.Context, r runner, files []string, s *stage) error {
 	const table = "CREATE TABLE IF NOT EXISTS migrations (version BIGINT NOT NULL PRIMARY KEY, at BIGINT NOT NULL)"
@@ -68,6 +71,9 @@ func (d *DB) migrateTo(ctx context.Context, r runner, files []string, s *stage) 
 	// A newer program has changed the tables, and this one does not know how they are meant.
 	if have > len(files) {
 		return newerTables(have, len(files))
+	}
+	if have < 0 {
+		return noVersion(have)
 	}
 
 	for i, file := range files[have:] {

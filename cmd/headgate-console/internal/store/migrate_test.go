@@ -74,6 +74,20 @@ func TestOpenRefusesNewerTables(t *testing.T) {
 	})
 }
 
+func TestOpenRefusesAVersionBelowTheFirst(t *testing.T) {
+	everyEngine(t, func(t *testing.T, url string) {
+		exec(t, open(t, url), "UPDATE migrations SET version = version - 15")
+		db, err := Open(t.Context(), Options{URL: url})
+		if err == nil {
+			db.Close()
+			t.Fatal("a program opened the database")
+		}
+		if want := "version -5, which is none"; !strings.Contains(err.Error(), want) {
+			t.Errorf("the error %q does not say %q", err, want)
+		}
+	})
+}
+
 func TestOpenErrorsHideThePassword(t *testing.T) {
 	// Each is wrong in another part of the URL, before or behind the password.
 	for _, url := range []string{
