@@ -30,6 +30,10 @@ func (m mysql) backUp(ctx context.Context, db *sql.DB, file string) error {
 		return newerTables(version, len(files))
 	}
 
+	tables, err := tablesOf(ctx, version)
+	if err != nil {
+		return err
+	}
 	return sqlite{path: file}.written(ctx, func(db *sql.DB) error {
 		if err := migrateAlone(ctx, sqlite{path: file}, db, version); err != nil {
 			return err
@@ -42,10 +46,6 @@ func (m mysql) backUp(ctx context.Context, db *sql.DB, file string) error {
 
 		// The order of the tables does not matter: references are checked at the end.
 		if _, err := to.ExecContext(ctx, "PRAGMA defer_foreign_keys = 1"); err != nil {
-			return err
-		}
-		tables, err := tablesOf(ctx, to)
-		if err != nil {
 			return err
 		}
 		for _, t := range tables {
@@ -93,6 +93,10 @@ func (d *DB) restore(ctx context.Context, backup sqlite, force bool) error {
 	if err != nil {
 		return err
 	}
+	tables, err := tablesOf(ctx, len(files))
+	if err != nil {
+		return err
+	}
 	if err := migrateAlone(ctx, d.engine, d.write, len(files)); err != nil {
 		return err
 	}
@@ -106,12 +110,12 @@ func (d *DB) restore(ctx context.Context, backup sqlite, force bool) error {
 			return err
 		}
 		defer from.Rollback()
-		return d.replaceRows(ctx, from, force)
+		return d.replaceRows(ctx, from, tables, force)
 	})
 }
 
-// replaceRows replaces all rows of the database by those that a transaction of an SQLite sees.
-func (d *DB) replaceRows(ctx context.Context, from *sql.Tx, force bool) error {
+// replaceRows replaces all rows of the tables by those that a transaction of an SQLite sees.
+func (d *DB) replaceRows(ctx context.Context, from *sql.Tx, tables []table, force bool) error {
 	conn, err := d.write.Conn(ctx)
 	if err != nil {
 		return err
@@ -139,10 +143,6 @@ func (d *DB) replaceRows(ctx context.Context, from *sql.Tx, force bool) error {
 		return fmt.Errorf("the database has users: %w", ErrExists)
 	}
 
-	tables, err := tablesOf(ctx, from)
-	if err != nil {
-		return err
-	}
 	for _, t := range tables {
 		if err := t.copyRows(ctx, from, to); err != nil {
 			return err

@@ -75,11 +75,9 @@ func must(t testing.TB, err error) {
 // tablesOfNewest returns the tables of the newest version.
 func tablesOfNewest(t testing.TB) []table {
 	t.Helper()
-	db := open(t, "sqlite://"+filepath.Join(t.TempDir(), "empty.db"))
-	tx, err := db.read.BeginTx(t.Context(), nil)
+	files, err := migrationsOf(sqlite{})
 	must(t, err)
-	defer tx.Rollback()
-	list, err := tablesOf(t.Context(), tx)
+	list, err := tablesOf(t.Context(), len(files))
 	must(t, err)
 	return list
 }
@@ -338,6 +336,60 @@ func TestRestoreKeepsTheDatabaseFromAnotherProgram(t *testing.T) {
 			t.Errorf("%d users are left", n)
 		}
 	})
+}
+
+// The names of tables in a file are no part of a statement, also if the check has missed them.
+func TestRestoreOnMariaDBKeepsOtherDatabases(t *testing.T) {
+	server := maria.Server(t)
+	other := server.Database(t)
+	must(t, open(t, other).Update(t.Context(), func(tx *Tx) error { return tx.InsertApp(App{Name: "mine"}) }))
+	name := other[strings.LastIndex(other, "/")+1:]
+
+	file := sqlite{path: filepath.Join(t.TempDir(), "hostile.db")}
+	must(t, file.written(t.Context(), func(db *sql.DB) error {
+		if err := migrateAlone(t.Context(), file, db, 10); err != nil {
+			return err
+		}
+		_, err := db.ExecContext(t.Context(), "CREATE TABLE `"+name+".apps` (name TEXT)")
+		return err
+	}))
+	url := server.Database(t)
+	e, err := engineOf(url)
+	must(t, err)
+	must(t, e.restore(t.Context(), file, true))
+	if n := count(t, open(t, other), "SELECT COUNT(*) FROM apps WHERE name = 'mine'"); n != 1 {
+		t.Errorf("the other database has %d applications", n)
+	}
+
+	// The whole command names it.
+	err = Restore(t.Context(), url, file.path, true)
+	if err == nil || !strings.Contains(err.Error(), name+".apps") {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestCopyRowsQuotesNames(t *testing.T) {
+	var ends [2]*sql.Tx
+	var tables []table
+	for i := range ends {
+		db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "db"))
+		must(t, err)
+		defer db.Close()
+		_, err = db.ExecContext(t.Context(), "CREATE TABLE `a``.b` (`c``, d` TEXT); INSERT INTO `a``.b` VALUES (?)", i)
+		must(t, err)
+		tables, err = listTables(t.Context(), db)
+		must(t, err)
+		ends[i], err = db.BeginTx(t.Context(), nil)
+		must(t, err)
+		defer ends[i].Rollback()
+	}
+
+	must(t, tables[0].copyRows(t.Context(), ends[0], ends[1]))
+	var got string
+	must(t, ends[1].QueryRowContext(t.Context(), "SELECT group_concat(`c``, d`) FROM `a``.b`").Scan(&got))
+	if got != "0" {
+		t.Errorf("the rows are %s, want that of the first", got)
+	}
 }
 
 func TestRestoreOfADatabaseThatWasAnalyzed(t *testing.T) {

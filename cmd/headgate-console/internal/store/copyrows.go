@@ -10,17 +10,27 @@ import (
 // table is a table of an SQLite, and so of each engine: all have the same columns.
 type table struct {
 	name    string
-	columns []string
+	columns []string // quoted
 	types   []string // INTEGER, TEXT or BLOB
 }
 
-// tablesOf returns the tables of an SQLite with rows of the console. The migrations that have run
-// are of the engine, and not among them.
-func tablesOf(ctx context.Context, tx *sql.Tx) ([]table, error) {
+// tablesOf returns the tables of a version that have rows of the console. They are those that this
+// program makes: no name is read from a file. The migrations that have run are of the engine, and
+// not among them.
+func tablesOf(ctx context.Context, version int) (list []table, err error) {
+	err = withTables(ctx, version, func(db *sql.DB) error {
+		list, err = listTables(ctx, db)
+		return err
+	})
+	return list, err
+}
+
+// listTables returns the tables of an SQLite but for the migrations.
+func listTables(ctx context.Context, db *sql.DB) ([]table, error) {
 	const q = "SELECT m.name, c.name, c.type FROM sqlite_master m JOIN pragma_table_info(m.name) c " +
 		"WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite!_%' ESCAPE '!' AND m.name <> 'migrations' " +
 		"ORDER BY m.name, c.cid"
-	rows, err := tx.QueryContext(ctx, q)
+	rows, err := db.QueryContext(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -36,10 +46,13 @@ func tablesOf(ctx context.Context, tx *sql.Tx) ([]table, error) {
 			list = append(list, table{name: name})
 		}
 		t := &list[len(list)-1]
-		t.columns, t.types = append(t.columns, "`"+column+"`"), append(t.types, kind)
+		t.columns, t.types = append(t.columns, quoted(column)), append(t.types, kind)
 	}
 	return list, rows.Err()
 }
+
+// quoted returns a name as each engine reads it in a statement, whatever is in it.
+func quoted(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 // row returns variables for the columns, each of its type.
 func (t table) row() []any {
@@ -65,11 +78,11 @@ const (
 
 // copyRows replaces the rows of a table in one transaction by those in another.
 func (t table) copyRows(ctx context.Context, from, to *sql.Tx) error {
-	if _, err := to.ExecContext(ctx, "DELETE FROM "+t.name); err != nil {
+	if _, err := to.ExecContext(ctx, "DELETE FROM "+quoted(t.name)); err != nil {
 		return err
 	}
 
-	rows, err := from.QueryContext(ctx, "SELECT "+strings.Join(t.columns, ", ")+" FROM "+t.name)
+	rows, err := from.QueryContext(ctx, "SELECT "+strings.Join(t.columns, ", ")+" FROM "+quoted(t.name))
 	if err != nil {
 		return err
 	}
@@ -124,7 +137,7 @@ func (b *batch) flush() error {
 	}
 
 	row := "(" + placeholders(len(b.table.columns)) + ")"
-	q := "INSERT INTO " + b.table.name + " (" + strings.Join(b.table.columns, ", ") + ") VALUES " +
+	q := "INSERT INTO " + quoted(b.table.name) + " (" + strings.Join(b.table.columns, ", ") + ") VALUES " +
 		strings.TrimSuffix(strings.Repeat(row+",", n), ",")
 	_, err := b.to.ExecContext(b.ctx, q, b.args...)
 	b.args, b.bytes = b.args[:0], 0
