@@ -64,7 +64,8 @@ func (d *DB) Directory() string { return d.engine.directory() }
 // Restore brings the database at a URL, as of Options, to the state of a backup, or leaves it as it
 // is. The file may be of an older version, and of another engine. The error is ErrNoBackup, if the
 // file is none, or ErrExists, if the database is in use already and force is not set. No console
-// may use an SQLite meanwhile.
+// may use an SQLite meanwhile. If a MySQL fails while rows are written, it keeps its rows, and may
+// have the tables of this version already.
 func Restore(ctx context.Context, url, file string, force bool) (err error) {
 	e, err := engineOf(url)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	my "github.com/go-sql-driver/mysql"
 )
 
 // directory: a file of MySQL is on another machine.
@@ -88,6 +90,13 @@ func (m mysql) restore(ctx context.Context, backup sqlite, force bool) error {
 }
 
 func (d *DB) restore(ctx context.Context, backup sqlite, force bool) error {
+	// Consoles of an older version go on with the tables that they have.
+	if !force {
+		if err := unused(ctx, d.write); err != nil {
+			return err
+		}
+	}
+
 	// Both get the tables of this program.
 	files, err := migrationsOf(d.engine)
 	if err != nil {
@@ -114,6 +123,22 @@ func (d *DB) restore(ctx context.Context, backup sqlite, force bool) error {
 	})
 }
 
+// unused returns ErrExists if a database of MySQL has users. A console makes its first user when it
+// starts.
+func unused(ctx context.Context, r runner) error {
+	var users int
+	err := r.QueryRowContext(ctx, "SELECT COUNT(*) FROM users").Scan(&users)
+
+	var e *my.MySQLError
+	switch {
+	case errors.As(err, &e) && e.Number == mysqlNoTable:
+		return nil
+	case err == nil && users > 0:
+		return fmt.Errorf("the database has users: %w", ErrExists)
+	}
+	return err
+}
+
 // replaceRows replaces all rows of the tables by those that a transaction of an SQLite sees.
 func (d *DB) replaceRows(ctx context.Context, from *sql.Tx, tables []table, force bool) error {
 	conn, err := d.write.Conn(ctx)
@@ -134,15 +159,12 @@ func (d *DB) replaceRows(ctx context.Context, from *sql.Tx, tables []table, forc
 	}
 	defer to.Rollback()
 
-	// A console makes its first user when it starts.
-	var users int
-	if err := to.QueryRowContext(ctx, "SELECT COUNT(*) FROM users").Scan(&users); err != nil {
-		return err
+	// A console may have started since.
+	if !force {
+		if err := unused(ctx, to); err != nil {
+			return err
+		}
 	}
-	if users > 0 && !force {
-		return fmt.Errorf("the database has users: %w", ErrExists)
-	}
-
 	for _, t := range tables {
 		if err := t.copyRows(ctx, from, to); err != nil {
 			return err

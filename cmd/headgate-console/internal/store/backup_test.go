@@ -353,6 +353,8 @@ func TestRestoreOnMariaDBKeepsOtherDatabases(t *testing.T) {
 		_, err := db.ExecContext(t.Context(), "CREATE TABLE `"+name+".apps` (name TEXT)")
 		return err
 	}))
+
+	// The engine is given the file without a check.
 	url := server.Database(t)
 	e, err := engineOf(url)
 	must(t, err)
@@ -368,9 +370,40 @@ func TestRestoreOnMariaDBKeepsOtherDatabases(t *testing.T) {
 	}
 }
 
+func TestRestoreOnMariaDBInUseKeepsItsTables(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "backup")
+	must(t, open(t, "sqlite://"+filepath.Join(t.TempDir(), "console.db")).Backup(t.Context(), file))
+
+	// The consoles of the database are of an older version.
+	url := maria.Server(t).Database(t)
+	e, err := engineOf(url)
+	must(t, err)
+	db, _, err := e.open()
+	must(t, err)
+	defer db.Close()
+	must(t, migrateAlone(t.Context(), e, db, 3))
+	_, err = db.ExecContext(t.Context(), "INSERT INTO users VALUES ('x', '', 1, 0, 0, 0, '', 0)")
+	must(t, err)
+
+	if err := Restore(t.Context(), url, file, false); !errors.Is(err, ErrExists) {
+		t.Errorf("without force: %v", err)
+	}
+	if version, err := versionOf(t.Context(), db); version != 3 || err != nil {
+		t.Errorf("the tables have version %d, %v", version, err)
+	}
+
+	// By force they become those of this program.
+	must(t, Restore(t.Context(), url, file, true))
+	if version, err := versionOf(t.Context(), db); version != 10 || err != nil {
+		t.Errorf("by force the tables have version %d, %v", version, err)
+	}
+}
+
 func TestCopyRowsQuotesNames(t *testing.T) {
 	var ends [2]*sql.Tx
 	var tables []table
+
+	// Each has one row, with its number.
 	for i := range ends {
 		db, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "db"))
 		must(t, err)

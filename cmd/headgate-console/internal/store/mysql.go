@@ -139,6 +139,7 @@ const (
 	mysqlTableFull      = 1114
 	mysqlAccessDenied   = 1045
 	mysqlNoDatabase     = 1049
+	mysqlNoTable        = 1146
 	mysqlDBDenied       = 1044
 	mysqlKilled         = 1317
 	mysqlKilledConn     = 1927
