@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	driver "modernc.org/sqlite"
+	codes "modernc.org/sqlite/lib"
 )
 
 func (s sqlite) directory() string { return filepath.Dir(s.path) }
@@ -42,7 +45,7 @@ func (s sqlite) restore(ctx context.Context, backup sqlite, force bool) error {
 	}
 
 	// What is left of the database before would be taken for changes of the new one.
-	for _, rest := range []string{"-wal", "-shm"} {
+	for _, rest := range []string{"-wal", "-shm", "-journal"} {
 		if err := os.Remove(s.path + rest); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
@@ -54,7 +57,8 @@ func (s sqlite) restore(ctx context.Context, backup sqlite, force bool) error {
 	return syncDirectory(s.directory())
 }
 
-// settle returns an error if another program uses the database. One that cannot be read is none.
+// settle returns an error unless it is sure that no other program uses the database. A file that is
+// not an SQLite, or a damaged one, is in no use.
 func (s sqlite) settle(ctx context.Context) error {
 	db, err := sql.Open("sqlite", s.dsn("_txlock=deferred", sqliteWriteWait))
 	if err != nil {
@@ -63,9 +67,16 @@ func (s sqlite) settle(ctx context.Context) error {
 	defer db.Close()
 
 	// The database leaves its log only to the last one that uses it.
-	_, err = db.ExecContext(ctx, "PRAGMA journal_mode = DELETE")
-	if s.kind(err) == kindContended {
+	var mode string
+	err = db.QueryRowContext(ctx, "PRAGMA journal_mode = DELETE").Scan(&mode)
+	var e *driver.Error
+	switch {
+	case s.kind(err) == kindContended || err == nil && mode != "delete":
 		return errors.New("a console uses the database: end it first")
+	case errors.As(err, &e) && (e.Code()&0xff == codes.SQLITE_NOTADB || e.Code()&0xff == codes.SQLITE_CORRUPT):
+		return nil
+	case err != nil:
+		return fmt.Errorf("whether a console uses %s cannot be told: %w", s.path, err)
 	}
 	return nil
 }

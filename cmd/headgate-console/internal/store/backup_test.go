@@ -399,6 +399,71 @@ func TestRestoreOnMariaDBInUseKeepsItsTables(t *testing.T) {
 	}
 }
 
+// backupOf returns a backup of a new database with a user of a name, in a directory of its own.
+func backupOf(t *testing.T, user string) sqlite {
+	t.Helper()
+	file := sqlite{path: filepath.Join(t.TempDir(), "backup")}
+	db := open(t, "sqlite://"+filepath.Join(t.TempDir(), "console.db"))
+	update(t, db, func(tx *Tx) error { return tx.InsertUser(User{Name: user}) })
+	must(t, db.Backup(t.Context(), file.path))
+	return file
+}
+
+// Unless it is sure that no console uses the old database, neither it nor its log is touched.
+func TestRestoreKeepsWhatItCannotRead(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+
+	for name, row := range map[string]struct {
+		ctx  context.Context
+		make func(path string) error
+	}{
+		"the context has ended": {ended, func(path string) error { return os.WriteFile(path, nil, 0o600) }},
+		"a directory":           {t.Context(), func(path string) error { return os.Mkdir(path, 0o700) }},
+		"no memory to share": {t.Context(), func(path string) error {
+			must(t, os.Rename(backupOf(t, "old").path, path))
+			return os.Mkdir(path+"-shm", 0o700)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := sqlite{path: filepath.Join(t.TempDir(), "console.db")}
+			must(t, row.make(s.path))
+			must(t, os.WriteFile(s.path+"-wal", []byte("changes"), 0o600))
+			before, err := os.Stat(s.path)
+			must(t, err)
+
+			err = s.restore(row.ctx, backupOf(t, "new"), true)
+			if err == nil || !strings.Contains(err.Error(), "cannot be told") {
+				t.Errorf("the error is %v", err)
+			}
+
+			// The file is the same one.
+			if after, err := os.Stat(s.path); err != nil || !os.SameFile(before, after) {
+				t.Errorf("the database was replaced: %v", err)
+			}
+			if b, err := os.ReadFile(s.path + "-wal"); string(b) != "changes" {
+				t.Errorf("the log has %q, %v", b, err)
+			}
+		})
+	}
+}
+
+// A journal that an old database has left would undo changes of the new one.
+func TestRestoreLeavesNothingOfTheOldDatabase(t *testing.T) {
+	s := sqlite{path: filepath.Join(t.TempDir(), "console.db")}
+	for _, name := range []string{"", "-wal", "-shm", "-journal"} {
+		must(t, os.WriteFile(s.path+name, []byte("no database of the kind that SQLite makes"), 0o600))
+	}
+	must(t, s.restore(t.Context(), backupOf(t, "new"), true))
+	if rest, err := filepath.Glob(s.path + "?*"); rest != nil || err != nil {
+		t.Errorf("there is %v, %v", rest, err)
+	}
+
+	if n := count(t, open(t, "sqlite://"+s.path), "SELECT COUNT(*) FROM users WHERE name = 'new'"); n != 1 {
+		t.Errorf("%d users are restored", n)
+	}
+}
+
 func TestCopyRowsQuotesNames(t *testing.T) {
 	var ends [2]*sql.Tx
 	var tables []table
