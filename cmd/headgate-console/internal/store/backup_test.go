@@ -448,19 +448,22 @@ func TestRestoreKeepsWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// A journal that an old database has left would undo changes of the new one.
+// A journal that an old database has left would undo changes of the new one, also if the old
+// database is gone.
 func TestRestoreLeavesNothingOfTheOldDatabase(t *testing.T) {
-	s := sqlite{path: filepath.Join(t.TempDir(), "console.db")}
-	for _, name := range []string{"", "-wal", "-shm", "-journal"} {
-		must(t, os.WriteFile(s.path+name, []byte("no database of the kind that SQLite makes"), 0o600))
-	}
-	must(t, s.restore(t.Context(), backupOf(t, "new"), true))
-	if rest, err := filepath.Glob(s.path + "?*"); rest != nil || err != nil {
-		t.Errorf("there is %v, %v", rest, err)
-	}
+	for _, old := range [][]string{{"-wal", "-shm", "-journal"}, {"", "-wal", "-shm", "-journal"}} {
+		s := sqlite{path: filepath.Join(t.TempDir(), "console.db")}
+		for _, name := range old {
+			must(t, os.WriteFile(s.path+name, []byte("no database of the kind that SQLite makes"), 0o600))
+		}
+		must(t, s.restore(t.Context(), backupOf(t, "new"), true))
+		if rest, err := filepath.Glob(s.path + "?*"); rest != nil || err != nil {
+			t.Errorf("there is %v, %v", rest, err)
+		}
 
-	if n := count(t, open(t, "sqlite://"+s.path), "SELECT COUNT(*) FROM users WHERE name = 'new'"); n != 1 {
-		t.Errorf("%d users are restored", n)
+		if n := count(t, open(t, "sqlite://"+s.path), "SELECT COUNT(*) FROM users WHERE name = 'new'"); n != 1 {
+			t.Errorf("%d users are restored", n)
+		}
 	}
 }
 
