@@ -33,14 +33,20 @@ func (s sqlite) backUp(ctx context.Context, _ *sql.DB, file string) error {
 // restore puts the file of a backup in the place of the database. The next start of a console
 // brings its tables up to date.
 func (s sqlite) restore(ctx context.Context, backup sqlite, force bool) error {
-	switch _, err := os.Stat(s.path); {
-	case err == nil && !force:
+	_, err := os.Stat(s.path)
+	exists := err == nil
+	switch {
+	case exists && !force:
 		return fmt.Errorf("%s: %w", s.path, ErrExists)
-	case err == nil:
-		if err := s.settle(ctx); err != nil {
-			return err
-		}
-	case !errors.Is(err, os.ErrNotExist):
+	case exists:
+		err = s.settle(ctx)
+	case errors.Is(err, os.ErrNotExist):
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.inherit(backup.path, exists); err != nil {
 		return err
 	}
 
@@ -55,6 +61,44 @@ func (s sqlite) restore(ctx context.Context, backup sqlite, force bool) error {
 		return err
 	}
 	return syncDirectory(s.directory())
+}
+
+// inherit gives a file to the owner of the database, if it exists, or else of its directory, so that
+// a console can read what root has restored.
+func (s sqlite) inherit(file string, exists bool) error {
+	if exists {
+		return giveToOwner(file, s.path)
+	}
+
+	// Who may write to a directory of somebody else makes files of their own there.
+	err := giveToOwner(file, s.directory())
+	if errors.Is(err, os.ErrPermission) {
+		return nil
+	}
+	return err
+}
+
+// followLinks returns the path of the file to which the links at a path lead. The file may be
+// missing.
+func followLinks(path string) (string, error) {
+	full, err := filepath.EvalSymlinks(path)
+	if !errors.Is(err, os.ErrNotExist) {
+		return full, err
+	}
+	target, err := os.Readlink(path)
+	if err != nil {
+		return path, nil // it is missing itself, and no link
+	}
+
+	// A target is relative to the directory in which the link really is.
+	if !filepath.IsAbs(target) {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return "", err
+		}
+		target = filepath.Join(dir, target)
+	}
+	return followLinks(target)
 }
 
 // settle returns an error unless it is sure that no other program uses the database. A file that is
