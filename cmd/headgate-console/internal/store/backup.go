@@ -63,10 +63,11 @@ func (d *DB) Directory() string { return d.engine.directory() }
 
 // Restore brings the database at a URL, as of Options, to the state of a backup, or leaves it as it
 // is. The file may be of an older version, and of another engine. The error is ErrNoBackup, if the
-// file is none, or ErrExists, if the database is in use already and force is not set. No console
-// may use an SQLite meanwhile. The file of an SQLite keeps its owner, and a new one gets that of
-// its directory, if the system lets it; a link to it stays one. If a MySQL fails while rows are written, it keeps its rows, and may
-// have the tables of this version already.
+// file is none, or ErrExists, if the database is in use already and force is not set.
+//
+// No console may use an SQLite meanwhile. Its file keeps its owner, and a new one gets that of its
+// directory, if the system lets it. A link to the file stays one. If a MySQL fails while rows are
+// written, it keeps its rows, and may have the tables of this version already.
 func Restore(ctx context.Context, url, file string, force bool) (err error) {
 	e, err := engineOf(url)
 	if err != nil {

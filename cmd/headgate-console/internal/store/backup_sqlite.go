@@ -63,8 +63,8 @@ func (s sqlite) restore(ctx context.Context, backup sqlite, force bool) error {
 	return syncDirectory(s.directory())
 }
 
-// inherit gives a file to the owner of the database, if it exists, or else of its directory, so that
-// a console can read what root has restored.
+// inherit gives a file to the owner of the database, if it exists, or else of its directory, so
+// that a console can read what root has restored.
 func (s sqlite) inherit(file string, exists bool) error {
 	if exists {
 		return giveToOwner(file, s.path)

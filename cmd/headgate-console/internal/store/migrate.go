@@ -43,7 +43,8 @@ func (d *DB) migrate(ctx context.Context, s *stage) error {
 	})
 }
 
-// migrationsOf returns the files of the migrations of an engine, in their order.
+// migrationsOf returns the files of the migrations of an engine, in their order. A statement of a
+// file stays as it is for good: a backup has to have what these statements make.
 func migrationsOf(e engine) ([]string, error) {
 	return fs.Glob(migrations, path.Join("migrations", e.name(), "*.sql"))
 }
