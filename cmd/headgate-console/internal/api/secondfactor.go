@@ -25,16 +25,11 @@ func (c *call) secondFactor() error {
 	return c.sendTagged(factorView(f), "")
 }
 
-// passwordBody is the body of a change that takes the actor's own password.
-type passwordBody struct {
+// proofBody is the body of a change that takes the actor's own password and a code of the second
+// factor.
+type proofBody struct {
 	Password string `json:"password"`
-}
-
-// password reads the password of a change.
-func (c *call) password() (string, error) {
-	var in passwordBody
-	err := c.decode(&in)
-	return in.Password, err
+	Code     string `json:"code"`
 }
 
 // wrong returns the mistake of a field that holds a wrong password or code.
@@ -45,13 +40,23 @@ func wrong(err error, field string) error {
 	return err
 }
 
+// wrongProof returns the mistake of the field of a proofBody that is wrong.
+func wrongProof(err error) error {
+	if errors.Is(err, service.ErrCode) {
+		return wrong(err, "code")
+	}
+	return wrong(err, "password")
+}
+
 // beginSecondFactor answers with the secret, which no later answer contains.
 func (c *call) beginSecondFactor() error {
-	password, err := c.password()
-	if err != nil {
+	var in struct {
+		Password string `json:"password"`
+	}
+	if err := c.decode(&in); err != nil {
 		return err
 	}
-	setup, err := c.o.Service.BeginSecondFactor(c.ctx(), c.actor, password)
+	setup, err := c.o.Service.BeginSecondFactor(c.ctx(), c.actor, in.Password)
 	if err != nil {
 		return wrong(err, "password")
 	}
@@ -76,13 +81,13 @@ func (c *call) confirmSecondFactor() error {
 }
 
 func (c *call) renewRecoveryCodes() error {
-	password, err := c.password()
-	if err != nil {
+	var in proofBody
+	if err := c.decode(&in); err != nil {
 		return err
 	}
-	codes, err := c.o.Service.RenewRecoveryCodes(c.ctx(), c.actor, password)
+	codes, err := c.o.Service.RenewRecoveryCodes(c.ctx(), c.actor, in.Password, in.Code)
 	if err != nil {
-		return wrong(err, "password")
+		return wrongProof(err)
 	}
 	return c.recoveryCodes(codes)
 }
@@ -95,18 +100,11 @@ func (c *call) recoveryCodes(codes []string) error {
 }
 
 func (c *call) disableSecondFactor() error {
-	var in struct {
-		Password string `json:"password"`
-		Code     string `json:"code"`
-	}
+	var in proofBody
 	if err := c.decode(&in); err != nil {
 		return err
 	}
-	err := c.o.Service.DisableSecondFactor(c.ctx(), c.actor, in.Password, in.Code)
-	if errors.Is(err, service.ErrCode) {
-		return wrong(err, "code")
-	}
-	return c.nothing(wrong(err, "password"))
+	return c.nothing(wrongProof(c.o.Service.DisableSecondFactor(c.ctx(), c.actor, in.Password, in.Code)))
 }
 
 func (c *call) removeSecondFactor() error { return c.changeUser(c.o.Service.RemoveSecondFactor) }

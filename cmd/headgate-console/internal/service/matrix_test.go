@@ -423,7 +423,7 @@ func matrix() []row {
 			return found(err)
 		}, persons},
 		{"RenewRecoveryCodes", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.RenewRecoveryCodes(ctx, a, adminPassword)
+			_, err := w.RenewRecoveryCodes(ctx, a, adminPassword, "000000")
 			return found(err)
 		}, persons},
 		{"DisableSecondFactor", func(ctx context.Context, w *world, a Actor) error {

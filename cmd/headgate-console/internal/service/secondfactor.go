@@ -66,16 +66,7 @@ func (s *Service) SecondFactor(ctx context.Context, a Actor) (state SecondFactor
 // password.
 func (s *Service) BeginSecondFactor(ctx context.Context, a Actor, password string) (FactorSetup, error) {
 	setup := FactorSetup{Secret: auth.NewFactor()}
-	err := s.withOwnPassword(ctx, a, "second-factor.begin", password, func(d *action) error {
-		// A second factor that is in force has to be turned off first, which ends its recovery
-		// codes too.
-		if _, on, err := confirmedFactor(d.Tx, a.user); err != nil || on {
-			if on {
-				err = invalid("", "a second factor is in force already: turn it off first")
-			}
-			return err
-		}
-
+	begin := func(d *action) error {
 		// One that was not confirmed ends.
 		if err := d.DeleteSecondFactor(a.user); err != nil {
 			return err
@@ -86,7 +77,9 @@ func (s *Service) BeginSecondFactor(ctx context.Context, a Actor, password strin
 		}
 
 		return d.done("", "")
-	})
+	}
+	err := s.withProof(
+		ctx, a, "second-factor.begin", userObject(a.user), proof{password: password}, (*action).mayBegin, begin)
 	if err != nil {
 		return FactorSetup{}, err
 	}
@@ -167,15 +160,12 @@ func (s *Service) ConfirmSecondFactor(ctx context.Context, a Actor, code string)
 	return codes, nil
 }
 
-// RenewRecoveryCodes replaces the recovery codes of the actor, and returns the new ones. The
-// error is ErrCredentials if the password is wrong, and ErrNotFound without a second factor.
-func (s *Service) RenewRecoveryCodes(ctx context.Context, a Actor, password string) ([]string, error) {
+// RenewRecoveryCodes replaces the recovery codes of the actor, and returns the new ones. It takes a
+// code of the second factor or a recovery code, as DisableSecondFactor does, because new codes are
+// as good as the device. The errors are those of DisableSecondFactor.
+func (s *Service) RenewRecoveryCodes(ctx context.Context, a Actor, password, code string) ([]string, error) {
 	codes, digests := auth.NewRecoveryCodes()
-	err := s.withOwnPassword(ctx, a, "second-factor.renew-codes", password, func(d *action) error {
-		if _, on, err := confirmedFactor(d.Tx, a.user); err != nil || !on {
-			return missing(err)
-		}
-
+	err := s.withOwnFactor(ctx, a, "second-factor.renew-codes", password, code, func(d *action) error {
 		if err := d.SetRecoveryCodes(a.user, digests); err != nil {
 			return err
 		}
@@ -192,23 +182,11 @@ func (s *Service) RenewRecoveryCodes(ctx context.Context, a Actor, password stri
 var ErrCode = fmt.Errorf("%w: the code is wrong", ErrCredentials)
 
 // DisableSecondFactor turns the actor's own second factor off, with a code of it or a recovery
-// code. The error is ErrCode if that is wrong, ErrCredentials if the password is wrong, and
-// ErrNotFound without a second factor. If the settings require one, the user has to set up another
-// before any other action.
+// code. The error is ErrCode if that is wrong or was used before, ErrCredentials if the password is
+// wrong, a LimitedError after too many failed attempts, and ErrNotFound without a second factor. If
+// the settings require one, the user has to set up another before any other action.
 func (s *Service) DisableSecondFactor(ctx context.Context, a Actor, password, code string) error {
-	return s.withOwnPassword(ctx, a, "second-factor.disable", password, func(d *action) error {
-		f, on, err := confirmedFactor(d.Tx, a.user)
-		if err != nil || !on {
-			return missing(err)
-		}
-
-		// Whoever has found a session and the password has not the device.
-		if _, err := useCode(d.Tx, f, code, d.now); errors.Is(err, ErrCredentials) {
-			return ErrCode
-		} else if err != nil {
-			return err
-		}
-
+	return s.withOwnFactor(ctx, a, "second-factor.disable", password, code, func(d *action) error {
 		if err := d.DeleteSecondFactor(a.user); err != nil {
 			return err
 		}
@@ -247,14 +225,6 @@ func (s *Service) RemoveSecondFactor(ctx context.Context, a Actor, name string) 
 	})
 }
 
-// missing returns ErrNotFound unless there is another error.
-func missing(err error) error {
-	if err == nil {
-		err = ErrNotFound
-	}
-	return err
-}
-
 // local refuses all but a session that began with a password.
 func (a *action) local() error {
 	if err := a.person(); err != nil {
@@ -269,52 +239,37 @@ func (a *action) local() error {
 	return a.deny("the proxy has signed the user in, and is responsible for a second factor")
 }
 
-// withOwnPassword runs f if the password is the actor's own. A wrong one counts as a failed
-// attempt to log in.
-func (s *Service) withOwnPassword(ctx context.Context, a Actor, verb, password string, f func(*action) error) error {
-	object := userObject(a.user)
-	// A refusal costs no attempt.
-	if err := s.ask(ctx, a, verb, object, (*action).local); err != nil {
+// mayBegin refuses to set up a second factor where one is in force. That one has to be turned off
+// first, which ends its recovery codes too.
+func (a *action) mayBegin() error {
+	if err := a.local(); err != nil {
 		return err
 	}
-
-	try, err := s.attempt(ctx, a.user, a.meta, false)
-	if err != nil {
-		return err
+	_, on, err := confirmedFactor(a.Tx, a.actor.user)
+	if err == nil && on {
+		err = invalid("", "a second factor is in force already: turn it off first")
 	}
-
-	u, err := s.checkedUser(ctx, a.user, password)
-	if err == nil {
-		err = s.act(ctx, a, store.CounterUsers, verb, object, func(d *action) error {
-			if err := d.local(); err != nil {
-				return err
-			}
-			current, err := d.user(a.user)
-			if err != nil {
-				return err
-			}
-
-			// The password was checked outside of this transaction.
-			if current.Password != u.Password {
-				return ErrCredentials
-			}
-
-			return f(d)
-		})
-	}
-
-	if errors.Is(err, ErrCredentials) {
-		try.Failed()
-		reason := "the password is wrong"
-		if errors.Is(err, ErrCode) {
-			reason = "the code is wrong"
-		}
-		s.auditRefusal(ctx, a, verb, object, reason)
-		return err
-	}
-
-	s.refund(ctx, try)
 	return err
+}
+
+// mayChange is ErrNotFound without a second factor in force.
+func (a *action) mayChange() error {
+	if err := a.local(); err != nil {
+		return err
+	}
+	_, on, err := confirmedFactor(a.Tx, a.actor.user)
+	if err == nil && !on {
+		err = ErrNotFound
+	}
+	return err
+}
+
+// withOwnFactor runs f, which changes the actor's second factor, if the password and the code are
+// right.
+func (s *Service) withOwnFactor(
+	ctx context.Context, a Actor, verb, password, code string, f func(*action) error,
+) error {
+	return s.withProof(ctx, a, verb, userObject(a.user), proof{password, code}, (*action).mayChange, f)
 }
 
 // setup returns the second factor that the actor's session sets up, or ErrNotFound.

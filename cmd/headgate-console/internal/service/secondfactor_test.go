@@ -188,7 +188,7 @@ func TestRecoveryCodesWorkOnce(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		ctx := t.Context()
 		x := w.person("x", nil)
-		_, recovery := w.enrol(x, userPassword)
+		secret, recovery := w.enrol(x, userPassword)
 
 		s, err := w.LoginCode(ctx, w.pending("x", Meta{}), recovery[0], Meta{})
 		if err != nil || !s.Recovered {
@@ -203,12 +203,24 @@ func TestRecoveryCodesWorkOnce(t *testing.T) {
 			t.Errorf("the audit log says %q", e.Note)
 		}
 
-		// New codes need the password and make the old ones void.
+		// New codes need the password and a code, and make the old ones void.
 		x = w.actor(s)
-		_, err = w.RenewRecoveryCodes(ctx, x, "wrong")
+		_, err = w.RenewRecoveryCodes(ctx, x, "wrong", recovery[2])
 		wantErr(t, "new codes with a wrong password", err, ErrCredentials)
+		for _, code := range []string{"", "000000", recovery[0]} {
+			_, err = w.RenewRecoveryCodes(ctx, x, userPassword, code)
+			wantErr(t, fmt.Sprintf("new codes with the code %q", code), err, ErrCode)
+		}
+		if state, err := w.SecondFactor(ctx, x); err != nil || state.RecoveryCodes != 9 {
+			t.Errorf("after refusals: %+v %v", state, err)
+		}
 
-		fresh, err := w.RenewRecoveryCodes(ctx, x, userPassword)
+		// A code of the device is as good as one of the recovery codes, and none is used twice.
+		again, err := w.RenewRecoveryCodes(ctx, x, userPassword, w.codeAt(secret, 0))
+		w.must(err)
+		_, err = w.LoginCode(ctx, w.pending("x", Meta{}), w.codeAt(secret, 0), Meta{Address: "192.0.2.7:1"})
+		wantErr(t, "the code that renewed", err, ErrCredentials)
+		fresh, err := w.RenewRecoveryCodes(ctx, x, userPassword, again[0])
 		w.must(err)
 		_, err = w.LoginCode(ctx, w.pending("x", Meta{}), recovery[1], Meta{})
 		wantErr(t, "an old code after new ones", err, ErrCredentials)
@@ -408,6 +420,50 @@ func TestWrongCodesAreLimited(t *testing.T) {
 	wantErr(t, "a wrong code of another user", err, ErrCredentials)
 }
 
+// Codes that are guessed with a session and the password count with those at the log-in, wherever
+// they are asked for: otherwise each address had five guesses in five minutes, without an end.
+func TestWrongCodesOfASessionAreLimited(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	ctx := t.Context()
+	x := w.person("x", nil)
+	secret, recovery := w.enrol(x, userPassword)
+
+	at := func(i int) Actor {
+		from := x
+		from.meta.Address = fmt.Sprintf("198.51.100.%d:1", i)
+		return from
+	}
+	guess := []func(i int) error{
+		func(i int) error { return w.DisableSecondFactor(ctx, at(i), userPassword, "000000") },
+		func(i int) error { return second(w.RenewRecoveryCodes(ctx, at(i), userPassword, "000000")) },
+		func(i int) error {
+			return second(w.LoginCode(ctx, w.pending("x", Meta{}), "000000", at(i).meta))
+		},
+	}
+
+	// Twenty in an hour are checked, of each kind in turn.
+	checked, limited := 0, new(LimitedError)
+	for i := range 60 {
+		switch err := guess[i%len(guess)](i); {
+		case errors.Is(err, ErrCredentials):
+			checked++
+		case !errors.As(err, &limited):
+			t.Errorf("guess %d: %v", i, err)
+		}
+	}
+	if checked != 20 {
+		t.Errorf("%d wrong codes were checked, want 20", checked)
+	}
+
+	// Also the right one has to wait then, and a wrong password and a recovery code do not.
+	if err := w.DisableSecondFactor(ctx, at(70), userPassword, w.codeAt(secret, 0)); !errors.As(err, &limited) ||
+		limited.RetryAfter != 3*time.Minute {
+		t.Errorf("the right code after twenty wrong ones: %v", err)
+	}
+	wantErr(t, "a wrong password", w.DisableSecondFactor(ctx, at(71), "wrong", "000000"), ErrCredentials)
+	w.must(w.DisableSecondFactor(ctx, at(72), userPassword, recovery[0]))
+}
+
 // A browser in which the user logged in before there was a second factor has no limit of its own
 // for codes: there the password alone may have been enough for another person.
 func TestSecondFactorForgetsBrowsersBefore(t *testing.T) {
@@ -465,7 +521,7 @@ func TestSecondFactorNeedsThePassword(t *testing.T) {
 		_, err := w.BeginSecondFactor(ctx, x, "wrong")
 		wantErr(t, "to begin with a wrong password", err, ErrCredentials)
 		wantErr(t, "to turn off what is not on", w.DisableSecondFactor(ctx, x, userPassword, "000000"), ErrNotFound)
-		_, err = w.RenewRecoveryCodes(ctx, x, userPassword)
+		_, err = w.RenewRecoveryCodes(ctx, x, userPassword, "000000")
 		wantErr(t, "recovery codes without a factor", err, ErrNotFound)
 
 		secret, recovery := w.enrol(x, userPassword)

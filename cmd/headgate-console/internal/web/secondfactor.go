@@ -53,12 +53,9 @@ func (r *request) showSetup(status int, setup service.FactorSetup, m mistakes) e
 		factorSetup{strings.Join(groups, " "), code, r.access.MustSetUpSecondFactor, m})
 }
 
-// notPassword is the mistake of a field that holds a wrong password.
-const notPassword = "it is not your password"
-
 func beginFactor(r *request) error {
 	setup, err := r.Service.BeginSecondFactor(r.req.Context(), r.actor, r.field("password"))
-	if m := factorMistakes(err, "password", notPassword); m != nil {
+	if m := proofMistakes(err, "password", ""); m != nil {
 		return r.showFactor(http.StatusUnprocessableEntity, m)
 	}
 	if err != nil {
@@ -94,8 +91,8 @@ func (r *request) showRecovery(codes []string) error {
 }
 
 func renewRecovery(r *request) error {
-	codes, err := r.Service.RenewRecoveryCodes(r.req.Context(), r.actor, r.field("password"))
-	if m := factorMistakes(err, "password", notPassword); m != nil {
+	codes, err := r.Service.RenewRecoveryCodes(r.req.Context(), r.actor, r.field("password"), r.field("code"))
+	if m := proofMistakes(err, "password", "renew"); m != nil {
 		return r.showFactor(http.StatusUnprocessableEntity, m)
 	}
 	if err != nil {
@@ -106,11 +103,7 @@ func renewRecovery(r *request) error {
 
 func disableFactor(r *request) error {
 	err := r.Service.DisableSecondFactor(r.req.Context(), r.actor, r.field("password"), r.field("code"))
-	if errors.Is(err, service.ErrCode) {
-		return r.showFactor(http.StatusUnprocessableEntity,
-			mistakes{"code": {"it is wrong, or was used before; wait for the next one"}})
-	}
-	if m := factorMistakes(err, "off", notPassword); m != nil {
+	if m := proofMistakes(err, "off", "code"); m != nil {
 		return r.showFactor(http.StatusUnprocessableEntity, m)
 	}
 	if err != nil {
@@ -119,10 +112,14 @@ func disableFactor(r *request) error {
 	return r.seeOther(factorPath, "factoroff")
 }
 
-// factorMistakes returns the mistakes of a form whose field holds a password, or nil.
-func factorMistakes(err error, field, wrong string) mistakes {
-	if errors.Is(err, service.ErrCredentials) {
-		return mistakes{field: {wrong}}
+// proofMistakes returns the mistakes of a form with fields for the user's password and a code, or
+// nil.
+func proofMistakes(err error, password, code string) mistakes {
+	switch {
+	case errors.Is(err, service.ErrCode):
+		return mistakes{code: {"it is wrong, or was used before; wait for the next one"}}
+	case errors.Is(err, service.ErrCredentials):
+		return mistakes{password: {"it is not your password"}}
 	}
 	return mistakesOf(err)
 }

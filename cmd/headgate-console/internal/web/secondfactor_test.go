@@ -78,7 +78,7 @@ func TestSecondFactorOnThePages(t *testing.T) {
 	b.post("/logout", nil).goes("/login?done=out")
 
 	w.signInWithCode(b, secret)
-	w.signInWithRecoveryCode(codes[0])
+	w.signInWithRecoveryCode(codes)
 }
 
 // signInWithCode logs x in with the password and a code.
@@ -125,8 +125,8 @@ func (w *world) signInWithCode(b *browser, secret string) {
 
 // signInWithRecoveryCode logs x in with the password and a recovery code, replaces the others,
 // and turns the second factor off.
-func (w *world) signInWithRecoveryCode(recovery string) {
-	t, own := w.t, url.Values{"password": {password}}
+func (w *world) signInWithRecoveryCode(codes []string) {
+	t, recovery := w.t, codes[0]
 	t.Helper()
 
 	other := w.browser()
@@ -143,7 +143,17 @@ func (w *world) signInWithRecoveryCode(recovery string) {
 		t.Errorf("the page is\n%s", got.text)
 	}
 
-	fresh := other.submit(factorPath, factorPath+"/codes", own).want(http.StatusOK).shown()
+	// The password alone would make a code with which to turn the factor off.
+	renew := url.Values{"password": {password}, "code": {recovery}}
+	for _, code := range []string{"", recovery} {
+		renew.Set("code", code)
+		if got := other.submit(factorPath, factorPath+"/codes", renew).
+			want(http.StatusUnprocessableEntity); got.mistake("renew") == "" || got.mistake("password") != "" {
+			t.Errorf("new codes with the code %q are no mistake", code)
+		}
+	}
+	renew.Set("code", codes[1])
+	fresh := other.submit(factorPath, factorPath+"/codes", renew).want(http.StatusOK).shown()
 	if len(fresh) != 10 || fresh[0] == recovery {
 		t.Errorf("the new codes are %q", fresh)
 	}
