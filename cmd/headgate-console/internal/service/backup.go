@@ -5,21 +5,32 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-
-	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"sync"
 )
+
+// BackupFile is a backup that is open for reading. Its file has no name any more. While it is open,
+// it has the place of the one backup at a time, because it takes as much of the disk as the
+// database.
+type BackupFile struct {
+	*os.File
+	giveBack func()
+}
+
+// Close closes the file, which ends it, and makes place for another backup.
+func (b *BackupFile) Close() error {
+	defer b.giveBack()
+	return b.File.Close()
+}
 
 // Backup returns a backup of the database, as the command restore reads it: with all passwords and
 // tokens as hashes, and with the other secrets as they are in the database. The caller closes the
-// file, which has no name any more. It requires an administrator, who has signed in. The error is
-// ErrBusy while another backup is written. The audit log has a row before the backup begins.
-func (s *Service) Backup(ctx context.Context, a Actor) (f *os.File, err error) {
-	err = s.act(ctx, a, store.CounterUsers, "database.backup", "database", func(d *action) error {
-		if err := d.manage(); err != nil {
-			return err
-		}
-		return d.done("", "")
-	})
+// file. It requires an administrator who has signed in with a password, that password, and a code if
+// the administrator has a second factor. The error is ErrCode if the code is wrong, ErrCredentials
+// if the password is wrong, a LimitedError after too many failed attempts, and ErrBusy while another
+// backup is written or read. The audit log has a row before the backup begins.
+func (s *Service) Backup(ctx context.Context, a Actor, password, code string) (b *BackupFile, err error) {
+	err = s.withProof(ctx, a, "database.backup", "database", proof{password, code}, (*action).mayBackUp,
+		func(d *action) error { return d.done("", "") })
 	if err != nil {
 		return nil, err
 	}
@@ -28,17 +39,45 @@ func (s *Service) Backup(ctx context.Context, a Actor) (f *os.File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer giveBack()
+	giveBack = sync.OnceFunc(giveBack)
+	defer func() {
+		if err != nil {
+			giveBack()
+		}
+	}()
 
+	f, err := s.backUp(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &BackupFile{f, giveBack}, nil
+}
+
+// backUp writes a backup, and returns its file without a name.
+func (s *Service) backUp(ctx context.Context) (f *os.File, err error) {
 	dir, err := os.MkdirTemp(s.db.Directory(), ".backup-")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
 	path := filepath.Join(dir, "backup.db")
-	if err := s.db.Backup(ctx, path); err != nil {
-		return nil, err
+	if err = s.db.Backup(ctx, path); err == nil {
+		f, err = os.Open(path)
 	}
-	return os.Open(path)
+	if err = errors.Join(err, os.RemoveAll(dir)); err != nil && f != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, err
+}
+
+// mayBackUp refuses all but administrators whose session began with a password. Others have none
+// that could show who acts.
+func (a *action) mayBackUp() error {
+	if err := a.manage(); err != nil {
+		return err
+	}
+	if a.actor.via != viaSession {
+		return a.deny("it takes a session that began with a password of the console")
+	}
+	return nil
 }

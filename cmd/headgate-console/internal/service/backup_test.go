@@ -13,7 +13,7 @@ import (
 func TestBackupIsRestored(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.create(sample("p", "a"))
-		f, err := w.Backup(t.Context(), w.admin)
+		f, err := w.Backup(t.Context(), w.admin, adminPassword, "")
 		w.must(err)
 		defer f.Close()
 		w.create(sample("later", "a"))
@@ -50,4 +50,56 @@ func TestBackupIsRestored(t *testing.T) {
 			t.Errorf("the audit log in the backup has %+v, %v", list, err)
 		}
 	})
+}
+
+// A session alone is not enough for a file with all hashes of passwords.
+func TestBackupTakesThePasswordAndACode(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	ctx := t.Context()
+	secret, recovery := w.enrol(w.admin, adminPassword)
+	refused := func(what string, a Actor, password, code string, want error) {
+		t.Helper()
+		f, err := w.Backup(ctx, a, password, code)
+		wantErr(t, what, err, want)
+		if f != nil {
+			t.Errorf("%s: there is a file", what)
+		}
+	}
+
+	refused("no password", w.admin, "", "", ErrCredentials)
+	refused("a right code without the password", w.admin, "wrong", w.codeAt(secret, 0), ErrCredentials)
+	refused("no code", w.admin, adminPassword, "", ErrCode)
+	refused("a wrong code", w.admin, adminPassword, "000000", ErrCode)
+	proxied, err := w.AuthenticateByProxy(ctx, FirstUser, Meta{})
+	w.must(err)
+	refused("a proxy", proxied, adminPassword, recovery[0], ErrDenied)
+
+	rows := w.entries(AuditQuery{Action: "database.backup"})
+	if len(rows) != 5 || rows[1].Note != "the code is wrong" || rows[4].Note != "the password is wrong" {
+		t.Errorf("the audit log has %+v", rows)
+	}
+
+	f, err := w.Backup(ctx, w.admin, adminPassword, w.codeAt(secret, 0))
+	w.must(err)
+	w.must(f.Close())
+	refused("the code again", w.admin, adminPassword, w.codeAt(secret, 0), ErrCode)
+}
+
+// A backup that is being downloaded takes as much of the disk as the database, so there is one.
+func TestBackupHasItsPlaceUntilItIsClosed(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	f, err := w.Backup(t.Context(), w.admin, adminPassword, "")
+	w.must(err)
+	if len(w.backups) != 1 {
+		t.Error("the place is free while the file is open")
+	}
+
+	// Another close gives back no place of others.
+	w.must(f.Close())
+	if err := f.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the second close: %v", err)
+	}
+	if len(w.backups) != 0 {
+		t.Error("the place is not given back")
+	}
 }

@@ -365,7 +365,7 @@ func matrix() []row {
 			return w.EndTokens(ctx, a, "spare")
 		}, managers},
 		{"Backup", func(ctx context.Context, w *world, a Actor) error {
-			f, err := w.Backup(ctx, a)
+			f, err := w.Backup(ctx, a, adminPassword, "")
 			if err == nil {
 				err = f.Close()
 			}

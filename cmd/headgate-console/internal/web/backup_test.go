@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,14 @@ import (
 func TestBackupIsDownloaded(t *testing.T) {
 	w := newWorld(t)
 	admin := w.as("admin")
-	got := admin.submit("/settings", "/settings/backup", nil).want(http.StatusOK)
+	for _, wrong := range []string{"", "wrong"} {
+		form := url.Values{"password": {wrong}}
+		if got := admin.submit("/settings", "/settings/backup", form).
+			want(http.StatusUnprocessableEntity); got.mistake("password") != "it is not your password" {
+			t.Errorf("beside the password %q it says %q", wrong, got.mistake("password"))
+		}
+	}
+	got := admin.submit("/settings", "/settings/backup", url.Values{"password": {password}}).want(http.StatusOK)
 	const file = "attachment; filename=headgate-console-2026"
 	if name := got.header.Get("Content-Disposition"); !strings.HasPrefix(name, file) {
 		t.Errorf("the file is %q", name)
@@ -28,7 +36,27 @@ func TestBackupIsDownloaded(t *testing.T) {
 	w.must(store.Restore(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "console.db"), backup, false))
 
 	list, err := w.Audit(t.Context(), w.admin, service.AuditQuery{Action: "database.backup"})
-	if err != nil || len(list) != 1 || list[0].Outcome != service.Done {
+	if err != nil || len(list) != 3 || list[0].Outcome != service.Done {
 		t.Errorf("the audit log has %v, %v", list, err)
 	}
+}
+
+// Where the administrator has a second factor, the form asks for a code.
+func TestBackupAsksForACode(t *testing.T) {
+	w := newWorld(t)
+	admin := w.as("admin")
+	if admin.get("/settings").byID("code") != nil {
+		t.Error("the form asks for a code without a second factor")
+	}
+	secret := admin.submit(factorPath, factorPath, url.Values{"password": {password}}).shown()[0]
+	admin.post(factorPath+"/confirm", w.codeOf(secret)).want(http.StatusOK)
+
+	form := url.Values{"password": {password}, "code": {"000000"}}
+	got := admin.submit("/settings", "/settings/backup", form).want(http.StatusUnprocessableEntity)
+	got.legible("the settings after a wrong code")
+	if got.mistake("code") == "" || got.mistake("password") != "" {
+		t.Error("a wrong code is no mistake of its field")
+	}
+	form.Set("code", w.codeOf(secret).Get("code"))
+	admin.submit("/settings", "/settings/backup", form).want(http.StatusOK)
 }

@@ -164,7 +164,7 @@ func matrix() []cell {
 		{"GET /audit", "/audit", nil, manages},
 		{"GET /audit/export", "/audit/export?outcome=refused", nil, manages},
 		{"GET /settings", "/settings", nil, manages},
-		{"POST /settings/backup", "/settings/backup", nil, [6]int{401, 403, 403, 403, 403, 200}},
+		{"POST /settings/backup", "/settings/backup", own, [6]int{401, 403, 403, 403, 403, 200}},
 		{"POST /settings", "/settings", url.Values{"idle": {"1h"}, "life": {"12h"}}, managed},
 
 		{"GET /account", "/account", nil, all},

@@ -16,18 +16,30 @@ type settings struct {
 	Idle, Life string
 	Factor     string // who has to have a second factor
 	Days       string // of a token
+	Own        service.SecondFactor
 	Mistakes   mistakes
 }
 
-func settingsPage(r *request) error {
+func settingsPage(r *request) error { return r.showSettings(http.StatusOK, nil) }
+
+// showSettings shows the settings as they are, with mistakes of another form on the page.
+func (r *request) showSettings(status int, m mistakes) error {
 	s, err := r.Service.Settings(r.req.Context(), r.actor)
 	if err != nil {
 		return err
 	}
-	return r.show(http.StatusOK, "settings", "Settings", settings{
+	return r.showSettingsForm(status, settings{
 		Idle: short(s.SessionIdle), Life: short(s.SessionLife), Factor: string(s.SecondFactor),
-		Days: strconv.Itoa(int(s.TokenLife / (24 * time.Hour))),
+		Days: strconv.Itoa(int(s.TokenLife / (24 * time.Hour))), Mistakes: m,
 	})
+}
+
+func (r *request) showSettingsForm(status int, form settings) (err error) {
+	// The form of a backup asks for a code where there is a second factor.
+	if form.Own, err = r.Service.SecondFactor(r.req.Context(), r.actor); err != nil {
+		return err
+	}
+	return r.show(status, "settings", "Settings", form)
 }
 
 // short writes a duration without its zero units.
@@ -55,7 +67,7 @@ func saveSettings(r *request) error {
 
 	// What cannot be read is not sent to the service, which would take it for a zero.
 	if len(form.Mistakes) > 0 {
-		return r.show(http.StatusUnprocessableEntity, "settings", "Settings", form)
+		return r.showSettingsForm(http.StatusUnprocessableEntity, form)
 	}
 
 	err := r.Service.SaveSettings(r.req.Context(), r.actor, s)
@@ -64,7 +76,7 @@ func saveSettings(r *request) error {
 		for _, f := range invalid.Faults {
 			form.Mistakes.add(settingField(f.Field), f.Message)
 		}
-		return r.show(http.StatusUnprocessableEntity, "settings", "Settings", form)
+		return r.showSettingsForm(http.StatusUnprocessableEntity, form)
 	}
 	if err != nil {
 		return err
@@ -113,7 +125,10 @@ const maxDownload = time.Hour
 // downloadBackup sends a backup of the database. It is an answer to a form, so that no page of
 // another site asks for it.
 func downloadBackup(r *request) error {
-	f, err := r.Service.Backup(r.req.Context(), r.actor)
+	f, err := r.Service.Backup(r.req.Context(), r.actor, r.field("password"), r.field("code"))
+	if m := proofMistakes(err, "password", "code"); m != nil {
+		return r.showSettings(http.StatusUnprocessableEntity, m)
+	}
 	if err != nil {
 		return err
 	}
