@@ -112,6 +112,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("database: %w", err), d.Close())
 	}
 
+	// The disk may be full of them, and the console works beside them.
+	if err := sweep(e.directory(), time.Now()); err != nil {
+		logger.WarnContext(ctx, "what an ended backup has left could not be removed", "error", err)
+	}
+
 	logger.InfoContext(ctx, "the database is open", "took", time.Since(stage.began).Round(time.Millisecond))
 	return d, nil
 }
