@@ -63,7 +63,12 @@ func (s *Service) endBefore(t *store.Tx, m Meta, now int64) error {
 		return err
 	}
 
-	if err := t.DeleteSession(before.User, before.Hash); err != nil {
+	// Another transaction may have ended it since it was read, and has written that.
+	err = t.DeleteSession(before.User, before.Hash)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	row := Actor{user: before.User, via: viaSession, meta: m}.auditRow(now, "session.logout", userObject(before.User))

@@ -2,8 +2,12 @@ package service
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 )
 
 func TestProxyNamesExistingUsers(t *testing.T) {
@@ -118,4 +122,27 @@ func (w *world) session(user, password string) Session {
 	s, err := w.Login(w.t.Context(), user, password, Meta{Address: "192.0.2.7:1"})
 	w.must(err)
 	return s
+}
+
+// A session that another transaction ends meanwhile keeps nobody from logging in.
+func TestLoginWhileTheSessionBeforeEnds(t *testing.T) {
+	w := newWorld(t, maria.Server(t).Database(t))
+	w.person("x", nil)
+	before := must(w.Login(t.Context(), "x", userPassword, Meta{}))
+	actor := w.actor(before)
+
+	// The transaction goes on to see what it saw when it began.
+	once := sync.OnceFunc(func() { w.must(w.Logout(t.Context(), actor)) })
+	w.must(w.db.Update(t.Context(), func(tx *store.Tx) error {
+		if _, err := tx.Session(auth.Digest(before.Token)); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		once()
+		return w.endBefore(tx, Meta{Session: before.Token}, w.now())
+	}))
+
+	rows := w.entries(AuditQuery{Action: "session.logout"})
+	if len(rows) != 1 || rows[0].Note != "" {
+		t.Errorf("the audit log has %+v", rows)
+	}
 }
