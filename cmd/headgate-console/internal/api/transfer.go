@@ -124,6 +124,8 @@ func (c *call) transfer(
 		}
 	}
 
+	// The client may receive the answer slowly.
+	done()
 	return c.send(http.StatusOK, planView{
 		plan.Base, list(plan.Apps), plan.Counts(), mapped(plan.Steps, stepOf), list(plan.LeftAlone), after(saved...),
 	})

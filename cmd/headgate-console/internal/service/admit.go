@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 )
 
@@ -42,15 +43,75 @@ func (p places) takeSoon(ctx context.Context) (giveBack func(), err error) {
 	return p.take(ctx)
 }
 
-// AdmitImport returns a place for an import whose text is not yet in memory. The caller calls done
-// when the import has been answered. The error is a DeniedError for an actor who owns no
-// application, or with compare has no role in any, and ErrBusy if there was no place for ten
-// seconds. PlanImport and Import ask for the same permission again.
+// ownPlaces admit one caller of each user at a time. The zero value is ready.
+type ownPlaces struct {
+	mu sync.Mutex
+	of map[string]*ownPlace // Guarded by mu. It has the users who have or wait for their place.
+}
+
+type ownPlace struct {
+	places
+	callers int // that have it or wait for it
+}
+
+// takeSoon waits for the place of a user, as [places.takeSoon] does.
+func (p *ownPlaces) takeSoon(ctx context.Context, user string) (giveBack func(), err error) {
+	p.mu.Lock()
+	own := p.of[user]
+	if own == nil {
+		own = &ownPlace{places: make(places, 1)}
+		if p.of == nil {
+			p.of = map[string]*ownPlace{}
+		}
+		p.of[user] = own
+	}
+	own.callers++
+	p.mu.Unlock()
+
+	free, err := own.takeSoon(ctx)
+	if err != nil {
+		p.leave(user, own)
+		return nil, err
+	}
+	return func() {
+		free()
+		p.leave(user, own)
+	}, nil
+}
+
+// leave forgets the place of a user whom nobody else waits for.
+func (p *ownPlaces) leave(user string, own *ownPlace) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if own.callers--; own.callers == 0 {
+		delete(p.of, user)
+	}
+}
+
+// AdmitImport returns a place for an import whose text is not yet in memory. A user has one at a
+// time, with all sessions and tokens, so that one slow client does not keep the others out. The
+// caller calls done before the answer is sent, which the client may receive slowly. Further calls
+// of done do nothing. The error is a DeniedError for an actor who owns no application, or with
+// compare has no role in any, and ErrBusy if there was no place for ten seconds. PlanImport and
+// Import ask for the same permission again.
 func (s *Service) AdmitImport(ctx context.Context, a Actor, compare bool) (done func(), err error) {
 	if err := s.mayImport(ctx, a, compare); err != nil {
 		return nil, err
 	}
-	return s.imports.takeSoon(ctx)
+
+	own, err := s.importing.takeSoon(ctx, a.user)
+	if err != nil {
+		return nil, err
+	}
+	shared, err := s.imports.takeSoon(ctx)
+	if err != nil {
+		own()
+		return nil, err
+	}
+	return sync.OnceFunc(func() {
+		shared()
+		own()
+	}), nil
 }
 
 // mayImport refuses an actor who may import nothing at all, before any text is read.

@@ -107,3 +107,66 @@ func TestPlacesAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// One user has one place for an import, whatever sends it, and no other user waits for that.
+func TestImportsOfAUserComeOneByOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p ownPlaces
+		first, err := p.takeSoon(t.Context(), "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		began := time.Now()
+		if _, err := p.takeSoon(t.Context(), "x"); !errors.Is(err, ErrBusy) || time.Since(began) != importPatience {
+			t.Errorf("a second place: %v after %v", err, time.Since(began))
+		}
+		began = time.Now()
+		other, err := p.takeSoon(t.Context(), "y")
+		if err != nil || time.Since(began) != 0 {
+			t.Errorf("the place of another: %v after %v", err, time.Since(began))
+		}
+
+		// Who waits gets what is given back, and nothing is remembered afterwards.
+		time.AfterFunc(time.Second, first)
+		second, err := p.takeSoon(t.Context(), "x")
+		if err != nil || time.Since(began) != time.Second {
+			t.Errorf("the place that was given back: %v after %v", err, time.Since(began))
+		}
+		second()
+		other()
+		if len(p.of) != 0 {
+			t.Errorf("%d users are remembered", len(p.of))
+		}
+	})
+}
+
+// A user with many connections takes one of the places that all share.
+func TestImportsOfOneUserTakeOnePlace(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	owner := w.person("owner", map[string]Role{"a": Owner})
+	done, err := w.AdmitImport(t.Context(), owner, false)
+	w.must(err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error, 3)
+	for range cap(failed) {
+		go func() { failed <- second(w.AdmitImport(ctx, owner, false)) }()
+	}
+	other, err := w.AdmitImport(t.Context(), w.admin, false)
+	w.must(err)
+	if n := len(w.imports); n != 2 {
+		t.Errorf("%d places are taken, want 2", n)
+	}
+
+	cancel()
+	for range cap(failed) {
+		wantErr(t, "an import beside another of the user", <-failed, context.Canceled)
+	}
+	for _, f := range []func(){done, other, done, other} {
+		f()
+	}
+	if len(w.imports) != 0 || len(w.importing.of) != 0 {
+		t.Errorf("%d places are taken, and %d users are remembered", len(w.imports), len(w.importing.of))
+	}
+}

@@ -25,9 +25,10 @@ func (b *BackupFile) Close() error {
 // Backup returns a backup of the database, as the command restore reads it: with all passwords and
 // tokens as hashes, and with the other secrets as they are in the database. The caller closes the
 // file. It requires an administrator who has signed in with a password, that password, and a code
-// if the administrator has a second factor. The error is ErrCode if the code is wrong, ErrCredentials
-// if the password is wrong, a LimitedError after too many failed attempts, and ErrBusy while another
-// backup is written or read. The audit log has a row before the backup begins.
+// if the administrator has a second factor. The error is ErrCode if the code is wrong,
+// ErrCredentials if the password is wrong, a LimitedError after too many failed attempts, and
+// ErrBusy while another backup is written or read. The audit log has a row before the backup
+// begins.
 func (s *Service) Backup(ctx context.Context, a Actor, password, code string) (b *BackupFile, err error) {
 	err = s.withProof(ctx, a, "database.backup", "database", proof{password, code}, (*action).mayBackUp,
 		func(d *action) error { return d.done("", "") })

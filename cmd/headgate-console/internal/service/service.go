@@ -63,8 +63,9 @@ type Service struct {
 	recent    *recentCounts
 	testing   sync.Map // the webhooks to which a test message is being sent
 	imports   places   // for imports in memory
-	parser    places   // for the one import that is being parsed
-	backups   places   // for the one backup that is being written
+	importing ownPlaces
+	parser    places // for the one import that is being parsed
+	backups   places // for the one backup that is being written or read
 
 	// What was read is kept by the version of its rows.
 	sets      *memo[struct{}, policySet]

@@ -33,8 +33,8 @@ func sweep(dir string, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// isScratch reports whether a folder has a name as os.MkdirTemp makes it for a backup or a restore.
-// The directory may be one in which people keep folders of similar names.
+// isScratch reports whether a folder has a name as os.MkdirTemp makes it for a backup or a
+// restore. The directory may be one in which people keep folders of similar names.
 func isScratch(name string) bool {
 	number, ok := strings.CutPrefix(name, ".backup-")
 	if !ok {
@@ -43,8 +43,8 @@ func isScratch(name string) bool {
 	return ok && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// isStale reports whether nothing in a folder was written for staleAfter, and whether it has nothing
-// but the files of one backup.
+// isStale reports whether nothing in a folder was written for staleAfter, and whether it has
+// nothing but the files of one backup.
 func isStale(path string, now time.Time) bool {
 	files, err := os.ReadDir(path)
 	if err != nil {

@@ -23,8 +23,9 @@ type request struct {
 	actor  service.Actor
 	access service.Access // the zero value without a log-in
 
-	proxied bool // the proxy names the user, and there is no session
-	poll    bool // the page has sent it by itself
+	done    func() // gives back the place of an admitted request; nil without one
+	proxied bool   // the proxy names the user, and there is no session
+	poll    bool   // the page has sent it by itself
 }
 
 // public serves a page to all clients.
@@ -76,11 +77,11 @@ func (r *request) serveAdmitted(to route) error {
 		return err
 	}
 
-	done, err := to.admit(r)
-	if err != nil {
+	var err error
+	if r.done, err = to.admit(r); err != nil {
 		return err
 	}
-	defer done()
+	defer r.done()
 
 	if err := r.read(to.maxBytes); err != nil {
 		return err

@@ -25,6 +25,10 @@ func (r *request) send(status int, page []byte) {
 		}
 	}
 
+	// The client may receive the page slowly.
+	if r.done != nil {
+		r.done()
+	}
 	r.w.WriteHeader(status)
 	_, _ = r.w.Write(page) // the client may have gone
 }
