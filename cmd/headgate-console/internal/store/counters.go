@@ -32,6 +32,11 @@ func (t *Tx) RaiseCounter(name string, at int64) error {
 	return t.execOne(ErrNotFound, "UPDATE counters SET value = value + 1, at = ? WHERE name = ?", at, name)
 }
 
+// LockCounter is RaiseCounter without a change of the counter.
+func (t *Tx) LockCounter(name string) error {
+	return t.execOne(ErrNotFound, "UPDATE counters SET value = value WHERE name = ?", name)
+}
+
 // AdvanceCounter sets a counter at the time at in µs, or returns ErrStale if that
 // would lower it.
 func (t *Tx) AdvanceCounter(name string, value, at int64) error {

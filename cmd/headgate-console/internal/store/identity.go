@@ -19,6 +19,9 @@ type identity struct {
 	// ID is random. What is published carries it.
 	ID string `json:"id"`
 
+	// Former is the ID before the last [Tx.RenewID], or "".
+	Former string `json:"former,omitempty"`
+
 	// Places say where the database was when it was opened last, in one or more ways. A database
 	// that is at none of them is a copy, and gets an ID of its own.
 	Places []string `json:"places"`
@@ -43,7 +46,7 @@ func (d *DB) identify(ctx context.Context, r runner, s *stage) error {
 		s.logger.InfoContext(ctx, "the database is a copy, or was moved; it has a new id from now on")
 		fallthrough
 	case !known:
-		is.ID = newID()
+		is.ID, is.Former = newID(), ""
 	}
 
 	is.Places = places
@@ -86,6 +89,12 @@ func (t *Tx) ID() (string, error) {
 	return is.ID, t.db.translate(err)
 }
 
+// FormerID returns the id that the database had before the last RenewID, or "".
+func (t *Tx) FormerID() (string, error) {
+	is, err := readIdentity(t.ctx, t.tx)
+	return is.Former, t.db.translate(err)
+}
+
 // RenewID gives the database a new id and returns it, so that copies of the database which could
 // not be told from it can be from now on.
 func (t *Tx) RenewID() (string, error) {
@@ -93,6 +102,6 @@ func (t *Tx) RenewID() (string, error) {
 	if err != nil {
 		return "", t.db.translate(err)
 	}
-	is.ID = newID()
+	is.ID, is.Former = newID(), is.ID
 	return is.ID, t.db.translate(writeIdentity(t.ctx, t.tx, is))
 }

@@ -36,11 +36,17 @@ func TestADatabaseHasOneID(t *testing.T) {
 			t.Errorf("the id is %q, and %q the next time", first, second)
 		}
 
-		var renewed string
+		var renewed, former string
 		update(t, open(t, url), func(tx *Tx) (err error) {
-			renewed, err = tx.RenewID()
+			if renewed, err = tx.RenewID(); err != nil {
+				return err
+			}
+			former, err = tx.FormerID()
 			return err
 		})
+		if former != first {
+			t.Errorf("the former id is %q, not %q", former, first)
+		}
 		if again := idOf(t, url); again != renewed || renewed == first {
 			t.Errorf("the id was renewed to %q and is %q, after %q", renewed, again, first)
 		}
@@ -86,6 +92,51 @@ func TestACopyOfAFileHasAnotherID(t *testing.T) {
 		}
 		if id := idOf(t, url(move.to)); id != first {
 			t.Errorf("step %d: %s was renamed to %s, and its id is %q, not %q", step, move.from, move.to, id, first)
+		}
+	}
+}
+
+// A file on another disk, or of another host, that has the same number is another file.
+func TestACopyOnAnotherDiskHasAnotherID(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "console.db")
+	url := "sqlite://" + path
+	first := idOf(t, url)
+	here := inode(path)
+	if here == "" {
+		t.Skip("a file is known by its path alone here")
+	}
+	parts := regexp.MustCompile(`^([0-9]+):([0-9]+)@(.+)$`).FindStringSubmatch(here)
+	if parts == nil {
+		t.Fatalf("the file is %q", here)
+	}
+
+	// The path is another one each time, so the number alone counts.
+	for place, same := range map[string]bool{
+		here: true, parts[2]: false, "0" + here: false, here + "x": false,
+		parts[1] + ":" + parts[2] + "@": false,
+	} {
+		moved := func(tx *Tx) error {
+			return writeIdentity(tx.ctx, tx.tx, identity{ID: first, Former: "before",
+				Places: []string{"path:/elsewhere/console.db", "file:" + place}})
+		}
+		db := open(t, url)
+		update(t, db, moved)
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		if id := idOf(t, url); (id == first) != same {
+			t.Errorf("a file that was at %q before, and is at %q, has the id %q of %q", place, here, id, first)
+		}
+
+		// What the original had before is of the original.
+		var former string
+		update(t, open(t, url), func(tx *Tx) (err error) {
+			former, err = tx.FormerID()
+			return err
+		})
+		if (former == "before") != same {
+			t.Errorf("from %q to %q: the former id is %q", place, here, former)
 		}
 	}
 }
