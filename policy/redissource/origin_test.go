@@ -104,6 +104,29 @@ func TestPublishFromReplacesOnlyItsOwn(t *testing.T) {
 	}
 }
 
+// What Next says before is what is published, over nothing and over each version.
+func TestNextIsTheVersionOfASet(t *testing.T) {
+	r := newRoom(t)
+	expected := ""
+	for i := range 3 {
+		set := one(t, fmt.Sprint("p", i), "1/1m")
+		next, err := r.Next(set, expected)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if expected = r.from(set, of("mine", int64(i)), ""); next != expected {
+			t.Errorf("%q is published, and was to be %q", expected, next)
+		}
+	}
+
+	if next, err := r.Next(one(t, "p", "1/1m"), "x.y"); next != "" || err != nil {
+		t.Errorf("after what is no version: %q, %v", next, err)
+	}
+	if _, err := r.Next(policy.Set{{}}, ""); err == nil {
+		t.Error("a set that cannot be published has a version")
+	}
+}
+
 func TestPublishFromRefusesWhatIsNoOrigin(t *testing.T) {
 	r := newRoom(t)
 	for _, origin := range []redissource.Origin{{Database: "two words"}, {Database: "A"}, {Revision: 1},

@@ -37,6 +37,9 @@ func (s *Source) Publish(ctx context.Context, set policy.Set, expected string) (
 // database instead, unless that is "". Any other set stays, and so does one of a later revision
 // of the same database, and another set of the same revision: a copy of the database has
 // published it. The error is an [*OwnerError] then. Redis decides all of it in one step.
+//
+// A copy that is behind cannot be told by its revision once it has counted as far. So the program
+// expects only a version that it has published itself, or was about to publish, see [Source.Next].
 func (s *Source) PublishFrom(
 	ctx context.Context, set policy.Set, expected string, from Origin, instead string,
 ) (version string, err error) {
@@ -71,6 +74,17 @@ func (s *Source) PublishFrom(
 		return "", &OwnerError{current, origin}
 	}
 	return "", &ConflictError{Expected: expected, Current: current}
+}
+
+// Next returns the version under which PublishFrom publishes the set if it replaces the expected
+// version. A program that stores it before knows its own set after a crash in between. It is "" if
+// the expected version is not one that Publish returns.
+func (s *Source) Next(set policy.Set, expected string) (version string, err error) {
+	data, err := policy.EncodeJSON(set)
+	if err != nil {
+		return "", err
+	}
+	return successor(expected, digest(data)), nil
 }
 
 // successor returns the version that follows version if it has the digest sum. If
