@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/policy"
@@ -205,4 +206,46 @@ func TestACopyTakesOverByItsAdministrator(t *testing.T) {
 	// The first one is refused from then on. A console that starts where it was finds the same.
 	third := atDesk(t, server.Addr, "sqlite://"+path)
 	third.refused()
+}
+
+// A backup that is older than what is published replaces it by a decision alone: neither by more
+// saves than there were since, nor after a restart, and in Redis emptied not before the owner.
+func TestABackupTakesOverByItsAdministrator(t *testing.T) {
+	everyEngine(t, func(t *testing.T, db, _ string) {
+		server := redistest.Start(t)
+		file := filepath.Join(t.TempDir(), "backup")
+		first := atDesk(t, server.Addr, db)
+		first.save("a", "5/1m")
+		first.shows("a")
+		until(t, "it is noted", func() bool { return !first.pending() })
+		first.must(store.Backup(t.Context(), db, file))
+		first.save("newer", "5/1m")
+		first.shows("a newer")
+		until(t, "it is noted", func() bool { return !first.pending() })
+		first.must(first.Close())
+		first.must(store.Restore(t.Context(), db, file, true))
+
+		second := atDesk(t, server.Addr, db)
+		for _, name := range []string{"b", "c", "d"} {
+			second.save(name, "5/1m")
+			begun := time.Now()
+			second.wake()
+			until(t, "a look", func() bool { return second.Publisher.Status().At.After(begun) })
+			if e := second.refused(); !e.Copy || second.names() != "a newer" {
+				t.Fatalf("after %s: %+v, and %q is published", name, e, second.names())
+			}
+		}
+		second.must(second.Close())
+
+		third := atDesk(t, server.Addr, db)
+		if e := third.refused(); !e.Copy || third.names() != "a newer" {
+			t.Errorf("after a restart: %+v, and %q is published", e, third.names())
+		}
+		third.must(third.Close())
+		third.must(redis.NewClient(&redis.Options{Addr: server.Addr}).FlushAll(t.Context()).Err())
+		fourth := atDesk(t, server.Addr, db)
+		if e := fourth.refused(); e.Published.Version != "" {
+			t.Errorf("in an empty Redis: %+v", e)
+		}
+	})
 }

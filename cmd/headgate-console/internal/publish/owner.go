@@ -3,6 +3,8 @@ package publish
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"reflect"
@@ -21,6 +23,7 @@ const emptyFor = time.Minute
 type ForeignError struct {
 	Published redissource.Published
 	Copy      bool // a copy of this database has published them
+	Before    bool // they are of this database, which was refused before
 }
 
 // Error says whose policies are published, without the id, which any program may have written.
@@ -31,6 +34,8 @@ func (e *ForeignError) Reason() string {
 	switch {
 	case e.Published.Version == "":
 		return "Redis is empty, and held the policies of another database before"
+	case e.Before:
+		return "Redis has earlier policies of this database, and held others since"
 	case e.Copy:
 		return "Redis has newer policies, which a copy of this database has published"
 	case e.Published.Origin.Database == "":
@@ -51,27 +56,50 @@ func (s Status) Foreign() *ForeignError {
 // Owner is what the database knows of its right to publish.
 type Owner struct {
 	Database string // its id
+	Former   string // the id that it had before an administrator took over, or ""
 
-	// Replaces is the published version that an administrator has decided to replace, whosever it
-	// is, or "".
+	// Labels are those under which it has published last, or was about to. A copy of the database
+	// has them too, but none that came after it was made.
+	Labels []string
+
+	// Replaces is the [Digest] of the published version that an administrator has decided to
+	// replace, whosever it is, or "".
 	Replaces string
+
+	// Refused says that it was refused, and neither was published since nor did an administrator
+	// decide.
+	Refused bool
 }
 
-// foreign returns an error if the published set is not that of this database. version is that of
-// the set in the database, and known the label under which the database has published last.
-func (w *Worker) foreign(ctx context.Context, there redissource.Published, o Owner, version int64, known string) error {
+// is reports whether an id is one of the database.
+func (o Owner) is(database string) bool {
+	return database != "" && (database == o.Database || database == o.Former)
+}
+
+// Digest returns a text for a published version, which any program may have written: as long for
+// each of them, and of lower-case letters and digits.
+func Digest(version string) string {
+	sum := sha256.Sum256([]byte(version))
+	return hex.EncodeToString(sum[:])
+}
+
+// foreign returns an error if the published set is not that of this database. known is the label
+// under which the database has published last. A set of the own id is that of a copy unless its
+// label is known: the revisions of both count on from the same one.
+func (w *Worker) foreign(ctx context.Context, there redissource.Published, o Owner, known string) error {
 	if there.Version == "" {
-		return w.missing(there)
+		return w.missing(there, o)
 	}
 	w.emptySince = time.Time{}
 
-	switch own := there.Origin.Database == o.Database; {
-	case there.Version == o.Replaces, own && there.Origin.Revision <= version:
+	own := there.Version == known || slices.Contains(o.Labels, there.Version)
+	switch {
+	case Digest(there.Version) == o.Replaces, o.is(there.Origin.Database) && own && !o.Refused:
 		return nil
-	case own:
-		return &ForeignError{there, true}
+	case o.is(there.Origin.Database):
+		return &ForeignError{Published: there, Copy: !own, Before: own}
 	case there.Origin.Database != "":
-		return &ForeignError{there, false}
+		return &ForeignError{Published: there}
 	case there.Version == known: // this database has published it, by a console that wrote no origin
 		return nil
 	}
@@ -81,19 +109,30 @@ func (w *Worker) foreign(ctx context.Context, there redissource.Published, o Own
 	if err == nil && t.Keeps() {
 		return nil
 	}
-	return cmp.Or(err, error(&ForeignError{there, false}))
+	return cmp.Or(err, error(&ForeignError{Published: there}))
 }
 
-// missing returns an error if a set of another database has been there until lately.
-func (w *Worker) missing(there redissource.Published) error {
-	if w.Status().Foreign() == nil {
+// refused stores that the database was refused, if err says so, and returns err. The database may
+// know more by now than o, such as that an administrator has taken over.
+func (w *Worker) refused(ctx context.Context, o Owner, err error) error {
+	var foreign *ForeignError
+	if !errors.As(err, &foreign) || o.Refused {
+		return err
+	}
+	return errors.Join(err, w.o.Source.Refused(ctx, foreign.Published.Version))
+}
+
+// missing returns an error if a database that was refused finds that nothing is published any
+// more, until the owner has had time to publish again.
+func (w *Worker) missing(there redissource.Published, o Owner) error {
+	if !o.Refused {
 		return nil
 	}
 	if w.emptySince.IsZero() {
 		w.emptySince = time.Now()
 	}
 	if time.Since(w.emptySince) < emptyFor {
-		return &ForeignError{there, false}
+		return &ForeignError{Published: there}
 	}
 	return nil
 }
@@ -175,12 +214,21 @@ func content(p *policy.Policy) policy.Written {
 	return is
 }
 
-// replace publishes the set over what is there, and turns a refusal into a ForeignError.
+// replace publishes the set over what is there, and turns a refusal into a ForeignError. The label
+// is stored before, so that the database knows its set though this ends in between.
 func (w *Worker) replace(
 	ctx context.Context, set policy.Set, version int64, there redissource.Published, o Owner,
 ) (label string, err error) {
+	next, err := w.o.Publisher.Next(set, there.Version)
+	if err == nil && next != "" {
+		err = w.o.Source.Intend(ctx, next)
+	}
+	if err != nil {
+		return "", fmt.Errorf("version %d: %w", version, err)
+	}
+
 	instead := ""
-	if there.Version == o.Replaces {
+	if Digest(there.Version) == o.Replaces || there.Origin.Database == o.Former {
 		instead = there.Origin.Database
 	}
 
@@ -190,7 +238,7 @@ func (w *Worker) replace(
 	var taken *redissource.OwnerError
 	if errors.As(err, &taken) {
 		there := redissource.Published{Version: taken.Version, Origin: taken.Origin}
-		return "", &ForeignError{there, taken.Origin.Database == o.Database}
+		return "", &ForeignError{Published: there, Copy: o.is(taken.Origin.Database)}
 	}
 	if err != nil {
 		return "", fmt.Errorf("version %d: %w", version, err)

@@ -65,18 +65,14 @@ func TestWorkerKeepsTheSetOfAnotherDatabase(t *testing.T) {
 		}
 
 		// The decision is about one version. They publish another one before the worker looks.
-		d.mu.Lock()
-		d.replaces = "9.x"
-		d.mu.Unlock()
+		d.takeOver("9.x")
 		p.set(func(p *place) { p.label = "10.y" })
 		w.Wake()
 		synctest.Wait()
 		wantSizes(t, p)
 
 		// Now it is about the version that is there.
-		d.mu.Lock()
-		d.replaces = "10.y"
-		d.mu.Unlock()
+		d.takeOver("10.y")
 		w.Wake()
 		synctest.Wait()
 		wantSizes(t, p, 2)
@@ -122,18 +118,133 @@ func TestWorkerReplacesASetWithoutOriginThatItHas(t *testing.T) {
 	}
 }
 
-// A copy of the database that could not be told from it is one by its revision.
+// own is a place with the fifth set of the database, or of a copy with its id.
+func own(label string) *place {
+	p := newPlace()
+	p.label, p.origin = label, redissource.Origin{Database: "mine", Revision: 5}
+	p.published = make(policy.Set, 5)
+	return p
+}
+
+// A copy of the database that could not be told from it is one by the label that it has published.
+// Neither more changes nor another console lift the refusal, and a take-over does.
 func TestWorkerKeepsTheSetOfANewerCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, p := &database{version: 4, published: 4, label: "4.z"}, theirs()
-		p.origin = redissource.Origin{Database: "mine", Revision: 5}
+		d, p := &database{version: 4, published: 4, label: "4.4", labels: []string{"3.3", "4.4"}}, own("5.5")
+		for range 3 {
+			w := start(t, d, p)
+			for range 3 {
+				d.change()
+				w.Wake()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if e := w.Status().Foreign(); e == nil || !e.Copy {
+					t.Errorf("at the version %d: %+v", d.version, w.Status())
+				}
+			}
+			w.Close()
+		}
+		wantSizes(t, p)
+
+		// Though Redis is set back to a set of this database, it is not that of this one alone.
+		p.set(func(p *place) { p.label, p.origin.Revision = "4.4", 4 })
 		w := start(t, d, p)
 		defer w.Close()
 		synctest.Wait()
-		if e := w.Status().Foreign(); e == nil || !e.Copy {
-			t.Errorf("%+v", w.Status())
+		if e := w.Status().Foreign(); e == nil || e.Copy || !e.Before {
+			t.Errorf("Redis is set back: %+v", w.Status())
 		}
 		wantSizes(t, p)
+
+		d.takeOver("4.4")
+		w.Wake()
+		synctest.Wait()
+		wantSizes(t, p, 13)
+		d.change()
+		w.Wake()
+		synctest.Wait()
+		wantSizes(t, p, 13, 14)
+	})
+}
+
+// The first look of a copy with more changes than the database replaces nothing.
+func TestWorkerOfACopyThatIsAheadReplacesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := &database{version: 90, published: 4, label: "4.4", labels: []string{"4.4"}}, own("5.5")
+		w := start(t, d, p)
+		defer w.Close()
+		synctest.Wait()
+		wantSizes(t, p)
+		if e := w.Status().Foreign(); e == nil || !e.Copy || !d.refused {
+			t.Errorf("%+v, stored: %v", w.Status(), d.refused)
+		}
+	})
+}
+
+// A set that was published before a crash is that of the database, though it was not noted, and so
+// is an earlier one that Redis has again.
+func TestWorkerKnowsItsOwnSets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &database{version: 4, published: 4, label: "4.4", labels: []string{"3.3", "4.4"}, forgets: true}
+		p := own("4.4")
+
+		// It ends between publishing and noting it.
+		d.change()
+		w := start(t, d, p)
+		synctest.Wait()
+		wantSizes(t, p, 5)
+		w.Close()
+
+		// The next console goes on.
+		d.forgets = false
+		d.change()
+		w = start(t, d, p)
+		defer w.Close()
+		synctest.Wait()
+		wantSizes(t, p, 5, 6)
+
+		// Redis has lost its last changes.
+		p.set(func(p *place) { p.label, p.origin.Revision = "3.3", 3 })
+		w.Wake()
+		synctest.Wait()
+		wantSizes(t, p, 5, 6, 6)
+		if w.Status().Err != nil || d.refused {
+			t.Errorf("%+v, refused %v", w.Status(), d.refused)
+		}
+	})
+}
+
+// A console that had read the id before it was renewed may still publish under it.
+func TestWorkerKnowsItsSetsOfTheFormerID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &database{version: 5, published: 4, label: "4.4", labels: []string{"5.5"}, id: "new", former: "mine"}
+		p := own("5.5")
+		w := start(t, d, p)
+		defer w.Close()
+		synctest.Wait()
+		wantSizes(t, p, 5)
+		if w.Status().Err != nil || p.origin.Database != "new" {
+			t.Errorf("%+v of %+v", w.Status(), p.origin)
+		}
+	})
+}
+
+// A console that was refused because it had not seen the decision of an administrator yet leaves
+// no trace.
+func TestWorkerThatWasRefusedReadsAgainWhatWasDecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := &database{set: named("9/1m", "mine")}, theirs()
+		d.change()
+		d.afterOwner = func() { d.takeOver("9.x") }
+		w := start(t, d, p)
+		defer w.Close()
+		synctest.Wait()
+		if d.refused {
+			t.Error("the refusal is stored after the decision")
+		}
+		time.Sleep(DefaultCheck)
+		synctest.Wait()
+		wantSizes(t, p, 1)
 	})
 }
 
@@ -147,7 +258,11 @@ func TestWorkerThatWasRefusedLeavesAnEmptyRedisToTheOwner(t *testing.T) {
 		defer w.Close()
 		synctest.Wait()
 
+		// Another console of the database starts after that, and knows it too.
 		p.set(func(p *place) { p.label, p.origin = "", redissource.Origin{} })
+		w.Close()
+		w = start(t, d, p)
+		defer w.Close()
 		time.Sleep(emptyFor - DefaultCheck)
 		synctest.Wait()
 		wantSizes(t, p)

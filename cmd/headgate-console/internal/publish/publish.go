@@ -30,6 +30,9 @@ type Publisher interface {
 	PublishFrom(
 		ctx context.Context, set policy.Set, expected string, from redissource.Origin, instead string,
 	) (label string, err error)
+
+	// Next returns the label that PublishFrom will give the set, or "" if that is not known.
+	Next(set policy.Set, expected string) (label string, err error)
 }
 
 // Source is the database. Its methods are safe for concurrent use.
@@ -38,13 +41,20 @@ type Source interface {
 	// one, the version that was published last, and its label.
 	Pending(ctx context.Context) (version, published int64, label string, err error)
 
-	// Owner returns the id of the database, and what it may replace.
+	// Owner returns what the database knows of its right to publish.
 	Owner(ctx context.Context) (Owner, error)
+
+	// Intend stores the label under which a set is about to be published, for the Labels of Owner.
+	Intend(ctx context.Context, label string) error
+
+	// Refused stores that what is published under a label was not replaced, so that Owner says it
+	// from then on, unless an administrator has decided meanwhile to replace it.
+	Refused(ctx context.Context, label string) error
 
 	// Snapshot returns the set and its version.
 	Snapshot(ctx context.Context) (policy.Set, int64, error)
 
-	// Published stores the version and label that were published.
+	// Published stores the version and label that were published. A refusal is over then.
 	Published(ctx context.Context, version int64, label string) error
 }
 
@@ -224,8 +234,8 @@ func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
 
 	// A database that is refused has this known at once, and not only when it has something to
 	// publish.
-	if err := w.foreign(ctx, there, owner, version, known); err != nil {
-		return published, err
+	if err := w.foreign(ctx, there, owner, known); err != nil {
+		return published, w.refused(ctx, owner, err)
 	}
 
 	// The version alone does not show that a set was published again by others, or lost with Redis:
@@ -241,7 +251,7 @@ func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
 		return published, err
 	}
 	if known, err = w.replace(ctx, set, version, there, owner); err != nil {
-		return published, err
+		return published, w.refused(ctx, owner, err)
 	}
 
 	return version, w.o.Source.Published(ctx, version, known)

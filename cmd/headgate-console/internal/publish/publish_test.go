@@ -4,7 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,9 +27,14 @@ type database struct {
 	version, published int64
 	label              string
 	id                 string // "" means "mine"
-	replaces           string
+	former             string
+	labels             []string
+	replaces           string // a label
+	refused            bool
+	forgets            bool       // Published is lost, as in a crash
 	set                policy.Set // nil means one of as many policies as the version
 	beforeSnapshot     func()
+	afterOwner         func()
 }
 
 func (d *database) change() int64 {
@@ -42,9 +51,37 @@ func (d *database) Pending(context.Context) (version, published int64, label str
 }
 
 func (d *database) Owner(context.Context) (Owner, error) {
+	if d.afterOwner != nil {
+		defer d.afterOwner()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return Owner{Database: cmp.Or(d.id, "mine"), Replaces: d.replaces}, nil
+	o := Owner{Database: cmp.Or(d.id, "mine"), Former: d.former, Labels: slices.Clone(d.labels), Refused: d.refused}
+	if d.replaces != "" {
+		o.Replaces = Digest(d.replaces)
+	}
+	return o, nil
+}
+
+func (d *database) Intend(_ context.Context, label string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.labels = append(d.labels, label)
+	return nil
+}
+
+func (d *database) Refused(_ context.Context, label string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.refused = label != d.replaces
+	return nil
+}
+
+// takeOver decides as an administrator does.
+func (d *database) takeOver(label string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.replaces, d.refused = label, false
 }
 
 func (d *database) Snapshot(context.Context) (policy.Set, int64, error) {
@@ -62,6 +99,10 @@ func (d *database) Snapshot(context.Context) (policy.Set, int64, error) {
 func (d *database) Published(_ context.Context, version int64, label string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.forgets {
+		return errAway
+	}
+	d.refused = false
 	if version >= d.published {
 		d.published, d.label = version, label
 	}
@@ -116,13 +157,24 @@ func (p *place) PublishFrom(
 	if expected != p.label {
 		return "", errors.New("another is there")
 	}
-	if owner := p.origin.Database; owner != "" && owner != from.Database && owner != instead {
+	if owner := p.origin.Database; p.label != "" && owner != "" && owner != from.Database && owner != instead {
 		return "", &redissource.OwnerError{Version: p.label, Origin: p.origin}
 	}
 	p.sizes = append(p.sizes, len(set))
 	p.writes++
-	p.label, p.origin, p.published = string(rune('a'+p.writes)), from, set
+	p.label, p.origin, p.published = nextLabel(set, expected), from, set
 	return p.label, nil
+}
+
+func (p *place) Next(set policy.Set, expected string) (string, error) {
+	return nextLabel(set, expected), nil
+}
+
+// nextLabel is a number that counts up and the size of the set.
+func nextLabel(set policy.Set, expected string) string {
+	number, _, _ := strings.Cut(expected, ".")
+	n, _ := strconv.Atoi(number)
+	return fmt.Sprintf("%d.%d", n+1, len(set))
 }
 
 func (p *place) set(f func(*place)) {
@@ -279,6 +331,7 @@ func TestWorkerKeepsNewerSets(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
+				d.Intend(t.Context(), label)
 				d.Published(t.Context(), 2, label)
 			})
 		}

@@ -2,12 +2,16 @@ package service
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -20,26 +24,107 @@ type Outbox struct{ s *Service }
 // Outbox returns the outbox of the service.
 func (s *Service) Outbox() Outbox { return Outbox{s} }
 
-// publishedName is the setting that holds the arguments of Published.
-const publishedName = "published"
+// The settings of the outbox. Each is missing until it is first written.
+const (
+	publishedName = "published"    // the label of the set that was published last
+	labelsName    = "publications" // the Labels of publish.Owner, as a JSON list, the oldest first
+	takeoverName  = "takeover"     // the digest of the published version that may be replaced
+	refusedName   = "refused"      // the digest of the one that was not replaced, or ""
+)
 
-// takeoverName is the setting that holds the published version which may be replaced.
-const takeoverName = "takeover"
+// maxLabels is how many labels the database knows. Consoles that publish at the same time, and a
+// Redis that loses its last changes, take few of them.
+const maxLabels = 32
 
-// Owner returns the id of the database, and the published version that an administrator has
-// decided to replace.
+// Owner returns what the database knows of its right to publish.
 func (o Outbox) Owner(ctx context.Context) (owner publish.Owner, err error) {
 	err = o.s.db.View(ctx, func(t *store.Tx) error {
-		if owner.Database, err = t.ID(); err != nil {
-			return err
+		var refused string
+		for _, read := range []struct {
+			to   *string
+			from func() (string, error)
+		}{
+			{&owner.Database, t.ID},
+			{&owner.Former, t.FormerID},
+			{&owner.Replaces, func() (string, error) { return settingOf(t, takeoverName) }},
+			{&refused, func() (string, error) { return settingOf(t, refusedName) }},
+		} {
+			text, err := read.from()
+			if err != nil {
+				return err
+			}
+			*read.to = text
 		}
-		owner.Replaces, err = t.Setting(takeoverName)
-		if errors.Is(err, store.ErrNotFound) {
-			return nil
-		}
+
+		owner.Refused = refused != ""
+		owner.Labels, err = labelsOf(t)
 		return err
 	})
 	return owner, err
+}
+
+// Intend stores the label under which a set is about to be published.
+func (o Outbox) Intend(ctx context.Context, label string) error {
+	return o.s.db.Update(ctx, func(t *store.Tx) error {
+		// Two consoles write one after the other, so that neither loses the label of the other.
+		if err := t.LockCounter(store.CounterPublished); err != nil {
+			return err
+		}
+		return addLabel(t, label)
+	})
+}
+
+// Refused stores that what is published under a label was not replaced, unless an administrator
+// has decided meanwhile to replace it.
+func (o Outbox) Refused(ctx context.Context, label string) error {
+	return o.s.db.Update(ctx, func(t *store.Tx) error {
+		// A take-over raises this counter, and is finished or begins later.
+		if err := t.LockCounter(store.CounterPolicies); err != nil {
+			return err
+		}
+		replaces, err := settingOf(t, takeoverName)
+		if err != nil || replaces == publish.Digest(label) {
+			return err
+		}
+		return t.SetSetting(refusedName, publish.Digest(label))
+	})
+}
+
+// settingOf returns a setting, or "" for one that is missing.
+func settingOf(t *store.Tx, name string) (string, error) {
+	value, err := t.Setting(name)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	return value, err
+}
+
+// labelsOf returns the labels that the database knows.
+func labelsOf(t *store.Tx) (labels []string, err error) {
+	text, err := settingOf(t, labelsName)
+	if err != nil || text == "" {
+		return nil, err
+	}
+	if err := json.Unmarshal([]byte(text), &labels); err != nil {
+		return nil, fmt.Errorf("the setting %s: %w", labelsName, err)
+	}
+	return labels, nil
+}
+
+// addLabel makes a label the newest one that the database knows.
+func addLabel(t *store.Tx, label string) error {
+	labels, err := labelsOf(t)
+	if err != nil {
+		return err
+	}
+	labels = slices.DeleteFunc(labels, func(l string) bool { return l == label })
+	labels = append(labels, label)
+
+	text, err := json.Marshal(labels[max(0, len(labels)-maxLabels):])
+	if err != nil {
+		return err
+	}
+	return t.SetSetting(labelsName, string(text))
 }
 
 // Pending returns the version of the set, the version that was published last,
@@ -56,19 +141,10 @@ func (o Outbox) Pending(ctx context.Context) (version, published int64, label st
 		}
 
 		version, published = c.Value, p.Value
-		label, err = labelOf(t)
+		label, err = settingOf(t, publishedName)
 		return err
 	})
 	return version, published, label, err
-}
-
-// labelOf returns the label of the set that was published last. One that never was has none.
-func labelOf(t *store.Tx) (string, error) {
-	label, err := t.Setting(publishedName)
-	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
-	}
-	return label, err
 }
 
 // Snapshot returns all policies without names of people, and the version of the
@@ -97,9 +173,19 @@ func (o Outbox) Snapshot(ctx context.Context) (set policy.Set, version int64, er
 }
 
 // Published stores that a version was published under a label, unless a newer one
-// is stored.
+// is stored. A refusal is over then.
 func (o Outbox) Published(ctx context.Context, version int64, label string) error {
 	return o.s.db.Update(ctx, func(t *store.Tx) error {
+		if err := t.LockCounter(store.CounterPublished); err != nil {
+			return err
+		}
+		if err := t.SetSetting(refusedName, ""); err != nil {
+			return err
+		}
+		if err := addLabel(t, label); err != nil {
+			return err
+		}
+
 		err := t.AdvanceCounter(store.CounterPublished, version, o.s.now())
 		if errors.Is(err, store.ErrStale) {
 			return nil
@@ -133,7 +219,7 @@ func (s *Service) Publishing(ctx context.Context, a Actor) (v Publishing, err er
 			return err
 		}
 		v = Publishing{Version: c.Value, ChangedAt: instant(c.At), Published: p.Value, At: instant(p.At)}
-		v.Label, err = labelOf(d.Tx)
+		v.Label, err = settingOf(d.Tx, publishedName)
 		return err
 	})
 	return v, err
@@ -148,19 +234,27 @@ func (s *Service) TakeOver(ctx context.Context, a Actor, version, what string) e
 		if err := d.manage(); err != nil {
 			return err
 		}
-		if version == "" || len(version) > maxPublishedVersion || !utf8.ValidString(version) {
-			return invalid("version", "it is not the version of what is published")
+		if version == "" {
+			return invalid("version", "nothing is published")
 		}
 
-		if err := d.SetSetting(takeoverName, version); err != nil {
+		if err := d.SetSetting(takeoverName, publish.Digest(version)); err != nil {
+			return err
+		}
+		if err := d.SetSetting(refusedName, ""); err != nil {
 			return err
 		}
 		if _, err := d.RenewID(); err != nil {
 			return err
 		}
-		return d.done(version, what)
+		return d.done(legible(version), what)
 	})
 }
 
-// maxPublishedVersion is more bytes than the version of a published set has.
-const maxPublishedVersion = 128
+// legible returns a published version for people. Any program may have written it.
+func legible(version string) string {
+	if textform.Check(version, len(version)) != nil {
+		return textform.Clip(strconv.QuoteToASCII(version))
+	}
+	return textform.Clip(version)
+}

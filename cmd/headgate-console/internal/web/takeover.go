@@ -22,7 +22,7 @@ func takeoverPage(r *request) error {
 	}
 	return r.confirm(confirmation{
 		Title: "Publish the policies of this database over those in Redis?", Consequences: whatIsLost(t),
-		Action: "/takeover", Fields: []hidden{{"version", t.Version}},
+		Action: "/takeover", Fields: []hidden{{"version", publish.Digest(t.Version)}},
 		Button: "Take over", Danger: !t.Keeps(), Back: "/",
 	})
 }
@@ -33,7 +33,7 @@ func takeOver(r *request) error {
 	if err != nil {
 		return err
 	}
-	if !r.confirmed() || t.Version == "" || t.Version != r.field("version") {
+	if !r.confirmed() || t.Version == "" || publish.Digest(t.Version) != r.field("version") {
 		return takeoverPage(r)
 	}
 

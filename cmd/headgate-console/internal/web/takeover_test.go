@@ -63,14 +63,15 @@ func TestTakeOverSaysFirstWhatIsLost(t *testing.T) {
 		t.Errorf("it is not escaped:\n%s", asked.text)
 	}
 	form := asked.form("/takeover")
-	if form.Get("version") != lost.Version || form.Get("confirm") != "yes" {
+	if form.Get("version") != publish.Digest(lost.Version) || form.Get("confirm") != "yes" {
 		t.Errorf("the form is %v", form)
 	}
 
 	// Another version is published meanwhile, so the answer is the question about it.
 	lost.Version, lost.Gone = "10.y", []string{"other"}
 	again := b.post("/takeover", form).want(http.StatusOK)
-	if form = again.form("/takeover"); form.Get("version") != "10.y" || !strings.Contains(again.text, "other") {
+	form = again.form("/takeover")
+	if form.Get("version") != publish.Digest("10.y") || !strings.Contains(again.text, "other") {
 		t.Errorf("the question is %s", again.text)
 	}
 	before, err := w.Outbox().Owner(t.Context())
@@ -89,13 +90,35 @@ func TestTakeOverSaysFirstWhatIsLost(t *testing.T) {
 	b.post("/takeover", form).goes("/?done=takeover")
 	after, err := w.Outbox().Owner(t.Context())
 	w.must(err)
-	if after.Replaces != "10.y" || after.Database == before.Database {
+	if after.Replaces != publish.Digest("10.y") || after.Database == before.Database {
 		t.Errorf("%+v, and before %+v", after, before)
 	}
 	rows, err := w.Audit(t.Context(), w.admin, service.AuditQuery{Action: "publishing.takeover", Outcome: service.Done})
 	w.must(err)
 	if len(rows) != 1 || rows[0].Before != "10.y" || !strings.HasPrefix(rows[0].After, "1 policy is in Redis") {
 		t.Errorf("the audit log has %+v", rows)
+	}
+}
+
+// Whatever another program has written for the version, the form says which one it is.
+func TestTakeOverOfAnyVersion(t *testing.T) {
+	w, lost := foreignWorld(t)
+	b := w.as(service.FirstUser)
+	for version, shown := range map[string]string{
+		"7.abc":                  "7.abc",
+		strings.Repeat("9", 300): strings.Repeat("9", 100) + "…",
+		"10.\xff\xfe":            `"10.\xff\xfe"`,
+		"10.\x00<b>":             `"10.\x00<b>"`,
+	} {
+		lost.Version = version
+		b.post("/takeover", b.get("/takeover").want(http.StatusOK).form("/takeover")).goes("/?done=takeover")
+		owner, err := w.Outbox().Owner(t.Context())
+		w.must(err)
+		rows, err := w.Audit(t.Context(), w.admin, service.AuditQuery{Action: "publishing.takeover"})
+		w.must(err)
+		if owner.Replaces != publish.Digest(version) || rows[0].Before != shown {
+			t.Errorf("%q: %+v, and the audit log has %q", version, owner, rows[0].Before)
+		}
 	}
 }
 
