@@ -13,14 +13,14 @@ import (
 )
 
 // writeDocs writes benchmarks.md, charts into the folder bench beside it, and the table of speed
-// into README.md of the folder above.
-func writeDocs(dir string, tables []Table) error {
+// into README.md of the folder above. The page has the command with its flags.
+func writeDocs(dir, flags string, tables []Table) error {
 	if err := drawCharts(filepath.Join(dir, "bench"), tables); err != nil {
 		return err
 	}
 
 	var b bytes.Buffer
-	fmt.Fprintf(&b, intro, machine())
+	fmt.Fprintf(&b, intro, flags, machine())
 
 	// A chart without figures has no file that the page could show.
 	for _, c := range charts {
@@ -45,7 +45,7 @@ const intro = `# Benchmarks
 This page is written, charts and all, by one command:
 
 ` + "```" + `sh
-go -C bench run . -docs ../docs
+go -C bench run . %s-docs ../docs
 ` + "```" + `
 
 %s

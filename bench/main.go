@@ -100,7 +100,11 @@ func run(p pace, only string, asJSON bool, docs string) error {
 	}
 
 	if docs != "" {
-		if err := writeDocs(docs, tables); err != nil {
+		flags := ""
+		if p == quick {
+			flags = "-quick "
+		}
+		if err := writeDocs(docs, flags, tables); err != nil {
 			return err
 		}
 	}
