@@ -55,36 +55,36 @@ type ownPlace struct {
 }
 
 // takeSoon waits for the place of a user, as [places.takeSoon] does.
-func (p *ownPlaces) takeSoon(ctx context.Context, user string) (giveBack func(), err error) {
-	p.mu.Lock()
-	own := p.of[user]
+func (o *ownPlaces) takeSoon(ctx context.Context, user string) (giveBack func(), err error) {
+	o.mu.Lock()
+	own := o.of[user]
 	if own == nil {
 		own = &ownPlace{places: make(places, 1)}
-		if p.of == nil {
-			p.of = map[string]*ownPlace{}
+		if o.of == nil {
+			o.of = map[string]*ownPlace{}
 		}
-		p.of[user] = own
+		o.of[user] = own
 	}
 	own.callers++
-	p.mu.Unlock()
+	o.mu.Unlock()
 
 	free, err := own.takeSoon(ctx)
 	if err != nil {
-		p.leave(user, own)
+		o.leave(user, own)
 		return nil, err
 	}
 	return func() {
 		free()
-		p.leave(user, own)
+		o.leave(user, own)
 	}, nil
 }
 
 // leave forgets the place of a user whom nobody else waits for.
-func (p *ownPlaces) leave(user string, own *ownPlace) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (o *ownPlaces) leave(user string, own *ownPlace) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if own.callers--; own.callers == 0 {
-		delete(p.of, user)
+		delete(o.of, user)
 	}
 }
 

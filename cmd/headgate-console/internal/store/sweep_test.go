@@ -11,6 +11,7 @@ import (
 // What a killed process has left is removed at the start, and nothing that may be in use or that is
 // of other programs.
 func TestOpenRemovesWhatBackupsHaveLeft(t *testing.T) {
+	// The first two are old, and the others lack one thing each.
 	dir := t.TempDir()
 	old := time.Now().Add(-staleAfter - time.Minute)
 	for _, f := range []struct {
@@ -29,6 +30,8 @@ func TestOpenRemovesWhatBackupsHaveLeft(t *testing.T) {
 		file := filepath.Join(dir, f.path)
 		must(t, os.MkdirAll(filepath.Dir(file), 0o700))
 		must(t, os.WriteFile(file, nil, 0o600))
+
+		// The folder is last, as a new file makes it new.
 		if f.fileOld {
 			must(t, os.Chtimes(file, old, old))
 		}
@@ -41,6 +44,7 @@ func TestOpenRemovesWhatBackupsHaveLeft(t *testing.T) {
 	must(t, err)
 	must(t, db.Close())
 
+	// The database itself is a file, and no folder.
 	entries, err := os.ReadDir(dir)
 	must(t, err)
 	var folders []string
