@@ -3,8 +3,8 @@
 package store
 
 import (
-	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 )
 
@@ -21,7 +21,7 @@ func inode(path string) string {
 		return ""
 	}
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		return fmt.Sprintf("%d:%d@%s", stat.Dev, stat.Ino, host)
+		return strconv.FormatUint(uint64(stat.Dev), 10) + ":" + strconv.FormatUint(uint64(stat.Ino), 10) + "@" + host
 	}
 	return ""
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -16,7 +17,7 @@ import (
 type object struct{ kind, name string }
 
 // String quotes the name, which may be from a file of somebody else.
-func (o object) String() string { return fmt.Sprintf("%s %q", o.kind, o.name) }
+func (o object) String() string { return o.kind + " " + strconv.Quote(o.name) }
 
 // isStatistics reports whether it is a table that SQLite makes when it is told to analyze the
 // others.
