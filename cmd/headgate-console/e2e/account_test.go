@@ -32,6 +32,7 @@ func (j *journey) account() {
 
 	b.navigate(j.url("/settings"))
 	j.fits(b)
+	b.fill("Password", password)
 	name, backup := b.download("Download a backup")
 	if !strings.HasPrefix(name, "headgate-console-") {
 		j.t.Errorf("the backup is called %q", name)
