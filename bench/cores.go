@@ -97,7 +97,7 @@ func hottestShare(w work) float64 {
 // coresNote says what the model assumes, beside what this machine shows of it.
 func coresNote(p pace) string {
 	ns, retries := contended(p.round)
-	return fmt.Sprintf("Nobody has measured more than the %d processors of this machine: the rows called model are "+
+	return fmt.Sprintf("More than the %d processors of this machine were not measured: the rows called model are "+
 		"arithmetic. A decision takes its time on one processor and, for each cache line that it writes and another "+
 		"processor had last, %d ns for the line's move, as is usual between the cores of one socket. While two "+
 		"goroutines incremented one word of this machine, an increment took %s ns, and a compare-and-swap in its place "+

@@ -19,7 +19,7 @@ type span struct {
 	copied []byte
 }
 
-// An extent is where a struct lies, and its lock, which whoever changes the struct has held.
+// An extent is where a struct lies, and the lock that is held while the struct is changed.
 type extent struct {
 	begin, end, lock uintptr
 }

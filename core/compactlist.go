@@ -375,8 +375,7 @@ func (c *Compact) takeSegmented(used, mark *int64, list []byte, now, n int64, d 
 		if !fits(sum, width) {
 			return false
 		}
-		d.Allowed, d.Taken = true, n
-		inUse, held = inUse+n, held+n
+		d.Allowed, d.Taken, inUse, held = true, n, inUse+n, held+n
 		if in == charging {
 			c.clearBefore(list, width, place, begun)
 			setUnits(list, width, place, sum)

@@ -59,8 +59,8 @@ func (s *Statuses) UnmarshalJSON(text []byte) error {
 // statusSet holds statuses of answers.
 type statusSet [600]bool
 
-// anyStatus holds every status that an answer may have. Another one says that nobody has seen the
-// answer, or that the client has not waited for it, and then no units come back.
+// anyStatus holds every status that an answer may have. Any other means that the answer was not
+// seen, or that the client has not waited for it. Then no units come back.
 var anyStatus, _ = Statuses{"1xx", "2xx", "3xx", "4xx", "5xx"}.set()
 
 // has reports whether the set has the status.

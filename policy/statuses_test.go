@@ -84,7 +84,7 @@ func TestAnswersGiveUnitsBack(t *testing.T) {
 	}
 }
 
-// Where nobody sees the answer, the units stay taken, whatever the lists say.
+// Units stay taken where the answer is not seen, whatever the lists say.
 func TestUnknownAnswersGiveNothingBack(t *testing.T) {
 	for _, change := range []func(*policy.Policy){
 		func(p *policy.Policy) { p.Refund = policy.Statuses{"1xx", "2xx", "3xx", "4xx", "5xx"} },

@@ -162,7 +162,8 @@ func TestFmtNamesTheFileWithLoneCR(t *testing.T) {
 const spreadText = "# why\npolicies:\n- {name: b, apps: [x], limit: 60/m, key: ip}\n"
 
 func TestExplain(t *testing.T) {
-	call(t, "", "explain", "100/m burst=20").want(t, fine, "100/1m burst=20\n", "100 requests a minute, at most 20 at once",
+	call(t, "", "explain", "100/m burst=20").want(t, fine, "100/1m burst=20\n",
+		"100 requests a minute, at most 20 at once",
 		"at most 120 in any span of 1m", "after 1m                                        120")
 	call(t, "", "explain", "5/1m sliding-log").want(t, fine, "at most 5 in any span of 1m")
 	call(t, "", "explain", "9/month").want(t, fine, "at most 18 in any span of one month")

@@ -44,7 +44,8 @@ func TestPlanSaysWhoWouldBeRefused(t *testing.T) {
 func TestPlanFailsIfTooManyAreDenied(t *testing.T) {
 	policies := file(t, "limits.yaml", onePolicy)
 	log := combined(20, "192.0.2.1")
-	call(t, log, "plan", "-policies", policies, "-fail-if-denied", "49.9%", "-").want(t, tooMany, "failed: more than 49.9%")
+	call(t, log, "plan", "-policies", policies, "-fail-if-denied", "49.9%", "-").
+		want(t, tooMany, "failed: more than 49.9%")
 	call(t, log, "plan", "-policies", policies, "-fail-if-denied", "50%", "-").want(t, fine)
 	call(t, log, "plan", "-json", "-policies", policies, "-fail-if-denied", "0%", "-").want(t, tooMany)
 	for _, bad := range []string{"5", "-1%", "101%", "NaN%", "x"} {

@@ -223,7 +223,8 @@ type place struct {
 
 // names has the names that nginx is usually configured with, and those of Caddy and Traefik.
 var names = map[string]place{
-	"time": {instant, 1}, "timestamp": {instant, 2}, "@timestamp": {instant, 2}, "ts": {instant, 2}, "time_local": {instant, 2},
+	"time": {instant, 1}, "timestamp": {instant, 2}, "@timestamp": {instant, 2},
+	"ts": {instant, 2}, "time_local": {instant, 2},
 	"StartLocal": {instant, 3}, "StartUTC": {instant, 4}, "start_time": {instant, 3}, "time_iso8601": {instant, 3},
 	"msec": {instant, 5},
 

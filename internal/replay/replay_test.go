@@ -64,7 +64,8 @@ var forms = []struct {
 	line       func(at time.Time, r *http.Request) string
 }{
 	{"combined", time.Second, func(at time.Time, r *http.Request) string {
-		return fmt.Sprintf("%s - - [%s] \"%s %s HTTP/1.1\" 200 1 \"-\" \"%s\"\n", r.RemoteAddr[:strings.LastIndex(r.RemoteAddr, ":")],
+		return fmt.Sprintf("%s - - [%s] \"%s %s HTTP/1.1\" 200 1 \"-\" \"%s\"\n",
+			r.RemoteAddr[:strings.LastIndex(r.RemoteAddr, ":")],
 			at.In(time.FixedZone("", 3600)).Format("02/Jan/2006:15:04:05 -0700"), r.Method, r.RequestURI, r.UserAgent())
 	}},
 	{"Envoy", time.Millisecond, func(at time.Time, r *http.Request) string {

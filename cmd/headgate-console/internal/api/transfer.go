@@ -67,14 +67,10 @@ func (c *call) planImport() error {
 
 func (c *call) applyImport() error { return c.transfer(c.o.Service.Import, c.progress) }
 
-func (c *call) transfer(
-	do func(context.Context, service.Actor, service.Import) (service.Plan, error),
-	after func(...policy.Policy) progress,
-) error {
+// importOptions reads what the query says of an import.
+func (c *call) importOptions() (i service.Import, err error) {
 	q := &c.query
-	i := service.Import{Missing: service.Missing(q.text("missing"))}
-	actor := c.actor.Saying(q.text("comment"))
-
+	i.Missing = service.Missing(q.text("missing"))
 	if apps := q.text("apps"); apps != "" {
 		i.Apps = strings.Split(apps, ",")
 	}
@@ -92,8 +88,16 @@ func (c *call) transfer(
 	default:
 		q.addFault("compare", "it is not yes or no")
 	}
+	return i, q.err()
+}
 
-	if err := q.err(); err != nil {
+func (c *call) transfer(
+	do func(context.Context, service.Actor, service.Import) (service.Plan, error),
+	after func(...policy.Policy) progress,
+) error {
+	actor := c.actor.Saying(c.query.text("comment"))
+	i, err := c.importOptions()
+	if err != nil {
 		return err
 	}
 

@@ -278,8 +278,8 @@ func (w *Worker) setStatus(published int64, err error) {
 	w.status.Published = max(published, before.Published)
 	w.status.Err, w.status.Failures, w.status.Since = err, before.Failures+1, before.Since
 
-	// One line is written when it begins to fail, and one when it fails otherwise: what a server
-	// does passes, and what another database has published stays until somebody decides.
+	// One line is written when it begins to fail, and one when it fails otherwise: a fault of a
+	// server passes, and the set of another database stays until an administrator decides.
 	if before.Failures == 0 {
 		w.status.Since = now
 	}

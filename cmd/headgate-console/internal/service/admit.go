@@ -79,7 +79,7 @@ func (o *ownPlaces) takeSoon(ctx context.Context, user string) (giveBack func(),
 	}, nil
 }
 
-// leave forgets the place of a user whom nobody else waits for.
+// leave forgets the place of a user if no other request waits for it.
 func (o *ownPlaces) leave(user string, own *ownPlace) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -124,7 +124,7 @@ func (w *world) session(user, password string) Session {
 	return s
 }
 
-// A session that another transaction ends meanwhile keeps nobody from logging in.
+// A log-in succeeds although another transaction ends the session before meanwhile.
 func TestLoginWhileTheSessionBeforeEnds(t *testing.T) {
 	w := newWorld(t, maria.Server(t).Database(t))
 	w.person("x", nil)

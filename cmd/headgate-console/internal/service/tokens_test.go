@@ -251,7 +251,7 @@ func TestNewPasswordEndsTokens(t *testing.T) {
 			t.Errorf("an expired token: %+v", list)
 		}
 
-		// A new password by an administrator ends them in any case, and those of nobody else.
+		// A new password by an administrator ends them in any case, and those of no other user.
 		second, secret := make(w.actor(session), time.Hour)
 		_, err = w.ResetPassword(ctx, w.admin, "x")
 		w.must(err)

@@ -132,8 +132,8 @@ const (
 )
 
 // check returns an error unless the file is a backup that is whole, of a version that this
-// program knows, and has nothing that a console of that version does not have: a trigger of
-// somebody else would change what a console writes.
+// program knows, and has nothing that a console of that version does not have: a foreign
+// trigger would change what a console writes.
 func (s sqlite) check(ctx context.Context) error {
 	head := make([]byte, sqliteWAL+1)
 	f, err := os.Open(s.path)

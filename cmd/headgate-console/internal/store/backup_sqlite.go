@@ -70,7 +70,7 @@ func (s sqlite) inherit(file string, exists bool) error {
 		return giveToOwner(file, s.path)
 	}
 
-	// Who may write to a directory of somebody else makes files of their own there.
+	// A process that may write to the directory of another user makes files of its own there.
 	err := giveToOwner(file, s.directory())
 	if errors.Is(err, os.ErrPermission) {
 		return nil

@@ -16,7 +16,7 @@ import (
 // object is a table, an index, a trigger or a view of an SQLite.
 type object struct{ kind, name string }
 
-// String quotes the name, which may be from a file of somebody else.
+// String quotes the name, which may be from a foreign file.
 func (o object) String() string { return o.kind + " " + strconv.Quote(o.name) }
 
 // isStatistics reports whether it is a table that SQLite makes when it is told to analyze the

@@ -70,30 +70,11 @@ func (r *request) explain(err error) failure {
 	var limited *service.LimitedError
 	var large *http.MaxBytesError
 
+	if f, ok := r.outage(err); ok {
+		return f
+	}
+
 	switch {
-	case errors.Is(err, service.ErrBusy):
-		return failure{
-			Status: 503, Title: "Busy",
-			Text: "Others do the same at the moment. Nothing was changed. Please try again in a moment.",
-		}
-	// It comes before the deadline, which may be one that Redis has not kept.
-	case errors.Is(err, errFleet):
-		return r.keepFields(failure{
-			Status: 503, Title: "Redis does not answer",
-			Text: "The counts of the instances cannot be read. Please try again in a moment.",
-		})
-	case errors.Is(err, service.ErrFull):
-		return r.keepFields(failure{
-			Status: 503, Title: fullTitle,
-			Text: "Nothing was changed. The running instances go on with the policies that they have. " +
-				"Make room where the console has its database, and try again.",
-		})
-	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
-		return r.keepFields(failure{
-			Status: 503, Title: "The database does not answer",
-			Text: "Nothing was changed, unless the connection broke at the very end. " +
-				"The running instances go on with the policies that they have. Please try again in a moment.",
-		})
 	case errors.Is(err, service.ErrNotLoggedIn):
 		return r.keepFields(failure{
 			Status: 401, Title: "Your session has ended", Text: "Nothing was changed.", Login: true,
@@ -131,6 +112,38 @@ func (r *request) explain(err error) failure {
 
 	// What went wrong may name hosts or files, so it goes to the log alone.
 	return failure{Status: 500, Title: "Something went wrong", Text: "See the log of the console."}
+}
+
+// outage explains an error that may be gone in a moment, and returns false for every other.
+func (r *request) outage(err error) (f failure, ok bool) {
+	switch {
+	case errors.Is(err, service.ErrBusy):
+		f = failure{
+			Status: 503, Title: "Busy",
+			Text: "Others do the same at the moment. Nothing was changed. Please try again in a moment.",
+		}
+	// It comes before the deadline, which may be one that Redis has not kept.
+	case errors.Is(err, errFleet):
+		f = r.keepFields(failure{
+			Status: 503, Title: "Redis does not answer",
+			Text: "The counts of the instances cannot be read. Please try again in a moment.",
+		})
+	case errors.Is(err, service.ErrFull):
+		f = r.keepFields(failure{
+			Status: 503, Title: fullTitle,
+			Text: "Nothing was changed. The running instances go on with the policies that they have. " +
+				"Make room where the console has its database, and try again.",
+		})
+	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		f = r.keepFields(failure{
+			Status: 503, Title: "The database does not answer",
+			Text: "Nothing was changed, unless the connection broke at the very end. " +
+				"The running instances go on with the policies that they have. Please try again in a moment.",
+		})
+	default:
+		return f, false
+	}
+	return f, true
 }
 
 // denied returns an explanation of a refusal.

@@ -160,11 +160,11 @@ func describe(p policy.Policy, own mistakes) string {
 // formFields are the names of all fields in the order of the page.
 func formFields() []string {
 	return []string{
-		"", "name", "apps", "description", "methods", "path", "host", "except", "headers", "key", "key_other", "quota", "period",
-		"calendar", "tz", "start", "burst", "limit_fields", "limit",
+		"", "name", "apps", "description", "methods", "path", "host", "except", "headers",
+		"key", "key_other", "quota", "period", "calendar", "tz", "start", "burst", "limit_fields", "limit",
 		"on_limit", "wait", "ban_after", "ban_for", "ban_max", "mode", "algorithm", "debt", "segments",
-		"aligned", "cost", "refund", "count_only", "plans", "plan_by", "overrides", "access", "on_store_error", "priority", "comment", "at",
-		"zone",
+		"aligned", "cost", "refund", "count_only", "plans", "plan_by", "overrides",
+		"access", "on_store_error", "priority", "comment", "at", "zone",
 	}
 }
 

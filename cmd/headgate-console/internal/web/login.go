@@ -118,7 +118,7 @@ func loginCode(r *request) error {
 // awayText is what the pages for logging in say of a database that is not available.
 func awayText(err error) string {
 	if errors.Is(err, service.ErrFull) {
-		return fullTitle + ", so nobody can sign in. Make room where the console has its database."
+		return fullTitle + ", so the console cannot sign anyone in. Make room where the console has its database."
 	}
 	return "The database does not answer. Please try again in a moment."
 }

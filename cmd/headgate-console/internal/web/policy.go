@@ -177,7 +177,8 @@ func textsOf(p policy.Policy) map[string]string {
 // policyFields are the fields that people edit, in the order of display.
 func policyFields() []string {
 	return []string{
-		"name", "description", "apps", "limit", "cost", "refund", "count_only", "plans", "plan_by", "overrides", "key", "match.methods",
+		"name", "description", "apps", "limit", "cost", "refund", "count_only",
+		"plans", "plan_by", "overrides", "key", "match.methods",
 		"match.host", "match.path", "match.except", "match.headers",
 		"access", "on_limit", "ban", "on_store_error", "mode", "priority",
 	}

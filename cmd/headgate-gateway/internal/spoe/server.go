@@ -561,8 +561,8 @@ func (s *Server) decide(ctx context.Context, l *limiter.Limiter, about *describe
 		r = r.WithContext(callers.WithPlan(ctx, s.options.Callers.Plan(nethttp.Request(r))))
 	}
 
-	// The end of the request is not known here, so it ends with the decision. The status of an
-	// answer that others give is 0, as nobody has seen it.
+	// The end of the request is not known here, so it ends with the decision. The status is 0 if
+	// another server answers, because that answer is not seen here.
 	a := l.Admit(nethttp.Request(r))
 	defer a.Done(a.Status())
 
