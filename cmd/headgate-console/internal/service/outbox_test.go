@@ -89,7 +89,7 @@ func TestTakeOverOfAnyVersion(t *testing.T) {
 			w.must(w.TakeOver(t.Context(), w.admin, version, ""))
 			row := w.entries(AuditQuery{Action: "publishing.takeover"})[0]
 			if w.owner().Replaces != publish.Digest(version) || len(row.Before) > 110 ||
-				strings.ContainsAny(row.Before, "\x00\xff") {
+				strings.Contains(row.Before, "\x00") || strings.Contains(row.Before, "\xff") {
 				t.Errorf("%.20q: %+v, and the audit log has %q", version, w.owner(), row.Before)
 			}
 		}
