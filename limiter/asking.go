@@ -34,39 +34,45 @@ func (s *step) addRequest(verb core.Verb, r core.Request) (err error) {
 
 	// A rule whose own functions fail is skipped if it fails open, and the rest goes on.
 	for i := 0; ; i++ {
-		if i, err = s.addRequestFrom(verb, rules, i, r); err == nil {
+		var failed *activeRule
+		if i, failed, err = s.addRequestFrom(verb, rules, i, r); err == nil {
 			return nil
 		}
 		if verb != core.Take {
 			return err
 		}
-		if err = s.skipRule(r.Context(), rules[i].index, err); err != nil {
+		if err = s.skipRule(r.Context(), failed, err); err != nil {
 			return err
 		}
 	}
 }
 
 // addRequestFrom adds the ops of rule i and those after it. With an error it returns
-// the index of the rule that failed.
-func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core.Request) (at int, err error) {
+// the index of the rule that failed, and the rule as it is for the key.
+func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core.Request) (
+	at int, rule *activeRule, err error) {
+
 	at = i
 	defer func() {
 		if v := recover(); v != nil {
-			err = rules[at].ruleError(panicked(v))
+			err = rule.ruleError(panicked(v))
 		}
 	}()
 
-	// at is of the function too, so that a panic is known to be of that rule.
+	// at and rule are of the function too, so that a panic is known to be of that rule.
 	for ; at < len(rules); at++ {
-		i := at
-		key, ok := rules[i].Key(r)
+		rule = rules[at]
+		key, ok := rule.Key(r)
 		if !ok {
 			continue
 		}
-		if rules[i].Access != nil {
-			switch listed, err := s.applyAccess(verb, rules[i], r, key); {
+		if verb != core.Reset {
+			rule = rule.forKey(key)
+		}
+		if rule.Access != nil {
+			switch listed, err := s.applyAccess(verb, rule, r, key); {
 			case err != nil || s.denied:
-				return at, err
+				return at, rule, err
 			case listed:
 				continue
 			}
@@ -76,22 +82,22 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 		switch {
 		case s.rare.read().fixed:
 			cost = s.rare.read().fixedCost
-		case rules[i].Cost != nil && verb != core.Reset:
-			cost = rules[i].Cost(r)
+		case rule.Cost != nil && verb != core.Reset:
+			cost = rule.Cost(r)
 		}
 
-		t := rules[i].terms
-		if rules[i].Override != nil {
-			if t, err = rules[i].overridden(r.Context(), key); err != nil {
-				return at, err
+		t := rule.terms
+		if rule.Override != nil {
+			if t, err = rule.overridden(r.Context(), key); err != nil {
+				return at, rule, err
 			}
 		}
 
-		if err := s.add(verb, rules[i], t, key, cost); err != nil {
-			return at, err
+		if err := s.add(verb, rule, t, key, cost); err != nil {
+			return at, rule, err
 		}
 	}
-	return at, nil
+	return at, nil, nil
 }
 
 // addKey makes every rule count key.
@@ -103,6 +109,9 @@ func (s *step) addKey(ctx context.Context, verb core.Verb, key string, cost int6
 	}
 
 	for _, r := range s.set.rules {
+		if verb != core.Reset {
+			r = r.forKey(key)
+		}
 		err := s.addKeyTo(ctx, r, verb, key, cost)
 		if s.denied {
 			return nil
@@ -110,7 +119,7 @@ func (s *step) addKey(ctx context.Context, verb core.Verb, key string, cost int6
 
 		// Only a Take is worth going on with: a Peek or a Reset of some rules would mislead.
 		if err != nil && verb == core.Take {
-			err = s.skipRule(ctx, r.index, err)
+			err = s.skipRule(ctx, r, err)
 		}
 		if err != nil {
 			return err
@@ -141,16 +150,16 @@ func (s *step) addKeyTo(ctx context.Context, r *activeRule, verb core.Verb, key 
 	return s.add(verb, r, t, key, cost)
 }
 
-// skipRule lets the request go on without rule i, whose own functions failed with
+// skipRule lets the request go on without a rule, whose own functions failed with
 // err, unless the rule fails closed, or the client has left: a function that heeds the
 // context fails then, and clients could avoid being counted by hanging up.
-func (s *step) skipRule(ctx context.Context, i int, err error) error {
-	if ctx.Err() != nil || s.set.rules[i].failsClosed(&s.engine.fallbacks) {
+func (s *step) skipRule(ctx context.Context, rule *activeRule, err error) error {
+	if ctx.Err() != nil || rule.failsClosed(&s.engine.fallbacks) {
 		return err
 	}
 	s.recordSkipped(ctx, err)
 	u := s.rare.write()
-	u.outside = append(u.outside, outside{rule: s.set.rules[i], err: err})
+	u.outside = append(u.outside, outside{rule: rule, err: err})
 	u.ownFault = u.skipped
 	return nil
 }
@@ -250,6 +259,6 @@ func (s *step) checkSetup(r core.Request) {
 		return
 	}
 	for i := range s.asked {
-		e.Key(&s.calls[i].rule.keys, s.ops[i].Key)
+		e.Key(s.calls[i].rule.keys, s.ops[i].Key)
 	}
 }

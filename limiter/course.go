@@ -332,6 +332,9 @@ func (c *course) notify(ctx context.Context) {
 	if l.hooks.Ban != nil && c.err == nil {
 		l.notifyBans(c.ops[:c.asked], c.out[:c.asked])
 	}
+	if c.set != nil && c.set.warns && c.err == nil {
+		c.reportNear(l.hooks)
+	}
 }
 
 // observe tells the Observer, which is not nil, of the request, or only its counters if the request

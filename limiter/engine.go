@@ -67,6 +67,9 @@ func (e *engine) enforce(set *ruleSet) {
 	}
 	e.keepTallies(set)
 	e.giveCounters(set)
+	for _, r := range set.rules {
+		r.addShadow()
+	}
 	set.inMemory = e.plainInMemory(set)
 	e.set.Store(set)
 	e.warnFailsOpen(set)

@@ -62,7 +62,7 @@ func setPanicking(v reflect.Value, path string, calls *int) {
 // guarded are the functions of a Config. Whoever adds one finds it tried here.
 var guarded = []string{
 	"CustomHeaders", "Degraded", "Failed", "Hooks.Ban", "Hooks.Breaker", "Hooks.CachedRefusal", "Hooks.Closed",
-	"Hooks.Lease", "Hooks.Open", "Hooks.Policy", "Hooks.Queue", "Hooks.Rules", "Hooks.StoreCall", "Hooks.Units",
+	"Hooks.Lease", "Hooks.Near", "Hooks.Open", "Hooks.Policy", "Hooks.Queue", "Hooks.Rules", "Hooks.StoreCall", "Hooks.Units",
 	"OnError", "Refused", "Rules.Cost", "Rules.Key", "Rules.Override", "Rules.RefundIf",
 }
 
@@ -115,7 +115,7 @@ func TestFunctionsOfTheProgramMayPanic(t *testing.T) {
 func requestsUnder(t *testing.T, path string, action limiter.Action, text string, s core.Store, calls *int) (told int) {
 	var log bytes.Buffer
 	r := rule(t, "a", text)
-	r.OnLimit = action
+	r.OnLimit, r.Warn = action, core.Whole/2
 	// Only such a rule can have a ban.
 	if !r.Limit.Leased() && action == limiter.Reject {
 		r.Ban = core.MustParseBan("2/1h for 1m max 1h")

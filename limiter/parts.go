@@ -87,9 +87,9 @@ func (a *Admission) addPart(p *Part) error {
 	// A part may lack what a rule asks for; such a rule is not about the part.
 	known, _ := p.Request.(partial)
 	for _, rule := range rules {
-		id, err := res.addRuleOfPart(rule, p, known)
+		applied, id, err := res.addRuleOfPart(rule, p, known)
 		if err != nil {
-			if err = res.skipRule(a.ctx, rule.index, err); err != nil {
+			if err = res.skipRule(a.ctx, applied, err); err != nil {
 				return err
 			}
 			continue
@@ -120,8 +120,9 @@ func (a *activeRule) rated(rate *core.Limit) (*terms, error) {
 }
 
 // addRuleOfPart adds the op of the rule, if it applies to the part, and returns the id of its
-// call, or 0.
-func (s *step) addRuleOfPart(r *activeRule, p *Part, known partial) (id int, err error) {
+// call, or 0. With an error it returns the rule as it is for the key.
+func (s *step) addRuleOfPart(rule *activeRule, p *Part, known partial) (r *activeRule, id int, err error) {
+	r = rule
 	defer func() {
 		if v := recover(); v != nil {
 			err = r.ruleError(panicked(v))
@@ -134,20 +135,22 @@ func (s *step) addRuleOfPart(r *activeRule, p *Part, known partial) (id int, err
 	}
 	key, ok := r.Key(p.Request)
 	if !ok || known != nil && known.Lacked() {
-		return 0, nil
+		return r, 0, nil
 	}
 
+	r = r.forKey(key)
 	if r.Access != nil {
 		if listed, err := s.applyAccessToPart(r, p, known, key); err != nil || listed {
-			return 0, err
+			return r, 0, err
 		}
 	}
 
 	t, err := s.termsOfPart(r, p, key)
 	if t == nil || err != nil {
-		return 0, err
+		return r, 0, err
 	}
-	return s.addOp(r, t, key, p)
+	id, err = s.addOp(r, t, key, p)
+	return r, id, err
 }
 
 // termsOfPart returns the terms of the rule for the part, or nil if the part is denied.

@@ -130,6 +130,15 @@ func (r *Result) Degraded() bool {
 	return r.isWhole() && r.isDegraded()
 }
 
+// Near reports whether the request passes and leaves a key near its limit, as Rule.Warn of a rule
+// that is not Shadow says it.
+func (r *Result) Near() bool {
+	if r == nil || r.brief != nil && !r.brief.set.warns {
+		return false
+	}
+	return r.whole().isNear()
+}
+
 // Waited returns how long the request has waited for its turn.
 func (r *Result) Waited() time.Duration {
 	if !r.isWhole() {

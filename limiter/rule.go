@@ -47,6 +47,20 @@ type Rule struct {
 	// OnLimit says what happens to a request over the limit; the zero value refuses it.
 	OnLimit Action
 
+	// Enforce is the share of the keys for which the rule is in force; 0 means all. For the
+	// other keys it is a Shadow rule. Which keys those are follows from the names of rule and
+	// key alone, see [core.Share.Has], so that all instances agree, and a key for which the rule
+	// is in force stays so while the share grows. A client that may choose its key may also
+	// choose one for which the rule is not in force.
+	Enforce core.Share
+
+	// Warn is the share of a limit's capacity from which on a key is near its limit, below 100 %;
+	// 0 means none. The request that takes the used units there is reported to Hooks.Near, once on
+	// each way up, and [Result.Near] reports each that is allowed from there on. Nothing of it is
+	// kept, so it takes no memory. A charge after the fact that leaves nothing, a booking, and
+	// a decision of the store's fallback, which has a part of the limit, are not reported.
+	Warn core.Share
+
 	// Ban turns a key away for a while after many refusals, such as
 	// core.MustParseBan("20/1m for 10m max 24h"); the zero value bans no key. Only refusals by
 	// the rule itself count. A request that costs more than the limit can ever hold, or whose
@@ -113,6 +127,13 @@ func (r *Rule) faults(f *fallbacks) []error {
 	}
 	if err := r.OnLimit.check(); err != nil {
 		errs = append(errs, err)
+	}
+
+	if r.Enforce > core.Whole {
+		errs = append(errs, fmt.Errorf("Enforce: %s is more than %s", r.Enforce, core.Whole))
+	}
+	if r.Warn >= core.Whole {
+		errs = append(errs, fmt.Errorf("Warn: %s is not below %s", r.Warn, core.Whole))
 	}
 
 	errs = append(errs, r.checkBan()...)

@@ -21,11 +21,12 @@ import (
 // ruleSet is a checked list of rules with precomputed facts about them.
 type ruleSet struct {
 	rules   []*activeRule
-	plain   bool       // no rule has lists, an Override, a calendar or leases, or lowers a cost
+	plain   bool       // no rule has lists, an Override, an Enforce, a calendar or leases, or lowers a cost
 	store   core.Store // the store to ask first
 	strict  bool       // store is without its fallback
 	mayWait bool       // some rule waits
 	refunds bool       // some rule gives units back
+	warns   bool       // some rule has a Warn
 	shown   int        // how many rules clients may see
 	policy  string     // the RateLimit-Policy of all of them under their own limits
 	setup   telling.Setup
@@ -45,9 +46,12 @@ type activeRule struct {
 	failureMode FailureMode // never FailDefault
 	minTTL      time.Duration
 	terms       *terms
-	keys        telling.Keys
+	keys        *telling.Keys
 	tally       *telling.Tally     // nil if Config.Top is 0
 	counter     events.RuleCounter // nil if the Observer gets the plain requests too
+
+	// shadow is the same rule as one in Shadow, for the keys that Enforce leaves out, or nil.
+	shadow *activeRule
 
 	// others are the terms of limits that Override has returned, replaced as a
 	// whole when one is added.
@@ -83,10 +87,12 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 
 		t := newTerms(&r, r.Limit)
 		set.rules[i] = &activeRule{Rule: r, index: i, terms: t, minTTL: f.minTTL,
-			keys: telling.Keys{Rule: r.Name, Func: r.Key}}
+			keys: &telling.Keys{Rule: r.Name, Func: r.Key}}
 		set.mayWait = set.mayWait || r.OnLimit.MaxWait() > 0
 		set.refunds = set.refunds || r.RefundIf != nil
-		set.plain = set.plain && r.Access == nil && r.Override == nil && !r.CostAtMost && !t.windowed && !t.leased
+		set.warns = set.warns || r.Warn > 0
+		set.plain = set.plain && r.Access == nil && r.Override == nil && !r.CostAtMost && !t.windowed && !t.leased &&
+			!r.isPartial()
 
 		// Take and Wait are given keys; an adapter finds this out when it is made.
 		if r.Key == nil {
@@ -101,6 +107,32 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 	set.shown, set.policy = len(policy), strings.Join(policy, ", ")
 	f.resolve(set)
 	return set, errors.Join(errs...)
+}
+
+// isPartial reports whether the rule is in force for some keys, and in Shadow for others.
+func (r *Rule) isPartial() bool {
+	return r.Enforce > 0 && r.Enforce < core.Whole && r.OnLimit != Shadow
+}
+
+// addShadow gives a rule that is ready and in force for some keys what it is for the others.
+func (a *activeRule) addShadow() {
+	if !a.isPartial() {
+		return
+	}
+	r := a.Rule
+	r.OnLimit = Shadow
+	t := newTerms(&r, r.Limit)
+	t.mark = a.terms.mark
+	a.shadow = &activeRule{Rule: r, index: a.index, failureMode: a.failureMode, minTTL: a.minTTL, terms: t,
+		keys: a.keys, tally: a.tally, counter: a.counter}
+}
+
+// forKey returns the rule as it is for the key: in force or in Shadow.
+func (a *activeRule) forKey(key string) *activeRule {
+	if a.shadow == nil || a.Enforce.Has(a.Name, key) {
+		return a
+	}
+	return a.shadow
 }
 
 // named returns the rule of the name, or nil.
@@ -183,6 +215,7 @@ type terms struct {
 	capacity  string
 	policy    string // the item of RateLimit-Policy
 	remaining string // how the item of RateLimit begins
+	near      int64  // the most remaining units with which a key is near its limit; below 0 for none
 	mark      *Mark  // of an answer whose headers show this limit first
 
 	windows atomic.Pointer[core.Windows] // of a calendar, around the latest request
@@ -198,6 +231,10 @@ func newTerms(r *Rule, l core.Limit) *terms {
 		capacity:  strconv.FormatInt(l.Capacity(), 10),
 		policy:    policyItem(r.Name, l),
 		remaining: `"` + r.Name + `";r=`,
+		near:      -1,
+	}
+	if r.Warn > 0 {
+		t.near = l.Capacity() - r.Warn.Of(l.Capacity())
 	}
 
 	// A Shadow rule refuses no request, so it has no refusals to count.

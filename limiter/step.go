@@ -318,6 +318,32 @@ func (d *decided) sumUp(log *telling.Findings) {
 	}
 }
 
+// reportNear reports to the hooks the keys that the step has brought near their limits, as
+// Rule.Warn says it.
+func (d *decided) reportNear(hooks *events.Hooks) {
+	if hooks.Near == nil {
+		return
+	}
+	for i := range d.out[:d.asked] {
+		op, out, t := &d.ops[i], &d.out[i], d.calls[i].terms
+		before := out.Remaining + out.Taken
+		taken := op.Verb == core.Take && out.Allowed && out.Wait == 0 && !out.Fallback
+		if taken && before > t.near && out.Remaining <= t.near {
+			hooks.Near(events.Near{Rule: op.Rule, Key: op.Key, Limit: &t.limit, Remaining: out.Remaining})
+		}
+	}
+}
+
+// isNear is [Result.Near].
+func (d *decided) isNear() bool {
+	for i := range d.asked {
+		if d.out[i].Remaining <= d.calls[i].terms.near && d.calls[i].rule.OnLimit != Shadow && !d.out[i].Fallback {
+			return d.allowed
+		}
+	}
+	return false
+}
+
 // together makes answer, which is zero, the decision of the most exhausted rule that clients may
 // see, with whether and when all rules let the request pass.
 func (d *decided) together(answer *core.Decision) {

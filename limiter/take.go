@@ -141,6 +141,9 @@ func (e *engine) askInMemory(ctx context.Context, set *ruleSet, key string, cost
 		return nil
 	}
 	asked.sumUp(e.findings)
+	if set.warns {
+		asked.reportNear(e.hooks)
+	}
 	return asked
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
 )
 
@@ -31,6 +32,10 @@ type Hooks struct {
 
 	// Units is called when units are given back or charged after the decision.
 	Units func(Units)
+
+	// Near is called when a request takes a key near its limit, as Rule.Warn says it. The Key
+	// and the Limit are valid during the call.
+	Near func(Near)
 
 	// Ban is called when this process first meets a ban, and when it lifts one.
 	Ban func(Ban)
@@ -117,6 +122,14 @@ type Units struct {
 	Key   string // as Rule.Key of a request
 	Flow  Flow
 	Units int64 // of those given back, time may have given back some before
+}
+
+// Near is a key that has come near its limit.
+type Near struct {
+	Rule      string
+	Key       string      // as Rule.Key of a request
+	Limit     *core.Limit // of the key
+	Remaining int64       // units
 }
 
 // Ban is a ban that this process meets for the first time, or has lifted.
@@ -233,6 +246,7 @@ func JoinHooks(hooks ...*Hooks) *Hooks {
 		all.Open, all.Closed = joinFuncs(all.Open, h.Open), joinFuncs(all.Closed, h.Closed)
 		all.Queue, all.Lease = joinFuncs(all.Queue, h.Queue), joinFuncs(all.Lease, h.Lease)
 		all.Units, all.Ban = joinFuncs(all.Units, h.Units), joinFuncs(all.Ban, h.Ban)
+		all.Near = joinFuncs(all.Near, h.Near)
 		all.StoreCall, all.Breaker = joinFuncs(all.StoreCall, h.StoreCall), joinFuncs(all.Breaker, h.Breaker)
 		all.CachedRefusal = joinFuncs(all.CachedRefusal, h.CachedRefusal)
 		all.Rules, all.Policy = joinFuncs(all.Rules, h.Rules), joinFuncs(all.Policy, h.Policy)
@@ -294,7 +308,7 @@ func guarded(h *Hooks) *Hooks {
 	return &Hooks{
 		Open: guard(once, h.Open), Closed: guard(once, h.Closed),
 		Queue: guard(once, h.Queue), Lease: guard(once, h.Lease),
-		Units: guard(once, h.Units), Ban: guard(once, h.Ban),
+		Units: guard(once, h.Units), Ban: guard(once, h.Ban), Near: guard(once, h.Near),
 		StoreCall: guard(once, h.StoreCall), Breaker: guard(once, h.Breaker),
 		CachedRefusal: guard(once, h.CachedRefusal),
 		Rules:         guard(once, h.Rules), Policy: guard(once, h.Policy),

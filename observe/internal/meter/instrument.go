@@ -102,6 +102,10 @@ var (
 		Name: "headgate.refusals.cached", Unit: "{request}", Attributes: []string{Rule},
 		Help: "Requests that were refused by an earlier answer, without the store's server.",
 	}
+	Near = &Instrument{
+		Name: "headgate.near", Unit: "{request}", Attributes: []string{Rule},
+		Help: "Requests that took a key near its limit, once on each way up.",
+	}
 	PrefetchHeld = &Instrument{
 		Name: "headgate.prefetch.held", Kind: Gauge, Unit: "{unit}", Attributes: []string{Rule},
 		Help: "Units that this process has taken ahead and not used yet.",
@@ -124,8 +128,8 @@ var (
 // Instruments are all instruments, in the order of the documentation.
 var Instruments = []*Instrument{
 	Requests, Decisions, Units, TimeInQueue, Queued, Leases, LeaseDuration, CallDuration, StoreErrors,
-	StoreMode, ModeChanges, BatchSize, Keys, KeysOverflow, CachedRefusals, PrefetchHeld, PolicyRevision,
-	PolicyReloads, Bans,
+	StoreMode, ModeChanges, BatchSize, Keys, KeysOverflow, CachedRefusals, Near, PrefetchHeld,
+	PolicyRevision, PolicyReloads, Bans,
 }
 
 // Prometheus returns the name of the instrument in Prometheus, which is the one that the

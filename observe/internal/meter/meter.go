@@ -85,7 +85,7 @@ type rule struct {
 	label          string
 	decisions      [events.Verdicts]Cell
 	units          [flows]Cell
-	cached         Cell
+	cached, near   Cell
 	single         atomic.Uint64 // decisions that allowed a request and charged it one unit
 	queued, leases gauge
 	bans           gauge     // used says whether there ever was one; the value is not kept here
@@ -115,6 +115,7 @@ func newRule(label string) *rule {
 	}
 	r.units[charged].init(Units, true, label, "charged")
 	r.cached.init(CachedRefusals, false, label)
+	r.near.init(Near, false, label)
 	return r
 }
 
@@ -141,7 +142,8 @@ func New(o Options) (*Meter, error) {
 	m.rules.Store(&map[string]*rule{})
 	m.hooks = &events.Hooks{
 		Open: m.opened, Closed: m.removeLimiter, Queue: m.queue, Lease: m.lease, Units: m.flow, Ban: m.ban,
-		StoreCall: m.storeCall, Breaker: m.breaker, CachedRefusal: m.cachedRefusal, Policy: m.policy,
+		StoreCall: m.storeCall, Breaker: m.breaker, CachedRefusal: m.cachedRefusal, Near: m.near,
+		Policy: m.policy,
 	}
 
 	// Verdicts and modes are few, so their series are shown from the beginning. No request has the
@@ -448,6 +450,9 @@ func modeOf(stores []events.StoreStatus) (mode events.Mode) {
 	}
 	return mode
 }
+
+// near counts a key that comes near its limit.
+func (m *Meter) near(e events.Near) { m.ruleOf(e.Rule).near.Add(1) }
 
 // cachedRefusal counts a refusal without a call of the store.
 func (m *Meter) cachedRefusal(rule string) { m.ruleOf(rule).cached.Add(1) }

@@ -51,6 +51,7 @@ func (m *Meter) Cells(f func(*Cell)) {
 			f(&r.units[i])
 		}
 		f(&r.cached)
+		f(&r.near)
 	}
 }
 
