@@ -101,7 +101,8 @@ func wantSame(t *testing.T, got, want *limiter.Limiter, key string, way int) {
 			return fmt.Sprint(a.Outcome(), a.Result().Decisions(), a.Result().Violated())
 		}
 		res, err := l.Take(t.Context(), key, 2)
-		return fmt.Sprint(res.Allowed(), res.Banned(), res.Denied(), res.RetryAfter(), res.Decisions(), res.Violated(), err)
+		return fmt.Sprint(res.Allowed(), res.Banned(), res.Denied(), res.RetryAfter(), res.Decisions(),
+			res.Violated(), err)
 	}
 	if g, w := ask(got), ask(want); g != w {
 		t.Fatalf("way %d, %s:\n%s, want\n%s", way, key, g, w)

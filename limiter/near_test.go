@@ -47,7 +47,8 @@ func TestNearIsReportedOnEachWayUp(t *testing.T) {
 	for round := range 60 {
 		rules := make([]limiter.Rule, 1+random.IntN(3))
 		for i := range rules {
-			rules[i] = warning(t, fmt.Sprint("r", i), texts[random.IntN(len(texts))], shares[random.IntN(len(shares))])
+			rules[i] = warning(t, fmt.Sprint("r", i), texts[random.IntN(len(texts))],
+				shares[random.IntN(len(shares))])
 			rules[i].OnLimit = []limiter.Action{limiter.Reject, limiter.Degrade, limiter.Shadow}[random.IntN(3)]
 		}
 		now := epoch
@@ -91,7 +92,9 @@ func TestNearIsReportedOnEachWayUp(t *testing.T) {
 }
 
 // takeOrAllow takes units by Take or by Allow, which knows nothing of Near.
-func takeOrAllow(t *testing.T, l *limiter.Limiter, key string, cost int64, withResult bool) (allowed, near, asked bool) {
+func takeOrAllow(t *testing.T, l *limiter.Limiter, key string, cost int64, withResult bool) (
+	allowed, near, asked bool) {
+
 	t.Helper()
 	if !withResult {
 		d, err := l.Allow(t.Context(), key, cost)
@@ -200,8 +203,9 @@ func TestSharesOfRulesAreChecked(t *testing.T) {
 	a, b := rule(t, "a", "1/1s"), rule(t, "b", "1/1s")
 	a.Warn, a.Enforce, b.Warn, b.Enforce = core.Whole, core.Whole+1, core.Whole-1, core.Whole
 	_, err := limiter.New(limiter.Config{Rules: []limiter.Rule{a, b}})
-	if want := "rule 0 \"a\": Enforce: 100.01% is more than 100%\nrule 0 \"a\": Warn: 100% is not below 100%"; err == nil ||
-		err.Error() != want {
+
+	want := "rule 0 \"a\": Enforce: 100.01% is more than 100%\nrule 0 \"a\": Warn: 100% is not below 100%"
+	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

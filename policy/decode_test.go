@@ -31,7 +31,7 @@ func full(t testing.TB) policy.Policy {
 		Match: policy.Match{Methods: []string{"POST"}, Host: "*.example.com", Path: "/login/{step}",
 			Except: []string{"/login/help"}, Headers: map[string]string{"X-Plan": "free"}},
 		Cost: 2, Refund: policy.Statuses{"304", "5xx"},
-		OnLimit: "reject", Ban: core.MustParseBan("20/1m for 10m max 24h"), OnStoreError: "closed",
+		OnLimit: "reject", Enforce: 1250, Warn: 8000, Ban: core.MustParseBan("20/1m for 10m max 24h"), OnStoreError: "closed",
 		Mode: policy.Shadow, Priority: -7, Version: 3,
 		CreatedBy: "ann", CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
 		UpdatedBy: "bob", UpdatedAt: time.Date(2026, 2, 2, 3, 4, 5, 0, time.UTC),
@@ -117,6 +117,8 @@ const fullJSON = `{
         "deny_status": 429
       },
       "on_limit": "reject",
+      "enforce": "12.5%",
+      "warn": "80%",
       "ban": "20/1m for 10m max 24h",
       "on_store_error": "closed",
       "mode": "shadow",

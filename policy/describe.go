@@ -25,7 +25,8 @@ func (p Policy) Describe() string {
 	}
 
 	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + costWords(&p)
-	s += p.byPlan() + p.byKey() + p.otherwise() + p.banned() + p.withoutStore() + p.byList() + answerWords(&p)
+	s += p.byPlan() + p.byKey() + p.otherwise() + shareWords(&p) + p.banned() + p.withoutStore()
+	s += p.byList() + answerWords(&p)
 	if p.Mode == Off {
 		s += " (switched off)"
 	}

@@ -108,6 +108,15 @@ type Policy struct {
 	// "wait" and the longest wait, as in "wait 500ms"; "" means "reject".
 	OnLimit string `json:"on_limit,omitempty" yaml:"on_limit,omitempty"`
 
+	// Enforce is the share of the keys that the policy is in force for, such as "10%"; 0 means all.
+	// For the others it is as in Shadow. A key that it is in force for stays so while the share
+	// grows; see limiter.Rule.Enforce.
+	Enforce core.Share `json:"enforce,omitzero" yaml:"enforce,omitempty"`
+
+	// Warn is the share of a limit from which on a key is reported as near it, such as "80%"; 0
+	// means none. It is below 100 %; see limiter.Rule.Warn.
+	Warn core.Share `json:"warn,omitzero" yaml:"warn,omitempty"`
+
 	// Ban turns a key away for a while after many refusals; the zero value bans no key. It
 	// needs an OnLimit that refuses, and a limit without leases. In Shadow mode a policy
 	// bans no key.

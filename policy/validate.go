@@ -55,6 +55,7 @@ func (p *Policy) faults() []*FieldError {
 	mistake("access", p.Access.check(p.Key))
 	_, err = parseAction(p.OnLimit)
 	mistake("on_limit", err)
+	checkShares(p, mistake)
 	p.checkBan(mistake)
 	_, err = parseFailure(p.OnStoreError)
 	mistake("on_store_error", err)

@@ -31,6 +31,8 @@ type Written struct {
 	Match        Match             `json:"match,omitzero"`
 	Access       Access            `json:"access,omitzero"`
 	OnLimit      string            `json:"on_limit,omitempty"`
+	Enforce      string            `json:"enforce,omitempty"`
+	Warn         string            `json:"warn,omitempty"`
 	Ban          BanText           `json:"ban,omitempty"`
 	OnStoreError string            `json:"on_store_error,omitempty"`
 	Mode         string            `json:"mode,omitempty"`
@@ -60,6 +62,12 @@ func WrittenOf(p *Policy) Written {
 	}
 	if !p.Access.isZero() {
 		w.Access = p.Access
+	}
+	if p.Enforce > 0 {
+		w.Enforce = p.Enforce.String()
+	}
+	if p.Warn > 0 {
+		w.Warn = p.Warn.String()
 	}
 	if p.Mode != Enforce {
 		w.Mode = p.Mode.String()
@@ -94,6 +102,8 @@ func (w *Written) Policy() (Policy, error) {
 	p.Overrides = readLimits(w.Overrides, func(key string, i int, err error) {
 		mistake(OverrideField(w.Key, key, i), err)
 	})
+	mistake("enforce", p.Enforce.UnmarshalText([]byte(w.Enforce)))
+	mistake("warn", p.Warn.UnmarshalText([]byte(w.Warn)))
 	mistake("ban", p.Ban.UnmarshalText([]byte(w.Ban)))
 	mistake("mode", p.Mode.UnmarshalText([]byte(w.Mode)))
 	p.CreatedAt, err = parseTime(w.CreatedAt)

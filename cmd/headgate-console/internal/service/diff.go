@@ -55,6 +55,10 @@ var fields = []field{
 	{"access", accessText, func(p, from *policy.Policy) { p.Access = from.Access }},
 	{"on_limit", func(p *policy.Policy) string { return p.OnLimit },
 		func(p, from *policy.Policy) { p.OnLimit = from.OnLimit }},
+	{"enforce", func(p *policy.Policy) string { return shareText(p.Enforce) },
+		func(p, from *policy.Policy) { p.Enforce = from.Enforce }},
+	{"warn", func(p *policy.Policy) string { return shareText(p.Warn) },
+		func(p, from *policy.Policy) { p.Warn = from.Warn }},
 	{"ban", func(p *policy.Policy) string { return p.Ban.String() }, func(p, from *policy.Policy) { p.Ban = from.Ban }},
 	{"on_store_error", func(p *policy.Policy) string { return p.OnStoreError },
 		func(p, from *policy.Policy) { p.OnStoreError = from.OnStoreError }},
@@ -77,6 +81,14 @@ func costText(p *policy.Policy) string {
 		return ""
 	}
 	return strconv.FormatInt(p.Cost, 10)
+}
+
+// shareText returns a share, or "" for none.
+func shareText(s core.Share) string {
+	if s == 0 {
+		return ""
+	}
+	return s.String()
 }
 
 // headersText returns, say, "X-Plan: free, X-Region: eu".

@@ -173,6 +173,8 @@ func alterValue(t *testing.T, v reflect.Value) {
 		*x += "x"
 	case *[]string:
 		*x = append(*x, "X")
+	case *core.Share:
+		*x++
 	case *policy.Statuses:
 		*x = append(*x, "304")
 	case *map[string]string:

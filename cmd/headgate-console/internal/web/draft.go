@@ -62,6 +62,8 @@ type draft struct {
 
 	OnLimit      string // "reject", "degrade" or "wait"
 	Wait         string
+	Enforce      string // "" is all keys
+	Warn         string
 	BanAfter     string
 	BanFor       string
 	BanMax       string
@@ -100,7 +102,7 @@ func draftOf(f url.Values) draft {
 		AllowNetworks: text("allow_networks"), AllowKeys: text("allow_keys"),
 		DenyNetworks: text("deny_networks"), DenyKeys: text("deny_keys"),
 		DenyOthers: f.Get("deny_others") != "", DenyStatus: text("deny_status"),
-		OnLimit: text("on_limit"), Wait: text("wait"), BanAfter: text("ban_after"), BanFor: text("ban_for"),
+		OnLimit: text("on_limit"), Wait: text("wait"), Enforce: text("enforce"), Warn: text("warn"), BanAfter: text("ban_after"), BanFor: text("ban_for"),
 		BanMax: text("ban_max"), OnStoreError: text("on_store_error"), Mode: text("mode"), Priority: text("priority"),
 	}
 }
@@ -119,7 +121,7 @@ func (d *draft) values() url.Values {
 		"plans": {d.Plans}, "plan_by": {d.PlanBy}, "overrides": {d.Overrides},
 		"allow_networks": {d.AllowNetworks}, "allow_keys": {d.AllowKeys},
 		"deny_networks": {d.DenyNetworks}, "deny_keys": {d.DenyKeys}, "deny_status": {d.DenyStatus},
-		"on_limit": {d.OnLimit}, "wait": {d.Wait}, "ban_after": {d.BanAfter}, "ban_for": {d.BanFor},
+		"on_limit": {d.OnLimit}, "wait": {d.Wait}, "enforce": {d.Enforce}, "warn": {d.Warn}, "ban_after": {d.BanAfter}, "ban_for": {d.BanFor},
 		"ban_max": {d.BanMax}, "on_store_error": {d.OnStoreError}, "mode": {d.Mode}, "priority": {d.Priority},
 	}
 
@@ -141,6 +143,7 @@ func draftFrom(p policy.Policy) draft {
 		Host: p.Match.Host, Path: p.Match.Path, Except: unlines(p.Match.Except), Headers: headerLines(p.Match.Headers),
 		Cost: number(p.Cost), Refund: strings.Join(p.Refund, " "), CountOnly: strings.Join(p.CountOnly, " "),
 		OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: strconv.Itoa(p.Priority),
+		Enforce: shareText(p.Enforce), Warn: shareText(p.Warn),
 	}
 
 	// Some fields are written in more than one way, or are several fields of the form.

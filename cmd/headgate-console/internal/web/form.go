@@ -162,7 +162,7 @@ func formFields() []string {
 	return []string{
 		"", "name", "apps", "description", "methods", "path", "host", "except", "headers",
 		"key", "key_other", "quota", "period", "calendar", "tz", "start", "burst", "limit_fields", "limit",
-		"on_limit", "wait", "ban_after", "ban_for", "ban_max", "mode", "algorithm", "debt", "segments",
+		"on_limit", "wait", "ban_after", "ban_for", "ban_max", "mode", "enforce", "warn", "algorithm", "debt", "segments",
 		"aligned", "cost", "refund", "count_only", "plans", "plan_by", "overrides",
 		"access", "on_store_error", "priority", "comment", "at", "zone",
 	}
@@ -213,6 +213,9 @@ func (f form) Priced() bool {
 func (f form) Banning() bool {
 	return f.BanAfter+f.BanFor+f.BanMax != "" || f.Mistakes.anyIn("ban_after", "ban_for", "ban_max")
 }
+
+// Sharing reports whether the form is for a share of the keys, or has keys near the limit reported.
+func (f form) Sharing() bool { return f.Enforce+f.Warn != "" || f.Mistakes.anyIn("enforce", "warn") }
 
 // Planned reports whether the form has plans, or limits of single keys.
 func (f form) Planned() bool {

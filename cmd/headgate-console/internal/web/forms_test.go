@@ -192,6 +192,11 @@ func TestFormOfCostsAndConditions(t *testing.T) {
 	edit(url.Values{"priority": {"7"}}).goes("/policies/p?done=saved")
 	p.Priority = 7
 	stored(p)
+	edit(url.Values{"enforce": {"12.5"}, "warn": {" 80 % "}}).goes("/policies/p?done=saved")
+	p.Enforce, p.Warn = 1250, 8000
+	stored(p)
+	edit(url.Values{"priority": {"7"}}).goes("/policies/p?done=saved")
+	stored(p)
 	edit(url.Values{"refund": {""}, "count_only": {"401"}}).goes("/policies/p?done=saved")
 	p.Refund, p.CountOnly = nil, policy.Statuses{"401"}
 	stored(p)
@@ -200,6 +205,9 @@ func TestFormOfCostsAndConditions(t *testing.T) {
 		{"cost", "many", `"many" is not a whole number`},
 		{"cost", "0", "0 is not positive; leave it empty for the default"},
 		{"cost", "61", "61 is more than the limit 60/1h ever has"},
+		{"enforce", "101", `share "101%": it is not above 0% and at most 100%`},
+		{"warn", "100", "100% is not below 100%"},
+		{"warn", "\x01", "share \"\\x01%\": it is not a number"},
 		{"refund", "304 9xx", `"9xx" is not a status such as 304`},
 		{"count_only", "600", `"600" is not a status such as 304`},
 		{"except", "healthz", `"healthz" does not begin with a slash`},
@@ -220,7 +228,7 @@ func TestFormOfCostsAndConditions(t *testing.T) {
 		t.Errorf("both lists: %q", text)
 	}
 
-	edit(url.Values{"cost": {""}, "count_only": {""}, "except": {""}, "headers": {""}}).goes("/policies/p?done=saved")
+	edit(url.Values{"cost": {""}, "enforce": {""}, "warn": {""}, "count_only": {""}, "except": {""}, "headers": {""}}).goes("/policies/p?done=saved")
 	stored(policy.Policy{Name: "p", Apps: p.Apps, Limit: p.Limit, Key: p.Key, Priority: 7})
 }
 

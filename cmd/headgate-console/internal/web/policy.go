@@ -180,6 +180,6 @@ func policyFields() []string {
 		"name", "description", "apps", "limit", "cost", "refund", "count_only",
 		"plans", "plan_by", "overrides", "key", "match.methods",
 		"match.host", "match.path", "match.except", "match.headers",
-		"access", "on_limit", "ban", "on_store_error", "mode", "priority",
+		"access", "on_limit", "enforce", "warn", "ban", "on_store_error", "mode", "priority",
 	}
 }

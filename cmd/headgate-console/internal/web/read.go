@@ -96,6 +96,7 @@ func (d *draft) policy() (policy.Policy, mistakes) {
 	if err := p.Mode.UnmarshalText([]byte(d.Mode)); err != nil {
 		m.add("mode", err.Error())
 	}
+	p.Enforce, p.Warn = d.share(m, "enforce", d.Enforce), d.share(m, "warn", d.Warn)
 	p.Priority = int(d.count(m, "priority", d.Priority, math.MinInt32, math.MaxInt32))
 
 	p.Ban = d.ban(m)
@@ -366,6 +367,25 @@ func (d *draft) optional(m mistakes, field, text string) int64 {
 		m.add(field, fmt.Sprintf("%d is not positive; leave it empty for the default", n))
 	}
 	return n
+}
+
+// shareText returns a share, or "" for none.
+func shareText(s core.Share) string {
+	if s == 0 {
+		return ""
+	}
+	return s.String()
+}
+
+// share reads a share, whose sign may be missing.
+func (d *draft) share(m mistakes, field, text string) (s core.Share) {
+	if number := strings.TrimSpace(strings.TrimSuffix(text, "%")); number != "" {
+		text = number + "%"
+	}
+	if err := s.UnmarshalText([]byte(text)); err != nil {
+		m.add(field, err.Error())
+	}
+	return s
 }
 
 // clip shortens a text for a message.

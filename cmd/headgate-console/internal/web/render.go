@@ -239,6 +239,8 @@ var labels = map[string]string{
 	"match.headers":  "Headers",
 	"access":         "Exceptions",
 	"on_limit":       "Over the limit",
+	"enforce":        "In force for",
+	"warn":           "Reported from",
 	"ban":            "Ban",
 	"on_store_error": "If the store fails",
 	"mode":           "Mode",
