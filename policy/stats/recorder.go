@@ -78,6 +78,7 @@ type Recorder struct {
 	keys    keys
 
 	requests counter
+	near     nearKeys
 	seed     maphash.Seed
 	shards   [shards]shard
 
@@ -270,11 +271,15 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	for top := r.topNow(); err == nil; top = "" {
 		b := r.ledger.batch()
 		if b == nil && top == "" {
-			return nil
+			err = r.writeNear(ctx)
+			break
 		}
 		err = r.write(ctx, b, top)
 	}
-	return fmt.Errorf("stats: %w", err)
+	if err != nil {
+		return fmt.Errorf("stats: %w", err)
+	}
+	return nil
 }
 
 // learnTime asks the server for its time, unless it is known.

@@ -72,7 +72,7 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 		if err := a.connect(c); err != nil {
 			return err
 		}
-		o.Fleet, o.Top, o.Reports = a.Live, a.Live.Top, reports{a.Live, a.Redis}
+		o.Fleet, o.Top, o.Reports = a.Live, a.Live.Top, reports{a.Live, a.Redis, c.RedisPrefix}
 	}
 
 	if a.Service, err = service.New(o); err != nil {
@@ -111,10 +111,15 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 type reports struct {
 	*live.View
 	client redis.UniversalClient
+	prefix string
 }
 
 func (r reports) Memory(ctx context.Context) (used, limit int64, err error) {
 	return live.Memory(ctx, r.client)
+}
+
+func (r reports) Near(ctx context.Context, app string) ([]stats.NearKey, error) {
+	return stats.ReadNear(ctx, r.client, r.prefix, app)
 }
 
 // connect opens the client of Redis and what reads with it.

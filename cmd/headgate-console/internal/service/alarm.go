@@ -24,6 +24,10 @@ type Reports interface {
 	// Memory returns how much memory the fullest server of Redis uses, and how much it may use;
 	// 0 means that it has no limit or does not tell.
 	Memory(ctx context.Context) (used, limit int64, err error)
+
+	// Near returns the keys of an application that came near their limits in the last hour, the
+	// first first.
+	Near(ctx context.Context, app string) ([]stats.NearKey, error)
 }
 
 const (
@@ -55,6 +59,8 @@ const (
 //	standing -> standing  it holds for RepeatAfter more: a message that it stands
 //	standing -> none      it does not hold, or is not watched any more: a message of the end
 //	any      -> none      the webhook is turned off, without a message
+//
+// An alert of AlertNear stands while a key is listed. Each key is told once, and the end is not.
 //
 // While a condition is not known, because Redis does not answer, its alert stays as it is.
 type Alarm struct{ s *Service }
@@ -221,7 +227,9 @@ func (s *Service) askRedis(ctx context.Context, w alertWatch) *seen {
 		s.logger.DebugContext(ctx, "alerts: Redis does not tell of its memory", "error", err)
 	}
 
-	v.minutes = s.minutesOf(ctx, w.watched(AlertRefused, AlertFailedOpen, AlertBanned))
+	counted := w.watched(AlertRefused, AlertFailedOpen, AlertBanned)
+	v.minutes = readAll(ctx, s, counted, "the last counts", s.fleet.Minutes)
+	v.near = readAll(ctx, s, w.watched(AlertNear), "the keys near their limits", s.reports.Near)
 	// What holds is found out now, and kept, so that the transaction that writes it is short.
 	for _, hook := range w.hooks {
 		for _, c := range hook.Conditions {
@@ -234,31 +242,33 @@ func (s *Service) askRedis(ctx context.Context, w alertWatch) *seen {
 	return v
 }
 
-// minutesOf reads the last minutes of applications. It leaves out applications whose minutes cannot
-// be read.
-func (s *Service) minutesOf(ctx context.Context, apps []string) map[string][]stats.Minute {
+// readAll reads something of applications from Redis. It leaves out those of which it cannot be
+// read.
+func readAll[T any](
+	ctx context.Context, s *Service, apps []string, what string, read func(context.Context, string) (T, error),
+) map[string]T {
 	var mu sync.Mutex
 	var reading sync.WaitGroup
-	minutes, free := map[string][]stats.Minute{}, make(chan struct{}, liveAtOnce)
+	found, free := map[string]T{}, make(chan struct{}, liveAtOnce)
 
 	// At most liveAtOnce applications are read at a time: free has a token for each.
 	for _, app := range apps {
 		free <- struct{}{}
 		reading.Go(func() {
 			defer func() { <-free }()
-			list, err := s.fleet.Minutes(ctx, app)
+			one, err := read(ctx, app)
 			if err != nil {
-				s.logger.WarnContext(ctx, "alerts: the last counts cannot be read", "app", app, "error", err)
+				s.logger.WarnContext(ctx, "alerts: "+what+" cannot be read", "app", app, "error", err)
 				return
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			minutes[app] = list
+			found[app] = one
 		})
 	}
 
 	reading.Wait()
-	return minutes
+	return found
 }
 
 // alertKey names an alert.
@@ -307,7 +317,13 @@ func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 				key := alertKey{hook.ID, c.Kind, app}
 				row, there := known[key]
 				delete(known, key)
-				if err := f.write(c, app, v.judge(c, app), row, there); err != nil {
+				err := error(nil)
+				if c.Kind == AlertNear {
+					err = f.writeNear(app, v.near[app], v.judge(c, app), row, there)
+				} else {
+					err = f.write(c, app, v.judge(c, app), row, there)
+				}
+				if err != nil {
 					return err
 				}
 			}
@@ -436,6 +452,41 @@ func (f findingWriter) write(c Condition, app string, found finding, row store.A
 	return nil
 }
 
+// writeNear tells the keys that have come near their limits since those that were told last. ToldAt
+// is when the last of them did, by the clock of Redis.
+func (f findingWriter) writeNear(
+	app string, list []stats.NearKey, found finding, row store.Alert, there bool,
+) error {
+	switch {
+	case !found.known:
+		return nil
+	case !found.holds && there:
+		return f.DeleteAlert(row)
+	case !found.holds:
+		return nil
+	}
+
+	// Those of the last hour are told when the alert begins.
+	if !there {
+		row = store.Alert{Webhook: f.hook.ID, Kind: string(AlertNear), App: app, FirstAt: f.now, Since: f.now}
+	}
+	untold := slices.IndexFunc(list, func(k stats.NearKey) bool { return k.At.UnixMicro() > row.ToldAt })
+	if untold < 0 {
+		return nil
+	}
+
+	row.ToldAt, row.Detail = list[len(list)-1].At.UnixMicro(), text(found)
+	for _, told := range tellNear(app, list[untold:]) {
+		if err := f.addMessage(EventBegun, Condition{Kind: AlertNear}, row, told, ""); err != nil {
+			return err
+		}
+	}
+	if !there {
+		return f.InsertAlert(row)
+	}
+	return f.UpdateAlert(row)
+}
+
 // event returns what is to be reported of an alert that holds, or "", and writes its times.
 // FirstAt says since when the condition holds, and Since, unless it is 0, when that was reported.
 func (f findingWriter) event(c Condition, row *store.Alert) string {
@@ -457,7 +508,7 @@ func (f findingWriter) event(c Condition, row *store.Alert) string {
 
 // end deletes an alert, and writes a message about it if it had begun.
 func (f findingWriter) end(row store.Alert, why string) error {
-	if row.Since != 0 && f.row.ID != "" {
+	if row.Since != 0 && f.row.ID != "" && AlertKind(row.Kind) != AlertNear {
 		found, err := findingOf(row)
 		if err != nil {
 			return err

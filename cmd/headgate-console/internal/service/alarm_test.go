@@ -216,6 +216,101 @@ func TestAlertBeginsStandsAndEnds(t *testing.T) {
 	})
 }
 
+// Each key is told once, with all that are new, and the end of it is not.
+func TestKeysNearTheirLimitsAreToldOnce(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		r := newReceiver(t)
+		h := w.watchFor(r.URL, []string{"a"}, Condition{Kind: AlertNear})
+		near := func(keys ...string) {
+			var list []stats.NearKey
+			for i, key := range keys {
+				list = append(list, stats.NearKey{Policy: "p", Key: key, At: w.clock.now().Add(time.Duration(i))})
+			}
+			w.fleet.set(func(f *fakeFleet) {
+				f.near = map[string][]stats.NearKey{"a": append(slices.Clone(f.near["a"]), list...)}
+			})
+		}
+
+		w.round()
+		wantTexts(t, "without a key", r.take())
+		near("ann")
+		w.rounds(time.Minute)
+		wantTexts(t, "with a key", r.take(), "begun a: 1 key has come near its limit: p ann.")
+
+		near("bob", "<@U1> \r\n\xff")
+		w.rounds(5 * time.Hour) // longer than after which others are told again
+		wantTexts(t, "with two more", r.take(), "begun a: 2 keys have come near their limits: p bob, p ??U1? ???.")
+
+		// What is listed while Redis is away is told when it is back, and what is no longer listed
+		// is over without a word.
+		w.fleet.set(func(f *fakeFleet) { f.err = errors.New("away") })
+		near("eve")
+		w.rounds(time.Minute)
+		wantTexts(t, "while Redis is away", r.take())
+		w.fleet.set(func(f *fakeFleet) { f.err = nil })
+		w.rounds(time.Minute)
+		wantTexts(t, "with Redis", r.take(), "begun a: 1 key has come near its limit: p eve.")
+
+		if got, err := w.Webhook(t.Context(), w.admin, h.ID); err != nil || len(got.Standing) != 1 ||
+			got.Standing[0].Text != "a: 4 keys have come near their limits" {
+			t.Errorf("%+v, %v", got.Standing, err)
+		}
+		w.fleet.set(func(f *fakeFleet) { f.near = map[string][]stats.NearKey{"a": nil} })
+		w.rounds(time.Minute)
+		wantTexts(t, "an hour later", r.take())
+		near("ann")
+		w.rounds(time.Minute)
+		wantTexts(t, "the next time", r.take(), "begun a: 1 key has come near its limit: p ann.")
+
+		// A webhook that no longer watches is quiet about it, and one with numbers is a mistake.
+		draft := h.WebhookDraft
+		draft.Conditions = []Condition{{Kind: AlertRedis}}
+		_, err := w.UpdateWebhook(t.Context(), w.admin, h.ID, draft)
+		w.must(err)
+		w.rounds(time.Minute)
+		wantTexts(t, "unwatched", r.take())
+		draft.Conditions = []Condition{{Kind: AlertNear, Minutes: 1}}
+		if _, err := w.UpdateWebhook(t.Context(), w.admin, h.ID, draft); err == nil ||
+			!strings.Contains(err.Error(), "conditions.near.minutes: the condition has none") {
+			t.Errorf("with minutes: %v", err)
+		}
+	})
+}
+
+// A check names a hundred keys in five messages, and how many more there are.
+func TestMessagesOfManyKeys(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		r := newReceiver(t)
+		w.watchFor(r.URL, []string{"a"}, Condition{Kind: AlertNear})
+		list := make([]stats.NearKey, stats.MaxNear)
+		for i := range list {
+			// Characters that JSON escapes take the most room.
+			list[i] = stats.NearKey{Policy: "p", Key: itoa(int64(i)) + strings.Repeat("<", 500), At: w.clock.now()}
+		}
+		w.fleet.set(func(f *fakeFleet) { f.near = map[string][]stats.NearKey{"a": list} })
+		w.rounds(time.Minute)
+
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		// Messages that are written at once are sent in any order.
+		named, more := map[string]int{}, 0
+		for _, m := range r.sent {
+			for _, subject := range m.Data.Subjects {
+				named[strings.TrimRight(subject.Key, "<…")]++
+			}
+			more += m.Data.More
+		}
+		for i := range 100 {
+			if named[itoa(int64(i))] != 1 {
+				t.Errorf("key %d is named %d times", i, named[itoa(int64(i))])
+			}
+		}
+		if len(r.sent) != 5 || len(named) != 100 || more != stats.MaxNear-100 {
+			t.Errorf("%d messages name %d keys and say %d more", len(r.sent), len(named), more)
+		}
+	})
+}
+
 // instance returns an instance of the application a.
 func instance(id, version, decides string) policy.Instance {
 	return policy.Instance{ID: id, Process: id, App: "a", Version: version, Store: decides}

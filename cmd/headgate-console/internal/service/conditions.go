@@ -24,6 +24,7 @@ const (
 	AlertRefused    AlertKind = "refused"     // a share of the requests is refused
 	AlertFailedOpen AlertKind = "failed-open" // requests pass without a decision
 	AlertBanned     AlertKind = "banned"      // requests are refused because of bans
+	AlertNear       AlertKind = "near"        // a key comes near its limit
 	AlertBypassed   AlertKind = "bypassed"    // an instance decides without Redis
 	AlertBehind     AlertKind = "behind"      // an instance does not run the newest policies
 	AlertLost       AlertKind = "lost"        // fewer instances report than before
@@ -67,6 +68,7 @@ type KindOfAlert struct {
 	Share   bool   // has Over
 	Counts  bool   // has AtLeast, and Minutes are those that are counted
 	Policy  bool   // may have Policy
+	Keys    bool   // is about single keys, each of which is told once, and has no numbers
 	Common  bool   // concerns all applications
 	Default Condition
 }
@@ -81,6 +83,7 @@ var alertKinds = []KindOfAlert{
 		Default: Condition{AlertFailedOpen, 0, 1, 1, ""}},
 	{Kind: AlertBanned, Words: "Requests are refused because of a ban", Counts: true,
 		Default: Condition{AlertBanned, 0, 1, 1, ""}},
+	{Kind: AlertNear, Words: "A key comes near its limit", Keys: true, Default: Condition{AlertNear, 0, 0, 0, ""}},
 	{Kind: AlertBypassed, Words: "An instance decides without Redis", Default: Condition{AlertBypassed, 0, 0, 1, ""}},
 	{Kind: AlertBehind, Words: "An instance does not run the newest policies",
 		Default: Condition{AlertBehind, 0, 0, 5, ""}},
@@ -139,7 +142,7 @@ func (c Condition) check(f *faults, kind KindOfAlert) {
 	if kind.Counts {
 		bound("minutes", true, int64(c.Minutes), 1, MaxCounted)
 	} else {
-		bound("minutes", true, int64(c.Minutes), 0, MaxHeld)
+		bound("minutes", !kind.Keys, int64(c.Minutes), 0, MaxHeld)
 	}
 
 	switch {
@@ -154,6 +157,7 @@ func (c Condition) check(f *faults, kind KindOfAlert) {
 // Subject is a policy or an instance that a condition is about.
 type Subject struct {
 	Name  string `json:"name"`
+	Key   string `json:"key,omitempty"`   // under the policy Name, of AlertNear
 	Count int64  `json:"count,omitempty"` // of the requests that the condition counts
 	Of    int64  `json:"of,omitempty"`    // of all of its requests
 }
@@ -184,6 +188,9 @@ func (f *finding) names() string {
 	var list []string
 	for _, s := range f.Subjects {
 		name := inertName(s.Name)
+		if s.Key != "" {
+			name += " " + inertName(s.Key)
+		}
 		switch {
 		case s.Of > 0:
 			name += fmt.Sprintf(" (%s of %d)", percent(s.Count, s.Of), s.Of)
@@ -222,8 +229,9 @@ type seen struct {
 	label     string
 	instances map[string][]policy.Instance // by application
 	minutes   map[string][]stats.Minute
-	used      int64 // bytes of the fullest server's memory
-	limit     int64 // of that server; 0 means that it has none, or does not tell
+	near      map[string][]stats.NearKey // of the last hour, by application
+	used      int64                      // bytes of the fullest server's memory
+	limit     int64                      // of that server; 0 means that it has none, or does not tell
 	expected  map[string]int64
 	sums      map[sumKey]sumOfMinutes
 	found     map[conditionOf]finding // many webhooks have the same conditions
@@ -301,6 +309,9 @@ func (s *seen) lookAt(c Condition, app string) finding {
 		return s.lookFull(c)
 	case AlertRefused, AlertFailedOpen, AlertBanned:
 		return s.lookCounts(c, app)
+	case AlertNear:
+		list, known := s.near[app]
+		return finding{known: known, holds: len(list) > 0, Text: nearText(app, list)}
 	}
 	if s.away != nil {
 		return finding{}
@@ -361,6 +372,40 @@ func (s *seen) lookInstances(c Condition, app string) finding {
 
 	f.Text = fmt.Sprintf("%s: %s: %s", app, what, f.names())
 	return f
+}
+
+// nearText says how many keys came near their limits.
+func nearText(app string, list []stats.NearKey) string {
+	return fmt.Sprintf("%s: %s", app, counted(int64(len(list)), "key has come near its limit",
+		"keys have come near their limits"))
+}
+
+// A check tells of at most maxNearTold keys, nearInMessage in each message, of which each is named
+// by at most maxNearKey bytes: escaped, they fit into the row of a message.
+const (
+	maxNearTold   = 100
+	nearInMessage = 20
+	maxNearKey    = 256
+)
+
+// tellNear returns what is told of keys, a finding for each message.
+func tellNear(app string, list []stats.NearKey) (messages []finding) {
+	more := max(0, len(list)-maxNearTold)
+	for part := range slices.Chunk(list[:len(list)-more], nearInMessage) {
+		var f finding
+		for _, k := range part {
+			subject := Subject{Name: sanitize(k.Policy, policy.MaxName), Key: sanitize(k.Key, maxNearKey)}
+			f.Subjects = append(f.Subjects, subject)
+		}
+		f.Text = nearText(app, part) + ": " + f.names()
+		messages = append(messages, f)
+	}
+
+	last := &messages[len(messages)-1]
+	if last.More = more; more > 0 {
+		last.Text += fmt.Sprintf(", and %d more", more)
+	}
+	return messages
 }
 
 // lookCounts reports whether a condition of counts holds.

@@ -26,6 +26,7 @@ type fakeFleet struct {
 	mu        sync.Mutex
 	minutes   map[string][]stats.Minute
 	instances []policy.Instance
+	near      map[string][]stats.NearKey
 	err       error
 
 	used, limit int64 // bytes of memory
@@ -44,6 +45,12 @@ func (f *fakeFleet) Memory(context.Context) (used, limit int64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.used, f.limit, f.err
+}
+
+func (f *fakeFleet) Near(_ context.Context, app string) ([]stats.NearKey, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.near[app], f.err
 }
 
 func (f *fakeFleet) Minutes(_ context.Context, app string) ([]stats.Minute, error) {

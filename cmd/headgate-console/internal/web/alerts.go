@@ -253,6 +253,7 @@ var kindHelp = map[service.AlertKind]string{
 	service.AlertFailedOpen: "Neither Redis nor a fallback decided, or a function of the program failed, " +
 		"and the policy lets requests pass then.",
 	service.AlertBanned: "The console sees the refusals, and not the keys.",
+	service.AlertNear:   "Of policies that say so. A key is named once an hour, as the policy counts it.",
 	service.AlertBypassed: "It counts in its own memory, or it passes or refuses all requests, " +
 		"as Redis does not answer it.",
 	service.AlertBehind: "It runs an older version of the policies, or does not accept the newest.",
@@ -376,7 +377,8 @@ func (r *request) hookDraft() (d service.WebhookDraft, repeat string, fields map
 			return n
 		}
 
-		c.Over, c.AtLeast, c.Minutes = read("over", k.Share), int64(read("at_least", k.Counts)), read("minutes", true)
+		c.Over, c.AtLeast = read("over", k.Share), int64(read("at_least", k.Counts))
+		c.Minutes = read("minutes", !k.Keys)
 		if k.Policy {
 			field := string(k.Kind) + "_policy"
 			fields[field] = r.field(field)

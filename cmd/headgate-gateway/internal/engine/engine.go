@@ -182,7 +182,8 @@ func (e *Engine) follow(app string, f Face) (*followed, error) {
 	}
 
 	// What the face has configured is kept, but for what belongs to the engine.
-	c.Store, c.Rules, c.Observer = e.store, nil, e.shared.recorder(app)
+	c.Store, c.Rules, c.Observer = e.store, nil, nil
+	e.shared.record(app, &c)
 	if e.options.Metrics != nil {
 		e.options.Metrics(&c)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/filesource"
@@ -65,12 +66,13 @@ func clientOptions(o *redis.UniversalOptions) *redis.UniversalOptions {
 	return &c
 }
 
-// recorder returns what counts the outcomes of an application, or nil.
-func (s *shared) recorder(app string) events.Observer {
+// record has the limiter of an application counted for the management page, if there is one.
+func (s *shared) record(app string, c *limiter.Config) {
 	if s == nil || s.stack == nil {
-		return nil
+		return
 	}
-	return s.stack.Recorder(app)
+	recorder := s.stack.Recorder(app)
+	c.Observer, c.Hooks = recorder, events.JoinHooks(recorder.Hooks(), c.Hooks)
 }
 
 // close closes all parts. That the last counts could not be written is no error of the gateway,
