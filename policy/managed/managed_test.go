@@ -112,7 +112,7 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 		ContextTimeoutEnabled: true, DisableIdentity: true})
 	t.Cleanup(func() { client.Close() })
 
-	publish(t, admin, "hg:", visitors)
+	publish(t, admin, "hg:", strings.Replace(visitors, `"key"`, `"warn":"60%","key"`, 1))
 	o := options("")
 	o.Limiter.Top = 20
 	l := open(t, client, o)
@@ -155,6 +155,10 @@ func TestLimitsWorkUnderTheDocumentedPermissions(t *testing.T) {
 		t.Errorf("the page shows %+v, want %+v", got, want)
 	}
 	wantTop(t, admin)
+	if near, err := stats.ReadNear(t.Context(), admin, "hg:", "shop"); err != nil || len(near) != 1 ||
+		near[0].Policy != "visitors" || near[0].Key != "127.0.0.1" {
+		t.Errorf("near their limits: %v, %v", near, err)
+	}
 }
 
 // permitAsDocumented adds the user limiter with the permissions that docs/redis.md lists.
@@ -185,7 +189,7 @@ func wantTop(t *testing.T, admin redis.UniversalClient) {
 	}
 }
 
-// Keys leave the process only where the program asks for it.
+// Keys leave the process only where the program or a policy asks for it.
 func TestLimitsPublishNoKeysByDefault(t *testing.T) {
 	client := connect(t, redistest.Start(t))
 	publish(t, client, "a:", visitors)
@@ -196,6 +200,9 @@ func TestLimitsPublishNoKeysByDefault(t *testing.T) {
 	}
 	if top, err := stats.ReadTop(t.Context(), client, "a:", "shop"); err != nil || top.Instances != 0 {
 		t.Errorf("%+v, %v", top, err)
+	}
+	if near, err := stats.ReadNear(t.Context(), client, "a:", "shop"); err != nil || len(near) != 0 {
+		t.Errorf("%v, %v", near, err)
 	}
 }
 

@@ -14,9 +14,9 @@
 //
 // A [Recorder] counts in memory and writes to Redis once a second at any load. It can also publish
 // the keys that its instance refuses and admits most often; see [Recorder.PublishTop], and those
-// that come near their limits; see [Recorder.Hooks]. A [Minute] has the [Counts] of the requests and
-// of each policy. [Read] returns the last minutes, [Changed] and [ReadMinutes] those of the last
-// day.
+// that come near their limits; see [Recorder.Hooks]. A [Minute] has the [Counts] of the requests
+// and of each policy. [Read] returns the last minutes, [Changed] and [ReadMinutes] those of the
+// last day.
 //
 // A minute is one of the server's clock, so that an instance whose clock is wrong counts in the
 // right one. Its counts are kept for [Keep] after the last change of them.
