@@ -262,6 +262,9 @@ func (l *logs) reports(reorder time.Duration) (list []logReport, notes []string)
 		notes = append(notes, "times are whole seconds: the requests of one second count as if all came "+
 			"at its beginning, so limits of a few seconds look stricter than they are")
 	}
+	if has&accesslog.HasBeginnings != 0 {
+		notes = append(notes, "times are those at which requests began")
+	}
 	if mixed {
 		notes = append(notes, "lines name different time zones; all were read as they say")
 	}

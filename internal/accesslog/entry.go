@@ -27,6 +27,10 @@ type Entry struct {
 	// further out of order than the reader sorts, it is raised to that of the entry before.
 	At int64
 
+	// Began reports whether At is the instant at which the request began, and not that of its line,
+	// which some servers write when the request ends.
+	Began bool
+
 	Address   string // the peer, with or without a port; "" if the line has none
 	Forwarded string // X-Forwarded-For
 	User      string
@@ -52,6 +56,7 @@ const (
 	HasAgent
 	HasReferer
 	HasFractions // of seconds
+	HasBeginnings
 )
 
 // fields returns what the entry has.
@@ -67,6 +72,9 @@ func (e *Entry) fields() (f Fields) {
 	}
 	if e.At%1e6 != 0 {
 		f |= HasFractions
+	}
+	if e.Began {
+		f |= HasBeginnings
 	}
 
 	return f

@@ -182,7 +182,7 @@ func parseEnvoy(e *Entry, c *clock) (wrong string) {
 		}
 	}
 
-	e.At = at
+	e.At, e.Began = at, true
 	e.setForwarded(texts[0])
 	e.Agent, e.Host = known(texts[1]), known(texts[3])
 	return ""
@@ -201,9 +201,10 @@ func (e *Entry) setForwarded(b []byte) {
 //
 //	https 2026-11-28T07:37:17.186641Z app/lb/50dc 192.0.2.7:2817 10.0.0.1:80 0.0 0.0 0.0 200
 //	200 34 366
-//	"GET https://example.com:443/ HTTP/1.1" "curl/8" …
+//	"GET https://example.com:443/ HTTP/1.1" "curl/8" cipher protocol group "trace" "domain" "cert"
+//	0 2026-11-28T07:37:17.100000Z …
 //
-// in one line.
+// in one line. The first time is that of the answer, and the second that of the request.
 func parseALB(e *Entry, c *clock) (wrong string) {
 	_, rest := token(e.line)
 	text, rest := token(rest)
@@ -233,7 +234,28 @@ func parseALB(e *Entry, c *clock) (wrong string) {
 		return noStatus
 	}
 
-	agent, _, _ := quoted(rest)
+	agent, rest, _ := quoted(rest)
 	e.At, e.Address, e.Agent = at, known(client), known(agent)
+	if begun, ok := creationTime(c, rest); ok && begun <= at {
+		e.At, e.Began = begun, true
+	}
 	return ""
+}
+
+// creationTime reads the time of the request from what is behind the agent in a line of a load
+// balancer. Lines of long ago have none.
+func creationTime(c *clock, rest []byte) (at int64, ok bool) {
+	rest = bytes.TrimPrefix(rest, []byte(" "))
+	for range 3 { // the cipher, the protocol and the group
+		_, rest = token(rest)
+	}
+	for range 3 { // the trace, the domain and the certificate
+		if _, rest, ok = quoted(rest); !ok {
+			return 0, false
+		}
+	}
+
+	_, rest = token(bytes.TrimPrefix(rest, []byte(" "))) // the priority of the rule
+	text, _ := token(rest)
+	return c.rfc3339(text)
 }

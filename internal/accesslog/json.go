@@ -1,6 +1,8 @@
 package accesslog
 
 import (
+	"bytes"
+	"cmp"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -191,9 +193,13 @@ func (s *scanner) object(f func(name []byte) bool) bool {
 // the highest rank counts.
 type lineFields struct {
 	*Entry
-	clock   *clock
-	ranks   [slots]uint8
-	hasTime bool
+	clock *clock
+	ranks [slots]uint8
+
+	ended, began int64 // the time of the line, and that of the request
+	whole        bool  // ended has whole seconds
+	took         int64 // how long the request took, in microseconds
+	nested       bool  // the request is an object of its own, as Caddy's
 }
 
 // slot is a thing that a line says.
@@ -201,7 +207,10 @@ type slot uint8
 
 const (
 	nothing slot = iota
-	instant
+	end
+	beginning
+	took
+	caddyTook
 	address
 	forwarded
 	user
@@ -223,10 +232,10 @@ type place struct {
 
 // names has the names that nginx is usually configured with, and those of Caddy and Traefik.
 var names = map[string]place{
-	"time": {instant, 1}, "timestamp": {instant, 2}, "@timestamp": {instant, 2},
-	"ts": {instant, 2}, "time_local": {instant, 2},
-	"StartLocal": {instant, 3}, "StartUTC": {instant, 4}, "start_time": {instant, 3}, "time_iso8601": {instant, 3},
-	"msec": {instant, 5},
+	"time": {end, 1}, "timestamp": {end, 2}, "@timestamp": {end, 2},
+	"ts": {end, 2}, "time_local": {end, 2}, "time_iso8601": {end, 3}, "msec": {end, 5},
+	"StartLocal": {beginning, 3}, "StartUTC": {beginning, 4}, "start_time": {beginning, 3},
+	"request_time": {took, 1}, "duration": {caddyTook, 1},
 
 	"ClientAddr": {address, 1}, "remote_addr": {address, 2}, "remote_ip": {address, 2}, "ClientHost": {address, 3},
 	"client_ip": {address, 3}, "client": {address, 1}, "clientip": {address, 2},
@@ -251,6 +260,7 @@ func parseJSON(e *Entry, c *clock) (wrong string) {
 	s := scanner{b: e.line}
 	whole := s.object(func(name []byte) bool {
 		if string(name) == "request" && s.peek() == '{' {
+			l.nested = true
 			return s.object(func(name []byte) bool {
 				if string(name) == "headers" && s.peek() == '{' {
 					return s.object(func(name []byte) bool { return l.header(&s, name) })
@@ -266,7 +276,7 @@ func parseJSON(e *Entry, c *clock) (wrong string) {
 	switch {
 	case !whole || s.i < len(s.b):
 		return noObject
-	case !l.hasTime:
+	case !l.setTime():
 		return noTime
 	case e.Method == "" || e.Target == "":
 		return noRequest
@@ -340,10 +350,22 @@ func (l *lineFields) header(s *scanner, name []byte) bool {
 func (l *lineFields) set(to slot, b []byte) bool {
 	e := l.Entry
 	switch to {
-	case instant:
+	case end:
 		at, ok := l.time(b)
 		if ok {
-			e.At, l.hasTime = at, true
+			l.ended, l.whole = at, at%1e6 == 0 && bytes.IndexByte(b, '.') < 0
+		}
+		return ok
+	case beginning:
+		at, ok := l.time(b)
+		if ok {
+			l.began = at
+		}
+		return ok
+	case took, caddyTook:
+		d, ok := duration(b)
+		if ok = ok && (to == took || l.nested); ok {
+			l.took = d
 		}
 		return ok
 	case request:
@@ -366,6 +388,34 @@ func (l *lineFields) set(to slot, b []byte) bool {
 	}
 
 	return text != ""
+}
+
+// setTime sets the time of the entry, and reports whether the line has one. nginx and Caddy write
+// a line when the request ends. Where it has whole seconds, only whole ones are taken off.
+func (l *lineFields) setTime() bool {
+	began := l.began
+	if began == 0 && l.ended > 0 && l.ranks[took]+l.ranks[caddyTook] > 0 {
+		began = l.ended - l.took
+		if l.whole {
+			began += l.took % 1e6
+		}
+	}
+
+	l.At, l.Began = cmp.Or(began, l.ended), began > 0
+	return l.At > 0
+}
+
+// duration reads seconds with a fraction, at most a week, as microseconds.
+func duration(b []byte) (micros int64, ok bool) {
+	whole, rest, fractional := cutByte(b, '.')
+	n, ok := number(whole)
+	if !ok || n >= maxJump/1e6 {
+		return 0, false
+	}
+	if fractional {
+		micros, rest = fractionOf(rest)
+	}
+	return n*1e6 + micros, len(rest) == 0
 }
 
 // textOf returns the text of a slot.
