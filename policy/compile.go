@@ -82,8 +82,11 @@ func (c *Compiled) Rules() []limiter.Rule {
 
 // Selected returns the rules without conditions, and the selection among them by an [Index], both
 // as limiter.SetSelectedRules takes them. Without the selection each rule would apply to all
-// requests. The caller may change the list, but not its order.
+// requests, and where all do it is nil. The caller may change the list, but not its order.
 func (c *Compiled) Selected() ([]limiter.Rule, limiter.Selection) {
+	if !slices.ContainsFunc(c.policies, func(p Policy) bool { return !p.Match.isAll() }) {
+		return slices.Clone(c.rules), nil
+	}
 	return slices.Clone(c.rules), c.index.Select
 }
 

@@ -272,6 +272,24 @@ func TestCompiledRulesAreTheSelectedOnesWithConditions(t *testing.T) {
 	}
 }
 
+// Where every rule applies to all requests there is nothing to select.
+func TestPoliciesOfAllRequestsHaveNoSelection(t *testing.T) {
+	a, b := valid(t, "a"), valid(t, "b")
+	a.Match, b.Match = policy.Match{}, policy.Match{}
+	for _, all := range []bool{true, false} {
+		if !all {
+			b.Match.Methods = []string{"POST"}
+		}
+		compiled, err := policy.Compile("shop", policy.Set{a, b}, policy.Bindings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rules, selection := compiled.Selected(); len(rules) != 2 || (selection == nil) != all {
+			t.Errorf("%d rules, and a selection: %t, want %t", len(rules), selection != nil, !all)
+		}
+	}
+}
+
 func TestSetRuleMustNameTheApplication(t *testing.T) {
 	p, off := valid(t, "login"), valid(t, "off")
 	off.Mode = policy.Off
