@@ -16,12 +16,10 @@
 package replay
 
 import (
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/accesslog"
-	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -42,7 +40,6 @@ type Replay struct {
 	now     int64 // of the log, in microseconds
 	request request
 	caller  core.KeyFunc
-	direct  bool // no proxy stands before the callers
 
 	main, against *side
 
@@ -58,36 +55,21 @@ type Replay struct {
 // NewReplay returns a replay of a log that has the fields. The error names every mistake of the
 // options; policies that the log is not enough for are no mistake.
 func NewReplay(o Options, has accesslog.Fields) (*Replay, error) {
-	r := &Replay{caller: keyfuncs.RemoteIP}
-	now := func() int64 { return r.now }
+	b, err := o.bindings()
+	if err != nil {
+		return nil, err
+	}
 
-	// Both sides have one clock.
-	var err error
-	if r.main, err = newSide(o.Policies, &o, has, now); err != nil {
+	// Both sides have one clock, and count a caller by one key.
+	r := &Replay{caller: b.IP}
+	now := func() int64 { return r.now }
+	if r.main, err = newSide(o.Policies, &o, has, now, b); err != nil {
 		return nil, err
 	}
 	if o.Compare {
-		if r.against, err = newSide(o.Against, &o, has, now); err != nil {
-			return nil, err
-		}
+		r.against, err = newSide(o.Against, &o, has, now, b)
 	}
-
-	b, err := o.bindings()
-	if b.IP != nil {
-		r.caller = b.IP
-	}
-
-	r.direct = b.IP == nil
 	return r, err
-}
-
-// callerOf returns the address that the entry is counted by. One of IPv4 is its own key.
-func (r *Replay) callerOf(e *accesslog.Entry) string {
-	if r.direct && strings.IndexByte(e.Address, ':') < 0 {
-		return e.Address
-	}
-	key, _ := r.caller(&r.request)
-	return key
 }
 
 // Add decides about the next entry of the log. Its time must not be before that of the last.
@@ -98,7 +80,9 @@ func (r *Replay) Add(e *accesslog.Entry) {
 		r.first = e.At
 	}
 
-	caller := hashOf(r.callerOf(e))
+	key, _ := r.caller(&r.request)
+	caller := hashOf(key)
+	r.request.hash = caller
 
 	r.requests++
 	r.callers.add(caller)

@@ -16,6 +16,10 @@ type request struct {
 	path  string // decoded
 	raw   string // as it was sent, "" if it has no escapes
 	one   [1]string
+
+	key   string // of its caller by "ip"
+	hash  uint64 // of key
+	keyed bool   // key is known
 }
 
 var _ core.Request = (*request)(nil)
@@ -29,7 +33,7 @@ func (r *request) set(e *accesslog.Entry) {
 		}
 	}
 
-	r.entry, r.path, r.raw = e, path, ""
+	r.entry, r.path, r.raw, r.keyed = e, path, "", false
 
 	// A path that cannot be decoded is taken as it came: servers refuse it, and it counts as one.
 	if strings.IndexByte(path, '%') >= 0 {
@@ -67,20 +71,43 @@ func (r *request) Header(name string) []string {
 	return r.one[:]
 }
 
-// maxUser is how many bytes of a user's name are a key as they are.
-const maxUser = 64
+// How many bits of an address of IPv6 the key "ip" has, and all of them.
+const (
+	defaultBits = 64
+	allBits     = 128
+)
+
+// maxName is how many bytes of the name of a user or a host are a key as they are.
+const maxName = 64
 
 // digestPrefix begins the key of a longer name.
 const digestPrefix = "sha256:"
 
-// userKey is the key of the user that the log names. A client chooses the name, so a long one is
-// replaced by its digest, and so is one that looks like a digest.
+// userKey is the key of the user that the log names.
 func userKey(r core.Request) (key string, ok bool) {
 	if r, is := r.(*request); is {
-		key = r.entry.User
-	}
-	if len(key) > maxUser || strings.HasPrefix(key, digestPrefix) {
-		key = digestPrefix + keyfuncs.Digest(key)
+		key = nameKey(r.entry.User)
 	}
 	return key, true
+}
+
+// hostKey returns the key of addresses for logs that may have the names of hosts in their place, as
+// Apache writes them with HostnameLookups. Each is a caller of its own.
+func hostKey(address core.KeyFunc) core.KeyFunc {
+	return func(r core.Request) (string, bool) {
+		key, ok := address(r)
+		if l, is := r.(*request); is && key == "" {
+			key = nameKey(strings.ToLower(l.entry.Address))
+		}
+		return key, ok
+	}
+}
+
+// nameKey returns the key of a name. A client may choose it, so a long one is replaced by its
+// digest, and so is one that looks like a digest.
+func nameKey(name string) string {
+	if len(name) > maxName || strings.HasPrefix(name, digestPrefix) {
+		return digestPrefix + keyfuncs.Digest(name)
+	}
+	return name
 }

@@ -27,12 +27,12 @@ const (
 type side struct {
 	limiter *limiter.Limiter
 	store   *memstore.Store
-	rules   map[string]*tally
-	order   []*tally
+	order   []*tally // of the rules
 	leftOut []LeftOut
 	now     func() int64
 
-	fate fate // of the request that was decided last
+	request *request // that is being decided
+	fate    fate     // of the request that was decided last
 
 	undecided int64 // requests that passed because of an error
 	top       top
@@ -41,7 +41,8 @@ type side struct {
 // tally counts what a policy did.
 type tally struct {
 	policy          *policy.Policy
-	maxWait         int64 // nanoseconds
+	rule            string // the name of the rule
+	maxWait         int64  // nanoseconds
 	applied, over   int64
 	refused, waited int64
 	banned, denied  int64
@@ -54,7 +55,8 @@ type tally struct {
 const app = "log"
 
 // newSide puts policies in force over a log that has the fields.
-func newSide(set policy.Set, o *Options, has accesslog.Fields, now func() int64) (*side, error) {
+func newSide(set policy.Set, o *Options, has accesslog.Fields, now func() int64,
+	bindings policy.Bindings) (*side, error) {
 	name := o.App
 	if name == "" {
 		name = app
@@ -66,21 +68,15 @@ func newSide(set policy.Set, o *Options, has accesslog.Fields, now func() int64)
 
 	// What the log is not enough for is left out, and told.
 	mine, out := usable(set.For(name), has, o.Users)
-	bindings, err := o.bindings()
-	if err != nil {
-		return nil, err
-	}
-
 	compiled, err := policy.Compile(name, mine, bindings)
 	if err != nil {
 		return nil, err
 	}
 
-	s := &side{rules: map[string]*tally{}, leftOut: out, now: now}
+	s := &side{leftOut: out, now: now}
 	rules, selection := compiled.Selected()
 	for i := range rules {
-		t := &tally{policy: &mine[i], maxWait: int64(rules[i].OnLimit.MaxWait())}
-		s.rules[rules[i].Name] = t
+		t := &tally{policy: &mine[i], rule: rules[i].Name, maxWait: int64(rules[i].OnLimit.MaxWait())}
 		s.order = append(s.order, t)
 
 		rules[i].OnStoreError = limiter.FailOpen // a memory never fails, and has no fallback
@@ -109,23 +105,45 @@ func newSide(set policy.Set, o *Options, has accesslog.Fields, now func() int64)
 
 var discard = slog.New(slog.DiscardHandler)
 
-// bindings returns what policies may use of a log.
+// bindings returns what policies may use of a log. A caller has one key "ip" for all policies, so it
+// is made once for a request.
 func (o *Options) bindings() (b policy.Bindings, err error) {
 	b.User = userKey
-	if len(o.Proxies) == 0 {
-		return b, nil
-	}
 	b.IPPrefix = func(bits int) (core.KeyFunc, error) {
-		return keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: o.Proxies, IPv6Prefix: bits})
+		key, err := keyfuncs.RemoteIPPrefix(bits)
+		if len(o.Proxies) > 0 {
+			key, err = keyfuncs.ForwardedIP(keyfuncs.Proxies{Trusted: o.Proxies, IPv6Prefix: bits})
+		}
+
+		// The networks of policies are about addresses alone, and ask for all bits.
+		if bits == allBits {
+			return key, err
+		}
+		return hostKey(key), err
 	}
-	b.IP, err = b.IPPrefix(0)
-	return b, err
+
+	key, err := b.IPPrefix(defaultBits)
+	if err != nil {
+		return b, err
+	}
+	b.IP = func(r core.Request) (string, bool) {
+		l, is := r.(*request)
+		if !is {
+			return key(r)
+		}
+		if !l.keyed {
+			l.key, _ = key(r)
+			l.keyed = true
+		}
+		return l.key, true
+	}
+	return b, nil
 }
 
 // decide returns what would have become of the request. Its answer gives back what the log says,
 // at the instant of the request.
 func (s *side) decide(r *request) fate {
-	s.fate = passes
+	s.fate, s.request = passes, r
 	s.limiter.Admit(r).Done(r.entry.Status)
 	return s.fate
 }
@@ -142,11 +160,15 @@ func (s *side) Observe(_ context.Context, r *events.Request) {
 	}
 
 	// What a rule would have done counts for its policy, also where another one decides.
-	at := s.now()
+	at, from := s.now(), 0
 	for i := range r.Rules {
 		rule := &r.Rules[i]
-		t := s.rules[rule.Name]
-		if t.count(rule, at) == refused {
+		from = s.indexOf(rule.Name, from)
+		hash := s.request.hash
+		if rule.Key != s.request.key {
+			hash = hashOf(rule.Key)
+		}
+		if s.order[from].count(rule, hash, at) == refused {
 			s.fate = refused
 		}
 		if !rule.Verdict.Passes() || rule.Verdict == events.ShadowRefused || rule.Verdict == events.Degraded {
@@ -155,10 +177,20 @@ func (s *side) Observe(_ context.Context, r *events.Request) {
 	}
 }
 
-// count counts the verdict of the rule, and returns what would have become of the request under it
-// alone.
-func (t *tally) count(r *events.Rule, at int64) (f fate) {
-	hash := hashOf(r.Key)
+// indexOf returns the index of a rule in order. It looks from an index on, as an event nearly always
+// has its rules in order.
+func (s *side) indexOf(rule string, from int) int {
+	for i := from; i < len(s.order); i++ {
+		if s.order[i].rule == rule {
+			return i
+		}
+	}
+	return slices.IndexFunc(s.order, func(t *tally) bool { return t.rule == rule })
+}
+
+// count counts the verdict of the rule on a request of a key, and returns what would have become of
+// the request under it alone.
+func (t *tally) count(r *events.Rule, hash uint64, at int64) (f fate) {
 	t.applied++
 	t.callers.add(hash)
 
