@@ -58,8 +58,12 @@ func (s *suggestResult) page() string {
 		if x.Refused != nil {
 			refused = count(*x.Refused)
 		}
-		fmt.Fprintf(&b, "<tr><td><code>%s</code></td><td class=\"n\">%s</td><td class=\"n\">%s</td>"+
-			"<td class=\"n\">%s</td></tr>\n", html.EscapeString(x.Limit), count(x.Touched),
+		same := ""
+		if x.Same != "" {
+			same = ", as <code>" + html.EscapeString(x.Same) + "</code>"
+		}
+		fmt.Fprintf(&b, "<tr><td><code>%s</code>%s</td><td class=\"n\">%s</td><td class=\"n\">%s</td>"+
+			"<td class=\"n\">%s</td></tr>\n", html.EscapeString(x.Limit), same, count(x.Touched),
 			percent(x.Touched, s.Callers), refused)
 	}
 	b.WriteString("</table>\n")

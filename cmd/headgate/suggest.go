@@ -169,8 +169,11 @@ func (s *suggestResult) print(e *env, f *suggestFlags) {
 		if x.Refused != nil {
 			refused = count(*x.Refused)
 		}
-		if x.Knee {
+		switch {
+		case x.Knee:
 			about = "the knee"
+		case x.Same != "":
+			about = "as " + x.Same
 		}
 		t.add(x.Limit, count(x.Touched), percent(x.Touched, s.Callers), refused, about)
 	}

@@ -97,6 +97,10 @@ type level struct{ used, mark, peak, faster int64 }
 // countTexts are the limits that count what a caller uses in a period, with a %d for the quota.
 var countTexts = []string{"%d/%s fixed-window", "%d/%s sliding-window", "%d/%s sliding-log"}
 
+// bucketText is the token bucket that decides as the fixed window of the same quota: the first token
+// taken begins the period at whose end all of them come back at once.
+const bucketText = "%d/%s token-bucket"
+
 // NewSuggester returns a suggester for a log that has the fields. The error names every mistake of
 // the options, and what the key needs and the log has not.
 func NewSuggester(o SuggestOptions, has accesslog.Fields) (*Suggester, error) {
@@ -315,6 +319,7 @@ type Suggestion struct {
 	Touched int64   `json:"touched"` // callers
 	Share   float64 `json:"share"`   // of all callers
 	Knee    bool    `json:"knee,omitempty"`
+	Same    string  `json:"same,omitempty"` // a limit that refuses the same requests
 
 	// Refused is how many requests are refused, if the log was replayed with the limit.
 	Refused *int64 `json:"refused,omitempty"`
@@ -377,6 +382,9 @@ func (s *Suggester) Report() (*SuggestReport, error) {
 		// The limit is the peak of the first caller that must not be touched.
 		if q := s.quantile(peaks); q <= s.counts[i].Quota {
 			s.suggest(r, fmt.Sprintf(text, q, textform.Duration(s.o.Period)), above(peaks, q))
+			if s.counts[i].Algorithm == core.FixedWindow {
+				r.Suggestions[len(r.Suggestions)-1].Same = fmt.Sprintf(bucketText, q, textform.Duration(s.o.Period))
+			}
 		}
 		if s.counts[i].SegmentCount() > 0 {
 			r.Peaks = bins(peaks, s.level)

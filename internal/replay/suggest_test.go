@@ -141,6 +141,51 @@ func TestSuggestionsAreTheSmallest(t *testing.T) {
 	}
 }
 
+// A token bucket of its quota has no row of its own: it refuses what the fixed window does.
+func TestTokenBucketOfItsQuotaIsAFixedWindow(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	window, bucket := core.MustParseLimit("4/10s fixed-window"), core.MustParseLimit("4/10s token-bucket")
+	now, refused := int64(1e12), 0
+	store := memstore.MustNew(memstore.Options{Clock: func() int64 { return now }})
+	for i := range 20_000 {
+		// Many requests come at the very end of a period, or a moment before it.
+		now += []int64{0, 1, 1e6, 2_499_999, 2_500_000, 5e6, 9_999_999, 10e6}[rnd.IntN(8)] / int64(1+rnd.IntN(2))
+		var allowed [2]bool
+		for j, l := range []core.Limit{window, bucket} {
+			var out [1]core.Decision
+			op := []core.Op{{Rule: "r", Key: "k", Limit: l, Cost: 1}}
+			if err := store.Apply(t.Context(), op, out[:]); err != nil {
+				t.Fatal(err)
+			}
+			allowed[j] = out[0].Allowed
+		}
+		if allowed[0] != allowed[1] {
+			t.Fatalf("request %d: the window admits it: %t, and the bucket: %t", i, allowed[0], allowed[1])
+		}
+		if !allowed[0] {
+			refused++
+		}
+	}
+	if refused < 1000 {
+		t.Errorf("%d requests are refused", refused)
+	}
+
+	s := suggesterOf(t, lineAt(0, "192.0.2.1", "/"), SuggestOptions{Key: "ip", Period: time.Hour})
+	r, err := s.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range r.Suggestions {
+		want := ""
+		if x.Limit == "1/1h fixed-window" {
+			want = "1/1h token-bucket"
+		}
+		if x.Same != want {
+			t.Errorf("%s is the same as %q, want %q", x.Limit, x.Same, want)
+		}
+	}
+}
+
 // The log, replayed with the suggestions, refuses what the limits do by themselves.
 func TestTryCountsRefusals(t *testing.T) {
 	var log strings.Builder
