@@ -280,10 +280,12 @@ func TestPoliciesOfAllRequestsHaveNoSelection(t *testing.T) {
 		if !all {
 			b.Match.Methods = []string{"POST"}
 		}
+
 		compiled, err := policy.Compile("shop", policy.Set{a, b}, policy.Bindings{})
 		if err != nil {
 			t.Fatal(err)
 		}
+
 		if rules, selection := compiled.Selected(); len(rules) != 2 || (selection == nil) != all {
 			t.Errorf("%d rules, and a selection: %t, want %t", len(rules), selection != nil, !all)
 		}

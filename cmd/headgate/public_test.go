@@ -49,10 +49,10 @@ func (p *publicLog) over(quota int64) (n int64) {
 // hosts in the place of most addresses, in summer time.
 func spaceCenter() *publicLog {
 	p := &publicLog{byHour: map[string]int64{}, callers: map[string]bool{}, x: 7}
-	pages := []string{"GET /history/apollo/ HTTP/1.0", "GET /shuttle/countdown/ HTTP/1.0", "GET /images/NASA-logosmall.gif",
+	pages := []string{"GET /history/apollo/ HTTP/1.0", "GET /shuttle/countdown/ HTTP/1.0", "GET /images/NASA.gif",
 		"GET /cgi-bin/imagemap/countdown?99,176 HTTP/1.0", "GET /images/ Magellan.gif HTTP/1.0", "HEAD / HTTP/1.0",
 		"POST /cgi-bin/newwais.pl HTTP/1.0", "GET http://www.ksc.nasa.gov/shuttle/ HTTP/1.0"}
-	noRequests := []string{`""`, `"1/history/apollo/images/"`, `"k\x83tx\x83tG"`, `"GET /a.html"><IMG HTTP/1.0"`, `"GET /`}
+	noRequests := []string{`""`, `"1/history/apollo/images/"`, `"k\x83tx\x83tG"`, `"GET /a"><IMG HTTP/1.0"`, `"GET /`}
 
 	at := time.Date(1995, 7, 1, 0, 0, 1, 0, time.FixedZone("", -4*3600))
 	for range 20_000 {
@@ -68,7 +68,8 @@ func spaceCenter() *publicLog {
 
 		caller, stamp := strings.ToLower(host), at.Format("02/Jan/2006:15:04:05 -0700")
 		if p.random(50) == 0 {
-			p.add(caller, at, true, fmt.Sprintf("%s - - [%s] %s 400 -", host, stamp, noRequests[p.random(len(noRequests))]))
+			request := noRequests[p.random(len(noRequests))]
+			p.add(caller, at, true, fmt.Sprintf("%s - - [%s] %s 400 -", host, stamp, request))
 			continue
 		}
 		size := fmt.Sprint(p.random(60_000))
@@ -103,7 +104,8 @@ func blog() *publicLog {
 			address := strings.Replace(caller, "::/64", fmt.Sprintf("::%x", 1+p.random(99)), 1)
 
 			line := fmt.Sprintf(`%s - - [%s] "GET /presentations/%d.png HTTP/1.1" 200 %d "http://semicomplete.com/" "%s"`,
-				address, at.Format("02/Jan/2006:15:04:05 -0700"), p.random(99), p.random(9999), agents[p.random(len(agents))])
+				address, at.Format("02/Jan/2006:15:04:05 -0700"), p.random(99), p.random(9999),
+				agents[p.random(len(agents))])
 			switch p.random(60) {
 			case 0: // cut off
 				p.add(caller, at, true, line[:len(address)+20])
@@ -137,10 +139,11 @@ func TestLogsInTheShapeOfPublicOnes(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			got := []int64{plan.Requests, plan.Logs[0].Broken, plan.Callers, plan.Refused, plan.Logs[0].Late, plan.Undecided}
+			read := plan.Logs[0]
+			got := []int64{plan.Requests, read.Broken, plan.Callers, plan.Refused, read.Late, plan.Undecided}
 			want := []int64{row.log.requests, row.log.broken, int64(len(row.log.callers)), row.log.over(quota), 0, 0}
-			if fmt.Sprint(got) != fmt.Sprint(want) || plan.Logs[0].Format != "combined" || want[1] < 100 || want[3] < 100 {
-				t.Errorf("%v of %s, want %v: requests, broken lines, callers, refusals", got, plan.Logs[0].Format, want)
+			if fmt.Sprint(got) != fmt.Sprint(want) || read.Format != "combined" || want[1] < 100 || want[3] < 100 {
+				t.Errorf("%v of %s, want %v: requests, broken lines, callers, refusals", got, read.Format, want)
 			}
 
 			var list suggestResult

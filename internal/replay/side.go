@@ -105,8 +105,8 @@ func newSide(set policy.Set, o *Options, has accesslog.Fields, now func() int64,
 
 var discard = slog.New(slog.DiscardHandler)
 
-// bindings returns what policies may use of a log. A caller has one key "ip" for all policies, so it
-// is made once for a request.
+// bindings returns what policies may use of a log. A caller has one key "ip" for all policies, so
+// it is made once for a request.
 func (o *Options) bindings() (b policy.Bindings, err error) {
 	b.User = userKey
 	b.IPPrefix = func(bits int) (core.KeyFunc, error) {
@@ -177,8 +177,8 @@ func (s *side) Observe(_ context.Context, r *events.Request) {
 	}
 }
 
-// indexOf returns the index of a rule in order. It looks from an index on, as an event nearly always
-// has its rules in order.
+// indexOf returns the index of a rule in order. It looks from an index on, as an event nearly
+// always has its rules in order.
 func (s *side) indexOf(rule string, from int) int {
 	for i := from; i < len(s.order); i++ {
 		if s.order[i].rule == rule {

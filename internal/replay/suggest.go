@@ -94,12 +94,12 @@ func (p *profile) size() int {
 // level is a caller under a rung. faster is a peak under this rung and all faster ones.
 type level struct{ used, mark, peak, faster int64 }
 
-// countTexts are the limits that count what a caller uses in a period, with a %d for the quota.
-var countTexts = []string{"%d/%s fixed-window", "%d/%s sliding-window", "%d/%s sliding-log"}
-
-// bucketText is the token bucket that decides as the fixed window of the same quota: the first token
-// taken begins the period at whose end all of them come back at once.
-const bucketText = "%d/%s token-bucket"
+// countTexts are the limits that count what a caller uses in a period, with a %d for the quota, and
+// such as refuse the same requests. The first token that is taken from a bucket of its quota begins
+// the period at whose end all of them come back at once, as in a fixed window.
+var countTexts = []struct{ limit, same string }{
+	{"%d/%s fixed-window", "%d/%s token-bucket"}, {"%d/%s sliding-window", ""}, {"%d/%s sliding-log", ""},
+}
 
 // NewSuggester returns a suggester for a log that has the fields. The error names every mistake of
 // the options, and what the key needs and the log has not.
@@ -126,7 +126,7 @@ func NewSuggester(o SuggestOptions, has accesslog.Fields) (*Suggester, error) {
 	}
 
 	for _, text := range countTexts {
-		if l, ok := largest(text, o.Period); ok {
+		if l, ok := largest(text.limit, o.Period); ok {
 			s.counts = append(s.counts, l)
 		}
 	}
@@ -381,9 +381,10 @@ func (s *Suggester) Report() (*SuggestReport, error) {
 
 		// The limit is the peak of the first caller that must not be touched.
 		if q := s.quantile(peaks); q <= s.counts[i].Quota {
-			s.suggest(r, fmt.Sprintf(text, q, textform.Duration(s.o.Period)), above(peaks, q))
-			if s.counts[i].Algorithm == core.FixedWindow {
-				r.Suggestions[len(r.Suggestions)-1].Same = fmt.Sprintf(bucketText, q, textform.Duration(s.o.Period))
+			period := textform.Duration(s.o.Period)
+			s.suggest(r, fmt.Sprintf(text.limit, q, period), above(peaks, q))
+			if text.same != "" {
+				r.Suggestions[len(r.Suggestions)-1].Same = fmt.Sprintf(text.same, q, period)
 			}
 		}
 		if s.counts[i].SegmentCount() > 0 {

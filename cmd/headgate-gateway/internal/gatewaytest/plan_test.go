@@ -197,8 +197,8 @@ func replayed(t *testing.T, log string, later time.Duration) {
 //
 // A bucket that is filled at a rate has at most rate·later more or less in it than one of the true
 // times, so as much more room, or less, makes up for it. One that is filled in steps is at most a
-// step behind. A sliding log admits every choice of requests of which one more than its quota spans
-// a period, and the most of them; so a period that is shorter or longer by that much makes up for it.
+// step behind. A sliding log admits as many requests as it can such that one more than its quota
+// spans a period; so a period that is shorter or longer by that much makes up for it.
 func varied(t *testing.T, set policy.Set, later time.Duration, more int64) (list policy.Set) {
 	t.Helper()
 	for _, p := range set {
@@ -282,13 +282,12 @@ func refusals(t *testing.T, log string, set policy.Set, exact []string) (gateway
 func planSays(t *testing.T, program, policies, log, text, not string) {
 	t.Helper()
 	args := []string{"plan", "-policies", policies, "-app", "default", log}
-	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil || !strings.Contains(string(out), text) ||
-		strings.Contains(string(out), not) {
+	out, err := exec.Command(program, args...).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), text) || strings.Contains(string(out), not) {
 		t.Errorf("%v: want the note that %s, and not that %s:\n%s", err, text, not, out)
 	}
 
-	out, err := exec.Command(program, append(args, "-json")...).Output()
-	if err != nil {
+	if out, err = exec.Command(program, append(args, "-json")...).Output(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var report replay.Report
