@@ -15,10 +15,14 @@ import (
 )
 
 func main() {
-	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr}
-	e.color = isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	e.progress = isTerminal(os.Stderr)
+	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, color: mayColor(os.Stdout),
+		progress: isTerminal(os.Stderr)}
 	os.Exit(run(e, os.Args[1:]))
+}
+
+// mayColor reports whether what is written to the file may be coloured.
+func mayColor(f *os.File) bool {
+	return isTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // isTerminal reports whether the file is a terminal, or another device of characters.
