@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -62,7 +63,7 @@ func plan(e *env, files []string, p *planFlags) int {
 
 	// The policies are read first, so that a mistake in them does not come after a long log.
 	o := replay.Options{App: p.app, Proxies: p.trusted(), Users: p.users, MaxKeys: p.maxKeys,
-		Compare: p.against != ""}
+		Compare: p.against != "", Lanes: runtime.GOMAXPROCS(0)}
 	var code int
 	if o.Policies, code = e.validPolicies(p.policies); code != fine {
 		return code

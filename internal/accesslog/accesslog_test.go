@@ -80,6 +80,37 @@ func TestLinesOfAllFormats(t *testing.T) {
 	}
 }
 
+// A copy keeps its texts when the memory of the entry is used for another line.
+func TestCopiesKeepTheirTexts(t *testing.T) {
+	const line = `192.0.2.7 - ada [28/Nov/2026:08:37:17 +0100] "GET http://shop.example HTTP/1.1" 200 1 "x" "curl" "10.0.0.1"`
+	e := Entry{line: []byte(line)}
+	if wrong := parseCombined(&e, new(clock)); wrong != "" {
+		t.Fatal(wrong)
+	}
+	want := fmt.Sprint(flat(&e))
+
+	var text []byte
+	first := e.CopyTo(&text)
+	var all []Entry
+	for range 100 { // more than fits the memory that the text has
+		all = append(all, e.CopyTo(&text))
+	}
+	copied := all[99].CopyTo(&text)
+
+	clear(e.line)
+	for _, c := range append(all, first, copied) {
+		if got := fmt.Sprint(flat(&c)); got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+	}
+
+	// Texts that are not of a line are those that they were.
+	other := Entry{Address: "192.0.2.1", Target: "/"}
+	if c := other.CopyTo(&text); c.Address != "192.0.2.1" || c.Target != "/" {
+		t.Errorf("%+v", c)
+	}
+}
+
 // A line that is written when its request ends counts at the beginning, if it says how long that
 // took.
 func TestRequestsCountAtTheirBeginning(t *testing.T) {

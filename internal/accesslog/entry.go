@@ -80,6 +80,34 @@ func (e *Entry) fields() (f Fields) {
 	return f
 }
 
+// CopyTo returns a copy of the entry whose texts are in memory that is appended to text. They stay
+// valid until that memory is used for others.
+func (e *Entry) CopyTo(text *[]byte) Entry {
+	from := len(*text)
+	*text = append(*text, e.line...)
+	c := *e
+	c.line = (*text)[from:len(*text):len(*text)]
+
+	for _, s := range [...]*string{&c.Address, &c.Forwarded, &c.User, &c.Method, &c.Target, &c.Host, &c.Agent,
+		&c.Referer} {
+		*s = moved(*s, e.line, c.line)
+	}
+	return c
+}
+
+// moved returns the text at the place in the copy that it has in the line. A text that is not of
+// the line stays where it is.
+func moved(text string, line, copied []byte) string {
+	if text == "" || len(line) == 0 {
+		return text
+	}
+	at := uintptr(unsafe.Pointer(unsafe.StringData(text))) - uintptr(unsafe.Pointer(&line[0]))
+	if at >= uintptr(len(line)) {
+		return text
+	}
+	return textOf(copied[at : at+uintptr(len(text))])
+}
+
 // reset empties the entry but for its memory.
 func (e *Entry) reset() { *e = Entry{line: e.line[:0]} }
 

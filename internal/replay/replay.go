@@ -33,6 +33,10 @@ type Options struct {
 	Proxies []string // addresses and networks whose X-Forwarded-For names the caller
 	Users   bool     // the user of the log is that of the key "user"
 	MaxKeys int      // of memstore.Options, for each set of policies
+
+	// Lanes is on how many processors the log is replayed at most, where the policies permit it.
+	// The report is the same.
+	Lanes int
 }
 
 // Replay replays a log. It is not safe for concurrent use.
@@ -42,6 +46,7 @@ type Replay struct {
 	caller  core.KeyFunc
 
 	main, against *side
+	lanes         *lanes // which decide in the place of main and against, or nil
 
 	requests, refused, waited int64
 	callers, touched          distinct
@@ -67,19 +72,26 @@ func NewReplay(o Options, has accesslog.Fields) (*Replay, error) {
 		return nil, err
 	}
 	if o.Compare {
-		r.against, err = newSide(o.Against, &o, has, now, b)
+		if r.against, err = newSide(o.Against, &o, has, now, b); err != nil {
+			return nil, err
+		}
 	}
+	r.lanes, err = newLanes(&o, has)
 	return r, err
 }
 
 // Add decides about the next entry of the log. Its time must not be before that of the last.
 func (r *Replay) Add(e *accesslog.Entry) {
 	r.now = e.At
-	r.request.set(e)
-	if r.requests == 0 {
+	if r.first == 0 {
 		r.first = e.At
 	}
+	if r.lanes != nil {
+		r.lanes.add(e, r.first)
+		return
+	}
 
+	r.request.set(e)
 	key, _ := r.caller(&r.request)
 	caller := hashOf(key)
 	r.request.hash = caller
@@ -186,11 +198,13 @@ const topCallers = 10
 
 // Report returns what was found so far.
 func (r *Replay) Report() *Report {
-	shared, lost := r.main.store.Overflowed()
+	if r.lanes != nil && r.first != 0 {
+		return r.lanes.end(r.first, r.now).Report()
+	}
 	rep := &Report{Requests: r.requests, Callers: r.callers.count(), First: timeOf(r.first), Last: timeOf(r.now),
 		Refused: r.refused, RefusedCallers: r.touched.count(), Waited: r.waited, Estimated: r.callers.level > 0,
 		Policies: []PolicyReport{}, LeftOut: append([]LeftOut{}, r.main.leftOut...),
-		Top: r.main.top.first(topCallers), Refusals: r.when.report(), SharedKeys: shared + lost,
+		Top: r.main.top.first(topCallers), Refusals: r.when.report(), SharedKeys: r.main.sharedKeys(),
 		Undecided: r.main.undecided}
 
 	for _, t := range r.main.order {

@@ -35,6 +35,7 @@ type side struct {
 	fate    fate     // of the request that was decided last
 
 	undecided int64 // requests that passed because of an error
+	shared    int64 // requests that shared limits in the stores of lanes
 	top       top
 }
 
@@ -57,17 +58,9 @@ const app = "log"
 // newSide puts policies in force over a log that has the fields.
 func newSide(set policy.Set, o *Options, has accesslog.Fields, now func() int64,
 	bindings policy.Bindings) (*side, error) {
-	name := o.App
-	if name == "" {
-		name = app
-		set = slices.Clone(set)
-		for i := range set {
-			set[i].Apps = []string{app}
-		}
-	}
-
 	// What the log is not enough for is left out, and told.
-	mine, out := usable(set.For(name), has, o.Users)
+	name, mine := o.mine(set)
+	mine, out := usable(mine, has, o.Users)
 	compiled, err := policy.Compile(name, mine, bindings)
 	if err != nil {
 		return nil, err
@@ -101,6 +94,27 @@ func newSide(set policy.Set, o *Options, has accesslog.Fields, now func() int64,
 	}
 
 	return s, s.limiter.SetSelectedRules(rules, selection)
+}
+
+// mine returns the policies of the set that count, and the name of their application.
+func (o *Options) mine(set policy.Set) (name string, mine policy.Set) {
+	if name = o.App; name == "" {
+		name = app
+		set = slices.Clone(set)
+		for i := range set {
+			set[i].Apps = []string{app}
+		}
+	}
+	return name, set.For(name)
+}
+
+// sharedKeys returns how many requests of new keys shared limits.
+func (s *side) sharedKeys() int64 {
+	if s.store == nil {
+		return s.shared
+	}
+	shared, lost := s.store.Overflowed()
+	return shared + lost
 }
 
 var discard = slog.New(slog.DiscardHandler)

@@ -143,21 +143,31 @@ type timeline struct {
 const buckets = 60
 
 func (t *timeline) add(at, n int64) {
-	if t.width == 0 {
-		t.start, t.width = at-at%1e6, 1e6
-	}
-	// Two neighbours become one where the time is longer than all of them.
+	t.begin(at)
 	for at-t.start >= buckets*t.width {
-		for i := range buckets / 2 {
-			t.buckets[i] = t.buckets[2*i] + t.buckets[2*i+1]
-		}
-		clear(t.buckets[buckets/2:])
-		t.width *= 2
+		t.widen()
 	}
 
 	i := max(0, int((at-t.start)/t.width))
 	t.buckets[i] += n
 	t.used = int((max(at, t.start)-t.start)/t.width) + 1
+}
+
+// begin has the timeline begin in the second of the instant, unless it has begun.
+func (t *timeline) begin(at int64) {
+	if t.width == 0 {
+		t.start, t.width = at-at%1e6, 1e6
+	}
+}
+
+// widen makes one bucket of two neighbours, for a time that is longer than all of them.
+func (t *timeline) widen() {
+	for i := range buckets / 2 {
+		t.buckets[i] = t.buckets[2*i] + t.buckets[2*i+1]
+	}
+	clear(t.buckets[buckets/2:])
+	t.width *= 2
+	t.used = (t.used + 1) / 2
 }
 
 // report returns the buckets up to the last.

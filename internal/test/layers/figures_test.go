@@ -21,7 +21,7 @@ var ceilings = map[string]int{
 	// After 68,000 came the command headgate with its readers of logs (3,900), owners of published
 	// policies, what instances leave out, backups and bounds of the console (3,400), costs and
 	// answers that count in policies, packed leases, and the goals and the model of cores of bench.
-	"lines of code": 77_000,
+	"lines of code": 77_050,
 
 	"files of limiter":                                 20,
 	"files of store/redisstore":                        28, // client.go has clients other than go-redis's
