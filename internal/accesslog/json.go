@@ -350,24 +350,10 @@ func (l *lineFields) header(s *scanner, name []byte) bool {
 func (l *lineFields) set(to slot, b []byte) bool {
 	e := l.Entry
 	switch to {
-	case end:
-		at, ok := l.time(b)
-		if ok {
-			l.ended, l.whole = at, at%1e6 == 0 && bytes.IndexByte(b, '.') < 0
-		}
-		return ok
-	case beginning:
-		at, ok := l.time(b)
-		if ok {
-			l.began = at
-		}
-		return ok
+	case end, beginning:
+		return l.setInstant(to, b)
 	case took, caddyTook:
-		d, ok := duration(b)
-		if ok = ok && (to == took || l.nested); ok {
-			l.took = d
-		}
-		return ok
+		return l.setDuration(to, b)
 	case request:
 		return e.setRequest(b)
 	case target:
@@ -388,6 +374,30 @@ func (l *lineFields) set(to slot, b []byte) bool {
 	}
 
 	return text != ""
+}
+
+// setInstant keeps the time of the line or that of the request.
+func (l *lineFields) setInstant(to slot, b []byte) bool {
+	at, ok := l.time(b)
+	switch {
+	case !ok:
+	case to == beginning:
+		l.began = at
+	default:
+		l.ended, l.whole = at, at%1e6 == 0 && bytes.IndexByte(b, '.') < 0
+	}
+	return ok
+}
+
+// setDuration keeps how long the request took. Other servers than Caddy mean other units by the
+// name that it has for it.
+func (l *lineFields) setDuration(to slot, b []byte) bool {
+	d, ok := duration(b)
+	if !ok || to == caddyTook && !l.nested {
+		return false
+	}
+	l.took = d
+	return true
 }
 
 // setTime sets the time of the entry, and reports whether the line has one. nginx and Caddy write
