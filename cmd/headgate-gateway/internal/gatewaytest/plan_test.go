@@ -51,12 +51,23 @@ const (
 	loadRequests = 240 // of a caller in a burst
 )
 
-const logLines = `
-log_format ended '{"msec":"$msec","request_time":"$request_time","remote_addr":"$remote_addr",'
-    '"request":"$request","status":"$status"}';
-access_log %s combined;
-access_log %s ended;
-%s`
+// logLines returns the lines of nginx's configuration that docs/plan.md has for a log, and such
+// for a combined one.
+func logLines(t *testing.T, whole, exact string) string {
+	t.Helper()
+	page, err := os.ReadFile("../../../../docs/plan.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := fragment.FindSubmatch(page)
+	if found == nil || !strings.Contains(string(found[2]), pageLog) {
+		t.Fatalf("the page has no lines for a log at %s", pageLog)
+	}
+	return strings.Replace(string(found[2]), pageLog, exact, 1) + "access_log " + whole + " combined;\n"
+}
+
+// pageLog is where the log of the page is.
+const pageLog = "/var/log/nginx/headgate.json"
 
 // A log that nginx wrote gives in headgate plan the refusals of the gateway that nginx asked.
 func TestPlanRefusesWhatTheGatewayRefused(t *testing.T) {
@@ -107,7 +118,7 @@ func loadThroughNginx(t *testing.T, policies string) (whole, exact string) {
 	whole, exact = filepath.Join(dir, "access.log"), filepath.Join(dir, "access.json")
 	nginx := Nginx(t, Config(t, examples("nginx.conf"), "127.0.0.1:8080", addr, "127.0.0.1:3000", service.Addr,
 		"127.0.0.1:8089", gateway.Addr, "127.0.0.1:8189", gateway.Addr,
-		"http {", "http {"+fmt.Sprintf(logLines, whole, exact, temporary(t))), addr)
+		"http {", "http {\n"+logLines(t, whole, exact)+temporary(t)), addr)
 
 	paths := slices.Concat(bySecond, byMoment)
 	second := time.Now().Truncate(2 * time.Second)
