@@ -103,7 +103,9 @@ func (o *Options) callerBits(has accesslog.Fields) (bits int, ok bool) {
 func (l *lanes) add(e *accesslog.Entry, first int64) {
 	l.request.entry = e
 	key, _ := l.key(&l.request)
-	b := &l.filling[hashOf(key)>>32%uint64(len(l.of))]
+
+	// Neither the bits by which a distinct has its sample, nor those by which it has its places.
+	b := &l.filling[hashOf(key)>>20%uint64(len(l.of))]
 	b.add(e)
 	if l.n++; l.n == laneEntries {
 		l.decide(first)
