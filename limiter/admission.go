@@ -80,17 +80,40 @@ func (a *Admission) NeedsContext() bool {
 	return res.allowed && (res.degraded || res.lease != "" || a.limiter.keepResult)
 }
 
-// NeedsStatus reports whether Done needs the true status.
-func (a *Admission) NeedsStatus() bool { return a.result.mayRefund() && a.refundsIf() }
+// NeedsStatus reports whether Done needs the true status, and what the adapter has seen of the
+// answer; see [Admission.See].
+func (a *Admission) NeedsStatus() bool { return a.result.mayRefund() && a.corrects() }
 
-// refundsIf reports whether a rule that has charged the request has a RefundIf.
-func (a *Admission) refundsIf() bool {
+// corrects reports whether a rule that has charged the request has a RefundIf or a Charge.
+func (a *Admission) corrects() bool {
 	for i := range a.result.asked {
-		if a.result.calls[i].rule.RefundIf != nil && a.result.charged(i) {
+		r := a.result.calls[i].rule
+		if (r.RefundIf != nil || r.Charge != nil) && a.result.charged(i) {
 			return true
 		}
 	}
 	return false
+}
+
+// NeedsUsage reports whether a rule that has charged the request reads the body of its answer.
+func (a *Admission) NeedsUsage() bool {
+	if !a.result.mayRefund() {
+		return false
+	}
+	for i := range a.result.asked {
+		if a.result.calls[i].rule.ReadsUsage && a.result.charged(i) {
+			return true
+		}
+	}
+	return false
+}
+
+// See tells what the adapter has seen of the answer, for Rule.Charge. It is called before Done, if
+// NeedsStatus is true. Status and Charged of seen are not read.
+func (a *Admission) See(seen Seen) {
+	if a.NeedsStatus() {
+		a.result.rare.write().seen = seen
+	}
 }
 
 // HoldsLeases reports whether the request holds units until it ends. A connection

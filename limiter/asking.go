@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // prepareFor makes the step ready for r. It returns an error if there
@@ -84,6 +85,8 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 			cost = s.rare.read().fixedCost
 		case rule.Cost != nil && verb != core.Reset:
 			cost = rule.Cost(r)
+		case rule.Charge != nil && verb != core.Reset:
+			cost = charge(s, rule, r)
 		}
 
 		t := rule.terms
@@ -98,6 +101,43 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 		}
 	}
 	return at, nil, nil
+}
+
+// charge returns what a request is charged under a rule with a Charge.
+func charge(s *step, rule *activeRule, r core.Request) int64 {
+	units, f, err := rule.Charge(r)
+	if err != nil {
+		costUnread(s.engine, rule, err)
+	}
+	if f != nil {
+		u := s.rare.write()
+		u.used = append(u.used, used{s.engine, rule, f})
+	}
+	return units
+}
+
+// costUnread records that a request or its answer did not say what it costs.
+func costUnread(e *engine, rule *activeRule, err error) {
+	if e.findings.Has(findings.CostUnread) {
+		return // the text is made once
+	}
+	e.findings.Add(core.Finding{Code: findings.CostUnread, Rule: rule.Name,
+		Text: fmt.Sprintf("what a request costs could not be read, so the estimate is charged: %v", err)})
+}
+
+// units asks the function. After a panic the charge stays.
+func (u used) units(ctx context.Context, seen Seen) (units int64, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			units, err = seen.Charged, nil
+			u.engine.report(ctx, u.rule.ruleError(panicked(v)))
+		}
+	}()
+	units, err = u.f(seen)
+	if err == nil && units < 0 {
+		err = fmt.Errorf("%d units cannot be used", units)
+	}
+	return units, err
 }
 
 // addKey makes every rule count key.

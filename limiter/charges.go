@@ -229,19 +229,20 @@ func (c *charges) renew(ctx context.Context) (held bool, taken []int, err error)
 }
 
 // end ends a request that was answered with status: it gives units back as the rules say,
-// and unless a connection outlives the request, settles what the handler has reported and
-// releases the leases. Units that a rule gives back for the status are back before
+// and unless a connection outlives the request, settles what the handler or the answer has
+// reported and releases the leases. Units that a rule gives back for the status are back before
 // the answer; settling and the release of leases alone do not delay it.
 func (c *charges) end(ctx context.Context, status int, holding bool) {
 	releasing := c.lease != "" && !holding && c.endLeases()
 	l, mayBeLate := c.engine, true
-	var undo []core.Op
+	var settle, undo []core.Op
 
 	if !holding {
-		undo = c.settleOps()
+		settle = c.settleOps()
 	}
 
-	settled := len(undo)
+	seen := c.rare.read().seen
+	seen.Status = status
 	for i := range c.asked {
 		switch {
 		case !c.charged(i):
@@ -249,10 +250,22 @@ func (c *charges) end(ctx context.Context, status int, holding bool) {
 			if releasing {
 				undo = append(undo, c.refundOp(i))
 			}
-		case c.refunds(ctx, i, status) && c.correct(i):
-			undo = append(undo, c.refundOp(i))
-			mayBeLate = false
+		case c.refunds(ctx, i, status):
+			if c.correct(i) {
+				undo = append(undo, c.refundOp(i))
+				mayBeLate = false
+			}
+		default:
+			if op, ok := c.usedOp(ctx, i, seen); ok {
+				settle = append(settle, op)
+			}
 		}
+	}
+
+	// What is settled comes first.
+	settled := len(settle)
+	if settled > 0 {
+		undo = append(settle, undo...)
 	}
 
 	// The answer waits for units that its status gives back, as the client may use them at once.
@@ -265,7 +278,35 @@ func (c *charges) end(ctx context.Context, status int, holding bool) {
 	}
 }
 
-// mayRefund reports whether any rule in force may give units back.
+// usedOp returns the op that settles rule i by the answer. There is none if the charge stays.
+func (c *charges) usedOp(ctx context.Context, i int, seen Seen) (op core.Op, ok bool) {
+	rule := c.calls[i].rule
+	if rule.Charge == nil || c.settles(i) {
+		return op, false
+	}
+	for _, u := range c.rare.read().used {
+		if u.rule != rule {
+			continue
+		}
+		seen.Charged = c.out[i].Taken
+		units, err := u.units(ctx, seen)
+		if err == nil && units > seen.Charged && c.ops[i].Limit.MaxDebt() == 0 {
+			err = fmt.Errorf("%d units are more than the %d charged, and %s has no debt", units, seen.Charged,
+				c.ops[i].Limit)
+		}
+		if err != nil {
+			costUnread(c.engine, rule, err)
+			return op, false
+		}
+		if units == seen.Charged || !c.correct(i) {
+			return op, false
+		}
+		return c.settleOp(i, units), true
+	}
+	return op, false
+}
+
+// mayRefund reports whether any rule in force may give units back, or settle by the answer.
 func (c *charges) mayRefund() bool { return c.set != nil && c.set.refunds && !c.inParts }
 
 // refunds reports whether rule i gives its units back for the status.
@@ -431,21 +472,25 @@ func (c *charges) settleOps() (ops []core.Op) {
 			continue
 		}
 
-		// A refund of what was not used becomes a debit of what was used beyond the charge.
-		op := c.refundOp(i)
-		if op.Cost -= used; op.Cost < 0 {
-			op = c.ops[i]
-			op.Verb, op.Cost, op.Soft, op.MaxWait = core.Debit, used-c.out[i].Taken, false, 0
-			if op.Windows != nil {
-				op.Windows = c.calls[i].terms.windowsNow() // the request may have begun in another window
-			}
-		}
-
-		if op.Cost > 0 {
+		if op := c.settleOp(i, used); op.Cost > 0 {
 			ops = append(ops, op)
 		}
 	}
 	return ops
+}
+
+// settleOp returns the op that settles op i: its cost is 0 if what was charged was used.
+func (c *charges) settleOp(i int, used int64) core.Op {
+	// A refund of what was not used becomes a debit of what was used beyond the charge.
+	op := c.refundOp(i)
+	if op.Cost -= used; op.Cost < 0 {
+		op = c.ops[i]
+		op.Verb, op.Cost, op.Soft, op.MaxWait = core.Debit, used-c.out[i].Taken, false, 0
+		if op.Windows != nil {
+			op.Windows = c.calls[i].terms.windowsNow() // the request may have begun in another window
+		}
+	}
+	return op
 }
 
 // endLeases notes that the leases are released, and reports whether they were not before.

@@ -2,12 +2,14 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/llmusage"
 )
 
 // Rule says how many units each key may use, and what happens over the limit.
@@ -38,6 +40,24 @@ type Rule struct {
 	// Cost returns the number of units that the request takes; nil means 1. A
 	// request that costs 0 passes uncounted.
 	Cost func(core.Request) int64
+
+	// Charge, unless nil, takes the place of Cost for requests that say themselves what they cost,
+	// or whose answers do. It returns the units that a request is charged before its answer, and
+	// used, which unless nil says by the answer how many it has used. A difference is settled at
+	// the end of the request, as [Result.Settle] does, in the step that releases leases. What
+	// RefundIf gives back, and what a handler settles itself, used is not asked about. The units
+	// that it returns are Charged of its argument where the answer says nothing else.
+	//
+	// An error of Charge or of used is logged once, as findings.CostUnread, and changes no unit:
+	// beside an error Charge returns what is charged in spite of it, and after one of used the
+	// charge stays. Both must not keep the request, and the text of an error must be one line.
+	// Where no answer is seen, as by [Limiter.TakeRequest], the charge stays too.
+	Charge func(r core.Request) (units int64, used func(Seen) (units int64, err error), err error)
+
+	// ReadsUsage says that the used of Charge reads Seen.Usage. Adapters of HTTP then read the
+	// body of each answer while it passes, and take Accept-Encoding out of the request, as the
+	// usage of a compressed answer cannot be read.
+	ReadsUsage bool
 
 	// CostAtMost lowers a cost that is above the capacity of the limit to the capacity.
 	// Otherwise such a request is refused for ever. It suits a Cost that is an estimate,
@@ -106,6 +126,25 @@ type Rule struct {
 	Override func(ctx context.Context, key string) (limit core.Limit, ok bool, err error)
 }
 
+// Seen is what an adapter has seen of the answer to a request, for Rule.Charge. It must not be
+// kept.
+type Seen struct {
+	Status  int   // as RefundIf gets it
+	Charged int64 // the units that the rule has charged
+
+	// Header returns the lines of a header of the answer by its name in canonical form. It is
+	// nil if the adapter sees no headers.
+	Header func(name string) []string
+
+	// Usage has read the body of the answer. It is nil without Rule.ReadsUsage, and where the
+	// adapter has not seen the body.
+	Usage *llmusage.Meter
+
+	// Ended says that the answer came to its end: the handler has neither panicked nor has its
+	// client left.
+	Ended bool
+}
+
 // defaultName is the name of a limiter's only rule if Rule.Name and Config.Name are "".
 const defaultName = "default"
 
@@ -136,12 +175,30 @@ func (r *Rule) faults(f *fallbacks) []error {
 		errs = append(errs, fmt.Errorf("Warn: %s is not below %s", r.Warn, core.Whole))
 	}
 
+	errs = append(errs, r.checkCharge()...)
 	errs = append(errs, r.checkBan()...)
 	if err := checkDenyStatus(r.DenyStatus); err != nil {
 		errs = append(errs, err)
 	}
 	if err := f.check(r.OnStoreError); err != nil {
 		errs = append(errs, err)
+	}
+	return errs
+}
+
+// checkCharge returns every mistake in Charge.
+func (r *Rule) checkCharge() (errs []error) {
+	switch {
+	case r.Charge == nil && r.ReadsUsage:
+		errs = append(errs, errors.New("ReadsUsage: there is no Charge that could read it"))
+	case r.Charge == nil:
+		return nil
+	}
+	if r.Charge != nil && r.Cost != nil {
+		errs = append(errs, errors.New("Charge: not together with Cost; one of them must say what a request costs"))
+	}
+	if r.Charge != nil && r.Limit.Leased() {
+		errs = append(errs, errors.New("Charge: leases are released, not settled"))
 	}
 	return errs
 }

@@ -25,7 +25,7 @@ type ruleSet struct {
 	store   core.Store // the store to ask first
 	strict  bool       // store is without its fallback
 	mayWait bool       // some rule waits
-	refunds bool       // some rule gives units back
+	refunds bool       // some rule gives units back, or settles by the answer
 	warns   bool       // some rule has a Warn
 	shown   int        // how many rules clients may see
 	policy  string     // the RateLimit-Policy of all of them under their own limits
@@ -89,7 +89,7 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 		set.rules[i] = &activeRule{Rule: r, index: i, terms: t, minTTL: f.minTTL,
 			keys: &telling.Keys{Rule: r.Name, Func: r.Key}}
 		set.mayWait = set.mayWait || r.OnLimit.MaxWait() > 0
-		set.refunds = set.refunds || r.RefundIf != nil
+		set.refunds = set.refunds || r.RefundIf != nil || r.Charge != nil
 		set.warns = set.warns || r.Warn > 0
 		set.plain = set.plain && r.Access == nil && r.Override == nil && !r.CostAtMost && !t.windowed && !t.leased &&
 			!r.isPartial()

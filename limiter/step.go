@@ -69,12 +69,22 @@ type unusual struct {
 	fixed     bool  // the request has a cost under every rule, in place of the Cost of each
 	fixedCost int64 // that cost
 
+	used []used // how the request is settled by its answer
+	seen Seen   // that answer
+
 	indices  []int         // of the rules that the selection has named
 	selected []*activeRule // those rules
 	few      struct {
 		indices  [4]int
 		selected [4]*activeRule
 	}
+}
+
+// used is how a request is settled under one rule.
+type used struct {
+	engine *engine
+	rule   *activeRule
+	f      func(Seen) (int64, error)
 }
 
 // rare has what few steps have, once it is written.
@@ -105,8 +115,10 @@ func (r *rare) write() *unusual {
 func (u *unusual) recycle() {
 	clear(u.selected)
 	clear(u.outside)
+	clear(u.used)
 	u.stopped, u.notQueued, u.skipped, u.ownFault, u.unlogged = nil, nil, nil, nil, nil
 	u.outside, u.indices, u.selected = u.outside[:0], u.indices[:0], u.selected[:0]
+	u.used, u.seen = u.used[:0], Seen{}
 	u.fixed = false
 }
 

@@ -81,6 +81,10 @@ const (
 	// it may go on.
 	EndsEarly = "HG020"
 
+	// CostUnread: a request or its answer did not say what it costs in a form that can be read,
+	// so its estimate is charged.
+	CostUnread = "HG023"
+
 	// SharedDefault: two limiters in use over one store have a rule without a name, and
 	// no Name, so their rules share the name "default" and its counts.
 	SharedDefault = "HG021"

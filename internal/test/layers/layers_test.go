@@ -41,7 +41,7 @@ var order = map[string][]string{
 	"observe/events":   {"core", "internal/textform"},
 	"observe/eventlog": {"core", "observe/events", "internal/quietlog"},
 	"observe/findings": {"core"},
-	"limiter": {"core", "observe/events", "observe/findings", "keyfuncs", "observe/topkeys",
+	"limiter": {"core", "llmusage", "observe/events", "observe/findings", "keyfuncs", "observe/topkeys",
 		"store/memstore", "internal/telling", "internal/textform", "internal/waitline"},
 	"observe/topkeys": {},
 	"nethttp": {"core", "limiter", "observe/findings", "internal/exchange", "internal/httpexchange", "internal/setup",
