@@ -103,6 +103,7 @@ func (*framework) Next(x call) error { return x.next(x.Context) }
 func (*framework) Watch(x call, a *limiter.Admission) call {
 	answer := x.Response()
 	x.writer = &httpexchange.Writer{ResponseWriter: answer.Writer, Admission: a}
+	x.writer.See(x.Request())
 	answer.Writer = x.writer
 	return x
 }

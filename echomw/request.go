@@ -44,6 +44,11 @@ func (r *request) Header(name string) []string {
 	return httpexchange.Header(r.c.Request(), name)
 }
 
+// ReadAhead returns the body, for package policy.
+func (r *request) ReadAhead(max int64) ([]byte, bool) {
+	return httpexchange.ReadAhead(r.c.Request(), max)
+}
+
 // Key returns a key function that calls f with the echo.Context of the request.
 // Requests of other frameworks share the key "".
 func Key(f func(echo.Context) (key string, ok bool)) core.KeyFunc {

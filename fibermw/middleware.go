@@ -56,7 +56,10 @@ func (f framework) Ask(c *fiber.Ctx) (*fiber.Ctx, *limiter.Admission) {
 
 func (framework) Next(c *fiber.Ctx) error { return c.Next() }
 
-func (framework) Watch(c *fiber.Ctx, _ *limiter.Admission) *fiber.Ctx { return c }
+func (framework) Watch(c *fiber.Ctx, a *limiter.Admission) *fiber.Ctx {
+	fasthttpexchange.Watch(c.Context(), a)
+	return c
+}
 
 // End returns the status of the answer, or the one that Fiber's default error handler sends for
 // err.
@@ -64,6 +67,8 @@ func (framework) End(c *fiber.Ctx, a *limiter.Admission, err error, returned boo
 	if !returned {
 		return fiber.StatusInternalServerError
 	}
+
+	fasthttpexchange.See(a, &c.Context().Response)
 
 	// What is sent after the handlers have returned, such as a stream, holds the leases until then.
 	if a.HoldsLeases() && fasthttpexchange.Outlives(c.Context()) {

@@ -71,6 +71,11 @@ func (r request) Header(name string) []string {
 	return fasthttpexchange.Header(r.c.Context(), name)
 }
 
+// ReadAhead returns the body, for package policy.
+func (r request) ReadAhead(max int64) ([]byte, bool) {
+	return fasthttpexchange.ReadAhead(r.c.Context(), max)
+}
+
 // Key returns a key function that calls f with the *fiber.Ctx of the request. f need
 // not copy strings of the *fiber.Ctx. Requests of other frameworks share the key "".
 func Key(f func(*fiber.Ctx) (key string, ok bool)) core.KeyFunc {

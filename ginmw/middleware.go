@@ -65,7 +65,9 @@ func (f *framework) Ask(c *gin.Context) (*gin.Context, *limiter.Admission) {
 func (*framework) Next(c *gin.Context) error { c.Next(); return nil }
 
 func (*framework) Watch(c *gin.Context, a *limiter.Admission) *gin.Context {
-	c.Writer = &writer{ResponseWriter: c.Writer, admission: a}
+	w := &writer{ResponseWriter: c.Writer, admission: a, usage: httpexchange.ReadUsage(c.Request, a)}
+	httpexchange.See(a, w.Header(), w.usage)
+	c.Writer = w
 	return c
 }
 

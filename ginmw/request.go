@@ -45,6 +45,11 @@ func (r request) Header(name string) []string {
 	return httpexchange.Header(r.c.Request, name)
 }
 
+// ReadAhead returns the body, for package policy.
+func (r request) ReadAhead(max int64) ([]byte, bool) {
+	return httpexchange.ReadAhead(r.c.Request, max)
+}
+
 // UnescapeCookie returns the value as gin.Context.Cookie does, for
 // package keyfuncs: "" if it cannot be unescaped.
 func (r request) UnescapeCookie(value string) string {

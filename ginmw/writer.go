@@ -2,6 +2,7 @@ package ginmw
 
 import (
 	"bufio"
+	"io"
 	"net"
 	"net/http"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/llmusage"
 )
 
 // writer records that a handler has taken over the connection, and then keeps the
@@ -17,10 +19,27 @@ type writer struct {
 	gin.ResponseWriter
 	admission *limiter.Admission
 	hijacked  bool
+	usage     *llmusage.Meter // reads the body, or nil
 }
 
 // Unwrap returns the writer underneath, for [http.ResponseController].
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Write sends the bytes, and has the usage in them read.
+func (w *writer) Write(p []byte) (int, error) {
+	if w.usage != nil {
+		_, _ = w.usage.Write(p) // also what the client does not get any more
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// WriteString is Write of a string.
+func (w *writer) WriteString(s string) (int, error) {
+	if w.usage != nil {
+		_, _ = io.WriteString(w.usage, s)
+	}
+	return w.ResponseWriter.WriteString(s)
+}
 
 // Status returns the status that the client sees. It is 101 after Hijack.
 func (w *writer) Status() int {

@@ -80,39 +80,48 @@ func (a *Admission) NeedsContext() bool {
 	return res.allowed && (res.degraded || res.lease != "" || a.limiter.keepResult)
 }
 
-// NeedsStatus reports whether Done needs the true status, and what the adapter has seen of the
-// answer; see [Admission.See].
-func (a *Admission) NeedsStatus() bool { return a.result.mayRefund() && a.corrects() }
+// NeedsStatus reports whether Done needs the true status.
+func (a *Admission) NeedsStatus() bool {
+	return a.result.mayRefund() && (a.refundsIf() || a.NeedsAnswer())
+}
 
-// corrects reports whether a rule that has charged the request has a RefundIf or a Charge.
-func (a *Admission) corrects() bool {
+// refundsIf reports whether a rule that has charged the request has a RefundIf.
+func (a *Admission) refundsIf() bool {
 	for i := range a.result.asked {
-		r := a.result.calls[i].rule
-		if (r.RefundIf != nil || r.Charge != nil) && a.result.charged(i) {
+		if a.result.calls[i].rule.RefundIf != nil && a.result.charged(i) {
 			return true
 		}
 	}
 	return false
 }
 
-// NeedsUsage reports whether a rule that has charged the request reads the body of its answer.
+// NeedsAnswer reports whether a Rule.Charge settles the request by its answer, so that the
+// adapter has to call See and Answered. NeedsStatus is true then.
+func (a *Admission) NeedsAnswer() bool { return a.result.allowed && len(a.result.rare.read().used) > 0 }
+
+// NeedsUsage reports whether a rule that settles the request reads the body of its answer.
 func (a *Admission) NeedsUsage() bool {
-	if !a.result.mayRefund() {
-		return false
-	}
-	for i := range a.result.asked {
-		if a.result.calls[i].rule.ReadsUsage && a.result.charged(i) {
+	for _, u := range a.result.rare.read().used {
+		if u.rule.ReadsUsage && a.result.allowed {
 			return true
 		}
 	}
 	return false
 }
 
-// See tells what the adapter has seen of the answer, for Rule.Charge. It is called before Done, if
-// NeedsStatus is true. Status and Charged of seen are not read.
+// See tells where the adapter sees the answer. Status, Charged and Ended of seen are not read.
 func (a *Admission) See(seen Seen) {
-	if a.NeedsStatus() {
-		a.result.rare.write().seen = seen
+	if a.NeedsAnswer() {
+		u := a.result.rare.write()
+		u.seen.Header, u.seen.Usage = seen.Header, seen.Usage
+	}
+}
+
+// Answered tells that the handler has returned, so that its answer has come to its end unless the
+// client has left before. It is called before Done, and not after a panic.
+func (a *Admission) Answered() {
+	if a.NeedsAnswer() {
+		a.result.rare.write().seen.Ended = a.ctx.Err() == nil
 	}
 }
 

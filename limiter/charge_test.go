@@ -39,7 +39,8 @@ func TestChargeIsSettledByTheAnswer(t *testing.T) {
 			if !a.NeedsStatus() || a.NeedsUsage() {
 				t.Error("the answer is needed, and its body is not")
 			}
-			a.See(limiter.Seen{Ended: true})
+			a.See(limiter.Seen{})
+			a.Answered()
 			a.Done(200)
 
 			// The take, two peeks, and the settlement if there is a difference.
@@ -68,6 +69,7 @@ func TestUsedSeesTheAnswer(t *testing.T) {
 		}
 		if i == 0 {
 			a.See(seen)
+			a.Answered()
 		}
 		a.Done(201)
 		l.AwaitReleases()
@@ -186,7 +188,8 @@ func TestChargeOfARuleIsChecked(t *testing.T) {
 	r := rule(t, "tokens", "3 concurrent ttl=1m")
 	r.Charge = func(core.Request) (int64, func(limiter.Seen) (int64, error), error) { return 1, nil, nil }
 	r.Cost = func(core.Request) int64 { return 1 }
-	_, err := limiter.New(limiter.Config{Rules: []limiter.Rule{r, {Name: "b", Limit: limit(t, "1/1m"), ReadsUsage: true}}})
+	unread := limiter.Rule{Name: "b", Limit: limit(t, "1/1m"), ReadsUsage: true}
+	_, err := limiter.New(limiter.Config{Rules: []limiter.Rule{r, unread}})
 	for _, want := range []string{
 		`rule 0 "tokens": Charge: not together with Cost; one of them must say what a request costs`,
 		`rule 0 "tokens": Charge: leases are released, not settled`,

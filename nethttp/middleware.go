@@ -120,7 +120,7 @@ func (f *framework) Watch(x call, a *limiter.Admission) call {
 			Text: "a concurrency limit is around an http.TimeoutHandler, whose answer frees the place while its " +
 				"handler goes on: put the limit inside the TimeoutHandler"})
 	}
-	x.rec = &httpexchange.Recorder{ResponseWriter: x.w, Admission: a}
+	x.rec = httpexchange.Record(x.w, x.r, a)
 	x.w = x.rec.Wrapped()
 	return x
 }

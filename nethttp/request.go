@@ -41,6 +41,9 @@ func (r request) Header(name string) []string {
 	return httpexchange.Header(r.Request, name)
 }
 
+// ReadAhead returns the body, for package policy.
+func (r request) ReadAhead(max int64) ([]byte, bool) { return httpexchange.ReadAhead(r.Request, max) }
+
 // Key returns a key function that calls f with the *http.Request of the request.
 // Requests of other frameworks share the key "".
 func Key(f func(*http.Request) (key string, ok bool)) core.KeyFunc {

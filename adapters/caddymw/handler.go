@@ -12,8 +12,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/llmusage"
 )
 
 // The variables of a request that the handler sets.
@@ -158,11 +160,14 @@ func pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, a *lim
 	}
 
 	// The status of the answer, or that of the error, is known at the end. A panic is a 500 too.
-	rec := &recorder{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, admission: a}
+	rec := &recorder{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, admission: a,
+		usage: httpexchange.ReadUsage(r, a)}
+	httpexchange.See(a, w.Header(), rec.usage)
 	status := http.StatusInternalServerError
 	defer func() { a.Done(cmp.Or(rec.sent, status)) }()
 
 	err := next.ServeHTTP(rec, r)
+	a.Answered()
 	if status = statusOfError(err); err == nil { // not reached by a panic
 		status = a.Unanswered(status)
 	}
@@ -175,7 +180,8 @@ func pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, a *lim
 type recorder struct {
 	*caddyhttp.ResponseWriterWrapper
 	admission *limiter.Admission
-	sent      int // the final status that was sent, or 0
+	sent      int             // the final status that was sent, or 0
+	usage     *llmusage.Meter // reads the body, or nil
 }
 
 // statusOfError returns the status of a handler that has returned err without an answer: an
@@ -207,12 +213,18 @@ func (r *recorder) WriteHeader(status int) {
 // Write sends 200 if no status was sent before.
 func (r *recorder) Write(p []byte) (int, error) {
 	r.send(http.StatusOK)
+	if r.usage != nil {
+		_, _ = r.usage.Write(p) // also what the client does not get any more
+	}
 	return r.ResponseWriterWrapper.Write(p)
 }
 
 // ReadFrom sends 200 if no status was sent before.
 func (r *recorder) ReadFrom(src io.Reader) (int64, error) {
 	r.send(http.StatusOK)
+	if r.usage != nil {
+		src = io.TeeReader(src, r.usage)
+	}
 	return r.ResponseWriterWrapper.ReadFrom(src)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/policy"
 )
@@ -52,6 +53,9 @@ func (r *request) Header(name string) []string {
 	}
 	return r.Request.Header[name]
 }
+
+// ReadAhead returns the body, for package policy.
+func (r *request) ReadAhead(max int64) ([]byte, bool) { return httpexchange.ReadAhead(r.Request, max) }
 
 // bindings let policies name the user whom Caddy has authenticated, and plans that
 // placeholders hold.

@@ -90,6 +90,7 @@ func (framework) Next(x call) error { return x.next(x.Context) }
 
 func (framework) Watch(x call, a *limiter.Admission) call {
 	x.writer = wrap(x.Context, a)
+	x.writer.See(x.Request())
 	return x
 }
 

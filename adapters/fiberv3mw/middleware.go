@@ -79,7 +79,10 @@ func (f *framework) admit(c fiber.Ctx) *limiter.Admission {
 
 func (*framework) Next(c fiber.Ctx) error { return c.Next() }
 
-func (*framework) Watch(c fiber.Ctx, _ *limiter.Admission) fiber.Ctx { return c }
+func (*framework) Watch(c fiber.Ctx, a *limiter.Admission) fiber.Ctx {
+	fasthttpexchange.Watch(c.RequestCtx(), a)
+	return c
+}
 
 // End returns the status of the answer, or the one that Fiber's default error handler sends for
 // err.
@@ -87,6 +90,8 @@ func (*framework) End(c fiber.Ctx, a *limiter.Admission, err error, returned boo
 	if !returned {
 		return fiber.StatusInternalServerError
 	}
+
+	fasthttpexchange.See(a, answerOf(c))
 
 	// What is sent after the handlers have returned, such as a stream, holds the leases until then.
 	if a.HoldsLeases() && outlives(c) {

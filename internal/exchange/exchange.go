@@ -112,6 +112,7 @@ func (e *Exchange[C]) watch(c C, a *limiter.Admission) (err error) {
 		err = e.Framework.Next(watched)
 	}
 	returned = true // not reached by a panic
+	a.Answered()
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/llmusage"
 )
 
 // Recorder records the status of an answer, and keeps leases when the handler takes
@@ -16,6 +17,9 @@ type Recorder struct {
 	http.ResponseWriter
 	Admission *limiter.Admission
 	Sent      int // the final status that was sent, or 0
+
+	usage  *llmusage.Meter // reads the body, or nil
+	hidden http.Header     // headers that the client does not get, or nil
 }
 
 func (r *Recorder) send(status int) {
@@ -37,6 +41,9 @@ func (r *Recorder) WriteHeader(status int) {
 // Write sends 200 if no status was sent before.
 func (r *Recorder) Write(p []byte) (int, error) {
 	r.send(http.StatusOK)
+	if r.usage != nil {
+		_, _ = r.usage.Write(p) // also what the client does not get any more
+	}
 	return r.ResponseWriter.Write(p)
 }
 
@@ -44,6 +51,9 @@ func (r *Recorder) Write(p []byte) (int, error) {
 // [io.StringWriter].
 func (r *Recorder) WriteString(s string) (int, error) {
 	r.send(http.StatusOK)
+	if r.usage != nil {
+		_, _ = io.WriteString(r.usage, s)
+	}
 	return io.WriteString(r.ResponseWriter, s)
 }
 
@@ -81,5 +91,8 @@ func (h hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 
 func (r readerFrom) ReadFrom(src io.Reader) (int64, error) {
 	r.r.send(http.StatusOK)
+	if r.r.usage != nil {
+		src = io.TeeReader(src, r.r.usage)
+	}
 	return r.r.ResponseWriter.(io.ReaderFrom).ReadFrom(src)
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/llmusage"
 )
 
 // Hijack takes over the connection of w, and keeps the leases of the admission until the
@@ -25,10 +26,26 @@ type Writer struct {
 	http.ResponseWriter
 	Admission *limiter.Admission
 	Hijacked  bool
+
+	usage *llmusage.Meter // reads the body, or nil
 }
 
 // Unwrap returns the writer underneath.
 func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// See has the admission see the answer to the request.
+func (w *Writer) See(r *http.Request) {
+	w.usage = ReadUsage(r, w.Admission)
+	See(w.Admission, w.Header(), w.usage)
+}
+
+// Write sends the bytes, and has the usage in them read.
+func (w *Writer) Write(p []byte) (int, error) {
+	if w.usage != nil {
+		_, _ = w.usage.Write(p) // also what the client does not get any more
+	}
+	return w.ResponseWriter.Write(p)
+}
 
 // Flush exists for code that asserts [http.Flusher] on the writer of an answer.
 func (w *Writer) Flush() { _ = w.FlushError() }

@@ -44,6 +44,10 @@ type HTTPFramework struct {
 	// has left. The client's slot then comes back when its wait ends.
 	BlindToLeaving bool
 
+	// BlindToStreams reports whether the framework sends streams after its handlers have returned,
+	// so that rules do not see them, and has read the body of a request before them.
+	BlindToStreams bool
+
 	// NoRanges reports whether Exchange.ServeContent does nothing.
 	NoRanges bool
 }
@@ -95,6 +99,8 @@ type Exchange interface {
 	Request() core.Request
 	// Cookie returns the cookie as handlers of the framework read it, or "".
 	Cookie(name string) string
+	// Body returns the body of the request as handlers of the framework read it.
+	Body() ([]byte, error)
 	// Host returns the host as handlers of the framework read it.
 	Host() string
 	// Reply answers in text/plain.

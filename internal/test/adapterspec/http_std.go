@@ -38,6 +38,9 @@ func (s Std) Cookie(name string) string {
 	return c.Value
 }
 
+// Body returns the body of the request.
+func (s Std) Body() ([]byte, error) { return io.ReadAll(s.R.Body) }
+
 // Host returns the host of the request.
 func (s Std) Host() string { return s.R.Host }
 

@@ -8,7 +8,7 @@ import (
 // RunHTTP holds an adapter for an HTTP framework to the specification, over each store.
 func RunHTTP(t *testing.T, f HTTPFramework) {
 	open := func(t *testing.T) transport { return newHTTP(t, f) }
-	only := slices.Concat(httpLimiting, httpOptions, httpStatus, httpLeases, httpIdentity)
+	only := slices.Concat(httpLimiting, httpOptions, httpStatus, httpLeases, httpIdentity, httpUsage)
 	if !f.NoRanges {
 		only = append(only, httpRanges...)
 	}

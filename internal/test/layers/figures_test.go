@@ -21,7 +21,8 @@ var ceilings = map[string]int{
 	// After 68,000 came the command headgate with its readers of logs (3,900), owners of published
 	// policies, what instances leave out, backups and bounds of the console (3,400), costs and
 	// answers that count in policies, packed leases, and the goals and the model of cores of bench.
-	"lines of code": 77_050,
+	// After 77,000 came costs that requests and answers name (1,500).
+	"lines of code": 83_000,
 
 	"files of limiter":                                 20,
 	"files of store/redisstore":                        28, // client.go has clients other than go-redis's
@@ -50,12 +51,12 @@ var ceilings = map[string]int{
 	"exported names of adapters/echov5mw":  4,
 	"exported names of adapters/fiberv3mw": 4,
 
-	"lines of nethttp":            146,
-	"lines of ginmw":              200,
-	"lines of echomw":             157,
-	"lines of fibermw":            124,
-	"lines of adapters/echov5mw":  181,
-	"lines of adapters/fiberv3mw": 143,
+	"lines of nethttp":            147,
+	"lines of ginmw":              219,
+	"lines of echomw":             160,
+	"lines of fibermw":            131,
+	"lines of adapters/echov5mw":  184,
+	"lines of adapters/fiberv3mw": 150,
 }
 
 // With -v it prints the figures.
