@@ -202,13 +202,20 @@ func (m *Meter) Usage() (Usage, error) {
 	}
 }
 
+// MaxModel is the length of the longest name of a model that is reported, in bytes.
+const MaxModel = 64
+
+// Model returns the name of the model that the answer has reported, or "": none, one with more than
+// MaxModel bytes, or one with a backslash. It is what the answer says, and may hold any bytes.
+func (m *Meter) Model() string { return string(m.json.model.letters[:m.json.model.length]) }
+
 // streamed reports whether the answer comes in parts, each with what is known so far.
 func (m *Meter) streamed() bool { return m.form == events || m.form == framed || m.json.chunks }
 
-// usageAtEnd returns what an answer has reported that came to its end, or was left before. At its
-// end the last usage is that of the whole answer, also if no event has said so. Of a stream
-// that was left before, it is only if an event has said so.
-func (m *Meter) usageAtEnd(ended bool) (Usage, error) {
+// Final is Usage of an answer that came to its end, or was left before. At its end the last usage
+// is that of the whole answer, also if no event has said so. Of a stream that was left before, it
+// is only if an event has said so; otherwise the error is [ErrPartial].
+func (m *Meter) Final(ended bool) (Usage, error) {
 	u, err := m.Usage()
 	switch {
 	case ended && m.json.final && errors.Is(err, ErrPartial):
@@ -265,7 +272,7 @@ func (b *body) Read(p []byte) (int, error) {
 func (b *body) Close() error {
 	err := b.ReadCloser.Close()
 	b.mu.Lock()
-	u, reported := b.meter.usageAtEnd(b.ended)
+	u, reported := b.meter.Final(b.ended)
 	done := b.done
 	b.done = nil
 	b.mu.Unlock()

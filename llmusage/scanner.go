@@ -25,9 +25,11 @@ type scanner struct {
 	escaped  bool // after a backslash in a string
 
 	// The first length letters are those of the last string. There is room for one more than the
-	// longest key has. A string that fills it is cut, or is one that can be no key.
-	letters [len("cache_creation_input_tokens") + 1]byte
+	// longest name of a model has, which is longer than each key. A string that fills it is cut, or
+	// is one that can be no key.
+	letters [MaxModel + 1]byte
 	length  int
+	model   modelName // that was reported last
 
 	member meaning // the present member of path's last object
 	number number
@@ -44,6 +46,12 @@ type scanner struct {
 	final    bool  // a usage was not that of a message_start
 	goesOn   bool  // the last object with a usage was of an answer that goes on
 	finished bool  // the answer has said that it ends
+}
+
+// modelName is the name of a model, without letters if none was reported.
+type modelName struct {
+	letters [MaxModel]byte
+	length  uint8
 }
 
 // event is what one object says of the answer that it is of.
@@ -84,6 +92,7 @@ const (
 	kind   // of an iteration
 	status // of a response
 	reason // why an answer ends; a text that any answer has that ends
+	model  // the name of the model
 
 	// The keys of counts.
 	prompt
@@ -129,8 +138,8 @@ func meaningOf(object meaning, key []byte) meaning {
 
 // within are the meanings of keys in objects that have few.
 var within = map[meaning]map[string]meaning{
-	response:      {"usage": usage, "status": status, "meta": usage, "token_count": usage},
-	message:       {"usage": usage},
+	response:      {"usage": usage, "status": status, "meta": usage, "token_count": usage, "model": model},
+	message:       {"usage": usage, "model": model},
 	inputDetails:  {"cached_tokens": cached},
 	outputDetails: {"reasoning_tokens": reasoning, "thinking_tokens": reasoning},
 	units:         {"input_tokens": prompt, "output_tokens": output},
@@ -157,6 +166,8 @@ func documentMeaning(key []byte) meaning {
 		return response // events of OpenAI's responses
 	case "message":
 		return message // message_start
+	case "model":
+		return model
 
 	// What says whether the answer goes on.
 	case "choices":
@@ -176,6 +187,8 @@ func geminiMeaning(key []byte) meaning {
 		return usage
 	case "candidates":
 		return choices
+	case "modelVersion":
+		return model
 	}
 	return other
 }
@@ -271,7 +284,8 @@ const maxCount = 1<<53 - 1
 
 // reset forgets the present object, and keeps the counts.
 func (s *scanner) reset() {
-	*s = scanner{counts: s.counts, final: s.final, goesOn: s.goesOn, finished: s.finished, chunks: s.chunks}
+	*s = scanner{counts: s.counts, final: s.final, goesOn: s.goesOn, finished: s.finished, chunks: s.chunks,
+		model: s.model}
 }
 
 // scan reads the next bytes.
@@ -438,7 +452,7 @@ func (s *scanner) scanNumber(c byte) {
 func (s *scanner) endMember() {
 	switch {
 	case s.number == isText:
-		s.endText(string(s.letters[:s.length]))
+		s.endText(s.letters[:s.length])
 	case s.member < prompt || s.number != digits && s.number != whole:
 	case s.path[s.open-1] == iteration:
 		s.entry.set(s.member, s.n)
@@ -454,12 +468,16 @@ func (s *scanner) endMember() {
 }
 
 // endText takes the text that a member holds, which is cut if it is longer than any key.
-func (s *scanner) endText(value string) {
+func (s *scanner) endText(value []byte) {
 	switch s.member {
 	case kind:
-		s.apart = value == "compaction" || value == "advisor_message"
+		s.apart = string(value) == "compaction" || string(value) == "advisor_message"
+	case model:
+		if len(value) > 0 && len(value) <= MaxModel {
+			s.model.length = uint8(copy(s.model.letters[:], value))
+		}
 	case status:
-		if value == "in_progress" || value == "queued" {
+		if string(value) == "in_progress" || string(value) == "queued" {
 			s.event.goesOn = true
 		} else {
 			s.event.ends = true

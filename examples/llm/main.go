@@ -14,15 +14,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"log"
-	"math"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -53,10 +49,10 @@ func newHandler(api *url.URL, store core.Store) http.Handler {
 	return readMaxTokens(nethttp.New(l)(proxy))
 }
 
-// maxTokens is the key of the most tokens that the answer to a request may have, an int64.
+// maxTokens is the key of the most tokens that a request may use, an int64.
 type maxTokens struct{}
 
-// readMaxTokens finds out how long the answers to requests may be. It reads no body whose estimate
+// readMaxTokens finds out how many tokens requests may use. It reads no body whose estimate
 // is the whole limit anyway: none of unknown length, and none that is longer than the limit.
 func readMaxTokens(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +69,8 @@ func readMaxTokens(next http.Handler) http.Handler {
 		}
 		r.Body = io.NopCloser(bytes.NewReader(text))
 
-		next.ServeHTTP(w, with(r, mostOf(text)))
+		most := llmusage.ReadRequest(text).Tokens(1000)
+		next.ServeHTTP(w, with(r, min(most, tokens.Capacity())))
 	})
 }
 
@@ -81,31 +78,9 @@ func with(r *http.Request, most int64) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), maxTokens{}, most))
 }
 
-// mostOf returns the most tokens that the answers to a request may have: all of the limit if it
-// says so in a form that cannot be read. The API looks for names as they are written here.
-func mostOf(text []byte) int64 {
-	var asked map[string]json.RawMessage
-	_ = json.Unmarshal(text, &asked) // what is no object is for the API to refuse
-	number := func(name string) (n float64) {
-		if value, is := asked[name]; is && json.Unmarshal(value, &n) != nil {
-			return float64(tokens.Capacity())
-		}
-		return n
-	}
-
-	// It may ask for several answers.
-	most := max(number("max_tokens"), number("max_completion_tokens"), number("max_output_tokens"))
-	if most <= 0 {
-		most = 1000
-	}
-	most *= max(1, number("n"), number("best_of"))
-	return int64(math.Ceil(min(most, float64(tokens.Capacity()))))
-}
-
 func estimate(r core.Request) int64 {
-	n, _ := strconv.ParseInt(strings.Join(r.Header("Content-Length"), ""), 10, 64)
 	most, _ := r.Context().Value(maxTokens{}).(int64)
-	return n/4 + most
+	return most
 }
 
 func settle(resp *http.Response) error {
