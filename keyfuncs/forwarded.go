@@ -80,7 +80,16 @@ type Proxies struct {
 // To trust a NAT64 address, list it in that form: 64:ff9b::10.0.0.1 is counted
 // as 10.0.0.1, but trusting 10.0.0.1 does not trust it.
 func ForwardedIP(p Proxies) (core.KeyFunc, error) {
-	f := forwarded{hops: p.Hops, bits: p.IPv6Prefix}
+	f, err := newForwarded(p)
+	if err != nil {
+		return nil, err
+	}
+	return f.key, nil
+}
+
+// newForwarded reads the proxies.
+func newForwarded(p Proxies) (*forwarded, error) {
+	f := &forwarded{hops: p.Hops, bits: p.IPv6Prefix}
 	if f.bits == 0 {
 		f.bits = defaultBits
 	}
@@ -106,12 +115,30 @@ func ForwardedIP(p Proxies) (core.KeyFunc, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("keyfuncs: Proxies: %w", errors.Join(errs...))
 	}
-	return f.key, nil
+	return f, nil
 }
 
 // MustForwardedIP is [ForwardedIP] for Proxies that are known to be valid; it
 // panics on an error.
 func MustForwardedIP(p Proxies) core.KeyFunc { return must(ForwardedIP(p)) }
+
+// FromProxy returns a function that reports whether a request comes from one of the proxies:
+// whether its peer is among Trusted, and always with Hops, as no client reaches the server
+// otherwise. The error is that of [ForwardedIP]. A program that believes other headers of such a
+// request needs proxies that replace what a client sends there.
+func FromProxy(p Proxies) (func(core.Request) bool, error) {
+	f, err := newForwarded(p)
+	if err != nil {
+		return nil, err
+	}
+	return func(r core.Request) bool {
+		if f.hops > 0 {
+			return true
+		}
+		peer, known := parseAddress(r.RemoteAddr())
+		return known && f.trusts(peer)
+	}, nil
+}
 
 // inField names the field of Proxies that the error is about.
 func inField(field string, err error) error { return fmt.Errorf("%s: %w", field, err) }

@@ -302,3 +302,31 @@ func TestPrivateNetworks(t *testing.T) {
 		}
 	}
 }
+
+func TestFromProxy(t *testing.T) {
+	trusted, err := FromProxy(Proxies{Trusted: []string{"10.0.0.0/8", "2001:db8::1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// The peer alone counts, whatever the headers say.
+	for peer, want := range map[string]bool{
+		"10.1.2.3:80": true, "[::ffff:10.1.2.3]:80": true, "[2001:db8::1]:80": true, "10.1.2.3": true,
+		"11.1.2.3:80": false, "[2001:db8::2]:80": false, "": false, "@": false,
+	} {
+		r := from(peer, "X-Forwarded-For", "10.0.0.1")
+		if got := trusted(r); got != want {
+			t.Errorf("%q: %v", peer, got)
+		}
+	}
+
+	// Where every request passes a proxy, each comes from one.
+	hops, err := FromProxy(Proxies{Hops: 1})
+	if err != nil || !hops(from("@", "X-Forwarded-For")) {
+		t.Error(err)
+	}
+	_, err = FromProxy(Proxies{})
+	if _, same := ForwardedIP(Proxies{}); err == nil || err.Error() != same.Error() {
+		t.Errorf("%v, want %v", err, same)
+	}
+}

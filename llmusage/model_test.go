@@ -24,11 +24,14 @@ func TestModelOfAnAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+
+		// However the answer is cut, the name is whole.
 		for _, size := range []int{1, 7, len(text)} {
 			var m Meter
 			for rest := text; len(rest) > 0; rest = rest[min(size, len(rest)):] {
 				_, _ = m.Write(rest[:min(size, len(rest))])
 			}
+
 			if got := m.Model(); got != want {
 				t.Errorf("%s in pieces of %d: %q, want %q", file, size, got, want)
 			}
@@ -52,6 +55,7 @@ func TestModelIsBounded(t *testing.T) {
 	} {
 		var m Meter
 		_, _ = m.Write([]byte(text))
+
 		if got := m.Model(); got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}

@@ -25,6 +25,11 @@ type Bindings struct {
 	// key, or with networks, are a mistake.
 	IPPrefix func(bits int) (core.KeyFunc, error)
 
+	// Trusted reports whether a request comes from a proxy that the program trusts, such as
+	// keyfuncs.FromProxy returns. Policies with a header in their Cost believe it from such a proxy
+	// alone. If it is nil, they are a mistake.
+	Trusted func(core.Request) bool
+
 	// User is the key of "user", such as keyfuncs.UserID returns. If it is nil,
 	// policies with that key are a mistake.
 	User core.KeyFunc

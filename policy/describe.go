@@ -4,6 +4,7 @@ package policy
 
 import (
 	"fmt"
+	"net/textproto"
 	"strconv"
 	"strings"
 	"time"
@@ -50,8 +51,8 @@ func (p *Policy) amount() string {
 	}
 
 	n := volume(p.Limit, noun)
-	if p.Cost > 1 {
-		n = volume(p.Limit, "unit") + " for " + noun + "s"
+	if unit := unitOf(p); unit != "request" {
+		n = volume(p.Limit, unit) + " for " + noun + "s"
 	}
 	if p.Match.Path != "" {
 		n += " to " + p.Match.Path
@@ -83,12 +84,42 @@ func (m *Match) headerWords() []string {
 	return words
 }
 
+// unitOf returns what the limits of the policy count, in the singular.
+func unitOf(p *Policy) string {
+	switch {
+	case p.Cost.Usage == usageTokens:
+		return "token"
+	case !p.Cost.IsOne():
+		return "unit"
+	}
+	return "request"
+}
+
 // costWords says what a request takes.
 func costWords(p *Policy) string {
-	if p.Cost <= 1 {
+	c := &p.Cost
+	most := ""
+	if c.AtMost > 0 {
+		most = fmt.Sprintf(", at most %d", c.AtMost)
+	}
+	before := fmt.Sprintf("%d charged before it unless the request says how many%s", c.Estimate, most)
+
+	switch {
+	case c.Header != "":
+		return fmt.Sprintf(", a request as many as the header %s of a trusted proxy says%s, and %d without",
+			textproto.CanonicalMIMEHeaderKey(c.Header), most, max(1, c.Default))
+	case c.AnswerHeader != "":
+		return fmt.Sprintf(", a request as many as the header %s of its answer says%s, with %d charged before it",
+			textproto.CanonicalMIMEHeaderKey(c.AnswerHeader), most, c.Estimate)
+	case c.Usage == usageTokens:
+		return ", as many as each answer says that it has used, with " + before
+	case c.Usage == usageCost:
+		return fmt.Sprintf(", a millionth of the price each, by the tokens that each answer says that it has used and "+
+			"the prices of %d %s, with %s", len(c.Prices), plural(int64(len(c.Prices)), "model"), before)
+	case c.Units <= 1:
 		return ""
 	}
-	return fmt.Sprintf(", %d a request", p.Cost)
+	return fmt.Sprintf(", %d a request", c.Units)
 }
 
 // answerWords says which answers give the units back.
@@ -122,7 +153,7 @@ func (p *Policy) byPlan() string {
 	s := ""
 	for _, name := range p.planNames() {
 		plan := p.Plans[name]
-		s += "; with the plan " + name + " " + volume(plan, "request")
+		s += "; with the plan " + name + " " + volume(plan, unitOf(p))
 		for _, part := range []func(core.Limit) string{manner, debt} {
 			if words := part(plan); words != part(p.Limit) {
 				s += words

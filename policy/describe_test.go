@@ -24,13 +24,29 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 		{"5000/1h", "user", policy.Policy{OnLimit: "degrade"},
 			"5000 requests an hour for each user; others get a cheaper answer"},
 		// What a request takes, and which answers count.
-		{"100/1m burst=20", "ip", policy.Policy{Cost: 5, Refund: policy.Statuses{"304", "5xx"}},
+		{"100/1m burst=20", "ip", policy.Policy{Cost: policy.Cost{Units: 5}, Refund: policy.Statuses{"304", "5xx"}},
 			"100 units a minute for requests for each address, at most 20 at once, 5 a request; others are refused; " +
 				"an answer with 304 or 5xx does not count"},
 		{"5/1m", "ip", policy.Policy{CountOnly: policy.Statuses{"401"}, Match: policy.Match{Methods: []string{"POST"},
 			Path: "/", Except: []string{"/healthz", "/ready"}, Headers: map[string]string{"x-plan": "free", "X-Beta": "*"}}},
 			"5 POST requests a minute to / except to /healthz and /ready with the header X-Beta and the header X-Plan: free " +
 				"for each address; others are refused; only an answer with 401 counts"},
+		{"100/1m", "ip", policy.Policy{Cost: policy.Cost{Header: "x-cost", Default: 2, AtMost: 9}},
+			"100 units a minute for requests for each address, a request as many as the header X-Cost of a trusted proxy " +
+				"says, at most 9, and 2 without; others are refused"},
+		{"100/1m", "ip", policy.Policy{Cost: policy.Cost{AnswerHeader: "x-cost", Estimate: 10}},
+			"100 units a minute for requests for each address, a request as many as the header X-Cost of its answer says, " +
+				"with 10 charged before it; others are refused"},
+		{"1000/1m", "user", policy.Policy{Cost: policy.Cost{Usage: "tokens", Estimate: 500, AtMost: 800},
+			Plans: map[string]core.Limit{"pro": core.MustParseLimit("9000/1m")}, PlanBy: "user"},
+			"1000 tokens a minute for requests for each user, as many as each answer says that it has used, with 500 " +
+				"charged before it unless the request says how many, at most 800; with the plan pro 9000 tokens a minute; " +
+				"others are refused"},
+		{"1000000/1d", "user", policy.Policy{Cost: policy.Cost{Usage: "cost", Estimate: 500,
+			Prices: map[string]policy.Price{"*": {Input: "1", Output: "2"}}}},
+			"1000000 units a day for requests for each user, a millionth of the price each, by the tokens that each answer " +
+				"says that it has used and the prices of 1 model, with 500 charged before it unless the request says how " +
+				"many; others are refused"},
 		// The periods: a single unit has its article, several are counted, and a fraction goes to
 		// the smaller unit.
 		{"2/1d", "ip/56", policy.Policy{Mode: policy.Shadow, OnLimit: "degrade"},

@@ -55,12 +55,14 @@ func (l LeftOut) String() string {
 type Abilities struct {
 	User     bool     `json:"user,omitempty"`     // keys of "user"
 	Prefixes bool     `json:"prefixes,omitempty"` // keys of "ip/56" and the like, and networks
+	Proxies  bool     `json:"proxies,omitempty"`  // a cost that a trusted proxy names
 	Plans    []string `json:"plans,omitempty"`    // the names of functions of plans
 }
 
 // Abilities returns what policies may use.
 func (b *Bindings) Abilities() Abilities {
-	return Abilities{b.User != nil, b.IPPrefix != nil || b.IP == nil, slices.Sorted(maps.Keys(b.Plans))}
+	return Abilities{b.User != nil, b.IPPrefix != nil || b.IP == nil, b.Trusted != nil,
+		slices.Sorted(maps.Keys(b.Plans))}
 }
 
 // Check returns why a program with the abilities cannot carry out a valid policy, or nil.
@@ -75,6 +77,9 @@ func (a Abilities) Check(p *Policy) error {
 	}
 	if a.Prefixes {
 		b.IPPrefix = keyfuncs.RemoteIPPrefix
+	}
+	if a.Proxies {
+		b.Trusted = func(core.Request) bool { return false }
 	}
 	for _, name := range a.Plans {
 		b.Plans[name] = func(context.Context, string) (string, error) { return "", nil }

@@ -348,6 +348,7 @@ func TestAbilitiesDecideAsTheBindings(t *testing.T) {
 	all := []policy.Bindings{
 		{}, {User: user}, {IP: keyfuncs.RemoteIP}, {IP: keyfuncs.RemoteIP, IPPrefix: keyfuncs.RemoteIPPrefix},
 		{IPPrefix: keyfuncs.RemoteIPPrefix}, {User: user, Plans: plansOfFull},
+		{Trusted: func(core.Request) bool { return true }},
 	}
 	var set []policy.Policy
 	for _, key := range []string{"ip", "ip/56", "user", "user+ip/48+route", "api-key", "global"} {
@@ -356,7 +357,9 @@ func TestAbilitiesDecideAsTheBindings(t *testing.T) {
 		set = append(set, p)
 		p.Access.Allow.Networks = []string{"192.0.2.0/24"}
 		set = append(set, p)
-		p.Access, p.Plans, p.PlanBy = policy.Access{}, map[string]core.Limit{"pro": p.Limit}, "claim"
+		p.Access, p.Cost = policy.Access{}, policy.Cost{Header: "X-Cost"}
+		set = append(set, p)
+		p.Cost, p.Plans, p.PlanBy = policy.Cost{}, map[string]core.Limit{"pro": p.Limit}, "claim"
 		set = append(set, p)
 	}
 

@@ -80,9 +80,10 @@ type Policy struct {
 	// limit of a key changes. There are at most MaxOverrides.
 	Overrides map[string]core.Limit `json:"overrides,omitempty" yaml:"overrides,omitempty"`
 
-	// Cost is how many units a request takes; 0 means 1. One that is more than Limit, a plan or an
-	// override ever has is a mistake.
-	Cost int64 `json:"cost,omitempty" yaml:"cost,omitempty"`
+	// Cost is how many units a request takes; the zero value means 1. One that is more than Limit,
+	// a plan or an override ever has is a mistake. Limits that the answer settles need a debt,
+	// which a sliding log and a concurrency limit do not have.
+	Cost Cost `json:"cost,omitzero" yaml:"cost,omitempty"`
 
 	// Refund lists the answers that give the units back, such as [304, 5xx]. Or CountOnly lists
 	// the only answers that do not, such as [401]. Both mean the status that was really sent. At

@@ -1,4 +1,4 @@
-// This file has what a request takes, and which answers give it back.
+// This file has which answers give units back.
 
 package policy
 
@@ -145,30 +145,4 @@ func refundIf(p *Policy) func(status int) bool {
 		return func(status int) bool { return anyStatus.has(status) && !set.has(status) }
 	}
 	return nil
-}
-
-// checkCost reports a cost that no limit of the policy could ever admit.
-func checkCost(p *Policy, mistake func(field string, err error)) {
-	if p.Cost < 0 {
-		mistake("cost", fmt.Errorf("%d is negative", p.Cost))
-		return
-	}
-
-	// A limit that is not valid is a mistake of its own.
-	if p.Limit.Validate() == nil && p.Cost > p.Limit.Capacity() {
-		mistake("cost", fmt.Errorf("%d is more than the limit %s ever has, so every request would be refused",
-			p.Cost, p.Limit))
-	}
-	for _, name := range p.planNames() {
-		if l := p.Plans[name]; l.Validate() == nil && p.Cost > l.Capacity() {
-			mistake("cost", fmt.Errorf("%d is more than the limit %s of the plan %q ever has", p.Cost, l,
-				textform.Clip(name)))
-		}
-	}
-	for _, l := range p.Overrides {
-		if l.Validate() == nil && p.Cost > l.Capacity() {
-			mistake("cost", fmt.Errorf("%d is more than a limit of a single key ever has", p.Cost))
-			return
-		}
-	}
 }

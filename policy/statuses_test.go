@@ -54,8 +54,8 @@ func TestAnswersGiveUnitsBack(t *testing.T) {
 		want   int64
 	}{
 		{func(*policy.Policy) {}, 200, 9},
-		{func(p *policy.Policy) { p.Cost = 1 }, 200, 9},
-		{func(p *policy.Policy) { p.Cost = 4 }, 200, 6},
+		{func(p *policy.Policy) { p.Cost.Units = 1 }, 200, 9},
+		{func(p *policy.Policy) { p.Cost.Units = 4 }, 200, 6},
 		{refund("304", "5xx"), 200, 9},
 		{refund("304", "5xx"), 303, 9},
 		{refund("304", "5xx"), 304, 10},
@@ -75,8 +75,8 @@ func TestAnswersGiveUnitsBack(t *testing.T) {
 		{countOnly("401", "403"), 401, 9},
 		{countOnly("401", "403"), 402, 10},
 		{countOnly("401", "403"), 403, 9},
-		{func(p *policy.Policy) { p.Cost, p.CountOnly = 7, policy.Statuses{"4xx"} }, 404, 3},
-		{func(p *policy.Policy) { p.Cost, p.CountOnly = 7, policy.Statuses{"4xx"} }, 204, 10},
+		{func(p *policy.Policy) { p.Cost.Units, p.CountOnly = 7, policy.Statuses{"4xx"} }, 404, 3},
+		{func(p *policy.Policy) { p.Cost.Units, p.CountOnly = 7, policy.Statuses{"4xx"} }, 204, 10},
 	} {
 		if got := answered(t, c.status, c.change); got != c.want {
 			t.Errorf("%d: %d left, want %d", c.status, got, c.want)
@@ -154,15 +154,15 @@ func TestCostsAndAnswersAreChecked(t *testing.T) {
 		field  string
 		want   string
 	}{
-		{func(p *policy.Policy) { p.Cost = -1 }, "cost", "-1 is negative"},
-		{func(p *policy.Policy) { p.Limit, p.Cost = limit(t, "5/1m"), 6 }, "cost",
+		{func(p *policy.Policy) { p.Cost.Units = -1 }, "cost", "-1 is negative"},
+		{func(p *policy.Policy) { p.Limit, p.Cost.Units = limit(t, "5/1m"), 6 }, "cost",
 			"6 is more than the limit 5/1m ever has, so every request would be refused"},
 		{func(p *policy.Policy) {
-			p.Limit, p.Cost, p.PlanBy = limit(t, "9/1m"), 6, "user"
+			p.Limit, p.Cost.Units, p.PlanBy = limit(t, "9/1m"), 6, "user"
 			p.Plans = map[string]core.Limit{"free": limit(t, "5/1m")}
 		}, "cost", `6 is more than the limit 5/1m of the plan "free" ever has`},
 		{func(p *policy.Policy) {
-			p.Key, p.Limit, p.Cost = "user", limit(t, "9/1m"), 6
+			p.Key, p.Limit, p.Cost.Units = "user", limit(t, "9/1m"), 6
 			p.Overrides = map[string]core.Limit{"a": limit(t, "5/1m"), "b": limit(t, "4/1m")}
 		}, "cost", "6 is more than a limit of a single key ever has"},
 		{func(p *policy.Policy) { p.Refund, p.CountOnly = policy.Statuses{"304"}, policy.Statuses{"401"} },

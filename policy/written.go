@@ -24,7 +24,7 @@ type Written struct {
 	Plans        map[string]string `json:"plans,omitempty"`
 	PlanBy       string            `json:"plan_by,omitempty"`
 	Overrides    map[string]string `json:"overrides,omitempty"`
-	Cost         int64             `json:"cost,omitempty"`
+	Cost         Cost              `json:"cost,omitzero"`
 	Refund       Statuses          `json:"refund,omitempty"`
 	CountOnly    Statuses          `json:"count_only,omitempty"`
 	Key          string            `json:"key"`

@@ -14,12 +14,14 @@ func See(a *limiter.Admission, answer *fasthttp.Response) {
 		return
 	}
 
+	// fasthttp keeps the values, and hands out bytes that it uses again.
 	seen := limiter.Seen{Header: func(name string) (lines []string) {
 		for _, line := range answer.Header.PeekAll(name) {
 			lines = append(lines, string(line))
 		}
 		return lines
 	}}
+
 	if a.NeedsUsage() && !answer.IsBodyStream() {
 		seen.Usage = &llmusage.Meter{}
 		_, _ = seen.Usage.Write(answer.Body())

@@ -123,6 +123,7 @@ var discard = slog.New(slog.DiscardHandler)
 // it is made once for a request.
 func (o *Options) bindings() (b policy.Bindings, err error) {
 	b.User = userKey
+	b.Trusted = func(core.Request) bool { return false } // no log has the header of a cost
 	b.IPPrefix = func(bits int) (core.KeyFunc, error) {
 		key, err := keyfuncs.RemoteIPPrefix(bits)
 		if len(o.Proxies) > 0 {

@@ -111,9 +111,23 @@ func appendNode(b []byte, n ast.Node) ([]byte, error) {
 	case *ast.NullNode:
 		return append(b, "null"...), nil
 	case *ast.FloatNode:
-		return append(b, "0.5"...), nil // no field takes a fraction, so any fraction is refused
+		return appendFraction(b, n.GetToken().Value)
 	}
 	return nil, withPosition(n.GetToken(), fmt.Errorf("%q is not understood here", textform.Clip(n.GetToken().Value)))
+}
+
+// appendFraction writes a number with a point as it is, as no float could hold each of them. Other
+// numbers that YAML knows become texts, which no field takes.
+func appendFraction(b []byte, text string) ([]byte, error) {
+	if whole, fraction, _ := strings.Cut(text, "."); !isDigits(whole) || !isDigits(fraction) ||
+		!json.Valid([]byte(text)) {
+		return appendText(b, text)
+	}
+	return append(b, text...), nil
+}
+
+func isDigits(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < '0' || r > '9' })
 }
 
 func appendMapping(b []byte, pairs []*ast.MappingValueNode) (_ []byte, err error) {

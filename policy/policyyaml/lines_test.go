@@ -84,7 +84,7 @@ more: 5
 				`line 18: policy "login": name: another policy has the same name`,
 				// A field whose name holds a dot is not the end of a path, and a text of several
 				// lines counts as so many.
-				`line 29: priority: unexpected number 0.5`,
+				`line 29: priority: unexpected number 1.5`,
 				`line 30: policy "plans2": plan_by: it is empty; it has to name the function in Bindings.Plans that knows the plan of a caller`,
 				`line 35: policy "plans2": plans.pro.max: limit "x": quota "x" is not a whole number; "x" has no period; write, say, "100/1m"`,
 				`line 36: policy "plans2": mode: "on" is not enforce, shadow or off`,

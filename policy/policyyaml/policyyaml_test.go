@@ -123,7 +123,7 @@ func TestDecodeNamesMistakes(t *testing.T) {
 		{a + "  key: user\n", `policy: [6:3] mapping key "key" already defined at [5:3]`},
 		{a + "  limits: 2/1s\n", `policy 0 "a": json: unknown field "limits"`},
 		{a + "  Key: ip\n", `policy: the field "Key" is not known`},
-		{a + "  priority: 5.5\n", `policy 0 "a": priority: unexpected number 0.5`},
+		{a + "  priority: 5.5\n", `policy 0 "a": priority: unexpected number 5.5`},
 		{a + "  priority: 99999999999999999999\n", `policy 0 "a": priority: unexpected string`},
 		{a + "  description: 5\n", `policy 0 "a": description: unexpected number`},
 

@@ -69,6 +69,7 @@ func New(o Options) (*Callers, error) {
 		c.bindings.IPPrefix = func(bits int) (core.KeyFunc, error) { return keyfuncs.ForwardedIP(c.proxies(bits)) }
 		if err == nil {
 			c.trusted = prefixes(o.Trusted)
+			c.bindings.Trusted = func(r core.Request) bool { return c.Trusts(r.RemoteAddr()) }
 		}
 	}
 

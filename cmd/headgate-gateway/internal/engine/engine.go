@@ -247,7 +247,11 @@ func adapt(app string, f Face, logger *slog.Logger) func(policy.Set) policy.Set 
 				logger.Warn("a face sees no answers, so none gives units of this policy back",
 					"face", f.Name, "app", app, "policy", p.Name)
 			}
-			if f.NamesCosts && p.Cost > 1 {
+			if f.SeesNoAnswers && p.Cost.SettledByAnswer() && !f.NamesCosts {
+				logger.Warn("a face sees no answers, so the estimate of this policy is what a request costs",
+					"face", f.Name, "app", app, "policy", p.Name)
+			}
+			if f.NamesCosts && !p.Cost.IsOne() {
 				logger.Warn("a face is told what a request costs, so the cost of this policy means nothing there",
 					"face", f.Name, "app", app, "policy", p.Name)
 			}
