@@ -31,8 +31,13 @@ func ReadAhead(r *http.Request, max int64) (text []byte, whole bool) {
 	// A server that does not hold a client to the length it has announced may have more.
 	text, err := io.ReadAll(io.LimitReader(r.Body, max+1))
 	body := &ahead{io.MultiReader(bytes.NewReader(text), r.Body), r.Body, text, err == nil && int64(len(text)) <= max}
-	if err != nil {
+	switch {
+	case err != nil:
 		body.Reader = io.MultiReader(bytes.NewReader(text), failing{err})
+
+	// A server closes the body with its answer. A transport may look for the end only then.
+	case body.whole:
+		body.Reader = bytes.NewReader(text)
 	}
 	r.Body = body
 	return text, body.whole

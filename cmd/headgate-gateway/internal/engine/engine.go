@@ -41,6 +41,10 @@ type Face struct {
 	// nothing. A warning names each policy that has one once a revision.
 	NamesCosts bool
 
+	// Carries, unless nil, is called with the policies that the face carries out, once a revision,
+	// before they are in force.
+	Carries func(policy.Set)
+
 	// Bind, unless nil, returns the bindings of the face, which are made of those of the
 	// Options.
 	Bind func(policy.Bindings) policy.Bindings
@@ -126,7 +130,7 @@ func (e *Engine) Logger() *slog.Logger { return e.logger }
 
 // Limiter returns the limiter of the application and face, which follows the policies of
 // the application. There is one for each application and face, of which the first call
-// decides CannotKeep, Bind and Configure. "" means the default application. The limiter
+// decides CannotKeep, Carries, Bind and Configure. "" means the default application. The limiter
 // belongs to the engine, which closes it.
 //
 // The first call returns once policies are in force. It fails if they come from a file
@@ -225,7 +229,7 @@ func (e *Engine) followOptions(app string, f Face) policy.Options {
 // adapt returns a function that leaves out the policies that the face cannot carry out,
 // and warns about each, and about those that it carries out in part.
 func adapt(app string, f Face, logger *slog.Logger) func(policy.Set) policy.Set {
-	if f.CannotKeep == nil && !f.SeesNoAnswers && !f.NamesCosts {
+	if f.CannotKeep == nil && !f.SeesNoAnswers && !f.NamesCosts && f.Carries == nil {
 		return nil
 	}
 	return func(set policy.Set) policy.Set {
@@ -243,20 +247,27 @@ func adapt(app string, f Face, logger *slog.Logger) func(policy.Set) policy.Set 
 			}
 			kept = append(kept, p)
 
-			if f.SeesNoAnswers && len(p.Refund)+len(p.CountOnly) > 0 {
-				logger.Warn("a face sees no answers, so none gives units of this policy back",
-					"face", f.Name, "app", app, "policy", p.Name)
-			}
-			if f.SeesNoAnswers && p.Cost.SettledByAnswer() && !f.NamesCosts {
-				logger.Warn("a face sees no answers, so the estimate of this policy is what a request costs",
-					"face", f.Name, "app", app, "policy", p.Name)
-			}
-			if f.NamesCosts && !p.Cost.IsOne() {
-				logger.Warn("a face is told what a request costs, so the cost of this policy means nothing there",
-					"face", f.Name, "app", app, "policy", p.Name)
-			}
+			warnOfParts(app, f, &p, logger)
+		}
+		if f.Carries != nil {
+			f.Carries(kept)
 		}
 		return kept
+	}
+}
+
+// warnOfParts warns about the parts of a policy that the face does not carry out.
+func warnOfParts(app string, f Face, p *policy.Policy, logger *slog.Logger) {
+	warn := func(text string) { logger.Warn(text, "face", f.Name, "app", app, "policy", p.Name) }
+	if f.SeesNoAnswers && len(p.Refund)+len(p.CountOnly) > 0 {
+		warn("a face sees no answers, so none gives units of this policy back")
+	}
+
+	switch {
+	case f.NamesCosts && !p.Cost.IsOne():
+		warn("a face is told what a request costs, so the cost of this policy means nothing there")
+	case f.SeesNoAnswers && p.Cost.SettledByAnswer():
+		warn("a face sees no answers, so the estimate of this policy is what a request costs there")
 	}
 }
 

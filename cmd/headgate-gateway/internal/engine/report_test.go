@@ -97,11 +97,11 @@ func TestReportOfAllFaces(t *testing.T) {
 	}{
 		"one": {
 			[]policy.Instance{{Version: "1", Can: can(true, false, "p"), LeftOut: left(false, "x"), MoreLeftOut: 2}},
-			`1 "" {true false [p]} [x false why] 2`,
+			`1 "" {true false false [p]} [x false why] 2`,
 		},
 		"what both can do": {
 			[]policy.Instance{{Can: can(true, true, "p", "q")}, {Can: can(true, false, "q", "r")}},
-			` "" {true false [q]} [] 0`,
+			` "" {true false false [q]} [] 0`,
 		},
 		"one cannot say": {[]policy.Instance{{Can: can(true, true)}, {}}, ` "" <nil> [] 0`},
 		"what one leaves out": {

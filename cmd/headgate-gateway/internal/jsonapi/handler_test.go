@@ -410,7 +410,7 @@ func TestARenewalDoesNotUndoARelease(t *testing.T) {
 // program.
 func TestARequestCostsWhatThePolicySays(t *testing.T) {
 	p := one("api", "10/48h fixed-window")
-	p.Key, p.Cost = "path", 4
+	p.Key, p.Cost.Units = "path", 4
 	a := inMemory(t, p)
 
 	for _, row := range []struct {

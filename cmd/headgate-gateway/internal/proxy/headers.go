@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
+	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -41,7 +42,19 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 		r.Out.Header.Set(degradedHeader, "1")
 	}
 
-	exchangeOf(r.In.Context()).keepTrailers(r, p.options.Callers)
+
+	asked := p.costs.inForce().asked
+	if !p.trusts(r.In) {
+		for _, name := range asked {
+			delete(r.Out.Header, name)
+		}
+	}
+	exchangeOf(r.In.Context()).keepTrailers(r, p.options.Callers, asked)
+}
+
+// trusts reports whether a request comes from a trusted proxy.
+func (p *Proxy) trusts(r *http.Request) bool {
+	return p.options.Callers != nil && p.options.Callers.Trusts(r.RemoteAddr)
 }
 
 // degradedHeader is set to 1 in the request that the upstream gets if it is over the limit of
@@ -81,9 +94,10 @@ func isPlainName(name string) bool {
 // keepTrailers passes on the values of the trailers that the client has announced, which come
 // with the end of the body. No proxy writes its headers there, so those that one might write are
 // the client's.
-func (e *exchange) keepTrailers(r *httputil.ProxyRequest, c *callers.Callers) {
+func (e *exchange) keepTrailers(r *httputil.ProxyRequest, c *callers.Callers, costs []string) {
 	for name := range r.Out.Trailer {
-		if !isPlainName(name) || isClaim(name) || name == degradedHeader || c.Reads(name) {
+		if !isPlainName(name) || isClaim(name) || name == degradedHeader || c.Reads(name) ||
+			slices.Contains(costs, name) {
 			delete(r.Out.Trailer, name)
 		}
 	}
@@ -103,7 +117,7 @@ func isClaim(name string) bool {
 // trusted proxy and adds the proxy's address to the list, and it replaces those of any other
 // peer.
 func (p *Proxy) forward(r *httputil.ProxyRequest) {
-	trusted := p.options.Callers != nil && p.options.Callers.Trusts(r.In.RemoteAddr)
+	trusted := p.trusts(r.In)
 
 	if trusted {
 		for _, name := range []string{"Forwarded", "X-Forwarded-For"} { // ReverseProxy has removed them
@@ -152,6 +166,7 @@ func element(r *http.Request) string {
 
 // exchange is one request and its answer. It is also the body of the request.
 type exchange struct {
+	writer http.ResponseWriter
 	header http.Header // of the answer
 	kept   [12]field   // what the limiter has put there
 	n      int         // of kept
@@ -160,6 +175,7 @@ type exchange struct {
 
 	body    io.ReadCloser
 	bodyErr error // of the last read, or nil
+	ended   bool  // the body was read to its end
 
 	trailer, passed http.Header // of the client's request, and of the upstream's
 }
@@ -207,8 +223,9 @@ func isLimit(name string) bool {
 
 // answered chooses between the rate limit headers of the upstream and those of the
 // gateway, and so keeps ReverseProxy from sending both.
-func answered(res *http.Response) error {
+func (p *Proxy) answered(res *http.Response) error {
 	x := exchangeOf(res.Request.Context())
+	httpexchange.Hide(x.writer, res.Header, p.costs.inForce().answered)
 	x.restore()
 	if !x.limits {
 		return nil
@@ -240,9 +257,16 @@ func hasLimits(h http.Header) bool {
 
 // Read implements io.Reader, for the body of the request.
 func (e *exchange) Read(b []byte) (int, error) {
+	// A transport reads once more after the last byte, maybe after the answer. The server has then
+	// closed the body, and an error would break off that answer.
+	if e.ended {
+		return 0, io.EOF
+	}
+
 	n, err := e.body.Read(b)
 	switch {
 	case err == io.EOF:
+		e.ended = true
 		for name := range e.passed {
 			e.passed[name] = e.trailer[name]
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/headgate/headgate/nethttp"
 )
 
-// Face is the face of the engine. It can carry out every policy.
+// Face is the face of the engine. It can carry out every policy. A proxy sets Carries.
 var Face = engine.Face{Name: "proxy"}
 
 // Options configure a proxy. Upstream and Log must be set.
@@ -63,6 +63,7 @@ type Proxy struct {
 	limited   http.Handler
 	reverse   *httputil.ReverseProxy
 	transport *http.Transport
+	costs     *costs
 }
 
 // New returns a proxy whose requests pass the limits of the engine first. The caller
@@ -71,6 +72,9 @@ type Proxy struct {
 // The rate limit headers of an answer are those of the gateway where a policy applies to
 // the request, and those of the upstream where none does. If the upstream itself refuses
 // the request with a 429 and has such headers, they replace those of the gateway.
+//
+// A header of the answer that settles what a request costs is not passed on to the client, and
+// a header of the request that names it not to the upstream, unless a trusted proxy has sent it.
 func New(e *engine.Engine, o Options) (*Proxy, error) {
 	if err := CheckUpstream(o.Upstream); err != nil {
 		return nil, fmt.Errorf("proxy: Options.Upstream: %w", err)
@@ -78,11 +82,14 @@ func New(e *engine.Engine, o Options) (*Proxy, error) {
 	if o.Log == nil {
 		return nil, errors.New("proxy: Options.Log is nil")
 	}
-	l, err := e.Limiter(o.App, Face)
+
+	headers, face := &costs{}, Face
+	face.Carries = headers.set
+	l, err := e.Limiter(o.App, face)
 	if err != nil {
 		return nil, err
 	}
-	return behind(l, o), nil
+	return behind(l, o, headers), nil
 }
 
 // CheckUpstream returns an error if a proxy cannot use the URL.
@@ -102,14 +109,14 @@ func CheckUpstream(u *url.URL) error {
 	return nil
 }
 
-// behind returns a proxy behind a limiter.
-func behind(l *limiter.Limiter, o Options) *Proxy {
-	p := &Proxy{options: o, transport: transport(&o)}
+// behind returns a proxy behind a limiter, whose policies have the headers.
+func behind(l *limiter.Limiter, o Options, headers *costs) *Proxy {
+	p := &Proxy{options: o, transport: transport(&o), costs: headers}
 
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      p.transport,
-		ModifyResponse: answered,
+		ModifyResponse: p.answered,
 		ErrorHandler:   p.failed,
 		ErrorLog:       log.New(brokenOff{o.Log}, "", 0),
 		BufferPool:     &buffers,
@@ -183,7 +190,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	x := &exchange{header: w.Header()}
+	x := &exchange{writer: w, header: w.Header()}
 	x.save()
 
 	// The exchange reads the body, to know later whether the client or the upstream has failed.

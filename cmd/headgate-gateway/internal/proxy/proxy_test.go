@@ -24,6 +24,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -50,8 +51,9 @@ func (l *logged) String() string {
 // gate is a proxy before an upstream, on a port.
 type gate struct {
 	*httptest.Server
-	log   *logged
-	proxy *Proxy
+	log     *logged
+	proxy   *Proxy
+	limiter *limiter.Limiter
 }
 
 // options are what a test may change.
@@ -116,6 +118,9 @@ func beforeURL(t *testing.T, upstream string, change func(*options)) *gate {
 
 	t.Cleanup(func() { e.Close() })
 	if g.proxy, err = New(e, o.Options); err != nil {
+		t.Fatal(err)
+	}
+	if g.limiter, err = e.Limiter("shop", Face); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.proxy.Close)
