@@ -137,6 +137,25 @@ func (c *Cost) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// String returns the number, or the table as JSON, which ParseCost reads.
+func (c Cost) String() string {
+	text, err := c.MarshalJSON()
+	if err != nil { // no field fails
+		return err.Error()
+	}
+	return string(text)
+}
+
+// ParseCost reads a number, or a table in JSON. It checks the form alone; see [Policy.Validate].
+func ParseCost(text string) (Cost, error) {
+	var c Cost
+	if err := strictjson.Check("the cost", []byte(text), maxDepth, checkField); err != nil {
+		return c, err
+	}
+	err := strictjson.Decode([]byte(text), &c)
+	return c, err
+}
+
 // first returns what a request is charged at least before its answer.
 func (c *Cost) first() int64 { return max(1, c.Units, c.Default, c.Estimate) }
 

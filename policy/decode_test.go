@@ -33,7 +33,7 @@ func full(t testing.TB) policy.Policy {
 		Cost: policy.Cost{Units: 2}, Refund: policy.Statuses{"304", "5xx"},
 		OnLimit: "reject", Enforce: 1250, Warn: 8000, Ban: core.MustParseBan("20/1m for 10m max 24h"),
 		OnStoreError: "closed",
-		Mode: policy.Shadow, Priority: -7, Version: 3,
+		Mode:         policy.Shadow, Priority: -7, Version: 3,
 		CreatedBy: "ann", CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC),
 		UpdatedBy: "bob", UpdatedAt: time.Date(2026, 2, 2, 3, 4, 5, 0, time.UTC),
 	}

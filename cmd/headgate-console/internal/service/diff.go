@@ -77,10 +77,10 @@ func limitText(p *policy.Policy) string {
 
 // costText returns the cost of a request, or "" for the usual one.
 func costText(p *policy.Policy) string {
-	if p.Cost == 0 {
+	if p.Cost.IsZero() {
 		return ""
 	}
-	return strconv.FormatInt(p.Cost, 10)
+	return p.Cost.String()
 }
 
 // shareText returns a share, or "" for none.

@@ -149,7 +149,7 @@ func TestDiffSeesEveryField(t *testing.T) {
 		// The fields of these are shown one by one, so each is altered alone.
 		values := []reflect.Value{reflect.ValueOf(&changed).Elem().FieldByIndex(f.Index)}
 		if f.Type == reflect.TypeFor[policy.Match]() || f.Type == reflect.TypeFor[policy.Access]() ||
-			f.Type == reflect.TypeFor[core.Ban]() {
+			f.Type == reflect.TypeFor[core.Ban]() || f.Type == reflect.TypeFor[policy.Cost]() {
 			values = values[:0]
 			for i := range f.Type.NumField() {
 				values = append(values, reflect.ValueOf(&changed).Elem().FieldByIndex(f.Index).Field(i))
@@ -185,6 +185,8 @@ func alterValue(t *testing.T, v reflect.Value) {
 		*x++
 	case *map[string]core.Limit:
 		*x = map[string]core.Limit{"x": core.MustParseLimit("1/1s")}
+	case *map[string]policy.Price:
+		*x = map[string]policy.Price{"*": {Input: "1", Output: "2"}}
 	case *policy.Callers:
 		x.Networks, x.Keys = append(x.Networks, "192.0.2.1"), append(x.Keys, "x")
 	case *bool:

@@ -141,7 +141,7 @@ func draftFrom(p policy.Policy) draft {
 	d := draft{
 		Version: p.Version, Name: p.Name, Description: p.Description, Apps: p.Apps,
 		Host: p.Match.Host, Path: p.Match.Path, Except: unlines(p.Match.Except), Headers: headerLines(p.Match.Headers),
-		Cost: number(p.Cost), Refund: strings.Join(p.Refund, " "), CountOnly: strings.Join(p.CountOnly, " "),
+		Cost: costText(p.Cost), Refund: strings.Join(p.Refund, " "), CountOnly: strings.Join(p.CountOnly, " "),
 		OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: strconv.Itoa(p.Priority),
 		Enforce: shareText(p.Enforce), Warn: shareText(p.Warn),
 	}
@@ -222,6 +222,14 @@ func number(n int64) string {
 		return ""
 	}
 	return strconv.FormatInt(n, 10)
+}
+
+// costText returns a cost as the form has it: a number, or a table in JSON.
+func costText(c policy.Cost) string {
+	if c.IsZero() {
+		return ""
+	}
+	return c.String()
 }
 
 func (d *draft) setKey(recipe string) {

@@ -183,7 +183,7 @@ func TestFormOfCostsAndConditions(t *testing.T) {
 
 	edit(url.Values{"cost": {" 5 "}, "refund": {"304, 5xx"}, "except": {"/healthz\r\n\r\n /static/ "},
 		"headers": {"X-Plan : free\r\nx-trace: a: b"}}).goes("/policies/p?done=saved")
-	p.Cost, p.Refund = 5, policy.Statuses{"304", "5xx"}
+	p.Cost.Units, p.Refund = 5, policy.Statuses{"304", "5xx"}
 	p.Match.Except = []string{"/healthz", "/static/"}
 	p.Match.Headers = map[string]string{"X-Plan": "free", "x-trace": "a: b"}
 	stored(p)
@@ -201,7 +201,20 @@ func TestFormOfCostsAndConditions(t *testing.T) {
 	p.Refund, p.CountOnly = nil, policy.Statuses{"401"}
 	stored(p)
 
+	// A table stands in the form as it is stored, and stays too.
+	const table = `{"usage":"tokens","estimate":7,"at_most":50}`
+	edit(url.Values{"cost": {" " + table + "\r\n"}}).goes("/policies/p?done=saved")
+	edit(url.Values{"priority": {"8"}}).goes("/policies/p?done=saved")
+	p.Priority, p.Cost = 8, policy.Cost{Usage: "tokens", Estimate: 7, AtMost: 50}
+	stored(p)
+	edit(url.Values{"priority": {"7"}, "cost": {"5"}}).goes("/policies/p?done=saved")
+
 	for _, row := range []struct{ field, text, want string }{
+		{"cost", `{"usage":"tokens"}`, "estimate: it is missing; write the units that are charged before the answer"},
+		{"cost", `{"usage":"words","estimate":1}`, `usage: "words" is not "tokens" or "cost"`},
+		{"cost", `{"usage":"tokens","usage":"cost"}`, `the field "usage" is repeated`},
+		{"cost", `{"units":1}`, `unknown field "units"`},
+		{"cost", `{"usage":`, "the cost ends too early"},
 		{"cost", "many", `"many" is not a whole number`},
 		{"cost", "0", "0 is not positive; leave it empty for the default"},
 		{"cost", "61", "61 is more than the limit 60/1h ever has"},

@@ -46,6 +46,10 @@ func (m mistakes) addField(field, text string) {
 		field, text = "overrides", key+": "+text
 	}
 
+	if part, ok := strings.CutPrefix(field, "cost."); ok {
+		field, text = "cost", part+": "+text
+	}
+
 	if strings.HasPrefix(field, "overrides[") { // which does not name a key that may be a secret
 		field = "overrides"
 	}
@@ -90,7 +94,7 @@ func (d *draft) policy() (policy.Policy, mistakes) {
 				strings.FieldsFunc(strings.ToUpper(d.OtherMethods), isSeparator)...),
 			Host: strings.ToLower(d.Host), Path: d.Path, Except: lines(d.Except), Headers: d.headers(m),
 		},
-		Cost: d.optional(m, "cost", d.Cost), Refund: statuses(d.Refund), CountOnly: statuses(d.CountOnly),
+		Cost: d.cost(m), Refund: statuses(d.Refund), CountOnly: statuses(d.CountOnly),
 	}
 
 	if err := p.Mode.UnmarshalText([]byte(d.Mode)); err != nil {
@@ -386,6 +390,18 @@ func (d *draft) share(m mistakes, field, text string) (s core.Share) {
 		m.add(field, err.Error())
 	}
 	return s
+}
+
+// cost reads a number, or a table in JSON.
+func (d *draft) cost(m mistakes) policy.Cost {
+	if !strings.HasPrefix(d.Cost, "{") {
+		return policy.Cost{Units: d.optional(m, "cost", d.Cost)}
+	}
+	c, err := policy.ParseCost(d.Cost)
+	if err != nil {
+		m.add("cost", clip(strings.TrimPrefix(err.Error(), "cost: ")))
+	}
+	return c
 }
 
 // clip shortens a text for a message.
