@@ -245,6 +245,12 @@ func printReport(e *env, r *replay.Report, f *planFlags) {
 		t.print(e)
 	}
 	printLeftOut(e, "policies", r.LeftOut)
+	for _, p := range r.Policies {
+		if p.CostNeeds != "" {
+			fmt.Fprintf(e.out, "%s: a request costs the default or the estimate of %s, as the logs have not %s\n",
+				e.paint(yellow, "estimated"), p.Policy, safe(p.CostNeeds))
+		}
+	}
 
 	if r.Refused > 0 {
 		fmt.Fprintf(e.out, "\nrefusals over time, %s each\n  %s\n", r.Refusals.Step,

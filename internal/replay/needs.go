@@ -59,6 +59,19 @@ func missing(p *policy.Policy, has accesslog.Fields, users bool) string {
 	return ""
 }
 
+// costNeeds returns what says what a request costs and no log has, or "".
+func costNeeds(c *policy.Cost) string {
+	switch {
+	case c.Header != "":
+		return "the header " + textproto.CanonicalMIMEHeaderKey(c.Header)
+	case c.AnswerHeader != "":
+		return "the header " + textproto.CanonicalMIMEHeaderKey(c.AnswerHeader) + " of answers"
+	case c.Usage != "":
+		return "the tokens of answers"
+	}
+	return ""
+}
+
 // missingPart is missing for one of the joined recipes of a key.
 func missingPart(part string, has accesslog.Fields, users bool) string {
 	needs := map[accesslog.Fields]string{accesslog.HasAddress: "addresses", accesslog.HasHost: "the host",

@@ -167,6 +167,10 @@ type PolicyReport struct {
 	Denied   int64     `json:"denied"` // refused because of a list
 	First    time.Time `json:"first,omitzero"`
 	Last     time.Time `json:"last,omitzero"`
+
+	// CostNeeds is what says what a request costs and no log has, or "". The default or the
+	// estimate of the policy is charged instead.
+	CostNeeds string `json:"cost_needs,omitempty"`
 }
 
 // Touched is a caller, by the key of a policy, and how many requests were over the limit.
@@ -211,7 +215,7 @@ func (r *Replay) Report() *Report {
 		rep.Policies = append(rep.Policies, PolicyReport{Policy: t.policy.Name, Limit: t.policy.Limit.String(),
 			Mode: t.policy.Mode.String(), Requests: t.applied, Callers: t.callers.count(), Over: t.over,
 			Touched: t.touched.count(), Refused: t.refused, Waited: t.waited, Banned: t.banned, Denied: t.denied,
-			First: timeOf(t.first), Last: timeOf(t.last)})
+			First: timeOf(t.first), Last: timeOf(t.last), CostNeeds: costNeeds(&t.policy.Cost)})
 	}
 
 	// Refusals of the policies in force are those that both refuse, and those that these let in.

@@ -327,6 +327,32 @@ func TestPoliciesThatNeedMoreAreLeftOut(t *testing.T) {
 	}
 }
 
+// What a log does not say of costs is charged by the default or the estimate, and told.
+func TestCostsThatALogHasNot(t *testing.T) {
+	set := setOf(t, `
+- {name: a, apps: [x], limit: 10/1m, key: ip, cost: {header: x-cost, default: 4}}
+- {name: b, apps: [x], limit: 10/1m, key: ip, cost: {answer_header: x-cost, estimate: 6}}
+- {name: c, apps: [x], limit: 10/1m, key: ip, cost: {usage: tokens, estimate: 3}}
+- {name: d, apps: [x], limit: 10/1m, key: ip, cost: 2}
+`)
+	log := ""
+	for i := range 4 {
+		log += lineAt(i, "192.0.2.1", "/")
+	}
+	r, _ := replayOf(t, log, Options{Policies: set})
+
+	got := ""
+	for _, p := range r.Report().Policies {
+		got += fmt.Sprintf("%s %d %q; ", p.Policy, p.Over, p.CostNeeds)
+	}
+
+	// Of b the first request passes alone, and refused ones cost nothing.
+	const want = `a 0 "the header X-Cost"; b 3 "the header X-Cost of answers"; c 0 "the tokens of answers"; d 0 ""; `
+	if got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 func TestProxiesAreLookedThrough(t *testing.T) {
 	set := setOf(t, `- {name: api, apps: [a], limit: 1/1m, key: ip}`)
 	line := func(forwarded string) string {
