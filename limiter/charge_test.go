@@ -191,8 +191,8 @@ func TestChargeOfARuleIsChecked(t *testing.T) {
 	unread := limiter.Rule{Name: "b", Limit: limit(t, "1/1m"), ReadsUsage: true}
 	_, err := limiter.New(limiter.Config{Rules: []limiter.Rule{r, unread}})
 	for _, want := range []string{
-		`rule 0 "tokens": Charge: not together with Cost; one of them must say what a request costs`,
-		`rule 0 "tokens": Charge: leases are released, not settled`,
+		`rule 0 "tokens": a Charge and a Cost cannot both say what a request costs`,
+		`rule 0 "tokens": a Charge has nothing to settle under a limit whose leases are released`,
 		`rule 1 "b": ReadsUsage: there is no Charge that could read it`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {

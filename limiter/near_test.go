@@ -204,7 +204,8 @@ func TestSharesOfRulesAreChecked(t *testing.T) {
 	a.Warn, a.Enforce, b.Warn, b.Enforce = core.Whole, core.Whole+1, core.Whole-1, core.Whole
 	_, err := limiter.New(limiter.Config{Rules: []limiter.Rule{a, b}})
 
-	want := "rule 0 \"a\": Enforce: 100.01% is more than 100%\nrule 0 \"a\": Warn: 100% is not below 100%"
+	want := "rule 0 \"a\": the share 100.01% of Enforce is more than 100%\n" +
+		"rule 0 \"a\": the share 100% of Warn is not below 100%"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}

@@ -169,10 +169,10 @@ func (r *Rule) faults(f *fallbacks) []error {
 	}
 
 	if r.Enforce > core.Whole {
-		errs = append(errs, fmt.Errorf("Enforce: %s is more than %s", r.Enforce, core.Whole))
+		errs = append(errs, fmt.Errorf("the share %s of Enforce is more than %s", r.Enforce, core.Whole))
 	}
 	if r.Warn >= core.Whole {
-		errs = append(errs, fmt.Errorf("Warn: %s is not below %s", r.Warn, core.Whole))
+		errs = append(errs, fmt.Errorf("the share %s of Warn is not below %s", r.Warn, core.Whole))
 	}
 
 	errs = append(errs, r.checkCharge()...)
@@ -195,10 +195,10 @@ func (r *Rule) checkCharge() (errs []error) {
 		return nil
 	}
 	if r.Charge != nil && r.Cost != nil {
-		errs = append(errs, errors.New("Charge: not together with Cost; one of them must say what a request costs"))
+		errs = append(errs, errors.New("a Charge and a Cost cannot both say what a request costs"))
 	}
 	if r.Charge != nil && r.Limit.Leased() {
-		errs = append(errs, errors.New("Charge: leases are released, not settled"))
+		errs = append(errs, errors.New("a Charge has nothing to settle under a limit whose leases are released"))
 	}
 	return errs
 }
