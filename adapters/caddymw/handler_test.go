@@ -405,3 +405,47 @@ func TestHandlerPassesOnNoOtherUpgrade(t *testing.T) {
 		}
 	}
 }
+
+// Costs are what a trusted proxy, the answer or its usage says.
+func TestCosts(t *testing.T) {
+	const usage = `{"usage": {"prompt_tokens": 30, "completion_tokens": 12}}`
+	for name, row := range map[string]struct {
+		cost    string
+		trusted bool
+		left    string // of what the next request finds
+	}{
+		"a proxy":   {"{header: X-Cost, default: 2}", true, "986"},
+		"a client":  {"{header: X-Cost, default: 2}", false, "996"},
+		"an answer": {"{answer_header: X-Cost, estimate: 9}", true, "984"},
+		"its usage": {"{usage: tokens, estimate: 50}", true, "908"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := provision(t, Config{App: "a", Policies: file(t, "limit: 1000/1h fixed-window, key: ip, cost: "+row.cost)})
+
+			left := ""
+			for range 2 {
+				// Only a server says which proxies it trusts.
+				r := caddyhttp.PrepareRequest(httptest.NewRequest("GET", "/", nil), caddy.NewReplacer(),
+					httptest.NewRecorder(), &caddyhttp.Server{TrustedProxiesStrict: 1})
+				r.Header.Set("X-Cost", "7")
+				r.Header.Set("Accept-Encoding", "gzip")
+				caddyhttp.SetVar(r.Context(), caddyhttp.TrustedProxyVarKey, row.trusted)
+
+				w, err := serve(t, h, r, func(w http.ResponseWriter, _ *http.Request) error {
+					w.Header().Set("X-Cost", "7")
+					_, err := io.Copy(w, strings.NewReader(usage))
+					return err
+				})
+				if err != nil || w.Body.String() != usage || w.Header().Get("X-Cost") != "7" {
+					t.Errorf("%q, %v", w.Body, err)
+				}
+				left = w.Header().Get("X-RateLimit-Remaining")
+			}
+
+			// The second request is charged its estimate, and the first what it has used.
+			if left != row.left {
+				t.Errorf("%s left, want %s", left, row.left)
+			}
+		})
+	}
+}

@@ -60,7 +60,7 @@ func (r *request) ReadAhead(max int64) ([]byte, bool) { return httpexchange.Read
 // bindings let policies name the user whom Caddy has authenticated, and plans that
 // placeholders hold.
 func bindings(plans map[string]string) policy.Bindings {
-	b := policy.Bindings{User: keyfuncs.UserID(user)}
+	b := policy.Bindings{User: keyfuncs.UserID(user), Trusted: fromProxy}
 	for name, placeholder := range plans {
 		if b.Plans == nil {
 			b.Plans = map[string]policy.PlanFunc{}
@@ -70,6 +70,12 @@ func bindings(plans map[string]string) policy.Bindings {
 		}
 	}
 	return b
+}
+
+// fromProxy reports whether a request comes from one of Caddy's trusted_proxies.
+func fromProxy(r core.Request) bool {
+	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
+	return trusted
 }
 
 var _ core.Request = (*request)(nil)
