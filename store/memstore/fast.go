@@ -348,7 +348,7 @@ type fastTake struct {
 	class *limitClass
 	hash  uint64 // no other key of the step has the same
 	shard uint32
-	at    int32 // the slot, or absent
+	at    int32 // the slot, or absent; before evaluate where to look for it
 	used  int64 // of the slot once the Take is charged
 	mark  int64
 }
@@ -444,6 +444,8 @@ func (f *fastTakes) overtaken(s *Store, now int64) bool {
 // decided by core. In that case it changes nothing, returns false, and out must
 // not be read.
 func (f *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int64) bool {
+	f.approach(s, len(ops))
+
 	known := true
 	for i := range ops {
 		p, op, d := &f.of[i], &ops[i], &out[i]
@@ -463,13 +465,35 @@ func (f *fastTakes) decide(s *Store, ops []core.Op, out []core.Decision, now int
 	return known
 }
 
+// approach finds for each of n ops the first slot that may be that of its key. It reads the tags
+// and then the slots, without waiting for any of them, so that the processor waits for the memory
+// of all at the same time.
+func (f *fastTakes) approach(s *Store, n int) {
+	for i := range f.of[:n] {
+		p := &f.of[i]
+		h := &s.shards[p.shard]
+		if p.at = int32(h.home(uint32(p.hash >> 32))); h.count > 0 {
+			p.used = int64(h.tags[p.at])
+		}
+	}
+
+	for i := range f.of[:n] {
+		p := &f.of[i]
+		h := &s.shards[p.shard]
+		if h.count > 0 {
+			p.at = int32(h.nextTagged(int(p.at), uint32(p.hash>>32)))
+			p.used = h.slots[p.at].used
+		}
+	}
+}
+
 // evaluate decides a Take as if it were alone, and changes nothing. It reports
 // whether it could, and whether the slot stays in use if the Take is refused. A
 // key without a slot is certain to be new only where no overflow bucket may
 // have counted it.
 func (f *fastTake) evaluate(s *Store, op *core.Op, d *core.Decision, now int64) (good bool) {
 	h, hash := &s.shards[f.shard], uint32(f.hash>>32)
-	i := h.seek(h.home(hash), hash, op.Key)
+	i := h.seek(int(f.at), hash, op.Key)
 	switch {
 	case i < 0 && f.class.compact.Listed():
 		return false

@@ -32,7 +32,8 @@ import (
 // one and is never pinned. Slots are added, moved and removed under mu, after
 // the key of the shard was unpinned.
 //
-// The fields for a decision on a known key come first, in two cache lines.
+// The fields for a decision on a known key come first, in two cache lines: what it writes in one,
+// and in the other what it only reads, of which each processor may keep a copy.
 type shard struct {
 	shardHead
 	_     [(cacheLine - (unsafe.Sizeof(shardHead{})+unsafe.Sizeof(probe{}))%cacheLine) % cacheLine]byte
@@ -45,16 +46,15 @@ const cacheLine = 64
 
 // shardHead is a shard without its probe.
 type shardHead struct {
-	mu sync.Mutex
-	table
-	latest  int64 // the instant of the last step
-	pending int64 // no slot that the sweep has passed is fresh before it
-
-	recent uint32 // hash of the key that was asked for last
-	streak uint32 // how many times in a row
-
-	pinAfter uint32 // the streak after which a key is pinned; see the constant
+	mu       sync.Mutex
+	latest   int64 // the instant of the last step
 	pinned   atomic.Pointer[pinned]
+	recent   uint32 // hash of the key that was asked for last
+	streak   uint32 // how many times in a row
+	pinAfter uint32 // the streak after which a key is pinned; see the constant
+
+	table
+	pending int64 // no slot that the sweep has passed is fresh before it
 
 	earliest atomic.Int64 // no slot is fresh before it, see sweep
 	store    *Store

@@ -77,6 +77,16 @@ func (t *table) seek(i int, hash uint32, key string) int {
 	return -1
 }
 
+// nextTagged returns the first place from i on that is free or may have a slot with that hash. It
+// reads no slot.
+func (t *table) nextTagged(i int, hash uint32) int {
+	tag := tagOf(hash)
+	for t.tags[i] != free && t.tags[i] != tag {
+		i = t.next(i)
+	}
+	return i
+}
+
 // isOf reports whether slot i holds that key.
 func (t *table) isOf(i int, key string) bool {
 	c := &t.slots[i]
