@@ -250,7 +250,9 @@ func (m *mirror) record(ctx context.Context, ops []core.Op, out []core.Decision)
 
 	// Busy is read once more, because the fallback may have granted units before followPrimary took
 	// away what the primary lacks. What it grants later is of the units that it was left.
-	if m.followPrimary(ctx, t, ops, out) || m.owed.busy.Load() {
+	busy := m.owed.busy.Load()
+	m.followPrimary(ctx, t, ops, out, busy)
+	if busy || m.owed.busy.Load() {
 		m.gate(ctx, t, ops, out)
 	}
 }
@@ -270,7 +272,7 @@ func (m *mirror) markCopies(t *step, out []core.Decision, carriedOut bool) {
 	for i := range t.ops {
 		mark, op := uint32(0), &t.ops[i]
 		if carriedOut && charges(op) && op.Cost > 0 && t.out[i].Allowed && !op.Limit.Leased() {
-			mark = m.copies.add(op, out[i].At, &t.out[i])
+			mark = m.copies.add(m.copies.hash(op.Key), out[i].At, &t.out[i])
 		}
 		out[i].Origin = marked(out[i].Origin, mark)
 	}
@@ -299,10 +301,9 @@ func (m *mirror) makeCopy(c *core.Op, d *core.Decision, granted bool) {
 }
 
 // followPrimary leaves keys no more units in the fallback than they have left at
-// the primary, and bans those that the primary has banned. Leases end by themselves. If it
-// reports true, gate has to do the former.
-func (m *mirror) followPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision) (busy bool) {
-	busy = m.owed.busy.Load()
+// the primary, and bans those that the primary has banned. Leases end by themselves. While it is
+// busy, the former is left to gate.
+func (m *mirror) followPrimary(ctx context.Context, t *step, ops []core.Op, out []core.Decision, busy bool) {
 	more, of := t.more[:0], t.followed[:0]
 	for i := range ops {
 		if out[i].Banned {
@@ -325,14 +326,13 @@ func (m *mirror) followPrimary(ctx context.Context, t *step, ops []core.Op, out 
 
 	t.more, t.followed = more, of
 	if len(more) == 0 {
-		return busy
+		return
 	}
 
 	t.after = resized(t.after, len(more))
 	if err := m.fallback.Apply(ctx, more, t.after); err == nil {
 		m.drainRefused(ctx, t, out)
 	}
-	return busy
 }
 
 // drainRefused takes from the fallback what followPrimary could not, because others have

@@ -82,19 +82,23 @@ func (c *copies) allocate() {
 	c.seed, c.list = maphash.MakeSeed(), make([]charge, maxCopies)
 }
 
-// add remembers the fallback's decision about the copy of a charge that the primary
-// made at the instant, and returns its mark. It never waits: if another goroutine
-// is at the same place, the copy is not remembered.
-func (c *copies) add(op *core.Op, at int64, d *core.Decision) (mark uint32) {
+// hash returns the hash of a key.
+func (c *copies) hash(key string) uint64 {
 	c.once.Do(c.allocate)
+	return maphash.String(c.seed, key)
+}
 
+// add remembers the fallback's decision about the copy of a charge that the primary
+// made at the instant to the key with that hash, and returns its mark. It never waits: if another
+// goroutine is at the same place, the copy is not remembered.
+func (c *copies) add(key uint64, at int64, d *core.Decision) (mark uint32) {
 	n := c.latest.Add(1) % maxCopies
 	e := &c.list[n]
 	if !e.busy.CompareAndSwap(false, true) {
 		return 0
 	}
 
-	e.key, e.at = maphash.String(c.seed, op.Key), at
+	e.key, e.at = key, at
 	e.origin, e.taken, e.copiedAt, e.resetAfter = d.Origin, d.Taken, d.At, d.ResetAfter
 	e.busy.Store(false)
 	return 1 + n
@@ -109,14 +113,14 @@ func (c *copies) find(op *core.Op) (d core.Decision, ok bool) {
 		return d, false
 	}
 
-	c.once.Do(c.allocate)
+	key := c.hash(op.Key)
 	e := &c.list[mark-1]
 	if !e.busy.CompareAndSwap(false, true) {
 		return d, false
 	}
 
 	// Its place may hold a later copy by now. The key and the instant prove that it does not.
-	if ok = e.at == op.At && e.key == maphash.String(c.seed, op.Key); ok {
+	if ok = e.at == op.At && e.key == key; ok {
 		d = core.Decision{Origin: e.origin, Taken: e.taken, At: e.copiedAt, ResetAfter: e.resetAfter}
 	}
 	e.busy.Store(false)

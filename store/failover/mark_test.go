@@ -174,8 +174,8 @@ func TestCopiesAreRememberedWithoutAllocations(t *testing.T) {
 	var c copies
 	op, d := take(t, "k", "1/1h", 1), core.Decision{At: 5}
 
-	c.add(&op, 3, &d)
-	if n := testing.AllocsPerRun(100, func() { c.add(&op, 3, &d) }); n != 0 {
+	c.add(c.hash(op.Key), 3, &d)
+	if n := testing.AllocsPerRun(100, func() { c.add(c.hash(op.Key), 3, &d) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 
@@ -192,7 +192,7 @@ func TestCopiesAreRememberedWithoutAllocations(t *testing.T) {
 	}
 
 	c.latest.Store(0)
-	if mark := c.add(&op, 3, &d); mark != 0 {
+	if mark := c.add(c.hash(op.Key), 3, &d); mark != 0 {
 		t.Errorf("mark %d while another goroutine writes", mark)
 	}
 }

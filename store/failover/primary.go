@@ -16,6 +16,7 @@ import (
 // primary is the primary store behind its breakers.
 type primary struct {
 	store    core.Store
+	copying  copying                 // store, or nil if it is not one
 	shardOf  func(key string) string // nil if all keys are on one shard
 	reporter *reporter
 
@@ -35,20 +36,23 @@ type primary struct {
 	opened, probes, lost atomic.Uint64
 }
 
-// askTimed has the primary decide, and counts a call that succeeded.
-func (p *primary) askTimed(ctx context.Context, r route, ops, sent []core.Op, out []core.Decision) error {
+// askTimed has the primary decide, and counts a call that succeeded. It returns whether c has
+// copied the step.
+func (p *primary) askTimed(ctx context.Context, r route, ops, sent []core.Op, out []core.Decision,
+	c Copier) (copied bool, err error) {
+
 	if p.slow == 0 {
-		err := p.store.Apply(ctx, sent, out)
+		copied, err = p.copying.ApplyCopied(ctx, sent, out, c)
 		if err == nil {
 			r.succeed(out[0].At)
 		}
-		return err
+		return copied, err
 	}
 
 	// The clock is read only where there is a bound to compare with.
 	start := time.Now()
-	if err := p.store.Apply(ctx, sent, out); err != nil {
-		return err
+	if copied, err = p.copying.ApplyCopied(ctx, sent, out, c); err != nil {
+		return false, err
 	}
 
 	switch took := time.Since(start); {
@@ -57,7 +61,7 @@ func (p *primary) askTimed(ctx context.Context, r route, ops, sent []core.Op, ou
 	case r.others == nil && p.punctuality.wasPunctual(start, took): // else it is not known which shard is slow
 		p.count(r, ops, &slowError{took})
 	}
-	return nil
+	return copied, nil
 }
 
 // recordFailure counts an error of the primary against the shards that are at fault.

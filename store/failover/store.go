@@ -16,6 +16,7 @@ import (
 type Store struct {
 	primary  primary
 	mirror   mirror
+	together together
 	reporter reporter
 	depth    int // of Stores, one over another
 }
@@ -36,6 +37,10 @@ func New(primary core.Store, o Options) (*Store, error) {
 
 	p := &s.primary
 	p.store, p.reporter, p.ignore = primary, r, o.Ignore
+	p.copying = single{primary}
+	if c, ok := primary.(copying); ok && o.Fallback != nil {
+		p.copying = c
+	}
 	if sharded, ok := primary.(core.Sharded); ok {
 		p.shardOf = sharded.Shards()
 	}
@@ -48,6 +53,7 @@ func New(primary core.Store, o Options) (*Store, error) {
 	m.primary, m.fallback, m.instances = p, o.Fallback, o.Instances
 	m.owed.seed = maphash.MakeSeed()
 	m.steps.New = func() any { return new(step) }
+	s.together.mirror, s.together.joints.New = m, newJoint
 	return s, nil
 }
 
@@ -120,12 +126,16 @@ func (s *Store) ask(ctx context.Context, r route, ops, sent []core.Op, out []cor
 		return r.refusal()
 	}
 
-	if err := s.primary.askTimed(ctx, r, ops, sent, out); err != nil {
+	copied, err := s.primary.askTimed(ctx, r, ops, sent, out, &s.together)
+	switch {
+	case err != nil:
 		s.primary.recordFailure(ctx, r, ops, err)
-		return err
+	case copied:
+		s.together.gate(ctx, ops, out)
+	default:
+		s.mirror.record(ctx, ops, out)
 	}
-	s.mirror.record(ctx, ops, out)
-	return nil
+	return err
 }
 
 // Back implements [core.Backed]. All uses share s, and there is nothing to release: [Store.Close]

@@ -178,7 +178,7 @@ func (e *shardError) Shard() string { return e.shard }
 // had the subject when it was asked.
 func (d *dispatcher) decideSubject(ctx context.Context, s *subjectOps) error {
 	shard := d.servers.topology.shard(s.ops[0].Key)
-	if err := d.decide(ctx, s.ops, s.out); err != nil {
+	if _, err := d.decide(ctx, s.ops, s.out, nil); err != nil {
 		return &shardError{shard, err}
 	}
 	return nil

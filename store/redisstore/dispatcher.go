@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/store/failover"
 )
 
 // dispatcher has steps decided by one server each: at once while few calls are in flight, and
@@ -32,14 +33,17 @@ type dispatcher struct {
 }
 
 // decide carries out ops, whose keys share a server: at once and alone while
-// few calls are in flight, else together with others that wait.
-func (d *dispatcher) decide(ctx context.Context, ops []core.Op, out []core.Decision) error {
+// few calls are in flight, else together with others that wait. Then it gives the decisions to c,
+// unless that is nil, and returns whether c has copied them.
+func (d *dispatcher) decide(ctx context.Context, ops []core.Op, out []core.Decision,
+	c failover.Copier) (copied bool, err error) {
+
 	// Every decision reads the time. The monotonic clock alone takes half as long as time.Now.
 	now, v := d.made.Add(time.Since(d.made)), d.servers.serverFor(ops[0].Key)
 
 	deadline, err := v.deadline(now)
 	if err != nil {
-		return unsent(err)
+		return false, unsent(err)
 	}
 
 	// A deadline of the wall clock alone cannot be compared with the monotonic clock.
@@ -49,20 +53,21 @@ func (d *dispatcher) decide(ctx context.Context, ops []core.Op, out []core.Decis
 
 	slot := d.wire.slotOf(ops)
 	if slot == noSlot {
-		return d.decideAlone(ctx, v, now, deadline, ops, out)
+		return false, d.decideAlone(ctx, v, now, deadline, ops, out)
 	}
 
 	l, shed := d.queue.start(slot, len(ops), deadline.Sub(now), now)
 	if shed {
 		if d.recall(now, ops, out) {
-			return nil
+			return false, nil
 		}
-		return errShed
+		return false, errShed
 	}
 
 	if l == nil {
 		w := d.waiters.Get().(*waiter)
 		w.copyOps(ops)
+		w.copier, w.copied = c, false
 		own, theirs, full := d.queue.enter(slot, w, deadline, now)
 
 		// The batch is that of others, which wait already. A goroutine serves it.
@@ -79,7 +84,7 @@ func (d *dispatcher) decide(ctx context.Context, ops []core.Op, out []core.Decis
 	}
 
 	defer d.handOver(l)
-	return d.decideAlone(ctx, v, now, deadline, ops, out)
+	return false, d.decideAlone(ctx, v, now, deadline, ops, out)
 }
 
 // decideAlone sends the step, which began now, by itself, under its caller's context.
@@ -116,11 +121,12 @@ func (d *dispatcher) decideAlone(ctx context.Context, v *server, now, deadline t
 }
 
 // await waits until w, which came now, is done, until the deadline and no longer than ctx
-// allows. A waiter is reused only when no batch refers to it any more.
+// allows, and returns whether the decisions were copied. A waiter is reused only when no batch
+// refers to it any more.
 func (d *dispatcher) await(ctx context.Context, v *server, w *waiter, now, deadline time.Time,
-	ops []core.Op, out []core.Decision) error {
+	ops []core.Op, out []core.Decision) (copied bool, err error) {
 
-	err := w.wait(ctx)
+	err = w.wait(ctx)
 	if err != nil && ctx.Err() == nil {
 		// The end of the time was noticed late, so the answer may be here. The caller gets as much
 		// longer as this process was late.
@@ -133,20 +139,21 @@ func (d *dispatcher) await(ctx context.Context, v *server, w *waiter, now, deadl
 	}
 	if err != nil {
 		if was := d.queue.leave(w); was != done {
-			return leftAt(was, d.unserved(v, err, ops, out), w, &d.queue)
+			return false, leftAt(was, d.unserved(v, err, ops, out), w, &d.queue)
 		}
 
 		// It was decided at the last moment.
 		w.waitAnswered()
 	}
 	if w.err != nil {
-		return w.err
+		return false, w.err
 	}
 
+	copied = w.copied
 	copy(out, w.out)
 	d.waiters.Put(w)
 	d.overflow.remember(now, ops, out)
-	return nil
+	return copied, nil
 }
 
 // recall decides a step that the server does not decide in time, if it is known to be
@@ -231,12 +238,13 @@ func (d *dispatcher) serve(l *lane) {
 	d.batches.Put(b)
 }
 
-// deliver gives their results to the waiters that have not left, and to who follows the
-// others.
+// deliver gives their results to the waiters that have not left, once they are copied, and to who
+// follows the others.
 func (d *dispatcher) deliver(b *batch) {
 	for _, w := range d.queue.markDone(b) {
 		w.follower(w.ops, w.out)
 	}
+	b.copyDecided()
 	for _, w := range b.waiters {
 		w.signals <- doneSignal
 	}

@@ -248,7 +248,7 @@ func TestWaiterWhoseTimerIsLateWaitsAgain(t *testing.T) {
 			// The deadline was row.late ago.
 			synctest.Wait()
 			start := time.Now()
-			err := s.dispatcher.await(t.Context(), &s.servers.single, w, start, start.Add(-row.late), ops,
+			_, err := s.dispatcher.await(t.Context(), &s.servers.single, w, start, start.Add(-row.late), ops,
 				make([]core.Decision, 1))
 
 			if took := time.Since(start); took != row.took || (err == nil) != row.decided || err != nil &&

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/store/failover"
 )
 
 // Store is a core.Store in Redis. It is safe for concurrent use. It does not
@@ -124,48 +125,59 @@ func MustNew(client redis.UniversalClient, o Options) *Store {
 
 // Apply implements [core.Store].
 func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+	_, err := s.ApplyCopied(ctx, ops, out, nil)
+	return err
+}
+
+// ApplyCopied is [Store.Apply] for a failover.Store, of which c is a part, or nil. If the step is
+// decided together with others by one call, it gives the decisions of all of them to c, before it
+// returns any. It returns whether c has copied those of this step.
+func (s *Store) ApplyCopied(ctx context.Context, ops []core.Op, out []core.Decision,
+	c failover.Copier) (copied bool, err error) {
+
 	if err := core.CheckOps(ops, out); err != nil {
-		return err
+		return false, err
 	}
 	for i := range ops {
 		if _, err := s.wire.limits.termsOf(&ops[i]); err != nil {
-			return err
+			return false, err
 		}
 	}
 
 	if len(ops) == 0 {
-		return nil
+		return false, nil
 	}
 
 	if err := ctx.Err(); err != nil {
-		return unsent(ownTime(err))
+		return false, unsent(ownTime(err))
 	}
 
 	if s.refusals == nil {
-		return s.carryOut(ctx, ops, out)
+		return s.carryOut(ctx, ops, out, c)
 	}
 
 	var q tickets
 	s.refusals.beforeStep(&q, ops)
 	if s.refusals.answer(&q, ops, out) {
 		s.notifier.notifyCached(&ops[0])
-		return nil
+		return false, nil
 	}
 
-	err := s.carryOut(ctx, ops, out)
+	copied, err = s.carryOut(ctx, ops, out, c)
 	s.refusals.afterStep(&q, ops, out, err)
-	return err
+	return copied, err
 }
 
 // carryOut has Redis decide the step.
-func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision) error {
-	var err error
+func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision,
+	c failover.Copier) (copied bool, err error) {
+
 	if s.servers.sharded && !s.wire.oneSlot && severalSubjects(ops) {
 		ctx, cancel := context.WithTimeout(ctx, s.servers.budget())
 		defer cancel()
 		err = s.dispatcher.applyBySubject(ctx, ops, out)
 	} else {
-		err = s.dispatcher.decide(ctx, ops, out)
+		copied, err = s.dispatcher.decide(ctx, ops, out, c)
 	}
 
 	// A step that failed may have changed its keys too.
@@ -173,7 +185,7 @@ func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision
 	if err == nil {
 		s.bans.meet(ops, out)
 	}
-	return err
+	return copied, err
 }
 
 // maxSmall is the largest number of records in a state that is written although the
