@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -36,9 +37,9 @@ func (p *Policy) banned() string {
 		return ""
 	}
 	s := fmt.Sprintf("; after %d %s within %s banned for %s",
-		b.Strikes, plural(b.Strikes, "refusal"), span(b.Within), span(b.For))
+		b.Strikes, explain.Plural(b.Strikes, "refusal"), explain.Span(b.Within), explain.Span(b.For))
 	if b.Max > b.For {
-		s += ", then twice as long each time, at most " + span(b.Max)
+		s += ", then twice as long each time, at most " + explain.Span(b.Max)
 	}
 	return s
 }

@@ -5,11 +5,10 @@ package policy
 import (
 	"fmt"
 	"net/textproto"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/limiter"
 )
 
@@ -25,7 +24,7 @@ func (p Policy) Describe() string {
 		return "not a valid policy"
 	}
 
-	s := p.amount() + whom(parts) + manner(p.Limit) + debt(p.Limit) + costWords(&p)
+	s := p.amount() + whom(parts) + explain.Manner(p.Limit) + explain.Debt(p.Limit) + costWords(&p)
 	s += p.byPlan() + p.byKey() + p.otherwise() + shareWords(&p) + p.banned() + p.withoutStore()
 	s += p.byList() + answerWords(&p)
 	if p.Mode == Off {
@@ -37,10 +36,7 @@ func (p Policy) Describe() string {
 // DescribeLimit returns a limit in words: "100 requests a minute, at most 20 at once". For a
 // limit that is not valid it returns "not a valid limit".
 func DescribeLimit(l core.Limit) string {
-	if l.Validate() != nil {
-		return "not a valid limit"
-	}
-	return volume(l, "request") + manner(l) + debt(l)
+	return explain.Words(l)
 }
 
 // amount returns, say, "100 POST requests a minute to /login on api.example.com".
@@ -50,9 +46,9 @@ func (p *Policy) amount() string {
 		noun = list(p.Match.Methods, "or") + " request"
 	}
 
-	n := volume(p.Limit, noun)
+	n := explain.Volume(p.Limit, noun)
 	if unit := unitOf(p); unit != "request" {
-		n = volume(p.Limit, unit) + " for " + noun + "s"
+		n = explain.Volume(p.Limit, unit) + " for " + noun + "s"
 	}
 	if p.Match.Path != "" {
 		n += " to " + p.Match.Path
@@ -115,7 +111,7 @@ func costWords(p *Policy) string {
 		return ", as many as each answer says that it has used, with " + before
 	case c.Usage == usageCost:
 		return fmt.Sprintf(", a millionth of the price each, by the tokens that each answer says that it has used and "+
-			"the prices of %d %s, with %s", len(c.Prices), plural(int64(len(c.Prices)), "model"), before)
+			"the prices of %d %s, with %s", len(c.Prices), explain.Plural(int64(len(c.Prices)), "model"), before)
 	case c.Units <= 1:
 		return ""
 	}
@@ -133,28 +129,13 @@ func answerWords(p *Policy) string {
 	return ""
 }
 
-// volume returns, say, "100 requests a minute".
-func volume(l core.Limit, noun string) string {
-	n := strconv.FormatInt(l.Quota, 10) + " " + plural(l.Quota, noun)
-	switch {
-	case l.Leased():
-		return n + " at a time"
-	case l.NeedsWindows():
-		unit, _, _ := strings.Cut(l.Calendar, " ")
-		return n + " a " + unit
-	case l.Rolling():
-		return n + " within any " + strings.TrimPrefix(span(l.Period), "1 ")
-	}
-	return n + " " + rate(l.Period)
-}
-
 // byPlan describes the limits of the plans, where they differ from that of others.
 func (p *Policy) byPlan() string {
 	s := ""
 	for _, name := range p.planNames() {
 		plan := p.Plans[name]
-		s += "; with the plan " + name + " " + volume(plan, unitOf(p))
-		for _, part := range []func(core.Limit) string{manner, debt} {
+		s += "; with the plan " + name + " " + explain.Volume(plan, unitOf(p))
+		for _, part := range []func(core.Limit) string{explain.Manner, explain.Debt} {
 			if words := part(plan); words != part(p.Limit) {
 				s += words
 			}
@@ -204,59 +185,10 @@ func (c *Callers) count() string {
 		noun string
 	}{{len(c.Networks), "network"}, {len(c.Keys), "key"}} {
 		if n := int64(kind.n); n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, plural(n, kind.noun)))
+			parts = append(parts, fmt.Sprintf("%d %s", n, explain.Plural(n, kind.noun)))
 		}
 	}
 	return list(parts, "and")
-}
-
-// manner describes the limit apart from its rate.
-func manner(l core.Limit) string {
-	switch {
-	case l.NeedsWindows():
-		return calendar(strings.Fields(l.Calendar))
-	case l.Aligned:
-		return ", counted in windows by the clock"
-	case l.Windowed():
-		return ", counted in windows that begin with a request"
-	case l.SegmentCount() > 0:
-		n := int64(l.SegmentCount())
-		return fmt.Sprintf(", counted in %d %s", n, plural(n, "segment"))
-	case l.Burst == 0:
-		return ""
-	}
-	return fmt.Sprintf(", at most %d at once", l.Burst)
-}
-
-// calendar describes the windows of a calendar by the words of its text.
-func calendar(words []string) string {
-	zone, start := "UTC", ""
-	for _, word := range words[1:] {
-		name, value, _ := strings.Cut(word, "=")
-		if name == "tz" {
-			zone = value
-			continue
-		}
-
-		// The start of a year is a month and a day, that of a week a day from 1 for Monday, and
-		// that of a month a day of it.
-		start = ", each from day " + value + " on"
-		if day, err := strconv.Atoi(value); err == nil && words[0] == "week" {
-			start = ", each from " + time.Weekday(day%7).String() + " on"
-		}
-		if at, err := time.Parse("01-02", value); err == nil {
-			start = ", each from " + at.Format("January 2") + " on"
-		}
-	}
-
-	return ", by the calendar of " + zone + start
-}
-
-func debt(l core.Limit) string {
-	if l.Debt == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", at most %d in debt", l.Debt)
 }
 
 // otherwise describes what happens to requests over the limit.
@@ -314,47 +246,6 @@ func (r recipePart) noun() string {
 		return "name of a Basic login"
 	}
 	return r.kind
-}
-
-// rate returns, say, "a minute" or "every 10 seconds".
-func rate(d time.Duration) string {
-	switch d {
-	case time.Second:
-		return "a second"
-	case time.Minute:
-		return "a minute"
-	case time.Hour:
-		return "an hour"
-	case 24 * time.Hour:
-		return "a day"
-	}
-	return "every " + strings.TrimPrefix(span(d), "1 ")
-}
-
-// span writes d as a whole number of the largest unit that allows it: "90 seconds".
-func span(d time.Duration) string {
-	for _, unit := range []struct {
-		size time.Duration
-		name string
-	}{
-		{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"},
-		{time.Millisecond, "millisecond"},
-	} {
-		if n := int64(d / unit.size); d%unit.size == 0 {
-			return fmt.Sprintf("%d %s", n, plural(n, unit.name))
-		}
-	}
-
-	// No limit has a smaller unit.
-	n := int64(d / time.Microsecond)
-	return fmt.Sprintf("%d %s", n, plural(n, "microsecond"))
-}
-
-func plural(n int64, noun string) string {
-	if n == 1 {
-		return noun
-	}
-	return noun + "s"
 }
 
 // list returns "a", "a and b", or "a, b and c".

@@ -3,12 +3,11 @@ package main
 import (
 	"flag"
 	"fmt"
-	"strings"
 
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/drawing"
+	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/internal/textform"
-	"github.com/headgate/headgate/policy"
 )
 
 var explainCommand = command{
@@ -22,26 +21,17 @@ var explainCommand = command{
 	setup: func(f *flag.FlagSet) func(*env, []string) int {
 		asJSON := f.Bool("json", false, "print JSON")
 		svg := f.Bool("svg", false, "print the drawing as an SVG document, of one limit")
-		return func(e *env, limits []string) int { return explain(e, limits, *svg, *asJSON) }
+		return func(e *env, limits []string) int { return explainLimits(e, limits, *svg, *asJSON) }
 	},
 }
 
-// explanation is what a limit does.
+// explanation is what a limit does, with its drawing in characters.
 type explanation struct {
-	Limit   string     `json:"limit"`
-	Words   string     `json:"words"`
-	AtMost  string     `json:"at_most"`
-	Admits  []admitted `json:"admits"`
+	explain.Explanation
 	drawing string
 }
 
-// admitted is what the limit has admitted a caller that never stops asking.
-type admitted struct {
-	After string `json:"after"`
-	Units int64  `json:"units"`
-}
-
-func explain(e *env, limits []string, svg, asJSON bool) int {
+func explainLimits(e *env, limits []string, svg, asJSON bool) int {
 	if len(limits) == 0 {
 		return e.fail(`explain: no limit is named; write, say, headgate explain "100/1m burst=20"`)
 	}
@@ -70,7 +60,8 @@ func explain(e *env, limits []string, svg, asJSON bool) int {
 			fmt.Fprintln(e.out, picture)
 			return fine
 		}
-		list[i] = explanationOf(l)
+		list[i].Explanation = explain.Limit(l)
+		list[i].drawing, _ = drawing.Text(l) // the limit is valid
 	}
 
 	if asJSON {
@@ -86,43 +77,6 @@ func explain(e *env, limits []string, svg, asJSON bool) int {
 	}
 
 	return fine
-}
-
-// explanationOf explains a valid limit.
-func explanationOf(l core.Limit) explanation {
-	x := explanation{Limit: l.String(), Words: policy.DescribeLimit(l), AtMost: atMost(l), Admits: []admitted{}}
-	for _, row := range drawing.Table(l) {
-		after := "at once"
-		if row.After > 0 {
-			after = "after " + textform.Duration(row.After)
-		}
-		x.Admits = append(x.Admits, admitted{after, row.Units})
-	}
-	x.drawing, _ = drawing.Text(l) // the limit is valid
-	return x
-}
-
-// atMost says what the limit admits at most in any span of one period.
-func atMost(l core.Limit) string {
-	period := textform.Duration(l.Period)
-	if l.NeedsWindows() {
-		period, _, _ = strings.Cut(l.Calendar, " ")
-	}
-
-	// The order is that of the traits: a window is known before its parts.
-	switch {
-	case l.Leased():
-		return fmt.Sprintf("%d at any time; one that is not renewed ends after %s", l.Quota, period)
-	case l.NeedsWindows(), l.Windowed():
-		return fmt.Sprintf("%d in any span of one %s, around the end of a window", 2*l.Quota, period)
-	case l.SegmentCount() > 0:
-		return fmt.Sprintf("%d in any span of %s, and what one of its %d parts held", l.Quota, period, l.SegmentCount())
-	case l.Rolling():
-		return fmt.Sprintf("%d in any span of %s", l.Quota, period)
-	}
-
-	return fmt.Sprintf("%d in any span of %s: %d at once, and %d that come back meanwhile",
-		l.Capacity()+l.Quota, period, l.Capacity(), l.Quota)
 }
 
 func (e *explanation) print(to *env) {
