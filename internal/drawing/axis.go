@@ -54,23 +54,41 @@ func round(v float64) float64 {
 	return r
 }
 
-// TimeTicks returns at most seven instants on a time axis, at multiples of a round duration,
-// and that duration. Those of an hour and more are in UTC.
-func TimeTicks(from, to time.Time) ([]time.Time, time.Duration) {
-	const day = 24 * time.Hour
+// RoundStep returns the shortest round duration of which a span has at most so many and a part,
+// from a microsecond to 60 days.
+func RoundStep(span time.Duration, most int) time.Duration {
+	const us, ms, day = time.Microsecond, time.Millisecond, 24 * time.Hour
 	steps := []time.Duration{
+		us, 2 * us, 5 * us, 10 * us, 20 * us, 50 * us, 100 * us, 200 * us, 500 * us,
+		ms, 2 * ms, 5 * ms, 10 * ms, 20 * ms, 50 * ms, 100 * ms, 200 * ms, 500 * ms,
+		time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 15 * time.Second, 30 * time.Second,
 		time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 15 * time.Minute, 30 * time.Minute,
 		time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour, 12 * time.Hour,
 		day, 2 * day, 5 * day, 10 * day, 30 * day, 60 * day,
 	}
-
-	step := steps[len(steps)-1]
 	for _, s := range steps {
-		if to.Sub(from)/s <= 6 {
-			step = s
-			break
+		if span/s <= time.Duration(most) {
+			return s
 		}
 	}
+	return steps[len(steps)-1]
+}
+
+// SpanTicks returns instants of an axis from 0 to at most a span, at multiples of a round duration:
+// 0 and at most so many more, for a span of up to 60 days each.
+func SpanTicks(span time.Duration, most int) []time.Duration {
+	step := RoundStep(span, most)
+	var list []time.Duration
+	for at := time.Duration(0); at <= span; at += step {
+		list = append(list, at)
+	}
+	return list
+}
+
+// TimeTicks returns at most seven instants on a time axis, at multiples of a round duration,
+// and that duration. Those of an hour and more are in UTC.
+func TimeTicks(from, to time.Time) ([]time.Time, time.Duration) {
+	step := max(time.Minute, RoundStep(to.Sub(from), 6))
 
 	// The first tick is the first multiple of the step that is not before from.
 	var list []time.Time

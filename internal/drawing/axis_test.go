@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -79,5 +80,31 @@ func TestTimeTicks(t *testing.T) {
 	// A span longer than all of these still has a handful of ticks.
 	if list, _ := TimeTicks(from, from.Add(400*24*time.Hour)); len(list) != 7 {
 		t.Errorf("the ticks of 400 days are %v", list)
+	}
+}
+
+func TestSpanTicks(t *testing.T) {
+	for span, want := range map[time.Duration]string{
+		0:                        "0",
+		time.Millisecond:         "0 200µs 400µs 600µs 800µs 1ms",
+		3 * time.Minute:          "0 30s 1m 1m30s 2m 2m30s 3m",
+		200 * time.Minute:        "0 30m 1h 90m 2h 150m 3h",
+		100 * 24 * time.Hour:     "0 30d 60d 90d",
+		400 * 24 * time.Hour:     "0 60d 120d 180d 240d 300d 360d",
+		30*time.Hour + 1:         "0 6h 12h 18h 1d 30h",
+		499*time.Millisecond + 9: "0 100ms 200ms 300ms 400ms",
+	} {
+		var got []string
+		for _, at := range SpanTicks(span, 6) {
+			got = append(got, Span(at))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: the ticks are %q, want %s", span, got, want)
+		}
+	}
+
+	// A narrow picture has fewer.
+	if got := SpanTicks(3*time.Minute, 3); len(got) != 4 {
+		t.Errorf("the ticks are %v", got)
 	}
 }

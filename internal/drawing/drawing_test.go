@@ -141,7 +141,7 @@ func TestNumbersAndSpansAreShort(t *testing.T) {
 		36 * time.Hour:          "36h",
 		48 * time.Hour:          "2d",
 	} {
-		if got := span(d); got != want {
+		if got := Span(d); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}

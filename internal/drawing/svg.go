@@ -93,7 +93,7 @@ func (c *course) axes(b *strings.Builder, l core.Limit) {
 			anchor = "end"
 		}
 		fmt.Fprintf(b, `<text x="%s" y="%d" text-anchor="%s">%s</text>`,
-			c.x(at), height-bottom+18, anchor, span(at))
+			c.x(at), height-bottom+18, anchor, Span(at))
 	}
 
 	for n := int64(0); n <= c.max; n += gridStep(c.max) {
@@ -127,11 +127,11 @@ func (c *course) rate(b *strings.Builder, l core.Limit) {
 	fmt.Fprintf(b, `<line class="rate" x1="%s" y1="%s" x2="%s" y2="%s"/>`,
 		c.x(0), c.y(0), c.x(c.span), c.y(min(end, float64(c.max))))
 	fmt.Fprintf(b, `<text x="%d" y="16" text-anchor="end">dashed: %s each %s</text>`,
-		width-right, short(l.Quota), span(l.Period))
+		width-right, short(l.Quota), Span(l.Period))
 }
 
-// span writes a duration without its zero units.
-func span(d time.Duration) string {
+// Span writes a duration without its zero units.
+func Span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d == 0:

@@ -33,7 +33,7 @@ func Text(l core.Limit) (string, error) {
 	if l.Leased() {
 		what = "held at once, by requests that take half the ttl"
 	}
-	ends := fmt.Sprintf("%-*s%*s", textWidth/2, "0", textWidth-textWidth/2, span(c.span))
+	ends := fmt.Sprintf("%-*s%*s", textWidth/2, "0", textWidth-textWidth/2, Span(c.span))
 	return what + "\n" + Area(values, textHeight) + strings.Repeat(" ", labelWidth+1) + ends + "\n", nil
 }
 

@@ -1,6 +1,6 @@
 // Package e2e tests the console as users see it. The real program runs with a real
 // database and a real Redis. A browser changes the limits of two instances of an
-// application.
+// application. The playground of docs/site is tested here too, as the browser is here.
 package e2e
 
 // The tests need chromium, redis-server, wrk and axe-core (npm ci --ignore-scripts in this

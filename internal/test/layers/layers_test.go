@@ -94,8 +94,12 @@ var order = map[string][]string{
 
 	"internal/telling": {"core", "keyfuncs", "observe/events", "observe/findings", "observe/topkeys",
 		"internal/quietlog", "internal/textform"},
-	"internal/drawing": {"core"},
-	"internal/explain": {"core", "internal/drawing", "internal/textform"},
+	"internal/drawing":    {"core"},
+	"internal/explain":    {"core", "internal/drawing", "internal/textform"},
+	"internal/playground": {"core", "internal/drawing", "internal/explain", "internal/textform"},
+
+	"docs/site/playground":      {"internal/playground"},
+	"docs/site/playground/wasm": {"internal/playground"},
 
 	"internal/accesslog": {},
 	"internal/replay": {"core", "observe/events", "keyfuncs", "limiter", "policy", "store/memstore",
