@@ -44,7 +44,7 @@ func main() {
 	soft, hard, stop := signals()
 	defer stop()
 
-	c, err := config.Parse(os.Args[1:], os.Getenv, os.Stderr)
+	c, err := config.Parse(os.Args[1:], os.Environ(), os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
 	}
@@ -83,10 +83,17 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 		fmt.Fprintln(out, "headgate-gateway", version())
 		return nil
 	}
+	if c.Settings {
+		fmt.Fprint(out, config.Table())
+		return nil
+	}
 
 	logger := newLogger(c, w)
 	events := quietlog.New(logger)
 	defer events.Close()
+	for _, w := range c.Warnings {
+		logger.Warn(w)
+	}
 
 	// The client of Redis has one logger for the whole program.
 	redis.SetLogger(redisLog{events})

@@ -21,13 +21,6 @@ import (
 	"github.com/headgate/headgate/internal/upgrades"
 )
 
-// EnvRedis is the environment variable that holds the value of -redis, so that a URL with
-// a password is not in the list of processes that other users of the machine see.
-const EnvRedis = "HEADGATE_GATEWAY_REDIS"
-
-// EnvJSONSecret is the environment variable that holds the value of -json-secret.
-const EnvJSONSecret = "HEADGATE_GATEWAY_JSON_SECRET"
-
 // Config is the configuration of the gateway. Parse returns only valid ones.
 type Config struct {
 	// The addresses of the ports are host:port, and "" for none.
@@ -82,15 +75,19 @@ type Config struct {
 	LogJSON  bool
 	LogLevel slog.Level
 
-	Check   bool // check and exit
-	Version bool // print the version and exit
+	Check    bool // check and exit
+	Version  bool // print the version and exit
+	Settings bool // print the table of settings and exit
+
+	// Warnings are about the environment: variables that are no setting.
+	Warnings []string
 }
 
-// Parse reads a command line without the program's name, the environment through env, and
-// the file that -config names. A flag takes precedence over the environment, and that over
-// the file. If the flags ask for help, Parse writes it to usage and returns flag.ErrHelp.
-// Any other error names every mistake, and no password.
-func Parse(args []string, env func(string) string, usage io.Writer) (Config, error) {
+// Parse reads a command line without the program's name, the environment in the form of
+// os.Environ, and the file that -config names. A flag takes precedence over the environment, and
+// that over the file. If the flags ask for help, Parse writes it to usage and returns
+// flag.ErrHelp. Any other error names every mistake, and no password.
+func Parse(args, environ []string, usage io.Writer) (Config, error) {
 	g := &given{}
 	flags := flag.NewFlagSet("headgate-gateway", flag.ContinueOnError)
 	flags.SetOutput(usage)
@@ -110,14 +107,10 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 	// The environment comes before the file, which gives values to those that have none yet.
 	byName := map[string]*setting{}
 	for i := range settings {
-		s := &settings[i]
-		byName[s.name] = s
-		if s.env != "" && len(s.given) == 0 {
-			if text := env(s.env); text != "" {
-				s.given, s.from = []string{text}, s.env
-			}
-		}
+		byName[settings[i].name] = &settings[i]
 	}
+	g.Warnings = readEnvironment(environ, settings)
+
 	if file := byName["config"]; len(file.given) > 0 {
 		errs = append(errs, readFile(file.given[len(file.given)-1], byName))
 	}
@@ -125,9 +118,9 @@ func Parse(args []string, env func(string) string, usage io.Writer) (Config, err
 		errs = append(errs, settings[i].apply())
 	}
 
-	// The version is printed even if the other settings are wrong.
-	if g.Version {
-		return Config{Version: true}, nil
+	// The version and the table are printed even if the other settings are wrong.
+	if g.Version || g.Settings {
+		return Config{Version: g.Version, Settings: g.Settings}, nil
 	}
 	return g.Config, errors.Join(append(errs, g.finish()...)...)
 }

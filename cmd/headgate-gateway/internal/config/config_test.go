@@ -22,7 +22,11 @@ import (
 )
 
 func parse(env map[string]string, args ...string) (Config, error) {
-	return Parse(args, func(name string) string { return env[name] }, io.Discard)
+	var environ []string
+	for name, text := range env {
+		environ = append(environ, name+"="+text)
+	}
+	return Parse(args, environ, io.Discard)
 }
 
 func file(t *testing.T, text string) string {
@@ -165,7 +169,7 @@ func checkComplete(t *testing.T, fromFile Config) {
 	v := reflect.ValueOf(fromFile)
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
-		case "TLS", "Certificate", "Check", "Version":
+		case "TLS", "Certificate", "Check", "Version", "Settings", "Warnings":
 		default:
 			if v.Field(i).IsZero() {
 				t.Errorf("%s is not set by any line", name)
@@ -184,7 +188,7 @@ func checkComplete(t *testing.T, fromFile Config) {
 
 func TestParsePrefersFlagsToTheEnvironmentAndThatToTheFile(t *testing.T) {
 	path := file(t, "redis: redis://127.0.0.1:1\nlisten: 127.0.0.1:1\napp: [a, b]\n")
-	env := map[string]string{EnvRedis: "redis://127.0.0.1:2"}
+	env := map[string]string{Variable("redis"): "redis://127.0.0.1:2"}
 	for _, row := range []struct {
 		env  map[string]string
 		args []string
@@ -350,7 +354,7 @@ func TestParseNamesEveryMistakeOfTheFile(t *testing.T) {
 
 func TestUsageShowsEverySettingAndNoPassword(t *testing.T) {
 	var b strings.Builder
-	_, err := Parse([]string{"-h"}, func(string) string { return "redis://u:s3cret@h" }, &b)
+	_, err := Parse([]string{"-h"}, []string{Variable("redis") + "=redis://u:s3cret@h"}, &b)
 	if !errors.Is(err, flag.ErrHelp) || strings.Contains(b.String(), "s3cret") {
 		t.Errorf("%v\n%s", err, b.String())
 	}

@@ -37,13 +37,12 @@ type setting struct {
 	name     string
 	usage    string
 	standard string // the default; "" leaves the zero value
-	env      string // the environment variable with the value, or ""
 	isBool   bool
 	isList   bool // may be repeated
 	flagOnly bool // is not in the file
+	command  bool // is neither in the file nor in the environment
 
-	// set checks a text and keeps its value. Its error does not show the text of a
-	// setting with an env.
+	// set checks a text and keeps its value. Its error shows no secret.
 	set func(text string) error
 
 	given []string
@@ -57,9 +56,12 @@ func (g *given) settings() []setting {
 		// What the program is told on its command line alone.
 		{name: "config", flagOnly: true, set: keep(&g.file),
 			usage: "YAML `file` with any of the settings below, by the same names"},
-		{name: "check", flagOnly: true, isBool: true, set: isTrue(&c.Check),
+		{name: "check", command: true, flagOnly: true, isBool: true, set: isTrue(&c.Check),
 			usage: "check the configuration and the policies, and exit"},
-		{name: "version", flagOnly: true, isBool: true, usage: "print the version, and exit", set: isTrue(&c.Version)},
+		{name: "version", command: true, flagOnly: true, isBool: true, set: isTrue(&c.Version),
+			usage: "print the version, and exit"},
+		{name: "settings", command: true, flagOnly: true, isBool: true, set: isTrue(&c.Settings),
+			usage: "print the table of all settings in Markdown, and exit"},
 
 		// Each address is a port with one face.
 		{name: "listen", standard: "127.0.0.1:8089", set: address(&c.Listen),
@@ -104,7 +106,7 @@ func (g *given) settings() []setting {
 				"gateway needs its own"},
 
 		// The counts, in Redis or in the memory of this process.
-		{name: "redis", env: EnvRedis, set: redisURL(&c.Redis),
+		{name: "redis", set: redisURL(&c.Redis),
 			usage: "`URL` of the Redis that keeps the counts of all gateways: redis://host:6379, " +
 				"redis+sentinel://host,host/master or redis+cluster://host,host, and rediss with TLS; without it " +
 				"each keeps its own in memory"},
@@ -123,7 +125,7 @@ func (g *given) settings() []setting {
 			usage: "`name:digest` of a program that may ask in JSON, the digest being the SHA-256 of its bearer " +
 				"token in hexadecimal; may be repeated, and without any, programs on this machine and those with a " +
 				"certificate may ask"},
-		{name: "json-secret", env: EnvJSONSecret, set: secret(&c.JSONSecret),
+		{name: "json-secret", set: secret(&c.JSONSecret),
 			usage: "`text` of at least 32 bytes that authenticates the tokens of takes, the same for all gateways; " +
 				"without it tokens are good at one gateway until its end"},
 		{name: "json-keep", standard: "24h", set: span(&c.JSONKeep, jsonapi.MinKeep, jsonapi.MaxKeep),
@@ -180,9 +182,6 @@ func (s *setting) define(flags *flag.FlagSet) {
 	usage := s.usage
 	if s.standard != "" {
 		usage += " (default " + s.standard + ")"
-	}
-	if s.env != "" {
-		usage += "; also in " + s.env
 	}
 	flags.Var((*flagValue)(s), s.name, usage)
 }
