@@ -91,7 +91,7 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 	logger := newLogger(c, w)
 	events := quietlog.New(logger)
 	defer events.Close()
-	for _, w := range c.Warnings {
+	for _, w := range c.Origin.Warnings {
 		logger.Warn(w)
 	}
 
@@ -234,7 +234,7 @@ func (g *gateway) greet(w io.Writer, addresses []string) {
 		url = "https://" + addresses[0]
 	}
 	command := "curl -i " + url + "/"
-	if g.config.Upstream == nil {
+	if len(g.config.Upstreams) == 0 {
 		command = "curl -i " + url + jsonapi.Prefix + "take -H 'Content-Type: application/json' " +
 			`-d '{"request": {"method": "GET", "path": "/", "address": "192.0.2.7"}}'`
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/rls"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/server"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/spoe"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
 	"github.com/headgate/headgate/observe/debug"
 )
 
@@ -26,7 +27,7 @@ func (g *gateway) openPorts() error {
 	// A proxy takes the main address, and the other faces of HTTP then have one of their own or
 	// none.
 	api := c.Listen
-	if c.Upstream != nil {
+	if len(c.Upstreams) > 0 {
 		api = c.APIListen
 		h, err := g.proxy()
 		if err != nil {
@@ -126,9 +127,12 @@ func (g *gateway) addAdmin() {
 // proxy returns the face that stands before the upstream.
 func (g *gateway) proxy() (http.Handler, error) {
 	c := &g.config
+	table, err := upstream.New(c.Upstreams, g.logger)
+	if err != nil {
+		return nil, err
+	}
 	p, err := proxy.New(g.engine, proxy.Options{
-		Upstream: c.Upstream, Host: c.UpstreamHost, ConnectTimeout: c.UpstreamConnect, HeaderTimeout: c.UpstreamTimeout,
-		Upgrades: c.Upgrades, BodyBytes: c.MaxBodyBytes, Callers: g.callers, Log: g.events,
+		Upstreams: table, Upgrades: c.Upgrades, BodyBytes: c.MaxBodyBytes, Callers: g.callers, Log: g.events,
 	})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
 	"github.com/headgate/headgate/internal/upgrades"
 )
 
@@ -31,7 +32,9 @@ type Config struct {
 	EnvoyListen string
 	SPOEListen  string
 
-	Upstream        *url.URL // nil for no proxy
+	Upstreams []upstream.Options // empty for no proxy
+
+	Upstream        *url.URL // the only one of Upstreams, or nil
 	UpstreamHost    string
 	UpstreamConnect time.Duration
 	UpstreamTimeout time.Duration
@@ -79,6 +82,14 @@ type Config struct {
 	Version  bool // print the version and exit
 	Settings bool // print the table of settings and exit
 
+	Origin Origin
+}
+
+// Origin says where a configuration comes from.
+type Origin struct {
+	// Files are the files that were read, but for certificates of the ports and policies.
+	Files []string
+
 	// Warnings are about the environment: variables that are no setting.
 	Warnings []string
 }
@@ -109,9 +120,10 @@ func Parse(args, environ []string, usage io.Writer) (Config, error) {
 	for i := range settings {
 		byName[settings[i].name] = &settings[i]
 	}
-	g.Warnings = readEnvironment(environ, settings)
+	g.Origin.Warnings = readEnvironment(environ, settings)
 
 	if file := byName["config"]; len(file.given) > 0 {
+		g.Origin.Files = append(g.Origin.Files, file.given[len(file.given)-1])
 		errs = append(errs, readFile(file.given[len(file.given)-1], byName))
 	}
 	for i := range settings {
@@ -145,15 +157,13 @@ func (g *given) finish() []error {
 	var err error
 	g.TLS, err = g.tls()
 	errs = append(errs, err)
-	for _, p := range []struct{ name, address string }{
-		{"listen", g.Listen}, {"api-listen", g.APIListen}, {"envoy-listen", g.EnvoyListen},
-		{"spoe-listen", g.SPOEListen}, {"admin-listen", g.AdminListen},
-	} {
+	for _, p := range g.ports() {
 		errs = append(errs, g.checkReach(p.name, p.address))
 	}
+	errs = append(errs, g.oneUpstream(), g.checkLoops())
 
 	// A setting that would have no effect is a mistake: its author believes that it has one.
-	if g.APIListen != "" && g.Upstream == nil {
+	if g.APIListen != "" && len(g.Upstreams) == 0 {
 		errs = append(errs, errors.New("-api-listen: without -upstream, forward-auth and JSON are at -listen"))
 	}
 	if g.EnvoyListen == "" && (g.EnvoyLimits != "" || g.EnvoyDebit != nil || g.EnvoyClosedAsError) {
@@ -174,6 +184,31 @@ func (g *given) finish() []error {
 	_, err = callers.New(g.Callers)
 	errs = append(errs, err)
 	return errs
+}
+
+// port is a setting with an address to listen on.
+type port struct{ name, address string }
+
+func (g *given) ports() []port {
+	return []port{
+		{"listen", g.Listen}, {"api-listen", g.APIListen}, {"envoy-listen", g.EnvoyListen},
+		{"spoe-listen", g.SPOEListen}, {"admin-listen", g.AdminListen},
+	}
+}
+
+// oneUpstream makes the upstream of the flag the only one.
+func (g *given) oneUpstream() error {
+	switch {
+	case g.Upstream == nil:
+		return nil
+	case len(g.Upstreams) > 0:
+		return errors.New("-upstream and upstreams: one of them names the servers")
+	}
+	g.Upstreams = []upstream.Options{{
+		Name: "upstream", Addresses: []*url.URL{g.Upstream}, Host: g.UpstreamHost,
+		ConnectTimeout: g.UpstreamConnect, HeaderTimeout: g.UpstreamTimeout,
+	}}
+	return nil
 }
 
 // checkReach refuses an address that others can reach without TLS, as keys of callers

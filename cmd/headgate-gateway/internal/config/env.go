@@ -47,6 +47,7 @@ func readEnvironment(environ []string, settings []setting) (warnings []string) {
 			}
 		}
 	}
+
 	slices.Sort(warnings)
 	return warnings
 }
@@ -73,6 +74,7 @@ func unknown(name string, settings []setting) string {
 			best, distance = known, d
 		}
 	}
+
 	return fmt.Sprintf("the environment variable %q is no setting; the nearest is %s", clip(name), best)
 }
 
@@ -97,5 +99,6 @@ func editDistance(a, b string) int {
 			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
 		}
 	}
+
 	return row[len(b)]
 }

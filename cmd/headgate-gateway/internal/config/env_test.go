@@ -3,7 +3,6 @@ package config
 import (
 	"io"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -27,15 +26,16 @@ func TestParseReadsEverySettingFromTheEnvironment(t *testing.T) {
 	}
 
 	got, err := Parse(nil, environ, io.Discard)
-	if err != nil || !reflect.DeepEqual(got, fromFile) {
+	if err != nil || !isSameConfig(got, fromFile) {
 		t.Errorf("the environment gives\n%+v %v, want what the file gives:\n%+v", got, err, fromFile)
 	}
 
 	// The name of the file may come from there too, and a variable that is empty is none.
 	got, err = parse(map[string]string{"HEADGATE_GATEWAY_CONFIG": file(t, "listen: 127.0.0.1:7\n"),
 		"HEADGATE_GATEWAY_APP": ""})
-	if err != nil || got.Listen != "127.0.0.1:7" || !slices.Equal(got.Apps, []string{DefaultApp}) || got.Warnings != nil {
-		t.Errorf("%s %q %q %v", got.Listen, got.Apps, got.Warnings, err)
+	if err != nil || got.Listen != "127.0.0.1:7" || !slices.Equal(got.Apps, []string{DefaultApp}) ||
+		got.Origin.Warnings != nil {
+		t.Errorf("%s %q %q %v", got.Listen, got.Apps, got.Origin.Warnings, err)
 	}
 }
 
@@ -61,8 +61,8 @@ func TestUnknownVariablesAreWarnedOfWithTheNearest(t *testing.T) {
 		`the environment variable "HEADGATE_GATEWAY_VERSION" is no setting; the nearest is HEADGATE_GATEWAY_REDIS`,
 		`the environment variable "HEADGATE_REDIS" is no setting; the nearest is HEADGATE_GATEWAY_REDIS`,
 	}
-	if err != nil || len(c.Warnings) != 3 || c.Warnings[0] != want[0] || c.Warnings[2] != want[2] {
-		t.Errorf("%q %v, want\n%q", c.Warnings, err, want)
+	if err != nil || len(c.Origin.Warnings) != 3 || c.Origin.Warnings[0] != want[0] || c.Origin.Warnings[2] != want[2] {
+		t.Errorf("%q %v, want\n%q", c.Origin.Warnings, err, want)
 	}
 }
 

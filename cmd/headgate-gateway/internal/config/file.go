@@ -49,6 +49,15 @@ func readFile(path string, byName map[string]*setting) error {
 		// The value is read even if a flag or the environment has precedence: a mistake in it would
 		// show only on the day on which they are gone.
 		seen[name] = true
+		if s.setList != nil {
+			l, err := listOf(v.Value, file, name)
+			errs = append(errs, err)
+			if err == nil {
+				s.list = &l
+			}
+			continue
+		}
+
 		texts, err := s.texts(v.Value)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", where, err))

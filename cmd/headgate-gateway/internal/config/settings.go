@@ -21,7 +21,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/jsonapi"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/proxy"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
 	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/internal/upgrades"
@@ -45,6 +45,11 @@ type setting struct {
 	// set checks a text and keeps its value. Its error shows no secret.
 	set func(text string) error
 
+	// setList, unless nil, takes the place of set for a setting that is a list of objects. A flag
+	// and a variable have its text in YAML.
+	setList func(l list) error
+	list    *list // from the file
+
 	given []string
 	from  string // where the last of them comes from; "" for the command line
 }
@@ -67,7 +72,7 @@ func (g *given) settings() []setting {
 		{name: "listen", standard: "127.0.0.1:8089", set: address(&c.Listen),
 			usage: "`address` of forward-auth (/auth) and JSON (/v1/), or of the proxy with -upstream; one that " +
 				"others can reach needs TLS, or -insecure-http"},
-		{name: "upstream", set: upstream(&c.Upstream),
+		{name: "upstream", set: server(&c.Upstream),
 			usage: "`URL` of the server behind the proxy: http://host:port, https:// or h2c://"},
 		{name: "upstream-host", set: keep(&c.UpstreamHost),
 			usage: "`host` that the upstream is asked for, instead of the client's"},
@@ -76,6 +81,8 @@ func (g *given) settings() []setting {
 			usage: "longest `time` for a connection to the upstream"},
 		{name: "upstream-timeout", standard: "60s", set: span(&c.UpstreamTimeout, time.Millisecond, 24*time.Hour),
 			usage: "longest `time` until the upstream begins its answer"},
+		{name: "upstreams", setList: g.setUpstreams,
+			usage: "`list` of upstreams, instead of -upstream, in YAML; see gateway.md"},
 		{name: "upgrade", isList: true, set: protocol(&c.Upgrades),
 			usage: "`protocol` to which clients may switch a connection, which is then one request whatever is sent; " +
 				"may be repeated (default websocket)"},
@@ -207,6 +214,10 @@ func (f *flagValue) IsBoolFlag() bool { return f.isBool }
 // apply sets what was given, or else the default.
 func (s *setting) apply() error {
 	texts := s.given
+	if s.setList != nil {
+		return s.applyList()
+	}
+
 	// A list replaces the default, it does not add to it.
 	if texts == nil && s.standard != "" {
 		texts = []string{s.standard}
@@ -219,6 +230,21 @@ func (s *setting) apply() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// applyList sets the list that was given.
+func (s *setting) applyList() error {
+	if len(s.given) > 0 {
+		l, err := parseList(s.given[len(s.given)-1], cmp.Or(s.from, "-"+s.name), s.name)
+		if err != nil {
+			return err
+		}
+		s.list = &l
+	}
+	if s.list == nil {
+		return nil
+	}
+	return s.setList(*s.list)
 }
 
 func clip(text string) string { return textform.Clip(text) }
@@ -315,13 +341,13 @@ func address(to *string) func(string) error {
 	}
 }
 
-func upstream(to **url.URL) func(string) error {
+func server(to **url.URL) func(string) error {
 	return func(text string) error {
 		u, err := url.Parse(text)
 		if err != nil { // its text may show a password
 			return errors.New("it is not a URL such as http://127.0.0.1:3000")
 		}
-		if err := proxy.CheckUpstream(u); err != nil {
+		if err := upstream.CheckAddress(u); err != nil {
 			return err
 		}
 		*to = u

@@ -23,5 +23,6 @@ func Table() string {
 		usage := strings.ReplaceAll(strings.ReplaceAll(s.usage, "|", `\|`), "`", "*")
 		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", name, Variable(s.name), cmp.Or(s.standard, " "), usage)
 	}
+
 	return b.String()
 }

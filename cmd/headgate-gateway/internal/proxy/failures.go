@@ -56,7 +56,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	x.restore()
 
 	f := x.failure(r.Context(), err)
-	p.logFailure(f, slog.String("upstream", p.options.Upstream.Host), slog.String("error", err.Error()))
+	p.logFailure(f, slog.String("upstream", x.call.Address()), slog.String("error", err.Error()))
 	if f.detail == "" {
 		w.WriteHeader(f.status)
 		return

@@ -12,24 +12,21 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
 	"github.com/headgate/headgate/internal/httpexchange"
 	"github.com/headgate/headgate/limiter"
 )
 
 // rewrite makes the request that the upstream gets.
 func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
-	// net/http knows h2c by the protocols of its transport, not by a scheme.
-	target := *p.options.Upstream
-	if target.Scheme == "h2c" {
-		target.Scheme = "http"
-	}
-	r.SetURL(&target)
+	to := exchangeOf(r.In.Context()).upstream
+	r.SetURL(to.Target())
 	r.Out.URL.RawQuery = r.In.URL.RawQuery // no policy reads it, so no two readers can differ
 
 	// The host is the client's, unless the upstream goes by one of its own.
 	r.Out.Host = r.In.Host
-	if p.options.Host != "" {
-		r.Out.Host = p.options.Host
+	if host := to.Host(); host != "" {
+		r.Out.Host = host
 	}
 
 	// The headers are cleaned before those of the gateway are added, so that no client can write
@@ -41,7 +38,6 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	if limiter.Degraded(r.In.Context()) {
 		r.Out.Header.Set(degradedHeader, "1")
 	}
-
 
 	asked := p.costs.inForce().asked
 	if !p.trusts(r.In) {
@@ -173,6 +169,9 @@ type exchange struct {
 	more   []field
 	limits bool // rate limit headers are among them
 
+	upstream *upstream.Pool
+	call     upstream.Call
+
 	body    io.ReadCloser
 	bodyErr error // of the last read, or nil
 	ended   bool  // the body was read to its end
@@ -272,6 +271,7 @@ func (e *exchange) Read(b []byte) (int, error) {
 		}
 	case err != nil:
 		e.bodyErr = err
+		e.call.BodyFailed.Store(true)
 	}
 	return n, err
 }

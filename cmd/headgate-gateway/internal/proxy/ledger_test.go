@@ -24,6 +24,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/test/redistest"
@@ -234,8 +235,12 @@ func ledgerGateway(t *testing.T, addr, prefix string, model *url.URL) (string, *
 	log := quietlog.New(discard)
 	t.Cleanup(log.Close)
 
-	p, err := New(e, Options{Upstream: model, ConnectTimeout: 10 * time.Second, HeaderTimeout: time.Minute,
-		Callers: know, Log: log})
+	table, err := upstream.New([]upstream.Options{{Name: "model", Addresses: []*url.URL{model},
+		ConnectTimeout: 10 * time.Second, HeaderTimeout: time.Minute}}, discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(e, Options{Upstreams: table, Callers: know, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,17 +5,15 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httputil"
-	"net/url"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
@@ -25,22 +23,13 @@ import (
 // Face is the face of the engine. It can carry out every policy. A proxy sets Carries.
 var Face = engine.Face{Name: "proxy"}
 
-// Options configure a proxy. Upstream and Log must be set.
+// Options configure a proxy. Upstreams and Log must be set.
 type Options struct {
 	// App is the application whose policies apply; "" means the default.
 	App string
 
-	// Upstream is the server: http://host:port, https:// with TLS, or h2c:// for HTTP/2
-	// without TLS. Its path, if any, comes before that of each request.
-	Upstream *url.URL
-
-	// Host, unless "", is the host that the upstream is asked for, instead of the one
-	// that the client asked for.
-	Host string
-
-	// ConnectTimeout bounds a connection to the upstream, and HeaderTimeout the time until
-	// the header of an answer. The answer itself may take any time.
-	ConnectTimeout, HeaderTimeout time.Duration
+	// Upstreams are the servers behind the proxy. The proxy starts and closes them.
+	Upstreams *upstream.Table
 
 	// BodyBytes is the largest body of a request; 0 means any. It is the bound of the
 	// server, for the answer to requests that announce more.
@@ -62,8 +51,8 @@ type Proxy struct {
 	options   Options
 	limited   http.Handler
 	reverse   *httputil.ReverseProxy
-	transport *http.Transport
 	costs     *costs
+	upstreams atomic.Pointer[upstream.Table]
 }
 
 // New returns a proxy whose requests pass the limits of the engine first. The caller
@@ -76,11 +65,8 @@ type Proxy struct {
 // A header of the answer that settles what a request costs is not passed on to the client, and
 // a header of the request that names it not to the upstream, unless a trusted proxy has sent it.
 func New(e *engine.Engine, o Options) (*Proxy, error) {
-	if err := CheckUpstream(o.Upstream); err != nil {
-		return nil, fmt.Errorf("proxy: Options.Upstream: %w", err)
-	}
-	if o.Log == nil {
-		return nil, errors.New("proxy: Options.Log is nil")
+	if o.Upstreams == nil || o.Log == nil {
+		return nil, errors.New("proxy: Options.Upstreams and Log must be set")
 	}
 
 	headers, face := &costs{}, Face
@@ -92,30 +78,14 @@ func New(e *engine.Engine, o Options) (*Proxy, error) {
 	return behind(l, o, headers), nil
 }
 
-// CheckUpstream returns an error if a proxy cannot use the URL.
-func CheckUpstream(u *url.URL) error {
-	switch {
-	case u == nil:
-		return errors.New("it is missing")
-	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "h2c":
-		return errors.New("it does not begin with http://, https:// or h2c://")
-	case u.Hostname() == "":
-		return errors.New("it names no host")
-	case u.User != nil:
-		return errors.New("it has a user or password, which the upstream would not get")
-	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return errors.New("it has more than a host and a path")
-	}
-	return nil
-}
-
 // behind returns a proxy behind a limiter, whose policies have the headers.
 func behind(l *limiter.Limiter, o Options, headers *costs) *Proxy {
-	p := &Proxy{options: o, transport: transport(&o), costs: headers}
+	p := &Proxy{options: o, costs: headers}
+	p.SetUpstreams(o.Upstreams)
 
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
-		Transport:      p.transport,
+		Transport:      sender{},
 		ModifyResponse: p.answered,
 		ErrorHandler:   p.failed,
 		ErrorLog:       log.New(brokenOff{o.Log}, "", 0),
@@ -131,47 +101,27 @@ func behind(l *limiter.Limiter, o Options, headers *costs) *Proxy {
 	return p
 }
 
-// idle is how many connections to the upstream are kept for later requests, and idleTime
-// for how long.
-const (
-	idle     = 512
-	idleTime = 90 * time.Second
-)
+// SetUpstreams takes other upstreams into use. Requests that are under way go on with the former.
+// It must not be called by two at once.
+func (p *Proxy) SetUpstreams(t *upstream.Table) {
+	t.Start(p.upstreams.Load())
+	p.upstreams.Store(t)
+}
 
-func transport(o *Options) *http.Transport {
-	// Without TLS no protocol is negotiated, so HTTP/2 in the clear has to be asked for by the URL.
-	protocols := &http.Protocols{}
-	switch o.Upstream.Scheme {
-	case "h2c":
-		protocols.SetUnencryptedHTTP2(true)
-	case "https":
-		protocols.SetHTTP1(true)
-		protocols.SetHTTP2(true)
-	default:
-		protocols.SetHTTP1(true)
-	}
+// sender sends requests to the upstream of their exchange.
+type sender struct{}
 
-	dialer := &net.Dialer{Timeout: o.ConnectTimeout, KeepAlive: 30 * time.Second}
-	return &http.Transport{
-		DialContext:           dialer.DialContext,
-		Protocols:             protocols,
-		TLSHandshakeTimeout:   o.ConnectTimeout,
-		ResponseHeaderTimeout: o.HeaderTimeout,
-		ExpectContinueTimeout: time.Second,
-		MaxIdleConnsPerHost:   idle,
-		IdleConnTimeout:       idleTime,
-		DisableCompression:    true, // the client gets what the upstream sends
-		WriteBufferSize:       8 << 10,
-		ReadBufferSize:        8 << 10,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 30 * time.Second},
-	}
+// RoundTrip implements http.RoundTripper.
+func (sender) RoundTrip(r *http.Request) (*http.Response, error) {
+	x := exchangeOf(r.Context())
+	return x.upstream.Do(r, &x.call)
 }
 
 // ServeHTTP implements http.Handler.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.limited.ServeHTTP(w, r) }
 
-// Close ends the connections to the upstream that have no request.
-func (p *Proxy) Close() { p.transport.CloseIdleConnections() }
+// Close ends the connections to the upstreams that have no request.
+func (p *Proxy) Close() { p.upstreams.Load().Close() }
 
 // pass passes on a request that the limits admit.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
@@ -190,8 +140,14 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	x := &exchange{writer: w, header: w.Header()}
+	to := p.upstreams.Load().Find(r)
+	if to == nil {
+		write(w, http.StatusNotFound, "the gateway has no server for this host and path")
+		return
+	}
+	x := &exchange{writer: w, header: w.Header(), upstream: to}
 	x.save()
+	defer x.call.End()
 
 	// The exchange reads the body, to know later whether the client or the upstream has failed.
 	if r.Body != nil && r.Body != http.NoBody {

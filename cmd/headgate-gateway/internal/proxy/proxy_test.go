@@ -4,7 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/tls"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +21,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/test"
@@ -59,10 +60,11 @@ type gate struct {
 // options are what a test may change.
 type options struct {
 	Options
-	policies []policy.Policy
-	trusted  []string
-	tls      bool
-	user     string
+	upstreams []upstream.Options // the first is the upstream of the test
+	policies  []policy.Policy
+	trusted   []string
+	tls       bool
+	user      string
 }
 
 // before starts a proxy before a handler.
@@ -88,14 +90,15 @@ func limited(limit string) policy.Policy {
 	return policy.Policy{Name: "all", Apps: []string{"shop"}, Limit: core.MustParseLimit(limit), Key: "global"}
 }
 
-func beforeURL(t *testing.T, upstream string, change func(*options)) *gate {
+func beforeURL(t *testing.T, server string, change func(*options)) *gate {
 	t.Helper()
-	u, err := url.Parse(upstream)
+	u, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := options{policies: []policy.Policy{limited("1000/1h fixed-window")}}
-	o.Upstream, o.ConnectTimeout, o.HeaderTimeout = u, 5*time.Second, 10*time.Second
+	o.upstreams = []upstream.Options{{Name: "up", Addresses: []*url.URL{u},
+		ConnectTimeout: 5 * time.Second, HeaderTimeout: 10 * time.Second}}
 	if change != nil {
 		change(&o)
 	}
@@ -103,6 +106,9 @@ func beforeURL(t *testing.T, upstream string, change func(*options)) *gate {
 	g := &gate{log: &logged{}}
 	logger := slog.New(slog.NewTextHandler(g.log, nil))
 	o.Log = quietlog.New(logger)
+	if o.Upstreams, err = upstream.New(o.upstreams, logger); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(o.Log.Close)
 
 	co := callers.Options{Trusted: o.trusted, UserHeader: o.user}
@@ -250,7 +256,7 @@ func TestProxyPassesOnWhatTheClientAsks(t *testing.T) {
 func TestProxyAsksForTheHostOfTheOptions(t *testing.T) {
 	g := before(t, func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %s", r.Host, r.Header.Get("X-Forwarded-Host"))
-	}, func(o *options) { o.Host = "inside.example"; o.Upstream.Path = "/base" })
+	}, func(o *options) { o.upstreams[0].Host = "inside.example"; o.upstreams[0].Addresses[0].Path = "/base" })
 	r := request(t, "GET", g.URL+"/", nil)
 	r.Host = "shop.example"
 	if _, body := ask(t, g.Client(), r); body != "inside.example shop.example" {
@@ -427,7 +433,7 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 		t.Errorf("by TLS: the client speaks %s and the upstream %s, %q", res.Proto, proto, body)
 	}
 
-	clear := before(t, upstream, func(o *options) { o.Upstream.Scheme = "h2c" })
+	clear := before(t, upstream, func(o *options) { o.upstreams[0].Addresses[0].Scheme = "h2c" })
 	only := &http.Protocols{}
 	only.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{Protocols: only}
@@ -442,9 +448,9 @@ func TestProxySpeaksHTTP2(t *testing.T) {
 	secure.EnableHTTP2 = true
 	secure.StartTLS()
 	defer secure.Close()
-	g := beforeURL(t, secure.URL, nil)
-	g.proxy.transport.TLSClientConfig = &tls.Config{
-		RootCAs: secure.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+	g := beforeURL(t, secure.URL, func(o *options) {
+		o.upstreams[0].CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	})
 
 	r := request(t, "GET", g.URL+"/", nil)
 	r.Host = "example.com" // in the certificate of the test
@@ -751,41 +757,6 @@ func TestProxyMakesNoTunnels(t *testing.T) {
 	}
 }
 
-func TestNewNamesEveryKindOfWrongUpstream(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                     "does not begin",
-		"127.0.0.1:80":         "",
-		"ftp://h":              "does not begin",
-		"http://":              "names no host",
-		"http://u:p@h":         "user or password",
-		"http://h/?q":          "more than a host",
-		"http://h/#f":          "more than a host",
-		"http://h:1/base":      "ok",
-		"https://h":            "ok",
-		"h2c://[::1]:1":        "ok",
-		"http://h?":            "more than a host",
-		"unix:///run/app.sock": "does not begin",
-	} {
-		// A text that net/url does not parse never comes to the check.
-		u, err := url.Parse(text)
-		if err != nil {
-			continue
-		}
-
-		err = CheckUpstream(u)
-
-		// The password of an address must not stand in the mistake, which is logged.
-		if want == "ok" != (err == nil) || err != nil &&
-			(!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "u:p")) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
-	}
-
-	if err := CheckUpstream(nil); err == nil {
-		t.Error("no upstream is no mistake")
-	}
-}
-
 // answers asks n times and returns the status of the last answer.
 func answers(t *testing.T, g *gate, n int, r func() *http.Request) int {
 	t.Helper()
@@ -833,7 +804,7 @@ func TestProxyTellsFailuresApart(t *testing.T) {
 
 		// The address of broadcast: a connection to it fails at once on every machine.
 		{"no way", beforeURL(t, "http://255.255.255.255", nil), get, 502, "the upstream cannot be reached"},
-		{"late", before(t, hangs, func(o *options) { o.HeaderTimeout = 20 * time.Millisecond }), get, 504,
+		{"late", before(t, hangs, func(o *options) { o.upstreams[0].HeaderTimeout = 20 * time.Millisecond }), get, 504,
 			"the upstream did not answer in time"},
 		{"broken", before(t, breaks, nil), get, 502, "the upstream broke off a request"},
 		{"too large", before(t, reads, func(o *options) { o.BodyBytes = 10 }), func(g *gate) func() *http.Request {
