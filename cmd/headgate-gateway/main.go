@@ -28,6 +28,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/jsonapi"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/refusal"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/server"
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/observe/prom"
@@ -146,6 +147,7 @@ func version() string {
 // gateway is all that runs.
 type gateway struct {
 	config  config.Config
+	pages   refusal.Pages
 	engine  *engine.Engine
 	callers *callers.Callers
 	health  *server.Health

@@ -23,6 +23,7 @@ const apiBodyBytes = 1 << 20
 // openPorts opens the faces that the configuration names, and the admin port.
 func (g *gateway) openPorts() error {
 	c := &g.config
+	g.pages.Set(c.Refusals)
 
 	// A proxy takes the main address, and the other faces of HTTP then have one of their own or
 	// none.
@@ -53,6 +54,10 @@ func (g *gateway) openPorts() error {
 		if err := g.addEnvoy(); err != nil {
 			return err
 		}
+	}
+
+	if c.Refusals != nil {
+		g.engine.WarnOfRefusals()
 	}
 
 	// The admin port is last: its page shows the limiters that the faces above have made.
@@ -132,7 +137,8 @@ func (g *gateway) proxy() (http.Handler, error) {
 		return nil, err
 	}
 	p, err := proxy.New(g.engine, proxy.Options{
-		Upstreams: table, Upgrades: c.Upgrades, BodyBytes: c.MaxBodyBytes, Callers: g.callers, Log: g.events,
+		Upstreams: table, Refusals: &g.pages, Upgrades: c.Upgrades, BodyBytes: c.MaxBodyBytes,
+		Callers: g.callers, Log: g.events,
 	})
 	if err != nil {
 		return nil, err
@@ -145,7 +151,7 @@ func (g *gateway) proxy() (http.Handler, error) {
 func (g *gateway) api() (http.Handler, error) {
 	mux := http.NewServeMux()
 	auth, err := forwardauth.New(g.engine, forwardauth.Options{
-		Callers: g.callers, Log: g.events, Upgrades: g.config.Upgrades,
+		Callers: g.callers, Log: g.events, Upgrades: g.config.Upgrades, Refusals: &g.pages,
 	})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/refusal"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
 	"github.com/headgate/headgate/internal/upgrades"
 )
@@ -39,6 +40,8 @@ type Config struct {
 	UpstreamConnect time.Duration
 	UpstreamTimeout time.Duration
 	Upgrades        upgrades.Protocols
+
+	Refusals *refusal.Book // the answers to refused requests; nil for those of the limiter
 
 	Apps     []string // the first is the default
 	Policies string   // the path of a file; "" means in Redis, or else the example

@@ -175,7 +175,7 @@ func checkComplete(t *testing.T, fromFile Config) {
 	v := reflect.ValueOf(fromFile)
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
-		case "TLS", "Certificate", "Check", "Version", "Settings", "Origin":
+		case "TLS", "Certificate", "Check", "Version", "Settings", "Origin", "Refusals":
 		default:
 			if v.Field(i).IsZero() {
 				t.Errorf("%s is not set by any line", name)

@@ -83,6 +83,8 @@ func (g *given) settings() []setting {
 			usage: "longest `time` until the upstream begins its answer"},
 		{name: "upstreams", setList: g.setUpstreams,
 			usage: "`list` of upstreams, instead of -upstream, in YAML; see gateway.md"},
+		{name: "refusals", setList: g.setRefusals,
+			usage: "`list` of answers to requests that are refused, in YAML; see gateway.md"},
 		{name: "upgrade", isList: true, set: protocol(&c.Upgrades),
 			usage: "`protocol` to which clients may switch a connection, which is then one request whatever is sent; " +
 				"may be repeated (default websocket)"},

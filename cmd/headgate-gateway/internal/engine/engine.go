@@ -45,6 +45,10 @@ type Face struct {
 	// before they are in force.
 	Carries func(policy.Set)
 
+	// AnswersClients says that the face answers the clients themselves, so that the refusals of the
+	// configuration apply there.
+	AnswersClients bool
+
 	// Bind, unless nil, returns the bindings of the face, which are made of those of the
 	// Options.
 	Bind func(policy.Bindings) policy.Bindings
@@ -79,6 +83,7 @@ type limiterKey struct{ app, face string }
 
 // followed is a limiter and what keeps its rules equal to the policies.
 type followed struct {
+	face     Face
 	limiter  *limiter.Limiter
 	follower *policy.Follower
 }
@@ -206,7 +211,7 @@ func (e *Engine) follow(app string, f Face) (*followed, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
-	return &followed{l, follower}, nil
+	return &followed{f, l, follower}, nil
 }
 
 func (e *Engine) followOptions(app string, f Face) policy.Options {
@@ -268,6 +273,19 @@ func warnOfParts(app string, f Face, p *policy.Policy, logger *slog.Logger) {
 		warn("a face is told what a request costs, so the cost of this policy means nothing there")
 	case f.SeesNoAnswers && p.Cost.SettledByAnswer():
 		warn("a face sees no answers, so the estimate of this policy is what a request costs there")
+	}
+}
+
+// WarnOfRefusals warns of each face that does not answer clients, and so has not the refusals of
+// the configuration.
+func (e *Engine) WarnOfRefusals() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for key, l := range e.limiters {
+		if !l.face.AnswersClients {
+			e.logger.Warn("a face does not answer clients, so the refusals of the configuration do not apply there",
+				"face", key.face, "app", key.app)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/refusal"
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/upgrades"
 	"github.com/headgate/headgate/limiter"
@@ -58,6 +59,9 @@ type Options struct {
 	// another one is refused with 400, because this face cannot remove the wish.
 	Upgrades upgrades.Protocols
 
+	// Refusals, unless nil, are the answers to requests that are refused.
+	Refusals *refusal.Pages
+
 	// MaxWait is the longest time that a request waits for its turn, whatever its policies
 	// allow: at most 30 s, and 0 means DefaultMaxWait. A request whose turn comes later is
 	// refused at once. It has to be below the time after which the gateway gives up.
@@ -74,7 +78,8 @@ func Face() engine.Face {
 			}
 			return ""
 		},
-		SeesNoAnswers: true,
+		SeesNoAnswers:  true,
+		AnswersClients: true,
 	}
 }
 
@@ -152,7 +157,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	answer(w, q.limiter.Admit(nethttp.Request(about)), q.deny)
+	h.answer(w, q.limiter.Admit(nethttp.Request(about)), q.deny)
 }
 
 const untrusted = "the peer is not a trusted proxy, so what it says about a request is not believed; " +
@@ -216,7 +221,7 @@ const unseen = 0
 
 // answer sends what the limiter has decided. status, unless 0, is that of an answer which
 // lets no request pass.
-func answer(w http.ResponseWriter, a *limiter.Admission, status int) {
+func (h *handler) answer(w http.ResponseWriter, a *limiter.Admission, status int) {
 	header := w.Header()
 	a.SetHeaders(header)
 
@@ -231,7 +236,10 @@ func answer(w http.ResponseWriter, a *limiter.Admission, status int) {
 	}
 
 	defer a.Done(a.Status())
-	text, _ := a.Answer()
+	text, ok := h.options.Refusals.Answer(a)
+	if !ok {
+		text, _ = a.Answer()
+	}
 	for _, f := range text.Headers {
 		header[f.Name] = []string{f.Value}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/refusal"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/test"
@@ -502,5 +503,22 @@ func TestRefusesTunnels(t *testing.T) {
 	in(t, Options{Upgrades: []string{"mqtt"}}, nil, func(t *testing.T, f *face) {
 		wants(t, f.ask("", get("/", "192.0.2.1", "Upgrade: MQTT")...), 200)
 		wants(t, f.ask("", get("/", "192.0.2.1", "Upgrade: websocket")...), 400)
+	})
+}
+
+func TestRefusalsOfTheConfiguration(t *testing.T) {
+	book, err := refusal.New([]refusal.Options{{Status: 503, Body: "{{status}} by {{policy}}"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pages refusal.Pages
+	pages.Set(book)
+
+	in(t, Options{Refusals: &pages}, []policy.Policy{limit("all", "1/1h", "global")}, func(t *testing.T, f *face) {
+		f.ask("", get("/", "192.0.2.1")...)
+		w := f.ask("?deny_status=403", get("/", "192.0.2.1")...)
+		if w.Code != 403 || w.Header().Get(StatusHeader) != "503" || w.Body.String() != "503 by all" {
+			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/refusal"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/upgrades"
@@ -21,7 +22,7 @@ import (
 )
 
 // Face is the face of the engine. It can carry out every policy. A proxy sets Carries.
-var Face = engine.Face{Name: "proxy"}
+var Face = engine.Face{Name: "proxy", AnswersClients: true}
 
 // Options configure a proxy. Upstreams and Log must be set.
 type Options struct {
@@ -30,6 +31,10 @@ type Options struct {
 
 	// Upstreams are the servers behind the proxy. The proxy starts and closes them.
 	Upstreams *upstream.Table
+
+	// Refusals, unless nil, are the answers to requests that are refused. Call Refresh when there
+	// are the first ones, or none any more.
+	Refusals *refusal.Pages
 
 	// BodyBytes is the largest body of a request; 0 means any. It is the bound of the
 	// server, for the answer to requests that announce more.
@@ -49,7 +54,8 @@ type Options struct {
 // Proxy is a http.Handler.
 type Proxy struct {
 	options   Options
-	limited   http.Handler
+	limiter   *limiter.Limiter
+	limited   atomic.Pointer[http.Handler]
 	reverse   *httputil.ReverseProxy
 	costs     *costs
 	upstreams atomic.Pointer[upstream.Table]
@@ -80,7 +86,7 @@ func New(e *engine.Engine, o Options) (*Proxy, error) {
 
 // behind returns a proxy behind a limiter, whose policies have the headers.
 func behind(l *limiter.Limiter, o Options, headers *costs) *Proxy {
-	p := &Proxy{options: o, costs: headers}
+	p := &Proxy{options: o, limiter: l, costs: headers}
 	p.SetUpstreams(o.Upstreams)
 
 	p.reverse = &httputil.ReverseProxy{
@@ -92,13 +98,38 @@ func behind(l *limiter.Limiter, o Options, headers *costs) *Proxy {
 		BufferPool:     &buffers,
 	}
 
-	p.limited = nethttp.New(l)(http.HandlerFunc(p.pass))
+	p.Refresh()
+	return p
+}
+
+// Refresh makes the proxy look at its options again. Without refusals it does not look at those
+// of single requests.
+func (p *Proxy) Refresh() {
+	var c nethttp.Config
+	if p.options.Refusals.Any() {
+		c = nethttp.Config{Refused: p.refuse, Failed: p.refuse}
+	}
+
 	// The handler of the callers comes first: a limiter must not see headers of peers that are not
 	// trusted.
-	if o.Callers != nil {
-		p.limited = o.Callers.Handler(p.limited)
+	limited := nethttp.New(p.limiter, c)(http.HandlerFunc(p.pass))
+	if p.options.Callers != nil {
+		limited = p.options.Callers.Handler(limited)
 	}
-	return p
+	p.limited.Store(&limited)
+}
+
+// refuse answers a request that the limits do not admit, if the configuration says how.
+func (p *Proxy) refuse(w http.ResponseWriter, _ *http.Request, a *limiter.Admission) {
+	answer, ok := p.options.Refusals.Answer(a)
+	if !ok {
+		return
+	}
+	for _, h := range answer.Headers {
+		w.Header()[h.Name] = []string{h.Value}
+	}
+	w.WriteHeader(answer.Status)
+	_, _ = w.Write(answer.Body) // the client may have left
 }
 
 // SetUpstreams takes other upstreams into use. Requests that are under way go on with the former.
@@ -118,7 +149,9 @@ func (sender) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // ServeHTTP implements http.Handler.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.limited.ServeHTTP(w, r) }
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	(*p.limited.Load()).ServeHTTP(w, r)
+}
 
 // Close ends the connections to the upstreams that have no request.
 func (p *Proxy) Close() { p.upstreams.Load().Close() }

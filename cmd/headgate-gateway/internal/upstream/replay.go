@@ -47,7 +47,7 @@ type replay struct {
 }
 
 // again returns the body for another attempt. Its Close does not close the body of the request.
-func (p *replay) again() io.ReadCloser { return &attempt{replay: p} }
+func (r *replay) again() io.ReadCloser { return &attempt{replay: r} }
 
 // attempt is the body of one attempt.
 type attempt struct {
