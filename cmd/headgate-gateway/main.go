@@ -29,6 +29,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/jsonapi"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/refusal"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/requestlog"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/server"
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/observe/prom"
@@ -146,17 +147,18 @@ func version() string {
 
 // gateway is all that runs.
 type gateway struct {
-	config  config.Config
-	pages   refusal.Pages
-	engine  *engine.Engine
-	callers *callers.Callers
-	health  *server.Health
-	metrics *prometheus.Registry // nil without an admin port
-	logger  *slog.Logger
-	events  *quietlog.Log
-	ports   []server.Port
-	closers []func()
-	example bool // the policies are those of the example
+	config   config.Config
+	pages    refusal.Pages
+	requests requestlog.Switch
+	engine   *engine.Engine
+	callers  *callers.Callers
+	health   *server.Health
+	metrics  *prometheus.Registry // nil without an admin port
+	logger   *slog.Logger
+	events   *quietlog.Log
+	ports    []server.Port
+	closers  []func()
+	example  bool // the policies are those of the example
 }
 
 // open opens the engine and all ports that the configuration names.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -10,6 +11,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/forwardauth"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/jsonapi"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/proxy"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/requestlog"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/rls"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/server"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/spoe"
@@ -34,7 +36,7 @@ func (g *gateway) openPorts() error {
 		if err != nil {
 			return err
 		}
-		g.add("proxy", c.Listen, h, c.MaxBodyBytes)
+		g.add("proxy", c.Listen, g.requests.Handler(h, g.callers.Address), c.MaxBodyBytes)
 	}
 
 	if api != "" {
@@ -131,13 +133,17 @@ func (g *gateway) addAdmin() {
 
 // proxy returns the face that stands before the upstream.
 func (g *gateway) proxy() (http.Handler, error) {
+	// The log is there before the proxy that completes its lines.
 	c := &g.config
+	if err := g.openLog(); err != nil {
+		return nil, err
+	}
 	table, err := upstream.New(c.Upstreams, g.logger)
 	if err != nil {
 		return nil, err
 	}
 	p, err := proxy.New(g.engine, proxy.Options{
-		Upstreams: table, Refusals: &g.pages, Upgrades: c.Upgrades, BodyBytes: c.MaxBodyBytes,
+		Upstreams: table, Refusals: &g.pages, Requests: &g.requests, Upgrades: c.Upgrades, BodyBytes: c.MaxBodyBytes,
 		Callers: g.callers, Log: g.events,
 	})
 	if err != nil {
@@ -145,6 +151,32 @@ func (g *gateway) proxy() (http.Handler, error) {
 	}
 	g.closers = append(g.closers, p.Close)
 	return p, nil
+}
+
+// openLog opens the log of requests, which is not made anew by a check.
+func (g *gateway) openLog() error {
+	g.closers = append(g.closers, func() {
+		if l := g.requests.Set(nil); l != nil {
+			if err := l.Close(); err != nil {
+				g.logger.Error("the access log is incomplete", "error", err.Error())
+			}
+		}
+	})
+
+	// A check writes nothing.
+	c := &g.config
+	if c.AccessLog == "" || c.Check {
+		return nil
+	}
+	l, err := requestlog.Open(requestlog.Options{
+		Path: c.AccessLog, Combined: c.AccessLogCombined, Query: c.AccessLogQuery, Headers: c.AccessLogHeaders,
+		Events: g.events,
+	})
+	if err != nil {
+		return fmt.Errorf("-access-log: %w", err)
+	}
+	g.requests.Set(l)
+	return nil
 }
 
 // api returns the faces that answer at a path of their own: forward-auth and JSON.

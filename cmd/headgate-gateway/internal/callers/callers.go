@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -51,6 +52,7 @@ type Callers struct {
 	options  Options
 	trusted  []netip.Prefix
 	bindings policy.Bindings
+	address  core.KeyFunc // see Address; nil without trusted proxies
 }
 
 // New returns the Callers of the options. The error names every mistake in them, by the
@@ -70,6 +72,8 @@ func New(o Options) (*Callers, error) {
 		if err == nil {
 			c.trusted = prefixes(o.Trusted)
 			c.bindings.Trusted = func(r core.Request) bool { return c.Trusts(r.RemoteAddr()) }
+			c.address, err = keyfuncs.ForwardedIP(c.proxies(128))
+			errs = append(errs, err)
 		}
 	}
 
@@ -172,6 +176,20 @@ func (c *Callers) Trusts(peer string) bool {
 
 	ip = ip.Unmap().WithZone("")
 	return slices.ContainsFunc(c.trusted, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// Address returns the address of the caller of a request, as policies count by it, but whole: that
+// which a trusted proxy names, and else that of the peer. It is "-" if neither is known.
+func (c *Callers) Address(r *http.Request) string {
+	if c != nil && c.address != nil {
+		if text, ok := c.address(nethttp.Request(r)); ok && text != "" {
+			return strings.TrimSuffix(text, "/128") // as keys write a whole address
+		}
+	}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil && host != "" {
+		return host
+	}
+	return "-"
 }
 
 // user is the key of "user": the value of the header if a trusted proxy sends it in one line. All

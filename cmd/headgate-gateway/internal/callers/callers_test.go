@@ -162,3 +162,39 @@ func TestHandlerPutsThePlanIntoTheContext(t *testing.T) {
 		t.Errorf("no plan: the limit is %s", got)
 	}
 }
+
+func TestAddressIsThatOfTheCaller(t *testing.T) {
+	trusting, err := New(Options{Trusted: []string{"10.0.0.0/8"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	// A client that is no proxy may name any address, which counts for nothing.
+	for _, row := range []struct {
+		callers         *Callers
+		peer, forwarded string
+		want            string
+	}{
+		{plain, "192.0.2.1:80", "198.51.100.1", "192.0.2.1"},
+		{plain, "[2001:db8::1]:80", "", "2001:db8::1"},
+		{plain, "@", "", "-"},
+		{trusting, "192.0.2.1:80", "198.51.100.1", "192.0.2.1"},
+		{trusting, "10.0.0.1:80", "198.51.100.1", "198.51.100.1"},
+		{trusting, "10.0.0.1:80", "9.9.9.9, 2001:db8:1:2:3::4", "2001:db8:1:2:3::4"},
+		{trusting, "10.0.0.1:80", "", "10.0.0.1"},
+		{nil, "192.0.2.1:80", "", "192.0.2.1"},
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = row.peer
+		if row.forwarded != "" {
+			r.Header.Set("X-Forwarded-For", row.forwarded)
+		}
+		if got := row.callers.Address(r); got != row.want {
+			t.Errorf("%s for %q: %s, want %s", row.peer, row.forwarded, got, row.want)
+		}
+	}
+}

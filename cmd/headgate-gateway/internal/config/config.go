@@ -78,6 +78,12 @@ type Config struct {
 	ShutdownDelay   time.Duration
 	ShutdownTimeout time.Duration
 
+	// These are as of requestlog.Options. AccessLog is "" for none.
+	AccessLog         string
+	AccessLogCombined bool
+	AccessLogQuery    bool
+	AccessLogHeaders  []string
+
 	LogJSON  bool
 	LogLevel slog.Level
 
@@ -175,6 +181,13 @@ func (g *given) finish() []error {
 	}
 	if g.Upstream == nil && g.UpstreamHost != "" {
 		errs = append(errs, errors.New("-upstream-host: there is no -upstream"))
+	}
+	if g.AccessLog == "" && (g.AccessLogCombined || g.AccessLogQuery || g.AccessLogHeaders != nil) {
+		errs = append(errs, errors.New("-access-log-format, -access-log-query and -access-log-header: "+
+			"there is no -access-log"))
+	}
+	if g.AccessLog != "" && len(g.Upstreams) == 0 {
+		errs = append(errs, errors.New("-access-log: there is no -upstream, and the log is that of the proxy"))
 	}
 	if g.Redis == nil && g.RedisPrefix != "" {
 		errs = append(errs, errors.New("-redis-prefix: there is no -redis"))

@@ -111,6 +111,10 @@ piece-timeout: 4s
 idle-timeout: 5s
 shutdown-delay: 6s
 shutdown-timeout: 1m
+access-log: access.log
+access-log-format: combined
+access-log-query: true
+access-log-header: [User-Agent, Referer]
 log-format: json
 log-level: warn
 `
@@ -283,6 +287,10 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		{"-header-timeout x -piece-timeout 0s -idle-timeout -1s",
 			[]string{"-header-timeout: ", "-piece-timeout: ", "-idle-timeout: "}},
 		{"-shutdown-delay 5s -shutdown-timeout 5s", []string{"-shutdown-delay: 5s"}},
+		{"-access-log x", []string{"-access-log: there is no -upstream"}},
+		{"-access-log-query", []string{"there is no -access-log"}},
+		{"-access-log-format csv -access-log-header a:b", []string{`-access-log-format: "csv"`,
+			`-access-log-header: "a:b" is not the name`}},
 		{"-log-format xml -log-level loud", []string{`-log-format: "xml"`, `-log-level: "loud"`}},
 		{"-insecure-http=maybe", []string{"-insecure-http: "}},
 

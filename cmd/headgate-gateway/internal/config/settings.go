@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -18,9 +19,11 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/jsonapi"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/requestlog"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
 	"github.com/headgate/headgate/internal/redisurl"
 	"github.com/headgate/headgate/internal/textform"
@@ -180,7 +183,14 @@ func (g *given) settings() []setting {
 		{name: "shutdown-timeout", standard: "30s", set: span(&c.ShutdownTimeout, 100*time.Millisecond, 24*time.Hour),
 			usage: "longest `time` of the shutdown"},
 
-		// The log.
+		// The logs.
+		{name: "access-log", set: keep(&c.AccessLog),
+			usage: "`file` with a line for each request to the proxy, opened anew at SIGHUP; - is the standard output"},
+		{name: "access-log-format", standard: "json", usage: "`json or combined`", set: combined(&c.AccessLogCombined)},
+		{name: "access-log-query", isBool: true, set: isTrue(&c.AccessLogQuery),
+			usage: "log queries too, which may hold secrets"},
+		{name: "access-log-header", isList: true, set: loggedHeader(&c.AccessLogHeaders),
+			usage: "`name` of a header to log, such as User-Agent; may be repeated"},
 		{name: "log-format", standard: "text", usage: "`text or json`", set: logFormat(&c.LogJSON)},
 		{name: "log-level", standard: "info", usage: "`debug, info, warn or error`", set: logLevel(&c.LogLevel)},
 	}
@@ -411,6 +421,32 @@ func prefix(to *string) func(string) error {
 			return errors.New("it holds a brace")
 		}
 		return keep(to)(text)
+	}
+}
+
+func combined(is *bool) func(string) error {
+	return func(text string) error {
+		if text != "json" && text != "combined" {
+			return fmt.Errorf("%q is not json or combined", clip(text))
+		}
+		*is = text == "combined"
+		return nil
+	}
+}
+
+func loggedHeader(to *[]string) func(string) error {
+	return func(text string) error {
+		name := http.CanonicalHeaderKey(text)
+		switch {
+		case !httpguts.ValidHeaderFieldName(text):
+			return fmt.Errorf("%q is not the name of a header", clip(text))
+		case slices.Contains(*to, name):
+			return fmt.Errorf("%q is named twice", clip(text))
+		case len(*to) == requestlog.MaxHeaders:
+			return fmt.Errorf("%q is one more than %d", clip(text), requestlog.MaxHeaders)
+		}
+		*to = append(*to, name)
+		return nil
 	}
 }
 

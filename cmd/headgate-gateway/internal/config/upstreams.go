@@ -60,6 +60,12 @@ const (
 // setUpstreams checks the upstreams of a list and keeps them. The time-outs of the flags are known
 // by then.
 func (g *given) setUpstreams(l list) error {
+	// Thousands of mistakes would help less than this one.
+	if len(l.items) > upstream.MaxUpstreams {
+		return fmt.Errorf("%s: %s: there are %d upstreams, and there must be 1 to %d", l.from, l.name, len(l.items),
+			upstream.MaxUpstreams)
+	}
+
 	var errs []error
 	for i := range l.items {
 		var w writtenUpstream

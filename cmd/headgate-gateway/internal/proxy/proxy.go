@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/refusal"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/requestlog"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/upgrades"
@@ -35,6 +36,10 @@ type Options struct {
 	// Refusals, unless nil, are the answers to requests that are refused. Call Refresh when there
 	// are the first ones, or none any more.
 	Refusals *refusal.Pages
+
+	// Requests, unless nil, is the log of requests, whose records the proxy completes. Call Refresh
+	// when it begins or ends.
+	Requests *requestlog.Switch
 
 	// BodyBytes is the largest body of a request; 0 means any. It is the bound of the
 	// server, for the answer to requests that announce more.
@@ -102,11 +107,11 @@ func behind(l *limiter.Limiter, o Options, headers *costs) *Proxy {
 	return p
 }
 
-// Refresh makes the proxy look at its options again. Without refusals it does not look at those
-// of single requests.
+// Refresh makes the proxy look at its options again. Without refusals and without a log it does not
+// look at single requests that are refused.
 func (p *Proxy) Refresh() {
 	var c nethttp.Config
-	if p.options.Refusals.Any() {
+	if p.options.Refusals.Any() || p.options.Requests.Log() != nil {
 		c = nethttp.Config{Refused: p.refuse, Failed: p.refuse}
 	}
 
@@ -120,7 +125,13 @@ func (p *Proxy) Refresh() {
 }
 
 // refuse answers a request that the limits do not admit, if the configuration says how.
-func (p *Proxy) refuse(w http.ResponseWriter, _ *http.Request, a *limiter.Admission) {
+func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, a *limiter.Admission) {
+	if record := requestlog.Of(r.Context()); record != nil {
+		if names := a.Violated(); len(names) > 0 {
+			record.Policy = names[0]
+		}
+	}
+
 	answer, ok := p.options.Refusals.Answer(a)
 	if !ok {
 		return
@@ -180,6 +191,11 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 	}
 	x := &exchange{writer: w, header: w.Header(), upstream: to}
 	x.save()
+	if record := requestlog.Of(r.Context()); record != nil {
+		defer func() {
+			record.Upstream, record.Attempts = to.Name()+" "+x.call.Address(), x.call.Attempts()
+		}()
+	}
 	defer x.call.End()
 
 	// The exchange reads the body, to know later whether the client or the upstream has failed.

@@ -139,7 +139,7 @@ func newPage(at int, o *Options) (p *page, errs []error) {
 
 	p.headers = append(p.headers, header{"Content-Type", template{{text: kind}}})
 
-	// The value of a header is checked as it is written, as no placeholder adds what may not be there.
+	// A placeholder adds nothing to a header that may not be there.
 	var err error
 	p.body, err = parse(o.Body)
 	mistake("body", err)
