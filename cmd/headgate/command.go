@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 const (
 	fine     = 0
 	findings = 1 // mistakes, doubts, or differences were found
-	usage    = 2 // the command was called with a mistake, or a file cannot be read
+	usage    = 2 // the command was called with a mistake, or a file or Redis cannot be read
 	tooMany  = 3 // more requests would be refused than -fail-if-denied allows
 )
 
@@ -22,13 +23,17 @@ type env struct {
 	in       io.Reader
 	out, err io.Writer
 	color    bool // out may be coloured
+	screen   bool // out is a terminal, on which a table may be drawn anew
 	progress bool // err may show the progress
+
+	ctx context.Context // ends what a command does; nil means never
 }
 
 // command is one of the commands.
 type command struct {
 	name, args, does string
 	examples         []string
+	words            []string // that an operand may be, for shells
 
 	// setup defines the flags, and returns what carries the command out.
 	setup func(f *flag.FlagSet) func(e *env, args []string) int
@@ -36,7 +41,11 @@ type command struct {
 
 // commands returns all commands in the order of the help.
 func commands() []command {
-	return []command{checkCommand, explainCommand, fmtCommand, planCommand, suggestCommand, completionCommand}
+	return []command{
+		checkCommand, explainCommand, fmtCommand, planCommand, suggestCommand,
+		keysCommand,
+		completionCommand,
+	}
 }
 
 func named(name string) (command, bool) {
@@ -138,7 +147,7 @@ func (e *env) fail(format string, args ...any) int {
 }
 
 func printHelp(w io.Writer) {
-	fmt.Fprint(w, "headgate checks limits and policies, and says what they would do.\n\n")
+	fmt.Fprint(w, "headgate checks limits and policies, says what they would do, and looks after a running system.\n\n")
 	for _, c := range commands() {
 		fmt.Fprintf(w, "  headgate %-10s %s\n", c.name, c.does)
 	}
@@ -161,7 +170,7 @@ func (c *command) printHelp(w io.Writer, f *flag.FlagSet) {
 	for _, x := range c.examples {
 		fmt.Fprintf(w, "  %s\n", x)
 	}
-	fmt.Fprint(w, "\nExit codes: 0 fine, 1 findings, 2 a mistake in the call, or a file or output that fails")
+	fmt.Fprint(w, "\nExit codes: 0 fine, 1 findings, 2 a mistake in the call, or a file, Redis or output that fails")
 	if f.Lookup("fail-if-denied") != nil {
 		fmt.Fprint(w, ",\n3 more is refused than -fail-if-denied allows")
 	}

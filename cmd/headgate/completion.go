@@ -8,7 +8,7 @@ import (
 )
 
 var completionCommand = command{
-	name: "completion", args: "bash|zsh|fish",
+	name: "completion", args: "bash|zsh|fish", words: []string{"bash", "zsh", "fish"},
 	does: "prints a script with which a shell completes commands and flags",
 	examples: []string{
 		"source <(headgate completion bash)",
@@ -59,10 +59,7 @@ func completeBash(w io.Writer) {
 		for _, f := range c.flagsOf() {
 			flags = append(flags, "-"+f.Name)
 		}
-		if c.name == "completion" {
-			flags = append(flags, "bash", "zsh", "fish")
-		}
-		fmt.Fprintf(&cases, "    %s) words=%q ;;\n", c.name, strings.Join(flags, " "))
+		fmt.Fprintf(&cases, "    %s) words=%q ;;\n", c.name, strings.Join(append(flags, c.words...), " "))
 	}
 
 	fmt.Fprintf(w, `_headgate() {
@@ -93,9 +90,11 @@ func completeFish(w io.Writer) {
 			fmt.Fprintf(w, "complete -c headgate -n '__fish_seen_subcommand_from %s' -o %s%s -d '%s'\n",
 				c.name, f.Name, takes, fishText(text))
 		}
+		if len(c.words) > 0 {
+			fmt.Fprintf(w, "complete -c headgate -n '__fish_seen_subcommand_from %s' -a '%s'\n", c.name,
+				strings.Join(c.words, " "))
+		}
 	}
-
-	fmt.Fprintln(w, "complete -c headgate -n '__fish_seen_subcommand_from completion' -a 'bash zsh fish'")
 }
 
 // fishText returns a text for single quotes of fish.

@@ -15,18 +15,25 @@ import (
 )
 
 func main() {
-	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr, color: mayColor(os.Stdout),
-		progress: isTerminal(os.Stderr)}
+	e := &env{in: os.Stdin, out: os.Stdout, err: os.Stderr}
+	e.screen, e.color = isScreen(os.Stdout), mayColor(os.Stdout)
+	e.progress = isTerminal(os.Stderr)
 	os.Exit(run(e, os.Args[1:]))
 }
 
-// mayColor reports whether what is written to the file may be coloured.
-func mayColor(f *os.File) bool {
-	return isTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
+// isScreen reports whether what is written to the file may be drawn anew.
+func isScreen(f *os.File) bool { return isTerminal(f) && os.Getenv("TERM") != "dumb" }
 
-// isTerminal reports whether the file is a terminal, or another device of characters.
+// mayColor reports whether what is written to the file may be coloured.
+func mayColor(f *os.File) bool { return isScreen(f) && os.Getenv("NO_COLOR") == "" }
+
+// isTerminal reports whether the file is a terminal, or another device of characters than the
+// one that takes everything.
 func isTerminal(f *os.File) bool {
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }

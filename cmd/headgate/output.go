@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -57,6 +58,35 @@ func safe(s string) string {
 	quoted := strconv.Quote(s)
 	quoted = quoted[1 : len(quoted)-1]
 	return strings.ReplaceAll(strings.ReplaceAll(quoted, `\"`, `"`), `\\`, `\`)
+}
+
+// maxShown is how many columns a key takes at most.
+const maxShown = 60
+
+// shown returns a key of a client for a terminal: marks that join other letters are escaped as
+// control characters are, and a long key is cut.
+func shown(key string) string {
+	var b strings.Builder
+	columns := 0
+	for i, r := range key {
+		text := string(r)
+		if r == utf8.RuneError || unicode.Is(unicode.M, r) {
+			_, size := utf8.DecodeRuneInString(key[i:])
+			text = strings.Trim(strconv.QuoteToASCII(key[i:i+size]), `"`)
+		}
+		text = safe(text)
+
+		// A letter of another script than those of ASCII may take two columns.
+		columns += utf8.RuneCountInString(text)
+		if r >= 0x1100 {
+			columns++
+		}
+		if columns > maxShown {
+			return b.String() + "…"
+		}
+		b.WriteString(text)
+	}
+	return b.String()
 }
 
 // table is a list of rows in columns. A column whose head begins with "#" has numbers.

@@ -44,10 +44,11 @@ type banList struct {
 	idle    sync.WaitGroup // for tests
 }
 
-// meet has the bans that a step has met added, which are not in the set yet.
+// meet has the bans that a step has met added, which are not in the set yet. A Peek writes
+// nothing, here as elsewhere.
 func (b *banList) meet(ops []core.Op, out []core.Decision) {
 	for i := range ops {
-		if out[i].Banned {
+		if out[i].Banned && ops[i].Verb != core.Peek {
 			b.meetOne(&ops[i], &out[i])
 		}
 	}

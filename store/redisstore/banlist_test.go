@@ -157,3 +157,29 @@ func TestBansThatCannotBeListed(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// A Peek of a banned key writes nothing, and the next Take of it lists the ban.
+func TestPeekListsNoBan(t *testing.T) {
+	now := int64(1_700_000_000_000_000)
+	o := Options{Prefix: redistest.Prefix(t), Timeout: patient, Clock: func() int64 { return now }}
+	c := connect(t, redistest.Addr(t))
+	banning(t, MustNew(c, o), o.Clock)("r", "k", time.Hour)
+
+	s := MustNew(c, o)
+	b := &core.Ban{Strikes: 1, Within: time.Minute, For: time.Minute, Max: time.Hour}
+	for _, row := range []struct {
+		verb   core.Verb
+		listed int64
+	}{{core.Peek, 0}, {core.Take, 1}} {
+		if err := c.Del(t.Context(), s.bans.key()).Err(); err != nil {
+			t.Fatal(err)
+		}
+
+		// Both meet the ban.
+		d := apply(t, s, core.Op{Verb: row.verb, Rule: "r", Key: "k", Limit: limit(t, "1/1s"), Ban: b, Cost: 1})[0]
+		s.bans.idle.Wait()
+		if n := c.ZCard(t.Context(), s.bans.key()).Val(); !d.Banned || n != row.listed {
+			t.Errorf("%s: banned %t, and %d listed", row.verb, d.Banned, n)
+		}
+	}
+}

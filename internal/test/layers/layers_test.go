@@ -105,8 +105,10 @@ var order = map[string][]string{
 	"internal/replay": {"core", "observe/events", "keyfuncs", "limiter", "policy", "store/memstore",
 		"internal/accesslog", "internal/textform"},
 
-	"cmd/headgate": {"core", "policy", "policy/policyyaml", "internal/accesslog", "internal/replay",
-		"internal/drawing", "internal/explain", "internal/textform"},
+	"cmd/headgate": {"core", "keyfuncs", "limiter", "observe/events", "observe/topkeys", "policy",
+		"policy/policyyaml", "policy/redissource", "policy/stats", "store/redisstore", "internal/accesslog",
+		"internal/replay", "internal/drawing", "internal/explain", "internal/rediscall", "internal/redisurl",
+		"internal/textform", "github.com/redis/go-redis/v9"},
 	"internal/textform":         {},
 	"internal/quietlog":         {},
 	"internal/strictjson":       {},

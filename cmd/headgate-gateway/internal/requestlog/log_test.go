@@ -185,7 +185,6 @@ func TestASlowFileHoldsNoRequest(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 	}
 
-
 	o.Events.Close()
 	if text := told.String(); len(l.queue) != 3 || strings.Count(text, "was dropped") != 2 ||
 		!strings.Contains(text, "count=6") {

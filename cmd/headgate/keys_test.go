@@ -1,0 +1,461 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/managed"
+	"github.com/headgate/headgate/policy/policyyaml"
+	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/store/redisstore"
+)
+
+func TestMain(m *testing.M) { test.Exit(m.Run(), test.SentinelLeak()...) }
+
+// system is a Redis in which policies are published.
+type system struct {
+	t      *testing.T
+	url    string
+	prefix string
+	client redis.UniversalClient
+}
+
+const systemPolicies = `policies:
+- {name: login, apps: [shop], limit: 3/1h fixed-window, key: ip, ban: 5/1m for 10m max 24h}
+- name: api
+  apps: [shop, web]
+  limit: 10/1h fixed-window
+  key: user
+  plans: {pro: 100/1h fixed-window}
+  plan_by: user
+  overrides: {alice: 50/1h fixed-window}
+  cost: 2
+  access: {allow: {keys: [bob]}, deny: {keys: [mallory]}}
+- {name: token, apps: [web], limit: 7/1h fixed-window, key: api-key}
+- {name: all, apps: [web], limit: 9/1h fixed-window, key: global}
+- {name: place, apps: [web], limit: 8/1h fixed-window, key: ip+route}
+- {name: month, apps: [web], limit: 6/month, key: user}
+- {name: jobs, apps: [web], limit: 2 concurrent ttl=1m, key: user}
+- {name: quiet, apps: [web], limit: 1/1h, key: user, mode: shadow, ban: 5/1m for 10m max 24h}
+- {name: idle, apps: [web], limit: 1/1h, key: user, mode: "off"}
+`
+
+// newSystem starts a Redis, or one of several servers for which the options say how they are
+// reached, and publishes policies.
+func newSystem(t *testing.T, url string) *system {
+	t.Helper()
+	if url == "" {
+		url = "redis://" + redistest.Addr(t)
+	}
+
+	s := &system{t: t, url: url, prefix: redistest.Prefix(t)}
+	o, err := (&redisFlags{url: url, prefix: s.prefix}).options()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.client = redis.NewUniversalClient(o)
+	t.Cleanup(func() { s.client.Close() })
+	return s
+}
+
+func (s *system) publish(text string) {
+	s.t.Helper()
+	set, err := policyyaml.Decode([]byte(text))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+
+	source, err := redissource.New(s.client, redissource.Options{Prefix: s.prefix, Timeout: time.Minute})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := source.Publish(s.t.Context(), set, ""); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// call carries a command of the system out.
+func (s *system) call(args ...string) result {
+	s.t.Helper()
+	return call(s.t, "", append(args, "-redis", s.url, "-prefix", s.prefix)...)
+}
+
+// peek returns what the command finds about a key.
+func (s *system) peek(args ...string) peeked {
+	s.t.Helper()
+	var got keyResult
+	out := s.call(append([]string{"keys", "peek", "-json"}, args...)...).want(s.t, fine).out
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Peek == nil {
+		s.t.Fatalf("%v: %s", err, out)
+	}
+	return *got.Peek
+}
+
+// open starts an instance of the shop.
+func (s *system) open(user func(context.Context) (string, bool)) *managed.Limits {
+	s.t.Helper()
+	limits, err := managed.Open(s.t.Context(), s.client, managed.Options{
+		App: "shop", Store: redisstore.Options{Prefix: s.prefix, Timeout: 10 * time.Second},
+		Bindings: policy.Bindings{User: keyfuncs.UserID(user), Plans: map[string]policy.PlanFunc{
+			"user": func(context.Context, string) (string, error) { return "", nil }}},
+		Limiter: limiter.Config{Logger: slog.New(slog.DiscardHandler), OnStoreError: limiter.FailClosed, Top: 20},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { limits.Close() })
+	return limits
+}
+
+// caller is a request of an address and a user.
+func caller(ctx context.Context, addr, user string) *test.Request {
+	return &test.Request{Ctx: context.WithValue(ctx, userKey{}, user), Verb: "GET", URLPath: "/", Peer: addr + ":1"}
+}
+
+type userKey struct{}
+
+func userOf(ctx context.Context) (string, bool) {
+	id, ok := ctx.Value(userKey{}).(string)
+	return id, ok
+}
+
+// What the commands do to a key, a running instance sees, and what it counts, the commands see.
+func TestKeysOfARunningInstance(t *testing.T) {
+	s := newSystem(t, "")
+	s.publish(systemPolicies)
+	shop := s.open(userOf)
+	admit := func(user string) *limiter.Result {
+		t.Helper()
+		res, err := shop.Limiter.TakeRequest(caller(t.Context(), "192.0.2.7", user))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+
+	// One request costs 1 under login and 2 under api, where alice has a limit of her own.
+	if res := admit("alice"); !res.Allowed() {
+		t.Fatal("the first request is refused")
+	}
+	if p := s.peek("-policy", "login", "192.0.2.7"); p.Left != 2 || p.Capacity != 3 || !p.Allowed || p.Banned {
+		t.Errorf("login: %+v", p)
+	}
+	if p := s.peek("-app", "shop", "-policy", "api", "alice"); p.Left != 48 || p.Capacity != 50 || p.Cost != 2 {
+		t.Errorf("api: %+v", p)
+	}
+
+	// A ban turns the next request away, and lists show it at once.
+	until := time.Now().Add(2 * time.Hour)
+	got := s.call("keys", "ban", "-policy", "login", "-for", "2h", "192.0.2.7").want(t, fine, "banned until ")
+	if strings.Contains(got.out, "note:") {
+		t.Errorf("%s", got.out)
+	}
+	if res := admit("alice"); res.Allowed() || !res.Banned() {
+		t.Error("the banned key is admitted")
+	}
+
+	bans, err := shop.Limiter.Bans(t.Context())
+	if err != nil || len(bans) != 1 || bans[0].Key != "192.0.2.7" {
+		t.Fatalf("%+v, %v", bans, err)
+	}
+	if off := time.UnixMicro(bans[0].Until).Sub(until); off < -time.Minute || off > time.Minute {
+		t.Errorf("the ban ends %s off", off)
+	}
+	if p := s.peek("-policy", "login", "192.0.2.7"); !p.Banned || p.Allowed || p.Left != 0 {
+		t.Errorf("banned: %+v", p)
+	}
+
+	// A shorter ban does not shorten it, and says so by the end that it prints.
+	s.call("keys", "ban", "-policy", "login", "-for", "1m", "192.0.2.7").want(t, fine,
+		time.UnixMicro(bans[0].Until).UTC().Format("2006-01-02 15:04:05"))
+
+	s.call("keys", "lift", "-policy", "login", "192.0.2.7").want(t, fine, "lifted")
+	if p := s.peek("-policy", "login", "192.0.2.7"); p.Banned || p.Left != 2 {
+		t.Errorf("after the lift, the units stay used: %+v", p)
+	}
+
+	s.call("keys", "reset", "-policy", "login", "192.0.2.7").want(t, fine, "the key is fresh")
+	if p := s.peek("-policy", "login", "192.0.2.7"); p.Left != 3 {
+		t.Errorf("after the reset: %+v", p)
+	}
+	if res := admit("alice"); !res.Allowed() {
+		t.Error("after the lift and the reset the request is refused")
+	}
+}
+
+// The limit of a key is that of its own, or of its plan, or of the policy, and notes say what the
+// policy does with the key.
+func TestKeysKnowWhatThePolicySaysOfAKey(t *testing.T) {
+	s := newSystem(t, "")
+	s.publish(systemPolicies)
+	digest := keyfuncs.Digest("s3cret")
+
+	// An empty text means that there is nothing to note.
+	for _, row := range []struct {
+		args, want string
+		capacity   int64
+	}{
+		{"-policy api carol", "which plan the key has is not known here", 10},
+		{"-policy api -plan pro carol", "", 100},
+		{"-policy api -plan pro alice", "", 50},
+		{"-policy api -plan pro bob", "one that it does not limit", 100},
+		{"-policy api -plan pro mallory", "one that it refuses", 100},
+		{"-policy token " + digest, "", 7},
+		{"-policy token -credential s3cret", "", 7},
+		{"-policy all", "", 9},
+		{"-policy all all", "", 9},
+		{"-policy place 192.0.2.7|/items", "", 8},
+		{"-policy month alice", "", 6},
+		{"-policy jobs alice", "", 2},
+		{"-policy quiet alice", "the policy is in shadow", 1},
+		{"-limit 5/1h -rule of-a-service alice", "", 5},
+	} {
+		var got keyResult
+		out := s.call(append([]string{"keys", "peek", "-json"}, strings.Fields(row.args)...)...).want(t, fine).out
+		if err := json.Unmarshal([]byte(out), &got); err != nil || got.Peek == nil {
+			t.Fatalf("%s: %v: %s", row.args, err, out)
+		}
+		note := got.Note == "" && row.want == "" || row.want != "" && strings.Contains(got.Note, row.want)
+		if got.Peek.Capacity != row.capacity || !note {
+			t.Errorf("%s: %+v %+v", row.args, got, got.Peek)
+		}
+	}
+
+	// An IPv6 address counts as its network, and the text of people says so.
+	s.call("keys", "peek", "-policy", "login", "2001:db8::7").want(t, fine, "2001:db8::/64 under login",
+		"left        3 of 3", "next        now", "full again  nothing is in use")
+
+	// A credential can come from the standard input, and is shown as its digest alone.
+	got := call(t, "s3cret\nmore\n", "keys", "peek", "-policy", "token", "-credential", "-redis", s.url, "-prefix",
+		s.prefix, "-").want(t, fine, digest)
+	if strings.Contains(got.out, "s3cret") {
+		t.Errorf("%s", got.out)
+	}
+}
+
+// A peek leaves all of Redis as it is, also that of a banned key.
+func TestPeekWritesNothing(t *testing.T) {
+	server := redistest.Start(t)
+	s := newSystem(t, "redis://"+server.Addr)
+	s.publish(systemPolicies)
+	s.call("keys", "ban", "-policy", "login", "-for", "1h", "192.0.2.7").want(t, fine)
+
+	// A peek that met the ban would add it to the list again.
+	if err := s.client.Del(t.Context(), s.prefix+"bans").Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	all := func() (state []string) {
+		t.Helper()
+		keys, err := s.client.Keys(t.Context(), "*").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			state = append(state, key+" "+s.client.Dump(t.Context(), key).Val())
+		}
+		return state
+	}
+
+	before := all()
+	s.call("keys", "peek", "-policy", "login", "192.0.2.7").want(t, fine, "banned, in ")
+	s.call("keys", "peek", "-policy", "login", "192.0.2.8").want(t, fine)
+	if after := all(); !slices.Equal(after, before) || len(before) != 2 {
+		t.Errorf("before %q\nafter %q", before, after)
+	}
+}
+
+func TestKeysRefuseWhatCannotBe(t *testing.T) {
+	s := newSystem(t, "")
+	s.publish(systemPolicies)
+	long := strings.Repeat("k", 10<<10)
+
+	// Each is one line, and shows nothing else.
+	for args, want := range map[string]string{
+		"":                                "no action is named: peek, reset, ban, lift",
+		"drop -policy api alice":          `there is no action "drop", only peek`,
+		"peek alice":                      "no policy is named",
+		"peek -policy api -limit 1/s a b": "more than one KEY is given",
+		"peek -policy apy alice":          `there is no policy "apy"; the policies are: all, api, idle, jobs,`,
+		"peek -app shop -policy token x":  `no policy "token" of the application shop; the policies are: api, login`,
+		"peek -app shpo -policy api x":    `names the application "shpo"; the applications are: shop, web`,
+		"peek -policy api":                "no KEY is given",
+		"peek -policy login alice":        `counts by ip: "alice" is not an address`,
+		"peek -policy token alice":        "is not a digest as keyfuncs.Digest returns it; -credential makes it",
+		"peek -policy all alice":          `all callers count under "all", and under no other key`,
+		"peek -policy place 192.0.2.7":    "the key has 1 parts, and the recipe 2",
+		"peek -policy idle alice":         `the policy "idle" is switched off`,
+		"peek -policy api -plan max a":    `has no plan "max"; its plans are: pro`,
+		"peek -policy api " + long:        "the key has 10240 bytes, more than 512",
+		"peek -limit often -rule r k":     "-limit: limit \"often\": ",
+		"peek -limit 1/s -rule {} k":      "-rule: ",
+		"peek -limit 1/s k":               "-limit needs -rule",
+		"peek -rule r -policy api k":      "-rule is for -limit",
+		"peek -limit 1/s -rule r -app a":  "-app and -plan are for -policy",
+		"peek -for 1m -policy api a":      "-for is for bans",
+		"ban -policy login 192.0.2.7":     "-for has to say how long the ban lasts",
+		"ban -policy login -for often a":  "invalid value \"often\"",
+		"ban -policy login -for 0s a":     "-for has to say how long the ban lasts",
+		"ban -policy login -for 25h ::1":  "-for: 25h0m0s is not a time from 1s to 24h",
+		"ban -policy login -for 1ms ::1":  "-for: 1ms is not a time from 1s to 24h",
+		"ban -policy api -for 1m alice":   "the policy api bans no keys",
+		"ban -policy quiet -for 1m alice": "bans no keys in the mode shadow",
+		"ban -policy jobs -for 1m alice":  "a concurrency limit has no bans",
+		"lift -policy jobs alice":         "a concurrency limit has no bans",
+		"peek -nothing":                   "flag provided but not defined",
+	} {
+		got := s.call(append([]string{"keys"}, strings.Fields(args)...)...).want(t, usage, want)
+		if strings.Count(got.err, "\n") != 1 || len(got.err) > 600 || got.out != "" {
+			t.Errorf("%.60s: %q %q", args, got.out, got.err)
+		}
+	}
+
+	// A prefix under which no policies are, and a hostile text.
+	call(t, "", "keys", "peek", "-redis", s.url, "-prefix", "other:", "-policy", "api", "a").want(t, usage,
+		`there are no policies published in Redis under the prefix "other:"`)
+	if got := s.call("keys", "peek", "-policy", "\x1b[2J", "a").want(t, usage); strings.Contains(got.err, "\x1b") {
+		t.Errorf("%q", got.err)
+	}
+}
+
+// A rule as text is that of a service that has it, and a key may be anything.
+func TestKeysOfARuleAsText(t *testing.T) {
+	s := newSystem(t, "")
+	l := limiter.MustNew(limiter.Config{
+		Store: redisstore.MustNew(s.client, redisstore.Options{Prefix: s.prefix, Timeout: 10 * time.Second}),
+		Rules: []limiter.Rule{{Name: "per-key", Limit: core.MustParseLimit("5/1h fixed-window"),
+			Ban: core.MustParseBan("9/1m for 10m max 1h")}},
+		OnStoreError: limiter.FailClosed, Logger: slog.New(slog.DiscardHandler),
+	})
+	defer l.Close()
+
+	for _, key := range []string{"alice", strings.Repeat("\x00{k}", 2500)} {
+		if res, err := l.Take(t.Context(), key, 2); err != nil || !res.Allowed() {
+			t.Fatal(err)
+		}
+
+		rule := func(action string, more ...string) result {
+			t.Helper()
+			args := append([]string{"keys", action, "-limit", "5/1h fixed-window", "-rule", "per-key"}, more...)
+			// An argument of a program has no zero byte, and the standard input may have one.
+			return call(t, key+"\n", append(args, "-redis", s.url, "-prefix", s.prefix, "-")...)
+		}
+
+		rule("peek").want(t, fine, "left        3 of 5")
+		rule("ban", "-for", "30m").want(t, fine, "only services whose rule has a Ban heed it")
+		rule("peek").want(t, fine, "banned, in ")
+		if res, err := l.Take(t.Context(), key, 1); err != nil || !res.Banned() {
+			t.Errorf("%.10q is not banned: %v", key, err)
+		}
+		rule("lift").want(t, fine)
+		rule("reset").want(t, fine)
+		if res, err := l.Take(t.Context(), key, 5); err != nil || !res.Allowed() {
+			t.Errorf("%.10q is not fresh: %v", key, err)
+		}
+	}
+}
+
+// The same commands reach a Redis with Sentinels and a Cluster.
+func TestKeysWithSentinelsAndInACluster(t *testing.T) {
+	watched := redistest.Sentinel(t)
+	watched.Keep(t)
+	for _, url := range []string{
+		"redis+sentinel://" + strings.Join(redistest.Addrs(watched.Sentinels), ",") + "/" + redistest.MasterName,
+		"redis+cluster://" + strings.Join(redistest.Addrs(redistest.Cluster(t, 3)), ","),
+	} {
+		s := newSystem(t, url)
+		s.publish(systemPolicies)
+
+		// Eight keys are on several servers of the Cluster.
+		for i := range 8 {
+			key := fmt.Sprintf("192.0.2.%d", i)
+			s.call("keys", "ban", "-policy", "login", "-for", "1h", key).want(t, fine, "banned until")
+			s.call("keys", "peek", "-policy", "login", key).want(t, fine, "banned, in ")
+			s.call("keys", "reset", "-policy", "login", key).want(t, fine)
+			s.call("keys", "peek", "-policy", "login", key).want(t, fine, "left        3 of 3")
+		}
+	}
+}
+
+// A Redis that cannot be used is one clear error, whatever the command.
+func TestRedisThatCannotBeUsedIsAnError(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := listener.Addr().String()
+	listener.Close()
+
+	// A server with a password.
+	server := redistest.Start(t)
+	guarded := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer guarded.Close()
+	if err := guarded.ConfigSet(t.Context(), "requirepass", "s3cret").Err(); err != nil {
+		t.Fatal(err)
+	}
+
+	// Another server of this Cluster has the policies.
+	nodes := redistest.Cluster(t, 3)
+	first := redis.NewClient(&redis.Options{Addr: nodes[0].Addr})
+	defer first.Close()
+	node := nodes[(1+first.ClusterKeySlot(t.Context(), "{policies}").Val()*3/16384)%3]
+
+	for _, row := range []struct{ url, want string }{
+		{"", "no Redis is named: give -redis or set HEADGATE_GATEWAY_REDIS"},
+		{"postgres://:s3cret@h", "-redis: the URL of Redis begins with none of"},
+		{"redis://" + closed, "Redis at " + closed + ": it cannot be reached: dial tcp " + closed},
+		{"redis+cluster://" + closed, closed},
+		{"redis+sentinel://" + closed + "/main", closed},
+		{"redis://" + server.Addr, "the user or the password is wrong, or missing in the URL"},
+		{"redis://:s3crit@" + server.Addr, "the user or the password is wrong, or missing in the URL"},
+		{"redis+cluster://:s3cret@" + server.Addr, "the server is none of a Cluster: write redis://"},
+	} {
+		got := call(t, "", "keys", "peek", "-redis", row.url, "-policy", "api", "alice").want(t, usage, row.want)
+		if strings.Count(got.err, "\n") != 1 || strings.Contains(got.err, "s3cr") || got.out != "" {
+			t.Errorf("%s: %q", row.url, got.err)
+		}
+	}
+	call(t, "", "keys", "peek", "-redis", "redis://"+node.Addr, "-policy", "api", "alice").want(t, usage,
+		"the server is one of a Cluster: write redis+cluster:// instead of redis://")
+
+	// The variable of the gateway holds the URL too.
+	t.Setenv(envRedis, "redis://:s3cret@"+server.Addr)
+	call(t, "", "keys", "peek", "-limit", "1/s", "-rule", "r", "alice").want(t, fine, "left        1 of 1")
+	call(t, "", "keys", "peek", "-limit", "1/s", "-rule", "r", "-prefix", "{x}", "alice").want(t, usage, "-prefix: ")
+}
+
+// A key reaches a terminal without anything that it obeys, and in bounded width.
+func TestShownKeys(t *testing.T) {
+	for key, want := range map[string]string{
+		"192.0.2.7":               "192.0.2.7",
+		"müller":                  "müller",
+		"a\x1b[2J\n\x7f\u009b":    `a\x1b[2J\n\x7f\u009b`,
+		"\u202eevil":              `\u202eevil`,
+		"a\u0300\u0300":           `a\u0300\u0300`,
+		"\xff\xfe":                `\xff\xfe`,
+		"\ufffd":                  `\ufffd`,
+		strings.Repeat("k", 60):   strings.Repeat("k", 60),
+		strings.Repeat("k", 9000): strings.Repeat("k", 60) + "…",
+		strings.Repeat("漢", 9000): strings.Repeat("漢", 30) + "…",
+	} {
+		if got := shown(key); got != want {
+			t.Errorf("shown(%.20q) = %q, want %q", key, got, want)
+		}
+	}
+}
