@@ -110,6 +110,7 @@ func keysAction(e *env, args []string, f *keysFlags) int {
 		return e.failed("keys", err)
 	}
 
+	// The key is read before Redis is asked: a person may type it.
 	key, err := f.readKey(e, args[1:])
 	if err != nil {
 		return e.failed("keys", err)
@@ -206,6 +207,7 @@ func (k *keyCall) apply(ctx context.Context, verb core.Verb, ban *core.Ban) (cor
 	if verb == core.Peek {
 		op.Cost, op.Lease, op.Windows = k.cost(), "headgate", k.limit.Windows(time.Now().UnixMicro())
 	}
+
 	var out [1]core.Decision
 	if err := k.store.Apply(ctx, []core.Op{op}, out[:]); err != nil {
 		return out[0], fmt.Errorf("rule %s: %w", k.rule.Name, explained(err))
@@ -326,6 +328,7 @@ func (k *keyResult) print(e *env, asJSON bool) int {
 		return e.printJSON(k)
 	}
 
+	// What was found or done stands below the key and its limit.
 	fmt.Fprintf(e.out, "%s under %s, limit %s\n", shown(k.Key), k.Rule, k.Limit)
 	switch {
 	case k.Peek != nil:
@@ -358,8 +361,8 @@ func (p *peeked) print(e *env) {
 	if p.Full.After(p.Now) {
 		full = instant(p.Full, p.Now)
 	}
-	fmt.Fprintf(e.out, "  left        %s of %s\n  next        %s\n  full again  %s\n", count(p.Left), count(p.Capacity),
-		next, full)
+	fmt.Fprintf(e.out, "  left        %s of %s\n  next        %s\n  full again  %s\n", count(p.Left),
+		count(p.Capacity), next, full)
 }
 
 // instant writes an instant of the server's clock, and how far off it is.

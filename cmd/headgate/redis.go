@@ -103,6 +103,8 @@ func reach(ctx context.Context, client redis.UniversalClient) error {
 func explained(err error) error {
 	var dial *net.OpError
 	text := err.Error()
+
+	// The texts are those of servers, and the types those of the client.
 	switch {
 	case redis.IsAuthError(err):
 		return fmt.Errorf("the user or the password is wrong, or missing in the URL: %s", text)

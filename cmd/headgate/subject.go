@@ -100,6 +100,7 @@ func pick(set policy.Set, app, name string) (*policy.Policy, error) {
 			among(apps))
 	}
 
+	// The names that are gone through are those of the error.
 	var names []string
 	for i := range set {
 		if app != "" && !slices.Contains(set[i].Apps, app) {
@@ -136,8 +137,8 @@ func appsOf(set policy.Set) []string {
 // policySubject is the subject of a policy.
 func (k *keysFlags) policySubject(ctx context.Context, p *policy.Policy, typed string) (*subject, error) {
 	if _, ok := p.Plans[k.plan]; k.plan != "" && !ok {
-		return nil, fmt.Errorf("-plan: the policy %s has no plan %q; its plans are: %s", p.Name, textform.Clip(k.plan),
-			among(slices.Sorted(maps.Keys(p.Plans))))
+		return nil, fmt.Errorf("-plan: the policy %s has no plan %q; its plans are: %s", p.Name,
+			textform.Clip(k.plan), among(slices.Sorted(maps.Keys(p.Plans))))
 	}
 	rule, err := ruleOf(*p, k.plan)
 	if err != nil {
@@ -160,6 +161,7 @@ func (k *keysFlags) policySubject(ctx context.Context, p *policy.Policy, typed s
 		}
 	}
 
+	// The notes say what the decision alone does not.
 	if p.Plans != nil && k.plan == "" && !own {
 		s.note = "which plan the key has is not known here: -plan says it"
 	}

@@ -31,7 +31,8 @@ func Forbids(err error) bool {
 }
 
 // trials are harmless uses of commands: on a key that does not exist they change
-// nothing, nor do those of sorted sets on one without the member x.
+// nothing, nor do those of sorted sets on one without the member x. Those that would make a key
+// find a text in its place, which they cannot change, and which is gone after a second.
 var trials = map[string]string{
 	"get":              "try('get', ARGV[1])",
 	"mget":             "try('mget', ARGV[1])",
@@ -44,23 +45,35 @@ var trials = map[string]string{
 	"zadd":             "try('zadd', ARGV[1], 'XX', 0, 'x')",
 	"zrem":             "try('zrem', ARGV[1], 'x')",
 	"zcard":            "try('zcard', ARGV[1])",
+	"zrangebyscore":    "try('zrangebyscore', ARGV[1], '-inf', '-inf')",
 	"zremrangebyscore": "try('zremrangebyscore', ARGV[1], '-inf', '-inf')",
 	"zremrangebyrank":  "try('zremrangebyrank', ARGV[1], 1, 0)",
 	"zrevrangebyscore": "try('zrevrangebyscore', ARGV[1], '-inf', '-inf', 'LIMIT', 0, 0)",
 	"getrange":         "try('getrange', ARGV[1], 0, 0)",
+	"hget":             "try('hget', ARGV[1], 'x')",
+	"hmget":            "try('hmget', ARGV[1], 'x')",
+	"hdel":             "try('hdel', ARGV[1], 'x')",
+	"hset":             "if held() then try('hset', ARGV[1], 'x', '') end",
+	"hincrby":          "if held() then try('hincrby', ARGV[1], 'x', 1) end",
 }
 
 // tryFunction has a place for the denials.
 const tryFunction = `local lacking = {}
-local function try(...)
-  local r = redis.pcall(...)
+local function denied(r)
   local e = type(r) == 'table' and r.err
   for _, text in ipairs({%s}) do
     if e and string.find(e, text, 1, true) then
-      lacking[#lacking + 1] = (...)
-      return
+      return true
     end
   end
+end
+local function try(...)
+  if denied(redis.pcall(...)) then
+    lacking[#lacking + 1] = (...)
+  end
+end
+local function held()
+  return not denied(redis.pcall('set', ARGV[1], '', 'PX', 1000))
 end
 `
 
@@ -77,6 +90,17 @@ func Trial(commands ...string) string {
 	}
 	b.WriteString("return lacking")
 	return b.String()
+}
+
+// OnKeys returns the commands on keys that the parts of this module need, all of which [Trial]
+// can try.
+func OnKeys() (names []string) {
+	for _, name := range strings.Fields(permissions) {
+		if name = strings.TrimPrefix(name, "+"); trials[name] != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // permissions lists what the parts of this module do on keys: the stores in Redis and

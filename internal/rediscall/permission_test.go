@@ -2,7 +2,11 @@ package rediscall_test
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/rediscall"
 )
@@ -49,5 +53,25 @@ func TestForbidsKnowsTheDenialsOfEveryServer(t *testing.T) {
 		if rediscall.Forbids(err) {
 			t.Errorf("taken for a denial: %v", err)
 		}
+	}
+}
+
+// Every permission that a remedy grants is tried in a script, or is of a command that scripts
+// cannot run.
+func TestEveryPermissionCanBeTried(t *testing.T) {
+	client := redis.NewClient(&redis.Options{})
+	defer client.Close()
+	alone := strings.Fields("eval evalsha info subscribe ping multi exec")
+
+	tried := rediscall.OnKeys()
+
+	for _, word := range strings.Fields(rediscall.Remedy(client, "x:")) {
+		name, ok := strings.CutPrefix(word, "+")
+		if ok && slices.Contains(tried, name) == slices.Contains(alone, name) {
+			t.Errorf("%s is not one of those that are tried and those that are not", name)
+		}
+	}
+	if len(tried) != 21 {
+		t.Errorf("%d are tried: %q", len(tried), tried)
 	}
 }
