@@ -43,7 +43,7 @@ type command struct {
 func commands() []command {
 	return []command{
 		checkCommand, explainCommand, fmtCommand, planCommand, suggestCommand,
-		topCommand, keysCommand, doctorCommand,
+		topCommand, keysCommand, doctorCommand, benchCommand,
 		completionCommand,
 	}
 }

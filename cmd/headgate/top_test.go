@@ -81,6 +81,8 @@ func TestTopShowsWhatInstancesReport(t *testing.T) {
 	i.counts(10, "api", events.Refused)
 	i.counts(1, "login", events.Banned)
 	i.counts(2, "login", events.Overruled)
+
+	// A key of a client may hold anything.
 	i.publishes("api", topkeys.Key{Key: "alice", Count: 7, Since: time.Now()},
 		topkeys.Key{Key: evilKey, Count: 9, Error: 1, Since: time.Now()})
 
@@ -101,8 +103,17 @@ func TestTopShowsWhatInstancesReport(t *testing.T) {
 		shop.Keys[0].Refused.Keys[0].Key != evilKey {
 		t.Errorf("%+v", shop.Keys)
 	}
+}
 
-	// All applications that policies name are shown, and one policy alone.
+// All applications that policies name are shown, and one policy alone.
+func TestTopShowsWhatIsAskedFor(t *testing.T) {
+	s := newSystem(t, "")
+	s.publish(systemPolicies)
+	i := s.instance("shop")
+	i.counts(1, "login", events.Banned)
+	i.counts(2, "api", events.Refused)
+	i.publishes("api", topkeys.Key{Key: "alice", Count: 7, Since: time.Now()})
+
 	if got := s.tables(); len(got.Apps) != 2 || got.Apps[1].App != "web" || got.Apps[1].Reported != nil {
 		t.Errorf("%+v", got)
 	}
