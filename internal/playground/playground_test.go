@@ -180,3 +180,11 @@ func TestLeases(t *testing.T) {
 		t.Errorf("%s, refused first after %s, and the longest wait %s; want %s", got, r.first, r.wait, want)
 	}
 }
+
+// A lease that ends at the instant of a request is there for it.
+func TestLeaseEndsAtItsEnd(t *testing.T) {
+	p, faults := Play(Form{Limit: "2 concurrent ttl=10s", Requests: "steady 1/1s takes=2s", For: "8s"}, 400)
+	if len(faults) > 0 || p.Sides[0].Admitted != 8 {
+		t.Errorf("%+v, %v", p.Sides, faults)
+	}
+}
