@@ -85,7 +85,7 @@ func TestBenchRefusesWhatCannotBe(t *testing.T) {
 		"-for 61s":                     "-for: 1m1s is not within 1s to 1m",
 		"-for -1s":                     "-for: -1s is not within 1s to 1m",
 		"now":                          `"now" is no flag`,
-		"-redis redis://127.0.0.1:1":   "Redis at 127.0.0.1:1: it cannot be reached",
+		"-redis redis://127.0.0.1:1":   "the Redis at 127.0.0.1:1: it cannot be reached",
 		"-redis redis://h -prefix {a}": "-prefix: ",
 	} {
 		call(t, "", append([]string{"bench"}, strings.Fields(args)...)...).want(t, usage, want)

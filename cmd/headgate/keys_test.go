@@ -422,7 +422,7 @@ func TestRedisThatCannotBeUsedIsAnError(t *testing.T) {
 	for _, row := range []struct{ url, want string }{
 		{"", "no Redis is named: give -redis or set HEADGATE_GATEWAY_REDIS"},
 		{"postgres://:s3cret@h", "-redis: the URL of Redis begins with none of"},
-		{"redis://" + closed, "Redis at " + closed + ": it cannot be reached: dial tcp " + closed},
+		{"redis://" + closed, "the Redis at " + closed + ": it cannot be reached: dial tcp " + closed},
 		{"redis+cluster://" + closed, closed},
 		{"redis+sentinel://" + closed + "/main", closed},
 		{"redis://" + server.Addr, "the user or the password is wrong, or missing in the URL"},

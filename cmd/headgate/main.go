@@ -1,10 +1,15 @@
-// Headgate checks limits and policies, and says what they would do before they are in force.
+// Headgate checks limits and policies, says what they would do before they are in force, and looks
+// after a running system.
 //
 //	headgate check limits.yaml              every mistake, and what can never match
 //	headgate explain "100/1m burst=20"      a limit in words, as a table and as a drawing
 //	headgate fmt -w limits.yaml             policies in one form
 //	headgate plan -policies limits.yaml access.log
 //	headgate suggest -touch 0.1% access.log
+//	headgate top                            who is refused now, by a Redis
+//	headgate keys peek -policy api alice    what is left for a key
+//	headgate doctor                         whether a Redis suits
+//	headgate bench                          whether it is fast enough
 //
 // See help, and help with the name of a command.
 package main

@@ -84,7 +84,7 @@ func (r *redisFlags) connect(ctx context.Context) (redis.UniversalClient, error)
 	client := redis.NewUniversalClient(o)
 	if err := reach(ctx, client); err != nil {
 		client.Close()
-		return nil, fmt.Errorf("Redis at %s: %w", strings.Join(o.Addrs, ", "), explained(err))
+		return nil, fmt.Errorf("the Redis at %s: %w", strings.Join(o.Addrs, ", "), explained(err))
 	}
 	return client, nil
 }
