@@ -83,10 +83,8 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 		switch {
 		case s.rare.read().fixed:
 			cost = s.rare.read().fixedCost
-		case rule.Cost != nil && verb != core.Reset:
-			cost = rule.Cost(r)
-		case rule.Charge != nil && verb != core.Reset:
-			cost = charge(s, rule, r)
+		case rule.priced && verb != core.Reset:
+			cost = priceOf(s, rule, r)
 		}
 
 		t := rule.terms
@@ -101,6 +99,14 @@ func (s *step) addRequestFrom(verb core.Verb, rules []*activeRule, i int, r core
 		}
 	}
 	return at, nil, nil
+}
+
+// priceOf returns what a request costs under a rule with a Cost or a Charge.
+func priceOf(s *step, rule *activeRule, r core.Request) int64 {
+	if rule.Cost != nil {
+		return rule.Cost(r)
+	}
+	return charge(s, rule, r)
 }
 
 // charge returns what a request is charged under a rule with a Charge.

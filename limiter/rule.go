@@ -203,6 +203,12 @@ func (r *Rule) checkCharge() (errs []error) {
 	return errs
 }
 
+// isPriced reports whether the rule says what a request costs.
+func (r *Rule) isPriced() bool { return r.Cost != nil || r.Charge != nil }
+
+// corrects reports whether the rule may give units back, or settle by the answer.
+func (r *Rule) corrects() bool { return r.RefundIf != nil || r.Charge != nil }
+
 func nameIsValid(s string) bool {
 	if s == "" || len(s) > maxName || s[0] < 'a' || s[0] > 'z' {
 		return false

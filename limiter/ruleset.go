@@ -45,6 +45,7 @@ type activeRule struct {
 	index       int
 	failureMode FailureMode // never FailDefault
 	minTTL      time.Duration
+	priced      bool // it has a Cost or a Charge
 	terms       *terms
 	keys        *telling.Keys
 	tally       *telling.Tally     // nil if Config.Top is 0
@@ -86,13 +87,12 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 		}
 
 		t := newTerms(&r, r.Limit)
-		set.rules[i] = &activeRule{Rule: r, index: i, terms: t, minTTL: f.minTTL,
+		set.rules[i] = &activeRule{Rule: r, index: i, terms: t, minTTL: f.minTTL, priced: r.isPriced(),
 			keys: &telling.Keys{Rule: r.Name, Func: r.Key}}
 		set.mayWait = set.mayWait || r.OnLimit.MaxWait() > 0
-		set.refunds = set.refunds || r.RefundIf != nil || r.Charge != nil
+		set.refunds = set.refunds || r.corrects()
 		set.warns = set.warns || r.Warn > 0
-		set.plain = set.plain && r.Access == nil && r.Override == nil && !r.CostAtMost && !t.windowed && !t.leased &&
-			!r.isPartial()
+		set.plain = set.plain && r.isPlain(t)
 
 		// Take and Wait are given keys; an adapter finds this out when it is made.
 		if r.Key == nil {
@@ -107,6 +107,11 @@ func newRuleSet(rules []Rule, name string, f *fallbacks) (*ruleSet, error) {
 	set.shown, set.policy = len(policy), strings.Join(policy, ", ")
 	f.resolve(set)
 	return set, errors.Join(errs...)
+}
+
+// isPlain reports whether a key and a cost are all that there is to a request under the rule.
+func (r *Rule) isPlain(t *terms) bool {
+	return r.Access == nil && r.Override == nil && !r.CostAtMost && !t.windowed && !t.leased && !r.isPartial()
 }
 
 // isPartial reports whether the rule is in force for some keys, and in Shadow for others.
@@ -124,7 +129,7 @@ func (a *activeRule) addShadow() {
 	t := newTerms(&r, r.Limit)
 	t.mark = a.terms.mark
 	a.shadow = &activeRule{Rule: r, index: a.index, failureMode: a.failureMode, minTTL: a.minTTL, terms: t,
-		keys: a.keys, tally: a.tally, counter: a.counter}
+		priced: a.priced, keys: a.keys, tally: a.tally, counter: a.counter}
 }
 
 // forKey returns the rule as it is for the key: in force or in Shadow.

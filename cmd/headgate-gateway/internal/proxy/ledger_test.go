@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -104,7 +105,9 @@ type ledgerModel struct{ read sync.Map }
 
 func (m *ledgerModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var asked struct{ Call call }
-	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+	// A server notices that its client has left once it has read the whole body.
+	text, err := io.ReadAll(r.Body)
+	if err = errors.Join(err, json.Unmarshal(text, &asked)); err != nil {
 		w.WriteHeader(http.StatusTeapot)
 		return
 	}
@@ -172,13 +175,7 @@ func (m *ledgerModel) ask(ctx context.Context, gateway, id string, c call) error
 	}
 
 	if c.Way == leavesBefore {
-		// The client leaves when the model has the request.
-		go func() {
-			for _, has := m.read.Load(id); !has && ctx.Err() == nil; _, has = m.read.Load(id) {
-				time.Sleep(time.Millisecond)
-			}
-			leave()
-		}()
+		go m.leaveEarly(ctx, id, leave)
 	}
 	res, err := http.DefaultClient.Do(r)
 	if c.Way == leavesBefore && errors.Is(err, context.Canceled) {
@@ -190,29 +187,39 @@ func (m *ledgerModel) ask(ctx context.Context, gateway, id string, c call) error
 	defer res.Body.Close()
 
 	want := map[int]int{refusing: 429, failing: 500, closed: 502}[c.Way]
-	if want == 0 {
-		want = 200
-	}
-	if res.StatusCode != want {
+	if want = cmp.Or(want, 200); res.StatusCode != want {
 		return fmt.Errorf("%+v: answered with %d", c, res.StatusCode)
 	}
+	return m.readAnswer(res.Body, id, c)
+}
 
+// leaveEarly leaves when the model has the request.
+func (m *ledgerModel) leaveEarly(ctx context.Context, id string, leave func()) {
+	for _, has := m.read.Load(id); !has && ctx.Err() == nil; _, has = m.read.Load(id) {
+		time.Sleep(time.Millisecond)
+	}
+	leave()
+}
+
+// readAnswer reads an answer as far as its client stays.
+func (m *ledgerModel) readAnswer(body io.Reader, id string, c call) error {
 	if c.Way == leaves || c.Way == breaksOff {
-		if _, err := bufio.NewReader(res.Body).ReadString('\n'); err != nil {
+		if _, err := bufio.NewReader(body).ReadString('\n'); err != nil {
 			return err
 		}
 	}
+
 	switch c.Way {
 	case leaves:
 		return nil
 	case breaksOff:
 		close(m.reader(id))
-		if _, err := io.Copy(io.Discard, res.Body); err == nil {
+		if _, err := io.Copy(io.Discard, body); err == nil {
 			return errors.New("an answer that was broken off came to its end")
 		}
 		return nil
 	}
-	_, err = io.Copy(io.Discard, res.Body)
+	_, err := io.Copy(io.Discard, body)
 	return err
 }
 
