@@ -420,7 +420,8 @@ func TestCosts(t *testing.T) {
 		"its usage": {"{usage: tokens, estimate: 50}", true, "908"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := provision(t, Config{App: "a", Policies: file(t, "limit: 1000/1h fixed-window, key: ip, cost: "+row.cost)})
+			limits := file(t, "limit: 1000/1h fixed-window, key: ip, cost: "+row.cost)
+			h := provision(t, Config{App: "a", Policies: limits})
 
 			left := ""
 			for range 2 {

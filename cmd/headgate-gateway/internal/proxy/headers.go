@@ -45,6 +45,7 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 			delete(r.Out.Header, name)
 		}
 	}
+
 	exchangeOf(r.In.Context()).keepTrailers(r, p.options.Callers, asked)
 }
 
@@ -225,6 +226,7 @@ func isLimit(name string) bool {
 func (p *Proxy) answered(res *http.Response) error {
 	x := exchangeOf(res.Request.Context())
 	httpexchange.Hide(x.writer, res.Header, p.costs.inForce().answered)
+
 	x.restore()
 	if !x.limits {
 		return nil
