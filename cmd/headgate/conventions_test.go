@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -16,6 +17,9 @@ import (
 func TestCommandsKeepTheConventions(t *testing.T) {
 	policies, log := file(t, "limits.yaml", onePolicy), file(t, "access.log", combined(20, "192.0.2.1"))
 	broken, none := file(t, "broken.yaml", someMistakes), file(t, "none.log", "")
+	running := newSystem(t, "")
+	running.publish(onePolicy)
+	server := []string{"-redis", running.url, "-prefix", running.prefix}
 	calls := map[string]struct{ good, finds []string }{
 		"check":      {[]string{policies}, []string{broken}},
 		"explain":    {[]string{"100/1m burst=20"}, nil},
@@ -23,6 +27,10 @@ func TestCommandsKeepTheConventions(t *testing.T) {
 		"plan":       {[]string{"-policies", policies, log}, []string{"-policies", policies, none}},
 		"suggest":    {[]string{log}, []string{none}},
 		"completion": {[]string{"bash"}, nil},
+		"keys":       {append(slices.Clone(server), "-limit", "100/1m", "-rule", "a", "peek", "ann"), nil},
+		"top":        {append(slices.Clone(server), "-once"), nil},
+		"bench":      {append(slices.Clone(server), "-for", "1s"), nil},
+		"doctor":     {server, nil},
 	}
 
 	var scripts []string
