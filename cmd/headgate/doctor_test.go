@@ -296,12 +296,6 @@ func inState(t *testing.T, nodes []*redistest.Server, state string) {
 	}
 }
 
-func TestDoctorFindsAClockThatIsOff(t *testing.T) {
-	server := redistest.StartClock(t, -time.Hour)
-	examination(t, "redis://"+server.Addr).want(t, "clock", levelWarn, "behind that of this machine, and limits go "+
-		"by it")
-}
-
 func TestDistanceIsJudgedByTheTimeOfACall(t *testing.T) {
 	const ms = time.Millisecond
 	for middle, want := range map[time.Duration]string{
