@@ -42,6 +42,10 @@ type Bindings struct {
 
 	// APIKeyHeader is the header that "api-key" reads; "" means "X-Api-Key".
 	APIKeyHeader string
+
+	// beside, unless nil, returns the overrides that a follower keeps beside the policy of the
+	// name, or nil if it has none.
+	beside func(policy string) *table
 }
 
 // Validate returns what is wrong with the bindings, or nil.

@@ -317,8 +317,8 @@ func checkFits(p *Policy, units int64, field, name string, mistake func(field st
 	}
 
 	// Keys may be secrets, and are many: one mistake is for all.
-	for _, l := range p.Overrides {
-		if l.Validate() == nil && units > l.Capacity() {
+	for _, o := range p.Overrides {
+		if o.Limit.Validate() == nil && units > o.Limit.Capacity() {
 			mistake(field, fmt.Errorf("%s%d is more than a limit of a single key ever has", name, units))
 			return
 		}

@@ -22,7 +22,8 @@ func full(t testing.TB) policy.Policy {
 		Name: "login", Description: "slow\n<down>: #guessing", Apps: []string{"shop", "off", "1e3"},
 		Limit: limit(t, "5/1m sliding-log"), Key: "ip+header:X-Tenant",
 		Plans: map[string]core.Limit{"pro": limit(t, "9/1m sliding-log")}, PlanBy: "claim",
-		Overrides: map[string]core.Limit{"carol": limit(t, "7/1m sliding-log")},
+		Overrides: map[string]policy.Override{"carol": {Limit: limit(t, "7/1m sliding-log")},
+			"dave": {limit(t, "8/1m sliding-log"), time.Date(2026, 12, 4, 17, 0, 0, 0, time.UTC)}},
 		Access: policy.Access{
 			Allow:      policy.Callers{Networks: []string{"192.0.2.7"}, Keys: []string{"carol"}},
 			Deny:       policy.Callers{Networks: []string{"192.0.2.0/24"}, Keys: []string{"mallory"}},
@@ -77,7 +78,11 @@ const fullJSON = `{
       },
       "plan_by": "claim",
       "overrides": {
-        "carol": "7/1m sliding-log"
+        "carol": "7/1m sliding-log",
+        "dave": {
+          "limit": "8/1m sliding-log",
+          "until": "2026-12-04T17:00:00Z"
+        }
       },
       "cost": 2,
       "refund": [

@@ -56,7 +56,9 @@ func (p *Policy) Doubts() []*FieldError {
 	// Those of a single recipe are checked by Validate, and cause no doubt.
 	parts, _ := parseRecipe(p.Key)
 	for i, key := range slices.Sorted(maps.Keys(p.Overrides)) {
-		mistake(OverrideField(p.Key, key, i), doubtJoinedKey(parts, key))
+		if _, isPrefix := OverriddenPrefix(key); !isPrefix {
+			mistake(OverrideField(p.Key, key, i), doubtJoinedKey(parts, key))
+		}
 	}
 
 	for _, list := range []struct {

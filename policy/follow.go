@@ -57,6 +57,7 @@ type Follower struct {
 	reportAt time.Time         // when the next report is due
 	partial  bool              // single policies may be left out, as the source is told of it
 	before   map[string]Policy // that are in force, by name; see choice.before
+	beside   *beside           // the overrides beside them
 
 	mu    sync.Mutex
 	state state // guarded by mu
@@ -82,6 +83,11 @@ type Follower struct {
 // switched off, or is no longer for the application. A start takes earlier versions from
 // Options.LastGood. Without that file, as at the first start of an instance, such a policy is not
 // applied at all: its limit does not hold. [Status.LeftOut] and the log have them.
+//
+// The overrides of an [OverrideSource] are in force beside its policies. Those that cannot be read
+// or that their policy cannot have are left out, each alone, as [Status.Overrides] says.
+// Options.LastGood does not hold them: an instance that starts while the source is away has none
+// of them until the source is back.
 func Follow(
 	ctx context.Context, l *limiter.Limiter, app string, bindings Bindings, source Source, o Options,
 ) (*Follower, error) {
@@ -102,6 +108,8 @@ func Follow(
 		wakeup: make(chan struct{}, 1),
 	}
 	_, f.partial = source.(Reporter)
+	f.beside = newBeside(f, source)
+	f.bindings.beside = f.beside.table
 	if err := f.start(ctx); err != nil {
 		return nil, err
 	}
@@ -227,20 +235,26 @@ func (f *Follower) check(ctx context.Context) {
 	switch {
 	case errors.Is(err, ErrUnchanged):
 		f.sourceAnswered()
+		f.beside.follow(ctx, nil)
 	case errors.As(err, &bad):
 		// Its version counts as seen, so that it is not read and refused again at every poll.
 		f.seen = bad.Version
 		f.sourceAnswered()
 		f.refuse(bad)
+		f.beside.follow(ctx, nil)
 	case err != nil:
 		f.sourceFailed(err)
 		return
 	default:
 		f.seen = s.Version
 		f.sourceAnswered()
+
+		// A new policy has its overrides from its first request on.
+		f.beside.follow(ctx, s.Policies.For(f.app))
 		f.apply(s)
 	}
 
+	f.beside.bind()
 	f.report(ctx)
 }
 
@@ -288,21 +302,10 @@ func guard(function string, err *error) {
 
 func (f *Follower) enforce(s Snapshot) (err error) {
 	defer guard("a function that adapts or binds policies", &err)
-	set, err := f.adapt(s.Policies)
+	compiled, left, err := putRules(f, s)
 	if err != nil {
 		return err
 	}
-
-	put := f.setAll
-	if f.partial {
-		put = f.setUsable
-	}
-	compiled, left, err := put(set.For(f.app))
-	if err != nil {
-		return err
-	}
-
-	f.before = byName(compiled.policies)
 
 	// The report of the new version is due at once.
 	f.mu.Lock()
@@ -316,6 +319,31 @@ func (f *Follower) enforce(s Snapshot) (err error) {
 	f.tellLeftOut(s.Version, n, left, leftBefore)
 	f.warn(s, before)
 	return nil
+}
+
+// putRules sets the rules of a snapshot.
+func putRules(f *Follower, s Snapshot) (*Compiled, []LeftOut, error) {
+	set, err := f.adapt(s.Policies)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	set = set.For(f.app)
+	put := f.setAll
+	if f.partial {
+		put = f.setUsable
+	}
+	compiled, left, err := put(set)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	f.before = byName(compiled.policies)
+	f.beside.snapshot, f.beside.bound = s, map[string]bool{}
+	for name := range f.beside.tables {
+		f.beside.bound[name] = true
+	}
+	return compiled, left, nil
 }
 
 // adapt returns the policies that Options.Adapt has left. A policy that is not valid is
@@ -392,7 +420,8 @@ func (f *Follower) report(ctx context.Context) {
 	defer cancel()
 	err := r.Report(ctx, Instance{ID: f.id, Process: f.process, App: f.app, Version: s.Version, Refused: s.Refused,
 		Error: reason(s.RefusedErr), Store: storeMode(f.limiter), Can: reported(&f.bindings),
-		LeftOut: s.LeftOut[:min(len(s.LeftOut), maxLeftOut)], MoreLeftOut: max(0, len(s.LeftOut)-maxLeftOut)})
+		LeftOut: s.LeftOut[:min(len(s.LeftOut), maxLeftOut)], MoreLeftOut: max(0, len(s.LeftOut)-maxLeftOut),
+		Overrides: s.Overrides.Version, OverridesLeftOut: s.Overrides.LeftOut})
 
 	// A report that has failed is not repeated sooner: polls are frequent, and each would wait for
 	// one more call that fails.
@@ -439,6 +468,10 @@ type Status struct {
 	// LeftOut are the policies of Version that are not in force as they were published, and no
 	// others; see [Follow].
 	LeftOut []LeftOut
+
+	// Overrides is the state of the overrides beside the policies. The zero value stands for a
+	// source that has none.
+	Overrides OverridesStatus
 
 	// SourceErr is the error of the last poll of the source, or nil.
 	SourceErr error

@@ -93,6 +93,50 @@ func (r recipePart) checkKey(key string) error {
 	return nil
 }
 
+// checkPrefix returns why no two callers can have keys with the prefix, under recipes that are
+// joined or one alone. The error does not repeat a prefix that may be a secret.
+func checkPrefix(parts []recipePart, prefix string) error {
+	if slices.ContainsFunc(parts, recipePart.isDigest) {
+		return errors.New("the keys are digests, and callers have no prefix of a digest in common")
+	}
+
+	// A program may have keys of users that are longer.
+	const readable = 128
+	if strings.HasPrefix(prefix, digestedKey) ||
+		len(prefix) > readable && (len(parts) > 1 || parts[0].kind != "user") {
+		return fmt.Errorf("a key of more than %d bytes is counted by its digest, which has no prefix", readable)
+	}
+	if len(parts) > 1 {
+		return nil
+	}
+
+	return parts[0].checkPrefix(prefix)
+}
+
+// checkPrefix returns why no two callers can have keys with the prefix under one recipe.
+func (r recipePart) checkPrefix(prefix string) error {
+	switch r.kind {
+	case "ip":
+		return errors.New("an address has no prefix: each address, or each network as it is counted, needs an entry of its own")
+	case "host":
+		if lower := strings.ToLower(prefix); lower != prefix {
+			return notKey(prefix, "the beginning of a host", lower)
+		}
+		if strings.Trim(prefix, "abcdefghijklmnopqrstuvwxyz0123456789-_.:") != "" || prefix[0] == '.' {
+			return notKey(prefix, "the beginning of a host", "")
+		}
+	case "method":
+		if !slices.ContainsFunc(countedMethods, func(m string) bool { return strings.HasPrefix(m, prefix) }) {
+			return notKey(prefix, "the beginning of a method", "")
+		}
+	case "path":
+		if prefix[0] != '/' {
+			return notKey(prefix, "the beginning of a path", "/"+prefix)
+		}
+	}
+	return nil
+}
+
 // notKey is the mistake of a key that is not in the form in which a key function returns it.
 func notKey(key, what, meant string) error {
 	if meant == "" || meant == key {
@@ -101,12 +145,15 @@ func notKey(key, what, meant string) error {
 	return fmt.Errorf("%q is not %s as it is counted; write %q", textform.Clip(key), what, textform.Clip(meant))
 }
 
+// countedMethods are the keys of keyfuncs.Method.
+var countedMethods = []string{"GET", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE", "other"}
+
 // methodKey returns the key of keyfuncs.Method for a method in any spelling.
 func methodKey(text string) string {
 	switch m := strings.ToUpper(text); {
 	case m == "HEAD":
 		return "GET"
-	case slices.Contains([]string{"GET", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}, m):
+	case slices.Contains(countedMethods, m):
 		return m
 	}
 	return "other"

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
@@ -232,7 +231,7 @@ var keyRows = []struct{ recipe, key, meant string }{
 func TestOverriddenKeysThatNoCallerHasAreRefused(t *testing.T) {
 	for _, row := range keyRows {
 		got := faultsOf(t, func(p *policy.Policy) {
-			p.Key, p.Overrides = row.recipe, map[string]core.Limit{row.key: p.Limit}
+			p.Key, p.Overrides = row.recipe, map[string]policy.Override{row.key: {Limit: p.Limit}}
 		})
 		if !isFault(got, "overrides", row.meant) {
 			t.Errorf("%s, %s: %q, want %q", row.recipe, row.key, got, row.meant)
@@ -294,7 +293,7 @@ func TestAcceptedAddressesAreKeys(t *testing.T) {
 
 func TestCompileRefusesNetworksOfAnotherSize(t *testing.T) {
 	p := valid(t, "a")
-	p.Key, p.Overrides = "ip", map[string]core.Limit{"2001:db8::/48": p.Limit}
+	p.Key, p.Overrides = "ip", map[string]policy.Override{"2001:db8::/48": {Limit: p.Limit}}
 	const want = `policy "a": overrides.2001:db8::/48: "2001:db8::/48" is not a network as it is counted: that of an IPv6 address has 64 bits, and none set beyond them`
 	_, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{})
 	wantError(t, err, want)
@@ -443,11 +442,11 @@ func TestFollowWarnsOfWhatMayNeverApply(t *testing.T) {
 		// A joined key has as many parts as its recipe, each as its own recipe makes it. The good
 		// ones are between the bad, so that the check is not of their number alone.
 		{"a joined key of one part", func(p *policy.Policy) {
-			p.Key, p.Overrides = "ip+route", map[string]core.Limit{"192.0.2.7": p.Limit}
+			p.Key, p.Overrides = "ip+route", map[string]policy.Override{"192.0.2.7": {Limit: p.Limit}}
 		}, `policy "a": overrides.192.0.2.7: the key has 1 parts, and the recipe 2; write a part for each, with "|" between them`},
 		{"a joined key", func(p *policy.Policy) {
-			p.Key, p.Overrides = "ip+route", map[string]core.Limit{`192.0.2.7|/a\|b`: p.Limit,
-				"192.0.2.8|": p.Limit, "sha256:abc": p.Limit}
+			p.Key, p.Overrides = "ip+route", map[string]policy.Override{`192.0.2.7|/a\|b`: {Limit: p.Limit},
+				"192.0.2.8|": {Limit: p.Limit}, "sha256:abc": {Limit: p.Limit}, "192.0.2.9*": {Limit: p.Limit}}
 		}, ""},
 		{"a joined key with a port", func(p *policy.Policy) {
 			p.Key, p.Access.Deny.Keys = "ip+route", []string{"192.0.2.7:80|/a"}

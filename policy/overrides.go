@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/headgate/headgate/core"
@@ -15,16 +17,19 @@ import (
 )
 
 const (
-	// MaxOverrides is the maximum number of keys of a policy that have a limit of their own.
-	// For more callers there are plans.
+	// MaxOverrides is the maximum number of entries of Policy.Overrides.
 	MaxOverrides = 64
 
-	// maxOverriddenKey is the maximum length in bytes of such a key.
+	// MaxOverridesBeside is the maximum number of overrides that an [OverrideSource] has of one
+	// policy.
+	MaxOverridesBeside = 100_000
+
+	// maxOverriddenKey is the maximum length in bytes of a key, or of a prefix with its "*".
 	maxOverriddenKey = 512
 )
 
 // checkOverrides reports what is wrong with the limits of single keys.
-func (p *Policy) checkOverrides(mistake func(field string, err error)) {
+func checkOverrides(p *Policy, mistake func(field string, err error)) {
 	switch {
 	case p.Overrides == nil:
 		return
@@ -32,8 +37,8 @@ func (p *Policy) checkOverrides(mistake func(field string, err error)) {
 		mistake("overrides", errors.New("the table is empty"))
 		return
 	case len(p.Overrides) > MaxOverrides:
-		mistake("overrides", fmt.Errorf("%d keys are more than %d; give callers plans instead", len(p.Overrides),
-			MaxOverrides))
+		mistake("overrides", fmt.Errorf("%d keys are more than %d; give callers plans instead, or keep the keys "+
+			"beside the policies", len(p.Overrides), MaxOverrides))
 		return
 	}
 
@@ -47,19 +52,19 @@ func (p *Policy) checkOverrides(mistake func(field string, err error)) {
 	for i, key := range slices.Sorted(maps.Keys(p.Overrides)) {
 		field := OverrideField(p.Key, key, i)
 		mistake(field, p.CheckOverriddenKey(key))
-		l := p.Overrides[key]
-		if err := l.Validate(); err != nil {
+		o := p.Overrides[key]
+		if err := o.Validate(); err != nil {
 			mistake(field, err)
 			continue
 		}
-		mistake(field, p.checkBeside(&l))
+		mistake(field, p.checkBeside(&o.Limit))
 	}
 }
 
 var errGlobalKey = errors.New("all callers are counted together, so no key can have a limit of its own")
 
-// CheckOverriddenKey returns an error if Overrides cannot have the key. The error does not
-// repeat the key, which may be a secret.
+// CheckOverriddenKey returns an error if no override of the policy can have the key, which may be a
+// prefix. The error does not repeat a key that may be a secret.
 func (p *Policy) CheckOverriddenKey(key string) error {
 	parts, err := parseRecipe(p.Key)
 	switch {
@@ -71,19 +76,72 @@ func (p *Policy) CheckOverriddenKey(key string) error {
 		return fmt.Errorf("the key has %d bytes, more than %d", len(key), maxOverriddenKey)
 	case !utf8.ValidString(key):
 		return errors.New("the key is not UTF-8, so no policy can hold it")
-	case err == nil && len(parts) == 1:
+	case err != nil:
+		return nil
+	}
+
+	if prefix, ok := OverriddenPrefix(key); ok {
+		return checkPrefix(parts, prefix)
+	}
+	if len(parts) == 1 {
 		return parts[0].checkKey(key)
 	}
 	return nil
 }
 
-// LimitOf returns the limit of a key: its own one, or Limit. It knows nothing of plans, which
-// come between the two.
-func (p *Policy) LimitOf(key string) core.Limit {
-	if own, ok := p.Overrides[key]; ok {
-		return own
+// CheckOverride returns an error if a valid policy cannot have the override of the key beside it.
+func (p *Policy) CheckOverride(key string, o Override) error {
+	if err := errors.Join(p.CheckOverriddenKey(key), o.Validate()); err != nil {
+		return err
+	}
+
+	// Of joined recipes Validate only doubts the parts of a key. What is written one at a time can
+	// be refused at once.
+	parts, err := parseRecipe(p.Key)
+	if _, isPrefix := OverriddenPrefix(key); err == nil && !isPrefix {
+		err = doubtJoinedKey(parts, key)
+	}
+	if err != nil {
+		return err
+	}
+
+	if cost := p.Cost.first(); cost > o.Limit.Capacity() {
+		return fmt.Errorf("the cost %d is more than the limit %s ever has", cost, o.Limit)
+	}
+	return p.checkBeside(&o.Limit)
+}
+
+// OverriddenPrefix returns the prefix that the key of an override stands for, and false if it is a
+// key by itself. So is "*", which is the path of a request that asks about the whole server.
+func OverriddenPrefix(key string) (prefix string, ok bool) {
+	prefix, ok = strings.CutSuffix(key, "*")
+	return prefix, ok && prefix != ""
+}
+
+// LimitOf returns the limit of a key at the instant: its own one, or Limit. It knows nothing of
+// plans, which come between the two, and of what is beside the policy.
+func (p *Policy) LimitOf(key string, at time.Time) core.Limit {
+	if own, ok := p.OverrideOf(key, at); ok {
+		return own.Limit
 	}
 	return p.Limit
+}
+
+// OverrideOf returns the entry of Overrides that is in force for a key at the instant: that of the
+// key, or else that of the longest prefix. It is false if there is none.
+func (p *Policy) OverrideOf(key string, at time.Time) (o Override, ok bool) {
+	if o, ok = p.Overrides[key]; ok && !o.Ended(at) {
+		return o, true
+	}
+
+	longest := 0
+	for name, other := range p.Overrides {
+		prefix, is := OverriddenPrefix(name)
+		if is && len(prefix) > longest && strings.HasPrefix(key, prefix) && !other.Ended(at) {
+			o, longest = other, len(prefix)
+		}
+	}
+	return o, longest > 0
 }
 
 // OverrideField returns the name in a [FieldError] of the limit of a key, which is the i-th of
@@ -99,19 +157,33 @@ func OverrideField(recipe, key string, i int) string {
 // limitFunc is the function of limiter.Rule.Override.
 type limitFunc = func(ctx context.Context, key string) (core.Limit, bool, error)
 
-// withOverrides returns the function that finds the limit of a caller: that of the key before
-// that of the plan.
-func (p *Policy) withOverrides(planned limitFunc) limitFunc {
-	if p.Overrides == nil {
+// withOverrides returns the function that finds the limit of a caller: that of the key before that
+// of the plan. beside is nil if there are no overrides beside the policy.
+func withOverrides(p *Policy, beside *table, planned limitFunc) limitFunc {
+	if p.Overrides == nil && beside == nil {
 		return planned
 	}
 
 	// The rule must not change when the policy does.
-	own := maps.Clone(p.Overrides)
+	own, fits := newTable(p.Overrides), fitsBeside(p)
 	return func(ctx context.Context, key string) (core.Limit, bool, error) {
-		if limit, ok := own[key]; ok || planned == nil {
-			return limit, ok, nil
+		var at instant
+		limit, matched := own.find(key, &at)
+		if other, n := beside.find(key, &at); n > 0 && n >= matched && fits(&other) {
+			limit, matched = other, n
+		}
+		if matched > 0 || planned == nil {
+			return limit, matched > 0, nil
 		}
 		return planned(ctx, key)
+	}
+}
+
+// fitsBeside returns the function that reports whether a valid limit may stand beside that of the
+// policy, as CheckOverride says with words. What is beside a policy changes apart from it.
+func fitsBeside(p *Policy) func(*core.Limit) bool {
+	limit, cost := p.Limit, p.Cost.first()
+	return func(l *core.Limit) bool {
+		return l.Algorithm == limit.Algorithm && (l.Period == limit.Period || !l.Leased()) && cost <= l.Capacity()
 	}
 }

@@ -79,8 +79,8 @@ func TestOverridesChooseTheLimit(t *testing.T) {
 
 				// Now alice has 5 and carol 1. Alice used 3 of hers, so 2 are left; carol used her
 				// only one.
-				p.Overrides = map[string]core.Limit{"alice": limit(t, "5/24h"+algorithm),
-					"carol": limit(t, "1/24h"+algorithm)}
+				p.Overrides = map[string]policy.Override{"alice": {Limit: limit(t, "5/24h"+algorithm)},
+					"carol": {Limit: limit(t, "1/24h"+algorithm)}}
 				if err := l.SetRules(rules()); err != nil {
 					t.Fatal(err)
 				}
@@ -105,9 +105,9 @@ func TestOverridesChooseTheLimit(t *testing.T) {
 
 func TestOverridesReportEveryMistakeButNoSecret(t *testing.T) {
 	p := planned(t, "")
-	p.Overrides = map[string]core.Limit{
-		"": limit(t, "1/1s"), "a": limit(t, "1/1s fixed-window"), "b": {}, "c": limit(t, "1/1s"),
-		strings.Repeat("d", 513): limit(t, "1/1s"),
+	p.Overrides = map[string]policy.Override{
+		"": {Limit: limit(t, "1/1s")}, "a": {Limit: limit(t, "1/1s fixed-window")}, "b": {},
+		"c": {Limit: limit(t, "1/1s")}, strings.Repeat("d", 513): {Limit: limit(t, "1/1s")},
 	}
 	wantError(t, p.Validate(), strings.Join([]string{
 		`policy "api": overrides.: the key is empty`,
@@ -116,18 +116,18 @@ func TestOverridesReportEveryMistakeButNoSecret(t *testing.T) {
 		`policy "api": overrides.` + strings.Repeat("d", 100) + `…: the key has 513 bytes, more than 512`,
 	}, "\n"))
 
-	p.Overrides = map[string]core.Limit{"\xff": limit(t, "1/1s")}
+	p.Overrides = map[string]policy.Override{"\xff": {Limit: limit(t, "1/1s")}}
 	wantError(t, p.Validate(), `policy "api": overrides.`+"\xff"+`: the key is not UTF-8, so no policy can hold it`)
 
 	// An empty table is a mistake, because it looks like limits and has none.
-	p.Overrides = map[string]core.Limit{}
+	p.Overrides = map[string]policy.Override{}
 	wantError(t, p.Validate(), `policy "api": overrides: the table is empty`)
 
 	// One key more than the 64 allowed, then exactly 64.
 	for i := range policy.MaxOverrides + 1 {
-		p.Overrides[fmt.Sprint(i)] = limit(t, "1/1s")
+		p.Overrides[fmt.Sprint(i)] = policy.Override{Limit: limit(t, "1/1s")}
 	}
-	wantError(t, p.Validate(), `policy "api": overrides: 65 keys are more than 64; give callers plans instead`)
+	wantError(t, p.Validate(), `policy "api": overrides: 65 keys are more than 64; give callers plans instead, or keep the keys beside the policies`)
 
 	delete(p.Overrides, "0")
 	wantError(t, p.Validate(), "")
@@ -157,9 +157,9 @@ func TestOverridesReportEveryMistakeButNoSecret(t *testing.T) {
 func TestOverridesTakeNoMemoryForARequest(t *testing.T) {
 	// The table is full, so a lookup that copied or sorted it would show.
 	p := valid(t, "api")
-	p.Key, p.Overrides = "user", map[string]core.Limit{}
+	p.Key, p.Overrides = "user", map[string]policy.Override{}
 	for i := range policy.MaxOverrides {
-		p.Overrides[fmt.Sprintf("user:%d", i)] = limit(t, fmt.Sprintf("%d/1m", i+1000000))
+		p.Overrides[fmt.Sprintf("user:%d", i)] = policy.Override{Limit: limit(t, fmt.Sprintf("%d/1m", i+1000000))}
 	}
 
 	compiled, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{User: keyfuncs.UserID(userOf)})

@@ -84,8 +84,12 @@ func (p *Policy) planNames() []string { return slices.Sorted(maps.Keys(p.Plans))
 // override returns the function that finds the limit of a caller, or nil for a policy without
 // plans and limits of single keys.
 func (p *Policy) override(b *Bindings) (limitFunc, error) {
+	var beside *table
+	if b.beside != nil {
+		beside = b.beside(p.Name)
+	}
 	if p.Plans == nil {
-		return p.withOverrides(nil), nil
+		return withOverrides(p, beside, nil), nil
 	}
 
 	planOf := b.Plans[p.PlanBy]
@@ -94,7 +98,7 @@ func (p *Policy) override(b *Bindings) (limitFunc, error) {
 	}
 
 	plans := maps.Clone(p.Plans)
-	return p.withOverrides(func(ctx context.Context, key string) (core.Limit, bool, error) {
+	return withOverrides(p, beside, func(ctx context.Context, key string) (core.Limit, bool, error) {
 		plan, err := planOf(ctx, key)
 		if err != nil || plan == "" {
 			return core.Limit{}, false, err

@@ -75,10 +75,16 @@ type Policy struct {
 	// written as the policy counts it: under "ip" it is an IPv4 address or an IPv6 network, such
 	// as "2001:db8::/64", under "host" and "method" what keyfuncs.Host and keyfuncs.Method
 	// return, and under "api-key", "basic-auth", "header:NAME" and "cookie:NAME" it is a digest,
-	// as keyfuncs.Digest returns it. A key that no caller can have is a mistake. All have the
-	// algorithm of Limit, and a concurrency limit its ttl too, so used units stay used when the
-	// limit of a key changes. There are at most MaxOverrides.
-	Overrides map[string]core.Limit `json:"overrides,omitempty" yaml:"overrides,omitempty"`
+	// as keyfuncs.Digest returns it. A key that no caller can have is a mistake.
+	//
+	// A key that ends in "*", as in "acme:*", stands for all keys with that prefix. Addresses and
+	// digests have none. The entry of the key itself comes before those of prefixes, and the
+	// longest prefix before shorter ones. An entry that has ended counts as missing.
+	//
+	// All have the algorithm of Limit, and a concurrency limit its ttl too, so used units stay
+	// used when the limit of a key changes. There are at most MaxOverrides. An [OverrideSource]
+	// has more beside the policies.
+	Overrides map[string]Override `json:"overrides,omitempty" yaml:"overrides,omitempty"`
 
 	// Cost is how many units a request takes; the zero value means 1. One that is more than Limit,
 	// a plan or an override ever has is a mistake. Limits that the answer settles need a debt,

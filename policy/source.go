@@ -42,6 +42,49 @@ type Reporter interface {
 	Report(ctx context.Context, i Instance) error
 }
 
+// OverrideSource is a [Source] that also has overrides beside its policies: up to
+// MaxOverridesBeside of each, which are changed one at a time and are no part of a [Snapshot]. A
+// follower puts them in force within a second after a notification, and reads what it has missed
+// at its next poll.
+type OverrideSource interface {
+	// OverrideChanges returns what has changed since the version known, "" for a caller that
+	// knows nothing. The version is empty if the source has no overrides of any policy.
+	OverrideChanges(ctx context.Context, known string) (OverrideChanges, error)
+
+	// ReadOverrides passes all overrides of a policy to add, in pieces and in any order. It bounds
+	// each of its calls by itself, and returns soon after ctx ends. Changes that are made
+	// meanwhile may be among them or not, and are in a later OverrideChanges.
+	ReadOverrides(ctx context.Context, policy string, add func([]OverrideChange)) error
+}
+
+// OverrideChanges are what has changed beside the policies of an [OverrideSource].
+type OverrideChanges struct {
+	// Version is that of the overrides after the changes. It is only compared for equality.
+	Version string
+
+	// Changes are in order.
+	Changes []OverrideChange
+
+	// Missed says that the source does not have all changes any more. Then Stale names the
+	// policies whose overrides have to be read as a whole, and Same those whose overrides are as
+	// they were. Other policies have none.
+	Missed      bool
+	Stale, Same []string
+}
+
+// OverrideChange is a change of one override beside a policy.
+type OverrideChange struct {
+	Policy string
+
+	// Key is a key or a prefix, as in Policy.Overrides. "" is all keys of the policy, whose
+	// overrides are removed; Text is empty then.
+	Key string
+
+	// Text is what [ParseOverride] reads, or "" if the override is removed. A source that others
+	// can write to passes on whatever they have written.
+	Text string
+}
+
 var (
 	// ErrUnchanged is returned by Source.Load if the version equals known.
 	ErrUnchanged = errors.New("policy: nothing has changed")
@@ -82,6 +125,11 @@ type Instance struct {
 	// Can says what the program lets policies use. nil means that it is not known, as of an
 	// instance of a version before.
 	Can *Abilities `json:"can,omitempty"`
+
+	// Overrides is the version of the overrides beside the policies that the instance has in
+	// force, or "". OverridesLeftOut is how many of them it cannot put in force.
+	Overrides        string `json:"overrides,omitempty"`
+	OverridesLeftOut int    `json:"overrides_left_out,omitempty"`
 
 	// Store says what decides now, as [events.Mode] does: "store", or "local", "open" or
 	// "closed" while the store or some part of it is bypassed. "" means that it is not known.

@@ -163,7 +163,7 @@ func TestCostsAndAnswersAreChecked(t *testing.T) {
 		}, "cost", `6 is more than the limit 5/1m of the plan "free" ever has`},
 		{func(p *policy.Policy) {
 			p.Key, p.Limit, p.Cost.Units = "user", limit(t, "9/1m"), 6
-			p.Overrides = map[string]core.Limit{"a": limit(t, "5/1m"), "b": limit(t, "4/1m")}
+			p.Overrides = map[string]policy.Override{"a": {Limit: limit(t, "5/1m")}, "b": {Limit: limit(t, "4/1m")}}
 		}, "cost", "6 is more than a limit of a single key ever has"},
 		{func(p *policy.Policy) { p.Refund, p.CountOnly = policy.Statuses{"304"}, policy.Statuses{"401"} },
 			"count_only", "refund says already which answers give the units back; write one of both"},

@@ -40,7 +40,7 @@ func (p *Policy) faults() []*FieldError {
 	checkCost(p, mistake)
 	checkAnswers(p, mistake)
 	p.checkPlans(mistake)
-	p.checkOverrides(mistake)
+	checkOverrides(p, mistake)
 
 	_, err := parseRecipe(p.Key)
 	mistake("key", err)

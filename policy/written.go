@@ -17,38 +17,39 @@ import (
 // fields are texts where those of [Policy] are values, so that all mistakes can be reported and
 // not only the first.
 type Written struct {
-	Name         string            `json:"name"`
-	Description  string            `json:"description,omitempty"`
-	Apps         []string          `json:"apps"`
-	Limit        string            `json:"limit"`
-	Plans        map[string]string `json:"plans,omitempty"`
-	PlanBy       string            `json:"plan_by,omitempty"`
-	Overrides    map[string]string `json:"overrides,omitempty"`
-	Cost         Cost              `json:"cost,omitzero"`
-	Refund       Statuses          `json:"refund,omitempty"`
-	CountOnly    Statuses          `json:"count_only,omitempty"`
-	Key          string            `json:"key"`
-	Match        Match             `json:"match,omitzero"`
-	Access       Access            `json:"access,omitzero"`
-	OnLimit      string            `json:"on_limit,omitempty"`
-	Enforce      string            `json:"enforce,omitempty"`
-	Warn         string            `json:"warn,omitempty"`
-	Ban          BanText           `json:"ban,omitempty"`
-	OnStoreError string            `json:"on_store_error,omitempty"`
-	Mode         string            `json:"mode,omitempty"`
-	Priority     int               `json:"priority,omitempty"`
-	Version      int64             `json:"version,omitempty"`
-	CreatedBy    string            `json:"created_by,omitempty"`
-	CreatedAt    string            `json:"created_at,omitempty"`
-	UpdatedBy    string            `json:"updated_by,omitempty"`
-	UpdatedAt    string            `json:"updated_at,omitempty"`
+	Name         string                  `json:"name"`
+	Description  string                  `json:"description,omitempty"`
+	Apps         []string                `json:"apps"`
+	Limit        string                  `json:"limit"`
+	Plans        map[string]string       `json:"plans,omitempty"`
+	PlanBy       string                  `json:"plan_by,omitempty"`
+	Overrides    map[string]OverrideText `json:"overrides,omitempty"`
+	Cost         Cost                    `json:"cost,omitzero"`
+	Refund       Statuses                `json:"refund,omitempty"`
+	CountOnly    Statuses                `json:"count_only,omitempty"`
+	Key          string                  `json:"key"`
+	Match        Match                   `json:"match,omitzero"`
+	Access       Access                  `json:"access,omitzero"`
+	OnLimit      string                  `json:"on_limit,omitempty"`
+	Enforce      string                  `json:"enforce,omitempty"`
+	Warn         string                  `json:"warn,omitempty"`
+	Ban          BanText                 `json:"ban,omitempty"`
+	OnStoreError string                  `json:"on_store_error,omitempty"`
+	Mode         string                  `json:"mode,omitempty"`
+	Priority     int                     `json:"priority,omitempty"`
+	Version      int64                   `json:"version,omitempty"`
+	CreatedBy    string                  `json:"created_by,omitempty"`
+	CreatedAt    string                  `json:"created_at,omitempty"`
+	UpdatedBy    string                  `json:"updated_by,omitempty"`
+	UpdatedAt    string                  `json:"updated_at,omitempty"`
 }
 
 // WrittenOf returns the written form of a valid policy.
 func WrittenOf(p *Policy) Written {
 	w := Written{
 		Name: p.Name, Description: p.Description, Apps: p.Apps,
-		Limit: p.Limit.String(), Plans: textsOf(p.Plans), PlanBy: p.PlanBy, Overrides: textsOf(p.Overrides), Key: p.Key,
+		Limit: p.Limit.String(), Plans: textsOf(p.Plans), PlanBy: p.PlanBy,
+		Overrides: overrideTexts(p.Overrides), Key: p.Key,
 		Cost: p.Cost, Refund: p.Refund, CountOnly: p.CountOnly,
 		OnLimit: p.OnLimit, Ban: BanText(p.Ban.String()), OnStoreError: p.OnStoreError,
 		Priority: p.Priority, Version: p.Version,
@@ -96,10 +97,10 @@ func (w *Written) Policy() (Policy, error) {
 	var err error
 	p.Limit, err = core.ParseLimit(w.Limit)
 	mistake("limit", err)
-	p.Plans = readLimits(w.Plans, func(name string, _ int, err error) {
+	p.Plans = readLimits(w.Plans, func(name string, err error) {
 		mistake("plans."+textform.Clip(name), err)
 	})
-	p.Overrides = readLimits(w.Overrides, func(key string, i int, err error) {
+	p.Overrides = readOverrides(w.Overrides, func(key string, i int, err error) {
 		mistake(OverrideField(w.Key, key, i), err)
 	})
 	mistake("enforce", p.Enforce.UnmarshalText([]byte(w.Enforce)))
@@ -132,18 +133,44 @@ func textsOf(limits map[string]core.Limit) map[string]string {
 	return texts
 }
 
-// readLimits reads the texts of limits, and notes the mistakes in the i-th by name.
-func readLimits(texts map[string]string, mistake func(name string, i int, err error)) map[string]core.Limit {
+// readLimits reads the texts of limits, and notes the mistakes by name.
+func readLimits(texts map[string]string, mistake func(name string, err error)) map[string]core.Limit {
 	if texts == nil {
 		return nil
 	}
 	limits := make(map[string]core.Limit, len(texts))
-	for i, name := range slices.Sorted(maps.Keys(texts)) {
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		var err error
 		limits[name], err = core.ParseLimit(texts[name])
-		mistake(name, i, err)
+		mistake(name, err)
 	}
 	return limits
+}
+
+// overrideTexts returns the texts of overrides, or nil for none.
+func overrideTexts(overrides map[string]Override) map[string]OverrideText {
+	if len(overrides) == 0 {
+		return nil
+	}
+	texts := make(map[string]OverrideText, len(overrides))
+	for key, o := range overrides {
+		texts[key] = OverrideText(o.String())
+	}
+	return texts
+}
+
+// readOverrides reads the texts of overrides, and notes the mistakes in the i-th by its key.
+func readOverrides(texts map[string]OverrideText, mistake func(key string, i int, err error)) map[string]Override {
+	if texts == nil {
+		return nil
+	}
+	overrides := make(map[string]Override, len(texts))
+	for i, key := range slices.Sorted(maps.Keys(texts)) {
+		var err error
+		overrides[key], err = ParseOverride(string(texts[key]))
+		mistake(key, i, err)
+	}
+	return overrides
 }
 
 // checkTime refuses times that RFC 3339 cannot express.

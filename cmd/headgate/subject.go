@@ -223,7 +223,7 @@ func keyOf(p *policy.Policy, rule limiter.Rule, typed string) (string, error) {
 		return "", err
 	}
 	with := *p
-	with.Overrides = map[string]core.Limit{key: p.Limit}
+	with.Overrides = map[string]policy.Override{key: {Limit: p.Limit}}
 	for _, doubt := range with.Doubts() {
 		if strings.HasPrefix(doubt.Field, "overrides") {
 			return "", doubt.Err

@@ -80,3 +80,23 @@ func ExampleSource_Publish() {
 	defer follower.Close()
 	fmt.Println(version, l.RuleNames())
 }
+
+// One customer gets more until an instant, and another loses what it had. The set of policies is
+// not published again.
+func ExampleSource_PublishOverrides() {
+	ctx := context.Background()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", ContextTimeoutEnabled: true})
+	defer client.Close()
+	source, err := redissource.New(client, redissource.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	err = source.PublishOverrides(ctx, redissource.OverrideBatch{Changes: []policy.OverrideChange{
+		{Policy: "api", Key: "initech", Text: "9000/1h until 2026-12-04T17:00:00Z"},
+		{Policy: "api", Key: "acme:old"}, // takes one away
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
@@ -24,9 +25,10 @@ type countView struct {
 }
 
 func countOf(d core.Decision, p policy.Policy, key string) countView {
-	_, own := p.Overrides[key]
+	now := time.Now()
+	_, own := p.OverrideOf(key, now)
 	v := countView{d.Allowed, d.Banned, d.Remaining, d.RetryAfter.Milliseconds(), d.ResetAfter.Milliseconds(),
-		p.LimitOf(key).String(), own}
+		p.LimitOf(key, now).String(), own}
 	if d.RetryAfter == core.Never {
 		v.RetryAfter = -1
 	}

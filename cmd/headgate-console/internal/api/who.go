@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 )
@@ -129,9 +128,9 @@ func (c *call) limitKey() error {
 	}
 
 	return c.change(&in, &in.Version, &in.Comment, func(a service.Actor, version int64) (policy.Policy, error) {
-		var own *core.Limit
+		var own *policy.Override
 		if in.Limit != noLimit {
-			l, err := core.ParseLimit(in.Limit)
+			l, err := policy.ParseOverride(in.Limit)
 			if err != nil {
 				return policy.Policy{}, invalid(fault{Field: "limit", Message: err.Error()})
 			}

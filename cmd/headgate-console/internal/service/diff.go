@@ -1,6 +1,7 @@
 package service
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -105,7 +106,7 @@ func plansText(p *policy.Policy) string { return limitsText(p.Plans) }
 
 func overridesText(p *policy.Policy) string { return limitsText(p.Overrides) }
 
-func limitsText(limits map[string]core.Limit) string {
+func limitsText[L fmt.Stringer](limits map[string]L) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		parts = append(parts, name+": "+limits[name].String())

@@ -187,6 +187,8 @@ func alterValue(t *testing.T, v reflect.Value) {
 		*x = map[string]core.Limit{"x": core.MustParseLimit("1/1s")}
 	case *map[string]policy.Price:
 		*x = map[string]policy.Price{"*": {Input: "1", Output: "2"}}
+	case *map[string]policy.Override:
+		*x = map[string]policy.Override{"x": {Limit: core.MustParseLimit("1/1s")}}
 	case *policy.Callers:
 		x.Networks, x.Keys = append(x.Networks, "192.0.2.1"), append(x.Keys, "x")
 	case *bool:

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
@@ -120,7 +119,7 @@ func (s *Service) AllowKey(
 // LimitKey is [Service.AllowKey] for a limit of its own that the key gets under the policy, in
 // place of the one that it had. A nil limit takes the key's own limit away.
 func (s *Service) LimitKey(
-	ctx context.Context, a Actor, name, key string, limit *core.Limit, version int64,
+	ctx context.Context, a Actor, name, key string, limit *policy.Override, version int64,
 ) (saved policy.Policy, err error) {
 	note := "a key has a limit of its own"
 	if limit == nil {
@@ -133,7 +132,7 @@ func (s *Service) LimitKey(
 
 // WithKeyLimit returns a valid policy as [Service.LimitKey] would make it. It does not change
 // the one that it is given. Its errors name the fields "key" and "limit".
-func WithKeyLimit(p policy.Policy, key string, limit *core.Limit) (policy.Policy, error) {
+func WithKeyLimit(p policy.Policy, key string, limit *policy.Override) (policy.Policy, error) {
 	own := maps.Clone(p.Overrides)
 	if limit == nil {
 		delete(own, key)
@@ -144,12 +143,17 @@ func WithKeyLimit(p policy.Policy, key string, limit *core.Limit) (policy.Policy
 		return p, nil
 	}
 
+	// A caller may be named so that the entry would be about others.
+	if _, ok := policy.OverriddenPrefix(key); ok {
+		return p, invalid("key", "it ends in *, and stands for all keys that begin with the rest; "+
+			"a single key that ends so cannot have a limit of its own")
+	}
 	if err := p.CheckOverriddenKey(key); err != nil {
 		return p, invalid("key", err.Error())
 	}
 
 	if own == nil {
-		own = map[string]core.Limit{}
+		own = map[string]policy.Override{}
 	}
 	own[key] = *limit
 	p.Overrides = own

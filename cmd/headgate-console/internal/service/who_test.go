@@ -203,21 +203,22 @@ func TestLimitKeyIsAChangeOfThePolicy(t *testing.T) {
 		ten, twenty := core.Limit{Quota: 10, Period: time.Minute}, core.Limit{Quota: 20, Period: time.Minute}
 
 		hostile := "a\x00\n<b>: \u202e"
-		saved, err := w.LimitKey(t.Context(), x.Saying("a partner"), "p", hostile, &ten, 1)
+		saved, err := w.LimitKey(t.Context(), x.Saying("a partner"), "p", hostile, &policy.Override{Limit: ten}, 1)
 		w.must(err)
-		if saved.Version != 2 || saved.LimitOf(hostile) != ten || saved.LimitOf("another") != p.Limit {
+		now := time.Now()
+		if saved.Version != 2 || saved.LimitOf(hostile, now) != ten || saved.LimitOf("another", now) != p.Limit {
 			t.Errorf("%+v", saved)
 		}
 
 		// It has the conflicts of an edit.
-		_, err = w.LimitKey(t.Context(), x, "p", "bob", &ten, 1)
+		_, err = w.LimitKey(t.Context(), x, "p", "bob", &policy.Override{Limit: ten}, 1)
 		wantConflict(t, "an old version", err, 1, 2)
 
 		// What is so already makes no version: neither the limit that the key has, nor none for a
 		// key without one.
-		_, err = w.LimitKey(t.Context(), x, "p", hostile, &twenty, 2)
+		_, err = w.LimitKey(t.Context(), x, "p", hostile, &policy.Override{Limit: twenty}, 2)
 		w.must(err)
-		again, err := w.LimitKey(t.Context(), x, "p", hostile, &twenty, 3)
+		again, err := w.LimitKey(t.Context(), x, "p", hostile, &policy.Override{Limit: twenty}, 3)
 		if w.must(err); again.Version != 3 {
 			t.Errorf("the limit that it has: %+v", again)
 		}
@@ -234,13 +235,14 @@ func TestLimitKeyIsAChangeOfThePolicy(t *testing.T) {
 
 		w.wantKeyChanges(x)
 		saved, err = w.Rollback(t.Context(), x, "p", 2, 4)
-		if w.must(err); saved.LimitOf(hostile) != ten {
+		if w.must(err); saved.LimitOf(hostile, time.Now()) != ten {
 			t.Errorf("after the roll-back: %+v", saved)
 		}
 
-		_, err = w.LimitKey(t.Context(), w.person("v", map[string]Role{"a": Viewer}), "p", "k", &ten, 5)
+		viewer := w.person("v", map[string]Role{"a": Viewer})
+		_, err = w.LimitKey(t.Context(), viewer, "p", "k", &policy.Override{Limit: ten}, 5)
 		wantErr(t, "a viewer", err, ErrDenied)
-		_, err = w.LimitKey(t.Context(), w.person("s", nil), "p", "k", &ten, 5)
+		_, err = w.LimitKey(t.Context(), w.person("s", nil), "p", "k", &policy.Override{Limit: ten}, 5)
 		wantErr(t, "a stranger", err, ErrNotFound)
 	})
 }
@@ -266,11 +268,11 @@ func (w *world) wantKeyChanges(x Actor) {
 func TestLimitKeyNamesTheMistake(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	p := sample("p", "a")
-	p.Key, p.Overrides = "user", map[string]core.Limit{}
+	p.Key, p.Overrides = "user", map[string]policy.Override{}
 
 	// As many limits of keys as a policy may have.
 	for i := range policy.MaxOverrides {
-		p.Overrides[fmt.Sprint("k", i)] = p.Limit
+		p.Overrides[fmt.Sprint("k", i)] = policy.Override{Limit: p.Limit}
 	}
 	w.create(p)
 
@@ -299,7 +301,7 @@ func TestLimitKeyNamesTheMistake(t *testing.T) {
 		{"a secret", "secret", "s3cret", ten, "key"},
 		{"all callers", "all", "k", ten, "key"},
 	} {
-		_, err := w.LimitKey(t.Context(), w.admin, row.name, row.key, &row.limit, 1)
+		_, err := w.LimitKey(t.Context(), w.admin, row.name, row.key, &policy.Override{Limit: row.limit}, 1)
 		wantFault(t, row.what, err, row.field)
 
 		// The mistake does not repeat a secret that was typed.

@@ -36,19 +36,26 @@ func (d *draft) setExceptions(p *policy.Policy) {
 
 // plans reads the table of plans.
 func (d *draft) plans(m mistakes) map[string]core.Limit {
-	return limitTable(m, "plans", d.Plans, "a name, a colon and a limit, such as pro: 9000/1h")
+	return limitTable(m, "plans", d.Plans, "a name, a colon and a limit, such as pro: 9000/1h", core.ParseLimit)
 }
 
 // overrides reads the table of single keys.
-func (d *draft) overrides(m mistakes) map[string]core.Limit {
-	return limitTable(m, "overrides", d.Overrides, "a key, a colon and a limit, such as user:42: 9000/1h")
+func (d *draft) overrides(m mistakes) map[string]policy.Override {
+	return limitTable(m, "overrides", d.Overrides, "a key, a colon and a limit, such as user:42: 9000/1h",
+		policy.ParseOverride)
 }
 
 // limitTable reads a table of a field, which has a name, a colon and a limit in each line. The
-// last colon counts, as keys may have some.
-func limitTable(m mistakes, field, table, form string) (limits map[string]core.Limit) {
+// last colon before an end counts, as keys may have some.
+func limitTable[L any](
+	m mistakes, field, table, form string, parse func(string) (L, error),
+) (limits map[string]L) {
 	for _, line := range lines(table) {
-		colon := strings.LastIndexByte(line, ':')
+		end := len(line)
+		if i := strings.LastIndex(line, " until "); i >= 0 && !strings.Contains(line[i+len(" until "):], " ") {
+			end = i
+		}
+		colon := strings.LastIndexByte(line[:end], ':')
 		if colon < 0 {
 			m.add(field, strconv.Quote(clip(line))+" is not "+form)
 			continue
@@ -65,7 +72,7 @@ func limitTable(m mistakes, field, table, form string) (limits map[string]core.L
 			m.add(field, clip(name)+": it is in the table twice")
 		}
 
-		l, err := core.ParseLimit(strings.TrimSpace(line[colon+1:]))
+		l, err := parse(strings.TrimSpace(line[colon+1:]))
 		if err != nil {
 			m.add(field, clip(name)+": "+err.Error())
 		}
@@ -73,7 +80,7 @@ func limitTable(m mistakes, field, table, form string) (limits map[string]core.L
 		// The entry is kept in spite of a mistake, so that the policy is checked for the others,
 		// too.
 		if limits == nil {
-			limits = map[string]core.Limit{}
+			limits = map[string]L{}
 		}
 		limits[name] = l
 	}

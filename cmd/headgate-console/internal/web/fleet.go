@@ -99,7 +99,7 @@ func (r *redisFleet) Impose(ctx context.Context, p policy.Policy, key string, sp
 
 // opOn returns an operation on a key, with the limit that instances have for the key.
 func opOn(p policy.Policy, verb core.Verb, key string) core.Op {
-	return core.Op{Verb: verb, Rule: p.Name, Key: key, Limit: p.LimitOf(key)}
+	return core.Op{Verb: verb, Rule: p.Name, Key: key, Limit: p.LimitOf(key, time.Now())}
 }
 
 func (r *redisFleet) apply(ctx context.Context, op core.Op) (core.Decision, error) {

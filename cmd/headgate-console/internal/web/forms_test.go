@@ -596,9 +596,14 @@ func TestAccountForms(t *testing.T) {
 // The form keeps the limits of single keys, whatever signs the keys hold.
 func TestFormKeepsLimitsOfSingleKeys(t *testing.T) {
 	// Colons, line ends, quotes and spaces have a meaning in the text of the form.
-	want := map[string]core.Limit{}
+	want := map[string]policy.Override{}
 	for _, key := range []string{"user:42", "2001:db8::/64", " spaces ", `"quoted"`, "a\nb", ": ", "é"} {
-		want[key] = core.Limit{Quota: 7, Period: time.Minute, Burst: 3}
+		want[key] = policy.Override{Limit: core.Limit{Quota: 7, Period: time.Minute, Burst: 3}}
+	}
+	for _, key := range []string{"acme:*", "a until b", "a until b: c"} {
+		want[key] = policy.Override{Limit: core.Limit{Quota: 7, Period: time.Minute},
+			Until: time.Date(2026, 12, 4, 17, 0, 0, 0, time.UTC)}
+		want[key+"x"] = policy.Override{Limit: core.Limit{Quota: 7, Period: time.Minute}}
 	}
 
 	var d draft

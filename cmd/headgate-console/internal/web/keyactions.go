@@ -35,12 +35,15 @@ func (k *keys) CanAllow() bool {
 }
 
 // CanLimit reports whether the actor may give the key a limit of its own.
-func (k *keys) CanLimit() bool { return k.CanReset && k.Found.CheckOverriddenKey(k.Counted) == nil }
+func (k *keys) CanLimit() bool {
+	_, isPrefix := policy.OverriddenPrefix(k.Counted)
+	return k.CanReset && !isPrefix && k.Found.CheckOverriddenKey(k.Counted) == nil
+}
 
 // Own returns the limit that the key itself has under the policy, in words, or "".
 func (k *keys) Own() string {
 	if own, ok := k.Found.Overrides[k.Counted]; ok {
-		return policy.DescribeLimit(own)
+		return policy.DescribeLimit(own.Limit)
 	}
 	return ""
 }
@@ -232,7 +235,7 @@ func askLimit(r *request, k *keys) confirmation {
 	asked := confirmation{
 		Title: "Which limit for this key?",
 		Consequences: []string{"Under " + k.Policy + " the limit of this key is now " +
-			limitWords(k.Found.LimitOf(k.Counted)) + limitSource(k, was != "") + "."},
+			limitWords(k.Found.LimitOf(k.Counted, r.Clock())) + limitSource(k, was != "") + "."},
 		Inputs: []input{{"limit", "Limit of its own", was, "as text, such as " + k.Found.Limit.String() +
 			", with the algorithm of the policy; " +
 			"empty takes its own limit away"}},
@@ -259,7 +262,8 @@ func askLimit(r *request, k *keys) confirmation {
 		Title: "Give this key a limit of its own?", Button: "Give it this limit", Comment: true,
 		Fields: []hidden{{"limit", r.field("limit")}},
 		Changes: []service.Change{{
-			Field: "key_limit", Before: limitWords(k.Found.LimitOf(k.Counted)), After: limitWords(p.LimitOf(k.Counted)),
+			Field: "key_limit", Before: limitWords(k.Found.LimitOf(k.Counted, r.Clock())),
+			After: limitWords(p.LimitOf(k.Counted, r.Clock())),
 		}},
 		Consequences: []string{"Under " + k.Policy + " it comes before the limit of a plan and that of all " +
 			"others. The units that the key has used stay used. " +
@@ -297,7 +301,7 @@ func limitSource(k *keys, own bool) string {
 func limitWords(l core.Limit) string { return l.String() + ": " + policy.DescribeLimit(l) }
 
 // readKeyLimit reads the limit of a key; nil takes away the one that it has.
-func readKeyLimit(text string, has bool) (*core.Limit, error) {
+func readKeyLimit(text string, has bool) (*policy.Override, error) {
 	if strings.TrimSpace(text) == "" {
 		if !has {
 			return nil, mistake("limit", "it is empty, and the key has no limit of its own; "+
@@ -305,7 +309,7 @@ func readKeyLimit(text string, has bool) (*core.Limit, error) {
 		}
 		return nil, nil
 	}
-	l, err := core.ParseLimit(strings.TrimSpace(text))
+	l, err := policy.ParseOverride(strings.TrimSpace(text))
 	if err != nil {
 		return nil, mistake("limit", err.Error())
 	}
@@ -392,7 +396,7 @@ func (r *request) peek(ctx context.Context, p policy.Policy, key string) (*gauge
 	if err != nil {
 		return nil, fleetErr(err)
 	}
-	return newGauge(p.LimitOf(key), d, r.Clock()), nil
+	return newGauge(p.LimitOf(key, r.Clock()), d, r.Clock()), nil
 }
 
 // typed returns what was looked for.

@@ -508,7 +508,7 @@ func TestKeyGetsALimitOfItsOwnAfterAQuestion(t *testing.T) {
 	b.post("/keys/limit", form).goes("/policies/p?done=ownlimit")
 
 	// The key has the limit as it is in bytes, whatever the form did to its line ends.
-	if p, err = w.Policy(t.Context(), w.admin, "p"); err != nil || p.LimitOf(hostile) != limit("9/1m") ||
+	if p, err = w.Policy(t.Context(), w.admin, "p"); err != nil || p.LimitOf(hostile, time.Now()) != limit("9/1m") ||
 		p.Version != 3 {
 		t.Errorf("%+v %v", p, err)
 	}
@@ -531,7 +531,7 @@ func TestKeyLosesTheLimitOfItsOwn(t *testing.T) {
 	}
 
 	nine := limit("9/1m")
-	_, err := w.LimitKey(t.Context(), w.admin, "p", "bob", &nine, 1)
+	_, err := w.LimitKey(t.Context(), w.admin, "p", "bob", &policy.Override{Limit: nine}, 1)
 	w.must(err)
 
 	// An undo takes the limit away, and an undo of that gives it back: these are the versions 3 and
@@ -579,7 +579,7 @@ func fleetKnowsItsLimit(t *testing.T, algorithm string) {
 	own := limit("7/1h" + algorithm)
 	p, err := service.WithKeyLimit(policy.Policy{Name: "p", Apps: []string{"a"}, Limit: limit("2/1h" + algorithm),
 		Key: "ip",
-		Ban: core.MustParseBan("20/1m for 10m max 24h")}, key, &own)
+		Ban: core.MustParseBan("20/1m for 10m max 24h")}, key, &policy.Override{Limit: own})
 	if err != nil {
 		t.Fatal(err)
 	}
