@@ -12,9 +12,6 @@ import (
 	"github.com/headgate/headgate/policy/policyyaml"
 )
 
-// friday is an end of overrides.
-var friday = time.Date(2026, 12, 4, 17, 0, 0, 0, time.UTC)
-
 func TestOverrideIsReadFromWhatItWrites(t *testing.T) {
 	for _, row := range []struct{ text, again, json, fault string }{
 		{text: "1000/1h", json: `"1000/1h"`},

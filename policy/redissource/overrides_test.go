@@ -393,7 +393,10 @@ func TestOverridesOfAPolicyAreBounded(t *testing.T) {
 		}
 	}
 
-	if err := full("t1=1/1h", "t2="); err != nil {
+	if err := full("t1=1/1h"); err != nil { // which is there already
+		t.Error(err)
+	}
+	if err := full("t1=2/1h", "t2="); err != nil {
 		t.Error(err)
 	}
 	if err := full("more=1/1h"); err != nil {
