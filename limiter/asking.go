@@ -193,6 +193,9 @@ func (s *step) addKeyTo(ctx context.Context, r *activeRule, verb core.Verb, key 
 			return err
 		}
 	}
+	if verb == core.Debit && t.limit.MaxDebt() == 0 {
+		return nil
+	}
 	return s.add(verb, r, t, key, cost)
 }
 
@@ -250,7 +253,8 @@ var denial = core.Decision{RetryAfter: core.Never}
 
 // applyAccess applies the lists of the rule, which has some, to the caller, and reports
 // whether the rule does not limit the request. If the rule denies it, nothing else
-// decides. r may be nil. A Reset and a Lift are for every key.
+// decides. r may be nil. A Reset and a Lift are for every key, and a Debit is for those that the
+// rule limits.
 func (s *step) applyAccess(verb core.Verb, rule *activeRule, r core.Request, key string) (listed bool, err error) {
 	if verb == core.Reset || verb == core.Lift {
 		return false, nil
@@ -258,6 +262,9 @@ func (s *step) applyAccess(verb core.Verb, rule *activeRule, r core.Request, key
 	verdict, err := rule.Access.Of(r, key)
 	if err != nil {
 		return false, rule.ruleError(fmt.Errorf("the verdict of Access: %w", err))
+	}
+	if verb == core.Debit {
+		return verdict != keyfuncs.Limited, nil
 	}
 	return s.applyVerdict(verdict, verb, rule, key), nil
 }

@@ -254,7 +254,7 @@ func (s *step) recycle() {
 	s.aged, s.lease = 0, ""
 }
 
-// apply carries out a Peek, a Reset or a Lift. A Peek asks the same store as a Take, with or
+// apply carries out what is no Take. A Peek asks the same store as a Take, with or
 // without its fallback.
 func (s *step) apply(ctx context.Context, verb core.Verb) error {
 	if s.denied {

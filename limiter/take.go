@@ -308,6 +308,46 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return err
 }
 
+// Debit charges n units of key that were used already, in one step and if need be beyond the
+// limits, under every rule whose limit has a debt; see [core.Limit.MaxDebt]. It returns the
+// decisions of these rules. Taken is how many units a rule has charged: fewer than n where its
+// debt is full. Rules without a debt are left out, and so are those whose Access exempts or denies
+// the key. Later calls are refused, or wait, until the debt is paid.
+//
+// For a negative n, and if no rule in force has a debt, the error wraps [core.ErrOp] and nothing
+// was charged. After another error the units may have been charged.
+func (l *Limiter) Debit(ctx context.Context, key string, n int64) ([]RuleDecision, error) {
+	if err := checkCost(n); err != nil {
+		return nil, err
+	}
+	res := newResult()
+	res.prepare(&l.engine)
+	if !slices.ContainsFunc(res.set.rules, (*activeRule).mayOwe) {
+		return nil, errNoDebt
+	}
+
+	for _, r := range res.set.rules {
+		if err := res.addKeyTo(ctx, r, core.Debit, key, n); err != nil {
+			return nil, err
+		}
+	}
+
+	// What was used has been used: Rule.CostAtMost is for estimates.
+	for i := range res.asked {
+		res.ops[i].Cost, res.ops[i].Soft = n, false
+	}
+	if err := res.apply(ctx, core.Debit); err != nil {
+		return nil, err
+	}
+	l.notifyUnits(res.ops[:res.asked], res.out[:res.asked], 0)
+	return res.Decisions(), nil
+}
+
+var errNoDebt = fmt.Errorf("%w: no rule in force has a limit with a debt", core.ErrOp)
+
+// mayOwe reports whether keys under the rule may have a debt.
+func (a *activeRule) mayOwe() bool { return a.Override != nil || a.terms.limit.MaxDebt() > 0 }
+
 func applyKey(ctx context.Context, l *Limiter, verb core.Verb, key string) (*Result, error) {
 	res := newResult()
 	res.prepare(&l.engine)

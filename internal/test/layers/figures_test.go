@@ -32,7 +32,7 @@ var ceilings = map[string]int{
 	"references against the order in store/redisstore": 10,
 	"files that name an algorithm":                     0,
 
-	"methods of a type of limiter":          40,
+	"methods of a type of limiter":          43, // Limiter charges and grants by key: Debit, Grant, Revoke
 	"files of a type of limiter":            3,
 	"methods of a type of store/redisstore": 23,
 	"files of a type of store/redisstore":   3,

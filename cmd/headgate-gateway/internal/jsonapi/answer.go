@@ -56,6 +56,7 @@ type answer struct {
 	Undecided  bool       `json:"undecided,omitempty"`
 	RetryAfter *seconds   `json:"retry_after,omitempty"`
 	Policies   []decision `json:"policies,omitzero"`
+	Charged    []charge   `json:"charged,omitzero"`
 	Held       *bool      `json:"held,omitempty"`
 	Token      string     `json:"token,omitempty"`
 	TTL        *seconds   `json:"lease_ttl,omitempty"`
@@ -86,6 +87,14 @@ type decision struct {
 	Remaining  int64    `json:"remaining"`
 	Reset      seconds  `json:"reset"`
 	RetryAfter *seconds `json:"retry_after,omitempty"`
+}
+
+// charge is what a debit has charged under one policy.
+type charge struct {
+	Policy    string  `json:"policy"`
+	Units     int64   `json:"units"`
+	Remaining int64   `json:"remaining"`
+	Reset     seconds `json:"reset"`
 }
 
 // failed returns the answer to an item that could not be carried out.
@@ -124,20 +133,26 @@ func action(a limiter.Action) string {
 	return "reject"
 }
 
-// recorded is what is kept of a take with an id.
+// recorded is what is kept of an item with an id.
 type recorded struct {
 	Same   string          `json:"same"` // the digest of what was asked
 	Answer json.RawMessage `json:"answer,omitempty"`
 }
 
-// takeOnce takes, unless an item with the same id was answered before.
-func (h *handler) takeOnce(ctx context.Context, i *item) answer {
-	if i.id == "" {
-		return h.take(ctx, i)
+// once returns do for items of which none with the same id was answered before.
+func (h *handler) once(do func(context.Context, *item) answer) func(context.Context, *item) answer {
+	return func(ctx context.Context, i *item) answer {
+		if i.id == "" {
+			return do(ctx, i)
+		}
+		return h.doOnce(ctx, i, do)
 	}
+}
 
-	// The record is claimed before the take, so that of two items with one id, at two gateways,
-	// only one takes.
+// doOnce answers an item with an id.
+func (h *handler) doOnce(ctx context.Context, i *item, do func(context.Context, *item) answer) answer {
+	// The record is claimed before the item is carried out, so that of two with one id, at two
+	// gateways, only one is.
 	mine := recorded{Same: hashed(i.same)}
 	claim, _ := json.Marshal(mine) // of a text
 	soon, cancel := context.WithTimeout(ctx, h.patience)
@@ -147,10 +162,10 @@ func (h *handler) takeOnce(ctx context.Context, i *item) answer {
 		return replay(there, mine.Same)
 	}
 
-	// Where nothing can be recorded the item is taken all the same: to count twice is better than
-	// to fail.
+	// Where nothing can be recorded the item is carried out all the same: to count twice is better
+	// than to fail.
 	h.logRecordFailure(err)
-	a := h.take(ctx, i)
+	a := do(ctx, i)
 
 	kept := err == nil
 	switch {
@@ -321,6 +336,27 @@ func (h *handler) peek(ctx context.Context, i *item) answer {
 	a := answer{Allowed: &ok, Policies: decisions(list)}
 	if longest > 0 && longest != core.Never {
 		a.RetryAfter = (*seconds)(&longest)
+	}
+	return a
+}
+
+// debit charges units that were used, if need be beyond the limits.
+func (h *handler) debit(ctx context.Context, i *item) answer {
+	list, err := h.limiters[i.app].Debit(ctx, *i.key, i.cost)
+	switch {
+	case errors.Is(err, core.ErrOp):
+		return failed(http.StatusUnprocessableEntity, "no policy of the application has a debt")
+	case err != nil:
+		return failed(http.StatusServiceUnavailable, "the units may or may not have been charged")
+	}
+
+	a := answer{Outcome: done, Charged: []charge{}}
+	for _, d := range list {
+		if d.OnLimit != limiter.Shadow {
+			a.Charged = append(a.Charged, charge{
+				d.Rule, d.Decision.Taken, d.Decision.Remaining, seconds(d.Decision.ResetAfter),
+			})
+		}
 	}
 	return a
 }

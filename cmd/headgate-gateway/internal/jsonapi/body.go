@@ -74,17 +74,9 @@ func (j joined) Value(key any) any {
 
 // readAsk reads an item of a take or a peek.
 func (h *handler) readAsk(o *object, taking bool) (i item) {
-	i.at = o.at
-	i.app = o.text("app", maxText)
-	if h.limiters[i.app] == nil {
-		o.f.add(o.at+"/app", "it is not an application of the gateway")
-	}
-
+	i.at, i.app = o.at, h.readApp(o)
 	if taking {
-		i.id = o.text("id", maxID)
-		if v, at, ok := o.get("id"); ok && v == "" {
-			o.f.add(at, "it is empty")
-		}
+		i.id = readID(o)
 		i.costed, i.cost = o.has("cost"), o.integer("cost", 1)
 	}
 
@@ -101,6 +93,33 @@ func (h *handler) readAsk(o *object, taking bool) (i item) {
 		i.request = readRequest(readObject(v, at, o.f))
 	}
 
+	o.unusedFields()
+	return i
+}
+
+// readApp reads the application of an item.
+func (h *handler) readApp(o *object) string {
+	app := o.text("app", maxText)
+	if h.limiters[app] == nil {
+		o.f.add(o.at+"/app", "it is not an application of the gateway")
+	}
+	return app
+}
+
+// readID reads the id of an item, which may lack one.
+func readID(o *object) string {
+	id := o.text("id", maxID)
+	if v, at, ok := o.get("id"); ok && v == "" {
+		o.f.add(at, "it is empty")
+	}
+	return id
+}
+
+// readDebit reads an item of a debit.
+func (h *handler) readDebit(o *object) (i item) {
+	i.at, i.app, i.id = o.at, h.readApp(o), readID(o)
+	key := o.requiredText("key", maxText)
+	i.key, i.cost = &key, o.requiredInteger("cost")
 	o.unusedFields()
 	return i
 }

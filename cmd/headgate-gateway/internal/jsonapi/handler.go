@@ -157,21 +157,23 @@ type handler struct {
 
 // operation is what a path does with each item.
 type operation struct {
+	name string
 	read func(*object) item
 	do   func(context.Context, *item) answer
 }
 
 func (h *handler) routes() http.Handler {
 	mux := http.NewServeMux()
-	for name, op := range map[string]operation{
-		"take":    {func(o *object) item { return h.readAsk(o, true) }, h.takeOnce},
-		"peek":    {func(o *object) item { return h.readAsk(o, false) }, h.peek},
-		"refund":  {func(o *object) item { return h.readToken(o, false) }, h.refund},
-		"settle":  {func(o *object) item { return h.readToken(o, true) }, h.settle},
-		"release": {func(o *object) item { return h.readToken(o, false) }, h.release},
-		"renew":   {func(o *object) item { return h.readToken(o, false) }, h.renew},
+	for _, op := range []operation{
+		{"take", func(o *object) item { return h.readAsk(o, true) }, h.once(h.take)},
+		{"peek", func(o *object) item { return h.readAsk(o, false) }, h.peek},
+		{"refund", func(o *object) item { return h.readToken(o, false) }, h.refund},
+		{"settle", func(o *object) item { return h.readToken(o, true) }, h.settle},
+		{"release", func(o *object) item { return h.readToken(o, false) }, h.release},
+		{"renew", func(o *object) item { return h.readToken(o, false) }, h.renew},
+		{"debit", h.readDebit, h.once(h.debit)},
 	} {
-		mux.Handle(Prefix+name, h.operation(op))
+		mux.Handle(Prefix+op.name, h.operation(op))
 	}
 
 	mux.HandleFunc("GET "+Prefix+"openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
@@ -258,10 +260,10 @@ func (h *handler) carryOut(
 ) {
 	answers := make([]answer, len(items))
 
-	// An id is the client's own: two clients may use the same one.
+	// An id is the client's own, and of one operation: two clients may use the same one.
 	for i := range items {
 		if items[i].id != "" {
-			items[i].id = hashed("take", client, items[i].id)
+			items[i].id = hashed(op.name, client, items[i].id)
 		}
 		answers[i] = op.do(r.Context(), &items[i])
 	}

@@ -89,6 +89,8 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 		{"settle", `{"token":"x","used":{"api":-1}}`,
 			"/token: it is not a token of this gateway, nor of one with the same secret; /used/api: it is not a whole number from 0 to 2^53 - 1"},
 		{"renew", `{"token":1}`, "/token: it is not a text"},
+		{"debit", `{"request":{}}`, "/key: it is missing; /cost: it is missing; /request: it is not known"},
+		{"debit", `{"key":"a","cost":-1}`, "/cost: it is not a whole number from 0 to 2^53 - 1"},
 	} {
 		got := a.call(c.op, c.body, nil)
 		if text := faultsOf(t, got); got.status != 400 || text != c.want {

@@ -150,6 +150,25 @@ func (o *object) integer(name string, missing int64) int64 {
 	return readInteger(v, at, o.f)
 }
 
+// requiredText is text for a field that must be there.
+func (o *object) requiredText(name string, max int) string {
+	o.require(name)
+	return o.text(name, max)
+}
+
+// requiredInteger is integer for a field that must be there.
+func (o *object) requiredInteger(name string) int64 {
+	o.require(name)
+	return o.integer(name, 0)
+}
+
+// require lists the field as a mistake if it is missing.
+func (o *object) require(name string) {
+	if !o.has(name) {
+		o.f.add(o.at+"/"+escape(name), "it is missing")
+	}
+}
+
 func readInteger(v any, at string, f *faults) int64 {
 	n, ok := v.(json.Number)
 	if ok {
