@@ -410,7 +410,7 @@ func TestBanMistakesOfOps(t *testing.T) {
 		{[]Op{{Limit: MustParseLimit("1 concurrent ttl=1s"), Lease: "l", Ban: &ban}}, "a leased limit has no ban"},
 		{[]Op{{Verb: Lift, Limit: l}}, ""},
 		{[]Op{{Verb: Impose, Limit: l}}, "a ban is missing"},
-		{[]Op{{Verb: Impose + 1, Limit: l}}, "the verb is not known"},
+		{[]Op{{Verb: Revoke + 1, Limit: l}}, "the verb is not known"},
 	} {
 		err := CheckOps(row.ops, make([]Decision, len(row.ops)))
 		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {

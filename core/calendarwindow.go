@@ -82,7 +82,9 @@ func (op *Op) checkWindows(now int64) error {
 func clockText(at int64) string { return time.UnixMicro(at).UTC().Format(time.RFC3339) }
 
 // needsWindows reports whether an operation under a calendar needs Op.Windows.
-func (op *Op) needsWindows() bool { return op.Verb != Refund && op.Verb != Reset }
+func (op *Op) needsWindows() bool {
+	return op.Verb != Refund && op.Verb != Reset && op.Verb != Grant && op.Verb != Revoke
+}
 
 // windowsFault returns what is wrong with the windows of an operation under a calendar, or
 // "".

@@ -17,17 +17,17 @@ var ErrOp = errors.New("invalid operation")
 // promises. states[i] is the state of op i's key; ops on one key share one
 // state. Afterwards a store must keep every state that has Changed set, or forget it
 // if [State.ForgetAfter] is 0, because its key is fresh. Where only ConductChanged is set
-// it must keep the Conduct, and what else it has of the key as that was. It must leave
-// every other state in the store as it was: the key may be fresh under the limit of the
+// it must keep the Conduct and the Credits, and what else it has of the key as that was. It must
+// leave every other state in the store as it was: the key may be fresh under the limit of the
 // op, and not under that of the state. A store may forget a key at any time at which a
 // Peek under State.Limit leaves it a ForgetAfter of 0. The ops must have passed
 // [CheckOps] and CheckWindows, and their limits Validate.
 //
 // An allowed Take, a Refund, a Reset and a Debit change a state. An Impose changes its
 // Conduct, and so does a Take that its limit refuses under a Ban, and a Lift of strikes or
-// bans. Everything else changes a state only after the clock has stepped back or a Ban has
-// got shorter. Where a state is not Changed, Decide has not changed the elements of its Log
-// and Leases.
+// bans. A Grant, a Revoke, and a Take or a Refund of credit change the Credits. Everything else
+// changes a state only after the clock has stepped back or a Ban has got shorter. Where a state is
+// not Changed, Decide has not changed the elements of its Log and Leases.
 func Decide(ops []Op, states []*State, now int64, out []Decision) {
 	if len(ops) == 1 && ops[0].isPlain(states[0]) {
 		ops[0].decidePlain(states[0], now, &out[0])
@@ -110,10 +110,17 @@ func charge(ops []Op, states []*State, now, share int64, out []Decision) {
 	for i := range ops {
 		op, s := &ops[i], states[i]
 		if n := op.units(share); op.Verb == Take && out[i].Allowed && n > 0 {
+			out[i].Taken = n
+
+			if s.hasCredit() {
+				if n = op.drawCredit(s, now, n, &out[i]); n == 0 {
+					continue
+				}
+			}
+
 			algorithms[op.Limit.Algorithm].take(s, &op.Limit, now, n, op.Lease)
 			s.Void.exclude(now)
 			s.Changed = true
-			out[i].Taken = n
 		}
 	}
 }
@@ -150,6 +157,9 @@ func settle(op *Op, s *State, now int64) {
 	if s.Void.Until != 0 && s.Void.Until <= now {
 		s.Void = void{}
 	}
+	if s.hasCredit() {
+		s.endCredits(now)
+	}
 	if algorithms[op.Limit.Algorithm].settle(s, &op.Limit, now) {
 		s.Changed = true
 	}
@@ -163,6 +173,7 @@ func applyFirst(op *Op, s *State, now int64, d *Decision) {
 	if op.Verb == Reset {
 		s.voidTakes(op, now)
 		s.Conduct = conduct{}
+		s.endCredits(now)
 		s.renew(&op.Limit)
 		return
 	}
@@ -179,14 +190,20 @@ func applyFirst(op *Op, s *State, now int64, d *Decision) {
 	case Impose:
 		s.Conduct.impose(op.Ban, op.Ban.For.Microseconds(), now)
 		s.ConductChanged = true
+	case Grant, Revoke:
+		s.ConductChanged = s.lend(op, now, d) || s.ConductChanged
 	case Refund:
+		rest, credited := op.refundCredit(s, now)
 		// A Reset has dropped the units of this Take, and others must not pay for them. What
 		// settling has done to the conduct is kept, as after any other Refund.
 		if s.Void.covers(op, now) {
-			s.ConductChanged = s.ConductChanged || struck
+			s.ConductChanged = s.ConductChanged || struck || credited
 			return
 		}
-		a.refund(s, &op.Limit, now, op)
+
+		own := *op
+		own.Cost = rest
+		a.refund(s, &op.Limit, now, &own)
 		a.settle(s, &op.Limit, now)
 		s.Changed = true
 		if _, reset := a.gauge(s, &op.Limit, now); reset == 0 {
@@ -213,9 +230,10 @@ func (s *State) voidTakes(op *Op, now int64) {
 	}
 }
 
-// renew drops the units of the key. Its strikes and bans stay, and void Takes stay void.
+// renew drops the units of the key. Its strikes, bans and credits stay, and void Takes stay void.
 func (s *State) renew(l *Limit) {
-	*s = State{Limit: *l, Aside: Aside{Conduct: s.Conduct, Void: s.Void}, Changed: true, windows: s.windows}
+	kept := Aside{Conduct: s.Conduct, Void: s.Void, Credits: s.Credits}
+	*s = State{Limit: *l, Aside: kept, Changed: true, windows: s.windows}
 }
 
 // shareOf returns the number of units that each UpTo Take of a step is to charge:
@@ -250,6 +268,7 @@ func availableTo(ops []Op, states []*State, i int, now int64) int64 {
 	}
 
 	remaining, _ := algorithms[op.Limit.Algorithm].gauge(states[i], &op.Limit, now)
+	remaining += states[i].credit()
 
 	// The state shows nothing of the Takes before this one, because none has been charged yet.
 	takes := int64(1)
@@ -276,10 +295,10 @@ func (op *Op) units(share int64) int64 {
 }
 
 // withEarlierTakes returns n, the units of the last op, and those that earlier Takes of the step on
-// the same key are about to charge. It stops adding beyond the capacity.
+// the same key are about to charge. It stops adding beyond the capacity and the credit.
 func withEarlierTakes(ops []Op, states []*State, out []Decision, n, share int64) int64 {
 	last := len(ops) - 1
-	capacity := ops[last].Limit.Capacity()
+	capacity := ops[last].Limit.Capacity() + states[last].credit()
 	for j := 0; j < last && n <= capacity; j++ {
 		if states[j] == states[last] && ops[j].Verb == Take && out[j].Allowed {
 			n += ops[j].units(share)
@@ -291,8 +310,13 @@ func withEarlierTakes(ops []Op, states []*State, out []Decision, n, share int64)
 // decideOp decides an op for which n units have to fit.
 func decideOp(op *Op, s *State, now, n int64, d *Decision) {
 	switch {
+	case op.Verb == Grant: // which was decided before
+		return
 	case op.Cost == 0 || op.Verb >= Refund:
 		d.Allowed = true
+		return
+	case s.hasCredit():
+		op.decideOnCredit(s, now, n, d)
 		return
 	case n > op.Limit.Capacity():
 		d.RetryAfter = Never
@@ -323,6 +347,10 @@ func decideOp(op *Op, s *State, now, n int64, d *Decision) {
 func report(op *Op, s *State, now int64, d *Decision) {
 	remaining, reset := algorithms[op.Limit.Algorithm].gauge(s, &op.Limit, now)
 	d.Remaining, d.ResetAfter, d.At = remaining, micros(reset), now
+	if s.hasCredit() {
+		d.Credit = s.credit()
+		d.Remaining = min(remaining+d.Credit, exact-1)
+	}
 }
 
 // micros returns n microseconds.
@@ -389,7 +417,7 @@ func (op *Op) upToFault() string {
 // fault returns what is wrong with the operation by itself, or "".
 func (op *Op) fault() string {
 	switch {
-	case op.Verb > Impose:
+	case op.Verb > Revoke:
 		return "the verb is not known"
 	case !op.Limit.Algorithm.known():
 		return "the algorithm is not known"
@@ -404,7 +432,7 @@ func (op *Op) fault() string {
 	}
 
 	// Few operations need what follows, and the others are spared the call.
-	if op.Ban != nil || op.Verb > Reset || op.Limit.Algorithm == CalendarWindow {
+	if op.Ban != nil || op.Verb > Reset || op.FromCredit|op.CreditUntil != 0 || op.Limit.Algorithm == CalendarWindow {
 		if what := op.rareFault(); what != "" {
 			return what
 		}
@@ -413,8 +441,8 @@ func (op *Op) fault() string {
 	return op.upToFault()
 }
 
-// rareFault returns what is wrong with an operation that has a Ban, a calendar, or a verb
-// after Reset, or "".
+// rareFault returns what is wrong with an operation that has a Ban, a calendar, credit, or a
+// verb after Reset, or "".
 func (op *Op) rareFault() string {
 	if op.Verb == Debit && !algorithms[op.Limit.Algorithm].options().debt {
 		return fmt.Sprintf("a %s limit has no debt", op.Limit.Algorithm)
@@ -423,6 +451,9 @@ func (op *Op) rareFault() string {
 		if what := op.windowsFault(); what != "" {
 			return what
 		}
+	}
+	if what := op.creditFault(); what != "" {
+		return what
 	}
 	return op.banFault()
 }

@@ -20,6 +20,8 @@ const (
 	Debit              // charge Cost units, whether or not they fit
 	Lift               // end the ban of a key and forget its strikes; see [Ban]
 	Impose             // ban the key for Ban.For from now on, as if it had the strikes
+	Grant              // give the key Cost units beside its limit, until CreditUntil
+	Revoke             // take all units of Grants from the key, also those that are refunded later
 )
 
 // String returns the verb in lower case.
@@ -39,6 +41,10 @@ func (v Verb) String() string {
 		return "lift"
 	case Impose:
 		return "impose"
+	case Grant:
+		return "grant"
+	case Revoke:
+		return "revoke"
 	}
 	return "unknown verb"
 }
@@ -105,6 +111,13 @@ type Op struct {
 	// both, and Origin.
 	At         int64
 	ResetAfter time.Duration
+
+	// FromCredit and CreditUntil repeat, in a Refund, those of the Decision that is undone:
+	// units that came from credits are the first to be given back, to the credits, unless
+	// these have ended. [Op.Refund] copies both. In a Grant CreditUntil is the instant at which
+	// its units end, in microseconds since the Unix epoch. Grants of one key add up, and each
+	// keeps its own end. Leased limits have no credit.
+	FromCredit, CreditUntil int64
 }
 
 // ID identifies a count. It is comparable.
@@ -125,6 +138,7 @@ func (op Op) Refund(d Decision) Op {
 	}
 	op.Verb, op.Soft, op.MaxWait = Refund, false, 0
 	op.At, op.ResetAfter, op.Origin = d.At, d.ResetAfter, d.Origin
+	op.FromCredit, op.CreditUntil = d.FromCredit, d.CreditUntil
 	return op
 }
 
@@ -132,7 +146,8 @@ func (op Op) Refund(d Decision) Op {
 // a refusal of its key, and reports whether it can. d is the refusal, of a Take of
 // cost units under the same limit and Ban, and no step may have changed the key since. It
 // returns false, and leaves answer unchanged, if d does not determine the decision,
-// if op may be allowed by then, or if units of the key may come back at any time. Under a
+// if op may be allowed by then, if the key has credit, or if units of the key may come back at
+// any time. Under a
 // Ban it also returns false if the store has to count the refusal, or the units may come
 // back later than the ban ends.
 func (op *Op) Foretell(cost int64, d *Decision, since int64, answer *Decision) bool {
@@ -140,7 +155,7 @@ func (op *Op) Foretell(cost int64, d *Decision, since int64, answer *Decision) b
 	switch {
 	case op.Verb != Take || op.UpTo || op.Cost <= 0 || op.Cost > l.Capacity(), op.MaxWait > 0 && l.Books():
 		return false
-	case d.Allowed || d.RetryAfter == Never || later < 0 || later >= d.RetryAfter:
+	case d.Allowed || d.Credit > 0 || d.RetryAfter == Never || later < 0 || later >= d.RetryAfter:
 		return false
 	}
 
@@ -165,10 +180,13 @@ func (op *Op) Foretell(cost int64, d *Decision, since int64, answer *Decision) b
 
 // Decision is the answer to an [Op].
 type Decision struct {
-	// Allowed reports whether the op's own limit admits its cost. An UpTo Take is
+	// Allowed reports whether the op's own limit admits its cost, or together with the credit of
+	// its key. An UpTo Take is
 	// allowed if its limit admits the units that it is to charge, at least one
 	// unless its Cost is 0. The Takes of a step were charged only if every Take
-	// that is not Soft is allowed; see [Granted].
+	// that is not Soft is allowed; see [Granted]. A Grant is allowed unless its end has come
+	// or is more than ten years ahead, the key has MaxCredits others with units left, or their
+	// units are more than 2^53 - 1 together, used ones included.
 	Allowed bool
 
 	// Banned reports whether the key is banned after this step, of an op with a Ban. Then
@@ -193,7 +211,7 @@ type Decision struct {
 	Taken int64
 
 	// Remaining is the number of units that could be taken at once after this
-	// step.
+	// step, those of Credit included, and at most 2^53 - 1.
 	Remaining int64
 
 	// Wait is the time to wait before using the units that were taken. It is
@@ -213,6 +231,14 @@ type Decision struct {
 	// At is the instant of the step by the store's clock, in microseconds
 	// since the Unix epoch.
 	At int64
+
+	// Credit is the number of units of Grants that are left after this step. They are taken
+	// when the limit has none left. A ban holds in spite of them.
+	Credit int64
+
+	// FromCredit is how many of the units Taken came from Grants, and CreditUntil the end of
+	// the one of these that ends first, 0 without any. They are repeated in the Refund.
+	FromCredit, CreditUntil int64
 }
 
 // Granted reports whether the Takes of a step were charged, that is, whether
@@ -229,8 +255,8 @@ func Granted(ops []Op, out []Decision) bool {
 // Store keeps the state of keys. Implementations are safe for concurrent use.
 type Store interface {
 	// Apply carries out ops as one step at one instant and puts op i's
-	// decision into out[i]; out must be at least as long as ops. Refunds, Resets, Debits,
-	// Lifts and Imposes are carried out first, in their order, then the Takes are decided
+	// decision into out[i]; out must be at least as long as ops. All but Takes and Peeks
+	// are carried out first, in their order, then the Takes are decided
 	// together: if any Take that is not Soft is refused, no Take happens. Each
 	// decision reports its key as the step leaves it.
 	//

@@ -40,6 +40,7 @@ func everyAlgorithm(t testing.TB) []core.Limit {
 
 func clone(s *core.State) *core.State {
 	c := *s
+	c.Credits = slices.Clone(s.Credits)
 	c.Log, c.Others, c.Leases = slices.Clone(s.Log), slices.Clone(s.Others), slices.Clone(s.Leases)
 	return &c
 }
@@ -169,7 +170,7 @@ func TestCheckOpsNamesEveryFault(t *testing.T) {
 		{"a take of nothing without a lease", core.Op{Limit: leases}, ""},
 		{"a reset without a lease", core.Op{Verb: core.Reset, Limit: leases}, ""},
 		{"a refund of the latest", core.Op{Verb: core.Refund, Limit: gcra, Cost: 1}, ""},
-		{"a verb", core.Op{Verb: 7, Limit: gcra}, "the verb is not known"},
+		{"a verb", core.Op{Verb: 9, Limit: gcra}, "the verb is not known"},
 		{"a debit", core.Op{Verb: core.Debit, Limit: gcra, Cost: 100}, ""},
 
 		// Leases and logs have units with names and ends of their own, which a debt would not have.

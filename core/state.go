@@ -34,7 +34,7 @@ type State struct {
 	Aside
 
 	// Changed is set by [Decide] when the state has to be kept, ConductChanged when at
-	// least its Conduct has to be.
+	// least its Conduct and its Credits have to be.
 	Changed, ConductChanged bool
 
 	windows *Windows // of the step that Decide carries out
@@ -54,11 +54,14 @@ type Aside struct {
 	// Others holds the units of SlidingWindow that were taken under segments of another
 	// length or number than those of Limit. Those of one length and number are neighbours.
 	Others []segment
+
+	// Credits are the units that the key may take beside its limit.
+	Credits []credit
 }
 
 // None reports whether the part holds nothing.
 func (a *Aside) None() bool {
-	return a.Conduct.Until|a.Conduct.Forget|a.Void.Until|int64(len(a.Others)) == 0 // one branch
+	return a.Conduct.Until|a.Conduct.Forget|a.Void.Until|int64(len(a.Others)|len(a.Credits)) == 0 // one branch
 }
 
 // segment is N units that were admitted in segment At of those that are Width microseconds
@@ -91,16 +94,18 @@ func (v void) covers(op *Op, now int64) bool {
 
 // ForgetAfter returns the time from d, the decision on an op on the state, until its key is
 // fresh and a store may forget it: until its units are back, its strikes no longer count,
-// its bans are forgotten and no Take is void.
+// its bans are forgotten, no Take is void and its credits have ended.
 func (s *State) ForgetAfter(d *Decision) time.Duration {
 	if s.unitsOnly() {
 		return d.ResetAfter
 	}
-	return max(d.ResetAfter, micros(s.Conduct.reset(d.At)), micros(s.Void.Until-d.At))
+	return max(d.ResetAfter, micros(s.Conduct.reset(d.At)), micros(s.Void.Until-d.At), micros(s.creditReset(d.At)))
 }
 
 // unitsOnly reports whether the state holds nothing but units.
-func (s *State) unitsOnly() bool { return s.Conduct.None() && s.Void.Until == 0 }
+func (s *State) unitsOnly() bool {
+	return s.Conduct.None() && s.Void.Until|int64(len(s.Credits)) == 0
+}
 
 // live returns the entries that still count.
 func (s *State) live() []Entry { return s.Log[s.Head:] }

@@ -53,12 +53,12 @@ func TestResultIsSmall(t *testing.T) {
 		bytes  uint64
 		allocs float64
 	}{
-		"in memory":           {limiter.Config{}, 160, 1},
-		"refused in memory":   {limiter.Config{Rules: []limiter.Rule{rule(t, "none", "1/1h")}}, 1072, 4},
-		"with top keys":       {limiter.Config{Top: 1}, 512, 1},
-		"over another store":  {limiter.Config{Store: nothing{}}, 512, 1},
-		"in memory, 2 rules":  {limiter.Config{Rules: []limiter.Rule{rule(t, "b", "1000000/1h")}}, 272, 2},
-		"in memory, 10 rules": {limiter.Config{Rules: manyRules(t, 9)}, 736, 2},
+		"in memory":           {limiter.Config{}, 176, 1},
+		"refused in memory":   {limiter.Config{Rules: []limiter.Rule{rule(t, "none", "1/1h")}}, 1216, 4},
+		"with top keys":       {limiter.Config{Top: 1}, 576, 1},
+		"over another store":  {limiter.Config{Store: nothing{}}, 576, 1},
+		"in memory, 2 rules":  {limiter.Config{Rules: []limiter.Rule{rule(t, "b", "1000000/1h")}}, 336, 2},
+		"in memory, 10 rules": {limiter.Config{Rules: manyRules(t, 9)}, 1072, 2},
 	} {
 		row.config.Rules = append(row.config.Rules, rule(t, "a", "1000000/1h"))
 		l := configured(t, row.config)

@@ -253,10 +253,10 @@ var denial = core.Decision{RetryAfter: core.Never}
 
 // applyAccess applies the lists of the rule, which has some, to the caller, and reports
 // whether the rule does not limit the request. If the rule denies it, nothing else
-// decides. r may be nil. A Reset and a Lift are for every key, and a Debit is for those that the
-// rule limits.
+// decides. r may be nil. A Reset, a Lift, a Grant and a Revoke are for every key, and a Debit is
+// for those that the rule limits.
 func (s *step) applyAccess(verb core.Verb, rule *activeRule, r core.Request, key string) (listed bool, err error) {
-	if verb == core.Reset || verb == core.Lift {
+	if verb == core.Reset || verb >= core.Lift {
 		return false, nil
 	}
 	verdict, err := rule.Access.Of(r, key)

@@ -334,7 +334,10 @@ func (c *charges) refundRefused(ctx context.Context, err error) {
 	for i := range c.asked {
 		if op := &c.ops[i]; op.Verb == core.Take && c.out[i].Allowed && op.Cost > 0 {
 			undo = append(undo, c.refundOp(i))
-			c.out[i].Remaining = min(c.out[i].Remaining+op.Cost, op.Limit.Capacity())
+			d := &c.out[i]
+			d.Credit += d.FromCredit
+			d.Remaining = min(d.Remaining+op.Cost, op.Limit.Capacity()+d.Credit)
+			d.FromCredit, d.CreditUntil = 0, 0
 		}
 	}
 	c.engine.repay(ctx, undo)

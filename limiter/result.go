@@ -306,6 +306,7 @@ const (
 	flagAdmitted = 1 << iota
 	flagFallback
 	flagLeased
+	flagCredit
 )
 
 // maxEncodedUnits is above every number of units that a limit can grant.
@@ -356,14 +357,19 @@ func appendText(b []byte, s string) []byte {
 
 // appendDecided appends an op and the decision on it.
 func appendDecided(b []byte, op *core.Op, d *core.Decision, onLimit Action) []byte {
-	b = append(b, flag(flagAdmitted, d.Allowed)|flag(flagFallback, d.Fallback)|flag(flagLeased, op.Lease != ""))
+	b = append(b, flag(flagAdmitted, d.Allowed)|flag(flagFallback, d.Fallback)|flag(flagLeased, op.Lease != "")|
+		flag(flagCredit, d.FromCredit > 0))
 	b = appendText(appendText(appendText(b, op.Rule), op.Key), op.Limit.String())
 	b = binary.AppendVarint(b, onLimit.encoded())
 	b = binary.AppendVarint(b, min(op.Cost, maxEncodedUnits)) // a Cost above it was refused
 	b = binary.AppendVarint(b, d.Taken)
 	b = binary.AppendVarint(b, d.At)
 	b = binary.AppendVarint(b, int64(d.ResetAfter))
-	return binary.AppendUvarint(b, uint64(d.Origin))
+	b = binary.AppendUvarint(b, uint64(d.Origin))
+	if d.FromCredit > 0 {
+		b = binary.AppendVarint(binary.AppendVarint(b, d.FromCredit), d.CreditUntil)
+	}
+	return b
 }
 
 // encoded is the rest of an encoded result that is being read. After the first error it
@@ -437,6 +443,9 @@ func (e *encoded) addDecided(res *Result, own bool) {
 	d := core.Decision{Allowed: flags&flagAdmitted != 0, Fallback: flags&flagFallback != 0, Taken: taken,
 		At: e.number(0, maxEncodedUnits), ResetAfter: time.Duration(e.number(0, int64(core.Never)))}
 	d.Origin = uint32(e.uvarint())
+	if flags&flagCredit != 0 {
+		d.FromCredit, d.CreditUntil = e.number(0, taken), e.number(0, maxEncodedUnits-1)
+	}
 	if e.err != nil {
 		return
 	}

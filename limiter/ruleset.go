@@ -158,6 +158,9 @@ func (r *ruleSet) takes() []core.Op {
 	return ops
 }
 
+// mayOwe reports whether keys under the rule may have a debt.
+func (a *activeRule) mayOwe() bool { return a.Override != nil || a.terms.limit.MaxDebt() > 0 }
+
 // ruleError returns err as an error that names the rule.
 func (a *activeRule) ruleError(err error) error { return &RuleError{a.Name, a.index, err} }
 

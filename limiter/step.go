@@ -375,6 +375,7 @@ func copyDecision(to, from *core.Decision) {
 	to.Allowed, to.Banned, to.Fallback, to.Origin = from.Allowed, from.Banned, from.Fallback, from.Origin
 	to.Taken, to.Remaining, to.Wait, to.RetryAfter = from.Taken, from.Remaining, from.Wait, from.RetryAfter
 	to.ResetAfter, to.At = from.ResetAfter, from.At
+	to.Credit, to.FromCredit, to.CreditUntil = from.Credit, from.FromCredit, from.CreditUntil
 }
 
 // scarcest returns the most exhausted rule that clients may see, or -1.

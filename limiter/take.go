@@ -345,9 +345,6 @@ func (l *Limiter) Debit(ctx context.Context, key string, n int64) ([]RuleDecisio
 
 var errNoDebt = fmt.Errorf("%w: no rule in force has a limit with a debt", core.ErrOp)
 
-// mayOwe reports whether keys under the rule may have a debt.
-func (a *activeRule) mayOwe() bool { return a.Override != nil || a.terms.limit.MaxDebt() > 0 }
-
 func applyKey(ctx context.Context, l *Limiter, verb core.Verb, key string) (*Result, error) {
 	res := newResult()
 	res.prepare(&l.engine)

@@ -153,13 +153,3 @@ local function banned_for(text, ban)
   settle_conduct(conduct, ban)
   return ban_left(conduct)
 end
-
--- save never shortens the time to live of a key with strikes: a strike leaves the state of
--- the limit as it is, which may be under another limit than that of the operation.
-local save_state = save
-local function save(key, text, next, reset)
-  if next and sub(next, 1, 1) == STRUCK then
-    reset = max(reset, (redis.call('PTTL', key) - keep) * 1000)
-  end
-  save_state(key, text, next, reset)
-end

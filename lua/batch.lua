@@ -7,7 +7,7 @@
 -- decision on every operation, see reply.lua.
 --
 -- An operation is seven bytes of the program: the opcode, and the places of its key and
--- its limit in three bytes each. The opcode is one of TAKE to IMPOSE, plus MORE and
+-- its limit in three bytes each. The opcode is one of TAKE to REVOKE, plus MORE and
 -- VALUES where they apply. Without VALUES the cost, x and y are 1, 0 and 0.
 --
 -- A row may precede steps that are all alike: ROW, the number of steps in three bytes,
@@ -27,6 +27,8 @@ local UPTO_SOFT = 6
 local DEBIT = 7
 local LIFT = 8
 local IMPOSE = 9
+local GRANT = 10
+local REVOKE = 11
 local MORE = 16 -- the next operation is of the same step
 local VALUES = 32 -- the operation has its cost, x and y in ARGV
 local ROW = 64
@@ -177,8 +179,9 @@ end
 
 -- @slow
 
--- The verbs by opcode, from TAKE to IMPOSE.
-local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset', 'take', 'take', 'debit', 'lift', 'impose' }
+-- The verbs by opcode, from TAKE to REVOKE.
+local verbs = { [0] = 'take', 'take', 'peek', 'refund', 'reset', 'take', 'take', 'debit', 'lift', 'impose', 'grant',
+  'revoke' }
 
 -- The opcodes of takes that share the number of their units.
 local shared = { [UPTO] = true, [UPTO_SOFT] = true }
@@ -208,20 +211,23 @@ local function state(k)
 end
 
 -- run_op carries out one operation by itself. It returns nil if its key is unreadable or of
--- a later format, and in the second case also what answer says of that. x and y are passed on to
+-- a later format, and in the second case also what answer says of that. The last value is the loan
+-- of a key with credit. x and y are passed on to
 -- the step, whose contract in prelude.lua says what they are under each verb.
 local function run_op(k, l, verb, cost, pending, x, y)
   local text = state(k)
   local mark, number = byte(text or '', 1, 2)
   if mark == LATER and (number or 0) > FORMAT then
     return nil, OF_FORMAT - number
+  elseif mark == LATER and number == FORMAT and not BANS then
+    error(NEEDS_BANS) -- nothing is written yet
   end
   if text == '' then
     quarantine(KEYS[k])
     return nil
   end
   local limit = limits[l]
-  local next, remaining, reset, wait, taken, lasts =
+  local next, remaining, reset, wait, taken, lasts, loan =
     steps[limit.letter](text, verb, cost, pending, limit.period, limit.quota, limit.extra, limit.text, x, y, limit.ban)
   if next == nil then
     quarantine(KEYS[k])
@@ -235,7 +241,7 @@ local function run_op(k, l, verb, cost, pending, x, y)
   elseif next or not resets[k] then -- else this reset may be that of another limit
     resets[k] = lasts or reset
   end
-  return remaining, reset, wait, taken
+  return remaining, reset, wait, taken, loan
 end
 
 -- run_quick carries out a take by the quick function of its algorithm. It returns nil
@@ -284,14 +290,14 @@ local function run_optimistic(first)
     if shared[opcode] then
       return not alone and undo(first, at, answered) or nil
     end
-    local remaining, reset, wait, taken = nil, nil, 0, nil
+    local remaining, reset, wait, taken, loan = nil, nil, 0, nil, nil
     if verb == 'take' then
       remaining, reset = run_quick(k, limits[l], cost)
     end
     if not remaining then
-      remaining, reset, wait, taken = run_op(k, l, verb, cost, 0, x, y)
+      remaining, reset, wait, taken, loan = run_op(k, l, verb, cost, 0, x, y)
     end
-    size, code = answer(reply, size, verb, remaining, reset, wait, x)
+    size, code = answer(reply, size, verb, remaining, reset, wait, x, loan)
     if opcode == DEBIT and remaining then
       size = size + 1
       reply[size] = taken
@@ -325,7 +331,11 @@ end
 local function check_op(op, pending)
   local earlier = pending[op.k] or 0
   local cost = (op.verb == 'take' or op.verb == 'peek') and op.cost or 0
-  op.remaining, op.reset, op.wait = run_op(op.k, op.l, 'peek', cost, earlier, op.x, op.y)
+  local _ = nil
+  op.remaining, op.reset, op.wait, _, op.loan = run_op(op.k, op.l, 'peek', cost, earlier, op.x, op.early and '' or op.y)
+  if op.loan and op.loan.refused then
+    op.x = 0
+  end
   if not op.remaining then
     return false
   elseif op.wait > op.x or op.wait ~= 0 and op.remaining == BANNED then
@@ -363,8 +373,8 @@ local function decide(ops)
   local granted, pending = true, {}
   for _, op in ipairs(ops) do
     if op.verb ~= 'take' and op.verb ~= 'peek' then
-      local _, _, _, taken = run_op(op.k, op.l, op.verb, op.cost, 0, op.x, op.y)
-      op.taken = taken
+      local _, _, wait, taken = run_op(op.k, op.l, op.verb, op.cost, 0, op.x, op.y)
+      op.early, op.taken, op.never = true, taken, wait == NEVER -- a grant that cannot be
     end
   end
   share_units(ops)
@@ -375,7 +385,8 @@ local function decide(ops)
   end
   for _, op in ipairs(ops) do
     if op.takes and granted then
-      run_op(op.k, op.l, 'take', op.cost, 0, op.x, op.y)
+      local _, _, _, _, loan = run_op(op.k, op.l, 'take', op.cost, 0, op.x, op.y)
+      op.drawn = loan
     end
   end
   if BANS and not granted then
@@ -385,11 +396,16 @@ local function decide(ops)
     if op.takes and not granted and op.remaining ~= BANNED then
       op.wait = 0
     end
-    -- A later take or peek may have moved the window of a calendar, which a refund cannot.
-    if granted or op.verb == 'refund' then
-      op.remaining, op.reset = run_op(op.k, op.l, 'peek', 0, 0, 0, '')
+    -- A later take or peek may have moved the window of a calendar, which what came before cannot.
+    if granted or op.early then
+      local _ = nil
+      op.remaining, op.reset, _, _, op.loan = run_op(op.k, op.l, 'peek', 0, 0, 0, '')
     end
-    size = answer(reply, size, op.verb, op.remaining, op.reset, op.wait, op.x)
+    if op.drawn then
+      op.loan = { op.loan and op.loan[1] or 0, op.drawn[2], op.drawn[3] }
+    end
+    op.wait = op.never and NEVER or op.wait
+    size = answer(reply, size, op.verb, op.remaining, op.reset, op.wait, op.x, op.loan)
     if op.upto and op.remaining then
       size = size + 1
       reply[size] = granted and op.takes and op.cost or 0
@@ -418,15 +434,15 @@ end
 -- run_take carries out a step of one take of 1, the most frequent kind.
 local function run_take(k, l)
   local remaining, reset = run_quick(k, limits[l], 1)
-  local wait = 0
+  local wait, _, loan = 0, nil, nil
   if not remaining then
-    remaining, reset, wait = run_op(k, l, 'take', 1, 0, 0, 0)
+    remaining, reset, wait, _, loan = run_op(k, l, 'take', 1, 0, 0, 0)
   end
-  if wait == 0 then
+  if wait == 0 and not loan then
     reply[size + 1], reply[size + 2] = remaining, reset * 4
     size = size + 2
   else
-    size = answer(reply, size, 'take', remaining, reset, wait, 0)
+    size = answer(reply, size, 'take', remaining, reset, wait, 0, loan)
   end
 end
 

@@ -83,17 +83,18 @@ func newScript(text string) *Script {
 	return &Script{Text: text, SHA1: hex.EncodeToString(sum[:])}
 }
 
-// Set is a set of algorithms, with bit a for algorithm a, and of bans.
+// Set is a set of algorithms, with bit a for algorithm a, and of bans and credits.
 type Set uint16
 
-// Bans is in the set of a script for operations that have a [core.Ban] or are Lifts, and for
-// keys that have strikes or bans. A script without it that meets such a key writes nothing and
-// fails with an error that contains NeedsBans.
+// Bans is in the set of a script for operations that have a [core.Ban], are about bans or credits,
+// or give credit back, and for keys that have strikes, bans or credits. A script without it that
+// meets such a key writes nothing and fails with an error that contains NeedsBans.
 const Bans Set = 1 << 15
 
-// Format is the number of the format in which the scripts write states. They read that format
-// and no later one; see prelude.lua. docs/upgrades.md says when it may change.
-const Format = 1
+// Format is the number of the latest format in which the scripts write states: that of keys with
+// credits, while those of all others are of format 1. They read both and no later one; see
+// prelude.lua. docs/upgrades.md says when it may change.
+const Format = 2
 
 // NeedsBans is in the error of a script that needs [Bans].
 const NeedsBans = "HGBANS"
@@ -149,10 +150,13 @@ func (s *Scripts) One(set Set) *Script {
 // step returns the expression of the function of an algorithm.
 func (s Set) step(t twin) string {
 	step := fmt.Sprintf("voids(%s, %t)", t.file, t.lasting)
-	if s&Bans != 0 {
+	switch {
+	case s&Bans == 0:
+		return step
+	case t.lasting: // a leased limit has no credit
 		return "guard(" + step + ")"
 	}
-	return step
+	return "lend(guard(" + step + "))"
 }
 
 // Many returns the script for any number of steps of any number of operations under the
@@ -193,7 +197,7 @@ func (s *Scripts) assemble(set Set, driver, quick, slow string) *Script {
 		files = append(files, twin.file)
 	}
 	if files = append(files, "reply", "void"); set&Bans != 0 {
-		files = append(files, "ban")
+		files = append(files, "ban", "credit")
 	}
 
 	s.once.Do(s.read)

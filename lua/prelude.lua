@@ -1,15 +1,16 @@
 -- The beginning of every script, and the contract of its parts.
 --
 -- A script consists of the prelude, key.lua, the algorithms that it needs, reply.lua, void.lua,
--- ban.lua if there are bans, and a driver: single.lua for one operation, batch.lua for many.
--- records.lua precedes the algorithms if one of them keeps a list or there are bans. lua.go
+-- ban.lua and credit.lua if there are bans or credits, and a driver: single.lua for one operation,
+-- batch.lua for many. records.lua precedes the algorithms if one of them keeps a list or there are
+-- bans or credits. lua.go
 -- first joins the parts above the `-- @slow` line of each file, then the parts below. Most
 -- calls return before the second part and so do not pay for its definitions.
 --
 -- A line `local NAME = 7` or `local NAME = 'text'` defines a constant: lua.go puts
 -- the value where the name stands, because a function reads a literal faster than a
 -- local of the script. Four constants are defined in lua.go: FORMAT is the number of the
--- format of states. BANS is true in a script with ban.lua. BAN is the ban there and FIRST the
+-- latest format of states. BANS is true in a script with ban.lua. BAN is the ban there and FIRST the
 -- place of the verb, in single.lua.
 --
 -- The parts below that line run at every slower call. A function that is defined there takes
@@ -46,13 +47,13 @@
 --   wait       the span until the cost fits, 0 if it does, or NEVER
 --   taken      for a debit, the units that it charged
 --
--- The states that these files describe are of format 1. None of them begins with the byte
--- LATER. A state of a later format begins with that byte and the number of its format in
+-- The states that these files describe are of format 1, and those with credits of format 2; see
+-- credit.lua. None of the first begins with the byte LATER. A state of a later format begins with that byte and the number of its format in
 -- another. The drivers leave such a state as it is, whatever the verb, and answer what
 -- reply.lua says.
 --
 -- A take is charged if wait is at most x. voids in void.lua adds the verb reset to the contract,
--- and under bans guard in ban.lua adds more.
+-- and under bans guard in ban.lua and lend in credit.lua add more.
 --
 -- The phases of a step carry the names of the Go methods: settle brings the state up
 -- to now, delay computes the wait, take, refund and debit change the state, and gauge

@@ -2,7 +2,9 @@
 -- a code, and after BOOKED the wait, after REFUSED the span until a retry. For a take
 -- of as many units as fit, and for a debit, the number of its units follows. The decision
 -- on an unreadable key is -1 alone, and of a banned key BANNED units remain. The decision on
--- a state of a later format is OF_FORMAT less the number of the format, alone.
+-- a state of a later format is OF_FORMAT less the number of the format, alone. That on a key with
+-- credit begins with OF_CREDIT, the units of credit that are left, those that were taken, and the
+-- end of the first of these.
 
 -- @slow
 
@@ -11,16 +13,22 @@ local BOOKED = 1 -- allowed after a wait
 local REFUSED = 2
 local IMPOSSIBLE = 3 -- the cost never fits
 local BANNED = -2
+local OF_CREDIT = -3
 local OF_FORMAT = -100
 
 -- answer appends a decision to the first n integers of a reply. It returns the new
 -- number of integers and the code. Where nothing could be decided, remaining is nil, and
 -- reset what stands for the decision, or nil if the key is unreadable. x is how far ahead a take or
--- a peek may book.
-local function answer(reply, n, verb, remaining, reset, wait, x)
+-- a peek may book, and loan what lend in credit.lua says of the key, or nil.
+local function answer(reply, n, verb, remaining, reset, wait, x, loan)
   if not remaining then
     reply[n + 1] = reset or -1
     return n + 1, IMPOSSIBLE
+  end
+  if loan then
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = OF_CREDIT, loan[1], loan[2], loan[3]
+    n = n + 4
+    x = loan.refused and 0 or x
   end
   local code = ALLOWED
   if wait == NEVER then

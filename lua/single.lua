@@ -32,10 +32,12 @@ end
 local mark, number = string.byte(not unreadable and text or '', 1, 2)
 if mark == LATER and (number or 0) > FORMAT then
   return { now, OF_FORMAT - number }
+elseif mark == LATER and number == FORMAT and not BANS then
+  error(NEEDS_BANS) -- nothing is written yet
 end
-local next, remaining, reset, wait, taken, lasts = nil, nil, nil, nil, nil, nil
+local next, remaining, reset, wait, taken, lasts, loan = nil, nil, nil, nil, nil, nil, nil
 if not unreadable then
-  next, remaining, reset, wait, taken, lasts =
+  next, remaining, reset, wait, taken, lasts, loan =
     step(text, verb, cost, 0, period, quota, extra, limit, x, y, BAN)
 end
 if next == nil then
@@ -44,8 +46,8 @@ if next == nil then
 end
 save(key, text, next, lasts or reset)
 local reply, size = { now, remaining, reset * 4 }, 3
-if wait ~= 0 then
-  size = answer(reply, 1, verb, remaining, reset, wait, x)
+if wait ~= 0 or loan then
+  size = answer(reply, 1, verb, remaining, reset, wait, x, loan)
 end
 if verb == 'debit' then
   reply[size + 1] = taken

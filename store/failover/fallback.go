@@ -154,7 +154,7 @@ func (m *mirror) refundOfCopy(op *core.Op) core.Op {
 		c.At, c.ResetAfter, c.Origin = 0, 0, 0
 		return c
 	}
-	c.Cost = min(c.Cost, d.Taken) // the copy of a Debit may be smaller
+	c.Cost = min(max(0, c.Cost-c.FromCredit), d.Taken) // the copy of a Debit may be smaller
 	return c.Refund(d)
 }
 
@@ -280,8 +280,9 @@ func (m *mirror) markCopies(t *step, out []core.Decision, carriedOut bool) {
 
 // makeCopy turns an operation of the primary into the form for the fallback, where d is the
 // primary's decision. An UpTo Take becomes a Take of the units that the primary has taken, a
-// Debit becomes one of those, and a Take that was not charged becomes a Peek. A lease that the
-// primary has granted is held whatever the part is.
+// Debit becomes one of those, and a Take that was not charged becomes a Peek. Units of credit are
+// not copied, because the fallback knows none. A lease that the primary has granted is held
+// whatever the part is.
 func (m *mirror) makeCopy(c *core.Op, d *core.Decision, granted bool) {
 	if c.Verb == core.Refund {
 		*c = m.refundOfCopy(c)
@@ -289,8 +290,9 @@ func (m *mirror) makeCopy(c *core.Op, d *core.Decision, granted bool) {
 		if c.UpTo || c.Verb == core.Debit {
 			c.UpTo, c.Cost = false, d.Taken
 		}
+		c.Cost = max(0, c.Cost-d.FromCredit)
 		c.Soft, c.At, c.ResetAfter, c.Origin = true, 0, 0, 0
-		if c.Verb == core.Take && !(granted && d.Allowed) {
+		if c.Verb == core.Take && !(granted && d.Allowed) || c.Verb >= core.Grant {
 			c.Verb, c.Cost = core.Peek, 0
 		}
 	}
@@ -314,7 +316,7 @@ func (m *mirror) followPrimary(ctx context.Context, t *step, ops []core.Op, out 
 		}
 
 		// While keys owe, gate compares what remains, and takes away less.
-		surplus := t.out[i].Remaining - out[i].Remaining
+		surplus := t.out[i].Remaining - ofLimit(&out[i])
 		if !charges(&ops[i]) || ops[i].Limit.Leased() || surplus <= 0 || busy {
 			continue
 		}
@@ -341,7 +343,7 @@ func (m *mirror) drainRefused(ctx context.Context, t *step, out []core.Decision)
 	var surplus map[int]int64 // of the operations of the step, in the rare case
 	for n, i := range t.followed {
 		d := &t.after[n]
-		if left := d.Remaining - out[i].Remaining; !d.Allowed && left > 0 && t.more[n].Verb == core.Take {
+		if left := d.Remaining - ofLimit(&out[i]); !d.Allowed && left > 0 && t.more[n].Verb == core.Take {
 			if surplus == nil {
 				surplus = map[int]int64{}
 			}
@@ -372,6 +374,9 @@ func banCopy(more []core.Op, op *core.Op, known, d *core.Decision) []core.Op {
 	c.Verb, c.Ban, c.Cost = core.Impose, &ban, 0
 	return append(more, c)
 }
+
+// ofLimit returns the units that remain without those of credit.
+func ofLimit(d *core.Decision) int64 { return d.Remaining - d.Credit }
 
 // charges reports whether the op charges units that a Refund can give back.
 func charges(op *core.Op) bool { return op.Verb == core.Take || op.Verb == core.Debit }

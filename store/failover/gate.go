@@ -65,7 +65,7 @@ func (m *mirror) compare(ctx context.Context, t *step, i int, op *core.Op, d *co
 	}
 
 	k := h.keys[op.ID()]
-	took := op.Verb == core.Take && d.Taken > 0
+	took := op.Verb == core.Take && d.Taken > d.FromCredit
 
 	switch {
 	case !charges(op), d.Banned:
@@ -75,7 +75,7 @@ func (m *mirror) compare(ctx context.Context, t *step, i int, op *core.Op, d *co
 		return k != nil && took && !t.out[i].Allowed
 	case k == nil:
 		// It owes nothing, so the fallback is only left what the primary has.
-		m.drain(ctx, t, &t.ops[i], t.out[i].Remaining-d.Remaining)
+		m.drain(ctx, t, &t.ops[i], t.out[i].Remaining-ofLimit(d))
 		return false
 	}
 
@@ -83,11 +83,11 @@ func (m *mirror) compare(ctx context.Context, t *step, i int, op *core.Op, d *co
 	inFallback := m.peekFallback(ctx, t, &t.ops[i])
 	k.ageLocked(t.ops[i].Limit, &inFallback, t.out[i].Taken)
 	unknown := k.unknownTo(d.At)
-	left := d.Remaining - unknown
+	left := ofLimit(d) - unknown
 
 	// The charge of a Take that is over pays for owed units, or goes back.
 	if over = took && left < 0; over {
-		left += d.Taken
+		left += d.Taken - d.FromCredit
 		if t.out[i].Taken > 0 {
 			inFallback, _ = m.applyMore(ctx, t, t.ops[i].Refund(t.out[i]))
 		}
@@ -95,7 +95,7 @@ func (m *mirror) compare(ctx context.Context, t *step, i int, op *core.Op, d *co
 	m.drain(ctx, t, &t.ops[i], inFallback.Remaining-max(0, left))
 
 	// The rest is paid in the background: the request does not wait for that.
-	if d.Remaining > 0 && k.mayPay() {
+	if ofLimit(d) > 0 && k.mayPay() {
 		k.queued = true
 		t.paying = append(t.paying, core.ID{Rule: k.rule, Key: k.key, Algorithm: op.Limit.Algorithm})
 	}
@@ -146,7 +146,7 @@ func (m *mirror) withdraw(ctx context.Context, t *step, ops []core.Op, out []cor
 		}
 
 		if t.over[i] && !op.Limit.Leased() {
-			unpaid -= m.owed.pay(op, unpaid, d)
+			unpaid -= m.owed.pay(op, unpaid-d.FromCredit, d)
 		}
 		if unpaid > 0 {
 			undo := m.forPrimary(op.Refund(*d))
@@ -171,7 +171,8 @@ func (m *mirror) withdraw(ctx context.Context, t *step, ops []core.Op, out []cor
 // happen, and into a refusal if the operation itself is over.
 func (m *mirror) refuse(ctx context.Context, t *step, i int, op *core.Op, d *core.Decision) {
 	d.Remaining += d.Taken
-	d.Taken, d.Wait, d.Origin = 0, 0, 0
+	d.Credit += d.FromCredit
+	d.Taken, d.Wait, d.Origin, d.FromCredit, d.CreditUntil = 0, 0, 0, 0, 0
 	if !t.over[i] {
 		return
 	}
@@ -188,7 +189,7 @@ func (m *mirror) refuse(ctx context.Context, t *step, i int, op *core.Op, d *cor
 	// Both stores are fresh at ResetAfter, so a retry is worthwhile then at the latest, or sooner
 	// if the fallback says when it would allow the Take.
 	d.Allowed = false
-	d.Remaining = min(d.Remaining, inFallback.Remaining)
+	d.Remaining = min(d.Remaining, inFallback.Remaining+d.Credit)
 	d.ResetAfter = max(d.ResetAfter, inFallback.ResetAfter)
 	d.RetryAfter = d.ResetAfter
 	if inFallback.RetryAfter > 0 {

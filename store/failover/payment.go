@@ -200,7 +200,7 @@ func (m *mirror) settleLate(ops []core.Op, out []core.Decision, granted bool) {
 
 		unpaid := d.Taken
 		if !op.Limit.Leased() {
-			unpaid -= m.owed.pay(op, unpaid, d)
+			unpaid -= m.owed.pay(op, unpaid-d.FromCredit, d)
 		}
 		if unpaid > 0 {
 			back := op.Refund(*d)

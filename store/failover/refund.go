@@ -85,7 +85,7 @@ func (s *Store) refundAtPrimary(ctx context.Context, t *step, out []core.Decisio
 	ops := t.ops
 	r := s.primary.routeOf(ops)
 	err := s.ask(ctx, r, ops, t.sent, out)
-	if err == nil || !isPrimaryFault(ctx, err) {
+	if err == nil || !isPrimaryFault(ctx, err) || lends(ops) {
 		return err
 	}
 
@@ -112,6 +112,12 @@ func (s *Store) refundAtPrimary(ctx context.Context, t *step, out []core.Decisio
 		return late
 	}
 	return nil
+}
+
+// lends reports whether a step grants or revokes credit, which only the primary has. Then it is
+// the primary's or an error, and no part of it waits.
+func lends(ops []core.Op) bool {
+	return slices.ContainsFunc(ops, func(op core.Op) bool { return op.Verb == core.Grant || op.Verb == core.Revoke })
 }
 
 // takes reports whether a step has a Take, of which the caller needs the decision.

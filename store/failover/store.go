@@ -92,13 +92,17 @@ func (s *Store) Close() error {
 // Apply implements [core.Store]. Without a fallback it fails while the primary
 // fails, with [ErrOpen] if the primary was not asked. A step of Refunds and
 // Resets that has to wait for the primary succeeds; without a fallback its
-// decisions have only Allowed set.
+// decisions have only Allowed set. A step with a Grant or a Revoke is the primary's or an error:
+// the fallback knows no credit.
 func (s *Store) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	if hasRefunds(ops) {
 		return s.refund(ctx, ops, out)
 	}
 
 	r := s.primary.routeOf(ops)
+	if lends(ops) {
+		return s.ask(ctx, r, ops, ops, out)
+	}
 	if isOpen(r.generation) && s.mirror.fallback != nil {
 		s.primary.restoreCause(r.breaker)
 		return s.mirror.decide(ctx, r.generation, ops, out)

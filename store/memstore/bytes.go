@@ -29,6 +29,9 @@ const (
 	// otherBytes is what a segment of another length takes.
 	otherBytes = int64(unsafe.Sizeof(core.Aside{}.Others[0]))
 
+	// creditBytes is what a credit takes.
+	creditBytes = int64(unsafe.Sizeof(core.Aside{}.Credits[0]))
+
 	// Of MaxBytes, 1/bucketShare is reserved for overflow buckets, and for strikes. A half
 	// of that is for buckets alone.
 	bucketShare = 8

@@ -610,6 +610,11 @@ func (h *shard) decide(p *location, ops []core.Op, out []core.Decision, now int6
 		dropBan(&op)
 		ops = []core.Op{op}
 	}
+	if ops[0].Verb == core.Grant && len(h.state.Credits) == 0 && !h.store.roomForAside() {
+		op := ops[0]
+		dropCredit(&op)
+		ops = []core.Op{op}
+	}
 
 	states := [1]*core.State{&h.state}
 	core.Decide(ops, states[:], now, out)

@@ -71,13 +71,15 @@ func useUp(st *core.State, op *core.Op, now int64) {
 // Peek, because it would free the other keys that are counted in the bucket. A lease id
 // gets a prefix for its key, because several keys may use the same ids. An op without a
 // bucket gives nothing back, books nothing and goes into no debt. Refusals for units that
-// other keys may have used are no strikes, and neither are those for which there is no room.
+// other keys may have used are no strikes, and neither are those for which there is no room. A
+// Grant for which there is no room is refused.
 func (t *step) useOverflow(s *Store, ops []core.Op) []core.Op {
 	t.changed = t.changed[:0]
 	for i, holder := range t.holders {
 		inBucket := holder == overflowBucket || holder == noBucket
 		banless := ops[i].Ban != nil && (inBucket || !t.strikes(s, i))
-		if !inBucket && !banless {
+		creditless := ops[i].Verb == core.Grant && (inBucket || !t.lends(s, i))
+		if !inBucket && !banless && !creditless {
 			continue
 		}
 
@@ -88,6 +90,9 @@ func (t *step) useOverflow(s *Store, ops []core.Op) []core.Op {
 
 		if banless {
 			dropBan(&t.changed[i])
+		}
+		if creditless {
+			dropCredit(&t.changed[i])
 		}
 		if inBucket {
 			t.shareBucket(&t.changed[i], holder)
@@ -123,6 +128,12 @@ func dropBan(op *core.Op) {
 		op.Verb, op.Cost = core.Peek, 0
 	}
 }
+
+// dropCredit makes op a Grant that is refused, as of units that have ended.
+func dropCredit(op *core.Op) { op.CreditUntil = 0 }
+
+// lends reports whether there is room for a credit of the key of op i, which has a slot of its own.
+func (t *step) lends(s *Store, i int) bool { return len(t.shares[i].Credits) > 0 || s.roomForAside() }
 
 // strikes reports whether op i, whose key has a slot of its own, may strike it.
 func (t *step) strikes(s *Store, i int) bool {

@@ -161,7 +161,7 @@ func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Dec
 		h.remove(i)
 	case !st.Changed:
 		if st.ConductChanged {
-			h.keepConduct(i, st, op.Rule, d.At)
+			h.keepAside(i, st, op.Rule, d.At)
 		}
 	case st.Limit.Equal(&op.Limit):
 		h.save(i, st, id, op.Rule)
@@ -174,12 +174,12 @@ func (h *shard) keep(i int, st *core.State, id classID, op *core.Op, d *core.Dec
 	}
 }
 
-// keepConduct stores the conduct of st in slot i and leaves the rest. st becomes the state
-// of the slot.
-func (h *shard) keepConduct(i int, st *core.State, rule string, now int64) {
-	conduct := st.Conduct
+// keepAside stores the conduct and the credits of st in slot i and leaves the rest. st becomes
+// the state of the slot.
+func (h *shard) keepAside(i int, st *core.State, rule string, now int64) {
+	conduct, credits := st.Conduct, st.Credits
 	h.load(i, st)
-	st.Conduct = conduct
+	st.Conduct, st.Credits = conduct, credits
 	h.save(i, st, h.slots[i].class&^shared, rule)
 	h.recordExpiry(h.expiry(i, now))
 }
@@ -319,7 +319,7 @@ func (h *shard) bytes(i int) int64 {
 		size += looseBytes(limit)
 	}
 	if a := h.aside(i); a != nil {
-		size += asideBytes + int64(cap(a.Others))*otherBytes
+		size += asideBytes + int64(cap(a.Others))*otherBytes + int64(cap(a.Credits))*creditBytes
 	}
 	return size
 }

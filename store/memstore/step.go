@@ -292,9 +292,13 @@ func (t *step) admit(s *Store, h *shard, ops []core.Op, i int) error {
 	return nil
 }
 
-// charges reports whether the op may charge units to its key, or ban it.
+// charges reports whether the op may charge units to its key, ban it, or give it credit.
 func charges(op *core.Op) bool {
-	return (op.Verb == core.Take || op.Verb == core.Debit) && op.Cost > 0 || op.Verb == core.Impose
+	switch op.Verb {
+	case core.Take, core.Debit:
+		return op.Cost > 0
+	}
+	return op.Verb == core.Impose || op.Verb == core.Grant
 }
 
 // charged reports whether an op of the step charges the key of op i.

@@ -64,6 +64,7 @@ func (h *hold) take(op *core.Op, now int64, d *core.Decision) bool {
 	since := now - h.filled
 	d.Allowed, d.Banned, d.Origin, d.Fallback = true, false, h.last.Origin, h.last.Fallback
 	d.Taken, d.Wait, d.RetryAfter = op.Cost, 0, 0
+	d.Credit, d.FromCredit, d.CreditUntil = 0, 0, 0
 	d.Remaining = h.last.Remaining + h.units
 	d.ResetAfter = h.last.ResetAfter - time.Duration(since)*time.Microsecond
 	d.At = h.last.At + since
@@ -82,6 +83,8 @@ func (h *hold) refund(id core.ID, n int64) core.Op {
 // more than a quarter of the remaining units.
 func (h *hold) ahead(now, ceiling int64) int64 {
 	switch {
+	case h.last.Credit > 0: // which others may need, and which does not come back
+		return 0
 	case !h.known:
 		return 1
 	case now-h.filled < horizon:

@@ -260,10 +260,10 @@ func TestBanInTheRefusalCache(t *testing.T) {
 	at(0, true, core.Decision{RetryAfter: time.Second, ResetAfter: time.Second})
 	at(0, true, core.Decision{Banned: true, RetryAfter: 10 * time.Minute, ResetAfter: time.Second})
 
-	// Then the cache answers: the ban's end comes nearer, and the units are back after a second.
+	// Then the cache answers, for a second: the ban's end comes nearer, and the units are back.
 	at(time.Millisecond, false, core.Decision{Banned: true, RetryAfter: 10*time.Minute - time.Millisecond,
 		ResetAfter: 999 * time.Millisecond})
-	at(time.Minute, false, core.Decision{Banned: true, RetryAfter: 9*time.Minute - time.Millisecond})
+	at(time.Minute, true, core.Decision{Banned: true, RetryAfter: 9*time.Minute - time.Millisecond})
 
 	// A step without the ban takes the unit of which the ban says nothing.
 	if d := b.do(free); !d.Allowed {

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/lua"
 )
 
 const (
@@ -174,7 +175,7 @@ func (b *banList) bans(ctx context.Context, rules []string, most int) ([]core.Ba
 		}
 		list = append(list, core.Banned{Rule: rule[1:], Key: key})
 		states = append(states, redis.NewStringCmd(ctx, "getrange",
-			string(b.wire.key(nil, key, rule[1:], rule[:1])), 0, banHead-1))
+			string(b.wire.key(nil, key, rule[1:], rule[:1])), 0, maxCreditHead+banHead-1))
 	}
 
 	if err := processAll(ctx, b.client, states); err != nil {
@@ -210,8 +211,25 @@ func (b *banList) now(ctx context.Context) (int64, error) {
 // strikes and the instant until which the ban lasts, each in 7 bytes.
 const banHead = 15
 
+// A state with credits begins with a mark of two bytes and their number in a third. Each has
+// creditSize bytes. See lua/credit.lua.
+const (
+	creditHead    = 3
+	creditSize    = 21
+	maxCreditHead = creditHead + core.MaxCredits*creditSize
+)
+
+// withoutCredits returns a state less the credits that it begins with.
+func withoutCredits(state string) string {
+	if len(state) < creditHead || state[0] != laterMark || state[1] != lua.Format {
+		return state
+	}
+	return state[min(len(state), creditHead+int(state[2])*creditSize):]
+}
+
 // banUntil returns the instant at which the ban of a state ends, or 0 if it has none.
 func banUntil(state string) (until int64) {
+	state = withoutCredits(state)
 	if len(state) < banHead || state[0] != 'b' || state[1:8] != strings.Repeat("\x00", 7) {
 		return 0
 	}

@@ -112,6 +112,7 @@ func (d *dispatcher) withdraw(ctx context.Context, subjects []*subjectOps) error
 		for k, j := range index {
 			d := &s.out[j]
 			d.Taken, d.Wait, d.Remaining, d.ResetAfter, d.At = 0, 0, back[k].Remaining, back[k].ResetAfter, back[k].At
+			d.Credit, d.FromCredit, d.CreditUntil = back[k].Credit, 0, 0
 		}
 	}
 	return errors.Join(errs...)

@@ -103,7 +103,7 @@ func TestUpgradesPageShowsFormatOne(t *testing.T) {
 		}
 	}
 
-	if said := fmt.Sprintf("redisstore: rule \"login\": %v\n", formatError(2)); !strings.Contains(page, said) {
+	if said := fmt.Sprintf("redisstore: rule \"login\": %v\n", formatError(3)); !strings.Contains(page, said) {
 		t.Errorf("the page does not show %q", said)
 	}
 
@@ -119,12 +119,12 @@ func TestUpgradesPageShowsFormatOne(t *testing.T) {
 // first two bytes were others.
 func laterStates() []string {
 	return []string{
-		"\xfe\x02",
-		"\xfe\x02 units",
-		"\xfe\x02" + strings.Repeat("\x00", 5),
-		"\xfe\x02" + strings.Repeat("\x00", 7+23-2),
+		"\xfe\x03",
+		"\xfe\x03 units",
+		"\xfe\x03" + strings.Repeat("\x00", 5),
+		"\xfe\x03" + strings.Repeat("\x00", 7+23-2),
 		"\xfe\xff" + packed(1, float64(storetest.Epoch), "360000000 1 10")[2:],
-		"\xfe\x02" + packed(1, float64(storetest.Epoch), "360000000 1 10")[2:],
+		"\xfe\x03" + packed(1, float64(storetest.Epoch), "360000000 1 10")[2:],
 	}
 }
 
@@ -134,6 +134,7 @@ var everyVerb = []core.Op{
 	{Verb: core.Peek, Cost: 1}, {Verb: core.Peek},
 	{Verb: core.Refund, Cost: 1, At: storetest.Epoch}, {Verb: core.Reset}, {Verb: core.Debit, Cost: 1},
 	{Verb: core.Lift}, {Verb: core.Impose},
+	{Verb: core.Grant, Cost: 1, CreditUntil: storetest.Epoch + 1}, {Verb: core.Revoke},
 }
 
 // meeting is a store that meets states of later formats.
@@ -157,7 +158,7 @@ func (m *meeting) put(state string, left time.Duration) {
 func (m *meeting) unread(how, state string, left time.Duration, err error) {
 	m.t.Helper()
 	want := fmt.Sprintf("redisstore: rule %q: state of a later format: "+
-		"it is of format %d, and this version reads up to format 1", "r", state[1])
+		"it is of format %d, and this version reads up to format 2", "r", state[1])
 	if !errors.Is(err, ErrFormat) || err.Error() != want {
 		m.t.Errorf("%s, %+v meets %q: %v", how, m.op, state, err)
 	}
@@ -227,11 +228,11 @@ func TestStateOfALaterFormatIsAnErrorAndStays(t *testing.T) {
 					meetAll(t, addr, text, op, met)
 				}
 
-				want, l := 7, limit(t, text)
+				want, l := 9, limit(t, text)
 				if l.Leased() {
-					want = 5 // leases have no debits and no bans
+					want = 5 // leases have no debits, no bans and no credit
 				} else if l.Algorithm == core.SlidingLog {
-					want = 6 // a log has no debits
+					want = 8 // a log has no debits
 				}
 
 				if len(met) != want {
@@ -271,7 +272,7 @@ func TestBansInALaterFormatAreNotListed(t *testing.T) {
 	s := MustNew(connect(t, redistest.Addr(t)), o)
 	banning(t, s, s.wire.clock)("r", "k", time.Minute)
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1/1s")}
-	s.client.Set(t.Context(), keyOf(s, &op), "\xfe\x02", 0)
+	s.client.Set(t.Context(), keyOf(s, &op), "\xfe\x03", 0)
 	_, err := s.Report().Bans(context.Background(), []string{"r"}, 10)
 	if !errors.Is(err, ErrFormat) || !strings.HasPrefix(err.Error(), `redisstore: list bans: rule "r": `) {
 		t.Errorf("error %v", err)
@@ -285,7 +286,7 @@ func TestMarkWithoutALaterFormatIsUnreadable(t *testing.T) {
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}
 
 	// No second byte, a number of the present or an earlier format, and other marks.
-	for _, state := range []string{"\xfe", "\xfe\x00", "\xfe\x01", "\xff\x02", "\xfd\x02"} {
+	for _, state := range []string{"\xfe", "\xfe\x00", "\xfe\x01", "\xff\x02", "\xfd\x02", "\xfe\x02\x01"} {
 		for n := range 2 {
 			c.Set(t.Context(), keyOf(s, &op), state, 0)
 
@@ -303,14 +304,14 @@ func TestMarkWithoutALaterFormatIsUnreadable(t *testing.T) {
 
 func TestLaterFormatIsTheNextOne(t *testing.T) {
 	for state, want := range map[string]bool{
-		"": false, "\xfe": false, "\xfe\x01": false, "\xfe\x02": true, "\xfe\xff": true, "\xff\x02": false,
+		"": false, "\xfe": false, "\xfe\x01": false, "\xfe\x02": false, "\xfe\x03": true, "\xfe\xff": true, "\xff\x02": false,
 		"b\x02": false,
 	} {
 		if got := laterFormat(state) != nil; got != want {
 			t.Errorf("%q: %t", state, got)
 		}
 	}
-	if lua.Format != 1 {
-		t.Error("the test and docs/upgrades.md are about format 1")
+	if lua.Format != 2 {
+		t.Error("the test and docs/upgrades.md are about formats up to 2")
 	}
 }

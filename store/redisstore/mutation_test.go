@@ -131,6 +131,7 @@ var of = map[string]core.Algorithm{
 	"calendar_window.lua": core.CalendarWindow,
 	"records.lua":         core.Concurrency,
 	"ban.lua":             core.FixedWindow,
+	"credit.lua":          core.GCRA,
 }
 
 // difference tells how the mutant differs from the stock scripts in a batch or from the
@@ -215,7 +216,9 @@ func misread(t *testing.T, c *redis.Client, store core.Store) string {
 	t.Helper()
 	ctx, s := context.Background(), store.(*Store)
 	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "10/1h"), Cost: 1}
-	for mark, want := range map[string]error{"\xfe\x02": ErrFormat, "\xfe\x01": ErrUnreadable} {
+	for mark, want := range map[string]error{
+		"\xfe\x03": ErrFormat, "\xfe\x01": ErrUnreadable, "\xfe\x02": ErrUnreadable,
+	} {
 		// The bytes after the mark are those of a state that a script could read.
 		state := mark + packed(1, float64(storetest.Epoch), "360000000 1 10")[len(mark):]
 		for n := range 2 {

@@ -69,14 +69,14 @@ type Options struct {
 	Batch int
 
 	// CacheRefusals is the number of refused keys that the process remembers
-	// until they can be allowed again, at most 1<<24; 0 means none. Their
+	// for a second, or until they can be allowed again, at most 1<<24; 0 means none. Their
 	// requests are answered without Redis, with the same decisions except that
 	// the time left is computed here. It needs up to about 500 bytes for each
 	// key.
 	//
-	// A refusal stands until its RetryAfter unless the key is reset or refunded
+	// A refusal stands until its RetryAfter unless the key is reset, refunded or granted units,
 	// or its limit changes. This store takes its own operations into account;
-	// it sees those of other processes only when the refusal ends.
+	// it sees those of other processes a second later, or when the refusal ends.
 	//
 	// It answers a Take if no units come back before the Take
 	// is next allowed: if it has the cost of the refused one, and that lacked a

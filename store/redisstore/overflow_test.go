@@ -49,7 +49,7 @@ func TestRefusalCacheAnswersStepsOfSeveralRules(t *testing.T) {
 		}
 
 		for range 3 {
-			p.clock.Add(time.Second)
+			p.clock.Add(300 * time.Millisecond)
 			if _, asked := p.apply(ops...); asked == row.known {
 				t.Errorf("%+v: Redis was asked: %v", row, asked)
 			}
@@ -77,7 +77,7 @@ func waited(s *Store, came time.Time, ops []core.Op, out []core.Decision) {
 }
 
 // What was refused to steps that waited is the answer to the same step, as Redis gives it, as
-// long as nothing changes. It is refused until the used-up key is allowed again.
+// long as nothing changes, for a second.
 func TestOverflowAnswersAsRedis(t *testing.T) {
 	addr := redistest.Addr(t)
 
@@ -106,7 +106,7 @@ func TestOverflowAnswersAsRedis(t *testing.T) {
 		// From the first waiter on the refusal is known: it stays that of Redis while time passes.
 		waited(s, time.Now(), ops, refusal)
 		for range 5 {
-			clock.Add(7 * time.Second)
+			clock.Add(190 * time.Millisecond)
 			want := apply(t, s, ops...)
 			if !s.dispatcher.recall(time.Now(), ops, got) || !slices.Equal(got, want) {
 				t.Errorf("%q: %+v\nRedis says %+v", row, got, want)

@@ -20,6 +20,10 @@ const (
 	// ways is the number of entries for a key.
 	ways = 4
 
+	// believed is how long an answer is repeated: another process may have granted the key units
+	// meanwhile.
+	believed = time.Second
+
 	// maxCachedOps is the number of operations of the longest step that is answered.
 	maxCachedOps = 8
 )
@@ -36,15 +40,15 @@ type refusal struct {
 	asked, answered int64 // in microseconds by the clock of the refusals
 }
 
-// refusalCache remembers refused keys until they can next be allowed. An entry is
+// refusalCache remembers refused keys for a second, or until they can next be allowed. An entry is
 // read without a lock and replaced as a whole.
 //
 //	          a step is refused, and no other has changed the key since it began
 //	no entry -------------------------------------------------------------------> refused
 //	  ^                                                                             |
-//	  |  its RetryAfter has passed, a step that ended may have changed the key,     |
-//	  |  the limit or the ban is another, the clock has stepped back, or another    |
-//	  |  key needs the entry                                                        |
+//	  |  its RetryAfter or a second has passed, a step that ended may have changed  |
+//	  |  the key, the limit or the ban is another, the clock has stepped back, or   |
+//	  |  another key needs the entry                                                |
 //	  +-----------------------------------------------------------------------------+
 //
 // The cache of Options.CacheRefusals is asked before each step (beforeStep, answer, afterStep).
@@ -172,7 +176,7 @@ func (r *refusal) answer(op *core.Op, now int64, d *core.Decision) bool {
 	}
 	// The step began at now, which may be before the answer came.
 	since, waited := max(0, now-r.answered), micros(now-r.asked)
-	return waited >= 0 && waited < r.decision.RetryAfter && op.Foretell(r.cost, &r.decision, since, d)
+	return waited >= 0 && waited < min(believed, r.decision.RetryAfter) && op.Foretell(r.cost, &r.decision, since, d)
 }
 
 // sameBan reports whether both bans are the same, or neither is one.
@@ -251,7 +255,7 @@ func (r *refusalCache) entry(hash uint64, generation int64, op *core.Op, now int
 
 		// A refusal of an older generation is never read again, so it counts as ended.
 		if f != nil && f.generation == generation {
-			end = max(now, f.asked+f.decision.RetryAfter.Microseconds())
+			end = max(now, f.asked+min(believed, f.decision.RetryAfter).Microseconds())
 		}
 		if soonest < 0 || end < soonest {
 			best, soonest = &entries[i], end
@@ -337,6 +341,9 @@ func (r *refusal) age(op *core.Op, now int64, d *core.Decision) bool {
 	}
 
 	since := max(0, now-r.answered)
+	if micros(since) >= believed {
+		return false
+	}
 	*d = r.decision
 	d.ResetAfter = max(0, d.ResetAfter-micros(since))
 	d.At += since

@@ -118,11 +118,13 @@ func TestRefusalCacheAnswersAsRedis(t *testing.T) {
 				t.Fatalf("%s: a first refusal of %d: %+v, asked %v", text, first, d, asked)
 			}
 
-			end := p.clock.Now() + d.RetryAfter.Microseconds()
+			// A refusal is believed for a second at most.
+			span := min(d.RetryAfter, time.Second).Microseconds()
+			end := p.clock.Now() + span
 
 			// Instants between the refusal and its end, the last of them a microsecond before it.
 			for _, part := range []int64{0, 1, 2, 3, 5, 8, 13, 21, 50, 99, 100} {
-				p.clock.Set(min(end-1, end-d.RetryAfter.Microseconds()*(100-part)/100))
+				p.clock.Set(min(end-1, end-span*(100-part)/100))
 				for _, cost := range costs {
 					// A refusal of a smaller cost ends earlier, so what would be granted by now is
 					// left out.
@@ -137,7 +139,7 @@ func TestRefusalCacheAnswersAsRedis(t *testing.T) {
 				}
 			}
 
-			// The end itself belongs to Redis.
+			// The end itself belongs to Redis, and so does the end of the second.
 			p.clock.Set(end)
 			if _, asked := p.take(l, first); !asked {
 				t.Errorf("%s: Redis was not asked when the refusal of %d had ended", text, first)
@@ -310,11 +312,11 @@ func refused(key string) (core.Op, core.Decision) {
 	return op, core.Decision{RetryAfter: 50 * time.Microsecond, ResetAfter: 90 * time.Microsecond, At: 7000}
 }
 
-// A reset or refund by another process is seen when the refusal ends, and not before.
-func TestRefusalCacheSeesOtherProcessesAtItsEnd(t *testing.T) {
+// A reset, refund or grant by another process is seen after a second, and not before.
+func TestRefusalCacheSeesOtherProcessesAfterASecond(t *testing.T) {
 	addr := redistest.Addr(t)
 	l := limit(t, "10/10s fixed-window")
-	for _, verb := range []core.Verb{core.Reset, core.Refund} {
+	for _, verb := range []core.Verb{core.Reset, core.Refund, core.Grant} {
 		p := newPair(t, addr)
 
 		// One process has used the limit and is refused until the window ends.
@@ -322,15 +324,16 @@ func TestRefusalCacheSeesOtherProcessesAtItsEnd(t *testing.T) {
 		all := op
 		all.Cost = 10
 		apply(t, p.with, all)
-		end := p.clock.Now() + apply(t, p.with, op)[0].RetryAfter.Microseconds()
+		begun := p.clock.Now()
+		end := begun + apply(t, p.with, op)[0].RetryAfter.Microseconds()
 
 		other := MustNew(p.with.client, Options{Prefix: p.with.wire.prefix, Timeout: patient, Clock: p.clock.Now})
 
 		// Another gives everything back, which Redis knows at once.
-		apply(t, other, core.Op{Verb: verb, Rule: "r", Key: "k", Limit: l, Cost: 10})
+		apply(t, other, core.Op{Verb: verb, Rule: "r", Key: "k", Limit: l, Cost: 10, CreditUntil: end})
 
 		// The first goes on refusing from what it remembers, to the last microsecond.
-		for _, at := range []int64{end - 10e6, end - 1} {
+		for _, at := range []int64{begun, begun + 1e6 - 1} {
 			p.clock.Set(at)
 			if d := apply(t, p.with, op)[0]; d.Allowed || d.RetryAfter.Microseconds() != end-at {
 				t.Errorf("%s, %d µs before the end: %+v", verb, end-at, d)
@@ -340,9 +343,9 @@ func TestRefusalCacheSeesOtherProcessesAtItsEnd(t *testing.T) {
 			}
 		}
 
-		p.clock.Set(end)
+		p.clock.Set(begun + 1e6)
 		if d := apply(t, p.with, op)[0]; !d.Allowed {
-			t.Errorf("%s, at the end: %+v", verb, d)
+			t.Errorf("%s, after a second: %+v", verb, d)
 		}
 	}
 }

@@ -7,11 +7,15 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,22 +39,76 @@ var before = sync.OnceValue(func() *lua.Scripts {
 	if err != nil {
 		panic(err)
 	}
-	files, err := fs.Sub(archive, "lua")
-	if err != nil {
-		panic(err)
+	files := fstest.MapFS{}
+	for _, file := range archive.File {
+		name, _ := strings.CutPrefix(file.Name, "lua/")
+		if text, err := fs.ReadFile(archive, file.Name); err == nil {
+			files[name] = &fstest.MapFile{Data: text}
+		}
+	}
+
+	// The version before knows no credit, and no format but the first.
+	if files["credit.lua"] == nil {
+		files["credit.lua"] = &fstest.MapFile{Data: []byte(
+			"-- @slow\nlocal FORMAT = 1\nlocal function lend(step)\nreturn step\nend\n")}
 	}
 	return &lua.Scripts{Files: files}
 })
 
 // versions are stores of several versions on the same keys, which decide in turns.
 type versions struct {
-	stores []core.Store
-	turn   atomic.Int64
+	stores  []core.Store
+	present core.Store // one of them
+	turn    atomic.Int64
+	lent    sync.Map // core.ID of a key that had a Grant
 }
 
 func (v *versions) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	n := v.turn.Add(1) - 1
+	if v.haveCredit(ops) {
+		return v.present.Apply(ctx, ops, out) // the version before has an error
+	}
 	return v.stores[n%int64(len(v.stores))].Apply(ctx, ops, out)
+}
+
+// haveCredit reports whether a key of the step may have credit, or gets some.
+func (v *versions) haveCredit(ops []core.Op) (some bool) {
+	for i := range ops {
+		_, has := v.lent.Load(ops[i].ID())
+		if some = some || has || ops[i].Verb >= core.Grant; ops[i].Verb == core.Grant {
+			v.lent.Store(ops[i].ID(), true)
+		}
+	}
+	return some
+}
+
+// The version before refuses to guess about a key with credit, and leaves it as it is.
+func TestVersionBeforeLeavesCredit(t *testing.T) {
+	t.Parallel()
+	clock := storetest.NewClock()
+	old, present := sideBySide(t, connect(t, redistest.Addr(t)), clock)
+	op := core.Op{Rule: "r", Key: "k", Limit: limit(t, "1/1h"), Cost: 1}
+	grant := op
+	grant.Verb, grant.CreditUntil = core.Grant, clock.Now()+3600e6
+	apply(t, present, grant)
+	apply(t, present, op)
+
+	for _, ban := range []*core.Ban{nil, hour} {
+		asked := op
+		asked.Ban = ban
+		for n := range 2 {
+			err := old.Apply(t.Context(), slices.Repeat([]core.Op{asked}, n+1), make([]core.Decision, n+1))
+			if !errors.Is(err, ErrFormat) {
+				t.Errorf("%d operations, ban %v: %v", n+1, ban, err)
+			}
+		}
+	}
+	if d := apply(t, present, op)[0]; !d.Allowed || d.FromCredit != 1 {
+		t.Errorf("%+v", d)
+	}
+	if d := apply(t, present, op)[0]; d.Allowed {
+		t.Errorf("%+v", d)
+	}
 }
 
 // sideBySide makes stores of the version before and of the present one.
@@ -86,11 +144,11 @@ func TestVersionSharesEveryCountWithTheOneBefore(t *testing.T) {
 		// An upgrade begins with the old version and a rollback with the present one.
 		upgrade := func(t testing.TB, clock *storetest.Clock) core.Store {
 			old, present := sideBySide(t, c, clock)
-			return &versions{stores: []core.Store{old, present}}
+			return &versions{stores: []core.Store{old, present}, present: present}
 		}
 		rollback := func(t testing.TB, clock *storetest.Clock) core.Store {
 			old, present := sideBySide(t, c, clock)
-			return &versions{stores: []core.Store{present, old}}
+			return &versions{stores: []core.Store{present, old}, present: present}
 		}
 
 		t.Run(row.name, func(t *testing.T) {

@@ -27,7 +27,7 @@ type wire struct {
 	scripts   *lua.Scripts
 	limits    limits
 	scratches sync.Pool   // of *scratch
-	struck    atomic.Bool // all scripts have to know of bans
+	struck    atomic.Bool // all scripts have to know of bans and credits
 }
 
 // leadingArgs is how many arguments precede the keys: the command's name, the
@@ -69,7 +69,7 @@ func (w *wire) call(steps []*step) (*lua.Script, []any) {
 
 // bansOf returns lua.Bans if the script for the operation needs it.
 func (w *wire) bansOf(op *core.Op) lua.Set {
-	if op.Ban != nil || op.Verb == core.Lift || w.struck.Load() {
+	if op.Ban != nil || op.Verb >= core.Lift || op.FromCredit > 0 || w.struck.Load() {
 		return lua.Bans
 	}
 	return 0
@@ -105,6 +105,9 @@ func isSingleUnit(op *core.Op) bool {
 
 // scriptXY returns the x and y of an operation under a limit; see lua/prelude.lua.
 func scriptXY(op *core.Op, t *terms) (x, y any) {
+	if op.Verb >= core.Grant {
+		return zero, op.CreditUntil
+	}
 	if op.Limit.NeedsWindows() && op.Windows != nil && op.Verb != core.Refund {
 		x, y = zero, t.boundaries(op.Windows)
 		if op.Verb == core.Debit {
@@ -116,6 +119,8 @@ func scriptXY(op *core.Op, t *terms) (x, y any) {
 	switch {
 	case op.Limit.Leased():
 		return zero, leaseID(op.Lease)
+	case op.Verb == core.Refund && op.FromCredit > 0:
+		return op.At, fmt.Sprintf("%d %d %d", op.ResetAfter/time.Microsecond, op.FromCredit, op.CreditUntil)
 	case op.Verb == core.Refund:
 		return op.At, int64(op.ResetAfter / time.Microsecond)
 	case op.Verb == core.Debit:
@@ -140,6 +145,7 @@ const (
 // opcodeVerb holds the opcodes of the verbs.
 var opcodeVerb = [...]byte{
 	core.Take: 0, core.Peek: 2, core.Refund: 3, core.Reset: 4, core.Debit: 7, core.Lift: 8, core.Impose: 9,
+	core.Grant: 10, core.Revoke: 11,
 }
 
 // program holds the arguments of lua/batch.lua while they are assembled.
@@ -347,10 +353,11 @@ const (
 	saysNever
 )
 
-// A reply has one of these in place of the units that remain; see lua/reply.lua.
+// A reply has one of these in place of the units that remain, or before them; see lua/reply.lua.
 const (
 	saysUnreadable = -1
 	saysBanned     = -2
+	saysCredit     = -3
 	saysFormat     = -100 // less the number of a later format
 )
 
@@ -427,7 +434,8 @@ func (a *answers) decision(d *core.Decision, counted bool) (fault, err error) {
 		return fault, nil
 	}
 
-	if len(a.unread) < 2 {
+	credit, err := a.credit()
+	if err != nil || len(a.unread) < 2 {
 		return nil, errReply
 	}
 
@@ -435,7 +443,10 @@ func (a *answers) decision(d *core.Decision, counted bool) (fault, err error) {
 	remaining, reset, says := a.unread[0], a.unread[1]>>2, a.unread[1]&3
 	a.unread = a.unread[2:]
 
-	*d = core.Decision{Allowed: says <= saysWait, Remaining: remaining, ResetAfter: micros(reset), At: a.at}
+	*d = core.Decision{
+		Allowed: says <= saysWait, Remaining: remaining, ResetAfter: micros(reset), At: a.at,
+		Credit: credit[0], FromCredit: credit[1], CreditUntil: credit[2],
+	}
 	if remaining == saysBanned {
 		d.Banned, d.Remaining = true, 0
 	}
@@ -453,6 +464,20 @@ func (a *answers) decision(d *core.Decision, counted bool) (fault, err error) {
 		d.Taken, err = a.next()
 	}
 	return nil, err
+}
+
+// credit reads what stands before the decision on a key with credit: the units that are left,
+// those that were taken, and the end of the first of these.
+func (a *answers) credit() (list [3]int64, err error) {
+	switch {
+	case len(a.unread) == 0 || a.unread[0] != saysCredit:
+		return list, nil
+	case len(a.unread) < 1+len(list):
+		return list, errReply
+	}
+	copy(list[:], a.unread[1:])
+	a.unread = a.unread[1+len(list):]
+	return list, nil
 }
 
 // fault returns the error that stands in place of the next decision, or nil.
@@ -484,10 +509,11 @@ func (a *answers) span() (time.Duration, error) {
 // micros returns n microseconds as a Duration.
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// meetsBan reports whether the error is that of a script which has met a key with strikes
-// and does not know of them. It has written nothing. From then on the store sends the
-// scripts that do. That happens where an operation without a Ban is about a key that was
-// banned under one: when a rule has lost its Ban, or not all processes have it yet.
+// meetsBan reports whether the error is that of a script which has met a key with strikes or
+// credit and does not know of them. It has written nothing. From then on the store sends the
+// scripts that do. That happens where another process has given a key credit, and where an
+// operation without a Ban is about a key that was banned under one: when a rule has lost its Ban,
+// or not all processes have it yet.
 func (w *wire) meetsBan(err error) bool {
 	if err == nil || !strings.Contains(err.Error(), lua.NeedsBans) {
 		return false

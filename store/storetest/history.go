@@ -48,14 +48,16 @@ var parsedFamilies = sync.OnceValue(func() [][]core.Limit {
 // others. A change of the limit retires such keys too.
 type history struct {
 	r       *rand.Rand
-	forward bool // the clock never steps back
-	fixed   bool // limits never change
+	lends   *rand.Rand // draws credits, so that the rest of a history does not depend on them
+	forward bool       // the clock never steps back
+	fixed   bool       // limits never change
 	at      time.Duration
 	back    bool          // the clock has stepped back at the last step
 	high    time.Duration // the latest instant since the clock stepped back
 	rules   []ruleOfHistory
 	resets  map[subject]reset // of keys that are in use
 	struck  map[subject]bool  // keys that may have strikes or a ban
+	lent    map[subject]bool  // keys that may have credit
 	names   map[subject]int   // how many keys of that name are retired
 	named   []time.Duration   // instants since Epoch
 	freed   []subject         // keys that a refund of the last step made new
@@ -81,6 +83,7 @@ type ruleOfHistory struct {
 	family []core.Limit
 	limit  core.Limit
 	ban    *core.Ban
+	grants int // in how many of a hundred calls a key is granted units, or loses them
 }
 
 // bansOf returns the bans that a rule of the family may have. Their spans are some of its
@@ -100,13 +103,16 @@ func bansOf(family []core.Limit) []*core.Ban {
 
 // newHistory starts history number n of the seed.
 func newHistory(families [][]core.Limit, seed, n uint64) *history {
-	h := &history{r: rand.New(rand.NewPCG(seed, n)),
-		resets: map[subject]reset{}, struck: map[subject]bool{}, names: map[subject]int{}}
+	h := &history{r: rand.New(rand.NewPCG(seed, n)), lends: rand.New(rand.NewPCG(seed+1<<32, n)),
+		resets: map[subject]reset{}, struck: map[subject]bool{}, lent: map[subject]bool{}, names: map[subject]int{}}
 	h.at = time.Duration(h.r.Int64N(int64(48*time.Hour/time.Microsecond))) * time.Microsecond
 	for i := range 1 + h.r.IntN(4) {
 		family := families[h.r.IntN(len(families))]
 		h.rules = append(h.rules,
-			ruleOfHistory{fmt.Sprintf("r%d", i), family, pick(h.r, family), pick(h.r, bansOf(family))})
+			ruleOfHistory{fmt.Sprintf("r%d", i), family, pick(h.r, family), pick(h.r, bansOf(family)), 0})
+		if !family[0].Leased() {
+			h.rules[i].grants = pick(h.lends, []int{0, 0, 0, 10, 25, 60})
+		}
 	}
 
 	// Most windows of a calendar end far away from a random instant.
@@ -206,6 +212,7 @@ func (h *history) renew(s subject) {
 	h.names[s]++
 	delete(h.resets, s)
 	delete(h.struck, s)
+	delete(h.lent, s)
 	h.labels = slices.DeleteFunc(h.labels, func(c call) bool { return c.Rule == s.rule && c.Key == old })
 }
 
@@ -302,7 +309,34 @@ func (h *history) call() call {
 	if c.Verb < core.Refund && h.r.IntN(3) == 0 {
 		c.MaxWait = h.wait(&l)
 	}
+
+	if h.lends.IntN(100) < rule.grants {
+		h.grant(&c)
+	}
 	return c
+}
+
+// grant makes the call one that grants its key units, or revokes those that it has. Grants often
+// end at once with others, or at an instant that was named.
+func (h *history) grant(c *call) {
+	c.Soft, c.UpTo, c.MaxWait, c.Lease, c.label, c.of, c.whole = false, false, 0, "", "", "", false
+	if h.lends.IntN(12) == 0 {
+		c.Verb, c.Cost = core.Revoke, 0
+		return
+	}
+
+	period := periodOf(&c.Limit)
+	until := h.at + pick(h.lends, []time.Duration{0, time.Microsecond, period / 3, period, period, 2 * period,
+		time.Duration(h.lends.Int64N(int64(2*period) + 1)), time.Duration(h.lends.Int64N(int64(2*period) + 1))})
+	if len(h.named) > 0 && h.lends.IntN(3) == 0 {
+		until = pick(h.lends, h.named)
+	}
+
+	// As many units as can be counted are granted now and then.
+	capacity := c.Limit.Capacity()
+	c.Verb, c.CreditUntil = core.Grant, Epoch+until.Microseconds()
+	c.Cost = pick(h.lends, []int64{1, 1, 2, 3, capacity, 1 + h.lends.Int64N(capacity), 1<<53 - 1 - capacity})
+	h.named = append(h.named, until.Truncate(time.Microsecond))
 }
 
 // shareUnits makes most takes of a step UpTo, where that is valid.
@@ -393,8 +427,8 @@ func (h *history) learnReset(c *call, d *core.Decision) {
 	at := h.learnBan(s, c, d)
 
 	switch {
-	case d.ResetAfter == 0 && (h.struck[s] || c.Verb == core.Lift):
-		// It is not certain until when the strikes are kept, or whether there were any.
+	case d.ResetAfter == 0 && (h.isKept(s) || c.Verb == core.Lift):
+		// It is not certain until when strikes and credits are kept, or whether there were any.
 		h.resets[s] = reset{at: at}
 	case written && d.ResetAfter == 0:
 		delete(h.resets, s)
@@ -408,12 +442,19 @@ func (h *history) learnReset(c *call, d *core.Decision) {
 	}
 }
 
+// isKept reports whether a store may keep the key although it is fresh.
+func (h *history) isKept(s subject) bool { return h.struck[s] || h.lent[s] }
+
 // keepsLimit reports whether an op with the verb writes a state under the limit that it had.
-func keepsLimit(v core.Verb) bool { return v == core.Refund || v == core.Lift || v == core.Impose }
+func keepsLimit(v core.Verb) bool { return v == core.Refund || v >= core.Lift }
 
 // learnBan keeps whether the key of a call may have strikes or a ban. It returns an instant
 // until which the decision says that the key is kept.
 func (h *history) learnBan(s subject, c *call, d *core.Decision) time.Duration {
+	if c.Verb == core.Grant {
+		h.lent[s] = true
+	}
+
 	switch {
 	case c.Verb == core.Reset, c.Verb == core.Lift:
 		delete(h.struck, s)

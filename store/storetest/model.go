@@ -82,7 +82,7 @@ func (m *Model) keepLocked(id core.ID, s *core.State, d *core.Decision) {
 	switch {
 	case !s.Changed && s.ConductChanged:
 		old := m.states[id]
-		old.Conduct = s.Conduct
+		old.Conduct, old.Credits = s.Conduct, s.Credits
 		m.states[id] = old
 	case !s.Changed:
 	case s.ForgetAfter(d) == 0:

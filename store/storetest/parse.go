@@ -33,6 +33,8 @@ type answer struct {
 	refused      []string // of a whole step: the rules that refuse
 	remaining    *int64
 	taken        *int64
+	credit, lent *int64
+	ends         *time.Duration
 	reset, retry *time.Duration
 	wait         time.Duration
 	banned       bool
@@ -213,7 +215,7 @@ func (p *parser) calls(e *expectation, words []string) error {
 }
 
 var verbs = map[string]core.Verb{"take": core.Take, "peek": core.Peek, "refund": core.Refund, "reset": core.Reset,
-	"debit": core.Debit, "lift": core.Lift, "impose": core.Impose}
+	"debit": core.Debit, "lift": core.Lift, "impose": core.Impose, "grant": core.Grant, "revoke": core.Revoke}
 
 func (p *parser) words(c *call, words []string) (err error) {
 	cost := false
@@ -236,6 +238,10 @@ func (p *parser) words(c *call, words []string) (err error) {
 			c.Lease = value
 		case name == "wait":
 			c.MaxWait, _, err = parseSpan(value)
+		case name == "until":
+			var span time.Duration
+			span, _, err = parseSpan(value)
+			c.CreditUntil = Epoch + span.Microseconds()
 		case name == "clock":
 			c.skew, _, err = parseSpan(value)
 		case name == "of" && p.labels[value]:
@@ -346,6 +352,14 @@ func (a *answer) field(word string) error {
 		n, err := strconv.ParseInt(value, 10, 64)
 		a.taken = &n
 		return err
+	case name == "credit":
+		n, err := strconv.ParseInt(value, 10, 64)
+		a.credit = &n
+		return err
+	case name == "lent":
+		n, err := strconv.ParseInt(value, 10, 64)
+		a.lent = &n
+		return err
 	}
 
 	// The others are spans of time.
@@ -357,6 +371,8 @@ func (a *answer) field(word string) error {
 		a.retry = &d
 	case "wait":
 		a.wait = d
+	case "ends":
+		a.ends = &d
 	default:
 		return fmt.Errorf("unknown field %q", word)
 	}

@@ -69,7 +69,8 @@ func (p *player) play(s *step) ([]core.Decision, error) {
 		p.ops = append(p.ops, p.resolve(&s.ops[i]))
 		// A store has to overwrite every field of out.
 		p.out = append(p.out, core.Decision{Allowed: true, Banned: true, Taken: -7, Remaining: -7, Wait: -7,
-			RetryAfter: -7, ResetAfter: -7, At: -7, Origin: unset, Fallback: true})
+			RetryAfter: -7, ResetAfter: -7, At: -7, Credit: -7, FromCredit: -7, CreditUntil: -7,
+			Origin: unset, Fallback: true})
 	}
 
 	if err := p.store.Apply(context.Background(), p.ops, p.out); err != nil {
@@ -158,6 +159,9 @@ func (c *call) text() string {
 		fmt.Fprintf(&b, " lease=%s", c.Lease)
 	}
 
+	if c.Verb == core.Grant {
+		fmt.Fprintf(&b, " until=%s", time.Duration(c.CreditUntil-Epoch)*time.Microsecond)
+	}
 	if c.Soft {
 		b.WriteString(" soft")
 	}
@@ -198,6 +202,12 @@ func decisionText(d core.Decision) string {
 	}
 	if d.Taken != 0 {
 		text += fmt.Sprintf(" taken=%d", d.Taken)
+	}
+	if d.Credit != 0 {
+		text += fmt.Sprintf(" credit=%d", d.Credit)
+	}
+	if d.FromCredit != 0 {
+		text += fmt.Sprintf(" lent=%d ends=%s", d.FromCredit, time.Duration(d.CreditUntil-Epoch)*time.Microsecond)
 	}
 
 	// A timeline cannot expect these two, which only a difference shows.

@@ -147,9 +147,13 @@ func (e *expectation) compare(out []core.Decision, last bool) string {
 	return ""
 }
 
+// unlike reports whether a number is stated and another.
+func unlike(want *int64, got int64) bool { return want != nil && *want != got }
+
 func (a *answer) differs(d *core.Decision) bool {
-	return a.remaining != nil && *a.remaining != d.Remaining ||
-		a.taken != nil && *a.taken != d.Taken ||
+	return unlike(a.remaining, d.Remaining) || unlike(a.taken, d.Taken) ||
+		unlike(a.credit, d.Credit) || unlike(a.lent, d.FromCredit) ||
+		a.ends != nil && Epoch+a.ends.Microseconds() != d.CreditUntil ||
 		a.reset != nil && *a.reset != d.ResetAfter ||
 		a.retry != nil && *a.retry != d.RetryAfter ||
 		a.wait != d.Wait || a.banned != d.Banned
