@@ -85,6 +85,7 @@ type decision struct {
 	OnLimit    string   `json:"on_limit"`
 	Limit      int64    `json:"limit"`
 	Remaining  int64    `json:"remaining"`
+	Credit     int64    `json:"credit,omitempty"`
 	Reset      seconds  `json:"reset"`
 	RetryAfter *seconds `json:"retry_after,omitempty"`
 }
@@ -115,7 +116,7 @@ func decisions(list []limiter.RuleDecision) []decision {
 		}
 		one := decision{
 			Policy: d.Rule, Allowed: d.Decision.Allowed, OnLimit: action(d.OnLimit), Limit: d.Limit.Capacity(),
-			Remaining: d.Decision.Remaining, Reset: seconds(d.Decision.ResetAfter),
+			Remaining: d.Decision.Remaining, Credit: d.Decision.Credit, Reset: seconds(d.Decision.ResetAfter),
 		}
 		if !d.Decision.Allowed && d.Decision.RetryAfter != core.Never {
 			one.RetryAfter = (*seconds)(&d.Decision.RetryAfter)
@@ -359,6 +360,29 @@ func (h *handler) debit(ctx context.Context, i *item) answer {
 		}
 	}
 	return a
+}
+
+// grant gives a key units beside the limit of a policy.
+func (h *handler) grant(ctx context.Context, i *item) answer {
+	return h.credited(i, h.limiters[i.app].Grant(ctx, i.policy, *i.key, i.cost, i.until))
+}
+
+// revoke takes what a key was granted.
+func (h *handler) revoke(ctx context.Context, i *item) answer {
+	return h.credited(i, h.limiters[i.app].Revoke(ctx, i.policy, *i.key))
+}
+
+// credited returns the answer to a grant or a revoke that has ended with err.
+func (h *handler) credited(i *item, err error) answer {
+	switch {
+	case err == nil:
+		return answer{Outcome: done}
+	case errors.Is(err, core.ErrOp):
+		a := failed(http.StatusUnprocessableEntity, "the key cannot have these units")
+		a.Problem.Errors = []fault{{i.at, err.Error()}}
+		return a
+	}
+	return failed(http.StatusServiceUnavailable, "it may or may not have happened")
 }
 
 // restored returns what the token of an item is of.

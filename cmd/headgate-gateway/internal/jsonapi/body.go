@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -41,6 +42,9 @@ type item struct {
 	request *http.Request
 	cost    int64
 	costed  bool // cost was given
+
+	policy string
+	until  time.Time
 
 	token token
 	used  map[string]int64
@@ -120,6 +124,25 @@ func (h *handler) readDebit(o *object) (i item) {
 	i.at, i.app, i.id = o.at, h.readApp(o), readID(o)
 	key := o.requiredText("key", maxText)
 	i.key, i.cost = &key, o.requiredInteger("cost")
+	o.unusedFields()
+	return i
+}
+
+// readCredit reads an item of a grant or a revoke.
+func (h *handler) readCredit(o *object, granting bool) (i item) {
+	i.at, i.app, i.policy = o.at, h.readApp(o), o.requiredText("policy", maxText)
+	key := o.requiredText("key", maxText)
+	i.key = &key
+
+	if granting {
+		i.id, i.cost = readID(o), o.requiredInteger("units")
+		text := o.requiredText("until", maxText)
+		var err error
+		if i.until, err = time.Parse(time.RFC3339, text); err != nil && text != "" {
+			o.f.add(o.at+"/until", "it is not an instant as in 2026-03-01T12:00:00Z")
+		}
+	}
+
 	o.unusedFields()
 	return i
 }

@@ -172,6 +172,8 @@ func (h *handler) routes() http.Handler {
 		{"release", func(o *object) item { return h.readToken(o, false) }, h.release},
 		{"renew", func(o *object) item { return h.readToken(o, false) }, h.renew},
 		{"debit", h.readDebit, h.once(h.debit)},
+		{"grant", func(o *object) item { return h.readCredit(o, true) }, h.once(h.grant)},
+		{"revoke", func(o *object) item { return h.readCredit(o, false) }, h.revoke},
 	} {
 		mux.Handle(Prefix+op.name, h.operation(op))
 	}
