@@ -82,6 +82,25 @@ func (a *account) take(now, n int64) (ok bool, lent, until int64) {
 	return true, lent, until
 }
 
+// grant adds the units of a Grant.
+func (a *account) grant(op core.Op) {
+	if a.left[op.CreditUntil] == nil {
+		a.left[op.CreditUntil], a.spent[op.CreditUntil] = new(big.Int), new(big.Int)
+	}
+	a.left[op.CreditUntil].Add(a.left[op.CreditUntil], big.NewInt(op.Cost))
+}
+
+// refund gives back what a take was charged, to grants first.
+func (a *account) refund(op core.Op, now int64) {
+	back := min(op.FromCredit, op.Cost)
+	if op.CreditUntil > now {
+		a.move(a.spent, a.left, op.CreditUntil, back)
+	}
+	if op.At+op.ResetAfter.Microseconds() == a.ends && a.used > 0 {
+		a.used = max(0, a.used-op.Cost+back)
+	}
+}
+
 // Decide keeps the account of a key as single units in big numbers do.
 func TestCreditIsExact(t *testing.T) {
 	limit := mustParse(t, "5/10ms fixed-window")
@@ -101,11 +120,7 @@ func TestCreditIsExact(t *testing.T) {
 				if d := decide(s, now, op); !d.Allowed {
 					continue // which is for want of room
 				}
-				if a.left[op.CreditUntil] == nil {
-					a.left[op.CreditUntil], a.spent[op.CreditUntil] = new(big.Int), new(big.Int)
-				}
-				a.left[op.CreditUntil].Add(a.left[op.CreditUntil], big.NewInt(n))
-				if len(a.left) > core.MaxCredits {
+				if a.grant(op); len(a.left) > core.MaxCredits {
 					t.Skip("a grant that is used up made room")
 				}
 			case 3:
@@ -119,13 +134,7 @@ func TestCreditIsExact(t *testing.T) {
 				}
 				op, taken = taken[0], taken[1:]
 				decide(s, now, op)
-				back := min(op.FromCredit, op.Cost)
-				if op.CreditUntil > now {
-					a.move(a.spent, a.left, op.CreditUntil, back)
-				}
-				if op.At+op.ResetAfter.Microseconds() == a.ends && a.used > 0 {
-					a.used = max(0, a.used-op.Cost+back)
-				}
+				a.refund(op, now)
 			default:
 				ok, lent, until := a.take(now, n)
 				d := decide(s, now, op)
