@@ -196,13 +196,13 @@ func refundSome(t testing.TB, r *rand.Rand, a, b *twin, x, y []Decided) {
 	}
 }
 
-// granting is a fallback that a test has grant units at the moment at which copies come.
-type granting struct {
+// handingOut is a fallback that a test has grant units at the moment at which copies come.
+type handingOut struct {
 	core.Store
 	before func()
 }
 
-func (g *granting) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
+func (g *handingOut) Apply(ctx context.Context, ops []core.Op, out []core.Decision) error {
 	if f := g.before; f != nil {
 		g.before = nil
 		f()
@@ -214,7 +214,7 @@ func (g *granting) Apply(ctx context.Context, ops []core.Op, out []core.Decision
 // the sixth, whose charge pays for one of the five.
 func TestGateOfCopiesThatWereMadeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, f := memory(), &granting{Store: memory()}
+		p, f := memory(), &handingOut{Store: memory()}
 		s := over(t, p, Options{Fallback: f})
 		w := &twin{s, p, f}
 		op := take(t, "k", "10/1h fixed-window", 1)
@@ -259,7 +259,7 @@ func TestGateOfCopiesThatWereMadeTogether(t *testing.T) {
 // A charge that the gate refuses goes back in the fallback too, by the mark of its copy.
 func TestGateTakesBackACopyThatWasMadeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, f := memory(), &granting{Store: memory()}
+		p, f := memory(), &handingOut{Store: memory()}
 		s := over(t, p, Options{Fallback: f})
 		w := &twin{s, p, f}
 
