@@ -78,6 +78,7 @@ func (a *account) take(now, n int64) (ok bool, lent, until int64) {
 		}
 		a.used += own
 	}
+
 	until, lent = a.move(a.left, a.spent, 0, n-own)
 	return true, lent, until
 }

@@ -32,6 +32,7 @@ func newWorlds(t *testing.T, r limiter.Rule, share core.Share) *worlds {
 			Store: memstore.MustNew(memstore.Options{Clock: func() int64 { return w.now.UnixMicro() }})})
 	}
 	w.force = open(r)
+
 	dark := r
 	dark.OnLimit = limiter.Shadow
 	w.shadow = open(dark)
@@ -44,9 +45,11 @@ func newWorlds(t *testing.T, r limiter.Rule, share core.Share) *worlds {
 func TestEnforceIsForAShareOfTheKeys(t *testing.T) {
 	plain := rule(t, "a", "3/1s")
 	plain.Key = byHeader
+
 	banning := plain
 	banning.Ban = core.MustParseBan("3/1m for 2s max 1m")
 	degrade := withOnLimit(plain, limiter.Degrade)
+
 	overridden := plain
 	overridden.Override = func(_ context.Context, key string) (core.Limit, bool, error) {
 		if key == "key7" {
@@ -55,6 +58,7 @@ func TestEnforceIsForAShareOfTheKeys(t *testing.T) {
 		return core.MustParseLimit("5/1s"), key > "key4", nil
 	}
 	overridden.OnStoreError = limiter.FailClosed
+
 	listed := plain
 	listed.Access = keyfuncs.MustAccess(keyfuncs.Lists{
 		Deny: keyfuncs.Callers{Keys: []string{"key1", "key2", "key3", "key6"}}})
@@ -138,6 +142,7 @@ func TestEnforceAndBansOfKeys(t *testing.T) {
 	if res, _ := l.Take(t.Context(), key, 1); !res.Allowed() {
 		t.Error("a key for which the rule is not in force is refused")
 	}
+
 	if err := l.Lift(t.Context(), "a", key); err != nil {
 		t.Error(err)
 	}

@@ -51,6 +51,7 @@ func TestNearIsReportedOnEachWayUp(t *testing.T) {
 				shares[random.IntN(len(shares))])
 			rules[i].OnLimit = []limiter.Action{limiter.Reject, limiter.Degrade, limiter.Shadow}[random.IntN(3)]
 		}
+
 		now := epoch
 		var got, want []string
 		l := configured(t, limiter.Config{
@@ -66,6 +67,7 @@ func TestNearIsReportedOnEachWayUp(t *testing.T) {
 			allowed, near, asked := takeOrAllow(t, l, key, cost, n%2 == 0)
 			after := remaining(t, l, key)
 
+			// A crossing is from above the bound to it, or below.
 			wantNear := false
 			for i, r := range rules {
 				bound := r.Limit.Capacity() - r.Warn.Of(r.Limit.Capacity())
@@ -81,6 +83,7 @@ func TestNearIsReportedOnEachWayUp(t *testing.T) {
 				t.Fatalf("round %d: Near is %t with %d left of %+v", round, near, after, rules)
 			}
 		}
+
 		if !slices.Equal(got, want) {
 			t.Fatalf("round %d: the events are %q, want %q of %+v", round, got, want, rules)
 		}

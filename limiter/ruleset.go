@@ -124,6 +124,8 @@ func (a *activeRule) addShadow() {
 	if !a.isPartial() {
 		return
 	}
+
+	// Both count under one name, so a key that changes sides keeps what it has used.
 	r := a.Rule
 	r.OnLimit = Shadow
 	t := newTerms(&r, r.Limit)

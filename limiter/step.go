@@ -338,6 +338,8 @@ func (d *decided) reportNear(hooks *events.Hooks) {
 	}
 	for i := range d.out[:d.asked] {
 		op, out, t := &d.ops[i], &d.out[i], d.calls[i].terms
+
+		// What was taken is what is missing, in every algorithm.
 		before := out.Remaining + out.Taken
 		taken := op.Verb == core.Take && out.Allowed && out.Wait == 0 && !out.Fallback
 		if taken && before > t.near && out.Remaining <= t.near {

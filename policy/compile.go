@@ -130,6 +130,8 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 	rule := limiter.Rule{Name: p.Name, Limit: p.Limit, Key: key, OnLimit: action, OnStoreError: failure,
 		Ban: p.Ban, Override: override, Access: access, DenyStatus: p.Access.DenyStatus, RefundIf: refundIf(p),
 		Enforce: p.Enforce, Warn: p.Warn}
+
+	// What a request costs may need a binding too.
 	if err := p.Cost.setCost(&rule, bindings); err != nil {
 		return limiter.Rule{}, &FieldError{p.Name, "cost.header", err}
 	}

@@ -97,6 +97,7 @@ func (t *table) find(key string, at *instant) (limit core.Limit, matched int) {
 		return limit, 0
 	}
 
+	// The key itself comes before each prefix.
 	if shard := t.shard(key).Load(); shard != nil {
 		if o, ok := (*shard)[key]; ok && o.inForce(at) {
 			return o.limit.Value(), maxOverriddenKey + 1

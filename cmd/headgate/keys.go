@@ -63,6 +63,7 @@ var keysCommand = command{
 		f.StringVar(&k.plan, "plan", "", "the `name` of the plan of the key, under a policy with plans")
 		f.StringVar(&k.limit, "limit", "", "the `limit` of a rule, instead of a policy")
 		f.StringVar(&k.rule, "rule", "", "the `name` of the rule of -limit, as the service has it")
+
 		f.DurationVar(&k.span, "for", 0, "how long a ban lasts")
 		f.BoolVar(&k.credential, "credential", false, "KEY is a credential, which is counted by its digest")
 		return func(e *env, args []string) int { return keysAction(e, args, &k) }
