@@ -121,6 +121,7 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 		return nil
 	}
 
+	g.followHangups(soft)
 	return server.Run(soft, hard, server.Options{
 		Ports: g.ports, Drain: g.engine, Health: g.health,
 		Delay: c.ShutdownDelay, Timeout: c.ShutdownTimeout, Logger: logger,

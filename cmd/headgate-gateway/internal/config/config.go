@@ -171,6 +171,18 @@ func (g *given) finish() []error {
 	}
 	errs = append(errs, g.oneUpstream(), g.checkLoops())
 
+	errs = append(errs, g.withoutEffect()...)
+	if g.ShutdownDelay >= g.ShutdownTimeout {
+		errs = append(errs, fmt.Errorf("-shutdown-delay: %s is not below -shutdown-timeout, which is %s",
+			g.ShutdownDelay, g.ShutdownTimeout))
+	}
+	_, err = callers.New(g.Callers)
+	errs = append(errs, err)
+	return errs
+}
+
+// withoutEffect returns the settings that would have no effect.
+func (g *given) withoutEffect() (errs []error) {
 	// A setting that would have no effect is a mistake: its author believes that it has one.
 	if g.APIListen != "" && len(g.Upstreams) == 0 {
 		errs = append(errs, errors.New("-api-listen: without -upstream, forward-auth and JSON are at -listen"))
@@ -182,6 +194,15 @@ func (g *given) finish() []error {
 	if g.Upstream == nil && g.UpstreamHost != "" {
 		errs = append(errs, errors.New("-upstream-host: there is no -upstream"))
 	}
+	errs = append(errs, g.logWithoutEffect()...)
+	if g.Redis == nil && g.RedisPrefix != "" {
+		errs = append(errs, errors.New("-redis-prefix: there is no -redis"))
+	}
+	return errs
+}
+
+// logWithoutEffect returns the settings of an access log that would be empty.
+func (g *given) logWithoutEffect() (errs []error) {
 	if g.AccessLog == "" && (g.AccessLogCombined || g.AccessLogQuery || g.AccessLogHeaders != nil) {
 		errs = append(errs, errors.New("-access-log-format, -access-log-query and -access-log-header: "+
 			"there is no -access-log"))
@@ -189,16 +210,6 @@ func (g *given) finish() []error {
 	if g.AccessLog != "" && len(g.Upstreams) == 0 {
 		errs = append(errs, errors.New("-access-log: there is no -upstream, and the log is that of the proxy"))
 	}
-	if g.Redis == nil && g.RedisPrefix != "" {
-		errs = append(errs, errors.New("-redis-prefix: there is no -redis"))
-	}
-
-	if g.ShutdownDelay >= g.ShutdownTimeout {
-		errs = append(errs, fmt.Errorf("-shutdown-delay: %s is not below -shutdown-timeout, which is %s",
-			g.ShutdownDelay, g.ShutdownTimeout))
-	}
-	_, err = callers.New(g.Callers)
-	errs = append(errs, err)
 	return errs
 }
 

@@ -130,12 +130,3 @@ func child(n ast.Node, name string) ast.Node {
 
 	return nil
 }
-
-// text returns the text of the list, by which two are compared.
-func (l *list) text() string {
-	var b strings.Builder
-	for _, n := range l.items {
-		b.WriteString(n.String() + "\n")
-	}
-	return b.String()
-}

@@ -129,6 +129,15 @@ const (
 
 const digits = "0123456789abcdef"
 
+// isPlain reports whether a rune is written as it is: controls are not, nor are those of Unicode
+// and its two ends of lines.
+func isPlain(r rune) bool {
+	if r < 0x7f {
+		return r >= ' ' && r != '"' && r != '\\'
+	}
+	return r > 0x9f && r != '\u2028' && r != '\u2029'
+}
+
 // escaped appends at most so many bytes of a text, of which those that could end a line or a text
 // are escaped, and those that are no UTF-8 too.
 func escaped(b []byte, text string, most int, s style) []byte {
@@ -137,12 +146,9 @@ func escaped(b []byte, text string, most int, s style) []byte {
 		r, size := utf8.DecodeRuneInString(text[i:])
 		valid := r != utf8.RuneError || size > 1
 
-		// Controls are escaped, those of Unicode and its two ends of lines too.
-		plain := r >= ' ' && r < 0x7f && r != '"' && r != '\\' ||
-			valid && r > 0x9f && r != '\u2028' && r != '\u2029'
 		from := len(b)
 		switch {
-		case plain:
+		case valid && isPlain(r):
 			b = append(b, text[i:i+size]...)
 		case bool(s) && valid:
 			b = append(b, '\\', 'u', digits[r>>12&15], digits[r>>8&15], digits[r>>4&15], digits[r&15])

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -81,6 +82,7 @@ func TestLineHasWhatIsKnownOfARequest(t *testing.T) {
 
 	// The time and the duration are the machine's, the rest is known.
 	var got []string
+
 	for line := range strings.Lines(text(t, l)) {
 		var o map[string]any
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
@@ -141,8 +143,8 @@ func TestTheReaderOfLogsReadsTheLines(t *testing.T) {
 			if !combined && target == "/\xff" {
 				want = "/ÿ" // JSON has no bytes
 			}
-			if e.Method != "GET" || e.Target != want || e.Status != 200 || e.Address != "192.0.2.7" ||
-				e.Agent != agent || e.Referer != "http://a/\n" || e.At == 0 || e.Forwarded != "" {
+			read := []string{e.Method, e.Target, e.Address, e.Agent, e.Referer, e.Forwarded, fmt.Sprint(e.Status)}
+			if !slices.Equal(read, []string{"GET", want, "192.0.2.7", agent, "http://a/\n", "", "200"}) || e.At == 0 {
 				t.Errorf("combined %v: %q is read as %+v", combined, target, e)
 			}
 		}
@@ -156,12 +158,14 @@ func TestLinesAreBounded(t *testing.T) {
 	long := strings.Repeat("\x00", 100_000)
 	for _, combined := range []bool{false, true} {
 		headers := []string{"A", "B", "C", "D", "E", "F", "G", "User-Agent"}
-		// Everything that a client can write is as long as it can be, and needs the longest escapes.
+
+		// All that a client can write is as long as it can be, and needs the longest escapes.
 		_, l, _ := begin(t, Options{Combined: combined, Query: true, Headers: headers})
 		r := &http.Request{Method: long, Host: long, Proto: "HTTP/1.1", Header: http.Header{}}
 		for _, name := range headers {
 			r.Header[name] = []string{long}
 		}
+
 		x := &Record{target: long, address: long, id: long[:64], Upstream: long, Attempts: 9, Policy: long}
 		line := l.appendLine(nil, x, r, 0)
 		if len(line) > MaxLine || bytes.Count(line, []byte("\n")) != 1 || !combined && !json.Valid(line) {
@@ -181,6 +185,7 @@ func TestASlowFileHoldsNoRequest(t *testing.T) {
 	s := &Switch{}
 	s.Set(l)
 	h := s.Handler(http.HandlerFunc(answered), peer)
+
 	for range 10 {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 	}
@@ -210,6 +215,7 @@ func TestReopenAfterARename(t *testing.T) {
 
 	// All lines are in one of both.
 	second := text(t, l)
+
 	first, err := os.ReadFile(l.options.Path + ".1")
 	if err != nil || second == "" || strings.Count(string(first)+second, "\n") != 100 {
 		t.Errorf("%d and %d lines, %v", strings.Count(string(first), "\n"), strings.Count(second, "\n"), err)

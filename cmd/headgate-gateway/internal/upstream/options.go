@@ -142,10 +142,8 @@ func (o *Options) Validate() error {
 		mistake("retry.attempts", "%d is not within 1 to %d", o.Attempts, MaxAttempts)
 	}
 
-	for _, s := range o.Statuses {
-		if s < 400 || s > 599 {
-			mistake("retry.statuses", "%d is not within 400 to 599", s)
-		}
+	if at := slices.IndexFunc(o.Statuses, func(s int) bool { return s < 400 || s > 599 }); at >= 0 {
+		mistake("retry.statuses", "%d is not within 400 to 599", o.Statuses[at])
 	}
 
 	if len(o.Statuses) > 0 && o.Attempts < 2 {

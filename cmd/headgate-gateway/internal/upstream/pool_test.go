@@ -148,14 +148,10 @@ func TestRequestsAreSentAgainWhereThatIsSafe(t *testing.T) {
 			u := server(t, func(w http.ResponseWriter, r *http.Request) {
 				text, _ := io.ReadAll(r.Body)
 				bodies <- string(text)
-				switch kind {
-				case "status":
-					w.WriteHeader(503)
-				case "broken":
+				if kind == "broken" {
 					panic(http.ErrAbortHandler)
-				case "other status":
-					w.WriteHeader(500)
 				}
+				w.WriteHeader(map[string]int{"status": 503, "other status": 500}[kind])
 			})
 			if kind == "refused" {
 				u = closed(t)
