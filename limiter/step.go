@@ -341,6 +341,7 @@ func (d *decided) reportNear(hooks *events.Hooks) {
 
 		// What was taken is what is missing, in every algorithm.
 		before := out.Remaining + out.Taken
+		// A refund that is on its way, and units that are booked for later, say nothing of now.
 		taken := op.Verb == core.Take && out.Allowed && out.Wait == 0 && !out.Fallback
 		if taken && before > t.near && out.Remaining <= t.near {
 			hooks.Near(events.Near{Rule: op.Rule, Key: op.Key, Limit: &t.limit, Remaining: out.Remaining})

@@ -102,6 +102,7 @@ func keysAction(e *env, args []string, f *keysFlags) int {
 	if len(args) == 0 {
 		return e.fail("keys: no action is named: %s", strings.Join(actionNames(), ", "))
 	}
+
 	i := slices.Index(actionNames(), args[0])
 	if i < 0 {
 		return e.fail("keys: there is no action %q, only %s", safe(textform.Clip(args[0])),

@@ -177,18 +177,10 @@ func alterValue(t *testing.T, v reflect.Value) {
 		*x++
 	case *policy.Statuses:
 		*x = append(*x, "304")
-	case *map[string]string:
-		*x = map[string]string{"X-Plan": "free"}
 	case *int:
 		*x++
 	case *int64:
 		*x++
-	case *map[string]core.Limit:
-		*x = map[string]core.Limit{"x": core.MustParseLimit("1/1s")}
-	case *map[string]policy.Price:
-		*x = map[string]policy.Price{"*": {Input: "1", Output: "2"}}
-	case *map[string]policy.Override:
-		*x = map[string]policy.Override{"x": {Limit: core.MustParseLimit("1/1s")}}
 	case *policy.Callers:
 		x.Networks, x.Keys = append(x.Networks, "192.0.2.1"), append(x.Keys, "x")
 	case *bool:
@@ -201,6 +193,22 @@ func alterValue(t *testing.T, v reflect.Value) {
 		*x += time.Second
 	case *time.Time:
 		*x = x.Add(time.Second)
+	default:
+		alterTable(t, v)
+	}
+}
+
+func alterTable(t *testing.T, v reflect.Value) {
+	t.Helper()
+	switch x := v.Addr().Interface().(type) {
+	case *map[string]string:
+		*x = map[string]string{"X-Plan": "free"}
+	case *map[string]core.Limit:
+		*x = map[string]core.Limit{"x": core.MustParseLimit("1/1s")}
+	case *map[string]policy.Price:
+		*x = map[string]policy.Price{"*": {Input: "1", Output: "2"}}
+	case *map[string]policy.Override:
+		*x = map[string]policy.Override{"x": {Limit: core.MustParseLimit("1/1s")}}
 	default:
 		t.Fatalf("a field of the type %T", x)
 	}

@@ -69,6 +69,8 @@ func New(o Options) (*Callers, error) {
 		// A policy may count by larger networks than single addresses, each by its own.
 		c.bindings.IP = ip
 		c.bindings.IPPrefix = func(bits int) (core.KeyFunc, error) { return keyfuncs.ForwardedIP(c.proxies(bits)) }
+
+		// What names a cost, and what the log shows, is read by the same addresses.
 		if err == nil {
 			c.trusted = prefixes(o.Trusted)
 			c.bindings.Trusted = func(r core.Request) bool { return c.Trusts(r.RemoteAddr()) }
