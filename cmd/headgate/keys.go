@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/store/redisstore"
 )
 
@@ -33,6 +35,8 @@ var keyActions = []keyAction{
 	{"reset", "makes the key fresh", resetKey},
 	{"ban", "turns the key away, for the time of -for", banKey},
 	{"lift", "ends the ban of the key", liftKey},
+	{"grant", "gives the key -units beside its limit, -for a time or -until an instant", grantKey},
+	{"revoke", "takes all granted units from the key", revokeKey},
 }
 
 // actionNames returns the names of the actions.
@@ -45,12 +49,13 @@ func actionNames() (names []string) {
 
 var keysCommand = command{
 	name: "keys", args: strings.Join(actionNames(), "|") + " KEY",
-	does: "looks a key up in Redis, resets or bans it, or lifts its ban",
+	does: "looks a key up in Redis, resets or bans it, lifts its ban, or grants it units",
 	examples: []string{
 		"headgate keys peek -policy api 192.0.2.7",
 		"headgate keys reset -app shop -policy api alice",
 		"headgate keys ban -policy login -for 2h 192.0.2.7",
 		"headgate keys lift -policy login 192.0.2.7",
+		"headgate keys grant -policy api -units 500 -until 2026-12-04T17:00:00Z alice",
 		"headgate keys peek -limit 100/1m -rule per-key -prefix shop: alice",
 		"headgate keys peek -policy api -credential - < key.txt",
 	},
@@ -64,7 +69,9 @@ var keysCommand = command{
 		f.StringVar(&k.limit, "limit", "", "the `limit` of a rule, instead of a policy")
 		f.StringVar(&k.rule, "rule", "", "the `name` of the rule of -limit, as the service has it")
 
-		f.DurationVar(&k.span, "for", 0, "how long a ban lasts")
+		f.DurationVar(&k.span, "for", 0, "how long a ban or a grant lasts")
+		f.Int64Var(&k.units, "units", 0, "how many units are granted")
+		f.TextVar(&k.until, "until", time.Time{}, "the `instant` at which a grant ends, such as 2026-12-04T17:00:00Z")
 		f.BoolVar(&k.credential, "credential", false, "KEY is a credential, which is counted by its digest")
 		return func(e *env, args []string) int { return keysAction(e, args, &k) }
 	},
@@ -74,6 +81,8 @@ type keysFlags struct {
 	redisFlags
 	app, policy, plan, limit, rule string
 	span                           time.Duration
+	units                          int64
+	until                          time.Time
 	credential                     bool
 }
 
@@ -95,7 +104,8 @@ type keyResult struct {
 	Note string `json:"note,omitempty"`
 
 	Peek  *peeked    `json:"peek,omitempty"`
-	Until *time.Time `json:"until,omitempty"` // the end of a ban
+	Until *time.Time `json:"until,omitempty"` // the end of a ban or a grant
+	Units int64      `json:"units,omitempty"` // of a grant
 }
 
 func keysAction(e *env, args []string, f *keysFlags) int {
@@ -149,7 +159,14 @@ func (k *keysFlags) check(action string, rest []string) error {
 	mistake(k.limit == "" && k.rule != "", "-rule is for -limit")
 	mistake(k.limit != "" && k.app+k.plan != "", "-app and -plan are for -policy")
 	mistake(action == "ban" && k.span <= 0, "-for has to say how long the ban lasts, as in -for 10m")
-	mistake(action != "ban" && k.span != 0, "-for is for bans")
+	mistake(action != "ban" && action != "grant" && k.span != 0, "-for is for bans and grants")
+
+	// The end of a grant is an instant, or a time from now by the clock of the server.
+	mistake(action == "grant" && k.units <= 0, "-units has to say how many units are granted")
+	mistake(action == "grant" && (k.span <= 0) == k.until.IsZero(),
+		"a grant needs -for or -until, as in -for 48h or -until 2026-12-04T17:00:00Z")
+	mistake(action != "grant" && k.units != 0, "-units is for grants")
+	mistake(action != "grant" && !k.until.IsZero(), "-until is for grants")
 	return errors.Join(errs...)
 }
 
@@ -224,6 +241,7 @@ type peeked struct {
 	Cost     int64 `json:"cost"`    // of a request
 	Allowed  bool  `json:"allowed"` // a request would pass now
 	Banned   bool  `json:"banned"`
+	Granted  int64 `json:"granted,omitempty"` // of those left
 
 	// Next is when a request passes again, and Full when nothing is in use. Both are of the
 	// server's clock.
@@ -240,7 +258,7 @@ func peekKey(ctx context.Context, k *keyCall) (result keyResult, err error) {
 
 	now := time.UnixMicro(d.At).UTC()
 	p := &peeked{Left: max(0, d.Remaining), Capacity: k.limit.Capacity(), Cost: k.cost(), Allowed: d.Allowed,
-		Banned: d.Banned, Now: now, Full: now.Add(d.ResetAfter)}
+		Banned: d.Banned, Granted: d.Credit, Now: now, Full: now.Add(d.ResetAfter)}
 	if d.RetryAfter != core.Never {
 		next := now.Add(d.RetryAfter)
 		p.Next = &next
@@ -285,6 +303,48 @@ func banKey(ctx context.Context, k *keyCall) (result keyResult, err error) {
 	until := time.UnixMicro(end).UTC()
 	result.Until = &until
 	return result, nil
+}
+
+// grantKey grants units as a service does, so that the mistakes are the same.
+func grantKey(ctx context.Context, k *keyCall) (result keyResult, err error) {
+	until := k.flags.until
+	if until.IsZero() {
+		d, err := k.apply(ctx, core.Peek, nil)
+		if err != nil {
+			return result, err
+		}
+		until = time.UnixMicro(d.At).Add(k.flags.span)
+	}
+
+	l, err := k.limiter()
+	if err != nil {
+		return result, err
+	}
+	defer l.Close()
+
+	if err := l.Grant(ctx, k.rule.Name, k.key, k.flags.units, until); err != nil {
+		return result, explained(err)
+	}
+	until = until.UTC()
+	return keyResult{Units: k.flags.units, Until: &until}, nil
+}
+
+func revokeKey(ctx context.Context, k *keyCall) (keyResult, error) {
+	l, err := k.limiter()
+	if err != nil {
+		return keyResult{}, err
+	}
+	defer l.Close()
+	if err := l.Revoke(ctx, k.rule.Name, k.key); err != nil {
+		return keyResult{}, explained(err)
+	}
+	return keyResult{}, nil
+}
+
+// limiter returns a limiter with the rule and the limit of the key alone.
+func (k *keyCall) limiter() (*limiter.Limiter, error) {
+	return limiter.New(limiter.Config{Store: k.store, Logger: slog.New(slog.DiscardHandler),
+		Rules: []limiter.Rule{{Name: k.rule.Name, Limit: k.limit}}})
 }
 
 // maxListed is the length of the longest key that lists of bans show, and listWait for how long
@@ -335,6 +395,10 @@ func (k *keyResult) print(e *env, asJSON bool) int {
 	switch {
 	case k.Peek != nil:
 		k.Peek.print(e)
+	case k.Units > 0:
+		fmt.Fprintf(e.out, "  granted %s until %s UTC\n", count(k.Units), when(*k.Until))
+	case k.Action == "revoke":
+		fmt.Fprintln(e.out, "  revoked: no granted units are left")
 	case k.Until != nil:
 		fmt.Fprintf(e.out, "  %s until %s UTC\n", e.paint(red, "banned"), when(*k.Until))
 	case k.Action == "reset":
@@ -363,8 +427,13 @@ func (p *peeked) print(e *env) {
 	if p.Full.After(p.Now) {
 		full = instant(p.Full, p.Now)
 	}
-	fmt.Fprintf(e.out, "  left        %s of %s\n  next        %s\n  full again  %s\n", count(p.Left),
-		count(p.Capacity), next, full)
+
+	granted := ""
+	if p.Granted > 0 {
+		granted = ", " + count(p.Granted) + " of them granted"
+	}
+	fmt.Fprintf(e.out, "  left        %s of %s%s\n  next        %s\n  full again  %s\n", count(p.Left),
+		count(p.Capacity), granted, next, full)
 }
 
 // instant writes an instant of the server's clock, and how far off it is.

@@ -284,6 +284,52 @@ func TestPeekWritesNothing(t *testing.T) {
 	}
 }
 
+// Granted units are used after the limit, and end with a revocation.
+func TestKeysAreGrantedUnits(t *testing.T) {
+	s := newSystem(t, "")
+	s.publish(systemPolicies)
+	shop := s.open(userOf)
+	grant := func(args ...string) result {
+		return s.call(append([]string{"keys", "grant", "-policy", "login"}, append(args, "192.0.2.7")...)...)
+	}
+
+	grant("-units", "2", "-for", "48h").want(t, fine, "granted 2 until ")
+	end := time.Now().Add(240 * time.Hour).In(time.FixedZone("", 3600))
+	grant("-units", "5", "-until", end.Format(time.RFC3339)).want(t, fine,
+		"granted 5 until "+end.UTC().Format(timeForm)+" UTC")
+	s.call("keys", "peek", "-policy", "login", "192.0.2.7").want(t, fine, "10 of 3, 7 of them granted")
+
+	// The limit has three units, and 7 were granted. Alice has a limit of her own under another
+	// policy, which admits more.
+	for i := range 11 {
+		if allowed, _ := admits(t, shop.Limiter, "alice"); allowed != (i < 10) {
+			t.Errorf("request %d is allowed: %t", i, allowed)
+		}
+	}
+	grant("-units", "1", "-for", "1h").want(t, fine)
+	s.call("keys", "revoke", "-policy", "login", "192.0.2.7").want(t, fine, "no granted units are left")
+	s.call("keys", "peek", "-policy", "login", "192.0.2.7").want(t, fine, "0 of 3\n")
+
+	// A mistake grants nothing.
+	for want, args := range map[string][]string{
+		"the end 2020-01-01T00:00:00Z has come":         {"-units", "1", "-until", "2020-01-01T00:00:00Z"},
+		"is more than ten years ahead":                  {"-units", "1", "-for", "100000h"},
+		"-units has to say how many units are granted":  {"-for", "1h"},
+		"a grant needs -for or -until":                  {"-units", "1"},
+		"invalid value \"Friday\" for flag -until":      {"-units", "1", "-until", "Friday"},
+		"-units has to say how many units are granted;": {"-units", "-1"},
+	} {
+		got := grant(args...).want(t, usage, strings.TrimSuffix(want, ";"))
+		if got.out != "" {
+			t.Errorf("%q", got.out)
+		}
+	}
+	s.call("keys", "grant", "-policy", "jobs", "-units", "1", "-for", "1h", "alice").want(t, usage,
+		"a leased limit has no credit")
+	s.call("keys", "peek", "-policy", "login", "-units", "1", "192.0.2.7").want(t, usage, "-units is for grants")
+	s.call("keys", "peek", "-policy", "login", "192.0.2.7").want(t, fine, "0 of 3\n")
+}
+
 func TestKeysRefuseWhatCannotBe(t *testing.T) {
 	s := newSystem(t, "")
 	s.publish(systemPolicies)
@@ -311,7 +357,7 @@ func TestKeysRefuseWhatCannotBe(t *testing.T) {
 		"peek -limit 1/s k":               "-limit needs -rule",
 		"peek -rule r -policy api k":      "-rule is for -limit",
 		"peek -limit 1/s -rule r -app a":  "-app and -plan are for -policy",
-		"peek -for 1m -policy api a":      "-for is for bans",
+		"peek -for 1m -policy api a":      "-for is for bans and grants",
 		"ban -policy login 192.0.2.7":     "-for has to say how long the ban lasts",
 		"ban -policy login -for often a":  "invalid value \"often\"",
 		"ban -policy login -for 0s a":     "-for has to say how long the ban lasts",

@@ -66,7 +66,7 @@ func TestThePageOfOperatorsPrintsWhatTheCommandsDo(t *testing.T) {
 			t.Errorf("%s prints\n%s", line, got)
 		}
 	}
-	if commands != 5 {
+	if commands != 6 {
 		t.Errorf("the page has %d commands", commands)
 	}
 }
