@@ -44,7 +44,8 @@ func Limit(l core.Limit) Explanation {
 func atMost(l core.Limit) string {
 	period := textform.Duration(l.Period)
 	if l.NeedsWindows() {
-		period, _, _ = strings.Cut(l.Calendar, " ")
+		unit, _, _ := strings.Cut(l.Calendar, " ")
+		period = "one " + unit
 	}
 
 	// The order is that of the traits: a window is known before its parts.
@@ -52,7 +53,7 @@ func atMost(l core.Limit) string {
 	case l.Leased():
 		return fmt.Sprintf("%d at any time; one that is not renewed ends after %s", l.Quota, period)
 	case l.NeedsWindows(), l.Windowed():
-		return fmt.Sprintf("%d in any span of one %s, around the end of a window", 2*l.Quota, period)
+		return fmt.Sprintf("%d in any span of %s, around the end of a window", 2*l.Quota, period)
 	case l.SegmentCount() > 0:
 		return fmt.Sprintf("%d in any span of %s, and what one of its %d parts held", l.Quota, period, l.SegmentCount())
 	case l.Rolling():
