@@ -186,22 +186,6 @@ func TestNearOfPartsThatAreGivenBack(t *testing.T) {
 	}
 }
 
-// Without a Warn, and with one that nothing hears of, a decision allocates as before.
-func TestNearAllocatesNothing(t *testing.T) {
-	heard := 0
-	for name, hooks := range map[string]*events.Hooks{"unheard": nil, "heard": {Near: func(events.Near) { heard++ }}} {
-		l := configured(t, limiter.Config{Store: memstore.MustNew(memstore.Options{}), Hooks: hooks,
-			Rules: []limiter.Rule{warning(t, "a", "100000/1h fixed-window", 1)}})
-		key := "k"
-		if n := testing.AllocsPerRun(100, func() { _, _ = l.Allow(t.Context(), key, 1) }); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
-		}
-	}
-	if heard != 1 {
-		t.Errorf("heard %d times", heard)
-	}
-}
-
 func TestSharesOfRulesAreChecked(t *testing.T) {
 	a, b := rule(t, "a", "1/1s"), rule(t, "b", "1/1s")
 	a.Warn, a.Enforce, b.Warn, b.Enforce = core.Whole, core.Whole+1, core.Whole-1, core.Whole
