@@ -31,15 +31,18 @@ const (
 
 // The overrides have keys that begin with the prefix and "{policies}:overrides:":
 //
-//	state     a hash of "epoch", random; "version", which counts the changes; "database" and
-//	          "revision" of the Origin, if the changes had one; "filling" while a set of
-//	          them is written anew
+//	state     a hash of "epoch", random; "version", which counts the changes; "mark", random,
+//	          of the last batch with changes; "database" and "revision" of the Origin, if the
+//	          changes had one; "filling" while a set of them is written anew
 //	changed   a hash of the version at which the overrides of a policy were changed last, by
 //	          its name, of the policies that have some
-//	log       a list of the last changes, the newest first: those of "version" and before
+//	log       a list of the last changes, the newest first: those of "version" and before,
+//	          each after the mark of its batch and a space
 //	of:NAME   a hash of the overrides of the policy: the texts of policy.ParseOverride, by key
 //
-// None of them expires. A version of the whole is the epoch, a point and the number.
+// None of them expires. A version of the whole is the epoch, the number and the mark, with points
+// between them. A server that took the place of one with later changes may give their numbers to
+// others, but not their marks.
 
 // overridesPrefix begins them.
 func (s *Source) overridesPrefix() string {
@@ -184,7 +187,8 @@ func checkChange(c policy.OverrideChange) error {
 // publishOverrides changes overrides and appends the changes to the log.
 //
 // KEYS: the snapshot of the policies, the state, what has changed, the log, and a hash for each
-// policy of the changes. ARGV: the channel; what the keys of all hashes begin with; a new epoch;
+// policy of the changes. ARGV: the channel; what the keys of all hashes begin with; a random text,
+// which is the mark of the batch, and the epoch if a new one begins;
 // the id of the database, "" for none; its revision; 1 for a reset; 1 for more; how many overrides
 // a policy may have; how many changes the log may; then for each change the index of its policy
 // from 0, its name, the key, the text, and the entry of the log. Reply: 0, or 1 with the version
@@ -270,9 +274,12 @@ for i = 10, #ARGV, 5 do
   else
     redis.call('HDEL', changed, name)
   end
-  redis.call('LPUSH', log, ARGV[i + 4])
+  redis.call('LPUSH', log, ARGV[3] .. ' ' .. ARGV[i + 4])
 end
 redis.call('LTRIM', log, 0, ARGV[9] - 1)
+if #ARGV >= 10 then
+  redis.call('HSET', state, 'mark', ARGV[3])
+end
 
 if database ~= '' then
   redis.call('HSET', state, 'database', database, 'revision', ARGV[5])
@@ -308,14 +315,15 @@ func (s *Source) PublishedOverrides(ctx context.Context) (from Origin, err error
 
 // OverrideChanges implements [policy.OverrideSource].
 func (s *Source) OverrideChanges(ctx context.Context, known string) (policy.OverrideChanges, error) {
-	epoch, text, _ := strings.Cut(known, ".")
+	epoch, rest, _ := strings.Cut(known, ".")
+	text, mark, _ := strings.Cut(rest, ".")
 	number, _ := strconv.ParseInt(text, 10, 64) // another version has another epoch
 	prefix := s.overridesPrefix()
 
 	var reply []any
 	err := s.do(ctx, func(ctx context.Context) (err error) {
 		reply, err = overridesSince.Run(ctx, s.client, []string{prefix + "state", prefix + "changed", prefix + "log"},
-			epoch, number).Slice()
+			epoch, number, mark).Slice()
 		return err
 	})
 	if err != nil {
@@ -332,16 +340,17 @@ func (s *Source) OverrideChanges(ctx context.Context, known string) (policy.Over
 	for i, v := range reply {
 		list[i] = fmt.Sprint(v)
 	}
-	c := policy.OverrideChanges{Version: list[0] + "." + list[1], Missed: list[2] == "1"}
+	c := policy.OverrideChanges{Version: list[0] + "." + list[1] + "." + list[2], Missed: list[3] != "0"}
 	if c.Missed {
-		readMissed(&c, list[3:], epoch == list[0], number)
+		readMissed(&c, list[4:], list[3] == "1", number)
 		return c, nil
 	}
 
 	// An entry that another program has written is a reason to read all of them.
-	for _, entry := range slices.Backward(list[3:]) {
+	for _, entry := range slices.Backward(list[4:]) {
 		var change policy.OverrideChange
-		if err := json.Unmarshal([]byte(entry), &change); err != nil {
+		_, text, _ := strings.Cut(entry, " ")
+		if err := json.Unmarshal([]byte(text), &change); err != nil {
 			return s.OverrideChanges(ctx, "")
 		}
 		c.Changes = append(c.Changes, change)
@@ -349,12 +358,12 @@ func (s *Source) OverrideChanges(ctx context.Context, known string) (policy.Over
 	return c, nil
 }
 
-// readMissed reads the fields of the hash of what has changed. Those of an epoch before tell
-// nothing.
-func readMissed(c *policy.OverrideChanges, fields []string, sameEpoch bool, known int64) {
+// readMissed reads the fields of the hash of what has changed, which tell nothing unless the version
+// that is known is an earlier one of the same history.
+func readMissed(c *policy.OverrideChanges, fields []string, sameHistory bool, known int64) {
 	for i := 0; i+1 < len(fields); i += 2 {
 		at, err := strconv.ParseInt(fields[i+1], 10, 64)
-		if sameEpoch && err == nil && at <= known {
+		if sameHistory && err == nil && at <= known {
 			c.Same = append(c.Same, fields[i])
 		} else {
 			c.Stale = append(c.Stale, fields[i])
@@ -364,10 +373,10 @@ func readMissed(c *policy.OverrideChanges, fields []string, sameEpoch bool, know
 
 // overridesSince returns the changes after a version.
 //
-// KEYS: the state, what has changed, and the log. ARGV: the epoch and the number of the version.
-// Reply: the epoch, the number, 0 and the entries of the log, the newest first; or with 1 the
-// fields of what has changed, if the log does not reach back; or one element if there is nothing to
-// read.
+// KEYS: the state, what has changed, and the log. ARGV: the epoch, the number and the mark of the
+// version. Reply: the epoch, the number, the mark, 0 and the entries of the log, the newest first;
+// or the fields of what has changed, with 1 if the log does not reach back, and with 2 if the
+// version is none of this history; or one element if there is nothing to read.
 var overridesSince = redis.NewScript(`
 local epoch = redis.call('HGET', KEYS[1], 'epoch')
 if not epoch or redis.call('HEXISTS', KEYS[1], 'filling') == 1 then
@@ -375,17 +384,30 @@ if not epoch or redis.call('HEXISTS', KEYS[1], 'filling') == 1 then
 end
 
 local number = redis.call('HGET', KEYS[1], 'version') or '0'
+local mark = redis.call('HGET', KEYS[1], 'mark') or ''
 local behind = tonumber(number) - tonumber(ARGV[2])
-local reply = {epoch, number, 1}
+local length = redis.call('LLEN', KEYS[3])
+local reply = {epoch, number, mark, 2}
+
+-- The change that the version names is in the log, or is the last one that was trimmed. None is
+-- that of the beginning.
+if epoch == ARGV[1] and behind >= 0 then
+  local entry = behind < length and redis.call('LINDEX', KEYS[3], behind)
+  if entry and string.sub(entry, 1, #ARGV[3] + 1) == ARGV[3] .. ' ' or ARGV[2] == '0' and behind <= length then
+    reply[4] = 0
+  elseif not entry then
+    reply[4] = 1
+  end
+end
+
 local list
-if epoch == ARGV[1] and behind >= 0 and behind <= redis.call('LLEN', KEYS[3]) then
-  reply[3] = 0
+if reply[4] == 0 then
   list = behind > 0 and redis.call('LRANGE', KEYS[3], 0, behind - 1) or {}
 else
   list = redis.call('HGETALL', KEYS[2])
 end
 for i = 1, #list do
-  reply[3 + i] = list[i]
+  reply[4 + i] = list[i]
 end
 return reply
 `)

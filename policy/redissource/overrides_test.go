@@ -485,3 +485,46 @@ func TestForeignLogOfOverridesIsNotTrusted(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
+
+// A server that takes the place of one with later changes has their numbers for others. Instances
+// that know the lost changes read all of them again.
+func TestOverridesAfterAServerHasLostChanges(t *testing.T) {
+	client := dial(t, redistest.Addr(t))
+	s, prefix := openAt(t, client)
+	publish(t, s, byTenant(t, "api"), "")
+	change(t, s, "acme=200/1h")
+
+	// This is what a replica had when its primary died.
+	keys, err := client.Keys(t.Context(), prefix+"overrides:*").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := map[string]string{}
+	for _, key := range keys {
+		if replica[key], err = client.Dump(t.Context(), key).Result(); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for name, later := range map[string][]string{"none": nil, "one": {"zed=9/1h"}, "two": {"zed=9/1h", "other=8/1h"}} {
+		change(t, s, "acme=300/1h")
+		i := newInstance(t, s, policy.Options{Poll: 10 * time.Millisecond})
+		if !i.has(t, "acme 300") {
+			t.Fatalf("%s: the instance does not know the change", name)
+		}
+
+		for key, value := range replica {
+			if err := client.RestoreReplace(t.Context(), key, 0, value).Err(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, text := range later {
+			change(t, s, text)
+		}
+
+		eventually(t, name+": the lost change is forgotten", func() bool { return i.has(t, "acme 200") })
+		if later != nil {
+			eventually(t, name+": the new change is known", func() bool { return i.has(t, "zed 9") })
+		}
+	}
+}
