@@ -15,8 +15,8 @@ type ahead struct {
 }
 
 // ReadAhead returns the whole body of a request, which the handler reads again, or false if that
-// has more than max bytes, an unknown length, or has not arrived. Such a body is passed on
-// as it is, with its error.
+// has more than max bytes, an unknown length, or has not arrived, or if the client waits with it
+// for a first answer. Such a body is passed on as it is, with its error.
 func ReadAhead(r *http.Request, max int64) (text []byte, whole bool) {
 	switch body := r.Body.(type) {
 	case *ahead: // by another rule
@@ -24,7 +24,7 @@ func ReadAhead(r *http.Request, max int64) (text []byte, whole bool) {
 	case nil:
 		return nil, true
 	}
-	if r.ContentLength < 0 || r.ContentLength > max {
+	if r.ContentLength < 0 || r.ContentLength > max || len(r.Header["Expect"]) > 0 {
 		return nil, false
 	}
 

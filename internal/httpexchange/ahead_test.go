@@ -65,3 +65,12 @@ func TestReadAheadPutsTheBodyBack(t *testing.T) {
 		t.Errorf("without a body: %q, %v", text, whole)
 	}
 }
+
+// A client that waits for leave to send a body has not asked for it yet.
+func TestReadAheadGivesNoLeave(t *testing.T) {
+	b := &body{Reader: strings.NewReader("1234")}
+	r := &http.Request{Body: b, ContentLength: 4, Header: http.Header{"Expect": {"100-continue"}}}
+	if text, whole := ReadAhead(r, 8); text != nil || whole || r.Body != b {
+		t.Errorf("%q, %t", text, whole)
+	}
+}

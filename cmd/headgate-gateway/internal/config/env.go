@@ -44,6 +44,9 @@ func readEnvironment(environ []string, settings []setting) (warnings []string) {
 			s.given, s.from = []string{text}, name
 			if s.isList {
 				s.given = strings.Split(text, ",")
+				for i := range s.given {
+					s.given[i] = strings.TrimSpace(s.given[i])
+				}
 			}
 		}
 	}

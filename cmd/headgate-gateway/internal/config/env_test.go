@@ -22,7 +22,7 @@ func TestParseReadsEverySettingFromTheEnvironment(t *testing.T) {
 	}
 	var environ []string
 	for name, texts := range lists {
-		environ = append(environ, Variable(name)+"="+strings.Join(texts, ","))
+		environ = append(environ, Variable(name)+"="+strings.Join(texts, ", "))
 	}
 
 	got, err := Parse(nil, environ, io.Discard)

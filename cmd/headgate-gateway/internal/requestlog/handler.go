@@ -39,6 +39,8 @@ type Record struct {
 	target  string
 	status  int
 	bytes   int64
+
+	returned bool // the handlers have not panicked
 }
 
 type recordKey struct{}
@@ -68,9 +70,16 @@ func (s *Switch) Handler(next http.Handler, address func(*http.Request) string) 
 			r.Header[RequestID] = []string{x.id}
 		}
 
-		// A handler that panics has broken off its answer, and is logged too.
-		defer s.end(x, r)
+		// A handler that panics has broken off its answer, and is logged too. Without a status it has
+		// not answered at all.
+		defer func() {
+			if x.status == 0 && !x.returned {
+				x.status = http.StatusInternalServerError
+			}
+			s.end(x, r)
+		}()
 		next.ServeHTTP(&writer{w, x}, r.WithContext(context.WithValue(r.Context(), recordKey{}, x)))
+		x.returned = true
 	})
 }
 

@@ -85,22 +85,26 @@ func (l *Log) Reopen() error {
 		return nil
 	}
 
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if l.closed {
-		return errors.New("the access log was closed")
-	}
-
+	// To open a pipe may take long, so no lock is held.
 	file, err := open(l.options.Path)
 	if err != nil {
 		return err
 	}
 
-	select {
-	case l.files <- file:
-		return nil
-	case <-l.ended:
-		return file.Close()
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.closed {
+		return errors.Join(errors.New("the access log was closed"), file.Close())
+	}
+
+	// A file that waits still, because the one before is slow, was never written to.
+	for {
+		select {
+		case l.files <- file:
+			return nil
+		case waits := <-l.files:
+			_ = waits.Close()
+		}
 	}
 }
 
@@ -132,6 +136,7 @@ func (l *Log) write(file *os.File) {
 		case line, ok := <-l.queue:
 			if !ok {
 				l.finish(to, file)
+				l.closeWaiting()
 				return
 			}
 			_, err := to.Write(*line)
@@ -162,6 +167,15 @@ func (l *Log) finish(to *bufio.Writer, file *os.File) {
 	}
 	if err != nil {
 		l.fail(err)
+	}
+}
+
+// closeWaiting closes a file that was opened and never begun.
+func (l *Log) closeWaiting() {
+	select {
+	case file := <-l.files:
+		_ = file.Close()
+	default:
 	}
 }
 

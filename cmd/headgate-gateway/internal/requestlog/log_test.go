@@ -292,8 +292,15 @@ func TestAnswersGoThroughTheLog(t *testing.T) {
 			w.WriteHeader(502)
 			http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
+		case "/silent":
+			panic(http.ErrAbortHandler)
 		}
 	}), peer))
+
+	// The last has no answer.
+	if res, err := server.Client().Get(server.URL + "/silent"); err == nil {
+		t.Errorf("a handler that panicked has answered %s", res.Status)
+	}
 	for _, path := range []string{"/upgrade", "/hint", "/broken"} {
 		// The answer of the upgrade has a body that ends with the connection.
 		conn, err := http.NewRequest("GET", server.URL+path, nil)
@@ -314,10 +321,10 @@ func TestAnswersGoThroughTheLog(t *testing.T) {
 
 	server.Close()
 
-	// Each has the status that the client saw.
+	// Each has the status that the client saw, if it saw one.
 	written := text(t, l)
 	for _, want := range []string{`"path":"/upgrade","status":101`, `"path":"/hint","status":204`,
-		`"path":"/broken","status":502`} {
+		`"path":"/broken","status":502`, `"path":"/silent","status":500`} {
 		if !strings.Contains(written, want) {
 			t.Errorf("no %s in\n%s", want, written)
 		}

@@ -92,7 +92,7 @@ func (p *Pool) ask(ctx context.Context, a *address) error {
 		return err
 	}
 
-	discard(res.Body)
+	discard(res)
 	switch {
 	case res.StatusCode/100 == 3:
 		return fmt.Errorf("it answers %d and redirects to %q; name a path that answers 2xx itself", res.StatusCode,

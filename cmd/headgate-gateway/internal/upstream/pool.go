@@ -136,7 +136,7 @@ func (p *Pool) Do(r *http.Request, c *Call) (*http.Response, error) {
 		}
 		// A transport may still hold the request that has failed, so the next is another.
 		if res != nil {
-			discard(res.Body)
+			discard(res)
 		}
 		next := *r
 		r = &next

@@ -397,3 +397,31 @@ func TestATableTakesOverTheOneBefore(t *testing.T) {
 
 	other.close()
 }
+
+// A request is sent again although the answer before never ends.
+func TestARetryDoesNotWaitForTheAnswerBefore(t *testing.T) {
+	end := make(chan struct{})
+	stalls := server(t, func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = w.Write([]byte("x"))
+		w.(http.Flusher).Flush()
+		<-end
+	})
+	defer close(end)
+
+	p := one(t, Options{Addresses: []*url.URL{stalls, named(t, "good")}, Attempts: 2, Statuses: []int{503},
+		Balance: RoundRobin})
+	for range 2 {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.Target().String()+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c Call
+		res, err := p.Do(r, &c)
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%v, %v", res, err)
+		}
+		_ = res.Body.Close()
+		c.End()
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"net/textproto"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // maxReplay is the largest body in bytes of a request that may be sent again.
@@ -102,8 +103,23 @@ func watch(r *http.Request, informed *atomic.Bool) *http.Request {
 	}))
 }
 
-// discard ends an answer that no client gets. A short one leaves its connection for others.
-func discard(body io.ReadCloser) {
-	_, _ = io.CopyN(io.Discard, body, 4<<10)
-	_ = body.Close()
+// discard ends an answer that no client gets, and does not wait for it. A short one that comes soon
+// leaves its connection for others.
+func discard(res *http.Response) {
+	if res.ContentLength < 0 || res.ContentLength > shortAnswer {
+		_ = res.Body.Close()
+		return
+	}
+	go func() {
+		late := time.AfterFunc(discardTime, func() { _ = res.Body.Close() })
+		_, _ = io.CopyN(io.Discard, res.Body, shortAnswer+1)
+		late.Stop()
+		_ = res.Body.Close()
+	}()
 }
+
+// An answer of at most shortAnswer bytes is read to its end, for as long as discardTime.
+const (
+	shortAnswer = 4 << 10
+	discardTime = time.Second
+)
