@@ -358,8 +358,8 @@ func (s *Source) OverrideChanges(ctx context.Context, known string) (policy.Over
 	return c, nil
 }
 
-// readMissed reads the fields of the hash of what has changed, which tell nothing unless the version
-// that is known is an earlier one of the same history.
+// readMissed reads the fields of the hash of what has changed, which tell nothing unless the
+// version that is known is an earlier one of the same history.
 func readMissed(c *policy.OverrideChanges, fields []string, sameHistory bool, known int64) {
 	for i := 0; i+1 < len(fields); i += 2 {
 		at, err := strconv.ParseInt(fields[i+1], 10, 64)

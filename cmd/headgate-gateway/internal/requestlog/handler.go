@@ -70,8 +70,8 @@ func (s *Switch) Handler(next http.Handler, address func(*http.Request) string) 
 			r.Header[RequestID] = []string{x.id}
 		}
 
-		// A handler that panics has broken off its answer, and is logged too. Without a status it has
-		// not answered at all.
+		// A handler that panics has broken off its answer, and is logged too. Without a status it
+		// has not answered at all.
 		defer func() {
 			if x.status == 0 && !x.returned {
 				x.status = http.StatusInternalServerError
