@@ -101,7 +101,7 @@ func (t *together) Copy(steps []Decided) {
 }
 
 // joins reports whether the copies of a step are Takes of a count alone: those that were charged,
-// and a single one that has found nothing left.
+// and a single one that has found nothing left. A key with credit has more than its count.
 func joins(ops []core.Op, out []core.Decision) bool {
 	if len(ops) == 0 || len(ops) > maxJoint {
 		return false
@@ -112,7 +112,7 @@ func joins(ops []core.Op, out []core.Decision) bool {
 		switch {
 		case op.Verb != core.Take || op.UpTo || op.Cost <= 0 || op.MaxWait != 0 || op.Windows != nil:
 			return false
-		case op.Limit.Leased(), d.Banned:
+		case op.Limit.Leased(), d.Banned, d.Credit != 0, d.FromCredit != 0:
 			return false
 		case !d.Allowed && (len(ops) > 1 || op.Ban != nil || d.Remaining != 0):
 			return false

@@ -123,6 +123,13 @@ func TestCopiesTogetherEqualSingleOnes(t *testing.T) {
 				for range 1 + r.IntN(60) {
 					steps = append(steps, randomStep(t, r, keys))
 				}
+
+				// Some keys have credit, of which the fallback knows nothing.
+				for _, ops := range steps[:len(steps)/4] {
+					if op := granting(ops[0], 1+r.Int64N(5)); !op.Limit.Leased() {
+						others = append(others, []core.Op{op})
+					}
+				}
 				single.decided(t, others)
 				batch.decided(t, others)
 
