@@ -117,8 +117,8 @@ func (a *Admission) See(seen Seen) {
 	}
 }
 
-// Answered tells that the handler has returned, so that its answer has come to its end unless the
-// client has left before. It is called before Done, and not after a panic.
+// Answered says that the handler has returned. Its answer is then whole, unless the client has left
+// before. An adapter calls it before Done, and not after a panic.
 func (a *Admission) Answered() {
 	if a.NeedsAnswer() {
 		a.result.rare.write().seen.Ended = a.ctx.Err() == nil

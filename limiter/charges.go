@@ -284,6 +284,8 @@ func (c *charges) usedOp(ctx context.Context, i int, seen Seen) (op core.Op, ok 
 	if rule.Charge == nil || c.settles(i) {
 		return op, false
 	}
+
+	// A rule has one function for a request, in the order of the rules.
 	for _, u := range c.rare.read().used {
 		if u.rule != rule {
 			continue
@@ -294,6 +296,8 @@ func (c *charges) usedOp(ctx context.Context, i int, seen Seen) (op core.Op, ok 
 			err = fmt.Errorf("%d units are more than the %d charged, and %s has no debt", units, seen.Charged,
 				c.ops[i].Limit)
 		}
+
+		// What cannot be read leaves the charge.
 		if err != nil {
 			costUnread(c.engine, rule, err)
 			return op, false

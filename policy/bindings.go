@@ -109,6 +109,8 @@ func (b *Bindings) partFunc(p recipePart) (core.KeyFunc, error) {
 			return nil, errors.New(`"user" cannot be used here: the program does not set Bindings.User`)
 		}
 		return b.User, nil
+
+	// What a client sends as its credential is kept as a digest.
 	case "header":
 		return keyfuncs.APIKey(p.name), nil
 	case "cookie":
@@ -117,6 +119,8 @@ func (b *Bindings) partFunc(p recipePart) (core.KeyFunc, error) {
 		return keyfuncs.APIKey(b.apiKeyHeader()), nil
 	case "basic-auth":
 		return keyfuncs.BasicUser, nil
+
+	// The request itself has the others.
 	case "route":
 		return keyfuncs.Route, nil
 	case "method":

@@ -15,7 +15,8 @@ func checkShares(p *Policy, mistake func(field string, err error)) {
 	if p.Enforce > core.Whole {
 		mistake("enforce", fmt.Errorf("%s is more than %s", p.Enforce, core.Whole))
 	} else if err == nil && parts[0].kind == "global" && p.Enforce > 0 && p.Enforce < core.Whole {
-		mistake("enforce", errors.New("all callers are counted together, so the policy is in force for all or for none"))
+		mistake("enforce", errors.New("all callers are counted together, so the policy is in force for all or for "+
+			"none"))
 	}
 	if p.Warn >= core.Whole {
 		mistake("warn", fmt.Errorf("%s is not below %s", p.Warn, core.Whole))

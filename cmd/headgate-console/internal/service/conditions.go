@@ -380,8 +380,8 @@ func nearText(app string, list []stats.NearKey) string {
 		"keys have come near their limits"))
 }
 
-// A check tells of at most maxNearTold keys, nearInMessage in each message, of which each is named
-// by at most maxNearKey bytes: escaped, they fit into the row of a message.
+// A check names at most maxNearTold keys, and a message at most nearInMessage of them. A key is cut
+// to maxNearKey bytes. So a message fits into its row, also where each byte is escaped.
 const (
 	maxNearTold   = 100
 	nearInMessage = 20

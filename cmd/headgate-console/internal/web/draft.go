@@ -102,7 +102,8 @@ func draftOf(f url.Values) draft {
 		AllowNetworks: text("allow_networks"), AllowKeys: text("allow_keys"),
 		DenyNetworks: text("deny_networks"), DenyKeys: text("deny_keys"),
 		DenyOthers: f.Get("deny_others") != "", DenyStatus: text("deny_status"),
-		OnLimit: text("on_limit"), Wait: text("wait"), Enforce: text("enforce"), Warn: text("warn"), BanAfter: text("ban_after"), BanFor: text("ban_for"),
+		OnLimit: text("on_limit"), Wait: text("wait"), Enforce: text("enforce"), Warn: text("warn"),
+		BanAfter: text("ban_after"), BanFor: text("ban_for"),
 		BanMax: text("ban_max"), OnStoreError: text("on_store_error"), Mode: text("mode"), Priority: text("priority"),
 	}
 }
@@ -121,7 +122,8 @@ func (d *draft) values() url.Values {
 		"plans": {d.Plans}, "plan_by": {d.PlanBy}, "overrides": {d.Overrides},
 		"allow_networks": {d.AllowNetworks}, "allow_keys": {d.AllowKeys},
 		"deny_networks": {d.DenyNetworks}, "deny_keys": {d.DenyKeys}, "deny_status": {d.DenyStatus},
-		"on_limit": {d.OnLimit}, "wait": {d.Wait}, "enforce": {d.Enforce}, "warn": {d.Warn}, "ban_after": {d.BanAfter}, "ban_for": {d.BanFor},
+		"on_limit": {d.OnLimit}, "wait": {d.Wait}, "enforce": {d.Enforce}, "warn": {d.Warn},
+		"ban_after": {d.BanAfter}, "ban_for": {d.BanFor},
 		"ban_max": {d.BanMax}, "on_store_error": {d.OnStoreError}, "mode": {d.Mode}, "priority": {d.Priority},
 	}
 

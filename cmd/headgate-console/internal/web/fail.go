@@ -122,6 +122,7 @@ func (r *request) outage(err error) (f failure, ok bool) {
 			Status: 503, Title: "Busy",
 			Text: "Others do the same at the moment. Nothing was changed. Please try again in a moment.",
 		}
+
 	// It comes before the deadline, which may be one that Redis has not kept.
 	case errors.Is(err, errFleet):
 		f = r.keepFields(failure{
@@ -134,6 +135,8 @@ func (r *request) outage(err error) (f failure, ok bool) {
 			Text: "Nothing was changed. The running instances go on with the policies that they have. " +
 				"Make room where the console has its database, and try again.",
 		})
+
+	// What the database has not answered it may have done.
 	case errors.Is(err, service.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		f = r.keepFields(failure{
 			Status: 503, Title: "The database does not answer",

@@ -241,7 +241,8 @@ func TestFormOfCostsAndConditions(t *testing.T) {
 		t.Errorf("both lists: %q", text)
 	}
 
-	edit(url.Values{"cost": {""}, "enforce": {""}, "warn": {""}, "count_only": {""}, "except": {""}, "headers": {""}}).goes("/policies/p?done=saved")
+	edit(url.Values{"cost": {""}, "enforce": {""}, "warn": {""}, "count_only": {""}, "except": {""},
+		"headers": {""}}).goes("/policies/p?done=saved")
 	stored(policy.Policy{Name: "p", Apps: p.Apps, Limit: p.Limit, Key: p.Key, Priority: 7})
 }
 

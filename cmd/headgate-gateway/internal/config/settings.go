@@ -59,9 +59,14 @@ type setting struct {
 
 // settings returns all settings, in the order of the usage.
 func (g *given) settings() []setting {
+	return slices.Concat(g.commandSettings(), g.portSettings(), g.policySettings(), g.countSettings(),
+		g.programSettings(), g.headerSettings(), g.tlsSettings(), g.boundSettings(), g.logSettings())
+}
+
+// commandSettings has what the program is told on its command line alone.
+func (g *given) commandSettings() []setting {
 	c := &g.Config
 	return []setting{
-		// What the program is told on its command line alone.
 		{name: "config", flagOnly: true, set: keep(&g.file),
 			usage: "YAML `file` with any of the settings below, by the same names"},
 		{name: "check", command: true, flagOnly: true, isBool: true, set: isTrue(&c.Check),
@@ -70,11 +75,18 @@ func (g *given) settings() []setting {
 			usage: "print the version, and exit"},
 		{name: "settings", command: true, flagOnly: true, isBool: true, set: isTrue(&c.Settings),
 			usage: "print the table of all settings in Markdown, and exit"},
+	}
+}
 
-		// Each address is a port with one face.
+// portSettings has the addresses, each of which is a port with one face.
+func (g *given) portSettings() []setting {
+	c := &g.Config
+	return []setting{
 		{name: "listen", standard: "127.0.0.1:8089", set: address(&c.Listen),
 			usage: "`address` of forward-auth (/auth) and JSON (/v1/), or of the proxy with -upstream; one that " +
 				"others can reach needs TLS, or -insecure-http"},
+
+		// The servers behind the proxy, one or several.
 		{name: "upstream", set: server(&c.Upstream),
 			usage: "`URL` of the server behind the proxy: http://host:port, https:// or h2c://"},
 		{name: "upstream-host", set: keep(&c.UpstreamHost),
@@ -91,6 +103,8 @@ func (g *given) settings() []setting {
 		{name: "upgrade", isList: true, set: protocol(&c.Upgrades),
 			usage: "`protocol` to which clients may switch a connection, which is then one request whatever is sent; " +
 				"may be repeated (default websocket)"},
+
+		// The faces of other programs.
 		{name: "api-listen", usage: "`address` of forward-auth and JSON beside a proxy", set: address(&c.APIListen)},
 		{name: "envoy-listen", set: address(&c.EnvoyListen),
 			usage: "`address` of Envoy's rate limit service, over gRPC"},
@@ -102,12 +116,19 @@ func (g *given) settings() []setting {
 		{name: "envoy-closed-as-error", isBool: true, set: isTrue(&c.EnvoyClosedAsError),
 			usage: "fail calls of Envoy with UNAVAILABLE where a limit fails closed, instead of OVER_LIMIT"},
 		{name: "spoe-listen", usage: "`address` of HAProxy's SPOE", set: address(&c.SPOEListen)},
+
+		// The port of those who look after the gateway.
 		{name: "admin-listen", set: address(&c.AdminListen),
 			usage: "`address` of /healthz, /readyz, /metrics and /debug/limits, such as 127.0.0.1:8090"},
 		{name: "top-keys", standard: "20", set: number(&c.TopKeys, 0, topkeys.MaxTop),
 			usage: "`number` of callers under each policy that /debug/limits shows; 0 is none"},
+	}
+}
 
-		// Policies, which apply to all faces.
+// policySettings has the policies, which apply to all faces.
+func (g *given) policySettings() []setting {
+	c := &g.Config
+	return []setting{
 		{name: "app", isList: true, set: app(&c.Apps),
 			usage: "`name` of an application whose policies apply; may be repeated, and the first is the default " +
 				"(default " + DefaultApp + ")"},
@@ -116,23 +137,37 @@ func (g *given) settings() []setting {
 		{name: "last-good", set: keep(&c.LastGood),
 			usage: "`folder` for the last good policies, from which the gateway starts if their source is away; each " +
 				"gateway needs its own"},
+	}
+}
 
-		// The counts, in Redis or in the memory of this process.
+// countSettings has where the counts are: in Redis, or in the memory of this process.
+func (g *given) countSettings() []setting {
+	c := &g.Config
+	return []setting{
 		{name: "redis", set: redisURL(&c.Redis),
 			usage: "`URL` of the Redis that keeps the counts of all gateways: redis://host:6379, " +
 				"redis+sentinel://host,host/master or redis+cluster://host,host, and rediss with TLS; without it " +
 				"each keeps its own in memory"},
 		{name: "redis-prefix", usage: "`prefix` of the keys in Redis (default hg:)", set: prefix(&c.RedisPrefix)},
+
+		// What a request waits for while Redis is slow.
 		{name: "redis-timeout", standard: "50ms", set: span(&c.RedisTimeout, time.Millisecond, 10*time.Second),
 			usage: "longest `time` of a call; requests wait for it while Redis hangs, until the gateway bypasses it"},
 		{name: "instances", set: number(&c.Instances, 0, 1<<20),
 			usage: "`number` of gateways to assume until Redis has answered"},
 		{name: "cache-refusals", set: number(&c.CacheRefusals, 0, 1<<24),
 			usage: "`number` of refused keys to remember, whose requests are refused without Redis"},
+
+		// What the memory of this process holds.
 		{name: "max-keys", set: number(&c.MaxKeys, 0, 1<<30),
 			usage: "largest `number` of keys in memory (default 1048576)"},
+	}
+}
 
-		// The programs that ask in JSON.
+// programSettings has the programs that ask in JSON.
+func (g *given) programSettings() []setting {
+	c := &g.Config
+	return []setting{
 		{name: "json-client", isList: true, set: client(&c.JSONClients),
 			usage: "`name:digest` of a program that may ask in JSON, the digest being the SHA-256 of its bearer " +
 				"token in hexadecimal; may be repeated, and without any, programs on this machine and those with a " +
@@ -142,13 +177,20 @@ func (g *given) settings() []setting {
 				"without it tokens are good at one gateway until its end"},
 		{name: "json-keep", standard: "24h", set: span(&c.JSONKeep, jsonapi.MinKeep, jsonapi.MaxKeep),
 			usage: "`time` for which the tokens of takes are good"},
+	}
+}
 
-		// The headers about callers that are believed.
+// headerSettings has the headers about callers that are believed.
+func (g *given) headerSettings() []setting {
+	c := &g.Config
+	return []setting{
 		{name: "trusted-proxy", isList: true, set: more(&c.Callers.Trusted),
 			usage: "`address or CIDR` of a proxy whose headers about the caller are believed; may be repeated"},
 		{name: "address-header", set: keep(&c.Callers.AddressHeader),
 			usage: "`name` of the header in which the trusted proxies name the caller's address (default " +
 				"X-Forwarded-For)"},
+
+		// Who the caller is, as the trusted proxies say.
 		{name: "user-header", set: keep(&c.Callers.UserHeader),
 			usage: "`name` of the header in which the trusted proxies name the user; they must remove it from " +
 				"requests of clients"},
@@ -156,34 +198,52 @@ func (g *given) settings() []setting {
 			usage: "`name` of the header in which they name the plan, for policies with plan_by: " + `header`},
 		{name: "api-key-header", set: keep(&c.Callers.APIKeyHeader),
 			usage: "`name` of the header that the key api-key reads (default X-Api-Key)"},
+	}
+}
 
-		// TLS, which all ports but those of HAProxy and the administrator have.
+// tlsSettings has TLS, which all ports but those of HAProxy and the administrator have.
+func (g *given) tlsSettings() []setting {
+	return []setting{
 		{name: "tls-cert", usage: "`file` with the certificate, in PEM", set: keep(&g.cert)},
 		{name: "tls-key", usage: "`file` with its key, in PEM", set: keep(&g.key)},
 		{name: "tls-client-ca", set: keep(&g.clientCA),
 			usage: "`file` with the authorities of clients, in PEM; every client then needs a certificate"},
 		{name: "insecure-http", isBool: true, set: isTrue(&g.insecure),
 			usage: "serve without TLS to others, say to a proxy that adds it"},
+	}
+}
 
-		// What a client can take, and how long the end may take.
+// boundSettings has what a client can take, and how long the end may take.
+func (g *given) boundSettings() []setting {
+	c := &g.Config
+	return []setting{
 		{name: "max-header-bytes", standard: "32768", set: number(&c.MaxHeaderBytes, 1024, 1<<20),
 			usage: "largest header of a request, in `bytes`"},
 		{name: "max-body-bytes", standard: "0", set: number(&c.MaxBodyBytes, 0, 1<<50),
 			usage: "largest body of a request to the upstream, in `bytes`; 0 is any"},
 		{name: "max-connections", standard: "10000", set: number(&c.MaxConnections, 0, 1<<20),
 			usage: "largest `number` of open connections of each port; others wait; 0 is any"},
+
+		// How long a client may take.
 		{name: "header-timeout", standard: "10s", set: span(&c.HeaderTimeout, time.Millisecond, time.Hour),
 			usage: "longest `time` for the header of a request"},
 		{name: "piece-timeout", standard: "30s", set: span(&c.PieceTimeout, time.Millisecond, 24*time.Hour),
 			usage: "longest `time` in which a client sends the next piece of a body, or accepts the next of an answer"},
 		{name: "idle-timeout", standard: "2m", set: span(&c.IdleTimeout, time.Millisecond, 24*time.Hour),
 			usage: "longest `time` of a connection without a request"},
+
+		// The end of the process.
 		{name: "shutdown-delay", standard: "0s", set: span(&c.ShutdownDelay, 0, time.Hour),
 			usage: "`time` between /readyz answering 503 and the end of the ports"},
 		{name: "shutdown-timeout", standard: "30s", set: span(&c.ShutdownTimeout, 100*time.Millisecond, 24*time.Hour),
 			usage: "longest `time` of the shutdown"},
+	}
+}
 
-		// The logs.
+// logSettings has the logs.
+func (g *given) logSettings() []setting {
+	c := &g.Config
+	return []setting{
 		{name: "access-log", set: keep(&c.AccessLog),
 			usage: "`file` with a line for each request to the proxy, opened anew at SIGHUP; - is the standard output"},
 		{name: "access-log-format", standard: "json", usage: "`json or combined`", set: combined(&c.AccessLogCombined)},
@@ -191,6 +251,8 @@ func (g *given) settings() []setting {
 			usage: "log queries too, which may hold secrets"},
 		{name: "access-log-header", isList: true, set: loggedHeader(&c.AccessLogHeaders),
 			usage: "`name` of a header to log, such as User-Agent; may be repeated"},
+
+		// What the gateway says of itself.
 		{name: "log-format", standard: "text", usage: "`text or json`", set: logFormat(&c.LogJSON)},
 		{name: "log-level", standard: "info", usage: "`debug, info, warn or error`", set: logLevel(&c.LogLevel)},
 	}

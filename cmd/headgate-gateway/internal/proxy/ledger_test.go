@@ -101,7 +101,7 @@ func (c call) units() int64 {
 
 // ledgerModel is the API of a model. It breaks off an answer once its client has read the first
 // event.
-type ledgerModel struct{ read sync.Map }
+type ledgerModel struct{ moments sync.Map }
 
 func (m *ledgerModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var asked struct{ Call call }
@@ -128,7 +128,7 @@ func (m *ledgerModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case closed:
 		panic(http.ErrAbortHandler)
 	case leavesBefore:
-		m.read.Store(r.Header.Get("X-Id"), true)
+		close(m.moment(r.Header.Get("X-Id")))
 		<-r.Context().Done()
 
 	case streamed, unreported:
@@ -149,14 +149,15 @@ func (m *ledgerModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			return
 		}
-		<-m.reader(r.Header.Get("X-Id"))
+		<-m.moment(r.Header.Get("X-Id"))
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// reader returns what is closed once the client of an id has read the first event.
-func (m *ledgerModel) reader(id string) chan struct{} {
-	c, _ := m.read.LoadOrStore(id, make(chan struct{}))
+// moment returns what is closed once the model has the request of an id, or the client of the id
+// has read the first event.
+func (m *ledgerModel) moment(id string) chan struct{} {
+	c, _ := m.moments.LoadOrStore(id, make(chan struct{}))
 	return c.(chan struct{})
 }
 
@@ -195,8 +196,9 @@ func (m *ledgerModel) ask(ctx context.Context, gateway, id string, c call) error
 
 // leaveEarly leaves when the model has the request.
 func (m *ledgerModel) leaveEarly(ctx context.Context, id string, leave func()) {
-	for _, has := m.read.Load(id); !has && ctx.Err() == nil; _, has = m.read.Load(id) {
-		time.Sleep(time.Millisecond)
+	select {
+	case <-m.moment(id):
+	case <-ctx.Done():
 	}
 	leave()
 }
@@ -213,7 +215,7 @@ func (m *ledgerModel) readAnswer(body io.Reader, id string, c call) error {
 	case leaves:
 		return nil
 	case breaksOff:
-		close(m.reader(id))
+		close(m.moment(id))
 		if _, err := io.Copy(io.Discard, body); err == nil {
 			return errors.New("an answer that was broken off came to its end")
 		}
