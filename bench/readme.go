@@ -17,18 +17,9 @@ type readmeRow struct {
 
 var readmeRows = []readmeRow{
 	{"one key in memory: ns a decision", memoryTitle, hotKey, ours, goLimits, false},
-	{"the same on two processors", memoryTitle, inParallel(hotKey), ours, goLimits, false},
-	{"100,000 keys in memory: ns a decision", memoryTitle, uniform, ours, goLimits, false},
-	{"one key by a limiter with one rule", memoryTitle, hotKey, oursAllow, goLimits, false},
-	{"one key by a limiter with two rules", memoryTitle, hotKey, oursTwice, goTwice, false},
-	{"Redis, 1 caller: decisions a second", redisTitle, "1", ours, redisRate, true},
-	{"the same over rueidis", redisTitle, "1", oursRueidis, rueidisRate, true},
 	{"Redis, 100 callers: decisions a second", redisTitle, "100", ours, rueidisGCRA, true},
 	{"net/http, X-RateLimit headers: ns added", "net/http, sending headers", added, oursX, httpLimits, false},
-	{"Gin, X-RateLimit headers: ns added", "Gin, sending headers", added, oursX, ginRate, false},
-	{"Echo, no headers: ns added", "Echo, sending no headers", added, ours, echoOwn, false},
 	{"Fiber, X-RateLimit headers: ns added", "Fiber, sending headers", added, oursX, fiberOwn, false},
-	{"the same, a refused request: ns", "Fiber, sending headers", refused, oursX, fiberOwn, false},
 }
 
 const readmeHeading = "| | headgate | a peer |\n|---|--:|---|\n"
