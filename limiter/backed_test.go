@@ -119,6 +119,9 @@ func TestLimiterUsesTheMemoryOfItsStore(t *testing.T) {
 	})
 }
 
+// pageOfFindings is the address of the page of findings, up to two digits of a code.
+const pageOfFindings = "https://github.com/headgate/headgate/blob/main/docs/findings.md#hg0"
+
 // remoteStore asks a server and brings no memory.
 type remoteStore struct{ brokenStore }
 
@@ -129,7 +132,7 @@ func (remoteStore) Report() events.Report { return events.Report{MaxCall: time.S
 func TestStartSaysWhichRulesFailOpen(t *testing.T) {
 	const (
 		line = `level=WARN msg="headgate: requests pass uncounted while the store cannot decide in time, as under load, under `
-		code = `" code=HG017`
+		code = `" code=HG017 see=` + pageOfFindings + `17`
 		none = `: the store has no fallback; set OnStoreError, or put store/failover before the store`
 	)
 	remote := remoteStore{func() error { return errDown }}
@@ -166,7 +169,7 @@ func TestStartSaysWhichRulesFailOpen(t *testing.T) {
 		"many rules": {limiter.Config{Store: remote, OnStoreError: limiter.FailOpen, Rules: many},
 			line + "r0, r1, r2, r3, r4, r5, r6, r7 and 2 more" + code},
 		"a limiter that has a name": {limiter.Config{Store: remote, Name: "shop", Rules: []limiter.Rule{open}},
-			line + `open" limiter=shop code=HG017`},
+			line + `open" limiter=shop code=HG017 see=` + pageOfFindings + `17`},
 		"a store that waits for no one": {limiter.Config{Store: brokenStore(func() error { return errDown }),
 			Rules: []limiter.Rule{open}}, ""},
 	} {
@@ -262,7 +265,7 @@ func TestNameOfALimiter(t *testing.T) {
 	l.Close()
 	wantLog(t, &log,
 		outageLine+` limiter=shop.api-2 passed=1 error=down`,
-		`level=WARN msg="headgate: it is odd" limiter=shop.api-2 code=HG042 rule=a`,
+		`level=WARN msg="headgate: it is odd" limiter=shop.api-2 code=HG042 rule=a see=`+pageOfFindings+`42`,
 		`level=ERROR msg="headgate: nethttp.New was called with a mistake" limiter=shop.api-2 error="context canceled"`,
 		outageLine+` limiter=shop.api-2 times=1 passed=1 error=down`)
 	if got := l.Status().Name; got != "shop.api-2" {

@@ -28,6 +28,7 @@ func (j *journal) codes() string {
 	var list []string
 	for line := range strings.Lines(j.String()) {
 		_, end, _ := strings.Cut(strings.TrimSpace(line), "code=")
+		end, _, _ = strings.Cut(end, " see=")
 		list = append(list, strings.Replace(end, " rule=", " ", 1))
 	}
 	return strings.Join(list, ", ")

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/textform"
+	"github.com/headgate/headgate/observe/findings"
 )
 
 // Codes of findings, which the log of a follower has as "code". They do not change.
@@ -104,7 +105,8 @@ func (f *Follower) warn(s Snapshot, before int) {
 // logFinding logs a finding about a version.
 func (f *Follower) logFinding(code, text string, s Snapshot, attrs ...slog.Attr) {
 	first := []slog.Attr{slog.String("code", code), slog.String("version", s.Version)}
-	f.log(slog.LevelWarn, text, append(first, attrs...)...)
+	see := slog.String("see", findings.Page(code))
+	f.log(slog.LevelWarn, text, append(append(first, attrs...), see)...)
 }
 
 // apps returns the applications that the policies name, in alphabetic order.

@@ -49,6 +49,9 @@ func (f *Findings) Add(one core.Finding) {
 	if one.Rule != "" {
 		attrs = append(attrs, slog.String("rule", one.Rule))
 	}
+	if page := findings.Page(one.Code); page != "" {
+		attrs = append(attrs, slog.String("see", page))
+	}
 	f.log.Write(slog.LevelWarn, one.Text, attrs...)
 }
 

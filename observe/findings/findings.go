@@ -8,10 +8,11 @@
 //	}
 //
 // A [core.Finding] has a code, and a [Found] also says when it was logged. Codes do not change.
-// docs/keys.md explains each.
+// docs/findings.md explains each, and [Page] has its address there.
 package findings
 
 import (
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/core"
@@ -89,6 +90,16 @@ const (
 	// no Name, so their rules share the name "default" and its counts.
 	SharedDefault = "HG021"
 )
+
+// Page returns the address of the page that explains a code, or "" for what is no code of this
+// module.
+func Page(code string) string {
+	digits, ok := strings.CutPrefix(code, "HG")
+	if !ok || len(digits) != 3 || strings.Trim(digits, "0123456789") != "" {
+		return ""
+	}
+	return "https://github.com/headgate/headgate/blob/main/docs/findings.md#hg" + digits
+}
 
 // Found is a finding and when it was logged.
 type Found struct {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -75,6 +76,8 @@ func open(t *testing.T, o Options) *Engine {
 	if o.Logger == nil {
 		o.Logger = quiet
 	}
+	// A busy machine may keep a load waiting for longer than the default.
+	o.LoadTimeout = cmp.Or(o.LoadTimeout, 10*time.Second)
 	e, err := Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func publish(t *testing.T, addr, prefix string, set ...policy.Policy) *redissour
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { client.Close() })
-	source, err := redissource.New(client, redissource.Options{Prefix: prefix})
+	source, err := redissource.New(client, redissource.Options{Prefix: prefix, Timeout: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
