@@ -1,7 +1,7 @@
 package readme
 
 import (
-	"bytes"
+	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/freeport"
 )
 
@@ -31,6 +32,7 @@ func TestFrameworksLimitAsTheirPagesSay(t *testing.T) {
 				want("alice within her limit", ask("GET", "/api/things", "alice-token"), 200)
 				want("a guessed token", ask("GET", "/api/things", "mallory-token"), 401)
 			}
+
 			want("alice over her limit", ask("GET", "/api/things", "alice-token"), 429)
 			want("bob", ask("GET", "/api/things", "bob-token"), 200)
 
@@ -45,45 +47,62 @@ func TestFrameworksLimitAsTheirPagesSay(t *testing.T) {
 // start builds the program of a page and starts it at an address.
 func start(t *testing.T, module, page, address string) {
 	t.Helper()
-	program := ""
+	var program string
 	for _, snippet := range snippets(t, "docs/"+page+".md") {
 		if isProgram(snippet) {
 			program = snippet
 		}
 	}
-	if strings.Count(program, "127.0.0.1:8080") != 1 {
-		t.Fatalf("docs/%s.md has no program at 127.0.0.1:8080", page)
-	}
-	write(t, filepath.Join(module, page, "main.go"), []byte(strings.Replace(program, "127.0.0.1:8080", address, 1)))
+	run(t, module, page, replaced(t, program, "127.0.0.1:8080", address), address)
+}
 
-	build := exec.Command("go", "build", "-o", page+".exe", "./"+page)
+// replaced returns the text with another address in the place of the only one that it has.
+func replaced(t *testing.T, text, address, other string) string {
+	t.Helper()
+	if strings.Count(text, address) != 1 {
+		t.Fatalf("%s does not stand once in\n%s", address, text)
+	}
+	return strings.Replace(text, address, other, 1)
+}
+
+// run builds a program, starts it, and waits until it serves at the address. It returns what the
+// program has written so far.
+func run(t *testing.T, module, name, program, address string) (output func() string) {
+	t.Helper()
+	write(t, filepath.Join(module, name, "main.go"), []byte(program))
+	build := exec.Command("go", "build", "-o", name+".exe", "./"+name)
 	build.Dir = module
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 
-	var out bytes.Buffer
-	server := exec.Command(filepath.Join(module, page+".exe"))
-	server.Stdout, server.Stderr = &out, &out
+	return serve(t, exec.Command(filepath.Join(module, name+".exe")), address)
+}
+
+// serve starts a server and waits until it serves at the address.
+func serve(t *testing.T, server *exec.Cmd, address string) (output func() string) {
+	t.Helper()
+	var log test.Log
+	server.Stdout, server.Stderr = &log, &log
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
+
 	t.Cleanup(func() {
 		server.Process.Kill()
 		server.Wait()
 		if t.Failed() {
-			t.Logf("%s", &out)
+			t.Logf("%s:\n%s", server.Path, log.String())
 		}
 	})
 
-	// A request for nothing that is limited by more than the address shows that it serves.
 	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if answer, err := http.Get("http://" + address + "/"); err == nil {
-			answer.Body.Close()
-			return
+		if answer, err := net.Dial("tcp", address); err == nil {
+			answer.Close()
+			return log.String
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s does not serve", page)
+			t.Fatalf("%s does not serve", server.Path)
 		}
 	}
 }
