@@ -44,9 +44,15 @@ type typ struct {
 	embedded []string
 }
 
-// survey reads the files of the repository.
+// surveyed is what survey has read.
+var surveyed *code
+
+// survey reads the files of the repository, once for all tests.
 func survey(t *testing.T) *code {
 	t.Helper()
+	if surveyed != nil {
+		return surveyed
+	}
 	c := &code{
 		packages: map[string][]*pkg{}, types: map[string][]*typ{}, flags: map[string]map[string]bool{},
 		commands: map[string]string{}, metrics: map[string]bool{}, names: map[string]bool{}, words: map[string]bool{},
@@ -75,6 +81,7 @@ func survey(t *testing.T) *code {
 		}
 		c.addFile(sources[i], f)
 	}
+	surveyed = c
 	return c
 }
 
