@@ -22,9 +22,10 @@ var ceilings = map[string]int{
 	// policies, what instances leave out, backups and bounds of the console (3,400), costs and
 	// answers that count in policies, packed leases, and the goals and the model of cores of bench.
 	// After 77,000 came costs that requests and answers name, shares of keys, keys near limits, the
-	// gateway's upstreams, refusals and log, credit, overrides beside policies, the playground, and
-	// the commands of headgate over the Redis of a running system.
-	"lines of code": 85_200,
+	// gateway's upstreams, refusals and log, credit, overrides beside policies, the playground,
+	// the commands of headgate over the Redis of a running system, and the program that makes the
+	// site of the documentation (630).
+	"lines of code": 85_810,
 
 	"files of limiter":                                 20,
 	"files of store/redisstore":                        28, // client.go has clients other than go-redis's
