@@ -1,6 +1,7 @@
 // Package e2e tests the console as users see it. The real program runs with a real
 // database and a real Redis. A browser changes the limits of two instances of an
-// application. The playground of docs/site is tested here too, as the browser is here.
+// application. The playground and the pages of docs/site are tested here too, as the
+// browser is here.
 package e2e
 
 // The tests need chromium, redis-server, wrk and axe-core (npm ci --ignore-scripts in this

@@ -255,7 +255,7 @@ func (s *site) address(name string) (string, error) {
 }
 
 // size finds the width and height of a drawing.
-var size = regexp.MustCompile(`^<svg[^>]* width="(\d+)"[^>]* height="(\d+)"|^<svg[^>]* height="(\d+)"[^>]* width="(\d+)"`)
+var size = regexp.MustCompile(`^<svg[^>]* width="(\d+)"[^>]* height="(\d+)"`)
 
 // picture notes a picture, and says its size, so that nothing moves when it has come.
 func (s *site) picture(p *page, n *ast.Image) error {
@@ -270,7 +270,7 @@ func (s *site) picture(p *page, n *ast.Image) error {
 	// A drawing says its size in its first element.
 	width, height := "", ""
 	if m := size.FindSubmatch(file); m != nil {
-		width, height = string(m[1])+string(m[4]), string(m[2])+string(m[3])
+		width, height = string(m[1]), string(m[2])
 	} else if c, err := png.DecodeConfig(bytes.NewReader(file)); err == nil {
 		width, height = strconv.Itoa(c.Width), strconv.Itoa(c.Height)
 	} else {
@@ -286,8 +286,10 @@ var (
 	headed  = regexp.MustCompile(`(?s)<h([2-6]) id="([^"]*)">(.*?)</h[2-6]>`)
 	block   = regexp.MustCompile(`(?s)<pre>(<code[^>]*>)(.*?)</code></pre>`)
 	token   = regexp.MustCompile(`<code>([^ <]{1,30})</code>`)
+	tables  = regexp.MustCompile(`(?s)<table>.*?</table>`)
 	noHead  = regexp.MustCompile(`<th( class="number")?></th>`)
-	tabular = strings.NewReplacer("<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>")
+	unnamed = regexp.MustCompile(`^(<table>\s*<thead>\s*<tr>\s*)<th( class="number")?></th>`)
+	rowHead = regexp.MustCompile(`(?s)(<tr>\s*)<td>(.*?)</td>`)
 )
 
 // html returns the page as HTML. Elements that the renderer has written are known by their tags,
@@ -299,9 +301,13 @@ func (p *page) html() (string, error) {
 	}
 
 	// Tables and code scroll by themselves, and so need the keyboard.
-	body := tabular.Replace(b.String())
+	number := 0
+	body := tables.ReplaceAllStringFunc(b.String(), func(table string) string {
+		number++
+		return fmt.Sprintf(`<div class="scroll" tabindex="0" role="region" aria-label="Table %d">`, number) +
+			headRows(table) + "</div>"
+	})
 	body = token.ReplaceAllString(body, `<code class="word">$1</code>`)
-	body = noHead.ReplaceAllString(body, `<td></td>`)
 
 	// Headings show their anchors.
 	body = headed.ReplaceAllString(body,
@@ -313,6 +319,22 @@ func (p *page) html() (string, error) {
 		}
 		return strings.Replace(pre, "<pre>", `<pre tabindex="0">`, 1)
 	}), nil
+}
+
+// headRows makes headings of the first cells of rows, if the column that they are in has none.
+// Other columns without one get one for those who do not see the table.
+func headRows(table string) string {
+	head, rows, _ := strings.Cut(table, "<tbody>")
+	if unnamed.MatchString(head) {
+		head = unnamed.ReplaceAllString(head, `$1<td></td>`)
+		rows = rowHead.ReplaceAllString(rows, `$1<th scope="row">$2</th>`)
+	}
+
+	head = noHead.ReplaceAllString(head, `<th$1><span class="hidden">Description</span></th>`)
+	if rows == "" {
+		return head
+	}
+	return head + "<tbody>" + rows
 }
 
 // narrow is how many characters of code a telephone shows.

@@ -235,7 +235,8 @@ func TestPage(t *testing.T) {
 		`<a href="https://github.com/headgate/headgate/tree/main/docs">`,
 		`<h2 id="take"><code class="word">Take</code> <a class="anchor" href="#take"`, `<h2 id="take-1">Take `,
 		`<code class="word">&lt;script&gt;</code> and &lt;i&gt; are text.`, `if a &lt; b { // &quot;quoted&quot;`,
-		`<div class="scroll" tabindex="0"><table>`, `<td></td>`, `<th class="number">n</th>`, `<td class="number">1</td>`, `a<br>b`,
+		`<div class="scroll" tabindex="0" role="region" aria-label="Table 1"><table>`, `<td></td>`,
+		`<th scope="row">a<br>b</th>`, `<th class="number">n</th>`, `<td class="number">1</td>`,
 		`<img src="d.svg" alt="d" loading="lazy" width="7" height="5">`, `<link rel="stylesheet" href="../site.css">`,
 		`<li><a href="../docs/a.html" aria-current="page">A</a></li>`,
 	} {
