@@ -24,8 +24,8 @@ var ceilings = map[string]int{
 	// After 77,000 came costs that requests and answers name, shares of keys, keys near limits, the
 	// gateway's upstreams, refusals and log, credit, overrides beside policies, the playground,
 	// the commands of headgate over the Redis of a running system, and the program that makes the
-	// site of the documentation (630).
-	"lines of code": 85_810,
+	// site of the documentation (650).
+	"lines of code": 85_820,
 
 	"files of limiter":                                 20,
 	"files of store/redisstore":                        28, // client.go has clients other than go-redis's
