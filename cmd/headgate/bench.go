@@ -108,6 +108,10 @@ func bench(e *env, args []string, f *redisFlags, span time.Duration) int {
 	return result.print(e, f.json)
 }
 
+// benchBudget is how long a decision may take, so that a service waits for no longer. Tests give a
+// busy machine more.
+var benchBudget = redisstore.DefaultTimeout
+
 // bencher makes the calls that are measured.
 type bencher struct {
 	client redis.UniversalClient
@@ -128,7 +132,7 @@ func newBencher(client redis.UniversalClient, prefix string) (*bencher, error) {
 
 // run measures each number of callers for the same time, half of it by PINGs.
 func (b *bencher) run(ctx context.Context, span time.Duration) *benchResult {
-	result := &benchResult{BudgetMS: redisstore.DefaultTimeout.Milliseconds(), Fits: true}
+	result := &benchResult{BudgetMS: benchBudget.Milliseconds(), Fits: true}
 	each := span / time.Duration(2*len(rounds))
 	for _, r := range rounds {
 		pings := measure(ctx, r.callers, each, b.ping)
@@ -139,7 +143,7 @@ func (b *bencher) run(ctx context.Context, span time.Duration) *benchResult {
 
 		x := roundResult{Callers: r.callers, Decisions: len(decisions.took), Seconds: each.Seconds(),
 			P50: decisions.part(50), P99: decisions.part(99), PingP50: pings.part(50), PingP99: pings.part(99),
-			Documented: r.documented, Late: decisions.above(redisstore.DefaultTimeout), Failed: decisions.failed}
+			Documented: r.documented, Late: decisions.above(benchBudget), Failed: decisions.failed}
 		x.OfPing = float64(x.P50) / float64(max(1, x.PingP50))
 		result.Fits = result.Fits && x.fits()
 		result.Rounds = append(result.Rounds, x)
@@ -149,7 +153,7 @@ func (b *bencher) run(ctx context.Context, span time.Duration) *benchResult {
 
 // fits reports whether 99 of 100 decisions are in time, and none has failed.
 func (r *roundResult) fits() bool {
-	return r.Failed == 0 && r.Decisions > 0 && r.P99 <= redisstore.DefaultTimeout.Microseconds()
+	return r.Failed == 0 && r.Decisions > 0 && r.P99 <= benchBudget.Microseconds()
 }
 
 func (b *bencher) ping(ctx context.Context, _ int) error { return b.client.Ping(ctx).Err() }
@@ -190,7 +194,8 @@ type sample struct {
 	err    error // of the first that failed
 }
 
-// measure has callers call one after another for a time. A call is not broken off at its end.
+// measure has callers call one after another for a time, each at least once. A call is not broken
+// off at its end.
 func measure(ctx context.Context, callers int, span time.Duration, call func(context.Context, int) error) *sample {
 	var mu sync.Mutex
 	var s sample
@@ -206,7 +211,8 @@ func measure(ctx context.Context, callers int, span time.Duration, call func(con
 	for i := range callers {
 		callersAtWork.Go(func() {
 			var own sample
-			for ; time.Now().Before(until) && ctx.Err() == nil; i += callers {
+			for first := true; (first || time.Now().Before(until)) && ctx.Err() == nil; i += callers {
+				first = false
 				begin := time.Now()
 				if err := call(ctx, i); err != nil {
 					own.fail(err)

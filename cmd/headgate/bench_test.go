@@ -114,20 +114,22 @@ func TestBenchSaysWhetherTheTimeSuffices(t *testing.T) {
 }
 
 func TestSamples(t *testing.T) {
-	calls := 0
-	s := measure(t.Context(), 1, 20*time.Millisecond, func(context.Context, int) error {
-		if calls++; calls%2 == 0 {
-			return errors.New("even")
-		}
-		return nil
-	})
+	for _, span := range []time.Duration{time.Nanosecond, 20 * time.Millisecond} {
+		calls := 0
+		s := measure(t.Context(), 1, span, func(context.Context, int) error {
+			if calls++; calls%2 == 0 {
+				return errors.New("even")
+			}
+			return nil
+		})
 
-	// The first call is none of the sample, and every second one has failed.
-	if n := len(s.took) + s.failed; n != calls-1 || s.failed != calls/2 || s.err == nil {
-		t.Errorf("%d of %d calls, %d failed, %v", n, calls, s.failed, s.err)
+		// The first call is none of the sample, which has at least one, and every second has failed.
+		if n := len(s.took) + s.failed; n != calls-1 || s.failed != calls/2 || s.err == nil {
+			t.Errorf("%s: %d of %d calls, %d failed, %v", span, n, calls, s.failed, s.err)
+		}
 	}
 
-	s = &sample{}
+	s := &sample{}
 	for i := range 200 {
 		s.took = append(s.took, time.Duration(i+1)*time.Millisecond)
 	}
