@@ -141,12 +141,12 @@ func (p *process) address(t *testing.T, face string) string {
 	return address
 }
 
-// until waits until a condition holds, for at most ten seconds.
+// until waits until a condition holds, for at most a minute.
 func (p *process) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within ten seconds: %s; it has printed\n%s", what, p.output())
+			t.Fatalf("not within a minute: %s; it has printed\n%s", what, p.output())
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (p *process) end(t *testing.T) int {
 	case err := <-p.ended:
 		p.ended <- err
 		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("it does not end; it has printed\n%s", p.output())
 		return 0
 	}

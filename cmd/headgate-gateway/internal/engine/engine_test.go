@@ -115,15 +115,15 @@ func admitted(t *testing.T, l *limiter.Limiter, n int) int {
 	return got
 }
 
-// until waits until a condition holds, for at most ten seconds.
+// until waits until a condition holds, for at most a minute.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for !holds() {
 		select {
 		case <-ctx.Done():
-			t.Fatal("not within ten seconds: " + what)
+			t.Fatal("not within a minute: " + what)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
