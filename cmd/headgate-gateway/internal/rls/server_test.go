@@ -195,11 +195,15 @@ func TestFrozenRedis(t *testing.T) {
 		return client.ShouldRateLimit(context.Background(), request("shop", d))
 	}
 
-	// Each count exists in Redis before the store stops: the connections are open, and the limits
-	// known.
+	// Redis decides each limit before it stops: the connections are open. On a busy machine a call
+	// of Redis may miss its time, and is made once more.
 	for _, d := range list("open=x", "closed=x", "local=x") {
 		for _, s := range []*listening{byAnswer, byError} {
-			if r, err := ask(s.addr, d); err != nil || r.GetOverallCode() != ok || len(unhurried(r)) > 0 {
+			r, err := ask(s.addr, d+" hits:0")
+			for end := time.Now().Add(time.Minute); err == nil && len(unhurried(r)) > 0 && time.Now().Before(end); {
+				r, err = ask(s.addr, d+" hits:0")
+			}
+			if err != nil || r.GetOverallCode() != ok || len(unhurried(r)) > 0 {
 				t.Fatalf("%s, with Redis: %v, %v", d, r, err)
 			}
 		}
