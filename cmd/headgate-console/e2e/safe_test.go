@@ -52,7 +52,8 @@ func (j *journey) schedule() {
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	at := time.Date(time.Now().Year()+1, 3, 1, 9, 30, 0, 0, berlin)
+	year, month, day := time.Now().In(berlin).AddDate(0, 6, 0).Date() // a year ahead is the most
+	at := time.Date(year, month, day, 9, 30, 0, 0, berlin)
 
 	b.moment("From", at)
 	b.fill("Time zone", "Europe/Berlin")

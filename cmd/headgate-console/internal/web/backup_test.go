@@ -22,10 +22,12 @@ func TestBackupIsDownloaded(t *testing.T) {
 			t.Errorf("beside the password %q it says %q", wrong, got.mistake("password"))
 		}
 	}
+
+	w.pass(0)
 	got := admin.submit("/settings", "/settings/backup", url.Values{"password": {password}}).want(http.StatusOK)
-	const file = "attachment; filename=headgate-console-2026"
-	if name := got.header.Get("Content-Disposition"); !strings.HasPrefix(name, file) {
-		t.Errorf("the file is %q", name)
+	file := "attachment; filename=headgate-console-" + w.now().UTC().Format("20060102-1504") + ".db"
+	if name := got.header.Get("Content-Disposition"); name != file {
+		t.Errorf("the file is %q, want %q", name, file)
 	}
 	if c := got.header.Get("Cache-Control"); !strings.Contains(c, "no-store") {
 		t.Errorf("it may be kept: %q", c)
