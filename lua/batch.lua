@@ -368,11 +368,12 @@ local strike_refused = BANS and function(ops)
 end
 
 -- decide carries out the operations of a step: first all but takes and peeks, then the
--- takes, if all of them are granted.
+-- takes, if all of them are granted. A step with a key that cannot be read changes no other.
 local function decide(ops)
-  local granted, pending = true, {}
+  local granted, readable, pending = true, true, {}
   for _, op in ipairs(ops) do
     if op.verb ~= 'take' and op.verb ~= 'peek' then
+      op.was, op.lasted = after[op.k], resets[op.k]
       local _, _, wait, taken = run_op(op.k, op.l, op.verb, op.cost, 0, op.x, op.y)
       op.early, op.taken, op.never = true, taken, wait == NEVER -- a grant that cannot be
     end
@@ -380,7 +381,13 @@ local function decide(ops)
   share_units(ops)
   for _, op in ipairs(ops) do
     if not check_op(op, pending) then
-      granted = false
+      granted, readable = false, readable and op.remaining
+    end
+  end
+  for i = readable and 0 or #ops, 1, -1 do
+    local op = ops[i]
+    if op.early then
+      after[op.k], resets[op.k] = op.was, op.lasted
     end
   end
   for _, op in ipairs(ops) do
@@ -389,7 +396,7 @@ local function decide(ops)
       op.drawn = loan
     end
   end
-  if BANS and not granted then
+  if BANS and readable and not granted then
     strike_refused(ops)
   end
   for _, op in ipairs(ops) do

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/store/storetest"
 )
 
 // patient is a timeout that a busy test machine does not reach.
@@ -274,6 +275,56 @@ func TestUnreadableStateIsAnErrorAndExpires(t *testing.T) {
 			if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "good", Key: "k",
 				Limit: good.Limit})[0]; d.Remaining != 10 {
 				t.Errorf("%s under %s: the other rule has %d left", what, text, d.Remaining)
+			}
+		}
+	}
+}
+
+// A step in which one key cannot be read changes no other, whatever it does to it, and in
+// whichever order.
+func TestStepWithAnUnreadableKeyChangesNothing(t *testing.T) {
+	t.Parallel()
+	ctx, now := context.Background(), storetest.Epoch
+	s, c := fresh(t, redistest.Addr(t), Options{Clock: func() int64 { return now }})
+	ban := &core.Ban{Strikes: 1, Within: time.Hour, For: time.Hour, Max: time.Hour}
+	op := func(verb core.Verb, key string, cost int64) core.Op {
+		return core.Op{Verb: verb, Rule: "r", Key: key, Limit: limit(t, "5/1h fixed-window"), Cost: cost, Ban: ban}
+	}
+
+	// The good key has units in use and credit, and each of these would change what it holds.
+	grant := op(core.Grant, "good", 3)
+	grant.CreditUntil = now + 3600e6
+	apply(t, s, grant, op(core.Take, "good", 4))
+	earlier := []core.Op{op(core.Debit, "good", 1), op(core.Refund, "good", 1), op(core.Reset, "good", 0),
+		op(core.Impose, "good", 0), grant, op(core.Revoke, "good", 0), op(core.Take, "good", 1),
+		op(core.Take, "good", 9), op(core.Take, "good", 5)}
+	good, bad := op(core.Take, "good", 1), op(core.Take, "bad", 1)
+	before := c.Get(ctx, keyOf(s, &good)).Val()
+
+	for value, want := range map[string]error{"of another program": ErrUnreadable, "\xfe\x03": ErrFormat} {
+		for _, each := range earlier {
+			for _, ops := range [][]core.Op{{each, bad}, {bad, each}, {each, each, bad}, {bad, each, bad, each}} {
+				c.Set(ctx, keyOf(s, &bad), value, time.Hour)
+
+				// The steps before and after it in the call are not concerned.
+				steps := []*step{{ops: []core.Op{op(core.Peek, "good", 1)}}, {ops: ops},
+					{ops: []core.Op{op(core.Debit, "other", 1), op(core.Peek, "good", 1)}}}
+				for _, each := range steps {
+					each.out = make([]core.Decision, len(each.ops))
+				}
+				if err := s.dispatcher.decideTogether(ctx, steps); err != nil {
+					t.Fatal(err)
+				}
+
+				if !errors.Is(steps[1].err, want) || errors.Join(steps[0].err, steps[2].err) != nil {
+					t.Errorf("%v %d: %v, %v, %v", each.Verb, each.Cost, steps[0].err, steps[1].err, steps[2].err)
+				}
+				if d := steps[2].out[1]; d.Remaining != 4 || d.Banned || d.Credit != 3 {
+					t.Errorf("%v %d: in the next step the other key is %+v", each.Verb, each.Cost, d)
+				}
+				if got := c.Get(ctx, keyOf(s, &good)).Val(); got != before {
+					t.Fatalf("%v %d: the other key holds %q, and held %q", each.Verb, each.Cost, got, before)
+				}
 			}
 		}
 	}
