@@ -26,6 +26,14 @@ local function open(text)
   return conduct, #text ~= STRUCK_HEAD and sub(text, STRUCK_HEAD + 1)
 end
 
+-- close puts a conduct that lasts in front of the state of the limit.
+local function close(conduct, inner)
+  if max(conduct.till, conduct.forget) <= now then
+    return inner
+  end
+  return table.concat({ STRUCK, pack(conduct.strikes), pack(conduct.till), pack(conduct.span), pack(conduct.forget), inner })
+end
+
 -- none returns the conduct of a key that was never refused.
 local function none()
   return { strikes = 0, till = 0, span = 0, forget = 0 }
@@ -136,12 +144,19 @@ local function guard(step)
     if not conduct then
       return next, remaining, reset, wait, taken, lasting
     end
-    local lasts = max(0, conduct.till - now, conduct.forget - now)
-    if next and lasts ~= 0 then
-      next = table.concat({ STRUCK, pack(conduct.strikes), pack(conduct.till), pack(conduct.span), pack(conduct.forget), next })
-    end
-    return next, remaining, reset, wait, taken, max(lasts, lasting or reset)
+    return next and close(conduct, next), remaining, reset, wait, taken,
+      max(conduct.till - now, conduct.forget - now, lasting or reset)
   end
+end
+
+-- settled returns a state with its conduct brought to now, '' for that of a fresh key.
+local function settled(text, ban)
+  local conduct, inner = open(text)
+  if not conduct then
+    return inner or ''
+  end
+  settle_conduct(conduct, ban)
+  return close(conduct, inner or '')
 end
 
 -- banned_for returns the span until the ban of a state ends, 0 without one.

@@ -184,8 +184,9 @@ local function lend(step)
     if does == 'strike' and remaining == BANNED then
       wait = max(wait, banned_for(next, ban))
     end
-    if changed then
-      next = next or inner or ''
+    -- A refund of a key that is fresh but for credits changes it, as they may have ended.
+    if changed or verb == 'refund' and text and not inner then
+      next = next or settled(inner, ban)
     end
     local left = credit_left(credits)
     local loan = (left ~= 0 or from ~= 0 or refused) and { left, from, first, refused = refused } or nil
