@@ -28,7 +28,7 @@ end
 
 -- close puts a conduct that lasts in front of the state of the limit.
 local function close(conduct, inner)
-  if max(conduct.till, conduct.forget) <= now then
+  if conduct.till == 0 and conduct.forget == 0 then
     return inner
   end
   return table.concat({ STRUCK, pack(conduct.strikes), pack(conduct.till), pack(conduct.span), pack(conduct.forget), inner })

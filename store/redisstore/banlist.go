@@ -1,6 +1,6 @@
-// This file lists bans. The ban of a key is in its state, which no command finds without
-// the name of the key, so a process that bans a key, or meets a banned one, adds it to a sorted
-// set, in the background.
+// This file lists bans, and the credit of a key. The ban of a key is in its state, which no command
+// finds without the name of the key, so a process that bans a key, or meets a banned one, adds it
+// to a sorted set, in the background.
 
 package redisstore
 
@@ -219,6 +219,31 @@ const (
 	maxCreditHead = creditHead + core.MaxCredits*creditSize
 )
 
+// Credit is what a key has left of its grants that end at one instant.
+type Credit struct {
+	Units int64 // above 0
+	Until int64 // in microseconds since the Unix epoch
+}
+
+// credits returns the credits of a state that end after now and have units left.
+func credits(state string, now int64) (list []Credit) {
+	head := len(state) - len(withoutCredits(state))
+	for at := creditHead; at+creditSize <= head; at += creditSize {
+		if c := (Credit{Units: instantIn(state[at+7:]), Until: instantIn(state[at:])}); c.Units > 0 && c.Until > now {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// instantIn returns the instant, or the number, in the first seven bytes of a text.
+func instantIn(text string) (n int64) {
+	for _, b := range []byte(text[:7]) {
+		n = n<<8 | int64(b)
+	}
+	return n
+}
+
 // withoutCredits returns a state less the credits that it begins with.
 func withoutCredits(state string) string {
 	if len(state) < creditHead || state[0] != laterMark || state[1] != lua.Format {
@@ -228,13 +253,10 @@ func withoutCredits(state string) string {
 }
 
 // banUntil returns the instant at which the ban of a state ends, or 0 if it has none.
-func banUntil(state string) (until int64) {
+func banUntil(state string) int64 {
 	state = withoutCredits(state)
 	if len(state) < banHead || state[0] != 'b' || state[1:8] != strings.Repeat("\x00", 7) {
 		return 0
 	}
-	for _, b := range []byte(state[8:banHead]) {
-		until = until<<8 | int64(b)
-	}
-	return until
+	return instantIn(state[8:])
 }

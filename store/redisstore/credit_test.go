@@ -1,6 +1,8 @@
 package redisstore
 
 import (
+	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -77,5 +79,58 @@ func TestBanOfAKeyWithCreditIsListed(t *testing.T) {
 	list, err := s.Report().Bans(t.Context(), []string{"r"}, 10)
 	if err != nil || len(list) != 1 || list[0].Until != now+60e6 {
 		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// The credit of a key is listed by its ends, without what has ended or is used up, and whatever
+// else the key holds.
+func TestCreditsOfAKey(t *testing.T) {
+	t.Parallel()
+	now := storetest.Epoch
+	o := Options{Clock: func() int64 { return now }, Secret: []byte("a secret of 16 bytes")}
+	s, c := fresh(t, redistest.Addr(t), o)
+	op := core.Op{Rule: "r", Key: "k\x00}", Limit: limit(t, "2/1h sliding-log"), Cost: 1,
+		Ban: &core.Ban{Strikes: 1, Within: time.Hour, For: time.Hour, Max: time.Hour}}
+	want := func(want ...Credit) {
+		t.Helper()
+		if list, err := s.Credits(t.Context(), op.ID()); err != nil || !slices.Equal(list, want) {
+			t.Errorf("%v, %v, want %v", list, err, want)
+		}
+	}
+	grant := func(n, after int64) {
+		t.Helper()
+		g := op
+		g.Verb, g.Cost, g.CreditUntil = core.Grant, n, storetest.Epoch+after
+		apply(t, s, g)
+	}
+
+	want()
+	apply(t, s, op, op)
+	apply(t, s, op) // which is refused, so that the key is banned
+	want()
+	grant(5, 3e6)
+	grant(1<<53-10, 1e6)
+	grant(2, 3e6)
+	want(Credit{1<<53 - 10, now + 1e6}, Credit{7, now + 3e6})
+
+	op.Ban = nil
+	taken := op
+	taken.Cost = 1<<53 - 10
+	apply(t, s, taken)
+	want(Credit{7, now + 3e6})
+	if d := apply(t, s, core.Op{Verb: core.Peek, Rule: "r", Key: op.Key, Limit: op.Limit})[0]; d.Credit != 7 {
+		t.Errorf("%+v", d)
+	}
+	now += 3e6
+	want()
+
+	// A value that is cut off has no credit, and one of a later format is an error.
+	for value, wrong := range map[string]error{
+		"\xfe\x02\x01": nil, "\xfe\x02": nil, "": nil, "\xfe\x03\x01": ErrFormat,
+	} {
+		c.Set(t.Context(), keyOf(s, &op), value, time.Hour)
+		if list, err := s.Credits(t.Context(), op.ID()); !errors.Is(err, wrong) || len(list) > 0 {
+			t.Errorf("%q: %v, %v", value, list, err)
+		}
 	}
 }

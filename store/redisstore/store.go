@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -202,6 +203,34 @@ func (s *Store) Shards() (shardOf func(key string) string) {
 		return nil
 	}
 	return s.topology.shard
+}
+
+// Credits returns the credit of a key, in the order of its ends, of a moment: requests take from it
+// meanwhile. Decision.Credit is the sum of it, and decisions say no more, as most keys have none. A
+// key of which that is 0 needs no call of Credits. The error of a key whose state is of a later
+// format wraps [ErrFormat].
+func (s *Store) Credits(ctx context.Context, id core.ID) ([]Credit, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.servers.reach())
+	defer cancel()
+	key := string(s.wire.key(nil, id.Key, id.Rule, id.Algorithm.Letter()))
+	state := redis.NewStringCmd(ctx, "get", key)
+
+	now, err := s.bans.now(ctx)
+	if err == nil {
+		err = s.client.Process(ctx, state)
+	}
+	switch {
+	case errors.Is(err, redis.Nil):
+		return nil, nil
+	case err == nil:
+		err = laterFormat(state.Val())
+	default:
+		err = s.bans.link.explain(err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: credits: rule %q: %w", id.Rule, err)
+	}
+	return credits(state.Val(), now), nil
 }
 
 var _ events.Reporter = (*Store)(nil)
