@@ -37,6 +37,7 @@ var keyActions = []keyAction{
 	{"lift", "ends the ban of the key", liftKey},
 	{"grant", "gives the key -units beside its limit, -for a time or -until an instant", grantKey},
 	{"revoke", "takes all granted units from the key", revokeKey},
+	{"debit", "charges the key -units that were used, if need be beyond its limit", debitKey},
 }
 
 // actionNames returns the names of the actions.
@@ -49,13 +50,14 @@ func actionNames() (names []string) {
 
 var keysCommand = command{
 	name: "keys", args: strings.Join(actionNames(), "|") + " KEY",
-	does: "looks a key up in Redis, resets or bans it, lifts its ban, or grants it units",
+	does: "looks a key up in Redis, resets or bans it, lifts its ban, or grants or charges it units",
 	examples: []string{
 		"headgate keys peek -policy api 192.0.2.7",
 		"headgate keys reset -app shop -policy api alice",
 		"headgate keys ban -policy login -for 2h 192.0.2.7",
 		"headgate keys lift -policy login 192.0.2.7",
 		"headgate keys grant -policy api -units 500 -until 2026-12-04T17:00:00Z alice",
+		"headgate keys debit -policy api -units 20 alice",
 		"headgate keys peek -limit 100/1m -rule per-key -prefix shop: alice",
 		"headgate keys peek -policy api -credential - < key.txt",
 	},
@@ -70,7 +72,7 @@ var keysCommand = command{
 		f.StringVar(&k.rule, "rule", "", "the `name` of the rule of -limit, as the service has it")
 
 		f.DurationVar(&k.span, "for", 0, "how long a ban or a grant lasts")
-		f.Int64Var(&k.units, "units", 0, "how many units are granted")
+		f.Int64Var(&k.units, "units", 0, "how many units are granted or charged")
 		f.TextVar(&k.until, "until", time.Time{}, "the `instant` at which a grant ends, such as 2026-12-04T17:00:00Z")
 		f.BoolVar(&k.credential, "credential", false, "KEY is a credential, which is counted by its digest")
 		return func(e *env, args []string) int { return keysAction(e, args, &k) }
@@ -105,7 +107,16 @@ type keyResult struct {
 
 	Peek  *peeked    `json:"peek,omitempty"`
 	Until *time.Time `json:"until,omitempty"` // the end of a ban or a grant
-	Units int64      `json:"units,omitempty"` // of a grant
+	Units int64      `json:"units,omitempty"` // of a grant, or those that a debit has charged
+
+	// Grants are what is left of grants, by their ends.
+	Grants []granted `json:"grants,omitempty"`
+}
+
+// granted are the units that are left of grants with one end.
+type granted struct {
+	Units int64     `json:"units"`
+	Until time.Time `json:"until"`
 }
 
 func keysAction(e *env, args []string, f *keysFlags) int {
@@ -165,7 +176,8 @@ func (k *keysFlags) check(action string, rest []string) error {
 	mistake(action == "grant" && k.units <= 0, "-units has to say how many units are granted")
 	mistake(action == "grant" && (k.span <= 0) == k.until.IsZero(),
 		"a grant needs -for or -until, as in -for 48h or -until 2026-12-04T17:00:00Z")
-	mistake(action != "grant" && k.units != 0, "-units is for grants")
+	mistake(action == "debit" && k.units <= 0, "-units has to say how many units are charged")
+	mistake(action != "grant" && action != "debit" && k.units != 0, "-units is for grants and debits")
 	mistake(action != "grant" && !k.until.IsZero(), "-until is for grants")
 	return errors.Join(errs...)
 }
@@ -263,7 +275,18 @@ func peekKey(ctx context.Context, k *keyCall) (result keyResult, err error) {
 		next := now.Add(d.RetryAfter)
 		p.Next = &next
 	}
-	return keyResult{Peek: p}, nil
+	if result.Peek = p; d.Credit == 0 {
+		return result, nil
+	}
+
+	credits, err := k.store.Credits(ctx, core.ID{Rule: k.rule.Name, Key: k.key, Algorithm: k.limit.Algorithm})
+	if err != nil {
+		return result, explained(err)
+	}
+	for _, c := range credits {
+		result.Grants = append(result.Grants, granted{c.Units, time.UnixMicro(c.Until).UTC()})
+	}
+	return result, nil
 }
 
 func resetKey(ctx context.Context, k *keyCall) (keyResult, error) {
@@ -341,6 +364,37 @@ func revokeKey(ctx context.Context, k *keyCall) (keyResult, error) {
 	return keyResult{}, nil
 }
 
+// debitKey charges units as a service does, and says what is left then.
+func debitKey(ctx context.Context, k *keyCall) (result keyResult, err error) {
+	switch most := k.limit.Capacity() + k.limit.MaxDebt(); {
+	case k.limit.MaxDebt() == 0:
+		return result, fmt.Errorf("the limit %s has no debt, so nothing can be charged beyond it", k.limit)
+	case k.flags.units > most:
+		return result, fmt.Errorf("-units: %d is more than the %d that %s and its debt hold", k.flags.units, most,
+			k.limit)
+	}
+	l, err := k.limiter()
+	if err != nil {
+		return result, err
+	}
+	defer l.Close()
+
+	charged, err := l.Debit(ctx, k.key, k.flags.units)
+	if err != nil {
+		return result, explained(err)
+	}
+	if result, err = peekKey(ctx, k); err != nil {
+		return result, err
+	}
+
+	// What was used cannot be refused, so it is said how much of it the limit has no room for.
+	result.Units = charged[0].Decision.Taken
+	if over := k.flags.units - result.Units; over > 0 {
+		result.Note = count(over) + " of the " + counted(k.flags.units, "unit") + " were not charged: its debt is full"
+	}
+	return result, nil
+}
+
 // limiter returns a limiter with the rule and the limit of the key alone.
 func (k *keyCall) limiter() (*limiter.Limiter, error) {
 	return limiter.New(limiter.Config{Store: k.store, Logger: slog.New(slog.DiscardHandler),
@@ -394,7 +448,13 @@ func (k *keyResult) print(e *env, asJSON bool) int {
 	fmt.Fprintf(e.out, "%s under %s, limit %s\n", shown(k.Key), k.Rule, k.Limit)
 	switch {
 	case k.Peek != nil:
+		if k.Action == "debit" {
+			fmt.Fprintf(e.out, "  charged     %s\n", count(k.Units))
+		}
 		k.Peek.print(e)
+		for _, g := range k.Grants {
+			fmt.Fprintf(e.out, "  granted     %s until %s UTC\n", count(g.Units), when(g.Until))
+		}
 	case k.Units > 0:
 		fmt.Fprintf(e.out, "  granted %s until %s UTC\n", count(k.Units), when(*k.Until))
 	case k.Action == "revoke":

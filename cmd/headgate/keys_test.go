@@ -297,7 +297,14 @@ func TestKeysAreGrantedUnits(t *testing.T) {
 	end := time.Now().Add(240 * time.Hour).In(time.FixedZone("", 3600))
 	grant("-units", "5", "-until", end.Format(time.RFC3339)).want(t, fine,
 		"granted 5 until "+end.UTC().Format(timeForm)+" UTC")
-	s.call("keys", "peek", "-policy", "login", "192.0.2.7").want(t, fine, "10 of 3, 7 of them granted")
+	s.call("keys", "peek", "-policy", "login", "192.0.2.7").want(t, fine, "10 of 3, 7 of them granted",
+		"granted     2 until ", "granted     5 until "+end.UTC().Format(timeForm)+" UTC")
+	var found keyResult
+	out := s.call("keys", "peek", "-json", "-policy", "login", "192.0.2.7").want(t, fine).out
+	if err := json.Unmarshal([]byte(out), &found); err != nil || len(found.Grants) != 2 ||
+		found.Grants[1] != (granted{5, end.UTC().Truncate(time.Second)}) {
+		t.Errorf("%v: %s", err, out)
+	}
 
 	// The limit has three units, and 7 were granted. Alice has a limit of her own under another
 	// policy, which admits more.
@@ -326,8 +333,49 @@ func TestKeysAreGrantedUnits(t *testing.T) {
 	}
 	s.call("keys", "grant", "-policy", "jobs", "-units", "1", "-for", "1h", "alice").want(t, usage,
 		"a leased limit has no credit")
-	s.call("keys", "peek", "-policy", "login", "-units", "1", "192.0.2.7").want(t, usage, "-units is for grants")
+	s.call("keys", "peek", "-policy", "login", "-units", "1", "192.0.2.7").want(t, usage,
+		"-units is for grants and debits")
 	s.call("keys", "peek", "-policy", "login", "192.0.2.7").want(t, fine, "0 of 3\n")
+}
+
+// What a debit has charged, later requests wait for, and what it could not charge it says.
+func TestDebitChargesBeyondTheLimit(t *testing.T) {
+	s := newSystem(t, "")
+	s.publish(systemPolicies + "- {name: debts, apps: [shop], limit: 3/1h fixed-window debt=4, key: ip}\n" +
+		"- {name: none, apps: [shop], limit: 3/1h sliding-log, key: ip}\n")
+	shop := s.open(userOf)
+	debit := func(units string, args ...string) result {
+		args = append([]string{"keys", "debit", "-policy", "debts", "-units", units}, args...)
+		return s.call(append(args, "192.0.2.7")...)
+	}
+	debit("2").want(t, fine, "charged     2", "left        1 of 3", "next        now")
+	if allowed, _ := admits(t, shop.Limiter, "alice"); !allowed {
+		t.Error("the unit that is left is refused")
+	}
+	debit("3").want(t, fine, "charged     3", "left        0 of 3", "over the limit, in ")
+	if allowed, _ := admits(t, shop.Limiter, "alice"); allowed {
+		t.Error("a request is admitted in spite of the debt")
+	}
+
+	// One of four fits into what is left of the debt.
+	var got keyResult
+	out := debit("4", "-json").want(t, fine).out
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Units != 1 || got.Peek == nil ||
+		got.Peek.Next == nil || got.Note != "3 of the 4 units were not charged: its debt is full" {
+		t.Errorf("%v: %s", err, out)
+	}
+
+	// The reference says of the same units when the next one passes: when the window ends.
+	if left := got.Peek.Next.Sub(got.Peek.Now); left <= 0 || left > time.Hour || !got.Peek.Next.Equal(got.Peek.Full) {
+		t.Errorf("%+v", got.Peek)
+	}
+
+	for _, units := range []string{"0", "-1"} {
+		debit(units).want(t, usage, "-units has to say how many units are charged")
+	}
+	debit("8").want(t, usage, "-units: 8 is more than the 7 that 3/1h fixed-window debt=4 and its debt hold")
+	s.call("keys", "debit", "-policy", "none", "-units", "1", "::1").want(t, usage, "sliding-log has no debt")
+	s.call("keys", "debit", "-policy", "jobs", "-units", "1", "alice").want(t, usage, "has no debt")
 }
 
 func TestKeysRefuseWhatCannotBe(t *testing.T) {
