@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -134,11 +135,15 @@ func (s *Service) changeKey(
 	}
 
 	// The audit log has the change already. A second row says that it failed.
-	if err := change(ctx, p, key); err != nil {
+	err = change(ctx, p, key)
+	var refused *InvalidError
+	switch {
+	case errors.As(err, &refused):
+		s.auditRefusal(ctx, a, verb, policyObject(name), "it was refused, and the key is as it was: "+refused.Error())
+	case err != nil:
 		s.auditRefusal(ctx, a, verb, policyObject(name), "it failed: the key may be as it was")
-		return err
 	}
-	return nil
+	return err
 }
 
 // Banning returns the policies that the actor sees and that ban keys, by name.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -248,6 +249,24 @@ func matrix() []row {
 		}, managers},
 		{"ResetKey", func(ctx context.Context, w *world, a Actor) error {
 			return w.ResetKey(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
+		}, writers},
+
+		// Units of a key are changed as its counts are.
+		{"GrantKey", func(ctx context.Context, w *world, a Actor) error {
+			return w.GrantKey(ctx, a, "p", "192.0.2.7", 1, time.UnixMicro(w.now()).Add(time.Hour),
+				func(context.Context, policy.Policy, string) (core.Decision, error) {
+					return core.Decision{Allowed: true}, nil
+				})
+		}, writers},
+		{"RevokeKey", func(ctx context.Context, w *world, a Actor) error {
+			return w.RevokeKey(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
+		}, writers},
+		{"DebitKey", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.DebitKey(ctx, a, "p", "192.0.2.7", 1,
+				func(context.Context, policy.Policy, string) (core.Decision, error) {
+					return core.Decision{Taken: 1}, nil
+				})
+			return err
 		}, writers},
 
 		// It writes what was refused elsewhere, and returns the refusal.

@@ -28,13 +28,19 @@ type confirmation struct {
 	Mistakes     mistakes
 }
 
-// input is a field of a confirmation.
-type input struct{ Name, Label, Value, Help string }
+// input is a field of a confirmation. Kind is the type that HTML has for it; "" is a line of text.
+type input struct{ Name, Label, Value, Help, Kind string }
+
+// away is the mistake of a Redis that does not answer, which may have done what was asked for.
+const away = "away"
 
 // confirm answers with the page of a confirmation.
 func (r *request) confirm(c confirmation) error {
 	status := http.StatusOK
-	if c.Mistakes != nil {
+	switch {
+	case c.Mistakes[away] != nil:
+		status = http.StatusServiceUnavailable
+	case c.Mistakes != nil:
 		status = http.StatusUnprocessableEntity
 	}
 	return r.show(status, "confirm", c.Title, c)

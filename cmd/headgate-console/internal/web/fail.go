@@ -56,12 +56,16 @@ func (r *request) fail(err error) {
 
 	f := r.explain(err)
 	if f.Status >= http.StatusInternalServerError {
-		r.Logger.ErrorContext(r.req.Context(), "a page failed",
-			"method", r.req.Method, "path", r.req.URL.Path, "status", f.Status,
-			"request_id", r.requestID(), "error", err)
+		r.logFailure(f.Status, err)
 	}
 
 	r.show(f.Status, "failure", f.Title, f)
+}
+
+func (r *request) logFailure(status int, err error) {
+	r.Logger.ErrorContext(r.req.Context(), "a page failed",
+		"method", r.req.Method, "path", r.req.URL.Path, "status", status,
+		"request_id", r.requestID(), "error", err)
 }
 
 // explain returns an explanation of an error in plain words.

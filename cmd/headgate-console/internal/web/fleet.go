@@ -13,7 +13,8 @@ import (
 )
 
 // Fleet gives access to the state of the running instances. Its methods are safe
-// for concurrent use.
+// for concurrent use. The error of a key whose state this version cannot read is a
+// [service.InvalidError].
 type Fleet interface {
 	// Peek returns the decision that a request of one unit would get, and changes
 	// nothing.
@@ -31,6 +32,19 @@ type Fleet interface {
 
 	// Impose bans a key for a time from now on, under a policy that bans.
 	Impose(ctx context.Context, p policy.Policy, key string, span time.Duration) error
+
+	// Credits returns what a key has left of its grants, in the order of their ends.
+	Credits(ctx context.Context, p policy.Policy, key string) ([]redisstore.Credit, error)
+
+	// Grant gives a key units beside its limit, until an instant, unless the decision says that
+	// such a grant cannot be.
+	Grant(ctx context.Context, p policy.Policy, key string, units int64, until time.Time) (core.Decision, error)
+
+	// Revoke takes all units of grants from a key.
+	Revoke(ctx context.Context, p policy.Policy, key string) error
+
+	// Debit charges a key units, if need be beyond its limit. Decision.Taken is how many.
+	Debit(ctx context.Context, p policy.Policy, key string, units int64) (core.Decision, error)
 
 	// Published returns the label of the published version.
 	Published(ctx context.Context) (string, error)
@@ -97,6 +111,31 @@ func (r *redisFleet) Impose(ctx context.Context, p policy.Policy, key string, sp
 	return err
 }
 
+func (r *redisFleet) Credits(ctx context.Context, p policy.Policy, key string) ([]redisstore.Credit, error) {
+	op := opOn(p, core.Peek, key)
+	list, err := r.store.Credits(ctx, op.ID())
+	return list, readableErr(err)
+}
+
+func (r *redisFleet) Grant(
+	ctx context.Context, p policy.Policy, key string, units int64, until time.Time,
+) (core.Decision, error) {
+	op := opOn(p, core.Grant, key)
+	op.Cost, op.CreditUntil = units, until.UnixMicro()
+	return r.apply(ctx, op)
+}
+
+func (r *redisFleet) Revoke(ctx context.Context, p policy.Policy, key string) error {
+	_, err := r.apply(ctx, opOn(p, core.Revoke, key))
+	return err
+}
+
+func (r *redisFleet) Debit(ctx context.Context, p policy.Policy, key string, units int64) (core.Decision, error) {
+	op := opOn(p, core.Debit, key)
+	op.Cost, op.Windows = units, op.Limit.Windows(time.Now().UnixMicro())
+	return r.apply(ctx, op)
+}
+
 // opOn returns an operation on a key, with the limit that instances have for the key.
 func opOn(p policy.Policy, verb core.Verb, key string) core.Op {
 	return core.Op{Verb: verb, Rule: p.Name, Key: key, Limit: p.LimitOf(key, time.Now())}
@@ -105,7 +144,20 @@ func opOn(p policy.Policy, verb core.Verb, key string) core.Op {
 func (r *redisFleet) apply(ctx context.Context, op core.Op) (core.Decision, error) {
 	var out [1]core.Decision
 	err := r.store.Apply(ctx, []core.Op{op}, out[:])
-	return out[0], err
+	return out[0], readableErr(err)
+}
+
+// readableErr returns an error about the value of a key as one that people can read, and every
+// other error as it is.
+func readableErr(err error) error {
+	switch {
+	case errors.Is(err, redisstore.ErrFormat):
+		return mistake("key", "a newer version of headgate has written what Redis holds of it, in a format that this "+
+			"console cannot read, so it is left as it is: upgrade the console, or finish the roll-back")
+	case errors.Is(err, redisstore.ErrUnreadable):
+		return mistake("key", "what Redis holds of it is no count, and expires within a minute")
+	}
+	return err
 }
 
 func (r *redisFleet) Published(ctx context.Context) (string, error) { return r.reports.Version(ctx) }

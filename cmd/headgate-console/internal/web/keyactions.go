@@ -79,6 +79,10 @@ var (
 	liftBan  = keyAction{askLift, (*request).doLift}.answer
 	allowKey = keyAction{askAllow, (*request).doAllow}.answer
 	limitKey = keyAction{askLimit, (*request).doLimit}.answer
+
+	grantKey  = keyAction{askGrant, (*request).doGrant}.answer
+	revokeKey = keyAction{askRevoke, (*request).doRevoke}.answer
+	debitKey  = keyAction{askDebit, (*request).doDebit}.answer
 )
 
 // answer asks first, and then acts. The service refuses those who may not.
@@ -101,6 +105,13 @@ func (k keyAction) answer(r *request) error {
 	}
 	if m := mistakesOf(err); m != nil {
 		return k.showQuestion(r, shown, m)
+	}
+
+	// It is not known whether the key was changed, so nothing is sent again without a look at it.
+	if errors.Is(err, errFleet) {
+		r.logFailure(http.StatusServiceUnavailable, err)
+		return k.showQuestion(r, shown, mistakes{away: {"Redis does not answer, so it is not known whether this was " +
+			"done: look the key up before you send it again"}})
 	}
 	if err != nil {
 		return err
@@ -192,7 +203,7 @@ func askBan(r *request, k *keys) confirmation {
 		Consequences: []string{"Every request of the key will be refused under " + k.Policy + ", " +
 			"in all instances, until the ban ends or is lifted. A ban that it is under already is replaced."},
 		Inputs: []input{{"for", "For", span, "such as 10m or 24h; the policy bans for " +
-			textform.Duration(k.Found.Ban.Max) + " at most"}},
+			textform.Duration(k.Found.Ban.Max) + " at most", ""}},
 		Button: "Ban the key", Danger: true,
 	}
 }
@@ -238,7 +249,7 @@ func askLimit(r *request, k *keys) confirmation {
 			limitWords(k.Found.LimitOf(k.Counted, r.Clock())) + limitSource(k, was != "") + "."},
 		Inputs: []input{{"limit", "Limit of its own", was, "as text, such as " + k.Found.Limit.String() +
 			", with the algorithm of the policy; " +
-			"empty takes its own limit away"}},
+			"empty takes its own limit away", ""}},
 		Asks: true, Button: "Show what changes",
 	}
 
@@ -334,12 +345,12 @@ func mistake(field, text string) error {
 	return &service.InvalidError{Faults: []service.Fault{{Field: field, Message: text}}}
 }
 
-// fleetErr has a failure of Redis answered as one.
+// fleetErr has a failure of Redis answered as one. A mistake is none.
 func fleetErr(err error) error {
-	if err != nil {
+	if err != nil && mistakesOf(err) == nil {
 		return fmt.Errorf("%w: %w", errFleet, err)
 	}
-	return nil
+	return err
 }
 
 // otherPolicy is a policy under which a key counts, beside the one that was asked for.
@@ -359,7 +370,9 @@ func (r *request) lookUpEach(k *keys) error {
 	if k.Found != nil {
 		err := r.Service.LookUp(r.req.Context(), r.actor, k.Found.Name, k.Counted,
 			func(ctx context.Context, p policy.Policy, key string) (err error) {
-				k.Gauge, err = r.peek(ctx, p, key)
+				if k.Gauge, err = r.peek(ctx, p, key); err == nil {
+					err = r.addCredits(ctx, k.Gauge, p, key)
+				}
 				return err
 			})
 		if err != nil {

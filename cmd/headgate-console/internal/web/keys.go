@@ -27,11 +27,15 @@ type keys struct {
 	Everywhere bool          // the key was looked up under all policies
 	Others     []otherPolicy // the other policies under which it counts, the most used first
 	Further    bool          // there are more
+
+	Notice string // what was done to a key just now, or ""
 }
 
-// gauge shows how much of a limit a key has used.
+// gauge shows how much of a limit a key has used. Remaining is of the limit alone, without credit.
 type gauge struct {
 	Used, Remaining, Capacity int64
+	Credit                    int64
+	Credits                   []credit // what the credit consists of, where one key is looked up
 	Percent                   int
 	Passes                    bool // a request would pass now
 	Banned                    bool
@@ -43,7 +47,7 @@ type gauge struct {
 
 func newGauge(l core.Limit, d core.Decision, now time.Time) *gauge {
 	g := &gauge{
-		Remaining: max(0, d.Remaining), Capacity: l.Capacity(), Passes: d.Allowed, Banned: d.Banned,
+		Remaining: max(0, d.Remaining-d.Credit), Capacity: l.Capacity(), Credit: d.Credit, Passes: d.Allowed, Banned: d.Banned,
 		Never: d.RetryAfter == core.Never,
 		After: readableTime(d.RetryAfter), ResetAfter: readableTime(d.ResetAfter), ResetAt: now.Add(d.ResetAfter),
 	}
@@ -71,6 +75,7 @@ func keysPage(r *request) error {
 
 func (r *request) showKeys(k *keys, status int) error {
 	k.Redis = r.Fleet != nil
+	r.takeNotice(k)
 	return r.show(status, "keys", "Look up a key", k)
 }
 

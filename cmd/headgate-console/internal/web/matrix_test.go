@@ -115,6 +115,14 @@ func matrix() []cell {
 			[6]int{401, 422, 403, 422, 303, 303}},
 		{"POST /keys/limit", "/keys/limit", url.Values{"policy": {"limit"}, "sent": {"MTkyLjAuMi43"},
 			"limit": {"9/1m"}, "version": {"1"}, "confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		// 192.0.2.7 is counted as an address, which all of these are about.
+		{"POST /keys/grant", "/keys/grant", url.Values{"policy": {"p"}, "sent": {"MTkyLjAuMi43"}, "units": {"5"},
+			"until": {inAnHour()}, "zone": {"UTC"},
+			"confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/revoke", "/keys/revoke", url.Values{"policy": {"p"}, "sent": {"MTkyLjAuMi43"},
+			"confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
+		{"POST /keys/debit", "/keys/debit", url.Values{"policy": {"p"}, "sent": {"MTkyLjAuMi43"}, "units": {"5"},
+			"confirm": {"yes"}}, [6]int{401, 422, 403, 422, 303, 303}},
 		{"GET /who", "/who?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
 
 		{"GET /who/live", "/who/live?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},

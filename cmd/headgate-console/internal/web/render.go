@@ -85,6 +85,9 @@ func (r *request) show(status int, name, title string, body any) error {
 	r.addBanner(&f, status)
 	r.addUnable(&f, status)
 
+	if n, ok := body.(interface{ notice() string }); ok {
+		f.Done = cmp.Or(n.notice(), f.Done)
+	}
 	if r, ok := body.(interface{ refresh() int }); ok {
 		f.Refresh = r.refresh()
 	}
@@ -140,6 +143,9 @@ func messages() map[string]string {
 		"reset":      "The key was reset.",
 		"lifted":     "The ban was lifted.",
 		"banned":     "The key was banned. The list shows it in a moment.",
+		"granted":    "The units were granted. Look the key up to see them.",
+		"taken":      "The granted units were revoked.",
+		"charged":    "The units were charged. Look the key up to see what is left.",
 		"allowed":    "The policy does not limit the key any longer.",
 		"ownlimit":   "The key has a limit of its own.",
 		"nolimit":    "The key has no limit of its own any longer.",
@@ -243,6 +249,8 @@ var labels = map[string]string{
 	"warn":           "Reported from",
 	"ban":            "Ban",
 	"on_store_error": "If the store fails",
+	"units":          "Units",
+	"until":          "Until",
 	"mode":           "Mode",
 	"priority":       "Priority",
 	"comment":        "Comment",

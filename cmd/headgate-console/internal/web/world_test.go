@@ -29,6 +29,7 @@ import (
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) { test.Exit(m.Run()) }
@@ -272,6 +273,7 @@ func (a *answer) goesTo(prefix string) *answer {
 type fakeFleet struct {
 	mu     sync.Mutex
 	used   map[string]int64 // by policy and key
+	lent   map[string][]redisstore.Credit
 	banned []core.Banned
 	top    stats.Top
 	away   error
@@ -282,8 +284,44 @@ type fakeFleet struct {
 func (f *fakeFleet) Peek(_ context.Context, p policy.Policy, key string) (core.Decision, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	left := p.Limit.Quota - f.used[p.Name+" "+key]
-	return core.Decision{Allowed: left > 0, Remaining: left, ResetAfter: time.Minute}, f.away
+	left, credit := p.Limit.Quota-f.used[p.Name+" "+key], int64(0)
+	for _, c := range f.lent[p.Name+" "+key] {
+		credit += c.Units
+	}
+	return core.Decision{Allowed: left+credit > 0, Remaining: left + credit, Credit: credit,
+		ResetAfter: time.Minute}, f.away
+}
+
+func (f *fakeFleet) Credits(_ context.Context, p policy.Policy, key string) ([]redisstore.Credit, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lent[p.Name+" "+key], f.away
+}
+
+func (f *fakeFleet) Grant(
+	_ context.Context, p policy.Policy, key string, units int64, until time.Time,
+) (core.Decision, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lent == nil {
+		f.lent = map[string][]redisstore.Credit{}
+	}
+	f.lent[p.Name+" "+key] = append(f.lent[p.Name+" "+key], redisstore.Credit{Units: units, Until: until.UnixMicro()})
+	return core.Decision{Allowed: true}, f.away
+}
+
+func (f *fakeFleet) Revoke(_ context.Context, p policy.Policy, key string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.lent, p.Name+" "+key)
+	return f.away
+}
+
+func (f *fakeFleet) Debit(_ context.Context, p policy.Policy, key string, units int64) (core.Decision, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.used[p.Name+" "+key] += units
+	return core.Decision{Taken: units}, f.away
 }
 
 func (f *fakeFleet) Reset(_ context.Context, p policy.Policy, key string) error {

@@ -1,0 +1,157 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// MaxUnits is the largest number of units of a grant, and of all grants of a key together.
+const MaxUnits = 1<<53 - 1
+
+// maxGrantSpan is how far ahead a grant may end, as core has it.
+const maxGrantSpan = 87660 * time.Hour
+
+// charging changes the units of a key, and returns the decision of the store.
+type charging = func(context.Context, policy.Policy, string) (core.Decision, error)
+
+// CheckGrant returns an error that names every mistake in a grant of a key: the limit of the key is
+// one of leases, the units cannot be counted, or the end has come at now or is too far ahead.
+func CheckGrant(p policy.Policy, key string, units int64, until, now time.Time) error {
+	var list []Fault
+	if l := p.LimitOf(key, now); l.Leased() {
+		list = append(list, Fault{Field: "policy", Message: fmt.Sprintf("%s ends its leases by itself, "+
+			"so its keys have no credit", l)})
+	}
+	if units < 1 || units > MaxUnits {
+		list = append(list, unitsFault(MaxUnits))
+	}
+	switch {
+	case !until.After(now):
+		list = append(list, Fault{Field: "until", Message: "it has come already"})
+	case until.After(now.Add(maxGrantSpan)):
+		list = append(list, Fault{Field: "until", Message: tooFar})
+	}
+	return asError(append(list, keyFaults(p, key)...))
+}
+
+const tooFar = "it is more than ten years ahead"
+
+// CheckDebit returns an error that names every mistake in a debit of a key: its limit has no debt,
+// or is not known here, or never holds so many units, even with its debt.
+func CheckDebit(p policy.Policy, key string, units int64, now time.Time) error {
+	var list []Fault
+	l := p.LimitOf(key, now)
+	_, own := p.OverrideOf(key, now)
+
+	switch most := l.Capacity() + l.MaxDebt(); {
+	case l.MaxDebt() == 0:
+		list = append(list, Fault{Field: "policy", Message: fmt.Sprintf("%s has no debt, so nothing can be charged "+
+			"beyond it", l)})
+	case p.Plans != nil && !own:
+		list = append(list, Fault{Field: "policy", Message: "only the program knows which plan the key has, " +
+			"and so how many units fit: headgate keys debit -plan charges it"})
+	case units < 1 || units > most:
+		list = append(list, unitsFault(most))
+	}
+	return asError(append(list, keyFaults(p, key)...))
+}
+
+func unitsFault(most int64) Fault {
+	return Fault{Field: "units", Message: fmt.Sprintf("it is not a whole number from 1 to %d", most)}
+}
+
+// keyFaults returns what is wrong with a key that no request is counted by under the policy.
+func keyFaults(p policy.Policy, key string) []Fault {
+	// What CheckOverriddenKey says of other texts is about where policies write keys down.
+	_, isPrefix := policy.OverriddenPrefix(key)
+	if p.Key == "global" || isPrefix || len(key) > 512 || !utf8.ValidString(key) {
+		return nil
+	}
+	if err := p.CheckOverriddenKey(key); err != nil {
+		return []Fault{{Field: "key", Message: err.Error()}}
+	}
+	return nil
+}
+
+// asError returns the faults as an error, or nil if there are none.
+func asError(list []Fault) error {
+	if len(list) == 0 {
+		return nil
+	}
+	return &InvalidError{Faults: list}
+}
+
+// GrantKey is [Service.ResetKey] for grant, which gives a key units beside its limit, until an
+// instant. The error is an InvalidError if such a grant cannot be, by CheckGrant and the clock of
+// the console, or by the store and its own clock.
+func (s *Service) GrantKey(ctx context.Context, a Actor, name, key string, units int64, until time.Time,
+	grant charging) error {
+
+	if err := checkKey(key); err != nil {
+		return err
+	}
+	until = until.Truncate(time.Microsecond)
+	entry := func(p policy.Policy, key string) (string, error) {
+		row := with(with(keyText(key, p), "units", units), "until", until.UTC())
+		return row, CheckGrant(p, key, units, until, time.UnixMicro(s.now()))
+	}
+
+	return s.changeKey(ctx, a, "key.grant", name, key, entry, func(ctx context.Context, p policy.Policy, key string) error {
+		d, err := grant(ctx, p, key)
+		if err == nil && !d.Allowed {
+			err = refusedGrant(d, units, until)
+		}
+		return err
+	})
+}
+
+// refusedGrant returns why a store has refused a grant.
+func refusedGrant(d core.Decision, units int64, until time.Time) error {
+	now := time.UnixMicro(d.At)
+	switch {
+	case !until.After(now):
+		return invalid("until", "it has come already: the clock of Redis says "+now.UTC().Format(time.RFC3339))
+	case until.After(now.Add(maxGrantSpan)):
+		return invalid("until", tooFar+" by the clock of Redis")
+	case units > MaxUnits-d.Credit:
+		return invalid("units", fmt.Sprintf("with the %d that are left they are above %d", d.Credit, int64(MaxUnits)))
+	}
+	return invalid("until", fmt.Sprintf("the key has %d grants with other ends, and can have no more: choose one of "+
+		"their ends, or revoke them", core.MaxCredits))
+}
+
+// RevokeKey is [Service.ResetKey] for revoke, which takes all units of grants from a key.
+func (s *Service) RevokeKey(
+	ctx context.Context, a Actor, name, key string, revoke func(context.Context, policy.Policy, string) error,
+) error {
+	return s.changeKey(ctx, a, "key.revoke", name, key, keyEntry, revoke)
+}
+
+// DebitKey is [Service.ResetKey] for debit, which charges a key units that were used already, if
+// need be beyond its limit. It returns how many were charged: fewer if the debt of the limit is
+// full, which the audit log has in a second row. See CheckDebit for its InvalidErrors.
+func (s *Service) DebitKey(
+	ctx context.Context, a Actor, name, key string, units int64, debit charging,
+) (charged int64, err error) {
+	if err := checkKey(key); err != nil {
+		return 0, err
+	}
+	entry := func(p policy.Policy, key string) (string, error) {
+		return with(keyText(key, p), "units", units), CheckDebit(p, key, units, time.UnixMicro(s.now()))
+	}
+
+	err = s.changeKey(ctx, a, "key.debit", name, key, entry, func(ctx context.Context, p policy.Policy, key string) error {
+		d, err := debit(ctx, p, key)
+		if charged = d.Taken; err == nil && charged < units {
+			s.auditRefusal(ctx, a, "key.debit", policyObject(name),
+				fmt.Sprintf("%d of the %d units were charged: the debt of the key is full", charged, units))
+		}
+		return err
+	})
+	return charged, err
+}

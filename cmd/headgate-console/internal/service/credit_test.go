@@ -1,0 +1,157 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/policy"
+)
+
+// decided is a store that answers with one decision.
+type decided struct {
+	d     core.Decision
+	fail  error
+	calls int
+}
+
+func (d *decided) charge(context.Context, policy.Policy, string) (core.Decision, error) {
+	d.calls++
+	return d.d, d.fail
+}
+
+// A grant and a debit are in the audit log, with their figures, before Redis is asked.
+func TestCreditIsInTheAuditLogFirst(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		secret := sample("p", "a")
+		secret.Key = "api-key"
+		w.create(secret)
+		owner := w.person("x", map[string]Role{"a": Owner})
+		until := time.UnixMicro(w.now()).Add(time.Hour).Truncate(time.Second)
+		key := auth.Digest("s3cret")[:22]
+
+		digest := `{"key_sha256":"` + auth.Digest(key) + `"`
+		wants := map[string]string{
+			"key.grant":  digest + `,"units":500,"until":"` + until.UTC().Format(time.RFC3339) + `"}`,
+			"key.revoke": digest + `}`,
+			"key.debit":  digest + `,"units":20}`,
+		}
+		written := func(action string) {
+			rows := w.entries(AuditQuery{Action: action})
+			if len(rows) != 1 || rows[0].Actor != "x" || rows[0].Object != "policy:p" || rows[0].Outcome != Done ||
+				rows[0].After != wants[action] {
+				t.Errorf("%s: the audit log has %+v, want %s", action, rows, wants[action])
+			}
+		}
+
+		w.must(w.GrantKey(t.Context(), owner, "p", key, 500, until,
+			func(context.Context, policy.Policy, string) (core.Decision, error) {
+				written("key.grant")
+				return core.Decision{Allowed: true}, nil
+			}))
+		w.must(w.RevokeKey(t.Context(), owner, "p", key, func(context.Context, policy.Policy, string) error {
+			written("key.revoke")
+			return nil
+		}))
+		charged, err := w.DebitKey(t.Context(), owner, "p", key, 20,
+			func(context.Context, policy.Policy, string) (core.Decision, error) {
+				written("key.debit")
+				return core.Decision{Taken: 20}, nil
+			})
+		if err != nil || charged != 20 || len(w.entries(AuditQuery{Action: "key.debit"})) != 1 {
+			t.Errorf("%d, %v", charged, err)
+		}
+	})
+}
+
+// What the store refuses, or charges in part, or does not answer, is a second row.
+func TestCreditThatFailsIsInTheAuditLog(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	w.create(sample("p", "a"))
+	now := time.UnixMicro(w.now())
+	until := now.Add(time.Hour)
+	note := func(action string) string {
+		t.Helper()
+		rows := w.entries(AuditQuery{Action: action})
+		if len(rows) < 2 || rows[0].Outcome != Refused || rows[1].Outcome != Done {
+			t.Fatalf("%+v", rows)
+		}
+		return rows[0].Note
+	}
+
+	// The clock of Redis may be another than that of the console.
+	for _, row := range []struct {
+		d           core.Decision
+		field, want string
+	}{
+		{core.Decision{At: until.UnixMicro()}, "until", "the clock of Redis says " + until.UTC().Format(time.RFC3339)},
+		{core.Decision{At: now.Add(-maxGrantSpan).UnixMicro()}, "until", "more than ten years ahead by the clock of Redis"},
+		{core.Decision{At: now.UnixMicro(), Credit: MaxUnits - 4}, "units", "with the 9007199254740987 that are left"},
+		{core.Decision{At: now.UnixMicro(), Credit: MaxUnits - 5}, "until", "the key has 8 grants with other ends"},
+	} {
+		err := w.GrantKey(t.Context(), w.admin, "p", "192.0.2.7", 5, until, (&decided{d: row.d}).charge)
+		wantFault(t, row.want, err, row.field)
+		if said := note("key.grant"); err == nil || !strings.Contains(err.Error(), row.want) ||
+			said != "it was refused, and the key is as it was: "+err.Error() {
+			t.Errorf("%v, and the audit log has %q, want %q", err, said, row.want)
+		}
+	}
+
+	away := &decided{fail: errors.New("away")}
+	wantErr(t, "a grant", w.GrantKey(t.Context(), w.admin, "p", "192.0.2.7", 5, until, away.charge), away.fail)
+	if got := note("key.grant"); got != "it failed: the key may be as it was" {
+		t.Errorf("%q", got)
+	}
+	_, err := w.DebitKey(t.Context(), w.admin, "p", "192.0.2.7", 5, away.charge)
+	wantErr(t, "a debit", err, away.fail)
+
+	part := &decided{d: core.Decision{Taken: 2}}
+	charged, err := w.DebitKey(t.Context(), w.admin, "p", "192.0.2.7", 5, part.charge)
+	if got := note("key.debit"); err != nil || charged != 2 || got !=
+		"2 of the 5 units were charged: the debt of the key is full" {
+		t.Errorf("%d, %v, %q", charged, err, got)
+	}
+}
+
+// A mistake asks nothing of Redis, and all of them are named.
+func TestCreditMistakes(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	w.create(sample("p", "a"))
+	jobs := sample("jobs", "a")
+	jobs.Limit = core.MustParseLimit("2 concurrent ttl=1m")
+	w.create(jobs)
+	plans := sample("plans", "a")
+	plans.Key, plans.PlanBy, plans.Plans = "user", "claim", map[string]core.Limit{"pro": core.MustParseLimit("500/1m")}
+	plans.Overrides = map[string]policy.Override{"alice": {Limit: core.MustParseLimit("50/1m debt=7")}}
+	w.create(plans)
+
+	now, store := time.UnixMicro(w.now()), &decided{}
+	err := w.GrantKey(t.Context(), w.admin, "jobs", "nowhere", 0, now, store.charge)
+	for _, field := range []string{"policy", "units", "until", "key"} {
+		wantFault(t, "a grant", err, field)
+	}
+	_, err = w.DebitKey(t.Context(), w.admin, "p", "nowhere", 201, store.charge)
+	for _, field := range []string{"units", "key"} {
+		wantFault(t, "a debit", err, field)
+	}
+
+	// How many units fit under a plan is not known here, but under a limit of the key's own.
+	_, err = w.DebitKey(t.Context(), w.admin, "plans", "bob", 1, store.charge)
+	wantFault(t, "a plan", err, "policy")
+	_, err = w.DebitKey(t.Context(), w.admin, "plans", "alice", 58, store.charge)
+	wantFault(t, "too many", err, "units")
+	if store.calls != 0 {
+		t.Errorf("Redis was asked %d times", store.calls)
+	}
+	if _, err = w.DebitKey(t.Context(), w.admin, "plans", "alice", 57, store.charge); err != nil || store.calls != 1 {
+		t.Error(err)
+	}
+
+	wantErr(t, "no policy", w.GrantKey(t.Context(), w.admin, "none", "k", 1, now, store.charge), ErrNotFound)
+	wantFault(t, "a long key", w.GrantKey(t.Context(), w.admin, "p", strings.Repeat("x", MaxKey+1), 1, now,
+		store.charge), "key")
+}

@@ -1,0 +1,404 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/net/html"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store/redisstore"
+)
+
+// inAnHour is a time of the form, in UTC, that has not come when it is read.
+func inAnHour() string { return time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04") }
+
+// beside is a console, and an instance of a service that decides in the same Redis.
+type beside struct {
+	*world
+	t       *testing.T
+	client  *redis.Client
+	fleet   Fleet
+	limiter *limiter.Limiter
+	b       *browser
+}
+
+func newBeside(t *testing.T, policies ...policy.Policy) *beside {
+	t.Helper()
+	s := &beside{t: t}
+	s.fleet, s.client = openFleet(t)
+	s.world = newWorld(t, func(o *Options) { o.Fleet = s.fleet })
+	for _, p := range policies {
+		_, err := s.CreatePolicy(t.Context(), s.admin, p)
+		s.must(err)
+	}
+
+	compiled, err := policy.Compile("a", policies, policy.Bindings{User: func(r core.Request) (string, bool) {
+		user, ok := r.Context().Value(userKey{}).(string)
+		return user, ok
+	}})
+	s.must(err)
+	s.limiter, err = limiter.New(limiter.Config{Rules: compiled.Rules(), OnStoreError: limiter.FailClosed,
+		Store: redisstore.MustNew(s.client, redisstore.Options{Timeout: 10 * time.Second})})
+	s.must(err)
+	t.Cleanup(func() { s.limiter.Close() })
+	s.b = s.as("admin")
+	return s
+}
+
+type userKey struct{}
+
+// admitted returns how many of n requests of a user the instance admits.
+func (s *beside) admitted(n int, user string) (admitted int) {
+	s.t.Helper()
+	for range n {
+		res, err := s.limiter.TakeRequest(&sample{ctx: context.WithValue(s.t.Context(), userKey{}, user),
+			method: "GET", path: "/", remote: "192.0.2.7:1"})
+		s.must(err)
+		if res.Allowed() {
+			admitted++
+		}
+	}
+	return admitted
+}
+
+// ask sends the form of an action on a key, as the page of the key and the question have it.
+func (s *beside) ask(action, policyName, key string, changes url.Values) *answer {
+	s.t.Helper()
+	page := s.b.post("/keys", url.Values{"policy": {policyName}, "sent": {sentForm(key)}}).want(http.StatusOK)
+	form := page.form(action)
+	if form == nil {
+		s.t.Fatalf("the page of the key has no button for %s: %s", action, page.text)
+	}
+	question := s.b.post(action, form).want(http.StatusOK).form(action)
+	for name, values := range changes {
+		question[name] = values
+	}
+	return s.b.post(action, question)
+}
+
+// did returns what the page that the answer leads to says was done.
+func (s *beside) did(a *answer) string {
+	s.t.Helper()
+	a.want(http.StatusSeeOther)
+	page := s.b.get(a.header.Get("Location")).want(http.StatusOK)
+
+	// A second look shows it no longer, and only its general words.
+	if again := s.b.get(a.header.Get("Location")).notice(); again == page.notice() {
+		s.t.Errorf("%q is said twice", again)
+	}
+	return page.notice()
+}
+
+// notice returns the text of the notice of what was done.
+func (a *answer) notice() (text string) {
+	a.each(func(n *html.Node) {
+		if attr(n, "role") == "status" && strings.HasSuffix(attr(n, "class"), " undo") {
+			text = words(n)
+		}
+	})
+	return text
+}
+
+// redisNow is the clock by which grants end.
+func (s *beside) redisNow() time.Time {
+	s.t.Helper()
+	now, err := s.client.Time(s.t.Context()).Result()
+	s.must(err)
+	return now.UTC()
+}
+
+// until returns the fields of the form for an end.
+func until(t time.Time, units string) url.Values {
+	return url.Values{"units": {units}, "until": {t.UTC().Format("2006-01-02T15:04:05")}, "zone": {"UTC"}}
+}
+
+func userPolicy(name, l string) policy.Policy {
+	return policy.Policy{Name: name, Apps: []string{"a"}, Limit: limit(l), Key: "user"}
+}
+
+// A customer has bought 10,000 requests more, until the end of the month. docs/console.md has it.
+func TestTopUpOnThePage(t *testing.T) {
+	s := newBeside(t, userPolicy("api", "100/1h fixed-window"))
+	if n := s.admitted(101, "alice"); n != 100 {
+		t.Fatalf("%d are within the limit", n)
+	}
+
+	now := s.redisNow()
+	end := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC)
+	if end.Sub(now) < time.Hour {
+		end = end.AddDate(0, 1, 0)
+	}
+	said := s.did(s.ask("/keys/grant", "api", "alice", until(end, "10,000")))
+	layout := "Mon 2 Jan 15:04 UTC"
+	if end.Year() != now.Year() {
+		layout = "Mon 2 Jan 2006 15:04 UTC"
+	}
+	if want := "alice has 10,000 units more under api until " + end.Format(layout) + "."; said != want {
+		t.Errorf("it says %q, want %q", said, want)
+	}
+
+	page := s.b.post("/keys", url.Values{"policy": {"api"}, "key": {"alice"}}).want(http.StatusOK)
+	for _, want := range []string{"<dd>100</dd>", "0 of 100", "10,000 until <time datetime=\"" + end.Format(time.RFC3339)} {
+		if !strings.Contains(page.text, want) {
+			t.Errorf("the page lacks %q: %s", want, page.text)
+		}
+	}
+	if n := s.admitted(3, "alice"); n != 3 {
+		t.Errorf("%d of 3 are admitted", n)
+	}
+	if d := s.peek("api", "alice"); d.Credit != 9997 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func (s *beside) peek(name, key string) core.Decision {
+	s.t.Helper()
+	p, err := s.Policy(s.t.Context(), s.admin, name)
+	s.must(err)
+	d, err := s.fleet.Peek(s.t.Context(), p, key)
+	s.must(err)
+	return d
+}
+
+// After the limit as many more requests pass as were granted, and none after a revoke, or after the
+// end by the clock of Redis.
+func TestGrantedUnitsPassAfterTheLimit(t *testing.T) {
+	s := newBeside(t, userPolicy("api", "5/1h fixed-window"), userPolicy("other", "1000/1h fixed-window"))
+	s.did(s.ask("/keys/grant", "api", "alice", until(s.redisNow().Add(time.Hour), "3")))
+	if n, bob := s.admitted(20, "alice"), s.admitted(20, "bob"); n != 8 || bob != 5 {
+		t.Errorf("%d of alice, and %d of another", n, bob)
+	}
+
+	// A revoke ends what is left.
+	s.did(s.ask("/keys/grant", "api", "alice", until(s.redisNow().Add(time.Hour), "1 000")))
+	if n := s.admitted(2, "alice"); n != 2 {
+		t.Errorf("%d pass", n)
+	}
+	if said := s.did(s.ask("/keys/revoke", "api", "alice", nil)); said !=
+		"alice has no granted units under api any longer." {
+		t.Errorf("it says %q", said)
+	}
+	if n := s.admitted(1, "alice"); n != 0 {
+		t.Error("a request passes after the revoke")
+	}
+
+	// The end is a whole second of the server's clock that has not come yet.
+	end := s.redisNow().Truncate(time.Second).Add(2 * time.Second)
+	got := s.ask("/keys/grant", "api", "alice", until(end, "9"))
+	if s.redisNow().Before(end) {
+		got.want(http.StatusSeeOther)
+	}
+	for s.redisNow().Before(end) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if d := s.peek("api", "alice"); d.Credit != 0 || s.admitted(1, "alice") != 0 {
+		t.Errorf("after the end %+v", d)
+	}
+
+	rows, err := s.Audit(t.Context(), s.admin, service.AuditQuery{Action: "key.", Object: "policy:api"})
+	s.must(err)
+	var changes []string
+	for _, r := range rows {
+		if r.Action != "key.look-up" && len(changes) < 4 && r.Outcome == service.Done {
+			changes = append(changes, r.Actor+" "+r.Action+" "+r.After)
+		}
+	}
+	want := fmt.Sprintf(`admin key.grant {"key":"alice","units":9,"until":%q}`, end.Format(time.RFC3339))
+	if len(changes) != 4 || changes[0] != want || changes[1] != `admin key.revoke {"key":"alice"}` ||
+		!strings.HasPrefix(changes[3], `admin key.grant {"key":"alice","units":3,"until":"`) {
+		t.Errorf("the audit log has %q, want first %q", changes, want)
+	}
+}
+
+// After a debit the key is refused for as long as the reference says.
+func TestDebitOnThePageRefusesAsTheReferenceSays(t *testing.T) {
+	s := newBeside(t, userPolicy("api", "10/1h debt=6"))
+	for range 10 {
+		s.admitted(1, "alice")
+	}
+	first := s.peek("api", "alice")
+	if said := s.did(s.ask("/keys/debit", "api", "alice", url.Values{"units": {"4"}})); said !=
+		"alice was charged 4 units under api." {
+		t.Errorf("it says %q", said)
+	}
+
+	// The reference is asked at the instants of the store. No unit is back meanwhile, so it does not
+	// matter at which of them the debit was.
+	got := s.peek("api", "alice")
+	began := first.At + first.RetryAfter.Microseconds() - 360e6 // a unit is back after six minutes
+	state, op := &core.State{}, core.Op{Rule: "api", Key: "alice", Limit: limit("10/1h debt=6"), Cost: 10}
+	want := make([]core.Decision, 1)
+	for _, each := range []struct {
+		verb core.Verb
+		cost int64
+		at   int64
+	}{{core.Take, 10, began}, {core.Debit, 4, first.At}, {core.Peek, 1, got.At}} {
+		op.Verb, op.Cost = each.verb, each.cost
+		core.Decide([]core.Op{op}, []*core.State{state}, each.at, want)
+	}
+	if got != want[0] || got.Allowed || got.RetryAfter <= 4*6*time.Minute {
+		t.Errorf("%+v, want %+v", got, want[0])
+	}
+	if n := s.admitted(1, "alice"); n != 0 {
+		t.Error("a request passes in spite of the debt")
+	}
+
+	// Two of five fit into what is left of the debt, which the page and the audit log say.
+	if said := s.did(s.ask("/keys/debit", "api", "alice", url.Values{"units": {"5"}})); said !=
+		"alice was charged 2 of 5 units under api: its debt is full." {
+		t.Errorf("it says %q", said)
+	}
+	rows, err := s.Audit(t.Context(), s.admin, service.AuditQuery{Action: "key.debit"})
+	s.must(err)
+	if len(rows) != 3 || rows[0].Note != "2 of the 5 units were charged: the debt of the key is full" ||
+		rows[1].After != `{"key":"alice","units":5}` || rows[2].After != `{"key":"alice","units":4}` {
+		t.Errorf("%+v", rows)
+	}
+}
+
+// What cannot be is said at its field, and changes nothing.
+func TestCreditFormNamesMistakes(t *testing.T) {
+	s := newBeside(t, userPolicy("api", "5/1h debt=2"), userPolicy("jobs", "2 concurrent ttl=1m"),
+		userPolicy("log", "5/1h sliding-log"),
+		policy.Policy{Name: "ip", Apps: []string{"a"}, Limit: limit("5/1h"), Key: "ip"})
+	end := s.redisNow().Add(time.Hour)
+	form := func(values url.Values, change ...string) url.Values {
+		for i := 0; i < len(change); i += 2 {
+			values.Set(change[i], change[i+1])
+		}
+		return values
+	}
+
+	for _, row := range []struct {
+		action, policy, key string
+		form                url.Values
+		field, want         string
+	}{
+		{"grant", "api", "k", until(end, "0"), "units", "it is not a whole number from 1 to 9007199254740991"},
+		{"grant", "api", "k", until(end, "-1"), "units", "it is not a whole number from 1 to"},
+		{"grant", "api", "k", until(end, "9007199254740992"), "units", "it is not a whole number from 1 to"},
+		{"grant", "api", "k", until(end, "1.5"), "units", "it is not a whole number, such as 500"},
+		{"grant", "api", "k", until(end, "1,0"), "units", "it is not a whole number, such as 500"},
+		{"grant", "api", "k", until(end, ""), "units", "it is not a whole number, such as 500"},
+		{"grant", "api", "k", until(end.Add(-2*time.Hour), "1"), "until", "it has come already"},
+		{"grant", "api", "k", until(end.AddDate(10, 0, 1), "1"), "until", "it is more than ten years ahead"},
+		{"grant", "api", "k", form(until(end, "1"), "until", ""), "until", "it is not a date and a time"},
+		{"grant", "api", "k", form(until(end, "1"), "zone", "Nowhere"), "zone", "it is not the name of a time zone"},
+		{"grant", "jobs", "k", until(end, "1"), "policy", "its keys have no credit"},
+		{"grant", "ip", "alice", until(end, "1"), "key", "is not an address"},
+		{"grant", "api", strings.Repeat("k", 10<<10), until(end, "1"), "key", "10240 bytes are more than 1000"},
+		{"debit", "api", "k", url.Values{"units": {"0"}}, "units", "it is not a whole number from 1 to 7"},
+		{"debit", "api", "k", url.Values{"units": {"8"}}, "units", "it is not a whole number from 1 to 7"},
+		{"debit", "api", "k", url.Values{"units": {"x"}}, "units", "it is not a whole number, such as 500"},
+		{"debit", "log", "k", url.Values{"units": {"1"}}, "policy", "has no debt"},
+		{"debit", "jobs", "k", url.Values{"units": {"1"}}, "policy", "has no debt"},
+	} {
+		before := len(s.changes())
+		row.form.Set("policy", row.policy)
+		row.form.Set("sent", sentForm(row.key))
+		got := s.b.post("/keys/"+row.action, confirmed(row.form)).want(http.StatusUnprocessableEntity)
+		if !strings.Contains(got.text, `<a href="#`+row.field+`">`) || !strings.Contains(got.text, row.want) ||
+			!strings.Contains(got.text, "Nothing was changed yet") {
+			t.Errorf("%s %v: the page says %s", row.action, row.form, got.text)
+		}
+		if n := len(s.changes()) - before; n != 0 {
+			t.Errorf("%s %v: the audit log has %d rows more", row.action, row.form, n)
+		}
+		if len(row.key) > service.MaxKey || row.policy == "jobs" {
+			continue
+		}
+		if d := s.peek(row.policy, row.key); d.Credit != 0 || d.Remaining != 5 {
+			t.Errorf("%s %v: the key is %+v", row.action, row.form, d)
+		}
+	}
+
+	// The ninth end is one too many, and the audit log has that it was refused.
+	for i := range core.MaxCredits {
+		s.did(s.ask("/keys/grant", "api", "k", until(end.Add(time.Duration(i)*time.Minute), "1")))
+	}
+	got := s.ask("/keys/grant", "api", "k", until(end.Add(time.Hour), "1")).want(http.StatusUnprocessableEntity)
+	if !strings.Contains(got.text, "the key has 8 grants with other ends") {
+		t.Errorf("%s", got.text)
+	}
+	if rows := s.changes(); rows[0].Outcome != service.Refused || !strings.Contains(rows[0].Note, "the key has 8 grants") {
+		t.Errorf("%+v", rows[0])
+	}
+	s.ask("/keys/grant", "api", "k", until(end, "9007199254740990")).want(http.StatusUnprocessableEntity)
+	if d := s.peek("api", "k"); d.Credit != core.MaxCredits {
+		t.Errorf("%+v", d)
+	}
+}
+
+// changes returns the rows of the audit log about changes of keys, the newest first.
+func (s *beside) changes() (list []service.Entry) {
+	s.t.Helper()
+	for _, action := range []string{"key.grant", "key.revoke", "key.debit"} {
+		rows, err := s.Audit(s.t.Context(), s.admin, service.AuditQuery{Action: action, PerPage: service.MaxPerPage})
+		s.must(err)
+		list = append(list, rows...)
+	}
+	return list
+}
+
+// A key holds whatever a client sent, and each gets units of its own.
+func TestCreditOfHostileKeys(t *testing.T) {
+	s := newBeside(t, userPolicy("api", "1/1h fixed-window"))
+	keys := append(injections()[:20], "\xff\x00\n", strings.Repeat("<b>", 333), "a b\x1b[2J", "%00", "{}*")
+	for _, key := range keys {
+		s.b.post("/keys", url.Values{"policy": {"api"}, "sent": {sentForm(key)}}).harmless("/keys")
+		got := s.ask("/keys/grant", "api", key, until(s.redisNow().Add(time.Hour), "2"))
+		page := s.b.get(got.want(http.StatusSeeOther).header.Get("Location"))
+		page.harmless("the notice")
+		if !strings.Contains(page.notice(), " has 2 units more under api until ") {
+			t.Errorf("%q: %q", key, page.notice())
+		}
+		if n := s.admitted(5, key); n != 3 {
+			t.Errorf("%q: %d are admitted", key, n)
+		}
+	}
+	s.b.get("/audit").want(http.StatusOK).harmless("/audit")
+}
+
+// A cookie that is none of a notice shows nothing.
+func TestForeignNoticeIsNotShown(t *testing.T) {
+	w := newWorld(t)
+	b := w.as("admin")
+	for _, value := range []string{"", "!", "e30", "eyJEaWQiOiJncmFudGVkIiwiU2VudCI6IiEifQ", "eyJEaWQiOjF9"} {
+		b.header = http.Header{"Cookie": {"headgate-notice=" + value}}
+		if got := b.get("/keys?policy=p").want(http.StatusOK); got.notice() != "" {
+			t.Errorf("%s: %q", value, got.notice())
+		}
+	}
+}
+
+// A key of a later format is left as it is, and the page says why.
+func TestKeyOfALaterFormatIsExplained(t *testing.T) {
+	s := newBeside(t, userPolicy("api", "5/1h"))
+	s.must(s.client.Set(t.Context(), "hg:{k}:api:g", "\xfe\x09later", time.Hour).Err())
+	form := until(s.redisNow().Add(time.Hour), "2")
+	form.Set("policy", "api")
+	form.Set("sent", sentForm("k"))
+	for _, path := range []string{"/keys", "/keys/grant", "/keys/revoke", "/keys/debit", "/keys/reset"} {
+		got := s.b.post(path, confirmed(form)).want(http.StatusUnprocessableEntity)
+		if !strings.Contains(got.text, "a newer version of headgate has written") {
+			t.Errorf("%s: %s", path, got.text)
+		}
+	}
+	if v := s.client.Get(t.Context(), "hg:{k}:api:g").Val(); v != "\xfe\x09later" {
+		t.Errorf("it is %q", v)
+	}
+	if err := fleetErr(errors.New("away")); !errors.Is(err, errFleet) {
+		t.Error(err)
+	}
+}
