@@ -125,7 +125,8 @@ func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, er
 		pages.Fleet, pages.Publishing, pages.Takeover = fleet, a.Publisher.Status, a.Publisher.Takeover
 		programs.Publishing, programs.Stats = a.Publisher.Status, a.Live.Minutes
 		programs.Peek, programs.Reset, programs.Bans, programs.Lift = fleet.Peek, fleet.Reset, fleet.Bans, fleet.Lift
-		programs.Impose = fleet.Impose
+		programs.Impose, programs.Credits, programs.Grant = fleet.Impose, fleet.Credits, fleet.Grant
+		programs.Revoke, programs.Debit = fleet.Revoke, fleet.Debit
 	}
 
 	// Both are made before either error is returned, so that one start names all mistakes.

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // Options configure an [API]. Only Service must be set.
@@ -53,6 +54,20 @@ type Options struct {
 
 	// Impose bans a key for a time from now on. Nil means that there is no Redis.
 	Impose func(ctx context.Context, p policy.Policy, key string, span time.Duration) error
+
+	// Credits returns what a key has left of its grants. Nil means that there is no Redis.
+	Credits func(ctx context.Context, p policy.Policy, key string) ([]redisstore.Credit, error)
+
+	// Grant gives a key units beside its limit, until an instant, unless the decision says that
+	// such a grant cannot be. Nil means that there is no Redis.
+	Grant func(ctx context.Context, p policy.Policy, key string, units int64, until time.Time) (core.Decision, error)
+
+	// Revoke takes all units of grants from a key. Nil means that there is no Redis.
+	Revoke func(ctx context.Context, p policy.Policy, key string) error
+
+	// Debit charges a key units, if need be beyond its limit, as many as the decision says. Nil
+	// means that there is no Redis.
+	Debit func(ctx context.Context, p policy.Policy, key string, units int64) (core.Decision, error)
 
 	// Clock returns the time for the limit of wrong tokens; nil means time.Now.
 	Clock func() time.Time

@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const noCounts = "the console was started without Redis, so there are no counts"
@@ -22,13 +23,16 @@ type countView struct {
 
 	Limit string `json:"limit"` // that the key has, apart from plans
 	Own   bool   `json:"own"`   // it is a limit of the key's own
+
+	Credit  int64        `json:"credit"` // of Remaining, what is left of grants
+	Credits []creditView `json:"credits"`
 }
 
-func countOf(d core.Decision, p policy.Policy, key string) countView {
+func countOf(d core.Decision, credits []redisstore.Credit, p policy.Policy, key string) countView {
 	now := time.Now()
 	_, own := p.OverrideOf(key, now)
 	v := countView{d.Allowed, d.Banned, d.Remaining, d.RetryAfter.Milliseconds(), d.ResetAfter.Milliseconds(),
-		p.LimitOf(key, now).String(), own}
+		p.LimitOf(key, now).String(), own, d.Credit, mapped(credits, creditOf)}
 	if d.RetryAfter == core.Never {
 		v.RetryAfter = -1
 	}
@@ -66,18 +70,19 @@ func (c *call) peekKey() error {
 	// The service looks the policy up again, and records the look-up of a key, which may be a
 	// person's.
 	var d core.Decision
+	var credits []redisstore.Credit
 	err = c.o.Service.LookUp(c.ctx(), c.actor, p.Name, key,
 		func(ctx context.Context, p policy.Policy, key string) (err error) {
-			if d, err = c.o.Peek(ctx, p, key); err != nil {
-				return c.redisAway("key", err)
+			if d, err = c.o.Peek(ctx, p, key); err == nil && d.Credit > 0 {
+				credits, err = c.o.Credits(ctx, p, key)
 			}
-			return nil
+			return c.ofKey(err)
 		})
 	if err != nil {
 		return err
 	}
 
-	return c.send(http.StatusOK, countOf(d, p, key))
+	return c.send(http.StatusOK, countOf(d, credits, p, key))
 }
 
 // resetKey makes a key fresh, for an actor who may edit the policy.
@@ -104,9 +109,14 @@ func (c *call) changeKey(
 	}
 
 	return c.nothing(serve(c.ctx(), c.actor, p.Name, key, func(ctx context.Context, p policy.Policy, key string) error {
-		if err := change(ctx, p, key); err != nil {
-			return c.redisAway("key", err)
-		}
-		return nil
+		return c.ofKey(change(ctx, p, key))
 	}))
+}
+
+// ofKey returns the error for the client of one that Redis has given about a key, or nil.
+func (c *call) ofKey(err error) error {
+	if err == nil || isInvalid(err) {
+		return err
+	}
+	return c.redisAway("key", err)
 }

@@ -106,6 +106,12 @@ func expectedOfPolicies() map[string]expectation {
 			object{"key": "192.0.2.1"}, 200, toWriters, "If-Match", `"1"`),
 		"POST /api/policies/{name}/key/limit": do("POST", "/api/policies/p/key/limit",
 			object{"key": "192.0.2.1", "limit": "9/1m"}, 200, toWriters, "If-Match", `"1"`),
+		"POST /api/policies/{name}/key/grant": do("POST", "/api/policies/p/key/grant",
+			object{"key": "192.0.2.1", "units": 5, "until": "2030-01-31T09:00:00Z"}, 204, toWriters),
+		"POST /api/policies/{name}/key/revoke": do("POST", "/api/policies/p/key/revoke",
+			object{"key": "192.0.2.1"}, 204, toWriters),
+		"POST /api/policies/{name}/key/debit": do("POST", "/api/policies/p/key/debit",
+			object{"key": "192.0.2.1", "units": 5}, 200, toWriters),
 		"POST /api/validate": do("POST", "/api/validate", login(nil), 200, toSettled),
 		"POST /api/test":     do("POST", "/api/test", object{"path": "/"}, 200, toSettled),
 		"GET /api/export":    get("/api/export", toSettled),
@@ -207,6 +213,13 @@ func withRedis(o *Options) {
 	o.Reset = func(context.Context, policy.Policy, string) error { return nil }
 	o.Lift = func(context.Context, policy.Policy, string) error { return nil }
 	o.Impose = func(context.Context, policy.Policy, string, time.Duration) error { return nil }
+	o.Grant = func(context.Context, policy.Policy, string, int64, time.Time) (core.Decision, error) {
+		return core.Decision{Allowed: true}, nil
+	}
+	o.Revoke = func(context.Context, policy.Policy, string) error { return nil }
+	o.Debit = func(_ context.Context, _ policy.Policy, _ string, units int64) (core.Decision, error) {
+		return core.Decision{Taken: units}, nil
+	}
 	o.Bans = func(_ context.Context, policies []string) ([]core.Banned, error) {
 		return []core.Banned{{Rule: policies[0], Key: "<b>\x00\n", Until: noon.UnixMicro()}}, nil
 	}

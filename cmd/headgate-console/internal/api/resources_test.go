@@ -489,7 +489,7 @@ func TestKeyIsLookedUpAndReset(t *testing.T) {
 	}
 
 	// A key that is never admitted has no time to wait, and JSON has no number for that.
-	if v := countOf(core.Decision{RetryAfter: core.Never}, policy.Policy{}, ""); v.RetryAfter != -1 {
+	if v := countOf(core.Decision{RetryAfter: core.Never}, nil, policy.Policy{}, ""); v.RetryAfter != -1 {
 		t.Errorf("never is %d", v.RetryAfter)
 	}
 }
@@ -564,6 +564,10 @@ func TestRedisMissingGets503(t *testing.T) {
 	w.ask("owner", "POST", "/api/policies/p/key/reset", object{"key": "x"}).want(503)
 	w.ask("owner", "GET", "/api/policies/p/bans", nil).want(503)
 	w.ask("owner", "POST", "/api/policies/p/bans/lift", object{"key": "x"}).want(503)
+	w.ask("owner", "POST", "/api/policies/p/key/grant", object{"key": "::1", "units": 1,
+		"until": "2030-01-31T09:00:00Z"}).want(503)
+	w.ask("owner", "POST", "/api/policies/p/key/revoke", object{"key": "::1"}).want(503)
+	w.ask("owner", "POST", "/api/policies/p/key/debit", object{"key": "::1", "units": 1}).want(503)
 
 	// Redis is there and does not answer: the error has an address, which belongs into the log.
 	gone := errors.New("dial 10.0.0.1: refused")

@@ -44,6 +44,9 @@ func policyRoutes() []route {
 		{pattern: "POST /api/policies/{name}/bans", serve: (*call).imposeBan},
 		{pattern: "POST /api/policies/{name}/key/allow", serve: (*call).allowKey},
 		{pattern: "POST /api/policies/{name}/key/limit", serve: (*call).limitKey},
+		{pattern: "POST /api/policies/{name}/key/grant", serve: (*call).grantKey},
+		{pattern: "POST /api/policies/{name}/key/revoke", serve: (*call).revokeKey},
+		{pattern: "POST /api/policies/{name}/key/debit", serve: (*call).debitKey},
 		{pattern: "POST /api/validate", serve: (*call).validate},
 		{pattern: "POST /api/test", serve: (*call).test},
 	}

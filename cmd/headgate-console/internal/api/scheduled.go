@@ -103,6 +103,8 @@ func (c *call) schedule() error {
 	return c.send(http.StatusCreated, scheduledOf(s))
 }
 
+const notMoment = "it is not a time with its zone as of RFC 3339, such as 2030-01-31T09:00:00Z"
+
 // readMoment reads the time of a change; exactly one of the two says it.
 func readMoment(at string, span int64) (t time.Time, list []fault) {
 	if (at == "") == (span == 0) {
@@ -112,8 +114,7 @@ func readMoment(at string, span int64) (t time.Time, list []fault) {
 	if at != "" {
 		var err error
 		if t, err = time.Parse(time.RFC3339, at); err != nil {
-			return t, []fault{{Field: "at", Message: "it is not a time with its zone as of RFC 3339, " +
-				"such as 2030-01-31T09:00:00Z"}}
+			return t, []fault{{Field: "at", Message: notMoment}}
 		}
 	}
 

@@ -97,10 +97,7 @@ func (c *call) imposeBan() error {
 }
 
 func (c *call) impose(ctx context.Context, p policy.Policy, key string, span time.Duration) error {
-	if err := c.o.Impose(ctx, p, key, span); err != nil {
-		return c.redisAway("key", err)
-	}
-	return nil
+	return c.ofKey(c.o.Impose(ctx, p, key, span))
 }
 
 // allowKey puts a key on the list of those that a policy does not limit.
