@@ -199,30 +199,28 @@ func (b *beside) load(ctx context.Context, p *Policy) error {
 func (b *beside) bind() {
 	for name := range b.tables {
 		if _, inForce := b.follower.before[name]; inForce && !b.bound[name] {
-			b.renew()
+			if _, err := b.renew(); err != nil {
+				b.follower.log(slog.LevelError, "headgate: the overrides beside a policy cannot be put in force",
+					slog.String("version", b.snapshot.Version), slog.String("error", reason(err)))
+			}
 			return
 		}
 	}
 }
 
-// renew makes the rules of the policies in force again, with the tables that there are now.
-func (b *beside) renew() {
-	f := b.follower
-	left, err := b.put()
-	if err != nil {
-		f.log(slog.LevelError, "headgate: the overrides beside a policy cannot be put in force",
-			slog.String("version", b.snapshot.Version), slog.String("error", reason(err)))
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.state.LeftOut = left
-}
-
-func (b *beside) put() (left []LeftOut, err error) {
+// renew makes the rules of the policies in force again, with the tables and bindings that there are
+// now.
+func (b *beside) renew() (left []LeftOut, err error) {
 	defer guard("a function that adapts or binds policies", &err)
-	_, left, err = putRules(b.follower, b.snapshot)
-	return left, err
+	compiled, left, err := putRules(b.follower, b.snapshot)
+	if err != nil {
+		return nil, err
+	}
+
+	b.follower.mu.Lock()
+	defer b.follower.mu.Unlock()
+	b.follower.state.LeftOut, b.follower.state.Policies = left, len(compiled.rules)
+	return left, nil
 }
 
 // replace puts changes in place of all that was in the table.

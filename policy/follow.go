@@ -62,9 +62,17 @@ type Follower struct {
 	mu    sync.Mutex
 	state state // guarded by mu
 
-	wakeup chan struct{}
-	end    context.CancelFunc
-	done   sync.WaitGroup
+	wakeup  chan struct{}
+	rebinds chan rebinding
+	ended   <-chan struct{} // closed when the follower ends
+	end     context.CancelFunc
+	done    sync.WaitGroup
+}
+
+// rebinding is a call of Rebind, which the goroutine that polls answers.
+type rebinding struct {
+	bindings Bindings
+	err      chan error
 }
 
 // Follow puts the policies of the source that name the application in force on
@@ -105,7 +113,7 @@ func Follow(
 	f := &Follower{
 		limiter: l, app: app, bindings: bindings, source: source, options: o, logger: o.Logger,
 		id: cmp.Or(o.Instance, NewInstance()), process: cmp.Or(o.Process, strings.ToLower(crand.Text()[:16])),
-		wakeup: make(chan struct{}, 1),
+		wakeup: make(chan struct{}, 1), rebinds: make(chan rebinding),
 	}
 	_, f.partial = source.(Reporter)
 	f.beside = newBeside(f, source)
@@ -116,6 +124,7 @@ func Follow(
 
 	// The caller may end the start by ctx, and later the following by ctx or Close.
 	ctx, f.end = context.WithCancel(ctx)
+	f.ended = ctx.Done()
 	f.done.Go(func() { f.run(ctx) })
 	if n, ok := source.(Notifier); ok {
 		f.done.Go(func() { n.Notify(ctx, f.wake) })
@@ -128,6 +137,46 @@ func Follow(
 func (f *Follower) Close() error {
 	f.end()
 	f.done.Wait()
+	return nil
+}
+
+// Rebind puts the policies in force again with other bindings, by which all later revisions are
+// carried out too, and returns when that is done. If the policies cannot be carried out with them,
+// the error says why and the former bindings stay; those of a [Reporter] are left out, as of
+// [Follow]. A revision that was refused is tried again at the next poll. A poll that is under way
+// comes first.
+func (f *Follower) Rebind(bindings Bindings) error {
+	if err := bindings.Validate(); err != nil {
+		return err
+	}
+	r := rebinding{bindings, make(chan error, 1)}
+	select {
+	case f.rebinds <- r:
+		return <-r.err
+	case <-f.ended:
+		return errors.New("policy: the follower was closed")
+	}
+}
+
+// carryOut does what Rebind says.
+func (r *rebinding) carryOut(f *Follower) error {
+	former, before := f.bindings, f.Status()
+	f.bindings = r.bindings
+	f.bindings.beside = f.beside.table
+	if before.Version != "" {
+		left, err := f.beside.renew()
+		if err != nil {
+			f.bindings = former
+			return err
+		}
+		f.tellLeftOut(before.Version, before.Policies, left, before.LeftOut)
+	}
+
+	// The report says what the program lets policies use.
+	f.reportAt = time.Time{}
+	if before.Refused != "" {
+		f.seen = ""
+	}
 	return nil
 }
 
@@ -193,6 +242,9 @@ func (f *Follower) run(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
+		case r := <-f.rebinds:
+			timer.Stop()
+			r.err <- r.carryOut(f)
 		case <-f.wakeup:
 			timer.Stop()
 
