@@ -17,20 +17,22 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 	_ "time/tzdata" // for calendars, on a machine without time zones
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/collector"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/jsonapi"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/refusal"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/requestlog"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/server"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/spoe"
 	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/observe/prom"
 	"github.com/headgate/headgate/policy/policyyaml"
@@ -43,28 +45,29 @@ var example []byte
 
 func main() {
 	collector.Relax()
-	soft, hard, stop := signals()
-	defer stop()
+	s := receive()
+	defer s.stop()
 
-	c, err := config.Parse(os.Args[1:], os.Environ(), os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
-
-	if err == nil {
-		err = run(soft, hard, c, os.Stdout, os.Stderr)
-	}
+	err := run(s, os.Args[1:], os.Environ(), os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "headgate-gateway:", err)
 		os.Exit(1)
 	}
 }
 
-// signals returns a context that ends with the first signal to end, and one that ends with
-// the second.
-func signals() (soft, hard context.Context, stop func()) {
+// signals is what the process is told.
+type signals struct {
+	soft, hard context.Context  // end with the first signal to end, and with the second
+	hangups    <-chan os.Signal // have one for any number that have come since it was read
+	stop       func()
+}
+
+// receive receives signals. From here on SIGHUP does not end the process.
+func receive() signals {
 	soft, first := context.WithCancel(context.Background())
 	hard, second := context.WithCancel(context.Background())
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
 
 	// Both fit in the channel, so that a second signal is not lost while the first is handled.
 	received := make(chan os.Signal, 2)
@@ -75,22 +78,29 @@ func signals() (soft, hard context.Context, stop func()) {
 		<-received
 		second()
 	}()
-	return soft, hard, func() { signal.Stop(received) }
+	return signals{soft, hard, hangups, func() { signal.Stop(received) }}
 }
 
-// run checks, or serves until soft ends and then ends within the time-out, or at once when
-// hard ends. It writes answers to out, and the log to w.
-func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err error) {
-	if c.Version {
+// run checks, or serves until the first signal and then ends within the time-out, or at once at
+// the second. It writes answers to out, and the log to w.
+func run(s signals, args, environ []string, out, w io.Writer) (err error) {
+	c, err := config.Parse(args, environ, w)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return nil
+	case err != nil:
+		return err
+	case c.Version:
 		fmt.Fprintln(out, "headgate-gateway", version())
 		return nil
-	}
-	if c.Settings {
+	case c.Settings:
 		fmt.Fprint(out, config.Table())
 		return nil
 	}
 
-	logger := newLogger(c, w)
+	level := &slog.LevelVar{}
+	level.Set(c.LogLevel)
+	logger := newLogger(c.LogJSON, level, w)
 	events := quietlog.New(logger)
 	defer events.Close()
 	for _, w := range c.Origin.Warnings {
@@ -99,15 +109,8 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 
 	// The client of Redis has one logger for the whole program.
 	redis.SetLogger(redisLog{events})
-	if c.Certificate != nil {
-		c.Certificate.Report(func(err error) {
-			events.Record(slog.LevelWarn, "the certificate cannot be read anew, so the former is shown",
-				slog.String("error", err.Error()))
-		})
-	}
-
-	g, err := open(soft, c, logger, events)
-	if err != nil {
+	g := &gateway{config: &c, level: level, logger: logger, events: events}
+	if err := g.open(s.soft); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.close()) }()
@@ -121,17 +124,26 @@ func run(soft, hard context.Context, c config.Config, out, w io.Writer) (err err
 		return nil
 	}
 
-	g.followHangups(soft)
-	return server.Run(soft, hard, server.Options{
-		Ports: g.ports, Drain: g.engine, Health: g.health,
-		Delay: c.ShutdownDelay, Timeout: c.ShutdownTimeout, Logger: logger,
+	// No reload is under way when the parts are closed.
+	follow, end := context.WithCancel(s.soft)
+	var following sync.WaitGroup
+	r := newReloader(g, args, environ)
+	following.Go(func() { r.follow(follow, s.hangups) })
+	defer func() { end(); following.Wait() }()
+
+	return server.Run(s.soft, s.hard, server.Options{
+		Ports: g.ports, Drain: g.engine, Health: g.health, Logger: logger,
+		Times: func() (delay, timeout time.Duration) {
+			c := g.serving.Load().config
+			return c.ShutdownDelay, c.ShutdownTimeout
+		},
 		Started: func(addresses []string) { g.greet(w, addresses) },
 	})
 }
 
-func newLogger(c config.Config, w io.Writer) *slog.Logger {
-	o := &slog.HandlerOptions{Level: c.LogLevel}
-	if c.LogJSON {
+func newLogger(isJSON bool, level slog.Leveler, w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
+	if isJSON {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
@@ -148,32 +160,35 @@ func version() string {
 
 // gateway is all that runs.
 type gateway struct {
-	config   config.Config
-	pages    refusal.Pages
+	config  *config.Config          // of the start
+	serving atomic.Pointer[serving] // in force
+
 	requests requestlog.Switch
 	engine   *engine.Engine
-	callers  *callers.Callers
 	health   *server.Health
+	last     atomic.Pointer[lastReload]
 	metrics  *prometheus.Registry // nil without an admin port
+	level    *slog.LevelVar
 	logger   *slog.Logger
 	events   *quietlog.Log
+	spoe     *spoe.Server // or nil
 	ports    []server.Port
 	closers  []func()
 	example  bool // the policies are those of the example
 }
 
 // open opens the engine and all ports that the configuration names.
-func open(ctx context.Context, c config.Config, logger *slog.Logger, events *quietlog.Log) (*gateway, error) {
-	g := &gateway{config: c, logger: logger, events: events}
-	var err error
-	if g.callers, err = callers.New(c.Callers); err != nil {
-		return nil, err
+func (g *gateway) open(ctx context.Context) error {
+	c := g.config
+	s, err := newServing(c)
+	if err != nil {
+		return err
 	}
 
 	o := engine.Options{
 		Apps: c.Apps, Policies: c.Policies, LastGood: c.LastGood,
 		Redis: c.Redis, RedisPrefix: c.RedisPrefix, Timeout: c.RedisTimeout, CacheRefusals: c.CacheRefusals,
-		Expected: c.Instances, MaxKeys: c.MaxKeys, Bindings: g.callers.Bindings(), Check: c.Check, Logger: logger,
+		Expected: c.Instances, MaxKeys: c.MaxKeys, Bindings: s.callers.Bindings(), Check: c.Check, Logger: g.logger,
 	}
 
 	// What is measured is shown on the admin port alone, so without one nothing is counted.
@@ -182,27 +197,32 @@ func open(ctx context.Context, c config.Config, logger *slog.Logger, events *qui
 		g.metrics = prometheus.NewRegistry()
 		m, err := prom.New(prom.Options{Registerer: g.metrics})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		o.Metrics = m.Install
 	}
 
 	if c.Policies == "" && c.Redis == nil {
 		if err := g.useExample(&o); err != nil {
-			return nil, err
+			return err
 		}
 	}
 
 	if g.engine, err = engine.Open(ctx, o); err != nil {
-		return nil, err
+		return err
 	}
-	g.health = server.NewHealth(g.engine.Ready)
+	g.health = server.NewHealth(g.engine.Ready, func() string { return g.last.Load().forReadiness() })
 
 	// No port listens yet: a gateway with a mistake in one of them accepts no request at all.
-	if err := g.openPorts(); err != nil {
-		return nil, errors.Join(err, g.close())
+	err = g.complete(s, &serving{})
+	if err == nil {
+		g.enforce(s, &serving{})
+		err = g.openPorts()
 	}
-	return g, nil
+	if err != nil {
+		return errors.Join(err, g.close())
+	}
+	return nil
 }
 
 // useExample makes the policies of the example those of all applications.
@@ -221,6 +241,9 @@ func (g *gateway) useExample(o *engine.Options) error {
 
 // close closes everything that open has opened, the last opened first.
 func (g *gateway) close() error {
+	if s := g.serving.Load(); s != nil {
+		g.closeFormer(s, &serving{})
+	}
 	for i := len(g.closers) - 1; i >= 0; i-- {
 		g.closers[i]()
 	}

@@ -3,48 +3,26 @@
 package main
 
 import (
-	"fmt"
+	"crypto/tls"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/forwardauth"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/jsonapi"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/proxy"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/requestlog"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/rls"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/server"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/spoe"
-	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
 	"github.com/headgate/headgate/observe/debug"
 )
 
-// apiBodyBytes bounds a request of the JSON face, which may be a batch.
-const apiBodyBytes = 1 << 20
-
 // openPorts opens the faces that the configuration names, and the admin port.
 func (g *gateway) openPorts() error {
-	c := &g.config
-	g.pages.Set(c.Refusals)
-
-	// A proxy takes the main address, and the other faces of HTTP then have one of their own or
-	// none.
-	api := c.Listen
+	c := g.config
 	if len(c.Upstreams) > 0 {
-		api = c.APIListen
-		h, err := g.proxy()
-		if err != nil {
-			return err
-		}
-		g.add("proxy", c.Listen, g.requests.Handler(h, g.callers.Address), c.MaxBodyBytes)
+		g.add("proxy", c.Listen, func(s *serving) http.Handler { return s.front })
 	}
-
-	if api != "" {
-		h, err := g.api()
-		if err != nil {
-			return err
-		}
-		g.add("api", api, h, apiBodyBytes)
+	if address := apiAddress(c); address != "" {
+		g.add("api", address, func(s *serving) http.Handler { return s.api })
 	}
 
 	if c.SPOEListen != "" {
@@ -69,23 +47,34 @@ func (g *gateway) openPorts() error {
 	return nil
 }
 
+// apiAddress returns the address of forward-auth and JSON, or "". A proxy takes the main address,
+// and the other faces of HTTP then have one of their own or none.
+func apiAddress(c *config.Config) string {
+	if len(c.Upstreams) > 0 {
+		return c.APIListen
+	}
+	return c.Listen
+}
+
 // addSPOE adds the port that HAProxy asks.
 func (g *gateway) addSPOE() error {
 	s, err := spoe.New(g.engine, spoe.Options{
-		Callers: g.callers, Log: g.events, Upgrades: g.config.Upgrades, MaxConns: g.config.MaxConnections,
+		Callers: g.serving.Load().callers, Log: g.events, Upgrades: g.config.Upgrades,
+		MaxConns: g.config.MaxConnections,
 	})
 	if err != nil {
 		return err
 	}
+	g.spoe = s
 	g.ports = append(g.ports, server.Port{Name: "spoe", Address: g.config.SPOEListen, Service: s})
 	return nil
 }
 
 // addEnvoy adds the port that Envoy asks.
 func (g *gateway) addEnvoy() error {
-	c := &g.config
+	c := g.config
 	s, err := rls.New(g.engine, rls.Options{
-		Config: c.EnvoyLimits, Debit: c.EnvoyDebit, ClosedAsError: c.EnvoyClosedAsError, TLS: c.TLS,
+		Config: c.EnvoyLimits, Debit: c.EnvoyDebit, ClosedAsError: c.EnvoyClosedAsError, TLS: g.tls(),
 	})
 	if err != nil {
 		return err
@@ -98,109 +87,49 @@ func (g *gateway) addEnvoy() error {
 	return nil
 }
 
-// add adds a port that speaks HTTP.
-func (g *gateway) add(name, address string, h http.Handler, bodyBytes int64) {
-	c := &g.config
-	s := server.NewHTTP(h, server.HTTPOptions{
-		TLS: c.TLS, HeaderBytes: c.MaxHeaderBytes, BodyBytes: bodyBytes,
+// add adds a port that speaks HTTP, whose requests have the handler that is in force.
+func (g *gateway) add(name, address string, face func(*serving) http.Handler) {
+	c := g.config
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { face(g.serving.Load()).ServeHTTP(w, r) })
+	o := g.bounds(0)
+	o.TLS = g.tls()
+	g.ports = append(g.ports, server.Port{
+		Name: name, Address: address, TLS: c.TLS != nil, Service: server.NewHTTP(h, o), Connections: c.MaxConnections,
+	})
+}
+
+// bounds returns the bounds of a port that speaks HTTP.
+func (g *gateway) bounds(bodyBytes int64) server.HTTPOptions {
+	c := g.config
+	return server.HTTPOptions{
+		HeaderBytes: c.MaxHeaderBytes, BodyBytes: bodyBytes,
 		HeaderTimeout: c.HeaderTimeout, PieceTimeout: c.PieceTimeout, IdleTimeout: c.IdleTimeout,
 		Log: g.events,
-	})
-	g.ports = append(g.ports, server.Port{
-		Name: name, Address: address, TLS: c.TLS != nil, Service: s, Connections: c.MaxConnections,
-	})
+	}
+}
+
+// tls returns the configuration of a port, or nil. Each handshake has the certificate that is in
+// force.
+func (g *gateway) tls() *tls.Config {
+	if g.config.TLS == nil {
+		return nil
+	}
+	inForce := func(*tls.ClientHelloInfo) (*tls.Config, error) { return g.serving.Load().config.TLS, nil }
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: inForce}
 }
 
 // addAdmin adds the admin port, which has no TLS and takes no bodies. It comes last, so that
 // its page shows the limiters of all other ports.
 func (g *gateway) addAdmin() {
-	c := &g.config
 	mux := http.NewServeMux()
 	mux.Handle("/", g.health.Handler())
 	limiters, names := g.engine.Limiters()
 	mux.Handle("GET /debug/limits", &debug.Page{Limiters: limiters, Names: names})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(g.metrics, promhttp.HandlerOpts{}))
 
-	s := server.NewHTTP(mux, server.HTTPOptions{
-		HeaderBytes: c.MaxHeaderBytes, BodyBytes: 1,
-		HeaderTimeout: c.HeaderTimeout, PieceTimeout: c.PieceTimeout, IdleTimeout: c.IdleTimeout,
-		Log: g.events,
-	})
+	o := g.bounds(1)
 	g.ports = append(g.ports, server.Port{
-		Name: "admin", Address: c.AdminListen, Service: s, Admin: true, Connections: c.MaxConnections,
+		Name: "admin", Address: g.config.AdminListen, Service: server.NewHTTP(server.Bound(mux, o), o), Admin: true,
+		Connections: g.config.MaxConnections,
 	})
-}
-
-// proxy returns the face that stands before the upstream.
-func (g *gateway) proxy() (http.Handler, error) {
-	// The log is there before the proxy that completes its lines.
-	c := &g.config
-	if err := g.openLog(); err != nil {
-		return nil, err
-	}
-	table, err := upstream.New(c.Upstreams, g.logger)
-	if err != nil {
-		return nil, err
-	}
-	p, err := proxy.New(g.engine, proxy.Options{
-		Upstreams: table, Refusals: &g.pages, Requests: &g.requests, Upgrades: c.Upgrades, BodyBytes: c.MaxBodyBytes,
-		Callers: g.callers, Log: g.events,
-	})
-	if err != nil {
-		return nil, err
-	}
-	g.closers = append(g.closers, p.Close)
-	return p, nil
-}
-
-// openLog opens the log of requests, which is not made anew by a check.
-func (g *gateway) openLog() error {
-	g.closers = append(g.closers, func() {
-		if l := g.requests.Set(nil); l != nil {
-			if err := l.Close(); err != nil {
-				g.logger.Error("the access log is incomplete", "error", err.Error())
-			}
-		}
-	})
-
-	// A check writes nothing.
-	c := &g.config
-	if c.AccessLog == "" || c.Check {
-		return nil
-	}
-	l, err := requestlog.Open(requestlog.Options{
-		Path: c.AccessLog, Combined: c.AccessLogCombined, Query: c.AccessLogQuery, Headers: c.AccessLogHeaders,
-		Events: g.events,
-	})
-	if err != nil {
-		return fmt.Errorf("-access-log: %w", err)
-	}
-	g.requests.Set(l)
-	return nil
-}
-
-// api returns the faces that answer at a path of their own: forward-auth and JSON.
-func (g *gateway) api() (http.Handler, error) {
-	mux := http.NewServeMux()
-	auth, err := forwardauth.New(g.engine, forwardauth.Options{
-		Callers: g.callers, Log: g.events, Upgrades: g.config.Upgrades, Refusals: &g.pages,
-	})
-	if err != nil {
-		return nil, err
-	}
-	mux.Handle(forwardauth.Path, auth)
-
-	c := &g.config
-	o := jsonapi.Options{
-		Log: g.events, Secret: c.JSONSecret, Clients: c.JSONClients, Keep: c.JSONKeep, Timeout: c.RedisTimeout,
-	}
-
-	// What was answered is kept in Redis, so that each gateway knows a take that is repeated.
-	o.Redis, o.Prefix = g.engine.Redis()
-	programs, err := jsonapi.New(g.engine, o)
-	if err != nil {
-		return nil, err
-	}
-	mux.Handle(jsonapi.Prefix, programs)
-	return mux, nil
 }

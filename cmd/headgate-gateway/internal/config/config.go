@@ -20,11 +20,15 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/refusal"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/watch"
 	"github.com/headgate/headgate/internal/upgrades"
 )
 
 // Config is the configuration of the gateway. Parse returns only valid ones.
 type Config struct {
+	// Live can change while the gateway runs, and all other fields cannot.
+	Live
+
 	// The addresses of the ports are host:port, and "" for none.
 	Listen      string // of the proxy, or else of forward-auth and JSON
 	APIListen   string // of forward-auth and JSON beside a proxy
@@ -32,16 +36,6 @@ type Config struct {
 	TopKeys     int
 	EnvoyListen string
 	SPOEListen  string
-
-	Upstreams []upstream.Options // empty for no proxy
-
-	Upstream        *url.URL // the only one of Upstreams, or nil
-	UpstreamHost    string
-	UpstreamConnect time.Duration
-	UpstreamTimeout time.Duration
-	Upgrades        upgrades.Protocols
-
-	Refusals *refusal.Book // the answers to refused requests; nil for those of the limiter
 
 	Apps     []string // the first is the default
 	Policies string   // the path of a file; "" means in Redis, or else the example
@@ -59,33 +53,13 @@ type Config struct {
 	EnvoyDebit         []string
 	EnvoyClosedAsError bool
 
-	// These are as jsonapi.Options.Secret, Clients and Keep.
-	JSONSecret  []byte
-	JSONClients map[[sha256.Size]byte]string
-	JSONKeep    time.Duration
+	MaxHeaderBytes int
+	MaxConnections int
+	HeaderTimeout  time.Duration
+	PieceTimeout   time.Duration
+	IdleTimeout    time.Duration
 
-	Callers callers.Options
-
-	TLS         *tls.Config  // nil for plain HTTP
-	Certificate *Certificate // that TLS shows, or nil
-
-	MaxHeaderBytes  int
-	MaxBodyBytes    int64
-	MaxConnections  int
-	HeaderTimeout   time.Duration
-	PieceTimeout    time.Duration
-	IdleTimeout     time.Duration
-	ShutdownDelay   time.Duration
-	ShutdownTimeout time.Duration
-
-	// These are as of requestlog.Options. AccessLog is "" for none.
-	AccessLog         string
-	AccessLogCombined bool
-	AccessLogQuery    bool
-	AccessLogHeaders  []string
-
-	LogJSON  bool
-	LogLevel slog.Level
+	LogJSON bool
 
 	Check    bool // check and exit
 	Version  bool // print the version and exit
@@ -94,19 +68,65 @@ type Config struct {
 	Origin Origin
 }
 
+// Live is the part of a configuration that can change while the gateway runs.
+type Live struct {
+	Proxied
+
+	// TLS has the certificate of the ports, and nil stands for plain HTTP. A change between both
+	// needs a restart.
+	TLS *tls.Config
+
+	Refusals *refusal.Book // the answers to refused requests; nil for those of the limiter
+	Upgrades upgrades.Protocols
+	Callers  callers.Options
+
+	// These are as jsonapi.Options.Secret, Clients and Keep.
+	JSONSecret  []byte
+	JSONClients map[[sha256.Size]byte]string
+	JSONKeep    time.Duration
+
+	ShutdownDelay   time.Duration
+	ShutdownTimeout time.Duration
+	LogLevel        slog.Level
+
+	// Watch is the time between two looks at the files of the configuration; 0 is never.
+	Watch time.Duration
+}
+
+// Proxied is what a proxy alone has. A proxy that begins or ends needs a restart.
+type Proxied struct {
+	Upstreams []upstream.Options // empty for no proxy
+
+	Upstream        *url.URL // the only one of Upstreams, or nil
+	UpstreamHost    string
+	UpstreamConnect time.Duration
+	UpstreamTimeout time.Duration
+	MaxBodyBytes    int64
+
+	// These are as of requestlog.Options. AccessLog is "" for none.
+	AccessLog         string
+	AccessLogCombined bool
+	AccessLogQuery    bool
+	AccessLogHeaders  []string
+}
+
 // Origin says where a configuration comes from.
 type Origin struct {
-	// Files are the files that were read, but for certificates of the ports and policies.
-	Files []string
+	// Files are the files that were read, but for policies, by their paths.
+	Files map[string]watch.Sum
 
-	// Warnings are about the environment: variables that are no setting.
+	// Warnings are about variables of the environment that are no setting, and about a certificate
+	// that is not valid now.
 	Warnings []string
+
+	values map[string]watch.Sum // what each setting says, and the files that it names
 }
 
 // Parse reads a command line without the program's name, the environment in the form of
 // os.Environ, and the file that -config names. A flag takes precedence over the environment, and
 // that over the file. If the flags ask for help, Parse writes it to usage and returns
-// flag.ErrHelp. Any other error names every mistake, and no password.
+// flag.ErrHelp. Any other error names every mistake, and no password; the Origin of the Config has
+// the files that were read even so.
 func Parse(args, environ []string, usage io.Writer) (Config, error) {
 	g := &given{}
 	flags := flag.NewFlagSet("headgate-gateway", flag.ContinueOnError)
@@ -132,8 +152,7 @@ func Parse(args, environ []string, usage io.Writer) (Config, error) {
 	g.Origin.Warnings = readEnvironment(environ, settings)
 
 	if file := byName["config"]; len(file.given) > 0 {
-		g.Origin.Files = append(g.Origin.Files, file.given[len(file.given)-1])
-		errs = append(errs, readFile(file.given[len(file.given)-1], byName))
+		errs = append(errs, g.readFile(file.given[len(file.given)-1], byName))
 	}
 	for i := range settings {
 		errs = append(errs, settings[i].apply())
@@ -143,7 +162,11 @@ func Parse(args, environ []string, usage io.Writer) (Config, error) {
 	if g.Version || g.Settings {
 		return Config{Version: g.Version, Settings: g.Settings}, nil
 	}
-	return g.Config, errors.Join(append(errs, g.finish()...)...)
+	err := errors.Join(append(errs, g.finish()...)...)
+	if err == nil {
+		g.Origin.values = g.values(settings)
+	}
+	return g.Config, err
 }
 
 // given is what the settings say, before it is checked as a whole.
@@ -153,6 +176,8 @@ type given struct {
 	file                string
 	cert, key, clientCA string
 	insecure            bool
+
+	files map[string][]string // that a setting names, by the setting
 }
 
 // finish checks what concerns several settings. Every setting by itself was checked
@@ -216,10 +241,10 @@ func (g *given) logWithoutEffect() (errs []error) {
 // port is a setting with an address to listen on.
 type port struct{ name, address string }
 
-func (g *given) ports() []port {
+func (c *Config) ports() []port {
 	return []port{
-		{"listen", g.Listen}, {"api-listen", g.APIListen}, {"envoy-listen", g.EnvoyListen},
-		{"spoe-listen", g.SPOEListen}, {"admin-listen", g.AdminListen},
+		{"listen", c.Listen}, {"api-listen", c.APIListen}, {"envoy-listen", c.EnvoyListen},
+		{"spoe-listen", c.SPOEListen}, {"admin-listen", c.AdminListen},
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/watch"
 )
 
 func parse(env map[string]string, args ...string) (Config, error) {
@@ -46,10 +48,14 @@ func file(t *testing.T, text string) string {
 
 func TestParseDefaults(t *testing.T) {
 	want := Config{
-		Listen: "127.0.0.1:8089", TopKeys: 20, UpstreamConnect: 5 * time.Second, UpstreamTimeout: time.Minute,
-		JSONKeep: 24 * time.Hour, Apps: []string{"default"}, RedisTimeout: 50 * time.Millisecond,
+		Listen: "127.0.0.1:8089", TopKeys: 20, Apps: []string{"default"}, RedisTimeout: 50 * time.Millisecond,
 		MaxHeaderBytes: 32768, MaxConnections: 10000, HeaderTimeout: 10 * time.Second, PieceTimeout: 30 * time.Second,
-		IdleTimeout: 2 * time.Minute, ShutdownTimeout: 30 * time.Second, LogLevel: slog.LevelInfo,
+		IdleTimeout: 2 * time.Minute,
+		Live: Live{
+			Proxied:  Proxied{UpstreamConnect: 5 * time.Second, UpstreamTimeout: time.Minute},
+			JSONKeep: 24 * time.Hour, ShutdownTimeout: 30 * time.Second, LogLevel: slog.LevelInfo,
+			Watch: 2 * time.Second,
+		},
 	}
 
 	got, err := parse(nil)
@@ -69,6 +75,7 @@ func TestParseDefaults(t *testing.T) {
 
 // all are values of every setting that the file may have, none of them the default.
 const all = `
+watch: 3s
 listen: 127.0.0.1:1
 upstream: https://up.example:2/base
 upstream-host: shop.example
@@ -176,13 +183,12 @@ func TestParseReadsEverySettingFromFlagsAndFile(t *testing.T) {
 func checkComplete(t *testing.T, fromFile Config) {
 	t.Helper()
 
-	v := reflect.ValueOf(fromFile)
-	for i := range v.NumField() {
-		switch name := v.Type().Field(i).Name; name {
-		case "TLS", "Certificate", "Check", "Version", "Settings", "Origin", "Refusals":
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
+		switch field.Name {
+		case "TLS", "Check", "Version", "Settings", "Origin", "Refusals":
 		default:
-			if v.Field(i).IsZero() {
-				t.Errorf("%s is not set by any line", name)
+			if reflect.ValueOf(fromFile).FieldByIndex(field.Index).IsZero() {
+				t.Errorf("%s is not set by any line", field.Name)
 			}
 		}
 	}
@@ -361,7 +367,7 @@ func TestParseNamesEveryMistakeOfTheFile(t *testing.T) {
 		}
 	}
 
-	if _, err := parse(nil, "-config", file(t, strings.Repeat("#", maxFile+1))); err == nil ||
+	if _, err := parse(nil, "-config", file(t, strings.Repeat("#", watch.MaxFile+1))); err == nil ||
 		!strings.Contains(err.Error(), "more than") {
 		t.Errorf("a file that is too large: %v", err)
 	}
@@ -394,75 +400,13 @@ func FuzzParseFile(f *testing.F) {
 }
 
 // certificate writes a pair for the tests.
-// A certificate that is renewed on disk is shown without a restart. One that cannot be read is
-// told, and the former goes on.
-func TestCertificateThatIsRenewed(t *testing.T) {
-	cert, key := certificate(t)
-	c, err := parse(nil, "-listen", "127.0.0.1:1", "-tls-cert", cert, "-tls-key", key)
-	if err != nil {
-		t.Fatal(err)
-	}
-
-	var told []error
-	c.Certificate.Report(func(err error) { told = append(told, err) })
-
-	now := time.Now()
-	shown := func() string {
-		t.Helper()
-		pair, err := c.Certificate.current(now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(pair.Certificate[0])
-	}
-
-	replace := func(from, to string, changed time.Time) {
-		t.Helper()
-		// The instant of the change is set: the clock of the test is not that of the files.
-		text, err := os.ReadFile(from)
-		if err = errors.Join(err, os.WriteFile(to, text, 0o600), os.Chtimes(to, changed, changed)); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	first := shown()
-
-	// The new certificate is there and its key is not: the two do not fit, and the former pair
-	// goes on.
-	newCert, newKey := certificate(t)
-	replace(newCert, cert, now.Add(time.Minute))
-	if shown() != first || told != nil {
-		t.Errorf("it looked again at once: %v", told)
-	}
-
-	now = now.Add(lookAgain)
-	if shown() != first || len(told) != 1 {
-		t.Errorf("the key is still the former: %v", told)
-	}
-
-	// Both are there. The instant at which a file changed decides whether it is read again.
-	now = now.Add(lookAgain)
-	replace(newKey, key, now.Add(time.Minute))
-	second := shown()
-	if second == first || len(told) != 1 {
-		t.Errorf("the former certificate is shown: %v", told)
-	}
-
-	if err := os.Remove(cert); err != nil {
-		t.Fatal(err)
-	}
-
-	now = now.Add(lookAgain)
-	if shown() != second || len(told) != 2 {
-		t.Errorf("without the file: %v", told)
-	}
-
-	if pair, err := c.TLS.GetCertificate(nil); err != nil || string(pair.Certificate[0]) != second {
-		t.Errorf("TLS shows another certificate: %v", err)
-	}
+func certificate(t *testing.T) (cert, key string) {
+	t.Helper()
+	return certificateOf(t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 }
 
-func certificate(t *testing.T) (cert, key string) {
+// certificateOf writes a pair that is valid between two instants.
+func certificateOf(t *testing.T, from, to time.Time) (cert, key string) {
 	t.Helper()
 
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -470,7 +414,7 @@ func certificate(t *testing.T) (cert, key string) {
 		t.Fatal(err)
 	}
 
-	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: from, NotAfter: to}
 	public, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {
 		t.Fatal(err)

@@ -5,8 +5,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -15,13 +13,10 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// maxFile is the largest file in bytes.
-const maxFile = 1 << 20
-
 // readFile gives the settings of the file to those that have no value yet. The error
 // names every mistake by its line.
-func readFile(path string, byName map[string]*setting) error {
-	values, err := parseFile(path)
+func (g *given) readFile(path string, byName map[string]*setting) error {
+	values, err := g.parseFile(path)
 	if err != nil {
 		return fmt.Errorf("-config: %s: %w", path, err)
 	}
@@ -72,8 +67,8 @@ func readFile(path string, byName map[string]*setting) error {
 }
 
 // parseFile returns the names and values of a file.
-func parseFile(path string) (values []*ast.MappingValueNode, err error) {
-	text, err := readBounded(path)
+func (g *given) parseFile(path string) (values []*ast.MappingValueNode, err error) {
+	text, err := g.read("config", path)
 	if err != nil {
 		return nil, err
 	}
@@ -106,19 +101,6 @@ func parseFile(path string) (values []*ast.MappingValueNode, err error) {
 		return nil, nil
 	}
 	return nil, errors.New("it is not a list of names and values")
-}
-
-func readBounded(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("it has more than %d bytes", maxFile)
-	}
-	return text, err
 }
 
 // texts returns the texts of a value: one, or any number if the setting may be repeated.

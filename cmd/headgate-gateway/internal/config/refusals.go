@@ -41,7 +41,7 @@ func (g *given) setRefusals(l list) error {
 		// A file says its type by its name, unless the type is written beside it.
 		o := refusal.Options{Policy: w.Policy, Status: w.Status, Type: w.Type, Body: w.Body, Headers: w.Headers}
 		if w.File != "" {
-			text, err := g.read(w.File)
+			text, err := g.read(l.name, w.File)
 			if w.Body != "" {
 				err = errors.Join(err, errors.New("body is there too"))
 			}

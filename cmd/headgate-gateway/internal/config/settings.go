@@ -44,6 +44,7 @@ type setting struct {
 	isList   bool // may be repeated
 	flagOnly bool // is not in the file
 	command  bool // is neither in the file nor in the environment
+	live     live // when a change is in force
 
 	// set checks a text and keeps its value. Its error shows no secret.
 	set func(text string) error
@@ -69,6 +70,9 @@ func (g *given) commandSettings() []setting {
 	return []setting{
 		{name: "config", flagOnly: true, set: keep(&g.file),
 			usage: "YAML `file` with any of the settings below, by the same names"},
+		{name: "watch", standard: "2s", live: atOnce, set: look(&c.Watch),
+			usage: "`time` between two looks whether the file of -config, or one that a setting names, has changed; " +
+				"0 is never"},
 		{name: "check", command: true, flagOnly: true, isBool: true, set: isTrue(&c.Check),
 			usage: "check the configuration and the policies, and exit"},
 		{name: "version", command: true, flagOnly: true, isBool: true, set: isTrue(&c.Version),
@@ -87,20 +91,21 @@ func (g *given) portSettings() []setting {
 				"others can reach needs TLS, or -insecure-http"},
 
 		// The servers behind the proxy, one or several.
-		{name: "upstream", set: server(&c.Upstream),
+		{name: "upstream", live: withProxy, set: server(&c.Upstream),
 			usage: "`URL` of the server behind the proxy: http://host:port, https:// or h2c://"},
-		{name: "upstream-host", set: keep(&c.UpstreamHost),
+		{name: "upstream-host", live: withProxy, set: keep(&c.UpstreamHost),
 			usage: "`host` that the upstream is asked for, instead of the client's"},
-		{name: "upstream-connect-timeout", standard: "5s",
+		{name: "upstream-connect-timeout", live: withProxy, standard: "5s",
 			set:   span(&c.UpstreamConnect, time.Millisecond, 10*time.Minute),
 			usage: "longest `time` for a connection to the upstream"},
-		{name: "upstream-timeout", standard: "60s", set: span(&c.UpstreamTimeout, time.Millisecond, 24*time.Hour),
+		{name: "upstream-timeout", live: withProxy, standard: "60s",
+			set:   span(&c.UpstreamTimeout, time.Millisecond, 24*time.Hour),
 			usage: "longest `time` until the upstream begins its answer"},
-		{name: "upstreams", setList: g.setUpstreams,
+		{name: "upstreams", live: withProxy, setList: g.setUpstreams,
 			usage: "`list` of upstreams, instead of -upstream, in YAML; see gateway.md"},
-		{name: "refusals", setList: g.setRefusals,
+		{name: "refusals", live: atOnce, setList: g.setRefusals,
 			usage: "`list` of answers to requests that are refused, in YAML; see gateway.md"},
-		{name: "upgrade", isList: true, set: protocol(&c.Upgrades),
+		{name: "upgrade", live: atOnce, isList: true, set: protocol(&c.Upgrades),
 			usage: "`protocol` to which clients may switch a connection, which is then one request whatever is sent; " +
 				"may be repeated (default websocket)"},
 
@@ -168,14 +173,14 @@ func (g *given) countSettings() []setting {
 func (g *given) programSettings() []setting {
 	c := &g.Config
 	return []setting{
-		{name: "json-client", isList: true, set: client(&c.JSONClients),
+		{name: "json-client", live: atOnce, isList: true, set: client(&c.JSONClients),
 			usage: "`name:digest` of a program that may ask in JSON, the digest being the SHA-256 of its bearer " +
 				"token in hexadecimal; may be repeated, and without any, programs on this machine and those with a " +
 				"certificate may ask"},
-		{name: "json-secret", set: secret(&c.JSONSecret),
+		{name: "json-secret", live: atOnce, set: secret(&c.JSONSecret),
 			usage: "`text` of at least 32 bytes that authenticates the tokens of takes, the same for all gateways; " +
 				"without it tokens are good at one gateway until its end"},
-		{name: "json-keep", standard: "24h", set: span(&c.JSONKeep, jsonapi.MinKeep, jsonapi.MaxKeep),
+		{name: "json-keep", live: atOnce, standard: "24h", set: span(&c.JSONKeep, jsonapi.MinKeep, jsonapi.MaxKeep),
 			usage: "`time` for which the tokens of takes are good"},
 	}
 }
@@ -184,19 +189,19 @@ func (g *given) programSettings() []setting {
 func (g *given) headerSettings() []setting {
 	c := &g.Config
 	return []setting{
-		{name: "trusted-proxy", isList: true, set: more(&c.Callers.Trusted),
+		{name: "trusted-proxy", live: atOnce, isList: true, set: more(&c.Callers.Trusted),
 			usage: "`address or CIDR` of a proxy whose headers about the caller are believed; may be repeated"},
-		{name: "address-header", set: keep(&c.Callers.AddressHeader),
+		{name: "address-header", live: atOnce, set: keep(&c.Callers.AddressHeader),
 			usage: "`name` of the header in which the trusted proxies name the caller's address (default " +
 				"X-Forwarded-For)"},
 
 		// Who the caller is, as the trusted proxies say.
-		{name: "user-header", set: keep(&c.Callers.UserHeader),
+		{name: "user-header", live: atOnce, set: keep(&c.Callers.UserHeader),
 			usage: "`name` of the header in which the trusted proxies name the user; they must remove it from " +
 				"requests of clients"},
-		{name: "plan-header", set: keep(&c.Callers.PlanHeader),
+		{name: "plan-header", live: atOnce, set: keep(&c.Callers.PlanHeader),
 			usage: "`name` of the header in which they name the plan, for policies with plan_by: " + `header`},
-		{name: "api-key-header", set: keep(&c.Callers.APIKeyHeader),
+		{name: "api-key-header", live: atOnce, set: keep(&c.Callers.APIKeyHeader),
 			usage: "`name` of the header that the key api-key reads (default X-Api-Key)"},
 	}
 }
@@ -204,9 +209,9 @@ func (g *given) headerSettings() []setting {
 // tlsSettings has TLS, which all ports but those of HAProxy and the administrator have.
 func (g *given) tlsSettings() []setting {
 	return []setting{
-		{name: "tls-cert", usage: "`file` with the certificate, in PEM", set: keep(&g.cert)},
-		{name: "tls-key", usage: "`file` with its key, in PEM", set: keep(&g.key)},
-		{name: "tls-client-ca", set: keep(&g.clientCA),
+		{name: "tls-cert", live: withTLS, usage: "`file` with the certificate, in PEM", set: keep(&g.cert)},
+		{name: "tls-key", live: withTLS, usage: "`file` with its key, in PEM", set: keep(&g.key)},
+		{name: "tls-client-ca", live: withTLS, set: keep(&g.clientCA),
 			usage: "`file` with the authorities of clients, in PEM; every client then needs a certificate"},
 		{name: "insecure-http", isBool: true, set: isTrue(&g.insecure),
 			usage: "serve without TLS to others, say to a proxy that adds it"},
@@ -219,7 +224,7 @@ func (g *given) boundSettings() []setting {
 	return []setting{
 		{name: "max-header-bytes", standard: "32768", set: number(&c.MaxHeaderBytes, 1024, 1<<20),
 			usage: "largest header of a request, in `bytes`"},
-		{name: "max-body-bytes", standard: "0", set: number(&c.MaxBodyBytes, 0, 1<<50),
+		{name: "max-body-bytes", live: withProxy, standard: "0", set: number(&c.MaxBodyBytes, 0, 1<<50),
 			usage: "largest body of a request to the upstream, in `bytes`; 0 is any"},
 		{name: "max-connections", standard: "10000", set: number(&c.MaxConnections, 0, 1<<20),
 			usage: "largest `number` of open connections of each port; others wait; 0 is any"},
@@ -233,9 +238,10 @@ func (g *given) boundSettings() []setting {
 			usage: "longest `time` of a connection without a request"},
 
 		// The end of the process.
-		{name: "shutdown-delay", standard: "0s", set: span(&c.ShutdownDelay, 0, time.Hour),
+		{name: "shutdown-delay", live: atOnce, standard: "0s", set: span(&c.ShutdownDelay, 0, time.Hour),
 			usage: "`time` between /readyz answering 503 and the end of the ports"},
-		{name: "shutdown-timeout", standard: "30s", set: span(&c.ShutdownTimeout, 100*time.Millisecond, 24*time.Hour),
+		{name: "shutdown-timeout", live: atOnce, standard: "30s",
+			set:   span(&c.ShutdownTimeout, 100*time.Millisecond, 24*time.Hour),
 			usage: "longest `time` of the shutdown"},
 	}
 }
@@ -244,17 +250,19 @@ func (g *given) boundSettings() []setting {
 func (g *given) logSettings() []setting {
 	c := &g.Config
 	return []setting{
-		{name: "access-log", set: keep(&c.AccessLog),
+		{name: "access-log", live: withProxy, set: keep(&c.AccessLog),
 			usage: "`file` with a line for each request to the proxy, opened anew at SIGHUP; - is the standard output"},
-		{name: "access-log-format", standard: "json", usage: "`json or combined`", set: combined(&c.AccessLogCombined)},
-		{name: "access-log-query", isBool: true, set: isTrue(&c.AccessLogQuery),
+		{name: "access-log-format", live: withProxy, standard: "json", usage: "`json or combined`",
+			set: combined(&c.AccessLogCombined)},
+		{name: "access-log-query", live: withProxy, isBool: true, set: isTrue(&c.AccessLogQuery),
 			usage: "log queries too, which may hold secrets"},
-		{name: "access-log-header", isList: true, set: loggedHeader(&c.AccessLogHeaders),
+		{name: "access-log-header", live: withProxy, isList: true, set: loggedHeader(&c.AccessLogHeaders),
 			usage: "`name` of a header to log, such as User-Agent; may be repeated"},
 
 		// What the gateway says of itself.
 		{name: "log-format", standard: "text", usage: "`text or json`", set: logFormat(&c.LogJSON)},
-		{name: "log-level", standard: "info", usage: "`debug, info, warn or error`", set: logLevel(&c.LogLevel)},
+		{name: "log-level", live: atOnce, standard: "info", usage: "`debug, info, warn or error`",
+			set: logLevel(&c.LogLevel)},
 	}
 }
 
@@ -287,23 +295,26 @@ func (f *flagValue) IsBoolFlag() bool { return f.isBool }
 
 // apply sets what was given, or else the default.
 func (s *setting) apply() error {
-	texts := s.given
 	if s.setList != nil {
 		return s.applyList()
 	}
 
-	// A list replaces the default, it does not add to it.
-	if texts == nil && s.standard != "" {
-		texts = []string{s.standard}
-	}
-
 	var errs []error
-	for _, text := range texts {
+	for _, text := range s.effective() {
 		if err := s.set(text); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", cmp.Or(s.from, "-"+s.name), err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// effective returns the texts that were given, or else the default. A list replaces the default, it
+// does not add to it.
+func (s *setting) effective() []string {
+	if s.given == nil && s.standard != "" {
+		return []string{s.standard}
+	}
+	return s.given
 }
 
 // applyList sets the list that was given.
@@ -398,6 +409,19 @@ func span(to *time.Duration, from, last time.Duration) func(string) error {
 		}
 		*to = d
 		return nil
+	}
+}
+
+// minLook is the shortest time between two looks at files.
+const minLook = 100 * time.Millisecond
+
+func look(to *time.Duration) func(string) error {
+	return func(text string) error {
+		if text == "0" || text == "0s" {
+			*to = 0
+			return nil
+		}
+		return span(to, minLook, time.Hour)(text)
 	}
 }
 

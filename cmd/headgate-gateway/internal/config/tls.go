@@ -1,84 +1,13 @@
 package config
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
-	"sync"
 	"time"
 )
-
-// lookAgain is the pause between two looks whether a certificate was renewed.
-const lookAgain = time.Second
-
-// Certificate is the certificate of the ports. It is read anew when its files have changed, as
-// when it was renewed. It is safe for concurrent use.
-type Certificate struct {
-	cert, key string // files
-
-	mu     sync.Mutex // guards what follows
-	pair   *tls.Certificate
-	looked time.Time
-	seen   [2]time.Time // when the files had changed last
-	report func(error)  // or nil
-}
-
-// Report has f called when the files have changed and cannot be read, so that the former
-// certificate goes on being shown.
-func (c *Certificate) Report(f func(error)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.report = f
-}
-
-// current returns the certificate at an instant, or an error if there never was one.
-func (c *Certificate) current(now time.Time) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-
-	// However many handshakes there are, one in a second looks at the files.
-	if c.pair != nil && now.Sub(c.looked) < lookAgain {
-		return c.pair, nil
-	}
-
-	c.looked = now
-	seen, err := changed(c.cert, c.key)
-	if err == nil && c.pair != nil && seen == c.seen {
-		return c.pair, nil
-	}
-
-	if err == nil {
-		var pair tls.Certificate
-		if pair, err = tls.LoadX509KeyPair(c.cert, c.key); err == nil {
-			c.pair, c.seen = &pair, seen
-			return c.pair, nil
-		}
-	}
-
-	// A renewal writes two files, and a handshake between them finds a pair that does not fit. The
-	// former pair is shown until the next look.
-	if c.pair != nil && c.report != nil {
-		c.report(err)
-	}
-	if c.pair != nil {
-		err = nil
-	}
-	return c.pair, err
-}
-
-// changed returns when two files have changed last.
-func changed(a, b string) (at [2]time.Time, err error) {
-	for i, name := range []string{a, b} {
-		info, err := os.Stat(name)
-		if err != nil {
-			return at, err
-		}
-		at[i] = info.ModTime()
-	}
-	return at, nil
-}
 
 // tls returns the configuration of the ports, or nil for plain HTTP.
 func (g *given) tls() (*tls.Config, error) {
@@ -91,31 +20,59 @@ func (g *given) tls() (*tls.Config, error) {
 		return nil, errors.New("-tls-cert and -tls-key: one is missing")
 	}
 
-	// The first look is at the start: a gateway without any certificate ends, instead of failing
-	// handshakes.
-	cert := &Certificate{cert: g.cert, key: g.key}
-	if _, err := cert.current(time.Now()); err != nil {
-		return nil, fmt.Errorf("-tls-cert and -tls-key: %w", err)
-	}
-	g.Certificate = cert
-	c := &tls.Config{
-		MinVersion: tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return cert.current(time.Now())
-		},
+	// All files are read, so that each of them is followed whatever is wrong with another.
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	cert, certErr := g.read("tls-cert", g.cert)
+	key, keyErr := g.read("tls-key", g.key)
+	errs := []error{in("-tls-cert", certErr), in("-tls-key", keyErr)}
+	if certErr == nil && keyErr == nil {
+		pair, err := tls.X509KeyPair(cert, key)
+		errs = append(errs, in("-tls-cert and -tls-key", err))
+		c.Certificates = []tls.Certificate{pair}
 	}
 
-	if g.clientCA == "" {
-		return c, nil
+	if g.clientCA != "" {
+		text, err := g.read("tls-client-ca", g.clientCA)
+		c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		if err == nil && !c.ClientCAs.AppendCertsFromPEM(text) {
+			err = fmt.Errorf("%q has no certificate in PEM", clip(g.clientCA))
+		}
+		errs = append(errs, in("-tls-client-ca", err))
 	}
 
-	text, err := os.ReadFile(g.clientCA)
-	if err != nil {
-		return nil, fmt.Errorf("-tls-client-ca: %w", err)
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
-	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	if !c.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("-tls-client-ca: %q has no certificate in PEM", clip(g.clientCA))
+
+	// A gateway starts with such a certificate: some clients do not look, and a restart would have
+	// none.
+	if err := checkTime(c, time.Now()); err != nil {
+		g.Origin.Warnings = append(g.Origin.Warnings, err.Error())
 	}
 	return c, nil
+}
+
+// in returns an error that names a setting, or nil for nil.
+func in(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// checkTime returns an error if the certificate is not valid at an instant.
+func checkTime(c *tls.Config, now time.Time) error {
+	leaf := c.Certificates[0].Leaf
+	switch {
+	case now.Before(leaf.NotBefore):
+		return fmt.Errorf("-tls-cert: the certificate is not valid before %s", leaf.NotBefore.Format(time.RFC3339))
+	case now.After(leaf.NotAfter):
+		return fmt.Errorf("-tls-cert: the certificate has expired at %s", leaf.NotAfter.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// isSameCertificate reports whether two configurations show one certificate.
+func isSameCertificate(a, b *tls.Config) bool {
+	return bytes.Equal(a.Certificates[0].Certificate[0], b.Certificates[0].Certificate[0])
 }

@@ -5,16 +5,15 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"net/url"
-	"os"
 	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/upstream"
+	"github.com/headgate/headgate/cmd/headgate-gateway/internal/watch"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -152,7 +151,7 @@ func (g *given) upstream(w *writtenUpstream, at int, l list) (upstream.Options, 
 	}
 
 	if w.CA != "" {
-		text, err := g.read(w.CA)
+		text, err := g.read(l.name, w.CA)
 		mistake("ca", err)
 		o.CA = text
 	}
@@ -204,34 +203,27 @@ func count(n, to *int, from, last int) error {
 	return number(to, int64(from), int64(last))(strconv.Itoa(*n))
 }
 
-// maxAsset is the largest file in bytes that a setting names.
-const maxAsset = 1 << 20
-
-// read reads a file that a setting names, and keeps its name, so that it is followed.
-func (g *given) read(path string) ([]byte, error) {
-	g.Origin.Files = append(g.Origin.Files, path)
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
+// read reads a file that a setting names, and keeps its name and its digest.
+func (g *given) read(setting, path string) ([]byte, error) {
+	text, sum, err := watch.Read(path)
+	if g.Origin.Files == nil {
+		g.Origin.Files, g.files = map[string]watch.Sum{}, map[string][]string{}
 	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxAsset+1))
-	if err == nil && len(text) > maxAsset {
-		err = fmt.Errorf("%q has more than %d bytes", clip(path), maxAsset)
-	}
+	g.Origin.Files[path] = sum
+	g.files[setting] = append(g.files[setting], path)
 	return text, err
 }
 
 // checkLoops refuses an upstream whose address is a port of this gateway, as each request would
 // come back without end. Names other than localhost are not looked up.
-func (g *given) checkLoops() error {
+func (c *Config) checkLoops() error {
 	var errs []error
-	for _, o := range g.Upstreams {
+	for _, o := range c.Upstreams {
 		for _, a := range o.Addresses {
 			if a == nil {
 				continue
 			}
-			for _, port := range g.ports() {
+			for _, port := range c.ports() {
 				if isSame(a, port.address) {
 					errs = append(errs, fmt.Errorf("upstream %s: %s is this gateway's own -%s, "+
 						"so requests would come back", clip(o.Name), clip(a.Host), port.name))

@@ -202,16 +202,46 @@ func (e *Engine) follow(app string, f Face) (*followed, error) {
 		return nil, err
 	}
 
-	bindings := e.options.Bindings
-	if f.Bind != nil {
-		bindings = f.Bind(bindings)
-	}
-
-	follower, err := policy.Follow(e.ctx, l, app, bindings, e.sourceOf(app, f.Name), e.followOptions(app, f))
+	follower, err := policy.Follow(e.ctx, l, app, f.bind(e.options.Bindings), e.sourceOf(app, f.Name),
+		e.followOptions(app, f))
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return &followed{f, l, follower}, nil
+}
+
+// bind returns the bindings of the face.
+func (f *Face) bind(b policy.Bindings) policy.Bindings {
+	if f.Bind == nil {
+		return b
+	}
+	return f.Bind(b)
+}
+
+// Rebind makes all limiters count by other bindings, from the return on. If the policies in force
+// cannot be carried out with them, all limiters keep the former and the error says why. It must
+// not be called by two at once.
+func (e *Engine) Rebind(b policy.Bindings) error {
+	former := e.options.Bindings
+	var errs []error
+	all := e.all() // without the lock: a poll that is under way comes first
+	for _, l := range all {
+		if err := l.follower.Rebind(l.face.bind(b)); err != nil {
+			errs = append(errs, fmt.Errorf("the policies for the face %s: %w", l.face.Name, err))
+		}
+	}
+	if errs == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.options.Bindings = b
+		return nil
+	}
+
+	// With the former ones they have been in force.
+	for _, l := range all {
+		errs = append(errs, l.follower.Rebind(l.face.bind(former)))
+	}
+	return errors.Join(errs...)
 }
 
 func (e *Engine) followOptions(app string, f Face) policy.Options {

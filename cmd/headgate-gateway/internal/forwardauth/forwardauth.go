@@ -60,7 +60,7 @@ type Options struct {
 	Upgrades upgrades.Protocols
 
 	// Refusals, unless nil, are the answers to requests that are refused.
-	Refusals *refusal.Pages
+	Refusals *refusal.Book
 
 	// MaxWait is the longest time that a request waits for its turn, whatever its policies
 	// allow: at most 30 s, and 0 means DefaultMaxWait. A request whose turn comes later is

@@ -511,10 +511,8 @@ func TestRefusalsOfTheConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var pages refusal.Pages
-	pages.Set(book)
 
-	in(t, Options{Refusals: &pages}, []policy.Policy{limit("all", "1/1h", "global")}, func(t *testing.T, f *face) {
+	in(t, Options{Refusals: book}, []policy.Policy{limit("all", "1/1h", "global")}, func(t *testing.T, f *face) {
 		f.ask("", get("/", "192.0.2.1")...)
 		w := f.ask("?deny_status=403", get("/", "192.0.2.1")...)
 		if w.Code != 403 || w.Header().Get(StatusHeader) != "503" || w.Body.String() != "503 by all" {

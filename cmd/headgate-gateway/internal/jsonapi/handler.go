@@ -86,17 +86,31 @@ func Face() engine.Face {
 
 // New returns the handler, which serves what is below Prefix. The error names every
 // mistake.
-func New(e *engine.Engine, o Options) (http.Handler, error) {
+func New(e *engine.Engine, o Options) (*Handler, error) {
 	h, err := newHandler(e, o)
 	if err != nil {
 		return nil, err
 	}
-	return h.routes(), nil
+	return &Handler{h.routes(), h}, nil
+}
+
+// Handler answers programs. It does not change: With makes another one.
+type Handler struct {
+	http.Handler
+	handler *handler
+}
+
+// With returns a handler with the Secret, Clients and Keep of o, which must be valid. All else
+// stays, such as what must not happen twice.
+func (h *Handler) With(o Options) *Handler {
+	next := *h.handler
+	next.accept(o)
+	return &Handler{next.routes(), &next}
 }
 
 func newHandler(e *engine.Engine, o Options) (*handler, error) {
 	h := &handler{
-		log: o.Log, secret: o.Secret, clients: o.Clients, ttl: cmp.Or(o.Keep, DefaultKeep),
+		log: o.Log, ttl: cmp.Or(o.Keep, DefaultKeep), logger: e.Logger(),
 		limiters: map[string]*limiter.Limiter{}, now: time.Now, patience: cmp.Or(o.Timeout, defaultTimeout) * 3 / 10,
 	}
 
@@ -124,14 +138,7 @@ func newHandler(e *engine.Engine, o Options) (*handler, error) {
 		return nil, err
 	}
 
-	// A secret of this process is enough for one gateway, and is no mistake.
-	if h.secret == nil {
-		h.secret = make([]byte, MinSecret)
-		_, _ = rand.Read(h.secret) // never fails, as its contract says
-		e.Logger().Warn("tokens of the JSON face are good at this gateway only, until it ends; " +
-			"-json-secret is one for all gateways")
-	}
-
+	h.accept(o)
 	h.records = &memoryRecords{max: maxMemory}
 	if o.Redis != nil {
 		h.records = &redisRecords{
@@ -141,8 +148,26 @@ func newHandler(e *engine.Engine, o Options) (*handler, error) {
 	return h, nil
 }
 
+// accept takes over what With may change.
+func (h *handler) accept(o Options) {
+	h.secret, h.clients, h.ttl = o.Secret, o.Clients, cmp.Or(o.Keep, DefaultKeep)
+
+	// A secret of this process is enough for one gateway, and is no mistake.
+	if h.secret == nil && h.own == nil {
+		h.own = make([]byte, MinSecret)
+		_, _ = rand.Read(h.own) // never fails, as its contract says
+		h.logger.Warn("tokens of the JSON face are good at this gateway only, until it ends; " +
+			"-json-secret is one for all gateways")
+	}
+	if h.secret == nil {
+		h.secret = h.own
+	}
+}
+
 type handler struct {
 	log      *quietlog.Log
+	logger   *slog.Logger
+	own      []byte // the secret of this process, unless there was always another
 	secret   []byte
 	clients  map[[sha256.Size]byte]string
 	ttl      time.Duration

@@ -253,7 +253,8 @@ func ledgerGateway(t *testing.T, addr, prefix string, model *url.URL) (string, *
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(p.Close)
+	table.Start(nil)
+	t.Cleanup(func() { table.Close(nil) })
 
 	s := httptest.NewUnstartedServer(p)
 	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)

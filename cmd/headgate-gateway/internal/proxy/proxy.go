@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"sync"
-	"sync/atomic"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/engine"
@@ -30,16 +29,14 @@ type Options struct {
 	// App is the application whose policies apply; "" means the default.
 	App string
 
-	// Upstreams are the servers behind the proxy. The proxy starts and closes them.
+	// Upstreams are the servers behind the proxy. The caller starts and closes them.
 	Upstreams *upstream.Table
 
-	// Refusals, unless nil, are the answers to requests that are refused. Call Refresh when there
-	// are the first ones, or none any more.
-	Refusals *refusal.Pages
+	// Refusals, unless nil, are the answers to requests that are refused.
+	Refusals *refusal.Book
 
-	// Requests, unless nil, is the log of requests, whose records the proxy completes. Call Refresh
-	// when it begins or ends.
-	Requests *requestlog.Switch
+	// Logged says that requests have a record of package requestlog, which the proxy completes.
+	Logged bool
 
 	// BodyBytes is the largest body of a request; 0 means any. It is the bound of the
 	// server, for the answer to requests that announce more.
@@ -56,18 +53,16 @@ type Options struct {
 	Log *quietlog.Log
 }
 
-// Proxy is a http.Handler.
+// Proxy is a http.Handler. It does not change: With makes another one.
 type Proxy struct {
-	options   Options
-	limiter   *limiter.Limiter
-	limited   atomic.Pointer[http.Handler]
-	reverse   *httputil.ReverseProxy
-	costs     *costs
-	upstreams atomic.Pointer[upstream.Table]
+	options Options
+	limiter *limiter.Limiter
+	limited http.Handler
+	reverse *httputil.ReverseProxy
+	costs   *costs
 }
 
-// New returns a proxy whose requests pass the limits of the engine first. The caller
-// should call Close.
+// New returns a proxy whose requests pass the limits of the engine first.
 //
 // The rate limit headers of an answer are those of the gateway where a policy applies to
 // the request, and those of the upstream where none does. If the upstream itself refuses
@@ -89,11 +84,12 @@ func New(e *engine.Engine, o Options) (*Proxy, error) {
 	return behind(l, o, headers), nil
 }
 
+// With returns a proxy of the same application with other options. Upstreams and Log must be set.
+func (p *Proxy) With(o Options) *Proxy { return behind(p.limiter, o, p.costs) }
+
 // behind returns a proxy behind a limiter, whose policies have the headers.
 func behind(l *limiter.Limiter, o Options, headers *costs) *Proxy {
 	p := &Proxy{options: o, limiter: l, costs: headers}
-	p.SetUpstreams(o.Upstreams)
-
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
 		Transport:      sender{},
@@ -103,25 +99,19 @@ func behind(l *limiter.Limiter, o Options, headers *costs) *Proxy {
 		BufferPool:     &buffers,
 	}
 
-	p.Refresh()
-	return p
-}
-
-// Refresh makes the proxy look at its options again. Without refusals and without a log it does not
-// look at single requests that are refused.
-func (p *Proxy) Refresh() {
+	// Without refusals and without a log, single requests that are refused are not looked at.
 	var c nethttp.Config
-	if p.options.Refusals.Any() || p.options.Requests.Log() != nil {
+	if o.Refusals != nil || o.Logged {
 		c = nethttp.Config{Refused: p.refuse, Failed: p.refuse}
 	}
 
 	// The handler of the callers comes first: a limiter must not see headers of peers that are not
 	// trusted.
-	limited := nethttp.New(p.limiter, c)(http.HandlerFunc(p.pass))
-	if p.options.Callers != nil {
-		limited = p.options.Callers.Handler(limited)
+	p.limited = nethttp.New(l, c)(http.HandlerFunc(p.pass))
+	if o.Callers != nil {
+		p.limited = o.Callers.Handler(p.limited)
 	}
-	p.limited.Store(&limited)
+	return p
 }
 
 // refuse answers a request that the limits do not admit, if the configuration says how.
@@ -143,13 +133,6 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, a *limiter.Admiss
 	_, _ = w.Write(answer.Body) // the client may have left
 }
 
-// SetUpstreams takes other upstreams into use. Requests that are under way go on with the former.
-// It must not be called by two at once.
-func (p *Proxy) SetUpstreams(t *upstream.Table) {
-	t.Start(p.upstreams.Load())
-	p.upstreams.Store(t)
-}
-
 // sender sends requests to the upstream of their exchange.
 type sender struct{}
 
@@ -160,12 +143,7 @@ func (sender) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // ServeHTTP implements http.Handler.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	(*p.limited.Load()).ServeHTTP(w, r)
-}
-
-// Close ends the connections to the upstreams that have no request.
-func (p *Proxy) Close() { p.upstreams.Load().Close() }
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.limited.ServeHTTP(w, r) }
 
 // pass passes on a request that the limits admit.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
@@ -184,7 +162,7 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	to := p.upstreams.Load().Find(r)
+	to := p.options.Upstreams.Find(r)
 	if to == nil {
 		write(w, http.StatusNotFound, "the gateway has no server for this host and path")
 		return

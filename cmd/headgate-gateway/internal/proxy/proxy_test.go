@@ -53,8 +53,17 @@ func (l *logged) String() string {
 type gate struct {
 	*httptest.Server
 	log     *logged
-	proxy   *Proxy
 	limiter *limiter.Limiter
+
+	mu    sync.Mutex
+	proxy *Proxy // guarded by mu
+}
+
+// replace puts another proxy in place of the one that answers.
+func (g *gate) replace(p *Proxy) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.proxy = p
 }
 
 // options are what a test may change.
@@ -129,9 +138,15 @@ func beforeURL(t *testing.T, server string, change func(*options)) *gate {
 	if g.limiter, err = e.Limiter("shop", Face); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.proxy.Close)
+	o.Upstreams.Start(nil)
+	t.Cleanup(func() { o.Upstreams.Close(nil) })
 
-	g.Server = httptest.NewUnstartedServer(g.proxy)
+	g.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.mu.Lock()
+		p := g.proxy
+		g.mu.Unlock()
+		p.ServeHTTP(w, r)
+	}))
 	g.Config.Protocols = protocols()
 	g.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 

@@ -15,13 +15,11 @@ func TestProxyAnswersRefusalsAsTheConfigurationSays(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	var pages refusal.Pages
-	pages.Set(book)
 	denies := limited("100/1h fixed-window")
 	denies.Name, denies.Match.Path, denies.Key = "denies", "/denied", "ip"
 	denies.Access.Deny.Networks = []string{"127.0.0.0/8"}
 	g := before(t, func(http.ResponseWriter, *http.Request) {}, func(o *options) {
-		o.policies, o.Refusals = []policy.Policy{limited("1/1h fixed-window"), denies}, &pages
+		o.policies, o.Refusals = []policy.Policy{limited("1/1h fixed-window"), denies}, book
 	})
 
 	// The first is denied, the second passes, and the others are over the limit.
@@ -45,9 +43,10 @@ func TestProxyAnswersRefusalsAsTheConfigurationSays(t *testing.T) {
 		}
 	}
 
-	// Another book is in force at once, and without one the answer is the limiter's.
-	pages.Set(nil)
-	g.proxy.Refresh()
+	// Other options are in force at once, and without a book the answer is the limiter's.
+	o := g.proxy.options
+	o.Refusals = nil
+	g.replace(g.proxy.With(o))
 	if res, _ := ask(t, g.Client(), request(t, "GET", g.URL+"/", nil)); res.StatusCode != 429 ||
 		res.Header.Get("Content-Type") != "application/problem+json" {
 		t.Errorf("without refusals: %d %v", res.StatusCode, res.Header)

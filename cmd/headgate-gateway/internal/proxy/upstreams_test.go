@@ -245,7 +245,11 @@ func TestProxyTakesOtherUpstreams(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	g.proxy.SetUpstreams(table)
+	o := g.proxy.options
+	table.Start(o.Upstreams)
+	o.Upstreams.Close(table)
+	o.Upstreams = table
+	g.replace(g.proxy.With(o))
 	if _, body := ask(t, g.Client(), request(t, "GET", g.URL+"/", nil)); body != "other" {
 		t.Errorf("after the change: %q", body)
 	}

@@ -1,7 +1,7 @@
 // Package refusal makes the answers to requests that are refused, as the configuration says: a
 // status, headers and a body for the requests that a policy refuses, or for all.
 //
-// A [Book] has the answers of one configuration, and [Pages] is the book that is in force.
+// A [Book] has the answers of one configuration.
 package refusal
 
 import (
@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync/atomic"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -209,21 +208,4 @@ func (b *Book) Answer(a *limiter.Admission) (limiter.Answer, bool) {
 	}
 
 	return answer, true
-}
-
-// Pages is the book that is in force. The zero value has none. It is safe for concurrent use.
-type Pages struct{ book atomic.Pointer[Book] }
-
-// Set puts a book in force; nil is none.
-func (p *Pages) Set(b *Book) { p.book.Store(b) }
-
-// Any reports whether there is a book.
-func (p *Pages) Any() bool { return p != nil && p.book.Load() != nil }
-
-// Answer is that of the book.
-func (p *Pages) Answer(a *limiter.Admission) (limiter.Answer, bool) {
-	if p == nil {
-		return limiter.Answer{}, false
-	}
-	return p.book.Load().Answer(a)
 }

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// bound returns a handler whose requests have bodies of at most BodyBytes, and whose
-// clients keep sending and accepting. A request that announces a larger body is answered
-// by h too, which gets the error when it reads.
-func bound(h http.Handler, o HTTPOptions) http.Handler {
+// Bound returns a handler for the service, whose requests have bodies of at most BodyBytes, and
+// whose clients keep sending and accepting within PieceTimeout. A request that announces a larger
+// body is answered by h too, which gets the error when it reads.
+func Bound(h http.Handler, o HTTPOptions) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		hasBody := r.Body != nil && r.Body != http.NoBody
 		if hasBody {

@@ -8,8 +8,9 @@ import (
 // Health answers the questions of a load balancer: whether the process lives, and whether
 // it should get requests.
 type Health struct {
-	ready func() error
-	state atomic.Int32
+	ready    func() error
+	reloaded func() string
+	state    atomic.Int32
 }
 
 // The states of a Health.
@@ -20,8 +21,11 @@ const (
 )
 
 // NewHealth returns a Health of a gateway that is ready while ready returns nil, except
-// before all ports listen and from the beginning of the shutdown.
-func NewHealth(ready func() error) *Health { return &Health{ready: ready} }
+// before all ports listen and from the beginning of the shutdown. The answer of one that is ready
+// ends with what reloaded, unless nil, returns: lines about the last reload.
+func NewHealth(ready func() error, reloaded func() string) *Health {
+	return &Health{ready: ready, reloaded: reloaded}
+}
 
 func (h *Health) start() {
 	if h != nil {
@@ -52,7 +56,11 @@ func (h *Health) Handler() http.Handler {
 				answer(w, http.StatusServiceUnavailable, "no policies are in force\n")
 				return
 			}
-			answer(w, http.StatusOK, "ok\n")
+			text := "ok\n"
+			if h.reloaded != nil {
+				text += h.reloaded()
+			}
+			answer(w, http.StatusOK, text)
 		}
 	})
 	return mux

@@ -22,13 +22,13 @@ type HTTPOptions struct {
 	TLS *tls.Config
 
 	// HeaderBytes is the size of a request's header, and BodyBytes that of its body. A
-	// handler that reads more gets an *http.MaxBytesError.
+	// handler that reads more gets an *http.MaxBytesError. BodyBytes is carried out by Bound.
 	HeaderBytes int
 	BodyBytes   int64
 
 	// HeaderTimeout is how long a request's header may take. PieceTimeout is how long the
 	// client may take to send the next piece of a body, or to accept the next piece of an
-	// answer. IdleTimeout is how long a connection may have no request.
+	// answer; it is carried out by Bound. IdleTimeout is how long a connection may have no request.
 	HeaderTimeout, PieceTimeout, IdleTimeout time.Duration
 
 	// Log receives what clients cause, such as failed handshakes of TLS.
@@ -54,7 +54,7 @@ var errEnd = errors.New("the gateway ends")
 // closeTime is how long the handlers of requests that are broken off may take to return.
 const closeTime = time.Second
 
-// NewHTTP returns a service that answers with h.
+// NewHTTP returns a service that answers with h, whose requests pass Bound.
 func NewHTTP(h http.Handler, o HTTPOptions) *HTTP {
 	s := &HTTP{options: o}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -64,7 +64,7 @@ func NewHTTP(h http.Handler, o HTTPOptions) *HTTP {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.server = &http.Server{
-		Handler:           s.count(bound(h, o)),
+		Handler:           s.count(h),
 		Protocols:         protocols,
 		ReadHeaderTimeout: o.HeaderTimeout,
 		IdleTimeout:       o.IdleTimeout,

@@ -34,7 +34,7 @@ func bounds() HTTPOptions {
 // serve serves h on pipes until the test ends, within a synctest bubble.
 func serve(t *testing.T, h http.HandlerFunc, o HTTPOptions) (*HTTP, *pipes) {
 	t.Helper()
-	s, l := NewHTTP(h, o), newPipes()
+	s, l := NewHTTP(Bound(h, o), o), newPipes()
 
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(l) }()

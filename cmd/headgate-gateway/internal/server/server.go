@@ -53,9 +53,10 @@ type Options struct {
 	// Health is told when the shutdown begins.
 	Health *Health
 
-	// Delay is the time between that and the end of the listeners, in which a load
-	// balancer can learn of it. Timeout bounds the whole shutdown.
-	Delay, Timeout time.Duration
+	// Times is called when the shutdown begins. The delay is the time between that and the end of
+	// the listeners, in which a load balancer can learn of it. The time-out bounds the whole
+	// shutdown.
+	Times func() (delay, timeout time.Duration)
 
 	// Listen is net.Listen for TCP unless a test sets it.
 	Listen func(address string) (net.Listener, error)
@@ -114,9 +115,10 @@ func Run(ctx, hard context.Context, o Options) error {
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		err = cause
 	}
-	o.Logger.Info("shutting down", "timeout", o.Timeout)
+	delay, timeout := o.Times()
+	o.Logger.Info("shutting down", "timeout", timeout)
 
-	err = errors.Join(err, o.shutdown(hard))
+	err = errors.Join(err, o.shutdown(hard, delay, timeout))
 	serving.Wait()
 	return err
 }
@@ -154,14 +156,14 @@ func (o *Options) listen() ([]net.Listener, error) {
 }
 
 // shutdown ends all services within the time-out.
-func (o *Options) shutdown(hard context.Context) error {
+func (o *Options) shutdown(hard context.Context, delay, timeout time.Duration) error {
 	// A load balancer learns of the end while the ports still accept, and sends no more requests
 	// after the delay.
 	o.Health.end()
-	ctx, cancel := context.WithTimeout(hard, o.grace())
+	ctx, cancel := context.WithTimeout(hard, grace(timeout))
 	defer cancel()
 
-	pause(ctx, o.Delay)
+	pause(ctx, delay)
 
 	// Services and engine end side by side: a request that a service waits for may itself wait for
 	// its turn in the engine.
@@ -200,7 +202,7 @@ func (o *Options) shutdown(hard context.Context) error {
 
 // grace returns how long requests may take to finish. The rest of the time-out is for
 // the store, which releases their leases.
-func (o *Options) grace() time.Duration { return o.Timeout - min(o.Timeout/5, 2*time.Second) }
+func grace(timeout time.Duration) time.Duration { return timeout - min(timeout/5, 2*time.Second) }
 
 func pause(ctx context.Context, d time.Duration) {
 	if d <= 0 {

@@ -54,10 +54,10 @@ func start(t *testing.T, h http.HandlerFunc, o Options) *gateway {
 	hard, cancelHard := context.WithCancel(t.Context())
 	g.soft, g.hard = cancelSoft, cancelHard
 
-	o.Health = NewHealth(func() error { return nil })
+	o.Health = NewHealth(func() error { return nil }, nil)
 	o.Drain, o.Logger = &g.drain, slog.New(slog.DiscardHandler)
 	o.Ports = []Port{
-		{Name: "data", Address: "data", Service: NewHTTP(h, bounds())},
+		{Name: "data", Address: "data", Service: NewHTTP(Bound(h, bounds()), bounds())},
 		{Name: "admin", Address: "admin", Service: NewHTTP(o.Health.Handler(), bounds()), Admin: true},
 	}
 
@@ -99,7 +99,7 @@ func TestRunShutsDownInOrder(t *testing.T) {
 				time.Sleep(10 * time.Second)
 			}
 			io.WriteString(w, "done")
-		}, Options{Delay: 4 * time.Second, Timeout: 30 * time.Second})
+		}, Options{Times: times(4*time.Second, 30*time.Second)})
 
 		check := func(when, path string, l *pipes, want int) {
 			t.Helper()
@@ -187,7 +187,7 @@ func TestRunBreaksOffWhatDoesNotEnd(t *testing.T) {
 		for _, second := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				cause := make(chan error, 1)
-				g := start(t, hangs(cause), Options{Timeout: 5 * time.Second})
+				g := start(t, hangs(cause), Options{Times: times(0, 5*time.Second)})
 
 				go get(t, g.data, path)
 				synctest.Wait()
@@ -275,7 +275,7 @@ func (broken) Shutdown(context.Context) error { return nil }
 
 func TestRunEndsIfAServiceFails(t *testing.T) {
 	err := Run(t.Context(), t.Context(), Options{
-		Ports: []Port{{Name: "envoy", Address: "127.0.0.1:0", Service: broken{}}}, Timeout: time.Second,
+		Ports: []Port{{Name: "envoy", Address: "127.0.0.1:0", Service: broken{}}}, Times: times(0, time.Second),
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err == nil || err.Error() != "envoy: it broke" {
@@ -296,7 +296,7 @@ func TestRunServesNothingIfAPortIsTaken(t *testing.T) {
 	err = Run(t.Context(), t.Context(), Options{
 		Ports: []Port{{Name: "proxy", Address: "127.0.0.1:0", Service: s},
 			{Name: "admin", Address: l.Addr().String(), Service: s}},
-		Timeout: time.Second, Logger: slog.New(slog.DiscardHandler), Started: func([]string) { served = true },
+		Times: times(0, time.Second), Logger: slog.New(slog.DiscardHandler), Started: func([]string) { served = true },
 	})
 
 	if err == nil || !strings.HasPrefix(err.Error(), "admin: ") || served {
@@ -306,7 +306,8 @@ func TestRunServesNothingIfAPortIsTaken(t *testing.T) {
 
 func TestHealthIsReadyOnceAllPortsListen(t *testing.T) {
 	var ready error
-	h := NewHealth(func() error { return ready })
+	reloaded := ""
+	h := NewHealth(func() error { return ready }, func() string { return reloaded })
 	check := func(path string, want int, text string) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -321,6 +322,8 @@ func TestHealthIsReadyOnceAllPortsListen(t *testing.T) {
 
 	h.start()
 	check("/readyz", 200, "ok\n")
+	reloaded = "reload\n"
+	check("/readyz", 200, "ok\nreload\n")
 
 	// What is wrong with the policies is for the log: a client that can ask for readiness need not
 	// learn it.
@@ -334,4 +337,9 @@ func TestHealthIsReadyOnceAllPortsListen(t *testing.T) {
 	h.start()
 	check("/readyz", 503, "shutting down\n")
 	check("/healthz", 200, "ok\n")
+}
+
+// times returns a function that returns the times.
+func times(delay, timeout time.Duration) func() (time.Duration, time.Duration) {
+	return func() (time.Duration, time.Duration) { return delay, timeout }
 }

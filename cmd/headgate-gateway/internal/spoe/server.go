@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
@@ -56,7 +57,7 @@ const (
 
 // Options configure a Server. Callers and Log must be set.
 type Options struct {
-	// Callers knows the trusted proxies before HAProxy.
+	// Callers knows the trusted proxies before HAProxy. Trust replaces it and Upgrades.
 	Callers *callers.Callers
 
 	// Log receives what is wrong with requests.
@@ -94,6 +95,7 @@ func Face() engine.Face {
 // Server answers HAProxy. Its methods are safe for concurrent use.
 type Server struct {
 	options  Options
+	trust    atomic.Pointer[trust]
 	limiters map[string]*limiter.Limiter // by application; that of "" is the default
 
 	mu        sync.Mutex
@@ -102,6 +104,16 @@ type Server struct {
 	closed    bool                      // Guarded by mu.
 	idle      chan struct{}             // closed when no connection is left after Shutdown. Guarded by mu.
 }
+
+// trust is what can change while the server runs.
+type trust struct {
+	callers  *callers.Callers
+	upgrades upgrades.Protocols
+}
+
+// Trust puts other Callers and Upgrades in place of those of the Options, for messages that come
+// from now on.
+func (s *Server) Trust(c *callers.Callers, u upgrades.Protocols) { s.trust.Store(&trust{c, u}) }
 
 // New returns a server. The error names every mistake.
 func New(e *engine.Engine, o Options) (*Server, error) {
@@ -121,6 +133,7 @@ func New(e *engine.Engine, o Options) (*Server, error) {
 		errs = append(errs, fmt.Errorf("spoe: MaxConns: %d is not within 0 to %d", o.MaxConns, maxMaxConns))
 	}
 
+	s.Trust(o.Callers, o.Upgrades)
 	if o.MaxWait == 0 {
 		s.options.MaxWait = DefaultMaxWait
 	}
@@ -531,7 +544,7 @@ func (s *Server) answer(ctx context.Context, f frame, max uint32) []byte {
 	case err != nil:
 		s.options.Log.Record(slog.LevelError, "HAProxy asks about a request that it does not describe",
 			slog.String("mistake", err.Error()))
-	case ok && !s.options.Upgrades.AllowMethod(about.request.Method, about.request.Header):
+	case ok && !s.trust.Load().upgrades.AllowMethod(about.request.Method, about.request.Header):
 		s.options.Log.Record(slog.LevelWarn, "HAProxy asks about a request for a tunnel, which is refused: "+
 			"its configuration has to remove Upgrade")
 		b = appendRefusal(b, "a connection that switches to this protocol would not be counted")
@@ -558,7 +571,7 @@ func (s *Server) decide(ctx context.Context, l *limiter.Limiter, about *describe
 	ctx = callers.WithPlan(callers.WithUser(ctx, about.user), about.plan)
 	r := about.request.WithContext(ctx)
 	if about.plan == "" {
-		r = r.WithContext(callers.WithPlan(ctx, s.options.Callers.Plan(nethttp.Request(r))))
+		r = r.WithContext(callers.WithPlan(ctx, s.trust.Load().callers.Plan(nethttp.Request(r))))
 	}
 
 	// The end of the request is not known here, so it ends with the decision. The status is 0 if

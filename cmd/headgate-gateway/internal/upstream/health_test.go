@@ -79,7 +79,7 @@ func TestAnswersInARowDecideWhoIsWell(t *testing.T) {
 		}
 	}()
 	close(answers)
-	made.Close()
+	made.Close(nil)
 	for len(asked) > 0 {
 		if got := <-asked; got != "inside/well" {
 			t.Errorf("asked for %s", got)

@@ -54,6 +54,19 @@ func newPool(o Options, logger *slog.Logger) (*Pool, error) {
 	return p, nil
 }
 
+// inherit takes over what is known of the addresses that the pool before has too, before it begins.
+func (p *Pool) inherit(before *Pool) {
+	p.turn.Store(before.turn.Load())
+	for i, a := range p.addresses {
+		at := slices.IndexFunc(before.addresses, func(b *address) bool { return b.url.String() == a.url.String() })
+
+		// Other questions may have another answer.
+		if at >= 0 && p.options.Health == before.options.Health {
+			p.addresses[i] = before.addresses[at]
+		}
+	}
+}
+
 // Name returns the name of the upstream.
 func (p *Pool) Name() string { return p.options.Name }
 

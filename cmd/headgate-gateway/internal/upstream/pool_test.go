@@ -59,7 +59,7 @@ func table(t *testing.T, list ...Options) *Table {
 		t.Fatal(err)
 	}
 	made.Start(nil)
-	t.Cleanup(made.Close)
+	t.Cleanup(func() { made.Close(nil) })
 	return made
 }
 
@@ -216,7 +216,7 @@ func TestALateAnswerIsNotAskedForAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	defer made.Close()
+	defer made.Close(nil)
 	if c, _, err := ask(t, made.pools[0], "GET", nil); err == nil || c.Attempts() != 1 {
 		t.Errorf("%d attempts, %v", c.Attempts(), err)
 	}
@@ -395,7 +395,54 @@ func TestATableTakesOverTheOneBefore(t *testing.T) {
 		t.Errorf("a request of the former upstream: %s %v", text, err)
 	}
 
-	other.close()
+	// What the next table has kept is not closed with the one before.
+	before.Close(after)
+}
+
+// An upstream that has changed keeps what is known of the addresses that it still has.
+func TestAddressesThatStayKeepWhatIsKnownOfThem(t *testing.T) {
+	a, b, c := named(t, "a"), named(t, "b"), named(t, "c")
+	o := Options{Name: "up", Addresses: []*url.URL{a, b}, Failures: 1, Out: time.Hour, Balance: RoundRobin}
+	before := table(t, o)
+	before.pools[0].addresses[0].outUntil.Store(time.Now().Add(time.Hour).UnixNano())
+
+	// The first address is out, so the others get all requests.
+	o.Addresses = []*url.URL{c, b, a}
+	after := made(t, o)
+	after.Start(before)
+	before.Close(after)
+	got := map[string]int{}
+	for range 10 {
+		_, text, err := ask(t, after.pools[0], "GET", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[text]++
+	}
+	if got["200 a"] != 0 || got["200 b"] == 0 || got["200 c"] == 0 {
+		t.Errorf("%v", got)
+	}
+
+	// What other questions have found says nothing.
+	o.Health = Health{Path: "/", Interval: time.Hour, Timeout: time.Second, Threshold: 1}
+	asked := made(t, o)
+	asked.Start(after)
+	after.Close(asked)
+	if at := asked.pools[0].addresses[2]; at == after.pools[0].addresses[2] || at.outUntil.Load() != 0 {
+		t.Error("an address keeps what other questions have found")
+	}
+}
+
+// made makes a table that is closed with the test, and does not start it.
+func made(t *testing.T, o Options) *Table {
+	t.Helper()
+	o.ConnectTimeout, o.HeaderTimeout = 5*time.Second, 5*time.Second
+	made, err := New([]Options{o}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { made.Close(nil) })
+	return made
 }
 
 // A request is sent again although the answer before never ends.

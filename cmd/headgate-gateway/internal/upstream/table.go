@@ -132,34 +132,29 @@ func (t *Table) Find(r *http.Request) *Pool {
 	return nil
 }
 
-// Start takes the table into use, in place of the one before, or nil. Upstreams that are the same
-// in both keep their connections and what is known of their addresses. The others of before are
-// not asked any more, and their requests go on.
+// Start begins to ask the addresses of the table, which takes the place of the one before, or of
+// nil. Upstreams that are the same in both keep their connections, and addresses that are the same
+// keep what is known of them. The caller closes before once no request gets it any more.
 func (t *Table) Start(before *Table) {
-	// The order may have changed, so the name decides which two are one.
-	kept := map[*Pool]bool{}
-	if before != nil {
-		for i, p := range t.pools {
-			if old := before.named(p.options.Name); old != nil && reflect.DeepEqual(old.options, p.options) {
-				t.pools[i], kept[old] = old, true
-			}
+	for i, p := range t.pools {
+		old := before.named(p.options.Name)
+		if old != nil && reflect.DeepEqual(old.options, p.options) {
+			t.pools[i] = old
+			continue
 		}
-		for _, old := range before.pools {
-			if !kept[old] {
-				old.close()
-			}
+		if old != nil {
+			p.inherit(old)
 		}
-	}
-
-	for _, p := range t.pools {
-		if !kept[p] {
-			p.start()
-		}
+		p.start()
 	}
 }
 
-// named returns the upstream of a name, or nil.
+// named returns the upstream of a name, or nil. The order may have changed, so the name decides
+// which two are one.
 func (t *Table) named(name string) *Pool {
+	if t == nil {
+		return nil
+	}
 	for _, p := range t.pools {
 		if p.options.Name == name {
 			return p
@@ -168,9 +163,12 @@ func (t *Table) named(name string) *Pool {
 	return nil
 }
 
-// Close ends the questions to all addresses, and the connections that have no request.
-func (t *Table) Close() {
+// Close ends the questions to all addresses, and the connections that have no request. What the
+// table after it has kept, unless that is nil, goes on, and so do requests.
+func (t *Table) Close(after *Table) {
 	for _, p := range t.pools {
-		p.close()
+		if after.named(p.options.Name) != p {
+			p.close()
+		}
 	}
 }
