@@ -106,6 +106,9 @@ func begin(t *testing.T, role string, args ...string) *process {
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
 		<-p.ended
+		if strings.Contains(p.output(), "DATA RACE") { // a test with -race starts processes with it
+			t.Errorf("it has printed\n%s", p.output())
+		}
 	})
 	return p
 }

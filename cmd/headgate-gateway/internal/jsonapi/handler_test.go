@@ -790,3 +790,43 @@ func FuzzBody(f *testing.F) {
 		}
 	})
 }
+
+// Another handler has other clients, another secret and another time, and the same records.
+func TestWithTakesOtherOptions(t *testing.T) {
+	e := openEngine(t, engine.Options{Source: engine.Fixed([]policy.Policy{one("jobs", "100/1h fixed-window")})})
+	h, err := New(e, Options{Log: quietlog.New(quiet)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants := func(h *Handler, op, body string, status int) {
+		t.Helper()
+		if got := (api{t, h}).call(op, body, nil); got.status != status {
+			t.Errorf("%s %s: %d %s, want %d", op, body, got.status, got.body, status)
+		}
+	}
+
+	a := api{t, h}
+	refund := `{"token":"` + a.take(`{"key": "a"}`) + `"}`
+	wants(h, "take", `{"key": "a", "id": "x"}`, 200)
+	left := a.left("a")
+
+	// Without a secret the one of this process stays, and a repetition is known.
+	again := h.With(Options{})
+	wants(again, "take", `{"key": "a", "id": "x"}`, 200)
+	if got := a.left("a"); !slices.Equal(got, left) {
+		t.Errorf("a repetition is counted: %v, want %v", got, left)
+	}
+
+	// Another secret knows no token of the former.
+	other := h.With(Options{Secret: make([]byte, MinSecret)})
+	wants(other, "refund", refund, 400)
+
+	// A token is good for as long as the options say now.
+	short := h.With(Options{Keep: MinKeep})
+	short.handler.now = func() time.Time { return time.Now().Add(2 * MinKeep) }
+	wants(short, "refund", refund, 400)
+	wants(other.With(Options{}), "refund", refund, 200)
+
+	clients := h.With(Options{Clients: map[[sha256.Size]byte]string{sha256.Sum256([]byte("t")): "shop"}})
+	wants(clients, "peek", `{"key": "a"}`, 401)
+}

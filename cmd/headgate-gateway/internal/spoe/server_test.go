@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-gateway/internal/callers"
+	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 )
@@ -591,5 +592,38 @@ func TestServerAnswersRequestsWithoutAPath(t *testing.T) {
 	}
 	if text := log.String(); strings.Contains(text, "ERROR") {
 		t.Error(text)
+	}
+}
+
+// Messages that come after a change are decided by it, on the connections that there are.
+func TestServerTakesOtherCallersAndUpgrades(t *testing.T) {
+	p := shop("api", "1/1h")
+	p.Plans, p.PlanBy = map[string]core.Limit{"pro": core.MustParseLimit("1000/1h")}, callers.PlanBy
+	s := open(t, quiet, nil, p)
+	h := greeted(t, s)
+	over := func(name, value string) uint64 {
+		m := about("192.0.2.1")
+		m.headers = append(m.headers, [2]string{name, value})
+		return h.ask(m)["over"].number
+	}
+	before := []uint64{over("x-plan", "pro"), over("x-plan", "pro"), over("upgrade", "mqtt")}
+	if !slices.Equal(before, []uint64{0, 1, 1}) {
+		t.Errorf("before: %v", before)
+	}
+
+	// HAProxy's client is a proxy from here on.
+
+	know, err := callers.New(callers.Options{Trusted: []string{"192.0.2.1"}, PlanHeader: "X-Plan"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Trust(know, []string{"mqtt"})
+	if got := over("x-plan", "pro"); got != 0 {
+		t.Errorf("a plan of a trusted proxy: %d", got)
+	}
+	m := about("192.0.2.1")
+	m.headers = append(m.headers, [2]string{"upgrade", "mqtt"}, [2]string{"x-plan", "pro"})
+	if set := h.ask(m); set["over"].number != 0 {
+		t.Errorf("mqtt: %s", text(set))
 	}
 }
