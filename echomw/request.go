@@ -37,6 +37,9 @@ func (r *request) RawPath() string { return r.c.Request().URL.RawPath }
 // package policy.
 func (r *request) SentPath() string { return target.Path(r.c.Request()) }
 
+// RawQuery returns the query as the client encoded it, for package policy.
+func (r *request) RawQuery() string { return r.c.Request().URL.RawQuery }
+
 func (r *request) Route() string      { return r.c.Path() }
 func (r *request) RemoteAddr() string { return r.c.Request().RemoteAddr }
 

@@ -34,6 +34,9 @@ func (r request) RawPath() string { return r.URL.RawPath }
 // package policy.
 func (r request) SentPath() string { return target.Path(r.Request) }
 
+// RawQuery returns the query as the client encoded it, for package policy.
+func (r request) RawQuery() string { return r.URL.RawQuery }
+
 func (r request) Route() string      { return r.Pattern }
 func (r request) RemoteAddr() string { return r.Request.RemoteAddr }
 

@@ -34,6 +34,12 @@ type Bindings struct {
 	// policies with that key are a mistake.
 	User core.KeyFunc
 
+	// Claims returns the claims of the token of a request, as encoding/json decodes them, or nil if
+	// it has no token. The program must have verified the token, and no client may choose what
+	// the function returns. It is called at most once while policies are selected for a request,
+	// and only if one asks for a claim. If it is nil, policies with claims are a mistake.
+	Claims func(core.Request) map[string]any
+
 	// Plans are the functions that know the plan of a caller, by the name that policies
 	// with plans call them by, such as "user" for one that looks up the plan of a user,
 	// or "claim" for one that reads it from a token which an authentication has

@@ -57,7 +57,7 @@ func Compile(app string, policies []Policy, bindings Bindings) (*Compiled, error
 	}
 
 	var err error
-	if c.index, err = NewIndex(mine); err != nil {
+	if c.index, err = newIndexOf(mine, bindings.Claims); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -74,7 +74,7 @@ func (c *Compiled) Rules() []limiter.Rule {
 
 		// Not the index of all, which would search among the others too. It has no mistake, as
 		// that of all has none.
-		own, _ := NewIndex(c.policies[i : i+1])
+		own, _ := newIndexOf(c.policies[i:i+1], c.index.claims)
 		rules[i].Key = keyfuncs.When(own.meets, rules[i].Key)
 	}
 	return rules
@@ -102,6 +102,9 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 	}
 	if err := p.checkNetworks(parts, bindings); err != nil {
 		return limiter.Rule{}, err
+	}
+	if err := checkBound(p, bindings); err != nil {
+		return limiter.Rule{}, &FieldError{p.Name, "match.claims", err}
 	}
 
 	action, err := parseAction(p.OnLimit)
@@ -140,7 +143,8 @@ func (p *Policy) compile(bindings *Bindings) (limiter.Rule, error) {
 
 // isAll reports whether the match has no condition.
 func (m *Match) isAll() bool {
-	return len(m.Methods) == 0 && m.Host == "" && m.Path == "" && len(m.Except) == 0 && len(m.Headers) == 0
+	return len(m.Methods) == 0 && m.Host == "" && m.Path == "" &&
+		len(m.Except)+len(m.Headers)+len(m.Query)+len(m.Claims) == 0
 }
 
 // parseAction reads Policy.OnLimit.

@@ -16,58 +16,68 @@ import (
 	"github.com/headgate/headgate/internal/textform"
 )
 
-const (
-	// MaxExcept is the maximum number of patterns of Match.Except.
-	MaxExcept = 32
-
-	// MaxHeaders is the maximum number of Match.Headers.
-	MaxHeaders = 8
-
-	// maxHeaderValue is the maximum length in bytes of a value of Match.Headers.
-	maxHeaderValue = 256
-
-	// anyValue stands for all values of a header.
-	anyValue = "*"
-)
+// MaxExcept is the maximum number of patterns of Match.Except.
+const MaxExcept = 32
 
 // conditions are those of one policy that an [Index] has no tree for.
 type conditions struct {
 	except  []exactPattern
 	headers []headerCondition
+	query   [][]int // of each parameter the terms of which one is needed
+	claims  []claimCondition
 }
 
 // headerCondition is one of Match.Headers, with the canonical name.
-type headerCondition struct{ name, value string }
+type headerCondition struct {
+	name   string
+	values Values
+}
 
 // conditions returns those of a valid match, or nil if it has none.
-func (m *Match) conditions() *conditions {
-	if len(m.Except) == 0 && len(m.Headers) == 0 {
+func (x *Index) conditions(m *Match) *conditions {
+	if len(m.Except)+len(m.Headers)+len(m.Query)+len(m.Claims) == 0 {
 		return nil
 	}
 
-	c := &conditions{}
+	c := &conditions{query: x.terms.of(m.Query)}
 	for _, text := range m.Except {
 		c.except = append(c.except, exactPatternOf(text))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		c.headers = append(c.headers, headerCondition{textproto.CanonicalMIMEHeaderKey(name), m.Headers[name]})
 	}
+	for _, name := range slices.Sorted(maps.Keys(m.Claims)) {
+		c.claims = append(c.claims, claimCondition{name, m.Claims[name]})
+	}
 	return c
 }
 
 // met reports whether the request meets the conditions.
-func (c *conditions) met(r core.Request) bool {
-	for _, h := range c.headers {
-		if !h.met(r) {
+func (s *search) met(c *conditions) bool {
+	for i := range c.headers {
+		if !c.headers[i].met(s.request) {
 			return false
 		}
 	}
-	return len(c.except) == 0 || !c.excepts(r)
+	for _, anyOf := range c.query {
+		if !s.has(anyOf) {
+			return false
+		}
+	}
+	for i := range c.claims {
+		if !c.claims[i].met(s.claim(c.claims[i].name)) {
+			return false
+		}
+	}
+	return len(c.except) == 0 || !c.excepts(s.request)
 }
 
 func (h *headerCondition) met(r core.Request) bool {
 	lines := r.Header(h.name)
-	return h.value == anyValue && len(lines) > 0 || slices.Contains(lines, h.value)
+	if h.values.isAny() {
+		return len(lines) > 0
+	}
+	return slices.ContainsFunc(h.values, func(value string) bool { return slices.Contains(lines, value) })
 }
 
 // excepts reports whether the request is left out. It is only if its path is one that no router
@@ -174,33 +184,6 @@ func checkExcept(patterns []string) error {
 }
 
 // checkHeaders checks Match.Headers.
-func checkHeaders(headers map[string]string) error {
-	if len(headers) > MaxHeaders {
-		return fmt.Errorf("%d headers are more than %d", len(headers), MaxHeaders)
-	}
-
-	var errs []error
-	seen := map[string]bool{}
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		canonical, value := textproto.CanonicalMIMEHeaderKey(name), headers[name]
-		if err := checkHeader(name); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		if seen[canonical] {
-			errs = append(errs, fmt.Errorf("the header %s is named twice", canonical))
-		}
-		seen[canonical] = true
-
-		switch err := textform.Check(value, maxHeaderValue); {
-		case err != nil:
-			errs = append(errs, fmt.Errorf("the value of %s: %w", canonical, err))
-		case value == "":
-			errs = append(errs, fmt.Errorf("the value of %s is empty; write %q for any", canonical, anyValue))
-		case strings.TrimSpace(value) != value || strings.ContainsAny(value, "\r\n\t"):
-			errs = append(errs, fmt.Errorf("the value of %s has space at an end, or a line break or tab, "+
-				"which no request has there", canonical))
-		}
-	}
-	return errors.Join(errs...)
+func checkHeaders(headers map[string]Values) error {
+	return checkTable(headers, "headers", textproto.CanonicalMIMEHeaderKey, checkHeader)
 }

@@ -30,7 +30,9 @@ func full(t testing.TB) policy.Policy {
 			DenyOthers: true, DenyStatus: 429,
 		},
 		Match: policy.Match{Methods: []string{"POST"}, Host: "*.example.com", Path: "/login/{step}",
-			Except: []string{"/login/help"}, Headers: map[string]string{"X-Plan": "free"}},
+			Except: []string{"/login/help"}, Headers: map[string]policy.Values{"X-Plan": {"free"}},
+			Query:  map[string]policy.Values{"Export": {"csv", "1e3"}},
+			Claims: map[string]policy.Values{"realm.roles": {"*"}}},
 		Cost: policy.Cost{Units: 2}, Refund: policy.Statuses{"304", "5xx"},
 		OnLimit: "reject", Enforce: 1250, Warn: 8000, Ban: core.MustParseBan("20/1m for 10m max 24h"),
 		OnStoreError: "closed",
@@ -42,6 +44,9 @@ func full(t testing.TB) policy.Policy {
 
 // plansOfFull has the function that full needs.
 var plansOfFull = map[string]policy.PlanFunc{"claim": func(context.Context, string) (string, error) { return "", nil }}
+
+// noneOfFull has the claims that full needs.
+func noneOfFull(core.Request) map[string]any { return nil }
 
 func TestFullPolicyHasEveryField(t *testing.T) {
 	// A new field of Policy that full leaves zero would be left out of every test of encoding.
@@ -101,6 +106,15 @@ const fullJSON = `{
         ],
         "headers": {
           "X-Plan": "free"
+        },
+        "query": {
+          "Export": [
+            "csv",
+            "1e3"
+          ]
+        },
+        "claims": {
+          "realm.roles": "*"
         }
       },
       "access": {

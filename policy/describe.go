@@ -5,6 +5,7 @@ package policy
 import (
 	"fmt"
 	"net/textproto"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/core"
@@ -61,23 +62,16 @@ func (p *Policy) amount() string {
 	} else if name != "" {
 		n += " on " + name
 	}
-	if len(p.Match.Headers) > 0 {
-		n += " with " + list(p.Match.headerWords(), "and")
+	if words := p.Match.tableWords(); len(words) > 0 {
+		n += " with " + list(words, "and")
 	}
 	return n
 }
 
-// headerWords returns, say, "the header X-Plan: free".
-func (m *Match) headerWords() []string {
-	var words []string
-	for _, h := range m.conditions().headers {
-		if h.value == anyValue {
-			words = append(words, "the header "+h.name)
-		} else {
-			words = append(words, "the header "+h.name+": "+h.value)
-		}
-	}
-	return words
+// tableWords returns, say, "the header X-Plan: free" and "the parameter export".
+func (m *Match) tableWords() []string {
+	return slices.Concat(tableWords("the header", m.Headers, textproto.CanonicalMIMEHeaderKey),
+		tableWords("the parameter", m.Query, asIs), tableWords("the claim", m.Claims, asIs))
 }
 
 // unitOf returns what the limits of the policy count, in the singular.

@@ -28,9 +28,14 @@ func TestDescribeIsInPlainWords(t *testing.T) {
 			"100 units a minute for requests for each address, at most 20 at once, 5 a request; others are refused; " +
 				"an answer with 304 or 5xx does not count"},
 		{"5/1m", "ip", policy.Policy{CountOnly: policy.Statuses{"401"}, Match: policy.Match{Methods: []string{"POST"},
-			Path: "/", Except: []string{"/healthz", "/ready"}, Headers: map[string]string{"x-plan": "free", "X-Beta": "*"}}},
+			Path: "/", Except: []string{"/healthz", "/ready"}, Headers: map[string]policy.Values{"x-plan": {"free"}, "X-Beta": {"*"}}}},
 			"5 POST requests a minute to / except to /healthz and /ready with the header X-Beta and the header X-Plan: free " +
 				"for each address; others are refused; only an answer with 401 counts"},
+		{"5/1m", "ip", policy.Policy{Match: policy.Match{Path: "/", Headers: map[string]policy.Values{"x-plan": {"a", "b"}},
+			Query:  map[string]policy.Values{"export": {"csv", "xlsx", "pdf"}, "all": {"*"}},
+			Claims: map[string]policy.Values{"plan": {"free"}}}},
+			"5 requests a minute to / with the header X-Plan: a or b, the parameter all, the parameter export: csv, xlsx or " +
+				"pdf and the claim plan: free for each address; others are refused"},
 		{"100/1m", "ip", policy.Policy{Cost: policy.Cost{Header: "x-cost", Default: 2, AtMost: 9}},
 			"100 units a minute for requests for each address, a request as many as the header X-Cost of a trusted proxy " +
 				"says, at most 9, and 2 without; others are refused"},

@@ -54,6 +54,9 @@ func (p *Policy) Doubts() []*FieldError {
 		}
 	}
 
+	mistake("match.query", doubtQuery(p.Match.Query))
+	mistake("match.claims", doubtClaims(p.Match.Claims))
+
 	// Those of a single recipe are checked by Validate, and cause no doubt.
 	parts, _ := parseRecipe(p.Key)
 	for i, key := range slices.Sorted(maps.Keys(p.Overrides)) {

@@ -102,7 +102,7 @@ func quiet() policy.Options {
 
 func follow(t testing.TB, l *limiter.Limiter, s policy.Source, o policy.Options) *policy.Follower {
 	t.Helper()
-	f, err := policy.Follow(t.Context(), l, "shop", policy.Bindings{Plans: plansOfFull}, s, o)
+	f, err := policy.Follow(t.Context(), l, "shop", policy.Bindings{Plans: plansOfFull, Claims: noneOfFull}, s, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -461,7 +461,7 @@ func TestFollowerReportsItsVersion(t *testing.T) {
 			t.Errorf("%+v: the process has no id", s.reports)
 		}
 
-		can := &policy.Abilities{Prefixes: true, Plans: []string{"claim"}}
+		can := &policy.Abilities{Prefixes: true, Claims: true, Plans: []string{"claim"}}
 		if len(s.reports) != 2 || !reflect.DeepEqual(s.reports[0], policy.Instance{ID: "i1", Process: process,
 			App: "shop", Version: "1", Store: s.reports[0].Store, Can: can}) ||
 			s.reports[1].Refused != "2" || !strings.HasPrefix(s.reports[1].Error,

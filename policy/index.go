@@ -19,6 +19,8 @@ type Index struct {
 	hosts   map[string]*node
 	below   map[string]*node // by the name after "*."
 	methods map[string]methods
+	terms   terms                             // of the queries that policies ask for
+	claims  func(core.Request) map[string]any // of a request
 }
 
 // methods is a set of methods; methods that no policy names share the first bit.
@@ -31,9 +33,15 @@ const (
 
 // NewIndex returns an index of the policies, which identifies them by their place
 // in the list. It reads only their Match. The error joins a [*FieldError] for
-// every mistake; more than 63 different methods are one.
+// every mistake; more than 63 different methods are one. Claims are those of a request that
+// implements interface{ Claims() map[string]any }, as Bindings.Claims returns them.
 func NewIndex(policies []Policy) (*Index, error) {
-	x := newIndex()
+	return newIndexOf(policies, claimsOf)
+}
+
+// newIndexOf is NewIndex for policies whose claims are known by a function.
+func newIndexOf(policies []Policy, claims func(core.Request) map[string]any) (*Index, error) {
+	x := newIndex(claims)
 	var errs []error
 	for i := range policies {
 		errs = append(errs, x.add(i, &policies[i])...)
@@ -45,8 +53,8 @@ func NewIndex(policies []Policy) (*Index, error) {
 }
 
 // newIndex returns an index of no policies.
-func newIndex() *Index {
-	return &Index{hosts: map[string]*node{}, below: map[string]*node{}, methods: map[string]methods{}}
+func newIndex(claims func(core.Request) map[string]any) *Index {
+	return &Index{hosts: map[string]*node{}, below: map[string]*node{}, methods: map[string]methods{}, claims: claims}
 }
 
 func (x *Index) add(i int, p *Policy) (errs []error) {
@@ -62,6 +70,8 @@ func (x *Index) add(i int, p *Policy) (errs []error) {
 	mistake("match.methods", checkMethods(p.Match.Methods))
 	mistake("match.except", checkExcept(p.Match.Except))
 	mistake("match.headers", checkHeaders(p.Match.Headers))
+	mistake("match.query", checkQuery(p.Match.Query))
+	mistake("match.claims", checkClaims(p.Match.Claims))
 	if len(errs) > 0 {
 		return errs
 	}
@@ -69,7 +79,7 @@ func (x *Index) add(i int, p *Policy) (errs []error) {
 	// The methods get their bits last, so that no bit is spent on a policy with a mistake.
 	set, err := x.methodSet(p.Match.Methods)
 	mistake("match.methods", err)
-	x.tree(p.Match.Host).add(pattern, entryAt{i, set, p.Match.conditions()})
+	x.tree(p.Match.Host).add(pattern, entryAt{i, set, x.conditions(&p.Match)})
 	return errs
 }
 
@@ -131,7 +141,7 @@ func (x *Index) meets(r core.Request) bool {
 
 // find searches every tree that may hold policies for the request.
 func (x *Index) find(s *search, r core.Request) {
-	s.request, s.method = r, unnamed
+	s.index, s.request, s.method = x, r, unnamed
 	if m := x.methods[canonicalMethod(r.Method())]; m != 0 {
 		s.method = m
 	}
@@ -156,11 +166,13 @@ func (x *Index) find(s *search, r core.Request) {
 
 // search looks for one request.
 type search struct {
+	index   *Index
 	request core.Request
 	method  methods
 	paths   [maxSpellings]spelling // that lead to one handler
 	n       int                    // of paths
 	found   []int
+	asked   asked
 
 	any bool // stop collecting: only hit is wanted, and found stays empty
 	hit bool // some policy was found
@@ -326,7 +338,7 @@ func (s *search) collect(places []entryAt) {
 		if places[i].methods&s.method == 0 {
 			continue
 		}
-		if c := places[i].conditions; c != nil && !c.met(s.request) {
+		if c := places[i].conditions; c != nil && !s.met(c) {
 			continue
 		}
 		s.hit = true

@@ -113,7 +113,7 @@ func checkField(path []strictjson.Step, repeated bool) error {
 }
 
 // tables are the fields whose names the writer of a policy chooses.
-var tables = []string{"plans", "overrides", "headers", "prices"}
+var tables = []string{"plans", "overrides", "headers", "query", "claims", "prices"}
 
 // isTable reports whether the object at the path is one of those tables, and not the value of
 // such a name.

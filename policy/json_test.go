@@ -58,7 +58,7 @@ func valueByTokens(d *json.Decoder, depth int, anyNames bool) error {
 		}
 
 		// The freedom lasts for one level: the fields of a plan are named by the format again.
-		isTable := slices.Contains([]string{"plans", "overrides", "headers"}, key) && !anyNames
+		isTable := slices.Contains([]string{"plans", "overrides", "headers", "query", "claims", "prices"}, key) && !anyNames
 		if err := valueByTokens(d, depth+1, isTable); err != nil {
 			return err
 		}
@@ -77,6 +77,7 @@ func FuzzNamesOfFields(f *testing.F) {
 		fullJSON, ``, `1`, `"a"`, `{"a":1,"a":2}`, `{"A":1}`, `{"a":[{"b":1},{"b":1,"c":[],"b":2}]}`,
 		`{"plans":{"A":1,"B":{"C":1}}}`, `{"plans":{"plans":{"A":1}}}`, `{"plans":[{"A":1}]}`,
 		`{"plans":"a","b":{"C":1}}`, `{"match":{"headers":{"X-A":"b","X-A":"c"}}}`, `{"Headers":{"A":1}}`,
+		`{"match":{"query":{"A":[1]},"claims":{"B":{"C":1}}}}`,
 		`{"overrides":{"a":1,"a":2}}`, `{"\u0061":1,"a":2}`, `{"plan\u0073":{"A":1}}`, `{"a\"b":1}`,
 		`{"a\\":{"b\\\"":1}}`,
 		`{"a":"{\"b\":[","c":",\"a\":"}`, `[[[[[[[[1]]]]]]]]`, `[[[[[[[[[]]]]]]]]]`,

@@ -56,12 +56,13 @@ type Abilities struct {
 	User     bool     `json:"user,omitempty"`     // keys of "user"
 	Prefixes bool     `json:"prefixes,omitempty"` // keys of "ip/56" and the like, and networks
 	Proxies  bool     `json:"proxies,omitempty"`  // a cost that a trusted proxy names
+	Claims   bool     `json:"claims,omitempty"`   // matches of claims
 	Plans    []string `json:"plans,omitempty"`    // the names of functions of plans
 }
 
 // Abilities returns what policies may use.
 func (b *Bindings) Abilities() Abilities {
-	return Abilities{b.User != nil, b.IPPrefix != nil || b.IP == nil, b.Trusted != nil,
+	return Abilities{b.User != nil, b.IPPrefix != nil || b.IP == nil, b.Trusted != nil, b.Claims != nil,
 		slices.Sorted(maps.Keys(b.Plans))}
 }
 
@@ -80,6 +81,9 @@ func (a Abilities) Check(p *Policy) error {
 	}
 	if a.Proxies {
 		b.Trusted = func(core.Request) bool { return false }
+	}
+	if a.Claims {
+		b.Claims = claimsOf
 	}
 	for _, name := range a.Plans {
 		b.Plans[name] = func(context.Context, string) (string, error) { return "", nil }
@@ -106,7 +110,7 @@ type rejection struct {
 // compile makes rules of those policies that can be carried out. Those before which cannot be,
 // the versions in force stay.
 func (c *choice) compile(mine Set) (*Compiled, []LeftOut) {
-	out := &Compiled{index: newIndex()}
+	out := &Compiled{index: newIndex(c.follower.bindings.Claims)}
 	var left []LeftOut
 	for i := range mine {
 		p := &mine[i]

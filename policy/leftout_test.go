@@ -348,7 +348,7 @@ func TestAbilitiesDecideAsTheBindings(t *testing.T) {
 	all := []policy.Bindings{
 		{}, {User: user}, {IP: keyfuncs.RemoteIP}, {IP: keyfuncs.RemoteIP, IPPrefix: keyfuncs.RemoteIPPrefix},
 		{IPPrefix: keyfuncs.RemoteIPPrefix}, {User: user, Plans: plansOfFull},
-		{Trusted: func(core.Request) bool { return true }},
+		{Trusted: func(core.Request) bool { return true }}, {Claims: noneOfFull},
 	}
 	var set []policy.Policy
 	for _, key := range []string{"ip", "ip/56", "user", "user+ip/48+route", "api-key", "global"} {
@@ -360,6 +360,8 @@ func TestAbilitiesDecideAsTheBindings(t *testing.T) {
 		p.Access, p.Cost = policy.Access{}, policy.Cost{Header: "X-Cost"}
 		set = append(set, p)
 		p.Cost, p.Plans, p.PlanBy = policy.Cost{}, map[string]core.Limit{"pro": p.Limit}, "claim"
+		set = append(set, p)
+		p.Plans, p.PlanBy, p.Match.Claims = nil, "", values("plan=free")
 		set = append(set, p)
 	}
 

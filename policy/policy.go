@@ -196,11 +196,24 @@ type Match struct {
 	// or doubled slashes is never left out, as programs read it in several ways.
 	Except []string `json:"except,omitempty" yaml:"except,omitempty"`
 
-	// Headers are the headers that a request must have, by name, each with that value in one of
-	// its lines, or with any value where it is "*". The case of names does not matter, that of
-	// values does. There are at most MaxHeaders. A client chooses its headers: a policy that
-	// matches one is for what a client gains nothing by leaving out.
-	Headers map[string]string `json:"headers,omitempty" yaml:"headers,omitempty"`
+	// Headers are the headers that a request must have, by name, each with one of the values in
+	// one of its lines, or with any value where they are "*". The case of names does not matter,
+	// that of values does. There are at most MaxNames. A client chooses its headers: a policy
+	// that matches one is for what a client gains nothing by leaving out.
+	Headers map[string]Values `json:"headers,omitempty" yaml:"headers,omitempty"`
+
+	// Query are the parameters that the query of a request must have, by name, as Headers are. A
+	// parameter that stands twice has both values. Names and values are compared decoded, and
+	// their case matters. They are read as net/http does: a parameter with a semicolon or a
+	// percent sign that escapes nothing is left out, though other servers read it. A client
+	// chooses its query too.
+	Query map[string]Values `json:"query,omitempty" yaml:"query,omitempty"`
+
+	// Claims are the claims that the token of a request must have, by name, as Headers are. The
+	// program verifies the token; see Bindings.Claims. A dot in a name leads into an object, as in
+	// "realm_access.roles", unless a claim has the whole name. Of a list one element is enough.
+	// Numbers and booleans are compared as their text.
+	Claims map[string]Values `json:"claims,omitempty" yaml:"claims,omitempty"`
 }
 
 // Mode says whether a policy is in force. Its text is its name in lower case.

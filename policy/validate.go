@@ -51,6 +51,8 @@ func (p *Policy) faults() []*FieldError {
 	mistake("match.path", err)
 	mistake("match.except", checkExcept(p.Match.Except))
 	mistake("match.headers", checkHeaders(p.Match.Headers))
+	mistake("match.query", checkQuery(p.Match.Query))
+	mistake("match.claims", checkClaims(p.Match.Claims))
 
 	mistake("access", p.Access.check(p.Key))
 	_, err = parseAction(p.OnLimit)

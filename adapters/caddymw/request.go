@@ -39,6 +39,7 @@ func (r *request) Context() context.Context { return r.Request.Context() }
 func (r *request) Method() string           { return r.method }
 func (r *request) Path() string             { return r.url.Path }
 func (r *request) RawPath() string          { return r.url.RawPath }
+func (r *request) RawQuery() string         { return r.url.RawQuery }
 
 // Route is unknown: the routes of Caddy have no names.
 func (r *request) Route() string { return "" }

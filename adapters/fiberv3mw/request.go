@@ -47,6 +47,9 @@ func (r *request) Path() string {
 // package policy.
 func (r *request) SentPath() string { return fasthttpexchange.SentPath(r.c.RequestCtx(), r.c.Path()) }
 
+// RawQuery returns the query as the client encoded it, for package policy.
+func (r *request) RawQuery() string { return fasthttpexchange.RawQuery(r.c.RequestCtx()) }
+
 // RemoteAddr returns the peer in the form that net/http gives it.
 func (r *request) RemoteAddr() string { return fasthttpexchange.RemoteAddr(r.c.RequestCtx()) }
 

@@ -240,6 +240,17 @@ var effects = map[string]func(t *testing.T){
 			t.Error(before, after)
 		}
 	},
+	"claims-header": func(t *testing.T) {
+		common := "upstream: " + says(t, "a") + "\ntrusted-proxy: [127.0.0.1]\n" +
+			policed(t, "key: global, match: {claims: {plan: free}}")
+		r := configured(t, common+"claims-header: X-A")
+		const free = `: {"plan":"free"}`
+		before := r.statuses("X-A"+free, "X-A"+free, "X-B"+free)
+		r.take(common+"claims-header: X-B", "changed=claims-header")
+		if after := r.statuses("X-A"+free, "X-B"+free); before != "200 429 200" || after != "200 429" {
+			t.Error(before, after)
+		}
+	},
 	"access-log": logged("", "access-log: PATH", `"path":"/a"`),
 	"access-log-format": logged("access-log: PATH", "access-log: PATH\naccess-log-format: combined",
 		`"GET /a HTTP/1.1"`),

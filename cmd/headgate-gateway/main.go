@@ -180,7 +180,7 @@ type gateway struct {
 // open opens the engine and all ports that the configuration names.
 func (g *gateway) open(ctx context.Context) error {
 	c := g.config
-	s, err := newServing(c)
+	s, err := g.newServing(c)
 	if err != nil {
 		return err
 	}

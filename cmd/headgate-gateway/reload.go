@@ -134,7 +134,7 @@ func (r *reloader) reload(byHangup bool) {
 
 // replace puts a configuration in force in place of what is. An error means that all is as before.
 func (g *gateway) replace(before *serving, c *config.Config) error {
-	s, err := newServing(c)
+	s, err := g.newServing(c)
 	if err == nil {
 		err = g.complete(s, before)
 	}

@@ -37,8 +37,10 @@ type serving struct {
 }
 
 // newServing begins what complete ends.
-func newServing(c *config.Config) (*serving, error) {
-	know, err := callers.New(c.Callers)
+func (g *gateway) newServing(c *config.Config) (*serving, error) {
+	o := c.Callers
+	o.Log = g.events
+	know, err := callers.New(o)
 	if err != nil {
 		return nil, err
 	}

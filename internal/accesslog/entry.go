@@ -18,7 +18,10 @@
 // counted and left out. The memory is bounded, however long the log and its lines are.
 package accesslog
 
-import "unsafe"
+import (
+	"strings"
+	"unsafe"
+)
 
 // Entry is one request of a log. Its texts point into memory that the reader uses again: they are
 // valid until the next call of Next.
@@ -55,6 +58,7 @@ const (
 	HasHost
 	HasAgent
 	HasReferer
+	HasQuery
 	HasFractions // of seconds
 	HasBeginnings
 )
@@ -69,6 +73,9 @@ func (e *Entry) fields() (f Fields) {
 		if x.text != "" {
 			f |= x.is
 		}
+	}
+	if strings.Contains(e.Target, "?") {
+		f |= HasQuery
 	}
 	if e.At%1e6 != 0 {
 		f |= HasFractions

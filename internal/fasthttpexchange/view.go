@@ -45,6 +45,9 @@ func SentPath(ctx *fasthttp.RequestCtx, path string) string {
 	return target.OtherThan(path, string(sent))
 }
 
+// RawQuery returns a copy of the query as the client encoded it.
+func RawQuery(ctx *fasthttp.RequestCtx) string { return string(ctx.URI().QueryString()) }
+
 // RemoteAddr returns the peer in the form that net/http gives it.
 func RemoteAddr(ctx *fasthttp.RequestCtx) string {
 	if peer := RemoteAddrPort(ctx); peer.IsValid() {

@@ -50,6 +50,10 @@ func missing(p *policy.Policy, has accesslog.Fields, users bool) string {
 		return "addresses"
 	case p.Match.Host != "" && has&accesslog.HasHost == 0:
 		return "the host"
+	case len(p.Match.Query) > 0 && has&accesslog.HasQuery == 0:
+		return "queries"
+	case len(p.Match.Claims) > 0:
+		return "the claims of a token"
 	case p.Plans != nil:
 		return "the plan of a caller"
 	case p.Limit.Leased():

@@ -291,6 +291,18 @@ func TestCostsAndAnswersOfTheLogCount(t *testing.T) {
 	}
 }
 
+// A log has the queries of its requests.
+func TestQueriesOfTheLogCount(t *testing.T) {
+	text := ""
+	for i, target := range []string{"/", "/?export=csv", "/?export=pdf", "/?x&%65xport=csv", "/?export=csv#a", "/#?export=csv"} {
+		text += lineAt(i, "192.0.2.1", target)
+	}
+	set := setOf(t, "- {name: a, apps: [x], key: ip, limit: 1/1h fixed-window, match: {query: {export: csv}}}\n")
+	if _, fates := replayOf(t, text, Options{Policies: set}); fmt.Sprint(fates) != "[0 0 0 2 2 0]" {
+		t.Errorf("%v", fates)
+	}
+}
+
 func TestPoliciesThatNeedMoreAreLeftOut(t *testing.T) {
 	set := setOf(t, `
 - {name: a, apps: [x], limit: 1/1m, key: ip}
@@ -309,12 +321,15 @@ func TestPoliciesThatNeedMoreAreLeftOut(t *testing.T) {
 - {name: n, apps: [x], limit: 1/1m, key: method+path}
 - {name: o, apps: [x], limit: 1/1m, key: ip, match: {headers: {x-plan: free}}}
 - {name: p, apps: [x], limit: 1/1m, key: ip, match: {headers: {user-agent: "*"}}}
+- {name: q, apps: [x], limit: 1/1m, key: ip, match: {query: {export: csv}}}
+- {name: r, apps: [x], limit: 1/1m, key: ip, match: {claims: {plan: free}}}
 `)
 	text := func(out []LeftOut) string { return strings.Trim(fmt.Sprint(out), "[]{}") }
 	r, _ := replayOf(t, lineAt(0, "192.0.2.1", "/"), Options{Policies: set})
 	const want = "b the user} {c the header X-Team} {d the header Referer} {e the route} {f the host} " +
 		"{g the plan of a caller} {h the ends of requests} {i the API key} {j the header Authorization} " +
-		"{k the cookie sid} {l the host} {o the header X-Plan"
+		"{k the cookie sid} {l the host} {o the header X-Plan} " +
+		"{q queries} {r the claims of a token"
 	if got := text(r.Report().LeftOut); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -15,6 +15,7 @@ type request struct {
 	entry *accesslog.Entry
 	path  string // decoded
 	raw   string // as it was sent, "" if it has no escapes
+	query string // as it was sent
 	one   [1]string
 
 	key   string // of its caller by "ip"
@@ -26,14 +27,10 @@ var _ core.Request = (*request)(nil)
 
 // set makes the request that of the entry.
 func (r *request) set(e *accesslog.Entry) {
-	path := e.Target
-	for _, end := range []byte("?#") {
-		if i := strings.IndexByte(path, end); i >= 0 {
-			path = path[:i]
-		}
-	}
+	target, _, _ := strings.Cut(e.Target, "#")
+	path, query, _ := strings.Cut(target, "?")
 
-	r.entry, r.path, r.raw, r.keyed = e, path, "", false
+	r.entry, r.path, r.raw, r.query, r.keyed = e, path, "", query, false
 
 	// A path that cannot be decoded is taken as it came: servers refuse it, and it counts as one.
 	if strings.IndexByte(path, '%') >= 0 {
@@ -48,6 +45,7 @@ func (r *request) Context() context.Context { return context.Background() }
 func (r *request) Method() string           { return r.entry.Method }
 func (r *request) Path() string             { return r.path }
 func (r *request) RawPath() string          { return r.raw }
+func (r *request) RawQuery() string         { return r.query }
 func (r *request) Route() string            { return "" }
 func (r *request) RemoteAddr() string       { return r.entry.Address }
 

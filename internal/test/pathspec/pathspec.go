@@ -109,9 +109,40 @@ var Spellings = []string{
 	"/?",
 }
 
+// queries are queries, and whether they have the parameter export with the value "a b" or csv.
+var queries = map[string]bool{
+	"": false, "?": false, "?export": false, "?export=": false, "?export=CSV": false, "?Export=csv": false,
+	"?export=csv": true, "?x=1&export=csv": true, "?export=&export=csv": true, "?%65xport=c%73v": true,
+	"?export=a+b": true, "?export=a%20b": true, "?export=a%2Bb": false, "?export=csv;x": false,
+	"?x;export=csv": false, "?export=csv%zz": false, "?y=%zz&export=csv": true, "?export=csv=": false,
+}
+
+// countsQueries fails the test unless a policy of a parameter counts the queries that have it.
+func (r Router) countsQueries(t *testing.T) {
+	of := policy.Policy{Name: "p1", Apps: []string{"shop"}, Limit: core.MustParseLimit("1000000/1h"), Key: "global",
+		Match: policy.Match{Query: map[string]policy.Values{"export": {"csv", "a b"}}}}
+	compiled, err := policy.Compile("shop", []policy.Policy{of}, policy.Bindings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	for _, at := range []Place{Around, Inside} {
+		c := &Counter{}
+		ask := r.Make(limiter.MustNew(limiter.Config{Rules: compiled.Rules(), Observer: c}), at, Routes)
+		for query, want := range queries {
+			c.Counted = nil
+			if served := ask("/about" + query); served != "/about" || (len(c.Counted) == 1) != want {
+				t.Errorf("%s, %s: %q is served by %q and counted: %t, want %t",
+					r.Name, at, query, served, len(c.Counted) == 1, want)
+			}
+		}
+	}
+}
+
 // Run holds the router to the specification.
 func Run(t *testing.T, r Router) {
 	r.countsPlainPathsAlone(t)
+	r.countsQueries(t)
 	for _, target := range Spellings {
 		r.Ask(t, target)
 	}

@@ -430,6 +430,7 @@ func TestTesterListsApplyingPolicies(t *testing.T) {
 	put("host", object{"match": object{"host": "*.example.com"}, "priority": 9, "mode": "shadow"})
 	put("off", object{"mode": "off"})
 	put("other", object{"apps": []string{"b"}})
+	put("export", object{"match": object{"query": object{"x": []string{"1", "2"}}, "claims": object{"plan": "free"}}})
 
 	// The policy p of newWorld applies to all requests of the application a, and off to none. other
 	// is of b, of which the stranger is an owner. The administrator sees all. The highest priority
@@ -445,6 +446,8 @@ func TestTesterListsApplyingPolicies(t *testing.T) {
 		{"owner", object{"app": "a", "path": "/", "host": "www.example.com:8080"}, []string{"host", "p"}},
 		// The route, where the program names it, takes the place of the path.
 		{"owner", object{"app": "a", "method": "POST", "path": "/x", "route": "/login"}, []string{"login", "p"}},
+		{"owner", object{"path": "/?x=2", "claims": object{"plan": []string{"a", "free"}}}, []string{"export", "p"}},
+		{"owner", object{"path": "/?x=3", "claims": object{"plan": "free"}}, []string{"p"}},
 		{"administrator", object{"path": "/"}, []string{"other", "p"}},
 		{"stranger", object{"path": "/"}, []string{"other"}},
 		{"stranger", object{"app": "a", "path": "/"}, []string{}},

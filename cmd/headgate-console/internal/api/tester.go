@@ -17,15 +17,29 @@ type sample struct {
 	Host   string `json:"host"`
 	URL    string `json:"path"`
 	Router string `json:"route"`
+
+	Token map[string]any `json:"claims"`
 }
 
 func (s *sample) Context() context.Context { return context.Background() }
 func (s *sample) Method() string           { return s.Verb }
-func (s *sample) Path() string             { return s.URL }
+func (s *sample) Claims() map[string]any   { return s.Token }
 func (s *sample) Route() string            { return s.Router }
 func (s *sample) RemoteAddr() string       { return "" }
 
-// Header returns only the host: policies match by no other header.
+// Path returns the path without its query.
+func (s *sample) Path() string {
+	path, _, _ := strings.Cut(s.URL, "?")
+	return path
+}
+
+// RawQuery returns the query of the path.
+func (s *sample) RawQuery() string {
+	_, query, _ := strings.Cut(s.URL, "?")
+	return query
+}
+
+// Header returns only the host: no other header is given.
 func (s *sample) Header(name string) []string {
 	if name == "Host" && s.Host != "" {
 		return []string{s.Host}

@@ -23,14 +23,17 @@ type matchView struct {
 	Host    string   `json:"host"`
 	Path    string   `json:"path"`
 
-	Except  []string          `json:"except,omitempty"`
-	Headers map[string]string `json:"headers,omitempty"`
+	Except  []string                 `json:"except,omitempty"`
+	Headers map[string]policy.Values `json:"headers,omitempty"`
+	Query   map[string]policy.Values `json:"query,omitempty"`
+	Claims  map[string]policy.Values `json:"claims,omitempty"`
 }
 
 func viewOf(p policy.Policy) policyView {
 	v := policyView{
 		Written: policy.WrittenOf(&p), Description: p.Description,
-		Match:   matchView{list(p.Match.Methods), p.Match.Host, p.Match.Path, p.Match.Except, p.Match.Headers},
+		Match: matchView{list(p.Match.Methods), p.Match.Host, p.Match.Path, p.Match.Except, p.Match.Headers,
+			p.Match.Query, p.Match.Claims},
 		OnLimit: p.OnLimit, OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: p.Priority,
 		Sentence: p.Describe(),
 	}

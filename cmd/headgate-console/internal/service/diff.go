@@ -52,7 +52,12 @@ var fields = []field{
 		func(p, from *policy.Policy) { p.Match.Path = from.Match.Path }},
 	{"match.except", func(p *policy.Policy) string { return strings.Join(p.Match.Except, ", ") },
 		func(p, from *policy.Policy) { p.Match.Except = from.Match.Except }},
-	{"match.headers", headersText, func(p, from *policy.Policy) { p.Match.Headers = from.Match.Headers }},
+	{"match.headers", func(p *policy.Policy) string { return tableText(p.Match.Headers) },
+		func(p, from *policy.Policy) { p.Match.Headers = from.Match.Headers }},
+	{"match.query", func(p *policy.Policy) string { return tableText(p.Match.Query) },
+		func(p, from *policy.Policy) { p.Match.Query = from.Match.Query }},
+	{"match.claims", func(p *policy.Policy) string { return tableText(p.Match.Claims) },
+		func(p, from *policy.Policy) { p.Match.Claims = from.Match.Claims }},
 	{"access", accessText, func(p, from *policy.Policy) { p.Access = from.Access }},
 	{"on_limit", func(p *policy.Policy) string { return p.OnLimit },
 		func(p, from *policy.Policy) { p.OnLimit = from.OnLimit }},
@@ -92,11 +97,17 @@ func shareText(s core.Share) string {
 	return s.String()
 }
 
-// headersText returns, say, "X-Plan: free, X-Region: eu".
-func headersText(p *policy.Policy) string {
+// tableText returns, say, "X-Plan: free or trial, X-Region: eu". Other tables have other texts.
+func tableText(table map[string]policy.Values) string {
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(p.Match.Headers)) {
-		parts = append(parts, name+": "+p.Match.Headers[name])
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		values := slices.Clone(table[name])
+		for i, value := range values {
+			if strings.ContainsAny(value, `,"`) || strings.Contains(value, " or ") {
+				values[i] = strconv.Quote(value)
+			}
+		}
+		parts = append(parts, name+": "+values.String())
 	}
 	return strings.Join(parts, ", ")
 }

@@ -166,6 +166,21 @@ func TestDiffSeesEveryField(t *testing.T) {
 	}
 }
 
+// Tables that differ in what stands between their values have other texts.
+func TestDiffSeesEveryTable(t *testing.T) {
+	tables := []map[string]policy.Values{{"a": {"b", "c"}}, {"a": {"b or c"}}, {"a": {"b, x: c"}}, {"a": {"b"}, "x": {"c"}},
+		{"a": {`"b or c"`}}}
+	for i, before := range tables {
+		for j, after := range tables {
+			a, b := sample("p", "a"), sample("p", "a")
+			a.Match.Query, b.Match.Query = before, after
+			if got := len(Diff(a, b)) == 1; got != (i != j) {
+				t.Errorf("%v and %v: differ: %t", before, after, got)
+			}
+		}
+	}
+}
+
 func alterValue(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch x := v.Addr().Interface().(type) {
@@ -201,8 +216,8 @@ func alterValue(t *testing.T, v reflect.Value) {
 func alterTable(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch x := v.Addr().Interface().(type) {
-	case *map[string]string:
-		*x = map[string]string{"X-Plan": "free"}
+	case *map[string]policy.Values:
+		*x = map[string]policy.Values{"X-Plan": {"free"}}
 	case *map[string]core.Limit:
 		*x = map[string]core.Limit{"x": core.MustParseLimit("1/1s")}
 	case *map[string]policy.Price:

@@ -45,6 +45,8 @@ type draft struct {
 	Path         string
 	Except       string // a path in each line
 	Headers      string // a name, a colon and a value in each line
+	Query        string // likewise
+	Claims       string // likewise
 
 	Cost      string
 	Refund    string // statuses, separated by spaces
@@ -96,7 +98,7 @@ func draftOf(f url.Values) draft {
 		Burst: text("burst"), Debt: text("debt"), Segments: text("segments"), Aligned: f.Get("aligned") != "",
 		LimitText: text("limit"), KeyBy: text("key"), KeyOther: text("key_other"),
 		Methods: f["methods"], OtherMethods: text("other_methods"), Host: text("host"), Path: text("path"),
-		Except: text("except"), Headers: text("headers"),
+		Except: text("except"), Headers: text("headers"), Query: text("query"), Claims: text("claims"),
 		Cost: text("cost"), Refund: text("refund"), CountOnly: text("count_only"),
 		Plans: text("plans"), PlanBy: text("plan_by"), Overrides: text("overrides"),
 		AllowNetworks: text("allow_networks"), AllowKeys: text("allow_keys"),
@@ -117,7 +119,7 @@ func (d *draft) values() url.Values {
 		"burst": {d.Burst}, "debt": {d.Debt}, "segments": {d.Segments}, "limit": {d.LimitText},
 		"key": {d.KeyBy}, "key_other": {d.KeyOther},
 		"methods": d.Methods, "other_methods": {d.OtherMethods}, "host": {d.Host}, "path": {d.Path},
-		"except": {d.Except}, "headers": {d.Headers},
+		"except": {d.Except}, "headers": {d.Headers}, "query": {d.Query}, "claims": {d.Claims},
 		"cost": {d.Cost}, "refund": {d.Refund}, "count_only": {d.CountOnly},
 		"plans": {d.Plans}, "plan_by": {d.PlanBy}, "overrides": {d.Overrides},
 		"allow_networks": {d.AllowNetworks}, "allow_keys": {d.AllowKeys},
@@ -142,7 +144,8 @@ func (d *draft) values() url.Values {
 func draftFrom(p policy.Policy) draft {
 	d := draft{
 		Version: p.Version, Name: p.Name, Description: p.Description, Apps: p.Apps,
-		Host: p.Match.Host, Path: p.Match.Path, Except: unlines(p.Match.Except), Headers: headerLines(p.Match.Headers),
+		Host: p.Match.Host, Path: p.Match.Path, Except: unlines(p.Match.Except), Headers: tableLines(p.Match.Headers),
+		Query: tableLines(p.Match.Query), Claims: tableLines(p.Match.Claims),
 		Cost: costText(p.Cost), Refund: strings.Join(p.Refund, " "), CountOnly: strings.Join(p.CountOnly, " "),
 		OnStoreError: p.OnStoreError, Mode: p.Mode.String(), Priority: strconv.Itoa(p.Priority),
 		Enforce: shareText(p.Enforce), Warn: shareText(p.Warn),

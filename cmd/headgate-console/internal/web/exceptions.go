@@ -95,37 +95,44 @@ func quotedKey(key string) string {
 	return strconv.Quote(key)
 }
 
-// headerLines returns the table of headers, sorted by name.
-func headerLines(headers map[string]string) string {
+// tableLines returns a table of a match, sorted by name, with each value in a line of its own.
+func tableLines(table map[string]policy.Values) string {
 	var list []string
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		list = append(list, name+": "+headers[name])
+	for _, name := range slices.Sorted(maps.Keys(table)) {
+		quoted := name
+		if strings.Contains(name, ":") || strings.HasPrefix(name, `"`) {
+			quoted = strconv.Quote(name)
+		}
+		for _, value := range table[name] {
+			list = append(list, quoted+": "+value)
+		}
 	}
 	return strings.Join(list, "\n")
 }
 
-// headers reads the table of headers, which has a name, a colon and a value in each line. The
-// first colon counts, as values may have some.
-func (d *draft) headers(m mistakes) (headers map[string]string) {
-	for line := range strings.SplitSeq(strings.ReplaceAll(d.Headers, "\r", "\n"), "\n") {
+// table reads a table of a match, which has a name, a colon and a value in each line, and a name
+// several times for several values. The first colon counts, unless the name is in quotes.
+func table(m mistakes, field, text, example string) (table map[string]policy.Values) {
+	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r", "\n"), "\n") {
 		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
 
 		name, value, found := strings.Cut(line, ":")
+		if quoted, err := strconv.QuotedPrefix(line); err == nil && quoted[0] == '"' {
+			name, _ = strconv.Unquote(quoted)
+			value, found = strings.CutPrefix(strings.TrimSpace(line[len(quoted):]), ":")
+		}
 		if name = strings.TrimSpace(name); !found {
-			m.add("headers", strconv.Quote(clip(line))+" is not a name, a colon and a value, such as X-Plan: free")
+			m.add(field, strconv.Quote(clip(line))+" is not a name, a colon and a value, such as "+example)
 			continue
 		}
-		if _, twice := headers[name]; twice {
-			m.add("headers", clip(name)+": it is in the table twice")
+		if table == nil {
+			table = map[string]policy.Values{}
 		}
-		if headers == nil {
-			headers = map[string]string{}
-		}
-		headers[name] = strings.TrimSpace(value)
+		table[name] = append(table[name], strings.TrimSpace(value))
 	}
-	return headers
+	return table
 }
 
 // statuses reads a list of statuses, or returns nil if it is empty.

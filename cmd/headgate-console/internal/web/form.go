@@ -161,7 +161,7 @@ func describe(p policy.Policy, own mistakes) string {
 func formFields() []string {
 	return []string{
 		"", "name", "apps", "description", "methods", "path", "host", "except", "headers",
-		"key", "key_other", "quota", "period", "calendar", "tz", "start", "burst", "limit_fields", "limit",
+		"query", "claims", "key", "key_other", "quota", "period", "calendar", "tz", "start", "burst", "limit_fields", "limit",
 		"on_limit", "wait", "ban_after", "ban_for", "ban_max", "mode", "enforce", "warn", "algorithm", "debt", "segments",
 		"aligned", "cost", "refund", "count_only", "plans", "plan_by", "overrides",
 		"access", "on_store_error", "priority", "comment", "at", "zone",
@@ -177,6 +177,7 @@ var fieldNames = map[string]string{
 	"algorithm": "Counted by", "debt": "In debt at most", "segments": "Segments", "aligned": "By the clock",
 	"methods": label("match.methods"), "host": label("match.host"), "path": label("match.path"),
 	"except": label("match.except"), "headers": label("match.headers"),
+	"query": label("match.query"), "claims": label("match.claims"),
 }
 
 // fieldWords returns the name of a field of the form for people.
@@ -199,9 +200,9 @@ func (f form) Counting() bool {
 		f.Mistakes.anyIn("algorithm", "debt", "segments", "aligned")
 }
 
-// Narrowed reports whether the form has paths that are left out, or headers.
+// Narrowed reports whether the form has paths that are left out, headers, a query or claims.
 func (f form) Narrowed() bool {
-	return f.Except+f.Headers != "" || f.Mistakes.anyIn("except", "headers")
+	return f.Except+f.Headers+f.Query+f.Claims != "" || f.Mistakes.anyIn("except", "headers", "query", "claims")
 }
 
 // Priced reports whether the form says what a request takes, or which answers count.

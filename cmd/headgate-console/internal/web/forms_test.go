@@ -182,10 +182,13 @@ func TestFormOfCostsAndConditions(t *testing.T) {
 	}
 
 	edit(url.Values{"cost": {" 5 "}, "refund": {"304, 5xx"}, "except": {"/healthz\r\n\r\n /static/ "},
-		"headers": {"X-Plan : free\r\nx-trace: a: b"}}).goes("/policies/p?done=saved")
+		"headers": {"X-Plan : free\r\nx-trace: a: b\nX-Plan: trial"}, "query": {"export: csv\n\"a:b\": c:d"},
+		"claims": {"realm.roles: *"}}).goes("/policies/p?done=saved")
 	p.Cost.Units, p.Refund = 5, policy.Statuses{"304", "5xx"}
 	p.Match.Except = []string{"/healthz", "/static/"}
-	p.Match.Headers = map[string]string{"X-Plan": "free", "x-trace": "a: b"}
+	p.Match.Headers = map[string]policy.Values{"X-Plan": {"free", "trial"}, "x-trace": {"a: b"}}
+	p.Match.Query = map[string]policy.Values{"export": {"csv"}, "a:b": {"c:d"}}
+	p.Match.Claims = map[string]policy.Values{"realm.roles": {"*"}}
 	stored(p)
 
 	// What was not touched stays, so the form shows all of it.
@@ -226,7 +229,10 @@ func TestFormOfCostsAndConditions(t *testing.T) {
 		{"except", "healthz", `"healthz" does not begin with a slash`},
 		{"except", "/", `"/" excepts all requests`},
 		{"headers", "X-Plan", `"X-Plan" is not a name, a colon and a value`},
-		{"headers", "X-Plan: a\nX-Plan: b", "X-Plan: it is in the table twice"},
+		{"headers", "X-Plan: a\nX-Plan: a", `the value "a" of X-Plan is named twice`},
+		{"query", "export", `"export" is not a name, a colon and a value, such as export: csv`},
+		{"query", "export:", `the value of export is empty; write "*" for any`},
+		{"claims", ": free", "the name of a claim is empty"},
 		{"headers", "Host: a", "the header Host has its own recipe"},
 	} {
 		got := edit(url.Values{row.field: {row.text}}).want(http.StatusUnprocessableEntity)
@@ -242,7 +248,7 @@ func TestFormOfCostsAndConditions(t *testing.T) {
 	}
 
 	edit(url.Values{"cost": {""}, "enforce": {""}, "warn": {""}, "count_only": {""}, "except": {""},
-		"headers": {""}}).goes("/policies/p?done=saved")
+		"headers": {""}, "query": {""}, "claims": {""}}).goes("/policies/p?done=saved")
 	stored(policy.Policy{Name: "p", Apps: p.Apps, Limit: p.Limit, Key: p.Key, Priority: 7})
 }
 

@@ -179,7 +179,7 @@ func policyFields() []string {
 	return []string{
 		"name", "description", "apps", "limit", "cost", "refund", "count_only",
 		"plans", "plan_by", "overrides", "key", "match.methods",
-		"match.host", "match.path", "match.except", "match.headers",
+		"match.host", "match.path", "match.except", "match.headers", "match.query", "match.claims",
 		"access", "on_limit", "enforce", "warn", "ban", "on_store_error", "mode", "priority",
 	}
 }

@@ -75,6 +75,10 @@ func formField(name string) string {
 		return "except"
 	case "match.headers":
 		return "headers"
+	case "match.query":
+		return "query"
+	case "match.claims":
+		return "claims"
 	case "ban":
 		return "ban_after"
 	case "ban.for", "ban.max":
@@ -92,7 +96,9 @@ func (d *draft) policy() (policy.Policy, mistakes) {
 		Match: policy.Match{
 			Methods: append(append([]string(nil), d.Methods...),
 				strings.FieldsFunc(strings.ToUpper(d.OtherMethods), isSeparator)...),
-			Host: strings.ToLower(d.Host), Path: d.Path, Except: lines(d.Except), Headers: d.headers(m),
+			Host: strings.ToLower(d.Host), Path: d.Path, Except: lines(d.Except),
+			Headers: table(m, "headers", d.Headers, "X-Plan: free"), Query: table(m, "query", d.Query, "export: csv"),
+			Claims: table(m, "claims", d.Claims, "plan: free"),
 		},
 		Cost: d.cost(m), Refund: statuses(d.Refund), CountOnly: statuses(d.CountOnly),
 	}
@@ -166,7 +172,7 @@ func (d *draft) explained(m mistakes) map[string]bool {
 
 		"overrides": m.anyIn("overrides"),
 		"cost":      m.anyIn("cost"),
-		"match":     m.anyIn("headers"),
+		"match":     m.anyIn("headers", "query", "claims"),
 	}
 }
 

@@ -243,6 +243,8 @@ var labels = map[string]string{
 	"match.path":     "Path",
 	"match.except":   "Paths left out",
 	"match.headers":  "Headers",
+	"match.query":    "Query",
+	"match.claims":   "Claims",
 	"access":         "Exceptions",
 	"on_limit":       "Over the limit",
 	"enforce":        "In force for",

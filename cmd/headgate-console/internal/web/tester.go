@@ -17,7 +17,7 @@ import (
 
 // tester is the page that shows which policies apply to a request.
 type tester struct {
-	App, Verb, Path, Host, Route, Address, Who, Headers string
+	App, Verb, Path, Host, Route, Address, Who, Headers, Claims string
 
 	Apps     []service.App
 	Mistakes mistakes
@@ -59,6 +59,7 @@ func try(v *request) error {
 		Path: strings.TrimSpace(v.field("path")),
 		Host: strings.TrimSpace(v.field("host")), Route: strings.TrimSpace(v.field("route")), Who: v.field("user"),
 		Address: strings.TrimSpace(v.field("address")), Headers: v.field("headers"),
+		Claims: v.field("claims"),
 	}
 
 	r, m := t.request(v.req.Context())
@@ -90,7 +91,8 @@ func (r *request) match(t *tester, asked *sample) error {
 		bare[i].Plans, bare[i].PlanBy = nil, "" // only the program knows plans, and they change no key
 	}
 
-	compiled, err := policy.Compile(t.App, bare, policy.Bindings{User: asked.userKey})
+	compiled, err := policy.Compile(t.App, bare, policy.Bindings{User: asked.userKey,
+		Claims: func(core.Request) map[string]any { return asked.claims }})
 	if err != nil {
 		return fmt.Errorf("the policies of %q: %w", t.App, err)
 	}
@@ -162,13 +164,16 @@ func (r *request) gaugeOf(p policy.Policy, key string) *gauge {
 type sample struct {
 	ctx                         context.Context
 	method, path, route, remote string
-	user                        string
+	query, user                 string
 	header                      map[string][]string
+	claims                      map[string]any
 }
 
 func (s *sample) Context() context.Context            { return s.ctx }
 func (s *sample) Method() string                      { return s.method }
 func (s *sample) Path() string                        { return s.path }
+func (s *sample) RawQuery() string                    { return s.query }
+func (s *sample) Claims() map[string]any              { return s.claims }
 func (s *sample) Route() string                       { return s.route }
 func (s *sample) RemoteAddr() string                  { return s.remote }
 func (s *sample) Header(name string) []string         { return s.header[name] }
@@ -177,7 +182,12 @@ func (s *sample) userKey(core.Request) (string, bool) { return s.user, true }
 // request returns the request that the form describes, and the mistakes in it.
 func (t *tester) request(ctx context.Context) (*sample, mistakes) {
 	m := mistakes{}
-	s := &sample{ctx: ctx, method: t.Verb, path: t.Path, route: t.Route, user: t.Who, header: map[string][]string{}}
+	s := &sample{ctx: ctx, method: t.Verb, route: t.Route, user: t.Who,
+		header: map[string][]string{}, claims: map[string]any{}}
+	s.path, s.query, _ = strings.Cut(t.Path, "?")
+	for name, values := range table(m, "claims", t.Claims, "plan: free") {
+		s.claims[name] = []string(values)
+	}
 	if t.Verb == "" {
 		m.add("method", "it is empty; write a method such as GET")
 	}

@@ -13,7 +13,7 @@ import (
 func TestTesterShowsMatchingPolicies(t *testing.T) {
 	w := newWorld(t)
 
-	// Four match: the last one is for another method. One of them is off, which the page says.
+	// Five match: the last one is for another method. One of them is off, which the page says.
 	for _, p := range []policy.Policy{
 		{Name: "login", Limit: limit("5/1m"), Key: "ip+route",
 			Match: policy.Match{Methods: []string{"POST"}, Path: "/login"}, Priority: 2},
@@ -21,6 +21,8 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 			Plans: map[string]core.Limit{"pro": limit("90/1m")}, PlanBy: "user"},
 		{Name: "tenants", Limit: limit("60/1m"), Key: "header:X-Tenant", OnLimit: "wait 2s"},
 		{Name: "away", Limit: limit("1/1m"), Key: "ip", Mode: policy.Off},
+		{Name: "exports", Limit: limit("7/1m"), Key: "ip", Match: policy.Match{
+			Query: map[string]policy.Values{"x": {"1"}}, Claims: map[string]policy.Values{"plan": {"free"}}}},
 		{Name: "reads", Limit: limit("1/1m"), Key: "ip", Match: policy.Match{Methods: []string{"GET"}}},
 	} {
 		p.Apps = []string{"a"}
@@ -33,13 +35,13 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 
 	b := w.as("admin")
 	got := b.submit("/tester", "/tester", url.Values{
-		"app": {"a"}, "method": {"post"}, "path": {"/login"}, "route": {"/login"}, "address": {"192.0.2.7"},
-		"user": {"ada"}, "headers": {"Host: x\r\nX-Other: y"},
+		"app": {"a"}, "method": {"post"}, "path": {"/login?x=1"}, "route": {"/login"}, "address": {"192.0.2.7"},
+		"user": {"ada"}, "claims": {"plan: trial\nplan: free"}, "headers": {"Host: x\r\nX-Other: y"},
 	}).want(http.StatusOK)
 
-	// The words are those of the four policies in turn, and of the one that does not match.
+	// The words are those of these policies in turn, and of the one that does not match.
 	for _, want := range []string{
-		"4 policies match", "<code>192.0.2.7|/login</code>", "it would pass: 5 of 5 are left", "<code>ada</code>",
+		"5 policies match", "<code>192.0.2.7|/login</code>", "it would pass: 5 of 5 are left", "<code>ada</code>",
 		"it is over the limit",
 		"unknown callers", "waits up to 2s", "Nothing: it is switched off", "1 other policy",
 	} {
@@ -48,7 +50,7 @@ func TestTesterShowsMatchingPolicies(t *testing.T) {
 		}
 	}
 
-	order := []string{`>login</a></h3>`, `>people</a></h3>`, `>tenants</a></h3>`, `>away</a></h3>`}
+	order := []string{`>login</a></h3>`, `>people</a></h3>`, `>exports</a></h3>`, `>tenants</a></h3>`, `>away</a></h3>`}
 	for i := range order[1:] {
 		if strings.Index(got.text, order[i]) > strings.Index(got.text, order[i+1]) {
 			t.Errorf("%s is not before %s", order[i], order[i+1])
@@ -60,8 +62,8 @@ func TestTesterShowsAllMistakes(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
 	got := b.post("/tester", url.Values{"app": {"?"}, "method": {""}, "path": {"x"}, "address": {"here"},
-		"headers": {"nothing"}}).want(http.StatusUnprocessableEntity)
-	for _, field := range []string{"app", "method", "path", "address", "headers"} {
+		"headers": {"nothing"}, "claims": {"nothing"}}).want(http.StatusUnprocessableEntity)
+	for _, field := range []string{"app", "method", "path", "address", "headers", "claims"} {
 		if got.mistake(field) == "" || !got.links("#"+field) {
 			t.Errorf("there is nothing beside %s", field)
 		}

@@ -1,4 +1,4 @@
-// Package callers finds the caller of a request: the address, the user and the plan that
+// Package callers finds the caller of a request: the address, the user, the plan and the claims that
 // a trusted proxy names. It believes no header of any other peer.
 //
 // A [Callers] is made of the flags of the gateway. Its Bindings go to the engine, so that policies
@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/quietlog"
 	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/keyfuncs"
 	"github.com/headgate/headgate/nethttp"
@@ -43,8 +44,16 @@ type Options struct {
 	// from the requests of clients.
 	UserHeader, PlanHeader string
 
+	// ClaimsHeader is the header in which the proxies write the claims of a token that they have
+	// verified, see ReadClaims; "" means that they write none. They have to remove it from the
+	// requests of clients, too.
+	ClaimsHeader string
+
 	// APIKeyHeader is as policy.Bindings.APIKeyHeader.
 	APIKeyHeader string
+
+	// Log, unless nil, records claims that cannot be read.
+	Log *quietlog.Log
 }
 
 // Callers finds the callers of requests. It is safe for concurrent use.
@@ -82,13 +91,15 @@ func New(o Options) (*Callers, error) {
 	// Without a trusted proxy no header is believed, so one that is named would count for nothing.
 	for _, f := range []struct{ option, header string }{
 		{"-address-header", o.AddressHeader}, {"-user-header", o.UserHeader}, {"-plan-header", o.PlanHeader},
+		{"-claims-header", o.ClaimsHeader},
 	} {
 		if f.header != "" && len(o.Trusted) == 0 {
 			errs = append(errs, fmt.Errorf("%s: without -trusted-proxy the header is ignored", f.option))
 		}
 	}
 
-	errs = append(errs, checkHeader("-user-header", o.UserHeader), checkHeader("-plan-header", o.PlanHeader))
+	errs = append(errs, checkHeader("-user-header", o.UserHeader), checkHeader("-plan-header", o.PlanHeader),
+		checkHeader("-claims-header", o.ClaimsHeader))
 	c.bindings.APIKeyHeader = o.APIKeyHeader
 	if err := c.bindings.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("-api-key-header: %w", err))
@@ -101,6 +112,9 @@ func New(o Options) (*Callers, error) {
 	if o.PlanHeader != "" {
 		c.bindings.Plans = map[string]policy.PlanFunc{PlanBy: planOf}
 	}
+	if o.ClaimsHeader != "" {
+		c.bindings.Claims = c.claims
+	}
 
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -108,7 +122,8 @@ func New(o Options) (*Callers, error) {
 
 	// net/http keeps headers by these names, so that they are looked up and removed without a
 	// conversion.
-	for _, name := range []*string{&c.options.AddressHeader, &c.options.UserHeader, &c.options.PlanHeader} {
+	for _, name := range []*string{&c.options.AddressHeader, &c.options.UserHeader, &c.options.PlanHeader,
+		&c.options.ClaimsHeader} {
 		*name = http.CanonicalHeaderKey(*name)
 	}
 	return c, nil
@@ -237,7 +252,7 @@ func (c *Callers) Plan(r core.Request) string {
 
 // headers returns the headers of the Options in which trusted proxies name the caller.
 func (c *Callers) headers() []string {
-	names := []string{c.options.AddressHeader, c.options.UserHeader, c.options.PlanHeader}
+	names := []string{c.options.AddressHeader, c.options.UserHeader, c.options.PlanHeader, c.options.ClaimsHeader}
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 

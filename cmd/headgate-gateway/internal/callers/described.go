@@ -20,8 +20,8 @@ func WithUser(ctx context.Context, user string) context.Context {
 }
 
 // Described returns the bindings of a face whose clients describe requests to the gateway
-// and are believed: the user is that of [WithUser], or else as b says, and the plan is
-// that of [WithPlan].
+// and are believed: the user is that of [WithUser] and the claims are those of [WithClaims], or else
+// as b says, and the plan is that of [WithPlan].
 func Described(b policy.Bindings) policy.Bindings {
 	other := b.User // of a request that is described without a user
 	b.User = func(r core.Request) (string, bool) {
@@ -33,6 +33,8 @@ func Described(b policy.Bindings) policy.Bindings {
 		}
 		return other(r)
 	}
+
+	b.Claims = describedClaims(b.Claims)
 
 	// The map of b may be in use by other faces, so it is copied and not added to.
 	plans := map[string]policy.PlanFunc{PlanBy: planOf}

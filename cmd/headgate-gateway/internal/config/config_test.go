@@ -108,6 +108,7 @@ trusted-proxy:
 address-header: X-Real-Ip
 user-header: X-User
 plan-header: X-Plan
+claims-header: X-Jwt-Payload
 api-key-header: X-Key
 insecure-http: true
 max-header-bytes: 4096
@@ -283,10 +284,10 @@ func TestParseNamesEveryMistake(t *testing.T) {
 		// A prefix with bits of a host is a slip, and a trust in everybody is one too.
 		{"-trusted-proxy 10.0.0.1/8", []string{"-trusted-proxy", "10.0.0.1/8"}},
 		{"-trusted-proxy proxy.example -trusted-proxy 0.0.0.0/0", []string{"proxy.example", "0.0.0.0/0"}},
-		{"-user-header X-User -plan-header X-Plan -address-header X-Ip",
-			[]string{"-user-header: without", "-plan-header: without", "-address-header: without"}},
-		{"-trusted-proxy 10.0.0.0/8 -user-header Cookie -plan-header a:b",
-			[]string{"-user-header: the header Cookie", `-plan-header: "a:b"`}},
+		{"-user-header X-User -plan-header X-Plan -claims-header X-Claims -address-header X-Ip",
+			[]string{"-user-header: without", "-plan-header: without", "-claims-header: without", "-address-header: without"}},
+		{"-trusted-proxy 10.0.0.0/8 -user-header Cookie -plan-header a:b -claims-header Authorization",
+			[]string{"-user-header: the header Cookie", "-claims-header: the header Authorization", `-plan-header: "a:b"`}},
 		{"-api-key-header a:b", []string{"-api-key-header: ", "a:b"}},
 		{"-max-header-bytes 10 -max-body-bytes -1 -max-connections x",
 			[]string{"-max-header-bytes: ", "-max-body-bytes: ", "-max-connections: "}},

@@ -201,6 +201,9 @@ func (g *given) headerSettings() []setting {
 				"requests of clients"},
 		{name: "plan-header", live: atOnce, set: keep(&c.Callers.PlanHeader),
 			usage: "`name` of the header in which they name the plan, for policies with plan_by: " + `header`},
+		{name: "claims-header", live: atOnce, set: keep(&c.Callers.ClaimsHeader),
+			usage: "`name` of the header in which they write the claims of a token that they have verified, as JSON " +
+				"or as JSON in base64url, for policies with claims"},
 		{name: "api-key-header", live: atOnce, set: keep(&c.Callers.APIKeyHeader),
 			usage: "`name` of the header that the key api-key reads (default X-Api-Key)"},
 	}

@@ -93,13 +93,13 @@ func (r *reports) join(report faceReport) policy.Instance {
 
 // common returns what all faces can do, or nil if that is not known of one.
 func common(faces []faceReport) *policy.Abilities {
-	all := policy.Abilities{User: true, Prefixes: true, Proxies: true}
+	all := policy.Abilities{User: true, Prefixes: true, Proxies: true, Claims: true}
 	for n, f := range faces {
 		if f.Can == nil {
 			return nil
 		}
 		all.User, all.Prefixes = all.User && f.Can.User, all.Prefixes && f.Can.Prefixes
-		all.Proxies = all.Proxies && f.Can.Proxies
+		all.Proxies, all.Claims = all.Proxies && f.Can.Proxies, all.Claims && f.Can.Claims
 
 		lacks := func(plan string) bool { return !slices.Contains(f.Can.Plans, plan) }
 		if n == 0 {

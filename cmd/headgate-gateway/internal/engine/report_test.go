@@ -96,12 +96,12 @@ func TestReportOfAllFaces(t *testing.T) {
 		want    string
 	}{
 		"one": {
-			[]policy.Instance{{Version: "1", Can: can(true, false, "p"), LeftOut: left(false, "x"), MoreLeftOut: 2}},
-			`1 "" {true false false [p]} [x false why] 2`,
+			[]policy.Instance{{Version: "1", Can: &policy.Abilities{User: true, Claims: true, Plans: []string{"p"}}, LeftOut: left(false, "x"), MoreLeftOut: 2}},
+			`1 "" {true false false true [p]} [x false why] 2`,
 		},
 		"what both can do": {
 			[]policy.Instance{{Can: can(true, true, "p", "q")}, {Can: can(true, false, "q", "r")}},
-			` "" {true false false [q]} [] 0`,
+			` "" {true false false false [q]} [] 0`,
 		},
 		"one cannot say": {[]policy.Instance{{Can: can(true, true)}, {}}, ` "" <nil> [] 0`},
 		"what one leaves out": {

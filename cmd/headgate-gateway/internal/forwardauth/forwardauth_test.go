@@ -54,7 +54,8 @@ type face struct {
 // open returns a handler which trusts the proxy, and what ends it.
 func open(t testing.TB, o Options, policies ...policy.Policy) (*face, func()) {
 	t.Helper()
-	c, err := callers.New(callers.Options{Trusted: []string{proxy}, UserHeader: "X-User", PlanHeader: "X-Plan"})
+	c, err := callers.New(callers.Options{Trusted: []string{proxy}, UserHeader: "X-User", PlanHeader: "X-Plan",
+		ClaimsHeader: "X-Jwt-Payload"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,6 +285,8 @@ func TestOriginalIsWhatPoliciesSee(t *testing.T) {
 		limit("path", "9/1m", "global", when(policy.Match{Path: "/login"})),
 		limit("auth", "9/1m", "global", when(policy.Match{Path: Path})),
 		limit("host", "9/1m", "global", when(policy.Match{Host: "api.test"})),
+		limit("export", "9/1m", "global", when(policy.Match{Query: map[string]policy.Values{"export": {"csv"}}})),
+		limit("free", "1/1m", "global", when(policy.Match{Claims: map[string]policy.Values{"plan": {"free"}}})),
 		limit("user", "1/1m", "user", when(policy.Match{Path: "/user"})),
 		limit("plan", "1/1m", "ip", when(policy.Match{Path: "/plan"}), func(p *policy.Policy) {
 			p.Plans, p.PlanBy = map[string]core.Limit{"gold": core.MustParseLimit("5/1m")}, callers.PlanBy
@@ -302,6 +305,8 @@ func TestOriginalIsWhatPoliciesSee(t *testing.T) {
 			{"GET", "/", "API.test:8443", "host"},
 			{"DELETE", "/login", "api.test", "host,method,path"},
 			{"GET", "/auth", "shop.test", "auth"},
+			{"GET", "/a?export=csv", "shop.test", "export"},
+			{"GET", "/a?export=csv;", "shop.test", ""},
 		} {
 			w := f.ask("", "X-Original-Method: "+row.method, "X-Original-URI: "+row.target, "X-Forwarded-Host: "+
 				row.host, "X-Forwarded-For: 192.0.2.1")
@@ -318,6 +323,13 @@ func TestOriginalIsWhatPoliciesSee(t *testing.T) {
 				t.Errorf("%s %s of %s: %q, want %q", row.method, row.target, row.host, got, row.want)
 			}
 		}
+
+		// Claims are those that the proxy has verified.
+		const free = "X-Jwt-Payload: eyJwbGFuIjoiZnJlZSJ9"
+		wants(t, f.ask("", get("/", "192.0.2.1", free)...), 200)
+		wants(t, f.ask("", get("/", "192.0.2.1", free)...), 429)
+		wants(t, f.ask("", get("/", "192.0.2.1", free, free)...), 200)
+		wants(t, f.ask("", get("/", "192.0.2.1", `X-Jwt-Payload: {"plan":"pro"}`)...), 200)
 
 		// A user counts as one from any address, and a plan holds for who has it.
 		wants(t, f.ask("", get("/user", "192.0.2.1", "X-User: ann")...), 200)

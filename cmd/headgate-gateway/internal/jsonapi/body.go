@@ -171,11 +171,25 @@ func readRequest(o *object) *http.Request {
 	r.RemoteAddr = readAddress(o)
 	r.Header = readHeaders(o)
 
-	// The user and the plan are not headers, which clients of the program might send.
+	// The user, the plan and the claims are not headers, which clients of the program might send.
 	ctx := callers.WithUser(context.Background(), o.text("user", maxText))
 	ctx = callers.WithPlan(ctx, o.text("plan", maxText))
+	ctx = callers.WithClaims(ctx, readClaims(o))
 	o.unusedFields()
 	return r.WithContext(ctx)
+}
+
+// readClaims reads the claims of a token, or nil.
+func readClaims(o *object) map[string]any {
+	v, at, ok := o.get("claims")
+	if !ok {
+		return nil
+	}
+	claims, ok := v.(map[string]any)
+	if !ok {
+		o.f.add(at, "it is not an object")
+	}
+	return claims
 }
 
 // hasFault reports whether a mistake in the field is listed.

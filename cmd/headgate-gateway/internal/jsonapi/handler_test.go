@@ -45,7 +45,7 @@ func faultsOf(t *testing.T, r reply) string {
 
 func TestBodiesAreReadStrictly(t *testing.T) {
 	a := inMemory(t)
-	deep := strings.Repeat("[", 8) + strings.Repeat("]", 8)
+	deep := strings.Repeat("[", 10) + strings.Repeat("]", 10)
 
 	for _, c := range []struct{ op, body, want string }{
 		// None of them is a whole number as every language can hold it, 1e3 included.
@@ -100,7 +100,7 @@ func TestBodiesAreReadStrictly(t *testing.T) {
 
 	// What is not JSON at all has one mistake, without a pointer.
 	for body, want := range map[string]string{
-		`{"key":"a"`: "ends too early", `{"key":"a"} 1`: "goes on after", "": "ends too early", deep: "deeper than 6",
+		`{"key":"a"`: "ends too early", `{"key":"a"} 1`: "goes on after", "": "ends too early", deep: "deeper than 8",
 		"{\"key\":\"\xff\"}": "not UTF-8", `{"key":tru}`: "invalid character",
 	} {
 		if got := a.call("take", body, nil); got.status != 400 || !strings.Contains(got.body, want) {
@@ -254,6 +254,30 @@ func TestRequestsAreCountedByWhatIsDescribed(t *testing.T) {
 	if got := a.call("take", `{"app":"blog","key":"a"}`, nil); got.body !=
 		`{"allowed":true,"outcome":"allowed","degraded":false,"policies":[]}` {
 		t.Errorf("without policies: %s", got.body)
+	}
+}
+
+func TestRequestsMayHaveAQueryAndClaims(t *testing.T) {
+	exports, free := one("exports", "9/1h"), one("free", "9/1h")
+	exports.Match.Query = map[string]policy.Values{"export": {"csv"}}
+	free.Match.Claims = map[string]policy.Values{"realm.roles": {"free"}}
+	a := inMemory(t, exports, free)
+
+	for request, want := range map[string]string{
+		`{"path":"/a?export=csv"}`:                               "exports",
+		`{"path":"/a?export=pdf"}`:                               "",
+		`{"claims":{"realm":{"roles":["free"]}}}`:                "free",
+		`{"claims":{"realm":{"roles":"pro"}}}`:                   "",
+		`{"claims":{},"headers":{"X-Jwt-Payload":"eyJhIjoxfQ"}}`: "",
+	} {
+		got := a.call("take", `{"request":`+request+`}`, nil)
+		if strings.Contains(got.body, `"policy":"`) != (want != "") || !strings.Contains(got.body, want) || got.status != 200 {
+			t.Errorf("%s: %d %s", request, got.status, got.body)
+		}
+	}
+	if got := a.call("take", `{"request":{"claims":["a"]}}`, nil); got.status != 400 ||
+		!strings.Contains(got.body, `"pointer":"/request/claims","detail":"it is not an object"`) {
+		t.Errorf("%d %s", got.status, got.body)
 	}
 }
 

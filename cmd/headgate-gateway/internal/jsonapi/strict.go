@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxDepth is that of the deepest valid body: an item's headers' values.
-	maxDepth = 6
+	// maxDepth is that of the deepest valid body: lists two objects deep in the claims of an item.
+	maxDepth = 8
 
 	// maxFaults is how many mistakes are listed.
 	maxFaults = 50

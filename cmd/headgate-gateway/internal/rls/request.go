@@ -10,6 +10,7 @@
 //	route                     the route
 //	user                      the user, for the key user
 //	plan                      the plan of the caller, for plan_by: header
+//	claim.NAME                the claim NAME of a token that Envoy has verified
 //	any other NAME            the header NAME, for header:NAME, api-key and basic-auth
 //
 // So an entry tenant=acme is for policies with the key header:tenant. Envoy is believed: it is
@@ -100,6 +101,12 @@ func (d *described) RawPath() string {
 	return path
 }
 
+// RawQuery returns the query of the path, for policies with parameters.
+func (d *described) RawQuery() string {
+	_, query, _ := strings.Cut(d.need("path", ":path"), "?")
+	return query
+}
+
 func (d *described) Route() string { return d.need("route", "") }
 
 // RemoteAddr returns the address of the caller with the port 0.
@@ -131,6 +138,29 @@ func (d *described) Header(name string) (lines []string) {
 	return lines
 }
 
+// claimPrefix begins the entry of a claim.
+const claimPrefix = "claim."
+
+// claims returns the claims that entries name.
+func (d *described) claims() map[string]any {
+	if d == nil {
+		return nil
+	}
+
+	var claims map[string]any
+	for _, e := range d.entries {
+		name, ok := strings.CutPrefix(e.GetKey(), claimPrefix)
+		if !ok {
+			continue
+		}
+		if claims == nil {
+			claims = map[string]any{}
+		}
+		claims[name] = e.GetValue()
+	}
+	return claims
+}
+
 // bind returns the bindings of this face, which believe what Envoy says.
 func bind(b policy.Bindings) policy.Bindings {
 	// The address of the caller is that of its entry. The peer is Envoy.
@@ -141,6 +171,11 @@ func bind(b policy.Bindings) policy.Bindings {
 			return "", true
 		}
 		return d.need("user", ""), true
+	}
+
+	b.Claims = func(r core.Request) map[string]any {
+		d, _ := r.(*described)
+		return d.claims()
 	}
 
 	// The plan of a header is replaced by that of the entry; other functions of plans stay.

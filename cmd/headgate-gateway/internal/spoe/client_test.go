@@ -145,6 +145,7 @@ type message struct {
 	method, path    string
 	headers         [][2]string
 	app, user, plan string
+	claims          string
 	without         []string
 	more            int // so many further arguments
 }
@@ -182,7 +183,7 @@ func (m message) append(b []byte) []byte {
 	add("headers", appendText([]byte{typeBinary}, append(headers, 0, 0)))
 
 	// In the order of the map, another one each time: the arguments have names and no places.
-	for name, v := range map[string]string{"app": m.app, "user": m.user, "plan": m.plan} {
+	for name, v := range map[string]string{"app": m.app, "user": m.user, "plan": m.plan, "claims": m.claims} {
 		if v != "" {
 			add(name, appendValue(nil, v))
 		}

@@ -9,6 +9,7 @@
 //	app      the application, unless it is the default
 //	user     the user, if HAProxy has authenticated one
 //	plan     the plan of the caller, if HAProxy knows it
+//	claims   the payload of a token that HAProxy has verified, as package callers reads it
 //
 // The gateway believes HAProxy: src is the peer of the connection, whose forwarded headers
 // count if it is a trusted proxy, see package callers.
@@ -24,8 +25,8 @@ import (
 
 // described is what a message says about a request.
 type described struct {
-	app, user, plan string
-	request         http.Request
+	app, user, plan, claims string
+	request                 http.Request
 }
 
 // readMessages reads the payload of a NOTIFY frame. The message of another name is of
@@ -74,7 +75,7 @@ const (
 
 // fill reads the arguments of the message.
 func (d *described) fill(args map[string]value) error {
-	d.app, d.user, d.plan = args["app"].text, args["user"].text, args["plan"].text
+	d.app, d.user, d.plan, d.claims = args["app"].text, args["user"].text, args["plan"].text, args["claims"].text
 	d.request.Method = args["method"].text
 	if d.request.Method == "" {
 		return noMethod

@@ -569,6 +569,14 @@ func (s *Server) decide(ctx context.Context, l *limiter.Limiter, about *describe
 
 	// The plan that HAProxy names has precedence over that of a proxy before it.
 	ctx = callers.WithPlan(callers.WithUser(ctx, about.user), about.plan)
+	if about.claims != "" {
+		claims, err := callers.ReadClaims(about.claims)
+		if err != nil {
+			s.options.Log.Record(slog.LevelWarn, "the argument claims cannot be read, so the requests have none",
+				slog.String("mistake", err.Error()))
+		}
+		ctx = callers.WithClaims(ctx, claims)
+	}
 	r := about.request.WithContext(ctx)
 	if about.plan == "" {
 		r = r.WithContext(callers.WithPlan(ctx, s.trust.Load().callers.Plan(nethttp.Request(r))))

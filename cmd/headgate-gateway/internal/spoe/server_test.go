@@ -129,6 +129,9 @@ func TestServerBelievesForwardedAddressesOfTrustedProxies(t *testing.T) {
 func TestServerCountsByWhatHAProxyKnows(t *testing.T) {
 	byUser, byKey, plans, login := shop("user", "1/1h"), shop("key", "1/1h"), shop("plans", "1/1h"),
 		shop("login", "1/1h")
+	exports, free := shop("exports", "1/1h"), shop("free", "1/1h")
+	exports.Match.Query = map[string]policy.Values{"export": {"csv"}}
+	free.Match.Claims = map[string]policy.Values{"plan": {"free"}}
 
 	byUser.Key, byKey.Key, plans.Key = "user", "api-key", "user"
 	plans.Plans, plans.PlanBy = map[string]policyLimit{"pro": shop("", "3/1h").Limit}, callers.PlanBy
@@ -160,6 +163,15 @@ func TestServerCountsByWhatHAProxyKnows(t *testing.T) {
 			with(func(m *message) { m.method, m.path = "POST", "/%6Cogin/" }),
 			with(func(m *message) { m.method, m.path = "POST", "/x/..//LOGIN" }),
 			with(func(m *message) { m.method, m.path = "GET", "/login" })}, 2},
+
+		"query": {exports, []message{with(func(m *message) { m.path = "/a?export=csv" }),
+			with(func(m *message) { m.path = "/b?x=1&%65xport=csv" }), with(func(m *message) { m.path = "/b?export=pdf" }),
+			with(func(m *message) { m.path = "/b" })}, 3},
+
+		// The payload of a token is JSON, or that in base64url. What is neither is no claims.
+		"claims": {free, []message{with(func(m *message) { m.claims = `{"plan":"free"}` }),
+			with(func(m *message) { m.claims = "eyJwbGFuIjoiZnJlZSJ9" }), with(func(m *message) { m.claims = `{"plan":"pro"}` }),
+			with(func(m *message) { m.claims = `{"plan":"free"` }), with(func(m *message) {})}, 4},
 
 		// No policy has the application blog, so nothing is limited there.
 		"app": {byUser, []message{with(func(m *message) { m.app = "blog" }), with(func(m *message) { m.app = "blog" }),

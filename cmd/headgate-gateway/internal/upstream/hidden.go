@@ -34,8 +34,9 @@ func hiddenBy(list []Options, i int, index *policy.Index) int {
 	var by []int
 	for n, r := range samples(&list[i].Match) {
 		found := slices.DeleteFunc(index.Select(nethttp.Request(r), nil), func(j int) bool {
-			// What headers and exceptions say of a request is not known of all requests.
-			return j >= i || len(list[j].Match.Headers)+len(list[j].Match.Except) > 0
+			// What headers, a query and exceptions say of a request is not known of all requests.
+			m := &list[j].Match
+			return j >= i || len(m.Headers)+len(m.Query)+len(m.Except) > 0
 		})
 		if n == 0 {
 			by = found
@@ -73,8 +74,8 @@ func samples(m *policy.Match) (list []*http.Request) {
 	for _, method := range methods {
 		for _, path := range paths(m.Path) {
 			r := &http.Request{Method: method, Host: host, URL: &url.URL{Path: path}, Header: http.Header{}}
-			for name, value := range m.Headers {
-				r.Header.Set(name, value)
+			for name, values := range m.Headers {
+				r.Header.Set(name, values[0])
 			}
 			list = append(list, r)
 		}

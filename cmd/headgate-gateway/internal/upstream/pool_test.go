@@ -332,7 +332,8 @@ func TestUpstreamsThatAreNeverReachedAreMistakes(t *testing.T) {
 		return policy.Match{Host: host, Path: path, Methods: methods}
 	}
 
-	headers := policy.Match{Path: "/a/", Headers: map[string]string{"X-A": "1"}}
+	query := policy.Match{Path: "/a/", Query: map[string]policy.Values{"a": {"1"}}}
+	headers := policy.Match{Path: "/a/", Headers: map[string]policy.Values{"X-A": {"1"}}}
 	for _, row := range []struct {
 		first, second policy.Match
 		hidden        bool
@@ -357,9 +358,11 @@ func TestUpstreamsThatAreNeverReachedAreMistakes(t *testing.T) {
 		{m("", "", "GET", "PUT"), m("", "", "PUT"), true},
 		{m("", "", "GET"), m("", "", "GET", "PUT"), false},
 
-		// A header or an exception of the first leaves requests to the second.
+		// A header, a query or an exception of the first leaves requests to the second.
 		{headers, m("", "/a/"), false},
 		{m("", "/a/"), headers, true},
+		{query, m("", "/a/"), false},
+		{m("", "/a/"), query, true},
 		{policy.Match{Path: "/a/", Except: []string{"/a/b"}}, m("", "/a/"), false},
 	} {
 		u := []*url.URL{{Scheme: "http", Host: "h"}}

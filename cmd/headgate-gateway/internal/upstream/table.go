@@ -56,6 +56,10 @@ func New(list []Options, logger *slog.Logger) (*Table, error) {
 		if _, err := policy.NewIndex(policies[i : i+1]); err != nil {
 			errs = append(errs, matchErrors(i, o.Name, err)...)
 		}
+		if len(o.Match.Claims) > 0 {
+			errs = append(errs, &Error{i, o.Name, &FieldError{"match.claims",
+				errors.New("upstreams are not chosen by claims")}})
+		}
 	}
 
 	if len(errs) > 0 {
