@@ -34,18 +34,20 @@ type claimCondition struct {
 
 // claim returns the claim of a request that has the name, or nil. It asks for the claims once.
 func (s *search) claim(name string) any {
-	if a := &s.asked; !a.claimed {
-		a.claimed, a.claims = true, s.index.claims(s.request)
+	if f := &s.facts; !f.claimed {
+		f.claimed, f.claims = true, s.index.claims(s.request)
 	}
-	return claimAt(s.asked.claims, name)
+	return claimAt(s.facts.claims, name)
 }
 
-// claimAt returns the claim of the name, which may be within others: a dot in it then stands between
-// the name of an object and that of its part. A name that itself has dots comes first.
+// claimAt returns the claim of the name, which may be within others: a dot in it then stands
+// between the name of an object and that of its part. A name that itself has dots comes first.
 func claimAt(claims map[string]any, name string) any {
 	if v, ok := claims[name]; ok {
 		return v
 	}
+
+	// The longest name of an object comes first.
 	for dot := len(name) - 1; dot > 0; dot-- {
 		if name[dot] != '.' {
 			continue
@@ -63,6 +65,7 @@ func (c *claimCondition) met(claim any) bool {
 		return claim != nil
 	}
 
+	// These are the types of a decoder of JSON.
 	switch v := claim.(type) {
 	case nil, map[string]any:
 		return false

@@ -156,7 +156,8 @@ func TestClaimsAreDoubted(t *testing.T) {
 	for _, name := range []string{"$.plan", ".plan", "plan.", "a..b", "roles[0]"} {
 		p := valid(t, "p")
 		p.Match.Claims = values(name + "=x")
-		if got := p.Doubts(); len(got) != 1 || got[0].Field != "match.claims" || !strings.Contains(got[0].Error(), name) {
+		if got := p.Doubts(); len(got) != 1 || got[0].Field != "match.claims" ||
+			!strings.Contains(got[0].Error(), name) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

@@ -85,9 +85,9 @@ func TestExceptionsNeedEverySpelling(t *testing.T) {
 func TestHeadersAreConditions(t *testing.T) {
 
 	x := index(t,
-		policy.Match{Headers: map[string]policy.Values{"x-plan": {"free"}}},
-		policy.Match{Headers: map[string]policy.Values{"X-Plan": {"*"}}},
-		policy.Match{Path: "/a", Headers: map[string]policy.Values{"X-Plan": {"free"}, "X-Region": {"eu"}}},
+		policy.Match{Headers: table{"x-plan": {"free"}}},
+		policy.Match{Headers: table{"X-Plan": {"*"}}},
+		policy.Match{Path: "/a", Headers: table{"X-Plan": {"free"}, "X-Region": {"eu"}}},
 		policy.Match{})
 
 	for _, c := range []struct {
@@ -115,8 +115,11 @@ func TestHeadersAreConditions(t *testing.T) {
 	}
 }
 
+// table is one of a match.
+type table = map[string]policy.Values
+
 func TestConditionsAreChecked(t *testing.T) {
-	many := map[string]policy.Values{}
+	many := table{}
 	for _, c := range "abcdefghi" {
 		many["X-"+string(c)] = policy.Values{"1"}
 	}
@@ -132,32 +135,32 @@ func TestConditionsAreChecked(t *testing.T) {
 		{policy.Match{Except: []string{"healthz", "/x/*"}}, `match.except: "healthz" does not begin with a slash; `},
 		{policy.Match{Except: make([]string, 33)}, "match.except: 33 patterns are more than 32"},
 		{policy.Match{Headers: many}, "match.headers: 9 headers are more than 8"},
-		{policy.Match{Headers: map[string]policy.Values{"X Y": {"1"}}}, `match.headers: "X Y" is not the name of a header`},
-		{policy.Match{Headers: map[string]policy.Values{"Host": {"a"}}}, `match.headers: the header Host has its own`},
-		{policy.Match{Headers: map[string]policy.Values{"X-A": {"1"}, "x-a": {"2"}}},
+		{policy.Match{Headers: table{"X Y": {"1"}}}, `match.headers: "X Y" is not the name of a header`},
+		{policy.Match{Headers: table{"Host": {"a"}}}, `match.headers: the header Host has its own`},
+		{policy.Match{Headers: table{"X-A": {"1"}, "x-a": {"2"}}},
 			"match.headers: the header X-A is named twice"},
-		{policy.Match{Headers: map[string]policy.Values{"X-A": {""}}},
+		{policy.Match{Headers: table{"X-A": {""}}},
 			`match.headers: the value of X-A is empty; write "*" for any`},
-		{policy.Match{Headers: map[string]policy.Values{"X-A": {" 1"}}}, "match.headers: the value of X-A has space at an end"},
-		{policy.Match{Headers: map[string]policy.Values{"X-A": {"a\nb"}}},
+		{policy.Match{Headers: table{"X-A": {" 1"}}}, "match.headers: the value of X-A has space at an end"},
+		{policy.Match{Headers: table{"X-A": {"a\nb"}}},
 			"match.headers: the value of X-A has space at an end"},
-		{policy.Match{Headers: map[string]policy.Values{"X-A": {"\xff"}}}, "match.headers: the value of X-A: it is not UTF-8"},
-		{policy.Match{Headers: map[string]policy.Values{"X-A": nil}}, `match.headers: X-A has no value; write "*" for any`},
-		{policy.Match{Headers: map[string]policy.Values{"X-A": {"a", "b", "a"}}},
+		{policy.Match{Headers: table{"X-A": {"\xff"}}}, "match.headers: the value of X-A: it is not UTF-8"},
+		{policy.Match{Headers: table{"X-A": nil}}, `match.headers: X-A has no value; write "*" for any`},
+		{policy.Match{Headers: table{"X-A": {"a", "b", "a"}}},
 			`match.headers: the value "a" of X-A is named twice`},
-		{policy.Match{Query: map[string]policy.Values{"a": {"a", "*"}}},
+		{policy.Match{Query: table{"a": {"a", "*"}}},
 			`match.query: "*" of a stands for any value; leave the others out`},
-		{policy.Match{Query: map[string]policy.Values{"a": make(policy.Values, 17)}},
+		{policy.Match{Query: table{"a": make(policy.Values, 17)}},
 			"match.query: the 17 values of a are more than 16"},
 		{policy.Match{Query: many}, "match.query: 9 parameters are more than 8"},
-		{policy.Match{Query: map[string]policy.Values{"": {"a"}}}, "match.query: the name of a parameter is empty"},
-		{policy.Match{Query: map[string]policy.Values{"a ": {"a"}}},
+		{policy.Match{Query: table{"": {"a"}}}, "match.query: the name of a parameter is empty"},
+		{policy.Match{Query: table{"a ": {"a"}}},
 			`match.query: the name "a " of a parameter has space at an end`},
 		{policy.Match{Claims: many}, "match.claims: 9 claims are more than 8"},
-		{policy.Match{Claims: map[string]policy.Values{"\xff": {"a"}}}, "match.claims: the name of a claim: it is not UTF-8"},
-		{policy.Match{Claims: map[string]policy.Values{"a": {""}}},
+		{policy.Match{Claims: table{"\xff": {"a"}}}, "match.claims: the name of a claim: it is not UTF-8"},
+		{policy.Match{Claims: table{"a": {""}}},
 			`match.claims: the value of a is empty; write "*" for any`},
-		{policy.Match{Headers: map[string]policy.Values{"X-Forwarded-For": {"1"}}},
+		{policy.Match{Headers: table{"X-Forwarded-For": {"1"}}},
 			"match.headers: the header X-Forwarded-For names addresses"},
 	} {
 		p := valid(t, "p")

@@ -38,9 +38,9 @@
 // # Trust
 //
 // A policy never decides whom to trust. The program sets in [Bindings] which proxies may name
-// addresses, how to find the user and the plan, and the secret that hides keys. A policy cannot
-// choose a plan by a header or a claim itself, and headers that carry addresses are refused as
-// keys.
+// addresses, how to find the user, the plan and the claims of a token, and the secret that hides
+// keys. A policy cannot choose a plan by a header or a claim itself, and headers that carry
+// addresses are refused as keys. It applies by claims that the program has verified.
 //
 // # Changes
 //

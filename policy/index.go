@@ -172,7 +172,7 @@ type search struct {
 	paths   [maxSpellings]spelling // that lead to one handler
 	n       int                    // of paths
 	found   []int
-	asked   asked
+	facts   facts
 
 	any bool // stop collecting: only hit is wanted, and found stays empty
 	hit bool // some policy was found

@@ -58,7 +58,8 @@ func valueByTokens(d *json.Decoder, depth int, anyNames bool) error {
 		}
 
 		// The freedom lasts for one level: the fields of a plan are named by the format again.
-		isTable := slices.Contains([]string{"plans", "overrides", "headers", "query", "claims", "prices"}, key) && !anyNames
+		tables := []string{"plans", "overrides", "headers", "query", "claims", "prices"}
+		isTable := slices.Contains(tables, key) && !anyNames
 		if err := valueByTokens(d, depth+1, isTable); err != nil {
 			return err
 		}

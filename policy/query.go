@@ -34,6 +34,7 @@ func (t *terms) of(query map[string]Values) (conditions [][]int) {
 
 		var anyOf []int
 		for _, value := range values {
+			// Policies that ask for the same share its number.
 			number, known := t.numbers[name][value]
 			if !known {
 				number = t.n
@@ -47,9 +48,9 @@ func (t *terms) of(query map[string]Values) (conditions [][]int) {
 	return conditions
 }
 
-// asked is what policies ask of one request beyond what an index has trees for. It is found out
-// when the first of them asks.
-type asked struct {
+// facts are what policies ask of one request beyond what an index has trees for. They are
+// found out when the first of them asks.
+type facts struct {
 	read, claimed bool
 	few           uint64   // which of the first 64 terms the request has
 	more          []uint64 // which of the others
@@ -58,16 +59,16 @@ type asked struct {
 
 // has reports whether the request has one of the terms.
 func (s *search) has(anyOf []int) bool {
-	a := &s.asked
-	if !a.read {
-		a.read = true
+	f := &s.facts
+	if !f.read {
+		f.read = true
 		if r, ok := s.request.(queried); ok {
-			a.readQuery(&s.index.terms, r.RawQuery())
+			f.readQuery(&s.index.terms, r.RawQuery())
 		}
 	}
 
 	for _, n := range anyOf {
-		if n < 64 && a.few>>n&1 == 1 || n >= 64 && a.more != nil && a.more[n/64-1]>>(n%64)&1 == 1 {
+		if n < 64 && f.few>>n&1 == 1 || n >= 64 && f.more != nil && f.more[n/64-1]>>(n%64)&1 == 1 {
 			return true
 		}
 	}
@@ -76,7 +77,7 @@ func (s *search) has(anyOf []int) bool {
 
 // readQuery finds the terms that the query has. It reads parameters as net/http does: one with a
 // semicolon, or with a percent sign that escapes nothing, is none.
-func (a *asked) readQuery(t *terms, query string) {
+func (f *facts) readQuery(t *terms, query string) {
 	for query != "" {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
@@ -84,6 +85,7 @@ func (a *asked) readQuery(t *terms, query string) {
 			continue
 		}
 
+		// The names that no policy asks for are most of them.
 		name, value, _ := strings.Cut(pair, "=")
 		name, err := unescaped(name)
 		values := t.numbers[name]
@@ -94,24 +96,25 @@ func (a *asked) readQuery(t *terms, query string) {
 			continue
 		}
 
+		// The value may be asked for, and that there is any.
 		for _, text := range [...]string{value, anyValue} {
 			if number, ok := values[text]; ok {
-				a.set(number, t.n)
+				f.set(number, t.n)
 			}
 		}
 	}
 }
 
 // set notes that the request has the term of n.
-func (a *asked) set(number, n int) {
+func (f *facts) set(number, n int) {
 	if number < 64 {
-		a.few |= 1 << number
+		f.few |= 1 << number
 		return
 	}
-	if a.more == nil {
-		a.more = make([]uint64, (n-1)/64)
+	if f.more == nil {
+		f.more = make([]uint64, (n-1)/64)
 	}
-	a.more[number/64-1] |= 1 << (number % 64)
+	f.more[number/64-1] |= 1 << (number % 64)
 }
 
 // unescaped decodes a name or a value. It allocates only if there is something to decode.

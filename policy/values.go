@@ -73,6 +73,7 @@ func (v *Values) read(value any) error {
 		list = []any{value}
 	}
 
+	// A number of JSON is its text, and so is a number of YAML.
 	*v = make(Values, 0, len(list))
 	for _, one := range list {
 		switch one.(type) {
@@ -177,7 +178,8 @@ func checkTableName(noun string) func(string) error {
 		case name == "":
 			return fmt.Errorf("the name of a %s is empty", noun)
 		case !isPlain(name):
-			return fmt.Errorf("the name %q of a %s has space at an end, or a line break or tab", textform.Clip(name), noun)
+			return fmt.Errorf("the name %q of a %s has space at an end, or a line break or tab",
+				textform.Clip(name), noun)
 		}
 		return nil
 	}

@@ -46,7 +46,8 @@ func TestValuesInYAML(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(set[0].Match.Query, set[0].Match.Claims); got != "map[debug:true page:1 v:1.50 or x] map[sub:null]" {
+	if got := fmt.Sprint(set[0].Match.Query, set[0].Match.Claims); got !=
+		"map[debug:true page:1 v:1.50 or x] map[sub:null]" {
 		t.Error(got)
 	}
 

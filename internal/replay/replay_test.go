@@ -294,7 +294,8 @@ func TestCostsAndAnswersOfTheLogCount(t *testing.T) {
 // A log has the queries of its requests.
 func TestQueriesOfTheLogCount(t *testing.T) {
 	text := ""
-	for i, target := range []string{"/", "/?export=csv", "/?export=pdf", "/?x&%65xport=csv", "/?export=csv#a", "/#?export=csv"} {
+	for i, target := range []string{"/", "/?export=csv", "/?export=pdf", "/?x&%65xport=csv", "/?export=csv#a",
+		"/#?export=csv"} {
 		text += lineAt(i, "192.0.2.1", target)
 	}
 	set := setOf(t, "- {name: a, apps: [x], key: ip, limit: 1/1h fixed-window, match: {query: {export: csv}}}\n")

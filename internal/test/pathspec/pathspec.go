@@ -126,6 +126,7 @@ func (r Router) countsQueries(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// The query is the same wherever the middleware stands.
 	for _, at := range []Place{Around, Inside} {
 		c := &Counter{}
 		ask := r.Make(limiter.MustNew(limiter.Config{Rules: compiled.Rules(), Observer: c}), at, Routes)

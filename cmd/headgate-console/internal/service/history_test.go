@@ -168,8 +168,8 @@ func TestDiffSeesEveryField(t *testing.T) {
 
 // Tables that differ in what stands between their values have other texts.
 func TestDiffSeesEveryTable(t *testing.T) {
-	tables := []map[string]policy.Values{{"a": {"b", "c"}}, {"a": {"b or c"}}, {"a": {"b, x: c"}}, {"a": {"b"}, "x": {"c"}},
-		{"a": {`"b or c"`}}}
+	tables := []map[string]policy.Values{{"a": {"b", "c"}}, {"a": {"b or c"}}, {"a": {"b, x: c"}},
+		{"a": {"b"}, "x": {"c"}}, {"a": {`"b or c"`}}}
 	for i, before := range tables {
 		for j, after := range tables {
 			a, b := sample("p", "a"), sample("p", "a")

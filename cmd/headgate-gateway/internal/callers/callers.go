@@ -1,5 +1,5 @@
-// Package callers finds the caller of a request: the address, the user, the plan and the claims that
-// a trusted proxy names. It believes no header of any other peer.
+// Package callers finds the caller of a request: the address, the user, the plan and the claims
+// that a trusted proxy names. It believes no header of any other peer.
 //
 // A [Callers] is made of the flags of the gateway. Its Bindings go to the engine, so that policies
 // count by what it finds, and its Handler stands before the faces that speak HTTP.

@@ -18,8 +18,8 @@ import (
 // MaxClaims is the maximum length in bytes of claims, as they are sent.
 const MaxClaims = 16 << 10
 
-// ReadClaims reads the payload of a token: an object of JSON, plain or in base64url. Numbers stay as
-// they are written. The error holds nothing of the text.
+// ReadClaims reads the payload of a token: an object of JSON, plain or in base64url. Numbers stay
+// as they are written. The error holds nothing of the text.
 func ReadClaims(text string) (claims map[string]any, err error) {
 	if text = strings.TrimSpace(text); len(text) > MaxClaims {
 		return nil, fmt.Errorf("%d bytes are more than %d", len(text), MaxClaims)

@@ -19,6 +19,7 @@ import (
 const payload = `{"sub":"ann","plan":"free","level":12345678901234567890,"roles":["a","b"],"realm":{"x":true}}`
 
 func TestReadClaims(t *testing.T) {
+	// The longest text that is refused is no longer than a header may be.
 	big := `{"plan":"` + strings.Repeat("x", MaxClaims) + `"}`
 	for _, row := range []struct{ name, text, want string }{
 		{"JSON", " " + payload + " ", ""},
@@ -35,7 +36,8 @@ func TestReadClaims(t *testing.T) {
 	} {
 		claims, err := ReadClaims(row.text)
 		if row.want == "" {
-			if err != nil || fmt.Sprint(claims) != "map[level:12345678901234567890 plan:free realm:map[x:true] roles:[a b] sub:ann]" {
+			if got := fmt.Sprint(claims); err != nil ||
+				got != "map[level:12345678901234567890 plan:free realm:map[x:true] roles:[a b] sub:ann]" {
 				t.Errorf("%s: %v, %v", row.name, claims, err)
 			}
 			continue
@@ -62,6 +64,7 @@ func TestClaimsAreThoseOfTrustedProxies(t *testing.T) {
 		{"nonsense", "10.0.0.1:1", []string{"{"}, ""},
 	} {
 		r := &test.Request{Peer: row.peer, Headers: http.Header{"X-Jwt-Payload": row.lines}}
+
 		b := c.Bindings()
 		if got, _ := b.Claims(r)["plan"].(string); got != row.want {
 			t.Errorf("%s: %q", row.name, got)
@@ -76,7 +79,10 @@ func TestClaimsAreThoseOfTrustedProxies(t *testing.T) {
 	// What another peer sends reaches no server behind the gateway.
 	for peer, want := range map[string]string{"10.0.0.1:1": payload, "192.0.2.1:1": ""} {
 		var seen string
-		h := c.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Get("X-Jwt-Payload") }))
+		h := c.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			seen = r.Header.Get("X-Jwt-Payload")
+		}))
+
 		r, _ := http.NewRequest("GET", "/", nil)
 		r.RemoteAddr = peer
 		r.Header.Set("X-Jwt-Payload", payload)

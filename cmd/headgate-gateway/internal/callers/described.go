@@ -20,8 +20,8 @@ func WithUser(ctx context.Context, user string) context.Context {
 }
 
 // Described returns the bindings of a face whose clients describe requests to the gateway
-// and are believed: the user is that of [WithUser] and the claims are those of [WithClaims], or else
-// as b says, and the plan is that of [WithPlan].
+// and are believed: the user is that of [WithUser] and the claims are those of [WithClaims], or
+// else as b says, and the plan is that of [WithPlan].
 func Described(b policy.Bindings) policy.Bindings {
 	other := b.User // of a request that is described without a user
 	b.User = func(r core.Request) (string, bool) {

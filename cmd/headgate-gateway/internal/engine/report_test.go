@@ -96,7 +96,8 @@ func TestReportOfAllFaces(t *testing.T) {
 		want    string
 	}{
 		"one": {
-			[]policy.Instance{{Version: "1", Can: &policy.Abilities{User: true, Claims: true, Plans: []string{"p"}}, LeftOut: left(false, "x"), MoreLeftOut: 2}},
+			[]policy.Instance{{Version: "1", Can: &policy.Abilities{User: true, Claims: true, Plans: []string{"p"}},
+				LeftOut: left(false, "x"), MoreLeftOut: 2}},
 			`1 "" {true false false true [p]} [x false why] 2`,
 		},
 		"what both can do": {

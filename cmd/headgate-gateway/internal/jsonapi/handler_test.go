@@ -271,7 +271,8 @@ func TestRequestsMayHaveAQueryAndClaims(t *testing.T) {
 		`{"claims":{},"headers":{"X-Jwt-Payload":"eyJhIjoxfQ"}}`: "",
 	} {
 		got := a.call("take", `{"request":`+request+`}`, nil)
-		if strings.Contains(got.body, `"policy":"`) != (want != "") || !strings.Contains(got.body, want) || got.status != 200 {
+		if strings.Contains(got.body, `"policy":"`) != (want != "") || !strings.Contains(got.body, want) ||
+			got.status != 200 {
 			t.Errorf("%s: %d %s", request, got.status, got.body)
 		}
 	}

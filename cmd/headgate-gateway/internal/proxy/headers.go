@@ -21,7 +21,9 @@ import (
 func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 	to := exchangeOf(r.In.Context()).upstream
 	r.SetURL(to.Target())
-	r.Out.URL.RawQuery = r.In.URL.RawQuery // no policy reads it, so no two readers can differ
+
+	// As it was sent: policies read it as net/http does, and leave out what that cannot read.
+	r.Out.URL.RawQuery = r.In.URL.RawQuery
 
 	// The host is the client's, unless the upstream goes by one of its own.
 	r.Out.Host = r.In.Host

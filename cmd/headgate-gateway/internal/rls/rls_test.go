@@ -293,7 +293,8 @@ func TestPolicyProperties(t *testing.T) {
 		}), list("path=/a?export=csv", ":path=/b?x=1&export=csv"), list("path=/a", "path=/a?export=pdf", "export=csv")},
 		{"claims", shop(byKey("p", limit, "global"), func(p *policy.Policy) {
 			p.Match.Claims = map[string]policy.Values{"realm.plan": {"free"}}
-		}), list("claim.realm.plan=free"), list("realm.plan=free", "claim.plan=free", "claim.realm.plan=pro", "path=/")},
+		}), list("claim.realm.plan=free"),
+			list("realm.plan=free", "claim.plan=free", "claim.realm.plan=pro", "path=/")},
 
 		// Networks need an address to be asked of: a descriptor without one is not limited at all,
 		// for it could be of an exempt network.

@@ -165,12 +165,14 @@ func TestServerCountsByWhatHAProxyKnows(t *testing.T) {
 			with(func(m *message) { m.method, m.path = "GET", "/login" })}, 2},
 
 		"query": {exports, []message{with(func(m *message) { m.path = "/a?export=csv" }),
-			with(func(m *message) { m.path = "/b?x=1&%65xport=csv" }), with(func(m *message) { m.path = "/b?export=pdf" }),
+			with(func(m *message) { m.path = "/b?x=1&%65xport=csv" }),
+			with(func(m *message) { m.path = "/b?export=pdf" }),
 			with(func(m *message) { m.path = "/b" })}, 3},
 
 		// The payload of a token is JSON, or that in base64url. What is neither is no claims.
 		"claims": {free, []message{with(func(m *message) { m.claims = `{"plan":"free"}` }),
-			with(func(m *message) { m.claims = "eyJwbGFuIjoiZnJlZSJ9" }), with(func(m *message) { m.claims = `{"plan":"pro"}` }),
+			with(func(m *message) { m.claims = "eyJwbGFuIjoiZnJlZSJ9" }),
+			with(func(m *message) { m.claims = `{"plan":"pro"}` }),
 			with(func(m *message) { m.claims = `{"plan":"free"` }), with(func(m *message) {})}, 4},
 
 		// No policy has the application blog, so nothing is limited there.
