@@ -3,6 +3,7 @@ package llmusage
 import (
 	"encoding/json"
 	"math"
+	"strconv"
 )
 
 // Request is what the JSON body of a request says about the tokens that it may use. The zero value
@@ -26,52 +27,70 @@ type Request struct {
 
 // ReadRequest reads the body of a request to one of the APIs: max_tokens, max_completion_tokens,
 // max_output_tokens, maxOutputTokens, maxTokens or num_predict, n, best_of or candidateCount, and
-// model. What is no JSON object is for the API to refuse, and says nothing but its length.
+// model. Of a number that stands more than once the largest counts, as an API may read any. What is
+// no JSON object is for the API to refuse, and says nothing but its length. The time is linear in
+// the length, whatever the body is: some milliseconds for a megabyte.
 func ReadRequest(body []byte) Request {
 	r := Request{Prompt: int64(len(body)) / 4}
-	var asked fields
-	if json.Unmarshal(body, &asked) != nil {
+	if !json.Valid(body) {
 		return r
 	}
 
-	var model string
-	if json.Unmarshal(asked["model"], &model) == nil && len(model) <= MaxModel {
-		r.Model = model
-	}
-
 	// The APIs look for the names as they are written here, and some have a table of them.
-	output := asked.most("max_tokens", "max_completion_tokens", "max_output_tokens")
-	answers := asked.most("n", "best_of")
-	for _, table := range []string{"generationConfig", "generation_config", "inferenceConfig", "options"} {
-		var more fields
-		if json.Unmarshal(asked[table], &more) == nil {
-			output = max(output, more.most("maxOutputTokens", "max_output_tokens", "maxTokens", "num_predict"))
-			answers = max(answers, more.most("candidateCount", "candidate_count"))
+	var model []byte
+	f := fieldsOf(body)
+	for name, value, ok := f.field(); ok; name, value, ok = f.field() {
+		switch string(name) {
+		case "model":
+			model = value
+		case "max_tokens", "max_completion_tokens", "max_output_tokens":
+			r.Output = max(r.Output, countIn(value))
+		case "n", "best_of":
+			r.Answers = max(r.Answers, countIn(value))
+		case "generationConfig", "generation_config", "inferenceConfig", "options":
+			r.readTable(value)
 		}
 	}
 
-	r.Output, r.Answers = output, answers
+	// A name of one letter may take six bytes.
+	if len(model) <= 6*MaxModel+2 {
+		if json.Unmarshal(model, &r.Model) != nil || len(r.Model) > MaxModel {
+			r.Model = ""
+		}
+	}
 	return r
 }
 
-// fields are those of an object.
-type fields map[string]json.RawMessage
-
-// most returns the largest of the numbers, rounded up, or 0 if none is above 0. One that cannot be
-// read may mean any number to the API.
-func (f fields) most(names ...string) (most int64) {
-	for _, name := range names {
-		text, is := f[name]
-		if !is {
-			continue
+// readTable reads what may be a table.
+func (r *Request) readTable(text []byte) {
+	f := fieldsOf(text)
+	for name, value, ok := f.field(); ok; name, value, ok = f.field() {
+		switch string(name) {
+		case "maxOutputTokens", "max_output_tokens", "maxTokens", "num_predict":
+			r.Output = max(r.Output, countIn(value))
+		case "candidateCount", "candidate_count":
+			r.Answers = max(r.Answers, countIn(value))
 		}
-		var n float64
-		if json.Unmarshal(text, &n) != nil || n >= maxCount {
-			return maxCount
-		}
-		most = max(most, int64(math.Ceil(n)))
 	}
-	return most
+}
+
+// maxNumber is the largest length of a number that is read.
+const maxNumber = 400
+
+// countIn returns a number, rounded up, or 0 if it is not above 0 or null. One that cannot be read
+// may mean any number to the API.
+func countIn(value []byte) int64 {
+	if string(value) == "null" {
+		return 0
+	}
+	if len(value) > maxNumber {
+		return maxCount
+	}
+	n, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || n >= maxCount {
+		return maxCount
+	}
+	return max(0, int64(math.Ceil(n)))
 }
 
 // Tokens returns the largest number of tokens that the request may use, at most 2^53 - 1. other is
