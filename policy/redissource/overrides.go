@@ -60,6 +60,10 @@ type OverrideBatch struct {
 	// a database.
 	From Origin
 
+	// After is the revision of the database that the batch continues. If what is published is of
+	// an earlier one, a batch is missing in between. The zero value continues any.
+	After int64
+
 	// Reset removes all overrides of all policies first. It is how a database begins: what it
 	// publishes without it has to continue what was published from it before.
 	Reset bool
@@ -74,8 +78,8 @@ type OverrideBatch struct {
 var ErrTooManyOverrides = fmt.Errorf("a policy has at most %d overrides", policy.MaxOverridesBeside)
 
 // ErrOverridesLost is wrapped by errors of [Source.PublishOverrides] if what is published is not
-// what the batch would continue, as after Redis has lost it: only one with Reset is accepted then.
-// Nothing was changed.
+// what the batch would continue, as after Redis has lost it or its last changes: only one with
+// Reset is accepted then. Nothing was changed.
 var ErrOverridesLost = errors.New("the overrides that are published are not those of this database")
 
 // PublishOverrides publishes changes and notifies the followers. It does not know the policies:
@@ -98,7 +102,7 @@ func (s *Source) PublishOverrides(ctx context.Context, b OverrideBatch) error {
 		keys = append(keys, prefix+"of:"+name)
 	}
 	args := append([]any{s.channel, prefix + "of:", crand.Text(), b.From.Database, b.From.Revision, flag(b.Reset),
-		flag(b.More), policy.MaxOverridesBeside, maxMissed}, changes...)
+		flag(b.More), policy.MaxOverridesBeside, maxMissed, b.After}, changes...)
 
 	var reply []any
 	err = s.do(ctx, func(ctx context.Context) (err error) {
@@ -190,8 +194,8 @@ func checkChange(c policy.OverrideChange) error {
 // policy of the changes. ARGV: the channel; what the keys of all hashes begin with; a random text,
 // which is the mark of the batch, and the epoch if a new one begins;
 // the id of the database, "" for none; its revision; 1 for a reset; 1 for more; how many overrides
-// a policy may have; how many changes the log may; then for each change the index of its policy
-// from 0, its name, the key, the text, and the entry of the log. Reply: 0, or 1 with the version
+// a policy may have; how many changes the log may; the revision that the batch continues; then for
+// each change the index of its policy from 0, its name, the key, the text, and the entry of the log. Reply: 0, or 1 with the version
 // and the origin of a set of another database, 2 if there is nothing to continue, or 3 with the
 // policy that would have too many.
 var publishOverrides = redis.NewScript(`
@@ -217,6 +221,9 @@ if not reset then
   if database ~= '' and not exists then
     return {2}
   end
+  if database ~= '' and known < tonumber(ARGV[10]) then
+    return {2}
+  end
   if database ~= '' and revision <= known then
     return {0}
   end
@@ -224,7 +231,7 @@ end
 
 -- A policy that would have too many is found before anything is changed.
 local size = {}
-for i = 10, #ARGV, 5 do
+for i = 11, #ARGV, 5 do
   local p, key = tonumber(ARGV[i]), ARGV[i + 2]
   local hash = KEYS[5 + p]
   local s = size[p]
@@ -243,7 +250,7 @@ for i = 10, #ARGV, 5 do
     end
   end
 end
-for i = 10, #ARGV, 5 do
+for i = 11, #ARGV, 5 do
   if size[tonumber(ARGV[i])].n > tonumber(ARGV[8]) then
     return {3, ARGV[i + 1]}
   end
@@ -259,7 +266,7 @@ elseif not exists then
   redis.call('HSET', state, 'epoch', ARGV[3], 'version', 0)
 end
 
-for i = 10, #ARGV, 5 do
+for i = 11, #ARGV, 5 do
   local hash, name, key, text = KEYS[5 + tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local number = redis.call('HINCRBY', state, 'version', 1)
   if key == '' then
@@ -277,7 +284,7 @@ for i = 10, #ARGV, 5 do
   redis.call('LPUSH', log, ARGV[3] .. ' ' .. ARGV[i + 4])
 end
 redis.call('LTRIM', log, 0, ARGV[9] - 1)
-if #ARGV >= 10 then
+if #ARGV >= 11 then
   redis.call('HSET', state, 'mark', ARGV[3])
 end
 

@@ -337,6 +337,11 @@ func TestOverridesHaveTheOwnerOfThePolicies(t *testing.T) {
 		t.Errorf("%+v, %v", from, err)
 	}
 
+	// What continues a later revision lacks a batch in between.
+	after := func(revision int64) batch { return batch{From: ofDatabase("aaa", 4), After: revision} }
+	wantPublished(t, s, after(3), "c=1/1h", redissource.ErrOverridesLost)
+	wantPublished(t, s, after(2), "b=1/1h", nil)
+
 	// Another database is refused, also with a reset, and so is a program without one.
 	wantPublished(t, s, batch{}, "c=1/1h", redissource.ErrOverridesLost)
 	wantPublished(t, s, batch{Reset: true}, "c=1/1h", redissource.ErrOverridesLost)
