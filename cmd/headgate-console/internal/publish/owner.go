@@ -235,13 +235,18 @@ func (w *Worker) replace(
 	from := redissource.Origin{Database: o.Database, Revision: version}
 	label, err = w.o.Publisher.PublishFrom(ctx, set, there.Version, from, instead)
 
-	var taken *redissource.OwnerError
-	if errors.As(err, &taken) {
-		there := redissource.Published{Version: taken.Version, Origin: taken.Origin}
-		return "", &ForeignError{Published: there, Copy: o.is(taken.Origin.Database)}
-	}
 	if err != nil {
-		return "", fmt.Errorf("version %d: %w", version, err)
+		return "", fmt.Errorf("version %d: %w", version, o.taken(err))
 	}
 	return label, nil
+}
+
+// taken turns the error of a set that is another database's into a ForeignError.
+func (o Owner) taken(err error) error {
+	var taken *redissource.OwnerError
+	if !errors.As(err, &taken) {
+		return err
+	}
+	there := redissource.Published{Version: taken.Version, Origin: taken.Origin}
+	return &ForeignError{Published: there, Copy: o.is(taken.Origin.Database)}
 }

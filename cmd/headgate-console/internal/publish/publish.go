@@ -1,6 +1,7 @@
 // Package publish copies the policies from the database to the place where the running instances
-// read them. The database is authoritative. A worker always publishes the whole set, and after a
-// crash or an outage it publishes the changes that are still missing. [Start] starts the [Worker].
+// read them. The database is authoritative. A worker always publishes the whole set of policies,
+// and of the overrides beside them what has changed. After a crash or an outage it publishes the
+// changes that are still missing. [Start] starts the [Worker].
 package publish
 
 import (
@@ -20,6 +21,7 @@ import (
 // methods are safe for concurrent use and return soon after ctx ends.
 type Publisher interface {
 	policy.Source
+	OverridePublisher
 
 	// Published returns the label of the published set and the database that it is from.
 	Published(ctx context.Context) (redissource.Published, error)
@@ -37,6 +39,8 @@ type Publisher interface {
 
 // Source is the database. Its methods are safe for concurrent use.
 type Source interface {
+	OverrideSource
+
 	// Pending returns the version of the set of policies, 0 if there never was
 	// one, the version that was published last, and its label.
 	Pending(ctx context.Context) (version, published int64, label string, err error)
@@ -210,51 +214,60 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	}
 }
 
-// attempt publishes pending changes. It reads the published label before the
+// attempt publishes pending changes: those of overrides after the policies, whose owner alone
+// publishes them.
+func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
+	published, owner, err := w.policies(ctx)
+	if err != nil {
+		return published, err
+	}
+	return published, w.overrides(ctx, owner)
+}
+
+// policies publishes the set of policies if it has changed. It reads the published label before the
 // database: if another worker publishes a newer set in between, the label differs
 // and this older set does not replace it.
-func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
+func (w *Worker) policies(ctx context.Context) (published int64, owner Owner, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.o.Timeout)
 	defer cancel()
 
 	// Only the label that was read first may be replaced.
 	there, err := w.o.Publisher.Published(ctx)
 	if err != nil {
-		return 0, err
+		return 0, owner, err
 	}
 
 	version, published, known, err := w.o.Source.Pending(ctx)
 	if err != nil {
-		return 0, err
+		return 0, owner, err
 	}
-	owner, err := w.o.Source.Owner(ctx)
-	if err != nil {
-		return published, err
+	if owner, err = w.o.Source.Owner(ctx); err != nil {
+		return published, owner, err
 	}
 
 	// A database that is refused has this known at once, and not only when it has something to
 	// publish.
 	if err := w.foreign(ctx, there, owner, known); err != nil {
-		return published, w.refused(ctx, owner, err)
+		return published, owner, w.refused(ctx, owner, err)
 	}
 
 	// The version alone does not show that a set was published again by others, or lost with Redis:
 	// then the label differs.
 	if version == 0 || published == version && known == there.Version {
-		return published, nil
+		return published, owner, nil
 	}
 
 	// The set may be newer by now than the version that was pending. What is written down is the
 	// version of the set itself.
 	set, version, err := w.o.Source.Snapshot(ctx)
 	if err != nil {
-		return published, err
+		return published, owner, err
 	}
 	if known, err = w.replace(ctx, set, version, there, owner); err != nil {
-		return published, w.refused(ctx, owner, err)
+		return published, owner, w.refused(ctx, owner, err)
 	}
 
-	return version, w.o.Source.Published(ctx, version, known)
+	return version, owner, w.o.Source.Published(ctx, version, known)
 }
 
 // setStatus stores the result of an attempt, and logs a change between success and

@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { test.Exit(m.Run()) }
 
 // database is a source whose set has as many policies as its version.
 type database struct {
+	keys
 	mu                 sync.Mutex
 	version, published int64
 	label              string
@@ -113,6 +114,7 @@ var errAway = errors.New("away")
 
 // place is where sets are published.
 type place struct {
+	table
 	mu        sync.Mutex
 	away      bool
 	label     string

@@ -55,7 +55,14 @@ func (s *Service) actWith(
 	err := s.db.Update(ctx, func(t *store.Tx) error {
 		d := &action{Tx: t, actor: a, now: s.now(), verb: verb, object: object}
 		for _, lock := range locks {
-			if err := t.RaiseCounter(lock, d.now); err != nil {
+			// An override has a revision of its own, and its policy is not deleted meanwhile.
+			err := error(nil)
+			if lock == store.CounterOverrides {
+				err = t.LockCounter(store.CounterPolicies)
+			} else {
+				err = t.RaiseCounter(lock, d.now)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -64,7 +71,10 @@ func (s *Service) actWith(
 	})
 
 	// After the commit and not in it, because the transaction may run again.
-	if err == nil && (slices.Contains(locks, store.CounterPolicies) || slices.Contains(locks, store.CounterScheduled)) {
+	published := func(lock string) bool {
+		return lock == store.CounterPolicies || lock == store.CounterScheduled || lock == store.CounterOverrides
+	}
+	if err == nil && slices.ContainsFunc(locks, published) {
 		s.changed()
 	}
 

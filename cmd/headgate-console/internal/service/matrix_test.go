@@ -237,6 +237,18 @@ func matrix() []row {
 			_, err := w.LimitKey(ctx, a, "p", "x", nil, 7)
 			return err
 		}, writers},
+		{"Overrides", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.Overrides(ctx, a, "p", OverridesQuery{})
+			return err
+		}, readers},
+		{"SetOverride", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.SetOverride(ctx, a, "p", OverrideChange{"x", "5/1m", ""})
+			return err
+		}, writers},
+		{"ChangeOverrides", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.ChangeOverrides(ctx, a, "p", []OverrideChange{{"x", "5/1m", ""}})
+			return err
+		}, writers},
 		{"LiftBan", func(ctx context.Context, w *world, a Actor) error {
 			return w.LiftBan(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
 		}, writers},

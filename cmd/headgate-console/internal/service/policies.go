@@ -199,6 +199,9 @@ func (a *action) insert(p policy.Policy, verb, note string) (policy.Policy, erro
 	if err := a.DropDeleted(p.Name); err != nil {
 		return p, err
 	}
+	if err := a.restoreOverrides(p.Name, verb == created || verb == imported); err != nil {
+		return p, err
+	}
 
 	return p, a.record(p.Name, p.Version, "", row.Body, verb, note)
 }
@@ -280,6 +283,9 @@ func (a *action) erase(p policy.Policy, verb, note string) error {
 		return err
 	}
 	if err := a.AddDeleted(store.DeletedPolicy{Policy: p.Name, Version: p.Version + 1, At: a.now}); err != nil {
+		return err
+	}
+	if err := a.dropOverrides(p.Name); err != nil {
 		return err
 	}
 	return a.record(p.Name, p.Version+1, before.Body, "", verb, note)

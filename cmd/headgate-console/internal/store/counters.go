@@ -5,12 +5,16 @@ package store
 const (
 	CounterPolicies  = "policies"  // the version of the set of policies
 	CounterPublished = "published" // the version that was published last
+	CounterOverrides = "overrides" // the revision of the last override
 	CounterUsers     = "users"     // changes of users and roles
 	CounterScheduled = "scheduled" // changes of what is scheduled
 	CounterTraffic   = "traffic"   // writes of collected counts
 	CounterAlerts    = "alerts"    // checks of the conditions of alerts
 	CounterWebhooks  = "webhooks"  // changes of webhooks
 	CounterAttempts  = "attempts"  // times that all counts of failed log-ins were dropped
+
+	// CounterOverridesPublished is the revision of the overrides that was published last.
+	CounterOverridesPublished = "overrides_published"
 )
 
 // Counter is the value of a counter.

@@ -31,11 +31,11 @@ func TestMigrationRunsOnceOfManyPrograms(t *testing.T) {
 		}
 
 		db := open(t, url)
-		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 10 {
-			t.Errorf("%d migrations were noted, want 10", n)
+		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 11 {
+			t.Errorf("%d migrations were noted, want 11", n)
 		}
-		if n := count(t, db, "SELECT COUNT(*) FROM counters"); n != 8 {
-			t.Errorf("%d counters, want 8", n)
+		if n := count(t, db, "SELECT COUNT(*) FROM counters"); n != 10 {
+			t.Errorf("%d counters, want 10", n)
 		}
 	})
 }
@@ -76,7 +76,7 @@ func TestOpenRefusesNewerTables(t *testing.T) {
 
 func TestOpenRefusesAVersionBelowTheFirst(t *testing.T) {
 	everyEngine(t, func(t *testing.T, url string) {
-		exec(t, open(t, url), "UPDATE migrations SET version = version - 15")
+		exec(t, open(t, url), "UPDATE migrations SET version = version - 16")
 		db, err := Open(t.Context(), Options{URL: url})
 		if err == nil {
 			db.Close()

@@ -1,0 +1,150 @@
+package publish
+
+import (
+	"context"
+	"errors"
+
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/redissource"
+)
+
+// OverridePublisher stores the overrides beside the policies, such as a *redissource.Source.
+type OverridePublisher interface {
+	policy.OverrideSource
+
+	// PublishedOverrides returns the database that has published the overrides and its revision, or
+	// the zero Origin.
+	PublishedOverrides(ctx context.Context) (redissource.Origin, error)
+
+	// PublishOverrides publishes changes, or returns an error that says whose overrides are there, or
+	// that they are not those which the batch continues.
+	PublishOverrides(ctx context.Context, b redissource.OverrideBatch) error
+}
+
+// OverrideSource is the part of the database that has the overrides. Each change has a revision of
+// its own.
+type OverrideSource interface {
+	// LastOverrides returns the revision that was published last, 0 for none.
+	LastOverrides(ctx context.Context) (int64, error)
+
+	// KnowsOverrides reports whether the database has published a revision. It may report false for
+	// one that it has published.
+	KnowsOverrides(ctx context.Context, revision int64) (bool, error)
+
+	// ChangedOverrides returns at most limit changes after a revision in their order, and the
+	// revision of the last one. Unless there are more, that is the revision of the database.
+	ChangedOverrides(ctx context.Context, after int64, limit int) (
+		changes []policy.OverrideChange, revision int64, more bool, err error)
+
+	// OverridesPublished stores that all changes up to a revision are published.
+	OverridesPublished(ctx context.Context, revision int64) error
+}
+
+// errProgramsOverrides means that a program has published overrides, which would be lost.
+var errProgramsOverrides = errors.New("Redis has overrides that a program has published, and not this " +
+	"database: those of the database are published once the program has removed them")
+
+// overrides publishes the changes of overrides that are pending: all of them if what is published
+// is not what this database has published. An attempt has no bound in all, as there may be many,
+// and so each step has.
+func (w *Worker) overrides(ctx context.Context, o Owner) error {
+	var after, last int64
+	var reset bool
+	err := w.bounded(ctx, func(ctx context.Context) (err error) {
+		after, last, reset, err = w.continued(ctx, o)
+		return err
+	})
+
+	for again := true; err == nil; {
+		var done bool
+		before := after
+		err = w.bounded(ctx, func(ctx context.Context) (err error) {
+			after, done, err = w.batch(ctx, o, before, last, reset)
+			return err
+		})
+		if done {
+			return err
+		}
+
+		// Another console may begin anew, or Redis may lose what it had, in between. If it happens
+		// twice, a pause of a random length lets the other one go first.
+		if reset = errors.Is(err, redissource.ErrOverridesLost) && again; reset {
+			after, again, err = 0, false, nil
+		}
+	}
+	return o.taken(err)
+}
+
+// bounded runs one step.
+func (w *Worker) bounded(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, w.o.Timeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// continued returns the revision that is published, and the one that was noted last. reset reports
+// that all overrides are to be published instead.
+func (w *Worker) continued(ctx context.Context, o Owner) (after, last int64, reset bool, err error) {
+	// What is noted is read first: it was published before, so Redis has lost it if it has less now.
+	if last, err = w.o.Source.LastOverrides(ctx); err != nil {
+		return 0, last, false, err
+	}
+	there, err := w.o.Publisher.PublishedOverrides(ctx)
+	if err != nil {
+		return 0, last, false, err
+	}
+
+	switch {
+	case there.Database == "":
+		reset, err = w.unpublished(ctx)
+		return 0, last, reset, err
+	case there.Database != o.Database || there.Revision < last:
+		return 0, last, true, nil
+	case there.Revision > last:
+		// Another console is about to note it, or a backup was restored since.
+		known, err := w.o.Source.KnowsOverrides(ctx, there.Revision)
+		if err != nil || !known {
+			return 0, last, true, err
+		}
+	}
+	return there.Revision, last, false, nil
+}
+
+// unpublished reports whether the database has overrides to publish where no database has published
+// some. Those of a program stay.
+func (w *Worker) unpublished(ctx context.Context) (bool, error) {
+	_, revision, more, err := w.o.Source.ChangedOverrides(ctx, 0, 1)
+	if err != nil || revision == 0 && !more {
+		return false, err
+	}
+	theirs, err := w.o.Publisher.OverrideChanges(ctx, "")
+	if err == nil && len(theirs.Stale) > 0 {
+		err = errProgramsOverrides
+	}
+	return true, err
+}
+
+// batch publishes the changes after a revision, as many as go at once, and returns the revision
+// that is published then. done reports that there are no more.
+func (w *Worker) batch(
+	ctx context.Context, o Owner, after, last int64, reset bool,
+) (revision int64, done bool, err error) {
+	changes, revision, more, err := w.o.Source.ChangedOverrides(ctx, after, redissource.MaxOverrideChanges)
+	if err != nil {
+		return after, false, err
+	}
+
+	if revision > after || reset {
+		err = w.o.Publisher.PublishOverrides(ctx, redissource.OverrideBatch{
+			Changes: changes, From: redissource.Origin{Database: o.Database, Revision: revision},
+			After: after, Reset: reset, More: more,
+		})
+	}
+	if err != nil || more {
+		return revision, false, err
+	}
+	if revision != last {
+		err = w.o.Source.OverridesPublished(ctx, revision)
+	}
+	return revision, true, err
+}

@@ -1,0 +1,216 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/redissource"
+)
+
+// keys are the overrides of a database: each is a row "policy key=text" at a revision.
+type keys struct {
+	rows map[string]int64
+	last int64 // that was noted
+	now  int64
+}
+
+func (k *keys) LastOverrides(context.Context) (int64, error) { return k.last, nil }
+
+func (k *keys) KnowsOverrides(_ context.Context, revision int64) (bool, error) {
+	for _, r := range k.rows {
+		if r == revision {
+			return true, nil
+		}
+	}
+	return revision <= k.last, nil
+}
+
+func (k *keys) ChangedOverrides(
+	_ context.Context, after int64, limit int,
+) (changes []policy.OverrideChange, revision int64, more bool, err error) {
+	var rows []string
+	for row, r := range k.rows {
+		if r > after {
+			rows = append(rows, row)
+		}
+	}
+	slices.SortFunc(rows, func(a, b string) int { return int(k.rows[a] - k.rows[b]) })
+
+	revision, more = k.now, len(rows) > limit
+	for _, row := range rows[:min(len(rows), limit)] {
+		key, text, _ := strings.Cut(row, "=")
+		changes = append(changes, policy.OverrideChange{Policy: "api", Key: key, Text: text})
+		if more {
+			revision = k.rows[row]
+		}
+	}
+	return changes, revision, more, nil
+}
+
+func (k *keys) OverridesPublished(_ context.Context, revision int64) error {
+	k.last = revision
+	return nil
+}
+
+// put changes the text of a key, "" to remove it.
+func (k *keys) put(key, text string) {
+	for row := range k.rows {
+		if strings.HasPrefix(row, key+"=") {
+			delete(k.rows, row)
+		}
+	}
+	if k.rows == nil {
+		k.rows = map[string]int64{}
+	}
+	k.now++
+	k.rows[key+"="+text] = k.now
+}
+
+// table is what is published of the overrides, as a *redissource.Source keeps it.
+type table struct {
+	from    redissource.Origin
+	texts   map[string]string
+	resets  int
+	batches []int // the number of changes of each
+	filling bool
+}
+
+func (t *table) PublishedOverrides(context.Context) (redissource.Origin, error) { return t.from, nil }
+
+func (t *table) OverrideChanges(context.Context, string) (c policy.OverrideChanges, err error) {
+	if len(t.texts) > 0 {
+		c.Stale = []string{"api"}
+	}
+	return c, nil
+}
+
+func (t *table) ReadOverrides(context.Context, string, func([]policy.OverrideChange)) error {
+	return nil
+}
+
+func (t *table) PublishOverrides(_ context.Context, b redissource.OverrideBatch) error {
+	if !b.Reset {
+		if t.from.Database != b.From.Database || t.from.Revision < b.After {
+			return fmt.Errorf("refused: %w", redissource.ErrOverridesLost)
+		}
+		if b.From.Revision <= t.from.Revision {
+			return nil
+		}
+	}
+	if b.Reset {
+		t.texts, t.resets = map[string]string{}, t.resets+1
+	}
+	for _, c := range b.Changes {
+		if t.texts[c.Key] = c.Text; c.Text == "" {
+			delete(t.texts, c.Key)
+		}
+	}
+	t.from, t.filling, t.batches = b.From, b.More, append(t.batches, len(b.Changes))
+	return nil
+}
+
+// settle wakes a worker and waits until it has done what it can.
+func settle(w *Worker) {
+	w.Wake()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+}
+
+// Single changes are published by themselves, and all of them only if Redis has lost some.
+func TestWorkerPublishesChangesOfOverrides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := &database{version: 1}, newPlace()
+		w := start(t, d, p)
+		defer w.Close()
+		want := func(what string, resets int, batches []int, texts map[string]string) {
+			t.Helper()
+			settle(w)
+			if p.resets != resets || !slices.Equal(p.batches, batches) || fmt.Sprint(p.texts) != fmt.Sprint(texts) ||
+				p.filling || d.last != d.now {
+				t.Errorf("%s: %+v of %+v, %v", what, p.table, d.keys, w.Status().Err)
+			}
+			p.batches = nil
+		}
+		want("none", 0, nil, nil)
+
+		d.put("a", "1/1s")
+		want("the first one", 1, []int{1}, map[string]string{"a": "1/1s"})
+		d.put("a", "2/1s")
+		d.put("b", "3/1s")
+		want("two", 1, []int{2}, map[string]string{"a": "2/1s", "b": "3/1s"})
+		d.put("b", "")
+		want("a removal", 1, []int{1}, map[string]string{"a": "2/1s"})
+		want("nothing", 1, nil, map[string]string{"a": "2/1s"})
+
+		// Redis is empty, has lost its last changes, or has those of another database.
+		p.table = table{resets: 1}
+		want("empty", 2, []int{2}, map[string]string{"a": "2/1s"})
+		p.from.Revision, p.texts = 1, map[string]string{"a": "1/1s"}
+		want("behind", 3, []int{2}, map[string]string{"a": "2/1s"})
+		p.from.Database, p.texts["x"] = "theirs", "9/1s"
+		want("another's", 4, []int{2}, map[string]string{"a": "2/1s"})
+
+		// A restored backup knows nothing of what was published since.
+		p.from.Revision, p.texts["x"] = d.now+5, "9/1s"
+		want("ahead", 5, []int{2}, map[string]string{"a": "2/1s"})
+
+		// It ends between publishing and noting it.
+		d.last--
+		want("noted", 5, nil, map[string]string{"a": "2/1s"})
+	})
+}
+
+// More changes than go at once are several batches, and instances wait for the last one.
+func TestWorkerPublishesManyOverridesInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := &database{version: 1}, newPlace()
+		for i := range 2*redissource.MaxOverrideChanges + 1 {
+			d.put(fmt.Sprint(i), "1/1s")
+		}
+		w := start(t, d, p)
+		defer w.Close()
+		settle(w)
+		if !slices.Equal(p.batches, []int{1000, 1000, 1}) || p.resets != 1 || p.filling || len(p.texts) != 2001 {
+			t.Errorf("batches of %v, %d resets, filling %v, %d texts", p.batches, p.resets, p.filling, len(p.texts))
+		}
+	})
+}
+
+// Overrides that a program has published stay, and so do those beside policies of another database.
+func TestWorkerKeepsTheOverridesOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, p := &database{version: 1}, newPlace()
+		p.texts = map[string]string{"x": "9/1s"}
+		w := start(t, d, p)
+		defer w.Close()
+		settle(w)
+		if w.Status().Err != nil {
+			t.Error(w.Status().Err)
+		}
+
+		d.put("a", "1/1s")
+		settle(w)
+		if s := w.Status(); !errors.Is(s.Err, errProgramsOverrides) || p.resets != 0 || s.Published != 1 {
+			t.Errorf("%+v, %d resets", s, p.resets)
+		}
+		p.set(func(p *place) { p.texts = nil })
+		settle(w)
+		if s := w.Status(); s.Err != nil || p.resets != 1 {
+			t.Errorf("%+v, %d resets", s, p.resets)
+		}
+
+		p.set(func(p *place) { p.label, p.origin = "9.x", redissource.Origin{Database: "theirs", Revision: 3} })
+		d.put("a", "2/1s")
+		settle(w)
+		if w.Status().Foreign() == nil || p.texts["a"] != "1/1s" {
+			t.Errorf("%+v, published %v", w.Status(), p.texts)
+		}
+	})
+}

@@ -1,0 +1,354 @@
+// This file has the overrides beside the policies: limits of single keys that are changed and
+// published one at a time.
+
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/policy"
+)
+
+// MaxOverrideChanges is the largest number of changes of [Service.ChangeOverrides].
+const MaxOverrideChanges = 1000
+
+// Override is the limit of a single key, or of all keys with a prefix, beside a policy.
+type Override struct {
+	Key string
+	policy.Override
+	ChangedAt time.Time
+	ChangedBy string
+
+	// Reason says why the instances leave it out, or is "".
+	Reason string
+}
+
+// OverridesQuery selects a page of the overrides of a policy, in the order of their keys.
+type OverridesQuery struct {
+	Prefix  string // of the keys
+	After   string // the last key of the page before, or ""
+	PerPage int    // has the meaning of Query.PerPage
+}
+
+// OverridesPage is a page of overrides.
+type OverridesPage struct {
+	Overrides []Override
+	Total     int64 // that the query selects
+	All       int64 // of the policy
+	More      bool  // there are further pages
+	MayEdit   bool  // the actor may change them
+}
+
+// Overrides returns a page of the overrides of a policy that the actor sees.
+func (s *Service) Overrides(ctx context.Context, a Actor, name string, q OverridesQuery) (page OverridesPage, err error) {
+	if err := errors.Join(checkPart("search", q.Prefix), checkPart("after", q.After)); err != nil {
+		return page, err
+	}
+
+	err = s.ask(ctx, a, "override.list", policyObject(name), func(d *action) error {
+		p, err := d.policy(name)
+		if err != nil {
+			return err
+		}
+		page = OverridesPage{MayEdit: d.access.CanEdit(p.Apps)}
+		if page.All, err = d.CountOverrides(name, ""); err != nil || page.All == 0 {
+			return err
+		}
+		if page.Total, err = d.CountOverrides(name, q.Prefix); err != nil {
+			return err
+		}
+
+		// One row more than the page has shows whether there are further pages.
+		limit := perPage(q.PerPage)
+		rows, err := d.Tx.Overrides(name, q.Prefix, q.After, limit+1)
+		page.More = len(rows) > limit
+		for _, row := range rows[:min(len(rows), limit)] {
+			page.Overrides = append(page.Overrides, overrideOf(&p, row))
+		}
+		return err
+	})
+	return page, err
+}
+
+// checkPart returns an error for what no key is or begins with.
+func checkPart(field, text string) error {
+	if len(text) > MaxKey || !utf8.ValidString(text) {
+		return invalid(field, "it is too long, or not UTF-8")
+	}
+	return nil
+}
+
+// overrideOf returns an override beside a policy, which may have changed since.
+func overrideOf(p *policy.Policy, row store.Override) Override {
+	o := Override{Key: row.Key, ChangedAt: instant(row.ChangedAt), ChangedBy: row.ChangedBy}
+	var err error
+	if o.Override, err = policy.ParseOverride(row.Text); err == nil {
+		err = p.CheckOverride(o.Key, o.Override)
+	}
+	if err != nil {
+		o.Reason = err.Error()
+	}
+	return o
+}
+
+// OverrideChange sets the override of a key, or removes it.
+type OverrideChange struct {
+	Key   string `json:"key"`
+	Limit string `json:"limit"`           // as core.ParseLimit reads it; "" removes the override
+	Until string `json:"until,omitempty"` // as policy.ParseUntil reads it; "" for no end
+}
+
+// SetOverride sets the override of a key beside a policy, or removes it if the limit is "". It
+// reports whether anything differs; a removal of none does not. The actor has to own every
+// application that the policy lists. The change is published by itself.
+func (s *Service) SetOverride(ctx context.Context, a Actor, name string, c OverrideChange) (changed bool, err error) {
+	n, err := s.changeOverrides(ctx, a, name, []OverrideChange{c}, func(int) string { return "" })
+	return n > 0, err
+}
+
+// ChangeOverrides is [Service.SetOverride] for several keys at once, all of them or none. It returns
+// how many differ. Fields of its errors begin as in "changes[0].".
+func (s *Service) ChangeOverrides(ctx context.Context, a Actor, name string, list []OverrideChange) (int, error) {
+	if len(list) > MaxOverrideChanges {
+		return 0, invalid("changes", fmt.Sprintf("%d are more than %d", len(list), MaxOverrideChanges))
+	}
+	return s.changeOverrides(ctx, a, name, list, func(i int) string { return fmt.Sprintf("changes[%d].", i) })
+}
+
+func (s *Service) changeOverrides(
+	ctx context.Context, a Actor, name string, list []OverrideChange, field func(int) string,
+) (changed int, err error) {
+	err = s.act(ctx, a, store.CounterOverrides, "override.change", policyObject(name), func(d *action) error {
+		changed = 0
+		p, err := d.editable(name)
+		if err != nil {
+			return err
+		}
+
+		rows := make([]store.Override, len(list))
+		seen := make(map[string]bool, len(list))
+		var f faults
+		for i, c := range list {
+			rows[i] = d.readOverride(&p, c, field(i), &f)
+			if seen[c.Key] {
+				f.add(field(i)+"key", errors.New("another change is of the same key"))
+			}
+			seen[c.Key] = true
+		}
+		if err := f.err(); err != nil {
+			return err
+		}
+
+		for _, row := range rows {
+			differs, err := d.putOverride(&p, row)
+			if err != nil {
+				return err
+			}
+			if differs {
+				changed++
+			}
+		}
+		if changed == 0 {
+			return errUnchanged
+		}
+		return d.fitsOverrides(name)
+	})
+	return changed, err
+}
+
+// readOverride returns the row of a change, and adds its mistakes to f.
+func (a *action) readOverride(p *policy.Policy, c OverrideChange, field string, f *faults) store.Override {
+	row := store.Override{Policy: p.Name, Key: c.Key, ChangedAt: a.now, ChangedBy: a.actor.user}
+	if c.Limit == "" && c.Until == "" {
+		if c.Key == "" {
+			f.add(field+"key", errors.New("the key is empty"))
+		}
+		return row
+	}
+
+	o, err := policy.ParseOverride(c.Limit)
+	if err == nil && !o.Until.IsZero() {
+		err = errors.New("the end has a field of its own")
+	}
+	f.add(field+"limit", err)
+	limitWrong := err != nil
+
+	o.Until, err = policy.ParseUntil(c.Until)
+	if err == nil && o.Ended(instant(a.now)) {
+		err = errors.New("it has passed already")
+	}
+	f.add(field+"until", err)
+
+	// With the limit of the policy, only the key can be wrong.
+	err = p.CheckOverride(c.Key, policy.Override{Limit: p.Limit})
+	f.add(field+"key", err)
+	if err == nil && !limitWrong {
+		f.add(field+"limit", p.CheckOverride(c.Key, policy.Override{Limit: o.Limit}))
+	}
+	row.Text = o.String()
+	return row
+}
+
+// putOverride writes an override or removes it, and reports whether it differs.
+func (a *action) putOverride(p *policy.Policy, row store.Override) (differs bool, err error) {
+	was, err := a.Override(row.Policy, row.Key)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return false, err
+	}
+	if was.Text == row.Text {
+		return false, nil
+	}
+
+	if row.Revision, err = a.nextOverrides(1); err != nil {
+		return false, err
+	}
+	if err := a.PutOverride(row); err != nil {
+		return false, err
+	}
+
+	verb := "override.set"
+	if row.Text == "" {
+		verb = "override.remove"
+	}
+	entry := a.actor.auditRow(a.now, verb, a.object)
+	entry.Outcome, entry.Note = string(Done), a.actor.comment
+	entry.Before, entry.After = overrideText(p, was, row.Key), overrideText(p, row, row.Key)
+	return true, a.AddAudit(entry)
+}
+
+// overrideText returns the form of an override in the audit log, or "" if there is none.
+func overrideText(p *policy.Policy, row store.Override, key string) string {
+	if row.Text == "" {
+		return ""
+	}
+	return with(keyText(key, *p), "limit", row.Text)
+}
+
+// nextOverrides returns the first of n revisions of overrides, which no others have. They are at
+// least the time in milliseconds, so that a database which was restored from a backup gives none
+// that it has given since.
+func (a *action) nextOverrides(n int64) (first int64, err error) {
+	c, err := a.Counter(store.CounterOverrides)
+	if err != nil {
+		return 0, err
+	}
+	first = max(c.Value+1, a.now/1000)
+	return first, a.AdvanceCounter(store.CounterOverrides, first+n-1, a.now)
+}
+
+// fitsOverrides refuses more overrides of a policy than are published.
+func (a *action) fitsOverrides(name string) error {
+	n, err := a.CountOverrides(name, "")
+	if err == nil && n > policy.MaxOverridesBeside {
+		err = invalid("key", fmt.Sprintf("the policy %s would have %d overrides, more than %d",
+			name, n, policy.MaxOverridesBeside))
+	}
+	return err
+}
+
+// dropOverrides has Redis remove the overrides of a policy that is deleted. They are kept for when
+// it is restored.
+func (a *action) dropOverrides(name string) error {
+	had, err := a.DeleteOverrides(name)
+	if err != nil || !had {
+		return err
+	}
+	revision, err := a.nextOverrides(1)
+	if err != nil {
+		return err
+	}
+	return a.PutOverride(store.Override{Policy: name, Revision: revision, ChangedAt: a.now, ChangedBy: a.actor.user})
+}
+
+// restoreOverrides gives a policy that is restored the overrides that it had, and a new one of the
+// same name none.
+func (a *action) restoreOverrides(name string, isNew bool) error {
+	if isNew {
+		return a.DropDeletedOverrides(name)
+	}
+	list, err := a.DeletedOverrides(name)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+
+	first, err := a.nextOverrides(int64(len(list)))
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		list[i].Revision = first + int64(i)
+	}
+	if err := a.InsertOverrides(list); err != nil {
+		return err
+	}
+	return a.DropDeletedOverrides(name)
+}
+
+// LastOverrides returns the revision of the overrides that was published last.
+func (o Outbox) LastOverrides(ctx context.Context) (revision int64, err error) {
+	err = o.s.db.View(ctx, func(t *store.Tx) error {
+		c, err := t.Counter(store.CounterOverridesPublished)
+		revision = c.Value
+		return err
+	})
+	return revision, err
+}
+
+// KnowsOverrides reports whether the database has published a revision of the overrides: another
+// console has noted it by now, or is about to and the override was not changed again.
+func (o Outbox) KnowsOverrides(ctx context.Context, revision int64) (known bool, err error) {
+	err = o.s.db.View(ctx, func(t *store.Tx) error {
+		c, err := t.Counter(store.CounterOverridesPublished)
+		if known = c.Value >= revision; err == nil && !known {
+			known, err = t.IsRevision(revision)
+		}
+		return err
+	})
+	return known, err
+}
+
+// ChangedOverrides returns at most limit changes of overrides after a revision, and the revision of
+// the last one. Unless there are more, it is that of the database.
+func (o Outbox) ChangedOverrides(ctx context.Context, after int64, limit int) (
+	changes []policy.OverrideChange, revision int64, more bool, err error,
+) {
+	err = o.s.db.View(ctx, func(t *store.Tx) error {
+		c, err := t.Counter(store.CounterOverrides)
+		if err != nil {
+			return err
+		}
+		rows, err := t.ChangedOverrides(after, limit+1)
+		if err != nil {
+			return err
+		}
+
+		revision, changes = c.Value, make([]policy.OverrideChange, 0, limit)
+		if more = len(rows) > limit; more {
+			rows = rows[:limit]
+			revision = rows[limit-1].Revision
+		}
+		for _, row := range rows {
+			changes = append(changes, policy.OverrideChange{Policy: row.Policy, Key: row.Key, Text: row.Text})
+		}
+		return nil
+	})
+	return changes, revision, more, err
+}
+
+// OverridesPublished stores that the changes of overrides up to a revision were published.
+func (o Outbox) OverridesPublished(ctx context.Context, revision int64) error {
+	return o.s.db.Update(ctx, func(t *store.Tx) error {
+		if err := t.AdvanceCounter(store.CounterOverridesPublished, revision, o.s.now()); err != nil {
+			if errors.Is(err, store.ErrStale) {
+				return nil
+			}
+			return err
+		}
+		return t.ForgetRemovals(revision)
+	})
+}
