@@ -30,7 +30,7 @@ func (c *call) publishing() error {
 
 	v := publishingView{
 		Version: p.Version, ChangedAt: p.ChangedAt, Published: p.Published, PublishedAt: p.At,
-		Pending: p.Published < p.Version, Redis: c.o.Publishing != nil,
+		Pending: p.Published < p.Version || p.Overrides, Redis: c.o.Publishing != nil,
 	}
 
 	if c.o.Publishing == nil {

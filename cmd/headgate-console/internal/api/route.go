@@ -47,6 +47,12 @@ func policyRoutes() []route {
 		{pattern: "POST /api/policies/{name}/key/grant", serve: (*call).grantKey},
 		{pattern: "POST /api/policies/{name}/key/revoke", serve: (*call).revokeKey},
 		{pattern: "POST /api/policies/{name}/key/debit", serve: (*call).debitKey},
+		{pattern: "GET /api/policies/{name}/overrides", serve: (*call).listOverrides,
+			params: []string{"search", "after", "per_page"}},
+		{pattern: "POST /api/policies/{name}/overrides", serve: (*call).changeOverrides},
+		{pattern: "PUT /api/policies/{name}/overrides/{key}", serve: (*call).setOverride},
+		{pattern: "DELETE /api/policies/{name}/overrides/{key}", serve: (*call).removeOverride,
+			params: []string{"comment"}},
 		{pattern: "POST /api/validate", serve: (*call).validate},
 		{pattern: "POST /api/test", serve: (*call).test},
 	}

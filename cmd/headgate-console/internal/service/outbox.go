@@ -204,6 +204,9 @@ type Publishing struct {
 	Published int64     // the version that was published last
 	At        time.Time // of that publication; zero means never
 	Label     string    // under which it was published, or ""
+
+	// Overrides reports whether changes of overrides are not published yet.
+	Overrides bool
 }
 
 // Publishing returns the progress of publishing. It requires a log-in and no role. The
@@ -219,6 +222,9 @@ func (s *Service) Publishing(ctx context.Context, a Actor) (v Publishing, err er
 			return err
 		}
 		v = Publishing{Version: c.Value, ChangedAt: instant(c.At), Published: p.Value, At: instant(p.At)}
+		if v.Overrides, err = overridesPending(d.Tx); err != nil {
+			return err
+		}
 		v.Label, err = settingOf(d.Tx, publishedName)
 		return err
 	})

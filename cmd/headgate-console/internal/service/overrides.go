@@ -125,6 +125,9 @@ func (s *Service) changeOverrides(
 ) (changed int, err error) {
 	err = s.act(ctx, a, store.CounterOverrides, "override.change", policyObject(name), func(d *action) error {
 		changed = 0
+		if err := checkComment(a.comment); err != nil {
+			return err
+		}
 		p, err := d.editable(name)
 		if err != nil {
 			return err
@@ -297,6 +300,16 @@ func (o Outbox) LastOverrides(ctx context.Context) (revision int64, err error) {
 		return err
 	})
 	return revision, err
+}
+
+// overridesPending reports whether changes of overrides are not published yet.
+func overridesPending(t *store.Tx) (bool, error) {
+	now, err := t.Counter(store.CounterOverrides)
+	if err != nil {
+		return false, err
+	}
+	published, err := t.Counter(store.CounterOverridesPublished)
+	return published.Value < now.Value, err
 }
 
 // KnowsOverrides reports whether the database has published a revision of the overrides: another

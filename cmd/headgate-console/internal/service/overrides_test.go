@@ -217,7 +217,15 @@ func TestOutboxOfOverrides(t *testing.T) {
 			}
 		}
 
+		pending := func(want bool) {
+			t.Helper()
+			if p, err := w.Publishing(ctx, w.admin); err != nil || p.Overrides != want {
+				t.Errorf("overrides are pending: %v, %v, want %v", p.Overrides, err, want)
+			}
+		}
+		pending(true)
 		w.must(out.OverridesPublished(ctx, third))
+		pending(false)
 		w.must(out.OverridesPublished(ctx, second)) // by a console that is late
 		if last, err := out.LastOverrides(ctx); err != nil || last != third {
 			t.Errorf("published at %d, %v, want %d", last, err, third)

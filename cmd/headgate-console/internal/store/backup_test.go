@@ -298,7 +298,7 @@ func TestRestoreRefusesWhatIsNoBackup(t *testing.T) {
 		`its trigger "audit_keep" is not`: edited("replaced", "DROP TRIGGER audit_keep; "+
 			"CREATE TRIGGER audit_keep BEFORE UPDATE ON audit BEGIN SELECT 1; END"),
 		`its table "apps" is not`:       edited("column", "ALTER TABLE apps ADD COLUMN more TEXT"),
-		`has the table "a_later"`:         edited("early", "CREATE TABLE a_later (n); DELETE FROM migrations WHERE version = 11"),
+		`has the table "a_later"`:       edited("early", "CREATE TABLE a_later (n); DELETE FROM migrations WHERE version = 11"),
 		"refers to one that is missing": edited("torn", "DELETE FROM users"),
 		"damaged":                       write("damaged", damaged),
 		"disk image is malformed":       write("cut", whole[:len(whole)/2]),
