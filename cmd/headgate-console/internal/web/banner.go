@@ -32,7 +32,7 @@ func (r *request) bannerOf() (*banner, error) {
 	}
 
 	status := r.Publishing()
-	b := &banner{Failing: status.Err != nil, Since: status.Since, Pending: work.Published < work.Version}
+	b := &banner{Failing: status.Err != nil, Since: status.Since, Pending: work.Published < work.Version || work.Overrides}
 	if !b.Failing && !b.Pending {
 		return nil, nil
 	}

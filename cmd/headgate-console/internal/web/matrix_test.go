@@ -79,6 +79,8 @@ func matrix() []cell {
 
 		{"POST /policies/{name}/mode", "/policies/mode/mode",
 			url.Values{"version": {"1"}, "mode": {"off"}, "confirm": {"yes"}}, edits},
+		{"POST /policies/{name}/overrides", "/policies/p/overrides",
+			url.Values{"key": {"192.0.2.1"}, "limit": {"9/1m"}}, edits},
 		{"GET /policies/{name}/delete", "/policies/p/delete", nil, [6]int{303, 404, 403, 404, 200, 200}},
 		{"POST /policies/{name}/delete", "/policies/delete/delete",
 			url.Values{"version": {"1"}, "confirm": {"yes"}}, edits},

@@ -19,6 +19,7 @@ type policyDetail struct {
 	Modes   []choice
 	Traffic policyTraffic
 	Later   later
+	Beside  beside
 }
 
 // policyTraffic is what a policy decides, and where it is in force.
@@ -107,10 +108,10 @@ func policyPage(r *request) error {
 	if err != nil {
 		return err
 	}
-	return r.showPolicy(http.StatusOK, p, laterOf(p))
+	return r.showPolicy(http.StatusOK, p, laterOf(p), beside{})
 }
 
-func (r *request) showPolicy(status int, p policy.Policy, l later) (err error) {
+func (r *request) showPolicy(status int, p policy.Policy, l later, b beside) (err error) {
 	texts := textsOf(p)
 	page := policyDetail{
 		row: r.rowOf(p), Limit: p.Limit.String(), Drawing: drawingPath(p.Limit.String()), Modes: modes(),
@@ -124,6 +125,11 @@ func (r *request) showPolicy(status int, p policy.Policy, l later) (err error) {
 		return err
 	}
 	page.Later = l
+
+	if err := b.complete(r, p); err != nil {
+		return err
+	}
+	page.Beside = b
 
 	for _, f := range policyFields() {
 		if f != "name" {
@@ -157,7 +163,7 @@ func setMode(r *request) error {
 	if m := commentMistake(err); m != nil {
 		l := laterOf(p)
 		l.Mistakes = m
-		return r.showPolicy(http.StatusUnprocessableEntity, p, l)
+		return r.showPolicy(http.StatusUnprocessableEntity, p, l, beside{})
 	}
 	if err != nil {
 		return r.conflictOr(err)

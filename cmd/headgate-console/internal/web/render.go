@@ -149,6 +149,8 @@ func messages() map[string]string {
 		"allowed":    "The policy does not limit the key any longer.",
 		"ownlimit":   "The key has a limit of its own.",
 		"nolimit":    "The key has no limit of its own any longer.",
+		"override":   "The override was saved.",
+		"nooverride": "The override was removed.",
 		"app":        "The application was added.",
 		"appsaved":   "The description was saved.",
 		"appdeleted": "The application was deleted.",

@@ -57,6 +57,7 @@ func policyRoutes() []route {
 		{pattern: "GET /policies/{name}/edit", answer: editPage},
 		{pattern: "POST /policies/{name}/edit", answer: update},
 		{pattern: "POST /policies/{name}/mode", answer: setMode},
+		{pattern: "POST /policies/{name}/overrides", answer: setOverride},
 		{pattern: "GET /policies/{name}/delete", answer: deletePage},
 		{pattern: "POST /policies/{name}/delete", answer: remove},
 		{pattern: "GET /policies/{name}/history", answer: historyPage},

@@ -136,7 +136,7 @@ func scheduleMode(r *request) error {
 
 	if len(m) > 0 {
 		l.Mistakes = m
-		return r.showPolicy(http.StatusUnprocessableEntity, p, l)
+		return r.showPolicy(http.StatusUnprocessableEntity, p, l, beside{})
 	}
 	if err != nil {
 		return r.conflictOr(err)
