@@ -1,0 +1,244 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/redissource"
+)
+
+// byUser creates a policy that counts by users.
+func (d desk) byUser(name string) {
+	d.t.Helper()
+	_, err := d.Service.CreatePolicy(d.t.Context(), d.actor, policy.Policy{Name: name, Apps: []string{"shop"},
+		Limit: core.MustParseLimit("5/1m"), Key: "user"})
+	d.must(err)
+}
+
+// override sets the override of a key under the policy p, or removes it with the limit "".
+func (d desk) override(key, limit string) {
+	d.t.Helper()
+	_, err := d.Service.SetOverride(d.t.Context(), d.actor, "p", service.OverrideChange{Key: key, Limit: limit})
+	d.must(err)
+}
+
+// overrides returns those of p in Redis.
+func (d desk) overrides() string {
+	texts := map[string]string{}
+	err := d.Instances.ReadOverrides(d.t.Context(), "p", func(list []policy.OverrideChange) {
+		for _, c := range list {
+			texts[c.Key] = c.Text
+		}
+	})
+	if err != nil {
+		return err.Error()
+	}
+	var list []string
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
+		list = append(list, key+"="+texts[key])
+	}
+	return strings.Join(list, " ")
+}
+
+// has waits until Redis has the overrides of p, and all of them are noted.
+func (d desk) has(want string) {
+	d.t.Helper()
+	until(d.t, "overrides "+want, func() bool {
+		p, err := d.Service.Publishing(d.t.Context(), d.actor)
+		return err == nil && !p.Overrides && d.overrides() == want
+	})
+}
+
+// What is published follows each change, also after Redis has lost it, after a console has ended
+// before it had published, and after the policy was deleted and restored.
+func TestOverridesArePublished(t *testing.T) {
+	everyEngine(t, func(t *testing.T, db, _ string) {
+		server := redistest.Start(t)
+		client := redis.NewClient(&redis.Options{Addr: server.Addr})
+		defer client.Close()
+		d := atDesk(t, server.Addr, db)
+		d.byUser("p")
+		d.override("a", "1/1m")
+		d.override("acme:*", "2/1m")
+		d.override("b", "3/1m")
+		d.override("b", "")
+		d.has("a=1/1m acme:*=2/1m")
+		d.must(client.FlushAll(t.Context()).Err())
+		d.wake()
+		d.has("a=1/1m acme:*=2/1m")
+
+		// A console without Redis commits, as one that ends before it has published.
+		d.must(d.Close())
+		away := desk{App: open(t, config.Config{DB: db}), t: t, actor: d.actor}
+		away.override("a", "")
+		away.override("c", "4/1m")
+		away.must(away.Close())
+		d = atDesk(t, server.Addr, db)
+		d.has("acme:*=2/1m c=4/1m")
+
+		d.must(d.Service.DeletePolicy(t.Context(), d.actor, "p", 1))
+		d.has("")
+		if n, err := client.Exists(t.Context(), redissource.DefaultPrefix+"{policies}:overrides:of:p").Result(); n != 0 || err != nil {
+			t.Errorf("%d keys of the deleted policy, %v", n, err)
+		}
+		_, err := d.Service.Rollback(t.Context(), d.actor, "p", 1, 2)
+		d.must(err)
+		d.has("acme:*=2/1m c=4/1m")
+	})
+}
+
+// The database that has taken over has its overrides published in place of those of the other, and
+// the other one does not change them.
+func TestOverridesOfTwoDatabases(t *testing.T) {
+	everyEngine(t, func(t *testing.T, one, two string) {
+		server := redistest.Start(t)
+		first, second := atDesk(t, server.Addr, one), atDesk(t, server.Addr, two)
+		first.byUser("p")
+		first.override("a", "1/1m")
+		first.has("a=1/1m")
+		second.byUser("p")
+		second.override("b", "2/1m")
+		second.refused()
+		if got := first.overrides(); got != "a=1/1m" {
+			t.Errorf("before the take-over: %s", got)
+		}
+
+		lost, err := second.Publisher.Takeover(t.Context())
+		second.must(err)
+		second.must(second.Service.TakeOver(t.Context(), second.actor, lost.Version, ""))
+		second.has("b=2/1m")
+		first.refused()
+		first.override("a", "3/1m")
+		first.refused()
+		second.has("b=2/1m")
+	})
+}
+
+// A backup that has taken over publishes what it has, though Redis has later changes of its own.
+func TestOverridesOfABackup(t *testing.T) {
+	everyEngine(t, func(t *testing.T, db, _ string) {
+		server := redistest.Start(t)
+		file := filepath.Join(t.TempDir(), "backup")
+		d := atDesk(t, server.Addr, db)
+		d.byUser("p")
+		d.override("a", "1/1m")
+		d.has("a=1/1m")
+		until(t, "it is noted", func() bool { return !d.pending() })
+		d.must(store.Backup(t.Context(), db, file))
+		d.override("b", "2/1m")
+		d.has("a=1/1m b=2/1m")
+		d.must(d.Close())
+		d.must(store.Restore(t.Context(), db, file, true))
+
+		// The policies are the same ones, so that there is no other owner.
+		d = atDesk(t, server.Addr, db)
+		d.override("c", "3/1m")
+		d.has("a=1/1m c=3/1m")
+	})
+}
+
+// changes is how many single changes two consoles make.
+const changes = 10_000
+
+// Two consoles on one database change overrides one at a time, and Redis is emptied in between.
+// Nothing is lost.
+func TestManyOverridesOfTwoConsoles(t *testing.T) {
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	db := "sqlite://" + filepath.Join(test.MemoryDir(t), "console.db")
+	first := atDesk(t, server.Addr, db)
+	first.byUser("p")
+	second := atDesk(t, server.Addr, db)
+
+	// Each has keys of its own, so that the last change of each is known. Every third key is removed.
+	want := make([]map[string]string, 2)
+	var both sync.WaitGroup
+	for c, d := range []desk{first, second} {
+		texts := map[string]string{}
+		want[c] = texts
+		both.Go(func() {
+			for i := range changes / 2 {
+				change := service.OverrideChange{Key: fmt.Sprintf("%d-%d", c, i%2000), Limit: fmt.Sprintf("%d/1m", 1+i%7)}
+				if i%3 == 2 {
+					change.Limit = ""
+				}
+				if texts[change.Key] = change.Limit; change.Limit == "" {
+					delete(texts, change.Key)
+				}
+				if _, err := d.Service.SetOverride(t.Context(), d.actor, "p", change); err != nil {
+					t.Error(err)
+					return
+				}
+				if c == 0 && i == changes/4 {
+					if err := client.FlushAll(t.Context()).Err(); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	both.Wait()
+
+	var list []string
+	for _, texts := range want {
+		for key, text := range texts {
+			list = append(list, key+"="+text)
+		}
+	}
+	slices.SortFunc(list, func(a, b string) int {
+		keyA, _, _ := strings.Cut(a, "=")
+		keyB, _, _ := strings.Cut(b, "=")
+		return strings.Compare(keyA, keyB)
+	})
+	first.has(strings.Join(list, " "))
+}
+
+// More overrides than go at once are published in batches, and instances never see a part of them.
+func TestOverridesAreWholeForInstances(t *testing.T) {
+	server := redistest.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	defer client.Close()
+	d := atDesk(t, server.Addr, "sqlite://"+filepath.Join(test.MemoryDir(t), "console.db"))
+	d.byUser("p")
+	var want []string
+	for part := range 3 {
+		var list []service.OverrideChange
+		for i := range 900 {
+			key := fmt.Sprintf("%04d", part*900+i)
+			list = append(list, service.OverrideChange{Key: key, Limit: "7/1m"})
+			want = append(want, key+"=7/1m")
+		}
+		_, err := d.Service.ChangeOverrides(t.Context(), d.actor, "p", list)
+		d.must(err)
+	}
+	d.has(strings.Join(want, " "))
+
+	// A version that instances read names all of them.
+	source, err := redissource.New(client, redissource.Options{})
+	d.must(err)
+	d.must(client.FlushAll(t.Context()).Err())
+	d.wake()
+	until(t, "a version", func() bool {
+		c, err := source.OverrideChanges(context.Background(), "")
+		return err == nil && c.Version != ""
+	})
+	if got := len(strings.Fields(d.overrides())); got != len(want) {
+		t.Errorf("%d overrides are of the first version, want %d", got, len(want))
+	}
+}
