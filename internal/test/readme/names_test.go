@@ -27,6 +27,9 @@ func TestPagesNameWhatIs(t *testing.T) {
 			t.Errorf("%s:%s", p.path, f)
 		}
 	}
+	if t.Failed() {
+		t.Log("names of others, which no code of ours has, stand in foreign_test.go")
+	}
 }
 
 // check returns what a page says that is not so.
