@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -95,11 +96,29 @@ var elsewhere = map[string]func(*testing.T){
 // effects check of each setting that a change is in force at once.
 var effects = map[string]func(t *testing.T){
 	"upstream": func(t *testing.T) {
-		r := configured(t, "upstream: "+says(t, "a"))
-		r.take("upstream: "+says(t, "b"), "changed=upstream")
-		if _, text := ask(t, http.DefaultClient, "GET", r.url); text != "b" {
-			t.Error(text)
+		var open atomic.Int64
+		former := httptest.NewUnstartedServer(http.NotFoundHandler())
+		former.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+			switch s {
+			case http.StateNew:
+				open.Add(1)
+			case http.StateClosed:
+				open.Add(-1)
+			}
 		}
+		former.Start()
+		defer former.Close()
+
+		r := configured(t, "upstream: "+former.URL)
+		ask(t, http.DefaultClient, "GET", r.url)
+		before := open.Load()
+		r.take("upstream: "+says(t, "b"), "changed=upstream")
+		if _, text := ask(t, http.DefaultClient, "GET", r.url); text != "b" || before != 1 {
+			t.Error(text, before)
+		}
+
+		// A connection that has no request is not kept for a server that gets none.
+		r.until(t, "the connection is closed", func() bool { return open.Load() == 0 })
 	},
 	"upstreams": func(t *testing.T) {
 		list := "upstreams: [{name: a, addresses: ['" + says(t, "a") + "'], match: {path: /%s}}]"

@@ -349,6 +349,11 @@ func TestFilesAreFollowed(t *testing.T) {
 		t.Error(line)
 	}
 
+	// Each look tries it again, and says nothing new.
+	time.Sleep(400 * time.Millisecond)
+	if n := r.reloads(); n != 1 {
+		t.Errorf("%d lines about one mistake:\n%s", n, r.output())
+	}
 	r.write("upstream: " + b + "\nwatch: 0s\n")
 	if line := r.line(1); !strings.Contains(line, `changed="watch, upstream"`) {
 		t.Error(line)
@@ -369,6 +374,44 @@ func TestFilesAreFollowed(t *testing.T) {
 	if _, text := ask(t, http.DefaultClient, "GET", r.url); text != "a" {
 		t.Errorf("%q answers", text)
 	}
+}
+
+// What has not changed goes on: the log, and what is known of the addresses of an upstream.
+func TestReloadKeepsWhatStays(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "access.log")
+	list := "upstreams: [{name: a, addresses: ['http://" + closed.Addr().String() + "', '" + says(t, "a") +
+		"'], retry: {attempts: 2}, failures: 1, out: 1h, idle: %d}]\naccess-log: " + log + "\nupstream-timeout: %ds\n"
+	r := configured(t, fmt.Sprintf(list, 1, 60))
+	requests := func() {
+		t.Helper()
+		for range 4 {
+			if res, text := ask(t, http.DefaultClient, "GET", r.url); res.StatusCode != 200 || text != "a" {
+				t.Errorf("%d %q", res.StatusCode, text)
+			}
+		}
+	}
+
+	// The address is out from its first failure on, whatever else changes.
+	requests()
+	r.take(fmt.Sprintf(list, 1, 60)+"log-level: debug", "changed=log-level")
+	requests()
+	r.take(fmt.Sprintf(list, 2, 61), `changed="upstream-timeout, upstreams, log-level"`)
+	requests()
+	if n := strings.Count(r.output(), "gets no requests for a while"); n != 1 {
+		t.Errorf("%d times the address was out:\n%s", n, r.output())
+	}
+
+	// All requests are in the one log.
+	r.until(t, "the lines are written", func() bool {
+		text, err := os.ReadFile(log)
+		return err == nil && strings.Count(string(text), "\n") == 12
+	})
 }
 
 // pair is a certificate and its key in PEM.

@@ -16,10 +16,9 @@ func (p *Pool) start() {
 	if p.options.Health.Path == "" {
 		return
 	}
-	ctx, end := context.WithCancel(context.Background())
-	p.end = end
+	p.asking, p.end = context.WithCancel(context.Background())
 	for _, a := range p.addresses {
-		p.checking.Go(func() { p.check(ctx, a) })
+		p.checking.Go(func() { p.check(p.asking, a) })
 	}
 }
 

@@ -22,7 +22,8 @@ type Pool struct {
 	logger    *slog.Logger
 	turn      atomic.Uint64 // of the next choice
 
-	end      context.CancelFunc // of the questions; nil before start
+	asking   context.Context    // of the questions; nil without any
+	end      context.CancelFunc // of asking
 	checking sync.WaitGroup
 }
 

@@ -377,8 +377,9 @@ func TestUpstreamsThatAreNeverReachedAreMistakes(t *testing.T) {
 // Upstreams that stay the same keep what is known of them, and the others are new.
 func TestATableTakesOverTheOneBefore(t *testing.T) {
 	u := []*url.URL{named(t, "a")}
-	list := []Options{{Name: "same", Addresses: u, Match: policy.Match{Path: "/a"}},
-		{Name: "other", Addresses: u, Match: policy.Match{Path: "/b"}}}
+	health := Health{Path: "/", Interval: time.Hour, Timeout: time.Second, Threshold: 1}
+	list := []Options{{Name: "same", Addresses: u, Match: policy.Match{Path: "/a"}, Health: health},
+		{Name: "other", Addresses: u, Match: policy.Match{Path: "/b"}, Health: health}}
 	before := table(t, list...)
 	same, other := before.pools[0], before.pools[1]
 
@@ -389,6 +390,7 @@ func TestATableTakesOverTheOneBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	t.Cleanup(func() { after.Close(nil) })
 	after.Start(before)
 	if after.pools[1] != same || after.pools[0] == other {
 		t.Error("the same upstream is new, or the changed one is not")
@@ -398,8 +400,11 @@ func TestATableTakesOverTheOneBefore(t *testing.T) {
 		t.Errorf("a request of the former upstream: %s %v", text, err)
 	}
 
-	// What the next table has kept is not closed with the one before.
+	// What the next table has kept goes on to ask, and what it has not kept does not.
 	before.Close(after)
+	if same.asking.Err() != nil || other.asking.Err() == nil {
+		t.Errorf("it asks: the same %v, the other %v", same.asking.Err(), other.asking.Err())
+	}
 }
 
 // An upstream that has changed keeps what is known of the addresses that it still has.
