@@ -206,8 +206,21 @@ func TestTheFilesOfASettingAreAPartOfIt(t *testing.T) {
 		running = *next
 	}
 
-	// TLS cannot end while the gateway runs.
-	c, err := parse(nil, args[:4]...)
+	// A file that cannot be read is followed, so that it is seen when it is there.
+	os.Remove(page)
+	if c, err := parse(nil, args...); err == nil || len(c.Origin.Files) != 4 || c.Origin.Files[page] != (watch.Sum{}) {
+		t.Errorf("without a file: %v %v", c.Origin.Files, err)
+	}
+}
+
+// TLS cannot end while the gateway runs.
+func TestTLSEndsWithARestart(t *testing.T) {
+	cert, key := certificate(t)
+	running, err := parse(nil, "-tls-cert", cert, "-tls-key", key, "-tls-client-ca", cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := parse(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,12 +236,6 @@ func TestTheFilesOfASettingAreAPartOfIt(t *testing.T) {
 		if when := documented(t)[name]; when != "at once" {
 			t.Errorf("%s: %q", name, when)
 		}
-	}
-
-	// A file that cannot be read is followed, so that it is seen when it is there.
-	os.Remove(page)
-	if c, err := parse(nil, args...); err == nil || len(c.Origin.Files) != 4 || c.Origin.Files[page] != (watch.Sum{}) {
-		t.Errorf("without a file: %v %v", c.Origin.Files, err)
 	}
 }
 
