@@ -16,7 +16,8 @@ type ahead struct {
 
 // ReadAhead returns the whole body of a request, which the handler reads again, or false if that
 // has more than max bytes, an unknown length, or has not arrived, or if the client waits with it
-// for a first answer. Such a body is passed on as it is, with its error.
+// for a first answer. Such a body is passed on as it is, with its error. So is one that implements
+// interface{ Reserve(bytes int64) bool } and returns false of its length: there is no room for it.
 func ReadAhead(r *http.Request, max int64) (text []byte, whole bool) {
 	switch body := r.Body.(type) {
 	case *ahead: // by another rule
@@ -25,6 +26,10 @@ func ReadAhead(r *http.Request, max int64) (text []byte, whole bool) {
 		return nil, true
 	}
 	if r.ContentLength < 0 || r.ContentLength > max || len(r.Header["Expect"]) > 0 {
+		return nil, false
+	}
+
+	if b, ok := r.Body.(interface{ Reserve(bytes int64) bool }); ok && !b.Reserve(r.ContentLength) {
 		return nil, false
 	}
 

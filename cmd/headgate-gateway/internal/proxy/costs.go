@@ -12,6 +12,7 @@ import (
 
 // costHeaders are the headers by which policies say what a request costs, in canonical form.
 type costHeaders struct {
+	reads    bool     // a policy reads bodies of requests
 	asked    []string // of requests
 	answered []string // of answers
 }
@@ -27,6 +28,7 @@ func (c *costs) set(policies policy.Set) {
 		cost := &policies[i].Cost
 		h.asked = appendName(h.asked, cost.Header)
 		h.answered = appendName(h.answered, cost.AnswerHeader)
+		h.reads = h.reads || cost.Usage != ""
 	}
 
 	c.headers.Store(&h)

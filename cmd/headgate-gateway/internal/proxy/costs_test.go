@@ -3,6 +3,8 @@ package proxy
 import (
 	"io"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"testing"
 
@@ -68,6 +70,79 @@ func TestCostByAHeaderOfTheAnswer(t *testing.T) {
 		if n := left(t, g); n != want || body != "hello" || res.Header["X-Cost"] != nil ||
 			res.Header.Get("X-Other") != "1" {
 			t.Errorf("%+v: %d left, want %d; %q %v", row, n, want, body, res.Header)
+		}
+	}
+}
+
+// Nor does the client get it in an interim answer, or behind the body, where it settles nothing.
+func TestCostBesideTheHeader(t *testing.T) {
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		h2 := proto == "HTTP/2.0"
+		g := before(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Cost", "9")
+			w.Header().Set("Link", "</a>")
+			w.WriteHeader(http.StatusEarlyHints)
+			w.Header().Del("X-Cost")
+			w.Header().Set("Trailer", "X-Cost, X-Sum")
+			io.WriteString(w, "hello")
+			w.Header().Set("X-Cost", "7")
+			w.Header().Set("X-Sum", "42")
+			w.Header().Set(http.TrailerPrefix+"X-Late", "1")
+		}, func(o *options) {
+			o.policies, o.tls = []policy.Policy{costly(policy.Cost{AnswerHeader: "x-cost", Estimate: 10})}, h2
+		})
+
+		var hints textproto.MIMEHeader
+		r := request(t, "GET", g.URL+"/", nil)
+		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+			Got1xxResponse: func(_ int, h textproto.MIMEHeader) error { hints = h; return nil }}))
+		res, body := ask(t, g.Client(), r)
+		if res.Proto != proto || body != "hello" || res.Trailer.Get("X-Sum") != "42" || hints.Get("Link") != "</a>" {
+			t.Errorf("%s %q, trailers %v, hints %v", res.Proto, body, res.Trailer, hints)
+		}
+		if res.Header["X-Cost"] != nil || res.Trailer["X-Cost"] != nil || hints["X-Cost"] != nil {
+			t.Errorf("%s: %v, trailers %v, hints %v", proto, res.Header, res.Trailer, hints)
+		}
+		if _, announced := res.Trailer["X-Cost"]; announced {
+			t.Errorf("%s: it is announced", proto)
+		}
+		if n := left(t, g); n != 990 {
+			t.Errorf("%s: %d left", proto, n)
+		}
+	}
+}
+
+// Bodies that there is no room for are not read ahead, and count as those of unknown length.
+func TestBodiesReadAheadAreBounded(t *testing.T) {
+	inside := make(chan int64)
+	var g *gate
+	g = before(t, func(w http.ResponseWriter, r *http.Request) {
+		inside <- g.proxy.ahead.bytes.Load()
+		io.Copy(io.Discard, r.Body)
+	}, func(o *options) {
+		o.policies = []policy.Policy{costly(policy.Cost{Usage: "tokens", Estimate: 500})}
+	})
+
+	// The first is admitted by its number of tokens, and the second as the whole limit.
+	const text = `{"max_tokens": 200}`
+	for _, row := range []struct {
+		before, held int64
+		status       int
+	}{{0, 19, 200}, {maxAhead - 19, maxAhead, 200}, {maxAhead - 18, 0, 429}} {
+		g.proxy.ahead.bytes.Store(row.before)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if row.status == 200 {
+				if n := <-inside; n != row.held {
+					t.Errorf("%+v: %d held", row, n)
+				}
+			}
+		}()
+		res, _ := ask(t, g.Client(), request(t, "POST", g.URL+"/", strings.NewReader(text)))
+		<-done
+		if n := g.proxy.ahead.bytes.Load(); res.StatusCode != row.status || n != row.before {
+			t.Errorf("%+v: %d, %d held", row, res.StatusCode, n)
 		}
 	}
 }

@@ -227,7 +227,9 @@ func isLimit(name string) bool {
 // gateway, and so keeps ReverseProxy from sending both.
 func (p *Proxy) answered(res *http.Response) error {
 	x := exchangeOf(res.Request.Context())
-	httpexchange.Hide(x.writer, res.Header, p.costs.inForce().answered)
+	names := p.costs.inForce().answered
+	httpexchange.Hide(x.writer, res.Header, names)
+	hideTrailers(res, names)
 
 	x.restore()
 	if !x.limits {

@@ -60,6 +60,7 @@ type Proxy struct {
 	limited http.Handler
 	reverse *httputil.ReverseProxy
 	costs   *costs
+	ahead   *ahead // with all that With has made
 }
 
 // New returns a proxy whose requests pass the limits of the engine first.
@@ -81,18 +82,18 @@ func New(e *engine.Engine, o Options) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	return behind(l, o, headers), nil
+	return behind(l, o, headers, new(ahead)), nil
 }
 
 // With returns a proxy of the same application with other options. Upstreams and Log must be set.
-func (p *Proxy) With(o Options) *Proxy { return behind(p.limiter, o, p.costs) }
+func (p *Proxy) With(o Options) *Proxy { return behind(p.limiter, o, p.costs, p.ahead) }
 
 // behind returns a proxy behind a limiter, whose policies have the headers.
-func behind(l *limiter.Limiter, o Options, headers *costs) *Proxy {
-	p := &Proxy{options: o, limiter: l, costs: headers}
+func behind(l *limiter.Limiter, o Options, headers *costs, held *ahead) *Proxy {
+	p := &Proxy{options: o, limiter: l, costs: headers, ahead: held}
 	p.reverse = &httputil.ReverseProxy{
 		Rewrite:        p.rewrite,
-		Transport:      sender{},
+		Transport:      sender{headers},
 		ModifyResponse: p.answered,
 		ErrorHandler:   p.failed,
 		ErrorLog:       log.New(brokenOff{o.Log}, "", 0),
@@ -134,16 +135,22 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, a *limiter.Admiss
 }
 
 // sender sends requests to the upstream of their exchange.
-type sender struct{}
+type sender struct{ costs *costs }
 
 // RoundTrip implements http.RoundTripper.
-func (sender) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s sender) RoundTrip(r *http.Request) (*http.Response, error) {
 	x := exchangeOf(r.Context())
-	return x.upstream.Do(r, &x.call)
+	return x.upstream.Do(withoutInterim(r, s.costs.inForce().answered), &x.call)
 }
 
 // ServeHTTP implements http.Handler.
-func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.limited.ServeHTTP(w, r) }
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	limited := p.limited
+	if p.costs.inForce().reads {
+		limited = p.ahead.bound(limited)
+	}
+	limited.ServeHTTP(w, r)
+}
 
 // pass passes on a request that the limits admit.
 func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
