@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -117,7 +118,7 @@ func run(s signals, args, environ []string, out, w io.Writer) (err error) {
 
 	// To open is to check all but the policies, which Ready reports about.
 	if c.Check {
-		if err := g.engine.Ready(); err != nil {
+		if err := g.check(s.soft); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, "the configuration and the policies are valid")
@@ -223,6 +224,20 @@ func (g *gateway) open(ctx context.Context) error {
 		return errors.Join(err, g.close())
 	}
 	return nil
+}
+
+// check returns an error if a gateway that starts so would have no policies for an application, which
+// is most probably misspelt. Envoy may have all its limits in a folder instead.
+func (g *gateway) check(ctx context.Context) error {
+	if err := g.engine.Ready(); err != nil {
+		return err
+	}
+	unnamed, err := g.engine.Unnamed(ctx)
+	if err != nil || len(unnamed) == 0 || g.config.EnvoyLimits != "" {
+		return err
+	}
+	return fmt.Errorf("no policy names the application %s, so nothing would be limited there",
+		strings.Join(unnamed, ", "))
 }
 
 // useExample makes the policies of the example those of all applications.

@@ -23,6 +23,9 @@ import (
 func file(t *testing.T, limits ...string) string {
 	t.Helper()
 	text := "policies:\n"
+	if len(limits) == 0 {
+		text = "policies: []\n"
+	}
 	for i, l := range limits {
 		text += "- {name: limit" + string(rune('a'+i)) + ", apps: [default], key: global, limit: " + l + "}\n"
 	}
@@ -388,6 +391,13 @@ func TestGatewayNamesItsMistakes(t *testing.T) {
 			[]string{"often"}},
 		{"nothing", []string{"-check", "-upstream", "http://127.0.0.1:1", "-policies", file(t, "1/1h")}, 0,
 			[]string{"the configuration and the policies are valid"}},
+		{"another application", []string{"-check", "-upstream", "http://127.0.0.1:1", "-policies", file(t, "1/1h"),
+			"-app", "default", "-app", "shop", "-app", "blog"}, 1,
+			[]string{"no policy names the application shop, blog, so nothing would be limited there"}},
+		{"no policies", []string{"-check", "-upstream", "http://127.0.0.1:1", "-policies", file(t)}, 1,
+			[]string{"no policy names the application default"}},
+		{"limits of Envoy", []string{"-check", "-envoy-listen", "127.0.0.1:0", "-envoy-limits", "../../examples/gateway/envoy-limits",
+			"-policies", file(t)}, 0, []string{"HG018", "the configuration and the policies are valid"}},
 		{"no Redis", []string{"-check", "-upstream", "http://127.0.0.1:1", "-redis", "redis://127.0.0.1:1"}, 1,
 			[]string{"connection refused"}},
 		{"the version", []string{"-version"}, 0, []string{"headgate-gateway ", "go1."}},

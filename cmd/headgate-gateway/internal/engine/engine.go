@@ -357,6 +357,20 @@ func (e *Engine) Ready() error {
 	return errors.Join(errs...)
 }
 
+// Unnamed returns the applications that no policy names, so that nothing is limited there.
+func (e *Engine) Unnamed(ctx context.Context) (apps []string, err error) {
+	s, err := e.source.Load(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, app := range e.options.Apps {
+		if !slices.ContainsFunc(s.Policies, func(p policy.Policy) bool { return slices.Contains(p.Apps, app) }) {
+			apps = append(apps, app)
+		}
+	}
+	return apps, nil
+}
+
 // Shutdown lets the requests that wait have their turn, as limiter.Limiter.Shutdown does,
 // for all limiters at once. Call it beside the Shutdown of the servers, with the same
 // context.
