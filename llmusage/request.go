@@ -80,6 +80,9 @@ const maxNumber = 400
 // countIn returns a number, rounded up, or 0 if it is not above 0 or null. One that cannot be read
 // may mean any number to the API.
 func countIn(value []byte) int64 {
+	if n, is := digitsIn(value); is {
+		return n
+	}
 	if string(value) == "null" {
 		return 0
 	}
@@ -91,6 +94,20 @@ func countIn(value []byte) int64 {
 		return maxCount
 	}
 	return max(0, int64(math.Ceil(n)))
+}
+
+// digitsIn returns a number that is written in a few digits alone, as nearly all are.
+func digitsIn(value []byte) (n int64, is bool) {
+	if len(value) >= len("9007199254740991") {
+		return 0, false
+	}
+	for _, c := range value {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n, true
 }
 
 // Tokens returns the largest number of tokens that the request may use, at most 2^53 - 1. other is
