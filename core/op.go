@@ -21,7 +21,7 @@ const (
 	Lift               // end the ban of a key and forget its strikes; see [Ban]
 	Impose             // ban the key for Ban.For from now on, as if it had the strikes
 	Grant              // give the key Cost units beside its limit, until CreditUntil
-	Revoke             // take all units of Grants from the key, also those that are refunded later
+	Revoke             // take all units of Grants from the key, used ones too: no refund brings them back
 )
 
 // String returns the verb in lower case.
@@ -112,11 +112,14 @@ type Op struct {
 	At         int64
 	ResetAfter time.Duration
 
-	// FromCredit and CreditUntil repeat, in a Refund, those of the Decision that is undone:
-	// units that came from credits are the first to be given back, to the credits, unless
-	// these have ended. [Op.Refund] copies both. In a Grant CreditUntil is the instant at which
-	// its units end, in microseconds since the Unix epoch. Grants of one key add up, and each
-	// keeps its own end. Leased limits have no credit.
+	// FromCredit and CreditUntil repeat, in a Refund, those of the Decision that is undone: units
+	// that came from credits are the first to be given back, to the credits. A Decision does not
+	// say how many came from which. So they go to the credit that ends first among those with used
+	// units that end at CreditUntil or later, and then to the next. Once CreditUntil has come,
+	// none is given back, also if some were of a credit that ends later; and after a Revoke they
+	// may go to a Grant that was made since. [Op.Refund] copies both. In a Grant CreditUntil is
+	// the instant at which its units end, in microseconds since the Unix epoch. Grants of one key
+	// add up, and each keeps its own end. Leased limits have no credit.
 	FromCredit, CreditUntil int64
 }
 

@@ -130,7 +130,7 @@ func (l *Limiter) Grant(ctx context.Context, rule, key string, n int64, until ti
 }
 
 // Revoke takes all units of grants from a key under a rule, those in use as well: a refund does
-// not bring them back, but may give them to a grant that was made since. A key without grants is
+// not bring them back, but may give as many to a grant that was made since. A key without grants is
 // left as it is. The error wraps [core.ErrOp] if the rule is not in force. After another error the
 // units may have been revoked.
 func (l *Limiter) Revoke(ctx context.Context, rule, key string) error {

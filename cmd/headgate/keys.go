@@ -172,6 +172,17 @@ func (k *keysFlags) check(action string, rest []string) error {
 	mistake(action == "ban" && k.span <= 0, "-for has to say how long the ban lasts, as in -for 10m")
 	mistake(action != "ban" && action != "grant" && k.span != 0, "-for is for bans and grants")
 
+	return errors.Join(append(errs, k.checkUnits(action)...)...)
+}
+
+// checkUnits returns every mistake in the flags of grants and debits.
+func (k *keysFlags) checkUnits(action string) (errs []error) {
+	mistake := func(is bool, text string) {
+		if is {
+			errs = append(errs, errors.New(text))
+		}
+	}
+
 	// The end of a grant is an instant, or a time from now by the clock of the server.
 	mistake(action == "grant" && k.units <= 0, "-units has to say how many units are granted")
 	mistake(action == "grant" && (k.span <= 0) == k.until.IsZero(),
@@ -179,7 +190,7 @@ func (k *keysFlags) check(action string, rest []string) error {
 	mistake(action == "debit" && k.units <= 0, "-units has to say how many units are charged")
 	mistake(action != "grant" && action != "debit" && k.units != 0, "-units is for grants and debits")
 	mistake(action != "grant" && !k.until.IsZero(), "-until is for grants")
-	return errors.Join(errs...)
+	return errs
 }
 
 // maxKeyText is the length of the longest key that is read from the standard input, in bytes.

@@ -19,7 +19,8 @@ import (
 )
 
 // ErrUnreadable means that the value of a key is not a state, such as the value
-// of another program. The value expires within a minute.
+// of another program. The value expires within a minute. A step of one call with such a key, or
+// with one of ErrFormat, changes no other key.
 var ErrUnreadable = errors.New("unreadable state")
 
 // ErrPermission means that the Redis user of the client lacks a permission that

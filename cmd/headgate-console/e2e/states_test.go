@@ -218,6 +218,16 @@ func keysAndBans() []state {
 			send: form("policy", "people", "sent", odd, "limit", "x"), status: wrongForm},
 		{name: "a limit of its own?", user: "admin", path: "/keys/limit",
 			send: form("policy", "people", "sent", odd, "limit", "9/1h")},
+		{name: "grant?", user: "admin", path: "/keys/grant", send: form("policy", "people", "sent", odd)},
+		{name: "grant what?", user: "admin", path: "/keys/grant", status: wrongForm,
+			send: form("policy", "people", "sent", odd, "confirm", "yes", "units", "x", "until", "x", "zone", "x")},
+		{name: "a key was granted units", user: "admin", path: "/keys/grant", send: form("policy", "people",
+			"sent", odd, "confirm", "yes", "units", "1,000", "until", "2030-01-31T09:00", "zone", "UTC")},
+		{name: "a key with granted units", user: "admin", path: "/keys", send: form("policy", "people", "sent", odd)},
+		{name: "revoke?", user: "admin", path: "/keys/revoke", send: form("policy", "people", "sent", odd)},
+		{name: "debit?", user: "admin", path: "/keys/debit", send: form("policy", "people", "sent", odd)},
+		{name: "a key was debited", user: "admin", path: "/keys/debit", send: form("policy", "people", "sent", odd,
+			"confirm", "yes", "units", "1")},
 	}
 }
 

@@ -33,7 +33,9 @@ func withStore(s *redisstore.Store) func(*Options) {
 		o.Credits = func(ctx context.Context, p policy.Policy, key string) ([]redisstore.Credit, error) {
 			return s.Credits(ctx, core.ID{Rule: p.Name, Key: key, Algorithm: p.Limit.Algorithm})
 		}
-		o.Grant = func(ctx context.Context, p policy.Policy, key string, n int64, until time.Time) (core.Decision, error) {
+		o.Grant = func(ctx context.Context, p policy.Policy, key string, n int64, until time.Time) (
+			core.Decision, error) {
+
 			return apply(ctx, core.Grant, p, key, n, until.UnixMicro())
 		}
 		o.Revoke = func(ctx context.Context, p policy.Policy, key string) error {
@@ -87,7 +89,8 @@ func TestCreditOfKeysBesideALimiter(t *testing.T) {
 	grant(7).want(204)
 	a := w.ask("viewer", "POST", "/api/policies/calls/key", object{"key": key}).want(200).
 		wantValue(12, "remaining").wantValue(7, "credit")
-	if list, _ := a.get("credits").([]any); len(list) != 1 || at(list[0], "units") != 7. || at(list[0], "until") != end {
+	list, _ := a.get("credits").([]any)
+	if len(list) != 1 || at(list[0], "units") != 7. || at(list[0], "until") != end {
 		t.Errorf("%s", a.text)
 	}
 	wantAdmitted(12)

@@ -101,13 +101,14 @@ func (s *Service) GrantKey(ctx context.Context, a Actor, name, key string, units
 		return row, CheckGrant(p, key, units, until, time.UnixMicro(s.now()))
 	}
 
-	return s.changeKey(ctx, a, "key.grant", name, key, entry, func(ctx context.Context, p policy.Policy, key string) error {
+	change := func(ctx context.Context, p policy.Policy, key string) error {
 		d, err := grant(ctx, p, key)
 		if err == nil && !d.Allowed {
 			err = refusedGrant(d, units, until)
 		}
 		return err
-	})
+	}
+	return s.changeKey(ctx, a, "key.grant", name, key, entry, change)
 }
 
 // refusedGrant returns why a store has refused a grant.
@@ -145,13 +146,14 @@ func (s *Service) DebitKey(
 		return with(keyText(key, p), "units", units), CheckDebit(p, key, units, time.UnixMicro(s.now()))
 	}
 
-	err = s.changeKey(ctx, a, "key.debit", name, key, entry, func(ctx context.Context, p policy.Policy, key string) error {
+	change := func(ctx context.Context, p policy.Policy, key string) error {
 		d, err := debit(ctx, p, key)
 		if charged = d.Taken; err == nil && charged < units {
 			s.auditRefusal(ctx, a, "key.debit", policyObject(name),
 				fmt.Sprintf("%d of the %d units were charged: the debt of the key is full", charged, units))
 		}
 		return err
-	})
+	}
+	err = s.changeKey(ctx, a, "key.debit", name, key, entry, change)
 	return charged, err
 }

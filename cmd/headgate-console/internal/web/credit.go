@@ -103,8 +103,8 @@ func askDebit(r *request, k *keys) confirmation {
 	l := k.Found.LimitOf(k.Counted, r.Clock())
 	return confirmation{
 		Title: "Debit this key?",
-		Consequences: []string{"Under " + k.Policy + " the key is charged units that it has used already, also if its " +
-			"limit has none left: its requests are refused then, until the debt is paid. Granted units are not charged."},
+		Consequences: []string{"Under " + k.Policy + " the key is charged units that it has used already, also if " +
+			"its limit has none left: its requests are refused then, until the debt is paid. Granted units are not charged."},
 		Inputs: []input{{"units", "Units", r.field("units"), "a whole number, such as 20; " + l.String() +
 			" and its debt hold " + digits(l.Capacity()+l.MaxDebt()), ""}},
 		Button: "Debit the key", Danger: true,
@@ -166,8 +166,8 @@ func (m mistakes) err() error {
 	return &service.InvalidError{Faults: list}
 }
 
-// notice is what was done to a key. It goes by a cookie to the page that says so, because no address
-// and no log of a proxy is to have the key.
+// notice is what was done to a key. It goes by a cookie to the page that says so, because no
+// address and no log of a proxy is to have the key.
 type notice struct {
 	Did, Policy, Sent string
 	Units, Charged    int64

@@ -47,8 +47,8 @@ type gauge struct {
 
 func newGauge(l core.Limit, d core.Decision, now time.Time) *gauge {
 	g := &gauge{
-		Remaining: max(0, d.Remaining-d.Credit), Capacity: l.Capacity(), Credit: d.Credit, Passes: d.Allowed, Banned: d.Banned,
-		Never: d.RetryAfter == core.Never,
+		Remaining: max(0, d.Remaining-d.Credit), Capacity: l.Capacity(), Credit: d.Credit, Passes: d.Allowed,
+		Banned: d.Banned, Never: d.RetryAfter == core.Never,
 		After: readableTime(d.RetryAfter), ResetAfter: readableTime(d.ResetAfter), ResetAt: now.Add(d.ResetAfter),
 	}
 
