@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,8 @@ func follower(t *testing.T, client redis.UniversalClient) *limiter.Limiter {
 	}
 	t.Cleanup(func() { l.Close() })
 	user := keyfuncs.UserID(func(context.Context) (string, bool) { return "", false })
-	f, err := policy.Follow(t.Context(), l, "shop", policy.Bindings{User: user}, source, policy.Options{Poll: time.Hour})
+	f, err := policy.Follow(t.Context(), l, "shop", policy.Bindings{User: user}, source,
+		policy.Options{Poll: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,73 +66,95 @@ func follower(t *testing.T, client redis.UniversalClient) *limiter.Limiter {
 	return l
 }
 
-// One PUT, or one form, is in force in two instances at once, by the notification: they poll once
-// an hour.
-func TestOneOverrideIsInForceInAllInstances(t *testing.T) {
-	f, err := trustedproxy.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
+// fleet is a console with the policy api, and two instances.
+type fleet struct {
+	t         *testing.T
+	console   http.Handler
+	instances [2]*limiter.Limiter
+}
+
+func openFleet(t *testing.T) *fleet {
+	t.Helper()
+	proxy, err := trustedproxy.New([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, "X-User")
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := redistest.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
-	defer client.Close()
-	h := open(t, config.Config{Proxies: f, Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}}})
+	t.Cleanup(func() { client.Close() })
+	f := &fleet{t: t, console: open(t, config.Config{
+		Proxies: proxy, Redis: &redis.UniversalOptions{Addrs: []string{server.Addr}}})}
 
-	const asJSON, asForm = "application/json", "application/x-www-form-urlencoded"
-	for _, row := range [][2]string{{"/api/apps/shop", `{}`},
-		{"/api/policies/api", `{"apps": ["shop"], "limit": "100/1h", "key": "user"}`}} {
-		if w := send(t, h, http.MethodPut, row[0], asJSON, row[1]); w.Code != http.StatusCreated {
-			t.Fatalf("%s: %d %s", row[0], w.Code, w.Body)
-		}
-	}
+	f.sends(http.MethodPut, "/api/apps/shop", asJSON, `{}`, http.StatusCreated)
+	f.sends(http.MethodPut, "/api/policies/api", asJSON, `{"apps": ["shop"], "limit": "100/1h", "key": "user"}`,
+		http.StatusCreated)
 	waitFor(t, "the policies are published", func() bool {
 		return client.Exists(t.Context(), redissource.DefaultPrefix+"{policies}:snapshot").Val() == 1
 	})
-	instances := []*limiter.Limiter{follower(t, client), follower(t, client)}
+	f.instances = [2]*limiter.Limiter{follower(t, client), follower(t, client)}
 
 	// Subscriptions are made in the background, and a message before them is lost.
 	waitFor(t, "both hear", func() bool {
 		return client.Publish(t.Context(), redissource.DefaultPrefix+"{policies}:changed", "none").Val() == 2
 	})
+	return f
+}
 
-	inForce := func(what, key string, quota int64) {
-		t.Helper()
-		begun := time.Now()
-		known := func(l *limiter.Limiter) bool {
-			list, err := l.Peek(t.Context(), key)
-			return err == nil && len(list) == 1 && list[0].Limit.Quota == quota
-		}
-
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for !known(instances[0]) || !known(instances[1]) {
-			if <-tick.C; time.Since(begun) > 10*time.Second {
-				t.Fatalf("%s is not in force after 10 s", what)
-			}
-		}
-		t.Logf("%s is in force in both after %v", what, time.Since(begun).Round(time.Millisecond))
+// sends fails unless the answer has the status.
+func (f *fleet) sends(method, path, kind, body string, status int) {
+	f.t.Helper()
+	if w := send(f.t, f.console, method, path, kind, body); w.Code != status {
+		f.t.Fatalf("%s %s: %d %s", method, path, w.Code, w.Body)
 	}
+}
+
+// has waits until both instances have the quota of a key.
+func (f *fleet) has(what, key string, quota int64) {
+	f.t.Helper()
+	begun := time.Now()
+	known := func(l *limiter.Limiter) bool {
+		list, err := l.Peek(f.t.Context(), key)
+		return err == nil && len(list) == 1 && list[0].Limit.Quota == quota
+	}
+
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !known(f.instances[0]) || !known(f.instances[1]) {
+		if <-tick.C; time.Since(begun) > 10*time.Second {
+			f.t.Fatalf("%s is not in force after 10 s", what)
+		}
+	}
+	f.t.Logf("%s is in force in both after %v", what, time.Since(begun).Round(time.Millisecond))
+}
+
+const asJSON, asForm = "application/json", "application/x-www-form-urlencoded"
+
+// One PUT, or one form, is in force in two instances at once, by the notification: they poll once
+// an hour.
+func TestOneOverrideIsInForceInAllInstances(t *testing.T) {
+	f := openFleet(t)
+
+	// The documentation shows this request.
+	const body, path = `{"limit": "9000/1h", "until": "2099-12-04T17:00:00Z"}`, "/api/policies/api/overrides/"
+	page, err := os.ReadFile("../../docs/console.md")
+	for _, part := range []string{"-d '" + body + "'", path + "acme:*"} {
+		if err != nil || !strings.Contains(string(page), part) {
+			t.Errorf("docs/console.md does not show %s, %v", part, err)
+		}
+	}
+	f.sends(http.MethodPut, path+"acme:*", asJSON, body, http.StatusOK)
+	f.has("the PUT of a prefix", "acme:1", 9000)
 
 	for i := range 3 {
 		key := fmt.Sprint("put-", i)
-		w := send(t, h, http.MethodPut, "/api/policies/api/overrides/"+key, asJSON,
-			`{"limit": "9000/1h", "until": "2099-12-04T17:00:00Z"}`)
-		if w.Code != http.StatusOK {
-			t.Fatalf("%d %s", w.Code, w.Body)
-		}
-		inForce("the PUT of "+key, key, 9000)
+		f.sends(http.MethodPut, path+key, asJSON, body, http.StatusOK)
+		f.has("the PUT of "+key, key, 9000)
 
 		form := url.Values{"key": {"form-*"}, "limit": {fmt.Sprint(5000+i, "/1h")}}
-		w = send(t, h, http.MethodPost, "/policies/api/overrides", asForm, form.Encode())
-		if w.Code != http.StatusSeeOther {
-			t.Fatalf("%d %s", w.Code, w.Body)
-		}
-		inForce("the form", "form-1", 5000+int64(i))
+		f.sends(http.MethodPost, "/policies/api/overrides", asForm, form.Encode(), http.StatusSeeOther)
+		f.has("the form", "form-1", 5000+int64(i))
 
-		w = send(t, h, http.MethodDelete, "/api/policies/api/overrides/"+key, asJSON, "")
-		if w.Code != http.StatusNoContent {
-			t.Fatalf("%d %s", w.Code, w.Body)
-		}
-		inForce("the DELETE of "+key, key, 100)
+		f.sends(http.MethodDelete, path+key, asJSON, "", http.StatusNoContent)
+		f.has("the DELETE of "+key, key, 100)
 	}
 }

@@ -195,9 +195,9 @@ func checkChange(c policy.OverrideChange) error {
 // which is the mark of the batch, and the epoch if a new one begins;
 // the id of the database, "" for none; its revision; 1 for a reset; 1 for more; how many overrides
 // a policy may have; how many changes the log may; the revision that the batch continues; then for
-// each change the index of its policy from 0, its name, the key, the text, and the entry of the log. Reply: 0, or 1 with the version
-// and the origin of a set of another database, 2 if there is nothing to continue, or 3 with the
-// policy that would have too many.
+// each change the index of its policy from 0, its name, the key, the text, and the entry of the
+// log. Reply: 0, or 1 with the version and the origin of a set of another database, 2 if there is
+// nothing to continue, or 3 with the policy that would have too many.
 var publishOverrides = redis.NewScript(`
 local state, changed, log = KEYS[2], KEYS[3], KEYS[4]
 local database, revision = ARGV[4], tonumber(ARGV[5])

@@ -93,7 +93,8 @@ func TestOverridesArePublished(t *testing.T) {
 
 		d.must(d.Service.DeletePolicy(t.Context(), d.actor, "p", 1))
 		d.has("")
-		if n, err := client.Exists(t.Context(), redissource.DefaultPrefix+"{policies}:overrides:of:p").Result(); n != 0 || err != nil {
+		key := redissource.DefaultPrefix + "{policies}:overrides:of:p"
+		if n, err := client.Exists(t.Context(), key).Result(); n != 0 || err != nil {
 			t.Errorf("%d keys of the deleted policy, %v", n, err)
 		}
 		_, err := d.Service.Rollback(t.Context(), d.actor, "p", 1, 2)
@@ -166,7 +167,7 @@ func TestManyOverridesOfTwoConsoles(t *testing.T) {
 	first.byUser("p")
 	second := atDesk(t, server.Addr, db)
 
-	// Each has keys of its own, so that the last change of each is known. Every third key is removed.
+	// Each has keys of its own, so that the last change of each is known. A third are removals.
 	want := make([]map[string]string, 2)
 	var both sync.WaitGroup
 	for c, d := range []desk{first, second} {
@@ -174,7 +175,8 @@ func TestManyOverridesOfTwoConsoles(t *testing.T) {
 		want[c] = texts
 		both.Go(func() {
 			for i := range changes / 2 {
-				change := service.OverrideChange{Key: fmt.Sprintf("%d-%d", c, i%2000), Limit: fmt.Sprintf("%d/1m", 1+i%7)}
+				change := service.OverrideChange{Key: fmt.Sprintf("%d-%d", c, i%2000)}
+				change.Limit = fmt.Sprintf("%d/1m", 1+i%7)
 				if i%3 == 2 {
 					change.Limit = ""
 				}

@@ -16,8 +16,8 @@ type OverridePublisher interface {
 	// the zero Origin.
 	PublishedOverrides(ctx context.Context) (redissource.Origin, error)
 
-	// PublishOverrides publishes changes, or returns an error that says whose overrides are there, or
-	// that they are not those which the batch continues.
+	// PublishOverrides publishes changes, or returns an error that says whose overrides are there,
+	// or that they are not those which the batch continues.
 	PublishOverrides(ctx context.Context, b redissource.OverrideBatch) error
 }
 
@@ -85,7 +85,7 @@ func (w *Worker) bounded(ctx context.Context, f func(context.Context) error) err
 // continued returns the revision that is published, and the one that was noted last. reset reports
 // that all overrides are to be published instead.
 func (w *Worker) continued(ctx context.Context, o Owner) (after, last int64, reset bool, err error) {
-	// What is noted is read first: it was published before, so Redis has lost it if it has less now.
+	// What is noted is read first: it was published before, so Redis has lost it if it has less.
 	if last, err = w.o.Source.LastOverrides(ctx); err != nil {
 		return 0, last, false, err
 	}

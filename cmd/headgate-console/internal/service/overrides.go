@@ -45,7 +45,9 @@ type OverridesPage struct {
 }
 
 // Overrides returns a page of the overrides of a policy that the actor sees.
-func (s *Service) Overrides(ctx context.Context, a Actor, name string, q OverridesQuery) (page OverridesPage, err error) {
+func (s *Service) Overrides(
+	ctx context.Context, a Actor, name string, q OverridesQuery,
+) (page OverridesPage, err error) {
 	if err := errors.Join(checkPart("search", q.Prefix), checkPart("after", q.After)); err != nil {
 		return page, err
 	}
@@ -111,8 +113,8 @@ func (s *Service) SetOverride(ctx context.Context, a Actor, name string, c Overr
 	return n > 0, err
 }
 
-// ChangeOverrides is [Service.SetOverride] for several keys at once, all of them or none. It returns
-// how many differ. Fields of its errors begin as in "changes[0].".
+// ChangeOverrides is [Service.SetOverride] for several keys at once, all of them or none. It
+// returns how many differ. Fields of its errors begin as in "changes[0].".
 func (s *Service) ChangeOverrides(ctx context.Context, a Actor, name string, list []OverrideChange) (int, error) {
 	if len(list) > MaxOverrideChanges {
 		return 0, invalid("changes", fmt.Sprintf("%d are more than %d", len(list), MaxOverrideChanges))

@@ -43,7 +43,7 @@ func (w *world) overrides(name string) (list []string) {
 	return list
 }
 
-// outgoing returns the changes after a revision as "policy key=text", and the revision of the database.
+// outgoing returns the changes after a revision as "policy key=text", and the last revision.
 func (w *world) outgoing(after int64) (list []string, revision int64) {
 	w.t.Helper()
 	changes, revision, _, err := w.Outbox().ChangedOverrides(w.t.Context(), after, 1000)
@@ -94,7 +94,15 @@ func TestOverridesAreSetAndRemoved(t *testing.T) {
 			`override.set  {"key":"b ","limit":"8/1m"}`,
 			`override.set  {"key":"b","limit":"7/1m until `+friday+`"}`,
 			`override.set  {"key":"acme:*","limit":"5/1m"}`)
+	})
+}
 
+func TestOverridesAreOnPages(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		w.create(byUser("p"))
+		for _, text := range []string{"b=6/1m", "b =8/1m", "B=9/1m"} {
+			w.override("p", text)
+		}
 		page, err := w.Overrides(t.Context(), w.admin, "p", OverridesQuery{Prefix: "b", PerPage: 1})
 		w.must(err)
 		if o := page.Overrides; len(o) != 1 || o[0].ChangedBy != FirstUser || !o[0].ChangedAt.Equal(w.clock.now()) ||
@@ -305,7 +313,8 @@ func TestOverridesOfAPolicyAreBounded(t *testing.T) {
 		}))
 		w.override("p", "last=1/1m")
 		_, err := w.SetOverride(t.Context(), w.admin, "p", OverrideChange{"more", "1/1m", ""})
-		if want := "key: the policy p would have 100001 overrides, more than 100000"; err == nil || err.Error() != want {
+		want := "key: the policy p would have 100001 overrides, more than 100000"
+		if err == nil || err.Error() != want {
 			t.Errorf("one more: %v, want %s", err, want)
 		}
 

@@ -6,7 +6,7 @@ import "strings"
 type Override struct {
 	Policy    string
 	Key       string // "" for all keys of the policy, which were removed
-	Text      string // of policy.ParseOverride; "" if it was removed, and that may not be published yet
+	Text      string // of policy.ParseOverride; "" if it was removed, until that is published
 	Revision  int64  // of its last change, and of no other
 	ChangedAt int64  // µs
 	ChangedBy string
@@ -25,7 +25,8 @@ const lastText = "\U0010ffff"
 
 // Override returns that of a key, or ErrNotFound.
 func (t *Tx) Override(policy, key string) (Override, error) {
-	return readOne(t, scanOverride, overrideColumns+" WHERE policy = ? AND pattern = ? AND limit_text <> ''", policy, key)
+	const q = overrideColumns + " WHERE policy = ? AND pattern = ? AND limit_text <> ''"
+	return readOne(t, scanOverride, q, policy, key)
 }
 
 // Overrides returns at most limit overrides of a policy whose keys begin with the prefix and come

@@ -32,7 +32,8 @@ func (r *request) bannerOf() (*banner, error) {
 	}
 
 	status := r.Publishing()
-	b := &banner{Failing: status.Err != nil, Since: status.Since, Pending: work.Published < work.Version || work.Overrides}
+	b := &banner{Failing: status.Err != nil, Since: status.Since}
+	b.Pending = work.Published < work.Version || work.Overrides
 	if !b.Failing && !b.Pending {
 		return nil, nil
 	}

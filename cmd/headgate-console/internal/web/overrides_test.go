@@ -17,13 +17,24 @@ func (a *answer) beside() string {
 	return ""
 }
 
+// byUser makes the policy p, which counts by users.
+func (w *world) byUser() {
+	w.t.Helper()
+	p := w.policy("p", "5/1m")
+	p.Key = "user"
+	_, err := w.UpdatePolicy(w.t.Context(), w.admin, p)
+	w.must(err)
+}
+
+// overrideForm is what the form of an override sends.
+func overrideForm(key, limit, until string) url.Values {
+	return url.Values{"key": {key}, "limit": {limit}, "until": {until}}
+}
+
 // One form gives a key a limit of its own until a time, and one button takes it away.
 func TestOverridesOnThePageOfAPolicy(t *testing.T) {
 	w := newWorld(t)
-	p := w.policy("p", "5/1m")
-	p.Key = "user"
-	_, err := w.UpdatePolicy(t.Context(), w.admin, p)
-	w.must(err)
+	w.byUser()
 	b := w.as("admin")
 
 	// There is nothing but the way to the first one.
@@ -32,20 +43,19 @@ func TestOverridesOnThePageOfAPolicy(t *testing.T) {
 		t.Errorf("at first: %q", got)
 	}
 
-	form := func(key, limit, until string) url.Values {
-		return url.Values{"key": {key}, "limit": {limit}, "until": {until}}
-	}
+	form := overrideForm
 	b.submit("/policies/p", "/policies/p/overrides", form("acme:*", " 9000/1h ", "2099-12-04T17:00")).
 		goes("/policies/p?done=override")
 	b.submit("/policies/p", "/policies/p/overrides", form("<b>", "7/1m", "")).goes("/policies/p?done=override")
 	page := b.get("/policies/p?done=override")
-	for _, want := range []string{"Overrides 2", "acme:*9000/1h2099-12-04 17:00:00 UTC", "<b>7/1mno end", "by admin",
-		"Remove the override of acme:*"} {
+	for _, want := range []string{"Overrides 2", "acme:*9000/1h2099-12-04 17:00:00 UTC", "<b>7/1mno end",
+		"by admin", "Remove the override of acme:*"} {
 		if !strings.Contains(page.beside(), want) {
 			t.Errorf("there is no %q in %q", want, page.beside())
 		}
 	}
-	if !strings.Contains(page.text, "The override was saved.") || !strings.Contains(page.text, "<code>&lt;b&gt;</code>") {
+	if !strings.Contains(page.text, "The override was saved.") ||
+		!strings.Contains(page.text, "<code>&lt;b&gt;</code>") {
 		t.Error("the page lacks the notice, or has the key as it is")
 	}
 
@@ -57,23 +67,10 @@ func TestOverridesOnThePageOfAPolicy(t *testing.T) {
 		t.Errorf("a search without a result: %q", got)
 	}
 
-	// A mistake stands at its field, and what was typed stays.
-	for _, row := range []struct{ key, limit, until, want string }{
-		{"k", "5", "", `limit "5"`},
-		{"k", "", "", "it is empty; write a limit such as 100/1m"},
-		{"k", "5/1m", "2020-01-01T00:00", "it has passed already"},
-		{"k", "5/1m", "soon", "it is not a date and a time, such as 2030-01-31T09:00"},
-		{"", "5/1m", "", "the key is empty"},
-	} {
-		a := b.post("/policies/p/overrides", form(row.key, row.limit, row.until)).want(http.StatusUnprocessableEntity)
-		if !strings.Contains(a.beside(), row.want) || !strings.Contains(a.text, `name="limit" value="`+row.limit+`"`) {
-			t.Errorf("%+v: %q", row, a.beside())
-		}
-	}
-
 	b.post("/policies/p/overrides", url.Values{"remove": {sentForm("acme:*")}}).goes("/policies/p?done=nooverride")
 	b.post("/policies/p/overrides", url.Values{"remove": {"!"}}).want(http.StatusBadRequest)
-	if got = b.get("/policies/p").beside(); !strings.Contains(got, "Overrides 1") || strings.Contains(got, "acme:*9000") {
+	got = b.get("/policies/p").beside()
+	if !strings.Contains(got, "Overrides 1") || strings.Contains(got, "acme:*9000") {
 		t.Errorf("after the removal: %q", got)
 	}
 
@@ -82,6 +79,25 @@ func TestOverridesOnThePageOfAPolicy(t *testing.T) {
 	if got = w.as("viewer").get("/policies/p").beside(); !strings.Contains(got, "<b>7/1m") ||
 		strings.Contains(got, "Remove") || strings.Contains(got, "Set the limit") {
 		t.Errorf("a viewer: %q", got)
+	}
+}
+
+// A mistake stands at its field, and what was typed stays.
+func TestMistakesInTheFormOfAnOverride(t *testing.T) {
+	w := newWorld(t)
+	w.byUser()
+	b := w.as("admin")
+	for _, row := range []struct{ key, limit, until, want string }{
+		{"k", "5", "", `limit "5"`},
+		{"k", "", "", "it is empty; write a limit such as 100/1m"},
+		{"k", "5/1m", "2020-01-01T00:00", "it has passed already"},
+		{"k", "5/1m", "soon", "it is not a date and a time, such as 2030-01-31T09:00"},
+		{"", "5/1m", "", "the key is empty"},
+	} {
+		a := b.post("/policies/p/overrides", overrideForm(row.key, row.limit, row.until)).want(http.StatusUnprocessableEntity)
+		if !strings.Contains(a.beside(), row.want) || !strings.Contains(a.text, `name="limit" value="`+row.limit+`"`) {
+			t.Errorf("%+v: %q", row, a.beside())
+		}
 	}
 }
 
@@ -100,15 +116,12 @@ func TestNoOverridesOfAllCallers(t *testing.T) {
 // More than go on a page are on several, in the order of the keys.
 func TestOverridesOnSeveralPages(t *testing.T) {
 	w := newWorld(t)
-	p := w.policy("p", "5/1m")
-	p.Key = "user"
-	_, err := w.UpdatePolicy(t.Context(), w.admin, p)
-	w.must(err)
+	w.byUser()
 	var list []service.OverrideChange
 	for i := range perPage + 1 {
 		list = append(list, service.OverrideChange{Key: "k" + strings.Repeat("x", i), Limit: "5/1m"})
 	}
-	_, err = w.ChangeOverrides(t.Context(), w.admin, "p", list)
+	_, err := w.ChangeOverrides(t.Context(), w.admin, "p", list)
 	w.must(err)
 
 	b := w.as("admin")
@@ -118,7 +131,8 @@ func TestOverridesOnSeveralPages(t *testing.T) {
 		t.Fatalf("%q leads to %q", first.beside(), next)
 	}
 	second := b.get(next)
-	if rows := strings.Count(second.beside(), "Remove the override of"); rows != 1 || linkOf(second.text, "next") != "" {
-		t.Errorf("the second page has %d rows, and leads to %q", rows, linkOf(second.text, "next"))
+	next = linkOf(second.text, "next")
+	if rows := strings.Count(second.beside(), "Remove the override of"); rows != 1 || next != "" {
+		t.Errorf("the second page has %d rows, and leads to %q", rows, next)
 	}
 }
