@@ -94,7 +94,8 @@ func TestMistakesInTheFormOfAnOverride(t *testing.T) {
 		{"k", "5/1m", "soon", "it is not a date and a time, such as 2030-01-31T09:00"},
 		{"", "5/1m", "", "the key is empty"},
 	} {
-		a := b.post("/policies/p/overrides", overrideForm(row.key, row.limit, row.until)).want(http.StatusUnprocessableEntity)
+		form := overrideForm(row.key, row.limit, row.until)
+		a := b.post("/policies/p/overrides", form).want(http.StatusUnprocessableEntity)
 		if !strings.Contains(a.beside(), row.want) || !strings.Contains(a.text, `name="limit" value="`+row.limit+`"`) {
 			t.Errorf("%+v: %q", row, a.beside())
 		}
