@@ -229,11 +229,12 @@ func TestTheTimeoutDecidesWhenRedisIsTooSlow(t *testing.T) {
 	server := redistest.Start(t)
 	link := faultproxy.New(t, server.Addr)
 
-	// The same delay of 120 ms is too much for the one, and nothing for the other.
+	// An answer that is there when a busy machine looks for it is no late one, so that one comes a
+	// minute late. The other is slower than failover.DefaultSlow, and in time.
 	for _, row := range []struct {
-		timeout  time.Duration
-		fallback int
-	}{{20 * time.Millisecond, 12}, {5 * time.Second, 0}} {
+		timeout, delay time.Duration
+		fallback       int
+	}{{20 * time.Millisecond, time.Minute, 12}, {10 * time.Second, 120 * time.Millisecond, 0}} {
 		e := open(t,
 			Options{Redis: at(link.Addr), RedisPrefix: "x:", Source: Fixed(policy.Set{shop("all", "1000/1h")}),
 				Timeout: row.timeout})
@@ -244,8 +245,7 @@ func TestTheTimeoutDecidesWhenRedisIsTooSlow(t *testing.T) {
 			return err == nil && !d.Fallback
 		})
 
-		link.Set(faultproxy.Fault{Delay: 120 * time.Millisecond}) // more than failover.DefaultSlow
-
+		link.Set(faultproxy.Fault{Delay: row.delay})
 		fallback := 0
 		for range 12 {
 			if d, err := l.Allow(t.Context(), "x", 1); err != nil {
