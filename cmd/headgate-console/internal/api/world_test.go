@@ -27,7 +27,10 @@ import (
 	"github.com/headgate/headgate/policy/stats"
 )
 
-func TestMain(m *testing.M) { test.Exit(m.Run()) }
+func TestMain(m *testing.M) {
+	fleetTime = patience
+	test.Exit(m.Run())
+}
 
 const (
 	cookieName = "console"

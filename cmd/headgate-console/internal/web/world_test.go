@@ -32,7 +32,10 @@ import (
 	"github.com/headgate/headgate/store/redisstore"
 )
 
-func TestMain(m *testing.M) { test.Exit(m.Run()) }
+func TestMain(m *testing.M) {
+	fleetTime = patience
+	test.Exit(m.Run())
+}
 
 // world is the console with the applications a and b, and people in it.
 type world struct {
