@@ -107,7 +107,7 @@ func beforeURL(t *testing.T, server string, change func(*options)) *gate {
 	}
 	o := options{policies: []policy.Policy{limited("1000/1h fixed-window")}}
 	o.upstreams = []upstream.Options{{Name: "up", Addresses: []*url.URL{u},
-		ConnectTimeout: 5 * time.Second, HeaderTimeout: 10 * time.Second}}
+		ConnectTimeout: time.Minute, HeaderTimeout: time.Minute}}
 	if change != nil {
 		change(&o)
 	}

@@ -239,7 +239,7 @@ func TestProxyTakesOtherUpstreams(t *testing.T) {
 	}()
 	<-inside
 
-	table, err := upstream.New([]upstream.Options{{Name: "up", ConnectTimeout: time.Second,
+	table, err := upstream.New([]upstream.Options{{Name: "up", ConnectTimeout: time.Minute,
 		Addresses: []*url.URL{other}}}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -52,7 +52,7 @@ func closed(t *testing.T) *url.URL {
 func table(t *testing.T, list ...Options) *Table {
 	t.Helper()
 	for i := range list {
-		list[i].ConnectTimeout, list[i].HeaderTimeout = 5*time.Second, 5*time.Second
+		list[i].ConnectTimeout, list[i].HeaderTimeout = time.Minute, time.Minute
 	}
 	made, err := New(list, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -209,7 +209,7 @@ func TestALateAnswerIsNotAskedForAgain(t *testing.T) {
 	end := make(chan bool)
 	u := server(t, func(http.ResponseWriter, *http.Request) { <-end })
 	defer close(end)
-	list := []Options{{Name: "up", Addresses: []*url.URL{u}, Attempts: 3, ConnectTimeout: time.Second,
+	list := []Options{{Name: "up", Addresses: []*url.URL{u}, Attempts: 3, ConnectTimeout: time.Minute,
 		HeaderTimeout: 20 * time.Millisecond}}
 	made, err := New(list, slog.New(slog.DiscardHandler))
 	if err != nil {
