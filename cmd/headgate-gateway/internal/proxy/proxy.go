@@ -188,8 +188,26 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 		x.body = r.Body
 		r.Body = x
 	}
+	if r.Header["Expect"] != nil {
+		w = toldOnce{w}
+	}
 	p.reverse.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
+
+// toldOnce is the writer of a client that waits to be told to send its body. net/http tells it when
+// the body is first read, which is once the upstream has said so. That of the upstream would be one
+// more.
+type toldOnce struct{ http.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (o toldOnce) WriteHeader(status int) {
+	if status != http.StatusContinue {
+		o.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Unwrap is for http.ResponseController.
+func (o toldOnce) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
 // buffers are those that answers are copied through.
 var buffers bufferPool

@@ -160,6 +160,7 @@ func TestProxyStreamsFromARetriedUpstream(t *testing.T) {
 func TestProxyContinuesAtARetriedUpstream(t *testing.T) {
 	g := before(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusContinue) // once more, as it may come when the body is on its way
 		fmt.Fprintf(w, "%s %s", r.Method, body)
 	}, retried(t))
 	fourTimes(func(n int) {
