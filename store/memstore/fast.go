@@ -26,7 +26,6 @@ package memstore
 
 import (
 	"math/bits"
-	"slices"
 	"sync/atomic"
 
 	"github.com/headgate/headgate/core"
@@ -339,7 +338,7 @@ const maxFastTakes = 16
 // fastTakes is a step of several quick Takes on different keys.
 type fastTakes struct {
 	of     []fastTake
-	shards [maxFastTakes]uint32 // each once, in the order in which they are locked
+	shards [maxFastTakes]uint32 // see lockLater; each once
 	locks  int                  // number of shards
 }
 
@@ -406,8 +405,7 @@ func (f *fastTakes) locate(s *Store, ops []core.Op) bool {
 		// Rules about one caller have the same key and so the same shard.
 		if i == 0 || op.Key != ops[i-1].Key {
 			keyHash = s.keyHash(op.Key)
-			f.shards[f.locks] = s.shardOf(keyHash)
-			f.locks++
+			f.lockLater(s.shardOf(keyHash))
 		}
 
 		p := &f.of[i]
@@ -421,13 +419,22 @@ func (f *fastTakes) locate(s *Store, ops []core.Op) bool {
 		}
 	}
 
-	// In ascending order, as every step takes its locks.
-	if f.locks > 1 {
-		slices.Sort(f.shards[:f.locks])
-		f.locks = len(slices.Compact(f.shards[:f.locks]))
-	}
-
 	return true
+}
+
+// lockLater puts a shard among those that are to be locked, in ascending order, as every step takes
+// its locks.
+func (f *fastTakes) lockLater(shard uint32) {
+	i := f.locks
+	for i > 0 && f.shards[i-1] > shard {
+		i--
+	}
+	if i > 0 && f.shards[i-1] == shard {
+		return
+	}
+	copy(f.shards[i+1:f.locks+1], f.shards[i:f.locks])
+	f.shards[i] = shard
+	f.locks++
 }
 
 // overtaken reports whether another step has used a later instant.

@@ -44,27 +44,25 @@ func appendHash(dst, sum []byte) []byte {
 
 func appendReadable(dst []byte, text string) []byte {
 	const hex = "0123456789ABCDEF"
+
+	// Most texts are readable as a whole.
+	done := 0
 	for i := range len(text) {
-		if c := text[i]; readable(c) {
-			dst = append(dst, c)
-		} else {
-			dst = append(dst, '%', hex[c>>4], hex[c&15])
+		if c := text[i]; !readable[c] {
+			dst = append(append(dst, text[done:i]...), '%', hex[c>>4], hex[c&15])
+			done = i + 1
 		}
 	}
-	return dst
+	return append(dst, text[done:]...)
 }
 
-func readable(c byte) bool {
-	switch {
-	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':
-		return true
+// readable has the bytes that are written as they are.
+var readable = func() (list [256]bool) {
+	for _, c := range []byte("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-@/+=,") {
+		list[c] = true
 	}
-	switch c {
-	case '.', '_', '-', '@', '/', '+', '=', ',':
-		return true
-	}
-	return false
-}
+	return list
+}()
 
 // key appends the name of the state of an operation:
 //

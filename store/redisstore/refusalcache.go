@@ -407,10 +407,25 @@ func (r *refusal) isFresh(op *core.Op, d *core.Decision, now int64) bool {
 		r.decision.Allowed == d.Allowed && (d.Allowed || micros(now-r.asked) < r.decision.RetryAfter)
 }
 
+// returnsUnits reports whether units may come back to the key of an op by it.
+func returnsUnits(op *core.Op) bool {
+	return op.Verb != core.Take && op.Verb != core.Peek && !op.Limit.Leased()
+}
+
+// anyReturnsUnits reports whether one of the ops does.
+func anyReturnsUnits(ops []core.Op) bool {
+	for i := range ops {
+		if returnsUnits(&ops[i]) {
+			return true
+		}
+	}
+	return false
+}
+
 // forgetChanged forgets the answers about keys to which units may have come back.
 func (r *refusalCache) forgetChanged(ops []core.Op) {
 	for i := range ops {
-		if v := ops[i].Verb; v != core.Take && v != core.Peek && !ops[i].Limit.Leased() {
+		if returnsUnits(&ops[i]) {
 			r.forget(&ops[i])
 		}
 	}

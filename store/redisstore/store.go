@@ -173,6 +173,9 @@ func (s *Store) ApplyCopied(ctx context.Context, ops []core.Op, out []core.Decis
 func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision,
 	c failover.Copier) (copied bool, err error) {
 
+	// The operations are still in the processor's cache here, and not after the wait.
+	returns := anyReturnsUnits(ops)
+
 	if s.servers.sharded && !s.wire.oneSlot && severalSubjects(ops) {
 		ctx, cancel := context.WithTimeout(ctx, s.servers.budget())
 		defer cancel()
@@ -182,7 +185,9 @@ func (s *Store) carryOut(ctx context.Context, ops []core.Op, out []core.Decision
 	}
 
 	// A step that failed may have changed its keys too.
-	s.dispatcher.overflow.forgetChanged(ops)
+	if returns {
+		s.dispatcher.overflow.forgetChanged(ops)
+	}
 	if err == nil {
 		s.bans.meet(ops, out)
 	}

@@ -5,6 +5,8 @@ package redisstore
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,8 +158,8 @@ type program struct {
 	heads  []any // for each limit, its letter and its ban, and its text
 	values []any
 	set    lua.Set
-	long   bool           // some limit may have a large state
-	places map[string]int // of keys, or nil if there are few
+	long   bool    // some limit may have a large state
+	places *places // of keys, or nil if there are few
 
 	row   row
 	alike bool // the operations of the step so far may be of a row
@@ -170,23 +172,49 @@ type row struct {
 	width int // bytes of a step
 }
 
-// linearSearchMax is the number of keys up to which a linear search is faster than a map.
+// linearSearchMax is the number of keys up to which a linear search is faster than a table.
 const linearSearchMax = 8
+
+// places finds keys by their hashes: a key has the first free entry from its hash on. A map takes
+// four times as long, as it needs one search to look for a key and one to add it.
+type places struct {
+	seed  maphash.Seed
+	table []int // the place of a key, from 1, or 0; of a power of two, and at most half is taken
+}
+
+// clear makes the table one without keys, with room for n.
+func (p *places) clear(n int) {
+	size := 1 << bits.Len(uint(2*n))
+	if cap(p.table) < size {
+		p.table = make([]int, size)
+	}
+	p.table = p.table[:size]
+	clear(p.table)
+}
+
+// of returns the entry of a key, which is 0 if it is not among the keys.
+func (p *places) of(name string, keys []any) *int {
+	mask := uint64(len(p.table) - 1)
+	for i := maphash.String(p.seed, name) & mask; ; i = (i + 1) & mask {
+		if k := p.table[i]; k == 0 || keys[k-1] == name {
+			return &p.table[i]
+		}
+	}
+}
 
 // scratch is memory that a program needs only while it is assembled.
 type scratch struct {
 	names  []byte // the keys of all operations
 	ends   []int  // the end of each name
-	places map[string]int
+	places places
 }
 
 // maxNames is the capacity up to which names is reused for the next program.
 const maxNames = 1 << 16
 
-func newScratch() any { return &scratch{places: map[string]int{}} }
+func newScratch() any { return &scratch{places: places{seed: maphash.MakeSeed()}} }
 
 func (s *scratch) clear() {
-	clear(s.places)
 	s.ends = s.ends[:0]
 	if s.names = s.names[:0]; cap(s.names) > maxNames {
 		s.names = nil
@@ -202,7 +230,8 @@ func (w *wire) callMany(steps []*step) (*lua.Script, []any) {
 
 	p := &program{code: make([]byte, 0, (n+1)*opcodeLength), keys: make([]any, leadingArgs, leadingArgs+n+8)}
 	if n > linearSearchMax {
-		p.places = s.places
+		p.places = &s.places
+		p.places.clear(n)
 	}
 
 	// The names are parts of one text, in the order of the operations.
@@ -312,13 +341,12 @@ func (p *program) key(name string) int {
 		return len(p.keys) - leadingArgs
 	}
 
-	k, known := p.places[name]
-	if !known {
+	k := p.places.of(name, p.keys[leadingArgs:])
+	if *k == 0 {
 		p.keys = append(p.keys, name)
-		k = len(p.keys) - leadingArgs
-		p.places[name] = k
+		*k = len(p.keys) - leadingArgs
 	}
-	return k
+	return *k
 }
 
 // limit returns the place of a limit and its ban, from 1. Most steps have few limits.
