@@ -13,6 +13,7 @@ import (
 // concurrent use.
 type Tally struct {
 	since             time.Time
+	top               int // the most keys of a list
 	refused, admitted *topkeys.Sketch
 	stripes           [tallyStripes]stripe
 }
@@ -29,7 +30,7 @@ type stripe struct {
 
 // NewTally returns a Tally that keeps so many keys; see topkeys.Options.Top, which top is within.
 func NewTally(top int) *Tally {
-	t := &Tally{since: time.Now()}
+	t := &Tally{since: time.Now(), top: top}
 	t.refused, _ = topkeys.New(topkeys.Options{Top: top})
 	t.admitted, _ = topkeys.New(topkeys.Options{Top: top})
 	return t
@@ -63,5 +64,13 @@ func (t *Tally) Since() time.Time { return t.since }
 
 // Keys returns the keys that a rule of the name refused and admitted most often.
 func (t *Tally) Keys(rule string) topkeys.Rule {
-	return topkeys.Rule{Rule: rule, Refused: t.refused.Summary(), Admitted: t.admitted.Summary()}
+	top := topkeys.Rule{Rule: rule, Refused: t.refused.Summary(), Admitted: t.admitted.Summary()}
+
+	// Of two minutes, one has ended a moment ago: the minute is complete when the other has too.
+	refused, admitted := t.refused.Last(), t.admitted.Last()
+	apart := refused.To.Sub(admitted.To).Abs()
+	if refused.To.IsZero() || admitted.To.IsZero() || apart < topkeys.DefaultWindow/2 {
+		top.Minute = topkeys.Merge(t.top, refused, admitted)
+	}
+	return top
 }

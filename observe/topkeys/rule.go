@@ -14,4 +14,8 @@ type Rule struct {
 
 	// Admitted counts requests that passed within the limit, at once or after a wait.
 	Admitted Summary
+
+	// Minute has the keys of both in the last whole minute by this process's clock. It is zero if
+	// none was counted then.
+	Minute Summary
 }

@@ -76,12 +76,13 @@ func (o *Options) check() error {
 
 // Sketch counts keys. It is safe for concurrent use.
 //
-// It has no goroutine and need not be closed. A timer begins each window. It stops when no
+// It has no goroutine and need not be closed. A timer begins each window, at multiples of its
+// length by this process's clock, so that sketches of one length have the same. It stops when no
 // key was counted in any of the windows, and the next key starts it again.
 //
-// A set takes 1.7 kB for each window in which a key falls into it, and nothing else grows.
-// With a Top of 100 there are 32 sets, so the 5 windows of a sketch take at most 270 kB,
-// whatever the keys are. Their memory is used again, so that counting allocates none.
+// A set takes 1.7 kB for each window in which a key falls into it, and nothing else grows. With a
+// Top of 100 there are 32 sets, so the 5 windows of a sketch take at most 270 kB, whatever the keys
+// are. Their memory is used again, so that counting allocates none.
 type Sketch struct {
 	top     int           // the most keys of a summary
 	length  time.Duration // of a window
@@ -160,10 +161,20 @@ func (s *Sketch) wake() {
 	s.current.Load().startAt(time.Now())
 
 	if s.timer == nil {
-		s.timer = time.AfterFunc(s.length, s.rotate)
+		s.timer = time.AfterFunc(s.untilEnd(), s.rotate)
 	} else {
-		s.timer.Reset(s.length)
+		s.timer.Reset(s.untilEnd())
 	}
+}
+
+// untilEnd returns the time until the end of a window that begins now: until the clock is at a
+// multiple of its length. A timer that comes a moment too early makes no window of that moment.
+func (s *Sketch) untilEnd() time.Duration {
+	d := s.length - time.Duration(time.Now().UnixNano()%int64(s.length))
+	if d < s.length/256 {
+		d += s.length
+	}
+	return d
 }
 
 // rotate ends the current window. If all are empty, that is the last, which is kept for the
@@ -179,7 +190,7 @@ func (s *Sketch) rotate() {
 	}
 	s.asleep.Store(false)
 	s.pushWindowLocked()
-	s.timer.Reset(s.length)
+	s.timer.Reset(s.untilEnd())
 }
 
 // isEmptyLocked reports whether no window has a key.

@@ -180,7 +180,7 @@ func TestSketchBounds(t *testing.T) {
 		checkBounds(t, s.Summary(), exact)
 		for i := range s.current.Load().sets {
 			// The error and the floor are those of a set that shares its counts among its ways.
-			part := s.summaryOfSetLocked(i)
+			part := summaryOfSet(s.windows, i)
 			for _, k := range part.Keys {
 				if k.Error > part.Total/ways {
 					t.Errorf("an error of %d in a set that has counted %d", k.Error, part.Total)
@@ -291,6 +291,40 @@ func TestSketchSleeps(t *testing.T) {
 					len(s.windows))
 			}
 			time.Sleep(time.Hour)
+		}
+	})
+}
+
+// Windows end when the clock is at a multiple of their length, whenever the first key came.
+func TestSketchLastIsAWholeWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := sketch(t, Options{Top: 2})
+		time.Sleep(20 * time.Second)
+		begun := time.Now().UTC()
+		if got := s.Last(); fmt.Sprint(got) != fmt.Sprint(Summary{}) {
+			t.Errorf("at first %v", got)
+		}
+
+		// Three keys in the part of the first minute, of which two are listed, and one in the
+		// second.
+		for _, key := range []string{"a", "a", "a", "b", "b", "c"} {
+			s.Add(key)
+		}
+		time.Sleep(time.Until(begun.Truncate(time.Minute).Add(time.Minute)))
+		synctest.Wait()
+		s.Add("d")
+
+		end := begun.Truncate(time.Minute).Add(time.Minute)
+		want := Summary{begun, end, 6, 1, []Key{{"a", 3, 0, begun}, {"b", 2, 0, begun}}}
+		if got := s.Last(); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("the first is %v, want %v", got, want)
+		}
+
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want = Summary{end, end.Add(time.Minute), 1, 0, []Key{{"d", 1, 0, end}}}
+		if got := s.Last(); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("the second is %v, want %v", got, want)
 		}
 	})
 }

@@ -137,11 +137,16 @@ func (s *Sketch) Summary() Summary {
 		return Summary{}
 	}
 
-	all := Summary{From: time.UnixMilli(s.windows[0].start.Load()).UTC(), To: time.Now().UTC()}
+	return s.summaryLocked(s.windows, time.UnixMilli(s.windows[0].start.Load()).UTC(), time.Now().UTC())
+}
+
+// summaryLocked returns the summary of windows that are of a time.
+func (s *Sketch) summaryLocked(windows []*window, from, to time.Time) Summary {
+	all := Summary{From: from, To: to}
 
 	// Each key is in one set, so the floors of the sets do not add up.
 	for i := range s.current.Load().sets {
-		part := s.summaryOfSetLocked(i)
+		part := summaryOfSet(windows, i)
 		all.Total += part.Total
 		all.Floor = max(all.Floor, part.Floor)
 		all.Keys = append(all.Keys, part.Keys...)
@@ -149,6 +154,20 @@ func (s *Sketch) Summary() Summary {
 
 	all.keepTop(s.top)
 	return all
+}
+
+// Last returns the most frequent keys of the window before the current one, as [Sketch.Summary]
+// does of all. It is the zero value if there is none.
+func (s *Sketch) Last() Summary {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.windows) - 2
+	if s.asleep.Load() || n < 0 {
+		return Summary{}
+	}
+
+	began := func(w *window) time.Time { return time.UnixMilli(w.start.Load()).UTC() }
+	return s.summaryLocked(s.windows[n:n+1], began(s.windows[n]), began(s.windows[n+1]))
 }
 
 // listed is a key in the windows of a set, or in the summaries of a Merge.
@@ -159,10 +178,10 @@ type listed struct {
 	text         string
 }
 
-// summaryOfSetLocked returns the summary of set i over all windows.
-func (s *Sketch) summaryOfSetLocked(i int) (part Summary) {
+// summaryOfSet returns the summary of set i over windows, the oldest first.
+func summaryOfSet(windows []*window, i int) (part Summary) {
 	keys := map[uint32]*listed{}
-	for _, w := range s.windows {
+	for _, w := range windows {
 		set := w.sets[i].Load()
 		if set == nil {
 			continue

@@ -271,7 +271,7 @@ func (r *Recorder) Flush(ctx context.Context) error {
 	for top := r.topNow(); err == nil; top = "" {
 		b := r.ledger.batch()
 		if b == nil && top == "" {
-			err = r.writeNear(ctx)
+			err = errors.Join(r.writeNear(ctx), r.writeMinutes(ctx))
 			break
 		}
 		err = r.write(ctx, b, top)

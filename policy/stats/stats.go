@@ -151,6 +151,8 @@ func floor(n, by int64) int64 { return (n - ((n%by)+by)%by) / by }
 //	writers          a sorted set of the recorders by the time of their last write
 //	writer:<id>      the number of the last batch that was added under the id
 //	top:<id>         the top keys of a recorder, as JSON; see [Recorder.PublishTop]
+//	keys:<minute>:<policy>  a hash of the busiest keys of a policy in a minute; see minutekeys.go
+//	written:<minute> a hash whose fields name the calls that have added such keys
 //	near             a sorted set of the keys near their limits, each the name of the policy,
 //	                 a colon and the key, by the time at which it came there, in microseconds
 type keys struct{ base string }
@@ -165,6 +167,11 @@ func (k keys) writers() string         { return k.base + "writers" }
 func (k keys) writer(id string) string { return k.base + "writer:" + id }
 func (k keys) top(id string) string    { return k.base + "top:" + id }
 func (k keys) near() string            { return k.base + "near" }
+func (k keys) written(m int64) string  { return k.base + "written:" + strconv.FormatInt(m, 10) }
+
+func (k keys) minuteKeys(m int64, policy string) string {
+	return k.base + "keys:" + strconv.FormatInt(m, 10) + ":" + policy
+}
 
 // Read returns the last [Minutes] minutes of an application by the server's clock, the
 // current one last, added up over all instances. Minutes without requests are included and

@@ -85,17 +85,23 @@ type publication struct {
 	read  func() []topkeys.Rule // nil if nothing is to be published
 	due   time.Time             // of the next write
 	shown bool                  // the last write had keys, which the next has to replace
+
+	remembered map[string]int64 // the last minute of each policy that was, or is to be, written
+	minutes    []minuteKeys     // which are to be written
 }
 
-// PublishTop makes the recorder publish what read returns, such as [limiter.Limiter.TopKeys],
-// every few seconds, in the calls that write the counts. What all instances of an application
-// publish takes at most some 8 MB of Redis, of which each gets an equal part, at most 64 kB:
-// where that is too little, fewer keys of each rule are published, and then fewer rules,
-// the quietest left out first.
+// PublishTop makes the recorder publish what read returns, such as [limiter.Limiter.TopKeys], every
+// few seconds, in the calls that write the counts. What all instances of an application publish
+// takes at most some 8 MB of Redis, of which each gets an equal part, at most 64 kB: where that is
+// too little, fewer keys of each rule are published, and then fewer rules, the quietest left out
+// first.
 //
-// Keys that clients send, such as addresses, are then in Redis for as long as TopKept says,
-// and shown to all who may read it. read must be safe for concurrent use. Nil ends the
-// publication.
+// The busiest keys of each minute are also kept for an hour; see [ReadMinuteKeys]. That takes at
+// most some 60 MB for an application.
+//
+// Keys that clients send, such as addresses, are then in Redis for as long as TopKept and
+// MinuteKeysKept say, and shown to all who may read it. read must be safe for concurrent use. Nil
+// ends the publication.
 func (r *Recorder) PublishTop(read func() []topkeys.Rule) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
@@ -115,7 +121,9 @@ func (r *Recorder) topNow() string {
 		return ""
 	}
 
-	rules := topRules(r.top.read(), server.Sub(r.options.Clock()))
+	list, ahead := r.top.read(), server.Sub(r.options.Clock())
+	r.rememberMinutes(list, ahead)
+	rules := topRules(list, ahead)
 	text := textOf(rules, int(min(maxTopBytes, topBudget/r.writers)))
 
 	// To sum the keys up may take long: the pause is then longer too.
