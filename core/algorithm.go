@@ -156,6 +156,12 @@ type algorithm interface {
 	// stillUsed returns the result of Limit.StillUsed.
 	stillUsed(l *Limit, used, span int64) int64
 
+	// mostWithin returns the result of Limit.MostWithin, for a span of an instant more than last.
+	mostWithin(l *Limit, cost, last, step int64) int64
+
+	// leastBefore returns the result of Limit.LeastBefore.
+	leastBefore(l *Limit, cost, span, step int64) int64
+
 	// compact returns the result of Limit.Compact.
 	compact(l *Limit) Compact
 
