@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy/redissource"
 	"github.com/headgate/headgate/policy/stats"
 )
@@ -73,6 +75,7 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 			return err
 		}
 		o.Fleet, o.Top, o.Reports = a.Live, a.Live.Top, reports{a.Live, a.Redis, c.RedisPrefix}
+		o.MinuteKeys = a.Live.MinuteKeys
 	}
 
 	if a.Service, err = service.New(o); err != nil {
@@ -130,6 +133,8 @@ func (a *App) connect(c config.Config) (err error) {
 	}
 	a.Live, err = live.New(a.counts(c), a.Instances, func(ctx context.Context, app string) (stats.Top, error) {
 		return stats.ReadTop(ctx, a.Redis, c.RedisPrefix, app)
+	}, func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error) {
+		return stats.ReadMinuteKeys(ctx, a.Redis, c.RedisPrefix, app, policy, from, n)
 	})
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
 )
@@ -32,6 +33,10 @@ type Reports interface {
 	Version(ctx context.Context) (string, error)
 }
 
+// MinuteKeys returns the keys that a policy decided about most often in n minutes from an instant
+// on.
+type MinuteKeys func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error)
+
 // TopKeys returns the top keys of the instances of an application.
 type TopKeys func(ctx context.Context, app string) (stats.Top, error)
 
@@ -44,6 +49,9 @@ const (
 	// ones are read.
 	topEvery = 5 * time.Second
 	topStale = 30 * time.Second
+
+	// keysEvery is the time between two readings of the keys of minutes that have ended.
+	keysEvery = 10 * time.Second
 
 	// overlap is how much of what was read is looked at again, for a server that took the
 	// place of one whose clock was ahead.
@@ -61,11 +69,19 @@ type View struct {
 	instances *Shared[struct{}, []policy.Instance]
 	version   *Shared[struct{}, string]
 	top       *Shared[string, stats.Top]
+	keys      *Shared[minutesOf, []topkeys.Summary]
+}
+
+// minutesOf are minutes of a policy.
+type minutesOf struct {
+	app, policy string
+	from        time.Time
+	n           int
 }
 
 // New returns a view.
-func New(counts Counts, reports Reports, top TopKeys) (*View, error) {
-	if counts == nil || reports == nil || top == nil {
+func New(counts Counts, reports Reports, top TopKeys, keys MinuteKeys) (*View, error) {
+	if counts == nil || reports == nil || top == nil || keys == nil {
 		return nil, errors.New("live: a source is nil")
 	}
 
@@ -79,6 +95,10 @@ func New(counts Counts, reports Reports, top TopKeys) (*View, error) {
 		Read: func(ctx context.Context, _ struct{}, _ string) (string, error) { return reports.Version(ctx) }})
 	v.top = NewShared(Options[string, stats.Top]{Every: topEvery, Stale: topStale, Timeout: timeout,
 		Read: func(ctx context.Context, app string, _ stats.Top) (stats.Top, error) { return top(ctx, app) }})
+	v.keys = NewShared(Options[minutesOf, []topkeys.Summary]{Every: keysEvery, Stale: keysEvery, Timeout: timeout,
+		Read: func(ctx context.Context, m minutesOf, _ []topkeys.Summary) ([]topkeys.Summary, error) {
+			return keys(ctx, m.app, m.policy, m.from, m.n)
+		}})
 	return v, nil
 }
 
@@ -88,6 +108,15 @@ func (v *View) Close() {
 	v.instances.Close()
 	v.version.Close()
 	v.top.Close()
+	v.keys.Close()
+}
+
+// MinuteKeys returns the keys that a policy decided about most often in n minutes from an instant
+// on. They must not be changed.
+func (v *View) MinuteKeys(
+	ctx context.Context, app, policy string, from time.Time, n int,
+) ([]topkeys.Summary, error) {
+	return v.keys.Get(ctx, minutesOf{app, policy, from, n})
 }
 
 // Minutes returns the counts of an application in the last [stats.Minutes] minutes by the

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/collect"
 	"github.com/headgate/headgate/internal/test/redistest"
 	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
 )
@@ -100,9 +101,16 @@ func (f *fake) top(context.Context, string) (stats.Top, error) {
 	return stats.Top{Instances: f.tops}, f.err
 }
 
+func (f *fake) keys(context.Context, string, string, time.Time, int) ([]topkeys.Summary, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tops++
+	return []topkeys.Summary{{Total: int64(f.tops)}}, f.err
+}
+
 func view(t *testing.T, f *fake) *View {
 	t.Helper()
-	v, err := New(f, f, f.top)
+	v, err := New(f, f, f.top, f.keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +272,7 @@ func TestViewListsAreTheCallers(t *testing.T) {
 }
 
 func TestNewTakesNoNil(t *testing.T) {
-	if _, err := New(nil, newFake(), newFake().top); err == nil {
+	if _, err := New(nil, newFake(), newFake().top, newFake().keys); err == nil {
 		t.Error("a view without counts")
 	}
 }
@@ -277,7 +285,7 @@ func TestViewOfRedis(t *testing.T) {
 	prefix := redistest.Prefix(t)
 	source := collect.Redis{Client: client, Prefix: prefix}
 
-	v, err := New(source, newFake(), newFake().top)
+	v, err := New(source, newFake(), newFake().top, newFake().keys)
 	if err != nil {
 		t.Fatal(err)
 	}

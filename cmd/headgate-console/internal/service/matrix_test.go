@@ -82,6 +82,12 @@ func matrix() []row {
 			_, err := w.SeenInShadow(ctx, a, "p")
 			return err
 		}, readers},
+
+		// A policy that is hidden is answered as one that does not exist, so it is refused to none.
+		{"WouldRefuse", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.WouldRefuse(ctx, a, sample("p", "a"))
+			return err
+		}, everyone},
 		{"FreeName", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.FreeName(ctx, a, "p")
 			return err

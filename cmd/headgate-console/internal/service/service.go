@@ -30,6 +30,10 @@ type Options struct {
 	// no Redis.
 	Top func(ctx context.Context, app string) (stats.Top, error)
 
+	// MinuteKeys returns the keys that a policy decided about most often in minutes from an instant
+	// on; see [stats.ReadMinuteKeys]. Nil means that there is no Redis.
+	MinuteKeys MinuteKeys
+
 	// Reports tells alerts more of what the instances report. Nil means that there is no Redis.
 	Reports Reports
 
@@ -55,6 +59,7 @@ type Service struct {
 	clock     func() time.Time
 	fleet     Fleet
 	top       func(ctx context.Context, app string) (stats.Top, error)
+	keys      MinuteKeys
 	reports   Reports
 	sender    *webhook.Sender
 	passwords *auth.Passwords
@@ -88,7 +93,7 @@ func New(o Options) (*Service, error) {
 
 	s := &Service{
 		db: o.DB, changed: o.Changed, clock: o.Clock, logger: cmp.Or(o.Logger, slog.Default()),
-		fleet: o.Fleet, top: o.Top, reports: o.Reports, sender: o.Sender, recent: newRecentCounts(),
+		fleet: o.Fleet, top: o.Top, keys: o.MinuteKeys, reports: o.Reports, sender: o.Sender, recent: newRecentCounts(),
 		sets: newMemo[struct{}, policySet](1), totals: newMemo[rangeKey, totals](maxTotals),
 		collected: newMemo[rangeKey, map[seriesMinute]store.Traffic](maxCollected),
 		imports:   make(places, maxImports), parser: make(places, 1), backups: make(places, 1),

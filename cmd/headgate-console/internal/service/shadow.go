@@ -80,7 +80,7 @@ func (a *action) mine(apps []string) (list []string) {
 
 // inShadow adds up what a policy in shadow has seen.
 func (r *reading) inShadow(p policy.Policy) (Seen, error) {
-	start, err := r.shadowStart(p)
+	start, err := r.startOf(p, decidesOtherwise)
 	if err != nil {
 		return Seen{}, err
 	}
@@ -108,8 +108,8 @@ func (r *reading) inShadow(p policy.Policy) (Seen, error) {
 	return seen, nil
 }
 
-// shadowStart is the change since which a policy decides as it does now.
-type shadowStart struct {
+// policyStart is the change since which a policy decides, or counts, as it does now.
+type policyStart struct {
 	at time.Time
 
 	// before is when the policy began to decide nothing, if it did so until the change: the zero
@@ -118,8 +118,8 @@ type shadowStart struct {
 	busy   bool
 }
 
-// shadowStart finds the change since which a policy in shadow decides as it does now.
-func (a *action) shadowStart(p policy.Policy) (s shadowStart, err error) {
+// startOf finds the change since which a policy does not differ from what it is now.
+func (a *action) startOf(p policy.Policy, differs func(was, p policy.Policy) bool) (s policyStart, err error) {
 	// Each revision is looked at with the one before it, from the newest on.
 	version := int64(0)
 	for range maxSteps {
@@ -129,7 +129,7 @@ func (a *action) shadowStart(p policy.Policy) (s shadowStart, err error) {
 		}
 
 		version = rows[0].Version
-		s = shadowStart{at: instant(rows[0].At), busy: true}
+		s = policyStart{at: instant(rows[0].At), busy: true}
 		if len(rows) > 1 {
 			s.before = instant(rows[1].At)
 		}
@@ -149,7 +149,7 @@ func (a *action) shadowStart(p policy.Policy) (s shadowStart, err error) {
 			return s, nil
 		}
 
-		if decidesOtherwise(was, p) {
+		if differs(was, p) {
 			return s, nil
 		}
 	}
@@ -167,8 +167,8 @@ func decidesOtherwise(a, b policy.Policy) bool {
 }
 
 // minute returns the first minute whose counts are of the policy as it is now.
-func (s shadowStart) minute(now int64) int64 {
-	at := minute(s.at)
+func (p policyStart) minute(now int64) int64 {
+	at := minute(p.at)
 	by := int64(store.ByMinute) // the finest rows that are still kept
 
 	switch age := now - at; {
@@ -180,8 +180,8 @@ func (s shadowStart) minute(now int64) int64 {
 
 	from := floorTo(at, by)
 	// Counts of the first span may be of another content. Then the next whole span is the first.
-	if s.busy || !s.before.IsZero() && minute(s.before) >= from {
-		from = floorTo(minute(s.at.Add(time.Minute-1))+by-1, by)
+	if p.busy || !p.before.IsZero() && minute(p.before) >= from {
+		from = floorTo(minute(p.at.Add(time.Minute-1))+by-1, by)
 	}
 
 	return max(from, floorTo(now-keepHours+store.ByHour, store.ByHour))

@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -45,3 +46,16 @@ func sanitize(s string, maxBytes int) string {
 }
 
 func clip(s string, maxBytes int) string { return s[:min(len(s), maxBytes)] }
+
+// Digits returns a number with its Digits in groups of three: 1,234,567.
+func Digits(n int64) string {
+	s, sign := strconv.FormatInt(n, 10), ""
+	if n < 0 {
+		s, sign = s[1:], "-"
+	}
+
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}

@@ -119,6 +119,26 @@ func (r *request) confirmOff(p policy.Policy, when, action string, fields []hidd
 	return r.confirm(c)
 }
 
+// confirmMore asks before a policy is saved that is known to refuse more requests than it does, and
+// reports whether it has asked. The service refuses the change of a policy that the actor may not
+// make.
+func (r *request) confirmMore(p policy.Policy, action string) (bool, error) {
+	if r.confirmed() || p.Mode != policy.Enforce || !r.access.CanEdit(p.Apps) {
+		return false, nil
+	}
+	w, err := r.Service.WouldRefuse(r.req.Context(), r.actor, p)
+	if err != nil || w == nil || w.Unknown != "" || w.Least <= w.Before {
+		return false, err
+	}
+
+	c := confirmation{
+		Title: "Refuse more requests under the policy " + p.Name + "?", Consequences: []string{w.Sentence()},
+		Action: action, Fields: r.sent(), Button: "Save the change", Back: policyPath(p.Name),
+	}
+	r.keepComment(&c)
+	return true, r.confirm(c)
+}
+
 // sent returns the fields of the form without those that the page of the confirmation has
 // itself; see keepComment.
 func (r *request) sent() []hidden {

@@ -190,6 +190,9 @@ func update(r *request) error {
 	if off && !r.confirmed() {
 		return r.confirmOff(p, "now on", policyPath(p.Name)+"/edit", r.sent())
 	}
+	if asked, err := r.confirmMore(p, policyPath(p.Name)+"/edit"); asked || err != nil {
+		return err
+	}
 
 	saved, err := r.Service.UpdatePolicy(r.req.Context(), r.saying(), p)
 	if err != nil {

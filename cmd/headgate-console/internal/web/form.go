@@ -47,6 +47,7 @@ type preview struct {
 	Describe string // "" while something that matters for it is wrong
 	Limit    string // its text, or "" while something is wrong with it
 	Drawing  string // the address of its drawing
+	Would    string // what it would have refused, if that is more than what the saved policy does
 	Faults   []fault
 	Open     []fault // the first mistake of each field, shown or not
 }
@@ -81,6 +82,10 @@ func (r *request) form(d draft, m mistakes, isNew bool) (form, error) {
 		f.Action = f.Back + "/edit"
 	}
 
+	if f.Preview.Would, err = r.wouldRefuse(d, p, own); err != nil {
+		return form{}, err
+	}
+
 	f.OwnApps, f.Lacks = tick(apps, d.Apps), r.lacks(d.Apps)
 	for _, verb := range usualMethods() {
 		f.Verbs = append(f.Verbs, appChoice{Name: verb, Checked: slices.Contains(d.Methods, verb)})
@@ -91,6 +96,18 @@ func (r *request) form(d draft, m mistakes, isNew bool) (form, error) {
 	}
 
 	return f, nil
+}
+
+// wouldRefuse says what a valid draft of a saved policy would have refused, or "".
+func (r *request) wouldRefuse(d draft, p policy.Policy, own mistakes) (string, error) {
+	if d.Version == 0 || len(own) > 0 {
+		return "", nil
+	}
+	w, err := r.Service.WouldRefuse(r.req.Context(), r.actor, p)
+	if w == nil {
+		return "", err
+	}
+	return w.Sentence(), nil
 }
 
 // fillOther fills in the form of the limit that the user did not choose, fields or

@@ -169,6 +169,13 @@ func (r *request) confirmRollback(name string, to, base int64, m mistakes) error
 	if len(c.Changes) == 0 {
 		c.Consequences = append(c.Consequences, "Nothing differs from the newest version.")
 	}
+	w, err := r.Service.WouldRefuse(r.req.Context(), r.actor, *revision.After)
+	if err != nil {
+		return err
+	}
+	if w != nil {
+		c.Consequences = append(c.Consequences, w.Sentence())
+	}
 
 	return r.confirm(c)
 }

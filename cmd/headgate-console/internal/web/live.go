@@ -12,7 +12,12 @@ import (
 func validate(r *request) error {
 	d := draftOf(r.req.URL.Query())
 	p, m := d.policy()
-	return r.fragment("form", "preview", previewOf(p, m, m))
+	view := previewOf(p, m, m)
+	var err error
+	if view.Would, err = r.wouldRefuse(d, p, m); err != nil {
+		return err
+	}
+	return r.fragment("form", "preview", view)
 }
 
 // draw serves the drawing of a limit. Browsers may cache it.

@@ -158,6 +158,9 @@ func setMode(r *request) error {
 	if mine.Mode == policy.Off && p.Mode != policy.Off && !r.confirmed() && r.access.CanEdit(p.Apps) {
 		return r.confirmOff(p, "now on", policyPath(p.Name)+"/mode", r.sent())
 	}
+	if asked, err := r.confirmMore(mine, policyPath(p.Name)+"/mode"); asked || err != nil {
+		return err
+	}
 
 	_, err = r.Service.UpdatePolicy(r.req.Context(), r.saying(), mine)
 	if m := commentMistake(err); m != nil {

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -205,17 +204,7 @@ func helpers() template.FuncMap {
 }
 
 // digits returns a number with its digits in groups of three: 1,234,567.
-func digits(n int64) string {
-	s, sign := strconv.FormatInt(n, 10), ""
-	if n < 0 {
-		s, sign = s[1:], "-"
-	}
-
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return sign + s
-}
+func digits(n int64) string { return service.Digits(n) }
 
 // remark holds the mistakes of a field, to be shown beside it.
 type remark struct {

@@ -1,0 +1,228 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/topkeys"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// hour has a policy "p", and counts of an hour and more in which one caller came 300 times a minute
+// and ten callers 10 times. The policy let 100 of the first through.
+func hour(w *world, p policy.Policy) policy.Policy {
+	w.t.Helper()
+	p = w.create(p)
+	w.clock.pass(2*time.Hour + 50*time.Second)
+
+	over := events.Refused
+	if p.Mode == policy.Shadow {
+		over = events.ShadowRefused
+	}
+	counts := stats.Counts{events.Allowed: 200, events.Overruled: 9}
+	counts[over] = 200
+	for m := range 70 {
+		at := w.clock.now().Add(-time.Duration(m) * time.Minute)
+		for _, app := range p.Apps {
+			w.must(w.Ledger().Record(w.t.Context(), app, stats.Minute{Start: at.Truncate(time.Minute),
+				Policies: map[string]stats.Counts{"p": counts}}))
+		}
+	}
+
+	w.keys = func(_ context.Context, _, _ string, from time.Time, n int) (list []topkeys.Summary, err error) {
+		for i := range n {
+			at := from.Add(time.Duration(i) * time.Minute)
+			s := topkeys.Summary{From: at, To: at.Add(time.Minute), Total: 400}
+			s.Keys = append(s.Keys, topkeys.Key{Key: "heavy", Count: 300})
+			for _, key := range "0123456789" {
+				s.Keys = append(s.Keys, topkeys.Key{Key: string(key), Count: 10})
+			}
+			list = append(list, s)
+		}
+		return list, nil
+	}
+	return p
+}
+
+// wants compares what a changed policy would have refused.
+func (w *world) wants(a Actor, p policy.Policy, change func(*policy.Policy), want string) {
+	w.t.Helper()
+	change(&p)
+	got := ""
+	answer, err := w.WouldRefuse(w.t.Context(), a, p)
+	w.must(err)
+	if answer != nil {
+		got = answer.Sentence()
+	}
+	if got != want {
+		w.t.Errorf("%s %s: %q, want %q", p.Limit, p.Mode, got, want)
+	}
+}
+
+func limited(text string) func(*policy.Policy) {
+	return func(p *policy.Policy) { p.Limit = core.MustParseLimit(text) }
+}
+
+func TestWouldRefuse(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		p := hour(w, sample("p", "a"))
+		const ofAll = " of 24,000 requests of the last hour, at least 1 caller. So far it has refused 12,000."
+
+		// What does not refuse more says nothing.
+		for _, text := range []string{"100/1m", "101/1m", "100/1m burst=200"} {
+			w.wants(w.admin, p, limited(text), "")
+		}
+		w.wants(w.admin, p, func(p *policy.Policy) { p.Mode = policy.Off }, "")
+		w.wants(w.admin, p, func(p *policy.Policy) { p.Mode, p.Limit.Quota = policy.Shadow, 5 }, "")
+		w.wants(w.admin, p, func(p *policy.Policy) { p.Name, p.Limit.Quota = "other", 1 }, "")
+
+		// The heavy caller gets a burst and 2,999 in the hour at most, and 50 in two minutes at
+		// least.
+		w.wants(w.admin, p, limited("50/1m"), "It would have refused between 14,951 and 16,500"+ofAll)
+		w.wants(w.admin, p, limited("100/1m burst=20"), "It would have refused between 11,981 and 17,400"+ofAll)
+
+		// A caller who comes 10 times in each of two minutes may find 15 of these let through.
+		w.wants(w.admin, p, limited("15/1m"), "It would have refused between 17,086 and 19,050"+ofAll)
+		w.wants(w.admin, p, limited("9/1m token-bucket"), "It would have refused between 17,961 and 21,030"+
+			" of 24,000 requests of the last hour, at least 11 callers. So far it has refused 12,000.")
+
+		// The windows are the minutes that are counted.
+		w.wants(w.admin, p, limited("50/1m fixed-window aligned"), "It would have refused 15,000"+ofAll)
+		w.wants(w.admin, p, func(p *policy.Policy) {
+			p.Limit, p.OnLimit = core.MustParseLimit("50/1m fixed-window aligned"), "degrade"
+		}, "It would have given a cheaper answer to 15,000"+ofAll)
+		w.wants(w.admin, p, func(p *policy.Policy) {
+			p.Limit, p.Cost.Units = core.MustParseLimit("100/1m fixed-window aligned"), 2
+		}, "It would have refused 15,000"+ofAll)
+
+		// What bans refuse is at most all.
+		w.wants(w.admin, p, func(p *policy.Policy) {
+			p.Limit, p.Ban = core.MustParseLimit("50/1m"), core.MustParseBan("5/1m for 1m max 1h")
+		}, "It would have refused at least 14,951"+ofAll)
+
+		// The requests of a day tell more than those of an hour.
+		w.wants(w.admin, p, limited("2000/1d"), "It would have refused between 15,917 and 23,109"+ofAll)
+		w.wants(w.admin, p, limited("20000/1d fixed-window"),
+			"What it would have refused in the last hour is not known: "+
+				"the keys that are recorded leave it open.")
+
+		// One caller has a limit of its own.
+		w.wants(w.admin, p, func(p *policy.Policy) {
+			limited("50/1m fixed-window aligned")(p)
+			own := policy.Override{Limit: core.MustParseLimit("290/1m fixed-window aligned")}
+			p.Overrides = map[string]policy.Override{"heavy": own}
+		}, "")
+	})
+}
+
+func TestWouldRefuseSaysWhatIsNotCounted(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		p := hour(w, sample("p", "a"))
+		for why, change := range map[string]func(*policy.Policy){
+			"requests were counted by another key":                                     func(p *policy.Policy) { p.Key = "user" },
+			"other requests were counted":                                              func(p *policy.Policy) { p.Match.Path = "/a" },
+			"other callers are let in or refused at once than those that were counted": func(p *policy.Policy) { p.Access.Deny.Keys = []string{"x"} },
+			"requests over the limit wait, and the counts do not tell how long":        func(p *policy.Policy) { p.OnLimit, p.Limit.Quota = "wait 1s", 5 },
+			"the counts do not tell how long requests take":                            limited("5 concurrent ttl=1m"),
+			"answers give requests back, and the counts do not tell of which callers":  func(p *policy.Policy) { p.Refund, p.Limit.Quota = policy.Statuses{"304"}, 5 },
+			"the counts do not tell what requests cost":                                func(p *policy.Policy) { p.Cost.Header, p.Limit.Quota = "X-Cost", 5 },
+		} {
+			w.wants(w.admin, p, change, "What it would have refused in the last hour is not known: "+why+".")
+		}
+
+		// Without lists only what was over the limit that is in force is known.
+		const none = "What it would have refused in the last hour is not known: "
+		keys := w.keys
+		w.keys = func(_ context.Context, _, _ string, from time.Time, n int) ([]topkeys.Summary, error) {
+			return make([]topkeys.Summary, n), nil
+		}
+		w.wants(w.admin, p, limited("50/1m"), none+
+			"instances record no keys: Top of their limiters, or top-keys of the gateway, is 0.")
+
+		// One of two instances records none.
+		w.keys = func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error) {
+			list, err := keys(ctx, app, policy, from, n)
+			for i := range list {
+				list[i].Total, list[i].Keys = 300, list[i].Keys[:1]
+			}
+			return list, err
+		}
+		w.wants(w.admin, p, limited("50/1m"), "It would have refused between 14,951 and 22,500 of 24,000 requests "+
+			"of the last hour, at least 1 caller. So far it has refused 12,000.")
+
+		w.keys = func(context.Context, string, string, time.Time, int) ([]topkeys.Summary, error) {
+			return nil, errors.New("away")
+		}
+		w.wants(w.admin, p, limited("50/1m"), none+"Redis does not answer.")
+		w.keys = nil
+		w.wants(w.admin, p, limited("50/1m"), none+"the console was started without Redis.")
+	})
+}
+
+// A policy in shadow has counted what it would have refused.
+func TestWouldRefuseAfterShadow(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		shadow := sample("p", "a")
+		shadow.Mode = policy.Shadow
+		p := hour(w, shadow)
+		enforce := func(share core.Share) func(*policy.Policy) {
+			return func(p *policy.Policy) { p.Mode, p.Enforce = policy.Enforce, share }
+		}
+
+		w.wants(w.admin, p, enforce(0), "It would have refused 12,000 of 24,000 requests of the last hour, "+
+			"at least 1 caller.")
+		w.wants(w.admin, p, limited("50/1m"), "It would have refused between 14,951 and 16,500 of 24,000 requests "+
+			"of the last hour, at least 1 caller.")
+
+		// The heavy caller is among those that it is in force for, or not.
+		w.wants(w.admin, p, enforce(heavyFrom(t)),
+			"It would have refused between 11,901 and 12,000 of 24,000 requests "+
+				"of the last hour, at least 1 caller.")
+		w.wants(w.admin, p, enforce(heavyFrom(t)-1), "It would have refused none of 24,000 requests of the last hour.")
+
+		w.keys = func(_ context.Context, _, _ string, from time.Time, n int) ([]topkeys.Summary, error) {
+			return make([]topkeys.Summary, n), nil
+		}
+		w.wants(w.admin, p, enforce(0), "It would have refused 12,000 of 24,000 requests of the last hour.")
+	})
+}
+
+// heavyFrom returns the first share of the keys of p that the heavy caller is among.
+func heavyFrom(t *testing.T) core.Share {
+	for s := core.Share(1); s <= core.Whole; s++ {
+		if s.Has("p", "heavy") {
+			return s
+		}
+	}
+	t.Fatal("it is in no share")
+	return 0
+}
+
+// Only what was counted as now counts, of what the actor may know.
+func TestWouldRefuseOfAPart(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		p := hour(w, sample("p", "a", "b"))
+		viewer := w.person("ann", map[string]Role{"a": Viewer})
+		w.wants(w.admin, p, limited("50/1m fixed-window aligned"),
+			"It would have refused between 30,000 and 33,000 of "+
+				"48,000 requests of the last hour, at least 1 caller. So far it has refused 24,000.")
+		w.wants(viewer, p, limited("50/1m fixed-window aligned"), "It would have refused at least 15,000 of "+
+			"24,000 requests of the last hour, at least 1 caller. So far it has refused 12,000.")
+		stranger := w.person("bob", map[string]Role{"c": Owner})
+		w.wants(stranger, p, limited("1/1m"), "")
+
+		// The key changed 20 minutes ago.
+		w.clock.pass(-20 * time.Minute)
+		p.Key = "user"
+		p, err := w.UpdatePolicy(t.Context(), w.admin, p)
+		w.must(err)
+		w.clock.pass(20 * time.Minute)
+		w.wants(w.admin, p, limited("50/1m fixed-window aligned"), "It would have refused between 7,000 and 7,700 of "+
+			"11,200 requests of the last 14 minutes, at least 1 caller. So far it has refused 5,600.")
+	})
+}
