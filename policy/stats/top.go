@@ -121,7 +121,8 @@ func (r *Recorder) topNow() string {
 		return ""
 	}
 
-	list, ahead := r.top.read(), server.Sub(r.options.Clock())
+	ahead := server.Sub(r.options.Clock()) // before the keys are read, which may take long
+	list := r.top.read()
 	r.rememberMinutes(list, ahead)
 	rules := topRules(list, ahead)
 	text := textOf(rules, int(min(maxTopBytes, topBudget/r.writers)))

@@ -504,3 +504,27 @@ func TestPoliciesHavePlansAndAccess(t *testing.T) {
 		t.Errorf("the mistakes are in %q", got)
 	}
 }
+
+// A policy that refuses more than the saved one of its name says what it would have refused, to those
+// who see that.
+func TestValidateSaysWhatWouldBeRefused(t *testing.T) {
+	w := newWorld(t)
+	tighter := login(object{"name": "p", "limit": "99/1m"}) // p has 100/1m
+
+	// Whose policy it is not is told as if there were none.
+	for as, known := range map[string]any{"owner": false, "viewer": false, "stranger": nil} {
+		a := w.ask(as, "POST", "/api/validate", tighter).want(200)
+		would, _ := a.get("would_refuse").(map[string]any)
+		if known == nil && a.get("would_refuse") != nil || known != nil && (would["known"] != known ||
+			!strings.HasSuffix(would["sentence"].(string), " is not known: the console was started without Redis.")) {
+			t.Errorf("%s is told %v", as, a.get("would_refuse"))
+		}
+	}
+	for _, draft := range []object{login(object{"name": "p", "limit": "100/1m"}), login(object{"name": "p", "limit": "101/1m"}),
+		login(object{"name": "other", "limit": "1/1m"})} {
+		a := w.ask("owner", "POST", "/api/validate", draft).want(200)
+		if got := a.get("would_refuse"); got != nil {
+			t.Errorf("%v: %v", draft, got)
+		}
+	}
+}

@@ -27,6 +27,7 @@ import (
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
 	"github.com/headgate/headgate/store/redisstore"
@@ -49,6 +50,8 @@ type world struct {
 	admin service.Actor
 	at    atomic.Pointer[time.Time] // the time of the service; nil means now
 
+	keys service.MinuteKeys // nil means that instances record none
+
 	waiting string // the id of a scheduled change, in the matrix
 	hook    string // the id of a webhook, in the matrix
 }
@@ -58,6 +61,15 @@ func (w *world) now() time.Time {
 		return *at
 	}
 	return time.Now()
+}
+
+func (w *world) minuteKeys(
+	ctx context.Context, app, policy string, from time.Time, n int,
+) ([]topkeys.Summary, error) {
+	if w.keys == nil {
+		return make([]topkeys.Summary, n), nil
+	}
+	return w.keys(ctx, app, policy, from, n)
 }
 
 // pass stops the service's clock, and moves it.
@@ -89,7 +101,7 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 
 	// Receivers of webhooks are local servers here, which the console would refuse otherwise. The
 	// hash of passwords is cheap, as every test logs in.
-	w.Service, err = service.New(service.Options{DB: db, Clock: w.now, Fleet: w.fleet, Top: w.fleet.Top,
+	w.Service, err = service.New(service.Options{DB: db, Clock: w.now, Fleet: w.fleet, Top: w.fleet.Top, MinuteKeys: w.minuteKeys,
 		Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks(
 			[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}),
 		Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: quiet})

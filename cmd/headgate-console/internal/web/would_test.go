@@ -1,0 +1,133 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/observe/events"
+	"github.com/headgate/headgate/observe/topkeys"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/policy/stats"
+)
+
+// servedHour returns what an instance knows of each of its last minutes, in which it served a client
+// 300 times and another one twice.
+func servedHour(t *testing.T) (list [][]topkeys.Rule) {
+	synctest.Test(t, func(t *testing.T) {
+		l, err := limiter.New(limiter.Config{Top: 20, Rules: []limiter.Rule{{Name: "p",
+			Limit: core.MustParseLimit("100/1m"), Key: keyfuncs.RemoteIP}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+
+		for range 70 {
+			for i := range 300 {
+				l.Admit(&test.Request{Peer: "192.0.2.1:1"}).Done(200)
+				if i < 2 {
+					l.Admit(&test.Request{Peer: "192.0.2.2:1"}).Done(200)
+				}
+				if i == 5 { // the minute before has ended
+					list = append(list, l.TopKeys())
+				}
+				time.Sleep(time.Minute / 300)
+			}
+		}
+	})
+	return list
+}
+
+// recordHour writes what an instance knows of minutes, of which the last ends at an instant.
+func recordHour(t *testing.T, client redis.UniversalClient, prefix string, minutes [][]topkeys.Rule, end time.Time) {
+	t.Helper()
+	for i, rules := range minutes {
+		// The clock of the instance is as far behind as the limiter's was.
+		until := end.Add(-time.Duration(len(minutes)-1-i) * time.Minute)
+		behind := until.Sub(rules[0].Minute.To)
+		r, err := stats.New(client, stats.Options{App: "b", Prefix: prefix, Every: time.Minute, Timeout: time.Minute,
+			Clock: func() time.Time { return time.Now().Add(-behind) }, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		// It learns with its first write how many others there are.
+		r.PublishTop(func() []topkeys.Rule { return rules })
+		r.CountRequest(t.Context(), events.Plain{})
+		for range 2 {
+			if err := r.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What instances have recorded of an hour says what a tighter limit would have refused: in the preview
+// of the form, as it is typed and without scripts, and on the page that asks before it is saved.
+func TestFormSaysWhatWouldBeRefused(t *testing.T) {
+	client, prefix := redis.NewClient(&redis.Options{Addr: redistest.Addr(t)}), redistest.Prefix(t)
+	defer client.Close()
+	w := newWorld(t)
+	w.keys = func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error) {
+		return stats.ReadMinuteKeys(ctx, client, prefix, app, policy, from, n)
+	}
+
+	// The policy is two hours old.
+	end := time.Now().UTC().Truncate(time.Minute)
+	w.pass(end.Add(-2 * time.Hour).Sub(w.now()))
+	p, err := w.CreatePolicy(t.Context(), w.admin, policy.Policy{Name: "p", Apps: []string{"b"},
+		Limit: limit("100/1m"), Key: "ip"})
+	w.must(err)
+	w.pass(2*time.Hour + 45*time.Second)
+
+	minutes := servedHour(t)
+	recordHour(t, client, prefix, minutes[len(minutes)-65:], end)
+	for m := range 65 {
+		w.must(w.Ledger().Record(t.Context(), "b", stats.Minute{Start: end.Add(-time.Duration(m+1) * time.Minute),
+			Policies: map[string]stats.Counts{"p": {events.Allowed: 102, events.Refused: 200}}}))
+	}
+
+	const says = "It would have refused 15,000 of 18,120 requests of the last hour, at least 1 caller. " +
+		"So far it has refused 12,000."
+	b, d := w.as("admin"), draftFrom(p)
+	if got := b.get("/validate?" + d.values().Encode()).want(http.StatusOK); got.byID("would") != nil {
+		t.Errorf("without a change it says %s", got.text)
+	}
+	d.LimitBy, d.LimitText = "text", "50/1m fixed-window aligned"
+	form := d.values()
+	if got := words(b.get("/validate?" + form.Encode()).want(http.StatusOK).byID("would")); got != says {
+		t.Errorf("as it is typed: %q", got)
+	}
+	form.Set("do", "preview")
+	if got := words(b.post("/policies/p/edit", form).want(http.StatusOK).byID("would")); got != says {
+		t.Errorf("the preview: %q", got)
+	}
+
+	// The change is made once it is confirmed.
+	form.Set("do", "save")
+	if got := b.post("/policies/p/edit", form).want(http.StatusOK).text; !strings.Contains(got, says) {
+		t.Errorf("the confirmation: %s", got)
+	}
+	if now, err := w.Policy(t.Context(), w.admin, "p"); err != nil || now.Version != p.Version {
+		t.Errorf("it was saved as version %d: %v", now.Version, err)
+	}
+	form.Set("confirm", "yes")
+	b.post("/policies/p/edit", form).want(http.StatusSeeOther)
+	if now, err := w.Policy(t.Context(), w.admin, "p"); err != nil || now.Version != p.Version+1 {
+		t.Errorf("it is version %d: %v", now.Version, err)
+	}
+}
