@@ -505,8 +505,8 @@ func TestPoliciesHavePlansAndAccess(t *testing.T) {
 	}
 }
 
-// A policy that refuses more than the saved one of its name says what it would have refused, to those
-// who see that.
+// A policy that refuses more than the saved one of its name says what it would have refused, to
+// those who see that.
 func TestValidateSaysWhatWouldBeRefused(t *testing.T) {
 	w := newWorld(t)
 	tighter := login(object{"name": "p", "limit": "99/1m"}) // p has 100/1m
@@ -520,8 +520,9 @@ func TestValidateSaysWhatWouldBeRefused(t *testing.T) {
 			t.Errorf("%s is told %v", as, a.get("would_refuse"))
 		}
 	}
-	for _, draft := range []object{login(object{"name": "p", "limit": "100/1m"}), login(object{"name": "p", "limit": "101/1m"}),
-		login(object{"name": "other", "limit": "1/1m"})} {
+	for _, change := range []object{{"name": "p", "limit": "100/1m"}, {"name": "p", "limit": "101/1m"},
+		{"name": "other", "limit": "1/1m"}} {
+		draft := login(change)
 		a := w.ask("owner", "POST", "/api/validate", draft).want(200)
 		if got := a.get("would_refuse"); got != nil {
 			t.Errorf("%v: %v", draft, got)

@@ -3,10 +3,12 @@ package service
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/core"
+	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
@@ -224,5 +226,31 @@ func TestWouldRefuseOfAPart(t *testing.T) {
 		w.clock.pass(20 * time.Minute)
 		w.wants(w.admin, p, limited("50/1m fixed-window aligned"), "It would have refused between 7,000 and 7,700 of "+
 			"11,200 requests of the last 14 minutes, at least 1 caller. So far it has refused 5,600.")
+	})
+}
+
+// TestWouldRefuseIsQuick asks about one of 10,000 policies, of which 200 instances have recorded
+// 800 keys in each minute.
+func TestWouldRefuseIsQuick(t *testing.T) {
+	test.Long(t, "it writes ten thousand policies")
+	everyEngineOnDisk(t, func(t *testing.T, w *world) {
+		w.fill()
+		w.must(w.DeletePolicy(t.Context(), w.admin, "policy-00000", 1)) // makes room
+		p := hour(w, sample("p", "a"))
+		w.keys = func(_ context.Context, _, _ string, from time.Time, n int) (list []topkeys.Summary, err error) {
+			for i := range n {
+				at := from.Add(time.Duration(i) * time.Minute)
+				s := topkeys.Summary{From: at, To: at.Add(time.Minute), Total: 16_000}
+				for k := range 800 {
+					s.Keys = append(s.Keys, topkeys.Key{Key: fmt.Sprint("203.0.113.", k), Count: 20})
+				}
+				list = append(list, s)
+			}
+			return list, nil
+		}
+
+		p.Limit.Quota = 10
+		took := median(t, func() error { _, err := w.WouldRefuse(t.Context(), w.admin, p); return err })
+		test.AtMost(t, "what a policy would have refused", took, quick)
 	})
 }

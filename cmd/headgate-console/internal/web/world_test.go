@@ -101,7 +101,8 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 
 	// Receivers of webhooks are local servers here, which the console would refuse otherwise. The
 	// hash of passwords is cheap, as every test logs in.
-	w.Service, err = service.New(service.Options{DB: db, Clock: w.now, Fleet: w.fleet, Top: w.fleet.Top, MinuteKeys: w.minuteKeys,
+	w.Service, err = service.New(service.Options{DB: db, Clock: w.now, Fleet: w.fleet, Top: w.fleet.Top,
+		MinuteKeys: w.minuteKeys,
 		Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks(
 			[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}),
 		Passwords: auth.Cost{Memory: 8, Time: 1}, Logger: quiet})

@@ -22,8 +22,8 @@ import (
 	"github.com/headgate/headgate/policy/stats"
 )
 
-// servedHour returns what an instance knows of each of its last minutes, in which it served a client
-// 300 times and another one twice.
+// servedHour returns what an instance knows of each of its last minutes, in which it served a
+// client 300 times and another one twice.
 func servedHour(t *testing.T) (list [][]topkeys.Rule) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := limiter.New(limiter.Config{Top: 20, Rules: []limiter.Rule{{Name: "p",
@@ -76,8 +76,9 @@ func recordHour(t *testing.T, client redis.UniversalClient, prefix string, minut
 	}
 }
 
-// What instances have recorded of an hour says what a tighter limit would have refused: in the preview
-// of the form, as it is typed and without scripts, and on the page that asks before it is saved.
+// What instances have recorded of an hour says what a tighter limit would have refused: in the
+// preview of the form, as it is typed and without scripts, and on the page that asks before it is
+// saved.
 func TestFormSaysWhatWouldBeRefused(t *testing.T) {
 	client, prefix := redis.NewClient(&redis.Options{Addr: redistest.Addr(t)}), redistest.Prefix(t)
 	defer client.Close()

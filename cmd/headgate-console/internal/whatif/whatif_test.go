@@ -234,6 +234,7 @@ func TestTheTruthIsWithinTheBounds(t *testing.T) {
 			if b.Least > 0 || b.Most == 0 {
 				useful++
 			}
+
 			if b.Least == b.Most {
 				exact++
 			}
@@ -302,6 +303,7 @@ func TestTheBoundsAreReached(t *testing.T) {
 	} {
 		t.Run(row.what, func(t *testing.T) {
 			p := &policy.Policy{Name: "p", Limit: core.MustParseLimit(row.limit)}
+
 			b := Refused(p, exactly(row.calls, row.unlisted), lead, start)
 			refused, _ := truth(p, row.calls, func(string) string { return "" })
 			if b.Least != row.least || b.Most != row.most || refused != row.truth {
