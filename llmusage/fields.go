@@ -2,7 +2,8 @@ package llmusage
 
 import "bytes"
 
-// fieldReader reads the fields of an object, which is valid JSON. It has none if the text is no object.
+// fieldReader reads the fields of an object, which is valid JSON. It has none if the
+// text is no object.
 type fieldReader struct {
 	text []byte
 	next int           // the index of the next field, or of what stands before it
@@ -17,9 +18,9 @@ func fieldsOf(text []byte) fieldReader {
 	return fieldReader{}
 }
 
-// field returns the name and the value of the next field, or false at the end. A name that is longer
-// than those that requests have, or has other escapes than of letters, may be empty. The name is
-// valid until the next call.
+// field returns the name and the value of the next field, or false at the end. A name that is
+// longer than those that requests have, or has other escapes than of letters, may be empty. The
+// name is valid until the next call.
 func (f *fieldReader) field() (name, value []byte, ok bool) {
 	i := skipSpace(f.text, f.next)
 	if i < len(f.text) && f.text[i] == ',' {
@@ -31,6 +32,7 @@ func (f *fieldReader) field() (name, value []byte, ok bool) {
 
 	// Behind the name come a colon and the value.
 	end := skipString(f.text, i)
+
 	from := skipSpace(f.text, skipSpace(f.text, end)+1)
 	f.next = skipValue(f.text, from)
 	return plainName(f.text[i+1:end-1], f.room[:0]), f.text[from:f.next], true
@@ -57,6 +59,7 @@ func skipString(text []byte, i int) int {
 // skipValue returns the index behind the value that begins at i.
 func skipValue(text []byte, i int) int {
 	open := 0
+
 	for i < len(text) {
 		switch text[i] {
 		case '"':
@@ -103,13 +106,15 @@ func plainName(quoted, room []byte) []byte {
 	for i := 0; i < len(quoted); i++ {
 		c := quoted[i]
 		if c == '\\' {
-			// The names that are read have letters and _ alone, so other escapes end in none of them.
+
+			// The names that are read have letters and _ alone, so they have no other escapes.
 			if i+5 >= len(quoted) || quoted[i+1] != 'u' || quoted[i+2] != '0' || quoted[i+3] != '0' {
 				return nil
 			}
 			c = unhex(quoted[i+4])<<4 | unhex(quoted[i+5])
 			i += 5
 		}
+
 		if len(room) == maxName {
 			return nil
 		}

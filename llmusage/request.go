@@ -83,12 +83,14 @@ func countIn(value []byte) int64 {
 	if n, is := digitsIn(value); is {
 		return n
 	}
+
 	if string(value) == "null" {
 		return 0
 	}
 	if len(value) > maxNumber {
 		return maxCount
 	}
+
 	n, err := strconv.ParseFloat(string(value), 64)
 	if err != nil || n >= maxCount {
 		return maxCount

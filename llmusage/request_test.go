@@ -19,9 +19,11 @@ func hostile() map[string]string {
 		}
 		return strings.TrimSuffix(b.String(), ",") + close
 	}
+
 	always := func(text string) func(int) string { return func(int) string { return text } }
 	numbered := func(i int) string { return fmt.Sprintf(`"%d":1`, i) }
 
+	// Each is dear in another place.
 	return map[string]string{
 		"names":            many("{", "}", numbered),
 		"names of a table": many(`{"options":{`, "}}", numbered),
@@ -48,7 +50,9 @@ func hostile() map[string]string {
 func TestHostileBodiesTakeNoMemory(t *testing.T) {
 	for name, text := range hostile() {
 		body := []byte(text)
-		if n := testing.AllocsPerRun(1, func() { ReadRequest(body) }); n > 30 { // those of the error of a body that is nested too deep
+
+		// Those are of the error about a body that is nested too deep.
+		if n := testing.AllocsPerRun(1, func() { ReadRequest(body) }); n > 30 {
 
 			t.Errorf("%s: %v allocations", name, n)
 		}
@@ -59,6 +63,7 @@ func BenchmarkHostileBodies(b *testing.B) {
 	for name, text := range hostile() {
 		b.Run(name, func(b *testing.B) {
 			body := []byte(text)
+
 			for b.Loop() {
 				ReadRequest(body)
 			}
@@ -93,6 +98,7 @@ func TestRequestIsReadHoweverItIsWritten(t *testing.T) {
 		`{"\u016e":1,"\u006":1}`:                           " 0 0",
 	} {
 		r := ReadRequest([]byte(body))
+
 		if got := fmt.Sprint(r.Model, " ", r.Output, " ", r.Answers); got != want {
 			t.Errorf("%.60s: %s, want %s", body, got, want)
 		}
@@ -107,11 +113,13 @@ func FuzzFieldsOfRequests(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		var want map[string]json.RawMessage
+
 		if !json.Valid([]byte(text)) || json.Unmarshal([]byte(text), &want) != nil {
 			return
 		}
 
 		got := map[string]string{}
+
 		f := fieldsOf([]byte(text))
 		for name, value, ok := f.field(); ok; name, value, ok = f.field() {
 			got[string(name)] = string(value)

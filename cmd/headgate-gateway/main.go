@@ -226,8 +226,8 @@ func (g *gateway) open(ctx context.Context) error {
 	return nil
 }
 
-// check returns an error if a gateway that starts so would have no policies for an application, which
-// is most probably misspelt. Envoy may have all its limits in a folder instead.
+// check returns an error if a gateway that starts so would have no policies for an application,
+// which is most probably misspelt. Envoy may have all its limits in a folder instead.
 func (g *gateway) check(ctx context.Context) error {
 	if err := g.engine.Ready(); err != nil {
 		return err

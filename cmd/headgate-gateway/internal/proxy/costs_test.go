@@ -92,10 +92,12 @@ func TestCostBesideTheHeader(t *testing.T) {
 			o.policies, o.tls = []policy.Policy{costly(policy.Cost{AnswerHeader: "x-cost", Estimate: 10})}, h2
 		})
 
+		// The client sees interim answers by a hook.
 		var hints textproto.MIMEHeader
 		r := request(t, "GET", g.URL+"/", nil)
 		r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 			Got1xxResponse: func(_ int, h textproto.MIMEHeader) error { hints = h; return nil }}))
+
 		res, body := ask(t, g.Client(), r)
 		if res.Proto != proto || body != "hello" || res.Trailer.Get("X-Sum") != "42" || hints.Get("Link") != "</a>" {
 			t.Errorf("%s %q, trailers %v, hints %v", res.Proto, body, res.Trailer, hints)
@@ -130,6 +132,8 @@ func TestBodiesReadAheadAreBounded(t *testing.T) {
 		status       int
 	}{{0, 19, 200}, {maxAhead - 19, maxAhead, 200}, {maxAhead - 18, 0, 429}} {
 		g.proxy.ahead.bytes.Store(row.before)
+
+		// The upstream sees what is held while the request is under way.
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -139,6 +143,7 @@ func TestBodiesReadAheadAreBounded(t *testing.T) {
 				}
 			}
 		}()
+
 		res, _ := ask(t, g.Client(), request(t, "POST", g.URL+"/", strings.NewReader(text)))
 		<-done
 		if n := g.proxy.ahead.bytes.Load(); res.StatusCode != row.status || n != row.before {
