@@ -41,8 +41,8 @@ type OverrideSource interface {
 }
 
 // errProgramsOverrides means that a program has published overrides, which would be lost.
-var errProgramsOverrides = errors.New("Redis has overrides that a program has published, and not this " +
-	"database: those of the database are published once the program has removed them")
+var errProgramsOverrides = errors.New("the overrides in Redis are those of a program, and not of this " +
+	"database: the latter are published once the program has removed its own")
 
 // overrides publishes the changes of overrides that are pending: all of them if what is published
 // is not what this database has published. An attempt has no bound in all, as there may be many,
