@@ -59,11 +59,19 @@ const maxCopies = 1 << 13
 // the primary: a refund has to name the instant of the copy by the fallback's
 // clock. The zero value is ready for use.
 type copies struct {
+	once sync.Once
+	seed maphash.Seed
+	list []charge
+
+	// Every copy writes it, and every step reads what is around it. In a cache line of its own it
+	// does not take that away from the other processors.
+	_      [cacheLine]byte
 	latest atomic.Uint32
-	once   sync.Once
-	seed   maphash.Seed
-	list   []charge
+	_      [cacheLine]byte
 }
+
+// cacheLine is the size of a cache line on nearly all machines.
+const cacheLine = 64
 
 // charge is a copy of a charge.
 type charge struct {

@@ -379,10 +379,8 @@ func (q *queue) dropAbandoned(b *batch) {
 // has left.
 type waiter struct {
 	step
-	ownOps  []core.Op
-	ownOut  []core.Decision
-	texts   []byte      // the keys and leases of ownOps
 	signals chan signal // has room for one of each
+	texts   []byte      // the keys and leases of the operations
 
 	copier failover.Copier // of the caller, or nil
 	copied bool            // it has copied the decisions
@@ -420,21 +418,21 @@ func newWaiter() any { return &waiter{signals: make(chan signal, 2)} }
 
 // copyOps makes the step a copy of ops, whose texts may be memory of the caller.
 func (w *waiter) copyOps(ops []core.Op) {
-	w.ownOps = append(w.ownOps[:0], ops...)
+	w.ops, w.err = append(w.ops[:0], ops...), nil
 
 	// The caller may use its memory again once it has left.
 	if w.texts = w.texts[:0]; cap(w.texts) > maxTexts {
 		w.texts = nil
 	}
-	for i := range w.ownOps {
-		op := &w.ownOps[i]
+	for i := range w.ops {
+		op := &w.ops[i]
 		op.Key, op.Lease = w.keep(op.Key), w.keep(op.Lease)
 	}
 
-	if cap(w.ownOut) < len(ops) {
-		w.ownOut = make([]core.Decision, len(ops))
+	if cap(w.out) < len(ops) {
+		w.out = make([]core.Decision, len(ops))
 	}
-	w.step = step{ops: w.ownOps, out: w.ownOut[:len(ops)]}
+	w.out = w.out[:len(ops)]
 }
 
 // maxTexts is the capacity up to which the texts of a waiter are reused.

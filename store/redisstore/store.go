@@ -156,6 +156,13 @@ func (s *Store) ApplyCopied(ctx context.Context, ops []core.Op, out []core.Decis
 	if s.refusals == nil {
 		return s.carryOut(ctx, ops, out, c)
 	}
+	return s.carryOutCached(ctx, ops, out, c)
+}
+
+// carryOutCached decides the step from the cache of refusals, or has Redis decide it and caches
+// what that refuses. It is apart, as the tickets would make the stack of every caller larger.
+func (s *Store) carryOutCached(ctx context.Context, ops []core.Op, out []core.Decision,
+	c failover.Copier) (copied bool, err error) {
 
 	var q tickets
 	s.refusals.beforeStep(&q, ops)
