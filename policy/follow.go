@@ -235,7 +235,7 @@ func (f *Follower) restore() error {
 
 // run polls the source until ctx ends.
 func (f *Follower) run(ctx context.Context) {
-	due := time.Now().Add(f.pause())
+	due := time.Now().Add(pauseOf(f.options.poll()))
 	for {
 		timer := time.NewTimer(time.Until(due))
 		select {
@@ -255,16 +255,13 @@ func (f *Follower) run(ctx context.Context) {
 			}
 		case <-timer.C:
 			f.check(ctx)
-			due = time.Now().Add(f.pause())
+			due = time.Now().Add(pauseOf(f.options.poll()))
 		}
 	}
 }
 
-// pause returns the time until the next poll.
-func (f *Follower) pause() time.Duration {
-	p := f.options.poll()
-	return p - rand.N(p/5)
-}
+// pauseOf returns the time until the next poll, so that instances do not poll at once.
+func pauseOf(poll time.Duration) time.Duration { return poll - rand.N(poll/5) }
 
 // wake makes the follower poll soon.
 func (f *Follower) wake() {

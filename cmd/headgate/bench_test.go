@@ -123,7 +123,8 @@ func TestSamples(t *testing.T) {
 			return nil
 		})
 
-		// The first call is none of the sample, which has at least one, and every second has failed.
+		// The first call is none of the sample, which has at least one, and every second has
+		// failed.
 		if n := len(s.took) + s.failed; n != calls-1 || s.failed != calls/2 || s.err == nil {
 			t.Errorf("%s: %d of %d calls, %d failed, %v", span, n, calls, s.failed, s.err)
 		}

@@ -25,7 +25,10 @@ var ceilings = map[string]int{
 	// gateway's upstreams, refusals and log, credit, overrides beside policies, the playground,
 	// the commands of headgate over the Redis of a running system, and the program that makes the
 	// site of the documentation (650).
-	"lines of code": 85_820,
+	// After 86,000 came what a reload of the gateway puts in force (1,000), overrides and credit in
+	// the console, the bounds of what a tighter limit would have refused, and matches of queries
+	// and claims.
+	"lines of code": 89_400,
 
 	"files of limiter":                                 20,
 	"files of store/redisstore":                        28, // client.go has clients other than go-redis's
@@ -54,12 +57,12 @@ var ceilings = map[string]int{
 	"exported names of adapters/echov5mw":  4,
 	"exported names of adapters/fiberv3mw": 4,
 
-	"lines of nethttp":            147,
-	"lines of ginmw":              219,
-	"lines of echomw":             160,
-	"lines of fibermw":            131,
-	"lines of adapters/echov5mw":  184,
-	"lines of adapters/fiberv3mw": 150,
+	"lines of nethttp":            148,
+	"lines of ginmw":              220,
+	"lines of echomw":             161,
+	"lines of fibermw":            132,
+	"lines of adapters/echov5mw":  185,
+	"lines of adapters/fiberv3mw": 151,
 }
 
 // With -v it prints the figures.

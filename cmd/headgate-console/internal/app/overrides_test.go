@@ -78,6 +78,8 @@ func TestOverridesArePublished(t *testing.T) {
 		d.override("b", "3/1m")
 		d.override("b", "")
 		d.has("a=1/1m acme:*=2/1m")
+
+		// Redis loses all of them.
 		d.must(client.FlushAll(t.Context()).Err())
 		d.wake()
 		d.has("a=1/1m acme:*=2/1m")
@@ -91,6 +93,7 @@ func TestOverridesArePublished(t *testing.T) {
 		d = atDesk(t, server.Addr, db)
 		d.has("acme:*=2/1m c=4/1m")
 
+		// No key is left of a policy that is deleted, and one that is restored has what it had.
 		d.must(d.Service.DeletePolicy(t.Context(), d.actor, "p", 1))
 		d.has("")
 		key := redissource.DefaultPrefix + "{policies}:overrides:of:p"
@@ -217,6 +220,8 @@ func TestOverridesAreWholeForInstances(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	defer client.Close()
 	d := atDesk(t, server.Addr, "sqlite://"+filepath.Join(test.MemoryDir(t), "console.db"))
+
+	// The keys are in the order in which Redis is asked for them.
 	d.byUser("p")
 	var want []string
 	for part := range 3 {

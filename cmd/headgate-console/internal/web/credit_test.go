@@ -23,8 +23,8 @@ import (
 // inAnHour is a time of the form, in UTC, that has not come when it is read.
 func inAnHour() string { return time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04") }
 
-// beside is a console, and an instance of a service that decides in the same Redis.
-type beside struct {
+// limited is a console, and an instance of a service that decides in the same Redis.
+type limited struct {
 	*world
 	t       *testing.T
 	client  *redis.Client
@@ -33,9 +33,9 @@ type beside struct {
 	b       *browser
 }
 
-func newBeside(t *testing.T, policies ...policy.Policy) *beside {
+func newLimited(t *testing.T, policies ...policy.Policy) *limited {
 	t.Helper()
-	s := &beside{t: t}
+	s := &limited{t: t}
 	s.fleet, s.client = openFleet(t)
 	s.world = newWorld(t, func(o *Options) { o.Fleet = s.fleet })
 	for _, p := range policies {
@@ -59,7 +59,7 @@ func newBeside(t *testing.T, policies ...policy.Policy) *beside {
 type userKey struct{}
 
 // admitted returns how many of n requests of a user the instance admits.
-func (s *beside) admitted(n int, user string) (admitted int) {
+func (s *limited) admitted(n int, user string) (admitted int) {
 	s.t.Helper()
 	for range n {
 		res, err := s.limiter.TakeRequest(&sample{ctx: context.WithValue(s.t.Context(), userKey{}, user),
@@ -73,7 +73,7 @@ func (s *beside) admitted(n int, user string) (admitted int) {
 }
 
 // ask sends the form of an action on a key, as the page of the key and the question have it.
-func (s *beside) ask(action, policyName, key string, changes url.Values) *answer {
+func (s *limited) ask(action, policyName, key string, changes url.Values) *answer {
 	s.t.Helper()
 	page := s.b.post("/keys", url.Values{"policy": {policyName}, "sent": {sentForm(key)}}).want(http.StatusOK)
 	form := page.form(action)
@@ -88,7 +88,7 @@ func (s *beside) ask(action, policyName, key string, changes url.Values) *answer
 }
 
 // did returns what the page that the answer leads to says was done.
-func (s *beside) did(a *answer) string {
+func (s *limited) did(a *answer) string {
 	s.t.Helper()
 	a.want(http.StatusSeeOther)
 	page := s.b.get(a.header.Get("Location")).want(http.StatusOK)
@@ -111,7 +111,7 @@ func (a *answer) notice() (text string) {
 }
 
 // redisNow is the clock by which grants end.
-func (s *beside) redisNow() time.Time {
+func (s *limited) redisNow() time.Time {
 	s.t.Helper()
 	now, err := s.client.Time(s.t.Context()).Result()
 	s.must(err)
@@ -129,7 +129,7 @@ func userPolicy(name, l string) policy.Policy {
 
 // A customer has bought 10,000 requests more, until the end of the month. docs/console.md has it.
 func TestTopUpOnThePage(t *testing.T) {
-	s := newBeside(t, userPolicy("api", "100/1h fixed-window"))
+	s := newLimited(t, userPolicy("api", "100/1h fixed-window"))
 	if n := s.admitted(101, "alice"); n != 100 {
 		t.Fatalf("%d are within the limit", n)
 	}
@@ -163,7 +163,7 @@ func TestTopUpOnThePage(t *testing.T) {
 	}
 }
 
-func (s *beside) peek(name, key string) core.Decision {
+func (s *limited) peek(name, key string) core.Decision {
 	s.t.Helper()
 	p, err := s.Policy(s.t.Context(), s.admin, name)
 	s.must(err)
@@ -175,7 +175,7 @@ func (s *beside) peek(name, key string) core.Decision {
 // After the limit as many more requests pass as were granted, and none after a revoke, or after the
 // end by the clock of Redis.
 func TestGrantedUnitsPassAfterTheLimit(t *testing.T) {
-	s := newBeside(t, userPolicy("api", "5/1h fixed-window"), userPolicy("other", "1000/1h fixed-window"))
+	s := newLimited(t, userPolicy("api", "5/1h fixed-window"), userPolicy("other", "1000/1h fixed-window"))
 	s.did(s.ask("/keys/grant", "api", "alice", until(s.redisNow().Add(time.Hour), "3")))
 	if n, bob := s.admitted(20, "alice"), s.admitted(20, "bob"); n != 8 || bob != 5 {
 		t.Errorf("%d of alice, and %d of another", n, bob)
@@ -197,7 +197,7 @@ func TestGrantedUnitsPassAfterTheLimit(t *testing.T) {
 
 // No unit passes after the end of its grant by the clock of Redis.
 func TestGrantedUnitsEndByTheClockOfRedis(t *testing.T) {
-	s := newBeside(t, userPolicy("api", "5/1h fixed-window"))
+	s := newLimited(t, userPolicy("api", "5/1h fixed-window"))
 	if n := s.admitted(6, "alice"); n != 5 {
 		t.Fatalf("%d pass", n)
 	}
@@ -224,7 +224,7 @@ func TestGrantedUnitsEndByTheClockOfRedis(t *testing.T) {
 
 // After a debit the key is refused for as long as the reference says.
 func TestDebitOnThePageRefusesAsTheReferenceSays(t *testing.T) {
-	s := newBeside(t, userPolicy("api", "10/1h debt=6"))
+	s := newLimited(t, userPolicy("api", "10/1h debt=6"))
 	for range 10 {
 		s.admitted(1, "alice")
 	}
@@ -270,7 +270,7 @@ func TestDebitOnThePageRefusesAsTheReferenceSays(t *testing.T) {
 
 // What cannot be is said at its field, and changes nothing.
 func TestCreditFormNamesMistakes(t *testing.T) {
-	s := newBeside(t, userPolicy("api", "5/1h debt=2"), userPolicy("jobs", "2 concurrent ttl=1m"),
+	s := newLimited(t, userPolicy("api", "5/1h debt=2"), userPolicy("jobs", "2 concurrent ttl=1m"),
 		userPolicy("log", "5/1h sliding-log"),
 		policy.Policy{Name: "ip", Apps: []string{"a"}, Limit: limit("5/1h"), Key: "ip"})
 	end := s.redisNow().Add(time.Hour)
@@ -327,7 +327,7 @@ func TestCreditFormNamesMistakes(t *testing.T) {
 
 // The ninth end is one too many, and the audit log has that it was refused.
 func TestNinthGrantIsRefused(t *testing.T) {
-	s := newBeside(t, userPolicy("api", "5/1h debt=2"))
+	s := newLimited(t, userPolicy("api", "5/1h debt=2"))
 	end := s.redisNow().Add(time.Hour)
 	for i := range core.MaxCredits {
 		s.did(s.ask("/keys/grant", "api", "k", until(end.Add(time.Duration(i)*time.Minute), "1")))
@@ -347,7 +347,7 @@ func TestNinthGrantIsRefused(t *testing.T) {
 }
 
 // changes returns the rows of the audit log about changes of keys, the newest first.
-func (s *beside) changes() (list []service.Entry) {
+func (s *limited) changes() (list []service.Entry) {
 	s.t.Helper()
 	for _, action := range []string{"key.grant", "key.revoke", "key.debit"} {
 		rows, err := s.Audit(s.t.Context(), s.admin, service.AuditQuery{Action: action, PerPage: service.MaxPerPage})
@@ -359,7 +359,7 @@ func (s *beside) changes() (list []service.Entry) {
 
 // A key holds whatever a client sent, and each gets units of its own.
 func TestCreditOfHostileKeys(t *testing.T) {
-	s := newBeside(t, userPolicy("api", "1/1h fixed-window"))
+	s := newLimited(t, userPolicy("api", "1/1h fixed-window"))
 	keys := append(injections()[:20], "\xff\x00\n", strings.Repeat("<b>", 333), "a b\x1b[2J", "%00", "{}*")
 	for _, key := range keys {
 		s.b.post("/keys", url.Values{"policy": {"api"}, "sent": {sentForm(key)}}).harmless("/keys")
@@ -390,7 +390,7 @@ func TestForeignNoticeIsNotShown(t *testing.T) {
 
 // A key of a later format is left as it is, and the page says why.
 func TestKeyOfALaterFormatIsExplained(t *testing.T) {
-	s := newBeside(t, userPolicy("api", "5/1h"))
+	s := newLimited(t, userPolicy("api", "5/1h"))
 	s.must(s.client.Set(t.Context(), "hg:{k}:api:g", "\xfe\x09later", time.Hour).Err())
 	form := until(s.redisNow().Add(time.Hour), "2")
 	form.Set("policy", "api")

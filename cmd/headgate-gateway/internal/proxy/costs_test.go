@@ -82,9 +82,11 @@ func TestCostBesideTheHeader(t *testing.T) {
 			w.Header().Set("X-Cost", "9")
 			w.Header().Set("Link", "</a>")
 			w.WriteHeader(http.StatusEarlyHints)
+
 			w.Header().Del("X-Cost")
 			w.Header().Set("Trailer", "X-Cost, X-Sum")
 			io.WriteString(w, "hello")
+
 			w.Header().Set("X-Cost", "7")
 			w.Header().Set("X-Sum", "42")
 			w.Header().Set(http.TrailerPrefix+"X-Late", "1")
