@@ -200,14 +200,14 @@ func (p *Proxy) pass(w http.ResponseWriter, r *http.Request) {
 type toldOnce struct{ http.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
-func (o toldOnce) WriteHeader(status int) {
+func (t toldOnce) WriteHeader(status int) {
 	if status != http.StatusContinue {
-		o.ResponseWriter.WriteHeader(status)
+		t.ResponseWriter.WriteHeader(status)
 	}
 }
 
 // Unwrap is for http.ResponseController.
-func (o toldOnce) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+func (t toldOnce) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 // buffers are those that answers are copied through.
 var buffers bufferPool
