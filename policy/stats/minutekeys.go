@@ -185,36 +185,59 @@ func (r *Recorder) writeMinutes(ctx context.Context) error {
 // that publish their keys; see [Recorder.PublishTop]. What is not known of a minute is missing in
 // its Total. The counts of a minute are of the time from From to To. That is the minute itself by
 // the clocks of the instances, unless one of these is wrong by more than a quarter of a second.
-// There is no Since. An empty prefix means [DefaultPrefix]. ReadMinuteKeys takes one round trip,
-// and at most [DefaultTimeout].
+// There is no Since. An empty prefix means [DefaultPrefix]. ReadMinuteKeys takes one round trip, or
+// more if a hash is very large, and at most [DefaultTimeout].
 func ReadMinuteKeys(
 	ctx context.Context, client redis.UniversalClient, prefix, app, policy string, from time.Time, n int,
 ) ([]topkeys.Summary, error) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	defer cancel()
 
-	replies := make([]*redis.MapStringStringCmd, n)
-	err := rediscall.NewCaller(client).Do(ctx, func(ctx context.Context) error {
-		_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i := range replies {
-				replies[i] = p.HGetAll(ctx, keysOf(prefix, app).minuteKeys(minuteOf(from)+int64(i), policy))
-			}
-			return nil
+	keys, calls := keysOf(prefix, app), rediscall.NewCaller(client)
+	hashes, cursors := make([]map[string]string, n), map[int]uint64{}
+	for i := range hashes {
+		hashes[i], cursors[i] = map[string]string{}, 0
+	}
+
+	// One round trip has the next page of each hash that is not read to its end: mostly all of it.
+	for len(cursors) > 0 {
+		replies := map[int]*redis.ScanCmd{}
+		err := calls.Do(ctx, func(ctx context.Context) error {
+			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for i, cursor := range cursors {
+					replies[i] = p.HScan(ctx, keys.minuteKeys(minuteOf(from)+int64(i), policy), cursor, "", maxMinuteFields)
+				}
+				return nil
+			})
+			return err
 		})
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("stats: %w", err)
+		if err != nil {
+			return nil, fmt.Errorf("stats: %w", err)
+		}
+
+		for i, reply := range replies {
+			page, cursor := reply.Val()
+			for at := 0; at+1 < len(page); at += 2 {
+				hashes[i][page[at]] = page[at+1]
+			}
+			if cursors[i] = cursor; cursor == 0 {
+				delete(cursors, i)
+			}
+		}
 	}
 
 	list := make([]topkeys.Summary, n)
-	for i, reply := range replies {
-		if list[i], err = summaryOf(minuteOf(from)+int64(i), reply.Val()); err != nil {
+	for i, hash := range hashes {
+		var err error
+		if list[i], err = summaryOf(minuteOf(from)+int64(i), hash); err != nil {
 			return nil, fmt.Errorf("stats: the keys of a minute: %w", err)
 		}
 	}
 	return list, nil
 }
+
+// maxMinuteFields is how many fields of a hash a page has at least: more than most hashes.
+const maxMinuteFields = 4096
 
 // summaryOf reads the hash of the keys of a policy in a minute.
 func summaryOf(minute int64, hash map[string]string) (topkeys.Summary, error) {
