@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"log/slog"
@@ -109,6 +110,9 @@ func (r *reloader) reload(byHangup bool) {
 	before := g.serving.Load()
 	var next *config.Config
 	var change config.Change
+	if err == nil && !byHangup {
+		err = emptied(c.Origin.Files, before.config.Origin.Files)
+	}
 	if err == nil {
 		next, change, err = c.Over(before.config)
 	}
@@ -130,6 +134,18 @@ func (r *reloader) reload(byHangup bool) {
 		return
 	}
 	g.logger.Info("the access log was opened anew")
+}
+
+// emptied returns an error for a file that has lost all that it had. A disk that is full leaves such a
+// file, and it would take away whom the gateway trusts.
+func emptied(files, inForce map[string]watch.Sum) error {
+	nothing := watch.Sum(sha256.Sum256(nil))
+	for path, sum := range files {
+		if was, known := inForce[path]; known && sum == nothing && was != nothing {
+			return fmt.Errorf("%s is empty; if that is meant, send SIGHUP", path)
+		}
+	}
+	return nil
 }
 
 // replace puts a configuration in force in place of what is. An error means that all is as before.

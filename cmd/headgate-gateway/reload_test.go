@@ -622,3 +622,22 @@ func TestAuthoritiesOfClientsAreReplaced(t *testing.T) {
 		t.Errorf("a client of the new authority: %v", err)
 	}
 }
+
+// A file that is emptied, as on a full disk, takes away no setting until the signal says so.
+func TestAnEmptiedFileChangesNothingWithoutTheSignal(t *testing.T) {
+	r := configured(t, "watch: 100ms\njson-client: ['prices:"+strings.Repeat("ab", 32)+"']\n")
+	take := func() int {
+		res, _ := ask(t, http.DefaultClient, `POST {"key": "a"}`, r.url+"/v1/take")
+		return res.StatusCode
+	}
+
+	if err := os.Truncate(r.config, 0); err != nil {
+		t.Fatal(err)
+	}
+	if line := r.line(0); !strings.Contains(line, "is empty; if that is meant, send SIGHUP") || take() != 401 {
+		t.Errorf("%d, it says %s", take(), line)
+	}
+	if line := r.hangup(); !strings.Contains(line, "json-client") || take() != 200 {
+		t.Errorf("%d after the signal, it says %s", take(), line)
+	}
+}
