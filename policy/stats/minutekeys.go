@@ -205,7 +205,8 @@ func ReadMinuteKeys(
 		err := calls.Do(ctx, func(ctx context.Context) error {
 			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for i, cursor := range cursors {
-					replies[i] = p.HScan(ctx, keys.minuteKeys(minuteOf(from)+int64(i), policy), cursor, "", maxMinuteFields)
+					key := keys.minuteKeys(minuteOf(from)+int64(i), policy)
+					replies[i] = p.HScan(ctx, key, cursor, "", maxMinuteFields)
 				}
 				return nil
 			})

@@ -96,8 +96,9 @@ type publication struct {
 // too little, fewer keys of each rule are published, and then fewer rules, the quietest left out
 // first.
 //
-// The busiest keys of each minute are also kept for an hour; see [ReadMinuteKeys]. That takes at
-// most some 60 MB for an application.
+// The busiest keys of each minute are also kept for an hour; see [ReadMinuteKeys]. With
+// as many of different keys as there may be that takes some 200 MB of Redis for an application, and
+// 300 MB if keys are as long as they may be.
 //
 // Keys that clients send, such as addresses, are then in Redis for as long as TopKept and
 // MinuteKeysKept say, and shown to all who may read it. read must be safe for concurrent use. Nil

@@ -19,7 +19,7 @@ func TestFrameworksLimitAsTheirPagesSay(t *testing.T) {
 	for _, framework := range []string{"nethttp", "gin", "echo", "fiber"} {
 		t.Run(framework, func(t *testing.T) {
 			address := freeport.Addr(t)
-			start(t, module, framework, address)
+			startPage(t, module, framework, address)
 
 			// Users share no count, nor does a request without a user take from one.
 			ask := func(method, path, token string) int { return status(t, method, "http://"+address+path, token) }
@@ -44,8 +44,8 @@ func TestFrameworksLimitAsTheirPagesSay(t *testing.T) {
 	}
 }
 
-// start builds the program of a page and starts it at an address.
-func start(t *testing.T, module, page, address string) {
+// startPage builds the program of a page and starts it at an address.
+func startPage(t *testing.T, module, page, address string) {
 	t.Helper()
 	var program string
 	for _, snippet := range snippets(t, "docs/"+page+".md") {
