@@ -136,8 +136,8 @@ func (r *reloader) reload(byHangup bool) {
 	g.logger.Info("the access log was opened anew")
 }
 
-// emptied returns an error for a file that has lost all that it had. A disk that is full leaves such
-// a file, and it would take away whom the gateway trusts.
+// emptied returns an error for a file that has lost all that it had. A disk that is full leaves
+// such a file, and it would take away whom the gateway trusts.
 func emptied(files, inForce map[string]watch.Sum) error {
 	nothing := watch.Sum(sha256.Sum256(nil))
 	for path, sum := range files {
