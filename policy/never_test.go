@@ -404,20 +404,26 @@ func TestFollowWarnsOfAnApplicationWithoutPolicies(t *testing.T) {
 		{"switched off", []policy.Set{off}, nil},
 		// Names are compared exactly, so these sets limit nothing.
 		{"misspelt", []policy.Set{named("shpo", "blog")},
-			[]string{`msg="headgate: no policy names this application, so nothing is limited" code=HG018 version=v0 named="blog, shpo" policies=1 before=0 see=https://github.com/headgate/headgate/blob/main/docs/findings.md#hg018 app=shop`}},
+			[]string{`msg="headgate: no policy names this application, so nothing is limited"` +
+				` code=HG018 version=v0 named="blog, shpo" policies=1 before=0 see=` + pageOfFindings + `18 app=shop`}},
 		{"in another case", []policy.Set{named("Shop")},
-			[]string{`msg="headgate: no policy names this application, so nothing is limited" code=HG018 version=v0 named=Shop policies=1 before=0 see=https://github.com/headgate/headgate/blob/main/docs/findings.md#hg018 app=shop`}},
+			[]string{`msg="headgate: no policy names this application, so nothing is limited"` +
+				` code=HG018 version=v0 named=Shop policies=1 before=0 see=` + pageOfFindings + `18 app=shop`}},
 		{"one of many", []policy.Set{named(many...)},
-			[]string{`msg="headgate: no policy names this application, so nothing is limited" code=HG018 version=v0 named="appa, appb, appc, appd, appe, appf, appg, apph, appi, appj and 2 more" policies=1 before=0 see=https://github.com/headgate/headgate/blob/main/docs/findings.md#hg018 app=shop`}},
+			[]string{`msg="headgate: no policy names this application, so nothing is limited"` +
+				` code=HG018 version=v0 named="appa, appb, appc, appd, appe, appf, appg, apph, appi, appj and 2 more" policies=1 before=0 see=` + pageOfFindings + `18 app=shop`}},
 		// No policies at all are another mistake than policies for others.
 		{"an empty set", []policy.Set{{}},
-			[]string{`msg="headgate: there are no policies, so nothing is limited" code=HG018 version=v0 see=https://github.com/headgate/headgate/blob/main/docs/findings.md#hg018 app=shop`}},
+			[]string{`msg="headgate: there are no policies, so nothing is limited"` +
+				` code=HG018 version=v0 see=` + pageOfFindings + `18 app=shop`}},
 		// A set that was in force before is mentioned with its size, and the return of the policies
 		// ends the warning.
 		{"a set that loses its policies", []policy.Set{named("shop"), {}, named("shop")},
-			[]string{`msg="headgate: all policies are gone, so nothing is limited any more" code=HG018 version=v1 before=1 see=https://github.com/headgate/headgate/blob/main/docs/findings.md#hg018 app=shop`}},
+			[]string{`msg="headgate: all policies are gone, so nothing is limited any more"` +
+				` code=HG018 version=v1 before=1 see=` + pageOfFindings + `18 app=shop`}},
 		{"a set that loses the application", []policy.Set{named("shop"), named("blog")},
-			[]string{`msg="headgate: no policy names this application, so nothing is limited" code=HG018 version=v1 named=blog policies=1 before=1 see=https://github.com/headgate/headgate/blob/main/docs/findings.md#hg018 app=shop`}},
+			[]string{`msg="headgate: no policy names this application, so nothing is limited"` +
+				` code=HG018 version=v1 named=blog policies=1 before=1 see=` + pageOfFindings + `18 app=shop`}},
 	} {
 		got := warnings(t, "shop", row.sets...)
 		if strings.Join(got, "\n") != strings.Join(row.want, "\n") {
@@ -425,6 +431,9 @@ func TestFollowWarnsOfAnApplicationWithoutPolicies(t *testing.T) {
 		}
 	}
 }
+
+// pageOfFindings is the address of the page of findings, up to two digits of a code.
+const pageOfFindings = "https://github.com/headgate/headgate/blob/main/docs/findings.md#hg0"
 
 func TestFollowWarnsOfWhatMayNeverApply(t *testing.T) {
 	for _, row := range []struct {
@@ -464,7 +473,9 @@ func TestFollowWarnsOfWhatMayNeverApply(t *testing.T) {
 
 		want := ""
 		if row.want != "" {
-			want = `msg="headgate: a part of these policies may never apply" code=HG019 version=v0 doubt="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(row.want) + `" see=https://github.com/headgate/headgate/blob/main/docs/findings.md#hg019 app=shop`
+			want = `msg="headgate: a part of these policies may never apply"` +
+				` code=HG019 version=v0 doubt="` +
+				strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(row.want) + `" see=` + pageOfFindings + `19 app=shop`
 		}
 
 		if got := strings.Join(warnings(t, "shop", policy.Set{p, q}), "\n"); got != want {

@@ -134,9 +134,11 @@ func (p *page) textOf(n ast.Node) string {
 		switch n := n.(type) {
 		case *ast.FencedCodeBlock, *ast.CodeBlock:
 			return ast.WalkSkipChildren, nil
+
 		case *ast.Text:
 			if in {
 				b.Write(n.Segment.Value(p.text))
+
 				// A line of the source ends where a space is meant.
 				if n.SoftLineBreak() {
 					b.WriteByte(' ')
@@ -154,6 +156,7 @@ func (p *page) textOf(n ast.Node) string {
 		}
 		return ast.WalkContinue, nil
 	})
+
 	return strings.Join(strings.Fields(html.UnescapeString(b.String())), " ")
 }
 

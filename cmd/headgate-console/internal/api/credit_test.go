@@ -97,8 +97,10 @@ func TestCreditOfKeysBesideALimiter(t *testing.T) {
 	grant(3).want(204)
 	w.ask("owner", "POST", "/api/policies/calls/key/revoke", object{"key": key}).want(204)
 	wantAdmitted(0)
-	w.ask("owner", "POST", "/api/policies/calls/key/debit", object{"key": key, "units": 2}).want(200).wantValue(2, "charged")
-	w.ask("owner", "POST", "/api/policies/calls/key/debit", object{"key": key, "units": 2}).want(200).wantValue(1, "charged")
+	w.ask("owner", "POST", "/api/policies/calls/key/debit", object{"key": key, "units": 2}).
+		want(200).wantValue(2, "charged")
+	w.ask("owner", "POST", "/api/policies/calls/key/debit", object{"key": key, "units": 2}).
+		want(200).wantValue(1, "charged")
 	wantAdmitted(0)
 
 	// Mistakes are named by their fields, and change nothing.

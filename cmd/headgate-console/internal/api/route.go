@@ -24,6 +24,8 @@ func policyRoutes() []route {
 		{pattern: "POST /api/policies/undo", serve: (*call).undoPolicies},
 		{pattern: "GET /api/policies/{name}", serve: (*call).readPolicy},
 		{pattern: "GET /api/deleted", serve: (*call).deleted, params: []string{"page", "per_page"}},
+
+		// One policy, its history, and what comes.
 		{pattern: "PUT /api/policies/{name}", serve: (*call).savePolicy},
 		{pattern: "DELETE /api/policies/{name}", serve: (*call).deletePolicy, params: []string{"version", "comment"}},
 		{pattern: "PUT /api/policies/{name}/mode", serve: (*call).switchMode},
@@ -37,6 +39,8 @@ func policyRoutes() []route {
 		{pattern: "POST /api/policies/{name}/scheduled", serve: (*call).schedule},
 		{pattern: "GET /api/scheduled", serve: (*call).coming},
 		{pattern: "DELETE /api/scheduled/{id}", serve: (*call).cancelScheduled},
+
+		// One key under a policy.
 		{pattern: "POST /api/policies/{name}/key", serve: (*call).peekKey},
 		{pattern: "POST /api/policies/{name}/key/reset", serve: (*call).resetKey},
 		{pattern: "GET /api/policies/{name}/bans", serve: (*call).bans},
@@ -47,12 +51,16 @@ func policyRoutes() []route {
 		{pattern: "POST /api/policies/{name}/key/grant", serve: (*call).grantKey},
 		{pattern: "POST /api/policies/{name}/key/revoke", serve: (*call).revokeKey},
 		{pattern: "POST /api/policies/{name}/key/debit", serve: (*call).debitKey},
+
+		// The limits of single keys beside it.
 		{pattern: "GET /api/policies/{name}/overrides", serve: (*call).listOverrides,
 			params: []string{"search", "after", "per_page"}},
 		{pattern: "POST /api/policies/{name}/overrides", serve: (*call).changeOverrides},
 		{pattern: "PUT /api/policies/{name}/overrides/{key}", serve: (*call).setOverride},
 		{pattern: "DELETE /api/policies/{name}/overrides/{key}", serve: (*call).removeOverride,
 			params: []string{"comment"}},
+
+		// What would be, of a policy that is not saved and of a request that is not sent.
 		{pattern: "POST /api/validate", serve: (*call).validate},
 		{pattern: "POST /api/test", serve: (*call).test},
 	}

@@ -55,9 +55,9 @@ func askGrant(r *request, k *keys) confirmation {
 	}
 	return confirmation{
 		Title: "Grant this key units?",
-		Consequences: []string{"Under " + k.Policy + " the key may use them when its limit has none left, until they " +
-			"end. Several grants add up, and each keeps its own end. A ban holds in spite of them, and a reset leaves " +
-			"them.", beforeCredit},
+		Consequences: []string{"Under " + k.Policy + " the key may use them when its limit has none left, until " +
+			"they end. Several grants add up, and each keeps its own end. A ban holds in spite of them, and " +
+			"a reset leaves them.", beforeCredit},
 		Inputs: []input{
 			{"units", "Units", r.field("units"), "a whole number, such as 10,000", ""},
 			{"until", "Until", r.field("until"), "by the clock of the time zone, within ten years", "datetime-local"},
@@ -104,7 +104,8 @@ func askDebit(r *request, k *keys) confirmation {
 	return confirmation{
 		Title: "Debit this key?",
 		Consequences: []string{"Under " + k.Policy + " the key is charged units that it has used already, also if " +
-			"its limit has none left: its requests are refused then, until the debt is paid. Granted units are not charged."},
+			"its limit has none left: its requests are refused then, until the debt is paid. Granted units " +
+			"are not charged."},
 		Inputs: []input{{"units", "Units", r.field("units"), "a whole number, such as 20; " + l.String() +
 			" and its debt hold " + digits(l.Capacity()+l.MaxDebt()), ""}},
 		Button: "Debit the key", Danger: true,

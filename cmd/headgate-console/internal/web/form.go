@@ -178,8 +178,9 @@ func describe(p policy.Policy, own mistakes) string {
 func formFields() []string {
 	return []string{
 		"", "name", "apps", "description", "methods", "path", "host", "except", "headers",
-		"query", "claims", "key", "key_other", "quota", "period", "calendar", "tz", "start", "burst", "limit_fields", "limit",
-		"on_limit", "wait", "ban_after", "ban_for", "ban_max", "mode", "enforce", "warn", "algorithm", "debt", "segments",
+		"query", "claims", "key", "key_other", "quota", "period", "calendar", "tz", "start", "burst",
+		"limit_fields", "limit", "on_limit",
+		"wait", "ban_after", "ban_for", "ban_max", "mode", "enforce", "warn", "algorithm", "debt", "segments",
 		"aligned", "cost", "refund", "count_only", "plans", "plan_by", "overrides",
 		"access", "on_store_error", "priority", "comment", "at", "zone",
 	}

@@ -50,6 +50,8 @@ func policyRoutes() []route {
 		{pattern: "POST /scheduled/cancel", answer: cancelScheduled},
 		{pattern: "GET /banner", answer: liveBanner, poll: true},
 		{pattern: "GET /unable", answer: liveUnable, poll: true},
+
+		// One policy.
 		{pattern: "GET /new", answer: newPage},
 		{pattern: "POST /new", answer: create},
 		{pattern: "GET /policies/{name}", answer: policyPage},
@@ -65,6 +67,8 @@ func policyRoutes() []route {
 		{pattern: "POST /policies/{name}/rollback", answer: rollback},
 		{pattern: "POST /policies/{name}/undo", answer: takeBack},
 		{pattern: "POST /policies/{name}/schedule", answer: scheduleMode},
+
+		// The preview of a form.
 		{pattern: "GET /validate", answer: validate},
 		{pattern: "GET /drawing.svg", answer: draw},
 	}

@@ -88,18 +88,7 @@ func New(o Options) (*Callers, error) {
 		}
 	}
 
-	// Without a trusted proxy no header is believed, so one that is named would count for nothing.
-	for _, f := range []struct{ option, header string }{
-		{"-address-header", o.AddressHeader}, {"-user-header", o.UserHeader}, {"-plan-header", o.PlanHeader},
-		{"-claims-header", o.ClaimsHeader},
-	} {
-		if f.header != "" && len(o.Trusted) == 0 {
-			errs = append(errs, fmt.Errorf("%s: without -trusted-proxy the header is ignored", f.option))
-		}
-	}
-
-	errs = append(errs, checkHeader("-user-header", o.UserHeader), checkHeader("-plan-header", o.PlanHeader),
-		checkHeader("-claims-header", o.ClaimsHeader))
+	errs = append(errs, o.checkHeaders()...)
 	c.bindings.APIKeyHeader = o.APIKeyHeader
 	if err := c.bindings.Validate(); err != nil {
 		errs = append(errs, fmt.Errorf("-api-key-header: %w", err))
@@ -127,6 +116,22 @@ func New(o Options) (*Callers, error) {
 		*name = http.CanonicalHeaderKey(*name)
 	}
 	return c, nil
+}
+
+// checkHeaders returns the mistakes in the headers by which proxies name callers.
+func (o *Options) checkHeaders() (errs []error) {
+	// Without a trusted proxy no header is believed, so one that is named would count for nothing.
+	for _, f := range []struct{ option, header string }{
+		{"-address-header", o.AddressHeader}, {"-user-header", o.UserHeader}, {"-plan-header", o.PlanHeader},
+		{"-claims-header", o.ClaimsHeader},
+	} {
+		if f.header != "" && len(o.Trusted) == 0 {
+			errs = append(errs, fmt.Errorf("%s: without -trusted-proxy the header is ignored", f.option))
+		}
+	}
+
+	return append(errs, checkHeader("-user-header", o.UserHeader), checkHeader("-plan-header", o.PlanHeader),
+		checkHeader("-claims-header", o.ClaimsHeader))
 }
 
 func (c *Callers) proxies(bits int) keyfuncs.Proxies {

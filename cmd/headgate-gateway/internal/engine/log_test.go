@@ -26,7 +26,8 @@ func TestPoliciesOfOtherApplicationsAreWarnedOfOnce(t *testing.T) {
 	}
 
 	const text = `level=WARN msg="headgate: no policy names this application, so nothing is limited" face=proxy code=HG018 version=`
-	const attrs = ` named="blog, default" policies=2 before=0 see=https://github.com/headgate/headgate/blob/main/docs/findings.md#hg018 app=shopp`
+	const attrs = ` named="blog, default" policies=2 before=0 ` +
+		`see=https://github.com/headgate/headgate/blob/main/docs/findings.md#hg018 app=shopp`
 	if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, text) ||
 		!strings.Contains(got, attrs) {
 		t.Errorf("logged\n%swant one warning with %s and %s", got, text, attrs)
