@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 
@@ -274,7 +275,7 @@ func TestIDsOfRequests(t *testing.T) {
 // Upgrades, flushes and interim answers go through, and a handler that panics is logged.
 func TestAnswersGoThroughTheLog(t *testing.T) {
 	s, l, _ := begin(t, Options{})
-	server := httptest.NewServer(s.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	logged := s.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/upgrade":
 			conn, rw, err := http.NewResponseController(w).Hijack()
@@ -295,7 +296,15 @@ func TestAnswersGoThroughTheLog(t *testing.T) {
 		case "/silent":
 			panic(http.ErrAbortHandler)
 		}
-	}), peer))
+	}), peer)
+
+	// A server does not wait for the handler of a connection that was taken from it.
+	var handlers sync.WaitGroup
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		handlers.Add(1)
+		defer handlers.Done()
+		logged.ServeHTTP(w, r)
+	}))
 
 	// The last has no answer.
 	if res, err := server.Client().Get(server.URL + "/silent"); err == nil {
@@ -320,6 +329,7 @@ func TestAnswersGoThroughTheLog(t *testing.T) {
 	}
 
 	server.Close()
+	handlers.Wait()
 
 	// Each has the status that the client saw, if it saw one.
 	written := text(t, l)
