@@ -32,8 +32,8 @@ func bodies() (list []body) {
 
 func TestBodiesMatchTheDescription(t *testing.T) {
 	// The number makes sure that the walk has found them all.
-	if n := len(bodies()); n != 32 {
-		t.Errorf("%d bodies, want 32", n)
+	if n := len(bodies()); n != 30 {
+		t.Errorf("%d bodies, want 30", n)
 	}
 
 	for _, b := range bodies() {
@@ -94,8 +94,7 @@ func TestDescriptionExamplesAreAccepted(t *testing.T) {
 			}
 		}
 
-		if a := w.ask("administrator", b.method, strings.Replace(b.path, "{webhook}", w.hook, 1), body,
-			headers...); a.status/100 != 2 {
+		if a := w.ask("administrator", b.method, b.path, body, headers...); a.status/100 != 2 {
 			t.Errorf("%s: %d %s", b.pattern, a.status, a.text)
 		}
 	}

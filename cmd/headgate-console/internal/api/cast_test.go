@@ -18,13 +18,12 @@ type builder struct {
 	s     *service.Service
 	admin service.Actor
 	cast  cast
-	hook  string
 	err   error
 }
 
 func (b *builder) do(err error) { b.err = errors.Join(b.err, err) }
 
-// build makes the applications a, b and c, the policy p and a webhook of a, and all users.
+// build makes the applications a, b and c, the policy p, and all users.
 func (b *builder) build() {
 	first, err := b.s.Bootstrap(background)
 	b.do(err)
@@ -55,13 +54,6 @@ func (b *builder) build() {
 		Name: "p", Apps: []string{"a"}, Limit: core.Limit{Quota: 100, Period: time.Minute}, Key: "ip",
 	})
 	b.do(err)
-
-	hook, _, err := b.s.CreateWebhook(background, b.admin, service.WebhookDraft{
-		Name: "ops", URL: "http://127.0.0.1:1/hook", Apps: []string{"a"}, Enabled: true,
-		Conditions: []service.Condition{{Kind: service.AlertLost, Minutes: 1}},
-	})
-	b.do(err)
-	b.hook = hook.ID
 }
 
 // person adds a user with roles and logs in.

@@ -12,8 +12,7 @@ type route struct {
 
 // routes returns all routes.
 func routes() []route {
-	return slices.Concat(policyRoutes(), setRoutes(), appRoutes(), userRoutes(), ownRoutes(), alertRoutes(),
-		consoleRoutes())
+	return slices.Concat(policyRoutes(), setRoutes(), appRoutes(), userRoutes(), ownRoutes(), consoleRoutes())
 }
 
 func policyRoutes() []route {
@@ -121,20 +120,6 @@ func ownRoutes() []route {
 		{pattern: "GET /api/tokens", serve: (*call).listTokens},
 		{pattern: "POST /api/tokens", serve: (*call).createToken},
 		{pattern: "DELETE /api/tokens/{id}", serve: (*call).revokeToken},
-	}
-}
-
-func alertRoutes() []route {
-	return []route{
-		{pattern: "GET /api/alerts", serve: (*call).listWebhooks},
-		{pattern: "POST /api/alerts", serve: (*call).createWebhook},
-		{pattern: "GET /api/alerts/{webhook}", serve: (*call).readWebhook},
-		{pattern: "PUT /api/alerts/{webhook}", serve: (*call).saveWebhook},
-		{pattern: "DELETE /api/alerts/{webhook}", serve: (*call).deleteWebhook},
-		{pattern: "PUT /api/alerts/{webhook}/disabled", serve: (*call).disableWebhook},
-		{pattern: "DELETE /api/alerts/{webhook}/disabled", serve: (*call).enableWebhook},
-		{pattern: "POST /api/alerts/{webhook}/secret", serve: (*call).renewWebhookSecret},
-		{pattern: "POST /api/alerts/{webhook}/test", serve: (*call).testWebhook},
 	}
 }
 

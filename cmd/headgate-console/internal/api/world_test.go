@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +20,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
-	"github.com/headgate/headgate/cmd/headgate-console/internal/webhook"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
@@ -53,7 +51,6 @@ type cast map[string]credential
 type template struct {
 	file string
 	cast cast
-	hook string
 }
 
 // makeTemplate makes the template once for all tests.
@@ -76,7 +73,7 @@ var makeTemplate = sync.OnceValues(func() (template, error) {
 		return template{}, b.err
 	}
 	data, err := os.ReadFile(file)
-	return template{string(data), b.cast, b.hook}, err
+	return template{string(data), b.cast}, err
 })
 
 // reporting is a Redis with instances of a and b.
@@ -101,8 +98,6 @@ func (r reporting) Instances(context.Context) ([]policy.Instance, error) {
 func newService(db *store.DB, fleet service.Fleet) *service.Service {
 	s, err := service.New(service.Options{
 		DB: db, Fleet: fleet, Top: topOf,
-		Sender: webhook.New(webhook.Options{Networks: webhook.NewNetworks(
-			[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")})}),
 		Clock: func() time.Time { return noon }, Passwords: auth.Cost{Memory: 8, Time: 1},
 		Logger: slog.New(slog.DiscardHandler),
 	})
@@ -119,7 +114,6 @@ type world struct {
 	db   *store.DB
 	api  *API
 	cast cast
-	hook string // the id of a webhook of a
 	file string
 	log  *bytes.Buffer
 }
@@ -144,7 +138,7 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	}
 	t.Cleanup(func() { db.Close() })
 
-	w := &world{Service: newService(db, reporting{}), t: t, db: db, cast: from.cast, hook: from.hook, file: file,
+	w := &world{Service: newService(db, reporting{}), t: t, db: db, cast: from.cast, file: file,
 		log: &bytes.Buffer{}}
 	o := Options{Service: w.Service, Cookie: cookieName, Clock: func() time.Time { return noon },
 		Logger: slog.New(slog.NewTextHandler(w.log, nil))}
