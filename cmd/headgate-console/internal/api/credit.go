@@ -12,6 +12,8 @@ import (
 
 const noCredit = "the console was started without Redis, so keys cannot be granted or charged units"
 
+const notMoment = "it is not a time with its zone as of RFC 3339, such as 2030-01-31T09:00:00Z"
+
 // creditView is what a key has left of grants with one end.
 type creditView struct {
 	Units int64     `json:"units"`

@@ -63,11 +63,7 @@ func expectedOfPolicies() map[string]expectation {
 	// A request fits to the world that each actor finds: p is of the application a, and has the
 	// version 1.
 	return map[string]expectation{
-		"GET /api/policies": get("/api/policies", toSettled),
-		"PATCH /api/policies": do("PATCH", "/api/policies",
-			object{"policies": []object{{"name": "p", "version": 1}}, "mode": "off"}, 200, toWriters),
-		"POST /api/policies/undo": do("POST", "/api/policies/undo",
-			object{"policies": []object{{"name": "p", "version": 1}}}, 200, toWriters),
+		"GET /api/policies":        get("/api/policies", toSettled),
 		"GET /api/policies/{name}": get("/api/policies/p", toReaders),
 		"PUT /api/policies/{name}": do("PUT", "/api/policies/p", login(nil), 200, toWriters,
 			"If-Match", `"1"`),
@@ -83,12 +79,6 @@ func expectedOfPolicies() map[string]expectation {
 			toWriters, "If-Match", `"1"`),
 		"POST /api/policies/{name}/undo": do("POST", "/api/policies/p/undo", object{}, 204, toWriters,
 			"If-Match", `"1"`),
-		"GET /api/policies/{name}/scheduled": get("/api/policies/p/scheduled", toReaders),
-		"POST /api/policies/{name}/scheduled": do("POST", "/api/policies/p/scheduled",
-			object{"mode": "off", "for": 7200}, 201, toWriters, "If-Match", `"1"`),
-		"GET /api/scheduled": get("/api/scheduled", toSettled),
-		// The change to cancel does not exist, so those who may ask learn that.
-		"DELETE /api/scheduled/{id}": do("DELETE", "/api/scheduled/x", nil, 404, toSettled),
 		"POST /api/policies/{name}/key": do("POST", "/api/policies/p/key", object{"key": "192.0.2.1"},
 			200, toReaders),
 		"POST /api/policies/{name}/key/reset": do("POST", "/api/policies/p/key/reset",
@@ -154,14 +144,11 @@ func expectedOfUsers() map[string]expectation {
 
 func expectedOfOthers() map[string]expectation {
 	return map[string]expectation{
-		"GET /api/openapi.json":        get("/api/openapi.json", toAll),
-		"GET /api/me":                  get("/api/me", toUsers),
-		"GET /api/sessions":            get("/api/sessions", toPersons),
-		"DELETE /api/sessions/{id}":    do("DELETE", "/api/sessions/x", nil, 404, toPersons),
-		"GET /api/filters":             get("/api/filters", toPersons),
-		"PUT /api/filters/{filter}":    do("PUT", "/api/filters/mine", object{"mode": "off"}, 204, toPersons),
-		"DELETE /api/filters/{filter}": do("DELETE", "/api/filters/none", nil, 404, toPersons),
-		"GET /api/second-factor":       get("/api/second-factor", toPersons),
+		"GET /api/openapi.json":     get("/api/openapi.json", toAll),
+		"GET /api/me":               get("/api/me", toUsers),
+		"GET /api/sessions":         get("/api/sessions", toPersons),
+		"DELETE /api/sessions/{id}": do("DELETE", "/api/sessions/x", nil, 404, toPersons),
+		"GET /api/second-factor":    get("/api/second-factor", toPersons),
 		"POST /api/second-factor": do("POST", "/api/second-factor",
 			object{"password": password}, 201, toPersons),
 		"POST /api/second-factor/confirm": do("POST", "/api/second-factor/confirm", object{"code": "000000"},

@@ -15,6 +15,9 @@ type policyList struct {
 	PerPage  int          `json:"per_page"`
 }
 
+// refusingNow selects the policies that refuse requests now.
+const refusingNow = "now"
+
 func (c *call) listPolicies() error {
 	q := &c.query
 	ask := service.Query{

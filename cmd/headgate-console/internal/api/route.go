@@ -19,12 +19,10 @@ func policyRoutes() []route {
 	return []route{
 		{pattern: "GET /api/policies", serve: (*call).listPolicies,
 			params: []string{"search", "app", "mode", "changed", "refusing", "sort", "page", "per_page"}},
-		{pattern: "PATCH /api/policies", serve: (*call).changePolicies},
-		{pattern: "POST /api/policies/undo", serve: (*call).undoPolicies},
 		{pattern: "GET /api/policies/{name}", serve: (*call).readPolicy},
 		{pattern: "GET /api/deleted", serve: (*call).deleted, params: []string{"page", "per_page"}},
 
-		// One policy, its history, and what comes.
+		// One policy and its history.
 		{pattern: "PUT /api/policies/{name}", serve: (*call).savePolicy},
 		{pattern: "DELETE /api/policies/{name}", serve: (*call).deletePolicy, params: []string{"version", "comment"}},
 		{pattern: "PUT /api/policies/{name}/mode", serve: (*call).switchMode},
@@ -34,10 +32,6 @@ func policyRoutes() []route {
 		{pattern: "GET /api/policies/{name}/shadow", serve: (*call).shadow},
 		{pattern: "POST /api/policies/{name}/rollback", serve: (*call).rollback},
 		{pattern: "POST /api/policies/{name}/undo", serve: (*call).undo},
-		{pattern: "GET /api/policies/{name}/scheduled", serve: (*call).scheduledOfPolicy},
-		{pattern: "POST /api/policies/{name}/scheduled", serve: (*call).schedule},
-		{pattern: "GET /api/scheduled", serve: (*call).coming},
-		{pattern: "DELETE /api/scheduled/{id}", serve: (*call).cancelScheduled},
 
 		// One key under a policy.
 		{pattern: "POST /api/policies/{name}/key", serve: (*call).peekKey},
@@ -109,9 +103,6 @@ func ownRoutes() []route {
 		{pattern: "GET /api/me", serve: (*call).me},
 		{pattern: "GET /api/sessions", serve: (*call).listSessions},
 		{pattern: "DELETE /api/sessions/{id}", serve: (*call).revokeSession},
-		{pattern: "GET /api/filters", serve: (*call).listFilters},
-		{pattern: "PUT /api/filters/{filter}", serve: (*call).saveFilter},
-		{pattern: "DELETE /api/filters/{filter}", serve: (*call).deleteFilter},
 		{pattern: "GET /api/second-factor", serve: (*call).secondFactor},
 		{pattern: "POST /api/second-factor", serve: (*call).beginSecondFactor},
 		{pattern: "POST /api/second-factor/confirm", serve: (*call).confirmSecondFactor},
