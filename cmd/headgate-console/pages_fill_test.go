@@ -52,7 +52,6 @@ func openBig(t *testing.T, db string) *big {
 
 	b.report(client)
 	b.schedule()
-	b.saveFilters()
 	b.ban(client)
 	b.alert()
 	b.collect()
@@ -193,18 +192,6 @@ func (b *big) administrator(name string) service.Actor {
 	a, err := s.AuthenticateByProxy(ctx, name, service.Meta{})
 	b.must(err)
 	return a
-}
-
-// saveFilters saves as many filters of the list as a user may have.
-func (b *big) saveFilters() {
-	b.t.Helper()
-	for _, user := range b.actors {
-		for i := range service.MaxFilters {
-			f := service.Filter{Name: fmt.Sprintf("What the team number %d looks at", i),
-				Query: service.Query{Search: strconv.Itoa(i), App: "a", Mode: "shadow", Sort: "-share"}}
-			b.must(b.app.Service.SaveFilter(b.t.Context(), user, f))
-		}
-	}
 }
 
 // ban bans keys: half of them under one policy.

@@ -131,7 +131,6 @@ func (h *house) fill(first string) {
 	h.must(err)
 
 	h.history()
-	h.must(h.s.SaveFilter(h.ctx, h.admin, service.Filter{Name: hostile[:34], Query: service.Query{Search: "many"}}))
 
 	// The two tokens differ in whether they end soon.
 	for _, life := range []time.Duration{time.Hour, 24 * time.Hour * 90} {

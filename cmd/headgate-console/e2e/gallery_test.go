@@ -92,7 +92,6 @@ func (h *house) exhibit(first string) {
 
 	h.coming("search", policy.Enforce, "after a week in shadow", 20*time.Hour)
 	h.coming("newsletter", policy.Enforce, "the campaign begins", 6*24*time.Hour)
-	h.must(h.s.SaveFilter(h.ctx, h.admin, service.Filter{Name: "Partners", Query: service.Query{App: "partners"}}))
 
 	for _, d := range []service.TokenDraft{
 		{Label: "policies in Git", Scope: service.Write, Apps: []string{"shop"}, Life: 90 * 24 * time.Hour},

@@ -141,7 +141,7 @@ func TestJourney(t *testing.T) {
 		{"sessions and tokens end, and a backup is downloaded", (*journey).account},
 		{"the audit log is filtered and exported", (*journey).audit},
 		{"every page fits a phone", (*journey).shrink},
-		{"the list of many policies is found in, sorted, kept as a filter and changed together", (*journey).list},
+		{"the list of many policies is found in, sorted and changed together", (*journey).list},
 		{"the webhook was told what was refused", (*journey).alerted},
 		{"while Redis is away a banner says so, and afterwards the change is in force", (*journey).withoutRedis},
 	})

@@ -81,14 +81,6 @@ func (j *journey) list() {
 		j.t.Errorf("while the user types, the focus and the address are %q", got)
 	}
 
-	// A filter that is saved brings its question back.
-	b.fill("Name of the filter", "forty-two")
-	b.press("Save filter")
-	b.reads("The filter was saved.")
-	b.press("All")
-	b.press("forty-two")
-	b.shown("many-42")
-
 	b.mark("many-42")
 	b.press("Off")
 	b.reads("Switch 1 policy off?")
@@ -102,9 +94,6 @@ func (j *journey) list() {
 	b.key("till")
 	j.fleet.follow("a further application", func() { b.press("Add to it") })
 	b.reads("The policies were changed.", "many-42 shop, till")
-
-	b.press("Delete this filter")
-	b.reads("The filter was deleted.")
 
 	b.press("In shadow")
 	b.mark("all of this page")

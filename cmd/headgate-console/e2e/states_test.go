@@ -174,12 +174,6 @@ func changing() []state {
 			send: form("do", "remove", "with", longApp, "policy", "1:people")},
 		{name: "many that were changed", user: "admin", path: "/policies/bulk",
 			send: form("do", "off", "policy", "1:visitors"), status: http.StatusConflict},
-		{name: "a filter that has no name", user: "admin", path: "/filters", send: form("here", "search=many"),
-			status: wrongForm},
-		{name: "a filter was saved", user: "admin", path: "/filters",
-			send: form("filter", "own", "here", "search=nothing")},
-		{name: "a filter was deleted", user: "admin", path: "/filters/delete",
-			send: form("filter", "own", "here", "search=nothing")},
 	}
 }
 

@@ -147,7 +147,6 @@ func TestHostileTextsElsewhereAreStoredOrRefused(t *testing.T) {
 				"search":      func() error { _, err := w.Policies(ctx, w.admin, Query{Search: text}); return err },
 				"sort":        func() error { _, err := w.Policies(ctx, w.admin, Query{Sort: text}); return err },
 				"changed":     func() error { _, err := w.Policies(ctx, w.admin, Query{Changed: text}); return err },
-				"filter":      func() error { return w.savedAndDeleted(text) },
 				"bulk": func() error {
 					_, err := w.ChangePolicies(ctx, w.admin, Bulk{Policies: []PolicyVersion{{text, 1}}, AddApp: text})
 					return err
@@ -194,21 +193,6 @@ func (w *world) dealt(texts []string) (list []string) {
 		}
 	}
 	return list
-}
-
-// savedAndDeleted stores a filter whose texts are hostile, and deletes it.
-func (w *world) savedAndDeleted(text string) error {
-	ctx := w.t.Context()
-	f := Filter{Name: strings.TrimSpace(clip(text, MaxFilterName)), Query: Query{Search: clip(text, MaxSearch)}}
-	if err := w.SaveFilter(ctx, w.admin, f); err != nil {
-		return err
-	}
-
-	list, err := w.Filters(ctx, w.admin)
-	if err != nil || !slices.Equal(list, []Filter{f}) {
-		return fmt.Errorf("it became %+v (%w)", list, err)
-	}
-	return w.DeleteFilter(ctx, w.admin, f.Name)
 }
 
 // described stores a text as a description and reads it back.

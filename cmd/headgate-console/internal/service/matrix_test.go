@@ -122,21 +122,6 @@ func matrix() []row {
 			return err
 		}, everyone},
 
-		// Saved filters are of a person. A token has none.
-		{"Filters", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Filters(ctx, a)
-			return err
-		}, persons},
-		{"SaveFilter", func(ctx context.Context, w *world, a Actor) error {
-			return w.SaveFilter(ctx, a, Filter{Name: "mine", Query: Query{Mode: "shadow"}})
-		}, persons},
-		{"DeleteFilter", func(ctx context.Context, w *world, a Actor) error {
-			if err := w.DeleteFilter(ctx, a, "none"); !errors.Is(err, ErrNotFound) {
-				return err
-			}
-			return nil
-		}, persons},
-
 		{"PoliciesOf", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.PoliciesOf(ctx, a, "")
 			return err

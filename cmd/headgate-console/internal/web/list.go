@@ -21,9 +21,7 @@ type list struct {
 	OwnApps  []service.App
 	Modes    []choice
 	Spans    []choice // of the last change
-	Filters  []savedFilter
-	Saved    string // the name of the user's filter that is shown, or ""
-	CanSave  bool
+	Usual    []usualFilter
 	Rows     []listed
 	Total    int64
 	Page     int
@@ -41,10 +39,10 @@ type list struct {
 	Mistakes mistakes
 }
 
-// savedFilter is a link to a filter.
-type savedFilter struct {
+// usualFilter is a link to a filter that many look at.
+type usualFilter struct {
 	Name, Link string
-	Own, Here  bool
+	Here       bool // the list is that of the filter, whichever page of it
 }
 
 // row is a policy in a list.
@@ -93,17 +91,13 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 		Query: q, Apps: apps, Modes: modes(), Spans: changeSpans(), Total: page.Total, Page: page.Page.Page,
 		Pages: page.Pages, Columns: columns(q), Orders: orders(), Here: listValues(q).Encode(), CanAdd: ownsSome(apps),
 		Filtered: q.Search != "" || q.App != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
-		Late:     page.Late && r.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
+		Usual:    usualFilters(q), Late: page.Late && r.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
 	}
 
 	for _, a := range apps {
 		if r.access.CanEdit([]string{a.Name}) {
 			l.OwnApps = append(l.OwnApps, a)
 		}
-	}
-
-	if err := r.addFilters(&l); err != nil {
-		return err
 	}
 
 	for _, p := range page.Rows {
@@ -123,30 +117,23 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 	return r.show(status, "list", "Policies", l)
 }
 
-// addFilters adds the filters that everyone has, and those of the user.
-func (r *request) addFilters(l *list) error {
-	own, err := r.Service.Filters(r.req.Context(), r.actor)
-	if err != nil {
-		return err
+// usualFilters returns links to the filters that many look at, from a list with the query q.
+func usualFilters(q service.Query) (list []usualFilter) {
+	here := listPath(q, 1)
+	for _, f := range []struct {
+		name  string
+		query service.Query
+	}{
+		{"All", service.Query{}},
+		{"Refusing now", service.Query{Refusing: true, Sort: "-share"}},
+		{"In shadow", service.Query{Mode: "shadow"}},
+		{"Switched off", service.Query{Mode: "off"}},
+		{"Changed this week", service.Query{Changed: "week", Sort: "-updated"}},
+	} {
+		link := listPath(f.query, 1)
+		list = append(list, usualFilter{f.name, link, link == here})
 	}
-
-	// A filter is the one that is shown if it leads to this very list, whichever page of it.
-	here := listPath(l.Query, 1)
-
-	builtIn := false
-	for i, f := range slices.Concat(service.BuiltInFilters(), own) {
-		s := savedFilter{Name: f.Name, Link: listPath(f.Query, 1), Own: i >= len(service.BuiltInFilters())}
-		s.Here = s.Link == here
-		if s.Here && s.Own {
-			l.Saved = s.Name
-		}
-		builtIn = builtIn || s.Here && !s.Own
-		l.Filters = append(l.Filters, s)
-	}
-
-	// A list without any filter, or with one that has a name, needs no new one.
-	l.CanSave = l.Saved == "" && !builtIn && here != listPath(service.Query{}, 1)
-	return nil
+	return list
 }
 
 func (r *request) rowOf(p policy.Policy) row {

@@ -101,7 +101,7 @@ func TestListHasALineForEachPolicy(t *testing.T) {
 	}
 }
 
-func TestListFiltersAndSavesThem(t *testing.T) {
+func TestListHasUsualFilters(t *testing.T) {
 	w := newWorld(t)
 	p := w.policy("one", "1/1s")
 	w.policy("two", "1/1s")
@@ -111,52 +111,25 @@ func TestListFiltersAndSavesThem(t *testing.T) {
 	w.must(err)
 	b := w.as("admin")
 
-	// What the console offers anyway need not be saved.
-	built := b.get("/policies").want(http.StatusOK).linked()
-	for _, f := range service.BuiltInFilters() {
-		got := b.get(built[f.Name]).want(http.StatusOK)
-		if n := got.byID("filter"); n != nil {
-			t.Errorf("%s can be saved", f.Name)
+	links := b.get("/policies").want(http.StatusOK).linked()
+	for name, want := range map[string]string{
+		"All": "/policies", "Refusing now": "/policies?refusing=now&sort=-share", "In shadow": "/policies?mode=shadow",
+		"Switched off": "/policies?mode=off", "Changed this week": "/policies?changed=week&sort=-updated",
+	} {
+		if links[name] != want {
+			t.Errorf("%s leads to %q", name, links[name])
+		}
+
+		// The one that is shown is marked, and no other.
+		if n := strings.Count(b.get(want).want(http.StatusOK).text, `aria-current="true">`); n != 1 {
+			t.Errorf("%s: %d filters are marked", name, n)
 		}
 	}
 
-	shadow := b.get(built["In shadow"])
+	shadow := b.get("/policies?mode=shadow")
 	if shadow.byID("policy-one") == nil || shadow.byID("policy-two") != nil {
 		t.Error("the filter of policies in shadow shows others")
 	}
-
-	// A name is shown as it is, whatever is in it, as long as it fits and has no control character.
-	page := "/policies?mode=shadow&search=on"
-	for _, name := range append(injections()[:40], "plain") {
-		if name = strings.TrimSpace(name[:min(len(name), service.MaxFilterName)]); strings.ContainsAny(
-			name, "\n\t\x00\r") {
-			continue
-		}
-
-		b.submit(page, "/filters", url.Values{"filter": {name}}).goes("/policies?mode=shadow&search=on&done=filter")
-		got := b.get(page).want(http.StatusOK)
-		got.harmless("the list with the filter " + name)
-		if got.linked()[name] != page {
-			t.Fatalf("the filter %q is not shown as it is", name)
-		}
-
-		b.submit(page, "/filters/delete", nil).goes("/policies?mode=shadow&search=on&done=nofilter")
-		if _, ok := b.get(page).linked()[name]; ok {
-			t.Fatalf("the filter %q is still there", name)
-		}
-	}
-
-	// The constant allows 60 bytes, and the name has one more.
-	wrong := b.submit(page, "/filters", url.Values{"filter": {strings.Repeat("x", 61)}}).
-		want(http.StatusUnprocessableEntity)
-	if wrong.form("/filters") == nil || !strings.Contains(wrong.text, "61 bytes are more than 60") ||
-		!has(wrong.byID("filter"), "aria-invalid") {
-		t.Error("the mistake in the name is not shown")
-	}
-
-	// A query that cannot be parsed is not saved as a filter that finds all.
-	b.post("/filters", url.Values{"filter": {"x"}, "here": {"%zz"}}).want(http.StatusBadRequest)
-	b.post("/filters/delete", url.Values{"filter": {"none"}}).want(http.StatusNotFound)
 	b.get("/policies?changed=year").want(http.StatusUnprocessableEntity)
 }
 

@@ -64,10 +64,6 @@ func matrix() []cell {
 		{"POST /policies/bulk", "/policies/bulk",
 			url.Values{"policy": {"1:bulk"}, "do": {"off"}, "confirm": {"yes"}}, edits},
 		{"POST /policies/undo", "/policies/undo", url.Values{"policy": {"1:unbulk"}}, edits},
-		{"POST /filters", "/filters", url.Values{"filter": {"mine"}, "here": {"mode=off"}},
-			[6]int{401, 303, 303, 303, 303, 303}},
-		{"POST /filters/delete", "/filters/delete", url.Values{"filter": {"mine"}},
-			[6]int{401, 303, 303, 303, 303, 303}},
 		{"GET /deleted", "/deleted", nil, all},
 		// A new policy needs an application in which one is an owner, so a viewer gets no form.
 		{"GET /new", "/new", nil, [6]int{303, 403, 403, 200, 200, 200}},

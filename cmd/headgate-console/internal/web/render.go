@@ -136,8 +136,6 @@ func messages() map[string]string {
 		"mode":       "The mode was changed.",
 		"bulk":       "The policies were changed.",
 		"unchanged":  "The policies are so already. Nothing was changed.",
-		"filter":     "The filter was saved.",
-		"nofilter":   "The filter was deleted.",
 		"imported":   "The import was carried out.",
 		"reset":      "The key was reset.",
 		"lifted":     "The ban was lifted.",

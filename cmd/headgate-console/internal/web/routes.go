@@ -43,8 +43,6 @@ func policyRoutes() []route {
 		{pattern: "GET /policies", answer: listPage},
 		{pattern: "POST /policies/bulk", answer: bulkChange},
 		{pattern: "POST /policies/undo", answer: undoBulk},
-		{pattern: "POST /filters", answer: saveFilter},
-		{pattern: "POST /filters/delete", answer: deleteFilter},
 		{pattern: "GET /deleted", answer: deletedPage},
 		{pattern: "GET /scheduled", answer: scheduledPage},
 		{pattern: "POST /scheduled/cancel", answer: cancelScheduled},
