@@ -71,8 +71,8 @@ func TestHandlerTrustsTheProxy(t *testing.T) {
 	// Only the peer within the trusted prefix may name a user; the same header from elsewhere
 	// means nothing.
 	for peer, want := range map[string]map[string]int{
-		"10.0.0.1:1":  {"/policies": 200, "/api/me": 200},
-		"192.0.2.1:1": {"/policies": 303, "/api/me": 401},
+		"10.0.0.1:1":  {"/policies": 200, "/api/apps": 200},
+		"192.0.2.1:1": {"/policies": 303, "/api/apps": 401},
 	} {
 		for path, status := range want {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil)
@@ -115,7 +115,7 @@ func TestHandlerResetsKeysInRedis(t *testing.T) {
 		{"PUT", "/api/policies/p", `{"apps":["a"],"limit":"5/1h","key":"ip"}`, 201, `"p"`},
 		{"POST", "/api/policies/p/key", `{"key":"192.0.2.1"}`, 200, `"remaining":5`},
 		{"POST", "/api/policies/p/key/reset", `{"key":"192.0.2.1"}`, 204, ""},
-		{"GET", "/api/audit?action=key.reset", "", 200, `"outcome":"done"`},
+		{"GET", "/audit?action=key.reset&outcome=done", "", 200, `<td data-head="What">key.reset</td>`},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), ask.method, ask.path, strings.NewReader(ask.body))
 		r.RemoteAddr = "10.0.0.1:1"

@@ -123,7 +123,7 @@ func handler(a *app.App, c config.Config, logger *slog.Logger) (http.Handler, er
 			return nil, err
 		}
 		pages.Fleet, pages.Publishing, pages.Takeover = fleet, a.Publisher.Status, a.Publisher.Takeover
-		programs.Publishing, programs.Stats = a.Publisher.Status, a.Live.Minutes
+		programs.Publishing = a.Publisher.Status
 		programs.Peek, programs.Reset, programs.Bans, programs.Lift = fleet.Peek, fleet.Reset, fleet.Bans, fleet.Lift
 		programs.Impose, programs.Credits, programs.Grant = fleet.Impose, fleet.Credits, fleet.Grant
 		programs.Revoke, programs.Debit = fleet.Revoke, fleet.Debit

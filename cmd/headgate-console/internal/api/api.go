@@ -14,7 +14,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/trustedproxy"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/policy/stats"
 	"github.com/headgate/headgate/store/redisstore"
 )
 
@@ -32,10 +31,6 @@ type Options struct {
 	// Publishing returns the result of the publisher's last attempt. Nil means
 	// that there is no Redis.
 	Publishing func() publish.Status
-
-	// Stats returns the counts of an application. Nil means that there is no
-	// Redis.
-	Stats func(ctx context.Context, app string) ([]stats.Minute, error)
 
 	// Peek returns the decision that a request of one unit would get under a
 	// policy, for a key in its stored form, and changes nothing. Nil means that

@@ -1,5 +1,6 @@
-// Package api offers everything that the pages of the console do to programs, as JSON under /api/.
-// The OpenAPI description is at /api/openapi.json.
+// Package api offers to programs what they need of the console, as JSON under /api/: policies and
+// keys, files of policies, applications, counts, instances and backups. Users, their tokens and the
+// settings are for people alone, on the pages. The OpenAPI description is at /api/openapi.json.
 //
 // [New] makes an [API], which is the handler. A request becomes a call, whose methods serve the
 // routes.

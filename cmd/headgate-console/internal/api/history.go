@@ -101,14 +101,3 @@ func (c *call) rollback() error {
 		return p, renamed(err, "version", "to")
 	})
 }
-
-// undo takes back the change that made the current version.
-func (c *call) undo() error {
-	var in struct {
-		Version int64  `json:"version"`
-		Comment string `json:"comment"`
-	}
-	return c.change(&in, &in.Version, &in.Comment, func(a service.Actor, version int64) (policy.Policy, error) {
-		return c.o.Service.Undo(c.ctx(), a, c.path("name"), version)
-	})
-}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
@@ -33,31 +34,46 @@ const (
 
 func TestProxyUserIsLoggedIn(t *testing.T) {
 	w := proxied(t)
-	me := func(headers ...string) request { return request{"GET", "/api/me", nil, headers} }
+	apps := func(headers ...string) request { return request{"GET", "/api/apps", nil, headers} }
+
+	// roles tells the users apart: an owner of a, a viewer of a who owns b, and one with none.
+	const owner, viewer = "a owner", "a viewer, b owner"
+	roles := func(a answer) string {
+		t.Helper()
+		var list []string
+		for i, app := range a.want(200).names("apps", "name") {
+			list = append(list, app+" "+a.names("apps", "role")[i])
+		}
+		return strings.Join(list, ", ")
+	}
 
 	// A name from the proxy is a log-in of its own: no password has to be changed, and a cookie of
-	// another user does not count.
-	w.from(proxy, "nobody", me("X-User", "owner")).want(200).wantValue("owner", "user").wantValue(false, "token")
-	w.from(proxy, "nobody", me("X-User", "newcomer")).want(200).wantValue(false, "must_change_password")
-	w.from(proxy, "viewer", me("X-User", "owner")).want(200).wantValue("owner", "user") // not the user of the cookie
-
-	// A token is more than the proxy's name, and without a name the cookie counts.
-	w.from(proxy, "read token", me("X-User", "viewer")).want(200).wantValue("owner", "user").wantValue(true, "token")
-	w.from(proxy, "owner", me()).want(200).wantValue("owner", "user")
+	// another user does not count. A token is more than the name, and without one the cookie counts.
+	for _, c := range []struct{ as, named, want string }{
+		{"nobody", "owner", owner}, {"nobody", "newcomer", ""}, {"viewer", "owner", owner},
+		{"read token", "viewer", owner},
+	} {
+		if got := roles(w.from(proxy, c.as, apps("X-User", c.named))); got != c.want {
+			t.Errorf("%s, named %s, has the roles %q", c.as, c.named, got)
+		}
+	}
+	w.from(proxy, "owner", apps()).want(200)
 
 	// A name that is no user's, or two of them, is not replaced by the session that came along.
 	for _, name := range []string{"none", "disabled", "owner, viewer", "Owner", "<x>"} {
-		w.from(proxy, "owner", me("X-User", name)).want(401)
+		w.from(proxy, "owner", apps("X-User", name)).want(401)
 	}
 
-	twice := me("X-User", "owner").build(w.cast["owner"])
+	twice := apps("X-User", "owner").build(w.cast["owner"])
 	twice.RemoteAddr = proxy
 	twice.Header.Add("X-User", "owner")
 	w.send(twice).want(401)
 
 	// The header of a stranger is ignored, whatever address it claims to have.
-	w.from(stranger, "nobody", me("X-User", "owner", "X-Forwarded-For", "10.0.0.1")).want(401)
-	w.from(stranger, "viewer", me("X-User", "owner")).want(200).wantValue("viewer", "user")
+	w.from(stranger, "nobody", apps("X-User", "owner", "X-Forwarded-For", "10.0.0.1")).want(401)
+	if got := roles(w.from(stranger, "viewer", apps("X-User", "owner"))); got != viewer {
+		t.Errorf("a stranger's header gives %q", got)
+	}
 }
 
 func TestProxyChangeNeedsTheSameOrigin(t *testing.T) {
@@ -74,17 +90,16 @@ func TestProxyChangeNeedsTheSameOrigin(t *testing.T) {
 	w.from(proxy, "nobody", change("Origin", "https://evil.example")).want(403)
 	w.from(proxy, "nobody", change("X-Forwarded-For", "192.0.2.7")).want(200)
 
-	a := w.ask("administrator", "GET", "/api/audit?action=policy.update&outcome=done", nil).want(200)
-	entry := a.get("entries").([]any)[0].(map[string]any)
-	if entry["address"] != "192.0.2.7" || entry["via"] != "proxy" || entry["actor"] != "owner" {
-		t.Errorf("the audit log says %v", entry)
+	log := w.audit(service.AuditQuery{Action: "policy.update", Outcome: service.Done})
+	if len(log) != 1 || log[0].Address != "192.0.2.7" || log[0].Via != "proxy" || log[0].Actor != "owner" {
+		t.Errorf("the audit log says %+v", log)
 	}
 }
 
 func TestProxyAddressLimitsWrongTokens(t *testing.T) {
 	w := proxied(t)
 	wrong := func(from string) request {
-		return request{"GET", "/api/me", nil, []string{"Authorization", "Bearer hgt_wrong", "X-Forwarded-For", from}}
+		return request{"GET", "/api/apps", nil, []string{"Authorization", "Bearer hgt_wrong", "X-Forwarded-For", from}}
 	}
 	for range wrongTokens {
 		w.from(proxy, "nobody", wrong("192.0.2.7")).want(401)
@@ -98,9 +113,9 @@ func TestProxyAddressLimitsWrongTokens(t *testing.T) {
 func TestProxyUnknownNameIsNoWrongToken(t *testing.T) {
 	w := proxied(t)
 	for range wrongTokens + 1 {
-		w.from(proxy, "owner", request{"GET", "/api/me", nil, []string{"X-User", "disabled"}}).want(401)
+		w.from(proxy, "owner", request{"GET", "/api/apps", nil, []string{"X-User", "disabled"}}).want(401)
 	}
-	entries, err := w.Audit(t.Context(), w.administrator(), service.AuditQuery{Action: "session.login",
+	entries, err := w.Audit(t.Context(), w.actor("administrator"), service.AuditQuery{Action: "session.login",
 		Object: "user:disabled", Outcome: service.Refused, PerPage: service.MaxPerPage})
 	if err != nil || len(entries) != 60 {
 		t.Errorf("%d refusals are in the audit log, want as many as are written in an hour: %v", len(entries), err)

@@ -12,7 +12,7 @@ type route struct {
 
 // routes returns all routes.
 func routes() []route {
-	return slices.Concat(policyRoutes(), setRoutes(), appRoutes(), userRoutes(), ownRoutes(), consoleRoutes())
+	return slices.Concat(policyRoutes(), setRoutes(), appRoutes(), consoleRoutes())
 }
 
 func policyRoutes() []route {
@@ -20,7 +20,6 @@ func policyRoutes() []route {
 		{pattern: "GET /api/policies", serve: (*call).listPolicies,
 			params: []string{"search", "app", "mode", "changed", "refusing", "sort", "page", "per_page"}},
 		{pattern: "GET /api/policies/{name}", serve: (*call).readPolicy},
-		{pattern: "GET /api/deleted", serve: (*call).deleted, params: []string{"page", "per_page"}},
 
 		// One policy and its history.
 		{pattern: "PUT /api/policies/{name}", serve: (*call).savePolicy},
@@ -31,7 +30,6 @@ func policyRoutes() []route {
 		{pattern: "GET /api/policies/{name}/diff", serve: (*call).diff, params: []string{"from", "to"}},
 		{pattern: "GET /api/policies/{name}/shadow", serve: (*call).shadow},
 		{pattern: "POST /api/policies/{name}/rollback", serve: (*call).rollback},
-		{pattern: "POST /api/policies/{name}/undo", serve: (*call).undo},
 
 		// One key under a policy.
 		{pattern: "POST /api/policies/{name}/key", serve: (*call).peekKey},
@@ -75,60 +73,19 @@ func appRoutes() []route {
 		{pattern: "GET /api/apps/{app}", serve: (*call).readApp},
 		{pattern: "PUT /api/apps/{app}", serve: (*call).saveApp},
 		{pattern: "DELETE /api/apps/{app}", serve: (*call).deleteApp},
-		{pattern: "GET /api/apps/{app}/stats", serve: (*call).stats},
 		{pattern: "GET /api/apps/{app}/top", serve: (*call).top},
-	}
-}
-
-func userRoutes() []route {
-	return []route{
-		{pattern: "GET /api/users", serve: (*call).listUsers},
-		{pattern: "POST /api/users", serve: (*call).createUser},
-		{pattern: "GET /api/users/{user}", serve: (*call).readUser},
-		{pattern: "POST /api/users/{user}/password", serve: (*call).resetPassword},
-		{pattern: "PUT /api/users/{user}/disabled", serve: (*call).disableUser},
-		{pattern: "DELETE /api/users/{user}/disabled", serve: (*call).enableUser},
-		{pattern: "PUT /api/users/{user}/administrator", serve: (*call).promoteUser},
-		{pattern: "DELETE /api/users/{user}/administrator", serve: (*call).demoteUser},
-		{pattern: "DELETE /api/users/{user}/second-factor", serve: (*call).removeSecondFactor},
-		{pattern: "GET /api/users/{user}/tokens", serve: (*call).listTokensOf},
-		{pattern: "DELETE /api/users/{user}/tokens", serve: (*call).endTokens},
-		{pattern: "PUT /api/users/{user}/roles/{app}", serve: (*call).giveRole},
-		{pattern: "DELETE /api/users/{user}/roles/{app}", serve: (*call).takeRole},
-	}
-}
-
-func ownRoutes() []route {
-	return []route{
-		{pattern: "GET /api/me", serve: (*call).me},
-		{pattern: "GET /api/sessions", serve: (*call).listSessions},
-		{pattern: "DELETE /api/sessions/{id}", serve: (*call).revokeSession},
-		{pattern: "GET /api/second-factor", serve: (*call).secondFactor},
-		{pattern: "POST /api/second-factor", serve: (*call).beginSecondFactor},
-		{pattern: "POST /api/second-factor/confirm", serve: (*call).confirmSecondFactor},
-		{pattern: "POST /api/second-factor/recovery-codes", serve: (*call).renewRecoveryCodes},
-		{pattern: "POST /api/second-factor/off", serve: (*call).disableSecondFactor},
-		{pattern: "GET /api/tokens", serve: (*call).listTokens},
-		{pattern: "POST /api/tokens", serve: (*call).createToken},
-		{pattern: "DELETE /api/tokens/{id}", serve: (*call).revokeToken},
 	}
 }
 
 func consoleRoutes() []route {
 	return []route{
 		{pattern: "GET /api/openapi.json", serve: (*call).description, open: true},
-		{pattern: "GET /api/settings", serve: (*call).readSettings},
-		{pattern: "PUT /api/settings", serve: (*call).saveSettings},
-		{pattern: "GET /api/audit", serve: (*call).audit,
-			params: append(slices.Clone(auditParams), "before", "per_page")},
-		{pattern: "GET /api/audit/csv", serve: (*call).auditCSV, params: auditParams},
 		{pattern: "GET /api/publishing", serve: (*call).publishing},
 		{pattern: "GET /api/traffic", serve: (*call).traffic, params: trafficParams},
 		{pattern: "GET /api/traffic/policies", serve: (*call).trafficByPolicy,
 			params: []string{"app", "from", "to", "step"}},
 		{pattern: "GET /api/traffic/apps", serve: (*call).trafficByApp, params: []string{"from", "to", "step"}},
 		{pattern: "GET /api/traffic/csv", serve: (*call).trafficCSV, params: trafficParams},
-		{pattern: "GET /api/traffic/changes", serve: (*call).markers, params: trafficParams},
 		{pattern: "GET /api/instances", serve: (*call).instances},
 	}
 }

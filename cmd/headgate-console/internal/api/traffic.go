@@ -143,62 +143,6 @@ func (l *lateWriter) Write(b []byte) (int, error) {
 	return l.ResponseWriter.Write(b)
 }
 
-type markerView struct {
-	At      time.Time `json:"at"`
-	Policy  string    `json:"policy"`
-	Version int64     `json:"version"`
-	Action  string    `json:"action"`
-	By      string    `json:"by"`
-}
-
-func markerOf(m service.Marker) markerView {
-	return markerView{m.At, m.Policy, m.Version, m.Action, m.Actor}
-}
-
-func (c *call) markers() error {
-	q, err := c.trafficQuery()
-	if err != nil {
-		return err
-	}
-	list, err := c.o.Service.Markers(c.ctx(), c.actor, q)
-	if err != nil {
-		return err
-	}
-	return c.send(http.StatusOK, struct {
-		Markers []markerView `json:"markers"`
-	}{mapped(list, markerOf)})
-}
-
-type deletedView struct {
-	Name    string      `json:"name"`
-	Version int64       `json:"version"`
-	At      time.Time   `json:"at"`
-	By      string      `json:"by"`
-	Before  *policyView `json:"before"`
-}
-
-func deletedOf(r service.Revision) deletedView {
-	return deletedView{r.Policy, r.Version, r.At, r.Actor, viewOrNull(r.Before)}
-}
-
-func (c *call) deleted() error {
-	q := &c.query
-	page, perPage := q.small("page"), q.small("per_page")
-	if err := q.err(); err != nil {
-		return err
-	}
-
-	list, more, err := c.o.Service.Deleted(c.ctx(), c.actor, page, perPage)
-	if err != nil {
-		return err
-	}
-
-	return c.send(http.StatusOK, struct {
-		Deleted []deletedView `json:"deleted"`
-		More    bool          `json:"more"`
-	}{mapped(list, deletedOf), more})
-}
-
 // shadow answers with what a policy in shadow has seen.
 func (c *call) shadow() error {
 	s, err := c.o.Service.SeenInShadow(c.ctx(), c.actor, c.path("name"))
