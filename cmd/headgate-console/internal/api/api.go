@@ -64,7 +64,8 @@ type Options struct {
 	// means that there is no Redis.
 	Debit func(ctx context.Context, p policy.Policy, key string, units int64) (core.Decision, error)
 
-	// Clock returns the time for the limit of wrong tokens; nil means time.Now.
+	// Clock returns the time for the limit of wrong tokens and for the names of backups; nil means
+	// time.Now.
 	Clock func() time.Time
 
 	// Logger receives faults of the program, which answers do not reveal; nil
@@ -88,6 +89,9 @@ func New(o Options) (*API, error) {
 	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
 	a := &API{o: o, mux: http.NewServeMux(), protection: http.NewCrossOriginProtection()}
 
 	var err error

@@ -24,11 +24,9 @@ const (
 type attempts struct{ limiter *limiter.Limiter }
 
 func newAttempts(clock func() time.Time) (*attempts, error) {
-	o := memstore.Options{MaxKeys: attemptsKeys}
-	if clock != nil {
-		o.Clock = func() int64 { return clock().UnixMicro() }
-	}
-	store, err := memstore.New(o)
+	store, err := memstore.New(memstore.Options{
+		MaxKeys: attemptsKeys, Clock: func() int64 { return clock().UnixMicro() },
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -49,6 +49,9 @@ func (c *call) access() (service.Access, error) {
 	if err == nil && access.MustSetUpSecondFactor {
 		err = service.ErrSecondFactor
 	}
+	if err == nil && access.Backups {
+		err = c.o.Service.Refuse(c.ctx(), c.actor, "api.access", "api", "the token is for backups alone")
+	}
 	return access, err
 }
 

@@ -43,6 +43,7 @@ func (b *builder) build() {
 	b.token("read token", owner, service.Read)
 	b.token("token for c", b.admin, service.Write, "c")
 	b.token("administrator's token", b.admin, service.Write)
+	b.token("backup token", b.admin, service.Backups)
 	b.newcomer()
 
 	// The token of a user must end with the user.
@@ -91,7 +92,7 @@ func (b *builder) newcomer() {
 
 func (b *builder) token(as string, actor service.Actor, scope service.Scope, apps ...string) {
 	_, secret, err := b.s.CreateToken(background, actor,
-		service.TokenDraft{Label: as, Scope: scope, Apps: apps, Life: 24 * time.Hour})
+		service.TokenDraft{Label: as, Scope: scope, Apps: apps, Life: 24 * time.Hour, Password: password})
 	b.do(err)
 	b.cast[as] = credential{as, "Authorization", "Bearer " + secret}
 }

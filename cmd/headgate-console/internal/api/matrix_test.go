@@ -14,20 +14,20 @@ import (
 
 // columns are the actors of the matrix, in its order.
 var columns = []string{"administrator", "owner", "viewer", "stranger", "write token", "read token", "token for c",
-	"administrator's token", "newcomer", "disabled", "disabled's token", "nobody"}
+	"administrator's token", "backup token", "newcomer", "disabled", "disabled's token", "nobody"}
 
 // good is the status of the row.
 const good = 0
 
 // These are rows of the matrix: the status of a route for each user.
 var (
-	toAll      = []int{good, good, good, good, good, good, good, good, good, good, good, good}
-	toSettled  = []int{good, good, good, good, good, good, good, good, 403, 401, 401, 401}
-	toReaders  = []int{good, good, good, 404, good, good, 404, good, 403, 401, 401, 401}
-	toWriters  = []int{good, good, 403, 404, good, 403, 404, good, 403, 401, 401, 401}
-	toCreators = []int{good, good, 403, 403, good, 403, 403, good, 403, 401, 401, 401}
-	toManagers = []int{good, 403, 403, 403, 403, 403, 403, 403, 403, 401, 401, 401}
-	toPersons  = []int{good, good, good, good, 403, 403, 403, 403, 403, 401, 401, 401}
+	toAll      = []int{good, good, good, good, good, good, good, good, good, good, good, good, good}
+	toSettled  = []int{good, good, good, good, good, good, good, good, 403, 403, 401, 401, 401}
+	toReaders  = []int{good, good, good, 404, good, good, 404, good, 403, 403, 401, 401, 401}
+	toWriters  = []int{good, good, 403, 404, good, 403, 404, good, 403, 403, 401, 401, 401}
+	toCreators = []int{good, good, 403, 403, good, 403, 403, good, 403, 403, 401, 401, 401}
+	toManagers = []int{good, 403, 403, 403, 403, 403, 403, 403, 403, 403, 401, 401, 401}
+	toBackups  = []int{403, 403, 403, 403, 403, 403, 403, 403, good, 403, 401, 401, 401}
 )
 
 // expectation is a request to a route, and the expected answers.
@@ -125,6 +125,7 @@ func expectedOfUsers() map[string]expectation {
 func expectedOfOthers() map[string]expectation {
 	return map[string]expectation{
 		"GET /api/openapi.json":     get("/api/openapi.json", toAll),
+		"POST /api/backup":          do("POST", "/api/backup", nil, 200, toBackups),
 		"GET /api/publishing":       get("/api/publishing", toSettled),
 		"GET /api/instances":        get("/api/instances", toSettled),
 		"GET /api/traffic":          get("/api/traffic?app=a&policy=p&step=1m", toReaders),

@@ -87,5 +87,6 @@ func consoleRoutes() []route {
 		{pattern: "GET /api/traffic/apps", serve: (*call).trafficByApp, params: []string{"from", "to", "step"}},
 		{pattern: "GET /api/traffic/csv", serve: (*call).trafficCSV, params: trafficParams},
 		{pattern: "GET /api/instances", serve: (*call).instances},
+		{pattern: "POST /api/backup", serve: (*call).backup},
 	}
 }

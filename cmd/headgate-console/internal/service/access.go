@@ -31,6 +31,7 @@ type Access struct {
 
 	ReadOnly bool // a token that may only read
 	Token    bool // a token, which manages neither users nor applications nor tokens
+	Backups  bool // a token that downloads backups, and does nothing else
 
 	roles map[string]Role
 	only  []string // the applications that a token is for; nil means all
@@ -140,6 +141,9 @@ func accessOf(t *store.Tx, a Actor) (Access, error) {
 	// A token narrows what its user may do, and never widens it.
 	if a.token != nil {
 		access.Token, access.ReadOnly, access.only = true, a.token.readOnly, a.token.apps
+		if a.token.backups {
+			access.Backups, access.only = true, []string{} // it sees none
+		}
 	}
 
 	return access, nil

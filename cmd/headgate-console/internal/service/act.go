@@ -96,6 +96,9 @@ func (a *action) run(f func(*action) error) error {
 	if a.access.MustSetUpSecondFactor && !strings.HasPrefix(a.verb, ownFactor) {
 		return ErrSecondFactor
 	}
+	if a.access.Backups && a.verb != backUpVerb {
+		return a.deny("the token is for backups alone")
+	}
 	return f(a)
 }
 

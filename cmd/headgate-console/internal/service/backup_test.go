@@ -5,7 +5,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 )
@@ -102,4 +104,57 @@ func TestBackupHasItsPlaceUntilItIsClosed(t *testing.T) {
 	if len(w.backups) != 0 {
 		t.Error("the place is not given back")
 	}
+}
+
+// A token for backups is made like a backup, downloads one and does nothing else.
+func TestBackupByToken(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	ctx := t.Context()
+	w.create(sample("p", "a"))
+	draft := TokenDraft{Label: "nightly", Scope: Backups, Life: time.Hour, Password: adminPassword}
+
+	// It takes an administrator and the password, and is of no application.
+	other := w.person("x", map[string]Role{"a": Owner})
+	_, _, err := w.CreateToken(ctx, other, draft)
+	wantErr(t, "another user", err, ErrDenied)
+	wrong, some := draft, draft
+	wrong.Password, some.Apps = "wrong", []string{"a"}
+	_, _, err = w.CreateToken(ctx, w.admin, wrong)
+	wantErr(t, "a wrong password", err, ErrCredentials)
+	_, _, err = w.CreateToken(ctx, w.admin, some)
+	wantFault(t, "an application", err, "apps")
+
+	_, secret, err := w.CreateToken(ctx, w.admin, draft)
+	w.must(err)
+	token, err := w.AuthenticateToken(ctx, secret, Meta{})
+	w.must(err)
+	for _, r := range matrix() {
+		if slices.Contains([]string{"BackupByToken", "Access", "Logout"}, r.method) {
+			continue
+		}
+		if err := r.call(ctx, w, token); !errors.Is(err, ErrDenied) && !errors.Is(err, ErrNotLoggedIn) {
+			t.Errorf("%s by a token for backups: %v", r.method, err)
+		}
+	}
+
+	f, err := w.BackupByToken(ctx, token)
+	w.must(err)
+	w.must(f.Close())
+	if rows := w.entries(AuditQuery{Action: backUpVerb, Outcome: Done}); len(rows) != 1 || rows[0].Via != token.via {
+		t.Errorf("the audit log has %+v", rows)
+	}
+
+	// Its user has to be an administrator still, and a code is used up like the password's.
+	second := w.person("second", nil)
+	w.must(w.Promote(ctx, w.admin, "second"))
+	w.must(w.Demote(ctx, second, FirstUser))
+	_, err = w.BackupByToken(ctx, token)
+	wantErr(t, "a token of a user who is no administrator any more", err, ErrDenied)
+	_, codes := w.enrol(second, userPassword)
+	draft.Password = userPassword
+	_, _, err = w.CreateToken(ctx, second, draft)
+	wantErr(t, "no code", err, ErrCode)
+	draft.Code = codes[0]
+	_, _, err = w.CreateToken(ctx, second, draft)
+	w.must(err)
 }

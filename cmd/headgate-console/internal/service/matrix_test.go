@@ -393,6 +393,11 @@ func matrix() []row {
 			}
 			return err
 		}, managers},
+		// TestBackupByToken has the tokens that may.
+		{"BackupByToken", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.BackupByToken(ctx, a)
+			return err
+		}, []verdict{denied, denied, denied, denied, denied, denied, denied, change, out, out}},
 		{"Users", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.Users(ctx, a)
 			return err

@@ -21,6 +21,9 @@ type Scope string
 const (
 	Read  Scope = "read"
 	Write Scope = "write" // includes Read
+
+	// Backups is for [Service.BackupByToken] alone.
+	Backups Scope = "backup"
 )
 
 // MaxTokenLife is the longest life of a token that the settings may permit.
@@ -38,6 +41,10 @@ type TokenDraft struct {
 
 	// Expires, unless it is zero, is when the token ends, instead of Life.
 	Expires time.Time
+
+	// Password and Code are the actor's own, and those of the second factor if there is one. Only
+	// the scope Backups takes them.
+	Password, Code string
 }
 
 // Token is an API token without its secret. It has the current permissions of its
@@ -57,22 +64,21 @@ type Token struct {
 // tokenScope is the restriction of an actor with a token.
 type tokenScope struct {
 	readOnly bool
+	backups  bool     // for backups alone
 	apps     []string // nil means all
 }
 
 func tokenObject(id string) string { return "token:" + id }
 
 // CreateToken creates a token for the actor, and returns its secret, which is not
-// stored. It requires a log-in.
+// stored. It requires a log-in, and for the scope Backups what [Service.Backup] requires, with its
+// errors.
 func (s *Service) CreateToken(ctx context.Context, a Actor, draft TokenDraft) (t Token, secret string, err error) {
 	// The secret and the id are made here, because the transaction may run again.
 	secret = auth.TokenPrefix + auth.NewSecret()
 	id := auth.NewID()
 
-	err = s.act(ctx, a, store.CounterUsers, "token.create", tokenObject(id), func(d *action) error {
-		if err := d.person(); err != nil {
-			return err
-		}
+	create := func(d *action) error {
 		if err := d.checkDraft(&draft); err != nil {
 			return err
 		}
@@ -89,7 +95,21 @@ func (s *Service) CreateToken(ctx context.Context, a Actor, draft TokenDraft) (t
 
 		t = tokenOf(row)
 		return d.done("", tokenText(t))
-	})
+	}
+
+	// A session alone is not enough for a backup, nor for a token that downloads one.
+	const verb = "token.create"
+	if draft.Scope == Backups {
+		own := proof{draft.Password, draft.Code}
+		err = s.withProof(ctx, a, verb, tokenObject(id), own, (*action).mayBackUp, create)
+	} else {
+		err = s.act(ctx, a, store.CounterUsers, verb, tokenObject(id), func(d *action) error {
+			if err := d.person(); err != nil {
+				return err
+			}
+			return create(d)
+		})
+	}
 	if err != nil {
 		return Token{}, "", err
 	}
@@ -116,8 +136,11 @@ func (a *action) checkDraft(draft *TokenDraft) error {
 	}
 	f.add("label", textform.Check(draft.Label, MaxLabel))
 
-	if draft.Scope != Read && draft.Scope != Write {
-		f.add("scope", errors.New("it is not read or write"))
+	if draft.Scope != Read && draft.Scope != Write && draft.Scope != Backups {
+		f.add("scope", errors.New("it is not read, write or backup"))
+	}
+	if draft.Scope == Backups && len(draft.Apps) > 0 {
+		f.add("apps", errors.New("a backup has all applications"))
 	}
 
 	if life := draft.life(a.now); life <= 0 || life > settings.TokenLife {
@@ -308,7 +331,7 @@ func (s *Service) AuthenticateToken(ctx context.Context, secret string, m Meta) 
 
 // scopeOf returns the restriction of an actor with a token.
 func scopeOf(r store.Token) *tokenScope {
-	scope := &tokenScope{readOnly: r.Scope != string(Write)}
+	scope := &tokenScope{readOnly: r.Scope != string(Write), backups: r.Scope == string(Backups)}
 	if apps := tokenOf(r).Apps; len(apps) > 0 {
 		scope.apps = apps
 	}

@@ -205,7 +205,10 @@ func createToken(r *request) error {
 
 	// A life and a last day share one rule of the service. field is where the form shows its
 	// mistake.
-	ask := service.TokenDraft{Label: draft.Label, Scope: service.Scope(draft.Scope), Apps: draft.Apps}
+	ask := service.TokenDraft{
+		Label: draft.Label, Scope: service.Scope(draft.Scope), Apps: draft.Apps,
+		Password: r.field("password"), Code: r.field("code"),
+	}
 	field := "life"
 	if draft.Until == "" {
 		ask.Life = time.Duration(min(max(atoi(draft.Days), 0), math.MaxInt16)) * 24 * time.Hour
@@ -220,7 +223,7 @@ func createToken(r *request) error {
 	}
 
 	_, secret, err := r.Service.CreateToken(r.req.Context(), r.actor, ask)
-	if m := mistakesOf(err); m != nil {
+	if m := proofMistakes(err, "own", "code"); m != nil {
 		if texts, there := m["life"]; there {
 			delete(m, "life")
 			m[field] = texts

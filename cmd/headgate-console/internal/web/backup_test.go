@@ -62,3 +62,32 @@ func TestBackupAsksForACode(t *testing.T) {
 	form.Set("code", w.codeOf(secret).Get("code"))
 	admin.submit("/settings", "/settings/backup", form).want(http.StatusOK)
 }
+
+// The page of the account makes a token for backups, with the password.
+func TestTokenForBackups(t *testing.T) {
+	w := newWorld(t)
+	admin := w.as("admin")
+	form := url.Values{"label": {"nightly"}, "scope": {"backup"}, "days": {"30"}, "password": {"wrong"}}
+	got := admin.submit("/account", "/account/tokens", form).want(http.StatusUnprocessableEntity)
+	got.legible("the account after a wrong password")
+	if got.mistake("own") != "it is not your password" {
+		t.Errorf("beside the password it says %q", got.mistake("own"))
+	}
+
+	w.pass(0)
+	form.Set("password", password)
+	page := admin.submit("/account", "/account/tokens", form).want(http.StatusOK)
+	_, secret, _ := strings.Cut(page.text, `<p class="secret"><code>`)
+	secret, _, _ = strings.Cut(secret, "<")
+	token, err := w.AuthenticateToken(t.Context(), secret, service.Meta{})
+	w.must(err)
+	f, err := w.BackupByToken(t.Context(), token)
+	w.must(err)
+	w.must(f.Close())
+
+	// Others have no such choice.
+	w.person("x", nil)
+	if page := w.as("x").get("/account"); page.byID("own") != nil || strings.Contains(page.text, `value="backup"`) {
+		t.Error("the form offers a backup to a user who may make none")
+	}
+}

@@ -2,12 +2,12 @@ package web
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/server"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
@@ -119,9 +119,6 @@ func (s *settings) span(field, text string) time.Duration {
 	return d
 }
 
-// maxDownload is how long a browser may take to receive a backup, which may be large.
-const maxDownload = time.Hour
-
 // downloadBackup sends a backup of the database. It is an answer to a form, so that no page of
 // another site asks for it.
 func downloadBackup(r *request) error {
@@ -134,17 +131,5 @@ func downloadBackup(r *request) error {
 	}
 	defer f.Close()
 
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-
-	// Without the deadline of other answers. A server that has none needs no other.
-	_ = http.NewResponseController(r.w).SetWriteDeadline(time.Now().Add(maxDownload))
-	h := r.w.Header()
-	h.Set("Content-Type", "application/vnd.sqlite3")
-	h.Set("Content-Length", strconv.FormatInt(info.Size(), 10))
-	h.Set("Content-Disposition", "attachment; filename=headgate-console-"+r.Clock().UTC().Format("20060102-1504")+".db")
-	_, _ = io.Copy(r.w, f) // the client may have gone
-	return nil
+	return server.SendBackup(r.w, f.File, r.Clock())
 }
