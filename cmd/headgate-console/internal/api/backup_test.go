@@ -21,7 +21,8 @@ func TestBackupIsDownloadedByAToken(t *testing.T) {
 	if err := os.WriteFile(file, []byte(a.text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Restore(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "console.db"), file, false); err != nil {
+	url := "sqlite://" + filepath.Join(t.TempDir(), "console.db")
+	if err := store.Restore(t.Context(), url, file, false); err != nil {
 		t.Error(err)
 	}
 	if rows := w.audit(service.AuditQuery{Action: "database.backup"}); len(rows) != 1 || rows[0].Actor != "admin" {

@@ -48,7 +48,7 @@ func TestProxyUserIsLoggedIn(t *testing.T) {
 	}
 
 	// A name from the proxy is a log-in of its own: no password has to be changed, and a cookie of
-	// another user does not count. A token is more than the name, and without one the cookie counts.
+	// another user does not count. A token is more than the name; without one the cookie counts.
 	for _, c := range []struct{ as, named, want string }{
 		{"nobody", "owner", owner}, {"nobody", "newcomer", ""}, {"viewer", "owner", owner},
 		{"read token", "viewer", owner},

@@ -347,7 +347,8 @@ func TestKeyIsLookedUpAndReset(t *testing.T) {
 		t.Errorf("%q was reset", reset)
 	}
 
-	if log := w.audit(service.AuditQuery{Action: "key.reset", Outcome: service.Done}); len(log) != 1 || log[0].Actor != "owner" {
+	log := w.audit(service.AuditQuery{Action: "key.reset", Outcome: service.Done})
+	if len(log) != 1 || log[0].Actor != "owner" {
 		t.Errorf("of who reset a key the audit log says %+v", log)
 	}
 
@@ -386,7 +387,8 @@ func TestBansAreListedAndLifted(t *testing.T) {
 		t.Errorf("%q was lifted", lifted)
 	}
 
-	if log := w.audit(service.AuditQuery{Action: "ban.lift", Outcome: service.Done}); len(log) != 1 || log[0].Actor != "owner" {
+	log := w.audit(service.AuditQuery{Action: "ban.lift", Outcome: service.Done})
+	if len(log) != 1 || log[0].Actor != "owner" {
 		t.Errorf("of who lifted a ban the audit log says %+v", log)
 	}
 }
