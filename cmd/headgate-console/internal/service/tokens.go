@@ -124,6 +124,16 @@ func (t *TokenDraft) life(now int64) time.Duration {
 	return t.Expires.Sub(instant(now))
 }
 
+// checkScope adds the mistakes of the scope.
+func (t *TokenDraft) checkScope(f *faults) {
+	if !slices.Contains([]Scope{Read, Write, Backups}, t.Scope) {
+		f.add("scope", errors.New("it is not read, write or backup"))
+	}
+	if t.Scope == Backups && len(t.Apps) > 0 {
+		f.add("apps", errors.New("a backup has all applications"))
+	}
+}
+
 func (a *action) checkDraft(draft *TokenDraft) error {
 	settings, err := settingsOf(a.Tx)
 	if err != nil {
@@ -136,12 +146,7 @@ func (a *action) checkDraft(draft *TokenDraft) error {
 	}
 	f.add("label", textform.Check(draft.Label, MaxLabel))
 
-	if draft.Scope != Read && draft.Scope != Write && draft.Scope != Backups {
-		f.add("scope", errors.New("it is not read, write or backup"))
-	}
-	if draft.Scope == Backups && len(draft.Apps) > 0 {
-		f.add("apps", errors.New("a backup has all applications"))
-	}
+	draft.checkScope(&f)
 
 	if life := draft.life(a.now); life <= 0 || life > settings.TokenLife {
 		f.add("life", fmt.Errorf("it is not above 0 and at most %d days", settings.TokenLife/minTokenLife))
