@@ -529,6 +529,17 @@ func TestValidateSaysWhatWouldBeRefused(t *testing.T) {
 	}
 }
 
+func TestChangesHaveComments(t *testing.T) {
+	w := newWorld(t)
+
+	w.ask("owner", "PUT", "/api/policies/p/mode", object{"mode": "off", "version": 1, "comment": "repair"}).
+		want(200)
+	w.ask("owner", "GET", "/api/policies/p/history/2", nil).wantValue("repair", "comment")
+
+	w.ask("owner", "DELETE", "/api/policies/p?version=2&comment=gone", nil).want(204)
+	w.ask("owner", "GET", "/api/policies/p/history/3", nil).wantValue("gone", "comment")
+}
+
 func TestListIsFiltered(t *testing.T) {
 	w := newWorld(t)
 	w.ask("owner", "PUT", "/api/policies/p/mode", object{"mode": "off", "version": 1}).want(200)
