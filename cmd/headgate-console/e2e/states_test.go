@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -10,8 +12,6 @@ import (
 	"time"
 
 	"github.com/pquerna/otp/totp"
-
-	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 )
 
 // form makes the fields of a form from names and values.
@@ -21,6 +21,15 @@ func form(pairs ...string) url.Values {
 		v.Add(pairs[i], pairs[i+1])
 	}
 	return v
+}
+
+// packed returns the text of an import as the form of its plan sends it.
+func packed(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write([]byte(text)) // a buffer takes all
+	w.Close()
+	return base64.RawURLEncoding.EncodeToString(b.Bytes())
 }
 
 // asked makes states of pages that a user opens by their addresses.
@@ -293,8 +302,8 @@ func importing() []state {
 			send: form("data", "policies: []", "format", "yaml")},
 		{name: "mistakes of an import", user: "admin", path: "/import", files: true, status: wrongForm,
 			send: form("data", "policies:\n- {name: x, limit: y}\n- {name: NO}", "format", "yaml")},
-		{name: "a plan that is old", user: "admin", path: "/import/apply", files: true, status: http.StatusConflict,
-			send: form("kept", auth.Digest(data), "format", "yaml", "base", "1")},
+		{name: "a plan that is old", user: "admin", path: "/import", files: true, status: http.StatusConflict,
+			send: form("confirm", "yes", "packed", packed(data), "format", "yaml", "base", "1")},
 	}
 }
 

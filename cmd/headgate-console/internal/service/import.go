@@ -35,9 +35,6 @@ type Import struct {
 	Data   []byte
 	Format Format
 
-	// Kept names the data that KeepImport has kept, in the place of Data.
-	Kept string
-
 	Missing Missing
 
 	// Apps restricts RemoveMissing to policies all of whose applications are among these.
@@ -147,12 +144,7 @@ func (s *Service) Import(ctx context.Context, a Actor, i Import) (plan Plan, err
 			return err
 		}
 
-		if err := d.carryOut(plan); err != nil || i.Kept == "" {
-			return err
-		}
-
-		// The data was kept for this import alone.
-		return d.ForgetUploads(a.user, 0)
+		return d.carryOut(plan)
 	})
 	return plan, err
 }
@@ -170,11 +162,6 @@ func (s *Service) decode(ctx context.Context, a Actor, i Import) (set policy.Set
 	}
 	defer giveBack()
 
-	if i.Kept != "" {
-		if i.Data, err = s.kept(ctx, a, i.Kept); err != nil {
-			return nil, err
-		}
-	}
 	return i.decode()
 }
 

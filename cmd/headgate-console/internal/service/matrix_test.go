@@ -364,10 +364,6 @@ func matrix() []row {
 			}
 			return err
 		}, []verdict{yes, yes, yes, yes, yes, denied, yes, change, out, out}},
-		{"KeepImport", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.KeepImport(ctx, a, []byte("policies: []"))
-			return err
-		}, persons},
 		{"Import", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.Import(ctx, a, importOf(w.t, sample("new", "a")))
 			return err

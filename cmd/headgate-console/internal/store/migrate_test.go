@@ -31,8 +31,8 @@ func TestMigrationRunsOnceOfManyPrograms(t *testing.T) {
 		}
 
 		db := open(t, url)
-		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 12 {
-			t.Errorf("%d migrations were noted, want 12", n)
+		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 13 {
+			t.Errorf("%d migrations were noted, want 13", n)
 		}
 		if n := count(t, db, "SELECT COUNT(*) FROM counters"); n != 10 {
 			t.Errorf("%d counters, want 10", n)

@@ -8,9 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/auth"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
-	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/policy"
 )
@@ -144,8 +142,8 @@ func matrix() []cell {
 		{"GET /import", "/import", nil, all},
 		{"POST /import", "/import", url.Values{"format": {"yaml"}, "data": {bundle("plan")}},
 			[6]int{401, 403, 403, 403, 200, 200}},
-		{"POST /import/apply", "/import/apply", url.Values{"format": {"yaml"},
-			"kept": {auth.Digest(bundle("applied"))}, "base": {"BASE"}}, [6]int{401, 403, 403, 403, 303, 303}},
+		{"POST /import", "/import", url.Values{"format": {"yaml"}, "confirm": {"yes"}, "base": {"BASE"}},
+			[6]int{401, 403, 403, 403, 303, 303}},
 		{"GET /export", "/export", nil, all},
 
 		// Nothing is published here.
@@ -287,32 +285,20 @@ func (w *world) ask(b *browser, c cell) *answer {
 		return b.get(c.path)
 	}
 
-	// What is imported must have been kept by the user who asks, and be of the newest version.
+	// What is imported must be of the newest version.
 	if c.form.Get("base") == "BASE" {
 		p, err := w.Publishing(w.t.Context(), w.admin)
 		w.must(err)
-		c.form = url.Values{"format": c.form["format"], "kept": c.form["kept"], "base": {number(p.Version)}}
-		w.keepForAll([]byte(bundle("applied")))
+		text, err := packed(bundle("applied"))
+		w.must(err)
+		c.form = url.Values{"format": c.form["format"], "confirm": c.form["confirm"], "packed": {text},
+			"base": {number(p.Version)}}
 	}
 
 	if c.form.Get("id") == "WAITING" {
 		c.form = url.Values{"id": {w.waiting}}
 	}
 	return b.post(c.path, c.form)
-}
-
-// keepForAll keeps the data of an import for each role, also for those who are shown no plan.
-func (w *world) keepForAll(data []byte) {
-	w.t.Helper()
-	for _, user := range roles[1:] {
-		w.must(w.db.Update(w.t.Context(), func(t *store.Tx) error {
-			if err := t.ForgetUploads(user, 0); err != nil {
-				return err
-			}
-			return t.InsertUpload(store.Upload{User: user, Digest: auth.Digest(string(data)), At: w.now().UnixMicro(),
-				Data: data})
-		}))
-	}
 }
 
 // Users who have not changed their one-time password see no other page.

@@ -8,11 +8,11 @@ import (
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
-// These are the largest numbers of bytes of a form. An import has at most 4 MiB of
-// policies.
+// These are the largest numbers of bytes of a form. An import has at most 4 MiB of policies, which
+// are 5.4 MiB when they are packed and cannot be made smaller.
 const (
 	maxForm   = 128 << 10
-	maxImport = 5 << 20
+	maxImport = 6 << 20
 )
 
 // request is one request for a page, and its actor.

@@ -114,8 +114,7 @@ func alertRoutes() []route {
 func transferRoutes() []route {
 	return []route{
 		{pattern: "GET /import", answer: importPage},
-		{pattern: "POST /import", answer: planImport, maxBytes: maxImport, admit: admitImport},
-		{pattern: "POST /import/apply", answer: applyImport},
+		{pattern: "POST /import", answer: sendImport, maxBytes: maxImport, admit: admitImport},
 		{pattern: "GET /export", answer: export},
 	}
 }

@@ -734,13 +734,13 @@ func TestCommentsAreOfferedByEveryForm(t *testing.T) {
 		}
 	}
 
-	// An import, too, has a form with a comment, for which a bundle must have been kept first.
-	kept, err := w.KeepImport(t.Context(), w.admin, []byte(bundle("fresh")))
+	// An import, too, has a form with a comment.
+	text, err := packed(bundle("fresh"))
 	w.must(err)
 	for action, form := range map[string]url.Values{
 		"/policies/p/mode": {"version": {"1"}, "mode": {"shadow"}},
 		"/policies/bulk":   {"policy": {"1:p"}, "do": {"off"}, "confirm": {"yes"}},
-		"/import/apply":    {"format": {"yaml"}, "kept": {kept}, "base": {"1"}},
+		"/import":          {"format": {"yaml"}, "packed": {text}, "base": {"1"}, "confirm": {"yes"}},
 		"/keys/allow":      {"policy": {"p"}, "key": {"192.0.2.1"}, "version": {"1"}, "confirm": {"yes"}},
 	} {
 		form.Set("comment", long)

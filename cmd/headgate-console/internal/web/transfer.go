@@ -1,6 +1,8 @@
 package web
 
 import (
+	"compress/gzip"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"html"
@@ -11,12 +13,13 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/policy"
 )
 
 // transfer is the page of imports and exports.
 type transfer struct {
 	Data     string
-	Kept     string // names the data that the service keeps while the user looks at the plan
+	Packed   string // Data as the form of a plan sends it again
 	Format   string
 	Missing  bool // delete the policies that are not named
 	Faults   []service.Fault
@@ -41,7 +44,13 @@ func admitImport(r *request) (done func(), err error) {
 	return r.Service.AdmitImport(r.req.Context(), r.actor, false)
 }
 
-func planImport(r *request) error {
+// sendImport shows what the import of a form would do, or carries out a plan that the user has
+// confirmed.
+func sendImport(r *request) error {
+	if r.confirmed() {
+		return applyImport(r)
+	}
+
 	t, err := r.sentImport()
 	if err != nil {
 		return err
@@ -53,14 +62,13 @@ func planImport(r *request) error {
 	return r.showPlan(http.StatusOK, t, plan)
 }
 
-// showPlan shows what an import would do. The data stays here, as it may be large.
+// showPlan shows what an import would do, with the data in the form that confirms it.
 func (r *request) showPlan(status int, t transfer, plan service.Plan) (err error) {
 	t.Plan, t.Counts = &plan, plan.Counts()
-	t.Changing = t.Counts["keep"] < len(plan.Steps)
 
-	// A plan that changes nothing is not carried out, and one that is shown again is kept already.
-	if t.Changing && t.Kept == "" {
-		if t.Kept, err = r.Service.KeepImport(r.req.Context(), r.actor, []byte(t.Data)); err != nil {
+	// A plan that changes nothing is not carried out.
+	if t.Changing = t.Counts["keep"] < len(plan.Steps); t.Changing {
+		if t.Packed, err = packed(t.Data); err != nil {
 			return err
 		}
 	}
@@ -124,12 +132,42 @@ func shortened(s string) string {
 	return strings.ToValidUTF8(s[:maxValue], "") + "…"
 }
 
-func applyImport(r *request) error {
-	t := transfer{Kept: r.field("kept"), Format: r.field("format"), Missing: r.field("missing") == "remove"}
-	base, err := strconv.ParseInt(r.field("base"), 10, 64)
-	if err != nil || base < 0 || t.Kept == "" {
-		return errBadForm // the user has not confirmed a plan
+// packed returns the data of an import in a form of text that is small and has no character which
+// a page or a browser would change.
+func packed(data string) (string, error) {
+	var text strings.Builder
+	encoder := base64.NewEncoder(base64.RawURLEncoding, &text)
+	w := gzip.NewWriter(encoder)
+	_, err := io.WriteString(w, data)
+	err = errors.Join(err, w.Close(), encoder.Close())
+	return text.String(), err
+}
+
+// unpacked returns the data that was packed, of as many bytes as the service reads.
+func unpacked(text string) (string, error) {
+	r, err := gzip.NewReader(base64.NewDecoder(base64.RawURLEncoding, strings.NewReader(text)))
+	if err != nil {
+		return "", errBadForm
 	}
+	data, err := io.ReadAll(io.LimitReader(r, policy.MaxBytes+1))
+	if err != nil || len(data) > policy.MaxBytes {
+		return "", errBadForm
+	}
+	return string(data), nil
+}
+
+// applyImport imports the data that comes with the confirmation of its plan, unless the policies
+// were changed since the plan was made.
+func applyImport(r *request) error {
+	base, err := strconv.ParseInt(r.field("base"), 10, 64)
+	if err != nil || base < 0 {
+		return errBadForm
+	}
+	data, err := unpacked(r.field("packed"))
+	if err != nil {
+		return err
+	}
+	t := transfer{Data: data, Format: r.field("format"), Missing: r.field("missing") == "remove"}
 
 	_, err = r.Service.Import(r.req.Context(), r.saying(), t.forService(&base))
 	if errors.Is(err, service.ErrMoved) {
@@ -216,7 +254,7 @@ func (r *request) sentImport() (transfer, error) {
 // forService returns the import for the service. A base is that of the plan that the
 // user has confirmed, or nil.
 func (t *transfer) forService(base *int64) service.Import {
-	i := service.Import{Data: []byte(t.Data), Kept: t.Kept, Format: service.Format(t.Format), Base: base}
+	i := service.Import{Data: []byte(t.Data), Format: service.Format(t.Format), Base: base}
 	if t.Missing {
 		i.Missing = service.RemoveMissing
 	}
