@@ -155,7 +155,7 @@ func TestOverridesEndAtTheirInstant(t *testing.T) {
 		p := valid(t, "api")
 		p.Key, p.Overrides = "user", map[string]policy.Override{
 			"acme:1": {limit(t, "3/1m"), end}, "acme:*": {limit(t, "2/1m"), end.Add(time.Second)},
-			"a*": {Limit: limit(t, "4/1m")},
+			"a*": {Limit: limit(t, "4/1m")}, "acme:**": {Limit: limit(t, "5/1m")},
 		}
 
 		compiled, err := policy.Compile("shop", policy.Set{p}, policy.Bindings{User: keyfuncs.UserID(userOf)})
@@ -180,6 +180,7 @@ func TestOverridesEndAtTheirInstant(t *testing.T) {
 		time.Sleep(time.Until(end) - time.Microsecond)
 		want("acme:1", 3)
 		want("acme:2", 2)
+		want("acme:*", 5) // a key that is spelled as a prefix
 		want("b", 0)
 		time.Sleep(time.Microsecond)
 		want("acme:1", 2)

@@ -130,8 +130,10 @@ func (p *Policy) LimitOf(key string, at time.Time) core.Limit {
 // OverrideOf returns the entry of Overrides that is in force for a key at the instant: that of the
 // key, or else that of the longest prefix. It is false if there is none.
 func (p *Policy) OverrideOf(key string, at time.Time) (o Override, ok bool) {
-	if o, ok = p.Overrides[key]; ok && !o.Ended(at) {
-		return o, true
+	// An entry that ends in "*" stands for the prefix also if a key is spelled so.
+	own, exists := p.Overrides[key]
+	if _, isPrefix := OverriddenPrefix(key); exists && !isPrefix && !own.Ended(at) {
+		return own, true
 	}
 
 	longest := 0
