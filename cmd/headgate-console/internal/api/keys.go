@@ -72,7 +72,8 @@ func (c *call) peekKey() error {
 	var d core.Decision
 	var credits []redisstore.Credit
 	err = c.o.Service.LookUp(c.ctx(), c.actor, p.Name, key,
-		func(ctx context.Context, p policy.Policy, key string) (err error) {
+		func(ctx context.Context, applied policy.Policy, key string) (err error) {
+			p = applied
 			if d, err = c.o.Peek(ctx, p, key); err == nil && d.Credit > 0 {
 				credits, err = c.o.Credits(ctx, p, key)
 			}

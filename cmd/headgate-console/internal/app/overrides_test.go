@@ -3,23 +3,29 @@ package app
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/config"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/web"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/internal/test/redistest"
+	"github.com/headgate/headgate/keyfuncs"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // byUser creates a policy that counts by users.
@@ -247,5 +253,103 @@ func TestOverridesAreWholeForInstances(t *testing.T) {
 	})
 	if got := len(strings.Fields(d.overrides())); got != len(want) {
 		t.Errorf("%d overrides are of the first version, want %d", got, len(want))
+	}
+}
+
+// follow follows the published policies of shop as an instance does, whose callers have the plan
+// "pro" if their key begins with "pro".
+func (d desk) follow() *limiter.Limiter {
+	d.t.Helper()
+	store, err := redisstore.New(d.Redis, redisstore.Options{Timeout: 10 * time.Second})
+	d.must(err)
+	l, err := limiter.New(limiter.Config{Store: store, Logger: slog.New(slog.DiscardHandler)})
+	d.must(err)
+	d.t.Cleanup(func() { l.Close() })
+
+	f, err := policy.Follow(d.t.Context(), l, "shop", policy.Bindings{
+		User: keyfuncs.UserID(func(context.Context) (string, bool) { return "", false }),
+		Plans: map[string]policy.PlanFunc{"claim": func(_ context.Context, key string) (string, error) {
+			if strings.HasPrefix(key, "pro") {
+				return "pro", nil
+			}
+			return "", nil
+		}},
+	}, d.Instances, policy.Options{Poll: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	d.must(err)
+	d.t.Cleanup(func() { f.Close() })
+	return l
+}
+
+// The console looks a key up, debits it and grants it units with the limit that instances have for
+// it, whatever gives it that limit.
+func TestConsoleHasTheLimitsOfInstances(t *testing.T) {
+	server := redistest.Start(t)
+	d := atDesk(t, server.Addr, "sqlite://"+filepath.Join(test.MemoryDir(t), "console.db"))
+	_, err := d.Service.CreatePolicy(t.Context(), d.actor, policy.Policy{Name: "p", Apps: []string{"shop"}, Key: "user",
+		Limit: core.MustParseLimit("10/1h debt=1"), PlanBy: "claim",
+		Plans: map[string]core.Limit{"pro": core.MustParseLimit("500/1h")},
+		Overrides: map[string]policy.Override{"own": {Limit: core.MustParseLimit("20/1h debt=2")},
+			"acme:own": {Limit: core.MustParseLimit("30/1h debt=3")}}})
+	d.must(err)
+	ends := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	for _, c := range []service.OverrideChange{
+		{Key: "acme:*", Limit: "40/1h debt=4"}, {Key: "own", Limit: "70/1h debt=7"},
+		{Key: "acme:b*", Limit: "50/1h debt=5", Until: ends}, {Key: "pro:x", Limit: "60/1h debt=6"}} {
+		_, err := d.Service.SetOverride(t.Context(), d.actor, "p", c)
+		d.must(err)
+	}
+	until(t, "all is published", func() bool { return !d.pending() && len(strings.Fields(d.overrides())) >= 4 })
+
+	l := d.follow()
+	fleet, err := web.RedisFleet(d.Redis, d.Live, "")
+	d.must(err)
+	for key, want := range map[string]string{"other": "10/1h debt=1", "own": "70/1h debt=7", "acme:own": "30/1h debt=3",
+		"acme:c": "40/1h debt=4", "acme:bob": "50/1h debt=5", "pro:x": "60/1h debt=6", "pro:y": "500/1h"} {
+		in, err := l.Peek(t.Context(), key)
+		d.must(err)
+		if in[0].Limit.String() != want {
+			t.Fatalf("an instance has %s for %s, want %s", in[0].Limit, key, want)
+		}
+		if key == "pro:y" {
+			continue // which plan a key has only the instance knows
+		}
+
+		var seen string
+		var peeked core.Decision
+		d.must(d.Service.LookUp(t.Context(), d.actor, "p", key,
+			func(ctx context.Context, p policy.Policy, key string) (err error) {
+				seen = p.LimitOf(key, time.Now()).String()
+				peeked, err = fleet.Peek(ctx, p, key)
+				return err
+			}))
+		if seen != want || peeked.Remaining != in[0].Decision.Remaining {
+			t.Errorf("%s: %s of which %d remain, want %s and %d", key, seen, peeked.Remaining, want,
+				in[0].Decision.Remaining)
+		}
+		if key == "other" {
+			continue // nor how many units fit into it
+		}
+
+		// A debit of all units and the debt is taken whole, and a unit more is not.
+		most := in[0].Limit.Capacity() + in[0].Limit.MaxDebt()
+		debit := func(units int64) (int64, error) {
+			return d.Service.DebitKey(t.Context(), d.actor, "p", key, units,
+				func(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
+					return fleet.Debit(ctx, p, key, units)
+				})
+		}
+		if _, err := debit(most + 1); err == nil {
+			t.Errorf("%s: %d units were charged", key, most+1)
+		}
+		if n, err := debit(most); err != nil || n != most {
+			t.Errorf("%s: %d of %d units were charged, %v", key, n, most, err)
+		}
+		d.must(d.Service.GrantKey(t.Context(), d.actor, "p", key, 5, time.Now().Add(time.Minute),
+			func(ctx context.Context, p policy.Policy, key string) (core.Decision, error) {
+				return fleet.Grant(ctx, p, key, 5, time.Now().Add(time.Minute))
+			}))
+		if in, err = l.Peek(t.Context(), key); err != nil || in[0].Decision.Remaining != 5 {
+			t.Errorf("%s: after a debit and a grant %d remain, %v, want 5", key, in[0].Decision.Remaining, err)
+		}
 	}
 }

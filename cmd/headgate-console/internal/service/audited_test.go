@@ -52,6 +52,9 @@ func TestLookUpIsInTheAuditLogFirst(t *testing.T) {
 	})
 }
 
+// eve is how every policy counts the key.
+func eve(policy.Policy) string { return "eve" }
+
 // A look-up under several policies has one row with their names, which is written first. It
 // leaves out what is hidden.
 func TestLookUpEachIsInTheAuditLogFirst(t *testing.T) {
@@ -84,7 +87,7 @@ func TestLookUpEachIsInTheAuditLogFirst(t *testing.T) {
 
 			var peeked []string
 			more, err := w.LookUpEach(t.Context(), viewer, "eve", row.most,
-				func(p policy.Policy) bool { return p.Name != row.not },
+				func(p policy.Policy) bool { return p.Name != row.not }, eve,
 				func(_ context.Context, p policy.Policy, key string) error {
 					list := w.entries(AuditQuery{Action: "key.look-up"})
 					if len(list) != before+1 || list[0].After != row.written || list[0].Actor != "viewer" ||
@@ -104,11 +107,11 @@ func TestLookUpEachIsInTheAuditLogFirst(t *testing.T) {
 		// What looks nothing up writes nothing.
 		none := func(context.Context, policy.Policy, string) error { t.Error("a key was looked up"); return nil }
 		before := len(w.entries(AuditQuery{}))
-		_, err := w.LookUpEach(t.Context(), viewer, "eve", 9, func(policy.Policy) bool { return false }, none)
+		_, err := w.LookUpEach(t.Context(), viewer, "eve", 9, func(policy.Policy) bool { return false }, eve, none)
 		w.must(err)
 
 		_, err = w.LookUpEach(t.Context(), viewer, strings.Repeat("x", MaxKey+1), 9,
-			func(policy.Policy) bool { return true }, none)
+			func(policy.Policy) bool { return true }, eve, none)
 		wantFault(t, "a long key", err, "key")
 
 		if n := len(w.entries(AuditQuery{})); n != before {
@@ -118,7 +121,7 @@ func TestLookUpEachIsInTheAuditLogFirst(t *testing.T) {
 		// After a failure the other policies are not asked: Redis would fail for them, too.
 		away := errors.New("away")
 		calls := 0
-		_, err = w.LookUpEach(t.Context(), viewer, "eve", 9, func(policy.Policy) bool { return true },
+		_, err = w.LookUpEach(t.Context(), viewer, "eve", 9, func(policy.Policy) bool { return true }, eve,
 			func(context.Context, policy.Policy, string) error { calls++; return away })
 		if wantErr(t, "an outage", err, away); calls != 1 {
 			t.Errorf("%d calls after the first failed", calls)

@@ -27,9 +27,9 @@ func checkLength(key string) error {
 	return nil
 }
 
-// LookUp calls peek to learn what a key has used under a policy that the actor sees. The key may
-// be the address or the name of a person, so LookUp writes a row to the audit log before it
-// calls peek; if the row cannot be written, it does not call peek.
+// LookUp calls peek to learn what a key has used under a policy that the actor sees, which is
+// KeyPolicy.Applied. The key may be the address or the name of a person, so LookUp writes a row to
+// the audit log before it calls peek; if the row cannot be written, it does not call peek.
 func (s *Service) LookUp(
 	ctx context.Context, a Actor, name, key string, peek func(context.Context, policy.Policy, string) error,
 ) error {
@@ -42,6 +42,11 @@ func (s *Service) LookUp(
 		if p, err = d.policy(name); err != nil {
 			return err
 		}
+		k, err := d.keyPolicy(p, key)
+		if err != nil {
+			return err
+		}
+		p = k.Applied
 		return d.done("", keyText(key, p))
 	})
 	if err != nil {
@@ -52,44 +57,52 @@ func (s *Service) LookUp(
 }
 
 // LookUpEach is [Service.LookUp] under each policy that the actor sees and that counts selects,
-// in the order of their names. One row of the audit log has the names of all of them. The service
-// calls peek for no more than most policies, and reports whether there are more. If counts
-// selects no policy, there is no row.
-func (s *Service) LookUpEach(ctx context.Context, a Actor, key string, most int, counts func(policy.Policy) bool,
-	peek func(context.Context, policy.Policy, string) error) (more bool, err error) {
+// in the order of their names, by the key that counted returns. One row of the audit log has the
+// names of all of them. The service calls peek for no more than most policies, and reports whether
+// there are more. If counts selects no policy, there is no row.
+func (s *Service) LookUpEach(
+	ctx context.Context, a Actor, key string, most int,
+	counts func(policy.Policy) bool, counted func(policy.Policy) string,
+	peek func(context.Context, policy.Policy, string) error,
+) (more bool, err error) {
 	if err := checkLength(key); err != nil {
 		return false, err
 	}
-	var list []policy.Policy
+	var list []KeyPolicy
 	err = s.act(ctx, a, store.CounterUsers, lookUp, "policies", func(d *action) error {
-		if list, err = d.selected(counts); err != nil {
+		of, err := d.selected(counts)
+		if err != nil {
 			return err
 		}
-		more = len(list) > most
-		if list = list[:min(len(list), most)]; len(list) == 0 {
+		more = len(of) > most
+		if of = of[:min(len(of), most)]; len(of) == 0 {
 			return errUnchanged
 		}
-		names := make([]string, len(list))
-		for i, p := range list {
-			names[i] = p.Name
-		}
-		return d.done("", with(keyText(key, list...), "policies", names))
-	})
 
+		list = make([]KeyPolicy, len(of))
+		names := make([]string, len(of))
+		for i, p := range of {
+			names[i] = p.Name
+			if list[i], err = d.keyPolicy(p, counted(p)); err != nil {
+				return err
+			}
+		}
+		return d.done("", with(keyText(key, of...), "policies", names))
+	})
 	if err != nil {
 		return false, err
 	}
-	for _, p := range list {
-		if err := peek(ctx, p, key); err != nil {
+
+	for _, k := range list {
+		if err := peek(ctx, k.Applied, k.key); err != nil {
 			return more, err
 		}
 	}
-
 	return more, nil
 }
 
-// ResetKey calls reset to make a key of a policy fresh. The actor has to own every
-// application that the policy lists. ResetKey writes a row to the audit log before
+// ResetKey calls reset to make a key of a policy, which is KeyPolicy.Applied, fresh. The actor has
+// to own every application that the policy lists. ResetKey writes a row to the audit log before
 // it calls reset; if the row cannot be written, it does not call reset. If reset
 // fails, ResetKey writes a second row and returns the error.
 func (s *Service) ResetKey(
@@ -123,6 +136,11 @@ func (s *Service) changeKey(
 		if p, err = d.editable(name); err != nil {
 			return err
 		}
+		k, err := d.keyPolicy(p, key)
+		if err != nil {
+			return err
+		}
+		p = k.Applied
 
 		after, err := entry(p, key)
 		if err != nil {

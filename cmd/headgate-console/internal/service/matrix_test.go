@@ -211,7 +211,7 @@ func matrix() []row {
 			return err
 		}, readers},
 		{"LookUpEach", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.LookUpEach(ctx, a, "x", 10, func(policy.Policy) bool { return true },
+			_, err := w.LookUpEach(ctx, a, "x", 10, func(policy.Policy) bool { return true }, func(policy.Policy) string { return "x" },
 				func(context.Context, policy.Policy, string) error { return nil })
 			return err
 		}, everyone},
@@ -244,6 +244,10 @@ func matrix() []row {
 			return w.LiftBan(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
 		}, writers},
 
+		{"KeyPolicy", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.KeyPolicy(ctx, a, "p", "x")
+			return err
+		}, readers},
 		{"LookUp", func(ctx context.Context, w *world, a Actor) error {
 			return w.LookUp(ctx, a, "p", "x", func(context.Context, policy.Policy, string) error { return nil })
 		}, readers},

@@ -139,7 +139,7 @@ func (s *Service) changeOverrides(
 		seen := make(map[string]bool, len(list))
 		var f faults
 		for i, c := range list {
-			rows[i] = d.readOverride(&p, c, field(i), &f)
+			rows[i] = d.overrideRow(name, c.Key, readOverride(&p, c, d.now, field(i), &f))
 			if seen[c.Key] {
 				f.add(field(i)+"key", errors.New("another change is of the same key"))
 			}
@@ -166,14 +166,14 @@ func (s *Service) changeOverrides(
 	return changed, err
 }
 
-// readOverride returns the row of a change, and adds its mistakes to f.
-func (a *action) readOverride(p *policy.Policy, c OverrideChange, field string, f *faults) store.Override {
-	row := store.Override{Policy: p.Name, Key: c.Key, ChangedAt: a.now, ChangedBy: a.actor.user}
+// readOverride returns what a change sets, or a zero override for a removal, and adds its mistakes
+// to f. A new override has not ended at the instant now, in µs.
+func readOverride(p *policy.Policy, c OverrideChange, now int64, field string, f *faults) policy.Override {
 	if c.Limit == "" && c.Until == "" {
 		if c.Key == "" {
 			f.add(field+"key", errors.New("the key is empty"))
 		}
-		return row
+		return policy.Override{}
 	}
 
 	o, err := policy.ParseOverride(c.Limit)
@@ -184,7 +184,7 @@ func (a *action) readOverride(p *policy.Policy, c OverrideChange, field string, 
 	limitWrong := err != nil
 
 	o.Until, err = policy.ParseUntil(c.Until)
-	if err == nil && o.Ended(instant(a.now)) {
+	if err == nil && o.Ended(instant(now)) {
 		err = errors.New("it has passed already")
 	}
 	f.add(field+"until", err)
@@ -195,7 +195,15 @@ func (a *action) readOverride(p *policy.Policy, c OverrideChange, field string, 
 	if err == nil && !limitWrong {
 		f.add(field+"limit", p.CheckOverride(c.Key, policy.Override{Limit: o.Limit}))
 	}
-	row.Text = o.String()
+	return o
+}
+
+// overrideRow returns the row that sets the override of a key, or removes it if it is zero.
+func (a *action) overrideRow(name, key string, o policy.Override) store.Override {
+	row := store.Override{Policy: name, Key: key, ChangedAt: a.now, ChangedBy: a.actor.user}
+	if o != (policy.Override{}) {
+		row.Text = o.String()
+	}
 	return row
 }
 

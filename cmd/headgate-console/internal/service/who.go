@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
@@ -117,17 +118,88 @@ func (s *Service) AllowKey(
 }
 
 // LimitKey is [Service.AllowKey] for a limit of its own that the key gets under the policy, in
-// place of the one that it had. A nil limit takes the key's own limit away.
+// place of the one that it had. A nil limit takes the key's own limit away. If the key has an
+// override beside the policy, that one is changed, as it comes before what is in the policy, which
+// has no new version then.
 func (s *Service) LimitKey(
 	ctx context.Context, a Actor, name, key string, limit *policy.Override, version int64,
 ) (saved policy.Policy, err error) {
-	note := "a key has a limit of its own"
-	if limit == nil {
-		note = "a key has no limit of its own any longer"
+	if err := checkKey(key); err != nil {
+		return saved, err
 	}
-	return s.changeForKey(ctx, a, name, key, version, note, func(p policy.Policy) (policy.Policy, error) {
-		return WithKeyLimit(p, key, limit)
+	err = s.act(ctx, a, store.CounterOverrides, "policy."+updated, policyObject(name), func(d *action) error {
+		p, err := d.owned(name, version)
+		if err != nil {
+			return err
+		}
+		k, err := d.keyPolicy(p, key)
+		if err != nil {
+			return err
+		}
+
+		saved = p
+		if k.Beside != nil {
+			if err := d.limitBeside(p, key, limit, version); err != nil {
+				return err
+			}
+			// An entry in the policy would come into force in the place of what is taken away.
+			if _, both := p.Overrides[key]; limit != nil || !both {
+				return nil
+			}
+		}
+
+		// The version of the set was locked before anything was read.
+		if err := d.RaiseCounter(store.CounterPolicies, d.now); err != nil {
+			return err
+		}
+		note := "a key has a limit of its own"
+		if limit == nil {
+			note = "a key has no limit of its own any longer"
+		}
+		saved, err = d.updateForKey(p, version, note, func(p policy.Policy) (policy.Policy, error) {
+			return WithKeyLimit(p, key, limit)
+		})
+		return err
 	})
+	return saved, err
+}
+
+// limitBeside changes the override that a key has beside a policy, or removes it.
+func (a *action) limitBeside(p policy.Policy, key string, limit *policy.Override, version int64) error {
+	if p.Version != version {
+		return &ConflictError{Mine: policy.Policy{Name: p.Name, Version: version}, Theirs: p}
+	}
+	if err := checkComment(a.actor.comment); err != nil {
+		return err
+	}
+
+	o, err := readKeyLimit(&p, key, limit, a.now)
+	if err != nil {
+		return err
+	}
+	_, err = a.putOverride(&p, a.overrideRow(p.Name, key, o))
+	return err
+}
+
+// readKeyLimit returns the override that a key gets beside a policy. Its errors name the fields
+// "key" and "limit".
+func readKeyLimit(p *policy.Policy, key string, limit *policy.Override, now int64) (policy.Override, error) {
+	c := OverrideChange{Key: key}
+	if limit != nil {
+		c.Limit = limit.Limit.String()
+		if !limit.Until.IsZero() {
+			c.Until = limit.Until.Format(time.RFC3339Nano)
+		}
+	}
+
+	var f faults
+	o := readOverride(p, c, now, "", &f)
+	for i := range f {
+		if f[i].Field == "until" {
+			f[i].Field = "limit" // which the end is a part of
+		}
+	}
+	return o, f.err()
 }
 
 // WithKeyLimit returns a valid policy as [Service.LimitKey] would make it. It does not change
@@ -178,17 +250,23 @@ func (s *Service) changeForKey(ctx context.Context, a Actor, name, key string, v
 		if err != nil {
 			return err
 		}
-
-		p.Version = version
-		if p, err = change(p); err != nil {
-			return err
-		}
-		if err := d.valid(p); err != nil {
-			return err
-		}
-
-		saved, err = d.update(p, updated, note)
+		saved, err = d.updateForKey(p, version, note, change)
 		return err
 	})
 	return saved, err
+}
+
+// updateForKey is changeForKey for a policy that was read.
+func (a *action) updateForKey(
+	p policy.Policy, version int64, note string, change func(policy.Policy) (policy.Policy, error),
+) (policy.Policy, error) {
+	p.Version = version
+	p, err := change(p)
+	if err != nil {
+		return p, err
+	}
+	if err := a.valid(p); err != nil {
+		return p, err
+	}
+	return a.update(p, updated, note)
 }

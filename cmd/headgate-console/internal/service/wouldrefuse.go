@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/keylimit"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/whatif"
 	"github.com/headgate/headgate/core"
@@ -47,6 +48,9 @@ const (
 	// edges is the part of the requests by which the counts of a policy and those of its keys may
 	// differ because they are written at other times: one in so many.
 	edges = 200
+
+	// maxLimits bounds the different limits of single keys that are reckoned with.
+	maxLimits = 1000
 )
 
 // WouldRefuse returns what the policy p would have refused of the requests of the last hour, in the
@@ -56,11 +60,14 @@ const (
 func (s *Service) WouldRefuse(ctx context.Context, a Actor, p policy.Policy) (w *WouldRefuse, err error) {
 	r := &whatIf{reading: reading{s: s, ctx: ctx}, p: p}
 	err = s.ask(ctx, a, "policy.read", policyObject(p.Name), r.read)
-	if err != nil || r.q.Name == "" || !refusesMore(&r.q, &p) {
+	if err != nil || r.q.Name == "" || !refusesMore(&r.q, &p) && !r.unfits() {
 		return nil, err
 	}
 	if why := uncounted(&r.q, &p); why != "" {
 		return &WouldRefuse{Unknown: why}, nil
+	}
+	if len(r.beside.Limits()) > maxLimits {
+		return &WouldRefuse{Unknown: "single keys have more than 1,000 different limits beside it"}, nil
 	}
 	if s.keys == nil {
 		return &WouldRefuse{Unknown: "the console was started without Redis"}, nil
@@ -91,8 +98,12 @@ func (s *Service) WouldRefuse(ctx context.Context, a Actor, p policy.Policy) (w 
 // whatIf reads what the policy p would have refused in the place of q.
 type whatIf struct {
 	reading
-	q, p  policy.Policy // q is zero if there is none that the actor sees
-	keys  map[string][]topkeys.Summary
+	q, p policy.Policy // q is zero if there is none that the actor sees
+	keys map[string][]topkeys.Summary
+
+	beside keylimit.Beside // all overrides beside q
+	since  time.Time       // of the last of their changes and ends
+
 	first int64 // the first minute whose keys count
 	from  int64 // and the first whose requests do
 	end   int64
@@ -107,7 +118,46 @@ func (w *whatIf) read(d *action) error {
 		return nil
 	}
 	w.q, w.apps = q, d.mine(q.Apps)
-	return err
+	return w.readBeside()
+}
+
+// readBeside reads the overrides beside the saved policy.
+func (w *whatIf) readBeside() error {
+	rows, err := w.action.Tx.Overrides(w.q.Name, "", "", policy.MaxOverridesBeside+1)
+	if err != nil {
+		return err
+	}
+	w.beside = besideOf(rows)
+
+	// The audit log also has those that were taken away.
+	list, err := w.FindAudit(store.AuditQuery{Object: policyObject(w.q.Name), Action: "override.",
+		Outcome: string(Done), Limit: 1})
+	if err != nil {
+		return err
+	}
+	for _, row := range list {
+		w.since = instant(row.At)
+	}
+	for _, o := range w.beside {
+		if o.Ended(instant(w.action.now)) && o.Until.After(w.since) {
+			w.since = o.Until
+		}
+	}
+	return nil
+}
+
+// unfits reports whether p cannot have an override that q has beside it, so that its keys come
+// under the limit of p.
+func (w *whatIf) unfits() bool {
+	if w.p.Mode != policy.Enforce || !changes(&w.q, &w.p, "limit", "cost", "key") {
+		return false
+	}
+	for key, o := range w.beside {
+		if w.p.CheckOverride(key, o) != nil && w.q.CheckOverride(key, o) == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // answer says what p would have refused, or nil if no more than q.
@@ -122,6 +172,12 @@ func (w *whatIf) answer() (*WouldRefuse, error) {
 	start, err := w.startOf(w.q, differs)
 	if err != nil {
 		return nil, err
+	}
+
+	// Overrides beside the policy count as they are now, and what they have let through as they
+	// were then.
+	if alike && w.since.After(start.at) {
+		start.at = w.since
 	}
 
 	// A change comes into force within seconds. After it fewer minutes are known.
@@ -176,7 +232,7 @@ func (w *whatIf) addBounds(answer *WouldRefuse) (listed int64) {
 	lead := int(w.from - w.first)
 	for _, app := range w.apps {
 		minutes := w.keys[app][w.first-(w.end-whatifMinutes-whatifLead):]
-		b := whatif.Refused(&w.p, minutes, lead, w.now)
+		b := whatif.Refused(&w.p, w.beside, minutes, lead, w.now)
 		answer.Least += b.Least
 		answer.Callers = max(answer.Callers, b.Callers)
 		for i, m := range minutes {
@@ -191,7 +247,7 @@ func (w *whatIf) addBounds(answer *WouldRefuse) (listed int64) {
 	for i, list := range lists {
 		merged[i] = topkeys.Merge(math.MaxInt, list...)
 	}
-	answer.Most = whatif.Refused(&w.p, merged, lead, w.now).Most
+	answer.Most = whatif.Refused(&w.p, w.beside, merged, lead, w.now).Most
 	return listed
 }
 

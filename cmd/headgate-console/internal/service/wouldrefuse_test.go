@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/internal/test"
 	"github.com/headgate/headgate/observe/events"
@@ -253,4 +254,94 @@ func TestWouldRefuseIsQuick(t *testing.T) {
 		took := median(t, func() error { _, err := w.WouldRefuse(t.Context(), w.admin, p); return err })
 		test.AtMost(t, "what a policy would have refused", took, quick)
 	})
+}
+
+// Overrides beside the policy hold for their keys whatever the limit becomes, and the others are as
+// without them.
+func TestWouldRefuseKnowsOverrides(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		first := sample("p", "a")
+		first.Key, first.Limit = "user", core.MustParseLimit("100/1m fixed-window aligned")
+		p := hour(w, first)
+		const ofAll = " of 24,000 requests of the last hour, at least 1 caller. So far it has refused 12,000."
+		fifty, five := limited("50/1m fixed-window aligned"), limited("5/1m fixed-window aligned")
+		w.wants(w.admin, p, fifty, "It would have refused 15,000"+ofAll)
+
+		// Of the key, of a prefix, and one that ends.
+		w.override("p", "heavy=290/1m fixed-window aligned")
+		w.wants(w.admin, p, fifty, "")
+		w.override("p", "heavy=120/1m fixed-window aligned")
+		w.wants(w.admin, p, five, "It would have refused 13,800"+
+			" of 24,000 requests of the last hour, at least 11 callers. So far it has refused 12,000.")
+		w.override("p", "heavy=")
+		w.override("p", "hea*=80/1m fixed-window aligned")
+		w.wants(w.admin, p, fifty, "It would have refused 13,200"+ofAll)
+		ends := w.clock.now().Add(time.Second).Format(time.RFC3339Nano)
+		w.override("p", "heavy=40/1m fixed-window aligned until "+ends)
+		w.wants(w.admin, p, fifty, "It would have refused 15,600"+ofAll)
+		w.clock.pass(time.Second)
+		w.wants(w.admin, p, fifty, "It would have refused 13,200"+ofAll)
+
+		// A key of those that are not listed may have any of the limits.
+		keys := w.keys
+		w.keys = func(ctx context.Context, app, policy string, from time.Time, n int) ([]topkeys.Summary, error) {
+			list, err := keys(ctx, app, policy, from, n)
+			for i := range list {
+				list[i].Keys, list[i].Floor = list[i].Keys[:1], 30
+			}
+			return list, err
+		}
+		w.wants(w.admin, p, fifty, "It would have refused 13,200"+ofAll)
+		w.override("p", "someone=20/1m fixed-window aligned")
+		w.wants(w.admin, p, fifty, "It would have refused between 13,200 and 19,200"+ofAll)
+	})
+}
+
+// Where only the share grows, what was counted under other overrides tells nothing of now.
+func TestWouldRefuseAfterAChangeOfOverrides(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		shadow := sample("p", "a")
+		shadow.Mode, shadow.Key = policy.Shadow, "user"
+		p := hour(w, shadow)
+		enforce := func(p *policy.Policy) { p.Mode = policy.Enforce }
+		w.wants(w.admin, p, enforce, "It would have refused 12,000 of 24,000 requests of the last hour, at least 1 caller.")
+
+		now := w.clock.now()
+		w.clock.pass(-20 * time.Minute)
+		w.override("p", "heavy=90/1m")
+		w.override("p", "heavy=")
+		w.override("p", "b=90/1m until "+now.Add(-10*time.Minute).Format(time.RFC3339Nano))
+		w.clock.pass(now.Sub(w.clock.now()))
+		w.wants(w.admin, p, enforce, "It would have refused 1,200 of 2,400 requests of the last 6 minutes, at least 1 caller.")
+		w.override("p", "b=")
+		w.wants(w.admin, p, enforce, "What it would have refused in the last hour is not known: until a few minutes ago "+
+			"its requests were counted in another way.")
+	})
+}
+
+// A limit of another algorithm leaves an override without effect: the key comes under the limit of
+// all others, though that is higher than before.
+func TestWouldRefuseWithoutAnOverrideThatNoLongerFits(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	first := sample("p", "a")
+	first.Key, first.Limit = "user", core.MustParseLimit("20/1m")
+	p := hour(w, first)
+	higher := limited("30/1m fixed-window aligned")
+	w.wants(w.admin, p, higher, "")
+	w.override("p", "heavy=1000/1m")
+	w.wants(w.admin, p, func(p *policy.Policy) { higher(p); p.Mode = policy.Shadow }, "")
+	w.wants(w.admin, p, higher,
+		"It would have refused 16,200 of 24,000 requests of the last hour, at least 1 caller. So far it has refused 12,000.")
+
+	// More limits than are reckoned with.
+	w.must(w.db.Update(t.Context(), func(tx *store.Tx) error {
+		var list []store.Override
+		for i := range maxLimits + 1 {
+			text := fmt.Sprintf("%d/1m", i+1)
+			list = append(list, store.Override{Policy: "p", Key: text, Text: text, Revision: int64(i + 10)})
+		}
+		return tx.InsertOverrides(list)
+	}))
+	w.wants(w.admin, p, limited("10/1m"), "What it would have refused in the last hour is not known: "+
+		"single keys have more than 1,000 different limits beside it.")
 }

@@ -37,6 +37,20 @@ func (t *Tx) Overrides(policy, prefix, after string, limit int) ([]Override, err
 	return readAll(t, scanOverride, q, policy, prefix, prefix+lastText, after, limit)
 }
 
+// OverridesOf returns the overrides of a policy that have one of the keys.
+func (t *Tx) OverridesOf(policy string, keys []string) (list []Override, err error) {
+	for len(keys) > 0 && err == nil {
+		part := keys[:min(len(keys), maxBatch)]
+		keys = keys[len(part):]
+
+		q := overrideColumns + " WHERE policy = ? AND limit_text <> '' AND pattern IN (" + placeholders(len(part)) + ")"
+		var rows []Override
+		rows, err = readAll(t, scanOverride, q, append([]any{policy}, values(part)...)...)
+		list = append(list, rows...)
+	}
+	return list, err
+}
+
 // CountOverrides returns the number of overrides of a policy whose keys begin with the prefix.
 func (t *Tx) CountOverrides(policy, prefix string) (int64, error) {
 	const q = "SELECT COUNT(*) FROM overrides WHERE policy = ? AND pattern >= ? AND pattern <= ? AND limit_text <> ''"

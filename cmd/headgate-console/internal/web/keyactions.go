@@ -42,10 +42,20 @@ func (k *keys) CanLimit() bool {
 
 // Own returns the limit that the key itself has under the policy, in words, or "".
 func (k *keys) Own() string {
-	if own, ok := k.Found.Overrides[k.Counted]; ok {
+	if own, ok := k.own(); ok {
 		return policy.DescribeLimit(own.Limit)
 	}
 	return ""
+}
+
+// own returns the override of the key itself: the one in force, or else one that the instances
+// leave out.
+func (k *keys) own() (policy.Override, bool) {
+	own, ok := k.Found.Overrides[k.Counted]
+	if !ok && k.Of.Beside != nil {
+		return *k.Of.Beside, true
+	}
+	return own, ok
 }
 
 // exactKey reads the key of a form that the console has made itself. ok is false if the form
@@ -239,7 +249,7 @@ func (r *request) doAllow(k *keys) (page, done string, err error) {
 // askLimit asks for the limit, and then whether to set it.
 func askLimit(r *request, k *keys) confirmation {
 	was := ""
-	if own, ok := k.Found.Overrides[k.Counted]; ok {
+	if own, ok := k.own(); ok {
 		was = own.String()
 	}
 
@@ -262,7 +272,7 @@ func askLimit(r *request, k *keys) confirmation {
 	limit, err := readKeyLimit(r.field("limit"), was != "")
 	p := *k.Found
 	if err == nil {
-		p, err = service.WithKeyLimit(p, k.Counted, limit)
+		p, err = k.Of.WithLimit(limit)
 	}
 
 	if asked.Mistakes = mistakesOf(err); asked.Mistakes != nil {
@@ -277,16 +287,14 @@ func askLimit(r *request, k *keys) confirmation {
 			After: limitWords(p.LimitOf(k.Counted, r.Clock())),
 		}},
 		Consequences: []string{"Under " + k.Policy + " it comes before the limit of a plan and that of all " +
-			"others. The units that the key has used stay used. " +
-			"This is a change of the policy, with a version in its history that can be rolled back."},
+			"others. The units that the key has used stay used. " + limitChange(k)},
 	}
 
 	// An empty limit takes the own one away.
 	if limit == nil {
 		c.Title, c.Button = "Take the own limit of this key away?", "Take it away"
 		c.Consequences[0] = "Under " + k.Policy + " it has the limit of all others again" +
-			limitSource(k, false) + ". The units that the key has used stay used. " +
-			"This is a change of the policy, with a version in its history that can be rolled back."
+			limitSource(k, false) + ". The units that the key has used stay used. " + limitChange(k)
 	}
 
 	// The list of exceptions comes before every limit.
@@ -295,6 +303,14 @@ func askLimit(r *request, k *keys) confirmation {
 			"it is among the exceptions. As long as it is there, its own limit has no effect.")
 	}
 	return c
+}
+
+// limitChange says what is changed with the limit of a key.
+func limitChange(k *keys) string {
+	if k.Of.Beside != nil {
+		return "This changes its override beside the policy, which has no new version."
+	}
+	return "This is a change of the policy, with a version in its history that can be rolled back."
 }
 
 // limitSource returns the end of a sentence about the limit of a key.
@@ -332,12 +348,22 @@ func (r *request) doLimit(k *keys) (page, done string, err error) {
 	if err != nil && k.CanReset {
 		return "", "", err
 	}
-	done = "ownlimit"
-	if limit == nil {
-		done = "nolimit"
+	saved, err := r.Service.LimitKey(r.req.Context(), r.saying(), k.Policy, k.Counted, limit, r.version("version"))
+	return policyPath(k.Policy), limitDone(limit == nil, k.Of.Beside != nil && saved.Version == k.Found.Version), err
+}
+
+// limitDone returns the name of the message about the limit of a key. A change beside the policy
+// has another one than a change of the policy, which can be undone.
+func limitDone(taken, beside bool) string {
+	switch {
+	case beside && taken:
+		return "nooverride"
+	case beside:
+		return "override"
+	case taken:
+		return "nolimit"
 	}
-	_, err = r.Service.LimitKey(r.req.Context(), r.saying(), k.Policy, k.Counted, limit, r.version("version"))
-	return policyPath(k.Policy), done, err
+	return "ownlimit"
 }
 
 // mistake returns the error of one field of a form.
@@ -381,8 +407,8 @@ func (r *request) lookUpEach(k *keys) error {
 	}
 
 	more, err := r.Service.LookUpEach(r.req.Context(), r.actor, k.typed(), maxOthers, k.meets,
+		func(p policy.Policy) string { return counted(r.req.Context(), p, k.typed()) },
 		func(ctx context.Context, p policy.Policy, key string) error {
-			key = counted(ctx, p, key)
 			g, err := r.peek(ctx, p, key)
 			k.Others = append(k.Others, otherPolicy{p.Name, readable(key), sentForm(key), g})
 			return err

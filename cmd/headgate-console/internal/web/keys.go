@@ -19,8 +19,9 @@ type keys struct {
 
 	Mistakes mistakes
 	Redis    bool
-	Found    *policy.Policy
-	Counted  string // the key as it is counted
+	Of       service.KeyPolicy
+	Found    *policy.Policy // as the instances apply it to the key
+	Counted  string         // the key as it is counted
 	Gauge    *gauge
 	CanReset bool
 
@@ -137,20 +138,21 @@ func (r *request) sentKey() (*keys, error) {
 		return nil, err
 	}
 
-	k.Found, k.CanReset = &p, r.access.CanEdit(p.Apps)
-
-	// What a person types may be an address, which is counted as its network.
+	// What a person types may be an address, which is counted as its network. A key of the
+	// console's own form is taken as it is, and is typed for the user only if it can be read.
 	if !isExact {
 		k.Counted = counted(r.req.Context(), p, k.Key)
-		return k, nil
-	}
-
-	// A key of the console's own form is taken as it is. It is typed for the user only if it can be
-	// read.
-	if k.Counted = exact; readable(exact) == exact {
+	} else if k.Counted = exact; readable(exact) == exact {
 		k.Key = exact
 	}
-	return k, nil
+
+	k.Of, err = r.Service.KeyPolicy(r.req.Context(), r.actor, k.Policy, k.Counted)
+	k.Found, k.CanReset = &k.Of.Applied, r.access.CanEdit(p.Apps)
+	if m := mistakesOf(err); m != nil {
+		k.Found, k.Mistakes = &p, m
+		return k, nil
+	}
+	return k, err
 }
 
 // counted returns the key of an address as the policy counts it, and any other key

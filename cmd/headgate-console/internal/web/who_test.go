@@ -521,6 +521,45 @@ func TestKeyGetsALimitOfItsOwnAfterAQuestion(t *testing.T) {
 	b.get("/policies/p?done=ownlimit").want(http.StatusOK).harmless("the policy")
 }
 
+// A key with an override beside the policy gets another one there, and no version of the policy.
+func TestKeyGetsAnotherOverrideAfterAQuestion(t *testing.T) {
+	w := bansWorld(t)
+	b := w.as("admin")
+	_, err := w.SetOverride(t.Context(), w.admin, "p", service.OverrideChange{Key: "bob", Limit: "7/1m"})
+	w.must(err)
+	look := func() *answer {
+		return b.post("/keys", url.Values{"policy": {"p"}, "sent": {sentForm("bob")}}).want(http.StatusOK)
+	}
+	if page := look(); !strings.Contains(page.text, "has a limit of its own: 7 requests a minute") ||
+		!strings.Contains(page.text, "of 7") {
+		t.Errorf("the page of the key is %s", page.text)
+	}
+
+	form := b.post("/keys/limit", look().form("/keys/limit")).want(http.StatusOK).form("/keys/limit")
+	if form.Get("limit") != "7/1m" {
+		t.Errorf("the form proposes %q", form.Get("limit"))
+	}
+	form.Set("limit", "9/1m")
+	question := b.post("/keys/limit", form).want(http.StatusOK)
+	if row := question.rows()["Limit of this key"]; row != "7/1m: 7 requests a minute | 9/1m: 9 requests a minute" ||
+		!strings.Contains(question.text, "This changes its override beside the policy, which has no new version.") {
+		t.Errorf("the question says %q: %s", row, question.text)
+	}
+	b.post("/keys/limit", question.form("/keys/limit")).goes("/policies/p?done=override")
+	k, err := w.KeyPolicy(t.Context(), w.admin, "p", "bob")
+	if w.must(err); k.Beside.String() != "9/1m" || k.Policy.Version != 1 {
+		t.Errorf("%+v", k)
+	}
+
+	form = b.post("/keys/limit", look().form("/keys/limit")).want(http.StatusOK).form("/keys/limit")
+	form.Set("limit", "")
+	question = b.post("/keys/limit", form).want(http.StatusOK)
+	b.post("/keys/limit", question.form("/keys/limit")).goes("/policies/p?done=nooverride")
+	if k, err = w.KeyPolicy(t.Context(), w.admin, "p", "bob"); err != nil || k.Beside != nil {
+		t.Errorf("%+v, %v", k, err)
+	}
+}
+
 // The limit that a key has of its own is offered for a change, and taken away by an empty one.
 func TestKeyLosesTheLimitOfItsOwn(t *testing.T) {
 	w := bansWorld(t)

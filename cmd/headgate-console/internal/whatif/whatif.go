@@ -6,6 +6,7 @@ package whatif
 import (
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate-console/internal/keylimit"
 	"github.com/headgate/headgate/core"
 	"github.com/headgate/headgate/observe/topkeys"
 	"github.com/headgate/headgate/policy"
@@ -24,9 +25,11 @@ type Bounds struct {
 //
 // Least does not count what a ban refuses. Most is all requests where a key may be banned since
 // long before, or the clocks of instances differ. The policy has a cost that is a number, gives no
-// units back, and has no requests wait.
-func Refused(p *policy.Policy, minutes []topkeys.Summary, lead int, at time.Time) Bounds {
-	f := figure{p: p, minutes: minutes, lead: lead, at: at, curves: map[core.Limit]*curve{}}
+// units back, and has no requests wait. beside has all overrides beside it.
+func Refused(
+	p *policy.Policy, beside keylimit.Beside, minutes []topkeys.Summary, lead int, at time.Time,
+) Bounds {
+	f := figure{p: p, beside: beside, minutes: minutes, lead: lead, at: at, curves: map[core.Limit]*curve{}}
 	var b Bounds
 
 	// What is certain of each key adds up.
@@ -56,6 +59,7 @@ func Refused(p *policy.Policy, minutes []topkeys.Summary, lead int, at time.Time
 // figure is what Refused finds out.
 type figure struct {
 	p       *policy.Policy
+	beside  keylimit.Beside
 	minutes []topkeys.Summary
 	lead    int
 	at      time.Time
@@ -102,7 +106,8 @@ func (f *figure) of(key string) (c *curve, enforced, maybe bool) {
 	}
 
 	enforced = f.p.Enforce == 0 || f.p.Enforce.Has(f.p.Name, key)
-	if own, ok := f.p.OverrideOf(key, f.at); ok {
+	applied := f.beside.Apply(*f.p, key, f.at)
+	if own, ok := applied.OverrideOf(key, f.at); ok {
 		if f.curves[own.Limit] == nil {
 			f.curves[own.Limit] = f.curve([]core.Limit{own.Limit})
 		}
@@ -130,7 +135,7 @@ func (f *figure) ofAny() *curve {
 		for _, o := range f.p.Overrides {
 			list = append(list, o.Limit)
 		}
-		f.any = f.curve(list)
+		f.any = f.curve(append(list, f.beside.Limits()...))
 	}
 	return f.any
 }

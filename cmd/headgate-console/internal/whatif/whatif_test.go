@@ -223,7 +223,7 @@ func TestTheTruthIsWithinTheBounds(t *testing.T) {
 
 			// One to three instances record from one to fourteen keys each.
 			minutes := recorded(t, calls, 1+r.IntN(3), 1+r.IntN(14), r)
-			b := Refused(p, minutes, lead, start)
+			b := Refused(p, nil, minutes, lead, start)
 			refused, callers := truth(p, calls, func(key string) string { return plans[key] })
 			if refused < b.Least || refused > b.Most || callers < b.Callers {
 				t.Fatalf("%s, seed %d, %+v: %d of %d callers are refused, not within %+v",
@@ -304,7 +304,7 @@ func TestTheBoundsAreReached(t *testing.T) {
 		t.Run(row.what, func(t *testing.T) {
 			p := &policy.Policy{Name: "p", Limit: core.MustParseLimit(row.limit)}
 
-			b := Refused(p, exactly(row.calls, row.unlisted), lead, start)
+			b := Refused(p, nil, exactly(row.calls, row.unlisted), lead, start)
 			refused, _ := truth(p, row.calls, func(string) string { return "" })
 			if b.Least != row.least || b.Most != row.most || refused != row.truth {
 				t.Errorf("%d are refused, within %d to %d; want %d within %d to %d", refused, b.Least, b.Most,
@@ -344,7 +344,7 @@ func TestClocksThatDiffer(t *testing.T) {
 	p := &policy.Policy{Name: "p", Limit: core.MustParseLimit("60/1m fixed-window aligned")}
 	minutes := exactly(where(200), 0)
 	minutes[9].From = minutes[9].From.Add(-time.Second)
-	if b := Refused(p, minutes, lead, start); b != (Bounds{8280, 12000, 1}) {
+	if b := Refused(p, nil, minutes, lead, start); b != (Bounds{8280, 12000, 1}) {
 		t.Errorf("%+v", b)
 	}
 }
