@@ -89,7 +89,7 @@ func (j *journey) addWebhook() {
 	b := j.tab
 
 	j.hooks = j.receive()
-	b.press("Alerts")
+	b.turnTo("Activity", "Alerts")
 	b.reads("There is no webhook of applications that you own.")
 	b.press("New webhook")
 	b.fill("Name", "on call")
@@ -137,7 +137,7 @@ func (j *journey) alerted() {
 	const text = "shop: 64.0 % of 50 requests were refused in the last 14 minutes, more than 20 %"
 	j.says(m, "alert.begun", "refused", text+".")
 
-	b.press("Alerts")
+	b.turnTo("Activity", "Alerts")
 	b.reads("on call", "alert "+text)
 	b.press("on call")
 	b.until("the message is listed", func() bool {

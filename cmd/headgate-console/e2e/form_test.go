@@ -46,7 +46,7 @@ func (j *journey) firstPolicy() {
 	b.fill("New password again", password)
 	b.press("Change the password")
 
-	b.press("Applications")
+	b.turnTo("Settings", "Applications")
 	b.fill("Name", "shop")
 	b.press("Add it")
 
@@ -262,14 +262,14 @@ func (j *journey) moveHouse() {
 	b.navigate("about:blank") // the page of a console asks for news, for which the session would not do
 	j.signIn()
 
-	b.press("Import")
+	b.turnTo("Settings", "Import and export")
 	eval[bool](b, fmt.Sprintf(`document.getElementById("data").value = %q, true`, file))
 
 	b.choose("Format", "JSON")
 	b.press("Show what would change")
 	b.reads("It adds the applications shop.", "Created 2", "Deleted 0")
 	b.press("Do it")
-	b.press("Import")
+	b.turnTo("Settings", "Import and export")
 
 	// The times of the copy are its own.
 	_, again := b.download("Export as JSON")

@@ -172,14 +172,14 @@ func (j *journey) signIn() {
 	b.press("Change the password")
 
 	b.press("Policies")
-	b.reads("There are no policies yet")
+	b.reads("No application yet.")
 }
 
 func (j *journey) addApp() { j.addAppCalled("shop") }
 
 func (j *journey) addAppCalled(name string) {
 	b := j.tab
-	b.press("Applications")
+	b.turnTo("Settings", "Applications")
 	b.fill("Name", name)
 	b.press("Add it")
 	b.reads("The application was added.", "New policy of "+name)
@@ -191,7 +191,7 @@ func (j *journey) create() {
 	b := j.tab
 	b.press("Policies")
 	b.steps = 0
-	b.press("Create the first policy")
+	b.press("Create the first")
 	b.press("Start from nothing")
 
 	b.fill("Name", "visitors")
@@ -408,7 +408,7 @@ func (j *journey) counted(file, series string, allowed, refused int) {
 func (j *journey) ask() {
 	b := j.tab
 
-	b.press("Try a request")
+	b.turnTo("Keys", "Try a request")
 	b.press("Try it")
 	b.reads("1 policy matches", "it would pass: 5 of 5 are left")
 
@@ -605,10 +605,15 @@ func (j *journey) shrink() {
 	eval[bool](b, `document.getElementById("count").scrollIntoView(), true`)
 	j.take(b, "phone")
 
-	b.navigate(j.url("/settings")) // the last tab
-	const inSight = `(() => { const r = document.querySelector(".top nav [aria-current]").getBoundingClientRect(); return r.left >= 0 && r.right <= innerWidth })()`
-	if !eval[bool](b, inSight) {
-		j.t.Error("on a phone the tab of the page is out of sight")
+	// The navigation is a bar at the bottom of a phone.
+	b.navigate(j.url("/settings"))
+	const bar = `JSON.stringify([...document.querySelectorAll(".groups a")].map((a) => {
+		const r = a.getBoundingClientRect();
+		return [a.textContent.trim(), Math.round(r.width), r.left >= 0 && r.right <= innerWidth && r.bottom === innerHeight];
+	}))`
+	if got, want := eval[string](b, bar), `[["Traffic",72,true],["Policies",72,true],["Keys",72,true],`+
+		`["Activity",72,true],["Settings",72,true]]`; got != want {
+		j.t.Errorf("the bar of a phone is %s, want %s", got, want)
 	}
 
 	// The text of a time is a span, and its title has the instant.

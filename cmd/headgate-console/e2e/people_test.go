@@ -74,23 +74,23 @@ func (j *journey) enter(b *tab, name, password string) {
 // sign in with codes.
 func (j *journey) secondFactors() {
 	b := j.tab
-	b.press("admin")
+	b.pick("Account")
 	b.press("Set up a second factor")
 	device, recovery := j.enrol(b, password)
 	b.reads("10 recovery codes were not used")
 
 	// A requirement that is set while the administrator has a factor does not lock her out.
-	b.press("Settings")
+	b.turnTo("Settings", "Sign-in and backup")
 	b.choose("A second factor is required of", "everyone")
 	b.press("Save")
 	b.reads("The settings were saved.")
 
-	b.press("Users")
+	b.turnTo("Settings", "Users")
 	b.fill("Name", "ada")
 	b.press("Add the user")
 	first := eval[string](b, `document.querySelector(".secret code").textContent`)
 
-	b.press("Sign out")
+	b.signOut()
 	j.enter(b, "admin", password)
 
 	b.reads("Second factor")
@@ -110,7 +110,7 @@ func (j *journey) secondFactors() {
 	b.fill("Code", code)
 	b.press("Sign in")
 	b.press("Policies")
-	b.press("Sign out")
+	b.signOut()
 
 	j.enter(b, "admin", password)
 	b.fill("Code", code) // which was used
@@ -123,7 +123,7 @@ func (j *journey) secondFactors() {
 	b.press("Sign in")
 	b.reads("9 recovery codes were not used")
 
-	b.press("Audit log")
+	b.turnTo("Activity", "Audit log")
 	b.fill("Who", "admin")
 	b.fill("What", "session.")
 	b.press("Show")
@@ -134,7 +134,7 @@ func (j *journey) secondFactors() {
 	b.press("Show")
 	b.reads("session.code", "the code was used before")
 
-	b.press("Sign out")
+	b.signOut()
 	j.newcomer(b, first)
 	j.enter(b, "admin", password)
 
@@ -147,7 +147,7 @@ func (j *journey) secondFactors() {
 	b.reads("The second factor was removed")
 
 	j.thinkTwice()
-	b.press("Settings")
+	b.turnTo("Settings", "Sign-in and backup")
 	b.choose("A second factor is required of", "nobody")
 	b.press("Save")
 
@@ -213,9 +213,9 @@ func (j *journey) newcomer(b *tab, oneTime string) {
 
 	j.enrol(b, chosen)
 	b.press("Policies")
-	b.press("ada")
+	b.pick("Account")
 	j.endsSoon(b)
-	b.press("Sign out")
+	b.signOut()
 }
 
 // endsSoon makes a token whose last day is in five days, and sees the warning.
@@ -237,7 +237,7 @@ func (j *journey) tokens() {
 	b := j.tab
 
 	j.addAppCalled("till")
-	b.press("admin")
+	b.pick("Account")
 	b.fill("What it is for", "policies in Git")
 	b.choose("It may", "read and write")
 	b.choose("It ends after", "30 days")
@@ -263,7 +263,7 @@ func (j *journey) tokens() {
 	b.press("History")
 	b.reads("import by admin", "from Git")
 
-	b.press("admin")
+	b.pick("Account")
 	b.press("Revoke policies in Git")
 	b.reads("Revoke the token policies in Git?", "Programs that use it get a 401 from now on.")
 	j.fits(b)
@@ -314,7 +314,7 @@ func (j *journey) command(token string, command ...string) (code int, out string
 func (j *journey) audit() {
 	b := j.tab
 
-	b.press("Audit log")
+	b.turnTo("Activity", "Audit log")
 	b.fill("Who", "admin")
 	b.fill("What", "token.")
 	b.date("From", time.Now().UTC().AddDate(0, 0, -1))

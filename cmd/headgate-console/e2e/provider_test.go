@@ -47,9 +47,9 @@ func signInAtProvider(t *testing.T, d *database, keyboard bool) {
 		t.Errorf("the page after the log-in has status %d", status)
 	}
 	b.reads("See which policies match a request")
-	b.press("ada")
+	b.pick("Account")
 	b.reads("You are signed in at your organization or by a proxy")
-	b.press("Sign out")
+	b.signOut()
 	b.reads("You are signed out.")
 	b.quiet()
 

@@ -108,7 +108,7 @@ func (j *journey) restore() {
 	j.fleet.follow("a deletion", func() { b.press("Delete the policy") })
 	b.reads("The policy was deleted.")
 
-	b.press("Deleted policies")
+	b.turnTo("Activity", "Deleted policies")
 	b.reads("no longer needed")
 	b.press("Restore search")
 	b.reads("Restore the policy search?", "It comes back as it was in version 6, with its history.")

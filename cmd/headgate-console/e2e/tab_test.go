@@ -76,6 +76,27 @@ func (b *tab) press(name string) (status int) {
 	return b.loads(b.hit(named(name)))
 }
 
+// turnTo follows the navigation to a page of a group.
+func (b *tab) turnTo(group, page string) {
+	b.t.Helper()
+	b.press(group)
+	b.press(page)
+}
+
+// signOut signs the user out.
+func (b *tab) signOut() {
+	b.t.Helper()
+	b.pick("Sign out")
+}
+
+// pick opens the menu of the user, and presses an entry of it.
+func (b *tab) pick(name string) {
+	b.t.Helper()
+	b.steps++
+	b.do(b.hit(`//summary[starts-with(normalize-space(),"Signed in as")]`))
+	b.press(name)
+}
+
 // named returns the selector of a link or button.
 func named(name string) chromedp.Search {
 	return chromedp.Search(fmt.Sprintf(`//*[local-name()="a" or local-name()="button"][normalize-space()=%q or @aria-label=%[1]q]`, name))

@@ -12,7 +12,7 @@ func (j *journey) who() {
 	b.tick("Enforce")
 	j.fleet.follow("an hour", func() { b.press("Save the changes") })
 
-	b.press("Who")
+	b.turnTo("Keys", "Who")
 	b.reads("No key is banned now.", "of 2 instances", "Refused most: 22 requests refused",
 		"Admitted most: 5 requests admitted")
 	j.row(b, "127.0.0.1", "22", "100%")
@@ -21,7 +21,7 @@ func (j *journey) who() {
 	b.press("127.0.0.1")
 	b.reads("127.0.0.1 under login")
 
-	b.press("Who")
+	b.turnTo("Keys", "Who")
 	b.press("Reset… 127.0.0.1")
 	b.reads("Reset this key?", "Under login the key will be fresh: its used units are forgotten.")
 	b.press("Reset the key")
@@ -32,7 +32,7 @@ func (j *journey) who() {
 	// Seven after a reset of five: two are refused, as for a key that is new.
 	j.logsIn(7, 5)
 
-	b.press("Who")
+	b.turnTo("Keys", "Who")
 	b.press("Own limit… for 127.0.0.1")
 	b.reads("Which limit for this key?",
 		"Under login the limit of this key is now 5/1h sliding-log: 5 requests within any hour.")
@@ -69,7 +69,7 @@ func (j *journey) who() {
 // banFromWho bans the key that is refused most, and lifts its ban, on the page that lists it.
 func (j *journey) banFromWho() {
 	b := j.tab
-	b.press("Who")
+	b.turnTo("Keys", "Who")
 	b.press("Ban… 127.0.0.1")
 	b.reads("Ban this key?", "Every request of the key will be refused under login, in all instances, until the ban ends or is lifted.")
 	b.fill("For", "12m")

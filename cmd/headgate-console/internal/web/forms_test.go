@@ -22,7 +22,7 @@ func TestFormNeedsOnlyNameAndApplication(t *testing.T) {
 	b := w.as("admin")
 
 	// A new console has no policies, and its list is where people start.
-	if got := b.get("/policies"); !strings.Contains(got.text, "There are no policies yet") ||
+	if got := b.get("/policies"); !strings.Contains(got.text, "No policy yet.") ||
 		!strings.Contains(got.text, `href="/new"`) {
 		t.Error("the empty list does not say how to begin")
 	}

@@ -7,8 +7,8 @@ import (
 
 // contentPolicy lets a page load resources from this origin only, and forbids
 // inline scripts.
-const contentPolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
-	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+const contentPolicy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; font-src 'self'; " +
+	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // requestHeader holds the id of a request in the audit log and the log. The pages
 // ignore the value that a client sends.

@@ -32,6 +32,7 @@ type list struct {
 	Orders   []choice
 	Here     string // the query of this page
 	CanAdd   bool   // the actor owns some application
+	Manager  bool   // the actor may add applications
 	CanBulk  bool   // some row may be changed
 	Filtered bool
 	Late     bool
@@ -71,7 +72,12 @@ type column struct {
 }
 
 func listPage(r *request) error {
-	return r.showList(http.StatusOK, queryOf(r.req.URL.Query()), nil)
+	q := queryOf(r.req.URL.Query())
+	var err error
+	if q.App, err = r.chosenApp(); err != nil {
+		return err
+	}
+	return r.showList(http.StatusOK, q, nil)
 }
 
 // showList shows a page of the list, with what was wrong with a change of it.
@@ -82,7 +88,7 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 		return err
 	}
 
-	apps, err := r.Service.Apps(ctx, r.actor)
+	apps, err := r.apps()
 	if err != nil {
 		return err
 	}
@@ -90,7 +96,8 @@ func (r *request) showList(status int, q service.Query, m mistakes) error {
 	l := list{
 		Query: q, Apps: apps, Modes: modes(), Spans: changeSpans(), Total: page.Total, Page: page.Page.Page,
 		Pages: page.Pages, Columns: columns(q), Orders: orders(), Here: listValues(q).Encode(), CanAdd: ownsSome(apps),
-		Filtered: q.Search != "" || q.App != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
+		Manager:  r.access.CanManage(),
+		Filtered: q.Search != "" || q.Mode != "" || q.Changed != "" || q.Refusing,
 		Usual:    usualFilters(q), Late: page.Late && r.Fleet != nil, Wide: drawing.SparkWidth(24), Mistakes: m,
 	}
 
@@ -130,6 +137,7 @@ func usualFilters(q service.Query) (list []usualFilter) {
 		{"Switched off", service.Query{Mode: "off"}},
 		{"Changed this week", service.Query{Changed: "week", Sort: "-updated"}},
 	} {
+		f.query.App = q.App
 		link := listPath(f.query, 1)
 		list = append(list, usualFilter{f.name, link, link == here})
 	}

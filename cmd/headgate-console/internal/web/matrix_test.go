@@ -47,6 +47,7 @@ func matrix() []cell {
 	// The columns are those of roles, in that order.
 	return []cell{
 		{"GET /{$}", "/", nil, all},
+		{"GET /search", "/search?q=p", nil, all},
 		{"GET /live", "/live?app=a", nil, [6]int{303, 404, 200, 404, 200, 200}},
 		{"GET /stats", "/stats?app=a", nil, [6]int{303, 303, 303, 303, 303, 303}},
 		{"GET /login", "/login", nil, [6]int{200, 200, 200, 200, 200, 200}},

@@ -39,7 +39,7 @@ func TestProxyUserNeedsNoLogin(t *testing.T) {
 
 	// A page opens at once, without a cookie.
 	got := w.browser().sends("X-User", "ann").get("/policies").want(http.StatusOK)
-	if !strings.Contains(got.text, ">ann</a>") || got.header.Get("Set-Cookie") != "" {
+	if !strings.Contains(got.text, ">ann</span>") || got.header.Get("Set-Cookie") != "" {
 		t.Errorf("ann is not in, or has a session: %v %s", got.header, got.text)
 	}
 

@@ -59,9 +59,9 @@ type frame struct {
 	Title   string
 	Section string // the first segment of the path
 	User    string
-	Manager bool
 	Ready   bool // is logged in and has nothing to do first
-	Refresh int  // seconds until the browser asks again; 0 means never
+	Groups  []group
+	Refresh int // seconds until the browser asks again; 0 means never
 	Done    string
 	Undo    *undo
 	Banner  *banner
@@ -69,6 +69,11 @@ type frame struct {
 	About   string // the policy that the page is about, or ""
 	Full    bool   // the disk is full
 	Body    any
+
+	App      string    // that is chosen, or "" for all
+	Apps     []appLink // to choose from
+	AllApps  appLink
+	MoreApps bool // there are more than the links
 }
 
 // show answers with a page.
@@ -81,6 +86,7 @@ func (r *request) show(status int, name, title string, body any) error {
 		r.offerUndo(&f)
 	}
 
+	r.addApps(&f, status)
 	r.addBanner(&f, status)
 	r.addUnable(&f, status)
 
@@ -115,7 +121,7 @@ func (r *request) execute(status int, name, part string, data any) error {
 func (r *request) frame(title string) frame {
 	section, _, _ := strings.Cut(strings.TrimPrefix(r.req.URL.Path, "/"), "/")
 	return frame{
-		Title: title, Section: section, User: r.access.User, Manager: r.access.CanManage(),
+		Title: title, Section: section, User: r.access.User, Groups: groups(section, r.access.CanManage()),
 		Ready: r.access.User != "" && !r.access.MustChangePassword && !r.access.MustSetUpSecondFactor,
 		Done:  messages()[r.query("done")], Full: r.access.User != "" && r.Service.Full(),
 	}

@@ -26,6 +26,9 @@ type request struct {
 	done    func() // gives back the place of an admitted request; nil without one
 	proxied bool   // the proxy names the user, and there is no session
 	poll    bool   // the page has sent it by itself
+	part    bool   // it asks for a part of a page
+
+	seen []service.App // what apps returns; nil before the first call
 }
 
 // public serves a page to all clients.
@@ -55,7 +58,7 @@ func (s *site) private(to route) http.Handler {
 // serve answers a user who is logged in.
 func (r *request) serve(to route) error {
 	// A page without JavaScript loads itself again, as its address says.
-	r.poll = to.poll || r.query("refresh") != ""
+	r.poll, r.part = to.poll || r.query("refresh") != "", to.poll
 	if to.admit != nil {
 		return r.serveAdmitted(to)
 	}

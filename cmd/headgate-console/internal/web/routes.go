@@ -26,6 +26,7 @@ func entryRoutes() []route {
 	return []route{
 		{pattern: "GET /{$}", answer: trafficPage},
 		{pattern: "GET /live", answer: liveTraffic, poll: true},
+		{pattern: "GET /search", answer: searchPage},
 		{pattern: "GET /stats", answer: oldStats},
 		{pattern: "GET /login", answer: loginPage, open: true},
 		{pattern: "POST /login", answer: login, open: true},

@@ -39,7 +39,7 @@ func (r *request) showSettingsForm(status int, form settings) (err error) {
 	if form.Own, err = r.Service.SecondFactor(r.req.Context(), r.actor); err != nil {
 		return err
 	}
-	return r.show(status, "settings", "Settings", form)
+	return r.show(status, "settings", "Sign-in and backup", form)
 }
 
 // short writes a duration without its zero units.

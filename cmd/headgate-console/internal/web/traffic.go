@@ -3,7 +3,6 @@ package web
 import (
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
@@ -65,6 +64,8 @@ type overview struct {
 	Every  bool   // the browser reloads the page without JavaScript
 	Query  string // of this page
 	CanAdd bool   // the actor owns some application
+
+	Manager bool // the actor may add applications
 
 	Redis       bool // there is one
 	From, To    time.Time
@@ -139,14 +140,17 @@ func oldStats(r *request) error {
 }
 
 func (r *request) overview() (o overview, err error) {
-	o = overview{App: r.query("app"), Every: r.query("refresh") != "", Redis: r.Fleet != nil}
+	o = overview{Every: r.query("refresh") != "", Manager: r.access.CanManage(), Redis: r.Fleet != nil}
 	ctx := r.req.Context()
-	if o.Apps, err = r.Service.Apps(ctx, r.actor); err != nil {
+	if o.Apps, err = r.apps(); err != nil {
+		return o, err
+	}
+	if o.App, err = r.chosenApp(); err != nil {
 		return o, err
 	}
 
 	// An application that the actor may not see is as one that does not exist.
-	if o.App != "" && !slices.ContainsFunc(o.Apps, func(a service.App) bool { return a.Name == o.App }) {
+	if o.App != "" && !sees(o.Apps, o.App) {
 		return o, service.ErrNotFound
 	}
 	if o.App == "" && len(o.Apps) == 1 {

@@ -236,10 +236,68 @@ if (wrong) wrong.focus();
 localizeAll();
 setInterval(localizeAll, 30000);
 
-// On a narrow screen the tabs scroll, and the one of this page has to be in sight.
-function showTab() {
-  const tab = document.querySelector(".top nav [aria-current]");
-  if (tab) tab.parentElement.parentElement.scrollLeft = tab.offsetLeft - (innerWidth - tab.offsetWidth) / 2;
+// find shows what a search finds while it is typed, and gives its field the focus by the key "/".
+function find(form) {
+  const field = form.elements.namedItem("q");
+  const hits = document.getElementById("hits");
+  let timer = 0;
+  let running = null;
+
+  async function run() {
+    if (running) running.abort();
+    running = new AbortController();
+    const text = field.value.trim();
+    let found = null;
+    try {
+      if (text) found = (await ask(form.action + "?q=" + encodeURIComponent(text), running.signal)).querySelector("#results ul");
+    } catch {
+      return; // the form itself leads to the page of the search, or says why there is none
+    }
+    hits.replaceChildren(...(found ? [found] : []));
+    hits.hidden = !found;
+  }
+
+  // The arrow keys walk through the field and what was found.
+  function walk(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const stops = [field, ...hits.querySelectorAll("a")];
+    if (!step || hits.hidden) return;
+    event.preventDefault();
+    stops[(stops.indexOf(document.activeElement) + step + stops.length) % stops.length].focus();
+  }
+
+  function close() {
+    hits.hidden = true;
+    field.blur();
+  }
+
+  field.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(run, 150);
+  });
+  field.addEventListener("focus", () => { hits.hidden = !hits.firstChild; });
+  form.addEventListener("keydown", (event) => (event.key === "Escape" ? close() : walk(event)));
+  form.addEventListener("focusout", (event) => { if (!form.contains(event.relatedTarget)) hits.hidden = true; });
+  hits.addEventListener("mousedown", (event) => event.preventDefault()); // or the click would miss what the blur hides
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+    event.preventDefault();
+    if (field.checkVisibility()) field.focus();
+    else location.assign(form.action);
+  });
 }
-showTab();
-addEventListener("resize", showTab);
+
+// A menu closes at Escape, and when the focus or a click goes elsewhere.
+function menu(details) {
+  const leave = (event) => { if (!details.contains(event.target)) details.open = false; };
+  document.addEventListener("click", leave);
+  document.addEventListener("focusin", leave);
+  details.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !details.open) return;
+    details.open = false;
+    details.querySelector("summary").focus();
+  });
+}
+
+for (const form of document.querySelectorAll(".find")) find(form);
+for (const details of document.querySelectorAll(".menu")) menu(details);

@@ -1,0 +1,157 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+)
+
+// group is a group of pages in the navigation, which leads to the first of them.
+type group struct {
+	Words string
+	Pages []entry
+	Here  bool // the page that is shown is one of them
+}
+
+// entry is a page in the navigation.
+type entry struct {
+	Words, Path string
+	Here        bool
+
+	manager bool   // only administrators may open it
+	also    string // the first segment of further pages under it, or ""
+}
+
+// Path returns where the group leads.
+func (g group) Path() string { return g.Pages[0].Path }
+
+// groups returns the navigation for a user, with the place of a page in it by the first segment of
+// its path.
+func groups(section string, manager bool) []group {
+	list := []group{
+		{Words: "Traffic", Pages: []entry{{Words: "Traffic", Path: "/"}}},
+		{Words: "Policies", Pages: []entry{{Words: "Policies", Path: "/policies", also: "new"}}},
+		{Words: "Keys", Pages: []entry{
+			{Words: "Look up", Path: "/keys"}, {Words: "Who", Path: "/who"}, {Words: "Bans", Path: "/bans"},
+			{Words: "Try a request", Path: "/tester"},
+		}},
+		{Words: "Activity", Pages: []entry{
+			{Words: "Alerts", Path: "/alerts"}, {Words: "Audit log", Path: "/audit", manager: true},
+			{Words: "Scheduled changes", Path: "/scheduled"}, {Words: "Deleted policies", Path: "/deleted"},
+		}},
+		{Words: "Settings", Pages: []entry{
+			{Words: "Applications", Path: "/apps"}, {Words: "Users", Path: "/users", manager: true},
+			{Words: "Import and export", Path: "/import"},
+			{Words: "Sign-in and backup", Path: "/settings", manager: true},
+		}},
+	}
+
+	for i := range list {
+		g := &list[i]
+		g.Pages = slices.DeleteFunc(g.Pages, func(e entry) bool { return e.manager && !manager })
+		for j := range g.Pages {
+			e := &g.Pages[j]
+			e.Here = e.Path == "/"+section || e.also == section && section != ""
+			g.Here = g.Here || e.Here
+		}
+	}
+	return list
+}
+
+// appLink chooses an application, or all.
+type appLink struct {
+	Words, Link string
+	Here        bool
+}
+
+// maxAppLinks is how many applications the head of a page offers.
+const maxAppLinks = 50
+
+// appCookie returns the name of the cookie of the application that was chosen last.
+func (r *request) appCookie() string { return r.Cookie() + "-app" }
+
+// apps returns the applications that the actor sees. It asks the service once for each request.
+func (r *request) apps() ([]service.App, error) {
+	if r.seen == nil {
+		list, err := r.Service.Apps(r.req.Context(), r.actor)
+		if err != nil {
+			return nil, err
+		}
+		r.seen = append([]service.App{}, list...)
+	}
+	return r.seen, nil
+}
+
+// chosenApp returns the application that the address names, or else the one that was chosen last,
+// or "" for all. An application of the address is as it was typed: the service decides about it.
+// One that was chosen last, and that the actor does not see, is none.
+func (r *request) chosenApp() (string, error) {
+	if r.req.URL.Query().Has("app") || r.part {
+		return r.query("app"), nil
+	}
+	c, err := r.req.Cookie(r.appCookie())
+	if err != nil {
+		return "", nil
+	}
+	apps, err := r.apps()
+	if err != nil || !sees(apps, c.Value) {
+		return "", err
+	}
+	return c.Value, nil
+}
+
+// sees reports whether an application is one of those that an actor sees.
+func sees(apps []service.App, name string) bool {
+	return slices.ContainsFunc(apps, func(a service.App) bool { return a.Name == name })
+}
+
+// addApps adds the choice of the application to a frame. A page whose address names one is the
+// choice of it for the pages after it.
+func (r *request) addApps(f *frame, status int) {
+	if !f.Ready || status >= http.StatusInternalServerError {
+		return
+	}
+
+	apps, err := r.apps()
+	if err == nil {
+		f.App, err = r.chosenApp()
+	}
+	if err != nil {
+		r.Logger.WarnContext(r.req.Context(), "the applications cannot be read", "error", err)
+		return
+	}
+
+	if len(apps) == 1 {
+		f.App = apps[0].Name
+	}
+	if f.App != "" && !sees(apps, f.App) {
+		f.App = ""
+	} else if r.req.Method == http.MethodGet && r.req.URL.Query().Has("app") {
+		r.setCookie(&http.Cookie{Name: r.appCookie(), Value: f.App, Expires: r.Clock().Add(service.DeviceLife)})
+	}
+
+	for _, a := range apps[:min(len(apps), maxAppLinks)] {
+		f.Apps = append(f.Apps, appLink{a.Name, r.linkWithApp(a.Name), a.Name == f.App})
+	}
+	f.MoreApps = len(apps) > maxAppLinks
+	f.AllApps = appLink{"All applications", r.linkWithApp(""), f.App == ""}
+}
+
+// linkWithApp returns the address of this page for another application. What was sent to this page,
+// and which part of a list it shows, is left out.
+func (r *request) linkWithApp(app string) string {
+	if r.req.Method != http.MethodGet {
+		return "/?" + url.Values{"app": {app}}.Encode()
+	}
+	u := r.req.URL.Query()
+	for name := range u {
+		if !slices.Contains([]string{"range", "mode", "sort", "changed", "refusing"}, name) {
+			u.Del(name)
+		}
+	}
+	u.Set("app", app)
+	return "/" + strings.TrimLeft(r.req.URL.EscapedPath(), "/") + "?" + u.Encode()
+}
