@@ -3,7 +3,13 @@ package publish
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
+	"github.com/headgate/headgate/internal/textform"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/redissource"
 )
@@ -36,13 +42,47 @@ type OverrideSource interface {
 	ChangedOverrides(ctx context.Context, after int64, limit int) (
 		changes []policy.OverrideChange, revision int64, more bool, err error)
 
+	// SweepOverrides removes what has ended, which are changes like any others.
+	SweepOverrides(ctx context.Context) error
+
 	// OverridesPublished stores that all changes up to a revision are published.
 	OverridesPublished(ctx context.Context, revision int64) error
 }
 
-// errProgramsOverrides means that a program has published overrides, which would be lost.
-var errProgramsOverrides = errors.New("the overrides in Redis are those of a program, and not of this " +
-	"database: the latter are published once the program has removed its own")
+// ProgramsError means that a program has published overrides, which would be lost. What the
+// database has of others waits so long.
+type ProgramsError struct {
+	Policies []string // beside which they are
+}
+
+// Error names the policies, and says what to do.
+func (e *ProgramsError) Error() string {
+	names := make([]string, min(len(e.Policies), 5))
+	for i := range names {
+		names[i] = strconv.Quote(textform.Clip(e.Policies[i]))
+	}
+	if more := len(e.Policies) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return "the overrides in Redis beside " + strings.Join(names, ", ") + " are those of a program: those of the " +
+		"console are published once the program has removed them, with a change without a key for each policy, or " +
+		"their keys in Redis, which end in {policies}:overrides:*, are deleted"
+}
+
+// sweepEvery is the time between two removals of what has ended.
+const sweepEvery = time.Hour
+
+// sweep removes what has ended.
+func (w *Worker) sweep(ctx context.Context) error {
+	if !w.swept.IsZero() && time.Since(w.swept) < sweepEvery {
+		return nil
+	}
+	err := w.bounded(ctx, w.o.Source.SweepOverrides)
+	if err == nil {
+		w.swept = time.Now()
+	}
+	return err
+}
 
 // overrides publishes the changes of overrides that are pending: all of them if what is published
 // is not what this database has published. An attempt has no bound in all, as there may be many,
@@ -119,7 +159,7 @@ func (w *Worker) unpublished(ctx context.Context) (bool, error) {
 	}
 	theirs, err := w.o.Publisher.OverrideChanges(ctx, "")
 	if err == nil && len(theirs.Stale) > 0 {
-		err = errProgramsOverrides
+		err = &ProgramsError{slices.Sorted(slices.Values(theirs.Stale))}
 	}
 	return true, err
 }

@@ -19,6 +19,14 @@ type keys struct {
 	rows map[string]int64
 	last int64 // that was noted
 	now  int64
+
+	sweeps []time.Time // when SweepOverrides was called
+	sweep  error       // that it returns
+}
+
+func (k *keys) SweepOverrides(context.Context) error {
+	k.sweeps = append(k.sweeps, time.Now())
+	return k.sweep
 }
 
 func (k *keys) LastOverrides(context.Context) (int64, error) { return k.last, nil }
@@ -197,7 +205,8 @@ func TestWorkerKeepsTheOverridesOfOthers(t *testing.T) {
 
 		d.put("a", "1/1s")
 		settle(w)
-		if s := w.Status(); !errors.Is(s.Err, errProgramsOverrides) || p.resets != 0 || s.Published != 1 {
+		if s := w.Status(); !strings.Contains(fmt.Sprint(s.Err),
+			`the overrides in Redis beside "api" are those of a program`) || p.resets != 0 || s.Published != 1 {
 			t.Errorf("%+v, %d resets", s, p.resets)
 		}
 		p.set(func(p *place) { p.texts = nil })
@@ -211,6 +220,46 @@ func TestWorkerKeepsTheOverridesOfOthers(t *testing.T) {
 		settle(w)
 		if w.Status().Foreign() == nil || p.texts["a"] != "1/1s" {
 			t.Errorf("%+v, published %v", w.Status(), p.texts)
+		}
+	})
+}
+
+// The error about overrides of a program names the policies, but not any number of them.
+func TestProgramsErrorNamesThePolicies(t *testing.T) {
+	few := (&ProgramsError{[]string{"a", "b\n"}}).Error()
+	many := (&ProgramsError{[]string{"a", "b", "c", "d", "e", "f", "g"}}).Error()
+	if !strings.HasPrefix(few, `the overrides in Redis beside "a", "b\n" are those of a program: `) ||
+		!strings.HasPrefix(many, `the overrides in Redis beside "a", "b", "c", "d", "e", and 2 more are `) {
+		t.Errorf("%s\n%s", few, many)
+	}
+}
+
+// What has ended is removed at the start, every hour, and after a failure at the next attempt.
+func TestWorkerSweepsOverrides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		d, p := &database{version: 1}, newPlace()
+		w := start(t, d, p)
+		time.Sleep(time.Hour + time.Minute)
+		synctest.Wait()
+		d.sweep = errors.New("away")
+		time.Sleep(time.Hour - time.Minute)
+		synctest.Wait()
+		if s := w.Status(); !errors.Is(s.Err, d.sweep) {
+			t.Errorf("%+v", s)
+		}
+		d.sweep = nil
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		w.Close()
+
+		var at []time.Duration
+		for _, s := range d.sweeps {
+			at = append(at, s.Sub(begin).Truncate(time.Minute))
+		}
+		if at = slices.Compact(at); !slices.Equal(at, []time.Duration{0, time.Hour, 2 * time.Hour}) ||
+			w.Status().Err != nil {
+			t.Errorf("swept after %v, %v", at, w.Status().Err)
 		}
 	})
 }

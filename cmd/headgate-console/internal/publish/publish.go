@@ -112,6 +112,9 @@ type Worker struct {
 	// something is. Only the goroutine of the worker uses it.
 	emptySince time.Time
 
+	// swept is when ended overrides were removed last. Only the goroutine of the worker uses it.
+	swept time.Time
+
 	mu     sync.Mutex
 	status Status // Guarded by mu.
 }
@@ -219,6 +222,9 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 func (w *Worker) attempt(ctx context.Context) (published int64, err error) {
 	published, owner, err := w.policies(ctx)
 	if err != nil {
+		return published, err
+	}
+	if err := w.sweep(ctx); err != nil {
 		return published, err
 	}
 	return published, w.overrides(ctx, owner)

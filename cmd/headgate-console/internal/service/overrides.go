@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -149,6 +150,11 @@ func (s *Service) changeOverrides(
 			return err
 		}
 
+		// A removal makes room for others, also where they are published one after the other.
+		slices.SortStableFunc(rows, func(a, b store.Override) int { return min(len(a.Text), 1) - min(len(b.Text), 1) })
+		if err := d.makeRoom(name, len(rows)); err != nil {
+			return err
+		}
 		for _, row := range rows {
 			differs, err := d.putOverride(&p, row)
 			if err != nil {
@@ -264,6 +270,69 @@ func (a *action) fitsOverrides(name string) error {
 	return err
 }
 
+// makeRoom removes the overrides that have ended if n more would be too many with them.
+func (a *action) makeRoom(name string, n int) error {
+	count, err := a.CountOverrides(name, "")
+	if err != nil || count+int64(n) <= policy.MaxOverridesBeside {
+		return err
+	}
+	return a.sweepOverrides(name, instant(a.now))
+}
+
+// sweepOverrides removes the overrides of a policy that have ended by an instant. The audit log has
+// one row of all of them.
+func (a *action) sweepOverrides(name string, by time.Time) error {
+	var removed int
+	for after := ""; ; {
+		rows, err := a.EndingOverrides(name, after, sweepPiece)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			break
+		}
+		after = rows[len(rows)-1].Key
+
+		var ended []store.Override
+		for _, row := range rows {
+			if o, err := policy.ParseOverride(row.Text); err == nil && o.Ended(by) {
+				ended = append(ended, a.overrideRow(name, row.Key, policy.Override{}))
+			}
+		}
+		if err := a.putRevisions(ended); err != nil {
+			return err
+		}
+		removed += len(ended)
+	}
+	if removed == 0 {
+		return nil
+	}
+
+	entry := itself().auditRow(a.now, "overrides.sweep", policyObject(name))
+	entry.Outcome, entry.Before = string(Done), text(struct {
+		Ended int `json:"ended"`
+	}{removed})
+	return a.AddAudit(entry)
+}
+
+// sweepPiece is how many overrides are read at once.
+const sweepPiece = 1000
+
+// putRevisions writes overrides of one policy, and gives each a revision.
+func (a *action) putRevisions(rows []store.Override) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	first, err := a.nextOverrides(int64(len(rows)))
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		rows[i].Revision = first + int64(i)
+	}
+	return a.PutOverrides(rows)
+}
+
 // dropOverrides has Redis remove the overrides of a policy that is deleted. They are kept for when
 // it is restored.
 func (a *action) dropOverrides(name string) error {
@@ -300,6 +369,49 @@ func (a *action) restoreOverrides(name string, isNew bool) error {
 		return err
 	}
 	return a.DropDeletedOverrides(name)
+}
+
+const (
+	// keepEnded is how long an override whose end has passed stays in the list.
+	keepEnded = 24 * time.Hour
+
+	// keepDeleted is how long the overrides of a deleted policy are kept for when it is restored.
+	keepDeleted = 30 * 24 * time.Hour
+)
+
+// SweepOverrides removes the overrides that ended a day ago, and those of policies that were
+// deleted a month ago. Nothing else removes them, so it is called from time to time.
+func (o Outbox) SweepOverrides(ctx context.Context) error {
+	var names []string
+	err := o.s.db.View(ctx, func(t *store.Tx) (err error) {
+		names, err = t.OverriddenPolicies()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+
+	for _, name := range names {
+		err := o.update(ctx, func(a *action) error {
+			return a.sweepOverrides(name, instant(a.now).Add(-keepEnded))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return o.update(ctx, func(a *action) error {
+		return a.PruneDeletedOverrides(a.now - keepDeleted.Microseconds())
+	})
+}
+
+// update runs f for the program itself, alone among those who change overrides.
+func (o Outbox) update(ctx context.Context, f func(*action) error) error {
+	return o.s.db.Update(ctx, func(t *store.Tx) error {
+		if err := t.LockCounter(store.CounterPolicies); err != nil {
+			return err
+		}
+		return f(&action{Tx: t, actor: itself(), now: o.s.now()})
+	})
 }
 
 // LastOverrides returns the revision of the overrides that was published last.

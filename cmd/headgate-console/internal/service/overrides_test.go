@@ -369,3 +369,112 @@ func TestOverridesOfTwoConsoles(t *testing.T) {
 		}
 	})
 }
+
+// An override that ended a day ago is removed as any other is, and what a policy had that was
+// deleted a month ago. Everything else stays.
+func TestOverridesAreSwept(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx, out := t.Context(), w.Outbox()
+		for _, name := range []string{"early", "late", "p", "q"} {
+			w.create(byUser(name))
+			w.override(name, "a=1/1m")
+			w.override(name, "b=2/1m until 2026-03-01T13:00:00Z")
+			w.override(name, "c=3/1m until "+friday)
+		}
+		w.must(w.DeletePolicy(ctx, w.admin, "early", 1))
+		w.clock.pass(time.Hour + keepEnded - time.Second)
+		_, before := w.outgoing(0)
+		w.must(out.SweepOverrides(ctx))
+		wantList(t, "a second before", w.overrides("p"), "a=1/1m", "b=2/1m until 2026-03-01T13:00:00Z",
+			"c=3/1m until "+friday)
+		if _, revision := w.outgoing(0); revision != before {
+			t.Error("the sweep of nothing has a revision")
+		}
+
+		w.clock.pass(time.Second)
+		w.must(out.SweepOverrides(ctx))
+		for _, name := range []string{"late", "p", "q"} {
+			wantList(t, name, w.overrides(name), "a=1/1m", "c=3/1m until "+friday)
+		}
+		list, _ := w.outgoing(before)
+		wantList(t, "to publish", list, "late b=", "p b=", "q b=")
+		rows := w.entries(AuditQuery{Action: "overrides.sweep"})
+		if len(rows) != 3 || rows[1].Object != "policy:p" || rows[1].Before != `{"ended":1}` || rows[1].Actor != "" {
+			t.Errorf("the audit log has %+v", rows)
+		}
+
+		// A month after the deletion of one, and a day before that of the other.
+		w.clock.pass(24*time.Hour - time.Hour)
+		w.must(w.DeletePolicy(ctx, w.admin, "late", 1))
+		w.clock.pass(keepDeleted - 2*24*time.Hour)
+		w.must(out.SweepOverrides(ctx))
+		kept := func(name string) (n int) {
+			w.must(w.db.View(ctx, func(t *store.Tx) error {
+				list, err := t.DeletedOverrides(name)
+				n = len(list)
+				return err
+			}))
+			return n
+		}
+		if kept("early") != 3 || kept("late") != 2 {
+			t.Errorf("%d and %d are kept, want 3 and 2", kept("early"), kept("late"))
+		}
+		w.clock.pass(time.Microsecond)
+		w.must(out.SweepOverrides(ctx))
+		if kept("early") != 0 || kept("late") != 2 {
+			t.Errorf("%d and %d are kept, want 0 and 2", kept("early"), kept("late"))
+		}
+		if _, err := w.Rollback(ctx, w.admin, "late", 1, 2); err != nil {
+			t.Fatal(err)
+		}
+		wantList(t, "restored", w.overrides("late"), "a=1/1m", "c=3/1m until "+friday)
+	})
+}
+
+// Overrides that have ended are in nothing's way: they make room for others at once.
+func TestEndedOverridesMakeRoom(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		w.create(byUser("p"))
+		w.must(w.db.Update(t.Context(), func(tx *store.Tx) error {
+			list := make([]store.Override, policy.MaxOverridesBeside)
+			text := "1/1m until " + thatDay
+			for i := range list {
+				list[i] = store.Override{Policy: "p", Key: fmt.Sprint(i), Text: text, Revision: int64(i + 1)}
+			}
+			list[7].Text = "1/1m until " + friday
+			return tx.InsertOverrides(list)
+		}))
+		w.override("p", "one=1/1m")
+		wantList(t, "left", w.overrides("p"), "7=1/1m until "+friday, "one=1/1m")
+		rows := w.entries(AuditQuery{Action: "overrides.sweep"})
+		if len(rows) != 1 || rows[0].Before != `{"ended":99999}` {
+			t.Errorf("the audit log has %+v", rows)
+		}
+
+		// Those that are removed are published before those that they make room for.
+		var changes []policy.OverrideChange
+		after := int64(0)
+		for more := true; more; {
+			var part []policy.OverrideChange
+			var err error
+			part, after, more, err = w.Outbox().ChangedOverrides(t.Context(), after, 1000)
+			w.must(err)
+			changes = append(changes, part...)
+		}
+		if last := changes[len(changes)-1]; len(changes) != policy.MaxOverridesBeside+1 || last.Key != "one" {
+			t.Errorf("%d changes, the last one %+v", len(changes), last)
+		}
+	})
+}
+
+// A removal is published before what takes its place, in whatever order both were asked for.
+func TestOverridesAreRemovedFirst(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	w.create(byUser("p"))
+	w.override("p", "old=1/1m")
+	_, err := w.ChangeOverrides(t.Context(), w.admin, "p",
+		[]OverrideChange{{"b", "1/1m", ""}, {"old", "", ""}, {"a", "1/1m", ""}})
+	w.must(err)
+	list, _ := w.outgoing(0)
+	wantList(t, "to publish", list, "p old=", "p b=1/1m", "p a=1/1m")
+}

@@ -1,6 +1,9 @@
 package store
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Override is the row of the limit of a single key, or of all keys with a prefix, of a policy.
 type Override struct {
@@ -69,12 +72,41 @@ func (t *Tx) IsRevision(revision int64) (bool, error) {
 	return n > 0, err
 }
 
+// EndingOverrides returns at most limit overrides of a policy that have an end, passed or not, and
+// come after the key after, in the order of their bytes.
+func (t *Tx) EndingOverrides(policy, after string, limit int) ([]Override, error) {
+	const q = overrideColumns + " WHERE policy = ? AND pattern > ? AND limit_text LIKE '% until %' " +
+		"ORDER BY pattern LIMIT ?"
+	return readAll(t, scanOverride, q, policy, after, limit)
+}
+
+// OverriddenPolicies returns the names of the policies that have overrides.
+func (t *Tx) OverriddenPolicies() ([]string, error) {
+	scan := func(s scanner) (name string, err error) { return name, s.Scan(&name) }
+	return readAll(t, scan, "SELECT DISTINCT policy FROM overrides WHERE limit_text <> '' ORDER BY policy")
+}
+
 // PutOverride writes an override in place of that of its key.
 func (t *Tx) PutOverride(o Override) error {
 	if _, err := t.exec("DELETE FROM overrides WHERE policy = ? AND pattern = ?", o.Policy, o.Key); err != nil {
 		return err
 	}
 	return t.InsertOverrides([]Override{o})
+}
+
+// PutOverrides is PutOverride for several keys of one policy.
+func (t *Tx) PutOverrides(list []Override) error {
+	for part := range slices.Chunk(list, maxBatch) {
+		args := []any{part[0].Policy}
+		for _, o := range part {
+			args = append(args, o.Key)
+		}
+		q := "DELETE FROM overrides WHERE policy = ? AND pattern IN (" + placeholders(len(part)) + ")"
+		if _, err := t.exec(q, args...); err != nil {
+			return err
+		}
+	}
+	return t.InsertOverrides(list)
 }
 
 // InsertOverrides adds overrides of keys that have none.
@@ -126,5 +158,13 @@ func (t *Tx) DeletedOverrides(policy string) ([]Override, error) {
 // DropDeletedOverrides removes what DeletedOverrides returns.
 func (t *Tx) DropDeletedOverrides(policy string) error {
 	_, err := t.exec("DELETE FROM deleted_overrides WHERE policy = ?", policy)
+	return err
+}
+
+// PruneDeletedOverrides removes what DeletedOverrides returns of policies that were deleted before
+// an instant in µs.
+func (t *Tx) PruneDeletedOverrides(before int64) error {
+	const q = "DELETE FROM deleted_overrides WHERE policy NOT IN (SELECT policy FROM deleted_policies WHERE at >= ?)"
+	_, err := t.exec(q, before)
 	return err
 }
