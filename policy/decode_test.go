@@ -324,6 +324,8 @@ func FuzzDecode(f *testing.F) {
 		"policies: []", bannedYAML, `{"policies":[{` + entry + `}]}`,
 		`{"policies":[{"name":"a","apps":["b"],"key":"user","limit":"1000/month tz=Europe/Berlin start=15","plans":{"pro":"100000/year start=04-06 debt=7"},"plan_by":"claim"}]}`,
 		"policies:\n- name: a\n  apps: [b]\n  key: user\n  limit: 5/week start=7 tz=Asia/Kathmandu\n",
+		`{"plans":{"t":{"x":"2/1h"}},"policies":[{` + entry + `,"plans":"t","plan_by":"claim"}]}`,
+		"plans: {t: {x: 2/1h}, u: {}}\npolicies:\n- {name: a, apps: [b], key: ip, limit: 1/1s, plans: t, plan_by: c}\n",
 		"- - -", "a: |\n b\n", "[{?: *a}]"} {
 		f.Add([]byte(seed))
 	}

@@ -20,13 +20,21 @@ const MaxBytes = 4 << 20
 const maxDepth = 8
 
 type document struct {
-	Policies []json.RawMessage `json:"policies"`
+	Plans    map[string]json.RawMessage `json:"plans"`
+	Policies []json.RawMessage          `json:"policies"`
 }
 
 // DecodeJSON reads what [EncodeJSON] writes: an object of "policies", a list of
 // [Policy]. It is strict: unknown or repeated fields, repeated names, a missing
 // list, bytes after the end, and more than [MaxBytes] or [MaxPolicies] are errors.
-// A byte order mark before the text is ignored. Every policy of the result is valid. The
+// A byte order mark before the text is ignored.
+//
+// Beside them may be "plans": up to 64 tables of plans by name, each of which at least one policy
+// has to name, as in "plans": "tiers". Such a policy has the table as its own in the result. The
+// text with each table in the place of its name has at most MaxBytes too. A mistake in a table is
+// told once, as a [*FieldError] without a policy, with a field such as "plans.tiers.pro".
+//
+// Every policy of the result is valid. The
 // error joins everything that is wrong, each mistake in a policy as a [*FieldError]
 // wherever its field is known.
 func DecodeJSON(data []byte) (Set, error) {
@@ -48,21 +56,39 @@ func DecodeJSON(data []byte) (Set, error) {
 	if len(d.Policies) > MaxPolicies {
 		return nil, fmt.Errorf("policy: %d policies are more than %d", len(d.Policies), MaxPolicies)
 	}
-	return readAll(d.Policies)
+	return d.read(MaxBytes - len(data))
 }
 
-func readAll(raw []json.RawMessage) (Set, error) {
-	set := make(Set, 0, len(raw))
+// read reads the policies of a document, for which the tables that they name may take so many
+// bytes.
+func (d *document) read(room int) (Set, error) {
+	set := make(Set, 0, len(d.Policies))
+	tables := readTables(d.Plans)
 	var errs []error
-	seen := make(map[string]bool, len(raw))
-	for i := range raw {
-		var e Written
-		if err := strictjson.Decode(raw[i], &e); err != nil {
+	seen := make(map[string]bool, len(d.Policies))
+	for i := range d.Policies {
+		e, name, err := readEntry(d.Policies[i])
+
+		// A table counts as named whatever else is wrong with the policy.
+		var table *planTable
+		var unknown error
+		if name != nil {
+			table, unknown = tables.take(*name)
+			if room -= table.bytes; room < 0 {
+				return nil, fmt.Errorf("policy: with a table of plans for each policy that names one, "+
+					"the text has more than %d bytes", MaxBytes)
+			}
+		}
+
+		if err != nil {
 			errs = append(errs, fmt.Errorf("policy %d %q: %w", i, textform.Clip(e.Name), err))
 			continue
 		}
+		if unknown != nil {
+			errs = append(errs, &FieldError{e.Name, "plans", unknown})
+		}
 
-		p, err := e.Policy()
+		p, err := e.with(table)
 		if err != nil {
 			errs = append(errs, err)
 		}
@@ -73,7 +99,7 @@ func readAll(raw []json.RawMessage) (Set, error) {
 		set = append(set, p)
 	}
 
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(tables.mistakes(), errs...)...); err != nil {
 		return nil, err
 	}
 	return set, nil
@@ -119,6 +145,9 @@ var tables = []string{"plans", "overrides", "headers", "query", "claims", "price
 // such a name.
 func isTable(path []strictjson.Step) bool {
 	last := len(path) - 1
+	if (last == 0 || last == 1) && path[0].Name == "plans" {
+		return true // the tables of a document, and the plans of each
+	}
 	if last < 0 || !slices.Contains(tables, path[last].Name) {
 		return false
 	}

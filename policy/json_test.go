@@ -15,11 +15,11 @@ import (
 func namesByTokens(text string) error {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
-	return valueByTokens(d, 0, false)
+	return valueByTokens(d, 0, 0)
 }
 
-// valueByTokens checks the next value, which may be an object whose fields have any names.
-func valueByTokens(d *json.Decoder, depth int, anyNames bool) error {
+// valueByTokens checks the next value. In so many levels from it on objects have any names.
+func valueByTokens(d *json.Decoder, depth, free int) error {
 	token, err := d.Token()
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func valueByTokens(d *json.Decoder, depth int, anyNames bool) error {
 			if slices.Contains(seen, key) {
 				return fmt.Errorf("the field %q is repeated", key)
 			}
-			if strings.Trim(key, "abcdefghijklmnopqrstuvwxyz_") != "" && !anyNames {
+			if strings.Trim(key, "abcdefghijklmnopqrstuvwxyz_") != "" && free == 0 {
 				return fmt.Errorf("the field %q is not known", key)
 			}
 			seen = append(seen, key)
@@ -59,8 +59,14 @@ func valueByTokens(d *json.Decoder, depth int, anyNames bool) error {
 
 		// The freedom lasts for one level: the fields of a plan are named by the format again.
 		tables := []string{"plans", "overrides", "headers", "query", "claims", "prices"}
-		isTable := slices.Contains(tables, key) && !anyNames
-		if err := valueByTokens(d, depth+1, isTable); err != nil {
+		below := max(0, free-1)
+		switch {
+		case depth == 0 && key == "plans":
+			below = 2 // the tables that policies share, and the plans of each
+		case free == 0 && slices.Contains(tables, key):
+			below = 1
+		}
+		if err := valueByTokens(d, depth+1, below); err != nil {
 			return err
 		}
 	}
@@ -77,6 +83,8 @@ func FuzzNamesOfFields(f *testing.F) {
 	for _, seed := range []string{
 		fullJSON, ``, `1`, `"a"`, `{"a":1,"a":2}`, `{"A":1}`, `{"a":[{"b":1},{"b":1,"c":[],"b":2}]}`,
 		`{"plans":{"A":1,"B":{"C":1}}}`, `{"plans":{"plans":{"A":1}}}`, `{"plans":[{"A":1}]}`,
+		`{"plans":{"a":{"b":{"C":1}}}}`, `{"plans":{"a":{"b":{"headers":{"C":1}}}}}`, `{"plans":{"a":{"headers":{"C":1}}}}`,
+		`[{"plans":{"A":1,"B":{"C":1}}}]`, `{"a":{"plans":{"A":1,"B":{"C":1}}}}`, `{"a":{"plans":{"plans":{"C":1}}}}`,
 		`{"plans":"a","b":{"C":1}}`, `{"match":{"headers":{"X-A":"b","X-A":"c"}}}`, `{"Headers":{"A":1}}`,
 		`{"match":{"query":{"A":[1]},"claims":{"B":{"C":1}}}}`,
 		`{"overrides":{"a":1,"a":2}}`, `{"\u0061":1,"a":2}`, `{"plan\u0073":{"A":1}}`, `{"a\"b":1}`,

@@ -108,7 +108,7 @@ func checkApps(apps []string) error {
 
 // FieldError is a mistake in one field of one policy.
 type FieldError struct {
-	Policy string // its name, as given
+	Policy string // its name, as given, or "" for a table of plans beside the policies
 	Field  string // as in JSON, such as "limit" or "match.path"
 	Err    error
 }

@@ -77,7 +77,10 @@ func WrittenOf(p *Policy) Written {
 }
 
 // Policy reads the written form. Its error joins a [*FieldError] for every mistake.
-func (w *Written) Policy() (Policy, error) {
+func (w *Written) Policy() (Policy, error) { return w.with(nil) }
+
+// with reads the written form of a policy that has the plans of the table, unless it is nil.
+func (w *Written) with(table *planTable) (Policy, error) {
 	p := Policy{
 		Name: w.Name, Description: w.Description, Apps: w.Apps, Key: w.Key, PlanBy: w.PlanBy,
 		Cost: w.Cost, Refund: w.Refund, CountOnly: w.CountOnly,
@@ -112,8 +115,16 @@ func (w *Written) Policy() (Policy, error) {
 	p.UpdatedAt, err = parseTime(w.UpdatedAt)
 	mistake("updated_at", err)
 
+	if table != nil {
+		p.Plans = maps.Clone(table.plans)
+	}
+	faults := p.faults()
+	if table != nil {
+		faults = table.unfit(faults)
+	}
+
 	// A field that could not be read is not checked.
-	for _, fault := range p.faults() {
+	for _, fault := range faults {
 		if !unread[fault.Field] {
 			errs = append(errs, fault)
 		}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/policyyaml"
 )
 
@@ -93,7 +92,7 @@ func (e *env) formatted(name string) (*policyFile, []byte, error) {
 		return p, nil, err
 	}
 	if p.json {
-		text, err := policy.EncodeJSON(p.set)
+		text, err := p.lines.EncodeJSON(p.set)
 		return p, text, err
 	}
 	text, err := policyyaml.Format(p.data)

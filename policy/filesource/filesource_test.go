@@ -229,3 +229,45 @@ func TestChangeIsInForceWithinTwoSecondsInFiftyLimiters(t *testing.T) {
 		}
 	})
 }
+
+// One change of a table of plans is one of all policies that name it.
+func TestSourceReadsATableOfPlans(t *testing.T) {
+	old := time.Now().Add(-time.Minute)
+	for name, form := range map[string]string{
+		"p.yaml": `
+plans: {tiers: {pro: %s}}
+policies:
+- {name: a, apps: [shop], limit: 1/1h, key: ip, plans: tiers, plan_by: user}
+- {name: b, apps: [shop], limit: 2/1h, key: ip, plans: tiers, plan_by: user}
+`,
+		"p.json": `{"plans": {"tiers": {"pro": "%s"}}, "policies": [
+			{"name": "a", "apps": ["shop"], "limit": "1/1h", "key": "ip", "plans": "tiers", "plan_by": "user"},
+			{"name": "b", "apps": ["shop"], "limit": "2/1h", "key": "ip", "plans": "tiers", "plan_by": "user"}]}`,
+	} {
+		path := filepath.Join(t.TempDir(), name)
+		s := open(t, path)
+		version := ""
+		for i, limit := range []string{"100/1h", "500/1h"} {
+			write(t, path, fmt.Sprintf(form, limit), old.Add(time.Duration(i)*time.Second))
+			got, err := s.Load(t.Context(), version)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range got.Policies {
+				if len(p.Plans) != 1 || p.Plans["pro"].String() != limit {
+					t.Errorf("%s: the plans of %s are %v, want pro: %s", name, p.Name, p.Plans, limit)
+				}
+			}
+			version = got.Version
+		}
+
+		// A mistake in the table refuses the revision as a whole.
+		write(t, path, fmt.Sprintf(form, "fast"), old.Add(2*time.Second))
+		_, err := s.Load(t.Context(), version)
+		var bad *policy.RevisionError
+		const want = `plans.tiers.pro: limit "fast": quota "fast" is not a whole number; "fast" has no period; write, say, "100/1m"`
+		if !errors.As(err, &bad) || bad.Err.Error() != want {
+			t.Errorf("%s: %v\nwant %s", name, err, want)
+		}
+	}
+}

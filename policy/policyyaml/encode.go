@@ -19,12 +19,17 @@ func Encode(s policy.Set) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return blocks(text)
+}
 
+// blocks turns the JSON of a set that is not empty into YAML.
+func blocks(text []byte) ([]byte, error) {
 	w := writer{json.NewDecoder(bytes.NewReader(text)), nil}
 	w.json.UseNumber()
 
 	// The brace of the whole set has no counterpart in block style.
-	if _, err = w.json.Token(); err == nil {
+	_, err := w.json.Token()
+	if err == nil {
 		err = w.fields("", false)
 	}
 	if err != nil {

@@ -14,14 +14,11 @@ import (
 )
 
 // Format returns the text in the form of [Encode], with its comments: one in a line of its own
-// stays above the field that follows it, and one behind a field stays behind it. Errors are
-// those of [DecodeLines], and that of a text in which a line ends in a carriage return alone.
+// stays above the field that follows it, and one behind a field stays behind it. Tables of plans
+// beside the policies stay there, and come first. Errors are those of [DecodeLines], and that of a
+// text in which a line ends in a carriage return alone.
 func Format(data []byte) ([]byte, error) {
-	set, lines, err := DecodeLines(data)
-	if err != nil {
-		return nil, err
-	}
-	plain, err := Encode(set)
+	plain, lines, err := uncommented(data)
 	if err != nil {
 		return nil, err
 	}
@@ -44,12 +41,9 @@ func Format(data []byte) ([]byte, error) {
 	out := weave(plain, above, behind)
 
 	// A comment must not change what the text means, wherever it stood.
-	again, err := Decode(out)
-	if err == nil {
-		var text []byte
-		if text, err = Encode(again); err == nil && !bytes.Equal(text, plain) {
-			err = errLost
-		}
+	again, _, err := uncommented(out)
+	if err == nil && !bytes.Equal(again, plain) {
+		err = errLost
 	}
 
 	// None is lost. Several behind one line are one.
@@ -64,6 +58,26 @@ func Format(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	return out, nil
+}
+
+// uncommented returns a text in the form of Encode, and the lines that its policies have in the text
+// itself.
+func uncommented(data []byte) ([]byte, *Lines, error) {
+	set, lines, err := DecodeLines(data)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(lines.tables) == 0 {
+		plain, err := Encode(set)
+		return plain, lines, err
+	}
+
+	text, err := lines.EncodeJSON(set)
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err := blocks(text)
+	return plain, lines, err
 }
 
 var (
@@ -99,7 +113,7 @@ func commentsOf(text string) (list []comment) {
 	return list
 }
 
-// anchor is a field of a text, of the i-th policy.
+// anchor is a field of a text, of the i-th policy or, for -1, beside the policies.
 type anchor struct {
 	i     int
 	field string
@@ -114,10 +128,24 @@ func (l *Lines) anchors() (list []anchor) {
 			list = append(list, anchor{i, field, at})
 		}
 	}
+	for field, at := range l.plans.fields {
+		list = append(list, anchor{-1, field, at})
+	}
+	if l.plans.fields != nil {
+		list = append(list, anchor{-1, "policies", spot{l.list, 1}})
+	}
 	slices.SortFunc(list, func(a, b anchor) int {
 		return cmp.Or(cmp.Compare(a.at.line, b.at.line), cmp.Compare(a.at.column, b.at.column))
 	})
 	return list
+}
+
+// first returns the line of the first field of a text without mistakes.
+func (l *Lines) first() int {
+	if l.plans.fields == nil {
+		return l.list
+	}
+	return min(l.list, l.plans.at.line)
 }
 
 // weave puts comments above and behind the lines of a text.
@@ -152,26 +180,35 @@ func placesOf(comments []comment, from, to *Lines) (above, behind map[int][]stri
 		places[name] = i
 	}
 	names, anchors := from.Names(), from.anchors()
+	lineOf := func(a anchor) int {
+		switch {
+		case a.i >= 0:
+			return to.Line(places[names[a.i]], a.field)
+		case a.field == "policies":
+			return to.list
+		}
+		return to.plans.spotOf(a.field).line
+	}
 
 	above, behind = map[int][]string{}, map[int][]string{}
 	for _, c := range comments {
 		next := slices.IndexFunc(anchors, func(a anchor) bool { return a.at.line > c.line })
 		switch {
-		case len(anchors) == 0, c.line < from.list, c.behind && next == 0:
+		case len(anchors) == 0, c.line < from.first(), c.behind && next == 0:
 			above[1] = append(above[1], c.text) // about the whole text
 		case c.behind:
 			a := anchors[cmp.Or(max(next, 0), len(anchors))-1]
-			n := to.Line(places[names[a.i]], a.field)
+			n := lineOf(a)
 			behind[n] = append(behind[n], c.text)
 		case next < 0:
 			above[0] = append(above[0], c.text)
 		default:
 			// What stands above the first field is about the policy.
 			a := anchors[next]
-			if a.at == from.policies[a.i].at {
+			if a.i >= 0 && a.at == from.policies[a.i].at {
 				a.field = ""
 			}
-			n := to.Line(places[names[a.i]], a.field)
+			n := lineOf(a)
 			above[n] = append(above[n], c.text)
 		}
 	}

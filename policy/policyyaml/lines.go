@@ -36,6 +36,8 @@ func (e *LineError) Unwrap() error { return e.Err }
 type Lines struct {
 	policies []place
 	list     int // the line that opens the list of policies
+	plans    place
+	tables   map[string]string // the tables of plans that policies name, by policy
 }
 
 // place is a policy in a text.
@@ -66,8 +68,9 @@ func (l *Lines) Line(i int, field string) int { return l.spotOf(i, field).line }
 // Column is [Lines.Line] for the column, from 1.
 func (l *Lines) Column(i int, field string) int { return l.spotOf(i, field).column }
 
-func (l *Lines) spotOf(i int, field string) spot {
-	p := &l.policies[i]
+func (l *Lines) spotOf(i int, field string) spot { return l.policies[i].spotOf(field) }
+
+func (p *place) spotOf(field string) spot {
 	for path := field; path != ""; path = path[:max(0, strings.LastIndexByte(path, '.'))] {
 		if at, ok := p.fields[path]; ok {
 			return at
@@ -105,7 +108,7 @@ func DecodeLines(data []byte) (policy.Set, *Lines, error) {
 // locate finds the policies of a text, and the mistakes in each. It finds no mistake in a
 // text that has no list of policies.
 func locate(data []byte) (lines *Lines, mistakes []error) {
-	lines = &Lines{}
+	lines = &Lines{tables: map[string]string{}}
 	if len(data) > MaxBytes || !utf8.Valid(data) {
 		return lines, nil
 	}
@@ -122,28 +125,38 @@ func locate(data []byte) (lines *Lines, mistakes []error) {
 		return lines, nil
 	}
 
+	tables := tablesOf(body)
+	lines.plans = tables.place
 	for _, pair := range pairsOf(body) {
 		list, ok := pair.Value.(*ast.SequenceNode)
-		if name := pair.Key.GetToken().Value; name != "policies" {
+		switch name := pair.Key.GetToken().Value; {
+		case name == "plans":
+			continue
+		case name != "policies":
 			unknown := fmt.Errorf("the field %q is not known", textform.Clip(name))
 			mistakes = append(mistakes, spotOf(pair.Key).mistake(unknown))
 			continue
-		}
-		if !ok {
+		case !ok:
 			continue
 		}
 		lines.list = spotOf(pair.Key).line
 
 		seen := map[string]bool{}
 		for _, node := range list.Values {
-			mistakes = append(mistakes, lines.add(node, seen)...)
+			mistakes = append(mistakes, lines.add(node, tables, seen)...)
 		}
 	}
-	return lines, mistakes
+
+	// What Decode refuses whatever else is wrong with it: a text without a list, and one that names
+	// its tables so often.
+	if lines.list == 0 && len(pairsOf(tables.body)) > 0 || tables.room < 0 {
+		return lines, nil
+	}
+	return lines, append(mistakes, tables.mistakes()...)
 }
 
 // add adds a policy, and returns the mistakes in it.
-func (l *Lines) add(node ast.Node, seen map[string]bool) (mistakes []error) {
+func (l *Lines) add(node ast.Node, tables *tables, seen map[string]bool) (mistakes []error) {
 	// The token of a mapping is its first colon, so the policy begins at its first key.
 	p := place{at: spotOf(node), fields: map[string]spot{}}
 	for _, pair := range pairsOf(node) {
@@ -157,18 +170,24 @@ func (l *Lines) add(node ast.Node, seen map[string]bool) (mistakes []error) {
 	i := len(l.policies) - 1
 
 	// The policy is decoded as a set of its own, so that its mistakes are not mixed with those of
-	// others.
-	entry, err := appendNode([]byte(`{"policies":[`), node)
+	// others. It has the table that it names, whose mistakes are not its own.
+	head := tables.headFor(node)
+	entry, err := appendNode(append(head, `"policies":[`...), node)
 	if err != nil {
 		return []error{atLine(err)}
 	}
 	set, err := policy.DecodeJSON(append(entry, "]}"...))
 	for _, e := range split(err) {
-		mistakes = append(mistakes, l.mistake(i, e))
+		if tableField(e) == "" {
+			mistakes = append(mistakes, l.mistake(i, e))
+		}
 	}
 
 	// Only the whole list shows that a name is repeated.
 	name := nameOf(node, set)
+	if l.tables[name] = tableOf(node); l.tables[name] == "" {
+		delete(l.tables, name)
+	}
 	if l.policies[i].name = name; seen[name] {
 		mistakes = append(mistakes, l.spotOf(i, "name").mistake(
 			&policy.FieldError{Policy: name, Field: "name", Err: errors.New("another policy has the same name")}))

@@ -152,6 +152,8 @@ func FuzzDecodeLines(f *testing.F) {
 	f.Add("policies: [{name: a, apps: [b], limit: 1/1s, key: ip}, {name: a}]")
 	f.Add("policies:\n- name: a\n  a.b: c\n  a:\n    b: c\n")
 	f.Add("policies: []\npolicies: []\n")
+	f.Add("plans: {t: {x: 2/1h}}\npolicies: [{name: a, apps: [b], limit: 1/1s, key: ip, plans: t, plan_by: c}]")
+	f.Add("policies:\n- name: a\n  plans: u\nplans:\n  t:\n    x: 2\n  u.v: {w: {}}\n")
 
 	f.Fuzz(func(t *testing.T, text string) {
 		want, wantErr := policyyaml.Decode([]byte(text))

@@ -317,7 +317,7 @@ func (c *code) checkBlock(p *page, b span, note note) {
 			note(b.line, "no Go", err.Error())
 		}
 	case "yaml":
-		if strings.HasPrefix(b.text, "policies:") {
+		if strings.HasPrefix(b.text, "policies:") || strings.HasPrefix(b.text, "plans:") {
 			if _, err := policyyaml.Decode([]byte(b.text)); err != nil {
 				note(b.line, "no policies", err.Error())
 			}

@@ -46,6 +46,8 @@ func TestStaleNamesAreFound(t *testing.T) {
 		{"a stale field with a value", "`upon_limit: wait`", "2: no field: upon_limit"},
 		{"a stale field of a policy", fence("yaml", "policies:\n- name: a\n  apps: [b]\n  limits: 1/1s\n  key: ip"),
 			"3: no policies"},
+		{"a table of plans that no policy names", fence("yaml", "plans: {tiers: {pro: 1/1s}}\npolicies: []"),
+			"3: no policies"},
 		{"a stale setting", fence("yaml", "listen: 127.0.0.1:1\nlisten-nowhere: x"), "4: no field: listen-nowhere"},
 
 		{"metrics", "`headgate.requests`, `headgate_request_time_in_queue_seconds_bucket`", ""},

@@ -196,6 +196,51 @@ func TestImportReportsEveryMistake(t *testing.T) {
 	})
 }
 
+// A table of plans becomes that of each policy which names it, and an export has it so.
+func TestImportReadsTablesOfPlans(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	const text = `
+plans: {tiers: {pro: 500/1h}}
+policies:
+- {name: p, apps: [a], limit: 10/1h, key: user, plans: tiers, plan_by: user}
+- {name: q, apps: [a], limit: 20/1h, key: user, plans: tiers, plan_by: user}
+`
+	_, err := w.Import(t.Context(), w.admin, Import{Data: []byte(text), Format: YAML})
+	w.must(err)
+	data, err := w.Export(t.Context(), w.admin, YAML, "")
+	w.must(err)
+	if own := "\n  plans:\n    pro: 500/1h\n"; strings.Count(string(data), own) != 2 || strings.HasPrefix(string(data), "plans") {
+		t.Errorf("want a table in each policy:\n%s", data)
+	}
+
+	// One change of the table changes both.
+	for _, format := range []Format{YAML, JSON} {
+		text, limit := strings.Replace(text, "500", "600", 1), "600/1h"
+		if format == JSON {
+			text, limit = `{"plans": {"t": {"pro": "700/1h"}}, "policies": [
+				{"name": "p", "apps": ["a"], "limit": "10/1h", "key": "user", "plans": "t", "plan_by": "user"},
+				{"name": "q", "apps": ["a"], "limit": "20/1h", "key": "user", "plans": "t", "plan_by": "user"}]}`, "700/1h"
+		}
+		plan, err := w.Import(t.Context(), w.admin, Import{Data: []byte(text), Format: format})
+		w.must(err)
+		for _, step := range plan.Steps {
+			if step.Action != updated || step.After.Plans["pro"].String() != limit {
+				t.Errorf("%s: %s %s has %v", format, step.Action, step.Name, step.After.Plans)
+			}
+		}
+		if len(plan.Steps) != 2 {
+			t.Errorf("%d steps", len(plan.Steps))
+		}
+	}
+
+	_, err = w.Import(t.Context(), w.admin, Import{Data: []byte(strings.Replace(text, "500/1h", "x", 1)), Format: YAML})
+	var invalid *InvalidError
+	if !errors.As(err, &invalid) || len(invalid.Faults) != 1 || invalid.Faults[0].Field != "plans.tiers.pro" ||
+		invalid.Faults[0].Policy != "" {
+		t.Errorf("%+v", err)
+	}
+}
+
 func TestImportRemovesNoHiddenPolicy(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	w.create(sample("mine", "a"))

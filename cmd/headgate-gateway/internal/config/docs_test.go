@@ -32,7 +32,7 @@ func TestDocumentationHasNoMistakes(t *testing.T) {
 		for _, m := range fence.FindAllStringSubmatch(string(docs), -1) {
 			kind, _, _ := strings.Cut(m[1], ":")
 			read[kind]++
-			if kind == "policies" {
+			if kind == "policies" || kind == "plans" {
 				checkPolicies(t, name, m[1])
 				continue
 			}
@@ -54,7 +54,7 @@ func TestDocumentationHasNoMistakes(t *testing.T) {
 	}
 
 	// Fewer would mean that the expression misses them.
-	if read["policies"] < 8 || read["upstreams"] != 1 || read["refusals"] != 1 {
+	if read["policies"] < 8 || read["plans"] != 1 || read["upstreams"] != 1 || read["refusals"] != 1 {
 		t.Errorf("%v were found", read)
 	}
 }
