@@ -3,6 +3,7 @@
 package policyyaml
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -38,7 +39,7 @@ func checkTokens(tokens token.Tokens) error {
 		case err != nil:
 		case s.fields > maxFields:
 			err = fmt.Errorf("there are more than %d fields", maxFields)
-		case s.depth > maxDepth || t.Position.IndentNum > maxIndent:
+		case s.depth > maxDepth || len(s.blocks) > maxDepth || t.Position.IndentNum > maxIndent:
 			err = fmt.Errorf("the nesting is deeper than %d", maxDepth)
 		}
 
@@ -57,10 +58,19 @@ type scan struct {
 	last   *token.Token // of any type
 	key    *token.Token // the token before the last colon
 	depth  int          // of brackets
-	fields int          // since an object or entry began
 	object [maxDepth + 2]bool
 	valued [maxDepth + 2]bool // the field of the object has a colon
+
+	// The fields of the object that is open at each depth of brackets, or the entries of a list
+	// since the last one in brackets.
+	inline [maxDepth + 2]int
+
+	blocks []block // the objects in block style that are open, each within the one before
+	fields int     // of the object or list that the token belongs to
 }
+
+// block is an object in block style.
+type block struct{ column, fields int }
 
 var (
 	errNoValue    = errors.New("the field before has no value")
@@ -81,25 +91,55 @@ func (s *scan) take(t *token.Token) error {
 		token.MappingKeyType, token.DocumentEndType:
 		return fmt.Errorf("%q is not understood here", textform.Clip(t.Value))
 	case token.SequenceStartType, token.MappingStartType:
-		s.depth, s.fields = min(s.depth, maxDepth)+1, 0
+		s.depth = min(s.depth, maxDepth) + 1
+		s.inline[s.depth] = 0
 		s.object[s.depth], s.valued[s.depth] = t.Type == token.MappingStartType, false
 	case token.SequenceEndType, token.MappingEndType:
 		s.depth = max(0, s.depth-1)
+		if !s.object[s.depth] {
+			s.inline[s.depth] = 0
+		}
 	case token.CollectEntryType:
 		s.valued[s.depth] = false
-		s.fields++
+		s.count(t)
 	case token.SequenceEntryType:
 		if s.before == token.SequenceEntryType {
 			return errEmptyEntry
 		}
-		s.fields = 0
+		s.close(t.Position.Column)
 	case token.MappingValueType:
 		s.key, s.valued[s.depth] = s.last, true
-		s.fields++
+		s.count(cmp.Or(s.last, t))
 	}
 
 	s.last = t
 	return nil
+}
+
+// count counts a field, whose name is t unless it is in brackets, or an entry in brackets.
+func (s *scan) count(t *token.Token) {
+	if s.depth > 0 {
+		s.inline[s.depth]++
+		s.fields = s.inline[s.depth]
+		return
+	}
+
+	column := t.Position.Column
+	s.close(column)
+	last := len(s.blocks) - 1
+	if last < 0 || s.blocks[last].column < column {
+		s.blocks = append(s.blocks, block{column: column})
+		last++
+	}
+	s.blocks[last].fields++
+	s.fields = s.blocks[last].fields
+}
+
+// close ends the objects in block style whose fields stand behind the column.
+func (s *scan) close(column int) {
+	for len(s.blocks) > 0 && s.blocks[len(s.blocks)-1].column > column {
+		s.blocks = s.blocks[:len(s.blocks)-1]
+	}
 }
 
 // endsEmpty reports whether t ends a field that has no value.
