@@ -13,6 +13,8 @@
 //   - adds each adapter that is a module of its own to an empty program, and runs the
 //     adapter's tests on the versions that it asks for.
 //
+// At the end it prints the tags of a release in the order in which they are pushed.
+//
 // The working folder is the root of the repository, whose tracked files are packed.
 package main
 
@@ -23,6 +25,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -79,6 +82,19 @@ func rehearse(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.uncache(modules)) }()
-	return errors.Join(s.console(ctx), s.gateway(ctx), s.quickstart(ctx), s.readme(ctx, program), s.olderGin(ctx),
+	err = errors.Join(s.console(ctx), s.gateway(ctx), s.quickstart(ctx), s.readme(ctx, program), s.olderGin(ctx),
 		s.adapters(ctx, modules))
+	if err != nil {
+		return err
+	}
+
+	rounds, err := tags(modules, "VERSION")
+	if err != nil {
+		return err
+	}
+	fmt.Println("A release has these tags. Push those of a line before the go.mod files of the next name them.")
+	for _, round := range rounds {
+		fmt.Println(" ", strings.Join(round, " "))
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +104,29 @@ func TestModuleThatCannotBeInstalledIsRefused(t *testing.T) {
 		if _, err := modules[1].release(version, modules); err == nil || !strings.Contains(err.Error(), "console/go.mod: "+want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
+	}
+}
+
+func TestTagsFollowThoseThatTheyRequire(t *testing.T) {
+	modules := repository(t, map[string]string{
+		"go.mod":                 "module " + root + "\n",
+		"internal/test/go.mod":   "module " + root + "/internal/test\n\nrequire " + root + " v0.1.0\n",
+		"adapters/b/go.mod":      "module " + root + "/adapters/b\n\nrequire " + root + " v0.1.0\n",
+		"adapters/a/go.mod":      "module " + root + "/adapters/a\n\nrequire " + root + " v0.1.0\n",
+		"cmd/gateway/go.mod":     "module " + root + "/cmd/gateway\n\nrequire " + root + "/adapters/a v0.1.0\n",
+		"tools/unrelated/go.mod": "module unrelated\n",
+	})
+	want := [][]string{{version}, {"adapters/a/" + version, "adapters/b/" + version}, {"cmd/gateway/" + version}}
+	if got, err := tags(modules, version); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%q, %v; want %q", got, err, want)
+	}
+
+	circle := repository(t, map[string]string{
+		"go.mod":   "module " + root + "\n\nrequire " + root + "/a v0.1.0\n",
+		"a/go.mod": "module " + root + "/a\n\nrequire " + root + " v0.1.0\n",
+	})
+	if got, err := tags(circle, version); err == nil {
+		t.Errorf("modules that require each other have the tags %q", got)
 	}
 }
 
