@@ -85,38 +85,38 @@ func readPlan(name string, raw json.RawMessage) (limit core.Limit, err error) {
 }
 
 // mistake keeps a mistake in a plan of the table, or in the table itself for "".
-func (t *planTable) mistake(plan string, err error) {
+func (p *planTable) mistake(plan string, err error) {
 	if err == nil {
 		return
 	}
-	field := "plans." + textform.Clip(t.name)
+	field := "plans." + textform.Clip(p.name)
 	if plan != "" {
 		field += "." + textform.Clip(plan)
 	}
-	t.faults = append(t.faults, errTable(field, err))
+	p.faults = append(p.faults, errTable(field, err))
 }
 
 // mistakes returns the mistakes in all tables by name, once all policies have been read.
-func (ts planTables) mistakes() []error {
+func (p planTables) mistakes() []error {
 	var errs []error
-	if len(ts) > maxTables {
-		errs = append(errs, errTable("plans", fmt.Errorf("%d tables are more than %d", len(ts), maxTables)))
+	if len(p) > maxTables {
+		errs = append(errs, errTable("plans", fmt.Errorf("%d tables are more than %d", len(p), maxTables)))
 	}
-	for _, name := range slices.Sorted(maps.Keys(ts)) {
-		t := ts[name]
-		if !t.named {
-			t.mistake("", errors.New("no policy names the table"))
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		table := p[name]
+		if !table.named {
+			table.mistake("", errors.New("no policy names the table"))
 		}
-		errs = append(errs, t.faults...)
+		errs = append(errs, table.faults...)
 	}
 	return errs
 }
 
 // take returns the table that a policy names, or an empty one and an error.
-func (ts planTables) take(name string) (*planTable, error) {
-	if t := ts[name]; t != nil {
-		t.named = true
-		return t, nil
+func (p planTables) take(name string) (*planTable, error) {
+	if table := p[name]; table != nil {
+		table.named = true
+		return table, nil
 	}
 	return &planTable{plans: map[string]core.Limit{}},
 		fmt.Errorf("the document has no table of plans %q", textform.Clip(name))
@@ -146,14 +146,14 @@ func readEntry(raw json.RawMessage) (w Written, table *string, err error) {
 // unfit returns what is wrong with a policy that has the plans of the table, without what is wrong
 // with the table itself. The plans that the policy cannot have are one mistake, which names the
 // table.
-func (t *planTable) unfit(faults []*FieldError) []*FieldError {
+func (p *planTable) unfit(faults []*FieldError) []*FieldError {
 	var own []*FieldError
 	var plans []error
 	for _, fault := range faults {
 		plan, ofPlan := strings.CutPrefix(fault.Field, "plans.")
 		switch {
 		case ofPlan:
-			plans = append(plans, fmt.Errorf("the plan %q of the table %q: %w", plan, t.name, fault.Err))
+			plans = append(plans, fmt.Errorf("the plan %q of the table %q: %w", plan, p.name, fault.Err))
 		case fault.Field != "plans":
 			own = append(own, fault)
 		}

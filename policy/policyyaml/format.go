@@ -60,8 +60,8 @@ func Format(data []byte) ([]byte, error) {
 	return out, nil
 }
 
-// uncommented returns a text in the form of Encode, and the lines that its policies have in the text
-// itself.
+// uncommented returns a text in the form of Encode, and the lines of its policies as they are in
+// the text itself.
 func uncommented(data []byte) ([]byte, *Lines, error) {
 	set, lines, err := DecodeLines(data)
 	if err != nil {

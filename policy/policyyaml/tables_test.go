@@ -10,8 +10,7 @@ import (
 	"github.com/headgate/headgate/policy/policyyaml"
 )
 
-func TestDecodeLinesNamesTheLineOfATableOfPlans(t *testing.T) {
-	const text = `policies:
+const misplaced = `policies:
 - name: a
   apps: [shop]
   limit: 1/1h
@@ -37,6 +36,8 @@ plans:
     Pro: 3/1h, max: fast}
   more: {free: 1/1h}
 `
+
+func TestDecodeLinesNamesTheLineOfATableOfPlans(t *testing.T) {
 	want := []string{
 		`line 12: policy "log": plans: the plan "free" of the table "tiers": its algorithm is gcra, and that of the limit ` +
 			`sliding-log: only under one algorithm does an upgrade keep what was used; the plan "pro.max" of the table ` +
@@ -51,7 +52,7 @@ plans:
 		`line 25: plans.more: no policy names the table`,
 	}
 
-	set, _, err := policyyaml.DecodeLines([]byte(text))
+	set, _, err := policyyaml.DecodeLines([]byte(misplaced))
 	got := lineErrors(t, err)
 	if set != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("the mistakes are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -67,6 +68,7 @@ func TestDecodeLinesOfTablesWithoutRoomOrPolicies(t *testing.T) {
 	}
 	wide = wide[:len(wide)-2] + "}"
 
+	// Only the bytes of the tables tell the two texts apart.
 	text := func(table string) string {
 		text := "plans: {t: " + table + "}\npolicies:\n"
 		for i := range 1000 {
@@ -74,6 +76,7 @@ func TestDecodeLinesOfTablesWithoutRoomOrPolicies(t *testing.T) {
 		}
 		return text
 	}
+
 	for text, want := range map[string][]string{
 		text(table):                          nil,
 		text(wide):                           {"line 1: with a table of plans for each policy that names one, the text has more than 4194304 bytes"},
@@ -90,9 +93,7 @@ func TestDecodeLinesOfTablesWithoutRoomOrPolicies(t *testing.T) {
 	}
 }
 
-// The tables stay beside the policies, and so do their comments.
-func TestFormatKeepsTablesOfPlans(t *testing.T) {
-	const text = `# the shop
+const shared = `# the shop
 plans: # all
   # tiers of the shop
   tiers: {pro: 100000/1h, free: 1000/60m} # one
@@ -113,7 +114,8 @@ policies: # list
 - {name: o, apps: [a], key: user, limit: 10/1m, plans: other, plan_by: user}
 # end
 `
-	const want = `# the shop
+
+const formatted = `# the shop
 plans: # all
   other:
     # a
@@ -157,9 +159,12 @@ policies: # list
   key: user
 # end
 `
-	for _, text := range []string{text, want} {
-		if got, err := policyyaml.Format([]byte(text)); err != nil || string(got) != want {
-			t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+
+// The tables stay beside the policies, and so do their comments.
+func TestFormatKeepsTablesOfPlans(t *testing.T) {
+	for _, text := range []string{shared, formatted} {
+		if got, err := policyyaml.Format([]byte(text)); err != nil || string(got) != formatted {
+			t.Errorf("%v\n%s\nwant\n%s", err, got, formatted)
 		}
 	}
 
@@ -172,13 +177,13 @@ policies: # list
 	}
 }
 
-func TestEncodeJSONOfLinesKeepsTablesOfPlans(t *testing.T) {
-	const text = `{"policies": [
+const sharedJSON = `{"policies": [
 		{"name": "b", "apps": ["a"], "limit": "1/1m", "plans": "t", "plan_by": "user", "key": "user",
 		 "overrides": {"plans": "1/1m"}},
 		{"name": "a", "description": "<\"plans\": {", "apps": ["a"], "limit": "1/1m", "plans": {"x": "2/60m"},
 		 "plan_by": "user", "key": "user"}], "plans": {"t": {"x": "2/60m"}}}`
-	const want = `{
+
+const formattedJSON = `{
   "plans": {
     "t": {
       "x": "2/1h"
@@ -214,14 +219,16 @@ func TestEncodeJSONOfLinesKeepsTablesOfPlans(t *testing.T) {
   ]
 }
 `
-	set, lines, err := policyyaml.DecodeLines([]byte(strings.ReplaceAll(text, "\t", " ")))
+
+func TestEncodeJSONOfLinesKeepsTablesOfPlans(t *testing.T) {
+	set, lines, err := policyyaml.DecodeLines([]byte(strings.ReplaceAll(sharedJSON, "\t", " ")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := lines.EncodeJSON(set); err != nil || string(got) != want {
-		t.Errorf("%v\n%s\nwant\n%s", err, got, want)
+	if got, err := lines.EncodeJSON(set); err != nil || string(got) != formattedJSON {
+		t.Errorf("%v\n%s\nwant\n%s", err, got, formattedJSON)
 	}
-	if back, err := policy.DecodeJSON([]byte(want)); err != nil || len(back) != 2 {
+	if back, err := policy.DecodeJSON([]byte(formattedJSON)); err != nil || len(back) != 2 {
 		t.Errorf("%+v, %v", back, err)
 	}
 }
