@@ -1,6 +1,7 @@
 package llmusage
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"strconv"
@@ -17,7 +18,8 @@ type Request struct {
 	Prompt int64
 
 	// Output is the largest number of tokens that one answer may have, as the API enforces it, or 0
-	// if the request names none. It is 2^53 - 1 if it is named in a form that cannot be read.
+	// if the request names none. It is 2^53 - 1 if it is named in a form that cannot be read, or
+	// twice under one name and once as none, by null or a number that is not above 0.
 	Output int64
 
 	// Answers is the number of answers that are asked for, each of which may have Output; 0 means
@@ -27,30 +29,38 @@ type Request struct {
 
 // ReadRequest reads the body of a request to one of the APIs: max_tokens, max_completion_tokens,
 // max_output_tokens, maxOutputTokens, maxTokens or num_predict, n, best_of or candidateCount, and
-// model. Of a number that stands more than once the largest counts, as an API may read any. What is
-// no JSON object is for the API to refuse, and says nothing but its length. The time is linear in
-// the length, whatever the body is: some milliseconds for a megabyte.
+// model. Of a number that stands more than once the largest counts, as an API may read any. A byte
+// order mark before the object is ignored, as by some APIs. What is no JSON object is for the API to
+// refuse, and says nothing but its length. The time is linear in the length, whatever the body is:
+// some milliseconds for a megabyte.
 func ReadRequest(body []byte) Request {
 	r := Request{Prompt: int64(len(body)) / 4}
+	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if !json.Valid(body) {
 		return r
 	}
 
 	// The APIs look for the names as they are written here, and some have a table of them.
 	var model []byte
+	var o outputs
 	f := fieldsOf(body)
 	for name, value, ok := f.field(); ok; name, value, ok = f.field() {
 		switch string(name) {
 		case "model":
 			model = value
-		case "max_tokens", "max_completion_tokens", "max_output_tokens":
-			r.Output = max(r.Output, countIn(value))
+		case "max_tokens":
+			o.add(0, value)
+		case "max_completion_tokens":
+			o.add(1, value)
+		case "max_output_tokens":
+			o.add(2, value)
 		case "n", "best_of":
 			r.Answers = max(r.Answers, countIn(value))
 		case "generationConfig", "generation_config", "inferenceConfig", "options":
-			r.readTable(value)
+			r.readTable(&o, value)
 		}
 	}
+	r.Output = o.largest()
 
 	// A name of one letter may take six bytes.
 	if len(model) <= 6*MaxModel+2 {
@@ -62,16 +72,48 @@ func ReadRequest(body []byte) Request {
 }
 
 // readTable reads what may be a table.
-func (r *Request) readTable(text []byte) {
+func (r *Request) readTable(o *outputs, text []byte) {
 	f := fieldsOf(text)
 	for name, value, ok := f.field(); ok; name, value, ok = f.field() {
 		switch string(name) {
-		case "maxOutputTokens", "max_output_tokens", "maxTokens", "num_predict":
-			r.Output = max(r.Output, countIn(value))
+		case "maxOutputTokens":
+			o.add(3, value)
+		case "max_output_tokens":
+			o.add(4, value)
+		case "maxTokens":
+			o.add(5, value)
+		case "num_predict":
+			o.add(6, value)
 		case "candidateCount", "candidate_count":
 			r.Answers = max(r.Answers, countIn(value))
 		}
 	}
+}
+
+// outputs are the numbers of tokens that a request names for an answer. The zero value has none.
+type outputs struct {
+	most           int64
+	numbers, nones uint8 // of the names that have a number, and that have none: a bit each
+}
+
+// add adds the value of a name, which is one of eight.
+func (o *outputs) add(name int, value []byte) {
+	n := countIn(value)
+	o.most = max(o.most, n)
+	if n > 0 {
+		o.numbers |= 1 << name
+	} else {
+		o.nones |= 1 << name
+	}
+}
+
+// largest returns the largest number that the API may read, or 0. One that reads none where there
+// is a number too has no bound that the request tells.
+func (o *outputs) largest() int64 {
+	if o.numbers&o.nones != 0 {
+		return maxCount
+	}
+	return o.most
 }
 
 // maxNumber is the largest length of a number that is read.
