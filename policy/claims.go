@@ -3,6 +3,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -89,10 +90,14 @@ func (c *claimCondition) met(claim any) bool {
 
 // metBy reports whether a text, a number or a boolean is one of the values.
 func (c *claimCondition) metBy(claim any) bool {
+	if n, ok := claim.(json.Number); ok {
+		claim = shortest(string(n))
+	}
+
 	var room [32]byte
 	text := room[:0]
 	switch v := reflect.ValueOf(claim); v.Kind() {
-	case reflect.String: // which json.Number is, too
+	case reflect.String:
 		return slices.Contains(c.values, v.String())
 	case reflect.Bool:
 		text = strconv.AppendBool(text, v.Bool())
@@ -106,6 +111,21 @@ func (c *claimCondition) metBy(claim any) bool {
 		return false
 	}
 	return slices.ContainsFunc(c.values, func(value string) bool { return value == string(text) })
+}
+
+// shortest returns a number as the text that it has as a float64, so that 5.0 is 5. One without an
+// exponent keeps all of its digits.
+func shortest(number string) string {
+	if strings.ContainsAny(number, "eE") {
+		if f, err := strconv.ParseFloat(number, 64); err == nil {
+			return strconv.FormatFloat(f, 'f', -1, 64)
+		}
+		return number
+	}
+	if strings.Contains(number, ".") {
+		return strings.TrimRight(strings.TrimRight(number, "0"), ".")
+	}
+	return number
 }
 
 // checkClaims checks Match.Claims.

@@ -82,6 +82,19 @@ func TestClaimsAreConditions(t *testing.T) {
 			t.Errorf("%T: %s", one, got)
 		}
 	}
+
+	// A number has one text, however it is written.
+	for number, want := range map[json.Number]string{"3.0": "4 5", "3.00": "4 5", "0.50": "4 5", "1e12": "4 5",
+		"1.0E+12": "4 5", "30e-1": "4 5", "5e-1": "4 5", "1000000000000.0": "4 5", "30": "5", "3.01": "5", "300": "5",
+		"1000000000000.00000001": "5", "1e999": "5", "x.e": "5"} {
+		for _, claim := range []any{number, []any{"x", number}} {
+			h := holder{get("/"), map[string]any{"level": claim}, new(int)}
+			if got := selected(x, h); got != want {
+				t.Errorf("%v: %s, want %s", claim, got, want)
+			}
+		}
+	}
+
 	for _, one := range []any{struct{}{}, []byte("3"), &x, map[string]string{"a": "3"}, []any(nil), [][]string{{"3"}}} {
 		h := holder{get("/"), map[string]any{"level": one}, new(int)}
 		if got := selected(x, h); got != "5" {

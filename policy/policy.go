@@ -212,7 +212,7 @@ type Match struct {
 	// Claims are the claims that the token of a request must have, by name, as Headers are. The
 	// program verifies the token; see Bindings.Claims. A dot in a name leads into an object, as in
 	// "realm_access.roles", unless a claim has the whole name. Of a list one element is enough.
-	// Numbers and booleans are compared as their text.
+	// Numbers and booleans are compared as their text, in which 5.0 is 5.
 	Claims map[string]Values `json:"claims,omitempty" yaml:"claims,omitempty"`
 }
 
