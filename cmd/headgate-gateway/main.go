@@ -85,7 +85,10 @@ func receive() signals {
 // run checks, or serves until the first signal and then ends within the time-out, or at once at
 // the second. It writes answers to out, and the log to w.
 func run(s signals, args, environ []string, out, w io.Writer) (err error) {
-	c, err := config.Parse(args, environ, w)
+	c, err := config.Config{}, error(nil)
+	if !await(s.soft, func() { c, err = config.Parse(args, environ, w) }) {
+		return errors.New("a signal came before the configuration was read")
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return nil

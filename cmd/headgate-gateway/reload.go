@@ -87,7 +87,10 @@ func (r *reloader) follow(ctx context.Context, hangups <-chan os.Signal) {
 			byHangup = true
 		case now := <-look:
 			// What cannot be read may be half of a file, or a certificate before its time.
-			changed, settled := r.files.Look(r.read, now)
+			var changed, settled bool
+			if !await(ctx, func() { changed, settled = r.files.Look(r.read, now) }) {
+				return
+			}
 			if !settled || !changed && !r.invalid {
 				continue
 			}
@@ -97,14 +100,34 @@ func (r *reloader) follow(ctx context.Context, hangups <-chan os.Signal) {
 		if ctx.Err() != nil {
 			return
 		}
-		r.reload(byHangup)
+		r.reload(ctx, byHangup)
+	}
+}
+
+// await calls a function that reads files, and reports whether it has ended before the context. A
+// read of a pipe, or of a file system that hangs, may never end; its goroutine is left behind.
+func await(ctx context.Context, read func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		read()
+	}()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
 // reload reads the configuration and puts it in force, or nothing of it.
-func (r *reloader) reload(byHangup bool) {
+func (r *reloader) reload(ctx context.Context, byHangup bool) {
 	g := r.gateway
-	c, err := config.Parse(r.args, r.environ, io.Discard)
+	var c config.Config
+	var err error
+	if !await(ctx, func() { c, err = config.Parse(r.args, r.environ, io.Discard) }) {
+		return
+	}
 	r.read = c.Origin.Files
 
 	before := g.serving.Load()
