@@ -72,6 +72,42 @@ func TestGatewaysOnOneRedisAdmitTheQuotaOnce(t *testing.T) {
 	}
 }
 
+// What is published beside the policies is in force in every face, from the start and once it has
+// changed.
+func TestOverridesBesideThePoliciesAreInForce(t *testing.T) {
+	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
+	byUser := shop("all", "5/1h fixed-window")
+	byUser.Key = "user"
+	source := publish(t, addr, prefix, byUser)
+	override := func(key, limit string) {
+		t.Helper()
+		err := source.PublishOverrides(t.Context(), redissource.OverrideBatch{
+			Changes: []policy.OverrideChange{{Policy: "all", Key: key, Text: limit + " fixed-window"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	override("acme:*", "6/1h")
+
+	e := open(t, Options{Apps: []string{"shop"}, Redis: at(addr), RedisPrefix: prefix, Timeout: 10 * time.Second,
+		LoadTimeout: 10 * time.Second})
+	for _, name := range []string{"proxy", "auth"} {
+		l := limiterOf(t, e, "shop", Face{Name: name, Bind: withUser})
+		quota := func(key string) int64 {
+			list, err := l.Peek(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return list[0].Limit.Quota
+		}
+		if a, b := quota("acme:bob"), quota("other"+name); a != 6 || b != 5 {
+			t.Errorf("%s: %d and %d, want 6 and 5", name, a, b)
+		}
+		override("other"+name, "7/1h")
+		until(t, "a change is in force", func() bool { return quota("other"+name) == 7 })
+	}
+}
+
 func TestPublishedPoliciesChangeWhileInUse(t *testing.T) {
 	addr, prefix := redistest.Addr(t), redistest.Prefix(t)
 	source := publish(t, addr, prefix, shop("all", "1/1h fixed-window"), shop("blogs", "7/1h fixed-window", "blog"))

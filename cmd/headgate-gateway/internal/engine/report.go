@@ -48,7 +48,17 @@ func (e *Engine) sourceOf(app, face string) policy.Source {
 	if !ok {
 		return e.source
 	}
-	return &faceSource{e.source, reporter, face, e.reports[app]}
+	source := &faceSource{e.source, reporter, face, e.reports[app]}
+	if beside, ok := e.source.(policy.OverrideSource); ok {
+		return &besideSource{source, beside}
+	}
+	return source
+}
+
+// besideSource is a faceSource that also has the overrides beside the policies.
+type besideSource struct {
+	*faceSource
+	policy.OverrideSource
 }
 
 // Notify implements [policy.Notifier].
