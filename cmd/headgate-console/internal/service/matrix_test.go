@@ -59,6 +59,7 @@ func matrix() []row {
 	managers := []verdict{yes, denied, denied, denied, denied, denied, denied, change, out, out}
 	readers := []verdict{yes, yes, yes, hidden, yes, yes, yes, change, out, out}
 	writers := []verdict{yes, yes, denied, hidden, yes, denied, yes, change, out, out}
+	aboutNames := []verdict{yes, yes, denied, yes, yes, denied, yes, change, out, out}
 	owners := []verdict{yes, yes, hidden, hidden, yes, yes, yes, change, out, out}
 	keepers := []verdict{yes, yes, hidden, hidden, yes, denied, yes, change, out, out}
 	everyone := []verdict{yes, yes, yes, yes, yes, yes, yes, change, out, out}
@@ -236,6 +237,17 @@ func matrix() []row {
 			_, err := w.SetOverride(ctx, a, "p", OverrideChange{"x", "5/1m", ""})
 			return err
 		}, writers},
+		{"PlanOverrides", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.PlanOverrides(ctx, a, OverridesImport{Set: setOf("p x=5/1m")})
+			return err
+		}, aboutNames},
+		{"ImportOverrides", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.ImportOverrides(ctx, a, OverridesImport{Set: setOf("p x=5/1m")})
+			return err
+		}, aboutNames},
+		{"ExportOverrides", func(ctx context.Context, w *world, a Actor) error {
+			return w.ExportOverrides(ctx, a, "a", io.Discard)
+		}, readers},
 		{"ChangeOverrides", func(ctx context.Context, w *world, a Actor) error {
 			_, err := w.ChangeOverrides(ctx, a, "p", []OverrideChange{{"x", "5/1m", ""}})
 			return err

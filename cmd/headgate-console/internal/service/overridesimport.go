@@ -1,0 +1,394 @@
+// This file has the import and the export of overrides: many of them, of several policies, as a
+// whole or not at all.
+
+package service
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
+	"github.com/headgate/headgate/internal/strictjson"
+	"github.com/headgate/headgate/policy"
+)
+
+const (
+	// MaxOverridesFile is the largest number of bytes of a file of overrides. The 100,000 of a
+	// policy take about 5 MB.
+	MaxOverridesFile = 32 << 20
+
+	// maxOverrideSteps is how many changes a plan lists, and maxOverrideFaults how many mistakes
+	// an error.
+	maxOverrideSteps  = 100
+	maxOverrideFaults = 100
+)
+
+// OverrideSet has overrides by policy and key. A policy without any is one that has none.
+type OverrideSet map[string]map[string]policy.OverrideText
+
+// DecodeOverrides reads a file of overrides, which is JSON in the form of
+// [Service.ExportOverrides]. Limits are not looked at.
+func DecodeOverrides(data []byte) (OverrideSet, error) {
+	repeated := func(path []strictjson.Step, repeated bool) error {
+		if repeated {
+			return errors.New(path[len(path)-1].Name + " is there twice")
+		}
+		return nil
+	}
+	if err := strictjson.Check("the file", data, 5, repeated); err != nil {
+		return nil, err
+	}
+
+	var file struct {
+		Overrides OverrideSet `json:"overrides"`
+	}
+	if err := strictjson.Decode(data, &file); err != nil {
+		return nil, err
+	}
+	if file.Overrides == nil {
+		return nil, errors.New("it has no overrides")
+	}
+	return file.Overrides, nil
+}
+
+// OverridesImport is a set of overrides to write.
+type OverridesImport struct {
+	Set OverrideSet
+
+	// Missing says what happens to overrides of the policies in Set that it does not have. Those
+	// of other policies stay.
+	Missing Missing
+
+	// Apps leaves out the policies that list none of these applications. Nil leaves out none.
+	Apps []string
+
+	// Base is the Digest of the plan that was confirmed, or "".
+	Base string
+
+	// Compare has PlanOverrides answer an actor who may not change the policies.
+	Compare bool
+}
+
+// OverridesPlan is what an import of overrides changes.
+type OverridesPlan struct {
+	Policies []OverrideCounts // by name
+	Steps    []OverrideStep   // the first hundred, by policy and key
+	Digest   string           // differs from that of a plan of other changes
+}
+
+// OverrideCounts are how many overrides of a policy an import sets, removes, and leaves as they
+// are.
+type OverrideCounts struct {
+	Policy       string
+	Set, Removed int
+	Unchanged    int // of the import
+	Missing      int // that the import does not have, and that stay
+	Ended        int // of the import, that have ended, and are as if it did not have them
+}
+
+// OverrideStep is the change of one override. A text is "" if there is none.
+type OverrideStep struct{ Policy, Key, Before, After string }
+
+// Changes returns how many overrides the plan changes.
+func (o *OverridesPlan) Changes() (n int) {
+	for _, c := range o.Policies {
+		n += c.Set + c.Removed
+	}
+	return n
+}
+
+// PlanOverrides returns what [Service.ImportOverrides] would change, and changes nothing.
+func (s *Service) PlanOverrides(ctx context.Context, a Actor, i OverridesImport) (plan OverridesPlan, err error) {
+	err = s.ask(ctx, a, "override.import", "policies", func(d *action) error {
+		w, err := d.planOverrides(i)
+		plan = w.plan
+		return err
+	})
+	return plan, err
+}
+
+// ImportOverrides writes overrides in one transaction, all or none, and returns what it has
+// changed. The actor has to own every application that the policies list. The audit log has one
+// row of each policy that it changes. The error is ErrMoved if the plan of now is not that of Base,
+// or an InvalidError of at most about a hundred mistakes.
+func (s *Service) ImportOverrides(ctx context.Context, a Actor, i OverridesImport) (plan OverridesPlan, err error) {
+	if i.Compare {
+		return plan, invalid("compare", "it is for a plan")
+	}
+	if err := checkComment(a.comment); err != nil {
+		return plan, err
+	}
+	// To write many takes longer than the usual bound of a transaction.
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, importTimeout)
+		defer cancel()
+	}
+
+	err = s.act(ctx, a, store.CounterOverrides, "override.import", "policies", func(d *action) error {
+		w, err := d.planOverrides(i)
+		if err != nil {
+			return err
+		}
+		if plan = w.plan; i.Base != "" && i.Base != plan.Digest {
+			return ErrMoved
+		}
+		if plan.Changes() == 0 {
+			return errUnchanged
+		}
+		return w.carryOut()
+	})
+	return plan, err
+}
+
+// overridesWork finds out what an import changes.
+type overridesWork struct {
+	*action
+	i      OverridesImport
+	plan   OverridesPlan
+	rows   map[string][]store.Override // that change, by policy; those of removals first
+	faults faults
+	hidden *DeniedError // the refusal of a policy that is hidden from the actor
+	digest io.Writer
+}
+
+func (a *action) planOverrides(i OverridesImport) (*overridesWork, error) {
+	hash := sha256.New()
+	w := &overridesWork{action: a, i: i, rows: map[string][]store.Override{}, digest: hash}
+	if i.Missing != KeepMissing && i.Missing != RemoveMissing {
+		return w, invalid("missing", "it is not remove or nothing")
+	}
+
+	for _, name := range slices.Sorted(maps.Keys(i.Set)) {
+		if err := w.policy(name); err != nil {
+			return w, err
+		}
+	}
+
+	w.plan.Digest = hex.EncodeToString(hash.Sum(nil))
+	switch n := len(w.faults); {
+	case n > maxOverrideFaults:
+		w.faults[maxOverrideFaults] = Fault{Message: fmt.Sprintf("and %d more", n-maxOverrideFaults)}
+		w.faults = w.faults[:maxOverrideFaults+1]
+	case n > 0 && w.hidden != nil:
+		return w, &takenError{InvalidError{Faults: w.faults}, w.hidden}
+	}
+	return w, w.faults.err()
+}
+
+// policy plans the overrides of a policy.
+func (w *overridesWork) policy(name string) error {
+	p, err := w.action.policy(name)
+	var denied *DeniedError
+	if errors.Is(err, ErrNotFound) {
+		if errors.As(err, &denied) {
+			w.hidden = denied
+		}
+		w.faults = append(w.faults, Fault{Policy: name, Message: "it does not exist, or you may not see it"})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	listed := func(app string) bool { return slices.Contains(w.i.Apps, app) }
+	if w.i.Apps != nil && !slices.ContainsFunc(p.Apps, listed) {
+		return nil
+	}
+	if !w.i.Compare && !w.access.CanEdit(p.Apps) {
+		return w.deny("it takes the owner of every application that the policy lists")
+	}
+
+	rows, err := w.Tx.Overrides(name, "", "", policy.MaxOverridesBeside+1)
+	if err != nil {
+		return err
+	}
+	was := make(map[string]store.Override, len(rows))
+	for _, row := range rows {
+		was[row.Key] = row
+	}
+	w.compare(&p, was)
+	return nil
+}
+
+// compare adds the changes of a policy that has the overrides that were.
+func (w *overridesWork) compare(p *policy.Policy, was map[string]store.Override) {
+	counts := OverrideCounts{Policy: p.Name}
+	var set, removed []store.Override
+	wanted := w.i.Set[p.Name]
+
+	read := map[policy.OverrideText]policy.Override{} // few are different
+	for i, key := range slices.Sorted(maps.Keys(wanted)) {
+		o, known := read[wanted[key]]
+		if !known {
+			var err error
+			if o, err = policy.ParseOverride(string(wanted[key])); err != nil {
+				w.fault(p, key, i, err)
+				continue
+			}
+			read[wanted[key]] = o
+		}
+		if o.Ended(instant(w.now)) {
+			counts.Ended++
+			continue
+		}
+		if err := p.CheckOverride(key, o); err != nil {
+			w.fault(p, key, i, err)
+			continue
+		}
+
+		before, exists := was[key]
+		delete(was, key)
+		if row := w.overrideRow(p.Name, key, o); exists && before.Text == row.Text {
+			counts.Unchanged++
+		} else {
+			set = append(set, row)
+			w.step(p, before, row)
+		}
+	}
+
+	counts.Set, counts.Missing = len(set), len(was)
+	if w.i.Missing == RemoveMissing {
+		for _, key := range slices.Sorted(maps.Keys(was)) {
+			row := w.overrideRow(p.Name, key, policy.Override{})
+			removed = append(removed, row)
+			w.step(p, was[key], row)
+		}
+		counts.Removed, counts.Missing = len(removed), 0
+	}
+
+	// What is removed makes room for what is set.
+	w.rows[p.Name] = append(removed, set...)
+	w.plan.Policies = append(w.plan.Policies, counts)
+}
+
+// fault adds a mistake about a key. It does not repeat one that may be a secret.
+func (w *overridesWork) fault(p *policy.Policy, key string, i int, err error) {
+	w.faults = append(w.faults, Fault{Policy: p.Name, Field: policy.OverrideField(p.Key, key, i), Message: err.Error()})
+}
+
+// step adds a change to the plan.
+func (w *overridesWork) step(p *policy.Policy, before, after store.Override) {
+	s := OverrideStep{p.Name, after.Key, before.Text, after.Text}
+	fmt.Fprintf(w.digest, "%q %q %q %q\n", s.Policy, s.Key, s.Before, s.After)
+	if len(w.plan.Steps) < maxOverrideSteps {
+		w.plan.Steps = append(w.plan.Steps, s)
+	}
+}
+
+// carryOut writes what the plan changes.
+func (w *overridesWork) carryOut() error {
+	for _, c := range w.plan.Policies {
+		rows := w.rows[c.Policy]
+		if len(rows) == 0 {
+			continue
+		}
+		if err := w.makeRoom(c.Policy, len(rows)); err != nil {
+			return err
+		}
+		if err := w.putRevisions(rows); err != nil {
+			return err
+		}
+		if err := w.fitsOverrides(c.Policy); err != nil {
+			return err
+		}
+
+		entry := w.actor.auditRow(w.now, "override.import", policyObject(c.Policy))
+		entry.Outcome, entry.Note = string(Done), w.actor.comment
+		entry.After = text(struct {
+			Set     int `json:"set"`
+			Removed int `json:"removed"`
+		}{c.Set, c.Removed})
+		if err := w.AddAudit(entry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ExportOverrides writes the overrides of the policies that the actor sees, of an application or of
+// all for "", as DecodeOverrides reads them. Policies without any are left out. Nothing is written
+// before the audit log has a row. The file is not of one instant: a change that is made meanwhile
+// may be in it or not.
+func (s *Service) ExportOverrides(ctx context.Context, a Actor, app string, to io.Writer) error {
+	var names []string
+	err := s.act(ctx, a, store.CounterUsers, "override.export", "policies", func(d *action) error {
+		if app != "" && d.access.Role(app) == NoRole {
+			return d.hide()
+		}
+		list, err := d.selected(func(p policy.Policy) bool { return app == "" || slices.Contains(p.Apps, app) })
+		if err != nil {
+			return err
+		}
+		have, err := d.OverriddenPolicies()
+		names = nil
+		for _, p := range list {
+			if slices.Contains(have, p.Name) {
+				names = append(names, p.Name)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		return d.done("", text(map[string]any{"policies": len(names)}))
+	})
+	if err != nil {
+		return err
+	}
+
+	out := bufio.NewWriter(to)
+	out.WriteString("{\"overrides\": {")
+	for i, name := range names {
+		if i > 0 {
+			out.WriteString(",")
+		}
+		fmt.Fprintf(out, "\n  %s: {", text(name))
+		if err := s.exportOverrides(ctx, a, name, out); err != nil {
+			return err
+		}
+		out.WriteString("\n  }")
+	}
+	out.WriteString("\n}}\n")
+	return out.Flush()
+}
+
+// exportOverrides writes the overrides of a policy, a line each. What cannot be read is left out.
+func (s *Service) exportOverrides(ctx context.Context, a Actor, name string, out *bufio.Writer) error {
+	separator := ""
+	for after := ""; ; {
+		var rows []store.Override
+		err := s.ask(ctx, a, "override.export", policyObject(name), func(d *action) error {
+			if _, err := d.policy(name); err != nil {
+				return err
+			}
+			var err error
+			rows, err = d.Tx.Overrides(name, "", after, exportPiece)
+			return err
+		})
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+
+		after = rows[len(rows)-1].Key
+		for _, row := range rows {
+			o, err := policy.ParseOverride(row.Text)
+			if err != nil {
+				continue
+			}
+			if _, err := fmt.Fprintf(out, "%s\n    %s: %s", separator, text(row.Key), text(o)); err != nil {
+				return err
+			}
+			separator = ","
+		}
+	}
+}
+
+// exportPiece is how many overrides an export reads at once.
+const exportPiece = 1000

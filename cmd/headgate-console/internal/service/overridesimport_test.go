@@ -1,0 +1,254 @@
+package service
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/test"
+	"github.com/headgate/headgate/policy"
+)
+
+// setOf reads overrides such as "p a=1/1m", and "p" for a policy that has none.
+func setOf(texts ...string) OverrideSet {
+	set := OverrideSet{}
+	for _, text := range texts {
+		name, rest, has := strings.Cut(text, " ")
+		if set[name] == nil {
+			set[name] = map[string]policy.OverrideText{}
+		}
+		if key, limit, _ := strings.Cut(rest, "="); has {
+			set[name][key] = policy.OverrideText(limit)
+		}
+	}
+	return set
+}
+
+func TestOverridesAreImported(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		for _, name := range []string{"other", "p", "q"} {
+			w.create(byUser(name))
+			w.override(name, "old=1/1m")
+			w.override(name, "same=2/1m")
+		}
+		_, before := w.outgoing(0)
+		i := OverridesImport{Set: setOf("p new=3/1m until "+friday, "p old=4/1m", "p same=2/1m",
+			"p gone=9/1m until "+thatDay, "q")}
+
+		// The plan changes nothing, and says what an import does.
+		want := []OverrideCounts{{"p", 2, 0, 1, 0, 1}, {"q", 0, 0, 0, 2, 0}}
+		steps := []OverrideStep{{"p", "new", "", "3/1m until " + friday}, {"p", "old", "1/1m", "4/1m"}}
+		check := func(what string, plan OverridesPlan, err error) {
+			t.Helper()
+			if err != nil || fmt.Sprint(plan.Policies, plan.Steps) != fmt.Sprint(want, steps) {
+				t.Errorf("%s: %v, %+v\nwant %+v %+v", what, err, plan, want, steps)
+			}
+		}
+		plan, err := w.PlanOverrides(ctx, w.admin, i)
+		check("the plan", plan, err)
+		rows := w.entries(AuditQuery{Action: "override.import"})
+		if _, revision := w.outgoing(0); revision != before || len(rows) != 0 {
+			t.Error("the plan has changed something")
+		}
+
+		i.Base = plan.Digest
+		done, err := w.ImportOverrides(ctx, w.admin.Saying("commit 0a1b"), i)
+		check("the import", done, err)
+		wantList(t, "p", w.overrides("p"), "new=3/1m until "+friday, "old=4/1m", "same=2/1m")
+		list, _ := w.outgoing(before)
+		wantList(t, "to publish", list, "p new=3/1m until "+friday, "p old=4/1m")
+		rows = w.entries(AuditQuery{Action: "override.import"})
+		if len(rows) != 1 || rows[0].Object != "policy:p" || rows[0].After != `{"set":2,"removed":0}` ||
+			rows[0].Note != "commit 0a1b" {
+			t.Errorf("the audit log has %+v", rows)
+		}
+
+		// The same again changes nothing. What was confirmed is not what would be done now.
+		want, steps = []OverrideCounts{{"p", 0, 0, 3, 0, 1}, {"q", 0, 0, 0, 2, 0}}, nil
+		_, err = w.ImportOverrides(ctx, w.admin, i)
+		wantErr(t, "a plan of before", err, ErrMoved)
+		i.Base = ""
+		done, err = w.ImportOverrides(ctx, w.admin, i)
+		check("again", done, err)
+
+		// What the file does not have is removed if it is asked for, of its policies alone.
+		w.override("p", "more=5/1m")
+		i.Missing = RemoveMissing
+		want = []OverrideCounts{{"p", 0, 1, 3, 0, 1}, {"q", 0, 2, 0, 0, 0}}
+		steps = []OverrideStep{{"p", "more", "5/1m", ""}, {"q", "old", "1/1m", ""}, {"q", "same", "2/1m", ""}}
+		done, err = w.ImportOverrides(ctx, w.admin, i)
+		check("with a removal", done, err)
+		wantList(t, "q", w.overrides("q"))
+		wantList(t, "other", w.overrides("other"), "old=1/1m", "same=2/1m")
+
+		// Policies of other applications are left out.
+		i.Apps = []string{"b"}
+		i.Set = setOf("p")
+		done, err = w.ImportOverrides(ctx, w.admin, i)
+		want, steps = nil, nil
+		check("of another application", done, err)
+	})
+}
+
+// A change by another between the plan and the import is told, whatever it is about; one that makes
+// no difference is none.
+func TestImportOfOverridesTellsConflicts(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	w.create(byUser("p"))
+	w.create(byUser("q"))
+	w.override("p", "a=1/1m")
+	i := OverridesImport{Set: setOf("p a=2/1m", "p b=3/1m")}
+	plan, err := w.PlanOverrides(t.Context(), w.admin, i)
+	w.must(err)
+	i.Base = plan.Digest
+	w.override("p", "c=1/1m")
+	w.override("q", "a=1/1m")
+	w.override("p", "a=9/1m")
+	_, err = w.ImportOverrides(t.Context(), w.admin, i)
+	wantErr(t, "a is another", err, ErrMoved)
+	w.override("p", "a=1/1m")
+	_, err = w.ImportOverrides(t.Context(), w.admin, i)
+	w.must(err)
+	wantList(t, "p", w.overrides("p"), "a=2/1m", "b=3/1m", "c=1/1m")
+
+	// What is removed is published before what takes its place.
+	_, before := w.outgoing(0)
+	_, err = w.ImportOverrides(t.Context(), w.admin, OverridesImport{Set: setOf("p A=4/1m", "p b=3/1m"),
+		Missing: RemoveMissing})
+	w.must(err)
+	list, _ := w.outgoing(before)
+	wantList(t, "to publish", list, "p a=", "p c=", "p A=4/1m")
+}
+
+func TestWrongImportsOfOverridesChangeNothing(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		ctx := t.Context()
+		w.create(byUser("p"))
+		w.create(sample("theirs", "b"))
+		secret := byUser("secret")
+		secret.Key = "api-key"
+		w.create(secret)
+		owner := w.person("x", map[string]Role{"a": Owner})
+
+		_, err := w.ImportOverrides(ctx, owner, OverridesImport{Set: setOf("p ok=1/1m", "p a=x",
+			"p b=1/1m fixed-window", "secret s3cret=1/1m", "theirs k=1/1m", "none k=1/1m")})
+		for _, want := range []string{"overrides.a: limit ", "overrides.b: its algorithm is fixed-window",
+			"overrides[0]: the key is not a digest"} {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
+		var bad *InvalidError
+		if !errors.As(err, &bad) || len(bad.Faults) != 5 || bad.Faults[0].Policy != "none" ||
+			bad.Faults[4].Policy != "theirs" || bad.Faults[0].Message != bad.Faults[4].Message {
+			t.Errorf("%+v", bad)
+		}
+		if rows := w.entries(AuditQuery{Action: "override.import", Outcome: Refused}); len(rows) != 1 {
+			t.Errorf("%d refusals of a hidden policy", len(rows))
+		}
+		wantList(t, "p", w.overrides("p"))
+
+		var many []string
+		for n := range 1000 {
+			many = append(many, fmt.Sprintf("p %03d=x", n))
+		}
+		_, err = w.PlanOverrides(ctx, owner, OverridesImport{Set: setOf(many...)})
+		if !errors.As(err, &bad) || len(bad.Faults) != 101 || bad.Faults[100].Message != "and 900 more" {
+			t.Errorf("many mistakes: %v", err)
+		}
+
+		viewer := w.person("v", map[string]Role{"a": Viewer})
+		_, err = w.ImportOverrides(ctx, viewer, OverridesImport{Set: setOf("p k=1/1m")})
+		wantErr(t, "a viewer", err, ErrDenied)
+		_, err = w.PlanOverrides(ctx, viewer, OverridesImport{Set: setOf("p k=1/1m"), Compare: true})
+		w.must(err)
+		_, err = w.ImportOverrides(ctx, w.admin, OverridesImport{Set: setOf("p k=1/1m"), Compare: true})
+		wantFault(t, "compare", err, "compare")
+		_, err = w.ImportOverrides(ctx, w.admin, OverridesImport{Missing: "x"})
+		wantFault(t, "missing", err, "missing")
+	})
+}
+
+// What is exported is what was imported, also of keys with signs of JSON.
+func TestExportedOverridesAreImported(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		for _, name := range []string{"none", "p", "q"} {
+			w.create(byUser(name))
+		}
+		set := setOf("p a\"\\\n<=1/1m", "p b=2/1m until "+friday, "q a*=3/1m")
+		_, err := w.ImportOverrides(t.Context(), w.admin, OverridesImport{Set: set})
+		w.must(err)
+
+		var out bytes.Buffer
+		w.must(w.ExportOverrides(t.Context(), w.admin, "", &out))
+		got, err := DecodeOverrides(out.Bytes())
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(set) {
+			t.Errorf("%v %v\n%s", got, err, &out)
+		}
+		plan, err := w.PlanOverrides(t.Context(), w.admin, OverridesImport{Set: got, Missing: RemoveMissing})
+		if w.must(err); plan.Changes() != 0 || plan.Policies[0].Unchanged != 2 {
+			t.Errorf("%+v", plan)
+		}
+		rows := w.entries(AuditQuery{Action: "override.export"})
+		if len(rows) != 1 || rows[0].After != `{"policies":2}` {
+			t.Errorf("%+v", rows)
+		}
+		if err := w.ExportOverrides(t.Context(), w.person("s", nil), "a", io.Discard); !errors.Is(err, ErrNotFound) {
+			t.Errorf("a stranger: %v", err)
+		}
+		out.Reset()
+		w.must(w.ExportOverrides(t.Context(), w.admin, "b", &out))
+		if got, err := DecodeOverrides(out.Bytes()); err != nil || len(got) != 0 {
+			t.Errorf("of an application without any: %v %v", got, err)
+		}
+	})
+}
+
+func TestDecodeOverridesRefusesOthers(t *testing.T) {
+	for _, text := range []string{``, `{}`, `{"overrides": 1}`, `{"overrides": {"p": 1}}`, `{"policies": []}`,
+		`{"overrides": {"p": {"k": 5}}}`, `{"overrides": {"p": {"k": "1/1m", "k": "2/1m"}}}`,
+		`{"overrides": {"p": {"k": {"limit": "1/1m", "untill": "x"}}}}`, `{"overrides": {}} x`} {
+		if set, err := DecodeOverrides([]byte(text)); err == nil {
+			t.Errorf("%s: %v", text, set)
+		}
+	}
+}
+
+// A hundred thousand are imported in one transaction.
+func TestManyOverridesAreImported(t *testing.T) {
+	test.Long(t, "it writes them three times")
+	everyEngineOnDisk(t, func(t *testing.T, w *world) {
+		w.create(byUser("p"))
+		set := OverrideSet{"p": {}}
+		for i := range policy.MaxOverridesBeside {
+			set["p"][fmt.Sprintf("tenant-%06d", i)] = policy.OverrideText(fmt.Sprintf("%d/1m", 1+i%50))
+		}
+		begin := time.Now()
+		plan, err := w.ImportOverrides(t.Context(), w.admin, OverridesImport{Set: set})
+		if err != nil || len(plan.Steps) != maxOverrideSteps || plan.Changes() != policy.MaxOverridesBeside {
+			t.Fatalf("%d changes, %d listed, %v", plan.Changes(), len(plan.Steps), err)
+		}
+		t.Logf("imported in %s", time.Since(begin))
+
+		// All others in their place, which is as many again.
+		other := OverrideSet{"p": {}}
+		for key, text := range set["p"] {
+			other["p"]["x"+key] = text
+		}
+		_, err = w.ImportOverrides(t.Context(), w.admin, OverridesImport{Set: other})
+		if err == nil || !strings.Contains(err.Error(), "would have 200000 overrides, more than 100000") {
+			t.Errorf("too many: %v", err)
+		}
+		begin = time.Now()
+		plan, err = w.ImportOverrides(t.Context(), w.admin, OverridesImport{Set: other, Missing: RemoveMissing})
+		if err != nil || plan.Changes() != 2*policy.MaxOverridesBeside {
+			t.Fatalf("%d changes, %v", plan.Changes(), err)
+		}
+		t.Logf("replaced in %s", time.Since(begin))
+	})
+}
