@@ -25,6 +25,7 @@ var (
 	toSettled  = []int{good, good, good, good, good, good, good, good, 403, 403, 401, 401, 401}
 	toReaders  = []int{good, good, good, 404, good, good, 404, good, 403, 403, 401, 401, 401}
 	toWriters  = []int{good, good, 403, 404, good, 403, 404, good, 403, 403, 401, 401, 401}
+	toNamers   = []int{good, good, 403, 422, good, 403, 422, good, 403, 403, 401, 401, 401}
 	toCreators = []int{good, good, 403, 403, good, 403, 403, good, 403, 403, 401, 401, 401}
 	toManagers = []int{good, 403, 403, 403, 403, 403, 403, 403, 403, 403, 401, 401, 401}
 	toBackups  = []int{403, 403, 403, 403, 403, 403, 403, 403, good, 403, 401, 401, 401}
@@ -107,6 +108,11 @@ func expectedOfPolicies() map[string]expectation {
 		"GET /api/export":    get("/api/export", toSettled),
 		"POST /api/import/plan": do("POST", "/api/import/plan", yaml, 200, toCreators,
 			"Content-Type", "application/yaml"),
+		"GET /api/overrides": get("/api/overrides", toSettled),
+		"POST /api/overrides/plan": do("POST", "/api/overrides/plan",
+			object{"overrides": object{"p": object{"192.0.2.1": "9/1m"}}}, 200, toNamers),
+		"POST /api/overrides": do("POST", "/api/overrides",
+			object{"overrides": object{"p": object{"192.0.2.1": "9/1m"}}}, 200, toNamers),
 		"POST /api/import": do("POST", "/api/import", yaml, 200, toCreators, "Content-Type",
 			"application/yaml"),
 	}

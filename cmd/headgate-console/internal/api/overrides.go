@@ -1,7 +1,10 @@
 package api
 
 import (
+	"context"
+	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
@@ -122,4 +125,98 @@ func (c *call) changeOverrides() error {
 		return err
 	}
 	return c.send(http.StatusOK, changed{n, c.progress()})
+}
+
+// exportOverrides answers with the overrides of all policies that the actor sees, as a file.
+func (c *call) exportOverrides() error {
+	app := c.query.text("app")
+	return c.file("overrides.json", mediaJSON, func(w io.Writer) error {
+		return c.o.Service.ExportOverrides(c.ctx(), c.actor, app, w)
+	})
+}
+
+// overridesPlan is what an import of overrides changes.
+type overridesPlan struct {
+	Digest   string           `json:"base"`
+	Changes  int              `json:"changes"`
+	Policies []overrideCounts `json:"policies"`
+	Steps    []overrideStep   `json:"steps"`
+	progress
+}
+
+type overrideCounts struct {
+	Policy    string `json:"policy"`
+	Set       int    `json:"set"`
+	Removed   int    `json:"removed"`
+	Unchanged int    `json:"unchanged"`
+	Missing   int    `json:"missing"`
+	Ended     int    `json:"ended"`
+}
+
+type overrideStep struct {
+	Policy string `json:"policy"`
+	Key    string `json:"key"`
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+func (c *call) planOverrides() error {
+	return c.transferOverrides(c.o.Service.PlanOverrides, func() progress { return progress{} })
+}
+
+func (c *call) importOverrides() error {
+	return c.transferOverrides(c.o.Service.ImportOverrides, func() progress { return c.progress() })
+}
+
+func (c *call) transferOverrides(
+	do func(context.Context, service.Actor, service.OverridesImport) (service.OverridesPlan, error),
+	after func() progress,
+) error {
+	q := &c.query
+	actor := c.actor.Saying(q.text("comment"))
+	i := service.OverridesImport{Missing: service.Missing(q.text("missing")), Base: q.text("base")}
+	if apps := q.text("apps"); apps != "" {
+		i.Apps = strings.Split(apps, ",")
+	}
+	switch q.text("compare") {
+	case "", "no":
+	case "yes":
+		i.Compare = true
+	default:
+		q.addFault("compare", "it is not yes or no")
+	}
+	if err := q.err(); err != nil {
+		return err
+	}
+
+	// The body may be large, so it is read last, and of those who may import alone.
+	done, err := c.o.Service.AdmitImport(c.ctx(), actor, i.Compare)
+	if err != nil {
+		return err
+	}
+	defer done()
+	data, _, err := c.body(service.MaxOverridesFile, mediaJSON)
+	if err != nil {
+		return err
+	}
+	var in struct {
+		Overrides service.OverrideSet `json:"overrides"`
+	}
+	if err := decodeStrictly(data, &in); err != nil {
+		return err
+	}
+	if i.Set = in.Overrides; i.Set == nil {
+		return invalid(fault{Field: "overrides", Message: "it is missing"})
+	}
+
+	plan, err := do(c.ctx(), actor, i)
+	if err != nil {
+		return err
+	}
+	done() // the client may receive the answer slowly
+	return c.send(http.StatusOK, overridesPlan{
+		plan.Digest, plan.Changes(),
+		mapped(plan.Policies, func(o service.OverrideCounts) overrideCounts { return overrideCounts(o) }),
+		mapped(plan.Steps, func(o service.OverrideStep) overrideStep { return overrideStep(o) }), after(),
+	})
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -84,4 +85,33 @@ func TestOverridesThatArePending(t *testing.T) {
 		t.Errorf("%v", v)
 	}
 	w.ask("owner", "DELETE", "/api/policies/p/overrides/k", nil).want(200)
+}
+
+// A file of overrides is planned, written and read back.
+func TestOverridesAsAFile(t *testing.T) {
+	w := newWorld(t)
+	byUser(w)
+	w.ask("owner", "PUT", "/api/policies/p/overrides/old", object{"limit": "5/1m"}).want(200)
+	file := object{"overrides": object{"p": object{"a*": "7/1m", "b": object{"limit": "8/1m", "until": friday}}}}
+
+	plan := w.ask("viewer", "POST", "/api/overrides/plan?compare=yes&missing=remove", file).want(200).json.(object)
+	counts, steps := plan["policies"].([]any)[0].(object), plan["steps"].([]any)
+	if counts["set"] != 2. || counts["removed"] != 1. || plan["changes"] != 3. || len(steps) != 3 ||
+		steps[1].(object)["after"] != "8/1m until "+friday {
+		t.Errorf("%v", plan)
+	}
+	w.ask("owner", "POST", "/api/overrides?base=x&missing=remove", file).want(409)
+	base, _ := plan["base"].(string)
+	w.ask("owner", "POST", "/api/overrides?missing=remove&base="+base, file).want(200)
+	a := w.ask("viewer", "GET", "/api/overrides?app=a", nil).want(200)
+	if got := a.json.(object); !reflect.DeepEqual(got, file) || a.header.Get("Content-Disposition") == "" {
+		t.Errorf("%s", a.text)
+	}
+
+	w.ask("owner", "POST", "/api/overrides", object{"overrides": object{"p": object{"k": "5"}}}).
+		wantField("overrides.k")
+	w.ask("owner", "POST", "/api/overrides", object{}).wantField("overrides")
+	w.ask("owner", "POST", "/api/overrides?missing=x", file).wantField("missing")
+	w.ask("owner", "POST", "/api/overrides/plan?compare=x", file).wantField("compare")
+	w.ask("owner", "POST", "/api/overrides", `{"overrides":{"p":{"k":"1/1m","k":"2/1m"}}}`).want(422)
 }

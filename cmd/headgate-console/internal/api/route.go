@@ -64,6 +64,11 @@ func setRoutes() []route {
 			params: []string{"missing", "apps", "comment", "compare", "base"}},
 		{pattern: "POST /api/import", serve: (*call).applyImport,
 			params: []string{"missing", "apps", "comment", "base"}},
+		{pattern: "GET /api/overrides", serve: (*call).exportOverrides, params: []string{"app"}},
+		{pattern: "POST /api/overrides/plan", serve: (*call).planOverrides,
+			params: []string{"missing", "apps", "compare"}},
+		{pattern: "POST /api/overrides", serve: (*call).importOverrides,
+			params: []string{"missing", "apps", "comment", "base"}},
 	}
 }
 

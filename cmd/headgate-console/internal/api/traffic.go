@@ -109,12 +109,17 @@ func (c *call) trafficCSV() error {
 	return c.csv("traffic.csv", func(w io.Writer) error { return c.o.Service.TrafficCSV(c.ctx(), c.actor, q, w) })
 }
 
-// csv answers with a file that write writes, or with the error if it has written nothing.
+// csv is file for a table.
 func (c *call) csv(name string, write func(io.Writer) error) error {
+	return c.file(name, "text/csv; charset=utf-8", write)
+}
+
+// file answers with a file that write writes, or with the error if it has written nothing.
+func (c *call) file(name, media string, write func(io.Writer) error) error {
 	// The headers are set with the first line: before it, an error can still be answered as one.
 	h := c.w.Header()
 	w := &lateWriter{ResponseWriter: c.w, begin: func() {
-		h.Set("Content-Type", "text/csv; charset=utf-8")
+		h.Set("Content-Type", media)
 		h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
 	}}
 
