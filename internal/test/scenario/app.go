@@ -85,6 +85,7 @@ func (a *App) incidents() {
 	}
 
 	h.Ban(events.Ban{Rule: "visitors", Key: "ann", For: time.Hour})
+	h.Near(events.Near{Rule: "visitors", Key: "ann"})
 	for e := range events.ErrorType(events.ErrorTypes) {
 		h.StoreCall(events.StoreCall{Store: "redis", Steps: 3, Ops: 5, Took: 60 * time.Millisecond, Type: e})
 	}
