@@ -240,8 +240,7 @@ func (b *big) alert() {
 			All:     i%2 == 1,
 			Conditions: []service.Condition{
 				{Kind: service.AlertBypassed},
-				{Kind: service.AlertBehind},
-				{Kind: service.AlertLost, Minutes: 1},
+				{Kind: service.AlertPolicies},
 			},
 		}
 		if !d.All {
@@ -260,7 +259,7 @@ func (b *big) alert() {
 			standing += len(hook.Standing)
 		}
 
-		// Every second webhook has two alerts of each application and of none.
+		// Every second webhook has two alerts of each application.
 		return err == nil && standing == manyHooks/2*2*(manyApps+1)
 	})
 }
@@ -436,7 +435,7 @@ func (b *big) reportOnce(label string) error {
 		report := policy.Instance{
 			ID: fmt.Sprintf("node-%03d", i), Process: "process-" + strconv.Itoa(i), App: appName(i % manyApps), Version: label, Store: "store"}
 		if i/manyApps%4 == 0 { // is not well
-			report.Version, report.Store = "an older one", "local"
+			report.Version, report.Refused, report.Store = "an older one", label, "local"
 		}
 		if err := b.app.Instances.Report(context.WithoutCancel(b.t.Context()), report); err != nil {
 			return err

@@ -70,6 +70,7 @@ var variants = map[string][]string{
 	"/drawing.svg":              {"limit=10/s"},
 	"/new":                      {"from=p00000"},
 	"/apps/delete":              {"name=a"},
+	"/alerts":                   {"webhook=new", "webhook={webhook}"},
 	"/api/policies/{name}/diff": {"from=1&to=2"},
 	"/policies/{name}/diff":     {"from=1&to=2"},
 }
@@ -206,7 +207,7 @@ func (b *big) paths() (list []string) {
 				list = append(list, path)
 			}
 			for _, q := range variants[route] {
-				list = append(list, path+"?"+q)
+				list = append(list, path+"?"+values.Replace(q))
 			}
 		}
 	}

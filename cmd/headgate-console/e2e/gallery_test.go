@@ -212,8 +212,8 @@ func shown(pager string) []state {
 		"ban_after", "20/1m", "ban_for", "10m", "ban_max", "24h", "on_store_error", "local", "mode", "enforce", "priority", "0",
 		"description", "Slows down the guessing of passwords, and bans those who go on.")
 	plan := "policies:\n- {name: login, apps: [shop], limit: 8/1m sliding-log, key: ip, match: {methods: [POST], path: /login}}\n- {name: uploads, apps: [shop], limit: 20/1h, key: user, match: {path: /uploads/}}\n"
-	hook := form("name", "on call", "url", pager+"/services/on-call", "all", "yes", "repeat", "4h", "kinds", "refused", "refused_over", "20", "refused_at_least", "100", "refused_minutes", "5", "refused_policy", "",
-		"kinds", "bypassed", "bypassed_minutes", "1")
+	hook := form("name", "on call", "url", pager+"/services/on-call", "all", "yes", "repeat_after", "4h", "conditions", "refused", "conditions.refused.over", "20",
+		"conditions.refused.count", "100", "conditions.refused.minutes", "5", "conditions", "bypassed", "conditions.bypassed.minutes", "1")
 	const begun = `(async () => { while (!(await (await fetch("/alerts")).text()).includes("mode wrong")) await new Promise((done) => setTimeout(done, 100)); return true; })()`
 
 	list := []state{
@@ -239,7 +239,7 @@ func shown(pager string) []state {
 		{name: "the alert begins", user: "admin", path: "/alerts", on: begun},
 		{picture: "alerts", user: "admin", path: "/alerts"},
 		{picture: "alert", user: "admin", path: "/alerts", then: atHook("", nil)},
-		{picture: "alert-form", user: "admin", path: "/alerts/new"},
+		{picture: "alert-form", user: "admin", path: "/alerts?webhook=new"},
 		{picture: "import", user: "admin", path: "/import", files: true, send: form("data", plan, "format", "yaml")},
 		{picture: "apps", user: "admin", path: "/apps"},
 		{picture: "users", user: "admin", path: "/users"},

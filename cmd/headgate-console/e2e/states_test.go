@@ -235,38 +235,36 @@ func keysAndBans() []state {
 	}
 }
 
-// atHook returns a script that opens a page of the first webhook of the list, or sends a form to
-// it.
+// atHook returns a script that opens the first webhook of the list, or sends a form about it.
 func atHook(path string, fields url.Values) func() string {
-	to := fmt.Sprintf(`document.querySelector("main a.strong").href + %q`, path)
+	const first = `document.querySelector("main a.strong").href`
 	if fields == nil {
-		return func() string { return `location = ` + to }
+		return func() string { return `location = ` + first }
 	}
+	to := fmt.Sprintf(`"/alerts/" + new URL(%s).searchParams.get("webhook") + %q`, first, path)
 	return func() string { return posting(to, urlencoded, fields) }
 }
 
 // alerting makes a webhook and changes it.
 func alerting() []state {
-	hook := form("name", hostile, "url", "http://127.0.0.1:1/"+strings.Repeat("x", 200), "apps", "shop", "repeat", "4h", "kinds", "refused",
-		"refused_over", "1", "refused_at_least", "1", "refused_minutes", "1", "refused_policy", "")
-	wrong := form("name", "", "url", "x", "apps", "none", "repeat", "x", "kinds", "refused", "refused_over", "x",
-		"refused_at_least", "x", "refused_minutes", "x", "refused_policy", "N O")
+	hook := form("name", hostile, "url", "http://127.0.0.1:1/"+strings.Repeat("x", 200), "apps", "shop", "repeat_after", "4h",
+		"conditions", "refused", "conditions.refused.over", "1", "conditions.refused.count", "1", "conditions.refused.minutes", "1")
+	wrong := form("name", "", "url", "x", "apps", "none", "repeat_after", "x", "conditions", "refused", "conditions.refused.over", "x",
+		"conditions.refused.count", "x", "conditions.refused.minutes", "x", "conditions.refused.policy", "N\x01O")
 	at := func(name, path string, fields url.Values) state {
 		return state{name: name, user: "admin", path: "/alerts", then: atHook(path, fields)}
 	}
-	broken := at("mistakes of an edit of a webhook", "/edit", wrong)
+	broken := at("mistakes of an edit of a webhook", "", wrong)
 	broken.status = wrongForm
-	list := asked("admin", "/alerts", "/alerts/new")
+	list := asked("admin", "/alerts", "/alerts?webhook=new")
 	list = append(list, asked("vic", "/alerts")...)
 	return append(list,
 		state{name: "mistakes of a webhook", user: "admin", path: "/alerts", send: wrong, status: wrongForm},
 		state{name: "a webhook was added", user: "admin", path: "/alerts", send: hook},
 		at("a webhook", "", nil), at("a test message that does not arrive", "/test", form()),
-		at("the form of a webhook", "/edit", nil), broken,
-		at("a webhook was edited", "/edit", hook), at("a new secret?", "/secret", form()),
-		at("a new secret", "/secret", form("confirm", "yes")),
+		broken, at("a webhook was edited", "", hook), at("a new secret", "/secret", form()),
 		at("a webhook was turned off", "/status", form("do", "off")), state{name: "webhooks", user: "admin", path: "/alerts"},
-		at("delete a webhook?", "/delete", form()),
+		at("a webhook was removed", "/delete", form()),
 	)
 }
 

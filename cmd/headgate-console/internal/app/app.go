@@ -74,7 +74,7 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 		if err := a.connect(c); err != nil {
 			return err
 		}
-		o.Fleet, o.Top, o.Reports = a.Live, a.Live.Top, reports{a.Live, a.Redis, c.RedisPrefix}
+		o.Fleet, o.Top = a.Live, a.Live.Top
 		o.MinuteKeys = a.Live.MinuteKeys
 	}
 
@@ -108,21 +108,6 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 	a.scheduler.Store(scheduler)
 	a.Alerts, err = alert.Start(a.Service.Alarm(), logger)
 	return err
-}
-
-// reports is what alerts know of the instances and of Redis.
-type reports struct {
-	*live.View
-	client redis.UniversalClient
-	prefix string
-}
-
-func (r reports) Memory(ctx context.Context) (used, limit int64, err error) {
-	return live.Memory(ctx, r.client)
-}
-
-func (r reports) Near(ctx context.Context, app string) ([]stats.NearKey, error) {
-	return stats.ReadNear(ctx, r.client, r.prefix, app)
 }
 
 // connect opens the client of Redis and what reads with it.

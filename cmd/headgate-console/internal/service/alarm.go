@@ -16,20 +16,6 @@ import (
 	"github.com/headgate/headgate/policy/stats"
 )
 
-// Reports is what alerts know beyond a [Fleet]. Its methods are safe for concurrent use.
-type Reports interface {
-	// Version returns the label of the published version.
-	Version(ctx context.Context) (string, error)
-
-	// Memory returns how much memory the fullest server of Redis uses, and how much it may use;
-	// 0 means that it has no limit or does not tell.
-	Memory(ctx context.Context) (used, limit int64, err error)
-
-	// Near returns the keys of an application that came near their limits in the last hour, the
-	// first first.
-	Near(ctx context.Context, app string) ([]stats.NearKey, error)
-}
-
 const (
 	// checkPause is the shortest time between two checks, of all consoles of a database together.
 	checkPause = 10 * time.Second
@@ -37,12 +23,6 @@ const (
 	// lookTime bounds the questions of a check. It is shorter than checkPause, so that a check
 	// ends before another console begins the next one.
 	lookTime = 8 * time.Second
-
-	// settleFleet is how long more instances than expected have to report until they are
-	// expected, so that those which run twice during a deployment are not missed afterwards, and
-	// forgetFleet how long fewer have to report until no more are expected.
-	settleFleet = 10 * time.Minute
-	forgetFleet = time.Hour
 )
 
 // Alarm checks the conditions of alerts and sends the messages. It is for the program itself, and
@@ -60,8 +40,6 @@ const (
 //	standing -> none      it does not hold, or is not watched any more: a message of the end
 //	any      -> none      the webhook is turned off, without a message
 //
-// An alert of AlertNear stands while a key is listed. Each key is told once, and the end is not.
-//
 // While a condition is not known, because Redis does not answer, its alert stays as it is.
 type Alarm struct{ s *Service }
 
@@ -73,7 +51,7 @@ func (s *Service) Alarm() Alarm { return Alarm{s} }
 // not answer, the alerts about the instances stay as they are.
 func (a Alarm) Check(ctx context.Context) error {
 	s := a.s
-	if s.fleet == nil || s.reports == nil {
+	if s.fleet == nil {
 		return nil
 	}
 
@@ -145,6 +123,7 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 
 	w.rows = map[string]store.Webhook{}
 	for _, row := range rows {
+		w.rows[row.ID] = row
 		if !row.Enabled {
 			continue
 		}
@@ -152,7 +131,7 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 		if err != nil {
 			return w, err
 		}
-		w.hooks, w.rows[row.ID] = append(w.hooks, hook), row
+		w.hooks = append(w.hooks, hook)
 	}
 
 	// A webhook for all applications watches those that are added later, too.
@@ -163,102 +142,83 @@ func alertWatchOf(t *store.Tx) (w alertWatch, err error) {
 	return w, err
 }
 
-// watchedApps returns the applications that a webhook watches.
-func (a alertWatch) watchedApps(hook Webhook) []string {
-	if hook.All {
-		return a.apps
-	}
-	return slices.DeleteFunc(slices.Clone(hook.Apps), func(app string) bool { return !slices.Contains(a.apps, app) })
-}
-
-// places returns the applications for which a condition of a webhook is looked at; "" stands for
-// all together.
-func (a alertWatch) places(hook Webhook, c Condition) []string {
-	if alertKinds[rankOf(c.Kind)].Common {
-		return []string{""}
-	}
-	return a.watchedApps(hook)
-}
-
-// watched returns the applications for which some webhook has a condition of the kinds.
-func (a alertWatch) watched(kinds ...AlertKind) []string {
-	set := map[string]bool{}
+// each calls f with each condition that is watched, and where: the application "" stands for all
+// together. It ends at the first error.
+func (a alertWatch) each(f func(hook Webhook, c Condition, app string) error) error {
 	for _, hook := range a.hooks {
-		if slices.ContainsFunc(hook.Conditions, func(c Condition) bool { return slices.Contains(kinds, c.Kind) }) {
-			for _, app := range a.watchedApps(hook) {
-				set[app] = true
+		apps := a.apps
+		if !hook.All {
+			gone := func(app string) bool { return !slices.Contains(a.apps, app) }
+			apps = slices.DeleteFunc(slices.Clone(hook.Apps), gone)
+		}
+
+		for _, c := range hook.Conditions {
+			places := apps
+			if i := rankOf(c.Kind); i >= 0 && alertKinds[i].Common {
+				places = []string{""}
+			}
+			for _, app := range places {
+				if err := f(hook, c, app); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(set))
+	return nil
 }
 
 // askRedis asks Redis for what the webhooks watch.
 func (s *Service) askRedis(ctx context.Context, w alertWatch) *seen {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	v := &seen{
-		instances: map[string][]policy.Instance{}, minutes: map[string][]stats.Minute{},
-		sums: map[sumKey]sumOfMinutes{}, expected: map[string]int64{}, found: map[conditionOf]finding{},
-	}
+	v := &seen{instances: map[string][]policy.Instance{}, found: map[conditionOf]finding{}}
 
 	// Without a webhook Redis is not asked, and nothing is known.
 	if v.blind = len(w.hooks) == 0; v.blind {
 		return v
 	}
 
-	var all []policy.Instance
-	if v.label, v.away = s.reports.Version(ctx); v.away == nil {
-		all, v.away = s.fleet.Instances(ctx)
-	}
-	if v.away != nil {
-		s.logger.DebugContext(ctx, "alerts: Redis does not answer", "error", v.away) // the publisher warns
+	all, err := s.fleet.Instances(ctx)
+	if v.away = err; err != nil {
+		s.logger.DebugContext(ctx, "alerts: Redis does not answer", "error", err) // the publisher warns
 		return v
 	}
-
 	for _, i := range all {
 		v.instances[i.App] = append(v.instances[i.App], i)
 	}
 
-	// A server may refuse to say how full it is. Then that condition alone is not known.
-	var err error
-	if v.used, v.limit, err = s.reports.Memory(ctx); err != nil {
-		v.limit = 0
-		s.logger.DebugContext(ctx, "alerts: Redis does not tell of its memory", "error", err)
-	}
+	v.minutes = s.readMinutes(ctx, w)
 
-	counted := w.watched(AlertRefused, AlertFailedOpen, AlertBanned)
-	v.minutes = readAll(ctx, s, counted, "the last counts", s.fleet.Minutes)
-	v.near = readAll(ctx, s, w.watched(AlertNear), "the keys near their limits", s.reports.Near)
 	// What holds is found out now, and kept, so that the transaction that writes it is short.
-	for _, hook := range w.hooks {
-		for _, c := range hook.Conditions {
-			for _, app := range w.places(hook, c) {
-				v.judge(c, app)
-			}
-		}
-	}
-
+	_ = w.each(func(_ Webhook, c Condition, app string) error {
+		v.judge(c, app)
+		return nil
+	})
 	return v
 }
 
-// readAll reads something of applications from Redis. It leaves out those of which it cannot be
-// read.
-func readAll[T any](
-	ctx context.Context, s *Service, apps []string, what string, read func(context.Context, string) (T, error),
-) map[string]T {
-	var mu sync.Mutex
-	var reading sync.WaitGroup
-	found, free := map[string]T{}, make(chan struct{}, liveAtOnce)
+// readMinutes reads the last counts of the applications whose refusals are watched. It leaves out
+// those whose counts cannot be read.
+func (s *Service) readMinutes(ctx context.Context, w alertWatch) map[string][]stats.Minute {
+	counted := map[string]bool{}
+	_ = w.each(func(_ Webhook, c Condition, app string) error {
+		if c.Kind == AlertRefused {
+			counted[app] = true
+		}
+		return nil
+	})
 
 	// At most liveAtOnce applications are read at a time: free has a token for each.
-	for _, app := range apps {
+	var mu sync.Mutex
+	var reading sync.WaitGroup
+	found, free := map[string][]stats.Minute{}, make(chan struct{}, liveAtOnce)
+	for _, app := range slices.Sorted(maps.Keys(counted)) {
 		free <- struct{}{}
 		reading.Go(func() {
 			defer func() { <-free }()
-			one, err := read(ctx, app)
+			one, err := s.fleet.Minutes(ctx, app)
 			if err != nil {
-				s.logger.WarnContext(ctx, "alerts: "+what+" cannot be read", "app", app, "error", err)
+				s.logger.WarnContext(ctx, "alerts: the last counts cannot be read", "app", app, "error", err)
 				return
 			}
 			mu.Lock()
@@ -295,10 +255,6 @@ func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 		return err
 	}
 
-	if err := writeFleets(t, v, w, now); err != nil {
-		return err
-	}
-
 	rows, err := t.Alerts()
 	if err != nil {
 		return err
@@ -310,24 +266,15 @@ func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 	}
 
 	// Each alert that is watched is taken from the known ones.
-	for _, hook := range w.hooks {
+	err = w.each(func(hook Webhook, c Condition, app string) error {
+		key := alertKey{hook.ID, c.Kind, app}
+		row, there := known[key]
+		delete(known, key)
 		f := findingWriter{Tx: t, hook: hook, row: w.rows[hook.ID], now: now}
-		for _, c := range hook.Conditions {
-			for _, app := range w.places(hook, c) {
-				key := alertKey{hook.ID, c.Kind, app}
-				row, there := known[key]
-				delete(known, key)
-				err := error(nil)
-				if c.Kind == AlertNear {
-					err = f.writeNear(app, v.near[app], v.judge(c, app), row, there)
-				} else {
-					err = f.write(c, app, v.judge(c, app), row, there)
-				}
-				if err != nil {
-					return err
-				}
-			}
-		}
+		return f.write(c, app, v.judge(c, app), row, there)
+	})
+	if err != nil {
+		return err
 	}
 
 	// The ones that remain are not watched any more, and end whatever holds.
@@ -338,75 +285,6 @@ func (s *Service) writeCheck(t *store.Tx, v *seen, turn int64) error {
 		}
 	}
 	return nil
-}
-
-// writeFleets keeps how many instances are expected of the applications for which some webhook
-// watches that.
-func writeFleets(t *store.Tx, v *seen, w alertWatch, now int64) error {
-	rows, err := t.AlertFleets()
-	if err != nil {
-		return err
-	}
-
-	watched := w.watched(AlertLost)
-	known := map[string]store.AlertFleet{}
-	for _, row := range rows {
-		known[row.App] = row
-		// An application that is watched again later begins anew.
-		if !slices.Contains(watched, row.App) {
-			if err := t.DeleteAlertFleet(row.App); err != nil {
-				return err
-			}
-		}
-	}
-
-	// Without an answer from Redis the console cannot know how many run, and what was expected
-	// stays.
-	if v.away != nil || v.blind {
-		return nil
-	}
-
-	for _, app := range watched {
-		was, there := known[app]
-		n := int64(len(v.instances[app]))
-		if !there {
-			was = store.AlertFleet{App: app, Expected: n}
-		}
-
-		is := fleetNow(was, n, now)
-		v.expected[app] = is.Expected
-		if !there || is != was {
-			if err := t.SetAlertFleet(is); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// fleetNow returns what is expected of a fleet of which n instances report.
-func fleetNow(f store.AlertFleet, n, now int64) store.AlertFleet {
-	switch {
-	// A higher number is expected only once it has lasted: during a deployment old and new
-	// instances run side by side.
-	case n > f.Expected && f.HigherAt == 0:
-		f.Higher, f.HigherAt, f.LowerAt = n, now, 0
-	case n > f.Expected:
-		// The smallest number of this time is what has lasted.
-		f.Higher = min(f.Higher, n)
-		if now-f.HigherAt >= settleFleet.Microseconds() {
-			f.Expected, f.Higher, f.HigherAt = f.Higher, 0, 0
-		}
-	case n == f.Expected:
-		f.Higher, f.HigherAt, f.LowerAt = 0, 0, 0
-	// Instances are missed from now on.
-	case f.LowerAt == 0:
-		f.Higher, f.HigherAt, f.LowerAt = 0, 0, now
-	// They have been missed for so long that they were taken away on purpose.
-	case now-f.LowerAt >= forgetFleet.Microseconds():
-		f.Expected, f.LowerAt = n, 0
-	}
-	return f
 }
 
 // findingWriter writes what a check has seen for a webhook.
@@ -452,46 +330,11 @@ func (f findingWriter) write(c Condition, app string, found finding, row store.A
 	return nil
 }
 
-// writeNear tells the keys that have come near their limits since those that were told last. ToldAt
-// is when the last of them did, by the clock of Redis.
-func (f findingWriter) writeNear(
-	app string, list []stats.NearKey, found finding, row store.Alert, there bool,
-) error {
-	switch {
-	case !found.known:
-		return nil
-	case !found.holds && there:
-		return f.DeleteAlert(row)
-	case !found.holds:
-		return nil
-	}
-
-	// Those of the last hour are told when the alert begins.
-	if !there {
-		row = store.Alert{Webhook: f.hook.ID, Kind: string(AlertNear), App: app, FirstAt: f.now, Since: f.now}
-	}
-	untold := slices.IndexFunc(list, func(k stats.NearKey) bool { return k.At.UnixMicro() > row.ToldAt })
-	if untold < 0 {
-		return nil
-	}
-
-	row.ToldAt, row.Detail = list[len(list)-1].At.UnixMicro(), text(found)
-	for _, told := range tellNear(app, list[untold:]) {
-		if err := f.addMessage(EventBegun, Condition{Kind: AlertNear}, row, told, ""); err != nil {
-			return err
-		}
-	}
-	if !there {
-		return f.InsertAlert(row)
-	}
-	return f.UpdateAlert(row)
-}
-
 // event returns what is to be reported of an alert that holds, or "", and writes its times.
 // FirstAt says since when the condition holds, and Since, unless it is 0, when that was reported.
 func (f findingWriter) event(c Condition, row *store.Alert) string {
 	held := time.Duration(c.Minutes) * time.Minute
-	if alertKinds[rankOf(c.Kind)].Counts {
+	if c.Kind == AlertRefused {
 		held = 0 // the minutes are those that are counted
 	}
 
@@ -508,7 +351,7 @@ func (f findingWriter) event(c Condition, row *store.Alert) string {
 
 // end deletes an alert, and writes a message about it if it had begun.
 func (f findingWriter) end(row store.Alert, why string) error {
-	if row.Since != 0 && f.row.ID != "" && AlertKind(row.Kind) != AlertNear {
+	if row.Since != 0 {
 		found, err := findingOf(row)
 		if err != nil {
 			return err

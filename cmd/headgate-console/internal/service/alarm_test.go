@@ -34,7 +34,7 @@ func loopback(clock func() time.Time) *webhook.Sender {
 // hookFor returns a webhook for applications, or for all, that watches refused requests.
 func hookFor(url string, apps ...string) WebhookDraft {
 	return WebhookDraft{Name: "ops", URL: url, Apps: apps, All: len(apps) == 0, Enabled: true,
-		RepeatAfter: 4 * time.Hour, Conditions: []Condition{{Kind: AlertRefused, Over: 20, AtLeast: 100, Minutes: 5}}}
+		RepeatAfter: 4 * time.Hour, Conditions: []Condition{{Kind: AlertRefused, Over: 20, Count: 100, Minutes: 5}}}
 }
 
 // watch adds a webhook as the administrator.
@@ -216,204 +216,120 @@ func TestAlertBeginsStandsAndEnds(t *testing.T) {
 	})
 }
 
-// Each key is told once, with all that are new, and the end of it is not.
-func TestKeysNearTheirLimitsAreToldOnce(t *testing.T) {
-	everyEngine(t, func(t *testing.T, w *world) {
-		r := newReceiver(t)
-		h := w.watchFor(r.URL, []string{"a"}, Condition{Kind: AlertNear})
-		near := func(keys ...string) {
-			var list []stats.NearKey
-			for i, key := range keys {
-				list = append(list, stats.NearKey{Policy: "p", Key: key, At: w.clock.now().Add(time.Duration(i))})
-			}
-			w.fleet.set(func(f *fakeFleet) {
-				f.near = map[string][]stats.NearKey{"a": append(slices.Clone(f.near["a"]), list...)}
-			})
-		}
-
-		w.round()
-		wantTexts(t, "without a key", r.take())
-		near("ann")
-		w.rounds(time.Minute)
-		wantTexts(t, "with a key", r.take(), "begun a: 1 key has come near its limit: p ann.")
-
-		near("bob", "<@U1> \r\n\xff")
-		w.rounds(5 * time.Hour) // longer than after which others are told again
-		wantTexts(t, "with two more", r.take(), "begun a: 2 keys have come near their limits: p bob, p ??U1? ???.")
-
-		// What is listed while Redis is away is told when it is back, and what is no longer listed
-		// is over without a word.
-		w.fleet.set(func(f *fakeFleet) { f.err = errors.New("away") })
-		near("eve")
-		w.rounds(time.Minute)
-		wantTexts(t, "while Redis is away", r.take())
-		w.fleet.set(func(f *fakeFleet) { f.err = nil })
-		w.rounds(time.Minute)
-		wantTexts(t, "with Redis", r.take(), "begun a: 1 key has come near its limit: p eve.")
-
-		if got, err := w.Webhook(t.Context(), w.admin, h.ID); err != nil || len(got.Standing) != 1 ||
-			got.Standing[0].Text != "a: 4 keys have come near their limits" {
-			t.Errorf("%+v, %v", got.Standing, err)
-		}
-		w.fleet.set(func(f *fakeFleet) { f.near = map[string][]stats.NearKey{"a": nil} })
-		w.rounds(time.Minute)
-		wantTexts(t, "an hour later", r.take())
-		near("ann")
-		w.rounds(time.Minute)
-		wantTexts(t, "the next time", r.take(), "begun a: 1 key has come near its limit: p ann.")
-
-		// A webhook that no longer watches is quiet about it, and one with numbers is a mistake.
-		draft := h.WebhookDraft
-		draft.Conditions = []Condition{{Kind: AlertRedis}}
-		_, err := w.UpdateWebhook(t.Context(), w.admin, h.ID, draft)
-		w.must(err)
-		w.rounds(time.Minute)
-		wantTexts(t, "unwatched", r.take())
-		draft.Conditions = []Condition{{Kind: AlertNear, Minutes: 1}}
-		if _, err := w.UpdateWebhook(t.Context(), w.admin, h.ID, draft); err == nil ||
-			!strings.Contains(err.Error(), "conditions.near.minutes: the condition has none") {
-			t.Errorf("with minutes: %v", err)
-		}
-	})
-}
-
-// A check names a hundred keys in five messages, and how many more there are.
-func TestMessagesOfManyKeys(t *testing.T) {
-	everyEngine(t, func(t *testing.T, w *world) {
-		r := newReceiver(t)
-		w.watchFor(r.URL, []string{"a"}, Condition{Kind: AlertNear})
-		list := make([]stats.NearKey, stats.MaxNear)
-		for i := range list {
-			// Characters that JSON escapes take the most room.
-			list[i] = stats.NearKey{Policy: "p", Key: itoa(int64(i)) + strings.Repeat("<", 500), At: w.clock.now()}
-		}
-		w.fleet.set(func(f *fakeFleet) { f.near = map[string][]stats.NearKey{"a": list} })
-		w.rounds(time.Minute)
-
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		// Messages that are written at once are sent in any order.
-		named, more := map[string]int{}, 0
-		for _, m := range r.sent {
-			for _, subject := range m.Data.Subjects {
-				named[strings.TrimRight(subject.Key, "<…")]++
-			}
-			more += m.Data.More
-		}
-		for i := range 100 {
-			if named[itoa(int64(i))] != 1 {
-				t.Errorf("key %d is named %d times", i, named[itoa(int64(i))])
-			}
-		}
-		if len(r.sent) != 5 || len(named) != 100 || more != stats.MaxNear-100 {
-			t.Errorf("%d messages name %d keys and say %d more", len(r.sent), len(named), more)
-		}
-	})
-}
-
 // instance returns an instance of the application a.
-func instance(id, version, decides string) policy.Instance {
-	return policy.Instance{ID: id, Process: id, App: "a", Version: version, Store: decides}
+func instance(id, decides string) policy.Instance {
+	return policy.Instance{ID: id, Process: id, App: "a", Version: label, Store: decides}
 }
 
 // A condition of instances has to hold at each check for its minutes.
 func TestAlertHasToHold(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	r := newReceiver(t)
-	w.watchFor(r.URL, []string{"a", "b"}, Condition{Kind: AlertBehind, Minutes: 5}, Condition{Kind: AlertBypassed})
+	w.watchFor(r.URL, []string{"a", "b"}, Condition{Kind: AlertPolicies, Minutes: 5}, Condition{Kind: AlertBypassed})
 
-	old := []policy.Instance{instance("one", "v1", "store"), instance("two", label, "store")}
-	w.fleet.set(func(f *fakeFleet) { f.instances = old })
+	// An instance that only has an older version is about to get the new one.
+	one, two := instance("one", "store"), instance("two", "store")
+	one.LeftOut, two.Version = []policy.LeftOut{{Policy: "p"}}, "v1"
+	bad := []policy.Instance{one, two}
+	w.fleet.set(func(f *fakeFleet) { f.instances = bad })
 
-	// A single check without the old instance starts the five minutes anew.
+	// A single check without the bad instance starts the five minutes anew.
 	w.rounds(5 * time.Minute)
-	w.fleet.set(func(f *fakeFleet) { f.instances = old[1:] })
+	w.fleet.set(func(f *fakeFleet) { f.instances = bad[1:] })
 	w.rounds(15 * time.Second)
-	w.fleet.set(func(f *fakeFleet) { f.instances = old })
+	w.fleet.set(func(f *fakeFleet) { f.instances = bad })
 	w.rounds(5 * time.Minute)
 	wantTexts(t, "before five minutes", r.take())
 
 	w.rounds(15 * time.Second)
-	wantTexts(t, "after five minutes", r.take(), "begun a: 1 instance does not run the newest policies: one.")
+	wantTexts(t, "after five minutes", r.take(), "begun a: 1 instance refuses policies: one.")
 
-	// Another instance is behind in place of the first: the alert goes on, and only the one about
+	// Another instance is bad in place of the first: the alert goes on, and only the one about
 	// the store begins.
-	three := instance("three", label, "local")
+	three := instance("three", "local")
 	three.Refused = label
-	w.fleet.set(func(f *fakeFleet) { f.instances = []policy.Instance{old[1], three} })
+	w.fleet.set(func(f *fakeFleet) { f.instances = []policy.Instance{two, three} })
 	w.rounds(15 * time.Second)
 	wantTexts(t, "with another", r.take(), "begun a: 1 instance decides without Redis: three.")
 
 	// Each end names the instance that was seen last, not the one of the beginning.
-	w.fleet.set(func(f *fakeFleet) { f.instances = old[1:] })
+	w.fleet.set(func(f *fakeFleet) { f.instances = bad[1:] })
 	w.rounds(15 * time.Second)
 	wantTexts(t, "at the end", r.take(),
-		"ended Over after 30s: a: 1 instance does not run the newest policies: three.",
+		"ended Over after 30s: a: 1 instance refuses policies: three.",
 		"ended Over after 15s: a: 1 instance decides without Redis: three.")
+}
+
+// Each way to decide without Redis counts.
+func TestAlertOfEachWayToBypassRedis(t *testing.T) {
+	w := newWorld(t, sqliteURL(t))
+	r := newReceiver(t)
+	w.watchFor(r.URL, []string{"a"}, Condition{Kind: AlertBypassed})
+	var list []policy.Instance
+	for _, store := range []string{"local", "open", "closed", "store", ""} {
+		list = append(list, instance("in "+store, store))
+	}
+	w.fleet.set(func(f *fakeFleet) { f.instances = list })
+	w.round()
+	wantTexts(t, "in each mode", r.take(), "begun a: 3 instances decide without Redis: in closed, in local, in open.")
 }
 
 // While Redis does not answer, what is known of the instances stays as it is.
 func TestAlertsStayWhileRedisIsAway(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	r := newReceiver(t)
-	w.watchFor(r.URL, []string{"a"},
-		Condition{Kind: AlertRefused, Over: 20, AtLeast: 1, Minutes: 1}, Condition{Kind: AlertBypassed},
-		Condition{Kind: AlertRedis, Minutes: 1}, Condition{Kind: AlertFull, Over: 90}, Condition{Kind: AlertLost})
+	w.watchFor(r.URL, []string{"a"}, Condition{Kind: AlertRefused, Over: 20, Count: 1, Minutes: 1},
+		Condition{Kind: AlertBypassed}, Condition{Kind: AlertRedis, Minutes: 1})
 
-	// Three conditions hold at once: of counts, of instances and of memory.
+	// Two conditions hold at once: of counts and of instances.
 	w.refuse("a", 500)
-	w.fleet.set(func(f *fakeFleet) {
-		f.instances, f.used, f.limit = []policy.Instance{instance("one", label, "open")}, 905, 1000
-	})
+	w.fleet.set(func(f *fakeFleet) { f.instances = []policy.Instance{instance("one", "open")} })
 	w.round()
-	wantTexts(t, "at first", r.take(),
-		"begun Redis uses 90.5 % of its memory, more than 90 %. When it is full it refuses writes.",
-		"begun a: 1 instance decides without Redis: one.",
+	wantTexts(t, "at first", r.take(), "begun a: 1 instance decides without Redis: one.",
 		"begun a: 50.0 % of 1000 requests were refused in the last minute, more than 20 %.")
 
-	// None of them ends because nothing is known of it. What is new is that Redis is away, after
-	// its minute.
+	// None of them ends because nothing is known of it, however long that lasts. What is new is
+	// that Redis is away, after its minute.
 	w.fleet.set(func(f *fakeFleet) { f.err = errors.New("away") })
 	w.rounds(time.Minute)
 	wantTexts(t, "for a minute", r.take())
 
-	w.rounds(30 * time.Second)
+	w.rounds(time.Hour)
 	wantTexts(t, "for longer", r.take(), "begun Redis does not answer the console. What the instances do is not known.")
 
-	// Back again, it has less memory in use and no instances: now those end, and the lost instance
-	// is noticed.
-	w.fleet.set(func(f *fakeFleet) { f.err, f.instances, f.used = nil, nil, 900 })
+	// Back again, it has no such instance: now that alert ends, and the one of counts goes on.
+	w.fleet.set(func(f *fakeFleet) { f.err, f.instances = nil, nil })
+	w.refuse("a", 500)
 	w.rounds(15 * time.Second)
 	wantTexts(t, "then", r.take(),
-		"begun a: 0 instances report, and there were 1.",
-		"ended Over after 1m45s: Redis uses 90.5 % of its memory, more than 90 %. When it is full it refuses writes.",
-		"ended Over after 1m45s: a: 1 instance decides without Redis: one.",
-		"ended Over after 30s: Redis does not answer the console. What the instances do is not known.")
+		"ended Over after 1h1m15s: a: 1 instance decides without Redis: one.",
+		"ended Over after 1h: Redis does not answer the console. What the instances do is not known.")
 }
 
-func TestFleetsAreExpected(t *testing.T) {
-	f := store.AlertFleet{App: "a", Expected: 3}
-	now := int64(0)
+// What a migration has left of a webhook is told its ends, while it is off, and then nothing.
+func TestAlertsOfConditionsThatAreGoneEnd(t *testing.T) {
+	everyEngine(t, func(t *testing.T, w *world) {
+		r := newReceiver(t)
+		h := w.watch(r.URL, "a")
+		w.must(w.db.Update(t.Context(), func(tx *store.Tx) error {
+			row, err := tx.Webhook(h.ID)
+			row.Conditions, row.Enabled = "[]", false
+			since := w.clock.now().UnixMicro()
+			return errors.Join(err, tx.UpdateWebhook(row), tx.InsertAlert(store.Alert{Webhook: h.ID, Kind: "lost",
+				App: "a", FirstAt: since, Since: since, ToldAt: since, Detail: `{"text":"a: 0 instances report"}`}))
+		}))
 
-	// More instances are believed after ten minutes and fewer after an hour. Until then a
-	// deployment or a restart looks the same.
-	for _, step := range []struct {
-		n    int64
-		pass time.Duration
-		want int64
-	}{
-		{3, time.Minute, 3}, {6, time.Minute, 3}, {5, 9 * time.Minute, 3}, {3, time.Minute, 3}, // a deployment
-		{5, 9 * time.Minute, 3}, {4, time.Minute, 3}, {5, time.Minute, 4}, {5, 10 * time.Minute, 4}, {5, 0, 5}, // more
-		{2, 59 * time.Minute, 5}, {4, time.Minute, 5}, {4, 0, 4}, // fewer
-		{1, time.Minute, 4}, {4, time.Hour, 4}, {1, time.Minute, 4}, {9, time.Minute, 4}, {1, time.Hour, 4}, {1, 0, 1},
-	} {
-		f = fleetNow(f, step.n, now)
-		if f.Expected != step.want {
-			t.Errorf("%d report: %+v, want %d", step.n, f, step.want)
-		}
+		w.rounds(time.Minute)
+		wantTexts(t, "of a condition that is gone", r.take(),
+			"ended Over after 15s: a: 0 instances report. It is not watched any more.")
 
-		now += step.pass.Microseconds()
-	}
+		// It is turned on when there is something to watch.
+		wantFault(t, "without a condition", w.EnableWebhook(t.Context(), w.admin, h.ID, true), "conditions")
+		draft := hookFor(r.URL, "a")
+		draft.Enabled = false
+		w.must(w.UpdateWebhook(t.Context(), w.admin, h.ID, draft))
+		w.must(w.EnableWebhook(t.Context(), w.admin, h.ID, true))
+	})
 }
 
 // Counts that were made by hand meet the conditions, or miss them by one.
@@ -429,7 +345,7 @@ func TestConditionsOfCounts(t *testing.T) {
 				Policies: policies}
 		}
 
-		// Requests: 3 + 4 refused of 40 in three minutes. The current minute does not count.
+		// Requests: 7 refused of 40 in three minutes. The current minute does not count.
 		w.fleet.set(func(f *fakeFleet) {
 			f.minutes = map[string][]stats.Minute{"a": {
 				at(4, stats.Counts{events.Refused: 1000}, nil),
@@ -450,30 +366,29 @@ func TestConditionsOfCounts(t *testing.T) {
 			c    Condition
 			want string // the beginning of the text, or "" for none
 		}{
-			{Condition{AlertRefused, 17, 40, 3, ""},
+			{Condition{AlertRefused, 17, 7, 3, ""},
 				"a: 17.5 % of 40 requests were refused in the last 3 minutes, more than 17 %"},
-			{Condition{AlertRefused, 17, 41, 3, ""}, ""},
-			{Condition{AlertRefused, 18, 40, 3, ""}, ""},
+			{Condition{AlertRefused, 17, 8, 3, ""}, ""},
+			{Condition{AlertRefused, 18, 7, 3, ""}, ""},
+			// A number alone, without a share.
+			{Condition{AlertRefused, 0, 7, 3, ""}, "a: 7 of 40 requests were refused in the last 3 minutes"},
+			{Condition{AlertRefused, 0, 8, 3, ""}, ""},
 			// The last whole minute alone: 2 of 15.
-			{Condition{AlertRefused, 13, 15, 1, ""}, "a: 13.3 % of 15 requests were refused in the last minute"},
-			{Condition{AlertRefused, 14, 15, 1, ""}, ""},
+			{Condition{AlertRefused, 13, 2, 1, ""}, "a: 13.3 % of 15 requests were refused in the last minute"},
+			{Condition{AlertRefused, 14, 2, 1, ""}, ""},
 			// The minute before those has 1000 refusals more.
 			{Condition{AlertRefused, 96, 1, 4, ""}, "a: 96.8 % of 1040 requests"},
 			// By policy: p refused 4 of 20 and q 2 of 11. What shadow mode would have refused has
 			// passed.
-			{Condition{AlertRefused, 19, 20, 3, "p"},
+			{Condition{AlertRefused, 19, 4, 3, "p"},
 				"a: 1 policy refused more than 19 % of their requests in the last 3 minutes: p (20.0 % of 20)"},
-			{Condition{AlertRefused, 20, 20, 3, "p"}, ""},
+			{Condition{AlertRefused, 20, 4, 3, "p"}, ""},
 			{Condition{AlertRefused, 0, 1, 3, AnyPolicy},
-				"a: 2 policies refused more than 0 % of their requests in the last 3 minutes: p (20.0 % of 20), q (18.2 % of 11)"},
-			{Condition{AlertRefused, 18, 12, 3, AnyPolicy}, "a: 1 policy refused"},
-			// All that failed open was three minutes ago: the last two minutes have none.
-			{Condition{AlertFailedOpen, 0, 2, 3, ""}, "a: 2 requests passed without a decision in the last 3 minutes"},
-			{Condition{AlertFailedOpen, 0, 3, 3, ""}, ""},
-			{Condition{AlertFailedOpen, 0, 1, 2, ""}, ""},
-			{Condition{AlertBanned, 0, 2, 2, ""},
-				"a: 2 requests were refused because of bans in the last 2 minutes, under: q (2)"},
-			{Condition{AlertBanned, 0, 3, 2, ""}, ""},
+				"a: 2 policies refused 1 request or more in the last 3 minutes: p (20.0 % of 20), q (18.2 % of 11)"},
+			{Condition{AlertRefused, 0, 3, 3, AnyPolicy},
+				"a: 1 policy refused 3 requests or more in the last 3 minutes: p"},
+			{Condition{AlertRefused, 18, 1, 3, AnyPolicy}, "a: 2 policies refused more than 18 %"},
+			{Condition{AlertRefused, 19, 1, 3, AnyPolicy}, "a: 1 policy refused more than 19 %"},
 		} {
 			h := w.watchFor("http://127.0.0.1:1", []string{"a"}, row.c)
 			w.clock.pass(15 * time.Second)
@@ -777,8 +692,7 @@ func TestWebhookTurnedOffIsQuiet(t *testing.T) {
 
 	// The alert about a ends, as the receiver would wait for its end otherwise.
 	draft := hookFor(r.URL, "b")
-	_, err = w.UpdateWebhook(t.Context(), w.admin, h.ID, draft)
-	w.must(err)
+	w.must(w.UpdateWebhook(t.Context(), w.admin, h.ID, draft))
 	w.rounds(15 * time.Second)
 	if list := r.take(); len(list) != 1 || !strings.HasSuffix(list[0], "It is not watched any more.") {
 		t.Errorf("not watched: %q", list)
@@ -830,11 +744,13 @@ func TestMessagesAreBounded(t *testing.T) {
 func TestMessagesOfHostileNames(t *testing.T) {
 	w := newWorld(t, sqliteURL(t))
 	r := newReceiver(t)
-	w.watchFor(r.URL, []string{"a"}, Condition{Kind: AlertBehind})
+	w.watchFor(r.URL, []string{"a"}, Condition{Kind: AlertPolicies})
 
 	for _, name := range append(scripts(), append(injections(), "<!channel> @here [x](http://evil.example)", "a\x00\nb",
 		strings.Repeat("é", 5000))...) {
-		w.fleet.set(func(f *fakeFleet) { f.instances = []policy.Instance{instance(name, "v1", "store")} })
+		bad := instance(name, "store")
+		bad.Refused = "v3"
+		w.fleet.set(func(f *fakeFleet) { f.instances = []policy.Instance{bad} })
 		w.rounds(15 * time.Second)
 		if len(r.sent) != 1 {
 			t.Fatalf("%d messages about %q", len(r.sent), name)
@@ -949,8 +865,8 @@ func TestMessageIsDocumented(t *testing.T) {
 	}
 
 	for _, k := range alertKinds {
-		if !strings.Contains(string(page), "\n| `"+string(k.Kind)+"` |") {
-			t.Errorf("the documentation has no condition %s", k.Kind)
+		if !strings.Contains(string(page), "\n| `"+string(k.Default.Kind)+"` |") {
+			t.Errorf("the documentation has no condition %s", k.Default.Kind)
 		}
 	}
 }

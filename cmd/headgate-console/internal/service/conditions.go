@@ -10,7 +10,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/headgate/headgate/observe/events"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/policy/stats"
 )
@@ -18,30 +17,23 @@ import (
 // AlertKind is a kind of condition.
 type AlertKind string
 
-// The kinds. Conditions of counts are about the last whole minutes of an application; the others
-// hold if they were seen at each check for some minutes.
+// The kinds. AlertRefused is about the last whole minutes of an application; the others hold if
+// they were seen at each check for some minutes.
 const (
-	AlertRefused    AlertKind = "refused"     // a share of the requests is refused
-	AlertFailedOpen AlertKind = "failed-open" // requests pass without a decision
-	AlertBanned     AlertKind = "banned"      // requests are refused because of bans
-	AlertNear       AlertKind = "near"        // a key comes near its limit
-	AlertBypassed   AlertKind = "bypassed"    // an instance decides without Redis
-	AlertBehind     AlertKind = "behind"      // an instance does not run the newest policies
-	AlertLost       AlertKind = "lost"        // fewer instances report than before
-	AlertRedis      AlertKind = "redis"       // Redis does not answer the console
-	AlertFull       AlertKind = "full"        // the memory of Redis is nearly full
+	AlertRefused  AlertKind = "refused"  // requests are refused
+	AlertBypassed AlertKind = "bypassed" // an application counts without Redis
+	AlertPolicies AlertKind = "policies" // an application cannot carry out policies
+	AlertRedis    AlertKind = "redis"    // Redis does not answer the console
 )
 
 // Condition is what an alert is about.
 type Condition struct {
 	Kind AlertKind `json:"kind"`
 
-	// Over is the share in percent over which AlertRefused and AlertFull hold.
-	Over int `json:"over,omitempty"`
-
-	// AtLeast is the smallest number of requests: of those that AlertRefused looks at, and of
-	// those that AlertFailedOpen and AlertBanned count.
-	AtLeast int64 `json:"at_least,omitempty"`
+	// Over and Count are for AlertRefused alone: it holds if at least Count requests were
+	// refused, and more than Over percent of all.
+	Over  int   `json:"over,omitempty"`
+	Count int64 `json:"count,omitempty"`
 
 	// Minutes is how many whole minutes are counted, or for how long the condition has to hold.
 	Minutes int `json:"minutes"`
@@ -58,17 +50,13 @@ const AnyPolicy = "*"
 const (
 	MaxCounted = stats.Minutes - 1 // minutes of counts
 	MaxHeld    = 24 * 60           // minutes for which a condition has to hold
-	maxAtLeast = 1_000_000_000
+	maxRefused = 1_000_000_000
 )
 
 // KindOfAlert says what a kind of condition has.
 type KindOfAlert struct {
-	Kind    AlertKind
-	Words   string // for people, as in "an instance …"
-	Share   bool   // has Over
-	Counts  bool   // has AtLeast, and Minutes are those that are counted
-	Policy  bool   // may have Policy
-	Keys    bool   // is about single keys, each of which is told once, and has no numbers
+	Words   string // for people
+	Counts  bool   // has Over, Count and Policy, and Minutes are those that are counted
 	Common  bool   // concerns all applications
 	Default Condition
 }
@@ -77,29 +65,15 @@ type KindOfAlert struct {
 func AlertKinds() []KindOfAlert { return slices.Clone(alertKinds) }
 
 var alertKinds = []KindOfAlert{
-	{Kind: AlertRefused, Words: "Many requests are refused", Share: true, Counts: true, Policy: true,
-		Default: Condition{AlertRefused, 20, 100, 5, ""}},
-	{Kind: AlertFailedOpen, Words: "Requests pass without a decision", Counts: true,
-		Default: Condition{AlertFailedOpen, 0, 1, 1, ""}},
-	{Kind: AlertBanned, Words: "Requests are refused because of a ban", Counts: true,
-		Default: Condition{AlertBanned, 0, 1, 1, ""}},
-	{Kind: AlertNear, Words: "A key comes near its limit", Keys: true, Default: Condition{AlertNear, 0, 0, 0, ""}},
-	{Kind: AlertBypassed, Words: "An instance decides without Redis", Default: Condition{AlertBypassed, 0, 0, 1, ""}},
-	{Kind: AlertBehind, Words: "An instance does not run the newest policies",
-		Default: Condition{AlertBehind, 0, 0, 5, ""}},
-	{Kind: AlertLost, Words: "Fewer instances report than before", Default: Condition{AlertLost, 0, 0, 2, ""}},
-	{Kind: AlertRedis, Words: "Redis does not answer the console", Common: true,
-		Default: Condition{AlertRedis, 0, 0, 1, ""}},
-	{Kind: AlertFull, Words: "The memory of Redis is nearly full", Share: true, Common: true,
-		Default: Condition{AlertFull, 90, 0, 1, ""}},
+	{Words: "Requests are refused", Counts: true, Default: Condition{AlertRefused, 20, 20, 5, ""}},
+	{Words: "An application counts without Redis", Default: Condition{AlertBypassed, 0, 0, 1, ""}},
+	{Words: "An application refuses policies", Default: Condition{AlertPolicies, 0, 0, 5, ""}},
+	{Words: "Redis is away", Common: true, Default: Condition{AlertRedis, 0, 0, 1, ""}},
 }
 
-// rankOf returns the place of a kind in alertKinds, or a greater number.
+// rankOf returns the place of a kind in alertKinds, or -1.
 func rankOf(kind AlertKind) int {
-	if i := slices.IndexFunc(alertKinds, func(k KindOfAlert) bool { return k.Kind == kind }); i >= 0 {
-		return i
-	}
-	return len(alertKinds)
+	return slices.IndexFunc(alertKinds, func(k KindOfAlert) bool { return k.Default.Kind == kind })
 }
 
 func checkConditions(f *faults, list []Condition) {
@@ -110,7 +84,7 @@ func checkConditions(f *faults, list []Condition) {
 	seen := map[AlertKind]bool{}
 	for _, c := range list {
 		i := rankOf(c.Kind)
-		if i == len(alertKinds) {
+		if i < 0 {
 			f.add("conditions", fmt.Errorf("there is no condition %q", clip(string(c.Kind), MaxUserName)))
 			continue
 		}
@@ -120,36 +94,31 @@ func checkConditions(f *faults, list []Condition) {
 		}
 
 		seen[c.Kind] = true
-		c.check(f, alertKinds[i])
+		c.check(f, alertKinds[i].Counts)
 	}
 }
 
-func (c Condition) check(f *faults, kind KindOfAlert) {
+// check reports the mistakes in a condition, by the names of its fields.
+func (c Condition) check(f *faults, counts bool) {
 	field := func(name string) string { return "conditions." + string(c.Kind) + "." + name }
-	// there reports whether conditions of this kind have the number.
-	bound := func(name string, there bool, n, least, most int64) {
-		switch {
-		case !there && n != 0:
-			f.add(field(name), errors.New("the condition has none"))
-		case there && (n < least || n > most):
+	bound := func(name string, n, least, most int64) {
+		if n < least || n > most {
 			f.add(field(name), fmt.Errorf("it is not a number from %d to %d", least, most))
 		}
 	}
 
-	bound("over", kind.Share, int64(c.Over), 0, 99)
-	bound("at_least", kind.Counts, c.AtLeast, 1, maxAtLeast)
-
-	if kind.Counts {
-		bound("minutes", true, int64(c.Minutes), 1, MaxCounted)
-	} else {
-		bound("minutes", !kind.Keys, int64(c.Minutes), 0, MaxHeld)
+	if !counts {
+		if c.Over != 0 || c.Count != 0 || c.Policy != "" {
+			f.add("conditions", fmt.Errorf("%s has minutes alone", c.Kind))
+		}
+		bound("minutes", int64(c.Minutes), 0, MaxHeld)
+		return
 	}
 
-	switch {
-	case c.Policy == "":
-	case !kind.Policy:
-		f.add(field("policy"), errors.New("the condition has none"))
-	case c.Policy != AnyPolicy && (len(c.Policy) > policy.MaxName || !isRuleName(c.Policy)):
+	bound("over", int64(c.Over), 0, 99)
+	bound("count", c.Count, 1, maxRefused)
+	bound("minutes", int64(c.Minutes), 1, MaxCounted)
+	if c.Policy != "" && c.Policy != AnyPolicy && (len(c.Policy) > policy.MaxName || !isRuleName(c.Policy)) {
 		f.add(field("policy"), errors.New("it is not the name of a policy"))
 	}
 }
@@ -157,8 +126,7 @@ func (c Condition) check(f *faults, kind KindOfAlert) {
 // Subject is a policy or an instance that a condition is about.
 type Subject struct {
 	Name  string `json:"name"`
-	Key   string `json:"key,omitempty"`   // under the policy Name, of AlertNear
-	Count int64  `json:"count,omitempty"` // of the requests that the condition counts
+	Count int64  `json:"count,omitempty"` // of the requests that were refused
 	Of    int64  `json:"of,omitempty"`    // of all of its requests
 }
 
@@ -174,28 +142,23 @@ type finding struct {
 // maxSubjects is how many subjects a message lists.
 const maxSubjects = 10
 
-// addSubjects adds subjects to a finding. The worst come first.
-func (f *finding) addSubjects(all []Subject) {
+// findingAbout returns a finding about subjects, which holds if there are some. The worst come
+// first.
+func findingAbout(all []Subject) finding {
 	slices.SortFunc(all, func(a, b Subject) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name))
 	})
 	n := min(len(all), maxSubjects)
-	f.Subjects, f.More, f.holds = all[:n], len(all)-n, len(all) > 0
+	return finding{known: true, holds: len(all) > 0, Subjects: all[:n], More: len(all) - n}
 }
 
 // names returns the subjects in words.
-func (f *finding) names() string {
+func (f finding) names() string {
 	var list []string
 	for _, s := range f.Subjects {
 		name := inertName(s.Name)
-		if s.Key != "" {
-			name += " " + inertName(s.Key)
-		}
-		switch {
-		case s.Of > 0:
+		if s.Of > 0 {
 			name += fmt.Sprintf(" (%s of %d)", percent(s.Count, s.Of), s.Of)
-		case s.Count > 0:
-			name += fmt.Sprintf(" (%d)", s.Count)
 		}
 		list = append(list, name)
 	}
@@ -222,18 +185,12 @@ func inertName(name string) string {
 	}, sanitize(name, maxPlain))
 }
 
-// seen is what is known of the instances at one time.
+// seen is what is known of the applications at one time.
 type seen struct {
-	blind     bool  // the console has not asked Redis
-	away      error // Redis did not answer the console
-	label     string
+	blind     bool                         // Redis was not asked, and nothing is known
+	away      error                        // Redis did not answer the console
 	instances map[string][]policy.Instance // by application
 	minutes   map[string][]stats.Minute
-	near      map[string][]stats.NearKey // of the last hour, by application
-	used      int64                      // bytes of the fullest server's memory
-	limit     int64                      // of that server; 0 means that it has none, or does not tell
-	expected  map[string]int64
-	sums      map[sumKey]sumOfMinutes
 	found     map[conditionOf]finding // many webhooks have the same conditions
 }
 
@@ -243,52 +200,9 @@ type conditionOf struct {
 	app string
 }
 
-type sumKey struct {
-	app     string
-	minutes int
-}
-
-type sumOfMinutes struct {
-	requests stats.Counts
-	policies map[string]stats.Counts
-}
-
-// sum adds up the last whole minutes of an application.
-func (s *seen) sum(app string, minutes int) (sumOfMinutes, bool) {
-	key := sumKey{app, minutes}
-	if known, ok := s.sums[key]; ok {
-		return known, true
-	}
-
-	all, ok := s.minutes[app]
-	if !ok || len(all) == 0 {
-		return sumOfMinutes{}, false
-	}
-
-	// The last minute has not ended, and would lower each number and shift each share.
-	whole := all[:len(all)-1]
-	whole = whole[max(0, len(whole)-minutes):]
-
-	var total sumOfMinutes
-	total.requests, _ = stats.Requests(whole)
-	total.policies = stats.Total(whole)
-
-	s.sums[key] = total
-	return total, true
-}
-
 // judge reports whether a condition holds for an application, or for all if it is common to them.
+// It looks once at what many webhooks watch.
 func (s *seen) judge(c Condition, app string) finding {
-	if s.blind {
-		return finding{}
-	}
-
-	// How many instances are expected is read at the end of a check, so that it is not kept here.
-	if c.Kind == AlertLost {
-		return s.lookLost(app)
-	}
-
-	// Many webhooks have the same conditions, which are looked at once.
 	key := conditionOf{c, app}
 	f, ok := s.found[key]
 	if !ok {
@@ -299,50 +213,23 @@ func (s *seen) judge(c Condition, app string) finding {
 }
 
 func (s *seen) lookAt(c Condition, app string) finding {
-	switch c.Kind {
-	case AlertRedis:
+	switch {
+	case s.blind:
+		return finding{}
+	case c.Kind == AlertRedis:
 		return finding{
 			known: true, holds: s.away != nil,
 			Text: "Redis does not answer the console. What the instances do is not known",
 		}
-	case AlertFull:
-		return s.lookFull(c)
-	case AlertRefused, AlertFailedOpen, AlertBanned:
-		return s.lookCounts(c, app)
-	case AlertNear:
-		list, known := s.near[app]
-		return finding{known: known, holds: len(list) > 0, Text: nearText(app, list)}
-	}
-	if s.away != nil {
+	case s.away != nil:
 		return finding{}
+	case c.Kind == AlertRefused:
+		return s.lookRefused(c, app)
 	}
 	return s.lookInstances(c, app)
 }
 
-func (s *seen) lookFull(c Condition) finding {
-	if s.away != nil || s.limit <= 0 {
-		return finding{known: s.away == nil}
-	}
-	return finding{
-		known: true, holds: float64(s.used) > float64(s.limit)*float64(c.Over)/100,
-		Text: fmt.Sprintf("Redis uses %s of its memory, more than %d %%. When it is full it refuses writes",
-			percent(s.used, s.limit), c.Over),
-	}
-}
-
-func (s *seen) lookLost(app string) finding {
-	if s.away != nil {
-		return finding{}
-	}
-	have, want := int64(len(s.instances[app])), s.expected[app]
-	return finding{
-		known: true, holds: have < want,
-		Text: fmt.Sprintf("%s: %s, and there were %d",
-			app, counted(have, "instance reports", "instances report"), want),
-	}
-}
-
-func counted(n int64, one, many string) string {
+func counted(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
@@ -350,11 +237,9 @@ func counted(n int64, one, many string) string {
 }
 
 func (s *seen) lookInstances(c Condition, app string) finding {
-	f := finding{known: true}
 	var list []Subject
 	for _, i := range s.instances[app] {
-		// An instance is behind if it has another version, or refuses a newer one or a part.
-		bad := i.Version != s.label || i.Refused != "" || len(i.LeftOut) > 0
+		bad := i.Refused != "" || len(i.LeftOut) > 0
 		if c.Kind == AlertBypassed {
 			bad = i.Store == "local" || i.Store == "open" || i.Store == "closed"
 		}
@@ -363,121 +248,61 @@ func (s *seen) lookInstances(c Condition, app string) finding {
 		}
 	}
 
-	f.addSubjects(list)
-
-	what := counted(int64(len(list)), "instance does not run", "instances do not run") + " the newest policies"
+	what := counted(len(list), "instance refuses policies", "instances refuse policies")
 	if c.Kind == AlertBypassed {
-		what = counted(int64(len(list)), "instance decides", "instances decide") + " without Redis"
+		what = counted(len(list), "instance decides without Redis", "instances decide without Redis")
 	}
 
+	f := findingAbout(list)
 	f.Text = fmt.Sprintf("%s: %s: %s", app, what, f.names())
 	return f
 }
 
-// nearText says how many keys came near their limits.
-func nearText(app string, list []stats.NearKey) string {
-	return fmt.Sprintf("%s: %s", app, counted(int64(len(list)), "key has come near its limit",
-		"keys have come near their limits"))
-}
-
-// A check names at most maxNearTold keys, and a message at most nearInMessage of them. A key is cut
-// to maxNearKey bytes. So a message fits into its row, also where each byte is escaped.
-const (
-	maxNearTold   = 100
-	nearInMessage = 20
-	maxNearKey    = 256
-)
-
-// tellNear returns what is told of keys, a finding for each message.
-func tellNear(app string, list []stats.NearKey) (messages []finding) {
-	more := max(0, len(list)-maxNearTold)
-	for part := range slices.Chunk(list[:len(list)-more], nearInMessage) {
-		var f finding
-		for _, k := range part {
-			subject := Subject{Name: sanitize(k.Policy, policy.MaxName), Key: sanitize(k.Key, maxNearKey)}
-			f.Subjects = append(f.Subjects, subject)
-		}
-		f.Text = nearText(app, part) + ": " + f.names()
-		messages = append(messages, f)
-	}
-
-	last := &messages[len(messages)-1]
-	if last.More = more; more > 0 {
-		last.Text += fmt.Sprintf(", and %d more", more)
-	}
-	return messages
-}
-
-// lookCounts reports whether a condition of counts holds.
-func (s *seen) lookCounts(c Condition, app string) finding {
-	total, ok := s.sum(app, c.Minutes)
-	if !ok {
+// lookRefused reports whether too many of the requests in the last whole minutes were refused.
+func (s *seen) lookRefused(c Condition, app string) finding {
+	minutes := s.minutes[app]
+	if len(minutes) == 0 {
 		return finding{}
 	}
 
-	f := finding{known: true}
+	// The last minute has not ended, and would lower each number and shift each share.
+	whole := minutes[:len(minutes)-1]
+	whole = whole[max(0, len(whole)-c.Minutes):]
+
 	within := "in the last minute"
 	if c.Minutes > 1 {
 		within = fmt.Sprintf("in the last %d minutes", c.Minutes)
 	}
-
-	switch c.Kind {
-	case AlertRefused:
-		s.lookRefused(&f, c, app, total, within)
-		return f
-	case AlertFailedOpen:
-		n := total.requests[events.FailedOpen]
-		f.holds = n >= c.AtLeast
-		f.Text = fmt.Sprintf("%s: %s without a decision %s",
-			app, counted(n, "request passed", "requests passed"), within)
-		return f
-	}
-
-	// Of bans the number of requests decides. The subjects are the policies that ban.
-	var list []Subject
-	for name, counts := range total.policies {
-		if n := counts[events.Banned]; n > 0 && isRuleName(name) {
-			list = append(list, Subject{Name: name, Count: n})
-		}
-	}
-
-	f.addSubjects(list)
-
-	sum := total.requests[events.Banned]
-	f.holds = sum >= c.AtLeast
-	f.Text = fmt.Sprintf("%s: %s because of bans %s, under: %s",
-		app, counted(sum, "request was refused", "requests were refused"), within, f.names())
-	return f
-}
-
-func (s *seen) lookRefused(f *finding, c Condition, app string, total sumOfMinutes, within string) {
 	over := func(counts stats.Counts) bool {
-		all := counts.Total()
-		return all >= c.AtLeast && 100*refusedOf(counts) > int64(c.Over)*all
+		n := refusedOf(counts)
+		return n >= c.Count && 100*n > int64(c.Over)*counts.Total()
 	}
 
 	if c.Policy == "" {
-		n, all := refusedOf(total.requests), total.requests.Total()
-		f.holds = over(total.requests)
-		f.Text = fmt.Sprintf("%s: %s of %d requests were refused %s, more than %d %%",
-			app, percent(n, max(all, 1)), all, within, c.Over)
-		return
+		total, _ := stats.Requests(whole)
+		n, all := refusedOf(total), total.Total()
+		text := fmt.Sprintf("%s: %d of %d requests were refused %s", app, n, all, within)
+		if c.Over > 0 {
+			text = fmt.Sprintf("%s: %s of %d requests were refused %s, more than %d %%",
+				app, percent(n, max(all, 1)), all, within, c.Over)
+		}
+		return finding{known: true, holds: over(total), Text: text}
 	}
 
 	// With a policy its decisions count, and not the requests.
-	named := total.policies
-	if c.Policy != AnyPolicy {
-		named = map[string]stats.Counts{c.Policy: total.policies[c.Policy]}
-	}
-
 	var list []Subject
-	for name, counts := range named {
-		if over(counts) && isRuleName(name) {
+	for name, counts := range stats.Total(whole) {
+		if (c.Policy == AnyPolicy || c.Policy == name) && over(counts) && isRuleName(name) {
 			list = append(list, Subject{Name: name, Count: refusedOf(counts), Of: counts.Total()})
 		}
 	}
 
-	f.addSubjects(list)
-	f.Text = fmt.Sprintf("%s: %s more than %d %% of their requests %s: %s", app,
-		counted(int64(len(list)), "policy refused", "policies refused"), c.Over, within, f.names())
+	what := fmt.Sprintf("more than %d %% of their requests", c.Over)
+	if c.Over == 0 {
+		what = counted(int(c.Count), "request or more", "requests or more")
+	}
+	f := findingAbout(list)
+	f.Text = fmt.Sprintf("%s: %s %s %s: %s", app,
+		counted(len(list), "policy refused", "policies refused"), what, within, f.names())
+	return f
 }

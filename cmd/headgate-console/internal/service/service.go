@@ -34,9 +34,6 @@ type Options struct {
 	// on; see [stats.ReadMinuteKeys]. Nil means that there is no Redis.
 	MinuteKeys MinuteKeys
 
-	// Reports tells alerts more of what the instances report. Nil means that there is no Redis.
-	Reports Reports
-
 	// Sender sends the messages of alerts; nil means one that sends nothing to internal addresses.
 	Sender *webhook.Sender
 
@@ -60,7 +57,6 @@ type Service struct {
 	fleet     Fleet
 	top       func(ctx context.Context, app string) (stats.Top, error)
 	keys      MinuteKeys
-	reports   Reports
 	sender    *webhook.Sender
 	passwords *auth.Passwords
 	attempts  *auth.Attempts
@@ -93,7 +89,7 @@ func New(o Options) (*Service, error) {
 
 	s := &Service{
 		db: o.DB, changed: o.Changed, clock: o.Clock, logger: cmp.Or(o.Logger, slog.Default()),
-		fleet: o.Fleet, top: o.Top, keys: o.MinuteKeys, reports: o.Reports, sender: o.Sender, recent: newRecentCounts(),
+		fleet: o.Fleet, top: o.Top, keys: o.MinuteKeys, sender: o.Sender, recent: newRecentCounts(),
 		sets: newMemo[struct{}, policySet](1), totals: newMemo[rangeKey, totals](maxTotals),
 		collected: newMemo[rangeKey, map[seriesMinute]store.Traffic](maxCollected),
 		imports:   make(places, maxImports), parser: make(places, 1), backups: make(places, 1),

@@ -26,32 +26,11 @@ type fakeFleet struct {
 	mu        sync.Mutex
 	minutes   map[string][]stats.Minute
 	instances []policy.Instance
-	near      map[string][]stats.NearKey
 	err       error
-
-	used, limit int64 // bytes of memory
 }
 
 // label is the version that a fakeFleet has published.
 const label = "v2"
-
-func (f *fakeFleet) Version(context.Context) (string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return label, f.err
-}
-
-func (f *fakeFleet) Memory(context.Context) (used, limit int64, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.used, f.limit, f.err
-}
-
-func (f *fakeFleet) Near(_ context.Context, app string) ([]stats.NearKey, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.near[app], f.err
-}
 
 func (f *fakeFleet) Minutes(_ context.Context, app string) ([]stats.Minute, error) {
 	f.mu.Lock()

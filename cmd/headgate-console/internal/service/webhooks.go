@@ -67,9 +67,6 @@ type Webhook struct {
 
 	Standing   []Alert    // the alerts that stand, by kind and application
 	Deliveries []Delivery // the newest messages, the newest first; in a list only one
-
-	// CanEdit reports whether the actor may change it.
-	CanEdit bool
 }
 
 // Alert is a condition that holds.
@@ -260,8 +257,6 @@ func (a *action) webhook(id string) (store.Webhook, Webhook, error) {
 	if !a.access.ownsAlerts(w.WebhookDraft) {
 		return row, w, a.hide()
 	}
-
-	w.CanEdit = !a.access.ReadOnly
 	return row, w, nil
 }
 
@@ -287,7 +282,7 @@ func (a *action) webhooksFor(app string) (names []string, err error) {
 // webhookToEdit returns a webhook that the actor may change.
 func (a *action) webhookToEdit(id string) (store.Webhook, Webhook, error) {
 	row, w, err := a.webhook(id)
-	if err == nil && !w.CanEdit {
+	if err == nil && a.access.ReadOnly {
 		err = a.deny("the token may only read")
 	}
 	return row, w, err
@@ -339,8 +334,6 @@ func (s *Service) Webhooks(ctx context.Context, a Actor) (list []Webhook, err er
 			if !d.access.ownsAlerts(w.WebhookDraft) {
 				continue
 			}
-
-			w.CanEdit = !d.access.ReadOnly
 			if err := d.addState(&w, alerts, 1); err != nil {
 				return err
 			}
@@ -394,8 +387,6 @@ func (s *Service) CreateWebhook(
 		if w, err = webhookOf(row); err != nil {
 			return err
 		}
-
-		w.CanEdit = true
 		return d.done("", draft.text())
 	})
 	if err != nil {
@@ -404,96 +395,74 @@ func (s *Service) CreateWebhook(
 	return w, secret, nil
 }
 
-// CheckWebhook returns the mistakes in a draft, and changes nothing. The actor has to own all of
-// its applications.
-func (s *Service) CheckWebhook(ctx context.Context, a Actor, draft WebhookDraft) error {
-	draft = draft.stored()
-	return s.ask(ctx, a, "webhook.create", "webhooks", func(d *action) error { return d.checkWebhook(draft, s.sender) })
-}
-
 // UpdateWebhook changes a webhook. An alert that stands and is not watched any more ends. The
 // actor has to own all of its applications, before and after.
-func (s *Service) UpdateWebhook(ctx context.Context, a Actor, id string, draft WebhookDraft) (w Webhook, err error) {
+func (s *Service) UpdateWebhook(ctx context.Context, a Actor, id string, draft WebhookDraft) error {
 	draft = draft.stored()
-	err = s.act(ctx, a, store.CounterWebhooks, "webhook.update", webhookObject(id), func(d *action) error {
-		row, was, err := d.webhookToEdit(id)
-		if err != nil {
-			return err
-		}
-
-		// The applications after the change have to be the actor's, too.
-		if err := d.checkWebhook(draft, s.sender); err != nil {
-			return err
-		}
-
-		draft.row(&row)
-		if w, err = webhookOf(row); err != nil {
-			return err
-		}
-		w.CanEdit = true
-
-		if was.text() == draft.text() {
-			return errUnchanged
-		}
-
-		if err := d.UpdateWebhook(row); err != nil {
-			return err
-		}
-		if err := d.quiet(was, draft.Enabled); err != nil {
-			return err
-		}
-
-		return d.done(was.text(), draft.text())
+	return s.changeWebhook(ctx, a, id, func(d *action, was WebhookDraft) (WebhookDraft, error) {
+		return draft, d.checkWebhook(draft, s.sender)
 	})
-	return w, err
 }
 
 // EnableWebhook turns a webhook on or off. One that is off sends nothing: its alerts are
-// forgotten, and messages that wait are not sent. The actor has to own all of its applications.
+// forgotten, and messages that wait are not sent. One without conditions, which a migration has
+// left, cannot be turned on. The actor has to own all of its applications.
 func (s *Service) EnableWebhook(ctx context.Context, a Actor, id string, on bool) error {
+	return s.changeWebhook(ctx, a, id, func(_ *action, was WebhookDraft) (WebhookDraft, error) {
+		if on && len(was.Conditions) == 0 {
+			return was, invalid("conditions", "choose one")
+		}
+		was.Enabled = on
+		return was, nil
+	})
+}
+
+// changeWebhook writes what change makes of a webhook.
+func (s *Service) changeWebhook(
+	ctx context.Context, a Actor, id string, change func(*action, WebhookDraft) (WebhookDraft, error),
+) error {
 	return s.act(ctx, a, store.CounterWebhooks, "webhook.update", webhookObject(id), func(d *action) error {
 		row, was, err := d.webhookToEdit(id)
 		if err != nil {
 			return err
 		}
 
-		if row.Enabled == on {
+		becomes, err := change(d, was.WebhookDraft)
+		if err != nil {
+			return err
+		}
+		if was.text() == becomes.text() {
 			return errUnchanged
 		}
 
-		row.Enabled = on
+		becomes.row(&row)
 		if err := d.UpdateWebhook(row); err != nil {
 			return err
 		}
-		if err := d.quiet(was, on); err != nil {
-			return err
+		if was.Enabled && !becomes.Enabled {
+			if err := d.quiet(id); err != nil {
+				return err
+			}
 		}
-
-		becomes := was.WebhookDraft
-		becomes.Enabled = on
 		return d.done(was.text(), becomes.text())
 	})
 }
 
 // quiet forgets the alerts of a webhook that is turned off, and cancels the messages that wait.
-func (a *action) quiet(was Webhook, on bool) error {
-	if on || !was.Enabled {
-		return nil
-	}
-
+func (a *action) quiet(id string) error {
 	alerts, err := a.Alerts()
 	if err != nil {
 		return err
 	}
 	for _, row := range alerts {
-		if row.Webhook == was.ID {
+		if row.Webhook == id {
 			if err := a.DeleteAlert(row); err != nil {
 				return err
 			}
 		}
 	}
 
-	return a.CancelDeliveries(was.ID, "the webhook was turned off before", a.now)
+	return a.CancelDeliveries(id, "the webhook was turned off before", a.now)
 }
 
 // RenewWebhookSecret makes a new secret for a webhook, and returns it. For a day messages are

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -52,39 +53,30 @@ func TestWebhookMistakesAreAllNamed(t *testing.T) {
 		{"repeat_after", func(d *WebhookDraft) { d.RepeatAfter = MaxRepeat + 1 }},
 		{"repeat_after", func(d *WebhookDraft) { d.RepeatAfter = time.Hour + 1 }},
 
+		// None, one that does not exist, one twice, and one with numbers of another.
 		{"conditions", func(d *WebhookDraft) { d.Conditions = nil }},
-		{"conditions", func(d *WebhookDraft) { d.Conditions = []Condition{{Kind: "x"}} }},
-		{"conditions", func(d *WebhookDraft) { d.Conditions = []Condition{{Kind: AlertLost}, {Kind: AlertLost}} }},
+		{"conditions", func(d *WebhookDraft) { d.Conditions = []Condition{{Kind: "lost"}} }},
+		{"conditions", func(d *WebhookDraft) { d.Conditions = []Condition{{Kind: AlertRedis}, {Kind: AlertRedis}} }},
+		{"conditions", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertRedis, 1, 0, 1, ""}} }},
+		{"conditions", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertRedis, 0, 1, 1, ""}} }},
+		{"conditions", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertPolicies, 0, 0, 1, "p"}} }},
 
 		// A mistake in a condition names it and the number: the form marks that one.
-		{"conditions.refused.over", func(d *WebhookDraft) {
-			d.Conditions = []Condition{{AlertRefused, 100, 1, 1, ""}}
+		{"conditions.refused.over", func(d *WebhookDraft) { d.Conditions[0].Over = 100 }},
+		{"conditions.refused.over", func(d *WebhookDraft) { d.Conditions[0].Over = -1 }},
+		{"conditions.refused.count", func(d *WebhookDraft) { d.Conditions[0].Count = 0 }},
+		{"conditions.refused.count", func(d *WebhookDraft) { d.Conditions[0].Count = maxRefused + 1 }},
+		{"conditions.refused.minutes", func(d *WebhookDraft) { d.Conditions[0].Minutes = 0 }},
+		{"conditions.refused.minutes", func(d *WebhookDraft) { d.Conditions[0].Minutes = MaxCounted + 1 }},
+		{"conditions.refused.policy", func(d *WebhookDraft) { d.Conditions[0].Policy = "p" }},
+		{"conditions.refused.policy", func(d *WebhookDraft) { d.Conditions[0].Policy = "a\x00" }},
+		{"conditions.bypassed.minutes", func(d *WebhookDraft) {
+			d.Conditions = []Condition{{AlertBypassed, 0, 0, MaxHeld + 1, ""}}
 		}},
-		{"conditions.refused.at_least", func(d *WebhookDraft) {
-			d.Conditions = []Condition{{AlertRefused, 1, 0, 1, ""}}
-		}},
-		{"conditions.refused.minutes", func(d *WebhookDraft) {
-			d.Conditions = []Condition{{AlertRefused, 1, 1, 0, ""}}
-		}},
-		{"conditions.refused.minutes", func(d *WebhookDraft) {
-			d.Conditions = []Condition{{AlertRefused, 1, 1, MaxCounted + 1, ""}}
-		}},
-		{"conditions.refused.policy", func(d *WebhookDraft) {
-			d.Conditions = []Condition{{AlertRefused, 1, 1, 1, "p"}}
-		}},
-		{"conditions.refused.policy", func(d *WebhookDraft) {
-			d.Conditions = []Condition{{AlertRefused, 1, 1, 1, "a\x00"}}
-		}},
-
-		// A kind of condition does not take the fields of another one.
-		{"conditions.lost.policy", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertLost, 0, 0, 1, "p"}} }},
-		{"conditions.lost.over", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertLost, 1, 0, 1, ""}} }},
-		{"conditions.lost.at_least", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertLost, 0, 1, 1, ""}} }},
-		{"conditions.lost.minutes", func(d *WebhookDraft) {
-			d.Conditions = []Condition{{AlertLost, 0, 0, MaxHeld + 1, ""}}
-		}},
+		{"conditions.policies.minutes", func(d *WebhookDraft) { d.Conditions = []Condition{{AlertPolicies, 0, 0, -1, ""}} }},
 	} {
 		draft := good
+		draft.Conditions = slices.Clone(good.Conditions)
 		row.change(&draft)
 		draft.URL += "/x"
 
@@ -120,12 +112,10 @@ func TestWebhookChangesAreInTheAuditLog(t *testing.T) {
 			t.Errorf("%+v %s", h, secret)
 		}
 
-		_, err = w.UpdateWebhook(ctx, w.admin, h.ID, h.WebhookDraft)
-		w.must(err) // nothing was changed
+		w.must(w.UpdateWebhook(ctx, w.admin, h.ID, h.WebhookDraft)) // nothing was changed
 
 		draft.URL += "?x"
-		_, err = w.UpdateWebhook(ctx, w.admin, h.ID, draft)
-		w.must(err)
+		w.must(w.UpdateWebhook(ctx, w.admin, h.ID, draft))
 
 		second, err := w.RenewWebhookSecret(ctx, w.admin, h.ID)
 		w.must(err)
@@ -263,7 +253,7 @@ func TestWebhooksAreOfOwners(t *testing.T) {
 
 		list, err := w.Webhooks(ctx, owner)
 		w.must(err)
-		if len(list) != 1 || list[0].ID != ab.ID || !list[0].CanEdit {
+		if len(list) != 1 || list[0].ID != ab.ID {
 			t.Errorf("the owner sees %+v", list)
 		}
 
@@ -273,7 +263,7 @@ func TestWebhooksAreOfOwners(t *testing.T) {
 		}
 
 		for _, apps := range [][]string{nil, {"a", "c"}, {"none"}} {
-			_, err := w.UpdateWebhook(ctx, owner, ab.ID, hookFor("http://127.0.0.1:1", apps...))
+			err := w.UpdateWebhook(ctx, owner, ab.ID, hookFor("http://127.0.0.1:1", apps...))
 			wantErr(t, "an update for more", err, ErrDenied)
 		}
 
@@ -301,8 +291,7 @@ func TestDeleteAppRefusesAnAppOfAWebhook(t *testing.T) {
 
 		// An application without a webhook of its own goes, and a as soon as none is for it.
 		w.must(w.DeleteApp(ctx, w.admin, "c"))
-		_, err = w.UpdateWebhook(ctx, w.admin, h.ID, hookFor("http://127.0.0.1:1", "b"))
-		w.must(err)
+		w.must(w.UpdateWebhook(ctx, w.admin, h.ID, hookFor("http://127.0.0.1:1", "b")))
 		w.must(w.DeleteApp(ctx, w.admin, "a"))
 	})
 }

@@ -128,7 +128,7 @@ func newWorld(t testing.TB, url string) *world {
 // another returns a second service on the same database.
 func (w *world) another() *Service {
 	w.t.Helper()
-	s, err := New(Options{DB: w.db, Fleet: w.fleet, Reports: w.fleet, Sender: loopback(w.clock.now), Clock: w.clock.now,
+	s, err := New(Options{DB: w.db, Fleet: w.fleet, Sender: loopback(w.clock.now), Clock: w.clock.now,
 		Passwords: cheap, Logger: slog.New(slog.DiscardHandler)})
 	w.must(err)
 	return s

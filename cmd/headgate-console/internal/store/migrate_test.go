@@ -1,8 +1,10 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -135,4 +137,73 @@ func TestSQLiteFileIsForItsOwnerOnly(t *testing.T) {
 			t.Errorf("%s has mode %s, want %s", path, got, want)
 		}
 	}
+}
+
+// TestMigrationOfAlertConditions has webhooks with the conditions of an earlier version.
+func TestMigrationOfAlertConditions(t *testing.T) {
+	const refused = `{"kind":"refused","over":20,"at_least":100,"minutes":5,"policy":"near"}`
+	cases := []struct {
+		id, before, after string
+		on                bool
+	}{
+		{"all", `[` + refused + `,{"kind":"failed-open","at_least":1,"minutes":1},` +
+			`{"kind":"banned","at_least":1,"minutes":1},{"kind":"near","minutes":0},{"kind":"bypassed","minutes":1},` +
+			`{"kind":"behind","minutes":5},{"kind":"lost","minutes":2},{"kind":"redis","minutes":1},` +
+			`{"kind":"full","over":90,"minutes":1}]`,
+			`[{"kind":"refused","over":20,"count":21,"minutes":5,"policy":"near"},{"kind":"bypassed","minutes":1},` +
+				`{"kind":"policies","minutes":5},{"kind":"redis","minutes":1}]`, true},
+
+		// Any refusal of 7 requests is one, and 33 % of 7 are more than two. What is last may go.
+		{"any", `[{"kind":"refused","at_least":7,"minutes":1},{"kind":"full","over":90,"minutes":1}]`,
+			`[{"kind":"refused","count":1,"minutes":1}]`, true},
+		{"some", `[{"kind":"lost","minutes":1},{"kind":"redis","minutes":0}]`, `[{"kind":"redis","minutes":0}]`, true},
+		{"third", `[{"kind":"refused","over":33,"at_least":7,"minutes":1}]`,
+			`[{"kind":"refused","over":33,"count":3,"minutes":1}]`, true},
+		{"none", `[{"kind":"near","minutes":0},{"kind":"lost","minutes":2}]`, `[]`, false},
+	}
+
+	everyEngine(t, func(t *testing.T, url string) {
+		db := open(t, url)
+		update(t, db, func(tx *Tx) error {
+			var errs []error
+			for _, c := range cases {
+				w := hookRow
+				w.ID, w.Conditions, w.Enabled = c.id, c.before, true
+				errs = append(errs, tx.InsertWebhook(w))
+			}
+			for _, kind := range []string{"behind", "near", "lost"} {
+				errs = append(errs, tx.InsertAlert(Alert{Webhook: "all", Kind: kind, App: "a", Detail: "{}"}))
+			}
+			return errors.Join(errs...)
+		})
+
+		// A program that is killed in between runs the migration again.
+		for range 2 {
+			exec(t, db, "DELETE FROM migrations WHERE version >= 15")
+			db = open(t, url)
+		}
+
+		update(t, db, func(tx *Tx) error {
+			for _, c := range cases {
+				w, err := tx.Webhook(c.id)
+				if err != nil {
+					return err
+				}
+
+				// The engines write the members in another order and with other spaces.
+				var got, want []map[string]any
+				err = errors.Join(json.Unmarshal([]byte(w.Conditions), &got), json.Unmarshal([]byte(c.after), &want))
+				if err != nil || !reflect.DeepEqual(got, want) || w.Enabled != c.on {
+					t.Errorf("%s: %s, on: %v, %v; want %s, %v", c.id, w.Conditions, w.Enabled, err, c.after, c.on)
+				}
+			}
+
+			// The alert of the kind that is gone ends by a message, which the next check writes.
+			alerts, err := tx.Alerts()
+			if len(alerts) != 2 || alerts[0].Kind != "lost" || alerts[1].Kind != "policies" {
+				t.Errorf("the alerts are %+v", alerts)
+			}
+			return err
+		})
+	})
 }

@@ -230,39 +230,3 @@ func (t *Tx) ForgetDeliveries(webhook string, before int64) error {
 	_, err := t.exec(q, webhook, StateWaiting, before)
 	return err
 }
-
-// AlertFleet is the row of how many instances of an application are expected to report.
-type AlertFleet struct {
-	App      string
-	Expected int64
-	Higher   int64
-	HigherAt int64 // µs; 0 unless more than expected report
-	LowerAt  int64 // µs; 0 unless fewer than expected report
-}
-
-// AlertFleets returns the rows of all applications.
-func (t *Tx) AlertFleets() ([]AlertFleet, error) {
-	scan := func(s scanner) (f AlertFleet, err error) {
-		return f, s.Scan(&f.App, &f.Expected, &f.Higher, &f.HigherAt, &f.LowerAt)
-	}
-	return readAll(t, scan, "SELECT app, expected, higher, higher_at, lower_at FROM alert_fleets ORDER BY app")
-}
-
-// SetAlertFleet writes the row of an application.
-func (t *Tx) SetAlertFleet(f AlertFleet) error {
-	const update = "UPDATE alert_fleets SET expected = ?, higher = ?, higher_at = ?, lower_at = ? WHERE app = ?"
-	n, err := t.exec(update, f.Expected, f.Higher, f.HigherAt, f.LowerAt, f.App)
-	if err != nil || n > 0 {
-		return err
-	}
-
-	const insert = "INSERT INTO alert_fleets (app, expected, higher, higher_at, lower_at) VALUES (?, ?, ?, ?, ?)"
-	_, err = t.exec(insert, f.App, f.Expected, f.Higher, f.HigherAt, f.LowerAt)
-	return err
-}
-
-// DeleteAlertFleet removes the row of an application.
-func (t *Tx) DeleteAlertFleet(app string) error {
-	_, err := t.exec("DELETE FROM alert_fleets WHERE app = ?", app)
-	return err
-}

@@ -25,7 +25,7 @@ func TestFieldsHaveNames(t *testing.T) {
 			continue
 		}
 
-		path = strings.NewReplacer("{name}", "p", "{webhook}", hook).Replace(strings.TrimSuffix(path, "{$}"))
+		path = strings.Replace(strings.TrimSuffix(path, "{$}"), "{name}", "p", 1)
 		switch {
 		case strings.HasPrefix(path, "/users/"):
 			path = "/users/admin"
@@ -45,6 +45,9 @@ func TestFieldsHaveNames(t *testing.T) {
 	b.get("/policies/s").want(http.StatusOK).legible("a policy in shadow")
 
 	b.post("/new", nil).want(http.StatusUnprocessableEntity).legible("the form with mistakes")
+	for _, open := range []string{"new", hook} {
+		b.get("/alerts?webhook=" + open).want(http.StatusOK).legible("the webhook " + open)
+	}
 	b.post("/alerts", nil).want(http.StatusUnprocessableEntity).legible("the form of a webhook with mistakes")
 	b.get("/nowhere").want(http.StatusNotFound).legible("a page that is not there")
 }

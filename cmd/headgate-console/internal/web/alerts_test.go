@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,13 +13,14 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
+	"github.com/headgate/headgate/cmd/headgate-console/internal/store"
 )
 
-// hookValues is the form of a webhook for applications.
-func hookValues(apps ...string) url.Values {
-	return url.Values{"name": {"on call"}, "url": {"http://127.0.0.1:1/x"}, "apps": apps, "repeat": {"4h"},
-		"kinds":        {"refused"},
-		"refused_over": {"20"}, "refused_at_least": {"100"}, "refused_minutes": {"5"}, "refused_policy": {""}}
+// hookForm is the form of a webhook for applications.
+func hookForm(apps ...string) url.Values {
+	return url.Values{"name": {"on call"}, "url": {"http://127.0.0.1:1/x"}, "apps": apps, "repeat_after": {"4h"},
+		"conditions":              {"refused"},
+		"conditions.refused.over": {"20"}, "conditions.refused.count": {"100"}, "conditions.refused.minutes": {"5"}}
 }
 
 // watch adds a webhook of the application a.
@@ -26,7 +28,7 @@ func (w *world) watch(to string) service.Webhook {
 	w.t.Helper()
 	h, _, err := w.CreateWebhook(w.t.Context(), w.admin,
 		service.WebhookDraft{Name: "ops", URL: to, Apps: []string{"a"}, Enabled: true,
-			Conditions: []service.Condition{{Kind: service.AlertLost, Minutes: 1}}})
+			Conditions: []service.Condition{{Kind: service.AlertRedis, Minutes: 1}}})
 	w.must(err)
 	return h
 }
@@ -49,15 +51,15 @@ func TestWebhookFromTheFormToItsEnd(t *testing.T) {
 	t.Cleanup(receiver.Close)
 
 	b := w.as("admin")
-	if !b.get("/policies").links("/alerts") || !b.get("/alerts").links("/alerts/new") {
+	if !b.get("/policies").links("/alerts") || !b.get("/alerts").links("/alerts?webhook=new") {
 		t.Error("nothing leads to a new webhook")
 	}
 
 	// The conditions and the time of repetition are those that the form proposes.
-	made := b.submit("/alerts/new", "/alerts",
+	made := b.submit("/alerts?webhook=new", "/alerts",
 		url.Values{"name": {"on call"}, "url": {receiver.URL + "/s3cret"}, "apps": {"b"}}).want(http.StatusOK)
-	if !strings.HasPrefix(made.text[strings.Index(made.text, "whsec_"):], "whsec_") ||
-		made.heading() != "Secret of the webhook on call" {
+	secret := made.secret()
+	if !strings.HasPrefix(secret, "whsec_") {
 		t.Errorf("%s", made.text)
 	}
 
@@ -69,41 +71,47 @@ func TestWebhookFromTheFormToItsEnd(t *testing.T) {
 		t.Errorf("the webhook is %+v", list)
 	}
 
-	page := "/alerts/" + h.ID
+	page := "/alerts?webhook=" + h.ID
 	w.showsWithoutPath(b, h, receiver)
 	w.editsAndSwitches(b, h)
 
-	// A receiver stops working when its secret changes, and a deletion cannot be undone, so both
-	// are asked about.
-	if got := b.submit(page, page+"/secret", nil).
-		want(http.StatusOK); got.heading() != "Make a new secret for the webhook days?" {
-		t.Errorf("%s", got.text)
-	}
-	if got := b.submit(page, page+"/delete", nil).want(http.StatusOK); got.heading() != "Delete the webhook days?" {
-		t.Errorf("%s", got.text)
+	// A new secret is shown once, and is another one.
+	again := b.submit(page, "/alerts/"+h.ID+"/secret", nil).want(http.StatusOK).secret()
+	if !strings.HasPrefix(again, "whsec_") || again == secret || b.get(page).secret() != "" {
+		t.Errorf("the secrets are %s and %s", secret, again)
 	}
 
-	b.post(page+"/delete", url.Values{"confirm": {"yes"}}).goes("/alerts?done=hookdeleted")
+	b.submit(page, "/alerts/"+h.ID+"/delete", nil).goes("/alerts?done=hookdeleted")
 	b.get(page).want(http.StatusNotFound)
 }
 
-// showsWithoutPath checks the list, and what the page of a webhook says of tests.
+// secret returns the secret that a page shows, or "".
+func (a *answer) secret() (text string) {
+	a.each(func(n *html.Node) {
+		if attr(n, "class") == "secret" {
+			text = words(n)
+		}
+	})
+	return text
+}
+
+// showsWithoutPath checks the list, and what the page says of tests.
 func (w *world) showsWithoutPath(b *browser, h service.Webhook, receiver *httptest.Server) {
-	t, page := w.t, "/alerts/"+h.ID
+	t, page, test := w.t, "/alerts?webhook="+h.ID, "/alerts/"+h.ID+"/test"
 	t.Helper()
 	overview := b.get("/alerts").want(http.StatusOK)
-	if !overview.links(page) || strings.Contains(overview.text, "s3cret") ||
+	if !overview.links(page+"#open") || strings.Contains(overview.text, "s3cret") ||
 		!strings.Contains(overview.text, receiver.URL) {
 		t.Errorf("%s", overview.text)
 	}
-	b.submit(page, page+"/test", nil).goes(page + "?tested=yes")
-	if got := words(b.get(page + "?tested=yes").byID("tested")); got !=
+	b.submit(page, test, nil).goes(page + "&tested=yes")
+	if got := words(b.get(page + "&tested=yes").byID("tested")); got !=
 		"The test message arrived: the answer was 202." {
 		t.Errorf("the page says %q", got)
 	}
 	receiver.Close()
-	b.submit(page, page+"/test", nil).goes(page + "?tested=yes")
-	if got := words(b.get(page + "?tested=yes").byID("tested")); !strings.HasPrefix(
+	b.submit(page, test, nil).goes(page + "&tested=yes")
+	if got := words(b.get(page + "&tested=yes").byID("tested")); !strings.HasPrefix(
 		got, "The test message did not arrive.") || !strings.Contains(got, "refused") ||
 		strings.Contains(got, "s3cret") {
 		t.Errorf("the page says %q", got)
@@ -112,68 +120,118 @@ func (w *world) showsWithoutPath(b *browser, h service.Webhook, receiver *httpte
 
 // editsAndSwitches edits a webhook, and turns it off and on.
 func (w *world) editsAndSwitches(b *browser, h service.Webhook) {
-	t, page := w.t, "/alerts/"+h.ID
+	t, page, action := w.t, "/alerts?webhook="+h.ID, "/alerts/"+h.ID
 	t.Helper()
-	b.submit(page+"/edit", page+"/edit", url.Values{"name": {"nights"}, "kinds": {"full"}, "full_over": {"75"},
-		"repeat": {"0"}}).goes(page + "?done=hook")
+	b.submit(page, action, url.Values{"name": {"nights"}, "conditions": {"policies", "refused"},
+		"conditions.policies.minutes": {"7"}, "conditions.refused.over": {"0"}, "conditions.refused.policy": {"*"},
+		"repeat_after": {"0"}}).goes(page + "&done=hook")
 	changed, err := w.Webhook(t.Context(), w.admin, h.ID)
 	w.must(err)
-	if want := []service.Condition{{Kind: service.AlertFull, Over: 75, Minutes: 1}}; !slices.Equal(
-		changed.Conditions, want) || changed.Name != "nights" || changed.RepeatAfter != 0 || changed.URL != h.URL {
+	if want := []service.Condition{{Kind: service.AlertRefused, Count: 20, Minutes: 5, Policy: "*"},
+		{Kind: service.AlertPolicies, Minutes: 7}}; !slices.Equal(changed.Conditions, want) ||
+		changed.Name != "nights" || changed.RepeatAfter != 0 || changed.URL != h.URL {
 		t.Errorf("the webhook is %+v", changed)
 	}
-	if text := b.get(page).text; !strings.Contains(
-		text, "The memory of Redis is nearly full: more than 75 % for 1 minute") ||
-		!strings.Contains(text, "never while an alert stands") {
-		t.Error(text)
+
+	// The form shows what was saved.
+	form := b.get(page).form(action)
+	for field, want := range map[string]string{"name": "nights", "repeat_after": "0s",
+		"conditions.policies.minutes": "7", "conditions.refused.policy": "*", "conditions.refused.over": "0"} {
+		if form.Get(field) != want {
+			t.Errorf("%s is %q, want %q", field, form.Get(field), want)
+		}
 	}
-	b.submit(page, page+"/status", nil).goes(page + "?done=hookoff")
-	b.submit(page+"/edit", page+"/edit", url.Values{"name": {"days"}}).goes(page + "?done=hook") // which leaves it off
-	if off, err := w.Webhook(t.Context(), w.admin, h.ID); err != nil || off.Enabled {
+	if !slices.Equal(form["conditions"], []string{"refused", "policies"}) {
+		t.Errorf("the conditions are %q", form["conditions"])
+	}
+
+	b.submit(page, action+"/status", nil).goes(page + "&done=hookoff")
+	b.submit(page, action, url.Values{"name": {"days"}}).goes(page + "&done=hook") // which leaves it off
+	if off, err := w.Webhook(t.Context(), w.admin, h.ID); err != nil || off.Enabled || off.Name != "days" {
 		t.Errorf("%+v %v", off, err)
 	}
-	b.submit(page, page+"/status", nil).goes(page + "?done=hookon")
-	b.post(page+"/status", url.Values{"do": {"x"}}).want(http.StatusBadRequest)
+	b.submit(page, action+"/status", nil).goes(page + "&done=hookon")
+	b.post(action+"/status", url.Values{"do": {"x"}}).want(http.StatusBadRequest)
+}
+
+// A migration has turned a webhook off that has no condition left.
+func TestWebhookWithoutConditionsSaysSo(t *testing.T) {
+	w := newWorld(t)
+	h := w.watch("http://127.0.0.1:1")
+	w.must(w.db.Update(t.Context(), func(tx *store.Tx) error {
+		row, err := tx.Webhook(h.ID)
+		row.Conditions, row.Enabled = "[]", false
+		return errors.Join(err, tx.UpdateWebhook(row))
+	}))
+
+	b := w.as("admin")
+	page, action := "/alerts?webhook="+h.ID, "/alerts/"+h.ID
+	if got := b.get("/alerts"); !strings.Contains(got.text, "no condition is left") {
+		t.Errorf("the list says %s", got.text)
+	}
+	got := b.get(page)
+	if !strings.Contains(got.text, "The conditions that it had do not exist any more.") ||
+		got.form(action+"/status") != nil {
+		t.Errorf("the page says %s", got.text)
+	}
+	if got := b.post(action+"/status", url.Values{"do": {"on"}}).want(http.StatusUnprocessableEntity); got.
+		mistake("conditions") == "" {
+		t.Errorf("turned on without a condition: %s", got.text)
+	}
+
+	b.submit(page, action, url.Values{"conditions": {"redis"}}).goes(page + "&done=hook")
+	b.submit(page, action+"/status", nil).goes(page + "&done=hookon")
 }
 
 // Every mistake is beside its field and in the summary, and what was filled in is still there.
 func TestWebhookFormShowsAllMistakes(t *testing.T) {
 	w := newWorld(t)
 	b := w.as("admin")
-	form := url.Values{"name": {""}, "url": {"http://10.0.0.1/"}, "repeat": {"soon"},
-		"kinds":        {"refused", "lost", "full"},
-		"refused_over": {"many"}, "refused_at_least": {"0"}, "refused_minutes": {"99"},
-		"refused_policy": {"No Policy"}, "lost_minutes": {"-1"}, "full_over": {"100"}, "full_minutes": {"1"}}
-	got := b.post("/alerts", form).want(http.StatusUnprocessableEntity)
-	for _, field := range []string{"name", "url", "apps", "repeat", "refused_over", "refused_at_least",
-		"refused_minutes", "lost_minutes", "full_over"} {
-		if got.mistake(field) == "" || !got.links("#"+field) || got.byID(field) == nil {
-			t.Errorf("%s: the mistake is %q, in the summary: %v", field, got.mistake(field), got.links("#"+field))
+	h := w.watch("http://127.0.0.1:1")
+	form := url.Values{"name": {""}, "url": {"http://10.0.0.1/"}, "repeat_after": {"soon"},
+		"conditions":              {"refused", "policies", "redis"},
+		"conditions.refused.over": {"many"}, "conditions.refused.count": {"0"}, "conditions.refused.minutes": {"99"},
+		"conditions.refused.policy": {"No\x01Policy"}, "conditions.policies.minutes": {"-1"},
+		"conditions.redis.minutes": {"1441"}, "conditions.bypassed.minutes": {"x"}}
+	for _, action := range []string{"/alerts", "/alerts/" + h.ID} {
+		got := b.post(action, form).want(http.StatusUnprocessableEntity)
+		for _, field := range []string{"name", "url", "apps", "repeat_after", "conditions.refused.over",
+			"conditions.refused.count", "conditions.refused.minutes", "conditions.refused.policy",
+			"conditions.policies.minutes", "conditions.redis.minutes"} {
+			if got.mistake(field) == "" || !got.links("#"+field) || got.byID(field) == nil {
+				t.Errorf("%s: the mistake is %q, in the summary: %v", field, got.mistake(field), got.links("#"+field))
+			}
+		}
+		kept := got.form(action)
+		for field := range form {
+			if !slices.Equal(kept[field], form[field]) {
+				t.Errorf("%s became %q", field, kept[field])
+			}
+		}
+		if got.mistake("conditions.bypassed.minutes") != "" {
+			t.Error("a condition that is not chosen is wrong")
 		}
 	}
-	kept := got.form("/alerts")
-	for _, field := range []string{"url", "repeat", "refused_over", "refused_policy", "lost_minutes"} {
-		if kept.Get(field) != form.Get(field) {
-			t.Errorf("%s became %q", field, kept.Get(field))
-		}
-	}
-	if !slices.Equal(kept["kinds"], []string{"refused", "lost", "full"}) {
-		t.Errorf("the conditions became %q", kept["kinds"])
-	}
-	if got := b.post("/alerts", url.Values{"name": {"x"}, "url": {"http://127.0.0.1:1"}, "apps": {"a"},
-		"repeat": {"4h"}}).want(http.StatusUnprocessableEntity); got.mistake("kinds") == "" {
+
+	bare := hookForm("a")
+	bare.Del("conditions")
+	if got := b.post("/alerts", bare).want(http.StatusUnprocessableEntity); got.mistake("conditions") == "" {
 		t.Errorf("without a condition: %s", got.text)
 	}
+}
+
+// Only an administrator sees all applications.
+func TestWebhookForAllIsOfAdministrators(t *testing.T) {
+	w := newWorld(t)
 	w.person("owner", map[string]service.Role{"a": service.Owner})
 	owner := w.as("owner")
-	if f := owner.get("/alerts/new").form("/alerts"); f == nil ||
-		strings.Contains(owner.get("/alerts/new").text, `name="all"`) {
+	if got := owner.get("/alerts?webhook=new"); got.form("/alerts") == nil || strings.Contains(got.text, `name="all"`) {
 		t.Error("an owner is offered all applications")
 	}
-	all := hookValues()
+	all := hookForm()
 	all["all"] = []string{"yes"}
 	owner.post("/alerts", all).want(http.StatusForbidden)
-	b.post("/alerts", all).want(http.StatusOK)
+	w.as("admin").post("/alerts", all).want(http.StatusOK)
 }
 
 // Names, URLs and the errors of receivers are shown as text.
@@ -187,31 +245,29 @@ func TestEscapeWebhooks(t *testing.T) {
 	}))
 	t.Cleanup(receiver.Close)
 	h := w.watch(receiver.URL)
-	page := "/alerts/" + h.ID
+	page := "/alerts?webhook=" + h.ID
 	for i, text := range injections() {
 		draft := h.WebhookDraft
 		draft.Name = "x" + text[:min(len(text), service.MaxWebhookName-1)]
 		draft.URL = receiver.URL + "/?x=" + strings.NewReplacer("#", "", " ", "").Replace(text)
-		if _, err := w.UpdateWebhook(t.Context(), w.admin, h.ID, draft); err != nil {
+		if err := w.UpdateWebhook(t.Context(), w.admin, h.ID, draft); err != nil {
 			draft.URL = receiver.URL
-			_, err = w.UpdateWebhook(t.Context(), w.admin, h.ID, draft)
-			w.must(err)
+			w.must(w.UpdateWebhook(t.Context(), w.admin, h.ID, draft))
 		}
 		if said = text; i%10 == 0 {
-			b.post(page+"/test", nil).goes(page + "?tested=yes")
+			b.post("/alerts/"+h.ID+"/test", nil).goes(page + "&tested=yes")
 		}
-		for _, path := range []string{"/alerts", page + "?tested=yes", page + "/edit"} {
-			got := b.get(path).want(http.StatusOK)
-			got.harmless(path + " with " + text)
-			if path == page+"?tested=yes" && got.heading() != strings.TrimSpace(draft.Name) {
-				t.Errorf("the heading is %q, want %q", got.heading(), draft.Name)
-			}
+		got := b.get(page + "&tested=yes").want(http.StatusOK)
+		got.harmless("the page with " + text)
+		if name := words(got.byID("webhook")); name != strings.TrimSpace(draft.Name) {
+			t.Errorf("the heading is %q, want %q", name, draft.Name)
 		}
-		for _, form := range []url.Values{{"name": {text}, "url": {text}, "repeat": {text}, "apps": {text},
-			"kinds": {text}}, {"kinds": {"refused"}, "refused_over": {text}, "refused_policy": {text}}} {
+		for _, form := range []url.Values{{"name": {text}, "url": {text}, "repeat_after": {text}, "apps": {text},
+			"conditions": {text}}, {"conditions": {"refused"}, "conditions.refused.over": {text},
+			"conditions.refused.policy": {text}}} {
 			b.post("/alerts", form).want(http.StatusUnprocessableEntity).harmless("the form with " + text)
 		}
-		b.get("/alerts/" + url.PathEscape(text)).want(http.StatusNotFound).harmless("the webhook " + text)
+		b.get("/alerts?webhook=" + url.QueryEscape(text)).want(http.StatusNotFound).harmless("the webhook " + text)
 		if t.Failed() {
 			return
 		}
@@ -221,11 +277,11 @@ func TestEscapeWebhooks(t *testing.T) {
 func TestMessageBehindAnotherNamesNoAttempt(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	message := func(id, app string, next time.Time) service.Delivery {
-		return service.Delivery{ID: id, Kind: "lost", App: app, NextAt: next}
+		return service.Delivery{ID: id, Kind: "policies", App: app, NextAt: next}
 	}
 
 	// The newest are the first. The end of an alert waits until its beginning was sent.
-	h := hook{Webhook: service.Webhook{Deliveries: []service.Delivery{
+	h := hook{service.Webhook{Deliveries: []service.Delivery{
 		message("end", "a", at), message("other", "b", at), message("beginning", "a", at.Add(time.Minute)),
 		message("sent", "b", time.Time{}),
 	}}}

@@ -100,10 +100,7 @@ func alertRoutes() []route {
 	return []route{
 		{pattern: "GET /alerts", answer: alertsPage},
 		{pattern: "POST /alerts", answer: createHook},
-		{pattern: "GET /alerts/new", answer: newHookPage},
-		{pattern: "GET /alerts/{webhook}", answer: hookPage},
-		{pattern: "GET /alerts/{webhook}/edit", answer: editHookPage},
-		{pattern: "POST /alerts/{webhook}/edit", answer: updateHook},
+		{pattern: "POST /alerts/{webhook}", answer: updateHook},
 		{pattern: "POST /alerts/{webhook}/status", answer: switchHook},
 		{pattern: "POST /alerts/{webhook}/secret", answer: renewHook},
 		{pattern: "POST /alerts/{webhook}/test", answer: testHook},

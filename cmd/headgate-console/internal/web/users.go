@@ -49,8 +49,7 @@ func createUser(r *request) error {
 
 // once is the page of a secret that is shown only once.
 type once struct {
-	User   string // the owner of the one-time password, or ""
-	Hook   string // the webhook that the secret signs for, or "" for a token
+	User   string // the owner of the one-time password, or "" for a token
 	Secret string
 	Back   string
 }
