@@ -51,7 +51,6 @@ func openBig(t *testing.T, db string) *big {
 		func() bool { return b.app.Publisher.Status().Err == nil && b.published(client) })
 
 	b.report(client)
-	b.schedule()
 	b.ban(client)
 	b.alert()
 	b.collect()
@@ -155,43 +154,6 @@ func (b *big) people() {
 	b.must(err)
 	b.must(s.SetRole(ctx, admin, "owner", "a", service.Owner))
 	b.actors = map[string]service.Actor{service.FirstUser: admin, "owner": b.logIn("owner", oneTime)}
-}
-
-// schedule has the modes of policies changed: as many of one as of a policy may wait, and of many
-// others one each. Administrators schedule as many each as a user may.
-func (b *big) schedule() {
-	b.t.Helper()
-
-	ctx, admin := b.t.Context(), b.actors[service.FirstUser]
-	p := policy.Policy{}
-	for i := range service.MaxScheduled {
-		// Each administrator may schedule only so many, and the next one goes on.
-		if i > 0 && i%service.MaxScheduledUser == 0 {
-			admin = b.administrator(fmt.Sprint("planner-", i/service.MaxScheduledUser))
-		}
-
-		// What remains is all for the last policy, which gets as many as may wait for one.
-		if i <= service.MaxScheduled-service.MaxScheduledPolicy {
-			var err error
-			p, err = b.app.Service.Policy(ctx, admin, policyName(service.MaxScheduled-service.MaxScheduledPolicy-i))
-			b.must(err)
-			p.Mode = policy.Off
-		}
-		_, err := b.app.Service.Schedule(ctx, admin, p, time.Now().Add(time.Duration(24+i)*time.Hour/4))
-		b.must(err)
-	}
-}
-
-// administrator adds an administrator, whom a proxy has signed in.
-func (b *big) administrator(name string) service.Actor {
-	b.t.Helper()
-	ctx, s := b.t.Context(), b.app.Service
-	_, err := s.CreateUser(ctx, b.actors[service.FirstUser], name)
-	b.must(err)
-	b.must(s.Promote(ctx, b.actors[service.FirstUser], name))
-	a, err := s.AuthenticateByProxy(ctx, name, service.Meta{})
-	b.must(err)
-	return a
 }
 
 // ban bans keys: half of them under one policy.

@@ -58,7 +58,6 @@ var variants = map[string][]string{
 	"/policies/{name}/live":     {"range=30d"},
 	"/bans":                     {"policy=p00000"},
 	"/deleted":                  {"page=2", "page=400"},
-	"/scheduled":                {"page=10"},
 	"/audit":                    {"actor=admin", "action=nothing", "object=policy:p00000", "outcome=refused", "since=2026-01-01&action=policy.update"},
 	"/export":                   {"app=a", "format=json"},
 	"/who":                      {"app=a"},

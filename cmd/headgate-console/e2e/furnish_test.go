@@ -207,37 +207,15 @@ func (h *house) limit(text string) core.Limit {
 	return l
 }
 
-// history changes policies: visitors has five versions, gone was deleted, and changes are
-// scheduled, of which one was not made.
+// history changes policies: visitors has five versions, gone was deleted, and fallow is paused.
 func (h *house) history() {
 	for i := range 4 {
 		h.edit("visitors", hostile, func(p *policy.Policy) { p.Limit = h.limit(fmt.Sprintf("%d/1h sliding-log", 8-i)) })
 	}
 
 	h.must(h.s.DeletePolicy(h.ctx, h.admin.Saying(hostile), "gone", 1))
-	p, err := h.s.Policy(h.ctx, h.admin, "watched")
+	_, err := h.s.PausePolicy(h.ctx, h.admin.Saying(hostile), "fallow", 1, policy.Off, service.MaxPause)
 	h.must(err)
-
-	// Far enough in the future that none is made while the pages are looked at.
-	p.Mode = policy.Enforce
-	for i := range 3 {
-		_, err = h.s.Schedule(h.ctx, h.admin.Saying(hostile), p, time.Now().Add(time.Duration(i+1)*100*24*time.Hour))
-		h.must(err)
-	}
-
-	// This one is due in two seconds and fails, because the policy changes before that.
-	p, err = h.s.Policy(h.ctx, h.admin, "fallow")
-	h.must(err)
-	p.Mode = policy.Off
-	_, err = h.s.Schedule(h.ctx, h.admin.Saying(hostile), p, time.Now().Add(2*time.Second))
-	h.must(err)
-
-	h.edit("fallow", "", func(p *policy.Policy) { p.Mode = policy.Enforce })
-	h.soon("the change is not made", func() bool {
-		_, failed, err := h.s.ScheduledOf(h.ctx, h.admin, "fallow")
-		h.must(err)
-		return len(failed) > 0
-	})
 }
 
 // soon waits until done returns true.

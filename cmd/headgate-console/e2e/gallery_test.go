@@ -90,9 +90,6 @@ func (h *house) exhibit(first string) {
 	_, err = h.s.UpdatePolicy(h.ctx, ada.Saying("an address tries passwords since nine"), p)
 	h.must(err)
 
-	h.coming("search", policy.Enforce, "after a week in shadow", 20*time.Hour)
-	h.coming("newsletter", policy.Enforce, "the campaign begins", 6*24*time.Hour)
-
 	for _, d := range []service.TokenDraft{
 		{Label: "policies in Git", Scope: service.Write, Apps: []string{"shop"}, Life: 90 * 24 * time.Hour},
 		{Label: "dashboard", Scope: service.Read, Life: 9 * 24 * time.Hour},
@@ -101,16 +98,6 @@ func (h *house) exhibit(first string) {
 		h.must(err)
 	}
 	h.past()
-}
-
-// coming schedules a change of a mode.
-func (h *house) coming(name string, mode policy.Mode, comment string, after time.Duration) {
-	h.t.Helper()
-	p, err := h.s.Policy(h.ctx, h.admin, name)
-	h.must(err)
-	p.Mode = mode
-	_, err = h.s.Schedule(h.ctx, h.admin.Saying(comment), p, time.Now().Add(after).Truncate(time.Hour))
-	h.must(err)
 }
 
 // past records the counts of a day: of each of the last 100 minutes, and before of one in five.
@@ -230,7 +217,6 @@ func shown(pager string) []state {
 		{picture: "history", user: "admin", path: "/policies/login/history"},
 		{picture: "diff", user: "admin", path: "/policies/login/diff?from=1&to=4"},
 		{picture: "conflict", user: "admin", path: "/policies/login/edit", send: wrong, status: http.StatusConflict},
-		{picture: "scheduled", user: "admin", path: "/scheduled"},
 		{picture: "deleted", user: "admin", path: "/deleted"},
 		{picture: "tester", user: "admin", path: "/tester", send: form("app", "shop", "method", "POST",
 			"path", "/login", "address", "203.0.113.9")},

@@ -134,7 +134,7 @@ func TestJourney(t *testing.T) {
 		{"the form tells mistakes while it is filled in", (*journey).mistake},
 		{"policies are created and edited without JavaScript", (*journey).withoutScripts},
 		{"a change can be undone, and is asked about if it takes protection away", (*journey).changeSafely},
-		{"a change is made for a time, at a time, or never", (*journey).schedule},
+		{"a policy is off for some hours, and then stays so", (*journey).pause},
 		{"a policy is deleted and restored", (*journey).restore},
 		{"a second factor is set up, required, asked for and removed", (*journey).secondFactors},
 		{"a token serves a program that applies files, until it is revoked", (*journey).tokens},
@@ -357,7 +357,7 @@ func (j *journey) watchPolicy() {
 
 	// The order of the parts is what a reader meets first: what happens, then what the policy
 	// does.
-	if got := eval[string](b, `[...document.querySelectorAll("#chart, main h2, img.drawing")].map((e) => e.id === "chart" || e.complete && e.naturalWidth ? e.id || e.alt : e.textContent).join("; ")`); !strings.HasPrefix(got, "Decisions a second; chart; What it lets through; Drawing of what 5/1h sliding-log lets through over time; Scheduled changes; What it does") {
+	if got := eval[string](b, `[...document.querySelectorAll("#chart, main h2, img.drawing")].map((e) => e.id === "chart" || e.complete && e.naturalWidth ? e.id || e.alt : e.textContent).join("; ")`); !strings.HasPrefix(got, "Decisions a second; chart; What it lets through; Drawing of what 5/1h sliding-log lets through over time; What it does") {
 		j.t.Errorf("the page of a policy has the parts %q", got)
 	}
 
@@ -595,7 +595,7 @@ func (j *journey) shrink() {
 	b := j.tab
 
 	for _, path := range []string{"/policies", "/new", "/new?template=plans", "/policies/visitors", "/policies/visitors/edit", "/policies/visitors/history",
-		"/policies/visitors/delete", "/policies/visitors/diff", "/scheduled", "/deleted", "/", "/tester", "/keys", "/who", "/import", "/apps", "/users", "/users/admin", "/audit", "/settings", "/account", "/account/second-factor"} {
+		"/policies/visitors/delete", "/policies/visitors/diff", "/deleted", "/", "/tester", "/keys", "/who", "/import", "/apps", "/users", "/users/admin", "/audit", "/settings", "/account", "/account/second-factor"} {
 		b.navigate(j.url(path))
 		j.fits(b)
 	}

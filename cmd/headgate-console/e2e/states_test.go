@@ -74,7 +74,7 @@ func readings() []state {
 	list := asked("admin",
 		"/", "/stats", "/search", "/search?q=many", "/search?q=%3Cb%3E", "/?app=shop", "/?app=shop&range=15m", "/?app=unused&range=30d",
 		"/policies", "/policies?page=2", "/policies?sort=-share&search=many-1", "/policies?search=nothing", "/policies?app=shop&mode=shadow",
-		"/policies?app="+longApp, "/policies?search=%3Cb%3E", "/deleted", "/scheduled",
+		"/policies?app="+longApp, "/policies?search=%3Cb%3E", "/deleted",
 		"/policies/visitors", "/policies/watched", "/policies/sleeping", "/policies/people", "/policies/jobs", "/policies/fallow", "/policies/"+longPolicy, "/policies/visitors?range=30d",
 		"/policies/visitors/history", "/policies/gone/history", "/policies/visitors/diff", "/policies/visitors/diff?from=0&to=5", "/policies/visitors/diff?from=5&to=5",
 		"/tester", "/keys", "/keys?policy=visitors", "/who", "/who?app=shop&policy=people", "/who?app=unused", "/bans", "/bans?policy=visitors",
@@ -98,7 +98,7 @@ func readings() []state {
 // others are pages of users who may do less.
 func others() (list []state) {
 	list = asked("vic", "/", "/policies", "/policies?mode=off", "/tester", "/who", "/keys", "/bans", "/import", "/apps",
-		"/account", "/scheduled", "/deleted")
+		"/account", "/deleted")
 	list = append(list, asked("nora", "/", "/policies", "/tester", "/who", "/bans", "/import", "/apps")...)
 	list = append(list, asked("pat", "/account", "/account/second-factor", "/login")...)
 	list = append(list, state{name: "no new policy for a viewer", user: "vic", path: "/new",
@@ -133,8 +133,6 @@ func composing() []state {
 			send: form("do", "save", "version", "5", "requests", "x")},
 		state{name: "a conflict", user: "admin", path: "/policies/visitors/edit", status: http.StatusConflict,
 			send: form("do", "save", "version", "1", "name", "visitors", "description", hostile, "apps", "shop", "limit_by", "text", "limit", "7/1h sliding-log", "key", "ip", "mode", "shadow", "priority", "0")},
-		state{name: "mistakes of an edit that is made later", user: "admin", path: "/policies/visitors/edit", status: wrongForm, send: form("do", "schedule", "version", "5", "at", "", "zone", "y",
-			"apps", "shop", "limit_by", "text", "limit", "7/1h sliding-log", "key", "ip", "mode", "shadow", "priority", "0")},
 		state{name: "what is drawn", user: "admin", path: "/new?template=none", on: fetched("/drawing.svg?limit=5/1m")},
 		state{name: "what is checked", user: "admin", path: "/new?template=none", on: fetched("/validate?requests=5")},
 	)
@@ -152,7 +150,6 @@ func until(condition string) string {
 
 // changing changes policies, and asks before.
 func changing() []state {
-	later := time.Now().AddDate(0, 0, 200).Format("2006-01-02T15:04")
 	return []state{
 		{name: "turn off?", user: "admin", path: "/policies/visitors/mode", send: form("mode", "off", "version", "5")},
 		{name: "a change of the mode, with its undo", user: "admin", path: "/policies/undone/mode",
@@ -160,17 +157,12 @@ func changing() []state {
 		{name: "the change was undone", user: "admin", path: "/policies/undone/undo", send: form("version", "2")},
 		{name: "an undo that is too late", user: "admin", path: "/policies/undone/undo", send: form("version", "2"),
 			status: http.StatusConflict},
-		{name: "mistakes of a change at a time", user: "admin", path: "/policies/visitors/schedule", status: wrongForm,
-			send: form("do", "at", "version", "5", "mode", "x", "at", "", "zone", "x",
-				"comment", strings.Repeat("x", 600))},
-		{name: "mistakes of a change for a time", user: "admin", path: "/policies/visitors/schedule", status: wrongForm,
-			send: form("do", "for", "version", "5", "mode", "x", "for", "x", "unit", "x")},
-		{name: "turn off later?", user: "admin", path: "/policies/visitors/schedule",
-			send: form("do", "at", "version", "5", "mode", "off", "at", later, "zone", "UTC")},
-		{name: "a change waits", user: "admin", path: "/policies/visitors/schedule",
-			send: form("do", "at", "version", "5", "mode", "shadow", "at", later, "zone", "UTC", "comment", hostile)},
-		{name: "a change is cancelled", user: "admin", path: "/scheduled",
-			then: submit(`[action="/scheduled/cancel"] button`)},
+		{name: "mistakes of a pause", user: "admin", path: "/policies/visitors/pause", status: wrongForm,
+			send: form("version", "5", "mode", "x", "for", "x", "comment", strings.Repeat("x", 600))},
+		{name: "off for hours?", user: "admin", path: "/policies/undone/pause",
+			send: form("version", "3", "mode", "off", "for", "30")},
+		{name: "a pause ends early", user: "admin", path: "/policies/fallow",
+			then: submit(`[action="/policies/fallow/pause"] button`)},
 		{name: "delete?", user: "admin", path: "/policies/visitors/delete"},
 		{name: "delete, with a mistake", user: "admin", path: "/policies/visitors/delete", status: wrongForm,
 			send: form("version", "5", "confirm", "yes", "comment", strings.Repeat("x", 600))},
@@ -435,7 +427,7 @@ func statesWithoutRedis() []state {
 // emptyStates are those of a console in which nothing is yet, without Redis, and whose settings
 // require a second factor, which new has not.
 func emptyStates() []part {
-	list := asked("admin", "/", "/policies", "/new", "/deleted", "/scheduled", "/tester", "/keys", "/who", "/bans",
+	list := asked("admin", "/", "/policies", "/new", "/deleted", "/tester", "/keys", "/who", "/bans",
 		"/import", "/apps", "/users", "/audit?actor=x", "/account")
 	return []part{{"nothing yet", append(list,
 		state{name: "a second factor has to be set up", user: "new", path: "/policies"},

@@ -142,12 +142,6 @@ func (b *tab) date(label string, day time.Time) {
 	b.typeTime(label, day.Format("01022006"), day.Format(time.DateOnly))
 }
 
-// moment types a day and a time of day into the input of a label.
-func (b *tab) moment(label string, at time.Time) {
-	b.t.Helper()
-	b.typeTime(label, at.Format("01022006\t0304PM"), at.Format("2006-01-02T15:04"))
-}
-
 // typeTime types into the parts of a time, in the order that Americans are used to.
 func (b *tab) typeTime(label, keys, want string) {
 	b.t.Helper()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -42,11 +41,8 @@ type App struct {
 	// administrator, or "".
 	OneTimePassword string
 
-	db *store.DB
-
-	// scheduler is nil while a password is recovered. Its goroutine calls wake while Open
-	// still stores it.
-	scheduler atomic.Pointer[schedule.Worker]
+	db        *store.DB
+	scheduler *schedule.Worker // nil while a password is recovered
 }
 
 // Open opens the database and creates the first administrator in an empty one. With
@@ -101,11 +97,9 @@ func (a *App) open(ctx context.Context, c config.Config, logger *slog.Logger) (e
 		return nil
 	}
 
-	scheduler, err := schedule.Start(a.Service.Calendar(), logger)
-	if err != nil {
+	if a.scheduler, err = schedule.Start(a.Service.Calendar(), logger); err != nil {
 		return err
 	}
-	a.scheduler.Store(scheduler)
 	a.Alerts, err = alert.Start(a.Service.Alarm(), logger)
 	return err
 }
@@ -141,11 +135,8 @@ func (a *App) start(c config.Config, logger *slog.Logger) (err error) {
 	return err
 }
 
-// wake makes the publisher and the scheduler look for a change.
+// wake makes the publisher look for a change.
 func (a *App) wake() {
-	if s := a.scheduler.Load(); s != nil {
-		s.Wake()
-	}
 	if a.Publisher != nil {
 		a.Publisher.Wake()
 	}
@@ -178,8 +169,8 @@ func (a *App) Close() error {
 		errs = append(errs, a.Alerts.Close())
 	}
 
-	if s := a.scheduler.Load(); s != nil {
-		errs = append(errs, s.Close())
+	if a.scheduler != nil {
+		errs = append(errs, a.scheduler.Close())
 	}
 
 	if a.Collector != nil {

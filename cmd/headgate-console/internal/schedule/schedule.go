@@ -1,4 +1,4 @@
-// Package schedule makes changes of policies at their time. [Start] starts the [Worker] that does
+// Package schedule ends the pauses of policies at their time. [Start] starts the [Worker] that does
 // so for a [Calendar].
 package schedule
 
@@ -10,32 +10,24 @@ import (
 	"time"
 )
 
-// Calendar makes changes, such as a service.Calendar. Several workers may use one at the same time.
+// Calendar ends pauses, such as a service.Calendar. Several workers may use one at the same time.
 type Calendar interface {
-	// Run makes all changes that are due, and returns how long it is until the next one is.
-	// waiting is false if none waits.
-	Run(ctx context.Context) (wait time.Duration, waiting bool, err error)
+	// Run ends all pauses that are due.
+	Run(ctx context.Context) error
 }
 
 const (
-	// check is the longest time between two runs, because another program may schedule a
-	// change without a Wake.
-	check = 5 * time.Second
-
-	// retry is the pause after a failure.
-	retry = 2 * time.Second
+	// pause is between two runs, and so how late one may be.
+	pause = 5 * time.Second
 
 	// timeout bounds a run.
 	timeout = time.Minute
 )
 
-// Worker runs a calendar in a goroutine of its own, until Close. It is safe for concurrent use.
+// Worker runs a calendar in a goroutine of its own, until Close.
 type Worker struct {
-	calendar Calendar
-	logger   *slog.Logger
-	wake     chan struct{}
-	stop     context.CancelFunc
-	done     chan struct{}
+	stop context.CancelFunc
+	done chan struct{}
 }
 
 // Start starts a worker, which makes at once what is overdue. A nil logger means slog.Default().
@@ -45,24 +37,15 @@ func Start(c Calendar, logger *slog.Logger) (*Worker, error) {
 	}
 
 	ctx, stop := context.WithCancel(context.Background())
-	w := &Worker{
-		calendar: c, logger: cmp.Or(logger, slog.Default()),
-		wake: make(chan struct{}, 1), stop: stop, done: make(chan struct{}),
-	}
-	go w.run(ctx)
+	w := &Worker{stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		run(ctx, c, cmp.Or(logger, slog.Default()))
+	}()
 	return w, nil
 }
 
-// Wake makes the worker look for what was scheduled or canceled. It returns at once.
-func (w *Worker) Wake() {
-	select {
-	case w.wake <- struct{}{}:
-	default: // it will look anyway
-	}
-}
-
-// Close stops the worker and waits for its end. The next worker makes what is due by then. Close
-// may be called again.
+// Close stops the worker and waits for its end. Close may be called again.
 func (w *Worker) Close() error {
 	w.stop()
 	<-w.done
@@ -70,52 +53,36 @@ func (w *Worker) Close() error {
 }
 
 // run makes what is due until ctx ends.
-func (w *Worker) run(ctx context.Context) {
-	defer close(w.done)
+func run(ctx context.Context, c Calendar, logger *slog.Logger) {
+	ticker := time.NewTicker(pause)
+	defer ticker.Stop()
 
-	failing := false
-	for ctx.Err() == nil {
-		wait, err := w.runOnce(ctx)
+	for failing := false; ; {
+		err := runOnce(ctx, c)
 		if ctx.Err() != nil {
 			return
 		}
 
-		// A failure is logged when it begins and when it ends: between them it is the same every
-		// two seconds.
+		// A failure is logged when it begins and when it ends: between them it is the same again
+		// and again.
 		if err != nil && !failing {
-			w.logger.Warn("scheduled changes cannot be made; trying again until it works", "error", err)
+			logger.Warn("the pauses of policies cannot be ended; trying again until it works", "error", err)
 		}
 		if err == nil && failing {
-			w.logger.Info("scheduled changes are made again")
+			logger.Info("the pauses of policies are ended again")
 		}
 		failing = err != nil
 
-		w.sleep(ctx, wait)
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
 	}
 }
 
-// runOnce runs the calendar, and returns how long to sleep.
-func (w *Worker) runOnce(ctx context.Context) (time.Duration, error) {
+func runOnce(ctx context.Context, c Calendar) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-
-	wait, waiting, err := w.calendar.Run(ctx)
-	switch {
-	case err != nil:
-		return retry, err
-	case !waiting:
-		return check, nil
-	}
-	return min(wait, check), nil
-}
-
-// sleep waits until d has passed, Wake was called or ctx ends.
-func (w *Worker) sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	case <-w.wake:
-	}
+	return c.Run(ctx)
 }

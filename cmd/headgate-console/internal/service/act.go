@@ -72,7 +72,7 @@ func (s *Service) actWith(
 
 	// After the commit and not in it, because the transaction may run again.
 	published := func(lock string) bool {
-		return lock == store.CounterPolicies || lock == store.CounterScheduled || lock == store.CounterOverrides
+		return lock == store.CounterPolicies || lock == store.CounterOverrides
 	}
 	if err == nil && slices.ContainsFunc(locks, published) {
 		s.changed()

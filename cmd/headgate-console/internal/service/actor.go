@@ -38,13 +38,13 @@ func (m Meta) sanitized() Meta {
 // [Service.AuthenticateByProxy] return it, for one request. It holds no
 // permissions: each transaction looks them up. The zero value may do nothing.
 type Actor struct {
-	user      string
-	via       string      // how it was authenticated
-	scheduled string      // the id of the change that is due and that it makes, or ""
-	session   string      // the hash of its session, or ""
-	token     *tokenScope // the scope of its token, or nil
-	meta      Meta
-	comment   string // on the changes of policies that it makes
+	user    string
+	via     string      // how it was authenticated
+	pause   bool        // it ends a pause
+	session string      // the hash of its session, or ""
+	token   *tokenScope // the scope of its token, or nil
+	meta    Meta
+	comment string // on the changes of policies that it makes
 }
 
 // Saying returns the actor with a comment on the changes of policies that it makes, of at most
@@ -76,9 +76,9 @@ const (
 	viaConsole = "console" // the program itself
 )
 
-// viaSchedule and the id of a scheduled change stand in the audit log for the way in which its
-// author was authenticated.
-const viaSchedule = "schedule:"
+// viaPause stands in the audit log of the end of a pause for the way in which the user was
+// authenticated who began it.
+const viaPause = "pause"
 
 // itself returns the actor that stands for the program in the audit log.
 func itself() Actor { return Actor{via: viaConsole} }

@@ -23,7 +23,7 @@ type Entry struct {
 	ID        int64
 	At        time.Time
 	Actor     string // a user, or "" for the program itself or an unknown user
-	Via       string // "session", "oidc", "token:" and its id, "schedule:" and the id of a change, "proxy" or "console"
+	Via       string // "session", "oidc", "token:" and its id, "pause", "proxy" or "console"
 	Action    string // such as "policy.update"
 	Object    string // such as "policy:login"
 	Outcome   Outcome
@@ -107,8 +107,8 @@ const maxObject = 160
 // auditRow returns a row of the audit log with the actor and the action filled in.
 func (a Actor) auditRow(at int64, verb, object string) store.Audit {
 	via := a.via
-	if a.scheduled != "" {
-		via = viaSchedule + a.scheduled
+	if a.pause {
+		via = viaPause
 	}
 	return store.Audit{
 		At: at, Actor: a.user, Via: via, Action: verb, Object: sanitize(object, maxObject),

@@ -304,17 +304,16 @@ func matrix() []row {
 			_, err := w.Compare(ctx, a, "p", 0, 1)
 			return err
 		}, readers},
-		{"Schedule", func(ctx context.Context, w *world, a Actor) error {
-			p := sample("p", "a")
-			p.Version, p.Priority = 1, 6
-			_, err := w.Schedule(ctx, a, p, w.clock.now().Add(time.Hour))
+		{"PausePolicy", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.PausePolicy(ctx, a, "p", 7, policy.Shadow, time.Hour)
 			return err
 		}, writers},
-		{"ChangeFor", func(ctx context.Context, w *world, a Actor) error {
-			p := sample("p", "a")
-			p.Version, p.Priority = 7, 6
-			_, _, err := w.ChangeFor(ctx, a, p, time.Hour)
+		{"PauseOf", func(ctx context.Context, w *world, a Actor) error {
+			_, err := w.PauseOf(ctx, a, "p")
 			return err
+		}, readers},
+		{"CancelPause", func(ctx context.Context, w *world, a Actor) error {
+			return w.CancelPause(ctx, a, "p")
 		}, writers},
 
 		// Webhooks are hidden from those who do not own all of their applications. A token to read
@@ -348,19 +347,6 @@ func matrix() []row {
 		{"DeleteWebhook", func(ctx context.Context, w *world, a Actor) error {
 			return w.DeleteWebhook(ctx, a, w.watch("http://127.0.0.1:1", "a").ID)
 		}, keepers},
-
-		{"Coming", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.Coming(ctx, a)
-			return err
-		}, everyone},
-		{"ScheduledOf", func(ctx context.Context, w *world, a Actor) error {
-			_, _, err := w.ScheduledOf(ctx, a, "p")
-			return err
-		}, readers},
-		{"CancelScheduled", func(ctx context.Context, w *world, a Actor) error {
-			_, err := w.CancelScheduled(ctx, a, w.waiting.ID)
-			return err
-		}, writers},
 
 		// An import is denied as the creation of its policy would be.
 		{"PlanImport", func(ctx context.Context, w *world, a Actor) error {
@@ -574,7 +560,7 @@ func (w *world) token(a Actor, scope Scope, apps ...string) Actor {
 func TestMatrixOfPermissions(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		w.hook = w.watch("http://127.0.0.1:1", "a")
-		w.waiting = w.later(w.admin, w.create(sample("p", "a")), policy.Off, time.Hour)
+		w.create(sample("p", "a"))
 		cast := w.cast()
 		for i := range columns {
 			if i == 0 {
@@ -614,7 +600,7 @@ func (w *world) tryAll(t *testing.T, name string, a Actor, column int) {
 // changesMuch reports whether a method changes the answers of others.
 func changesMuch(method string) bool {
 	return slices.Contains([]string{"CreatePolicy", "UpdatePolicy", "ChangePolicies", "DeletePolicy", "Import", "Undo",
-		"UndoPolicies", "ChangePassword", "ChangePasswordAndEndTokens", "Logout"}, method)
+		"UndoPolicies", "CancelPause", "ChangePassword", "ChangePasswordAndEndTokens", "Logout"}, method)
 }
 
 func (w *world) refusals() (n int) {

@@ -257,6 +257,11 @@ func (a *action) overwrite(theirs, p policy.Policy, verb, note string) (policy.P
 	if err := a.Tx.UpdatePolicy(row, theirs.Version); err != nil {
 		return p, err
 	}
+	if p.Mode != theirs.Mode {
+		if err := a.endPause(p.Name); err != nil {
+			return p, err
+		}
+	}
 
 	return p, a.record(p.Name, p.Version, before.Body, row.Body, verb, note)
 }
@@ -286,6 +291,9 @@ func (a *action) erase(p policy.Policy, verb, note string) error {
 		return err
 	}
 	if err := a.dropOverrides(p.Name); err != nil {
+		return err
+	}
+	if err := a.endPause(p.Name); err != nil {
 		return err
 	}
 	return a.record(p.Name, p.Version+1, before.Body, "", verb, note)

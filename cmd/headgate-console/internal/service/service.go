@@ -20,7 +20,7 @@ type Options struct {
 	DB *store.DB
 
 	// Changed, unless nil, is called after the commit of every change of the
-	// policies and of what is scheduled. It must return at once.
+	// policies. It must return at once.
 	Changed func()
 
 	// Fleet is asked for what the instances report. Nil means that there is no Redis.

@@ -65,8 +65,7 @@ type world struct {
 	fleet *fakeFleet
 	admin Actor
 
-	waiting Scheduled // in the matrix
-	hook    Webhook   // in the matrix
+	hook Webhook // in the matrix
 }
 
 const (

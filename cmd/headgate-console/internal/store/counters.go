@@ -7,7 +7,6 @@ const (
 	CounterPublished = "published" // the version that was published last
 	CounterOverrides = "overrides" // the revision of the last override
 	CounterUsers     = "users"     // changes of users and roles
-	CounterScheduled = "scheduled" // changes of what is scheduled
 	CounterTraffic   = "traffic"   // writes of collected counts
 	CounterAlerts    = "alerts"    // checks of the conditions of alerts
 	CounterWebhooks  = "webhooks"  // changes of webhooks

@@ -33,11 +33,11 @@ func TestMigrationRunsOnceOfManyPrograms(t *testing.T) {
 		}
 
 		db := open(t, url)
-		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 13 {
-			t.Errorf("%d migrations were noted, want 13", n)
+		if n := count(t, db, "SELECT COUNT(*) FROM migrations"); n != 15 {
+			t.Errorf("%d migrations were noted, want 15", n)
 		}
-		if n := count(t, db, "SELECT COUNT(*) FROM counters"); n != 10 {
-			t.Errorf("%d counters, want 10", n)
+		if n := count(t, db, "SELECT COUNT(*) FROM counters"); n != 9 {
+			t.Errorf("%d counters, want 9", n)
 		}
 	})
 }
@@ -58,6 +58,86 @@ func TestMigrationInterruptedRunsAgain(t *testing.T) {
 		}
 		if n := count(t, again, "SELECT value FROM counters WHERE name = 'policies'"); n != 7 {
 			t.Errorf("the counter became %d, want 8", n)
+		}
+	})
+}
+
+// Changes that wait become pauses if they have that shape, and the audit log has the others.
+func TestMigrationOfScheduledChanges(t *testing.T) {
+	const (
+		enforce = `{"name":"p","limit":"5/1m"}`
+		shadow  = `{"name":"p","limit":"5/1m","mode":"shadow"}`
+		off     = `{"name":"p","limit":"5/1m","mode":"off"}`
+		tighter = `{"name":"p","limit":"4/1m","mode":"off"}`
+	)
+	everyEngine(t, func(t *testing.T, url string) {
+		e, err := engineOf(url)
+		must(t, err)
+		read, db, err := e.open()
+		must(t, err)
+		defer read.Close()
+		defer db.Close()
+		must(t, migrateAlone(t.Context(), e, db, 13))
+		run := func(q string, args ...any) {
+			t.Helper()
+			_, err := db.ExecContext(t.Context(), q, args...)
+			must(t, err)
+		}
+
+		run("INSERT INTO users VALUES ('x', '', 1, 0, 0, 0, '', 0)")
+		for name, mode := range map[string]string{
+			"kept": "shadow", "moved": "enforce", "again": "off", "later": "enforce"} {
+			run("INSERT INTO policies VALUES (?, 2, ?, 0, 1, '', '{}', 0, '', 0, '')", name, mode)
+		}
+		run("INSERT INTO revisions VALUES ('again', 3, 0, 'x', 'delete', ?, '', '', '')", off)
+
+		for _, c := range []struct {
+			id, policy, before, after, state string
+			due                              int64
+		}{
+			{"a", "kept", shadow, enforce, "waiting", 2_000_000},
+			{"b", "kept", shadow, off, "waiting", 3_000_000},     // after the first
+			{"c", "kept", off, tighter, "waiting", 1_000_000},    // more than the mode
+			{"d", "kept", shadow, enforce, "done", 1_000_000},    // waits no more
+			{"e", "moved", shadow, enforce, "waiting", 60 * 1e6}, // is in force already
+			{"f", "gone", shadow, enforce, "waiting", 1},         // was deleted
+			{"g", "again", off, enforce, "waiting", 1},           // was deleted, and restored
+			{"h", "later", enforce, off, "waiting", 1},           // does not go back
+		} {
+			run("INSERT INTO scheduled VALUES (?, ?, 2, ?, ?, ?, 'x', 'session', 0, '', ?, 0, '')",
+				c.id, c.policy, c.before, c.after, c.due, c.state)
+		}
+
+		// A program that ended between two statements runs all of them again.
+		now := open(t, url)
+		for range 2 {
+			if n := count(t, now, "SELECT COUNT(*) FROM pauses"); n != 1 {
+				t.Errorf("%d pauses, want 1", n)
+			}
+			update(t, now, func(tx *Tx) error {
+				got, err := tx.Pause("kept")
+				if want := (Pause{"kept", "enforce", 2_000_000, "x", "session", ""}); got != want {
+					t.Errorf("%+v, want %+v", got, want)
+				}
+				return err
+			})
+			for _, id := range []string{"b", "c", "e", "f", "g", "h"} {
+				const q = "SELECT COUNT(*) FROM audit WHERE request_id = ? AND action = 'policy.unschedule' AND actor = 'x'"
+				if n := count(t, now, q, id); n != 1 {
+					t.Errorf("%d rows in the audit log about %s", n, id)
+				}
+			}
+			const q = "SELECT COUNT(*) FROM audit WHERE note = ? AND object = 'policy:moved' AND body_after = ?"
+			note := "dropped with the upgrade, was scheduled for 1970-01-01 00:01 UTC"
+			if n := count(t, now, q, note, enforce); n != 1 {
+				t.Errorf("the audit log does not say when the change was due")
+			}
+			if n := count(t, now, "SELECT COUNT(*) FROM audit WHERE action = 'policy.unschedule'"); n != 6 {
+				t.Errorf("%d rows in the audit log, want 6", n)
+			}
+
+			exec(t, now, "DELETE FROM migrations WHERE version > 4")
+			now = open(t, url)
 		}
 	})
 }

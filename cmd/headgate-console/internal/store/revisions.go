@@ -43,13 +43,6 @@ func (t *Tx) Revision(policy string, version int64) (Revision, error) {
 	return readOne(t, scanRevision, revisionColumns+" WHERE policy = ? AND version = ?", policy, version)
 }
 
-// RevisionsSince returns at most limit revisions of a policy that are newer than a version, the
-// oldest first.
-func (t *Tx) RevisionsSince(policy string, version int64, limit int) ([]Revision, error) {
-	const q = revisionColumns + " WHERE r.policy = ? AND r.version > ? ORDER BY r.version LIMIT ?"
-	return readAll(t, scanRevision, q, policy, version, limit)
-}
-
 // Revisions returns at most limit revisions of a policy, the newest first, that
 // are older than the version before, which is 0 for the newest.
 func (t *Tx) Revisions(policy string, before int64, limit int) ([]Revision, error) {

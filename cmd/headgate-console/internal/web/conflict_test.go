@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/core"
 )
@@ -116,8 +115,7 @@ func TestConflictForEveryStaleChange(t *testing.T) {
 		"/policies/p/delete":   {"version": {"1"}, "confirm": {"yes"}},
 		"/policies/p/rollback": {"version": {"1"}, "to": {"1"}, "confirm": {"yes"}},
 		"/policies/p/undo":     {"version": {"1"}},
-		"/policies/p/schedule": {"version": {"1"}, "mode": {"shadow"}, "do": {"at"}, "zone": {"UTC"},
-			"at": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}},
+		"/policies/p/pause":    {"version": {"1"}, "mode": {"shadow"}, "for": {"1"}},
 	} {
 		b.post(path, form).want(http.StatusConflict)
 	}

@@ -178,10 +178,6 @@ func update(r *request) error {
 		return r.reshow(d, m, false, http.StatusUnprocessableEntity)
 	}
 
-	if r.field("do") == "schedule" {
-		return r.scheduleEdit(d, p)
-	}
-
 	// An edit may turn the policy off among other things, which is asked about as if it were all.
 	off, err := r.turnsOff(p)
 	if err != nil {

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
@@ -30,7 +29,6 @@ type form struct {
 	Calendars    []string
 	Verbs        []appChoice
 	Comment      string
-	Later        moment // of an edit that is made later
 
 	Lacks map[string]string // what no instance can carry out, and why; see lacks
 }
@@ -74,8 +72,8 @@ func (r *request) form(d draft, m mistakes, isNew bool) (form, error) {
 		Modes: modes(), Units: units(), Calendars: calendarUnits(),
 	}
 
-	// These fields are of the edit, and not of the policy that it makes.
-	f.Comment, f.Later = r.field("comment"), moment{r.field("at"), cmp.Or(r.field("zone"), "UTC"), m}
+	// The comment is of the edit, and not of the policy that it makes.
+	f.Comment = r.field("comment")
 
 	if !isNew {
 		f.Back = policyPath(d.Name)

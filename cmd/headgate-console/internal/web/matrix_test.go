@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 	"github.com/headgate/headgate/core"
@@ -84,10 +83,8 @@ func matrix() []cell {
 			url.Values{"version": {"2"}, "to": {"1"}, "confirm": {"yes"}}, edits},
 		{"GET /policies/{name}/diff", "/policies/p/diff?from=0&to=1", nil, seen},
 		{"POST /policies/{name}/undo", "/policies/undo/undo", url.Values{"version": {"1"}}, edits},
-		{"POST /policies/{name}/schedule", "/policies/p/schedule", url.Values{"version": {"1"}, "mode": {"shadow"},
-			"do": {"at"}, "zone": {"UTC"}, "at": {time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04")}}, edits},
-		{"GET /scheduled", "/scheduled", nil, all},
-		{"POST /scheduled/cancel", "/scheduled/cancel", url.Values{"id": {"WAITING"}}, edits},
+		{"POST /policies/{name}/pause", "/policies/later/pause",
+			url.Values{"version": {"1"}, "mode": {"shadow"}, "for": {"1"}}, edits},
 		{"GET /banner", "/banner", nil, all},
 		{"GET /unable", "/unable?of=p", nil, all},
 
@@ -264,15 +261,6 @@ func (w *world) peopled() {
 	_, err = w.UpdatePolicy(w.t.Context(), w.admin, p)
 	w.must(err)
 
-	// There is one change that waits, for the row that cancels it.
-	if p, err = w.Policy(w.t.Context(), w.admin, "later"); err == nil {
-		p.Mode = policy.Off
-		var c service.Scheduled
-		c, err = w.Schedule(w.t.Context(), w.admin, p, time.Now().Add(time.Hour))
-		w.waiting = c.ID
-	}
-	w.must(err)
-
 	w.hook = w.watch("http://127.0.0.1:1").ID
 }
 
@@ -293,9 +281,6 @@ func (w *world) ask(b *browser, c cell) *answer {
 			"base": {number(p.Version)}}
 	}
 
-	if c.form.Get("id") == "WAITING" {
-		c.form = url.Values{"id": {w.waiting}}
-	}
 	return b.post(c.path, c.form)
 }
 

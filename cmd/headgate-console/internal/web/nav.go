@@ -40,7 +40,7 @@ func groups(section string, manager bool) []group {
 		}},
 		{Words: "Activity", Pages: []entry{
 			{Words: "Alerts", Path: "/alerts"}, {Words: "Audit log", Path: "/audit", manager: true},
-			{Words: "Scheduled changes", Path: "/scheduled"}, {Words: "Deleted policies", Path: "/deleted"},
+			{Words: "Deleted policies", Path: "/deleted"},
 		}},
 		{Words: "Settings", Pages: []entry{
 			{Words: "Applications", Path: "/apps"}, {Words: "Users", Path: "/users", manager: true},

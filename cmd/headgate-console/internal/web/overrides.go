@@ -102,7 +102,7 @@ func setOverride(r *request) error {
 	}
 	if len(m) > 0 {
 		b.Mistakes = m
-		return r.showPolicy(http.StatusUnprocessableEntity, p, laterOf(p), b)
+		return r.showPolicy(http.StatusUnprocessableEntity, p, pausing{}, b)
 	}
 	if err != nil {
 		return err

@@ -6,10 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
-	"github.com/headgate/headgate/policy"
 )
 
 // pagesOf follows the links to the next page from an address on, and returns the page on which each
@@ -102,33 +100,6 @@ func TestApplicationsAreOnPages(t *testing.T) {
 	if on := w.pagesOf(w.as("admin"), "/apps", `<th scope="row"><a href="/policies?app=`); len(on) != 101 ||
 		on[`b">b`] != 2 {
 		t.Errorf("%d applications are on the pages: %v", len(on), on)
-	}
-}
-
-func TestScheduledChangesAreOnPages(t *testing.T) {
-	w := newWorld(t)
-	authors := []service.Actor{w.admin, w.person("owner", map[string]service.Role{"a": service.Owner})}
-
-	// Eleven policies with all changes that may wait are more than two pages. Two authors share
-	// them, as each has a limit.
-	for i := range 11 {
-		p := w.policy(fmt.Sprintf("p%02d", i), "5/1m")
-		p.Mode = policy.Off
-		for n := range service.MaxScheduledPolicy {
-			_, err := w.Schedule(t.Context(), authors[n%2], p,
-				time.Now().Add(time.Duration(i+1)*time.Hour+time.Duration(n)*time.Minute))
-			w.must(err)
-		}
-	}
-
-	on := w.pagesOf(w.as("admin"), "/scheduled", `<a class="strong" href="/policies/`)
-
-	// The changes are in the order of time, so those of a policy are together.
-	for i, want := range []int{1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 3} {
-		name := fmt.Sprintf("p%02d", i)
-		if got := on[name+`">`+name]; got != want {
-			t.Errorf("the changes of %s are on page %d, want %d", name, got, want)
-		}
 	}
 }
 

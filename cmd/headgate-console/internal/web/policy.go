@@ -18,7 +18,7 @@ type policyDetail struct {
 	Fields  []value
 	Modes   []choice
 	Traffic policyTraffic
-	Later   later
+	Pausing pausing
 	Beside  beside
 }
 
@@ -108,10 +108,10 @@ func policyPage(r *request) error {
 	if err != nil {
 		return err
 	}
-	return r.showPolicy(http.StatusOK, p, laterOf(p), beside{})
+	return r.showPolicy(http.StatusOK, p, pausing{}, beside{})
 }
 
-func (r *request) showPolicy(status int, p policy.Policy, l later, b beside) (err error) {
+func (r *request) showPolicy(status int, p policy.Policy, l pausing, b beside) (err error) {
 	texts := textsOf(p)
 	page := policyDetail{
 		row: r.rowOf(p), Limit: p.Limit.String(), Drawing: drawingPath(p.Limit.String()), Modes: modes(),
@@ -121,10 +121,10 @@ func (r *request) showPolicy(status int, p policy.Policy, l later, b beside) (er
 		return err
 	}
 
-	if err := r.complete(&l, p); err != nil {
+	if err := l.complete(r, p); err != nil {
 		return err
 	}
-	page.Later = l
+	page.Pausing = l
 
 	if err := b.complete(r, p); err != nil {
 		return err
@@ -164,9 +164,7 @@ func setMode(r *request) error {
 
 	_, err = r.Service.UpdatePolicy(r.req.Context(), r.saying(), mine)
 	if m := commentMistake(err); m != nil {
-		l := laterOf(p)
-		l.Mistakes = m
-		return r.showPolicy(http.StatusUnprocessableEntity, p, l, beside{})
+		return r.showPolicy(http.StatusUnprocessableEntity, p, pausing{Mistakes: m}, beside{})
 	}
 	if err != nil {
 		return r.conflictOr(err)

@@ -45,8 +45,6 @@ func policyRoutes() []route {
 		{pattern: "POST /policies/bulk", answer: bulkChange},
 		{pattern: "POST /policies/undo", answer: undoBulk},
 		{pattern: "GET /deleted", answer: deletedPage},
-		{pattern: "GET /scheduled", answer: scheduledPage},
-		{pattern: "POST /scheduled/cancel", answer: cancelScheduled},
 		{pattern: "GET /banner", answer: liveBanner, poll: true},
 		{pattern: "GET /unable", answer: liveUnable, poll: true},
 
@@ -65,7 +63,7 @@ func policyRoutes() []route {
 		{pattern: "GET /policies/{name}/diff", answer: comparePage},
 		{pattern: "POST /policies/{name}/rollback", answer: rollback},
 		{pattern: "POST /policies/{name}/undo", answer: takeBack},
-		{pattern: "POST /policies/{name}/schedule", answer: scheduleMode},
+		{pattern: "POST /policies/{name}/pause", answer: pausePolicy},
 
 		// The preview of a form.
 		{pattern: "GET /validate", answer: validate},

@@ -417,249 +417,108 @@ func TestBannerAsksNoRedis(t *testing.T) {
 	}
 }
 
-func TestScheduleModeAtATime(t *testing.T) {
+func TestPauseOfAPolicy(t *testing.T) {
 	w := newWorld(t)
 	w.policy("p", "5/1m")
-	b := w.as("admin")
-	at := time.Now().UTC().AddDate(0, 0, 7).Truncate(time.Minute)
-
-	// The form has local times without an offset, so the zone decides which instant is meant.
-	local := func(zone string) string {
-		where, err := time.LoadLocation(zone)
-		w.must(err)
-		return at.In(where).Format("2006-01-02T15:04")
-	}
-
-	form := url.Values{"do": {"at"}, "version": {"1"}, "mode": {"shadow"}, "zone": {"Asia/Kolkata"},
-		"at": {local("Asia/Kolkata")}, "comment": {"<i>fair</i>"}}
-	b.post("/policies/p/schedule", form).goes("/policies/p?done=scheduled")
-
-	list, err := w.Coming(t.Context(), w.admin)
-	if err != nil || len(list) != 1 || !list[0].At.Equal(at) || list[0].Comment != "<i>fair</i>" {
-		t.Fatalf("%+v %v", list, err)
-	}
-
-	for page, action := range map[string]string{"/policies/p?done=scheduled": "/scheduled/cancel",
-		"/scheduled": "/scheduled/cancel"} {
-		got := b.get(page).want(http.StatusOK)
-		got.legible(page)
-		if !strings.Contains(got.text, "&lt;i&gt;fair&lt;/i&gt;") || got.form(action).Get("id") != list[0].ID {
-			t.Errorf("%s does not show the change: %s", page, got.text)
-		}
-	}
-
-	// To turn off protects less, so it is asked about first, with the time in the zone of the form.
-	off := url.Values{"do": {"at"}, "version": {"1"}, "mode": {"off"}, "zone": {"UTC"}, "at": {local("UTC")}}
-	question := b.post("/policies/p/schedule", off).want(http.StatusOK)
-	if !strings.Contains(question.text, "From "+local("UTC")+" (UTC) the instances of a do not apply it") {
-		t.Errorf("%s", question.text)
-	}
-
-	b.post("/policies/p/schedule", question.form("/policies/p/schedule")).goes("/policies/p?done=scheduled")
-	b.submit("/policies/p", "/scheduled/cancel", nil).goes("/policies/p?done=canceled")
-	b.submit("/scheduled", "/scheduled/cancel", nil).goes("/scheduled?done=canceled")
-
-	// Both changes are canceled, the one from the policy's page and the other from the list.
-	if list, err := w.Coming(t.Context(), w.admin); err != nil || len(list) != 0 {
-		t.Errorf("%+v %v", list, err)
-	}
-	b.post("/scheduled/cancel", url.Values{"id": {list[0].ID}}).want(http.StatusUnprocessableEntity)
-}
-
-// The policy was of b alone when its changes were scheduled, and is of a and b now.
-func TestScheduledChangeHidesWhatTheHistoryHides(t *testing.T) {
-	w := newWorld(t)
-	ctx := t.Context()
-	p, err := w.CreatePolicy(ctx, w.admin,
-		policy.Policy{Name: "p", Apps: []string{"b"}, Limit: limit("5/1m"), Key: "ip"})
-	w.must(err)
-	mine := p
-	mine.Limit = limit("4711/1h")
-	for _, in := range []time.Duration{time.Minute, time.Hour} {
-		_, err = w.Schedule(ctx, w.admin.Saying("on the quiet"), mine, w.now().Add(in))
-		w.must(err)
-	}
-	p.Apps, p.Limit = []string{"a", "b"}, limit("6/1m")
-	_, err = w.UpdatePolicy(ctx, w.admin, p)
-	w.must(err)
-	w.pass(2 * time.Minute)
-	_, _, err = w.Calendar().Run(ctx) // the first one is not made
-	w.must(err)
-
-	// The policy belongs to a and b now, and the change to b alone: a viewer of a may know that one
-	// waits.
-	for app, sees := range map[string]bool{"a": false, "b": true} {
-		w.person("of-"+app, map[string]service.Role{app: service.Viewer})
-		b := w.as("of-" + app)
-		for _, page := range []string{"/scheduled", "/policies/p"} {
-			got := b.get(page).want(http.StatusOK)
-			got.legible(page)
-			if n := strings.Count(got.text, "What it changes is hidden from you."); n != 1 && !sees || n != 0 && sees {
-				t.Errorf("%s says %d times to the viewer of %s that it is hidden", page, n, app)
-			}
-
-			// The values before and after would reveal what the other application limits.
-			for _, secret := range []string{"4711", "5/1m", "on the quiet"} {
-				if strings.Contains(got.text, secret) != sees {
-					t.Errorf("%s shows the viewer of %s %q: %v, want %v", page, app, secret, !sees, sees)
-				}
-			}
-
-			if page == "/policies/p" && strings.Contains(got.text, "A change was not made") != sees {
-				t.Errorf("the viewer of %s sees the change that was not made: %v, want %v", app, !sees, sees)
-			}
-		}
-	}
-}
-
-func TestScheduleSaysThatAUserHasAllThatMayWait(t *testing.T) {
-	w := newWorld(t)
-	at := time.Now().UTC().Add(48 * time.Hour)
-
-	// A policy may have fewer changes than a user, so that more than one policy is needed to reach
-	// the user's limit.
-	for i := range service.MaxScheduledUser {
-		if i%service.MaxScheduledPolicy == 0 {
-			w.policy(fmt.Sprint("p", i/service.MaxScheduledPolicy), "5/1m")
-		}
-		p, err := w.Policy(t.Context(), w.admin, fmt.Sprint("p", i/service.MaxScheduledPolicy))
-		w.must(err)
-		p.Mode = policy.Shadow
-		_, err = w.Schedule(t.Context(), w.admin, p, at)
-		w.must(err)
-	}
-
-	w.policy("p", "5/1m")
-
-	// Each of the three ways to schedule says it, and none changes the policy at once.
-	b, then := w.as("admin"), at.Format("2006-01-02T15:04")
-	for what, got := range map[string]*answer{
-		"at a time": b.post("/policies/p/schedule",
-			url.Values{"version": {"1"}, "do": {"at"}, "mode": {"shadow"}, "zone": {"UTC"}, "at": {then}}),
-		"for a time": b.post("/policies/p/schedule",
-			url.Values{"version": {"1"}, "do": {"for"}, "mode": {"shadow"}, "for": {"1"}, "unit": {"hours"}}),
-		"an edit": b.submit("/policies/p/edit", "/policies/p/edit",
-			url.Values{"do": {"schedule"}, "quota": {"9"}, "at": {then}, "zone": {"UTC"}}),
-	} {
-		got.want(http.StatusUnprocessableEntity).legible(what)
-		if text := "200 changes that you scheduled wait, and at most 200 may: cancel some first"; !strings.Contains(
-			got.text, "<li>"+text+"</li>") {
-			t.Errorf("%s: the page does not say %q: %s", what, text, got.text)
-		}
-	}
-
-	if w.version("p") != 1 {
-		t.Error("the policy was changed")
-	}
-}
-
-func TestScheduleMistakesAreBesideTheFields(t *testing.T) {
-	w := newWorld(t)
-	w.policy("p", "5/1m")
+	w.person("viewer", map[string]service.Role{"a": service.Viewer})
 	b := w.as("admin")
 
-	// Two days ahead is within the year that is permitted, in whatever zone the test runs.
-	soon := time.Now().UTC().Add(48 * time.Hour).Format("2006-01-02T15:04")
-	for _, c := range []struct {
-		form  url.Values
-		field string
-		says  string
-	}{
-		{url.Values{"do": {"at"}, "mode": {"shadow"}, "zone": {"UTC"}, "at": {""}}, "at", "not a date and a time"},
-		{url.Values{"do": {"at"}, "mode": {"shadow"}, "zone": {"UTC"}, "at": {"tomorrow"}}, "at",
-			"not a date and a time"},
-		{url.Values{"do": {"at"}, "mode": {"shadow"}, "zone": {"UTC"}, "at": {"2020-01-01T00:00"}}, "at",
-			"it is not in the future"},
-		{url.Values{"do": {"at"}, "mode": {"shadow"}, "zone": {"UTC"}, "at": {"9999-01-01T00:00"}}, "at",
-			"more than a year ahead"},
-		// Clocks in Berlin skip from 2 to 3 o'clock on this day.
-		{url.Values{"do": {"at"}, "mode": {"shadow"}, "zone": {"Europe/Berlin"}, "at": {"2030-03-31T02:30"}}, "at",
-			"skip this time"},
-		// On this one they have the hour from 2 to 3 twice, so the time names two instants.
-		{url.Values{"do": {"at"}, "mode": {"shadow"}, "zone": {"Europe/Berlin"}, "at": {"2030-10-27T02:30"}},
-			"at", "twice"},
-		{url.Values{"do": {"at"}, "mode": {"shadow"}, "zone": {""}, "at": {soon}}, "zone",
-			"not the name of a time zone"},
-		// Local would be the zone of the server, and a path must not be opened as a file.
-		{url.Values{"do": {"at"}, "mode": {"shadow"}, "zone": {"Local"}, "at": {soon}}, "zone",
-			"not the name of a time zone"},
-		{url.Values{"do": {"at"}, "mode": {"shadow"}, "zone": {"../etc/passwd"}, "at": {soon}}, "zone",
-			"not the name of a time zone"},
-		{url.Values{"do": {"at"}, "mode": {"x"}, "zone": {"UTC"}, "at": {soon}}, "mode", "choose one"},
-		{url.Values{"do": {"for"}, "mode": {"shadow"}, "for": {"0"}, "unit": {"hours"}}, "for", "above 0"},
-		// So many days overflow a duration.
-		{url.Values{"do": {"for"}, "mode": {"shadow"}, "for": {"1000000000"}, "unit": {"days"}}, "for",
-			"at most a year"},
-		{url.Values{"do": {"for"}, "mode": {"shadow"}, "for": {"1"}, "unit": {"years"}}, "for", "above 0"},
-		{url.Values{"do": {"for"}, "mode": {""}, "for": {"1"}, "unit": {"hours"}}, "for_mode", "choose one"},
-		{url.Values{"do": {"at"}, "mode": {"shadow"}, "zone": {"UTC"}, "at": {soon}, "comment": {"\x00"}}, "comment",
-			"control character"},
-	} {
-		c.form.Set("version", "1")
-		got := b.post("/policies/p/schedule", c.form).want(http.StatusUnprocessableEntity)
-		got.legible(c.form.Encode())
-		if !strings.Contains(got.mistake(c.field), c.says) {
-			t.Errorf("%v: beside %s is %q", c.form, c.field, got.mistake(c.field))
-		}
-	}
-
-	// The policy is enforced already, so there is nothing to change at that time.
-	b.post("/policies/p/schedule", url.Values{"version": {"1"}, "do": {"at"}, "mode": {"enforce"}, "zone": {"UTC"},
-		"at": {soon}}).want(http.StatusUnprocessableEntity)
-
-	if list, err := w.Coming(t.Context(), w.admin); err != nil || len(list) != 0 || w.version("p") != 1 {
-		t.Errorf("%+v %v", list, err)
-	}
-
-	// The form of an edit has mistakes in the time as well, and keeps what else was filled in.
-	edit := b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"do": {"schedule"}, "quota": {"9"},
-		"at": {"then"}, "zone": {"UTC"}}).want(http.StatusUnprocessableEntity)
-	if edit.mistake("at") == "" || edit.form("/policies/p/edit").Get("quota") != "9" {
-		t.Errorf("%q %v", edit.mistake("at"), edit.form("/policies/p/edit"))
-	}
-	edit.legible("the form with a wrong time")
-
-	b.submit("/policies/p/edit", "/policies/p/edit", url.Values{"do": {"schedule"}, "quota": {"9"}, "at": {soon},
-		"zone": {"UTC"}}).goes("/policies/p?done=scheduled")
-	list, err := w.Coming(t.Context(), w.admin)
-	if want := []service.Change{{Field: "limit", Before: "5/1m", After: "9/1m"}}; err != nil || len(list) != 1 ||
-		!slices.Equal(list[0].Changes, want) {
-		t.Errorf("%+v %v", list, err)
-	}
-}
-
-func TestSwitchForATime(t *testing.T) {
-	w := newWorld(t)
-	w.policy("p", "5/1m")
-	b := w.as("admin")
-
-	form := url.Values{"do": {"for"}, "version": {"1"}, "mode": {"off"}, "for": {"2"}, "unit": {"hours"},
-		"comment": {"repair"}}
-
-	// One hour is singular, and two are not.
-	form.Set("for", "1")
-	if got := b.post("/policies/p/schedule", form).want(http.StatusOK); !strings.Contains(
+	// To turn off protects less, so it is asked about first. One hour is singular, and two are not.
+	form := url.Values{"version": {"1"}, "mode": {"off"}, "for": {"1"}}
+	if got := b.post("/policies/p/pause", form).want(http.StatusOK); !strings.Contains(
 		got.text, "From now, for 1 hour, the instances of a do not apply it") {
 		t.Errorf("%s", got.text)
 	}
-
 	form.Set("for", "2")
-	question := b.post("/policies/p/schedule", form).want(http.StatusOK)
+	question := b.post("/policies/p/pause", form).want(http.StatusOK)
 	if !strings.Contains(question.text, "From now, for 2 hours, the instances of a do not apply it") {
 		t.Errorf("%s", question.text)
 	}
-	b.post("/policies/p/schedule", question.form("/policies/p/schedule")).goes("/policies/p?done=until")
+	b.post("/policies/p/pause", question.form("/policies/p/pause")).goes("/policies/p?done=until")
 
-	// The way back is scheduled from the instant of the change, not from when the question was
-	// asked.
+	// The pause counts from the change, and not from the question.
 	p, err := w.Policy(t.Context(), w.admin, "p")
-	list, err2 := w.Coming(t.Context(), w.admin)
-	if errors.Join(err, err2) != nil || p.Mode != policy.Off || len(list) != 1 ||
-		!list[0].At.Equal(p.UpdatedAt.Add(2*time.Hour)) || list[0].Changes[0].After != "enforce" {
-		t.Errorf("%+v %+v %v %v", p, list, err, err2)
+	pause, err2 := w.PauseOf(t.Context(), w.admin, "p")
+	if errors.Join(err, err2) != nil || p.Mode != policy.Off || !pause.Until.Equal(p.UpdatedAt.Add(2*time.Hour)) {
+		t.Errorf("%+v %+v %v %v", p, pause, err, err2)
 	}
 
+	// Its page says when it goes back, and to what. Who may edit it may let it stay as it is.
+	for user, may := range map[string]bool{"admin": true, "viewer": false} {
+		got := w.as(user).get("/policies/p").want(http.StatusOK)
+		got.legible("the page of a policy with a pause")
+		text := got.byID("paused")
+		if text == nil || !strings.Contains(words(text), "Its mode is off until") ||
+			!strings.Contains(words(text), "Then it goes back to enforce by itself, as admin has planned.") ||
+			(got.form("/policies/p/pause") != nil) != may || got.byID("pause_mode") != nil {
+			t.Errorf("%s sees %s", user, got.text)
+		}
+	}
+
+	// The change can be undone, which ends the pause.
 	b.submit("/policies/p?done=until", "/policies/p/undo", nil).goes("/policies/p?done=undone")
+	if got := b.get("/policies/p").want(http.StatusOK); got.byID("paused") != nil || got.byID("pause_mode") == nil {
+		t.Errorf("%s", got.text)
+	}
+
+	// Shadow needs no question, as the policy goes back by itself.
+	b.submit("/policies/p", "/policies/p/pause", url.Values{"mode": {"shadow"}, "for": {"720"}}).
+		goes("/policies/p?done=until")
+	b.submit("/policies/p", "/policies/p/pause", nil).goes("/policies/p?done=stays")
+	b.post("/policies/p/pause", url.Values{"do": {"stay"}}).want(http.StatusUnprocessableEntity)
+	if w.version("p") != 4 {
+		t.Errorf("it has version %d", w.version("p"))
+	}
+}
+
+func TestPauseThatDidNotEndIsShown(t *testing.T) {
+	w := newWorld(t)
+	w.policy("p", "5/1m")
+	owner := w.person("owner", map[string]service.Role{"a": service.Owner})
+	_, err := w.PausePolicy(t.Context(), owner, "p", 1, policy.Shadow, time.Hour)
+	w.must(err)
+	w.must(w.DisableUser(t.Context(), w.admin, "owner"))
+	w.pass(2 * time.Hour)
+	w.must(w.Calendar().Run(t.Context()))
+
+	b := w.as("admin")
+	got := b.get("/policies/p").want(http.StatusOK)
+	got.legible("the page of a policy that did not go back")
+	if !strings.Contains(got.text, "The policy did not go back to enforce") ||
+		!strings.Contains(got.text, "the user owner is disabled.") || got.byID("pause_mode") == nil {
+		t.Errorf("%s", got.text)
+	}
+	b.post("/policies/p/pause", url.Values{"do": {"stay"}}).goes("/policies/p?done=stays")
+	if got := b.get("/policies/p"); strings.Contains(got.text, "did not go back") {
+		t.Errorf("%s", got.text)
+	}
+}
+
+func TestPauseMistakesAreBesideTheFields(t *testing.T) {
+	w := newWorld(t)
+	w.policy("p", "5/1m")
+	b := w.as("admin")
+	for _, c := range []struct{ mode, hours, comment, field, says string }{
+		{"", "1", "", "pause_mode", "choose one"},
+		{"x", "1", "", "pause_mode", "choose one"},
+		{"enforce", "1", "", "pause_mode", "not shadow or off"},
+		{"shadow", "", "", "for", "from 1 to 720"},
+		{"shadow", "0", "", "for", "from 1 to 720"},
+		{"shadow", "721", "", "for", "from 1 to 720"},
+		{"shadow", "1.5", "", "for", "from 1 to 720"},
+		{"shadow", "99999999999999999999", "", "for", "from 1 to 720"},
+		{"shadow", "1", "\x00", "comment", "control character"},
+	} {
+		form := url.Values{"version": {"1"}, "mode": {c.mode}, "for": {c.hours}, "comment": {c.comment}}
+		got := b.post("/policies/p/pause", form).want(http.StatusUnprocessableEntity)
+		got.legible(form.Encode())
+		if !strings.Contains(got.mistake(c.field), c.says) {
+			t.Errorf("%+v: beside %s is %q", c, c.field, got.mistake(c.field))
+		}
+	}
+	if w.version("p") != 1 {
+		t.Errorf("it has version %d", w.version("p"))
+	}
 }
 
 func TestBulkChangeIsUndoneInOneStep(t *testing.T) {

@@ -52,8 +52,7 @@ type world struct {
 
 	keys service.MinuteKeys // nil means that instances record none
 
-	waiting string // the id of a scheduled change, in the matrix
-	hook    string // the id of a webhook, in the matrix
+	hook string // the id of a webhook, in the matrix
 }
 
 func (w *world) now() time.Time {

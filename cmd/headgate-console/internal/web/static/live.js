@@ -185,21 +185,6 @@ function tickAll() {
   };
 }
 
-// tellLocal shows beside a time in UTC what it is by the reader's clock.
-function tellLocal(input) {
-  const zone = input.form.elements.namedItem("zone");
-  const place = document.getElementById(input.dataset.local);
-  const words = place.textContent;
-  function tell() {
-    const at = new Date(input.value + "Z");
-    const known = zone.value.trim() === "UTC" && !Number.isNaN(at.getTime());
-    place.textContent = known ? "That is " + at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" }) + " by your clock." : words;
-  }
-  input.addEventListener("input", tell);
-  zone.addEventListener("input", tell);
-  tell();
-}
-
 // units are the spans of relative times, the longest first. Older times are shown as dates.
 const units = [["day", 86400], ["hour", 3600], ["minute", 60]];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
@@ -227,7 +212,6 @@ for (const form of document.querySelectorAll("form[data-live]")) check(form);
 for (const form of document.querySelectorAll("form[data-filter]")) filter(form);
 tickAll();
 for (const number of document.querySelectorAll("#period")) agree(number);
-for (const input of document.querySelectorAll("input[data-local]")) tellLocal(input);
 for (const part of document.querySelectorAll("[data-refresh]")) refresh(part);
 for (const link of document.querySelectorAll(".refreshing")) link.hidden = true;
 const wrong = document.querySelector("main [role=alert][tabindex]");

@@ -23,8 +23,8 @@ const (
 	runsAt       = "HEADGATE_TEST_CALENDAR_AT"
 )
 
-// runCalendar makes what is due in a database until the process is killed, or until its standard
-// input ends, as it does with the test.
+// runCalendar ends the pauses that are due in a database until the process is killed, or until its
+// standard input ends, as it does with the test.
 func runCalendar(url string) error {
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // its end is all that counts
@@ -50,13 +50,13 @@ func runCalendar(url string) error {
 
 	// It goes on without a pause, so that it is killed in the middle of something.
 	for {
-		if _, _, err := s.Calendar().Run(context.Background()); err != nil {
+		if err := s.Calendar().Run(context.Background()); err != nil {
 			return err
 		}
 	}
 }
 
-// made returns how many of the policies have the version that their scheduled change makes.
+// made returns how many of the policies are back after their pause.
 func (w *world) made(n int) (made int) {
 	w.t.Helper()
 	list, err := w.PoliciesOf(w.t.Context(), w.admin, "a")
@@ -66,15 +66,15 @@ func (w *world) made(n int) (made int) {
 	}
 
 	for _, p := range list {
-		if p.Version > 1 {
+		if p.Version > 2 {
 			made++
 		}
 	}
 	return made
 }
 
-// killAt runs the calendar in another process, kills it with SIGKILL as soon as it has made so many
-// changes, and returns how many are made then.
+// killAt runs the calendar in another process, kills it with SIGKILL as soon as it has ended so
+// many pauses, and returns how many have ended then.
 func (w *world) killAt(n, target int) int {
 	w.t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -89,7 +89,7 @@ func (w *world) killAt(n, target int) int {
 
 	for began := time.Now(); w.made(n) < target; {
 		if time.Since(began) > patience {
-			w.t.Error("the other process makes no changes")
+			w.t.Error("the other process ends no pause")
 			break
 		}
 	}
@@ -99,13 +99,14 @@ func (w *world) killAt(n, target int) int {
 	return w.made(n)
 }
 
-// A console that is killed while it makes what is due, again and again, leaves each change to the
-// next one, which makes it once.
-func TestScheduledChangesAreMadeOnceThoughConsolesAreKilled(t *testing.T) {
+// A console that is killed while it ends pauses, again and again, leaves each to the next one,
+// which ends it once.
+func TestPausesEndOnceThoughConsolesAreKilled(t *testing.T) {
 	everyEngine(t, func(t *testing.T, w *world) {
 		const n = 80
 		for i := range n {
-			w.later(w.admin, w.create(sample(fmt.Sprint("p", i), "a")), policy.Off, time.Hour)
+			w.create(sample(fmt.Sprint("p", i), "a"))
+			w.pause(w.admin, fmt.Sprint("p", i), policy.Off, time.Hour)
 		}
 		w.clock.pass(time.Hour)
 
@@ -122,29 +123,28 @@ func TestScheduledChangesAreMadeOnceThoughConsolesAreKilled(t *testing.T) {
 			t.Error("no process was killed while some changes were made and others were not")
 		}
 
-		w.waits("after the last restart", 0)
+		w.must(w.Calendar().Run(t.Context()))
 		if made := w.made(n); made != n {
-			t.Errorf("%d of %d changes were made", made, n)
+			t.Errorf("%d of %d policies went back", made, n)
 		}
 
-		// Each change is made once, with all that belongs to it: a revision, a row in the audit
-		// log, and nothing that waits.
+		// Each went back once, with all that belongs to it: a revision, a row in the audit log, and
+		// no pause.
 		for i := range n {
 			name := fmt.Sprint("p", i)
 			history, err := w.History(t.Context(), w.admin, name, 0, 0)
-			if err != nil || len(history) != 2 || history[0].After.Mode != policy.Off ||
-				!strings.HasPrefix(history[0].Note, "scheduled for") {
+			if err != nil || len(history) != 3 || history[0].After.Mode != policy.Enforce ||
+				!strings.HasPrefix(history[0].Note, "back as of") {
 				t.Errorf("%s has the history %+v, %v", name, history, err)
 			}
 
-			waiting, failed, err := w.ScheduledOf(t.Context(), w.admin, name)
-			if err != nil || len(waiting)+len(failed) > 0 {
-				t.Errorf("%s has %d changes that wait and %d that failed, %v", name, len(waiting), len(failed), err)
+			if p, err := w.PauseOf(t.Context(), w.admin, name); err != nil || p != nil {
+				t.Errorf("%s has the pause %+v, %v", name, p, err)
 			}
 		}
 
-		if rows := w.entries(AuditQuery{Action: "policy.update", Outcome: Done}); len(rows) != n {
-			t.Errorf("the audit log has %d changes, want %d", len(rows), n)
+		if rows := w.entries(AuditQuery{Action: "policy.update", Outcome: Done}); len(rows) != 2*n {
+			t.Errorf("the audit log has %d changes, want %d", len(rows), 2*n)
 		}
 	})
 }
