@@ -73,17 +73,17 @@ func (j *journey) withoutRedis() {
 
 	j.redis.Kill()
 	b.navigate(j.url("/policies/visitors"))
-	b.reads("Redis does not answer")
+	b.reads("Redis has not answered since")
 
 	b.press("Shadow")
-	b.reads("The mode was changed.", "Redis does not answer, since",
-		"The newest changes are saved and not in force yet: they will be as soon as they can be published.")
+	b.reads("The mode was changed.", "Redis has not answered since",
+		"changes are saved and come into force when it is back.")
 
 	// What was saved without Redis is in force as soon as Redis is back.
 	before := j.fleet.counts()
 	j.redis.Restart()
 
-	b.until("the banner is gone", func() bool { return !b.says("The newest changes are saved") })
+	b.until("the banner is gone", func() bool { return eval[bool](b, `!document.querySelector("#banner .notice")`) })
 	for i, s := range j.fleet.shops {
 		s.await(before[i], inForce)
 	}

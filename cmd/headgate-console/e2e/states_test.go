@@ -412,7 +412,7 @@ func refusals() []state {
 func statesWithoutRedis() []state {
 	list := []state{{name: "the banner while Redis is away", user: "admin", path: "/policies/undone/mode",
 		send: form("mode", "enforce", "version", "3", "confirm", "yes"),
-		on:   until(`document.body.innerText.includes("Redis does not answer")`)}}
+		on:   until(`document.body.innerText.includes("Redis has not answered")`)}}
 	list = append(list, asked("admin", "/", "/policies", "/policies/visitors", "/who", "/bans", "/keys", "/tester")...)
 	list = append(list, asked("vic", "/policies/visitors")...)
 	return append(list,

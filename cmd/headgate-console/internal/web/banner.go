@@ -3,9 +3,12 @@ package web
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // banner says why the newest policies may not be in force.
@@ -14,7 +17,8 @@ type banner struct {
 	Away    bool      // Redis does not answer
 	Since   time.Time // of the failure
 	Pending bool      // changes are not published yet
-	Reason  string    // may name hosts, so only managers see it
+	For     string    // how long it has failed
+	Reason  string    // what is wrong and what to do, unless Redis does not answer
 	Foreign string    // why the published policies are not those of this database, or ""
 	Manager bool      // may take over
 	Asking  bool      // the page is about that
@@ -43,9 +47,12 @@ func (r *request) bannerOf() (*banner, error) {
 		b.Foreign = e.Reason()
 		return b, nil
 	}
-	b.Away = noAnswer(status.Err)
-	if b.Failing && b.Manager {
-		b.Reason = status.Err.Error()
+	if !b.Failing {
+		return b, nil
+	}
+	b.For = roughly(r.Clock().Sub(status.Since))
+	if b.Away = noAnswer(status.Err); !b.Away {
+		b.Reason = refusal(status.Err)
 	}
 	return b, nil
 }
@@ -53,7 +60,39 @@ func (r *request) bannerOf() (*banner, error) {
 // noAnswer reports whether an error means that a server does not answer.
 func noAnswer(err error) bool {
 	var n net.Error
-	return errors.As(err, &n) || errors.Is(err, context.DeadlineExceeded)
+	return errors.As(err, &n) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) ||
+		redis.HasErrorPrefix(err, "LOADING")
+}
+
+// refusal says in plain words why Redis does not take the policies, and what to do. The error
+// itself is in the log: it may name hosts.
+func refusal(err error) string {
+	for _, known := range []struct{ prefix, words string }{
+		{"OOM", "Redis has no memory left. Give it more, or have it forget more."},
+		{"MISCONF", "Redis cannot write to its disk. Make room there."},
+		{"READONLY", "The Redis of the console is a replica, which takes no changes. Give the console the primary."},
+		{"NOAUTH", "Redis asks for a password that the console does not have."},
+		{"WRONGPASS", "Redis does not take the password of the console."},
+		{"NOPERM", "The user of the console may not change the policies in Redis."},
+	} {
+		if redis.HasErrorPrefix(err, known.prefix) {
+			return known.words
+		}
+	}
+	return "The log of the console has the reason."
+}
+
+// roughly returns a time in its largest unit.
+func roughly(d time.Duration) string {
+	for _, u := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
+		if d >= u.size {
+			return digits(int64(d/u.size)) + " " + u.name
+		}
+	}
+	return digits(int64(max(0, d)/time.Second)) + " s"
 }
 
 // addBanner adds the banner to a frame. A page whose answer is an error of the console has none,

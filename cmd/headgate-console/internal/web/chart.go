@@ -24,7 +24,9 @@ type chart struct {
 // axisTick is a place on an axis.
 type axisTick struct {
 	At, Words string
-	Minor     bool // has no words on a narrow screen
+	Minor     bool      // has no words on a narrow screen
+	When      time.Time // of the time axis
+	Day       bool      // the time axis has days, and no times of day
 }
 
 // bar is a step of a range.
@@ -144,7 +146,7 @@ func timeAxis(t service.Traffic) (list []axisTick) {
 			words = when.Format("2 Jan")
 		}
 
-		list = append(list, axisTick{place(t, when), words, i%2 == 1})
+		list = append(list, axisTick{place(t, when), words, i%2 == 1, when, step >= 24*time.Hour})
 	}
 	return list
 }

@@ -124,12 +124,12 @@ func (r *request) addApps(f *frame, status int) {
 		return
 	}
 
-	if len(apps) == 1 {
+	switch {
+	case len(apps) == 1:
 		f.App = apps[0].Name
-	}
-	if f.App != "" && !sees(apps, f.App) {
+	case f.App != "" && !sees(apps, f.App):
 		f.App = ""
-	} else if r.req.Method == http.MethodGet && r.req.URL.Query().Has("app") {
+	case r.choosesApp():
 		r.setCookie(&http.Cookie{Name: r.appCookie(), Value: f.App, Expires: r.Clock().Add(service.DeviceLife)})
 	}
 
@@ -138,6 +138,12 @@ func (r *request) addApps(f *frame, status int) {
 	}
 	f.MoreApps = len(apps) > maxAppLinks
 	f.AllApps = appLink{"All applications", r.linkWithApp(""), f.App == ""}
+}
+
+// choosesApp reports whether the address of a page chooses an application for the pages after it.
+// That of a new policy names only where the policy is to be.
+func (r *request) choosesApp() bool {
+	return r.req.Method == http.MethodGet && r.req.URL.Query().Has("app") && r.req.URL.Path != "/new"
 }
 
 // linkWithApp returns the address of this page for another application. What was sent to this page,

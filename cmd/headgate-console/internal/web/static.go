@@ -5,12 +5,13 @@ import (
 	"embed"
 	"encoding/hex"
 	"net/http"
+	"strings"
 )
 
 //go:embed static
 var files embed.FS
 
-// static serves the style sheet, the script and the icon. Browsers cache them and
+// static serves the style sheet, the script, the icon and the letters. Browsers cache them and
 // revalidate them.
 func static() http.Handler {
 	tags := map[string]string{}
@@ -34,6 +35,9 @@ func static() http.Handler {
 		// no-cache means that the browser asks each time, and gets a 304 while the file is the
 		// same. A new version is in use at once.
 		w.Header().Set("Cache-Control", "no-cache")
+		if strings.HasSuffix(name, ".woff2") { // whose name has its version
+			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		}
 		w.Header().Set("ETag", tag)
 		http.ServeFileFS(w, r, files, "static/"+name)
 	})

@@ -33,7 +33,7 @@ func TestBannerSaysWhoseThePoliciesAre(t *testing.T) {
 	w.person("owner", map[string]service.Role{"a": service.Owner})
 	w.policy("p", "5/1m")
 
-	const text = "The policies are not published, since 2026-03-01 12:00:00 UTC. " +
+	const text = "The policies are not published, since 2026-03-01 12:00:00. " +
 		"Redis has the policies of another database, and they stay. The newest changes are saved and not in force. "
 	for user, more := range map[string]string{
 		service.FirstUser: "Take over", "owner": "An administrator can take over.",

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/headgate/headgate/cmd/headgate-console/internal/publish"
 	"github.com/headgate/headgate/cmd/headgate-console/internal/service"
 )
 
@@ -274,16 +273,9 @@ var stepNames = map[time.Duration]string{
 type work struct {
 	service.Publishing
 	Pending int64 // versions that are not published yet
-	Failing bool
-	Since   time.Time
-	Runs    bool // there is a publisher
+	Runs    bool  // there is a publisher
 }
 
 func (r *request) work(p service.Publishing) work {
-	w := work{Publishing: p, Pending: p.Version - p.Published, Runs: r.Publishing != nil}
-	if r.Publishing != nil {
-		var s publish.Status = r.Publishing()
-		w.Failing, w.Since = s.Err != nil, s.Since
-	}
-	return w
+	return work{Publishing: p, Pending: p.Version - p.Published, Runs: r.Publishing != nil}
 }

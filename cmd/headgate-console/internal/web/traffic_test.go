@@ -197,8 +197,9 @@ func TestChart(t *testing.T) {
 
 func wantAxes(t *testing.T, c chart) {
 	t.Helper()
-	if len(c.Y) != 6 || c.Y[0].At != "100.00%" || c.Y[5] != (axisTick{"0.00%", "10", false}) || len(c.X) != 5 ||
-		c.X[1] != (axisTick{"25.00%", "12:01", true}) {
+	if len(c.Y) != 6 || c.Y[0].At != "100.00%" || c.Y[5] != (axisTick{At: "0.00%", Words: "10"}) || len(c.X) != 5 ||
+		c.X[1].At != "25.00%" || c.X[1].Words != "12:01" || !c.X[1].Minor || c.X[1].Day ||
+		c.X[1].When.Format(time.RFC3339) != "2026-03-01T12:01:00Z" {
 		t.Errorf("the axes are %v and %v", c.Y, c.X)
 	}
 }

@@ -69,17 +69,17 @@ func TestWhoShowsKeysAndLeadsToThem(t *testing.T) {
 	got := b.get("/who?app=a").want(http.StatusOK)
 	rows := got.rows()
 	if row := strings.Join(strings.Fields(rows["eve"]), " "); row !=
-		"60 | 60% | 2026-03-01 11:00:00 UTC | Reset… eve Ban… eve Own limit… for eve Never limit… eve" {
+		"60 | 60% | 2026-03-01 11:00:00 | Reset… eve Ban… eve Own limit… for eve Never limit… eve" {
 		t.Errorf("eve: %q", row)
 	}
 
-	if row := rows["bob"]; !strings.HasPrefix(row, "at most 40, at least 30 | 30% | 2026-03-01 11:00:00 UTC | ") {
+	if row := rows["bob"]; !strings.HasPrefix(row, "at most 40, at least 30 | 30% | 2026-03-01 11:00:00 | ") {
 		t.Errorf("bob: %q", row)
 	}
 
 	// A policy without a ban offers none: the row of plain has no such button.
 	if row := strings.Join(strings.Fields(rows["192.0.2.1"]), " "); row !=
-		"3 | 100% | 2026-03-01 11:00:00 UTC | Reset… 192.0.2.1 Own limit… for 192.0.2.1 Never limit… 192.0.2.1" {
+		"3 | 100% | 2026-03-01 11:00:00 | Reset… 192.0.2.1 Own limit… for 192.0.2.1 Never limit… 192.0.2.1" {
 		t.Errorf("192.0.2.1: %q", row)
 	}
 

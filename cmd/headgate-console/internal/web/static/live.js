@@ -189,24 +189,65 @@ function tickAll() {
 const units = [["day", 86400], ["hour", 3600], ["minute", 60]];
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 
-// localize shows how long ago a time was, or will be, and in its title the time of the
-// reader's clock and of UTC. The page itself has UTC. Times in sentences that need a time of
-// day, such as "from … to …", have data-moment and show that of the reader's clock. Every time
-// of day names its zone.
+const format = (options) => new Intl.DateTimeFormat("en-GB", options);
+const day = { day: "numeric", month: "short" };
+const hour = { hour: "2-digit", minute: "2-digit" };
+const clock = {
+  exact: format({ dateStyle: "medium", timeStyle: "long" }),
+  hour: format(hour),
+  day: format(day),
+  dayHour: format({ ...day, ...hour }),
+  year: format({ ...day, year: "numeric" }),
+  yearHour: format({ ...day, year: "numeric", ...hour }),
+};
+
+// moment returns a time of day by the reader's clock, with as much of its date as is not today's.
+function moment(at) {
+  const now = new Date();
+  if (at.toDateString() === now.toDateString()) return clock.hour.format(at);
+  return (at.getFullYear() === now.getFullYear() ? clock.dayHour : clock.yearHour).format(at);
+}
+
+// since returns how long ago a time was, or will be.
+function since(at) {
+  const seconds = Math.round((at - Date.now()) / 1000);
+  const [unit, size] = units.find((u) => Math.abs(seconds) >= u[1]) || ["second", 1];
+  return Math.abs(seconds) > 30 * 86400 ? clock.year.format(at) : relative.format(Math.trunc(seconds / size), unit);
+}
+
+// localize shows a time by the reader's clock, and in its title exactly, by that clock and in UTC.
+// The page itself has UTC. Times in sentences that need a time of day, such as "from … to …", have
+// data-moment, or data-hour if the day is said before. All others are shown as spans.
 function localize(time) {
   const at = new Date(time.dateTime);
   if (Number.isNaN(at.getTime())) return;
-  const seconds = Math.round((at - Date.now()) / 1000);
-  const [unit, size] = units.find((u) => Math.abs(seconds) >= u[1]) || ["second", 1];
-  const local = at.toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "long" });
-  const text = "moment" in time.dataset || Math.abs(seconds) > 30 * 86400 ? local : relative.format(Math.trunc(seconds / size), unit);
+  const text = "hour" in time.dataset ? clock.hour.format(at) : "moment" in time.dataset ? moment(at) : since(at);
   if (time.textContent === text) return;
-  time.dataset.utc ||= time.title;
-  time.title = local + " · " + time.dataset.utc;
+  if (time.title) {
+    time.dataset.utc ||= time.title;
+    time.title = clock.exact.format(at) + " · " + time.dataset.utc;
+  }
   time.textContent = text;
 }
 
-const localizeAll = () => document.querySelectorAll("time[datetime]").forEach(localize);
+// tick shows a time below a chart. A new day has its date.
+function tick(text) {
+  const at = new Date(text.dataset.tick);
+  const words = "day" in text.dataset || at.getHours() + at.getMinutes() === 0 ? clock.day : clock.hour;
+  text.textContent = words.format(at);
+}
+
+// sayZone says once of which zone the times of the page are.
+function sayZone(place) {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const offset = format({ timeZoneName: "shortOffset" }).formatToParts().find((part) => part.type === "timeZoneName").value;
+  if (zone && zone !== "UTC") place.textContent = "Times are of " + zone.replaceAll("_", " ") + " (" + offset + ").";
+}
+
+function localizeAll() {
+  document.querySelectorAll("time[datetime]").forEach(localize);
+  document.querySelectorAll("[data-tick]").forEach(tick);
+}
 
 for (const form of document.querySelectorAll("form[data-live]")) check(form);
 for (const form of document.querySelectorAll("form[data-filter]")) filter(form);
@@ -219,6 +260,7 @@ if (wrong) wrong.focus();
 
 localizeAll();
 setInterval(localizeAll, 30000);
+for (const place of document.querySelectorAll("#zone-of-times")) sayZone(place);
 
 // find shows what a search finds while it is typed, and gives its field the focus by the key "/".
 function find(form) {
