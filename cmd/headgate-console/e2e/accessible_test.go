@@ -272,8 +272,9 @@ func (c *checker) look(b *tab) (faults []string) {
 		run("desk, light", few, all)
 	}
 
-	// Closed parts are not on a page for the check, and on a phone they may be too wide as well.
-	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details").forEach((d) => { d.open = true; })`))
+	// Closed parts are not on a page for the check, and on a phone they may be too wide as well. A
+	// menu would cover the page.
+	b.do(chromedp.Evaluate[chromedp.Void](`document.querySelectorAll("details:not(.menu)").forEach((d) => { d.open = true; })`))
 	b.prefer("dark")
 
 	if *thorough {
